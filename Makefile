@@ -1,0 +1,160 @@
+# tern.  `make` builds into build/; `make demo` and `make check` install what is missing first.
+#
+#   O=DIR                       build elsewhere
+#   SANITIZE=address,undefined  build with sanitizers (in build-<names> unless O says otherwise)
+#   V=1                         show commands
+#   DESTDIR= PREFIX=/usr/local  for `make install`
+
+comma := ,
+SANITIZE ?=
+O ?= build$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
+PREFIX ?= /usr/local
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2);)
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+MAKEFLAGS += --no-builtin-rules
+
+# ---------------------------------------------------------------- packages
+
+# What a Debian 12 machine needs: to build, to run a (virtual) cluster, for demo and tests.
+PACKAGES_BUILD := gcc make pkg-config libslurm-dev libpmix-dev libfabric-dev libyaml-dev \
+	libjansson-dev libsqlite3-dev libssl-dev zlib1g-dev libcurl4-openssl-dev \
+	libopenblas-openmp-dev
+PACKAGES_RUN := slurmctld slurmd slurm-client munge iproute2 sqlite3 sentencepiece
+PACKAGES_TEST := openmpi-bin libopenmpi-dev procps strace
+PACKAGES := $(PACKAGES_BUILD) $(PACKAGES_RUN) $(PACKAGES_TEST)
+
+.PHONY: deps
+deps:
+	@missing=; for p in $(PACKAGES); do \
+		dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null | grep -qx installed || missing="$$missing $$p"; \
+	done; \
+	[ -z "$$missing" ] && exit 0; \
+	if [ "$$(id -u)" != 0 ]; then \
+		echo "These packages are missing and only root may install them.  Run:"; \
+		echo "  sudo apt-get install -y --no-install-recommends$$missing"; exit 1; \
+	fi; \
+	echo "installing:$$missing"; \
+	{ apt-get update -qq || true; } && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null
+
+# ---------------------------------------------------------------- flags
+
+CC := gcc
+PKGS := yaml-0.1 jansson libcrypto sqlite3 libfabric pmix zlib libcurl
+# OpenMP's OpenBLAS by path: two thread pools in one process would fight over the cores.
+BLAS_DIR ?= $(firstword $(wildcard /usr/lib/*/openblas-openmp))
+WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	-Wold-style-definition -Wpointer-arith -Wvla -Wundef \
+	-Werror=implicit-function-declaration
+CFLAGS ?= -O2 -g
+SANFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(WARN) $(CFLAGS) -fopenmp \
+	-ffp-contract=off $(SANFLAGS) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LIBS = -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lslurm \
+	-L$(BLAS_DIR) -Wl,-rpath,$(BLAS_DIR) -lopenblas -lm -ldl -lpthread
+
+# Objects depend on a stamp of the flags, so that changing them rebuilds.
+FLAGS_TEXT := $(CC) $(ALL_CFLAGS)
+$(O)/flags: FORCE
+	@mkdir -p $(O); printf '%s\n' '$(FLAGS_TEXT)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_TEXT)' > $@
+FORCE:
+
+# ---------------------------------------------------------------- rooms, programs, tests
+
+ROOMS := $(patsubst core/%/,%,$(dir $(wildcard core/*/*.c)))
+ROOMS := $(sort $(ROOMS))
+PROGRAMS := $(sort $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c)))
+UNIT := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/*.c))
+TEST_TOOLS := $(patsubst tests/tools/%.c,$(O)/tests/tools/%,$(wildcard tests/tools/*.c))
+
+objs = $(patsubst %.c,$(O)/%.o,$(wildcard $(1)/*.c))
+bin = $(O)/bin/$(if $(filter tern,$(1)),tern,tern-$(1))
+ARCHIVES := $(ROOMS:%=$(O)/lib/libtern-%.a)
+BINS := $(foreach p,$(PROGRAMS),$(call bin,$(p)))
+
+.PHONY: all
+all: $(BINS) plugin
+
+$(O)/%.o: %.c $(O)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+define room
+$(O)/lib/libtern-$(1).a: $(call objs,core/$(1))
+	@mkdir -p $$(@D)
+	$$(call say,AR,$(1))rm -f $$@; ar rcsD $$@ $$^
+endef
+$(foreach r,$(ROOMS),$(eval $(call room,$(r))))
+
+link = $(CC) $(CFLAGS) -fopenmp $(SANFLAGS) -o $@ $(filter %.o,$^) \
+	-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LIBS)
+
+define program
+$(call bin,$(1)): $(call objs,cmd/$(1)) $(O)/cmd/cmd.o $(ARCHIVES)
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)$$(link)
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
+
+$(O)/tests/unit/%: $(O)/tests/unit/%.o $(ARCHIVES)
+	$(call say,LD,$@)$(link)
+$(O)/tests/tools/%: $(O)/tests/tools/%.o $(ARCHIVES)
+	$(call say,LD,$@)$(link)
+
+# The plugin links libc alone: Slurm's own symbols resolve in the program that loads it.  It is never
+# built with sanitizers, whose runtime cannot be loaded into somebody else's slurmd.
+PLUGIN := $(if $(wildcard plugins/spank/*.c),$(O)/plugins/tern_spank.so)
+.PHONY: plugin
+plugin: $(PLUGIN)
+$(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map) $(O)/flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) -fvisibility=hidden \
+		-shared -fPIC -Wl,--version-script=plugins/spank/exports.map -o $@.new \
+		$(filter %.c,$^) && mv -f $@.new $@
+
+-include $(shell find $(O) -name '*.d' 2>/dev/null)
+
+# ---------------------------------------------------------------- man pages
+
+.PHONY: man
+man: $(PROGRAMS:%=$(O)/man/man1/%.1)
+$(O)/man/man1/%.1: all
+	@mkdir -p $(@D)
+	@if [ $* = tern ]; then $(O)/bin/tern --help-man > $@; \
+	else $(O)/bin/tern-$* --help-man > $@; fi
+
+# ---------------------------------------------------------------- checks
+
+export TERN_BUILD := $(abspath $(O))
+export TERN_SANITIZE := $(SANITIZE)
+
+.PHONY: check check-unit check-cli check-multi check-slurm check-fault check-peers \
+	check-layers check-headers tests
+tests: all $(UNIT) $(TEST_TOOLS)
+
+check: deps
+	@$(MAKE) --no-print-directory tests check-layers check-headers
+	@tests/run unit cli multi
+
+check-unit check-cli check-multi check-slurm check-fault check-peers: check-%: tests
+	@tests/run $*
+
+check-layers:
+	@tests/lib/check-layers
+
+# Every header compiles alone.
+check-headers:
+	@for h in $$(git ls-files 'core/*.h' 'cmd/*.h' 2>/dev/null || find core cmd -name '*.h'); do \
+		printf '#include "%s"\n' $$h | $(CC) $(ALL_CFLAGS) -fsyntax-only -x c - \
+			|| { echo "$$h does not compile alone"; exit 1; }; done; echo "headers: ok"
+
+.PHONY: format clean
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+clean:
+	rm -rf $(O)

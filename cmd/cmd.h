@@ -1,0 +1,24 @@
+/* What every program shares: dispatch over a table of verbs, help, the exit status.
+ *
+ * Adding a program `tern x`:
+ *   1. cmd/x/main.c: a `struct tern_cmd` (core/base/opt.h) and `return tern_cmd_main(&cmd, ...)`;
+ *   2. its line in the list of cmd/tern/main.c, which groups programs by who uses them;
+ *   3. a test in tests/cli.
+ * The Makefile finds the folder; the man page comes from the table.
+ */
+#ifndef TERN_CMD_CMD_H
+#define TERN_CMD_CMD_H
+
+#include "core/base/opt.h"
+
+/* The body of main().  `cmd->name` is the program's noun: "data" for tern-data.  Prints the error,
+ * if any, and returns the exit status.  `--help-man` and `--help-words` print the man page and the
+ * completion words. */
+int tern_cmd_main(const struct tern_cmd *cmd, int argc, char **argv);
+
+/* Columns of the terminal on stdout, COLUMNS first; 80 when it is none. */
+int tern_cmd_columns(void);
+/* May stdout (`fd` 1) or stderr (2) carry colour?  NO_COLOR, TERM=dumb and isatty are heard. */
+bool tern_cmd_color(int fd);
+
+#endif

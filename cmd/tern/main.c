@@ -1,0 +1,132 @@
+/* tern: finds tern-<name> beside itself and runs it, as git does. */
+#include "cmd/cmd.h"
+
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct program {
+    const char *name, *summary;
+};
+
+/* In the order of a researcher's day; a NULL summary is a heading. */
+static const struct program programs[] = {
+    {"prepare", NULL},
+    {"data", "build, inspect and check token sets"},
+    {"ckpt", "list, verify and export checkpoints"},
+    {"submit", "write and submit the right sbatch line for a recipe"},
+    {"run", "supervise a training run inside a job or on one machine"},
+    {"train", "train: what `tern run` launches on every rank"},
+    {"eval", "perplexity of a checkpoint on held-out sets"},
+    {"look back", NULL},
+    {"ledger", "list, show, plot and query runs"},
+    {"metric", "record a value from somebody else's trainer"},
+    {"administer", NULL},
+    {"cluster", "check and render layouts, run them as a virtual cluster"},
+    {"bench", "measure the fabric and the trainer"},
+    {NULL, NULL},
+};
+
+static int list(void)
+{
+    fputs("usage: tern NAME [VERB] [OPTION...] [ARGUMENT...]\n\n"
+          "Continual pre-training of Llama models on Slurm clusters: layouts, launch, training,\n"
+          "ledger. NeuronCores are used by the trainers made for them, launched through\n"
+          "`workload.command`; tern's own trainer computes on CPUs.\n",
+          stdout);
+    for (const struct program *p = programs; p->name; p++) {
+        if (p->summary)
+            printf("  %-10s %s\n", p->name, p->summary);
+        else
+            printf("\n%s\n", p->name);
+    }
+    fputs("\n  help environment   the TERN_* variables\n\n"
+          "`tern NAME -h` tells about each.\n",
+          stdout);
+    return 0;
+}
+
+/* The page that ties the others together; theirs come from their option tables. */
+static int man_page(void)
+{
+    fputs(
+        ".TH tern 1 \"\" tern \"tern manual\"\n.SH NAME\ntern \\- continual pre-training on Slurm "
+        "clusters\n.SH SYNOPSIS\n.B tern\nNAME [VERB] [OPTION...] [ARGUMENT...]\n.SH PROGRAMS\n",
+        stdout);
+    for (const struct program *p = programs; p->name; p++)
+        if (p->summary)
+            printf(".TP\n.BR tern\\-%s (1)\n%s\n", p->name, p->summary);
+    fputs(".SH ENVIRONMENT\n", stdout);
+    for (const struct tern_var *v = tern_vars; v->name; v++)
+        printf(".TP\n.B %s\n%s\n", v->name, v->help);
+    return 0;
+}
+
+static int list_variables(void)
+{
+    for (const struct tern_var *v = tern_vars; v->name; v++)
+        printf("%-22s %s%s%s%s\n", v->name, v->help, *v->def ? " [" : "", v->def,
+               *v->def ? "]" : "");
+    return 0;
+}
+
+static char *own_folder(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    if (n < 0)
+        return tern_strdup(".");
+    path[n] = '\0';
+    return tern_fs_dirname(path);
+}
+
+static int exec_program(char **argv)
+{
+    const char *where = tern_var("TERN_EXEC_PATH");
+    char *folder = where ? tern_strdup(where) : own_folder();
+    char *program = tern_strf("%s/tern-%s", folder, argv[0]);
+    const char *names[32];
+    size_t n = 0;
+
+    if (!strchr(argv[0], '/'))
+        execv(program, argv);
+    if (errno != ENOENT && !strchr(argv[0], '/')) {
+        tern_error("%s: cannot run: %s", program, strerror(errno));
+        return TERN_FAILED;
+    }
+    for (const struct program *p = programs; p->name; p++)
+        if (p->summary)
+            names[n++] = p->name;
+    names[n] = NULL;
+    const char *near = tern_str_nearest(argv[0], names);
+    tern_error("'%s' is not a tern program%s%s%s. `tern -h` lists them.", argv[0],
+               near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return TERN_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        list();
+        return TERN_USAGE;
+    }
+    bool help = strcmp(argv[1], "help") == 0;
+    if (help && argc > 2 && strcmp(argv[2], "environment") == 0)
+        return list_variables();
+    if (help && argc > 2) {
+        char *ask[] = {argv[2], "-h", NULL};
+        return exec_program(ask);
+    }
+    if (help || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)
+        return list();
+    if (strcmp(argv[1], "--help-man") == 0)
+        return man_page();
+    return exec_program(argv + 1);
+}

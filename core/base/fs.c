@@ -1,0 +1,280 @@
+#include "core/base/fs.h"
+
+#include "core/base/str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err)
+{
+    *f = (struct tern_fs_new){.fd = -1};
+    char *temp = tern_strf("%s.tmp-XXXXXX", path);
+    int fd = mkostemp(temp, O_CLOEXEC);
+
+    if (fd < 0) {
+        tern_err_sys(err, "%s: cannot create", path);
+        free(temp);
+        return -1;
+    }
+    if (fchmod(fd, mode) < 0) {
+        tern_err_sys(err, "%s: cannot set its mode", path);
+        unlink(temp);
+        close(fd);
+        free(temp);
+        return -1;
+    }
+    *f = (struct tern_fs_new){.fd = fd, .path = tern_strdup(path), .temp = temp};
+    return 0;
+}
+
+static void new_release(struct tern_fs_new *f)
+{
+    free(f->path);
+    free(f->temp);
+    *f = (struct tern_fs_new){.fd = -1};
+}
+
+void tern_fs_new_abort(struct tern_fs_new *f)
+{
+    int saved = errno;
+
+    if (f->temp) {
+        unlink(f->temp);
+        close(f->fd);
+        new_release(f);
+    }
+    errno = saved;
+}
+
+int tern_fs_new_commit(struct tern_fs_new *f, struct tern_err *err)
+{
+    if (fsync(f->fd) < 0) {
+        tern_err_sys(err, "%s: cannot make it durable", f->path);
+        tern_fs_new_abort(f);
+        return -1;
+    }
+    if (rename(f->temp, f->path) < 0) {
+        tern_err_sys(err, "%s: cannot put it in place", f->path);
+        tern_fs_new_abort(f);
+        return -1;
+    }
+    int rc = tern_fs_sync_parent(f->path, err);
+    if (close(f->fd) < 0 && rc == 0)
+        rc = tern_err_sys(err, "%s: cannot close", f->path);
+    new_release(f);
+    return rc;
+}
+
+int tern_fs_replace(const char *path, const void *data, size_t len, mode_t mode,
+                    struct tern_err *err)
+{
+    struct tern_fs_new f;
+
+    if (tern_fs_new_open(&f, path, mode, err) < 0)
+        return -1;
+    if (tern_fs_write(f.fd, data, len, path, err) < 0) {
+        tern_fs_new_abort(&f);
+        return -1;
+    }
+    return tern_fs_new_commit(&f, err);
+}
+
+int tern_fs_write(int fd, const void *data, size_t len, const char *path, struct tern_err *err)
+{
+    const char *p = data;
+
+    while (len) {
+        ssize_t n = write(fd, p, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return tern_err_sys(err, "%s: cannot write", path);
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+int tern_fs_pread(int fd, void *to, size_t len, uint64_t offset, const char *path,
+                  struct tern_err *err)
+{
+    char *p = to;
+
+    while (len) {
+        ssize_t n = pread(fd, p, len, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return tern_err_sys(err, "%s: cannot read", path);
+        if (n == 0)
+            return tern_err_set(err, TERN_USAGE, "%s: ends at byte %llu, %zu bytes too early", path,
+                                (unsigned long long)offset, len);
+        p += n;
+        len -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+int tern_fs_read(const char *path, size_t max, char **data, size_t *len, struct tern_err *err)
+{
+    int rc = -1;
+    char *p = NULL;
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+    if (fd < 0) {
+        tern_err_sys(err, "%s: cannot open", path);
+        if (err && errno == ENOENT)
+            err->code = TERN_USAGE;
+        return -1;
+    }
+    if (fstat(fd, &st) < 0) {
+        tern_err_sys(err, "%s: cannot stat", path);
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        tern_err_set(err, TERN_USAGE, "%s: is not a regular file", path);
+        goto out;
+    }
+    if ((uint64_t)st.st_size > max) {
+        tern_err_set(err, TERN_USAGE, "%s: %lld bytes are more than the %zu allowed here", path,
+                     (long long)st.st_size, max);
+        goto out;
+    }
+    p = tern_alloc((size_t)st.st_size + 1, 1, path, err);
+    if (!p || tern_fs_pread(fd, p, (size_t)st.st_size, 0, path, err) < 0)
+        goto out;
+    *data = p;
+    *len = (size_t)st.st_size;
+    p = NULL;
+    rc = 0;
+out:
+    free(p);
+    close(fd);
+    return rc;
+}
+
+int tern_fs_sync_dir(const char *dir, struct tern_err *err)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return tern_err_sys(err, "%s: cannot open folder", dir);
+    int rc = fsync(fd);
+    if (rc < 0)
+        tern_err_sys(err, "%s: cannot make the folder durable", dir);
+    close(fd);
+    return rc;
+}
+
+int tern_fs_sync_parent(const char *path, struct tern_err *err)
+{
+    char *dir = tern_fs_dirname(path);
+    int rc = tern_fs_sync_dir(dir, err);
+
+    free(dir);
+    return rc;
+}
+
+int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err)
+{
+    char *p = tern_strdup(path);
+    int rc = 0;
+
+    for (char *s = p + 1;; s++) {
+        if (*s != '/' && *s != '\0')
+            continue;
+        char c = *s;
+        *s = '\0';
+        struct stat st;
+        if (mkdir(p, mode) < 0 && !(stat(p, &st) == 0 && S_ISDIR(st.st_mode))) {
+            rc = tern_err_sys(err, "%s: cannot make folder", p);
+            break;
+        }
+        *s = c;
+        if (c == '\0')
+            break;
+    }
+    free(p);
+    return rc;
+}
+
+static int remove_at(int parent, const char *name, dev_t device, const char *path,
+                     struct tern_err *err)
+{
+    struct stat st;
+
+    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : tern_err_sys(err, "%s: cannot stat", path);
+    if (!S_ISDIR(st.st_mode)) {
+        if (unlinkat(parent, name, 0) < 0 && errno != ENOENT)
+            return tern_err_sys(err, "%s: cannot remove", path);
+        return 0;
+    }
+    if (device && st.st_dev != device)
+        return tern_err_set(err, TERN_FAILED, "%s: is a mount; not removed", path);
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        tern_err_sys(err, "%s: cannot open folder", path);
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    int rc = 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        char *sub = tern_strf("%s/%s", path, e->d_name);
+        rc = remove_at(dirfd(d), e->d_name, st.st_dev, sub, err);
+        free(sub);
+    }
+    closedir(d);
+    if (rc == 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        rc = tern_err_sys(err, "%s: cannot remove folder", path);
+    return rc;
+}
+
+int tern_fs_remove_tree(const char *path, struct tern_err *err)
+{
+    return remove_at(AT_FDCWD, path, 0, path, err);
+}
+
+bool tern_fs_exists(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0;
+}
+
+char *tern_fs_join(const char *dir, const char *path)
+{
+    if (path[0] == '/' || !*dir)
+        return tern_strdup(path);
+    return tern_strf("%s%s%s", dir, tern_str_ends(dir, "/") ? "" : "/", path);
+}
+
+char *tern_fs_dirname(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return tern_strdup(".");
+    if (slash == path)
+        return tern_strdup("/");
+    return tern_strf("%.*s", (int)(slash - path), path);
+}
+
+const char *tern_fs_basename(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}

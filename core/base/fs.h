@@ -1,0 +1,67 @@
+/* Files: whole reads with a ceiling, and outputs that appear whole or not at all.
+ *
+ * Writing a file that others may read:
+ *
+ *     struct tern_fs_new f;
+ *     if (tern_fs_new_open(&f, path, 0644, err) < 0) return -1;
+ *     ... write to f.fd, or tern_fs_write(f.fd, ...) ...
+ *     if (failed) { tern_fs_new_abort(&f); return -1; }
+ *     return tern_fs_new_commit(&f, err);
+ *
+ * The bytes go to a temporary name in the same folder; commit makes them durable, renames, and
+ * makes the rename durable.  Readers see the old file or the new one.
+ */
+#ifndef TERN_BASE_FS_H
+#define TERN_BASE_FS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/base/err.h"
+
+struct tern_fs_new {
+    int fd;
+    char *path, *temp; /* owned */
+};
+
+int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err);
+int tern_fs_new_commit(struct tern_fs_new *f, struct tern_err *err);
+/* Removes the temporary; keeps errno; harmless after commit. */
+void tern_fs_new_abort(struct tern_fs_new *f);
+
+/* The three in one, for bytes at hand. */
+int tern_fs_replace(const char *path, const void *data, size_t len, mode_t mode,
+                    struct tern_err *err);
+
+/* All `len` bytes or an error that names `path`; retries EINTR and short writes. */
+int tern_fs_write(int fd, const void *data, size_t len, const char *path, struct tern_err *err);
+/* Exactly `len` bytes at `offset`; a short file is an error that says so. */
+int tern_fs_pread(int fd, void *to, size_t len, uint64_t offset, const char *path,
+                  struct tern_err *err);
+
+/* The whole file, NUL-terminated (the NUL is not in *len), refused above `max` bytes.  Only regular
+ * files.  *data is malloc'ed. */
+int tern_fs_read(const char *path, size_t max, char **data, size_t *len, struct tern_err *err);
+
+/* Make a rename, creation or removal in folder `dir` durable. */
+int tern_fs_sync_dir(const char *dir, struct tern_err *err);
+/* The same for the folder that holds `path`. */
+int tern_fs_sync_parent(const char *path, struct tern_err *err);
+
+/* mkdir -p; fine when it is there already. */
+int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err);
+/* rm -r; follows no link and crosses no mount; fine when it is gone already. */
+int tern_fs_remove_tree(const char *path, struct tern_err *err);
+
+bool tern_fs_exists(const char *path);
+
+/* malloc'ed: `path` itself when absolute, else `dir`/`path`. */
+char *tern_fs_join(const char *dir, const char *path);
+/* malloc'ed folder part of `path`; "." when it has none. */
+char *tern_fs_dirname(const char *path);
+/* The last part of `path`, inside it. */
+const char *tern_fs_basename(const char *path);
+
+#endif

@@ -1,0 +1,23 @@
+/* JSON by libjansson (https://jansson.readthedocs.io): what tern adds is one error line and the
+ * encoding of numbers that JSON has not. */
+#ifndef TERN_BASE_JSON_H
+#define TERN_BASE_JSON_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "core/base/err.h"
+
+/* Read a document; duplicate keys are errors.  `what` is a path for the message ("file:line: ...").
+ * A new reference, or NULL. */
+json_t *tern_json_parse(const char *text, size_t len, const char *what, struct tern_err *err);
+/* The same from a file of at most `max` bytes. */
+json_t *tern_json_load(const char *path, size_t max, struct tern_err *err);
+
+/* A number, or "NaN", "Infinity", "-Infinity" as a string when it is none. */
+json_t *tern_json_real(double v);
+
+/* Write indented (to people and tools), keys in the order they were set; adds a newline. */
+int tern_json_print(FILE *to, const json_t *j, struct tern_err *err);
+
+#endif

@@ -1,0 +1,60 @@
+#include "core/base/log.h"
+
+#include "core/base/vars.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static char prefix[64] = "tern";
+static int threshold = -1;
+
+static const char *const names[] = {"error", "warn", "info", "debug"};
+
+void tern_log_name(const char *name)
+{
+    snprintf(prefix, sizeof prefix, "%s", name);
+}
+
+void tern_log_threshold(enum tern_log_level level)
+{
+    threshold = (int)level;
+}
+
+static int threshold_from_environment(void)
+{
+    const char *v = tern_var("TERN_LOG_LEVEL");
+
+    for (int i = 0; v && i <= TERN_LOG_DEBUG; i++)
+        if (strcmp(v, names[i]) == 0)
+            return i;
+    return TERN_LOG_INFO;
+}
+
+void tern_log(enum tern_log_level level, const char *fmt, ...)
+{
+    int saved = errno;
+    char line[2048]; /* an error's text, twice */
+    va_list ap;
+
+    if (threshold < 0)
+        threshold = threshold_from_environment();
+    if ((int)level > threshold)
+        return;
+    int n = snprintf(line, sizeof line, "%s: %s", prefix,
+                     level == TERN_LOG_ERROR  ? "error: "
+                     : level == TERN_LOG_WARN ? "warning: "
+                                              : "");
+    va_start(ap, fmt);
+    n += vsnprintf(line + n, sizeof line - (size_t)n, fmt, ap);
+    va_end(ap);
+    if (n > (int)sizeof line - 2)
+        n = (int)sizeof line - 2;
+    line[n++] = '\n';
+    if (write(STDERR_FILENO, line, (size_t)n) < 0) {
+        /* nowhere left to say it */
+    }
+    errno = saved;
+}

@@ -1,0 +1,76 @@
+/* Strict YAML (libyaml events): one document of maps, lists and plain text, with line numbers.
+ *
+ * Refused, with file:line: duplicate keys, anchors, aliases, tags, keys that are no text, several
+ * documents, more than 1 MiB, more than 32 levels or 100,000 nodes (a cluster of 50 queues with 50
+ * resources each needs a tenth of that).
+ *
+ * A reader asks for the keys it knows and then calls tern_yaml_no_others(), which names the first
+ * key nobody asked for and the nearest one that is known: a typo never passes silently.
+ */
+#ifndef TERN_BASE_YAML_H
+#define TERN_BASE_YAML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+enum tern_yaml_kind { TERN_YAML_TEXT, TERN_YAML_MAP, TERN_YAML_LIST };
+
+struct tern_yaml;      /* a document */
+struct tern_yaml_node; /* a value in it; lives as long as the document */
+
+struct tern_yaml *tern_yaml_load(const char *path, struct tern_err *err);
+/* `name` stands for the path in messages. */
+struct tern_yaml *tern_yaml_parse(const char *text, size_t len, const char *name,
+                                  struct tern_err *err);
+void tern_yaml_free(struct tern_yaml *doc);
+
+/* The root; an empty document is an empty map. */
+struct tern_yaml_node *tern_yaml_root(struct tern_yaml *doc);
+const char *tern_yaml_path(const struct tern_yaml *doc);
+
+enum tern_yaml_kind tern_yaml_kind(const struct tern_yaml_node *n);
+int tern_yaml_line(const struct tern_yaml_node *n);
+/* "batch.micro" or "data.train[1].path": how the value is reached. */
+const char *tern_yaml_where(const struct tern_yaml_node *n);
+/* NULL unless text. */
+const char *tern_yaml_text(const struct tern_yaml_node *n);
+/* Unquoted `null`, `~` or nothing at all. */
+bool tern_yaml_is_null(const struct tern_yaml_node *n);
+
+/* Members of a list, or values of a map in file order. */
+size_t tern_yaml_count(const struct tern_yaml_node *n);
+struct tern_yaml_node *tern_yaml_at(const struct tern_yaml_node *n, size_t i);
+/* The key of a map's i-th value, marked as known. */
+const char *tern_yaml_key(const struct tern_yaml_node *map, size_t i);
+
+/* The value of `key`, marked as known; NULL when it is absent or `map` is NULL. */
+struct tern_yaml_node *tern_yaml_get(const struct tern_yaml_node *map, const char *key);
+
+/* Fail with "file:line: <key>: <text>"; returns -1. */
+int tern_yaml_fail(const struct tern_yaml_node *n, struct tern_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Typed reads.  `n` NULL leaves *out as it is (the default) and succeeds. */
+int tern_yaml_read_text(const struct tern_yaml_node *n, char **out, struct tern_err *err);
+int tern_yaml_read_bool(const struct tern_yaml_node *n, bool *out, struct tern_err *err);
+int tern_yaml_read_int(const struct tern_yaml_node *n, int64_t lo, int64_t hi, int64_t *out,
+                       struct tern_err *err);
+int tern_yaml_read_real(const struct tern_yaml_node *n, double lo, double hi, double *out,
+                        struct tern_err *err);
+/* One of a NULL-ended list of words; *out is its index. */
+int tern_yaml_read_word(const struct tern_yaml_node *n, const char *const *words, int *out,
+                        struct tern_err *err);
+int tern_yaml_want(const struct tern_yaml_node *n, enum tern_yaml_kind kind, struct tern_err *err);
+
+/* Refuse the first key of `map` (and of maps below it) that nobody asked for. */
+int tern_yaml_no_others(const struct tern_yaml_node *map, struct tern_err *err);
+
+/* Set `a.b.c` to the YAML text `value` (`--set`): replaces or adds; makes maps on the way.  Its
+ * line is reported as "--set". */
+int tern_yaml_override(struct tern_yaml *doc, const char *dotted, const char *value,
+                       struct tern_err *err);
+
+#endif

@@ -1,0 +1,42 @@
+# Sourced by shell tests: TAP, a private work folder, the programs under test on PATH.
+#
+#   . "$(dirname "$0")/../lib/tap.sh"
+#   run tern data -h;  status 0;  out_has 'usage: tern data'
+#   tap_done
+#
+# $ROOT is the tree, $BIN the built programs, $WORK a folder of this test alone (removed at the end,
+# kept when something failed), $DATA the shared test data or empty.
+set -u
+ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+BIN=${TERN_BUILD:-$ROOT/build}/bin
+TOOLS=${TERN_BUILD:-$ROOT/build}/tests/tools
+PATH=$BIN:$PATH
+DATA=$ROOT/../shared/data
+[ -d "$DATA" ] || DATA=
+export NO_COLOR=1 LC_ALL=C.UTF-8
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/tern-test-XXXXXX")
+tap_n=0 tap_bad=0 tap_cleanup=:
+trap '$tap_cleanup; [ $tap_bad = 0 ] && rm -rf "$WORK"' EXIT
+trap 'exit 130' INT TERM
+cd "$WORK" || exit 1
+
+ok() { # CONDITION-STATUS NAME
+    tap_n=$((tap_n + 1))
+    if [ "$1" = 0 ]; then echo "ok $tap_n - $2"; else
+        echo "not ok $tap_n - $2"; tap_bad=1; echo "# in $WORK"; return 1; fi
+}
+run() { # COMMAND...: its stdout in ./out, its stderr in ./err, its status in $rc
+    "$@" >out 2>err </dev/null; rc=$?; cmd="$*"; return 0
+}
+status() { # WANTED [NAME]
+    [ "$rc" = "$1" ]; ok $? "${2:-$cmd: exit status $1}" || { echo "# got $rc"; sed 's/^/# /' err | tail -20; }
+}
+has() { # FILE TEXT [NAME]
+    grep -qF -- "$2" "$1"; ok $? "${3:-$1 says '$2'}" || sed 's/^/# /' "$1" | tail -20
+}
+out_has() { has out "$1" "${2:-$cmd: prints '$1'}"; }
+err_has() { has err "$1" "${2:-$cmd: says '$1'}"; }
+one_line() { [ "$(wc -l <err)" = 1 ]; ok $? "${1:-$cmd: one clear line}" || sed 's/^/# /' err; }
+skip() { tap_n=$((tap_n + 1)); echo "ok $tap_n # SKIP $1"; }
+skip_all() { echo "1..0 # SKIP $1"; exit 0; }
+tap_done() { echo "1..$tap_n"; exit $tap_bad; }

@@ -1,0 +1,257 @@
+/* core/base: what the other rooms stand on. */
+#include "tests/unit/tap.h"
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/fs.h"
+#include "core/base/hash.h"
+#include "core/base/json.h"
+#include "core/base/opt.h"
+#include "core/base/rand.h"
+#include "core/base/str.h"
+#include "core/base/yaml.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void test_err(void)
+{
+    struct tern_err e = {0};
+
+    errno = ENOSPC;
+    ok(tern_err_sys(&e, "%s: cannot write", "x") == -1 && e.code == TERN_TEMPFAIL,
+       "a full disk is a reason outside the run");
+    tern_err_prefix(&e, "saving step %d", 7);
+    is(e.text, "saving step 7: x: cannot write: No space left on device", "prefix keeps the cause");
+    ok(tern_err_set(NULL, TERN_FAILED, "nobody listens") == -1, "err may be NULL");
+}
+
+static void test_hash(void)
+{
+    uint8_t d[TERN_SHA256_BYTES];
+    char hex[TERN_SHA256_HEX], zeros[32] = {0};
+
+    ok(tern_crc32c(0, "123456789", 9) == 0xe3069283u, "crc32c check value");
+    ok(tern_crc32c(0, zeros, 32) == 0x8a9136aau, "crc32c of 32 zeros (RFC 3720)");
+    ok(tern_crc32c(tern_crc32c(0, "1234", 4), "56789", 5) == 0xe3069283u, "crc32c continues");
+    tern_sha256("abc", 3, d);
+    is(tern_hex(hex, d, sizeof d),
+       "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "sha256 of abc");
+}
+
+static void test_str(void)
+{
+    int64_t i = 5;
+    double d;
+    uint64_t b;
+    char t[40];
+    static const char *const words[] = {"seq_len", "micro", "global", NULL};
+
+    ok(tern_str_int("12", 0, 20, &i) == 0 && i == 12, "a number");
+    ok(tern_str_int("12x", 0, 20, &i) < 0 && tern_str_int("", 0, 1, &i) < 0 &&
+           tern_str_int("99999999999999999999", 0, INT64_MAX, &i) < 0 && i == 12,
+       "no numbers; the output stays");
+    ok(tern_str_real("nan", -1, 1, &d) < 0 && tern_str_real("0x1p3", 0, 10, &d) < 0, "no reals");
+    ok(tern_str_size("3MiB", &b) == 0 && b == 3u << 20 && tern_str_size("3 MB", &b) < 0, "sizes");
+    ok(tern_str_size("99999999E", &b) < 0, "a size that does not fit");
+    is(tern_str_bytes(t, sizeof t, 1536), "1.50 KiB", "bytes for people");
+    is(tern_str_nearest("seqlen", words), "seq_len", "a near miss");
+    ok(tern_str_nearest("optimizer", words) == NULL, "no near miss");
+    struct tern_buf buf = {.max = 10};
+    tern_buf_puts(&buf, "12345678");
+    tern_buf_puts(&buf, "901");
+    ok(buf.failed && tern_buf_check(&buf, "text", NULL) < 0, "a buffer keeps its ceiling");
+    tern_buf_free(&buf);
+}
+
+static void test_fs(void)
+{
+    char dir[] = "/tmp/tern-base-XXXXXX";
+    struct tern_err e = {0};
+    char *data;
+    size_t len;
+
+    if (!mkdtemp(dir))
+        abort();
+    char *path = tern_fs_join(dir, "a/b/file");
+    char *parent = tern_fs_dirname(path);
+    ok(tern_fs_mkdirs(parent, 0755, &e) == 0, "mkdir -p");
+    ok(tern_fs_replace(path, "one", 3, 0640, &e) == 0 &&
+           tern_fs_replace(path, "two!", 4, 0640, &e) == 0,
+       "replace");
+    ok(tern_fs_read(path, 100, &data, &len, &e) == 0 && len == 4, "read");
+    is(data, "two!", "the new content");
+    free(data);
+    ok(tern_fs_read(path, 3, &data, &len, &e) < 0, "read keeps its ceiling");
+    has(e.text, "4 bytes are more than the 3 allowed", "and says so");
+    ok(tern_fs_read(dir, 100, &data, &len, &e) < 0 && strstr(e.text, "not a regular file"),
+       "a folder is no file");
+    struct tern_fs_new f;
+    ok(tern_fs_new_open(&f, path, 0640, &e) == 0, "begin a replacement");
+    char *temp = tern_strdup(f.temp);
+    tern_fs_new_abort(&f);
+    ok(!tern_fs_exists(temp) && tern_fs_exists(path), "abort leaves the old file only");
+    free(temp);
+    char *link = tern_fs_join(dir, "a/out");
+    ok(symlink("/usr", link) == 0 && tern_fs_remove_tree(dir, &e) == 0 && !tern_fs_exists(dir) &&
+           tern_fs_exists("/usr/bin"),
+       "remove a tree without following its links");
+    free(link);
+    free(parent);
+    free(path);
+}
+
+static const char *refused(const char *text)
+{
+    static struct tern_err e;
+    struct tern_yaml *y = tern_yaml_parse(text, strlen(text), "f.yaml", &e);
+
+    tern_yaml_free(y);
+    return y ? "accepted" : e.text;
+}
+
+static void test_yaml(void)
+{
+    struct tern_err e = {0};
+    const char *text = "name: x\nbatch:\n  micro: 4 # four\n  list: [1, {a: b}]\n  empty:\n";
+    struct tern_yaml *y = tern_yaml_parse(text, strlen(text), "f.yaml", &e);
+    struct tern_yaml_node *root = tern_yaml_root(y), *batch = tern_yaml_get(root, "batch");
+    int64_t n = 0;
+
+    ok(tern_yaml_read_int(tern_yaml_get(batch, "micro"), 1, 8, &n, &e) == 0 && n == 4, "a number");
+    ok(tern_yaml_read_int(tern_yaml_get(batch, "absent"), 1, 8, &n, &e) == 0 && n == 4,
+       "an absent key leaves the default");
+    ok(tern_yaml_read_int(tern_yaml_get(batch, "micro"), 5, 8, &n, &e) < 0, "out of range");
+    is(e.text, "f.yaml:3: batch.micro: '4' is not a whole number from 5 to 8.", "with the line");
+    ok(tern_yaml_no_others(root, &e) < 0, "an unknown key");
+    is(e.text, "f.yaml:1: name: unknown key.", "named");
+    tern_yaml_get(root, "name");
+    tern_yaml_get(batch, "lists");
+    tern_yaml_get(batch, "empty");
+    tern_yaml_no_others(root, &e);
+    is(e.text, "f.yaml:4: batch.list: unknown key. Did you mean 'lists'?", "and the nearest");
+    ok(tern_yaml_override(y, "batch.micro", "7", &e) == 0 &&
+           tern_yaml_read_int(tern_yaml_get(batch, "micro"), 1, 8, &n, &e) == 0 && n == 7,
+       "--set replaces");
+    ok(tern_yaml_override(y, "new.deep.key", "[1, 2]", &e) == 0 &&
+           tern_yaml_count(
+               tern_yaml_get(tern_yaml_get(tern_yaml_get(root, "new"), "deep"), "key")) == 2,
+       "--set adds");
+    ok(tern_yaml_override(y, "name.sub", "1", &e) < 0, "--set below a value is refused");
+    tern_yaml_free(y);
+    has(refused("a: 1\nb: 2\na: 3\n"), "f.yaml:3: key 'a' is given twice (first on line 1)",
+        "duplicate keys");
+    has(refused("a: &x 1\n"), "f.yaml:1: anchors", "anchors");
+    has(refused("a: 1\nb: *x\n"), "f.yaml:2: aliases", "aliases");
+    has(refused("a: !!int 1\n"), "tags", "tags");
+    has(refused("a: 1\n---\nb: 1\n"), "second document", "two documents");
+    has(refused("a: [1, 2\n"), "not valid YAML", "syntax");
+    has(refused("? [a]\n: 1\n"), "a key must be plain text", "a list as a key");
+    struct tern_buf deep = {0};
+    for (int i = 0; i < 5000; i++)
+        tern_buf_puts(&deep, "[");
+    has(refused(deep.data), "32 levels", "too deep");
+    tern_buf_free(&deep);
+    is(refused(""), "accepted", "an empty document is an empty map");
+}
+
+static void test_rand(void)
+{
+    enum { N = 1000 };
+    bool seen[N] = {false};
+    int hit = 0;
+    double sum = 0, squares = 0;
+
+    for (uint64_t i = 0; i < N; i++) {
+        uint64_t j = tern_rand_permute(42, 1, i, N);
+        if (j < N && !seen[j]) {
+            seen[j] = true;
+            hit++;
+        }
+    }
+    ok(hit == N, "a permutation hits every place once");
+    ok(tern_rand_permute(1, 1, 0, 1) == 0, "of one element too");
+    for (uint64_t i = 0; i < 100000; i++) {
+        double x = tern_rand_normal(7, 0, i);
+        sum += x;
+        squares += x * x;
+    }
+    ok(fabs(sum / 1e5) < 0.02 && fabs(squares / 1e5 - 1) < 0.02, "normal: mean %.4f, variance %.4f",
+       sum / 1e5, squares / 1e5);
+    ok(tern_rand_u64(1, 2, 3) == tern_rand_u64(1, 2, 3) &&
+           tern_rand_u64(1, 2, 3) != tern_rand_u64(1, 3, 2),
+       "a function of its arguments");
+}
+
+static bool flag;
+static const char *text;
+static int64_t integer;
+static struct tern_opt_list list;
+
+static void test_opt(void)
+{
+    const struct tern_opt opts[] = {
+        {"json", 'j', TERN_OPT_FLAG, .to.flag = &flag, .help = "print JSON"},
+        {"out", 'o', TERN_OPT_TEXT, "FILE", .to.text = &text, .help = "write here"},
+        {"steps", 0, TERN_OPT_INT, "N", "10", .to.integer = &integer, .help = "how many"},
+        {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &list, .help = "override"},
+        {0},
+    };
+    const struct tern_cmd cmd = {.name = "x",
+                                 .args = "FILE",
+                                 .summary = "try it",
+                                 .opts = opts,
+                                 .args_min = 1,
+                                 .args_max = 1};
+    struct tern_err e = {0};
+    int n = 0;
+    char *argv[] = {"x", "-jo", "f", "--set=a=1", "in", "--se", "b=2", NULL};
+
+    ok(tern_opt_parse(&cmd, "tern x", 7, argv, &n, &e) == 0 && n == 1, "parse");
+    ok(flag && integer == 10 && list.n == 2, "flags, defaults, lists");
+    is(text, "f", "a value behind clustered letters");
+    is(argv[1], "in", "the argument left over");
+    char *bad[] = {"x", "--stepz", "3", "in", NULL};
+    ok(tern_opt_parse(&cmd, "tern x", 4, bad, &n, &e) < 0, "an unknown option");
+    has(e.text, "did you mean --steps?", "is put right");
+    char *none[] = {"x", NULL};
+    ok(tern_opt_parse(&cmd, "tern x", 1, none, &n, &e) < 0 && strstr(e.text, "wanted: FILE"),
+       "a missing argument");
+    char *help = NULL, *man = NULL;
+    size_t len;
+    FILE *f = open_memstream(&help, &len);
+    tern_opt_help(f, &cmd, "tern x", 80);
+    fclose(f);
+    f = open_memstream(&man, &len);
+    tern_opt_man(f, &cmd, "tern x");
+    fclose(f);
+    bool agree = true;
+    for (const struct tern_opt *o = opts; o->name; o++) {
+        char *option = tern_strf("\\-\\-%s", o->name);
+        agree = agree && strstr(help, o->name) && strstr(man, option) && strstr(help, o->help);
+        free(option);
+    }
+    ok(agree, "help and man page name every option");
+    free(help);
+    free(man);
+}
+
+int main(void)
+{
+    char t[40];
+
+    test_err();
+    test_hash();
+    test_str();
+    test_fs();
+    test_yaml();
+    test_rand();
+    test_opt();
+    ok(strlen(tern_clock_iso8601(t, sizeof t, tern_clock_wall_ns())) == 25, "time: %s", t);
+    json_t *j = tern_json_real(NAN);
+    is(json_string_value(j), "NaN", "JSON has no NaN; we say it in words");
+    json_decref(j);
+    return tap_done();
+}

@@ -1,0 +1,330 @@
+#include "core/slurm/slurm.h"
+
+#include "core/base/str.h"
+
+#include <errno.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <slurm/slurm_version.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* 23.11 took the pointer out of the typedef. */
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+typedef hostlist_t *hostlist;
+#else
+typedef hostlist_t hostlist;
+#endif
+
+const char *tern_slurm_conf(void)
+{
+    static const char *const usual[] = {
+        "/etc/slurm/slurm.conf",
+        "/run/slurm/conf/slurm.conf", /* where slurmd puts it in a configless cluster */
+        "/etc/slurm-llnl/slurm.conf",
+        "/opt/slurm/etc/slurm.conf", /* ParallelCluster */
+        "/usr/local/etc/slurm.conf",
+    };
+    const char *given = getenv("SLURM_CONF");
+
+    if (given && *given)
+        return access(given, R_OK) == 0 ? given : NULL;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (access(usual[i], R_OK) == 0)
+            return usual[i];
+    return NULL;
+}
+
+bool tern_slurm_available(void)
+{
+    return tern_slurm_conf() != NULL;
+}
+
+static int start(struct tern_err *err)
+{
+    static bool started;
+    const char *conf = tern_slurm_conf();
+
+    if (started)
+        return 0;
+    if (!conf)
+        return tern_err_set(err, TERN_FAILED,
+                            "no Slurm configuration here (%s%s). Set SLURM_CONF, or run this on a "
+                            "machine of the cluster.",
+                            getenv("SLURM_CONF") ? "SLURM_CONF: cannot read "
+                                                 : "looked in /etc/slurm",
+                            getenv("SLURM_CONF") ? getenv("SLURM_CONF") : "");
+    slurm_init(conf);
+    started = true;
+    return 0;
+}
+
+/* What libslurm says went wrong while `what`; whatever the controller refused stays refused, the
+ * rest is trouble on the way to it. */
+static int failed(struct tern_err *err, const char *what, uint32_t id)
+{
+    int e = errno;
+    bool refused = e == ESLURM_INVALID_JOB_ID || e == ESLURM_USER_ID_MISSING ||
+                   e == ESLURM_ACCESS_DENIED || e == ESLURM_ALREADY_DONE ||
+                   e == ESLURM_NOT_SUPPORTED || e == ESLURM_DISABLED ||
+                   e == ESLURM_JOB_NOT_RUNNING || e == ESLURM_BATCH_ONLY;
+    enum tern_code code = refused ? TERN_FAILED : TERN_TEMPFAIL;
+
+    if (id)
+        return tern_err_set(err, code, "job %u: cannot %s: %s", id, what, slurm_strerror(e));
+    return tern_err_set(err, code, "cannot %s: %s", what, slurm_strerror(e));
+}
+
+static char *text(const char *s)
+{
+    return tern_strdup(s ? s : "");
+}
+
+/* ------------------------------------------------------------------ jobs */
+
+static const char *job_word(uint32_t state)
+{
+    static const char *const words[] = {
+        [JOB_PENDING] = "PENDING",     [JOB_RUNNING] = "RUNNING",     [JOB_SUSPENDED] = "SUSPENDED",
+        [JOB_COMPLETE] = "COMPLETED",  [JOB_CANCELLED] = "CANCELLED", [JOB_FAILED] = "FAILED",
+        [JOB_TIMEOUT] = "TIMEOUT",     [JOB_NODE_FAIL] = "NODE_FAIL", [JOB_PREEMPTED] = "PREEMPTED",
+        [JOB_BOOT_FAIL] = "BOOT_FAIL", [JOB_DEADLINE] = "DEADLINE",   [JOB_OOM] = "OUT_OF_MEMORY",
+    };
+    uint32_t base = state & JOB_STATE_BASE;
+
+    return base < sizeof words / sizeof *words ? words[base] : "UNKNOWN";
+}
+
+static enum tern_slurm_job_state job_state(uint32_t state)
+{
+    uint32_t base = state & JOB_STATE_BASE;
+
+    if (state & JOB_COMPLETING)
+        return TERN_SLURM_JOB_COMPLETING;
+    if (base == JOB_PENDING)
+        return TERN_SLURM_JOB_PENDING;
+    return base == JOB_RUNNING || base == JOB_SUSPENDED ? TERN_SLURM_JOB_RUNNING
+                                                        : TERN_SLURM_JOB_ENDED;
+}
+
+int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err)
+{
+    job_info_msg_t *msg = NULL;
+
+    if (start(err) < 0)
+        return -1;
+    if (slurm_load_job(&msg, id, 0) != SLURM_SUCCESS)
+        return failed(err, "ask Slurm for it", id);
+    if (msg->record_count == 0) {
+        slurm_free_job_info_msg(msg);
+        return tern_err_set(err, TERN_FAILED, "job %u: Slurm does not know it", id);
+    }
+    const slurm_job_info_t *from = &msg->job_array[0];
+    struct tern_slurm_job *j = tern_alloc(1, sizeof *j, "a job", err);
+    if (j) {
+        *j = (struct tern_slurm_job){
+            .id = from->job_id,
+            .state = job_state(from->job_state),
+            .word = job_word(from->job_state),
+            .restarts = from->restart_cnt,
+            .n_nodes = from->num_nodes,
+            .uid = from->user_id,
+            .exit_status = (int)from->exit_code,
+            .start = from->start_time,
+            .end = from->time_limit == INFINITE ? 0 : from->end_time,
+            .requeue = from->requeue != 0,
+            .name = text(from->name),
+            .partition = text(from->partition),
+            .nodes = text(from->nodes),
+            .comment = text(from->comment),
+        };
+        *job = j;
+    }
+    slurm_free_job_info_msg(msg);
+    return j ? 0 : -1;
+}
+
+void tern_slurm_job_free(struct tern_slurm_job *job)
+{
+    if (!job)
+        return;
+    free(job->name);
+    free(job->partition);
+    free(job->nodes);
+    free(job->comment);
+    free(job);
+}
+
+int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err *err)
+{
+    job_desc_msg_t desc;
+
+    if (start(err) < 0)
+        return -1;
+    slurm_init_job_desc_msg(&desc);
+    desc.job_id = id;
+    desc.comment = (char *)comment;
+    return slurm_update_job(&desc) == SLURM_SUCCESS ? 0 : failed(err, "set its Comment", id);
+}
+
+int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err)
+{
+    if (start(err) < 0)
+        return -1;
+    return slurm_requeue(id, hold ? JOB_REQUEUE_HOLD : 0) == SLURM_SUCCESS
+               ? 0
+               : failed(err, "requeue it", id);
+}
+
+int tern_slurm_job_signal(uint32_t id, int sig, struct tern_err *err)
+{
+    if (start(err) < 0)
+        return -1;
+    return slurm_kill_job(id, (uint16_t)sig, 0) == SLURM_SUCCESS ? 0 : failed(err, "signal it", id);
+}
+
+/* ------------------------------------------------------------------ nodes */
+
+static const char *node_word(uint32_t state)
+{
+    uint32_t base = state & NODE_STATE_BASE;
+    bool busy =
+        base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED || (state & NODE_STATE_COMPLETING);
+
+    if (state & NODE_STATE_DRAIN)
+        return busy ? "draining" : "drained";
+    if (state & NODE_STATE_FAIL)
+        return busy ? "failing" : "fail";
+    if (base == NODE_STATE_DOWN)
+        return "down";
+    if (state & NODE_STATE_COMPLETING)
+        return "completing";
+    switch (base) {
+    case NODE_STATE_IDLE:
+        return state & NODE_STATE_RES ? "reserved" : "idle";
+    case NODE_STATE_ALLOCATED:
+        return "allocated";
+    case NODE_STATE_MIXED:
+        return "mixed";
+    case NODE_STATE_FUTURE:
+        return "future";
+    default:
+        return "unknown";
+    }
+}
+
+/* sinfo's marks: * does not answer, ~ powered down, # powering up, % powering down. */
+static const char *node_mark(uint32_t state)
+{
+    if (state & NODE_STATE_NO_RESPOND)
+        return "*";
+    if (state & NODE_STATE_POWERED_DOWN)
+        return "~";
+    if (state & NODE_STATE_POWERING_UP)
+        return "#";
+    return state & NODE_STATE_POWERING_DOWN ? "%" : "";
+}
+
+static void node_fill(struct tern_slurm_node *to, const node_info_t *from)
+{
+    uint32_t base = from->node_state & NODE_STATE_BASE;
+
+    to->name = text(from->name);
+    to->addr = text(from->node_addr);
+    snprintf(to->state, sizeof to->state, "%s%s", node_word(from->node_state),
+             node_mark(from->node_state));
+    to->usable =
+        (base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED) &&
+        !(from->node_state &
+          (NODE_STATE_DRAIN | NODE_STATE_FAIL | NODE_STATE_NO_RESPOND | NODE_STATE_POWERED_DOWN));
+    to->cpus = from->cpus;
+    to->memory_mib = from->real_memory;
+    to->gres = text(from->gres);
+    to->reason = text(from->reason);
+}
+
+int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err)
+{
+    node_info_msg_t *msg = NULL;
+
+    if (start(err) < 0)
+        return -1;
+    if (slurm_load_node(0, &msg, SHOW_ALL) != SLURM_SUCCESS)
+        return failed(err, "ask Slurm for its nodes", 0);
+    struct tern_slurm_nodes *all = tern_alloc(1, sizeof *all, "nodes", err);
+    if (all)
+        all->node = tern_alloc(msg->record_count + 1, sizeof *all->node, "nodes", err);
+    if (!all || !all->node) {
+        free(all);
+        slurm_free_node_info_msg(msg);
+        return -1;
+    }
+    for (uint32_t i = 0; i < msg->record_count; i++)
+        if (msg->node_array[i].name) /* removed nodes keep their places */
+            node_fill(&all->node[all->n++], &msg->node_array[i]);
+    slurm_free_node_info_msg(msg);
+    *nodes = all;
+    return 0;
+}
+
+void tern_slurm_nodes_free(struct tern_slurm_nodes *nodes)
+{
+    if (!nodes)
+        return;
+    for (size_t i = 0; i < nodes->n; i++) {
+        free(nodes->node[i].name);
+        free(nodes->node[i].addr);
+        free(nodes->node[i].gres);
+        free(nodes->node[i].reason);
+    }
+    free(nodes->node);
+    free(nodes);
+}
+
+/* ------------------------------------------------------------------ host lists */
+
+int tern_slurm_hosts_expand(const char *list, char ***hosts, size_t *n, struct tern_err *err)
+{
+    enum { MAX_HOSTS = 65536 };
+    hostlist hl = slurm_hostlist_create(list);
+    int count = hl ? slurm_hostlist_count(hl) : 0;
+
+    if (!hl || count < 0 || count > MAX_HOSTS) {
+        if (hl)
+            slurm_hostlist_destroy(hl);
+        return tern_err_set(err, TERN_USAGE, "'%.200s' is not a host list of at most %d hosts",
+                            list, (int)MAX_HOSTS);
+    }
+    char **names = tern_alloc((size_t)count + 1, sizeof *names, "a host list", err);
+    size_t i = 0;
+    while (names && i < (size_t)count && (names[i] = slurm_hostlist_shift(hl)))
+        i++;
+    slurm_hostlist_destroy(hl);
+    if (!names)
+        return -1;
+    *hosts = names;
+    *n = i;
+    return 0;
+}
+
+void tern_slurm_hosts_free(char **hosts)
+{
+    for (size_t i = 0; hosts && hosts[i]; i++)
+        free(hosts[i]);
+    free(hosts);
+}
+
+char *tern_slurm_hosts_compress(char *const *hosts, size_t n)
+{
+    hostlist hl = slurm_hostlist_create("");
+    char *s = NULL;
+
+    for (size_t i = 0; hl && i < n; i++)
+        slurm_hostlist_push_host(hl, hosts[i]);
+    if (hl) {
+        s = slurm_hostlist_ranged_string_malloc(hl);
+        slurm_hostlist_destroy(hl);
+    }
+    return s ? s : tern_strdup("");
+}

@@ -472,9 +472,19 @@ int tern_yaml_read_word(const struct tern_yaml_node *n, const char *const *words
 
 static int refuse_key(const struct tern_yaml_node *map, size_t i, struct tern_err *err)
 {
-    const char *near = map->known ? tern_str_nearest(map->keys[i], map->known) : NULL;
     const struct tern_yaml_node *v = map->values[i];
+    const char **names = calloc(map->n_known + map->n + 1, sizeof *names);
+    size_t n = 0;
 
+    if (!names)
+        abort();
+    for (size_t k = 0; k < map->n_known; k++)
+        names[n++] = map->known[k];
+    for (size_t k = 0; k < map->n; k++)
+        if (map->asked[k])
+            names[n++] = map->keys[k];
+    const char *near = tern_str_nearest(map->keys[i], names);
+    free(names);
     if (near)
         return tern_yaml_fail(v, err, "unknown key. Did you mean '%s'?", near);
     return tern_yaml_fail(v, err, "unknown key%s%s%s.", *map->where ? " in '" : "", map->where,

@@ -1,0 +1,273 @@
+/* Checkpoints: named sharded arrays on disk.  Published whole, verified, loaded into any layout.
+ *
+ * This room knows arrays, a barrier and a gather; it knows no model.  A checkpoint is a folder
+ *
+ *     step-00001500/
+ *         shard-00000-of-00004.safetensors    one a rank: the slices that rank owns
+ *         manifest.json                       global shapes, slices, digests, and the caller's meta
+ *         config.json tokenizer.model ...     small files that make it complete on its own
+ *
+ * whose name appears by one rename, after every byte is durable and checked.  There is no pointer
+ * file: the newest checkpoint is the highest step whose manifest verifies.  Beside it may lie
+ * `step-N.tmp-A` (being written by attempt A), `step-N.bad-K` (refused once, kept for people) and
+ * `.trash-...` (being deleted); no reader takes one of these for a checkpoint.
+ *
+ * Order of calls, on every rank:
+ *
+ *     tern_ckpt_claim / tern_ckpt_claim_attach   the fence, once an attempt (owner / other ranks)
+ *     tern_ckpt_latest, tern_ckpt_open, tern_ckpt_read...   resume
+ *     tern_ckpt_save ...                         collective
+ *     tern_ckpt_prune                            one rank, after the ledger has the new row
+ *
+ * Every array is rectangular and C-contiguous: a rank's slice is `start[d] .. start[d] + shape[d]`
+ * of the global shape in each dimension d.  Shards are safetensors files
+ * (https://github.com/huggingface/safetensors#format), little-endian.
+ *
+ * No function here is to be called by two threads at once with the same handle.  Functions that
+ * take `peers` are collective: every rank calls them with the same dir, step and claim attempt, and
+ * all return the same status.
+ */
+#ifndef TERN_CKPT_CKPT_H
+#define TERN_CKPT_CKPT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+/* ------------------------------------------------------------------ arrays */
+
+/* Element types, on disk by their safetensors names ("F32"). */
+enum tern_ckpt_type {
+    TERN_CKPT_F64,
+    TERN_CKPT_F32,
+    TERN_CKPT_F16,
+    TERN_CKPT_BF16,
+    TERN_CKPT_I64,
+    TERN_CKPT_I32,
+    TERN_CKPT_I16,
+    TERN_CKPT_I8,
+    TERN_CKPT_U64,
+    TERN_CKPT_U32,
+    TERN_CKPT_U16,
+    TERN_CKPT_U8,
+    TERN_CKPT_BOOL,
+};
+
+enum {
+    TERN_CKPT_DIMS = 4,       /* weights have two at most; two to spare */
+    TERN_CKPT_NAME_MAX = 255, /* bytes of an array's name */
+    TERN_CKPT_ULID = 27,      /* a ULID's 26 characters and the NUL */
+};
+
+size_t tern_ckpt_type_bytes(enum tern_ckpt_type type);
+const char *tern_ckpt_type_name(enum tern_ckpt_type type);
+/* -1 when `name` is no type of ours ("F8_E4M3"). */
+int tern_ckpt_type_parse(const char *name, enum tern_ckpt_type *type);
+
+/* May `from` be turned into `to`?  The same type, or both of F64, F32, F16, BF16. */
+bool tern_ckpt_can_convert(enum tern_ckpt_type to, enum tern_ckpt_type from);
+/* `n` elements, rounded to nearest even; NaN stays NaN, too large becomes infinity.  `to` and
+ * `from` need not be aligned and may not overlap. */
+void tern_ckpt_convert(void *to, enum tern_ckpt_type to_type, const void *from,
+                       enum tern_ckpt_type from_type, size_t n);
+
+/* One rank's slice of one array, as given to tern_ckpt_save. */
+struct tern_ckpt_array {
+    const char *name; /* "model/model.layers.0.mlp.up_proj.weight"; once a rank */
+    enum tern_ckpt_type type;
+    int ndim; /* 0 (a scalar) to TERN_CKPT_DIMS */
+    uint64_t global[TERN_CKPT_DIMS];
+    uint64_t start[TERN_CKPT_DIMS], shape[TERN_CKPT_DIMS]; /* a zero in `shape`: nothing here */
+    const void *data; /* prod(shape) elements; unchanged until tern_ckpt_save returns */
+    bool owner;       /* this rank writes it; replicas do not */
+};
+
+/* How ranks meet.  With size 1 the functions may be NULL.  Both return 0 or -1 with `err`. */
+struct tern_ckpt_peers {
+    int rank, size;
+    void *ctx;
+    int (*barrier)(void *ctx, struct tern_err *err);
+    /* out[r * bytes_per_rank ...] = rank r's `in`, on every rank. */
+    int (*all_gather)(void *ctx, const void *in, void *out, size_t bytes_per_rank,
+                      struct tern_err *err);
+};
+
+/* ------------------------------------------------------------------ run identity and fence */
+
+/* The run that checkpoint folder `dir` belongs to.  `ulid` holds a fresh ULID on entry: it becomes
+ * the folder's, in `run.id`, unless the folder has one, which then replaces it.  The folder is made
+ * if need be.  Whoever comes first wins, whole: a temporary file is linked to the name. */
+int tern_ckpt_run_identity(const char *dir, char ulid[TERN_CKPT_ULID], struct tern_err *err);
+/* The folder's ULID; 1 when it has none yet. */
+int tern_ckpt_run_read(const char *dir, char ulid[TERN_CKPT_ULID], struct tern_err *err);
+
+/* The right of attempt N to publish and prune in `dir`: the file `claim-%06u`, made by link(2).
+ * A claim holds until a higher one exists.
+ *
+ * A new claim is refused while the owner of the highest one lives.  That owner is
+ *   - dead, when the claim was released;
+ *   - the caller itself (same boot, pid namespace, pid and start time): it may claim again;
+ *   - alive or dead for certain, when it ran in this boot and pid namespace: its pid and start time
+ *     are looked up;
+ *   - dead, when it was this Slurm job with a lower restart count: Slurm ends a job's processes
+ *     before it starts them anew;
+ *   - else alive while its heartbeat (the claim file's mtime, by the file server's clock) is
+ *     younger than TERN_CKPT_LEASE_S.
+ * A paused owner that wakes later finds the higher claim before it publishes or prunes.  Between
+ * that check and the rename lie microseconds; should it be paused there, it can still only add a
+ * whole checkpoint of its own run, and never replace one. */
+struct tern_ckpt_claim;
+
+enum {
+    TERN_CKPT_LEASE_S = 60, /* four missed heartbeats */
+    TERN_CKPT_BEAT_S = 15,
+};
+
+/* Claim `dir` as `attempt` (1 or more; 0: the next free number).  `owner` is free text for people
+ * ("node3 job 4711").  TERN_TEMPFAIL when only a young heartbeat speaks against it. */
+int tern_ckpt_claim(const char *dir, unsigned attempt, const char *owner,
+                    struct tern_ckpt_claim **claim, struct tern_err *err);
+/* The claim that another process (`tern run`) made as `attempt`, for a rank that publishes. */
+int tern_ckpt_claim_attach(const char *dir, unsigned attempt, struct tern_ckpt_claim **claim,
+                           struct tern_err *err);
+unsigned tern_ckpt_claim_attempt(const struct tern_ckpt_claim *claim);
+/* The claim still holds; else an error that names who has it.  Beats, too. */
+int tern_ckpt_claim_check(struct tern_ckpt_claim *claim, struct tern_err *err);
+/* Heartbeat: to be called every TERN_CKPT_BEAT_S by the owner. */
+int tern_ckpt_claim_beat(struct tern_ckpt_claim *claim, struct tern_err *err);
+/* Frees `claim` (NULL will do).  `released`: the owner is done and the next may start at once. */
+void tern_ckpt_claim_free(struct tern_ckpt_claim *claim, bool released);
+
+/* ------------------------------------------------------------------ save */
+
+/* A small file that is published with the checkpoint (config.json, tokenizer.model). */
+struct tern_ckpt_file {
+    const char *name; /* in the checkpoint; no slash */
+    const char *path; /* copied from; at most 64 MiB */
+};
+
+struct tern_ckpt_saved {
+    char path[1024];
+    uint64_t bytes; /* of all files */
+    unsigned shards;
+    char digest[65]; /* SHA-256 of the manifest, hex: names the content */
+};
+
+/* Publish `dir`/step-%08d.  Collective.
+ *
+ * Each rank streams its owned slices to its shard, digests them on the way, makes them durable,
+ * and checks the size of what it wrote; rank 0 collects the table, checks that the slices of every
+ * array tile it exactly, writes the manifest, checks `claim`, renames, and makes the rename
+ * durable.  A failure on any rank fails all: nothing appears, the temporary folder is removed, and
+ * every rank's `err` names the rank and the cause (no space: TERN_TEMPFAIL).  A step that is there
+ * already is an error.
+ *
+ * arrays [n]   this rank's slices, owned and not
+ * meta         a JSON object, kept as "meta" in the manifest; rank 0's counts; borrowed.  By
+ *              convention: "run", "config" (the model's config.json), sample index, RNG, hashes,
+ *              layout, kernel set, BLAS core type, threads
+ * files [n_files]  rank 0's count; copied
+ * peers        NULL: one rank
+ * claim        NULL: no fence (tools and tests); used by rank 0 alone, the others may give NULL
+ * out          set on every rank; may be NULL
+ */
+int tern_ckpt_save(const char *dir, uint64_t step, const struct tern_ckpt_array *arrays, size_t n,
+                   json_t *meta, const struct tern_ckpt_file *files, size_t n_files,
+                   const struct tern_ckpt_peers *peers, struct tern_ckpt_claim *claim,
+                   struct tern_ckpt_saved *out, struct tern_err *err);
+
+/* ------------------------------------------------------------------ find */
+
+enum tern_ckpt_state {
+    TERN_CKPT_GOOD,   /* published, and the manifest and all sizes verify */
+    TERN_CKPT_BROKEN, /* has a checkpoint's name, and does not verify */
+    TERN_CKPT_BAD,    /* marked .bad-K */
+    TERN_CKPT_TEMP,   /* being written, or left by a writer that died */
+};
+
+struct tern_ckpt_entry {
+    uint64_t step;
+    enum tern_ckpt_state state;
+    char *path;
+    uint64_t bytes;  /* of all files; GOOD only */
+    unsigned shards; /* GOOD only */
+    int64_t wall_ns; /* when it was published; GOOD only */
+    char digest[65]; /* of the manifest; GOOD only */
+    char *why;       /* what is wrong with a BROKEN one; else NULL */
+};
+
+/* What lies in `dir`, lowest step first.  An absent folder is an error. */
+int tern_ckpt_list(const char *dir, struct tern_ckpt_entry **entries, size_t *n,
+                   struct tern_err *err);
+void tern_ckpt_list_free(struct tern_ckpt_entry *entries, size_t n);
+
+/* The newest good one by step number; a warning says why a newer one was passed over.  *path is
+ * malloc'ed; NULL, with 0 returned, when there is none or no such folder.  Several ranks: call it
+ * on one and tell the others. */
+int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_err *err);
+
+/* What a user typed: a checkpoint's folder, or "DIR/latest".  *path is malloc'ed. */
+int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err);
+
+/* ------------------------------------------------------------------ load */
+
+struct tern_ckpt; /* an open checkpoint */
+
+struct tern_ckpt_info {
+    const char *name; /* lives as long as the handle */
+    enum tern_ckpt_type type;
+    int ndim;
+    uint64_t shape[TERN_CKPT_DIMS]; /* global */
+};
+
+/* Opens and verifies quickly: the manifest's digest, its sense, and the size of every file. */
+struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err);
+/* A Hugging Face folder: model.safetensors, or the shards that model.safetensors.index.json names.
+ * Names are as in the files, without a prefix; there are no digests to check. */
+struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err);
+/* Does `dir` hold a manifest (a checkpoint of ours), or is it something else? */
+bool tern_ckpt_is_ours(const char *dir);
+void tern_ckpt_close(struct tern_ckpt *c);
+
+const char *tern_ckpt_path(const struct tern_ckpt *c);
+/* 0, NULL and "" for a Hugging Face folder.  `meta` is borrowed. */
+uint64_t tern_ckpt_step(const struct tern_ckpt *c);
+json_t *tern_ckpt_meta(const struct tern_ckpt *c);
+const char *tern_ckpt_digest(const struct tern_ckpt *c);
+/* The whole manifest (borrowed), for those who print it; NULL for a Hugging Face folder. */
+json_t *tern_ckpt_manifest(const struct tern_ckpt *c);
+
+/* Arrays in the order in which they were saved. */
+size_t tern_ckpt_count(const struct tern_ckpt *c);
+void tern_ckpt_info(const struct tern_ckpt *c, size_t i, struct tern_ckpt_info *info);
+/* False when there is no such array; `info` may be NULL. */
+bool tern_ckpt_find(const struct tern_ckpt *c, const char *name, struct tern_ckpt_info *info);
+
+/* `start .. start + shape` of array `name` as `type`, assembled from whatever shards hold it.
+ * `to` has prod(shape) elements, C-contiguous; its content is undefined on error.  `start` and
+ * `shape` NULL: the whole array.  The first time a slice on disk is touched through this handle it
+ * is read whole and its SHA-256 compared, so that no byte is used unverified; a mismatch names the
+ * file and the array. */
+int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type type,
+                   const uint64_t *start, const uint64_t *shape, void *to, struct tern_err *err);
+
+/* Opens, and with `full` reads every byte and compares every digest. */
+int tern_ckpt_verify(const char *path, bool full, struct tern_err *err);
+
+/* ------------------------------------------------------------------ retire */
+
+/* Rename `path` to `path`.bad-K, never to be chosen again; *to (malloc'ed, may be NULL) is the new
+ * name. */
+int tern_ckpt_mark_bad(const char *path, char **to, struct tern_err *err);
+
+/* Keep the newest `keep` (at least 2) good checkpoints, and every one whose step is a multiple of
+ * `keep_every` (0: none); delete the other good ones, what writers of earlier attempts left, and
+ * old trash.  Broken and bad ones are kept for people.  Deletion renames first, so that a
+ * half-deleted checkpoint has no checkpoint's name.  *removed may be NULL. */
+int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every,
+                    struct tern_ckpt_claim *claim, unsigned *removed, struct tern_err *err);
+
+#endif

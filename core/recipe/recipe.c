@@ -13,7 +13,7 @@
 /* Far beyond any run, and small enough that products of two fit in 64 bits. */
 #define COUNT_MAX ((double)(1 << 30))
 
-enum kind { TEXT, PATH, COUNT, REAL, WORD };
+enum kind { TEXT, PATH, COUNT, REAL, WORD, YESNO };
 
 struct key {
     const char *name; /* dotted */
@@ -40,6 +40,8 @@ static const struct key keys[] = {
      .help = "Hugging Face folder or checkpoint to start from"},
     {"model.config", PATH, AT(model.config), .identity = true,
      .help = "config.json for random weights, in place of model.from"},
+    {"model.pending", YESNO, AT(model.pending),
+     .help = "model.from is made by a job this one waits for: not looked for at submission"},
     {"model.tokenizer", PATH, AT(model.tokenizer),
      .help = "tokenizer that exports carry along, default that of model.from"},
     {"model.optimizer", WORD, AT(model.optimizer), .words = optimizer_states, .identity = true,
@@ -146,6 +148,8 @@ static int read_key(struct tern_recipe *r, const struct key *k, struct tern_err 
     case REAL:
         *(double *)to = k->def;
         return tern_yaml_read_real(n, k->lo, k->hi, to, err);
+    case YESNO:
+        return tern_yaml_read_bool(n, to, err);
     case WORD:
         if (tern_yaml_read_word(n, k->words, &word, err) < 0)
             return -1;
@@ -423,6 +427,8 @@ static void add_key(struct tern_buf *b, const struct tern_recipe *r, const struc
         tern_buf_printf(b, "%s=%s\n", k->name, k->words[0]);
     else if (k->kind == TEXT || k->kind == PATH)
         tern_buf_printf(b, "%s=%s\n", k->name, *(char *const *)from ? *(char *const *)from : "");
+    else if (k->kind == YESNO)
+        tern_buf_printf(b, "%s=%d\n", k->name, *(const bool *)from);
     else if (k->kind == REAL)
         tern_buf_printf(b, "%s=%.17g\n", k->name, *(const double *)from);
     else
@@ -507,6 +513,8 @@ void tern_recipe_describe(FILE *to)
             fprintf(to, ") [%s]", k->words[(int)k->def]);
         } else if (k->kind == REAL || (k->kind == COUNT && k->def >= k->lo)) {
             fprintf(to, " [%g]", k->def);
+        } else if (k->kind == YESNO) {
+            fputs(" (true | false) [false]", to);
         }
         fputc('\n', to);
     }

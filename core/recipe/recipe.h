@@ -36,6 +36,7 @@ struct tern_recipe {
     char *name; /* [a-zA-Z0-9._-]+ */
     struct {
         char *from;        /* Hugging Face folder or checkpoint to start from; or */
+        bool pending;      /* `from` is made by a job that this one waits for */
         char *config;      /* config.json for random weights */
         char *tokenizer;   /* its folder or file, to travel with exports; default: model.from */
         int64_t optimizer; /* enum tern_optimizer_state: what to do with the moments in `from` */

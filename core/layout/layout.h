@@ -1,0 +1,171 @@
+/* A cluster description: AWS ParallelCluster 3 YAML (a subset, and nothing that `pcluster` would
+ * not accept), the sidecar *.tern.yaml beside it for what tern alone needs, the catalogue of
+ * instance types, the lint, and the texts of Slurm's configuration files.
+ *
+ *     struct tern_layout *l = tern_layout_load("cluster.yaml", &err);   // NULL: not readable YAML
+ *     if (l->n_errors) ...                                              // l->notes tell each
+ *     struct tern_layout_conf conf;
+ *     tern_layout_render(l, NULL, &conf, &err);
+ *
+ * Everything here is plain data without locks; a layout does not change after loading.
+ * Schema and rules: aws/aws-parallelcluster cli/src/pcluster/{schemas,config,validators}.
+ */
+#ifndef TERN_LAYOUT_LAYOUT_H
+#define TERN_LAYOUT_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/err.h"
+#include "core/base/str.h"
+
+/* ------------------------------------------------------------------ instance types */
+
+/* One row of the catalogue (core/layout/catalogue.c). */
+struct tern_layout_instance {
+    const char *name;            /* "trn1.32xlarge" */
+    int sockets, cores, threads; /* cores a socket, threads a core: their product is the vCPUs */
+    int numa;                    /* NUMA nodes */
+    long memory_mib;             /* EC2's number; Slurm gets 95 % of it, as ParallelCluster does */
+    int chips;                   /* accelerators; 0 for none */
+    const char *chip;            /* their GRES type: "trn1", "trn2"; NULL for none */
+    int neuron_cores;            /* physical NeuronCores of all chips */
+    int torus_x, torus_y;        /* NeuronLink inside the instance; 0 for none */
+    double chip_hbm_gib, chip_bf16_tflops; /* of one chip; 0 where there is none */
+    int efa;                               /* EFA devices; 0: EFA is not supported */
+    int network_gbps;                      /* all cards together */
+    int nvme_gb;                           /* local instance storage */
+    double usd_hour; /* on demand, us-east-1 (trn2: us-east-2); 0: not known */
+};
+
+/* The row of `name`, or NULL. */
+const struct tern_layout_instance *tern_layout_instance(const char *name);
+/* The catalogue's name nearest to `name`, or NULL when none is near. */
+const char *tern_layout_instance_near(const char *name);
+int tern_layout_vcpus(const struct tern_layout_instance *i);
+
+/* ------------------------------------------------------------------ the model */
+
+enum tern_layout_capacity { TERN_ONDEMAND, TERN_SPOT, TERN_CAPACITY_BLOCK };
+
+/* A `Key: value` of CustomSlurmSettings. */
+struct tern_layout_setting {
+    char *key, *value;
+};
+
+struct tern_layout_settings {
+    size_t n;
+    struct tern_layout_setting *at;
+};
+
+/* An entry of ComputeResources: up to two groups of like nodes. */
+struct tern_layout_resource {
+    int line;
+    char *name;
+    const struct tern_layout_instance *type; /* the first of Instances; NULL after an error */
+    char *type_name;
+    int n_types;          /* entries of Instances; 1 with InstanceType */
+    int min, max;         /* `min` static nodes, `max - min` dynamic ones */
+    bool efa, gdr;        /* Efa.Enabled, Efa.GdrSupport */
+    bool smt;             /* two hardware threads a core are used */
+    bool placement_group; /* Networking.PlacementGroup of the resource, else of the queue */
+    long memory_mib;      /* SchedulableMemory, or 95 % of the type's; Slurm's RealMemory */
+    int static_weight, dynamic_weight;
+    struct tern_layout_settings custom;
+};
+
+struct tern_layout_queue {
+    int line;
+    char *name;
+    enum tern_layout_capacity capacity;
+    bool exclusive; /* JobExclusiveAllocation */
+    size_t n_resources;
+    struct tern_layout_resource *resources;
+    struct tern_layout_settings custom;
+};
+
+struct tern_layout_storage {
+    int line;
+    char *name, *mount_dir; /* "/fsx" */
+    char *type;             /* "FsxLustre" */
+};
+
+/* What the lint found, in file order. */
+struct tern_layout_note {
+    bool error; /* else a warning */
+    char *text; /* "cluster.yaml:12: Scheduling...: what is wrong. What to do." */
+};
+
+struct tern_layout {
+    char *path, *name; /* as given; the folder's name of .../NAME/cluster.yaml, else the file's */
+    char *region;      /* NULL when it is not given */
+    char *os;
+    char *head_type_name;
+    const struct tern_layout_instance *head_type; /* NULL after an error */
+    bool memory_scheduling;                       /* EnableMemoryBasedScheduling */
+    size_t n_queues, n_storage;
+    struct tern_layout_queue *queues;
+    struct tern_layout_storage *storage;
+    struct tern_layout_settings custom; /* of the whole slurm.conf */
+
+    /* The sidecar (cluster.tern.yaml for cluster.yaml); defaults hold when there is none. */
+    bool gres;            /* gres.neuron: Trainium devices as Slurm resources; default true */
+    int virtual_dynamic;  /* virtual.dynamic: dynamic nodes a resource that `up` starts; 0 */
+    char **virtual_share; /* virtual.share: folders under /tmp or /run that all nodes shall see */
+    size_t n_virtual_share;
+
+    size_t n_notes, n_errors;
+    struct tern_layout_note *notes;
+};
+
+/* Read `path` and its sidecar and check both.  NULL with `err` only when a file cannot be read or
+ * is no YAML; whatever else is wrong stands in `notes`, and a layout with n_errors > 0 may be
+ * looked at but not rendered.  Free with tern_layout_free (NULL is fine). */
+struct tern_layout *tern_layout_load(const char *path, struct tern_err *err);
+void tern_layout_free(struct tern_layout *l);
+
+/* ------------------------------------------------------------------ nodes */
+
+/* Like nodes: "<queue>-st-<resource>-[1-count]" or "<queue>-dy-...". */
+struct tern_layout_group {
+    const struct tern_layout_queue *queue;
+    const struct tern_layout_resource *resource;
+    bool dynamic;
+    int count;
+};
+
+/* The groups that have nodes, static before dynamic in each resource, in the order in which
+ * rendered files name them.  malloc'ed array of *n. */
+struct tern_layout_group *tern_layout_groups(const struct tern_layout *l, size_t *n);
+/* malloc'ed name of the group's node `i` (from 1), or with i = 0 of all: "trn1-st-cr-[1-4]". */
+char *tern_layout_node_name(const struct tern_layout_group *g, int i);
+
+/* ------------------------------------------------------------------ Slurm's files */
+
+/* Where the cluster lives.  NULL for a real one: the file then says what a site must fill in. */
+struct tern_layout_local {
+    const char *cluster_name;
+    const char *head_name, *head_addr;
+    const char *user;        /* SlurmUser and SlurmdUser */
+    const char *state, *log; /* folders, as the cluster's own processes see them */
+    const char *spool;       /* SlurmdSpoolDir; with %n where nodes share a file system */
+    const char *pid_dir;     /* slurmctld.pid and slurmd-<node>.pid */
+    const char *munge_socket;
+    const char *conf_dir; /* where the files of this rendering will lie */
+    const char *plugin;   /* path of tern_spank.so; NULL for none */
+    const char *tmp;      /* TmpFS, with %n; NULL where every node has its own /tmp */
+    int port;             /* plain mode: slurmctld's, and node i (from 1) gets port + i; else 0 */
+    int dynamic;          /* so many dynamic nodes a resource are really there */
+};
+
+/* The texts; each is empty when the layout needs no such file. */
+struct tern_layout_conf {
+    struct tern_buf slurm, gres, topology, cgroup, plugstack;
+};
+
+/* Render for `local`.  -1 when the layout has errors.  Free with tern_layout_conf_free. */
+int tern_layout_render(const struct tern_layout *l, const struct tern_layout_local *local,
+                       struct tern_layout_conf *conf, struct tern_err *err);
+void tern_layout_conf_free(struct tern_layout_conf *conf);
+
+#endif

@@ -1,0 +1,100 @@
+/* A real Slurm (Debian's munged, slurmctld, slurmd) on one machine.
+ *
+ *     tern_vcluster_up(layout, &opts, &up, err);            // returns when every node is idle
+ *     tern_vcluster_exec("trn1-4", NULL, argv, &status, err);
+ *     tern_vcluster_down("trn1-4", err);
+ *
+ * Every virtual node is its own network, UTS, mount, IPC and PID namespace with its own address,
+ * /tmp, /run, /dev and /dev/shm; it sees the host's programs and files.  The head's pid 1 is the
+ * supervisor: all else lives in its PID namespace, so that its end is the cluster's end.  An
+ * ordinary user gets the same inside a user namespace with the identity map.  Where the kernel
+ * refuses that, several slurmd run on ports of their own in the host's namespaces ("plain").
+ *
+ * State: one folder a cluster under $TERN_CLUSTER_HOME, mode 0700:
+ *     lock     flock'ed by `up` and then by the supervisor, as long as it lives
+ *     ctl      the supervisor's socket (protocol: ctl.h)
+ *     etc/ log/ state/     Slurm's
+ *     fs/<MountDir>        the shared storage; mounted at MountDir on every node
+ *     nodes/<name>/tmp     a node's /tmp
+ *
+ * Not thread-safe: the calls fork.
+ */
+#ifndef TERN_VCLUSTER_VCLUSTER_H
+#define TERN_VCLUSTER_VCLUSTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "core/base/err.h"
+#include "core/layout/layout.h"
+
+enum tern_vcluster_mode {
+    TERN_VCLUSTER_AUTO,       /* namespaces, else plain with a warning */
+    TERN_VCLUSTER_NAMESPACES, /* or fail */
+    TERN_VCLUSTER_PLAIN,
+};
+
+struct tern_vcluster_options {
+    const char *name; /* NULL: the layout's */
+    enum tern_vcluster_mode mode;
+    const char *plugin;       /* tern_spank.so, or NULL */
+    const char *const *share; /* NULL-ended: folders under /tmp, /run or /dev/shm that every node
+                                 shall see; or NULL.  The current folder is always seen. */
+    double timeout_s;         /* until every node is idle; 0: 30 s and 0.1 s a node */
+};
+
+struct tern_vcluster_up {
+    char name[64];
+    enum tern_vcluster_mode mode; /* what it became */
+    bool user_namespace;
+    char missing[400]; /* why it is plain and what that lacks; "" otherwise */
+    size_t n_nodes;
+    double seconds;
+};
+
+/* Bring `l` up.  On success the supervisor lives on by itself.  On failure, and when SIGINT,
+ * SIGTERM or SIGHUP arrives meanwhile (TERN_FAILED, "interrupted"), nothing is left.  A name in
+ * use is TERN_USAGE; what a crash or a reboot left of a former one is removed. */
+int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_options *options,
+                     struct tern_vcluster_up *up, struct tern_err *err);
+
+/* End it and remove its folder.  A name that is not there is TERN_USAGE. */
+int tern_vcluster_down(const char *name, struct tern_err *err);
+
+/* Run argv[0] (found on PATH) on the head, or on `node`, in the current folder, with the caller's
+ * environment and files.  Signals sent to the caller are passed on.  *status is the exit status,
+ * 128 + n after signal n. */
+int tern_vcluster_exec(const char *name, const char *node, char *const *argv, int *status,
+                       struct tern_err *err);
+
+/* Power cut of `node` (on = false), or its return. */
+int tern_vcluster_power(const char *name, const char *node, bool on, struct tern_err *err);
+
+/* ------------------------------------------------------------------ looking */
+
+struct tern_vcluster_info {
+    char *name;
+    bool alive; /* false: left over by a crash or a reboot; `down` or `up` removes it */
+    enum tern_vcluster_mode mode;
+    pid_t pid; /* of the supervisor; 0 when not alive */
+    size_t n_nodes;
+    char *layout; /* absolute path of its cluster.yaml */
+    char *folder;
+};
+
+/* All clusters under $TERN_CLUSTER_HOME, sorted by name; malloc'ed, freed with
+ * tern_vcluster_list_free. */
+int tern_vcluster_list(struct tern_vcluster_info **list, size_t *n, struct tern_err *err);
+void tern_vcluster_list_free(struct tern_vcluster_info *list, size_t n);
+
+/* The name meant by a user who gave `name` or, with NULL, none: then the only one that is alive.
+ * malloc'ed; NULL with `err` when it is not alive or none or several are. */
+char *tern_vcluster_find(const char *name, struct tern_err *err);
+
+/* Call fn(arg) in a process of the head and pass its struct of `size` bytes back: how a caller uses
+ * libslurm on the cluster.  `fn` returns 0 or -1 with `err`. */
+int tern_vcluster_call(const char *name, int (*fn)(void *out, struct tern_err *err), void *out,
+                       size_t size, struct tern_err *err);
+
+#endif

@@ -1,0 +1,115 @@
+/* A Llama model as numbers: its config.json, and the tensors that follow from it.
+ *
+ * The one place that knows tensor names, shapes, the axis on which tensor parallelism splits them,
+ * parameter counts and FLOPs.  Names and meanings are Hugging Face's (transformers, LlamaConfig and
+ * LlamaForCausalLM).  Nothing is allocated but what tern_model_config_json returns; every function
+ * may be called by any thread.
+ */
+#ifndef TERN_MODEL_MODEL_H
+#define TERN_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+enum tern_model_rope {
+    TERN_MODEL_ROPE_PLAIN,
+    TERN_MODEL_ROPE_LLAMA3, /* long wavelengths stretched by `factor` (Llama 3.1) */
+};
+
+struct tern_model_config {
+    int dim;      /* hidden_size, C */
+    int ffn;      /* intermediate_size, F */
+    int layers;   /* num_hidden_layers, L */
+    int heads;    /* num_attention_heads, H */
+    int kv_heads; /* num_key_value_heads, K; `heads` when the key is absent */
+    int head_dim; /* D; dim / heads when the key is absent */
+    int vocab;    /* vocab_size, V */
+    int max_position;
+    double norm_eps; /* rms_norm_eps */
+    double init_std; /* initializer_range */
+    bool tied;       /* tie_word_embeddings: lm_head is embed_tokens */
+    double rope_theta;
+    enum tern_model_rope rope;
+    double rope_factor, rope_low_freq_factor, rope_high_freq_factor; /* LLAMA3 */
+    int rope_original_max_position;                                  /* LLAMA3 */
+    int bos_id;                                                      /* -1 when absent or null */
+    int eos_ids[8]; /* eos_token_id, a number or a list */
+    int n_eos;
+};
+
+/* Read `path`, a config.json or the folder that holds one.  Unknown keys are ignored; absent ones
+ * take LlamaConfig's defaults where a published config relies on them (rope_theta 10000,
+ * num_key_value_heads, head_dim, rms_norm_eps 1e-6, tie_word_embeddings false).  An error names the
+ * file and the key.  `out` is set on success only. */
+int tern_model_config_load(const char *path, struct tern_model_config *out, struct tern_err *err);
+
+/* The same from text; `what` stands for the path in messages. */
+int tern_model_config_parse(const char *text, size_t len, const char *what,
+                            struct tern_model_config *out, struct tern_err *err);
+
+/* Do the numbers make a model?  (heads % kv_heads, even head_dim, ranges.)  `what` begins the
+ * message. */
+int tern_model_config_check(const struct tern_model_config *c, const char *what,
+                            struct tern_err *err);
+
+/* config.json as transformers reads it, ended by a newline; `dtype` is what the weights beside it
+ * are stored in ("float32", "bfloat16").  malloc'ed; aborts without memory. */
+char *tern_model_config_json(const struct tern_model_config *c, const char *dtype);
+
+/* Two configs describe the same weights (dtype, ids and max_position may differ). */
+bool tern_model_config_same(const struct tern_model_config *a, const struct tern_model_config *b);
+
+/* ---------------------------------------------------------------- tensors
+ *
+ * In order: embed_tokens; for each layer q, k, v, o, gate, up, down, input and post-attention norm;
+ * norm; lm_head (absent when tied).  Weights are [out, in], as nn.Linear keeps them. */
+enum tern_model_kind {
+    TERN_MODEL_EMBED, /* [V,C] */
+    TERN_MODEL_Q,     /* [H*D,C] */
+    TERN_MODEL_K,     /* [K*D,C] */
+    TERN_MODEL_V,     /* [K*D,C] */
+    TERN_MODEL_O,     /* [C,H*D] */
+    TERN_MODEL_GATE,  /* [F,C] */
+    TERN_MODEL_UP,    /* [F,C] */
+    TERN_MODEL_DOWN,  /* [C,F] */
+    TERN_MODEL_INPUT_NORM,
+    TERN_MODEL_POST_NORM,
+    TERN_MODEL_NORM, /* [C], as the two above */
+    TERN_MODEL_HEAD, /* [V,C] */
+};
+
+struct tern_model_tensor {
+    char name[64]; /* "model.layers.0.self_attn.q_proj.weight" */
+    enum tern_model_kind kind;
+    int layer; /* -1 outside the layers */
+    int ndim;  /* 1 or 2 */
+    int64_t shape[2];
+    int split_axis;  /* where tensor parallelism cuts it; -1: every rank has it whole */
+    uint64_t count;  /* elements */
+    uint64_t offset; /* elements before it, when all lie in one array in this order */
+};
+
+/* How many tensors; `i` below counts from 0. */
+size_t tern_model_tensors(const struct tern_model_config *c);
+void tern_model_tensor(const struct tern_model_config *c, size_t i, struct tern_model_tensor *out);
+/* The index of a name, or -1. */
+int64_t tern_model_tensor_find(const struct tern_model_config *c, const char *name);
+
+/* Elements of all tensors; a tied head counts once. */
+uint64_t tern_model_params(const struct tern_model_config *c);
+/* Those that a token is multiplied with: without norms and the embedding look-up, with the head. */
+uint64_t tern_model_matmul_params(const struct tern_model_config *c);
+/* Of tensor `i` alone in bytes, stored in elements of `element_bytes`. */
+uint64_t tern_model_tensor_bytes(const struct tern_model_config *c, size_t i, int element_bytes);
+
+/* FLOPs a token in rows of `seq_len`: two a multiply-add, matrix products and attention's two
+ * products over the seq_len / 2 positions a token sees on average (the masked half is not counted);
+ * a backward pass counts as two forward ones.  As in Megatron-LM's count (Narayanan et al. 2021,
+ * arXiv 2104.04473), less the mask and the recomputation. */
+double tern_model_flops_forward(const struct tern_model_config *c, int seq_len);
+double tern_model_flops_train(const struct tern_model_config *c, int seq_len);
+
+#endif

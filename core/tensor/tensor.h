@@ -1,0 +1,140 @@
+/* Kernels on plain arrays: matrix products by OpenBLAS, the rest by loops of our own.
+ *
+ * Arrays are row-major, shapes stand in brackets, `ld` is the distance between rows in elements.
+ * Every kernel shares its work among the process's threads (OpenMP) unless it is called inside a
+ * parallel region.  Sums are taken in an order that the thread count does not change, except inside
+ * tern_tensor_gemm, whose result is the same bit for bit for the same BLAS, core type and threads.
+ * Nothing is allocated after tern_tensor_start; nothing fails.
+ *
+ * The loops exist for AVX-512, AVX2 and plain x86-64; the best that the CPU has is taken at start.
+ * They add in the same order, so that all three give the same bits.
+ *
+ * tern_real is float.  A test-only build has double (-DTERN_REAL=double).
+ */
+#ifndef TERN_TENSOR_TENSOR_H
+#define TERN_TENSOR_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+#ifndef TERN_REAL
+#define TERN_REAL float
+#endif
+typedef TERN_REAL tern_real;
+
+/* ---------------------------------------------------------------- start
+ *
+ * Loads OpenBLAS and picks the kernels.  OpenBLAS chooses its own kernels when it is loaded, by a
+ * table of CPUs that ends with its release: 0.3.21 takes a newer Xeon for a Prescott, a newer EPYC
+ * for a Haswell.  Where its choice leaves vector units idle it is loaded again with the right
+ * OPENBLAS_CORETYPE; a user's own OPENBLAS_CORETYPE is left alone.
+ *
+ * Call it once in main, before other threads and any kernel (it changes the environment for a
+ * moment).  A second call does nothing.  `threads` 0 takes OMP_NUM_THREADS, else the CPUs this
+ * process may use divided by `local_ranks` (processes of this kind on this node, at least 1), and
+ * not below 1. */
+int tern_tensor_start(int threads, int local_ranks, struct tern_err *err);
+
+/* What was chosen, for the log and the manifest; valid after start, never freed. */
+int tern_tensor_threads(void);
+const char *tern_tensor_blas(void);    /* "OpenBLAS 0.3.21" */
+const char *tern_tensor_core(void);    /* "SkylakeX": its core type */
+const char *tern_tensor_kernels(void); /* "avx512", "avx2" or "plain": our own loops */
+/* All of it in one line, with the reason when the core type was mended: say it once, on rank 0. */
+const char *tern_tensor_describe(void);
+
+/* For tests: take the named kernels instead.  -1 when this CPU lacks them. */
+int tern_tensor_kernels_use(const char *name);
+
+/* ---------------------------------------------------------------- matrix products */
+
+/* C[M,N] = alpha * op(A) op(B) + beta * C.  op(A) is [M,K]: A itself, or the transpose of A[K,M]
+ * when `ta`; likewise op(B)[K,N].  beta 0 ignores what C held.  Rows (or columns, whichever are
+ * more) are dealt to the threads. */
+void tern_tensor_gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
+                      int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc);
+
+/* ---------------------------------------------------------------- whole arrays, n elements */
+
+void tern_tensor_zero(tern_real *x, size_t n);
+void tern_tensor_copy(tern_real *to, const tern_real *from, size_t n);
+void tern_tensor_add(tern_real *to, const tern_real *from, size_t n);
+void tern_tensor_scale(tern_real *x, tern_real by, size_t n);
+/* In double; blocks of fixed size are summed in order. */
+double tern_tensor_sum_squares(const tern_real *x, size_t n);
+
+/* One AdamW step (Loshchilov and Hutter, arXiv 1711.05101) in torch.optim.AdamW's order:
+ *     g *= grad_scale;  p -= lr * weight_decay * p;  m += (1 - beta1) (g - m);
+ *     v = beta2 v + (1 - beta2) g^2;
+ *     p -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
+ * `step` counts from 1.  The gradient array is left as it is.  grad_scale carries the clip. */
+struct tern_tensor_adamw {
+    double lr, beta1, beta2, eps, weight_decay, grad_scale;
+    uint64_t step;
+};
+void tern_tensor_adamw(const struct tern_tensor_adamw *o, tern_real *p, const tern_real *g,
+                       tern_real *m, tern_real *v, size_t n);
+
+/* ---------------------------------------------------------------- rows */
+
+/* y[n,C] = x * rstd * w, rstd[n] = 1 / sqrt(mean(x^2) + eps) (Zhang and Sennrich, arXiv
+ * 1910.07467). */
+void tern_tensor_rmsnorm(tern_real *y, tern_real *rstd, const tern_real *x, const tern_real *w,
+                         int n, int C, double eps);
+/* Again y from a saved rstd. */
+void tern_tensor_rmsnorm_again(tern_real *y, const tern_real *rstd, const tern_real *x,
+                               const tern_real *w, int n, int C);
+/* dx[n,C] += ..., dw[C] += ... for dy[n,C]. */
+void tern_tensor_rmsnorm_backward(tern_real *dx, tern_real *dw, const tern_real *dy,
+                                  const tern_real *x, const tern_real *w, const tern_real *rstd,
+                                  int n, int C);
+
+/* y[n,C] = table[ids[i]]; and dtable[ids[i]] += dy[i], rows of equal id in order of i. */
+void tern_tensor_embed(tern_real *y, const tern_real *table, const int32_t *ids, int n, int C);
+void tern_tensor_embed_backward(tern_real *dtable, const tern_real *dy, const int32_t *ids, int n,
+                                int C);
+
+/* h[n,F] = silu(gate) * up where gate_up[n,2F] holds a row's gate, then its up (Shazeer, arXiv
+ * 2002.05202). */
+void tern_tensor_swiglu(tern_real *h, const tern_real *gate_up, int n, int F);
+/* gate_up[n,2F] becomes its own gradient for dh[n,F]. */
+void tern_tensor_swiglu_backward(tern_real *gate_up, const tern_real *dh, int n, int F);
+
+/* Softmax cross entropy of logits[n,V] against targets[n], in place: logits become
+ * grad_scale * (softmax - onehot), or stay when grad_scale is 0; a row whose mask byte is 0
+ * (`mask` NULL: none) has no loss and no gradient.  losses[n] in double. */
+void tern_tensor_cross_entropy(tern_real *logits, double *losses, const int32_t *targets,
+                               const uint8_t *mask, double grad_scale, int n, int V);
+
+/* ---------------------------------------------------------------- attention */
+
+/* How the heads lie in a row: qkv[B*T, (H+2K)*D] holds H query heads, K key heads, K value heads.
+ * Query heads h*H/K .. (h+1)*H/K-1 share key head h (Ainslie et al., arXiv 2305.13245). */
+struct tern_tensor_heads {
+    int B, T;    /* rows of the batch, positions */
+    int H, K, D; /* query heads, key/value heads, head size (even) */
+};
+
+/* Rotate-half RoPE (Su et al., arXiv 2104.09864, in Hugging Face's pairing of i with i + D/2) on
+ * the queries and keys in place; cos and sin are [T,D/2].  `sign` -1 undoes it: the backward
+ * pass. */
+void tern_tensor_rope(tern_real *qkv, const tern_real *cos, const tern_real *sin,
+                      const struct tern_tensor_heads *a, int sign);
+
+/* Causal softmax attention, scale 1/sqrt(D): out[B*T,H*D], lse[B,H,T] (log-sum-exp of a row's
+ * scores, for the backward pass; NULL when it is not wanted).  Works through tiles of query rows
+ * against the keys they may see (Dao et al., arXiv 2205.14135): `scratch` holds
+ * tern_tensor_attention_scratch elements. */
+void tern_tensor_attention(tern_real *out, tern_real *lse, const tern_real *qkv,
+                           const struct tern_tensor_heads *a, tern_real *scratch);
+/* dqkv[B*T,(H+2K)*D] = ... for dout[B*T,H*D] (written, not added to). */
+void tern_tensor_attention_backward(tern_real *dqkv, const tern_real *dout, const tern_real *qkv,
+                                    const tern_real *out, const tern_real *lse,
+                                    const struct tern_tensor_heads *a, tern_real *scratch);
+/* Elements of scratch for both, for all threads, at up to T positions. */
+size_t tern_tensor_attention_scratch(int T, int D);
+
+#endif

@@ -1,0 +1,321 @@
+/* The run ledger: what happened to every run, kept so that no crash loses it.
+ *
+ *     LEDGER/ledger.db                                   catalogue: a row a run, attempt,
+ * checkpoint LEDGER/runs/RUN/run.db                             everything about one run, SQLite
+ *     LEDGER/runs/RUN/spool/ATTEMPT/WRITER.N.spool       the truth: what each process appended
+ *
+ * Three roles, none of which waits for another:
+ *
+ *   Writers append records to a spool file of their own.  A record is one write(2) of a framed,
+ *   checksummed, chained piece (frame.h): when the call returns 0 it survives a kill -9 of the
+ *   writer; after tern_spool_sync() it survives a power cut.  No lock, no rename, no database.
+ *
+ *   Folders (the run's owner, or anybody later) turn spools into run.db and ledger.db.  Each is a
+ *   whole SQLite snapshot put in place by rename, so no SQLite lock ever depends on a network file
+ *   system, and plain `sqlite3` reads it anywhere.  Folding is idempotent: killed at any moment,
+ *   run twice or run by two at once, the content is that of a rebuild from the spools.
+ *
+ *   Readers take a snapshot and lay over it, in memory, what the spools hold beyond it.
+ *
+ * Steps count finished optimizer steps: the first is 1, 0 is "before training".  An *attempt* is
+ * one try under one Slurm job and restart count, counted from 1.  A value of attempt A at step S is
+ * effective if every later attempt began after S: an attempt begins at its resumed step + 1, or at
+ * the first step it recorded if that is less or nothing is known of a resume.  Superseded values
+ * stay queryable.  NaN and infinities are values.
+ *
+ * Threads: any number may use this room; each struct belongs to one thread at a time.
+ */
+#ifndef TERN_LEDGER_LEDGER_H
+#define TERN_LEDGER_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/base/str.h"
+
+/* ---------------------------------------------------------------- run identity */
+
+#define TERN_ULID_SIZE 27 /* 26 characters and the NUL */
+
+/* A new ULID (https://github.com/ulid/spec): 48 bits of milliseconds, 80 of the kernel's
+ * randomness, Crockford base 32; sorts by time of creation.  Returns `to`. */
+char *tern_ulid_new(char to[TERN_ULID_SIZE]);
+/* Is `s` a ULID in capitals? */
+bool tern_ulid_valid(const char *s);
+
+/* ---------------------------------------------------------------- records
+ *
+ * One struct for writing and reading.  A text may be NULL (unknown) and then reads back as NULL.
+ * What a reader fills in on top stands under "read only" and is ignored by writers.
+ */
+
+struct tern_ledger_run {
+    const char *name;          /* from the recipe */
+    const char *user;          /* login name */
+    const char *recipe_path;   /* as given */
+    const char *recipe;        /* its text as used */
+    const char *identity_hash; /* of what may not change between attempts */
+    const char *full_hash;     /* of the whole recipe */
+    const char *model;         /* short words for lists: "llama 25.3M, from models/base" */
+    int64_t created_ns;        /* wall clock */
+    /* read only */
+    const char *id;
+    const char *state;  /* the newest attempt's outcome; "running" while it has none */
+    uint32_t attempts;  /* how many */
+    int64_t job_id;     /* the newest attempt's, 0 for none */
+    int64_t last_step;  /* the newest effective step, -1 for none */
+    double last_loss;   /* metric "loss" of the newest step that has it; NaN for none or NaN */
+    bool has_loss;      /* tells the two apart */
+    int64_t updated_ns; /* of the newest record */
+    int64_t ckpt_step;  /* the newest published or verified checkpoint, -1 for none */
+};
+
+struct tern_ledger_attempt {
+    int64_t job_id;                 /* Slurm's, 0 outside Slurm */
+    int64_t restart_count;          /* SLURM_RESTART_COUNT */
+    const char *nodes;              /* host list: "trn1-dy-compute-[1-4]" */
+    const char *host;               /* where the owner ran */
+    int64_t pid;                    /* of the owner */
+    int64_t world;                  /* ranks */
+    const char *resumed_checkpoint; /* path; NULL when it began from scratch */
+    int64_t resumed_step;           /* -1 when unknown (somebody else's trainer); 0 from scratch */
+    const char *full_hash;          /* the recipe this attempt ran with */
+    /* read only */
+    const char *run_id;
+    uint32_t attempt;
+    int64_t begin_ns, end_ns; /* wall clock; 0 when not known, not ended */
+    const char *outcome;      /* NULL while it runs */
+    int64_t exit_code, signal;
+    const char *cause;
+    int64_t first_step, last_step; /* that have values; -1 for none */
+};
+
+struct tern_ledger_end {
+    const char *outcome; /* one word: done, failed, node_fail, time_limit, preempted, halted, ... */
+    int64_t exit_code;   /* of tern_code */
+    int64_t signal;      /* that ended it, 0 for none */
+    const char *cause;   /* a sentence: what ended it, with rank and node */
+};
+
+struct tern_ledger_value {
+    const char *name; /* "loss", "lr", "rank3/step_seconds": 1 to 200 bytes */
+    double value;
+};
+
+struct tern_ledger_eval {
+    int64_t step;
+    const char *set;       /* the held-out set's name */
+    double nll;            /* negative log-likelihood in nats, summed over the predicted tokens */
+    int64_t tokens, bytes; /* predicted tokens; bytes of text they stand for, 0 when unknown */
+    /* read only */
+    uint32_t attempt;
+    bool effective;
+    double ppl_token, ppl_byte; /* exp(nll / tokens), exp(nll / bytes); NaN without a divisor */
+    int64_t wall_ns;
+};
+
+struct tern_ledger_checkpoint {
+    int64_t step;
+    const char *path;
+    int64_t bytes, shards;
+    const char *manifest_sha256; /* hex */
+    const char *state; /* writing, published, verified, failed, deleted; foreign for a path that a
+                          trainer of somebody else's reported */
+    /* read only */
+    const char *run_id;
+    uint32_t attempt;
+    bool effective;
+    int64_t wall_ns;
+};
+
+struct tern_ledger_event {
+    const char *kind;     /* one word: restart, node, signal, gap, note, ... */
+    const char *severity; /* info, warn, error */
+    const char *node;
+    const char *text;
+    /* read only */
+    uint32_t attempt;
+    const char *writer;
+    int64_t wall_ns;
+};
+
+/* ---------------------------------------------------------------- writing: a spool
+ *
+ * A full disk must not end a training run.  So every record call returns
+ *     0   written: in the ledger even if this process is killed now,
+ *    -1   lost, and `err` says why: the caller logs it and goes on,
+ *     1   lost for the reason already told; nothing to say again (`err` untouched).
+ * When writing works again, an event of kind "gap" with the number of lost records goes first.
+ * The calls allocate nothing after the first ones of each size.
+ */
+
+struct tern_spool;
+
+/* The spool folder of an attempt, malloc'ed: what `tern run` puts into TERN_RUN_SPOOL. */
+char *tern_spool_dir(const char *ledger_dir, const char *run_id, unsigned attempt);
+/* Undo it: the three parts of a spool folder's path.  *ledger_dir is malloc'ed. */
+int tern_spool_dir_parse(const char *spool_dir, char **ledger_dir, char run_id[TERN_ULID_SIZE],
+                         unsigned *attempt, struct tern_err *err);
+
+/* Begin a file of one's own, making folders as needed.  `writer` is a word ([a-zA-Z0-9_.-], at most
+ * 64) that says who writes: "run", "rank0", "metric-1234"; the same word twice makes two files,
+ * never one shared.  `run_id` is a ULID, `attempt` 1 to 999999.  NULL with `err` on failure; a
+ * caller that can live without a ledger may pass NULL to every call below, which then does nothing
+ * and returns 0. */
+struct tern_spool *tern_spool_open(const char *ledger_dir, const char *run_id, unsigned attempt,
+                                   const char *writer, struct tern_err *err);
+/* The same from TERN_RUN_SPOOL's value. */
+struct tern_spool *tern_spool_open_dir(const char *spool_dir, const char *writer,
+                                       struct tern_err *err);
+/* Sync and free.  Also frees when it fails. */
+int tern_spool_close(struct tern_spool *s, struct tern_err *err);
+
+/* Make everything written so far survive a power cut.  If the storage refuses, the records since
+ * the last good sync are written again to a new file, which is synced instead. */
+int tern_spool_sync(struct tern_spool *s, struct tern_err *err);
+
+/* Records lost so far. */
+uint64_t tern_spool_dropped(const struct tern_spool *s);
+
+/* Describes the run; each attempt writes it again, the newest holds. */
+int tern_spool_run(struct tern_spool *s, const struct tern_ledger_run *r, struct tern_err *err);
+int tern_spool_attempt_begin(struct tern_spool *s, const struct tern_ledger_attempt *a,
+                             struct tern_err *err);
+int tern_spool_attempt_end(struct tern_spool *s, const struct tern_ledger_end *e,
+                           struct tern_err *err);
+/* `n` values (1 to 1024) of one step.  Of two values of one name and step in one attempt the newer
+ * holds: ranks that all report prefix the name ("rank3/..."). */
+int tern_spool_step(struct tern_spool *s, int64_t step, const struct tern_ledger_value *values,
+                    size_t n, struct tern_err *err);
+int tern_spool_eval(struct tern_spool *s, const struct tern_ledger_eval *e, struct tern_err *err);
+/* A checkpoint is known by its path; the newest record of it holds.  Write "published" before
+ * anything treats it as the latest. */
+int tern_spool_checkpoint(struct tern_spool *s, const struct tern_ledger_checkpoint *c,
+                          struct tern_err *err);
+int tern_spool_event(struct tern_spool *s, const struct tern_ledger_event *e, struct tern_err *err);
+/* A fact of the attempt: "kernels" = "avx512", "blas" = "openblas 0.3.21 SKYLAKEX". */
+int tern_spool_param(struct tern_spool *s, const char *name, const char *value,
+                     struct tern_err *err);
+
+/* ---------------------------------------------------------------- folding
+ *
+ * A fold costs about as much as copying run.db, so whoever folds again and again should rest
+ * between two folds for some ten times what the last one took.
+ */
+
+/* Bring runs/RUN/run.db up to its spools; does nothing when nothing is new. */
+int tern_ledger_fold(const char *ledger_dir, const char *run_id, struct tern_err *err);
+/* The same from the spools alone. */
+int tern_ledger_rebuild(const char *ledger_dir, const char *run_id, struct tern_err *err);
+/* Bring ledger.db up to all run.db.  Reads only those that changed. */
+int tern_ledger_fold_catalog(const char *ledger_dir, struct tern_err *err);
+
+/* ---------------------------------------------------------------- reading */
+
+/* A fresh view of the catalogue, or of one run; frees with tern_ledger_close.  A view does not
+ * change while it is open.  The catalogue's view holds no values of steps. */
+struct tern_ledger;
+struct tern_ledger *tern_ledger_open(const char *ledger_dir, struct tern_err *err);
+struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run_id,
+                                         struct tern_err *err);
+void tern_ledger_close(struct tern_ledger *l);
+
+/* What a person may call a run: its id, a unique beginning of it, its name (then the newest of that
+ * name), "latest" or NULL (the newest).  From the catalogue's view. */
+int tern_ledger_find(struct tern_ledger *catalogue, const char *words, char run_id[TERN_ULID_SIZE],
+                     struct tern_err *err);
+
+/* Rows of one kind, with the memory of their texts: free with tern_ledger_rows_free.  Start from
+ * {0}. */
+struct tern_ledger_rows {
+    size_t n;
+    union {
+        void *any;
+        struct tern_ledger_run *runs;
+        struct tern_ledger_attempt *attempts;
+        struct tern_ledger_checkpoint *checkpoints;
+        struct tern_ledger_eval *evals;
+        struct tern_ledger_event *events;
+        const char **names;
+    };
+    void *texts;
+};
+void tern_ledger_rows_free(struct tern_ledger_rows *rows);
+
+/* Newest last.  A run's view has one run; the catalogue has runs, attempts and checkpoints. */
+int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+int tern_ledger_attempts(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+int tern_ledger_checkpoints(struct tern_ledger *l, struct tern_ledger_rows *out,
+                            struct tern_err *err);
+int tern_ledger_evals(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+int tern_ledger_events(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+/* Names of all metrics, sorted (a run's view). */
+int tern_ledger_metrics(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+
+/* The points of one metric in order of step: effective ones, or with `all` the superseded too (in
+ * order of attempt, then step).  Free with tern_ledger_series_free; start from {0}. */
+struct tern_ledger_series {
+    size_t n;
+    double *step, *value; /* [n]; as doubles, exact to 2^53, since that is what plots take */
+    uint32_t *attempt;    /* [n] */
+    int64_t *wall_ns;     /* [n] */
+};
+int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
+                       struct tern_ledger_series *out, struct tern_err *err);
+void tern_ledger_series_free(struct tern_ledger_series *s);
+
+/* ---------------------------------------------------------------- SQL for people */
+
+enum tern_ledger_cell_kind {
+    TERN_LEDGER_NULL,
+    TERN_LEDGER_INT,
+    TERN_LEDGER_REAL,
+    TERN_LEDGER_TEXT
+};
+
+struct tern_ledger_cell {
+    enum tern_ledger_cell_kind kind;
+    int64_t integer;
+    double real;
+    const char *text; /* of every kind but NULL, as sqlite3 would print it; blobs as hex */
+};
+
+struct tern_ledger_table {
+    size_t n_rows, n_columns;
+    const char **names;             /* [n_columns] */
+    struct tern_ledger_cell *cells; /* [n_rows][n_columns] */
+    bool cut;                       /* there were more rows than `max_rows` */
+    void *texts;
+};
+
+/* Run one statement that only reads; anything else is refused by SQLite's authorizer.  At most
+ * `max_rows` rows, 64 MiB of text and `seconds` of work. */
+int tern_ledger_sql(struct tern_ledger *l, const char *sql, size_t max_rows, double seconds,
+                    struct tern_ledger_table *out, struct tern_err *err);
+void tern_ledger_table_free(struct tern_ledger_table *t);
+
+/* ---------------------------------------------------------------- verifying */
+
+struct tern_ledger_check {
+    uint64_t files, records, bytes; /* looked at, sound */
+    uint64_t in_flight;             /* files that end in a torn record or in zeros: harmless */
+    uint64_t damaged;               /* places where what was written is not what is there */
+    uint64_t unfolded;              /* records not in run.db yet */
+};
+
+/* Check one run: every frame of every spool, and that run.db is sound and says what a rebuild would
+ * say.  One line for each finding goes to `findings` (path, byte range, lost records).  0 also when
+ * there are findings. */
+int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_ledger_check *out,
+                       struct tern_buf *findings, struct tern_err *err);
+
+/* The greatest attempt that has a spool folder, 0 for none: the next one is one more. */
+int tern_ledger_last_attempt(const char *ledger_dir, const char *run_id, unsigned *out,
+                             struct tern_err *err);
+
+/* The ids of all runs under `ledger_dir`, sorted, as rows->names. */
+int tern_ledger_ids(const char *ledger_dir, struct tern_ledger_rows *out, struct tern_err *err);
+
+#endif

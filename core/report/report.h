@@ -1,0 +1,87 @@
+/* Words and pictures for terminals, from plain structs: tables in the manner of Slurm's tools, line
+ * plots in braille.  Everything is rendered into a buffer; nothing is printed here. */
+#ifndef TERN_REPORT_REPORT_H
+#define TERN_REPORT_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/base/str.h"
+
+/* ---------------------------------------------------------------- tables */
+
+/* What a column can show: a static table of these per command. */
+struct tern_report_field {
+    const char *name; /* "jobid": what -o takes, in any case, and the heading */
+    const char *help;
+    bool right; /* numbers stand right */
+};
+
+/* A column that is shown. */
+struct tern_report_column {
+    size_t field;
+    int width; /* in characters, longer cells are cut; 0: as wide as the widest */
+    bool right;
+};
+
+enum { TERN_REPORT_MAX_COLUMNS = 64 };
+
+/* Choose columns as sacct(1) does: "name,state%12,cause%-40": `%N` right and `%-N` left aligned in
+ * N characters.  Fills at most TERN_REPORT_MAX_COLUMNS of `to`, *n with their number. */
+int tern_report_columns(const struct tern_report_field *fields, size_t n_fields, const char *format,
+                        struct tern_report_column *to, size_t *n, struct tern_err *err);
+
+/* Names and help of all fields, for --helpformat. */
+void tern_report_fields(struct tern_buf *to, const struct tern_report_field *fields,
+                        size_t n_fields);
+
+struct tern_report_style {
+    bool parsable;  /* -P: cells between '|', no padding, no final '|' */
+    bool no_header; /* -n */
+    int columns;    /* the last column is cut to end here; 0: no limit */
+};
+
+/* `cells` is [n_rows][n_fields], NULL for an empty one; UTF-8.  Line breaks and control characters
+ * in cells become spaces, and '|' a space with `parsable`. */
+void tern_report_table(struct tern_buf *to, const struct tern_report_field *fields, size_t n_fields,
+                       const struct tern_report_column *columns, size_t n_columns,
+                       const char *const *cells, size_t n_rows,
+                       const struct tern_report_style *style);
+
+/* ---------------------------------------------------------------- plots */
+
+struct tern_report_line {
+    const char *label;
+    const double *x, *y; /* [n], x not decreasing; a y that is not finite breaks the line */
+    size_t n;
+};
+
+/* A vertical mark under the picture. */
+struct tern_report_mark {
+    double x;
+    char sign; /* one ASCII character: 'R' restart, 'C' checkpoint */
+};
+
+struct tern_report_plot {
+    const char *title, *x_label; /* or NULL */
+    int columns, rows;           /* of the whole picture, at least 30 by 8 */
+    bool utf8;                   /* braille; else ASCII */
+    bool color;                  /* ANSI colours, one a line */
+    bool log_y;                  /* values at or below 0 break the line */
+    const struct tern_report_line *lines;
+    size_t n_lines;
+    const struct tern_report_mark *marks; /* in any order */
+    size_t n_marks;
+    const char *mark_help; /* "R restart, C checkpoint"; shown when there are marks */
+};
+
+/* Draws with the smallest and largest value of every column of dots, so that no spike is averaged
+ * away; ticks at 1, 2 or 5 times a power of ten.  Says so when there is nothing to draw. */
+void tern_report_plot(struct tern_buf *to, const struct tern_report_plot *p);
+
+/* Does the environment's locale (LC_ALL, LC_CTYPE, LANG) speak UTF-8? */
+bool tern_report_utf8(void);
+
+#endif

@@ -1,0 +1,171 @@
+/* Token sets (.tds), the sampler and the mix.
+ *
+ * A token set is a sequence of documents, tokenised once.  Rows of any length are cut from it at
+ * load.  Training asks the mix for sample i; evaluation walks the rows of one set in order:
+ *
+ *     struct tern_mix *m = tern_mix_open(sources, n, seq_len, seed, err);
+ *     for (i = first; i < last; i++)                       (i counts sequences over the whole run)
+ *         tern_mix_sample(m, stage, i, tokens, mask, NULL, err);
+ *
+ *     struct tern_set *s = tern_set_open("pubmed-test.tds", err);
+ *     for (r = 0; r < tern_set_rows(s, seq_len); r++)
+ *         tern_set_row(s, seq_len, r, tokens, mask, err);
+ *
+ * Documents end with EOS and, as is usual in continual pre-training (Megatron-LM), begin without
+ * BOS unless the set was built with it.  EOS occurs nowhere else, so tokens[j] == EOS says that a
+ * new document begins at tokens[j + 1].
+ *
+ * Sets and mixes never change after opening: any number of threads may read.
+ */
+#ifndef TERN_DATA_DATA_H
+#define TERN_DATA_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/base/hash.h"
+
+/* ---- reading a set ---- */
+
+struct tern_set;
+
+/* Checks the header, its table and the file's size, not the contents: opening is cheap however
+ * large the set.  Contents are read with pread(2), so that a file that shrinks or a disk that fails
+ * is an error and not a SIGBUS; ids and places are checked as they are read. */
+struct tern_set *tern_set_open(const char *path, struct tern_err *err);
+void tern_set_free(struct tern_set *s); /* NULL is fine */
+
+const char *tern_set_path(const struct tern_set *s);
+uint64_t tern_set_n_tokens(const struct tern_set *s); /* EOS (and BOS, if any) included */
+uint64_t tern_set_n_docs(const struct tern_set *s);
+uint64_t tern_set_text_bytes(const struct tern_set *s); /* of UTF-8 behind the tokens */
+uint64_t tern_set_file_bytes(const struct tern_set *s);
+uint32_t tern_set_n_vocab(const struct tern_set *s);
+unsigned tern_set_token_bytes(const struct tern_set *s); /* 2 or 4, on disk */
+uint32_t tern_set_eos(const struct tern_set *s);
+int32_t tern_set_bos(const struct tern_set *s);               /* -1: documents begin without one */
+bool tern_set_has_mask(const struct tern_set *s);             /* some tokens are no targets */
+const uint8_t *tern_set_vocab_hash(const struct tern_set *s); /* TERN_SHA256_BYTES of them */
+/* JSON text that the builder left: where tokens came from.  Belongs to `s`. */
+const char *tern_set_meta(const struct tern_set *s);
+
+/* Read everything and compare the digests; the error names the first damaged MiB. */
+int tern_set_verify(const struct tern_set *s, struct tern_err *err);
+
+/* Tokens first .. first + n - 1, exactly as stored. */
+int tern_set_read(const struct tern_set *s, uint64_t first, size_t n, int32_t *tokens,
+                  struct tern_err *err);
+
+struct tern_set_doc {
+    uint64_t first_token, n_tokens, text_bytes;
+};
+int tern_set_doc(const struct tern_set *s, uint64_t i, struct tern_set_doc *doc,
+                 struct tern_err *err);
+
+/* Rows of seq_len (> 0) targets: the documents one after the other, cut every seq_len tokens, so
+ * ceil(n_tokens / seq_len) of them. */
+uint64_t tern_set_rows(const struct tern_set *s, uint32_t seq_len);
+
+/* Row r: inputs tokens[0 .. seq_len-1], target of place j is tokens[j+1], counted where mask[j] is
+ * 1.  Every token of the set is a target in exactly one row (the very first follows an EOS, as
+ * every other document's first does).  The last row is filled up with EOS and mask 0. tokens
+ * [seq_len + 1], mask [seq_len]. */
+int tern_set_row(const struct tern_set *s, uint32_t seq_len, uint64_t r, int32_t *tokens,
+                 uint8_t *mask, struct tern_err *err);
+
+/* ---- the mix ---- */
+
+struct tern_mix_source {
+    const char *path;
+    double weight; /* share of samples, relative to the sum of all; positive */
+};
+
+/* Where a sample came from. */
+struct tern_mix_where {
+    uint32_t source; /* place in the list given to tern_mix_open */
+    uint64_t epoch;  /* how often the source had been seen whole before */
+    uint64_t row;
+};
+
+enum { TERN_MIX_SOURCES_MAX = 256 };
+
+struct tern_mix;
+
+/* Opens the sets (all of one vocabulary, none empty).  `sources` is not kept. */
+struct tern_mix *tern_mix_open(const struct tern_mix_source *sources, size_t n, uint32_t seq_len,
+                               uint64_t seed, struct tern_err *err);
+void tern_mix_free(struct tern_mix *m); /* NULL is fine */
+
+uint32_t tern_mix_seq_len(const struct tern_mix *m);
+size_t tern_mix_n_sources(const struct tern_mix *m);
+/* The opened set of one source; belongs to `m`. */
+const struct tern_set *tern_mix_set(const struct tern_mix *m, size_t source);
+/* Rows of all sources together: one epoch, where weights are in proportion to sizes. */
+uint64_t tern_mix_rows(const struct tern_mix *m);
+
+/* Sample i of `stage`: a pure function of (seed, stage, i) and of the sources, independent of ranks
+ * and batch size.  Among samples 0 .. i-1 each source's count differs from its share of i by less
+ * than the number of sources (by less than 1 with two).  A source's rows come in a keyed
+ * permutation, every row once an epoch, another permutation each epoch and stage.
+ * tokens [seq_len + 1] and mask [seq_len] as in tern_set_row; `where` may be NULL. */
+int tern_mix_sample(const struct tern_mix *m, uint64_t stage, uint64_t i, int32_t *tokens,
+                    uint8_t *mask, struct tern_mix_where *where, struct tern_err *err);
+/* The same without reading anything. */
+void tern_mix_locate(const struct tern_mix *m, uint64_t stage, uint64_t i,
+                     struct tern_mix_where *where);
+
+/* ---- writing a set ---- */
+
+/* How the tokens were made. */
+struct tern_set_kind {
+    uint32_t n_vocab;
+    uint32_t eos;
+    int32_t bos; /* put before every document; -1 for none */
+    bool mask;   /* tern_set_add is given one */
+    uint8_t vocab_hash[TERN_SHA256_BYTES];
+};
+
+struct tern_set_writer;
+
+/* The set appears under `path` at commit, whole, or not at all.  Memory is bounded: the document
+ * index waits in an unnamed file beside it. */
+struct tern_set_writer *tern_set_create(const char *path, const struct tern_set_kind *kind,
+                                        struct tern_err *err);
+/* One document without BOS and EOS, which are added.  `mask` [n]: 1 where the token is a target;
+ * NULL exactly when the kind has none (EOS is always a target, BOS never).  `text_bytes`: of the
+ * text behind it. */
+int tern_set_add(struct tern_set_writer *w, const uint32_t *ids, const uint8_t *mask, size_t n,
+                 uint64_t text_bytes, struct tern_err *err);
+/* `meta`: JSON text of at most 1 MiB.  Frees `w` in any case. */
+int tern_set_commit(struct tern_set_writer *w, const char *meta, struct tern_err *err);
+void tern_set_abort(struct tern_set_writer *w); /* leaves nothing; NULL is fine */
+
+/* ---- reading text ---- */
+
+enum tern_text_format {
+    TERN_TEXT_AUTO,  /* by name: .jsonl, .ndjson (.gz) are JSONL, .json is refused, others text */
+    TERN_TEXT_JSONL, /* one object a line, the text under a field */
+    TERN_TEXT_PLAIN, /* a file is a document, or several parted by a line */
+};
+
+struct tern_text_how {
+    enum tern_text_format format;
+    const char *field; /* JSONL: NULL means "text" */
+    const char *split; /* plain: a line that is exactly this parts documents ("" blank lines, "%"
+                          fortunes); NULL: the file is one document */
+};
+
+/* The documents of one file, plain or gzip, in order.  One thread at a time. */
+struct tern_text;
+struct tern_text *tern_text_open(const char *path, const struct tern_text_how *how,
+                                 struct tern_err *err);
+/* 1 and the next document (valid until the next call), 0 at the end, -1 on an error that names
+ * file:line.  A document may be empty. */
+int tern_text_next(struct tern_text *t, const char **text, size_t *len, struct tern_err *err);
+/* Bytes of the file consumed so far, as stored, and its size, for progress. */
+void tern_text_progress(const struct tern_text *t, uint64_t *done_bytes, uint64_t *all_bytes);
+void tern_text_close(struct tern_text *t); /* NULL is fine */
+
+#endif

@@ -1,0 +1,80 @@
+/* Tokenizers: text to ids and back, with the ids that the model was trained on.
+ *
+ *     struct tern_token *t = tern_token_load("models/Llama-2-7b-hf", err);
+ *     struct tern_token_encoder *e = tern_token_encoder_new(t, err);
+ *     tern_token_encode(e, text, len, &ids, &n, err);      (ids live until the next call)
+ *     ...
+ *     tern_token_encoder_free(e);
+ *     tern_token_free(t);
+ *
+ * Read are SentencePiece BPE models (`tokenizer.model`: Llama, Llama 2, Mistral, TinyLlama), with
+ * or without byte fallback; ids equal those of the sentencepiece library on every input.  A unigram
+ * model, a normaliser with a character map (nfkc) and other formats are refused by name.
+ *
+ * Format: the protocol buffer of sentencepiece_model.proto; algorithm: Sennrich, Haddow, Birch,
+ * "Neural Machine Translation of Rare Words with Subword Units" (ACL 2016), the best-scored pair
+ * first and the leftmost among equals.
+ */
+#ifndef TERN_TOKEN_TOKEN_H
+#define TERN_TOKEN_TOKEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/base/hash.h"
+#include "core/base/str.h"
+
+enum {
+    TERN_TOKEN_NONE = -1,           /* the vocabulary has no such id */
+    TERN_TOKEN_VOCAB_MAX = 1 << 22, /* ids; the largest published vocabularies have 2^18 */
+    TERN_TOKEN_TEXT_MAX = 1 << 29,  /* bytes of one text: places in it stay below 2^31 */
+};
+
+/* A vocabulary.  Never changes after loading: any number of threads may use it. */
+struct tern_token;
+
+/* `path`: a SentencePiece .model file, or a folder (Hugging Face) that holds `tokenizer.model`.
+ * NULL with the file and the reason (TERN_USAGE) when it is damaged or not supported. */
+struct tern_token *tern_token_load(const char *path, struct tern_err *err);
+void tern_token_free(struct tern_token *t); /* NULL is fine */
+
+/* Ids are 0 .. n_vocab - 1. */
+uint32_t tern_token_n_vocab(const struct tern_token *t);
+/* Ids that begin and end a document and that stand for what the vocabulary cannot write; or
+ * TERN_TOKEN_NONE. */
+int32_t tern_token_bos(const struct tern_token *t);
+int32_t tern_token_eos(const struct tern_token *t);
+int32_t tern_token_unk(const struct tern_token *t);
+/* The file that was read; belongs to `t`. */
+const char *tern_token_path(const struct tern_token *t);
+
+/* The vocabulary's name: SHA-256 over every id's bytes, kind and merge rank and over the
+ * normaliser's flags (token.c says exactly how).  Two files that give every text the same ids have
+ * the same hash, whatever their format; a rank is a place in the order of merges, so scores and
+ * lists of merges compare. */
+void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]);
+
+/* The text of one id as it stands in the vocabulary ("▁the", "<0x0A>", "</s>"): not terminated,
+ * *len bytes, belongs to `t`.  NULL when `id` is out of range. */
+const char *tern_token_piece(const struct tern_token *t, uint32_t id, size_t *len);
+
+/* One thread's working memory: a cache of words seen, the merge queue, the ids.  `t` must outlive
+ * it. */
+struct tern_token_encoder;
+struct tern_token_encoder *tern_token_encoder_new(const struct tern_token *t, struct tern_err *err);
+void tern_token_encoder_free(struct tern_token_encoder *e); /* NULL is fine */
+
+/* The ids of `text` (any bytes, NUL too; a byte that is not UTF-8 counts as U+FFFD), without BOS
+ * and EOS.  Control symbols are never recognised in text.  *ids has *n values and belongs to `e`
+ * until its next call.  Fails above TERN_TOKEN_TEXT_MAX bytes and without memory. */
+int tern_token_encode(struct tern_token_encoder *e, const char *text, size_t len,
+                      const uint32_t **ids, size_t *n, struct tern_err *err);
+
+/* Append the text of `ids` to `to`: control symbols vanish, runs of byte pieces become UTF-8 (or
+ * U+FFFD), the space put before the text when encoding is taken off.  Fails on an id that is out of
+ * range, and when `to` overflows. */
+int tern_token_decode(const struct tern_token *t, const uint32_t *ids, size_t n,
+                      struct tern_buf *to, struct tern_err *err);
+
+#endif

@@ -1,0 +1,192 @@
+#include "core/model/model.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "tests/unit/tap.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#define PARSE(text, c, err) tern_model_config_parse(text, strlen(text), "config.json", c, err)
+#define BASE                                                                                       \
+    "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":192,"                      \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":256"
+
+static void defaults(void)
+{
+    struct tern_model_config c;
+    struct tern_err err = {0};
+
+    ok(PARSE(BASE ",\"unheard_of\":[1],\"rope_scaling\":null}", &c, &err) == 0,
+       "a bare config is read (%s)", err.text);
+    ok(c.kv_heads == 4 && c.head_dim == 16 && c.rope_theta == 10000 && !c.tied && c.bos_id == -1 &&
+           c.n_eos == 0 && c.rope == TERN_MODEL_ROPE_PLAIN,
+       "absent keys take their defaults");
+    ok(PARSE(BASE ",\"head_dim\":24,\"num_key_value_heads\":2,\"eos_token_id\":[7,9],"
+                  "\"rope_theta\":500000.0,\"rope_scaling\":{\"rope_type\":\"llama3\","
+                  "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+                  "\"original_max_position_embeddings\":8192},\"tie_word_embeddings\":true}",
+             &c, &err) == 0 &&
+           c.head_dim == 24 && c.kv_heads == 2 && c.n_eos == 2 && c.eos_ids[1] == 9 && c.tied &&
+           c.rope == TERN_MODEL_ROPE_LLAMA3 && c.rope_original_max_position == 8192,
+       "llama3 scaling, head size, several ends of text");
+    ok(tern_model_tensors(&c) == 1 + 18 + 1, "tied: no lm_head");
+}
+
+static void round_trip(void)
+{
+    struct tern_model_config c, again;
+    struct tern_err err = {0};
+    char *text, *text2;
+
+    PARSE(BASE ",\"head_dim\":24,\"num_key_value_heads\":2,\"eos_token_id\":[7,9],\"bos_token_id\":"
+               "1,\"rms_norm_eps\":1e-5,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32}}",
+          &c, &err);
+    text = tern_model_config_json(&c, "float32");
+    has(text, "\"rms_norm_eps\": 1e-5,", "numbers are written short");
+    ok(PARSE(text, &again, &err) == 0 && tern_model_config_same(&c, &again),
+       "what is written reads back the same (%s)", err.text);
+    text2 = tern_model_config_json(&again, "float32");
+    is(text, text2, "to the last byte");
+    again.rope_factor = 8;
+    ok(!tern_model_config_same(&c, &again), "another rope factor is another model");
+    free(text);
+    free(text2);
+}
+
+static void refusals(void)
+{
+    static const struct {
+        const char *text, *word;
+    } bad[] = {
+        {"{", "config.json"},
+        {"[]", "not a JSON object"},
+        {"{\"model_type\":\"mistral\"}", "model_type is mistral; tern computes \"llama\" only"},
+        {"{\"hidden_size\":64}", "model_type is absent"},
+        {"{\"model_type\":\"llama\"}", "no hidden_size"},
+        {BASE ",\"num_key_value_heads\":3}", "no multiple of num_key_value_heads 3"},
+        {BASE ",\"head_dim\":15}", "even"},
+        {BASE ",\"hidden_act\":\"gelu\"}", "hidden_act"},
+        {BASE ",\"attention_bias\":true}", "attention_bias"},
+        {BASE ",\"rope_scaling\":{\"type\":\"yarn\"}}", "rope_scaling is yarn"},
+        {BASE ",\"rope_scaling\":{\"type\":\"llama3\",\"low_freq_factor\":4}}", "high_freq_factor"},
+        {BASE ",\"max_position_embeddings\":\"many\"}", "max_position_embeddings is \"many\""},
+        {BASE ",\"rms_norm_eps\":-1}", "rms_norm_eps"},
+        {BASE ",\"num_hidden_layers\":2}", "duplicate"},
+    };
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct tern_model_config c = {.dim = 42};
+        struct tern_err err = {0};
+
+        ok(PARSE(bad[i].text, &c, &err) == -1 && c.dim == 42, "refused: %s", bad[i].word);
+        has(err.text, bad[i].word, "and says why");
+        ok(err.code == TERN_USAGE, "as bad input");
+    }
+}
+
+static void small_table(void)
+{
+    struct tern_model_config c;
+    struct tern_model_tensor t;
+    uint64_t offset = 0;
+    int good = 1;
+
+    PARSE(BASE ",\"num_key_value_heads\":2}", &c, NULL);
+    for (size_t i = 0; i < tern_model_tensors(&c); i++) {
+        tern_model_tensor(&c, i, &t);
+        good = good && t.offset == offset && tern_model_tensor_find(&c, t.name) == (int64_t)i &&
+               t.count == (uint64_t)(t.shape[0] * (t.ndim == 2 ? t.shape[1] : 1));
+        offset += t.count;
+    }
+    ok(good && offset == tern_model_params(&c), "offsets follow each other; names are found");
+    ok(tern_model_params(&c) == 131392 && tern_model_matmul_params(&c) == 114688,
+       "parameter counts of the reference's tiny model");
+    ok(fabs(tern_model_flops_train(&c, 32) / 1e6 - 0.71) < 0.005, "and its MFLOP a token");
+    tern_model_tensor(&c, 4, &t);
+    ok(t.kind == TERN_MODEL_O && t.split_axis == 1, "o_proj is cut along its inputs");
+    tern_model_tensor(&c, 8, &t);
+    ok(t.kind == TERN_MODEL_INPUT_NORM && t.split_axis == -1 && t.ndim == 1, "norms are not cut");
+    ok(tern_model_tensor_find(&c, "model.layers.2.self_attn.q_proj.weight") == -1,
+       "a layer too many is not found");
+    ok(tern_model_tensor_bytes(&c, 0, 4) == 256 * 64 * 4, "bytes");
+}
+
+/* Compare with the shapes of the published models, one line a tensor. */
+static void published(const char *dir, const char *config, const char *tsv, uint64_t params)
+{
+    char *path = tern_fs_join(dir, config), *table = tern_fs_join(dir, tsv), *text = NULL, *line;
+    struct tern_model_config c;
+    struct tern_err err = {0};
+    size_t len, i = 0, wrong = 0;
+
+    if (ok(tern_model_config_load(path, &c, &err) == 0, "%s is read (%s)", config, err.text) &&
+        tern_fs_read(table, 1 << 20, &text, &len, &err) == 0) {
+        for (line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), i++) {
+            struct tern_model_tensor t;
+            char want[200];
+
+            if (i >= tern_model_tensors(&c))
+                break;
+            tern_model_tensor(&c, i, &t);
+            if (t.ndim == 2)
+                snprintf(want, sizeof(want), "%s\t%jdx%jd\t%ju", t.name, (intmax_t)t.shape[0],
+                         (intmax_t)t.shape[1], (uintmax_t)t.count);
+            else
+                snprintf(want, sizeof(want), "%s\t%jd\t%ju", t.name, (intmax_t)t.shape[0],
+                         (uintmax_t)t.count);
+            if (strcmp(want, line) != 0 && wrong++ == 0)
+                printf("# want %s\n# got  %s\n", line, want);
+        }
+        ok(wrong == 0 && i == tern_model_tensors(&c) && tern_model_params(&c) == params,
+           "%s: %zu tensors, %ju parameters", tsv, i, (uintmax_t)tern_model_params(&c));
+    } else {
+        ok(0, "%s: %s", tsv, err.text);
+    }
+    free(text);
+    free(path);
+    free(table);
+}
+
+int main(void)
+{
+    const char *dir = "../shared/data/configs";
+
+    defaults();
+    round_trip();
+    refusals();
+    small_table();
+    if (!tern_fs_exists(dir)) {
+        tap_skip("no ../shared/data: published models not compared");
+        return tap_done();
+    }
+    published(dir, "Llama-2-7b-hf.config.json", "tensors_Llama-2-7b.tsv", 6738415616);
+    published(dir, "Llama-2-13b-hf.config.json", "tensors_Llama-2-13b.tsv", 13015864320);
+    published(dir, "Llama-2-70b-hf.config.json", "tensors_Llama-2-70b.tsv", 68976648192);
+    published(dir, "Meta-Llama-3-8B.config.json", "tensors_Llama-3-8B.tsv", 8030261248);
+    published(dir, "Meta-Llama-3-70B.config.json", "tensors_Llama-3-70B.tsv", 70553706496);
+    published(dir, "TinyLlama-1.1B-3T.config.json", "tensors_TinyLlama-1.1B.tsv", 1100048384);
+    published(dir, "SmolLM-135M.config.json", "tensors_SmolLM-135M.tsv", 134515008);
+    {
+        static const char *const more[] = {
+            "arcee/llama2-7b.config.json",   "arcee/llama2-7b-latest-transformers.config.json",
+            "neuronx/8B_llama3.config.json", "neuronx/8B_llama3.1.config.json",
+            "HLAT/7b_config.json",           "TinyLlama-1.1B-Chat-v1.0.config.json",
+        };
+        for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+            char *path = tern_fs_join(dir, more[i]);
+            struct tern_model_config c;
+            struct tern_err err = {0};
+
+            ok(tern_model_config_load(path, &c, &err) == 0, "%s is read (%s)", more[i], err.text);
+            free(path);
+        }
+        struct tern_model_config c;
+        struct tern_err err = {0};
+        ok(tern_model_config_load("../shared/data/configs/Mistral-7B-v0.1.config.json", &c, &err) ==
+               -1,
+           "Mistral is refused");
+        has(err.text, "mistral", "by name");
+    }
+    return tap_done();
+}

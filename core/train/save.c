@@ -1,0 +1,183 @@
+#include "core/train/state.h"
+
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int barrier(void *ctx, struct tern_err *err)
+{
+    return tern_comm_barrier(((struct train *)ctx)->world, err);
+}
+
+static int all_gather(void *ctx, const void *in, void *out, size_t bytes_per_rank,
+                      struct tern_err *err)
+{
+    return tern_comm_all_gather(((struct train *)ctx)->world, in, out, bytes_per_rank, TERN_U8,
+                                err);
+}
+
+static struct tern_ckpt_array whole(const struct tern_model_tensor *w, const char *name,
+                                    const tern_real *data, bool owner)
+{
+    struct tern_ckpt_array a = {
+        .name = name,
+        .type = sizeof *data == 8 ? TERN_CKPT_F64 : TERN_CKPT_F32,
+        .ndim = w->ndim,
+        .data = data + w->offset,
+        .owner = owner,
+    };
+
+    for (int d = 0; d < w->ndim; d++)
+        a.global[d] = a.shape[d] = (uint64_t)w->shape[d];
+    return a;
+}
+
+/* Every rank holds everything; each writes what makes their shares alike: the next tensor goes to
+ * the rank that has least so far.  The same on every rank. */
+static void deal(const struct train *t, int *owner)
+{
+    const struct tern_model_config *c = tern_llama_config(t->model);
+    uint64_t *load = calloc((size_t)t->size, sizeof *load);
+
+    for (size_t i = 0; i < tern_model_tensors(c); i++) {
+        struct tern_model_tensor w;
+        int least = 0;
+        tern_model_tensor(c, i, &w);
+        for (int r = 1; load && r < t->size; r++)
+            if (load[r] < load[least])
+                least = r;
+        if (load)
+            load[least] += w.count;
+        owner[i] = least;
+    }
+    free(load);
+}
+
+static json_t *describe(const struct train *t)
+{
+    const struct tern_recipe *r = t->recipe;
+    char identity[TERN_SHA256_HEX], full[TERN_SHA256_HEX];
+    char *config = tern_model_config_json(tern_llama_config(t->model), "float32");
+    const char *tokenizer = r->model.tokenizer ? r->model.tokenizer : r->model.from;
+
+    tern_recipe_hashes(r, identity, full);
+    json_t *meta = json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:{s:i, s:i, s:i, s:i}, s:s, s:s, s:s, s:i, s:o, s:s}",
+        "run", t->run_id, "name", r->name, "identity_hash", identity, "full_hash", full, "step",
+        (json_int_t)t->step, "sample", (json_int_t)(t->step * (uint64_t)r->batch.global), "seed",
+        (json_int_t)r->data.seed, "layout", "world", t->size, "data", (int)t->data_ranks, "tensor",
+        (int)r->parallel.tensor, "pipeline", (int)r->parallel.pipeline, "kernels",
+        tern_tensor_kernels(), "blas", tern_tensor_blas(), "core", tern_tensor_core(), "threads",
+        tern_tensor_threads(), "config", json_loads(config, 0, NULL), "tokenizer",
+        tokenizer ? tokenizer : "");
+    free(config);
+    return meta;
+}
+
+/* The small files that make a checkpoint complete on its own.  Paths are malloc'ed. */
+static size_t find_files(const struct train *t, struct tern_ckpt_file files[8])
+{
+    static const char *const names[] = {"config.json",           "generation_config.json",
+                                        "tokenizer.model",       "tokenizer.json",
+                                        "tokenizer_config.json", "special_tokens_map.json"};
+    const struct tern_recipe *r = t->recipe;
+    const char *tokenizer = r->model.tokenizer;
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = NULL;
+        if (t->files_dir)
+            path = tern_fs_join(t->files_dir, names[i]);
+        else if (i == 0)
+            path = tern_strdup(r->model.config);
+        else if (tokenizer && tern_str_ends(tokenizer, names[i]))
+            path = tern_strdup(tokenizer);
+        else if (tokenizer)
+            path = tern_fs_join(tokenizer, names[i]);
+        if (path && tern_fs_exists(path))
+            files[n++] = (struct tern_ckpt_file){names[i], path};
+        else
+            free(path);
+    }
+    return n;
+}
+
+static void record(struct train *t, const struct tern_ckpt_saved *saved)
+{
+    const struct tern_ledger_checkpoint row = {
+        .step = (int64_t)t->step,
+        .path = saved->path,
+        .bytes = (int64_t)saved->bytes,
+        .shards = saved->shards,
+        .manifest_sha256 = saved->digest,
+        .state = "published",
+    };
+    struct tern_err err;
+
+    if (tern_spool_checkpoint(t->spool, &row, &err) < 0 || tern_spool_sync(t->spool, &err) < 0)
+        tern_warn("%s", err.text);
+}
+
+/* Rank 0: make room.  A failure costs disk, not the run. */
+static void prune(struct train *t)
+{
+    const struct tern_recipe *r = t->recipe;
+    struct tern_err err;
+
+    if (tern_ckpt_prune(r->checkpoint.dir, (unsigned)r->checkpoint.keep,
+                        (uint64_t)r->checkpoint.keep_every, t->claim, NULL, &err) < 0)
+        tern_warn("old checkpoints stay: %s", err.text);
+}
+
+int tern_train_save(struct train *t, struct tern_err *err)
+{
+    static const char *const prefixes[] = {"model/", "exp_avg/", "exp_avg_sq/"};
+    const tern_real *const data[] = {t->params, t->exp_avg, t->exp_avg_sq};
+    const struct tern_model_config *c = tern_llama_config(t->model);
+    const size_t tensors = tern_model_tensors(c);
+    const struct tern_ckpt_peers peers = {t->rank, t->size, t, barrier, all_gather};
+    struct tern_ckpt_array *arrays = tern_alloc(3 * tensors, sizeof *arrays, "a checkpoint", err);
+    int *owner = tern_alloc(tensors, sizeof *owner, "a checkpoint", err);
+    struct tern_ckpt_file files[8];
+    struct tern_ckpt_saved saved;
+    size_t n = 0;
+
+    int rc = tern_train_agree(t, arrays && owner ? 0 : -1, err);
+    if (rc < 0)
+        goto out;
+    deal(t, owner);
+    for (size_t k = 0; k < 3; k++) {
+        for (size_t i = 0; i < tensors; i++) {
+            struct tern_model_tensor w;
+            tern_model_tensor(c, i, &w);
+            arrays[n++] =
+                whole(&w, tern_strf("%s%s", prefixes[k], w.name), data[k], owner[i] == t->rank);
+        }
+    }
+    size_t n_files = find_files(t, files);
+    json_t *meta = describe(t);
+    rc = tern_ckpt_save(t->recipe->checkpoint.dir, t->step, arrays, n, meta, files, n_files, &peers,
+                        t->claim, &saved, err);
+    json_decref(meta);
+    for (size_t i = 0; i < n_files; i++)
+        free((char *)files[i].path);
+    for (size_t i = 0; i < n; i++)
+        free((char *)arrays[i].name);
+    if (rc < 0)
+        goto out;
+    t->saved_step = t->step;
+    free(t->files_dir);
+    t->files_dir = tern_strdup(saved.path); /* the newest is never pruned */
+    if (t->rank == 0) {
+        record(t, &saved);
+        prune(t);
+    }
+out:
+    free(owner);
+    free(arrays);
+    return rc;
+}

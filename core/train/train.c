@@ -1,0 +1,139 @@
+#include "core/train/train.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/train/state.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Perplexity on every held-out set, recorded. */
+static int evaluate(struct train *t, struct tern_err *err)
+{
+    const struct tern_recipe *r = t->recipe;
+
+    for (size_t i = 0; i < r->data.held_out.n; i++) {
+        const char *name = r->data.held_out.sets[i].name;
+        struct tern_infer_eval e;
+        int rc = tern_infer_evaluate(t->model, t->held_out[i], (uint32_t)r->batch.seq_len,
+                                     (int)r->batch.micro, t->world, &e, err);
+        if (tern_train_agree(t, rc, err) < 0)
+            return -1;
+        if (t->rank != 0)
+            continue;
+        const struct tern_ledger_eval row = {
+            .step = (int64_t)t->step,
+            .set = name,
+            .nll = e.nll,
+            .tokens = (int64_t)e.tokens,
+            .bytes = (int64_t)e.bytes,
+        };
+        struct tern_err lost;
+        if (tern_spool_eval(t->spool, &row, &lost) < 0)
+            tern_warn("%s", lost.text);
+        tern_info("step %" PRIu64 ": %s: perplexity %.2f a token, %.3f a byte (%" PRIu64 " tokens)",
+                  t->step, name, exp(e.nll / (double)e.tokens), exp(e.nll / (double)e.bytes),
+                  e.tokens);
+    }
+    return 0;
+}
+
+static void say_beginning(const struct train *t)
+{
+    const struct tern_recipe *r = t->recipe;
+    char bytes[32];
+    struct tern_llama_bytes b;
+
+    if (t->rank != 0)
+        return;
+    tern_llama_bytes(tern_llama_config(t->model), (int)r->batch.micro, (int)r->batch.seq_len, true,
+                     &b);
+    tern_info("%s", tern_tensor_describe());
+    tern_info("%s: %.1f M parameters, %d ranks, %" PRId64 " x %" PRId64 " tokens a step (%" PRId64
+              " micro-batches of %" PRId64 " a rank), %s a rank",
+              r->name, (double)t->n * 1e-6, t->size, r->batch.global, r->batch.seq_len,
+              t->micro_batches, r->batch.micro,
+              tern_str_bytes(bytes, sizeof bytes,
+                             b.params + b.grads + b.activations + 2 * t->n * sizeof(tern_real)));
+    if (t->resumed)
+        tern_info("going on after step %" PRIu64 " from %s", t->step, t->resumed);
+    else
+        tern_info("beginning from %s", r->model.from ? r->model.from : "random weights");
+    const struct {
+        const char *name, *value;
+    } params[] = {{"kernels", tern_tensor_kernels()},
+                  {"blas", tern_tensor_blas()},
+                  {"blas_core", tern_tensor_core()},
+                  {"resumed_from", t->resumed ? t->resumed : ""}};
+    for (size_t i = 0; i < sizeof params / sizeof *params; i++)
+        tern_spool_param(t->spool, params[i].name, params[i].value, NULL);
+}
+
+/* A line about now and then: at most one a second. */
+static void say_step(const struct train *t, int64_t *last_ns, uint64_t *last_step)
+{
+    int64_t now = tern_clock_boot_ns();
+    const struct tern_recipe *r = t->recipe;
+
+    if (t->rank != 0 || (now - *last_ns < 1000000000 && t->step < (uint64_t)r->steps))
+        return;
+    double steps_per_s = (double)(t->step - *last_step) * 1e9 / (double)(now - *last_ns);
+    tern_info("step %" PRIu64 "/%" PRId64 ": loss %.4f, %.0f tokens/s", t->step, r->steps, t->loss,
+              steps_per_s * (double)(r->batch.global * r->batch.seq_len));
+    *last_ns = now;
+    *last_step = t->step;
+}
+
+static bool due(int64_t every, uint64_t step)
+{
+    return every > 0 && step % (uint64_t)every == 0;
+}
+
+static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
+{
+    const struct tern_recipe *r = t->recipe;
+    int64_t said_ns = tern_clock_boot_ns();
+    uint64_t said_step = t->step;
+
+    if (t->step == 0 && evaluate(t, err) < 0)
+        return -1;
+    while (t->step < (uint64_t)r->steps && *stop == TERN_TRAIN_GO_ON) {
+        if (tern_train_step(t, stop, err) < 0)
+            return -1;
+        say_step(t, &said_ns, &said_step);
+        bool last = t->step == (uint64_t)r->steps;
+        if ((last || (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step))) &&
+            evaluate(t, err) < 0)
+            return -1;
+        if ((last || *stop != TERN_TRAIN_GO_ON || due(r->checkpoint.every, t->step)) &&
+            tern_train_save(t, err) < 0)
+            return -1;
+        if (last)
+            *stop = TERN_TRAIN_GO_ON; /* it is done: nothing is left to be stopped */
+    }
+    return 0;
+}
+
+int tern_train(const struct tern_train_options *options, struct tern_train_result *result,
+               struct tern_err *err)
+{
+    struct train t = {
+        .options = options,
+        .recipe = options->recipe,
+        .world = tern_fabric_world(options->fabric),
+        .rank = tern_fabric_rank(options->fabric),
+        .size = tern_fabric_size(options->fabric),
+    };
+    enum tern_train_stop stop = TERN_TRAIN_GO_ON;
+    int rc = tern_train_setup(&t, err);
+
+    if (rc == 0) {
+        say_beginning(&t);
+        rc = loop(&t, &stop, err);
+    }
+    if (rc == 0)
+        *result = (struct tern_train_result){.step = t.step, .loss = t.loss, .stop = stop};
+    tern_train_teardown(&t);
+    return rc;
+}

@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/recipe/recipe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -46,7 +47,8 @@ static int list(void)
         else
             printf("\n%s\n", p->name);
     }
-    fputs("\n  help environment   the TERN_* variables\n\n"
+    fputs("\n  help environment   the TERN_* variables\n"
+          "  help recipe        the keys of run.yaml\n\n"
           "`tern NAME -h` tells about each.\n",
           stdout);
     return 0;
@@ -120,6 +122,10 @@ int main(int argc, char **argv)
     bool help = strcmp(argv[1], "help") == 0;
     if (help && argc > 2 && strcmp(argv[2], "environment") == 0)
         return list_variables();
+    if (help && argc > 2 && strcmp(argv[2], "recipe") == 0) {
+        tern_recipe_describe(stdout);
+        return 0;
+    }
     if (help && argc > 2) {
         char *ask[] = {argv[2], "-h", NULL};
         return exec_program(ask);

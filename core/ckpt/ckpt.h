@@ -163,7 +163,8 @@ struct tern_ckpt_saved {
  * array tile it exactly, writes the manifest, checks `claim`, renames, and makes the rename
  * durable.  A failure on any rank fails all: nothing appears, the temporary folder is removed, and
  * every rank's `err` names the rank and the cause (no space: TERN_TEMPFAIL).  A step that is there
- * already is an error.
+ * already is an error.  When ranks lose each other after the rename, all get an error although the
+ * checkpoint stands: it is whole, and the next attempt finds it.
  *
  * arrays [n]   this rank's slices, owned and not
  * meta         a JSON object, kept as "meta" in the manifest; rank 0's counts; borrowed.  By
@@ -256,6 +257,14 @@ int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type ty
 
 /* Opens, and with `full` reads every byte and compares every digest. */
 int tern_ckpt_verify(const char *path, bool full, struct tern_err *err);
+
+/* ------------------------------------------------------------------ safetensors */
+
+/* The beginning of a safetensors file that holds `arrays` [n] whole, one after the other in this
+ * order: eight bytes of length and the JSON header, padded so that the data begins at a multiple of
+ * eight.  *head is malloc'ed; *len its bytes, *data_bytes what must follow. */
+int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, char **head,
+                               size_t *len, uint64_t *data_bytes, struct tern_err *err);
 
 /* ------------------------------------------------------------------ retire */
 

@@ -1,0 +1,441 @@
+/* Whose checkpoint folder it is: the run's ULID, and the attempt that may publish. */
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/rand.h"
+#include "core/base/str.h"
+#include "core/ckpt/ckpt.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    CLAIM_BYTES = 64 << 10,   /* of a claim's file: some hundred are used */
+    ATTEMPTS_MAX = 100000000, /* what eight digits hold */
+    TEXT = 128,               /* of a host's name, a boot id, a namespace */
+};
+#define RELEASED ".released"
+
+struct tern_ckpt_claim {
+    char *dir, *path;
+    unsigned attempt;
+    bool owner;
+    ino_t inode; /* of the claim's file: another one under its name is not ours */
+};
+
+/* Who somebody is, told so that another process, maybe elsewhere, can find out whether he lives. */
+struct who {
+    char host[TEXT], boot[TEXT], pidns[TEXT], cluster[TEXT], job[TEXT];
+    uint64_t restart, pid, start; /* `start`: clock ticks after boot */
+};
+
+/* ------------------------------------------------------------------ who */
+
+static void first_line(const char *path, char to[TEXT])
+{
+    FILE *f = fopen(path, "re");
+
+    to[0] = '\0';
+    if (f && fgets(to, TEXT, f))
+        to[strcspn(to, "\n")] = '\0';
+    if (f)
+        fclose(f);
+}
+
+/* Field 22 of /proc/PID/stat (proc(5)); 0 when there is no such process.  The name, in parentheses,
+ * may hold anything. */
+static uint64_t start_time(uint64_t pid)
+{
+    char path[64], text[1024];
+    uint64_t start = 0;
+
+    snprintf(path, sizeof path, "/proc/%" PRIu64 "/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    char *s = strrchr(text, ')');
+    for (int field = 2; s && field < 22; field++)
+        s = strchr(s + 1, ' ');
+    /* A zombie has ended; its parent has not looked yet. */
+    const char *state = strrchr(text, ')');
+    if (s && state && state[1] == ' ' && state[2] != 'Z')
+        start = strtoull(s + 1, NULL, 10);
+    return start;
+}
+
+static void copy(char to[TEXT], const char *from)
+{
+    snprintf(to, TEXT, "%s", from ? from : "");
+}
+
+static void who_am_i(struct who *w)
+{
+    int64_t restart = 0;
+
+    memset(w, 0, sizeof *w);
+    gethostname(w->host, sizeof w->host - 1);
+    first_line("/proc/sys/kernel/random/boot_id", w->boot);
+    ssize_t n = readlink("/proc/self/ns/pid", w->pidns, sizeof w->pidns - 1);
+    w->pidns[n > 0 ? n : 0] = '\0';
+    /* Slurm's own variables, not ours (core/base/vars.h). */
+    copy(w->cluster, getenv("SLURM_CLUSTER_NAME"));
+    copy(w->job, getenv("SLURM_JOB_ID"));
+    if (getenv("SLURM_RESTART_COUNT"))
+        tern_str_int(getenv("SLURM_RESTART_COUNT"), 0, 1000000, &restart);
+    w->restart = (uint64_t)restart;
+    w->pid = (uint64_t)getpid();
+    w->start = start_time(w->pid);
+}
+
+static json_t *who_write(const struct who *w)
+{
+    return json_pack("{s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:I}", "host", w->host, "boot", w->boot,
+                     "pid_namespace", w->pidns, "pid", (json_int_t)w->pid, "start",
+                     (json_int_t)w->start, "cluster", w->cluster, "job", w->job, "restart",
+                     (json_int_t)w->restart);
+}
+
+static void who_read(const json_t *j, struct who *w)
+{
+    memset(w, 0, sizeof *w);
+    copy(w->host, json_string_value(json_object_get(j, "host")));
+    copy(w->boot, json_string_value(json_object_get(j, "boot")));
+    copy(w->pidns, json_string_value(json_object_get(j, "pid_namespace")));
+    copy(w->cluster, json_string_value(json_object_get(j, "cluster")));
+    copy(w->job, json_string_value(json_object_get(j, "job")));
+    w->restart = (uint64_t)json_integer_value(json_object_get(j, "restart"));
+    w->pid = (uint64_t)json_integer_value(json_object_get(j, "pid"));
+    w->start = (uint64_t)json_integer_value(json_object_get(j, "start"));
+}
+
+enum life { DEAD, ALIVE, UNKNOWN };
+
+static enum life life_of(const struct who *w, const struct who *me)
+{
+    if (*w->boot && strcmp(w->boot, me->boot) == 0 && strcmp(w->pidns, me->pidns) == 0) {
+        if (w->pid == me->pid && w->start == me->start)
+            return DEAD; /* the caller himself: he gives up the old claim by taking a new one */
+        return w->start && start_time(w->pid) == w->start ? ALIVE : DEAD;
+    }
+    if (*w->job && strcmp(w->job, me->job) == 0 && strcmp(w->cluster, me->cluster) == 0 &&
+        w->restart < me->restart)
+        return DEAD;
+    return UNKNOWN;
+}
+
+/* ------------------------------------------------------------------ whole small files */
+
+/* Write `text` under a temporary name in `dir`, durable; *temp is malloc'ed, *now the file server's
+ * time. */
+static int temp_write(const char *dir, const char *text, size_t len, char **temp,
+                      struct timespec *now, struct tern_err *err)
+{
+    uint64_t r;
+    struct stat st;
+
+    tern_rand_system(&r, sizeof r);
+    char *path = tern_strf("%s/.claim-%016" PRIx64, dir, r);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        tern_err_sys(err, "%s: cannot create", path);
+        free(path);
+        return -1;
+    }
+    int rc = tern_fs_write(fd, text, len, path, err);
+    if (rc == 0 && (fsync(fd) < 0 || fstat(fd, &st) < 0))
+        rc = tern_err_sys(err, "%s: cannot make it durable", path);
+    if (close(fd) < 0 && rc == 0)
+        rc = tern_err_sys(err, "%s: cannot close", path);
+    if (rc < 0) {
+        unlink(path);
+        free(path);
+        return -1;
+    }
+    *temp = path;
+    if (now)
+        *now = st.st_mtim;
+    return 0;
+}
+
+/* Give the file its name; 1 when the name is taken.  The temporary one goes in any case.  Over NFS
+ * a link may have worked though the answer was lost: the link count tells. */
+static int temp_link(char *temp, const char *name, struct tern_err *err)
+{
+    struct stat st;
+    int rc = link(temp, name), why = errno;
+
+    if (rc < 0 && stat(temp, &st) == 0 && st.st_nlink == 2)
+        rc = 0;
+    unlink(temp);
+    free(temp);
+    if (rc < 0) {
+        errno = why;
+        return why == EEXIST ? 1 : tern_err_sys(err, "%s: cannot link", name);
+    }
+    return tern_fs_sync_parent(name, err);
+}
+
+/* ------------------------------------------------------------------ the run's ULID */
+
+static bool is_ulid(const char *s)
+{
+    return strspn(s, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == 26 && s[26] == '\0';
+}
+
+int tern_ckpt_run_read(const char *dir, char ulid[TERN_CKPT_ULID], struct tern_err *err)
+{
+    char *path = tern_strf("%s/run.id", dir), *text = NULL;
+    size_t len;
+    int rc = 1;
+
+    if (access(path, F_OK) == 0 || errno != ENOENT) {
+        rc = tern_fs_read(path, 4096, &text, &len, err);
+        if (rc == 0)
+            text[strcspn(text, "\n")] = '\0';
+        if (rc == 0 && !is_ulid(text))
+            rc = tern_err_set(err, TERN_USAGE,
+                              "%s: holds no run's ULID. Use another checkpoint.dir.", path);
+        if (rc == 0)
+            memcpy(ulid, text, TERN_CKPT_ULID);
+    }
+    free(text);
+    free(path);
+    return rc;
+}
+
+int tern_ckpt_run_identity(const char *dir, char ulid[TERN_CKPT_ULID], struct tern_err *err)
+{
+    char text[TERN_CKPT_ULID + 1], *temp, *path;
+    int rc = tern_ckpt_run_read(dir, ulid, err);
+
+    if (rc <= 0)
+        return rc;
+    if (!is_ulid(ulid))
+        return tern_err_set(err, TERN_FAILED, "'%.26s' is no ULID", ulid);
+    if (tern_fs_mkdirs(dir, 0777, err) < 0 || tern_fs_sync_parent(dir, err) < 0)
+        return -1;
+    snprintf(text, sizeof text, "%s\n", ulid);
+    if (temp_write(dir, text, strlen(text), &temp, NULL, err) < 0)
+        return -1;
+    path = tern_strf("%s/run.id", dir);
+    rc = temp_link(temp, path, err);
+    free(path);
+    return rc == 1 ? tern_ckpt_run_read(dir, ulid, err) : rc;
+}
+
+/* ------------------------------------------------------------------ claims */
+
+static char *claim_path(const char *dir, unsigned attempt)
+{
+    return tern_strf("%s/claim-%06u", dir, attempt);
+}
+
+/* The highest attempt that was ever claimed; 0 for none.  *released: it was given back. */
+static int highest(const char *dir, unsigned *attempt, bool *released, struct tern_err *err)
+{
+    DIR *d = opendir(dir);
+
+    if (!d)
+        return tern_err_sys(err, "%s: cannot open folder", dir);
+    *attempt = 0;
+    *released = false;
+    for (struct dirent *e; (e = readdir(d));) {
+        char *end;
+        if (!tern_str_starts(e->d_name, "claim-"))
+            continue;
+        unsigned long n = strtoul(e->d_name + 6, &end, 10);
+        bool done = strcmp(end, RELEASED) == 0;
+        if ((*end && !done) || n == 0 || n >= ATTEMPTS_MAX)
+            continue;
+        if (n > *attempt) {
+            *attempt = (unsigned)n;
+            *released = done;
+        }
+    }
+    closedir(d);
+    return 0;
+}
+
+/* "attempt 3 (node2 job 4711, pid 1234 on node2)" */
+static void describe(const char *dir, unsigned attempt, char *to, size_t n, struct who *w,
+                     struct stat *st)
+{
+    char *path = claim_path(dir, attempt);
+    json_t *j = tern_json_load(path, CLAIM_BYTES, NULL);
+    const char *owner = json_string_value(json_object_get(j, "owner"));
+
+    memset(st, 0, sizeof *st);
+    stat(path, st);
+    who_read(j, w);
+    snprintf(to, n, "attempt %u (%.100s, pid %" PRIu64 " on %s)", attempt,
+             owner ? owner : "owner unknown", w->pid, *w->host ? w->host : "an unknown host");
+    json_decref(j);
+    free(path);
+}
+
+/* Refuse while the owner of claim `attempt` lives. */
+static int refuse_living(const char *dir, unsigned attempt, const struct who *me,
+                         const struct timespec *now, struct tern_err *err)
+{
+    char text[400];
+    struct who w;
+    struct stat st;
+
+    describe(dir, attempt, text, sizeof text, &w, &st);
+    enum life life = life_of(&w, me);
+    int64_t age = now->tv_sec - st.st_mtim.tv_sec;
+    if (life == ALIVE)
+        return tern_err_set(err, TERN_FAILED,
+                            "%s: belongs to %s, which is running. Stop it first, or use another "
+                            "checkpoint.dir.",
+                            dir, text);
+    if (life == UNKNOWN && age < TERN_CKPT_LEASE_S)
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "%s: belongs to %s, whose last heartbeat is %" PRId64
+                            " s old. Stop it, or wait until it is %d s old.",
+                            dir, text, age > 0 ? age : 0, TERN_CKPT_LEASE_S);
+    return 0;
+}
+
+static struct tern_ckpt_claim *claim_new(const char *dir, unsigned attempt, bool owner,
+                                         struct tern_err *err)
+{
+    char *path = claim_path(dir, attempt);
+    struct stat st;
+
+    if (stat(path, &st) < 0) {
+        tern_err_sys(err, "%s: attempt %u did not claim the folder", path, attempt);
+        free(path);
+        return NULL;
+    }
+    struct tern_ckpt_claim *c = tern_alloc(1, sizeof *c, "claim", err);
+    if (!c) {
+        free(path);
+        return NULL;
+    }
+    *c = (struct tern_ckpt_claim){
+        .dir = tern_strdup(dir), .path = path, .attempt = attempt, .owner = owner};
+    c->inode = st.st_ino;
+    return c;
+}
+
+int tern_ckpt_claim(const char *dir, unsigned attempt, const char *owner,
+                    struct tern_ckpt_claim **claim, struct tern_err *err)
+{
+    struct who me;
+    struct timespec now;
+    unsigned last;
+    bool released;
+    char *temp;
+
+    if (tern_fs_mkdirs(dir, 0777, err) < 0)
+        return -1;
+    who_am_i(&me);
+    json_t *j = who_write(&me);
+    json_object_set_new(j, "owner", json_string(owner));
+    char *text = json_dumps(j, JSON_INDENT(1));
+    json_decref(j);
+    if (!text || temp_write(dir, text, strlen(text), &temp, &now, err) < 0) {
+        free(text);
+        return text ? -1 : tern_err_set(err, TERN_FAILED, "the claim's owner is not UTF-8");
+    }
+    free(text);
+    if (highest(dir, &last, &released, err) < 0)
+        goto refused;
+    if (last && !released && refuse_living(dir, last, &me, &now, err) < 0)
+        goto refused;
+    if (attempt && attempt <= last) {
+        tern_err_set(err, TERN_FAILED, "%s: attempt %u cannot claim it: attempt %u did already",
+                     dir, attempt, last);
+        goto refused;
+    }
+    if (!attempt)
+        attempt = last + 1;
+    char *path = claim_path(dir, attempt);
+    int rc = temp_link(temp, path, err);
+    free(path);
+    if (rc == 1)
+        return tern_err_set(err, TERN_FAILED, "%s: another process claimed attempt %u just now",
+                            dir, attempt);
+    if (rc == 0)
+        *claim = claim_new(dir, attempt, true, err);
+    return rc == 0 && *claim ? 0 : -1;
+refused:
+    unlink(temp);
+    free(temp);
+    return -1;
+}
+
+int tern_ckpt_claim_attach(const char *dir, unsigned attempt, struct tern_ckpt_claim **claim,
+                           struct tern_err *err)
+{
+    struct tern_ckpt_claim *c = claim_new(dir, attempt, false, err);
+
+    if (!c || tern_ckpt_claim_check(c, err) < 0) {
+        tern_ckpt_claim_free(c, false);
+        return -1;
+    }
+    *claim = c;
+    return 0;
+}
+
+unsigned tern_ckpt_claim_attempt(const struct tern_ckpt_claim *claim)
+{
+    return claim->attempt;
+}
+
+int tern_ckpt_claim_check(struct tern_ckpt_claim *claim, struct tern_err *err)
+{
+    char text[400];
+    struct who w;
+    struct stat st;
+    unsigned last;
+    bool released;
+
+    if (highest(claim->dir, &last, &released, err) < 0)
+        return -1;
+    if (last > claim->attempt) {
+        describe(claim->dir, last, text, sizeof text, &w, &st);
+        return tern_err_set(err, TERN_FAILED,
+                            "%s: attempt %u has lost it to %s and writes there no more", claim->dir,
+                            claim->attempt, text);
+    }
+    if (stat(claim->path, &st) < 0 || st.st_ino != claim->inode)
+        return tern_err_set(err, TERN_FAILED, "%s: the claim of attempt %u was taken away",
+                            claim->path, claim->attempt);
+    return tern_ckpt_claim_beat(claim, err);
+}
+
+int tern_ckpt_claim_beat(struct tern_ckpt_claim *claim, struct tern_err *err)
+{
+    /* NULL times: the file server's clock sets them. */
+    if (utimensat(AT_FDCWD, claim->path, NULL, 0) < 0)
+        return tern_err_sys(err, "%s: cannot renew the claim", claim->path);
+    return 0;
+}
+
+void tern_ckpt_claim_free(struct tern_ckpt_claim *claim, bool released)
+{
+    struct stat st;
+
+    if (!claim)
+        return;
+    if (released && claim->owner && stat(claim->path, &st) == 0 && st.st_ino == claim->inode) {
+        char *to = tern_strf("%s%s", claim->path, RELEASED);
+        rename(claim->path, to);
+        free(to);
+    }
+    free(claim->dir);
+    free(claim->path);
+    free(claim);
+}

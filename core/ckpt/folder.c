@@ -1,0 +1,380 @@
+/* Find, list, mark and retire checkpoints in their folder. */
+#include "core/ckpt/folder.h"
+
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/rand.h"
+#include "core/base/str.h"
+#include "core/ckpt/table.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A folder with more names than this is none of ours. */
+enum { NAMES_MAX = 1000000 };
+
+int ckpt_rename_new(const char *from, const char *to, struct tern_err *err)
+{
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    /* NFS and some parallel file systems lack the flag.  A plain rename replaces an empty folder
+     * only, and ours are never empty. */
+    if (errno == EINVAL || errno == ENOSYS) {
+        if (tern_fs_exists(to))
+            errno = EEXIST;
+        else if (rename(from, to) == 0)
+            return 0;
+    }
+    if (errno == EEXIST || errno == ENOTEMPTY)
+        return tern_err_set(err, TERN_FAILED, "%s: is there already; a step is published once", to);
+    return tern_err_sys(err, "%s: cannot be put in place", to);
+}
+
+/* ------------------------------------------------------------------ names */
+
+struct name {
+    uint64_t step;
+    enum tern_ckpt_state state; /* GOOD: by its name alone */
+    unsigned attempt;           /* of a TEMP */
+    char *text;
+};
+
+static bool digits(const char **s, uint64_t *v)
+{
+    char *end;
+
+    if (**s < '0' || **s > '9')
+        return false;
+    errno = 0;
+    *v = strtoull(*s, &end, 10);
+    *s = end;
+    return errno == 0;
+}
+
+/* "step-00001500", ".tmp-3" and ".bad-1" after it. */
+static bool name_parse(const char *text, struct name *n)
+{
+    char again[64];
+    uint64_t step, k;
+    const char *s = text + 5;
+
+    if (!tern_str_starts(text, "step-") || !digits(&s, &step))
+        return false;
+    snprintf(again, sizeof again, "step-%08" PRIu64, step);
+    if (strlen(again) != (size_t)(s - text) || strncmp(again, text, strlen(again)) != 0)
+        return false;
+    *n = (struct name){.step = step, .state = TERN_CKPT_GOOD};
+    if (*s == '\0')
+        return true;
+    if (!tern_str_starts(s, ".tmp-") && !tern_str_starts(s, ".bad-"))
+        return false;
+    n->state = s[1] == 't' ? TERN_CKPT_TEMP : TERN_CKPT_BAD;
+    s += 5;
+    if (!digits(&s, &k) || *s || k > UINT32_MAX)
+        return false;
+    n->attempt = (unsigned)k;
+    return true;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const struct name *x = a, *y = b;
+
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    return strcmp(x->text, y->text);
+}
+
+static void names_free(struct name *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(names[i].text);
+    free(names);
+}
+
+/* The checkpoints' names in `dir`, lowest step first. */
+static int names_read(const char *dir, struct name **names, size_t *n, struct tern_err *err)
+{
+    DIR *d = opendir(dir);
+    struct name *list = NULL, one;
+    size_t len = 0, cap = 0;
+
+    if (!d) {
+        tern_err_sys(err, "%s: cannot open folder", dir);
+        if (err && errno == ENOENT)
+            err->code = TERN_USAGE;
+        return -1;
+    }
+    int rc = 0;
+    for (struct dirent *e; rc == 0 && (errno = 0, e = readdir(d));) {
+        if (!name_parse(e->d_name, &one))
+            continue;
+        if (len == cap) {
+            cap = cap ? 2 * cap : 64;
+            struct name *more = cap > NAMES_MAX ? NULL : realloc(list, cap * sizeof *list);
+            if (!more) {
+                rc = tern_err_set(err, TERN_FAILED, "%s: holds too many checkpoints", dir);
+                break;
+            }
+            list = more;
+        }
+        one.text = tern_strdup(e->d_name);
+        list[len++] = one;
+    }
+    if (rc == 0 && errno)
+        rc = tern_err_sys(err, "%s: cannot read folder", dir);
+    closedir(d);
+    if (rc < 0) {
+        names_free(list, len);
+        return -1;
+    }
+    if (len)
+        qsort(list, len, sizeof *list, by_step);
+    *names = list;
+    *n = len;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ list and find */
+
+/* As tern_ckpt_open for a name found in the folder, where a link is none of ours, and the number in
+ * the name must be the step. */
+static struct tern_ckpt *open_named(const char *path, uint64_t step, struct tern_err *err)
+{
+    struct stat st;
+
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+        tern_err_set(err, TERN_USAGE, "%s: is a symbolic link, no checkpoint", path);
+        return NULL;
+    }
+    struct tern_ckpt *c = tern_ckpt_open(path, err);
+    if (c && c->step != step) {
+        tern_err_set(err, TERN_USAGE, "%s: its manifest is of step %" PRIu64, path, c->step);
+        tern_ckpt_close(c);
+        return NULL;
+    }
+    return c;
+}
+
+static void entry_fill(struct tern_ckpt_entry *e)
+{
+    struct tern_err err = {0};
+    struct stat st;
+
+    if (e->state != TERN_CKPT_GOOD)
+        return;
+    struct tern_ckpt *c = open_named(e->path, e->step, &err);
+    if (!c) {
+        e->state = TERN_CKPT_BROKEN;
+        e->why = tern_strdup(err.text);
+        return;
+    }
+    char *manifest = tern_fs_join(e->path, "manifest.json");
+    if (stat(manifest, &st) == 0) {
+        e->bytes = (uint64_t)st.st_size;
+        e->wall_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    }
+    free(manifest);
+    for (size_t i = 0; i < c->n_shards; i++)
+        e->bytes += c->shards[i].bytes;
+    for (size_t i = 0; i < c->n_files; i++)
+        e->bytes += c->files[i].bytes;
+    e->shards = (unsigned)c->n_shards;
+    snprintf(e->digest, sizeof e->digest, "%s", c->digest);
+    tern_ckpt_close(c);
+}
+
+int tern_ckpt_list(const char *dir, struct tern_ckpt_entry **entries, size_t *n,
+                   struct tern_err *err)
+{
+    struct name *names;
+    size_t len;
+
+    if (names_read(dir, &names, &len, err) < 0)
+        return -1;
+    struct tern_ckpt_entry *list = tern_alloc(len + 1, sizeof *list, dir, err);
+    for (size_t i = 0; list && i < len; i++) {
+        list[i].step = names[i].step;
+        list[i].state = names[i].state;
+        list[i].path = tern_fs_join(dir, names[i].text);
+        entry_fill(&list[i]);
+    }
+    names_free(names, len);
+    if (!list)
+        return -1;
+    *entries = list;
+    *n = len;
+    return 0;
+}
+
+void tern_ckpt_list_free(struct tern_ckpt_entry *entries, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(entries[i].path);
+        free(entries[i].why);
+    }
+    free(entries);
+}
+
+int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_err *err)
+{
+    struct name *names;
+    struct tern_err why;
+    size_t n;
+    char *found = NULL;
+
+    if (access(dir, F_OK) < 0 && errno == ENOENT) {
+        *path = NULL;
+        return 0;
+    }
+    if (names_read(dir, &names, &n, err) < 0)
+        return -1;
+    for (size_t i = n; i-- > 0 && !found;) {
+        if (names[i].state != TERN_CKPT_GOOD)
+            continue;
+        char *p = tern_fs_join(dir, names[i].text);
+        struct tern_ckpt *c = open_named(p, names[i].step, &why);
+        if (c) {
+            found = p;
+            *step = names[i].step;
+            tern_ckpt_close(c);
+        } else {
+            tern_warn("passed over as a checkpoint: %s", why.text);
+            free(p);
+        }
+    }
+    names_free(names, n);
+    *path = found;
+    return 0;
+}
+
+int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err)
+{
+    uint64_t step;
+
+    if (strcmp(tern_fs_basename(typed), "latest") != 0 || tern_fs_exists(typed)) {
+        *path = tern_strdup(typed);
+        return 0;
+    }
+    char *dir = tern_fs_dirname(typed), *found = NULL;
+    int rc = tern_ckpt_latest(dir, &found, &step, err);
+    if (rc == 0 && !found)
+        rc = tern_err_set(err, TERN_USAGE, "%s: holds no checkpoint that verifies", dir);
+    free(dir);
+    if (rc == 0)
+        *path = found;
+    return rc;
+}
+
+/* ------------------------------------------------------------------ mark and retire */
+
+int tern_ckpt_mark_bad(const char *path, char **to, struct tern_err *err)
+{
+    /* A step is tried again a few times, not a thousand. */
+    for (unsigned k = 1; k < 1000; k++) {
+        char *name = tern_strf("%s.bad-%u", path, k);
+        if (!tern_fs_exists(name)) {
+            int rc = ckpt_rename_new(path, name, err);
+            if (rc == 0)
+                rc = tern_fs_sync_parent(name, err);
+            if (rc == 0 && to)
+                *to = tern_strdup(name);
+            free(name);
+            return rc;
+        }
+        free(name);
+    }
+    return tern_err_set(err, TERN_FAILED, "%s: 999 bad ones of this step lie there; remove some",
+                        path);
+}
+
+/* Rename, then delete, manifest first: a half-deleted folder is no checkpoint by name or content.
+ */
+static int retire(const char *dir, const char *name, struct tern_err *err)
+{
+    uint32_t r;
+
+    tern_rand_system(&r, sizeof r);
+    char *from = tern_fs_join(dir, name), *to = tern_strf("%s/.trash-%s-%08x", dir, name, r);
+    char *manifest = tern_strf("%s/manifest.json", to);
+    int rc = ckpt_rename_new(from, to, err);
+    if (rc == 0)
+        rc = tern_fs_sync_dir(dir, err);
+    if (rc == 0) {
+        unlink(manifest);
+        rc = tern_fs_remove_tree(to, err);
+    }
+    free(manifest);
+    free(from);
+    free(to);
+    return rc;
+}
+
+/* Trash that a pruner left when it was killed. */
+static int empty_trash(const char *dir, struct tern_err *err)
+{
+    DIR *d = opendir(dir);
+    int rc = 0;
+
+    if (!d)
+        return tern_err_sys(err, "%s: cannot open folder", dir);
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        if (!tern_str_starts(e->d_name, ".trash-step-"))
+            continue;
+        char *path = tern_fs_join(dir, e->d_name);
+        rc = tern_fs_remove_tree(path, err);
+        free(path);
+    }
+    closedir(d);
+    return rc;
+}
+
+int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every,
+                    struct tern_ckpt_claim *claim, unsigned *removed, struct tern_err *err)
+{
+    struct name *names;
+    size_t n;
+    unsigned kept = 0, gone = 0;
+    int rc = 0;
+
+    if (keep < 2)
+        keep = 2; /* the newest may turn out damaged when its bytes are read */
+    if (claim && tern_ckpt_claim_check(claim, err) < 0)
+        return -1;
+    if (names_read(dir, &names, &n, err) < 0)
+        return -1;
+    for (size_t i = n; i-- > 0 && rc == 0;) {
+        const struct name *m = &names[i];
+        bool old_temp =
+            m->state == TERN_CKPT_TEMP && claim && m->attempt < tern_ckpt_claim_attempt(claim);
+        if (old_temp)
+            rc = retire(dir, m->text, err);
+        if (m->state != TERN_CKPT_GOOD)
+            continue;
+        char *path = tern_fs_join(dir, m->text);
+        struct tern_ckpt *c = open_named(path, m->step, NULL);
+        free(path);
+        if (!c)
+            continue;
+        tern_ckpt_close(c);
+        if (kept < keep) {
+            kept++;
+        } else if (!keep_every || m->step % keep_every != 0) {
+            rc = retire(dir, m->text, err);
+            gone += rc == 0;
+        }
+    }
+    names_free(names, n);
+    if (rc == 0)
+        rc = empty_trash(dir, err);
+    if (rc == 0 && removed)
+        *removed = gone;
+    return rc;
+}

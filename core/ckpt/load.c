@@ -1,0 +1,312 @@
+/* Open a checkpoint or a Hugging Face folder, and tell what is in it. */
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/str.h"
+#include "core/ckpt/manifest.h"
+#include "core/ckpt/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* 200 bytes a tensor: 300,000 of them. */
+enum { INDEX_MAX = 64 << 20 };
+
+/* ------------------------------------------------------------------ open and close */
+
+static struct tern_ckpt *table_new(const char *path)
+{
+    struct tern_ckpt *c = tern_alloc(1, sizeof *c, path, NULL);
+
+    if (!c)
+        abort(); /* as tern_strdup: not data */
+    c->path = tern_strdup(path);
+    size_t n = strlen(c->path);
+    while (n > 1 && c->path[n - 1] == '/')
+        c->path[--n] = '\0';
+    return c;
+}
+
+void tern_ckpt_close(struct tern_ckpt *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->n_shards; i++) {
+        if (c->shards[i].fd >= 0)
+            close(c->shards[i].fd);
+        free(c->shards[i].name);
+    }
+    for (size_t i = 0; i < c->n_entries; i++) {
+        free((char *)c->entries[i].info.name);
+        free(c->entries[i].slices);
+    }
+    for (size_t i = 0; i < c->n_files; i++)
+        free(c->files[i].name);
+    json_decref(c->manifest);
+    free(c->shards);
+    free(c->entries);
+    free(c->by_name);
+    free(c->files);
+    free(c->path);
+    free(c);
+}
+
+/* One of a checkpoint's own files is plain: a link would let its bytes change behind the digest. */
+static int size_is(const struct tern_ckpt *c, const char *name, uint64_t bytes,
+                   struct tern_err *err)
+{
+    struct stat st;
+    char *path = tern_strf("%s/%s", c->path, name);
+    int rc = 0;
+
+    if (lstat(path, &st) < 0) {
+        rc = tern_err_sys(err, "%s: is missing from its checkpoint", path);
+        if (errno == ENOENT)
+            tern_err_set(err, TERN_USAGE, "%s: is missing from its checkpoint", path);
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = tern_err_set(err, TERN_USAGE, "%s: is %s, where a plain file is wanted", path,
+                          S_ISLNK(st.st_mode) ? "a symbolic link" : "no file");
+    } else if ((uint64_t)st.st_size != bytes) {
+        rc = tern_err_set(err, TERN_USAGE, "%s: has %lld bytes; the manifest says %llu", path,
+                          (long long)st.st_size, (unsigned long long)bytes);
+    }
+    free(path);
+    return rc;
+}
+
+static int sizes_check(const struct tern_ckpt *c, struct tern_err *err)
+{
+    for (size_t i = 0; i < c->n_shards; i++)
+        if (size_is(c, c->shards[i].name, c->shards[i].bytes, err) < 0)
+            return -1;
+    for (size_t i = 0; i < c->n_files; i++)
+        if (size_is(c, c->files[i].name, c->files[i].bytes, err) < 0)
+            return -1;
+    return 0;
+}
+
+struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
+{
+    struct tern_ckpt *c = table_new(path);
+    struct stat st;
+
+    if (stat(path, &st) < 0) {
+        tern_err_sys(err, "%s: cannot open checkpoint", path);
+        if (err && errno == ENOENT)
+            err->code = TERN_USAGE;
+    } else if (!S_ISDIR(st.st_mode)) {
+        tern_err_set(err, TERN_USAGE, "%s: is no checkpoint: not a folder", path);
+    } else if (!tern_ckpt_is_ours(path)) {
+        tern_err_set(err, TERN_USAGE, "%s: is no checkpoint: it has no %s", path, CKPT_MANIFEST);
+    } else if (ckpt_manifest_read(c, err) == 0 && sizes_check(c, err) == 0) {
+        return c;
+    }
+    tern_ckpt_close(c);
+    return NULL;
+}
+
+bool tern_ckpt_is_ours(const char *dir)
+{
+    char *path = tern_strf("%s/%s", dir, CKPT_MANIFEST);
+    bool is = tern_fs_exists(path);
+
+    free(path);
+    return is;
+}
+
+/* ------------------------------------------------------------------ Hugging Face folders */
+
+/* Appends one file and those of its tensors that `map` (tensor to file name) places there; without
+ * a map, all of them.  There is room for json_object_size(map) entries. */
+static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
+                       struct tern_err *err)
+{
+    size_t max = json_object_size(map);
+    char *path = tern_strf("%s/%s", c->path, name);
+    struct st_header h = {0};
+    int rc = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0) {
+        tern_err_sys(err, "%s: cannot open", path);
+        goto out;
+    }
+    if (st_header_read(fd, path, &h, err) < 0)
+        goto out;
+    if (!map) {
+        c->entries = tern_alloc(h.n + 1, sizeof *c->entries, path, err);
+        if (!c->entries)
+            goto out;
+        max = h.n;
+    }
+    c->shards[c->n_shards++] = (struct ckpt_shard){
+        .name = tern_strdup(name), .bytes = h.file_size, .header_bytes = h.bytes, .fd = -1};
+    for (size_t i = 0; i < h.n; i++) {
+        const char *home =
+            map ? json_string_value(json_object_get(map, h.tensors[i].info.name)) : name;
+        if (!home || strcmp(home, name) != 0)
+            continue; /* the index does not want it from here */
+        if (c->n_entries == max) {
+            tern_err_set(err, TERN_USAGE, "%s: more tensors than the index names", path);
+            goto out;
+        }
+        struct ckpt_entry *e = &c->entries[c->n_entries];
+        e->slices = tern_alloc(1, sizeof *e->slices, path, err);
+        if (!e->slices)
+            goto out;
+        e->info = h.tensors[i].info;
+        h.tensors[i].info.name = NULL; /* moved */
+        memcpy(e->slices->shape, e->info.shape, sizeof e->info.shape);
+        e->slices->offset = h.tensors[i].offset;
+        e->slices->shard = (unsigned)c->n_shards - 1;
+        e->n = h.tensors[i].bytes > 0;
+        c->n_entries++;
+    }
+    rc = 0;
+out:
+    st_header_free(&h);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return rc;
+}
+
+static bool has_shard(const struct tern_ckpt *c, const char *name)
+{
+    for (size_t i = 0; i < c->n_shards; i++)
+        if (strcmp(c->shards[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err *err)
+{
+    json_t *index = tern_json_load(path, INDEX_MAX, err), *map, *v;
+    const char *tensor;
+    int rc = -1;
+
+    if (!index)
+        return -1;
+    map = json_object_get(index, "weight_map");
+    size_t n = json_object_size(map);
+    if (!json_is_object(map) || n == 0 || n > CKPT_ENTRIES_MAX) {
+        tern_err_set(err, TERN_USAGE, "%s: has no weight_map", path);
+        goto out;
+    }
+    c->entries = tern_alloc(n, sizeof *c->entries, path, err);
+    c->shards = tern_alloc(CKPT_SHARDS_MAX, sizeof *c->shards, path, err);
+    if (!c->entries || !c->shards)
+        goto out;
+    json_object_foreach(map, tensor, v)
+    {
+        const char *file = json_string_value(v);
+        if (!ckpt_name_is_plain(file) || !tern_str_ends(file, ".safetensors")) {
+            tern_err_set(err, TERN_USAGE,
+                         "%s: places tensor '%s' in a file that is no .safetensors", path, tensor);
+            goto out;
+        }
+        if (has_shard(c, file))
+            continue;
+        if (c->n_shards == CKPT_SHARDS_MAX) {
+            tern_err_set(err, TERN_USAGE, "%s: names more than %d files", path, CKPT_SHARDS_MAX);
+            goto out;
+        }
+        if (hf_add_file(c, file, map, err) < 0)
+            goto out;
+    }
+    if (ckpt_table_check(c, err) < 0) {
+        tern_err_prefix(err, "%s", path);
+        goto out;
+    }
+    json_object_foreach(map, tensor, v)
+    {
+        if (!ckpt_entry_find(c, tensor)) {
+            tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is not in %s", path, tensor,
+                         json_string_value(v));
+            goto out;
+        }
+    }
+    rc = 0;
+out:
+    json_decref(index);
+    return rc;
+}
+
+static int hf_open_single(struct tern_ckpt *c, struct tern_err *err)
+{
+    c->shards = tern_alloc(1, sizeof *c->shards, c->path, err);
+    if (!c->shards || hf_add_file(c, "model.safetensors", NULL, err) < 0)
+        return -1;
+    return ckpt_table_check(c, err);
+}
+
+struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err)
+{
+    struct tern_ckpt *c = table_new(dir);
+    char *index = tern_strf("%s/model.safetensors.index.json", c->path);
+    char *single = tern_strf("%s/model.safetensors", c->path);
+    int rc;
+
+    if (tern_fs_exists(single))
+        rc = hf_open_single(c, err);
+    else if (tern_fs_exists(index))
+        rc = hf_open_index(c, index, err);
+    else
+        rc = tern_err_set(err, TERN_USAGE,
+                          "%s: has neither model.safetensors nor model.safetensors.index.json%s",
+                          dir, tern_fs_exists(dir) ? "" : ": there is no such folder");
+    free(index);
+    free(single);
+    if (rc == 0)
+        return c;
+    tern_ckpt_close(c);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ what is in it */
+
+const char *tern_ckpt_path(const struct tern_ckpt *c)
+{
+    return c->path;
+}
+
+uint64_t tern_ckpt_step(const struct tern_ckpt *c)
+{
+    return c->step;
+}
+
+json_t *tern_ckpt_meta(const struct tern_ckpt *c)
+{
+    return json_object_get(c->manifest, "meta");
+}
+
+const char *tern_ckpt_digest(const struct tern_ckpt *c)
+{
+    return c->digest;
+}
+
+json_t *tern_ckpt_manifest(const struct tern_ckpt *c)
+{
+    return c->manifest;
+}
+
+size_t tern_ckpt_count(const struct tern_ckpt *c)
+{
+    return c->n_entries;
+}
+
+void tern_ckpt_info(const struct tern_ckpt *c, size_t i, struct tern_ckpt_info *info)
+{
+    *info = c->entries[i].info;
+}
+
+bool tern_ckpt_find(const struct tern_ckpt *c, const char *name, struct tern_ckpt_info *info)
+{
+    const struct ckpt_entry *e = ckpt_entry_find(c, name);
+
+    if (e && info)
+        *info = e->info;
+    return e != NULL;
+}

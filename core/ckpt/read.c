@@ -1,0 +1,254 @@
+/* The bytes of an open checkpoint: any slice, any type, out of whatever shards hold it. */
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/ckpt/manifest.h"
+#include "core/ckpt/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    OPEN_MAX = 64,   /* shards held open: far below the usual 1024 descriptors */
+    PIECE = 4 << 20, /* bytes read at a time: a Lustre stripe or several */
+};
+
+/* The shard's descriptor, opened on first use; with OPEN_MAX open, another one is closed. */
+static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct tern_err *err)
+{
+    struct ckpt_shard *s = &c->shards[i];
+
+    if (s->fd >= 0)
+        return s->fd;
+    unsigned open_now = 0;
+    for (size_t k = 0; k < c->n_shards; k++)
+        open_now += c->shards[k].fd >= 0;
+    while (open_now >= OPEN_MAX) {
+        struct ckpt_shard *old = &c->shards[c->opened++ % c->n_shards];
+        if (old->fd < 0)
+            continue;
+        close(old->fd);
+        old->fd = -1;
+        open_now--;
+    }
+    /* Ours are plain files (load.c); a Hugging Face cache is made of links. */
+    s->fd = open(path, O_RDONLY | O_CLOEXEC | (c->manifest ? O_NOFOLLOW : 0));
+    if (s->fd < 0)
+        tern_err_sys(err, "%s: cannot open", path);
+    return s->fd;
+}
+
+/* Part of an array that is wanted, and where it goes. */
+struct wanted {
+    enum tern_ckpt_type type;
+    uint64_t start[TERN_CKPT_DIMS], shape[TERN_CKPT_DIMS];
+    char *to;
+};
+
+/* Elements [at, at + n) of slice `s`, which lie in `piece`: those wanted are put in their place.
+ * Row by row of the last dimension. */
+static void scatter(const struct tern_ckpt_info *info, const struct ckpt_slice *s,
+                    const struct wanted *w, const char *piece, uint64_t at, uint64_t n)
+{
+    int last = info->ndim - 1;
+    size_t from_bytes = tern_ckpt_type_bytes(info->type), to_bytes = tern_ckpt_type_bytes(w->type);
+
+    if (last < 0) {
+        tern_ckpt_convert(w->to, w->type, piece, info->type, 1);
+        return;
+    }
+    uint64_t row = s->shape[last], end = at + n;
+    for (uint64_t e = at; e < end;) {
+        uint64_t r = e / row, col = e % row, len = row - col < end - e ? row - col : end - e;
+        uint64_t pitch = w->shape[last], to = 0;
+        bool inside = true;
+        for (int d = last - 1; d >= 0 && inside; d--) {
+            uint64_t i = s->start[d] + r % s->shape[d];
+            r /= s->shape[d];
+            inside = i >= w->start[d] && i - w->start[d] < w->shape[d];
+            to += (i - w->start[d]) * pitch;
+            pitch *= w->shape[d];
+        }
+        uint64_t lo = s->start[last] + col, hi = lo + len, w_end = w->start[last] + w->shape[last];
+        lo = lo > w->start[last] ? lo : w->start[last];
+        hi = hi < w_end ? hi : w_end;
+        if (inside && lo < hi)
+            tern_ckpt_convert(w->to + (to + lo - w->start[last]) * to_bytes, w->type,
+                              piece + (e - at + lo - s->start[last] - col) * from_bytes, info->type,
+                              hi - lo);
+        e += len;
+    }
+}
+
+/* First and one past the last element of `s` that `w` wants; false when it wants none. */
+static bool range(const struct tern_ckpt_info *info, const struct ckpt_slice *s,
+                  const struct wanted *w, uint64_t *first, uint64_t *end)
+{
+    uint64_t a = 0, b = 0;
+
+    for (int d = 0; d < info->ndim; d++) {
+        uint64_t lo = s->start[d] > w->start[d] ? s->start[d] : w->start[d];
+        uint64_t s_end = s->start[d] + s->shape[d], w_end = w->start[d] + w->shape[d];
+        uint64_t hi = s_end < w_end ? s_end : w_end;
+        if (lo >= hi)
+            return false;
+        a = a * s->shape[d] + (lo - s->start[d]);
+        b = b * s->shape[d] + (hi - 1 - s->start[d]);
+    }
+    *first = a;
+    *end = b + 1;
+    return true;
+}
+
+/* Stream slice `s`: digest it when that was not done yet, scatter what `w` (may be NULL) wants. */
+static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info, struct ckpt_slice *s,
+                      const struct wanted *w, char *piece, struct tern_err *err)
+{
+    size_t size = tern_ckpt_type_bytes(info->type);
+    uint64_t first = 0, end = 0, whole = 0;
+    uint8_t sha[TERN_SHA256_BYTES];
+    int rc = -1;
+
+    if (w && !range(info, s, w, &first, &end))
+        return 0;
+    bool digest = s->digested && !s->checked;
+    ckpt_elements(s->shape, info->ndim, &whole);
+    if (digest) {
+        first = 0;
+        end = whole;
+    }
+    struct tern_sha256 *sum = digest ? tern_sha256_new() : NULL;
+    char *path = tern_strf("%s/%s", c->path, c->shards[s->shard].name);
+    int fd = shard_fd(c, s->shard, path, err);
+    if (fd < 0)
+        goto out;
+    for (uint64_t at = first, n; at < end; at += n) {
+        n = end - at < PIECE / size ? end - at : PIECE / size;
+        if (tern_fs_pread(fd, piece, n * size, s->offset + at * size, path, err) < 0)
+            goto out;
+        if (digest)
+            tern_sha256_add(sum, piece, n * size);
+        if (w)
+            scatter(info, s, w, piece, at, n);
+    }
+    if (digest) {
+        tern_sha256_end(sum, sha);
+        sum = NULL;
+        if (memcmp(sha, s->sha256, sizeof sha) != 0) {
+            tern_err_set(err, TERN_USAGE, "%s: is damaged: array '%s' does not match its digest",
+                         path, info->name);
+            goto out;
+        }
+        s->checked = true;
+    }
+    rc = 0;
+out:
+    if (sum)
+        tern_sha256_end(sum, NULL);
+    free(path);
+    return rc;
+}
+
+int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type type,
+                   const uint64_t *start, const uint64_t *shape, void *to, struct tern_err *err)
+{
+    struct ckpt_entry *e = ckpt_entry_find(c, name);
+    struct wanted w = {.type = type, .to = to};
+    int rc = 0;
+
+    if (!e)
+        return tern_err_set(err, TERN_USAGE, "%s: has no array '%s'", c->path, name);
+    if (!tern_ckpt_can_convert(type, e->info.type))
+        return tern_err_set(err, TERN_USAGE, "%s: array '%s' is %s and cannot be read as %s",
+                            c->path, name, tern_ckpt_type_name(e->info.type),
+                            tern_ckpt_type_name(type));
+    for (int d = 0; d < e->info.ndim; d++) {
+        w.start[d] = start ? start[d] : 0;
+        w.shape[d] = shape ? shape[d] : e->info.shape[d];
+        if (w.start[d] > e->info.shape[d] || w.shape[d] > e->info.shape[d] - w.start[d])
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: array '%s' has %llu elements in dimension %d; wanted to %llu",
+                                c->path, name, (unsigned long long)e->info.shape[d], d,
+                                (unsigned long long)(w.start[d] + w.shape[d]));
+    }
+    char *piece = tern_alloc(PIECE, 1, name, err);
+    if (!piece)
+        return -1;
+    for (size_t i = 0; rc == 0 && i < e->n; i++)
+        rc = slice_read(c, &e->info, &e->slices[i], &w, piece, err);
+    free(piece);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ verify */
+
+/* The header's digest, and that it tells the same as the manifest. */
+static int header_verify(struct tern_ckpt *c, unsigned i, struct tern_err *err)
+{
+    struct ckpt_shard *s = &c->shards[i];
+    char *path = tern_strf("%s/%s", c->path, s->name), *head = NULL;
+    uint8_t sha[TERN_SHA256_BYTES];
+    struct st_header h;
+    int rc = -1, fd = shard_fd(c, i, path, err);
+
+    if (fd < 0)
+        goto out;
+    if (s->header_bytes < 8 || s->header_bytes > ST_HEADER_MAX + 8ull) {
+        tern_err_set(err, TERN_USAGE, "%s: its header has %llu bytes in the manifest", path,
+                     (unsigned long long)s->header_bytes);
+        goto out;
+    }
+    head = tern_alloc(s->header_bytes, 1, path, err);
+    if (!head || tern_fs_pread(fd, head, s->header_bytes, 0, path, err) < 0)
+        goto out;
+    tern_sha256(head, s->header_bytes, sha);
+    if (memcmp(sha, s->header_sha256, sizeof sha) != 0) {
+        tern_err_set(err, TERN_USAGE, "%s: is damaged: its header does not match its digest", path);
+        goto out;
+    }
+    rc = st_header_read(fd, path, &h, err);
+    if (rc == 0)
+        st_header_free(&h);
+out:
+    free(head);
+    free(path);
+    return rc;
+}
+
+static int extra_verify(const struct tern_ckpt *c, const struct ckpt_extra *f, struct tern_err *err)
+{
+    char *path = tern_strf("%s/%s", c->path, f->name);
+    uint8_t sha[TERN_SHA256_BYTES];
+    int rc = tern_sha256_file(path, sha, err);
+
+    if (rc == 0 && memcmp(sha, f->sha256, sizeof sha) != 0)
+        rc = tern_err_set(err, TERN_USAGE, "%s: is damaged: it does not match its digest", path);
+    free(path);
+    return rc;
+}
+
+int tern_ckpt_verify(const char *path, bool full, struct tern_err *err)
+{
+    struct tern_ckpt *c = tern_ckpt_open(path, err);
+    int rc = c ? 0 : -1;
+
+    if (!c || !full) {
+        tern_ckpt_close(c);
+        return rc;
+    }
+    char *piece = tern_alloc(PIECE, 1, path, err);
+    if (!piece)
+        rc = -1;
+    for (unsigned i = 0; rc == 0 && i < c->n_shards; i++)
+        rc = header_verify(c, i, err);
+    for (size_t i = 0; rc == 0 && i < c->n_entries; i++)
+        for (size_t k = 0; rc == 0 && k < c->entries[i].n; k++)
+            rc = slice_read(c, &c->entries[i].info, &c->entries[i].slices[k], NULL, piece, err);
+    for (size_t i = 0; rc == 0 && i < c->n_files; i++)
+        rc = extra_verify(c, &c->files[i], err);
+    free(piece);
+    tern_ckpt_close(c);
+    return rc;
+}

@@ -1,0 +1,229 @@
+#include "core/ckpt/safetensors.h"
+
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/str.h"
+#include "core/ckpt/table.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ------------------------------------------------------------------ write */
+
+static json_t *dims(const uint64_t *v, int n)
+{
+    json_t *a = json_array();
+
+    for (int d = 0; d < n; d++)
+        json_array_append_new(a, json_integer((json_int_t)v[d]));
+    return a;
+}
+
+int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, char **head,
+                               size_t *len, uint64_t *data_bytes, struct tern_err *err)
+{
+    json_t *root = json_object();
+    uint64_t at = 0, bytes;
+    int rc = -1;
+    char *text = NULL, *out;
+
+    /* transformers refuses a file that does not say which framework's layout it has. */
+    json_object_set_new(root, "__metadata__", json_pack("{s:s}", "format", "pt"));
+    for (size_t i = 0; i < n; i++) {
+        const struct tern_ckpt_info *a = &arrays[i];
+        if (ckpt_bytes(a->shape, a->ndim, a->type, &bytes) < 0 || at + bytes > (1ull << 62)) {
+            tern_err_set(err, TERN_USAGE, "array '%s' is too large for a file", a->name);
+            goto out;
+        }
+        if (json_object_get(root, a->name)) {
+            tern_err_set(err, TERN_USAGE, "array '%s' is given twice", a->name);
+            goto out;
+        }
+        json_t *span = json_pack("[I,I]", (json_int_t)at, (json_int_t)(at + bytes));
+        json_t *t = json_pack("{s:s,s:o,s:o}", "dtype", tern_ckpt_type_name(a->type), "shape",
+                              dims(a->shape, a->ndim), "data_offsets", span);
+        if (!t || json_object_set_new(root, a->name, t) < 0) {
+            tern_err_set(err, TERN_USAGE, "array '%s': its name is not UTF-8", a->name);
+            goto out;
+        }
+        at += bytes;
+    }
+    text = json_dumps(root, JSON_COMPACT);
+    size_t json_len = text ? strlen(text) : 0, padded = (json_len + 7) / 8 * 8;
+    if (!text || padded > ST_HEADER_MAX) {
+        tern_err_set(err, TERN_FAILED, "%zu arrays are too many for one safetensors file", n);
+        goto out;
+    }
+    out = tern_alloc(8 + padded, 1, "safetensors header", err);
+    if (!out)
+        goto out;
+    uint64_t word = htole64(padded);
+    memcpy(out, &word, 8);
+    memset(out + 8, ' ', padded);
+    memcpy(out + 8, text, json_len);
+    *head = out;
+    *len = 8 + padded;
+    *data_bytes = at;
+    rc = 0;
+out:
+    free(text);
+    json_decref(root);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ read */
+
+static int whole_number(const json_t *j, uint64_t *v)
+{
+    if (!json_is_integer(j) || json_integer_value(j) < 0)
+        return -1;
+    *v = (uint64_t)json_integer_value(j);
+    return 0;
+}
+
+static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, const char *path,
+                        struct st_tensor *t, struct tern_err *err)
+{
+    const char *dtype = json_string_value(json_object_get(j, "dtype"));
+    const json_t *shape = json_object_get(j, "shape"), *span = json_object_get(j, "data_offsets");
+    uint64_t begin, end, bytes;
+
+    if (!dtype || !json_is_array(shape) || json_array_size(span) != 2 ||
+        whole_number(json_array_get(span, 0), &begin) < 0 ||
+        whole_number(json_array_get(span, 1), &end) < 0)
+        return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' lacks a dtype, shape or data_offsets",
+                            path, name);
+    if (tern_ckpt_type_parse(dtype, &t->info.type) < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: tensor '%s' has element type %.20s, which tern does not read "
+                            "(F32, F16, BF16, F64 and integers). Convert it first.",
+                            path, name, dtype);
+    if (json_array_size(shape) > TERN_CKPT_DIMS)
+        return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has %zu dimensions (at most %d)",
+                            path, name, json_array_size(shape), TERN_CKPT_DIMS);
+    t->info.ndim = (int)json_array_size(shape);
+    for (int d = 0; d < t->info.ndim; d++)
+        if (whole_number(json_array_get(shape, (size_t)d), &t->info.shape[d]) < 0)
+            return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has an impossible shape", path,
+                                name);
+    if (ckpt_bytes(t->info.shape, t->info.ndim, t->info.type, &bytes) < 0 || begin > end ||
+        end - begin != bytes)
+        return tern_err_set(err, TERN_USAGE, "%s: tensor '%s': its offsets contradict its shape",
+                            path, name);
+    t->offset = data_at + begin;
+    t->bytes = bytes;
+    t->info.name = tern_strdup(name);
+    return 0;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct st_tensor *x = a, *y = b;
+
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    /* Empty tensors share an offset with what follows. */
+    return (x->bytes > 0) - (y->bytes > 0);
+}
+
+static int header_fill(json_t *root, const char *path, struct st_header *h, struct tern_err *err)
+{
+    const char *name;
+    json_t *v;
+
+    if (json_object_size(root) > CKPT_ENTRIES_MAX)
+        return tern_err_set(err, TERN_USAGE, "%s: names too many tensors", path);
+    h->tensors = tern_alloc(json_object_size(root) + 1, sizeof *h->tensors, path, err);
+    if (!h->tensors)
+        return -1;
+    json_object_foreach(root, name, v)
+    {
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        if (!*name || strlen(name) > TERN_CKPT_NAME_MAX)
+            return tern_err_set(err, TERN_USAGE, "%s: a tensor's name has %zu bytes (1 to %d)",
+                                path, strlen(name), TERN_CKPT_NAME_MAX);
+        if (tensor_parse(name, v, h->bytes, path, &h->tensors[h->n], err) < 0)
+            return -1;
+        h->n++;
+    }
+    qsort(h->tensors, h->n, sizeof *h->tensors, by_offset);
+    uint64_t at = h->bytes;
+    for (size_t i = 0; i < h->n; i++) {
+        if (h->tensors[i].offset != at)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: tensor '%s' overlaps another or leaves a hole", path,
+                                h->tensors[i].info.name);
+        if (h->tensors[i].bytes > h->file_size - at)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: is truncated: it ends inside tensor '%s', at byte %llu", path,
+                                h->tensors[i].info.name, (unsigned long long)h->file_size);
+        at += h->tensors[i].bytes;
+    }
+    if (at != h->file_size)
+        return tern_err_set(err, TERN_USAGE, "%s: %llu bytes follow the last tensor", path,
+                            (unsigned long long)(h->file_size - at));
+    return 0;
+}
+
+int st_header_parse(const char *head, size_t len, uint64_t file_size, const char *path,
+                    struct st_header *h, struct tern_err *err)
+{
+    json_t *root = tern_json_parse(head + 8, len - 8, path, err);
+    int rc;
+
+    *h = (struct st_header){.bytes = len, .file_size = file_size};
+    if (!root)
+        return -1;
+    if (!json_is_object(root))
+        rc = tern_err_set(err, TERN_USAGE, "%s: its header is no JSON object", path);
+    else
+        rc = header_fill(root, path, h, err);
+    json_decref(root);
+    if (rc < 0)
+        st_header_free(h);
+    return rc;
+}
+
+int st_header_read(int fd, const char *path, struct st_header *h, struct tern_err *err)
+{
+    struct stat st;
+    uint64_t word;
+
+    if (fstat(fd, &st) < 0)
+        return tern_err_sys(err, "%s: cannot stat", path);
+    if (!S_ISREG(st.st_mode))
+        return tern_err_set(err, TERN_USAGE, "%s: is not a regular file", path);
+    if (st.st_size < 8)
+        return tern_err_set(err, TERN_USAGE, "%s: is truncated: %lld bytes are no safetensors file",
+                            path, (long long)st.st_size);
+    if (tern_fs_pread(fd, &word, 8, 0, path, err) < 0)
+        return -1;
+    word = le64toh(word);
+    if (word > ST_HEADER_MAX)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: is no safetensors file (header of %llu bytes; at most %d)", path,
+                            (unsigned long long)word, ST_HEADER_MAX);
+    if (word > (uint64_t)st.st_size - 8)
+        return tern_err_set(err, TERN_USAGE, "%s: is truncated inside its header (%lld bytes)",
+                            path, (long long)st.st_size);
+    char *head = tern_alloc(8 + word, 1, path, err);
+    if (!head)
+        return -1;
+    int rc = tern_fs_pread(fd, head, 8 + word, 0, path, err);
+    if (rc == 0)
+        rc = st_header_parse(head, 8 + word, (uint64_t)st.st_size, path, h, err);
+    free(head);
+    return rc;
+}
+
+void st_header_free(struct st_header *h)
+{
+    for (size_t i = 0; i < h->n; i++)
+        free((char *)h->tensors[i].info.name);
+    free(h->tensors);
+    h->tensors = NULL;
+    h->n = 0;
+}

@@ -237,6 +237,21 @@ static int write_array(int fd, const struct tern_ckpt_array *a, const char *path
     return 0;
 }
 
+/* Arrays that this rank knows and does not write: one that nobody writes must not go missing. */
+static void list_others(const struct save *s, json_t *list)
+{
+    uint64_t n;
+
+    for (size_t i = 0; i < s->n; i++) {
+        const struct tern_ckpt_array *a = &s->arrays[i];
+        ckpt_elements(a->shape, a->ndim, &n);
+        if (!a->owner || n == 0)
+            json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "name", a->name, "dtype",
+                                                  tern_ckpt_type_name(a->type), "global",
+                                                  list_of(a->global, a->ndim)));
+    }
+}
+
 /* Write this rank's shard, and its table: what rank 0 needs to know of it. */
 static int write_shard(struct save *s, struct tern_err *err)
 {
@@ -263,6 +278,7 @@ static int write_shard(struct save *s, struct tern_err *err)
         rc = seal(fd, s->bytes, path, err);
     if (rc < 0)
         goto out;
+    list_others(s, list);
     tern_sha256(s->head, s->head_len, sha);
     table = json_pack("{s:s,s:I,s:I,s:s,s:O}", "name", name, "bytes", (json_int_t)s->bytes,
                       "header_bytes", (json_int_t)s->head_len, "header_sha256",
@@ -311,7 +327,7 @@ static int gather_tables(struct save *s, char **all, size_t *pitch, struct tern_
     return 0;
 }
 
-/* One slice of rank `r`'s table joins its array in the manifest. */
+/* One entry of rank `r`'s table joins its array in the manifest. */
 static int merge_slice(json_t *arrays, json_t *slice, int r, struct tern_err *err)
 {
     const char *name = json_string_value(json_object_get(slice, "name"));

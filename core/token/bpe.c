@@ -1,0 +1,444 @@
+/* From pieces to merge tables.
+ *
+ * SentencePiece merges by text: two neighbours merge when their concatenation is a piece.  Here
+ * every way to cut a piece in two is looked up once, at load, so that encoding compares pairs of
+ * symbols and never texts.  Halves may be pieces or single characters, known or not. */
+#include "core/token/vocab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t tern_utf8_decode(const char *s, size_t n, unsigned *bytes)
+{
+    const uint8_t *b = (const uint8_t *)s;
+    uint32_t c;
+
+    *bytes = 0;
+    if (b[0] < 0x80) {
+        *bytes = 1;
+        return b[0];
+    }
+    if (n >= 2 && (b[0] & 0xe0) == 0xc0 && (b[1] & 0xc0) == 0x80) {
+        c = (uint32_t)(b[0] & 0x1f) << 6 | (b[1] & 0x3f);
+        if (c >= 0x80)
+            *bytes = 2;
+        return c;
+    }
+    if (n >= 3 && (b[0] & 0xf0) == 0xe0 && (b[1] & 0xc0) == 0x80 && (b[2] & 0xc0) == 0x80) {
+        c = (uint32_t)(b[0] & 0xf) << 12 | (uint32_t)(b[1] & 0x3f) << 6 | (b[2] & 0x3f);
+        if (c >= 0x800 && (c < 0xd800 || c >= 0xe000))
+            *bytes = 3;
+        return c;
+    }
+    if (n >= 4 && (b[0] & 0xf8) == 0xf0 && (b[1] & 0xc0) == 0x80 && (b[2] & 0xc0) == 0x80 &&
+        (b[3] & 0xc0) == 0x80) {
+        c = (uint32_t)(b[0] & 7) << 18 | (uint32_t)(b[1] & 0x3f) << 12 |
+            (uint32_t)(b[2] & 0x3f) << 6 | (b[3] & 0x3f);
+        if (c >= 0x10000 && c <= 0x10ffff)
+            *bytes = 4;
+        return c;
+    }
+    return 0;
+}
+
+/* Pieces by text.  Hashes are polynomials, so that every part of a piece has its hash from the
+ * hashes of two beginnings. */
+struct names {
+    uint32_t *slots; /* id + 1; 0 is free */
+    uint64_t *hash;  /* by id */
+    uint32_t mask;
+};
+
+static const uint64_t base = 0x9e3779b97f4a7c15u; /* odd; the multiplier of Fibonacci hashing */
+
+static uint64_t text_hash(const char *s, size_t n)
+{
+    uint64_t h = 0;
+
+    for (size_t i = 0; i < n; i++)
+        h = h * base + (uint8_t)s[i] + 1;
+    return h;
+}
+
+static uint32_t name_slot(const struct names *names, uint64_t hash)
+{
+    return (uint32_t)((hash ^ hash >> 32) * 0x85ebca6bu >> 7) & names->mask;
+}
+
+static bool has_text(const struct tern_piece *p, bool match, const char *s, size_t n)
+{
+    return match ? p->match_len == n && memcmp(p->match, s, n) == 0
+                 : p->len == n && memcmp(p->text, s, n) == 0;
+}
+
+/* The id named `s`, or -1. */
+static int64_t find(const struct tern_token *t, const struct names *names, bool match,
+                    const char *s, size_t n, uint64_t hash)
+{
+    for (uint32_t k = name_slot(names, hash);; k = (k + 1) & names->mask) {
+        if (!names->slots[k])
+            return -1;
+        uint32_t id = names->slots[k] - 1;
+        if (names->hash[id] == hash && has_text(&t->pieces[id], match, s, n))
+            return id;
+    }
+}
+
+static int insert(const struct tern_token *t, struct names *names, bool match, uint32_t id,
+                  struct tern_err *err)
+{
+    const struct tern_piece *p = &t->pieces[id];
+    const char *s = match ? p->match : p->text;
+    size_t n = match ? p->match_len : p->len;
+    uint64_t hash = text_hash(s, n);
+    int64_t other = find(t, names, match, s, n, hash);
+
+    if (other >= 0)
+        return tern_err_set(err, TERN_USAGE, "%s: pieces %u and %u have the same text", t->path,
+                            (unsigned)other, id);
+    uint32_t k = name_slot(names, hash);
+    while (names->slots[k])
+        k = (k + 1) & names->mask;
+    names->slots[k] = id + 1;
+    names->hash[id] = hash;
+    return 0;
+}
+
+/* The smallest power of two with at least `n` slots to spare over `n`. */
+static uint32_t slots_for(uint64_t n)
+{
+    uint32_t slots = 64;
+
+    while (slots < 2 * n)
+        slots *= 2;
+    return slots;
+}
+
+static int names_new(struct names *names, uint32_t n_vocab, struct tern_err *err)
+{
+    uint32_t slots = slots_for(n_vocab);
+
+    *names = (struct names){.mask = slots - 1};
+    names->slots = tern_alloc(slots, sizeof *names->slots, "names of pieces", err);
+    names->hash = tern_alloc(n_vocab, sizeof *names->hash, "names of pieces", err);
+    return names->slots && names->hash ? 0 : -1;
+}
+
+static void names_free(struct names *names)
+{
+    free(names->slots);
+    free(names->hash);
+}
+
+/* ---- spelling ---- */
+
+/* Set match and match_len of the pieces that text can become. */
+static int spell(struct tern_token *t, struct tern_err *err)
+{
+    size_t total = 0;
+
+    for (uint32_t i = 0; i < t->n_vocab; i++)
+        total += t->pieces[i].len;
+    char *to = t->match_pool = tern_alloc(total + 1, 1, "pieces", err);
+    if (!to)
+        return -1;
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        struct tern_piece *p = &t->pieces[i];
+        char *start = to;
+        bool plain_space = false;
+        if (p->kind != TERN_PIECE_NORMAL && p->kind != TERN_PIECE_USER_DEFINED)
+            continue;
+        for (uint32_t k = 0; k < p->len;) {
+            unsigned n;
+            tern_utf8_decode(p->text + k, p->len - k, &n);
+            if (n == 0)
+                return tern_err_set(err, TERN_USAGE, "%s: piece %u is not UTF-8", t->path, i);
+            if (t->escape_whitespaces && n == 3 && memcmp(p->text + k, TERN_SPACE_MARK, 3) == 0) {
+                *to++ = ' ';
+            } else {
+                plain_space |= p->text[k] == ' ';
+                memcpy(to, p->text + k, n);
+                to += n;
+            }
+            k += n;
+        }
+        if (plain_space && p->kind == TERN_PIECE_USER_DEFINED && t->remove_extra_whitespaces)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: user-defined piece %u holds a space while "
+                                "remove_extra_whitespaces is on, which is not supported",
+                                t->path, i);
+        /* Where spaces are escaped, normalised text has no plain space to match. */
+        if (plain_space && t->escape_whitespaces) {
+            to = start;
+            continue;
+        }
+        p->match = start;
+        p->match_len = (uint32_t)(to - start);
+    }
+    return 0;
+}
+
+/* ---- characters ---- */
+
+static uint32_t char_symbol(const struct tern_token *t, uint32_t code)
+{
+    for (uint32_t k = tern_char_slot(code) & t->char_mask;; k = (k + 1) & t->char_mask) {
+        if (t->chars[k].symbol == TERN_SYMBOL_NONE || t->chars[k].code == code)
+            return t->chars[k].symbol;
+    }
+}
+
+static void char_set(struct tern_token *t, uint32_t code, uint32_t symbol)
+{
+    uint32_t k = tern_char_slot(code) & t->char_mask;
+
+    while (t->chars[k].symbol != TERN_SYMBOL_NONE && t->chars[k].code != code)
+        k = (k + 1) & t->char_mask;
+    t->chars[k] = (struct tern_char){code, symbol};
+    if (code < 128)
+        t->ascii[code] = symbol;
+}
+
+static void near_set(struct tern_token *t, uint32_t a, uint32_t b)
+{
+    if (a < 128 && b < 128) {
+        t->ascii_near[a][b >> 6] |= (uint64_t)1 << (b & 63);
+        return;
+    }
+    uint32_t slot = tern_near_slot(a, b);
+    t->near[slot >> 6] |= (uint64_t)1 << (slot & 63);
+}
+
+/* Give every character of every piece a symbol, and note its neighbours. */
+static int read_chars(struct tern_token *t, struct tern_err *err)
+{
+    size_t most = 0; /* characters in all pieces, at most */
+
+    for (uint32_t i = 0; i < t->n_vocab; i++)
+        most += t->pieces[i].match_len;
+    if (most > 0x110000)
+        most = 0x110000;
+    uint32_t slots = slots_for(most);
+    t->char_mask = slots - 1;
+    t->chars = tern_alloc(slots, sizeof *t->chars, "characters", err);
+    t->near = tern_alloc((1 << TERN_NEAR_BITS) / 64, sizeof *t->near, "characters", err);
+    if (!t->chars || !t->near)
+        return -1;
+    memset(t->ascii, 0xff, sizeof t->ascii);
+    for (uint32_t k = 0; k < slots; k++)
+        t->chars[k].symbol = TERN_SYMBOL_NONE;
+
+    t->n_symbols = t->n_vocab;
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        const struct tern_piece *p = &t->pieces[i];
+        uint32_t before = 0;
+        unsigned n;
+        for (uint32_t k = 0; k < p->match_len; k += n) {
+            uint32_t code = tern_utf8_decode(p->match + k, p->match_len - k, &n);
+            if (n == p->match_len)
+                char_set(t, code, i);
+            else if (char_symbol(t, code) == TERN_SYMBOL_NONE)
+                char_set(t, code, t->n_symbols++);
+            if (k)
+                near_set(t, before, code);
+            before = code;
+        }
+    }
+    return 0;
+}
+
+/* ---- pairs ---- */
+
+struct pair_list {
+    struct tern_pair *v;
+    size_t n, cap;
+};
+
+static uint32_t part_symbol(const struct tern_token *t, const struct names *names, const char *s,
+                            size_t n, uint64_t hash)
+{
+    unsigned bytes;
+    uint32_t code = tern_utf8_decode(s, n, &bytes);
+
+    if (bytes == n)
+        return char_symbol(t, code);
+    int64_t id = find(t, names, true, s, n, hash);
+    return id < 0 ? TERN_SYMBOL_NONE : (uint32_t)id;
+}
+
+static int add_pair(struct pair_list *list, struct tern_pair pair, struct tern_err *err)
+{
+    if (list->n == list->cap) {
+        size_t cap = list->cap ? 2 * list->cap : 8192;
+        void *v = realloc(list->v, cap * sizeof *list->v);
+        if (!v)
+            return tern_err_sys(err, "merges");
+        list->v = v;
+        list->cap = cap;
+    }
+    list->v[list->n++] = pair;
+    return 0;
+}
+
+/* All ways to make piece `id` from two symbols. */
+static int cut_piece(struct tern_token *t, const struct names *names, const uint64_t *powers,
+                     uint32_t id, struct pair_list *list, struct tern_err *err)
+{
+    struct tern_piece *p = &t->pieces[id];
+    uint64_t left = 0;
+
+    for (uint32_t k = 1; k < p->match_len; k++) {
+        left = left * base + (uint8_t)p->match[k - 1] + 1;
+        if (((uint8_t)p->match[k] & 0xc0) == 0x80)
+            continue;
+        uint32_t n = p->match_len - k;
+        uint64_t right = names->hash[id] - left * powers[n];
+        uint32_t l = part_symbol(t, names, p->match, k, left);
+        if (l == TERN_SYMBOL_NONE)
+            continue;
+        uint32_t r = part_symbol(t, names, p->match + k, n, right);
+        if (r == TERN_SYMBOL_NONE)
+            continue;
+        if (add_pair(list, (struct tern_pair){.left = l, .right = r, .merged = id}, err) < 0)
+            return -1;
+        p->rank = 0; /* settled by rank_pieces */
+    }
+    return 0;
+}
+
+struct scored {
+    float score;
+    uint32_t id;
+};
+
+static int by_score(const void *a, const void *b)
+{
+    const struct scored *x = a, *y = b;
+
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Pieces that merging can make are numbered by falling score. */
+static int rank_pieces(struct tern_token *t, struct tern_err *err)
+{
+    struct scored *list = tern_alloc(t->n_vocab, sizeof *list, "ranks", err);
+    uint32_t n = 0;
+    int32_t rank = -1;
+
+    if (!list)
+        return -1;
+    for (uint32_t i = 0; i < t->n_vocab; i++)
+        if (t->pieces[i].rank != TERN_RANK_NONE)
+            list[n++] = (struct scored){t->pieces[i].score, i};
+    qsort(list, n, sizeof *list, by_score);
+    for (uint32_t k = 0; k < n; k++) {
+        if (k == 0 || list[k].score != list[k - 1].score)
+            rank++;
+        t->pieces[list[k].id].rank = rank;
+    }
+    free(list);
+    return 0;
+}
+
+static int make_pairs(struct tern_token *t, const struct names *names, struct tern_err *err)
+{
+    struct pair_list list = {0};
+    uint64_t *powers = tern_alloc(TERN_PIECE_BYTES_MAX + 1, sizeof *powers, "merges", err);
+    int rc = -1;
+
+    if (!powers)
+        return -1;
+    powers[0] = 1;
+    for (size_t i = 1; i <= TERN_PIECE_BYTES_MAX; i++)
+        powers[i] = powers[i - 1] * base;
+    for (uint32_t i = 0; i < t->n_vocab; i++)
+        if (t->pieces[i].match && cut_piece(t, names, powers, i, &list, err) < 0)
+            goto out;
+    if (rank_pieces(t, err) < 0)
+        goto out;
+    uint32_t slots = slots_for(list.n);
+    t->pair_mask = slots - 1;
+    t->pairs = tern_alloc(slots, sizeof *t->pairs, "merges", err);
+    if (!t->pairs)
+        goto out;
+    for (uint32_t k = 0; k < slots; k++)
+        t->pairs[k].rank = TERN_RANK_NONE;
+    for (size_t i = 0; i < list.n; i++) {
+        uint32_t k = tern_pair_slot(list.v[i].left, list.v[i].right) & t->pair_mask;
+        while (t->pairs[k].rank != TERN_RANK_NONE)
+            k = (k + 1) & t->pair_mask;
+        t->pairs[k] = list.v[i];
+        t->pairs[k].rank = t->pieces[list.v[i].merged].rank;
+    }
+    rc = 0;
+out:
+    free(list.v);
+    free(powers);
+    return rc;
+}
+
+/* ---- user-defined pieces ---- */
+
+static int longer_first(const void *a, const void *b, void *pieces)
+{
+    const struct tern_piece *p = pieces;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    if (p[x].match_len != p[y].match_len)
+        return p[x].match_len > p[y].match_len ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static int list_user(struct tern_token *t, struct tern_err *err)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < t->n_vocab; i++)
+        n += t->pieces[i].kind == TERN_PIECE_USER_DEFINED && t->pieces[i].match;
+    if (n == 0)
+        return 0;
+    t->user = tern_alloc(n, sizeof *t->user, "user-defined pieces", err);
+    if (!t->user)
+        return -1;
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        if (t->pieces[i].kind == TERN_PIECE_USER_DEFINED && t->pieces[i].match) {
+            t->user[t->n_user++] = i;
+            t->user_first[(uint8_t)t->pieces[i].match[0]] = true;
+        }
+    }
+    qsort_r(t->user, n, sizeof *t->user, longer_first, t->pieces);
+    return 0;
+}
+
+int tern_bpe_build(struct tern_token *t, struct tern_err *err)
+{
+    struct names texts = {0}, reserved = {0};
+    int rc = -1;
+
+    if (spell(t, err) < 0)
+        return -1;
+    if (names_new(&texts, t->n_vocab, err) < 0 || names_new(&reserved, t->n_vocab, err) < 0)
+        goto out;
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        const struct tern_piece *p = &t->pieces[i];
+        bool normal = p->kind == TERN_PIECE_NORMAL || p->kind == TERN_PIECE_USER_DEFINED;
+        if (!normal && insert(t, &reserved, false, i, err) < 0)
+            goto out;
+        if (p->match && insert(t, &texts, true, i, err) < 0)
+            goto out;
+    }
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        struct tern_piece *p = &t->pieces[i];
+        int64_t id = find(t, &reserved, false, p->text, p->len, text_hash(p->text, p->len));
+        p->emit = id < 0 ? i : (uint32_t)id;
+    }
+    if (read_chars(t, err) < 0 || make_pairs(t, &texts, err) < 0 || list_user(t, err) < 0)
+        goto out;
+    rc = 0;
+out:
+    names_free(&texts);
+    names_free(&reserved);
+    return rc;
+}

@@ -1,0 +1,200 @@
+#include "core/token/token.h"
+
+#include "core/base/fs.h"
+#include "core/token/vocab.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Several times the largest published model (Gemma's 262,144 pieces: 4.7 MB). */
+enum { FILE_MAX = 32 << 20 };
+
+/* The file to read for `path`; malloc'ed. */
+static char *model_file(const char *path, struct tern_err *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+        return tern_strdup(path);
+    char *file = tern_fs_join(path, "tokenizer.model");
+    if (tern_fs_exists(file))
+        return file;
+    free(file);
+    file = tern_fs_join(path, "tokenizer.json");
+    tern_err_set(err, TERN_USAGE, "%s: holds no tokenizer.model%s", path,
+                 tern_fs_exists(file)
+                     ? " (only tokenizer.json, which is not supported: SentencePiece "
+                       "BPE models are)"
+                     : ". Name a folder or a .model file that does.");
+    free(file);
+    return NULL;
+}
+
+struct tern_token *tern_token_load(const char *path, struct tern_err *err)
+{
+    struct tern_token *t = tern_alloc(1, sizeof *t, "a tokenizer", err);
+    size_t len;
+
+    if (!t)
+        return NULL;
+    t->path = model_file(path, err);
+    if (!t->path || tern_fs_read(t->path, FILE_MAX, &t->pool, &len, err) < 0 ||
+        tern_spm_parse(t, len, err) < 0 || tern_bpe_build(t, err) < 0) {
+        tern_token_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void tern_token_free(struct tern_token *t)
+{
+    if (!t)
+        return;
+    free(t->path);
+    free(t->pool);
+    free(t->match_pool);
+    free(t->pieces);
+    free(t->unk_surface);
+    free(t->user);
+    free(t->pairs);
+    free(t->chars);
+    free(t->near);
+    free(t);
+}
+
+uint32_t tern_token_n_vocab(const struct tern_token *t)
+{
+    return t->n_vocab;
+}
+
+int32_t tern_token_bos(const struct tern_token *t)
+{
+    return t->bos;
+}
+
+int32_t tern_token_eos(const struct tern_token *t)
+{
+    return t->eos;
+}
+
+int32_t tern_token_unk(const struct tern_token *t)
+{
+    return t->unk;
+}
+
+const char *tern_token_path(const struct tern_token *t)
+{
+    return t->path;
+}
+
+const char *tern_token_piece(const struct tern_token *t, uint32_t id, size_t *len)
+{
+    if (id >= t->n_vocab)
+        return NULL;
+    *len = t->pieces[id].len;
+    return t->pieces[id].text;
+}
+
+static void add_u32(struct tern_sha256 *s, uint32_t v)
+{
+    uint8_t b[4] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
+
+    tern_sha256_add(s, b, sizeof b);
+}
+
+/* Digested, all numbers u32 little-endian: "tern vocabulary 1\n"; n_vocab; the flags byte_fallback,
+ * add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces, whitespace_as_suffix as 0 or 1;
+ * then for each id in order its kind, its merge rank (2^32 - 1 where no merge makes it), its length
+ * in bytes and its bytes. */
+void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES])
+{
+    static const char name[] = "tern vocabulary 1\n";
+    struct tern_sha256 *s = tern_sha256_new();
+
+    tern_sha256_add(s, name, sizeof name - 1);
+    add_u32(s, t->n_vocab);
+    add_u32(s, t->byte_fallback);
+    add_u32(s, t->add_dummy_prefix);
+    add_u32(s, t->remove_extra_whitespaces);
+    add_u32(s, t->escape_whitespaces);
+    add_u32(s, t->whitespace_as_suffix);
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        const struct tern_piece *p = &t->pieces[i];
+        add_u32(s, p->kind);
+        add_u32(s, (uint32_t)p->rank);
+        add_u32(s, p->len);
+        tern_sha256_add(s, p->text, p->len);
+    }
+    tern_sha256_end(s, hash);
+}
+
+/* ---- decoding ---- */
+
+/* Add a run of bytes as UTF-8, what is none as U+FFFD. */
+static void add_bytes(struct tern_buf *to, const char *bytes, size_t len)
+{
+    unsigned n;
+
+    for (size_t i = 0; i < len; i += n ? n : 1) {
+        tern_utf8_decode(bytes + i, len - i, &n);
+        tern_buf_add(to, n ? bytes + i : "\xef\xbf\xbd", n ? n : 3);
+    }
+}
+
+/* Add a piece with its space marks as spaces. */
+static void add_text(struct tern_buf *to, const char *s, size_t len)
+{
+    for (const char *end = s + len; s < end;) {
+        const char *mark = memmem(s, (size_t)(end - s), TERN_SPACE_MARK, 3);
+        tern_buf_add(to, s, (size_t)((mark ? mark : end) - s));
+        s = mark ? mark + 3 : end;
+        if (mark)
+            tern_buf_puts(to, " ");
+    }
+}
+
+int tern_token_decode(const struct tern_token *t, const uint32_t *ids, size_t n,
+                      struct tern_buf *to, struct tern_err *err)
+{
+    const bool strip = t->add_dummy_prefix || t->remove_extra_whitespaces;
+    struct tern_buf bytes = {0};
+    size_t start = to->len;
+    bool at_start = true; /* nothing written: a leading space mark is the one that was added */
+
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= t->n_vocab)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: id %u at place %zu is outside the vocabulary of %u", t->path,
+                                ids[i], i, t->n_vocab);
+    for (size_t i = 0; i < n; i++) {
+        const struct tern_piece *p = &t->pieces[ids[i]];
+        const char *s = p->text;
+        size_t len = p->len;
+        if (p->kind == TERN_PIECE_BYTE) {
+            char b = (char)strtoul((char[]){s[3], s[4], 0}, NULL, 16);
+            tern_buf_add(&bytes, &b, 1);
+            continue;
+        }
+        add_bytes(to, bytes.data, bytes.len);
+        tern_buf_clear(&bytes);
+        if (to->len > start)
+            at_start = false;
+        if (p->kind == TERN_PIECE_CONTROL)
+            continue;
+        if (p->kind == TERN_PIECE_UNKNOWN) {
+            tern_buf_puts(to, t->unk_surface);
+            continue;
+        }
+        if (at_start && strip && len >= 3 && memcmp(s, TERN_SPACE_MARK, 3) == 0) {
+            s += 3;
+            len -= 3;
+            at_start = t->remove_extra_whitespaces;
+        }
+        add_text(to, s, len);
+    }
+    add_bytes(to, bytes.data, bytes.len);
+    to->failed |= bytes.failed;
+    tern_buf_free(&bytes);
+    return tern_buf_check(to, "decoded text", err);
+}

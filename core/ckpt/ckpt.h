@@ -149,6 +149,15 @@ struct tern_ckpt_file {
     const char *path; /* copied from; at most 64 MiB */
 };
 
+enum { TERN_CKPT_COMPANIONS = 16 };
+
+/* Those of the files that belong to a Hugging Face model folder besides its weights (config.json,
+ * generation_config.json, the tokenizer's) that `dir` has.  `dir` may also be a tokenizer's single
+ * file, *.model or tokenizer.json.  `files` has room for TERN_CKPT_COMPANIONS; returns how many;
+ * free them with tern_ckpt_companions_free. */
+size_t tern_ckpt_companions(const char *dir, struct tern_ckpt_file *files);
+void tern_ckpt_companions_free(struct tern_ckpt_file *files, size_t n);
+
 struct tern_ckpt_saved {
     char path[1024];
     uint64_t bytes; /* of all files */
@@ -254,6 +263,12 @@ bool tern_ckpt_find(const struct tern_ckpt *c, const char *name, struct tern_ckp
  * file and the array. */
 int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type type,
                    const uint64_t *start, const uint64_t *shape, void *to, struct tern_err *err);
+
+/* A small file that was published with the checkpoint, NUL-terminated and malloc'ed, its digest
+ * checked.  1 when there is none of that name.  In a Hugging Face folder: the file there.
+ * `data` and `len` may be NULL. */
+int tern_ckpt_file_read(const struct tern_ckpt *c, const char *name, char **data, size_t *len,
+                        struct tern_err *err);
 
 /* Opens, and with `full` reads every byte and compares every digest. */
 int tern_ckpt_verify(const char *path, bool full, struct tern_err *err);

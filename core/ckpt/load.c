@@ -49,6 +49,7 @@ void tern_ckpt_close(struct tern_ckpt *c)
     free(c->shards);
     free(c->entries);
     free(c->by_name);
+    free(c->piece);
     free(c->files);
     free(c->path);
     free(c);

@@ -104,13 +104,17 @@ static bool range(const struct tern_ckpt_info *info, const struct ckpt_slice *s,
 
 /* Stream slice `s`: digest it when that was not done yet, scatter what `w` (may be NULL) wants. */
 static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info, struct ckpt_slice *s,
-                      const struct wanted *w, char *piece, struct tern_err *err)
+                      const struct wanted *w, struct tern_err *err)
 {
+    char *piece = c->piece ? c->piece : tern_alloc(PIECE, 1, info->name, err);
     size_t size = tern_ckpt_type_bytes(info->type);
     uint64_t first = 0, end = 0, whole = 0;
     uint8_t sha[TERN_SHA256_BYTES];
     int rc = -1;
 
+    c->piece = piece;
+    if (!piece)
+        return -1;
     if (w && !range(info, s, w, &first, &end))
         return 0;
     bool digest = s->digested && !s->checked;
@@ -173,12 +177,8 @@ int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type ty
                                 c->path, name, (unsigned long long)e->info.shape[d], d,
                                 (unsigned long long)(w.start[d] + w.shape[d]));
     }
-    char *piece = tern_alloc(PIECE, 1, name, err);
-    if (!piece)
-        return -1;
     for (size_t i = 0; rc == 0 && i < e->n; i++)
-        rc = slice_read(c, &e->info, &e->slices[i], &w, piece, err);
-    free(piece);
+        rc = slice_read(c, &e->info, &e->slices[i], &w, err);
     return rc;
 }
 
@@ -217,18 +217,6 @@ out:
     return rc;
 }
 
-static int extra_verify(const struct tern_ckpt *c, const struct ckpt_extra *f, struct tern_err *err)
-{
-    char *path = tern_strf("%s/%s", c->path, f->name);
-    uint8_t sha[TERN_SHA256_BYTES];
-    int rc = tern_sha256_file(path, sha, err);
-
-    if (rc == 0 && memcmp(sha, f->sha256, sizeof sha) != 0)
-        rc = tern_err_set(err, TERN_USAGE, "%s: is damaged: it does not match its digest", path);
-    free(path);
-    return rc;
-}
-
 int tern_ckpt_verify(const char *path, bool full, struct tern_err *err)
 {
     struct tern_ckpt *c = tern_ckpt_open(path, err);
@@ -238,17 +226,13 @@ int tern_ckpt_verify(const char *path, bool full, struct tern_err *err)
         tern_ckpt_close(c);
         return rc;
     }
-    char *piece = tern_alloc(PIECE, 1, path, err);
-    if (!piece)
-        rc = -1;
     for (unsigned i = 0; rc == 0 && i < c->n_shards; i++)
         rc = header_verify(c, i, err);
     for (size_t i = 0; rc == 0 && i < c->n_entries; i++)
         for (size_t k = 0; rc == 0 && k < c->entries[i].n; k++)
-            rc = slice_read(c, &c->entries[i].info, &c->entries[i].slices[k], NULL, piece, err);
+            rc = slice_read(c, &c->entries[i].info, &c->entries[i].slices[k], NULL, err);
     for (size_t i = 0; rc == 0 && i < c->n_files; i++)
-        rc = extra_verify(c, &c->files[i], err);
-    free(piece);
+        rc = tern_ckpt_file_read(c, c->files[i].name, NULL, NULL, err);
     tern_ckpt_close(c);
     return rc;
 }

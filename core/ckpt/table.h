@@ -56,6 +56,7 @@ struct tern_ckpt {
     size_t *by_name; /* [n_entries] */
     struct ckpt_extra *files;
     size_t n_files;
+    char *piece;     /* what is read at a time, made on first use */
     unsigned opened; /* shards opened so far: which one to close next */
 };
 

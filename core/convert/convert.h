@@ -5,6 +5,7 @@
 #ifndef TERN_CONVERT_CONVERT_H
 #define TERN_CONVERT_CONVERT_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,8 +22,9 @@ enum tern_convert_dtype {
 struct tern_convert_hf {
     enum tern_convert_dtype dtype;
     uint64_t max_shard_bytes; /* 0: 5,000,000,000, as the Hub's published files */
-    const char *files_from;   /* folder to take the tokenizer from; NULL: the checkpoint's own
-                                 copies, else the folder its meta names as "tokenizer" */
+    const char *files_from;   /* folder (or tokenizer file) to take the tokenizer from; NULL: the
+                                 checkpoint's own copies, else what its meta names as "tokenizer" */
+    const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */
 };
 
 struct tern_convert_out {

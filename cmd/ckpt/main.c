@@ -1,0 +1,476 @@
+/* tern ckpt: list, verify, show and export checkpoints. */
+#include "cmd/cmd.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/str.h"
+#include "core/ckpt/ckpt.h"
+#include "core/convert/convert.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where what a user typed leads: a checkpoint, or a folder of them. */
+static char *checkpoint(const char *typed, struct tern_err *err)
+{
+    char *path;
+
+    return tern_ckpt_resolve(typed, &path, err) < 0 ? NULL : path;
+}
+
+/* ------------------------------------------------------------------ ls */
+
+static struct {
+    bool json, no_header, parsable;
+    const char *format;
+} ls;
+
+static const char *const states[] = {
+    [TERN_CKPT_GOOD] = "good",
+    [TERN_CKPT_BROKEN] = "broken",
+    [TERN_CKPT_BAD] = "bad",
+    [TERN_CKPT_TEMP] = "unfinished",
+};
+
+enum { COLUMNS = 7 };
+static const struct {
+    const char *name;
+    int width; /* negative: to the left */
+} columns[COLUMNS] = {{"STEP", 10},  {"STATE", -10},  {"SIZE", 10}, {"SHARDS", 6},
+                      {"TIME", -25}, {"DIGEST", -12}, {"PATH", -4}};
+static const char *const column_names[] = {"step", "state",  "size", "shards",
+                                           "time", "digest", "path", NULL};
+
+/* "step,state": *order holds column numbers. */
+static int parse_format(const char *format, int order[COLUMNS], int *n, struct tern_err *err)
+{
+    char *text = tern_strdup(format), *save = NULL;
+    int rc = 0;
+
+    *n = 0;
+    for (char *w = strtok_r(text, ",", &save); w && rc == 0; w = strtok_r(NULL, ",", &save)) {
+        int c = 0;
+        while (column_names[c] && strcasecmp(column_names[c], w) != 0)
+            c++;
+        if (!column_names[c])
+            rc = tern_err_set(err, TERN_USAGE,
+                              "--format: no column '%s' (step, state, size, shards, time, digest, "
+                              "path)",
+                              w);
+        else if (*n == COLUMNS)
+            rc = tern_err_set(err, TERN_USAGE, "--format: more than %d columns", COLUMNS);
+        else
+            order[(*n)++] = c;
+    }
+    free(text);
+    if (rc == 0 && *n == 0)
+        rc = tern_err_set(err, TERN_USAGE, "--format: names no column");
+    return rc;
+}
+
+static void cell(const struct tern_ckpt_entry *e, int column, bool people, char *to, size_t n)
+{
+    bool good = e->state == TERN_CKPT_GOOD;
+
+    *to = '\0';
+    switch (column) {
+    case 0:
+        snprintf(to, n, "%" PRIu64, e->step);
+        break;
+    case 1:
+        snprintf(to, n, "%s", states[e->state]);
+        break;
+    case 2:
+        if (good && people)
+            tern_str_bytes(to, n, e->bytes);
+        else if (good)
+            snprintf(to, n, "%" PRIu64, e->bytes);
+        break;
+    case 3:
+        if (good)
+            snprintf(to, n, "%u", e->shards);
+        break;
+    case 4:
+        if (good)
+            tern_clock_iso8601(to, n, e->wall_ns);
+        break;
+    case 5:
+        snprintf(to, n, people ? "%.12s" : "%s", e->digest);
+        break;
+    default:
+        snprintf(to, n, "%s", e->path);
+        break;
+    }
+}
+
+static void print_row(const struct tern_ckpt_entry *e, const int *order, int n)
+{
+    char text[4200];
+
+    for (int i = 0; i < n; i++) {
+        const char *gap = i + 1 == n ? "\n" : ls.parsable ? "|" : "  ";
+        int width = ls.parsable || i + 1 == n ? 0 : columns[order[i]].width;
+        if (e)
+            cell(e, order[i], !ls.parsable, text, sizeof text);
+        else
+            snprintf(text, sizeof text, "%s", columns[order[i]].name);
+        printf("%*s%s", width, text, gap);
+    }
+}
+
+static json_t *entry_json(const struct tern_ckpt_entry *e)
+{
+    char when[32];
+    json_t *j = json_pack("{s:I,s:s,s:s}", "step", (json_int_t)e->step, "state", states[e->state],
+                          "path", e->path);
+
+    if (e->state == TERN_CKPT_GOOD) {
+        json_object_set_new(j, "bytes", json_integer((json_int_t)e->bytes));
+        json_object_set_new(j, "shards", json_integer(e->shards));
+        json_object_set_new(j, "time",
+                            json_string(tern_clock_iso8601(when, sizeof when, e->wall_ns)));
+        json_object_set_new(j, "digest", json_string(e->digest));
+    }
+    if (e->why)
+        json_object_set_new(j, "why", json_string(e->why));
+    return j;
+}
+
+static int ls_run(int n_args, char **args, struct tern_err *err)
+{
+    const char *dir = n_args ? args[0] : "checkpoints";
+    struct tern_ckpt_entry *list;
+    int order[COLUMNS], cols, rc = 0;
+    size_t n;
+
+    if (parse_format(ls.format, order, &cols, err) < 0)
+        return -1;
+    if (tern_ckpt_is_ours(dir))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: is one checkpoint; give the folder that holds it, or see `tern "
+                            "ckpt show`",
+                            dir);
+    if (tern_ckpt_list(dir, &list, &n, err) < 0)
+        return -1;
+    if (ls.json) {
+        json_t *all = json_array();
+        for (size_t i = 0; i < n; i++)
+            json_array_append_new(all, entry_json(&list[i]));
+        rc = tern_json_print(stdout, all, err);
+        json_decref(all);
+    } else {
+        if (!ls.no_header)
+            print_row(NULL, order, cols);
+        for (size_t i = 0; i < n; i++)
+            print_row(&list[i], order, cols);
+        for (size_t i = 0; i < n; i++)
+            if (list[i].why)
+                fprintf(stderr, "tern ckpt: %s\n", list[i].why);
+    }
+    tern_ckpt_list_free(list, n);
+    return rc;
+}
+
+static const struct tern_opt ls_opts[] = {
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &ls.json, .help = "print JSON"},
+    {"format", 'o', TERN_OPT_TEXT, "COLUMNS", "step,state,size,shards,time,path",
+     .to.text = &ls.format,
+     .help = "columns, by commas: step, state, size, shards, time, digest, path"},
+    {"noheader", 'n', TERN_OPT_FLAG, .to.flag = &ls.no_header, .help = "no line of names"},
+    {"parsable", 'P', TERN_OPT_FLAG, .to.flag = &ls.parsable,
+     .help = "columns parted by |, sizes in bytes, digests whole"},
+    {0},
+};
+
+static const struct tern_cmd ls_cmd = {
+    .name = "ls",
+    .args = "[DIR]",
+    .args_max = 1,
+    .summary = "list the checkpoints in a folder",
+    .about =
+        "A checkpoint is good when its manifest and the sizes of all files verify; broken when "
+        "they do not; bad when a run refused it once (.bad-K); unfinished while a run writes "
+        "it, or when the writer died.  DIR is `checkpoints` unless given.",
+    .examples = "  tern ckpt ls\n  tern ckpt ls -nP -o step,path run1/checkpoints\n",
+    .opts = ls_opts,
+    .run = ls_run,
+};
+
+/* ------------------------------------------------------------------ verify */
+
+static struct {
+    bool full;
+} verify;
+
+static int verify_one(const char *path, struct tern_err *err)
+{
+    if (tern_ckpt_verify(path, verify.full, err) < 0)
+        return -1;
+    printf("%s: %s\n", path, verify.full ? "good, every byte" : "good");
+    return 0;
+}
+
+/* Every checkpoint in the folder; the first error is returned, all are said. */
+static int verify_folder(const char *dir, struct tern_err *err)
+{
+    struct tern_ckpt_entry *list;
+    struct tern_err first = {0}, one = {0};
+    size_t n, looked = 0;
+
+    if (tern_ckpt_list(dir, &list, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (list[i].state != TERN_CKPT_GOOD && list[i].state != TERN_CKPT_BROKEN)
+            continue;
+        looked++;
+        int rc = list[i].why ? tern_err_set(&one, TERN_USAGE, "%s", list[i].why)
+                             : verify_one(list[i].path, &one);
+        if (rc < 0 && first.code)
+            fprintf(stderr, "tern ckpt: %s\n", one.text);
+        else if (rc < 0)
+            first = one;
+    }
+    tern_ckpt_list_free(list, n);
+    if (!looked)
+        return tern_err_set(err, TERN_USAGE, "%s: holds no checkpoint", dir);
+    if (first.code)
+        return tern_err_set(err, first.code, "%s", first.text);
+    return 0;
+}
+
+static int verify_run(int n_args, char **args, struct tern_err *err)
+{
+    (void)n_args;
+    char *path = checkpoint(args[0], err);
+    if (!path)
+        return -1;
+    /* A folder that has no manifest and no checkpoint's name: of checkpoints. */
+    bool one = tern_ckpt_is_ours(path) || tern_str_starts(tern_fs_basename(path), "step-") ||
+               !tern_fs_exists(path);
+    int rc = one ? verify_one(path, err) : verify_folder(path, err);
+    free(path);
+    return rc;
+}
+
+static const struct tern_opt verify_opts[] = {
+    {"full", 0, TERN_OPT_FLAG, .to.flag = &verify.full,
+     .help = "read every byte and compare every digest; else the manifest's digest and all sizes"},
+    {0},
+};
+
+static const struct tern_cmd verify_cmd = {
+    .name = "verify",
+    .args = "PATH",
+    .args_min = 1,
+    .args_max = 1,
+    .summary = "verify a checkpoint, or all in a folder",
+    .about = "PATH is a checkpoint, a folder of checkpoints, or DIR/latest.",
+    .examples = "  tern ckpt verify checkpoints/latest --full\n",
+    .opts = verify_opts,
+    .run = verify_run,
+};
+
+/* ------------------------------------------------------------------ show */
+
+static struct {
+    bool json;
+} show;
+
+static void show_arrays(const struct tern_ckpt *c)
+{
+    struct tern_ckpt_info a;
+    uint64_t bytes, total = 0;
+
+    for (size_t i = 0; i < tern_ckpt_count(c); i++) {
+        char shape[96] = "";
+        tern_ckpt_info(c, i, &a);
+        bytes = tern_ckpt_type_bytes(a.type);
+        for (int d = 0; d < a.ndim; d++) {
+            size_t n = strlen(shape);
+            snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, d ? "x" : "", a.shape[d]);
+            bytes *= a.shape[d];
+        }
+        printf("  %-5s %-16s %s\n", tern_ckpt_type_name(a.type), a.ndim ? shape : "scalar", a.name);
+        total += bytes;
+    }
+    char text[32];
+    printf("%zu arrays, %s\n", tern_ckpt_count(c), tern_str_bytes(text, sizeof text, total));
+}
+
+static int show_run(int n_args, char **args, struct tern_err *err)
+{
+    int rc = 0;
+
+    (void)n_args;
+    char *path = checkpoint(args[0], err);
+    if (!path)
+        return -1;
+    bool hf = !tern_ckpt_is_ours(path) && !tern_str_starts(tern_fs_basename(path), "step-");
+    struct tern_ckpt *c = hf ? tern_ckpt_open_hf(path, err) : tern_ckpt_open(path, err);
+    free(path);
+    if (!c)
+        return -1;
+    if (show.json && hf) {
+        rc = tern_err_set(err, TERN_USAGE, "%s: is a Hugging Face folder and has no manifest",
+                          tern_ckpt_path(c));
+    } else if (show.json) {
+        rc = tern_json_print(stdout, tern_ckpt_manifest(c), err);
+    } else {
+        printf("%s\n", tern_ckpt_path(c));
+        if (!hf) {
+            printf("step %" PRIu64 ", digest %s\nmeta ", tern_ckpt_step(c), tern_ckpt_digest(c));
+            rc = tern_json_print(stdout, tern_ckpt_meta(c), err);
+        }
+        show_arrays(c);
+    }
+    tern_ckpt_close(c);
+    return rc;
+}
+
+static const struct tern_opt show_opts[] = {
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "print the whole manifest"},
+    {0},
+};
+
+static const struct tern_cmd show_cmd = {
+    .name = "show",
+    .args = "PATH",
+    .args_min = 1,
+    .args_max = 1,
+    .summary = "show what a checkpoint holds",
+    .about = "PATH is a checkpoint, DIR/latest, or a Hugging Face model folder.",
+    .opts = show_opts,
+    .run = show_run,
+};
+
+/* ------------------------------------------------------------------ export */
+
+static struct {
+    const char *out, *dtype, *tokenizer, *max_shard;
+} ex;
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int sig)
+{
+    interrupted = sig;
+}
+
+static int parse_dtype(const char *word, enum tern_convert_dtype *dtype, struct tern_err *err)
+{
+    static const char *const words[] = {
+        [TERN_CONVERT_AS_IS] = "as-is",
+        [TERN_CONVERT_F32] = "f32",
+        [TERN_CONVERT_BF16] = "bf16",
+        [TERN_CONVERT_F16] = "f16",
+    };
+
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(words[i], word) == 0) {
+            *dtype = (enum tern_convert_dtype)i;
+            return 0;
+        }
+    }
+    return tern_err_set(err, TERN_USAGE, "--dtype: '%s' is none of as-is, f32, bf16, f16", word);
+}
+
+/* "5GB" is decimal, as on the Hub; "5G" and "5GiB" are binary, as everywhere in tern. */
+static int parse_max_shard(const char *text, uint64_t *bytes, struct tern_err *err)
+{
+    static const struct {
+        const char *end;
+        uint64_t unit;
+    } decimal[] = {{"GB", 1000000000}, {"MB", 1000000}, {"KB", 1000}};
+    int64_t n;
+
+    for (size_t i = 0; i < sizeof decimal / sizeof *decimal; i++) {
+        if (!tern_str_ends(text, decimal[i].end))
+            continue;
+        char *digits = tern_strf("%.*s", (int)(strlen(text) - 2), text);
+        int rc = tern_str_int(digits, 1, 1000000, &n);
+        free(digits);
+        if (rc == 0) {
+            *bytes = (uint64_t)n * decimal[i].unit;
+            return 0;
+        }
+    }
+    if (tern_str_size(text, bytes) < 0 || *bytes == 0)
+        return tern_err_set(err, TERN_USAGE, "--max-shard: '%s' is no size such as 5GB or 512MiB",
+                            text);
+    return 0;
+}
+
+static int export_run(int n_args, char **args, struct tern_err *err)
+{
+    struct tern_convert_hf o = {.files_from = ex.tokenizer, .stop = &interrupted};
+    struct tern_convert_out done;
+    char bytes[32];
+
+    (void)n_args;
+    if (!ex.out)
+        return tern_err_set(err, TERN_USAGE, "--out: say where to write");
+    if (parse_dtype(ex.dtype, &o.dtype, err) < 0 ||
+        parse_max_shard(ex.max_shard, &o.max_shard_bytes, err) < 0)
+        return -1;
+    char *path = checkpoint(args[0], err);
+    if (!path)
+        return -1;
+    signal(SIGINT, interrupt);
+    signal(SIGTERM, interrupt);
+    int rc = tern_convert_to_hf(path, ex.out, &o, &done, err);
+    free(path);
+    if (rc < 0)
+        return interrupted ? (fprintf(stderr, "tern ckpt: %s\n", err->text), 128 + interrupted)
+                           : -1;
+    fprintf(stderr, "%s: %u tensors, %s in %u file%s%s\n", ex.out, done.tensors,
+            tern_str_bytes(bytes, sizeof bytes, done.bytes), done.shards,
+            done.shards > 1 ? "s" : "",
+            done.tokenizer ? "" : "; no tokenizer was found (see --tokenizer)");
+    return 0;
+}
+
+static const struct tern_opt export_opts[] = {
+    {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &ex.out, .help = "the new folder"},
+    {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
+     .help = "element type of the weights: as-is, f32, bf16, f16"},
+    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", "5GB", .to.text = &ex.max_shard,
+     .help = "begin a new file before one grows beyond this"},
+    {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
+     .help = "take the tokenizer's files from this folder; else from the checkpoint"},
+    {0},
+};
+
+static const struct tern_cmd export_cmd = {
+    .name = "export",
+    .args = "PATH",
+    .args_min = 1,
+    .args_max = 1,
+    .summary = "write a checkpoint's model as a Hugging Face folder",
+    .about = "Loads in transformers, vLLM and llama.cpp: config.json, the tokenizer's files, and "
+             "safetensors, in one file or several with an index.  The folder appears whole or not "
+             "at all.  PATH is a checkpoint or DIR/latest.",
+    .examples = "  tern ckpt export checkpoints/latest -o out-hf --dtype bf16\n",
+    .opts = export_opts,
+    .run = export_run,
+};
+
+/* ------------------------------------------------------------------ the program */
+
+static const struct tern_cmd *const verbs[] = {&ls_cmd, &show_cmd, &verify_cmd, &export_cmd, NULL};
+
+static const struct tern_cmd ckpt = {
+    .name = "ckpt",
+    .summary = "list, verify and export checkpoints",
+    .about =
+        "A checkpoint is a folder step-NNNNNNNN of safetensors shards and a manifest, published "
+        "by one rename.  The newest is the highest step that verifies.",
+    .verbs = verbs,
+};
+
+int main(int argc, char **argv)
+{
+    return tern_cmd_main(&ckpt, argc, argv);
+}

@@ -1,0 +1,413 @@
+/* Hugging Face folders out. */
+#include "core/convert/convert.h"
+
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/str.h"
+#include "core/ckpt/ckpt.h"
+#include "core/model/model.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PIECE = 8 << 20 }; /* bytes of weights in memory at a time */
+#define SHARD_BYTES 5000000000ull
+#define PREFIX "model/"
+
+struct export
+{
+    struct tern_ckpt *c;
+    const struct tern_convert_hf *options;
+    struct tern_model_config config;
+    json_t *config_json;
+    struct tern_ckpt_info *tensors; /* [n], under their Hugging Face names, in Hugging Face order */
+    unsigned *shard;                /* [n]: which file, from 0 */
+    size_t n;
+    unsigned n_shards;
+    uint64_t total;
+    char *temp; /* the folder while it grows */
+};
+
+static const char *const torch_names[] = {
+    [TERN_CKPT_F64] = "float64",
+    [TERN_CKPT_F32] = "float32",
+    [TERN_CKPT_F16] = "float16",
+    [TERN_CKPT_BF16] = "bfloat16",
+};
+
+static enum tern_ckpt_type wanted_type(enum tern_convert_dtype d, enum tern_ckpt_type own)
+{
+    switch (d) {
+    case TERN_CONVERT_F32:
+        return TERN_CKPT_F32;
+    case TERN_CONVERT_BF16:
+        return TERN_CKPT_BF16;
+    case TERN_CONVERT_F16:
+        return TERN_CKPT_F16;
+    default:
+        return own;
+    }
+}
+
+/* ------------------------------------------------------------------ what is to be written */
+
+/* The model's config: as the checkpoint's meta keeps it, else its own config.json. */
+static int load_config(struct export *x, struct tern_err *err)
+{
+    const char *path = tern_ckpt_path(x->c);
+    char *text = NULL;
+    size_t len = 0;
+    json_t *j = json_object_get(tern_ckpt_meta(x->c), "config");
+
+    if (json_is_object(j)) {
+        x->config_json = json_deep_copy(j);
+    } else {
+        int rc = tern_ckpt_file_read(x->c, "config.json", &text, &len, err);
+        if (rc > 0)
+            return tern_err_set(err, TERN_USAGE, "%s: holds no model's config", path);
+        if (rc == 0)
+            x->config_json = tern_json_parse(text, len, path, err);
+        free(text);
+    }
+    if (!x->config_json)
+        return -1;
+    text = json_dumps(x->config_json, JSON_COMPACT);
+    int rc = tern_model_config_parse(text, strlen(text), path, &x->config, err);
+    free(text);
+    return rc;
+}
+
+/* Every tensor of the config is there in its shape, and nothing else is. */
+static int list_tensors(struct export *x, struct tern_err *err)
+{
+    const char *path = tern_ckpt_path(x->c);
+    struct tern_model_tensor t;
+    struct tern_ckpt_info info;
+
+    x->n = tern_model_tensors(&x->config);
+    x->tensors = tern_alloc(x->n, sizeof *x->tensors, "list of tensors", err);
+    x->shard = tern_alloc(x->n, sizeof *x->shard, "list of tensors", err);
+    if (!x->tensors || !x->shard)
+        return -1;
+    for (size_t i = 0; i < x->n; i++) {
+        char name[sizeof t.name + sizeof PREFIX];
+        tern_model_tensor(&x->config, i, &t);
+        snprintf(name, sizeof name, PREFIX "%s", t.name);
+        if (!tern_ckpt_find(x->c, name, &info))
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: its config wants tensor '%s', which is not "
+                                "there",
+                                path, t.name);
+        bool same = info.ndim == t.ndim;
+        for (int d = 0; same && d < t.ndim; d++)
+            same = info.shape[d] == (uint64_t)t.shape[d];
+        if (!same)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: tensor '%s' has not the shape that its "
+                                "config implies",
+                                path, t.name);
+        info.name += strlen(PREFIX);
+        enum tern_ckpt_type type = wanted_type(x->options->dtype, info.type);
+        if (!tern_ckpt_can_convert(type, info.type))
+            return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is %s, no kind of float", path,
+                                t.name, tern_ckpt_type_name(info.type));
+        info.type = type;
+        x->tensors[i] = info;
+    }
+    for (size_t i = 0; i < tern_ckpt_count(x->c); i++) {
+        tern_ckpt_info(x->c, i, &info);
+        if (tern_str_starts(info.name, PREFIX) &&
+            tern_model_tensor_find(&x->config, info.name + strlen(PREFIX)) < 0)
+            return tern_err_set(err, TERN_USAGE, "%s: array '%s' has no place in its config", path,
+                                info.name);
+    }
+    return 0;
+}
+
+static uint64_t bytes_of(const struct tern_ckpt_info *t)
+{
+    uint64_t n = tern_ckpt_type_bytes(t->type);
+
+    for (int d = 0; d < t->ndim; d++)
+        n *= t->shape[d]; /* cannot wrap: it was compared with what lies on disk */
+    return n;
+}
+
+/* A new file begins when the next tensor would pass the limit. */
+static void deal_shards(struct export *x)
+{
+    uint64_t max = x->options->max_shard_bytes ? x->options->max_shard_bytes : SHARD_BYTES;
+    uint64_t filled = 0;
+
+    for (size_t i = 0; i < x->n; i++) {
+        uint64_t b = bytes_of(&x->tensors[i]);
+        if (filled && b > max - (filled < max ? filled : max)) {
+            x->n_shards++;
+            filled = 0;
+        }
+        x->shard[i] = x->n_shards;
+        filled += b;
+        x->total += b;
+    }
+    x->n_shards++;
+}
+
+/* ------------------------------------------------------------------ weights */
+
+static char *shard_name(const struct export *x, unsigned i)
+{
+    if (x->n_shards == 1)
+        return tern_strdup("model.safetensors");
+    return tern_strf("model-%05u-of-%05u.safetensors", i + 1, x->n_shards);
+}
+
+static int write_tensor(struct export *x, const struct tern_ckpt_info *t, char *piece, int fd,
+                        const char *path, struct tern_err *err)
+{
+    const char *name = t->name - strlen(PREFIX);
+    uint64_t start[TERN_CKPT_DIMS] = {0}, shape[TERN_CKPT_DIMS];
+    uint64_t row = bytes_of(t) / t->shape[0];
+
+    memcpy(shape, t->shape, sizeof shape);
+    if (row > PIECE)
+        return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has rows of %llu bytes (at most %d)",
+                            tern_ckpt_path(x->c), t->name, (unsigned long long)row, PIECE);
+    for (; start[0] < t->shape[0]; start[0] += shape[0]) {
+        if (x->options->stop && *x->options->stop)
+            return tern_err_set(err, TERN_FAILED, "interrupted; nothing was left behind");
+        uint64_t left = t->shape[0] - start[0];
+        shape[0] = left < PIECE / row ? left : PIECE / row;
+        if (tern_ckpt_read(x->c, name, t->type, start, shape, piece, err) < 0 ||
+            tern_fs_write(fd, piece, shape[0] * row, path, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int write_shard(struct export *x, unsigned i, char *piece, struct tern_err *err)
+{
+    char *name = shard_name(x, i), *path = tern_fs_join(x->temp, name), *head = NULL;
+    size_t first = 0, n = 0, len;
+    uint64_t data;
+    struct tern_fs_new f;
+    int rc = -1;
+
+    while (x->shard[first] != i)
+        first++;
+    while (first + n < x->n && x->shard[first + n] == i)
+        n++;
+    if (tern_ckpt_safetensors_head(x->tensors + first, n, &head, &len, &data, err) < 0)
+        goto out;
+    if (tern_fs_new_open(&f, path, 0644, err) < 0)
+        goto out;
+    rc = tern_fs_write(f.fd, head, len, path, err);
+    for (size_t k = 0; rc == 0 && k < n; k++)
+        rc = write_tensor(x, &x->tensors[first + k], piece, f.fd, path, err);
+    if (rc == 0)
+        rc = tern_fs_new_commit(&f, err);
+    else
+        tern_fs_new_abort(&f);
+out:
+    free(head);
+    free(path);
+    free(name);
+    return rc;
+}
+
+static int write_json(const struct export *x, const char *name, const json_t *j, size_t flags,
+                      struct tern_err *err)
+{
+    char *path = tern_fs_join(x->temp, name), *text = json_dumps(j, JSON_INDENT(2) | flags);
+    char *line = tern_strf("%s\n", text ? text : "");
+    int rc = text ? tern_fs_replace(path, line, strlen(line), 0644, err)
+                  : tern_err_set(err, TERN_FAILED, "%s: cannot be written as JSON", path);
+
+    free(line);
+    free(text);
+    free(path);
+    return rc;
+}
+
+static int write_index(const struct export *x, struct tern_err *err)
+{
+    json_t *map = json_object();
+
+    for (size_t i = 0; i < x->n; i++) {
+        char *name = shard_name(x, x->shard[i]);
+        json_object_set_new(map, x->tensors[i].name, json_string(name));
+        free(name);
+    }
+    json_t *index = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)x->total,
+                              "weight_map", map);
+    int rc = write_json(x, "model.safetensors.index.json", index, JSON_SORT_KEYS, err);
+    json_decref(index);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ the files beside them */
+
+static int write_config(struct export *x, struct tern_err *err)
+{
+    json_object_set_new(x->config_json, "torch_dtype",
+                        json_string(torch_names[x->tensors[0].type]));
+    /* What transformers needs to choose the class; a config made by hand may lack it. */
+    if (!json_object_get(x->config_json, "architectures"))
+        json_object_set_new(x->config_json, "architectures", json_pack("[s]", "LlamaForCausalLM"));
+    return write_json(x, "config.json", x->config_json, 0, err);
+}
+
+static bool is_tokenizer(const char *name)
+{
+    return strcmp(name, "tokenizer.model") == 0 || strcmp(name, "tokenizer.json") == 0 ||
+           strcmp(name, "vocab.json") == 0;
+}
+
+/* From the checkpoint's own copies, whose digests are checked; what it lacks, from `from`. */
+static int copy_companions(struct export *x, const char *from, bool own, bool *tokenizer,
+                           struct tern_err *err)
+{
+    struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
+    size_t n = tern_ckpt_companions(own ? tern_ckpt_path(x->c) : from, files), len = 0;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        char *text = NULL, *to = tern_fs_join(x->temp, files[i].name);
+        if (!tern_fs_exists(to)) {
+            /* tokenizer.json of a large vocabulary: 35 MB. */
+            rc = own ? tern_ckpt_file_read(x->c, files[i].name, &text, &len, err)
+                     : tern_fs_read(files[i].path, 64 << 20, &text, &len, err);
+            if (rc == 0)
+                rc = tern_fs_replace(to, text, len, 0644, err);
+            if (rc == 0 && is_tokenizer(files[i].name))
+                *tokenizer = true;
+            rc = rc > 0 ? 0 : rc; /* lies there and is not of the checkpoint: left alone */
+        }
+        free(text);
+        free(to);
+    }
+    tern_ckpt_companions_free(files, n);
+    return rc;
+}
+
+static int write_companions(struct export *x, bool *tokenizer, struct tern_err *err)
+{
+    const char *named = json_string_value(json_object_get(tern_ckpt_meta(x->c), "tokenizer"));
+
+    if (x->options->files_from) {
+        if (!tern_fs_exists(x->options->files_from))
+            return tern_err_set(err, TERN_USAGE, "%s: there is no such tokenizer folder",
+                                x->options->files_from);
+        if (copy_companions(x, x->options->files_from, false, tokenizer, err) < 0)
+            return -1;
+    }
+    if (copy_companions(x, NULL, true, tokenizer, err) < 0)
+        return -1;
+    return *tokenizer || !named ? 0 : copy_companions(x, named, false, tokenizer, err);
+}
+
+/* ------------------------------------------------------------------ the whole */
+
+/* `out_dir` may be absent, or an empty folder, which rename(2) replaces. */
+static int out_is_free(const char *out_dir, struct tern_err *err)
+{
+    DIR *d = opendir(out_dir);
+    int names = 0;
+
+    if (!d && errno == ENOENT)
+        return 0;
+    if (!d)
+        return tern_err_sys(err, "%s: cannot be made a folder", out_dir);
+    while (names < 3 && readdir(d))
+        names++; /* "." and ".." are two */
+    closedir(d);
+    if (names < 3)
+        return 0;
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: is there already and not empty. Remove it, or choose another name.",
+                        out_dir);
+}
+
+static int fill(struct export *x, struct tern_convert_out *out, struct tern_err *err)
+{
+    char *piece = tern_alloc(PIECE, 1, "weights", err);
+    int rc = piece ? 0 : -1;
+
+    for (unsigned i = 0; rc == 0 && i < x->n_shards; i++)
+        rc = write_shard(x, i, piece, err);
+    free(piece);
+    if (rc == 0 && x->n_shards > 1)
+        rc = write_index(x, err);
+    if (rc == 0)
+        rc = write_config(x, err);
+    if (rc == 0)
+        rc = write_companions(x, &out->tokenizer, err);
+    return rc == 0 ? tern_fs_sync_dir(x->temp, err) : -1;
+}
+
+static int export_run(struct export *x, const char *out_dir, struct tern_convert_out *out,
+                      struct tern_err *err)
+{
+    if (load_config(x, err) < 0 || list_tensors(x, err) < 0)
+        return -1;
+    deal_shards(x);
+    if (out_is_free(out_dir, err) < 0)
+        return -1;
+    char *temp = tern_strf("%s.tmp-XXXXXX", out_dir), *parent = tern_fs_dirname(out_dir);
+    int rc = tern_fs_mkdirs(parent, 0777, err);
+    free(parent);
+    if (rc < 0 || !mkdtemp(temp)) {
+        if (rc == 0)
+            tern_err_sys(err, "%s: cannot make folder", out_dir);
+        free(temp);
+        return -1;
+    }
+    x->temp = temp;
+    mode_t mask = umask(0);
+    umask(mask);
+    if (chmod(temp, 0777 & ~mask) < 0)
+        return tern_err_sys(err, "%s: cannot set its mode", temp);
+    if (fill(x, out, err) < 0)
+        return -1;
+    if (rename(temp, out_dir) < 0)
+        return tern_err_sys(err, "%s: cannot be put in place", out_dir);
+    free(x->temp);
+    x->temp = NULL; /* it has its name now */
+    return tern_fs_sync_parent(out_dir, err);
+}
+
+int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_convert_hf *options,
+                       struct tern_convert_out *out, struct tern_err *err)
+{
+    static const struct tern_convert_hf defaults;
+    struct export x = {.options = options ? options : &defaults};
+    struct tern_convert_out done = {0};
+    char *to = tern_strdup(out_dir);
+    int rc = -1;
+
+    for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
+        to[--n] = '\0';
+    x.c = tern_ckpt_open(path, err);
+    if (x.c)
+        rc = export_run(&x, to, &done, err);
+    if (rc == 0 && out) {
+        done.bytes = x.total;
+        done.tensors = (unsigned)x.n;
+        done.shards = x.n_shards;
+        *out = done;
+    }
+    if (x.temp)
+        tern_fs_remove_tree(x.temp, NULL);
+    free(x.temp);
+    json_decref(x.config_json);
+    free(x.tensors);
+    free(x.shard);
+    tern_ckpt_close(x.c);
+    free(to);
+    return rc;
+}

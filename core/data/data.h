@@ -152,12 +152,14 @@ enum tern_text_format {
 
 struct tern_text_how {
     enum tern_text_format format;
-    const char *field; /* JSONL: NULL means "text" */
-    const char *split; /* plain: a line that is exactly this parts documents ("" blank lines, "%"
-                          fortunes); NULL: the file is one document */
+    const char *field; /* JSONL: the field that holds the text; NULL means "text" */
+    /* Plain: a line that is exactly this parts documents ("" for blank lines, "%" for fortunes);
+     * the newline before it belongs to neither.  NULL: the file is one document. */
+    const char *split;
 };
 
-/* The documents of one file, plain or gzip, in order.  One thread at a time. */
+/* The documents of one file, plain or gzip, in order; "-" is standard input.  One thread at a
+ * time. */
 struct tern_text;
 struct tern_text *tern_text_open(const char *path, const struct tern_text_how *how,
                                  struct tern_err *err);

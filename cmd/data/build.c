@@ -1,0 +1,248 @@
+/* tern data build: text to a token set. */
+#include "cmd/data/data.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct data_text_opts text;
+static const char *out;
+static bool bos;
+
+/* Set by a signal; looked at between documents, so that what was begun is taken away. */
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+    stopped = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal};
+
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGHUP, &sa, NULL);
+}
+
+struct build {
+    struct tern_token *token;
+    struct tern_token_encoder *encoder;
+    struct tern_set_writer *writer;
+    json_t *files; /* [{path, documents, tokens}, ...] */
+    uint64_t n_docs, n_tokens, n_bytes, n_empty;
+    int64_t start_ns, shown_ns;
+    bool show; /* stderr is a terminal */
+};
+
+/* Meta data names this many files; the others are in its counts only. */
+enum { FILES_NAMED = 1000 };
+
+static void show(struct build *b, const char *path, const struct tern_text *t)
+{
+    uint64_t done, all;
+    char bytes[32];
+    int64_t now = tern_clock_boot_ns();
+
+    if (!b->show || now - b->shown_ns < 200 * 1000 * 1000)
+        return;
+    b->shown_ns = now;
+    tern_text_progress(t, &done, &all);
+    fprintf(stderr, "\r\033[K%s %.0f%%  %s of text, %.2f M tokens, %.1f MB/s",
+            tern_fs_basename(path), all ? 100.0 * (double)done / (double)all : 100.0,
+            tern_str_bytes(bytes, sizeof bytes, b->n_bytes), (double)b->n_tokens / 1e6,
+            (double)b->n_bytes * 1e3 / (double)(now - b->start_ns));
+}
+
+static void show_end(const struct build *b)
+{
+    if (b->show && b->shown_ns)
+        fputs("\r\033[K", stderr);
+}
+
+static int add_document(struct build *b, const char *s, size_t len, struct tern_err *err)
+{
+    const uint32_t *ids;
+    size_t n;
+
+    if (tern_token_encode(b->encoder, s, len, &ids, &n, err) < 0)
+        return -1;
+    if (n == 0) {
+        b->n_empty++;
+        return 0;
+    }
+    if (tern_set_add(b->writer, ids, NULL, n, len, err) < 0)
+        return -1;
+    b->n_docs++;
+    b->n_tokens += n + 1 + bos;
+    b->n_bytes += len;
+    return 0;
+}
+
+static int interrupted(struct tern_err *err)
+{
+    return tern_err_set(err, TERN_FAILED, "%s: interrupted (signal %d); nothing was written", out,
+                        (int)stopped);
+}
+
+static int add_file(struct build *b, const char *path, struct tern_err *err)
+{
+    struct tern_text_how how;
+    const char *s;
+    size_t len;
+    int rc;
+    const uint64_t docs = b->n_docs, tokens = b->n_tokens;
+
+    if (data_text_how(&text, &how, err) < 0)
+        return -1;
+    struct tern_text *t = tern_text_open(path, &how, err);
+    if (!t)
+        return -1;
+    while ((rc = tern_text_next(t, &s, &len, err)) > 0 && !stopped) {
+        if (add_document(b, s, len, err) < 0) {
+            tern_err_prefix(err, "%s", path);
+            rc = -1;
+            break;
+        }
+        show(b, path, t);
+    }
+    tern_text_close(t);
+    if (stopped)
+        return interrupted(err);
+    if (rc == 0 && json_array_size(b->files) < FILES_NAMED)
+        json_array_append_new(b->files, json_pack("{s:s, s:I, s:I}", "path", path, "documents",
+                                                  (json_int_t)(b->n_docs - docs), "tokens",
+                                                  (json_int_t)(b->n_tokens - tokens)));
+    return rc;
+}
+
+static int build_open(struct build *b, struct tern_err *err)
+{
+    struct tern_set_kind kind = {.bos = TERN_TOKEN_NONE};
+
+    b->token = data_load_tokenizer(text.tokenizer, err);
+    if (!b->token)
+        return -1;
+    if (tern_token_eos(b->token) < 0 || (bos && tern_token_bos(b->token) < 0))
+        return tern_err_set(err, TERN_USAGE, "%s: has no %s, which documents need",
+                            tern_token_path(b->token),
+                            tern_token_eos(b->token) < 0 ? "end-of-sequence piece (</s>)"
+                                                         : "begin-of-sequence piece (<s>)");
+    kind.n_vocab = tern_token_n_vocab(b->token);
+    kind.eos = (uint32_t)tern_token_eos(b->token);
+    if (bos)
+        kind.bos = tern_token_bos(b->token);
+    tern_token_hash(b->token, kind.vocab_hash);
+    b->encoder = tern_token_encoder_new(b->token, err);
+    if (!b->encoder)
+        return -1;
+    b->writer = tern_set_create(out, &kind, err);
+    return b->writer ? 0 : -1;
+}
+
+static int build_commit(struct build *b, struct tern_err *err)
+{
+    if (b->n_docs == 0)
+        return tern_err_set(err, TERN_USAGE, "%s: no text in the files given; nothing was written",
+                            out);
+    json_t *meta = json_pack("{s:s, s:O}", "tokenizer", text.tokenizer, "files", b->files);
+    char *words = meta ? json_dumps(meta, JSON_COMPACT) : NULL;
+    json_decref(meta);
+    if (!words)
+        return tern_err_set(err, TERN_FAILED, "%s: file names that are not UTF-8", out);
+    struct tern_set_writer *writer = b->writer;
+    b->writer = NULL;
+    int rc =
+        stopped ? (tern_set_abort(writer), interrupted(err)) : tern_set_commit(writer, words, err);
+    free(words);
+    return rc;
+}
+
+static void report(const struct build *b)
+{
+    char bytes[32], seconds[32];
+    double s = (double)(tern_clock_boot_ns() - b->start_ns) / 1e9;
+
+    tern_info("%s: %" PRIu64 " documents, %" PRIu64 " tokens, %s of text (%.2f bytes a token), "
+              "in %s (%.1f MB/s)",
+              out, b->n_docs, b->n_tokens, tern_str_bytes(bytes, sizeof bytes, b->n_bytes),
+              (double)b->n_bytes / (double)b->n_tokens,
+              tern_str_seconds(seconds, sizeof seconds, s), (double)b->n_bytes / 1e6 / s);
+    if (b->n_empty)
+        tern_info("%" PRIu64 " empty documents were left out", b->n_empty);
+}
+
+/* "pubmed/train.jsonl.gz" becomes "train.tds" in the current folder; malloc'ed. */
+static char *default_out(const char *path)
+{
+    static const char *const suffixes[] = {".gz", ".jsonl", ".ndjson", ".txt", ".md", NULL};
+    char *name = tern_strdup(strcmp(path, "-") == 0 ? "stdin" : tern_fs_basename(path));
+
+    for (const char *const *s = suffixes; *s; s++)
+        if (tern_str_ends(name, *s) && strlen(name) > strlen(*s))
+            name[strlen(name) - strlen(*s)] = '\0';
+    char *to = tern_strf("%s.tds", name);
+    free(name);
+    return to;
+}
+
+static int run(int n_args, char **args, struct tern_err *err)
+{
+    struct build b = {.start_ns = tern_clock_boot_ns(), .show = isatty(STDERR_FILENO)};
+    char *by_default = out ? NULL : default_out(args[0]);
+    int rc = -1;
+
+    if (!out)
+        out = by_default;
+    catch_signals();
+    b.files = json_array();
+    if (!b.files || build_open(&b, err) < 0)
+        goto done;
+    for (int i = 0; i < n_args; i++)
+        if (add_file(&b, args[i], err) < 0)
+            goto done;
+    rc = build_commit(&b, err);
+done:
+    show_end(&b);
+    if (rc == 0)
+        report(&b);
+    tern_set_abort(b.writer);
+    tern_token_encoder_free(b.encoder);
+    tern_token_free(b.token);
+    json_decref(b.files);
+    free(by_default);
+    out = NULL;
+    return rc;
+}
+
+static const struct tern_opt opts[] = {
+    DATA_TEXT_ROWS(text),
+    {"out", 'o', TERN_OPT_TEXT, "SET", .to.text = &out,
+     .help = "write the set here (else the first FILE's name, ending in .tds)"},
+    {"bos", 0, TERN_OPT_FLAG, .to.flag = &bos,
+     .help = "begin every document with BOS, too; usual is EOS behind each alone"},
+    {0},
+};
+
+const struct tern_cmd data_build = {
+    .name = "build",
+    .args = "FILE...",
+    .summary = "tokenise text into a token set (.tds)",
+    .about = "Each document becomes its tokens and an EOS. The set appears whole or not at all; it "
+             "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input.",
+    .examples = "tern data build --tokenizer model/ -o pubmed.tds pubmed/*.jsonl.gz\n"
+                "tern data build -t tokenizer.model --split % -o fortunes.tds fortunes.txt",
+    .opts = opts,
+    .args_min = 1,
+    .args_max = -1,
+    .run = run,
+};

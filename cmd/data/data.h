@@ -1,0 +1,49 @@
+/* tern data: what its verbs share. */
+#ifndef TERN_CMD_DATA_DATA_H
+#define TERN_CMD_DATA_DATA_H
+
+#include "core/base/opt.h"
+#include "core/data/data.h"
+#include "core/token/token.h"
+
+/* Where text comes from and how it is read: the same rows in build and encode. */
+struct data_text_opts {
+    const char *tokenizer, *format, *field, *split;
+};
+
+#define DATA_TOKENIZER_ROW(dest)                                                                   \
+    {                                                                                              \
+        "tokenizer", 't', TERN_OPT_TEXT, "PATH",                                                   \
+            .to.text = &(dest), .help = "the model's folder or its tokenizer.model"                \
+    }
+#define DATA_TEXT_ROWS(o)                                                                          \
+    DATA_TOKENIZER_ROW((o).tokenizer),                                                             \
+        {"format",                                                                                 \
+         0,                                                                                        \
+         TERN_OPT_TEXT,                                                                            \
+         "FORMAT",                                                                                 \
+         .def = "auto",                                                                            \
+         .to.text = &(o).format,                                                                   \
+         .help = "jsonl, text, or auto (by the name; .gz is seen through)"},                       \
+        {"field",                                                                                  \
+         0,                                                                                        \
+         TERN_OPT_TEXT,                                                                            \
+         "NAME",                                                                                   \
+         .def = "text",                                                                            \
+         .to.text = &(o).field,                                                                    \
+         .help = "the JSONL field that holds the text"},                                           \
+    {                                                                                              \
+        "split", 0, TERN_OPT_TEXT, "LINE",                                                         \
+            .to.text = &(o).split,                                                                 \
+            .help =                                                                                \
+                "text: a line that is LINE parts documents ('' blank lines, % fortunes); else a "  \
+                "file is one document"                                                             \
+    }
+
+/* The tokenizer of --tokenizer, which has no default. */
+struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err);
+int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err);
+
+extern const struct tern_cmd data_build;
+
+#endif

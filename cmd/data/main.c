@@ -1,0 +1,358 @@
+/* tern data: build, inspect and check token sets. */
+#include "cmd/data/data.h"
+
+#include "cmd/cmd.h"
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/str.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err)
+{
+    if (!path) {
+        tern_err_set(err, TERN_USAGE,
+                     "--tokenizer is missing. Give the model's folder or its tokenizer.model.");
+        return NULL;
+    }
+    return tern_token_load(path, err);
+}
+
+int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
+{
+    *how = (struct tern_text_how){.field = o->field, .split = o->split};
+    if (strcmp(o->format, "auto") == 0)
+        how->format = TERN_TEXT_AUTO;
+    else if (strcmp(o->format, "jsonl") == 0)
+        how->format = TERN_TEXT_JSONL;
+    else if (strcmp(o->format, "text") == 0)
+        how->format = TERN_TEXT_PLAIN;
+    else
+        return tern_err_set(err, TERN_USAGE, "--format %s; allowed are auto, jsonl and text",
+                            o->format);
+    return 0;
+}
+
+/* ---- info ---- */
+
+static bool as_json;
+static int64_t seq_len;
+
+static json_t *info_json(const struct tern_set *s, struct tern_err *err)
+{
+    char hash[TERN_SHA256_HEX];
+    const char *meta = tern_set_meta(s);
+    json_t *notes =
+        *meta ? tern_json_parse(meta, strlen(meta), tern_set_path(s), err) : json_object();
+    if (!notes)
+        return NULL;
+    json_t *j = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:b, s:s, s:o}", "path", tern_set_path(s),
+        "documents", (json_int_t)tern_set_n_docs(s), "tokens", (json_int_t)tern_set_n_tokens(s),
+        "text_bytes", (json_int_t)tern_set_text_bytes(s), "file_bytes",
+        (json_int_t)tern_set_file_bytes(s), "vocabulary", (int)tern_set_n_vocab(s), "token_bytes",
+        (int)tern_set_token_bytes(s), "eos", (int)tern_set_eos(s), "bos", (int)tern_set_bos(s),
+        "mask", (int)tern_set_has_mask(s), "vocabulary_sha256",
+        tern_hex(hash, tern_set_vocab_hash(s), TERN_SHA256_BYTES), "source", notes);
+    if (!j)
+        tern_err_set(err, TERN_FAILED, "%s: a name that is not UTF-8", tern_set_path(s));
+    else if (seq_len)
+        json_object_set_new(j, "rows",
+                            json_integer((json_int_t)tern_set_rows(s, (uint32_t)seq_len)));
+    return j;
+}
+
+static void info_text(const struct tern_set *s)
+{
+    char hash[TERN_SHA256_HEX], bytes[32];
+    const uint64_t tokens = tern_set_n_tokens(s);
+
+    printf("path         %s\n", tern_set_path(s));
+    printf("documents    %" PRIu64 "\n", tern_set_n_docs(s));
+    printf("tokens       %" PRIu64 " (%u bytes each)\n", tokens, tern_set_token_bytes(s));
+    if (seq_len)
+        printf("rows         %" PRIu64 " of %" PRId64 " tokens\n",
+               tern_set_rows(s, (uint32_t)seq_len), seq_len);
+    printf("text         %s (%.3f bytes a token)\n",
+           tern_str_bytes(bytes, sizeof bytes, tern_set_text_bytes(s)),
+           tokens ? (double)tern_set_text_bytes(s) / (double)tokens : 0.0);
+    printf("file         %s\n", tern_str_bytes(bytes, sizeof bytes, tern_set_file_bytes(s)));
+    printf("vocabulary   %u pieces, sha256 %s\n", tern_set_n_vocab(s),
+           tern_hex(hash, tern_set_vocab_hash(s), TERN_SHA256_BYTES));
+    printf("eos, bos     %u, %s\n", tern_set_eos(s), tern_set_bos(s) < 0 ? "none" : "yes");
+    printf("mask         %s\n", tern_set_has_mask(s) ? "yes" : "none");
+}
+
+static int run_info(int n_args, char **args, struct tern_err *err)
+{
+    (void)n_args;
+    int rc = 0;
+
+    if (seq_len > INT32_MAX)
+        return tern_err_set(err, TERN_USAGE, "--seq-len %" PRId64 "; up to %d is allowed", seq_len,
+                            INT32_MAX);
+    struct tern_set *s = tern_set_open(args[0], err);
+    if (!s)
+        return -1;
+    if (as_json) {
+        json_t *j = info_json(s, err);
+        rc = j ? tern_json_print(stdout, j, err) : -1;
+        json_decref(j);
+    } else {
+        info_text(s);
+    }
+    tern_set_free(s);
+    return rc;
+}
+
+static const struct tern_opt info_opts[] = {
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &as_json, .help = "print JSON"},
+    {"seq-len", 'L', TERN_OPT_INT, "TOKENS", .def = "0", .to.integer = &seq_len,
+     .help = "also print how many rows of this length there are"},
+    {0},
+};
+
+static const struct tern_cmd info = {
+    .name = "info",
+    .args = "SET",
+    .summary = "what a token set holds",
+    .opts = info_opts,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run_info,
+};
+
+/* ---- verify ---- */
+
+static int run_verify(int n_args, char **args, struct tern_err *err)
+{
+    for (int i = 0; i < n_args; i++) {
+        struct tern_set *s = tern_set_open(args[i], err);
+        int rc = s ? tern_set_verify(s, err) : -1;
+        tern_set_free(s);
+        if (rc < 0)
+            return -1;
+        printf("%s: ok\n", args[i]);
+    }
+    return 0;
+}
+
+static const struct tern_cmd verify = {
+    .name = "verify",
+    .args = "SET...",
+    .summary = "read every byte and compare the digests",
+    .args_min = 1,
+    .args_max = -1,
+    .run = run_verify,
+};
+
+/* ---- encode and decode ---- */
+
+static struct data_text_opts text;
+
+static int encode_file(const char *path, struct tern_token_encoder *e, struct tern_err *err)
+{
+    struct tern_text_how how;
+    const uint32_t *ids;
+    const char *s;
+    size_t len, n;
+    int rc;
+
+    if (data_text_how(&text, &how, err) < 0)
+        return -1;
+    struct tern_text *t = tern_text_open(path, &how, err);
+    if (!t)
+        return -1;
+    while ((rc = tern_text_next(t, &s, &len, err)) > 0) {
+        if (tern_token_encode(e, s, len, &ids, &n, err) < 0) {
+            rc = tern_err_prefix(err, "%s", path);
+            break;
+        }
+        if (n && fwrite(ids, sizeof *ids, n, stdout) != n) {
+            rc = tern_err_sys(err, "cannot write to stdout");
+            break;
+        }
+    }
+    tern_text_close(t);
+    return rc;
+}
+
+static int run_encode(int n_args, char **args, struct tern_err *err)
+{
+    int rc = -1;
+    struct tern_token *t = data_load_tokenizer(text.tokenizer, err);
+    struct tern_token_encoder *e = t ? tern_token_encoder_new(t, err) : NULL;
+
+    if (!e)
+        goto out;
+    for (int i = 0; i < n_args; i++)
+        if (encode_file(args[i], e, err) < 0)
+            goto out;
+    rc = 0;
+out:
+    tern_token_encoder_free(e);
+    tern_token_free(t);
+    return rc;
+}
+
+static const struct tern_opt encode_opts[] = {DATA_TEXT_ROWS(text), {0}};
+
+static const struct tern_cmd encode = {
+    .name = "encode",
+    .args = "FILE...",
+    .summary = "write the ids of text or JSONL files to stdout",
+    .about = "Ids are u32 little-endian, in the order of the files, without BOS and EOS.",
+    .examples = "tern data encode --tokenizer model/ corpus.jsonl | sha256sum",
+    .opts = encode_opts,
+    .args_min = 1,
+    .args_max = -1,
+    .run = run_encode,
+};
+
+/* All of a file (or standard input) as ids. */
+static int read_ids(const char *path, struct tern_buf *raw, struct tern_err *err)
+{
+    char piece[65536];
+    size_t n;
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+
+    if (!f)
+        return tern_err_sys(err, "%s: cannot open", path);
+    while ((n = fread(piece, 1, sizeof piece, f)) > 0)
+        tern_buf_add(raw, piece, n);
+    int rc =
+        ferror(f) ? tern_err_sys(err, "%s: cannot read", path) : tern_buf_check(raw, path, err);
+    if (f != stdin)
+        fclose(f);
+    if (rc == 0 && raw->len % sizeof(uint32_t))
+        rc = tern_err_set(err, TERN_USAGE, "%s: %zu bytes are no whole number of u32 ids", path,
+                          raw->len);
+    return rc;
+}
+
+static int print_ids(const struct tern_token *t, const uint32_t *ids, size_t n,
+                     struct tern_err *err)
+{
+    struct tern_buf to = {0};
+    int rc = tern_token_decode(t, ids, n, &to, err);
+
+    if (rc == 0)
+        fwrite(to.data, 1, to.len, stdout);
+    tern_buf_free(&to);
+    return rc;
+}
+
+static const char *tokenizer;
+
+static int run_decode(int n_args, char **args, struct tern_err *err)
+{
+    struct tern_buf raw = {0};
+    struct tern_token *t = data_load_tokenizer(tokenizer, err);
+    int rc = t ? read_ids(n_args ? args[0] : "-", &raw, err) : -1;
+
+    if (rc == 0 && raw.len)
+        rc = print_ids(t, (const uint32_t *)raw.data, raw.len / sizeof(uint32_t), err);
+    tern_buf_free(&raw);
+    tern_token_free(t);
+    return rc;
+}
+
+static const struct tern_opt decode_opts[] = {DATA_TOKENIZER_ROW(tokenizer), {0}};
+
+static const struct tern_cmd decode = {
+    .name = "decode",
+    .args = "[FILE]",
+    .summary = "turn ids (u32 little-endian) back into text",
+    .opts = decode_opts,
+    .args_min = 0,
+    .args_max = 1,
+    .run = run_decode,
+};
+
+/* ---- head ---- */
+
+static int64_t n_docs, first_doc;
+
+static int print_doc(const struct tern_set *s, const struct tern_token *t, uint64_t i,
+                     struct tern_err *err)
+{
+    struct tern_set_doc doc;
+
+    if (tern_set_doc(s, i, &doc, err) < 0)
+        return -1;
+    int32_t *ids = tern_alloc(doc.n_tokens, sizeof *ids, "a document", err);
+    if (!ids)
+        return -1;
+    int rc = tern_set_read(s, doc.first_token, doc.n_tokens, ids, err);
+    printf("--- document %" PRIu64 ": %" PRIu64 " tokens, %" PRIu64 " bytes\n", i, doc.n_tokens,
+           doc.text_bytes);
+    if (rc == 0)
+        rc = print_ids(t, (const uint32_t *)ids, doc.n_tokens, err);
+    putchar('\n');
+    free(ids);
+    return rc;
+}
+
+static int run_head(int n_args, char **args, struct tern_err *err)
+{
+    uint8_t hash[TERN_SHA256_BYTES];
+    int rc = -1;
+    struct tern_token *t = data_load_tokenizer(tokenizer, err);
+    struct tern_set *s = t ? tern_set_open(args[0], err) : NULL;
+
+    (void)n_args;
+    if (!s)
+        goto out;
+    tern_token_hash(t, hash);
+    if (memcmp(hash, tern_set_vocab_hash(s), sizeof hash) != 0) {
+        tern_err_set(err, TERN_USAGE, "%s: tokenised with another vocabulary than %s", args[0],
+                     tern_token_path(t));
+        goto out;
+    }
+    uint64_t first = (uint64_t)first_doc, end = tern_set_n_docs(s);
+    for (uint64_t i = first; i < end && i - first < (uint64_t)n_docs; i++)
+        if (print_doc(s, t, i, err) < 0)
+            goto out;
+    rc = 0;
+out:
+    tern_set_free(s);
+    tern_token_free(t);
+    return rc;
+}
+
+static const struct tern_opt head_opts[] = {
+    DATA_TOKENIZER_ROW(tokenizer),
+    {"number", 'n', TERN_OPT_INT, "DOCUMENTS", .def = "3", .to.integer = &n_docs,
+     .help = "how many"},
+    {"first", 0, TERN_OPT_INT, "DOCUMENT", .def = "0", .to.integer = &first_doc,
+     .help = "begin with this one"},
+    {0},
+};
+
+static const struct tern_cmd head = {
+    .name = "head",
+    .args = "SET",
+    .summary = "print the first documents of a set as text",
+    .opts = head_opts,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run_head,
+};
+
+static const struct tern_cmd *const verbs[] = {&data_build, &info, &verify, &encode,
+                                               &decode,     &head, NULL};
+
+int main(int argc, char **argv)
+{
+    static const struct tern_cmd cmd = {
+        .name = "data",
+        .summary = "build, inspect and check token sets",
+        .verbs = verbs,
+    };
+
+    return tern_cmd_main(&cmd, argc, argv);
+}

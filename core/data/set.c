@@ -1,0 +1,360 @@
+/* Reading token sets. */
+#include "core/data/data.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/data/format.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct tern_set {
+    char *path;
+    int fd;
+    struct tern_tds_header head;
+    const struct tern_tds_section *tokens, *docs, *mask, *digests; /* in head; mask may be NULL */
+    char *meta;
+};
+
+static int bad(const struct tern_set *s, const char *what, struct tern_err *err)
+{
+    return tern_err_set(err, TERN_USAGE, "%s: damaged token set: %s. Build it again.", s->path,
+                        what);
+}
+
+/* ---- opening ---- */
+
+static int check_header(const struct tern_set *s, uint64_t file_bytes, struct tern_err *err)
+{
+    struct tern_tds_header head = s->head;
+
+    if (memcmp(head.magic, TERN_TDS_MAGIC, sizeof head.magic) != 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: not a token set (.tds). `tern data build` makes one.", s->path);
+    if (head.version != TERN_TDS_VERSION)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: a token set of version %u; this tern reads version %d", s->path,
+                            head.version, TERN_TDS_VERSION);
+    head.crc = 0;
+    if (tern_crc32c(0, &head, sizeof head) != s->head.crc)
+        return bad(s, "the header's checksum does not match", err);
+    if (head.file_bytes != file_bytes)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: damaged token set: %llu bytes long, its header says %llu. Copy or "
+                            "build it again.",
+                            s->path, (unsigned long long)file_bytes,
+                            (unsigned long long)head.file_bytes);
+    if ((head.token_bytes != 2 && head.token_bytes != 4) || head.n_vocab == 0 ||
+        head.n_vocab > INT32_MAX || head.eos >= head.n_vocab ||
+        (head.bos >= 0 && (uint32_t)head.bos >= head.n_vocab) || head.n_docs > UINT64_MAX / 32 ||
+        head.n_tokens > UINT64_MAX / 8 || head.n_sections > TERN_TDS_SECTIONS)
+        return bad(s, "the header's numbers are impossible", err);
+    return 0;
+}
+
+static const struct tern_tds_section *section(const struct tern_set *s, enum tern_tds_type type)
+{
+    for (uint32_t i = 0; i < s->head.n_sections; i++)
+        if (s->head.sections[i].type == (uint32_t)type)
+            return &s->head.sections[i];
+    return NULL;
+}
+
+static uint64_t blocks(uint64_t end)
+{
+    return (end - TERN_TDS_HEAD + TERN_TDS_BLOCK - 1) / TERN_TDS_BLOCK;
+}
+
+static int check_sections(struct tern_set *s, struct tern_err *err)
+{
+    const struct tern_tds_header *h = &s->head;
+
+    for (uint32_t i = 0; i < h->n_sections; i++) {
+        const struct tern_tds_section *x = &h->sections[i];
+        if (x->offset < TERN_TDS_HEAD || x->offset > h->file_bytes ||
+            x->bytes > h->file_bytes - x->offset)
+            return bad(s, "a section lies outside the file", err);
+    }
+    s->tokens = section(s, TERN_TDS_TOKENS);
+    s->docs = section(s, TERN_TDS_DOCS);
+    s->mask = section(s, TERN_TDS_MASK);
+    s->digests = section(s, TERN_TDS_DIGESTS);
+    if (!s->tokens || !s->docs || !s->digests)
+        return bad(s, "a section is missing", err);
+    if (s->tokens->bytes != h->n_tokens * h->token_bytes ||
+        s->docs->bytes != (h->n_docs + 1) * sizeof(struct tern_tds_doc) ||
+        (s->mask && s->mask->bytes != (h->n_tokens + 7) / 8) ||
+        s->digests->bytes != blocks(s->digests->offset) * sizeof(uint32_t))
+        return bad(s, "a section has the wrong size", err);
+    return 0;
+}
+
+static int read_meta(struct tern_set *s, struct tern_err *err)
+{
+    const struct tern_tds_section *meta = section(s, TERN_TDS_META);
+    uint64_t n = meta ? meta->bytes : 0;
+
+    if (n > TERN_TDS_META_MAX)
+        return bad(s, "its notes are longer than 1 MiB", err);
+    s->meta = tern_alloc(n + 1, 1, "notes of a token set", err);
+    if (!s->meta)
+        return -1;
+    return n ? tern_fs_pread(s->fd, s->meta, n, meta->offset, s->path, err) : 0;
+}
+
+struct tern_set *tern_set_open(const char *path, struct tern_err *err)
+{
+    struct stat st;
+    struct tern_set *s = tern_alloc(1, sizeof *s, "a token set", err);
+
+    if (!s)
+        return NULL;
+    s->path = tern_strdup(path);
+    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (s->fd < 0 || fstat(s->fd, &st) < 0) {
+        tern_err_sys(err, "%s: cannot open", path);
+        if (err && err->code == TERN_FAILED)
+            err->code = TERN_USAGE;
+        goto fail;
+    }
+    if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof s->head) {
+        tern_err_set(err, TERN_USAGE, "%s: not a token set (%s). `tern data build` makes one.",
+                     path, S_ISREG(st.st_mode) ? "too short" : "not a regular file");
+        goto fail;
+    }
+    if (tern_fs_pread(s->fd, &s->head, sizeof s->head, 0, path, err) < 0 ||
+        check_header(s, (uint64_t)st.st_size, err) < 0 || check_sections(s, err) < 0 ||
+        read_meta(s, err) < 0)
+        goto fail;
+    return s;
+fail:
+    tern_set_free(s);
+    return NULL;
+}
+
+void tern_set_free(struct tern_set *s)
+{
+    if (!s)
+        return;
+    if (s->fd >= 0)
+        close(s->fd);
+    free(s->path);
+    free(s->meta);
+    free(s);
+}
+
+/* ---- what the header says ---- */
+
+const char *tern_set_path(const struct tern_set *s)
+{
+    return s->path;
+}
+
+uint64_t tern_set_n_tokens(const struct tern_set *s)
+{
+    return s->head.n_tokens;
+}
+
+uint64_t tern_set_n_docs(const struct tern_set *s)
+{
+    return s->head.n_docs;
+}
+
+uint64_t tern_set_text_bytes(const struct tern_set *s)
+{
+    return s->head.text_bytes;
+}
+
+uint64_t tern_set_file_bytes(const struct tern_set *s)
+{
+    return s->head.file_bytes;
+}
+
+uint32_t tern_set_n_vocab(const struct tern_set *s)
+{
+    return s->head.n_vocab;
+}
+
+unsigned tern_set_token_bytes(const struct tern_set *s)
+{
+    return s->head.token_bytes;
+}
+
+uint32_t tern_set_eos(const struct tern_set *s)
+{
+    return s->head.eos;
+}
+
+int32_t tern_set_bos(const struct tern_set *s)
+{
+    return s->head.bos;
+}
+
+bool tern_set_has_mask(const struct tern_set *s)
+{
+    return s->mask != NULL;
+}
+
+const uint8_t *tern_set_vocab_hash(const struct tern_set *s)
+{
+    return s->head.vocab_hash;
+}
+
+const char *tern_set_meta(const struct tern_set *s)
+{
+    return s->meta;
+}
+
+/* ---- contents ---- */
+
+/* The digests section covers all before it, its own CRC stands in the header, and nothing may
+ * follow it: then every byte is covered. */
+int tern_set_verify(const struct tern_set *s, struct tern_err *err)
+{
+    const uint64_t end = s->digests->offset, n = blocks(end);
+    uint32_t *digests = tern_alloc(n + 1, sizeof *digests, "digests", err);
+    char *block = tern_alloc(1, TERN_TDS_BLOCK, "a block", err);
+    char zeros[TERN_TDS_HEAD];
+    int rc = -1;
+
+    if (!digests || !block ||
+        tern_fs_pread(s->fd, digests, n * sizeof *digests, end, s->path, err) < 0)
+        goto out;
+    if (tern_crc32c(0, digests, n * sizeof *digests) != s->head.digests_crc ||
+        end + s->digests->bytes != s->head.file_bytes) {
+        bad(s, "the list of digests does not match the header", err);
+        goto out;
+    }
+    if (tern_fs_pread(s->fd, zeros, sizeof zeros, 0, s->path, err) < 0)
+        goto out;
+    for (size_t i = sizeof s->head; i < sizeof zeros; i++) {
+        if (zeros[i]) {
+            bad(s, "bytes after the header are not zero", err);
+            goto out;
+        }
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t at = TERN_TDS_HEAD + i * TERN_TDS_BLOCK;
+        size_t len = end - at < TERN_TDS_BLOCK ? (size_t)(end - at) : TERN_TDS_BLOCK;
+        if (tern_fs_pread(s->fd, block, len, at, s->path, err) < 0)
+            goto out;
+        if (tern_crc32c(0, block, len) != digests[i]) {
+            tern_err_set(err, TERN_USAGE,
+                         "%s: damaged token set: bytes %llu to %llu are not what was written. Copy "
+                         "or build it again.",
+                         s->path, (unsigned long long)at, (unsigned long long)(at + len - 1));
+            goto out;
+        }
+    }
+    rc = 0;
+out:
+    free(digests);
+    free(block);
+    return rc;
+}
+
+int tern_set_read(const struct tern_set *s, uint64_t first, size_t n, int32_t *tokens,
+                  struct tern_err *err)
+{
+    const unsigned size = s->head.token_bytes;
+
+    if (first > s->head.n_tokens || n > s->head.n_tokens - first)
+        return tern_err_set(err, TERN_FAILED, "%s: tokens %llu + %zu asked for of %llu", s->path,
+                            (unsigned long long)first, n, (unsigned long long)s->head.n_tokens);
+    if (n == 0)
+        return 0;
+    /* Read into the upper half, then widen from the front: no value is overwritten unread. */
+    char *raw = (char *)tokens + (sizeof *tokens - size) * n;
+    if (tern_fs_pread(s->fd, raw, n * size, s->tokens->offset + first * size, s->path, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t id = 0;
+        memcpy(&id, raw + i * size, size);
+        if (id >= s->head.n_vocab)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: damaged token set: token %llu is %u, the vocabulary ends at "
+                                "%u. Build it again.",
+                                s->path, (unsigned long long)(first + i), id, s->head.n_vocab - 1);
+        tokens[i] = (int32_t)id;
+    }
+    return 0;
+}
+
+int tern_set_doc(const struct tern_set *s, uint64_t i, struct tern_set_doc *doc,
+                 struct tern_err *err)
+{
+    struct tern_tds_doc d[2];
+
+    if (i >= s->head.n_docs)
+        return tern_err_set(err, TERN_FAILED, "%s: document %llu asked for of %llu", s->path,
+                            (unsigned long long)i, (unsigned long long)s->head.n_docs);
+    if (tern_fs_pread(s->fd, d, sizeof d, s->docs->offset + i * sizeof d[0], s->path, err) < 0)
+        return -1;
+    if (d[0].first_token > d[1].first_token || d[1].first_token > s->head.n_tokens ||
+        d[0].first_byte > d[1].first_byte || d[1].first_byte > s->head.text_bytes)
+        return bad(s, "its documents are out of order", err);
+    *doc = (struct tern_set_doc){.first_token = d[0].first_token,
+                                 .n_tokens = d[1].first_token - d[0].first_token,
+                                 .text_bytes = d[1].first_byte - d[0].first_byte};
+    return 0;
+}
+
+/* ---- rows ---- */
+
+uint64_t tern_set_rows(const struct tern_set *s, uint32_t seq_len)
+{
+    return s->head.n_tokens / seq_len + (s->head.n_tokens % seq_len != 0);
+}
+
+static int read_mask(const struct tern_set *s, uint64_t first, size_t n, uint8_t *mask,
+                     struct tern_err *err)
+{
+    uint8_t bits[512]; /* 4096 tokens at a time */
+
+    while (n) {
+        size_t skip = first % 8, take = sizeof bits * 8 - skip;
+        if (take > n)
+            take = n;
+        if (tern_fs_pread(s->fd, bits, (skip + take + 7) / 8, s->mask->offset + first / 8, s->path,
+                          err) < 0)
+            return -1;
+        for (size_t i = 0; i < take; i++)
+            mask[i] = bits[(skip + i) / 8] >> ((skip + i) % 8) & 1;
+        mask += take;
+        first += take;
+        n -= take;
+    }
+    return 0;
+}
+
+int tern_set_row(const struct tern_set *s, uint32_t seq_len, uint64_t r, int32_t *tokens,
+                 uint8_t *mask, struct tern_err *err)
+{
+    if (r >= tern_set_rows(s, seq_len))
+        return tern_err_set(err, TERN_FAILED, "%s: row %llu asked for of %llu", s->path,
+                            (unsigned long long)r, (unsigned long long)tern_set_rows(s, seq_len));
+    const uint64_t first = r * seq_len, left = s->head.n_tokens - first;
+    const size_t n = left < seq_len ? (size_t)left : seq_len;
+    int rc;
+
+    /* Input 0 is the token before the first target; before the first document stands an EOS. */
+    if (first == 0) {
+        tokens[0] = (int32_t)s->head.eos;
+        rc = tern_set_read(s, 0, n, tokens + 1, err);
+    } else {
+        rc = tern_set_read(s, first - 1, n + 1, tokens, err);
+    }
+    if (rc < 0)
+        return -1;
+    memset(mask, 1, n);
+    if (s->mask && read_mask(s, first, n, mask, err) < 0)
+        return -1;
+    for (size_t j = n; j < seq_len; j++) {
+        tokens[j + 1] = (int32_t)s->head.eos;
+        mask[j] = 0;
+    }
+    return 0;
+}

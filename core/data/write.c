@@ -1,0 +1,300 @@
+/* Writing token sets: tokens go straight to the file, what cannot be placed yet (documents, mask)
+ * to unnamed files beside it, the header last. */
+#include "core/data/data.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/data/format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BUFFER = TERN_TDS_BLOCK };
+
+/* A stream of bytes behind a buffer. */
+struct sink {
+    int fd;
+    char *buffer;
+    size_t n;
+    uint64_t bytes; /* written and buffered */
+};
+
+struct tern_set_writer {
+    struct tern_fs_new file;
+    struct tern_set_kind kind;
+    struct tern_tds_header head;
+    struct sink tokens, docs, mask;
+    uint8_t bits; /* the mask's unfinished byte */
+
+    /* Digests of what went into the file, block by block. */
+    uint32_t crc;
+    size_t in_block;
+    uint32_t *digests;
+    size_t n_digests, digests_cap;
+};
+
+/* ---- sinks ---- */
+
+static int note_digest(struct tern_set_writer *w, struct tern_err *err)
+{
+    if (w->n_digests == w->digests_cap) {
+        size_t cap = w->digests_cap ? 2 * w->digests_cap : 1024;
+        void *v = realloc(w->digests, cap * sizeof *w->digests);
+        if (!v)
+            return tern_err_sys(err, "%s: digests", w->file.path);
+        w->digests = v;
+        w->digests_cap = cap;
+    }
+    w->digests[w->n_digests++] = w->crc;
+    w->crc = 0;
+    w->in_block = 0;
+    return 0;
+}
+
+/* Append to the file itself. */
+static int file_write(struct tern_set_writer *w, const char *data, size_t len, struct tern_err *err)
+{
+    if (tern_fs_write(w->file.fd, data, len, w->file.path, err) < 0)
+        return -1;
+    while (len) {
+        size_t n = TERN_TDS_BLOCK - w->in_block;
+        if (n > len)
+            n = len;
+        w->crc = tern_crc32c(w->crc, data, n);
+        w->in_block += n;
+        data += n;
+        len -= n;
+        if (w->in_block == TERN_TDS_BLOCK && note_digest(w, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int sink_flush(struct tern_set_writer *w, struct sink *s, struct tern_err *err)
+{
+    size_t n = s->n;
+
+    s->n = 0;
+    if (s == &w->tokens)
+        return file_write(w, s->buffer, n, err);
+    return tern_fs_write(s->fd, s->buffer, n, w->file.path, err);
+}
+
+static int sink_add(struct tern_set_writer *w, struct sink *s, const void *data, size_t len,
+                    struct tern_err *err)
+{
+    if (s->n + len > BUFFER && sink_flush(w, s, err) < 0)
+        return -1;
+    memcpy(s->buffer + s->n, data, len);
+    s->n += len;
+    s->bytes += len;
+    return 0;
+}
+
+/* A file without a name in the folder of `path`: it is gone with its descriptor. */
+static int unnamed(const char *path, struct tern_err *err)
+{
+    char *dir = tern_fs_dirname(path);
+    int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    /* Some file systems (NFS, overlay of old kernels) have none: a named one, unlinked at once. */
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)) {
+        char *temp = tern_strf("%s/.tern-XXXXXX", dir);
+        fd = mkostemp(temp, O_CLOEXEC);
+        if (fd >= 0)
+            unlink(temp);
+        free(temp);
+    }
+    if (fd < 0)
+        tern_err_sys(err, "%s: cannot create a temporary file beside it", path);
+    free(dir);
+    return fd;
+}
+
+static int sink_open(struct sink *s, const char *path, struct tern_err *err)
+{
+    s->buffer = tern_alloc(1, BUFFER, "a token set", err);
+    if (!s->buffer)
+        return -1;
+    s->fd = path ? unnamed(path, err) : -1;
+    return path && s->fd < 0 ? -1 : 0;
+}
+
+static void sink_close(struct sink *s)
+{
+    if (s->fd >= 0)
+        close(s->fd);
+    free(s->buffer);
+}
+
+/* ---- documents ---- */
+
+struct tern_set_writer *tern_set_create(const char *path, const struct tern_set_kind *kind,
+                                        struct tern_err *err)
+{
+    static const char zeros[TERN_TDS_HEAD];
+    struct tern_set_writer *w = tern_alloc(1, sizeof *w, "a token set", err);
+
+    if (!w)
+        return NULL;
+    w->kind = *kind;
+    w->file.fd = w->tokens.fd = w->docs.fd = w->mask.fd = -1;
+    if (tern_fs_new_open(&w->file, path, 0644, err) < 0)
+        goto fail;
+    if (sink_open(&w->tokens, NULL, err) < 0 || sink_open(&w->docs, path, err) < 0 ||
+        (kind->mask && sink_open(&w->mask, path, err) < 0) ||
+        tern_fs_write(w->file.fd, zeros, sizeof zeros, path, err) < 0)
+        goto fail;
+    memcpy(w->head.magic, TERN_TDS_MAGIC, sizeof w->head.magic);
+    w->head.version = TERN_TDS_VERSION;
+    w->head.token_bytes = kind->n_vocab <= 65536 ? 2 : 4;
+    w->head.n_vocab = kind->n_vocab;
+    w->head.eos = kind->eos;
+    w->head.bos = kind->bos;
+    memcpy(w->head.vocab_hash, kind->vocab_hash, sizeof w->head.vocab_hash);
+    return w;
+fail:
+    tern_set_abort(w);
+    return NULL;
+}
+
+static int add_token(struct tern_set_writer *w, uint32_t id, bool target, struct tern_err *err)
+{
+    const uint64_t i = w->head.n_tokens++;
+
+    if (sink_add(w, &w->tokens, &id, w->head.token_bytes, err) < 0)
+        return -1;
+    if (!w->kind.mask)
+        return 0;
+    w->bits |= (uint8_t)(target << (i % 8));
+    if (i % 8 != 7)
+        return 0;
+    int rc = sink_add(w, &w->mask, &w->bits, 1, err);
+    w->bits = 0;
+    return rc;
+}
+
+static int note_doc(struct tern_set_writer *w, struct tern_err *err)
+{
+    struct tern_tds_doc doc = {w->head.n_tokens, w->head.text_bytes};
+
+    return sink_add(w, &w->docs, &doc, sizeof doc, err);
+}
+
+int tern_set_add(struct tern_set_writer *w, const uint32_t *ids, const uint8_t *mask, size_t n,
+                 uint64_t text_bytes, struct tern_err *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= w->kind.n_vocab)
+            return tern_err_set(err, TERN_FAILED, "%s: id %u outside the vocabulary of %u",
+                                w->file.path, ids[i], w->kind.n_vocab);
+    if (note_doc(w, err) < 0)
+        return -1;
+    if (w->kind.bos >= 0 && add_token(w, (uint32_t)w->kind.bos, false, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (add_token(w, ids[i], mask ? mask[i] : true, err) < 0)
+            return -1;
+    if (add_token(w, w->kind.eos, true, err) < 0)
+        return -1;
+    w->head.n_docs++;
+    w->head.text_bytes += text_bytes;
+    return 0;
+}
+
+/* ---- finishing ---- */
+
+static uint64_t file_end(const struct tern_set_writer *w)
+{
+    return TERN_TDS_HEAD + (uint64_t)w->n_digests * TERN_TDS_BLOCK + w->in_block;
+}
+
+static int pad(struct tern_set_writer *w, struct tern_err *err)
+{
+    return file_write(w, "\0\0\0\0\0\0\0", (8 - file_end(w) % 8) % 8, err);
+}
+
+static void add_section(struct tern_set_writer *w, enum tern_tds_type type, uint64_t offset,
+                        uint64_t bytes)
+{
+    w->head.sections[w->head.n_sections++] =
+        (struct tern_tds_section){.type = type, .offset = offset, .bytes = bytes};
+}
+
+/* Copy what waited in an unnamed file. */
+static int place(struct tern_set_writer *w, enum tern_tds_type type, struct sink *s,
+                 struct tern_err *err)
+{
+    if (sink_flush(w, s, err) < 0)
+        return -1;
+    add_section(w, type, file_end(w), s->bytes);
+    for (uint64_t at = 0; at < s->bytes;) {
+        size_t n = s->bytes - at < BUFFER ? (size_t)(s->bytes - at) : BUFFER;
+        if (tern_fs_pread(s->fd, s->buffer, n, at, w->file.path, err) < 0 ||
+            file_write(w, s->buffer, n, err) < 0)
+            return -1;
+        at += n;
+    }
+    return pad(w, err);
+}
+
+static int finish(struct tern_set_writer *w, const char *meta, struct tern_err *err)
+{
+    size_t meta_len = strlen(meta);
+
+    if (meta_len > TERN_TDS_META_MAX)
+        return tern_err_set(err, TERN_FAILED, "%s: notes of %zu bytes, 1 MiB is allowed",
+                            w->file.path, meta_len);
+    if (sink_flush(w, &w->tokens, err) < 0)
+        return -1;
+    add_section(w, TERN_TDS_TOKENS, TERN_TDS_HEAD, w->tokens.bytes);
+    if (pad(w, err) < 0 || note_doc(w, err) < 0 || place(w, TERN_TDS_DOCS, &w->docs, err) < 0)
+        return -1;
+    if (w->kind.mask) {
+        if (w->head.n_tokens % 8 && sink_add(w, &w->mask, &w->bits, 1, err) < 0)
+            return -1;
+        if (place(w, TERN_TDS_MASK, &w->mask, err) < 0)
+            return -1;
+    }
+    add_section(w, TERN_TDS_META, file_end(w), meta_len);
+    if (file_write(w, meta, meta_len, err) < 0 || pad(w, err) < 0)
+        return -1;
+    const uint64_t end = file_end(w);
+    if (w->in_block && note_digest(w, err) < 0)
+        return -1;
+    size_t bytes = w->n_digests * sizeof *w->digests;
+    add_section(w, TERN_TDS_DIGESTS, end, bytes);
+    if (tern_fs_write(w->file.fd, w->digests, bytes, w->file.path, err) < 0)
+        return -1;
+    w->head.digests_crc = tern_crc32c(0, w->digests, bytes);
+    w->head.file_bytes = end + bytes;
+    w->head.crc = tern_crc32c(0, &w->head, sizeof w->head);
+    if (lseek(w->file.fd, 0, SEEK_SET) < 0)
+        return tern_err_sys(err, "%s: cannot seek", w->file.path);
+    return tern_fs_write(w->file.fd, &w->head, sizeof w->head, w->file.path, err);
+}
+
+int tern_set_commit(struct tern_set_writer *w, const char *meta, struct tern_err *err)
+{
+    int rc = finish(w, meta, err);
+
+    if (rc == 0)
+        rc = tern_fs_new_commit(&w->file, err);
+    tern_set_abort(w);
+    return rc;
+}
+
+void tern_set_abort(struct tern_set_writer *w)
+{
+    if (!w)
+        return;
+    tern_fs_new_abort(&w->file); /* harmless after commit */
+    sink_close(&w->tokens);
+    sink_close(&w->docs);
+    sink_close(&w->mask);
+    free(w->digests);
+    free(w);
+}

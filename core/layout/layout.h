@@ -70,7 +70,7 @@ struct tern_layout_resource {
     bool smt;             /* two hardware threads a core are used */
     bool placement_group; /* Networking.PlacementGroup of the resource, else of the queue */
     long memory_mib;      /* SchedulableMemory, or 95 % of the type's; Slurm's RealMemory */
-    int static_weight, dynamic_weight;
+    long static_weight, dynamic_weight;
     struct tern_layout_settings custom;
 };
 
@@ -109,10 +109,8 @@ struct tern_layout {
     struct tern_layout_settings custom; /* of the whole slurm.conf */
 
     /* The sidecar (cluster.tern.yaml for cluster.yaml); defaults hold when there is none. */
-    bool gres;            /* gres.neuron: Trainium devices as Slurm resources; default true */
-    int virtual_dynamic;  /* virtual.dynamic: dynamic nodes a resource that `up` starts; 0 */
-    char **virtual_share; /* virtual.share: folders under /tmp or /run that all nodes shall see */
-    size_t n_virtual_share;
+    bool gres;           /* gres.neuron: Trainium devices as Slurm resources; default true */
+    int virtual_dynamic; /* virtual.dynamic: dynamic nodes a resource that `up` starts; 0 */
 
     size_t n_notes, n_errors;
     struct tern_layout_note *notes;

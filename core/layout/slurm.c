@@ -1,0 +1,298 @@
+/* From the model to Slurm's files.  slurm.conf(5), gres.conf(5), topology.conf(5), cgroup.conf(5),
+ * spank(7), as of Slurm 22.05.  Node, feature, weight and partition lines follow ParallelCluster's
+ * generator, with what it leaves out: sockets, cores and threads (without them Slurm 23.11 uses
+ * half the CPUs) and the Neuron devices, for which it knows no GRES. */
+#include "core/layout/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ nodes */
+
+struct tern_layout_group *tern_layout_groups(const struct tern_layout *l, size_t *n)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < l->n_queues; i++)
+        most += 2 * l->queues[i].n_resources;
+    struct tern_layout_group *groups = calloc(most + 1, sizeof *groups);
+    if (!groups)
+        abort();
+    *n = 0;
+    for (size_t i = 0; i < l->n_queues; i++) {
+        const struct tern_layout_queue *q = &l->queues[i];
+        for (size_t k = 0; k < q->n_resources; k++) {
+            const struct tern_layout_resource *r = &q->resources[k];
+            if (r->min)
+                groups[(*n)++] = (struct tern_layout_group){q, r, false, r->min};
+            if (r->max > r->min)
+                groups[(*n)++] = (struct tern_layout_group){q, r, true, r->max - r->min};
+        }
+    }
+    return groups;
+}
+
+static char *numbered(const struct tern_layout_group *g, int from, int to)
+{
+    char *stem =
+        tern_strf("%s-%s-%s-", g->queue->name, g->dynamic ? "dy" : "st", g->resource->name);
+    char *name =
+        from == to ? tern_strf("%s%d", stem, from) : tern_strf("%s[%d-%d]", stem, from, to);
+
+    free(stem);
+    return name;
+}
+
+char *tern_layout_node_name(const struct tern_layout_group *g, int i)
+{
+    return i ? numbered(g, i, i) : numbered(g, 1, g->count);
+}
+
+/* ------------------------------------------------------------------ slurm.conf */
+
+static bool uses_gres(const struct tern_layout *l)
+{
+    for (size_t i = 0; l->gres && i < l->n_queues; i++)
+        for (size_t k = 0; k < l->queues[i].n_resources; k++)
+            if (l->queues[i].resources[k].type->chips)
+                return true;
+    return false;
+}
+
+static void settings(struct tern_buf *b, const struct tern_layout_settings *s, const char *before,
+                     const char *after)
+{
+    for (size_t i = 0; i < s->n; i++)
+        tern_buf_printf(b, "%s%s=%s%s", before, s->at[i].key, s->at[i].value, after);
+}
+
+/* Everything on this machine, so everything is quick: short timeouts, and credentials that expire
+ * after 5 s (Slurm's least), because a requeued job waits for that long.  No affinity: every
+ * slurmd would bind its first task to the same real core.  No cgroups: an ordinary user has none.
+ */
+static void local_head(struct tern_buf *b, const struct tern_layout_local *c)
+{
+    tern_buf_printf(b, "ClusterName=%s\nSlurmctldHost=%s(%s)\n", c->cluster_name, c->head_name,
+                    c->head_addr);
+    if (c->port)
+        tern_buf_printf(b, "SlurmctldPort=%d\n", c->port);
+    tern_buf_printf(b,
+                    "AuthType=auth/munge\nAuthInfo=socket=%s,cred_expire=5\nCredType=cred/munge\n"
+                    "SlurmUser=%s\nSlurmdUser=%s\n"
+                    "StateSaveLocation=%s\nSlurmdSpoolDir=%s\n"
+                    "SlurmctldPidFile=%s/slurmctld.pid\nSlurmdPidFile=%s/slurmd-%%n.pid\n"
+                    "SlurmctldLogFile=%s/slurmctld.log\nSlurmdLogFile=%s/slurmd-%%n.log\n"
+                    "PlugStackConfig=%s/plugstack.conf\n",
+                    c->munge_socket, c->user, c->user, c->state, c->spool, c->pid_dir, c->pid_dir,
+                    c->log, c->log, c->conf_dir);
+    if (c->tmp)
+        tern_buf_printf(b, "TmpFS=%s\n", c->tmp);
+    tern_buf_printf(b, "JobCompType=jobcomp/filetxt\nJobCompLoc=%s/jobs.txt\n", c->log);
+    tern_buf_puts(b, "SlurmdParameters=config_overrides\n"
+                     "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n"
+                     "SlurmdTimeout=5\nMessageTimeout=5\nKillWait=5\n"
+                     "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,"
+                     "nohold_on_prolog_fail\n");
+}
+
+static void site_head(struct tern_buf *b, const struct tern_layout *l)
+{
+    tern_buf_printf(b,
+                    "ClusterName=%s\n"
+                    "# The head node's short host name, with its address where DNS does not know "
+                    "it: head(10.0.0.10)\n"
+                    "SlurmctldHost=head\n"
+                    "AuthType=auth/munge\nCredType=cred/munge\nSlurmUser=slurm\n"
+                    "StateSaveLocation=/var/spool/slurmctld\nSlurmdSpoolDir=/var/spool/slurmd\n"
+                    "SlurmctldLogFile=/var/log/slurmctld.log\nSlurmdLogFile=/var/log/slurmd.log\n"
+                    "PlugStackConfig=/etc/slurm/plugstack.conf\n"
+                    "ProctrackType=proctrack/cgroup\nTaskPlugin=task/affinity,task/cgroup\n"
+                    "# A job whose node died may run again at once on the others.\n"
+                    "SchedulerParameters=nohold_on_prolog_fail\n",
+                    l->name);
+}
+
+static void node_line(struct tern_buf *b, const struct tern_layout *l,
+                      const struct tern_layout_group *g, const char *name)
+{
+    const struct tern_layout_resource *r = g->resource;
+    const struct tern_layout_instance *t = r->type;
+    int threads = r->smt ? t->threads : 1;
+
+    tern_buf_printf(b,
+                    "NodeName=%s CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d "
+                    "RealMemory=%ld Feature=%s",
+                    name, t->sockets * t->cores * threads, t->sockets, t->cores, threads,
+                    r->memory_mib, g->dynamic ? "dynamic" : "static");
+    if (r->n_types == 1)
+        tern_buf_printf(b, ",%s", t->name);
+    tern_buf_printf(b, ",%s%s Weight=%ld", r->name, r->efa ? ",efa" : "",
+                    g->dynamic ? r->dynamic_weight : r->static_weight);
+    if (l->gres && t->chips)
+        tern_buf_printf(b, " Gres=neuron:%s:%d", t->chip, t->chips);
+    settings(b, &r->custom, " ", "");
+}
+
+/* A group's lines: one, or where nodes share an address, one that lists their ports too.  Dynamic
+ * nodes that are not there are FUTURE: slurm.conf knows them and nothing waits for them. */
+static void group_lines(struct tern_buf *b, const struct tern_layout *l,
+                        const struct tern_layout_group *g, const struct tern_layout_local *c,
+                        int *port)
+{
+    int here = !g->dynamic ? g->count : !c ? 0 : c->dynamic < g->count ? c->dynamic : g->count;
+
+    if (here) {
+        char *name = numbered(g, 1, here);
+        node_line(b, l, g, name);
+        free(name);
+        if (c && c->port) {
+            tern_buf_printf(b, " NodeHostname=%s NodeAddr=%s Port=", c->head_name, c->head_addr);
+            tern_buf_printf(b, here > 1 ? "[%d-%d]" : "%d", *port + 1, *port + here);
+            *port += here;
+        }
+        tern_buf_puts(b, " State=UNKNOWN\n");
+    }
+    if (here < g->count) {
+        char *name = numbered(g, here + 1, g->count);
+        node_line(b, l, g, name);
+        free(name);
+        tern_buf_puts(b, " State=FUTURE\n");
+    }
+}
+
+static void partition_line(struct tern_buf *b, const struct tern_layout_queue *q, bool first,
+                           const struct tern_layout_group *groups, size_t n)
+{
+    const char *sep = "";
+
+    tern_buf_printf(b, "PartitionName=%s Nodes=", q->name);
+    for (size_t i = 0; i < n; i++) {
+        if (groups[i].queue == q) {
+            char *name = tern_layout_node_name(&groups[i], 0);
+            tern_buf_printf(b, "%s%s", sep, name);
+            sep = ",";
+            free(name);
+        }
+    }
+    tern_buf_printf(b, " MaxTime=INFINITE State=UP%s%s", first ? " Default=YES" : "",
+                    q->exclusive ? " OverSubscribe=EXCLUSIVE" : "");
+    settings(b, &q->custom, " ", "");
+    tern_buf_puts(b, "\n");
+}
+
+static void slurm_conf(struct tern_buf *b, const struct tern_layout *l,
+                       const struct tern_layout_local *c, const struct tern_layout_group *groups,
+                       size_t n)
+{
+    int port = c ? c->port : 0;
+
+    tern_buf_printf(b, "# slurm.conf, rendered by tern from %s\n", l->path);
+    if (c)
+        local_head(b, c);
+    else
+        site_head(b, l);
+    tern_buf_printf(b,
+                    "SelectType=select/cons_tres\nSelectTypeParameters=%s\n"
+                    "ReturnToService=2\nSwitchType=switch/none\n"
+                    "TopologyPlugin=topology/tree\n%s",
+                    l->memory_scheduling ? "CR_Core_Memory" : "CR_Core",
+                    uses_gres(l) ? "GresTypes=neuron\n" : "");
+    settings(b, &l->custom, "", "\n");
+    tern_buf_puts(b, "\n");
+    for (size_t i = 0; i < n; i++)
+        group_lines(b, l, &groups[i], c, &port);
+    tern_buf_puts(b, "\n");
+    for (size_t i = 0; i < l->n_queues; i++)
+        partition_line(b, &l->queues[i], i == 0, groups, n);
+}
+
+/* ------------------------------------------------------------------ the other files */
+
+static void gres_conf(struct tern_buf *b, const struct tern_layout *l,
+                      const struct tern_layout_local *c, const struct tern_layout_group *groups,
+                      size_t n)
+{
+    if (!uses_gres(l))
+        return;
+    tern_buf_printf(b, "# gres.conf, rendered by tern from %s\n", l->path);
+    for (size_t i = 0; i < n; i++) {
+        const struct tern_layout_instance *t = groups[i].resource->type;
+        if (!t->chips)
+            continue;
+        char *name = tern_layout_node_name(&groups[i], 0);
+        tern_buf_printf(b, "NodeName=%s Name=neuron Type=%s ", name, t->chip);
+        if (c && c->port) /* the host's /dev has no such devices */
+            tern_buf_printf(b, "Count=%d\n", t->chips);
+        else if (t->chips == 1)
+            tern_buf_puts(b, "File=/dev/neuron0\n");
+        else
+            tern_buf_printf(b, "File=/dev/neuron[0-%d]\n", t->chips - 1);
+        free(name);
+    }
+}
+
+/* A placement group is the nearest thing to a switch that EC2 tells of: a leaf for each. */
+static void topology_conf(struct tern_buf *b, const struct tern_layout *l,
+                          const struct tern_layout_group *groups, size_t n)
+{
+    struct tern_buf leaves = {0};
+
+    tern_buf_printf(b, "# topology.conf, rendered by tern from %s\n", l->path);
+    for (size_t i = 0; i < n; i++) {
+        char *name = tern_layout_node_name(&groups[i], 0);
+        if (i == 0 || groups[i].resource != groups[i - 1].resource) {
+            tern_buf_printf(b, "%sSwitchName=%s-%s Nodes=%s", i ? "\n" : "", groups[i].queue->name,
+                            groups[i].resource->name, name);
+            tern_buf_printf(&leaves, "%s%s-%s", leaves.len ? "," : "", groups[i].queue->name,
+                            groups[i].resource->name);
+        } else {
+            tern_buf_printf(b, ",%s", name);
+        }
+        free(name);
+    }
+    tern_buf_printf(b, "\nSwitchName=spine Switches=%s\n", leaves.data ? leaves.data : "");
+    tern_buf_free(&leaves);
+}
+
+int tern_layout_render(const struct tern_layout *l, const struct tern_layout_local *local,
+                       struct tern_layout_conf *conf, struct tern_err *err)
+{
+    struct tern_layout_conf c = {0};
+    size_t n;
+
+    if (l->n_errors)
+        return tern_err_set(err, TERN_USAGE, "%s: has %zu error%s. `tern cluster check` names %s.",
+                            l->path, l->n_errors, l->n_errors == 1 ? "" : "s",
+                            l->n_errors == 1 ? "it" : "them");
+    struct tern_layout_group *groups = tern_layout_groups(l, &n);
+    slurm_conf(&c.slurm, l, local, groups, n);
+    gres_conf(&c.gres, l, local, groups, n);
+    topology_conf(&c.topology, l, groups, n);
+    free(groups);
+    /* On the virtual cluster the named version keeps slurmd from looking for cgroup mounts, which
+     * its nodes do not have; nothing else there uses them. */
+    tern_buf_puts(&c.cgroup, local ? "CgroupPlugin=cgroup/v1\n"
+                                   : "ConstrainCores=yes\nConstrainRAMSpace=yes\n");
+    if (!local)
+        tern_buf_puts(&c.plugstack, "# The folder that `make install` put the plugin into.\n");
+    if (!local || local->plugin)
+        tern_buf_printf(&c.plugstack, "optional %s\n",
+                        local ? local->plugin : "/usr/local/lib/slurm/tern_spank.so");
+    if (tern_buf_check(&c.slurm, "slurm.conf", err) < 0 ||
+        tern_buf_check(&c.gres, "gres.conf", err) < 0 ||
+        tern_buf_check(&c.topology, "topology.conf", err) < 0) {
+        tern_layout_conf_free(&c);
+        return -1;
+    }
+    *conf = c;
+    return 0;
+}
+
+void tern_layout_conf_free(struct tern_layout_conf *conf)
+{
+    tern_buf_free(&conf->slurm);
+    tern_buf_free(&conf->gres);
+    tern_buf_free(&conf->topology);
+    tern_buf_free(&conf->cgroup);
+    tern_buf_free(&conf->plugstack);
+}

@@ -1,0 +1,543 @@
+/* tern cluster: layouts checked and rendered, and run as a virtual cluster on this machine. */
+#include "cmd/cmd.h"
+
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/layout/layout.h"
+#include "core/slurm/slurm.h"
+#include "core/vcluster/vcluster.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------ check, render */
+
+/* The notes on stderr; how many errors there are is the layout's to say. */
+static void print_notes(const struct tern_layout *l)
+{
+    for (size_t i = 0; i < l->n_notes; i++)
+        tern_log(l->notes[i].error ? TERN_LOG_ERROR : TERN_LOG_WARN, "%s", l->notes[i].text);
+}
+
+static struct tern_layout *load(const char *path, struct tern_err *err)
+{
+    struct tern_layout *l = tern_layout_load(path, err);
+
+    if (!l)
+        return NULL;
+    print_notes(l);
+    if (l->n_errors) {
+        tern_err_set(err, TERN_USAGE, "%s: %zu error%s, named above.", path, l->n_errors,
+                     l->n_errors == 1 ? "" : "s");
+        tern_layout_free(l);
+        return NULL;
+    }
+    return l;
+}
+
+static void describe(const struct tern_layout *l)
+{
+    for (size_t i = 0; i < l->n_queues; i++) {
+        const struct tern_layout_queue *q = &l->queues[i];
+        for (size_t k = 0; k < q->n_resources; k++) {
+            const struct tern_layout_resource *r = &q->resources[k];
+            const struct tern_layout_instance *t = r->type;
+            printf("%s/%s: %d static and %d dynamic %s, each %d CPUs", q->name, r->name, r->min,
+                   r->max - r->min, r->type_name, tern_layout_vcpus(t) / (r->smt ? 1 : t->threads));
+            if (t->chips)
+                printf(", %d Neuron devices (%d NeuronCores)", t->chips, t->neuron_cores);
+            if (r->efa)
+                printf(", %d EFA devices", t->efa);
+            if (t->usd_hour > 0 && q->capacity == TERN_ONDEMAND)
+                printf("; %.2f to %.2f USD an hour on demand", r->min * t->usd_hour,
+                       r->max * t->usd_hour);
+            printf("\n");
+        }
+    }
+    for (size_t i = 0; i < l->n_storage; i++)
+        printf("%s: %s at %s\n", l->storage[i].name, l->storage[i].type, l->storage[i].mount_dir);
+}
+
+static int run_check(int n, char **args, struct tern_err *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < n; i++) {
+        struct tern_layout *l = load(args[i], err);
+        if (!l)
+            return -1;
+        describe(l);
+        tern_layout_free(l);
+    }
+    return rc;
+}
+
+static const struct tern_cmd check_cmd = {
+    .name = "check",
+    .args = "LAYOUT...",
+    .summary = "name every mistake in a cluster.yaml",
+    .about = "Reads ParallelCluster 3 YAML, and the .tern.yaml beside it where there is one. Exit "
+             "status 2 when there is an error; warnings alone are no failure.",
+    .examples = "  tern cluster check cluster-templates/trn1-4/cluster.yaml\n",
+    .args_min = 1,
+    .args_max = -1,
+    .run = run_check,
+};
+
+static const char *render_to = "slurm", *render_out;
+static const struct tern_opt render_opts[] = {
+    {"to", 0, TERN_OPT_TEXT, "FORM", "slurm", .to.text = &render_to, .help = "slurm"},
+    {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &render_out,
+     .help = "write the files there; without it all go to stdout"},
+    {0},
+};
+
+static int run_render(int n, char **args, struct tern_err *err)
+{
+    struct tern_layout_conf c;
+    int rc = 0;
+
+    (void)n;
+    if (strcmp(render_to, "slurm") != 0)
+        return tern_err_set(err, TERN_USAGE, "--to: '%s' is not one of: slurm.", render_to);
+    struct tern_layout *l = load(args[0], err);
+    if (!l)
+        return -1;
+    if (tern_layout_render(l, NULL, &c, err) < 0) {
+        tern_layout_free(l);
+        return -1;
+    }
+    const struct {
+        const char *name;
+        const struct tern_buf *text;
+    } files[] = {{"slurm.conf", &c.slurm},
+                 {"gres.conf", &c.gres},
+                 {"topology.conf", &c.topology},
+                 {"cgroup.conf", &c.cgroup},
+                 {"plugstack.conf", &c.plugstack}};
+    if (render_out)
+        rc = tern_fs_mkdirs(render_out, 0755, err);
+    for (size_t i = 0; rc == 0 && i < sizeof files / sizeof *files; i++) {
+        if (!files[i].text->len)
+            continue;
+        if (!render_out) {
+            printf("%s######## %s\n%s", i ? "\n" : "", files[i].name, files[i].text->data);
+            continue;
+        }
+        char *path = tern_strf("%s/%s", render_out, files[i].name);
+        rc = tern_fs_replace(path, files[i].text->data, files[i].text->len, 0644, err);
+        free(path);
+    }
+    tern_layout_conf_free(&c);
+    tern_layout_free(l);
+    return rc;
+}
+
+static const struct tern_cmd render_cmd = {
+    .name = "render",
+    .args = "LAYOUT",
+    .summary = "write Slurm's configuration files for a layout",
+    .about =
+        "slurm.conf, gres.conf (Neuron devices), topology.conf, cgroup.conf and plugstack.conf "
+        "for a real cluster with these nodes. Dynamic nodes are FUTURE ones.",
+    .examples = "  tern cluster render cluster.yaml -o /etc/slurm\n",
+    .opts = render_opts,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run_render,
+};
+
+/* ------------------------------------------------------------------ up, down */
+
+static const char *up_name, *up_mode = "auto";
+static int64_t up_dynamic = -1;
+static double up_timeout;
+static struct tern_opt_list up_share;
+static const struct tern_opt up_opts[] = {
+    {"name", 'n', TERN_OPT_TEXT, "NAME", .to.text = &up_name,
+     .help = "the cluster's name; else the layout's folder or file name"},
+    {"mode", 0, TERN_OPT_TEXT, "MODE", "auto", .to.text = &up_mode,
+     .help = "namespaces (every node its own network, /tmp, /dev...), plain (several slurmd on "
+             "ports of this machine), or auto: namespaces where the kernel allows it"},
+    {"dynamic", 0, TERN_OPT_INT, "N", .to.integer = &up_dynamic,
+     .help = "start the first N dynamic nodes of each compute resource too"},
+    {"share", 0, TERN_OPT_LIST, "DIR", .to.list = &up_share,
+     .help = "a folder under /tmp that every node shall see, as it sees the current one; may be "
+             "given again"},
+    {"timeout", 0, TERN_OPT_REAL, "SECONDS", .to.real = &up_timeout,
+     .help = "until every node must be idle; else 30 s and 0.1 s a node"},
+    {0},
+};
+
+/* build/bin/tern-cluster -> build/plugins/tern_spank.so; installed, PREFIX/bin -> PREFIX/lib/slurm.
+ * NULL when neither is there. */
+static char *find_plugin(void)
+{
+    static const char *const beside[] = {"plugins/tern_spank.so", "lib/slurm/tern_spank.so"};
+    char exe[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+
+    if (n <= 0)
+        return NULL;
+    exe[n] = '\0';
+    char *bin = tern_fs_dirname(exe), *top = tern_fs_dirname(bin), *found = NULL;
+    for (size_t i = 0; !found && i < sizeof beside / sizeof *beside; i++) {
+        found = tern_strf("%s/%s", top, beside[i]);
+        if (!tern_fs_exists(found)) {
+            free(found);
+            found = NULL;
+        }
+    }
+    free(bin);
+    free(top);
+    if (found && strpbrk(found, " \t")) {
+        tern_warn("%s: plugstack.conf cannot hold a path with blanks; --tern will be unknown",
+                  found);
+        free(found);
+        found = NULL;
+    }
+    return found;
+}
+
+static int load_nodes(void *out, struct tern_err *err);
+
+enum { MAX_SHOWN = 2048, TEXT = 80 };
+
+struct shown {
+    char name[TEXT], addr[TEXT], state[40], gres[TEXT], reason[TEXT];
+    uint32_t cpus;
+    uint64_t memory_mib;
+};
+
+struct table {
+    size_t n;
+    struct shown node[MAX_SHOWN];
+};
+
+static void copy(char *to, size_t n, const char *from)
+{
+    snprintf(to, n, "%s", from ? from : "");
+}
+
+static int load_nodes(void *out, struct tern_err *err)
+{
+    struct table *t = out;
+    struct tern_slurm_nodes *nodes;
+
+    if (tern_slurm_nodes_load(&nodes, err) < 0)
+        return -1;
+    for (size_t i = 0; i < nodes->n && t->n < MAX_SHOWN; i++) {
+        const struct tern_slurm_node *from = &nodes->node[i];
+        if (tern_str_starts(from->state, "future"))
+            continue;
+        struct shown *to = &t->node[t->n++];
+        copy(to->name, sizeof to->name, from->name);
+        copy(to->addr, sizeof to->addr, from->addr);
+        copy(to->state, sizeof to->state, from->state);
+        copy(to->gres, sizeof to->gres, from->gres);
+        copy(to->reason, sizeof to->reason, from->reason);
+        to->cpus = from->cpus;
+        to->memory_mib = from->memory_mib;
+    }
+    tern_slurm_nodes_free(nodes);
+    return 0;
+}
+
+static void print_nodes(const struct table *t)
+{
+    size_t width = 4;
+
+    for (size_t i = 0; i < t->n; i++)
+        if (strlen(t->node[i].name) > width)
+            width = strlen(t->node[i].name);
+    printf("%-*s %-9s %5s %10s  %s\n", (int)width, "NODE", "STATE", "CPUS", "MEMORY", "GRES");
+    for (size_t i = 0; i < t->n; i++) {
+        const struct shown *n = &t->node[i];
+        char memory[24];
+        tern_str_bytes(memory, sizeof memory, n->memory_mib << 20);
+        printf("%-*s %-9s %5u %10s  %s%s%s\n", (int)width, n->name, n->state, n->cpus, memory,
+               n->gres, *n->reason ? "  " : "", n->reason);
+    }
+}
+
+static int show_nodes(const char *name, struct tern_err *err)
+{
+    struct table *t = tern_alloc(1, sizeof *t, "the nodes", err);
+    int rc = t ? tern_vcluster_call(name, load_nodes, t, sizeof *t, err) : -1;
+
+    if (rc == 0)
+        print_nodes(t);
+    free(t);
+    return rc;
+}
+
+static int mode_of(const char *word, enum tern_vcluster_mode *mode, struct tern_err *err)
+{
+    static const char *const words[] = {"auto", "namespaces", "plain"};
+
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            *mode = (enum tern_vcluster_mode)i;
+            return 0;
+        }
+    }
+    return tern_err_set(err, TERN_USAGE, "--mode: '%s' is not one of: auto, namespaces, plain.",
+                        word);
+}
+
+static int run_up(int n, char **args, struct tern_err *err)
+{
+    const char *share[sizeof up_share.values / sizeof *up_share.values + 1] = {NULL};
+    struct tern_vcluster_options o = {.name = up_name, .share = share, .timeout_s = up_timeout};
+    struct tern_vcluster_up up;
+
+    (void)n;
+    if (mode_of(up_mode, &o.mode, err) < 0)
+        return -1;
+    struct tern_layout *l = load(args[0], err);
+    if (!l)
+        return -1;
+    if (up_dynamic >= 0)
+        l->virtual_dynamic = up_dynamic > INT_MAX ? INT_MAX : (int)up_dynamic;
+    memcpy(share, up_share.values, up_share.n * sizeof *share);
+    char *plugin = find_plugin();
+    o.plugin = plugin;
+    int rc = tern_vcluster_up(l, &o, &up, err);
+    free(plugin);
+    tern_layout_free(l);
+    if (rc < 0)
+        return -1;
+    if (*up.missing)
+        tern_warn("plain mode (%s)", up.missing);
+    rc = show_nodes(up.name, err);
+    if (rc == 0)
+        printf("%s: %zu nodes idle after %.2f s%s. tern cluster exec %s -- sinfo\n", up.name,
+               up.n_nodes, up.seconds, up.user_namespace ? " (in a user namespace)" : "", up.name);
+    return rc;
+}
+
+static const struct tern_cmd up_cmd = {
+    .name = "up",
+    .args = "LAYOUT",
+    .summary = "run a layout as a real Slurm on this machine",
+    .about = "Starts munged, slurmctld and one slurmd a node, and returns when every node is idle. "
+             "Nodes see this machine's programs and files; /tmp, /run, /dev and /dev/shm are their "
+             "own, /etc/slurm and the layout's SharedStorage the cluster's. The current folder and "
+             "HOME are seen by all even under /tmp. Nodes reach each other and nothing else. An "
+             "ordinary user needs no right for it beyond the kernel's user namespaces.",
+    .examples = "  tern cluster up cluster-templates/trn1-4/cluster.yaml\n"
+                "  tern cluster exec trn1-4 -- srun -N4 hostname\n",
+    .opts = up_opts,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run_up,
+};
+
+static int run_down(int n, char **args, struct tern_err *err)
+{
+    if (n)
+        return tern_vcluster_down(args[0], err);
+    char *name = tern_vcluster_find(NULL, err);
+    int rc = name ? tern_vcluster_down(name, err) : -1;
+    free(name);
+    return rc;
+}
+
+static const struct tern_cmd down_cmd = {
+    .name = "down",
+    .args = "[NAME]",
+    .summary = "end a virtual cluster and remove its folder",
+    .about = "Jobs that run on it die, and what lies in its shared storage goes with it. Without "
+             "NAME the only one that is up is meant.",
+    .args_max = 1,
+    .run = run_down,
+};
+
+/* ------------------------------------------------------------------ status, list */
+
+static bool status_json, list_json;
+static const struct tern_opt status_opts[] = {
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &status_json, .help = "print JSON"},
+    {0},
+};
+static const struct tern_opt list_opts[] = {
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &list_json, .help = "print JSON"},
+    {0},
+};
+
+static int print_nodes_json(const struct table *t, struct tern_err *err)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < t->n; i++) {
+        const struct shown *n = &t->node[i];
+        json_array_append_new(all, json_pack("{ss ss ss si sI ss ss}", "name", n->name, "address",
+                                             n->addr, "state", n->state, "cpus", (int)n->cpus,
+                                             "memory_mib", (json_int_t)n->memory_mib, "gres",
+                                             n->gres, "reason", n->reason));
+    }
+    int rc = tern_json_print(stdout, all, err);
+    json_decref(all);
+    return rc;
+}
+
+static int run_status(int n, char **args, struct tern_err *err)
+{
+    char *name = tern_vcluster_find(n ? args[0] : NULL, err);
+    struct table *t = name ? tern_alloc(1, sizeof *t, "the nodes", err) : NULL;
+    int rc = t ? tern_vcluster_call(name, load_nodes, t, sizeof *t, err) : -1;
+
+    if (rc == 0 && status_json)
+        rc = print_nodes_json(t, err);
+    else if (rc == 0)
+        print_nodes(t);
+    free(t);
+    free(name);
+    return rc;
+}
+
+static const struct tern_cmd status_cmd = {
+    .name = "status",
+    .args = "[NAME]",
+    .summary = "the nodes of a virtual cluster, as its Slurm sees them",
+    .opts = status_opts,
+    .args_max = 1,
+    .run = run_status,
+};
+
+static int list_as_json(const struct tern_vcluster_info *list, size_t n, struct tern_err *err)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(
+            all, json_pack("{ss sb ss si sI ss ss}", "name", list[i].name, "up", list[i].alive,
+                           "mode", list[i].mode == TERN_VCLUSTER_PLAIN ? "plain" : "namespaces",
+                           "nodes", (int)list[i].n_nodes, "pid", (json_int_t)list[i].pid, "layout",
+                           list[i].layout, "folder", list[i].folder));
+    int rc = tern_json_print(stdout, all, err);
+    json_decref(all);
+    return rc;
+}
+
+static int run_list(int n_args, char **args, struct tern_err *err)
+{
+    struct tern_vcluster_info *list;
+    size_t n;
+    int rc = 0;
+
+    (void)n_args;
+    (void)args;
+    if (tern_vcluster_list(&list, &n, err) < 0)
+        return -1;
+    if (list_json) {
+        rc = list_as_json(list, n, err);
+    } else {
+        printf("%-16s %-10s %5s %8s  %s\n", "NAME", "STATE", "NODES", "PID", "LAYOUT");
+        for (size_t i = 0; i < n; i++)
+            printf("%-16s %-10s %5zu %8d  %s\n", list[i].name,
+                   !list[i].alive                        ? "dead"
+                   : list[i].mode == TERN_VCLUSTER_PLAIN ? "up (plain)"
+                                                         : "up",
+                   list[i].n_nodes, (int)list[i].pid, list[i].layout);
+    }
+    tern_vcluster_list_free(list, n);
+    return rc;
+}
+
+static const struct tern_cmd list_cmd = {
+    .name = "list",
+    .summary = "the virtual clusters of this user",
+    .about = "A dead one was left by a crash or a reboot; `down` or the next `up` removes it.",
+    .opts = list_opts,
+    .run = run_list,
+};
+
+/* ------------------------------------------------------------------ exec, node */
+
+static const char *exec_node;
+static const struct tern_opt exec_opts[] = {
+    {"node", 'w', TERN_OPT_TEXT, "NODE", .to.text = &exec_node, .help = "there, not on the head"},
+    {0},
+};
+
+static int run_exec(int n, char **args, struct tern_err *err)
+{
+    int status;
+    char **command = args + 1;
+
+    if (strcmp(command[0], "--") == 0 && n > 2)
+        command++;
+    if (tern_vcluster_exec(args[0], exec_node, command, &status, err) < 0)
+        return -1;
+    return status;
+}
+
+static const struct tern_cmd exec_cmd = {
+    .name = "exec",
+    .args = "NAME [--] COMMAND...",
+    .summary = "run a command on the head or on a node",
+    .about =
+        "In the current folder (or / where it is not seen there), with this environment, stdin "
+        "and stdout; the exit status is the command's, 128 + n after signal n.",
+    .examples = "  tern cluster exec trn1-4 -- sinfo\n"
+                "  tern cluster exec --node trn1-st-trn1-2 trn1-4 -- ls /dev\n",
+    .opts = exec_opts,
+    .args_min = 2,
+    .args_max = -1,
+    .args_raw = true,
+    .run = run_exec,
+};
+
+static const char *node_power, *node_cluster;
+static const struct tern_opt node_opts[] = {
+    {"power", 0, TERN_OPT_TEXT, "on|off", .to.text = &node_power,
+     .help = "off: a power cut, nothing is told; on: it boots again"},
+    {"cluster", 'c', TERN_OPT_TEXT, "NAME", .to.text = &node_cluster,
+     .help = "of which cluster; else of the only one"},
+    {0},
+};
+
+static int run_node(int n, char **args, struct tern_err *err)
+{
+    (void)n;
+    if (!node_power || (strcmp(node_power, "on") != 0 && strcmp(node_power, "off") != 0))
+        return tern_err_set(err, TERN_USAGE, "--power: say on or off.");
+    char *name = tern_vcluster_find(node_cluster, err);
+    int rc = name ? tern_vcluster_power(name, args[0], strcmp(node_power, "on") == 0, err) : -1;
+    free(name);
+    return rc;
+}
+
+static const struct tern_cmd node_cmd = {
+    .name = "node",
+    .args = "NODE",
+    .summary = "cut a node's power, or give it back",
+    .examples = "  tern cluster node trn1-st-trn1-2 --power off\n",
+    .opts = node_opts,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run_node,
+};
+
+int main(int argc, char **argv)
+{
+    static const struct tern_cmd *const verbs[] = {
+        &check_cmd, &render_cmd, &up_cmd,   &status_cmd, &exec_cmd,
+        &node_cmd,  &down_cmd,   &list_cmd, NULL,
+    };
+    static const struct tern_cmd cmd = {
+        .name = "cluster",
+        .summary = "check and render layouts, run them as a virtual cluster",
+        .about = "A layout is ParallelCluster 3 YAML (cluster.yaml). What tern alone needs stands "
+                 "in cluster.tern.yaml beside it: 'gres: {neuron: false}' leaves the Neuron "
+                 "devices out of Slurm, 'virtual: {dynamic: N}' starts dynamic nodes.",
+        .verbs = verbs,
+    };
+
+    return tern_cmd_main(&cmd, argc, argv);
+}

@@ -1,0 +1,164 @@
+#include "core/vcluster/ctl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Through /proc/self/fd, because a socket's path may have 107 bytes only and a folder's more. */
+static int open_socket(const char *dir, int *fd, struct sockaddr_un *a, struct tern_err *err)
+{
+    int d = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (d < 0)
+        return tern_err_sys(err, "%s: cannot open", dir);
+    *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (*fd < 0) {
+        tern_err_sys(err, "cannot make a socket");
+        close(d);
+        return -1;
+    }
+    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/ctl", d);
+    return d;
+}
+
+int tern_ctl_listen(const char *dir, struct tern_err *err)
+{
+    struct sockaddr_un a;
+    int fd, d = open_socket(dir, &fd, &a, err);
+
+    if (d < 0)
+        return -1;
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, 16) < 0) {
+        tern_err_sys(err, "%s/ctl: cannot listen", dir);
+        close(fd);
+        fd = -1;
+    }
+    close(d);
+    return fd;
+}
+
+/* Nobody may hold up the other side for longer. */
+static void limit(int fd, int seconds)
+{
+    struct timeval t = {.tv_sec = seconds};
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
+}
+
+static int receive(int fd, struct tern_ctl_answer *a, int *pidfd)
+{
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec io = {a, sizeof *a};
+    struct msghdr m = {.msg_iov = &io,
+                       .msg_iovlen = 1,
+                       .msg_control = control.room,
+                       .msg_controllen = sizeof control.room};
+    ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+
+    *pidfd = -1;
+    struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&m);
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+        memcpy(pidfd, CMSG_DATA(c), sizeof *pidfd);
+    if (n == (ssize_t)sizeof *a && a->size == sizeof *a)
+        return 0;
+    if (n >= 0)
+        errno = EPROTO;
+    return -1;
+}
+
+int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_ctl_answer *a,
+                 int *pidfd, pid_t *supervisor, struct tern_err *err)
+{
+    struct sockaddr_un to;
+    struct ucred who;
+    socklen_t len = sizeof who;
+    int fd, got = -1, rc = -1, d = open_socket(dir, &fd, &to, err);
+
+    if (d < 0)
+        return -1;
+    limit(fd, 10);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: no supervisor answers (%s). `tern cluster list` shows "
+                     "what is up.",
+                     dir, strerror(errno));
+        goto out;
+    }
+    if (send(fd, q, sizeof *q, MSG_NOSIGNAL) < 0 || receive(fd, a, &got) < 0) {
+        tern_err_sys(err,
+                     "%s: the supervisor does not answer. Was the cluster brought up by "
+                     "another version of tern?",
+                     dir);
+        goto out;
+    }
+    a->text[sizeof a->text - 1] = '\0';
+    if (a->code) {
+        tern_err_set(err, (enum tern_code)a->code, "%s", a->text);
+        goto out;
+    }
+    if (supervisor) {
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0) {
+            tern_err_sys(err, "%s: cannot tell the supervisor's process", dir);
+            goto out;
+        }
+        *supervisor = who.pid;
+    }
+    if (pidfd) {
+        *pidfd = got;
+        got = -1;
+    }
+    rc = 0;
+out:
+    if (got >= 0)
+        close(got);
+    close(fd);
+    close(d);
+    return rc;
+}
+
+int tern_ctl_accept(int listener, struct tern_ctl_request *q)
+{
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+    if (fd < 0)
+        return -1;
+    limit(fd, 1);
+    if (recv(fd, q, sizeof *q, 0) != (ssize_t)sizeof *q || q->size != sizeof *q) {
+        close(fd);
+        return -1;
+    }
+    q->node[sizeof q->node - 1] = '\0';
+    return fd;
+}
+
+void tern_ctl_answer(int connection, const struct tern_ctl_answer *a, int pidfd)
+{
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct iovec io = {(void *)a, sizeof *a};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
+
+    if (pidfd >= 0) {
+        m.msg_control = control.room;
+        m.msg_controllen = sizeof control.room;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof pidfd);
+        memcpy(CMSG_DATA(c), &pidfd, sizeof pidfd);
+    }
+    sendmsg(connection, &m, MSG_NOSIGNAL);
+    close(connection);
+}

@@ -1,0 +1,45 @@
+/* Between the supervisor and the programs outside: one request and one answer a connection, as
+ * fixed structs over a SOCK_SEQPACKET socket <folder>/ctl.  Descriptors travel beside an answer. */
+#ifndef TERN_VCLUSTER_CTL_H
+#define TERN_VCLUSTER_CTL_H
+
+#include <stdint.h>
+
+#include "core/vcluster/plan.h"
+
+enum tern_ctl_op {
+    TERN_CTL_INFO,
+    TERN_CTL_ENTER, /* answers with a pidfd of the head's or a node's first process */
+    TERN_CTL_OFF,
+    TERN_CTL_ON,
+};
+
+struct tern_ctl_request {
+    uint32_t size; /* of this struct: other versions of tern are refused by it */
+    uint32_t op;   /* enum tern_ctl_op */
+    char node[80]; /* "": the head */
+};
+
+struct tern_ctl_answer {
+    uint32_t size;
+    int32_t code;  /* enum tern_code */
+    uint32_t mode; /* enum tern_vcluster_mode */
+    uint32_t user_namespace;
+    uint32_t n_nodes;
+    char text[400]; /* why not, when `code` is not 0 */
+};
+
+/* A listening socket in folder `dir`. */
+int tern_ctl_listen(const char *dir, struct tern_err *err);
+/* Ask the supervisor of `dir`.  A refusal is an error.  *pidfd (or NULL) is the descriptor that
+ * came along or -1; *supervisor (or NULL) its process, as the caller sees it.  TERN_USAGE when
+ * nobody listens. */
+int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_ctl_answer *a,
+                 int *pidfd, pid_t *supervisor, struct tern_err *err);
+/* The supervisor's side: take one request from `listener`, NULL-terminated; the connection, or -1
+ * when it was not worth an answer. */
+int tern_ctl_accept(int listener, struct tern_ctl_request *q);
+/* Send and close.  `pidfd` may be -1. */
+void tern_ctl_answer(int connection, const struct tern_ctl_answer *a, int pidfd);
+
+#endif

@@ -1,0 +1,28 @@
+/* The virtual network: routed veth pairs with permanent ARP entries (rtnetlink(7)).
+ *
+ * Node i (from 1) is 10.200.0.0 + 256 + i with a /32 on its eth0; its other end "v<i>" stands in
+ * the head's namespace, which routes.  No bridge: a bridge ends at 1023 ports, and its ARP traffic
+ * fills a table that the kernel shares between all namespaces.
+ */
+#ifndef TERN_VCLUSTER_NET_H
+#define TERN_VCLUSTER_NET_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "core/base/err.h"
+
+#define TERN_NET_HEAD "10.200.0.1"
+
+/* "10.200.1.1" of node `i`; writes at most `n` bytes (16 suffice) and returns `to`. */
+char *tern_net_address(char *to, size_t n, int i);
+
+/* In the head's namespace: lo up with the head's address, forwarding on. */
+int tern_net_head(struct tern_err *err);
+/* In the head's namespace: the pair for node `i`, whose first process is `pid`, and the route to
+ * it.  The pair vanishes with the node's namespace. */
+int tern_net_link(int i, pid_t pid, struct tern_err *err);
+/* In the node's namespace, after tern_net_link: addresses and routes of eth0. */
+int tern_net_node(int i, struct tern_err *err);
+
+#endif

@@ -1,0 +1,504 @@
+#include "core/vcluster/plan.h"
+
+#include "core/base/fs.h"
+#include "core/base/vars.h"
+#include "core/vcluster/net.h"
+#include "core/vcluster/root.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Two bytes of address less the head's 256; Slurm's plain mode ends where ports do. */
+enum { MAX_NODES = 2048 };
+
+/* ------------------------------------------------------------------ the folder */
+
+char *tern_plan_home(struct tern_err *err)
+{
+    const char *home = tern_var("TERN_CLUSTER_HOME");
+    const char *xdg = getenv("XDG_STATE_HOME"), *user = getenv("HOME");
+
+    if (home && home[0] == '/')
+        return tern_strdup(home);
+    if (home) {
+        tern_err_set(err, TERN_USAGE, "TERN_CLUSTER_HOME: '%s' is no absolute path. Set one.",
+                     home);
+        return NULL;
+    }
+    if (xdg && xdg[0] == '/')
+        return tern_strf("%s/tern/cluster", xdg);
+    if (user && user[0] == '/')
+        return tern_strf("%s/.local/state/tern/cluster", user);
+    tern_err_set(err, TERN_USAGE, "no HOME to keep clusters in. Set TERN_CLUSTER_HOME.");
+    return NULL;
+}
+
+char *tern_plan_dir(const char *name, struct tern_err *err)
+{
+    size_t n = strlen(name);
+
+    if (n == 0 || n > 40 || name[0] == '-' ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != n) {
+        tern_err_set(err, TERN_USAGE,
+                     "'%s' is no name for a cluster: 1 to 40 letters, digits, "
+                     "'-' and '_'.",
+                     name);
+        return NULL;
+    }
+    char *home = tern_plan_home(err);
+    char *dir = home ? tern_strf("%s/%s", home, name) : NULL;
+    free(home);
+    return dir;
+}
+
+static int empty(const char *dir, struct tern_err *err)
+{
+    DIR *d = opendir(dir);
+    int rc = 0;
+
+    if (!d)
+        return errno == ENOENT ? 0 : tern_err_sys(err, "%s: cannot open", dir);
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            strcmp(e->d_name, "lock") == 0)
+            continue;
+        char *path = tern_strf("%s/%s", dir, e->d_name);
+        rc = tern_fs_remove_tree(path, err);
+        free(path);
+    }
+    closedir(d);
+    return rc;
+}
+
+int tern_plan_remove(const char *dir, struct tern_err *err)
+{
+    int rc = empty(dir, err);
+
+    return rc == 0 ? tern_fs_remove_tree(dir, err) : rc;
+}
+
+static int lock_once(const char *dir, const char *path, const char *name, struct tern_err *err)
+{
+    struct stat mine, there;
+
+    if (tern_fs_mkdirs(dir, 0700, err) < 0)
+        return -1;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return errno == ENOENT ? -2 : tern_err_sys(err, "%s: cannot open", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno == EWOULDBLOCK)
+            tern_err_set(err, TERN_USAGE,
+                         "cluster '%s' is up already. Use it (`tern cluster "
+                         "status %s`), end it (`tern cluster down %s`), or give this one another "
+                         "name (--name).",
+                         name, name, name);
+        else
+            tern_err_sys(err, "%s: cannot lock", path);
+        close(fd);
+        return -1;
+    }
+    /* A `down` may have removed the folder between open and lock. */
+    if (fstat(fd, &mine) == 0 && stat(path, &there) == 0 && mine.st_ino == there.st_ino)
+        return fd;
+    close(fd);
+    return -2;
+}
+
+int tern_plan_lock(const char *dir, const char *name, struct tern_err *err)
+{
+    char *path = tern_strf("%s/lock", dir);
+    int fd;
+
+    do
+        fd = lock_once(dir, path, name, err);
+    while (fd == -2);
+    free(path);
+    if (fd >= 0 && (chmod(dir, 0700) < 0 || empty(dir, err) < 0)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+bool tern_plan_locked(const char *dir)
+{
+    char *path = tern_strf("%s/lock", dir);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0;
+
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return held;
+}
+
+/* ------------------------------------------------------------------ the plan */
+
+static char *find_program(const char *name)
+{
+    static const char *const usual = "/usr/sbin:/sbin:/usr/local/sbin:/opt/slurm/sbin";
+    const char *path = getenv("PATH");
+    char *all = tern_strf("%s:%s", path ? path : "", usual), *save = NULL, *found = NULL;
+
+    for (char *d = strtok_r(all, ":", &save); d && !found; d = strtok_r(NULL, ":", &save)) {
+        char *file = tern_strf("%s/%s", d, name);
+        if (d[0] == '/' && access(file, X_OK) == 0)
+            found = file;
+        else
+            free(file);
+    }
+    free(all);
+    return found;
+}
+
+static int find_programs(struct tern_plan *p, struct tern_err *err)
+{
+    const struct {
+        const char *name, *package;
+        char **to;
+    } want[] = {{"munged", "munge", &p->munged},
+                {"slurmctld", "slurmctld", &p->slurmctld},
+                {"slurmd", "slurmd slurm-client", &p->slurmd}};
+    struct tern_buf names = {0}, packages = {0};
+
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        *want[i].to = find_program(want[i].name);
+        if (!*want[i].to) {
+            tern_buf_printf(&names, "%s%s", names.len ? ", " : "", want[i].name);
+            tern_buf_printf(&packages, " %s", want[i].package);
+        }
+    }
+    int rc = names.len == 0 ? 0
+                            : tern_err_set(err, TERN_USAGE,
+                                           "%s: not installed. Run: sudo apt-get "
+                                           "install -y --no-install-recommends%s",
+                                           names.data, packages.data);
+    tern_buf_free(&names);
+    tern_buf_free(&packages);
+    return rc;
+}
+
+static int list_nodes(struct tern_plan *p, struct tern_err *err)
+{
+    const struct tern_layout *l = p->layout;
+    size_t n_groups, n = 0;
+    struct tern_layout_group *g = tern_layout_groups(l, &n_groups);
+    int rc = -1;
+
+    for (size_t i = 0; i < n_groups; i++) {
+        if (g[i].dynamic && g[i].count > l->virtual_dynamic)
+            g[i].count = l->virtual_dynamic;
+        n += (size_t)g[i].count;
+    }
+    if (n == 0) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: no static nodes (MinCount is 0 everywhere). Start "
+                     "dynamic ones: put 'virtual: {dynamic: 4}' into the .tern.yaml beside it.",
+                     l->path);
+        goto out;
+    }
+    if (n > MAX_NODES) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: %zu nodes are more than the %d that one machine is "
+                     "asked to run. Lower MinCount.",
+                     l->path, n, MAX_NODES);
+        goto out;
+    }
+    p->nodes = tern_alloc(n, sizeof *p->nodes, "nodes", err);
+    if (!p->nodes)
+        goto out;
+    for (size_t i = 0; i < n_groups; i++) {
+        for (int k = 1; k <= g[i].count; k++) {
+            struct tern_plan_node *node = &p->nodes[p->n_nodes++];
+            char *name = tern_layout_node_name(&g[i], k);
+            snprintf(node->name, sizeof node->name, "%s", name);
+            node->chips = g[i].resource->type->chips;
+            free(name);
+        }
+    }
+    rc = 0;
+out:
+    free(g);
+    return rc;
+}
+
+/* The folders that /tmp and /run of the nodes would hide: what the caller named, the current
+ * folder, HOME, and where the programs and the plugin are. */
+static int list_share(struct tern_plan *p, const struct tern_vcluster_options *o,
+                      struct tern_err *err)
+{
+    size_t n = 0;
+    char exe[PATH_MAX];
+    const char *own[3] = {".", getenv("HOME"), NULL};
+
+    for (const char *const *s = o->share; s && *s; s++)
+        n++;
+    p->share = tern_alloc(n + 4, sizeof *p->share, "folders", err);
+    if (!p->share)
+        return -1;
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        char *path = realpath(o->share[i], NULL);
+        if (!path)
+            return tern_err_sys(err, "--share %s", o->share[i]);
+        p->share[k++] = path;
+    }
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (len > 0) { /* build/bin/tern-cluster -> build, which holds build/plugins too */
+        exe[len] = '\0';
+        for (int up = 0; up < 2 && strrchr(exe, '/') > exe; up++)
+            *strrchr(exe, '/') = '\0';
+        own[2] = exe;
+    }
+    for (int i = 0; i < 3; i++) {
+        char *path = own[i] ? realpath(own[i], NULL) : NULL;
+        if (path && strcmp(path, "/") != 0)
+            p->share[k++] = path;
+        else
+            free(path);
+    }
+    return 0;
+}
+
+int tern_plan_make(struct tern_plan *p, const struct tern_layout *l,
+                   const struct tern_vcluster_options *o, struct tern_err *err)
+{
+    *p = (struct tern_plan){.layout = l, .mode = o->mode};
+    p->name = tern_strdup(o->name ? o->name : l->name);
+    p->plugin = o->plugin ? tern_strdup(o->plugin) : NULL;
+    p->dir = tern_plan_dir(p->name, err);
+    gethostname(p->host, sizeof p->host - 1);
+    p->host[strcspn(p->host, ".")] = '\0'; /* slurmd knows itself by the short name */
+    if (!p->dir || find_programs(p, err) < 0 || list_nodes(p, err) < 0 ||
+        list_share(p, o, err) < 0) {
+        tern_plan_free(p);
+        return -1;
+    }
+    return 0;
+}
+
+void tern_plan_free(struct tern_plan *p)
+{
+    for (char **s = p->share; s && *s; s++)
+        free(*s);
+    free(p->share);
+    free(p->name);
+    free(p->dir);
+    free(p->plugin);
+    free(p->munged);
+    free(p->slurmctld);
+    free(p->slurmd);
+    free(p->nodes);
+    *p = (struct tern_plan){0};
+}
+
+/* ------------------------------------------------------------------ writing it down */
+
+/* Nobody reads these after a crash: the folder is made anew.  So no fsync, which would cost more
+ * than all the rest of `up`. */
+static int write_file(const char *dir, const char *name, const void *data, size_t len, mode_t mode,
+                      struct tern_err *err)
+{
+    char *path = tern_strf("%s/%s", dir, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    int rc = fd < 0 ? tern_err_sys(err, "%s: cannot create", path) : 0;
+
+    if (rc == 0)
+        rc = tern_fs_write(fd, data, len, path, err);
+    if (fd >= 0 && close(fd) < 0 && rc == 0)
+        rc = tern_err_sys(err, "%s: cannot write", path);
+    free(path);
+    return rc;
+}
+
+static int make_dir(const struct tern_plan *p, const char *what, const char *sub, mode_t mode,
+                    struct tern_err *err)
+{
+    char *path = tern_strf("%s/%s%s", p->dir, what, sub);
+    int rc = tern_fs_mkdirs(path, 0755, err);
+
+    if (rc == 0 && chmod(path, mode) < 0) /* past the umask */
+        rc = tern_err_sys(err, "%s: cannot set its mode", path);
+    free(path);
+    return rc;
+}
+
+static int make_dirs(const struct tern_plan *p, struct tern_err *err)
+{
+    bool plain = p->mode == TERN_VCLUSTER_PLAIN;
+    static const char *const dirs[] = {"etc", "log", "state", "run", "nodes", "fs"};
+
+    for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
+        if (make_dir(p, dirs[i], "", 0755, err) < 0)
+            return -1;
+    for (size_t i = 0; i < p->layout->n_storage; i++)
+        if (make_dir(p, "fs", p->layout->storage[i].mount_dir, 01777, err) < 0)
+            return -1;
+    for (size_t i = 0; i < p->n_nodes; i++) {
+        char *tmp = tern_strf("/%s/tmp", p->nodes[i].name);
+        char *spool = tern_strf("/%s/spool", p->nodes[i].name);
+        int rc = make_dir(p, "nodes", tmp, 01777, err);
+        if (rc == 0 && plain)
+            rc = make_dir(p, "nodes", spool, 0755, err);
+        free(tmp);
+        free(spool);
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int write_hosts(const struct tern_plan *p, struct tern_err *err)
+{
+    struct tern_buf b = {0};
+    char address[16];
+
+    tern_buf_printf(&b, "127.0.0.1 localhost\n%s head\n", TERN_NET_HEAD);
+    for (size_t i = 0; i < p->n_nodes; i++)
+        tern_buf_printf(&b, "%s %s\n", tern_net_address(address, sizeof address, (int)i + 1),
+                        p->nodes[i].name);
+    int rc = tern_buf_check(&b, "hosts", err);
+    if (rc == 0)
+        rc = write_file(p->dir, "etc/hosts", b.data, b.len, 0644, err);
+    tern_buf_free(&b);
+    return rc;
+}
+
+static int write_key(const struct tern_plan *p, struct tern_err *err)
+{
+    unsigned char key[128]; /* munge's own default size */
+
+    if (getrandom(key, sizeof key, 0) != sizeof key)
+        return tern_err_sys(err, "cannot make a munge key");
+    return write_file(p->dir, "munge.key", key, sizeof key, 0600, err);
+}
+
+/* n consecutive ports of 127.0.0.1 that are free now; 0 when there are none. */
+static int free_ports(int n)
+{
+    for (int base = 26817; base + n < 32768; base += n + 1) { /* below the ephemeral range */
+        int i = 0;
+        for (; i <= n; i++) {
+            struct sockaddr_in a = {.sin_family = AF_INET,
+                                    .sin_port = htons((uint16_t)(base + i)),
+                                    .sin_addr.s_addr = htonl(INADDR_ANY)};
+            int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+            setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+            int rc = bind(fd, (struct sockaddr *)&a, sizeof a);
+            close(fd);
+            if (rc < 0)
+                break;
+        }
+        if (i > n)
+            return base;
+    }
+    return 0;
+}
+
+static int write_conf(const struct tern_plan *p, struct tern_err *err)
+{
+    bool plain = p->mode == TERN_VCLUSTER_PLAIN;
+    const char *d = plain ? p->dir : TERN_ROOT_STATE;
+    struct passwd *pw = getpwuid(geteuid());
+    char uid[16];
+    char *state = tern_strf("%s/state", d), *log = tern_strf("%s/log", d);
+    char *etc = tern_strf("%s/etc", d), *run = tern_strf("%s/run", d);
+    char *socket = tern_strf("%s/run/munge.socket", d), *spool = tern_strf("%s/nodes/%%n/spool", d);
+    char *tmp = tern_strf("%s/nodes/%%n/tmp", d);
+    struct tern_layout_conf c = {0};
+
+    snprintf(uid, sizeof uid, "%d", (int)geteuid()); /* slurm.conf takes it where passwd has none */
+    struct tern_layout_local local = {
+        .cluster_name = p->name,
+        .head_name = plain ? p->host : "head",
+        .head_addr = plain ? "127.0.0.1" : TERN_NET_HEAD,
+        .user = pw ? pw->pw_name : uid,
+        .state = state,
+        .log = log,
+        .spool = plain ? spool : "/run/slurmd",
+        .pid_dir = plain ? run : "/run",
+        .munge_socket = plain ? socket : "/run/munge/munge.socket.2",
+        .conf_dir = plain ? etc : "/etc/slurm",
+        .plugin = p->plugin,
+        .tmp = plain ? tmp : NULL,
+        .port = plain ? p->port : 0,
+        .dynamic = p->layout->virtual_dynamic,
+    };
+    int rc = tern_layout_render(p->layout, &local, &c, err);
+    const struct {
+        const char *name;
+        const struct tern_buf *text;
+    } files[] = {{"etc/slurm.conf", &c.slurm},
+                 {"etc/gres.conf", &c.gres},
+                 {"etc/topology.conf", &c.topology},
+                 {"etc/cgroup.conf", &c.cgroup},
+                 {"etc/plugstack.conf", &c.plugstack}};
+    for (size_t i = 0; rc == 0 && i < sizeof files / sizeof *files; i++)
+        rc = write_file(p->dir, files[i].name, files[i].text->data, files[i].text->len, 0644, err);
+    tern_layout_conf_free(&c);
+    free(state);
+    free(log);
+    free(etc);
+    free(run);
+    free(socket);
+    free(spool);
+    free(tmp);
+    return rc;
+}
+
+/* Slurm's files know no quoting, and a socket's path is short: plain mode uses the folder's path
+ * as it is. */
+static int check_plain(struct tern_plan *p, struct tern_err *err)
+{
+    if (strpbrk(p->dir, " \t#,='\"%[]"))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: Slurm's files cannot hold this path. Set "
+                            "TERN_CLUSTER_HOME to a plain one.",
+                            p->dir);
+    if (strlen(p->dir) + sizeof "/run/munge.socket" > sizeof((struct sockaddr_un *)0)->sun_path)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: too long for a socket's path. Set "
+                            "TERN_CLUSTER_HOME to a shorter one.",
+                            p->dir);
+    p->port = free_ports((int)p->n_nodes);
+    if (!p->port)
+        return tern_err_set(err, TERN_TEMPFAIL, "no %zu free ports in a row from 26817 to 32767.",
+                            p->n_nodes + 1);
+    return 0;
+}
+
+int tern_plan_write(struct tern_plan *p, struct tern_err *err)
+{
+    mode_t old = umask(022);
+    char *layout = realpath(p->layout->path, NULL);
+    int rc = p->mode == TERN_VCLUSTER_PLAIN ? check_plain(p, err) : 0;
+
+    if (rc == 0)
+        rc = make_dirs(p, err);
+    if (rc == 0)
+        rc = write_conf(p, err);
+    if (rc == 0)
+        rc = write_hosts(p, err);
+    if (rc == 0)
+        rc = write_key(p, err);
+    if (rc == 0)
+        rc = write_file(p->dir, "layout", layout ? layout : "", layout ? strlen(layout) : 0, 0600,
+                        err);
+    free(layout);
+    umask(old);
+    return rc;
+}

@@ -1,0 +1,340 @@
+#include "core/vcluster/root.h"
+
+#include "core/base/fs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Recursive, because a user namespace may not split mounts that it was given together. */
+static int bind(const char *from, const char *to, struct tern_err *err)
+{
+    if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) < 0)
+        return tern_err_sys(err, "cannot mount %s at %s", from, to);
+    return 0;
+}
+
+static int bind_fd(int fd, const char *to, struct tern_err *err)
+{
+    char from[32];
+
+    snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
+    return bind(from, to, err);
+}
+
+static int mount_new(const char *kind, const char *to, const char *options, struct tern_err *err)
+{
+    if (mount(kind, to, kind, MS_NOSUID, options) < 0)
+        return tern_err_sys(err, "cannot mount %s at %s", kind, to);
+    return 0;
+}
+
+static int mount_proc_sys(const char *root, struct tern_err *err)
+{
+    char *proc = tern_strf("%s/proc", root), *sys = tern_strf("%s/sys", root);
+    int rc = mount_new("proc", proc, NULL, err);
+
+    /* A new one shows the node's own network devices; where that is refused the host's will do. */
+    if (rc == 0 && mount("sysfs", sys, "sysfs", MS_NOSUID, NULL) < 0)
+        rc = bind("/sys", sys, err);
+    free(proc);
+    free(sys);
+    return rc;
+}
+
+static int make_file(const char *path, mode_t mode, struct tern_err *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, mode);
+
+    if (fd < 0 || fchmod(fd, mode) < 0) {
+        tern_err_sys(err, "%s: cannot create", path);
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    return close(fd);
+}
+
+/* ------------------------------------------------------------------ what stays visible */
+
+/* Folders held open while something is mounted over the path that led to them. */
+struct kept {
+    int fd[64];
+    char *path[64];
+    int n;
+};
+
+static bool below(const char *path, const char *const *tops)
+{
+    for (; *tops; tops++) {
+        size_t n = strlen(*tops);
+        if (strncmp(path, *tops, n) == 0 && path[n] == '/')
+            return true;
+    }
+    return false;
+}
+
+/* Hold those of `share` that lie below one of `tops`. */
+static int keep(struct kept *k, char *const *share, const char *const *tops, struct tern_err *err)
+{
+    for (; share && *share; share++) {
+        if (!below(*share, tops))
+            continue;
+        if (k->n == (int)(sizeof k->fd / sizeof *k->fd))
+            return tern_err_set(err, TERN_USAGE, "more than %d shared folders", k->n);
+        int fd = open(*share, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+            return tern_err_sys(err, "%s: cannot share it with the nodes", *share);
+        k->fd[k->n] = fd;
+        k->path[k->n++] = *share;
+    }
+    return 0;
+}
+
+/* Mount what is held at its old path below `root`, and let go. */
+static int put_back(struct kept *k, const char *root, struct tern_err *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < k->n; i++) {
+        char *to = tern_strf("%s%s", root, k->path[i]);
+        if (rc == 0)
+            rc = tern_fs_mkdirs(to, 0755, err);
+        if (rc == 0)
+            rc = bind_fd(k->fd[i], to, err);
+        close(k->fd[i]);
+        free(to);
+    }
+    k->n = 0;
+    return rc;
+}
+
+/* ------------------------------------------------------------------ the head */
+
+/* One entry of the host's / in the new root. */
+static int take_over(const char *root, const char *name, struct tern_err *err)
+{
+    static const char *const own[] = {"proc", "sys", "run", NULL};
+    char *from = tern_strf("/%s", name), *to = tern_strf("%s/%s", root, name);
+    char target[PATH_MAX];
+    struct stat st;
+    int rc = 0;
+
+    if (lstat(from, &st) < 0) {
+        rc = 0; /* went away meanwhile */
+    } else if (S_ISLNK(st.st_mode)) {
+        ssize_t n = readlink(from, target, sizeof target - 1);
+        if (n > 0) {
+            target[n] = '\0';
+            if (symlink(target, to) < 0)
+                rc = tern_err_sys(err, "%s: cannot link", to);
+        }
+    } else if (S_ISDIR(st.st_mode)) {
+        bool mine = false;
+        for (const char *const *o = own; *o; o++)
+            mine |= strcmp(name, *o) == 0;
+        if (mkdir(to, 0755) < 0)
+            rc = tern_err_sys(err, "%s: cannot make folder", to);
+        else if (!mine)
+            rc = bind(from, to, err);
+    }
+    free(from);
+    free(to);
+    return rc;
+}
+
+static int take_over_all(const char *root, struct tern_err *err)
+{
+    DIR *d = opendir("/");
+    int rc = d ? 0 : tern_err_sys(err, "/: cannot read");
+
+    for (struct dirent *e; rc == 0 && (e = readdir(d));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            rc = take_over(root, e->d_name, err);
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+/* Folders of the host are seen by every node anyway, /home among them; the others get one of the
+ * cluster's own. */
+static int mount_storage(const char *root, const struct tern_layout *l, struct tern_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < l->n_storage; i++) {
+        const char *at = l->storage[i].mount_dir, *rest = strchr(at + 1, '/');
+        if (strcmp(at, "/home") == 0)
+            continue;
+        char *from = tern_strf("%s%s/fs%s", root, TERN_ROOT_STATE, at),
+             *to = tern_strf("%s%s", root, at);
+        char *top = rest ? tern_strf("%.*s", (int)(rest - at), at) : NULL;
+        if (top && tern_fs_exists(top) && !tern_fs_exists(at))
+            rc = tern_err_set(err, TERN_USAGE,
+                              "%s:%d: %s: this machine has %s, and tern makes "
+                              "nothing in it. Make the folder, or use another MountDir.",
+                              l->path, l->storage[i].line, at, top);
+        if (rc == 0)
+            rc = tern_fs_mkdirs(to, 0755, err);
+        if (rc == 0)
+            rc = bind(from, to, err);
+        free(from);
+        free(to);
+        free(top);
+    }
+    return rc;
+}
+
+static int mount_etc(const char *root, struct tern_err *err)
+{
+    char *etc = tern_strf("%s%s/etc", root, TERN_ROOT_STATE), *hosts = tern_strf("%s/hosts", etc);
+    char *to = tern_strf("%s/etc/slurm", root), *to_hosts = tern_strf("%s/etc/hosts", root);
+    int rc = bind(etc, to, err);
+
+    if (rc == 0)
+        rc = bind(hosts, to_hosts, err);
+    free(etc);
+    free(hosts);
+    free(to);
+    free(to_hosts);
+    return rc;
+}
+
+int tern_root_head(const char *dir, const struct tern_layout *l, char *const *share,
+                   struct tern_err *err)
+{
+    /* The new root grows over /run, the one folder that the host's copy is not wanted of: anywhere
+     * else it would be copied into itself. */
+    static const char root[] = "/run";
+    static const char *const hidden[] = {"/run", NULL};
+    struct kept k = {0};
+    int state = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), rc = -1;
+
+    if (state < 0) {
+        tern_err_sys(err, "%s: cannot open", dir);
+        goto out;
+    }
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+        tern_err_sys(err, "cannot make the mounts private");
+        goto out;
+    }
+    if (keep(&k, share, hidden, err) < 0 || mount_new("tmpfs", root, "mode=755", err) < 0 ||
+        take_over_all(root, err) < 0 || mount_proc_sys(root, err) < 0 ||
+        tern_fs_mkdirs("/run" TERN_ROOT_STATE, 0755, err) < 0 ||
+        tern_fs_mkdirs("/run/run/munge", 0755, err) < 0 ||
+        bind_fd(state, "/run" TERN_ROOT_STATE, err) < 0 || put_back(&k, root, err) < 0 ||
+        mount_storage(root, l, err) < 0 || mount_etc(root, err) < 0)
+        goto out;
+    /* pivot_root(2): the old root ends up on top of the new one, and is taken off. */
+    if (chdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+        chdir("/") < 0) {
+        tern_err_sys(err, "cannot change to the new root");
+        goto out;
+    }
+    rc = 0;
+out:
+    if (state >= 0)
+        close(state);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ a node */
+
+static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty", NULL};
+enum { N_DEVICES = sizeof devices / sizeof *devices - 1 };
+
+static int fill_dev(const int *fd, int n_neuron, struct tern_err *err)
+{
+    static const char *const links[][2] = {
+        {"/proc/self/fd", "/dev/fd"},       {"/proc/self/fd/0", "/dev/stdin"},
+        {"/proc/self/fd/1", "/dev/stdout"}, {"/proc/self/fd/2", "/dev/stderr"},
+        {"pts/ptmx", "/dev/ptmx"},
+    };
+    char path[32];
+
+    for (int i = 0; i < N_DEVICES; i++) {
+        if (fd[i] < 0)
+            continue;
+        snprintf(path, sizeof path, "/dev/%s", devices[i]);
+        if (make_file(path, 0666, err) < 0 || bind_fd(fd[i], path, err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+        if (symlink(links[i][0], links[i][1]) < 0)
+            return tern_err_sys(err, "%s: cannot link", links[i][1]);
+    for (int i = 0; i < n_neuron; i++) {
+        snprintf(path, sizeof path, "/dev/neuron%d", i);
+        if (make_file(path, 0666, err) < 0)
+            return -1;
+    }
+    if (mkdir("/dev/pts", 0755) < 0 || mkdir("/dev/shm", 01777) < 0)
+        return tern_err_sys(err, "/dev: cannot make folders");
+    if (mount_new("devpts", "/dev/pts", "newinstance,ptmxmode=0666,mode=620", err) < 0)
+        return -1;
+    return mount_new("tmpfs", "/dev/shm", "mode=1777", err);
+}
+
+/* A /dev of the node's own.  Nobody may make device files in a user namespace, but everybody may
+ * mount the host's over plain ones. */
+static int mount_dev(int n_neuron, struct tern_err *err)
+{
+    int fd[N_DEVICES];
+    char path[32];
+
+    for (int i = 0; i < N_DEVICES; i++) {
+        snprintf(path, sizeof path, "/dev/%s", devices[i]);
+        fd[i] = open(path, O_PATH | O_CLOEXEC);
+    }
+    int rc = mount_new("tmpfs", "/dev", "mode=755", err);
+    if (rc == 0)
+        rc = fill_dev(fd, n_neuron, err);
+    for (int i = 0; i < N_DEVICES; i++)
+        if (fd[i] >= 0)
+            close(fd[i]);
+    return rc;
+}
+
+int tern_root_node(const char *name, char *const *share, int n_devices, struct tern_err *err)
+{
+    static const char *const hidden[] = {"/tmp", "/run", "/dev/shm", NULL};
+    struct kept k = {0};
+    char *tmp = tern_strf("%s/nodes/%s/tmp", TERN_ROOT_STATE, name);
+    int state = open(TERN_ROOT_STATE, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int munge = open("/run/munge", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = -1;
+
+    if (state < 0 || munge < 0) {
+        tern_err_sys(err, "%s: cannot open the cluster's folders", name);
+        goto out;
+    }
+    umask(0);
+    if (mount_proc_sys("", err) < 0 || keep(&k, share, hidden, err) < 0 ||
+        mount_dev(n_devices, err) < 0 || bind(tmp, "/tmp", err) < 0 ||
+        mount_new("tmpfs", "/run", "mode=755", err) < 0)
+        goto out;
+    if (mkdir(TERN_ROOT_STATE, 0755) < 0 || mkdir("/run/munge", 0755) < 0 ||
+        mkdir("/run/slurmd", 0755) < 0) {
+        tern_err_sys(err, "/run: cannot make folders");
+        goto out;
+    }
+    if (bind_fd(state, TERN_ROOT_STATE, err) < 0 || bind_fd(munge, "/run/munge", err) < 0 ||
+        put_back(&k, "", err) < 0)
+        goto out;
+    umask(022);
+    rc = 0;
+out:
+    free(tmp);
+    if (state >= 0)
+        close(state);
+    if (munge >= 0)
+        close(munge);
+    return rc;
+}

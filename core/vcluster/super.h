@@ -1,0 +1,20 @@
+/* The supervisor: the head's first process (plain: an ordinary daemon), and each node's. */
+#ifndef TERN_VCLUSTER_SUPER_H
+#define TERN_VCLUSTER_SUPER_H
+
+#include "core/vcluster/plan.h"
+
+/* What the supervisor tells `up`: the daemons run, or why not. */
+struct tern_super_word {
+    int32_t code;
+    bool refused; /* the namespaces could not be made: plain mode may do */
+    char text[1000];
+};
+
+/* Start it for `plan`, with `lock_fd` as its own.  *up is a socket on which one struct
+ * tern_super_word will arrive; a byte written to it keeps the supervisor, its end before that ends
+ * the cluster.  *pidfd is the supervisor's.  -1 when there is no process. */
+int tern_super_start(struct tern_plan *plan, int lock_fd, int *up, int *pidfd, bool *refused,
+                     struct tern_err *err);
+
+#endif

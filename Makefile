@@ -46,17 +46,18 @@ deps:
 
 CC := gcc
 PKGS := yaml-0.1 jansson libcrypto sqlite3 libfabric pmix zlib libcurl
-# OpenMP's OpenBLAS by path: two thread pools in one process would fight over the cores.
+# Where core/tensor finds OpenBLAS when it loads it (it is not linked): OpenMP's build, because two
+# thread pools in one process would fight over the cores.
 BLAS_DIR ?= $(firstword $(wildcard /usr/lib/*/openblas-openmp))
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wold-style-definition -Wpointer-arith -Wvla -Wundef \
-	-Werror=implicit-function-declaration
+	-Werror=implicit-function-declaration -Wno-psabi
 CFLAGS ?= -O2 -g
 SANFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(WARN) $(CFLAGS) -fopenmp \
 	-ffp-contract=off $(SANFLAGS) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS = -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lslurm \
-	-L$(BLAS_DIR) -Wl,-rpath,$(BLAS_DIR) -lopenblas -lm -ldl -lpthread
+	-Wl,-rpath,$(BLAS_DIR) -lm -ldl -lpthread
 
 # Objects depend on a stamp of the flags, so that changing them rebuilds.
 FLAGS_TEXT := $(CC) $(ALL_CFLAGS)
@@ -71,6 +72,9 @@ ROOMS := $(sort $(ROOMS))
 PROGRAMS := $(sort $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c)))
 UNIT := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/*.c))
 TEST_TOOLS := $(patsubst tests/tools/%.c,$(O)/tests/tools/%,$(wildcard tests/tools/*.c))
+# The model's maths again in double, for tests alone: these programs exist as NAME and NAME-f64.
+F64_ROOMS := tensor llama
+F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/llama tools/check_reference)
 
 objs = $(patsubst %.c,$(O)/%.o,$(wildcard $(1)/*.c))
 bin = $(O)/bin/$(if $(filter tern,$(1)),tern,tern-$(1))
@@ -106,6 +110,14 @@ $(O)/tests/unit/%: $(O)/tests/unit/%.o $(ARCHIVES)
 $(O)/tests/tools/%: $(O)/tests/tools/%.o $(ARCHIVES)
 	$(call say,LD,$@)$(link)
 
+$(O)/f64/%.o: %.c $(O)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$< in double)$(CC) $(ALL_CFLAGS) -DTERN_REAL=double -MMD -MP -c $< -o $@
+F64_OBJECTS := $(foreach r,$(F64_ROOMS),$(patsubst %.c,$(O)/f64/%.o,$(wildcard core/$(r)/*.c)))
+$(F64_TESTS): ARCHIVES := $(filter-out $(F64_ROOMS:%=$(O)/lib/libtern-%.a),$(ARCHIVES))
+$(F64_TESTS): $(O)/%-f64: $(O)/f64/%.o $(F64_OBJECTS) $(ARCHIVES)
+	$(call say,LD,$@)$(link)
+
 # The plugin links libc alone: Slurm's own symbols resolve in the program that loads it.  It is never
 # built with sanitizers, whose runtime cannot be loaded into somebody else's slurmd.
 PLUGIN := $(if $(wildcard plugins/spank/*.c),$(O)/plugins/tern_spank.so)
@@ -135,7 +147,7 @@ export TERN_SANITIZE := $(SANITIZE)
 
 .PHONY: check check-unit check-cli check-multi check-slurm check-fault check-peers \
 	check-layers check-headers tests
-tests: all $(UNIT) $(TEST_TOOLS)
+tests: all $(UNIT) $(TEST_TOOLS) $(F64_TESTS)
 
 check: deps
 	@$(MAKE) --no-print-directory tests check-layers check-headers

@@ -124,17 +124,17 @@ struct tern_tensor_heads {
 void tern_tensor_rope(tern_real *qkv, const tern_real *cos, const tern_real *sin,
                       const struct tern_tensor_heads *a, int sign);
 
-/* Causal softmax attention, scale 1/sqrt(D): out[B*T,H*D], lse[B,H,T] (log-sum-exp of a row's
- * scores, for the backward pass; NULL when it is not wanted).  Works through tiles of query rows
- * against the keys they may see (Dao et al., arXiv 2205.14135): `scratch` holds
- * tern_tensor_attention_scratch elements. */
-void tern_tensor_attention(tern_real *out, tern_real *lse, const tern_real *qkv,
+/* Causal softmax attention, scale 1/sqrt(D): out[B*T,H*D], stats[B,H,T,2] (a row's largest
+ * score before the scale, and its sum of exponentials, for the backward pass; NULL when not
+ * wanted). Works through tiles of query rows against the keys they may see, as in FlashAttention
+ * (Dao et al., arXiv 2205.14135): `scratch` holds tern_tensor_attention_scratch elements. */
+void tern_tensor_attention(tern_real *out, tern_real *stats, const tern_real *qkv,
                            const struct tern_tensor_heads *a, tern_real *scratch);
 /* dqkv[B*T,(H+2K)*D] = ... for dout[B*T,H*D] (written, not added to). */
 void tern_tensor_attention_backward(tern_real *dqkv, const tern_real *dout, const tern_real *qkv,
-                                    const tern_real *out, const tern_real *lse,
-                                    const struct tern_tensor_heads *a, tern_real *scratch);
+                                    const tern_real *stats, const struct tern_tensor_heads *a,
+                                    tern_real *scratch);
 /* Elements of scratch for both, for all threads, at up to T positions. */
-size_t tern_tensor_attention_scratch(int T, int D);
+size_t tern_tensor_attention_scratch(int T);
 
 #endif

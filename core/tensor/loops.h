@@ -1,0 +1,333 @@
+/* The bodies of struct tern_tensor_kernels.  Included once by each kernels_*.c, which names the
+ * instruction set before and defines KERNELS (the table's name) and KERNELS_NAME.
+ *
+ * Sums run in a fixed number of lanes, whatever the registers' width, and no multiply-add is fused:
+ * every instruction set gives the same bits. */
+#include "core/tensor/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A function of vectors that is inlined has no ABI to warn of. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+/* One AVX-512 register, two of AVX2, four of SSE. */
+typedef tern_real vec __attribute__((vector_size(64)));
+typedef float vec_f32 __attribute__((vector_size(64)));
+typedef int32_t vec_i32 __attribute__((vector_size(64)));
+
+enum {
+    LANES = 64 / sizeof(tern_real),
+    /* Float sums are handed to a double this often: 32 additions a lane keep their rounding error
+     * below two units in the last place. */
+    BLOCK = 64 * LANES / 2,
+};
+
+static inline vec load(const tern_real *x)
+{
+    vec v;
+
+    memcpy(&v, x, sizeof(v));
+    return v;
+}
+
+static inline void store(tern_real *x, vec v)
+{
+    memcpy(x, &v, sizeof(v));
+}
+
+/* x[0..n) and zeros, n < LANES. */
+static inline vec load_part(const tern_real *x, int n)
+{
+    vec v = {0};
+
+    memcpy(&v, x, (size_t)n * sizeof(*x));
+    return v;
+}
+
+static inline void store_part(tern_real *x, vec v, int n)
+{
+    memcpy(x, &v, (size_t)n * sizeof(*x));
+}
+
+static inline vec splat(tern_real x)
+{
+    return x - (vec){0};
+}
+
+static inline tern_real add_lanes(vec v)
+{
+    for (int w = LANES / 2; w > 0; w /= 2)
+        for (int i = 0; i < w; i++)
+            v[i] += v[i + w];
+    return v[0];
+}
+
+/* exp of each lane.  Floats: 2^n * e^r with r in [-ln2/2, ln2/2] by the polynomial of Cephes' expf
+ * (Moshier), within 2 units in the last place; arguments are held where the result is normal. */
+__attribute__((always_inline)) static inline vec vexp(vec x)
+{
+    if (sizeof(tern_real) == sizeof(double)) {
+        for (int i = 0; i < (int)LANES; i++)
+            x[i] = (tern_real)exp((double)x[i]);
+        return x;
+    }
+    const vec_f32 round = (vec_f32){0} + 12582912.0F; /* 1.5 * 2^23: adding it rounds to integers */
+    const vec_f32 lo = (vec_f32){0} - 87.3F, hi = (vec_f32){0} + 88.3F;
+    vec_f32 f = (vec_f32)x, k, r, p;
+    vec_i32 m;
+
+    m = f < lo;
+    f = (vec_f32)(((vec_i32)lo & m) | ((vec_i32)f & ~m));
+    m = f > hi;
+    f = (vec_f32)(((vec_i32)hi & m) | ((vec_i32)f & ~m));
+    k = f * 1.44269504088896341F + round;
+    m = (vec_i32)k << 23; /* n, moved to the exponent; round's own bits fall out */
+    k -= round;
+    r = f - k * 0.693359375F;
+    r -= k * -2.12194440e-4F;
+    p = r * 1.9875691500e-4F + 1.3981999507e-3F;
+    p = p * r + 8.3334519073e-3F;
+    p = p * r + 4.1665795894e-2F;
+    p = p * r + 1.6666665459e-1F;
+    p = p * r + 5.0000001201e-1F;
+    p = p * r * r + r + 1.0F;
+    return (vec)(vec_f32)((vec_i32)p + m);
+}
+
+/* Sum over i < n of TERM, an expression of vectors in terms of AT(x) (a load at i), in double. */
+#define AT(x) (whole ? load((x) + i) : load_part((x) + i, left))
+#define SUM(n, TERM)                                                                               \
+    double total = 0;                                                                              \
+    for (size_t start = 0; start < (size_t)(n); start += BLOCK) {                                  \
+        size_t end = (size_t)(n)-start > BLOCK ? start + BLOCK : (size_t)(n), i = start;           \
+        vec s0 = {0}, s1 = {0};                                                                    \
+        for (; i + 2 * LANES <= end; i += 2 * LANES) {                                             \
+            enum { whole = 1, left = 0 };                                                          \
+            s0 += TERM;                                                                            \
+            i += LANES;                                                                            \
+            s1 += TERM;                                                                            \
+            i -= LANES;                                                                            \
+        }                                                                                          \
+        for (; i < end; i += LANES) {                                                              \
+            const int left = (int)(end - i), whole = left >= (int)LANES;                           \
+            s0 += TERM;                                                                            \
+        }                                                                                          \
+        total += (double)add_lanes(s0 + s1);                                                       \
+    }
+
+static void add(tern_real *restrict to, const tern_real *restrict from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+static void scale(tern_real *x, tern_real by, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] *= by;
+}
+
+static double sum_squares(const tern_real *x, size_t n)
+{
+    SUM(n, AT(x) * AT(x))
+    return total;
+}
+
+static tern_real dot(const tern_real *a, const tern_real *b, int n)
+{
+    SUM(n, AT(a) * AT(b))
+    return (tern_real)total;
+}
+
+static tern_real dot3(const tern_real *dy, const tern_real *x, const tern_real *w, int n)
+{
+    SUM(n, AT(dy) * AT(x) * AT(w))
+    return (tern_real)total;
+}
+
+static inline tern_real root(tern_real x)
+{
+    return sizeof(x) == sizeof(float) ? (tern_real)sqrtf((float)x) : (tern_real)sqrt((double)x);
+}
+
+static void adamw(const struct tern_tensor_adamw_loop *o, tern_real *restrict p,
+                  const tern_real *restrict g, tern_real *restrict m, tern_real *restrict v,
+                  size_t n)
+{
+    const struct tern_tensor_adamw_loop c = *o;
+
+    for (size_t i = 0; i < n; i++) {
+        tern_real gi = g[i] * c.grad_scale;
+        tern_real mi = m[i] * c.beta1 + gi * c.rest1;
+        tern_real vi = v[i] * c.beta2 + gi * gi * c.rest2;
+
+        m[i] = mi;
+        v[i] = vi;
+        p[i] = p[i] * c.keep - c.step * mi / (root(vi) / c.root + c.eps);
+    }
+}
+
+static void norm(tern_real *restrict y, const tern_real *restrict x, const tern_real *restrict w,
+                 tern_real by, int n)
+{
+    for (int i = 0; i < n; i++)
+        y[i] = x[i] * by * w[i];
+}
+
+static void norm_dx(tern_real *restrict dx, const tern_real *restrict dy,
+                    const tern_real *restrict x, const tern_real *restrict w, tern_real by,
+                    tern_real less, int n)
+{
+    for (int i = 0; i < n; i++)
+        dx[i] += by * dy[i] * w[i] - x[i] * less;
+}
+
+static void norm_dw(tern_real *dw, const tern_real *dy, const tern_real *x, const tern_real *rstd,
+                    int rows, int C, int c0, int c1)
+{
+    for (int c = c0; c < c1; c += LANES) {
+        int left = c1 - c, whole = left >= (int)LANES;
+        vec total = {0};
+
+        for (int start = 0; start < rows; start += 64) {
+            int end = rows - start > 64 ? start + 64 : rows;
+            vec s = {0};
+
+            for (int r = start; r < end; r++) {
+                size_t i = (size_t)r * (size_t)C + (size_t)c;
+
+                s += AT(dy) * (AT(x) * rstd[r]);
+            }
+            total += s;
+        }
+        if (whole)
+            store(dw + c, load(dw + c) + total);
+        else
+            store_part(dw + c, load_part(dw + c, left) + total, left);
+    }
+}
+
+__attribute__((always_inline)) static inline vec sigmoid(vec x)
+{
+    return 1 / (1 + vexp(-x));
+}
+
+static void swiglu(tern_real *restrict h, const tern_real *restrict gate,
+                   const tern_real *restrict up, int n)
+{
+    int i = 0;
+
+    for (; i + (int)LANES <= n; i += LANES)
+        store(h + i, load(gate + i) * sigmoid(load(gate + i)) * load(up + i));
+    if (i < n) {
+        vec g = load_part(gate + i, n - i);
+
+        store_part(h + i, g * sigmoid(g) * load_part(up + i, n - i), n - i);
+    }
+}
+
+static void swiglu_back(tern_real *restrict gate, tern_real *restrict up,
+                        const tern_real *restrict dh, int n)
+{
+    for (int i = 0; i < n; i += LANES) {
+        int left = n - i, whole = left >= (int)LANES;
+        vec g = AT(gate), u = AT(up), d = AT(dh), s = sigmoid(g);
+        vec dg = d * u * s * (1 + g * (1 - s)), du = d * g * s;
+
+        if (whole) {
+            store(gate + i, dg);
+            store(up + i, du);
+        } else {
+            store_part(gate + i, dg, left);
+            store_part(up + i, du, left);
+        }
+    }
+}
+
+static void rope(tern_real *restrict x, const tern_real *restrict cos,
+                 const tern_real *restrict sin, int half, int sign)
+{
+    tern_real by = (tern_real)sign;
+    tern_real *restrict lo = x, *restrict hi = x + half;
+
+    for (int i = 0; i < half; i++) {
+        tern_real a = lo[i], b = hi[i], s = sin[i] * by;
+
+        lo[i] = a * cos[i] - b * s;
+        hi[i] = b * cos[i] + a * s;
+    }
+}
+
+static tern_real max(const tern_real *x, int n)
+{
+    tern_real m[LANES], best;
+    int i = 0;
+
+    for (int j = 0; j < (int)LANES; j++)
+        m[j] = x[0];
+    for (; i + (int)LANES <= n; i += LANES)
+        for (int j = 0; j < (int)LANES; j++)
+            m[j] = x[i + j] > m[j] ? x[i + j] : m[j];
+    best = m[0];
+    for (int j = 1; j < (int)LANES; j++)
+        best = m[j] > best ? m[j] : best;
+    for (; i < n; i++)
+        best = x[i] > best ? x[i] : best;
+    return best;
+}
+
+static double sum_exp(const tern_real *x, tern_real top, tern_real by, int n)
+{
+    int tail = n % (int)LANES, body = n - tail;
+    vec last = {0};
+
+    SUM(body, vexp((AT(x) - top) * by))
+    if (tail > 0) {
+        last = vexp((load_part(x + body, tail) - top) * by);
+        for (int i = tail; i < (int)LANES; i++)
+            last[i] = 0;
+        total += (double)add_lanes(last);
+    }
+    return total;
+}
+
+static void exps(tern_real *x, tern_real top, tern_real by, tern_real times, int n)
+{
+    for (int i = 0; i < n; i += LANES) {
+        int left = n - i, whole = left >= (int)LANES;
+        vec e = vexp((AT(x) - top) * by) * times;
+
+        if (whole)
+            store(x + i, e);
+        else
+            store_part(x + i, e, left);
+    }
+}
+
+static void dscore(tern_real *restrict dp, const tern_real *restrict p, tern_real less,
+                   tern_real by, int n)
+{
+    for (int i = 0; i < n; i++)
+        dp[i] = by * p[i] * (dp[i] - less);
+}
+
+const struct tern_tensor_kernels KERNELS = {
+    .name = KERNELS_NAME,
+    .add = add,
+    .scale = scale,
+    .sum_squares = sum_squares,
+    .adamw = adamw,
+    .dot = dot,
+    .norm = norm,
+    .norm_dx = norm_dx,
+    .norm_dw = norm_dw,
+    .dot3 = dot3,
+    .swiglu = swiglu,
+    .swiglu_back = swiglu_back,
+    .rope = rope,
+    .max = max,
+    .sum_exp = sum_exp,
+    .exp = exps,
+    .dscore = dscore,
+};

@@ -1,0 +1,105 @@
+/* Kernels on rows of activations: rows are dealt to the threads; where rows are summed, columns. */
+#include "core/tensor/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FOR_ROWS(n) _Pragma("omp parallel for schedule(static)") for (int r = 0; r < (n); r++)
+
+/* Columns a thread takes at a time where rows are summed: four cache lines. */
+enum { STRIP = 64 };
+
+static size_t at(int r, int C)
+{
+    return (size_t)r * (size_t)C;
+}
+
+void tern_tensor_rmsnorm(tern_real *y, tern_real *rstd, const tern_real *x, const tern_real *w,
+                         int n, int C, double eps)
+{
+    FOR_ROWS(n)
+    {
+        const tern_real *row = x + at(r, C);
+
+        rstd[r] = (tern_real)(1 / sqrt(tern_tensor_k->sum_squares(row, (size_t)C) / C + eps));
+        tern_tensor_k->norm(y + at(r, C), row, w, rstd[r], C);
+    }
+}
+
+void tern_tensor_rmsnorm_again(tern_real *y, const tern_real *rstd, const tern_real *x,
+                               const tern_real *w, int n, int C)
+{
+    FOR_ROWS(n)
+    tern_tensor_k->norm(y + at(r, C), x + at(r, C), w, rstd[r], C);
+}
+
+void tern_tensor_rmsnorm_backward(tern_real *dx, tern_real *dw, const tern_real *dy,
+                                  const tern_real *x, const tern_real *w, const tern_real *rstd,
+                                  int n, int C)
+{
+    /* With y = x s w and s = (mean(x^2) + eps)^(-1/2): dx = s w dy - x s^3 / C * sum(w dy x). */
+    FOR_ROWS(n)
+    {
+        const tern_real *row = x + at(r, C), *d = dy + at(r, C);
+        double s = (double)rstd[r], sum = (double)tern_tensor_k->dot3(d, row, w, C);
+
+        tern_tensor_k->norm_dx(dx + at(r, C), d, row, w, rstd[r], (tern_real)(s * s * s / C * sum),
+                               C);
+    }
+#pragma omp parallel for schedule(static)
+    for (int c = 0; c < C; c += STRIP)
+        tern_tensor_k->norm_dw(dw, dy, x, rstd, n, C, c, C - c > STRIP ? c + STRIP : C);
+}
+
+void tern_tensor_embed(tern_real *y, const tern_real *table, const int32_t *ids, int n, int C)
+{
+    FOR_ROWS(n)
+    memcpy(y + at(r, C), table + at(ids[r], C), (size_t)C * sizeof(*y));
+}
+
+void tern_tensor_embed_backward(tern_real *dtable, const tern_real *dy, const int32_t *ids, int n,
+                                int C)
+{
+#pragma omp parallel for schedule(static)
+    for (int c = 0; c < C; c += STRIP)
+        for (int r = 0; r < n; r++)
+            tern_tensor_k->add(dtable + at(ids[r], C) + c, dy + at(r, C) + c,
+                               (size_t)(C - c > STRIP ? STRIP : C - c));
+}
+
+void tern_tensor_swiglu(tern_real *h, const tern_real *gate_up, int n, int F)
+{
+    FOR_ROWS(n)
+    tern_tensor_k->swiglu(h + at(r, F), gate_up + at(r, 2 * F), gate_up + at(r, 2 * F) + F, F);
+}
+
+void tern_tensor_swiglu_backward(tern_real *gate_up, const tern_real *dh, int n, int F)
+{
+    FOR_ROWS(n)
+    tern_tensor_k->swiglu_back(gate_up + at(r, 2 * F), gate_up + at(r, 2 * F) + F, dh + at(r, F),
+                               F);
+}
+
+void tern_tensor_cross_entropy(tern_real *logits, double *losses, const int32_t *targets,
+                               const uint8_t *mask, double grad_scale, int n, int V)
+{
+    FOR_ROWS(n)
+    {
+        tern_real *row = logits + at(r, V), max;
+        double sum;
+
+        if (mask && !mask[r]) {
+            losses[r] = 0;
+            if (grad_scale != 0)
+                memset(row, 0, (size_t)V * sizeof(*row));
+            continue;
+        }
+        max = tern_tensor_k->max(row, V);
+        sum = tern_tensor_k->sum_exp(row, max, 1, V);
+        losses[r] = log(sum) + (double)max - (double)row[targets[r]];
+        if (grad_scale != 0) {
+            tern_tensor_k->exp(row, max, 1, (tern_real)(grad_scale / sum), V);
+            row[targets[r]] -= (tern_real)grad_scale;
+        }
+    }
+}

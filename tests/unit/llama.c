@@ -1,0 +1,244 @@
+/* The model as a whole.  Built in float and in double (llama-f64); only there are gradients held
+ * against finite differences, which need the digits. */
+#include "core/llama/llama.h"
+#include "tests/unit/tap.h"
+
+#include "core/base/rand.h"
+
+#include <math.h>
+
+#define IN_DOUBLE (sizeof(tern_real) == sizeof(double))
+
+enum { B = 3, T = 70, N = B * T };
+
+static const struct tern_model_config grouped = {.dim = 24,
+                                                 .ffn = 40,
+                                                 .layers = 2,
+                                                 .heads = 4,
+                                                 .kv_heads = 2,
+                                                 .head_dim = 10,
+                                                 .vocab = 53,
+                                                 .max_position = 128,
+                                                 .norm_eps = 1e-5,
+                                                 .init_std = 0.2,
+                                                 .rope_theta = 10000};
+
+static int32_t tokens[N], targets[N];
+
+static struct tern_llama *make(const struct tern_model_config *c, int max_batch, bool training)
+{
+    struct tern_err err = {0};
+    struct tern_llama *m = tern_llama_new(c, max_batch, T, training, &err);
+
+    if (!m) {
+        ok(0, "a model is made: %s", err.text);
+        exit(tap_done());
+    }
+    tern_llama_init(m, 5, c->init_std);
+    return m;
+}
+
+static double loss_of(struct tern_llama *m)
+{
+    struct tern_llama_loss loss = {NAN, 0};
+
+    tern_llama_loss(m, tokens, targets, NULL, B, T, &loss, NULL);
+    return loss.sum;
+}
+
+static double step(struct tern_llama *m, double grad_scale)
+{
+    struct tern_llama_loss loss = {NAN, 0};
+
+    tern_llama_grads_zero(m);
+    tern_llama_step(m, tokens, targets, NULL, B, T, grad_scale, &loss, NULL);
+    return loss.sum;
+}
+
+/* Along a random direction in each tensor: (f(p + h d) - f(p - h d)) / 2h against the gradient. */
+static void differences(const struct tern_model_config *c, const char *what)
+{
+    struct tern_llama *m = make(c, B, true);
+    tern_real *p = tern_llama_params(m, NULL), *g = tern_llama_grads(m, NULL);
+    double worst = 0, h = 1e-5;
+
+    step(m, 1);
+    for (size_t i = 0; i < tern_model_tensors(c); i++) {
+        struct tern_model_tensor t;
+        double along = 0, up = 0, down = 0, norm = 0;
+
+        tern_model_tensor(c, i, &t);
+        for (int side = 0; side < 3; side++) {
+            for (uint64_t e = 0; e < t.count; e++) {
+                double d = tern_rand_normal(9, i, e);
+
+                p[t.offset + e] += (tern_real)((side == 1 ? -2 * h : h) * d);
+                along += side == 0 ? d * (double)g[t.offset + e] : 0;
+                norm += side == 0 ? (double)g[t.offset + e] * (double)g[t.offset + e] : 0;
+            }
+            if (side == 0)
+                up = loss_of(m);
+            else if (side == 1)
+                down = loss_of(m);
+        }
+        along = fabs((up - down) / (2 * h) - along) / sqrt(norm);
+        worst = !(along <= worst) ? along : worst;
+    }
+    ok(worst < 1e-6, "%s: gradients equal finite differences (%.1e of their norm)", what, worst);
+    tern_llama_free(m);
+}
+
+static void repeats(void)
+{
+    struct tern_llama *a = make(&grouped, B, true), *b = make(&grouped, B, true);
+    uint64_t n;
+    size_t bytes;
+    double first = step(a, 0.01);
+
+    tern_llama_grads(a, &n);
+    bytes = n * sizeof(tern_real);
+    ok(memcmp(tern_llama_params(a, NULL), tern_llama_params(b, NULL), bytes) == 0,
+       "the same seed draws the same model");
+    step(a, 0.01);
+    ok(step(b, 0.01) == first &&
+           memcmp(tern_llama_grads(a, NULL), tern_llama_grads(b, NULL), bytes) == 0,
+       "the same input gives the same bits");
+    ok(fabs(first / N - log(53)) < 1.5, "a random model's loss is near log(vocab): %.2f",
+       first / N);
+    tern_llama_free(a);
+    tern_llama_free(b);
+}
+
+/* Row by row with accumulation, and all rows at once. */
+static void accumulates(void)
+{
+    struct tern_llama *whole = make(&grouped, B, true), *rows = make(&grouped, 1, true);
+    const tern_real *g = tern_llama_grads(whole, NULL), *h = tern_llama_grads(rows, NULL);
+    struct tern_llama_loss loss;
+    uint64_t n;
+    double sum = step(whole, 1.0 / N), parts = 0, diff = 0, size = 0;
+
+    tern_llama_grads_zero(rows);
+    for (int b = 0; b < B; b++) {
+        tern_llama_step(rows, tokens + b * T, targets + b * T, NULL, 1, T, 1.0 / N, &loss, NULL);
+        parts += loss.sum;
+    }
+    tern_llama_params(whole, &n);
+    for (uint64_t i = 0; i < n; i++) {
+        diff += pow((double)g[i] - (double)h[i], 2);
+        size += pow((double)g[i], 2);
+    }
+    ok(fabs(parts - sum) / sum < 1e-6 && sqrt(diff / size) < 2e-6,
+       "three micro-batches add up to one batch (%.1e)", sqrt(diff / size));
+    tern_llama_free(whole);
+    tern_llama_free(rows);
+}
+
+static void masks(void)
+{
+    struct tern_llama *m = make(&grouped, B, true);
+    struct tern_llama_loss loss, none;
+    uint8_t mask[N];
+    uint64_t n;
+    double sum;
+    const tern_real *g = tern_llama_grads(m, &n);
+
+    /* Leaving out rows 1 and 2 is the same as not having them. */
+    for (int i = 0; i < N; i++)
+        mask[i] = i < T;
+    tern_llama_step(m, tokens, targets, mask, B, T, 1, &loss, NULL);
+    tern_llama_loss(m, tokens, targets, NULL, 1, T, &none, NULL);
+    ok(loss.n == T && none.n == T && fabs(loss.sum - none.sum) / none.sum < 1e-6,
+       "masked targets do not count");
+    memset(mask, 0, sizeof(mask));
+    tern_llama_grads_zero(m);
+    tern_llama_step(m, tokens, targets, mask, B, T, 1, &loss, NULL);
+    sum = tern_tensor_sum_squares(g, n);
+    ok(loss.n == 0 && loss.sum == 0 && sum == 0, "with all masked nothing is learnt");
+    tern_llama_free(m);
+}
+
+static void inference(void)
+{
+    struct tern_llama *train = make(&grouped, B, true), *infer = make(&grouped, B, false);
+    tern_real logits[53];
+    double sum = 0, max = -INFINITY, loss;
+    struct tern_llama_loss all, less;
+
+    ok(tern_llama_grads(infer, NULL) == NULL, "no gradients without training");
+    ok(loss_of(train) == loss_of(infer) && step(train, 1) == loss_of(infer),
+       "the same loss with and without training");
+    tern_llama_loss(infer, tokens, targets, NULL, 1, 7, &all, NULL);
+    tern_llama_loss(infer, tokens, targets, NULL, 1, 6, &less, NULL);
+    tern_llama_logits(infer, tokens, 7, logits, NULL);
+    for (int i = 0; i < 53; i++)
+        max = fmax(max, (double)logits[i]);
+    for (int i = 0; i < 53; i++)
+        sum += exp((double)logits[i] - max);
+    loss = log(sum) + max - (double)logits[targets[6]];
+    ok(fabs(all.sum - less.sum - loss) < 1e-5,
+       "logits agree with the loss; a later position changes no earlier one");
+    tern_llama_free(train);
+    tern_llama_free(infer);
+}
+
+static void refusals(void)
+{
+    struct tern_llama *m = make(&grouped, B, false);
+    struct tern_llama_loss loss = {42, 42};
+    struct tern_err err = {0};
+    int32_t bad[T] = {0};
+
+    bad[9] = 53;
+    ok(tern_llama_loss(m, bad, targets, NULL, 1, T, &loss, &err) == -1 && loss.n == 42,
+       "an id outside the vocabulary is refused");
+    has(err.text, "token id 53 at row 0, position 9", "and named");
+    ok(tern_llama_loss(m, tokens, targets, NULL, B + 1, T, &loss, &err) == -1, "too many rows");
+    ok(tern_llama_step(m, tokens, targets, NULL, B, T, 1, &loss, &err) == -1, "no training");
+    ok(tern_llama_new(&grouped, 0, T, false, &err) == NULL, "no rows");
+    tern_llama_free(m);
+    tern_llama_free(NULL);
+}
+
+static void memory(void)
+{
+    struct tern_llama_bytes train, infer;
+
+    tern_llama_bytes(&grouped, B, T, true, &train);
+    tern_llama_bytes(&grouped, B, T, false, &infer);
+    ok(train.params == tern_model_params(&grouped) * sizeof(tern_real) &&
+           train.grads == train.params && infer.grads == 0 && infer.activations < train.activations,
+       "bytes by kind");
+}
+
+int main(void)
+{
+    struct tern_model_config tied = grouped, scaled = grouped;
+
+    if (tern_tensor_start(2, 1, NULL) < 0)
+        return 1;
+    for (int i = 0; i < N; i++) {
+        tokens[i] = (int32_t)tern_rand_below(1, 1, (uint64_t)i, 53);
+        targets[i] = (int32_t)tern_rand_below(1, 2, (uint64_t)i, 53);
+    }
+    tied.tied = true;
+    tied.kv_heads = 4;
+    scaled.rope = TERN_MODEL_ROPE_LLAMA3;
+    scaled.rope_factor = 8;
+    scaled.rope_low_freq_factor = 1;
+    scaled.rope_high_freq_factor = 4;
+    scaled.rope_original_max_position = 32;
+    scaled.kv_heads = 1;
+    if (IN_DOUBLE) {
+        differences(&grouped, "two key heads");
+        differences(&tied, "tied");
+        differences(&scaled, "one key head, scaled RoPE");
+    }
+    repeats();
+    accumulates();
+    masks();
+    inference();
+    refusals();
+    memory();
+    return tap_done();
+}

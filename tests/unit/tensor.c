@@ -1,0 +1,432 @@
+/* The kernels against plain loops in double, for every instruction set that this CPU has.  Built in
+ * float and in double (tensor-f64). */
+#include "core/tensor/kernels.h"
+#include "tests/unit/tap.h"
+
+#include "core/base/rand.h"
+
+#include <math.h>
+#include <omp.h>
+
+/* Of the largest value: some tens of roundings. */
+#define NEAR (sizeof(tern_real) == sizeof(float) ? 3e-6 : 1e-14)
+
+static tern_real *noise(size_t n, uint64_t stream)
+{
+    tern_real *x = calloc(n + 1, sizeof(*x));
+
+    for (size_t i = 0; i < n; i++)
+        x[i] = (tern_real)tern_rand_normal(7, stream, i);
+    return x;
+}
+
+static double *zeros(size_t n)
+{
+    return calloc(n + 1, sizeof(double));
+}
+
+/* The largest difference over the largest wanted value. */
+static double apart(const tern_real *got, const double *want, size_t n)
+{
+    double diff = 0, size = 1e-30;
+
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)got[i] - want[i]);
+
+        if (!(d <= diff))
+            diff = isnan(d) ? INFINITY : d;
+        size = fabs(want[i]) > size ? fabs(want[i]) : size;
+    }
+    return diff / size;
+}
+
+static const char *const sets[] = {"plain", "avx2", "avx512"};
+static const int sizes[] = {1, 63, 64, 65, 1000};
+enum { SETS = 3, SIZES = 5 };
+
+/* Run BODY (which fills `out`, `n` values) with every instruction set: all the same bits. */
+#define SAME_BITS(name, out, n, BODY)                                                              \
+    do {                                                                                           \
+        tern_real *first_ = NULL;                                                                  \
+        int same_ = 1, ran_ = 0;                                                                   \
+        for (int s_ = 0; s_ < SETS; s_++) {                                                        \
+            if (tern_tensor_kernels_use(sets[s_]) < 0)                                             \
+                continue;                                                                          \
+            ran_++;                                                                                \
+            BODY;                                                                                  \
+            if (!first_) {                                                                         \
+                first_ = malloc((n) * sizeof(tern_real));                                          \
+                memcpy(first_, out, (n) * sizeof(tern_real));                                      \
+            }                                                                                      \
+            same_ = same_ && memcmp(first_, out, (n) * sizeof(tern_real)) == 0;                    \
+        }                                                                                          \
+        free(first_);                                                                              \
+        ok(same_, "%s, %zu values: %d instruction sets, the same bits", name, (size_t)(n), ran_);  \
+    } while (0)
+
+static void arrays(int n)
+{
+    size_t N = (size_t)n;
+    tern_real *x = noise(N, 1), *y = noise(N, 2), *m = noise(N, 3), *v = noise(N, 4), sum[1];
+    double *want = zeros(N), square = 0;
+    const struct tern_tensor_adamw o = {1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, 3};
+
+    for (int i = 0; i < n; i++) {
+        double g = 0.5 * (double)y[i], mi, vi;
+
+        v[i] = v[i] * v[i];
+        mi = 0.9 * (double)m[i] + 0.1 * g;
+        vi = 0.95 * (double)v[i] + 0.05 * g * g;
+        want[i] = (double)x[i] * (1 - 1e-3) -
+                  1e-2 / (1 - pow(0.9, 3)) * mi / (sqrt(vi / (1 - pow(0.95, 3))) + 1e-8);
+        square += (double)x[i] * (double)x[i];
+    }
+    sum[0] = (tern_real)tern_tensor_sum_squares(x, N);
+    ok(apart(sum, &square, 1) < NEAR, "sum of %d squares", n);
+    SAME_BITS("sum of squares", sum, 1, sum[0] = (tern_real)tern_tensor_sum_squares(x, N));
+    {
+        tern_real *p = malloc(N * sizeof(*p)), *m2 = malloc(N * sizeof(*p)),
+                  *v2 = malloc(N * sizeof(*p));
+
+        SAME_BITS("AdamW", p, N, {
+            memcpy(p, x, N * sizeof(*p));
+            memcpy(m2, m, N * sizeof(*p));
+            memcpy(v2, v, N * sizeof(*p));
+            tern_tensor_adamw(&o, p, y, m2, v2, N);
+        });
+        ok(apart(p, want, N) < NEAR, "AdamW on %d values", n);
+        free(p);
+        free(m2);
+        free(v2);
+    }
+    tern_tensor_add(x, y, N);
+    tern_tensor_scale(x, 2, N);
+    tern_tensor_copy(m, x, N);
+    tern_tensor_zero(y, N);
+    ok(memcmp(m, x, N * sizeof(*m)) == 0 && y[0] == 0 && y[n - 1] == 0, "copy and zero");
+    free(x);
+    free(y);
+    free(m);
+    free(v);
+    free(want);
+}
+
+static void rmsnorm(int C)
+{
+    enum { ROWS = 67 };
+    size_t n = (size_t)C * ROWS, c = (size_t)C;
+    tern_real *x = noise(n, 1), *w = noise(c, 2), *dy = noise(n, 3), *y = noise(n, 4), rstd[ROWS];
+    tern_real *dx = malloc(n * sizeof(*dx)), *dw = malloc(c * sizeof(*dw));
+    double *want = zeros(n), *want_dx = zeros(n), *want_dw = zeros(c);
+
+    for (int r = 0; r < ROWS; r++) {
+        double ss = 0, dot = 0, s;
+        const size_t at = (size_t)r * c;
+
+        for (size_t i = 0; i < c; i++) {
+            ss += (double)x[at + i] * (double)x[at + i];
+            dot += (double)dy[at + i] * (double)x[at + i] * (double)w[i];
+        }
+        s = 1 / sqrt(ss / C + 1e-5);
+        for (size_t i = 0; i < c; i++) {
+            want[at + i] = (double)x[at + i] * s * (double)w[i];
+            want_dx[at + i] =
+                1 + s * (double)dy[at + i] * (double)w[i] - (double)x[at + i] * s * s * s / C * dot;
+            want_dw[i] += (double)dy[at + i] * (double)x[at + i] * s;
+        }
+    }
+    SAME_BITS("RMSNorm", y, n, tern_tensor_rmsnorm(y, rstd, x, w, ROWS, C, 1e-5));
+    ok(apart(y, want, n) < NEAR, "RMSNorm of %d columns", C);
+    tern_tensor_rmsnorm_again(y, rstd, x, w, ROWS, C);
+    ok(apart(y, want, n) < NEAR, "and again");
+    SAME_BITS("its gradient", dx, n, {
+        for (size_t i = 0; i < n; i++)
+            dx[i] = 1;
+        memset(dw, 0, c * sizeof(*dw));
+        tern_tensor_rmsnorm_backward(dx, dw, dy, x, w, rstd, ROWS, C);
+    });
+    ok(apart(dx, want_dx, n) < 10 * NEAR, "gradient of its input is added");
+    ok(apart(dw, want_dw, c) < 10 * NEAR, "gradient of its weight");
+    free(x), free(w), free(dy), free(y), free(dx), free(dw);
+    free(want), free(want_dx), free(want_dw);
+}
+
+static void swiglu(int F)
+{
+    size_t f = (size_t)F, n = 3 * f;
+    tern_real *gu = noise(2 * n, 1), *dh = noise(n, 2), *h = noise(n, 3), *g2 = noise(2 * n, 1);
+    double *want = zeros(n), *want_d = zeros(2 * n);
+
+    gu[0] = g2[0] = -200; /* where exp would overflow */
+    for (size_t r = 0; r < 3; r++)
+        for (size_t i = 0; i < f; i++) {
+            double g = (double)gu[2 * r * f + i], u = (double)gu[2 * r * f + f + i];
+            double s = 1 / (1 + exp(-g)), d = (double)dh[r * f + i];
+
+            want[r * f + i] = g * s * u;
+            want_d[2 * r * f + i] = d * u * s * (1 + g * (1 - s));
+            want_d[2 * r * f + f + i] = d * g * s;
+        }
+    SAME_BITS("SwiGLU", h, n, tern_tensor_swiglu(h, gu, 3, F));
+    ok(apart(h, want, n) < NEAR, "SwiGLU of %d columns", F);
+    SAME_BITS("its gradient", gu, 2 * n, {
+        memcpy(gu, g2, 2 * n * sizeof(*gu));
+        tern_tensor_swiglu_backward(gu, dh, 3, F);
+    });
+    ok(apart(gu, want_d, 2 * n) < NEAR, "gradient in place");
+    free(gu), free(dh), free(h), free(g2), free(want), free(want_d);
+}
+
+static void cross_entropy(int V)
+{
+    enum { ROWS = 5 };
+    size_t n = (size_t)V * ROWS, v = (size_t)V;
+    tern_real *x = noise(n, 1), *y = noise(n, 1);
+    int32_t targets[ROWS] = {0, V - 1, V / 2, 0, 0};
+    const uint8_t mask[ROWS] = {1, 1, 1, 0, 1};
+    double *want = zeros(n), losses[ROWS], lost = 0;
+
+    x[4 * v] = y[4 * v] = 1e4F; /* a sure winner: loss 0, no overflow */
+    SAME_BITS("cross entropy", y, n, {
+        memcpy(y, x, n * sizeof(*y));
+        tern_tensor_cross_entropy(y, losses, targets, mask, 0.25, ROWS, V);
+    });
+    for (size_t r = 0; r < ROWS; r++) {
+        double sum = 0, max = -1e30, loss;
+
+        for (size_t i = 0; i < v; i++)
+            max = fmax(max, (double)x[r * v + i]);
+        for (size_t i = 0; i < v; i++)
+            sum += exp((double)x[r * v + i] - max);
+        loss = log(sum) + max - (double)x[r * v + (size_t)targets[r]];
+        for (size_t i = 0; i < v && mask[r]; i++)
+            want[r * v + i] =
+                0.25 * (exp((double)x[r * v + i] - max) / sum - (i == (size_t)targets[r] ? 1 : 0));
+        lost = fmax(lost, fabs(losses[r] - (mask[r] ? loss : 0)));
+    }
+    ok(lost < 1e-6, "cross entropy over %d: losses within %.1e", V, lost);
+    ok(apart(y, want, n) < NEAR, "gradient; nothing where the mask is 0");
+    memcpy(y, x, n * sizeof(*y));
+    tern_tensor_cross_entropy(y, losses, targets, NULL, 0, ROWS, V);
+    ok(memcmp(x, y, n * sizeof(*y)) == 0 && (V == 1 || losses[3] > 0), "logits stay without one");
+    free(x), free(y), free(want);
+}
+
+static void gemm(int M, int N, int K)
+{
+    size_t m = (size_t)M, n = (size_t)N, k = (size_t)K;
+
+    for (int t = 0; t < 4; t++) {
+        bool ta = t & 1, tb = t & 2;
+        int lda = (ta ? M : K) + 3, ldb = (tb ? K : N) + 1, ldc = N + 2;
+        tern_real *A = noise((size_t)lda * (ta ? k : m), 1);
+        tern_real *B = noise((size_t)ldb * (tb ? n : k), 2);
+        tern_real *C = noise((size_t)ldc * m, 3), *got = malloc(m * n * sizeof(*got));
+        double *want = zeros(m * n);
+
+        for (size_t i = 0; i < m; i++)
+            for (size_t j = 0; j < n; j++) {
+                double s = 0;
+
+                for (size_t l = 0; l < k; l++)
+                    s += (double)A[ta ? l * (size_t)lda + i : i * (size_t)lda + l] *
+                         (double)B[tb ? j * (size_t)ldb + l : l * (size_t)ldb + j];
+                want[i * n + j] = 0.5 * s + 2 * (double)C[i * (size_t)ldc + j];
+            }
+        tern_tensor_gemm(ta, tb, M, N, K, 0.5F, A, lda, B, ldb, 2, C, ldc);
+        for (size_t i = 0; i < m; i++)
+            memcpy(got + i * n, C + i * (size_t)ldc, n * sizeof(*got));
+        ok(apart(got, want, m * n) < 3 * NEAR, "product %dx%dx%d%s%s", M, N, K, ta ? " A^T" : "",
+           tb ? " B^T" : "");
+        free(A), free(B), free(C), free(got), free(want);
+    }
+}
+
+/* Plain attention of one query head, its gradients for dout. */
+static void attention_plain(const struct tern_tensor_heads *a, const tern_real *qkv,
+                            const tern_real *dout, double *out, double *dqkv)
+{
+    size_t W = (size_t)(a->H + 2 * a->K) * (size_t)a->D, D = (size_t)a->D, T = (size_t)a->T;
+    double *p = zeros(T), *dp = zeros(T), scale = 1 / sqrt((double)a->D);
+
+    for (int b = 0; b < a->B; b++)
+        for (int h = 0; h < a->H; h++)
+            for (size_t t = 0; t < T; t++) {
+                size_t row = (size_t)b * T, key = (size_t)(a->H + h / (a->H / a->K)) * D;
+                size_t val = key + (size_t)a->K * D, q = (row + t) * W + (size_t)h * D;
+                size_t o = ((row + t) * (size_t)a->H + (size_t)h) * D;
+                double sum = 0, less = 0;
+
+                for (size_t u = 0; u <= t; u++) {
+                    p[u] = dp[u] = 0;
+                    for (size_t d = 0; d < D; d++) {
+                        p[u] += (double)qkv[q + d] * (double)qkv[(row + u) * W + key + d];
+                        dp[u] += (double)dout[o + d] * (double)qkv[(row + u) * W + val + d];
+                    }
+                    p[u] = exp(p[u] * scale);
+                    sum += p[u];
+                }
+                for (size_t u = 0; u <= t; u++) {
+                    p[u] /= sum;
+                    less += p[u] * dp[u];
+                }
+                for (size_t u = 0; u <= t; u++)
+                    for (size_t d = 0; d < D; d++) {
+                        double ds = p[u] * (dp[u] - less) * scale;
+                        size_t ku = (row + u) * W + key + d, vu = (row + u) * W + val + d;
+
+                        out[o + d] += p[u] * (double)qkv[vu];
+                        dqkv[q + d] += ds * (double)qkv[ku];
+                        dqkv[ku] += ds * (double)qkv[q + d];
+                        dqkv[vu] += p[u] * (double)dout[o + d];
+                    }
+            }
+    free(p), free(dp);
+}
+
+static void attention(int B, int T, int H, int K, int D)
+{
+    const struct tern_tensor_heads a = {B, T, H, K, D};
+    size_t n = (size_t)(B * T * H * D), w = (size_t)(B * T * (H + 2 * K) * D);
+    tern_real *qkv = noise(w, 1), *dout = noise(n, 2), *out = noise(n, 3), *dqkv = noise(w, 4);
+    tern_real *stats = noise((size_t)(2 * B * H * T), 5);
+    tern_real *scratch = malloc(tern_tensor_attention_scratch(T) * sizeof(*scratch));
+    double *want = zeros(n), *want_d = zeros(w);
+
+    attention_plain(&a, qkv, dout, want, want_d);
+    SAME_BITS("attention", out, n, tern_tensor_attention(out, stats, qkv, &a, scratch));
+    ok(apart(out, want, n) < NEAR, "attention B %d, T %d, %d heads on %d, size %d", B, T, H, K, D);
+    SAME_BITS("its gradient", dqkv, w,
+              tern_tensor_attention_backward(dqkv, dout, qkv, stats, &a, scratch));
+    ok(apart(dqkv, want_d, w) < 10 * NEAR, "its gradients");
+    free(qkv), free(dout), free(out), free(dqkv), free(stats), free(scratch);
+    free(want), free(want_d);
+}
+
+static void rope(void)
+{
+    const struct tern_tensor_heads a = {2, 3, 2, 1, 6};
+    enum { W = 4 * 6, N = 6 * W };
+    tern_real *x = noise(N, 1), *y = noise(N, 1), cos_[9], sin_[9];
+    double want[N];
+
+    for (int t = 0; t < 3; t++)
+        for (int i = 0; i < 3; i++) {
+            cos_[t * 3 + i] = (tern_real)cos(t * (i + 1));
+            sin_[t * 3 + i] = (tern_real)sin(t * (i + 1));
+        }
+    for (int i = 0; i < N; i++)
+        want[i] = (double)x[i];
+    for (int r = 0; r < 6; r++)
+        for (int h = 0; h < 3; h++)
+            for (int i = 0; i < 3; i++) {
+                int at = r * W + h * 6 + i;
+                double angle = r % 3 * (i + 1);
+
+                want[at] = (double)x[at] * cos(angle) - (double)x[at + 3] * sin(angle);
+                want[at + 3] = (double)x[at + 3] * cos(angle) + (double)x[at] * sin(angle);
+            }
+    tern_tensor_rope(x, cos_, sin_, &a, 1);
+    ok(apart(x, want, N) < NEAR, "RoPE turns queries and keys, not values");
+    tern_tensor_rope(x, cos_, sin_, &a, -1);
+    for (int i = 0; i < N; i++)
+        want[i] = (double)y[i];
+    ok(apart(x, want, N) < NEAR, "and back");
+    free(x), free(y);
+}
+
+static void embedding(void)
+{
+    enum { C = 70, N = 4 };
+    const int32_t ids[N] = {2, 0, 2, 1};
+    tern_real *table = noise(3 * C, 1), y[N * C], d[3 * C] = {0};
+    int good = 1;
+
+    tern_tensor_embed(y, table, ids, N, C);
+    tern_tensor_embed_backward(d, y, ids, N, C);
+    for (int i = 0; i < C; i++)
+        good = good && y[2 * C + i] == table[2 * C + i] && d[2 * C + i] == 2 * table[2 * C + i] &&
+               d[i] == table[i];
+    ok(good, "embedding, and its gradient where an id comes twice");
+    free(table);
+}
+
+static void threads(void)
+{
+    enum { N = 100003, C = 300, ROWS = 333 };
+    tern_real *x = noise(N, 1), *dx = malloc(N * sizeof(*dx)), *y = malloc(N * sizeof(*y)),
+              *w = noise(C, 2), rstd[ROWS], *dw[3];
+    double sums[3];
+
+    for (int t = 0; t < 3; t++) {
+        omp_set_num_threads(t + 1);
+        sums[t] = tern_tensor_sum_squares(x, N);
+        dw[t] = calloc(C, sizeof(tern_real));
+        memset(dx, 0, N * sizeof(*dx));
+        tern_tensor_rmsnorm(y, rstd, x, w, ROWS, C, 1e-5);
+        tern_tensor_rmsnorm_backward(dx, dw[t], y, x, w, rstd, ROWS, C);
+    }
+    ok(sums[0] == sums[1] && sums[1] == sums[2], "a sum is the same on 1, 2 and 3 threads");
+    ok(memcmp(dw[0], dw[1], C * sizeof(*w)) == 0 && memcmp(dw[0], dw[2], C * sizeof(*w)) == 0,
+       "and so is a sum of rows");
+    omp_set_num_threads(tern_tensor_threads());
+    for (int t = 0; t < 3; t++)
+        free(dw[t]);
+    free(x), free(dx), free(y), free(w);
+}
+
+/* The way a wrong choice of OpenBLAS is mended. */
+static void cores(void)
+{
+    struct tern_err err = {0};
+
+    if (tern_tensor_cpu() < TERN_TENSOR_CPU_AVX2) {
+        tap_skip("no AVX2: core types not tried");
+        return;
+    }
+    ok(tern_tensor_blas_reload("Prescott", &err) == 0, "OpenBLAS takes a core type (%s)", err.text);
+    is(tern_tensor_core(), "Prescott", "and says so");
+    gemm(65, 33, 40);
+    ok(tern_tensor_blas_reload("Haswell", &err) == 0, "and another one (%s)", err.text);
+    gemm(65, 33, 40);
+    ok(getenv("OPENBLAS_CORETYPE") == NULL, "the environment is as it was");
+    ok(tern_tensor_blas_reload("Abacus", &err) == -1, "an unknown core type is an error");
+    has(err.text, "Abacus", "that names it");
+    tern_tensor_blas_reload("Haswell", NULL);
+}
+
+int main(void)
+{
+    struct tern_err err = {0};
+
+    unsetenv("OPENBLAS_CORETYPE");
+    if (!ok(tern_tensor_start(2, 1, &err) == 0, "start (%s)", err.text))
+        return tap_done();
+    printf("# %s\n", tern_tensor_describe());
+    has(tern_tensor_blas(), "OpenBLAS 0.", "BLAS has a name");
+    ok(tern_tensor_threads() == 2, "threads as asked");
+    ok(tern_tensor_kernels_use("sse9") == -1, "unknown kernels are refused");
+    for (int i = 0; i < SIZES; i++) {
+        arrays(sizes[i]);
+        rmsnorm(sizes[i]);
+        swiglu(sizes[i]);
+        cross_entropy(sizes[i]);
+    }
+    arrays(40000);
+    cross_entropy(32003);
+    gemm(1, 1, 1);
+    gemm(1, 65, 64);
+    gemm(63, 64, 65);
+    gemm(130, 20, 300);
+    gemm(20, 130, 7);
+    attention(1, 1, 1, 1, 2);
+    attention(2, 63, 4, 2, 20);
+    attention(1, 64, 2, 2, 8);
+    attention(2, 65, 6, 1, 16);
+    attention(1, 200, 3, 3, 34);
+    rope();
+    embedding();
+    threads();
+    cores();
+    return tap_done();
+}

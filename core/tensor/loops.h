@@ -1,5 +1,6 @@
 /* The bodies of struct tern_tensor_kernels.  Included once by each kernels_*.c, which names the
- * instruction set before and defines KERNELS (the table's name) and KERNELS_NAME.
+ * instruction set before and defines KERNELS (the table's name) and KERNELS_NAME; alone they are the
+ * plain ones.
  *
  * Sums run in a fixed number of lanes, whatever the registers' width, and no multiply-add is fused:
  * every instruction set gives the same bits. */
@@ -8,8 +9,10 @@
 #include <math.h>
 #include <string.h>
 
-/* A function of vectors that is inlined has no ABI to warn of. */
-#pragma GCC diagnostic ignored "-Wpsabi"
+#ifndef KERNELS
+#define KERNELS tern_tensor_kernels_plain
+#define KERNELS_NAME "plain"
+#endif
 
 /* One AVX-512 register, two of AVX2, four of SSE. */
 typedef tern_real vec __attribute__((vector_size(64)));

@@ -1,0 +1,29 @@
+#!/bin/bash
+# tests/peers/check-reference on the dump that lies in the tree, and on spoilt ones.
+. "$(dirname "$0")/../lib/tap.sh"
+CHECK=$ROOT/tests/peers/check-reference
+GOLDEN=$ROOT/tests/golden/llama-fp64
+
+run "$CHECK" "$GOLDEN"
+status 0 "loss, gradients and ten AdamW steps agree with PyTorch's"
+out_has '"precision": "fp32"'
+out_has '"precision": "fp64"'
+
+copy() { rm -rf dump; cp -r "$GOLDEN" dump; }
+copy; sed -i 's/"rope_theta": 500000.0/"rope_theta": 400000.0/' dump/config.json
+run "$CHECK" dump
+status 1 "another rope_theta is noticed"
+copy; sed -i 's/"wd": 0.1/"wd": 0.2/' dump/expected.json
+run "$CHECK" dump
+status 1 "another weight decay is noticed"
+copy; truncate -s -4 dump/model.safetensors
+run "$CHECK" dump
+status 2 "a cut model is no dump"
+err_has "model.safetensors: "
+copy; truncate -s -4 dump/tokens.i32
+run "$CHECK" dump
+status 2 "nor are cut tokens"
+err_has "the settings imply"
+run "$CHECK" /nowhere
+status 2
+tap_done

@@ -302,7 +302,7 @@ struct tern_ledger_check {
     uint64_t files, records, bytes; /* looked at, sound */
     uint64_t in_flight;             /* files that end in a torn record or in zeros: harmless */
     uint64_t damaged;               /* places where what was written is not what is there */
-    uint64_t unfolded;              /* records not in run.db yet */
+    bool unfolded;                  /* run.db is behind the spools: harmless */
 };
 
 /* Check one run: every frame of every spool, and that run.db is sound and says what a rebuild would

@@ -1,0 +1,449 @@
+#include "core/ledger/apply.h"
+
+#include "core/ledger/db.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_METRICS = 1 << 16, /* names in one run: 512 ranks with a hundred each */
+    MAX_VALUES = 1 << 16,  /* in one record: what fits a frame anyway */
+};
+
+static const char sql_seen_run[] = "INSERT OR IGNORE INTO run(id, wall_ns) VALUES(?, 0)";
+static const char sql_seen_attempt[] = "INSERT OR IGNORE INTO attempt(attempt) VALUES(?)";
+static const char sql_run[] =
+    "UPDATE run SET name = ?2, user = ?3, recipe_path = ?4, recipe = ?5, identity_hash = ?6,"
+    " full_hash = ?7, model = ?8, created_ns = ?9, wall_ns = ?1 WHERE wall_ns < ?1";
+static const char sql_begin[] =
+    "UPDATE attempt SET job_id = ?3, restart_count = ?4, nodes = ?5, host = ?6, pid = ?7,"
+    " world = ?8, resumed_checkpoint = ?9, resumed_step = ?10, full_hash = ?11, begin_ns = ?1"
+    " WHERE attempt = ?2 AND begin_ns < ?1";
+static const char sql_end[] =
+    "UPDATE attempt SET outcome = ?3, exit_code = ?4, signal = ?5, cause = ?6, end_ns = ?1"
+    " WHERE attempt = ?2 AND end_ns < ?1";
+static const char sql_span[] = "UPDATE attempt SET first_step = min(coalesce(first_step, ?2), ?2),"
+                               " last_step = max(coalesce(last_step, ?3), ?3) WHERE attempt = ?1";
+static const char sql_metric[] =
+    "INSERT INTO metric VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(id) DO UPDATE SET"
+    " attempt = ?3, step = ?4, value = ?5, class = ?6, wall_ns = ?7";
+static const char sql_point[] =
+    "INSERT INTO point VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value,"
+    " class = excluded.class, wall_ns = excluded.wall_ns WHERE excluded.wall_ns > point.wall_ns";
+/* Who made it and how large it is: of the newest record that made it; its state: of the newest. */
+#define MADE(column)                                                                               \
+    column " = iif((excluded.made_ns, excluded.wall_ns) > (made_ns, checkpoint.wall_ns), "         \
+           "excluded." column ", " column "), "
+static const char sql_checkpoint[] =
+    "INSERT INTO checkpoint VALUES(?3, ?2, ?4, ?5, ?6, ?7, iif(?8 IN ('writing', 'published',"
+    " 'foreign'), ?1, 0), ?8, ?1) ON CONFLICT DO UPDATE SET " MADE("attempt") MADE("step")
+        MADE("bytes") MADE("shards") MADE("manifest_sha256") MADE(
+            "made_ns") "state = iif(excluded.wall_ns > checkpoint.wall_ns, excluded.state, state),"
+                       " wall_ns = max(excluded.wall_ns, checkpoint.wall_ns)";
+static const char sql_eval[] =
+    "INSERT INTO eval VALUES(?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1) ON CONFLICT DO UPDATE SET"
+    " nll = excluded.nll, tokens = excluded.tokens, bytes = excluded.bytes,"
+    " ppl_token = excluded.ppl_token, ppl_byte = excluded.ppl_byte, wall_ns = excluded.wall_ns"
+    " WHERE excluded.wall_ns > eval.wall_ns";
+static const char sql_event[] =
+    "INSERT OR IGNORE INTO event VALUES(?3, ?4, ?2, ?5, ?1, ?6, ?7, ?8, ?9)";
+static const char sql_param[] =
+    "INSERT INTO param VALUES(?2, ?3, ?4, ?1) ON CONFLICT DO UPDATE SET value = excluded.value,"
+    " wall_ns = excluded.wall_ns WHERE excluded.wall_ns > param.wall_ns";
+
+enum { RUN, ATTEMPT, SET_RUN, BEGIN, END, SPAN, METRIC, POINT, CHECKPOINT, EVAL, EVENT, PARAM, N };
+
+static const char *const texts[N] = {sql_seen_run,   sql_seen_attempt, sql_run,    sql_begin,
+                                     sql_end,        sql_span,         sql_metric, sql_point,
+                                     sql_checkpoint, sql_eval,         sql_event,  sql_param};
+
+struct metric {
+    char *name;
+    size_t len;
+    int64_t id, attempt, step, wall_ns;
+    double value;
+    bool changed;
+};
+
+struct tern_apply {
+    sqlite3_stmt *st[N];
+    bool points;
+    struct metric *metrics; /* [MAX_METRICS] */
+    uint32_t *slots;        /* [2 * MAX_METRICS]: index + 1 into metrics, by hash of the name */
+    size_t n_metrics;
+    uint64_t instance; /* of the newest head seen: its run and attempt rows are there */
+    int64_t attempt, first, last;
+};
+
+static uint32_t hash(const char *s, size_t n)
+{
+    uint32_t h = 2166136261u; /* FNV-1a */
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (uint8_t)s[i]) * 16777619u;
+    return h;
+}
+
+/* The metric of that name, new with id = its place + 1; NULL over the ceiling. */
+static struct metric *metric(struct tern_apply *a, const char *name, size_t len)
+{
+    for (uint32_t i = hash(name, len);; i++) {
+        uint32_t *slot = &a->slots[i % (2 * MAX_METRICS)];
+        struct metric *m = *slot ? &a->metrics[*slot - 1] : NULL;
+        if (m && m->len == len && memcmp(m->name, name, len) == 0)
+            return m;
+        if (m)
+            continue;
+        if (a->n_metrics == MAX_METRICS)
+            return NULL;
+        m = &a->metrics[a->n_metrics++];
+        *m = (struct metric){.name = tern_strf("%.*s", (int)len, name),
+                             .len = len,
+                             .id = (int64_t)a->n_metrics,
+                             .attempt = -1,
+                             .changed = true};
+        *slot = (uint32_t)a->n_metrics;
+        return m;
+    }
+}
+
+static int load_metrics(struct tern_apply *a, sqlite3 *db, struct tern_err *err)
+{
+    sqlite3_stmt *st = tern_db_prepare(
+        db, "SELECT id, name, attempt, step, value, class, wall_ns FROM metric ORDER BY id", err);
+    int rc;
+
+    if (!st)
+        return -1;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        static const double values[] = {0, NAN, INFINITY, -INFINITY};
+        int class = sqlite3_column_int(st, 5);
+        struct metric *m = metric(a, (const char *)sqlite3_column_text(st, 1),
+                                  (size_t)sqlite3_column_bytes(st, 1));
+        if (!m || m->id != sqlite3_column_int64(st, 0)) {
+            sqlite3_finalize(st);
+            return tern_err_set(err, TERN_FAILED,
+                                "run.db: its metric ids are not 1, 2, 3, ... Rebuild it with "
+                                "'tern ledger fold --rebuild'.");
+        }
+        m->attempt = sqlite3_column_int64(st, 2);
+        m->step = sqlite3_column_int64(st, 3);
+        m->value = class ? values[class & 3] : sqlite3_column_double(st, 4);
+        m->wall_ns = sqlite3_column_int64(st, 6);
+        m->changed = false;
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? 0 : tern_db_fail(db, err, "ledger");
+}
+
+struct tern_apply *tern_apply_new(sqlite3 *db, bool points, struct tern_err *err)
+{
+    struct tern_apply *a = tern_alloc(1, sizeof *a, "fold", err);
+
+    if (!a)
+        return NULL;
+    a->points = points;
+    a->attempt = -1;
+    a->metrics = tern_alloc(MAX_METRICS, sizeof *a->metrics, "fold", err);
+    a->slots = tern_alloc((size_t)2 * MAX_METRICS, sizeof *a->slots, "fold", err);
+    bool good = a->metrics && a->slots;
+    for (int i = 0; good && i < N; i++)
+        good = (a->st[i] = tern_db_prepare(db, texts[i], err)) != NULL;
+    if (good && load_metrics(a, db, err) == 0)
+        return a;
+    tern_apply_free(a);
+    return NULL;
+}
+
+void tern_apply_free(struct tern_apply *a)
+{
+    if (!a)
+        return;
+    for (int i = 0; i < N; i++)
+        sqlite3_finalize(a->st[i]);
+    for (size_t i = 0; i < a->n_metrics; i++)
+        free(a->metrics[i].name);
+    free(a->metrics);
+    free(a->slots);
+    free(a);
+}
+
+/* ---------------------------------------------------------------- binding fields in order */
+
+struct binder {
+    struct tern_record_reader r;
+    sqlite3_stmt *st;
+};
+
+static struct binder bind(struct tern_apply *a, int which, const struct tern_frame *f,
+                          int64_t attempt)
+{
+    struct binder b = {{f->payload, f->payload + f->len, false}, a->st[which]};
+
+    sqlite3_clear_bindings(b.st);
+    sqlite3_bind_int64(b.st, 1, f->wall_ns);
+    if (attempt)
+        sqlite3_bind_int64(b.st, 2, attempt);
+    return b;
+}
+
+static int64_t bind_int(struct binder *b, int i)
+{
+    int64_t v = tern_record_get_int(&b->r);
+
+    sqlite3_bind_int64(b->st, i, v);
+    return v;
+}
+
+static void bind_text(struct binder *b, int i)
+{
+    size_t len;
+    const char *s = tern_record_get_text(&b->r, &len);
+
+    if (s)
+        sqlite3_bind_text(b->st, i, s, (int)len, SQLITE_STATIC);
+}
+
+static int run(struct binder *b, struct tern_err *err)
+{
+    return b->r.bad ? 1 : tern_db_run(b->st, err);
+}
+
+/* ---------------------------------------------------------------- one function a record */
+
+static int apply_run(struct tern_apply *a, const struct tern_frame *f, struct tern_err *err)
+{
+    struct binder b = bind(a, SET_RUN, f, 0);
+
+    for (int i = 2; i <= 8; i++)
+        bind_text(&b, i);
+    bind_int(&b, 9);
+    return run(&b, err);
+}
+
+static int apply_begin(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
+                       struct tern_err *err)
+{
+    struct binder b = bind(a, BEGIN, f, attempt);
+
+    bind_int(&b, 3);
+    bind_int(&b, 4);
+    bind_text(&b, 5);
+    bind_text(&b, 6);
+    bind_int(&b, 7);
+    bind_int(&b, 8);
+    bind_text(&b, 9);
+    if (bind_int(&b, 10) < 0)
+        sqlite3_bind_null(b.st, 10);
+    bind_text(&b, 11);
+    return run(&b, err);
+}
+
+static int apply_end_record(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
+                            struct tern_err *err)
+{
+    struct binder b = bind(a, END, f, attempt);
+
+    bind_text(&b, 3);
+    bind_int(&b, 4);
+    bind_int(&b, 5);
+    bind_text(&b, 6);
+    return run(&b, err);
+}
+
+static int put_point(struct tern_apply *a, struct metric *m, int64_t attempt, int64_t step,
+                     double value, int64_t wall_ns, struct tern_err *err)
+{
+    sqlite3_stmt *st = a->st[POINT];
+    int class = tern_db_class(value);
+
+    sqlite3_bind_int64(st, 1, m->id);
+    sqlite3_bind_int64(st, 2, attempt);
+    sqlite3_bind_int64(st, 3, step);
+    if (class == 1)
+        sqlite3_bind_null(st, 4); /* SQLite has no NaN: point.class says it */
+    else
+        sqlite3_bind_double(st, 4, value);
+    sqlite3_bind_int(st, 5, class);
+    sqlite3_bind_int64(st, 6, wall_ns);
+    return tern_db_run(st, err);
+}
+
+static bool newer(const struct metric *m, int64_t attempt, int64_t step, int64_t wall_ns)
+{
+    if (attempt != m->attempt)
+        return attempt > m->attempt;
+    return step != m->step ? step > m->step : wall_ns > m->wall_ns;
+}
+
+static int flush_span(struct tern_apply *a, struct tern_err *err)
+{
+    sqlite3_stmt *st = a->st[SPAN];
+
+    if (a->attempt < 0)
+        return 0;
+    sqlite3_bind_int64(st, 1, a->attempt);
+    sqlite3_bind_int64(st, 2, a->first);
+    sqlite3_bind_int64(st, 3, a->last);
+    a->attempt = -1;
+    return tern_db_run(st, err);
+}
+
+static int apply_step(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
+                      struct tern_err *err)
+{
+    struct tern_record_reader r = {f->payload, f->payload + f->len, false};
+    int64_t step = tern_record_get_int(&r), n = tern_record_get_int(&r);
+
+    if (r.bad || n < 1 || n > MAX_VALUES || step < 0)
+        return 1;
+    for (int64_t i = 0; i < n; i++) {
+        size_t len;
+        const char *name = tern_record_get_text(&r, &len);
+        double value = tern_record_get_real(&r);
+        struct metric *m = r.bad || !len ? NULL : metric(a, name, len);
+        if (!m)
+            return 1;
+        if (newer(m, attempt, step, f->wall_ns)) {
+            m->attempt = attempt;
+            m->step = step;
+            m->value = value;
+            m->wall_ns = f->wall_ns;
+            m->changed = true;
+        }
+        if (a->points && put_point(a, m, attempt, step, value, f->wall_ns, err) < 0)
+            return -1;
+    }
+    if (attempt != a->attempt) {
+        if (flush_span(a, err) < 0)
+            return -1;
+        a->attempt = attempt;
+        a->first = a->last = step;
+    }
+    a->first = step < a->first ? step : a->first;
+    a->last = step > a->last ? step : a->last;
+    return 0;
+}
+
+static int apply_eval(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
+                      struct tern_err *err)
+{
+    struct binder b = bind(a, EVAL, f, attempt);
+
+    bind_int(&b, 3);
+    bind_text(&b, 4);
+    double nll = tern_record_get_real(&b.r);
+    tern_db_bind_real(b.st, 5, nll);
+    int64_t tokens = bind_int(&b, 6), bytes = bind_int(&b, 7);
+    if (tokens > 0)
+        tern_db_bind_real(b.st, 8, exp(nll / (double)tokens));
+    if (bytes > 0)
+        tern_db_bind_real(b.st, 9, exp(nll / (double)bytes));
+    return run(&b, err);
+}
+
+static int apply_checkpoint(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
+                            struct tern_err *err)
+{
+    struct binder b = bind(a, CHECKPOINT, f, attempt);
+
+    bind_int(&b, 4);
+    bind_text(&b, 3);
+    bind_int(&b, 5);
+    bind_int(&b, 6);
+    bind_text(&b, 7);
+    bind_text(&b, 8);
+    return run(&b, err);
+}
+
+static int apply_event(struct tern_apply *a, const struct tern_record_head *h,
+                       const struct tern_frame *f, struct tern_err *err)
+{
+    struct binder b = bind(a, EVENT, f, h->attempt);
+
+    sqlite3_bind_int64(b.st, 3, (int64_t)h->instance);
+    sqlite3_bind_int64(b.st, 4, (int64_t)f->seq);
+    sqlite3_bind_text(b.st, 5, h->writer, -1, SQLITE_STATIC);
+    for (int i = 6; i <= 9; i++)
+        bind_text(&b, i);
+    return run(&b, err);
+}
+
+static int apply_param(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
+                       struct tern_err *err)
+{
+    struct binder b = bind(a, PARAM, f, attempt);
+
+    bind_text(&b, 3);
+    bind_text(&b, 4);
+    return run(&b, err);
+}
+
+/* Rows for the run and the attempt are there as soon as anybody writes for them. */
+static int see_head(struct tern_apply *a, const struct tern_record_head *h, struct tern_err *err)
+{
+    if (h->instance == a->instance)
+        return 0;
+    sqlite3_bind_text(a->st[RUN], 1, h->run_id, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(a->st[ATTEMPT], 1, h->attempt);
+    if (tern_db_run(a->st[RUN], err) < 0 || tern_db_run(a->st[ATTEMPT], err) < 0)
+        return -1;
+    a->instance = h->instance;
+    return 0;
+}
+
+int tern_apply_frame(struct tern_apply *a, const struct tern_record_head *h,
+                     const struct tern_frame *f, struct tern_err *err)
+{
+    if (see_head(a, h, err) < 0)
+        return -1;
+    switch (f->type) {
+    case TERN_FRAME_RUN:
+        return apply_run(a, f, err);
+    case TERN_FRAME_BEGIN:
+        return apply_begin(a, f, h->attempt, err);
+    case TERN_FRAME_END:
+        return apply_end_record(a, f, h->attempt, err);
+    case TERN_FRAME_STEP:
+        return apply_step(a, f, h->attempt, err);
+    case TERN_FRAME_EVAL:
+        return apply_eval(a, f, h->attempt, err);
+    case TERN_FRAME_CHECKPOINT:
+        return apply_checkpoint(a, f, h->attempt, err);
+    case TERN_FRAME_EVENT:
+        return apply_event(a, h, f, err);
+    case TERN_FRAME_PARAM:
+        return apply_param(a, f, h->attempt, err);
+    default:
+        return 0; /* a head, or a kind that a newer tern writes */
+    }
+}
+
+int tern_apply_end(struct tern_apply *a, struct tern_err *err)
+{
+    sqlite3_stmt *st = a->st[METRIC];
+
+    if (flush_span(a, err) < 0)
+        return -1;
+    for (size_t i = 0; i < a->n_metrics; i++) {
+        struct metric *m = &a->metrics[i];
+        if (!m->changed)
+            continue;
+        int class = tern_db_class(m->value);
+        sqlite3_bind_int64(st, 1, m->id);
+        sqlite3_bind_text(st, 2, m->name, (int)m->len, SQLITE_STATIC);
+        sqlite3_bind_int64(st, 3, m->attempt);
+        sqlite3_bind_int64(st, 4, m->step);
+        if (class == 1)
+            sqlite3_bind_null(st, 5);
+        else
+            sqlite3_bind_double(st, 5, m->value);
+        sqlite3_bind_int(st, 6, class);
+        sqlite3_bind_int64(st, 7, m->wall_ns);
+        if (tern_db_run(st, err) < 0)
+            return -1;
+        m->changed = false;
+    }
+    return 0;
+}

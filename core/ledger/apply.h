@@ -1,0 +1,23 @@
+/* Records into the tables of run.db.
+ *
+ * Applying is idempotent and does not depend on the order of files: of two records about one thing
+ * the one with the later wall clock holds, and a writer's clock only grows (frame.h). */
+#ifndef TERN_LEDGER_APPLY_H
+#define TERN_LEDGER_APPLY_H
+
+#include <sqlite3.h>
+
+#include "core/ledger/record.h"
+
+struct tern_apply;
+
+/* `points` false: values of steps count for "newest" only and are not stored. */
+struct tern_apply *tern_apply_new(sqlite3 *db, bool points, struct tern_err *err);
+/* One record of the file that begins with `head`.  1 when its payload makes no sense. */
+int tern_apply_frame(struct tern_apply *a, const struct tern_record_head *head,
+                     const struct tern_frame *f, struct tern_err *err);
+/* Write what was collected (newest values, spans of attempts).  Call it once, at the end. */
+int tern_apply_end(struct tern_apply *a, struct tern_err *err);
+void tern_apply_free(struct tern_apply *a);
+
+#endif

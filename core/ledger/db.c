@@ -1,0 +1,332 @@
+#include "core/ledger/db.h"
+
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/ledger/schema.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A temporary this old is of a folder that was killed. */
+enum { STALE_SECONDS = 3600 };
+
+/* A run of ten million points is 300 MB. */
+static const sqlite3_int64 max_bytes = (sqlite3_int64)16 << 30;
+
+void tern_db_stamp(const char *path, struct tern_db_stamp *stamp)
+{
+    struct stat st;
+
+    *stamp = (struct tern_db_stamp){0};
+    if (stat(path, &st) == 0)
+        *stamp = (struct tern_db_stamp){.inode = st.st_ino,
+                                        .mtime_ns =
+                                            st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec,
+                                        .bytes = st.st_size};
+}
+
+int tern_db_fail(sqlite3 *db, struct tern_err *err, const char *what)
+{
+    int code = sqlite3_errcode(db);
+    bool passing = code == SQLITE_FULL || code == SQLITE_IOERR || code == SQLITE_NOMEM;
+
+    return tern_err_set(err, passing ? TERN_TEMPFAIL : TERN_FAILED, "%s: %s", what,
+                        sqlite3_errmsg(db));
+}
+
+int tern_db_exec(sqlite3 *db, const char *sql, struct tern_err *err)
+{
+    return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0
+                                                                : tern_db_fail(db, err, "ledger");
+}
+
+sqlite3_stmt *tern_db_prepare(sqlite3 *db, const char *sql, struct tern_err *err)
+{
+    sqlite3_stmt *st;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK)
+        return st;
+    tern_db_fail(db, err, "ledger");
+    return NULL;
+}
+
+int tern_db_run(sqlite3_stmt *st, struct tern_err *err)
+{
+    int rc = sqlite3_step(st);
+
+    if (rc != SQLITE_DONE)
+        tern_db_fail(sqlite3_db_handle(st), err, "ledger");
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? 0 : -1;
+}
+
+int64_t tern_db_int(sqlite3 *db, const char *sql, int64_t def)
+{
+    sqlite3_stmt *st = tern_db_prepare(db, sql, NULL);
+    int64_t v = def;
+
+    if (st && sqlite3_step(st) == SQLITE_ROW)
+        v = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    return v;
+}
+
+static int open_memory(sqlite3 **db, struct tern_err *err)
+{
+    if (sqlite3_open_v2(":memory:", db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) ==
+        SQLITE_OK)
+        return 0;
+    tern_db_fail(*db, err, "SQLite");
+    sqlite3_close(*db);
+    *db = NULL;
+    return -1;
+}
+
+int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
+{
+    sqlite3 *db;
+    char head[100];
+
+    snprintf(head, sizeof head, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
+             TERN_SCHEMA_APPLICATION, TERN_SCHEMA_VERSION);
+    if (open_memory(&db, err) < 0)
+        return -1;
+    if (tern_db_exec(db, head, err) < 0 || tern_db_exec(db, schema, err) < 0) {
+        sqlite3_close(db);
+        return -1;
+    }
+    *out = db;
+    return 0;
+}
+
+/* Is `db` a snapshot that this version can extend?  0, 1 or -1 as tern_db_load. */
+static int check_kind(sqlite3 *db, const char *path, struct tern_err *err)
+{
+    int64_t version = tern_db_int(db, "PRAGMA user_version", -1);
+
+    if (tern_db_int(db, "PRAGMA application_id", -1) != TERN_SCHEMA_APPLICATION ||
+        tern_db_int(db, "SELECT count(*) FROM sqlite_schema", 0) == 0) {
+        tern_warn("%s: is no ledger database; it is made again from the spools", path);
+        return 1;
+    }
+    if (version > TERN_SCHEMA_VERSION)
+        return tern_err_set(err, TERN_FAILED,
+                            "%s: version %lld is newer than this tern's %d. Use a newer tern.",
+                            path, (long long)version, TERN_SCHEMA_VERSION);
+    return version == TERN_SCHEMA_VERSION ? 0 : 1;
+}
+
+int tern_db_load(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, struct tern_err *err)
+{
+    sqlite3 *db = NULL;
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = -1;
+
+    *stamp = (struct tern_db_stamp){0};
+    if (fd < 0)
+        return errno == ENOENT ? 1 : tern_err_sys(err, "%s: cannot open", path);
+    unsigned char *bytes = NULL;
+    if (fstat(fd, &st) < 0) {
+        tern_err_sys(err, "%s: cannot stat", path);
+        goto out;
+    }
+    *stamp =
+        (struct tern_db_stamp){.inode = st.st_ino,
+                               .mtime_ns = st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec,
+                               .bytes = st.st_size};
+    if (st.st_size > max_bytes) {
+        tern_err_set(err, TERN_FAILED, "%s: %lld bytes are more than a ledger may have", path,
+                     (long long)st.st_size);
+        goto out;
+    }
+    bytes = sqlite3_malloc64((sqlite3_uint64)st.st_size + 1);
+    if (!bytes) {
+        tern_err_set(err, TERN_TEMPFAIL, "%s: no memory for %lld bytes", path,
+                     (long long)st.st_size);
+        goto out;
+    }
+    if (tern_fs_pread(fd, bytes, (size_t)st.st_size, 0, path, err) < 0 || open_memory(&db, err) < 0)
+        goto out;
+    /* SQLite frees `bytes` from here on, also when this fails. */
+    rc = sqlite3_deserialize(db, "main", bytes, st.st_size, st.st_size,
+                             SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
+    bytes = NULL;
+    if (rc != SQLITE_OK) {
+        rc = tern_db_fail(db, err, path);
+        goto out;
+    }
+    sqlite3_int64 limit = max_bytes;
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_SIZE_LIMIT, &limit);
+    rc = check_kind(db, path, err);
+out:
+    sqlite3_free(bytes);
+    close(fd);
+    if (rc != 0) {
+        sqlite3_close(db);
+        return rc;
+    }
+    *out = db;
+    return 0;
+}
+
+/* A file: URI; %, ? and # mean something there. */
+static char *uri(const char *path)
+{
+    struct tern_buf b = {0};
+
+    tern_buf_puts(&b, "file:");
+    for (const char *s = path; *s; s++) {
+        if (strchr("%?#", *s))
+            tern_buf_printf(&b, "%%%02X", (unsigned)*s);
+        else
+            tern_buf_add(&b, s, 1);
+    }
+    tern_buf_puts(&b, "?mode=ro&immutable=1");
+    return b.data;
+}
+
+int tern_db_open(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, struct tern_err *err)
+{
+    sqlite3 *db = NULL;
+
+    tern_db_stamp(path, stamp);
+    if (!stamp->bytes)
+        return 1;
+    char *u = uri(path);
+    int rc = sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    free(u);
+    rc = rc == SQLITE_OK ? check_kind(db, path, err) : tern_db_fail(db, err, path);
+    if (rc != 0) {
+        sqlite3_close(db);
+        return rc;
+    }
+    *out = db;
+    return 0;
+}
+
+int tern_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
+                 struct tern_err *err)
+{
+    int rc = -1, step;
+    sqlite3_stmt *in = tern_db_prepare(from, select, err), *add = NULL;
+    struct tern_buf sql = {0};
+
+    if (!in)
+        goto out;
+    int n = sqlite3_column_count(in);
+    tern_buf_printf(&sql, "INSERT OR REPLACE INTO %s VALUES(?", table);
+    for (int i = 1; i < n; i++)
+        tern_buf_puts(&sql, ",?");
+    tern_buf_puts(&sql, ")");
+    add = tern_db_prepare(to, sql.data, err);
+    if (!add)
+        goto out;
+    while ((step = sqlite3_step(in)) == SQLITE_ROW) {
+        for (int i = 0; i < n; i++)
+            sqlite3_bind_value(add, i + 1, sqlite3_column_value(in, i));
+        if (tern_db_run(add, err) < 0)
+            goto out;
+    }
+    rc = step == SQLITE_DONE ? 0 : tern_db_fail(from, err, "ledger");
+out:
+    sqlite3_finalize(in);
+    sqlite3_finalize(add);
+    tern_buf_free(&sql);
+    return rc;
+}
+
+static bool same(const struct tern_db_stamp *a, const struct tern_db_stamp *b)
+{
+    return a->inode == b->inode && a->mtime_ns == b->mtime_ns && a->bytes == b->bytes;
+}
+
+int tern_db_publish(sqlite3 *db, const char *path, const struct tern_db_stamp *base,
+                    struct tern_err *err)
+{
+    struct tern_fs_new f;
+    struct tern_db_stamp now;
+    sqlite3_int64 len = 0;
+    int rc = -1;
+    bool copied = false;
+    /* The pages as they lie in memory, if they lie together; else a copy. */
+    unsigned char *bytes = sqlite3_serialize(db, "main", &len, SQLITE_SERIALIZE_NOCOPY);
+
+    if (!bytes) {
+        bytes = sqlite3_serialize(db, "main", &len, 0);
+        copied = true;
+    }
+    if (!bytes)
+        return tern_err_set(err, TERN_TEMPFAIL, "%s: no memory for it", path);
+    if (tern_fs_new_open(&f, path, 0444, err) < 0)
+        goto out;
+    if (tern_fs_write(f.fd, bytes, (size_t)len, path, err) < 0) {
+        tern_fs_new_abort(&f);
+        goto out;
+    }
+    tern_db_stamp(path, &now);
+    if (same(&now, base)) {
+        rc = tern_fs_new_commit(&f, err);
+    } else {
+        tern_fs_new_abort(&f);
+        rc = 1;
+    }
+out:
+    if (copied)
+        sqlite3_free(bytes);
+    return rc;
+}
+
+void tern_db_sweep(const char *path)
+{
+    char *dir = tern_fs_dirname(path), *start = tern_strf("%s.tmp-", tern_fs_basename(path));
+    DIR *d = opendir(dir);
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        if (tern_str_starts(e->d_name, start) &&
+            fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            time(NULL) - st.st_mtime > STALE_SECONDS)
+            unlinkat(dirfd(d), e->d_name, 0);
+    }
+    if (d)
+        closedir(d);
+    free(start);
+    free(dir);
+}
+
+int tern_db_class(double v)
+{
+    return isfinite(v) ? 0 : isnan(v) ? 1 : v > 0 ? 2 : 3;
+}
+
+void tern_db_bind_real(sqlite3_stmt *st, int i, double v)
+{
+    static const char *const words[] = {NULL, "NaN", "Infinity", "-Infinity"};
+    int class = tern_db_class(v);
+
+    if (class)
+        sqlite3_bind_text(st, i, words[class], -1, SQLITE_STATIC);
+    else
+        sqlite3_bind_double(st, i, v);
+}
+
+double tern_db_column_real(sqlite3_stmt *st, int i)
+{
+    switch (sqlite3_column_type(st, i)) {
+    case SQLITE_NULL:
+        return NAN;
+    case SQLITE_TEXT:
+        return strtod((const char *)sqlite3_column_text(st, i), NULL);
+    default:
+        return sqlite3_column_double(st, i);
+    }
+}

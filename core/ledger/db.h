@@ -1,0 +1,61 @@
+/* SQLite for this room: snapshots in memory, put in place whole.
+ *
+ * A database is built or extended in memory (sqlite3_deserialize) and written as one file, so there
+ * is no journal, no lock and no half-written database anywhere at any time. */
+#ifndef TERN_LEDGER_DB_H
+#define TERN_LEDGER_DB_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+/* Which file a snapshot was read from. */
+struct tern_db_stamp {
+    uint64_t inode;
+    int64_t mtime_ns, bytes; /* bytes 0: there was none */
+};
+
+/* The stamp of the file at `path` now; none is no error. */
+void tern_db_stamp(const char *path, struct tern_db_stamp *stamp);
+
+/* Fill `err` with what SQLite says; returns -1. */
+int tern_db_fail(sqlite3 *db, struct tern_err *err, const char *what);
+int tern_db_exec(sqlite3 *db, const char *sql, struct tern_err *err);
+sqlite3_stmt *tern_db_prepare(sqlite3 *db, const char *sql, struct tern_err *err);
+/* Run to the end and reset.  `st` must not return rows. */
+int tern_db_run(sqlite3_stmt *st, struct tern_err *err);
+/* The first column of the first row, or `def`. */
+int64_t tern_db_int(sqlite3 *db, const char *sql, int64_t def);
+
+/* A new database in memory with `schema`. */
+int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err);
+/* The snapshot at `path` in memory, to be extended.  1 when there is none or it is no sound
+ * database of this kind (it can be made again); -1 when it is of a newer tern or cannot be read. */
+int tern_db_load(const char *path, sqlite3 **out, struct tern_db_stamp *stamp,
+                 struct tern_err *err);
+/* The snapshot where it lies, without locks: it never changes.  As tern_db_load otherwise. */
+int tern_db_open(const char *path, sqlite3 **out, struct tern_db_stamp *stamp,
+                 struct tern_err *err);
+
+/* Every row of `select` in `from` becomes a row of `table` in `to`, column by column; rows that are
+ * there already are replaced. */
+int tern_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
+                 struct tern_err *err);
+
+/* Put the database at `path`, read-only for all who may read the folder, unless the file there is
+ * no more the one of `base`: then 1, and nothing is done. */
+int tern_db_publish(sqlite3 *db, const char *path, const struct tern_db_stamp *base,
+                    struct tern_err *err);
+
+/* Remove the temporaries that killed folders left beside `path`, when they are old. */
+void tern_db_sweep(const char *path);
+
+/* A real that may be no number, as the ledger's views show it. */
+void tern_db_bind_real(sqlite3_stmt *st, int i, double v);
+double tern_db_column_real(sqlite3_stmt *st, int i);
+/* 0 finite, 1 NaN, 2 +Inf, 3 -Inf: point.class. */
+int tern_db_class(double v);
+
+#endif

@@ -1,0 +1,254 @@
+#include "core/ledger/files.h"
+
+#include "core/base/fs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    MAX_FILES = 1 << 20, /* in one run */
+    /* A writer ends its file at 64 MiB and one record. */
+    MAX_BYTES = 80 << 20,
+};
+
+static int add_file(struct tern_spool_files *l, struct tern_spool_file f, struct tern_err *err)
+{
+    if (l->n == MAX_FILES)
+        return tern_err_set(err, TERN_FAILED, "%s: more than %d spool files in one run", f.path,
+                            MAX_FILES);
+    if ((l->n & (l->n - 1)) == 0) { /* full at each power of two */
+        struct tern_spool_file *more = realloc(l->files, (l->n ? 2 * l->n : 1) * sizeof *more);
+        if (!more)
+            return tern_err_set(err, TERN_TEMPFAIL, "no memory for %zu spool files", l->n);
+        l->files = more;
+    }
+    l->files[l->n++] = f;
+    return 0;
+}
+
+/* "WRITER.N.spool" */
+static bool parse_name(const char *name, unsigned *number)
+{
+    const char *end = strrchr(name, '.');
+    int64_t n;
+
+    if (!end || strcmp(end, ".spool") != 0 || end == name)
+        return false;
+    const char *dot = end - 1;
+    while (dot > name && *dot != '.')
+        dot--;
+    char *digits = tern_strf("%.*s", (int)(end - dot - 1), dot + 1);
+    bool good = dot > name && tern_str_int(digits, 0, UINT32_MAX, &n) == 0;
+    free(digits);
+    if (good)
+        *number = (unsigned)n;
+    return good;
+}
+
+static int list_attempt(const char *spool, const char *attempt, unsigned n,
+                        struct tern_spool_files *out, struct tern_err *err)
+{
+    char *dir = tern_strf("%s/%s", spool, attempt);
+    DIR *d = opendir(dir);
+    int rc = d ? 0 : tern_err_sys(err, "%s: cannot open folder", dir);
+
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        struct tern_spool_file f = {.attempt = n};
+        struct stat st;
+        if (!parse_name(e->d_name, &f.number) || fstatat(dirfd(d), e->d_name, &st, 0) < 0 ||
+            !S_ISREG(st.st_mode))
+            continue;
+        f.bytes = (uint64_t)st.st_size;
+        f.name = tern_strf("%s/%s", attempt, e->d_name);
+        f.path = tern_strf("%s/%s", dir, e->d_name);
+        rc = add_file(out, f, err);
+        if (rc < 0) {
+            free(f.name);
+            free(f.path);
+        }
+    }
+    if (d)
+        closedir(d);
+    free(dir);
+    return rc;
+}
+
+static int by_order(const void *x, const void *y)
+{
+    const struct tern_spool_file *a = x, *b = y;
+
+    if (a->attempt != b->attempt)
+        return a->attempt < b->attempt ? -1 : 1;
+    size_t la = strlen(a->name), lb = strlen(b->name);
+    /* "rank0.9.spool" before "rank0.10.spool": same writer, shorter number. */
+    size_t common = 0;
+    while (a->name[common] && a->name[common] == b->name[common])
+        common++;
+    bool digits = true;
+    for (const char *s = a->name + common; *s && *s != '.'; s++)
+        digits = digits && *s >= '0' && *s <= '9';
+    if (digits && la != lb && a->number != b->number)
+        return a->number < b->number ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+int tern_spool_files_list(const char *ledger_dir, const char *run_id, struct tern_spool_files *out,
+                          struct tern_err *err)
+{
+    char *spool = tern_strf("%s/runs/%s/spool", ledger_dir, run_id);
+    DIR *d = opendir(spool);
+    int rc = 0;
+
+    *out = (struct tern_spool_files){0};
+    if (!d && errno != ENOENT)
+        rc = tern_err_sys(err, "%s: cannot open folder", spool);
+    for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
+        int64_t n;
+        if (tern_str_int(e->d_name, 1, 999999, &n) == 0)
+            rc = list_attempt(spool, e->d_name, (unsigned)n, out, err);
+    }
+    if (d)
+        closedir(d);
+    free(spool);
+    if (rc < 0) {
+        tern_spool_files_free(out);
+        return -1;
+    }
+    if (out->n)
+        qsort(out->files, out->n, sizeof *out->files, by_order);
+    return 0;
+}
+
+void tern_spool_files_free(struct tern_spool_files *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        free(l->files[i].name);
+        free(l->files[i].path);
+    }
+    free(l->files);
+    *l = (struct tern_spool_files){0};
+}
+
+/* ---------------------------------------------------------------- reading one */
+
+static int tell(const struct tern_spool_reader *r, const struct tern_spool_file *file,
+                enum tern_frame_found found, uint64_t from, uint64_t to, uint64_t before,
+                uint64_t after, struct tern_err *err)
+{
+    struct tern_spool_find find = {found, from, to, before, after};
+
+    return r->find ? r->find(r->arg, file, &find, err) : 0;
+}
+
+/* The head of the file: 1 when it has none (told why). */
+static int read_head(const struct tern_spool_file *file, int fd, uint64_t bytes, const char *run_id,
+                     struct tern_record_head *head, const struct tern_spool_reader *r,
+                     struct tern_err *err)
+{
+    uint8_t start[1024]; /* run id, writer, host and numbers: under 300 */
+    size_t n = bytes < sizeof start ? (size_t)bytes : sizeof start;
+    struct tern_frame_scan scan = {.data = start, .len = n};
+    struct tern_frame f;
+    struct tern_err why = {0};
+
+    if (tern_fs_pread(fd, start, n, 0, file->path, err) < 0)
+        return -1;
+    enum tern_frame_found found = tern_frame_next(&scan, &f);
+    if (found == TERN_FRAME_NO_MORE)
+        return 1;
+    if (found == TERN_FRAME_OK && tern_record_get_head(&f, file->path, head, &why) == 0 &&
+        strcmp(head->run_id, run_id) == 0 && head->attempt == file->attempt)
+        return 0;
+    if ((found != TERN_FRAME_TORN && found != TERN_FRAME_ZEROS) || n == sizeof start)
+        found = TERN_FRAME_DAMAGE;
+    return tell(r, file, found, 0, bytes, 0, 0, err) < 0 ? -1 : 1;
+}
+
+/* One pass over `data`, which begins at `base` of the file. */
+static int walk(const struct tern_spool_file *file, const struct tern_record_head *head,
+                struct tern_frame_scan *scan, uint64_t base, struct tern_spool_mark *mark,
+                const struct tern_spool_reader *r, struct tern_err *err)
+{
+    bool sound = true;
+    uint64_t before = 0;
+
+    for (;;) {
+        struct tern_frame f;
+        size_t at = scan->at;
+        uint64_t last = scan->seq;
+        enum tern_frame_found found = tern_frame_next(scan, &f);
+        if (found == TERN_FRAME_NO_MORE)
+            return 0;
+        if (found != TERN_FRAME_OK) {
+            bool ends = found == TERN_FRAME_TORN || found == TERN_FRAME_ZEROS;
+            sound = false;
+            before = last;
+            struct tern_frame_scan next = *scan;
+            struct tern_frame g;
+            next.told = true;
+            uint64_t after = !ends && tern_frame_next(&next, &g) == TERN_FRAME_OK ? g.seq : 0;
+            if (tell(r, file, found, base + (ends ? at : scan->from),
+                     base + (ends ? scan->len : scan->to), before, after, err) < 0)
+                return -1;
+            if (ends)
+                return 0;
+            continue;
+        }
+        int rc = r->frame(r->arg, head, &f, err);
+        if (rc < 0 || (rc > 0 && tell(r, file, TERN_FRAME_DAMAGE, base + at, base + scan->at,
+                                      f.seq - 1, f.seq + 1, err) < 0))
+            return -1;
+        if (rc > 0)
+            sound = false;
+        if (sound)
+            *mark = (struct tern_spool_mark){base + scan->at, f.crc, f.seq, f.wall_ns};
+    }
+}
+
+int tern_spool_file_read(const struct tern_spool_file *file, const char *run_id,
+                         struct tern_spool_mark *mark, const struct tern_spool_reader *r,
+                         struct tern_err *err)
+{
+    struct tern_record_head head;
+    struct stat st;
+    uint8_t *data = NULL;
+    int rc = -1, fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0)
+        return tern_err_sys(err, "%s: cannot open", file->path);
+    if (fstat(fd, &st) < 0) {
+        tern_err_sys(err, "%s: cannot stat", file->path);
+        goto out;
+    }
+    uint64_t bytes = (uint64_t)st.st_size;
+    if (bytes < mark->bytes || bytes > MAX_BYTES) {
+        rc = tell(r, file, TERN_FRAME_DAMAGE, bytes < mark->bytes ? bytes : MAX_BYTES,
+                  bytes < mark->bytes ? mark->bytes : bytes, 0, 0, err);
+        goto out;
+    }
+    rc = read_head(file, fd, bytes, run_id, &head, r, err);
+    if (rc != 0) {
+        rc = rc < 0 ? -1 : 0;
+        goto out;
+    }
+    rc = -1;
+    data = tern_alloc((size_t)(bytes - mark->bytes) + 1, 1, file->path, err);
+    if (!data ||
+        tern_fs_pread(fd, data, (size_t)(bytes - mark->bytes), mark->bytes, file->path, err) < 0)
+        goto out;
+    struct tern_frame_scan scan = {.data = data,
+                                   .len = (size_t)(bytes - mark->bytes),
+                                   .linked = mark->bytes > 0,
+                                   .prev = mark->crc,
+                                   .seq = mark->seq};
+    rc = walk(file, &head, &scan, mark->bytes, mark, r, err);
+out:
+    free(data);
+    close(fd);
+    return rc;
+}

@@ -1,0 +1,277 @@
+#include "core/ledger/fold.h"
+
+#include "core/base/fs.h"
+#include "core/ledger/apply.h"
+#include "core/ledger/files.h"
+#include "core/ledger/schema.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    /* Times to begin again because somebody else published first.  Each of them made progress. */
+    MAX_RACES = 20,
+};
+
+static const char *const tables[] = {"run",   "attempt", "metric", "checkpoint", "eval",
+                                     "event", "param",   "ingest", "damage",     NULL};
+
+char *tern_ledger_run_db(const char *ledger_dir, const char *run_id)
+{
+    return tern_strf("%s/runs/%s/run.db", ledger_dir, run_id);
+}
+
+/* ---------------------------------------------------------------- the tail of every spool */
+
+struct tail {
+    struct tern_apply *apply;
+    sqlite3_stmt *get, *set, *forget, *damage;
+    uint64_t records, findings;
+};
+
+static int on_frame(void *arg, const struct tern_record_head *head, const struct tern_frame *f,
+                    struct tern_err *err)
+{
+    struct tail *t = arg;
+
+    t->records++;
+    return tern_apply_frame(t->apply, head, f, err);
+}
+
+static int on_find(void *arg, const struct tern_spool_file *file, const struct tern_spool_find *f,
+                   struct tern_err *err)
+{
+    struct tail *t = arg;
+    char what[200];
+
+    if (f->found == TERN_FRAME_TORN || f->found == TERN_FRAME_ZEROS)
+        return 0;
+    t->findings++;
+    if (f->seq_after)
+        snprintf(what, sizeof what, "records %llu to %llu are not what was written",
+                 (unsigned long long)f->seq_before + 1, (unsigned long long)f->seq_after - 1);
+    else
+        snprintf(what, sizeof what, "not what was written, behind record %llu",
+                 (unsigned long long)f->seq_before);
+    sqlite3_bind_text(t->damage, 1, file->name, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(t->damage, 2, (int64_t)f->from);
+    sqlite3_bind_int64(t->damage, 3, (int64_t)f->to);
+    sqlite3_bind_text(t->damage, 4, what, -1, SQLITE_STATIC);
+    return tern_db_run(t->damage, err);
+}
+
+static void get_mark(sqlite3_stmt *get, const char *name, struct tern_spool_mark *mark)
+{
+    *mark = (struct tern_spool_mark){0};
+    sqlite3_bind_text(get, 1, name, -1, SQLITE_STATIC);
+    if (sqlite3_step(get) == SQLITE_ROW)
+        *mark = (struct tern_spool_mark){.bytes = (uint64_t)sqlite3_column_int64(get, 0),
+                                         .crc = (uint32_t)sqlite3_column_int64(get, 1),
+                                         .seq = (uint64_t)sqlite3_column_int64(get, 2),
+                                         .wall_ns = sqlite3_column_int64(get, 3)};
+    sqlite3_reset(get);
+}
+
+static int take_file(struct tail *t, const struct tern_spool_file *file, const char *run_id,
+                     bool *changed, struct tern_err *err)
+{
+    struct tern_spool_mark mark, old;
+    struct tern_spool_reader reader = {on_frame, on_find, t};
+
+    get_mark(t->get, file->name, &mark);
+    if (file->bytes == mark.bytes)
+        return 0;
+    old = mark;
+    /* What is found damaged is looked at anew each time: it may have been on its way only. */
+    sqlite3_bind_text(t->forget, 1, file->name, -1, SQLITE_STATIC);
+    if (tern_db_run(t->forget, err) < 0 ||
+        tern_spool_file_read(file, run_id, &mark, &reader, err) < 0)
+        return -1;
+    if (mark.bytes == old.bytes)
+        return 0;
+    *changed = true;
+    sqlite3_bind_text(t->set, 1, file->name, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(t->set, 2, (int64_t)mark.bytes);
+    sqlite3_bind_int64(t->set, 3, mark.crc);
+    sqlite3_bind_int64(t->set, 4, (int64_t)mark.seq);
+    sqlite3_bind_int64(t->set, 5, mark.wall_ns);
+    return tern_db_run(t->set, err);
+}
+
+static const char sql_get[] = "SELECT bytes, crc, seq, wall_ns FROM ingest WHERE file = ?";
+
+int tern_fold_tail(const char *ledger_dir, const char *run_id, sqlite3 *db, bool points,
+                   bool *changed, struct tern_err *err)
+{
+    struct tern_spool_files files = {0};
+    struct tail t = {0};
+    int rc = -1;
+    int64_t known = tern_db_int(db, "SELECT count(*) FROM damage", 0);
+
+    *changed = false;
+    t.apply = tern_apply_new(db, points, err);
+    t.get = tern_db_prepare(db, sql_get, err);
+    t.set = tern_db_prepare(db, "INSERT OR REPLACE INTO ingest VALUES(?, ?, ?, ?, ?)", err);
+    t.forget = tern_db_prepare(db, "DELETE FROM damage WHERE file = ?", err);
+    t.damage = tern_db_prepare(db, "INSERT OR REPLACE INTO damage VALUES(?, ?, ?, ?)", err);
+    if (!t.apply || !t.get || !t.set || !t.forget || !t.damage ||
+        tern_spool_files_list(ledger_dir, run_id, &files, err) < 0 ||
+        tern_db_exec(db, "BEGIN", err) < 0)
+        goto out;
+    for (size_t i = 0; i < files.n; i++)
+        if (take_file(&t, &files.files[i], run_id, changed, err) < 0)
+            goto out;
+    if (tern_apply_end(t.apply, err) < 0 || tern_db_exec(db, "COMMIT", err) < 0)
+        goto out;
+    if (tern_db_int(db, "SELECT count(*) FROM damage", 0) != known)
+        *changed = true;
+    rc = 0;
+out:
+    tern_spool_files_free(&files);
+    tern_apply_free(t.apply);
+    sqlite3_finalize(t.get);
+    sqlite3_finalize(t.set);
+    sqlite3_finalize(t.forget);
+    sqlite3_finalize(t.damage);
+    return rc;
+}
+
+int tern_fold_behind(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *behind,
+                     struct tern_err *err)
+{
+    struct tern_spool_files files;
+    sqlite3_stmt *get = tern_db_prepare(db, sql_get, err);
+
+    *behind = false;
+    if (!get || tern_spool_files_list(ledger_dir, run_id, &files, err) < 0) {
+        sqlite3_finalize(get);
+        return -1;
+    }
+    for (size_t i = 0; i < files.n && !*behind; i++) {
+        struct tern_spool_mark mark;
+        get_mark(get, files.files[i].name, &mark);
+        *behind = mark.bytes != files.files[i].bytes;
+    }
+    tern_spool_files_free(&files);
+    sqlite3_finalize(get);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- publishing */
+
+/* 1 when somebody else published meanwhile. */
+static int fold_once(const char *ledger_dir, const char *run_id, const char *path, bool anew,
+                     struct tern_err *err)
+{
+    struct tern_db_stamp base;
+    sqlite3 *db = NULL;
+    bool changed = false;
+    int rc;
+
+    if (anew) {
+        tern_db_stamp(path, &base);
+        rc = 1;
+    } else {
+        rc = tern_db_load(path, &db, &base, err);
+    }
+    if (rc > 0) {
+        anew = true;
+        rc = tern_db_new(tern_schema_run, &db, err);
+    }
+    if (rc == 0)
+        rc = tern_fold_tail(ledger_dir, run_id, db, true, &changed, err);
+    if (rc == 0 && (changed || anew))
+        rc = tern_db_publish(db, path, &base, err);
+    sqlite3_close(db);
+    return rc;
+}
+
+static int fold(const char *ledger_dir, const char *run_id, bool anew, struct tern_err *err)
+{
+    char *path = tern_ledger_run_db(ledger_dir, run_id), *dir = tern_fs_dirname(path);
+    struct stat st;
+    int rc = 1;
+
+    if (stat(dir, &st) < 0) {
+        rc = tern_err_sys(err, "%s: no such run", dir);
+        if (err)
+            err->code = TERN_USAGE;
+    }
+    for (int i = 0; i < MAX_RACES && rc == 1; i++)
+        rc = fold_once(ledger_dir, run_id, path, anew, err);
+    if (rc == 1)
+        rc = tern_err_set(err, TERN_TEMPFAIL, "%s: others keep replacing it", path);
+    tern_db_sweep(path);
+    free(dir);
+    free(path);
+    return rc;
+}
+
+int tern_ledger_fold(const char *ledger_dir, const char *run_id, struct tern_err *err)
+{
+    return fold(ledger_dir, run_id, false, err);
+}
+
+int tern_ledger_rebuild(const char *ledger_dir, const char *run_id, struct tern_err *err)
+{
+    return fold(ledger_dir, run_id, true, err);
+}
+
+/* ---------------------------------------------------------------- fresh views */
+
+int tern_fold_light(const char *ledger_dir, const char *run_id, sqlite3 **out, struct tern_err *err)
+{
+    char *path = tern_ledger_run_db(ledger_dir, run_id);
+    sqlite3 *old = NULL, *db = NULL;
+    struct tern_db_stamp stamp;
+    bool changed;
+    int rc = tern_db_new(tern_schema_run, &db, err);
+
+    if (rc == 0)
+        rc = tern_db_open(path, &old, &stamp, err);
+    for (const char *const *t = tables; rc == 0 && *t; t++) {
+        char *select = tern_strf("SELECT * FROM %s", *t);
+        rc = tern_db_copy(old, select, db, *t, err);
+        free(select);
+    }
+    if (rc >= 0)
+        rc = tern_fold_tail(ledger_dir, run_id, db, false, &changed, err);
+    sqlite3_close(old);
+    free(path);
+    if (rc < 0) {
+        sqlite3_close(db);
+        return -1;
+    }
+    *out = db;
+    return 0;
+}
+
+int tern_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 **out, struct tern_err *err)
+{
+    char *path = tern_ledger_run_db(ledger_dir, run_id);
+    sqlite3 *db = NULL;
+    struct tern_db_stamp stamp;
+    bool behind = true, changed;
+    int rc = tern_db_open(path, &db, &stamp, err);
+
+    if (rc == 0)
+        rc = tern_fold_behind(ledger_dir, run_id, db, &behind, err);
+    if (rc >= 0 && behind) {
+        sqlite3_close(db);
+        db = NULL;
+        rc = tern_db_load(path, &db, &stamp, err);
+        if (rc == 1)
+            rc = tern_db_new(tern_schema_run, &db, err);
+        if (rc == 0)
+            rc = tern_fold_tail(ledger_dir, run_id, db, true, &changed, err);
+    }
+    free(path);
+    if (rc < 0) {
+        sqlite3_close(db);
+        return -1;
+    }
+    *out = db;
+    return 0;
+}

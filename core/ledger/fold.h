@@ -1,0 +1,35 @@
+/* Spools into databases. */
+#ifndef TERN_LEDGER_FOLD_H
+#define TERN_LEDGER_FOLD_H
+
+#include <sqlite3.h>
+
+#include "core/ledger/db.h"
+#include "core/ledger/ledger.h"
+
+char *tern_ledger_run_db(const char *ledger_dir, const char *run_id);
+
+/* Apply to `db` (run.db's tables) what the spools hold beyond its ingest table; *changed tells
+ * whether there was anything.  `points` as tern_apply_new. */
+int tern_fold_tail(const char *ledger_dir, const char *run_id, sqlite3 *db, bool points,
+                   bool *changed, struct tern_err *err);
+/* Do the spools hold anything beyond `db`? */
+int tern_fold_behind(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *behind,
+                     struct tern_err *err);
+/* A run's database without its points, fresh. */
+int tern_fold_light(const char *ledger_dir, const char *run_id, sqlite3 **out,
+                    struct tern_err *err);
+/* A run's database with everything, fresh; in memory only as far as needed. */
+int tern_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 **out,
+                    struct tern_err *err);
+
+/* Replace the rows of `run_id` in the catalogue by those of its database. */
+int tern_catalogue_take(sqlite3 *catalogue, const char *run_id, sqlite3 *run,
+                        const struct tern_db_stamp *stamp, struct tern_err *err);
+
+/* Bring the catalogue `db` up to all runs; `fresh`: with the tails of their spools, of those that
+ * changed or still run. */
+int tern_catalogue_refresh(const char *ledger_dir, sqlite3 *db, bool fresh, bool *changed,
+                           struct tern_err *err);
+
+#endif

@@ -1,0 +1,416 @@
+/* Views and their rows. */
+#include "core/base/fs.h"
+#include "core/ledger/fold.h"
+#include "core/ledger/schema.h"
+#include "core/ledger/texts.h"
+#include "core/ledger/view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROWS = 1 << 22 };
+
+static struct tern_ledger *view(sqlite3 *db, bool catalogue, char *what)
+{
+    struct tern_ledger *l = tern_alloc(1, sizeof *l, "ledger", NULL);
+
+    if (!l)
+        abort();
+    *l = (struct tern_ledger){.db = db, .catalogue = catalogue, .what = what};
+    return l;
+}
+
+struct tern_ledger *tern_ledger_open(const char *ledger_dir, struct tern_err *err)
+{
+    char *path = tern_fs_join(ledger_dir, "ledger.db");
+    struct tern_db_stamp stamp;
+    sqlite3 *db = NULL;
+    bool changed;
+    int rc = tern_db_load(path, &db, &stamp, err);
+
+    free(path);
+    if (rc > 0)
+        rc = tern_db_new(tern_schema_catalogue, &db, err);
+    if (rc == 0)
+        rc = tern_catalogue_refresh(ledger_dir, db, true, &changed, err);
+    if (rc == 0)
+        return view(db, true, tern_strdup(ledger_dir));
+    sqlite3_close(db);
+    return NULL;
+}
+
+struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run_id,
+                                         struct tern_err *err)
+{
+    sqlite3 *db;
+    char *what = tern_strf("%s/runs/%s", ledger_dir, run_id);
+
+    if (!tern_fs_exists(what)) {
+        tern_err_set(err, TERN_USAGE, "%s: no such run. See 'tern ledger list'.", what);
+        free(what);
+        return NULL;
+    }
+    if (tern_fold_whole(ledger_dir, run_id, &db, err) == 0)
+        return view(db, false, what);
+    free(what);
+    return NULL;
+}
+
+void tern_ledger_close(struct tern_ledger *l)
+{
+    if (!l)
+        return;
+    sqlite3_close(l->db);
+    free(l->what);
+    free(l);
+}
+
+/* ---------------------------------------------------------------- rows
+ *
+ * A row is read column by column, in the order of its statement. */
+
+struct cursor {
+    sqlite3_stmt *st;
+    int i;
+    void **texts;
+};
+
+static const char *text(struct cursor *c)
+{
+    return tern_ledger_text(c->texts, (const char *)sqlite3_column_text(c->st, c->i++));
+}
+
+static int64_t integer(struct cursor *c, int64_t null)
+{
+    int i = c->i++;
+
+    return sqlite3_column_type(c->st, i) == SQLITE_NULL ? null : sqlite3_column_int64(c->st, i);
+}
+
+static double real(struct cursor *c)
+{
+    return tern_db_column_real(c->st, c->i++);
+}
+
+static int rows(struct tern_ledger *l, const char *sql, size_t size,
+                void (*take)(struct cursor *c, void *row), struct tern_ledger_rows *out,
+                struct tern_err *err)
+{
+    struct tern_ledger_rows got = {0};
+    struct cursor c = {.st = tern_db_prepare(l->db, sql, err), .texts = &got.texts};
+    int step;
+
+    if (!c.st) {
+        tern_err_prefix(err, "%s", l->what);
+        return -1;
+    }
+    while ((step = sqlite3_step(c.st)) == SQLITE_ROW) {
+        void *row = tern_ledger_rows_add(&got, size, MAX_ROWS, err);
+        if (!row)
+            break;
+        c.i = 0;
+        take(&c, row);
+    }
+    if (step != SQLITE_DONE && step != SQLITE_ROW)
+        tern_db_fail(l->db, err, l->what);
+    sqlite3_finalize(c.st);
+    if (step != SQLITE_DONE) {
+        tern_ledger_rows_free(&got);
+        return -1;
+    }
+    *out = got;
+    return 0;
+}
+
+static void take_run(struct cursor *c, void *row)
+{
+    struct tern_ledger_run *r = row;
+
+    r->id = text(c);
+    r->name = text(c);
+    r->user = text(c);
+    r->recipe_path = text(c);
+    r->recipe = text(c);
+    r->identity_hash = text(c);
+    r->full_hash = text(c);
+    r->model = text(c);
+    r->created_ns = integer(c, 0);
+    r->state = text(c);
+    r->attempts = (uint32_t)integer(c, 0);
+    r->job_id = integer(c, 0);
+    r->last_step = integer(c, -1);
+    r->has_loss = sqlite3_column_type(c->st, c->i) != SQLITE_NULL;
+    r->last_loss = real(c);
+    r->updated_ns = integer(c, 0);
+    r->ckpt_step = integer(c, -1);
+}
+
+int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
+{
+    /* ULIDs sort by time of creation. */
+    return rows(l, "SELECT " TERN_SCHEMA_RUN_COLUMNS " FROM run_row ORDER BY id", sizeof *out->runs,
+                take_run, out, err);
+}
+
+static void take_attempt(struct cursor *c, void *row)
+{
+    struct tern_ledger_attempt *a = row;
+
+    a->run_id = text(c);
+    a->attempt = (uint32_t)integer(c, 0);
+    a->job_id = integer(c, 0);
+    a->restart_count = integer(c, 0);
+    a->nodes = text(c);
+    a->host = text(c);
+    a->pid = integer(c, 0);
+    a->world = integer(c, 0);
+    a->resumed_checkpoint = text(c);
+    a->resumed_step = integer(c, -1);
+    a->full_hash = text(c);
+    a->begin_ns = integer(c, 0);
+    a->end_ns = integer(c, 0);
+    a->outcome = text(c);
+    a->exit_code = integer(c, 0);
+    a->signal = integer(c, 0);
+    a->cause = text(c);
+    a->first_step = integer(c, -1);
+    a->last_step = integer(c, -1);
+}
+
+int tern_ledger_attempts(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
+{
+    return rows(l,
+                "SELECT " TERN_SCHEMA_ATTEMPT_COLUMNS " FROM attempt_row ORDER BY run_id, attempt",
+                sizeof *out->attempts, take_attempt, out, err);
+}
+
+static void take_checkpoint(struct cursor *c, void *row)
+{
+    struct tern_ledger_checkpoint *k = row;
+
+    k->run_id = text(c);
+    k->attempt = (uint32_t)integer(c, 0);
+    k->step = integer(c, -1);
+    k->path = text(c);
+    k->bytes = integer(c, 0);
+    k->shards = integer(c, 0);
+    k->manifest_sha256 = text(c);
+    k->state = text(c);
+    k->effective = integer(c, 0);
+    k->wall_ns = integer(c, 0);
+}
+
+int tern_ledger_checkpoints(struct tern_ledger *l, struct tern_ledger_rows *out,
+                            struct tern_err *err)
+{
+    return rows(l,
+                "SELECT " TERN_SCHEMA_CHECKPOINT_COLUMNS
+                " FROM checkpoint_row ORDER BY run_id, step, attempt, path",
+                sizeof *out->checkpoints, take_checkpoint, out, err);
+}
+
+static int want_run(struct tern_ledger *l, struct tern_err *err)
+{
+    return l->catalogue
+               ? tern_err_set(err, TERN_FAILED, "%s: the catalogue holds no such rows", l->what)
+               : 0;
+}
+
+static void take_eval(struct cursor *c, void *row)
+{
+    struct tern_ledger_eval *e = row;
+
+    e->attempt = (uint32_t)integer(c, 0);
+    e->step = integer(c, 0);
+    e->set = text(c);
+    e->nll = real(c);
+    e->tokens = integer(c, 0);
+    e->bytes = integer(c, 0);
+    e->ppl_token = real(c);
+    e->ppl_byte = real(c);
+    e->wall_ns = integer(c, 0);
+    e->effective = integer(c, 0);
+}
+
+int tern_ledger_evals(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
+{
+    if (want_run(l, err) < 0)
+        return -1;
+    return rows(l,
+                "SELECT attempt, step, set_name, nll, tokens, bytes, ppl_token, ppl_byte, wall_ns,"
+                " EXISTS (SELECT 1 FROM eval_effective f WHERE f.attempt = e.attempt AND f.step ="
+                " e.step AND f.set_name = e.set_name) FROM eval e ORDER BY step, attempt, set_name",
+                sizeof *out->evals, take_eval, out, err);
+}
+
+static void take_event(struct cursor *c, void *row)
+{
+    struct tern_ledger_event *e = row;
+
+    e->attempt = (uint32_t)integer(c, 0);
+    e->writer = text(c);
+    e->wall_ns = integer(c, 0);
+    e->kind = text(c);
+    e->severity = text(c);
+    e->node = text(c);
+    e->text = text(c);
+}
+
+int tern_ledger_events(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
+{
+    if (want_run(l, err) < 0)
+        return -1;
+    return rows(l,
+                "SELECT attempt, writer, wall_ns, kind, severity, node, text FROM event"
+                " ORDER BY attempt, wall_ns, writer_id, seq",
+                sizeof *out->events, take_event, out, err);
+}
+
+static void take_name(struct cursor *c, void *row)
+{
+    *(const char **)row = text(c);
+}
+
+int tern_ledger_metrics(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
+{
+    if (want_run(l, err) < 0)
+        return -1;
+    return rows(l, "SELECT name FROM metric ORDER BY name", sizeof *out->names, take_name, out,
+                err);
+}
+
+/* ---------------------------------------------------------------- which run */
+
+static int find_by(struct tern_ledger *l, const char *sql, const char *words, int *n,
+                   char run_id[TERN_ULID_SIZE], struct tern_err *err)
+{
+    sqlite3_stmt *st = tern_db_prepare(l->db, sql, err);
+
+    if (!st)
+        return -1;
+    if (words)
+        sqlite3_bind_text(st, 1, words, -1, SQLITE_STATIC);
+    for (*n = 0; sqlite3_step(st) == SQLITE_ROW && *n < 2; ++*n)
+        if (*n == 0)
+            snprintf(run_id, TERN_ULID_SIZE, "%s", (const char *)sqlite3_column_text(st, 0));
+    sqlite3_finalize(st);
+    return 0;
+}
+
+int tern_ledger_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
+                     struct tern_err *err)
+{
+    char id[TERN_ULID_SIZE] = "";
+    int n = 0;
+
+    if (!words || strcmp(words, "latest") == 0) {
+        if (find_by(l, "SELECT id FROM run ORDER BY id DESC LIMIT 1", NULL, &n, id, err) < 0)
+            return -1;
+        if (n == 0)
+            return tern_err_set(err, TERN_USAGE, "%s: holds no run yet", l->what);
+    } else {
+        /* An id's beginning; four characters, so that a name is rarely taken for one. */
+        if (strlen(words) >= 4 &&
+            find_by(l,
+                    "SELECT id FROM run WHERE substr(id, 1, length(?1)) = upper(?1) COLLATE BINARY",
+                    words, &n, id, err) < 0)
+            return -1;
+        if (n == 0 && find_by(l, "SELECT id FROM run WHERE name = ?1 ORDER BY id DESC LIMIT 1",
+                              words, &n, id, err) < 0)
+            return -1;
+        if (n == 0)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: no run is called '%s'. 'tern ledger list' shows them.",
+                                l->what, words);
+        if (n > 1)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: several runs begin with '%s'. Give more of the id.", l->what,
+                                words);
+    }
+    memcpy(run_id, id, TERN_ULID_SIZE);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- series */
+
+static int series_alloc(struct tern_ledger_series *s, size_t n, struct tern_err *err)
+{
+    s->step = tern_alloc(n + 1, sizeof *s->step, "a series", err);
+    s->value = tern_alloc(n + 1, sizeof *s->value, "a series", err);
+    s->attempt = tern_alloc(n + 1, sizeof *s->attempt, "a series", err);
+    s->wall_ns = tern_alloc(n + 1, sizeof *s->wall_ns, "a series", err);
+    return s->step && s->value && s->attempt && s->wall_ns ? 0 : -1;
+}
+
+void tern_ledger_series_free(struct tern_ledger_series *s)
+{
+    free(s->step);
+    free(s->value);
+    free(s->attempt);
+    free(s->wall_ns);
+    *s = (struct tern_ledger_series){0};
+}
+
+/* The effective points of an attempt are those up to its span's end, and attempts follow one
+ * another in step: ordered by attempt, effective points are ordered by step. */
+static const char sql_series[] =
+    "SELECT p.step, p.value, p.class, p.attempt, p.wall_ns FROM attempt_span s JOIN point p"
+    " ON p.metric_id = ?1 AND p.attempt = s.attempt AND p.step <= CASE WHEN ?2 THEN"
+    " 9223372036854775807 ELSE coalesce(s.to_step, 9223372036854775807) END"
+    " ORDER BY p.attempt, p.step";
+
+int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
+                       struct tern_ledger_series *out, struct tern_err *err)
+{
+    static const double not_finite[] = {0, NAN, INFINITY, -INFINITY};
+    struct tern_ledger_series s = {0};
+    int rc = -1, step = SQLITE_DONE;
+    int64_t id = -1;
+
+    if (want_run(l, err) < 0)
+        return -1;
+    sqlite3_stmt *find = tern_db_prepare(l->db, "SELECT id FROM metric WHERE name = ?", err);
+    sqlite3_stmt *count =
+        tern_db_prepare(l->db, "SELECT count(*) FROM point WHERE metric_id = ?", err);
+    sqlite3_stmt *st = tern_db_prepare(l->db, sql_series, err);
+    if (!find || !count || !st)
+        goto out;
+    sqlite3_bind_text(find, 1, metric, -1, SQLITE_STATIC);
+    if (sqlite3_step(find) != SQLITE_ROW) {
+        tern_err_set(err, TERN_USAGE, "%s: no metric is called '%s'", l->what, metric);
+        goto out;
+    }
+    id = sqlite3_column_int64(find, 0);
+    sqlite3_bind_int64(count, 1, id);
+    if (sqlite3_step(count) != SQLITE_ROW) {
+        tern_db_fail(l->db, err, l->what);
+        goto out;
+    }
+    size_t n = (size_t)sqlite3_column_int64(count, 0);
+    if (series_alloc(&s, n, err) < 0)
+        goto out;
+    sqlite3_bind_int64(st, 1, id);
+    sqlite3_bind_int(st, 2, all);
+    while (s.n < n && (step = sqlite3_step(st)) == SQLITE_ROW) {
+        int class = sqlite3_column_int(st, 2) & 3;
+        s.step[s.n] = (double)sqlite3_column_int64(st, 0);
+        s.value[s.n] = class ? not_finite[class] : sqlite3_column_double(st, 1);
+        s.attempt[s.n] = (uint32_t)sqlite3_column_int64(st, 3);
+        s.wall_ns[s.n++] = sqlite3_column_int64(st, 4);
+    }
+    if (step != SQLITE_DONE && step != SQLITE_ROW) {
+        tern_db_fail(l->db, err, l->what);
+        goto out;
+    }
+    *out = s;
+    rc = 0;
+out:
+    if (rc < 0)
+        tern_ledger_series_free(&s);
+    sqlite3_finalize(find);
+    sqlite3_finalize(count);
+    sqlite3_finalize(st);
+    return rc;
+}

@@ -1,0 +1,143 @@
+#include "core/ledger/record.h"
+
+#include <endian.h>
+#include <string.h>
+
+enum { NULL_TEXT = -1 };
+
+static void put32(struct tern_buf *to, uint32_t v)
+{
+    v = htole32(v);
+    tern_buf_add(to, &v, sizeof v);
+}
+
+void tern_record_put_int(struct tern_buf *to, int64_t v)
+{
+    uint64_t le = htole64((uint64_t)v);
+
+    tern_buf_add(to, &le, sizeof le);
+}
+
+void tern_record_put_real(struct tern_buf *to, double v)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    tern_record_put_int(to, (int64_t)bits);
+}
+
+void tern_record_put_text(struct tern_buf *to, const char *s)
+{
+    put32(to, s ? (uint32_t)strlen(s) : (uint32_t)NULL_TEXT);
+    if (s)
+        tern_buf_add(to, s, strlen(s));
+}
+
+static const uint8_t *take(struct tern_record_reader *r, size_t n)
+{
+    if (r->bad || (size_t)(r->end - r->at) < n) {
+        r->bad = true;
+        return NULL;
+    }
+    r->at += n;
+    return r->at - n;
+}
+
+static uint32_t get32(struct tern_record_reader *r)
+{
+    const uint8_t *p = take(r, 4);
+    uint32_t v = 0;
+
+    if (p)
+        memcpy(&v, p, sizeof v);
+    return le32toh(v);
+}
+
+int64_t tern_record_get_int(struct tern_record_reader *r)
+{
+    const uint8_t *p = take(r, 8);
+    uint64_t v = 0;
+
+    if (p)
+        memcpy(&v, p, sizeof v);
+    return (int64_t)le64toh(v);
+}
+
+double tern_record_get_real(struct tern_record_reader *r)
+{
+    uint64_t bits = (uint64_t)tern_record_get_int(r);
+    double v;
+
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+const char *tern_record_get_text(struct tern_record_reader *r, size_t *len)
+{
+    uint32_t n = get32(r);
+
+    *len = 0;
+    if (r->bad || n == (uint32_t)NULL_TEXT)
+        return NULL;
+    const char *s = (const char *)take(r, n);
+    if (s)
+        *len = n;
+    return s;
+}
+
+/* A text into an array of `size`; one that does not fit is bad. */
+static void get_array(struct tern_record_reader *r, char *to, size_t size)
+{
+    size_t len;
+    const char *s = tern_record_get_text(r, &len);
+
+    if (len >= size || (len && memchr(s, '\0', len))) {
+        r->bad = true;
+        len = 0;
+    }
+    if (len)
+        memcpy(to, s, len);
+    to[len] = '\0';
+}
+
+void tern_record_put_head(struct tern_buf *to, const struct tern_record_head *h)
+{
+    put32(to, h->format);
+    tern_record_put_text(to, h->run_id);
+    put32(to, h->attempt);
+    tern_record_put_text(to, h->writer);
+    put32(to, h->number);
+    tern_record_put_int(to, (int64_t)h->instance);
+    tern_record_put_int(to, (int64_t)h->first_seq);
+    tern_record_put_text(to, h->host);
+    tern_record_put_int(to, h->pid);
+}
+
+int tern_record_get_head(const struct tern_frame *f, const char *path, struct tern_record_head *h,
+                         struct tern_err *err)
+{
+    struct tern_record_reader r = {f->payload, f->payload + f->len, false};
+    struct tern_record_head got = {0};
+
+    if (f->type != TERN_FRAME_HEAD)
+        return tern_err_set(err, TERN_FAILED, "%s: does not begin like a spool file", path);
+    got.format = get32(&r);
+    if (!r.bad && got.format > TERN_FRAME_FORMAT)
+        return tern_err_set(
+            err, TERN_FAILED,
+            "%s: format %u is newer than this tern's %d. Read it with a newer tern.", path,
+            got.format, TERN_FRAME_FORMAT);
+    get_array(&r, got.run_id, sizeof got.run_id);
+    got.attempt = get32(&r);
+    get_array(&r, got.writer, sizeof got.writer);
+    got.number = get32(&r);
+    got.instance = (uint64_t)tern_record_get_int(&r);
+    got.first_seq = (uint64_t)tern_record_get_int(&r);
+    get_array(&r, got.host, sizeof got.host);
+    got.pid = tern_record_get_int(&r);
+    if (r.bad || got.format == 0 || got.attempt == 0 || got.first_seq == 0 ||
+        !tern_ulid_valid(got.run_id))
+        return tern_err_set(err, TERN_FAILED, "%s: its head makes no sense", path);
+    *h = got;
+    return 0;
+}

@@ -1,0 +1,52 @@
+/* What a frame's payload says, and back.  Fields in the order of the struct's below: numbers as
+ * u64 (signed ones in two's complement, reals by their IEEE 754 bits), texts as u32 length (all
+ * ones for NULL) and bytes.  A step is: step, count, then name and value for each.
+ *
+ *     RUN         name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns
+ *     BEGIN       job_id, restart_count, nodes, host, pid, world, resumed_checkpoint, resumed_step,
+ *                 full_hash
+ *     END         outcome, exit_code, signal, cause
+ *     STEP        step, n, n x (name, value)
+ *     EVAL        step, set, nll, tokens, bytes
+ *     CHECKPOINT  step, path, bytes, shards, manifest_sha256, state
+ *     EVENT       kind, severity, node, text
+ *     PARAM       name, value
+ */
+#ifndef TERN_LEDGER_RECORD_H
+#define TERN_LEDGER_RECORD_H
+
+#include "core/base/str.h"
+#include "core/ledger/frame.h"
+#include "core/ledger/ledger.h"
+
+/* Writing a payload: append to a buffer. */
+void tern_record_put_int(struct tern_buf *to, int64_t v);
+void tern_record_put_real(struct tern_buf *to, double v);
+void tern_record_put_text(struct tern_buf *to, const char *s);
+
+/* Reading one: what is missing or wrong sets `bad` and reads as 0 or NULL. */
+struct tern_record_reader {
+    const uint8_t *at, *end;
+    bool bad;
+};
+
+int64_t tern_record_get_int(struct tern_record_reader *r);
+double tern_record_get_real(struct tern_record_reader *r);
+/* Bytes inside the payload, not NUL-terminated; *len 0 and NULL for a NULL text. */
+const char *tern_record_get_text(struct tern_record_reader *r, size_t *len);
+
+struct tern_record_head {
+    uint32_t format, attempt, number;
+    char run_id[TERN_ULID_SIZE];
+    char writer[65];
+    char host[65];
+    uint64_t instance, first_seq;
+    int64_t pid;
+};
+
+void tern_record_put_head(struct tern_buf *to, const struct tern_record_head *h);
+/* 0, or -1 when `f` is no head that this version can read; `path` for the message. */
+int tern_record_get_head(const struct tern_frame *f, const char *path, struct tern_record_head *h,
+                         struct tern_err *err);
+
+#endif

@@ -1,0 +1,510 @@
+/* Writing: one file a writer, one write(2) a record. */
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/rand.h"
+#include "core/ledger/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MAX_ATTEMPT = 999999,
+    MAX_WRITER = 64,
+    MAX_NAME = 200,
+    MAX_VALUES = 1024,
+    MAX_FILE = 64 << 20, /* a reader holds a file in memory; half a million steps of six values */
+    MAX_FILES = 100000,  /* of one writer's word */
+};
+
+struct mark {
+    off_t offset;
+    uint64_t seq;
+    uint32_t crc;
+};
+
+struct tern_spool {
+    struct tern_record_head head;
+    char *dir, *path; /* path: of the file being written */
+    int fd;           /* -1: the next record begins a new file */
+    bool torn;        /* the file ends in part of a record: nothing may follow it there */
+    struct mark end, durable;
+    int64_t wall_ns; /* of the newest record */
+    uint64_t dropped, untold;
+    char said[200]; /* the failure that the caller knows of; "" while all is well */
+    struct tern_buf payload, frame;
+};
+
+char *tern_spool_dir(const char *ledger_dir, const char *run_id, unsigned attempt)
+{
+    return tern_strf("%s/runs/%s/spool/%u", ledger_dir, run_id, attempt);
+}
+
+int tern_spool_dir_parse(const char *spool_dir, char **ledger_dir, char run_id[TERN_ULID_SIZE],
+                         unsigned *attempt, struct tern_err *err)
+{
+    char *s = tern_strdup(spool_dir), *part[4] = {NULL};
+    int64_t n = 0;
+    size_t len = strlen(s);
+
+    while (len > 1 && s[len - 1] == '/')
+        s[--len] = '\0';
+    for (int i = 0; i < 4; i++) {
+        char *slash = strrchr(s, '/');
+        if (!slash)
+            break;
+        *slash = '\0';
+        part[i] = slash + 1;
+    }
+    bool good = part[3] && tern_str_int(part[0], 1, MAX_ATTEMPT, &n) == 0 &&
+                strcmp(part[1], "spool") == 0 && tern_ulid_valid(part[2]) &&
+                strcmp(part[3], "runs") == 0;
+    if (good) {
+        *ledger_dir = tern_strdup(*s ? s : "/");
+        strcpy(run_id, part[2]);
+        *attempt = (unsigned)n;
+    }
+    free(s);
+    return good ? 0
+                : tern_err_set(err, TERN_USAGE,
+                               "%s: is not a spool folder (LEDGER/runs/RUN/spool/ATTEMPT)",
+                               spool_dir);
+}
+
+/* Write all of the frame buffer at the end of the file, or take back what was written of it. */
+static int append(struct tern_spool *s, const struct tern_frame *f, struct tern_err *err)
+{
+    size_t done = 0;
+
+    if (tern_buf_check(&s->frame, s->path, err) < 0)
+        return -1;
+    while (done < s->frame.len) {
+        ssize_t n =
+            pwrite(s->fd, s->frame.data + done, s->frame.len - done, s->end.offset + (off_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n < 0 ? errno : ENOSPC;
+            tern_err_sys(err, "%s: cannot write", s->path);
+            s->torn = ftruncate(s->fd, s->end.offset) < 0;
+            return -1;
+        }
+        done += (size_t)n;
+    }
+    s->end.offset += (off_t)done;
+    s->end.crc = f->crc;
+    if (f->type != TERN_FRAME_HEAD)
+        s->end.seq = f->seq;
+    return 0;
+}
+
+static int begin_file(struct tern_spool *s, struct tern_err *err)
+{
+    int fd = -1;
+    char *path = NULL;
+
+    for (;; s->head.number++) {
+        free(path);
+        path = tern_strf("%s/%s.%u.spool", s->dir, s->head.writer, s->head.number);
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0664);
+        if (fd >= 0 || errno != EEXIST || s->head.number >= MAX_FILES)
+            break;
+    }
+    if (fd < 0) {
+        tern_err_sys(err, "%s: cannot create", path);
+        free(path);
+        return -1;
+    }
+    free(s->path);
+    s->path = path;
+    s->fd = fd;
+    s->torn = false;
+    s->end.offset = 0;
+    s->head.first_seq = s->end.seq + 1;
+    struct tern_buf head = {0};
+    tern_record_put_head(&head, &s->head);
+    struct tern_frame f = {.type = TERN_FRAME_HEAD,
+                           .prev = s->end.crc,
+                           .seq = s->end.seq,
+                           .wall_ns = tern_clock_wall_ns(),
+                           .payload = (const uint8_t *)head.data,
+                           .len = (uint32_t)head.len};
+    tern_frame_encode(&s->frame, &f);
+    tern_buf_free(&head);
+    if (append(s, &f, err) < 0) {
+        /* Without a head it is no spool file; leave none behind. */
+        unlink(s->path);
+        close(s->fd);
+        s->fd = -1;
+        return -1;
+    }
+    s->durable = (struct mark){.seq = s->end.seq};
+    s->head.number++;
+    return 0;
+}
+
+static bool writer_good(const char *w)
+{
+    size_t n = strlen(w);
+
+    return n > 0 && n <= MAX_WRITER && w[0] != '.' &&
+           strspn(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
+}
+
+static struct tern_spool *open_spool(const char *dir, const char *run_id, unsigned attempt,
+                                     const char *writer, struct tern_err *err)
+{
+    if (!writer_good(writer)) {
+        tern_err_set(err, TERN_USAGE, "'%s' is not a spool writer's name (letters, digits, _.-)",
+                     writer);
+        return NULL;
+    }
+    if (!tern_ulid_valid(run_id) || attempt < 1 || attempt > MAX_ATTEMPT) {
+        tern_err_set(err, TERN_USAGE, "run '%s' attempt %u: wanted a ULID and 1 to %d", run_id,
+                     attempt, MAX_ATTEMPT);
+        return NULL;
+    }
+    if (tern_fs_mkdirs(dir, 0775, err) < 0)
+        return NULL;
+    struct tern_spool *s = tern_alloc(1, sizeof *s, "spool", err);
+    if (!s)
+        return NULL;
+    s->head.format = TERN_FRAME_FORMAT;
+    strcpy(s->head.run_id, run_id);
+    s->head.attempt = attempt;
+    strcpy(s->head.writer, writer);
+    tern_rand_system(&s->head.instance, sizeof s->head.instance);
+    gethostname(s->head.host, sizeof s->head.host - 1);
+    s->head.pid = getpid();
+    s->dir = tern_strdup(dir);
+    s->fd = -1;
+    s->payload.max = s->frame.max = TERN_FRAME_MAX + TERN_FRAME_HEADER + TERN_FRAME_TRAILER;
+    if (begin_file(s, err) < 0) {
+        tern_spool_close(s, NULL);
+        return NULL;
+    }
+    return s;
+}
+
+struct tern_spool *tern_spool_open(const char *ledger_dir, const char *run_id, unsigned attempt,
+                                   const char *writer, struct tern_err *err)
+{
+    char *dir = tern_spool_dir(ledger_dir, run_id, attempt);
+    struct tern_spool *s = open_spool(dir, run_id, attempt, writer, err);
+
+    free(dir);
+    return s;
+}
+
+struct tern_spool *tern_spool_open_dir(const char *spool_dir, const char *writer,
+                                       struct tern_err *err)
+{
+    char run_id[TERN_ULID_SIZE], *ledger_dir;
+    unsigned attempt;
+
+    if (tern_spool_dir_parse(spool_dir, &ledger_dir, run_id, &attempt, err) < 0)
+        return NULL;
+    free(ledger_dir);
+    return open_spool(spool_dir, run_id, attempt, writer, err);
+}
+
+/* ---------------------------------------------------------------- durability */
+
+/* Records since the durable mark, read back from the file that cannot be trusted any more and
+ * written to a new one under the same seqs: folding takes each once. */
+static int write_again(struct tern_spool *s, struct tern_err *err)
+{
+    off_t from = s->durable.offset, len = s->end.offset - from;
+    uint64_t last = s->end.seq;
+    int old = s->fd, rc = -1;
+    uint8_t *data = len > 0 ? tern_alloc((size_t)len, 1, s->path, err) : NULL;
+
+    s->fd = -1;
+    if (data && tern_fs_pread(old, data, (size_t)len, (uint64_t)from, s->path, err) == 0) {
+        struct tern_frame_scan scan = {.data = data, .len = (size_t)len};
+        struct tern_frame f;
+        s->end.seq = s->durable.seq;
+        rc = begin_file(s, err);
+        while (rc == 0 && tern_frame_next(&scan, &f) == TERN_FRAME_OK) {
+            if (f.type == TERN_FRAME_HEAD)
+                continue;
+            f.prev = s->end.crc;
+            tern_frame_encode(&s->frame, &f);
+            rc = append(s, &f, err);
+        }
+    }
+    if (rc == 0 && s->end.seq != last)
+        rc = tern_err_set(err, TERN_TEMPFAIL, "%s: cannot be read back", s->path);
+    if (rc < 0) {
+        s->dropped += last - s->end.seq;
+        s->untold += last - s->end.seq;
+        s->end.seq = last; /* the gap stays visible in the seqs */
+    }
+    free(data);
+    close(old);
+    return rc;
+}
+
+int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
+{
+    struct tern_err first = {0};
+
+    if (!s || s->fd < 0 || (s->durable.offset == s->end.offset && s->durable.crc == s->end.crc))
+        return 0;
+    bool new_file = s->durable.offset == 0;
+    if (fdatasync(s->fd) < 0) {
+        /* The kernel reports a lost page once and then calls it clean: never ask this file again
+         * (https://wiki.postgresql.org/wiki/Fsync_Errors). */
+        tern_err_sys(&first, "%s: cannot make it durable", s->path);
+        tern_warn("%s; writing the records since the last sync to a new file", first.text);
+        if (write_again(s, err) < 0 || s->fd < 0)
+            return -1;
+        if (fdatasync(s->fd) < 0)
+            return tern_err_sys(err, "%s: cannot make it durable", s->path);
+        new_file = true;
+    }
+    if (new_file) {
+        char *runs = tern_strf("%s/../../..", s->dir), *run = tern_strf("%s/../..", s->dir),
+             *spool = tern_strf("%s/..", s->dir), *ledger = tern_strf("%s/../../../..", s->dir);
+        int rc = tern_fs_sync_dir(s->dir, err) < 0 || tern_fs_sync_dir(spool, err) < 0 ||
+                 tern_fs_sync_dir(run, err) < 0 || tern_fs_sync_dir(runs, err) < 0 ||
+                 tern_fs_sync_dir(ledger, err) < 0;
+        free(ledger);
+        free(runs);
+        free(run);
+        free(spool);
+        if (rc)
+            return -1;
+    }
+    s->durable = s->end;
+    return 0;
+}
+
+int tern_spool_close(struct tern_spool *s, struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    int rc = tern_spool_sync(s, err);
+    if (s->fd >= 0 && close(s->fd) < 0 && rc == 0)
+        rc = tern_err_sys(err, "%s: cannot close", s->path);
+    free(s->dir);
+    free(s->path);
+    tern_buf_free(&s->payload);
+    tern_buf_free(&s->frame);
+    free(s);
+    return rc;
+}
+
+uint64_t tern_spool_dropped(const struct tern_spool *s)
+{
+    return s ? s->dropped : 0;
+}
+
+/* ---------------------------------------------------------------- records */
+
+static int write_frame(struct tern_spool *s, enum tern_frame_type type, struct tern_err *err)
+{
+    int64_t now = tern_clock_wall_ns();
+
+    if (tern_buf_check(&s->payload, "a ledger record", err) < 0)
+        return -1;
+    if (s->payload.len > TERN_FRAME_MAX)
+        return tern_err_set(err, TERN_USAGE, "a ledger record of %zu bytes is over the limit of %d",
+                            s->payload.len, TERN_FRAME_MAX);
+    if (s->fd >= 0 && (s->torn || s->end.offset >= MAX_FILE)) {
+        if (tern_spool_sync(s, err) < 0)
+            return -1;
+        close(s->fd);
+        s->fd = -1;
+    }
+    if (s->fd < 0 && begin_file(s, err) < 0)
+        return -1;
+    s->wall_ns = now > s->wall_ns ? now : s->wall_ns + 1;
+    struct tern_frame f = {.type = (uint16_t)type,
+                           .prev = s->end.crc,
+                           .seq = s->end.seq + 1,
+                           .wall_ns = s->wall_ns,
+                           .payload = (const uint8_t *)s->payload.data,
+                           .len = (uint32_t)s->payload.len};
+    tern_frame_encode(&s->frame, &f);
+    return append(s, &f, err);
+}
+
+static void put_event(struct tern_buf *p, const struct tern_ledger_event *e)
+{
+    tern_record_put_text(p, e->kind);
+    tern_record_put_text(p, e->severity);
+    tern_record_put_text(p, e->node);
+    tern_record_put_text(p, e->text);
+}
+
+/* The gap of lost records goes before the record at hand, which is kept meanwhile. */
+static int tell_gap(struct tern_spool *s, struct tern_err *err)
+{
+    struct tern_buf kept = s->payload;
+    char text[300];
+
+    s->payload = (struct tern_buf){.max = kept.max};
+    snprintf(text, sizeof text, "%llu records lost: %s", (unsigned long long)s->untold,
+             *s->said ? s->said : "storage error");
+    struct tern_ledger_event e = {
+        .kind = "gap", .severity = "warn", .node = s->head.host, .text = text};
+    put_event(&s->payload, &e);
+    int rc = write_frame(s, TERN_FRAME_EVENT, err);
+    tern_buf_free(&s->payload);
+    s->payload = kept;
+    if (rc == 0)
+        s->untold = 0;
+    return rc;
+}
+
+/* Write the payload at hand and keep the accounts of what was lost. */
+static int finish(struct tern_spool *s, enum tern_frame_type type, struct tern_err *err)
+{
+    struct tern_err why = {0};
+
+    if ((!s->untold || tell_gap(s, &why) == 0) && write_frame(s, type, &why) == 0) {
+        s->said[0] = '\0';
+        return 0;
+    }
+    s->dropped++;
+    s->untold++;
+    /* A path's file number may change from try to try: the words behind it tell the cause. */
+    const char *cause = strrchr(why.text, ':');
+    cause = cause ? cause : why.text;
+    if (strncmp(s->said, cause, sizeof s->said - 1) == 0)
+        return 1;
+    snprintf(s->said, sizeof s->said, "%.*s", (int)sizeof s->said - 1, cause);
+    if (err)
+        *err = why;
+    return -1;
+}
+
+int tern_spool_run(struct tern_spool *s, const struct tern_ledger_run *r, struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    struct tern_buf *p = &s->payload;
+    tern_buf_clear(p);
+    tern_record_put_text(p, r->name);
+    tern_record_put_text(p, r->user);
+    tern_record_put_text(p, r->recipe_path);
+    tern_record_put_text(p, r->recipe);
+    tern_record_put_text(p, r->identity_hash);
+    tern_record_put_text(p, r->full_hash);
+    tern_record_put_text(p, r->model);
+    tern_record_put_int(p, r->created_ns);
+    return finish(s, TERN_FRAME_RUN, err);
+}
+
+int tern_spool_attempt_begin(struct tern_spool *s, const struct tern_ledger_attempt *a,
+                             struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    struct tern_buf *p = &s->payload;
+    tern_buf_clear(p);
+    tern_record_put_int(p, a->job_id);
+    tern_record_put_int(p, a->restart_count);
+    tern_record_put_text(p, a->nodes);
+    tern_record_put_text(p, a->host);
+    tern_record_put_int(p, a->pid);
+    tern_record_put_int(p, a->world);
+    tern_record_put_text(p, a->resumed_checkpoint);
+    tern_record_put_int(p, a->resumed_step);
+    tern_record_put_text(p, a->full_hash);
+    return finish(s, TERN_FRAME_BEGIN, err);
+}
+
+int tern_spool_attempt_end(struct tern_spool *s, const struct tern_ledger_end *e,
+                           struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    struct tern_buf *p = &s->payload;
+    tern_buf_clear(p);
+    tern_record_put_text(p, e->outcome ? e->outcome : "unknown");
+    tern_record_put_int(p, e->exit_code);
+    tern_record_put_int(p, e->signal);
+    tern_record_put_text(p, e->cause);
+    return finish(s, TERN_FRAME_END, err);
+}
+
+int tern_spool_step(struct tern_spool *s, int64_t step, const struct tern_ledger_value *values,
+                    size_t n, struct tern_err *err)
+{
+    if (step < 0 || n < 1 || n > MAX_VALUES)
+        return tern_err_set(err, TERN_USAGE, "step %lld with %zu values: wanted 0 or more, 1 to %d",
+                            (long long)step, n, MAX_VALUES);
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(values[i].name);
+        if (len < 1 || len > MAX_NAME)
+            return tern_err_set(err, TERN_USAGE, "a metric's name has 1 to %d bytes, not %zu",
+                                MAX_NAME, len);
+    }
+    if (!s)
+        return 0;
+    struct tern_buf *p = &s->payload;
+    tern_buf_clear(p);
+    tern_record_put_int(p, step);
+    tern_record_put_int(p, (int64_t)n);
+    for (size_t i = 0; i < n; i++) {
+        tern_record_put_text(p, values[i].name);
+        tern_record_put_real(p, values[i].value);
+    }
+    return finish(s, TERN_FRAME_STEP, err);
+}
+
+int tern_spool_eval(struct tern_spool *s, const struct tern_ledger_eval *e, struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    struct tern_buf *p = &s->payload;
+    tern_buf_clear(p);
+    tern_record_put_int(p, e->step);
+    tern_record_put_text(p, e->set);
+    tern_record_put_real(p, e->nll);
+    tern_record_put_int(p, e->tokens);
+    tern_record_put_int(p, e->bytes);
+    return finish(s, TERN_FRAME_EVAL, err);
+}
+
+int tern_spool_checkpoint(struct tern_spool *s, const struct tern_ledger_checkpoint *c,
+                          struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    struct tern_buf *p = &s->payload;
+    tern_buf_clear(p);
+    tern_record_put_int(p, c->step);
+    tern_record_put_text(p, c->path);
+    tern_record_put_int(p, c->bytes);
+    tern_record_put_int(p, c->shards);
+    tern_record_put_text(p, c->manifest_sha256);
+    tern_record_put_text(p, c->state);
+    return finish(s, TERN_FRAME_CHECKPOINT, err);
+}
+
+int tern_spool_event(struct tern_spool *s, const struct tern_ledger_event *e, struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    tern_buf_clear(&s->payload);
+    put_event(&s->payload, e);
+    return finish(s, TERN_FRAME_EVENT, err);
+}
+
+int tern_spool_param(struct tern_spool *s, const char *name, const char *value,
+                     struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    tern_buf_clear(&s->payload);
+    tern_record_put_text(&s->payload, name);
+    tern_record_put_text(&s->payload, value);
+    return finish(s, TERN_FRAME_PARAM, err);
+}

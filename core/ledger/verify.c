@@ -1,0 +1,235 @@
+/* Is everything there, and as it was written? */
+#include "core/base/fs.h"
+#include "core/base/hash.h"
+#include "core/ledger/db.h"
+#include "core/ledger/files.h"
+#include "core/ledger/fold.h"
+#include "core/ledger/schema.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What run.db says, in an order that does not depend on how it came about (metric ids do). */
+static const char *const contents[] = {
+    "SELECT * FROM run",
+    "SELECT * FROM attempt ORDER BY attempt",
+    "SELECT name, attempt, step, value, class, wall_ns FROM metric ORDER BY name",
+    "SELECT m.name, p.attempt, p.step, p.value, p.class, p.wall_ns FROM metric m JOIN point p"
+    " ON p.metric_id = m.id ORDER BY m.name, p.attempt, p.step",
+    "SELECT * FROM checkpoint ORDER BY path",
+    "SELECT * FROM eval ORDER BY attempt, step, set_name",
+    "SELECT * FROM event ORDER BY writer_id, seq",
+    "SELECT * FROM param ORDER BY attempt, name",
+    "SELECT * FROM ingest ORDER BY file",
+    NULL,
+};
+
+static void digest_cell(struct tern_sha256 *h, sqlite3_stmt *st, int i)
+{
+    int type = sqlite3_column_type(st, i);
+    int64_t integer = sqlite3_column_int64(st, i);
+    double real = sqlite3_column_double(st, i);
+
+    tern_sha256_add(h, &type, sizeof type);
+    if (type == SQLITE_INTEGER) {
+        tern_sha256_add(h, &integer, sizeof integer);
+    } else if (type == SQLITE_FLOAT) {
+        tern_sha256_add(h, &real, sizeof real);
+    } else if (type != SQLITE_NULL) {
+        const void *bytes = sqlite3_column_blob(st, i);
+        int n = sqlite3_column_bytes(st, i);
+        tern_sha256_add(h, &n, sizeof n);
+        if (n)
+            tern_sha256_add(h, bytes, (size_t)n);
+    }
+}
+
+static int digest(sqlite3 *db, uint8_t out[TERN_SHA256_BYTES], struct tern_err *err)
+{
+    struct tern_sha256 *h = tern_sha256_new();
+    int step = SQLITE_DONE;
+
+    for (const char *const *sql = contents; *sql && step == SQLITE_DONE; sql++) {
+        sqlite3_stmt *st = tern_db_prepare(db, *sql, err);
+        if (!st) {
+            tern_sha256_end(h, NULL);
+            return -1;
+        }
+        while ((step = sqlite3_step(st)) == SQLITE_ROW)
+            for (int i = 0; i < sqlite3_column_count(st); i++)
+                digest_cell(h, st, i);
+        sqlite3_finalize(st);
+    }
+    tern_sha256_end(h, out);
+    return step == SQLITE_DONE ? 0 : tern_db_fail(db, err, "ledger");
+}
+
+/* ---------------------------------------------------------------- spools */
+
+struct verify {
+    struct tern_ledger_check check;
+    struct tern_buf *findings;
+    bool in_flight;
+};
+
+static int on_frame(void *arg, const struct tern_record_head *head, const struct tern_frame *f,
+                    struct tern_err *err)
+{
+    struct verify *v = arg;
+
+    (void)head, (void)err;
+    v->check.records += f->type != TERN_FRAME_HEAD;
+    return 0;
+}
+
+static int on_find(void *arg, const struct tern_spool_file *file, const struct tern_spool_find *f,
+                   struct tern_err *err)
+{
+    struct verify *v = arg;
+
+    (void)err;
+    if (f->found == TERN_FRAME_TORN || f->found == TERN_FRAME_ZEROS) {
+        v->in_flight = true;
+        return 0;
+    }
+    v->check.damaged++;
+    tern_buf_printf(v->findings, "%s: bytes %llu to %llu ", file->path, (unsigned long long)f->from,
+                    (unsigned long long)f->to);
+    if (f->seq_after > f->seq_before + 1)
+        tern_buf_printf(v->findings, "are damaged: records %llu to %llu are lost\n",
+                        (unsigned long long)f->seq_before + 1,
+                        (unsigned long long)f->seq_after - 1);
+    else if (f->found == TERN_FRAME_BREAK)
+        tern_buf_printf(v->findings, "do not continue record %llu\n",
+                        (unsigned long long)f->seq_before);
+    else
+        tern_buf_printf(v->findings, "are damaged, behind record %llu\n",
+                        (unsigned long long)f->seq_before);
+    return 0;
+}
+
+/* A file that the database has read further than it is long has lost its end. */
+static void check_length(struct verify *v, const struct tern_spool_file *file, sqlite3 *db)
+{
+    char *sql = sqlite3_mprintf("SELECT bytes FROM ingest WHERE file = %Q", file->name);
+    int64_t known = sql ? tern_db_int(db, sql, 0) : 0;
+
+    sqlite3_free(sql);
+    if ((uint64_t)known > file->bytes) {
+        v->check.damaged++;
+        tern_buf_printf(v->findings, "%s: bytes %llu to %lld, which run.db has read, are gone\n",
+                        file->path, (unsigned long long)file->bytes, (long long)known);
+    }
+}
+
+static int check_spools(struct verify *v, const char *ledger_dir, const char *run_id, sqlite3 *db,
+                        struct tern_err *err)
+{
+    struct tern_spool_files files;
+    struct tern_spool_reader reader = {on_frame, on_find, v};
+    int rc = 0;
+
+    if (tern_spool_files_list(ledger_dir, run_id, &files, err) < 0)
+        return -1;
+    for (size_t i = 0; i < files.n && rc == 0; i++) {
+        struct tern_spool_mark mark = {0};
+        v->in_flight = false;
+        rc = tern_spool_file_read(&files.files[i], run_id, &mark, &reader, err);
+        v->check.files++;
+        v->check.bytes += mark.bytes;
+        v->check.in_flight += v->in_flight;
+        if (db)
+            check_length(v, &files.files[i], db);
+    }
+    tern_spool_files_free(&files);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the database */
+
+static void check_integrity(struct verify *v, const char *path, sqlite3 *db)
+{
+    sqlite3_stmt *st = tern_db_prepare(db, "PRAGMA integrity_check(3)", NULL);
+    const char *said = st && sqlite3_step(st) == SQLITE_ROW
+                           ? (const char *)sqlite3_column_text(st, 0)
+                           : sqlite3_errmsg(db);
+
+    if (strcmp(said, "ok") != 0) {
+        v->check.damaged++;
+        tern_buf_printf(v->findings, "%s: %s. Make it again: tern ledger fold --rebuild\n", path,
+                        said);
+    }
+    sqlite3_finalize(st);
+}
+
+/* The snapshot with the tail laid over it, against a rebuild. */
+static int compare(struct verify *v, const char *ledger_dir, const char *run_id, const char *path,
+                   struct tern_err *err)
+{
+    sqlite3 *ours = NULL, *anew = NULL;
+    struct tern_db_stamp stamp;
+    struct tern_err why = {0};
+    uint8_t a[TERN_SHA256_BYTES] = {0}, b[TERN_SHA256_BYTES] = {1};
+    bool changed;
+    int rc = -1;
+
+    if (tern_db_new(tern_schema_run, &anew, err) < 0 ||
+        tern_fold_tail(ledger_dir, run_id, anew, true, &changed, err) < 0 ||
+        digest(anew, b, err) < 0)
+        goto out;
+    rc = 0;
+    /* A damaged database may fail anywhere: that is a finding. */
+    if (tern_db_load(path, &ours, &stamp, &why) != 0 ||
+        tern_fold_tail(ledger_dir, run_id, ours, true, &changed, &why) < 0 ||
+        digest(ours, a, &why) < 0 || memcmp(a, b, sizeof a) != 0) {
+        v->check.damaged++;
+        tern_buf_printf(v->findings,
+                        "%s: does not say what the spools say%s%s. Make it again: tern ledger fold "
+                        "--rebuild\n",
+                        path, *why.text ? ": " : "", why.text);
+    }
+out:
+    sqlite3_close(ours);
+    sqlite3_close(anew);
+    return rc;
+}
+
+int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_ledger_check *out,
+                       struct tern_buf *findings, struct tern_err *err)
+{
+    struct verify v = {.findings = findings};
+    char *path = tern_ledger_run_db(ledger_dir, run_id);
+    struct tern_db_stamp stamp;
+    sqlite3 *db = NULL;
+    bool behind = false;
+    int rc = tern_db_open(path, &db, &stamp, err);
+
+    if (rc < 0)
+        goto out;
+    rc = check_spools(&v, ledger_dir, run_id, db, err);
+    if (rc == 0 && db) {
+        check_integrity(&v, path, db);
+        rc = tern_fold_behind(ledger_dir, run_id, db, &behind, err);
+        v.check.unfolded = behind;
+    }
+    if (rc == 0 && db && v.check.damaged == 0)
+        rc = compare(&v, ledger_dir, run_id, path, err);
+    if (rc == 0)
+        *out = v.check;
+out:
+    sqlite3_close(db);
+    free(path);
+    return rc;
+}
+
+int tern_ledger_last_attempt(const char *ledger_dir, const char *run_id, unsigned *out,
+                             struct tern_err *err)
+{
+    struct tern_spool_files files;
+
+    if (tern_spool_files_list(ledger_dir, run_id, &files, err) < 0)
+        return -1;
+    *out = files.n ? files.files[files.n - 1].attempt : 0;
+    tern_spool_files_free(&files);
+    return 0;
+}

@@ -1,0 +1,390 @@
+/* core/ledger: frames, spools, folds, views. */
+#include "tests/unit/tap.h"
+
+#include "core/base/fs.h"
+#include "core/ledger/frame.h"
+#include "core/ledger/ledger.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct tern_err err;
+static char dir[] = "/tmp/tern-ledger-XXXXXX";
+static char id[TERN_ULID_SIZE];
+
+static void test_ulid(void)
+{
+    char a[TERN_ULID_SIZE], b[TERN_ULID_SIZE];
+
+    tern_ulid_new(a);
+    usleep(2000);
+    tern_ulid_new(b);
+    ok(tern_ulid_valid(a) && strcmp(a, b) < 0, "ULIDs sort by time: %s %s", a, b);
+    ok(!tern_ulid_valid("01ARZ3NDEKTSV4RRFFQ69G5FAU") && !tern_ulid_valid("x") &&
+           !tern_ulid_valid("81ARZ3NDEKTSV4RRFFQ69G5FAV") &&
+           tern_ulid_valid("01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+       "what is none is refused (U is no digit, 8... has 131 bits)");
+}
+
+/* Every flipped bit and every cut of two frames is seen for what it is. */
+static void test_frames(void)
+{
+    struct tern_buf one = {0}, all = {0};
+    struct tern_frame f = {.type = TERN_FRAME_PARAM,
+                           .seq = 1,
+                           .wall_ns = 5,
+                           .payload = (const uint8_t *)"payload",
+                           .len = 7};
+    tern_frame_encode(&one, &f);
+    tern_buf_add(&all, one.data, one.len);
+    size_t first = one.len;
+    f.prev = f.crc;
+    f.seq = 2;
+    tern_frame_encode(&one, &f);
+    tern_buf_add(&all, one.data, one.len);
+
+    int missed = 0, harmless = 0;
+    for (size_t bit = 0; bit < all.len * 8; bit++) {
+        all.data[bit / 8] ^= (char)(1 << bit % 8);
+        struct tern_frame_scan s = {.data = (const uint8_t *)all.data, .len = all.len};
+        struct tern_frame g;
+        enum tern_frame_found found;
+        int sound = 0;
+        bool seen = false;
+        while ((found = tern_frame_next(&s, &g)) != TERN_FRAME_NO_MORE) {
+            if (found == TERN_FRAME_OK)
+                sound++;
+            else if (found == TERN_FRAME_DAMAGE || found == TERN_FRAME_BREAK)
+                seen = true;
+            else {
+                harmless++;
+                break;
+            }
+        }
+        missed += !seen || sound != 1;
+        all.data[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    ok(missed == 0 && harmless == 0, "each of %zu flipped bits costs one record and is seen",
+       all.len * 8);
+
+    int wrong = 0;
+    for (size_t len = 0; len < all.len; len++) {
+        struct tern_frame_scan s = {.data = (const uint8_t *)all.data, .len = len};
+        struct tern_frame g;
+        enum tern_frame_found found;
+        while ((found = tern_frame_next(&s, &g)) == TERN_FRAME_OK)
+            ;
+        wrong += found != (len == 0 || len == first ? TERN_FRAME_NO_MORE : TERN_FRAME_TORN);
+    }
+    ok(wrong == 0, "each cut is a torn end, not damage");
+
+    wrong = 0;
+    char *zeros = calloc(1, all.len);
+    for (size_t len = 0; len < all.len; len++) { /* the rest has not arrived: zeros */
+        memcpy(zeros, all.data, len);
+        struct tern_frame_scan s = {.data = (const uint8_t *)zeros, .len = all.len};
+        struct tern_frame g;
+        enum tern_frame_found found;
+        while ((found = tern_frame_next(&s, &g)) == TERN_FRAME_OK)
+            ;
+        wrong += found != TERN_FRAME_ZEROS;
+    }
+    /* Cuts inside the last CRC leave some of its bytes: those are damage until the rest is there.
+     */
+    ok(wrong <= 2 * (TERN_FRAME_TRAILER - 1), "zeros at the end are 'not here yet' (%d doubtful)",
+       wrong);
+    free(zeros);
+    tern_buf_free(&one);
+    tern_buf_free(&all);
+}
+
+static void step(struct tern_spool *s, int64_t n, double loss)
+{
+    struct tern_ledger_value v[] = {{"loss", loss}, {"lr", 1e-4}};
+
+    if (tern_spool_step(s, n, v, 2, &err) != 0)
+        ok(0, "step %lld: %s", (long long)n, err.text);
+}
+
+static void test_rewind(void)
+{
+    struct tern_ledger_run run = {.name = "cpt", .user = "me", .recipe = "version: 1\n"};
+    struct tern_ledger_attempt a = {.job_id = 7, .nodes = "n[1-2]", .world = 4};
+    struct tern_ledger_checkpoint c = {
+        .step = 5, .path = "/c/step-00000005", .bytes = 10, .shards = 2, .state = "published"};
+    struct tern_ledger_rows rows = {0};
+    struct tern_ledger_series s = {0};
+
+    struct tern_spool *w = tern_spool_open(dir, id, 1, "rank0", &err);
+    ok(w != NULL, "open a spool %s", w ? "" : err.text);
+    tern_spool_run(w, &run, &err);
+    tern_spool_attempt_begin(w, &a, &err);
+    for (int i = 1; i <= 8; i++) {
+        step(w, i, 10 - i);
+        if (i == 5)
+            tern_spool_checkpoint(w, &c, &err);
+    }
+    struct tern_ledger_end e = {"node_fail", 75, 9, "rank 3 on n2 went away"};
+    tern_spool_attempt_end(w, &e, &err);
+    ok(tern_spool_close(w, &err) == 0, "sync and close");
+    ok(tern_ledger_fold(dir, id, &err) == 0, "fold");
+
+    struct tern_ledger_attempt b = {
+        .job_id = 7, .restart_count = 1, .resumed_checkpoint = c.path, .resumed_step = 5};
+    w = tern_spool_open(dir, id, 2, "rank0", &err);
+    tern_spool_attempt_begin(w, &b, &err);
+    c.state = "verified";
+    tern_spool_checkpoint(w, &c, &err);
+    step(w, 6, NAN);
+    step(w, 7, INFINITY);
+
+    /* Not folded yet: the view lays the tail over the snapshot. */
+    struct tern_ledger *l = tern_ledger_open_run(dir, id, &err);
+    ok(l && tern_ledger_series(l, "loss", false, &s, &err) == 0, "a view of a live run");
+    ok(s.n == 7 && s.step[4] == 5 && s.attempt[4] == 1 && s.step[5] == 6 && s.attempt[5] == 2 &&
+           isnan(s.value[5]) && s.value[6] == INFINITY,
+       "attempt 2 supersedes steps 6 to 8; NaN and infinity are values");
+    tern_ledger_series_free(&s);
+    ok(tern_ledger_series(l, "loss", true, &s, &err) == 0 && s.n == 10, "superseded values stay");
+    tern_ledger_series_free(&s);
+    ok(tern_ledger_series(l, "lss", true, &s, &err) < 0, "an unknown metric");
+    ok(tern_ledger_attempts(l, &rows, &err) == 0 && rows.n == 2, "two attempts");
+    is(rows.attempts[0].cause, "rank 3 on n2 went away", "with the cause of the first's end");
+    ok(rows.attempts[1].outcome == NULL && rows.attempts[1].resumed_step == 5 &&
+           rows.attempts[0].last_step == 8,
+       "and where the second began");
+    tern_ledger_rows_free(&rows);
+    ok(tern_ledger_checkpoints(l, &rows, &err) == 0 && rows.n == 1 &&
+           rows.checkpoints[0].attempt == 1 && rows.checkpoints[0].bytes == 10,
+       "a checkpoint stays its maker's");
+    is(rows.checkpoints[0].state, "verified", "while its state is the newest");
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+
+    l = tern_ledger_open(dir, &err);
+    ok(l && tern_ledger_runs(l, &rows, &err) == 0 && rows.n == 1, "the catalogue, never folded");
+    ok(rows.runs[0].last_step == 7 && rows.runs[0].attempts == 2 && rows.runs[0].ckpt_step == 5 &&
+           rows.runs[0].has_loss && rows.runs[0].last_loss == INFINITY,
+       "is fresh too");
+    is(rows.runs[0].state, "running", "and says so");
+    tern_ledger_rows_free(&rows);
+    char found[TERN_ULID_SIZE];
+    ok(tern_ledger_find(l, "cpt", found, &err) == 0 && strcmp(found, id) == 0 &&
+           tern_ledger_find(l, NULL, found, &err) == 0 &&
+           tern_ledger_find(l, "nobody", found, &err) < 0,
+       "by name, newest, none");
+    tern_ledger_close(l);
+    ok(tern_spool_close(w, &err) == 0 && tern_ledger_fold(dir, id, &err) == 0 &&
+           tern_ledger_fold_catalog(dir, &err) == 0,
+       "fold everything");
+}
+
+static void test_eval(void)
+{
+    struct tern_ledger_rows rows = {0};
+    struct tern_spool *w = tern_spool_open(dir, id, 2, "eval", &err);
+    struct tern_ledger_eval e = {
+        .step = 0, .set = "general", .nll = 200, .tokens = 100, .bytes = 400};
+    struct tern_ledger_event ev = {.kind = "note", .severity = "info", .text = "a 'text'\nof two"};
+
+    tern_spool_eval(w, &e, &err);
+    e.step = 7;
+    e.nll = NAN;
+    tern_spool_eval(w, &e, &err);
+    tern_spool_event(w, &ev, &err);
+    tern_spool_param(w, "kernels", "avx512", &err);
+    ok(tern_spool_close(w, &err) == 0, "evals");
+    struct tern_ledger *l = tern_ledger_open_run(dir, id, &err);
+    ok(tern_ledger_evals(l, &rows, &err) == 0 && rows.n == 2 &&
+           fabs(rows.evals[0].ppl_token - exp(2)) < 1e-12 &&
+           fabs(rows.evals[0].ppl_byte - exp(.5)) < 1e-12 && isnan(rows.evals[1].nll) &&
+           isnan(rows.evals[1].ppl_token),
+       "perplexity per token and per byte, NaN as NaN");
+    tern_ledger_rows_free(&rows);
+    ok(tern_ledger_events(l, &rows, &err) == 0 && rows.n == 1, "events");
+    is(rows.n ? rows.events[0].text : NULL, ev.text, "with their words");
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+}
+
+static void test_sql(void)
+{
+    struct tern_ledger *l = tern_ledger_open_run(dir, id, &err);
+    struct tern_ledger_table t;
+
+    ok(tern_ledger_sql(l, "SELECT step, value FROM step WHERE name = 'loss' AND step > 5", 10, 5,
+                       &t, &err) == 0 &&
+           t.n_rows == 2 && t.n_columns == 2,
+       "SQL");
+    is(t.cells[1].text, "NaN", "shows NaN as a word");
+    tern_ledger_table_free(&t);
+    static const char *const bad[] = {"DELETE FROM point",
+                                      "ATTACH '/tmp/x' AS x",
+                                      "PRAGMA journal_mode = WAL",
+                                      "SELECT load_extension('x')",
+                                      "SELECT 1; SELECT 2",
+                                      "CREATE TABLE x(y)",
+                                      "SELEC",
+                                      ""};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ok(tern_ledger_sql(l, bad[i], 10, 5, &t, &err) < 0, "refused: %s (%s)", bad[i], err.text);
+    ok(tern_ledger_sql(l, "SELECT * FROM step_all", 3, 5, &t, &err) == 0 && t.cut && t.n_rows == 3,
+       "rows are capped");
+    tern_ledger_table_free(&t);
+    ok(tern_ledger_sql(l,
+                       "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT"
+                       " count(*) FROM c",
+                       3, 0.1, &t, &err) < 0 &&
+           strstr(err.text, "stopped after 0.1 s"),
+       "and time");
+    tern_ledger_close(l);
+}
+
+/* One byte changed in the middle of a spool, its end cut off, a database changed. */
+static void test_verify(void)
+{
+    struct tern_ledger_check c;
+    struct tern_buf found = {0};
+    char *spool = tern_strf("%s/runs/%s/spool/1/rank0.0.spool", dir, id), *data, *db;
+    size_t len, db_len;
+
+    int rc = tern_ledger_verify(dir, id, &c, &found, &err);
+    ok(rc == 0 && c.damaged == 0 && c.files == 3 && c.records == 20,
+       "all sound: %d files, %d records %s", (int)c.files, (int)c.records,
+       found.data ? found.data : "");
+    tern_fs_read(spool, 1 << 20, &data, &len, &err);
+    data[len / 2] ^= 4;
+    tern_fs_replace(spool, data, len, 0644, &err);
+    ok(tern_ledger_verify(dir, id, &c, &found, &err) == 0 && c.damaged >= 1, "a flipped bit");
+    has(found.data, "lost", "is named with what is lost");
+    data[len / 2] ^= 4;
+    tern_fs_replace(spool, data, len - 3, 0644, &err);
+    tern_buf_clear(&found);
+    ok(tern_ledger_verify(dir, id, &c, &found, &err) == 0 && c.damaged == 1, "a cut end");
+    has(found.data, "which run.db has read, are gone", "is named");
+    tern_fs_replace(spool, data, len, 0644, &err);
+    free(data);
+
+    char *path = tern_strf("%s/runs/%s/run.db", dir, id);
+    tern_ledger_fold(dir, id, &err);
+    tern_fs_read(path, 1 << 24, &db, &db_len, &err);
+    /* Texts, and the bits of a learning rate of 1e-4: SQLite itself has no checksums. */
+    static const struct {
+        const char *bytes;
+        size_t n;
+    } targets[] = {{"went away", 9}, {"avx512", 6}, {"\x3f\x1a\x36\xe2\xeb\x1c\x43\x2d", 8}};
+    int missed = 0;
+    for (int i = 0; i < 3; i++) {
+        char *at = memmem(db, db_len, targets[i].bytes, targets[i].n);
+        missed += at == NULL;
+        if (!at)
+            continue;
+        at[1] ^= 1;
+        tern_fs_replace(path, db, db_len, 0644, &err);
+        at[1] ^= 1;
+        tern_buf_clear(&found);
+        if (tern_ledger_verify(dir, id, &c, &found, &err) != 0 || c.damaged == 0) {
+            missed++;
+            printf("# missed %d\n", i);
+        }
+    }
+    ok(missed == 0, "a changed text or value in run.db is noticed");
+    /* Anywhere at all: never a crash. */
+    for (size_t at = 16; at < db_len; at += db_len / 60) {
+        db[at] ^= 0x55;
+        tern_fs_replace(path, db, db_len, 0644, &err);
+        db[at] ^= 0x55;
+        missed += tern_ledger_verify(dir, id, &c, &found, &err) < 0;
+        tern_ledger_close(tern_ledger_open_run(dir, id, &err));
+    }
+    ok(true, "bytes changed all over run.db: no crash (%d refused)", missed);
+    ok(tern_ledger_rebuild(dir, id, &err) == 0 &&
+           tern_ledger_verify(dir, id, &c, &found, &err) == 0 && c.damaged == 0,
+       "and made again");
+    free(db);
+    free(path);
+    free(spool);
+    tern_buf_free(&found);
+}
+
+/* A file system that is full: nothing stops, the loss is counted and told, and it ends. */
+static void test_full(void)
+{
+    char run[TERN_ULID_SIZE];
+    struct rlimit old, small = {4096, RLIM_INFINITY};
+    struct tern_ledger_rows rows = {0};
+    struct tern_ledger_series s = {0};
+    int lost = 0, quiet = 0, written = 0;
+
+    tern_ulid_new(run);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old);
+    small.rlim_max = old.rlim_max;
+    struct tern_spool *w = tern_spool_open(dir, run, 1, "rank0", &err);
+    for (int i = 1; i <= 100; i++) {
+        if (i == 20)
+            setrlimit(RLIMIT_FSIZE, &small);
+        if (i == 90)
+            setrlimit(RLIMIT_FSIZE, &old);
+        struct tern_ledger_value v = {"loss", i};
+        int rc = tern_spool_step(w, i, &v, 1, &err);
+        written += rc == 0;
+        lost += rc < 0;
+        quiet += rc > 0;
+    }
+    ok(lost == 1 && quiet > 10 && tern_spool_dropped(w) == (uint64_t)(lost + quiet),
+       "a full disk: told once, %d more lost quietly, %d written", quiet, written);
+    ok(tern_spool_close(w, &err) == 0, "close");
+    struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
+    ok(l && tern_ledger_series(l, "loss", false, &s, &err) == 0 && s.n == (size_t)written,
+       "everything acknowledged is there, nothing else");
+    tern_ledger_series_free(&s);
+    ok(tern_ledger_events(l, &rows, &err) == 0 && rows.n == 1 &&
+           strcmp(rows.events[0].kind, "gap") == 0,
+       "and a gap: %s", rows.n ? rows.events[0].text : "");
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+}
+
+static void test_paths(void)
+{
+    char run[TERN_ULID_SIZE], *spool = tern_spool_dir("/x/led ger", id, 12), *ledger;
+    unsigned n;
+
+    ok(tern_spool_dir_parse(spool, &ledger, run, &n, &err) == 0 && n == 12 && strcmp(run, id) == 0,
+       "a spool folder's path");
+    is(ledger, "/x/led ger", "there and back");
+    free(ledger);
+    free(spool);
+    ok(tern_spool_dir_parse("/tmp", &ledger, run, &n, &err) < 0, "and no other");
+    ok(tern_spool_open(dir, id, 1, "../evil", &err) == NULL &&
+           tern_spool_open(dir, "no", 1, "w", &err) == NULL &&
+           tern_spool_open(dir, id, 0, "w", &err) == NULL,
+       "names that are none are refused");
+    ok(tern_spool_step(NULL, 1, (struct tern_ledger_value[]){{"x", 1}}, 1, &err) == 0 &&
+           tern_spool_close(NULL, &err) == 0,
+       "no spool, no harm");
+    ok(tern_ledger_open("/nowhere", &err) == NULL && strstr(err.text, "no such ledger"),
+       "no ledger: %s", err.text);
+}
+
+int main(void)
+{
+    if (!mkdtemp(dir))
+        abort();
+    tern_ulid_new(id);
+    test_ulid();
+    test_frames();
+    test_rewind();
+    test_eval();
+    test_sql();
+    test_verify();
+    test_full();
+    test_paths();
+    tern_fs_remove_tree(dir, NULL);
+    return tap_done();
+}

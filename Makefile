@@ -145,7 +145,7 @@ $(O)/man/man1/%.1: all
 export TERN_BUILD := $(abspath $(O))
 export TERN_SANITIZE := $(SANITIZE)
 
-.PHONY: check check-unit check-cli check-multi check-slurm check-fault check-peers \
+.PHONY: check check-unit check-cli check-multi check-slurm check-fault check-peers check-fuzz \
 	check-layers check-headers tests
 tests: all $(UNIT) $(TEST_TOOLS) $(F64_TESTS)
 
@@ -153,7 +153,7 @@ check: deps
 	@$(MAKE) --no-print-directory tests check-layers check-headers
 	@tests/run unit cli multi
 
-check-unit check-cli check-multi check-slurm check-fault check-peers: check-%: tests
+check-unit check-cli check-multi check-slurm check-fault check-peers check-fuzz: check-%: tests
 	@tests/run $*
 
 check-layers:

@@ -220,10 +220,24 @@ out:
     return rc;
 }
 
+/* 1e-05 as people write it, where 15 digits tell the number; else all 17. */
+static char *dump_short(const json_t *j, size_t flags)
+{
+    char *text = json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(15) | flags);
+    json_t *back = text ? json_loads(text, 0, NULL) : NULL;
+    bool same = back && json_equal(back, j);
+
+    json_decref(back);
+    if (same)
+        return text;
+    free(text);
+    return json_dumps(j, JSON_INDENT(2) | flags);
+}
+
 static int write_json(const struct export *x, const char *name, const json_t *j, size_t flags,
                       struct tern_err *err)
 {
-    char *path = tern_fs_join(x->temp, name), *text = json_dumps(j, JSON_INDENT(2) | flags);
+    char *path = tern_fs_join(x->temp, name), *text = dump_short(j, flags);
     char *line = tern_strf("%s\n", text ? text : "");
     int rc = text ? tern_fs_replace(path, line, strlen(line), 0644, err)
                   : tern_err_set(err, TERN_FAILED, "%s: cannot be written as JSON", path);

@@ -1,0 +1,76 @@
+#!/bin/bash
+# tern ckpt as a user meets it: list, show, verify, export; and what it says about bad input.
+. "$(dirname "$0")/../lib/tap.sh"
+T=$TOOLS/ckpt-tool
+
+"$T" model hf || exit 1
+"$T" save run 5 1 hf && "$T" save run 10 3 hf && "$T" save run 15 2 hf || exit 1
+
+run tern ckpt ls run; status 0; out_has 'STEP'; out_has 'run/step-00000015'
+[ "$(wc -l <out)" = 4 ]; ok $? "ls prints a line a checkpoint"
+run tern ckpt ls -nP -o step,shards,path run; status 0
+[ "$(cat out)" = "5|1|run/step-00000005
+10|3|run/step-00000010
+15|2|run/step-00000015" ]; ok $? "ls -nP -o prints what was asked for" || cat out
+run tern ckpt ls --json run
+python3 -c 'import json; j = json.load(open("out")); assert [e["step"] for e in j] == [5, 10, 15] and j[0]["state"] == "good"' 2>/dev/null ||
+    grep -q '"step": 15' out; ok $? "ls --json is JSON"
+run tern ckpt ls -o stepp run; status 2; one_line; err_has "no column 'stepp'"
+run tern ckpt ls nowhere; status 2; one_line
+run tern ckpt show run/latest; status 0; out_has 'step 15'; out_has 'model/model.embed_tokens.weight'
+run tern ckpt show hf; status 0; out_has 'lm_head.weight'
+run tern ckpt verify run/latest; status 0; out_has 'step-00000015: good'
+run tern ckpt verify --full run; status 0
+[ "$(grep -c 'good, every byte' out)" = 3 ]; ok $? "verify of a folder looks at each"
+
+run tern ckpt export run/step-00000010 -o out1; status 0
+"$T" same hf out1; ok $? "the export holds the same tensors"
+cmp -s hf/model.safetensors out1/model.safetensors; ok $? "in one file it is the source, byte for byte"
+cmp -s hf/tokenizer.model out1/tokenizer.model; ok $? "the tokenizer came along"
+has out1/config.json '"torch_dtype": "float32"'
+run tern ckpt export run/latest -o out2 --dtype bf16 --max-shard 40KB; status 0
+"$T" same hf out2; ok $? "several files in BF16 hold the same, rounded"
+has out2/config.json '"torch_dtype": "bfloat16"'
+has out2/model.safetensors.index.json '"total_size": 169056'
+big=$(find out2 -name '*.safetensors' -size +41k | wc -l)
+[ "$big" = 0 ] && [ "$(ls out2/model-0000?-of-0000?.safetensors | wc -l)" -gt 3 ]; ok $? "no file passes the limit"
+run tern ckpt export run/latest -o out1; status 2; one_line; err_has 'is there already'
+run tern ckpt export run/latest -o out3 --dtype f8; status 2; one_line
+run tern ckpt export run/latest -o out3 --max-shard 0; status 2; one_line
+run tern ckpt export run/latest -o out3 --tokenizer nowhere; status 2; one_line
+run tern ckpt export run/latest; status 2; one_line
+run tern ckpt export run/latest -o /proc/none/out; one_line "an impossible place: one clear line"
+run tern ckpt export hf -o out3; status 2; one_line; err_has 'is no checkpoint'
+[ -z "$(ls -d out3* 2>/dev/null)" ]; ok $? "a refused export leaves nothing"
+
+# Damage.
+cp -r run bad
+s=bad/step-00000010/shard-00001-of-00003.safetensors
+printf '\377' | dd of=$s bs=1 seek=60000 conv=notrunc 2>/dev/null
+run tern ckpt verify bad; status 0 "a flipped byte: sizes alone do not tell"
+run tern ckpt verify --full bad; status 2; err_has 'shard-00001-of-00003.safetensors: is damaged'; one_line
+run tern ckpt export bad/step-00000010 -o out3; status 2; one_line; err_has 'does not match its digest'
+[ -z "$(ls -d out3* 2>/dev/null)" ]; ok $? "a damaged checkpoint exports nothing"
+truncate -s 1000 bad/step-00000015/shard-00000-of-00002.safetensors
+run tern ckpt verify bad/step-00000015; status 2; one_line; err_has 'has 1000 bytes'
+run tern ckpt show bad/latest; status 0; out_has 'step 10'; err_has 'passed over'
+run tern ckpt ls bad; status 0; out_has 'broken'
+rm bad/step-00000005/manifest.json
+run tern ckpt verify bad/step-00000005; status 2; one_line; err_has 'it has no manifest.json'
+truncate -s 100 out1/model.safetensors
+run tern ckpt show out1; status 2; one_line; err_has 'truncated'
+mkdir empty
+run tern ckpt show empty; status 2; one_line
+run tern ckpt verify empty; status 2; one_line
+run tern ckpt verify empty/latest; status 2; one_line
+
+# Ctrl-C in the middle of an export: at its fourth write.
+if strace -o /dev/null true 2>/dev/null; then
+    run strace -f -o /dev/null -e trace=write -e inject=write:signal=INT:when=4 \
+        tern ckpt export run/latest -o out4 --max-shard 40KB
+    status 130 "Ctrl-C in an export: exit status 130"; one_line "and one clear line"
+    [ -z "$(ls -d out4* 2>/dev/null)" ]; ok $? "and nothing is left behind"
+else
+    skip "strace may not trace here"
+fi
+tap_done

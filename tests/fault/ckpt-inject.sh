@@ -1,0 +1,98 @@
+#!/bin/bash
+# Every system call of a save fails or kills, one after the other, until the save passes untouched:
+# nothing half-published, nothing left behind, and the error says what happened.
+. "$(dirname "$0")/../lib/tap.sh"
+T=$TOOLS/ckpt-tool
+strace -o /dev/null true 2>/dev/null || skip_all "strace may not trace here"
+[ -z "${TERN_SANITIZE-}" ] || skip_all "the sanitizers' own system calls would be hit"
+"$T" model hf || exit 1
+LIMIT=400
+
+# Fail the N-th CALL with ERROR for N = 1, 2, ... until the save succeeds.
+fail_each() { # CALL ERROR RANKS EXIT
+    local n lines wrong=0 hits=0
+    for ((n = 1; n <= LIMIT; n++)); do
+        rm -rf run; mkdir run
+        strace -f -o trace -e trace="$1" -e inject="$1:error=$2:when=$n" "$T" save run 1 "$3" hf 2>err
+        rc=$?
+        grep -q INJECTED trace || break
+        hits=$((hits + 1))
+        if [ $rc = 0 ]; then # the call may fail unheard (a hint, a file looked for and not needed)
+            tern ckpt verify --full run/step-00000001 >/dev/null 2>&1 ||
+                { wrong=$((wrong + 1)); echo "# $1 $2 at $n: said yes, and it does not verify"; }
+            continue
+        fi
+        [ -z "$(ls run)" ] || { wrong=$((wrong + 1)); echo "# $1 $2 at $n left: $(ls run)"; sed 's/^/# /' err; }
+        [ -z "$4" ] || [ $rc = "$4" ] || { wrong=$((wrong + 1)); echo "# $1 $2 at $n: exit $rc"; sed 's/^/# /' err; }
+        # A line a rank; of several, the fault may have hit the write of a line itself.
+        lines=$(wc -l <err)
+        [ "$lines" -ge 1 ] && [ "$lines" -le "$3" ] ||
+            { wrong=$((wrong + 1)); echo "# $1 $2 at $n: $lines lines"; sed 's/^/# /' err; }
+    done
+    [ $wrong = 0 ] && [ $hits -gt 0 ] && [ $n -le $LIMIT ]
+    ok $? "$3 rank(s): $1 fails with $2 at each of $hits places"
+}
+
+# Die at the N-th CALL: what is visible verifies, and the next save works.
+kill_each() { # CALL
+    local n wrong=0 hits=0
+    for ((n = 1; n <= LIMIT; n++)); do
+        rm -rf run; mkdir run
+        "$T" save run 1 1 hf || return
+        { strace -f -o trace -e trace="$1" -e inject="$1:signal=KILL:when=$n" "$T" save run 2 1 hf; } 2>/dev/null
+        grep -q 'killed by SIGKILL' trace || break
+        hits=$((hits + 1))
+        tern ckpt verify --full run >out 2>err || { wrong=$((wrong + 1)); echo "# killed at $1 $n:"; sed 's/^/# /' err; }
+        [ -d run/step-00000002 ] || "$T" save run 2 1 hf 2>err || { wrong=$((wrong + 1)); echo "# after $1 $n:"; sed 's/^/# /' err; }
+        tern ckpt verify --full run/step-00000002 >/dev/null 2>&1 || wrong=$((wrong + 1))
+    done
+    [ $wrong = 0 ] && [ $hits -gt 0 ] && [ $n -le $LIMIT ]
+    ok $? "killed at each of $hits calls of $1"
+}
+
+fail_each fsync EIO 1 75
+fail_each write ENOSPC 1 75
+fail_each fallocate ENOSPC 1 75
+fail_each mkdir EDQUOT 1 75
+fail_each renameat2 EIO 1 75
+fail_each openat ENOSPC 1 ''
+fail_each close EIO 1 ''
+fail_each fsync EIO 3 75
+fail_each write ENOSPC 3 75
+kill_each write
+kill_each fsync
+kill_each openat
+kill_each close
+kill_each renameat2
+
+# What a power cut could take is made durable in time: every file and the folder before the rename,
+# the folder above after it.
+rm -rf run; mkdir run
+strace -f -y -o trace -e trace=fsync,renameat2 "$T" save run 1 1 hf
+before=$(sed '/renameat2(/,$d' trace | sed -n 's/.*fsync([0-9]*<\(.*\)>).*= 0$/\1/p' | sed 's,.*/run/,,' | sort)
+wanted=$(cd run/step-00000001 && find . -type f | sed 's,^\.,step-00000001.tmp-0,'; echo step-00000001.tmp-0)
+[ "$before" = "$(echo "$wanted" | sort)" ]; ok $? "every file and its folder is synced before the rename" || echo "# $before"
+sed '1,/renameat2(/d' trace | grep -q 'fsync([0-9]*<.*/run>) *= 0'; ok $? "and the folder above after it"
+
+# A rename flag that the file system does not know is no failure.
+rm -rf run
+strace -f -o trace -e trace=renameat2 -e inject=renameat2:error=EINVAL "$T" save run 1 1 hf
+tern ckpt verify --full run/step-00000001 >/dev/null 2>&1 && grep -q INJECTED trace
+ok $? "without RENAME_NOREPLACE a plain rename serves"
+
+# A full disk, for real.
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+    mkdir full
+    unshare -m sh -c "
+        mount -t tmpfs -o size=900k none full && '$T' save full/run 1 1 hf && '$T' save full/run 2 1 hf 2>err2
+        echo \$? >rc2; ls full/run >left2
+        dd if=/dev/zero of=full/filler bs=1k count=250 2>/dev/null
+        '$T' save full/run 3 2 hf 2>err; echo \$? >rc
+        ls full/run >left; rm full/filler; tern ckpt verify --full full/run >out 2>&1; echo \$? >rc_verify"
+    [ "$(cat rc)" = 75 ]; ok $? "a full disk: exit status 75" || cat err
+    grep -q 'free' err && [ "$(wc -l <err)" = 2 ]; ok $? "each rank says how much is needed and free" || cat err
+    diff -q left left2 >/dev/null && [ "$(cat rc_verify)" = 0 ]; ok $? "nothing is left of it; what was there verifies"
+else
+    skip "a full disk needs root"
+fi
+tap_done

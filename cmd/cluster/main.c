@@ -472,9 +472,10 @@ static int run_exec(int n, char **args, struct tern_err *err)
 
     if (strcmp(command[0], "--") == 0 && n > 2)
         command++;
-    if (tern_vcluster_exec(args[0], exec_node, command, &status, err) < 0)
-        return -1;
-    return status;
+    char *name = tern_vcluster_find(args[0], err);
+    int rc = name ? tern_vcluster_exec(name, exec_node, command, &status, err) : -1;
+    free(name);
+    return rc < 0 ? -1 : status;
 }
 
 static const struct tern_cmd exec_cmd = {

@@ -299,6 +299,7 @@ void tern_plan_free(struct tern_plan *p)
     free(p->name);
     free(p->dir);
     free(p->plugin);
+    free(p->user);
     free(p->munged);
     free(p->slurmctld);
     free(p->slurmd);
@@ -378,6 +379,38 @@ static int write_hosts(const struct tern_plan *p, struct tern_err *err)
     return rc;
 }
 
+/* The name that Slurm's files use for the user.  Slurm refuses a user without one; who has none
+ * (containers that pick a number) is called "tern" on the nodes. */
+static int name_user(struct tern_plan *p, struct tern_err *err)
+{
+    struct passwd *pw = getpwuid(geteuid());
+    const char *home = getenv("HOME");
+    char *host = NULL;
+    size_t len;
+
+    free(p->user); /* of an earlier try in another mode */
+    p->user = tern_strdup(pw ? pw->pw_name : "tern");
+    if (pw)
+        return 0;
+    if (p->mode == TERN_VCLUSTER_PLAIN)
+        return tern_err_set(err, TERN_USAGE,
+                            "uid %d has no name, and Slurm wants one. Add it to "
+                            "/etc/passwd.",
+                            (int)geteuid());
+    if (tern_fs_read("/etc/passwd", 16 << 20, &host, &len, err) < 0)
+        return -1;
+    struct tern_buf b = {0};
+    tern_buf_add(&b, host, len);
+    tern_buf_printf(&b, "%stern:x:%d:%d::%s:/bin/sh\n", len && host[len - 1] != '\n' ? "\n" : "",
+                    (int)geteuid(), (int)getegid(), home ? home : "/");
+    free(host);
+    int rc = tern_buf_check(&b, "passwd", err);
+    if (rc == 0)
+        rc = write_file(p->dir, "passwd", b.data, b.len, 0644, err);
+    tern_buf_free(&b);
+    return rc;
+}
+
 static int write_key(const struct tern_plan *p, struct tern_err *err)
 {
     unsigned char key[128]; /* munge's own default size */
@@ -413,20 +446,17 @@ static int write_conf(const struct tern_plan *p, struct tern_err *err)
 {
     bool plain = p->mode == TERN_VCLUSTER_PLAIN;
     const char *d = plain ? p->dir : TERN_ROOT_STATE;
-    struct passwd *pw = getpwuid(geteuid());
-    char uid[16];
     char *state = tern_strf("%s/state", d), *log = tern_strf("%s/log", d);
     char *etc = tern_strf("%s/etc", d), *run = tern_strf("%s/run", d);
     char *socket = tern_strf("%s/run/munge.socket", d), *spool = tern_strf("%s/nodes/%%n/spool", d);
     char *tmp = tern_strf("%s/nodes/%%n/tmp", d);
     struct tern_layout_conf c = {0};
 
-    snprintf(uid, sizeof uid, "%d", (int)geteuid()); /* slurm.conf takes it where passwd has none */
     struct tern_layout_local local = {
         .cluster_name = p->name,
         .head_name = plain ? p->host : "head",
         .head_addr = plain ? "127.0.0.1" : TERN_NET_HEAD,
-        .user = pw ? pw->pw_name : uid,
+        .user = p->user,
         .state = state,
         .log = log,
         .spool = plain ? spool : "/run/slurmd",
@@ -489,6 +519,8 @@ int tern_plan_write(struct tern_plan *p, struct tern_err *err)
 
     if (rc == 0)
         rc = make_dirs(p, err);
+    if (rc == 0)
+        rc = name_user(p, err);
     if (rc == 0)
         rc = write_conf(p, err);
     if (rc == 0)

@@ -20,6 +20,7 @@ struct tern_plan {
     bool user_namespace;
     int port;                          /* plain: the first of n_nodes + 1 free ones */
     char **share;                      /* NULL-ended, absolute */
+    char *user;                        /* SlurmUser; set when it is written down */
     char *plugin;                      /* or NULL */
     char *munged, *slurmctld, *slurmd; /* absolute */
     size_t n_nodes;

@@ -193,19 +193,25 @@ static int mount_storage(const char *root, const struct tern_layout *l, struct t
     return rc;
 }
 
+/* The cluster's `name` over the host's /etc/`to`; some are not there for every cluster. */
+static int mount_over(const char *root, const char *name, const char *to, bool always,
+                      struct tern_err *err)
+{
+    char *from = tern_strf("%s%s/%s", root, TERN_ROOT_STATE, name);
+    char *at = tern_strf("%s/etc/%s", root, to);
+    int rc = always || tern_fs_exists(from) ? bind(from, at, err) : 0;
+
+    free(from);
+    free(at);
+    return rc;
+}
+
 static int mount_etc(const char *root, struct tern_err *err)
 {
-    char *etc = tern_strf("%s%s/etc", root, TERN_ROOT_STATE), *hosts = tern_strf("%s/hosts", etc);
-    char *to = tern_strf("%s/etc/slurm", root), *to_hosts = tern_strf("%s/etc/hosts", root);
-    int rc = bind(etc, to, err);
-
-    if (rc == 0)
-        rc = bind(hosts, to_hosts, err);
-    free(etc);
-    free(hosts);
-    free(to);
-    free(to_hosts);
-    return rc;
+    if (mount_over(root, "etc", "slurm", true, err) < 0 ||
+        mount_over(root, "etc/hosts", "hosts", true, err) < 0)
+        return -1;
+    return mount_over(root, "passwd", "passwd", false, err);
 }
 
 int tern_root_head(const char *dir, const struct tern_layout *l, char *const *share,

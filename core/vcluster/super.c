@@ -95,8 +95,9 @@ static void last_words(const struct tern_plan *p, const char *log, char *to, siz
 static int daemon_failed(const struct super *s, const char *what, const char *log, bool ended,
                          struct tern_err *err)
 {
-    char words[400];
+    char words[400] = "";
 
+    last_words(s->plan, "supervisor.log", words, sizeof words); /* what came before a log's start */
     last_words(s->plan, log, words, sizeof words);
     return tern_err_set(err, TERN_FAILED, "%s %s%s%s", what,
                         ended ? "ended while starting" : "does not listen after 20 s",

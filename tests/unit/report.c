@@ -1,0 +1,135 @@
+/* core/report: tables and plots, as a terminal shows them. */
+#include "tests/unit/tap.h"
+
+#include "core/report/report.h"
+
+#include <math.h>
+
+static const struct tern_report_field fields[] = {
+    {"name", "what it is called", false}, {"steps", "how many", true}, {"cause", "why", false}};
+static struct tern_err err;
+
+static const char *table(const char *format, const char *const *cells, size_t rows,
+                         struct tern_report_style style)
+{
+    static struct tern_buf b;
+    struct tern_report_column c[TERN_REPORT_MAX_COLUMNS];
+    size_t n;
+
+    tern_buf_clear(&b);
+    if (tern_report_columns(fields, 3, format, c, &n, &err) < 0)
+        return err.text;
+    tern_report_table(&b, fields, 3, c, n, cells, rows, &style);
+    return b.data;
+}
+
+static void test_table(void)
+{
+    static const char *const cells[] = {"pubmed", "1500", "a|b\nc", "größe", "7", NULL};
+    struct tern_report_style plain = {0}, parsable = {.parsable = true}, bare = {.no_header = true},
+                             narrow = {.columns = 20};
+
+    is(table("name,steps,cause", cells, 2, plain),
+       "name   steps cause\npubmed  1500 a|b c\ngröße      7 \n", "aligned; letters, not bytes");
+    is(table("STEPS,name", cells, 2, parsable), "steps|name\n1500|pubmed\n7|größe\n", "-P");
+    is(table("cause", cells, 1, parsable), "cause\na b c\n", "a '|' in a cell cannot break -P");
+    is(table("name%3,steps%-6,name%4", cells, 2, bare), "pub 1500   pubm\ngrö 7      größ\n",
+       "widths cut and align");
+    is(table("name,steps,cause", (const char *[]){"x", "1", "0123456789abcdef"}, 1, narrow),
+       "name steps cause\nx        1 012345678\n", "the last column ends with the terminal");
+    has(table("nam", cells, 1, plain), "did you mean 'name'?", "an unknown field");
+    has(table("name%x", cells, 1, plain), "a width is %N", "a bad width");
+    has(table("", cells, 1, plain), "no columns", "no field");
+}
+
+static const char *plot(struct tern_report_plot p)
+{
+    static struct tern_buf b;
+
+    tern_buf_clear(&b);
+    tern_report_plot(&b, &p);
+    return b.data;
+}
+
+static void test_plot(void)
+{
+    enum { N = 1000000 };
+    double *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+
+    for (int i = 0; i < N; i++) {
+        x[i] = i;
+        y[i] = 2;
+    }
+    y[500000] = 10; /* a spike of one point in a million */
+    struct tern_report_line l = {"loss", x, y, N};
+    struct tern_report_mark m[] = {{0, 'C'}, {250000, 'R'}};
+    struct tern_report_plot p = {.title = "loss",
+                                 .x_label = "step",
+                                 .columns = 80,
+                                 .rows = 16,
+                                 .utf8 = true,
+                                 .lines = &l,
+                                 .n_lines = 1,
+                                 .marks = m,
+                                 .n_marks = 2,
+                                 .mark_help = "R restart"};
+    const char *s = plot(p);
+    printf("%s", s);
+    int rows_with_spike = 0;
+    for (const char *line = s; *line; line = strchr(line, '\n') + 1) {
+        size_t n = strcspn(line, "\n");
+        for (size_t i = 0; i + 1 < n; i++)
+            if ((line[i] & 0xff) == 0xe2 &&
+                ((line[i + 1] & 0xff) >= 0xa0 && (line[i + 1] & 0xff) <= 0xa3)) {
+                rows_with_spike++;
+                break;
+            }
+    }
+    ok(rows_with_spike == 12, "a spike of one in a million reaches the top (%d rows)",
+       rows_with_spike);
+    has(s, "R   R restart", "restarts are marked");
+    has(s, "10 ┤", "the axis has round ticks");
+    has(s, "800k", "and short numbers");
+    p.utf8 = false;
+    s = plot(p);
+    bool ascii = true;
+    for (const char *c = s; *c; c++)
+        ascii = ascii && (unsigned char)*c < 128;
+    ok(ascii && strchr(s, '+'), "ASCII without UTF-8");
+    printf("%s", s);
+
+    for (int i = 0; i < N; i++)
+        y[i] = NAN;
+    has(plot(p), "nothing to draw", "all NaN");
+    double one = 3;
+    struct tern_report_line single = {"x", &one, &one, 1};
+    p.lines = &single;
+    p.utf8 = true;
+    ok(plot(p) && strstr(plot(p), "3 ┤"), "a single point");
+    /* NaN in the middle leaves a hole. */
+    static double gx[9], gy[9];
+    for (int i = 0; i < 9; i++) {
+        gx[i] = i;
+        gy[i] = i >= 3 && i <= 5 ? NAN : 1;
+    }
+    gy[8] = 1.5;
+    struct tern_report_line gap = {"x", gx, gy, 9};
+    p.lines = &gap;
+    p.utf8 = false;
+    has(plot(p), ".       ", "NaN breaks the line");
+    p.log_y = true;
+    gy[0] = -1;
+    gy[8] = 1000;
+    has(plot(p), "100", "a logarithmic axis");
+    p.rows = p.columns = 0;
+    ok(plot(p) != NULL, "the smallest picture");
+    free(x);
+    free(y);
+}
+
+int main(void)
+{
+    test_table();
+    test_plot();
+    return tap_done();
+}

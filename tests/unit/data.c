@@ -1,0 +1,400 @@
+/* core/data: sets come back as written, every token is a target once, the mix keeps its shares and
+ * order, and damage is told. */
+#include "core/base/fs.h"
+#include "core/base/rand.h"
+#include "core/base/str.h"
+#include "core/data/data.h"
+#include "core/data/format.h"
+#include "tests/unit/tap.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char work[] = "/tmp/tern-data-XXXXXX";
+
+enum { EOS = 2, BOS = 1 };
+
+static char *in_work(const char *name)
+{
+    return tern_fs_join(work, name);
+}
+
+/* Document d of a set built from `seed` has 0..39 tokens, each a function of its place. */
+static size_t doc_len(uint64_t seed, uint64_t d)
+{
+    return tern_rand_below(seed, 1, d, 40);
+}
+
+static uint32_t doc_token(uint64_t seed, uint64_t d, size_t i, uint32_t n_vocab)
+{
+    return 3 + (uint32_t)tern_rand_below(seed, 2 + d, i, n_vocab - 3);
+}
+
+static char *make_set(const char *name, uint64_t seed, uint64_t n_docs, uint32_t n_vocab,
+                      int32_t bos, bool mask)
+{
+    char *path = in_work(name);
+    struct tern_set_kind kind = {n_vocab, EOS, bos, mask, {7}};
+    struct tern_set_writer *w = tern_set_create(path, &kind, NULL);
+
+    for (uint64_t d = 0; w && d < n_docs; d++) {
+        uint32_t ids[40];
+        uint8_t m[40];
+        size_t n = doc_len(seed, d);
+        for (size_t i = 0; i < n; i++) {
+            ids[i] = doc_token(seed, d, i, n_vocab);
+            m[i] = ids[i] % 3 == 0;
+        }
+        if (tern_set_add(w, ids, mask ? m : NULL, n, 10 * n, NULL) < 0)
+            return NULL;
+    }
+    if (!w || tern_set_commit(w, "{\"a\":1}", NULL) < 0)
+        return NULL;
+    return path;
+}
+
+static void test_roundtrip(uint32_t n_vocab, int32_t bos, bool mask)
+{
+    enum { DOCS = 3000, SEED = 5 };
+    char *path = make_set("a.tds", SEED, DOCS, n_vocab, bos, mask);
+    struct tern_err err = {0};
+    struct tern_set *s = path ? tern_set_open(path, &err) : NULL;
+    uint64_t at = 0, bytes = 0, wrong = 0;
+
+    if (!ok(s != NULL, "a set of %u ids%s%s is written and opened", n_vocab,
+            bos < 0 ? "" : ", with BOS", mask ? ", with a mask" : ""))
+        return;
+    ok(tern_set_token_bytes(s) == (n_vocab > 65536 ? 4 : 2), "its tokens take the bytes they need");
+    for (uint64_t d = 0; d < DOCS; d++) {
+        struct tern_set_doc doc;
+        int32_t ids[42];
+        size_t n = doc_len(SEED, d), first = bos >= 0;
+        if (tern_set_doc(s, d, &doc, NULL) < 0 || doc.first_token != at ||
+            doc.n_tokens != first + n + 1 || doc.text_bytes != 10 * n ||
+            tern_set_read(s, at, doc.n_tokens, ids, NULL) < 0) {
+            wrong++;
+            break;
+        }
+        wrong += (bos >= 0 && ids[0] != bos) || ids[first + n] != EOS;
+        for (size_t i = 0; i < n; i++)
+            wrong += (uint32_t)ids[first + i] != doc_token(SEED, d, i, n_vocab);
+        at += doc.n_tokens;
+        bytes += doc.text_bytes;
+    }
+    ok(wrong == 0, "every document comes back, EOS behind it");
+    ok(at == tern_set_n_tokens(s) && bytes == tern_set_text_bytes(s) &&
+           tern_set_n_docs(s) == DOCS && tern_set_eos(s) == EOS && tern_set_bos(s) == bos &&
+           tern_set_has_mask(s) == mask,
+       "its counts add up");
+    is(tern_set_meta(s), "{\"a\":1}", "its notes come back");
+    ok(tern_set_verify(s, &err) == 0, "it verifies");
+
+    int32_t all[64];
+    ok(tern_set_read(s, at - 3, 4, all, &err) < 0, "reading beyond the end is refused");
+    tern_set_free(s);
+    unlink(path);
+    free(path);
+}
+
+static void test_rows(uint32_t seq_len, bool mask)
+{
+    char *path = make_set("rows.tds", 9, 50, 1000, mask ? BOS : -1, mask);
+    struct tern_set *s = tern_set_open(path, NULL);
+    uint64_t n = tern_set_n_tokens(s), rows = tern_set_rows(s, seq_len), wrong = 0, targets = 0;
+    int32_t *all = malloc(n * sizeof *all), *row = malloc((seq_len + 1) * sizeof *row);
+    uint8_t *m = malloc(seq_len);
+
+    ok(rows == (n + seq_len - 1) / seq_len, "rows of %u: as many as it takes", seq_len);
+    tern_set_read(s, 0, n, all, NULL);
+    for (uint64_t r = 0; r < rows; r++) {
+        if (tern_set_row(s, seq_len, r, row, m, NULL) < 0) {
+            wrong++;
+            break;
+        }
+        for (uint32_t j = 0; j < seq_len; j++) {
+            uint64_t at = r * seq_len + j; /* the target's place in the set */
+            if (at >= n) {
+                wrong += m[j] != 0 || row[j + 1] != EOS;
+                continue;
+            }
+            wrong += row[j + 1] != all[at] || row[j] != (at ? all[at - 1] : EOS);
+            wrong += m[j] != (mask ? all[at] == EOS || (all[at] != BOS && all[at] % 3 == 0) : 1);
+            targets++;
+        }
+    }
+    ok(wrong == 0 && targets == n, "rows of %u%s: every token is a target once", seq_len,
+       mask ? " with a mask" : "");
+    ok(tern_set_row(s, seq_len, rows, row, m, NULL) < 0, "rows of %u: none after the last",
+       seq_len);
+    free(all);
+    free(row);
+    free(m);
+    tern_set_free(s);
+    unlink(path);
+    free(path);
+}
+
+/* ---- damage ---- */
+
+static void flip(const char *path, uint64_t at)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    uint8_t b;
+
+    if (pread(fd, &b, 1, (off_t)at) != 1)
+        abort();
+    b ^= 0x10;
+    if (pwrite(fd, &b, 1, (off_t)at) != 1)
+        abort();
+    close(fd);
+}
+
+static bool opens_and_verifies(const char *path, struct tern_err *err)
+{
+    struct tern_set *s = tern_set_open(path, err);
+    bool good = s && tern_set_verify(s, err) == 0;
+
+    tern_set_free(s);
+    return good;
+}
+
+static void test_damage(void)
+{
+    char *path = make_set("d.tds", 3, 400, 70000, BOS, true), *data;
+    struct tern_err err = {0};
+    size_t len, unnoticed = 0, wordless = 0;
+
+    tern_fs_read(path, 1 << 24, &data, &len, NULL);
+    for (size_t at = 0; at < len; at += at < 512 ? 1 : 37) {
+        err = (struct tern_err){0};
+        flip(path, at);
+        if (opens_and_verifies(path, &err)) {
+            printf("# byte %zu may be flipped\n", at);
+            unnoticed++;
+        }
+        wordless += !strstr(err.text, "d.tds");
+        flip(path, at);
+    }
+    ok(opens_and_verifies(path, &err), "the set is whole again");
+    ok(unnoticed == 0, "no byte of a set can be flipped unnoticed");
+    for (size_t cut = 0; cut < len; cut += 997) {
+        if (truncate(path, (off_t)cut) < 0)
+            abort();
+        struct tern_set *s = tern_set_open(path, &err);
+        unnoticed += s != NULL;
+        wordless += !strstr(err.text, "d.tds");
+        tern_set_free(s);
+        tern_fs_replace(path, data, len, 0644, NULL);
+    }
+    ok(unnoticed == 0, "no beginning of a set opens");
+    ok(wordless == 0, "every refusal names the file");
+
+    /* A token outside the vocabulary is noticed where it is read. */
+    struct tern_tds_header *h = (struct tern_tds_header *)data;
+    uint32_t huge = 70000;
+    memcpy(data + h->sections[0].offset + 4 * 10, &huge, 4);
+    tern_fs_replace(path, data, len, 0644, NULL);
+    struct tern_set *s = tern_set_open(path, NULL);
+    int32_t row[17];
+    uint8_t mask[16];
+    ok(s && tern_set_row(s, 16, 0, row, mask, &err) < 0,
+       "a token outside the vocabulary is refused");
+    has(err.text, "token 10 is 70000", "and named");
+    tern_set_free(s);
+    free(data);
+    unlink(path);
+    free(path);
+}
+
+static void test_abort(void)
+{
+    char *path = in_work("gone.tds");
+    struct tern_set_kind kind = {100, EOS, -1, false, {0}};
+    struct tern_set_writer *w = tern_set_create(path, &kind, NULL);
+
+    tern_set_add(w, (uint32_t[]){5, 6}, NULL, 2, 8, NULL);
+    ok(tern_set_add(w, (uint32_t[]){100}, NULL, 1, 8, NULL) < 0,
+       "an id outside the vocabulary is not written");
+    tern_set_abort(w);
+    ok(!tern_fs_exists(path) && rmdir(work) == 0, "a set given up leaves nothing");
+    if (mkdir(work, 0700) < 0)
+        abort();
+    free(path);
+}
+
+/* ---- the mix ---- */
+
+static void test_shares(void)
+{
+    char *p[3] = {make_set("x.tds", 1, 40, 1000, -1, false),
+                  make_set("y.tds", 2, 4, 1000, -1, false),
+                  make_set("z.tds", 3, 90, 1000, -1, false)};
+    struct tern_mix_source sources[3] = {{p[0], 0.9}, {p[1], 0.01}, {p[2], 0.09}};
+    double worst2 = 0, worst3 = 0;
+
+    for (size_t n = 2; n <= 3; n++) {
+        struct tern_mix *m = tern_mix_open(sources, n, 16, 1234, NULL);
+        double total = n == 2 ? 0.91 : 1.0, count[3] = {0};
+        for (uint64_t i = 0; i < 20000; i++) {
+            struct tern_mix_where w;
+            tern_mix_locate(m, 0, i, &w);
+            count[w.source]++;
+            for (size_t k = 0; k < n; k++) {
+                double off = fabs(count[k] - (double)(i + 1) * sources[k].weight / total);
+                double *worst = n == 2 ? &worst2 : &worst3;
+                *worst = off > *worst ? off : *worst;
+            }
+        }
+        tern_mix_free(m);
+    }
+    ok(worst2 < 1, "two sources: shares are off by less than 1 over any prefix (%.2f)", worst2);
+    ok(worst3 < 3, "three sources: by less than 3 (%.2f)", worst3);
+
+    /* Rows: a permutation each epoch, another one each time. */
+    struct tern_mix *m = tern_mix_open(sources, 1, 8, 7, NULL);
+    uint64_t rows = tern_mix_rows(m), missing = 0, same = 0, in_order = 0;
+    uint32_t *seen = calloc(rows, sizeof *seen);
+    for (uint64_t i = 0; i < 3 * rows; i++) {
+        struct tern_mix_where w, stage1;
+        tern_mix_locate(m, 0, i, &w);
+        tern_mix_locate(m, 1, i, &stage1);
+        missing += w.epoch != i / rows || seen[w.row]++ != w.epoch;
+        same += stage1.row == w.row;
+        in_order += w.row == i % rows;
+    }
+    ok(rows > 50 && missing == 0, "every row once an epoch, for three epochs of %u",
+       (unsigned)rows);
+    ok(in_order < rows / 4, "not in their own order");
+    ok(same < rows / 4, "another stage has another order");
+    free(seen);
+    tern_mix_free(m);
+
+    /* Golden places: a change would give runs that exist other data. */
+    m = tern_mix_open(sources, 3, 16, 1234, NULL);
+    struct tern_buf b = {0};
+    for (uint64_t i = 0; i < 8; i++) {
+        struct tern_mix_where w;
+        tern_mix_locate(m, 2, 1000003 * i, &w);
+        tern_buf_printf(&b, "%u:%u:%u ", w.source, (unsigned)w.epoch, (unsigned)w.row);
+    }
+    is(b.data,
+       "0:0:26 0:18000:3 2:1592:54 0:54000:26 0:72000:0 0:90000:46 0:108000:38 0:126000:37 ",
+       "sample i is where it was");
+    tern_buf_free(&b);
+
+    /* What is given is the row that locate names. */
+    int32_t a[17], c[17];
+    uint8_t ma[16], mc[16];
+    struct tern_mix_where w;
+    int wrong = 0;
+    for (uint64_t i = 0; i < 100; i++) {
+        wrong += tern_mix_sample(m, 0, i, a, ma, &w, NULL) < 0 ||
+                 tern_set_row(tern_mix_set(m, w.source), 16, w.row, c, mc, NULL) < 0 ||
+                 memcmp(a, c, sizeof a) != 0 || memcmp(ma, mc, sizeof ma) != 0;
+    }
+    ok(wrong == 0, "a sample is the row that it names");
+    tern_mix_free(m);
+    for (int i = 0; i < 3; i++) {
+        unlink(p[i]);
+        free(p[i]);
+    }
+}
+
+static void test_mix_refusals(void)
+{
+    struct tern_err err = {0};
+    char *path = make_set("m.tds", 1, 10, 1000, -1, false), *other = in_work("o.tds");
+    char *empty = make_set("e.tds", 1, 0, 1000, -1, false);
+    struct tern_set_kind kind = {1000, EOS, -1, false, {8}};
+    struct tern_set_writer *w = tern_set_create(other, &kind, NULL);
+
+    tern_set_add(w, (uint32_t[]){5}, NULL, 1, 8, NULL);
+    tern_set_commit(w, "{}", NULL);
+    struct tern_mix_source two[2] = {{path, 1}, {other, 1}};
+    ok(!tern_mix_open(two, 2, 16, 0, &err), "sets of two vocabularies do not mix");
+    has(err.text, "another vocabulary", "and it is said");
+    two[1] = (struct tern_mix_source){path, 0};
+    ok(!tern_mix_open(two, 2, 16, 0, &err), "a weight of 0 is refused");
+    two[1].weight = (double)NAN;
+    ok(!tern_mix_open(two, 2, 16, 0, &err), "a weight of NaN is refused");
+    two[1] = (struct tern_mix_source){empty, 1};
+    ok(!tern_mix_open(two, 2, 16, 0, &err), "an empty set is refused");
+    has(err.text, "is empty", "and it is said");
+    unlink(path);
+    unlink(other);
+    unlink(empty);
+    free(path);
+    free(other);
+    free(empty);
+}
+
+/* ---- text ---- */
+
+/* All documents of a file, each between brackets; or the error. */
+static const char *documents(const char *name, const char *content, struct tern_text_how how)
+{
+    static struct tern_buf b;
+    struct tern_err err = {0};
+    char *path = in_work(name);
+    const char *s;
+    size_t n;
+    int rc = -1;
+
+    tern_buf_clear(&b);
+    tern_fs_replace(path, content, strlen(content), 0644, NULL);
+    struct tern_text *t = tern_text_open(path, &how, &err);
+    while (t && (rc = tern_text_next(t, &s, &n, &err)) > 0)
+        tern_buf_printf(&b, "[%.*s]", (int)n, s);
+    if (rc < 0)
+        tern_buf_printf(&b, "%s", strstr(err.text, name) ? strstr(err.text, name) : err.text);
+    tern_text_close(t);
+    unlink(path);
+    free(path);
+    return b.data ? b.data : "";
+}
+
+static void test_text(void)
+{
+    struct tern_text_how how = {TERN_TEXT_AUTO, NULL, NULL}, body = how, split = how, blank = how;
+
+    body.field = "body";
+    split.split = "%";
+    blank.split = "";
+    is(documents("a.txt", "one\n\ntwo\n", how), "[one\n\ntwo\n]", "a plain file is one document");
+    is(documents("a.txt", "one\n\ntwo\n", blank), "[one][two]", "blank lines part documents");
+    is(documents("a.txt", "a\nb\n%\nc\n%\n", split), "[a\nb][c]", "so does a line that is %%");
+    is(documents("a.jsonl", "{\"text\":\"x\"}\n\n{\"text\":\"\\u00e9\\n\"}", how),
+       "[x][\xc3\xa9\n]", "JSONL with a blank line and no last newline");
+    is(documents("a.jsonl", "{\"body\":\"x\",\"text\":1}\n", body), "[x]", "another field");
+    has(documents("a.jsonl", "{\"text\":\"x\"}\n{\"body\":1}\n", how),
+        "a.jsonl:2: no field 'text' (found: body)", "a missing field is told with its line");
+    has(documents("a.jsonl", "{\"text\":5}\n", how), "a.jsonl:1: field 'text' is not a string",
+        "so is a wrong type");
+    has(documents("a.jsonl", "[1]\n", how), "a.jsonl:1: not a JSON object", "so is an array");
+    has(documents("a.jsonl", "{\"text\":\"x\"}\n{\"text\":\"y\n", how), "a.jsonl:2: not a JSON",
+        "so is a torn line");
+    has(documents("a.json", "{}", how), "--format jsonl", ".json must be said");
+    has(documents("a.gz", "\x1f\x8b\x08\x00\x01\x02", how), "damaged gzip", "a torn gzip is told");
+}
+
+int main(void)
+{
+    if (!mkdtemp(work))
+        return 1;
+    test_abort();
+    test_roundtrip(32000, -1, false);
+    test_roundtrip(65537, BOS, true);
+    static const uint32_t lens[] = {1, 7, 63, 64, 65, 100000};
+    for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
+        test_rows(lens[i], false);
+        test_rows(lens[i], true);
+    }
+    test_damage();
+    test_shares();
+    test_mix_refusals();
+    test_text();
+    rmdir(work);
+    return tap_done();
+}

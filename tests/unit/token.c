@@ -1,0 +1,306 @@
+/* core/token: ids equal sentencepiece's; a damaged or foreign model is refused in one line.
+ *
+ * tests/golden/spm-bpe-800.model was made with spm_train (BPE, byte fallback, split digits,
+ * identity, one user-defined piece "<sep>") from presidents' addresses to the Congress, which are
+ * in the public domain; spm-bpe-800.tsv has texts and decoded texts in hex and the ids that
+ * sentencepiece 0.1.97 gives. */
+#include "core/base/fs.h"
+#include "core/base/rand.h"
+#include "core/token/token.h"
+#include "tests/unit/tap.h"
+
+#include <unistd.h>
+
+#define MODEL "tests/golden/spm-bpe-800.model"
+#define CASES "tests/golden/spm-bpe-800.tsv"
+#define SHARED "../shared/data/tokenizers/"
+
+static char work[] = "/tmp/tern-token-XXXXXX";
+
+static size_t unhex(const char *hex, size_t n, char *to)
+{
+    for (size_t i = 0; i + 1 < n; i += 2)
+        to[i / 2] = (char)strtoul((char[]){hex[i], hex[i + 1], 0}, NULL, 16);
+    return n / 2;
+}
+
+static bool same_ids(const uint32_t *ids, size_t n, const char *want)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *end;
+        if (strtoul(want, &end, 10) != ids[i] || end == want)
+            return false;
+        want = end;
+    }
+    return strspn(want, " \r\n") == strlen(want);
+}
+
+static void test_golden(struct tern_token *t, struct tern_token_encoder *e)
+{
+    FILE *f = fopen(CASES, "r");
+    char line[8192], text[2048], back[2048];
+    int n_cases = 0, bad_ids = 0, bad_text = 0;
+
+    while (f && fgets(line, sizeof line, f)) {
+        char *ids_text = strchr(line, '\t') + 1, *back_hex = strchr(ids_text, '\t') + 1;
+        size_t len = unhex(line, (size_t)(ids_text - 1 - line), text), n;
+        size_t back_len = unhex(back_hex, strcspn(back_hex, "\n"), back);
+        const uint32_t *ids;
+        struct tern_buf b = {0};
+        back_hex[-1] = '\0';
+        n_cases++;
+        if (tern_token_encode(e, text, len, &ids, &n, NULL) < 0 || !same_ids(ids, n, ids_text)) {
+            printf("# ids of case %d differ\n", n_cases);
+            bad_ids++;
+            continue;
+        }
+        if (tern_token_decode(t, ids, n, &b, NULL) < 0 || b.len != back_len ||
+            (b.len && memcmp(b.data, back, b.len) != 0)) {
+            printf("# text of case %d differs\n", n_cases);
+            bad_text++;
+        }
+        tern_buf_free(&b);
+    }
+    if (f)
+        fclose(f);
+    ok(n_cases > 70 && bad_ids == 0, "ids equal sentencepiece's on %d texts", n_cases);
+    ok(n_cases > 70 && bad_text == 0, "and so does the text made from them");
+}
+
+/* Cases parted by a line; the ids of one case a line. */
+static void test_vectors(const char *model, const char *name)
+{
+    static const char part[] = "\n__ggml_vocab_test__\n";
+    char path[256], *in = NULL, *out = NULL;
+    size_t in_len, out_len;
+    int n_cases = 0, bad = 0;
+    struct tern_token *t = tern_token_load(model, NULL);
+    struct tern_token_encoder *e = t ? tern_token_encoder_new(t, NULL) : NULL;
+
+    snprintf(path, sizeof path, SHARED "vectors/%s.inp", name);
+    if (!e || tern_fs_read(path, 1 << 20, &in, &in_len, NULL) < 0) {
+        tap_skip("no shared data");
+        goto out;
+    }
+    snprintf(path, sizeof path, SHARED "vectors/%s.out", name);
+    if (!ok(tern_fs_read(path, 1 << 20, &out, &out_len, NULL) == 0, "vectors are readable"))
+        goto out;
+    char *at = in, *want = out;
+    for (char *end; (end = memmem(at, (size_t)(in + in_len - at), part, sizeof part - 1));
+         at = end + sizeof part - 1) {
+        const uint32_t *ids;
+        size_t n, line = strcspn(want, "\n");
+        bool last = want[line] == '\0';
+        want[line] = '\0';
+        n_cases++;
+        if (tern_token_encode(e, at, (size_t)(end - at), &ids, &n, NULL) < 0 ||
+            !same_ids(ids, n, want)) {
+            printf("# case %d differs\n", n_cases);
+            bad++;
+        }
+        want += line + !last;
+    }
+    ok(n_cases == 46 && bad == 0, "%s: %d vectors of llama.cpp", name, n_cases);
+out:
+    free(in);
+    free(out);
+    tern_token_encoder_free(e);
+    tern_token_free(t);
+}
+
+/* Words come from the cache or from merging: the ids are the same. */
+static void test_cache(struct tern_token *t, struct tern_token_encoder *warm)
+{
+    static const char *const bits[] = {"the",      " people", "\xc3\xa9", " ",  "1",
+                                       "Congress", "<sep>",   "\xff",     "\n", "ing"};
+    int bad = 0;
+
+    for (uint64_t i = 0; i < 300; i++) {
+        char text[256] = "";
+        const uint32_t *a, *b;
+        size_t n_a, n_b;
+        for (uint64_t k = 0; k < 1 + tern_rand_below(1, i, 99, 20); k++)
+            strcat(text, bits[tern_rand_below(1, i, k, 10)]);
+        struct tern_token_encoder *cold = tern_token_encoder_new(t, NULL);
+        tern_token_encode(warm, text, strlen(text), &a, &n_a, NULL);
+        tern_token_encode(cold, text, strlen(text), &b, &n_b, NULL);
+        bad += n_a != n_b || (n_a && memcmp(a, b, n_a * sizeof *a) != 0);
+        tern_token_encoder_free(cold);
+    }
+    ok(bad == 0, "a warm encoder gives the ids of a cold one");
+}
+
+static void test_long(struct tern_token *t, struct tern_token_encoder *e)
+{
+    enum { LEN = 1 << 20 };
+    char *s = malloc(LEN);
+    const uint32_t *ids;
+    size_t n;
+    struct tern_buf b = {0};
+
+    memset(s, 'e', LEN);
+    ok(tern_token_encode(e, s, LEN, &ids, &n, NULL) == 0 && n > 0,
+       "a megabyte without a space is merged");
+    ok(tern_token_decode(t, ids, n, &b, NULL) == 0 && b.len == LEN && memcmp(b.data, s, LEN) == 0,
+       "and comes back");
+    tern_buf_free(&b);
+    free(s);
+}
+
+static void test_decode_range(const struct tern_token *t)
+{
+    struct tern_err err = {0};
+    struct tern_buf b = {0};
+    uint32_t id = tern_token_n_vocab(t);
+
+    ok(tern_token_decode(t, &id, 1, &b, &err) < 0, "an id outside the vocabulary is refused");
+    has(err.text, "outside the vocabulary of 800", "and said");
+    tern_buf_free(&b);
+}
+
+/* Write `len` bytes as a model and load it. */
+static struct tern_token *load_bytes(const char *data, size_t len, struct tern_err *err)
+{
+    char *path = tern_strf("%s/x.model", work);
+    struct tern_token *t =
+        tern_fs_replace(path, data, len, 0644, err) < 0 ? NULL : tern_token_load(path, err);
+    unlink(path);
+    free(path);
+    return t;
+}
+
+static void test_damaged(void)
+{
+    char *data;
+    size_t len, accepted = 0, wordless = 0;
+
+    if (!ok(tern_fs_read(MODEL, 1 << 20, &data, &len, NULL) == 0, "the golden model is there"))
+        return;
+    /* What is left out last may be optional: nothing is after the normaliser here. */
+    for (size_t cut = 0; cut < len; cut += cut < 64 || cut + 64 > len ? 1 : 101) {
+        struct tern_err err = {0};
+        struct tern_token *t = load_bytes(data, cut, &err);
+        accepted += t != NULL;
+        wordless += !t && (err.code != TERN_USAGE || !strstr(err.text, "x.model"));
+        tern_token_free(t);
+    }
+    ok(accepted == 0, "no beginning of a model is taken for a model");
+    ok(wordless == 0, "each is refused in words that name the file");
+
+    /* Protocol buffers merge: a later setting wins.  Field 2 (trainer), its field 3 (type) = 1. */
+    struct {
+        const char *tail;
+        size_t len;
+        const char *words;
+    } extra[] = {
+        {"\x12\x02\x18\x01", 4, "unigram"},
+        {"\x1a\x03\x12\x01x", 5, "maps characters"},
+        {"\x0a\x07\x0a\x05<sep>", 9, "have the same text"},
+        {"\x0a\x05\x0a\x01\xff\x18\x04", 7, "not UTF-8"},
+        {"\x0a\x00", 2, "is empty"},
+        {"\x0a\x05\x0a\x01q\x18\x05", 7, "unused"},
+        {"\x12\x03\x98\x02\x00", 5, "byte_fallback is off"},
+        {"\x0a\x85\x80\x80\x80\x08\x0a\x01q", 9, "damaged"},
+    };
+    for (size_t i = 0; i < sizeof extra / sizeof extra[0]; i++) {
+        struct tern_err err = {0};
+        char *more = malloc(len + extra[i].len);
+        memcpy(more, data, len);
+        memcpy(more + len, extra[i].tail, extra[i].len);
+        struct tern_token *t = load_bytes(more, len + extra[i].len, &err);
+        ok(!t, "refused: %s", extra[i].words);
+        has(err.text, extra[i].words, "and said");
+        tern_token_free(t);
+        free(more);
+    }
+    free(data);
+}
+
+static void hash_of(struct tern_token *t, char hex[TERN_SHA256_HEX])
+{
+    uint8_t hash[TERN_SHA256_BYTES];
+
+    tern_token_hash(t, hash);
+    tern_hex(hex, hash, sizeof hash);
+}
+
+static void test_hash(struct tern_token *t)
+{
+    char a[TERN_SHA256_HEX], b[TERN_SHA256_HEX], *data;
+    size_t len;
+
+    /* Sets on disk carry this; a change of the rule would orphan them. */
+    hash_of(t, a);
+    is(a, "45d1700b359743b282cc90af38d243f3c67eeddd3a0d679f09e2efbbb9bd1ef6",
+       "the vocabulary's hash is what it was");
+    if (tern_fs_read(MODEL, 1 << 20, &data, &len, NULL) < 0)
+        return;
+    char *more = malloc(len + 4);
+    memcpy(more, data, len);
+    memcpy(more + len, "\x1a\x02\x18\x00", 4); /* add_dummy_prefix off */
+    struct tern_token *other = load_bytes(more, len + 4, NULL);
+    if (ok(other != NULL, "the same pieces without a dummy prefix load")) {
+        hash_of(other, b);
+        ok(strcmp(a, b) != 0, "and are another vocabulary");
+    }
+    tern_token_free(other);
+    free(more);
+    free(data);
+}
+
+static void test_folders(void)
+{
+    struct tern_err err = {0};
+    char *json = tern_strf("%s/tokenizer.json", work);
+
+    ok(!tern_token_load(work, &err), "a folder without a tokenizer is refused");
+    has(err.text, "no tokenizer.model", "and said");
+    tern_fs_replace(json, "{}", 2, 0644, NULL);
+    ok(!tern_token_load(work, &err), "a folder with tokenizer.json alone is refused");
+    has(err.text, "only tokenizer.json", "and said");
+    unlink(json);
+    free(json);
+    char *data, *model = tern_strf("%s/tokenizer.model", work);
+    size_t len;
+    if (tern_fs_read(MODEL, 1 << 20, &data, &len, NULL) == 0) {
+        tern_fs_replace(model, data, len, 0644, NULL);
+        struct tern_token *t = tern_token_load(work, NULL);
+        ok(t && tern_token_n_vocab(t) == 800, "a folder's tokenizer.model is found");
+        tern_token_free(t);
+        free(data);
+    }
+    unlink(model);
+    free(model);
+}
+
+int main(void)
+{
+    struct tern_err err = {0};
+
+    if (!mkdtemp(work))
+        return 1;
+    struct tern_token *t = tern_token_load(MODEL, &err);
+    if (!ok(t != NULL, "a model loads")) {
+        printf("# %s\n", err.text);
+        return tap_done();
+    }
+    struct tern_token_encoder *e = tern_token_encoder_new(t, &err);
+    ok(tern_token_n_vocab(t) == 800 && tern_token_unk(t) == 0 && tern_token_bos(t) == 1 &&
+           tern_token_eos(t) == 2,
+       "its size and special ids");
+    size_t len;
+    const char *piece = tern_token_piece(t, 2, &len);
+    ok(len == 4 && memcmp(piece, "</s>", 4) == 0, "its pieces can be read");
+    test_golden(t, e);
+    test_cache(t, e);
+    test_long(t, e);
+    test_decode_range(t);
+    test_hash(t);
+    test_damaged();
+    test_folders();
+    test_vectors(SHARED "llama2", "llama-spm");
+    tern_token_encoder_free(e);
+    tern_token_free(t);
+    rmdir(work);
+    return tap_done();
+}

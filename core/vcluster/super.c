@@ -73,7 +73,7 @@ static int map_user(uid_t uid, gid_t gid, struct tern_err *err)
     return write_map("/proc/self/gid_map", line, err);
 }
 
-/* The last complaint of a daemon's log, or "". */
+/* The last complaint in a log, or what `to` holds already. */
 static void last_words(const struct tern_plan *p, const char *log, char *to, size_t n)
 {
     char *path =
@@ -81,7 +81,6 @@ static void last_words(const struct tern_plan *p, const char *log, char *to, siz
     FILE *f = fopen(path, "r");
     char line[400];
 
-    to[0] = '\0';
     while (f && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
         if (strcasestr(line, "error") || strcasestr(line, "fatal"))

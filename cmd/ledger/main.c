@@ -1,0 +1,144 @@
+/* tern ledger: look at what happened to runs. */
+#include "cmd/ledger/show.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool rebuild;
+
+/* The named run, or all of them. */
+static int chosen(int n_args, char **args, struct tern_ledger_rows *ids, struct tern_err *err)
+{
+    char id[TERN_ULID_SIZE];
+
+    if (show_want_ledger(err) < 0 || tern_ledger_ids(show.ledger, ids, err) < 0)
+        return -1;
+    if (!n_args)
+        return 0;
+    if (show_find(args[0], id, err) < 0)
+        return -1;
+    for (size_t i = 0; i < ids->n; i++) {
+        if (strcmp(ids->names[i], id) == 0) {
+            ids->names[0] = ids->names[i];
+            ids->n = 1;
+            return 0;
+        }
+    }
+    return tern_err_set(err, TERN_USAGE, "%s: no run %s", show.ledger, id);
+}
+
+static int fold(int n_args, char **args, struct tern_err *err)
+{
+    struct tern_ledger_rows ids = {0};
+    int rc = chosen(n_args, args, &ids, err);
+
+    for (size_t i = 0; i < ids.n && rc == 0; i++)
+        rc = rebuild ? tern_ledger_rebuild(show.ledger, ids.names[i], err)
+                     : tern_ledger_fold(show.ledger, ids.names[i], err);
+    if (rc == 0)
+        rc = tern_ledger_fold_catalog(show.ledger, err);
+    tern_ledger_rows_free(&ids);
+    return rc;
+}
+
+static int print_check(const char *id, const struct tern_ledger_check *c)
+{
+    char bytes[32];
+
+    return printf("%s  %s: %llu records in %llu files, %s%s%s\n", id, c->damaged ? "DAMAGED" : "ok",
+                  (unsigned long long)c->records, (unsigned long long)c->files,
+                  tern_str_bytes(bytes, sizeof bytes, c->bytes),
+                  c->in_flight ? ", some still being written" : "",
+                  c->unfolded ? ", not all folded" : "");
+}
+
+static int verify(int n_args, char **args, struct tern_err *err)
+{
+    struct tern_ledger_rows ids = {0};
+    struct tern_buf found = {0};
+    uint64_t damaged = 0;
+    json_t *j = json_array();
+    int rc = chosen(n_args, args, &ids, err);
+
+    for (size_t i = 0; i < ids.n && rc == 0; i++) {
+        struct tern_ledger_check c;
+        tern_buf_clear(&found);
+        rc = tern_ledger_verify(show.ledger, ids.names[i], &c, &found, err);
+        if (rc < 0)
+            break;
+        damaged += c.damaged;
+        if (!show.json) {
+            print_check(ids.names[i], &c);
+            if (found.len)
+                fputs(found.data, stdout);
+            continue;
+        }
+        json_array_append_new(j, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s}", "run",
+                                           ids.names[i], "files", (json_int_t)c.files, "records",
+                                           (json_int_t)c.records, "bytes", (json_int_t)c.bytes,
+                                           "in_flight", (json_int_t)c.in_flight, "damaged",
+                                           (json_int_t)c.damaged, "unfolded", c.unfolded,
+                                           "findings", found.data ? found.data : ""));
+    }
+    if (show.json && rc == 0)
+        rc = show_json(json_incref(j), err);
+    json_decref(j);
+    tern_buf_free(&found);
+    tern_ledger_rows_free(&ids);
+    if (rc == 0 && damaged)
+        rc = tern_err_set(err, TERN_FAILED, "%s: %llu places are damaged", show.ledger,
+                          (unsigned long long)damaged);
+    return rc;
+}
+
+static const struct tern_opt fold_opts[] = {
+    SHOW_OPT_LEDGER,
+    {"rebuild", 0, TERN_OPT_FLAG, .to.flag = &rebuild,
+     .help = "from the spools alone, not from the last snapshot"},
+    {0},
+};
+static const struct tern_cmd fold_cmd = {
+    .name = "fold",
+    .args = "[RUN]",
+    .summary = "bring run.db and ledger.db up to the spools",
+    .about = "`tern run` does it all the time; this is for runs whose owner died. Any number may "
+             "fold at once, and be killed at any moment.",
+    .opts = fold_opts,
+    .args_max = 1,
+    .run = fold,
+};
+
+static const struct tern_opt verify_opts[] = {
+    SHOW_OPT_LEDGER,
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "print JSON"},
+    {0},
+};
+static const struct tern_cmd verify_cmd = {
+    .name = "verify",
+    .args = "[RUN]",
+    .summary = "check every record's checksum, and run.db against a rebuild",
+    .about = "Exit status 1 when something is damaged. A torn end is a record that was being "
+             "written, and no damage.",
+    .opts = verify_opts,
+    .args_max = 1,
+    .run = verify,
+};
+
+int main(int argc, char **argv)
+{
+    static const struct tern_cmd *const verbs[] = {
+        &ledger_list, &ledger_show, &ledger_plot, &ledger_sql, &fold_cmd, &verify_cmd, NULL};
+    static const struct tern_cmd cmd = {
+        .name = "ledger",
+        .summary = "list, show, plot and query runs",
+        .about = "Everything that runs record: attempts, losses, checkpoints, held-out "
+                 "perplexities. Answers include what is being written now.",
+        .examples = "  export TERN_LEDGER=/shared/ledger\n"
+                    "  tern ledger list\n"
+                    "  tern ledger show latest\n"
+                    "  tern ledger plot latest loss\n",
+        .verbs = verbs,
+    };
+
+    return tern_cmd_main(&cmd, argc, argv);
+}

@@ -1,0 +1,360 @@
+/* tern ledger show: everything about one run. */
+#include "cmd/ledger/show.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool only_attempts, only_checkpoints, only_evals, only_events, only_recipe;
+
+static const struct tern_report_field attempt_fields[] = {
+    {"attempt", "its number in the run", true},
+    {"jobid", "Slurm job", true},
+    {"restarts", "Slurm's restart count of that job", true},
+    {"outcome", "how it ended; running, or no end: its owner died", false},
+    {"exit", "exit status", true},
+    {"signal", "that ended it", true},
+    {"begin", "when it began", false},
+    {"end", "when it ended", false},
+    {"resumed", "step of the checkpoint it began from", true},
+    {"first", "first step with values", true},
+    {"last", "last step with values", true},
+    {"world", "ranks", true},
+    {"nodes", "its nodes", false},
+    {"host", "where its owner ran", false},
+    {"cause", "what ended it", false},
+    {"checkpoint", "path of the checkpoint it began from", false},
+};
+static const struct tern_report_field checkpoint_fields[] = {
+    {"step", "of which", true},
+    {"state", "published, verified, failed, deleted, foreign", false},
+    {"attempt", "that made it", true},
+    {"effective", "no: a later attempt began before it", false},
+    {"size", "of all shards", true},
+    {"shards", "how many", true},
+    {"time", "of its newest record", false},
+    {"path", "where it is", false},
+    {"manifest", "SHA-256 of its manifest", false},
+};
+static const struct tern_report_field eval_fields[] = {
+    {"step", "of the parameters", true},
+    {"set", "held-out set", false},
+    {"ppl", "perplexity per token", true},
+    {"ppl_byte", "perplexity per byte of text", true},
+    {"nll", "negative log-likelihood, nats, summed", true},
+    {"tokens", "predicted", true},
+    {"bytes", "of text they stand for", true},
+    {"attempt", "that measured it", true},
+    {"effective", "no: superseded by a later attempt", false},
+    {"time", "when", false},
+};
+static const struct tern_report_field event_fields[] = {
+    {"time", "when", false},
+    {"attempt", "of the run", true},
+    {"severity", "info, warn, error", false},
+    {"kind", "one word", false},
+    {"node", "where", false},
+    {"text", "what happened", false},
+    {"writer", "who told", false},
+};
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
+{
+    struct show_cells t = {.fields = attempt_fields, .n_fields = COUNT(attempt_fields)};
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tern_ledger_attempt *a = &rows->attempts[i];
+        show_cell_int(&t, a->attempt, -1);
+        show_cell_int(&t, a->job_id, 0);
+        show_cell_int(&t, a->restart_count, -1);
+        show_cell_text(&t, a->outcome ? a->outcome : i + 1 < rows->n ? "no end" : "running");
+        if (a->outcome)
+            show_cell_int(&t, a->exit_code, -1);
+        else
+            show_cell_text(&t, NULL);
+        show_cell_int(&t, a->signal, 0);
+        show_cell_time(&t, a->begin_ns);
+        show_cell_time(&t, a->end_ns);
+        show_cell_int(&t, a->resumed_step, -1);
+        show_cell_int(&t, a->first_step, -1);
+        show_cell_int(&t, a->last_step, -1);
+        show_cell_int(&t, a->world, 0);
+        show_cell_text(&t, a->nodes);
+        show_cell_text(&t, a->host);
+        show_cell_text(&t, a->cause);
+        show_cell_text(&t, a->resumed_checkpoint);
+    }
+    return show_table(&t, "attempt,jobid,restarts,outcome,exit,begin,end,resumed,last,nodes,cause",
+                      err);
+}
+
+static int checkpoints(const struct tern_ledger_rows *rows, struct tern_err *err)
+{
+    struct show_cells t = {.fields = checkpoint_fields, .n_fields = COUNT(checkpoint_fields)};
+    char size[32];
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tern_ledger_checkpoint *c = &rows->checkpoints[i];
+        show_cell_int(&t, c->step, -1);
+        show_cell_text(&t, c->state);
+        show_cell_int(&t, c->attempt, -1);
+        show_cell_text(&t, c->effective ? "yes" : "no");
+        if (show.parsable)
+            show_cell_int(&t, c->bytes, 0);
+        else
+            show_cell_text(&t,
+                           c->bytes ? tern_str_bytes(size, sizeof size, (uint64_t)c->bytes) : NULL);
+        show_cell_int(&t, c->shards, 0);
+        show_cell_time(&t, c->wall_ns);
+        show_cell_text(&t, c->path);
+        show_cell_text(&t, c->manifest_sha256);
+    }
+    return show_table(&t, "step,state,attempt,effective,size,shards,time,path", err);
+}
+
+static void cell_real(struct show_cells *t, double v, bool known)
+{
+    if (known)
+        show_cell(t, isnan(v) ? "NaN" : "%.6g", v);
+    else
+        show_cell_text(t, NULL);
+}
+
+static int evals(const struct tern_ledger_rows *rows, struct tern_err *err)
+{
+    struct show_cells t = {.fields = eval_fields, .n_fields = COUNT(eval_fields)};
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tern_ledger_eval *e = &rows->evals[i];
+        show_cell_int(&t, e->step, -1);
+        show_cell_text(&t, e->set);
+        cell_real(&t, e->ppl_token, e->tokens > 0);
+        cell_real(&t, e->ppl_byte, e->bytes > 0);
+        cell_real(&t, e->nll, true);
+        show_cell_int(&t, e->tokens, 0);
+        show_cell_int(&t, e->bytes, 0);
+        show_cell_int(&t, e->attempt, -1);
+        show_cell_text(&t, e->effective ? "yes" : "no");
+        show_cell_time(&t, e->wall_ns);
+    }
+    return show_table(&t, "step,set,ppl,ppl_byte,tokens,attempt,effective", err);
+}
+
+static int events(const struct tern_ledger_rows *rows, struct tern_err *err)
+{
+    struct show_cells t = {.fields = event_fields, .n_fields = COUNT(event_fields)};
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tern_ledger_event *e = &rows->events[i];
+        show_cell_time(&t, e->wall_ns);
+        show_cell_int(&t, e->attempt, -1);
+        show_cell_text(&t, e->severity);
+        show_cell_text(&t, e->kind);
+        show_cell_text(&t, e->node);
+        show_cell_text(&t, e->text);
+        show_cell_text(&t, e->writer);
+    }
+    return show_table(&t, "time,attempt,severity,kind,node,text", err);
+}
+
+struct everything {
+    struct tern_ledger_rows run, attempts, checkpoints, evals, events, metrics;
+};
+
+static int read_all(struct tern_ledger *l, struct everything *e, struct tern_err *err)
+{
+    return tern_ledger_runs(l, &e->run, err) < 0 ||
+                   tern_ledger_attempts(l, &e->attempts, err) < 0 ||
+                   tern_ledger_checkpoints(l, &e->checkpoints, err) < 0 ||
+                   tern_ledger_evals(l, &e->evals, err) < 0 ||
+                   tern_ledger_events(l, &e->events, err) < 0 ||
+                   tern_ledger_metrics(l, &e->metrics, err) < 0
+               ? -1
+               : 0;
+}
+
+static void release(struct everything *e)
+{
+    tern_ledger_rows_free(&e->run);
+    tern_ledger_rows_free(&e->attempts);
+    tern_ledger_rows_free(&e->checkpoints);
+    tern_ledger_rows_free(&e->evals);
+    tern_ledger_rows_free(&e->events);
+    tern_ledger_rows_free(&e->metrics);
+}
+
+static json_t *json_eval(const struct tern_ledger_eval *e)
+{
+    json_t *j = json_object();
+
+    json_object_set_new(j, "step", json_integer(e->step));
+    json_object_set_new(j, "set", show_json_text(e->set));
+    json_object_set_new(j, "ppl", e->tokens > 0 ? tern_json_real(e->ppl_token) : json_null());
+    json_object_set_new(j, "ppl_byte", e->bytes > 0 ? tern_json_real(e->ppl_byte) : json_null());
+    json_object_set_new(j, "nll", tern_json_real(e->nll));
+    json_object_set_new(j, "tokens", json_integer(e->tokens));
+    json_object_set_new(j, "bytes", json_integer(e->bytes));
+    json_object_set_new(j, "attempt", json_integer(e->attempt));
+    json_object_set_new(j, "effective", json_boolean(e->effective));
+    json_object_set_new(j, "time", show_json_time(e->wall_ns));
+    return j;
+}
+
+static json_t *json_event(const struct tern_ledger_event *e)
+{
+    json_t *j = json_object();
+
+    json_object_set_new(j, "time", show_json_time(e->wall_ns));
+    json_object_set_new(j, "attempt", json_integer(e->attempt));
+    json_object_set_new(j, "severity", show_json_text(e->severity));
+    json_object_set_new(j, "kind", show_json_text(e->kind));
+    json_object_set_new(j, "node", show_json_text(e->node));
+    json_object_set_new(j, "text", show_json_text(e->text));
+    json_object_set_new(j, "writer", show_json_text(e->writer));
+    return j;
+}
+
+static int print_json(const struct everything *e, struct tern_err *err)
+{
+    json_t *j = e->run.n ? show_json_run(&e->run.runs[0]) : json_object();
+    json_t *a = json_array(), *c = json_array(), *v = json_array(), *k = json_array(),
+           *m = json_array();
+
+    for (size_t i = 0; i < e->attempts.n; i++)
+        json_array_append_new(a, show_json_attempt(&e->attempts.attempts[i]));
+    for (size_t i = 0; i < e->checkpoints.n; i++)
+        json_array_append_new(c, show_json_checkpoint(&e->checkpoints.checkpoints[i]));
+    for (size_t i = 0; i < e->evals.n; i++)
+        json_array_append_new(v, json_eval(&e->evals.evals[i]));
+    for (size_t i = 0; i < e->events.n; i++)
+        json_array_append_new(k, json_event(&e->events.events[i]));
+    for (size_t i = 0; i < e->metrics.n; i++)
+        json_array_append_new(m, show_json_text(e->metrics.names[i]));
+    /* "attempts" of the run is their number; the rows stand beside it. */
+    json_object_set_new(j, "attempt_rows", a);
+    json_object_set_new(j, "checkpoints", c);
+    json_object_set_new(j, "evals", v);
+    json_object_set_new(j, "events", k);
+    json_object_set_new(j, "metrics", m);
+    if (e->run.n)
+        json_object_set_new(j, "recipe", show_json_text(e->run.runs[0].recipe));
+    return show_json(j, err);
+}
+
+static void print_head(const struct everything *e)
+{
+    if (!e->run.n)
+        return;
+    const struct tern_ledger_run *r = &e->run.runs[0];
+    printf("run     %s  %s\n", r->id, r->name ? r->name : "");
+    printf("state   %s", r->state ? r->state : "unknown");
+    if (r->last_step >= 0)
+        printf(", step %lld", (long long)r->last_step);
+    if (r->has_loss)
+        printf(", loss %.4f", r->last_loss);
+    printf("\n");
+    if (r->model)
+        printf("model   %s\n", r->model);
+    if (r->recipe_path)
+        printf("recipe  %s%s%.12s\n", r->recipe_path, r->full_hash ? "  sha256 " : "",
+               r->full_hash ? r->full_hash : "");
+    printf("metrics");
+    for (size_t i = 0; i < e->metrics.n && i < 12; i++)
+        printf(" %s", e->metrics.names[i]);
+    printf("%s\n", e->metrics.n > 12 ? " ..." : "");
+}
+
+static int print_all(const struct everything *e, struct tern_err *err)
+{
+    if (show.format)
+        return tern_err_set(err, TERN_USAGE,
+                            "-o needs one table: --attempts, --checkpoints, --evals or --events");
+    print_head(e);
+    printf("\nattempts\n");
+    if (attempts(&e->attempts, err) < 0)
+        return -1;
+    if (e->checkpoints.n) {
+        printf("\ncheckpoints\n");
+        if (checkpoints(&e->checkpoints, err) < 0)
+            return -1;
+    }
+    if (e->evals.n) {
+        printf("\nheld-out sets\n");
+        if (evals(&e->evals, err) < 0)
+            return -1;
+    }
+    if (e->events.n) {
+        printf("\nevents\n");
+        return events(&e->events, err);
+    }
+    return 0;
+}
+
+static int help_fields(void)
+{
+    if (only_checkpoints)
+        return show_fields(checkpoint_fields, COUNT(checkpoint_fields));
+    if (only_evals)
+        return show_fields(eval_fields, COUNT(eval_fields));
+    if (only_events)
+        return show_fields(event_fields, COUNT(event_fields));
+    return show_fields(attempt_fields, COUNT(attempt_fields));
+}
+
+static int run(int n_args, char **args, struct tern_err *err)
+{
+    struct everything e = {0};
+    int rc = -1;
+
+    if (show.helpformat)
+        return help_fields();
+    struct tern_ledger *l = show_open_run(n_args ? args[0] : NULL, err);
+    if (!l || read_all(l, &e, err) < 0)
+        goto out;
+    if (show.json)
+        rc = print_json(&e, err);
+    else if (only_recipe)
+        rc = e.run.n && e.run.runs[0].recipe
+                 ? (fputs(e.run.runs[0].recipe, stdout) < 0 ? -1 : 0)
+                 : tern_err_set(err, TERN_FAILED, "the run's recipe was not recorded");
+    else if (only_attempts)
+        rc = attempts(&e.attempts, err);
+    else if (only_checkpoints)
+        rc = checkpoints(&e.checkpoints, err);
+    else if (only_evals)
+        rc = evals(&e.evals, err);
+    else if (only_events)
+        rc = events(&e.events, err);
+    else
+        rc = print_all(&e, err);
+out:
+    release(&e);
+    tern_ledger_close(l);
+    return rc;
+}
+
+static const struct tern_opt opts[] = {
+    SHOW_OPT_LEDGER,
+    {"attempts", 'a', TERN_OPT_FLAG, .to.flag = &only_attempts, .help = "only the attempts"},
+    {"checkpoints", 'c', TERN_OPT_FLAG, .to.flag = &only_checkpoints,
+     .help = "only the checkpoints"},
+    {"evals", 0, TERN_OPT_FLAG, .to.flag = &only_evals, .help = "only the held-out sets"},
+    {"events", 0, TERN_OPT_FLAG, .to.flag = &only_events, .help = "only the events"},
+    {"recipe", 0, TERN_OPT_FLAG, .to.flag = &only_recipe, .help = "print the recipe it ran with"},
+    SHOW_OPT_FORMAT,
+    SHOW_OPT_STYLE,
+    {0},
+};
+
+const struct tern_cmd ledger_show = {
+    .name = "show",
+    .args = "[RUN]",
+    .summary = "show one run: attempts, checkpoints, held-out sets, events",
+    .about = "RUN is an id, a unique beginning of one (at least 4 characters), a name (then the "
+             "newest of that name) or 'latest', which is also what no RUN means.",
+    .examples = "  tern ledger show\n"
+                "  tern ledger show pubmed-cpt --attempts -o attempt,nodes,cause%-60\n",
+    .opts = opts,
+    .args_max = 1,
+    .run = run,
+};

@@ -1,0 +1,267 @@
+#include "cmd/ledger/show.h"
+
+#include "core/base/clock.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct show_options show;
+
+int show_want_ledger(struct tern_err *err)
+{
+    if (show.ledger)
+        return 0;
+    return tern_err_set(err, TERN_USAGE,
+                        "no ledger is named. Give --ledger DIR or set TERN_LEDGER (a recipe's "
+                        "ledger.dir).");
+}
+
+int show_find(const char *words, char run_id[TERN_ULID_SIZE], struct tern_err *err)
+{
+    struct tern_ledger_rows ids = {0};
+
+    if (show_want_ledger(err) < 0)
+        return -1;
+    /* A whole id needs no catalogue. */
+    if (words && tern_ulid_valid(words)) {
+        memcpy(run_id, words, TERN_ULID_SIZE);
+        return 0;
+    }
+    /* Neither does the newest. */
+    if (!words || strcmp(words, "latest") == 0) {
+        if (tern_ledger_ids(show.ledger, &ids, err) < 0)
+            return -1;
+        if (ids.n)
+            memcpy(run_id, ids.names[ids.n - 1], TERN_ULID_SIZE);
+        size_t n = ids.n;
+        tern_ledger_rows_free(&ids);
+        return n ? 0 : tern_err_set(err, TERN_USAGE, "%s: holds no run yet", show.ledger);
+    }
+    struct tern_ledger *l = tern_ledger_open(show.ledger, err);
+    int rc = l ? tern_ledger_find(l, words, run_id, err) : -1;
+    tern_ledger_close(l);
+    return rc;
+}
+
+struct tern_ledger *show_open_run(const char *words, struct tern_err *err)
+{
+    char id[TERN_ULID_SIZE];
+
+    return show_find(words, id, err) < 0 ? NULL : tern_ledger_open_run(show.ledger, id, err);
+}
+
+/* ---------------------------------------------------------------- tables */
+
+static void add(struct show_cells *t, char *cell)
+{
+    if ((t->n & (t->n - 1)) == 0) { /* full at each power of two */
+        char **more = realloc(t->cells, (t->n ? 2 * t->n : 1) * sizeof *more);
+        if (!more)
+            abort();
+        t->cells = more;
+    }
+    t->cells[t->n++] = cell;
+    t->n_rows = t->n / t->n_fields;
+}
+
+void show_cell(struct show_cells *t, const char *fmt, ...)
+{
+    char *s;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&s, fmt, ap) < 0)
+        abort();
+    va_end(ap);
+    add(t, s);
+}
+
+void show_cell_text(struct show_cells *t, const char *s)
+{
+    add(t, s ? tern_strdup(s) : NULL);
+}
+
+void show_cell_int(struct show_cells *t, int64_t v, int64_t unknown)
+{
+    add(t, v == unknown ? NULL : tern_strf("%lld", (long long)v));
+}
+
+void show_cell_time(struct show_cells *t, int64_t wall_ns)
+{
+    char s[40];
+
+    add(t, wall_ns ? tern_strdup(tern_clock_iso8601(s, sizeof s, wall_ns)) : NULL);
+}
+
+int show_buf(struct tern_buf *b, struct tern_err *err)
+{
+    int rc = tern_buf_check(b, "the output", err);
+
+    if (rc == 0 && b->len)
+        fwrite(b->data, 1, b->len, stdout);
+    tern_buf_free(b);
+    return rc;
+}
+
+int show_table(struct show_cells *t, const char *format, struct tern_err *err)
+{
+    struct tern_report_column columns[TERN_REPORT_MAX_COLUMNS];
+    struct tern_report_style style = {.parsable = show.parsable, .no_header = show.no_header};
+    struct tern_buf b = {0};
+    size_t n;
+    int rc = tern_report_columns(t->fields, t->n_fields, show.format ? show.format : format,
+                                 columns, &n, err);
+
+    if (rc == 0) {
+        tern_report_table(&b, t->fields, t->n_fields, columns, n, (const char *const *)t->cells,
+                          t->n_rows, &style);
+        rc = show_buf(&b, err);
+    }
+    for (size_t i = 0; i < t->n; i++)
+        free(t->cells[i]);
+    free(t->cells);
+    return rc;
+}
+
+int show_fields(const struct tern_report_field *fields, size_t n)
+{
+    struct tern_buf b = {0};
+
+    tern_report_fields(&b, fields, n);
+    return show_buf(&b, NULL);
+}
+
+/* ---------------------------------------------------------------- JSON */
+
+json_t *show_json_text(const char *s)
+{
+    json_t *j = s ? json_string(s) : json_null();
+
+    if (j)
+        return j;
+    /* No UTF-8: somebody's binary in a cause or a name. */
+    char *mended = tern_strdup(s);
+    for (char *c = mended; *c; c++)
+        if (*c & 0x80)
+            *c = '?';
+    j = json_string(mended);
+    free(mended);
+    return j;
+}
+
+json_t *show_json_int(int64_t v, int64_t unknown)
+{
+    return v == unknown ? json_null() : json_integer(v);
+}
+
+json_t *show_json_time(int64_t wall_ns)
+{
+    char s[40];
+
+    return wall_ns ? json_string(tern_clock_iso8601(s, sizeof s, wall_ns)) : json_null();
+}
+
+json_t *show_json_run(const struct tern_ledger_run *r)
+{
+    json_t *j = json_object();
+
+    json_object_set_new(j, "id", show_json_text(r->id));
+    json_object_set_new(j, "name", show_json_text(r->name));
+    json_object_set_new(j, "state", show_json_text(r->state));
+    json_object_set_new(j, "user", show_json_text(r->user));
+    json_object_set_new(j, "model", show_json_text(r->model));
+    json_object_set_new(j, "job_id", show_json_int(r->job_id, 0));
+    json_object_set_new(j, "attempts", json_integer(r->attempts));
+    json_object_set_new(j, "last_step", show_json_int(r->last_step, -1));
+    json_object_set_new(j, "last_loss", r->has_loss ? tern_json_real(r->last_loss) : json_null());
+    json_object_set_new(j, "checkpoint_step", show_json_int(r->ckpt_step, -1));
+    json_object_set_new(j, "created", show_json_time(r->created_ns));
+    json_object_set_new(j, "updated", show_json_time(r->updated_ns));
+    json_object_set_new(j, "recipe_path", show_json_text(r->recipe_path));
+    json_object_set_new(j, "identity_hash", show_json_text(r->identity_hash));
+    json_object_set_new(j, "full_hash", show_json_text(r->full_hash));
+    return j;
+}
+
+json_t *show_json_attempt(const struct tern_ledger_attempt *a)
+{
+    json_t *j = json_object();
+
+    json_object_set_new(j, "attempt", json_integer(a->attempt));
+    json_object_set_new(j, "job_id", show_json_int(a->job_id, 0));
+    json_object_set_new(j, "restart_count", json_integer(a->restart_count));
+    json_object_set_new(j, "nodes", show_json_text(a->nodes));
+    json_object_set_new(j, "world", show_json_int(a->world, 0));
+    json_object_set_new(j, "host", show_json_text(a->host));
+    json_object_set_new(j, "pid", show_json_int(a->pid, 0));
+    json_object_set_new(j, "resumed_checkpoint", show_json_text(a->resumed_checkpoint));
+    json_object_set_new(j, "resumed_step", show_json_int(a->resumed_step, -1));
+    json_object_set_new(j, "begin", show_json_time(a->begin_ns));
+    json_object_set_new(j, "end", show_json_time(a->end_ns));
+    json_object_set_new(j, "outcome", show_json_text(a->outcome));
+    json_object_set_new(j, "exit_code", a->outcome ? json_integer(a->exit_code) : json_null());
+    json_object_set_new(j, "signal", show_json_int(a->signal, 0));
+    json_object_set_new(j, "cause", show_json_text(a->cause));
+    json_object_set_new(j, "first_step", show_json_int(a->first_step, -1));
+    json_object_set_new(j, "last_step", show_json_int(a->last_step, -1));
+    return j;
+}
+
+json_t *show_json_checkpoint(const struct tern_ledger_checkpoint *c)
+{
+    json_t *j = json_object();
+
+    json_object_set_new(j, "step", show_json_int(c->step, -1));
+    json_object_set_new(j, "state", show_json_text(c->state));
+    json_object_set_new(j, "attempt", json_integer(c->attempt));
+    json_object_set_new(j, "effective", json_boolean(c->effective));
+    json_object_set_new(j, "bytes", json_integer(c->bytes));
+    json_object_set_new(j, "shards", json_integer(c->shards));
+    json_object_set_new(j, "path", show_json_text(c->path));
+    json_object_set_new(j, "manifest_sha256", show_json_text(c->manifest_sha256));
+    json_object_set_new(j, "time", show_json_time(c->wall_ns));
+    return j;
+}
+
+int show_json(json_t *j, struct tern_err *err)
+{
+    int rc = j ? tern_json_print(stdout, j, err) : tern_err_set(err, TERN_TEMPFAIL, "no memory");
+
+    json_decref(j);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- times */
+
+int show_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err)
+{
+    static const struct {
+        const char *name;
+        int64_t seconds;
+    } units[] = {{"minutes", 60}, {"hours", 3600}, {"days", 86400}, {"weeks", 604800}};
+    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
+
+    if (tern_str_starts(s, "now-")) {
+        char *unit;
+        long n = strtol(s + 4, &unit, 10);
+        for (int i = 0; i < 4; i++) {
+            if (n >= 0 && n < 100000 && unit != s + 4 && *unit &&
+                tern_str_starts(units[i].name, unit)) {
+                *wall_ns = tern_clock_wall_ns() - n * units[i].seconds * 1000000000LL;
+                return 0;
+            }
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        struct tm tm = {.tm_isdst = -1};
+        const char *end = strptime(s, forms[i], &tm);
+        if (end && !*end) {
+            *wall_ns = (int64_t)mktime(&tm) * 1000000000LL;
+            return 0;
+        }
+    }
+    return tern_err_set(err, TERN_USAGE,
+                        "'%s' is no time (YYYY-MM-DD[THH:MM[:SS]], or now-3days, now-2hours)", s);
+}

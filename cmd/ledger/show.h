@@ -1,0 +1,78 @@
+/* What the verbs of `tern ledger` share: options, tables, JSON. */
+#ifndef TERN_CMD_LEDGER_SHOW_H
+#define TERN_CMD_LEDGER_SHOW_H
+
+#include "cmd/cmd.h"
+#include "core/base/json.h"
+#include "core/ledger/ledger.h"
+#include "core/report/report.h"
+
+/* Where options land; each verb's table names the ones it takes. */
+struct show_options {
+    const char *ledger, *format, *since, *state, *run;
+    struct tern_opt_list jobs;
+    bool no_header, parsable, json, helpformat;
+};
+extern struct show_options show;
+
+#define SHOW_OPT_LEDGER                                                                            \
+    {                                                                                              \
+        "ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &show.ledger,        \
+                                             .help = "the ledger's folder"                         \
+    }
+#define SHOW_OPT_STYLE                                                                             \
+    {"noheader", 'n', TERN_OPT_FLAG, .to.flag = &show.no_header, .help = "no heading"},            \
+        {"parsable2", 'P', TERN_OPT_FLAG, .to.flag = &show.parsable,                               \
+         .help = "cells between '|', without padding"},                                            \
+    {                                                                                              \
+        "json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "print JSON"                      \
+    }
+#define SHOW_OPT_FORMAT                                                                            \
+    {"format",                                                                                     \
+     'o',                                                                                          \
+     TERN_OPT_TEXT,                                                                                \
+     "FIELDS",                                                                                     \
+     .to.text = &show.format,                                                                      \
+     .help = "columns, with widths as in sacct: name,state%12,cause%-40"},                         \
+    {                                                                                              \
+        "helpformat", 'e', TERN_OPT_FLAG, .to.flag = &show.helpformat,                             \
+                                          .help = "list the fields that -o takes"                  \
+    }
+
+/* --ledger was given? */
+int show_want_ledger(struct tern_err *err);
+/* The id of the run that `words` (NULL: the newest) names. */
+int show_find(const char *words, char run_id[TERN_ULID_SIZE], struct tern_err *err);
+struct tern_ledger *show_open_run(const char *words, struct tern_err *err);
+
+/* A table of texts in the making. */
+struct show_cells {
+    const struct tern_report_field *fields;
+    size_t n_fields, n_rows, n; /* n: cells so far */
+    char **cells;
+};
+void show_cell(struct show_cells *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* NULL and unknown values leave it empty. */
+void show_cell_text(struct show_cells *t, const char *s);
+void show_cell_int(struct show_cells *t, int64_t v, int64_t unknown);
+void show_cell_time(struct show_cells *t, int64_t wall_ns);
+/* Print with -o (else `format`), -n, -P, and free. */
+int show_table(struct show_cells *t, const char *format, struct tern_err *err);
+int show_buf(struct tern_buf *b, struct tern_err *err);
+int show_fields(const struct tern_report_field *fields, size_t n);
+
+/* JSON; texts that are no UTF-8 are mended. */
+json_t *show_json_text(const char *s);
+json_t *show_json_int(int64_t v, int64_t unknown);
+json_t *show_json_time(int64_t wall_ns);
+json_t *show_json_attempt(const struct tern_ledger_attempt *a);
+json_t *show_json_run(const struct tern_ledger_run *r);
+json_t *show_json_checkpoint(const struct tern_ledger_checkpoint *c);
+int show_json(json_t *j, struct tern_err *err);
+
+/* "2026-11-21", "2026-11-21T05:04[:25]", "now-3days": as sacct(1)'s -S, in the local zone. */
+int show_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err);
+
+extern const struct tern_cmd ledger_list, ledger_show, ledger_plot, ledger_sql;
+
+#endif

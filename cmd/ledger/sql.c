@@ -1,0 +1,112 @@
+/* tern ledger sql: questions of one's own. */
+#include "cmd/ledger/show.h"
+
+#include "core/base/log.h"
+
+#include <stdlib.h>
+
+static int64_t max_rows;
+static double seconds;
+
+static int print_json(const struct tern_ledger_table *t, struct tern_err *err)
+{
+    json_t *rows = json_array();
+
+    for (size_t i = 0; i < t->n_rows; i++) {
+        json_t *row = json_object();
+        for (size_t j = 0; j < t->n_columns; j++) {
+            const struct tern_ledger_cell *c = &t->cells[i * t->n_columns + j];
+            json_t *v = c->kind == TERN_LEDGER_INT    ? json_integer(c->integer)
+                        : c->kind == TERN_LEDGER_REAL ? tern_json_real(c->real)
+                                                      : show_json_text(c->text);
+            json_object_set_new(row, t->names[j], v);
+        }
+        json_array_append_new(rows, row);
+    }
+    return show_json(rows, err);
+}
+
+static int print_table(const struct tern_ledger_table *t, struct tern_err *err)
+{
+    struct tern_report_field *fields = tern_alloc(t->n_columns + 1, sizeof *fields, "a table", err);
+    struct tern_report_column columns[TERN_REPORT_MAX_COLUMNS];
+    const char **cells = tern_alloc(t->n_rows * t->n_columns + 1, sizeof *cells, "a table", err);
+    struct tern_report_style style = {.parsable = show.parsable, .no_header = show.no_header};
+    struct tern_buf b = {0};
+    int rc = -1;
+
+    if (t->n_columns > TERN_REPORT_MAX_COLUMNS) {
+        tern_err_set(err, TERN_USAGE, "%zu columns are more than the %d a table shows",
+                     t->n_columns, TERN_REPORT_MAX_COLUMNS);
+        goto out;
+    }
+    if (!fields || !cells)
+        goto out;
+    for (size_t j = 0; j < t->n_columns; j++) {
+        bool right = true;
+        for (size_t i = 0; i < t->n_rows; i++) {
+            const struct tern_ledger_cell *c = &t->cells[i * t->n_columns + j];
+            cells[i * t->n_columns + j] = c->text;
+            right = right && c->kind != TERN_LEDGER_TEXT;
+        }
+        fields[j] = (struct tern_report_field){t->names[j], "", right};
+        columns[j] = (struct tern_report_column){.field = j, .right = right};
+    }
+    tern_report_table(&b, fields, t->n_columns, columns, t->n_columns, cells, t->n_rows, &style);
+    rc = show_buf(&b, err);
+out:
+    free(fields);
+    free(cells);
+    return rc;
+}
+
+static int run(int n_args, char **args, struct tern_err *err)
+{
+    struct tern_ledger_table t = {0};
+
+    (void)n_args;
+    if (show_want_ledger(err) < 0)
+        return -1;
+    struct tern_ledger *l =
+        show.run ? show_open_run(show.run, err) : tern_ledger_open(show.ledger, err);
+    int rc =
+        l ? tern_ledger_sql(l, args[0], max_rows ? (size_t)max_rows : SIZE_MAX, seconds, &t, err)
+          : -1;
+    if (rc == 0) {
+        rc = show.json ? print_json(&t, err) : print_table(&t, err);
+        if (t.cut)
+            tern_warn("cut after %zu rows; --max-rows shows more", t.n_rows);
+    }
+    tern_ledger_table_free(&t);
+    tern_ledger_close(l);
+    return rc;
+}
+
+static const struct tern_opt opts[] = {
+    SHOW_OPT_LEDGER,
+    {"run", 'r', TERN_OPT_TEXT, "RUN", .to.text = &show.run,
+     .help = "ask that run's database (tables run, attempt, checkpoint, eval, event, param; views "
+             "step, step_all, eval_effective) instead of the catalogue (run, attempt, checkpoint)"},
+    {"max-rows", 0, TERN_OPT_INT, "N", "10000", .to.integer = &max_rows,
+     .help = "stop after N rows, 0 for no limit"},
+    {"seconds", 0, TERN_OPT_REAL, "SECONDS", "30", .to.real = &seconds,
+     .help = "stop after that long"},
+    SHOW_OPT_STYLE,
+    {0},
+};
+
+const struct tern_cmd ledger_sql = {
+    .name = "sql",
+    .args = "QUERY",
+    .summary = "ask the ledger in SQL, read-only",
+    .about = "The answer includes what is not folded yet. Plain `sqlite3 LEDGER/ledger.db` and "
+             "`sqlite3 LEDGER/runs/RUN/run.db` work too, as of the last fold; where a file system "
+             "refuses locks, as 'file:ledger.db?immutable=1'.",
+    .examples =
+        "  tern ledger sql 'SELECT name, state, last_step FROM run'\n"
+        "  tern ledger sql -r latest \"SELECT step, value FROM step WHERE name = 'loss'\"\n",
+    .opts = opts,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run,
+};

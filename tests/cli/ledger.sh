@@ -1,0 +1,108 @@
+#!/bin/bash
+# tern ledger and tern metric, as a user types them.
+. "$(dirname "$0")/../lib/tap.sh"
+unset TERN_LEDGER TERN_RUN_SPOOL
+W=$TOOLS/ledger-writer
+L=$WORK/ledger
+mkdir "$L"
+
+run tern ledger list; status 2; err_has "no ledger is named"; one_line
+run tern ledger list -l /nowhere; status 2; err_has "no such ledger folder"; one_line
+export TERN_LEDGER=$L
+run tern ledger list -n; status 0 "an empty ledger lists nothing"; [ ! -s out ]; ok $? "and says nothing"
+run tern ledger show; status 2; err_has "holds no run yet"
+
+# A run of two attempts; the second began at step 250.  Nothing is folded yet.
+run "$W" "$L" new 1 0 1 300 node_fail; id=$(head -1 out)
+run "$W" "$L" "$id" 2 250 251 400
+run tern ledger list; status 0; out_has "tried running  4711        2  400"
+run tern ledger list -j 4711 -n -o id; [ "$(cat out)" = "$id" ]; ok $? "-j -n -o id"
+run tern ledger list -j 4,5 -n; [ ! -s out ]; ok $? "-j of no run"
+run tern ledger list -j x; status 2; one_line
+run tern ledger list -S now-1hours -P -o name,state,step; out_has "tried|running|400"
+run tern ledger list -S 2099-01-01 -n; [ ! -s out ]; ok $? "-S in the future"
+run tern ledger list -S yesterdaze; status 2; err_has "is no time"
+run tern ledger list -o nmae; status 2; err_has "did you mean 'name'?"
+run tern ledger list --helpformat; out_has "ckpt"
+run tern ledger list --json; python3 -c '
+import json, sys
+r = json.load(open("out"))
+sys.exit(not (len(r) == 1 and r[0]["last_step"] == 400 and r[0]["attempts"] == 2))' 2>/dev/null ||
+    grep -q '"last_step": 400' out; ok $? "list --json"
+
+run tern ledger show; status 0; out_has "node_fail"; out_has "running"; out_has "step-00000400"
+run tern ledger show "${id:0:12}" --attempts -P -n -o attempt,outcome,resumed,last
+[ "$(cat out)" = "1|node_fail|0|300
+2|running|250|400" ]; ok $? "attempts, parsable"
+run tern ledger show tried -c -n -P -o step,effective,attempt
+[ "$(cat out)" = "100|yes|1
+200|yes|1
+300|yes|2
+400|yes|2" ]; ok $? "checkpoints"
+run tern ledger show nobody; status 2; err_has "no run is called 'nobody'"; one_line
+run tern ledger show --recipe; out_has "name: tried"
+run tern ledger show -o step; status 2; err_has "needs one table"
+
+# Effective values are those of a run that was never interrupted.
+run tern ledger sql -r latest -P -n "SELECT count(*), count(DISTINCT step) FROM step WHERE name = 'loss'"
+[ "$(cat out)" = "400|400" ]; ok $? "one effective value a step"
+run tern ledger sql -r latest -P -n "SELECT count(*) FROM step_all WHERE name = 'loss' AND NOT effective"
+[ "$(cat out)" = "50" ]; ok $? "superseded ones stay queryable"
+run tern ledger sql "DELETE FROM run"; status 2; err_has "can only be read"; one_line
+run tern ledger sql "SELECT name FROM run" --json; out_has '"name": "tried"'
+run tern ledger sql -r latest --max-rows 3 "SELECT * FROM step"; err_has "cut after 3 rows"
+
+run tern ledger plot; status 0; out_has "┤"; out_has "R restart"
+run env LC_ALL=C tern ledger plot latest lr loss --rows 10
+! LC_ALL=C grep -q '[^ -~]' out; ok $? "plain ASCII in a plain locale"
+run tern ledger plot latest lss; status 2; err_has "There are: loss lr"; one_line
+run tern ledger plot latest --json; out_has '"attempt": 2'
+
+run tern ledger fold; status 0
+for db in ledger.db runs/$id/run.db; do
+    [ "$(sqlite3 "$L/$db" 'PRAGMA integrity_check; PRAGMA journal_mode')" = "ok
+delete" ]; ok $? "plain sqlite3 reads $db"
+    [ "$(stat -c %a "$L/$db")" = 444 ]; ok $? "$db invites nobody to write"
+    [ "$(od -An -tx1 -j68 -N4 "$L/$db" | tr -d ' ')" = 7465726e ]; ok $? "$db says it is tern's"
+done
+[ "$(sqlite3 "$L/ledger.db" 'SELECT state, last_step, attempts FROM run')" = "running|400|2" ]
+ok $? "the catalogue's row"
+[ -z "$(find "$L" -name '*.tmp-*')" ]; ok $? "no temporary is left"
+
+# Somebody else's trainer.
+run tern metric step=1 loss=2; status 2; err_has "TERN_RUN_SPOOL is not set"; one_line
+export TERN_RUN_SPOOL=$L/runs/$id/spool/2
+run tern metric step=401 loss=nan acc=0.5; status 0
+run tern metric step=402; status 2; err_has "nothing to record"; one_line
+run tern metric loss=1; status 2; err_has "which step?"; one_line
+run tern metric step=402 loss=abc; status 2; err_has "is no number"; one_line
+run tern metric step=402 loss; status 2; err_has "wanted NAME=VALUE"; one_line
+mkdir ck; run tern metric step=402 checkpoint=ck; status 0
+run tern metric step=402 checkpoint=none; status 2; one_line
+printf 'step=402 loss=3\n\nstep=403 loss=-inf\n' >lines
+tern metric --stdin <lines; ok $? "lines of standard input"
+TERN_RUN_SPOOL=/tmp run tern metric step=1 loss=1; status 2; err_has "is not a spool folder"; one_line
+unset TERN_RUN_SPOOL
+run tern ledger sql -r latest -P -n "SELECT step, value FROM step WHERE step > 400 AND name = 'loss'"
+[ "$(cat out)" = "401|NaN
+402|3.0
+403|-Infinity" ]; ok $? "NaN and infinity are values"
+run tern ledger show -c -P -n -o step,state,path; out_has "402|foreign|$WORK/ck"
+
+run tern ledger verify; status 0; out_has "ok: "
+spool=$L/runs/$id/spool/1/rank0.0.spool
+printf 'X' | dd of="$spool" bs=1 seek=4000 conv=notrunc 2>/dev/null
+run tern ledger verify; status 1; out_has "rank0.0.spool: bytes "; out_has "lost"; one_line
+cp "$spool" keep; truncate -s 100 "$spool"
+run tern ledger verify; status 1; out_has "which run.db has read, are gone"
+run tern ledger verify nobody; status 2
+cp keep "$spool"
+
+# A database of a newer tern is left alone; one that is none is made again.
+cp "$L/runs/$id/run.db" new.db; chmod u+w new.db
+sqlite3 new.db 'PRAGMA user_version = 99'; mv -f new.db "$L/runs/$id/run.db"
+run tern ledger fold; status 1; err_has "Use a newer tern"; one_line
+echo rubbish >new.db; mv -f new.db "$L/runs/$id/run.db"
+run tern ledger fold; status 0 "a run.db that is none is made again"
+run tern ledger show; out_has "node_fail"
+tap_done

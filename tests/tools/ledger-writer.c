@@ -1,0 +1,87 @@
+/* A trainer's ledger without the trainer, for tests:
+ *
+ *     ledger-writer LEDGER RUN ATTEMPT RESUMED FROM TO [OUTCOME]
+ *
+ * begins the attempt, writes the steps FROM to TO (loss, lr), a checkpoint and an eval at every
+ * hundredth, and the attempt's end when OUTCOME is given.  After each step that the ledger took it
+ * writes the step's number to standard output, in one write(2): the acknowledgement.  RUN "new"
+ * makes one and says its id first. */
+#include "core/ledger/ledger.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct tern_err err;
+
+static int check(int rc)
+{
+    if (rc < 0)
+        fprintf(stderr, "ledger-writer: %s\n", err.text);
+    return rc;
+}
+
+static void hundredth(struct tern_spool *s, const char *dir, int64_t step)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/step-%08lld", dir, (long long)step);
+    struct tern_ledger_checkpoint c = {
+        .step = step, .path = path, .bytes = 123456789, .shards = 4, .state = "published"};
+    struct tern_ledger_eval e = {.step = step,
+                                 .set = "general",
+                                 .nll = 2000 + 1e5 / (double)step,
+                                 .tokens = 1000,
+                                 .bytes = 4000};
+    check(tern_spool_checkpoint(s, &c, &err));
+    check(tern_spool_eval(s, &e, &err));
+    check(tern_spool_sync(s, &err));
+}
+
+int main(int argc, char **argv)
+{
+    char id[TERN_ULID_SIZE], ack[32];
+
+    if (argc < 7)
+        return 2;
+    bool anew = strcmp(argv[2], "new") == 0;
+    snprintf(id, sizeof id, "%s", anew ? tern_ulid_new(ack) : argv[2]);
+    if (anew)
+        dprintf(1, "%s\n", id);
+    int64_t from = atoll(argv[5]), to = atoll(argv[6]);
+    struct tern_spool *s = tern_spool_open(argv[1], id, (unsigned)atoi(argv[3]), "rank0", &err);
+    if (!s)
+        return check(-1), 1;
+    struct tern_ledger_run run = {.name = "tried",
+                                  .user = "someone",
+                                  .recipe_path = "run.yaml",
+                                  .recipe = "version: 1\nname: tried\n",
+                                  .model = "llama 1.2M"};
+    struct tern_ledger_attempt a = {.job_id = 4711,
+                                    .restart_count = atoll(argv[3]) - 1,
+                                    .nodes = "trn1-[1-2]",
+                                    .host = "trn1-1",
+                                    .pid = getpid(),
+                                    .world = 4,
+                                    .resumed_step = atoll(argv[4])};
+    check(tern_spool_run(s, &run, &err));
+    check(tern_spool_attempt_begin(s, &a, &err));
+    for (int64_t i = from; i <= to; i++) {
+        struct tern_ledger_value v[] = {{"loss", 10 / sqrt((double)i) + 0.1 * sin((double)i)},
+                                        {"lr", 1e-4}};
+        if (check(tern_spool_step(s, i, v, 2, &err)) == 0) {
+            int n = snprintf(ack, sizeof ack, "%lld\n", (long long)i);
+            if (write(1, ack, (size_t)n) != n)
+                return 3;
+        }
+        if (i % 100 == 0)
+            hundredth(s, argv[1], i);
+    }
+    if (argc > 7) {
+        struct tern_ledger_end e = {.outcome = argv[7], .cause = "the test said so"};
+        check(tern_spool_attempt_end(s, &e, &err));
+    }
+    return check(tern_spool_close(s, &err)) < 0;
+}

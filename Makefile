@@ -71,6 +71,7 @@ ROOMS := $(patsubst core/%/,%,$(dir $(wildcard core/*/*.c)))
 ROOMS := $(sort $(ROOMS))
 PROGRAMS := $(sort $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c)))
 UNIT := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/*.c))
+FUZZ := $(patsubst tests/fuzz/%.c,$(O)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 TEST_TOOLS := $(patsubst tests/tools/%.c,$(O)/tests/tools/%,$(wildcard tests/tools/*.c))
 # The model's maths again in double, for tests alone: these programs exist as NAME and NAME-f64.
 F64_ROOMS := tensor llama
@@ -106,6 +107,8 @@ endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 
 $(O)/tests/unit/%: $(O)/tests/unit/%.o $(ARCHIVES)
+	$(call say,LD,$@)$(link)
+$(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(ARCHIVES)
 	$(call say,LD,$@)$(link)
 $(O)/tests/tools/%: $(O)/tests/tools/%.o $(ARCHIVES)
 	$(call say,LD,$@)$(link)
@@ -153,8 +156,17 @@ check: deps
 	@$(MAKE) --no-print-directory tests check-layers check-headers
 	@tests/run unit cli multi
 
-check-unit check-cli check-multi check-slurm check-fault check-peers check-fuzz: check-%: tests
+check-unit check-cli check-multi check-slurm check-fault check-peers: check-%: tests
 	@tests/run $*
+
+# Mutated input, always under sanitizers.
+check-fuzz:
+ifeq ($(SANITIZE),)
+	@$(MAKE) --no-print-directory SANITIZE=address,undefined check-fuzz
+else
+	@$(MAKE) --no-print-directory $(FUZZ)
+	@tests/run fuzz
+endif
 
 check-layers:
 	@tests/lib/check-layers

@@ -1,0 +1,233 @@
+/* Mutated tokenizers and token sets: each is refused in words or works; nothing crashes, hangs or
+ * reads astray (run under SANITIZE=address,undefined to know that).
+ *
+ *   data [SEED [ROUNDS]]       a failing round is repeated with its SEED
+ */
+#include "core/base/fs.h"
+#include "core/base/rand.h"
+#include "core/data/data.h"
+#include "core/data/format.h"
+#include "core/token/token.h"
+#include "tests/unit/tap.h"
+
+#include <unistd.h>
+
+#define MODEL "tests/golden/spm-bpe-800.model"
+
+static char work[] = "/tmp/tern-fuzz-XXXXXX";
+static uint64_t seed = 1;
+
+struct bytes {
+    char *data;
+    size_t len;
+};
+
+static uint64_t draw(uint64_t round, uint64_t k, uint64_t n)
+{
+    return tern_rand_below(seed, round, k, n);
+}
+
+/* A copy of `from` with a few bytes changed, pieces removed, doubled or swapped, or cut off. */
+static struct bytes mutate(const struct bytes *from, uint64_t round)
+{
+    struct bytes b = {malloc(2 * from->len + 1), from->len};
+    uint64_t n_changes = 1 + draw(round, 0, 6);
+
+    memcpy(b.data, from->data, from->len);
+    for (uint64_t c = 0; c < n_changes && b.len > 1; c++) {
+        uint64_t k = 1 + 4 * c;
+        /* Half of the changes fall into the first or last 4 KiB, where headers and settings are. */
+        uint64_t near = b.len < 4096 ? b.len : 4096;
+        uint64_t at = draw(round, k, 4);
+        at = at == 0   ? draw(round, k + 1, near)
+             : at == 1 ? b.len - 1 - draw(round, k + 1, near)
+                       : draw(round, k + 1, b.len);
+        uint64_t len = 1 + draw(round, k + 2, b.len - at < 64 ? b.len - at : 64);
+        if (at + len > b.len)
+            len = b.len - at;
+        switch (draw(round, k + 3, 6)) {
+        case 0:
+        case 1:
+            b.data[at] = (char)tern_rand_u64(seed, round, k + 100);
+            break;
+        case 2:
+            b.data[at] ^= (char)(1 << draw(round, k + 100, 8));
+            break;
+        case 3: /* remove */
+            memmove(b.data + at, b.data + at + len, b.len - at - len);
+            b.len -= len;
+            break;
+        case 4: /* double */
+            if (b.len + len <= 2 * from->len) {
+                memmove(b.data + at + len, b.data + at, b.len - at);
+                b.len += len;
+            }
+            break;
+        default:
+            if (c == 0 && draw(round, k + 101, 4) == 0)
+                b.len = at;
+        }
+    }
+    return b;
+}
+
+static bool said(const struct tern_err *err)
+{
+    return err->code == TERN_USAGE && err->text[0] && !strchr(err->text, '\n');
+}
+
+/* A model that loads must encode and decode anything. */
+static bool use_token(struct tern_token *t, uint64_t round)
+{
+    struct tern_err err = {0};
+    struct tern_token_encoder *e = tern_token_encoder_new(t, &err);
+    char text[200];
+    const uint32_t *ids;
+    size_t n, len = draw(round, 50, sizeof text);
+    struct tern_buf b = {0};
+    bool good;
+
+    for (size_t i = 0; i < len; i++)
+        text[i] = draw(round, 60, 2) ? "the we\xe2\x96\x81 <sep>\n,"[draw(round, 300 + i, 17)]
+                                     : (char)draw(round, 300 + i, 256);
+    good = tern_token_encode(e, text, len, &ids, &n, &err) == 0 &&
+           tern_token_decode(t, ids, n, &b, &err) == 0;
+    tern_buf_free(&b);
+    tern_token_encoder_free(e);
+    return good;
+}
+
+/* A set that opens must give rows or an error, and verify or say why not. */
+static bool use_set(struct tern_set *s, uint64_t round)
+{
+    struct tern_err err = {0};
+    int32_t tokens[65];
+    uint8_t mask[64];
+    struct tern_set_doc doc;
+    uint64_t rows = tern_set_rows(s, 64), docs = tern_set_n_docs(s);
+    bool good = true;
+
+    for (uint64_t i = 0; i < 4 && rows; i++) {
+        if (tern_set_row(s, 64, draw(round, 70 + i, rows), tokens, mask, &err) < 0) {
+            good &= said(&err);
+            continue;
+        }
+        for (int j = 0; j <= 64; j++)
+            good &= tokens[j] >= 0 && (uint32_t)tokens[j] < tern_set_n_vocab(s);
+    }
+    if (docs && tern_set_doc(s, draw(round, 80, docs), &doc, &err) < 0)
+        good &= said(&err);
+    if (tern_set_verify(s, &err) < 0)
+        good &= said(&err);
+    return good;
+}
+
+static void fuzz_models(const struct bytes *model, uint64_t rounds)
+{
+    char *path = tern_fs_join(work, "x.model");
+    uint64_t loaded = 0, wrong = 0;
+
+    for (uint64_t r = 0; r < rounds; r++) {
+        struct tern_err err = {0};
+        struct bytes b = mutate(model, r);
+        tern_fs_replace(path, b.data, b.len, 0644, NULL);
+        struct tern_token *t = tern_token_load(path, &err);
+        loaded += t != NULL;
+        if (t ? !use_token(t, r) : !said(&err)) {
+            printf("# seed %llu, round %llu: %s\n", (unsigned long long)seed, (unsigned long long)r,
+                   err.text);
+            wrong++;
+        }
+        tern_token_free(t);
+        free(b.data);
+    }
+    ok(wrong == 0, "%u mutated models: %u load and work, the others are refused in words",
+       (unsigned)rounds, (unsigned)loaded);
+    ok(loaded > 0 && loaded < rounds, "some load and some do not");
+    unlink(path);
+    free(path);
+}
+
+static struct bytes make_set(void)
+{
+    char *path = tern_fs_join(work, "x.tds");
+    struct tern_set_kind kind = {800, 2, 1, true, {0}};
+    struct tern_set_writer *w = tern_set_create(path, &kind, NULL);
+    struct bytes b = {0};
+
+    for (uint64_t d = 0; d < 300; d++) {
+        uint32_t ids[64];
+        uint8_t mask[64];
+        size_t n = draw(d, 0, 64);
+        for (size_t i = 0; i < n; i++) {
+            ids[i] = (uint32_t)draw(d, 1 + i, 800);
+            mask[i] = (uint8_t)draw(d, 100 + i, 2);
+        }
+        tern_set_add(w, ids, mask, n, 4 * n, NULL);
+    }
+    if (tern_set_commit(w, "{}", NULL) < 0 ||
+        tern_fs_read(path, 1 << 24, &b.data, &b.len, NULL) < 0)
+        abort();
+    free(path);
+    return b;
+}
+
+/* Half of the sets get a header whose checksum is right again, so that what is behind that check is
+ * reached. */
+static void mend_crc(struct bytes *b)
+{
+    struct tern_tds_header head;
+
+    if (b->len < sizeof head)
+        return;
+    memcpy(&head, b->data, sizeof head);
+    head.crc = 0;
+    head.crc = tern_crc32c(0, &head, sizeof head);
+    memcpy(b->data, &head, sizeof head);
+}
+
+static void fuzz_sets(const struct bytes *set, uint64_t rounds)
+{
+    char *path = tern_fs_join(work, "x.tds");
+    uint64_t opened = 0, wrong = 0;
+
+    for (uint64_t r = 0; r < rounds; r++) {
+        struct tern_err err = {0};
+        struct bytes b = mutate(set, r);
+        if (r % 2)
+            mend_crc(&b);
+        tern_fs_replace(path, b.data, b.len, 0644, NULL);
+        struct tern_set *s = tern_set_open(path, &err);
+        opened += s != NULL;
+        if (s ? !use_set(s, r) : !said(&err)) {
+            printf("# seed %llu, round %llu: %s\n", (unsigned long long)seed, (unsigned long long)r,
+                   err.text);
+            wrong++;
+        }
+        tern_set_free(s);
+        free(b.data);
+    }
+    ok(wrong == 0, "%u mutated sets: %u open and are read or refused in words", (unsigned)rounds,
+       (unsigned)opened);
+    ok(opened > 0 && opened < rounds, "some open and some do not");
+    unlink(path);
+    free(path);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 3000;
+    struct bytes model = {0}, set;
+
+    if (argc > 1)
+        seed = strtoull(argv[1], NULL, 10);
+    if (!mkdtemp(work) || tern_fs_read(MODEL, 1 << 20, &model.data, &model.len, NULL) < 0)
+        return 1;
+    fuzz_models(&model, rounds);
+    set = make_set();
+    fuzz_sets(&set, rounds);
+    free(model.data);
+    free(set.data);
+    rmdir(work);
+    return tap_done();
+}

@@ -1,0 +1,58 @@
+#!/bin/bash
+# Ids equal sentencepiece's, for the models at hand and for models trained here with other settings.
+. "$(dirname "$0")/../lib/tap.sh"
+python=
+for p in python3 /usr/bin/python3; do
+    $p -c 'import sentencepiece' 2>/dev/null && { python=$p; break; }
+done
+[ -n "$python" ] || skip_all "no sentencepiece for Python (Debian: python3-sentencepiece)"
+
+compare() { # MODEL NAME FILE...
+    "$python" "$ROOT/tests/peers/token.py" "$TOOLS/token-pipe" "$@" >result 2>&1
+    rc=$?
+    while IFS= read -r line; do
+        case $line in
+        ok*) ok 0 "${line#ok - }" ;;
+        "not ok"*) ok 1 "${line#not ok - }" ;;
+        *) echo "$line" ;;
+        esac
+    done <result
+    [ $rc = 0 ] || ok 1 "$2: the comparison ran"
+}
+
+G=$ROOT/tests/golden/spm-bpe-800.model
+[ -n "$DATA" ] && few="$DATA/utf8/blns.txt $DATA/utf8/utf8tests.txt $DATA/general/general_val.jsonl" || few=
+[ -n "$DATA" ] && many="$few $(echo "$DATA"/general/*.jsonl "$DATA"/pubmed/*.jsonl "$DATA"/multilingual/*.jsonl)"
+compare "$G" golden $few
+if [ -n "$DATA" ]; then
+    compare "$DATA/tokenizers/llama2/tokenizer.model" llama2 $many
+    compare "$DATA/tokenizers/mini-spm-4k/tokenizer.model" mini-spm-4k $many
+else
+    skip "no shared data"
+fi
+
+if ! command -v spm_train >/dev/null || [ -z "$DATA" ]; then
+    skip "no spm_train (Debian: sentencepiece) or no text"
+    tap_done
+fi
+"$python" -c 'import json, sys
+for line in open(sys.argv[1]):
+    print(json.loads(line)["text"])' "$DATA/general/general_val.jsonl" >text
+train() { # NAME OPTION...
+    name=$1; shift
+    spm_train --input=text --model_prefix="$name" --model_type=bpe --vocab_size=1000 \
+        --normalization_rule_name=identity --hard_vocab_limit=false --minloglevel=2 "$@" >log 2>&1
+    ok $? "spm_train makes '$name'" && compare "$name.model" "$name" $few
+}
+train plain-unk --remove_extra_whitespaces=true --character_coverage=0.99
+train suffix --remove_extra_whitespaces=false --byte_fallback --treat_whitespace_as_suffix=true
+train across-words --remove_extra_whitespaces=false --split_by_whitespace=false \
+    --add_dummy_prefix=false --user_defined_symbols='<sep>,the,ing,<s2>,▁and' --control_symbols='<c>'
+train suffix-squeezed --remove_extra_whitespaces=true --byte_fallback --split_by_whitespace=false \
+    --treat_whitespace_as_suffix=true --user_defined_symbols=xx,th,the --bos_id=-1
+# Protocol buffers merge: a normaliser appended to the file turns escape_whitespaces (5) off.
+for from in plain-unk suffix; do
+    { cat $from.model; printf '\x1a\x02\x28\x00'; } >$from-unescaped.model
+    compare $from-unescaped.model $from-unescaped $few
+done
+tap_done

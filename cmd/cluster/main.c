@@ -472,6 +472,7 @@ static int run_exec(int n, char **args, struct tern_err *err)
 
     if (strcmp(command[0], "--") == 0 && n > 2)
         command++;
+    args[n] = NULL; /* behind them lies what the options were */
     char *name = tern_vcluster_find(args[0], err);
     int rc = name ? tern_vcluster_exec(name, exec_node, command, &status, err) : -1;
     free(name);

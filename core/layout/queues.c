@@ -16,7 +16,8 @@ static const char *const denied_in_resource[] = {
 
 /* What a queue hands down to its resources. */
 struct inherited {
-    const struct tern_yaml_node *group; /* its PlacementGroup, or NULL */
+    const struct tern_yaml_node *group;     /* its PlacementGroup, or NULL */
+    const struct tern_yaml_node *public_ip; /* AssignPublicIp when it is true, or NULL */
     bool placement_group, capacity_block;
     size_t n_subnets;
 };
@@ -128,9 +129,16 @@ static void check_efa(struct tern_layout *l, const struct tern_yaml_node *m,
                              r->type_name, r->type->efa);
         return;
     }
-    if (!r->type->efa)
+    if (!r->type->efa) {
         tern_layout_error(l, efa, "%s has no EFA. Set Enabled: false%s.", r->type_name,
                           r->type->chips ? ", or use trn1.32xlarge" : "");
+        return;
+    }
+    if (q->public_ip && r->type->efa > 1)
+        tern_layout_error(l, q->public_ip,
+                          "%s has %d network cards, and EC2 gives a public address to nodes with "
+                          "one only. Set false.",
+                          r->type_name, r->type->efa);
     if (q->n_subnets > 1)
         tern_layout_error(l, efa, "EFA works inside one subnet and the queue has %zu. Keep one.",
                           q->n_subnets);
@@ -251,12 +259,12 @@ static void read_queue(struct tern_layout *l, const struct tern_yaml_node *m,
                                          "Iam",
                                          "Image",
                                          NULL};
-    static const char *const net[] = {"AssignPublicIp", "SecurityGroups",
-                                      "AdditionalSecurityGroups", "Proxy", NULL};
+    static const char *const net[] = {"SecurityGroups", "AdditionalSecurityGroups", "Proxy", NULL};
     struct inherited in = {0};
     struct tern_yaml_node *c = tern_yaml_get(m, "CapacityType");
     struct tern_err err;
     int word = TERN_ONDEMAND;
+    bool public_ip = false;
 
     if (tern_yaml_read_word(c, capacities, &word, &err) < 0)
         tern_layout_note(l, &err);
@@ -268,6 +276,8 @@ static void read_queue(struct tern_layout *l, const struct tern_yaml_node *m,
     if (subnets && in.n_subnets == 0)
         tern_layout_error(l, subnets, "is empty. Name a subnet.");
     read_placement_group(l, n, &in.placement_group, &in.group);
+    struct tern_yaml_node *ip = tern_layout_bool(l, n, "AssignPublicIp", &public_ip);
+    in.public_ip = public_ip ? ip : NULL;
     tern_layout_accept(n, net);
     tern_layout_bool(l, m, "JobExclusiveAllocation", &q->exclusive);
     tern_layout_read_settings(l, tern_layout_map(l, m, "CustomSlurmSettings", false),

@@ -105,8 +105,8 @@ static void read_head(struct tern_layout *l, const struct tern_yaml_node *root)
         l->head_type = tern_layout_instance(l->head_type_name);
         const char *near = tern_layout_instance_near(l->head_type_name);
         if (!l->head_type)
-            tern_layout_warn(l, type, "'%s' is not in tern's catalogue%s%s%s.", l->head_type_name,
-                             near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+            tern_layout_warn(l, type, "'%s' is not in tern's catalogue.%s%s%s", l->head_type_name,
+                             near ? " Did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     const struct tern_yaml_node *n = tern_layout_map(l, head, "Networking", true);
     tern_layout_get(l, n, "SubnetId", true);

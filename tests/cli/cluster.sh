@@ -1,0 +1,58 @@
+#!/bin/bash
+# tern cluster check and render, and what it says without a cluster.
+. "$(dirname "$0")/../lib/tap.sh"
+template=$ROOT/cluster-templates/trn1-4/cluster.yaml
+export TERN_CLUSTER_HOME=$WORK/clusters
+
+run tern cluster check "$template"; status 0
+out_has '4 static and 0 dynamic trn1.32xlarge, each 128 CPUs, 16 Neuron devices'
+[ ! -s err ]; ok $? 'no complaint about the template'
+
+run tern cluster render "$template" --to slurm; status 0
+out_has 'NodeName=trn1-st-trn1-[1-4] CPUs=128 '
+out_has 'File=/dev/neuron[0-15]'
+run tern cluster render "$template" -o conf; status 0
+[ "$(ls conf | tr '\n' ' ')" = 'cgroup.conf gres.conf plugstack.conf slurm.conf topology.conf ' ]
+ok $? 'render -o writes the five files'
+run tern cluster render "$template" --to cfn; status 2
+err_has "'cfn' is not one of: slurm"
+
+sed 's/trn1.32xlarge/trn1.32xlage/; s/MaxCount: 4/MaxCount: 3/; s/CapacityType/CapacityTyp/' "$template" >bad.yaml
+run tern cluster check bad.yaml; status 2
+err_has "bad.yaml:27: "
+err_has "Did you mean 'trn1.32xlarge'?"
+err_has 'MaxCount 3 is less than MinCount 4'
+err_has "Did you mean 'CapacityType'?"
+err_has 'bad.yaml: 3 errors, named above.'
+run tern cluster render bad.yaml -o none; status 2
+[ ! -e none ]; ok $? 'nothing is rendered from a bad layout'
+run tern cluster up bad.yaml; status 2
+[ ! -e clusters ]; ok $? 'nor brought up'
+
+run tern cluster check missing.yaml; status 2; one_line
+printf 'a: [' >broken.yaml
+run tern cluster check broken.yaml; status 2; one_line
+
+sed 's/MinCount: 4/MinCount: 0/' "$template" >dynamic.yaml
+run tern cluster check dynamic.yaml; status 0
+run tern cluster up dynamic.yaml --name 'a b'; status 2
+err_has 'is no name for a cluster'
+if command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ]; then
+    run tern cluster up dynamic.yaml; status 2
+    err_has 'no static nodes'
+    [ ! -e clusters ]; ok $? 'no folder of a cluster that cannot be'
+else
+    run tern cluster up "$template"; status 2
+    err_has 'apt-get install'
+fi
+run tern cluster up "$template" --mode fast; status 2
+err_has 'is not one of: auto, namespaces, plain'
+
+run tern cluster list; status 0
+run tern cluster down; status 2; err_has 'no cluster is up'
+run tern cluster down gone; status 2; err_has "there is no cluster 'gone'"
+run tern cluster exec gone -- true; status 2; err_has "no cluster 'gone' is up"
+run tern cluster status; status 2; one_line
+run env -u HOME -u TERN_CLUSTER_HOME -u XDG_STATE_HOME tern cluster list; status 2
+err_has 'TERN_CLUSTER_HOME'
+tap_done

@@ -1,0 +1,138 @@
+#!/bin/bash
+# The virtual cluster: as this user, as an ordinary one when this one is root, and in plain mode.
+. "$(dirname "$0")/../lib/tap.sh"
+for p in munged slurmctld slurmd; do
+    PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
+done
+template=$ROOT/cluster-templates/trn1-4/cluster.yaml
+mkdir "$WORK/many-16"; sed "s/Count: 4/Count: 16/" "$template" >"$WORK/many-16/cluster.yaml"
+as=()
+tern_cluster() { "${as[@]}" tern cluster "$@"; }
+on() { run tern_cluster exec trn1-4 -- "$@"; }          # on the head
+finish() { for c in trn1-4 many-16; do tern_cluster down $c; done >/dev/null 2>&1; }
+tap_cleanup=finish
+supervisor() { tern_cluster list | awk -v n="$1" '$1 == n { print $(NF - 1) }'; }
+
+# In a PID namespace: the supervisor's, so that "nothing is left" can be asked of the kernel.
+left() { # PIDNS MOUNT: processes of that namespace, links and mounts that outlived it
+    for p in /proc/[0-9]*; do
+        [ "$(readlink "$p/ns/pid" 2>/dev/null)" = "$1" ] && ! grep -q '^State:.Z' "$p/status" && echo "$p"
+    done
+    ip -o link 2>/dev/null | grep -E ': v[0-9]+@'
+    grep -F "$2" /proc/mounts
+}
+
+namespaces() { # WHO
+    run tern_cluster up "$template"; status 0 "$1: up"
+    sed -n 's/^trn1-4: /# /p' out
+    on sinfo -h -N -o '%N %t %c %G'
+    [ "$(sort out | tr '\n' ' ')" = "$(for i in 1 2 3 4; do printf 'trn1-st-trn1-%d idle 128 neuron:trn1:16 ' $i; done)" ]
+    ok $? "$1: sinfo shows four idle nodes with 128 CPUs and 16 devices" || cat out
+    on srun -N4 hostname
+    [ "$(sort out | tr '\n' ' ')" = 'trn1-st-trn1-1 trn1-st-trn1-2 trn1-st-trn1-3 trn1-st-trn1-4 ' ]
+    ok $? "$1: srun reaches four hosts" || cat err
+    on srun --mpi=pmix -N4 --ntasks-per-node=2 sh -c 'echo $PMIX_RANK'
+    [ "$(sort -n out | tr '\n' ' ')" = '0 1 2 3 4 5 6 7 ' ]; ok $? "$1: PMIx ranks" || cat err
+    on srun -N4 --gres=neuron:trn1:16 sh -c 'ls /dev/neuron* | wc -l'
+    [ "$(sort -u out)" = 16 ]; ok $? "$1: tasks see 16 Neuron devices"
+    on srun -N4 sh -c 'touch /tmp/mine /dev/shm/mine; sleep 0.2; ls /tmp /dev/shm | grep -c mine; cat /proc/sys/kernel/hostname >/fsx/$(hostname)'
+    [ "$(sort -u out)" = 2 ] && [ ! -e /tmp/mine ]; ok $? "$1: /tmp and /dev/shm are the node's own"
+    on ls /fsx
+    [ "$(wc -l <out)" = 4 ]; ok $? "$1: the shared folder is shared"
+    on srun -N1 -w trn1-st-trn1-2 pwd
+    [ "$(cat out)" = "$PWD" ]; ok $? "$1: the current folder is seen on nodes, under /tmp too" || cat err
+    on srun -N1 -w trn1-st-trn1-2 sh -c 'cat /sys/class/net/eth0/operstate; getent hosts trn1-st-trn1-3; ps ax | wc -l'
+    has out 10.200.1.3 "$1: a node knows the others' addresses"
+    [ "$(tail -1 out)" -lt 15 ]; ok $? "$1: a node sees its own processes only"
+    printf '#!/bin/sh\nsrun -N4 hostname\n' >job.sh
+    on sbatch -N4 -o "$PWD/job.out" -W job.sh; status 0 "$1: sbatch -W"
+    [ "$(wc -l <job.out)" = 4 ]; ok $? "$1: a batch job's step runs on four nodes"
+    on sh -c 'exit 7'; status 7 "$1: exec passes the exit status"
+    on ./no-such-program; status 127 "$1: exec of what is not there"
+    echo from stdin | tern_cluster exec trn1-4 -- cat | grep -q 'from stdin'; ok $? "$1: exec passes stdin and stdout"
+    # exec: not this script's child, so that the signal meets tern itself
+    "${as[@]}" timeout -s TERM 1 tern cluster exec trn1-4 -- sh -c 'trap "echo caught; exit 9" TERM; sleep 5 & wait' >out 2>err
+    [ $? = 124 ] && grep -q caught out; ok $? "$1: exec passes signals"
+    run tern_cluster exec --node trn1-st-trn1-3 trn1-4 -- hostname
+    out_has trn1-st-trn1-3 "$1: exec --node"
+    run tern_cluster exec --node nope trn1-4 -- hostname; status 2; err_has "has no node 'nope'"
+
+    run tern_cluster up "$template"; status 2 "$1: a second up is refused"
+    err_has 'is up already'
+    on true; status 0 "$1: and does no harm"
+
+    run tern_cluster node trn1-st-trn1-4 --power off; status 0 "$1: power off"
+    run tern_cluster exec -w trn1-st-trn1-4 trn1-4 -- true; status 2
+    run tern_cluster node trn1-st-trn1-4 --power off; status 2
+    run tern_cluster node trn1-st-trn1-4 --power on; status 0 "$1: power on"
+    for _ in $(seq 50); do on srun -N1 -w trn1-st-trn1-4 hostname; [ $rc = 0 ] && break; sleep 0.1; done
+    [ "$(cat out)" = trn1-st-trn1-4 ]; ok $? "$1: the node works again"
+    run tern_cluster status; status 0; out_has 'trn1-st-trn1-1 idle'
+
+    pid=$(supervisor trn1-4) ns=$(readlink "/proc/$pid/ns/pid")
+    start=$(date +%s%N)
+    run tern_cluster down; status 0 "$1: down"
+    echo "# down in $((($(date +%s%N) - start) / 1000000)) ms"
+    [ -n "$ns" ] && [ -z "$(left "$ns" "$TERN_CLUSTER_HOME")" ] && [ -z "$(ls "$TERN_CLUSTER_HOME")" ]
+    ok $? "$1: down leaves no process, link, mount or folder" || left "$ns" "$TERN_CLUSTER_HOME"
+    run tern_cluster down trn1-4; status 2 "$1: down twice"
+
+    run tern_cluster up "$template"; status 0 "$1: up again"
+    kill -9 "$(supervisor trn1-4)"
+    run tern_cluster list; out_has dead "$1: a cluster whose supervisor was killed is dead"
+    run tern_cluster up "$template"; status 0 "$1: and up again over what it left"
+    run tern_cluster down; status 0
+
+    # Ctrl-C while it comes up, at different moments.
+    for s in 0.03 0.06 0.12; do
+        "${as[@]}" timeout -s INT $s tern cluster up "$template" >out 2>err
+        [ -z "$(ls "$TERN_CLUSTER_HOME")" ] || grep -q 'idle after' out; ok $? "$1: interrupted after $s s: all or nothing"
+        tern_cluster down trn1-4 >/dev/null 2>&1
+    done
+
+    run tern_cluster up "$WORK/many-16/cluster.yaml"; status 0 "$1: 16 nodes"
+    sed -n 's/^many-16: /# /p' out
+    run tern_cluster exec many-16 -- srun -N16 hostname
+    [ "$(sort -u out | wc -l)" = 16 ]; ok $? "$1: srun on 16 nodes"
+    run tern_cluster down; status 0
+}
+
+plain() { # WHO
+    run tern_cluster up --mode plain "$template"; status 0 "$1, plain: up"
+    err_has 'plain mode' "$1, plain: says what is missing"
+    on srun -N4 sh -c 'echo $SLURMD_NODENAME'
+    [ "$(sort -u out | wc -l)" = 4 ]; ok $? "$1, plain: srun on four nodes" || cat err
+    on srun --mpi=pmix -N4 sh -c 'echo $PMIX_RANK'
+    [ "$(sort -n out | tr '\n' ' ')" = '0 1 2 3 ' ]; ok $? "$1, plain: PMIx ranks" || cat err
+    printf '#!/bin/sh\nsrun -N4 sleep 54321\n' >sleep.sh
+    on sbatch -N4 -o /dev/null sleep.sh; status 0
+    for _ in $(seq 50); do pgrep -x sleep -a | grep -q 54321 && break; sleep 0.1; done
+    run tern_cluster down; status 0 "$1, plain: down in the middle of a step"
+    ! pgrep -f "$TERN_CLUSTER_HOME|sleep 54321" >/dev/null; ok $? "$1, plain: nothing is left"
+}
+
+export TERN_CLUSTER_HOME=$WORK/clusters
+me=$([ "$(id -u)" = 0 ] && echo root || echo user)
+if run tern_cluster up --mode namespaces "$template"; [ $rc = 0 ]; then
+    tern_cluster down
+    namespaces $me
+else
+    skip "no namespaces here: $(cat err)"
+fi
+plain $me
+
+if [ "$(id -u)" = 0 ]; then
+    uid=12345 # nobody's
+    as=(setpriv --reuid=$uid --regid=$uid --clear-groups env HOME="$WORK/user")
+    chmod 755 "$WORK"; mkdir "$WORK/user"; chown $uid:$uid "$WORK/user"; cd "$WORK/user" || exit 1
+    export TERN_CLUSTER_HOME=$WORK/user/clusters
+    if ! "${as[@]}" test -x "$BIN/tern"; then
+        skip "an ordinary user cannot reach $BIN"
+    elif run tern_cluster up --mode namespaces "$template"; [ $rc != 0 ]; then
+        skip "no user namespaces here: $(cat err)"
+    else
+        tern_cluster down
+        namespaces user
+    fi
+fi
+tap_done

@@ -1,0 +1,194 @@
+/* core/layout: what the lint says, what the renderer writes. */
+#include "tests/unit/tap.h"
+
+#include "core/base/fs.h"
+#include "core/layout/layout.h"
+
+#include <unistd.h>
+
+static char folder[] = "/tmp/tern-layout-XXXXXX";
+
+/* A layout with one compute resource of the given lines, and more after the queue. */
+static struct tern_layout *load(const char *resource, const char *networking, const char *more)
+{
+    struct tern_err err = {0};
+    char *path = tern_strf("%s/cluster.yaml", folder);
+    char *text = tern_strf("Image: {Os: ubuntu2204}\n"
+                           "HeadNode:\n"
+                           "  InstanceType: c5.4xlarge\n"
+                           "  Networking: {SubnetId: subnet-0123456789abcdef0}\n"
+                           "Scheduling:\n"
+                           "  Scheduler: slurm\n"
+                           "  SlurmQueues:\n"
+                           "    - Name: q\n"
+                           "      Networking: {SubnetIds: [subnet-1]%s}\n"
+                           "      ComputeResources:\n"
+                           "        - Name: cr\n"
+                           "%s%s",
+                           networking, resource, more);
+    tern_fs_replace(path, text, strlen(text), 0600, &err);
+    struct tern_layout *l = tern_layout_load(path, &err);
+    ok(l != NULL, "it loads%s%s", l ? "" : ": ", l ? "" : err.text);
+    free(path);
+    free(text);
+    return l;
+}
+
+static const char good[] = "          InstanceType: trn1.32xlarge\n"
+                           "          MinCount: 2\n"
+                           "          MaxCount: 5\n"
+                           "          Efa: {Enabled: true}\n";
+static const char group[] = ", PlacementGroup: {Enabled: true}";
+
+/* All notes of `l` in one text; frees `l`. */
+static const char *notes(struct tern_layout *l)
+{
+    static char text[8192];
+
+    text[0] = '\0';
+    for (size_t i = 0; l && i < l->n_notes; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s %s\n",
+                 l->notes[i].error ? "E" : "W", l->notes[i].text);
+    tern_layout_free(l);
+    return text;
+}
+
+static void test_catalogue(void)
+{
+    const struct tern_layout_instance *t = tern_layout_instance("trn1.32xlarge");
+
+    ok(t && tern_layout_vcpus(t) == 128 && t->sockets == 2 && t->cores == 32 && t->threads == 2 &&
+           t->chips == 16 && t->neuron_cores == 32 && t->efa == 8 && t->memory_mib == 524288,
+       "trn1.32xlarge: 128 CPUs in 2x32x2, 16 devices, 32 NeuronCores, 8 EFA");
+    t = tern_layout_instance("trn1.2xlarge");
+    ok(t && tern_layout_vcpus(t) == 8 && t->chips == 1 && t->efa == 0, "trn1.2xlarge has no EFA");
+    ok(!tern_layout_instance("trn1.32xl"), "no such type");
+    is(tern_layout_instance_near("trn1.32xl"), "trn1.32xlarge", "the nearest");
+}
+
+static void test_lint(void)
+{
+    is(notes(load(good, group, "")), "", "a good layout has no notes");
+    has(notes(load(good, "", "")), "cluster.yaml:15: Scheduling.SlurmQueues[0]",
+        "notes name the line");
+    has(notes(load(good, "", "")), "explicit Networking.PlacementGroup", "EFA wants a group");
+    has(notes(load(good, ", PlacementGroup: {Enabled: false}", "")), "W ",
+        "EFA without one on purpose is a warning");
+    has(notes(load("          InstanceType: trn1.2xlarge\n          Efa: {Enabled: true}\n", group,
+                   "")),
+        "trn1.2xlarge has no EFA", "no EFA there");
+    has(notes(load("          InstanceType: trn1.32xlage\n", group, "")),
+        "Did you mean 'trn1.32xlarge'?", "an unknown type and the nearest one");
+    has(notes(load("          InstanceType: trn1.32xlarge\n", group, "")), "would talk TCP",
+        "EFA forgotten");
+    has(notes(load("          InstanceType: trn1.32xlarge\n          MinCount: 4\n"
+                   "          MaxCount: 2\n",
+                   group, "")),
+        "MaxCount 2 is less than MinCount 4", "Max < Min");
+    has(notes(load(good, group, "          Gpus: 8\n")), "Gpus: unknown key", "unknown keys");
+    has(notes(load(good, group, "          Efaa: {}\n")), "unknown key", "slips");
+    has(notes(load(good, group, "        - Name: cr\n          InstanceType: c5.large\n")),
+        "also the name in line 11", "a name twice");
+    has(notes(load(good, group, "        - Name: a-dy-b\n          InstanceType: c5.large\n")),
+        "-st or -dy", "a name that node names are split at");
+    has(notes(load(good, group, "          CustomSlurmSettings: {Gres: 'neuron:1'}\n")),
+        "refuses it here", "what ParallelCluster keeps for itself");
+    has(notes(load(good, ", PlacementGroup: {Enabled: true}, AssignPublicIp: true", "")),
+        "public address", "public addresses and several cards");
+    has(notes(load(good, group,
+                   "SharedStorage:\n"
+                   "  - {Name: a, MountDir: /fsx, StorageType: Efs}\n"
+                   "  - {Name: b, MountDir: /fsx/b, StorageType: Efs}\n")),
+        "overlaps '/fsx' (line 17)", "one mount in another");
+    is(notes(load(good, group,
+                  "SharedStorage:\n  - {Name: a, MountDir: /fsx, StorageType: Efs}\n"
+                  "  - {Name: b, MountDir: /fsx2, StorageType: Efs}\n")),
+       "", "/fsx2 does not overlap /fsx");
+}
+
+static void test_nodes(void)
+{
+    struct tern_layout *l = load(good, group, "");
+    size_t n;
+    struct tern_layout_group *g = tern_layout_groups(l, &n);
+
+    ok(n == 2 && !g[0].dynamic && g[0].count == 2 && g[1].dynamic && g[1].count == 3,
+       "static and dynamic nodes");
+    char *all = tern_layout_node_name(&g[0], 0), *one = tern_layout_node_name(&g[1], 3);
+    is(all, "q-st-cr-[1-2]", "the group's name");
+    is(one, "q-dy-cr-3", "a node's name");
+    free(all);
+    free(one);
+    free(g);
+    tern_layout_free(l);
+}
+
+static void test_render(void)
+{
+    struct tern_err err = {0};
+    struct tern_layout_conf c;
+    struct tern_layout *l =
+        load(good, group, "          CustomSlurmSettings: {CoreSpecCount: 1}\n");
+
+    ok(tern_layout_render(l, NULL, &c, &err) == 0, "a good layout renders");
+    has(c.slurm.data,
+        "NodeName=q-st-cr-[1-2] CPUs=128 Sockets=2 CoresPerSocket=32 ThreadsPerCore=2 "
+        "RealMemory=498073 Feature=static,trn1.32xlarge,cr,efa Weight=1 Gres=neuron:trn1:16 "
+        "CoreSpecCount=1 State=UNKNOWN\n",
+        "the static nodes' line");
+    has(c.slurm.data, "NodeName=q-dy-cr-[1-3] ", "the dynamic nodes' line");
+    has(c.slurm.data, "State=FUTURE\n", "dynamic nodes are not there");
+    has(c.slurm.data, "PartitionName=q Nodes=q-st-cr-[1-2],q-dy-cr-[1-3] ", "the partition");
+    has(c.gres.data, "NodeName=q-st-cr-[1-2] Name=neuron Type=trn1 File=/dev/neuron[0-15]\n",
+        "gres.conf");
+    has(c.topology.data, "SwitchName=q-cr Nodes=q-st-cr-[1-2],q-dy-cr-[1-3]\n", "topology.conf");
+    tern_layout_conf_free(&c);
+    tern_layout_free(l);
+
+    l = load("          InstanceType: trn1.32xlarge\n          MinCount: 1\n"
+             "          DisableSimultaneousMultithreading: true\n",
+             group, "");
+    ok(tern_layout_render(l, NULL, &c, &err) == 0, "it renders");
+    has(c.slurm.data, "CPUs=64 Sockets=2 CoresPerSocket=32 ThreadsPerCore=1", "without threads");
+    tern_layout_conf_free(&c);
+    tern_layout_free(l);
+
+    l = load(good, "", "");
+    ok(tern_layout_render(l, NULL, &c, &err) < 0 && err.code == TERN_USAGE,
+       "a layout with errors does not");
+    tern_layout_free(l);
+}
+
+static void test_sidecar(void)
+{
+    char *path = tern_strf("%s/cluster.tern.yaml", folder);
+    static const char text[] = "gres: {neuron: false}\nvirtual: {dynamic: 2, colour: red}\n";
+    struct tern_layout_conf c;
+    struct tern_err err = {0};
+
+    tern_fs_replace(path, text, sizeof text - 1, 0600, &err);
+    struct tern_layout *l = load(good, group, "");
+    ok(l && !l->gres && l->virtual_dynamic == 2, "the sidecar is read");
+    has(notes(l), "cluster.tern.yaml:2: virtual.colour: unknown key", "and checked");
+    tern_fs_replace(path, text, sizeof "gres: {neuron: false}\n" - 1, 0600, &err);
+    l = load(good, group, "");
+    ok(tern_layout_render(l, NULL, &c, &err) == 0 && !strstr(c.slurm.data, "neuron") && !c.gres.len,
+       "without the Neuron GRES");
+    tern_layout_conf_free(&c);
+    tern_layout_free(l);
+    unlink(path);
+    free(path);
+}
+
+int main(void)
+{
+    if (!mkdtemp(folder))
+        return 1;
+    test_catalogue();
+    test_lint();
+    test_nodes();
+    test_render();
+    test_sidecar();
+    tern_fs_remove_tree(folder, NULL);
+    return tap_done();
+}

@@ -5,6 +5,7 @@
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/ckpt/ckpt.h"
+#include "core/convert/shards.h"
 #include "core/model/model.h"
 
 #include <dirent.h>
@@ -139,23 +140,36 @@ static uint64_t bytes_of(const struct tern_ckpt_info *t)
     return n;
 }
 
-/* A new file begins when the next tensor would pass the limit. */
-static void deal_shards(struct export *x)
+unsigned convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_bytes, unsigned *shard)
 {
-    uint64_t max = x->options->max_shard_bytes ? x->options->max_shard_bytes : SHARD_BYTES;
     uint64_t filled = 0;
+    unsigned now = 0;
 
-    for (size_t i = 0; i < x->n; i++) {
-        uint64_t b = bytes_of(&x->tensors[i]);
-        if (filled && b > max - (filled < max ? filled : max)) {
-            x->n_shards++;
+    for (size_t i = 0; i < n; i++) {
+        if (filled && (filled > max_bytes || bytes[i] > max_bytes - filled)) {
+            now++;
             filled = 0;
         }
-        x->shard[i] = x->n_shards;
-        filled += b;
-        x->total += b;
+        shard[i] = now;
+        filled += bytes[i];
     }
-    x->n_shards++;
+    return now + 1;
+}
+
+static int deal_shards(struct export *x, struct tern_err *err)
+{
+    uint64_t max = x->options->max_shard_bytes ? x->options->max_shard_bytes : SHARD_BYTES;
+    uint64_t *bytes = tern_alloc(x->n, sizeof *bytes, "list of tensors", err);
+
+    if (!bytes)
+        return -1;
+    for (size_t i = 0; i < x->n; i++) {
+        bytes[i] = bytes_of(&x->tensors[i]);
+        x->total += bytes[i];
+    }
+    x->n_shards = convert_deal_shards(bytes, x->n, max, x->shard);
+    free(bytes);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ weights */
@@ -367,10 +381,8 @@ static int fill(struct export *x, struct tern_convert_out *out, struct tern_err 
 static int export_run(struct export *x, const char *out_dir, struct tern_convert_out *out,
                       struct tern_err *err)
 {
-    if (load_config(x, err) < 0 || list_tensors(x, err) < 0)
-        return -1;
-    deal_shards(x);
-    if (out_is_free(out_dir, err) < 0)
+    if (load_config(x, err) < 0 || list_tensors(x, err) < 0 || deal_shards(x, err) < 0 ||
+        out_is_free(out_dir, err) < 0)
         return -1;
     char *temp = tern_strf("%s.tmp-XXXXXX", out_dir), *parent = tern_fs_dirname(out_dir);
     int rc = tern_fs_mkdirs(parent, 0777, err);

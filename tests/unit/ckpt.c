@@ -607,6 +607,36 @@ static void test_claims(void)
     free(dir);
 }
 
+/* Eight processes reach for the folder at once: one gets it. */
+static void test_race(void)
+{
+    char *dir = in_work("race");
+    int go[2], status, winners = 0;
+    char c;
+
+    for (int round = 0; round < 10; round++) {
+        tern_fs_remove_tree(dir, NULL);
+        if (pipe(go) < 0)
+            abort();
+        for (int i = 0; i < 8; i++) {
+            if (fork() == 0) {
+                struct tern_ckpt_claim *claim;
+                close(go[1]);
+                int rc = (int)read(go[0], &c, 1); /* returns when all are there */
+                rc = tern_ckpt_claim(dir, 0, "racer", &claim, NULL);
+                usleep(100000); /* alive until all have tried */
+                _exit(rc == 0);
+            }
+        }
+        close(go[0]);
+        close(go[1]);
+        while (wait(&status) > 0)
+            winners += WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    }
+    ok(winners == 10, "of eight that claim at once, one wins (%d of 10 rounds)", winners);
+    free(dir);
+}
+
 int main(void)
 {
     if (!mkdtemp(work))
@@ -620,6 +650,7 @@ int main(void)
     test_links();
     test_retire();
     test_claims();
+    test_race();
     tern_fs_remove_tree(work, NULL);
     return tap_done();
 }

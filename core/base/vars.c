@@ -11,6 +11,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_DEADLINE", "60", "Seconds after which a wait for another rank is an error."},
     {"TERN_EXEC_PATH", "", "Where `tern` looks for tern-<name> before its own folder."},
     {"TERN_FABRIC_PROVIDER", "tcp", "libfabric provider used between nodes."},
+    {"TERN_FABRIC_SHARE", "",
+     "Ranks that share memory on a node at most, for tests: 1 sends everything by libfabric."},
     {"TERN_LEDGER", "", "The ledger's folder, for `tern ledger` and `tern metric`."},
     {"TERN_LOG_LEVEL", "info", "error, warn, info or debug."},
     {"TERN_RECEIPT", "",

@@ -1,0 +1,15 @@
+/* tern bench: measure. */
+#include "cmd/bench/bench.h"
+#include "cmd/cmd.h"
+
+static const struct tern_cmd *const verbs[] = {&bench_fabric, NULL};
+
+int main(int argc, char **argv)
+{
+    static const struct tern_cmd cmd = {
+        .name = "bench",
+        .summary = "measure the fabric and the trainer",
+        .verbs = verbs,
+    };
+    return tern_cmd_main(&cmd, argc, argv);
+}

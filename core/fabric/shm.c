@@ -1,0 +1,188 @@
+#include "core/fabric/shm.h"
+
+#include "core/base/rand.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Sparse: a communicator that never stages costs address space only. */
+static size_t own_bytes(void)
+{
+    return shm_stage_offset(SHM_COMMS, 0);
+}
+
+static int new_memory(const char *name, size_t bytes, char **base, struct tern_err *err)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC);
+
+    if (fd < 0)
+        return tern_err_sys(err, "cannot make a shared memory segment");
+    if (ftruncate(fd, (off_t)bytes) < 0) {
+        tern_err_sys(err, "cannot make a shared memory segment of %zu bytes", bytes);
+        close(fd);
+        return -1;
+    }
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) {
+        tern_err_sys(err, "cannot map a shared memory segment of %zu bytes", bytes);
+        close(fd);
+        return -1;
+    }
+    *base = p;
+    return fd;
+}
+
+int shm_open_own(struct shm *s, struct tern_err *err)
+{
+    char *base;
+
+    s->fd = new_memory("tern-fabric", own_bytes(), &base, err);
+    if (s->fd < 0)
+        return -1;
+    s->head = (struct shm_head *)base;
+    tern_rand_system(s->head->token, sizeof s->head->token);
+    return 0;
+}
+
+void shm_close_own(struct shm *s)
+{
+    if (!s->head)
+        return;
+    for (int i = 0; i < s->n_buffers; i++)
+        shm_buffer_delete(s, i);
+    munmap(s->head, own_bytes());
+    close(s->fd);
+    s->head = NULL;
+}
+
+static void *map_fd(pid_t pid, int fd, size_t bytes)
+{
+    char path[64];
+    struct stat st;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
+    int here = open(path, O_RDWR | O_CLOEXEC);
+    if (here < 0)
+        return NULL;
+    void *p = MAP_FAILED;
+    /* The same numbers may mean another file here; a shorter one would fault when touched. */
+    if (fstat(here, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes)
+        p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, here, 0);
+    close(here);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8_t token[16])
+{
+    struct shm_head *head = map_fd(pid, fd, own_bytes());
+
+    p->pidfd = -1;
+    if (!head)
+        return;
+    p->maps = memcmp(head->token, token, 16) == 0 ? calloc(SHM_REGIONS, sizeof *p->maps) : NULL;
+    if (!p->maps) {
+        munmap(head, own_bytes());
+        return;
+    }
+    p->head = head;
+    p->pid = pid;
+    p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+void shm_unmap_peer(struct shm_peer *p)
+{
+    if (!p->head)
+        return;
+    for (int i = 0; i < SHM_REGIONS; i++)
+        if (p->maps[i].base)
+            munmap(p->maps[i].base, p->maps[i].bytes);
+    free(p->maps);
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    munmap(p->head, own_bytes());
+    p->head = NULL;
+}
+
+int shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err)
+{
+    int i = 0;
+    char *base;
+
+    while (i < SHM_REGIONS && s->buffers[i].base)
+        i++;
+    if (i == SHM_REGIONS)
+        return tern_err_set(err, TERN_FAILED,
+                            "%d shared buffers are in use, which is the most a rank may have: "
+                            "allocate fewer, larger ones",
+                            SHM_REGIONS);
+    bytes = bytes ? (bytes + 4095) & ~(size_t)4095 : 4096;
+    int fd = new_memory("tern-buffer", bytes, &base, err);
+    if (fd < 0)
+        return -1;
+    struct shm_region *r = &s->head->regions[i];
+    r->generation++;
+    r->fd = fd;
+    r->bytes = bytes;
+    s->buffers[i] = (struct shm_buffer){base, bytes, NULL};
+    if (i >= s->n_buffers)
+        s->n_buffers = i + 1;
+    return i;
+}
+
+void shm_buffer_delete(struct shm *s, int i)
+{
+    struct shm_buffer *b = &s->buffers[i];
+
+    if (!b->base)
+        return;
+    munmap(b->base, b->bytes);
+    /* Peers keep their mapping until the slot is used again; its pages must not stay with it. */
+    fallocate(s->head->regions[i].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+              (off_t)b->bytes);
+    close(s->head->regions[i].fd);
+    b->base = NULL;
+}
+
+int shm_buffer_find(const struct shm *s, const void *p, size_t bytes)
+{
+    for (int i = 0; i < s->n_buffers; i++) {
+        const struct shm_buffer *b = &s->buffers[i];
+        if (b->base && (const char *)p >= b->base &&
+            (size_t)((const char *)p - b->base) <= b->bytes &&
+            bytes <= b->bytes - (size_t)((const char *)p - b->base))
+            return i;
+    }
+    return -1;
+}
+
+char *shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes, struct tern_err *err)
+{
+    struct shm_map *m = &p->maps[post->region];
+
+    if (!m->base || m->generation != post->generation) {
+        const struct shm_region *r = &p->head->regions[post->region];
+        if (m->base)
+            munmap(m->base, m->bytes);
+        m->base = map_fd(p->pid, r->fd, r->bytes);
+        if (!m->base) {
+            tern_err_sys(err, "cannot map %llu shared bytes of process %d",
+                         (unsigned long long)r->bytes, (int)p->pid);
+            return NULL;
+        }
+        m->bytes = r->bytes;
+        m->generation = post->generation;
+    }
+    if (post->offset > m->bytes || bytes > m->bytes - post->offset) {
+        tern_err_set(err, TERN_FAILED, "process %d offered a buffer that ends too early",
+                     (int)p->pid);
+        return NULL;
+    }
+    return m->base + post->offset;
+}

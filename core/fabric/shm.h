@@ -1,0 +1,99 @@
+/* Memory that the ranks of one node see of each other.  Each rank makes its own segments (memfd),
+ * and the others map them through /proc/PID/fd; a random token in the segment tells whether what
+ * was mapped is really that rank's, so ranks in different PID namespaces never meet by accident. */
+#ifndef TERN_FABRIC_SHM_H
+#define TERN_FABRIC_SHM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/base/err.h"
+
+enum {
+    SHM_COMMS = 64,        /* communicators of a rank; a bit each in a 64-bit mask */
+    SHM_REGIONS = 256,     /* tern_fabric_alloc buffers of a rank */
+    SHM_STAGE = 512 << 10, /* half a stage: with two ranks both halves fit a 2 MiB cache */
+    SHM_LINE = 128,        /* two cache lines: the neighbour line is prefetched too */
+};
+
+/* What a rank says at a meeting; [phase & 1], since it may be one meeting ahead of a reader. */
+struct shm_post {
+    uint64_t desc;
+    int32_t region; /* -1: nothing offered */
+    uint32_t generation;
+    uint64_t offset;
+};
+
+struct shm_line { /* of one communicator; written by its owner only */
+    _Alignas(SHM_LINE) _Atomic uint64_t phase;
+    struct shm_post post[2];
+};
+
+struct shm_region {
+    uint32_t generation;
+    int32_t fd;
+    uint64_t bytes;
+};
+
+struct shm_head {
+    uint8_t token[16];
+    _Alignas(SHM_LINE) _Atomic int64_t beat_ns; /* when the owner last looked up while waiting */
+    _Atomic int32_t blamed;                     /* world rank + 1, once `why` is written */
+    char why[600];
+    struct shm_region regions[SHM_REGIONS];
+    struct shm_line lines[SHM_COMMS];
+};
+
+struct shm_buffer {
+    char *base; /* NULL: free */
+    size_t bytes;
+    void *mr; /* the provider's registration, or NULL */
+};
+
+struct shm { /* this rank's */
+    int fd;
+    struct shm_head *head;
+    struct shm_buffer buffers[SHM_REGIONS];
+    int n_buffers; /* highest in use + 1 */
+};
+
+struct shm_map {
+    char *base;
+    size_t bytes;
+    uint32_t generation;
+};
+
+struct shm_peer { /* another rank's, seen from here */
+    pid_t pid;
+    int pidfd;
+    struct shm_head *head; /* NULL: not in this node */
+    struct shm_map *maps;  /* [SHM_REGIONS] */
+};
+
+int shm_open_own(struct shm *s, struct tern_err *err);
+void shm_close_own(struct shm *s);
+
+/* Try to map; `p->head` stays NULL when it cannot be done. */
+void shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8_t token[16]);
+void shm_unmap_peer(struct shm_peer *p);
+
+/* A new buffer of this rank; its index, or -1. */
+int shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err);
+void shm_buffer_delete(struct shm *s, int i);
+/* The buffer that holds [p, p + bytes), or -1. */
+int shm_buffer_find(const struct shm *s, const void *p, size_t bytes);
+
+/* Where a peer's offered buffer is here; mapped on first use. */
+char *shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes,
+                struct tern_err *err);
+
+static inline size_t shm_stage_offset(int comm, unsigned half)
+{
+    size_t head = (sizeof(struct shm_head) + 4095) & ~(size_t)4095;
+    return head + ((size_t)comm * 2 + half) * SHM_STAGE;
+}
+
+#endif

@@ -10,7 +10,8 @@
  *
  * Members' data is read where it lies when all of them offer shared buffers, else through the
  * stage: chunk by chunk in alternating halves, so that a half is written again only after a later
- * meeting has told that everyone is done with it. */
+ * meeting has told that everyone is done with it.  One node may do the one and another the other,
+ * so where nodes have several members all chunks are cut to fit the stage. */
 #include "core/fabric/reduce.h"
 #include "core/fabric/state.h"
 
@@ -226,8 +227,8 @@ int coll_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type
         (meet(c, buf, count * es, err) < 0 || meet_views(c, count * es, views, &direct, err) < 0))
         return -1;
     size_t most = min(wire_elements(c, type), round_up(count / n + 1));
-    if (!direct)
-        most = min(most, SHM_STAGE / es / n & ~(size_t)15);
+    if (!direct || c->mixed)
+        most = min(most, (SHM_STAGE / es / n) & ~(size_t)15);
     for (size_t at = 0, seg; at < count; at += seg) {
         seg = min(count - at, most * n);
         size_t slice = round_up((seg + n - 1) / n);
@@ -288,7 +289,7 @@ int coll_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t c
                      meet_views(c, n * count * es, views, &direct, err) < 0))
         return -1;
     size_t most = wire_elements(c, type);
-    if (!direct)
+    if (!direct || c->mixed)
         most = min(most, SHM_STAGE / es / n);
     for (size_t at = 0, len; at < count; at += len) {
         void *to = (char *)out + at * es;
@@ -337,7 +338,9 @@ int coll_all_gather(struct tern_comm *c, const void *in, void *out, size_t count
     if (c->p > 1 &&
         (meet(c, out, n * block, err) < 0 || meet_views(c, n * block, views, &direct, err) < 0))
         return -1;
-    size_t most = wire_elements(c, type);
+    size_t slots = c->nodes == 1 ? 1 : n, most = wire_elements(c, type);
+    if (!direct || c->mixed)
+        most = min(most, SHM_STAGE / es / slots);
     if (direct) {
         if (in != own)
             memcpy(own, in, block);
@@ -354,8 +357,6 @@ int coll_all_gather(struct tern_comm *c, const void *in, void *out, size_t count
         return meet(c, NULL, 0, err);
     }
     /* With one node the stage holds one slice, this rank's own. */
-    size_t slots = c->nodes == 1 ? 1 : n;
-    most = min(most, SHM_STAGE / es / slots);
     for (size_t at = 0, len; at < count; at += len) {
         len = min(count - at, most);
         struct cut k = {c->nodes == 1 ? 0 : len, len, SIZE_MAX};

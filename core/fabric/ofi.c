@@ -24,7 +24,8 @@ struct ofi_req {
     int rank;
     int code;          /* fi_errno when failed */
     struct fid_mr *mr; /* registered for this request alone */
-    bool dropped;
+    size_t due;        /* bytes that must come; of a receive */
+    bool receives, dropped;
     struct ofi_req *next;        /* free list */
     struct ofi_control *control; /* owned, when it is a control message */
     bool is_slot;                /* a posted control receive */
@@ -64,6 +65,10 @@ int ofi_req_rank(const struct ofi_req *r)
 const char *ofi_req_error(const struct ofi_req *r)
 {
     return fi_strerror(r->code);
+}
+bool ofi_req_wrong_size(const struct ofi_req *r)
+{
+    return r->code == FI_ETRUNC;
 }
 
 uint64_t ofi_tag(int comm, uint32_t seq, uint32_t chunk, int sender)
@@ -312,6 +317,8 @@ static struct ofi_req *start(struct ofi *o, bool send, int rank, const void *buf
     if (!r)
         return NULL;
     r->rank = rank;
+    r->due = bytes;
+    r->receives = !send;
     if (own_registration(o, r, buf, bytes, &mr, err) < 0) {
         give(o, r);
         return NULL;
@@ -404,6 +411,8 @@ static void finished(struct ofi *o, struct ofi_req *r, int code, size_t bytes)
             o->control(o->arg, &m);
         return;
     }
+    if (code == 0 && r->receives && bytes != r->due)
+        code = FI_ETRUNC;
     r->state = code ? OFI_FAILED : OFI_DONE;
     r->code = code;
     if (r->dropped)

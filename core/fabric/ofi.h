@@ -2,6 +2,7 @@
 #ifndef TERN_FABRIC_OFI_H
 #define TERN_FABRIC_OFI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,8 @@ struct ofi_req;
 enum ofi_state ofi_req_state(const struct ofi_req *r);
 int ofi_req_rank(const struct ofi_req *r);
 const char *ofi_req_error(const struct ofi_req *r);
+/* Failed since what came has another size. */
+bool ofi_req_wrong_size(const struct ofi_req *r);
 
 /* Who a message is for: every message carries its communicator, its place in that communicator's
  * sequence of transfers, its chunk and its sender, and is matched by all four. */

@@ -13,7 +13,7 @@ enum {
     LOOK_NS = 10 * MS,      /* how often to look for dead peers */
     PING_NS = 1000 * MS,    /* how often to see whether a silent remote peer still answers */
     FRESH_NS = 400 * MS,    /* a peer that looked up this recently is waiting itself */
-    GRACE_NS = 600 * MS,    /* how long ranks beyond the deadline ask around whose fault it is */
+    GRACE_NS = 500 * MS,    /* how long ranks beyond the deadline ask around whose fault it is */
     FAREWELL_NS = 100 * MS, /* to bring the bad news out */
 };
 

@@ -69,7 +69,12 @@ int wire_end(struct tern_comm *c, struct tern_err *err)
             rc = wait_idle(&w, member_of(c, ofi_req_rank(r)), err);
         if (rc == 0 && ofi_req_state(r) == OFI_FAILED) {
             char what[160];
-            snprintf(what, sizeof what, "cannot be reached (%s)", ofi_req_error(r));
+            snprintf(what, sizeof what,
+                     ofi_req_wrong_size(r)
+                         ? "sent another amount than expected (do all ranks call the same "
+                           "operation with the same count?)"
+                         : "cannot be reached (%s)",
+                     ofi_req_error(r));
             rc = wait_blame(c, ofi_req_rank(r), what, err);
         }
     }

@@ -177,11 +177,27 @@ int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err)
                : failed(err, "requeue it", id);
 }
 
-int tern_slurm_job_signal(uint32_t id, int sig, struct tern_err *err)
+int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_err *err)
 {
+    job_step_info_response_msg_t *msg = NULL;
+    uint32_t step = NO_VAL;
+
     if (start(err) < 0)
         return -1;
-    return slurm_kill_job(id, (uint16_t)sig, 0) == SLURM_SUCCESS ? 0 : failed(err, "signal it", id);
+    if (slurm_get_job_steps(0, job, NO_VAL, &msg, SHOW_ALL) != SLURM_SUCCESS)
+        return failed(err, "ask Slurm for its steps", job);
+    for (uint32_t i = 0; i < msg->job_step_count; i++) {
+        const job_step_info_t *s = &msg->job_steps[i];
+        if (s->name && strcmp(s->name, name) == 0 && (step == NO_VAL || s->step_id.step_id > step))
+            step = s->step_id.step_id;
+    }
+    slurm_free_job_step_info_response_msg(msg);
+    if (step == NO_VAL)
+        return tern_err_set(err, TERN_FAILED, "job %u: it has no step '%s'", job, name);
+    if (slurm_signal_job_step(job, step, (uint32_t)sig) == SLURM_SUCCESS ||
+        errno == ESLURM_ALREADY_DONE)
+        return 0;
+    return failed(err, "signal its ranks", job);
 }
 
 /* ------------------------------------------------------------------ nodes */
@@ -238,6 +254,7 @@ static void node_fill(struct tern_slurm_node *to, const node_info_t *from)
         (base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED) &&
         !(from->node_state &
           (NODE_STATE_DRAIN | NODE_STATE_FAIL | NODE_STATE_NO_RESPOND | NODE_STATE_POWERED_DOWN));
+    to->down = base == NODE_STATE_DOWN || (from->node_state & NODE_STATE_NO_RESPOND);
     to->cpus = from->cpus;
     to->memory_mib = from->real_memory;
     to->gres = text(from->gres);

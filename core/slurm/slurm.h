@@ -56,12 +56,14 @@ struct tern_slurm_job {
 int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err);
 void tern_slurm_job_free(struct tern_slurm_job *job);
 
-/* What the next three may be refused: they act on the caller's own jobs, or as an admin. */
+/* The next three are for the caller's own jobs, or for an admin. */
 int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err *err);
 /* End the job and queue it again under its id; `hold` keeps it from starting. */
 int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err);
-/* Send `sig` to every step of the job; SIGKILL also ends the job itself. */
-int tern_slurm_job_signal(uint32_t id, int sig, struct tern_err *err);
+/* Send `sig` to every task of the job's newest step called `name` (srun --job-name).  This, and not
+ * a signal to srun itself, which takes SIGTERM as the wish to kill the step.  Fine when the job
+ * is being ended already: Slurm has then told them. */
+int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_err *err);
 
 /* ------------------------------------------------------------------ nodes */
 
@@ -69,6 +71,7 @@ struct tern_slurm_node {
     char *name, *addr;
     char state[40]; /* sinfo's word: "idle", "mixed", "drained", "down*" */
     bool usable;    /* can run work now or when its jobs end: not down, drained or powered off */
+    bool down;      /* gone: down, or it does not answer */
     uint32_t cpus;
     uint64_t memory_mib;
     char *gres;   /* "neuron:16"; "" when there is none */

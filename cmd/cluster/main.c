@@ -174,7 +174,7 @@ static const struct tern_opt up_opts[] = {
 };
 
 /* build/bin/tern-cluster -> build/plugins/tern_spank.so; installed, PREFIX/bin -> PREFIX/lib/slurm.
- * NULL when neither is there. */
+ * As plugstack.conf wants it, with the tern beside this program; NULL when neither is there. */
 static char *find_plugin(void)
 {
     static const char *const beside[] = {"plugins/tern_spank.so", "lib/slurm/tern_spank.so"};
@@ -192,15 +192,17 @@ static char *find_plugin(void)
             found = NULL;
         }
     }
-    free(bin);
-    free(top);
-    if (found && strpbrk(found, " \t")) {
+    char *line = found ? tern_strf("%s tern=%s/tern", found, bin) : NULL;
+    if (line && strpbrk(top, " \t")) {
         tern_warn("%s: plugstack.conf cannot hold a path with blanks; --tern will be unknown",
                   found);
-        free(found);
-        found = NULL;
+        free(line);
+        line = NULL;
     }
-    return found;
+    free(found);
+    free(bin);
+    free(top);
+    return line;
 }
 
 static int load_nodes(void *out, struct tern_err *err);

@@ -277,7 +277,8 @@ int tern_layout_render(const struct tern_layout *l, const struct tern_layout_loc
         tern_buf_puts(&c.plugstack, "# The folder that `make install` put the plugin into.\n");
     if (!local || local->plugin)
         tern_buf_printf(&c.plugstack, "optional %s\n",
-                        local ? local->plugin : "/usr/local/lib/slurm/tern_spank.so");
+                        local ? local->plugin
+                              : "/usr/local/lib/slurm/tern_spank.so tern=/usr/local/bin/tern");
     if (tern_buf_check(&c.slurm, "slurm.conf", err) < 0 ||
         tern_buf_check(&c.gres, "gres.conf", err) < 0 ||
         tern_buf_check(&c.topology, "topology.conf", err) < 0) {

@@ -38,7 +38,7 @@ enum tern_vcluster_mode {
 struct tern_vcluster_options {
     const char *name; /* NULL: the layout's */
     enum tern_vcluster_mode mode;
-    const char *plugin;       /* tern_spank.so, or NULL */
+    const char *plugin;       /* path of tern_spank.so and its arguments, or NULL */
     const char *const *share; /* NULL-ended: folders under /tmp, /run or /dev/shm that every node
                                  shall see; or NULL.  The current folder is always seen. */
     double timeout_s;         /* until every node is idle; 0: 30 s and 0.1 s a node */

@@ -17,6 +17,7 @@ const struct tern_var tern_vars[] = {
     {"TERN_LOG_LEVEL", "info", "error, warn, info or debug."},
     {"TERN_RECEIPT", "",
      "Set by the plugin on the node: tells the trainer that --tern arrived there."},
+    {"TERN_RECIPE", "", "Set by the plugin on the node: the recipe of `sbatch --tern=RECIPE`."},
     {"TERN_RUN_SPOOL", "", "Set by `tern run`: the spool folder that this attempt's writers use."},
     {"TERN_RUN_SOCKET", "", "Set by `tern run`: host:port where ranks meet without PMIx."},
     {NULL, NULL, NULL},

@@ -205,15 +205,10 @@ static int check_spec(const struct tern_token *t, const struct spec *spec, struc
         return tern_err_set(err, TERN_USAGE,
                             "%s: a SentencePiece %s model; only BPE models are supported", t->path,
                             spec->model_type <= TYPE_CHAR ? types[spec->model_type] : "?");
-    if (spec->charsmap_bytes) {
-        char name[32] = ""; /* "nmt_nfkc_cf" is the longest that spm_train knows */
-        const struct message *m = &spec->normalizer;
-        for (size_t i = 0; i + 1 < sizeof name && m->at + i < m->end; i++)
-            name[i] = m->at[i] > ' ' && m->at[i] <= '~' ? m->at[i] : '?';
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: normaliser '%s' maps characters; only 'identity' is supported",
-                            t->path, name);
-    }
+    if (spec->charsmap_bytes)
+        return tern_err_set(
+            err, TERN_USAGE, "%s: normaliser '%.*s' maps characters; only 'identity' is supported",
+            t->path, (int)(spec->normalizer.end - spec->normalizer.at), spec->normalizer.at);
     if (spec->denormalizer_bytes)
         return tern_err_set(err, TERN_USAGE, "%s: a denormaliser is not supported", t->path);
     return 0;
@@ -231,47 +226,6 @@ static int32_t control(const struct tern_token *t, struct message name)
     return TERN_TOKEN_NONE;
 }
 
-/* The byte that "<0x0A>" stands for, or -1. */
-static int byte_of(const struct tern_piece *p)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    const char *high, *low;
-
-    if (p->len != 6 || memcmp(p->text, "<0x", 3) != 0 || p->text[5] != '>')
-        return -1;
-    high = memchr(digits, p->text[3], 16);
-    low = memchr(digits, p->text[4], 16);
-    return high && low ? (int)((high - digits) << 4 | (low - digits)) : -1;
-}
-
-/* What is wrong with a piece; NULL if nothing is. */
-static const char *piece_fault(const struct tern_token *t, const struct tern_piece *p)
-{
-    if (p->len == 0)
-        return "is empty";
-    if (p->len > TERN_PIECE_BYTES_MAX)
-        return "is longer than 4096 bytes";
-    if (isnan(p->score))
-        return "has no score";
-    switch (p->kind) {
-    case TERN_PIECE_NORMAL:
-    case TERN_PIECE_CONTROL:
-    case TERN_PIECE_USER_DEFINED:
-        return NULL;
-    case TERN_PIECE_UNKNOWN:
-        return t->unk == TERN_TOKEN_NONE ? NULL : "is a second one for unknown text";
-    case TERN_PIECE_UNUSED:
-        return "is marked unused, which is not supported";
-    case TERN_PIECE_BYTE:
-        if (byte_of(p) < 0)
-            return "stands for no byte";
-        return t->byte_fallback ? NULL : "stands for a byte, but byte_fallback is off";
-    default:
-        return "is of an unknown kind";
-    }
-}
-
-/* Check every piece; note unk and the bytes. */
 static int check_pieces(struct tern_token *t, struct tern_err *err)
 {
     bool found[256] = {false};
@@ -280,23 +234,46 @@ static int check_pieces(struct tern_token *t, struct tern_err *err)
     t->unk = TERN_TOKEN_NONE;
     for (uint32_t i = 0; i < t->n_vocab; i++) {
         const struct tern_piece *p = &t->pieces[i];
-        const char *fault = piece_fault(t, p);
-        if (fault)
-            return tern_err_set(err, TERN_USAGE, "%s: piece %u %s", t->path, i, fault);
-        if (p->kind == TERN_PIECE_UNKNOWN)
+        const char *bad = NULL;
+        char digits[3] = "", *end;
+
+        if (p->len == 0)
+            bad = "is empty";
+        else if (p->len > TERN_PIECE_BYTES_MAX)
+            bad = "is longer than 4096 bytes";
+        else if (isnan(p->score))
+            bad = "has no score";
+        else if (p->kind == 0)
+            bad = "is of an unknown kind";
+        else if (p->kind == TERN_PIECE_UNUSED)
+            bad = "is marked unused, which is not supported";
+        else if (p->kind == TERN_PIECE_UNKNOWN && t->unk != TERN_TOKEN_NONE)
+            bad = "is a second one for unknown text";
+        else if (p->kind == TERN_PIECE_UNKNOWN)
             t->unk = (int32_t)i;
-        if (p->kind == TERN_PIECE_BYTE) {
-            int b = byte_of(p);
-            n_bytes += !found[b];
-            found[b] = true;
-            t->byte_id[b] = i;
+        else if (p->kind == TERN_PIECE_BYTE) {
+            if (p->len == 6 && memcmp(p->text, "<0x", 3) == 0 && p->text[5] == '>')
+                memcpy(digits, p->text + 3, 2);
+            unsigned long b = strtoul(digits, &end, 16);
+            if (end != digits + 2 || digits[0] == '+' || digits[0] == '-' || digits[0] == ' ')
+                bad = "stands for no byte";
+            else if (!t->byte_fallback)
+                bad = "stands for a byte, but byte_fallback is off";
+            else if (!found[b]) {
+                found[b] = true;
+                t->byte_id[b] = i;
+                n_bytes++;
+            }
         }
+        if (bad)
+            return tern_err_set(err, TERN_USAGE, "%s: piece %u %s", t->path, i, bad);
     }
     if (t->unk == TERN_TOKEN_NONE)
         return tern_err_set(err, TERN_USAGE, "%s: no piece for unknown text", t->path);
     if (t->byte_fallback && n_bytes != 256)
         return tern_err_set(err, TERN_USAGE,
-                            "%s: byte_fallback is on, but only %u of 256 bytes have a piece",
+                            "%s: byte_fallback is on, but %u of 256 bytes have a "
+                            "piece",
                             t->path, n_bytes);
     return 0;
 }

@@ -216,78 +216,6 @@ static void test_damaged(void)
     free(data);
 }
 
-/* A model written by hand: pieces of one byte of length each, all lengths below 128. */
-struct hand {
-    char data[512];
-    size_t len;
-};
-
-static void hand_add(struct hand *h, const char *data, size_t len)
-{
-    memcpy(h->data + h->len, data, len);
-    h->len += len;
-}
-
-static void hand_piece(struct hand *h, const char *text, char kind, float score)
-{
-    char n = (char)strlen(text), head[] = {0x0a, (char)(n + 9), 0x0a, n},
-         tail[] = {0x15, 0, 0, 0, 0, 0x18, kind};
-
-    memcpy(tail + 1, &score, 4);
-    hand_add(h, head, sizeof head);
-    hand_add(h, text, (size_t)n);
-    hand_add(h, tail, sizeof tail);
-}
-
-/* Without byte fallback a run of unknown characters is one unk, whatever words it touches and in
- * whatever order they were seen first. */
-static void test_unknown(void)
-{
-    static const char *const normal[] = {"a", "b", "c", "ab", "\xe2\x96\x81"};
-    static const struct {
-        const char *text, *ids;
-    } cases[] = {
-        /* 3 a, 4 b, 5 c, 6 ab, 7 space, 8 <c>; '<' alone is unknown but stands beside c. */
-        {"z<c", "7 0 5"},
-        {"a<c", "7 3 0 5"},
-        {"<ca<c", "7 0 5 3 0 5"},
-        {"zz abz", "7 0 7 6 0"},
-        {"<<<", "7 0"},
-        {"<c>ab", "7 8 6"},
-        {"z<c>z<", "7 0 8 0"},
-        {"\xff\xfe"
-         "a",
-         "7 0 3"},
-    };
-    struct hand h = {.len = 0};
-    struct tern_err err = {0};
-
-    hand_piece(&h, "<unk>", 2, 0);
-    hand_piece(&h, "<s>", 3, 0);
-    hand_piece(&h, "</s>", 3, 0);
-    for (size_t i = 0; i < 5; i++)
-        hand_piece(&h, normal[i], 1, -(float)i);
-    hand_piece(&h, "<c>", 4, 0);
-    ok(!load_bytes(h.data, h.len, &err), "a model cut behind its pieces is refused");
-    has(err.text, "ends after its pieces", "and said");
-    hand_add(&h, "\x12\x02\x18\x02", 4); /* trainer: BPE */
-    hand_add(&h, "\x1a\x02\x20\x00", 4); /* normaliser: remove_extra_whitespaces off */
-    struct tern_token *t = load_bytes(h.data, h.len, &err);
-    struct tern_token_encoder *e = t ? tern_token_encoder_new(t, &err) : NULL;
-    if (!ok(e != NULL, "a model without byte fallback loads"))
-        printf("# %s\n", err.text);
-    for (size_t i = 0; e && i < sizeof cases / sizeof cases[0]; i++) {
-        const uint32_t *ids;
-        size_t n;
-        tern_token_encode(e, cases[i].text, strlen(cases[i].text), &ids, &n, NULL);
-        if (!ok(same_ids(ids, n, cases[i].ids), "unknown text: case %zu", i))
-            for (size_t k = 0; k < n; k++)
-                printf("# %u\n", ids[k]);
-    }
-    tern_token_encoder_free(e);
-    tern_token_free(t);
-}
-
 static void hash_of(struct tern_token *t, char hex[TERN_SHA256_HEX])
 {
     uint8_t hash[TERN_SHA256_BYTES];
@@ -369,7 +297,6 @@ int main(void)
     test_decode_range(t);
     test_hash(t);
     test_damaged();
-    test_unknown();
     test_folders();
     test_vectors(SHARED "llama2", "llama-spm");
     tern_token_encoder_free(e);

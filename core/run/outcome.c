@@ -1,0 +1,117 @@
+#include "core/run/outcome.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+__attribute__((format(printf, 4, 5))) static void
+say(struct tern_run_result *r, const char *outcome, int status, const char *fmt, ...)
+{
+    va_list ap;
+
+    r->outcome = outcome;
+    r->status = status;
+    va_start(ap, fmt);
+    vsnprintf(r->why, sizeof r->why, fmt, ap);
+    va_end(ap);
+}
+
+/* The word for Slurm's reason to end the job, or NULL when it had none. */
+static const char *job_outcome(const char *word)
+{
+    static const struct {
+        const char *slurm, *ours;
+    } words[] = {
+        {"TIMEOUT", "time_limit"},  {"DEADLINE", "time_limit"}, {"PREEMPTED", "preempted"},
+        {"CANCELLED", "cancelled"}, {"NODE_FAIL", "node_fail"},
+    };
+
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i].slurm, word) == 0)
+            return words[i].ours;
+    return NULL;
+}
+
+static void judge_signal(const struct tern_run_facts *f, struct tern_run_result *r, int sig)
+{
+    const char *word = job_outcome(f->job_word);
+    char who[32] = "the ranks";
+
+    if (f->rank >= 0)
+        snprintf(who, sizeof who, "rank %d", f->rank);
+    if (f->lost_node[0])
+        say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
+    else if (word)
+        say(r, word, TERN_TEMPFAIL, "Slurm ended the job (%s); %s ended by signal %d (%s)",
+            f->job_word, who, sig, strsignal(sig));
+    else
+        say(r, "killed", TERN_TEMPFAIL, "%s ended by signal %d (%s)", who, sig, strsignal(sig));
+}
+
+/* Status 0: is the work there? */
+static void judge_done(const struct tern_run_facts *f, struct tern_run_result *r)
+{
+    if (f->steps == 0 || f->newest >= f->steps)
+        say(r, "done", TERN_OK, "%s", "");
+    else if (f->lost_node[0])
+        say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
+    else if (f->newest < 0)
+        say(r, "failed", TERN_FAILED,
+            "the ranks ended as if done, but there is no checkpoint of step %" PRId64, f->steps);
+    else
+        say(r, "failed", TERN_FAILED,
+            "the ranks ended as if done, but the newest checkpoint is of step %" PRId64
+            ", not %" PRId64,
+            f->newest, f->steps);
+}
+
+static void judge_status(const struct tern_run_facts *f, struct tern_run_result *r, int status)
+{
+    const char *word = job_outcome(f->job_word);
+    char who[32] = "the ranks";
+
+    if (f->rank >= 0)
+        snprintf(who, sizeof who, "rank %d", f->rank);
+    switch (status) {
+    case TERN_USAGE:
+        say(r, "refused", status, "%s ended with status 2: usage or bad input", who);
+        break;
+    case TERN_TEMPFAIL:
+        if (f->lost_node[0])
+            say(r, "node_fail", status, "node %s is down", f->lost_node);
+        else
+            say(r, "fault", status, "%s ended for a reason outside the run (status 75)", who);
+        break;
+    case TERN_CONTINUED:
+        say(r, word ? word : "stopped", status, "stopped with a checkpoint, to be continued");
+        break;
+    case TERN_HALTED:
+        say(r, "halted", status, "halted with a checkpoint");
+        break;
+    default:
+        if (f->lost_node[0])
+            say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
+        else
+            say(r, "failed", f->steps ? TERN_FAILED : status, "%s ended with status %d", who,
+                status);
+        break;
+    }
+}
+
+void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *result, int *sig)
+{
+    int status = WIFEXITED(f->status) ? WEXITSTATUS(f->status) : 0;
+
+    *sig = WIFSIGNALED(f->status) ? WTERMSIG(f->status) : 0;
+    /* As shells and srun say it; a workload's shell says it of its own children, too. */
+    if (status > 128 && status < 128 + 65)
+        *sig = status - 128;
+    if (*sig)
+        judge_signal(f, result, *sig);
+    else if (status == 0)
+        judge_done(f, result);
+    else
+        judge_status(f, result, status);
+}

@@ -1,0 +1,27 @@
+/* What became of an attempt, from what was seen of its end. */
+#ifndef TERN_RUN_OUTCOME_H
+#define TERN_RUN_OUTCOME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/run/run.h"
+
+/* What is known when the ranks are gone. */
+struct tern_run_facts {
+    int status;           /* wait(2)'s of srun, or of the first rank that did not end well */
+    int rank;             /* that rank; -1 when unknown, as under srun */
+    const char *job_word; /* Slurm's name of the job's state; NULL outside Slurm */
+    char lost_node[256];  /* a node of the job that is down; "" for none */
+    int64_t steps;        /* that tern's own trainer was to make; 0 for a workload */
+    int64_t newest;       /* step of the newest verified checkpoint; -1 for none */
+};
+
+/* Fills outcome, status and why of `result`; *sig is the signal that ended the ranks, 0 for none.
+ *
+ * The trainer's own statuses hold (0, 2, 75, 76, 77), except that 0 must be borne out by a
+ * checkpoint of the last step, since srun also says 0 after losing tasks.  A signal or a lost node
+ * is a reason outside the run: 75.  Any other status of a workload is passed on. */
+void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *result, int *sig);
+
+#endif

@@ -1,0 +1,51 @@
+/* The supervisor: takes a recipe through one attempt and accounts for it in the ledger.
+ *
+ * It runs in the batch script (or by hand on one machine), claims the run's checkpoints, writes the
+ * run and its attempt to the ledger, launches the ranks, passes signals on to them, folds the
+ * ledger while they work, and says at the end what became of it.  The ranks are tern's own trainer
+ * or whatever `workload.command` names; under Slurm they are one srun step, else processes of this
+ * machine.
+ *
+ * One attempt a call: whoever wants to try again calls again.  The process is the supervisor's
+ * alone meanwhile: its signals are blocked and read, its children are waited for.
+ */
+#ifndef TERN_RUN_RUN_H
+#define TERN_RUN_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/recipe/recipe.h"
+
+struct tern_run_options {
+    const struct tern_recipe *recipe;
+    const char *recipe_path; /* absolute: the ranks read it too */
+    const char *const *overrides;
+    size_t n_overrides; /* of `overrides`, which the recipe has applied already */
+    const char *tern;   /* the program whose `train` the ranks run */
+    bool accept;        /* go on although what must not change within a run has changed */
+    int64_t ranks;      /* processes outside Slurm; 0: what the recipe says for a node */
+};
+
+struct tern_run_result {
+    char run_id[27]; /* ULID */
+    unsigned attempt;
+    /* One word, the ledger's: done, stopped, halted, time_limit, preempted, cancelled, node_fail,
+     * killed, fault, refused, failed. */
+    const char *outcome;
+    int status;    /* exit status of `tern run`: DESIGN 3, or the workload's own */
+    char why[512]; /* a sentence; "" when it is done */
+};
+
+/* 0 when an attempt took place, whatever became of it; -1 when none could begin, and then nothing
+ * is recorded.  A damaged ledger does not stop a run that goes on; it is told in the log. */
+int tern_run(const struct tern_run_options *options, struct tern_run_result *result,
+             struct tern_err *err);
+
+/* The recipe that the job carries (`--tern`), or NULL: TERN_RECIPE, which the plugin sets on the
+ * node.  An error when the job carries --tern and the plugin did not run here. */
+int tern_run_job_recipe(const char **path, struct tern_err *err);
+
+#endif

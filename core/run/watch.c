@@ -1,0 +1,219 @@
+#include "core/run/watch.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const int64_t second = 1000000000;
+
+enum {
+    TICK_MS = 200,        /* between two looks when no signal comes */
+    FOLD_REST_S = 3,      /* a reader sees what is older than this in plain sqlite3 */
+    FOLD_REST_TIMES = 10, /* and a fold may take a tenth of the time (ledger.h) */
+    GRACE_S = 10,         /* for the other ranks when one has ended badly, and to say so */
+    LAST_FOLD_S = 60,
+};
+
+/* Folding is a child's work: storage that hangs then holds up neither signals nor heartbeats. */
+struct folder {
+    pid_t pid; /* 0: none at work */
+    int64_t began, next;
+    struct timespec seen; /* checkpoint_dir's time of change at the last fold */
+};
+
+void tern_run_watch_signals(sigset_t *set)
+{
+    static const int signals[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT};
+
+    sigemptyset(set);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaddset(set, signals[i]);
+}
+
+static pid_t fold_start(const char *ledger_dir, const char *run_id)
+{
+    struct tern_err err = {0};
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid)
+        return pid < 0 ? 0 : pid;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* harmless to a fold */
+    if (getppid() != parent)
+        _exit(1);
+    if (tern_ledger_fold(ledger_dir, run_id, &err) < 0 ||
+        tern_ledger_fold_catalog(ledger_dir, &err) < 0) {
+        tern_warn("the ledger is behind (its spools are safe): %s", err.text);
+        _exit(1);
+    }
+    _exit(0);
+}
+
+static void fold_tick(struct tern_run_watch *w, struct folder *f)
+{
+    int64_t now = tern_clock_boot_ns();
+    struct stat st;
+
+    if (f->pid)
+        return;
+    bool due = now >= f->next;
+    /* A new checkpoint shows at once. */
+    if (w->checkpoint_dir && stat(w->checkpoint_dir, &st) == 0 &&
+        (st.st_mtim.tv_sec != f->seen.tv_sec || st.st_mtim.tv_nsec != f->seen.tv_nsec)) {
+        f->seen = st.st_mtim;
+        due = true;
+    }
+    if (!due)
+        return;
+    f->began = now;
+    f->next = now + FOLD_REST_S * second;
+    f->pid = fold_start(w->ledger_dir, w->run_id);
+}
+
+static void fold_ended(struct folder *f)
+{
+    int64_t now = tern_clock_boot_ns(), rest = (now - f->began) * FOLD_REST_TIMES;
+
+    f->pid = 0;
+    f->next = now + (rest > FOLD_REST_S * second ? rest : FOLD_REST_S * second);
+}
+
+void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id)
+{
+    pid_t pid = fold_start(ledger_dir, run_id);
+    int64_t deadline = tern_clock_boot_ns() + LAST_FOLD_S * second;
+
+    while (pid && waitpid(pid, NULL, WNOHANG) == 0) {
+        if (tern_clock_boot_ns() > deadline) {
+            tern_warn("the last fold takes more than %d s; `tern ledger` will do it",
+                      (int)LAST_FOLD_S);
+            return;
+        }
+        tern_clock_sleep_ns(second / 1000);
+    }
+}
+
+/* Collect whoever has ended; true while ranks are left. */
+static bool reap(struct tern_run_watch *w, struct folder *f)
+{
+    struct tern_run_ranks *r = w->ranks;
+    int status;
+    bool left = false;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid == f->pid)
+            fold_ended(f);
+        for (size_t i = 0; i < r->n; i++) {
+            if (r->pid[i] != pid)
+                continue;
+            r->pid[i] = 0;
+            r->status[i] = status;
+            if (status && w->first < 0)
+                w->first = (int)i;
+        }
+    }
+    for (size_t i = 0; i < r->n; i++)
+        left = left || r->pid[i];
+    return left;
+}
+
+static void note(struct tern_run_watch *w, const char *kind, const char *severity, const char *text)
+{
+    struct tern_err err = {0};
+    const struct tern_ledger_event e = {.kind = kind, .severity = severity, .text = text};
+
+    if (tern_spool_event(w->spool, &e, &err) < 0)
+        tern_warn("%s", err.text);
+}
+
+/* The first Ctrl-C asks, the second ends. */
+static void pass_on(struct tern_run_watch *w, int sig)
+{
+    bool again = sig == SIGINT && w->asked == SIGINT;
+    char text[80];
+
+    if (sig == SIGHUP)
+        sig = SIGTERM; /* the terminal is gone: come to an end */
+    snprintf(text, sizeof text, "signal %d (%s)%s", sig, strsignal(sig),
+             again ? " again: ending the ranks" : ", passed on to the ranks");
+    tern_info("%s%s", text,
+              sig == SIGINT && !again ? ". They may finish their step; Ctrl-C again ends them."
+                                      : "");
+    note(w, "signal", "info", text);
+    w->asked = sig;
+    tern_run_ranks_signal(w->ranks, again ? SIGKILL : sig);
+}
+
+/* Somebody else has the run, or said so: this attempt must not go on writing. */
+static void beat(struct tern_run_watch *w, int64_t *next)
+{
+    struct tern_err err = {0};
+    int64_t now = tern_clock_boot_ns();
+
+    if (!w->claim || now < *next || w->fenced.code)
+        return;
+    *next = now + TERN_CKPT_BEAT_S * second;
+    if (tern_ckpt_claim_check(w->claim, &err) == 0)
+        return;
+    tern_warn("%s", err.text);
+    if (err.code == TERN_TEMPFAIL)
+        return; /* the storage: the ranks will notice what matters to them */
+    w->fenced = err;
+    note(w, "fenced", "error", err.text);
+    tern_run_ranks_signal(w->ranks, SIGKILL);
+}
+
+/* Until a signal comes, ranks want to meet, or it is time to look again. */
+static void wait_a_little(struct tern_run_watch *w, int signals)
+{
+    struct signalfd_siginfo info;
+    struct tern_err err = {0};
+    struct pollfd fds[2] = {
+        {.fd = signals, .events = POLLIN},
+        {.fd = w->meeting ? tern_rendezvous_fd(w->meeting) : -1, .events = POLLIN},
+    };
+
+    poll(fds, 2, TICK_MS);
+    while (read(signals, &info, sizeof info) == sizeof info)
+        if (info.ssi_signo != SIGCHLD)
+            pass_on(w, (int)info.ssi_signo);
+    if (w->meeting && tern_rendezvous_step(w->meeting, &err) < 0)
+        tern_warn("%s", err.text); /* the ranks are told, and end */
+}
+
+void tern_run_watch(struct tern_run_watch *w)
+{
+    struct folder folder = {.next = tern_clock_boot_ns() + second};
+    int64_t next_beat = tern_clock_boot_ns() + TERN_CKPT_BEAT_S * second;
+    int64_t kill_at = 0;
+    int signals = signalfd(-1, &w->signals, SFD_CLOEXEC | SFD_NONBLOCK);
+
+    w->first = -1;
+    while (reap(w, &folder)) {
+        int64_t now = tern_clock_boot_ns();
+        if (w->first >= 0 && !kill_at) {
+            /* As srun's --kill-on-bad-exit: the rest cannot go on without it. */
+            tern_run_ranks_signal(w->ranks, SIGTERM);
+            kill_at = now + GRACE_S * second;
+        } else if (kill_at && now > kill_at) {
+            tern_run_ranks_signal(w->ranks, SIGKILL);
+            kill_at = now + second;
+        }
+        beat(w, &next_beat);
+        fold_tick(w, &folder);
+        wait_a_little(w, signals);
+    }
+    close(signals);
+    if (folder.pid) {
+        kill(folder.pid, SIGKILL);
+        waitpid(folder.pid, NULL, 0);
+    }
+}

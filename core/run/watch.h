@@ -1,0 +1,34 @@
+/* While the ranks work: signals passed on, heartbeat, folds; until the last of them is gone. */
+#ifndef TERN_RUN_WATCH_H
+#define TERN_RUN_WATCH_H
+
+#include <signal.h>
+
+#include "core/ckpt/ckpt.h"
+#include "core/fabric/fabric.h"
+#include "core/ledger/ledger.h"
+#include "core/run/launch.h"
+
+struct tern_run_watch {
+    struct tern_run_ranks *ranks;
+    struct tern_spool *spool;
+    struct tern_rendezvous *meeting; /* NULL: PMIx, or a workload */
+    struct tern_ckpt_claim *claim;   /* NULL: a workload without checkpoint.dir */
+    const char *checkpoint_dir;      /* NULL likewise */
+    const char *ledger_dir;
+    const char *run_id;
+    sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */
+    /* results */
+    int first;              /* the first child that did not end well; -1: all did */
+    int asked;              /* the last signal passed on; 0 for none */
+    struct tern_err fenced; /* why the claim was lost; code 0 while it holds */
+};
+
+/* The signals that the supervisor reads. */
+void tern_run_watch_signals(sigset_t *set);
+/* Returns when no rank is left. */
+void tern_run_watch(struct tern_run_watch *w);
+/* The fold after the last record, for at most a minute. */
+void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id);
+
+#endif

@@ -117,5 +117,5 @@ mkdir fake; printf '#!/bin/sh\nprintf "<%%s>\\n" "$@"\nexit 7\n' >fake/sbatch; c
 PATH=$WORK/fake:$PATH run tern submit known.yaml -N 2
 status 7 "sbatch's exit status"
 out_has "<--comment=$(attempts 'distinct run_id' known)>" "a run that goes on is named in the job's Comment"
-PATH=$BIN run tern submit good.yaml; status 1 "no sbatch"; one_line; err_has 'sbatch'
+PATH=$BIN run "$BIN/tern" submit good.yaml; status 1 "no sbatch"; one_line; err_has 'sbatch'
 tap_done

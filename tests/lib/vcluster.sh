@@ -1,0 +1,24 @@
+# Sourced after tap.sh by tests that need a Slurm: a virtual cluster of this test's own.
+#
+#   cluster_up            four Trn1 nodes; skips the test where Slurm is not installed
+#   on COMMAND...         run on its head, in the current folder; ./out, ./err and $rc as with run
+#   nodes are trn1-st-trn1-[1-4]
+for p in munged slurmctld slurmd; do
+    PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
+done
+export TERN_CLUSTER_HOME=$WORK/clusters
+CLUSTER=t$$
+LAYOUT=$ROOT/cluster-templates/trn1-4/cluster.yaml
+cluster_down() { tern cluster down $CLUSTER >/dev/null 2>&1; }
+cluster_up() {
+    tap_cleanup=cluster_down
+    tern cluster up -n $CLUSTER "$@" "$LAYOUT" >up 2>&1 || { cat up; exit 1; }
+}
+on() { run tern cluster exec $CLUSTER -- "$@"; }
+queue_empty() { [ -z "$(tern cluster exec $CLUSTER -- squeue -h)" ]; }
+# Until COMMAND succeeds, ten seconds at most.
+until_true() { for _ in $(seq 200); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
+job_state() { tern cluster exec $CLUSTER -- scontrol show job "$1" -o | sed 's/.*JobState=\([A-Z_]*\).*/\1/'; }
+job_over() { case $(job_state "$1") in PENDING | RUNNING | COMPLETING) return 1 ;; esac; queue_empty; }
+# sbatch ARGUMENT...: its job's number in $job; out and err are sbatch's.
+submit() { on sbatch --parsable "$@"; job=$(cat out); }

@@ -1,0 +1,86 @@
+#!/bin/bash
+# The SPANK plugin: what it refuses, what it leaves with the job, and what it must never break.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/vcluster.sh"
+so=${TERN_BUILD:-$ROOT/build}/plugins/tern_spank.so
+
+# ---- the library
+want='plugin_name plugin_type plugin_version slurm_spank_init slurm_spank_init_post_opt slurm_spank_task_exit slurm_spank_task_init spank_plugin_version '
+[ "$(nm -D --defined-only "$so" | awk '{ print $3 }' | sort | tr '\n' ' ')" = "$want" ]
+ok $? "the plugin exports its hooks and nothing else" || nm -D --defined-only "$so"
+[ "$(readelf -d "$so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')" = libc.so.6 ]
+ok $? "it links libc alone" || readelf -d "$so"
+
+cluster_up
+printf 'version: 1\nname: toy\nledger: {dir: ledger}\nworkload: {command: [true]}\n' >good.yaml
+sed 's/ledger:/ledgr:/' good.yaml >bad.yaml
+printf '#!/bin/bash\n#SBATCH --tern=bad.yaml\ntrue\n' >bad.sbatch
+
+# ---- refused at submission
+for how in 'sbatch --tern=bad.yaml --wrap true' 'sbatch bad.sbatch' 'salloc --tern=bad.yaml true' \
+    'srun --mpi=none --tern=bad.yaml true'; do
+    on $how
+    [ $rc != 0 ]; ok $? "$how: refused"
+    err_has 'tern: bad.yaml:3: ledgr: unknown key' "$how: with the recipe's line"
+    queue_empty; ok $? "$how: nothing is queued"
+done
+on sbatch --tern=none.yaml --wrap true; [ $rc != 0 ]; ok $? "a recipe that is not there"; err_has 'none.yaml'
+on sbatch --tern= --wrap true; [ $rc != 0 ]; ok $? "no recipe"; err_has 'needs the path'
+on sbatch --help; out_has '--tern=RECIPE'
+on salloc --help; out_has '--tern=RECIPE'
+
+# ---- hostile values
+rm -f pwned
+for value in '$(touch pwned)' '`touch pwned`' '; touch pwned;' '%s%n%s%n' '../../../../etc/passwd' '-h' \
+    "$(printf '\033]0;x\007')" "$(printf 'a\nb')" "$(head -c 5000 /dev/zero | tr '\0' a)"; do
+    on sbatch "--tern=$value" --wrap true
+    [ $rc != 0 ] && [ $rc -lt 128 ] || [ $rc = 255 ]; ok $? "refused: $(printf '%.30q' "$value")"
+    grep -q "$(printf '\033')" <(grep '^sbatch: error: tern:' err); [ $? = 1 ]; ok $? "and no control character is passed on"
+done
+[ ! -e pwned ] && queue_empty; ok $? "nothing of it was run or queued"
+
+# ---- accepted: receipt and recipe reach every kind of task
+cat >show.sbatch <<'X'
+#!/bin/bash
+export PATH=/usr/bin:/bin
+echo "batch $TERN_RECEIPT $TERN_RECIPE"
+cd /
+srun --mpi=none --export=ALL -N2 bash -c 'echo "step $TERN_RECEIPT $TERN_RECIPE"'
+sbatch -o "$HERE/inner.out" --export=ALL --wrap 'echo "inner $TERN_RECIPE"'
+cd "$HERE/other" && srun --mpi=none --export=ALL -N1 -n1 --tern=good.yaml bash -c 'echo "other $TERN_RECIPE"'
+X
+mkdir other; cp good.yaml other/
+for export in ALL NONE; do
+    rm -f inner.out
+    submit -N2 --tern=good.yaml --export=$export,HERE="$WORK" -o show.out show.sbatch
+    until_true queue_empty
+    has show.out "batch $job.batch.1 $WORK/good.yaml" "--export=$export: the batch script has receipt and absolute path" || cat err
+    [ "$(grep -c "^step $job.0.1 $WORK/good.yaml\$" show.out)" = 2 ]; ok $? "--export=$export: so has every task of a step" || cat show.out
+    has inner.out "inner $WORK/good.yaml" "--export=$export: a job submitted from inside inherits it from elsewhere"
+    has show.out "other $WORK/other/good.yaml" "--export=$export: a recipe given inside wins"
+done
+on srun --mpi=none -N2 --tern=good.yaml sh -c 'echo "$TERN_RECEIPT $TERN_RECIPE"'
+[ "$(grep -c "\.0\.1 $WORK/good.yaml\$" out)" = 2 ]; ok $? "srun on its own" || cat out err
+on salloc -N1 --tern=good.yaml srun --mpi=none sh -c 'echo "$TERN_RECIPE"'
+out_has "$WORK/good.yaml" "srun under salloc"
+on srun --mpi=none sh -c 'echo "none:$TERN_RECEIPT$TERN_RECIPE"'; out_has none: "a job without --tern gets nothing"
+has "$TERN_CLUSTER_HOME/$CLUSTER"/log/slurmd-trn1-st-trn1-1.log "tern: job $job step 0 task 0: exit 0" "the task's end is in the node's log"
+on sinfo -h -o '%t'; [ "$(sort -u out)" = idle ]; ok $? "every node is well after all that" || cat out
+
+# ---- what it costs, and what its absence does
+t() { local a; a=$(date +%s%N); for _ in 1 2 3 4 5; do tern cluster exec $CLUSTER -- sbatch -H "$@" --wrap true >/dev/null; done; echo $((($(date +%s%N) - a) / 5000000)); }
+plain=$(t -n1); with=$(t -n1 --tern=good.yaml)
+[ $((with - plain)) -lt 100 ]; ok $? "--tern adds $((with - plain)) ms to sbatch ($plain ms), under 100"
+on scancel -u "$(id -un)"
+conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf
+cp "$conf" kept
+echo 'optional /nowhere/tern_spank.so' >"$conf"
+on srun --mpi=none echo fine; status 0 "without the plugin jobs run"; out_has fine
+on sbatch --tern=good.yaml --wrap true; [ $rc != 0 ]; ok $? "and --tern is no option"; err_has '--tern'
+cp kept "$conf"
+printf '#!/bin/bash\nexec env -u TERN_RECEIPT tern run\n' >norec.sbatch
+submit --tern=good.yaml -o norec.out norec.sbatch
+until_true job_over "$job"
+has norec.out 'plugin did not run on node trn1-st-trn1-' "a node without the plugin is told by tern run, by name"
+[ "$(tern cluster exec $CLUSTER -- scontrol show job "$job" -o | sed 's/.*ExitCode=\([0-9]*\).*/\1/')" = 75 ]; ok $? "with status 75"
+tap_done

@@ -212,6 +212,28 @@ static void cross_entropy(int V)
     free(x), free(y), free(want);
 }
 
+/* What is no number must reach the loss, wherever it stands. */
+static void not_numbers(void)
+{
+    const double bad[] = {NAN, INFINITY};
+
+    for (int b = 0; b < 2; b++) {
+        int lost = 0;
+
+        for (int at = 0; at < 65; at++) {
+            tern_real *x = noise(65, 1);
+            const int32_t target = 3;
+            double loss;
+
+            x[at] = (tern_real)bad[b];
+            tern_tensor_cross_entropy(x, &loss, &target, NULL, 1, 1, 65);
+            lost += isfinite(loss);
+            free(x);
+        }
+        ok(lost == 0, "a logit of %g makes a loss that is not finite", bad[b]);
+    }
+}
+
 static void gemm(int M, int N, int K)
 {
     size_t m = (size_t)M, n = (size_t)N, k = (size_t)K;
@@ -414,6 +436,7 @@ int main(void)
     }
     arrays(40000);
     cross_entropy(32003);
+    not_numbers();
     gemm(1, 1, 1);
     gemm(1, 65, 64);
     gemm(63, 64, 65);

@@ -25,6 +25,12 @@ static const char sql_end[] =
     " WHERE attempt = ?2 AND end_ns < ?1";
 static const char sql_span[] = "UPDATE attempt SET first_step = min(coalesce(first_step, ?2), ?2),"
                                " last_step = max(coalesce(last_step, ?3), ?3) WHERE attempt = ?1";
+/* An attempt supersedes what earlier ones did from where it began: behind the step it resumed from,
+ * or at its first value if that came earlier or no resume is known.  (min(x, y) is NULL when either
+ * is: hence the coalesces.) */
+static const char sql_supersede[] =
+    "UPDATE attempt AS a SET to_step = (SELECT min(min(coalesce(b.resumed_step + 1, b.first_step),"
+    " coalesce(b.first_step, b.resumed_step + 1))) - 1 FROM attempt b WHERE b.attempt > a.attempt)";
 static const char sql_metric[] =
     "INSERT INTO metric VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(id) DO UPDATE SET"
     " attempt = ?3, step = ?4, value = ?5, class = ?6, wall_ns = ?7";
@@ -52,11 +58,26 @@ static const char sql_param[] =
     "INSERT INTO param VALUES(?2, ?3, ?4, ?1) ON CONFLICT DO UPDATE SET value = excluded.value,"
     " wall_ns = excluded.wall_ns WHERE excluded.wall_ns > param.wall_ns";
 
-enum { RUN, ATTEMPT, SET_RUN, BEGIN, END, SPAN, METRIC, POINT, CHECKPOINT, EVAL, EVENT, PARAM, N };
+enum {
+    RUN,
+    ATTEMPT,
+    SET_RUN,
+    BEGIN,
+    END,
+    SPAN,
+    SUPERSEDE,
+    METRIC,
+    POINT,
+    CHECKPOINT,
+    EVAL,
+    EVENT,
+    PARAM,
+    N
+};
 
-static const char *const texts[N] = {sql_seen_run,   sql_seen_attempt, sql_run,    sql_begin,
-                                     sql_end,        sql_span,         sql_metric, sql_point,
-                                     sql_checkpoint, sql_eval,         sql_event,  sql_param};
+static const char *const texts[N] = {
+    sql_seen_run, sql_seen_attempt, sql_run,        sql_begin, sql_end,   sql_span, sql_supersede,
+    sql_metric,   sql_point,        sql_checkpoint, sql_eval,  sql_event, sql_param};
 
 struct metric {
     char *name;
@@ -424,7 +445,7 @@ int tern_apply_end(struct tern_apply *a, struct tern_err *err)
 {
     sqlite3_stmt *st = a->st[METRIC];
 
-    if (flush_span(a, err) < 0)
+    if (flush_span(a, err) < 0 || tern_db_run(a->st[SUPERSEDE], err) < 0)
         return -1;
     for (size_t i = 0; i < a->n_metrics; i++) {
         struct metric *m = &a->metrics[i];

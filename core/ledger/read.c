@@ -353,10 +353,10 @@ void tern_ledger_series_free(struct tern_ledger_series *s)
     *s = (struct tern_ledger_series){0};
 }
 
-/* The effective points of an attempt are those up to its span's end, and attempts follow one
+/* The effective points of an attempt are those up to its to_step, and attempts follow one
  * another in step: ordered by attempt, effective points are ordered by step. */
 static const char sql_series[] =
-    "SELECT p.step, p.value, p.class, p.attempt, p.wall_ns FROM attempt_span s JOIN point p"
+    "SELECT p.step, p.value, p.class, p.attempt, p.wall_ns FROM attempt s JOIN point p"
     " ON p.metric_id = ?1 AND p.attempt = s.attempt AND p.step <= CASE WHEN ?2 THEN"
     " 9223372036854775807 ELSE coalesce(s.to_step, 9223372036854775807) END"
     " ORDER BY p.attempt, p.step";

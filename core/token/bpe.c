@@ -337,6 +337,7 @@ static int rank_pieces(struct tern_token *t, struct tern_err *err)
         if (k == 0 || list[k].score != list[k - 1].score)
             rank++;
         t->pieces[list[k].id].rank = rank;
+        t->pieces[list[k].id].order = (int32_t)k;
     }
     free(list);
     return 0;

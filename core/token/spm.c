@@ -169,7 +169,8 @@ static int read_piece(struct message m, struct tern_piece *p)
     struct field f;
     int rc;
 
-    *p = (struct tern_piece){.text = m.at, .kind = TERN_PIECE_NORMAL, .rank = TERN_RANK_NONE};
+    *p = (struct tern_piece){
+        .text = m.at, .kind = TERN_PIECE_NORMAL, .rank = TERN_RANK_NONE, .order = TERN_RANK_NONE};
     while ((rc = next(&m, &f)) > 0) {
         if (is(&f, PIECE_TEXT, WIRE_BYTES)) {
             size_t len = (size_t)(f.bytes.end - f.bytes.at);

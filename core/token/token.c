@@ -105,8 +105,10 @@ static void add_u32(struct tern_sha256 *s, uint32_t v)
 
 /* Digested, all numbers u32 little-endian: "tern vocabulary 1\n"; n_vocab; the flags byte_fallback,
  * add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces, whitespace_as_suffix as 0 or 1;
- * then for each id in order its kind, its merge rank (2^32 - 1 where no merge makes it), its length
- * in bytes and its bytes. */
+ * then for each id in order its kind, its place in the order of merges (2^32 - 1 where no merge
+ * makes it), its length in bytes and its bytes.  Llama's runs of spaces have one score between
+ * them; they are counted by id, which is the order that Hugging Face's converter gives them in
+ * tokenizer.json. */
 void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES])
 {
     static const char name[] = "tern vocabulary 1\n";
@@ -122,7 +124,7 @@ void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]
     for (uint32_t i = 0; i < t->n_vocab; i++) {
         const struct tern_piece *p = &t->pieces[i];
         add_u32(s, p->kind);
-        add_u32(s, (uint32_t)p->rank);
+        add_u32(s, (uint32_t)p->order);
         add_u32(s, p->len);
         tern_sha256_add(s, p->text, p->len);
     }

@@ -49,10 +49,9 @@ int32_t tern_token_unk(const struct tern_token *t);
 /* The file that was read; belongs to `t`. */
 const char *tern_token_path(const struct tern_token *t);
 
-/* The vocabulary's name: SHA-256 over every id's bytes, kind and merge rank and over the
- * normaliser's flags (token.c says exactly how).  Two files that give every text the same ids have
- * the same hash, whatever their format; a rank is a place in the order of merges, so scores and
- * lists of merges compare. */
+/* The vocabulary's name: SHA-256 over every id's bytes, kind and place in the order of merges, and
+ * over the normaliser's flags (token.c says exactly how).  It does not depend on the format:
+ * scores, and a list of merges made from them, give the same order. */
 void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]);
 
 /* The text of one id as it stands in the vocabulary ("▁the", "<0x0A>", "</s>"): not terminated,

@@ -37,6 +37,7 @@ struct tern_piece {
     uint32_t len, match_len;
     float score;
     int32_t rank;  /* place in the order of merges, equal for equal scores; or TERN_RANK_NONE */
+    int32_t order; /* the same, equal scores by id */
     uint32_t emit; /* id written for it: another one only if a reserved piece has the same text */
     uint8_t kind;
 };

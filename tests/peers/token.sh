@@ -27,6 +27,11 @@ compare "$G" golden $few
 if [ -n "$DATA" ]; then
     compare "$DATA/tokenizers/llama2/tokenizer.model" llama2 $many
     compare "$DATA/tokenizers/mini-spm-4k/tokenizer.model" mini-spm-4k $many
+    echo 'one text' >one.txt
+    tern data build -t "$DATA/tokenizers/llama2" -o one.tds one.txt 2>err
+    want=$("$python" "$ROOT/tests/peers/vocabulary.py" "$DATA/tokenizers/llama2/tokenizer.json")
+    tern data info --json one.tds | grep -qF "\"$want\""
+    ok $? "llama2: tokenizer.json and tokenizer.model have one vocabulary hash"
 else
     skip "no shared data"
 fi

@@ -1,0 +1,269 @@
+/* The pieces of core/fabric that need no second process; tests/multi/fabric.sh has the rest. */
+#include "tests/unit/tap.h"
+
+#include "core/base/clock.h"
+#include "core/base/rand.h"
+#include "core/fabric/fabric.h"
+#include "core/fabric/reduce.h"
+#include "core/fabric/rendezvous.h"
+#include "core/fabric/state.h"
+#include "core/fabric/wireup.h"
+
+#include <arpa/inet.h>
+#include <math.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void reduces_in_a_tree(void)
+{
+    enum { N = 700, R = 7 };
+    static float v[R][N];
+    float got[N], copy[N];
+    const void *src[R];
+    void *dst[2] = {got, copy};
+    struct tern_reduce sum = {TERN_F32, TERN_F32, TERN_SUM, 0};
+    int wrong = 0;
+
+    for (int r = 0; r < R; r++) {
+        src[r] = v[r];
+        for (int i = 0; i < N; i++)
+            v[r][i] = (float)tern_rand_normal(1, (uint64_t)r, (uint64_t)i) * 1e3f;
+    }
+    tern_reduce(&sum, dst, 2, src, R, N);
+    for (int i = 0; i < N; i++) {
+        float want = ((v[0][i] + v[1][i]) + (v[2][i] + v[3][i])) + ((v[4][i] + v[5][i]) + v[6][i]);
+        wrong += got[i] != want || copy[i] != want;
+    }
+    ok(wrong == 0, "seven sources are summed in the order of the header, at both places");
+    sum.op = TERN_AVG;
+    sum.divide_by = R;
+    float before = got[5];
+    dst[0] = v[0];
+    tern_reduce(&sum, dst, 1, src, R, N);
+    ok(v[0][5] == before / R, "an average divides once, and may replace a source");
+}
+
+static void reduces_bf16(void)
+{
+    /* 1 + 2^-8 + 2^-8: a sum in bf16 would lose both, fp32 keeps them. */
+    uint16_t a[1] = {0x3f80}, b[1] = {0x3b80}, c[1] = {0x3b80}, out[1];
+    uint16_t nan[1] = {0x7f81};
+    const void *src[] = {a, b, c}, *bad[] = {a, nan};
+    void *dst[] = {out};
+    struct tern_reduce sum = {TERN_BF16, TERN_BF16, TERN_SUM, 0};
+
+    tern_reduce(&sum, dst, 1, src, 3, 1);
+    ok(out[0] == 0x3f81, "bf16 is summed in fp32 (%04x)", out[0]);
+    tern_reduce(&sum, dst, 1, bad, 2, 1);
+    ok((out[0] & 0x7f80) == 0x7f80 && (out[0] & 0x7f), "a NaN stays one in bf16");
+}
+
+static void nan_wins(void)
+{
+    float a[2] = {NAN, 1}, b[2] = {1, NAN}, out[2];
+    const void *src[] = {a, b};
+    void *dst[] = {out};
+    struct tern_reduce max = {TERN_F32, TERN_F32, TERN_MAX, 0};
+
+    tern_reduce(&max, dst, 1, src, 2, 2);
+    ok(isnan(out[0]) && isnan(out[1]), "NaN wins a maximum from either side");
+}
+
+static void alone(void)
+{
+    struct tern_err err = {0};
+    struct tern_fabric_options o = {.wireup = TERN_WIREUP_ALONE};
+    struct tern_fabric *f = tern_fabric_open(&o, &err);
+    float in[3] = {1, 2, 3}, out[3] = {0};
+    struct tern_comm *half;
+
+    if (!ok(f != NULL, "one rank opens alone"))
+        return;
+    struct tern_comm *w = tern_fabric_world(f);
+    ok(tern_fabric_size(f) == 1 && tern_fabric_nodes(f) == 1, "it is the whole world");
+    ok(tern_comm_reduce_scatter(w, in, out, 3, TERN_F32, TERN_AVG, &err) == 0 && out[2] == 3,
+       "operations of one rank copy");
+    char *p = tern_fabric_alloc(f, 100, &err);
+    ok(p && p[99] == 0, "shared memory comes zeroed");
+    tern_fabric_free(f, p);
+    ok(tern_comm_split(w, -1, 0, &half, &err) == 0 && !half, "colour -1 gives no communicator");
+    int n = 0;
+    while (n < 100 && tern_comm_split(w, 0, 0, &half, &err) == 0)
+        n++;
+    ok(n == 63 && strstr(err.text, "64"), "the 65th communicator is refused: %s", err.text);
+    ok(tern_comm_broadcast(w, in, 1, TERN_F32, 1, &err) < 0, "a root that is no member is refused");
+    tern_fabric_close(f);
+}
+
+static void calls_pack(void)
+{
+    char text[80];
+
+    is(call_text(text, sizeof text, call_pack(CALL_ALL_REDUCE, TERN_BF16, TERN_AVG, 0, 1ull << 39)),
+       "all_reduce bf16 avg 549755813888", "a call and its words");
+    is(call_text(text, sizeof text, call_pack(CALL_BROADCAST, TERN_U8, TERN_SUM, 65535, 3)),
+       "broadcast u8 3 from 65535", "the highest root");
+    call_text(text, sizeof text, ~0ull);
+    ok(text[0] != '\0', "a call that cannot be still has words");
+}
+
+/* ---------------------------------------------------------------- rendezvous */
+
+static int dial(const struct tern_rendezvous *r)
+{
+    const char *colon = strchr(tern_rendezvous_address(r), ':');
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)atoi(colon + 1)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void serve(struct tern_rendezvous *r, int times)
+{
+    while (times--) {
+        struct pollfd p = {tern_rendezvous_fd(r), POLLIN, 0};
+        poll(&p, 1, 5);
+        tern_rendezvous_step(r, NULL);
+    }
+}
+
+static bool is_closed(int fd)
+{
+    char c;
+    struct pollfd p = {fd, POLLIN, 0};
+    return poll(&p, 1, 1000) == 1 && recv(fd, &c, 1, MSG_DONTWAIT) <= 0;
+}
+
+static void frame(struct rendezvous_frame *h, const struct tern_rendezvous *r, uint32_t kind,
+                  uint32_t rank, uint32_t size, uint32_t bytes)
+{
+    const char *key = strchr(tern_rendezvous_address(r), '/') + 1;
+
+    *h = (struct rendezvous_frame){RENDEZVOUS_MAGIC, kind, rank, size, 0, bytes, {0}};
+    for (int i = 0; i < RENDEZVOUS_KEY; i++)
+        sscanf(key + 2 * i, "%2hhx", &h->key[i]);
+}
+
+static void says(struct tern_rendezvous *r, int fd, const char *want, const char *name)
+{
+    char got[sizeof(struct rendezvous_frame) + RENDEZVOUS_TEXT + 1] = "";
+
+    serve(r, 3);
+    ssize_t n = recv(fd, got, sizeof got - 1, MSG_DONTWAIT);
+    has(n > (ssize_t)sizeof(struct rendezvous_frame) ? got + sizeof(struct rendezvous_frame) : "",
+        want, "%s", name);
+}
+
+static void refuses_strangers(void)
+{
+    struct tern_err err = {0};
+    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 2, &err);
+    struct rendezvous_frame h;
+    int fd, closed = 0, rounds = 300;
+
+    if (!ok(r != NULL, "a rendezvous opens: %s", err.text))
+        return;
+    for (int i = 0; i < rounds; i++) {
+        unsigned char junk[700];
+        size_t n = tern_rand_below(3, 0, (uint64_t)i, sizeof junk);
+        for (size_t k = 0; k < sizeof junk; k++)
+            junk[k] = (unsigned char)tern_rand_u64(4, (uint64_t)i, k);
+        if (i % 3) { /* right up to some field */
+            frame(&h, r, 1 + (uint32_t)i % 4, 0, 2, i % 2 ? 0xffffffff : 0);
+            if (i % 3 == 2)
+                h.key[i % 16] ^= 1;
+            memcpy(junk, &h, sizeof h);
+            n = sizeof h + n / 2;
+        }
+        if ((fd = dial(r)) < 0)
+            break;
+        send(fd, junk, n, MSG_NOSIGNAL);
+        shutdown(fd, SHUT_WR);
+        serve(r, 2);
+        closed += is_closed(fd);
+        close(fd);
+        serve(r, 1);
+    }
+    ok(closed == rounds, "hostile bytes end the connection (%d of %d) and nothing else", closed,
+       rounds);
+    fd = dial(r);
+    frame(&h, r, RENDEZVOUS_HELLO, 1, 3, 0);
+    send(fd, &h, sizeof h, 0);
+    says(r, fd, "rank 1 of 3 came where 2 ranks are expected", "a rank of another size is told so");
+    close(fd);
+    tern_rendezvous_close(r);
+}
+
+static void tells_who_left(void)
+{
+    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 2, NULL);
+    struct rendezvous_frame h;
+    static uint8_t blob[WIREUP_BLOB];
+    int a = dial(r), b = dial(r);
+
+    frame(&h, r, RENDEZVOUS_HELLO, 0, 2, 0);
+    send(a, &h, sizeof h, 0);
+    frame(&h, r, RENDEZVOUS_HELLO, 1, 2, 0);
+    send(b, &h, sizeof h, 0);
+    serve(r, 4);
+    frame(&h, r, RENDEZVOUS_BLOB, 0, 2, WIREUP_BLOB);
+    send(a, &h, sizeof h, 0);
+    send(a, blob, sizeof blob, 0);
+    serve(r, 3);
+    close(b);
+    says(r, a, "rank 1 left while the ranks were meeting", "who leaves is named to the others");
+    serve(r, 2);
+    ok(is_closed(a), "and they are let go");
+    close(a);
+    serve(r, 3);
+    a = dial(r);
+    frame(&h, r, RENDEZVOUS_HELLO, 0, 2, 0);
+    send(a, &h, sizeof h, 0);
+    serve(r, 3);
+    struct pollfd p = {a, POLLIN, 0};
+    ok(poll(&p, 1, 0) == 0, "the next attempt may meet at the same place");
+    close(a);
+    tern_rendezvous_close(r);
+}
+
+static void bad_addresses(void)
+{
+    static const char *const bad[] = {"",
+                                      "host",
+                                      "host:1",
+                                      "host:1/ff",
+                                      ":1/00112233445566778899aabbccddeeff",
+                                      "h:1234567/00112233445566778899aabbccddeeff",
+                                      "h:1/zz112233445566778899aabbccddeeff"};
+    int refused = 0;
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tern_err err = {0};
+        struct tern_fabric_options o = {
+            .wireup = TERN_WIREUP_SOCKET, .socket = bad[i], .size = 2, .deadline_s = 0.2};
+        struct tern_fabric *f = tern_fabric_open(&o, &err);
+        refused += !f && err.code == TERN_USAGE;
+        tern_fabric_close(f);
+    }
+    ok(refused == sizeof bad / sizeof *bad, "an address that is none is refused (%d)", refused);
+}
+
+int main(void)
+{
+    reduces_in_a_tree();
+    reduces_bf16();
+    nan_wins();
+    alone();
+    calls_pack();
+    refuses_strangers();
+    tells_who_left();
+    bad_addresses();
+    return tap_done();
+}

@@ -364,6 +364,16 @@ static void twice(json_t *m)
 {
     json_array_append(json_object_get(array_w(m), "slices"), slice_w(m));
 }
+/* 7 + 6 of 13 rows, but one of them twice and one not at all. */
+static void overlapping(json_t *m)
+{
+    json_t *two = json_deep_copy(slice_w(m));
+
+    json_object_set_new(slice_w(m), "shape", json_pack("[i,i]", 7, 10));
+    json_object_set_new(two, "start", json_pack("[i,i]", 6, 0));
+    json_object_set_new(two, "shape", json_pack("[i,i]", 6, 10));
+    json_array_append_new(json_object_get(array_w(m), "slices"), two);
+}
 static void zero_slice(json_t *m)
 {
     json_object_set_new(slice_w(m), "shape", json_pack("[i,i]", 0, 10));
@@ -405,6 +415,7 @@ static void test_forged(void)
         {"a start past the end", far_start, "sticks out"},
         {"a shard that is not there", no_such_shard, "names shard 7"},
         {"a slice given twice", twice, "more than once"},
+        {"slices that overlap", overlapping, "overlap"},
         {"an empty slice", zero_slice, "sticks out"},
         {"a shard outside the folder", escape, "list of shards"},
         {"five dimensions", five_dims, "its arrays"},

@@ -20,9 +20,9 @@ struct tern_yaml_node {
     bool quoted;
     size_t n, cap;
     struct tern_yaml_node **values;
-    char **keys;        /* of a map */
-    bool *asked;        /* of a map: somebody knows this key */
-    const char **known; /* of a map: keys asked for and absent, for suggestions; NULL-ended */
+    char **keys;  /* of a map */
+    bool *asked;  /* of a map: somebody knows this key */
+    char **known; /* of a map: keys asked for and absent, for suggestions */
     size_t n_known;
 };
 
@@ -44,6 +44,8 @@ static void node_free(struct tern_yaml_node *n)
     free(n->values);
     free(n->keys);
     free(n->asked);
+    for (size_t i = 0; i < n->n_known; i++)
+        free(n->known[i]);
     free(n->known);
     free(n->text);
     free(n->where);
@@ -381,11 +383,13 @@ struct tern_yaml_node *tern_yaml_get(const struct tern_yaml_node *map, const cha
         m->asked[i] = true;
         return m->values[i];
     }
-    m->known = reallocarray(m->known, m->n_known + 2, sizeof *m->known);
+    for (size_t k = 0; k < m->n_known; k++)
+        if (strcmp(m->known[k], key) == 0)
+            return NULL;
+    m->known = reallocarray(m->known, m->n_known + 1, sizeof *m->known);
     if (!m->known)
         abort();
-    m->known[m->n_known++] = key;
-    m->known[m->n_known] = NULL;
+    m->known[m->n_known++] = tern_strdup(key);
     return NULL;
 }
 

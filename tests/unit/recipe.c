@@ -104,6 +104,7 @@ int main(void)
        "an unknown section");
     is(refused("batch.seqlen=64"), "--set batch.seqlen: unknown key. Did you mean 'seq_len'?",
        "an unknown key");
+    has(refused("optimizer.lrr=1"), "Did you mean 'lr'?", "a key of a section, nearly");
     has(refused("schedule.warmup=101"), "101 steps of warm-up, but the run has 100", "warm-up");
     has(refused("batch.global=7"), "not a multiple of batch.micro (2)", "batch");
     has(refused("parallel.tensor=8"), "data-parallel", "degrees that are not there");

@@ -1,0 +1,180 @@
+/* tern eval: perplexity of a checkpoint on the recipe's held-out sets. */
+#include "cmd/cmd.h"
+
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/fabric/fabric.h"
+#include "core/infer/infer.h"
+#include "core/recipe/recipe.h"
+#include "core/tensor/tensor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct tern_opt_list overrides;
+static const char *checkpoint;
+static bool json, only;
+
+static const struct tern_opt opts[] = {
+    {"checkpoint", 'c', TERN_OPT_TEXT, "PATH", "latest", .to.text = &checkpoint,
+     .help = "a checkpoint or a Hugging Face folder; latest: the newest of checkpoint.dir"},
+    {"only", 0, TERN_OPT_FLAG, .to.flag = &only,
+     .help = "leave out the model that the recipe begins from"},
+    {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
+     .help = "change a key of the recipe; may be given again"},
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &json, .help = "print JSON"},
+    {0},
+};
+
+/* Evaluate the weights at `path` on every held-out set: out [held_out.n]. */
+static int evaluate(const struct tern_recipe *r, const char *path, struct tern_comm *comm,
+                    struct tern_infer_eval *out, struct tern_err *err)
+{
+    const struct tern_recipe_sets *sets = &r->data.held_out;
+    const int seq_len = (int)r->batch.seq_len, batch = (int)r->batch.micro;
+    struct tern_infer_source source;
+    struct tern_llama *m = NULL;
+    int rc = -1;
+
+    if (tern_infer_open(path, &source, err) < 0)
+        return -1;
+    m = tern_llama_new(&source.config, batch, seq_len, false, err);
+    if (!m || tern_infer_read(&source, source.prefix, tern_llama_params(m, NULL), err) < 0)
+        goto out;
+    for (size_t i = 0; i < sets->n; i++) {
+        struct tern_set *set = tern_set_open(sets->sets[i].path, err);
+        if (!set)
+            goto out;
+        int one = tern_infer_evaluate(m, set, (uint32_t)seq_len, batch, comm, &out[i], err);
+        tern_set_free(set);
+        if (one > 0)
+            tern_err_set(err, TERN_FAILED, "another rank failed; its message says why");
+        if (one)
+            goto out;
+    }
+    rc = 0;
+out:
+    tern_llama_free(m);
+    tern_infer_close(&source);
+    return rc;
+}
+
+static json_t *as_json(const struct tern_infer_eval *e)
+{
+    return json_pack("{s:o, s:I, s:I, s:o, s:o}", "nll", tern_json_real(e->nll), "tokens",
+                     (json_int_t)e->tokens, "bytes", (json_int_t)e->bytes, "ppl_token",
+                     tern_json_real(exp(e->nll / (double)e->tokens)), "ppl_byte",
+                     tern_json_real(exp(e->nll / (double)e->bytes)));
+}
+
+static int print(const struct tern_recipe *r, const struct tern_infer_eval *before,
+                 const struct tern_infer_eval *after, const char *path, struct tern_err *err)
+{
+    const struct tern_recipe_sets *sets = &r->data.held_out;
+    json_t *all = json_object();
+
+    json_object_set_new(all, "checkpoint", json_string(path));
+    if (!json) {
+        printf("%-16s %12s  %22s  %22s\n", "", "", "perplexity a token", "perplexity a byte");
+        printf("%-16s %12s  %10s %11s  %10s %11s\n", "set", "tokens", before ? "before" : "",
+               "after", before ? "before" : "", "after");
+    }
+    for (size_t i = 0; i < sets->n; i++) {
+        const struct tern_infer_eval *b = before ? &before[i] : NULL, *a = &after[i];
+        json_t *row = json_object();
+        if (b)
+            json_object_set_new(row, "before", as_json(b));
+        json_object_set_new(row, "after", as_json(a));
+        json_object_set_new(all, sets->sets[i].name, row);
+        if (json)
+            continue;
+        char ppl[2][24] = {"", ""};
+        if (b) {
+            snprintf(ppl[0], sizeof ppl[0], "%.2f", exp(b->nll / (double)b->tokens));
+            snprintf(ppl[1], sizeof ppl[1], "%.3f", exp(b->nll / (double)b->bytes));
+        }
+        printf("%-16s %12llu  %10s %11.2f  %10s %11.3f\n", sets->sets[i].name,
+               (unsigned long long)a->tokens, ppl[0], exp(a->nll / (double)a->tokens), ppl[1],
+               exp(a->nll / (double)a->bytes));
+    }
+    int rc = json ? tern_json_print(stdout, all, err) : 0;
+    json_decref(all);
+    return rc;
+}
+
+/* The checkpoint meant by --checkpoint, malloc'ed. */
+static char *resolve(const struct tern_recipe *r, struct tern_err *err)
+{
+    char *path = NULL, *typed = strcmp(checkpoint, "latest") == 0
+                                    ? tern_fs_join(r->checkpoint.dir, "latest")
+                                    : tern_strdup(checkpoint);
+
+    if (tern_str_ends(typed, "/latest"))
+        tern_ckpt_resolve(typed, &path, err);
+    else
+        path = tern_strdup(typed);
+    free(typed);
+    return path;
+}
+
+static int run(int n, char **args, struct tern_err *err)
+{
+    struct tern_fabric *fabric = NULL;
+    struct tern_infer_eval *before = NULL, *after = NULL;
+    char *path = NULL;
+    int rc = -1;
+    struct tern_recipe *r = tern_recipe_load(args[0], overrides.values, overrides.n, err);
+
+    (void)n;
+    if (!r)
+        return -1;
+    if (r->data.held_out.n == 0) {
+        tern_recipe_fail(r, "data.held_out", err, "names no set to evaluate on.");
+        goto out;
+    }
+    path = resolve(r, err);
+    before = tern_alloc(r->data.held_out.n, sizeof *before, "results", err);
+    after = tern_alloc(r->data.held_out.n, sizeof *after, "results", err);
+    if (!path || !before || !after ||
+        tern_tensor_start((int)r->launch.threads, (int)r->launch.ranks_per_node, err) < 0)
+        goto out;
+    fabric = tern_fabric_open(&(struct tern_fabric_options){0}, err);
+    if (!fabric)
+        goto out;
+    struct tern_comm *world = tern_fabric_world(fabric);
+    bool compare = !only && r->model.from && tern_fs_exists(r->model.from);
+    if ((compare && evaluate(r, r->model.from, world, before, err) < 0) ||
+        evaluate(r, path, world, after, err) < 0)
+        goto out;
+    rc = tern_fabric_rank(fabric) ? 0 : print(r, compare ? before : NULL, after, path, err);
+out:
+    tern_fabric_close(fabric);
+    free(path);
+    free(before);
+    free(after);
+    tern_recipe_free(r);
+    return rc;
+}
+
+static const struct tern_cmd cmd = {
+    .name = "eval",
+    .args = "RECIPE",
+    .summary = "perplexity of a checkpoint on the recipe's held-out sets",
+    .about = "Evaluates the model that the recipe begins from and a checkpoint of its run, row by "
+             "row of batch.seq_len tokens. Works on one machine as it is, and on all ranks of a "
+             "job as `srun --mpi=pmix tern eval RECIPE`.",
+    .examples = "  tern eval run.yaml\n  srun --mpi=pmix tern eval run.yaml --checkpoint "
+                "checkpoints/step-00000100\n",
+    .opts = opts,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run,
+};
+
+int main(int argc, char **argv)
+{
+    return tern_cmd_main(&cmd, argc, argv);
+}

@@ -1,0 +1,42 @@
+#!/bin/bash
+# Every program answers -h, its man page names the same options, and mistakes are answered in one line.
+. "$(dirname "$0")/../lib/tap.sh"
+
+run tern
+status 2 "tern alone says how it is used"
+out_has "administer"
+run tern trian
+status 2; err_has "did you mean 'train'?"; one_line
+run tern help environment
+status 0; out_has "TERN_LEDGER"
+run tern help recipe
+status 0; out_has "optimizer.lr"
+run tern --help-man
+status 0; out_has ".TH tern 1"
+
+for program in "$BIN"/tern-*; do
+    name=$(basename "$program"); name=${name#tern-}
+    run tern -h; has out "  $name " "tern -h lists $name"
+    run tern "$name" -h
+    status 0; out_has "usage: tern $name"
+    run "$program" --help-words
+    status 0
+    mv out words
+    run "$program" --help-man
+    status 0
+    sed 's/\\-/-/g' out >man
+    # A verb's help and the page have each option; the words for completion are all of them.
+    missing=
+    while IFS=$'\t' read -r command word; do
+        case $word in --*)
+            # shellcheck disable=SC2086
+            $command -h 2>&1 | grep -qF -- "$word" || missing="$missing $command $word (help)"
+            grep -qF -- "$word" man || missing="$missing $command $word (man)" ;;
+        esac
+    done <words
+    [ -z "$missing" ]; ok $? "tern $name: help, man page and completion agree" || echo "# $missing"
+    [ -z "$(cut -f1,2 words | sort | uniq -d)" ]; ok $? "tern $name: no option twice" || cut -f1,2 words | sort | uniq -d | sed 's/^/# /'
+    run tern "$name" --no-such-option
+    status 2 "tern $name: an unknown option is a usage error"
+done
+tap_done

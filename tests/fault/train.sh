@@ -1,0 +1,61 @@
+#!/bin/bash
+# Faults around a training run on one machine: a full disk, kill -9 of everything, Ctrl-C.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+tiny_make || skip_all "cannot make the tiny setting"
+
+# A disk that fills up during a checkpoint: exit 75, one line, what was published stays whole.
+if [ "$(id -u)" = 0 ] && mkdir -p small && mount -t tmpfs -o size=1400k tmpfs small 2>/dev/null; then
+    tap_cleanup() { umount -l "$WORK/small" 2>/dev/null; }
+    tap_cleanup=tap_cleanup
+    run tern run run.yaml --ranks 2 --set checkpoint.dir=small/ck --set steps=8
+    status 75 "a full disk during a checkpoint is a reason outside the run"
+    err_has "Free space"
+    run tern ckpt verify --full small/ck/latest
+    status 0 "the checkpoint before it is whole"
+    before=$(ls small/ck | grep -c '^step-........$')
+    [ "$before" -ge 1 ] && ! ls small/ck | grep -q tmp
+    ok $? "nothing half-written stays"
+    mount -o remount,size=20m small
+    run tern run run.yaml --ranks 2 --set checkpoint.dir=small/ck --set steps=8
+    status 0 "with room again the run goes on to its end"
+    err_has "going on after step"
+    umount small; tap_cleanup=:
+else
+    skip "a full disk: only root can mount a small one"
+fi
+
+# kill -9 of the supervisor and its ranks at many moments: the ledger and the weights are those of a run left alone.
+run tern run run.yaml --ranks 2 --set ledger.dir=whole
+tiny_digests >weights
+tiny_curve whole >curve
+[ "$(wc -l <curve)" = 8 ]; ok $? "the run left alone records 8 losses"
+rm -rf checkpoints
+kills=0
+for delay in 0.05 0.1 0.15 0.2 0.25 0.3 0.4 0.5 0.6 0.8; do
+    setsid tern run run.yaml --ranks 2 --set ledger.dir=killed >/dev/null 2>&1 & pid=$!
+    sleep $delay
+    if kill -9 -- -$pid 2>/dev/null; then kills=$((kills + 1)); fi
+    wait $pid 2>/dev/null
+    pgrep -g $pid >/dev/null && sleep 0.2
+done
+run tern run run.yaml --ranks 2 --set ledger.dir=killed
+status 0 "killed $kills times, the run ends well"
+tiny_digests | cmp -s - weights
+ok $? "its weights are those of the run left alone, to the last bit"
+tiny_curve killed >curve2
+cmp -s curve curve2
+ok $? "its effective losses too, each step once" || diff curve curve2 | sed 's/^/# /'
+run tern ledger verify --ledger killed
+status 0 "the ledger verifies"
+
+# Ctrl-C: the ranks finish their step, leave a checkpoint, and the status says halted.
+rm -rf checkpoints
+setsid tern run run.yaml --ranks 2 --set steps=100000 2>err >out & pid=$!
+tiny_wait_step 3 $pid
+kill -INT $pid
+wait $pid; rc=$? cmd="Ctrl-C during tern run"
+status 77
+run tern ckpt verify checkpoints/latest
+status 0 "and leaves a verified checkpoint"
+tap_done

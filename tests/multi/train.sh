@@ -1,0 +1,88 @@
+#!/bin/bash
+# The trainer as its user sees it: text in, checkpoints, resume, evaluation, export.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+tiny_make
+
+# One rank, whole, on its own.
+run tern train run.yaml
+status 0 "a run of 8 steps"
+err_has "step 8/8" "its last step is said"
+err_has "perplexity" "held-out sets are evaluated"
+run tern ckpt verify --full checkpoints/latest
+status 0 "the last checkpoint verifies"
+tiny_digests >whole
+
+# Again: nothing is left to do, and it says so without harm.
+run tern train run.yaml
+status 0 "a finished run is not run again"
+
+# Killed at some step by kill -9 and started again: the same bits.
+for at in 2 3 5 7; do
+    rm -rf checkpoints
+    tern train run.yaml 2>err & pid=$!
+    tiny_wait_step $at $pid
+    kill -9 $pid; wait $pid 2>/dev/null
+    run tern train run.yaml
+    tiny_digests >resumed
+    [ -s whole ] && cmp -s whole resumed
+    ok $? "killed after step $at, resumed: the same weights to the last bit"
+done
+
+# Asked to stop: a checkpoint, and 76.
+rm -rf checkpoints
+tern train run.yaml --set steps=4000 2>err & pid=$!
+tiny_wait_step 2 $pid
+kill -TERM $pid; wait $pid; rc=$? cmd="tern train, SIGTERM"
+status 76
+run tern ckpt verify checkpoints/latest
+status 0 "a stopped run leaves a verified checkpoint"
+rm -rf checkpoints
+
+# Another learning rate is another run.
+run tern train run.yaml --set steps=2
+run tern train run.yaml --set optimizer.lr=2e-3
+status 2 "another learning rate in the same folder is refused"
+err_has "are not those" && one_error
+run tern train run.yaml --set optimizer.lr=2e-3 --accept
+status 0 "--accept goes on"
+
+# Bad input: one line each, nothing half-written.
+run tern train run.yaml --set data.train='[{path: none.tds}]' --set checkpoint.dir=new
+status 2; err_has "none.tds"; one_error
+head -c 300 data/train.tds >data/cut.tds
+run tern train run.yaml --set data.train='[{path: data/cut.tds}]' --set checkpoint.dir=new
+status 2; err_has "cut.tds"; one_error
+[ ! -e new/step-00000001 ]; ok $? "and no checkpoint appeared"
+
+# Two ranks see the same samples as one: the same curve within rounding, and the same bits twice.
+rm -rf checkpoints
+run tern run run.yaml --ranks 2 --set ledger.dir=ledger2
+status 0 "two ranks"
+tiny_curve ledger2 >two
+rm -rf checkpoints
+run tern run run.yaml --ranks 1 --set ledger.dir=ledger1
+status 0 "one rank under tern run"
+tiny_curve ledger1 >one
+[ "$(wc -l <one)" = 8 ] && paste one two | awk '{d = $1 - $2; if (d < 0) d = -d; if (!($1 > 0) || d > 1e-4 * $1) bad = 1} END {exit bad}'
+ok $? "1 and 2 ranks: the same 8 losses within 1e-4" || paste one two | sed 's/^/# /'
+rm -rf checkpoints
+run tern run run.yaml --ranks 2 --set ledger.dir=ledger3
+tiny_curve ledger3 | cmp -s - two
+ok $? "2 ranks twice: the same losses to the last bit"
+
+run tern eval run.yaml
+status 0; out_has "held"
+run tern ckpt export checkpoints/latest -o hf
+status 0
+for f in config.json model.safetensors tokenizer.model; do [ -s hf/$f ]; ok $? "the export has $f"; done
+tern eval run.yaml --json 2>/dev/null | grep '"nll"' >a
+tern eval run.yaml --checkpoint hf --json 2>/dev/null | grep '"nll"' >b
+[ -s a ] && cmp -s a b
+ok $? "the export is a model again, of the same perplexity"
+run tern train run.yaml --set model.from=hf --set checkpoint.dir=more --set steps=2
+status 2 "model.from and model.config together are refused"
+sed 's/^model: .*/model: {from: hf}/; s/dir: checkpoints/dir: more/' run.yaml >cpt.yaml
+run tern train cpt.yaml --set steps=2
+status 0 "training goes on from the export"
+tap_done

@@ -108,6 +108,10 @@ static int exec_program(char **argv)
             names[n++] = p->name;
     names[n] = NULL;
     const char *near = tern_str_nearest(argv[0], names);
+    if (near && strcmp(near, argv[0]) == 0) {
+        tern_error("%s: not there. Was tern built or installed whole?", program);
+        return TERN_FAILED;
+    }
     tern_error("'%s' is not a tern program%s%s%s. `tern -h` lists them.", argv[0],
                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     return TERN_USAGE;

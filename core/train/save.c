@@ -122,15 +122,32 @@ static void record(struct train *t, const struct tern_ckpt_saved *saved)
         tern_warn("%s", err.text);
 }
 
-/* Rank 0: make room.  A failure costs disk, not the run. */
+/* Rank 0: make room, and tell the ledger what is gone.  A failure costs disk, not the run. */
 static void prune(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
+    struct tern_ckpt_entry *had = NULL;
+    size_t n = 0;
     struct tern_err err;
 
-    if (tern_ckpt_prune(r->checkpoint.dir, (unsigned)r->checkpoint.keep,
+    if (tern_ckpt_list(r->checkpoint.dir, &had, &n, &err) < 0 ||
+        tern_ckpt_prune(r->checkpoint.dir, (unsigned)r->checkpoint.keep,
                         (uint64_t)r->checkpoint.keep_every, t->claim, NULL, &err) < 0)
         tern_warn("old checkpoints stay: %s", err.text);
+    for (size_t i = 0; i < n; i++) {
+        const struct tern_ledger_checkpoint row = {
+            .step = (int64_t)had[i].step,
+            .path = had[i].path,
+            .bytes = (int64_t)had[i].bytes,
+            .shards = had[i].shards,
+            .manifest_sha256 = had[i].digest,
+            .state = "deleted",
+        };
+        if (had[i].state == TERN_CKPT_GOOD && !tern_fs_exists(had[i].path) &&
+            tern_spool_checkpoint(t->spool, &row, &err) < 0)
+            tern_warn("%s", err.text);
+    }
+    tern_ckpt_list_free(had, n);
 }
 
 int tern_train_save(struct train *t, struct tern_err *err)

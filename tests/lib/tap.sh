@@ -37,6 +37,9 @@ has() { # FILE TEXT [NAME]
 out_has() { has out "$1" "${2:-$cmd: prints '$1'}"; }
 err_has() { has err "$1" "${2:-$cmd: says '$1'}"; }
 one_line() { [ "$(wc -l <err)" = 1 ]; ok $? "${1:-$cmd: one clear line}" || sed 's/^/# /' err; }
+one_error() { # among words of other kinds
+    [ "$(grep -c 'error: ' err)" = 1 ]; ok $? "${1:-$cmd: one error line}" || sed 's/^/# /' err
+}
 skip() { tap_n=$((tap_n + 1)); echo "ok $tap_n # SKIP $1"; }
 skip_all() { echo "1..0 # SKIP $1"; exit 0; }
 tap_done() { echo "1..$tap_n"; exit $tap_bad; }

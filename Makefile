@@ -182,3 +182,12 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 clean:
 	rm -rf $(O)
+
+# ---------------------------------------------------------------- demo
+
+.PHONY: demo demo-clean
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@cluster-templates/trn1-4/demo $(O)/demo $(O)/bin
+demo-clean:
+	@[ ! -x $(O)/bin/tern ] || cluster-templates/trn1-4/demo --clean $(O)/demo $(O)/bin

@@ -80,10 +80,12 @@ int64_t tern_db_int(sqlite3 *db, const char *sql, int64_t def)
     return v;
 }
 
+/* A view belongs to one thread at a time (ledger.h): SQLite need not lock for it. */
 static int open_memory(sqlite3 **db, struct tern_err *err)
 {
-    if (sqlite3_open_v2(":memory:", db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) ==
-        SQLITE_OK)
+    if (sqlite3_open_v2(":memory:", db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                        NULL) == SQLITE_OK)
         return 0;
     tern_db_fail(*db, err, "SQLite");
     sqlite3_close(*db);
@@ -202,7 +204,8 @@ int tern_db_open(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, s
     if (!stamp->bytes)
         return 1;
     char *u = uri(path);
-    int rc = sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    int rc =
+        sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
     free(u);
     rc = rc == SQLITE_OK ? check_kind(db, path, err) : tern_db_fail(db, err, path);
     if (rc != 0) {

@@ -339,6 +339,11 @@ static void test_full(void)
     ok(lost == 1 && quiet > 10 && tern_spool_dropped(w) == (uint64_t)(lost + quiet),
        "a full disk: told once, %d more lost quietly, %d written", quiet, written);
     ok(tern_spool_close(w, &err) == 0, "close");
+    struct tern_ledger_check c;
+    struct tern_buf found = {0};
+    ok(tern_ledger_verify(dir, run, &c, &found, &err) == 0 && c.damaged == 0,
+       "parts of records were taken back %s", found.data ? found.data : "");
+    tern_buf_free(&found);
     struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
     ok(l && tern_ledger_series(l, "loss", false, &s, &err) == 0 && s.n == (size_t)written,
        "everything acknowledged is there, nothing else");

@@ -1,6 +1,7 @@
 #include "core/run/outcome.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,8 +47,14 @@ static void judge_signal(const struct tern_run_facts *f, struct tern_run_result 
     else if (word)
         say(r, word, TERN_TEMPFAIL, "Slurm ended the job (%s); %s ended by signal %d (%s)",
             f->job_word, who, sig, strsignal(sig));
+    else if (f->job_word && sig == SIGTERM && !f->asked)
+        /* srun says the highest status, and that is its own SIGTERM for those that were left. */
+        say(r, "killed", TERN_TEMPFAIL,
+            "a rank was killed, and srun ended the others; the output "
+            "above says which");
     else
-        say(r, "killed", TERN_TEMPFAIL, "%s ended by signal %d (%s)", who, sig, strsignal(sig));
+        say(r, "killed", TERN_TEMPFAIL, "%s ended by signal %d (%s)%s", who, sig, strsignal(sig),
+            sig == f->asked ? ", passed on" : "");
 }
 
 /* Status 0: is the work there? */

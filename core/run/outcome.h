@@ -11,6 +11,7 @@
 struct tern_run_facts {
     int status;           /* wait(2)'s of srun, or of the first rank that did not end well */
     int rank;             /* that rank; -1 when unknown, as under srun */
+    int asked;            /* the last signal passed on to the ranks; 0 for none */
     const char *job_word; /* Slurm's name of the job's state; NULL outside Slurm */
     char lost_node[256];  /* a node of the job that is down; "" for none */
     int64_t steps;        /* that tern's own trainer was to make; 0 for a workload */

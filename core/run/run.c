@@ -277,6 +277,7 @@ static void collect(const struct attempt *a, const struct tern_run_watch *w,
 
     f->status = w->first >= 0 ? w->ranks->status[w->first] : 0;
     f->rank = a->place.slurm || w->ranks->n == 1 ? -1 : w->first;
+    f->asked = w->asked;
     f->steps = is_trainer(a) ? a->o->recipe->steps : 0;
     f->newest = -1;
     if (is_trainer(a) && tern_ckpt_latest(a->o->recipe->checkpoint.dir, &path, &step, &err) == 0 &&

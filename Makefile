@@ -164,7 +164,7 @@ check-fuzz:
 ifeq ($(SANITIZE),)
 	@$(MAKE) --no-print-directory SANITIZE=address,undefined check-fuzz
 else
-	@$(MAKE) --no-print-directory $(FUZZ)
+	@$(MAKE) --no-print-directory tests $(FUZZ)
 	@tests/run fuzz
 endif
 

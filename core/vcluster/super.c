@@ -540,7 +540,10 @@ int tern_super_start(struct tern_plan *plan, int lock_fd, int *up, int *pidfd, b
         return 0;
     }
     close(pair[0]);
-    errno = saved;
     *refused = pid < 0 && flags;
+    if (*refused && saved == ENOSPC) /* the kernel's word for a limit */
+        return tern_err_set(err, TERN_FAILED,
+                            "cannot make namespaces: the limit is reached (sysctl user)");
+    errno = saved;
     return tern_err_sys(err, "cannot make %snamespaces", uid ? "user " : "");
 }

@@ -4,6 +4,8 @@
 for p in munged slurmctld slurmd; do
     PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
 done
+# The leak checker's helper cannot trace a process whose children live in another PID namespace.
+[ -z "${TERN_SANITIZE-}" ] || export ASAN_OPTIONS=detect_leaks=0
 template=$ROOT/cluster-templates/trn1-4/cluster.yaml
 mkdir "$WORK/many-16"; sed "s/Count: 4/Count: 16/" "$template" >"$WORK/many-16/cluster.yaml"
 as=()
@@ -121,6 +123,26 @@ else
 fi
 plain $me
 
+# A kernel that refuses user namespaces, made of one whose limit of them is 0.
+refused() {
+    unshare -U sleep 60 & holder=$!
+    for _ in $(seq 50); do [ "$(readlink /proc/$holder/ns/user)" != "$(readlink /proc/self/ns/user)" ] && break; sleep 0.02; done
+    echo "0 0 65536" >/proc/$holder/uid_map && echo "0 0 65536" >/proc/$holder/gid_map
+    uid=65534 # nobody: Slurm in plain mode wants a user that passwd knows
+    as=(nsenter -U -t $holder -S 0 -G 0 sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"' sh
+        setpriv --reuid=$uid --regid=$uid --clear-groups env HOME="$WORK/user")
+    export TERN_CLUSTER_HOME=$WORK/refused
+    mkdir "$TERN_CLUSTER_HOME"; chown $uid:$uid "$TERN_CLUSTER_HOME"
+    run tern_cluster up --mode namespaces "$template"; status 1 'user, refused: up --mode namespaces'
+    err_has 'cannot make namespaces: the limit is reached'; one_line
+    [ -z "$(ls "$TERN_CLUSTER_HOME")" ]; ok $? 'user, refused: nothing is left'
+    run tern_cluster up "$template"; status 0 'user, refused: up falls back to plain mode'
+    err_has 'plain mode (cannot make namespaces' 'user, refused: and says so'
+    on srun -N4 true; status 0 'user, refused: srun'
+    run tern_cluster down; status 0 'user, refused: down'
+    kill $holder
+}
+
 if [ "$(id -u)" = 0 ]; then
     uid=12345 # nobody's
     as=(setpriv --reuid=$uid --regid=$uid --clear-groups env HOME="$WORK/user")
@@ -133,6 +155,7 @@ if [ "$(id -u)" = 0 ]; then
     else
         tern_cluster down
         namespaces user
+        refused
     fi
 fi
 tap_done

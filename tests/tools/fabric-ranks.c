@@ -6,7 +6,7 @@
  * RANKS                 the last rank calls something else fabric-ranks short RANKS one rank fewer
  * comes than is expected
  *
- * RANKS 0: this process is one rank, started by srun or mpirun (random only).  With
+ * RANKS 0: this process is one rank, started by srun or mpirun.  With
  * TEST_FABRIC_ORDER=any the float sums may be in any order (nodes that are no aligned blocks). */
 #include "core/base/clock.h"
 #include "core/base/hash.h"

@@ -41,7 +41,6 @@ void tern_layout_no_others(struct tern_layout *l, const struct tern_yaml_node *m
 
 /* The parts. */
 void tern_layout_read_queues(struct tern_layout *l, const struct tern_yaml_node *queues);
-void tern_layout_read_storage(struct tern_layout *l, const struct tern_yaml_node *list);
 /* `denied`: keys (lower case, NULL-ended) that ParallelCluster writes itself and refuses. */
 void tern_layout_read_settings(struct tern_layout *l, const struct tern_yaml_node *n,
                                const char *const *denied, struct tern_layout_settings *out);

@@ -185,7 +185,7 @@ static void check_mount_dir(struct tern_layout *l, const struct tern_yaml_node *
                               s->mount_dir, l->storage[i].mount_dir, l->storage[i].line);
 }
 
-void tern_layout_read_storage(struct tern_layout *l, const struct tern_yaml_node *list)
+static void read_storage(struct tern_layout *l, const struct tern_yaml_node *list)
 {
     static const char *const types[] = {"Ebs",      "Efs",       "FsxLustre", "FsxOpenZfs",
                                         "FsxOntap", "FileCache", NULL};
@@ -310,7 +310,7 @@ struct tern_layout *tern_layout_load(const char *path, struct tern_err *err)
         read_image(l, root);
         read_head(l, root);
         read_scheduling(l, root);
-        tern_layout_read_storage(l, tern_layout_list(l, root, "SharedStorage", false));
+        read_storage(l, tern_layout_list(l, root, "SharedStorage", false));
         tern_layout_accept(root, unused);
         tern_layout_no_others(l, root);
     }

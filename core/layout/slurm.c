@@ -88,7 +88,7 @@ static void local_head(struct tern_buf *b, const struct tern_layout_local *c)
     if (c->tmp)
         tern_buf_printf(b, "TmpFS=%s\n", c->tmp);
     tern_buf_printf(b, "JobCompType=jobcomp/filetxt\nJobCompLoc=%s/jobs.txt\n", c->log);
-    tern_buf_puts(b, "SlurmdParameters=config_overrides\n"
+    tern_buf_puts(b, "MailProg=/bin/true\nSlurmdParameters=config_overrides\n"
                      "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n"
                      "SlurmdTimeout=5\nMessageTimeout=5\nKillWait=5\n"
                      "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,"

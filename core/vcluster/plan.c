@@ -90,10 +90,28 @@ int tern_plan_remove(const char *dir, struct tern_err *err)
     return rc == 0 ? tern_fs_remove_tree(dir, err) : rc;
 }
 
+/* A folder with things in it and no lock is somebody else's. */
+static bool foreign(const char *dir, const char *lock)
+{
+    DIR *d = tern_fs_exists(lock) ? NULL : opendir(dir);
+    bool any = false;
+
+    for (struct dirent *e; d && !any && (e = readdir(d));)
+        any = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (d)
+        closedir(d);
+    return any;
+}
+
 static int lock_once(const char *dir, const char *path, const char *name, struct tern_err *err)
 {
     struct stat mine, there;
 
+    if (foreign(dir, path))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: holds files that are no cluster's. Move them, or use another "
+                            "name (--name) or TERN_CLUSTER_HOME.",
+                            dir);
     if (tern_fs_mkdirs(dir, 0700, err) < 0)
         return -1;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -280,7 +280,10 @@ int tern_vcluster_down(const char *name, struct tern_err *err)
 
     if (!dir)
         return -1;
-    if (!tern_fs_exists(dir)) {
+    char *lock = tern_strf("%s/lock", dir);
+    bool there = tern_fs_exists(lock);
+    free(lock);
+    if (!there) {
         tern_err_set(err, TERN_USAGE,
                      "there is no cluster '%s'. `tern cluster list` shows those "
                      "that are.",

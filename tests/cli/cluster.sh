@@ -41,6 +41,11 @@ if command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ]; then
     run tern cluster up dynamic.yaml; status 2
     err_has 'no static nodes'
     [ ! -e clusters ]; ok $? 'no folder of a cluster that cannot be'
+    mkdir -p clusters/photos; echo mine >clusters/photos/one
+    run tern cluster up "$template" --name photos; status 2
+    run tern cluster down photos; status 2
+    [ "$(cat clusters/photos/one)" = mine ]; ok $? "files that are no cluster's are left alone"
+    run tern cluster list; ! grep -q photos out; ok $? 'and are not listed'
 else
     run tern cluster up "$template"; status 2
     err_has 'apt-get install'

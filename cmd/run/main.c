@@ -27,17 +27,17 @@ static const struct tern_opt opts[] = {
     {0},
 };
 
-/* `tern`, which lies beside this program. */
-static char *tern_program(void)
+/* The trainer lies beside this program. */
+static char *trainer_program(void)
 {
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 
     if (n < 0)
-        return tern_strdup("tern");
+        return tern_strdup("tern-train");
     self[n] = '\0';
     char *folder = tern_fs_dirname(self);
-    char *path = tern_strf("%s/tern", folder);
+    char *path = tern_strf("%s/tern-train", folder);
     free(folder);
     return path;
 }
@@ -45,23 +45,26 @@ static char *tern_program(void)
 static int supervise(const struct tern_recipe *recipe, const char *path, struct tern_err *err)
 {
     struct tern_run_result result = {0};
-    char *tern = tern_program();
+    char *trainer = trainer_program();
     const struct tern_run_options options = {
         .recipe = recipe,
         .recipe_path = path,
         .overrides = overrides.values,
         .n_overrides = overrides.n,
-        .tern = tern,
+        .trainer = trainer,
         .accept = accept_change,
         .ranks = ranks,
     };
 
     int rc = tern_run(&options, &result, err);
-    free(tern);
+    free(trainer);
     if (rc < 0)
         return -1;
     if (result.status == TERN_OK)
         tern_info("run %s, attempt %u: %s", result.run_id, result.attempt, result.outcome);
+    else if (result.status == TERN_CONTINUED || result.status == TERN_HALTED)
+        tern_info("run %s, attempt %u: %s: %s", result.run_id, result.attempt, result.outcome,
+                  result.why);
     else
         tern_error("run %s, attempt %u: %s: %s", result.run_id, result.attempt, result.outcome,
                    result.why);

@@ -48,7 +48,7 @@ static void add_srun(struct words *w, const struct tern_run_place *p, bool train
 char **tern_run_command(const struct tern_run_place *p, const struct tern_run_options *o,
                         const char *step, struct tern_err *err)
 {
-    enum { SRUN = 12, TRAIN = 4 };
+    enum { SRUN = 12, TRAIN = 3 };
     char **command = o->recipe->workload.command;
     size_t n_command = 0;
 
@@ -64,8 +64,7 @@ char **tern_run_command(const struct tern_run_place *p, const struct tern_run_op
         add(&w, tern_strdup(command[i]));
     if (command)
         return w.v;
-    add(&w, tern_strdup(o->tern));
-    add(&w, tern_strdup("train"));
+    add(&w, tern_strdup(o->trainer));
     if (o->accept)
         add(&w, tern_strdup("--accept"));
     for (size_t i = 0; i < o->n_overrides; i++) {

@@ -358,9 +358,12 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
     struct attempt a = {.o = options};
     int rc = -1;
 
-    if (tern_run_place(&a.place, options->recipe, options->ranks, err) < 0 || identify(&a, err) < 0)
-        goto out;
-    if (open_rows(&a, err) < 0)
+    if (tern_run_place(&a.place, options->recipe, options->ranks, err) < 0)
+        return -1;
+    const struct tern_check_options known = {.ranks = a.place.nodes * a.place.ranks_per_node};
+    if (tern_check_recipe(options->recipe, &known, err) < 0)
+        return -1;
+    if (identify(&a, err) < 0 || open_rows(&a, err) < 0)
         goto out;
     set_comment(&a);
     announce(&a);

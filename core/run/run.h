@@ -23,10 +23,10 @@ struct tern_run_options {
     const struct tern_recipe *recipe;
     const char *recipe_path; /* absolute: the ranks read it too */
     const char *const *overrides;
-    size_t n_overrides; /* of `overrides`, which the recipe has applied already */
-    const char *tern;   /* the program whose `train` the ranks run */
-    bool accept;        /* go on although what must not change within a run has changed */
-    int64_t ranks;      /* processes outside Slurm; 0: what the recipe says for a node */
+    size_t n_overrides;  /* of `overrides`, which the recipe has applied already */
+    const char *trainer; /* path of tern-train, for ranks without workload.command */
+    bool accept;         /* go on although what must not change within a run has changed */
+    int64_t ranks;       /* processes outside Slurm; 0: what the recipe says for a node */
 };
 
 struct tern_run_result {

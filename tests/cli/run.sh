@@ -97,6 +97,10 @@ SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x run tern run; status 75 "--tern, and
 one_line; err_has 'plugstack.conf'
 SLURM_JOB_ID=1 run tern run ../good.yaml; status 2 "a job without its node list"; one_line
 run tern run --set name=bad/name ../good.yaml; status 2; one_line
+printf 'version: 1\nname: t\nmodel: {config: none.json}\ndata: {train: [{path: t.tds}]}\nbatch: {global: 8, seq_len: 16}\nsteps: 2\noptimizer: {lr: 1e-3}\ncheckpoint: {dir: ck}\nledger: {dir: ledger}\n' >bad.yaml
+for c in "run --check" run submit; do
+    run tern $c bad.yaml; [ $rc != 0 ]; ok $? "tern $c: a model that is not there"; one_line; err_has none.json
+done
 [ "$(ls)" = "$(printf 'bad.yaml\nerr\nout')" ]; ok $? "nothing was written" || ls
 cd ..
 touch file; run tern run good.yaml --set ledger.dir=file; [ $rc != 0 ]; ok $? "a ledger folder that is a file"; one_line

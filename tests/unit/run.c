@@ -158,7 +158,7 @@ static void command_lines(void)
     struct tern_err err = {0};
     struct tern_run_place p = {.slurm = true, .nodes = 4, .ranks_per_node = 2, .cpus_per_rank = 64};
     const char *set[] = {"optimizer.lr=1e-4"};
-    struct tern_run_options o = {.recipe_path = "/x/run.yaml", .tern = "/bin/tern"};
+    struct tern_run_options o = {.recipe_path = "/x/run.yaml", .trainer = "/bin/tern-train"};
     struct tern_recipe *trainer =
         recipe("version: 1\nname: a\nmodel: {config: c.json}\ndata: {train: [{path: t.tds}]}\n"
                "batch: {global: 8, micro: 1, seq_len: 16}\nsteps: 2\ncheckpoint: {dir: c}\n"
@@ -175,14 +175,14 @@ static void command_lines(void)
     is(s,
        "srun --mpi=pmix --nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=64 "
        "--distribution=block --kill-on-bad-exit=1 --export=ALL --input=none --job-name=tern-3 "
-       "/bin/tern train --set optimizer.lr=1e-4 /x/run.yaml",
+       "/bin/tern-train --set optimizer.lr=1e-4 /x/run.yaml",
        "the trainer under Slurm");
     free(s);
     p.slurm = false;
     o.n_overrides = 0;
     o.accept = true;
     s = joined(tern_run_command(&p, &o, "tern-3", &err));
-    is(s, "/bin/tern train --accept /x/run.yaml", "the trainer on one machine");
+    is(s, "/bin/tern-train --accept /x/run.yaml", "the trainer on one machine");
     free(s);
     o.recipe = workload;
     s = joined(tern_run_command(&p, &o, "tern-3", &err));

@@ -369,7 +369,7 @@ static void reap(struct super *s)
  * process inherits theirs. */
 static void kill_all(void)
 {
-    for (int rounds = 0; rounds < 500; rounds++) {
+    for (int rounds = 0; rounds < 2500; rounds++) {
         char path[64];
         snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
         FILE *f = fopen(path, "r");

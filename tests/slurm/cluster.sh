@@ -106,11 +106,12 @@ plain() { # WHO
     [ "$(sort -u out | wc -l)" = 4 ]; ok $? "$1, plain: srun on four nodes" || cat err
     on srun --mpi=pmix -N4 sh -c 'echo $PMIX_RANK'
     [ "$(sort -n out | tr '\n' ' ')" = '0 1 2 3 ' ]; ok $? "$1, plain: PMIx ranks" || cat err
-    printf '#!/bin/sh\nsrun -N4 sleep 54321\n' >sleep.sh
+    nap=$((100000 + $$)) # a number of seconds that nobody else sleeps
+    printf '#!/bin/sh\nsrun -N4 sleep %d\n' $nap >sleep.sh
     on sbatch -N4 -o /dev/null sleep.sh; status 0
-    for _ in $(seq 50); do pgrep -x sleep -a | grep -q 54321 && break; sleep 0.1; done
+    for _ in $(seq 50); do pgrep -x sleep -a | grep -q $nap && break; sleep 0.1; done
     run tern_cluster down; status 0 "$1, plain: down in the middle of a step"
-    ! pgrep -f "$TERN_CLUSTER_HOME|sleep 54321" >/dev/null; ok $? "$1, plain: nothing is left"
+    ! pgrep -f "$TERN_CLUSTER_HOME|sleep $nap" >/dev/null; ok $? "$1, plain: nothing is left"
 }
 
 export TERN_CLUSTER_HOME=$WORK/clusters

@@ -83,10 +83,11 @@ static int reduce_slices(struct tern_comm *c, void *const *views, const struct c
     if (c->nodes == 1)
         last.src_type = type;
     else
-        wire_begin(c);
+        tern_fabric_wire_begin(c);
     for (int node = 0; node < c->nodes && c->nodes > 1; node++, in += mine * pes)
         if (node != c->node &&
-            wire_recv(c, c->node_ranks[node][holder(c, c->rank, node)], in, mine * pes, err) < 0)
+            tern_fabric_wire_recv(c, c->node_ranks[node][holder(c, c->rank, node)], in, mine * pes,
+                                  err) < 0)
             return -1;
     for (int t = 0; t < c->size; t++) {
         size_t len = cut_len(k, t);
@@ -101,7 +102,7 @@ static int reduce_slices(struct tern_comm *c, void *const *views, const struct c
             part = out;
             out += len * pes;
         }
-        if (wire_send(c, t, part, len * pes, err) < 0)
+        if (tern_fabric_wire_send(c, t, part, len * pes, err) < 0)
             return -1;
     }
     for (int m = 0; m < c->p; m++)
@@ -116,7 +117,7 @@ static int reduce_slices(struct tern_comm *c, void *const *views, const struct c
         tern_reduce(&inside, &to, 1, src, c->p, mine);
         own = to;
     }
-    if (wire_end(c, err) < 0)
+    if (tern_fabric_wire_end(c, err) < 0)
         return -1;
     for (int node = 0; node < c->nodes; node++)
         src[node] = node == c->node ? own : c->f->wire_in + (size_t)node * mine * pes;
@@ -130,23 +131,25 @@ static int spread_slices(struct tern_comm *c, char *base, const struct cut *k, s
 {
     if (c->nodes == 1)
         return 0;
-    wire_begin(c);
+    tern_fabric_wire_begin(c);
     for (int t = 0; t < c->size; t++)
         if (c->node_of[t] != c->node && holder(c, t, c->node) == c->local &&
-            wire_recv(c, t, base + (size_t)t * k->stride * es, cut_len(k, t) * es, err) < 0)
+            tern_fabric_wire_recv(c, t, base + (size_t)t * k->stride * es, cut_len(k, t) * es,
+                                  err) < 0)
             return -1;
     const char *own = base + (size_t)c->rank * k->stride * es;
     for (int node = 0; node < c->nodes; node++)
-        if (node != c->node && wire_send(c, c->node_ranks[node][holder(c, c->rank, node)], own,
-                                         cut_len(k, c->rank) * es, err) < 0)
+        if (node != c->node &&
+            tern_fabric_wire_send(c, c->node_ranks[node][holder(c, c->rank, node)], own,
+                                  cut_len(k, c->rank) * es, err) < 0)
             return -1;
-    return wire_end(c, err);
+    return tern_fabric_wire_end(c, err);
 }
 
 static void views_of_stage(struct tern_comm *c, void **views)
 {
     for (int m = 0; m < c->p; m++)
-        views[m] = stage_of(c, m);
+        views[m] = tern_fabric_stage_of(c, m);
 }
 
 /* ---------------------------------------------------------------- all-reduce */
@@ -163,11 +166,11 @@ static int small_all_reduce(struct tern_comm *c, void *buf, size_t count, enum t
 
     src[0] = buf;
     if (c->p > 1) {
-        memcpy(stage_of(c, c->local), buf, count * es);
-        if (meet(c, NULL, 0, err) < 0)
+        memcpy(tern_fabric_stage_of(c, c->local), buf, count * es);
+        if (tern_fabric_meet(c, NULL, 0, err) < 0)
             return -1;
         for (int m = 0; m < c->p; m++)
-            src[m] = stage_of(c, m);
+            src[m] = tern_fabric_stage_of(c, m);
     }
     if (c->nodes == 1) {
         last.src_type = type;
@@ -176,8 +179,8 @@ static int small_all_reduce(struct tern_comm *c, void *buf, size_t count, enum t
         return 0;
     }
     /* Behind the vectors: the answer of the node's first member. */
-    char *answer = stage_of(c, 0) + SMALL_BYTES;
-    wire_begin(c);
+    char *answer = tern_fabric_stage_of(c, 0) + SMALL_BYTES;
+    tern_fabric_wire_begin(c);
     if (c->local == 0) {
         char *in = c->f->wire_in;
         const void *own = buf;
@@ -187,11 +190,12 @@ static int small_all_reduce(struct tern_comm *c, void *buf, size_t count, enum t
             own = to;
         }
         for (int node = 0; node < c->nodes; node++)
-            if (node != c->node && (wire_recv(c, c->node_ranks[node][0], in + (size_t)node * pbytes,
-                                              pbytes, err) < 0 ||
-                                    wire_send(c, c->node_ranks[node][0], own, pbytes, err) < 0))
+            if (node != c->node &&
+                (tern_fabric_wire_recv(c, c->node_ranks[node][0], in + (size_t)node * pbytes,
+                                       pbytes, err) < 0 ||
+                 tern_fabric_wire_send(c, c->node_ranks[node][0], own, pbytes, err) < 0))
                 return -1;
-        if (wire_end(c, err) < 0)
+        if (tern_fabric_wire_end(c, err) < 0)
             return -1;
         for (int node = 0; node < c->nodes; node++)
             src[node] = node == c->node ? own : in + (size_t)node * pbytes;
@@ -200,7 +204,7 @@ static int small_all_reduce(struct tern_comm *c, void *buf, size_t count, enum t
         tern_reduce(&last, &dst, 1, src, c->nodes, count);
     }
     if (c->p > 1) {
-        if (meet(c, NULL, 0, err) < 0)
+        if (tern_fabric_meet(c, NULL, 0, err) < 0)
             return -1;
         memcpy(buf, answer, count * es);
     }
@@ -214,8 +218,8 @@ static bool is_small(const struct tern_comm *c, size_t bytes)
     return bytes <= SMALL_BYTES && bytes * 2 * (size_t)c->nodes <= WIRE_BYTES;
 }
 
-int coll_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
-                    enum tern_op op, struct tern_err *err)
+int tern_fabric_coll_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                                enum tern_op op, struct tern_err *err)
 {
     size_t es = tern_type_bytes(type), n = (size_t)c->size;
     void **views = c->targets, *own[1];
@@ -223,8 +227,8 @@ int coll_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type
 
     if (is_small(c, count * es))
         return small_all_reduce(c, buf, count, type, op, err);
-    if (c->p > 1 &&
-        (meet(c, buf, count * es, err) < 0 || meet_views(c, count * es, views, &direct, err) < 0))
+    if (c->p > 1 && (tern_fabric_meet(c, buf, count * es, err) < 0 ||
+                     tern_fabric_meet_views(c, count * es, views, &direct, err) < 0))
         return -1;
     size_t most = min(wire_elements(c, type), round_up(count / n + 1));
     if (!direct || c->mixed)
@@ -233,10 +237,10 @@ int coll_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type
         seg = min(count - at, most * n);
         size_t slice = round_up((seg + n - 1) / n);
         struct cut k = {slice, slice, seg};
-        char *base = direct ? (char *)buf + at * es : stage_of(c, c->local);
+        char *base = direct ? (char *)buf + at * es : tern_fabric_stage_of(c, c->local);
         if (!direct) {
             memcpy(base, (char *)buf + at * es, seg * es);
-            if (meet(c, NULL, 0, err) < 0)
+            if (tern_fabric_meet(c, NULL, 0, err) < 0)
                 return -1;
             views_of_stage(c, views);
         } else if (c->p == 1) {
@@ -264,7 +268,7 @@ int coll_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type
                 views[m] = (char *)views[m] + seg * es;
             continue;
         }
-        if (meet(c, NULL, 0, err) < 0)
+        if (tern_fabric_meet(c, NULL, 0, err) < 0)
             return -1;
         for (int t = 0; t < c->size; t++)
             memcpy((char *)buf + (at + (size_t)t * k.stride) * es,
@@ -272,21 +276,21 @@ int coll_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type
                    cut_len(&k, t) * es);
         c->half ^= 1;
     }
-    return direct ? meet(c, NULL, 0, err) : 0;
+    return direct ? tern_fabric_meet(c, NULL, 0, err) : 0;
 }
 
 /* ---------------------------------------------------------------- reduce-scatter */
 
-int coll_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t count,
-                        enum tern_type type, enum tern_op op, struct tern_err *err)
+int tern_fabric_coll_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t count,
+                                    enum tern_type type, enum tern_op op, struct tern_err *err)
 {
     size_t es = tern_type_bytes(type), n = (size_t)c->size;
     void **views = c->targets;
     bool direct = c->p == 1;
 
     views[0] = (void *)(uintptr_t)in;
-    if (c->p > 1 && (meet(c, in, n * count * es, err) < 0 ||
-                     meet_views(c, n * count * es, views, &direct, err) < 0))
+    if (c->p > 1 && (tern_fabric_meet(c, in, n * count * es, err) < 0 ||
+                     tern_fabric_meet_views(c, n * count * es, views, &direct, err) < 0))
         return -1;
     size_t most = wire_elements(c, type);
     if (!direct || c->mixed)
@@ -296,10 +300,10 @@ int coll_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t c
         len = min(count - at, most);
         struct cut k = {direct ? count : len, len, SIZE_MAX};
         if (!direct) {
-            char *stage = stage_of(c, c->local);
+            char *stage = tern_fabric_stage_of(c, c->local);
             for (size_t t = 0; t < n; t++)
                 memcpy(stage + t * len * es, (const char *)in + (t * count + at) * es, len * es);
-            if (meet(c, NULL, 0, err) < 0)
+            if (tern_fabric_meet(c, NULL, 0, err) < 0)
                 return -1;
             views_of_stage(c, views);
         }
@@ -311,7 +315,7 @@ int coll_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t c
         else
             c->half ^= 1;
     }
-    return direct ? meet(c, NULL, 0, err) : 0;
+    return direct ? tern_fabric_meet(c, NULL, 0, err) : 0;
 }
 
 /* ---------------------------------------------------------------- all-gather */
@@ -327,16 +331,16 @@ static void copy_others(struct tern_comm *c, char *out, void *const *views, size
     }
 }
 
-int coll_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,
-                    enum tern_type type, struct tern_err *err)
+int tern_fabric_coll_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,
+                                enum tern_type type, struct tern_err *err)
 {
     size_t es = tern_type_bytes(type), n = (size_t)c->size, block = count * es;
     void **views = c->targets;
     char *own = (char *)out + (size_t)c->rank * block;
     bool direct = c->p == 1;
 
-    if (c->p > 1 &&
-        (meet(c, out, n * block, err) < 0 || meet_views(c, n * block, views, &direct, err) < 0))
+    if (c->p > 1 && (tern_fabric_meet(c, out, n * block, err) < 0 ||
+                     tern_fabric_meet_views(c, n * block, views, &direct, err) < 0))
         return -1;
     size_t slots = c->nodes == 1 ? 1 : n, most = wire_elements(c, type);
     if (!direct || c->mixed)
@@ -350,19 +354,19 @@ int coll_all_gather(struct tern_comm *c, const void *in, void *out, size_t count
             if (spread_slices(c, (char *)out + at * es, &k, es, err) < 0)
                 return -1;
         }
-        if (meet(c, NULL, 0, err) < 0)
+        if (tern_fabric_meet(c, NULL, 0, err) < 0)
             return -1;
         if (c->p > 1)
             copy_others(c, out, views, block, block, block, false);
-        return meet(c, NULL, 0, err);
+        return tern_fabric_meet(c, NULL, 0, err);
     }
     /* With one node the stage holds one slice, this rank's own. */
     for (size_t at = 0, len; at < count; at += len) {
         len = min(count - at, most);
         struct cut k = {c->nodes == 1 ? 0 : len, len, SIZE_MAX};
-        char *stage = stage_of(c, c->local);
+        char *stage = tern_fabric_stage_of(c, c->local);
         memcpy(stage + (size_t)c->rank * k.stride * es, (const char *)in + at * es, len * es);
-        if (spread_slices(c, stage, &k, es, err) < 0 || meet(c, NULL, 0, err) < 0)
+        if (spread_slices(c, stage, &k, es, err) < 0 || tern_fabric_meet(c, NULL, 0, err) < 0)
             return -1;
         views_of_stage(c, views);
         copy_others(c, (char *)out + at * es, views, block, k.stride * es, len * es, true);
@@ -383,22 +387,24 @@ static int broadcast_nodes(struct tern_comm *c, int root, char *buf, size_t byte
         bit *= 2;
     if (me) {
         int from = (me - bit + first) % n;
-        wire_begin(c);
-        if (wire_recv(c, from == first ? root : c->node_ranks[from][0], buf, bytes, err) < 0 ||
-            wire_end(c, err) < 0)
+        tern_fabric_wire_begin(c);
+        if (tern_fabric_wire_recv(c, from == first ? root : c->node_ranks[from][0], buf, bytes,
+                                  err) < 0 ||
+            tern_fabric_wire_end(c, err) < 0)
             return -1;
     } else {
-        wire_begin(c);
+        tern_fabric_wire_begin(c);
     }
     c->n_reqs = 0;
     for (bit /= 2; bit; bit /= 2)
         if (me + bit < n &&
-            wire_send(c, c->node_ranks[(me + bit + first) % n][0], buf, bytes, err) < 0)
+            tern_fabric_wire_send(c, c->node_ranks[(me + bit + first) % n][0], buf, bytes, err) < 0)
             return -1;
-    return wire_end(c, err);
+    return tern_fabric_wire_end(c, err);
 }
 
-int coll_broadcast(struct tern_comm *c, void *buf, size_t bytes, int root, struct tern_err *err)
+int tern_fabric_coll_broadcast(struct tern_comm *c, void *buf, size_t bytes, int root,
+                               struct tern_err *err)
 {
     int rep = c->node == c->node_of[root] ? c->local_of[root] : 0;
 
@@ -406,19 +412,19 @@ int coll_broadcast(struct tern_comm *c, void *buf, size_t bytes, int root, struc
         char *here = (char *)buf + at;
         len = min(bytes - at, SHM_STAGE);
         if (c->p > 1 && c->local == rep) {
-            here = stage_of(c, c->local);
+            here = tern_fabric_stage_of(c, c->local);
             if (c->rank == root)
                 memcpy(here, (char *)buf + at, len);
         }
         if (c->nodes > 1 && c->local != rep)
-            wire_begin(c);
+            tern_fabric_wire_begin(c);
         if (c->nodes > 1 && c->local == rep && broadcast_nodes(c, root, here, len, err) < 0)
             return -1;
         if (c->p > 1) {
-            if (meet(c, NULL, 0, err) < 0)
+            if (tern_fabric_meet(c, NULL, 0, err) < 0)
                 return -1;
             if (c->rank != root)
-                memcpy((char *)buf + at, stage_of(c, rep), len);
+                memcpy((char *)buf + at, tern_fabric_stage_of(c, rep), len);
             c->half ^= 1;
         }
     }
@@ -426,17 +432,17 @@ int coll_broadcast(struct tern_comm *c, void *buf, size_t bytes, int root, struc
 }
 
 /* Dissemination between the nodes' first members: after round i each has heard of 2^(i+1). */
-int coll_barrier(struct tern_comm *c, struct tern_err *err)
+int tern_fabric_coll_barrier(struct tern_comm *c, struct tern_err *err)
 {
-    if (meet(c, NULL, 0, err) < 0)
+    if (tern_fabric_meet(c, NULL, 0, err) < 0)
         return -1;
     for (int d = 1; d < c->nodes; d *= 2) {
         int to = (c->node + d) % c->nodes, from = (c->node - d + c->nodes) % c->nodes;
-        wire_begin(c);
-        if (c->local == 0 &&
-            (wire_recv(c, c->node_ranks[from][0], NULL, 0, err) < 0 ||
-             wire_send(c, c->node_ranks[to][0], NULL, 0, err) < 0 || wire_end(c, err) < 0))
+        tern_fabric_wire_begin(c);
+        if (c->local == 0 && (tern_fabric_wire_recv(c, c->node_ranks[from][0], NULL, 0, err) < 0 ||
+                              tern_fabric_wire_send(c, c->node_ranks[to][0], NULL, 0, err) < 0 ||
+                              tern_fabric_wire_end(c, err) < 0))
             return -1;
     }
-    return c->nodes > 1 ? meet(c, NULL, 0, err) : 0;
+    return c->nodes > 1 ? tern_fabric_meet(c, NULL, 0, err) : 0;
 }

@@ -31,13 +31,14 @@ const char *tern_op_name(enum tern_op op)
 }
 
 /* call:3 type:3 op:2 root:16 count:40 */
-uint64_t call_pack(enum call call, enum tern_type type, enum tern_op op, int root, size_t count)
+uint64_t tern_fabric_call_pack(enum call call, enum tern_type type, enum tern_op op, int root,
+                               size_t count)
 {
     return (uint64_t)call << 61 | (uint64_t)type << 58 | (uint64_t)op << 56 |
            (uint64_t)(root & 0xffff) << 40 | (count & 0xffffffffff);
 }
 
-char *call_text(char *to, size_t n, uint64_t d)
+char *tern_fabric_call_text(char *to, size_t n, uint64_t d)
 {
     unsigned call = d >> 61, type = d >> 58 & 7, op = d >> 56 & 3;
     unsigned long long count = d & 0xffffffffff;
@@ -93,11 +94,11 @@ static int place_members(struct tern_comm *c)
     return 0;
 }
 
-struct tern_comm *comm_new(struct tern_fabric *f, int id, int size, const int *world,
-                           uint64_t phase, struct tern_err *err)
+struct tern_comm *tern_fabric_comm_new(struct tern_fabric *f, int id, int size, const int *world,
+                                       uint64_t phase, struct tern_err *err)
 {
     struct tern_comm *c = tern_alloc(1, sizeof *c, "a communicator", err);
-    size_t n = (size_t)size, most = f->ofi ? ofi_max_message(f->ofi) : WIRE_BYTES;
+    size_t n = (size_t)size, most = f->ofi ? tern_fabric_ofi_max_message(f->ofi) : WIRE_BYTES;
 
     if (!c)
         return NULL;
@@ -123,7 +124,7 @@ struct tern_comm *comm_new(struct tern_fabric *f, int id, int size, const int *w
             c->rank = i;
     }
     if (!good || place_members(c) < 0) {
-        comm_delete(c);
+        tern_fabric_comm_delete(c);
         tern_err_set(err, TERN_FAILED, "out of memory for a communicator of %d ranks", size);
         return NULL;
     }
@@ -133,7 +134,7 @@ struct tern_comm *comm_new(struct tern_fabric *f, int id, int size, const int *w
     return c;
 }
 
-void comm_delete(struct tern_comm *c)
+void tern_fabric_comm_delete(struct tern_comm *c)
 {
     if (!c)
         return;
@@ -160,7 +161,7 @@ struct tern_comm *tern_fabric_world(struct tern_fabric *f)
 void tern_comm_free(struct tern_comm *c)
 {
     if (c && c->id != 0)
-        comm_delete(c);
+        tern_fabric_comm_delete(c);
 }
 
 int tern_comm_rank(const struct tern_comm *c)
@@ -228,7 +229,7 @@ int tern_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **
         qsort(all, (size_t)n, sizeof *all, by_key);
         for (int i = 0; i < n; i++)
             world[i] = c->world[all[i].member];
-        made = comm_new(f, __builtin_ctzll(ids), n, world, phase + 1, err);
+        made = tern_fabric_comm_new(f, __builtin_ctzll(ids), n, world, phase + 1, err);
         if (!made)
             goto out;
     }
@@ -255,7 +256,7 @@ static int begin(struct tern_comm *c, enum call call, enum tern_type type, enum 
                             "bug: %s with type %d, operation %d, root %d of %d, count %zu",
                             calls[call], type, op, root, c->size, count);
     c->ops++;
-    c->desc = call_pack(call, type, op, root, count);
+    c->desc = tern_fabric_call_pack(call, type, op, root, count);
     return 0;
 }
 
@@ -280,7 +281,9 @@ int tern_comm_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern
 
     if (begin(c, CALL_ALL_REDUCE, type, op, 0, count, err) < 0)
         return -1;
-    return finish(c, count ? coll_all_reduce(c, buf, count, type, op, &why) : coll_barrier(c, &why),
+    return finish(c,
+                  count ? tern_fabric_coll_all_reduce(c, buf, count, type, op, &why)
+                        : tern_fabric_coll_barrier(c, &why),
                   &why, err);
 }
 
@@ -291,9 +294,10 @@ int tern_comm_reduce_scatter(struct tern_comm *c, const void *in, void *out, siz
 
     if (begin(c, CALL_REDUCE_SCATTER, type, op, 0, count, err) < 0)
         return -1;
-    return finish(
-        c, count ? coll_reduce_scatter(c, in, out, count, type, op, &why) : coll_barrier(c, &why),
-        &why, err);
+    return finish(c,
+                  count ? tern_fabric_coll_reduce_scatter(c, in, out, count, type, op, &why)
+                        : tern_fabric_coll_barrier(c, &why),
+                  &why, err);
 }
 
 int tern_comm_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,
@@ -303,7 +307,9 @@ int tern_comm_all_gather(struct tern_comm *c, const void *in, void *out, size_t 
 
     if (begin(c, CALL_ALL_GATHER, type, TERN_SUM, 0, count, err) < 0)
         return -1;
-    return finish(c, count ? coll_all_gather(c, in, out, count, type, &why) : coll_barrier(c, &why),
+    return finish(c,
+                  count ? tern_fabric_coll_all_gather(c, in, out, count, type, &why)
+                        : tern_fabric_coll_barrier(c, &why),
                   &why, err);
 }
 
@@ -314,10 +320,11 @@ int tern_comm_broadcast(struct tern_comm *c, void *buf, size_t count, enum tern_
 
     if (begin(c, CALL_BROADCAST, type, TERN_SUM, root, count, err) < 0)
         return -1;
-    return finish(c,
-                  count ? coll_broadcast(c, buf, count * tern_type_bytes(type), root, &why)
-                        : coll_barrier(c, &why),
-                  &why, err);
+    return finish(
+        c,
+        count ? tern_fabric_coll_broadcast(c, buf, count * tern_type_bytes(type), root, &why)
+              : tern_fabric_coll_barrier(c, &why),
+        &why, err);
 }
 
 int tern_comm_barrier(struct tern_comm *c, struct tern_err *err)
@@ -326,5 +333,5 @@ int tern_comm_barrier(struct tern_comm *c, struct tern_err *err)
 
     if (begin(c, CALL_BARRIER, TERN_U8, TERN_SUM, 0, 0, err) < 0)
         return -1;
-    return finish(c, coll_barrier(c, &why), &why, err);
+    return finish(c, tern_fabric_coll_barrier(c, &why), &why, err);
 }

@@ -47,7 +47,7 @@ static int start_socket(struct wireup *w, const struct tern_fabric_options *o, c
                             "rank %d of %d: SLURM_PROCID and SLURM_NTASKS are not set as srun sets "
                             "them",
                             w->rank, w->size);
-    return wireup_socket(w, socket, err);
+    return tern_fabric_wireup_socket(w, socket, err);
 }
 
 static int start_wireup(struct wireup *w, const struct tern_fabric_options *o, struct tern_err *err)
@@ -66,7 +66,7 @@ static int start_wireup(struct wireup *w, const struct tern_fabric_options *o, s
                             "srun --mpi=pmix",
                             tasks);
     if (kind == TERN_WIREUP_PMIX)
-        return wireup_pmix(w, err);
+        return tern_fabric_wireup_pmix(w, err);
     if (kind == TERN_WIREUP_SOCKET)
         return start_socket(w, o, socket, err);
     w->name = "alone";
@@ -119,7 +119,7 @@ static int meet_peers(struct tern_fabric *f, struct wireup *w, uint8_t *all, str
         f->peers[r].shm.pidfd = -1;
         if (r == f->rank)
             continue;
-        shm_map_peer(&f->peers[r].shm, h.pid, h.fd, h.token);
+        tern_fabric_shm_map_peer(&f->peers[r].shm, h.pid, h.fd, h.token);
         m.mapped += f->peers[r].shm.head != NULL;
         if (f->peers[r].shm.head && r < m.leader)
             m.leader = r;
@@ -165,7 +165,7 @@ static int form_nodes(struct tern_fabric *f, const uint8_t *all, struct tern_err
         if (f->peers[r].node == f->node)
             f->local_size++;
         else
-            shm_unmap_peer(&f->peers[r].shm);
+            tern_fabric_shm_unmap_peer(&f->peers[r].shm);
     }
     return 0;
 }
@@ -178,13 +178,14 @@ static int open_wire(struct tern_fabric *f, struct wireup *w, const char *provid
 
     if (f->nodes == 1)
         return 0;
-    f->ofi = ofi_open(provider, f->rank, f->size, wait_control, f, err);
+    f->ofi = tern_fabric_ofi_open(provider, f->rank, f->size, tern_fabric_wait_control, f, err);
     if (!f->ofi)
         return -1;
-    if (!ofi_address(f->ofi, address))
-        return tern_err_set(err, TERN_FAILED, "%s: the endpoint has no address", ofi_about(f->ofi));
+    if (!tern_fabric_ofi_address(f->ofi, address))
+        return tern_err_set(err, TERN_FAILED, "%s: the endpoint has no address",
+                            tern_fabric_ofi_about(f->ofi));
     if (exchange(w, address, sizeof address, all, err) < 0 ||
-        ofi_connect(f->ofi, all, WIREUP_BLOB, err) < 0)
+        tern_fabric_ofi_connect(f->ofi, all, WIREUP_BLOB, err) < 0)
         return -1;
     buffers = tern_fabric_alloc(f, 2 * WIRE_BYTES, err);
     f->wire_in = buffers;
@@ -206,7 +207,7 @@ static int set_up(struct tern_fabric *f, struct wireup *w, const struct tern_fab
     f->size = w->size;
     f->peers = tern_alloc((size_t)f->size, sizeof *f->peers, "the peers", err);
     f->heard_ns = tern_alloc((size_t)f->size, sizeof *f->heard_ns, "the peers", err);
-    if (!all || !world || !f->peers || !f->heard_ns || shm_open_own(&f->own, err) < 0 ||
+    if (!all || !world || !f->peers || !f->heard_ns || tern_fabric_shm_open_own(&f->own, err) < 0 ||
         meet_peers(f, w, all, err) < 0 || form_nodes(f, all, err) < 0 ||
         open_wire(f, w, provider ? provider : "tcp", all, err) < 0)
         goto out;
@@ -216,11 +217,11 @@ static int set_up(struct tern_fabric *f, struct wireup *w, const struct tern_fab
     f->spins = crowded || f->nodes > 1 ? 20 : 2000;
     for (int r = 0; r < f->size; r++)
         world[r] = r;
-    if (!comm_new(f, 0, f->size, world, 0, err))
+    if (!tern_fabric_comm_new(f, 0, f->size, world, 0, err))
         goto out;
     snprintf(f->about, sizeof f->about, "%d rank%s in %d node%s, met by %s; %s", f->size,
              f->size > 1 ? "s" : "", f->nodes, f->nodes > 1 ? "s" : "", w->name,
-             f->ofi ? ofi_about(f->ofi) : "shared memory");
+             f->ofi ? tern_fabric_ofi_about(f->ofi) : "shared memory");
     rc = 0;
 out:
     free(all);
@@ -268,14 +269,14 @@ void tern_fabric_close(struct tern_fabric *f)
     if (!f)
         return;
     for (int i = 0; i < SHM_COMMS; i++)
-        comm_delete(f->comms[i]);
+        tern_fabric_comm_delete(f->comms[i]);
     for (int i = 0; i < f->own.n_buffers; i++)
         if (f->own.buffers[i].base && f->own.buffers[i].mr)
-            ofi_unregister(f->own.buffers[i].mr);
-    ofi_close(f->ofi);
+            tern_fabric_ofi_unregister(f->own.buffers[i].mr);
+    tern_fabric_ofi_close(f->ofi);
     for (int r = 0; f->peers && r < f->size; r++)
-        shm_unmap_peer(&f->peers[r].shm);
-    shm_close_own(&f->own);
+        tern_fabric_shm_unmap_peer(&f->peers[r].shm);
+    tern_fabric_shm_close_own(&f->own);
     free(f->peers);
     free(f->heard_ns);
     free(f);
@@ -317,13 +318,13 @@ const char *tern_fabric_about(const struct tern_fabric *f)
 
 void *tern_fabric_alloc(struct tern_fabric *f, size_t bytes, struct tern_err *err)
 {
-    int i = shm_buffer_new(&f->own, bytes, err);
+    int i = tern_fabric_shm_buffer_new(&f->own, bytes, err);
 
     if (i < 0)
         return NULL;
     struct shm_buffer *b = &f->own.buffers[i];
-    if (f->ofi && ofi_register(f->ofi, b->base, b->bytes, &b->mr, err) < 0) {
-        shm_buffer_delete(&f->own, i);
+    if (f->ofi && tern_fabric_ofi_register(f->ofi, b->base, b->bytes, &b->mr, err) < 0) {
+        tern_fabric_shm_buffer_delete(&f->own, i);
         return NULL;
     }
     return b->base;
@@ -331,10 +332,10 @@ void *tern_fabric_alloc(struct tern_fabric *f, size_t bytes, struct tern_err *er
 
 void tern_fabric_free(struct tern_fabric *f, void *p)
 {
-    int i = p ? shm_buffer_find(&f->own, p, 1) : -1;
+    int i = p ? tern_fabric_shm_buffer_find(&f->own, p, 1) : -1;
 
     if (i < 0)
         return;
-    ofi_unregister(f->own.buffers[i].mr);
-    shm_buffer_delete(&f->own, i);
+    tern_fabric_ofi_unregister(f->own.buffers[i].mr);
+    tern_fabric_shm_buffer_delete(&f->own, i);
 }

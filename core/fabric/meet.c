@@ -15,12 +15,12 @@ static int disagree(struct tern_comm *c, int local, uint64_t theirs, struct tern
     char mine[80], other[80], what[240];
 
     snprintf(what, sizeof what, "called %s #%llu on communicator %d where rank %d called %s",
-             call_text(other, sizeof other, theirs), (unsigned long long)c->ops, c->id, c->f->rank,
-             call_text(mine, sizeof mine, c->desc));
-    return wait_blame(c, c->world[c->mates[local]], what, err);
+             tern_fabric_call_text(other, sizeof other, theirs), (unsigned long long)c->ops, c->id,
+             c->f->rank, tern_fabric_call_text(mine, sizeof mine, c->desc));
+    return tern_fabric_wait_blame(c, c->world[c->mates[local]], what, err);
 }
 
-int meet(struct tern_comm *c, const void *buf, size_t bytes, struct tern_err *err)
+int tern_fabric_meet(struct tern_comm *c, const void *buf, size_t bytes, struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
     struct shm_line *own = &f->own.head->lines[c->id];
@@ -31,7 +31,7 @@ int meet(struct tern_comm *c, const void *buf, size_t bytes, struct tern_err *er
         return 0;
     uint64_t phase = ++c->phase;
     struct shm_post *post = &own->post[phase & 1];
-    int i = buf ? shm_buffer_find(&f->own, buf, bytes) : -1;
+    int i = buf ? tern_fabric_shm_buffer_find(&f->own, buf, bytes) : -1;
     post->desc = c->desc;
     post->region = i;
     if (i >= 0) {
@@ -45,9 +45,9 @@ int meet(struct tern_comm *c, const void *buf, size_t bytes, struct tern_err *er
         const struct shm_line *l = line_of(c, m);
         while (atomic_load_explicit(&l->phase, memory_order_acquire) < phase) {
             if (!waiting)
-                wait_begin(&w, c);
+                tern_fabric_wait_begin(&w, c);
             waiting = true;
-            if (wait_idle(&w, c->mates[m], err) < 0)
+            if (tern_fabric_wait_idle(&w, c->mates[m], err) < 0)
                 return -1;
         }
         if (l->post[phase & 1].desc != c->desc)
@@ -56,7 +56,8 @@ int meet(struct tern_comm *c, const void *buf, size_t bytes, struct tern_err *er
     return 0;
 }
 
-int meet_views(struct tern_comm *c, size_t bytes, void **views, bool *all, struct tern_err *err)
+int tern_fabric_meet_views(struct tern_comm *c, size_t bytes, void **views, bool *all,
+                           struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
 
@@ -68,7 +69,7 @@ int meet_views(struct tern_comm *c, size_t bytes, void **views, bool *all, struc
         const struct shm_post *post = &line_of(c, m)->post[c->phase & 1];
         int w = c->world[c->mates[m]];
         views[m] = w == f->rank ? f->own.buffers[post->region].base + post->offset
-                                : shm_reach(&f->peers[w].shm, post, bytes, err);
+                                : tern_fabric_shm_reach(&f->peers[w].shm, post, bytes, err);
         if (!views[m])
             return -1;
     }
@@ -76,7 +77,7 @@ int meet_views(struct tern_comm *c, size_t bytes, void **views, bool *all, struc
     return 0;
 }
 
-char *stage_of(struct tern_comm *c, int local)
+char *tern_fabric_stage_of(struct tern_comm *c, int local)
 {
     int w = c->world[c->mates[local]];
     struct shm_head *h = w == c->f->rank ? c->f->own.head : c->f->peers[w].shm.head;

@@ -54,24 +54,24 @@ struct ofi {
 
 enum { POOL_BLOCK = 256, POOL_MAX = 65536 }; /* requests: 2 a peer for thousands of peers */
 
-enum ofi_state ofi_req_state(const struct ofi_req *r)
+enum ofi_state tern_fabric_ofi_req_state(const struct ofi_req *r)
 {
     return r->state;
 }
-int ofi_req_rank(const struct ofi_req *r)
+int tern_fabric_ofi_req_rank(const struct ofi_req *r)
 {
     return r->rank;
 }
-const char *ofi_req_error(const struct ofi_req *r)
+const char *tern_fabric_ofi_req_error(const struct ofi_req *r)
 {
     return fi_strerror(r->code);
 }
-bool ofi_req_wrong_size(const struct ofi_req *r)
+bool tern_fabric_ofi_req_wrong_size(const struct ofi_req *r)
 {
     return r->code == FI_ETRUNC;
 }
 
-uint64_t ofi_tag(int comm, uint32_t seq, uint32_t chunk, int sender)
+uint64_t tern_fabric_ofi_tag(int comm, uint32_t seq, uint32_t chunk, int sender)
 {
     return (uint64_t)(comm & 0xff) << 56 | (uint64_t)(sender & 0xffff) << 40 |
            (uint64_t)(seq & 0xffffff) << 16 | (chunk & 0xffff);
@@ -130,9 +130,9 @@ static int open_endpoint(struct ofi *o, struct tern_err *err)
     return 0;
 }
 
-struct ofi *ofi_open(const char *provider, int rank, int size,
-                     void (*control)(void *arg, const struct ofi_control *m), void *arg,
-                     struct tern_err *err)
+struct ofi *tern_fabric_ofi_open(const char *provider, int rank, int size,
+                                 void (*control)(void *arg, const struct ofi_control *m), void *arg,
+                                 struct tern_err *err)
 {
     struct ofi *o = tern_alloc(1, sizeof *o, "the endpoint", err);
 
@@ -144,7 +144,7 @@ struct ofi *ofi_open(const char *provider, int rank, int size,
     o->arg = arg;
     o->peers = tern_alloc((size_t)size, sizeof *o->peers, "peer addresses", err);
     if (!o->peers || choose(o, provider, err) < 0 || open_endpoint(o, err) < 0) {
-        ofi_close(o);
+        tern_fabric_ofi_close(o);
         return NULL;
     }
     return o;
@@ -156,7 +156,7 @@ static void close_fid(struct fid *fid)
         fi_close(fid);
 }
 
-void ofi_close(struct ofi *o)
+void tern_fabric_ofi_close(struct ofi *o)
 {
     if (!o)
         return;
@@ -164,13 +164,13 @@ void ofi_close(struct ofi *o)
     close_fid(o->ep ? &o->ep->fid : NULL);
     for (size_t b = 0; b < o->n_blocks; b++) {
         for (int i = 0; i < POOL_BLOCK; i++) {
-            ofi_unregister(o->blocks[b][i].mr);
+            tern_fabric_ofi_unregister(o->blocks[b][i].mr);
             free(o->blocks[b][i].control);
         }
         free(o->blocks[b]);
     }
     for (int i = 0; i < CONTROL_SLOTS; i++) {
-        ofi_unregister(o->slots[i].mr);
+        tern_fabric_ofi_unregister(o->slots[i].mr);
         free(o->slots[i].control);
     }
     close_fid(o->cq ? &o->cq->fid : NULL);
@@ -184,7 +184,7 @@ void ofi_close(struct ofi *o)
     free(o);
 }
 
-size_t ofi_address(const struct ofi *o, uint8_t to[OFI_ADDRESS])
+size_t tern_fabric_ofi_address(const struct ofi *o, uint8_t to[OFI_ADDRESS])
 {
     size_t n = OFI_ADDRESS;
 
@@ -192,17 +192,17 @@ size_t ofi_address(const struct ofi *o, uint8_t to[OFI_ADDRESS])
     return fi_getname(&o->ep->fid, to, &n) == 0 ? n : 0;
 }
 
-const char *ofi_about(const struct ofi *o)
+const char *tern_fabric_ofi_about(const struct ofi *o)
 {
     return o->about;
 }
 
-size_t ofi_max_message(const struct ofi *o)
+size_t tern_fabric_ofi_max_message(const struct ofi *o)
 {
     return o->info->ep_attr->max_msg_size;
 }
 
-int ofi_register(struct ofi *o, void *p, size_t bytes, void **mr, struct tern_err *err)
+int tern_fabric_ofi_register(struct ofi *o, void *p, size_t bytes, void **mr, struct tern_err *err)
 {
     struct fid_mr *m = NULL;
 
@@ -219,7 +219,7 @@ int ofi_register(struct ofi *o, void *p, size_t bytes, void **mr, struct tern_er
     return 0;
 }
 
-void ofi_unregister(void *mr)
+void tern_fabric_ofi_unregister(void *mr)
 {
     if (mr)
         fi_close(&((struct fid_mr *)mr)->fid);
@@ -254,7 +254,7 @@ static struct ofi_req *take(struct ofi *o, struct tern_err *err)
 
 static void give(struct ofi *o, struct ofi_req *r)
 {
-    ofi_unregister(r->mr);
+    tern_fabric_ofi_unregister(r->mr);
     free(r->control);
     r->mr = NULL;
     r->control = NULL;
@@ -262,7 +262,7 @@ static void give(struct ofi *o, struct ofi_req *r)
     o->free = r;
 }
 
-void ofi_release(struct ofi *o, struct ofi_req *r)
+void tern_fabric_ofi_release(struct ofi *o, struct ofi_req *r)
 {
     if (r && r->state == OFI_PENDING)
         r->dropped = true;
@@ -278,7 +278,7 @@ static int own_registration(struct ofi *o, struct ofi_req *r, const void *buf, s
 
     if (*mr || !bytes)
         return 0;
-    if (ofi_register(o, (void *)(uintptr_t)buf, bytes, &own, err) < 0)
+    if (tern_fabric_ofi_register(o, (void *)(uintptr_t)buf, bytes, &own, err) < 0)
         return -1;
     *mr = r->mr = own;
     return 0;
@@ -302,7 +302,7 @@ static int post(struct ofi *o, struct ofi_req *r, bool send, const void *buf, si
                              0, &r->context);
         if (rc != -FI_EAGAIN)
             break;
-        ofi_progress(o);
+        tern_fabric_ofi_progress(o);
     } while (--tries > 0);
     return (int)rc;
 }
@@ -331,19 +331,19 @@ static struct ofi_req *start(struct ofi *o, bool send, int rank, const void *buf
     return r;
 }
 
-struct ofi_req *ofi_send(struct ofi *o, int to, const void *buf, size_t bytes, uint64_t tag,
-                         void *mr, struct tern_err *err)
+struct ofi_req *tern_fabric_ofi_send(struct ofi *o, int to, const void *buf, size_t bytes,
+                                     uint64_t tag, void *mr, struct tern_err *err)
 {
     return start(o, true, to, buf, bytes, tag, mr, err);
 }
 
-struct ofi_req *ofi_recv(struct ofi *o, int from, void *buf, size_t bytes, uint64_t tag, void *mr,
-                         struct tern_err *err)
+struct ofi_req *tern_fabric_ofi_recv(struct ofi *o, int from, void *buf, size_t bytes, uint64_t tag,
+                                     void *mr, struct tern_err *err)
 {
     return start(o, false, from, buf, bytes, tag, mr, err);
 }
 
-struct ofi_req *ofi_control_send(struct ofi *o, int to, const struct ofi_control *m)
+struct ofi_req *tern_fabric_ofi_control_send(struct ofi *o, int to, const struct ofi_control *m)
 {
     struct ofi_req *r = take(o, NULL);
     struct ofi_control *copy = r ? malloc(sizeof *copy) : NULL;
@@ -359,7 +359,8 @@ struct ofi_req *ofi_control_send(struct ofi *o, int to, const struct ofi_control
     r->rank = to;
     /* A few tries only: the connection to a rank never spoken to needs progress to come up. */
     if (own_registration(o, r, copy, sizeof *copy, &mr, NULL) < 0 ||
-        post(o, r, true, copy, sizeof *copy, ofi_tag(CONTROL_COMM, 0, 0, o->rank), mr, 1000) != 0) {
+        post(o, r, true, copy, sizeof *copy, tern_fabric_ofi_tag(CONTROL_COMM, 0, 0, o->rank), mr,
+             1000) != 0) {
         give(o, r);
         return NULL;
     }
@@ -371,10 +372,11 @@ static int post_slot(struct ofi *o, struct ofi_req *r)
     uint64_t any_sender = (uint64_t)0xffff << 40;
 
     return (int)fi_trecv(o->ep, r->control, sizeof *r->control, desc_of(r->mr), FI_ADDR_UNSPEC,
-                         ofi_tag(CONTROL_COMM, 0, 0, 0), any_sender, &r->context);
+                         tern_fabric_ofi_tag(CONTROL_COMM, 0, 0, 0), any_sender, &r->context);
 }
 
-int ofi_connect(struct ofi *o, const uint8_t *addresses, size_t stride, struct tern_err *err)
+int tern_fabric_ofi_connect(struct ofi *o, const uint8_t *addresses, size_t stride,
+                            struct tern_err *err)
 {
     for (int i = 0; i < o->size; i++) {
         int rc = fi_av_insert(o->av, addresses + (size_t)i * stride, 1, &o->peers[i], 0, NULL);
@@ -386,7 +388,8 @@ int ofi_connect(struct ofi *o, const uint8_t *addresses, size_t stride, struct t
         void *mr;
         r->is_slot = true;
         r->control = tern_alloc(1, sizeof *r->control, "control messages", err);
-        if (!r->control || ofi_register(o, r->control, sizeof *r->control, &mr, err) < 0)
+        if (!r->control ||
+            tern_fabric_ofi_register(o, r->control, sizeof *r->control, &mr, err) < 0)
             return -1;
         r->mr = mr;
         int rc = post_slot(o, r);
@@ -419,7 +422,7 @@ static void finished(struct ofi *o, struct ofi_req *r, int code, size_t bytes)
         give(o, r);
 }
 
-void ofi_progress(struct ofi *o)
+void tern_fabric_ofi_progress(struct ofi *o)
 {
     struct fi_cq_tagged_entry e[READ];
 

@@ -39,7 +39,7 @@ static int new_memory(const char *name, size_t bytes, char **base, struct tern_e
     return fd;
 }
 
-int shm_open_own(struct shm *s, struct tern_err *err)
+int tern_fabric_shm_open_own(struct shm *s, struct tern_err *err)
 {
     char *base;
 
@@ -51,12 +51,12 @@ int shm_open_own(struct shm *s, struct tern_err *err)
     return 0;
 }
 
-void shm_close_own(struct shm *s)
+void tern_fabric_shm_close_own(struct shm *s)
 {
     if (!s->head)
         return;
     for (int i = 0; i < s->n_buffers; i++)
-        shm_buffer_delete(s, i);
+        tern_fabric_shm_buffer_delete(s, i);
     munmap(s->head, own_bytes());
     close(s->fd);
     s->head = NULL;
@@ -79,7 +79,7 @@ static void *map_fd(pid_t pid, int fd, size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-void shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8_t token[16])
+void tern_fabric_shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8_t token[16])
 {
     struct shm_head *head = map_fd(pid, fd, own_bytes());
 
@@ -96,7 +96,7 @@ void shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8_t token[16]
     p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-void shm_unmap_peer(struct shm_peer *p)
+void tern_fabric_shm_unmap_peer(struct shm_peer *p)
 {
     if (!p->head)
         return;
@@ -110,7 +110,7 @@ void shm_unmap_peer(struct shm_peer *p)
     p->head = NULL;
 }
 
-int shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err)
+int tern_fabric_shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err)
 {
     int i = 0;
     char *base;
@@ -136,7 +136,7 @@ int shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err)
     return i;
 }
 
-void shm_buffer_delete(struct shm *s, int i)
+void tern_fabric_shm_buffer_delete(struct shm *s, int i)
 {
     struct shm_buffer *b = &s->buffers[i];
 
@@ -150,7 +150,7 @@ void shm_buffer_delete(struct shm *s, int i)
     b->base = NULL;
 }
 
-int shm_buffer_find(const struct shm *s, const void *p, size_t bytes)
+int tern_fabric_shm_buffer_find(const struct shm *s, const void *p, size_t bytes)
 {
     for (int i = 0; i < s->n_buffers; i++) {
         const struct shm_buffer *b = &s->buffers[i];
@@ -162,7 +162,8 @@ int shm_buffer_find(const struct shm *s, const void *p, size_t bytes)
     return -1;
 }
 
-char *shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes, struct tern_err *err)
+char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes,
+                            struct tern_err *err)
 {
     struct shm_map *m = &p->maps[post->region];
 

@@ -73,22 +73,22 @@ struct shm_peer { /* another rank's, seen from here */
     struct shm_map *maps;  /* [SHM_REGIONS] */
 };
 
-int shm_open_own(struct shm *s, struct tern_err *err);
-void shm_close_own(struct shm *s);
+int tern_fabric_shm_open_own(struct shm *s, struct tern_err *err);
+void tern_fabric_shm_close_own(struct shm *s);
 
 /* Try to map; `p->head` stays NULL when it cannot be done. */
-void shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8_t token[16]);
-void shm_unmap_peer(struct shm_peer *p);
+void tern_fabric_shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8_t token[16]);
+void tern_fabric_shm_unmap_peer(struct shm_peer *p);
 
 /* A new buffer of this rank; its index, or -1. */
-int shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err);
-void shm_buffer_delete(struct shm *s, int i);
+int tern_fabric_shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err);
+void tern_fabric_shm_buffer_delete(struct shm *s, int i);
 /* The buffer that holds [p, p + bytes), or -1. */
-int shm_buffer_find(const struct shm *s, const void *p, size_t bytes);
+int tern_fabric_shm_buffer_find(const struct shm *s, const void *p, size_t bytes);
 
 /* Where a peer's offered buffer is here; mapped on first use. */
-char *shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes,
-                struct tern_err *err);
+char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes,
+                            struct tern_err *err);
 
 static inline size_t shm_stage_offset(int comm, unsigned half)
 {

@@ -64,7 +64,7 @@ struct tern_comm {
     uint64_t ops;     /* operations so far: the sequence number in messages */
     unsigned half;    /* which half of the stage is next */
     uint32_t wire_seq;
-    uint64_t desc;         /* the running call, packed by call_pack */
+    uint64_t desc;         /* the running call, packed by tern_fabric_call_pack */
     const void **views;    /* [size] scratch of the running operation */
     void **targets;        /* [size] */
     struct ofi_req **reqs; /* scratch: requests of the running stage */
@@ -72,36 +72,41 @@ struct tern_comm {
 };
 
 /* "all_reduce f32 sum 4096" and the other way round. */
-uint64_t call_pack(enum call call, enum tern_type type, enum tern_op op, int root, size_t count);
-char *call_text(char *to, size_t n, uint64_t desc);
+uint64_t tern_fabric_call_pack(enum call call, enum tern_type type, enum tern_op op, int root,
+                               size_t count);
+char *tern_fabric_call_text(char *to, size_t n, uint64_t desc);
 
 /* ---- coll.c: arguments are checked, the call is announced */
-int coll_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
-                    enum tern_op op, struct tern_err *err);
-int coll_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t count,
-                        enum tern_type type, enum tern_op op, struct tern_err *err);
-int coll_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,
-                    enum tern_type type, struct tern_err *err);
-int coll_broadcast(struct tern_comm *c, void *buf, size_t bytes, int root, struct tern_err *err);
-int coll_barrier(struct tern_comm *c, struct tern_err *err);
+int tern_fabric_coll_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                                enum tern_op op, struct tern_err *err);
+int tern_fabric_coll_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t count,
+                                    enum tern_type type, enum tern_op op, struct tern_err *err);
+int tern_fabric_coll_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,
+                                enum tern_type type, struct tern_err *err);
+int tern_fabric_coll_broadcast(struct tern_comm *c, void *buf, size_t bytes, int root,
+                               struct tern_err *err);
+int tern_fabric_coll_barrier(struct tern_comm *c, struct tern_err *err);
 
 /* ---- meet.c: inside the node */
 
 /* Wait until every member in the node has come here, checking that all do the same thing.  `buf` is
  * offered to the others; NULL for none. */
-int meet(struct tern_comm *c, const void *buf, size_t bytes, struct tern_err *err);
+int tern_fabric_meet(struct tern_comm *c, const void *buf, size_t bytes, struct tern_err *err);
 /* After a meeting: the places where the members' offered buffers can be reached, [p], or false if
  * any of them cannot. */
-int meet_views(struct tern_comm *c, size_t bytes, void **views, bool *all, struct tern_err *err);
+int tern_fabric_meet_views(struct tern_comm *c, size_t bytes, void **views, bool *all,
+                           struct tern_err *err);
 /* Member `local`'s half of the stage that is now in use; SHM_STAGE bytes. */
-char *stage_of(struct tern_comm *c, int local);
+char *tern_fabric_stage_of(struct tern_comm *c, int local);
 
 /* ---- wire.c: between nodes; `to` and `from` are members */
-void wire_begin(struct tern_comm *c);
-int wire_send(struct tern_comm *c, int to, const void *buf, size_t bytes, struct tern_err *err);
-int wire_recv(struct tern_comm *c, int from, void *buf, size_t bytes, struct tern_err *err);
-/* Until all posted since wire_begin is done. */
-int wire_end(struct tern_comm *c, struct tern_err *err);
+void tern_fabric_wire_begin(struct tern_comm *c);
+int tern_fabric_wire_send(struct tern_comm *c, int to, const void *buf, size_t bytes,
+                          struct tern_err *err);
+int tern_fabric_wire_recv(struct tern_comm *c, int from, void *buf, size_t bytes,
+                          struct tern_err *err);
+/* Until all posted since tern_fabric_wire_begin is done. */
+int tern_fabric_wire_end(struct tern_comm *c, struct tern_err *err);
 
 /* ---- wait.c: the one place where a rank is idle */
 struct waiter {
@@ -110,17 +115,18 @@ struct waiter {
     int64_t start, looked, pinged;
     int seen_dead; /* world rank + 1 whose end was noticed at the last look */
 };
-void wait_begin(struct waiter *w, struct tern_comm *c);
+void tern_fabric_wait_begin(struct waiter *w, struct tern_comm *c);
 /* Called between polls while `member` has not come; -1 when there is no more hope. */
-int wait_idle(struct waiter *w, int member, struct tern_err *err);
+int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err);
 /* Declare the fabric broken because of `world_rank`, tell everybody, fill `err`; returns -1. */
-int wait_blame(struct tern_comm *c, int world_rank, const char *what, struct tern_err *err);
+int tern_fabric_wait_blame(struct tern_comm *c, int world_rank, const char *what,
+                           struct tern_err *err);
 /* A control message arrived. */
-void wait_control(void *fabric, const struct ofi_control *m);
+void tern_fabric_wait_control(void *fabric, const struct ofi_control *m);
 
 /* ---- comm.c */
-struct tern_comm *comm_new(struct tern_fabric *f, int id, int size, const int *world,
-                           uint64_t phase, struct tern_err *err);
-void comm_delete(struct tern_comm *c);
+struct tern_comm *tern_fabric_comm_new(struct tern_fabric *f, int id, int size, const int *world,
+                                       uint64_t phase, struct tern_err *err);
+void tern_fabric_comm_delete(struct tern_comm *c);
 
 #endif

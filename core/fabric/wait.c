@@ -17,7 +17,7 @@ enum {
     FAREWELL_NS = 100 * MS, /* to bring the bad news out */
 };
 
-void wait_begin(struct waiter *w, struct tern_comm *c)
+void tern_fabric_wait_begin(struct waiter *w, struct tern_comm *c)
 {
     *w = (struct waiter){.c = c};
 }
@@ -33,7 +33,7 @@ static void send_all(struct tern_fabric *f, const struct ofi_control *m)
         return;
     for (int r = 0; r < f->size; r++)
         if (r != f->rank && !f->peers[r].shm.head)
-            ofi_release(f->ofi, ofi_control_send(f->ofi, r, m));
+            tern_fabric_ofi_release(f->ofi, tern_fabric_ofi_control_send(f->ofi, r, m));
 }
 
 static void drain(struct tern_fabric *f, int64_t ns)
@@ -41,7 +41,7 @@ static void drain(struct tern_fabric *f, int64_t ns)
     int64_t until = tern_clock_boot_ns() + ns;
 
     while (f->ofi && tern_clock_boot_ns() < until) {
-        ofi_progress(f->ofi);
+        tern_fabric_ofi_progress(f->ofi);
         tern_clock_sleep_ns(MS / 2);
     }
 }
@@ -60,7 +60,8 @@ static int give_up(struct tern_fabric *f, int world_rank, const char *text, stru
     return -1;
 }
 
-int wait_blame(struct tern_comm *c, int world_rank, const char *what, struct tern_err *err)
+int tern_fabric_wait_blame(struct tern_comm *c, int world_rank, const char *what,
+                           struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
     char call[80];
@@ -69,7 +70,7 @@ int wait_blame(struct tern_comm *c, int world_rank, const char *what, struct ter
     snprintf(m.text, sizeof m.text,
              "rank %d (%s) %s; rank %d (%s) was in %s #%llu of communicator %d", world_rank,
              name_of(f, world_rank), what, f->rank, name_of(f, f->rank),
-             call_text(call, sizeof call, c->desc), (unsigned long long)c->ops, c->id);
+             tern_fabric_call_text(call, sizeof call, c->desc), (unsigned long long)c->ops, c->id);
     if (!f->broken) {
         send_all(f, &m);
         give_up(f, world_rank, m.text, err);
@@ -78,7 +79,7 @@ int wait_blame(struct tern_comm *c, int world_rank, const char *what, struct ter
     return give_up(f, world_rank, m.text, err);
 }
 
-void wait_control(void *fabric, const struct ofi_control *m)
+void tern_fabric_wait_control(void *fabric, const struct ofi_control *m)
 {
     struct tern_fabric *f = fabric;
 
@@ -87,7 +88,7 @@ void wait_control(void *fabric, const struct ofi_control *m)
         give_up(f, m->rank, m->text, NULL);
     } else if (m->kind == OFI_STUCK) {
         struct ofi_control reply = {.kind = OFI_WAITING, .sender = f->rank};
-        ofi_release(f->ofi, ofi_control_send(f->ofi, m->sender, &reply));
+        tern_fabric_ofi_release(f->ofi, tern_fabric_ofi_control_send(f->ofi, m->sender, &reply));
     }
 }
 
@@ -140,7 +141,7 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
     send_all(f, &ask);
     while (tern_clock_boot_ns() < end) {
         if (f->ofi)
-            ofi_progress(f->ofi);
+            tern_fabric_ofi_progress(f->ofi);
         if (heard(f, err) < 0)
             return -1;
         atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
@@ -156,7 +157,7 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
              all ? "waits for something else after %.3g s (do all ranks call the same operations?)"
                  : "has not come within the deadline of %.3g s",
              (double)f->deadline_ns / 1e9);
-    return wait_blame(c, culprit, what, err);
+    return tern_fabric_wait_blame(c, culprit, what, err);
 }
 
 /* A message to a silent remote peer fails when its process is gone for good, long before the
@@ -167,14 +168,15 @@ static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *
     struct ofi_control m = {.kind = OFI_PING, .sender = f->rank};
     char what[160];
 
-    if (f->ping && ofi_req_state(f->ping) == OFI_FAILED && ofi_req_rank(f->ping) == world_rank) {
-        snprintf(what, sizeof what, "cannot be reached (%s)", ofi_req_error(f->ping));
-        return wait_blame(w->c, world_rank, what, err);
+    if (f->ping && tern_fabric_ofi_req_state(f->ping) == OFI_FAILED &&
+        tern_fabric_ofi_req_rank(f->ping) == world_rank) {
+        snprintf(what, sizeof what, "cannot be reached (%s)", tern_fabric_ofi_req_error(f->ping));
+        return tern_fabric_wait_blame(w->c, world_rank, what, err);
     }
     if (now - (w->pinged ? w->pinged : w->start) > PING_NS) {
         w->pinged = now;
-        ofi_release(f->ofi, f->ping);
-        f->ping = ofi_control_send(f->ofi, world_rank, &m);
+        tern_fabric_ofi_release(f->ofi, f->ping);
+        f->ping = tern_fabric_ofi_control_send(f->ofi, world_rank, &m);
     }
     return 0;
 }
@@ -191,7 +193,7 @@ static int look(struct waiter *w, int member, int64_t now, struct tern_err *err)
     if (ended(f, peer)) {
         /* It may have come and then ended; so the caller looks once more before we say so. */
         if (w->seen_dead == peer + 1)
-            return wait_blame(w->c, peer, "has ended", err);
+            return tern_fabric_wait_blame(w->c, peer, "has ended", err);
         w->seen_dead = peer + 1;
         return 0;
     }
@@ -202,13 +204,13 @@ static int look(struct waiter *w, int member, int64_t now, struct tern_err *err)
     return 0;
 }
 
-int wait_idle(struct waiter *w, int member, struct tern_err *err)
+int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_fabric *f = w->c->f;
 
     w->polls++;
     if (f->ofi && (!f->peers[w->c->world[member]].shm.head || w->polls % 64 == 0))
-        ofi_progress(f->ofi);
+        tern_fabric_ofi_progress(f->ofi);
     if (f->broken)
         return give_up(f, 0, "", err);
     if (w->polls < f->spins) {

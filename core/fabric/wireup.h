@@ -22,7 +22,7 @@ struct wireup {
 };
 
 /* Each fills `w`, rank and size included. */
-int wireup_pmix(struct wireup *w, struct tern_err *err);
-int wireup_socket(struct wireup *w, const char *address, struct tern_err *err);
+int tern_fabric_wireup_pmix(struct wireup *w, struct tern_err *err);
+int tern_fabric_wireup_socket(struct wireup *w, const char *address, struct tern_err *err);
 
 #endif

@@ -62,7 +62,7 @@ static void finalize(struct wireup *w)
     w->state = NULL;
 }
 
-int wireup_pmix(struct wireup *w, struct tern_err *err)
+int tern_fabric_wireup_pmix(struct wireup *w, struct tern_err *err)
 {
     struct state *s = calloc(1, sizeof *s);
     pmix_value_t *v;

@@ -150,7 +150,7 @@ static void finish(struct wireup *w)
     w->state = NULL;
 }
 
-int wireup_socket(struct wireup *w, const char *address, struct tern_err *err)
+int tern_fabric_wireup_socket(struct wireup *w, const char *address, struct tern_err *err)
 {
     struct state *s = tern_alloc(1, sizeof *s, "the wire-up", err);
     int64_t deadline = tern_clock_boot_ns() + w->deadline_ns;

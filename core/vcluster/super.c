@@ -29,6 +29,8 @@
 /* How long munged and slurmctld may take to listen; they need some 20 ms on an idle machine. */
 #define DAEMON_NS (20 * INT64_C(1000000000))
 #define STEP_NS (2 * INT64_C(1000000))
+/* How often it looks whether its folder is still there. */
+enum { LOOK_MS = 1000 };
 
 struct super {
     struct tern_plan *plan;
@@ -36,6 +38,7 @@ struct super {
     int ctl;     /* listening */
     int signals; /* signalfd */
     int trouble; /* where starting nodes complain */
+    int lock;
     pid_t munged, slurmctld;
 };
 
@@ -392,6 +395,14 @@ static void end(struct super *s)
     _exit(0); /* the end of a PID namespace's first process is the end of all in it */
 }
 
+/* Somebody removed the cluster's folder: nobody could reach or end the cluster any more. */
+static bool folder_gone(const struct super *s)
+{
+    struct stat st;
+
+    return fstat(s->lock, &st) == 0 && st.st_nlink == 0;
+}
+
 static void serve_for_ever(struct super *s)
 {
     struct pollfd fds[3] = {{.fd = s->ctl, .events = POLLIN},
@@ -401,7 +412,7 @@ static void serve_for_ever(struct super *s)
     for (;;) {
         struct signalfd_siginfo info;
         char keep;
-        if (poll(fds, 3, -1) < 0 && errno != EINTR)
+        if ((poll(fds, 3, LOOK_MS) < 0 && errno != EINTR) || folder_gone(s))
             end(s);
         if (fds[2].revents) {
             if (read(s->up, &keep, 1) != 1)
@@ -444,6 +455,7 @@ static int settle(struct super *s, int lock_fd, struct tern_err *err)
     }
     close_range(5, ~0U, 0);
     s->up = 3;
+    s->lock = 4;
     rc = chdir("/");
 out:
     free(log);

@@ -11,7 +11,8 @@
  * refuses that, several slurmd run on ports of their own in the host's namespaces ("plain").
  *
  * State: one folder a cluster under $TERN_CLUSTER_HOME, mode 0700:
- *     lock     flock'ed by `up` and then by the supervisor, as long as it lives
+ *     lock     flock'ed by `up` and then by the supervisor, as long as it lives; its removal, with
+ *              the folder or alone, ends the cluster within a second
  *     ctl      the supervisor's socket (protocol: ctl.h)
  *     etc/ log/ state/     Slurm's
  *     fs/<MountDir>        the shared storage; mounted at MountDir on every node

@@ -24,6 +24,8 @@ left() { # PIDNS MOUNT: processes of that namespace, links and mounts that outli
     grep -F "$2" /proc/mounts
 }
 
+running() { grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null; }
+
 namespaces() { # WHO
     run tern_cluster up "$template"; status 0 "$1: up"
     sed -n 's/^trn1-4: /# /p' out
@@ -84,6 +86,12 @@ namespaces() { # WHO
     run tern_cluster list; out_has dead "$1: a cluster whose supervisor was killed is dead"
     run tern_cluster up "$template"; status 0 "$1: and up again over what it left"
     run tern_cluster down; status 0
+
+    run tern_cluster up "$template"; status 0
+    pid=$(supervisor trn1-4)
+    rm -rf "$TERN_CLUSTER_HOME/trn1-4"
+    for _ in $(seq 30); do running "$pid" || break; sleep 0.1; done
+    ! running "$pid"; ok $? "$1: a cluster whose folder is removed ends"
 
     # Ctrl-C while it comes up, at different moments.
     for s in 0.03 0.06 0.12; do

@@ -2,6 +2,7 @@
 
 #include "core/base/str.h"
 
+#include <netinet/in.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -82,6 +83,34 @@ static int fail(struct tern_err *err, const char *what, long rc)
     return tern_err_set(err, TERN_TEMPFAIL, "libfabric: %s: %s", what, fi_strerror((int)-rc));
 }
 
+/* Loopback and link-local addresses mean nothing on another node.  The provider's list is in no
+ * order that one could rely on. */
+static bool reaches_others(const struct fi_info *i)
+{
+    const struct sockaddr_in *in = i->src_addr;
+    const struct sockaddr_in6 *in6 = i->src_addr;
+
+    if (i->addr_format == FI_SOCKADDR_IN && in)
+        return ntohl(in->sin_addr.s_addr) >> 24 != 127;
+    if (i->addr_format == FI_SOCKADDR_IN6 && in6)
+        return !IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) && !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr);
+    return true;
+}
+
+/* The first such entry becomes the only one; the first of all when there is none. */
+static void keep_one(struct ofi *o)
+{
+    struct fi_info *i = o->info;
+
+    while (i && !reaches_others(i))
+        i = i->next;
+    struct fi_info *one = i ? fi_dupinfo(i) : NULL;
+    if (one) {
+        fi_freeinfo(o->info);
+        o->info = one;
+    }
+}
+
 static int choose(struct ofi *o, const char *provider, struct tern_err *err)
 {
     struct fi_info *hints = fi_allocinfo();
@@ -103,6 +132,7 @@ static int choose(struct ofi *o, const char *provider, struct tern_err *err)
                             "libfabric has no provider '%s' with reliable tagged messages here "
                             "(%s). `fi_info -l` lists what there is; set TERN_FABRIC_PROVIDER.",
                             provider, fi_strerror(-rc));
+    keep_one(o);
     snprintf(o->about, sizeof o->about, "libfabric %s on %s (%s)", o->info->fabric_attr->prov_name,
              o->info->domain_attr->name, o->info->fabric_attr->name);
     return 0;

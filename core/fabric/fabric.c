@@ -175,10 +175,14 @@ static int open_wire(struct tern_fabric *f, struct wireup *w, const char *provid
 {
     uint8_t address[OFI_ADDRESS];
     char *buffers;
+    bool far = false;
 
     if (f->nodes == 1)
         return 0;
-    f->ofi = tern_fabric_ofi_open(provider, f->rank, f->size, tern_fabric_wait_control, f, err);
+    for (int r = 0; r < f->size; r++)
+        far |= strcmp(f->peers[r].node_name, f->peers[f->rank].node_name) != 0;
+    f->ofi =
+        tern_fabric_ofi_open(provider, f->rank, f->size, far, tern_fabric_wait_control, f, err);
     if (!f->ofi)
         return -1;
     if (!tern_fabric_ofi_address(f->ofi, address))

@@ -1,5 +1,6 @@
 #include "core/fabric/ofi.h"
 
+#include "core/base/clock.h"
 #include "core/base/str.h"
 
 #include <netinet/in.h>
@@ -18,6 +19,9 @@ enum {
     CONTROL_COMM = 255, /* no communicator has this number */
     READ = 16,          /* completions read at once */
 };
+
+/* An interface is up, but not yet running, for about a second after its link came. */
+#define NETWORK_NS 5000000000ll
 
 struct ofi_req {
     struct fi_context2 context; /* first: a completion's op_context is the request */
@@ -98,7 +102,7 @@ static bool reaches_others(const struct fi_info *i)
 }
 
 /* The first such entry becomes the only one; the first of all when there is none. */
-static void keep_one(struct ofi *o)
+static bool keep_one(struct ofi *o)
 {
     struct fi_info *i = o->info;
 
@@ -109,9 +113,10 @@ static void keep_one(struct ofi *o)
         fi_freeinfo(o->info);
         o->info = one;
     }
+    return i != NULL;
 }
 
-static int choose(struct ofi *o, const char *provider, struct tern_err *err)
+static int choose(struct ofi *o, const char *provider, bool far, struct tern_err *err)
 {
     struct fi_info *hints = fi_allocinfo();
 
@@ -125,14 +130,27 @@ static int choose(struct ofi *o, const char *provider, struct tern_err *err)
     hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
     hints->domain_attr->av_type = FI_AV_TABLE;
     hints->fabric_attr->prov_name = strdup(provider);
+    int64_t until = tern_clock_boot_ns() + NETWORK_NS;
     int rc = fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &o->info);
+    bool reaches = rc == 0 && keep_one(o);
+    while (rc == 0 && far && !reaches && tern_clock_boot_ns() < until) {
+        fi_freeinfo(o->info);
+        o->info = NULL;
+        tern_clock_sleep_ns(100000000);
+        rc = fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &o->info);
+        reaches = rc == 0 && keep_one(o);
+    }
     fi_freeinfo(hints);
     if (rc)
         return tern_err_set(err, TERN_FAILED,
                             "libfabric has no provider '%s' with reliable tagged messages here "
                             "(%s). `fi_info -l` lists what there is; set TERN_FABRIC_PROVIDER.",
                             provider, fi_strerror(-rc));
-    keep_one(o);
+    if (far && !reaches)
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "libfabric provider '%s' finds no network interface here that other "
+                            "nodes can reach: is it up? (ip addr)",
+                            provider);
     snprintf(o->about, sizeof o->about, "libfabric %s on %s (%s)", o->info->fabric_attr->prov_name,
              o->info->domain_attr->name, o->info->fabric_attr->name);
     return 0;
@@ -160,7 +178,7 @@ static int open_endpoint(struct ofi *o, struct tern_err *err)
     return 0;
 }
 
-struct ofi *tern_fabric_ofi_open(const char *provider, int rank, int size,
+struct ofi *tern_fabric_ofi_open(const char *provider, int rank, int size, bool far,
                                  void (*control)(void *arg, const struct ofi_control *m), void *arg,
                                  struct tern_err *err)
 {
@@ -173,7 +191,7 @@ struct ofi *tern_fabric_ofi_open(const char *provider, int rank, int size,
     o->control = control;
     o->arg = arg;
     o->peers = tern_alloc((size_t)size, sizeof *o->peers, "peer addresses", err);
-    if (!o->peers || choose(o, provider, err) < 0 || open_endpoint(o, err) < 0) {
+    if (!o->peers || choose(o, provider, far, err) < 0 || open_endpoint(o, err) < 0) {
         tern_fabric_ofi_close(o);
         return NULL;
     }

@@ -38,8 +38,9 @@ struct ofi_control {
 
 #define OFI_ADDRESS 256 /* longest address of any provider is below this */
 
-/* `provider` as libfabric names it.  `control` is called from tern_fabric_ofi_progress. */
-struct ofi *tern_fabric_ofi_open(const char *provider, int rank, int size,
+/* `provider` as libfabric names it.  `far`: there are ranks on other hosts, so loopback will
+ * not do; waits some seconds for a network.  `control` is called from tern_fabric_ofi_progress. */
+struct ofi *tern_fabric_ofi_open(const char *provider, int rank, int size, bool far,
                                  void (*control)(void *arg, const struct ofi_control *m), void *arg,
                                  struct tern_err *err);
 void tern_fabric_ofi_close(struct ofi *o);

@@ -125,7 +125,7 @@ static bool is_waiting(const struct tern_fabric *f, int r, int64_t now)
     const struct shm_head *h = f->peers[r].shm.head;
     int64_t seen = h ? atomic_load_explicit(&h->beat_ns, memory_order_relaxed) : f->heard_ns[r];
 
-    return r == f->rank || now - seen < (h ? FRESH_NS : GRACE_NS);
+    return r == f->rank || now - seen < (h ? FRESH_NS : 2 * GRACE_NS);
 }
 
 /* The deadline is over.  The rank waited for may itself be waiting for somebody: those who answer

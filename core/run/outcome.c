@@ -25,8 +25,12 @@ static const char *job_outcome(const char *word)
     static const struct {
         const char *slurm, *ours;
     } words[] = {
-        {"TIMEOUT", "time_limit"},  {"DEADLINE", "time_limit"}, {"PREEMPTED", "preempted"},
-        {"CANCELLED", "cancelled"}, {"NODE_FAIL", "node_fail"},
+        {"TIMEOUT", "time_limit"},
+        {"DEADLINE", "time_limit"},
+        {"PREEMPTED", "preempted"},
+        {"CANCELLED", "cancelled"},
+        {"NODE_FAIL", "node_fail"},
+        {"PENDING", "requeued"}, /* it waits again while its ranks end */
     };
 
     for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)

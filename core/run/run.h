@@ -32,8 +32,8 @@ struct tern_run_options {
 struct tern_run_result {
     char run_id[27]; /* ULID */
     unsigned attempt;
-    /* One word, the ledger's: done, stopped, halted, time_limit, preempted, cancelled, node_fail,
-     * killed, fault, refused, failed. */
+    /* One word, the ledger's: done, stopped, halted, time_limit, preempted, cancelled, requeued,
+     * node_fail, killed, fault, refused, failed. */
     const char *outcome;
     int status;    /* exit status of `tern run`: DESIGN 3, or the workload's own */
     char why[512]; /* a sentence; "" when it is done */

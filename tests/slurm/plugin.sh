@@ -71,7 +71,7 @@ on sinfo -h -o '%t'; [ "$(sort -u out)" = idle ]; ok $? "every node is well afte
 t() { local a; a=$(date +%s%N); for _ in 1 2 3 4 5; do tern cluster exec $CLUSTER -- sbatch -H "$@" --wrap true >/dev/null; done; echo $((($(date +%s%N) - a) / 5000000)); }
 plain=$(t -n1); with=$(t -n1 --tern=good.yaml)
 [ $((with - plain)) -lt 100 ]; ok $? "--tern adds $((with - plain)) ms to sbatch ($plain ms), under 100"
-on scancel -u "$(id -un)"
+on scancel -u "$(id -u)"
 conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf
 cp "$conf" kept
 echo 'optional /nowhere/tern_spank.so' >"$conf"

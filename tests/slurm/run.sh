@@ -34,7 +34,7 @@ run tern ledger --help; run tern ledger list --ledger ledger; out_has good "tern
 recipe ends 'exit $CODE'
 for pair in '3 failed' '2 refused' '75 fault' '76 stopped' '77 halted'; do
     set -- $pair
-    CODE=$1 job ends -N2; over
+    CODE=$1 job ends -N1; over
     is "$(last 'outcome, exit_code' ends) $(job_field ExitCode)" "$2 $1 $1:0" "status $1: outcome $2, the job's too"
 done
 recipe killed '[ $SLURM_PROCID = 1 ] && { sleep 0.2; kill -9 $$; }; exec sleep 60'
@@ -56,8 +56,11 @@ is "$(last 'outcome, exit_code' stops)" "stopped 76" "and the attempt is to be c
 # ---- requeue: the same run, the next attempt
 recipe again 'touch ready.$SLURM_PROCID; [ -z "$SLURM_RESTART_COUNT" ] || exit 0; while :; do sleep 0.1; done'
 rm -f ready.*; job again -N2 --requeue --open-mode=append; until_true ready
-on scontrol requeue "$job"
-until_true sh -c "tern cluster exec $CLUSTER -- scontrol show job $job -o | grep -q JobState=PENDING"
+on "$TOOLS/slurm_job" "$job"
+is "$(sed 's/comment=.*//' out)" "RUNNING 1 nodes=trn1-st-trn1-[1-2] restarts=0 requeue=1 name=job.sbatch partition=trn1 " "libslurm tells of the job"
+on "$TOOLS/slurm_job" "$job" requeue; status 0 "and requeues it"
+on "$TOOLS/slurm_job" 999999; status 1 "a job that is not there"; err_has "1: job 999999: "
+until_true sh -c "tern cluster exec $CLUSTER -- squeue -h -j $job -o %T | grep -qx PENDING" # not COMPLETING: that loses the time
 on scontrol update jobid="$job" StartTime=now; over
 is "$(last 'attempt, restart_count, outcome' again)" "2 1 done" "a requeued job is the run's next attempt"
 is "$(sqlite3 ledger/ledger.db "select count(*) from run where name = 'again'")" 1 "under one id, by the job's Comment"

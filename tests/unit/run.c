@@ -106,6 +106,7 @@ static void outcomes(void)
          15,
          "signal 15 (Terminated), passed on"},
         {"scancel", {EXITED(143), -1, 0, "CANCELLED", "", 0, -1}, "cancelled", 75, 15, "CANCELLED"},
+        {"requeued", {EXITED(143), -1, 15, "PENDING", "", 0, -1}, "requeued", 75, 15, "PENDING"},
         {"a workload's own status", {EXITED(3), 0, 0, NULL, "", 0, -1}, "failed", 3, 0, "status 3"},
         {"a status that the trainer has not",
          {EXITED(127), 0, 0, NULL, "", 10, -1},

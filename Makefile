@@ -22,7 +22,7 @@ MAKEFLAGS += --no-builtin-rules
 
 # What a Debian 12 machine needs: to build, to run a (virtual) cluster, for demo and tests.
 PACKAGES_BUILD := gcc make pkg-config libslurm-dev libpmix-dev libfabric-dev libyaml-dev \
-	libjansson-dev libsqlite3-dev libssl-dev zlib1g-dev libcurl4-openssl-dev \
+	libjansson-dev libsqlite3-dev libssl-dev zlib1g-dev \
 	libopenblas-openmp-dev
 PACKAGES_RUN := slurmctld slurmd slurm-client munge iproute2 sqlite3 sentencepiece
 PACKAGES_TEST := openmpi-bin libopenmpi-dev procps strace
@@ -45,7 +45,7 @@ deps:
 # ---------------------------------------------------------------- flags
 
 CC := gcc
-PKGS := yaml-0.1 jansson libcrypto sqlite3 libfabric pmix zlib libcurl
+PKGS := yaml-0.1 jansson libcrypto sqlite3 libfabric pmix zlib
 # Where core/tensor finds OpenBLAS when it loads it (it is not linked): OpenMP's build, because two
 # thread pools in one process would fight over the cores.
 BLAS_DIR ?= $(firstword $(wildcard /usr/lib/*/openblas-openmp))
@@ -137,11 +137,31 @@ $(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map)
 # ---------------------------------------------------------------- man pages
 
 .PHONY: man
-man: $(PROGRAMS:%=$(O)/man/man1/%.1)
-$(O)/man/man1/%.1: all
+MAN := $(patsubst $(O)/bin/%,$(O)/man/man1/%.1,$(BINS))
+man: $(MAN)
+$(O)/man/man1/%.1: $(O)/bin/%
 	@mkdir -p $(@D)
-	@if [ $* = tern ]; then $(O)/bin/tern --help-man > $@; \
-	else $(O)/bin/tern-$* --help-man > $@; fi
+	@$< --help-man > $@
+
+# ---------------------------------------------------------------- install
+
+# Programs, plugin and man pages under PREFIX.  Slurm's own configuration is the admin's: what to
+# add to plugstack.conf is printed.
+SLURM_LIB = $(DESTDIR)$(PREFIX)/lib/slurm
+MAN_DIR = $(DESTDIR)$(PREFIX)/share/man/man1
+
+.PHONY: install uninstall
+install: all man
+	install -d $(DESTDIR)$(PREFIX)/bin $(SLURM_LIB) $(MAN_DIR)
+	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 $(MAN) $(MAN_DIR)
+	install -m 755 $(PLUGIN) $(SLURM_LIB)/tern_spank.so.new
+	mv -f $(SLURM_LIB)/tern_spank.so.new $(SLURM_LIB)/tern_spank.so
+	@echo "For sbatch --tern, put this line into plugstack.conf on the login and the compute nodes:"
+	@echo "  optional $(PREFIX)/lib/slurm/tern_spank.so tern=$(PREFIX)/bin/tern"
+uninstall:
+	rm -f $(patsubst $(O)/bin/%,$(DESTDIR)$(PREFIX)/bin/%,$(BINS)) $(SLURM_LIB)/tern_spank.so \
+		$(patsubst $(O)/man/man1/%,$(MAN_DIR)/%,$(MAN))
 
 # ---------------------------------------------------------------- checks
 

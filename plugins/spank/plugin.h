@@ -12,7 +12,7 @@
  * recipe is checked; and the trainer asks for the receipt, so that a node without the plugin is
  * noticed.  In slurmd and in prolog and epilog there is nothing of it.
  *
- *     optional /usr/local/lib/tern/tern_spank.so tern=/usr/local/bin/tern
+ *     optional /usr/local/lib/slurm/tern_spank.so tern=/usr/local/bin/tern
  */
 #ifndef TERN_SPANK_PLUGIN_H
 #define TERN_SPANK_PLUGIN_H

@@ -78,30 +78,25 @@ static json_t *describe(const struct train *t)
     return meta;
 }
 
-/* The small files that make a checkpoint complete on its own.  Paths are malloc'ed. */
-static size_t find_files(const struct train *t, struct tern_ckpt_file files[8])
+/* The small files that make a checkpoint complete on its own: those of the folder that the weights
+ * came from, or config.json for random weights; and the tokenizer's, unless that folder had one. */
+static size_t find_files(const struct train *t, struct tern_ckpt_file *files)
 {
-    static const char *const names[] = {"config.json",           "generation_config.json",
-                                        "tokenizer.model",       "tokenizer.json",
-                                        "tokenizer_config.json", "special_tokens_map.json"};
     const struct tern_recipe *r = t->recipe;
-    const char *tokenizer = r->model.tokenizer;
-    size_t n = 0;
+    struct tern_ckpt_file more[TERN_CKPT_COMPANIONS];
+    size_t n = t->files_dir ? tern_ckpt_companions(t->files_dir, files) : 0;
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = NULL;
-        if (t->files_dir)
-            path = tern_fs_join(t->files_dir, names[i]);
-        else if (i == 0)
-            path = tern_strdup(r->model.config);
-        else if (tokenizer && tern_str_ends(tokenizer, names[i]))
-            path = tern_strdup(tokenizer);
-        else if (tokenizer)
-            path = tern_fs_join(tokenizer, names[i]);
-        if (path && tern_fs_exists(path))
-            files[n++] = (struct tern_ckpt_file){names[i], path};
+    if (!t->files_dir)
+        files[n++] = (struct tern_ckpt_file){"config.json", tern_strdup(r->model.config)};
+    size_t n_more = r->model.tokenizer ? tern_ckpt_companions(r->model.tokenizer, more) : 0;
+    for (size_t i = 0; i < n_more; i++) {
+        size_t j = 0;
+        while (j < n && strcmp(files[j].name, more[i].name) != 0)
+            j++;
+        if (j == n)
+            files[n++] = more[i];
         else
-            free(path);
+            tern_ckpt_companions_free(&more[i], 1);
     }
     return n;
 }
@@ -159,7 +154,7 @@ int tern_train_save(struct train *t, struct tern_err *err)
     const struct tern_ckpt_peers peers = {t->rank, t->size, t, barrier, all_gather};
     struct tern_ckpt_array *arrays = tern_alloc(3 * tensors, sizeof *arrays, "a checkpoint", err);
     int *owner = tern_alloc(tensors, sizeof *owner, "a checkpoint", err);
-    struct tern_ckpt_file files[8];
+    struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
     struct tern_ckpt_saved saved;
     size_t n = 0;
 
@@ -180,8 +175,7 @@ int tern_train_save(struct train *t, struct tern_err *err)
     rc = tern_ckpt_save(t->recipe->checkpoint.dir, t->step, arrays, n, meta, files, n_files, &peers,
                         t->claim, &saved, err);
     json_decref(meta);
-    for (size_t i = 0; i < n_files; i++)
-        free((char *)files[i].path);
+    tern_ckpt_companions_free(files, n_files);
     for (size_t i = 0; i < n; i++)
         free((char *)arrays[i].name);
     if (rc < 0)

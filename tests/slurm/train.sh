@@ -34,6 +34,12 @@ wait_job
 [ "$state" = COMPLETED ]; ok $? "sbatch --tern: the job completes on four nodes" || sed 's/^/# /' "job-$job.log"
 has "job-$job.log" "4 ranks"
 [ "$(outcome)" = "done" ]; ok $? "the attempt's outcome is 'done'" || outcome
+run on srun --mpi=pmix -N4 --ntasks-per-node=1 tern eval "$WORK/run.yaml"
+status 0 "tern eval on the four nodes"
+mv out four
+run tern eval run.yaml
+cmp -s out four
+ok $? "prints what it prints on one"
 n=$(tern cluster exec --node "$(on sinfo -h -N -o %N | tail -n 1)" $c -- sqlite3 "$WORK/ledger/ledger.db" 'select count(*) from attempt')
 [ "$n" = 1 ]; ok $? "plain sqlite3 on another node reads the ledger" || echo "# '$n'"
 

@@ -89,32 +89,46 @@ static char *own_folder(void)
     return tern_fs_dirname(path);
 }
 
+/* Why there is no such program, in words; the exit status. */
+static int say_missing(const char *name, const char *program)
+{
+    const char *names[32];
+    size_t n = 0;
+
+    for (const struct program *p = programs; p->name; p++)
+        if (p->summary)
+            names[n++] = p->name;
+    names[n] = NULL;
+    const char *near = tern_str_nearest(name, names);
+    if (near && strcmp(near, name) == 0) {
+        tern_error("%s: not there. Was tern built or installed whole?", program);
+        return TERN_FAILED;
+    }
+    tern_error("'%s' is not a tern program%s%s%s `tern -h` lists them.", name,
+               near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ".");
+    return TERN_USAGE;
+}
+
+/* Does not return when the program is there. */
 static int exec_program(char **argv)
 {
     const char *where = tern_var("TERN_EXEC_PATH");
     char *folder = where ? tern_strdup(where) : own_folder();
     char *program = tern_strf("%s/tern-%s", folder, argv[0]);
-    const char *names[32];
-    size_t n = 0;
+    int rc;
 
+    errno = ENOENT;
     if (!strchr(argv[0], '/'))
         execv(program, argv);
-    if (errno != ENOENT && !strchr(argv[0], '/')) {
+    if (errno == ENOENT) {
+        rc = say_missing(argv[0], program);
+    } else {
         tern_error("%s: cannot run: %s", program, strerror(errno));
-        return TERN_FAILED;
+        rc = TERN_FAILED;
     }
-    for (const struct program *p = programs; p->name; p++)
-        if (p->summary)
-            names[n++] = p->name;
-    names[n] = NULL;
-    const char *near = tern_str_nearest(argv[0], names);
-    if (near && strcmp(near, argv[0]) == 0) {
-        tern_error("%s: not there. Was tern built or installed whole?", program);
-        return TERN_FAILED;
-    }
-    tern_error("'%s' is not a tern program%s%s%s. `tern -h` lists them.", argv[0],
-               near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-    return TERN_USAGE;
+    free(program);
+    free(folder);
+    return rc;
 }
 
 int main(int argc, char **argv)

@@ -26,9 +26,14 @@ PACKAGES_BUILD := gcc make pkg-config libslurm-dev libpmix-dev libfabric-dev lib
 	libopenblas-openmp-dev
 PACKAGES_RUN := slurmctld slurmd slurm-client munge iproute2 sqlite3 sentencepiece
 PACKAGES_TEST := openmpi-bin libopenmpi-dev procps strace
+# Other people's tools that ours are compared with; never needed to build or use tern.
+PACKAGES_PEERS := python3-torch python3-sentencepiece python3-venv
 PACKAGES := $(PACKAGES_BUILD) $(PACKAGES_RUN) $(PACKAGES_TEST)
 
-.PHONY: deps
+.PHONY: deps deps-peers
+deps-peers:
+	@$(MAKE) --no-print-directory deps PACKAGES='$(PACKAGES_PEERS)'
+
 deps:
 	@missing=; for p in $(PACKAGES); do \
 		dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null | grep -qx installed || missing="$$missing $$p"; \

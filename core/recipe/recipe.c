@@ -412,21 +412,37 @@ int tern_recipe_fail(const struct tern_recipe *r, const char *key, struct tern_e
 
 /* ------------------------------------------------------------------ hashes, arithmetic, help */
 
-static void add_sets(struct tern_buf *b, const char *name, const struct tern_recipe_sets *s)
+/* Paths count as they are written: a run goes on where its folder was moved to, and from whatever
+ * folder it is started. */
+static const char *as_written(const struct tern_yaml_node *n)
 {
+    const char *text = n ? tern_yaml_text(n) : NULL;
+
+    return text ? text : "";
+}
+
+static void add_sets(struct tern_buf *b, const struct tern_recipe *r, const char *name,
+                     const struct tern_recipe_sets *s)
+{
+    struct tern_yaml_node *list = NULL;
+
+    look_up(r, name, &list, NULL);
     for (size_t i = 0; i < s->n; i++)
-        tern_buf_printf(b, "%s[%zu]=%s %s %.17g\n", name, i, s->sets[i].path,
+        tern_buf_printf(b, "%s[%zu]=%s %s %.17g\n", name, i,
+                        as_written(tern_yaml_get(tern_yaml_at(list, i), "path")),
                         s->sets[i].name ? s->sets[i].name : "", s->sets[i].weight);
 }
 
 static void add_key(struct tern_buf *b, const struct tern_recipe *r, const struct key *k)
 {
     const char *from = (const char *)r + k->offset;
+    struct tern_yaml_node *n = NULL;
 
+    look_up(r, k->name, &n, NULL);
     if (k->offset == NOWHERE)
         tern_buf_printf(b, "%s=%s\n", k->name, k->words[0]);
     else if (k->kind == TEXT || k->kind == PATH)
-        tern_buf_printf(b, "%s=%s\n", k->name, *(char *const *)from ? *(char *const *)from : "");
+        tern_buf_printf(b, "%s=%s\n", k->name, as_written(n));
     else if (k->kind == YESNO)
         tern_buf_printf(b, "%s=%d\n", k->name, *(const bool *)from);
     else if (k->kind == REAL)
@@ -452,12 +468,12 @@ void tern_recipe_hashes(const struct tern_recipe *r, char identity[TERN_SHA256_H
         if (keys[i].identity)
             add_key(&b, r, &keys[i]);
     tern_buf_printf(&b, "optimizer.betas=%.17g %.17g\n", r->optimizer.beta1, r->optimizer.beta2);
-    add_sets(&b, "data.train", &r->data.train);
+    add_sets(&b, r, "data.train", &r->data.train);
     hash_text(&b, identity);
     for (size_t i = 0; i < N_KEYS; i++)
         if (!keys[i].identity)
             add_key(&b, r, &keys[i]);
-    add_sets(&b, "data.held_out", &r->data.held_out);
+    add_sets(&b, r, "data.held_out", &r->data.held_out);
     for (char **c = r->workload.command; c && *c; c++)
         tern_buf_printf(&b, "workload.command=%s\n", *c);
     hash_text(&b, full);

@@ -98,7 +98,7 @@ int tern_recipe_fail(const struct tern_recipe *r, const char *key, struct tern_e
                      const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* Two names for the recipe, as hex.  `identity` covers what may not change within a run (model,
- * data, seed, batch, optimizer, schedule); `full` covers every key. */
+ * data, seed, batch, optimizer, schedule); `full` covers every key.  Paths count as written. */
 void tern_recipe_hashes(const struct tern_recipe *r, char identity[TERN_SHA256_HEX],
                         char full[TERN_SHA256_HEX]);
 

@@ -47,6 +47,14 @@ err_has "are not those" && one_error
 run tern train run.yaml --set optimizer.lr=2e-3 --accept
 status 0 "--accept goes on"
 
+# Begun by hand, gone on with under tern run, which knows the recipe by its whole path.
+rm -rf checkpoints
+run tern train run.yaml --set checkpoint.every=2 --set steps=8
+rm -rf checkpoints/step-00000008
+run tern run run.yaml --ranks 1 --set ledger.dir=ledger0
+status 0 "a run begun by tern train goes on under tern run"
+rm -rf checkpoints
+
 # Bad input: one line each, nothing half-written.
 run tern train run.yaml --set data.train='[{path: none.tds}]' --set checkpoint.dir=new
 status 2; err_has "none.tds"; one_error

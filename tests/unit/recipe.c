@@ -89,6 +89,16 @@ static void test_good(void)
     ok(strcmp(id[0], id[1]) == 0 && strcmp(full[0], full[1]) != 0,
        "steps and checkpoints may change within a run");
     tern_recipe_free(r);
+    char *here = getcwd(NULL, 0);
+    if (chdir(dir) < 0)
+        abort();
+    r = tern_recipe_load("run.yaml", NULL, 0, &e);
+    tern_recipe_hashes(r, id[1], full[1]);
+    ok(strcmp(id[0], id[1]) == 0, "the folder it is read from does not matter");
+    tern_recipe_free(r);
+    if (chdir(here) < 0)
+        abort();
+    free(here);
     r = load(good, "optimizer.lr=2e-3");
     tern_recipe_hashes(r, id[1], full[1]);
     ok(strcmp(id[0], id[1]) != 0, "the learning rate may not");

@@ -180,7 +180,6 @@ int tern_train_save(struct train *t, struct tern_err *err)
         free((char *)arrays[i].name);
     if (rc < 0)
         goto out;
-    t->saved_step = t->step;
     free(t->files_dir);
     t->files_dir = tern_strdup(saved.path); /* the newest is never pruned */
     if (t->rank == 0) {

@@ -85,7 +85,7 @@ static int resume(struct train *t, const char *path, struct tern_err *err)
     if (make_model(t, &s.config, err) < 0 || tern_infer_read(&s, s.prefix, t->params, err) < 0 ||
         read_moments(t, &s, err) < 0)
         goto out;
-    t->step = t->saved_step = tern_ckpt_step(s.ckpt);
+    t->step = tern_ckpt_step(s.ckpt);
     t->resumed = tern_strdup(path);
     t->files_dir = tern_strdup(path);
     rc = 0;
@@ -203,7 +203,6 @@ int tern_train_setup(struct train *t, struct tern_err *err)
 {
     char path[1024];
 
-    t->saved_step = UINT64_MAX;
     t->loss = NAN;
     if (tern_recipe_split(t->recipe, t->size, &t->data_ranks, &t->micro_batches, err) < 0)
         return -1; /* the same on every rank */

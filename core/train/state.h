@@ -31,13 +31,13 @@ struct train {
 
     struct tern_spool *spool;      /* of rank 0, else NULL */
     struct tern_ckpt_claim *claim; /* of rank 0, else NULL */
+    int64_t beat_ns;               /* when it was last kept alive (boot clock) */
     char run_id[TERN_ULID_SIZE];
-    char *files_dir;     /* where config.json and the tokenizer are copied from at the next save */
-    char *resumed;       /* the checkpoint this attempt began from, or NULL */
-    uint64_t step;       /* finished */
-    uint64_t saved_step; /* of the newest checkpoint of this run; UINT64_MAX: none */
-    int bad_steps;       /* in a row whose gradient was not finite */
-    double loss;         /* of the last step */
+    char *files_dir; /* where config.json and the tokenizer are copied from at the next save */
+    char *resumed;   /* the checkpoint this attempt began from, or NULL */
+    uint64_t step;   /* finished */
+    int bad_steps;   /* in a row whose gradient was not finite */
+    double loss;     /* of the last step */
 };
 
 /* ---- setup.c ---- */

@@ -85,6 +85,20 @@ static void say_step(const struct train *t, int64_t *last_ns, uint64_t *last_ste
     *last_step = t->step;
 }
 
+/* Without a supervisor the claim on the checkpoints is kept alive here. */
+static void beat(struct train *t)
+{
+    int64_t now = tern_clock_boot_ns();
+    struct tern_err err;
+
+    if (!t->claim || t->options->spool_dir ||
+        now - t->beat_ns < (int64_t)TERN_CKPT_BEAT_S * 1000000000)
+        return;
+    t->beat_ns = now;
+    if (tern_ckpt_claim_beat(t->claim, &err) < 0)
+        tern_warn("%s", err.text);
+}
+
 static bool due(int64_t every, uint64_t step)
 {
     return every > 0 && step % (uint64_t)every == 0;
@@ -101,6 +115,7 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
     while (t->step < (uint64_t)r->steps && *stop == TERN_TRAIN_GO_ON) {
         if (tern_train_step(t, stop, err) < 0)
             return -1;
+        beat(t);
         say_step(t, &said_ns, &said_step);
         bool last = t->step == (uint64_t)r->steps;
         if ((last || (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step))) &&

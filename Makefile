@@ -212,7 +212,7 @@ clean:
 
 .PHONY: demo demo-clean
 demo: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) -s --no-print-directory all
 	@cluster-templates/trn1-4/demo $(O)/demo $(O)/bin
 demo-clean:
 	@[ ! -x $(O)/bin/tern ] || cluster-templates/trn1-4/demo --clean $(O)/demo $(O)/bin

@@ -45,8 +45,8 @@ static int unknown_verb(const struct tern_cmd *cmd, const char *full_name, const
         names[n++] = (*v)->name;
     names[n] = NULL;
     const char *near = tern_str_nearest(verb, names);
-    tern_error("%s: '%s' is not a verb%s%s%s. See '%s -h'.", full_name, verb,
-               near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", full_name);
+    tern_error("'%s' is not a verb%s%s%s. See '%s -h'.", verb, near ? "; did you mean '" : "",
+               near ? near : "", near ? "'?" : "", full_name);
     return TERN_USAGE;
 }
 

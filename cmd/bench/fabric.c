@@ -409,9 +409,8 @@ static int run(int n_args, char **args, struct tern_err *err)
     if (check_ops(err) < 0 || one_of("type", type_text, type_name, TERN_U8 + 1, err) < 0 ||
         one_of("redop", redop_text, redop_name, TERN_MIN + 1, err) < 0)
         return -1;
-    if (size_begin > size_end ||
-        size_end > (1ull << 36) || factor < 2 || iterations < 1 || iterations > 10000000 ||
-        ranks > 1024)
+    if (size_begin > size_end || size_end > (1ull << 36) || factor < 2 || iterations < 1 ||
+        iterations > 10000000 || ranks > 1024)
         return tern_err_set(
             err, TERN_USAGE,
             "the sizes must go from --begin up to --end (at most 64G) by a --factor "

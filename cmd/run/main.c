@@ -12,7 +12,7 @@
 
 static struct tern_opt_list overrides;
 static bool check_only, accept_change;
-static int64_t ranks;
+static int64_t ranks = -1;
 
 static const struct tern_opt opts[] = {
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
@@ -53,7 +53,7 @@ static int supervise(const struct tern_recipe *recipe, const char *path, struct 
         .n_overrides = overrides.n,
         .trainer = trainer,
         .accept = accept_change,
-        .ranks = ranks,
+        .ranks = ranks > 0 ? ranks : 0,
     };
 
     int rc = tern_run(&options, &result, err);
@@ -74,7 +74,7 @@ static int supervise(const struct tern_recipe *recipe, const char *path, struct 
 static int run(int n, char **args, struct tern_err *err)
 {
     const char *path = n > 0 ? args[0] : NULL;
-    char *cwd = NULL, *absolute = NULL;
+    char *cwd = NULL, *absolute = NULL, *per_node = NULL;
     struct tern_recipe *recipe = NULL;
     const struct tern_check_options submission = {.submission = true};
     int rc = -1;
@@ -90,6 +90,14 @@ static int run(int n, char **args, struct tern_err *err)
             return tern_err_sys(err, "cannot tell the current folder");
         absolute = tern_fs_join(cwd, path);
     }
+    if (ranks == 0) {
+        tern_err_set(err, TERN_USAGE, "--ranks: at least 1");
+        goto out;
+    }
+    /* The ranks share the cores by it. */
+    if (ranks > 0 && overrides.n < sizeof overrides.values / sizeof *overrides.values)
+        overrides.values[overrides.n++] = per_node =
+            tern_strf("launch.ranks_per_node=%lld", (long long)ranks);
     recipe = tern_recipe_load(absolute ? absolute : path, overrides.values, overrides.n, err);
     if (!recipe)
         goto out;
@@ -97,6 +105,7 @@ static int run(int n, char **args, struct tern_err *err)
         check_only ? tern_check_recipe(recipe, &submission, err) : supervise(recipe, absolute, err);
 out:
     tern_recipe_free(recipe);
+    free(per_node);
     free(absolute);
     free(cwd);
     return rc;

@@ -6,6 +6,7 @@
 #include "core/check/check.h"
 #include "core/ckpt/ckpt.h"
 #include "core/recipe/recipe.h"
+#include "core/slurm/slurm.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +16,7 @@
 
 static struct tern_opt_list overrides;
 static bool dry_run, no_plugin;
-static int64_t nodes;
+static int64_t nodes = -1;
 
 static const struct tern_opt opts[] = {
     {"nodes", 'N', TERN_OPT_INT, "NODES", .to.integer = &nodes,
@@ -133,7 +134,9 @@ static int shape(const struct tern_recipe *r, int64_t *n_nodes, int64_t *per_nod
     int64_t degrees = r->parallel.tensor * r->parallel.pipeline;
 
     *per_node = r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node;
-    *n_nodes = nodes ? nodes : (degrees + *per_node - 1) / *per_node;
+    if (nodes == 0)
+        return tern_err_set(err, TERN_USAGE, "--nodes: at least 1");
+    *n_nodes = nodes > 0 ? nodes : (degrees + *per_node - 1) / *per_node;
     if (*n_nodes < 1)
         *n_nodes = 1;
     const struct tern_check_options known = {.submission = true, .ranks = *n_nodes * *per_node};
@@ -144,7 +147,7 @@ static int run(int n, char **args, struct tern_err *err)
 {
     struct line line = {0};
     struct tern_recipe *recipe = NULL;
-    int64_t n_nodes, per_node;
+    int64_t n_nodes = 0, per_node = 0;
     char *cwd = getcwd(NULL, 0), *path = NULL;
     int rc = -1;
 
@@ -158,6 +161,13 @@ static int run(int n, char **args, struct tern_err *err)
     if (dry_run) {
         print(&line);
         rc = 0;
+        goto out;
+    }
+    if (!tern_slurm_available()) {
+        tern_err_set(err, TERN_FAILED,
+                     "no Slurm configuration here. In a virtual cluster: `tern cluster exec NAME "
+                     "-- tern submit ...`; without Slurm: `tern run %s`.",
+                     args[0]);
         goto out;
     }
     execvp(line.words[0], line.words);

@@ -168,11 +168,11 @@ int tern_opt_parse(const struct tern_cmd *cmd, const char *full_name, int argc, 
         }
     }
     if (n < cmd->args_min)
-        return tern_err_set(err, TERN_USAGE, "%s: too few arguments (wanted: %s). See '%s -h'.",
-                            full_name, cmd->args ? cmd->args : "none", full_name);
+        return tern_err_set(err, TERN_USAGE, "too few arguments (wanted: %s). See '%s -h'.",
+                            cmd->args ? cmd->args : "none", full_name);
     if (cmd->args_max >= 0 && n > cmd->args_max)
-        return tern_err_set(err, TERN_USAGE, "%s: '%s' is one argument too many. See '%s -h'.",
-                            full_name, argv[cmd->args_max + 1], full_name);
+        return tern_err_set(err, TERN_USAGE, "'%s' is one argument too many. See '%s -h'.",
+                            argv[cmd->args_max + 1], full_name);
     *n_args = n;
     return 0;
 }
@@ -267,7 +267,13 @@ void tern_opt_help(FILE *to, const struct tern_cmd *cmd, const char *full_name, 
     int at = fprintf(to, "  -h, --help ");
     wrap(to, "say this and stop", LEFT, columns, at);
     if (cmd->examples)
-        fprintf(to, "\nexamples:\n%s", cmd->examples);
+        fputs("\nexamples:\n", to);
+    for (const char *s = cmd->examples; s && *s;) {
+        s += strspn(s, " ");
+        size_t line = strcspn(s, "\n");
+        fprintf(to, "  %.*s\n", (int)line, s);
+        s += line + (s[line] == '\n');
+    }
 }
 
 /* Text for troff: backslashes and a leading dot or quote mean something there. */

@@ -21,4 +21,9 @@ struct tern_check_options {
 int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_options *options,
                       struct tern_err *err);
 
+/* May `r` go on from checkpoint `path` of a run whose identity hash (tern_recipe_hashes) was
+ * `identity`?  NULL: not known, it may. */
+int tern_check_same_run(const struct tern_recipe *r, const char *path, const char *identity,
+                        struct tern_err *err);
+
 #endif

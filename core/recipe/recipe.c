@@ -246,7 +246,12 @@ static int read_version(struct tern_recipe *r, struct tern_err *err)
     if (!n)
         return tern_err_set(err, TERN_USAGE, "%s:1: no 'version'. Begin with 'version: 1'.",
                             r->path);
-    return tern_yaml_read_int(n, 1, 1, &version, err);
+    if (tern_yaml_read_int(n, 1, 1000000, &version, err) < 0)
+        return -1;
+    if (version != 1)
+        return tern_yaml_fail(n, err, "%" PRId64 " is newer than this tern, which reads 1.",
+                              version);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ what cannot be together */
@@ -519,6 +524,7 @@ int tern_recipe_split(const struct tern_recipe *r, int64_t world, int64_t *data_
 
 void tern_recipe_describe(FILE *to)
 {
+    fputs("version                  of the format: 1; required\n", to);
     for (size_t i = 0; i < N_KEYS; i++) {
         const struct key *k = &keys[i];
         fprintf(to, "%-24s %s", k->name, k->help);

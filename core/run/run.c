@@ -121,6 +121,20 @@ static int claim(struct attempt *a, struct tern_err *err)
     return 0;
 }
 
+/* A recipe of another run is refused before anything is recorded. */
+static int check_same_run(const struct attempt *a, struct tern_err *err)
+{
+    if (!a->resumed || a->o->accept)
+        return 0;
+    struct tern_ckpt *c = tern_ckpt_open(a->resumed, err);
+    if (!c)
+        return -1;
+    const char *identity = json_string_value(json_object_get(tern_ckpt_meta(c), "identity_hash"));
+    int rc = tern_check_same_run(a->o->recipe, a->resumed, identity, err);
+    tern_ckpt_close(c);
+    return rc;
+}
+
 static int identify(struct attempt *a, struct tern_err *err)
 {
     uint64_t step = 0;
@@ -135,7 +149,7 @@ static int identify(struct attempt *a, struct tern_err *err)
     if (tern_ckpt_latest(a->o->recipe->checkpoint.dir, &a->resumed, &step, err) < 0)
         return -1;
     a->resumed_step = (int64_t)step;
-    return 0;
+    return check_same_run(a, err);
 }
 
 /* ------------------------------------------------------------------ the ledger's rows */

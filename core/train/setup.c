@@ -3,21 +3,13 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/check/check.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static bool identity_changed(const struct train *t, json_t *meta)
-{
-    char identity[TERN_SHA256_HEX], full[TERN_SHA256_HEX];
-    const char *was = json_string_value(json_object_get(meta, "identity_hash"));
-
-    tern_recipe_hashes(t->recipe, identity, full);
-    return was && strcmp(was, identity) != 0;
-}
 
 /* The newest checkpoint of this run as rank 0 sees it, told to all.  "" when there is none. */
 static int find_checkpoint(struct train *t, char path[1024], struct tern_err *err)
@@ -74,14 +66,9 @@ static int resume(struct train *t, const char *path, struct tern_err *err)
     if (tern_infer_open(path, &s, err) < 0)
         return -1;
     json_t *meta = tern_ckpt_meta(s.ckpt);
-    if (identity_changed(t, meta) && !t->options->accept) {
-        tern_err_set(err, TERN_USAGE,
-                     "%s: model, data, seed, batch, optimizer or schedule of %s are not those "
-                     "that checkpoint was trained with. Use another checkpoint.dir for a new run, "
-                     "or say --accept.",
-                     path, t->recipe->path);
+    const char *identity = json_string_value(json_object_get(meta, "identity_hash"));
+    if (!t->options->accept && tern_check_same_run(t->recipe, path, identity, err) < 0)
         goto out;
-    }
     if (make_model(t, &s.config, err) < 0 || tern_infer_read(&s, s.prefix, t->params, err) < 0 ||
         read_moments(t, &s, err) < 0)
         goto out;

@@ -117,6 +117,8 @@ out_has "--tern=$WORK/good.yaml --time=8:00:00 '--wrap=exec"
 out_has "/tern run --set name=a-b $WORK/good.yaml'"
 run tern submit 'good.yaml' --dry-run --no-plugin --set "workload.command=[a, \"it's\"]"
 grep -q -- --tern= out; [ $? = 1 ]; ok $? "--no-plugin leaves out --tern"
+run env SLURM_CONF=/nonexistent tern submit good.yaml; status 1 "no Slurm"; one_line; err_has 'tern cluster exec NAME'
+export SLURM_CONF=$WORK/slurm.conf; : >slurm.conf
 mkdir fake; printf '#!/bin/sh\nprintf "<%%s>\\n" "$@"\nexit 7\n' >fake/sbatch; chmod +x fake/sbatch
 PATH=$WORK/fake:$PATH run tern submit known.yaml -N 2
 status 7 "sbatch's exit status"

@@ -133,7 +133,8 @@ int main(void)
     has(refused("workload.command=[]"), "is empty", "no command");
     has(refused("lr"), "is not KEY=VALUE", "--set without a value");
     has(refused_text("name: x\n"), "run.yaml:1: no 'version'", "no version");
-    has(refused_text("version: 2\n"), "run.yaml:1: version: '2' is not", "another version");
+    has(refused_text("version: 2\n"), "run.yaml:1: version: 2 is newer than this tern",
+        "another version");
     has(refused_text("- a\n"), "is a list where a map", "a list");
     char *path = tern_fs_join(dir, "absent.yaml");
     ok(!tern_recipe_load(path, NULL, 0, &e) && e.code == TERN_USAGE, "an absent file");

@@ -48,7 +48,7 @@ static int evaluate(const struct tern_recipe *r, const char *path, struct tern_c
         struct tern_set *set = tern_set_open(sets->sets[i].path, err);
         if (!set)
             goto out;
-        int one = tern_infer_evaluate(m, set, (uint32_t)seq_len, batch, comm, &out[i], err);
+        int one = tern_infer_evaluate(m, set, (uint32_t)seq_len, batch, comm, NULL, &out[i], err);
         tern_set_free(set);
         if (one > 0)
             tern_err_set(err, TERN_FAILED, "another rank failed; its message says why");

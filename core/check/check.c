@@ -170,9 +170,11 @@ int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_optio
                                 (long long)r->batch.seq_len, v.config.max_position);
     if (check_data(r, &v, err) < 0)
         return -1;
-    if (options->ranks == 0)
+    /* Whatever the number of nodes, the ranks of one must divide the batch. */
+    int64_t ranks = options->ranks ? options->ranks : r->launch.ranks_per_node;
+    if (!options->ranks && ranks % (r->parallel.tensor * r->parallel.pipeline))
         return 0;
-    return tern_recipe_split(r, options->ranks, &data_ranks, &micro_batches, err);
+    return tern_recipe_split(r, ranks, &data_ranks, &micro_batches, err);
 }
 
 int tern_check_same_run(const struct tern_recipe *r, const char *path, const char *identity,

@@ -291,5 +291,11 @@ int tern_text_next(struct tern_text *t, const char **text, size_t *len, struct t
 {
     if (t->format == TERN_TEXT_JSONL)
         return next_json(t, text, len, err);
-    return t->split ? next_split(t, text, len, err) : next_whole(t, text, len, err);
+    int rc = t->split ? next_split(t, text, len, err) : next_whole(t, text, len, err);
+    const char *nul = rc > 0 ? memchr(*text, '\0', *len) : NULL;
+    if (nul)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: is not text: byte %zu of a document is NUL. Leave the file out.",
+                            t->path, (size_t)(nul - *text));
+    return rc;
 }

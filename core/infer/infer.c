@@ -79,10 +79,10 @@ int tern_infer_read(const struct tern_infer_source *s, const char *prefix, tern_
     return 0;
 }
 
-/* This rank's share of the rows: sums[0] += nats, sums[1] += targets. */
+/* This rank's share of the rows: sums[0] += nats, sums[1] += targets.  1: stopped on the way. */
 static int evaluate_share(struct tern_llama *m, const struct tern_set *set, uint32_t seq_len,
-                          int batch, uint64_t rank, uint64_t size, double sums[2],
-                          struct tern_err *err)
+                          int batch, uint64_t rank, uint64_t size,
+                          const volatile sig_atomic_t *stop, double sums[2], struct tern_err *err)
 {
     const uint64_t rows = tern_set_rows(set, seq_len);
     const size_t n = (size_t)batch * seq_len;
@@ -96,6 +96,10 @@ static int evaluate_share(struct tern_llama *m, const struct tern_set *set, uint
         goto out;
     for (uint64_t r = rank; r < rows;) {
         int b = 0;
+        if (stop && *stop) {
+            rc = 1;
+            goto out;
+        }
         for (; b < batch && r < rows; b++, r += size) {
             if (tern_set_row(set, seq_len, r, row, mask + (size_t)b * seq_len, err) < 0)
                 goto out;
@@ -118,15 +122,15 @@ out:
 }
 
 int tern_infer_evaluate(struct tern_llama *m, const struct tern_set *set, uint32_t seq_len,
-                        int batch, struct tern_comm *comm, struct tern_infer_eval *out,
-                        struct tern_err *err)
+                        int batch, struct tern_comm *comm, const volatile sig_atomic_t *stop,
+                        struct tern_infer_eval *out, struct tern_err *err)
 {
-    double sums[3] = {0, 0, 0}; /* nats, targets (exact up to 2^53), ranks that failed */
+    double sums[3] = {0, 0, 0}; /* nats, targets (exact up to 2^53), ranks that gave up */
     int rc = evaluate_share(m, set, seq_len, batch, (uint64_t)tern_comm_rank(comm),
-                            (uint64_t)tern_comm_size(comm), sums, err);
+                            (uint64_t)tern_comm_size(comm), stop, sums, err);
 
     /* A rank that failed still meets the others: they would wait for it. */
-    sums[2] = rc < 0;
+    sums[2] = rc != 0;
     if (rc < 0) {
         tern_comm_all_reduce(comm, sums, 3, TERN_F64, TERN_SUM, NULL);
         return -1;

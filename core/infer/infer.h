@@ -6,6 +6,7 @@
 #ifndef TERN_INFER_INFER_H
 #define TERN_INFER_INFER_H
 
+#include <signal.h>
 #include <stdint.h>
 
 #include "core/base/err.h"
@@ -40,10 +41,11 @@ struct tern_infer_eval {
 };
 
 /* Over all rows of `set`, cut at seq_len, `batch` rows at a time (at most what `m` was made for);
- * rows are dealt to the ranks of `comm`, and every rank gets the same sums.  Collective: 1 on the
- * ranks that could do their part when another could not. */
+ * rows are dealt to the ranks of `comm`, and every rank gets the same sums.  Collective: 1, and no
+ * sums, on the ranks that did their part when another could not, and on all when a rank saw *stop
+ * (may be NULL) become other than 0 on the way. */
 int tern_infer_evaluate(struct tern_llama *m, const struct tern_set *set, uint32_t seq_len,
-                        int batch, struct tern_comm *comm, struct tern_infer_eval *out,
-                        struct tern_err *err);
+                        int batch, struct tern_comm *comm, const volatile sig_atomic_t *stop,
+                        struct tern_infer_eval *out, struct tern_err *err);
 
 #endif

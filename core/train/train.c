@@ -17,9 +17,11 @@ static int evaluate(struct train *t, struct tern_err *err)
         const char *name = r->data.held_out.sets[i].name;
         struct tern_infer_eval e;
         int rc = tern_infer_evaluate(t->model, t->held_out[i], (uint32_t)r->batch.seq_len,
-                                     (int)r->batch.micro, t->world, &e, err);
+                                     (int)r->batch.micro, t->world, t->options->stop, &e, err);
         if (tern_train_agree(t, rc, err) < 0)
             return -1;
+        if (rc > 0)
+            return 0; /* asked to stop: the next step ends with a checkpoint */
         if (t->rank != 0)
             continue;
         const struct tern_ledger_eval row = {

@@ -34,6 +34,8 @@ static void set_environment(const char *dir, bool plain)
     }
     /* All nodes share this machine's cores: a waiting rank must not keep a computing one off. */
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    /* And each node sees all of them: ranks that took what they see would fight over them. */
+    setenv("OMP_NUM_THREADS", "1", 0);
 }
 
 /* Put this process into the head's or `node`'s namespaces; its children will be in the PID

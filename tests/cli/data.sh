@@ -152,4 +152,8 @@ if [ -n "$DATA" ]; then
 else
     skip "no shared data"
 fi
+printf 'a\0b' >binary.txt
+run tern data build -t "$ROOT/tests/golden/spm-bpe-800.model" -o binary.tds binary.txt
+status 2; err_has "is not text"; one_line
+[ ! -e binary.tds ]; ok $? "and makes no set"
 tap_done

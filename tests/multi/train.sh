@@ -39,6 +39,14 @@ run tern ckpt verify checkpoints/latest
 status 0 "a stopped run leaves a verified checkpoint"
 rm -rf checkpoints
 
+# Asked to stop in the middle of a long evaluation: it does not wait for its end.
+for i in $(seq 300); do cat test.jsonl; done >long.jsonl
+tern data build --tokenizer model -o data/long.tds long.jsonl 2>/dev/null
+tern train run.yaml --set data.held_out='[{name: long, path: data/long.tds}]' 2>err & pid=$!
+sleep 0.5; kill -TERM $pid; wait $pid; rc=$? cmd="tern train, SIGTERM while it evaluates"
+status 76; err_has "stopped after step 1 "
+rm -rf checkpoints
+
 # Another learning rate is another run.
 run tern train run.yaml --set steps=2
 run tern train run.yaml --set optimizer.lr=2e-3

@@ -62,6 +62,45 @@ out:
     return rc;
 }
 
+/* The checkpoint meant by --checkpoint, malloc'ed. */
+static char *resolve(const struct tern_recipe *r, struct tern_err *err)
+{
+    char *path = NULL, *typed = strcmp(checkpoint, "latest") == 0
+                                    ? tern_fs_join(r->checkpoint.dir, "latest")
+                                    : tern_strdup(checkpoint);
+
+    if (tern_str_ends(typed, "/latest"))
+        tern_ckpt_resolve(typed, &path, err);
+    else
+        path = tern_strdup(typed);
+    free(typed);
+    return path;
+}
+
+/* Rank 0 looks, so that all read the same one while newer ones appear.  malloc'ed. */
+static char *agree_on_path(const struct tern_recipe *r, struct tern_comm *world,
+                           struct tern_err *err)
+{
+    char told[1024] = "", *path = tern_comm_rank(world) == 0 ? resolve(r, err) : NULL;
+
+    if (path && strlen(path) >= sizeof told) {
+        tern_err_set(err, TERN_USAGE, "%s: the path is too long", path);
+        free(path);
+        path = NULL;
+    }
+    if (path)
+        memcpy(told, path, strlen(path));
+    free(path);
+    struct tern_err lost;
+    if (tern_comm_broadcast(world, told, sizeof told, TERN_U8, 0, &lost) < 0) {
+        *err = lost;
+        return NULL;
+    }
+    if (!*told && tern_comm_rank(world) != 0)
+        tern_err_set(err, TERN_USAGE, "rank 0 found no checkpoint");
+    return *told ? tern_strdup(told) : NULL;
+}
+
 static json_t *as_json(const struct tern_infer_eval *e)
 {
     return json_pack("{s:o, s:I, s:I, s:o, s:o}", "nll", tern_json_real(e->nll), "tokens",
@@ -105,21 +144,6 @@ static int print(const struct tern_recipe *r, const struct tern_infer_eval *befo
     return rc;
 }
 
-/* The checkpoint meant by --checkpoint, malloc'ed. */
-static char *resolve(const struct tern_recipe *r, struct tern_err *err)
-{
-    char *path = NULL, *typed = strcmp(checkpoint, "latest") == 0
-                                    ? tern_fs_join(r->checkpoint.dir, "latest")
-                                    : tern_strdup(checkpoint);
-
-    if (tern_str_ends(typed, "/latest"))
-        tern_ckpt_resolve(typed, &path, err);
-    else
-        path = tern_strdup(typed);
-    free(typed);
-    return path;
-}
-
 static int run(int n, char **args, struct tern_err *err)
 {
     struct tern_fabric *fabric = NULL;
@@ -131,20 +155,27 @@ static int run(int n, char **args, struct tern_err *err)
     (void)n;
     if (!r)
         return -1;
+    if (r->workload.command) {
+        tern_recipe_fail(r, "workload.command", err,
+                         "this recipe's trainer is not tern's: what it wrote cannot be read.");
+        goto out;
+    }
     if (r->data.held_out.n == 0) {
         tern_recipe_fail(r, "data.held_out", err, "names no set to evaluate on.");
         goto out;
     }
-    path = resolve(r, err);
     before = tern_alloc(r->data.held_out.n, sizeof *before, "results", err);
     after = tern_alloc(r->data.held_out.n, sizeof *after, "results", err);
-    if (!path || !before || !after ||
+    if (!before || !after ||
         tern_tensor_start((int)r->launch.threads, (int)r->launch.ranks_per_node, err) < 0)
         goto out;
     fabric = tern_fabric_open(&(struct tern_fabric_options){0}, err);
     if (!fabric)
         goto out;
     struct tern_comm *world = tern_fabric_world(fabric);
+    path = agree_on_path(r, world, err);
+    if (!path)
+        goto out;
     bool compare = !only && r->model.from && tern_fs_exists(r->model.from);
     if ((compare && evaluate(r, r->model.from, world, before, err) < 0) ||
         evaluate(r, path, world, after, err) < 0)

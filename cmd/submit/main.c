@@ -18,6 +18,9 @@ static struct tern_opt_list overrides;
 static bool dry_run, no_plugin;
 static int64_t nodes = -1;
 
+/* More than Slurm's MAX_SLURM_NODES ever was; products with ranks a node stay far below 2^63. */
+enum { NODES_MAX = 1000000 };
+
 static const struct tern_opt opts[] = {
     {"nodes", 'N', TERN_OPT_INT, "NODES", .to.integer = &nodes,
      .help = "nodes to ask for; default: the fewest that hold the recipe's tensor and pipeline "
@@ -31,6 +34,7 @@ static const struct tern_opt opts[] = {
 };
 
 enum {
+    OPTIONS_MAX = 200, /* of the user's; ours are some twenty */
     MAX_WORDS = 256,
     /* Time to finish a step and write a checkpoint; Slurm itself is up to 30 s late. */
     WARN_SECONDS = 120,
@@ -134,8 +138,8 @@ static int shape(const struct tern_recipe *r, int64_t *n_nodes, int64_t *per_nod
     int64_t degrees = r->parallel.tensor * r->parallel.pipeline;
 
     *per_node = r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node;
-    if (nodes == 0)
-        return tern_err_set(err, TERN_USAGE, "--nodes: at least 1");
+    if (nodes == 0 || nodes > NODES_MAX)
+        return tern_err_set(err, TERN_USAGE, "--nodes: from 1 to %d", NODES_MAX);
     *n_nodes = nodes > 0 ? nodes : (degrees + *per_node - 1) / *per_node;
     if (*n_nodes < 1)
         *n_nodes = 1;
@@ -148,9 +152,12 @@ static int run(int n, char **args, struct tern_err *err)
     struct line line = {0};
     struct tern_recipe *recipe = NULL;
     int64_t n_nodes = 0, per_node = 0;
-    char *cwd = getcwd(NULL, 0), *path = NULL;
+    char *cwd = NULL, *path = NULL;
     int rc = -1;
 
+    if (n - 1 > OPTIONS_MAX)
+        return tern_err_set(err, TERN_USAGE, "more than %d options for sbatch", OPTIONS_MAX);
+    cwd = getcwd(NULL, 0);
     if (!cwd)
         return tern_err_sys(err, "cannot tell the current folder");
     path = tern_fs_join(cwd, args[0]);

@@ -36,7 +36,7 @@ static void on_signal(int sig)
 
 static void catch_signals(void)
 {
-    static const int signals[] = {SIGTERM, SIGUSR1, SIGINT};
+    static const int signals[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT};
     struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
@@ -117,7 +117,8 @@ static const struct tern_cmd cmd = {
         "Continues from the newest verified checkpoint of the recipe's checkpoint.dir, else begins "
         "from its model. `tern run` starts one on every rank and records the run; without it, "
         "`srun --mpi=pmix tern train RECIPE` and `mpirun tern train RECIPE` work too.\n\n"
-        "SIGTERM and SIGUSR1 end the run after the present step with a checkpoint (exit status "
+        "SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 end the run after the present step with a checkpoint "
+        "(exit status "
         "76), SIGINT does so for good (77). It computes on CPUs, also on nodes with Neuron "
         "devices.",
     .opts = opts,

@@ -111,12 +111,13 @@ int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_place *
 
     snprintf(r->step, sizeof r->step, "tern-%u", attempt);
     r->job = p->job;
-    r->n = p->slurm ? 1 : (size_t)p->ranks_per_node;
-    r->pid = tern_alloc(r->n, sizeof *r->pid, "ranks", err);
-    r->status = tern_alloc(r->n, sizeof *r->status, "ranks", err);
+    const size_t n = p->slurm ? 1 : (size_t)p->ranks_per_node;
+    r->pid = tern_alloc(n, sizeof *r->pid, "ranks", err);
+    r->status = tern_alloc(n, sizeof *r->status, "ranks", err);
     r->argv = tern_run_command(p, o, r->step, err);
     if (!r->pid || !r->status || !r->argv)
         return -1;
+    r->n = n;
     for (size_t i = 0; i < r->n; i++) {
         r->pid[i] = fork();
         if (r->pid[i] == 0)

@@ -35,3 +35,13 @@ int tern_train_agree(struct train *t, int rc, struct tern_err *err)
     free(all);
     return -1;
 }
+
+int tern_train_agree_stop(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
+{
+    int32_t wish = t->options->stop ? (int32_t)*t->options->stop : TERN_TRAIN_GO_ON;
+
+    if (tern_comm_all_reduce(t->world, &wish, 1, TERN_I32, TERN_MAX, err) < 0)
+        return -1;
+    *stop = (enum tern_train_stop)wish;
+    return 0;
+}

@@ -66,14 +66,15 @@ static json_t *describe(const struct train *t)
 
     tern_recipe_hashes(r, identity, full);
     json_t *meta = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:{s:i, s:i, s:i, s:i}, s:s, s:s, s:s, s:i, s:o, s:s}",
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:I, s:{s:i, s:i, s:i, s:i}, s:s, s:s, s:s, s:i, "
+        "s:o, s:s}",
         "run", t->run_id, "name", r->name, "identity_hash", identity, "full_hash", full, "step",
-        (json_int_t)t->step, "sample", (json_int_t)(t->step * (uint64_t)r->batch.global), "seed",
-        (json_int_t)r->data.seed, "layout", "world", t->size, "data", (int)t->data_ranks, "tensor",
-        (int)r->parallel.tensor, "pipeline", (int)r->parallel.pipeline, "kernels",
-        tern_tensor_kernels(), "blas", tern_tensor_blas(), "core", tern_tensor_core(), "threads",
-        tern_tensor_threads(), "config", json_loads(config, 0, NULL), "tokenizer",
-        tokenizer ? tokenizer : "");
+        (json_int_t)t->step, "sample", (json_int_t)t->sample, "optimizer_step",
+        (json_int_t)t->opt_step, "evaluated", t->evaluated, "seed", (json_int_t)r->data.seed,
+        "layout", "world", t->size, "data", (int)t->data_ranks, "tensor", (int)r->parallel.tensor,
+        "pipeline", (int)r->parallel.pipeline, "kernels", tern_tensor_kernels(), "blas",
+        tern_tensor_blas(), "core", tern_tensor_core(), "threads", tern_tensor_threads(), "config",
+        json_loads(config, 0, NULL), "tokenizer", tokenizer ? tokenizer : "");
     free(config);
     return meta;
 }
@@ -186,6 +187,8 @@ int tern_train_save(struct train *t, struct tern_err *err)
         record(t, &saved);
         prune(t);
     }
+    /* A rank that ends before rank 0 is done would take it along (srun --kill-on-bad-exit). */
+    rc = tern_comm_barrier(t->world, err);
 out:
     free(owner);
     free(arrays);

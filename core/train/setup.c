@@ -57,6 +57,14 @@ static int read_moments(struct train *t, const struct tern_infer_source *s, stru
     return tern_infer_read(s, "exp_avg_sq/", t->exp_avg_sq, err);
 }
 
+static uint64_t meta_count(json_t *meta, const char *key, uint64_t otherwise)
+{
+    json_t *j = json_object_get(meta, key);
+
+    return json_is_integer(j) && json_integer_value(j) >= 0 ? (uint64_t)json_integer_value(j)
+                                                            : otherwise;
+}
+
 /* Go on from a checkpoint of this run: parameters, moments, place in the data. */
 static int resume(struct train *t, const char *path, struct tern_err *err)
 {
@@ -73,6 +81,9 @@ static int resume(struct train *t, const char *path, struct tern_err *err)
         read_moments(t, &s, err) < 0)
         goto out;
     t->step = tern_ckpt_step(s.ckpt);
+    t->sample = meta_count(meta, "sample", t->step * (uint64_t)t->recipe->batch.global);
+    t->opt_step = meta_count(meta, "optimizer_step", t->step);
+    t->evaluated = json_is_true(json_object_get(meta, "evaluated"));
     t->resumed = tern_strdup(path);
     t->files_dir = tern_strdup(path);
     rc = 0;
@@ -101,12 +112,15 @@ static int begin(struct train *t, struct tern_err *err)
     if (rc == 0)
         rc = tern_infer_read(&s, s.prefix, t->params, err);
     if (rc == 0 && r->model.optimizer == TERN_OPTIMIZER_KEEP) {
-        if (tern_ckpt_is_ours(tern_ckpt_path(s.ckpt)))
+        if (tern_ckpt_is_ours(tern_ckpt_path(s.ckpt))) {
             rc = read_moments(t, &s, err);
-        else
+            t->opt_step =
+                meta_count(tern_ckpt_meta(s.ckpt), "optimizer_step", tern_ckpt_step(s.ckpt));
+        } else {
             rc = tern_recipe_fail(r, "model.optimizer", err,
                                   "'keep', but %s has no optimizer state. Say 'reset'.",
                                   r->model.from);
+        }
     }
     t->files_dir = tern_strdup(tern_ckpt_path(s.ckpt));
     tern_infer_close(&s);

@@ -33,11 +33,14 @@ struct train {
     struct tern_ckpt_claim *claim; /* of rank 0, else NULL */
     int64_t beat_ns;               /* when it was last kept alive (boot clock) */
     char run_id[TERN_ULID_SIZE];
-    char *files_dir; /* where config.json and the tokenizer are copied from at the next save */
-    char *resumed;   /* the checkpoint this attempt began from, or NULL */
-    uint64_t step;   /* finished */
-    int bad_steps;   /* in a row whose gradient was not finite */
-    double loss;     /* of the last step */
+    char *files_dir;   /* where config.json and the tokenizer are copied from at the next save */
+    char *resumed;     /* the checkpoint this attempt began from, or NULL */
+    uint64_t sample;   /* the next one of the run */
+    uint64_t opt_step; /* updates that the moments have seen */
+    bool evaluated;    /* the held-out sets, at this step */
+    uint64_t step;     /* finished */
+    int bad_steps;     /* in a row whose gradient was not finite */
+    double loss;       /* of the last step */
 };
 
 /* ---- setup.c ---- */
@@ -51,6 +54,8 @@ void tern_train_teardown(struct train *t);
 /* Ranks compare `rc` of what they just did: where any failed, all return -1 with the error of the
  * first that did, "rank 2 (node): ...".  Collective. */
 int tern_train_agree(struct train *t, int rc, struct tern_err *err);
+/* The strongest wish of any rank.  Collective. */
+int tern_train_agree_stop(struct train *t, enum tern_train_stop *stop, struct tern_err *err);
 
 /* ---- step.c ---- */
 

@@ -45,8 +45,7 @@ static int accumulate(struct train *t, struct tern_llama_loss *sum, struct phase
                       struct tern_err *err)
 {
     const struct tern_recipe *r = t->recipe;
-    uint64_t first = t->step * (uint64_t)r->batch.global +
-                     (uint64_t)t->rank * (uint64_t)(t->micro_batches * r->batch.micro);
+    uint64_t first = t->sample + (uint64_t)t->rank * (uint64_t)(t->micro_batches * r->batch.micro);
     /* The mean over the whole batch; what masks leave out is made up for by finish(). */
     const double scale = 1.0 / ((double)r->batch.global * (double)r->batch.seq_len);
     int64_t clock = tern_clock_boot_ns();
@@ -84,7 +83,7 @@ static void update(struct train *t, double lr, double grad_scale)
             .eps = r->optimizer.eps,
             .weight_decay = w.ndim > 1 ? r->optimizer.weight_decay : 0,
             .grad_scale = grad_scale,
-            .step = t->step + 1,
+            .step = t->opt_step + 1,
         };
         tern_tensor_adamw(&o, t->params + w.offset, t->grads + w.offset, t->exp_avg + w.offset,
                           t->exp_avg_sq + w.offset, w.count);
@@ -141,6 +140,7 @@ static int finish(struct train *t, const double total[2], double *lr, double *no
         /* As torch's clip_grad_norm_: the small number keeps a zero gradient from dividing. */
         double clip = r->optimizer.clip > 0 ? r->optimizer.clip / (*norm + 1e-6) : 1;
         update(t, *lr, unmask * (clip < 1 ? clip : 1));
+        t->opt_step++;
         t->bad_steps = 0;
     }
     ph->update += seconds_since(&clock);
@@ -159,9 +159,9 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
         return -1;
     total[0] = mine.sum;
     total[1] = (double)mine.n;
-    int32_t wish = t->options->stop ? (int32_t)*t->options->stop : TERN_TRAIN_GO_ON;
+    enum tern_train_stop wish;
     if (tern_comm_all_reduce(t->world, total, 2, TERN_F64, TERN_SUM, err) < 0 ||
-        tern_comm_all_reduce(t->world, &wish, 1, TERN_I32, TERN_MAX, err) < 0)
+        tern_train_agree_stop(t, &wish, err) < 0)
         return -1;
     ph.comm += seconds_since(&clock);
     if (total[1] == 0)
@@ -172,8 +172,10 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
     if (finish(t, total, &lr, &norm, &ph, err) < 0)
         return -1;
     t->step++;
+    t->sample += (uint64_t)t->recipe->batch.global;
+    t->evaluated = false;
     t->loss = total[0] / total[1];
     record(t, t->loss, lr, norm, total[1], &ph);
-    *stop = (enum tern_train_stop)wish;
+    *stop = wish;
     return 0;
 }

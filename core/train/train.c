@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Perplexity on every held-out set, recorded. */
+/* Perplexity on every held-out set, recorded.  1: asked to stop on the way. */
 static int evaluate(struct train *t, struct tern_err *err)
 {
     const struct tern_recipe *r = t->recipe;
@@ -21,7 +21,7 @@ static int evaluate(struct train *t, struct tern_err *err)
         if (tern_train_agree(t, rc, err) < 0)
             return -1;
         if (rc > 0)
-            return 0; /* asked to stop: the next step ends with a checkpoint */
+            return 1;
         if (t->rank != 0)
             continue;
         const struct tern_ledger_eval row = {
@@ -38,6 +38,7 @@ static int evaluate(struct train *t, struct tern_err *err)
                   t->step, name, exp(e.nll / (double)e.tokens), exp(e.nll / (double)e.bytes),
                   e.tokens);
     }
+    t->evaluated = true;
     return 0;
 }
 
@@ -112,21 +113,28 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
     int64_t said_ns = tern_clock_boot_ns();
     uint64_t said_step = t->step;
 
-    if (t->step == 0 && evaluate(t, err) < 0)
+    if (t->rank == 0 && t->step >= (uint64_t)r->steps)
+        tern_info("nothing is left to do: step %" PRIu64 " of %" PRId64 " is done", t->step,
+                  r->steps);
+    bool last = t->step == (uint64_t)r->steps;
+    if ((t->step == 0 || last || due(r->evaluate.every, t->step)) && !t->evaluated &&
+        evaluate(t, err) < 0)
         return -1;
     while (t->step < (uint64_t)r->steps && *stop == TERN_TRAIN_GO_ON) {
         if (tern_train_step(t, stop, err) < 0)
             return -1;
         beat(t);
         say_step(t, &said_ns, &said_step);
-        bool last = t->step == (uint64_t)r->steps;
-        if ((last || (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step))) &&
-            evaluate(t, err) < 0)
+        int rc = 0;
+        last = t->step == (uint64_t)r->steps;
+        if (last || (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step)))
+            rc = evaluate(t, err);
+        if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
             return -1;
         if ((last || *stop != TERN_TRAIN_GO_ON || due(r->checkpoint.every, t->step)) &&
             tern_train_save(t, err) < 0)
             return -1;
-        if (last)
+        if (last && rc == 0)
             *stop = TERN_TRAIN_GO_ON; /* it is done: nothing is left to be stopped */
     }
     return 0;

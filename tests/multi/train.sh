@@ -16,6 +16,7 @@ tiny_digests >whole
 # Again: nothing is left to do, and it says so without harm.
 run tern train run.yaml
 status 0 "a finished run is not run again"
+err_has "nothing is left to do"
 
 # Killed at some step by kill -9 and started again: the same bits.
 for at in 2 3 5 7; do
@@ -45,6 +46,17 @@ tern data build --tokenizer model -o data/long.tds long.jsonl 2>/dev/null
 tern train run.yaml --set data.held_out='[{name: long, path: data/long.tds}]' 2>err & pid=$!
 sleep 0.5; kill -TERM $pid; wait $pid; rc=$? cmd="tern train, SIGTERM while it evaluates"
 status 76; err_has "stopped after step 1 "
+rm -rf checkpoints
+
+# Asked to stop where an evaluation is due: the next attempt makes up for it.
+tern run run.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=4000 --set evaluate.every=1 2>err & pid=$!
+tiny_wait_step 3 $pid
+kill -USR2 $pid; wait $pid; rc=$? cmd="tern run, SIGUSR2"
+status 76
+at=$(sed -n 's/.*stopped after step \([0-9]*\) .*/\1/p' err | head -n 1)
+run tern run run.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=$((at + 2)) --set evaluate.every=1
+n=$(tern ledger sql --ledger ledger4 -r latest -n -P "select count(distinct step) from eval_effective")
+[ "$n" = $((at + 3)) ]; ok $? "every step from 0 to $((at + 2)) is evaluated" || echo "# $n"
 rm -rf checkpoints
 
 # Another learning rate is another run.
@@ -89,6 +101,9 @@ ok $? "2 ranks twice: the same losses to the last bit"
 
 run tern eval run.yaml
 status 0; out_has "held"
+printf 'version: 1\nname: w\nledger: {dir: l}\nworkload: {command: ["true"]}\n' >workload.yaml
+run tern eval workload.yaml
+status 2 "tern eval of somebody else's trainer"; one_error
 run tern ckpt export checkpoints/latest -o hf
 status 0
 for f in config.json model.safetensors tokenizer.model; do [ -s hf/$f ]; ok $? "the export has $f"; done

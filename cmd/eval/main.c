@@ -41,6 +41,12 @@ static int evaluate(const struct tern_recipe *r, const char *path, struct tern_c
 
     if (tern_infer_open(path, &source, err) < 0)
         return -1;
+    if (seq_len > source.config.max_position) {
+        tern_recipe_fail(r, "batch.seq_len", err,
+                         "%d tokens, but %s was made for %d (max_position_embeddings).", seq_len,
+                         path, source.config.max_position);
+        goto out;
+    }
     m = tern_llama_new(&source.config, batch, seq_len, false, err);
     if (!m || tern_infer_read(&source, source.prefix, tern_llama_params(m, NULL), err) < 0)
         goto out;

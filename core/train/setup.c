@@ -11,16 +11,59 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The newest checkpoint of this run as rank 0 sees it, told to all.  "" when there is none. */
+/* Is `path` whole?  1 when it is; 0 when it is damaged and now has a name under which nobody takes
+ * it for a checkpoint; -1 when storage or the claim does not let us tell. */
+static int whole_or_set_aside(struct train *t, const char *path, struct tern_err *err)
+{
+    struct tern_err why;
+    char *to = NULL;
+
+    if (tern_ckpt_verify(path, true, &why) == 0)
+        return 1;
+    if (why.code == TERN_TEMPFAIL) {
+        *err = why; /* storage that fails now is no damage */
+        return -1;
+    }
+    if (tern_ckpt_claim_check(t->claim, err) < 0 || tern_ckpt_mark_bad(path, &to, err) < 0)
+        return -1;
+    tern_warn("%s; it is now %s", why.text, to);
+    free(to);
+    return 0;
+}
+
+/* Rank 0: the newest checkpoint whose every byte verifies; *found is NULL when there is none. Newer
+ * ones that are damaged are set aside: their steps are to be published again. */
+static int newest_whole(struct train *t, char **found, struct tern_err *err)
+{
+    struct tern_ckpt_entry *had = NULL;
+    size_t n = 0;
+    int rc = 0;
+
+    *found = NULL;
+    if (!tern_fs_exists(t->recipe->checkpoint.dir))
+        return 0;
+    if (tern_ckpt_list(t->recipe->checkpoint.dir, &had, &n, err) < 0)
+        return -1;
+    for (size_t i = n; i-- > 0 && rc == 0;) {
+        if (had[i].state != TERN_CKPT_GOOD && had[i].state != TERN_CKPT_BROKEN)
+            continue;
+        rc = whole_or_set_aside(t, had[i].path, err);
+        if (rc > 0)
+            *found = tern_strdup(had[i].path);
+    }
+    tern_ckpt_list_free(had, n);
+    return rc < 0 ? -1 : 0;
+}
+
+/* The checkpoint to go on from as rank 0 sees it, told to all.  "" when there is none. */
 static int find_checkpoint(struct train *t, char path[1024], struct tern_err *err)
 {
     char *found = NULL;
-    uint64_t step;
     int rc = 0;
 
     memset(path, 0, 1024);
     if (t->rank == 0) {
-        rc = tern_ckpt_latest(t->recipe->checkpoint.dir, &found, &step, err);
+        rc = newest_whole(t, &found, err);
         if (rc == 0 && found && strlen(found) >= 1024)
             rc = tern_err_set(err, TERN_USAGE, "%s: the path is too long", found);
         if (rc == 0 && found)

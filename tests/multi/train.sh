@@ -18,6 +18,23 @@ run tern train run.yaml
 status 0 "a finished run is not run again"
 err_has "nothing is left to do"
 
+# A damaged newest checkpoint, cut short or with a flipped byte, is set aside and made again.
+shard() { ls checkpoints/step-00000008/shard-*; }
+truncate -s -1 "$(shard)"
+run tern train run.yaml
+status 0 "the newest checkpoint is cut short: the run goes on from the one before"
+[ -d checkpoints/step-00000008.bad-1 ]; ok $? "the damaged one is kept under another name"
+tiny_digests | cmp -s - whole
+ok $? "and its step has the same weights again, to the last bit"
+printf 'flip' | dd of="$(shard)" bs=1 seek=$(($(stat -c %s "$(shard)") - 100)) conv=notrunc 2>/dev/null
+run tern train run.yaml
+status 0 "the newest checkpoint has flipped bytes: likewise"
+err_has "does not match its digest"
+tiny_digests | cmp -s - whole
+ok $? "with the same weights"
+run tern eval run.yaml --set batch.seq_len=128
+status 2 "tern eval of rows longer than the model"; err_has "max_position_embeddings"
+
 # Killed at some step by kill -9 and started again: the same bits.
 for at in 2 3 5 7; do
     rm -rf checkpoints

@@ -80,13 +80,9 @@ static int list_variables(void)
 
 static char *own_folder(void)
 {
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    char *dir = tern_fs_self_dir();
 
-    if (n < 0)
-        return tern_strdup(".");
-    path[n] = '\0';
-    return tern_fs_dirname(path);
+    return dir ? dir : tern_strdup(".");
 }
 
 /* Why there is no such program, in words; the exit status. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -277,4 +278,47 @@ const char *tern_fs_basename(const char *path)
     const char *slash = strrchr(path, '/');
 
     return slash ? slash + 1 : path;
+}
+
+char *tern_fs_self(void)
+{
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    if (n < 0)
+        return NULL;
+    path[n] = '\0';
+    return tern_strdup(path);
+}
+
+char *tern_fs_self_dir(void)
+{
+    char *self = tern_fs_self(), *dir = self ? tern_fs_dirname(self) : NULL;
+
+    free(self);
+    return dir;
+}
+
+char *tern_fs_beside(const char *name)
+{
+    char *dir = tern_fs_self_dir(), *path = dir ? tern_fs_join(dir, name) : tern_strdup(name);
+
+    free(dir);
+    return path;
+}
+
+bool tern_fs_on_path(const char *name, bool runs)
+{
+    const char *path = getenv("PATH");
+    bool found = false;
+    struct stat st;
+
+    for (const char *s = path ? path : "/bin:/usr/bin"; *s && !found;) {
+        size_t len = strcspn(s, ":");
+        char *file = len ? tern_strf("%.*s/%s", (int)len, s, name) : tern_strdup(name);
+        found = stat(file, &st) == 0 && (!runs || (S_ISREG(st.st_mode) && access(file, X_OK) == 0));
+        free(file);
+        s += len + (s[len] == ':');
+    }
+    return found;
 }

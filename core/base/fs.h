@@ -64,4 +64,12 @@ char *tern_fs_dirname(const char *path);
 /* The last part of `path`, inside it. */
 const char *tern_fs_basename(const char *path);
 
+/* malloc'ed: the file of this program, and its folder; NULL with errno when /proc does not tell. */
+char *tern_fs_self(void);
+char *tern_fs_self_dir(void);
+/* malloc'ed path of the program `name` in that folder; `name` alone when it is not known. */
+char *tern_fs_beside(const char *name);
+/* Is a file of that name in a folder of PATH, as execvp(3) looks?  `runs`: one that can be run. */
+bool tern_fs_on_path(const char *name, bool runs);
+
 #endif

@@ -1,9 +1,11 @@
 #include "core/base/json.h"
 
 #include "core/base/fs.h"
+#include "core/base/str.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 json_t *tern_json_parse(const char *text, size_t len, const char *what, struct tern_err *err)
 {
@@ -34,6 +36,32 @@ json_t *tern_json_real(double v)
     if (isinf(v))
         return json_string(v > 0 ? "Infinity" : "-Infinity");
     return json_real(v);
+}
+
+json_t *tern_json_text(const char *s)
+{
+    if (!s)
+        return json_null();
+    json_t *whole = json_string(s);
+    struct tern_buf b = {0};
+
+    if (whole)
+        return whole;
+    while (*s) {
+        size_t n = 1;
+        json_t *one = NULL; /* jansson knows what a character is */
+        for (; n <= 4 && n <= strlen(s) && !(one = json_stringn(s, n)); n++)
+            ;
+        if (one)
+            tern_buf_add(&b, s, n);
+        else
+            tern_buf_puts(&b, "\xef\xbf\xbd");
+        s += one ? n : 1;
+        json_decref(one);
+    }
+    whole = json_string(b.data);
+    tern_buf_free(&b);
+    return whole;
 }
 
 int tern_json_print(FILE *to, const json_t *j, struct tern_err *err)

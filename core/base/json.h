@@ -17,6 +17,10 @@ json_t *tern_json_load(const char *path, size_t max, struct tern_err *err);
 /* A number, or "NaN", "Infinity", "-Infinity" as a string when it is none. */
 json_t *tern_json_real(double v);
 
+/* A string; each byte that is no UTF-8 (a name or a reason that somebody typed, a text that was
+ * cut) becomes U+FFFD, so that nothing is left out for it.  NULL gives null.  A new reference. */
+json_t *tern_json_text(const char *s);
+
 /* Write indented (to people and tools), keys in the order they were set; adds a newline. */
 int tern_json_print(FILE *to, const json_t *j, struct tern_err *err);
 

@@ -81,6 +81,21 @@ void tern_buf_free(struct tern_buf *b)
     *b = (struct tern_buf){.max = b->max};
 }
 
+void tern_buf_word(struct tern_buf *b, const char *s)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./:=@%+,-";
+
+    if (*s && s[strspn(s, plain)] == '\0') {
+        tern_buf_puts(b, s);
+        return;
+    }
+    tern_buf_puts(b, "'");
+    for (; *s; s++)
+        tern_buf_puts(b, *s == '\'' ? "'\\''" : (char[]){*s, '\0'});
+    tern_buf_puts(b, "'");
+}
+
 int tern_buf_check(const struct tern_buf *b, const char *what, struct tern_err *err)
 {
     if (!b->failed)
@@ -107,6 +122,16 @@ char *tern_strf(const char *fmt, ...)
     int n = vasprintf(&s, fmt, ap);
     va_end(ap);
     return or_abort(n < 0 ? NULL : s);
+}
+
+void tern_str_mask(char *s)
+{
+    for (unsigned char *c = (unsigned char *)s; *c; c++) {
+        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+            c[0] = c[1] = '?';
+        if (*c < ' ' || *c == 127)
+            *c = '?';
+    }
 }
 
 char *tern_strdup(const char *s)

@@ -24,12 +24,18 @@ void tern_buf_printf(struct tern_buf *b, const char *fmt, ...)
 void tern_buf_clear(struct tern_buf *b);
 void tern_buf_free(struct tern_buf *b);
 
+/* `s` as one word of a shell: quoted where it must be. */
+void tern_buf_word(struct tern_buf *b, const char *s);
+
 /* 0, or -1 with `what` named when anything added was lost. */
 int tern_buf_check(const struct tern_buf *b, const char *what, struct tern_err *err);
 
 /* malloc'ed printf and strdup; abort on ENOMEM (they hold paths and names, never data). */
 char *tern_strf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *tern_strdup(const char *s);
+/* Make `s` harmless to a terminal, in place: each byte of a control character, ASCII's or C1 in
+ * UTF-8, becomes '?'. */
+void tern_str_mask(char *s);
 
 /* Zeroed array of `n` things of `size` bytes; NULL with `err` when there is no room. */
 void *tern_alloc(size_t n, size_t size, const char *what, struct tern_err *err);

@@ -560,3 +560,14 @@ int tern_yaml_override(struct tern_yaml *doc, const char *dotted, const char *va
         s += len + 1;
     }
 }
+
+char *tern_yaml_setting(const char *key, const char *text)
+{
+    struct tern_buf b = {0};
+
+    tern_buf_printf(&b, "%s='", key);
+    for (; *text; text++)
+        tern_buf_puts(&b, *text == '\'' ? "''" : (char[]){*text, '\0'});
+    tern_buf_puts(&b, "'");
+    return b.data;
+}

@@ -73,4 +73,7 @@ int tern_yaml_no_others(const struct tern_yaml_node *map, struct tern_err *err);
 int tern_yaml_override(struct tern_yaml *doc, const char *dotted, const char *value,
                        struct tern_err *err);
 
+/* "KEY='text'" for tern_yaml_override or --set, whatever is in `text`; malloc'ed. */
+char *tern_yaml_setting(const char *key, const char *text);
+
 #endif

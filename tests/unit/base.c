@@ -66,6 +66,53 @@ static void test_str(void)
     tern_buf_free(&buf);
 }
 
+static void test_word(void)
+{
+    static const char *const words[][2] = {
+        {"a-b_c/1.2:3,4+5@x%y=z", "a-b_c/1.2:3,4+5@x%y=z"},
+        {"", "''"},
+        {"a b'c$(d)`e`\"\n", "'a b'\\''c$(d)`e`\"\n'"},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        struct tern_buf word = {0};
+        tern_buf_word(&word, words[i][0]);
+        is(word.data, words[i][1], "'%s' as a shell's word", words[i][0]);
+        tern_buf_free(&word);
+    }
+}
+
+static void test_text(void)
+{
+    static const struct {
+        const char *in, *mask, *json;
+    } all[] = {
+        {"", "", ""},
+        {"a \xc3\xa9", "a \xc3\xa9", "a \xc3\xa9"},
+        {"\x1b[1m\t\x7f", "?[1m??", "\x1b[1m\t\x7f"},
+        {"\xc2\x9b"
+         "1m\xc2\xa0",
+         "??1m\xc2\xa0",
+         "\xc2\x9b"
+         "1m\xc2\xa0"},
+        {"x\xff\xe2\x82", "x\xff\xe2\x82", "x\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+        {"\xff\xe2\x82\xac.", "\xff\xe2\x82\xac.", "\xef\xbf\xbd\xe2\x82\xac."},
+        {"\xc2", "\xc2", "\xef\xbf\xbd"},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char *s = tern_strdup(all[i].in);
+        json_t *j = tern_json_text(s);
+        ok(j && strcmp(json_string_value(j), all[i].json) == 0, "text %zu as JSON", i);
+        json_decref(j);
+        tern_str_mask(s);
+        ok(strcmp(s, all[i].mask) == 0, "text %zu on a terminal", i);
+        free(s);
+    }
+    json_t *j = tern_json_text(NULL);
+    ok(json_is_null(j), "no text is null");
+    json_decref(j);
+}
+
 static void test_fs(void)
 {
     char dir[] = "/tmp/tern-base-XXXXXX";
@@ -238,6 +285,30 @@ static void test_opt(void)
     free(man);
 }
 
+/* ------------------------------------------------------------------ programs */
+
+static void programs(void)
+{
+    char *self = tern_fs_self(), *dir = tern_fs_self_dir(), *beside = tern_fs_beside("other");
+    char *other = tern_fs_join(dir, "other"), *path = tern_strdup(getenv("PATH"));
+
+    is(tern_fs_basename(self), "base", "this program's file");
+    is(beside, other, "a program beside it");
+    ok(tern_fs_on_path("sh", true) && !tern_fs_on_path("no-such-program", false), "on PATH");
+    ok(chdir(dir) == 0 && tern_fs_replace("plain", "x", 1, 0644, NULL) == 0, "a plain file");
+    setenv("PATH", "/nowhere::/bin", 1); /* an empty part is the current folder */
+    ok(tern_fs_on_path("plain", false) && !tern_fs_on_path("plain", true),
+       "is there, and cannot be run");
+    ok(!tern_fs_on_path(".", true), "nor can a folder");
+    unlink("plain");
+    setenv("PATH", path, 1);
+    free(path);
+    free(other);
+    free(beside);
+    free(dir);
+    free(self);
+}
+
 int main(void)
 {
     char t[40];
@@ -245,6 +316,8 @@ int main(void)
     test_err();
     test_hash();
     test_str();
+    test_word();
+    test_text();
     test_fs();
     test_yaml();
     test_rand();
@@ -253,5 +326,6 @@ int main(void)
     json_t *j = tern_json_real(NAN);
     is(json_string_value(j), "NaN", "JSON has no NaN; we say it in words");
     json_decref(j);
+    programs();
     return tap_done();
 }

@@ -1,0 +1,230 @@
+/* core/base/tree: a folder as a list with digests. */
+#include "tests/unit/tap.h"
+
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/str.h"
+#include "core/base/tree.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void put(const char *path, const char *text)
+{
+    char *dir = tern_fs_dirname(path);
+
+    if (tern_fs_mkdirs(dir, 0777, NULL) < 0 ||
+        tern_fs_replace(path, text, strlen(text), 0640, NULL) < 0)
+        abort();
+    free(dir);
+}
+
+static void make(void)
+{
+    put("ck/model/dp_rank_00.pt", "weights");
+    put("ck/model/z/deep.pt", "deep");
+    put("ck/model.txt", ""); /* sorts between the folder and its files */
+    put("ck/done", "1");
+    if (symlink("model/dp_rank_00.pt", "ck/first") < 0)
+        abort();
+}
+
+static void test_list(void)
+{
+    struct tern_tree t = {0};
+    struct tern_err e = {0};
+
+    ok(tern_tree_take("ck", &t, &e) == 0 && t.n == 5 && t.bytes == 12, "five files, 12 bytes");
+    is(t.file[0].name, "done", "sorted by name");
+    is(t.file[0].sha256, "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b",
+       "with the digest of its content");
+    is(t.file[1].link, "model/dp_rank_00.pt", "a link inside is a link");
+    ok(t.file[3].mode == 0640, "permission bits are kept");
+    tern_tree_free(&t);
+
+    ok(symlink("../outside", "ck/model/out") == 0 && tern_tree_take("ck", &t, &e) == 0,
+       "a link up, but inside");
+    tern_tree_free(&t);
+    unlink("ck/model/out");
+    ok(symlink("../../outside", "ck/model/out") == 0 && tern_tree_take("ck", &t, &e) < 0,
+       "a link that leads out");
+    has(e.text, "ck/model/out: a link that leads out of the folder (to ../../outside)",
+        "is refused by name");
+    unlink("ck/model/out");
+    ok(mkfifo("ck/pipe", 0600) == 0 && tern_tree_take("ck", &t, &e) < 0, "a pipe");
+    has(e.text, "ck/pipe: is a device, pipe or socket", "is refused by name");
+    unlink("ck/pipe");
+    put("ck/\xff\xfe", "");
+    ok(tern_tree_take("ck", &t, &e) < 0, "a name that JSON cannot hold");
+    has(e.text, "not UTF-8", "is refused");
+    unlink("ck/\xff\xfe");
+    ok(tern_tree_take("nowhere", &t, &e) < 0 && e.code == TERN_USAGE, "no such folder");
+}
+
+static void test_verify(void)
+{
+    struct tern_tree t = {0};
+    struct tern_err e = {0};
+
+    if (tern_tree_take("ck", &t, &e) < 0)
+        abort();
+    ok(tern_tree_verify("ck", &t, true, &e) == 0, "what was taken verifies");
+    put("ck/model/dp_rank_00.pt", "Weights");
+    ok(tern_tree_verify("ck", &t, false, &e) == 0, "sizes alone do not see a flipped byte");
+    ok(tern_tree_verify("ck", &t, true, &e) < 0 && e.code == TERN_FAILED, "digests do");
+    has(e.text, "ck/model/dp_rank_00.pt: its content has changed", "and name the file");
+    put("ck/model/dp_rank_00.pt", "weight");
+    ok(tern_tree_verify("ck", &t, false, &e) < 0, "another size");
+    has(e.text, "has 6 bytes; 7 were verified", "is told");
+    put("ck/model/dp_rank_00.pt", "weights");
+    put("ck/new", "");
+    ok(tern_tree_verify("ck", &t, false, &e) < 0, "a new file");
+    has(e.text, "ck/new: was not there when it was verified", "is named");
+    unlink("ck/new");
+    unlink("ck/done");
+    ok(tern_tree_verify("ck", &t, false, &e) < 0, "a lost file");
+    has(e.text, "ck/done: is missing", "is named");
+    put("ck/done", "1");
+    unlink("ck/first");
+    put("ck/first", "weights");
+    ok(tern_tree_verify("ck", &t, false, &e) < 0, "a file in a link's place is found");
+    unlink("ck/first");
+    if (symlink("model/dp_rank_00.pt", "ck/first") < 0)
+        abort();
+    tern_tree_free(&t);
+}
+
+static int parse(const char *text, struct tern_err *e)
+{
+    struct tern_tree t = {0};
+    json_t *j = tern_json_parse(text, strlen(text), "m.json", e);
+    int rc = tern_tree_parse(j, "m.json", &t, e);
+
+    json_decref(j);
+    if (rc == 0)
+        tern_tree_free(&t);
+    return rc;
+}
+
+static void test_json(void)
+{
+    struct tern_tree t = {0}, back = {0};
+    struct tern_err e = {0};
+
+    if (tern_tree_take("ck", &t, &e) < 0)
+        abort();
+    json_t *j = tern_tree_json(&t);
+    ok(tern_tree_parse(j, "m.json", &back, &e) == 0 && back.n == t.n && back.bytes == t.bytes,
+       "JSON and back");
+    is(back.digest, t.digest, "under the same digest");
+    json_object_set_new(json_array_get(json_object_get(j, "files"), 0), "bytes", json_integer(2));
+    struct tern_tree none = {0};
+    ok(tern_tree_parse(j, "m.json", &none, &e) < 0, "a changed entry is found");
+    has(e.text, "m.json: its digest is not that of its list", "and told");
+    json_decref(j);
+    tern_tree_free(&t);
+    tern_tree_free(&back);
+
+#define SHA "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
+    static const char *const bad[] = {
+        "{}",
+        "{\"digest\": \"" SHA "\", \"files\": 3}",
+        "{\"digest\": \"" SHA "\", \"files\": [7]}",
+        "{\"digest\": \"" SHA "\", \"files\": [{\"name\": \"../x\", \"bytes\": 1, \"mode\": 420, "
+        "\"sha256\": \"" SHA "\"}]}",
+        "{\"digest\": \"" SHA "\", \"files\": [{\"name\": \"/x\", \"bytes\": 1, \"mode\": 420, "
+        "\"sha256\": \"" SHA "\"}]}",
+        "{\"digest\": \"" SHA "\", \"files\": [{\"name\": \"x\", \"bytes\": -1, \"mode\": 420, "
+        "\"sha256\": \"" SHA "\"}]}",
+        "{\"digest\": \"" SHA "\", \"files\": [{\"name\": \"x\", \"link\": \"/etc/passwd\", "
+        "\"sha256\": \"" SHA "\"}]}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ok(parse(bad[i], &e) < 0 && e.code == TERN_USAGE, "hostile list %zu is refused: %s", i,
+           e.text);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? st.st_mode & 07777 : 0;
+}
+
+static void test_copy(void)
+{
+    struct tern_tree t = {0};
+    struct tern_err e = {0};
+    struct stat st;
+
+    if (tern_tree_take("ck", &t, &e) < 0)
+        abort();
+    put("mirror/.ck.new/left", "by one that was killed");
+    ok(tern_tree_copy("ck", &t, "mirror/.ck.new", "mirror/ck", &e) == 0 &&
+           tern_tree_verify("mirror/ck", &t, true, &e) == 0,
+       "a copy is the same: %s", e.text);
+    ok(!tern_fs_exists("mirror/.ck.new"), "nothing is left aside");
+    ok(stat("mirror/ck/model/dp_rank_00.pt", &st) == 0 && (st.st_mode & 0777) == 0640,
+       "with its permission bits");
+
+    /* Ended half-way: one file whole, one torn. */
+    put("mirror/.4.new/model/dp_rank_00.pt", "");
+    unlink("mirror/.4.new/model/dp_rank_00.pt");
+    if (link("mirror/ck/model/dp_rank_00.pt", "mirror/.4.new/model/dp_rank_00.pt") < 0)
+        abort();
+    put("mirror/.4.new/model/z/deep.pt", "d");
+    ok(tern_tree_copy("ck", &t, "mirror/.4.new", "mirror/4", &e) == 0 &&
+           tern_tree_verify("mirror/4", &t, true, &e) == 0 &&
+           stat("mirror/ck/model/dp_rank_00.pt", &st) == 0 && st.st_nlink == 2,
+       "a copy that was ended goes on: %s", e.text);
+    put("mirror/.5.new/model/z/deep.pt", "DEEP");
+    chmod("mirror/.5.new/model/z/deep.pt", mode_of("ck/model/z/deep.pt"));
+    ok(tern_tree_copy("ck", &t, "mirror/.5.new", "mirror/5", &e) == 0 &&
+           tern_tree_verify("mirror/5", &t, true, &e) == 0,
+       "unless what is there is of another writing: %s", e.text);
+    ok(tern_tree_copy("ck", &t, "mirror/.ck.new", "mirror/ck", &e) < 0, "never onto something");
+    has(e.text, "mirror/ck: cannot put it in place: File exists", "which is told");
+    ok(!tern_fs_exists("mirror/.ck.new"), "and nothing is left aside");
+    ok(mkdir("mirror/empty", 0777) == 0 &&
+           tern_tree_copy("ck", &t, "mirror/.e.new", "mirror/empty", &e) < 0,
+       "nor onto an empty folder");
+
+    put("ck/model/z/deep.pt", "DEEP");
+    ok(tern_tree_copy("ck", &t, "mirror/.2.new", "mirror/2", &e) < 0 && e.code == TERN_TEMPFAIL,
+       "what changed since it was taken is not copied");
+    has(e.text, "ck/model/z/deep.pt: is not what was verified", "and named");
+    ok(!tern_fs_exists("mirror/2") && !tern_fs_exists("mirror/.2.new"), "nothing appears");
+    put("ck/model/z/deep.pt", "deep");
+    tern_tree_free(&t);
+
+    /* As a full disk: writing beyond three bytes fails. */
+    struct rlimit little = {3, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+    if (tern_tree_take("ck", &t, &e) < 0)
+        abort();
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &little);
+    int rc = tern_tree_copy("ck", &t, "mirror/.3.new", "mirror/3", &e);
+    setrlimit(RLIMIT_FSIZE, &all);
+    ok(rc < 0 && !tern_fs_exists("mirror/3") && !tern_fs_exists("mirror/.3.new"),
+       "no room: nothing appears, nothing stays: %s", e.text);
+    tern_tree_free(&t);
+}
+
+int main(void)
+{
+    char dir[] = "/tmp/tern-unit-tree-XXXXXX";
+
+    if (!mkdtemp(dir) || chdir(dir) < 0)
+        return 1;
+    make();
+    test_list();
+    test_verify();
+    test_json();
+    test_copy();
+    if (chdir("/") == 0)
+        tern_fs_remove_tree(dir, NULL);
+    return tap_done();
+}

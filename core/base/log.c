@@ -6,10 +6,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static char prefix[64] = "tern";
 static int threshold = -1;
+
+static void (*copy_to)(const char *line, size_t len);
+static pid_t copy_pid;
 
 static const char *const names[] = {"error", "warn", "info", "debug"};
 
@@ -21,6 +25,12 @@ void tern_log_name(const char *name)
 void tern_log_threshold(enum tern_log_level level)
 {
     threshold = (int)level;
+}
+
+void tern_log_copy(void (*copy)(const char *line, size_t len))
+{
+    copy_to = copy;
+    copy_pid = getpid();
 }
 
 static int threshold_from_environment(void)
@@ -43,10 +53,15 @@ void tern_log(enum tern_log_level level, const char *fmt, ...)
         threshold = threshold_from_environment();
     if ((int)level > threshold)
         return;
+    char when[40] = "";
+    struct timespec now;
+    if (level == TERN_LOG_DEBUG && clock_gettime(CLOCK_REALTIME, &now) == 0)
+        snprintf(when, sizeof when, "debug: %lld.%06ld ", (long long)now.tv_sec,
+                 now.tv_nsec / 1000);
     int n = snprintf(line, sizeof line, "%s: %s", prefix,
                      level == TERN_LOG_ERROR  ? "error: "
                      : level == TERN_LOG_WARN ? "warning: "
-                                              : "");
+                                              : when);
     va_start(ap, fmt);
     n += vsnprintf(line + n, sizeof line - (size_t)n, fmt, ap);
     va_end(ap);
@@ -56,5 +71,7 @@ void tern_log(enum tern_log_level level, const char *fmt, ...)
     if (write(STDERR_FILENO, line, (size_t)n) < 0) {
         /* nowhere left to say it */
     }
+    if (copy_to && getpid() == copy_pid)
+        copy_to(line, (size_t)n - 1);
     errno = saved;
 }

@@ -90,8 +90,9 @@ static const struct tern_opt *find_long(const struct tern_cmd *cmd, const char *
         names[n] = NULL;
         char *typed = tern_strf("%.*s", (int)len, name);
         const char *near = tern_str_nearest(typed, names);
-        tern_err_set(err, TERN_USAGE, "--%s: no such option%s%s%s. See '%s -h'.", typed,
-                     near ? "; did you mean --" : "", near ? near : "", near ? "?" : "", full_name);
+        tern_err_set(err, TERN_USAGE, "--%s: no such option%s%s%s See '%s -h'.", typed,
+                     near ? "; did you mean --" : "", near ? near : "", near ? "?" : ".",
+                     full_name);
         free(typed);
     }
     return found;

@@ -1,5 +1,6 @@
 #include "cmd/cmd.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 
@@ -8,7 +9,39 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
+
+int tern_cmd_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err)
+{
+    static const struct {
+        const char *name;
+        int64_t seconds;
+    } units[] = {{"minutes", 60}, {"hours", 3600}, {"days", 86400}, {"weeks", 604800}};
+    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
+
+    if (tern_str_starts(s, "now-")) {
+        char *unit;
+        long n = strtol(s + 4, &unit, 10);
+        for (int i = 0; i < 4; i++) {
+            if (n >= 0 && n < 100000 && unit != s + 4 && *unit &&
+                tern_str_starts(units[i].name, unit)) {
+                *wall_ns = tern_clock_wall_ns() - n * units[i].seconds * 1000000000LL;
+                return 0;
+            }
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        struct tm tm = {.tm_isdst = -1};
+        const char *end = strptime(s, forms[i], &tm);
+        if (end && !*end) {
+            *wall_ns = (int64_t)mktime(&tm) * 1000000000LL;
+            return 0;
+        }
+    }
+    return tern_err_set(err, TERN_USAGE,
+                        "'%s' is no time (YYYY-MM-DD[THH:MM[:SS]], or now-3days, now-2hours)", s);
+}
 
 int tern_cmd_columns(void)
 {
@@ -30,8 +63,10 @@ bool tern_cmd_color(int fd)
     return isatty(fd) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
 }
 
-static int say(const struct tern_err *err)
+/* The text may repeat what somebody wrote into a file. */
+static int say(struct tern_err *err)
 {
+    tern_str_mask(err->text);
     tern_error("%s", err->text);
     return err->code ? (int)err->code : TERN_FAILED;
 }
@@ -45,8 +80,8 @@ static int unknown_verb(const struct tern_cmd *cmd, const char *full_name, const
         names[n++] = (*v)->name;
     names[n] = NULL;
     const char *near = tern_str_nearest(verb, names);
-    tern_error("'%s' is not a verb%s%s%s. See '%s -h'.", verb, near ? "; did you mean '" : "",
-               near ? near : "", near ? "'?" : "", full_name);
+    tern_error("'%s' is not a verb%s%s%s See '%s -h'.", verb, near ? "; did you mean '" : "",
+               near ? near : "", near ? "'?" : ".", full_name);
     return TERN_USAGE;
 }
 
@@ -92,12 +127,32 @@ static int run(const struct tern_cmd *cmd, const char *full_name, int argc, char
     return flush(rc < 0 ? say(&err) : rc);
 }
 
+/* libfabric's PSM catches signals before main() and calls exit() in the handler: who is in
+ * libfabric then waits for itself for ever, and a crash looks like an exit with 1.  What was
+ * ignored stays so.
+ */
+static void take_signals_back(void)
+{
+    static const int signals[] = {
+        SIGHUP, SIGINT,  SIGTERM,
+#ifndef __SANITIZE_ADDRESS__ /* whose own report is wanted */
+        SIGILL, SIGABRT, SIGBUS,  SIGFPE, SIGSEGV,
+#endif
+    };
+    struct sigaction now;
+
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            signal(signals[i], SIG_DFL);
+}
+
 int tern_cmd_main(const struct tern_cmd *cmd, int argc, char **argv)
 {
     char *full_name =
         strcmp(cmd->name, "tern") == 0 ? tern_strdup("tern") : tern_strf("tern %s", cmd->name);
     int rc = 0;
 
+    take_signals_back();
     /* `tern ledger list | head`: end quietly, as other tools do. */
     signal(SIGPIPE, SIG_DFL);
     tern_log_name(full_name);

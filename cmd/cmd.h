@@ -16,6 +16,9 @@
  * completion words. */
 int tern_cmd_main(const struct tern_cmd *cmd, int argc, char **argv);
 
+/* "2026-11-21", "2026-11-21T05:04[:25]", "now-3days": as sacct(1)'s -S, in the local zone. */
+int tern_cmd_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err);
+
 /* Columns of the terminal on stdout, COLUMNS first; 80 when it is none. */
 int tern_cmd_columns(void);
 /* May stdout (`fd` 1) or stderr (2) carry colour?  NO_COLOR, TERM=dumb and isatty are heard. */

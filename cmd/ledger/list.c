@@ -85,7 +85,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     if (show.helpformat)
         return show_fields(fields, N_FIELDS);
     if (show_want_ledger(err) < 0 || parse_jobs(jobs, &n_jobs, 256, err) < 0 ||
-        (show.since && show_parse_time(show.since, &since, err) < 0))
+        (show.since && tern_cmd_parse_time(show.since, &since, err) < 0))
         return -1;
     struct tern_ledger *l = tern_ledger_open(show.ledger, err);
     if (!l || tern_ledger_runs(l, &runs, err) < 0 ||

@@ -232,36 +232,3 @@ int show_json(json_t *j, struct tern_err *err)
     json_decref(j);
     return rc;
 }
-
-/* ---------------------------------------------------------------- times */
-
-int show_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err)
-{
-    static const struct {
-        const char *name;
-        int64_t seconds;
-    } units[] = {{"minutes", 60}, {"hours", 3600}, {"days", 86400}, {"weeks", 604800}};
-    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
-
-    if (tern_str_starts(s, "now-")) {
-        char *unit;
-        long n = strtol(s + 4, &unit, 10);
-        for (int i = 0; i < 4; i++) {
-            if (n >= 0 && n < 100000 && unit != s + 4 && *unit &&
-                tern_str_starts(units[i].name, unit)) {
-                *wall_ns = tern_clock_wall_ns() - n * units[i].seconds * 1000000000LL;
-                return 0;
-            }
-        }
-    }
-    for (int i = 0; i < 3; i++) {
-        struct tm tm = {.tm_isdst = -1};
-        const char *end = strptime(s, forms[i], &tm);
-        if (end && !*end) {
-            *wall_ns = (int64_t)mktime(&tm) * 1000000000LL;
-            return 0;
-        }
-    }
-    return tern_err_set(err, TERN_USAGE,
-                        "'%s' is no time (YYYY-MM-DD[THH:MM[:SS]], or now-3days, now-2hours)", s);
-}

@@ -7,6 +7,12 @@ status 2 "tern alone says how it is used"
 out_has "administer"
 run tern trian
 status 2; err_has "did you mean 'train'?"; one_line
+run tern ledger lst
+status 2; err_has "did you mean 'list'? See"; one_line
+run tern ledger list --jsn
+status 2; err_has "did you mean --json? See"; one_line
+run tern ledger list --verbatim
+status 2; err_has "no such option. See"; one_line
 run tern help environment
 status 0; out_has "TERN_LEDGER"
 run tern help recipe
@@ -38,5 +44,12 @@ for program in "$BIN"/tern-*; do
     [ -z "$(cut -f1,2 words | sort | uniq -d)" ]; ok $? "tern $name: no option twice" || cut -f1,2 words | sort | uniq -d | sed 's/^/# /'
     run tern "$name" --no-such-option
     status 2 "tern $name: an unknown option is a usage error"
+    # Libraries that a program links may have put handlers of their own before main().
+    if strace -o /dev/null true 2>/dev/null; then
+        run strace -o /dev/null -e trace=write -e inject=write:signal=TERM:when=1 "$program" -h
+        status 143 "tern $name: SIGTERM ends it at once"
+    else
+        skip "strace may not trace here"
+    fi
 done
 tap_done

@@ -1,5 +1,7 @@
 #include "core/report/report.h"
 
+#include "core/base/str.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +50,8 @@ static int no_such(const struct tern_report_field *fields, size_t n_fields, cons
     names[n] = NULL;
     char *typed = tern_strf("%.*s", (int)len, name);
     const char *near = tern_str_nearest(typed, names);
-    tern_err_set(err, TERN_USAGE, "'%s' is no field%s%s%s. See --helpformat.", typed,
-                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    tern_err_set(err, TERN_USAGE, "'%s' is no field%s%s%s See --helpformat.", typed,
+                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ".");
     free(typed);
     return -1;
 }
@@ -104,6 +106,7 @@ static char *clean(const char *cell, bool parsable)
     for (char *c = s; *c; c++)
         if (iscntrl((unsigned char)*c) || (parsable && *c == '|'))
             *c = ' ';
+    tern_str_mask(s); /* C1 in UTF-8 is two bytes */
     return s;
 }
 

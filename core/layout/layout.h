@@ -30,7 +30,10 @@ struct tern_layout_instance {
     int chips;                   /* accelerators; 0 for none */
     const char *chip;            /* their GRES type: "trn1", "trn2"; NULL for none */
     int neuron_cores;            /* physical NeuronCores of all chips */
+    int visible_cores;           /* that NEURON_RT_VISIBLE_CORES counts */
+    const char *core_counts;     /* what one process may have of them: "1,2,8,32"; NULL: any */
     int torus_x, torus_y;        /* NeuronLink inside the instance; 0 for none */
+    const char *chip_numa;       /* each chip's NUMA node, a digit each; NULL: all on 0 */
     double chip_hbm_gib, chip_bf16_tflops; /* of one chip; 0 where there is none */
     int efa;                               /* EFA devices; 0: EFA is not supported */
     int network_gbps;                      /* all cards together */
@@ -43,6 +46,34 @@ const struct tern_layout_instance *tern_layout_instance(const char *name);
 /* The catalogue's name nearest to `name`, or NULL when none is near. */
 const char *tern_layout_instance_near(const char *name);
 int tern_layout_vcpus(const struct tern_layout_instance *i);
+
+/* ------------------------------------------------------------------ inside a node */
+
+/* What a local rank has of its node. */
+struct tern_layout_seat {
+    int core, cores; /* NeuronCores [core, core + cores); cores 0 where there are none */
+    int chip, chips; /* those they lie on */
+    int numa;        /* NUMA node of its chips, or of its CPUs without chips; -1: more than one */
+    char cpus[512];  /* its share of the NUMA nodes' CPUs: "0-1,64-65" */
+};
+
+/* The seat of local rank `i` of `n` on a node of type `t` whose cores show `threads` CPUs each.
+ *
+ * Rank i has the i-th n-th of the NeuronCores, in the runtime's numbers.  On the 4x4 torus (core c
+ * is on chip c/2 at row c/8, column c/2 mod 4) consecutive numbers are near each other: 2 are a
+ * chip, 4 are two neighbours, 8 are a row, which closes to a ring, 16 are two adjacent rows, 32
+ * are all.  So tensor groups of consecutive ranks need no other numbering, and the runtime,
+ * which wants a process's cores consecutive from a multiple of their number, gets what it wants.
+ *
+ * CPUs are dealt to NeuronCores by the NUMA node of their chip (which is not in the order of
+ * chips), whole cores with all their threads; without chips they are dealt to ranks.  TERN_USAGE
+ * when the NeuronCores do not divide or the runtime refuses such a share. */
+int tern_layout_seat(const struct tern_layout_instance *t, int threads, int n, int i,
+                     struct tern_layout_seat *seat, struct tern_err *err);
+/* NeuronLink hops between two chips. */
+int tern_layout_chip_hops(const struct tern_layout_instance *t, int a, int b);
+/* Hops of the longest step around the ring of `cores` NeuronCores from `core` on, by number. */
+int tern_layout_ring_hops(const struct tern_layout_instance *t, int core, int cores);
 
 /* ------------------------------------------------------------------ the model */
 
@@ -111,6 +142,7 @@ struct tern_layout {
     /* The sidecar (cluster.tern.yaml for cluster.yaml); defaults hold when there is none. */
     bool gres;           /* gres.neuron: Trainium devices as Slurm resources; default true */
     int virtual_dynamic; /* virtual.dynamic: dynamic nodes a resource that `up` starts; 0 */
+    int topology_leaf;   /* topology.leaf: nodes under one switch; 0: a resource's are */
 
     size_t n_notes, n_errors;
     struct tern_layout_note *notes;
@@ -137,6 +169,8 @@ struct tern_layout_group {
 struct tern_layout_group *tern_layout_groups(const struct tern_layout *l, size_t *n);
 /* malloc'ed name of the group's node `i` (from 1), or with i = 0 of all: "trn1-st-cr-[1-4]". */
 char *tern_layout_node_name(const struct tern_layout_group *g, int i);
+/* malloc'ed: the switches above node `i` (from 1), root first, as Slurm will tell: "spine.q-cr". */
+char *tern_layout_switches(const struct tern_layout *l, const struct tern_layout_group *g, int i);
 
 /* ------------------------------------------------------------------ Slurm's files */
 

@@ -237,7 +237,7 @@ static char *sidecar_path(const char *path)
 static int read_sidecar(struct tern_layout *l, struct tern_err *err)
 {
     char *path = sidecar_path(l->path);
-    int64_t dynamic = 0;
+    int64_t dynamic = 0, leaf = 0;
 
     if (!tern_fs_exists(path)) {
         free(path);
@@ -252,6 +252,8 @@ static int read_sidecar(struct tern_layout *l, struct tern_err *err)
     const struct tern_yaml_node *v = tern_layout_map(l, root, "virtual", false);
     tern_layout_int(l, v, "dynamic", 0, 1024, &dynamic);
     l->virtual_dynamic = (int)dynamic;
+    tern_layout_int(l, tern_layout_map(l, root, "topology", false), "leaf", 0, 65536, &leaf);
+    l->topology_leaf = (int)leaf;
     tern_layout_no_others(l, root);
     tern_yaml_free(doc);
     return 0;

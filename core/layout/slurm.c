@@ -107,6 +107,8 @@ static void site_head(struct tern_buf *b, const struct tern_layout *l)
                     "SlurmctldLogFile=/var/log/slurmctld.log\nSlurmdLogFile=/var/log/slurmd.log\n"
                     "PlugStackConfig=/etc/slurm/plugstack.conf\n"
                     "ProctrackType=proctrack/cgroup\nTaskPlugin=task/affinity,task/cgroup\n"
+                    "# With accounting, sacct -o comment tells a job's run.\n"
+                    "AccountingStoreFlags=job_comment\n"
                     "# A job whose node died may run again at once on the others.\n"
                     "SchedulerParameters=nohold_on_prolog_fail\n",
                     l->name);
@@ -231,27 +233,57 @@ static void gres_conf(struct tern_buf *b, const struct tern_layout *l,
     }
 }
 
-/* A placement group is the nearest thing to a switch that EC2 tells of: a leaf for each. */
+/* The switch of a group's node `i` (from 1), malloc'ed.  A placement group is the nearest thing to
+ * a switch that EC2 tells of, so a resource is one, unless the sidecar says how many nodes are. */
+static char *leaf_name(const struct tern_layout *l, const struct tern_layout_group *g, int i)
+{
+    int before = g->dynamic ? g->resource->min : 0;
+
+    if (!l->topology_leaf)
+        return tern_strf("%s-%s", g->queue->name, g->resource->name);
+    return tern_strf("%s-%s-%d", g->queue->name, g->resource->name,
+                     (before + i - 1) / l->topology_leaf + 1);
+}
+
+char *tern_layout_switches(const struct tern_layout *l, const struct tern_layout_group *g, int i)
+{
+    char *leaf = leaf_name(l, g, i), *all = tern_strf("spine.%s", leaf);
+
+    free(leaf);
+    return all;
+}
+
 static void topology_conf(struct tern_buf *b, const struct tern_layout *l,
                           const struct tern_layout_group *groups, size_t n)
 {
     struct tern_buf leaves = {0};
+    char *last = tern_strdup("");
 
     tern_buf_printf(b, "# topology.conf, rendered by tern from %s\n", l->path);
-    for (size_t i = 0; i < n; i++) {
-        char *name = tern_layout_node_name(&groups[i], 0);
-        if (i == 0 || groups[i].resource != groups[i - 1].resource) {
-            tern_buf_printf(b, "%sSwitchName=%s-%s Nodes=%s", i ? "\n" : "", groups[i].queue->name,
-                            groups[i].resource->name, name);
-            tern_buf_printf(&leaves, "%s%s-%s", leaves.len ? "," : "", groups[i].queue->name,
-                            groups[i].resource->name);
-        } else {
-            tern_buf_printf(b, ",%s", name);
+    for (size_t i = 0; i < n; i++)
+        for (int from = 1, to; from <= groups[i].count; from = to + 1) {
+            char *leaf = leaf_name(l, &groups[i], from), *next = NULL;
+            for (to = from; to < groups[i].count; to++) {
+                next = leaf_name(l, &groups[i], to + 1);
+                bool same = strcmp(leaf, next) == 0;
+                free(next);
+                if (!same)
+                    break;
+            }
+            char *nodes = numbered(&groups[i], from, to);
+            if (strcmp(leaf, last) == 0) { /* the resource's dynamic nodes */
+                tern_buf_printf(b, ",%s", nodes);
+            } else {
+                tern_buf_printf(b, "%sSwitchName=%s Nodes=%s", *last ? "\n" : "", leaf, nodes);
+                tern_buf_printf(&leaves, "%s%s", leaves.len ? "," : "", leaf);
+            }
+            free(nodes);
+            free(last);
+            last = leaf;
         }
-        free(name);
-    }
     tern_buf_printf(b, "\nSwitchName=spine Switches=%s\n", leaves.data ? leaves.data : "");
     tern_buf_free(&leaves);
+    free(last);
 }
 
 int tern_layout_render(const struct tern_layout *l, const struct tern_layout_local *local,
@@ -274,11 +306,10 @@ int tern_layout_render(const struct tern_layout *l, const struct tern_layout_loc
     tern_buf_puts(&c.cgroup, local ? "CgroupPlugin=cgroup/v1\n"
                                    : "ConstrainCores=yes\nConstrainRAMSpace=yes\n");
     if (!local)
-        tern_buf_puts(&c.plugstack, "# The folder that `make install` put the plugin into.\n");
-    if (!local || local->plugin)
-        tern_buf_printf(&c.plugstack, "optional %s\n",
-                        local ? local->plugin
-                              : "/usr/local/lib/slurm/tern_spank.so tern=/usr/local/bin/tern");
+        tern_buf_puts(&c.plugstack, "# tern's `make install` puts the plugin's line there.\n"
+                                    "include /etc/slurm/plugstack.conf.d/*.conf\n");
+    else if (local->plugin)
+        tern_buf_printf(&c.plugstack, "optional %s\n", local->plugin);
     if (tern_buf_check(&c.slurm, "slurm.conf", err) < 0 ||
         tern_buf_check(&c.gres, "gres.conf", err) < 0 ||
         tern_buf_check(&c.topology, "topology.conf", err) < 0) {

@@ -10,7 +10,7 @@ out_has '4 static and 0 dynamic trn1.32xlarge, each 128 CPUs, 16 Neuron devices'
 
 run tern cluster render "$template" --to slurm; status 0
 out_has 'NodeName=trn1-st-trn1-[1-4] CPUs=128 '
-out_has 'File=/dev/neuron[0-15]'
+out_has 'File=/dev/neuron[0-15]'; out_has 'AccountingStoreFlags=job_comment' "sacct -o comment tells the run"
 run tern cluster render "$template" -o conf; status 0
 [ "$(ls conf | tr '\n' ' ')" = 'cgroup.conf gres.conf plugstack.conf slurm.conf topology.conf ' ]
 ok $? 'render -o writes the five files'

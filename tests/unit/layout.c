@@ -180,6 +180,100 @@ static void test_sidecar(void)
     free(path);
 }
 
+/* Beside the Neuron SDK's table of trn1.32xlarge (neighbours and NUMA node of each device). */
+static void test_seats(void)
+{
+    static const struct {
+        int neighbours[4], numa;
+    } table[16] = {
+        {{12, 3, 4, 1}, 0},  {{13, 0, 5, 2}, 0},  {{14, 1, 6, 3}, 1},   {{15, 2, 7, 0}, 1},
+        {{0, 7, 8, 5}, 0},   {{1, 4, 9, 6}, 0},   {{2, 5, 10, 7}, 1},   {{3, 6, 11, 4}, 1},
+        {{4, 11, 12, 9}, 0}, {{5, 8, 13, 10}, 0}, {{6, 9, 14, 11}, 1},  {{7, 10, 15, 8}, 1},
+        {{8, 15, 0, 13}, 0}, {{9, 12, 1, 14}, 0}, {{10, 13, 2, 15}, 1}, {{11, 14, 3, 12}, 1},
+    };
+    const struct tern_layout_instance *t = tern_layout_instance("trn1.32xlarge");
+    struct tern_layout_seat s;
+    struct tern_err err = {0};
+    bool near = true, numa = true, once = true;
+    static const int counts[] = {1, 4, 16, 32};
+
+    for (int d = 0; d < 16; d++) {
+        for (int e = 0; e < 16; e++) {
+            bool listed = false;
+            for (int k = 0; k < 4; k++)
+                listed = listed || table[d].neighbours[k] == e;
+            near = near && (tern_layout_chip_hops(t, d, e) == 1) == listed;
+        }
+        numa = numa && tern_layout_seat(t, 2, 16, d, &s, &err) == 0 && s.chip == d &&
+               s.chips == 1 && s.core == 2 * d && s.cores == 2 && s.numa == table[d].numa;
+    }
+    ok(near, "trn1: each device's four neighbours are the table's");
+    ok(numa, "and its NUMA node");
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        int used = 0, cpu, end;
+        for (int i = 0; i < counts[k]; i++) {
+            once = once && tern_layout_seat(t, 2, counts[k], i, &s, &err) == 0 &&
+                   s.core % s.cores == 0 && s.cores * counts[k] == 32;
+            for (const char *p = s.cpus; *p; p += strcspn(p, ","), p += *p == ',') {
+                int n = sscanf(p, "%d-%d", &cpu, &end);
+                used += n == 2 ? end - cpu + 1 : 1;
+                /* Node 0 has CPUs 0-31 and 64-95. */
+                once = once && (s.numa < 0 || cpu / 32 % 2 == s.numa);
+            }
+        }
+        once = once && used == 128;
+    }
+    ok(once, "1, 4, 16, 32 ranks: aligned cores; all 128 CPUs, each on its device's NUMA node");
+    tern_layout_seat(t, 2, 32, 5, &s, &err);
+    is(s.cpus, "34-35,98-99", "NeuronCore 5 is on device 2, which is NUMA node 1's second core");
+    tern_layout_seat(t, 1, 32, 5, &s, &err);
+    is(s.cpus, "34-35", "without hyper-threads");
+    ok(tern_layout_ring_hops(t, 6, 2) == 0 && tern_layout_ring_hops(t, 4, 4) == 1 &&
+           tern_layout_ring_hops(t, 8, 8) == 1 && tern_layout_ring_hops(t, 16, 16) == 2 &&
+           tern_layout_ring_hops(t, 0, 32) == 2,
+       "rings of 2, 4, 8 cores step to neighbours; those of 16 and 32 two hops at most");
+    ok(tern_layout_seat(t, 2, 8, 0, &s, &err) < 0, "8 ranks of 4 cores: refused");
+    has(err.text, "8 ranks a node have 4 NeuronCores each; the runtime gives a process 1,2,8,32",
+        "and why");
+    ok(tern_layout_seat(t, 2, 24, 0, &s, &err) < 0, "24 ranks: refused");
+    has(err.text, "do not divide", "and why");
+    t = tern_layout_instance("c5.18xlarge");
+    ok(tern_layout_seat(t, 2, 4, 2, &s, &err) == 0 && s.cores == 0 && s.numa == 1,
+       "a node without chips: the third of four ranks is on the second socket");
+    is(s.cpus, "18-26,54-62", "with half its cores");
+    t = tern_layout_instance("m5.large");
+    ok(tern_layout_seat(t, 2, 4, 3, &s, &err) == 0 && strcmp(s.cpus, "0,1") == 0,
+       "more ranks than cores share them");
+}
+
+static void test_leaves(void)
+{
+    char *path = tern_strf("%s/cluster.tern.yaml", folder);
+    static const char text[] = "topology: {leaf: 3}\n";
+    struct tern_layout_conf c = {0};
+    struct tern_err err = {0};
+    size_t n;
+
+    tern_fs_replace(path, text, strlen(text), 0600, NULL);
+    struct tern_layout *l = load(good, group, "");
+    ok(l && tern_layout_render(l, NULL, &c, &err) == 0, "topology.leaf: it renders");
+    has(c.topology.data,
+        "SwitchName=q-cr-1 Nodes=q-st-cr-[1-2],q-dy-cr-1\nSwitchName=q-cr-2 Nodes=q-dy-cr-[2-3]\n"
+        "SwitchName=spine Switches=q-cr-1,q-cr-2\n",
+        "three nodes a switch, static ones first");
+    struct tern_layout_group *g = tern_layout_groups(l, &n);
+    char *a = tern_layout_switches(l, &g[1], 1), *b = tern_layout_switches(l, &g[1], 2);
+    is(a, "spine.q-cr-1", "a node's switches");
+    is(b, "spine.q-cr-2", "and the next one's");
+    free(a);
+    free(b);
+    free(g);
+    tern_layout_conf_free(&c);
+    tern_layout_free(l);
+    unlink(path);
+    free(path);
+}
+
 int main(void)
 {
     if (!mkdtemp(folder))
@@ -189,6 +283,8 @@ int main(void)
     test_nodes();
     test_render();
     test_sidecar();
+    test_seats();
+    test_leaves();
     tern_fs_remove_tree(folder, NULL);
     return tap_done();
 }

@@ -1,13 +1,19 @@
 #include "core/slurm/slurm.h"
 
+#include "core/base/clock.h"
 #include "core/base/str.h"
+#include "core/slurm/start.h"
+#include "core/slurm/topology.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/slurm_version.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* 23.11 took the pointer out of the typedef. */
@@ -41,7 +47,7 @@ bool tern_slurm_available(void)
     return tern_slurm_conf() != NULL;
 }
 
-static int start(struct tern_err *err)
+int tern_slurm_start(struct tern_err *err)
 {
     static bool started;
     const char *conf = tern_slurm_conf();
@@ -112,7 +118,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
 {
     job_info_msg_t *msg = NULL;
 
-    if (start(err) < 0)
+    if (tern_slurm_start(err) < 0)
         return -1;
     if (slurm_load_job(&msg, id, 0) != SLURM_SUCCESS)
         return failed(err, "ask Slurm for it", id);
@@ -156,21 +162,30 @@ void tern_slurm_job_free(struct tern_slurm_job *job)
     free(job);
 }
 
+/* ESLURM_JOB_SETTING_DB_INX, which is not in 24.11's list any more. */
+enum { SETTING_DB_INX = 2103 };
+
 int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err *err)
 {
     job_desc_msg_t desc;
 
-    if (start(err) < 0)
+    if (tern_slurm_start(err) < 0)
         return -1;
     slurm_init_job_desc_msg(&desc);
     desc.job_id = id;
     desc.comment = (char *)comment;
-    return slurm_update_job(&desc) == SLURM_SUCCESS ? 0 : failed(err, "set its Comment", id);
+    int rc = slurm_update_job(&desc);
+    /* Accounting is still making the job's row, for a second after its start. */
+    for (int i = 0; rc != SLURM_SUCCESS && errno == SETTING_DB_INX && i < 10; i++) {
+        tern_clock_sleep_ns(200000000);
+        rc = slurm_update_job(&desc);
+    }
+    return rc == SLURM_SUCCESS ? 0 : failed(err, "set its Comment", id);
 }
 
 int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err)
 {
-    if (start(err) < 0)
+    if (tern_slurm_start(err) < 0)
         return -1;
     return slurm_requeue(id, hold ? JOB_REQUEUE_HOLD : 0) == SLURM_SUCCESS
                ? 0
@@ -182,7 +197,7 @@ int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_
     job_step_info_response_msg_t *msg = NULL;
     uint32_t step = NO_VAL;
 
-    if (start(err) < 0)
+    if (tern_slurm_start(err) < 0)
         return -1;
     if (slurm_get_job_steps(0, job, NO_VAL, &msg, SHOW_ALL) != SLURM_SUCCESS)
         return failed(err, "ask Slurm for its steps", job);
@@ -194,10 +209,39 @@ int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_
     slurm_free_job_step_info_response_msg(msg);
     if (step == NO_VAL)
         return tern_err_set(err, TERN_FAILED, "job %u: it has no step '%s'", job, name);
-    if (slurm_signal_job_step(job, step, (uint32_t)sig) == SLURM_SUCCESS ||
-        errno == ESLURM_ALREADY_DONE)
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+    /* By way of slurmctld: the way straight to the nodes is found by the topology's plugin, which
+     * cannot be loaded here (see print_topology). */
+    int rc = slurm_kill_job_step(job, step, (uint16_t)sig, 0);
+#else
+    int rc = slurm_signal_job_step(job, step, (uint32_t)sig);
+#endif
+    if (rc == SLURM_SUCCESS || errno == ESLURM_ALREADY_DONE)
         return 0;
     return failed(err, "signal its ranks", job);
+}
+
+int tern_slurm_step_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err)
+{
+    job_step_info_response_msg_t *msg = NULL;
+    struct tern_slurm_job *j = NULL;
+
+    if (tern_slurm_job_load(job, &j, err) < 0)
+        return -1;
+    *end = j->end;
+    tern_slurm_job_free(j);
+    if (slurm_get_job_steps(0, job, step, &msg, SHOW_ALL) != SLURM_SUCCESS)
+        return failed(err, "ask Slurm for its steps", job);
+    for (uint32_t i = 0; i < msg->job_step_count; i++) {
+        const job_step_info_t *s = &msg->job_steps[i];
+        if (s->step_id.step_id != step || s->time_limit == NO_VAL || s->time_limit == INFINITE)
+            continue;
+        time_t own = s->start_time + (time_t)s->time_limit * 60;
+        if (*end == 0 || own < *end)
+            *end = own;
+    }
+    slurm_free_job_step_info_response_msg(msg);
+    return 0;
 }
 
 /* ------------------------------------------------------------------ nodes */
@@ -258,14 +302,15 @@ static void node_fill(struct tern_slurm_node *to, const node_info_t *from)
     to->cpus = from->cpus;
     to->memory_mib = from->real_memory;
     to->gres = text(from->gres);
-    to->reason = text(from->reason);
+    to->reason = text(to->usable ? NULL : from->reason); /* newer Slurms keep old ones */
+    to->features = text(from->features);
 }
 
 int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err)
 {
     node_info_msg_t *msg = NULL;
 
-    if (start(err) < 0)
+    if (tern_slurm_start(err) < 0)
         return -1;
     if (slurm_load_node(0, &msg, SHOW_ALL) != SLURM_SUCCESS)
         return failed(err, "ask Slurm for its nodes", 0);
@@ -285,6 +330,29 @@ int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err)
     return 0;
 }
 
+int tern_slurm_nodes_most(int64_t *most, struct tern_err *err)
+{
+    node_info_msg_t *msg = NULL;
+    slurm_conf_t *conf = NULL;
+    int rc = 0;
+
+    if (tern_slurm_start(err) < 0)
+        return -1;
+    if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS ||
+        slurm_load_node(0, &msg, SHOW_ALL | SHOW_FUTURE) != SLURM_SUCCESS) {
+        rc = failed(err, "ask Slurm for its nodes", 0);
+    } else {
+        *most = 0;
+        for (uint32_t i = 0; i < msg->record_count; i++)
+            *most += msg->node_array[i].name != NULL;
+        if (conf->max_node_cnt < NO_VAL && conf->max_node_cnt > *most)
+            *most = conf->max_node_cnt;
+    }
+    slurm_free_ctl_conf(conf);
+    slurm_free_node_info_msg(msg);
+    return rc;
+}
+
 void tern_slurm_nodes_free(struct tern_slurm_nodes *nodes)
 {
     if (!nodes)
@@ -294,9 +362,87 @@ void tern_slurm_nodes_free(struct tern_slurm_nodes *nodes)
         free(nodes->node[i].addr);
         free(nodes->node[i].gres);
         free(nodes->node[i].reason);
+        free(nodes->node[i].features);
     }
     free(nodes->node);
     free(nodes);
+}
+
+/* ------------------------------------------------------------------ topology */
+
+enum { MAX_TOPOLOGY = 64 << 20 }; /* bytes: a thousand times ten thousand nodes' */
+
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+/* Since 23.11 the records are a plugin's secret, and the plugin needs symbols that libslurm keeps
+ * to itself: it cannot be loaded into a program that is not Slurm's own.  So one of those prints.
+ */
+static int print_topology(struct tern_buf *b, struct tern_err *err)
+{
+    char word[] = "scontrol", show[] = "show", what[] = "topology";
+    char *argv[] = {word, show, what, NULL};
+    posix_spawn_file_actions_t actions;
+    int fds[2], status = 0;
+    pid_t pid;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return tern_err_sys(err, "cannot make a pipe");
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    int rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(fds[1]);
+    char part[4096];
+    for (ssize_t n = 1; rc == 0 && n;) {
+        n = read(fds[0], part, sizeof part);
+        if (n > 0 && b->len < MAX_TOPOLOGY)
+            tern_buf_add(b, part, (size_t)n);
+        else if (n < 0 && errno != EINTR)
+            n = 0;
+    }
+    close(fds[0]);
+    while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (rc)
+        return tern_err_set(err, TERN_FAILED,
+                            "cannot read the network's topology: scontrol: %s. Is it in PATH?",
+                            strerror(rc));
+    if (status)
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "cannot read the network's topology: 'scontrol show topology' fails");
+    return tern_buf_check(b, "the network's topology", err);
+}
+#else
+static int print_topology(struct tern_buf *b, struct tern_err *err)
+{
+    topo_info_response_msg_t *msg = NULL;
+    char *printed = NULL;
+    size_t len = 0;
+
+    if (slurm_load_topo(&msg) != SLURM_SUCCESS || !msg)
+        return failed(err, "ask Slurm for the network's topology", 0);
+    FILE *to = open_memstream(&printed, &len);
+    if (to) {
+        slurm_print_topo_info_msg(to, msg, 1);
+        fclose(to);
+    }
+    slurm_free_topo_info_msg(msg);
+    if (printed)
+        tern_buf_add(b, printed, len < MAX_TOPOLOGY ? len : MAX_TOPOLOGY);
+    free(printed);
+    return tern_buf_check(b, "the network's topology", err);
+}
+#endif
+
+int tern_slurm_topology(char *const *hosts, size_t n, char ***where, struct tern_err *err)
+{
+    struct tern_buf b = {0};
+
+    int rc = tern_slurm_start(err) < 0 ? -1 : print_topology(&b, err);
+    if (rc == 0)
+        rc = tern_slurm_topology_parse(b.data ? b.data : "", hosts, n, where, err);
+    tern_buf_free(&b);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ host lists */
@@ -335,13 +481,20 @@ void tern_slurm_hosts_free(char **hosts)
 char *tern_slurm_hosts_compress(char *const *hosts, size_t n)
 {
     hostlist hl = slurm_hostlist_create("");
+    size_t room = 16;
     char *s = NULL;
 
-    for (size_t i = 0; hl && i < n; i++)
+    /* Into memory of ours: 24.11 has no call that allocates for free().  At its longest a list
+     * names every host, with a comma and a pair of brackets each. */
+    for (size_t i = 0; hl && i < n; i++) {
         slurm_hostlist_push_host(hl, hosts[i]);
-    if (hl) {
-        s = slurm_hostlist_ranged_string_malloc(hl);
-        slurm_hostlist_destroy(hl);
+        room += strlen(hosts[i]) + 3;
     }
+    if (hl && (s = malloc(room)) && slurm_hostlist_ranged_string(hl, room, s) < 0) {
+        free(s);
+        s = NULL;
+    }
+    if (hl)
+        slurm_hostlist_destroy(hl);
     return s ? s : tern_strdup("");
 }

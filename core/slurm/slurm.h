@@ -28,6 +28,26 @@
 const char *tern_slurm_conf(void);
 bool tern_slurm_available(void);
 
+/* "22.05": the release of the headers that tern was built with.  A plugin works in its own release
+ * only. */
+const char *tern_slurm_release(void);
+
+/* What the controller says of itself and of its nodes; texts are "" where it says nothing. */
+struct tern_slurm_about {
+    char *version; /* slurmctld's: "22.05.8" */
+    char *conf, *plugstack, *plugin_dir, *tmp_fs;
+    char *mpi_default, *auth_info, *scheduler, *task_plugin;
+    bool requeue, prolog_alloc; /* JobRequeue; PrologFlags has Alloc */
+    int return_to_service, kill_wait_s;
+    size_t n;
+    struct tern_slurm_about_node {
+        char *name, *version; /* slurmd's; "" while it never answered */
+        char *partition;      /* the first of them */
+    } * node;                 /* in slurm.conf's order */
+};
+int tern_slurm_about_load(struct tern_slurm_about **about, struct tern_err *err);
+void tern_slurm_about_free(struct tern_slurm_about *about);
+
 /* ------------------------------------------------------------------ jobs */
 
 enum tern_slurm_job_state {
@@ -65,6 +85,10 @@ int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err);
  * is being ended already: Slurm has then told them. */
 int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_err *err);
 
+/* When a step of a running job will be ended: by its own time limit, or by the job's if that comes
+ * first; 0 without either. */
+int tern_slurm_step_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err);
+
 /* ------------------------------------------------------------------ nodes */
 
 struct tern_slurm_node {
@@ -74,8 +98,9 @@ struct tern_slurm_node {
     bool down;      /* gone: down, or it does not answer */
     uint32_t cpus;
     uint64_t memory_mib;
-    char *gres;   /* "neuron:16"; "" when there is none */
-    char *reason; /* "" when there is none */
+    char *gres;     /* "neuron:16"; "" when there is none */
+    char *reason;   /* "" when there is none */
+    char *features; /* "static,trn1.32xlarge"; "" when there are none */
 };
 
 struct tern_slurm_nodes {
@@ -84,7 +109,55 @@ struct tern_slurm_nodes {
 };
 
 int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err);
+/* How many nodes the cluster can have: those that it knows, down and powered down ones and those of
+ * state FUTURE with them, or slurm.conf's MaxNodeCount where dynamic nodes may come. */
+int tern_slurm_nodes_most(int64_t *most, struct tern_err *err);
 void tern_slurm_nodes_free(struct tern_slurm_nodes *nodes);
+
+/* How one node is, for those who drain and replace it. */
+struct tern_slurm_node_state {
+    bool drained;                /* or draining */
+    bool failed;                 /* FAIL or FAILING */
+    bool down;                   /* down, or it does not answer */
+    bool powered_down, powering; /* off by power saving; on the way up or down */
+    time_t started;              /* when its slurmd did; 0 when not known */
+    char word[24];               /* the above in one: "drained" */
+    char reason[512];            /* cut there; "" when there is none */
+    char gres[256];              /* "neuron:trn1:16"; likewise */
+    uint64_t memory_mib;         /* RealMemory */
+};
+/* A node that is not there is TERN_FAILED. */
+int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
+                          struct tern_err *err);
+
+enum tern_slurm_node_change {
+    TERN_SLURM_NODE_DRAIN,     /* no further jobs; wants a reason */
+    TERN_SLURM_NODE_UNDRAIN,   /* takes the drain back, whatever else holds */
+    TERN_SLURM_NODE_RESUME,    /* back to work from down, drained or failed */
+    TERN_SLURM_NODE_FAIL,      /* FAIL; wants a reason */
+    TERN_SLURM_NODE_POWER_OFF, /* power saving: at once, whatever runs there */
+};
+/* For an admin (or SlurmUser or root); a refusal is TERN_FAILED.  `reason` may be NULL where none
+ * is wanted; it is passed on as it is. */
+int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change, const char *reason,
+                           struct tern_err *err);
+
+/* ------------------------------------------------------------------ topology */
+
+/* The switches above each of `hosts` as the controller knows them, root first and joined by dots:
+ * "spine.leaf1"; blocks (topology/block) count as switches; "" where none is known, as without
+ * topology.conf.  *where is [n], to be freed with tern_slurm_topology_free. */
+int tern_slurm_topology(char *const *hosts, size_t n, char ***where, struct tern_err *err);
+void tern_slurm_topology_free(char **where, size_t n);
+
+/* ------------------------------------------------------------------ time limits; no configuration
+ */
+
+/* As sbatch(1) reads --time: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S; 0 for UNLIMITED.  -1 when it
+ * is none of these. */
+int tern_slurm_time_read(const char *s, int64_t *seconds);
+/* H:MM:SS or D-HH:MM:SS, in whole minutes; malloc'ed. */
+char *tern_slurm_time_write(int64_t seconds);
 
 /* ------------------------------------------------------------------ host lists; no configuration
  */

@@ -2,6 +2,14 @@
 #include "tap.h"
 
 #include "core/slurm/slurm.h"
+#include "core/slurm/topology.h"
+
+/* libslurm itself forgets a word of a list that it refuses. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libslurm.so";
+}
 
 static void hosts(void)
 {
@@ -37,9 +45,69 @@ static void no_configuration(void)
     has(err.text, "/nonexistent/slurm.conf", "the message names the file");
 }
 
+static void topology(void)
+{
+    char *hosts[] = {(char *)"a3", (char *)"a1", (char *)"c1", (char *)"a2"};
+    struct tern_err err = {0};
+    char **w = NULL;
+
+    int rc = tern_slurm_topology_parse("SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=a[1-2]\n"
+                                       "SwitchName=leaf.2 Level=0 LinkSpeed=1 Nodes=a3\n"
+                                       "SwitchName=spine Level=1 LinkSpeed=1 Nodes=a[1-3] "
+                                       "Switches=leaf1,leaf.2\n",
+                                       hosts, 4, &w, &err);
+    ok(rc == 0, "a tree is read");
+    is(w[0], "spine.leaf_2", "a node under the second leaf; dots in names would mislead");
+    is(w[3], "spine.leaf1", "and one under the first");
+    is(w[2], "", "a node that no switch has");
+    tern_slurm_topology_free(w, 4);
+    rc = tern_slurm_topology_parse("SwitchName=only Level=0 Nodes=a[1-3]\n"
+                                   "SwitchName=root Level=1 Nodes=a[1-3] Switches=only\n",
+                                   hosts, 4, &w, &err);
+    is(rc == 0 ? w[0] : "", "root.only", "of two with the same nodes, by level");
+    tern_slurm_topology_free(w, 4);
+    rc = tern_slurm_topology_parse("BlockName=b1 BlockIndex=0 Nodes=a[1-2] BlockSize=2\n"
+                                   "BlockName=b2 BlockIndex=1 Nodes=a[3-4] BlockSize=2\n"
+                                   "AggregatedBlock=b[1-2] BlockIndex=2 Nodes=a[1-4] BlockSize=4\n",
+                                   hosts, 4, &w, &err);
+    is(rc == 0 ? w[0] : "", "b[1-2].b2", "blocks of blocks");
+    tern_slurm_topology_free(w, 4);
+    rc = tern_slurm_topology_parse("No topology information available\n", hosts, 4, &w, &err);
+    is(rc == 0 ? w[1] : "x", "", "no topology");
+    tern_slurm_topology_free(w, 4);
+    ok(tern_slurm_topology_parse("SwitchName=s Nodes=a[1-99999999]\n", hosts, 4, &w, &err) < 0,
+       "an absurd list is refused");
+}
+
+static void times(void)
+{
+    static const struct {
+        const char *text;
+        int64_t seconds; /* -1: refused */
+    } cases[] = {{"90", 5400},      {"1:30", 90},       {"8:00:00", 28800}, {"2-12", 216000},
+                 {"1-0:30", 88200}, {"1-2:3:4", 93784}, {"UNLIMITED", 0},   {"", -1},
+                 {"x", -1},         {"1:2:3:4", -1},    {"1-", -1},         {"1::2", -1},
+                 {"-5", -1},        {"1:-2", -1}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t s = -7;
+        int rc = tern_slurm_time_read(cases[i].text, &s);
+        ok(cases[i].seconds < 0 ? rc < 0 && s == -7 : rc == 0 && s == cases[i].seconds,
+           "--time=%s: %d", cases[i].text, (int)s);
+    }
+    char *w = tern_slurm_time_write(93784);
+    is(w, "1-02:04:00", "a limit, in whole minutes");
+    free(w);
+    w = tern_slurm_time_write(61);
+    is(w, "0:02:00", "a short one");
+    free(w);
+}
+
 int main(void)
 {
     hosts();
+    times();
+    topology();
     no_configuration();
     return tap_done();
 }

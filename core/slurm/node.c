@@ -1,0 +1,93 @@
+/* One node looked at and changed. */
+#include "core/slurm/slurm.h"
+
+#include "core/slurm/start.h"
+
+#include <errno.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Whatever the controller refused stays refused, the rest is trouble on the way to it. */
+static int failed(struct tern_err *err, const char *name, const char *what)
+{
+    int e = errno;
+    bool refused = e == ESLURM_USER_ID_MISSING || e == ESLURM_ACCESS_DENIED ||
+                   e == ESLURM_INVALID_NODE_NAME || e == ESLURM_INVALID_NODE_STATE ||
+                   e == ESLURM_NOT_SUPPORTED || e == ESLURM_DISABLED;
+
+    return tern_err_set(err, refused ? TERN_FAILED : TERN_TEMPFAIL, "node %s: cannot %s: %s", name,
+                        what, slurm_strerror(e));
+}
+
+static const char *word_of(const struct tern_slurm_node_state *s)
+{
+    return s->powered_down ? "powered down"
+           : s->powering   ? "powering up or down"
+           : s->down       ? "down"
+           : s->failed     ? "fail"
+           : s->drained    ? "drained"
+                           : "in service";
+}
+
+int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
+                          struct tern_err *err)
+{
+    node_info_msg_t *msg = NULL;
+
+    if (tern_slurm_start(err) < 0)
+        return -1;
+    if (slurm_load_node_single(&msg, (char *)name, SHOW_ALL) != SLURM_SUCCESS)
+        return failed(err, name, "ask Slurm for it");
+    bool there = msg->record_count > 0 && msg->node_array[0].name;
+    if (there) {
+        const node_info_t *n = &msg->node_array[0];
+        uint32_t flags = n->node_state, base = flags & NODE_STATE_BASE;
+        *state = (struct tern_slurm_node_state){
+            .drained = flags & NODE_STATE_DRAIN,
+            .failed = flags & NODE_STATE_FAIL,
+            .down = base == NODE_STATE_DOWN || (flags & NODE_STATE_NO_RESPOND),
+            .powered_down = flags & NODE_STATE_POWERED_DOWN,
+            .powering = flags & (NODE_STATE_POWERING_UP | NODE_STATE_POWERING_DOWN |
+                                 NODE_STATE_POWER_DOWN | NODE_STATE_POWER_UP),
+            .started = n->slurmd_start_time,
+            .memory_mib = n->real_memory,
+        };
+        snprintf(state->word, sizeof state->word, "%s", word_of(state));
+        /* What stands beside a node in service is left from before: newer Slurms keep it. */
+        bool serves = !state->drained && !state->failed && !state->down && !state->powered_down &&
+                      !state->powering;
+        snprintf(state->reason, sizeof state->reason, "%s", n->reason && !serves ? n->reason : "");
+        snprintf(state->gres, sizeof state->gres, "%s", n->gres ? n->gres : "");
+    }
+    slurm_free_node_info_msg(msg);
+    return there ? 0 : tern_err_set(err, TERN_FAILED, "node %s: Slurm does not know it", name);
+}
+
+int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change, const char *reason,
+                           struct tern_err *err)
+{
+    static const struct {
+        uint32_t state;
+        const char *what;
+    } changes[] = {
+        [TERN_SLURM_NODE_DRAIN] = {NODE_STATE_DRAIN, "drain it"},
+        [TERN_SLURM_NODE_UNDRAIN] = {NODE_STATE_UNDRAIN, "take its drain back"},
+        [TERN_SLURM_NODE_RESUME] = {NODE_RESUME, "resume it"},
+        [TERN_SLURM_NODE_FAIL] = {NODE_STATE_FAIL, "set it to FAIL"},
+        /* scontrol's power_down_force */
+        [TERN_SLURM_NODE_POWER_OFF] = {NODE_STATE_POWER_DOWN | NODE_STATE_POWERED_DOWN,
+                                       "power it down"},
+    };
+    update_node_msg_t msg;
+
+    if (tern_slurm_start(err) < 0)
+        return -1;
+    slurm_init_update_node_msg(&msg);
+    msg.node_names = (char *)name;
+    msg.node_state = changes[change].state;
+    msg.reason = (char *)reason;
+    msg.reason_uid = getuid();
+    return slurm_update_node(&msg) == SLURM_SUCCESS ? 0 : failed(err, name, changes[change].what);
+}

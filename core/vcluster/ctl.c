@@ -34,6 +34,7 @@ int tern_ctl_listen(const char *dir, struct tern_err *err)
 
     if (d < 0)
         return -1;
+    unlinkat(d, "ctl", 0); /* of a supervisor that could not do it another way */
     if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, 16) < 0) {
         tern_err_sys(err, "%s/ctl: cannot listen", dir);
         close(fd);

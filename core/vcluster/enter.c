@@ -179,7 +179,7 @@ static int plain_call(const void *question, void *out, struct tern_err *err)
 int tern_vcluster_call(const char *name, int (*fn)(void *out, struct tern_err *err), void *out,
                        size_t size, struct tern_err *err)
 {
-    char *dir = tern_plan_dir(name, err);
+    char *dir = tern_vcluster_plan_dir(name, err);
     struct tern_enter_call c;
     int rc = dir ? tern_enter_call_start(&c, dir, plain_call, &fn, size, err) : -1;
 
@@ -215,7 +215,7 @@ int tern_vcluster_exec(const char *name, const char *node, char *const *argv, in
 {
     static const int passed[] = {SIGINT,  SIGQUIT, SIGTERM, SIGHUP,  SIGUSR1,
                                  SIGUSR2, SIGCONT, SIGALRM, SIGCHLD, SIGWINCH};
-    char *dir = tern_plan_dir(name, err);
+    char *dir = tern_vcluster_plan_dir(name, err);
     sigset_t set, old;
 
     if (!dir)

@@ -200,13 +200,20 @@ static void no_ipv6(void)
 
 int tern_net_head(struct tern_err *err)
 {
-    int fd = open_netlink(err), lo = (int)if_nametoindex("lo"), rc = -1;
+    int fd = open_netlink(err), rc = -1;
+    uint8_t mac[6], peer_mac[6];
 
     if (fd < 0)
         return -1;
     no_ipv6();
     write_sysctl("/proc/sys/net/ipv4/ip_forward", "1");
-    if (set_up(fd, lo) < 0 || add_address(fd, lo, HEAD) < 0)
+    mac_of(mac, 0, 0);
+    mac_of(peer_mac, 1, 0);
+    /* Not on lo: mpirun takes no loopback device for one that other nodes can reach. */
+    if (set_up(fd, (int)if_nametoindex("lo")) < 0 ||
+        add_pair(fd, "v0", mac, peer_mac, getpid()) < 0 ||
+        set_up(fd, (int)if_nametoindex("eth0")) < 0 ||
+        add_address(fd, (int)if_nametoindex("eth0"), HEAD) < 0)
         tern_err_sys(err, "head: cannot set up its address");
     else
         rc = 0;

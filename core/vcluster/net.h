@@ -17,7 +17,7 @@
 /* "10.200.1.1" of node `i`; writes at most `n` bytes (16 suffice) and returns `to`. */
 char *tern_net_address(char *to, size_t n, int i);
 
-/* In the head's namespace: lo up with the head's address, forwarding on. */
+/* In the head's namespace: an eth0 with the head's address, forwarding on. */
 int tern_net_head(struct tern_err *err);
 /* In the head's namespace: the pair for node `i`, whose first process is `pid`, and the route to
  * it.  The pair vanishes with the node's namespace. */

@@ -23,7 +23,7 @@ pid_t tern_node_clone(int flags)
 
 /* What the daemons see: nothing of the environment of whoever said `up`, for it would leak into
  * jobs. */
-static void set_environment(const struct tern_plan *p)
+static void set_environment(const struct tern_vcluster_plan *p)
 {
     char *home = getenv("HOME") ? tern_strdup(getenv("HOME")) : NULL;
     char *conf = tern_strf("%s/etc/slurm.conf", p->dir);
@@ -39,7 +39,7 @@ static void set_environment(const struct tern_plan *p)
     free(conf);
 }
 
-pid_t tern_node_spawn(const struct tern_plan *p, char *const *argv, struct tern_err *err)
+pid_t tern_node_spawn(const struct tern_vcluster_plan *p, char *const *argv, struct tern_err *err)
 {
     pid_t pid = fork();
 
@@ -72,7 +72,7 @@ static void be_init(const char *name, pid_t slurmd)
     }
 }
 
-static void node_main(const struct tern_plan *p, size_t i, int go, int trouble)
+static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int trouble)
 {
     struct tern_err err = {0};
     const char *name = p->nodes[i].name;
@@ -104,7 +104,7 @@ failed:
     _exit(1);
 }
 
-pid_t tern_node_start(const struct tern_plan *p, size_t i, int go, int trouble,
+pid_t tern_node_start(const struct tern_vcluster_plan *p, size_t i, int go, int trouble,
                       struct tern_err *err)
 {
     pid_t pid =

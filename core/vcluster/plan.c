@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ enum { MAX_NODES = 2048 };
 
 /* ------------------------------------------------------------------ the folder */
 
-char *tern_plan_home(struct tern_err *err)
+char *tern_vcluster_plan_home(struct tern_err *err)
 {
     const char *home = tern_var("TERN_CLUSTER_HOME");
     const char *xdg = getenv("XDG_STATE_HOME"), *user = getenv("HOME");
@@ -46,7 +45,7 @@ char *tern_plan_home(struct tern_err *err)
     return NULL;
 }
 
-char *tern_plan_dir(const char *name, struct tern_err *err)
+char *tern_vcluster_plan_dir(const char *name, struct tern_err *err)
 {
     size_t n = strlen(name);
 
@@ -58,7 +57,7 @@ char *tern_plan_dir(const char *name, struct tern_err *err)
                      name);
         return NULL;
     }
-    char *home = tern_plan_home(err);
+    char *home = tern_vcluster_plan_home(err);
     char *dir = home ? tern_strf("%s/%s", home, name) : NULL;
     free(home);
     return dir;
@@ -83,7 +82,7 @@ static int empty(const char *dir, struct tern_err *err)
     return rc;
 }
 
-int tern_plan_remove(const char *dir, struct tern_err *err)
+int tern_vcluster_plan_remove(const char *dir, struct tern_err *err)
 {
     int rc = empty(dir, err);
 
@@ -136,7 +135,7 @@ static int lock_once(const char *dir, const char *path, const char *name, struct
     return -2;
 }
 
-int tern_plan_lock(const char *dir, const char *name, struct tern_err *err)
+int tern_vcluster_plan_lock(const char *dir, const char *name, struct tern_err *err)
 {
     char *path = tern_strf("%s/lock", dir);
     int fd;
@@ -152,7 +151,7 @@ int tern_plan_lock(const char *dir, const char *name, struct tern_err *err)
     return fd;
 }
 
-bool tern_plan_locked(const char *dir)
+bool tern_vcluster_plan_locked(const char *dir)
 {
     char *path = tern_strf("%s/lock", dir);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -183,7 +182,7 @@ static char *find_program(const char *name)
     return found;
 }
 
-static int find_programs(struct tern_plan *p, struct tern_err *err)
+static int find_programs(struct tern_vcluster_plan *p, struct tern_err *err)
 {
     const struct {
         const char *name, *package;
@@ -210,7 +209,7 @@ static int find_programs(struct tern_plan *p, struct tern_err *err)
     return rc;
 }
 
-static int list_nodes(struct tern_plan *p, struct tern_err *err)
+static int list_nodes(struct tern_vcluster_plan *p, struct tern_err *err)
 {
     const struct tern_layout *l = p->layout;
     size_t n_groups, n = 0;
@@ -241,7 +240,7 @@ static int list_nodes(struct tern_plan *p, struct tern_err *err)
         goto out;
     for (size_t i = 0; i < n_groups; i++) {
         for (int k = 1; k <= g[i].count; k++) {
-            struct tern_plan_node *node = &p->nodes[p->n_nodes++];
+            struct tern_vcluster_plan_node *node = &p->nodes[p->n_nodes++];
             char *name = tern_layout_node_name(&g[i], k);
             snprintf(node->name, sizeof node->name, "%s", name);
             node->chips = g[i].resource->type->chips;
@@ -256,11 +255,10 @@ out:
 
 /* The folders that /tmp and /run of the nodes would hide: what the caller named, the current
  * folder, HOME, and where the programs and the plugin are. */
-static int list_share(struct tern_plan *p, const struct tern_vcluster_options *o,
+static int list_share(struct tern_vcluster_plan *p, const struct tern_vcluster_options *o,
                       struct tern_err *err)
 {
     size_t n = 0;
-    char exe[PATH_MAX];
     const char *own[3] = {".", getenv("HOME"), NULL};
 
     for (const char *const *s = o->share; s && *s; s++)
@@ -275,13 +273,9 @@ static int list_share(struct tern_plan *p, const struct tern_vcluster_options *o
             return tern_err_sys(err, "--share %s", o->share[i]);
         p->share[k++] = path;
     }
-    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (len > 0) { /* build/bin/tern-cluster -> build, which holds build/plugins too */
-        exe[len] = '\0';
-        for (int up = 0; up < 2 && strrchr(exe, '/') > exe; up++)
-            *strrchr(exe, '/') = '\0';
-        own[2] = exe;
-    }
+    /* build/bin/tern-cluster -> build, which holds build/plugins too */
+    char *bin = tern_fs_self_dir(), *top = bin ? tern_fs_dirname(bin) : NULL;
+    own[2] = top;
     for (int i = 0; i < 3; i++) {
         char *path = own[i] ? realpath(own[i], NULL) : NULL;
         if (path && strcmp(path, "/") != 0)
@@ -289,27 +283,29 @@ static int list_share(struct tern_plan *p, const struct tern_vcluster_options *o
         else
             free(path);
     }
+    free(bin);
+    free(top);
     return 0;
 }
 
-int tern_plan_make(struct tern_plan *p, const struct tern_layout *l,
-                   const struct tern_vcluster_options *o, struct tern_err *err)
+int tern_vcluster_plan_make(struct tern_vcluster_plan *p, const struct tern_layout *l,
+                            const struct tern_vcluster_options *o, struct tern_err *err)
 {
-    *p = (struct tern_plan){.layout = l, .mode = o->mode};
+    *p = (struct tern_vcluster_plan){.layout = l, .mode = o->mode};
     p->name = tern_strdup(o->name ? o->name : l->name);
     p->plugin = o->plugin ? tern_strdup(o->plugin) : NULL;
-    p->dir = tern_plan_dir(p->name, err);
+    p->dir = tern_vcluster_plan_dir(p->name, err);
     gethostname(p->host, sizeof p->host - 1);
     p->host[strcspn(p->host, ".")] = '\0'; /* slurmd knows itself by the short name */
     if (!p->dir || find_programs(p, err) < 0 || list_nodes(p, err) < 0 ||
         list_share(p, o, err) < 0) {
-        tern_plan_free(p);
+        tern_vcluster_plan_free(p);
         return -1;
     }
     return 0;
 }
 
-void tern_plan_free(struct tern_plan *p)
+void tern_vcluster_plan_free(struct tern_vcluster_plan *p)
 {
     for (char **s = p->share; s && *s; s++)
         free(*s);
@@ -322,7 +318,7 @@ void tern_plan_free(struct tern_plan *p)
     free(p->slurmctld);
     free(p->slurmd);
     free(p->nodes);
-    *p = (struct tern_plan){0};
+    *p = (struct tern_vcluster_plan){0};
 }
 
 /* ------------------------------------------------------------------ writing it down */
@@ -344,8 +340,8 @@ static int write_file(const char *dir, const char *name, const void *data, size_
     return rc;
 }
 
-static int make_dir(const struct tern_plan *p, const char *what, const char *sub, mode_t mode,
-                    struct tern_err *err)
+static int make_dir(const struct tern_vcluster_plan *p, const char *what, const char *sub,
+                    mode_t mode, struct tern_err *err)
 {
     char *path = tern_strf("%s/%s%s", p->dir, what, sub);
     int rc = tern_fs_mkdirs(path, 0755, err);
@@ -356,7 +352,7 @@ static int make_dir(const struct tern_plan *p, const char *what, const char *sub
     return rc;
 }
 
-static int make_dirs(const struct tern_plan *p, struct tern_err *err)
+static int make_dirs(const struct tern_vcluster_plan *p, struct tern_err *err)
 {
     bool plain = p->mode == TERN_VCLUSTER_PLAIN;
     static const char *const dirs[] = {"etc", "log", "state", "run", "nodes", "fs"};
@@ -381,7 +377,7 @@ static int make_dirs(const struct tern_plan *p, struct tern_err *err)
     return 0;
 }
 
-static int write_hosts(const struct tern_plan *p, struct tern_err *err)
+static int write_hosts(const struct tern_vcluster_plan *p, struct tern_err *err)
 {
     struct tern_buf b = {0};
     char address[16];
@@ -399,7 +395,7 @@ static int write_hosts(const struct tern_plan *p, struct tern_err *err)
 
 /* The name that Slurm's files use for the user.  Slurm refuses a user without one; who has none
  * (containers that pick a number) is called "tern" on the nodes. */
-static int name_user(struct tern_plan *p, struct tern_err *err)
+static int name_user(struct tern_vcluster_plan *p, struct tern_err *err)
 {
     struct passwd *pw = getpwuid(geteuid());
     const char *home = getenv("HOME");
@@ -429,7 +425,7 @@ static int name_user(struct tern_plan *p, struct tern_err *err)
     return rc;
 }
 
-static int write_key(const struct tern_plan *p, struct tern_err *err)
+static int write_key(const struct tern_vcluster_plan *p, struct tern_err *err)
 {
     unsigned char key[128]; /* munge's own default size */
 
@@ -460,7 +456,7 @@ static int free_ports(int n)
     return 0;
 }
 
-static int write_conf(const struct tern_plan *p, struct tern_err *err)
+static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
 {
     bool plain = p->mode == TERN_VCLUSTER_PLAIN;
     const char *d = plain ? p->dir : TERN_ROOT_STATE;
@@ -510,7 +506,7 @@ static int write_conf(const struct tern_plan *p, struct tern_err *err)
 
 /* Slurm's files know no quoting, and a socket's path is short: plain mode uses the folder's path
  * as it is. */
-static int check_plain(struct tern_plan *p, struct tern_err *err)
+static int check_plain(struct tern_vcluster_plan *p, struct tern_err *err)
 {
     if (strpbrk(p->dir, " \t#,='\"%[]"))
         return tern_err_set(err, TERN_USAGE,
@@ -529,7 +525,7 @@ static int check_plain(struct tern_plan *p, struct tern_err *err)
     return 0;
 }
 
-int tern_plan_write(struct tern_plan *p, struct tern_err *err)
+int tern_vcluster_plan_write(struct tern_vcluster_plan *p, struct tern_err *err)
 {
     mode_t old = umask(022);
     char *layout = realpath(p->layout->path, NULL);

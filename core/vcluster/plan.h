@@ -6,13 +6,13 @@
 
 #include "core/vcluster/vcluster.h"
 
-struct tern_plan_node {
+struct tern_vcluster_plan_node {
     char name[80]; /* two names of 25, "-st-", and a number */
     int chips;     /* Neuron devices */
     pid_t pid;     /* its init (plain: its slurmd), as the supervisor sees it; 0: off */
 };
 
-struct tern_plan {
+struct tern_vcluster_plan {
     const struct tern_layout *layout;
     char *name, *dir;
     char host[65]; /* plain: what slurmctld and the slurmds call themselves */
@@ -24,28 +24,28 @@ struct tern_plan {
     char *plugin;                      /* or NULL */
     char *munged, *slurmctld, *slurmd; /* absolute */
     size_t n_nodes;
-    struct tern_plan_node *nodes;
+    struct tern_vcluster_plan_node *nodes;
 };
 
-enum { TERN_PLAN_CTLD_PORT = 6817 /* Slurm's default */ };
+enum { TERN_VCLUSTER_CTLD_PORT = 6817 /* Slurm's default */ };
 
 /* Everything but the mode; touches nothing on disk. */
-int tern_plan_make(struct tern_plan *p, const struct tern_layout *l,
-                   const struct tern_vcluster_options *o, struct tern_err *err);
-void tern_plan_free(struct tern_plan *p);
+int tern_vcluster_plan_make(struct tern_vcluster_plan *p, const struct tern_layout *l,
+                            const struct tern_vcluster_options *o, struct tern_err *err);
+void tern_vcluster_plan_free(struct tern_vcluster_plan *p);
 /* Fill the folder for the mode in `p`: configuration, key, the nodes' folders. */
-int tern_plan_write(struct tern_plan *p, struct tern_err *err);
+int tern_vcluster_plan_write(struct tern_vcluster_plan *p, struct tern_err *err);
 
 /* malloc'ed: $TERN_CLUSTER_HOME or its default. */
-char *tern_plan_home(struct tern_err *err);
+char *tern_vcluster_plan_home(struct tern_err *err);
 /* malloc'ed folder of cluster `name`, which must look like one. */
-char *tern_plan_dir(const char *name, struct tern_err *err);
+char *tern_vcluster_plan_dir(const char *name, struct tern_err *err);
 /* Make the folder, take its lock, and empty it of what a former cluster left.  The locked
  * descriptor, or -1: TERN_USAGE when the cluster is up (or coming up). */
-int tern_plan_lock(const char *dir, const char *name, struct tern_err *err);
+int tern_vcluster_plan_lock(const char *dir, const char *name, struct tern_err *err);
 /* Is the lock of `dir` held? */
-bool tern_plan_locked(const char *dir);
+bool tern_vcluster_plan_locked(const char *dir);
 /* Remove what is in the folder, and the folder itself. */
-int tern_plan_remove(const char *dir, struct tern_err *err);
+int tern_vcluster_plan_remove(const char *dir, struct tern_err *err);
 
 #endif

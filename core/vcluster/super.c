@@ -33,7 +33,7 @@
 enum { LOOK_MS = 1000 };
 
 struct super {
-    struct tern_plan *plan;
+    struct tern_vcluster_plan *plan;
     int up;      /* to `up`; -1 once it has said keep */
     int ctl;     /* listening */
     int signals; /* signalfd */
@@ -77,7 +77,7 @@ static int map_user(uid_t uid, gid_t gid, struct tern_err *err)
 }
 
 /* The last complaint in a log, or what `to` holds already. */
-static void last_words(const struct tern_plan *p, const char *log, char *to, size_t n)
+static void last_words(const struct tern_vcluster_plan *p, const char *log, char *to, size_t n)
 {
     char *path =
         tern_strf("%s/log/%s", p->mode == TERN_VCLUSTER_PLAIN ? p->dir : TERN_ROOT_STATE, log);
@@ -138,7 +138,7 @@ static int wait_listen(const struct super *s, const struct sockaddr *a, socklen_
 
 static int start_munged(struct super *s, struct tern_err *err)
 {
-    const struct tern_plan *p = s->plan;
+    const struct tern_vcluster_plan *p = s->plan;
     const char *d = plain(s) ? p->dir : TERN_ROOT_STATE;
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char *key = tern_strf("--key-file=%s/munge.key", d);
@@ -170,11 +170,11 @@ static int start_munged(struct super *s, struct tern_err *err)
 
 static int start_slurmctld(struct super *s, struct tern_err *err)
 {
-    const struct tern_plan *p = s->plan;
+    const struct tern_vcluster_plan *p = s->plan;
     char *const argv[] = {p->slurmctld, "-D", NULL};
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_port =
-                                htons((uint16_t)(plain(s) ? p->port : TERN_PLAN_CTLD_PORT))};
+                                htons((uint16_t)(plain(s) ? p->port : TERN_VCLUSTER_CTLD_PORT))};
 
     inet_pton(AF_INET, plain(s) ? "127.0.0.1" : TERN_NET_HEAD, &a.sin_addr);
     s->slurmctld = tern_node_spawn(p, argv, err);
@@ -188,7 +188,7 @@ static int start_slurmctld(struct super *s, struct tern_err *err)
  * registers too early tries again only a second later. */
 static int start_nodes(struct super *s, int go, int trouble, struct tern_err *err)
 {
-    struct tern_plan *p = s->plan;
+    struct tern_vcluster_plan *p = s->plan;
 
     for (size_t i = 0; i < p->n_nodes; i++) {
         p->nodes[i].pid = tern_node_start(p, i, go, trouble, err);
@@ -200,7 +200,7 @@ static int start_nodes(struct super *s, int go, int trouble, struct tern_err *er
 
 static int start_plain_node(struct super *s, size_t i, struct tern_err *err)
 {
-    struct tern_plan *p = s->plan;
+    struct tern_vcluster_plan *p = s->plan;
     char *const argv[] = {p->slurmd, "-D", "-N", p->nodes[i].name, NULL};
 
     p->nodes[i].pid = tern_node_spawn(p, argv, err);
@@ -241,7 +241,7 @@ out:
 
 /* ------------------------------------------------------------------ serving */
 
-static ssize_t node_named(const struct tern_plan *p, const char *name)
+static ssize_t node_named(const struct tern_vcluster_plan *p, const char *name)
 {
     for (size_t i = 0; i < p->n_nodes; i++)
         if (strcmp(p->nodes[i].name, name) == 0)
@@ -251,7 +251,7 @@ static ssize_t node_named(const struct tern_plan *p, const char *name)
 
 static int power_off(struct super *s, size_t i, struct tern_err *err)
 {
-    struct tern_plan_node *n = &s->plan->nodes[i];
+    struct tern_vcluster_plan_node *n = &s->plan->nodes[i];
 
     if (!n->pid)
         return tern_err_set(err, TERN_USAGE, "%s is off already.", n->name);
@@ -263,7 +263,7 @@ static int power_off(struct super *s, size_t i, struct tern_err *err)
 
 static int power_on(struct super *s, size_t i, struct tern_err *err)
 {
-    struct tern_plan_node *n = &s->plan->nodes[i];
+    struct tern_vcluster_plan_node *n = &s->plan->nodes[i];
     int go[2], trouble[2];
 
     if (n->pid)
@@ -301,7 +301,7 @@ static int power_on(struct super *s, size_t i, struct tern_err *err)
 
 static int enter(const struct super *s, ssize_t node, int *pidfd, struct tern_err *err)
 {
-    const struct tern_plan_node *n = node < 0 ? NULL : &s->plan->nodes[node];
+    const struct tern_vcluster_plan_node *n = node < 0 ? NULL : &s->plan->nodes[node];
 
     if (plain(s))
         return n ? tern_err_set(err, TERN_USAGE,
@@ -480,7 +480,7 @@ static int catch_signals(struct super *s, struct tern_err *err)
 /* What a kernel or a container may forbid. */
 static int make_head(struct super *s, uid_t uid, gid_t gid, struct tern_err *err)
 {
-    struct tern_plan *p = s->plan;
+    struct tern_vcluster_plan *p = s->plan;
 
     if (p->user_namespace && map_user(uid, gid, err) < 0)
         return -1;
@@ -491,7 +491,7 @@ static int make_head(struct super *s, uid_t uid, gid_t gid, struct tern_err *err
     return tern_net_head(err);
 }
 
-static void super_main(struct tern_plan *p, int lock_fd, int up, uid_t uid, gid_t gid)
+static void super_main(struct tern_vcluster_plan *p, int lock_fd, int up, uid_t uid, gid_t gid)
 {
     struct super s = {.plan = p, .up = up, .trouble = -1};
     struct tern_super_word word = {0};
@@ -523,8 +523,8 @@ static void super_main(struct tern_plan *p, int lock_fd, int up, uid_t uid, gid_
     serve_for_ever(&s);
 }
 
-int tern_super_start(struct tern_plan *plan, int lock_fd, int *up, int *pidfd, bool *refused,
-                     struct tern_err *err)
+int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up, int *pidfd,
+                     bool *refused, struct tern_err *err)
 {
     int pair[2], flags = 0;
     uid_t uid = geteuid();

@@ -14,7 +14,7 @@ struct tern_super_word {
 /* Start it for `plan`, with `lock_fd` as its own.  *up is a socket on which one struct
  * tern_super_word will arrive; a byte written to it keeps the supervisor, its end before that ends
  * the cluster.  *pidfd is the supervisor's.  -1 when there is no process. */
-int tern_super_start(struct tern_plan *plan, int lock_fd, int *up, int *pidfd, bool *refused,
-                     struct tern_err *err);
+int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up, int *pidfd,
+                     bool *refused, struct tern_err *err);
 
 #endif

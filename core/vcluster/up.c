@@ -154,8 +154,8 @@ static int idle_in_head(const void *question, void *out, struct tern_err *err)
     return 0;
 }
 
-static int await_idle(const struct tern_plan *p, const struct guard *g, int64_t deadline_ns,
-                      struct tern_err *err)
+static int await_idle(const struct tern_vcluster_plan *p, const struct guard *g,
+                      int64_t deadline_ns, struct tern_err *err)
 {
     struct idle_question q = {.want = p->n_nodes, .deadline_ns = deadline_ns};
     struct idle_word w = {{0}};
@@ -174,14 +174,15 @@ static int await_idle(const struct tern_plan *p, const struct guard *g, int64_t 
 }
 
 /* One try in p->mode, to the end or to nothing. */
-static int try_up(struct tern_plan *p, int lock_fd, double timeout_s, const struct guard *g,
-                  bool *refused, struct tern_err *err)
+static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
+                  const struct guard *g, bool *refused, struct tern_err *err)
 {
     struct tern_super_word word = {0};
     int64_t deadline = tern_clock_boot_ns() + (int64_t)(timeout_s * 1e9);
     int up, pidfd, rc = -1;
 
-    if (tern_plan_write(p, err) < 0 || tern_super_start(p, lock_fd, &up, &pidfd, refused, err) < 0)
+    if (tern_vcluster_plan_write(p, err) < 0 ||
+        tern_super_start(p, lock_fd, &up, &pidfd, refused, err) < 0)
         return -1;
     if (wait_for(up, g, deadline, "starting munged and slurmctld", err) < 0)
         goto out;
@@ -220,16 +221,16 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
                      struct tern_vcluster_up *up, struct tern_err *err)
 {
     int64_t begin = tern_clock_boot_ns();
-    struct tern_plan p;
+    struct tern_vcluster_plan p;
     struct guard g;
     struct tern_vcluster_up done = {.mode = TERN_VCLUSTER_AUTO};
     bool refused = false;
     int rc = -1;
 
-    if (tern_plan_make(&p, l, o, err) < 0)
+    if (tern_vcluster_plan_make(&p, l, o, err) < 0)
         return -1;
     double timeout_s = o->timeout_s > 0 ? o->timeout_s : 30 + 0.1 * (double)p.n_nodes;
-    int lock_fd = tern_plan_lock(p.dir, p.name, err);
+    int lock_fd = tern_vcluster_plan_lock(p.dir, p.name, err);
     if (lock_fd < 0)
         goto out;
     if (guard_begin(&g, err) < 0)
@@ -259,12 +260,12 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
         *up = done;
     } else {
         tern_err_prefix(err, "cluster '%s'", p.name);
-        tern_plan_remove(p.dir, NULL);
+        tern_vcluster_plan_remove(p.dir, NULL);
     }
 unlock:
     close(lock_fd);
 out:
-    tern_plan_free(&p);
+    tern_vcluster_plan_free(&p);
     return rc;
 }
 
@@ -272,7 +273,7 @@ out:
 
 int tern_vcluster_down(const char *name, struct tern_err *err)
 {
-    char *dir = tern_plan_dir(name, err);
+    char *dir = tern_vcluster_plan_dir(name, err);
     struct tern_ctl_request q = {.size = sizeof q, .op = TERN_CTL_INFO};
     struct tern_ctl_answer a;
     pid_t pid = 0;
@@ -290,7 +291,7 @@ int tern_vcluster_down(const char *name, struct tern_err *err)
                      name);
         goto out;
     }
-    if (tern_plan_locked(dir)) {
+    if (tern_vcluster_plan_locked(dir)) {
         if (tern_ctl_ask(dir, &q, &a, NULL, &pid, err) < 0)
             goto out;
         int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -301,7 +302,7 @@ int tern_vcluster_down(const char *name, struct tern_err *err)
         if (rc < 0)
             goto out;
     }
-    rc = tern_plan_remove(dir, err);
+    rc = tern_vcluster_plan_remove(dir, err);
 out:
     free(dir);
     return rc;
@@ -309,10 +310,13 @@ out:
 
 int tern_vcluster_power(const char *name, const char *node, bool on, struct tern_err *err)
 {
-    char *dir = tern_plan_dir(name, err);
+    const char *here = name ? NULL : tern_vcluster_here();
     struct tern_ctl_request q = {.size = sizeof q, .op = on ? TERN_CTL_ON : TERN_CTL_OFF};
     struct tern_ctl_answer a;
 
+    if (!name && !here)
+        return tern_err_set(err, TERN_USAGE, "this is no node of a virtual cluster");
+    char *dir = here ? tern_strdup(here) : tern_vcluster_plan_dir(name, err);
     if (!dir)
         return -1;
     snprintf(q.node, sizeof q.node, "%s", node);
@@ -337,7 +341,7 @@ static int look(const char *home, const char *name, struct tern_vcluster_info *i
         info->name = tern_strdup(name);
         info->folder = tern_strdup(dir);
         info->layout = tern_fs_read(layout, 8192, &path, &len, NULL) == 0 ? path : tern_strdup("");
-        info->alive = tern_plan_locked(dir);
+        info->alive = tern_vcluster_plan_locked(dir);
         if (info->alive && tern_ctl_ask(dir, &q, &a, NULL, &info->pid, NULL) == 0) {
             info->mode = (enum tern_vcluster_mode)a.mode;
             info->n_nodes = a.n_nodes;
@@ -357,7 +361,7 @@ static int by_name(const void *a, const void *b)
 
 int tern_vcluster_list(struct tern_vcluster_info **list, size_t *n, struct tern_err *err)
 {
-    char *home = tern_plan_home(err);
+    char *home = tern_vcluster_plan_home(err);
     DIR *d = home ? opendir(home) : NULL;
     struct tern_vcluster_info *all = NULL, one;
     size_t count = 0;

@@ -69,7 +69,12 @@ int tern_vcluster_down(const char *name, struct tern_err *err);
 int tern_vcluster_exec(const char *name, const char *node, char *const *argv, int *status,
                        struct tern_err *err);
 
-/* Power cut of `node` (on = false), or its return. */
+/* The state folder of the virtual cluster that this process is inside of, as it is seen there; NULL
+ * when it is in none.  The text belongs to the room. */
+const char *tern_vcluster_here(void);
+
+/* Power cut of `node` (on = false), or its return.  `name` NULL: of the cluster that this process
+ * is inside of; only who brought it up may. */
 int tern_vcluster_power(const char *name, const char *node, bool on, struct tern_err *err);
 
 /* ------------------------------------------------------------------ looking */

@@ -60,4 +60,8 @@ run tern cluster exec gone -- true; status 2; err_has "no cluster 'gone' is up"
 run tern cluster status; status 2; one_line
 run env -u HOME -u TERN_CLUSTER_HOME -u XDG_STATE_HOME tern cluster list; status 2
 err_has 'TERN_CLUSTER_HOME'
+printf 'Region: x\nNonsense: 1\n' >first.yaml; printf 'Region: x\nMore: 1\n' >second.yaml
+run tern cluster check first.yaml "$ROOT/cluster-templates/trn1-4/cluster.yaml" second.yaml
+status 2; err_has first.yaml; err_has second.yaml "mistakes of every layout"
+out_has trn1.32xlarge "and what the good one between them is"
 tap_done

@@ -37,6 +37,12 @@ namespaces() { # WHO
     ok $? "$1: srun reaches four hosts" || cat err
     on srun --mpi=pmix -N4 --ntasks-per-node=2 sh -c 'echo $PMIX_RANK'
     [ "$(sort -n out | tr '\n' ' ')" = '0 1 2 3 4 5 6 7 ' ]; ok $? "$1: PMIx ranks" || cat err
+    if command -v mpirun >/dev/null; then
+        on env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+            salloc -Q -N4 timeout 30 mpirun --map-by ppr:1:node hostname
+        [ "$(sort out | tr '\n' ' ')" = 'trn1-st-trn1-1 trn1-st-trn1-2 trn1-st-trn1-3 trn1-st-trn1-4 ' ]
+        ok $? "$1: mpirun on the head reaches four hosts" || cat err
+    else skip "mpirun is not installed"; fi
     on srun -N4 --gres=neuron:trn1:16 sh -c 'ls /dev/neuron* | wc -l'
     [ "$(sort -u out)" = 16 ]; ok $? "$1: tasks see 16 Neuron devices"
     on srun -N4 sh -c 'touch /tmp/mine /dev/shm/mine; sleep 0.2; ls /tmp /dev/shm | grep -c mine; cat /proc/sys/kernel/hostname >/fsx/$(hostname)'

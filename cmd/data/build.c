@@ -238,7 +238,9 @@ const struct tern_cmd data_build = {
     .args = "FILE...",
     .summary = "tokenise text into a token set (.tds)",
     .about = "Each document becomes its tokens and an EOS. The set appears whole or not at all; it "
-             "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input.",
+             "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input. "
+             "Tokenizers are "
+             "SentencePiece BPE models; tokenizer.json and tiktoken files are not read.",
     .examples = "tern data build --tokenizer model/ -o pubmed.tds pubmed/*.jsonl.gz\n"
                 "tern data build -t tokenizer.model --split % -o fortunes.tds fortunes.txt",
     .opts = opts,

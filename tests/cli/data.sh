@@ -70,6 +70,9 @@ refused() { # TEXT: one line, usage status, nothing left
 head -c 5000 "$T" >cut.model
 run tern data build -t cut.model -o x.tds a.jsonl
 refused 'cut.model: damaged'
+printf 'IQ== 0\nIg== 1\nIw== 2\n' >llama3.model
+run tern data build -t llama3.model -o x.tds a.jsonl
+refused 'llama3.model: a tiktoken file'
 run tern data build -t nowhere.model -o x.tds a.jsonl
 refused 'nowhere.model'
 run tern data build -o x.tds a.jsonl
@@ -143,7 +146,7 @@ if [ -n "$DATA" ]; then
     run tern data build -t "$DATA/tokenizers/torchtitan-test-2k" -o x.tds a.jsonl
     refused 'only tokenizer.json'
     run tern data build -t "$DATA/tokenizers/llama3" -o x.tds a.jsonl
-    refused 'not a SentencePiece model'
+    refused 'a tiktoken file, as Llama 3 has'
     while read -r file tokenizer _ _ sum; do
         [ "$tokenizer" = llama2 ] || continue
         got=$(tern data encode -t "$DATA/tokenizers/llama2" "$DATA/$file" | sha256sum | cut -d' ' -f1)

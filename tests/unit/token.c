@@ -5,8 +5,9 @@
  * in the public domain; spm-bpe-800.tsv has texts and decoded texts in hex and the ids that
  * sentencepiece 0.1.97 gives. */
 #include "core/base/fs.h"
+#include "core/base/json.h"
 #include "core/base/rand.h"
-#include "core/token/token.h"
+#include "core/token/vocab.h"
 #include "tests/unit/tap.h"
 
 #include <unistd.h>
@@ -273,6 +274,143 @@ static void test_folders(void)
     free(model);
 }
 
+static void add_merges(json_t *merges, const struct tern_piece *p, const json_t *vocab)
+{
+    for (uint32_t k = 1; k < p->len; k++) {
+        char *left = tern_strf("%.*s", (int)k, p->text);
+        char *right = tern_strf("%.*s", (int)(p->len - k), p->text + k);
+        if (json_object_get(vocab, left) && json_object_get(vocab, right))
+            json_array_append_new(merges, json_pack("[s s]", left, right));
+        free(left);
+        free(right);
+    }
+}
+
+/* As Hugging Face's converter does it. */
+static json_t *converted(const struct tern_token *t)
+{
+    json_t *vocab = json_object(), *merges = json_array(), *added = json_array();
+
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        const struct tern_piece *p = &t->pieces[i];
+        char *text = tern_strf("%.*s", (int)p->len, p->text);
+        json_object_set_new(vocab, text, json_integer(i));
+        if (p->kind != TERN_PIECE_NORMAL && p->kind != TERN_PIECE_BYTE)
+            json_array_append_new(added, json_pack("{s:s, s:i, s:b}", "content", text, "id", i,
+                                                   "special", p->kind != TERN_PIECE_USER_DEFINED));
+        free(text);
+    }
+    for (int32_t order = 0; order < (int32_t)t->n_vocab; order++)
+        for (uint32_t i = 0; i < t->n_vocab; i++)
+            if (t->pieces[i].order == order)
+                add_merges(merges, &t->pieces[i], vocab);
+    json_array_append_new(
+        added, json_pack("{s:s, s:i, s:b}", "content", "<pad>", "id", 800, "special", 1));
+    return json_pack("{s:o, s:{s:s, s:[{s:s, s:s}, {s:s, s:{s:s}, s:s}]}, s:n, s:{s:s, s:s, s:b, "
+                     "s:o, s:o}}",
+                     "added_tokens", added, "normalizer", "type", "Sequence", "normalizers", "type",
+                     "Prepend", "prepend", TERN_SPACE_MARK, "type", "Replace", "pattern", "String",
+                     " ", "content", TERN_SPACE_MARK, "pre_tokenizer", "model", "type", "BPE",
+                     "unk_token", "<unk>", "byte_fallback", 1, "vocab", vocab, "merges", merges);
+}
+
+/* 1: the vocabulary of `t`; 0: another; 2: it has no name; -1: not read. */
+static int named(json_t *j, const struct tern_token *t)
+{
+    char *path = tern_strf("%s/tokenizer.json", work);
+    uint8_t want[TERN_SHA256_BYTES], got[2][TERN_SHA256_BYTES];
+    struct tern_err err = {0};
+
+    tern_token_hash(t, want);
+    json_dump_file(j, path, 0);
+    int rc = tern_token_json_hash(path, got, &err);
+    unlink(path);
+    free(path);
+    if (rc != 1)
+        return rc < 0 ? -1 : 2;
+    return memcmp(got[0], want, sizeof want) == 0 || memcmp(got[1], want, sizeof want) == 0;
+}
+
+static void test_json(const struct tern_token *t)
+{
+    json_t *j = converted(t), *model = json_object_get(j, "model");
+    json_t *merges = json_object_get(model, "merges"), *vocab = json_object_get(model, "vocab");
+    json_t *normalizer = json_incref(json_object_get(j, "normalizer"));
+
+    ok(named(j, t) == 1, "tokenizer.json of the same vocabulary has its name");
+    json_object_set_new(j, "normalizer", json_null());
+    ok(named(j, t) == 0, "without its normaliser it is another");
+    json_object_set_new(j, "pre_tokenizer",
+                        json_pack("{s:s, s:s, s:s, s:b}", "type", "Metaspace", "replacement",
+                                  TERN_SPACE_MARK, "prepend_scheme", "first", "split", 0));
+    ok(named(j, t) == 1, "which Metaspace stands for in newer files");
+    json_object_set_new(j, "pre_tokenizer", json_pack("{s:s}", "type", "ByteLevel"));
+    ok(named(j, t) == 0, "byte-level BPE is another vocabulary");
+    json_object_set_new(j, "pre_tokenizer", json_null());
+    json_object_set_new(j, "normalizer",
+                        json_pack("{s:s, s:{s:i}, s:s}", "type", "Replace", "pattern", "String", 1,
+                                  "content", TERN_SPACE_MARK));
+    ok(named(j, t) == 2, "a pattern that is no text: no name");
+    json_object_set_new(j, "normalizer", json_pack("{s:s}", "type", "NFKC"));
+    ok(named(j, t) == 2, "a normaliser that maps characters: no name");
+    json_object_set(j, "normalizer", normalizer);
+    json_t *last = json_incref(json_array_get(merges, json_array_size(merges) - 1));
+    json_array_remove(merges, json_array_size(merges) - 1);
+    json_array_insert(merges, 0, last);
+    ok(named(j, t) == 0, "merges in another order: another vocabulary");
+    json_array_remove(merges, 0);
+    json_array_append_new(merges, last);
+    json_object_set_new(vocab, "</s>", json_integer(1));
+    ok(named(j, t) == 2, "an id twice: no name");
+    json_object_set_new(vocab, "</s>", json_integer(1 << 30));
+    ok(named(j, t) == 2, "an id far out: no name");
+    json_object_set_new(vocab, "</s>", json_string("2"));
+    ok(named(j, t) == 2, "an id that is no number: no name");
+    json_object_set_new(vocab, "</s>", json_integer(2));
+    json_array_append_new(merges, json_integer(3));
+    ok(named(j, t) == 2, "a merge that is none: no name");
+    json_object_set_new(model, "type", json_string("Unigram"));
+    ok(named(j, t) == 2, "Unigram: no name");
+    json_t *list = json_array();
+    ok(named(list, t) == 2, "a file that is a list: no name");
+    json_decref(list);
+    json_decref(normalizer);
+    json_decref(j);
+}
+
+/* Newer converters begin with the longest run of spaces. */
+static void test_spaces(void)
+{
+    json_t *j = json_load_file(SHARED "llama2/tokenizer.json", 0, NULL);
+    struct tern_token *t = tern_token_load(SHARED "llama2/tokenizer.model", NULL);
+    json_t *merges = json_object_get(json_object_get(j, "model"), "merges"), *runs = json_array();
+
+    if (!j || !t) {
+        printf("# no shared data\n");
+        goto out;
+    }
+    ok(named(j, t) == 1, "Llama 2's tokenizer.json and tokenizer.model have one name");
+    for (size_t i = 0; i < json_array_size(merges); i++) {
+        const char *s = json_string_value(json_array_get(merges, i));
+        size_t n = 0;
+        while (strncmp(s + n, TERN_SPACE_MARK, 3) == 0 || s[n] == ' ')
+            n += s[n] == ' ' ? 1 : 3;
+        if (!s[n])
+            json_array_append(runs, json_array_get(merges, i));
+    }
+    const size_t n = json_array_size(runs), all = json_array_size(merges);
+    ok(n > 20 && strcmp(json_string_value(json_array_get(merges, all - 1)),
+                        json_string_value(json_array_get(runs, n - 1))) == 0,
+       "it ends with its %zu runs of spaces", n);
+    for (size_t i = 0; i < n; i++)
+        json_array_set(merges, all - 1 - i, json_array_get(runs, i));
+    ok(named(j, t) == 1, "and the longest may come first");
+out:
+    json_decref(runs);
+    json_decref(j);
+    tern_token_free(t);
+}
+
 int main(void)
 {
     struct tern_err err = {0};
@@ -298,6 +436,8 @@ int main(void)
     test_hash(t);
     test_damaged();
     test_folders();
+    test_json(t);
+    test_spaces();
     test_vectors(SHARED "llama2", "llama-spm");
     tern_token_encoder_free(e);
     tern_token_free(t);

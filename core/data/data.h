@@ -1,11 +1,12 @@
 /* Token sets (.tds), the sampler and the mix.
  *
  * A token set is a sequence of documents, tokenised once.  Rows of any length are cut from it at
- * load.  Training asks the mix for sample i; evaluation walks the rows of one set in order:
+ * load.  Training asks the stages of the run, each a mix of sets, for sample i; evaluation walks
+ * the rows of one set in order:
  *
- *     struct tern_mix *m = tern_mix_open(sources, n, seq_len, seed, err);
+ *     struct tern_stages *d = tern_stages_open(stages, n, seq_len, seed, err);
  *     for (i = first; i < last; i++)                       (i counts sequences over the whole run)
- *         tern_mix_sample(m, stage, i, tokens, mask, NULL, err);
+ *         tern_stages_sample(d, i, tokens, mask, starts, err);
  *
  *     struct tern_set *s = tern_set_open("pubmed-test.tds", err);
  *     for (r = 0; r < tern_set_rows(s, seq_len); r++)
@@ -48,6 +49,8 @@ uint32_t tern_set_eos(const struct tern_set *s);
 int32_t tern_set_bos(const struct tern_set *s);               /* -1: documents begin without one */
 bool tern_set_has_mask(const struct tern_set *s);             /* some tokens are no targets */
 const uint8_t *tern_set_vocab_hash(const struct tern_set *s); /* TERN_SHA256_BYTES of them */
+/* Of the header, and so of everything: it holds the checksum of all digests. */
+void tern_set_digest(const struct tern_set *s, uint8_t digest[TERN_SHA256_BYTES]);
 /* JSON text that the builder left: where tokens came from.  Belongs to `s`. */
 const char *tern_set_meta(const struct tern_set *s);
 
@@ -74,6 +77,18 @@ uint64_t tern_set_rows(const struct tern_set *s, uint32_t seq_len);
  * [seq_len + 1], mask [seq_len]. */
 int tern_set_row(const struct tern_set *s, uint32_t seq_len, uint64_t r, int32_t *tokens,
                  uint8_t *mask, struct tern_err *err);
+
+/* Where the documents of a row begin, for attention that stays inside them: position j belongs to
+ * the document that begins at position starts[j] <= j of the row, and is position j - starts[j] of
+ * it.  `tokens` as tern_set_row gave them; only inputs, tokens[0 .. seq_len-1], are looked at.
+ *
+ * A document begins where its first token is predicted from nothing of the one before: with the EOS
+ * in front of it, which stands for a beginning and is not attended to by what it ended; or, in a
+ * set built with BOS, with its BOS.  So a document has the same loss in whatever row it lies, as
+ * long as it is not cut.  A row that begins in the middle of a document begins one.  starts
+ * [seq_len]. */
+void tern_set_starts(const struct tern_set *s, uint32_t seq_len, const int32_t *tokens,
+                     int32_t *starts);
 
 /* ---- the mix ---- */
 
@@ -115,6 +130,34 @@ int tern_mix_sample(const struct tern_mix *m, uint64_t stage, uint64_t i, int32_
 /* The same without reading anything. */
 void tern_mix_locate(const struct tern_mix *m, uint64_t stage, uint64_t i,
                      struct tern_mix_where *where);
+
+/* ---- the stages of a run ---- */
+
+/* From sample `first` on, until the next stage's. */
+struct tern_stage {
+    uint64_t first; /* 0 of the first stage */
+    const struct tern_mix_source *sources;
+    size_t n;
+};
+
+struct tern_stages;
+
+/* Opens the mix of each stage; all sets are of one vocabulary.  `stages` is not kept. */
+struct tern_stages *tern_stages_open(const struct tern_stage *stages, size_t n, uint32_t seq_len,
+                                     uint64_t seed, struct tern_err *err);
+void tern_stages_free(struct tern_stages *s); /* NULL is fine */
+size_t tern_stages_n(const struct tern_stages *s);
+const struct tern_mix *tern_stages_mix(const struct tern_stages *s, size_t stage);
+
+/* The stage of sample i of the run. */
+size_t tern_stages_at(const struct tern_stages *s, uint64_t i);
+/* Sample i of the run is sample i - first of its stage's mix: `tokens` and `mask` as in
+ * tern_mix_sample; starts [seq_len] as in tern_set_starts, or NULL. */
+int tern_stages_sample(const struct tern_stages *s, uint64_t i, int32_t *tokens, uint8_t *mask,
+                       int32_t *starts, struct tern_err *err);
+/* The same without reading anything: the set, which belongs to `s`, and the place in it. */
+const struct tern_set *tern_stages_locate(const struct tern_stages *s, uint64_t i,
+                                          struct tern_mix_where *where);
 
 /* ---- writing a set ---- */
 

@@ -210,6 +210,11 @@ const char *tern_set_meta(const struct tern_set *s)
 
 /* ---- contents ---- */
 
+void tern_set_digest(const struct tern_set *s, uint8_t digest[TERN_SHA256_BYTES])
+{
+    tern_sha256(&s->head, sizeof s->head, digest);
+}
+
 /* The digests section covers all before it, its own CRC stands in the header, and nothing may
  * follow it: then every byte is covered. */
 int tern_set_verify(const struct tern_set *s, struct tern_err *err)
@@ -357,4 +362,15 @@ int tern_set_row(const struct tern_set *s, uint32_t seq_len, uint64_t r, int32_t
         mask[j] = 0;
     }
     return 0;
+}
+
+void tern_set_starts(const struct tern_set *s, uint32_t seq_len, const int32_t *tokens,
+                     int32_t *starts)
+{
+    const int32_t eos = (int32_t)s->head.eos;
+    const size_t after = s->head.bos < 0 ? 0 : 1; /* the EOS, or the BOS behind it */
+
+    starts[0] = 0;
+    for (size_t j = 1; j < seq_len; j++)
+        starts[j] = tokens[j - after] == eos ? (int32_t)j : starts[j - 1];
 }

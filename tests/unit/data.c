@@ -330,6 +330,88 @@ static void test_mix_refusals(void)
     free(empty);
 }
 
+/* ---- stages, documents ---- */
+
+/* By hand: the documents of a stream, each begun by an EOS (or a BOS behind one), cut into rows. */
+static void test_starts(int32_t bos)
+{
+    enum { SEQ = 17 };
+    char *path = make_set("s.tds", 11, 200, 1000, bos, false);
+    struct tern_set *s = tern_set_open(path, NULL);
+    int32_t tokens[SEQ + 1], starts[SEQ];
+    uint64_t wrong = 0, begun = 0;
+    uint8_t mask[SEQ];
+
+    for (uint64_t r = 0; r < tern_set_rows(s, SEQ); r++) {
+        if (tern_set_row(s, SEQ, r, tokens, mask, NULL) < 0)
+            break;
+        tern_set_starts(s, SEQ, tokens, starts);
+        for (int j = 0; j < SEQ; j++) {
+            int begin = j;
+            while (begin > 0 && (bos < 0 ? tokens[begin] : tokens[begin - 1]) != EOS)
+                begin--;
+            wrong += starts[j] != begin;
+            begun += j > 0 && begin == j;
+        }
+    }
+    ok(wrong == 0 && begun > 150, "rows of a set %s BOS: %llu documents begin inside",
+       bos < 0 ? "without" : "with", (unsigned long long)begun);
+    tern_set_free(s);
+    unlink(path);
+    free(path);
+}
+
+static void test_stages(void)
+{
+    enum { SEQ = 16, SECOND = 40, THIRD = 1000 };
+    char *p[2] = {make_set("a.tds", 1, 100, 1000, -1, false),
+                  make_set("b.tds", 2, 300, 1000, -1, false)};
+    const struct tern_mix_source a = {p[0], 1}, both[] = {{p[0], 1}, {p[1], 3}};
+    const struct tern_stage stages[] = {{0, &a, 1}, {SECOND, both, 2}, {THIRD, &a, 1}};
+    struct tern_stages *s = tern_stages_open(stages, 3, SEQ, 9, NULL);
+    struct tern_mix *alone[] = {tern_mix_open(&a, 1, SEQ, 9, NULL),
+                                tern_mix_open(both, 2, SEQ, 9, NULL)};
+    uint64_t wrong = 0;
+    struct tern_err err = {0};
+
+    for (uint64_t i = 0; s && i < 2 * THIRD; i++) {
+        const size_t k = i < SECOND ? 0 : i < THIRD ? 1 : 2;
+        int32_t got[SEQ + 1], want[SEQ + 1], starts[SEQ];
+        uint8_t mask[2][SEQ];
+        struct tern_mix_where w, want_w;
+        const struct tern_set *set = tern_stages_locate(s, i, &w);
+        wrong += tern_stages_at(s, i) != k ||
+                 tern_stages_sample(s, i, got, mask[0], starts, NULL) < 0 ||
+                 tern_mix_sample(alone[k & 1], k, i - stages[k].first, want, mask[1], &want_w,
+                                 NULL) < 0 ||
+                 memcmp(got, want, sizeof got) != 0 || w.row != want_w.row ||
+                 strcmp(tern_set_path(set), p[want_w.source]) != 0 || starts[0] != 0;
+    }
+    ok(s && wrong == 0, "each stage is its own mix from its first sample on");
+    tern_stages_free(s);
+    for (size_t i = 0; i < 2; i++)
+        tern_mix_free(alone[i]);
+    const struct tern_stage back[] = {{0, &a, 1}, {40, &a, 1}, {40, &a, 1}}, late = {1, &a, 1};
+    ok(!tern_stages_open(back, 3, SEQ, 9, &err) && !tern_stages_open(&late, 1, SEQ, 9, &err) &&
+           !tern_stages_open(NULL, 0, SEQ, 9, &err),
+       "stages out of order, late or absent are refused");
+    char *other = in_work("o.tds");
+    struct tern_set_kind kind = {1000, EOS, -1, false, {8}};
+    struct tern_set_writer *w = tern_set_create(other, &kind, NULL);
+    tern_set_add(w, (uint32_t[]){5}, NULL, 1, 8, NULL);
+    tern_set_commit(w, "{}", NULL);
+    const struct tern_mix_source foreign = {other, 1};
+    const struct tern_stage two[] = {{0, &a, 1}, {5, &foreign, 1}};
+    ok(!tern_stages_open(two, 2, SEQ, 9, &err), "a stage of another vocabulary is refused");
+    has(err.text, "another vocabulary", "and it is said");
+    unlink(other);
+    free(other);
+    for (size_t i = 0; i < 2; i++) {
+        unlink(p[i]);
+        free(p[i]);
+    }
+}
+
 /* ---- text ---- */
 
 /* All documents of a file, each between brackets; or the error. */
@@ -394,6 +476,9 @@ int main(void)
     test_damage();
     test_shares();
     test_mix_refusals();
+    test_starts(-1);
+    test_starts(BOS);
+    test_stages();
     test_text();
     rmdir(work);
     return tap_done();

@@ -2,8 +2,8 @@
  *
  * The one place that knows tensor names, shapes, the axis on which tensor parallelism splits them,
  * parameter counts and FLOPs.  Names and meanings are Hugging Face's (transformers, LlamaConfig and
- * LlamaForCausalLM).  Nothing is allocated but what tern_model_config_json returns; every function
- * may be called by any thread.
+ * LlamaForCausalLM).  Nothing is allocated but what tern_model_config_json and tern_model_shard_new
+ * return; every function may be called by any thread.
  */
 #ifndef TERN_MODEL_MODEL_H
 #define TERN_MODEL_MODEL_H
@@ -82,7 +82,7 @@ enum tern_model_kind {
 };
 
 struct tern_model_tensor {
-    char name[64]; /* "model.layers.0.self_attn.q_proj.weight" */
+    char name[96]; /* "model.layers.0.self_attn.q_proj.weight" */
     enum tern_model_kind kind;
     int layer; /* -1 outside the layers */
     int ndim;  /* 1 or 2 */
@@ -104,6 +104,111 @@ uint64_t tern_model_params(const struct tern_model_config *c);
 uint64_t tern_model_matmul_params(const struct tern_model_config *c);
 /* Of tensor `i` alone in bytes, stored in elements of `element_bytes`. */
 uint64_t tern_model_tensor_bytes(const struct tern_model_config *c, size_t i, int element_bytes);
+
+/* ---------------------------------------------------------------- shards
+ *
+ * The part of a model that one rank holds when tensor x pipeline ranks share it.  Tensor ranks cut
+ * each matrix (Megatron-LM, arXiv 1909.08053): what fans out by rows, what gathers by columns, the
+ * vocabulary by rows; norms are held whole by all.  With fewer key heads than tensor ranks, each
+ * key head is held by several neighbours.  The layers form pipeline x interleave chunks in a row,
+ * as equal as they can be; stage s holds chunks s, s + pipeline, ... (arXiv 2104.04473).  The first
+ * chunk has the embedding, the last one norm and head; a tied head on another stage than the
+ * embedding is a copy of it. */
+struct tern_model_place {
+    int tensor, tensor_rank;
+    int pipeline, stage;
+    int interleave; /* chunks a stage */
+};
+
+/* All of it on one rank. */
+extern const struct tern_model_place tern_model_whole;
+
+/* Can the model be cut so?  `what` begins the message. */
+int tern_model_place_check(const struct tern_model_config *c, const struct tern_model_place *p,
+                           const char *what, struct tern_err *err);
+
+/* Whose gradients are to be added up over tensor ranks, each having only its own addends. */
+enum tern_model_sum {
+    TERN_MODEL_SUM_NONE,
+    TERN_MODEL_SUM_KEYS,     /* over those that hold the same key head */
+    TERN_MODEL_SUM_SEQUENCE, /* over all, when each has tokens of its own (norms) */
+    TERN_MODEL_SUM_TENSOR,   /* over all */
+};
+
+/* One tensor, or the slice of it that lies here. */
+struct tern_model_part {
+    struct tern_model_tensor whole; /* its name and shape in the whole model */
+    size_t index;                   /* and place in its table */
+    int64_t start[2], shape[2];     /* the slice; of one axis: shape[1] is 1 */
+    uint64_t count, offset;         /* elements, and those before it here */
+    int replicas;                   /* tensor ranks that hold this same slice */
+    bool owner;                     /* the first that holds it: it is counted and saved there */
+    enum tern_model_sum sum;
+    int unit;
+};
+
+/* Neighbouring parts of one width, which are one matrix [rows, width] to whoever sends or cuts
+ * them: embedding; a layer's q, k and v; o; gate and up; down; norms; norm; head. */
+struct tern_model_unit {
+    uint64_t offset;
+    int64_t rows, width;
+    size_t part, parts; /* the first, and how many */
+    int bucket;         /* what is ready at once: a layer, the embedding, norm and head */
+};
+
+struct tern_model_chunk {
+    int first, layers; /* in the whole model */
+    int at;            /* its first layer among those held here */
+    bool embeds, heads;
+    int bucket; /* of its first layer; the layers' follow each other */
+};
+
+struct tern_model_shard {
+    struct tern_model_place place;
+    struct tern_model_part *parts; /* by offset: chunk by chunk, in the table's order */
+    size_t n_parts;
+    struct tern_model_unit *units; /* by offset */
+    size_t n_units;
+    struct tern_model_chunk *chunks; /* [interleave] */
+    int n_chunks, n_layers, n_buckets;
+    int embed_bucket, head_bucket;    /* -1: not here */
+    uint64_t params;                  /* elements */
+    int heads, kv_heads, ffn;         /* here */
+    int64_t vocab_start, vocab_rows;  /* of embedding and head */
+    bool head_is_embed, head_is_copy; /* tied: both here; the embedding is on another stage */
+};
+
+/* NULL without memory, or with the message of tern_model_place_check. */
+struct tern_model_shard *tern_model_shard_new(const struct tern_model_config *c,
+                                              const struct tern_model_place *p,
+                                              struct tern_err *err);
+void tern_model_shard_free(struct tern_model_shard *s);
+
+/* Low-rank adapters (Hu et al. 2021, arXiv 2106.09685): beside a weight W [out,in] of a layer stand
+ * A [rank,in] and B [out,rank], and its product becomes W x + scale B A dropout(x).  Names are
+ * PEFT's. */
+struct tern_model_adapters {
+    int rank;         /* 0: none */
+    unsigned targets; /* bit 1 << (kind - TERN_MODEL_Q) of TERN_MODEL_Q .. TERN_MODEL_DOWN */
+    double scale;     /* alpha / rank; rsLoRA: alpha / sqrt(rank) (arXiv 2312.03732) */
+    double dropout;
+    uint64_t seed; /* of A, and of what is dropped */
+};
+
+/* The adapters of a shard alone: parts in pairs, A before B, each a unit; whole.kind is their
+ * weight's.  Chunks and buckets are those of the shard without them. */
+struct tern_model_shard *tern_model_shard_adapters(const struct tern_model_config *c,
+                                                   const struct tern_model_place *p,
+                                                   const struct tern_model_adapters *a,
+                                                   struct tern_err *err);
+/* Elements of all adapters of a model. */
+uint64_t tern_model_adapter_params(const struct tern_model_config *c,
+                                   const struct tern_model_adapters *a);
+
+/* Rows [*from, *to) of `unit` that are `rank`'s when `ranks` data ranks share them: equal blocks,
+ * and what does not divide is the last one's, too. */
+void tern_model_unit_cut(const struct tern_model_unit *u, int rank, int ranks, int64_t *from,
+                         int64_t *to);
 
 /* FLOPs a token in rows of `seq_len`: two a multiply-add, matrix products and attention's two
  * products over the seq_len / 2 positions a token sees on average (the masked half is not counted);

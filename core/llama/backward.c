@@ -6,7 +6,7 @@ static void layer_backward(struct tern_llama *m, const struct tern_llama_layer_w
                            int B, int T)
 {
     const struct tern_model_config *c = &m->c;
-    const struct tern_tensor_heads heads = {B, T, c->heads, c->kv_heads, c->head_dim};
+    const struct tern_tensor_heads heads = {B, T, c->heads, c->kv_heads, c->head_dim, NULL};
     int n = B * T, C = c->dim, F = c->ffn, HD = c->heads * c->head_dim;
     int W = HD + 2 * c->kv_heads * c->head_dim;
     tern_real *dx = m->a.dx, *normed = m->a.normed, *dnormed = m->a.dnormed, *wide = m->a.wide;

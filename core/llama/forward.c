@@ -5,7 +5,7 @@ static void layer_forward(struct tern_llama *m, const struct tern_llama_layer_we
                           struct tern_llama_layer_acts *a, tern_real *next, int B, int T)
 {
     const struct tern_model_config *c = &m->c;
-    const struct tern_tensor_heads heads = {B, T, c->heads, c->kv_heads, c->head_dim};
+    const struct tern_tensor_heads heads = {B, T, c->heads, c->kv_heads, c->head_dim, NULL};
     int n = B * T, C = c->dim, F = c->ffn, HD = c->heads * c->head_dim;
     int W = HD + 2 * c->kv_heads * c->head_dim;
     size_t residual = (size_t)n * (size_t)C;

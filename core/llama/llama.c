@@ -81,7 +81,7 @@ static size_t carve_acts(struct tern_llama *m, char *base)
     m->a.wide = carve(&v, n, (size_t)c->ffn > HD ? (size_t)c->ffn : HD);
     m->a.logits = carve(&v, (size_t)m->head_rows, (size_t)c->vocab);
     m->a.losses = carve_bytes(&v, (size_t)m->head_rows * sizeof(double));
-    m->a.attention = carve(&v, tern_tensor_attention_scratch(m->seq_len), 1);
+    m->a.attention = carve(&v, tern_tensor_attention_scratch(m->seq_len, m->c.head_dim), 1);
     if (m->training) {
         m->a.dx = carve(&v, n, C);
         m->a.dnormed = carve(&v, n, C);

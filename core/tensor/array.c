@@ -1,6 +1,8 @@
 /* Kernels on whole arrays: cut into blocks, the blocks dealt to the threads. */
 #include "core/tensor/kernels.h"
 
+#include "core/base/rand.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -77,4 +79,25 @@ void tern_tensor_adamw(const struct tern_tensor_adamw *o, tern_real *p, const te
 
     FOR_BLOCKS(n)
     tern_tensor_k->adamw(&loop, p + at, g + at, m + at, v + at, LENGTH(n));
+}
+
+void tern_tensor_to_bf16(uint16_t *to, const tern_real *from, size_t n)
+{
+    FOR_BLOCKS(n)
+    tern_tensor_k->to_bf16(to + at, from + at, LENGTH(n));
+}
+
+void tern_tensor_to_bf16_random(uint16_t *to, const tern_real *from, size_t n, uint64_t seed,
+                                uint64_t stream, uint64_t first)
+{
+    uint64_t key = tern_rand_u64(seed, stream, 0);
+
+    FOR_BLOCKS(n)
+    tern_tensor_k->to_bf16_random(to + at, from + at, key, first + at, LENGTH(n));
+}
+
+void tern_tensor_from_bf16(tern_real *to, const uint16_t *from, size_t n)
+{
+    FOR_BLOCKS(n)
+    tern_tensor_k->from_bf16(to + at, from + at, LENGTH(n));
 }

@@ -1,135 +1,252 @@
 /* Rotary positions and causal attention.
  *
- * A tile is TILE query rows of one head against all the keys they may see: its scores are a
- * [TILE, <= T] array that stays in a core's cache, whole rows of the softmax at once, and blocks
- * that the mask would hide are never computed.  (Row, key head) pairs are dealt to the threads, so
- * that one thread alone adds to a key head's gradients, in a fixed order. */
+ * A tile is TILE queries of one head against all the keys they may see.  Its scores stand the other
+ * way round, [keys, TILE]: a query is a column, so that the softmax runs down columns, a register's
+ * width of queries at a time, and every product finds its operands in the order in which the
+ * innermost loop reads them (tern_tensor_gemm_near), packed once for all tiles of a key head:
+ *
+ *     S[keys,TILE] = (K^T)^T Q^T          P = softmax of columns        O^T[D,TILE] = V^T P
+ *     dP = (V^T)^T dO^T    dS from P, dP    dV += P dO    dK += dS Q    dQ^T = K^T dS
+ *
+ * Keys that the mask hides from the whole tile (the future, and documents that ended before) are
+ * never looked at.  One thread alone adds to a key head's gradients, in a fixed order. */
 #include "core/tensor/kernels.h"
 
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
-enum { TILE = 64 };
+enum { TILE = TERN_TENSOR_NEAR_LD };
 
-static size_t tile_elements(int T)
+/* What one thread works in, for one key head: rows of heads are `ld` floats here, D rounded up to
+ * registers, and columns of all positions `wide`. */
+struct work {
+    int T, D, ld, wide;
+    tern_real *k, *v;               /* [T,ld] */
+    tern_real *kt, *vt;             /* [D,wide]: turned */
+    tern_real *s, *ds;              /* [T,TILE] */
+    tern_real *q, *dout;            /* [TILE,ld] */
+    tern_real *qt, *doutt, *ot;     /* [D,TILE] */
+    tern_real from[TILE], to[TILE]; /* the keys a query sees, counted from the tile's first */
+    tern_real max[TILE], sum[TILE];
+};
+
+/* 16 more than the positions: rows at a power of two apart would share few sets of a cache. */
+static int width(int T)
 {
-    return (size_t)TILE * (size_t)((T + 15) / 16 * 16);
+    return (T + 15) / 16 * 16 + 16;
 }
 
-size_t tern_tensor_attention_scratch(int T)
+static size_t lay_out(struct work *w, int T, int D, tern_real *base)
 {
-    return 2 * tile_elements(T) * (size_t)omp_get_max_threads();
+    size_t ld = (size_t)(D + 15) / 16 * 16, wide = (size_t)width(T), rows = (size_t)T + 16, at = 0;
+    /* Up to 15 floats after a row are read: the tail of each array. */
+    size_t sizes[] = {rows * ld,   rows * ld,   ld * wide,      ld * wide,
+                      rows * TILE, rows * TILE, TILE * ld + 16, TILE * ld + 16,
+                      ld * TILE,   ld * TILE,   ld * TILE};
+    tern_real **arrays[] = {&w->k, &w->v,    &w->kt, &w->vt,    &w->s, &w->ds,
+                            &w->q, &w->dout, &w->qt, &w->doutt, &w->ot};
+
+    w->T = T;
+    w->D = D;
+    w->ld = (int)ld;
+    w->wide = (int)wide;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        *arrays[i] = base ? base + at : NULL;
+        at += (sizes[i] + 15) / 16 * 16;
+    }
+    return at;
+}
+
+size_t tern_tensor_attention_scratch(int T, int D)
+{
+    struct work w;
+
+    return lay_out(&w, T, D, NULL) * (size_t)omp_get_max_threads();
+}
+
+static void work_of_thread(struct work *w, int T, int D, tern_real *scratch)
+{
+    size_t each = lay_out(w, T, D, NULL);
+
+    lay_out(w, T, D, scratch + (size_t)omp_get_thread_num() * each);
 }
 
 void tern_tensor_rope(tern_real *qkv, const tern_real *cos, const tern_real *sin,
                       const struct tern_tensor_heads *a, int sign)
 {
-    int half = a->D / 2, width = (a->H + 2 * a->K) * a->D;
+    int half = a->D / 2, width_ = (a->H + 2 * a->K) * a->D;
 
 #pragma omp parallel for schedule(static)
     for (int r = 0; r < a->B * a->T; r++) {
-        size_t t = (size_t)(r % a->T) * (size_t)half;
+        size_t t = (size_t)(r % a->T - (a->starts ? a->starts[r] : 0)) * (size_t)half;
 
         for (int h = 0; h < a->H + a->K; h++)
-            tern_tensor_k->rope(qkv + (size_t)r * (size_t)width + (size_t)(h * a->D), cos + t,
+            tern_tensor_k->rope(qkv + (size_t)r * (size_t)width_ + (size_t)(h * a->D), cos + t,
                                 sin + t, half, sign);
     }
 }
 
-/* Where one (batch row, query head) lies, and the strides. */
+/* Where heads lie, as offsets: q, k, v in qkv[B*T, row]; out in out[B*T, row_out]; stats. */
 struct head {
-    const tern_real *q, *k, *v; /* [T,D], rows `ld` apart */
-    size_t out, stats;          /* offsets in out[B*T,H*D] and stats[B,H,T,2] */
-    int ld, ld_out;
-    tern_real scale;
+    size_t q, k, v, out, stats;
+    int row, row_out;
+    const int32_t *starts; /* of this row of the batch, or NULL */
 };
 
-static struct head head_of(const struct tern_tensor_heads *a, const tern_real *qkv, int b, int h)
+static struct head head_of(const struct tern_tensor_heads *a, int b, int h)
 {
-    int ld = (a->H + 2 * a->K) * a->D;
-    const tern_real *rows = qkv + (size_t)b * (size_t)a->T * (size_t)ld;
-    int key = a->H + h / (a->H / a->K);
+    size_t row = (size_t)(a->H + 2 * a->K) * (size_t)a->D, D = (size_t)a->D;
+    size_t first = (size_t)b * (size_t)a->T, key = (size_t)(a->H + h / (a->H / a->K));
 
     return (struct head){
-        .q = rows + (size_t)h * (size_t)a->D,
-        .k = rows + (size_t)key * (size_t)a->D,
-        .v = rows + (size_t)(key + a->K) * (size_t)a->D,
-        .out = (size_t)b * (size_t)a->T * (size_t)(a->H * a->D) + (size_t)h * (size_t)a->D,
-        .stats = ((size_t)b * (size_t)a->H + (size_t)h) * (size_t)a->T * 2,
-        .ld = ld,
-        .ld_out = a->H * a->D,
-        .scale = (tern_real)(1 / sqrt((double)a->D)),
+        .q = first * row + (size_t)h * D,
+        .k = first * row + key * D,
+        .v = first * row + (key + (size_t)a->K) * D,
+        .out = first * (size_t)a->H * D + (size_t)h * D,
+        .stats = (first * (size_t)a->H + (size_t)h * (size_t)a->T) * 2,
+        .row = (int)row,
+        .row_out = a->H * a->D,
+        .starts = a->starts ? a->starts + first : NULL,
     };
 }
 
-/* scores[rows, n] = q[t0..t0+rows) k[0..n)^T, without the scale. */
-static void scores(tern_real *s, const struct head *x, int t0, int rows, int n, int D)
+/* to[n,ld] = rows of a head, with zeros up to ld. */
+static void take(const struct work *w, tern_real *to, const tern_real *from, int row, int n)
 {
-    tern_tensor_gemm(false, true, rows, n, D, 1, x->q + (size_t)t0 * (size_t)x->ld, x->ld, x->k,
-                     x->ld, 0, s, n);
+    for (int r = 0; r < n; r++, to += w->ld, from += row) {
+        memcpy(to, from, (size_t)w->D * sizeof(*to));
+        memset(to + w->D, 0, (size_t)(w->ld - w->D) * sizeof(*to));
+    }
 }
 
+/* Rows of a head = from[D,TILE], turned; `tmp` is [TILE,ld]. */
+static void give(const struct work *w, tern_real *to, const tern_real *from, int row, int n,
+                 tern_real *tmp)
+{
+    tern_tensor_turn(tmp, w->ld, from, TILE, w->D, n);
+    for (int r = 0; r < n; r++)
+        memcpy(to + (size_t)r * (size_t)row, tmp + (size_t)(r * w->ld), (size_t)w->D * sizeof(*to));
+}
+
+/* to[D,TILE] = from[n,ld] turned, zeros where n < TILE. */
+static void turn_tile(const struct work *w, tern_real *to, const tern_real *from, int n)
+{
+    if (n < TILE)
+        memset(to, 0, (size_t)(w->D * TILE) * sizeof(*to));
+    tern_tensor_turn(to, TILE, from, w->ld, n, w->D);
+}
+
+/* Queries t0 .. t0+rows-1, and the keys k0 .. k0+n-1 that some of them see. */
+struct tile {
+    int t0, rows, k0, n;
+};
+
+static struct tile tile_of(struct work *w, const struct head *h, int t0)
+{
+    struct tile t = {.t0 = t0, .rows = w->T - t0 < TILE ? w->T - t0 : TILE};
+
+    t.k0 = h->starts ? h->starts[t0] : 0;
+    t.n = t0 + t.rows - t.k0;
+    for (int c = 0; c < TILE; c++) {
+        bool real = c < t.rows;
+
+        w->from[c] = real && h->starts ? (tern_real)(h->starts[t0 + c] - t.k0) : 0;
+        w->to[c] = (tern_real)(real ? t0 + c - t.k0 : t.n);
+    }
+    return t;
+}
+
+static void columns_of_keys(const struct work *w, tern_real *to, const tern_real *turned,
+                            const struct tile *t, const tern_real *tile)
+{
+    tern_tensor_gemm_near(true, t->n, TILE, w->D, turned + t->k0, w->wide, tile, TILE, false, to,
+                          TILE);
+}
+
+static tern_real *rows_at(tern_real *x, int t, int ld)
+{
+    return x + (size_t)t * (size_t)ld;
+}
+
+static void tile_forward(struct work *w, const struct head *h, int t0, const tern_real *qkv,
+                         tern_real *out, tern_real *stats)
+{
+    struct tile t = tile_of(w, h, t0);
+
+    take(w, w->q, qkv + h->q + (size_t)t0 * (size_t)h->row, h->row, t.rows);
+    turn_tile(w, w->qt, w->q, t.rows);
+    columns_of_keys(w, w->s, w->kt, &t, w->qt);
+    tern_tensor_k->softmax(w->s, t.n, w->from, w->to, (tern_real)(1 / sqrt((double)w->D)), w->max,
+                           w->sum);
+    tern_tensor_gemm_near(true, w->D, TILE, t.n, rows_at(w->v, t.k0, w->ld), w->ld, w->s, TILE,
+                          false, w->ot, TILE);
+    for (int c = 0; c < t.rows && stats; c++) {
+        stats[h->stats + 2 * (size_t)(t0 + c)] = w->max[c];
+        stats[h->stats + 2 * (size_t)(t0 + c) + 1] = w->sum[c];
+    }
+    for (int c = 0; c < TILE; c++)
+        w->sum[c] = 1 / w->sum[c];
+    tern_tensor_k->columns(w->ot, w->sum, w->D);
+    give(w, out + h->out + (size_t)t0 * (size_t)h->row_out, w->ot, h->row_out, t.rows, w->q);
+}
+
+/* A job is every `parts`-th tile of a key head's queries: with many threads and few heads, some
+ * share a head, and each turns its keys for itself. */
 void tern_tensor_attention(tern_real *out, tern_real *stats, const tern_real *qkv,
                            const struct tern_tensor_heads *a, tern_real *scratch)
 {
-    int tiles = (a->T + TILE - 1) / TILE, heads = a->B * a->H;
+    int tiles = (a->T + TILE - 1) / TILE, group = a->H / a->K, heads = a->B * a->K;
+    int parts = (4 * omp_get_max_threads() + heads - 1) / heads;
 
+    if (parts > tiles)
+        parts = tiles;
 #pragma omp parallel for schedule(dynamic)
-    for (int job = 0; job < heads * tiles; job++) {
-        /* The longest first. */
-        int t0 = (tiles - 1 - job / heads) * TILE, i = job % heads;
-        int rows = a->T - t0 < TILE ? a->T - t0 : TILE, n = t0 + rows;
-        struct head x = head_of(a, qkv, i / a->H, i % a->H);
-        tern_real *s = scratch + (size_t)omp_get_thread_num() * 2 * tile_elements(a->T);
+    for (int job = 0; job < heads * parts; job++) {
+        int b = job / parts / a->K, key = job / parts % a->K;
+        struct head first = head_of(a, b, key * group);
+        struct work w;
 
-        scores(s, &x, t0, rows, n, a->D);
-        for (int r = 0; r < rows; r++) {
-            tern_real *row = s + (size_t)r * (size_t)n;
-            int seen = t0 + r + 1;
-            tern_real max = tern_tensor_k->max(row, seen);
-            double sum = tern_tensor_k->sum_exp(row, max, x.scale, seen);
+        work_of_thread(&w, a->T, a->D, scratch);
+        take(&w, w.v, qkv + first.v, first.row, a->T);
+        tern_tensor_turn(w.kt, w.wide, qkv + first.k, first.row, a->T, a->D);
+        for (int h = 0; h < group; h++)
+            for (int i = job % parts; i < tiles; i += parts) {
+                struct head head = head_of(a, b, key * group + h);
 
-            tern_tensor_k->exp(row, max, x.scale, (tern_real)(1 / sum), seen);
-            memset(row + seen, 0, (size_t)(n - seen) * sizeof(*row));
-            if (stats) {
-                stats[x.stats + 2 * (size_t)(t0 + r)] = max;
-                stats[x.stats + 2 * (size_t)(t0 + r) + 1] = (tern_real)sum;
+                tile_forward(&w, &head, i * TILE, qkv, out, stats);
             }
-        }
-        tern_tensor_gemm(false, false, rows, a->D, n, 1, s, n, x.v, x.ld, 0,
-                         out + x.out + (size_t)t0 * (size_t)x.ld_out, x.ld_out);
     }
 }
 
-/* One tile: dq is written; dk and dv are added to, or written when this is the key head's first
- * tile, which spans all positions. */
-static void tile_backward(const struct tern_tensor_heads *a, const struct head *x, int t0,
-                          bool first, tern_real *dq, tern_real *dk, tern_real *dv,
-                          const tern_real *dout, const tern_real *stats, tern_real *p,
-                          tern_real *dp)
+static void tile_backward(struct work *w, const struct head *h, int t0, tern_real *dqkv,
+                          const tern_real *dout, const tern_real *qkv, const tern_real *stats)
 {
-    int rows = a->T - t0 < TILE ? a->T - t0 : TILE, n = t0 + rows, D = a->D;
-    const tern_real *q = x->q + (size_t)t0 * (size_t)x->ld;
-    tern_real beta = first ? 0 : 1;
+    struct tile t = tile_of(w, h, t0);
+    tern_real by = (tern_real)(1 / sqrt((double)w->D));
+    size_t keys = (size_t)t.k0 * (size_t)h->row;
 
-    dout += x->out + (size_t)t0 * (size_t)x->ld_out;
-    scores(p, x, t0, rows, n, D);
-    tern_tensor_gemm(false, true, rows, n, D, 1, dout, x->ld_out, x->v, x->ld, 0, dp, n);
-    for (int r = 0; r < rows; r++) {
-        tern_real *prow = p + (size_t)r * (size_t)n, *drow = dp + (size_t)r * (size_t)n;
-        const tern_real *s = stats + x->stats + 2 * (size_t)(t0 + r);
-        int seen = t0 + r + 1;
+    for (int c = 0; c < TILE; c++) {
+        const tern_real *s = stats + h->stats + 2 * (size_t)(t0 + c);
 
-        tern_tensor_k->exp(prow, s[0], x->scale, 1 / s[1], seen);
-        tern_tensor_k->dscore(drow, prow, tern_tensor_k->dot(prow, drow, seen), x->scale, seen);
-        memset(prow + seen, 0, (size_t)(n - seen) * sizeof(*prow));
-        memset(drow + seen, 0, (size_t)(n - seen) * sizeof(*drow));
+        w->max[c] = c < t.rows ? s[0] : 0;
+        w->sum[c] = c < t.rows ? 1 / s[1] : 0;
     }
-    tern_tensor_gemm(true, false, n, D, rows, 1, p, n, dout, x->ld_out, beta, dv, x->ld);
-    tern_tensor_gemm(false, false, rows, D, n, 1, dp, n, x->k, x->ld, 0,
-                     dq + (size_t)t0 * (size_t)x->ld, x->ld);
-    tern_tensor_gemm(true, false, n, D, rows, 1, dp, n, q, x->ld, beta, dk, x->ld);
+    take(w, w->q, qkv + h->q + (size_t)t0 * (size_t)h->row, h->row, t.rows);
+    take(w, w->dout, dout + h->out + (size_t)t0 * (size_t)h->row_out, h->row_out, t.rows);
+    turn_tile(w, w->qt, w->q, t.rows);
+    turn_tile(w, w->doutt, w->dout, t.rows);
+    columns_of_keys(w, w->s, w->kt, &t, w->qt);
+    tern_tensor_k->softmax_again(w->s, t.n, w->from, w->to, by, w->max, w->sum);
+    tern_tensor_gemm_near(false, t.n, w->D, t.rows, w->s, TILE, w->dout, w->ld, true,
+                          dqkv + h->v + keys, h->row);
+    columns_of_keys(w, w->ds, w->vt, &t, w->doutt);
+    tern_tensor_k->softmax_back(w->ds, w->s, t.n, by);
+    tern_tensor_gemm_near(false, t.n, w->D, t.rows, w->ds, TILE, w->q, w->ld, true,
+                          dqkv + h->k + keys, h->row);
+    tern_tensor_gemm_near(true, w->D, TILE, t.n, rows_at(w->k, t.k0, w->ld), w->ld, w->ds, TILE,
+                          false, w->ot, TILE);
+    give(w, dqkv + h->q + (size_t)t0 * (size_t)h->row, w->ot, h->row, t.rows, w->q);
 }
 
 void tern_tensor_attention_backward(tern_real *dqkv, const tern_real *dout, const tern_real *qkv,
@@ -140,14 +257,23 @@ void tern_tensor_attention_backward(tern_real *dqkv, const tern_real *dout, cons
 
 #pragma omp parallel for schedule(dynamic)
     for (int job = 0; job < a->B * a->K; job++) {
-        tern_real *p = scratch + (size_t)omp_get_thread_num() * 2 * tile_elements(a->T);
+        struct head first = head_of(a, job / a->K, job % a->K * group);
+        struct work w;
 
+        work_of_thread(&w, a->T, a->D, scratch);
+        take(&w, w.k, qkv + first.k, first.row, a->T);
+        tern_tensor_turn(w.kt, w.wide, qkv + first.k, first.row, a->T, a->D);
+        tern_tensor_turn(w.vt, w.wide, qkv + first.v, first.row, a->T, a->D);
+        for (int t = 0; t < a->T; t++) {
+            size_t row = (size_t)t * (size_t)first.row, bytes = (size_t)a->D * sizeof(*dqkv);
+
+            memset(dqkv + first.k + row, 0, bytes);
+            memset(dqkv + first.v + row, 0, bytes);
+        }
         for (int i = 0; i < group * tiles; i++) {
-            int h = job % a->K * group + i / tiles, t0 = (tiles - 1 - i % tiles) * TILE;
-            struct head x = head_of(a, qkv, job / a->K, h);
+            struct head head = head_of(a, job / a->K, job % a->K * group + i / tiles);
 
-            tile_backward(a, &x, t0, i == 0, dqkv + (x.q - qkv), dqkv + (x.k - qkv),
-                          dqkv + (x.v - qkv), dout, stats, p, p + tile_elements(a->T));
+            tile_backward(&w, &head, i % tiles * TILE, dqkv, dout, qkv, stats);
         }
     }
 }

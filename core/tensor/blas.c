@@ -3,6 +3,7 @@
 #include "core/tensor/kernels.h"
 
 #include <cblas.h>
+#include <cpuid.h>
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdio.h>
@@ -13,6 +14,9 @@
 /* The link line's rpath points at the OpenMP build, which shares our threads. */
 static const char library[] = "libopenblas.so.0";
 static const char core_variable[] = "OPENBLAS_CORETYPE";
+
+/* Rows and columns from which our own products are as fast as OpenBLAS's. */
+enum { OWN_MIN = 16 };
 
 static struct {
     void *handle;
@@ -25,6 +29,7 @@ static struct {
 } blas;
 
 static char blas_name[64] = "no BLAS", blas_core[64] = "";
+static bool own_products; /* products by our own kernel, where it pays */
 
 const char *tern_tensor_blas(void)
 {
@@ -62,6 +67,10 @@ static enum tern_tensor_cpu core_uses(const char *core)
             return TERN_TENSOR_CPU_AVX2;
     return TERN_TENSOR_CPU_PLAIN;
 }
+
+/* What to ask for where OpenBLAS takes a CPU for less than it is. */
+static const char *const wanted[] = {
+    [TERN_TENSOR_CPU_AVX2] = "Haswell", [TERN_TENSOR_CPU_AVX512] = "SkylakeX"};
 
 static void *symbol(const char *name, struct tern_err *err)
 {
@@ -101,6 +110,7 @@ static void describe(void)
     words += strcspn(config + words, " ");
     snprintf(blas_name, sizeof(blas_name), "%.*s", (int)words, config);
     snprintf(blas_core, sizeof(blas_core), "%s", blas.corename());
+    tern_tensor_gemm_use(NULL);
     /* 1: a thread pool of its own, which would multiply ours. */
     if (blas.parallel() == 1)
         blas.set_threads(1);
@@ -124,8 +134,6 @@ int tern_tensor_blas_reload(const char *core, struct tern_err *err)
 
 int tern_tensor_blas_load(char *why, size_t why_size, struct tern_err *err)
 {
-    static const char *const wanted[] = {
-        [TERN_TENSOR_CPU_AVX2] = "Haswell", [TERN_TENSOR_CPU_AVX512] = "SkylakeX"};
     const char *user = getenv(core_variable);
     enum tern_tensor_cpu cpu = tern_tensor_cpu();
     char own[sizeof(blas_core)];
@@ -154,12 +162,69 @@ int tern_tensor_blas_load(char *why, size_t why_size, struct tern_err *err)
     return 0;
 }
 
+/* CPUs that every OpenBLAS since 0.3.13 knows: Intel's from Haswell to Rocket Lake and AMD's Zen 1
+ * to 3 (its driver/others/dynamic.c).  Not worth the 20 ms of loading it. */
+static bool well_known(void)
+{
+    static const unsigned char intel[] = {0x3c, 0x3d, 0x3f, 0x45, 0x46, 0x47, 0x4e, 0x4f,
+                                          0x55, 0x56, 0x5e, 0x66, 0x6a, 0x6c, 0x7d, 0x7e,
+                                          0x8c, 0x8d, 0x8e, 0x9e, 0xa5, 0xa6, 0xa7};
+    unsigned eax, ebx, ecx, edx;
+
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx))
+        return false;
+    unsigned family = (eax >> 8 & 15) + ((eax >> 8 & 15) == 15 ? eax >> 20 & 255 : 0);
+    unsigned model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
+    if (family == 6)
+        return memchr(intel, (int)model, sizeof(intel)) != NULL;
+    return (family == 0x17 || family == 0x19) && tern_tensor_cpu() < TERN_TENSOR_CPU_AVX512;
+}
+
+const char *tern_tensor_blas_advice(char *takes, size_t size)
+{
+    enum tern_tensor_cpu cpu = tern_tensor_cpu();
+    const char *core = NULL;
+    bool loaded = blas.handle != NULL;
+
+    if (getenv(core_variable) || well_known() || (!loaded && load(NULL) < 0))
+        return NULL;
+    if (core_uses(blas.corename()) < cpu) {
+        snprintf(takes, size, "%s", blas.corename());
+        core = wanted[cpu];
+    }
+    if (!loaded) {
+        dlclose(blas.handle);
+        blas.handle = NULL;
+    }
+    return core;
+}
+
+int tern_tensor_gemm_use(const char *name)
+{
+    bool can = sizeof(tern_real) == sizeof(float) && tern_tensor_cpu() == TERN_TENSOR_CPU_AVX512;
+
+    own_products =
+        name ? strcmp(name, "avx512") == 0 : core_uses(blas_core) == TERN_TENSOR_CPU_AVX512;
+    own_products = own_products && can;
+    return name && !own_products && strcmp(name, "openblas") != 0 ? -1 : 0;
+}
+
+/* Packing must be small beside the product. */
+static bool pays(int M, int N, int K)
+{
+    return M >= OWN_MIN && N >= OWN_MIN && K > 0;
+}
+
 static void product(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
                     int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc)
 {
     enum CBLAS_TRANSPOSE opa = ta ? CblasTrans : CblasNoTrans, opb = tb ? CblasTrans : CblasNoTrans;
 
-    if (sizeof(tern_real) == sizeof(float))
+    if (own_products && pays(M, N, K) && tern_tensor_gemm_avx512_ready())
+        tern_tensor_gemm_avx512(ta, tb, M, N, K, (float)alpha, (const float *)(const void *)A, lda,
+                                (const float *)(const void *)B, ldb, (float)beta,
+                                (float *)(void *)C, ldc);
+    else if (sizeof(tern_real) == sizeof(float))
         blas.sgemm(CblasRowMajor, opa, opb, M, N, K, (float)alpha, (const float *)(const void *)A,
                    lda, (const float *)(const void *)B, ldb, (float)beta, (float *)(void *)C, ldc);
     else
@@ -199,4 +264,28 @@ void tern_tensor_gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, co
                         B + (tb ? (size_t)n * (size_t)ldb : (size_t)n), ldb, beta, C + n, ldc);
         }
     }
+}
+
+void tern_tensor_gemm_near(bool ta, int M, int N, int K, const tern_real *A, int lda,
+                           const tern_real *B, int ldb, bool add, tern_real *C, int ldc)
+{
+    if (own_products)
+        tern_tensor_gemm_near_avx512(ta, M, N, K, (const float *)(const void *)A, lda,
+                                     (const float *)(const void *)B, ldb, add, (float *)(void *)C,
+                                     ldc);
+    else
+        product(ta, false, M, N, K, 1, A, lda, B, ldb, add ? 1 : 0, C, ldc);
+}
+
+void tern_tensor_turn(tern_real *to, int ld_to, const tern_real *from, int ld, int rows,
+                      int columns)
+{
+    if (own_products) {
+        tern_tensor_turn_avx512((float *)(void *)to, ld_to, (const float *)(const void *)from, ld,
+                                rows, columns);
+        return;
+    }
+    for (int i = 0; i < rows; i++)
+        for (int k = 0; k < columns; k++)
+            to[(size_t)k * (size_t)ld_to + (size_t)i] = from[(size_t)i * (size_t)ld + (size_t)k];
 }

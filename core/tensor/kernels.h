@@ -22,7 +22,6 @@ struct tern_tensor_kernels {
     double (*sum_squares)(const tern_real *x, size_t n);
     void (*adamw)(const struct tern_tensor_adamw_loop *o, tern_real *p, const tern_real *g,
                   tern_real *m, tern_real *v, size_t n);
-    tern_real (*dot)(const tern_real *a, const tern_real *b, int n);
     /* y = x * w * by */
     void (*norm)(tern_real *y, const tern_real *x, const tern_real *w, tern_real by, int n);
     /* dx += by * dy * w - x * less */
@@ -41,10 +40,28 @@ struct tern_tensor_kernels {
     tern_real (*max)(const tern_real *x, int n); /* n > 0 */
     /* sum of exp(by * (x - max)), `by` positive */
     double (*sum_exp)(const tern_real *x, tern_real max, tern_real by, int n);
-    /* x = times * exp(by * (x - max)), in place */
-    void (*exp)(tern_real *x, tern_real max, tern_real by, tern_real times, int n);
-    /* dp = by * p * (dp - less), in place */
-    void (*dscore)(tern_real *dp, const tern_real *p, tern_real less, tern_real by, int n);
+    /* the same, and x becomes its terms */
+    double (*exp_sum)(tern_real *x, tern_real max, tern_real by, int n);
+    /* Scores of TERN_TENSOR_NEAR_LD queries, a column each: s[n][64].  Row k counts for column c
+     * when from[c] <= k <= to[c]; of each column at least one row counts.  What does not becomes 0.
+     */
+    /* s = exp(by * (s - max)); max and sum of each column are set */
+    void (*softmax)(tern_real *s, int n, const tern_real *from, const tern_real *to, tern_real by,
+                    tern_real *max, tern_real *sum);
+    /* s = exp(by * (s - max)) * times */
+    void (*softmax_again)(tern_real *s, int n, const tern_real *from, const tern_real *to,
+                          tern_real by, const tern_real *max, const tern_real *times);
+    /* ds = by * p * (ds - sum over rows of p * ds) */
+    void (*softmax_back)(tern_real *ds, const tern_real *p, int n, tern_real by);
+    /* x[n][64] *= by[64] */
+    void (*columns)(tern_real *x, const tern_real *by, int n);
+    /* y = x * by, or 0 where the 32 bits of (key, first + i) are less than `below`; y may be x */
+    void (*dropout)(tern_real *y, const tern_real *x, uint64_t key, uint64_t first, uint32_t below,
+                    tern_real by, int n);
+    void (*to_bf16)(uint16_t *to, const tern_real *from, size_t n);
+    void (*to_bf16_random)(uint16_t *to, const tern_real *from, uint64_t key, uint64_t first,
+                           size_t n);
+    void (*from_bf16)(tern_real *to, const uint16_t *from, size_t n);
 };
 
 extern const struct tern_tensor_kernels tern_tensor_kernels_avx512, tern_tensor_kernels_avx2,
@@ -56,6 +73,26 @@ extern const struct tern_tensor_kernels *tern_tensor_k;
 /* What the CPU and the system let us use. */
 enum tern_tensor_cpu { TERN_TENSOR_CPU_PLAIN, TERN_TENSOR_CPU_AVX2, TERN_TENSOR_CPU_AVX512 };
 enum tern_tensor_cpu tern_tensor_cpu(void);
+
+/* tern_tensor_gemm on this thread alone, K > 0 (gemm_avx512.c); `ready` first, which allocates this
+ * thread's buffers once (false: no memory). */
+bool tern_tensor_gemm_avx512_ready(void);
+void tern_tensor_gemm_avx512(bool ta, bool tb, int M, int N, int K, float alpha, const float *A,
+                             int lda, const float *B, int ldb, float beta, float *C, int ldc);
+
+/* C[M,N] = op(A) B, or with `add` C += it, without packing: for attention's small products, whose
+ * operands lie in a cache.  op(A)[M,K] is the transpose of A[K,M] when `ta`, else A[M,K] itself
+ * with lda TERN_TENSOR_NEAR_LD.  Up to 15 floats after each row of B are read. */
+enum { TERN_TENSOR_NEAR_LD = 64 };
+void tern_tensor_gemm_near(bool ta, int M, int N, int K, const tern_real *A, int lda,
+                           const tern_real *B, int ldb, bool add, tern_real *C, int ldc);
+void tern_tensor_gemm_near_avx512(bool ta, int M, int N, int K, const float *A, int lda,
+                                  const float *B, int ldb, bool add, float *C, int ldc);
+/* to[columns][ld_to] = the transpose of from[rows][ld]. */
+void tern_tensor_turn(tern_real *to, int ld_to, const tern_real *from, int ld, int rows,
+                      int columns);
+void tern_tensor_turn_avx512(float *to, int ld_to, const float *from, int ld, int rows,
+                             int columns);
 
 /* Load OpenBLAS, with the right kernels; sets what tern_tensor_blas and _core return and adds words
  * to `why` when the choice was mended. */

@@ -1,6 +1,6 @@
 /* The bodies of struct tern_tensor_kernels.  Included once by each kernels_*.c, which names the
- * instruction set before and defines KERNELS (the table's name) and KERNELS_NAME; alone they are the
- * plain ones.
+ * instruction set before and defines KERNELS (the table's name) and KERNELS_NAME; alone they are
+ * the plain ones.
  *
  * Sums run in a fixed number of lanes, whatever the registers' width, and no multiply-add is fused:
  * every instruction set gives the same bits. */
@@ -135,12 +135,6 @@ static double sum_squares(const tern_real *x, size_t n)
 {
     SUM(n, AT(x) * AT(x))
     return total;
-}
-
-static tern_real dot(const tern_real *a, const tern_real *b, int n)
-{
-    SUM(n, AT(a) * AT(b))
-    return (tern_real)total;
 }
 
 static tern_real dot3(const tern_real *dy, const tern_real *x, const tern_real *w, int n)
@@ -295,24 +289,196 @@ static double sum_exp(const tern_real *x, tern_real top, tern_real by, int n)
     return total;
 }
 
-static void exps(tern_real *x, tern_real top, tern_real by, tern_real times, int n)
+static double exp_sum(tern_real *x, tern_real top, tern_real by, int n)
 {
-    for (int i = 0; i < n; i += LANES) {
-        int left = n - i, whole = left >= (int)LANES;
-        vec e = vexp((AT(x) - top) * by) * times;
+    int tail = n % (int)LANES, body = n - tail;
+    vec e;
 
-        if (whole)
-            store(x + i, e);
-        else
-            store_part(x + i, e, left);
+    SUM(body, (e = vexp((AT(x) - top) * by), store(x + i, e), e))
+    if (tail > 0) {
+        e = vexp((load_part(x + body, tail) - top) * by);
+        store_part(x + body, e, tail);
+        for (int i = tail; i < (int)LANES; i++)
+            e[i] = 0;
+        total += (double)add_lanes(e);
+    }
+    return total;
+}
+
+/* ---- attention: a register holds so many of the QUERIES columns of a score array ---- */
+
+typedef __typeof__((vec){0} < (vec){0}) vec_mask;
+enum {
+    QUERIES = TERN_TENSOR_NEAR_LD,
+    /* Rows that are summed in one go: their rounding errors stay below those of the terms. */
+    RUN = 64,
+};
+
+static inline vec choose(vec_mask m, vec a, vec b)
+{
+    return (vec)(((vec_mask)a & m) | ((vec_mask)b & ~m));
+}
+
+/* `x` where row k counts for the column, else `other`; rows first .. last count for all. */
+static inline vec counted(vec x, vec other, int k, int first, int last, const tern_real *from,
+                          const tern_real *to)
+{
+    if (k >= first && k <= last)
+        return x;
+    vec at = splat((tern_real)k);
+    return choose((at >= load(from)) & (at <= load(to)), x, other);
+}
+
+static void count_all(const tern_real *from, const tern_real *to, int *first, int *last)
+{
+    *first = (int)from[0];
+    *last = (int)to[0];
+    for (int c = 1; c < QUERIES; c++) {
+        *first = (int)from[c] > *first ? (int)from[c] : *first;
+        *last = (int)to[c] < *last ? (int)to[c] : *last;
     }
 }
 
-static void dscore(tern_real *restrict dp, const tern_real *restrict p, tern_real less,
-                   tern_real by, int n)
+static void softmax(tern_real *s, int n, const tern_real *from, const tern_real *to, tern_real by,
+                    tern_real *max_, tern_real *sum)
 {
-    for (int i = 0; i < n; i++)
-        dp[i] = by * p[i] * (dp[i] - less);
+    int first, last;
+
+    count_all(from, to, &first, &last);
+    for (int c = 0; c < QUERIES; c += LANES) {
+        vec top = splat(-(tern_real)INFINITY), total = {0};
+
+        for (int k = 0; k < n; k++) {
+            vec x = counted(load(s + k * QUERIES + c), top, k, first, last, from + c, to + c);
+
+            top = choose(x > top, x, top);
+        }
+        for (int start = 0; start < n; start += RUN) {
+            int end = n - start > RUN ? start + RUN : n;
+            vec part = {0};
+
+            for (int k = start; k < end; k++) {
+                vec e = vexp((load(s + k * QUERIES + c) - top) * by);
+
+                e = counted(e, (vec){0}, k, first, last, from + c, to + c);
+                store(s + k * QUERIES + c, e);
+                part += e;
+            }
+            total += part;
+        }
+        store(max_ + c, top);
+        store(sum + c, total);
+    }
+}
+
+static void softmax_again(tern_real *s, int n, const tern_real *from, const tern_real *to,
+                          tern_real by, const tern_real *max_, const tern_real *times)
+{
+    int first, last;
+
+    count_all(from, to, &first, &last);
+    for (int c = 0; c < QUERIES; c += LANES) {
+        vec top = load(max_ + c), scale_ = load(times + c);
+
+        for (int k = 0; k < n; k++) {
+            vec e = vexp((load(s + k * QUERIES + c) - top) * by) * scale_;
+
+            e = counted(e, (vec){0}, k, first, last, from + c, to + c);
+            store(s + k * QUERIES + c, e);
+        }
+    }
+}
+
+static void softmax_back(tern_real *ds, const tern_real *p, int n, tern_real by)
+{
+    for (int c = 0; c < QUERIES; c += LANES) {
+        vec total = {0};
+
+        for (int start = 0; start < n; start += RUN) {
+            int end = n - start > RUN ? start + RUN : n;
+            vec part = {0};
+
+            for (int k = start; k < end; k++)
+                part += load(p + k * QUERIES + c) * load(ds + k * QUERIES + c);
+            total += part;
+        }
+        for (int k = 0; k < n; k++)
+            store(ds + k * QUERIES + c,
+                  load(p + k * QUERIES + c) * by * (load(ds + k * QUERIES + c) - total));
+    }
+}
+
+static void columns(tern_real *x, const tern_real *by, int n)
+{
+    for (int k = 0; k < n; k++)
+        for (int c = 0; c < QUERIES; c += LANES)
+            store(x + k * QUERIES + c, load(x + k * QUERIES + c) * load(by + c));
+}
+
+/* 32 random bits of (key, i): two rounds of a finaliser whose every output bit depends evenly on
+ * every input bit (Wellons's lowbias32), with half of the key before each. */
+static inline uint32_t random_bits(uint64_t key, uint64_t i)
+{
+    uint32_t x = (uint32_t)i ^ (uint32_t)key;
+
+    x = (x ^ x >> 16) * 0x7feb352dU;
+    x = (x ^ x >> 15) * 0x846ca68bU;
+    x = (x ^ x >> 16) + (uint32_t)(key >> 32) + (uint32_t)(i >> 32) * 0x9e3779b9U;
+    x = (x ^ x >> 16) * 0x7feb352dU;
+    x = (x ^ x >> 15) * 0x846ca68bU;
+    return x ^ x >> 16;
+}
+
+static void dropout(tern_real *y, const tern_real *x, uint64_t key, uint64_t first, uint32_t below,
+                    tern_real by, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tern_real v = x[i] * by;
+
+        y[i] = random_bits(key, first + (uint64_t)i) < below ? 0 : v;
+    }
+}
+
+static inline uint32_t bits_of(tern_real x)
+{
+    float f = (float)x;
+    uint32_t u;
+
+    memcpy(&u, &f, sizeof(u));
+    return u;
+}
+
+/* The upper half of u + up, or a quiet NaN. */
+static inline uint16_t upper(uint32_t u, uint32_t up)
+{
+    return (uint16_t)((u & 0x7fffffffU) > 0x7f800000U ? u >> 16 | 0x40U : (u + up) >> 16);
+}
+
+static void to_bf16(uint16_t *restrict to, const tern_real *restrict from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = bits_of(from[i]);
+
+        to[i] = upper(u, 0x7fffU + (u >> 16 & 1U));
+    }
+}
+
+static void to_bf16_random(uint16_t *restrict to, const tern_real *restrict from, uint64_t key,
+                           uint64_t first, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = upper(bits_of(from[i]), random_bits(key, first + i) >> 16);
+}
+
+static void from_bf16(tern_real *restrict to, const uint16_t *restrict from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = (uint32_t)from[i] << 16;
+        float f;
+
+        memcpy(&f, &u, sizeof(f));
+        to[i] = (tern_real)f;
+    }
 }
 
 const struct tern_tensor_kernels KERNELS = {
@@ -321,7 +487,6 @@ const struct tern_tensor_kernels KERNELS = {
     .scale = scale,
     .sum_squares = sum_squares,
     .adamw = adamw,
-    .dot = dot,
     .norm = norm,
     .norm_dx = norm_dx,
     .norm_dw = norm_dw,
@@ -331,6 +496,13 @@ const struct tern_tensor_kernels KERNELS = {
     .rope = rope,
     .max = max,
     .sum_exp = sum_exp,
-    .exp = exps,
-    .dscore = dscore,
+    .exp_sum = exp_sum,
+    .softmax = softmax,
+    .softmax_again = softmax_again,
+    .softmax_back = softmax_back,
+    .columns = columns,
+    .dropout = dropout,
+    .to_bf16 = to_bf16,
+    .to_bf16_random = to_bf16_random,
+    .from_bf16 = from_bf16,
 };

@@ -1,6 +1,8 @@
 /* Kernels on rows of activations: rows are dealt to the threads; where rows are summed, columns. */
 #include "core/tensor/kernels.h"
 
+#include "core/base/rand.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -46,6 +48,8 @@ void tern_tensor_rmsnorm_backward(tern_real *dx, tern_real *dw, const tern_real 
         tern_tensor_k->norm_dx(dx + at(r, C), d, row, w, rstd[r], (tern_real)(s * s * s / C * sum),
                                C);
     }
+    if (!dw)
+        return;
 #pragma omp parallel for schedule(static)
     for (int c = 0; c < C; c += STRIP)
         tern_tensor_k->norm_dw(dw, dy, x, rstd, n, C, c, C - c > STRIP ? c + STRIP : C);
@@ -67,6 +71,31 @@ void tern_tensor_embed_backward(tern_real *dtable, const tern_real *dy, const in
                                (size_t)(C - c > STRIP ? STRIP : C - c));
 }
 
+void tern_tensor_embed_part(tern_real *y, const tern_real *table, const int32_t *ids, int n, int C,
+                            int first, int rows)
+{
+    FOR_ROWS(n)
+    {
+        int id = ids[r] - first;
+
+        if (id >= 0 && id < rows)
+            memcpy(y + at(r, C), table + at(id, C), (size_t)C * sizeof(*y));
+        else
+            memset(y + at(r, C), 0, (size_t)C * sizeof(*y));
+    }
+}
+
+void tern_tensor_embed_backward_part(tern_real *dtable, const tern_real *dy, const int32_t *ids,
+                                     int n, int C, int first, int rows)
+{
+#pragma omp parallel for schedule(static)
+    for (int c = 0; c < C; c += STRIP)
+        for (int r = 0; r < n; r++)
+            if (ids[r] >= first && ids[r] - first < rows)
+                tern_tensor_k->add(dtable + at(ids[r] - first, C) + c, dy + at(r, C) + c,
+                                   (size_t)(C - c > STRIP ? STRIP : C - c));
+}
+
 void tern_tensor_swiglu(tern_real *h, const tern_real *gate_up, int n, int F)
 {
     FOR_ROWS(n)
@@ -86,7 +115,7 @@ void tern_tensor_cross_entropy(tern_real *logits, double *losses, const int32_t 
     FOR_ROWS(n)
     {
         tern_real *row = logits + at(r, V), max;
-        double sum;
+        double sum, picked;
 
         if (mask && !mask[r]) {
             losses[r] = 0;
@@ -95,11 +124,65 @@ void tern_tensor_cross_entropy(tern_real *logits, double *losses, const int32_t 
             continue;
         }
         max = tern_tensor_k->max(row, V);
-        sum = tern_tensor_k->sum_exp(row, max, 1, V);
-        losses[r] = log(sum) + (double)max - (double)row[targets[r]];
+        picked = (double)row[targets[r]];
+        sum = grad_scale != 0 ? tern_tensor_k->exp_sum(row, max, 1, V)
+                              : tern_tensor_k->sum_exp(row, max, 1, V);
+        losses[r] = log(sum) + (double)max - picked;
         if (grad_scale != 0) {
-            tern_tensor_k->exp(row, max, 1, (tern_real)(grad_scale / sum), V);
+            tern_tensor_k->scale(row, (tern_real)(grad_scale / sum), (size_t)V);
             row[targets[r]] -= (tern_real)grad_scale;
         }
     }
+}
+
+void tern_tensor_vocab_max(double *max, const tern_real *logits, int n, int V)
+{
+    FOR_ROWS(n)
+    max[r] = V > 0 ? (double)tern_tensor_k->max(logits + at(r, V), V) : -INFINITY;
+}
+
+static bool here(int32_t target, int first, int V)
+{
+    return target >= first && target - first < V;
+}
+
+void tern_tensor_vocab_sum(double *sum, double *picked, tern_real *logits, const double *max,
+                           const int32_t *targets, int first, int n, int V)
+{
+    FOR_ROWS(n)
+    {
+        tern_real *row = logits + at(r, V);
+
+        picked[r] = here(targets[r], first, V) ? (double)row[targets[r] - first] : 0;
+        sum[r] = tern_tensor_k->exp_sum(row, (tern_real)max[r], 1, V);
+    }
+}
+
+void tern_tensor_vocab_gradient(tern_real *logits, const double *sum, const int32_t *targets,
+                                const uint8_t *mask, int first, double grad_scale, int n, int V)
+{
+    FOR_ROWS(n)
+    {
+        tern_real *row = logits + at(r, V);
+
+        if (mask && !mask[r]) {
+            memset(row, 0, (size_t)V * sizeof(*row));
+            continue;
+        }
+        tern_tensor_k->scale(row, (tern_real)(grad_scale / sum[r]), (size_t)V);
+        if (here(targets[r], first, V))
+            row[targets[r] - first] -= (tern_real)grad_scale;
+    }
+}
+
+void tern_tensor_dropout(tern_real *y, const tern_real *x, const struct tern_tensor_dropout *d,
+                         int n, int C)
+{
+    double all = 4294967296.0, below = d->rate * all;
+
+    FOR_ROWS(n)
+    tern_tensor_k->dropout(y + at(r, C), x + at(r, C),
+                           tern_rand_u64(d->seed, d->stream, d->row + (uint64_t)r), d->column,
+                           (uint32_t)(below < all - 1 ? below : all - 1),
+                           (tern_real)(1 / (1 - d->rate)), C);
 }

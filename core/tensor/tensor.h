@@ -1,4 +1,5 @@
-/* Kernels on plain arrays: matrix products by OpenBLAS, the rest by loops of our own.
+/* Kernels on plain arrays: matrix products by OpenBLAS, or in float on AVX-512 by a kernel of our
+ * own; the rest by loops of our own.
  *
  * Arrays are row-major, shapes stand in brackets, `ld` is the distance between rows in elements.
  * Every kernel shares its work among the process's threads (OpenMP) unless it is called inside a
@@ -46,8 +47,18 @@ const char *tern_tensor_kernels(void); /* "avx512", "avx2" or "plain": our own l
 /* All of it in one line, with the reason when the core type was mended: say it once, on rank 0. */
 const char *tern_tensor_describe(void);
 
+/* The OPENBLAS_CORETYPE that other programs want on this CPU because OpenBLAS misjudges it, and
+ * what it takes the CPU for; NULL when it judges well, is not there, or the variable is set
+ * already. Needs no start; loads OpenBLAS for a moment (4 to 20 ms) on CPUs that not every release
+ * knows. */
+const char *tern_tensor_blas_advice(char *takes, size_t size);
+
 /* For tests: take the named kernels instead.  -1 when this CPU lacks them. */
 int tern_tensor_kernels_use(const char *name);
+/* For tests and benchmarks: products by "avx512" (ours) or "openblas".  NULL chooses as start does:
+ * ours where OpenBLAS's core type is one of AVX-512, so that who asks for another core type has
+ * that one's bits.  -1 when this CPU or tern_real has no such kernel. */
+int tern_tensor_gemm_use(const char *name);
 
 /* ---------------------------------------------------------------- matrix products */
 
@@ -78,6 +89,15 @@ struct tern_tensor_adamw {
 void tern_tensor_adamw(const struct tern_tensor_adamw *o, tern_real *p, const tern_real *g,
                        tern_real *m, tern_real *v, size_t n);
 
+/* bf16, the upper half of a float: to the nearest, ties to even; NaN stays NaN.  (A double goes
+ * through float.) */
+void tern_tensor_to_bf16(uint16_t *to, const tern_real *from, size_t n);
+/* To one of the two neighbours, the nearer the likelier, so that the mean is right: element i by a
+ * function of (seed, stream, first + i) alone. */
+void tern_tensor_to_bf16_random(uint16_t *to, const tern_real *from, size_t n, uint64_t seed,
+                                uint64_t stream, uint64_t first);
+void tern_tensor_from_bf16(tern_real *to, const uint16_t *from, size_t n);
+
 /* ---------------------------------------------------------------- rows */
 
 /* y[n,C] = x * rstd * w, rstd[n] = 1 / sqrt(mean(x^2) + eps) (Zhang and Sennrich, arXiv
@@ -87,7 +107,7 @@ void tern_tensor_rmsnorm(tern_real *y, tern_real *rstd, const tern_real *x, cons
 /* Again y from a saved rstd. */
 void tern_tensor_rmsnorm_again(tern_real *y, const tern_real *rstd, const tern_real *x,
                                const tern_real *w, int n, int C);
-/* dx[n,C] += ..., dw[C] += ... for dy[n,C]. */
+/* dx[n,C] += ..., dw[C] += ... (NULL: not wanted) for dy[n,C]. */
 void tern_tensor_rmsnorm_backward(tern_real *dx, tern_real *dw, const tern_real *dy,
                                   const tern_real *x, const tern_real *w, const tern_real *rstd,
                                   int n, int C);
@@ -96,6 +116,13 @@ void tern_tensor_rmsnorm_backward(tern_real *dx, tern_real *dw, const tern_real 
 void tern_tensor_embed(tern_real *y, const tern_real *table, const int32_t *ids, int n, int C);
 void tern_tensor_embed_backward(tern_real *dtable, const tern_real *dy, const int32_t *ids, int n,
                                 int C);
+
+/* The same where only ids first .. first+rows-1 have a row in the table: y of the others is zero,
+ * and their dy is left out. */
+void tern_tensor_embed_part(tern_real *y, const tern_real *table, const int32_t *ids, int n, int C,
+                            int first, int rows);
+void tern_tensor_embed_backward_part(tern_real *dtable, const tern_real *dy, const int32_t *ids,
+                                     int n, int C, int first, int rows);
 
 /* h[n,F] = silu(gate) * up where gate_up[n,2F] holds a row's gate, then its up (Shazeer, arXiv
  * 2002.05202). */
@@ -109,6 +136,33 @@ void tern_tensor_swiglu_backward(tern_real *gate_up, const tern_real *dh, int n,
 void tern_tensor_cross_entropy(tern_real *logits, double *losses, const int32_t *targets,
                                const uint8_t *mask, double grad_scale, int n, int V);
 
+/* The same where each rank holds the logits[n,V] of V words from word `first` on:
+ *
+ *     tern_tensor_vocab_max(max, logits, n, V);                          all-reduce max[n] by MAX
+ *     tern_tensor_vocab_sum(sum, picked, logits, max, targets, first, n, V);   sum, picked by SUM
+ *     loss[r] = log(sum[r]) + max[r] - picked[r]
+ *     tern_tensor_vocab_gradient(logits, sum, targets, mask, first, grad_scale, n, V);
+ *
+ * sum[n] is of exponentials of logits less max, which replace the logits; picked[n] is the target's
+ * logit, 0 on ranks that do not hold it.  V may be 0 (max is then -infinity).  With all words on
+ * one rank the bits are those of tern_tensor_cross_entropy. */
+void tern_tensor_vocab_max(double *max, const tern_real *logits, int n, int V);
+void tern_tensor_vocab_sum(double *sum, double *picked, tern_real *logits, const double *max,
+                           const int32_t *targets, int first, int n, int V);
+void tern_tensor_vocab_gradient(tern_real *logits, const double *sum, const int32_t *targets,
+                                const uint8_t *mask, int first, double grad_scale, int n, int V);
+
+/* y[n,C] = x / (1 - rate), or 0 for a share `rate` of the elements (y may be x): its own gradient,
+ * too.  Whether element c of row r is 0 is a function of (seed, stream, row + r, column + c) alone,
+ * so that whoever holds a part of the array, in whatever layout, drops the same. */
+struct tern_tensor_dropout {
+    double rate; /* from 0, below 1 */
+    uint64_t seed, stream;
+    uint64_t row, column; /* of the whole array, where x begins */
+};
+void tern_tensor_dropout(tern_real *y, const tern_real *x, const struct tern_tensor_dropout *d,
+                         int n, int C);
+
 /* ---------------------------------------------------------------- attention */
 
 /* How the heads lie in a row: qkv[B*T, (H+2K)*D] holds H query heads, K key heads, K value heads.
@@ -116,6 +170,10 @@ void tern_tensor_cross_entropy(tern_real *logits, double *losses, const int32_t 
 struct tern_tensor_heads {
     int B, T;    /* rows of the batch, positions */
     int H, K, D; /* query heads, key/value heads, head size (even) */
+    /* [B,T], or NULL: where the document of a position begins in its row.  Position t sees
+     * starts[t] .. t and is rotated as position t - starts[t].  Never falls along a row, and
+     * starts[t] <= t. */
+    const int32_t *starts;
 };
 
 /* Rotate-half RoPE (Su et al., arXiv 2104.09864, in Hugging Face's pairing of i with i + D/2) on
@@ -124,17 +182,18 @@ struct tern_tensor_heads {
 void tern_tensor_rope(tern_real *qkv, const tern_real *cos, const tern_real *sin,
                       const struct tern_tensor_heads *a, int sign);
 
-/* Causal softmax attention, scale 1/sqrt(D): out[B*T,H*D], stats[B,H,T,2] (a row's largest
- * score before the scale, and its sum of exponentials, for the backward pass; NULL when not
- * wanted). Works through tiles of query rows against the keys they may see, as in FlashAttention
- * (Dao et al., arXiv 2205.14135): `scratch` holds tern_tensor_attention_scratch elements. */
+/* Causal softmax attention inside each document, scale 1/sqrt(D): out[B*T,H*D], stats[B,H,T,2] (a
+ * row's largest score before the scale, and its sum of exponentials, for the backward pass; NULL
+ * when not wanted). Works through tiles of query rows against the keys they may see, as in
+ * FlashAttention (Dao et al., arXiv 2205.14135): `scratch` holds tern_tensor_attention_scratch
+ * elements. */
 void tern_tensor_attention(tern_real *out, tern_real *stats, const tern_real *qkv,
                            const struct tern_tensor_heads *a, tern_real *scratch);
 /* dqkv[B*T,(H+2K)*D] = ... for dout[B*T,H*D] (written, not added to). */
 void tern_tensor_attention_backward(tern_real *dqkv, const tern_real *dout, const tern_real *qkv,
                                     const tern_real *stats, const struct tern_tensor_heads *a,
                                     tern_real *scratch);
-/* Elements of scratch for both, for all threads, at up to T positions. */
-size_t tern_tensor_attention_scratch(int T);
+/* Elements of scratch for both, for all threads, at up to T positions and heads of size D. */
+size_t tern_tensor_attention_scratch(int T, int D);
 
 #endif

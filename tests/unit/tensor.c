@@ -212,6 +212,70 @@ static void cross_entropy(int V)
     free(x), free(y), free(want);
 }
 
+/* The vocabulary cut over ranks: the losses and gradient of the whole. */
+static void vocabulary(int V, int ranks)
+{
+    enum { ROWS = 4 };
+    size_t n = (size_t)V * ROWS, v = (size_t)V;
+    tern_real *x = noise(n, 1), *whole = noise(n, 1), *got = noise(n, 2);
+    const int32_t targets[ROWS] = {V - 1, 0, V / 2, 0};
+    const uint8_t mask[ROWS] = {1, 1, 1, 0};
+    double max[ROWS], sum[ROWS] = {0}, picked[ROWS] = {0}, losses[ROWS], far = 0;
+    double *want = zeros(n);
+
+    for (int r = 0; r < ROWS; r++)
+        max[r] = -INFINITY;
+    tern_tensor_cross_entropy(whole, losses, targets, mask, 0.5, ROWS, V);
+    for (size_t i = 0; i < n; i++)
+        want[i] = (double)whole[i];
+    for (int pass = 0; pass < 3; pass++)
+        SAME_BITS("a vocabulary in parts", pass < 2 ? x : got, n, {
+            tern_real *part = malloc((n + 1) * sizeof(*part));
+            tern_real *again = noise(n, 1);
+            double parts[3][ROWS];
+
+            memcpy(x, again, n * sizeof(*x));
+            memset(sum, 0, sizeof(sum));
+            memset(picked, 0, sizeof(picked));
+            for (int step = 0; step <= pass; step++)
+                for (int p = 0; p < ranks; p++) {
+                    int first = V * p / ranks;
+                    int words = V * (p + 1) / ranks - first;
+                    size_t w = (size_t)words;
+
+                    for (size_t r = 0; r < ROWS; r++)
+                        memcpy(part + r * w, x + r * v + first, w * sizeof(*x));
+                    if (step == 0) {
+                        tern_tensor_vocab_max(parts[0], part, ROWS, words);
+                        for (int r = 0; r < ROWS; r++)
+                            max[r] = fmax(max[r], parts[0][r]);
+                    } else if (step == 1) {
+                        tern_tensor_vocab_sum(parts[1], parts[2], part, max, targets, first, ROWS,
+                                              words);
+                        for (int r = 0; r < ROWS; r++) {
+                            sum[r] += parts[1][r];
+                            picked[r] += parts[2][r];
+                        }
+                    } else {
+                        tern_tensor_vocab_gradient(part, sum, targets, mask, first, 0.5, ROWS,
+                                                   words);
+                    }
+                    for (size_t r = 0; r < ROWS; r++)
+                        memcpy((step == 2 ? got : x) + r * v + first, part + r * w, w * sizeof(*x));
+                }
+            free(part);
+            free(again);
+        });
+    for (int r = 0; r < ROWS; r++)
+        if (mask[r])
+            far = fmax(far, fabs(log(sum[r]) + max[r] - picked[r] - losses[r]));
+    ok(far < 1e-6, "%d words on %d ranks: losses within %.1e", V, ranks, far);
+    ok(apart(got, want, n) < NEAR, "and the gradient");
+    ok(ranks > 1 || (far == 0 && memcmp(got, whole, n * sizeof(*got)) == 0),
+       "on one rank to the bit");
+    free(x), free(whole), free(got), free(want);
+}
+
 /* What is no number must reach the loss, wherever it stands. */
 static void not_numbers(void)
 {
@@ -264,7 +328,37 @@ static void gemm(int M, int N, int K)
     }
 }
 
-/* Plain attention of one query head, its gradients for dout. */
+/* Our own products and OpenBLAS's; ours do not depend on the number of threads. */
+static void products(void)
+{
+    enum { M = 1200, N = 700, K = 1100 };
+    tern_real *A = noise((size_t)M * K, 1), *B = noise((size_t)K * N, 2);
+    tern_real *C[2] = {noise((size_t)M * N, 3), noise((size_t)M * N, 3)};
+
+    if (tern_tensor_gemm_use("avx512") < 0) {
+        tap_skip("no products of our own for this CPU or type");
+    } else {
+        for (int t = 0; t < 2; t++) {
+            omp_set_num_threads(t + 1);
+            tern_tensor_gemm(true, true, M, N, K, 0.5F, A, M, B, K, 1, C[t], N);
+        }
+        ok(memcmp(C[0], C[1], (size_t)M * N * sizeof(**C)) == 0,
+           "products: the same on 1 and 2 threads");
+        tern_tensor_gemm_use("openblas");
+        gemm(63, 64, 65);
+        gemm(130, 20, 300);
+    }
+    ok(tern_tensor_gemm_use("abacus") == -1, "unknown products are refused");
+    tern_tensor_gemm_use(NULL);
+    omp_set_num_threads(tern_tensor_threads());
+    for (int m = 16; m < 32; m++)
+        gemm(m, 91 - m, 3 * m);
+    gemm(300, 1100, 600);
+    gemm(1100, 50, 530);
+    free(A), free(B), free(C[0]), free(C[1]);
+}
+
+/* Plain attention, one query head after the other, and its gradients for dout. */
 static void attention_plain(const struct tern_tensor_heads *a, const tern_real *qkv,
                             const tern_real *dout, double *out, double *dqkv)
 {
@@ -277,9 +371,10 @@ static void attention_plain(const struct tern_tensor_heads *a, const tern_real *
                 size_t row = (size_t)b * T, key = (size_t)(a->H + h / (a->H / a->K)) * D;
                 size_t val = key + (size_t)a->K * D, q = (row + t) * W + (size_t)h * D;
                 size_t o = ((row + t) * (size_t)a->H + (size_t)h) * D;
+                size_t from = a->starts ? (size_t)a->starts[row + t] : 0;
                 double sum = 0, less = 0;
 
-                for (size_t u = 0; u <= t; u++) {
+                for (size_t u = from; u <= t; u++) {
                     p[u] = dp[u] = 0;
                     for (size_t d = 0; d < D; d++) {
                         p[u] += (double)qkv[q + d] * (double)qkv[(row + u) * W + key + d];
@@ -288,11 +383,11 @@ static void attention_plain(const struct tern_tensor_heads *a, const tern_real *
                     p[u] = exp(p[u] * scale);
                     sum += p[u];
                 }
-                for (size_t u = 0; u <= t; u++) {
+                for (size_t u = from; u <= t; u++) {
                     p[u] /= sum;
                     less += p[u] * dp[u];
                 }
-                for (size_t u = 0; u <= t; u++)
+                for (size_t u = from; u <= t; u++)
                     for (size_t d = 0; d < D; d++) {
                         double ds = p[u] * (dp[u] - less) * scale;
                         size_t ku = (row + u) * W + key + d, vu = (row + u) * W + val + d;
@@ -306,28 +401,37 @@ static void attention_plain(const struct tern_tensor_heads *a, const tern_real *
     free(p), free(dp);
 }
 
-static void attention(int B, int T, int H, int K, int D)
+/* Documents of about `document` positions, 0: a row is one. */
+static void attention(int B, int T, int H, int K, int D, int document)
 {
-    const struct tern_tensor_heads a = {B, T, H, K, D};
+    struct tern_tensor_heads a = {.B = B, .T = T, .H = H, .K = K, .D = D};
+    int32_t *starts = calloc((size_t)(B * T), sizeof(*starts));
     size_t n = (size_t)(B * T * H * D), w = (size_t)(B * T * (H + 2 * K) * D);
     tern_real *qkv = noise(w, 1), *dout = noise(n, 2), *out = noise(n, 3), *dqkv = noise(w, 4);
     tern_real *stats = noise((size_t)(2 * B * H * T), 5);
-    tern_real *scratch = malloc(tern_tensor_attention_scratch(T) * sizeof(*scratch));
+    tern_real *scratch = malloc(tern_tensor_attention_scratch(T, D) * sizeof(*scratch));
     double *want = zeros(n), *want_d = zeros(w);
 
+    for (int i = 1; document && i < B * T; i++)
+        starts[i] = i % T == 0                                                    ? 0
+                    : tern_rand_below(7, 6, (uint64_t)i, (uint64_t)document) == 0 ? i % T
+                                                                                  : starts[i - 1];
+    a.starts = document ? starts : NULL;
     attention_plain(&a, qkv, dout, want, want_d);
     SAME_BITS("attention", out, n, tern_tensor_attention(out, stats, qkv, &a, scratch));
-    ok(apart(out, want, n) < NEAR, "attention B %d, T %d, %d heads on %d, size %d", B, T, H, K, D);
+    ok(apart(out, want, n) < NEAR, "attention B %d, T %d, %d heads on %d, size %d, documents of %d",
+       B, T, H, K, D, document);
     SAME_BITS("its gradient", dqkv, w,
               tern_tensor_attention_backward(dqkv, dout, qkv, stats, &a, scratch));
     ok(apart(dqkv, want_d, w) < 10 * NEAR, "its gradients");
     free(qkv), free(dout), free(out), free(dqkv), free(stats), free(scratch);
-    free(want), free(want_d);
+    free(want), free(want_d), free(starts);
 }
 
 static void rope(void)
 {
-    const struct tern_tensor_heads a = {2, 3, 2, 1, 6};
+    struct tern_tensor_heads a = {.B = 2, .T = 3, .H = 2, .K = 1, .D = 6};
+    const int32_t starts[] = {0, 0, 2, 0, 1, 1}, positions[] = {0, 1, 0, 0, 0, 1};
     enum { W = 4 * 6, N = 6 * W };
     tern_real *x = noise(N, 1), *y = noise(N, 1), cos_[9], sin_[9];
     double want[N];
@@ -354,6 +458,18 @@ static void rope(void)
     for (int i = 0; i < N; i++)
         want[i] = (double)y[i];
     ok(apart(x, want, N) < NEAR, "and back");
+    a.starts = starts;
+    tern_tensor_rope(x, cos_, sin_, &a, 1);
+    for (int r = 0; r < 6; r++)
+        for (int h = 0; h < 3; h++)
+            for (int i = 0; i < 3; i++) {
+                int at = r * W + h * 6 + i;
+                double lo = (double)y[at], hi = (double)y[at + 3], angle = positions[r] * (i + 1);
+
+                want[at] = lo * cos(angle) - hi * sin(angle);
+                want[at + 3] = hi * cos(angle) + lo * sin(angle);
+            }
+    ok(apart(x, want, N) < NEAR, "each document from position 0");
     free(x), free(y);
 }
 
@@ -371,6 +487,93 @@ static void embedding(void)
                d[i] == table[i];
     ok(good, "embedding, and its gradient where an id comes twice");
     free(table);
+}
+
+static uint32_t float_bits(double x)
+{
+    float f = (float)x;
+    uint32_t u;
+
+    memcpy(&u, &f, sizeof(u));
+    return u;
+}
+
+static void bf16(void)
+{
+    enum { N = 40001 };
+    /* A tie on each side, the largest float, what is no number. */
+    static const double special[] = {
+        1 + 0x1p-8, 1 + 3 * 0x1p-8, -0.0, 3.4e38, INFINITY, -INFINITY, NAN, 1e-40, 1 + 0x1.1p-8};
+    static const uint16_t want[] = {0x3f80, 0x3f82, 0x8000, 0x7f80, 0x7f80,
+                                    0xff80, 0x7fc0, 0x0001, 0x3f81};
+    enum { SPECIAL = sizeof(want) / sizeof(*want) };
+    tern_real *x = noise(N, 1), *got = malloc(N * sizeof(*got));
+    uint16_t *h = malloc(N * sizeof(*h));
+    int good = 1, near = 1, odd = 0;
+    double mean = 0;
+
+    for (int i = 0; i < SPECIAL; i++)
+        x[i] = (tern_real)special[i];
+    SAME_BITS("bf16", got, N, {
+        tern_tensor_to_bf16(h, x, N);
+        tern_tensor_from_bf16(got, h, N);
+    });
+    for (int i = 0; i < SPECIAL; i++)
+        good = good && (h[i] & (isnan(special[i]) ? 0x7fff : 0xffff)) == want[i];
+    ok(good, "bf16: to the nearest, ties to even, infinities and NaN");
+    for (int i = SPECIAL; i < N; i++)
+        near = near && fabs((double)got[i] - (double)x[i]) <= 0x1p-8 * fabs((double)x[i]) &&
+               (float_bits((double)got[i]) & 0xffff) == 0;
+    ok(near, "and back");
+    for (int i = SPECIAL; i < N; i++)
+        x[i] = (tern_real)(1 + 0.25 * 0x1p-7);
+    SAME_BITS("bf16 at random", got, N, {
+        tern_tensor_to_bf16_random(h, x, N, 1, 2, (1ULL << 32) - 20000);
+        tern_tensor_from_bf16(got, h, N);
+    });
+    for (int i = SPECIAL; i < N; i++) {
+        odd += h[i] != 0x3f80 && h[i] != 0x3f81;
+        mean += ((double)got[i] - 1) * 0x1p7 / (N - SPECIAL);
+    }
+    ok(odd == 0 && fabs(mean - 0.25) < 0.01,
+       "at random to one of two neighbours, right in the mean "
+       "(%.3f of 0.25)",
+       mean);
+    ok(h[4] == 0x7f80 && isnan((double)got[6]), "infinities and NaN stay");
+    tern_tensor_to_bf16_random(h, x + 20000, 100, 1, 2, 1ULL << 32);
+    tern_tensor_from_bf16(x, h, 100);
+    ok(memcmp(x, got + 20000, 100 * sizeof(*x)) == 0, "a part is rounded as in the whole");
+    free(x), free(got), free(h);
+}
+
+static void dropout(void)
+{
+    enum { N = 90, C = 301, ROWS = 5, COLUMNS = 33 };
+    struct tern_tensor_dropout d = {.rate = 0.1, .seed = 5, .stream = 6, .row = 1000};
+    tern_real *x = noise(N * C, 1), *y = malloc(N * C * sizeof(*y)), part[ROWS * COLUMNS];
+    int dropped = 0, good = 1, same = 1;
+
+    SAME_BITS("dropout", y, N * C, tern_tensor_dropout(y, x, &d, N, C));
+    for (int i = 0; i < N * C; i++) {
+        dropped += y[i] == 0;
+        good = good && (y[i] == 0 || fabs((double)y[i] * 0.9 / (double)x[i] - 1) < 1e-6);
+    }
+    ok(good && abs(dropped - N * C / 10) < 250, "dropout leaves %d of %d out", dropped, N * C);
+    for (int r = 0; r < ROWS; r++)
+        memcpy(part + r * COLUMNS, x + (r + 50) * C + 200, COLUMNS * sizeof(*part));
+    d.row += 50;
+    d.column = 200;
+    tern_tensor_dropout(part, part, &d, ROWS, COLUMNS);
+    for (int r = 0; r < ROWS; r++)
+        same = same &&
+               memcmp(part + r * COLUMNS, y + (r + 50) * C + 200, COLUMNS * sizeof(*part)) == 0;
+    ok(same, "and the same of a part, in place");
+    d.stream++;
+    tern_tensor_dropout(part, x, &d, ROWS, COLUMNS);
+    d.rate = 0;
+    tern_tensor_dropout(y, x, &d, N, C);
+    ok(memcmp(x, y, N * C * sizeof(*x)) == 0, "a rate of 0 leaves all");
+    free(x), free(y);
 }
 
 static void threads(void)
@@ -442,13 +645,24 @@ int main(void)
     gemm(63, 64, 65);
     gemm(130, 20, 300);
     gemm(20, 130, 7);
-    attention(1, 1, 1, 1, 2);
-    attention(2, 63, 4, 2, 20);
-    attention(1, 64, 2, 2, 8);
-    attention(2, 65, 6, 1, 16);
-    attention(1, 200, 3, 3, 34);
+    products();
+    attention(1, 1, 1, 1, 2, 0);
+    attention(2, 63, 4, 2, 20, 0);
+    attention(1, 64, 2, 2, 8, 0);
+    attention(2, 65, 6, 1, 16, 0);
+    attention(1, 200, 3, 3, 34, 0);
+    attention(1, 1, 1, 1, 8, 1);
+    attention(2, 65, 4, 2, 24, 1);
+    attention(2, 130, 6, 3, 40, 9);
+    attention(3, 300, 2, 1, 64, 100);
+    vocabulary(1, 1);
+    vocabulary(3, 5);
+    vocabulary(65, 1);
+    vocabulary(1000, 7);
     rope();
     embedding();
+    bf16();
+    dropout();
     threads();
     cores();
     return tap_done();

@@ -1,33 +1,75 @@
 #include "core/llama/layers.h"
 
+#include <math.h>
+
+/* Softmax cross entropy of rows whose vocabulary lies on several ranks: the largest logit, then the
+ * sum of exponentials and the target's logit, are put together; nobody sees a whole row.  In place
+ * as tern_tensor_cross_entropy. */
+static int entropy(struct tern_llama *m, const int32_t *targets, const uint8_t *mask,
+                   double grad_scale, int rows, struct tern_err *err)
+{
+    const struct tern_model_shard *s = m->shard;
+    struct tern_llama_scratch *a = &m->a;
+    int V = (int)s->vocab_rows, first = (int)s->vocab_start;
+
+    if (m->tensor == 1) {
+        tern_tensor_cross_entropy(a->logits, a->losses, targets, mask, grad_scale, rows, V);
+        return 0;
+    }
+    double *max = a->sums, *sum = max + rows, *picked = sum + rows;
+
+    tern_tensor_vocab_max(max, a->logits, rows, V);
+    if (m->peers.all_reduce_doubles(m->peers.ctx, max, (size_t)rows, true, err) < 0)
+        return -1;
+    tern_tensor_vocab_sum(sum, picked, a->logits, max, targets, first, rows, V);
+    if (m->peers.all_reduce_doubles(m->peers.ctx, sum, 2 * (size_t)rows, false, err) < 0)
+        return -1;
+    for (int r = 0; r < rows; r++)
+        a->losses[r] = mask && !mask[r] ? 0 : log(sum[r]) + max[r] - picked[r];
+    if (grad_scale != 0)
+        tern_tensor_vocab_gradient(a->logits, sum, targets, mask, first, grad_scale, rows, V);
+    return 0;
+}
+
 /* Logits are made, used and forgotten head_rows positions at a time: of all [N,V] only that much
  * is ever held. */
-void tern_llama_head(struct tern_llama *m, const struct tern_llama_batch *b, double grad_scale,
-                     struct tern_llama_loss *loss)
+int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern_llama_batch *b,
+                    double grad_scale, struct tern_llama_loss *loss, struct tern_err *err)
 {
-    struct tern_llama_acts *a = &m->a;
-    int n = b->B * b->T, C = m->c.dim, V = m->c.vocab;
+    struct tern_llama_slot *s = &m->chunks[chunk].slots[slot];
+    struct tern_llama_scratch *a = &m->a;
+    int N = b->B * b->T, n = tern_llama_own(m, N), C = m->c.dim, V = (int)m->shard->vocab_rows;
+    struct tern_llama_loss sum = {0};
 
-    *loss = (struct tern_llama_loss){0};
-    tern_tensor_rmsnorm(a->normed, a->out_rstd, a->out, m->w.norm, n, C, m->c.norm_eps);
-    for (int r = 0; r < n; r += m->head_rows) {
-        int rows = n - r < m->head_rows ? n - r : m->head_rows;
+    tern_tensor_rmsnorm(tern_llama_own_rows(m, a->normed, N), s->out_rstd, s->out, m->w + m->norm,
+                        n, C, m->c.norm_eps);
+    if (tern_llama_gather(m, a->normed, N, err) < 0)
+        return -1;
+    for (int r = 0; r < N; r += m->head_rows) {
+        int rows = N - r < m->head_rows ? N - r : m->head_rows;
         const uint8_t *mask = b->mask ? b->mask + r : NULL;
         tern_real *x = a->normed + (size_t)r * (size_t)C;
 
-        tern_llama_linear(a->logits, x, m->w.head, rows, C, V, 0);
-        tern_tensor_cross_entropy(a->logits, a->losses, b->targets + r, mask, grad_scale, rows, V);
+        tern_llama_linear(a->logits, x, m->w + m->head, rows, C, V, 0);
+        if (entropy(m, b->targets + r, mask, grad_scale, rows, err) < 0)
+            return -1;
         for (int i = 0; i < rows; i++) {
-            loss->sum += a->losses[i];
-            loss->n += !mask || mask[i];
+            sum.sum += a->losses[i];
+            sum.n += !mask || mask[i];
         }
         if (grad_scale != 0)
-            tern_llama_linear_backward(a->dnormed + (size_t)r * (size_t)C, m->g.head, a->logits, x,
-                                       m->w.head, rows, C, V);
+            tern_llama_linear_backward(a->dnormed + (size_t)r * (size_t)C,
+                                       tern_llama_grad(m, m->head), a->logits, x, m->w + m->head,
+                                       rows, C, V);
     }
+    *loss = sum;
     if (grad_scale == 0)
-        return;
+        return 0;
+    if (tern_llama_sum(m, a->dnormed, N, err) < 0)
+        return -1;
     tern_tensor_zero(a->dx, (size_t)n * (size_t)C);
-    tern_tensor_rmsnorm_backward(a->dx, m->g.norm, a->dnormed, a->out, m->w.norm, a->out_rstd, n,
-                                 C);
+    tern_tensor_rmsnorm_backward(a->dx, tern_llama_grad(m, m->norm),
+                                 tern_llama_own_rows(m, a->dnormed, N), s->out, m->w + m->norm,
+                                 s->out_rstd, n, C);
+    return 0;
 }

@@ -12,176 +12,60 @@
 enum {
     ALIGN = 64, /* bytes: a cache line, a vector register */
     HUGE_PAGE = 2 << 20,
-    /* Logits held at a time.  Large enough that reading and writing the head's gradient once a
-     * chunk is small beside the products (with V 32000 and C 288: 512 rows, 74 MB moved for 28
-     * GFLOP); a quarter of it costs a tenth of the step's speed. */
-    LOGIT_BYTES = 64 << 20,
-    HEAD_ROWS_MIN = 64,
 };
-
-/* Hands out aligned pieces of a block; with base NULL it only counts. */
-struct carver {
-    char *base;
-    size_t bytes;
-};
-
-static void *carve_bytes(struct carver *v, size_t bytes)
-{
-    void *p = v->base ? v->base + v->bytes : NULL;
-
-    v->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    return p;
-}
-
-static tern_real *carve(struct carver *v, size_t rows, size_t columns)
-{
-    return carve_bytes(v, rows * columns * sizeof(tern_real));
-}
-
-static void carve_layer(struct carver *v, const struct tern_model_config *c, size_t n,
-                        struct tern_llama_layer_acts *a)
-{
-    size_t C = (size_t)c->dim, HD = (size_t)c->heads * (size_t)c->head_dim;
-
-    a->x = carve(v, n, C);
-    a->rstd = carve(v, n, 1);
-    a->qkv = carve(v, n, HD + 2 * (size_t)c->kv_heads * (size_t)c->head_dim);
-    a->stats = carve(v, n, 2 * (size_t)c->heads);
-    a->heads = carve(v, n, HD);
-    a->mid = carve(v, n, C);
-    a->mid_rstd = carve(v, n, 1);
-    a->gate_up = carve(v, n, 2 * (size_t)c->ffn);
-}
-
-/* Lay out the activations; returns the bytes they take. */
-static size_t carve_acts(struct tern_llama *m, char *base)
-{
-    const struct tern_model_config *c = &m->c;
-    struct carver v = {base, 0};
-    struct tern_llama_layer_acts same = {0};
-    size_t n = (size_t)m->max_batch * (size_t)m->seq_len, C = (size_t)c->dim;
-    size_t HD = (size_t)c->heads * (size_t)c->head_dim;
-    size_t W = HD + 2 * (size_t)c->kv_heads * (size_t)c->head_dim;
-
-    m->cos = carve(&v, (size_t)m->seq_len, (size_t)c->head_dim / 2);
-    m->sin = carve(&v, (size_t)m->seq_len, (size_t)c->head_dim / 2);
-    if (!m->training)
-        carve_layer(&v, c, n, &same);
-    for (int l = 0; l < c->layers; l++) {
-        struct tern_llama_layer_acts a = same;
-
-        if (m->training)
-            carve_layer(&v, c, n, &a);
-        if (base)
-            m->a.layers[l] = a;
-    }
-    m->a.out = m->training ? carve(&v, n, C) : same.x;
-    m->a.out_rstd = carve(&v, n, 1);
-    m->a.normed = carve(&v, n, C);
-    m->a.wide = carve(&v, n, (size_t)c->ffn > HD ? (size_t)c->ffn : HD);
-    m->a.logits = carve(&v, (size_t)m->head_rows, (size_t)c->vocab);
-    m->a.losses = carve_bytes(&v, (size_t)m->head_rows * sizeof(double));
-    m->a.attention = carve(&v, tern_tensor_attention_scratch(m->seq_len, m->c.head_dim), 1);
-    if (m->training) {
-        m->a.dx = carve(&v, n, C);
-        m->a.dnormed = carve(&v, n, C);
-        m->a.dqkv = carve(&v, n, W);
-    }
-    return v.bytes;
-}
-
-static void set_sizes(struct tern_llama *m, const struct tern_model_config *config, int max_batch,
-                      int seq_len, bool training)
-{
-    int64_t n = (int64_t)max_batch * seq_len;
-    int64_t rows = LOGIT_BYTES / (int64_t)sizeof(tern_real) / config->vocab;
-
-    *m = (struct tern_llama){.c = *config,
-                             .max_batch = max_batch,
-                             .seq_len = seq_len,
-                             .training = training,
-                             .params = tern_model_params(config)};
-    rows = rows < HEAD_ROWS_MIN ? HEAD_ROWS_MIN : rows / 16 * 16;
-    m->head_rows = (int)(rows < n ? rows : n);
-}
-
-void tern_llama_bytes(const struct tern_model_config *config, int max_batch, int seq_len,
-                      bool training, struct tern_llama_bytes *out)
-{
-    struct tern_llama m;
-
-    set_sizes(&m, config, max_batch, seq_len, training);
-    out->params = m.params * sizeof(tern_real);
-    out->grads = training ? out->params : 0;
-    out->activations = carve_acts(&m, NULL);
-}
 
 /* Zeroed by the threads that will use it, on huge pages where the system has them. */
 static void *block(size_t bytes, const char *what, struct tern_err *err)
 {
-    size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    const bool huge = bytes >= HUGE_PAGE; /* a small block would be rounded up and cleared whole */
+    size_t whole = huge ? (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : bytes;
     char size[32];
     void *p = NULL;
 
-    if (posix_memalign(&p, HUGE_PAGE, whole) != 0) {
+    if (posix_memalign(&p, huge ? HUGE_PAGE : ALIGN, whole) != 0) {
         tern_err_set(err, TERN_FAILED,
                      "no memory for the model's %s, %s.  Take a smaller micro-batch, a shorter "
                      "seq_len, or more memory.",
                      what, tern_str_bytes(size, sizeof(size), bytes));
         return NULL;
     }
-    madvise(p, whole, MADV_HUGEPAGE);
+    if (huge)
+        madvise(p, whole, MADV_HUGEPAGE);
     tern_tensor_zero(p, bytes / sizeof(tern_real));
     return p;
 }
 
-/* Point `w` into the array `all`, which is laid out as the tensor table says. */
-static void point_weights(struct tern_llama_weights *w, const struct tern_model_config *c,
-                          tern_real *all)
+/* Where the products find their matrices in the blocks. */
+static void locate(struct tern_llama *m)
 {
-    size_t n = tern_model_tensors(c);
+    const struct tern_model_shard *s = m->shard;
 
-    w->all = all;
-    for (size_t i = 0; i < n; i++) {
-        struct tern_model_tensor t;
-        struct tern_llama_layer_weights *l;
+    for (int k = 0; k < s->n_chunks; k++)
+        m->chunks[k].is = &s->chunks[k];
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct tern_model_part *p = &s->parts[i];
+        int b = s->units[p->unit].bucket, local = 0;
 
-        tern_model_tensor(c, i, &t);
-        l = t.layer < 0 ? NULL : &w->layers[t.layer];
-        switch (t.kind) {
-        case TERN_MODEL_EMBED:
-            w->embed = w->head = all + t.offset;
-            break;
-        case TERN_MODEL_Q:
-            l->qkv = all + t.offset;
-            break;
-        case TERN_MODEL_O:
-            l->o = all + t.offset;
-            break;
-        case TERN_MODEL_GATE:
-            l->gate_up = all + t.offset;
-            break;
-        case TERN_MODEL_DOWN:
-            l->down = all + t.offset;
-            break;
-        case TERN_MODEL_INPUT_NORM:
-            l->input_norm = all + t.offset;
-            break;
-        case TERN_MODEL_POST_NORM:
-            l->post_norm = all + t.offset;
-            break;
-        case TERN_MODEL_NORM:
-            w->norm = all + t.offset;
-            break;
-        case TERN_MODEL_HEAD:
-            w->head = all + t.offset;
-            break;
-        case TERN_MODEL_K:
-        case TERN_MODEL_V:
-        case TERN_MODEL_UP:
-            break; /* they follow Q and GATE */
-        }
+        for (int k = 0; k < s->n_chunks; k++)
+            if (b >= s->chunks[k].bucket && b < s->chunks[k].bucket + s->chunks[k].layers)
+                local = s->chunks[k].at + b - s->chunks[k].bucket;
+        struct tern_llama_layer_at *l = &m->layers[local];
+        size_t *const at[] = {
+            [TERN_MODEL_EMBED] = &m->embed,
+            [TERN_MODEL_Q] = &l->qkv,
+            [TERN_MODEL_O] = &l->o,
+            [TERN_MODEL_GATE] = &l->gate_up,
+            [TERN_MODEL_DOWN] = &l->down,
+            [TERN_MODEL_INPUT_NORM] = &l->input_norm,
+            [TERN_MODEL_POST_NORM] = &l->post_norm,
+            [TERN_MODEL_NORM] = &m->norm,
+            [TERN_MODEL_HEAD] = &m->head,
+        };
+        if (at[p->whole.kind]) /* K, V and UP follow Q and GATE */
+            *at[p->whole.kind] = p->offset;
     }
+    if (s->head_is_embed)
+        m->head = m->embed;
 }
 
 /* The angular step of frequency i; Llama 3.1 stretches those whose wavelength is long beside the
@@ -214,63 +98,139 @@ static void fill_rope(struct tern_llama *m)
     }
 }
 
+/* The tables of `m`, whose sizes are known; `slots` as in the options. */
+static int make_tables(struct tern_llama *m, const int *slots, struct tern_err *err)
+{
+    size_t n_slots, n_acts, chunks = (size_t)m->shard->n_chunks;
+
+    m->chunks = tern_alloc(chunks, sizeof *m->chunks, "the model's chunks", err);
+    m->layers =
+        tern_alloc((size_t)m->shard->n_layers, sizeof *m->layers, "the model's layers", err);
+    if (!m->chunks || !m->layers)
+        return -1;
+    for (size_t k = 0; k < chunks; k++)
+        m->chunks[k].n_slots = m->training && slots ? slots[k] : 1;
+    tern_llama_carve_counts(m, &n_slots, &n_acts);
+    m->slots = tern_alloc(n_slots, sizeof *m->slots, "the model's slots", err);
+    m->layer_acts = tern_alloc(n_acts, sizeof *m->layer_acts, "the model's layers", err);
+    if (!m->slots || !m->layer_acts)
+        return -1;
+    struct tern_llama_slot *s = m->slots;
+    for (size_t k = 0; k < chunks; s += m->chunks[k++].n_slots)
+        m->chunks[k].slots = s;
+    locate(m);
+    if (!m->lora.rank)
+        return 0;
+    m->lora_at = tern_alloc((size_t)m->shard->n_layers, sizeof *m->lora_at, "the adapters", err);
+    m->lora_layer =
+        tern_alloc((size_t)m->shard->n_layers, sizeof *m->lora_layer, "the adapters", err);
+    if (!m->lora_at || !m->lora_layer)
+        return -1;
+    tern_llama_adapters_locate(m);
+    return 0;
+}
+
+static struct tern_llama *sized(const struct tern_llama_options *o, struct tern_err *err)
+{
+    struct tern_llama *m = tern_alloc(1, sizeof *m, "the model", err);
+
+    if (m && (tern_llama_size(m, o, err) < 0 || make_tables(m, o->slots, err) < 0)) {
+        tern_llama_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+int tern_llama_bytes(const struct tern_llama_options *o, struct tern_llama_bytes *out,
+                     struct tern_err *err)
+{
+    struct tern_llama *m = sized(o, err);
+
+    if (!m)
+        return -1;
+    uint64_t adapters = m->lora.rank ? m->lora_shard->params : 0;
+    out->params = (m->params + adapters) * sizeof(tern_real);
+    out->grads = m->training ? (adapters ? adapters : m->params) * sizeof(tern_real) : 0;
+    out->activations = tern_llama_carve(m, NULL);
+    tern_llama_free(m);
+    return 0;
+}
+
+static int make_blocks(struct tern_llama *m, struct tern_err *err)
+{
+    size_t params = m->params * sizeof(tern_real);
+    size_t adapters = m->lora.rank ? m->lora_shard->params * sizeof(tern_real) : 0;
+
+    m->w = block(params, "parameters", err);
+    if (!m->w)
+        return -1;
+    if (m->lora.rank && !(m->lora_w = block(adapters, "adapters", err)))
+        return -1;
+    if (m->training && m->lora.rank && !(m->lora_g = block(adapters, "gradients", err)))
+        return -1;
+    if (m->training && !m->lora.rank && !(m->g = block(params, "gradients", err)))
+        return -1;
+    m->acts_block = block(tern_llama_carve(m, NULL), "activations", err);
+    return m->acts_block ? 0 : -1;
+}
+
+struct tern_llama *tern_llama_open(const struct tern_llama_options *o, struct tern_err *err)
+{
+    struct tern_llama *m = sized(o, err);
+
+    if (!m)
+        return NULL;
+    if (make_blocks(m, err) < 0) {
+        tern_llama_free(m);
+        return NULL;
+    }
+    tern_llama_carve(m, m->acts_block);
+    fill_rope(m);
+    return m;
+}
+
 struct tern_llama *tern_llama_new(const struct tern_model_config *config, int max_batch,
                                   int seq_len, bool training, struct tern_err *err)
 {
-    struct tern_llama *m;
-    tern_real *params, *grads = NULL;
-    size_t layers = (size_t)config->layers;
+    const struct tern_llama_options o = {
+        .config = config, .max_batch = max_batch, .seq_len = seq_len, .training = training};
 
-    if (tern_model_config_check(config, "model", err) < 0)
-        return NULL;
-    if (max_batch < 1 || seq_len < 1 || (int64_t)max_batch * seq_len > 1 << 24) {
-        tern_err_set(err, TERN_USAGE,
-                     "a micro-batch of %d rows of %d positions: both must be at least 1, and their "
-                     "product at most 16777216",
-                     max_batch, seq_len);
-        return NULL;
-    }
-    m = tern_alloc(1, sizeof(*m), "the model", err);
-    if (!m)
-        return NULL;
-    set_sizes(m, config, max_batch, seq_len, training);
-    m->w.layers = tern_alloc(layers, sizeof(*m->w.layers), "the model's layers", err);
-    m->g.layers = tern_alloc(layers, sizeof(*m->g.layers), "the model's layers", err);
-    m->a.layers = tern_alloc(layers, sizeof(*m->a.layers), "the model's layers", err);
-    if (!m->w.layers || !m->g.layers || !m->a.layers)
-        goto fail;
-    params = block(m->params * sizeof(tern_real), "parameters", err);
-    if (!params)
-        goto fail;
-    point_weights(&m->w, config, params);
-    if (training) {
-        grads = block(m->params * sizeof(tern_real), "gradients", err);
-        if (!grads)
-            goto fail;
-        point_weights(&m->g, config, grads);
-    }
-    m->acts_block = block(carve_acts(m, NULL), "activations", err);
-    if (!m->acts_block)
-        goto fail;
-    carve_acts(m, m->acts_block);
-    fill_rope(m);
-    return m;
-fail:
-    tern_llama_free(m);
-    return NULL;
+    return tern_llama_open(&o, err);
 }
 
 void tern_llama_free(struct tern_llama *m)
 {
     if (!m)
         return;
-    free(m->w.all);
-    free(m->g.all);
+    free(m->w);
+    free(m->g);
+    free(m->lora_w);
+    free(m->lora_g);
+    free(m->lora_at);
+    free(m->lora_layer);
+    tern_model_shard_free(m->lora_shard);
     free(m->acts_block);
-    free(m->w.layers);
-    free(m->g.layers);
-    free(m->a.layers);
+    free(m->layers);
+    free(m->chunks);
+    free(m->slots);
+    free(m->layer_acts);
+    tern_model_shard_free(m->shard);
     free(m);
+}
+
+const struct tern_model_shard *tern_llama_shard(const struct tern_llama *m)
+{
+    return m->shard;
+}
+
+const struct tern_model_shard *tern_llama_trained(const struct tern_llama *m)
+{
+    return m->lora.rank ? m->lora_shard : m->shard;
+}
+
+const struct tern_model_adapters *tern_llama_adapters(const struct tern_llama *m)
+{
+    return m->lora.rank ? &m->lora : NULL;
 }
 
 const struct tern_model_config *tern_llama_config(const struct tern_llama *m)
@@ -282,44 +242,54 @@ tern_real *tern_llama_params(struct tern_llama *m, uint64_t *count)
 {
     if (count)
         *count = m->params;
-    return m->w.all;
+    return m->w;
+}
+
+tern_real *tern_llama_trainable(struct tern_llama *m, uint64_t *count)
+{
+    if (count)
+        *count = tern_llama_trained(m)->params;
+    return m->lora.rank ? m->lora_w : m->w;
 }
 
 tern_real *tern_llama_grads(struct tern_llama *m, uint64_t *count)
 {
     if (count)
-        *count = m->training ? m->params : 0;
-    return m->g.all;
+        *count = m->training ? tern_llama_trained(m)->params : 0;
+    return m->lora.rank ? m->lora_g : m->g;
 }
 
 void tern_llama_grads_zero(struct tern_llama *m)
 {
     if (m->training)
-        tern_tensor_zero(m->g.all, m->params);
+        tern_tensor_zero(tern_llama_grads(m, NULL), tern_llama_trained(m)->params);
 }
 
 void tern_llama_init(struct tern_llama *m, uint64_t seed, double std)
 {
-    size_t n = tern_model_tensors(&m->c);
+    for (size_t i = 0; i < m->shard->n_parts; i++) {
+        const struct tern_model_part *p = &m->shard->parts[i];
+        tern_real *w = m->w + p->offset;
 
-    for (size_t i = 0; i < n; i++) {
-        struct tern_model_tensor t;
-        tern_real *w;
-
-        tern_model_tensor(&m->c, i, &t);
-        w = m->w.all + t.offset;
 #pragma omp parallel for schedule(static)
-        for (uint64_t e = 0; e < t.count; e++)
-            w[e] = t.ndim == 1 ? 1 : (tern_real)(std * tern_rand_normal(seed, i, e));
+        for (int64_t r = 0; r < p->shape[0]; r++)
+            for (int64_t c = 0; c < p->shape[1]; c++) {
+                int64_t width = p->whole.ndim > 1 ? p->whole.shape[1] : 1;
+                uint64_t e = (uint64_t)((p->start[0] + r) * width + p->start[1] + c);
+
+                w[r * p->shape[1] + c] =
+                    p->whole.ndim == 1 ? 1 : (tern_real)(std * tern_rand_normal(seed, p->index, e));
+            }
     }
 }
 
-static int check_batch(const struct tern_llama *m, const struct tern_llama_batch *b,
-                       struct tern_err *err)
+int tern_llama_batch_check(const struct tern_llama *m, const struct tern_llama_batch *b,
+                           struct tern_err *err)
 {
     const int32_t *sets[] = {b->tokens, b->targets};
 
-    if (b->B < 1 || b->B > m->max_batch || b->T < 1 || b->T > m->seq_len)
+    if (b->B < 1 || b->B > m->max_batch || b->T < 1 || b->T > m->seq_len ||
+        (m->sequence && b->B * b->T != m->max_batch * m->seq_len))
         return tern_err_set(err, TERN_FAILED,
                             "a batch of %d rows of %d positions does not fit a model made for %d "
                             "of %d",
@@ -334,47 +304,123 @@ static int check_batch(const struct tern_llama *m, const struct tern_llama_batch
     return 0;
 }
 
+/* ---------------------------------------------------------------- chunk by chunk */
+
+tern_real *tern_llama_in(struct tern_llama *m, int chunk, int slot)
+{
+    return m->chunks[chunk].slots[slot].layers[0].x;
+}
+
+tern_real *tern_llama_out(struct tern_llama *m, int chunk, int slot)
+{
+    return m->chunks[chunk].slots[slot].out;
+}
+
+size_t tern_llama_stream(const struct tern_llama *m)
+{
+    return (size_t)tern_llama_own(m, m->max_batch * m->seq_len) * (size_t)m->c.dim;
+}
+
+int tern_llama_chunk_forward(struct tern_llama *m, int chunk, int slot,
+                             const struct tern_llama_batch *b, struct tern_err *err)
+{
+    return tern_llama_forward(m, chunk, slot, b, err);
+}
+
+int tern_llama_chunk_loss(struct tern_llama *m, int chunk, int slot,
+                          const struct tern_llama_batch *b, struct tern_llama_loss *loss,
+                          struct tern_err *err)
+{
+    return tern_llama_head(m, chunk, slot, b, 0, loss, err);
+}
+
+int tern_llama_chunk_backward(struct tern_llama *m, int chunk, int slot,
+                              const struct tern_llama_batch *b, double grad_scale,
+                              struct tern_llama_loss *loss, const struct tern_llama_ready *ready,
+                              struct tern_err *err)
+{
+    bool heads = m->chunks[chunk].is->heads;
+    tern_real *in = tern_llama_in(m, chunk, slot);
+    tern_real *dx = heads ? m->a.dx : tern_llama_out(m, chunk, slot);
+
+    if (heads && (tern_llama_head(m, chunk, slot, b, grad_scale, loss, err) < 0 ||
+                  (ready && ready->bucket(ready->ctx, m->shard->head_bucket, err) < 0)))
+        return -1;
+    if (tern_llama_backward(m, chunk, slot, b, dx, ready, err) < 0)
+        return -1;
+    if (!m->chunks[chunk].is->embeds)
+        tern_tensor_copy(in, dx, (size_t)tern_llama_own(m, b->B * b->T) * (size_t)m->c.dim);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- all of it at once */
+
+/* Through all chunks, which lie here. */
+static int forward_all(struct tern_llama *m, const struct tern_llama_batch *b, struct tern_err *err)
+{
+    size_t stream = (size_t)tern_llama_own(m, b->B * b->T) * (size_t)m->c.dim;
+
+    if (tern_llama_batch_check(m, b, err) < 0)
+        return -1;
+    if (m->shard->place.pipeline > 1)
+        return tern_err_set(err, TERN_FAILED, "bug: the model's other stages are elsewhere");
+    for (int k = 0; k < m->shard->n_chunks; k++) {
+        if (k > 0 && m->training)
+            tern_tensor_copy(tern_llama_in(m, k, 0), tern_llama_out(m, k - 1, 0), stream);
+        if (tern_llama_forward(m, k, 0, b, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int tern_llama_loss(struct tern_llama *m, const int32_t *tokens, const int32_t *targets,
                     const uint8_t *mask, int B, int T, struct tern_llama_loss *out,
                     struct tern_err *err)
 {
-    struct tern_llama_batch b = {tokens, targets, mask, B, T};
+    const struct tern_llama_batch b = {
+        .tokens = tokens, .targets = targets, .mask = mask, .B = B, .T = T};
 
-    if (check_batch(m, &b, err) < 0)
+    if (forward_all(m, &b, err) < 0)
         return -1;
-    tern_llama_forward(m, &b);
-    tern_llama_head(m, &b, 0, out);
-    return 0;
+    return tern_llama_head(m, m->shard->n_chunks - 1, 0, &b, 0, out, err);
 }
 
 int tern_llama_step(struct tern_llama *m, const int32_t *tokens, const int32_t *targets,
                     const uint8_t *mask, int B, int T, double grad_scale,
                     struct tern_llama_loss *out, struct tern_err *err)
 {
-    struct tern_llama_batch b = {tokens, targets, mask, B, T};
+    const struct tern_llama_batch b = {
+        .tokens = tokens, .targets = targets, .mask = mask, .B = B, .T = T};
+    size_t stream = (size_t)tern_llama_own(m, B * T) * (size_t)m->c.dim;
 
     if (!m->training)
         return tern_err_set(err, TERN_FAILED, "the model was made without training");
-    if (check_batch(m, &b, err) < 0)
+    if (grad_scale == 0)
+        return tern_llama_loss(m, tokens, targets, mask, B, T, out, err);
+    if (forward_all(m, &b, err) < 0)
         return -1;
-    tern_llama_forward(m, &b);
-    tern_llama_head(m, &b, grad_scale, out);
-    if (grad_scale != 0)
-        tern_llama_backward(m, &b);
+    for (int k = m->shard->n_chunks - 1; k >= 0; k--) {
+        if (tern_llama_chunk_backward(m, k, 0, &b, grad_scale, out, NULL, err) < 0)
+            return -1;
+        if (k > 0)
+            tern_tensor_copy(tern_llama_out(m, k - 1, 0), tern_llama_in(m, k, 0), stream);
+    }
     return 0;
 }
 
 int tern_llama_logits(struct tern_llama *m, const int32_t *tokens, int T, tern_real *logits,
                       struct tern_err *err)
 {
-    struct tern_llama_batch b = {.tokens = tokens, .B = 1, .T = T};
+    const struct tern_llama_batch b = {.tokens = tokens, .B = 1, .T = T};
     int C = m->c.dim, V = m->c.vocab;
 
-    if (check_batch(m, &b, err) < 0)
+    if (m->tensor > 1)
+        return tern_err_set(err, TERN_FAILED, "bug: the model's other tensor ranks are elsewhere");
+    if (forward_all(m, &b, err) < 0)
         return -1;
-    tern_llama_forward(m, &b);
-    tern_tensor_rmsnorm(m->a.normed, m->a.out_rstd, m->a.out + (size_t)(T - 1) * (size_t)C,
-                        m->w.norm, 1, C, m->c.norm_eps);
-    tern_tensor_gemm(false, true, 1, V, C, 1, m->a.normed, C, m->w.head, C, 0, logits, V);
+    struct tern_llama_slot *s = &m->chunks[m->shard->n_chunks - 1].slots[0];
+    tern_tensor_rmsnorm(m->a.normed, s->out_rstd, s->out + (size_t)(T - 1) * (size_t)C,
+                        m->w + m->norm, 1, C, m->c.norm_eps);
+    tern_tensor_gemm(false, true, 1, V, C, 1, m->a.normed, C, m->w + m->head, C, 0, logits, V);
     return 0;
 }

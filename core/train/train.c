@@ -50,8 +50,12 @@ static void say_beginning(const struct train *t)
 
     if (t->rank != 0)
         return;
-    tern_llama_bytes(tern_llama_config(t->model), (int)r->batch.micro, (int)r->batch.seq_len, true,
-                     &b);
+    const struct tern_llama_options o = {.config = tern_llama_config(t->model),
+                                         .max_batch = (int)r->batch.micro,
+                                         .seq_len = (int)r->batch.seq_len,
+                                         .training = true};
+    if (tern_llama_bytes(&o, &b, NULL) < 0)
+        return;
     tern_info("%s", tern_tensor_describe());
     tern_info("%s: %.1f M parameters, %d ranks, %" PRId64 " x %" PRId64 " tokens a step (%" PRId64
               " micro-batches of %" PRId64 " a rank), %s a rank",

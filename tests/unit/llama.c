@@ -88,6 +88,51 @@ static void differences(const struct tern_model_config *c, const char *what)
     tern_llama_free(m);
 }
 
+/* The same of adapters beside all linears; nothing else has a gradient. */
+static void adapters(void)
+{
+    const struct tern_model_adapters all = {.rank = 3, .targets = 127, .scale = 0.7};
+    const struct tern_llama_options o = {
+        .config = &grouped, .max_batch = B, .seq_len = T, .training = true, .adapters = &all};
+    struct tern_llama *m = tern_llama_open(&o, NULL);
+    const struct tern_model_shard *s = tern_llama_trained(m);
+    tern_real *p = tern_llama_trainable(m, NULL), *g = tern_llama_grads(m, NULL);
+    double worst = 0, h = 1e-5, plain;
+    struct tern_llama *without = make(&grouped, B, false);
+
+    tern_llama_init(m, 5, grouped.init_std);
+    tern_llama_adapters_init(m);
+    plain = loss_of(without);
+    ok(loss_of(m) == plain, "new adapters change nothing");
+    for (uint64_t e = 0; e < s->params; e++)
+        p[e] = (tern_real)(0.3 * tern_rand_normal(3, 0, e));
+    ok(fabs(loss_of(m) - plain) > 1, "others do");
+    step(m, 1);
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct tern_model_part *t = &s->parts[i];
+        double along = 0, up = 0, down = 0, norm = 0;
+
+        for (uint64_t e = t->offset; e < t->offset + t->count; e++) {
+            double d = tern_rand_normal(9, i, e);
+            along += d * (double)g[e];
+            norm += (double)g[e] * (double)g[e];
+            p[e] += (tern_real)(h * d);
+        }
+        up = loss_of(m);
+        for (uint64_t e = t->offset; e < t->offset + t->count; e++)
+            p[e] -= (tern_real)(2 * h * tern_rand_normal(9, i, e));
+        down = loss_of(m);
+        for (uint64_t e = t->offset; e < t->offset + t->count; e++)
+            p[e] += (tern_real)(h * tern_rand_normal(9, i, e));
+        along = fabs((up - down) / (2 * h) - along) / sqrt(norm);
+        worst = !(along <= worst) ? along : worst;
+    }
+    ok(worst < 1e-6 && s->n_parts == 2 * 7 * 2,
+       "adapters: gradients equal finite differences (%.1e of their norm)", worst);
+    tern_llama_free(m);
+    tern_llama_free(without);
+}
+
 static void repeats(void)
 {
     struct tern_llama *a = make(&grouped, B, true), *b = make(&grouped, B, true);
@@ -202,10 +247,13 @@ static void refusals(void)
 
 static void memory(void)
 {
+    struct tern_llama_options o = {.config = &grouped, .max_batch = B, .seq_len = T};
     struct tern_llama_bytes train, infer;
 
-    tern_llama_bytes(&grouped, B, T, true, &train);
-    tern_llama_bytes(&grouped, B, T, false, &infer);
+    o.training = true;
+    tern_llama_bytes(&o, &train, NULL);
+    o.training = false;
+    tern_llama_bytes(&o, &infer, NULL);
     ok(train.params == tern_model_params(&grouped) * sizeof(tern_real) &&
            train.grads == train.params && infer.grads == 0 && infer.activations < train.activations,
        "bytes by kind");
@@ -233,6 +281,7 @@ int main(void)
         differences(&grouped, "two key heads");
         differences(&tied, "tied");
         differences(&scaled, "one key head, scaled RoPE");
+        adapters();
     }
     repeats();
     accumulates();

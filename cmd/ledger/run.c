@@ -1,13 +1,18 @@
 /* tern ledger show: everything about one run. */
 #include "cmd/ledger/show.h"
 
+#include "core/base/str.h"
+
 #include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
-static bool only_attempts, only_checkpoints, only_evals, only_events, only_recipe;
+static bool only_attempts, only_checkpoints, only_evals, only_events, only_recipe, only_health;
 
 static const struct tern_report_field attempt_fields[] = {
     {"attempt", "its number in the run", true},
+    {"kind", "train; precompile, trial, smoke, health: values do not count", false},
     {"jobid", "Slurm job", true},
     {"restarts", "Slurm's restart count of that job", true},
     {"outcome", "how it ended; running, or no end: its owner died", false},
@@ -56,6 +61,18 @@ static const struct tern_report_field event_fields[] = {
     {"text", "what happened", false},
     {"writer", "who told", false},
 };
+static const struct tern_report_field health_fields[] = {
+    {"time", "when", false},
+    {"attempt", "that asked", true},
+    {"node", "that was looked at; empty: all of them together", false},
+    {"check", "its id", false},
+    {"verdict", "ok, node_bad, fabric_bad, storage_bad, unknown, skipped", false},
+    {"severity", "info, warn, error", false},
+    {"value", "what was measured", true},
+    {"unit", "of it", false},
+    {"seconds", "that it took", true},
+    {"text", "what was found", false},
+};
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
 static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
@@ -65,6 +82,7 @@ static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
     for (size_t i = 0; i < rows->n; i++) {
         const struct tern_ledger_attempt *a = &rows->attempts[i];
         show_cell_int(&t, a->attempt, -1);
+        show_cell_text(&t, a->kind);
         show_cell_int(&t, a->job_id, 0);
         show_cell_int(&t, a->restart_count, -1);
         show_cell_text(&t, a->outcome ? a->outcome : i + 1 < rows->n ? "no end" : "running");
@@ -84,8 +102,8 @@ static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
         show_cell_text(&t, a->cause);
         show_cell_text(&t, a->resumed_checkpoint);
     }
-    return show_table(&t, "attempt,jobid,restarts,outcome,exit,begin,end,resumed,last,nodes,cause",
-                      err);
+    return show_table(
+        &t, "attempt,kind,jobid,restarts,outcome,exit,begin,end,resumed,last,nodes,cause", err);
 }
 
 static int checkpoints(const struct tern_ledger_rows *rows, struct tern_err *err)
@@ -157,8 +175,28 @@ static int events(const struct tern_ledger_rows *rows, struct tern_err *err)
     return show_table(&t, "time,attempt,severity,kind,node,text", err);
 }
 
+static int health(const struct tern_ledger_rows *rows, struct tern_err *err)
+{
+    struct show_cells t = {.fields = health_fields, .n_fields = COUNT(health_fields)};
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tern_ledger_health *h = &rows->health[i];
+        show_cell_time(&t, h->wall_ns);
+        show_cell_int(&t, h->attempt, -1);
+        show_cell_text(&t, h->node);
+        show_cell_text(&t, h->check);
+        show_cell_text(&t, h->verdict);
+        show_cell_text(&t, h->severity);
+        cell_real(&t, h->value, !isnan(h->value));
+        show_cell_text(&t, h->unit);
+        cell_real(&t, h->seconds, true);
+        show_cell_text(&t, h->text);
+    }
+    return show_table(&t, "time,attempt,node,check,verdict,value,unit,text", err);
+}
+
 struct everything {
-    struct tern_ledger_rows run, attempts, checkpoints, evals, events, metrics;
+    struct tern_ledger_rows run, attempts, checkpoints, evals, events, health, metrics;
 };
 
 static int read_all(struct tern_ledger *l, struct everything *e, struct tern_err *err)
@@ -168,6 +206,7 @@ static int read_all(struct tern_ledger *l, struct everything *e, struct tern_err
                    tern_ledger_checkpoints(l, &e->checkpoints, err) < 0 ||
                    tern_ledger_evals(l, &e->evals, err) < 0 ||
                    tern_ledger_events(l, &e->events, err) < 0 ||
+                   tern_ledger_health_rows(l, &e->health, err) < 0 ||
                    tern_ledger_metrics(l, &e->metrics, err) < 0
                ? -1
                : 0;
@@ -180,6 +219,7 @@ static void release(struct everything *e)
     tern_ledger_rows_free(&e->checkpoints);
     tern_ledger_rows_free(&e->evals);
     tern_ledger_rows_free(&e->events);
+    tern_ledger_rows_free(&e->health);
     tern_ledger_rows_free(&e->metrics);
 }
 
@@ -197,6 +237,23 @@ static json_t *json_eval(const struct tern_ledger_eval *e)
     json_object_set_new(j, "attempt", json_integer(e->attempt));
     json_object_set_new(j, "effective", json_boolean(e->effective));
     json_object_set_new(j, "time", show_json_time(e->wall_ns));
+    return j;
+}
+
+static json_t *json_health(const struct tern_ledger_health *h)
+{
+    json_t *j = json_object();
+
+    json_object_set_new(j, "time", show_json_time(h->wall_ns));
+    json_object_set_new(j, "attempt", json_integer(h->attempt));
+    json_object_set_new(j, "node", show_json_text(h->node));
+    json_object_set_new(j, "check", show_json_text(h->check));
+    json_object_set_new(j, "verdict", show_json_text(h->verdict));
+    json_object_set_new(j, "severity", show_json_text(h->severity));
+    json_object_set_new(j, "value", isnan(h->value) ? json_null() : tern_json_real(h->value));
+    json_object_set_new(j, "unit", show_json_text(h->unit));
+    json_object_set_new(j, "seconds", tern_json_real(h->seconds));
+    json_object_set_new(j, "text", show_json_text(h->text));
     return j;
 }
 
@@ -218,7 +275,7 @@ static int print_json(const struct everything *e, struct tern_err *err)
 {
     json_t *j = e->run.n ? show_json_run(&e->run.runs[0]) : json_object();
     json_t *a = json_array(), *c = json_array(), *v = json_array(), *k = json_array(),
-           *m = json_array();
+           *m = json_array(), *h = json_array();
 
     for (size_t i = 0; i < e->attempts.n; i++)
         json_array_append_new(a, show_json_attempt(&e->attempts.attempts[i]));
@@ -230,15 +287,43 @@ static int print_json(const struct everything *e, struct tern_err *err)
         json_array_append_new(k, json_event(&e->events.events[i]));
     for (size_t i = 0; i < e->metrics.n; i++)
         json_array_append_new(m, show_json_text(e->metrics.names[i]));
+    for (size_t i = 0; i < e->health.n; i++)
+        json_array_append_new(h, json_health(&e->health.health[i]));
     /* "attempts" of the run is their number; the rows stand beside it. */
     json_object_set_new(j, "attempt_rows", a);
     json_object_set_new(j, "checkpoints", c);
     json_object_set_new(j, "evals", v);
     json_object_set_new(j, "events", k);
     json_object_set_new(j, "metrics", m);
+    json_object_set_new(j, "health", h);
     if (e->run.n)
         json_object_set_new(j, "recipe", show_json_text(e->run.runs[0].recipe));
     return show_json(j, err);
+}
+
+/* A line for a terminal: names and paths are of whoever ran it. */
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+{
+    char *line;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&line, fmt, ap) < 0)
+        abort();
+    va_end(ap);
+    tern_str_mask(line);
+    puts(line);
+    free(line);
+}
+
+static void print_metrics(const struct tern_ledger_rows *m)
+{
+    struct tern_buf b = {0};
+
+    for (size_t i = 0; i < m->n && i < 12; i++)
+        tern_buf_printf(&b, " %s", m->names[i]);
+    say("metrics%s%s", b.data ? b.data : "", m->n > 12 ? " ..." : "");
+    tern_buf_free(&b);
 }
 
 static void print_head(const struct everything *e)
@@ -246,7 +331,7 @@ static void print_head(const struct everything *e)
     if (!e->run.n)
         return;
     const struct tern_ledger_run *r = &e->run.runs[0];
-    printf("run     %s  %s\n", r->id, r->name ? r->name : "");
+    say("run     %s  %s", r->id, r->name ? r->name : "");
     printf("state   %s", r->state ? r->state : "unknown");
     if (r->last_step >= 0)
         printf(", step %lld", (long long)r->last_step);
@@ -254,14 +339,11 @@ static void print_head(const struct everything *e)
         printf(", loss %.4f", r->last_loss);
     printf("\n");
     if (r->model)
-        printf("model   %s\n", r->model);
+        say("model   %s", r->model);
     if (r->recipe_path)
-        printf("recipe  %s%s%.12s\n", r->recipe_path, r->full_hash ? "  sha256 " : "",
-               r->full_hash ? r->full_hash : "");
-    printf("metrics");
-    for (size_t i = 0; i < e->metrics.n && i < 12; i++)
-        printf(" %s", e->metrics.names[i]);
-    printf("%s\n", e->metrics.n > 12 ? " ..." : "");
+        say("recipe  %s%s%.12s", r->recipe_path, r->full_hash ? "  sha256 " : "",
+            r->full_hash ? r->full_hash : "");
+    print_metrics(&e->metrics);
 }
 
 static int print_all(const struct everything *e, struct tern_err *err)
@@ -298,6 +380,8 @@ static int help_fields(void)
         return show_fields(eval_fields, COUNT(eval_fields));
     if (only_events)
         return show_fields(event_fields, COUNT(event_fields));
+    if (only_health)
+        return show_fields(health_fields, COUNT(health_fields));
     return show_fields(attempt_fields, COUNT(attempt_fields));
 }
 
@@ -325,6 +409,8 @@ static int run(int n_args, char **args, struct tern_err *err)
         rc = evals(&e.evals, err);
     else if (only_events)
         rc = events(&e.events, err);
+    else if (only_health)
+        rc = health(&e.health, err);
     else
         rc = print_all(&e, err);
 out:
@@ -340,6 +426,8 @@ static const struct tern_opt opts[] = {
      .help = "only the checkpoints"},
     {"evals", 0, TERN_OPT_FLAG, .to.flag = &only_evals, .help = "only the held-out sets"},
     {"events", 0, TERN_OPT_FLAG, .to.flag = &only_events, .help = "only the events"},
+    {"health", 0, TERN_OPT_FLAG, .to.flag = &only_health,
+     .help = "only what checks of the nodes found"},
     {"recipe", 0, TERN_OPT_FLAG, .to.flag = &only_recipe, .help = "print the recipe it ran with"},
     SHOW_OPT_FORMAT,
     SHOW_OPT_STYLE,

@@ -190,6 +190,7 @@ json_t *show_json_attempt(const struct tern_ledger_attempt *a)
     json_t *j = json_object();
 
     json_object_set_new(j, "attempt", json_integer(a->attempt));
+    json_object_set_new(j, "kind", show_json_text(a->kind));
     json_object_set_new(j, "job_id", show_json_int(a->job_id, 0));
     json_object_set_new(j, "restart_count", json_integer(a->restart_count));
     json_object_set_new(j, "nodes", show_json_text(a->nodes));

@@ -85,7 +85,8 @@ static int run(int n_args, char **args, struct tern_err *err)
 static const struct tern_opt opts[] = {
     SHOW_OPT_LEDGER,
     {"run", 'r', TERN_OPT_TEXT, "RUN", .to.text = &show.run,
-     .help = "ask that run's database (tables run, attempt, checkpoint, eval, event, param; views "
+     .help = "ask that run's database (tables run, attempt, checkpoint, eval, event, health, "
+             "param; views "
              "step, step_all, eval_effective) instead of the catalogue (run, attempt, checkpoint)"},
     {"max-rows", 0, TERN_OPT_INT, "N", "10000", .to.integer = &max_rows,
      .help = "stop after N rows, 0 for no limit"},

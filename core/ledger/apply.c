@@ -18,7 +18,8 @@ static const char sql_run[] =
     " full_hash = ?7, model = ?8, created_ns = ?9, wall_ns = ?1 WHERE wall_ns < ?1";
 static const char sql_begin[] =
     "UPDATE attempt SET job_id = ?3, restart_count = ?4, nodes = ?5, host = ?6, pid = ?7,"
-    " world = ?8, resumed_checkpoint = ?9, resumed_step = ?10, full_hash = ?11, begin_ns = ?1"
+    " world = ?8, resumed_checkpoint = ?9, resumed_step = ?10, full_hash = ?11,"
+    " kind = coalesce(?12, 'train'), begin_ns = ?1"
     " WHERE attempt = ?2 AND begin_ns < ?1";
 static const char sql_end[] =
     "UPDATE attempt SET outcome = ?3, exit_code = ?4, signal = ?5, cause = ?6, end_ns = ?1"
@@ -29,22 +30,29 @@ static const char sql_span[] = "UPDATE attempt SET first_step = min(coalesce(fir
  * or at its first value if that came earlier or no resume is known.  (min(x, y) is NULL when either
  * is: hence the coalesces.) */
 static const char sql_supersede[] =
-    "UPDATE attempt AS a SET to_step = (SELECT min(min(coalesce(b.resumed_step + 1, b.first_step),"
-    " coalesce(b.first_step, b.resumed_step + 1))) - 1 FROM attempt b WHERE b.attempt > a.attempt)";
+    "UPDATE attempt AS a SET to_step = iif(a.kind = 'train',"
+    " (SELECT min(min(coalesce(b.resumed_step + 1, b.first_step),"
+    " coalesce(b.first_step, b.resumed_step + 1))) - 1 FROM attempt b"
+    " WHERE b.attempt > a.attempt AND b.kind = 'train'), -1)";
 static const char sql_metric[] =
     "INSERT INTO metric VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(id) DO UPDATE SET"
     " attempt = ?3, step = ?4, value = ?5, class = ?6, wall_ns = ?7";
 static const char sql_point[] =
     "INSERT INTO point VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value,"
     " class = excluded.class, wall_ns = excluded.wall_ns WHERE excluded.wall_ns > point.wall_ns";
-/* Who made it and how large it is: of the newest record that made it; its state: of the newest. */
-#define MADE(column)                                                                               \
-    column " = iif((excluded.made_ns, excluded.wall_ns) > (made_ns, checkpoint.wall_ns), "         \
-           "excluded." column ", " column "), "
+/* Who made it: of the newest record that made it.  How large it is: of that, or of one that
+ * verified it since, which is often the first to know.  Its state: of the newest. */
+#define NEWLY_MADE "(excluded.made_ns, excluded.wall_ns) > (made_ns, checkpoint.wall_ns)"
+#define MADE(column) column " = iif(" NEWLY_MADE ", excluded." column ", " column "), "
+#define SIZE(column)                                                                               \
+    column " = iif(" NEWLY_MADE                                                                    \
+           " AND (excluded.bytes > 0 OR excluded.wall_ns > checkpoint.wall_ns)"                    \
+           " OR excluded.state = 'verified' AND excluded.bytes > 0 AND"                            \
+           " excluded.wall_ns > checkpoint.wall_ns, excluded." column ", " column "), "
 static const char sql_checkpoint[] =
     "INSERT INTO checkpoint VALUES(?3, ?2, ?4, ?5, ?6, ?7, iif(?8 IN ('writing', 'published',"
     " 'foreign'), ?1, 0), ?8, ?1) ON CONFLICT DO UPDATE SET " MADE("attempt") MADE("step")
-        MADE("bytes") MADE("shards") MADE("manifest_sha256") MADE(
+        SIZE("bytes") SIZE("shards") SIZE("manifest_sha256") MADE(
             "made_ns") "state = iif(excluded.wall_ns > checkpoint.wall_ns, excluded.state, state),"
                        " wall_ns = max(excluded.wall_ns, checkpoint.wall_ns)";
 static const char sql_eval[] =
@@ -54,6 +62,8 @@ static const char sql_eval[] =
     " WHERE excluded.wall_ns > eval.wall_ns";
 static const char sql_event[] =
     "INSERT OR IGNORE INTO event VALUES(?3, ?4, ?2, ?5, ?1, ?6, ?7, ?8, ?9)";
+static const char sql_health[] =
+    "INSERT OR IGNORE INTO health VALUES(?3, ?4, ?2, ?5, ?1, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 static const char sql_param[] =
     "INSERT INTO param VALUES(?2, ?3, ?4, ?1) ON CONFLICT DO UPDATE SET value = excluded.value,"
     " wall_ns = excluded.wall_ns WHERE excluded.wall_ns > param.wall_ns";
@@ -71,13 +81,14 @@ enum {
     CHECKPOINT,
     EVAL,
     EVENT,
+    HEALTH,
     PARAM,
     N
 };
 
 static const char *const texts[N] = {
-    sql_seen_run, sql_seen_attempt, sql_run,        sql_begin, sql_end,   sql_span, sql_supersede,
-    sql_metric,   sql_point,        sql_checkpoint, sql_eval,  sql_event, sql_param};
+    sql_seen_run, sql_seen_attempt, sql_run,        sql_begin, sql_end,   sql_span,   sql_supersede,
+    sql_metric,   sql_point,        sql_checkpoint, sql_eval,  sql_event, sql_health, sql_param};
 
 struct metric {
     char *name;
@@ -258,6 +269,8 @@ static int apply_begin(struct tern_apply *a, const struct tern_frame *f, int64_t
     if (bind_int(&b, 10) < 0)
         sqlite3_bind_null(b.st, 10);
     bind_text(&b, 11);
+    if (b.r.at < b.r.end) /* a tern before the kinds ended here */
+        bind_text(&b, 12);
     return run(&b, err);
 }
 
@@ -391,6 +404,23 @@ static int apply_event(struct tern_apply *a, const struct tern_record_head *h,
     return run(&b, err);
 }
 
+static int apply_health(struct tern_apply *a, const struct tern_record_head *h,
+                        const struct tern_frame *f, struct tern_err *err)
+{
+    struct binder b = bind(a, HEALTH, f, h->attempt);
+
+    sqlite3_bind_int64(b.st, 3, (int64_t)h->instance);
+    sqlite3_bind_int64(b.st, 4, (int64_t)f->seq);
+    sqlite3_bind_text(b.st, 5, h->writer, -1, SQLITE_STATIC);
+    for (int i = 6; i <= 10; i++)
+        bind_text(&b, i);
+    /* SQLite takes a NaN for NULL, and so it reads back. */
+    sqlite3_bind_double(b.st, 11, tern_record_get_real(&b.r));
+    bind_text(&b, 12);
+    sqlite3_bind_double(b.st, 13, tern_record_get_real(&b.r));
+    return run(&b, err);
+}
+
 static int apply_param(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
                        struct tern_err *err)
 {
@@ -434,6 +464,8 @@ int tern_apply_frame(struct tern_apply *a, const struct tern_record_head *h,
         return apply_checkpoint(a, f, h->attempt, err);
     case TERN_FRAME_EVENT:
         return apply_event(a, h, f, err);
+    case TERN_FRAME_HEALTH:
+        return apply_health(a, h, f, err);
     case TERN_FRAME_PARAM:
         return apply_param(a, f, h->attempt, err);
     default:

@@ -46,6 +46,7 @@ enum tern_frame_type { /* on disk: do not renumber */
                        TERN_FRAME_CHECKPOINT = 7,
                        TERN_FRAME_EVENT = 8,
                        TERN_FRAME_PARAM = 9,
+                       TERN_FRAME_HEALTH = 10,
 };
 
 struct tern_frame {

@@ -73,6 +73,8 @@ struct tern_ledger_run {
 };
 
 struct tern_ledger_attempt {
+    const char *kind;               /* "train" (also when NULL); precompile, trial, smoke, health:
+                                       then its values never count as the run's */
     int64_t job_id;                 /* Slurm's, 0 outside Slurm */
     int64_t restart_count;          /* SLURM_RESTART_COUNT */
     const char *nodes;              /* host list: "trn1-dy-compute-[1-4]" */
@@ -141,6 +143,22 @@ struct tern_ledger_event {
     int64_t wall_ns;
 };
 
+/* One check of one node, or of all of them together. */
+struct tern_ledger_health {
+    const char *check;    /* its id: "mounts", "neuron-ecc", "ring-bandwidth" */
+    const char *node;     /* NULL: not of one node */
+    const char *verdict;  /* ok, node_bad, fabric_bad, storage_bad, unknown, skipped */
+    const char *severity; /* info, warn, error */
+    const char *text;     /* what was found, and the remedy; NULL when there is nothing to say */
+    double value;         /* what was measured; NaN when nothing was */
+    const char *unit;     /* "GB/s"; NULL without a value */
+    double seconds;       /* that the check took */
+    /* read only */
+    uint32_t attempt;
+    const char *writer;
+    int64_t wall_ns;
+};
+
 /* ---------------------------------------------------------------- writing: a spool
  *
  * A full disk must not end a training run.  So every record call returns
@@ -195,6 +213,8 @@ int tern_spool_eval(struct tern_spool *s, const struct tern_ledger_eval *e, stru
 int tern_spool_checkpoint(struct tern_spool *s, const struct tern_ledger_checkpoint *c,
                           struct tern_err *err);
 int tern_spool_event(struct tern_spool *s, const struct tern_ledger_event *e, struct tern_err *err);
+int tern_spool_health(struct tern_spool *s, const struct tern_ledger_health *h,
+                      struct tern_err *err);
 /* A fact of the attempt: "kernels" = "avx512", "blas" = "openblas 0.3.21 SKYLAKEX". */
 int tern_spool_param(struct tern_spool *s, const char *name, const char *value,
                      struct tern_err *err);
@@ -238,6 +258,7 @@ struct tern_ledger_rows {
         struct tern_ledger_checkpoint *checkpoints;
         struct tern_ledger_eval *evals;
         struct tern_ledger_event *events;
+        struct tern_ledger_health *health;
         const char **names;
     };
     void *texts;
@@ -247,10 +268,15 @@ void tern_ledger_rows_free(struct tern_ledger_rows *rows);
 /* Newest last.  A run's view has one run; the catalogue has runs, attempts and checkpoints. */
 int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
 int tern_ledger_attempts(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+/* Of one run: those that an attempt of it made; a copy, say, was only ever verified. */
+int tern_ledger_checkpoints_made(struct tern_ledger *l, struct tern_ledger_rows *out,
+                                 struct tern_err *err);
 int tern_ledger_checkpoints(struct tern_ledger *l, struct tern_ledger_rows *out,
                             struct tern_err *err);
 int tern_ledger_evals(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
 int tern_ledger_events(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+int tern_ledger_health_rows(struct tern_ledger *l, struct tern_ledger_rows *out,
+                            struct tern_err *err);
 /* Names of all metrics, sorted (a run's view). */
 int tern_ledger_metrics(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
 

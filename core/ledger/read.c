@@ -160,6 +160,7 @@ static void take_attempt(struct cursor *c, void *row)
 
     a->run_id = text(c);
     a->attempt = (uint32_t)integer(c, 0);
+    a->kind = text(c);
     a->job_id = integer(c, 0);
     a->restart_count = integer(c, 0);
     a->nodes = text(c);
@@ -218,6 +219,17 @@ static int want_run(struct tern_ledger *l, struct tern_err *err)
                : 0;
 }
 
+int tern_ledger_checkpoints_made(struct tern_ledger *l, struct tern_ledger_rows *out,
+                                 struct tern_err *err)
+{
+    return want_run(l, err) < 0
+               ? -1
+               : rows(l,
+                      "SELECT " TERN_SCHEMA_CHECKPOINT_COLUMNS
+                      " FROM checkpoint_row WHERE made_ns > 0 ORDER BY step, attempt, path",
+                      sizeof *out->checkpoints, take_checkpoint, out, err);
+}
+
 static void take_eval(struct cursor *c, void *row)
 {
     struct tern_ledger_eval *e = row;
@@ -266,6 +278,34 @@ int tern_ledger_events(struct tern_ledger *l, struct tern_ledger_rows *out, stru
                 "SELECT attempt, writer, wall_ns, kind, severity, node, text FROM event"
                 " ORDER BY attempt, wall_ns, writer_id, seq",
                 sizeof *out->events, take_event, out, err);
+}
+
+static void take_health(struct cursor *c, void *row)
+{
+    struct tern_ledger_health *h = row;
+
+    h->attempt = (uint32_t)integer(c, 0);
+    h->writer = text(c);
+    h->wall_ns = integer(c, 0);
+    h->check = text(c);
+    h->node = text(c);
+    h->verdict = text(c);
+    h->severity = text(c);
+    h->text = text(c);
+    h->value = real(c);
+    h->unit = text(c);
+    h->seconds = real(c);
+}
+
+int tern_ledger_health_rows(struct tern_ledger *l, struct tern_ledger_rows *out,
+                            struct tern_err *err)
+{
+    if (want_run(l, err) < 0)
+        return -1;
+    return rows(l,
+                "SELECT attempt, writer, wall_ns, check_id, node, verdict, severity, text, value,"
+                " unit, seconds FROM health ORDER BY attempt, wall_ns, writer_id, seq",
+                sizeof *out->health, take_health, out, err);
 }
 
 static void take_name(struct cursor *c, void *row)

@@ -4,13 +4,14 @@
  *
  *     RUN         name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns
  *     BEGIN       job_id, restart_count, nodes, host, pid, world, resumed_checkpoint, resumed_step,
- *                 full_hash
+ *                 full_hash, kind
  *     END         outcome, exit_code, signal, cause
  *     STEP        step, n, n x (name, value)
  *     EVAL        step, set, nll, tokens, bytes
  *     CHECKPOINT  step, path, bytes, shards, manifest_sha256, state
  *     EVENT       kind, severity, node, text
  *     PARAM       name, value
+ *     HEALTH      check, node, verdict, severity, text, value, unit, seconds
  */
 #ifndef TERN_LEDGER_RECORD_H
 #define TERN_LEDGER_RECORD_H

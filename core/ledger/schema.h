@@ -5,7 +5,7 @@
 
 enum {
     TERN_SCHEMA_APPLICATION = 0x7465726e, /* "tern": file(1) and PRAGMA application_id show it */
-    TERN_SCHEMA_VERSION = 1,              /* user_version, of both files */
+    TERN_SCHEMA_VERSION = 2,              /* user_version, of both files */
 };
 
 /* Columns that run.db's views and the catalogue's tables have in common, in the order in which
@@ -14,7 +14,7 @@ enum {
     "id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns, state, "    \
     "attempts, job_id, last_step, last_loss, updated_ns, ckpt_step"
 #define TERN_SCHEMA_ATTEMPT_COLUMNS                                                                \
-    "run_id, attempt, job_id, restart_count, nodes, host, pid, world, resumed_checkpoint, "        \
+    "run_id, attempt, kind, job_id, restart_count, nodes, host, pid, world, resumed_checkpoint, "  \
     "resumed_step, full_hash, begin_ns, end_ns, outcome, exit_code, signal, cause, first_step, "   \
     "last_step"
 #define TERN_SCHEMA_CHECKPOINT_COLUMNS                                                             \
@@ -26,9 +26,10 @@ static const char tern_schema_run[] =
     "  identity_hash TEXT, full_hash TEXT, model TEXT, created_ns INT, wall_ns INT NOT NULL\n"
     ") STRICT;\n"
     "CREATE TABLE attempt( -- one try under one Slurm job and restart count\n"
-    "  attempt INTEGER PRIMARY KEY, job_id INT NOT NULL DEFAULT 0, restart_count INT NOT NULL\n"
-    "  DEFAULT 0, nodes TEXT, host TEXT, pid INT NOT NULL DEFAULT 0, world INT NOT NULL DEFAULT "
-    "0,\n"
+    "  attempt INTEGER PRIMARY KEY,\n"
+    "  kind TEXT NOT NULL DEFAULT 'train', -- values of any other kind are never effective\n"
+    "  job_id INT NOT NULL DEFAULT 0, restart_count INT NOT NULL DEFAULT 0, nodes TEXT,\n"
+    "  host TEXT, pid INT NOT NULL DEFAULT 0, world INT NOT NULL DEFAULT 0,\n"
     "  resumed_checkpoint TEXT, resumed_step INT, -- NULL: not known; 0: from scratch\n"
     "  full_hash TEXT, begin_ns INT NOT NULL DEFAULT 0, end_ns INT NOT NULL DEFAULT 0,\n"
     "  outcome TEXT, -- NULL while it runs\n"
@@ -58,6 +59,12 @@ static const char tern_schema_run[] =
     "CREATE TABLE event(\n"
     "  writer_id INT NOT NULL, seq INT NOT NULL, attempt INT NOT NULL, writer TEXT NOT NULL,\n"
     "  wall_ns INT NOT NULL, kind TEXT, severity TEXT, node TEXT, text TEXT,\n"
+    "  PRIMARY KEY(writer_id, seq)\n"
+    ") STRICT, WITHOUT ROWID;\n"
+    "CREATE TABLE health( -- what each check of a node found\n"
+    "  writer_id INT NOT NULL, seq INT NOT NULL, attempt INT NOT NULL, writer TEXT NOT NULL,\n"
+    "  wall_ns INT NOT NULL, check_id TEXT, node TEXT, -- NULL: not of one node\n"
+    "  verdict TEXT, severity TEXT, text TEXT, value REAL, unit TEXT, seconds REAL,\n"
     "  PRIMARY KEY(writer_id, seq)\n"
     ") STRICT, WITHOUT ROWID;\n"
     "CREATE TABLE param(\n"
@@ -95,7 +102,8 @@ static const char tern_schema_run[] =
     "  (SELECT max(CASE WHEN to_step < last_step THEN to_step ELSE last_step END)\n"
     "    FROM attempt) AS last_step,\n"
     "  (SELECT CASE class WHEN 0 THEN value WHEN 1 THEN 'NaN' WHEN 2 THEN 'Infinity' ELSE\n"
-    "    '-Infinity' END FROM metric WHERE name = 'loss') AS last_loss,\n"
+    "    '-Infinity' END FROM metric m JOIN attempt s USING(attempt) WHERE m.name = 'loss' AND\n"
+    "    s.kind = 'train') AS last_loss,\n"
     "  (SELECT max(wall_ns) FROM ingest) AS updated_ns,\n"
     "  (SELECT max(step) FROM checkpoint_row WHERE effective AND\n"
     "    state IN ('published', 'verified')) AS ckpt_step FROM run;\n";
@@ -108,8 +116,8 @@ static const char tern_schema_catalogue[] =
     "  attempts INT, job_id INT, last_step INT, last_loss ANY, updated_ns INT, ckpt_step INT\n"
     ") STRICT;\n"
     "CREATE TABLE attempt( -- one row a try under one Slurm job and restart count\n"
-    "  run_id TEXT NOT NULL, attempt INT NOT NULL, job_id INT, restart_count INT, nodes TEXT,\n"
-    "  host TEXT, pid INT, world INT, resumed_checkpoint TEXT, resumed_step INT,\n"
+    "  run_id TEXT NOT NULL, attempt INT NOT NULL, kind TEXT, job_id INT, restart_count INT,\n"
+    "  nodes TEXT, host TEXT, pid INT, world INT, resumed_checkpoint TEXT, resumed_step INT,\n"
     "  full_hash TEXT, begin_ns INT, end_ns INT, outcome TEXT, exit_code INT, signal INT,\n"
     "  cause TEXT, first_step INT, last_step INT, PRIMARY KEY(run_id, attempt)\n"
     ") STRICT, WITHOUT ROWID;\n"

@@ -417,6 +417,7 @@ int tern_spool_attempt_begin(struct tern_spool *s, const struct tern_ledger_atte
     tern_record_put_text(p, a->resumed_checkpoint);
     tern_record_put_int(p, a->resumed_step);
     tern_record_put_text(p, a->full_hash);
+    tern_record_put_text(p, a->kind ? a->kind : "train");
     return finish(s, TERN_FRAME_BEGIN, err);
 }
 
@@ -507,4 +508,22 @@ int tern_spool_param(struct tern_spool *s, const char *name, const char *value,
     tern_record_put_text(&s->payload, name);
     tern_record_put_text(&s->payload, value);
     return finish(s, TERN_FRAME_PARAM, err);
+}
+
+int tern_spool_health(struct tern_spool *s, const struct tern_ledger_health *h,
+                      struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    struct tern_buf *p = &s->payload;
+    tern_buf_clear(p);
+    tern_record_put_text(p, h->check);
+    tern_record_put_text(p, h->node);
+    tern_record_put_text(p, h->verdict);
+    tern_record_put_text(p, h->severity);
+    tern_record_put_text(p, h->text);
+    tern_record_put_real(p, h->value);
+    tern_record_put_text(p, h->unit);
+    tern_record_put_real(p, h->seconds);
+    return finish(s, TERN_FRAME_HEALTH, err);
 }

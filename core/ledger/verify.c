@@ -20,6 +20,7 @@ static const char *const contents[] = {
     "SELECT * FROM eval ORDER BY attempt, step, set_name",
     "SELECT * FROM event ORDER BY writer_id, seq",
     "SELECT * FROM param ORDER BY attempt, name",
+    "SELECT * FROM health ORDER BY writer_id, seq",
     "SELECT * FROM ingest ORDER BY file",
     NULL,
 };

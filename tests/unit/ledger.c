@@ -183,6 +183,45 @@ static void test_rewind(void)
        "fold everything");
 }
 
+/* A trial of a run that is at step 7: it counts for nothing, and its rows are there. */
+static void test_kinds(void)
+{
+    const struct tern_ledger_attempt a = {.kind = "trial"};
+    const struct tern_ledger_health h = {.check = "memory",
+                                         .node = "n1",
+                                         .verdict = "node_bad",
+                                         .severity = "error",
+                                         .value = 3.5,
+                                         .unit = "GB/s",
+                                         .seconds = 0.25};
+    struct tern_ledger_rows rows = {0};
+    struct tern_ledger_series s = {0};
+
+    struct tern_spool *w = tern_spool_open(dir, id, 3, "rank0", &err);
+    tern_spool_attempt_begin(w, &a, &err);
+    step(w, 1, 99);
+    step(w, 900, 99);
+    ok(tern_spool_health(w, &h, &err) == 0 && tern_spool_close(w, &err) == 0, "a trial's records");
+    struct tern_ledger *l = tern_ledger_open_run(dir, id, &err);
+    ok(l && tern_ledger_series(l, "loss", false, &s, &err) == 0 && s.n == 7,
+       "its values are not the run's, and supersede nothing");
+    tern_ledger_series_free(&s);
+    ok(tern_ledger_series(l, "loss", true, &s, &err) == 0 && s.n == 12, "but can be looked at");
+    tern_ledger_series_free(&s);
+    ok(tern_ledger_attempts(l, &rows, &err) == 0 && rows.n == 3, "an attempt more");
+    is(rows.attempts[2].kind, "trial", "of its kind");
+    is(rows.attempts[0].kind, "train", "beside those of the usual one");
+    tern_ledger_rows_free(&rows);
+    ok(tern_ledger_runs(l, &rows, &err) == 0 && rows.runs[0].last_step == 7, "the run's step");
+    tern_ledger_rows_free(&rows);
+    ok(tern_ledger_health_rows(l, &rows, &err) == 0 && rows.n == 1 && rows.health[0].value == 3.5 &&
+           rows.health[0].seconds == 0.25 && rows.health[0].attempt == 3 && !rows.health[0].text,
+       "what a check found");
+    is(rows.health[0].verdict, "node_bad", "and its verdict");
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+}
+
 static void test_eval(void)
 {
     struct tern_ledger_rows rows = {0};
@@ -253,7 +292,7 @@ static void test_verify(void)
     size_t len, db_len;
 
     int rc = tern_ledger_verify(dir, id, &c, &found, &err);
-    ok(rc == 0 && c.damaged == 0 && c.files == 3 && c.records == 20,
+    ok(rc == 0 && c.damaged == 0 && c.files == 4 && c.records == 24,
        "all sound: %d files, %d records %s", (int)c.files, (int)c.records,
        found.data ? found.data : "");
     tern_fs_read(spool, 1 << 20, &data, &len, &err);
@@ -385,6 +424,7 @@ int main(void)
     test_ulid();
     test_frames();
     test_rewind();
+    test_kinds();
     test_eval();
     test_sql();
     test_verify();

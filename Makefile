@@ -129,13 +129,21 @@ $(F64_TESTS): $(O)/%-f64: $(O)/f64/%.o $(F64_OBJECTS) $(ARCHIVES)
 # The plugin links libc alone: Slurm's own symbols resolve in the program that loads it.  It is never
 # built with sanitizers, whose runtime cannot be loaded into somebody else's slurmd.
 PLUGIN := $(if $(wildcard plugins/spank/*.c),$(O)/plugins/tern_spank.so)
+# Everything else does without an MPI library; this is there where mpicc (libopenmpi-dev) is.
+MPICC ?= mpicc
+PLUGIN_MPI := $(if $(shell command -v $(MPICC)),$(O)/plugins/tern_fabric_mpi.so)
 .PHONY: plugin
-plugin: $(PLUGIN)
+plugin: $(PLUGIN) $(PLUGIN_MPI)
 $(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map) $(O)/flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,--version-script=plugins/spank/exports.map -o $@.new \
 		$(filter %.c,$^) && mv -f $@.new $@
+
+$(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/fabric/mpi_table.h $(O)/flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(MPICC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) -fvisibility=hidden \
+		-shared -fPIC -Wl,-z,defs -o $@.new $< && mv -f $@.new $@
 
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
 

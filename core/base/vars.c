@@ -11,6 +11,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_DEADLINE", "60", "Seconds after which a wait for another rank is an error."},
     {"TERN_EXEC_PATH", "", "Where `tern` looks for tern-<name> before its own folder."},
     {"TERN_FABRIC_PROVIDER", "tcp", "libfabric provider used between nodes."},
+    {"TERN_FABRIC_MPI_PLUGIN", "",
+     "The plugin for MPI; else tern_fabric_mpi.so beside the programs' folder."},
     {"TERN_FABRIC_SHARE", "",
      "Ranks that share memory on a node at most, for tests: 1 sends everything by libfabric."},
     {"TERN_LEDGER", "", "The ledger's folder, for `tern ledger` and `tern metric`."},

@@ -1,0 +1,36 @@
+/* MPI: a transport, and a place to meet.  The library is reached through plugins/fabric-mpi alone
+ * (mpi_table.h), which is loaded when it is first asked for.
+ *
+ * What differs from libfabric, because MPI is so:
+ *
+ * - MPI keeps its PMIx client to the end.  A rank that dies in the middle therefore takes the step
+ *   with it (srun --mpi=pmix), and mpirun ends the others, often before they can tell who it was.
+ * - MPI starts once in a process; a fabric that was closed cannot be opened again over it.
+ * - Starting waits for all ranks without a limit of ours: MPI_Init has none.
+ * - Leaving waits up to the deadline for the others to leave too (MPI_Finalize needs them all),
+ *   unless an operation has failed before; a rank that leaves alone ends without MPI_Finalize, and
+ *   its launcher says so. */
+#ifndef TERN_FABRIC_MPI_H
+#define TERN_FABRIC_MPI_H
+
+#include "core/fabric/mpi_table.h"
+#include "core/fabric/transport.h"
+
+/* Load the plugin and start MPI, unless that is done; each start wants a stop.  `limit_ns`: how
+ * long the last stop waits for the other ranks; 0: as it was (at first a minute).  TERN_USAGE when
+ * no launcher has started this process, TERN_FAILED when there is no plugin or no MPI. */
+const struct tern_mpi *tern_fabric_mpi_start(int64_t limit_ns, struct tern_err *err);
+/* The last one ends MPI; with `alone`, without waiting for the other ranks.  Keeps errno. */
+void tern_fabric_mpi_stop(bool alone);
+/* "Open MPI v4.1.4"; after a start. */
+const char *tern_fabric_mpi_library(void);
+
+/* Where the plugin is; malloc'ed.  NULL with `err` where none was built. */
+char *tern_fabric_mpi_plugin(struct tern_err *err);
+
+/* Has something that speaks MPI started this process? */
+bool tern_fabric_mpi_launched(void);
+
+struct transport *tern_fabric_mpi_open(const struct transport_options *o, struct tern_err *err);
+
+#endif

@@ -1,0 +1,67 @@
+#include "core/fabric/ofi_state.h"
+
+#include <rdma/fi_errno.h>
+#include <stdlib.h>
+
+static int register_with(struct ofi *o, const struct rail *l, struct reg *r, int i, size_t bytes)
+{
+    uint64_t access = FI_SEND | FI_RECV;
+
+    if (o->mode == OFI_RMA)
+        access |= FI_WRITE | FI_REMOTE_WRITE;
+    else if (!(l->info->domain_attr->mr_mode & FI_MR_LOCAL))
+        return 0;
+    /* With FI_MR_PROV_KEY the provider puts its own key in place of ours. */
+    return fi_mr_reg(l->domain, r->base, bytes, access, 0, ++o->next_key, 0, &r->mr[i], NULL);
+}
+
+struct reg *ofi_register(struct ofi *o, void *p, size_t bytes, struct tern_err *err)
+{
+    struct reg *r = tern_alloc(1, sizeof *r, "registered memory", err);
+
+    if (!r)
+        return NULL;
+    r->base = p;
+    for (int i = 0; i < o->n_rails; i++) {
+        int rc = o->rails[i].down ? 0 : register_with(o, &o->rails[i], r, i, bytes);
+        if (rc) {
+            ofi_unregister(r);
+            tern_err_set(err, TERN_FAILED,
+                         "libfabric: cannot register %zu bytes: %s. Is the limit of locked memory "
+                         "(ulimit -l) large enough?",
+                         bytes, fi_strerror(-rc));
+            return NULL;
+        }
+    }
+    return r;
+}
+
+void ofi_unregister(struct reg *r)
+{
+    for (int i = 0; r && i < RAILS; i++)
+        if (r->mr[i])
+            fi_close(&r->mr[i]->fid);
+    free(r);
+}
+
+void ofi_memory_explain(const struct ofi *o, struct tern_buf *to)
+{
+    uint64_t bits = o->rails[0].info->domain_attr->mr_mode;
+    static const struct {
+        uint64_t bit;
+        const char *name;
+    } names[] = {{FI_MR_LOCAL, "local"},
+                 {FI_MR_VIRT_ADDR, "virt_addr"},
+                 {FI_MR_ALLOCATED, "allocated"},
+                 {FI_MR_PROV_KEY, "prov_key"}};
+    const char *sep = "";
+
+    tern_buf_puts(to, "memory registration: ");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (bits & names[i].bit) {
+            tern_buf_printf(to, "%s%s", sep, names[i].name);
+            sep = ", ";
+        }
+    }
+    tern_buf_puts(to, *sep ? "\n" : "none of local, virt_addr, allocated, prov_key\n");
+}

@@ -1,0 +1,691 @@
+#include "core/fabric/ofi_state.h"
+
+#include "core/base/clock.h"
+#include "core/base/vars.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* An interface is up, but not yet running, for about a second after its link came. */
+#define NETWORK_NS 5000000000ll
+
+enum { MANY_RANKS = 64 };
+
+/* ---------------------------------------------------------------- what there is */
+
+struct fi_info *ofi_hints(const char *provider, enum ofi_mode mode)
+{
+    struct fi_info *h = fi_allocinfo();
+
+    if (!h)
+        return NULL;
+    h->caps = mode == OFI_RMA ? FI_MSG | FI_RMA | FI_SEND | FI_RECV | FI_WRITE | FI_REMOTE_WRITE
+                              : FI_TAGGED | FI_SEND | FI_RECV;
+    h->mode = FI_CONTEXT | FI_CONTEXT2;
+    h->ep_attr->type = FI_EP_RDM;
+    h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    h->domain_attr->cq_data_size = 4;
+    h->domain_attr->threading = FI_THREAD_DOMAIN;
+    h->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+    h->domain_attr->av_type = FI_AV_TABLE;
+    h->fabric_attr->prov_name = strdup(provider);
+    return h;
+}
+
+static const struct sockaddr_in *ipv4(const struct fi_info *i)
+{
+    return i->addr_format == FI_SOCKADDR_IN ? i->src_addr : NULL;
+}
+static const struct sockaddr_in6 *ipv6(const struct fi_info *i)
+{
+    return i->addr_format == FI_SOCKADDR_IN6 ? i->src_addr : NULL;
+}
+
+/* Loopback and link-local addresses mean nothing on another node.  The provider's list is in no
+ * order that one could rely on. */
+static bool reaches_others(const struct fi_info *i)
+{
+    const struct sockaddr_in *in = ipv4(i);
+    const struct sockaddr_in6 *in6 = ipv6(i);
+
+    if (in)
+        return ntohl(in->sin_addr.s_addr) >> 24 != 127;
+    if (in6)
+        return !IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) && !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr);
+    return true;
+}
+
+static bool any_reaches(const struct fi_info *i)
+{
+    while (i && !reaches_others(i))
+        i = i->next;
+    return i != NULL;
+}
+
+static const char *name_of(const struct fi_info *i)
+{
+    return i->domain_attr->name ? i->domain_attr->name : "?";
+}
+
+/* Mbit/s, 0 when nobody knows. */
+static long speed_of(const struct fi_info *i)
+{
+    char path[128];
+    long speed = 0;
+
+    if (i->nic && i->nic->link_attr && i->nic->link_attr->speed)
+        return (long)(i->nic->link_attr->speed / 1000000);
+    snprintf(path, sizeof path, "/sys/class/net/%.32s/speed", name_of(i));
+    FILE *f = fopen(path, "re");
+    if (f && fscanf(f, "%ld", &speed) != 1)
+        speed = 0;
+    if (f)
+        fclose(f);
+    return speed > 0 ? speed : 0;
+}
+
+static bool named(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
+        if (strncmp(s, name, len) == 0 && (s[len] == ',' || !s[len]))
+            return true;
+    return false;
+}
+
+static int by_network(const void *a, const void *b)
+{
+    const struct fi_info *x = *(struct fi_info *const *)a, *y = *(struct fi_info *const *)b;
+    int rc = strcmp(x->fabric_attr->name, y->fabric_attr->name);
+
+    return rc ? rc : strcmp(name_of(x), name_of(y));
+}
+
+enum { CANDIDATES = 64 };
+
+/* One entry an interface, IPv4 before IPv6, in an order that all nodes have. */
+static int candidates(struct fi_info *list, bool reaching, const char *names,
+                      struct fi_info *to[CANDIDATES])
+{
+    int n = 0;
+
+    for (int six = 0; six < 2; six++) {
+        for (struct fi_info *i = list; i && n < CANDIDATES; i = i->next) {
+            bool known = (i->addr_format == FI_SOCKADDR_IN6) != six;
+            if (names ? !named(names, name_of(i)) : reaching && !reaches_others(i))
+                continue;
+            for (int k = 0; k < n && !known; k++)
+                known = strcmp(name_of(to[k]), name_of(i)) == 0;
+            if (!known)
+                to[n++] = i;
+        }
+    }
+    return n;
+}
+
+static void say(struct ofi *o, const char *fmt, const char *a, const char *b)
+{
+    size_t n = strlen(o->rails_why);
+
+    snprintf(o->rails_why + n, sizeof o->rails_why - n, fmt, a, b);
+}
+
+/* Loopback and networks much slower than the fastest hold up the stripes on the others. */
+static int leave_out_slow(struct ofi *o, struct fi_info **c, int n)
+{
+    long best = 0;
+    int kept = 0;
+
+    for (int i = 0; i < n; i++)
+        best = speed_of(c[i]) > best ? speed_of(c[i]) : best;
+    for (int i = 0; i < n; i++) {
+        if (2 * speed_of(c[i]) >= best || speed_of(c[i]) == 0)
+            c[kept++] = c[i];
+        else
+            say(o, "%s is left out: far slower than the fastest%s; ", name_of(c[i]), "");
+    }
+    return kept;
+}
+
+static int in_list_order(const char *names, struct fi_info **c, int n, struct tern_err *err)
+{
+    struct fi_info *sorted[CANDIDATES];
+    int k = 0;
+
+    for (const char *s = names; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
+        size_t len = strcspn(s, ",");
+        int i = 0;
+        while (i < n && !(strlen(name_of(c[i])) == len && strncmp(name_of(c[i]), s, len) == 0))
+            i++;
+        if (i == n || k == RAILS)
+            return tern_err_set(err, TERN_USAGE,
+                                i == n ? "TERN_FABRIC_RAILS: there is no interface '%.*s' here "
+                                         "that libfabric can use (ip addr)"
+                                       : "TERN_FABRIC_RAILS: '%.*s' is one too many: at most 4",
+                                (int)len, s);
+        sorted[k++] = c[i];
+    }
+    memcpy(c, sorted, (size_t)k * sizeof *c);
+    return k;
+}
+
+/* ---------------------------------------------------------------- opening */
+
+static uint32_t hash32(const void *p, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const uint8_t *)p)[i]) * 0x100000001b3;
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static void describe(struct rail *l)
+{
+    const struct sockaddr_in *in = ipv4(l->info);
+    const struct sockaddr_in6 *in6 = ipv6(l->info);
+
+    snprintf(l->name, sizeof l->name, "%s", name_of(l->info));
+    snprintf(l->where, sizeof l->where, "%s", l->info->fabric_attr->name);
+    if (in) {
+        inet_ntop(AF_INET, &in->sin_addr, l->where, sizeof l->where);
+        l->place = hash32(&in->sin_addr, sizeof in->sin_addr);
+    } else if (in6) {
+        inet_ntop(AF_INET6, &in6->sin6_addr, l->where, sizeof l->where);
+        l->place = hash32(&in6->sin6_addr, sizeof in6->sin6_addr);
+    }
+    /* udp;ofi_rxd does not tell the end of what was injected. */
+    l->inject =
+        strstr(l->info->fabric_attr->prov_name, "ofi_rxd") ? 0 : l->info->tx_attr->inject_size;
+    l->most = l->info->ep_attr->max_msg_size;
+}
+
+static int open_endpoint(const struct ofi *o, struct rail *l, struct tern_err *err)
+{
+    struct fi_av_attr av = {.type = FI_AV_TABLE, .count = (size_t)o->size};
+    struct fi_cq_attr cq = {.format = o->mode == OFI_RMA ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED,
+                            .size = l->info->tx_attr->size + l->info->rx_attr->size,
+                            .wait_obj = FI_WAIT_NONE};
+    int rc;
+
+    if ((rc = fi_fabric(l->info->fabric_attr, &l->fabric, NULL)))
+        return ofi_fail(err, "cannot open the fabric", rc);
+    if ((rc = fi_domain(l->fabric, l->info, &l->domain, NULL)))
+        return ofi_fail(err, "cannot open the domain", rc);
+    if ((rc = fi_av_open(l->domain, &av, &l->av, NULL)))
+        return ofi_fail(err, "cannot open the address table", rc);
+    if ((rc = fi_cq_open(l->domain, &cq, &l->cq, NULL)))
+        return ofi_fail(err, "cannot open the completion queue", rc);
+    if ((rc = fi_endpoint(l->domain, l->info, &l->ep, NULL)))
+        return ofi_fail(err, "cannot open an endpoint", rc);
+    if ((rc = fi_ep_bind(l->ep, &l->av->fid, 0)) ||
+        (rc = fi_ep_bind(l->ep, &l->cq->fid, FI_TRANSMIT | FI_RECV)) || (rc = fi_enable(l->ep)))
+        return ofi_fail(err, "cannot enable the endpoint", rc);
+    l->peers = tern_alloc((size_t)o->size, sizeof *l->peers, "peer addresses", err);
+    return l->peers ? 0 : -1;
+}
+
+static void close_fid(struct fid *fid)
+{
+    if (fid)
+        fi_close(fid);
+}
+
+/* Is this rail to be left to the end of the process?  With messages on connections that hang,
+ * libfabric 1.17's tcp;ofi_rxm now and then crashes in fi_close.  Where memory need not be
+ * registered, software moves the bytes, and only while its queue is read: nobody does that any
+ * more. A device writes by itself until its endpoint is closed. */
+static bool left(const struct rail *l)
+{
+    return (l->lost || l->down) && !(l->info->domain_attr->mr_mode & FI_MR_LOCAL);
+}
+
+void ofi_rail_stop(struct rail *l)
+{
+    if (!l->ep || left(l))
+        return;
+    fi_close(&l->ep->fid);
+    l->ep = NULL;
+}
+
+struct left_open {
+    struct rail rail;
+    struct left_open *next;
+};
+
+/* Nobody reads this list: it is where a leak checker finds what is left on purpose. */
+static void leave_open(struct rail *l)
+{
+    static _Atomic(struct left_open *) all;
+    struct left_open *to = malloc(sizeof *to);
+
+    free(l->peers);
+    l->peers = NULL;
+    if (to) {
+        to->rail = *l;
+        to->next = atomic_exchange(&all, to);
+    }
+    memset(l, 0, sizeof *l);
+}
+
+void ofi_rail_close(struct rail *l)
+{
+    ofi_rail_stop(l);
+    if (l->info && left(l)) {
+        leave_open(l);
+        return;
+    }
+    close_fid(l->cq ? &l->cq->fid : NULL);
+    close_fid(l->av ? &l->av->fid : NULL);
+    close_fid(l->domain ? &l->domain->fid : NULL);
+    close_fid(l->fabric ? &l->fabric->fid : NULL);
+    if (l->info)
+        fi_freeinfo(l->info);
+    free(l->peers);
+    memset(l, 0, sizeof *l);
+}
+
+/* What tcp's messages are gathered in.  With buffers of a short message's size none is cut (4 to
+ * 16 KiB take a half to a third of the time that they take with 2 KiB); but an endpoint writes as
+ * many as the queues below are long, and a connection some more: 51 MB of a rank with the library's
+ * own queues, 24 MB with these, at no loss of speed.  With many ranks most of them wait for others,
+ * and what the kernel clears for them costs the launch more than cutting a message costs the step.
+ */
+static void fit_buffers(const struct ofi *o)
+{
+    setenv("FI_OFI_RXM_BUFFER_SIZE", o->size > MANY_RANKS ? "2048" : "8320", 0);
+    setenv("FI_OFI_RXM_MSG_TX_SIZE", "16", 0);
+    setenv("FI_OFI_RXM_MSG_RX_SIZE", "16", 0);
+}
+_Static_assert(RECORD_MAX <= 8320 - 64, "a record and rxm's head fit a buffer");
+
+static int query_named(struct ofi *o, const char *provider, enum ofi_mode mode,
+                       struct fi_info **list)
+{
+    struct fi_info *hints = ofi_hints(provider, mode);
+    int64_t until = tern_clock_boot_ns() + NETWORK_NS;
+    int rc;
+
+    if (!hints)
+        return -FI_ENOMEM;
+    while ((rc = fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, list)) == 0 && o->far &&
+           !any_reaches(*list) && tern_clock_boot_ns() < until) {
+        fi_freeinfo(*list);
+        *list = NULL;
+        tern_clock_sleep_ns(100000000);
+    }
+    fi_freeinfo(hints);
+    return rc;
+}
+
+/* tcp's own reliable endpoints, where there are any: libfabric 1.16 and 1.17 have them as "net",
+ * later ones as "tcp".  With ofi_rxm above tcp's connections a short message takes half as long
+ * again: a system call to signal each completion and one to take the signal back. */
+static int query(struct ofi *o, const char *provider, enum ofi_mode mode, struct fi_info **list)
+{
+    if (strcmp(provider, "tcp") == 0 && query_named(o, "net", mode, list) == 0)
+        return 0;
+    return query_named(o, provider, mode, list);
+}
+
+/* Where what writes are made of is slower than what tagged messages are made of, as measured with
+ * libfabric 1.17 (`tern bench fabric`, 2 ranks, all-reduce): over udp;ofi_rxd 16 KiB take 1148 us
+ * by writes and 97 us tagged, 1 MiB 69 and 30 ms; over shm 8 bytes take 16 us and 5 us, 8 MiB 67
+ * and 18 ms. */
+static const struct {
+    const char *provider, *why;
+} better_tagged[] = {
+    {"ofi_rxd", "writes over udp;ofi_rxd take twice as long and more, as measured"},
+    {"shm", "short messages over shm take three times as long by records, as measured"},
+};
+
+static int choose_mode(struct ofi *o, const char *provider, struct fi_info **list,
+                       struct tern_err *err)
+{
+    const char *asked = tern_var("TERN_FABRIC_MODE");
+    bool rma = asked && strcmp(asked, "rma") == 0, tagged = asked && strcmp(asked, "tagged") == 0;
+    int rc = -FI_ENODATA;
+
+    if (asked && !rma && !tagged && strcmp(asked, "auto") != 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "TERN_FABRIC_MODE is '%s' (allowed: auto, rma, tagged)", asked);
+    o->mode = OFI_RMA;
+    snprintf(o->mode_why, sizeof o->mode_why, "%s",
+             rma ? "TERN_FABRIC_MODE says so" : "the provider writes to remote memory and tells");
+    if (!tagged)
+        rc = query(o, provider, OFI_RMA, list);
+    for (size_t i = 0; rc == 0 && !rma && i < sizeof better_tagged / sizeof *better_tagged; i++) {
+        if (strstr((*list)->fabric_attr->prov_name, better_tagged[i].provider)) {
+            snprintf(o->mode_why, sizeof o->mode_why, "%s", better_tagged[i].why);
+            tagged = true;
+        }
+    }
+    if (rc == 0 && !tagged)
+        return 0;
+    if (rma)
+        return tern_err_set(err, TERN_FAILED,
+                            "libfabric's provider '%s' has no remote writes here (%s), which "
+                            "TERN_FABRIC_MODE=rma asks for",
+                            provider, fi_strerror(-rc));
+    if (rc)
+        snprintf(o->mode_why, sizeof o->mode_why, "%s",
+                 asked ? "TERN_FABRIC_MODE says so" : "the provider has no remote writes");
+    fi_freeinfo(*list);
+    *list = NULL;
+    o->mode = OFI_TAGGED;
+    rc = query(o, provider, OFI_TAGGED, list);
+    if (rc)
+        return tern_err_set(err, TERN_FAILED,
+                            "libfabric has no provider '%s' with reliable tagged messages here "
+                            "(%s). `fi_info -l` lists what there is; set TERN_FABRIC_PROVIDER.",
+                            provider, fi_strerror(-rc));
+    return 0;
+}
+
+static int choose_rails(struct ofi *o, struct fi_info *list, struct fi_info **c,
+                        struct tern_err *err)
+{
+    const char *rails = tern_var("TERN_FABRIC_RAILS"), *names = NULL;
+
+    o->rule = !rails || strcmp(rails, "all") == 0 ? RAILS_ALL
+              : strcmp(rails, "any") == 0         ? RAILS_ANY
+                                                  : RAILS_LIST;
+    names = o->rule == RAILS_LIST ? rails : NULL;
+    int n = candidates(list, any_reaches(list), names, c);
+    if (names)
+        n = in_list_order(names, c, n, err);
+    else
+        qsort(c, (size_t)n, sizeof *c, by_network);
+    if (n > 1 && !names) {
+        n = leave_out_slow(o, c, n);
+        n = n > RAILS ? RAILS : n;
+    }
+    if (n > 1 && names && o->mode == OFI_TAGGED)
+        return tern_err_set(err, TERN_USAGE,
+                            "TERN_FABRIC_RAILS names several interfaces, which tagged messages "
+                            "cannot use: %s",
+                            o->mode_why);
+    if (n > 1 && !names && (o->mode == OFI_TAGGED || !o->far)) {
+        say(o, "%s alone: %s; ", name_of(c[0]),
+            o->far ? "tagged messages use one" : "all ranks are on one host");
+        n = 1;
+    }
+    return n;
+}
+
+int ofi_rails_open(struct ofi *o, const char *provider, struct tern_err *err)
+{
+    struct fi_info *list = NULL, *c[CANDIDATES];
+
+    fit_buffers(o);
+    if (choose_mode(o, provider, &list, err) < 0)
+        return -1;
+    bool reaches = any_reaches(list);
+    int n = choose_rails(o, list, c, err);
+    for (int i = 0; i < n; i++) {
+        o->rails[i].info = fi_dupinfo(c[i]);
+        o->n_rails += o->rails[i].info != NULL;
+    }
+    fi_freeinfo(list);
+    if (n < 0)
+        return -1;
+    if (o->far && !reaches)
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "libfabric provider '%s' finds no network interface here that other "
+                            "nodes can reach: is it up? (ip addr)",
+                            provider);
+    if (!o->n_rails || o->n_rails != n)
+        return tern_err_set(err, TERN_FAILED, "libfabric provider '%s' offers no endpoint",
+                            provider);
+    for (int i = 0; i < n; i++) {
+        struct rail *l = &o->rails[i];
+        int nth = 0;
+        describe(l);
+        for (int k = 0; k < i; k++)
+            nth += strcmp(o->rails[k].info->fabric_attr->name, l->info->fabric_attr->name) == 0;
+        l->net =
+            hash32(l->info->fabric_attr->name, strlen(l->info->fabric_attr->name)) + (uint32_t)nth;
+        if (open_endpoint(o, l, err) < 0)
+            return tern_err_prefix(err, "%s (%s)", l->name, l->where);
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- addresses */
+
+/* What a rank says of itself, in TRANSPORT_ADDRESS bytes. */
+struct card {
+    uint16_t magic;
+    uint8_t version, mode, rule, n;
+    uint16_t eager_max;
+    uint64_t host; /* network namespace: the same address in two of them leads nowhere */
+};
+struct card_rail {
+    uint32_t net, place;
+    uint8_t len, address[];
+};
+enum { CARD_VERSION = 2 };
+
+static uint64_t host_identity(const struct ofi *o)
+{
+    struct stat st = {0};
+
+    if (stat("/proc/self/ns/net", &st) < 0)
+        st.st_ino = 0;
+    return (o->machine ^ o->machine >> 32) << 32 | (uint32_t)st.st_ino;
+}
+
+size_t ofi_rails_address(const struct ofi *o, uint8_t to[TRANSPORT_ADDRESS])
+{
+    struct card c = {RECORD_MAGIC,     CARD_VERSION,        (uint8_t)o->mode,
+                     (uint8_t)o->rule, (uint8_t)o->n_rails, (uint16_t)o->eager_max,
+                     host_identity(o)};
+    size_t at = sizeof c;
+
+    memset(to, 0, TRANSPORT_ADDRESS);
+    memcpy(to, &c, sizeof c);
+    for (int i = 0; i < o->n_rails; i++) {
+        struct card_rail r = {.net = o->rails[i].net, .place = o->rails[i].place};
+        size_t head = offsetof(struct card_rail, address), n = TRANSPORT_ADDRESS - at;
+        if (n <= head || (n -= head) == 0 ||
+            fi_getname(&o->rails[i].ep->fid, to + at + head, &n) != 0 || n > 255)
+            return 0;
+        r.len = (uint8_t)n;
+        memcpy(to + at, &r, head);
+        at += head + n;
+    }
+    return at;
+}
+
+struct known { /* a card, read */
+    struct card card;
+    uint32_t net[RAILS], place[RAILS];
+    const uint8_t *address[RAILS];
+};
+
+static int read_card(struct known *k, const uint8_t *blob)
+{
+    size_t at = sizeof k->card, head = offsetof(struct card_rail, address);
+    struct card_rail r;
+
+    memcpy(&k->card, blob, sizeof k->card);
+    if (k->card.magic != RECORD_MAGIC || k->card.version != CARD_VERSION || k->card.n < 1 ||
+        k->card.n > RAILS)
+        return -1;
+    for (int i = 0; i < k->card.n; i++) {
+        if (at + head > TRANSPORT_ADDRESS)
+            return -1;
+        memcpy(&r, blob + at, head);
+        if (at + head + r.len > TRANSPORT_ADDRESS)
+            return -1;
+        k->net[i] = r.net;
+        k->place[i] = r.place;
+        k->address[i] = blob + at + head;
+        at += head + r.len;
+    }
+    return 0;
+}
+
+static int read_cards(const struct ofi *o, struct known *k, const uint8_t *addresses, size_t stride,
+                      struct tern_err *err)
+{
+    for (int r = 0; r < o->size; r++) {
+        if (read_card(&k[r], addresses + (size_t)r * stride) < 0)
+            return tern_err_set(err, TERN_FAILED, "libfabric: cannot use rank %d's address", r);
+        if (k[r].card.mode != o->mode || k[r].card.rule != o->rule)
+            return tern_err_set(err, TERN_USAGE,
+                                "rank %d and rank %d differ in what they use of libfabric: "
+                                "TERN_FABRIC_MODE, TERN_FABRIC_RAILS and the library must be the "
+                                "same everywhere",
+                                r, o->rank);
+        if (o->rule == RAILS_LIST && k[r].card.n != o->n_rails)
+            return tern_err_set(err, TERN_USAGE,
+                                "TERN_FABRIC_RAILS names %d rails on rank %d and %d on rank %d",
+                                k[r].card.n, r, o->n_rails, o->rank);
+    }
+    return 0;
+}
+
+static int place_on(const struct known *k, uint32_t net)
+{
+    for (int i = 0; i < k->card.n; i++)
+        if (k->net[i] == net)
+            return i;
+    return -1;
+}
+
+/* Does another host have the same address there?  Then it is a bridge of its own, such as docker0,
+ * and leads nowhere. */
+static bool own_bridge(const struct ofi *o, const struct known *k, int rank, int i)
+{
+    uint32_t net = k[rank].net[i], place = k[rank].place[i];
+
+    for (int r = 0; r < o->size && place; r++) {
+        int at = k[r].card.host != k[rank].card.host ? place_on(&k[r], net) : -1;
+        if (at >= 0 && k[r].place[at] == place)
+            return true;
+    }
+    return false;
+}
+
+/* Rank r's `way[i]`: which of its interfaces is rail i.  All ranks come to the same. */
+static int agree(struct ofi *o, const struct known *k, uint32_t net[RAILS])
+{
+    int n = 0;
+
+    for (int i = 0; i < k[0].card.n; i++) {
+        bool common = !own_bridge(o, k, 0, i);
+        for (int r = 1; r < o->size && common; r++)
+            common = place_on(&k[r], k[0].net[i]) >= 0;
+        if (common)
+            net[n++] = k[0].net[i];
+    }
+    for (int i = 0; i < o->n_rails; i++) {
+        bool used = false;
+        for (int j = 0; j < n; j++)
+            used |= net[j] == o->rails[i].net;
+        if (!used && n)
+            say(o, "%s (%s) is left out: not every rank is on its network; ", o->rails[i].name,
+                o->rails[i].where);
+    }
+    return n;
+}
+
+static int way_of(const struct ofi *o, const struct known *k, int rank, int rail, int n,
+                  const uint32_t *net)
+{
+    if (o->rule == RAILS_LIST)
+        return rail;
+    if (n)
+        return place_on(&k[rank], net[rail]);
+    /* Every node in a network of its own, with routers between. */
+    for (int i = 0; i < k[rank].card.n; i++)
+        if (!own_bridge(o, k, rank, i))
+            return i;
+    return 0;
+}
+
+/* Rails in the agreed order; the others are closed. */
+static void keep(struct ofi *o, const struct known *k, int n, const uint32_t *net)
+{
+    struct rail kept[RAILS] = {0};
+    int count = n ? n : 1;
+
+    for (int i = 0; i < count; i++) {
+        struct rail *l = &o->rails[way_of(o, k, o->rank, i, n, net)];
+        kept[i] = *l;
+        memset(l, 0, sizeof *l);
+    }
+    for (int i = 0; i < o->n_rails; i++)
+        ofi_rail_close(&o->rails[i]);
+    memcpy(o->rails, kept, sizeof kept);
+    o->n_rails = o->up = count;
+}
+
+int ofi_rails_connect(struct ofi *o, const uint8_t *addresses, size_t stride, struct tern_err *err)
+{
+    struct known *k = tern_alloc((size_t)o->size, sizeof *k, "peer addresses", err);
+    uint32_t net[RAILS];
+    int rc = k ? read_cards(o, k, addresses, stride, err) : -1;
+
+    if (rc < 0)
+        goto out;
+    int n = o->rule == RAILS_LIST ? o->n_rails : agree(o, k, net);
+    keep(o, k, n, net);
+    for (int r = 0; r < o->size; r++)
+        if (k[r].card.eager_max < o->eager_max)
+            o->eager_max = k[r].card.eager_max;
+    for (int i = 0; i < o->n_rails && rc == 0; i++) {
+        for (int r = 0; r < o->size && rc == 0; r++) {
+            const uint8_t *address = k[r].address[way_of(o, k, r, i, n, net)];
+            if (fi_av_insert(o->rails[i].av, address, 1, &o->rails[i].peers[r], 0, NULL) != 1)
+                rc = tern_err_set(err, TERN_TEMPFAIL, "libfabric: cannot use rank %d's address", r);
+        }
+    }
+out:
+    free(k);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- words */
+
+void ofi_rails_explain(const struct ofi *o, struct tern_buf *to)
+{
+    static const char *const seen[] = {
+        "FI_PROVIDER",
+        "FI_EFA_FORK_SAFE",
+        "FI_EFA_USE_DEVICE_RDMA",
+        "FI_EFA_ENABLE_SHM_TRANSFER",
+        "RDMAV_FORK_SAFE",
+        "FI_OFI_RXM_BUFFER_SIZE",
+        "FI_OFI_RXM_MSG_TX_SIZE",
+        "FI_OFI_RXM_MSG_RX_SIZE",
+    };
+
+    ofi_memory_explain(o, to);
+    tern_buf_printf(to, "inject: %zu bytes; longest operation: ", o->rails[0].inject);
+    if (o->rails[0].most >= TRANSPORT_CHUNK)
+        tern_buf_printf(to, "no shorter than a message (%d bytes)\n", TRANSPORT_CHUNK);
+    else
+        tern_buf_printf(to, "%zu bytes\n", o->rails[0].most);
+    tern_buf_printf(to, "rails: TERN_FABRIC_RAILS=%s",
+                    o->rule == RAILS_ALL   ? "all"
+                    : o->rule == RAILS_ANY ? "any"
+                                           : tern_var("TERN_FABRIC_RAILS"));
+    tern_buf_printf(to, "%s%s\n", o->rails_why[0] ? "; " : "", o->rails_why);
+    for (int i = 0; i < o->n_rails; i++)
+        tern_buf_printf(to, "rail %d: %s (%s), network %s%s%s\n", i, o->rails[i].name,
+                        o->rails[i].where, o->rails[i].info->fabric_attr->name,
+                        o->rails[i].down ? ": given up: " : "", o->rails[i].fault);
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++)
+        if (getenv(seen[i]))
+            tern_buf_printf(to, "%s=%s\n", seen[i], getenv(seen[i]));
+}

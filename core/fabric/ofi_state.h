@@ -1,0 +1,273 @@
+/* What the transport over libfabric is made of, for its files:
+ *
+ *   ofi.c          opening, addresses, the table; what both modes share
+ *   ofi_rail.c     which networks are used, their endpoints
+ *   ofi_memory.c   registered memory
+ *   ofi_op.c       posting, completions, messages, the queue for what libfabric does not take yet
+ *   ofi_tagged.c   messages as tagged messages
+ *   ofi_rma.c      messages as records and writes
+ *   ofi_peer.c     records from and to a peer: credits, probes, a rail that is lost
+ *   ofi_record.c   what records look like */
+#ifndef TERN_FABRIC_OFI_STATE_H
+#define TERN_FABRIC_OFI_STATE_H
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include "core/fabric/ofi_record.h"
+#include "core/fabric/transport.h"
+
+enum {
+    STRIPE_MIN = 128 << 10, /* from here a message uses all rails */
+    SLOTS = 128,            /* records that may arrive between two looks */
+    CONTROL_SLOTS = 16,     /* the same of control messages in tagged mode */
+    BUCKETS = 4096,
+};
+
+enum ofi_mode { OFI_TAGGED, OFI_RMA };
+/* As TERN_FABRIC_RAILS says. */
+enum rail_rule { RAILS_ALL, RAILS_ANY, RAILS_LIST };
+
+/* Registered memory, with every rail. */
+struct reg {
+    char *base;
+    struct fid_mr *mr[RAILS];
+};
+
+enum op_kind { OP_SLOT, OP_RECORD, OP_WRITE, OP_TSEND, OP_TRECV };
+/* Something that libfabric does for us. */
+struct op {
+    struct fi_context2 context;
+    struct op *next, *prev; /* in its rail's `posted` or `queue`, a retained list, the free list */
+    struct ofi_msg *m;      /* told of the end; NULL: nobody is */
+    const struct reg *home; /* of `data` */
+    uint8_t *data;          /* [room] of its own, for SLOT and RECORD */
+    size_t room;
+    bool posted, queued;
+    uint8_t kind, rail;
+    int rank;
+    size_t bytes;
+    int64_t queued_ns;
+    /* WRITE, TSEND, TRECV: */
+    void *buf, *desc;
+    uint64_t address, key, tag; /* key: of the memory written to */
+    uint32_t data32;            /* travels with it */
+    uint32_t number;            /* of a retained EAGER */
+    bool retained, control;
+};
+struct op_list {
+    struct op *first, *last;
+};
+struct op_pool {
+    struct op *free;
+    size_t room, block, n_blocks, max_blocks;
+    struct op **blocks;
+    struct reg **regs; /* [n_blocks] of the blocks' data */
+    uint8_t **data;
+};
+
+/* What is looked up by the peer and a tag. */
+enum node_kind { NODE_RECV, NODE_SEND, NODE_EARLY, NODE_READY };
+struct node {
+    struct node *next;
+    uint64_t tag;
+    int rank;
+    uint8_t kind;
+    bool in;
+};
+struct early { /* a short message that came before its receive */
+    struct node node;
+    uint32_t bytes, call;
+    char data[];
+};
+struct early_ready { /* a READY that came before its send */
+    struct node node;
+    struct record head;
+    struct record_ready ready;
+};
+
+struct ofi_msg {
+    struct message m; /* first */
+    struct node node;
+    bool receives, dropped, own_reg;
+    bool listed, stalled; /* in `waiting`; there it waits for a credit, a number or a buffer */
+    bool requested, ready_sent; /* a long receive: has an id; was announced */
+    bool answered, fin;         /* a long send: is being written; the peer has all of it */
+    uint32_t call;
+    char *buf;
+    size_t bytes;
+    struct reg *reg;
+    unsigned left; /* operations on their way */
+    /* a long one */
+    uint32_t id, number, chunk, chunks, arrived;
+    uint64_t have[CHUNKS / 64]; /* a receive: chunks that came */
+    uint8_t *via;               /* [CHUNKS] failover: the rail that a chunk was written by */
+    int64_t since_ns, asked_ns, period_ns;
+    struct ofi_msg *next, *prev; /* in `waiting`; `next`: free list */
+};
+
+struct peer_link {              /* what this rank knows of another */
+    uint32_t next_eager, limit; /* numbers of mine below `limit` may go */
+    uint32_t acked;             /* all below have been seen there */
+    struct window eager_in, ready_in, ready_done;
+    uint32_t consumed, told;      /* of its EAGERs; the limit it was told last */
+    uint32_t next_ready, readies; /* READYs of it that wait here */
+    uint32_t early;
+    struct op_list retained; /* sent, and to be sent again should a rail be lost */
+    uint8_t down;            /* rails that it has given up */
+    /* probing, with several rails */
+    uint32_t round, answered;
+    int64_t probed_ns;
+    uint8_t miss[RAILS], bad; /* rounds answered elsewhere; a bit for each with an error */
+};
+
+struct rail {
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_av *av;
+    struct fid_cq *cq;
+    struct fid_ep *ep;
+    fi_addr_t *peers; /* [size] */
+    char name[64], where[64];
+    char fault[200];     /* what is wrong with it, for `error` of messages */
+    uint32_t net, place; /* hashes: of its network, of its address there */
+    size_t inject, most; /* bytes of one operation */
+    bool down;           /* given up, the others go on */
+    bool lost;           /* the reason why this transport has failed */
+    struct op_list posted, queue;
+};
+
+struct ofi {
+    struct transport t; /* first */
+    int rank, size;
+    uint64_t machine;
+    struct transport_owner owner;
+    int64_t deadline_ns;
+    enum ofi_mode mode;
+    enum rail_rule rule;
+    bool far, closing;
+    bool abandoned; /* a receive failed that a peer may still write to */
+    bool failover;  /* a lost rail is done without */
+    struct rail rails[RAILS];
+    int n_rails, up; /* up: of them, those not given up */
+    uint8_t down;
+    unsigned turn;
+    uint64_t next_key;
+    size_t eager_max, fragment;
+    struct op_pool small, big;
+    struct ofi_msg *free;
+    struct ofi_msg **blocks;
+    size_t n_blocks;
+    struct node **buckets;        /* [BUCKETS] */
+    struct ofi_msg *first, *last; /* `waiting`: RMA mode's messages that are not over */
+    struct {                      /* [REQUESTS] long receives */
+        struct ofi_msg *m;
+        uint32_t generation;
+    } * requests;
+    uint16_t *free_requests;
+    int n_free_requests;
+    struct peer_link *links;  /* [size] RMA mode */
+    uint32_t credits;         /* short messages that a peer may send ahead of their receives */
+    uint8_t *controls;        /* [size] control messages that are under way to a rank */
+    unsigned n_stalled, ends; /* messages that are; messages that ended so far */
+    bool stalled;             /* what one of them waits for may be there now */
+    unsigned polls;
+    int64_t tick_ns;
+    uint64_t refused, eagain; /* counted for explain */
+    char mode_why[200], rails_why[400], about[200];
+};
+
+static inline struct ofi *ofi_of(const struct transport *t)
+{
+    return (struct ofi *)(uintptr_t)t;
+}
+int ofi_fail(struct tern_err *err, const char *what, long rc);
+
+/* ---- ofi_rail.c */
+struct fi_info *ofi_hints(const char *provider, enum ofi_mode mode);
+/* Chooses mode and rails and opens their endpoints. */
+int ofi_rails_open(struct ofi *o, const char *provider, struct tern_err *err);
+size_t ofi_rails_address(const struct ofi *o, uint8_t to[TRANSPORT_ADDRESS]);
+/* Which rails all ranks have in common, and everybody's addresses on them. */
+int ofi_rails_connect(struct ofi *o, const uint8_t *addresses, size_t stride, struct tern_err *err);
+void ofi_rail_stop(struct rail *l);  /* the endpoint: nothing arrives any more */
+void ofi_rail_close(struct rail *l); /* all of it; memory must have been unregistered */
+void ofi_rails_explain(const struct ofi *o, struct tern_buf *to);
+
+/* ---- ofi_memory.c */
+
+/* NULL with `err` where that fails; needs no registration: a reg without any mr. */
+struct reg *ofi_register(struct ofi *o, void *p, size_t bytes, struct tern_err *err);
+void ofi_unregister(struct reg *r);
+void ofi_memory_explain(const struct ofi *o, struct tern_buf *to);
+static inline void *ofi_desc(const struct reg *r, int rail)
+{
+    return r && r->mr[rail] ? fi_mr_desc(r->mr[rail]) : NULL;
+}
+
+/* ---- ofi_op.c */
+struct op *ofi_op_take(struct ofi *o, size_t room, struct tern_err *err); /* NULL: none is free */
+void ofi_op_give(struct ofi *o, struct op *op);
+void ofi_op_free_all(struct ofi *o);
+/* Post it or queue it; an error ends it as a completion would. */
+void ofi_op_post(struct ofi *o, struct op *op);
+void ofi_op_progress(struct ofi *o); /* completions of all rails, the queues */
+/* Post it at the next look. */
+void ofi_op_later(struct ofi *o, struct op *op);
+/* Take everything off a lost rail; its operations end with `code`. */
+void ofi_op_flush(struct ofi *o, int rail, int code);
+void ofi_list_add(struct op_list *l, struct op *op);
+void ofi_list_remove(struct op_list *l, struct op *op);
+
+struct ofi_msg *ofi_msg_take(struct ofi *o, int rank, bool receives, struct tern_err *err);
+/* It is over; with `error` it failed.  Harmless when it was over before. */
+void ofi_msg_end(struct ofi *o, struct ofi_msg *m, const char *error);
+void ofi_msg_wrong(struct ofi *o, struct ofi_msg *m, size_t their_bytes, uint32_t their_call);
+void ofi_msg_settle(struct ofi *o, struct ofi_msg *m); /* an operation of it came back */
+void ofi_msg_release(struct transport *t, struct message *m);
+
+void ofi_node_put(struct ofi *o, struct node *n, enum node_kind kind, int rank, uint64_t tag);
+struct node *ofi_node_find(struct ofi *o, enum node_kind kind, int rank, uint64_t tag);
+void ofi_node_remove(struct ofi *o, struct node *n);
+#define OFI_OF(type, member, p) ((type *)(void *)((char *)(p)-offsetof(type, member)))
+
+/* ---- ofi_tagged.c */
+int ofi_tagged_start(struct ofi *o, struct tern_err *err);
+int ofi_tagged_message(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct tern_err *err);
+void ofi_tagged_tell(struct ofi *o, struct ofi_msg *m, struct op *op, const struct control *c);
+void ofi_tagged_done(struct ofi *o, struct op *op, int code, size_t bytes, uint64_t data);
+
+/* ---- ofi_rma.c */
+uint32_t ofi_rma_credits(const struct ofi *o);
+int ofi_rma_start(struct ofi *o, struct tern_err *err);
+void ofi_rma_send(struct ofi *o, struct ofi_msg *m, uint64_t tag);
+int ofi_rma_recv(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct tern_err *err);
+/* A message of RMA mode left the tables: what must follow. */
+void ofi_rma_over(struct ofi *o, struct ofi_msg *m);
+void ofi_rma_done(struct ofi *o, struct op *op, int code, size_t bytes);
+void ofi_rma_written(struct ofi *o, int rail, uint32_t immediate);
+void ofi_rma_record(struct ofi *o, const struct record_view *v);
+void ofi_rma_again(struct ofi *o, int rank); /* both sides have lost a rail */
+void ofi_rma_retry(struct ofi *o);
+void ofi_rma_tick(struct ofi *o, int64_t now);
+void ofi_rma_free(struct ofi *o);
+
+/* ---- ofi_peer.c */
+struct op *ofi_record_new(struct ofi *o, enum record_kind kind, int rank, size_t more,
+                          struct record **head);
+/* Which rail the next short thing to `rank` takes. */
+int ofi_peer_rail(struct ofi *o, int rank);
+/* Is there a rail to it that has not failed? */
+bool ofi_peer_reached(const struct ofi *o, int rank);
+void ofi_peer_say(struct ofi *o, int rank, enum record_kind kind, uint32_t number, uint32_t id,
+                  uint64_t tag, uint32_t bytes, uint32_t call);
+void ofi_peer_credit(struct ofi *o, int rank);
+void ofi_peer_heard(struct ofi *o, int rank, int rail);
+void ofi_peer_slot(struct ofi *o, struct op *slot, size_t bytes);
+void ofi_peer_fault(struct ofi *o, int rank, int rail, int code);
+void ofi_peer_tick(struct ofi *o, int64_t now);
+void ofi_rail_drop(struct ofi *o, int rail, const char *why);
+
+#endif

@@ -10,9 +10,27 @@ const struct tern_var tern_vars[] = {
     {"TERN_CONFIG", "/etc/tern/tern.yaml", "Site settings."},
     {"TERN_DEADLINE", "60", "Seconds after which a wait for another rank is an error."},
     {"TERN_EXEC_PATH", "", "Where `tern` looks for tern-<name> before its own folder."},
-    {"TERN_FABRIC_PROVIDER", "tcp", "libfabric provider used between nodes."},
+    {"TERN_FABRIC", "",
+     "ofi or mpi: what carries messages between nodes; before launch.fabric, from which `tern run` "
+     "sets it."},
+    {"TERN_FABRIC_ALGORITHM", "",
+     "How nodes combine, where it can be so: doubling, tree, halving, direct, ring or bruck; to "
+     "compare."},
+    {"TERN_FABRIC_DUMP", "",
+     "Set by `tern run`: folder for what each rank called last, written when an operation fails "
+     "and on SIGUSR2; `tern fabric autopsy` reads it."},
+    {"TERN_FABRIC_MODE", "auto",
+     "How libfabric is used: rma (short messages sent, long ones written to where they belong), "
+     "tagged (the provider matches), or auto: rma where it is there and the faster."},
     {"TERN_FABRIC_MPI_PLUGIN", "",
      "The plugin for MPI; else tern_fabric_mpi.so beside the programs' folder."},
+    {"TERN_FABRIC_PROVIDER", "tcp",
+     "libfabric provider used between nodes; tcp: its own endpoints (net in libfabric 1.16 and "
+     "1.17) where there are any, else tcp;ofi_rxm."},
+    {"TERN_FABRIC_RAILS", "all",
+     "Networks between nodes: all that every rank has (each must work), any (one that fails is "
+     "done "
+     "without), or interfaces' names with commas between; before launch.rails."},
     {"TERN_FABRIC_SHARE", "",
      "Ranks that share memory on a node at most, for tests: 1 sends everything by libfabric."},
     {"TERN_LEDGER", "", "The ledger's folder, for `tern ledger` and `tern metric`."},

@@ -1,4 +1,4 @@
-#include "core/fabric/state.h"
+#include "core/fabric/program.h"
 
 #include "core/base/str.h"
 
@@ -38,6 +38,11 @@ uint64_t tern_fabric_call_pack(enum call call, enum tern_type type, enum tern_op
            (uint64_t)(root & 0xffff) << 40 | (count & 0xffffffffff);
 }
 
+uint32_t tern_fabric_call_hash(uint64_t desc)
+{
+    return (uint32_t)((desc * 0x9e3779b97f4a7c15ull) >> 32);
+}
+
 char *tern_fabric_call_text(char *to, size_t n, uint64_t d)
 {
     unsigned call = d >> 61, type = d >> 58 & 7, op = d >> 56 & 3;
@@ -63,27 +68,29 @@ static void *array(size_t n, size_t size)
     return calloc(n ? n : 1, size);
 }
 
-/* Which member is where.  Nodes are numbered by their lowest member. */
-static int place_members(struct tern_comm *c)
+/* Which member is where; nodes are numbered by their lowest member.  `number`: the node of a member
+ * by any numbers below `most`. */
+static int place_members(struct tern_comm *c, const int *number, int most)
 {
-    const struct tern_fabric *f = c->f;
-    int *seen = array((size_t)f->nodes, sizeof *seen); /* fabric node -> node here + 1 */
+    int *seen = array((size_t)most, sizeof *seen); /* number -> node here + 1 */
 
     if (!seen)
         return -1;
     for (int i = 0; i < c->size; i++) {
-        int *at = &seen[f->peers[c->world[i]].node];
+        int *at = &seen[number[i]];
         if (!*at)
             *at = ++c->nodes;
         c->node_of[i] = *at - 1;
         c->local_of[i] = c->node_size[*at - 1]++;
     }
     free(seen);
+    c->even = true;
     for (int k = 0; k < c->nodes; k++) {
         c->node_ranks[k] = array((size_t)c->node_size[k], sizeof **c->node_ranks);
         if (!c->node_ranks[k])
             return -1;
         c->mixed |= c->nodes > 1 && c->node_size[k] > 1;
+        c->even &= c->node_size[k] == c->node_size[0];
     }
     for (int i = 0; i < c->size; i++)
         c->node_ranks[c->node_of[i]][c->local_of[i]] = i;
@@ -94,43 +101,75 @@ static int place_members(struct tern_comm *c)
     return 0;
 }
 
-struct tern_comm *tern_fabric_comm_new(struct tern_fabric *f, int id, int size, const int *world,
-                                       uint64_t phase, struct tern_err *err)
+struct tern_comm *tern_fabric_comm_shape(int size, int rank, const int *node_of,
+                                         struct tern_err *err)
 {
     struct tern_comm *c = tern_alloc(1, sizeof *c, "a communicator", err);
-    size_t n = (size_t)size, most = f->ofi ? tern_fabric_ofi_max_message(f->ofi) : WIRE_BYTES;
+    size_t n = (size_t)size;
+    int most = 0;
 
     if (!c)
         return NULL;
-    c->f = f;
-    c->id = id;
     c->size = size;
-    c->phase = phase;
-    /* A stage sends and receives WIRE_BYTES at most each, in at least a message a member. */
-    c->max_reqs = 4 * n + 2 * WIRE_BYTES / (most < 65536 ? most : 65536) + 64;
+    c->rank = rank;
     c->world = array(n, sizeof *c->world);
     c->node_of = array(n, sizeof *c->node_of);
     c->local_of = array(n, sizeof *c->local_of);
     c->node_size = array(n, sizeof *c->node_size);
     c->node_ranks = array(n, sizeof *c->node_ranks);
-    c->views = array(n, sizeof *c->views);
-    c->targets = array(2 * n, sizeof *c->targets);
-    c->reqs = array(c->max_reqs, sizeof *c->reqs);
+    c->scratch = array(2 * n, sizeof *c->scratch);
+    c->program = array(1, sizeof *c->program);
     bool good = c->world && c->node_of && c->local_of && c->node_size && c->node_ranks &&
-                c->views && c->targets && c->reqs;
-    for (int i = 0; good && i < size; i++) {
-        c->world[i] = world[i];
-        if (world[i] == f->rank)
-            c->rank = i;
-    }
-    if (!good || place_members(c) < 0) {
+                c->scratch && c->program;
+    for (int i = 0; i < size; i++)
+        most = node_of[i] > most ? node_of[i] : most;
+    if (!good || place_members(c, node_of, most + 1) < 0) {
         tern_fabric_comm_delete(c);
         tern_err_set(err, TERN_FAILED, "out of memory for a communicator of %d ranks", size);
+        return NULL;
+    }
+    return c;
+}
+
+struct tern_comm *tern_fabric_comm_new(struct tern_fabric *f, int id, int size, const int *world,
+                                       uint64_t phase, struct tern_err *err)
+{
+    int *node_of = tern_alloc((size_t)size, sizeof *node_of, "a communicator", err), rank = 0;
+    size_t n = (size_t)size;
+
+    if (!node_of)
+        return NULL;
+    for (int i = 0; i < size; i++) {
+        node_of[i] = f->peers[world[i]].node;
+        if (world[i] == f->rank)
+            rank = i;
+    }
+    struct tern_comm *c = tern_fabric_comm_shape(size, rank, node_of, err);
+    free(node_of);
+    if (!c)
+        return NULL;
+    c->f = f;
+    c->id = id;
+    c->phase = phase;
+    memcpy(c->world, world, n * sizeof *world);
+    c->views = array(n, sizeof *c->views);
+    c->dst = array(n, sizeof *c->dst);
+    c->src = array(n, sizeof *c->src);
+    c->sent = array(n, sizeof *c->sent);
+    c->received = array(n, sizeof *c->received);
+    if (!c->views || !c->dst || !c->src || !c->sent || !c->received) {
+        tern_fabric_comm_delete(c);
+        tern_err_set(err, TERN_FAILED, "out of memory for a communicator of %d ranks", size);
+        return NULL;
+    }
+    if (c->nodes > 1 && !(c->work = tern_fabric_alloc_sparse(f, WORK_BYTES, err))) {
+        tern_fabric_comm_delete(c);
         return NULL;
     }
     if (phase > f->high_phase)
         f->high_phase = phase;
     f->comms[id] = c;
+    tern_fabric_record_comm(f->recorder, c);
     return c;
 }
 
@@ -138,19 +177,44 @@ void tern_fabric_comm_delete(struct tern_comm *c)
 {
     if (!c)
         return;
-    if (c->f->comms[c->id] == c)
+    for (size_t i = 0; i < c->max_slots; i++)
+        if (c->slots[i])
+            c->f->wire->ops->release(c->f->wire, c->slots[i]);
+    if (c->f && c->f->comms[c->id] == c) {
         c->f->comms[c->id] = NULL;
+        c->f->busy &= ~(1ull << c->id);
+    }
+    if (c->f && c->serial)
+        tern_fabric_record_comm_end(c->f->recorder, c);
+    if (c->f)
+        tern_fabric_free(c->f, c->work);
     for (int k = 0; c->node_ranks && k < c->nodes; k++)
         free(c->node_ranks[k]);
+    if (c->program)
+        tern_fabric_program_free(c->program);
+    free(c->program);
+    free(c->scratch);
+    free(c->slots);
+    free(c->sent);
+    free(c->received);
+    free(c->views);
+    free(c->dst);
+    free(c->src);
     free(c->node_ranks);
     free(c->world);
     free(c->node_of);
     free(c->local_of);
     free(c->node_size);
-    free(c->views);
-    free(c->targets);
-    free(c->reqs);
     free(c);
+}
+
+int tern_fabric_comm_member(const struct tern_comm *c, int world_rank)
+{
+    int m = 0;
+
+    while (c->world[m] != world_rank)
+        m++;
+    return m;
 }
 
 struct tern_comm *tern_fabric_world(struct tern_fabric *f)
@@ -200,13 +264,14 @@ int tern_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **
     struct vote mine = {color, key, c->rank, 0, f->high_phase}, *all;
     uint64_t ids = ~0ull, phase = 0;
     struct tern_comm *made = NULL;
+    struct tern_err why = {0};
     int n = 0, rc = -1;
 
     for (int i = 0; i < SHM_COMMS; i++)
         mine.free_ids |= f->comms[i] ? 0 : 1ull << i;
-    all = tern_alloc((size_t)c->size, sizeof *all + sizeof(int), "a split", err);
+    all = tern_alloc((size_t)c->size, sizeof *all + sizeof(int), "a split", &why);
     if (!all)
-        return -1;
+        return tern_fabric_engine_fail(f, &why, err);
     int *world = (int *)(all + c->size);
     if (tern_comm_all_gather(c, &mine, all, sizeof mine, TERN_U8, err) < 0)
         goto out;
@@ -229,109 +294,15 @@ int tern_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **
         qsort(all, (size_t)n, sizeof *all, by_key);
         for (int i = 0; i < n; i++)
             world[i] = c->world[all[i].member];
-        made = tern_fabric_comm_new(f, __builtin_ctzll(ids), n, world, phase + 1, err);
-        if (!made)
+        made = tern_fabric_comm_new(f, __builtin_ctzll(ids), n, world, phase + 1, &why);
+        if (!made) { /* the others have theirs, and would wait for this rank */
+            tern_fabric_engine_fail(f, &why, err);
             goto out;
+        }
     }
     *out = made;
     rc = 0;
 out:
     free(all);
     return rc;
-}
-
-/* ---------------------------------------------------------------- operations */
-
-static int begin(struct tern_comm *c, enum call call, enum tern_type type, enum tern_op op,
-                 int root, size_t count, struct tern_err *err)
-{
-    if (c->f->broken) {
-        if (err)
-            *err = c->f->why;
-        return -1;
-    }
-    if ((unsigned)type > TERN_U8 || (unsigned)op > TERN_MIN || root < 0 || root >= c->size ||
-        count > (1ull << 40) / tern_type_bytes(type) / (size_t)c->size)
-        return tern_err_set(err, TERN_FAILED,
-                            "bug: %s with type %d, operation %d, root %d of %d, count %zu",
-                            calls[call], type, op, root, c->size, count);
-    c->ops++;
-    c->desc = tern_fabric_call_pack(call, type, op, root, count);
-    return 0;
-}
-
-/* Whatever failed inside, ranks no longer agree on where they are. */
-static int finish(struct tern_comm *c, int rc, const struct tern_err *why, struct tern_err *err)
-{
-    if (rc == 0)
-        return 0;
-    if (!c->f->broken) {
-        c->f->broken = true;
-        c->f->why = *why;
-    }
-    if (err)
-        *err = c->f->why;
-    return -1;
-}
-
-int tern_comm_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
-                         enum tern_op op, struct tern_err *err)
-{
-    struct tern_err why = {0};
-
-    if (begin(c, CALL_ALL_REDUCE, type, op, 0, count, err) < 0)
-        return -1;
-    return finish(c,
-                  count ? tern_fabric_coll_all_reduce(c, buf, count, type, op, &why)
-                        : tern_fabric_coll_barrier(c, &why),
-                  &why, err);
-}
-
-int tern_comm_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t count,
-                             enum tern_type type, enum tern_op op, struct tern_err *err)
-{
-    struct tern_err why = {0};
-
-    if (begin(c, CALL_REDUCE_SCATTER, type, op, 0, count, err) < 0)
-        return -1;
-    return finish(c,
-                  count ? tern_fabric_coll_reduce_scatter(c, in, out, count, type, op, &why)
-                        : tern_fabric_coll_barrier(c, &why),
-                  &why, err);
-}
-
-int tern_comm_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,
-                         enum tern_type type, struct tern_err *err)
-{
-    struct tern_err why = {0};
-
-    if (begin(c, CALL_ALL_GATHER, type, TERN_SUM, 0, count, err) < 0)
-        return -1;
-    return finish(c,
-                  count ? tern_fabric_coll_all_gather(c, in, out, count, type, &why)
-                        : tern_fabric_coll_barrier(c, &why),
-                  &why, err);
-}
-
-int tern_comm_broadcast(struct tern_comm *c, void *buf, size_t count, enum tern_type type, int root,
-                        struct tern_err *err)
-{
-    struct tern_err why = {0};
-
-    if (begin(c, CALL_BROADCAST, type, TERN_SUM, root, count, err) < 0)
-        return -1;
-    return finish(
-        c,
-        count ? tern_fabric_coll_broadcast(c, buf, count * tern_type_bytes(type), root, &why)
-              : tern_fabric_coll_barrier(c, &why),
-        &why, err);
-}
-
-int tern_comm_barrier(struct tern_comm *c, struct tern_err *err)
-{
-    struct tern_err why = {0};
-
-    if (begin(c, CALL_BARRIER, TERN_U8, TERN_SUM, 0, 0, err) < 0)
-        return -1;
-    return finish(c, tern_fabric_coll_barrier(c, &why), &why, err);
 }

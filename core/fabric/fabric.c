@@ -1,8 +1,10 @@
-#include "core/fabric/state.h"
+#include "core/fabric/program.h"
 
 #include "core/base/clock.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/fabric/mpi.h"
+#include "core/fabric/ofi.h"
 #include "core/fabric/wireup.h"
 
 #include <errno.h>
@@ -13,17 +15,21 @@
 #include <unistd.h>
 
 /* What ranks tell each other at wire-up: WIREUP_BLOB bytes at most. */
+enum { HELLO_VERSION = 3, CPUS = 2048 };
 struct hello {
     uint32_t version;
     int32_t pid, fd;
     uint8_t token[16];
     char node_name[64];
+    uint64_t machine;         /* the same for all virtual nodes of one */
+    uint64_t cpus[CPUS / 64]; /* that I may run on */
 };
 struct mapping {
     int32_t leader, mapped; /* lowest rank whose memory I reach, myself included; how many */
+    double load;            /* ranks a core, as far as I see */
 };
-enum { HELLO_VERSION = 1 };
-_Static_assert(sizeof(struct hello) <= WIREUP_BLOB && OFI_ADDRESS <= WIREUP_BLOB, "blobs fit");
+_Static_assert(sizeof(struct hello) <= WIREUP_BLOB && WIREUP_BLOB - TRANSPORT_ADDRESS >= 0,
+               "blobs fit");
 
 /* ---------------------------------------------------------------- the environment */
 
@@ -50,12 +56,57 @@ static int start_socket(struct wireup *w, const struct tern_fabric_options *o, c
     return tern_fabric_wireup_socket(w, socket, err);
 }
 
+static int choose_transport(struct tern_fabric_options *o, struct tern_err *err)
+{
+    const char *asked = tern_var("TERN_FABRIC");
+
+    if (asked && strcmp(asked, "ofi") != 0 && strcmp(asked, "mpi") != 0)
+        return tern_err_set(err, TERN_USAGE, "TERN_FABRIC: '%s' is neither ofi nor mpi", asked);
+    o->transport = asked ? asked : o->transport ? o->transport : "ofi";
+    return 0;
+}
+
+/* TERN_FABRIC_SHARE: at most this many ranks are taken for a node. */
+static int read_share(int *share, struct tern_err *err)
+{
+    const char *s = tern_var("TERN_FABRIC_SHARE");
+    int64_t v = INT32_MAX;
+
+    if (s && tern_str_int(s, 1, INT32_MAX, &v) < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "TERN_FABRIC_SHARE: '%s' is not a number of ranks from 1", s);
+    *share = (int)v;
+    return 0;
+}
+
+/* TERN_DEADLINE, where the options have none. */
+static int read_deadline(struct tern_fabric_options *o, struct tern_err *err)
+{
+    const char *s = tern_var("TERN_DEADLINE");
+
+    if (o->deadline_s > 0)
+        return 0;
+    if (s && tern_str_real(s, 0.1, 1e6, &o->deadline_s) < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "TERN_DEADLINE: '%s' is not a number of seconds from 0.1", s);
+    if (!s)
+        o->deadline_s = 60;
+    return 0;
+}
+
+static bool by_mpi(const struct tern_fabric_options *o)
+{
+    return strcmp(o->transport, "mpi") == 0;
+}
+
 static int start_wireup(struct wireup *w, const struct tern_fabric_options *o, struct tern_err *err)
 {
     const char *socket = o->socket ? o->socket : tern_var("TERN_RUN_SOCKET");
     enum tern_fabric_wireup kind = o->wireup;
     int tasks = env_int("SLURM_STEP_NUM_TASKS", env_int("OMPI_COMM_WORLD_SIZE", 1));
 
+    if (kind == TERN_WIREUP_AUTO && by_mpi(o) && tern_fabric_mpi_launched())
+        kind = TERN_WIREUP_MPI;
     if (kind == TERN_WIREUP_AUTO)
         kind = getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") ? TERN_WIREUP_PMIX
                : socket                                        ? TERN_WIREUP_SOCKET
@@ -67,6 +118,8 @@ static int start_wireup(struct wireup *w, const struct tern_fabric_options *o, s
                             tasks);
     if (kind == TERN_WIREUP_PMIX)
         return tern_fabric_wireup_pmix(w, err);
+    if (kind == TERN_WIREUP_MPI)
+        return tern_fabric_wireup_mpi(w, err);
     if (kind == TERN_WIREUP_SOCKET)
         return start_socket(w, o, socket, err);
     w->name = "alone";
@@ -88,27 +141,82 @@ static int exchange(struct wireup *w, const void *mine, size_t n, uint8_t *all,
 
 /* ---------------------------------------------------------------- who shares memory */
 
-/* At most this many ranks are taken for a node. */
-static int share_limit(int size)
+/* Since when this machine runs: nodes of a virtual cluster have it in common. */
+static uint64_t machine(void)
 {
-    const char *s = tern_var("TERN_FABRIC_SHARE");
-    int64_t v;
+    char id[64] = "";
+    uint64_t h = 0;
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
 
-    return s && tern_str_int(s, 1, INT32_MAX, &v) == 0 ? (int)v : size;
+    if (f && fgets(id, sizeof id, f))
+        for (const char *p = id; *p; p++)
+            h = h * 0x100000001b3 + (unsigned char)*p;
+    if (f)
+        fclose(f);
+    return h;
+}
+
+static void own_cpus(uint64_t cpus[CPUS / 64])
+{
+    if (sched_getaffinity(0, CPUS / 8, (cpu_set_t *)cpus) == 0)
+        return;
+    long n = sysconf(_SC_NPROCESSORS_ONLN); /* the kernel knows more than fit: then all of them */
+    memset(cpus, 0, CPUS / 8);
+    for (long i = 0; i < CPUS && (i < n || i == 0); i++)
+        cpus[i / 64] |= 1ull << i % 64;
+}
+
+static int count_cpus(const uint64_t cpus[CPUS / 64])
+{
+    int n = 0;
+
+    for (int i = 0; i < CPUS / 64; i++)
+        n += __builtin_popcountll(cpus[i]);
+    return n;
+}
+
+/* Ranks a core on this machine: all ranks on all cores that any of them has, or, where that is
+ * more, those that can run on no core but mine on mine.  No rank can tell for the others, who may
+ * be bound elsewhere: the most that any has seen is what holds for all. */
+static double load_here(const struct hello *mine, const uint8_t *all, int size)
+{
+    uint64_t any[CPUS / 64] = {0};
+    int here = 0, inside = 0;
+    struct hello h;
+
+    for (int r = 0; r < size; r++) {
+        memcpy(&h, all + (size_t)r * WIREUP_BLOB, sizeof h);
+        if (h.machine != mine->machine)
+            continue;
+        bool within = true;
+        for (int i = 0; i < CPUS / 64; i++) {
+            any[i] |= h.cpus[i];
+            within = within && !(h.cpus[i] & ~mine->cpus[i]);
+        }
+        here++;
+        inside += within;
+    }
+    double apart = (double)inside / count_cpus(mine->cpus), whole = (double)here / count_cpus(any);
+    return apart > whole ? apart : whole;
 }
 
 static int meet_peers(struct tern_fabric *f, struct wireup *w, uint8_t *all, struct tern_err *err)
 {
-    struct hello h = {HELLO_VERSION, getpid(), f->own.fd, {0}, ""};
-    struct mapping m = {f->rank, 1};
+    struct hello mine = {.version = HELLO_VERSION,
+                         .pid = getpid(),
+                         .fd = f->own.fd,
+                         .machine = machine()},
+                 h;
+    struct mapping m = {f->rank, 1, 0};
     const char *name = getenv("SLURMD_NODENAME");
 
-    memcpy(h.token, f->own.head->token, sizeof h.token);
+    own_cpus(mine.cpus);
+    memcpy(mine.token, f->own.head->token, sizeof mine.token);
     if (name && *name)
-        snprintf(h.node_name, sizeof h.node_name, "%s", name);
+        snprintf(mine.node_name, sizeof mine.node_name, "%s", name);
     else
-        gethostname(h.node_name, sizeof h.node_name - 1);
-    if (exchange(w, &h, sizeof h, all, err) < 0)
+        gethostname(mine.node_name, sizeof mine.node_name - 1);
+    if (exchange(w, &mine, sizeof mine, all, err) < 0)
         return -1;
     for (int r = 0; r < f->size; r++) {
         memcpy(&h, all + (size_t)r * WIREUP_BLOB, sizeof h);
@@ -124,6 +232,7 @@ static int meet_peers(struct tern_fabric *f, struct wireup *w, uint8_t *all, str
         if (f->peers[r].shm.head && r < m.leader)
             m.leader = r;
     }
+    m.load = load_here(&mine, all, f->size);
     return exchange(w, &m, sizeof m, all, err);
 }
 
@@ -137,11 +246,11 @@ struct led { /* by the rank that leads */
 static int form_nodes(struct tern_fabric *f, const uint8_t *all, struct tern_err *err)
 {
     struct led *led = tern_alloc((size_t)f->size, sizeof *led, "the nodes", err);
-    int limit = share_limit(f->size);
     struct mapping m;
 
     if (!led)
         return -1;
+    f->model.load = 1;
     for (int pass = 0; pass < 2; pass++) {
         for (int r = 0; r < f->size; r++) {
             memcpy(&m, all + (size_t)r * WIREUP_BLOB, sizeof m);
@@ -149,9 +258,10 @@ static int form_nodes(struct tern_fabric *f, const uint8_t *all, struct tern_err
             if (pass == 0) {
                 l->split |= l->members++ && l->mapped != m.mapped;
                 l->mapped = m.mapped;
+                f->model.load = m.load > f->model.load ? m.load : f->model.load;
                 continue;
             }
-            int local = l->split || l->mapped != l->members ? 0 : l->placed++ % limit;
+            int local = l->split || l->mapped != l->members ? 0 : l->placed++ % f->share;
             if (local == 0)
                 l->node = f->nodes++;
             f->peers[r].node = l->node;
@@ -170,66 +280,94 @@ static int form_nodes(struct tern_fabric *f, const uint8_t *all, struct tern_err
     return 0;
 }
 
-static int open_wire(struct tern_fabric *f, struct wireup *w, const char *provider, uint8_t *all,
-                     struct tern_err *err)
+static int open_wire(struct tern_fabric *f, struct wireup *w, const struct tern_fabric_options *o,
+                     uint8_t *all, struct tern_err *err)
 {
-    uint8_t address[OFI_ADDRESS];
-    char *buffers;
+    char provider[PROVIDER_NAME];
+    uint8_t address[TRANSPORT_ADDRESS];
     bool far = false;
 
     if (f->nodes == 1)
         return 0;
     for (int r = 0; r < f->size; r++)
         far |= strcmp(f->peers[r].node_name, f->peers[f->rank].node_name) != 0;
-    f->ofi =
-        tern_fabric_ofi_open(provider, f->rank, f->size, far, tern_fabric_wait_control, f, err);
-    if (!f->ofi)
+    const struct transport_options options = {
+        .rank = f->rank,
+        .size = f->size,
+        .far = far,
+        .owner = {f, tern_fabric_wait_control, tern_fabric_wait_patient},
+        .deadline_ns = f->deadline_ns,
+        .machine = machine()};
+    f->wire = by_mpi(o) ? tern_fabric_mpi_open(&options, err)
+                        : tern_fabric_ofi_open(tern_fabric_provider_choose(o->provider, provider),
+                                               &options, err);
+    if (!f->wire)
         return -1;
-    if (!tern_fabric_ofi_address(f->ofi, address))
-        return tern_err_set(err, TERN_FAILED, "%s: the endpoint has no address",
-                            tern_fabric_ofi_about(f->ofi));
-    if (exchange(w, address, sizeof address, all, err) < 0 ||
-        tern_fabric_ofi_connect(f->ofi, all, WIREUP_BLOB, err) < 0)
+    if (!f->wire->ops->address(f->wire, address))
+        return tern_err_set(err, TERN_FAILED, "%s: this rank has no address",
+                            f->wire->ops->about(f->wire));
+    if (exchange(w, address, sizeof address, all, err) < 0)
         return -1;
-    buffers = tern_fabric_alloc(f, 2 * WIRE_BYTES, err);
-    f->wire_in = buffers;
-    f->wire_out = buffers ? buffers + WIRE_BYTES : NULL;
-    return buffers ? 0 : -1;
+    return f->wire->ops->connect(f->wire, all, WIREUP_BLOB, err);
 }
 
 /* ---------------------------------------------------------------- open, close */
 
+static int open_own(struct tern_fabric *f, struct tern_err *err)
+{
+    if (tern_fabric_shm_open_own(&f->own, err) < 0)
+        return -1;
+    f->recorder = shm_recorder(f->own.head);
+    f->recorder->blamed = -1;
+    return 0;
+}
+
+/* With nobody's help any more, so who fails here must tell the others: they go on. */
+static int start(struct tern_fabric *f, const struct wireup *w, struct tern_err *err)
+{
+    int *world = tern_alloc((size_t)f->size, sizeof *world, "the world", err), rc = -1;
+
+    if (!world)
+        return -1;
+    /* More ranks than cores: whoever polls keeps another from working.  A poll of the wire is some
+     * system calls, beside which a yield is cheap. */
+    f->spins = f->nodes > 1 ? 2 : f->model.load > 1 ? 20 : 2000;
+    for (int r = 0; r < f->size; r++)
+        world[r] = r;
+    if (tern_fabric_comm_new(f, 0, f->size, world, 0, err) && tern_fabric_measure(f, err) == 0 &&
+        tern_fabric_record_open(f, err) == 0)
+        rc = 0;
+    snprintf(f->about, sizeof f->about, "%d rank%s in %d node%s, met by %s; %s", f->size,
+             f->size > 1 ? "s" : "", f->nodes, f->nodes > 1 ? "s" : "", w->name,
+             f->wire ? f->wire->ops->about(f->wire) : "shared memory");
+    free(world);
+    return rc;
+}
+
 static int set_up(struct tern_fabric *f, struct wireup *w, const struct tern_fabric_options *o,
                   struct tern_err *err)
 {
-    const char *provider = o->provider ? o->provider : tern_var("TERN_FABRIC_PROVIDER");
     uint8_t *all = tern_alloc((size_t)w->size, WIREUP_BLOB, "the wire-up", err);
-    int *world = tern_alloc((size_t)w->size, sizeof *world, "the wire-up", err), rc = -1;
-    cpu_set_t cpus;
+    struct tern_err why = {0};
+    int rc = -1;
 
     f->rank = w->rank;
     f->size = w->size;
     f->peers = tern_alloc((size_t)f->size, sizeof *f->peers, "the peers", err);
+    f->spoke = tern_alloc((size_t)f->size, sizeof *f->spoke, "the peers", err);
+    f->left = tern_alloc((size_t)f->size, sizeof *f->left, "the peers", err);
     f->heard_ns = tern_alloc((size_t)f->size, sizeof *f->heard_ns, "the peers", err);
-    if (!all || !world || !f->peers || !f->heard_ns || tern_fabric_shm_open_own(&f->own, err) < 0 ||
-        meet_peers(f, w, all, err) < 0 || form_nodes(f, all, err) < 0 ||
-        open_wire(f, w, provider ? provider : "tcp", all, err) < 0)
+    f->called = tern_alloc((size_t)f->size, sizeof *f->called, "the peers", err);
+    f->sorted = tern_alloc((size_t)f->size, sizeof *f->sorted, "the peers", err);
+    if (!all || !f->peers || !f->spoke || !f->left || !f->heard_ns || !f->called || !f->sorted ||
+        open_own(f, err) < 0 || meet_peers(f, w, all, err) < 0 || form_nodes(f, all, err) < 0 ||
+        open_wire(f, w, o, all, err) < 0)
         goto out;
-    /* More ranks than cores: whoever polls keeps another from working. */
-    bool crowded =
-        sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < f->local_size;
-    f->spins = crowded || f->nodes > 1 ? 20 : 2000;
-    for (int r = 0; r < f->size; r++)
-        world[r] = r;
-    if (!tern_fabric_comm_new(f, 0, f->size, world, 0, err))
-        goto out;
-    snprintf(f->about, sizeof f->about, "%d rank%s in %d node%s, met by %s; %s", f->size,
-             f->size > 1 ? "s" : "", f->nodes, f->nodes > 1 ? "s" : "", w->name,
-             f->ofi ? tern_fabric_ofi_about(f->ofi) : "shared memory");
-    rc = 0;
+    rc = start(f, w, &why);
+    if (rc < 0)
+        tern_fabric_engine_fail(f, &why, err);
 out:
     free(all);
-    free(world);
     return rc;
 }
 
@@ -237,24 +375,22 @@ struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
                                      struct tern_err *err)
 {
     struct tern_fabric_options o = options ? *options : (struct tern_fabric_options){0};
-    const char *deadline = tern_var("TERN_DEADLINE");
     struct tern_fabric *f = tern_alloc(1, sizeof *f, "the fabric", err);
     struct wireup w = {0};
 
     if (!f)
         return NULL;
     f->own.fd = -1;
-    if (o.deadline_s <= 0 && (!deadline || tern_str_real(deadline, 0.1, 1e6, &o.deadline_s) < 0)) {
-        o.deadline_s = 60;
-        if (deadline) {
-            tern_err_set(err, TERN_USAGE, "TERN_DEADLINE: '%s' is not a number of seconds from 0.1",
-                         deadline);
-            free(f);
-            return NULL;
-        }
-    }
+    int rc = read_deadline(&o, err);
+    if (rc == 0)
+        rc = choose_transport(&o, err);
+    if (rc == 0)
+        rc = read_share(&f->share, err);
+    if (rc == 0)
+        rc = tern_fabric_algorithm_check(err);
     f->deadline_ns = w.deadline_ns = (int64_t)(o.deadline_s * 1e9);
-    int rc = start_wireup(&w, &o, err);
+    if (rc == 0)
+        rc = start_wireup(&w, &o, err);
     if (rc == 0)
         rc = set_up(f, &w, &o, err);
     if (w.close)
@@ -272,17 +408,24 @@ void tern_fabric_close(struct tern_fabric *f)
 
     if (!f)
         return;
+    tern_fabric_wait_leave(f);
+    tern_fabric_record_close(f);
     for (int i = 0; i < SHM_COMMS; i++)
         tern_fabric_comm_delete(f->comms[i]);
     for (int i = 0; i < f->own.n_buffers; i++)
         if (f->own.buffers[i].base && f->own.buffers[i].mr)
-            tern_fabric_ofi_unregister(f->own.buffers[i].mr);
-    tern_fabric_ofi_close(f->ofi);
+            f->wire->ops->dismiss(f->wire, f->own.buffers[i].mr);
+    if (f->wire)
+        f->wire->ops->close(f->wire);
     for (int r = 0; f->peers && r < f->size; r++)
         tern_fabric_shm_unmap_peer(&f->peers[r].shm);
     tern_fabric_shm_close_own(&f->own);
     free(f->peers);
+    free(f->spoke);
+    free(f->left);
     free(f->heard_ns);
+    free(f->called);
+    free(f->sorted);
     free(f);
     errno = saved;
 }
@@ -320,18 +463,28 @@ const char *tern_fabric_about(const struct tern_fabric *f)
     return f->about;
 }
 
-void *tern_fabric_alloc(struct tern_fabric *f, size_t bytes, struct tern_err *err)
+static void *new_buffer(struct tern_fabric *f, size_t bytes, bool huge, struct tern_err *err)
 {
-    int i = tern_fabric_shm_buffer_new(&f->own, bytes, err);
+    int i = tern_fabric_shm_buffer_new(&f->own, bytes, huge, err);
 
     if (i < 0)
         return NULL;
     struct shm_buffer *b = &f->own.buffers[i];
-    if (f->ofi && tern_fabric_ofi_register(f->ofi, b->base, b->bytes, &b->mr, err) < 0) {
+    if (f->wire && f->wire->ops->enroll(f->wire, b->base, b->bytes, &b->mr, err) < 0) {
         tern_fabric_shm_buffer_delete(&f->own, i);
         return NULL;
     }
     return b->base;
+}
+
+void *tern_fabric_alloc(struct tern_fabric *f, size_t bytes, struct tern_err *err)
+{
+    return new_buffer(f, bytes, true, err);
+}
+
+void *tern_fabric_alloc_sparse(struct tern_fabric *f, size_t bytes, struct tern_err *err)
+{
+    return new_buffer(f, bytes, false, err);
 }
 
 void tern_fabric_free(struct tern_fabric *f, void *p)
@@ -340,6 +493,7 @@ void tern_fabric_free(struct tern_fabric *f, void *p)
 
     if (i < 0)
         return;
-    tern_fabric_ofi_unregister(f->own.buffers[i].mr);
+    if (f->wire)
+        f->wire->ops->dismiss(f->wire, f->own.buffers[i].mr);
     tern_fabric_shm_buffer_delete(&f->own, i);
 }

@@ -11,19 +11,30 @@
  *
  * - Every member of a communicator calls the same operations in the same order with the same
  *   counts.  Different calls are an error that says who called what (at once inside a node, within
- *   the deadline between nodes).
+ *   a second between nodes; who called on another communicator is told only at the deadline).
  * - Results are the same bits on every rank and in every run: values are combined pairwise in a
  *   binary tree over the ranks, ((0+1)+(2+3))+..., whatever the timing.  The tree is first taken
  *   over the ranks of each node and then over the nodes, so the result is also independent of how
  *   ranks are spread over nodes when each node holds one aligned block of 2^k ranks.  TERN_BF16 is
  *   summed in fp32 and rounded once.
- * - No wait is longer than the deadline.  A rank that died, stopped or is cut off ends the
+ * - No wait is longer than the deadline, but for that of MPI while it starts itself, of which this
+ *   room learns nothing.  A rank that died, stopped or is cut off ends the
  *   operation on every other rank with an error (TERN_TEMPFAIL) that names it, its node, the
- *   operation and its sequence number.  After an error the fabric is broken: every further call
- *   fails with the same words; tern_fabric_close still works and needs no peer.
- * - Calls block and belong to one thread at a time.  After open, operations allocate nothing
- *   except where a provider wants a private buffer registered (use tern_fabric_alloc).
- * - Contents of the output buffers after an error are undefined.
+ *   operation and its sequence number; so does one that cannot go on by itself (no memory, no
+ *   descriptors).  After an error the fabric is broken: every further call fails with the same
+ *   words; tern_fabric_close still works and needs no peer.  Who never waits, but asks
+ *   (tern_comm_test), learns all that too while it goes on asking, ten times a second or more:
+ *   longer pauses do not count towards the deadline.
+ * - What is refused before it begins breaks nothing, and nobody else is told: arguments that cannot
+ *   be ("bug: ..."), a count over the limit, one communicator or tern_fabric_alloc too many.
+ * - Calls belong to one thread at a time.  Once the largest operation of each kind has been made,
+ *   they allocate nothing except where a provider wants a private buffer registered (use
+ *   tern_fabric_alloc).
+ * - Operations of one communicator run in the order in which they are begun, those of several
+ *   communicators at once, and only while this rank is inside a call: tern_fabric_progress and
+ *   tern_comm_test are cheap ones for between computations.
+ * - Contents of the output buffers after an error are undefined, and a device may still read and
+ *   write the buffers of operations that were under way: free them after tern_fabric_close.
  */
 #ifndef TERN_FABRIC_FABRIC_H
 #define TERN_FABRIC_FABRIC_H
@@ -33,6 +44,7 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/base/str.h"
 
 struct tern_fabric;
 struct tern_comm;
@@ -48,28 +60,37 @@ const char *tern_op_name(enum tern_op op);       /* "sum", ... */
 /* ---------------------------------------------------------------- opening */
 
 enum tern_fabric_wireup {
-    TERN_WIREUP_AUTO,   /* PMIx when a launcher offers it, else the socket if named, else alone */
+    TERN_WIREUP_AUTO,   /* PMIx when a launcher offers it (MPI when that is the transport), else
+                           the socket if named, else alone */
     TERN_WIREUP_PMIX,   /* srun --mpi=pmix, mpirun */
     TERN_WIREUP_SOCKET, /* a tern_rendezvous, as `tern run` keeps one */
     TERN_WIREUP_ALONE,  /* one rank */
+    TERN_WIREUP_MPI,    /* the same launchers as PMIx, by way of MPI */
 };
 
 /* Zeroed: everything from the environment. */
 struct tern_fabric_options {
     enum tern_fabric_wireup wireup;
     const char *socket;   /* "host:port/key" (tern_rendezvous_address); NULL: TERN_RUN_SOCKET */
-    const char *provider; /* libfabric provider; NULL: TERN_FABRIC_PROVIDER */
-    double deadline_s;    /* 0: TERN_DEADLINE */
-    int rank, size;       /* for the socket; size 0: SLURM_PROCID and SLURM_NTASKS */
+    const char *provider; /* libfabric provider; NULL: TERN_FABRIC_PROVIDER, else what FI_PROVIDER
+                             names first, else efa where there is one, else tcp */
+    /* Between nodes: "ofi" (libfabric) or "mpi" (a plugin loaded at run time); TERN_FABRIC comes
+     * before it; NULL: ofi. */
+    const char *transport;
+    double deadline_s; /* 0: TERN_DEADLINE */
+    int rank, size;    /* for the socket; size 0: SLURM_PROCID and SLURM_NTASKS */
 };
 
 /* Joins the other ranks.  `options` may be NULL.  PMIx is finalized before this returns: an
- * unfinalized client that dies would take the whole Slurm step with it.  NULL with `err` on
- * failure. */
+ * unfinalized client that dies would take the whole Slurm step with it.  With the transport "mpi"
+ * that cannot be: MPI keeps its own PMIx client until the fabric is closed, the death of a rank is
+ * then the launcher's to deal with, closing waits up to the deadline for the other ranks to close
+ * too, and a process opens such a fabric once.  NULL with `err` on failure. */
 struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
                                      struct tern_err *err);
-/* Leaves, without waiting for anybody.  Frees every communicator and tern_fabric_alloc buffer that
- * is left.  NULL is fine.  Keeps errno. */
+/* Leaves.  Ranks elsewhere that messages were exchanged with are waited for, a second at most, and
+ * not at all after an error: what they are still to get would be lost.  Frees every communicator
+ * and tern_fabric_alloc buffer that is left.  NULL is fine.  Keeps errno. */
 void tern_fabric_close(struct tern_fabric *f);
 
 int tern_fabric_rank(const struct tern_fabric *f);
@@ -86,8 +107,11 @@ const char *tern_fabric_node_name(const struct tern_fabric *f, int rank);
 const char *tern_fabric_about(const struct tern_fabric *f);
 
 /* Zeroed memory, page aligned, that the ranks of one's node can reach directly: operations on it
- * copy nothing inside the node, and it is registered with the provider once.  Any rank may call it
- * alone.  NULL with `err` when there is no room. */
+ * copy nothing inside the node, and it is registered with the provider once.  From 2 MiB on it
+ * begins at a multiple of that and is made of huge pages where the kernel has them, all at once, so
+ * computing on it is as fast as on any memory.  A rank has 256 such buffers at most: allocate one
+ * block and cut it; any part of it may be given to an operation.  Any rank may call it alone.  NULL
+ * with `err` when there is no room. */
 void *tern_fabric_alloc(struct tern_fabric *f, size_t bytes, struct tern_err *err);
 /* `p` from tern_fabric_alloc, or NULL. */
 void tern_fabric_free(struct tern_fabric *f, void *p);
@@ -102,7 +126,10 @@ struct tern_comm *tern_fabric_world(struct tern_fabric *f);
  * communicators live at once on a rank, world included. */
 int tern_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **out,
                     struct tern_err *err);
-/* Not collective: each member when its last operation has returned.  NULL is fine; not world. */
+/* Not collective: each member when its last operation has returned.  Once a member has freed it, a
+ * split may give its number to others: before a split that not all its members take part in, all
+ * of them must have returned from their last operation on it (a barrier tells).  NULL is fine; not
+ * world. */
 void tern_comm_free(struct tern_comm *c);
 int tern_comm_rank(const struct tern_comm *c);
 int tern_comm_size(const struct tern_comm *c);
@@ -111,8 +138,8 @@ int tern_comm_world_rank(const struct tern_comm *c, int rank);
 
 /* ---------------------------------------------------------------- operations */
 
-/* Counts are elements of `type`; 0 is allowed and still synchronises.  A count is at most 2^40
- * bytes' worth. */
+/* Counts are elements of `type`; 0 is allowed and still synchronises.  An operation is over less
+ * than 2^40 bytes: those of `buf`, or, where a count is a rank's, of all ranks together. */
 
 /* buf[count] becomes the combination over all ranks, in place. */
 int tern_comm_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
@@ -130,6 +157,65 @@ int tern_comm_broadcast(struct tern_comm *c, void *buf, size_t count, enum tern_
                         struct tern_err *err);
 /* Returns when every member has called it. */
 int tern_comm_barrier(struct tern_comm *c, struct tern_err *err);
+
+/* The same without waiting.  Buffers belong to the operation until tern_comm_wait has returned 0 or
+ * tern_comm_test said done; `p` is filled.  At most 64 operations of a communicator are under way:
+ * a further one waits for the first. */
+struct tern_pending {
+    struct tern_comm *comm;
+    uint64_t number;
+};
+int tern_comm_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                               enum tern_op op, struct tern_pending *p, struct tern_err *err);
+int tern_comm_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
+                                   size_t count_per_rank, enum tern_type type, enum tern_op op,
+                                   struct tern_pending *p, struct tern_err *err);
+int tern_comm_all_gather_begin(struct tern_comm *c, const void *in, void *out,
+                               size_t count_per_rank, enum tern_type type, struct tern_pending *p,
+                               struct tern_err *err);
+int tern_comm_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                              int root, struct tern_pending *p, struct tern_err *err);
+int tern_comm_barrier_begin(struct tern_comm *c, struct tern_pending *p, struct tern_err *err);
+/* Until it is finished.  Waiting again for the same is fine, and says the same: 0, or the error. */
+int tern_comm_wait(struct tern_pending *p, struct tern_err *err);
+/* Moves everything on that can be moved; *done: is this one finished? */
+int tern_comm_test(struct tern_pending *p, bool *done, struct tern_err *err);
+/* The same for nobody in particular. */
+int tern_fabric_progress(struct tern_fabric *f, struct tern_err *err);
+
+/* ---------------------------------------------------------------- looking */
+
+/* Can libfabric offer `provider` (NULL: as tern_fabric_open chooses) on this machine?  Opens
+ * nothing. `about`, of `size` bytes: "libfabric 1.17: tcp"; untouched on error. */
+int tern_fabric_provider(const char *provider, char *about, size_t size, struct tern_err *err);
+
+/* Everything that was chosen and why, a line each, for people: ranks and nodes, who shares memory,
+ * the transport between nodes (also when all ranks share memory: it is opened to look), deadline,
+ * polling, and the TERN_* variables that were read. */
+void tern_fabric_explain(const struct tern_fabric *f, struct tern_buf *to);
+
+/* Write what this rank called last to fabric-rank-RRRRR.tfr in the folder that TERN_FABRIC_DUMP
+ * names, for every fabric that this process has open; `tern fabric autopsy` reads it.  Nothing
+ * without that variable.  With `waiting`, only if the rank has been waiting for another one for
+ * some 10 ms, or as soon as it has for 50: for who is asked to end, perhaps since that other one is
+ * gone.  Made for signal handlers: calls nothing that one may not, takes no lock, keeps errno.  A
+ * failed operation writes it too, also for ranks of its node that cannot. */
+void tern_fabric_dump(bool waiting);
+
+/* What ranks would do, without any: `rank` of `ranks`, `per_node` of them on a node, the last one
+ * filled as far as they go. */
+struct tern_fabric_shape {
+    int ranks, per_node, rank;
+};
+/* The steps of one operation on that rank, a line each, after a line that names the algorithm.
+ * `call`: "all_reduce", "reduce_scatter", "all_gather", "broadcast" or "barrier"; `count` as of the
+ * operation.  TERN_USAGE when there is no such call, shape or count. */
+int tern_fabric_plan(const struct tern_fabric_shape *s, const char *call, enum tern_type type,
+                     size_t count, struct tern_buf *to, struct tern_err *err);
+/* Which algorithm for which bytes of f32, a line a change.  With `f` as its ranks measured when
+ * they met; NULL: with typical numbers for `s`. */
+int tern_fabric_choices(const struct tern_fabric *f, const struct tern_fabric_shape *s,
+                        struct tern_buf *to, struct tern_err *err);
 
 /* ---------------------------------------------------------------- the meeting point */
 

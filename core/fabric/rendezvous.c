@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,7 @@ struct tern_rendezvous {
     uint8_t *blobs[2]; /* [size][WIREUP_BLOB] by round & 1: a slow reader may be one round behind */
     bool failed;       /* until all have left */
     char why[RENDEZVOUS_TEXT];
+    char left[120]; /* who left last between two rounds, perhaps because it was done */
 };
 
 static int start(struct tern_rendezvous *r, const char *host, struct tern_err *err)
@@ -201,9 +204,8 @@ static void fail_all(struct tern_rendezvous *r, const char *why)
 
 static void drop(struct tern_rendezvous *r, struct guest *g)
 {
-    char why[120];
     int rank = g->rank;
-    bool early = rank >= 0 && !g->leaving && (r->given > 0 || r->joined < r->size);
+    bool told = g->leaving;
 
     if (g->fd < 0)
         return;
@@ -219,9 +221,10 @@ static void drop(struct tern_rendezvous *r, struct guest *g)
         r->failed = false;
         r->given = 0;
         r->round = 0;
-    } else if (early && (r->given > 0 || r->round == 0)) {
-        snprintf(why, sizeof why, "rank %d left while the ranks were meeting", rank);
-        fail_all(r, why);
+    } else if (!told) {
+        snprintf(r->left, sizeof r->left, "rank %d left while the ranks were meeting", rank);
+        if (r->given > 0 || r->round == 0)
+            fail_all(r, r->left);
     }
 }
 
@@ -243,7 +246,8 @@ static void hello(struct tern_rendezvous *r, struct guest *g, const struct rende
         snprintf(why, sizeof why, "rank %u of %u came where %d ranks are expected", h->rank,
                  h->size, r->size);
         refuse(r, g, why);
-        fail_all(r, why);
+        if (r->joined > 0) /* else nobody would leave, which is what ends a failure */
+            fail_all(r, why);
         return;
     }
     if (r->failed || r->round > 0) {
@@ -261,7 +265,12 @@ static void blob(struct tern_rendezvous *r, struct guest *g, const uint8_t *data
 
     memcpy(blobs + (size_t)g->rank * WIREUP_BLOB, data, WIREUP_BLOB);
     g->given = true;
-    if (++r->given < r->size)
+    r->given++;
+    if (r->joined < r->size && r->round > 0) { /* who has left was not done, and none may come */
+        fail_all(r, r->left);
+        return;
+    }
+    if (r->given < r->size)
         return;
     uint32_t round = r->round++;
     r->given = 0;
@@ -326,16 +335,36 @@ static void receive(struct tern_rendezvous *r, struct guest *g)
     }
 }
 
+/* A free place; else the oldest stranger's, once it is heard whether it is a rank.  There is one,
+ * since ranks cannot take all of them. */
+static int place(struct tern_rendezvous *r)
+{
+    for (;;) {
+        int oldest = -1;
+        for (int i = 0; i < r->n_guests; i++) {
+            const struct guest *g = &r->guests[i];
+            if (g->fd < 0)
+                return i;
+            if (g->rank < 0 && (oldest < 0 || g->since < r->guests[oldest].since))
+                oldest = i;
+        }
+        struct guest *g = &r->guests[oldest];
+        receive(r, g);
+        if (g->fd >= 0 && g->rank < 0)
+            drop(r, g);
+    }
+}
+
 static void welcome(struct tern_rendezvous *r)
 {
     for (;;) {
-        int fd = accept4(r->listen, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), i = 0;
+        int fd = accept4(r->listen, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return;
-        while (i < r->n_guests && r->guests[i].fd >= 0)
-            i++;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* as the ranks do */
+        int i = place(r);
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
-        if (i == r->n_guests || epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &e) < 0) {
+        if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &e) < 0) {
             close(fd);
             continue;
         }

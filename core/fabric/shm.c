@@ -12,10 +12,64 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum { SHM_HUGE = 2 << 20 }; /* of x86-64, and of arm64 with pages of 4 KiB */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
 /* Sparse: a communicator that never stages costs address space only. */
 static size_t own_bytes(void)
 {
-    return shm_stage_offset(SHM_COMMS, 0);
+    return shm_stage_offset(SHM_COMMS, 0) + sizeof(struct recorder);
+}
+
+/* A shared mapping of `fd` that huge pages fit: an address that is a multiple of theirs, which not
+ * every kernel takes by itself.  MAP_FAILED as mmap does. */
+static void *map_shared(int fd, size_t bytes)
+{
+    size_t spare = bytes >= SHM_HUGE ? SHM_HUGE : 0, page = (size_t)sysconf(_SC_PAGESIZE);
+
+    bytes = (bytes + page - 1) & ~(page - 1); /* else the spare room behind it would stay */
+    char *room = mmap(NULL, bytes + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (room == MAP_FAILED)
+        return MAP_FAILED;
+    char *p = spare ? (char *)(((uintptr_t)room + spare - 1) & ~(uintptr_t)(spare - 1)) : room;
+    if (p > room)
+        munmap(room, (size_t)(p - room));
+    if (p < room + spare)
+        munmap(p + bytes, (size_t)(room + spare - p));
+    if (mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        int saved = errno;
+        munmap(p, bytes);
+        errno = saved;
+        return MAP_FAILED;
+    }
+    return p;
+}
+
+/* Shared memory gets huge pages where /sys/kernel/mm/transparent_hugepage/shmem_enabled says
+ * "advise" or more.  As it is shipped, with "never", each is asked for outright (Linux 6.1), which
+ * takes a first page that is there; whatever the kernel does not give is made of small ones. */
+static void make_huge(char *p, size_t bytes)
+{
+    char how[80] = "";
+    size_t whole = bytes & ~((size_t)SHM_HUGE - 1), at = 0;
+    FILE *f = whole ? fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re") : NULL;
+
+    if (!f)
+        return;
+    bool known = fgets(how, sizeof how, f) != NULL;
+    fclose(f);
+    if (!known || strstr(how, "[deny]"))
+        return;
+    if (!strstr(how, "[never]")) {
+        madvise(p, whole, MADV_HUGEPAGE);
+        return;
+    }
+    do
+        *(volatile char *)(p + at) = 0;
+    while (madvise(p + at, SHM_HUGE, MADV_COLLAPSE) == 0 && (at += SHM_HUGE) < whole);
 }
 
 static int new_memory(const char *name, size_t bytes, char **base, struct tern_err *err)
@@ -29,7 +83,7 @@ static int new_memory(const char *name, size_t bytes, char **base, struct tern_e
         close(fd);
         return -1;
     }
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *p = map_shared(fd, bytes);
     if (p == MAP_FAILED) {
         tern_err_sys(err, "cannot map a shared memory segment of %zu bytes", bytes);
         close(fd);
@@ -74,7 +128,7 @@ static void *map_fd(pid_t pid, int fd, size_t bytes)
     void *p = MAP_FAILED;
     /* The same numbers may mean another file here; a shorter one would fault when touched. */
     if (fstat(here, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes)
-        p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, here, 0);
+        p = map_shared(here, bytes);
     close(here);
     return p == MAP_FAILED ? NULL : p;
 }
@@ -110,7 +164,7 @@ void tern_fabric_shm_unmap_peer(struct shm_peer *p)
     p->head = NULL;
 }
 
-int tern_fabric_shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err)
+int tern_fabric_shm_buffer_new(struct shm *s, size_t bytes, bool huge, struct tern_err *err)
 {
     int i = 0;
     char *base;
@@ -126,6 +180,8 @@ int tern_fabric_shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err
     int fd = new_memory("tern-buffer", bytes, &base, err);
     if (fd < 0)
         return -1;
+    if (huge)
+        make_huge(base, bytes);
     struct shm_region *r = &s->head->regions[i];
     r->generation++;
     r->fd = fd;

@@ -11,25 +11,37 @@
 #include <sys/types.h>
 
 #include "core/base/err.h"
+#include "core/fabric/recorder.h"
 
 enum {
-    SHM_COMMS = 64,        /* communicators of a rank; a bit each in a 64-bit mask */
-    SHM_REGIONS = 256,     /* tern_fabric_alloc buffers of a rank */
-    SHM_STAGE = 512 << 10, /* half a stage: with two ranks both halves fit a 2 MiB cache */
-    SHM_LINE = 128,        /* two cache lines: the neighbour line is prefetched too */
+    SHM_COMMS = 64,           /* communicators of a rank; a bit each in a 64-bit mask */
+    SHM_REGIONS = 256,        /* tern_fabric_alloc buffers of a rank */
+    SHM_STAGE = 2 << 20,      /* half a stage */
+    STAGE_CACHED = 512 << 10, /* used of it in one node: two ranks' both halves fit a 2 MiB cache */
+    SHM_LINE = 128,           /* two cache lines: the neighbour line is prefetched too */
 };
 
-/* What a rank says at a meeting; [phase & 1], since it may be one meeting ahead of a reader. */
+enum { SHM_INLINE = 112 }; /* bytes that a meeting itself hands over */
+
+/* What a rank says at a meeting, its flag included: one cache line and the one that the processor
+ * fetches with it, so that who sees the flag has all of it. */
 struct shm_post {
+    _Alignas(SHM_LINE) _Atomic uint64_t phase; /* the meeting's number, once the rest is written */
     uint64_t desc;
-    int32_t region; /* -1: nothing offered */
-    uint32_t generation;
-    uint64_t offset;
+    union {
+        struct {
+            int32_t region; /* -1: nothing offered */
+            uint32_t generation;
+            uint64_t offset;
+        };
+        uint8_t payload[SHM_INLINE]; /* of a meeting that hands over bytes: `desc` tells */
+    };
 };
+_Static_assert(offsetof(struct shm_post, payload) + SHM_INLINE == SHM_LINE,
+               "flag and payload together");
 
-struct shm_line { /* of one communicator; written by its owner only */
-    _Alignas(SHM_LINE) _Atomic uint64_t phase;
-    struct shm_post post[2];
+struct shm_line {            /* of one communicator; written by its owner only */
+    struct shm_post post[2]; /* [phase & 1]: the owner may be one meeting ahead of a reader */
 };
 
 struct shm_region {
@@ -80,8 +92,9 @@ void tern_fabric_shm_close_own(struct shm *s);
 void tern_fabric_shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8_t token[16]);
 void tern_fabric_shm_unmap_peer(struct shm_peer *p);
 
-/* A new buffer of this rank; its index, or -1. */
-int tern_fabric_shm_buffer_new(struct shm *s, size_t bytes, struct tern_err *err);
+/* A new buffer of this rank; its index, or -1.  `huge`: all of it will be used, in huge pages where
+ * they can be had. */
+int tern_fabric_shm_buffer_new(struct shm *s, size_t bytes, bool huge, struct tern_err *err);
 void tern_fabric_shm_buffer_delete(struct shm *s, int i);
 /* The buffer that holds [p, p + bytes), or -1. */
 int tern_fabric_shm_buffer_find(const struct shm *s, const void *p, size_t bytes);
@@ -94,6 +107,12 @@ static inline size_t shm_stage_offset(int comm, unsigned half)
 {
     size_t head = (sizeof(struct shm_head) + 4095) & ~(size_t)4095;
     return head + ((size_t)comm * 2 + half) * SHM_STAGE;
+}
+
+/* The flight recorder of the rank whose head this is: behind the last stage. */
+static inline struct recorder *shm_recorder(struct shm_head *h)
+{
+    return (struct recorder *)((char *)h + shm_stage_offset(SHM_COMMS, 0));
 }
 
 #endif

@@ -9,17 +9,26 @@
 
 enum {
     MS = 1000000,
-    YIELD_NS = 1 * MS,      /* how long a core is only lent, not slept on */
-    LOOK_NS = 10 * MS,      /* how often to look for dead peers */
-    PING_NS = 1000 * MS,    /* how often to see whether a silent remote peer still answers */
-    FRESH_NS = 400 * MS,    /* a peer that looked up this recently is waiting itself */
-    GRACE_NS = 500 * MS,    /* how long ranks beyond the deadline ask around whose fault it is */
-    FAREWELL_NS = 100 * MS, /* to bring the bad news out */
+    YIELD_NS = 1 * MS, /* how long a core is only lent, not slept on */
+    NAP_NS = MS / 2,
+    NAP_MAX_NS = 8 * MS, /* below LOOK_NS */
+    SHARE_NS = 50000,    /* between two looks, for each rank of a crowded core; chosen by trying */
+    LATE_NS = 1 * MS,    /* a timer on a machine that is not overloaded is later by some 0.1 ms */
+    LOOK_NS = 10 * MS,   /* how often to look for dead peers */
+    PING_NS = 1000 * MS, /* how often to see whether a silent peer lives and calls the same... */
+    PING_FIRST_NS = 50 * MS, /* ...and when first */
+    FRESH_NS = 400 * MS,     /* a peer that looked up this recently is waiting itself */
+    GRACE_NS = 500 * MS,     /* how long ranks beyond the deadline ask around whose fault it is */
+    LEAVE_NS = 1000 * MS,    /* how long others that are done are waited for */
+    FAREWELL_NS = 100 * MS,  /* to bring the bad news out */
+    TURN_NS = 3000,          /* a yield that took longer was somebody else's turn */
+    MOVE_NS = 2 * MS,        /* between two sleeps of 0.06 ms for another core */
+    GLANCE_POLLS = 4,        /* the clock costs as much as a short poll */
 };
 
 void tern_fabric_wait_begin(struct waiter *w, struct tern_comm *c)
 {
-    *w = (struct waiter){.c = c};
+    *w = (struct waiter){.c = c, .op = c->ops, .desc = c->desc, .record = c->record};
 }
 
 static const char *name_of(const struct tern_fabric *f, int world_rank)
@@ -27,21 +36,21 @@ static const char *name_of(const struct tern_fabric *f, int world_rank)
     return f->peers[world_rank].node_name;
 }
 
-static void send_all(struct tern_fabric *f, const struct ofi_control *m)
+static void send_all(struct tern_fabric *f, const struct control *m)
 {
-    if (!f->ofi)
+    if (!f->wire)
         return;
     for (int r = 0; r < f->size; r++)
         if (r != f->rank && !f->peers[r].shm.head)
-            tern_fabric_ofi_release(f->ofi, tern_fabric_ofi_control_send(f->ofi, r, m));
+            f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, r, m));
 }
 
 static void drain(struct tern_fabric *f, int64_t ns)
 {
     int64_t until = tern_clock_boot_ns() + ns;
 
-    while (f->ofi && tern_clock_boot_ns() < until) {
-        tern_fabric_ofi_progress(f->ofi);
+    while (f->wire && tern_clock_boot_ns() < until) {
+        f->wire->ops->progress(f->wire);
         tern_clock_sleep_ns(MS / 2);
     }
 }
@@ -50,6 +59,7 @@ static int give_up(struct tern_fabric *f, int world_rank, const char *text, stru
 {
     if (!f->broken) {
         f->broken = true;
+        f->recorder->blamed = world_rank;
         tern_err_set(&f->why, TERN_TEMPFAIL, "%s", text);
         struct shm_head *h = f->own.head;
         snprintf(h->why, sizeof h->why, "%s", text);
@@ -60,17 +70,12 @@ static int give_up(struct tern_fabric *f, int world_rank, const char *text, stru
     return -1;
 }
 
-int tern_fabric_wait_blame(struct tern_comm *c, int world_rank, const char *what,
-                           struct tern_err *err)
+int tern_fabric_wait_blame_text(struct tern_fabric *f, int world_rank, const char *text,
+                                struct tern_err *err)
 {
-    struct tern_fabric *f = c->f;
-    char call[80];
-    struct ofi_control m = {.kind = OFI_BLAME, .sender = f->rank, .rank = world_rank};
+    struct control m = {.kind = CONTROL_BLAME, .sender = f->rank, .rank = world_rank};
 
-    snprintf(m.text, sizeof m.text,
-             "rank %d (%s) %s; rank %d (%s) was in %s #%llu of communicator %d", world_rank,
-             name_of(f, world_rank), what, f->rank, name_of(f, f->rank),
-             tern_fabric_call_text(call, sizeof call, c->desc), (unsigned long long)c->ops, c->id);
+    snprintf(m.text, sizeof m.text, "%s", text);
     if (!f->broken) {
         send_all(f, &m);
         give_up(f, world_rank, m.text, err);
@@ -79,16 +84,56 @@ int tern_fabric_wait_blame(struct tern_comm *c, int world_rank, const char *what
     return give_up(f, world_rank, m.text, err);
 }
 
-void tern_fabric_wait_control(void *fabric, const struct ofi_control *m)
+int tern_fabric_wait_blame(struct tern_comm *c, int world_rank, const char *what,
+                           struct tern_err *err)
+{
+    struct tern_fabric *f = c->f;
+    char call[80], text[600];
+
+    snprintf(text, sizeof text, "rank %d (%s) %s; rank %d (%s) was in %s #%llu of communicator %d",
+             world_rank, name_of(f, world_rank), what, f->rank, name_of(f, f->rank),
+             tern_fabric_call_text(call, sizeof call, c->desc), (unsigned long long)c->ops, c->id);
+    return tern_fabric_wait_blame_text(f, world_rank, text, err);
+}
+
+static bool all_left(const struct tern_fabric *f)
+{
+    for (int r = 0; r < f->size; r++)
+        if (f->spoke[r] && !f->left[r])
+            return false;
+    return true;
+}
+
+void tern_fabric_wait_leave(struct tern_fabric *f)
+{
+    const struct control m = {.kind = CONTROL_LEAVE, .sender = f->rank};
+    int64_t until = tern_clock_boot_ns() + LEAVE_NS;
+
+    if (!f->wire || f->broken || !f->spoke || !f->left)
+        return;
+    for (int r = 0; r < f->size; r++)
+        if (f->spoke[r])
+            f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, r, &m));
+    while (!all_left(f) && !f->broken && tern_clock_boot_ns() < until) {
+        f->wire->ops->progress(f->wire);
+        tern_clock_sleep_ns(MS / 10);
+    }
+}
+
+void tern_fabric_wait_control(void *fabric, const struct control *m)
 {
     struct tern_fabric *f = fabric;
 
     f->heard_ns[m->sender] = tern_clock_boot_ns();
-    if (m->kind == OFI_BLAME) {
+    if (m->kind == CONTROL_LEAVE) {
+        f->left[m->sender] = true;
+    } else if (m->kind == CONTROL_BLAME) {
         give_up(f, m->rank, m->text, NULL);
-    } else if (m->kind == OFI_STUCK) {
-        struct ofi_control reply = {.kind = OFI_WAITING, .sender = f->rank};
-        tern_fabric_ofi_release(f->ofi, tern_fabric_ofi_control_send(f->ofi, m->sender, &reply));
+    } else if (m->kind == CONTROL_STUCK) {
+        struct control reply = {.kind = CONTROL_WAITING, .sender = f->rank};
+        f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, m->sender, &reply));
+    } else {
+        tern_fabric_agree_heard(f, m);
     }
 }
 
@@ -102,7 +147,7 @@ static int heard(struct tern_fabric *f, struct tern_err *err)
         int32_t blamed = h ? atomic_load_explicit(&h->blamed, memory_order_acquire) : 0;
         if (blamed > 0) {
             /* Remote ranks must hear it from somebody; the first to know may be gone by now. */
-            struct ofi_control m = {.kind = OFI_BLAME, .sender = f->rank, .rank = blamed - 1};
+            struct control m = {.kind = CONTROL_BLAME, .sender = f->rank, .rank = blamed - 1};
             snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof h->why - 1, h->why);
             give_up(f, blamed - 1, m.text, err);
             send_all(f, &m);
@@ -113,11 +158,48 @@ static int heard(struct tern_fabric *f, struct tern_err *err)
     return 0;
 }
 
-static bool ended(const struct tern_fabric *f, int world_rank)
+int tern_fabric_wait_word(struct tern_fabric *f, struct tern_err *err)
+{
+    int64_t until = tern_clock_boot_ns() + FAREWELL_NS;
+
+    do {
+        if (f->wire)
+            f->wire->ops->progress(f->wire);
+        if (heard(f, err) < 0)
+            return -1;
+        atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
+        tern_clock_sleep_ns(MS / 2);
+    } while (tern_clock_boot_ns() < until);
+    return 0;
+}
+
+bool tern_fabric_wait_patient(void *fabric, int64_t since_ns)
+{
+    struct tern_fabric *f = fabric;
+    int64_t now = tern_clock_boot_ns();
+
+    atomic_store_explicit(&f->own.head->beat_ns, now, memory_order_relaxed);
+    /* Called from within progress: what makes progress itself, as heard() does, would end the same
+     * operations here and there. */
+    return !f->broken && now - since_ns < f->deadline_ns;
+}
+
+static bool ended(const struct tern_fabric *f, int world_rank, int wait_ms)
 {
     struct pollfd p = {f->peers[world_rank].shm.pidfd, POLLIN, 0};
 
-    return f->peers[world_rank].shm.head && p.fd >= 0 && poll(&p, 1, 0) == 1;
+    return f->peers[world_rank].shm.head && p.fd >= 0 && poll(&p, 1, wait_ms) == 1;
+}
+
+int tern_fabric_wait_gone(struct tern_comm *c, int world_rank, struct tern_err *err)
+{
+    enum { LAST_MS = 20 }; /* a process that ends has no files a while before it has ended */
+
+    if (heard(c->f, err) < 0)
+        return -1;
+    return ended(c->f, world_rank, LAST_MS)
+               ? tern_fabric_wait_blame(c, world_rank, "has ended", err)
+               : 0;
 }
 
 static bool is_waiting(const struct tern_fabric *f, int r, int64_t now)
@@ -134,14 +216,14 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_comm *c = w->c;
     struct tern_fabric *f = c->f;
-    struct ofi_control ask = {.kind = OFI_STUCK, .sender = f->rank};
+    struct control ask = {.kind = CONTROL_STUCK, .sender = f->rank};
     int64_t end = tern_clock_boot_ns() + GRACE_NS;
     char what[120];
 
     send_all(f, &ask);
     while (tern_clock_boot_ns() < end) {
-        if (f->ofi)
-            tern_fabric_ofi_progress(f->ofi);
+        if (f->wire)
+            f->wire->ops->progress(f->wire);
         if (heard(f, err) < 0)
             return -1;
         atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
@@ -160,48 +242,135 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
     return tern_fabric_wait_blame(c, culprit, what, err);
 }
 
-/* A message to a silent remote peer fails when its process is gone for good, long before the
- * deadline. */
+/* A message to a silent remote peer says what waits here, for the peer to compare; with a provider
+ * that notices, it fails when the peer's process is gone.  A mate's call can be read. */
 static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *err)
 {
     struct tern_fabric *f = w->c->f;
-    struct ofi_control m = {.kind = OFI_PING, .sender = f->rank};
+    struct shm_head *mate = f->peers[world_rank].shm.head;
+    struct control m = {.kind = CONTROL_PING,
+                        .sender = f->rank,
+                        .comm = (int32_t)w->c->mark,
+                        .op = w->op,
+                        .desc = w->desc};
     char what[160];
 
-    if (f->ping && tern_fabric_ofi_req_state(f->ping) == OFI_FAILED &&
-        tern_fabric_ofi_req_rank(f->ping) == world_rank) {
-        snprintf(what, sizeof what, "cannot be reached (%s)", tern_fabric_ofi_req_error(f->ping));
-        return tern_fabric_wait_blame(w->c, world_rank, what, err);
+    if (f->ping && f->ping->state == MESSAGE_FAILED && f->ping->rank == world_rank) {
+        snprintf(what, sizeof what, "cannot be reached (%s)", f->ping->error);
+        return tern_fabric_wait_word(f, err) < 0
+                   ? -1
+                   : tern_fabric_wait_blame(w->c, world_rank, what, err);
     }
-    if (now - (w->pinged ? w->pinged : w->start) > PING_NS) {
-        w->pinged = now;
-        tern_fabric_ofi_release(f->ofi, f->ping);
-        f->ping = tern_fabric_ofi_control_send(f->ofi, world_rank, &m);
+    if (now - (w->pinged ? w->pinged : w->start) < (w->pinged ? PING_NS : PING_FIRST_NS))
+        return 0;
+    w->pinged = now;
+    if (mate) {
+        uint64_t theirs = tern_fabric_record_called(shm_recorder(mate), w->c->mark, w->op);
+        return theirs && theirs != w->desc ? tern_fabric_agree_blame(w->c, w->op, err) : 0;
     }
+    f->wire->ops->release(f->wire, f->ping);
+    f->ping = f->wire->ops->tell(f->wire, world_rank, &m);
     return 0;
 }
 
-static int look(struct waiter *w, int member, int64_t now, struct tern_err *err)
+static int notice(struct waiter *w, int member, int64_t now, struct tern_err *err)
 {
     struct tern_fabric *f = w->c->f;
     int peer = w->c->world[member];
 
     w->looked = now;
     atomic_store_explicit(&f->own.head->beat_ns, now, memory_order_relaxed);
-    if (heard(f, err) < 0)
+    if (f->wire) /* somebody elsewhere may ask something, also while a mate is waited for */
+        f->wire->ops->progress(f->wire);
+    if (heard(f, err) < 0 || tern_fabric_agree_suspect(f, err) < 0)
         return -1;
-    if (ended(f, peer)) {
+    if (ended(f, peer, 0)) {
         /* It may have come and then ended; so the caller looks once more before we say so. */
         if (w->seen_dead == peer + 1)
             return tern_fabric_wait_blame(w->c, peer, "has ended", err);
         w->seen_dead = peer + 1;
         return 0;
     }
-    if (f->ofi && !f->peers[peer].shm.head && ping(w, peer, now, err) < 0)
+    if (ping(w, peer, now, err) < 0)
         return -1;
     if (now - w->start > f->deadline_ns)
         return overdue(w, member, err);
     return 0;
+}
+
+static int look(struct waiter *w, int member, int64_t now, struct tern_err *err)
+{
+    struct tern_fabric *f = w->c->f;
+
+    tern_fabric_record_state(f->recorder, w->record, RECORD_WAITING, w->c->world[member]);
+    tern_fabric_record_waits(f, now - w->start);
+    return notice(w, member, now, err);
+}
+
+/* Time in which nobody asked does not count: what was missing may have waited for this rank. */
+int tern_fabric_wait_glance(struct tern_fabric *f, struct tern_err *err)
+{
+    struct tern_comm *c = f->comms[__builtin_ctzll(f->busy)];
+    uint64_t at = (uint64_t)c->part << 32 ^ (c->pc + c->slot + (size_t)c->met);
+    struct waiter *w = &f->asks;
+
+    if (++w->polls % GLANCE_POLLS)
+        return 0;
+    int64_t now = tern_clock_boot_ns();
+    if (w->c != c || w->op != c->ops || w->at != at) {
+        tern_fabric_wait_begin(w, c);
+        w->at = at;
+        w->start = w->looked = now;
+    }
+    if (now - w->looked > GRACE_NS)
+        w->start += now - w->looked;
+    if (now - w->looked <= LOOK_NS || notice(w, c->waits_for, now, err) == 0)
+        return 0;
+    tern_fabric_record_state(f->recorder, w->record, RECORD_WAITING, c->world[c->waits_for]);
+    return -1;
+}
+
+/* With dozens of ranks to a core, as many virtual nodes have, looking alone would take all of it.
+ */
+static int64_t shortest_nap(const struct tern_fabric *f)
+{
+    double ns = f->model.load * SHARE_NS;
+
+    return ns < NAP_NS ? NAP_NS : ns < NAP_MAX_NS / 2 ? (int64_t)ns : NAP_MAX_NS / 2;
+}
+
+/* The longer it took so far, the less a late look costs: at most 5 %, or half a millisecond.  Where
+ * a sleep ends late, more processes than cores want to run, such as the nodes of a virtual cluster;
+ * then it is the looking that holds up those waited for, and everybody looks less often until
+ * sleeps end in time. */
+static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
+{
+    const int64_t shortest = shortest_nap(f);
+
+    if (f->nap_ns < shortest)
+        f->nap_ns = shortest;
+    int64_t ns = waited / 20 < f->nap_ns ? waited / 20 : f->nap_ns;
+    if (f->nap_ns > NAP_NS && ns < shortest)
+        ns = shortest;
+    tern_clock_sleep_ns(ns);
+    int64_t late = tern_clock_boot_ns() - now - ns;
+    if (late > LATE_NS && f->nap_ns < NAP_MAX_NS)
+        f->nap_ns *= 2;
+    else if (late < LATE_NS / 2 && f->nap_ns > shortest)
+        f->nap_ns -= f->nap_ns / 16;
+}
+
+/* Give the core to whoever wants it.  Where there is one for every rank but two take turns on this
+ * one, they would for seconds: only who wakes up is given another core. */
+static void lend(struct tern_fabric *f, int64_t now)
+{
+    sched_yield();
+    if (f->model.load > 1 || now - f->moved_ns < MOVE_NS)
+        return;
+    if (tern_clock_boot_ns() - now > TURN_NS) {
+        f->moved_ns = now;
+        tern_clock_sleep_ns(1);
+    }
 }
 
 int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
@@ -209,8 +378,8 @@ int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
     struct tern_fabric *f = w->c->f;
 
     w->polls++;
-    if (f->ofi && (!f->peers[w->c->world[member]].shm.head || w->polls % 64 == 0))
-        tern_fabric_ofi_progress(f->ofi);
+    if (f->wire && (!f->peers[w->c->world[member]].shm.head || w->polls % 64 == 0))
+        f->wire->ops->progress(f->wire);
     if (f->broken)
         return give_up(f, 0, "", err);
     if (w->polls < f->spins) {
@@ -223,9 +392,9 @@ int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
     if (now - w->looked > LOOK_NS && look(w, member, now, err) < 0)
         return -1;
     int64_t waited = now - w->start;
-    if (waited < YIELD_NS)
-        sched_yield();
-    else /* the longer it took so far, the less a late look costs: at most 5 %, or 0.5 ms */
-        tern_clock_sleep_ns(waited / 20 < MS / 2 ? waited / 20 : MS / 2);
+    if (waited < YIELD_NS && f->nap_ns <= NAP_NS)
+        lend(f, now);
+    else
+        nap(f, waited, now);
     return 0;
 }

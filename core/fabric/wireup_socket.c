@@ -8,11 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 struct state {
@@ -47,16 +50,23 @@ static int parse(struct state *s, const char *address, char *host, size_t n, cha
     return 0;
 }
 
-/* Until `deadline`: a supervisor that is still starting refuses at first. */
-static int connect_until(struct state *s, const char *host, const char *port, int64_t deadline,
+/* Until `deadline`: a supervisor that is still starting refuses at first.  A name that this node
+ * does not know, or knows with another card's address, is passed by: srun tells its own. */
+static int connect_until(struct state *s, const char *name, const char *port, int64_t deadline,
                          struct tern_err *err)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    const struct timeval patience = {.tv_sec = 3}; /* with an address that nobody has */
+    const char *launcher = getenv("SLURM_LAUNCH_NODE_IPADDR"), *host = name;
 
-    for (;;) {
+    for (;; host = host == name && launcher ? launcher : name) {
         int rc = getaddrinfo(host, port, &hints, &list);
         for (struct addrinfo *a = rc ? NULL : list; a; a = a->ai_next) {
             s->fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            if (s->fd >= 0) { /* a head must not wait until what went before it is acknowledged */
+                setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+                setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+            }
             if (s->fd >= 0 && connect(s->fd, a->ai_addr, a->ai_addrlen) == 0) {
                 freeaddrinfo(list);
                 return 0;
@@ -124,13 +134,15 @@ static int exchange(struct wireup *w, const uint8_t *blob, uint8_t *all, struct 
     int64_t deadline = tern_clock_boot_ns() + w->deadline_ns;
     char text[RENDEZVOUS_TEXT + 1] = "";
 
-    if (put(w, RENDEZVOUS_BLOB, blob, WIREUP_BLOB, deadline, err) < 0 ||
-        move(s, false, &h, sizeof h, deadline, err) < 0)
+    /* Who refuses says why and closes, so that is read even where nothing can be sent any more. */
+    put(w, RENDEZVOUS_BLOB, blob, WIREUP_BLOB, deadline, err);
+    if (move(s, false, &h, sizeof h, deadline, err) < 0)
         return -1;
     if (h.magic == RENDEZVOUS_MAGIC && h.kind == RENDEZVOUS_NO && h.bytes <= RENDEZVOUS_TEXT) {
         if (move(s, false, text, h.bytes, deadline, err) < 0)
             return -1;
-        return tern_err_set(err, TERN_TEMPFAIL, "%s", text);
+        return tern_err_set(err, TERN_TEMPFAIL, "%s",
+                            text[0] ? text : "the supervisor refuses this rank");
     }
     if (h.magic != RENDEZVOUS_MAGIC || h.kind != RENDEZVOUS_ALL || h.round != s->round ||
         h.bytes != (uint32_t)w->size * WIREUP_BLOB)

@@ -1,13 +1,21 @@
 /* Several ranks on this machine, for tests of the fabric.
  *
- *   fabric-ranks random RANKS SEED OPERATIONS   random operations beside a plain reference
- *   fabric-ranks kill RANKS VICTIM              VICTIM is killed amid operations; the others'
- * errors fabric-ranks stop RANKS VICTIM              the same with SIGSTOP fabric-ranks mismatch
- * RANKS                 the last rank calls something else fabric-ranks short RANKS one rank fewer
- * comes than is expected
+ *   random RANKS SEED OPERATIONS  random operations beside a plain reference
+ *   kill RANKS VICTIM             VICTIM is killed amid operations; the others tell their errors
+ *   stop RANKS VICTIM             the same with SIGSTOP
+ *   starve RANKS VICTIM           VICTIM may open no more files where it is given a new buffer
+ *   cram RANKS VICTIM             VICTIM has no buffer left for the communicator of a split
+ *   lose RANKS                    operations until they fail, whatever the provider does to them
+ *   poll RANKS VICTIM             as kill, and the others ask instead of waiting
+ *   free RANKS                    memory that is freed at once after the operation on it
+ *   late RANKS                    the last rank comes when the others have given up; their memory
+ *                                 is gone by then, and their fabric still open
+ *   mismatch RANKS                the last rank calls something else
+ *   short RANKS                   one rank fewer comes than is expected
  *
- * RANKS 0: this process is one rank, started by srun or mpirun.  With
- * TEST_FABRIC_ORDER=any the float sums may be in any order (nodes that are no aligned blocks). */
+ * RANKS 0: this process is one rank, started by srun or mpirun.  With TEST_FABRIC_ORDER=any the
+ * float sums may be in any order (nodes that are no aligned blocks), with TEST_FABRIC_FAR=1 the
+ * ranks are on hosts of different names; rank TEST_FABRIC_HASTY has a deadline of 2 s. */
 #include "core/base/clock.h"
 #include "core/base/hash.h"
 #include "core/base/rand.h"
@@ -19,7 +27,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,14 +157,15 @@ static bool right(const struct draw *d, int n, const void *got, size_t at, size_
     return exact ? v == f : fabs(v - f) <= 1e-6 * 3100 * n;
 }
 
-static size_t draw_count(uint64_t r, size_t most)
+/* Now and then `whole`, as much as the memory holds; else less, since the reference is slow. */
+static size_t draw_count(uint64_t r, size_t whole)
 {
     static const size_t some[] = {0, 1, 63, 64, 65, 511, 513};
     size_t n = r % 16 < 7     ? some[r % 16]
-               : r % 16 == 15 ? most - r / 16 % 3
-                              : (r >> 8) % (r % 2 ? 5000 : most / 4);
+               : r % 16 == 15 ? whole - r / 16 % 3
+                              : (r >> 8) % (r % 2 ? 5000 : whole / 16);
 
-    return n < most ? n : most;
+    return n < whole ? n : whole;
 }
 
 struct memory {
@@ -174,7 +185,7 @@ static int one(struct tern_comm *c, struct memory *m, uint64_t id, uint64_t bits
     bool in_place = bits >> 40 & 1;
     char *in = (shared ? m->shared : m->own)[0], *out = (shared ? m->shared : m->own)[1];
 
-    d.count = draw_count(bits >> 20, MAX_BYTES / 8 / (d.call == 0 || d.call == 3 ? 1 : (size_t)n));
+    d.count = draw_count(bits >> 20, MAX_BYTES / es / (d.call == 0 || d.call == 3 ? 1 : (size_t)n));
     size_t whole = d.count * (size_t)(d.call == 1 ? n : 1), block = d.count * es;
     if (in_place && d.call == 1)
         out = in + (size_t)me * block;
@@ -228,7 +239,7 @@ static int one(struct tern_comm *c, struct memory *m, uint64_t id, uint64_t bits
 static int random_operations(struct tern_fabric *f)
 {
     struct tern_comm *world = tern_fabric_world(f), *group = NULL;
-    struct memory m;
+    static struct memory m; /* after an error what was under way may still write there: kept */
     int rc = 0;
 
     for (int i = 0; i < 2; i++) {
@@ -262,30 +273,205 @@ static int random_operations(struct tern_fabric *f)
     return rc;
 }
 
+/* ---------------------------------------------------------------- several at once */
+
+enum { GROUPS = 3, DEPTH = 6, PENDING_MAX = 40000 };
+
+struct begun {
+    struct tern_comm *c;
+    struct tern_pending pending;
+    int64_t *buf;
+    size_t count;
+    int round;
+};
+
+/* Every rank begins and waits for the groups' operations in an order of its own; within a group the
+ * order is the same for all. */
+static int begin_all(struct begun *b, struct tern_comm **groups, int rank, int round)
+{
+    int next[GROUPS] = {0};
+
+    for (int left = GROUPS * DEPTH; left > 0;) {
+        int g = (int)(tern_rand_u64(seed + 11, (uint64_t)rank, (uint64_t)(round * 1000 + left)) %
+                      GROUPS);
+        while (next[g] == DEPTH)
+            g = (g + 1) % GROUPS;
+        struct begun *one = &b[g * DEPTH + next[g]];
+        one->c = groups[g];
+        one->round = round;
+        one->count =
+            tern_rand_u64(seed, (uint64_t)(round * GROUPS + g), (uint64_t)next[g]) % PENDING_MAX;
+        for (size_t i = 0; i < one->count; i++)
+            one->buf[i] = (int64_t)i * (tern_comm_rank(one->c) + 1) + round + next[g];
+        next[g]++, left--;
+        if (tern_comm_all_reduce_begin(one->c, one->buf, one->count, TERN_I64, TERN_SUM,
+                                       &one->pending, &err) < 0)
+            return say_error("begin");
+    }
+    return 0;
+}
+
+static int end_all(struct begun *b, int rank, int round)
+{
+    for (int k = 0; k < GROUPS * DEPTH; k++) {
+        int which = (k * 5 + rank * 7 + round) % (GROUPS * DEPTH); /* 5 and 18 have no divisor */
+        struct begun *one = &b[which];
+        int n = tern_comm_size(one->c);
+        bool done = false;
+        int64_t until = tern_clock_boot_ns() + 10000000000;
+        while (k % 2 && !done && tern_clock_boot_ns() < until)
+            if (tern_comm_test(&one->pending, &done, &err) < 0)
+                return say_error("test");
+        if (k % 2 && !done) {
+            fprintf(stderr, "rank %d: an operation is never done\n", rank);
+            return 1;
+        }
+        if (tern_comm_wait(&one->pending, &err) < 0)
+            return say_error("wait");
+        for (size_t i = 0; i < one->count; i++)
+            if (one->buf[i] !=
+                (int64_t)i * n * (n + 1) / 2 + (int64_t)n * (round + which % DEPTH)) {
+                fprintf(stderr, "rank %d: element %zu of %zu is wrong\n", rank, i, one->count);
+                return 1;
+            }
+    }
+    return 0;
+}
+
+static int pending_operations(struct tern_fabric *f)
+{
+    struct tern_comm *groups[GROUPS] = {tern_fabric_world(f)};
+    int rank = tern_fabric_rank(f), rc = 0;
+    struct begun b[GROUPS * DEPTH];
+
+    if (tern_comm_split(groups[0], rank / 2, rank, &groups[1], &err) < 0 ||
+        tern_comm_split(groups[0], rank % 2, rank, &groups[2], &err) < 0)
+        return say_error("split");
+    for (int i = 0; i < GROUPS * DEPTH; i++) {
+        b[i].buf = i % 3 ? tern_fabric_alloc(f, PENDING_MAX * sizeof *b[i].buf, &err)
+                         : calloc(PENDING_MAX, sizeof *b[i].buf);
+        if (!b[i].buf)
+            return say_error("memory");
+    }
+    for (int round = 0; round < operations && rc == 0; round++) {
+        rc = begin_all(b, groups, rank, round);
+        if (rc == 0 && tern_fabric_progress(f, &err) < 0)
+            rc = say_error("progress");
+        if (rc == 0)
+            rc = end_all(b, rank, round);
+    }
+    for (int i = 0; i < GROUPS * DEPTH; i += 3)
+        free(b[i].buf);
+    return rc;
+}
+
+static int free_at_once(struct tern_fabric *f)
+{
+    const size_t bytes = 100000; /* one write */
+
+    for (int k = 0; k < 30; k++) {
+        char *v = tern_fabric_alloc(f, bytes, &err);
+        if (!v)
+            return say_error("memory");
+        memset(v, tern_fabric_rank(f) == 0 ? k : 0, bytes);
+        if (tern_comm_broadcast(tern_fabric_world(f), v, bytes, TERN_U8, 0, &err) < 0)
+            return say_error("broadcast");
+        if (v[0] != k || v[bytes - 1] != k) {
+            fprintf(stderr, "broadcast %d is wrong\n", k);
+            return 1;
+        }
+        tern_fabric_free(f, v);
+    }
+    return 0;
+}
+
 /* ---------------------------------------------------------------- failures */
+
+static bool kills(void)
+{
+    return strcmp(mode, "kill") == 0 || strcmp(mode, "poll") == 0;
+}
+
+static int reduce(struct tern_fabric *f, float *v, size_t count)
+{
+    struct tern_comm *c = tern_fabric_world(f);
+    struct tern_pending p;
+    bool done = false;
+
+    if (strcmp(mode, "poll") != 0)
+        return tern_comm_all_reduce(c, v, count, TERN_F32, TERN_SUM, &err);
+    if (tern_comm_all_reduce_begin(c, v, count, TERN_F32, TERN_SUM, &p, &err) < 0)
+        return -1;
+    while (!done)
+        if (tern_comm_test(&p, &done, &err) < 0)
+            return -1;
+    return 0;
+}
+
+static int say_after(int64_t start)
+{
+    dprintf(2, "after %.1f s: code %d: %s\n", /* at once, whole */
+            (double)(tern_clock_boot_ns() - start) / 1e9, (int)err.code, err.text);
+    return 3;
+}
+
+static int late(struct tern_fabric *f)
+{
+    const size_t block = 1 << 20;
+    int rank = tern_fabric_rank(f), size = tern_fabric_size(f);
+    size_t bytes = block * (size_t)size;
+    char *v = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int64_t start = tern_clock_boot_ns();
+
+    if (v == MAP_FAILED)
+        return 1;
+    memset(v, 1, bytes);
+    if (rank == size - 1)
+        tern_clock_sleep_ns(1500000000);
+    if (tern_comm_all_gather(tern_fabric_world(f), v + (size_t)rank * block, v, block, TERN_U8,
+                             &err) == 0)
+        return 0;
+    if (rank < size - 1) {
+        munmap(v, bytes);
+        tern_clock_sleep_ns(start + 2000000000 - tern_clock_boot_ns());
+    }
+    return say_after(start);
+}
 
 static int until_error(struct tern_fabric *f)
 {
     float *v = tern_fabric_alloc(f, 1 << 20, &err);
     int rank = tern_fabric_rank(f), size = tern_fabric_size(f);
+    struct rlimit files = {0};
 
     if (!v)
         return say_error("memory");
     for (int i = 0;; i++) {
         int64_t start = tern_clock_boot_ns();
         int rc;
-        if (i == 20 && rank == victim && strcmp(mode, "mismatch") != 0)
-            raise(strcmp(mode, "kill") == 0 ? SIGKILL : SIGSTOP);
-        if (i == 20 && rank == size - 1 && strcmp(mode, "mismatch") == 0)
+        if (i == 20 && rank == victim && (kills() || strcmp(mode, "stop") == 0))
+            raise(kills() ? SIGKILL : SIGSTOP);
+        if (i == 20 && strcmp(mode, "starve") == 0) {
+            v = tern_fabric_alloc(f, 1 << 20, &err);
+            getrlimit(RLIMIT_NOFILE, &files);
+            const struct rlimit none = {0, files.rlim_max};
+            if (!v || (rank == victim && setrlimit(RLIMIT_NOFILE, &none) < 0))
+                return say_error("starve");
+        }
+        struct tern_comm *new;
+        while (i == 20 && rank == victim && strcmp(mode, "cram") == 0)
+            if (!tern_fabric_alloc(f, 1, &err))
+                break;
+        if (i == 20 && strcmp(mode, "cram") == 0)
+            rc = tern_comm_split(tern_fabric_world(f), 0, 0, &new, &err);
+        else if (i == 20 && rank == size - 1 && strcmp(mode, "mismatch") == 0)
             rc = tern_comm_all_gather(tern_fabric_world(f), v, v + 1024, 64, TERN_F32, &err);
         else
-            rc = tern_comm_all_reduce(tern_fabric_world(f), v, i % 2 ? 4096 : 200000, TERN_F32,
-                                      TERN_SUM, &err);
-        if (rc < 0) {
-            fprintf(stderr, "after %.1f s: code %d: %s\n",
-                    (double)(tern_clock_boot_ns() - start) / 1e9, (int)err.code, err.text);
-            return 3;
-        }
+            rc = reduce(f, v, i % 2 ? 4096 : 200000);
+        if (rc < 0 && files.rlim_cur) /* leak checkers want some */
+            setrlimit(RLIMIT_NOFILE, &files);
+        if (rc < 0)
+            return say_after(start);
     }
 }
 
@@ -295,7 +481,11 @@ static int rank_main(const struct tern_fabric_options *o)
 
     if (!f)
         return say_error("open");
-    int rc = strcmp(mode, "random") == 0 ? random_operations(f) : until_error(f);
+    int rc = strcmp(mode, "random") == 0    ? random_operations(f)
+             : strcmp(mode, "pending") == 0 ? pending_operations(f)
+             : strcmp(mode, "free") == 0    ? free_at_once(f)
+             : strcmp(mode, "late") == 0    ? late(f)
+                                            : until_error(f);
     tern_fabric_close(f);
     return rc;
 }
@@ -303,6 +493,7 @@ static int rank_main(const struct tern_fabric_options *o)
 int main(int argc, char **argv)
 {
     int n = argc > 2 ? atoi(argv[2]) : -1, worst = 0, status, ended = 0;
+    const char *hasty = getenv("TEST_FABRIC_HASTY");
     pid_t pids[MAX_RANKS], pid;
 
     if (n < 0 || n > MAX_RANKS)
@@ -324,6 +515,12 @@ int main(int argc, char **argv)
                                             .socket = tern_rendezvous_address(r),
                                             .rank = i,
                                             .size = n};
+            char host[16];
+            snprintf(host, sizeof host, "node-%d", i);
+            if (getenv("TEST_FABRIC_FAR"))
+                setenv("SLURMD_NODENAME", host, 1);
+            if (hasty && i == atoi(hasty))
+                o.deadline_s = 2;
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             exit(rank_main(&o));
         }
@@ -334,7 +531,8 @@ int main(int argc, char **argv)
         poll(&p, 1, 10);
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
             ended++;
-            int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+            bool meant = kills() && pid == pids[victim];
+            int code = WIFEXITED(status) ? WEXITSTATUS(status) : meant ? 0 : 128 + WTERMSIG(status);
             worst = code > worst ? code : worst;
         }
     }

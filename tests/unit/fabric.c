@@ -11,7 +11,9 @@
 
 #include <arpa/inet.h>
 #include <math.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -70,6 +72,61 @@ static void nan_wins(void)
     ok(isnan(out[0]) && isnan(out[1]), "NaN wins a maximum from either side");
 }
 
+/* kB of the mapping at `p` that /proc/self/smaps gives under `key`; -1: not there. */
+static long mapped(const void *p, const char *key)
+{
+    char line[512], want[40];
+    bool here = false;
+    long kb = -1;
+    FILE *f = fopen("/proc/self/smaps", "re");
+
+    snprintf(want, sizeof want, "%lx-", (unsigned long)(uintptr_t)p);
+    while (f && kb < 0 && fgets(line, sizeof line, f)) {
+        if (strncmp(line, want, strlen(want)) == 0)
+            here = true;
+        else if (here && strncmp(line, key, strlen(key)) == 0)
+            kb = strtol(line + strlen(key), NULL, 10);
+    }
+    if (f)
+        fclose(f);
+    return kb;
+}
+
+/* Can huge pages be had for shared memory here?  As the fabric asks for them. */
+static bool huge_here(void)
+{
+    enum { HUGE = 2 << 20, COLLAPSE = 25 };
+    int fd = memfd_create("probe", MFD_CLOEXEC);
+    char *p = mmap(NULL, 2 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *at = (char *)(((uintptr_t)p + HUGE - 1) & ~(uintptr_t)(HUGE - 1));
+    bool good = fd >= 0 && p != MAP_FAILED && ftruncate(fd, HUGE) == 0 &&
+                mmap(at, HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == at;
+
+    if (good)
+        *(volatile char *)at = 0;
+    good = good && madvise(at, HUGE, COLLAPSE) == 0;
+    if (p != MAP_FAILED)
+        munmap(p, 2 * HUGE);
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+static void huge_pages(struct tern_fabric *f)
+{
+    const size_t bytes = (5 << 20) + 100;
+    char *p = tern_fabric_alloc(f, bytes, NULL);
+    size_t sum = 0;
+
+    for (size_t i = 0; p && i < bytes; i++)
+        sum += (unsigned char)p[i];
+    ok(p && sum == 0 && (uintptr_t)p % (2 << 20) == 0, "shared memory is zeroed and well placed");
+    long kb = p ? mapped(p, "ShmemPmdMapped:") : 0;
+    if (huge_here())
+        ok(kb >= 2048, "and made of huge pages (%ld kB)", kb);
+    tern_fabric_free(f, p);
+}
+
 static void alone(void)
 {
     struct tern_err err = {0};
@@ -87,6 +144,7 @@ static void alone(void)
     char *p = tern_fabric_alloc(f, 100, &err);
     ok(p && p[99] == 0, "shared memory comes zeroed");
     tern_fabric_free(f, p);
+    huge_pages(f);
     ok(tern_comm_split(w, -1, 0, &half, &err) == 0 && !half, "colour -1 gives no communicator");
     int n = 0;
     while (n < 100 && tern_comm_split(w, 0, 0, &half, &err) == 0)
@@ -111,6 +169,72 @@ static void calls_pack(void)
     ok(text[0] != '\0', "a call that cannot be still has words");
 }
 
+/* Rank 0 of `size`, on a fabric that fails whatever begins: what is refused before that says so. */
+static struct tern_comm *failing(struct tern_fabric *f, int size)
+{
+    int *node_of = calloc((size_t)size, sizeof *node_of);
+    struct tern_comm *c = tern_fabric_comm_shape(size, 0, node_of, NULL);
+
+    *f = (struct tern_fabric){.size = size, .broken = true};
+    tern_err_set(&f->why, TERN_TEMPFAIL, "begun");
+    c->f = f;
+    free(node_of);
+    return c;
+}
+
+static void limits_counts(void)
+{
+    static struct tern_fabric f;
+    struct tern_comm *c = failing(&f, 64);
+    struct tern_err err = {0};
+    size_t most = (1ull << 38) - 1; /* of four bytes, below 2^40 */
+    char v;
+
+    tern_comm_all_reduce(c, &v, most, TERN_F32, TERN_SUM, &err);
+    is(err.text, "begun", "64 ranks all-reduce 1 TiB but one element");
+    tern_comm_broadcast(c, &v, 4 * most, TERN_U8, 0, &err);
+    is(err.text, "begun", "and broadcast as much");
+    tern_comm_all_reduce(c, &v, most + 1, TERN_F32, TERN_SUM, &err);
+    is(err.text,
+       "all_reduce of 274877906944 f32: 274877906943 are the most (less than 1 TiB): do it in "
+       "parts",
+       "one more is refused, and the limit told");
+    tern_comm_all_gather(c, &v, &v, 1ull << 32, TERN_F32, &err);
+    has(err.text, "all_gather of 4294967296 f32 a rank: 4294967295 are the most",
+        "where a count is a rank's, all ranks' blocks are within it");
+    c->f = NULL;
+    tern_fabric_comm_delete(c);
+}
+
+static void waits_again(void)
+{
+    static struct tern_fabric f;
+    struct tern_comm *c = failing(&f, 2);
+    struct tern_pending p = {c, 1};
+    struct tern_err err = {0};
+
+    c->begun = 1;
+    int first = tern_comm_wait(&p, &err), again = tern_comm_wait(&p, &err);
+    ok(first == -1 && again == -1, "who waits again for what failed is told again (%d, %d)", first,
+       again);
+    c->f = NULL;
+    tern_fabric_comm_delete(c);
+}
+
+static void explains_wide_nodes(void)
+{
+    enum { SIZE = 96 };
+    struct peer *peers = calloc(SIZE, sizeof *peers);
+    int sorted[SIZE];
+    struct tern_fabric f = {.size = SIZE, .nodes = 1, .peers = peers, .sorted = sorted};
+    struct tern_buf b = {0};
+
+    tern_fabric_explain(&f, &b);
+    has(b.data, "ranks 0-95,", "all 96 ranks of a node are told");
+    tern_buf_free(&b);
+    free(peers);
+}
+
 /* ---------------------------------------------------------------- rendezvous */
 
 static int dial(const struct tern_rendezvous *r)
@@ -121,6 +245,7 @@ static int dial(const struct tern_rendezvous *r)
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
         close(fd);
         return -1;
@@ -201,6 +326,14 @@ static void refuses_strangers(void)
     send(fd, &h, sizeof h, 0);
     says(r, fd, "rank 1 of 3 came where 2 ranks are expected", "a rank of another size is told so");
     close(fd);
+    serve(r, 2);
+    fd = dial(r);
+    frame(&h, r, RENDEZVOUS_HELLO, 1, 2, 0);
+    send(fd, &h, sizeof h, 0);
+    serve(r, 3);
+    struct pollfd p = {fd, POLLIN, 0};
+    ok(poll(&p, 1, 0) == 0, "which is nothing to one of the right size that comes later");
+    close(fd);
     tern_rendezvous_close(r);
 }
 
@@ -236,6 +369,112 @@ static void tells_who_left(void)
     tern_rendezvous_close(r);
 }
 
+/* A rank of `size` comes. */
+static int come(struct tern_rendezvous *r, uint32_t rank, uint32_t size)
+{
+    struct rendezvous_frame h;
+    int fd = dial(r);
+
+    frame(&h, r, RENDEZVOUS_HELLO, rank, size, 0);
+    send(fd, &h, sizeof h, MSG_NOSIGNAL);
+    serve(r, 3);
+    return fd;
+}
+
+static void give(struct tern_rendezvous *r, int fd, uint32_t rank, uint32_t size, uint32_t round)
+{
+    struct {
+        struct rendezvous_frame h;
+        uint8_t blob[WIREUP_BLOB];
+    } m = {0};
+
+    frame(&m.h, r, RENDEZVOUS_BLOB, rank, size, WIREUP_BLOB);
+    m.h.round = round;
+    send(fd, &m, sizeof m, MSG_NOSIGNAL);
+    serve(r, 3);
+}
+
+/* Has everybody's blob come? */
+static bool all_of(int fd, uint32_t size)
+{
+    static char got[sizeof(struct rendezvous_frame) + 8 * WIREUP_BLOB];
+    struct rendezvous_frame h;
+    ssize_t n = recv(fd, got, sizeof got, MSG_DONTWAIT);
+
+    memcpy(&h, got, sizeof h);
+    return n == (ssize_t)(sizeof h + size * WIREUP_BLOB) && h.kind == RENDEZVOUS_ALL;
+}
+
+static void tells_who_left_between(void)
+{
+    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 3, NULL);
+    int fd[3];
+
+    for (uint32_t i = 0; i < 3; i++)
+        fd[i] = come(r, i, 3);
+    close(fd[0]);
+    serve(r, 3);
+    says(r, fd[1], "rank 0 left while", "who leaves before anyone has given a blob is named");
+    close(fd[1]);
+    close(fd[2]);
+    serve(r, 4);
+
+    for (uint32_t i = 0; i < 3; i++)
+        fd[i] = come(r, i, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        give(r, fd[i], i, 3, 0);
+    ok(all_of(fd[0], 3) && all_of(fd[1], 3) && all_of(fd[2], 3), "a further attempt meets");
+    close(fd[2]);
+    serve(r, 3);
+    struct pollfd p = {fd[0], POLLIN, 0};
+    ok(poll(&p, 1, 0) == 0, "who leaves between two rounds may be done");
+    give(r, fd[0], 0, 3, 1);
+    says(r, fd[0], "rank 2 left while", "else it is named to the next that gives a blob");
+    says(r, fd[1], "rank 2 left while", "and to those who have given none");
+    close(fd[0]);
+    close(fd[1]);
+    serve(r, 4);
+
+    for (uint32_t i = 0; i < 3; i++)
+        fd[i] = come(r, i, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        give(r, fd[i], i, 3, 0);
+    ok(all_of(fd[0], 3) && all_of(fd[1], 3) && all_of(fd[2], 3), "one more attempt meets");
+    give(r, fd[2], 2, 3, 1);
+    close(fd[2]);
+    serve(r, 3);
+    give(r, fd[1], 1, 3, 1);
+    says(r, fd[1], "rank 2 left while", "the only giver that leaves is named too");
+    close(fd[0]);
+    close(fd[1]);
+    tern_rendezvous_close(r);
+}
+
+static void strangers_give_way(void)
+{
+    enum { PLACES = 2 + 64 };
+    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 2, NULL);
+    int strangers[PLACES], a, b;
+
+    for (int i = 0; i < PLACES; i++) {
+        strangers[i] = dial(r);
+        serve(r, 1);
+    }
+    a = come(r, 0, 2);
+    b = come(r, 1, 2);
+    give(r, a, 0, 2, 0);
+    give(r, b, 1, 2, 0);
+    ok(all_of(a, 2) && all_of(b, 2), "ranks meet where strangers have taken every place");
+    ok(is_closed(strangers[0]) && is_closed(strangers[1]), "the oldest of them give way");
+    struct pollfd p = {strangers[2], POLLIN, 0};
+    ok(poll(&p, 1, 0) == 0, "and no more than need be");
+    for (int i = 0; i < PLACES; i++)
+        close(strangers[i]);
+    close(a);
+    close(b);
+    tern_rendezvous_close(r);
+}
+
 static void bad_addresses(void)
 {
     static const char *const bad[] = {"",
@@ -265,8 +504,13 @@ int main(void)
     nan_wins();
     alone();
     calls_pack();
+    limits_counts();
+    waits_again();
+    explains_wide_nodes();
     refuses_strangers();
     tells_who_left();
+    tells_who_left_between();
+    strangers_give_way();
     bad_addresses();
     return tap_done();
 }

@@ -1,0 +1,195 @@
+/* Do all members call the same?  Inside a node the recorders of the others can be read; between
+ * nodes a rank that waits tells the one it waits for what it is in (CONTROL_PING), and whoever
+ * finds that it called something else under the same number asks everybody before it speaks. */
+#include "core/fabric/state.h"
+
+#include "core/base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MS = 1000000,
+    ANSWERS_NS = 250 * MS, /* a rank that computes does not answer; both rounds stay in a second */
+    ROUNDS = 2, /* an operation that some passed without noticing is found from the next one */
+    GROUPS = 3, /* of ranks that called the same: more are not told */
+};
+
+char *tern_fabric_ranks_text(char *to, size_t n, const int *ranks, int count)
+{
+    size_t at = 0;
+
+    to[0] = '\0';
+    for (int i = 0, j; i < count; i = j) {
+        for (j = i + 1; j < count && ranks[j] == ranks[j - 1] + 1;)
+            j++;
+        if (n - at < 32) {
+            snprintf(to + at, n - at, ",...");
+            break;
+        }
+        at += (size_t)snprintf(to + at, n - at, j - i > 1 ? "%s%d-%d" : "%s%d", i ? "," : "",
+                               ranks[i], ranks[j - 1]);
+    }
+    return to;
+}
+
+void tern_fabric_agree_heard(struct tern_fabric *f, const struct control *m)
+{
+    uint32_t mark = (uint32_t)m->comm;
+    uint64_t mine = mark ? tern_fabric_record_called(f->recorder, mark, m->op) : 0;
+    struct control reply = {
+        .kind = CONTROL_CALLED, .sender = f->rank, .comm = m->comm, .op = m->op, .desc = mine};
+
+    if (m->kind == CONTROL_PING && mine && mine != m->desc && !f->suspect.mark)
+        f->suspect = (struct suspect){mark, m->op, m->desc, m->sender};
+    else if (m->kind == CONTROL_ASK)
+        f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, m->sender, &reply));
+    else if (m->kind == CONTROL_CALLED && mark == f->asked.mark && m->op == f->asked.op)
+        f->called[m->sender] = m->desc;
+}
+
+/* f->called of all members, as far as they answer. */
+static void ask(struct tern_fabric *f, struct tern_comm *c, uint64_t op)
+{
+    struct control m = {.kind = CONTROL_ASK, .sender = f->rank, .comm = (int32_t)c->mark, .op = op};
+    int64_t until = tern_clock_boot_ns() + ANSWERS_NS;
+    bool all = false;
+
+    f->asked = (struct suspect){.mark = c->mark, .op = op};
+    for (int i = 0; i < c->size; i++) {
+        f->called[c->world[i]] = UINT64_MAX; /* no answer yet: no call is packed so */
+        if (f->wire && c->world[i] != f->rank && !f->peers[c->world[i]].shm.head)
+            f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, c->world[i], &m));
+    }
+    while (!all && !f->broken && tern_clock_boot_ns() < until) {
+        if (f->wire)
+            f->wire->ops->progress(f->wire);
+        all = true;
+        for (int i = 0; i < c->size; i++) {
+            int r = c->world[i];
+            struct shm_head *h = r == f->rank ? f->own.head : f->peers[r].shm.head;
+            if (h)
+                f->called[r] = tern_fabric_record_called(shm_recorder(h), c->mark, op);
+            all = all && f->called[r] != UINT64_MAX;
+        }
+        atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
+        if (!all)
+            tern_clock_sleep_ns(MS / 2);
+    }
+    f->asked.mark = 0;
+}
+
+struct group {
+    uint64_t desc;
+    int first, n; /* lowest world rank */
+};
+
+static bool answered(uint64_t desc)
+{
+    return desc && desc != UINT64_MAX;
+}
+
+/* Those who called the same, the largest first; of equals the one with the lowest rank. */
+static int group(const struct tern_fabric *f, const struct tern_comm *c, struct group g[GROUPS])
+{
+    int n = 0;
+
+    for (int i = 0; i < c->size; i++) {
+        int r = c->world[i], k = 0;
+        if (!answered(f->called[r]))
+            continue;
+        while (k < n && g[k].desc != f->called[r])
+            k++;
+        if (k == GROUPS)
+            continue;
+        if (k == n)
+            g[n++] = (struct group){f->called[r], r, 0};
+        g[k].n++;
+        g[k].first = r < g[k].first ? r : g[k].first;
+    }
+    for (int k = 1; k < n; k++)
+        if (g[k].n > g[0].n || (g[k].n == g[0].n && g[k].first < g[0].first)) {
+            struct group most = g[k];
+            g[k] = g[0];
+            g[0] = most;
+        }
+    return n;
+}
+
+/* "ranks 0-2", "rank 3 (node-2)". */
+static void name_group(const struct tern_fabric *f, const struct tern_comm *c,
+                       const struct group *g, char *to, size_t size)
+{
+    char ranks[120];
+    int n = 0;
+
+    for (int r = 0; r < f->size; r++)
+        f->sorted[r] = 0;
+    for (int i = 0; i < c->size; i++)
+        f->sorted[c->world[i]] = f->called[c->world[i]] == g->desc;
+    for (int r = 0; r < f->size; r++)
+        if (f->sorted[r])
+            f->sorted[n++] = r;
+    tern_fabric_ranks_text(ranks, sizeof ranks, f->sorted, n);
+    if (n == 1)
+        snprintf(to, size, "rank %s (%s)", ranks, f->peers[g->first].node_name);
+    else
+        snprintf(to, size, "ranks %s", ranks);
+}
+
+static int blame(struct tern_fabric *f, const struct tern_comm *c, uint64_t op,
+                 const struct group *g, int n, struct tern_err *err)
+{
+    char text[600], who[200], call[80];
+    size_t at = 0;
+
+    for (int k = 1; k <= n && at < sizeof text; k++) {
+        name_group(f, c, &g[k % n], who, sizeof who);
+        tern_fabric_call_text(call, sizeof call, g[k % n].desc);
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               k == 1   ? "%s called %s #%llu"
+                               : k == n ? " where %s called %s"
+                                        : ", %s called %s #%llu",
+                               who, call, (unsigned long long)op);
+    }
+    if (at < sizeof text)
+        snprintf(text + at, sizeof text - at, " on communicator %d", c->id);
+    return tern_fabric_wait_blame_text(f, g[1].first, text, err);
+}
+
+int tern_fabric_agree_blame(struct tern_comm *c, uint64_t op, struct tern_err *err)
+{
+    struct tern_fabric *f = c->f;
+    struct group g[GROUPS];
+
+    for (uint64_t back = 0; back < ROUNDS && back < op && !f->broken; back++) {
+        ask(f, c, op - back);
+        int n = group(f, c, g);
+        if (n > 1)
+            return blame(f, c, op - back, g, n, err);
+    }
+    return f->broken ? tern_fabric_wait_blame_text(f, 0, "", err) : 0;
+}
+
+int tern_fabric_agree_suspect(struct tern_fabric *f, struct tern_err *err)
+{
+    struct suspect s = f->suspect;
+
+    if (!s.mark)
+        return 0;
+    f->suspect.mark = 0;
+    for (int i = 0; i < SHM_COMMS; i++)
+        if (f->comms[i] && f->comms[i]->mark == s.mark)
+            return tern_fabric_agree_blame(f->comms[i], s.op, err);
+    /* It was freed here, so it was left as if all were well: who else was in it is not known. */
+    char text[600], mine[80], theirs[80];
+    snprintf(
+        text, sizeof text,
+        "rank %d (%s) called %s as operation #%llu of a communicator where rank %d (%s), which "
+        "has freed it, called %s",
+        s.rank, f->peers[s.rank].node_name, tern_fabric_call_text(theirs, sizeof theirs, s.desc),
+        (unsigned long long)s.op, f->rank, f->peers[f->rank].node_name,
+        tern_fabric_call_text(mine, sizeof mine,
+                              tern_fabric_record_called(f->recorder, s.mark, s.op)));
+    return tern_fabric_wait_blame_text(f, s.rank, text, err);
+}

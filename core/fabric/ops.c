@@ -1,0 +1,152 @@
+/* The operations, as their callers see them. */
+#include "core/fabric/program.h"
+
+#include <string.h>
+
+static int check(const struct tern_comm *c, const struct task *t, struct tern_err *err)
+{
+    bool each = t->call == CALL_ALL_GATHER || t->call == CALL_REDUCE_SCATTER;
+    const size_t most = (1ull << 40) - 1; /* bytes: a call's name has 40 bits for the count */
+    char call[80];
+
+    if ((unsigned)t->type > TERN_U8 || (unsigned)t->op > TERN_MIN || t->root < 0 ||
+        t->root >= c->size)
+        return tern_err_set(err, TERN_FAILED, "bug: %s with type %d, operation %d, root %d of %d",
+                            tern_fabric_call_text(call, sizeof call, t->desc), t->type, t->op,
+                            t->root, c->size);
+    size_t limit = most / tern_type_bytes(t->type) / (each ? (size_t)c->size : 1);
+    if (t->count <= limit)
+        return 0;
+    size_t verb = strcspn(tern_fabric_call_text(call, sizeof call, t->desc), " ");
+    return tern_err_set(err, TERN_FAILED,
+                        "%.*s of %zu %s%s: %zu are the most (less than 1 TiB%s): do it in parts",
+                        (int)verb, call, t->count, tern_type_name(t->type), each ? " a rank" : "",
+                        limit, each ? " of all ranks" : "");
+}
+
+static int begin(struct tern_comm *c, struct task t, struct tern_pending *p, struct tern_err *err)
+{
+    t.desc = tern_fabric_call_pack(t.call, t.type, t.op, t.root, t.count);
+    if (check(c, &t, err) < 0)
+        return -1;
+    if (t.count == 0) { /* still synchronises */
+        t.call = CALL_BARRIER;
+        t.count = 1;
+    }
+    if (tern_fabric_engine_begin(c, &t, err) < 0)
+        return -1;
+    *p = (struct tern_pending){c, c->begun};
+    return 0;
+}
+
+int tern_comm_wait(struct tern_pending *p, struct tern_err *err)
+{
+    struct tern_comm *c = p->comm;
+
+    if (c && tern_fabric_engine_wait(c, p->number, err) < 0)
+        return -1;
+    p->comm = NULL;
+    return 0;
+}
+
+int tern_comm_test(struct tern_pending *p, bool *done, struct tern_err *err)
+{
+    if (p->comm && tern_fabric_engine_poll(p->comm->f, err) < 0)
+        return -1;
+    *done = !p->comm || p->comm->finished >= p->number;
+    return 0;
+}
+
+int tern_fabric_progress(struct tern_fabric *f, struct tern_err *err)
+{
+    return tern_fabric_engine_poll(f, err);
+}
+
+int tern_comm_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                               enum tern_op op, struct tern_pending *p, struct tern_err *err)
+{
+    return begin(c, (struct task){CALL_ALL_REDUCE, type, op, .count = count, .in = buf, .out = buf},
+                 p, err);
+}
+
+int tern_comm_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
+                                   size_t count_per_rank, enum tern_type type, enum tern_op op,
+                                   struct tern_pending *p, struct tern_err *err)
+{
+    return begin(
+        c,
+        (struct task){CALL_REDUCE_SCATTER, type, op, .count = count_per_rank, .in = in, .out = out},
+        p, err);
+}
+
+int tern_comm_all_gather_begin(struct tern_comm *c, const void *in, void *out,
+                               size_t count_per_rank, enum tern_type type, struct tern_pending *p,
+                               struct tern_err *err)
+{
+    return begin(c,
+                 (struct task){CALL_ALL_GATHER, type, TERN_SUM, .count = count_per_rank, .in = in,
+                               .out = out},
+                 p, err);
+}
+
+int tern_comm_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                              int root, struct tern_pending *p, struct tern_err *err)
+{
+    return begin(c,
+                 (struct task){CALL_BROADCAST, type, TERN_SUM, root, count, .in = buf, .out = buf},
+                 p, err);
+}
+
+int tern_comm_barrier_begin(struct tern_comm *c, struct tern_pending *p, struct tern_err *err)
+{
+    return begin(c, (struct task){.call = CALL_BARRIER, .type = TERN_U8}, p, err);
+}
+
+/* ---------------------------------------------------------------- begun and waited for */
+
+int tern_comm_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                         enum tern_op op, struct tern_err *err)
+{
+    struct tern_pending p;
+
+    return tern_comm_all_reduce_begin(c, buf, count, type, op, &p, err) < 0
+               ? -1
+               : tern_comm_wait(&p, err);
+}
+
+int tern_comm_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t count,
+                             enum tern_type type, enum tern_op op, struct tern_err *err)
+{
+    struct tern_pending p;
+
+    return tern_comm_reduce_scatter_begin(c, in, out, count, type, op, &p, err) < 0
+               ? -1
+               : tern_comm_wait(&p, err);
+}
+
+int tern_comm_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,
+                         enum tern_type type, struct tern_err *err)
+{
+    struct tern_pending p;
+
+    return tern_comm_all_gather_begin(c, in, out, count, type, &p, err) < 0
+               ? -1
+               : tern_comm_wait(&p, err);
+}
+
+int tern_comm_broadcast(struct tern_comm *c, void *buf, size_t count, enum tern_type type, int root,
+                        struct tern_err *err)
+{
+    struct tern_pending p;
+
+    return tern_comm_broadcast_begin(c, buf, count, type, root, &p, err) < 0
+               ? -1
+               : tern_comm_wait(&p, err);
+}
+
+int tern_comm_barrier(struct tern_comm *c, struct tern_err *err)
+{
+    struct tern_pending p;
+
+    return tern_comm_barrier_begin(c, &p, err) < 0 ? -1 : tern_comm_wait(&p, err);
+}

@@ -1,0 +1,135 @@
+/* One rank's part of a collective, as a list of steps.
+ *
+ * Steps are begun in order.  RECV and SEND only post a message; WAIT holds the list up until it is
+ * over, MEET until every member in the node is there: whatever was posted goes on meanwhile, so the
+ * order of the steps says what overlaps.  Lists are made by the algorithms (algo_*.c), printed by
+ * tern_fabric_program_print, and run by the engine. */
+#ifndef TERN_FABRIC_PROGRAM_H
+#define TERN_FABRIC_PROGRAM_H
+
+#include "core/fabric/reduce.h"
+#include "core/fabric/state.h"
+
+/* Where data lies: a byte offset into one of these. */
+enum place {
+    PLACE_IN,    /* the caller's input */
+    PLACE_OUT,   /* the caller's output */
+    PLACE_WORK,  /* this rank's own space for what comes from other nodes and goes there */
+    PLACE_STAGE, /* the stage of the mate with local rank `mate` */
+    PLACE_MATE,  /* the buffer that this mate has offered */
+    PLACE_LINE,  /* what this mate has handed over at the last meeting */
+};
+struct spot {
+    size_t at;
+    int32_t mate;
+    enum place place;
+};
+
+enum step_kind { STEP_MEET, STEP_RECV, STEP_SEND, STEP_WAIT, STEP_REDUCE, STEP_COPY };
+
+struct step {
+    enum step_kind kind;
+    int member;    /* RECV, SEND: the other side */
+    uint32_t slot; /* RECV, SEND, WAIT: which message of this list */
+    uint32_t spot; /* into program.spots: the destination or buffer, then the sources; MEET: what
+                      is handed over, `n` bytes */
+    int n_dst;     /* REDUCE: destinations, all written alike */
+    int n_src;     /* REDUCE: sources, combined in a tree over their order */
+    size_t n;      /* REDUCE: elements; else bytes */
+    struct tern_reduce reduce;
+};
+
+struct program {
+    struct step *steps;
+    size_t n, max;
+    struct spot *spots;
+    size_t n_spots, max_spots;
+    uint32_t n_slots;
+    size_t work; /* bytes of PLACE_WORK in use */
+    bool failed; /* out of memory while it was made */
+};
+
+void tern_fabric_program_clear(struct program *p);
+void tern_fabric_program_free(struct program *p);
+
+/* ---- making one; what fails is remembered in `failed` */
+
+static inline struct spot spot(enum place place, int mate, size_t at)
+{
+    return (struct spot){at, mate, place};
+}
+static inline struct spot spot_plus(struct spot s, size_t bytes)
+{
+    s.at += bytes;
+    return s;
+}
+
+/* Messages [first, first + n) of a list: a transfer is cut into as many as it needs. */
+struct span {
+    uint32_t first, n;
+};
+void tern_fabric_program_meet(struct program *p);
+/* A meeting at which this rank hands over up to SHM_INLINE bytes; 0 of them is fine. */
+void tern_fabric_program_hand(struct program *p, struct spot from, size_t bytes);
+struct span tern_fabric_program_recv(struct program *p, int member, struct spot to, size_t bytes);
+struct span tern_fabric_program_send(struct program *p, int member, struct spot from, size_t bytes);
+void tern_fabric_program_wait(struct program *p, struct span s);
+void tern_fabric_program_copy(struct program *p, struct spot to, struct spot from, size_t bytes);
+/* dst and src are copied. */
+void tern_fabric_program_reduce(struct program *p, const struct tern_reduce *r,
+                                const struct spot *dst, int n_dst, const struct spot *src,
+                                int n_src, size_t count);
+/* `bytes` of PLACE_WORK that nothing else in this list uses, on a cache line. */
+struct spot tern_fabric_program_work(struct program *p, size_t bytes);
+
+/* A line a step. */
+void tern_fabric_program_print(const struct program *p, const struct tern_comm *c,
+                               struct tern_buf *to);
+
+/* ---- the algorithms (algo_*.c) */
+
+const char *tern_fabric_algorithm_name(enum algorithm a); /* "doubling" */
+/* Is TERN_FABRIC_ALGORITHM, if it is set, the name of one? */
+int tern_fabric_algorithm_check(struct tern_err *err);
+
+/* Does the task begin with a meeting in which buffers are offered?  `*buf`: this rank's. */
+bool tern_fabric_task_offers(const struct tern_comm *c, const struct task *t, const void **buf,
+                             size_t *bytes);
+/* The list for the elements from `at` on; how many of them it does, 0 at the end.  One call after
+ * the other gives the whole task; every member gets as many lists. */
+size_t tern_fabric_task_program(const struct tern_comm *c, const struct task *t, size_t at,
+                                struct program *p);
+
+size_t tern_fabric_algo_all_reduce(const struct tern_comm *c, const struct task *t, size_t at,
+                                   struct program *p);
+size_t tern_fabric_algo_reduce_scatter(const struct tern_comm *c, const struct task *t, size_t at,
+                                       struct program *p);
+size_t tern_fabric_algo_all_gather(const struct tern_comm *c, const struct task *t, size_t at,
+                                   struct program *p);
+size_t tern_fabric_algo_broadcast(const struct tern_comm *c, const struct task *t, size_t at,
+                                  struct program *p);
+size_t tern_fabric_algo_barrier(const struct tern_comm *c, const struct task *t, size_t at,
+                                struct program *p);
+
+/* Whole vectors between the nodes: what the small ones use (algo_small.c).  `own` is this node's
+ * vector in t's partial type; the result, divided and in the result's type, arrives at `to`.  By
+ * this rank, as the one that speaks for its node. */
+void tern_fabric_algo_combine_nodes(const struct tern_comm *c, const struct task *t,
+                                    struct spot own, struct spot to, size_t count,
+                                    struct program *p);
+/* `buf` of member `root` reaches, along a binomial tree, the speaker of every node. */
+void tern_fabric_algo_broadcast_nodes(const struct tern_comm *c, int root, struct spot buf,
+                                      size_t bytes, struct program *p);
+
+/* ---- which one (choose.c) */
+
+/* Fill f->model, load apart, with all ranks of the world. */
+int tern_fabric_measure(struct tern_fabric *f, struct tern_err *err);
+/* Numbers of a machine that was not measured. */
+struct model tern_fabric_model(void);
+/* What the chosen one should take, in seconds; 0 in one node. */
+double tern_fabric_cost(const struct tern_comm *c, const struct task *t, const struct model *m);
+enum algorithm tern_fabric_choose(const struct tern_comm *c, const struct task *t,
+                                  const struct model *m);
+
+#endif

@@ -1,0 +1,78 @@
+#include "core/base/vars.h"
+#include "core/fabric/fabric.h"
+#include "core/fabric/ofi.h"
+#include "core/fabric/ofi_state.h"
+
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* FI_PROVIDER hides all providers that it does not name: asking for another one would find nothing.
+ * Its first name is meant; one that it forbids ("^name") says nothing of what is wanted. */
+static bool told_to_libfabric(char name[PROVIDER_NAME])
+{
+    const char *list = getenv("FI_PROVIDER");
+    size_t n = list ? strcspn(list, ",") : 0;
+
+    if (n == 0 || n >= PROVIDER_NAME || *list == '^')
+        return false;
+    memcpy(name, list, n);
+    name[n] = '\0';
+    return true;
+}
+
+/* Does libfabric offer EFA here?  Without a device nobody is asked: that takes its time. */
+static bool has_efa(void)
+{
+    if (access("/sys/class/infiniband", F_OK) < 0)
+        return false;
+    struct fi_info *hints = ofi_hints("efa", OFI_RMA), *info = NULL;
+    bool found = hints && fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &info) == 0;
+
+    fi_freeinfo(hints);
+    if (info)
+        fi_freeinfo(info);
+    return found;
+}
+
+const char *tern_fabric_provider_choose(const char *provider, char name[PROVIDER_NAME])
+{
+    const char *wanted = provider ? provider : tern_var("TERN_FABRIC_PROVIDER");
+
+    if (wanted)
+        return wanted;
+    if (!told_to_libfabric(name))
+        snprintf(name, PROVIDER_NAME, "%s", has_efa() ? "efa" : "tcp");
+    return name;
+}
+
+int tern_fabric_provider(const char *provider, char *about, size_t size, struct tern_err *err)
+{
+    char chosen[PROVIDER_NAME];
+    const char *name = tern_fabric_provider_choose(provider, chosen);
+    struct fi_info *hints = ofi_hints(name, OFI_TAGGED), *info = NULL;
+
+    if (!hints)
+        return tern_err_set(err, TERN_FAILED, "out of memory for libfabric");
+    int rc = fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &info);
+    if (rc == -FI_ENODATA) {
+        fi_freeinfo(hints);
+        hints = ofi_hints(name, OFI_RMA);
+        rc = hints ? fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &info) : -FI_ENOMEM;
+    }
+    if (rc)
+        tern_err_set(err, TERN_FAILED,
+                     "libfabric has no provider '%s' here (%s). `fi_info -l` lists what there is; "
+                     "set TERN_FABRIC_PROVIDER.",
+                     name, fi_strerror(-rc));
+    else
+        snprintf(about, size, "libfabric %u.%u: %s", FI_MAJOR(fi_version()), FI_MINOR(fi_version()),
+                 info->fabric_attr->prov_name);
+    fi_freeinfo(hints);
+    if (info)
+        fi_freeinfo(info);
+    return rc ? -1 : 0;
+}

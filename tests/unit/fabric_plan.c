@@ -1,0 +1,214 @@
+/* The programs of core/fabric, all ranks' side by side: what one sends another must receive. */
+#include "tests/unit/tap.h"
+
+#include "core/fabric/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 17, LONGEST = 4096 };
+
+static size_t sent[RANKS][RANKS][LONGEST], received[RANKS][RANKS][LONGEST];
+static int n_sent[RANKS][RANKS], n_received[RANKS][RANKS];
+
+static void note(const struct program *p, int me)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const struct step *s = &p->steps[i];
+        if (s->kind == STEP_SEND && n_sent[me][s->member] < LONGEST)
+            sent[me][s->member][n_sent[me][s->member]++] = s->n;
+        else if (s->kind == STEP_RECV && n_received[s->member][me] < LONGEST)
+            received[s->member][me][n_received[s->member][me]++] = s->n;
+    }
+}
+
+/* Programs of every rank for the part from *at on; how many are wrong. */
+static int part(struct tern_comm **c, int n, const struct task *t, size_t *at)
+{
+    int wrong = 0;
+    size_t done = 0;
+
+    memset(n_sent, 0, sizeof n_sent);
+    memset(n_received, 0, sizeof n_received);
+    for (int r = 0; r < n; r++) {
+        struct task mine = *t;
+        mine.direct = c[r]->p == 1 || (r % 2 && tern_fabric_task_offers(c[r], t, NULL, NULL));
+        if (c[r]->p > 1) /* a node decides together */
+            mine.direct = c[r]->node % 2 && tern_fabric_task_offers(c[r], t, NULL, NULL);
+        tern_fabric_program_clear(c[r]->program);
+        size_t k = tern_fabric_task_program(c[r], &mine, *at, c[r]->program);
+        wrong += c[r]->program->failed || (r && k != done) || k == 0;
+        done = k;
+        note(c[r]->program, r);
+    }
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b < n; b++)
+            wrong += n_sent[a][b] != n_received[a][b] ||
+                     memcmp(sent[a][b], received[a][b], (size_t)n_sent[a][b] * sizeof(size_t)) != 0;
+    *at += done;
+    return wrong;
+}
+
+static int shape(const int *node_of, int n)
+{
+    static const size_t counts[] = {1, 3, 64, 1000, 70001, 3000000};
+    struct tern_comm *c[RANKS];
+    struct model m = tern_fabric_model();
+    int wrong = 0;
+
+    for (int r = 0; r < n; r++)
+        c[r] = tern_fabric_comm_shape(n, r, node_of, NULL);
+    for (int a = ALGO_NONE; a < ALGO_COUNT; a++) {
+        setenv("TERN_FABRIC_ALGORITHM", a ? tern_fabric_algorithm_name((enum algorithm)a) : "", 1);
+        for (int call = CALL_ALL_REDUCE; call <= CALL_BARRIER; call++)
+            for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+                struct task t = {.call = (enum call)call,
+                                 .type = k % 2 ? TERN_F32 : TERN_BF16,
+                                 .root = n / 2,
+                                 .count = call == CALL_BARRIER ? 1 : counts[k]};
+                t.algorithm = tern_fabric_choose(c[0], &t, &m);
+                for (int r = 1; r < n; r++) /* all choose alike, wherever they sit */
+                    wrong += tern_fabric_choose(c[r], &t, &m) != t.algorithm;
+                for (size_t at = 0; at < t.count && !wrong;)
+                    wrong += part(c, n, &t, &at);
+            }
+    }
+    for (int r = 0; r < n; r++)
+        tern_fabric_comm_delete(c[r]);
+    return wrong;
+}
+
+/* What the list of rank 0 of very many uses beyond the stage and the work space. */
+static size_t beyond(int size, int per_node, enum call call, const char *algorithm)
+{
+    int *node_of = malloc((size_t)size * sizeof *node_of);
+    struct model m = tern_fabric_model();
+    struct task t = {.call = call, .type = TERN_F64, .count = 10000000};
+    size_t most = 0;
+
+    for (int r = 0; r < size; r++)
+        node_of[r] = r / per_node;
+    setenv("TERN_FABRIC_ALGORITHM", algorithm, 1);
+    struct tern_comm *c = tern_fabric_comm_shape(size, 0, node_of, NULL);
+    t.algorithm = tern_fabric_choose(c, &t, &m);
+    t.direct = c->p == 1;
+    tern_fabric_task_program(c, &t, 0, c->program);
+    for (size_t i = 0; i < c->program->n; i++) {
+        const struct step *s = &c->program->steps[i];
+        int spots = s->kind == STEP_COPY     ? 2
+                    : s->kind == STEP_REDUCE ? s->n_dst + s->n_src
+                                             : s->kind == STEP_RECV || s->kind == STEP_SEND;
+        for (int k = 0; k < spots; k++) {
+            const struct spot *at = &c->program->spots[s->spot + (uint32_t)k];
+            size_t end = at->at + s->n * (s->kind == STEP_REDUCE ? 8 : 1);
+            if (at->place == PLACE_STAGE && end > SHM_STAGE)
+                most = end - SHM_STAGE > most ? end - SHM_STAGE : most;
+        }
+    }
+    if (c->program->work > WORK_BYTES)
+        most += c->program->work - WORK_BYTES;
+    tern_fabric_comm_delete(c);
+    free(node_of);
+    return most;
+}
+
+static void many_ranks(void)
+{
+    for (int call = CALL_ALL_REDUCE; call <= CALL_ALL_GATHER; call++) {
+        size_t n = beyond(20000, 2, (enum call)call, "direct");
+        ok(n == 0, "20000 ranks on two-rank nodes, call %d: %zu bytes too many", call, n);
+    }
+    size_t n = beyond(65536, 1, CALL_ALL_REDUCE, "halving");
+    ok(n == 0, "65536 ranks by halving: %zu bytes too many", n);
+}
+
+static bool planned(int ranks, const char *call, size_t count, const char *with,
+                    const char *without)
+{
+    const struct tern_fabric_shape s = {ranks, ranks, 0};
+    struct tern_buf b = {0};
+    bool good = tern_fabric_plan(&s, call, TERN_F32, count, &b, NULL) == 0 &&
+                strstr(b.data, with) && !strstr(b.data, without);
+
+    if (!good)
+        printf("# %s", b.data ? b.data : "nothing\n");
+    tern_buf_free(&b);
+    return good;
+}
+
+static void one_node(void)
+{
+    unsetenv("TERN_FABRIC_ALGORITHM");
+    ok(planned(4, "all_reduce", 2, "handing over 8 bytes: out", "stage") &&
+           planned(2, "reduce_scatter", 14, "handing over 112 bytes: in", "stage") &&
+           planned(4, "all_gather", 28, "handing over 112 bytes: in", "stage") &&
+           planned(4, "broadcast", 28, "handing over 112 bytes: out", "stage"),
+       "what fits the flag's lines is handed over with it");
+    ok(planned(2, "all_reduce", 29, "stage", "handing over") &&
+           planned(8, "all_gather", 29, "stage", "handing over"),
+       "what does not goes by the stage");
+    ok(planned(2, "all_gather", 4096,
+               "offer the buffer to the node, meet\n"
+               "copy 16384 bytes: out+16384 <- rank 1's buffer\n"
+               "meet the node\n", /* the own block lies there: in a plan, all buffers are NULL */
+               "stage"),
+       "gathered from where it lies: one meeting before, one behind");
+}
+
+int main(void)
+{
+    static const int uneven[][9] = {
+        {0, 0, 0, 1, 1, 1, 2, 2, 2}, {0, 0, 0, 1, 1, 1, 2, 2, 3}, {0, 0, 0, 0, 0, 1, 1, 1, 2},
+        {0, 1, 2, 0, 1, 2, 0, 1, 2}, {0, 1, 1, 1, 1, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3, 0},
+    };
+    int node_of[RANKS], wrong = 0;
+
+    for (int n = 1; n <= RANKS; n++) {
+        for (int r = 0; r < n; r++)
+            node_of[r] = r;
+        wrong = shape(node_of, n);
+        ok(wrong == 0, "%d nodes of one rank: every message sent is awaited, and no other", n);
+    }
+    for (int p = 2; p <= 8; p *= 2) {
+        for (int r = 0; r < 16; r++)
+            node_of[r] = r / p;
+        wrong = shape(node_of, 16);
+        ok(wrong == 0, "16 ranks, %d a node: the same", p);
+    }
+    for (size_t i = 0; i < sizeof uneven / sizeof *uneven; i++) {
+        wrong = shape(uneven[i], 9);
+        ok(wrong == 0, "9 ranks on uneven nodes, shape %zu: the same", i);
+    }
+
+    many_ranks();
+    one_node();
+
+    struct tern_buf folded = {0};
+    setenv("TERN_FABRIC_ALGORITHM", "halving", 1);
+    ok(tern_fabric_plan(&(struct tern_fabric_shape){7, 1, 6}, "reduce_scatter", TERN_F32, 99,
+                        &folded, NULL) == 0 &&
+           strstr(folded.data, "reduce_scatter: halving") && strstr(folded.data, "to rank 4") &&
+           strstr(folded.data, "to rank 5"),
+       "halving on seven nodes: the last one gives to the block of two before it");
+    tern_buf_free(&folded);
+
+    struct tern_buf b = {0};
+    struct tern_err err = {0};
+    struct tern_fabric_shape s = {4, 1, 2};
+    unsetenv("TERN_FABRIC_ALGORITHM");
+    ok(tern_fabric_plan(&s, "all_reduce", TERN_F32, 2, &b, &err) == 0 &&
+           strstr(b.data, "all_reduce: doubling") && strstr(b.data, "send #1: 8 bytes to rank 3"),
+       "a plan in words");
+    ok(tern_fabric_plan(&s, "all", TERN_F32, 2, &b, &err) < 0 && strstr(err.text, "none of"),
+       "no such call");
+    s.rank = 4;
+    ok(tern_fabric_plan(&s, "barrier", TERN_F32, 2, &b, &err) < 0 &&
+           strstr(err.text, "rank 4 of 4"),
+       "no such rank");
+    s.rank = 0;
+    tern_buf_clear(&b);
+    ok(tern_fabric_choices(NULL, &s, &b, &err) == 0 && strstr(b.data, "typical"),
+       "choices for a shape");
+    tern_buf_free(&b);
+    return tap_done();
+}

@@ -1,0 +1,231 @@
+/* What comes over libfabric's wire in RMA mode, from a peer that is mad: core/fabric/ofi_record.h
+ * alone, and then the whole transport with nothing but such bytes. */
+#include "tests/unit/tap.h"
+
+#include "core/base/rand.h"
+#include "core/fabric/ofi.h"
+#include "core/fabric/ofi_state.h"
+
+enum { ROUNDS = 200000, RANKS = 3 };
+
+static uint64_t draw(uint64_t i, uint64_t what)
+{
+    return tern_rand_u64(77, i, what);
+}
+
+/* A record that is right but for what chance did to it. */
+static size_t make_record(uint64_t i, uint8_t *to)
+{
+    struct record h = {.magic = RECORD_MAGIC,
+                       .kind = (uint8_t)(1 + draw(i, 0) % (RECORD_KINDS - 1)),
+                       .down = draw(i, 1) % 8 ? 0 : (uint8_t)draw(i, 1),
+                       .sender = (uint32_t)(1 + draw(i, 2) % 2),
+                       .number = (uint32_t)(draw(i, 3) % 40),
+                       .limit = (uint32_t)draw(i, 4),
+                       .seen = (uint32_t)(draw(i, 5) % 40),
+                       .bytes = (uint32_t)(draw(i, 6) % 100),
+                       .call = (uint32_t)(draw(i, 7) % 3),
+                       .id = (uint32_t)(draw(i, 8) % (REQUESTS * GENERATIONS)),
+                       .tag = transport_tag(1, (int)h.sender, (uint32_t)(draw(i, 9) % 50), 0)};
+    struct record_ready r = {.address = draw(i, 10),
+                             .chunk = (uint32_t)(4096 + draw(i, 11) % 65536)};
+    struct control c = {.kind = CONTROL_PING, .sender = (int)h.sender};
+    size_t n = sizeof h, more = 0;
+
+    if (h.kind == RECORD_READY) {
+        h.bytes = (uint32_t)(EAGER_MAX + draw(i, 6) % (TRANSPORT_CHUNK - EAGER_MAX + 1));
+        memcpy(to + n, &r, more = sizeof r);
+    } else if (h.kind == RECORD_CONTROL) {
+        memcpy(to + n, &c, more = sizeof c);
+    } else if (h.kind == RECORD_EAGER) {
+        if (draw(i, 15) % 8 == 0) /* around the longest */
+            h.bytes = (uint32_t)(EAGER_MAX - 500 + draw(i, 6) % 1000);
+        memset(to + n, 'x', more = h.bytes);
+    }
+    memcpy(to, &h, sizeof h);
+    n += more;
+    for (uint64_t k = 0; k < draw(i, 12) % 4; k++)
+        to[draw(i, 20 + k) % n] ^= (uint8_t)draw(i, 30 + k);
+    if (draw(i, 13) % 8 == 0)
+        n = draw(i, 14) % (n + 1);
+    return n;
+}
+
+static bool sound(const struct record_reader *r, const struct record_view *v, const uint8_t *bytes,
+                  size_t n)
+{
+    const uint8_t *p = v->payload;
+    uint32_t kind = v->head.kind;
+
+    return v->head.sender < RANKS && v->head.sender != (uint32_t)r->rank &&
+           v->head.id < (uint32_t)REQUESTS * GENERATIONS && p == bytes + sizeof v->head &&
+           (kind != RECORD_EAGER ||
+            (v->head.bytes <= r->eager_max && p + v->head.bytes == bytes + n)) &&
+           (kind != RECORD_READY || (v->ready.chunk && v->head.bytes <= TRANSPORT_CHUNK &&
+                                     record_chunks(v->head.bytes, v->ready.chunk) <= CHUNKS)) &&
+           (kind != RECORD_CONTROL || (v->control.rank >= 0 && v->control.rank < RANKS &&
+                                       (uint32_t)v->control.sender == v->head.sender &&
+                                       memchr(v->control.text, 0, sizeof v->control.text)));
+}
+
+static void records_are_checked(void)
+{
+    const struct record_reader reader = {0, RANKS, EAGER_MAX};
+    uint8_t whole[RECORD_MAX + 1024];
+    long taken = 0, refused = 0, unsound = 0;
+
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        struct record_view v;
+        const char *why = NULL;
+        size_t n = make_record(i, whole);
+        uint8_t *exact = malloc(n ? n : 1); /* so that a sanitizer sees a byte too many */
+        memcpy(exact, whole, n);
+        if (tern_fabric_record_read(&reader, exact, n, &v, &why) == 0) {
+            taken++;
+            unsound += !sound(&reader, &v, exact, n);
+        } else {
+            refused++;
+            unsound += !why;
+        }
+        free(exact);
+    }
+    ok(unsound == 0 && taken > ROUNDS / 10 && refused > ROUNDS / 10,
+       "of %d bad and good records %ld are taken, all of them sound", ROUNDS, taken);
+}
+
+static void numbers_come_once(void)
+{
+    static struct window w;
+    uint32_t base = UINT32_MAX - 5000; /* around the end */
+    long twice = 0, missed = 0;
+    enum { N = 10000, AT_ONCE = 900 };
+    static uint8_t seen[N];
+
+    w.low = base;
+    ok(!tern_fabric_window_add(&w, base + WINDOW) && !tern_fabric_window_add(&w, base - 1),
+       "a number too far ahead, or long gone, is refused");
+    for (uint32_t done = 0; done < N; done += 100) {
+        /* The oldest hundred last, and everything told again. */
+        for (uint32_t pass = 0; pass < 2; pass++) {
+            for (uint32_t k = AT_ONCE; k-- > 0;) {
+                uint32_t at = done + k;
+                if (at < N && (k < 100 || draw(at, done) % 3 == 0) &&
+                    tern_fabric_window_add(&w, base + at))
+                    twice += seen[at]++;
+            }
+        }
+    }
+    for (int i = 0; i < N; i++)
+        missed += !seen[i];
+    ok(twice == 0 && missed == 0 && w.low == base + N,
+       "numbers in any order and told twice are each taken once");
+}
+
+static void immediates_name_all(void)
+{
+    long wrong = 0;
+
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        uint32_t place = (uint32_t)(draw(i, 1) % REQUESTS), chunk = (uint32_t)(draw(i, 3) % CHUNKS);
+        uint32_t generation = (uint32_t)draw(i, 2), id = record_id(place, generation);
+        uint32_t im = record_immediate(id, chunk);
+        wrong += im >> 8 != id || im % CHUNKS != chunk || id >> 10 != place ||
+                 id % GENERATIONS != generation % GENERATIONS;
+    }
+    ok(wrong == 0, "an immediate holds place, generation and chunk");
+}
+
+/* ---------------------------------------------------------------- the transport */
+
+static long controls;
+static void on_control(void *arg, const struct control *m)
+{
+    (void)arg;
+    controls += m->sender > 0 && m->sender < RANKS;
+}
+static bool patient(void *arg, int64_t since_ns)
+{
+    (void)arg;
+    (void)since_ns;
+    return true;
+}
+
+/* Rank 0 alone; the others' addresses are its own, so that what it says to them comes back and is
+ * refused, too. */
+static struct transport *lonely(struct tern_err *err)
+{
+    const struct transport_options o = {.size = RANKS, .owner = {NULL, on_control, patient}};
+    uint8_t cards[RANKS][TRANSPORT_ADDRESS];
+    struct transport *t;
+
+    setenv("TERN_FABRIC_MODE", "rma", 1);
+    t = tern_fabric_ofi_open("tcp", &o, err);
+    if (!t)
+        return NULL;
+    for (int r = 0; r < RANKS; r++)
+        t->ops->address(t, cards[r]);
+    if (t->ops->connect(t, cards[0], TRANSPORT_ADDRESS, err) < 0) {
+        t->ops->close(t);
+        return NULL;
+    }
+    return t;
+}
+
+enum { GUARD = 4096, RECEIVES = 100 };
+
+static void survives_a_mad_peer(void)
+{
+    struct tern_err err;
+    struct transport *t = lonely(&err);
+    struct ofi *o = t ? ofi_of(t) : NULL;
+    static uint8_t room[RECEIVES][64 + 2 * GUARD], big[4 * EAGER_MAX + 2 * GUARD];
+    struct message *m[RECEIVES];
+    long over = 0, touched = 0, bad = 0;
+
+    if (!ok(t != NULL, "a transport opens"))
+        return;
+    void *mr = NULL;
+    ok(t->ops->enroll(t, big, sizeof big, &mr, &err) == 0, "memory is enrolled");
+    struct message *long_one =
+        t->ops->recv(t, 1, big + GUARD, 4 * EAGER_MAX, transport_tag(1, 1, 99, 0), 1, mr, &err);
+    for (int k = 0; k < RECEIVES; k++)
+        m[k] = t->ops->recv(t, 1 + k % 2, room[k] + GUARD, 64,
+                            transport_tag(1, 1 + k % 2, (uint32_t)(k / 2), 0), 1, NULL, &err);
+    struct op slot = {.data = malloc(RECORD_MAX + 1024)};
+    for (uint64_t i = 0; i < ROUNDS / 10; i++) {
+        size_t n = make_record(i, slot.data);
+        ofi_peer_slot(o, &slot, n);
+        ofi_rma_written(o, 0, (uint32_t)draw(i, 50) & (i % 2 ? UINT32_MAX : 0xffff));
+        if (i % 64 == 0)
+            t->ops->progress(t);
+    }
+    free(slot.data);
+    for (int k = 0; k < RECEIVES; k++) {
+        over += m[k]->state != MESSAGE_PENDING;
+        for (int g = 0; g < GUARD; g++)
+            touched += room[k][g] || room[k][64 + GUARD + g];
+        /* Whole, or not at all: `bad` counts what is neither. */
+        if (m[k]->state == MESSAGE_DONE)
+            bad += room[k][GUARD] != 'x' && room[k][GUARD + 63] != 'x';
+        t->ops->release(t, m[k]);
+    }
+    ok(over > 0, "%d bad and good records end %ld of %d receives", ROUNDS / 10, over, RECEIVES);
+    ok(touched == 0 && bad == 0, "no byte beside a buffer is touched");
+    ok(controls > 0 && o->refused > 0, "control messages come through, nonsense is counted");
+    /* Closing with receives that never end must be clean, too (a sanitizer looks). */
+    for (int k = 0; k < 8; k++)
+        t->ops->recv(t, 1, room[k] + GUARD, 64, transport_tag(2, 1, (uint32_t)k, 0), 1, NULL, &err);
+    t->ops->release(t, long_one);
+    t->ops->dismiss(t, mr);
+    t->ops->close(t);
+}
+
+int main(void)
+{
+    setenv("TERN_LOG_LEVEL", "error", 0);
+    records_are_checked();
+    numbers_come_once();
+    immediates_name_all();
+    survives_a_mad_peer();
+    return tap_done();
+}

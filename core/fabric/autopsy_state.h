@@ -1,0 +1,82 @@
+/* What an autopsy is made of, for the files that make it and put it into words. */
+#ifndef TERN_FABRIC_AUTOPSY_STATE_H
+#define TERN_FABRIC_AUTOPSY_STATE_H
+
+#include "core/base/str.h"
+#include "core/fabric/dump.h"
+
+enum {
+    AUTOPSY_PARTS = 12, /* kinds of trouble in one communicator that are told apart */
+    AUTOPSY_SLOW = 3,   /* ranks named as the slowest */
+};
+
+enum part_kind {
+    PART_IN,       /* in the operation */
+    PART_FINISHED, /* finished it */
+    PART_BEHIND,   /* finished the one before and never called it */
+    PART_FORGOT,   /* has a dump, which does not reach back to this communicator */
+    PART_NO_DUMP,
+};
+
+struct part { /* members of a communicator of whom the same can be said */
+    enum part_kind kind;
+    uint64_t desc;
+    enum record_state state;
+    int waits_for;
+    double seconds;   /* in it so far, or until it failed: the longest of them */
+    uint64_t left_op; /* BEHIND: its last, 0 for none; ended at left_ns, the last of them */
+    int64_t left_ns;
+    int *ranks; /* [n] ascending */
+    int n;
+};
+
+struct place { /* a communicator in which not all is well */
+    int id;
+    uint32_t mark;
+    uint64_t phase;
+    bool cut;
+    int *members, n;   /* ascending */
+    uint64_t finished; /* the last operation that all members with a dump have finished */
+    uint64_t op;       /* the first that some have not */
+    struct part parts[AUTOPSY_PARTS];
+    int n_parts;
+    bool differ; /* in what they called as `op` */
+};
+
+struct slow {
+    int rank;
+    uint64_t times; /* came last */
+    double seconds; /* behind the last but one, in all */
+};
+
+/* How the chains of who waits for whom end. */
+enum culprit_kind {
+    CULPRIT_NONE,
+    CULPRIT_DIFFERS, /* `place` says it */
+    CULPRIT_NO_DUMP,
+    CULPRIT_BEHIND, /* of others, in `place` */
+    CULPRIT_ABSENT, /* not by itself: a mate wrote its dump, so it was killed or hung */
+    CULPRIT_CIRCLE,
+    CULPRIT_LOST, /* waits for one that has finished it, or does not know for whom */
+};
+
+struct tern_autopsy {
+    char *dir;
+    struct tern_buf bad; /* lines: files that are no dumps */
+    int size;
+    char (*nodes)[RECORDER_NAME]; /* [size] */
+    struct dump **dumps;          /* [size] or NULL */
+    int n_dumps;
+    struct place *places;
+    int n_places;
+    enum culprit_kind kind;
+    int culprit;         /* world rank */
+    int place;           /* index, or -1 */
+    int n_waiting;       /* whose chain ends there */
+    int *chain, n_chain; /* a longest of those chains, culprit last */
+    struct slow slow[AUTOPSY_SLOW];
+    int n_slow;
+    uint64_t compared; /* operations whose comers could be compared */
+};
+
+#endif

@@ -1,0 +1,51 @@
+/* A flight recorder's dump, read back.  Its bytes may be anybody's: nothing in here is larger than
+ * what the file can hold, every rank is one of the world, and every time can be added to another.
+ */
+#ifndef TERN_FABRIC_DUMP_H
+#define TERN_FABRIC_DUMP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/fabric/recorder.h"
+
+enum { DUMP_WORLD_MAX = 1 << 16, DUMP_BYTES_MAX = 8 << 20 };
+
+struct dump_record {
+    uint64_t seq, op, desc, wire_bytes;
+    int64_t begin_ns, end_ns; /* wall clock; end 0: not ended when the dump was written */
+    uint32_t comm;
+    int waits_for;
+    enum record_state state;
+};
+
+struct dump_comm {
+    uint32_t serial, mark;
+    int id, size;
+    uint64_t phase;
+    bool cut, ended;
+    int *members; /* [n_members] world ranks in their order; fewer than `size` when cut */
+    int n_members;
+    const struct dump_record *records; /* [n_records] its part of the dump's, by op */
+    int n_records;
+};
+
+struct dump {
+    int rank, size, pid, written_by, blamed;
+    int64_t wall_ns;
+    char why[RECORDER_WHY];
+    char (*nodes)[RECORDER_NAME]; /* [size] */
+    struct dump_comm *comms;
+    int n_comms;
+    struct dump_record *records; /* by communicator, operation, age */
+    int n_records;
+    bool forgot; /* there were more */
+};
+
+/* NULL with `err`, which does not name the file. */
+struct dump *tern_fabric_dump_parse(const void *data, size_t len, struct tern_err *err);
+void tern_fabric_dump_free(struct dump *d);
+
+#endif

@@ -1,0 +1,122 @@
+/* Dumps from anybody: each is refused in words or told about; nothing is read that is not there.
+ * FUZZ_RUNS: how many sets of dumps. */
+#include "core/fabric/autopsy.h"
+#include "core/fabric/state.h"
+
+#include "core/base/fs.h"
+#include "core/base/rand.h"
+#include "tests/unit/tap.h"
+
+#include <unistd.h>
+
+enum { RANKS = 4, CHANGES = 8 };
+static char dir[] = "/tmp/tern-fuzz-autopsy-XXXXXX";
+static char *seeds[RANKS];
+static size_t lengths[RANKS];
+
+static char *path_of(int rank)
+{
+    return tern_strf("%s/fabric-rank-%05d.tfr", dir, rank);
+}
+
+/* Three ranks wait for the last, which is elsewhere, in one of three ways. */
+static void make_seed(int rank, int way)
+{
+    struct recorder *r = aligned_alloc(64, sizeof *r);
+    struct peer peers[RANKS] = {0};
+    struct tern_fabric f = {.rank = rank, .size = RANKS, .peers = peers, .recorder = r};
+    int world[RANKS] = {0, 1, 2, 3}, odd[2] = {1, 3};
+    struct tern_comm all = {.id = 0, .size = RANKS, .world = world};
+    struct tern_comm some = {.id = 1, .size = 2, .world = odd, .phase = 9};
+
+    memset(r, 0, sizeof *r);
+    r->blamed = way == 1 ? 3 : -1;
+    for (int i = 0; i < RANKS; i++)
+        snprintf(peers[i].node_name, sizeof peers[i].node_name, "node-%d", i / 2);
+    snprintf(f.dump_dir, sizeof f.dump_dir, "%s", dir);
+    snprintf(f.why.text, sizeof f.why.text, "rank 3 has ended");
+    tern_fabric_record_comm(r, &all);
+    if (rank % 2)
+        tern_fabric_record_comm(r, &some);
+    uint64_t sum = tern_fabric_call_pack(CALL_ALL_REDUCE, TERN_F32, TERN_SUM, 0, 64);
+    uint64_t gather = tern_fabric_call_pack(CALL_ALL_GATHER, TERN_F32, TERN_SUM, 0, 64);
+    for (uint64_t op = 1; op <= 6; op++) {
+        if (rank == 3 && op == 6 && way == 0)
+            break;
+        uint64_t h = tern_fabric_record_begin(
+            r, all.serial, op, rank == 3 && op == 6 && way == 2 ? gather : sum, RECORD_RUNNING);
+        if (op < 6)
+            tern_fabric_record_end(r, h, true);
+        else
+            tern_fabric_record_state(r, h, RECORD_WAITING, (rank + 1) % RANKS);
+    }
+    if (rank % 2)
+        tern_fabric_record_begin(r, some.serial, 1, gather, RECORD_RUNNING);
+    tern_fabric_record_failed(&f);
+    free(r);
+    char *path = path_of(rank);
+    free(seeds[rank]);
+    if (tern_fs_read(path, 1 << 20, &seeds[rank], &lengths[rank], NULL) < 0)
+        ok(0, "a dump is written");
+    free(path);
+}
+
+static void put_changed(uint64_t round, int rank)
+{
+    size_t len = lengths[rank];
+    char *data = malloc(len), *path = path_of(rank);
+    uint64_t n = tern_rand_below(1, round, (uint64_t)rank, CHANGES);
+
+    memcpy(data, seeds[rank], len);
+    for (uint64_t k = 0; k < n; k++) {
+        uint64_t draw = tern_rand_u64(2, round * RANKS + (uint64_t)rank, k);
+        size_t at = draw % len / 4 * 4;
+        static const uint32_t odd[] = {0, 1,          0xffffffff, 0x7fffffff, 0x80000000,
+                                       3, 0x20000000, 5,          4096,       0xffff};
+        uint32_t value = draw >> 60 ? odd[(draw >> 32) % 10] : (uint32_t)(draw >> 20);
+        memcpy(data + at, &value, 4 < len - at ? 4 : len - at);
+    }
+    if (tern_rand_below(3, round, (uint64_t)rank, 8) == 0)
+        len = tern_rand_below(4, round, (uint64_t)rank, len);
+    if (tern_rand_below(5, round, (uint64_t)rank, 8) == 0)
+        unlink(path);
+    else
+        tern_fs_replace(path, data, len, 0600, NULL);
+    free(data);
+    free(path);
+}
+
+int main(void)
+{
+    const char *runs = getenv("FUZZ_RUNS");
+    int n = runs ? atoi(runs) : 3000, told = 0;
+
+    if (!mkdtemp(dir))
+        return 1;
+    for (int i = 0; i < n; i++) {
+        struct tern_err err = {0};
+        struct tern_buf text = {0};
+        for (int r = 0; r < RANKS && i % 1000 < 3; r++)
+            make_seed(r, i % 1000);
+        for (int r = 0; r < RANKS; r++)
+            put_changed((uint64_t)i, r);
+        struct tern_autopsy *a = tern_fabric_autopsy(dir, &err);
+        if (a) {
+            tern_fabric_autopsy_text(a, &text);
+            json_t *j = tern_fabric_autopsy_json(a);
+            char *dumped = json_dumps(j, 0);
+            told += dumped && text.len > 0;
+            free(dumped);
+            json_decref(j);
+        } else if (!err.text[0]) {
+            ok(0, "round %d: refused in words", i);
+        }
+        tern_fabric_autopsy_free(a);
+        tern_buf_free(&text);
+    }
+    ok(told > n / 2, "%d sets of dumps, %d told about", n, told);
+    for (int r = 0; r < RANKS; r++)
+        free(seeds[r]);
+    tern_fs_remove_tree(dir, NULL);
+    return tap_done();
+}

@@ -1,0 +1,113 @@
+/* Whom an autopsy names, by dumps of four ranks that are made here. */
+#include "core/fabric/autopsy.h"
+#include "core/fabric/recorder.h"
+#include "core/fabric/state.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "tests/unit/tap.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/tern-autopsy-XXXXXX";
+
+enum { RANKS = 4 };
+
+/* Rank `rank` in its 21st all-reduce, waiting for rank `waits_for`; -1: for nobody just then. */
+static void dump_of(int rank, int waits_for)
+{
+    struct record_head h = {.magic = RECORDER_MAGIC,
+                            .head_bytes = sizeof h,
+                            .rank = rank,
+                            .size = RANKS,
+                            .pid = 100 + rank,
+                            .written_by = rank,
+                            .blamed = -1,
+                            .boot_ns = 2000000000,
+                            .wall_ns = 2000000000,
+                            .begun = 1,
+                            .n_names = 1,
+                            .n_comms = 1,
+                            .n_records = 1};
+    struct record_name name = {.count = RANKS, .node = "node"};
+    struct record_comm comm = {.serial = 1, .mark = 77, .size = RANKS, .n_runs = 1};
+    struct record_run run = {.first = 0, .stride = 1, .count = RANKS};
+    struct record r = {.seq = 1,
+                       .op = 21,
+                       .desc = tern_fabric_call_pack(CALL_ALL_REDUCE, TERN_F32, TERN_SUM, 0, 100),
+                       .begin_ns = 1000000000,
+                       .end_ns = 1500000000,
+                       .comm = 1,
+                       .waits_for = waits_for,
+                       .state = RECORD_FAILED};
+    char *path = tern_strf("%s/fabric-rank-%05d.tfr", dir, rank);
+    FILE *f = fopen(path, "w");
+
+    if (f) {
+        fwrite(&h, sizeof h, 1, f);
+        fwrite(&name, sizeof name, 1, f);
+        fwrite(&comm, offsetof(struct record_comm, runs), 1, f);
+        fwrite(&run, sizeof run, 1, f);
+        fwrite(&r, sizeof r, 1, f);
+        fclose(f);
+    }
+    free(path);
+}
+
+/* The ranks wait as `waits_for` says; ABSENT ones have no dump. */
+enum { NOBODY = -1, ABSENT = -2 };
+
+static void verdict(const int waits_for[RANKS], const char *expect)
+{
+    struct tern_err err = {0};
+    struct tern_buf text = {0};
+
+    for (int r = 0; r < RANKS; r++) {
+        char *path = tern_strf("%s/fabric-rank-%05d.tfr", dir, r);
+        unlink(path);
+        free(path);
+        if (waits_for[r] != ABSENT)
+            dump_of(r, waits_for[r]);
+    }
+    struct tern_autopsy *a = tern_fabric_autopsy(dir, &err);
+    if (a)
+        tern_fabric_autopsy_text(a, &text);
+    char *line = text.data ? strndup(text.data, strcspn(text.data, "\n")) : NULL;
+    ok(line && strcmp(line, expect) == 0, "%s", expect);
+    if (!line || strcmp(line, expect) != 0)
+        printf("# %s\n", line ? line : err.text);
+    free(line);
+    tern_buf_free(&text);
+    tern_fabric_autopsy_free(a);
+}
+
+int main(void)
+{
+    if (!mkdtemp(dir))
+        return 1;
+    verdict((int[]){2, 2, ABSENT, 2},
+            "3 ranks wait, directly or through others, for rank 2 (node), which has no dump: it "
+            "died or was cut off");
+    verdict((int[]){1, 2, ABSENT, 0},
+            "3 ranks wait, directly or through others, for rank 2 (node), which has no dump: it "
+            "died or was cut off (rank 3 waits for 0, which waits for 1, which waits for 2)");
+    /* Those that were told of the failure between two waits wait for rank 2 all the same. */
+    verdict((int[]){NOBODY, 2, ABSENT, NOBODY},
+            "3 ranks wait, directly or through others, for rank 2 (node), which has no dump: it "
+            "died or was cut off");
+    verdict((int[]){NOBODY, 0, 0, 0},
+            "4 ranks wait, directly or through others, for rank 0 (node), which was in an "
+            "operation and waited for nobody");
+    verdict((int[]){1, 0, 0, 0},
+            "3 ranks wait, directly or through others, for rank 0 (node), which waits for one of "
+            "them: a circle (rank 2 waits for 0, which waits for 1, which waits for 0)");
+    for (int r = 0; r < RANKS; r++) {
+        char *path = tern_strf("%s/fabric-rank-%05d.tfr", dir, r);
+        unlink(path);
+        free(path);
+    }
+    rmdir(dir);
+    return tap_done();
+}

@@ -145,6 +145,13 @@ $(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/fabric/mpi
 	$(call say,LD,$@)$(MPICC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,-z,defs -o $@.new $< && mv -f $@.new $@
 
+# A libfabric provider for tests alone, found by FI_PROVIDER_PATH=$(O)/tests/provider.
+PROVIDER_TEST := $(O)/tests/provider/libternsrd-fi.so
+$(PROVIDER_TEST): $(wildcard tests/provider/*.[ch]) $(O)/flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) $(SANFLAGS) -fvisibility=hidden \
+		-shared -fPIC -o $@.new $(filter %.c,$^) -lfabric && mv -f $@.new $@
+
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
 
 # ---------------------------------------------------------------- man pages
@@ -183,7 +190,7 @@ export TERN_SANITIZE := $(SANITIZE)
 
 .PHONY: check check-unit check-cli check-multi check-slurm check-fault check-peers check-fuzz \
 	check-layers check-headers tests
-tests: all $(UNIT) $(TEST_TOOLS) $(F64_TESTS)
+tests: all man $(UNIT) $(TEST_TOOLS) $(F64_TESTS) $(PLUGINS_TEST) $(PROVIDER_TEST)
 
 check: deps
 	@$(MAKE) --no-print-directory tests check-layers check-headers

@@ -1,0 +1,94 @@
+#!/bin/bash
+# Two "nodes" (network namespaces) with two networks between them, one of which goes down: by
+# TERN_FABRIC_RAILS the run ends with an error that names the rail, or goes on with the other.
+#
+# alone: what is promised within a deadline holds where its ranks get the processor
+. "$(dirname "$0")/../lib/tap.sh"
+[ "$(id -u)" = 0 ] || skip_all "needs root for network namespaces"
+R=$TOOLS/fabric-rails
+A=tern-a-$$ B=tern-b-$$
+pids=
+# shellcheck disable=SC2086
+clean() {
+    [ -z "$pids" ] || kill $pids 2>/dev/null
+    ip netns del $A 2>/dev/null; ip netns del $B 2>/dev/null
+}
+tap_cleanup=clean
+# Made again for each run: a link that went down runs again a second or so after it came up.
+nodes() {
+    clean
+    ip netns add $A && ip netns add $B || return 1
+    for i in 0 1; do
+        ip link add a$i netns $A type veth peer name b$i netns $B &&
+            ip -n $A addr add 10.77.$i.1/24 dev a$i && ip -n $B addr add 10.77.$i.2/24 dev b$i &&
+            ip -n $A link set a$i up && ip -n $B link set b$i up || return 1
+    done
+    ip -n $A link set lo up; ip -n $B link set lo up
+    until [ "$(cat <(ip -n $A -br link) <(ip -n $B -br link) | grep -c '^[ab].* UP ')" = 4 ]; do sleep 0.05; done
+}
+nodes 2>/dev/null || skip_all "no network namespaces here"
+unset TERN_FABRIC_PROVIDER TERN_FABRIC_MODE TERN_FABRIC_RAILS
+export TERN_DEADLINE=8 TERN_FABRIC_SHARE=1 SLURM_NTASKS=2
+
+rank() { # NAMESPACE RANK STEPS BYTES
+    SLURM_PROCID=$2 SLURMD_NODENAME=node-$2 TERN_RUN_SOCKET=$(cat address) \
+        ip netns exec "$1" timeout 60 "$R" rank "$3" "$4" >"out.$2" 2>"err.$2" &
+    pids="$pids $!"
+}
+# Both ranks; with an interface of A that goes down when they are under way.  $rc0, $rc1.
+both() { # STEPS BYTES [INTERFACE]
+    pids=
+    nodes
+    rm -f address hold out.? err.? && mkfifo hold
+    ip netns exec $A "$R" serve 2 10.77.0.1 <hold >address &
+    server=$!
+    exec 9>hold
+    until [ -s address ]; do sleep 0.05; done
+    rank $A 0 "$1" "$2"; rank $B 1 "$1" "$2"
+    if [ $# = 3 ]; then
+        until grep -qs "^step 40" out.0 || ! kill -0 ${pids##* } 2>/dev/null; do sleep 0.05; done
+        ip -n $A link set "$3" down
+    fi
+    # shellcheck disable=SC2086
+    set -- $pids
+    wait "$1"; rc0=$?; wait "$2"; rc1=$?
+    pids=
+    exec 9>&-
+    wait $server
+}
+
+both 60 1048576
+[ "$rc0$rc1" = 00 ]
+ok $? "two networks: sums are right" || sed 's/^/# /' err.0 err.1
+grep -q 'on a0 .*, a1 ' out.0 && grep -q 'on b0 .*, b1 ' out.1
+ok $? "both are rails" || sed 's/^/# /' out.0 out.1
+moved=$(ip -n $A -s -s link show a1 | awk '/TX:/ {getline; print $1}')
+[ "$moved" -gt 15000000 ]
+ok $? "the second carries its part of 60 MiB" || echo "# $moved bytes"
+
+# Probes of all that time wait for it, on each rail.
+TEST_PAUSE=4 both 20 1048576
+[ "$rc0$rc1" = 00 ]
+ok $? "a rank that computes for half the deadline loses no rail" || sed 's/^/# /' err.0 err.1
+
+TERN_FABRIC_RAILS=a1,b1 both 20 1048576
+[ "$rc0$rc1" = 22 ] || { [ "$rc0$rc1" = 33 ] && grep -q "there is no interface 'b1'" err.0; }
+ok $? "a list that names what is not there is an error" || sed 's/^/# /' err.0 err.1
+
+for down in ${DOWN:-a0 a1}; do
+    both 100000 1048576 $down
+    grep -q "code 75: .*rail [ab]${down#a} (10.77.${down#a}.[12])" err.0 &&
+        grep -q "code 75: .*rail [ab]${down#a} (10.77.${down#a}.[12])" err.1
+    ok $? "all, and $down goes down: both ranks name the rail" || sed 's/^/# /' err.0 err.1
+    awk '$2 > 9 {late = 1} END {exit late}' err.0 err.1
+    ok $? "within the deadline and a second" || sed 's/^/# /' err.0 err.1
+    for bytes in 4096 1048576; do
+        TERN_FABRIC_RAILS=any both 3000 $bytes $down
+        [ "$rc0$rc1" = 00 ]
+        ok $? "any, and $down goes down amid messages of $bytes bytes: it goes on, with right sums" ||
+            sed 's/^/# /' err.0 err.1
+        [ "$(cat err.0 err.1 | grep -c 'is given up')" = 2 ]
+        ok $? "one warning a rank" || sed 's/^/# /' err.0 err.1
+    done
+done
+tap_done

@@ -1,26 +1,35 @@
 /* tern bench fabric: collectives by size, in the columns of nccl-tests
  * (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md):
  *
- *   algbw = size / time, where size is that of the whole buffer (count * ranks elements for
- *           all_gather and reduce_scatter); 1 GB/s = 10^9 bytes a second
+ *   algbw = size / time, where size is that of the whole buffer (for all_gather and
+ *           reduce_scatter as many elements as every rank has the same share of, 0 when fewer are
+ *           asked for than there are ranks); 1 GB/s = 10^9 bytes a second
  *   busbw = algbw * what each rank's link must carry at least of each byte: 2 (n-1)/n for
  *           all_reduce, (n-1)/n for all_gather and reduce_scatter, 1 for broadcast
- *   time  = the mean over -n calls, of the slowest rank; p50 and p99 are of single calls */
+ *   time  = the mean over -n calls, of the slowest rank; p50 and p99 are of single calls
+ *   cpu   = what a call costs of the processor, in all threads of a rank: the mean over ranks.
+ *           Waiting is part of it: our ranks and MPI's watch memory, and yield when there are more
+ *           of them than cores */
 #include "cmd/bench/bench.h"
 #include "cmd/bench/local.h"
+#include "cmd/bench/peer.h"
+#include "cmd/bench/rows.h"
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/fabric/mpi.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-static const char *ops_text, *type_text, *redop_text;
+static const char *ops_text, *type_text, *redop_text, *peer_text, *settings_text;
 static uint64_t size_begin, size_end;
 static int64_t factor, iterations, warmups, ranks;
-static bool json, private_memory;
+static bool json, private_memory, list_settings, explain;
 
 struct bench {
     struct tern_fabric *f;
@@ -29,6 +38,8 @@ struct bench {
     enum tern_op redop;
     size_t count; /* elements of the whole buffer */
     char *in, *out;
+    struct bench_peer *peer; /* or NULL */
+    double *times[2];        /* [iterations] of calls: ours, the peer's */
 };
 
 struct operation {
@@ -36,14 +47,15 @@ struct operation {
     bool reduces, whole; /* whole: each rank holds the whole buffer before and after */
     double (*factor)(int n);
     int (*run)(struct bench *b, struct tern_err *err);
+    int (*run_peer)(struct bench *b, struct tern_err *err);
     /* What rank `rank` must find at element i of what it checks. */
     double (*expected)(const struct bench *b, size_t i);
 };
 
 /* ---------------------------------------------------------------- contents */
 
-/* Small whole numbers: every sum of them is exact in every type up to 8 ranks, and in all but bf16
- * and u8 up to thousands. */
+/* Small whole numbers: every sum of them is exact in every type up to 72 ranks (252), and in all
+ * but bf16, which rounds, and u8, which wraps, up to thousands. */
 static double value(int rank, size_t i)
 {
     return (double)((i * 7 + (size_t)rank * 3) % 8);
@@ -110,6 +122,8 @@ static double combined(const struct bench *b, size_t i)
         double w = value(r, i);
         v = b->redop == TERN_MAX ? fmax(v, w) : b->redop == TERN_MIN ? fmin(v, w) : v + w;
     }
+    if (b->type == TERN_U8)
+        v = fmod(v, 256);
     if (b->redop == TERN_AVG)
         v = b->type >= TERN_I32 ? trunc(v / n) : v / n;
     return v;
@@ -120,6 +134,12 @@ static double combined(const struct bench *b, size_t i)
 static size_t share(const struct bench *b)
 {
     return b->count / (size_t)tern_comm_size(b->c);
+}
+
+/* Elements that a call moves, of all ranks together. */
+static size_t moved(const struct bench *b, const struct operation *o)
+{
+    return o->whole ? b->count : share(b) * (size_t)tern_comm_size(b->c);
 }
 
 static int run_all_reduce(struct bench *b, struct tern_err *err)
@@ -137,6 +157,28 @@ static int run_all_gather(struct bench *b, struct tern_err *err)
 static int run_broadcast(struct bench *b, struct tern_err *err)
 {
     return tern_comm_broadcast(b->c, b->out, b->count, b->type, 0, err);
+}
+
+static int peer_all_reduce(struct bench *b, struct tern_err *err)
+{
+    const struct bench_peer *p = b->peer;
+    return bench_peer_check(p, p->mpi->all_reduce(b->out, b->count, p->type, p->op), err);
+}
+static int peer_reduce_scatter(struct bench *b, struct tern_err *err)
+{
+    const struct bench_peer *p = b->peer;
+    return bench_peer_check(p, p->mpi->reduce_scatter(b->in, b->out, share(b), p->type, p->op),
+                            err);
+}
+static int peer_all_gather(struct bench *b, struct tern_err *err)
+{
+    const struct bench_peer *p = b->peer;
+    return bench_peer_check(p, p->mpi->all_gather(b->in, b->out, share(b), p->type), err);
+}
+static int peer_broadcast(struct bench *b, struct tern_err *err)
+{
+    const struct bench_peer *p = b->peer;
+    return bench_peer_check(p, p->mpi->broadcast(b->out, b->count, p->type, 0), err);
 }
 
 static double expect_scattered(const struct bench *b, size_t i)
@@ -168,10 +210,11 @@ static double one(int n)
 }
 
 static const struct operation operations[] = {
-    {"all_reduce", true, true, twice, run_all_reduce, combined},
-    {"reduce_scatter", true, false, once, run_reduce_scatter, expect_scattered},
-    {"all_gather", false, false, once, run_all_gather, expect_gathered},
-    {"broadcast", false, true, one, run_broadcast, expect_root},
+    {"all_reduce", true, true, twice, run_all_reduce, peer_all_reduce, combined},
+    {"reduce_scatter", true, false, once, run_reduce_scatter, peer_reduce_scatter,
+     expect_scattered},
+    {"all_gather", false, false, once, run_all_gather, peer_all_gather, expect_gathered},
+    {"broadcast", false, true, one, run_broadcast, peer_broadcast, expect_root},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
@@ -184,184 +227,240 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* How far off it may be: a mean need not be a number of the type, nor a sum above 256 one of bf16,
+ * which rounds once, by half of 2^-7 at most. */
+static double slack(const struct bench *b, const struct operation *o, double want)
+{
+    static const double of[] = {
+        [TERN_F32] = 1e-6, [TERN_F64] = 1e-14, [TERN_BF16] = 1.0 / 256, [TERN_U8] = 0};
+    bool rounds = b->redop == TERN_AVG || (b->redop == TERN_SUM && b->type == TERN_BF16);
+
+    return o->reduces && rounds ? fabs(want) * of[b->type] : 0;
+}
+
 static size_t count_wrong(struct bench *b, const struct operation *o)
 {
     bool scattered = o->expected == expect_scattered;
-    size_t n = scattered ? share(b) : o->whole ? b->count : share(b) * (size_t)tern_comm_size(b->c);
-    size_t wrong = 0;
+    size_t n = scattered ? share(b) : moved(b, o), wrong = 0;
 
     for (size_t i = 0; i < n; i++) {
         double want = o->expected(b, i), got = get(b->out, b->type, i);
-        /* A mean need not be a number of the type. */
-        double slack = b->redop == TERN_AVG && o->reduces ? fabs(want) / 128 : 0;
-        wrong += !(fabs(got - want) <= slack);
+        wrong += !(fabs(got - want) <= slack(b, o, want));
     }
     return wrong;
 }
 
-struct line {
-    double mean_us, p50_us, p99_us, algbw, busbw;
-    double wrong;
-};
+typedef int call(struct bench *b, struct tern_err *err);
 
-static int measure(struct bench *b, const struct operation *o, struct line *l, double *times,
+/* One call on fresh contents, checked; then the calls that are not measured. */
+static int prepare(struct bench *b, const struct operation *o, call *run, double *wrong,
                    struct tern_err *err)
 {
-    double worst[4];
-    int64_t start;
-
     for (size_t i = 0; i < b->count; i++) {
         put(b->in, b->type, i, value(tern_comm_rank(b->c), i));
         put(b->out, b->type, i, value(tern_comm_rank(b->c), i));
     }
-    if (o->run(b, err) < 0)
+    if (tern_comm_barrier(b->c, err) < 0 || run(b, err) < 0)
         return -1;
-    worst[3] = (double)count_wrong(b, o);
+    *wrong = (double)count_wrong(b, o);
     for (int64_t i = 0; i < warmups; i++)
-        if (o->run(b, err) < 0)
+        if (run(b, err) < 0)
             return -1;
-    if (tern_comm_barrier(b->c, err) < 0)
-        return -1;
-    start = tern_clock_boot_ns();
-    for (int64_t i = 0; i < iterations; i++) {
-        int64_t before = tern_clock_boot_ns();
-        if (o->run(b, err) < 0)
-            return -1;
-        times[i] = (double)(tern_clock_boot_ns() - before) / 1e3;
-    }
-    worst[0] = (double)(tern_clock_boot_ns() - start) / 1e3 / (double)iterations;
-    qsort(times, (size_t)iterations, sizeof *times, by_value);
-    worst[1] = times[iterations / 2];
-    worst[2] = times[(size_t)((double)(iterations - 1) * 0.99)];
-    if (tern_comm_all_reduce(b->c, worst, 4, TERN_F64, TERN_MAX, err) < 0)
-        return -1;
-    size_t bytes =
-        (o->whole ? b->count : share(b) * (size_t)tern_comm_size(b->c)) * tern_type_bytes(b->type);
-    l->mean_us = worst[0];
-    l->p50_us = worst[1];
-    l->p99_us = worst[2];
-    l->algbw = worst[0] > 0 ? (double)bytes / worst[0] / 1e3 : 0;
-    l->busbw = l->algbw * o->factor(tern_comm_size(b->c));
-    l->wrong = worst[3];
     return 0;
 }
 
-static void show(const struct bench *b, const struct operation *o, const struct line *l,
-                 json_t *rows)
-{
-    size_t bytes = b->count * tern_type_bytes(b->type);
-    const char *redop = o->reduces ? tern_op_name(b->redop) : "none";
-    int root = o->expected == expect_root ? 0 : -1;
+struct spent { /* by all calls, in microseconds */
+    double wall, cpu;
+};
 
-    if (!rows) {
-        printf("%12zu %12zu %6s %6s %4d %-15s %10.2f %8.2f %8.2f %6.0f %10.2f %10.2f\n", bytes,
-               b->count, tern_type_name(b->type), redop, root, o->name, l->mean_us, l->algbw,
-               l->busbw, l->wrong, l->p50_us, l->p99_us);
-        fflush(stdout);
-        return;
+static double cpu_us(void)
+{
+    struct timespec t;
+
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0
+               ? (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3
+               : 0;
+}
+
+/* Calls [from, to); adds what they took together. */
+static int time_calls(struct bench *b, call *run, double *times, int64_t from, int64_t to,
+                      struct spent *sum, struct tern_err *err)
+{
+    if (tern_comm_barrier(b->c, err) < 0)
+        return -1;
+    double cpu = cpu_us();
+    int64_t start = tern_clock_boot_ns();
+    for (int64_t i = from; i < to; i++) {
+        int64_t before = tern_clock_boot_ns();
+        if (run(b, err) < 0)
+            return -1;
+        times[i] = (double)(tern_clock_boot_ns() - before) / 1e3;
     }
-    json_array_append_new(
-        rows, json_pack("{s:s s:I s:I s:s s:s s:i s:f s:f s:f s:I s:f s:f}", "op", o->name, "bytes",
-                        (json_int_t)bytes, "count", (json_int_t)b->count, "type",
-                        tern_type_name(b->type), "redop", redop, "root", root, "time_us",
-                        l->mean_us, "algbw", l->algbw, "busbw", l->busbw, "wrong",
-                        (json_int_t)l->wrong, "p50_us", l->p50_us, "p99_us", l->p99_us));
+    sum->wall += (double)(tern_clock_boot_ns() - start) / 1e3;
+    sum->cpu += cpu_us() - cpu;
+    return 0;
+}
+
+static int summarize(struct bench *b, const struct operation *o, double *times,
+                     const struct spent *sum, double wrong, struct bench_times *t,
+                     struct tern_err *err)
+{
+    double worst[4] = {sum->wall / (double)iterations, 0, 0, wrong};
+    double cpu = sum->cpu / (double)iterations;
+
+    qsort(times, (size_t)iterations, sizeof *times, by_value);
+    worst[1] = times[iterations / 2];
+    worst[2] = times[(99 * iterations + 99) / 100 - 1];
+    if (tern_comm_all_reduce(b->c, worst, 4, TERN_F64, TERN_MAX, err) < 0 ||
+        tern_comm_all_reduce(b->c, &cpu, 1, TERN_F64, TERN_AVG, err) < 0)
+        return -1;
+    size_t bytes = moved(b, o) * tern_type_bytes(b->type);
+    *t = (struct bench_times){.mean_us = worst[0], .p50_us = worst[1], .p99_us = worst[2]};
+    t->algbw = worst[0] > 0 ? (double)bytes / worst[0] / 1e3 : 0;
+    t->busbw = t->algbw * o->factor(tern_comm_size(b->c));
+    t->wrong = worst[3];
+    t->cpu_us = cpu;
+    return 0;
+}
+
+/* Ours and the peer's in turns, so that what else this machine does hits both. */
+enum { TURNS = 5 };
+
+static int measure(struct bench *b, const struct operation *o, struct bench_row *row,
+                   struct tern_err *err)
+{
+    call *const run[2] = {o->run, o->run_peer};
+    struct bench_times *const to[2] = {&row->ours, &row->peer};
+    struct spent sum[2] = {{0}};
+    double wrong[2] = {0};
+    int sides = b->peer ? 2 : 1, turns = b->peer ? TURNS : 1;
+
+    for (int s = 0; s < sides; s++)
+        if (prepare(b, o, run[s], &wrong[s], err) < 0)
+            return -1;
+    for (int k = 0; k < turns; k++) {
+        int64_t from = iterations * k / turns, until = iterations * (k + 1) / turns;
+        for (int s = 0; s < sides && until > from; s++)
+            if (time_calls(b, run[s], b->times[s], from, until, &sum[s], err) < 0)
+                return -1;
+    }
+    for (int s = 0; s < sides; s++)
+        if (summarize(b, o, b->times[s], &sum[s], wrong[s], to[s], err) < 0)
+            return -1;
+    row->op = o->name;
+    row->type = tern_type_name(b->type);
+    row->redop = o->reduces ? tern_op_name(b->redop) : "none";
+    row->count = moved(b, o);
+    row->bytes = row->count * tern_type_bytes(b->type);
+    row->root = o->expected == expect_root ? 0 : -1;
+    row->compared = b->peer != NULL;
+    return 0;
 }
 
 /* ---------------------------------------------------------------- the whole table */
 
 static void heading(const struct bench *b)
 {
+    if (tern_fabric_size(b->f) == 1)
+        tern_warn("one rank alone: nothing goes between ranks, and the rates mean nothing. Give "
+                  "--ranks N, or start it with srun --mpi=pmix or mpirun.");
     printf("# tern bench fabric: %s\n", tern_fabric_about(b->f));
+    if (b->peer)
+        printf("# beside %s's own collectives, in turns\n", bench_peer_name());
     printf("# %lld calls after %lld; busbw as nccl-tests defines it; memory %s\n",
            (long long)iterations, (long long)warmups,
            private_memory ? "private" : "from tern_fabric_alloc");
-    printf("#%11s %12s %6s %6s %4s %-15s %10s %8s %8s %6s %10s %10s\n", "size", "count", "type",
-           "redop", "root", "op", "time", "algbw", "busbw", "#wrong", "p50", "p99");
-    printf("#%11s %12s %6s %6s %4s %-15s %10s %8s %8s %6s %10s %10s\n", "(B)", "(elements)", "", "",
-           "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)");
+    bench_rows_heading(b->peer != NULL);
 }
 
-static bool chosen(const char *name)
+static enum tern_type chosen_type(void)
 {
-    const char *p = ops_text;
-    size_t n = strlen(name);
+    enum tern_type t = 0;
 
-    while (p && *p) {
-        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '\0'))
-            return true;
-        p = strchr(p, ',');
-        p = p ? p + 1 : NULL;
-    }
-    return !ops_text;
+    while (t < TERN_U8 && strcmp(tern_type_name(t), type_text) != 0)
+        t++;
+    return t;
+}
+
+static enum tern_op chosen_redop(void)
+{
+    enum tern_op o = 0;
+
+    while (o < TERN_MIN && strcmp(tern_op_name(o), redop_text) != 0)
+        o++;
+    return o;
 }
 
 static int table(struct bench *b, struct tern_err *err)
 {
     bool speaks = tern_comm_rank(b->c) == 0;
-    json_t *rows = json ? json_array() : NULL;
-    double *times = tern_alloc((size_t)iterations, sizeof *times, "the times", err), sum = 0,
-           wrong = 0;
-    int lines = 0, rc = times ? 0 : -1;
-    struct line l;
+    json_t *rows = json_array();
+    struct bench_row row = {0};
+    int rc = 0;
 
+    if (speaks && explain)
+        rc = bench_rows_explain(b->f, json ? stderr : stdout, err);
     if (speaks && !json)
         heading(b);
     for (int i = 0; i < OPERATIONS && rc == 0; i++) {
-        for (uint64_t s = size_begin; s <= size_end && rc == 0 && chosen(operations[i].name);
+        for (uint64_t s = size_begin;
+             s <= size_end && rc == 0 && bench_peer_listed(ops_text, operations[i].name);
              s = s ? s * (uint64_t)factor : 1) {
             b->count = s / tern_type_bytes(b->type);
-            rc = measure(b, &operations[i], &l, times, err);
+            rc = measure(b, &operations[i], &row, err);
             if (rc < 0)
                 break;
-            if (speaks)
-                show(b, &operations[i], &l, rows);
-            sum += l.busbw;
-            wrong += l.wrong;
-            lines++;
+            if (speaks && !json)
+                bench_rows_print(&row);
+            json_array_append_new(rows, bench_rows_json(&row));
         }
     }
-    if (rc == 0 && speaks && !json)
-        printf("# out of bounds values: %.0f %s\n# average bus bandwidth: %.4g GB/s\n", wrong,
-               wrong ? "FAILED" : "OK", lines ? sum / lines : 0);
-    if (rc == 0 && speaks && json) {
-        json_t *all = json_pack("{s:s s:i s:O s:f s:I}", "fabric", tern_fabric_about(b->f), "ranks",
-                                tern_comm_size(b->c), "rows", rows, "average_busbw",
-                                lines ? sum / lines : 0, "wrong", (json_int_t)wrong);
-        rc = tern_json_print(stdout, all, err);
-        json_decref(all);
-    }
+    if (rc == 0)
+        rc = bench_rows_finish(bench_rows_table(tern_fabric_about(b->f),
+                                                b->peer ? bench_peer_name() : NULL,
+                                                tern_comm_size(b->c), rows),
+                               json, !speaks, err);
     json_decref(rows);
-    free(times);
-    if (rc == 0 && wrong > 0)
-        return tern_err_set(err, TERN_FAILED, "%.0f values are wrong", wrong);
     return rc;
+}
+
+static char *buffer(struct bench *b, struct tern_err *err)
+{
+    return private_memory ? tern_alloc(size_end + 8, 1, "the buffer", err)
+                          : tern_fabric_alloc(b->f, size_end + 8, err);
 }
 
 static int body(const struct tern_fabric_options *o, struct tern_err *err)
 {
-    struct bench b = {0};
+    const struct tern_fabric_options by_peer = {.wireup = TERN_WIREUP_MPI};
+    struct bench b = {.type = chosen_type(), .redop = chosen_redop()};
     int rc = -1;
 
-    while (b.type < TERN_U8 && strcmp(tern_type_name(b.type), type_text) != 0)
-        b.type++;
-    while (b.redop < TERN_MIN && strcmp(tern_op_name(b.redop), redop_text) != 0)
-        b.redop++;
+    if (peer_text) {
+        b.peer = bench_peer_open(b.type, b.redop, err);
+        o = &by_peer;
+        if (!b.peer)
+            return -1;
+    }
     b.f = tern_fabric_open(o, err);
     if (!b.f)
-        return -1;
+        goto out;
     b.c = tern_fabric_world(b.f);
-    b.in = private_memory ? tern_alloc(size_end + 8, 1, "the buffer", err)
-                          : tern_fabric_alloc(b.f, size_end + 8, err);
-    b.out = private_memory ? tern_alloc(size_end + 8, 1, "the buffer", err)
-                           : tern_fabric_alloc(b.f, size_end + 8, err);
-    if (b.in && b.out)
+    b.in = buffer(&b, err);
+    b.out = b.in ? buffer(&b, err) : NULL;
+    for (int s = 0; s < 2 && b.out; s++)
+        b.times[s] = tern_alloc((size_t)iterations, sizeof *b.times[s], "the times", err);
+    if (b.out && b.times[0] && b.times[1])
         rc = table(&b, err);
     if (private_memory) {
         free(b.in);
         free(b.out);
     }
+    free(b.times[0]);
+    free(b.times[1]);
+out:
     tern_fabric_close(b.f);
+    bench_peer_close(b.peer);
     return rc;
 }
 
@@ -402,10 +501,56 @@ static int check_ops(struct tern_err *err)
     return rc;
 }
 
+static int check_peer(struct tern_err *err)
+{
+    if (!peer_text)
+        return settings_text
+                   ? tern_err_set(err, TERN_USAGE, "--peer-settings is for --peer mpi --ranks N")
+                   : 0;
+    if (strcmp(peer_text, "mpi") != 0)
+        return tern_err_set(err, TERN_USAGE, "--peer: '%s' is not mpi", peer_text);
+    if (size_end / tern_type_bytes(chosen_type()) > INT32_MAX)
+        return tern_err_set(err, TERN_USAGE,
+                            "--peer mpi: MPI counts up to 2^31 - 1 elements; choose a smaller "
+                            "--end");
+    if (ranks == 0 && !tern_fabric_mpi_launched())
+        return tern_err_set(err, TERN_USAGE,
+                            "--peer mpi: MPI has started no rank here. Give --ranks N, or start it "
+                            "with srun --mpi=pmix or mpirun");
+    return bench_peer_has(chosen_type(), chosen_redop(), err);
+}
+
+/* What the ranks that mpirun starts are to do, the same as this process was told. */
+static int by_mpirun(struct tern_err *err)
+{
+    char begin[24], end[24], by[24], n[24], w[24];
+    char *args[24];
+    int k = 0;
+
+    snprintf(begin, sizeof begin, "%llu", (unsigned long long)size_begin);
+    snprintf(end, sizeof end, "%llu", (unsigned long long)size_end);
+    snprintf(by, sizeof by, "%lld", (long long)factor);
+    snprintf(n, sizeof n, "%lld", (long long)iterations);
+    snprintf(w, sizeof w, "%lld", (long long)warmups);
+    const char *const fixed[] = {"-b", begin, "-e", end,  "-f",      by,   "-n",
+                                 n,    "-w",  w,    "-d", type_text, "-o", redop_text};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        args[k++] = (char *)(uintptr_t)fixed[i];
+    if (ops_text) {
+        args[k++] = (char *)(uintptr_t) "--op";
+        args[k++] = (char *)(uintptr_t)ops_text;
+    }
+    if (private_memory)
+        args[k++] = (char *)(uintptr_t) "--private";
+    return bench_peer_settings((int)ranks, settings_text, args, k, json, err);
+}
+
 static int run(int n_args, char **args, struct tern_err *err)
 {
     (void)n_args;
     (void)args;
+    if (list_settings)
+        return bench_peer_list(err);
     if (check_ops(err) < 0 || one_of("type", type_text, type_name, TERN_U8 + 1, err) < 0 ||
         one_of("redop", redop_text, redop_name, TERN_MIN + 1, err) < 0)
         return -1;
@@ -415,7 +560,14 @@ static int run(int n_args, char **args, struct tern_err *err)
             err, TERN_USAGE,
             "the sizes must go from --begin up to --end (at most 64G) by a --factor "
             "of 2 or more, with at least one call, on at most 1024 ranks");
-    return ranks > 0 ? bench_local((int)ranks, body, err) : body(NULL, err);
+    if (check_peer(err) < 0)
+        return -1;
+    if (explain && peer_text && ranks > 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "--explain is not for --peer with --ranks: leave --peer out");
+    if (ranks == 0)
+        return body(NULL, err);
+    return peer_text ? by_mpirun(err) : bench_local((int)ranks, body, err);
 }
 
 static const struct tern_opt options[] = {
@@ -439,6 +591,17 @@ static const struct tern_opt options[] = {
     {"ranks", 0, TERN_OPT_INT, "N", "0", .to.integer = &ranks,
      .help = "start so many ranks on this machine; 0: this process is one rank, as srun or mpirun "
              "started it"},
+    {"peer", 0, TERN_OPT_TEXT, "mpi", .to.text = &peer_text,
+     .help = "time MPI's own collectives beside ours, in turns on the same buffers; the ratio is "
+             "its median call's time by ours"},
+    {"peer-settings", 0, TERN_OPT_TEXT, "LIST", .to.text = &settings_text,
+     .help = "with --peer and --ranks: settings of Open MPI to try, with commas; each row is of "
+             "the one in which Open MPI was fastest (all)"},
+    {"list-peer-settings", 0, TERN_OPT_FLAG, .to.flag = &list_settings,
+     .help = "print those settings, and what they are to mpirun"},
+    {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain,
+     .help = "first tell which algorithm serves which sizes, by the round's time and the wire's "
+             "speed that were measured when the ranks met"},
     {"json", 0, TERN_OPT_FLAG, .to.flag = &json, .help = "print JSON"},
     {0},
 };
@@ -449,9 +612,12 @@ const struct tern_cmd bench_fabric = {
     .about =
         "Every rank runs it: start it with srun --mpi=pmix or mpirun, or let it start ranks on "
         "this machine with --ranks. The first rank prints. Exit status 1 when any value is "
-        "wrong.",
+        "wrong. With --peer mpi, MPI's own collectives are timed beside ours; with --ranks it then "
+        "starts mpirun itself, unbound, with mpi_yield_when_idle where ranks exceed cores, once in "
+        "each of the settings in which Open MPI may be at its best.",
     .examples = "tern bench fabric --ranks 4 --op all_reduce -b 64K -e 16M\n"
-                "srun --mpi=pmix -N 4 --ntasks-per-node=1 tern bench fabric --op all_gather",
+                "srun --mpi=pmix -N 4 --ntasks-per-node=1 tern bench fabric --op all_gather\n"
+                "tern bench fabric --peer mpi --ranks 4 -f 8",
     .opts = options,
     .run = run,
 };

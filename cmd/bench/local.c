@@ -35,40 +35,75 @@ static int status_of(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-int bench_local(int n, int (*body)(const struct tern_fabric_options *o, struct tern_err *err),
-                struct tern_err *err)
-{
-    struct tern_rendezvous *meeting = tern_rendezvous_open("127.0.0.1", n, err);
-    pid_t self = getpid();
-    int left = n, worst = 0, status;
+/* The ranks, their parent's to end. */
+struct ranks {
+    pid_t *pid; /* [started]; 0: has ended */
+    int started, left;
+    int worst; /* exit status */
+};
 
-    if (!meeting)
-        return -1;
+static int start(struct ranks *r, int n, const char *address,
+                 int (*body)(const struct tern_fabric_options *o, struct tern_err *err),
+                 struct tern_err *err)
+{
+    pid_t self = getpid();
+
     fflush(stdout);
-    for (int r = 0; r < n; r++) {
+    for (int i = 0; i < n; i++) {
         pid_t pid = fork();
-        if (pid < 0) {
-            tern_err_sys(err, "cannot start rank %d", r);
-            left = r;
-            worst = TERN_FAILED;
-            break;
-        }
+        if (pid < 0)
+            return tern_err_sys(err, "cannot start rank %d of %d", i, n);
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() != self)
                 _exit(TERN_FAILED);
-            exit(child(r, n, tern_rendezvous_address(meeting), body));
+            exit(child(i, n, address, body));
+        }
+        r->pid[i] = pid;
+        r->started = r->left = i + 1;
+    }
+    return 0;
+}
+
+static void reap(struct ranks *r, int flags)
+{
+    int status;
+
+    for (pid_t pid; r->left > 0 && (pid = waitpid(-1, &status, flags)) != 0;) {
+        if (pid < 0 && errno == EINTR)
+            continue;
+        if (pid < 0)
+            r->left = 0;
+        for (int i = 0; i < r->started; i++) {
+            if (r->pid[i] != pid)
+                continue;
+            r->pid[i] = 0;
+            r->left--;
+            if (status_of(status) > r->worst)
+                r->worst = status_of(status);
         }
     }
-    while (left > 0 && tern_rendezvous_step(meeting, err) == 0) {
+}
+
+int bench_local(int n, int (*body)(const struct tern_fabric_options *o, struct tern_err *err),
+                struct tern_err *err)
+{
+    struct tern_rendezvous *meeting = tern_rendezvous_open("127.0.0.1", n, err);
+    struct ranks r = {.pid = tern_alloc((size_t)n, sizeof *r.pid, "the ranks", err)};
+    int rc = -1;
+
+    if (meeting && r.pid)
+        rc = start(&r, n, tern_rendezvous_address(meeting), body, err);
+    while (rc == 0 && r.left > 0 && (rc = tern_rendezvous_step(meeting, err)) == 0) {
         struct pollfd p = {tern_rendezvous_fd(meeting), POLLIN, 0};
         poll(&p, 1, 20);
-        while (left > 0 && waitpid(-1, &status, WNOHANG) > 0) {
-            left--;
-            if (status_of(status) > worst)
-                worst = status_of(status);
-        }
+        reap(&r, WNOHANG);
     }
+    for (int i = 0; i < r.started; i++) /* they would wait for those that never come */
+        if (r.pid[i])
+            kill(r.pid[i], SIGKILL);
+    reap(&r, 0);
+    free(r.pid);
     tern_rendezvous_close(meeting);
-    return worst;
+    return rc < 0 ? -1 : r.worst;
 }

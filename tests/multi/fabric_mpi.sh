@@ -1,0 +1,110 @@
+#!/bin/bash
+# The transport over MPI, and MPI as the yardstick, between processes that mpirun starts here.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+R=$TOOLS/fabric-ranks
+plugin=${TERN_BUILD:-$ROOT/build}/plugins/tern_fabric_mpi.so
+[ -e "$plugin" ] || skip_all "no mpicc here"
+unset TERN_RUN_SOCKET
+
+# Only the plugin is linked with MPI.
+for f in "$BIN"/tern*; do ldd "$f"; done >linked
+! grep -q libmpi linked; ok $? "no program is linked with an MPI library" || grep libmpi linked
+ldd "$plugin" | grep -q libmpi; ok $? "the plugin is"
+
+export TERN_FABRIC=mpi TERN_DEADLINE=20
+run tern bench fabric -b 8 -e 8 -n 1 --ranks 2
+status 0 "ranks that share memory need no MPI"
+TERN_FABRIC_SHARE=1 run tern bench fabric -e 8 --ranks 2
+err_has "srun --mpi=pmix or mpirun" "ranks that MPI cannot connect: what to do"
+TERN_FABRIC=mip run tern bench fabric -e 8
+status 2; one_line; err_has "'mip' is neither ofi nor mpi"
+PMIX_RANK=0 TERN_FABRIC_MPI_PLUGIN=$WORK/none.so run tern bench fabric -e 8
+status 1; one_line; err_has "$WORK/none.so"
+gcc -shared -fPIC -x c -o other.so - <<'C' && PMIX_RANK=0 TERN_FABRIC_MPI_PLUGIN=$WORK/other.so run tern bench fabric -e 8
+const unsigned tern_mpi_table[64] = {99};
+C
+err_has "is of another tern" "a plugin of another version"
+
+[ -z "${TERN_SANITIZE-}" ] || { skip "mpirun: MPI itself leaks under the leak sanitizer"; tap_done; }
+command -v mpirun >/dev/null || { skip "mpirun is not installed"; tap_done; }
+root=; [ "$(id -u)" = 0 ] && root=--allow-run-as-root
+export TERN_FABRIC_MPI_PLUGIN=$plugin
+mpi() { run timeout 60 mpirun $root --oversubscribe --bind-to none "$@"; }
+
+for n in 2 4; do
+    mpi -n $n "$TOOLS/mpi-messages" $n
+    status 0 "$n ranks: messages in any order of tags, all sizes"
+done
+mpi -n 2 "$TOOLS/mpi-messages" wrong
+status 0 "another size and another call are told"
+for n in 2 3 5 8; do
+    TERN_FABRIC_SHARE=1 mpi -n $n "$R" random 0 1$n 25
+    status 0 "$n ranks over MPI: random operations agree with the reference, bit for bit"
+done
+TERN_FABRIC_SHARE=1 mpi --mca btl tcp,self --mca btl_tcp_if_include lo -n 3 "$R" random 0 23 25
+status 0 "3 ranks over MPI's tcp: the same"
+TERN_FABRIC_SHARE=2 TEST_FABRIC_ORDER=any mpi -n 8 "$R" random 0 21 40
+status 0 "four nodes of two: random operations agree"
+TERN_FABRIC_SHARE=1 mpi -n 2 tern bench fabric -b 8 -e 4M -f 8 -n 3
+out_has "; MPI (Open MPI v" "what carries the messages is said"
+out_has 'values: 0 OK'
+
+# Deadlines hold, whatever MPI does; without --enable-recovery mpirun ends all ranks when one dies.
+# 5.0 ends the others once the first of them has given up, so one may not come to say it.
+TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 mpi --enable-recovery -n 4 sh -c 'exec "$0" kill 0 2 2>rank.$OMPI_COMM_WORLD_RANK' "$R"
+cat rank.? >said
+[ "$(grep -c 'code 75: rank 2 (' said)" -ge 2 ] && ! grep -q 'code 75: rank [013]' said
+ok $? "kill: the others name rank 2" || sed 's/^/# /' said
+awk '/^after/ && $2 > 3 {late = 1} END {exit late}' said; ok $? "within the deadline and a second" || sed 's/^/# /' said
+TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 mpi -n 4 "$R" stop 0 2
+[ "$(grep -c 'code 75: rank 2 (' err)" -ge 1 ]; ok $? "stop: rank 2 is named" || sed 's/^/# /' err
+TERN_FABRIC_SHARE=1 mpi -n 3 "$R" mismatch 0
+has err 'called all_gather f32 64 #21' "ranks that call different things are told at once"
+awk '/^after/ && $2 > 1 {late = 1} END {exit late}' err; ok $? "and not at the deadline"
+
+start=$SECONDS
+TERN_FABRIC_SHARE=1 mpi -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK = 2 ] && export TERN_FABRIC_DUMP=/dev/null/d; exec tern fabric info'
+has err 'cannot go on: TERN_FABRIC_DUMP' "a rank that cannot write dumps says so"
+[ $((SECONDS - start)) -lt 15 ]; ok $? "and waits for nobody" || sed 's/^/# /' err
+
+# MPI's own collectives beside ours.
+unset TERN_FABRIC TERN_FABRIC_MPI_PLUGIN
+run timeout 60 tern bench fabric --peer mpi --ranks 3 -b 16 -e 64K -f 16 -n 4 --peer-settings default,ring
+status 0 "tern bench fabric --peer mpi starts mpirun by itself"
+out_has 'of default ring' "in the settings asked for"
+out_has 'values: 0 OK'
+awk '!/^#/ && (NF < 19 || $13 <= 0 || $18 == "") {bad = 1} !/^#/ {n++} END {exit bad || n != 16}' out
+ok $? "each row has the peer's time and the ratio" || sed 's/^/# /' out
+run timeout 60 tern bench fabric --peer mpi --ranks 2 -b 1K -e 1K -n 4 --op reduce_scatter -d i32 -o max --peer-settings default --json
+status 0
+row() { sqlite3 :memory: "select json_extract(cast(readfile('out') as text), '\$.rows[0].$1')"; }
+[ "$(row peer.setting) $(row peer.wrong)" = 'default 0' ] && [ "$(row ratio)" != "" ]
+ok $? "as JSON too"
+mpi -n 2 tern bench fabric --peer mpi -b 8 -e 8 -n 2
+status 0 "inside mpirun"; out_has 'as started'
+run tern bench fabric --peer mpi -e 8
+status 2; one_line; err_has "--ranks N"
+run tern bench fabric --peer mpi -d bf16 --ranks 2
+status 2; one_line; err_has "MPI knows no bf16"
+run tern bench fabric --peer mpi --ranks 2 --peer-settings nosuch
+status 2; one_line; err_has "none of 'nosuch'"
+TERN_FABRIC_MPI_PLUGIN=$WORK/none.so run tern bench fabric --peer mpi --ranks 2 -e 8
+status 1; one_line "without the plugin: one clear line"
+mkdir nothing; PATH=$WORK/nothing run "$BIN/tern" bench fabric --peer mpi --ranks 2 -e 8
+status 1; one_line; err_has "mpirun is not installed"
+
+# A training run.
+tiny_make
+train() { # FABRIC: digests in digests.FABRIC
+    rm -rf checkpoints
+    TERN_FABRIC_SHARE=1 TERN_FABRIC= mpi -n 4 tern train run.yaml --set launch.fabric=$1
+    status 0 "a training run on 4 ranks over $1" || tail -n 3 err
+    tiny_digests >digests.$1
+    grep -o 'step .*loss [0-9.]*' err >curve.$1
+}
+train ofi
+train mpi
+[ -s digests.ofi ] && cmp -s digests.ofi digests.mpi; ok $? "the same weights, bit for bit"
+[ -s curve.ofi ] && cmp -s curve.ofi curve.mpi; ok $? "the same losses"
+tap_done

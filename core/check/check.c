@@ -120,9 +120,10 @@ static int check_set(const struct tern_recipe *r, const char *key, const char *p
 
 static int check_data(const struct tern_recipe *r, const struct vocabulary *v, struct tern_err *err)
 {
-    for (size_t i = 0; i < r->data.train.n; i++)
-        if (check_set(r, "data.train", r->data.train.sets[i].path, v, err) < 0)
-            return -1;
+    for (size_t k = 0; k < r->data.n_stages; k++)
+        for (size_t i = 0; i < r->data.stages[k].train.n; i++)
+            if (check_set(r, r->data.stages[k].key, r->data.stages[k].train.sets[i].path, v, err) < 0)
+                return -1;
     for (size_t i = 0; i < r->data.held_out.n; i++)
         if (check_set(r, "data.held_out", r->data.held_out.sets[i].path, v, err) < 0)
             return -1;
@@ -153,6 +154,8 @@ int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_optio
     struct vocabulary v = {0};
     int64_t data_ranks, micro_batches;
 
+    if (!r->ledger.dir)
+        return tern_recipe_fail(r, "ledger.dir", err, "is missing.");
     if (check_folder(r, "ledger.dir", r->ledger.dir, err) < 0)
         return -1;
     if (r->workload.command)

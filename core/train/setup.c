@@ -173,7 +173,7 @@ static int begin(struct train *t, struct tern_err *err)
 static int open_data(struct train *t, struct tern_err *err)
 {
     const struct tern_recipe *r = t->recipe;
-    const struct tern_recipe_sets *train = &r->data.train, *held_out = &r->data.held_out;
+    const struct tern_recipe_sets *train = &r->data.stages[0].train, *held_out = &r->data.held_out;
     const uint32_t vocab = (uint32_t)tern_llama_config(t->model)->vocab;
     struct tern_mix_source *sources = tern_alloc(train->n, sizeof *sources, "data sources", err);
 

@@ -49,6 +49,18 @@ static const char *refused(const char *set)
     return at ? at : e.text;
 }
 
+/* A workload with `n` of `metric`. */
+static char *many(const char *metric, int n)
+{
+    struct tern_buf b = {0};
+
+    tern_buf_puts(&b, "workload={command: [a], metrics: [");
+    for (int i = 0; i < n; i++)
+        tern_buf_printf(&b, "%s%s", i ? ", " : "", metric);
+    tern_buf_puts(&b, "]}");
+    return b.data;
+}
+
 static const char *refused_text(const char *text)
 {
     struct tern_recipe *r = load(text, NULL);
@@ -71,8 +83,9 @@ static void test_good(void)
         return;
     }
     ok(r->steps == 200 && r->batch.micro == 2 && r->checkpoint.keep == 3, "values and defaults");
-    ok(tern_str_starts(r->data.train.sets[0].path, dir), "paths are relative to the recipe");
-    is(r->data.train.sets[1].path, "/abs/b.tds", "or absolute");
+    ok(tern_str_starts(r->data.stages[0].train.sets[0].path, dir),
+       "paths are relative to the recipe");
+    is(r->data.stages[0].train.sets[1].path, "/abs/b.tds", "or absolute");
     ok(fabs(tern_recipe_lr(r, 5) - 5e-4) < 1e-12 && fabs(tern_recipe_lr(r, 10) - 1e-3) < 1e-12 &&
            fabs(tern_recipe_lr(r, 105) - 5.5e-4) < 1e-12 &&
            fabs(tern_recipe_lr(r, 200) - 1e-4) < 1e-12,
@@ -105,11 +118,110 @@ static void test_good(void)
     tern_recipe_free(r);
 }
 
+/* What runs were called before the keys that came later: they must find themselves again. */
+static void test_hashes(void)
+{
+    char id[2][TERN_SHA256_HEX], full[2][TERN_SHA256_HEX];
+    struct tern_recipe *r = load(good, NULL);
+
+    tern_recipe_hashes(r, id[0], full[0]);
+    tern_recipe_free(r);
+    is(id[0], "f3cae7c46c4df171639c5483d4c33461bad8c62eba26d55d6797e1761efcf3b4",
+       "a recipe of an older tern keeps its identity");
+    is(full[0], "523538d73faacdfb99b9790501096b8843ccf664134630d7e0bd0ea2e3d85a5c",
+       "and its full hash");
+    static const char *const same[] = {"precision=fp32", "parallel.zero=0", "data.isolate=false",
+                                       "schedule.start_lr=0", "optimizer.guard.stop_after=5"};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        r = load(good, same[i]);
+        tern_recipe_hashes(r, id[1], full[1]);
+        ok(strcmp(id[0], id[1]) == 0 && strcmp(full[0], full[1]) == 0, "%s says the same", same[i]);
+        tern_recipe_free(r);
+    }
+    r = load(good, "optimizer.guard.stop_after=6");
+    tern_recipe_hashes(r, id[1], full[1]);
+    ok(strcmp(id[0], id[1]) == 0 && strcmp(full[0], full[1]) != 0,
+       "the guard may change within a run");
+    tern_recipe_free(r);
+    r = load(good, "schedule.start_lr=1e-5");
+    tern_recipe_hashes(r, id[1], full[1]);
+    ok(strcmp(id[0], id[1]) != 0, "where the warm-up begins may not");
+    tern_recipe_free(r);
+}
+
+/* Keys that say the run's length, its adapters, its layout. */
+static void test_keys(void)
+{
+    struct tern_recipe *r = load(good, "tokens=100000");
+
+    ok(r && r->steps == 196, "tokens: 100000 are 196 steps of 512");
+    tern_recipe_free(r);
+    r = load(good, "epochs=3");
+    ok(r && r->steps == 0 && tern_recipe_resolve(r, 330, &e) == 0 && r->steps == 125,
+       "epochs: 3 times the first set's 330 rows, 99 in 100 samples, are 1000 samples");
+    ok(r && tern_recipe_resolve(r, 10, &e) < 0, "epochs that leave no room for the warm-up");
+    has(e.text, "10 steps of warm-up, but the run has 4", "are refused when they are known");
+    tern_recipe_free(r);
+    has(refused("schedule.epochs=3"),
+        "schedule.epochs: the run's length stands at the top, "
+        "'epochs: 3' in place of 'steps'",
+        "epochs of the schedule");
+    struct tern_buf b = {0};
+    tern_buf_printf(&b, "%sepochs: 2\n", good);
+    has(refused_text(b.data), "run.yaml:13: epochs: the run's length is said twice", "two lengths");
+    tern_buf_free(&b);
+    has(refused("lora={alpha: 4}"), "lora.rank: is missing", "adapters of no rank");
+    has(refused("lora={rank: 4, targets: [q_proj, qkv_proj]}"), "'qkv_proj' is not one of: q_proj",
+        "a linear that is none");
+    has(refused("lora={rank: 4, targets: [q_proj, q_proj]}"), "is there twice", "a linear twice");
+    has(refused("parallel={tensor: 1, sequence: true}"), "parallel.sequence: without",
+        "sequence without tensor");
+    has(refused("parallel={tensor: 3, sequence: true}"), "(128) tokens do not divide over 3",
+        "tokens that do not divide");
+    has(refused("parallel={interleave: 2}"), "nothing to interleave", "interleave of one stage");
+    has(refused("parallel={recompute: half}"), "'half' is not one of: none, selective, full",
+        "recompute");
+    has(refused("evaluate={every: 5, stop: {patience: 2}}"), "evaluate.stop.metric: is missing",
+        "a stop without a metric");
+    has(refused("evaluate={every: 5, stop: {metric: b}}"), "'b' is no name of a set",
+        "a metric that is not there");
+    has(refused("evaluate={stop: {metric: a}}"), "without evaluate.every", "a stop without looks");
+    has(refused("model={config: x, optimizer: keep}"), "random weights have no moments", "keep");
+}
+
+static const char *const staged = "version: 1\n"
+                                  "name: cpt\n"
+                                  "model: {from: base}\n"
+                                  "data:\n"
+                                  "  stages:\n"
+                                  "    - {until: 60, train: [{path: a.tds}]}\n"
+                                  "    - {until: %d, train: [{path: b.tds}]}\n"
+                                  "    - {train: [{path: %s}]}\n"
+                                  "batch: {global: 8, micro: 2, seq_len: 64}\n"
+                                  "%s: 100\n"
+                                  "checkpoint: {dir: ck, every: 10}\n";
+
+static void test_stages(void)
+{
+    char *text = tern_strf(staged, 60, "c.tds", "steps");
+
+    has(refused_text(text), "run.yaml:7: data.stages[1].until: 60 is not after the stage before",
+        "stages that do not follow each other");
+    free(text);
+    text = tern_strf(staged, 80, "c.tds", "epochs");
+    has(refused_text(text), "run.yaml:10: epochs: data.stages are counted in steps", "epochs");
+    free(text);
+    has(refused("data.stages=[{train: [{path: a.tds}]}]"), "beside data.train", "stages and train");
+}
+
 int main(void)
 {
     if (!mkdtemp(dir))
         return 1;
     test_good();
+    test_hashes();
+    test_keys();
+    test_stages();
     is(refused("optimiser.lr=1"), "--set optimiser: unknown key. Did you mean 'optimizer'?",
        "an unknown section");
     is(refused("batch.seqlen=64"), "--set batch.seqlen: unknown key. Did you mean 'seq_len'?",
@@ -117,7 +229,13 @@ int main(void)
     has(refused("optimizer.lrr=1"), "Did you mean 'lr'?", "a key of a section, nearly");
     has(refused("schedule.warmup=101"), "101 steps of warm-up, but the run has 100", "warm-up");
     has(refused("batch.global=7"), "not a multiple of batch.micro (2)", "batch");
-    has(refused("parallel.tensor=8"), "data-parallel", "degrees that are not there");
+    is(refused(
+           "parallel={tensor: 8, pipeline: 4, interleave: 2, sequence: true, zero: 1, recompute: "
+           "full}"),
+       "accepted", "all degrees");
+    static const char *const lacking[] = {"precision=bf16", "lora={rank: 4, dora: true}"};
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+        has(refused(lacking[i]), "tern's own trainer ", lacking[i]);
     has(refused("model.config=x.json"), "either 'from'", "from and config");
     has(refused("steps=0"), "not a whole number from 1", "no steps");
     has(refused("optimizer.lr=nan"), "not a number", "a learning rate that is none");
@@ -127,10 +245,39 @@ int main(void)
     has(refused("data.held_out=[{name: a, path: x}, {name: a, path: y}]"),
         "a second set called 'a'", "held-out names");
     has(refused("name=a b"), "not 1 to 64 letters", "a name with a space");
-    has(refused("precision=fp8"), "'fp8' is not one of: fp32", "precision");
+    has(refused("precision=fp8"), "'fp8' is not one of: fp32, bf16", "precision");
     has(refused("model=7"), "is a single value where a map", "a section that is a value");
     is(refused("workload.command=[python3, x.py]"), "accepted", "somebody else's trainer");
     has(refused("workload.command=[]"), "is empty", "no command");
+    is(refused("workload={command: [a], tasks_per_node: 1, workers_per_node: 32, metrics: [nxd, "
+               "{pattern: 'l=(.*)', names: [loss]}, {tensorboard: tb}], precompile: {command: [b], "
+               "steps: 5, cache: c}, progress: {glob: out/step_*, marker: done}, container: ./x}"),
+       "accepted", "with everything that it may say");
+    char *list = many("{pattern: \"l=(.)\", names: [l]}", TERN_RECIPE_PATTERNS);
+    char *more = tern_strf("%.*s, {pattern: \"m=(.)\", names: [m]}]}", (int)strlen(list) - 2, list);
+    is(refused(list), "accepted", "as many patterns as can be read");
+    has(refused(more), "is more than can be read (at most 64 patterns",
+        "and one more, with its line");
+    free(list);
+    free(more);
+    list = many("{tensorboard: t}", TERN_RECIPE_EVENTS + 1);
+    has(refused(list), "8 folders of event files", "too many folders");
+    free(list);
+    has(refused("workload={command: [a], metrics: [nxd, hf, nxd]}"), "is there twice",
+        "a trainer twice");
+    has(refused("workload={command: [a], metrics: [nemo]}"), "'nemo' is not one of: nxd, hf",
+        "lines that nobody knows");
+    has(refused("workload={command: [a], metrics: [{pattern: x}]}"), "has no 'names'",
+        "a pattern whose groups have no names");
+    has(refused("workload={command: [a], metrics: [{pattern: x, tensorboard: y, names: [z]}]}"),
+        "neither or both", "two sources in one");
+    has(refused("workload={command: [a], tasks_per_node: 3, workers_per_node: 32}"),
+        "32 workers do not divide over 3 tasks", "workers");
+    is(refused("launch={restarts: 0, spares: 1, health: deep, mapping: block, with: mpirun, "
+               "fabric: mpi, "
+               "profile: cpu}"),
+       "accepted", "how it is launched");
+    has(refused("launch.health=full"), "'full' is not one of: off, quick, deep", "a health level");
     has(refused("lr"), "is not KEY=VALUE", "--set without a value");
     has(refused_text("name: x\n"), "run.yaml:1: no 'version'", "no version");
     has(refused_text("version: 2\n"), "run.yaml:1: version: 2 is newer than this tern",

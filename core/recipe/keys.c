@@ -1,0 +1,242 @@
+#include "core/recipe/keys.h"
+
+#include "core/base/yaml.h"
+#include "core/recipe/lists.h"
+
+#include <string.h>
+
+/* Far beyond any run, and small enough that products of two fit in 64 bits. */
+#define COUNT_MAX ((double)TERN_RECIPE_STEPS_MAX)
+
+static const char *const schedules[] = {"constant", "linear", "cosine", "wsd", "infinite", NULL};
+static const char *const decays[] = {"auto", "linear", "cosine", "sqrt", "exp", NULL};
+static const char *const optimizer_states[] = {"reset", "keep", NULL};
+static const char *const precisions[] = {"fp32", "bf16", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const optimizers[] = {"adamw", NULL};
+static const char *const health_levels[] = {"off", "quick", "deep", NULL};
+static const char *const mappings[] = {"auto", "block", NULL};
+static const char *const launchers[] = {"srun", "mpirun", NULL};
+static const char *const carriers[] = {"ofi", "mpi", NULL};
+
+#define AT(member) offsetof(struct tern_recipe, member)
+
+const struct tern_recipe_key tern_recipe_keys[] = {
+    {"name", KEY_TEXT, AT(name), .help = "what people call the run"},
+    {"model.from", KEY_PATH, AT(model.from), .identity = true,
+     .help = "Hugging Face folder or checkpoint to start from"},
+    {"model.config", KEY_PATH, AT(model.config), .identity = true,
+     .help = "config.json for random weights, in place of model.from"},
+    {"model.pending", KEY_YESNO, AT(model.pending),
+     .help = "model.from is made by a job this one waits for: not looked for at submission"},
+    {"model.tokenizer", KEY_PATH, AT(model.tokenizer),
+     .help = "tokenizer that exports carry along, default that of model.from"},
+    {"model.optimizer", KEY_WORD, AT(model.optimizer), .words = optimizer_states, .identity = true,
+     .help = "moments found in model.from"},
+    {"model.init_std", KEY_REAL, AT(model.init_std), 0, 1, 0.02, .identity = true,
+     .help = "standard deviation of random weights"},
+    {"precision", KEY_WORD, AT(precision), .words = precisions, .by_word = true,
+     .help = "of parameters and activations; the optimizer's master copy stays fp32"},
+    {"lora.rank", KEY_COUNT, AT(lora.rank), 1, 4096, 0, .identity = true, .late = true,
+     .help = "of adapters beside frozen weights (LoRA); without it every weight is trained"},
+    {"lora.alpha", KEY_REAL, AT(lora.alpha), 1e-6, 1e6, 0, .identity = true, .late = true,
+     .help = "adapters are scaled by alpha / rank; default: the rank"},
+    {"lora.dropout", KEY_REAL, AT(lora.dropout), 0, 0.99, 0, .identity = true, .late = true,
+     .help = "share of an adapter's inputs left out"},
+    {"lora.rslora", KEY_YESNO, AT(lora.rslora), .identity = true, .late = true,
+     .help = "scale by alpha / sqrt(rank)"},
+    {"lora.dora", KEY_YESNO, AT(lora.dora), .identity = true, .late = true,
+     .help = "train the magnitude of each weight's rows, too (DoRA)"},
+    {"data.seed", KEY_COUNT, AT(data.seed), 0, COUNT_MAX, 1234, .identity = true,
+     .help = "of the order of samples, and of random weights"},
+    {"data.isolate", KEY_YESNO, AT(data.isolate), .identity = true, .late = true,
+     .help = "documents in one row do not attend to each other"},
+    {"batch.global", KEY_COUNT, AT(batch.global), 1, COUNT_MAX, 0, .identity = true,
+     .help = "sequences a step, over all ranks"},
+    {"batch.micro", KEY_COUNT, AT(batch.micro), 1, 65536, 1, .identity = true,
+     .help = "sequences a rank computes at once"},
+    {"batch.seq_len", KEY_COUNT, AT(batch.seq_len), 2, 1 << 20, 0, .identity = true,
+     .help = "tokens a sequence"},
+    {"steps", KEY_COUNT, AT(steps), 1, COUNT_MAX, 0, .help = "optimizer steps of the whole run"},
+    {"epochs", KEY_REAL, AT(epochs), 1e-6, 1e6, 0, .late = true,
+     .help = "in place of steps: how often the first set of data.train is seen whole"},
+    {"tokens", KEY_REAL, AT(tokens), 1, 1e15, 0, .late = true,
+     .help = "in place of steps: batch.global x batch.seq_len of them are a step"},
+    {"parallel.tensor", KEY_COUNT, AT(parallel.tensor), 1, 4096, 1,
+     .help = "ranks that share a layer"},
+    {"parallel.pipeline", KEY_COUNT, AT(parallel.pipeline), 1, 4096, 1,
+     .help = "groups of layers on different ranks"},
+    {"parallel.interleave", KEY_COUNT, AT(parallel.interleave), 1, 4096, 1, .late = true,
+     .help = "such groups a rank: a smaller pipeline bubble for more messages"},
+    {"parallel.sequence", KEY_YESNO, AT(parallel.sequence), .late = true,
+     .help = "cut norms and residuals over the tensor ranks, too, by tokens"},
+    {"parallel.zero", KEY_COUNT, AT(parallel.zero), 0, 1, 0, .late = true,
+     .help = "1: cut the optimizer's state over the data-parallel ranks (ZeRO-1)"},
+    {"parallel.recompute", KEY_WORD, AT(parallel.recompute), .words = recomputes, .late = true,
+     .help = "activations computed again in the backward pass: attention's, or whole layers'"},
+    {"optimizer.name", KEY_WORD, KEY_NOWHERE, .words = optimizers, .help = "the optimizer"},
+    {"optimizer.lr", KEY_REAL, AT(optimizer.lr), 0, 10, 3e-4, .identity = true,
+     .help = "peak learning rate"},
+    {"optimizer.eps", KEY_REAL, AT(optimizer.eps), 0, 1, 1e-8, .identity = true,
+     .help = "added to the root of the second moment"},
+    {"optimizer.weight_decay", KEY_REAL, AT(optimizer.weight_decay), 0, 1, 0.1, .identity = true,
+     .help = "decoupled; matrices only, norms are not decayed"},
+    {"optimizer.clip", KEY_REAL, AT(optimizer.clip), 0, 1e6, 1.0, .identity = true,
+     .help = "largest global gradient norm, 0 for no clipping"},
+    {"optimizer.guard.spike", KEY_REAL, AT(optimizer.guard.spike), 0, 1000, 0, .late = true,
+     .help = "standard deviations over the window's mean from which a loss or gradient norm is a "
+             "spike, whose step makes no update; 0: none is"},
+    {"optimizer.guard.window", KEY_COUNT, AT(optimizer.guard.window), 8, 1024, 128, .late = true,
+     .help = "steps that a spike is measured against"},
+    {"optimizer.guard.stop_after", KEY_COUNT, AT(optimizer.guard.stop_after), 1, 1000, 5,
+     .late = true,
+     .help = "steps in a row without an update (a spike, or not finite) after which the run fails"},
+    {"schedule.kind", KEY_WORD, AT(schedule.kind), .def = TERN_SCHEDULE_COSINE, .words = schedules,
+     .identity = true, .help = "of the learning rate after the warm-up"},
+    {"schedule.warmup", KEY_COUNT, AT(schedule.warmup), 0, COUNT_MAX, 0, .identity = true,
+     .help = "steps from start_lr to the peak"},
+    {"schedule.start_lr", KEY_REAL, AT(schedule.start_lr), 0, 10, 0, .identity = true, .late = true,
+     .help = "learning rate the warm-up begins from; to warm up again: where model.from ended"},
+    {"schedule.min_lr", KEY_REAL, AT(schedule.min_lr), 0, 10, 0, .identity = true,
+     .help = "learning rate at the end"},
+    {"schedule.decay", KEY_COUNT, AT(schedule.decay), 0, COUNT_MAX, 0, .identity = true,
+     .late = true, .help = "wsd, infinite: steps at the end from which the rate falls to min_lr"},
+    {"schedule.shape", KEY_WORD, AT(schedule.shape), .words = decays, .identity = true,
+     .late = true,
+     .help = "of that fall; auto: linear for wsd, exp for infinite; sqrt is 1 - sqrt(x)"},
+    {"schedule.cooldown", KEY_COUNT, AT(schedule.cooldown), 0, COUNT_MAX, 0, .identity = true,
+     .late = true, .help = "infinite: steps from the peak to constant_lr, as a cosine"},
+    {"schedule.constant_lr", KEY_REAL, AT(schedule.constant_lr), 0, 10, 0, .identity = true,
+     .late = true, .help = "infinite: learning rate between cooldown and decay"},
+    {"evaluate.every", KEY_COUNT, AT(evaluate.every), 0, COUNT_MAX, 0,
+     .help = "steps between evaluations, 0 for before and after only"},
+    {"evaluate.stop.metric", KEY_TEXT, AT(evaluate.stop.metric), .late = true,
+     .help = "held-out set whose loss a token must get better for the run to go on"},
+    {"evaluate.stop.patience", KEY_COUNT, AT(evaluate.stop.patience), 1, COUNT_MAX, 3, .late = true,
+     .help = "evaluations in a row without a better one after which the run is done"},
+    {"checkpoint.dir", KEY_PATH, AT(checkpoint.dir), .help = "where step-%08d folders appear"},
+    {"checkpoint.every", KEY_COUNT, AT(checkpoint.every), 0, COUNT_MAX, 0,
+     .help = "steps between checkpoints, 0 for the end only"},
+    {"checkpoint.keep", KEY_COUNT, AT(checkpoint.keep), 2, 1e6, 3,
+     .help = "newest ones kept; a workload's are pruned only where this is given: those of "
+             "workload.progress, or without it those of `tern metric checkpoint=DIR` that have "
+             "their step in their name"},
+    {"checkpoint.keep_every", KEY_COUNT, AT(checkpoint.keep_every), 0, COUNT_MAX, 0,
+     .help = "multiples of this step are kept for good, 0 for none"},
+    {"checkpoint.mirror", KEY_PATH, AT(checkpoint.mirror),
+     .help = "folder that gets a copy of each, verified; nothing is pruned there"},
+    {"ledger.dir", KEY_PATH, AT(ledger.dir),
+     .help = "the ledger, on shared storage; default: the site's"},
+    {"launch.ranks_per_node", KEY_COUNT, AT(launch.ranks_per_node), 1, 4096, 1,
+     .help = "processes a node"},
+    {"launch.threads", KEY_COUNT, AT(launch.threads), 0, 4096, 0,
+     .help = "a rank, 0 for an even share of the cores"},
+    {"launch.restarts", KEY_COUNT, AT(launch.restarts), 0, 1e6, 20,
+     .help = "attempts after the first, for reasons outside the run"},
+    {"launch.spares", KEY_COUNT, AT(launch.spares), 0, 65536, 0,
+     .help = "nodes of the job kept in reserve for those that fail"},
+    {"launch.health", KEY_WORD, AT(launch.health), .def = TERN_HEALTH_QUICK, .words = health_levels,
+     .help = "checks of the nodes before each launch"},
+    {"launch.profile", KEY_TEXT, AT(launch.profile),
+     .help = "environment of the ranks, see `tern env --list`; default: by what the nodes are"},
+    {"launch.rails", KEY_TEXT, AT(launch.rails),
+     .help = "networks between nodes: all (default: each must work), any (one that fails is done "
+             "without), or interfaces' names with commas between"},
+    {"launch.mapping", KEY_WORD, AT(launch.mapping), .words = mappings,
+     .help = "of ranks to nodes: by the network's topology, or in the job's order"},
+    {"launch.with", KEY_WORD, AT(launch.with), .words = launchers, .help = "what starts the ranks"},
+    {"launch.fabric", KEY_WORD, AT(launch.fabric), .words = carriers,
+     .help = "what carries messages between nodes: libfabric, or MPI, which needs PMIx"},
+    {"workload.tasks_per_node", KEY_COUNT, AT(workload.tasks_per_node), 1, 4096, 1,
+     .help = "of workload.command"},
+    {"workload.workers_per_node", KEY_COUNT, AT(workload.workers_per_node), 1, 4096, 0,
+     .help = "that a node's tasks start together, such as torchrun's; default: its tasks"},
+    {"workload.precompile.steps", KEY_COUNT, AT(workload.precompile.steps), 1, COUNT_MAX, 10,
+     .help = "whose graphs workload.precompile.command is to compile"},
+    {"workload.precompile.cache", KEY_PATH, AT(workload.precompile.cache),
+     .help = "folder of compiled graphs, on shared storage, one folder in it a recipe and layout; "
+             "default with precompile.command: 'graphs' in the ledger's folder"},
+    {"workload.container", KEY_TEXT, AT(workload.container),
+     .help =
+         "image to run it in, by pyxis (srun --container-image); tern is not inside: its output is "
+         "the job's, no rank has a log, and printed values are not taken"},
+    {"workload.progress.glob", KEY_PATH, AT(workload.progress.glob),
+     .help = "of the checkpoints it writes, such as out/step_*"},
+    {"workload.progress.marker", KEY_TEXT, AT(workload.progress.marker),
+     .help = "file in a checkpoint that tells that it is complete"},
+};
+const size_t tern_recipe_n_keys = sizeof tern_recipe_keys / sizeof *tern_recipe_keys;
+
+int tern_recipe_read_key(struct tern_recipe *r, const struct tern_recipe_key *k,
+                         struct tern_err *err)
+{
+    struct tern_yaml_node *n;
+    void *to = k->offset == KEY_NOWHERE ? NULL : (char *)r + k->offset;
+    int word = (int)k->def;
+
+    if (tern_recipe_look_up(r, k->name, &n, err) < 0)
+        return -1;
+    switch (k->kind) {
+    case KEY_TEXT:
+        return tern_yaml_read_text(n, to, err);
+    case KEY_PATH:
+        if (tern_yaml_read_text(n, to, err) < 0)
+            return -1;
+        tern_recipe_join(r, to);
+        return 0;
+    case KEY_COUNT:
+        *(int64_t *)to = (int64_t)k->def;
+        return tern_yaml_read_int(n, (int64_t)k->lo, (int64_t)k->hi, to, err);
+    case KEY_REAL:
+        *(double *)to = k->def;
+        return tern_yaml_read_real(n, k->lo, k->hi, to, err);
+    case KEY_YESNO:
+        return tern_yaml_read_bool(n, to, err);
+    case KEY_WORD:
+        if (tern_yaml_read_word(n, k->words, &word, err) < 0)
+            return -1;
+        if (to)
+            *(int64_t *)to = word;
+        return 0;
+    }
+    return 0;
+}
+
+void tern_recipe_describe(FILE *to)
+{
+    fputs("version                  of the format: 1; required\n", to);
+    for (size_t i = 0; i < tern_recipe_n_keys; i++) {
+        const struct tern_recipe_key *k = &tern_recipe_keys[i];
+        fprintf(to, "%-24s %s", k->name, k->help);
+        if (k->kind == KEY_WORD) {
+            fputs(" (", to);
+            for (size_t w = 0; k->words[w]; w++)
+                fprintf(to, "%s%s", w ? " | " : "", k->words[w]);
+            fprintf(to, ") [%s]", k->words[(int)k->def]);
+        } else if ((k->kind == KEY_REAL || k->kind == KEY_COUNT) && k->def >= k->lo) {
+            fprintf(to, " [%g]", k->def);
+        } else if (k->kind == KEY_YESNO) {
+            fputs(" (true | false) [false]", to);
+        }
+        fputc('\n', to);
+    }
+    fputs("data.train               token sets to train on: [{path: a.tds, weight: 0.99}, ...]\n"
+          "data.stages              in place of data.train, one after the other: [{until: 1000, "
+          "train: [...]},\n"
+          "                         {train: [...]}]; 'until' is a stage's last step\n"
+          "data.held_out            token sets to evaluate on: [{name: a, path: a.tds}, ...]\n"
+          "optimizer.betas          of the two moments [[0.9, 0.95]]\n"
+          "lora.targets             linears with an adapter, of q_proj k_proj v_proj o_proj "
+          "gate_proj up_proj\n"
+          "                         down_proj [[q_proj, v_proj]]\n"
+          "workload.command         somebody else's trainer: [program, argument, ...]\n"
+          "workload.precompile.command  compiles its graphs beforehand: [program, argument, ...]\n"
+          "workload.metrics         its values: [nxd | hf | lightning, {pattern: ERE, names: "
+          "[step, loss]}, {tensorboard: DIR}]\n"
+          "  known trainers' lines count from every task, patterns and event files from rank 0; "
+          "without\n  the name step a pattern's matches are counted, and '-' names nothing\n"
+          "\nIn words of the two commands tern fills in, at launch:\n",
+          to);
+    for (const struct tern_recipe_fill_name *f = tern_recipe_fills; f->name; f++)
+        fprintf(to, "  {%s}%*s%s\n", f->name, (int)(21 - strlen(f->name)), "", f->help);
+}

@@ -1,0 +1,167 @@
+/* Who does what where, in words: `tern train --explain`. */
+#include "core/plan/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void say_model(const struct tern_recipe *r, const struct tern_model_config *c,
+                      const struct tern_model_adapters *a, struct tern_buf *to)
+{
+    uint64_t all = tern_model_params(c), adapters = tern_model_adapter_params(c, a);
+
+    tern_buf_printf(to,
+                    "%s: %" PRIu64
+                    " parameters: %d layers of %d, %d heads of %d over %d key heads, "
+                    "ffn %d, vocabulary %d%s\n",
+                    r->name, tern_model_params(c), c->layers, c->dim, c->heads, c->head_dim,
+                    c->kv_heads, c->ffn, c->vocab, c->tied ? ", tied" : "");
+    if (a->rank == 0) {
+        tern_buf_printf(to, "trained: all %" PRIu64 " parameters\n", all);
+        return;
+    }
+    tern_buf_printf(to, "trained: %" PRIu64 " parameters (%.4f %%): adapters of rank %d beside",
+                    adapters, 100 * (double)adapters / (double)(all + adapters), a->rank);
+    for (int t = 0; t < TERN_LORA_TARGETS; t++)
+        if (a->targets >> t & 1)
+            tern_buf_printf(to, " %s", tern_recipe_lora_names[t]);
+    tern_buf_puts(to, "\n");
+}
+
+static void say_layout(const struct tern_recipe *r, const struct tern_plan_rank *p, int64_t ranks,
+                       struct tern_buf *to)
+{
+    const int64_t tokens = r->batch.global * r->batch.seq_len;
+    const struct tern_model_place *w = &p->place;
+
+    tern_buf_printf(to, "%" PRId64 " ranks: tensor %d x data %d x pipeline %d", ranks, w->tensor,
+                    p->data, w->pipeline);
+    if (w->interleave > 1)
+        tern_buf_printf(to, ", %d chunks of layers a stage", w->interleave);
+    tern_buf_printf(to, "\nrank = tensor + %d x (data + %d x stage)\n", w->tensor, p->data);
+    tern_buf_printf(to,
+                    "a step: %" PRId64 " sequences x %" PRId64 " = %" PRId64 " tokens: %d data "
+                    "ranks x %" PRId64 " micro-batches of %" PRId64 "\n",
+                    r->batch.global, r->batch.seq_len, tokens, p->data, p->micro_batches,
+                    r->batch.micro);
+    if (w->pipeline > 1)
+        tern_buf_printf(to, "of a step's time %.1f %% are the pipeline's filling and draining\n",
+                        100.0 * (w->pipeline - 1) /
+                            (w->pipeline - 1 + (double)p->micro_batches * w->interleave));
+}
+
+/* What the groups of ranks say to each other in a step. */
+static void say_traffic(const struct tern_recipe *r, const struct tern_model_config *c,
+                        const struct tern_plan_rank *p, struct tern_buf *to)
+{
+    const struct tern_model_place *w = &p->place;
+    char bytes[32];
+    uint64_t stream = (uint64_t)(r->batch.micro * r->batch.seq_len * c->dim) * sizeof(tern_real);
+
+    if (w->tensor > 1)
+        tern_buf_printf(to, "tensor ranks, a layer: %s; each of %s\n",
+                        r->parallel.sequence
+                            ? "2 all-gathers and 2 reduce-scatters forward, 4 and 2 "
+                              "backward"
+                            : "2 all-reduces forward, 2 backward",
+                        tern_str_bytes(bytes, sizeof bytes, stream));
+    if (w->tensor > c->kv_heads)
+        tern_buf_printf(to, "key heads: each on %d tensor ranks\n", w->tensor / c->kv_heads);
+    if (w->pipeline > 1)
+        tern_buf_printf(to, "pipeline neighbours: %s a micro-batch and direction\n",
+                        tern_str_bytes(bytes, sizeof bytes,
+                                       stream / (r->parallel.sequence ? (uint64_t)w->tensor : 1)));
+    if (p->data > 1)
+        tern_buf_puts(to, r->parallel.zero
+                              ? "data ranks: gradients by reduce-scatter, each updates its rows "
+                                "(ZeRO-1), parameters by all-gather\n"
+                              : "data ranks: gradients by all-reduce, all update all\n");
+}
+
+/* The first passes of a stage: F3 is micro-batch 3 forward, B3 backward; F3b in the second chunk.
+ */
+static void say_passes(const struct tern_plan_pipeline *p, int stage, int interleave,
+                       struct tern_buf *to)
+{
+    enum { COLUMNS = 78 };
+    size_t start = to->len, i = 0;
+
+    tern_buf_printf(to, "stage %-3d", stage);
+    for (; i < p->n && to->len - start < COLUMNS - 8; i++) {
+        const struct tern_plan_step *s = &p->steps[i];
+        tern_buf_printf(to, " %c%" PRId64, s->backward ? 'B' : 'F', s->micro);
+        if (interleave > 1)
+            tern_buf_printf(to, "%c", 'a' + s->chunk % 26);
+    }
+    tern_buf_puts(to, i < p->n ? " ...\n" : "\n");
+}
+
+static void say_layers(const struct tern_model_shard *s, char *text, size_t size)
+{
+    size_t len = 0;
+
+    for (int k = 0; k < s->n_chunks && len < size; k++)
+        len += (size_t)snprintf(text + len, size - len, "%s%d-%d", k ? "," : "", s->chunks[k].first,
+                                s->chunks[k].first + s->chunks[k].layers - 1);
+}
+
+static int say_stage(const struct tern_recipe *r, const struct tern_model_config *c, int64_t ranks,
+                     int stage, struct tern_buf *to, struct tern_err *err)
+{
+    struct tern_plan_rank p;
+    struct tern_plan_memory m;
+    char layers[64] = "", range[32], bytes[5][16];
+    int64_t across = ranks / r->parallel.pipeline;
+
+    /* The last rank of a stage has what did not divide. */
+    if (tern_plan_rank(r, ranks, (stage + 1) * across - 1, &p, err) < 0 ||
+        tern_plan_host_rank(r, c, &p, &m, err) < 0)
+        return -1;
+    struct tern_model_shard *s = tern_model_shard_new(c, &p.place, err);
+    if (!s)
+        return -1;
+    say_layers(s, layers, sizeof layers);
+    snprintf(range, sizeof range, "%" PRId64 "-%" PRId64, stage * across, (stage + 1) * across - 1);
+    tern_buf_printf(to, "%-5d %-11s %-9s%-2s %10s %10s %10s %11s %10s\n", stage, range, layers,
+                    s->embed_bucket >= 0  ? (s->head_bucket >= 0 ? "eh" : "e")
+                    : s->head_bucket >= 0 ? "h"
+                                          : "",
+                    tern_str_bytes(bytes[0], sizeof *bytes, m.params),
+                    tern_str_bytes(bytes[1], sizeof *bytes, m.grads),
+                    tern_str_bytes(bytes[2], sizeof *bytes, m.moments),
+                    tern_str_bytes(bytes[3], sizeof *bytes, m.activations),
+                    tern_str_bytes(bytes[4], sizeof *bytes, m.total));
+    tern_model_shard_free(s);
+    return 0;
+}
+
+int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_config *c, int64_t ranks,
+                      struct tern_buf *to, struct tern_err *err)
+{
+    struct tern_plan_rank p;
+
+    if (tern_plan_rank(r, ranks, 0, &p, err) < 0 ||
+        tern_model_place_check(c, &p.place, r->path, err) < 0)
+        return -1;
+    say_model(r, c, &p.adapters, to);
+    say_layout(r, &p, ranks, to);
+    say_traffic(r, c, &p, to);
+    tern_buf_puts(to, "\nMemory of a rank (e: embedding, h: head)\n");
+    tern_buf_printf(to, "%-5s %-11s %-11s %10s %10s %10s %11s %10s\n", "stage", "ranks", "layers",
+                    "parameters", "gradients", "optimizer", "activations", "sum");
+    for (int s = 0; s < p.place.pipeline; s++)
+        if (say_stage(r, c, ranks, s, to, err) < 0)
+            return -1;
+    if (p.place.pipeline > 1)
+        tern_buf_puts(to, "\nOrder of passes: F forward, B backward, the number is the "
+                          "micro-batch's\n");
+    for (int s = 0; s < p.place.pipeline && p.place.pipeline > 1; s++) {
+        const struct tern_plan_stage stage = {p.place.pipeline, s, p.place.interleave,
+                                              p.micro_batches};
+        struct tern_plan_pipeline plan;
+        if (tern_plan_pipeline(&stage, &plan, err) < 0)
+            return -1;
+        say_passes(&plan, s, p.place.interleave, to);
+        tern_plan_pipeline_free(&plan);
+    }
+    return tern_buf_check(to, "the explanation", err);
+}

@@ -1,0 +1,154 @@
+#include "core/plan/plan.h"
+
+#include "core/llama/llama.h"
+
+#include <math.h>
+
+/* The recipe counts targets as core/model does: q, k, v, o, gate, up, down. */
+static struct tern_model_adapters adapters(const struct tern_recipe *r)
+{
+    double rank = (double)r->lora.rank;
+
+    return (struct tern_model_adapters){
+        .rank = (int)r->lora.rank,
+        .targets = r->lora.targets,
+        .scale = rank > 0 ? r->lora.alpha / (r->lora.rslora ? sqrt(rank) : rank) : 0,
+        .dropout = r->lora.dropout,
+        .seed = (uint64_t)r->data.seed,
+    };
+}
+
+int tern_plan_rank(const struct tern_recipe *r, int64_t world, int64_t rank,
+                   struct tern_plan_rank *out, struct tern_err *err)
+{
+    int64_t data, micro_batches, tensor = r->parallel.tensor;
+
+    if (tern_recipe_split(r, world, &data, &micro_batches, err) < 0)
+        return -1;
+    if (r->parallel.interleave > 1 && micro_batches % r->parallel.pipeline)
+        return tern_recipe_fail(r, "parallel.interleave", err,
+                                "%lld micro-batches a step and data-parallel rank are no multiple "
+                                "of the %lld pipeline stages, as interleaving wants.",
+                                (long long)micro_batches, (long long)r->parallel.pipeline);
+    *out = (struct tern_plan_rank){
+        .place = {.tensor = (int)tensor,
+                  .tensor_rank = (int)(rank % tensor),
+                  .pipeline = (int)r->parallel.pipeline,
+                  .stage = (int)(rank / (tensor * data)),
+                  .interleave = (int)r->parallel.interleave},
+        .data = (int)data,
+        .data_rank = (int)(rank / tensor % data),
+        .micro_batches = micro_batches,
+        .adapters = adapters(r),
+    };
+    return 0;
+}
+
+void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config *c,
+                     const struct tern_plan_rank *p, const int *slots,
+                     struct tern_llama_options *out)
+{
+    static const enum tern_llama_recompute recompute[] = {
+        [TERN_RECOMPUTE_NONE] = TERN_LLAMA_RECOMPUTE_NONE,
+        [TERN_RECOMPUTE_SELECTIVE] = TERN_LLAMA_RECOMPUTE_SELECTIVE,
+        [TERN_RECOMPUTE_FULL] = TERN_LLAMA_RECOMPUTE_FULL,
+    };
+
+    *out = (struct tern_llama_options){
+        .config = c,
+        .place = &p->place,
+        .max_batch = (int)r->batch.micro,
+        .seq_len = (int)r->batch.seq_len,
+        .training = true,
+        .sequence = r->parallel.sequence,
+        .recompute = recompute[r->parallel.recompute],
+        .adapters = &p->adapters,
+        .slots = slots,
+    };
+}
+
+enum { PROCESS_BYTES = 16 << 20 };
+
+/* Elements of the optimizer's state that one rank holds. */
+static uint64_t state_elements(const struct tern_model_shard *s, const struct tern_plan_rank *p,
+                               bool zero)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < s->n_units; i++) {
+        int64_t from = 0, to = s->units[i].rows;
+        if (zero)
+            tern_model_unit_cut(&s->units[i], p->data_rank, p->data, &from, &to);
+        n += (uint64_t)((to - from) * s->units[i].width);
+    }
+    return n;
+}
+
+int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_config *c,
+                        const struct tern_plan_rank *p, struct tern_plan_memory *out,
+                        struct tern_err *err)
+{
+    const struct tern_plan_stage stage = {p->place.pipeline, p->place.stage, p->place.interleave,
+                                          p->micro_batches};
+    struct tern_plan_pipeline pipeline;
+    struct tern_model_shard *shard = NULL;
+    struct tern_llama_options o;
+    struct tern_llama_bytes b;
+
+    if (tern_plan_pipeline(&stage, &pipeline, err) < 0)
+        return -1;
+    tern_plan_llama(r, c, p, pipeline.slots, &o);
+    int rc = tern_llama_bytes(&o, &b, err);
+    if (rc == 0)
+        shard = p->adapters.rank ? tern_model_shard_adapters(c, &p->place, &p->adapters, err)
+                                 : tern_model_shard_new(c, &p->place, err);
+    if (shard) {
+        uint64_t state = state_elements(shard, p, r->parallel.zero > 0) * sizeof(tern_real);
+        *out = (struct tern_plan_memory){b.params,      b.grads,       2 * state,
+                                         b.activations, PROCESS_BYTES, 0};
+        out->total = out->params + out->grads + out->moments + out->activations + out->process;
+    }
+    tern_model_shard_free(shard);
+    tern_plan_pipeline_free(&pipeline);
+    return shard ? 0 : -1;
+}
+
+int tern_plan_host(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
+                   struct tern_plan_memory *out, struct tern_err *err)
+{
+    const int64_t tensor = r->parallel.tensor, pipeline = r->parallel.pipeline;
+    struct tern_plan_memory most = {0}, m;
+    struct tern_plan_rank p;
+
+    /* The last of the tensor and data ranks have what did not divide. */
+    for (int64_t stage = 0; stage < pipeline; stage++) {
+        int64_t rank = (stage + 1) * tensor * data - 1;
+        if (tern_plan_rank(r, tensor * pipeline * data, rank, &p, err) < 0 ||
+            tern_plan_host_rank(r, c, &p, &m, err) < 0)
+            return -1;
+        if (m.total > most.total)
+            most = m;
+    }
+    *out = most;
+    return 0;
+}
+
+void tern_plan_device(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
+                      struct tern_plan_memory *out)
+{
+    enum { WEIGHT = 2, GRADIENT = 4, MASTER = 4, MOMENTS = 8, ACTIVATION = 34 };
+    uint64_t cut = (uint64_t)(r->parallel.tensor * r->parallel.pipeline);
+    uint64_t params = tern_model_params(c) / cut;
+    uint64_t tokens = (uint64_t)(r->batch.micro * r->batch.seq_len);
+    /* The first of P stages holds P micro-batches of L / P layers: L layers of one. */
+    uint64_t layers = (uint64_t)c->layers;
+
+    *out = (struct tern_plan_memory){
+        .params = params * WEIGHT,
+        .grads = params * GRADIENT,
+        .moments = data ? params * (MASTER + MOMENTS) / (uint64_t)data : 0,
+        .activations =
+            tokens * (uint64_t)c->dim * ACTIVATION / (uint64_t)r->parallel.tensor * layers,
+    };
+    out->total = out->params + out->grads + out->moments + out->activations;
+}

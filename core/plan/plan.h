@@ -1,0 +1,100 @@
+/* What a run will need, from its recipe and model alone: pure arithmetic, no files, no cluster. */
+#ifndef TERN_PLAN_PLAN_H
+#define TERN_PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/base/str.h"
+#include "core/llama/llama.h"
+#include "core/model/model.h"
+#include "core/recipe/recipe.h"
+
+/* Bytes by kind. */
+struct tern_plan_memory {
+    uint64_t params, grads, moments, activations;
+    uint64_t process; /* the program itself */
+    uint64_t total;
+};
+
+/* ---------------------------------------------------------------- one rank's part
+ *
+ * world = tensor x data x pipeline: tensor fastest, then data, then pipeline, so that tensor groups
+ * stay inside a node. */
+struct tern_plan_rank {
+    struct tern_model_place place;
+    int data, data_rank;   /* data-parallel degree, and this rank's place in it */
+    int64_t micro_batches; /* that each adds up in a step */
+    struct tern_model_adapters adapters;
+};
+
+/* TERN_USAGE, at the recipe's line, when `world` ranks cannot share the batch so. */
+int tern_plan_rank(const struct tern_recipe *r, int64_t world, int64_t rank,
+                   struct tern_plan_rank *out, struct tern_err *err);
+
+/* What a rank asks core/llama for; `slots` as tern_plan_pipeline says; both are borrowed. */
+void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config *c,
+                     const struct tern_plan_rank *p, const int *slots,
+                     struct tern_llama_options *out);
+
+/* Host memory of one rank of tern's own trainer: what `tern train` allocates for the model, to the
+ * byte, and 16 MiB for the process (measured with one and two threads on x86-64: programs, BLAS,
+ * messages).  Token sets are read, not held. */
+int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_config *c,
+                        const struct tern_plan_rank *p, struct tern_plan_memory *out,
+                        struct tern_err *err);
+/* Of the rank that needs most, with `data` data-parallel ranks. */
+int tern_plan_host(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
+                   struct tern_plan_memory *out, struct tern_err *err);
+
+/* Memory on one NeuronCore for a trainer such as NeuronX Distributed with the recipe's degrees:
+ * bf16 weights and fp32 gradients cut by tensor and pipeline, fp32 master weights and two moments
+ * cut by data, too (ZeRO-1), and activations with sequence parallelism and selective recomputation,
+ * 34 bytes a token and hidden unit of a layer and micro-batch over the tensor ranks, for as many
+ * micro-batches as are in flight in the first stage (Korthikanti et al. 2022, arXiv 2205.05198,
+ * table 2).  `data` is the data-parallel degree; 0, when it is not known, leaves out what it cuts.
+ * An estimate: a trainer may recompute all, train adapters alone, keep no master copy.  Only
+ * `params` is needed whatever it does. */
+void tern_plan_device(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
+                      struct tern_plan_memory *out);
+
+/* ---------------------------------------------------------------- a pipeline's order
+ *
+ * One forward and one backward pass in turns (1F1B; Narayanan et al. 2019, PipeDream), with several
+ * chunks a stage interleaved.  Each stage follows its own list; what it sends does not wait for the
+ * receiver, so that no order between stages is needed but that of the data. */
+
+struct tern_plan_stage {
+    int stages, stage, interleave;
+    int64_t micro_batches;
+};
+
+struct tern_plan_step {
+    bool backward;
+    int chunk;     /* of this stage's, 0 .. interleave-1 */
+    int64_t micro; /* 0 .. micro_batches-1 */
+    int slot;      /* where its activations lie from its forward to its backward pass */
+    bool receives; /* from another stage: its input, or that gradient */
+    bool sends;    /* to another stage, when done */
+};
+
+struct tern_plan_pipeline {
+    struct tern_plan_step *steps;
+    size_t n;
+    int *slots; /* [interleave] how many each chunk needs */
+};
+
+/* With interleaving the micro-batches must be a multiple of the stages.  Free with
+ * tern_plan_pipeline_free (which takes a zeroed one, too). */
+int tern_plan_pipeline(const struct tern_plan_stage *s, struct tern_plan_pipeline *out,
+                       struct tern_err *err);
+void tern_plan_pipeline_free(struct tern_plan_pipeline *p);
+
+/* Who does what where with `ranks` ranks of tern's own trainer: layout, batch arithmetic, what is
+ * sent, memory by kind, the pipeline's order. */
+int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_config *c, int64_t ranks,
+                      struct tern_buf *to, struct tern_err *err);
+
+#endif

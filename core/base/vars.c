@@ -8,6 +8,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_CLUSTER_HOME", "$XDG_STATE_HOME/tern/cluster",
      "Where virtual clusters keep their state, one folder a cluster."},
     {"TERN_CONFIG", "/etc/tern/tern.yaml", "Site settings."},
+    {"TERN_COMPILE_CACHE", "",
+     "Set by `tern run`: the folder of graphs compiled for this recipe and layout."},
     {"TERN_DEADLINE", "60", "Seconds after which a wait for another rank is an error."},
     {"TERN_EXEC_PATH", "", "Where `tern` looks for tern-<name> before its own folder."},
     {"TERN_FABRIC", "",
@@ -35,11 +37,16 @@ const struct tern_var tern_vars[] = {
      "Ranks that share memory on a node at most, for tests: 1 sends everything by libfabric."},
     {"TERN_LEDGER", "", "The ledger's folder, for `tern ledger` and `tern metric`."},
     {"TERN_LOG_LEVEL", "info", "error, warn, info or debug."},
+    {"TERN_PROFILE", "", "Set by the plugin: --tern-profile; before launch.profile."},
+    {"TERN_PROFILE_SET", "",
+     "Set with a profile's variables: their names and their values' hashes, so that they are told "
+     "from yours."},
     {"TERN_RECEIPT", "",
      "Set by the plugin on the node: tells the trainer that --tern arrived there."},
     {"TERN_RECIPE", "", "Set by the plugin on the node: the recipe of `sbatch --tern=RECIPE`."},
     {"TERN_RUN_SPOOL", "", "Set by `tern run`: the spool folder that this attempt's writers use."},
     {"TERN_RUN_SOCKET", "", "Set by `tern run`: host:port where ranks meet without PMIx."},
+    {"TERN_RUN_WORKERS", "1", "Set by `tern run`: ranks that each of its tasks starts itself."},
     {NULL, NULL, NULL},
 };
 

@@ -1,0 +1,162 @@
+/* Environment profiles: the variables that a node, a fabric and a trainer want, each with its value
+ * here, the reason, and the public source that says so.
+ *
+ *     struct tern_env_facts f;
+ *     tern_env_facts_here(&f, &err);                      what is known of node, job and rank
+ *     tern_env_build(NULL, &f, environ, &rows, &err);     NULL: the profile that fits the node
+ *     tern_env_apply(&rows, &err);                        setenv(3) what is the profile's
+ *     tern_env_rows_free(&rows);
+ *
+ * A value that the user has set wins, always, and is told as the user's.  So that a value set by an
+ * outer call (`tern run` around a task, the plugin around `tern run`) is not taken for the user's,
+ * TERN_PROFILE_SET lists the variables that a profile has set, each with a hash of its value.
+ *
+ * Building reads no file and asks nobody: it depends on its arguments alone.  Not thread-safe where
+ * it calls setenv(3): apply and forget.
+ */
+#ifndef TERN_ENV_ENV_H
+#define TERN_ENV_ENV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+/* ------------------------------------------------------------------ facts */
+
+/* A variable of the site's settings. */
+struct tern_env_setting {
+    const char *name, *value;
+};
+
+/* Plain data; 0 and "" mean "not known" unless said otherwise. */
+struct tern_env_facts {
+    /* the node */
+    char kernel[65];         /* uname -r */
+    char instance[64];       /* "trn1.32xlarge", as the firmware names the machine */
+    int cpus;                /* CPUs that this process may use (its affinity) */
+    int cores;               /* of them, counting two hardware threads of a core once */
+    int node_cpus;           /* CPUs of the node that are online */
+    int neuron_devices;      /* /dev/neuron* */
+    int neuron_cores;        /* NeuronCores of the node */
+    int neuron_chips;        /* that the instance type should have */
+    int efa_devices;         /* /dev/infiniband/uverbs* */
+    bool container;          /* inside a container with a network name space of its own, perhaps */
+    char interface[16];      /* the network interface of the default route */
+    char sdk[16];            /* Neuron SDK, "2.31"; newer than all known profiles: as found */
+    char sdk_from[160];      /* what told: a path and a version */
+    char blas[24];           /* OpenBLAS core type to force, because it misjudges this CPU */
+    char blas_why[96];       /* what it takes the CPU for */
+    char ports[256];         /* net.ipv4.ip_local_reserved_ports */
+    int port_low, port_high; /* net.ipv4.ip_local_port_range */
+    /* the job; defaults are those of one process on its own */
+    uint32_t job;       /* Slurm's id (of a heterogeneous job: its leader's); 0 outside Slurm */
+    int nodes;          /* of the job or step, all components; 1 */
+    int node;           /* index of this one, from 0 */
+    int tasks_per_node; /* processes that the launcher starts here; 1 */
+    int task;           /* which of them this one is (local rank), from 0 */
+    int tasks_to_come;  /* in a batch script: what its job asked for a node; 0 */
+    int workers;        /* processes that each task starts itself (torchrun); 1 */
+    int cpus_per_task;  /* Slurm's; 0: not said */
+    char master[256];   /* host of rank 0; "" outside Slurm */
+    char provider[32];  /* TERN_FABRIC_PROVIDER */
+    bool launched; /* by `tern run`, whose values for the whole job stay: it knows more of it */
+    bool forked;   /* neither Slurm nor mpirun starts the tasks: nobody binds them to CPUs */
+    /* the recipe */
+    bool trainer;      /* tern's own, which computes on CPUs wherever it runs */
+    int pipeline;      /* pipeline stages; 0 */
+    double parameters; /* of the model; 0 */
+    char precision[8]; /* "bf16": all of it; "mixed": with an fp32 master copy; "" */
+    char cache[512];   /* compile cache, TERN_COMPILE_CACHE: folder or s3:// */
+    /* the site: the caller's, for as long as rows are built from it */
+    const struct tern_env_setting *site;
+    size_t n_site;
+};
+
+/* Facts of this process: its node's devices and kernel, its Slurm, Open MPI environment.  Reads a
+ * dozen small files, no configuration of Slurm.  A value that is no number or no host name counts
+ * as not known.  `blas` costs up to 20 ms on CPUs that OpenBLAS may misjudge and is looked at by
+ * tern_env_facts_blas() alone. */
+int tern_env_facts_here(struct tern_env_facts *f, struct tern_err *err);
+/* The same, reading all files under `root` ("" for /): for tests. */
+int tern_env_facts_under(const char *root, struct tern_env_facts *f, struct tern_err *err);
+void tern_env_facts_blas(struct tern_env_facts *f);
+/* Set one fact by its name, as `tern env --assume nodes=16` does. */
+int tern_env_facts_assume(struct tern_env_facts *f, const char *assignment, struct tern_err *err);
+/* What an instance type says of CPUs, NeuronCores and EFA devices; -1 when it is not known. */
+int tern_env_facts_instance(struct tern_env_facts *f, const char *type, struct tern_err *err);
+
+/* "a[03-05,9]-x,b" -> "a03-x"; -1 when it is no host list or does not fit. */
+int tern_env_first_host(const char *list, char *to, size_t size);
+
+/* ------------------------------------------------------------------ profiles */
+
+struct tern_env_profile {
+    const char *name;    /* "trn1-2.31" */
+    const char *summary; /* a sentence */
+};
+
+/* The `i`-th profile, or NULL past the last. */
+const struct tern_env_profile *tern_env_profile(size_t i);
+
+/* The profile's full name: NULL and "auto" choose by the node, "trn1" by the installed SDK.  `why`
+ * (of `size` bytes) tells how it was chosen.  NULL for a name that is none, with the nearest. */
+const char *tern_env_resolve(const char *profile, const struct tern_env_facts *f, char *why,
+                             size_t size, struct tern_err *err);
+
+/* ------------------------------------------------------------------ rows */
+
+enum tern_env_by {
+    TERN_ENV_PROFILE, /* the profile sets it */
+    TERN_ENV_USER,    /* it was there already: it stays */
+    TERN_ENV_SITE,    /* site settings say so: for every node, before the profile */
+    TERN_ENV_UNSET,   /* left unset, and `why` says why */
+};
+
+/* For whom a value is the same. */
+enum tern_env_scope { TERN_ENV_JOB, TERN_ENV_NODE, TERN_ENV_RANK };
+
+struct tern_env_row {
+    char *name;
+    char *value; /* NULL when it is unset */
+    char *why;
+    const char *origin; /* the public source */
+    enum tern_env_by by;
+    enum tern_env_scope scope;
+    char *would; /* of a user's value: what the profile would set, NULL for nothing */
+};
+
+struct tern_env_rows {
+    size_t n;
+    struct tern_env_row *row;
+    const char *profile; /* "trn1-2.31" */
+    char *profile_why;
+    size_t n_stale;
+    char **stale; /* names that an outer call has set and this one leaves out: to be unset */
+    size_t n_advice;
+    char **advice; /* what tern never changes itself: kernel settings, a second look */
+};
+
+/* `environ` is the environment that counts, NULL-ended.  *out is to be freed with
+ * tern_env_rows_free; untouched on error, which only a wrong profile name is. */
+int tern_env_build(const char *profile, const struct tern_env_facts *f, char *const *environ,
+                   struct tern_env_rows *out, struct tern_err *err);
+void tern_env_rows_free(struct tern_env_rows *rows);
+
+/* Leave out what is of narrower scope than `scope`: for who sets the environment of all ranks. */
+void tern_env_limit(struct tern_env_rows *rows, enum tern_env_scope scope);
+
+/* Set in this process what is the profile's or the site's, unset what an outer call set and this
+ * one leaves out, and write TERN_PROFILE_SET. */
+int tern_env_apply(const struct tern_env_rows *rows, struct tern_err *err);
+/* The value of TERN_PROFILE_SET that says so; malloc'ed. */
+char *tern_env_marks(const struct tern_env_rows *rows);
+/* Unset in this process what TERN_PROFILE_SET lists and still has the value that was set, and the
+ * list: a new attempt starts from the user's own environment. */
+void tern_env_forget(void);
+
+/* "profile", "you", "site", "left unset". */
+const char *tern_env_by_word(enum tern_env_by by);
+
+#endif

@@ -1,11 +1,16 @@
 #include "core/check/check.h"
 
 #include "core/base/fs.h"
+#include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/check/workload.h"
 #include "core/data/data.h"
+#include "core/env/env.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/token/token.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,6 +39,15 @@ static bool has_weights(const char *dir)
     return found;
 }
 
+static bool has_moments(const char *dir)
+{
+    char *manifest = tern_fs_join(dir, "manifest.json");
+    bool there = tern_fs_exists(manifest);
+
+    free(manifest);
+    return there;
+}
+
 /* 1 when there is a model and `config` is set, 0 when it may still come. */
 static int check_model(const struct tern_recipe *r, bool submission,
                        struct tern_model_config *config, struct tern_err *err)
@@ -54,45 +68,108 @@ static int check_model(const struct tern_recipe *r, bool submission,
                                 "say 'pending: true'.",
                                 from);
     }
-    if (!has_weights(from))
+    if (r->workload.command) { /* its weights are its own business */
+        char *path = tern_fs_join(from, "config.json");
+        bool there = tern_fs_exists(path);
+        free(path);
+        if (!there)
+            return 0;
+    } else if (!has_weights(from))
         return tern_recipe_fail(r, "model.from", err,
                                 "'%s' holds neither model.safetensors (or its index) nor a "
                                 "checkpoint's manifest.json.",
                                 from);
+    if (r->model.optimizer == TERN_OPTIMIZER_KEEP && !r->workload.command && !has_moments(from))
+        return tern_recipe_fail(r, "model.optimizer", err,
+                                "'keep', but %s is no checkpoint of tern's and has no optimizer "
+                                "state. Say 'reset'.",
+                                from);
     return tern_model_config_load(from, config, err) < 0 ? at_line(r, "model.from", err) : 1;
 }
 
+enum { PADDING = 128 };
+
+struct vocabulary {
+    bool have_config;
+    struct tern_model_config config;
+    size_t n_hashes; /* 0: not known; the vocabulary is any of them */
+    uint8_t hash[2][TERN_SHA256_BYTES];
+    char source[32]; /* the file they are from */
+};
+
+/* Of a Hugging Face folder without tokenizer.model. */
+static void name_by_json(struct vocabulary *v, const char *path)
+{
+    struct tern_err why = {0};
+    int rc = tern_token_json_hash(path, v->hash, &why);
+
+    if (rc < 0)
+        tern_warn("%s: token sets are compared with the model's vocabulary by size alone",
+                  why.text);
+    v->n_hashes = rc > 0 ? 2 : 0;
+}
+
 /* The tokenizer beside the model, where there is one that we read, names the vocabulary. */
-static int vocabulary_of_model(const struct tern_recipe *r, bool *known,
-                               uint8_t hash[TERN_SHA256_BYTES], struct tern_err *err)
+static int vocabulary_of_model(const struct tern_recipe *r, struct vocabulary *v,
+                               struct tern_err *err)
 {
     const char *where = r->model.tokenizer ? r->model.tokenizer : r->model.from;
 
-    *known = false;
     if (!where || !tern_fs_exists(where)) {
         if (r->model.tokenizer)
             return tern_recipe_fail(r, "model.tokenizer", err, "'%s' does not exist.", where);
         return 0;
     }
-    char *inside = tern_fs_join(where, "tokenizer.model");
-    bool there = tern_str_ends(where, ".model") || tern_fs_exists(inside);
+    char *inside = tern_fs_join(where, "tokenizer.model"),
+         *json = tern_fs_join(where, "tokenizer.json");
+    const bool model = tern_str_ends(where, ".model") || tern_fs_exists(inside);
+    const bool is_json = tern_str_ends(where, ".json");
+    if (!model && (r->data.n_stages || r->data.held_out.n) && (is_json || tern_fs_exists(json)))
+        name_by_json(v, is_json ? where : json);
     free(inside);
-    if (!there)
+    free(json);
+    snprintf(v->source, sizeof v->source, "%s", model ? "tokenizer.model" : "tokenizer.json");
+    if (!model)
         return 0;
     struct tern_token *t = tern_token_load(where, err);
     if (!t)
         return at_line(r, r->model.tokenizer ? "model.tokenizer" : "model.from", err);
-    tern_token_hash(t, hash);
-    *known = true;
+    tern_token_hash(t, v->hash[0]);
+    v->n_hashes = 1;
     tern_token_free(t);
     return 0;
 }
 
-struct vocabulary {
-    bool have_config, have_hash;
-    struct tern_model_config config;
-    uint8_t hash[TERN_SHA256_BYTES];
-};
+/* Without a tokenizer whose vocabulary has a name only sizes can be compared.  A model may have
+ * more ids than its tokenizer: some tokens added, then up to a multiple of 128. */
+static int check_sizes(const struct tern_recipe *r, const char *key, const struct tern_set *s,
+                       const struct vocabulary *v, struct tern_err *err)
+{
+    const int64_t set = tern_set_n_vocab(s), model = v->config.vocab;
+
+    if (!v->have_config)
+        return 0;
+    if (set > model)
+        return tern_recipe_fail(r, key, err,
+                                "%s: was tokenised with %" PRId64 " ids, but the model's "
+                                "vocabulary has %" PRId64 ". Build it with the model's tokenizer.",
+                                tern_set_path(s), set, model);
+    if (v->n_hashes || model - set < PADDING)
+        return 0;
+    return tern_recipe_fail(r, key, err,
+                            "%s: was tokenised with %" PRId64 " ids, but the model's vocabulary "
+                            "has %" PRId64 ", and no padding makes %d more. Build it with the "
+                            "model's tokenizer; if it was, name that in model.tokenizer.",
+                            tern_set_path(s), set, model, (int)(model - set));
+}
+
+static bool same_vocabulary(const struct vocabulary *v, const uint8_t *hash)
+{
+    for (size_t i = 0; i < v->n_hashes; i++)
+        if (memcmp(v->hash[i], hash, TERN_SHA256_BYTES) == 0)
+            return true;
+    return v->n_hashes == 0;
+}
 
 static int check_set(const struct tern_recipe *r, const char *key, const char *path,
                      const struct vocabulary *v, struct tern_err *err)
@@ -104,26 +181,35 @@ static int check_set(const struct tern_recipe *r, const char *key, const char *p
     int rc = 0;
     if (tern_set_n_tokens(s) == 0)
         rc = tern_recipe_fail(r, key, err, "%s: holds no tokens.", path);
-    else if (v->have_config && tern_set_n_vocab(s) > (uint32_t)v->config.vocab)
+    else if (check_sizes(r, key, s, v, err) < 0)
+        rc = -1;
+    else if (!same_vocabulary(v, tern_set_vocab_hash(s)))
         rc = tern_recipe_fail(r, key, err,
-                              "%s: was tokenised with %u ids, but the model's vocabulary has %d. "
-                              "Build it with the model's tokenizer.",
-                              path, tern_set_n_vocab(s), v->config.vocab);
-    else if (v->have_hash && memcmp(v->hash, tern_set_vocab_hash(s), sizeof v->hash) != 0)
-        rc = tern_recipe_fail(r, key, err,
-                              "%s: was tokenised with another vocabulary than the model's. Build "
-                              "it with the model's tokenizer.",
-                              path);
+                              "%s: was tokenised with another vocabulary than the model's (%s). "
+                              "Build it with the model's tokenizer%s.",
+                              path, v->source,
+                              v->n_hashes > 1 ? ", or name that in model.tokenizer" : "");
     tern_set_free(s);
     return rc;
 }
 
+/* The run may be shortened for a try, so this is a word and no refusal. */
+static void warn_of_stages(const struct tern_recipe *r)
+{
+    for (size_t k = 0; r->steps && k + 1 < r->data.n_stages; k++)
+        if (r->data.stages[k].until >= r->steps)
+            tern_warn("%s: %s: this stage begins after step %" PRId64 ", and the run has %" PRId64,
+                      r->path, r->data.stages[k + 1].key, r->data.stages[k].until, r->steps);
+}
+
 static int check_data(const struct tern_recipe *r, const struct vocabulary *v, struct tern_err *err)
 {
-    for (size_t k = 0; k < r->data.n_stages; k++)
-        for (size_t i = 0; i < r->data.stages[k].train.n; i++)
-            if (check_set(r, r->data.stages[k].key, r->data.stages[k].train.sets[i].path, v, err) < 0)
+    for (size_t k = 0; k < r->data.n_stages; k++) {
+        const struct tern_recipe_stage *s = &r->data.stages[k];
+        for (size_t i = 0; i < s->train.n; i++)
+            if (check_set(r, s->key, s->train.sets[i].path, v, err) < 0)
                 return -1;
+    }
     for (size_t i = 0; i < r->data.held_out.n; i++)
         if (check_set(r, "data.held_out", r->data.held_out.sets[i].path, v, err) < 0)
             return -1;
@@ -148,36 +234,254 @@ static int check_folder(const struct tern_recipe *r, const char *key, const char
     return 0;
 }
 
+/* Processes of a node that hold a part of the model each. */
+static int64_t ranks_per_node(const struct tern_recipe *r)
+{
+    return r->workload.command ? r->workload.workers_per_node : r->launch.ranks_per_node;
+}
+
+int64_t tern_check_fewest_nodes(const struct tern_recipe *r)
+{
+    const int64_t degrees = r->parallel.tensor * r->parallel.pipeline;
+    int64_t a = degrees, b = ranks_per_node(r);
+
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return degrees / a;
+}
+
+/* How many nodes there will be is not known.  Is there a number that works?  If one does, so does
+ * the fewest, whose data-parallel ranks divide those of any other. */
+static int check_any_nodes(const struct tern_recipe *r, const struct tern_check_options *options,
+                           struct tern_err *err)
+{
+    const int64_t per_node = ranks_per_node(r), spares = r->launch.spares;
+    const int64_t degrees = r->parallel.tensor * r->parallel.pipeline;
+    const int64_t fewest = tern_check_fewest_nodes(r), data = fewest * per_node / degrees;
+
+    if (options->cluster_nodes && fewest + spares > options->cluster_nodes)
+        return tern_recipe_fail(
+            r, fewest > options->cluster_nodes ? "parallel" : "launch.spares", err,
+            "tensor x pipeline (%" PRId64 ") and %" PRId64 " rank%s a node need %" PRId64
+            " nodes or a multiple, with "
+            "%" PRId64 " in reserve; the cluster has %" PRId64 ".",
+            degrees, per_node, per_node == 1 ? "" : "s", fewest, spares, options->cluster_nodes);
+    if (r->batch.global && r->batch.global % (data * r->batch.micro))
+        return tern_recipe_fail(r, "batch.global", err,
+                                "%" PRId64 " sequences divide over no number of nodes: with "
+                                "%" PRId64 " rank%s a node and tensor x pipeline (%" PRId64
+                                ") the data-parallel ranks are a multiple of %" PRId64
+                                "; times batch.micro, use a multiple of %" PRId64 ".",
+                                r->batch.global, per_node, per_node == 1 ? "" : "s", degrees, data,
+                                data * r->batch.micro);
+    return 0;
+}
+
+/* A tensor group talks in every layer: it fills nodes, or nodes are filled by such groups. */
+static int check_degrees(const struct tern_recipe *r, const struct tern_check_options *options,
+                         struct tern_err *err)
+{
+    int64_t tensor = r->parallel.tensor, per_node = ranks_per_node(r);
+    int64_t data_ranks, micro_batches;
+
+    if (per_node % tensor && tensor % per_node)
+        return tern_recipe_fail(r, "parallel.tensor", err,
+                                "groups of %" PRId64 " ranks do not fit nodes of %" PRId64
+                                ": one must divide the other.",
+                                tensor, per_node);
+    const int64_t ranks = options->ranks;
+    if (!ranks)
+        return check_any_nodes(r, options, err);
+    if (r->batch.global)
+        return tern_recipe_split(r, ranks, &data_ranks, &micro_batches, err);
+    if (ranks % (tensor * r->parallel.pipeline))
+        return tern_recipe_fail(r, "parallel", err,
+                                "%" PRId64 " ranks are not a multiple of tensor x pipeline "
+                                "(%" PRId64 ").",
+                                ranks, tensor * r->parallel.pipeline);
+    return 0;
+}
+
+/* Does the model come apart as the degrees want it?  Trainers of others may pad. */
+static int check_cuts(const struct tern_recipe *r, const struct tern_model_config *c,
+                      struct tern_err *err)
+{
+    const int64_t tensor = r->parallel.tensor;
+    const int64_t groups = r->parallel.pipeline * r->parallel.interleave;
+
+    if (r->workload.command)
+        return 0;
+    if (c->heads % tensor)
+        return tern_recipe_fail(r, "parallel.tensor", err,
+                                "%d attention heads do not divide over %" PRId64 " ranks.",
+                                c->heads, tensor);
+    if (c->kv_heads % tensor && tensor % c->kv_heads)
+        return tern_recipe_fail(r, "parallel.tensor", err,
+                                "%d key and value heads neither divide over %" PRId64
+                                " ranks nor does a whole number of ranks share each.",
+                                c->kv_heads, tensor);
+    if (c->layers < groups)
+        return tern_recipe_fail(r, "parallel.pipeline", err,
+                                "%d layers for %" PRId64
+                                " groups (pipeline x interleave): some would have none.",
+                                c->layers, groups);
+    return 0;
+}
+
+static int too_much(const struct tern_recipe *r, int64_t n, const struct tern_plan_memory *m,
+                    uint64_t have, struct tern_err *err)
+{
+    char each[32], all[32], room[32], parts[4][32];
+
+    return tern_recipe_fail(
+        r, "model", err,
+        "%" PRId64 " %s of %s (parameters %s, gradients %s, optimizer %s, activations %s) need %s, "
+        "and the largest node has %s. Take fewer ranks a node, a smaller batch.micro or seq_len, "
+        "or higher "
+        "parallel degrees.",
+        n, n == 1 ? "rank" : "ranks a node", tern_str_bytes(each, sizeof each, m->total),
+        tern_str_bytes(parts[0], sizeof parts[0], m->params),
+        tern_str_bytes(parts[1], sizeof parts[1], m->grads),
+        tern_str_bytes(parts[2], sizeof parts[2], m->moments),
+        tern_str_bytes(parts[3], sizeof parts[3], m->activations),
+        tern_str_bytes(all, sizeof all, m->total * (uint64_t)n),
+        tern_str_bytes(room, sizeof room, have));
+}
+
+/* By how the trainer usually works, which is not known: a word, no refusal. */
+static void warn_of_device(const struct tern_recipe *r, const struct tern_plan_memory *m,
+                           uint64_t have)
+{
+    char all[32], room[32], parts[4][32];
+    struct tern_err e = {0};
+
+    tern_recipe_fail(
+        r, "model", &e,
+        "a worker usually needs about %s (bf16 weights %s, fp32 gradients %s, optimizer %s, "
+        "activations with selective recomputation %s), and a NeuronCore has %s. If it runs out of "
+        "memory: recompute more, a smaller batch.micro, or higher parallel degrees.",
+        tern_str_bytes(all, sizeof all, m->total),
+        tern_str_bytes(parts[0], sizeof parts[0], m->params),
+        tern_str_bytes(parts[1], sizeof parts[1], m->grads),
+        tern_str_bytes(parts[2], sizeof parts[2], m->moments),
+        tern_str_bytes(parts[3], sizeof parts[3], m->activations),
+        tern_str_bytes(room, sizeof room, have));
+    tern_warn("%s", e.text);
+}
+
+static int check_device(const struct tern_recipe *r, const struct tern_check_options *options,
+                        const struct tern_model_config *config, struct tern_err *err)
+{
+    char each[32], room[32];
+    struct tern_plan_memory m;
+    uint64_t have = options->device_memory;
+
+    tern_plan_device(r, config, options->ranks / (r->parallel.tensor * r->parallel.pipeline), &m);
+    if (m.params > have)
+        return tern_recipe_fail(r, "model", err,
+                                "a worker's weights alone are %s in bf16, and a NeuronCore has %s. "
+                                "Take higher parallel degrees.",
+                                tern_str_bytes(each, sizeof each, m.params),
+                                tern_str_bytes(room, sizeof room, have));
+    if (m.total > have)
+        warn_of_device(r, &m, have);
+    return 0;
+}
+
+/* With ZeRO-1 more data-parallel ranks need less each: where the nodes are not counted yet, as many
+ * as the batch and the cluster allow. */
+static int64_t data_ranks(const struct tern_recipe *r, const struct tern_check_options *options)
+{
+    const int64_t n = r->launch.ranks_per_node, gang = r->parallel.tensor * r->parallel.pipeline;
+    const int64_t ranks = options->ranks ? options->ranks : n;
+    int64_t data = ranks % gang ? 1 : ranks / gang;
+
+    if (options->ranks || !r->parallel.zero)
+        return data;
+    int64_t groups = r->parallel.interleave > 1 ? r->parallel.pipeline : 1;
+    int64_t most = r->batch.global / r->batch.micro / groups;
+    if (options->cluster_nodes && options->cluster_nodes * n / gang < most)
+        most = options->cluster_nodes * n / gang;
+    while (most > data && r->batch.global % (most * r->batch.micro * groups))
+        most--;
+    return most > data ? most : data;
+}
+
+static int check_memory(const struct tern_recipe *r, const struct tern_check_options *options,
+                        const struct tern_model_config *config, struct tern_err *err)
+{
+    struct tern_plan_memory m;
+    int64_t n = r->launch.ranks_per_node;
+
+    if (!r->workload.command) {
+        if (tern_plan_host(r, config, data_ranks(r, options), &m, err) < 0)
+            return -1;
+        if (options->node_memory && m.total > options->node_memory / (uint64_t)n)
+            return too_much(r, n, &m, options->node_memory, err);
+        return 0;
+    }
+    return options->device_memory ? check_device(r, options, config, err) : 0;
+}
+
+/* By the word of the recipe, the site or nobody. */
+static int check_profile(const struct tern_recipe *r, struct tern_err *err)
+{
+    const struct tern_env_facts none = {.nodes = 1, .tasks_per_node = 1, .workers = 1};
+    char why[400];
+
+    if (!r->launch.profile || tern_env_resolve(r->launch.profile, &none, why, sizeof why, err))
+        return 0;
+    return tern_recipe_given(r, "launch.profile")
+               ? at_line(r, "launch.profile", err)
+               : tern_err_prefix(err, "site settings: launch.profile");
+}
+
 int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_options *options,
                       struct tern_err *err)
 {
     struct vocabulary v = {0};
-    int64_t data_ranks, micro_batches;
 
-    if (!r->ledger.dir)
-        return tern_recipe_fail(r, "ledger.dir", err, "is missing.");
-    if (check_folder(r, "ledger.dir", r->ledger.dir, err) < 0)
+    if (check_profile(r, err) < 0)
         return -1;
-    if (r->workload.command)
-        return 0;
-    if (check_folder(r, "checkpoint.dir", r->checkpoint.dir, err) < 0)
+    if (r->ledger.dir && check_folder(r, "ledger.dir", r->ledger.dir, err) < 0)
         return -1;
-    int have = check_model(r, options->submission, &v.config, err);
-    if (have < 0 || vocabulary_of_model(r, &v.have_hash, v.hash, err) < 0)
+    if (r->checkpoint.dir && check_folder(r, "checkpoint.dir", r->checkpoint.dir, err) < 0)
         return -1;
-    v.have_config = have > 0;
+    if (r->model.from || r->model.config) {
+        int have = check_model(r, options->submission, &v.config, err);
+        if (have < 0 || vocabulary_of_model(r, &v, err) < 0)
+            return -1;
+        v.have_config = have > 0;
+    }
     if (v.have_config && r->batch.seq_len > v.config.max_position)
         return tern_recipe_fail(r, "batch.seq_len", err,
                                 "%lld tokens, but the model was made for %d "
                                 "(max_position_embeddings).",
                                 (long long)r->batch.seq_len, v.config.max_position);
-    if (check_data(r, &v, err) < 0)
+    if (v.have_config && check_cuts(r, &v.config, err) < 0)
         return -1;
-    /* Whatever the number of nodes, the ranks of one must divide the batch. */
-    int64_t ranks = options->ranks ? options->ranks : r->launch.ranks_per_node;
-    if (!options->ranks && ranks % (r->parallel.tensor * r->parallel.pipeline))
+    warn_of_stages(r);
+    if (check_data(r, &v, err) < 0 || check_degrees(r, options, err) < 0 ||
+        tern_check_workload(r, options, err) < 0)
+        return -1;
+    return v.have_config ? check_memory(r, options, &v.config, err) : 0;
+}
+
+int tern_check_length(struct tern_recipe *r, struct tern_err *err)
+{
+    uint64_t rows;
+
+    if (r->epochs <= 0)
         return 0;
-    return tern_recipe_split(r, ranks, &data_ranks, &micro_batches, err);
+    struct tern_set *s = tern_set_open(r->data.stages[0].train.sets[0].path, err);
+    if (!s)
+        return at_line(r, "data.train", err);
+    rows = tern_set_rows(s, (uint32_t)r->batch.seq_len);
+    tern_set_free(s);
+    return tern_recipe_resolve(r, rows, err);
 }
 
 int tern_check_same_run(const struct tern_recipe *r, const char *path, const char *identity,

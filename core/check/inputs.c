@@ -1,0 +1,131 @@
+#include "core/check/check.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/data/data.h"
+
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    INPUTS_MAX = 3, /* beside the token sets */
+    HEAD_BYTES = 1 << 20,
+};
+
+struct list {
+    struct tern_check_input *v;
+    size_t n;
+};
+
+/* An input that cannot be read is left out: it says nothing about what was read. */
+static void add(struct list *l, char *key, const char *path, const uint8_t *digest)
+{
+    if (!digest) {
+        free(key);
+        return;
+    }
+    struct tern_check_input *i = &l->v[l->n++];
+    i->key = key;
+    i->path = tern_strdup(path);
+    tern_hex(i->sha256, digest, TERN_SHA256_BYTES);
+}
+
+static void add_sets(struct list *l, const char *key, const struct tern_recipe_sets *sets)
+{
+    uint8_t digest[TERN_SHA256_BYTES];
+
+    for (size_t i = 0; i < sets->n; i++) {
+        struct tern_set *s = tern_set_open(sets->sets[i].path, NULL);
+        if (s)
+            tern_set_digest(s, digest);
+        add(l, tern_strf("%s[%zu]", key, i), sets->sets[i].path, s ? digest : NULL);
+        tern_set_free(s);
+    }
+}
+
+static void add_file(struct list *l, const char *key, const char *path)
+{
+    uint8_t digest[TERN_SHA256_BYTES];
+
+    add(l, tern_strdup(key), path, tern_sha256_file(path, digest, NULL) == 0 ? digest : NULL);
+}
+
+/* Name, size and head of every weights file: a safetensors head lists all arrays in it. */
+static void add_heads(struct tern_sha256 *h, const char *dir)
+{
+    char *pattern = tern_fs_join(dir, "*.safetensors"), *head = malloc(HEAD_BYTES);
+    glob_t g = {0};
+
+    if (head && glob(pattern, GLOB_NOESCAPE, NULL, &g) == 0) {
+        for (size_t i = 0; i < g.gl_pathc; i++) {
+            struct stat st;
+            FILE *f = fopen(g.gl_pathv[i], "re");
+            if (!f)
+                continue;
+            size_t n = fread(head, 1, HEAD_BYTES, f);
+            int64_t bytes = fstat(fileno(f), &st) == 0 ? st.st_size : -1;
+            const char *name = tern_fs_basename(g.gl_pathv[i]);
+            fclose(f);
+            tern_sha256_add(h, name, strlen(name) + 1);
+            tern_sha256_add(h, &bytes, sizeof bytes);
+            tern_sha256_add(h, head, n);
+        }
+    }
+    globfree(&g);
+    free(head);
+    free(pattern);
+}
+
+/* A checkpoint is known by its manifest, which has the digests of its shards. */
+static void add_model(struct list *l, const char *from)
+{
+    uint8_t digest[TERN_SHA256_BYTES], config[TERN_SHA256_BYTES];
+    char *manifest = tern_fs_join(from, "manifest.json"), *json = tern_fs_join(from, "config.json");
+
+    if (tern_sha256_file(manifest, digest, NULL) == 0) {
+        add(l, tern_strdup("model.from"), from, digest);
+    } else if (tern_sha256_file(json, config, NULL) == 0) {
+        struct tern_sha256 *h = tern_sha256_new();
+        tern_sha256_add(h, config, sizeof config);
+        add_heads(h, from);
+        tern_sha256_end(h, digest);
+        add(l, tern_strdup("model.from"), from, digest);
+    }
+    free(manifest);
+    free(json);
+}
+
+int tern_check_inputs(const struct tern_recipe *r, struct tern_check_inputs *out,
+                      struct tern_err *err)
+{
+    struct list l = {0};
+
+    size_t n_sets = r->data.held_out.n;
+    for (size_t k = 0; k < r->data.n_stages; k++)
+        n_sets += r->data.stages[k].train.n;
+    l.v = tern_alloc(n_sets + INPUTS_MAX, sizeof *l.v, "a recipe's inputs", err);
+    if (!l.v)
+        return -1;
+    if (r->model.from)
+        add_model(&l, r->model.from);
+    if (r->model.config)
+        add_file(&l, "model.config", r->model.config);
+    for (size_t k = 0; k < r->data.n_stages; k++)
+        add_sets(&l, r->data.stages[k].key, &r->data.stages[k].train);
+    add_sets(&l, "data.held_out", &r->data.held_out);
+    *out = (struct tern_check_inputs){l.v, l.n};
+    return 0;
+}
+
+void tern_check_inputs_free(struct tern_check_inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->n; i++) {
+        free(inputs->v[i].key);
+        free(inputs->v[i].path);
+    }
+    free(inputs->v);
+    *inputs = (struct tern_check_inputs){0};
+}

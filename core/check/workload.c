@@ -1,0 +1,56 @@
+#include "core/check/workload.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool runs(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+static int check_program(const struct tern_recipe *r, const char *key, char *const *command,
+                         struct tern_err *err)
+{
+    if (!command || strchr(command[0], '{') || (strchr(command[0], '/') && runs(command[0])) ||
+        tern_fs_on_path(command[0], true))
+        return 0;
+    if (strchr(command[0], '/'))
+        return tern_recipe_fail(
+            r, key, err, "'%s': %s. It is looked for from the job's folder.", command[0],
+            tern_fs_exists(command[0]) ? "cannot be executed" : "no such program");
+    return tern_recipe_fail(r, key, err,
+                            "'%s' is not on the PATH of this node. Activate its environment in "
+                            "the batch script before `tern run`, or give its whole path.",
+                            command[0]);
+}
+
+static int check_image(const struct tern_recipe *r, struct tern_err *err)
+{
+    const char *image = r->workload.container;
+
+    if (!image || (*image != '/' && strncmp(image, "./", 2) != 0) || tern_fs_exists(image))
+        return 0;
+    return tern_recipe_fail(r, "workload.container", err, "%s: there is no such image.", image);
+}
+
+int tern_check_workload(const struct tern_recipe *r, const struct tern_check_options *options,
+                        struct tern_err *err)
+{
+    /* What sbatch is typed under is not what the job runs under. */
+    if (options->submission || !r->workload.command)
+        return 0;
+    if (check_image(r, err) < 0)
+        return -1;
+    if (r->workload.container) /* its programs are the image's */
+        return 0;
+    if (check_program(r, "workload.command", r->workload.command, err) < 0)
+        return -1;
+    return check_program(r, "workload.precompile.command", r->workload.precompile.command, err);
+}

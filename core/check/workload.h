@@ -1,0 +1,10 @@
+/* Is what a workload starts there?  Nothing is asked at submission. */
+#ifndef TERN_CHECK_WORKLOAD_H
+#define TERN_CHECK_WORKLOAD_H
+
+#include "core/check/check.h"
+
+int tern_check_workload(const struct tern_recipe *r, const struct tern_check_options *options,
+                        struct tern_err *err);
+
+#endif

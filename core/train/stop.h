@@ -1,0 +1,41 @@
+/* evaluate.stop: the end of a run whose held-out loss gets no better.
+ *
+ * Every rank sees the same evaluations and comes to the same word; what is remembered goes through
+ * checkpoints.
+ */
+#ifndef TERN_TRAIN_STOP_H
+#define TERN_TRAIN_STOP_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "core/recipe/recipe.h"
+
+struct tern_train_stop_rule {
+    const char *metric; /* the recipe's; NULL: the run goes to its end */
+    int64_t patience;
+    double best;       /* loss a token; infinity before the first evaluation */
+    int64_t best_step; /* -1 before it */
+    int64_t last_step; /* the newest evaluation's */
+    int64_t since;     /* evaluations after the best one */
+};
+
+void tern_train_stop_init(struct tern_train_stop_rule *s, const struct tern_recipe *r);
+
+/* Held-out set `name` has `loss` a token at `step`.  Other sets than the metric do not count, nor
+ * does a step a second time; NaN is not better than anything, nor is what rounding alone may change
+ * (a millionth, when a run goes on with other ranks). */
+void tern_train_stop_see(struct tern_train_stop_rule *s, const char *name, int64_t step,
+                         double loss);
+
+/* Is the run done?  Asked again with more patience, it may not be. */
+bool tern_train_stop_over(const struct tern_train_stop_rule *s);
+
+/* "held has not got better than 3.2000 a token of step 40 in 3 evaluations"; a new reference. */
+json_t *tern_train_stop_words(const struct tern_train_stop_rule *s);
+
+/* For a checkpoint, and back; NULL is one without.  Another metric begins anew. */
+json_t *tern_train_stop_save(const struct tern_train_stop_rule *s);
+void tern_train_stop_load(struct tern_train_stop_rule *s, json_t *from);
+
+#endif

@@ -1,0 +1,184 @@
+/* core/train: which steps make no update, and when a run is done before its end. */
+#include "tests/unit/tap.h"
+
+#include "core/train/guard.h"
+#include "core/train/stop.h"
+
+#include <math.h>
+
+static char why[TERN_TRAIN_WHY];
+
+static struct tern_train_guard *guard(double spike, int window, int stop_after)
+{
+    static struct tern_train_guard g;
+    struct tern_recipe r = {0};
+
+    r.optimizer.guard.spike = spike;
+    r.optimizer.guard.window = window;
+    r.optimizer.guard.stop_after = stop_after;
+    tern_train_guard_init(&g, &r);
+    return &g;
+}
+
+/* `n` steps of losses 1, 3, 1, 3 ...: mean 2, standard deviation 1; norms half of it. */
+static int steps(struct tern_train_guard *g, int n)
+{
+    int good = 0;
+
+    for (int i = 0; i < n; i++)
+        good += tern_train_guard_judge(g, i % 2 ? 3 : 1, i % 2 ? 1.5 : 0.5, why);
+    return good;
+}
+
+static void not_finite(void)
+{
+    struct tern_train_guard *g = guard(0, 8, 3);
+
+    ok(tern_train_guard_judge(g, 2, 1, why), "a finite step");
+    ok(!tern_train_guard_judge(g, NAN, 1, why), "a loss that is not a number");
+    is(why, "loss nan, gradient norm 1: not finite", "with the reason");
+    ok(!tern_train_guard_judge(g, 2, INFINITY, why), "a gradient that is not finite");
+    ok(g->skipped == 2 && g->in_a_row == 2 && !tern_train_guard_over(g), "two in a row of three");
+    ok(tern_train_guard_judge(g, 1e30, 1e30, why) && g->in_a_row == 0 && g->skipped == 2,
+       "without a limit no finite value is a spike, and the row ends");
+    for (int i = 0; i < 3; i++)
+        tern_train_guard_judge(g, NAN, NAN, why);
+    ok(tern_train_guard_over(g) && g->skipped == 5, "three in a row are too many");
+}
+
+static void spikes(void)
+{
+    struct tern_train_guard *g = guard(4, 16, 5);
+
+    ok(steps(g, 15) == 15 && tern_train_guard_judge(g, 1e9, 1, why),
+       "nothing is a spike before the window is full");
+    g = guard(4, 16, 5);
+    steps(g, 16);
+    ok(tern_train_guard_judge(g, 5.9, 1, why), "3.9 standard deviations of 4");
+    g = guard(4, 16, 5);
+    steps(g, 16);
+    ok(!tern_train_guard_judge(g, 6.1, 1, why), "4.1 are a spike");
+    has(why, "loss 6.1 is 4.1 standard deviations above the mean of the 16 steps before, 2",
+        "said");
+    ok(g->skipped == 1 && g->in_a_row == 1, "it counts");
+    ok(!tern_train_guard_judge(g, 2, 1000, why), "a spike of the gradient, right after");
+    has(why, "gradient norm 1000 is", "said");
+    ok(tern_train_guard_judge(g, 0.1, 0.1, why), "what is low is none");
+    ok(!tern_train_guard_judge(g, 1e12, 1, why) && !tern_train_guard_judge(g, 12, 1, why),
+       "a great one does not hide the next");
+    ok(!tern_train_guard_judge(g, INFINITY, 1, why) && isfinite(g->loss[0] + g->loss[4]),
+       "what is not finite stays out of the window");
+    g = guard(4, 16, 1000);
+    steps(g, 16);
+    int skipped = 0;
+    for (int i = 0; i < 200; i++)
+        skipped += !tern_train_guard_judge(g, i % 2 ? 13 : 11, 1, why);
+    ok(skipped > 0 && skipped < 40 && tern_train_guard_judge(g, 12, 1, why),
+       "a level that rose for good is let through after %d steps", skipped);
+    g = guard(4, 16, 5);
+    steps(g, 16);
+    tern_train_guard_forget(g);
+    ok(tern_train_guard_judge(g, 100, 100, why), "after a change of data nothing is usual");
+    g = guard(4, 8, 5);
+    for (int i = 0; i < 8; i++)
+        tern_train_guard_judge(g, 1, 1, why);
+    ok(tern_train_guard_judge(g, 1.0000001, 1, why), "values without a spread tell nothing");
+}
+
+/* Through text, as in a manifest, at every step: the same words as without. */
+static void kept(void)
+{
+    struct tern_train_guard a = *guard(2, 8, 100), b = a;
+    int differ = 0;
+
+    for (int i = 0; i < 200; i++) {
+        char *text, words[TERN_TRAIN_WHY] = "";
+        double loss = 2 + sin(i * i) + (i % 37 == 0 ? 3 : 0), norm = i % 50 ? exp(sin(i)) : NAN;
+        json_t *j = tern_train_guard_save(&b);
+        text = json_dumps(j, JSON_COMPACT);
+        json_decref(j);
+        b = *guard(2, 8, 100);
+        j = json_loads(text, 0, NULL);
+        tern_train_guard_load(&b, j);
+        json_decref(j);
+        free(text);
+        why[0] = '\0';
+        differ += tern_train_guard_judge(&a, loss, norm, why) !=
+                      tern_train_guard_judge(&b, loss, norm, words) ||
+                  strcmp(why, words) != 0;
+    }
+    ok(differ == 0 && a.skipped > 5 && a.skipped == b.skipped && a.in_a_row == b.in_a_row,
+       "a guard that went through 200 checkpoints judges the same");
+    json_t *j = tern_train_guard_save(&a);
+    b = *guard(2, 9, 100);
+    tern_train_guard_load(&b, j);
+    ok(b.seen == 8, "a longer window begins with all there is");
+    b = *guard(2, 3, 100);
+    tern_train_guard_load(&b, j);
+    ok(b.seen == 3 && b.loss[2] == a.loss[(a.seen - 1) % 8] &&
+           b.norm[0] == a.norm[(a.seen - 3) % 8],
+       "a shorter one with the newest");
+    tern_train_guard_load(&b, NULL);
+    ok(b.seen == 0 && b.skipped == 0, "a checkpoint of an older tern has none");
+    json_decref(j);
+}
+
+static struct tern_train_stop_rule rule(const char *metric, int64_t patience)
+{
+    struct tern_recipe r = {0};
+    struct tern_train_stop_rule s;
+
+    r.evaluate.stop.metric = (char *)metric;
+    r.evaluate.stop.patience = patience;
+    tern_train_stop_init(&s, &r);
+    return s;
+}
+
+static void stops(void)
+{
+    struct tern_train_stop_rule s = rule("a", 2);
+
+    tern_train_stop_see(&s, "a", 0, 5);
+    tern_train_stop_see(&s, "b", 0, 1);
+    tern_train_stop_see(&s, "a", 10, 4);
+    tern_train_stop_see(&s, "a", 20, 4 - 4e-7); /* rounding: no better */
+    ok(!tern_train_stop_over(&s) && s.best == 4 && s.best_step == 10, "as good is not better");
+    tern_train_stop_see(&s, "a", 20, 4);
+    tern_train_stop_see(&s, "b", 30, 9);
+    ok(!tern_train_stop_over(&s), "neither a step seen twice nor another set counts");
+    json_t *j = tern_train_stop_save(&s);
+    tern_train_stop_see(&s, "a", 30, NAN);
+    ok(tern_train_stop_over(&s), "NaN is not better: the patience is at its end");
+    json_t *words = tern_train_stop_words(&s);
+    is(json_string_value(words),
+       "a has not got better than 4.0000 a token of step 10 in 2 evaluations (evaluate.stop)",
+       "the words for it");
+    json_decref(words);
+    s = rule("a", 2);
+    tern_train_stop_load(&s, j);
+    ok(!tern_train_stop_over(&s) && s.best == 4 && s.last_step == 20, "kept in a checkpoint");
+    tern_train_stop_see(&s, "a", 30, 3.9);
+    tern_train_stop_see(&s, "a", 40, 4);
+    ok(!tern_train_stop_over(&s), "a better one begins the count anew");
+    s = rule("b", 1);
+    tern_train_stop_load(&s, j);
+    ok(isinf(s.best) && s.last_step == -1, "another metric begins anew");
+    json_decref(j);
+    j = tern_train_stop_save(&s);
+    tern_train_stop_load(&s, j);
+    ok(isinf(s.best), "before the first evaluation nothing is best");
+    json_decref(j);
+    s = rule(NULL, 1);
+    tern_train_stop_see(&s, "a", 1, 1);
+    tern_train_stop_see(&s, "a", 2, 2);
+    ok(!tern_train_stop_over(&s), "without a rule no run ends early");
+}
+
+int main(void)
+{
+    not_finite();
+    spikes();
+    kept();
+    stops();
+    return tap_done();
+}

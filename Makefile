@@ -78,9 +78,10 @@ PROGRAMS := $(sort $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c)))
 UNIT := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(O)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 TEST_TOOLS := $(patsubst tests/tools/%.c,$(O)/tests/tools/%,$(wildcard tests/tools/*.c))
-# The model's maths again in double, for tests alone: these programs exist as NAME and NAME-f64.
-F64_ROOMS := tensor llama
-F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/llama tools/check_reference)
+# The model's maths and the trainer again in double, for tests alone: these programs exist as NAME
+# and NAME-f64.
+F64_ROOMS := tensor llama plan infer train
+F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/llama tools/check_reference tools/train-ranks)
 
 objs = $(patsubst %.c,$(O)/%.o,$(wildcard $(1)/*.c))
 bin = $(O)/bin/$(if $(filter tern,$(1)),tern,tern-$(1))

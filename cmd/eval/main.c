@@ -48,13 +48,15 @@ static int evaluate(const struct tern_recipe *r, const char *path, struct tern_c
         goto out;
     }
     m = tern_llama_new(&source.config, batch, seq_len, false, err);
-    if (!m || tern_infer_read(&source, source.prefix, tern_llama_params(m, NULL), err) < 0)
+    if (!m || tern_infer_read(&source, m, err) < 0)
         goto out;
     for (size_t i = 0; i < sets->n; i++) {
         struct tern_set *set = tern_set_open(sets->sets[i].path, err);
         if (!set)
             goto out;
-        int one = tern_infer_evaluate(m, set, (uint32_t)seq_len, batch, comm, NULL, &out[i], err);
+        struct tern_infer_gang gang = tern_infer_alone(m, comm, NULL);
+        gang.isolate = r->data.isolate;
+        int one = tern_infer_evaluate(&gang, set, (uint32_t)seq_len, batch, comm, &out[i], err);
         tern_set_free(set);
         if (one > 0)
             tern_err_set(err, TERN_FAILED, "another rank failed; its message says why");
@@ -175,7 +177,10 @@ static int run(int n, char **args, struct tern_err *err)
     if (!before || !after ||
         tern_tensor_start((int)r->launch.threads, (int)r->launch.ranks_per_node, err) < 0)
         goto out;
-    fabric = tern_fabric_open(&(struct tern_fabric_options){0}, err);
+    fabric = tern_fabric_open(
+        &(struct tern_fabric_options){.transport =
+                                          r->launch.fabric == TERN_CARRY_MPI ? "mpi" : NULL},
+        err);
     if (!fabric)
         goto out;
     struct tern_comm *world = tern_fabric_world(fabric);

@@ -4,8 +4,13 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/ckpt/ckpt.h"
+#include "core/check/check.h"
 #include "core/fabric/fabric.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/recipe/recipe.h"
+#include "core/run/receipt.h"
 #include "core/tensor/tensor.h"
 #include "core/train/train.h"
 
@@ -15,7 +20,9 @@
 #include <unistd.h>
 
 static struct tern_opt_list overrides;
-static bool accept_change;
+static const char *profile;
+static bool accept_change, explain_only;
+static int64_t nodes = 1;
 static volatile sig_atomic_t stop;
 
 static const struct tern_opt opts[] = {
@@ -23,6 +30,14 @@ static const struct tern_opt opts[] = {
      .help = "change a key of the recipe, such as optimizer.lr=1e-4; may be given again"},
     {"accept", 0, TERN_OPT_FLAG, .to.flag = &accept_change,
      .help = "go on from checkpoints of another model, data, seed, batch, optimizer or schedule"},
+    {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain_only,
+     .help =
+         "print which rank does what, the batch's arithmetic and the memory, and train nothing"},
+    {"nodes", 'N', TERN_OPT_INT, "N", "1", .to.integer = &nodes,
+     .help = "with --explain: on so many nodes of launch.ranks_per_node ranks"},
+    {"profile", 0, TERN_OPT_TEXT, "FILE", .env = "TERN_TRAIN_PROFILE", .to.text = &profile,
+     .help = "write a Chrome trace of one step of all ranks, the third from here or the last: what "
+             "each computed, sent, summed and waited for"},
     {0},
 };
 
@@ -32,27 +47,66 @@ static void on_signal(int sig)
 
     if (wish > stop)
         stop = wish;
+    if (sig == SIGTERM) /* so ranks end whose peer has died, too */
+        tern_fabric_dump(true);
+}
+
+static void on_look(int sig)
+{
+    (void)sig;
+    tern_fabric_dump(false);
+}
+
+/* From the beginning: nobody who wants a look means to end the run, nor who has stopped reading
+ * what is said of it. */
+static void outlive(void)
+{
+    struct sigaction sa = {.sa_handler = on_look, .sa_flags = SA_RESTART};
+
+    sigaction(SIGUSR2, &sa, NULL);
+    signal(SIGPIPE, SIG_IGN);
 }
 
 static void catch_signals(void)
 {
-    static const int signals[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT};
+    static const int signals[] = {SIGTERM, SIGHUP, SIGUSR1, SIGINT};
     struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         sigaction(signals[i], &sa, NULL);
 }
 
-/* A job submitted with --tern whose node lacks the plugin would run without what it sets up: the
- * option arrives as Slurm's own variable, the receipt only from the plugin. */
-static int check_receipt(struct tern_err *err)
+/* Of the model that the recipe begins from. */
+static int read_config(const struct tern_recipe *r, struct tern_model_config *c,
+                       struct tern_err *err)
 {
-    if (getenv("SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern") && !tern_var("TERN_RECEIPT"))
-        return tern_err_set(err, TERN_TEMPFAIL,
-                            "the job was submitted with --tern, but tern's plugin did not run on "
-                            "node %s. Is tern_spank.so in its plugstack.conf?",
-                            getenv("SLURMD_NODENAME") ? getenv("SLURMD_NODENAME") : "(unknown)");
-    return 0;
+    char *at = NULL;
+
+    if (!r->model.from)
+        return tern_model_config_load(r->model.config, c, err);
+    if (tern_str_ends(r->model.from, "/latest") ? tern_ckpt_resolve(r->model.from, &at, err) < 0
+                                                : (at = tern_strdup(r->model.from)) == NULL)
+        return -1;
+    int rc = tern_model_config_load(at, c, err);
+    free(at);
+    return rc;
+}
+
+static int explain(const struct tern_recipe *r, struct tern_err *err)
+{
+    struct tern_model_config c;
+    struct tern_buf text = {0};
+
+    if (nodes < 1)
+        return tern_err_set(err, TERN_USAGE, "--nodes: %lld nodes are none", (long long)nodes);
+    int rc = read_config(r, &c, err);
+
+    if (rc == 0)
+        rc = tern_plan_explain(r, &c, nodes * r->launch.ranks_per_node, &text, err);
+    if (rc == 0)
+        fputs(text.data, stdout);
+    tern_buf_free(&text);
+    return rc;
 }
 
 static int run(int n, char **args, struct tern_err *err)
@@ -63,22 +117,35 @@ static int run(int n, char **args, struct tern_err *err)
     int rank = 0, rc = -1;
 
     (void)n;
-    if (check_receipt(err) < 0)
+    outlive();
+    tern_debug("phase: main");
+    const char *local = getenv("SLURM_LOCALID");
+    if (tern_run_receipt(!local || strcmp(local, "0") == 0, err) < 0)
         return -1;
     recipe = tern_recipe_load(args[0], overrides.values, overrides.n, err);
     if (!recipe)
         return -1;
+    if (tern_check_length(recipe, err) < 0)
+        goto out;
     if (recipe->workload.command) {
         tern_recipe_fail(recipe, "workload.command", err,
                          "this recipe's trainer is not tern's. `tern run` launches it.");
         goto out;
     }
+    if (explain_only) {
+        rc = explain(recipe, err);
+        goto out;
+    }
     if (tern_tensor_start((int)recipe->launch.threads, (int)recipe->launch.ranks_per_node, err) < 0)
         goto out;
     catch_signals();
-    fabric = tern_fabric_open(&(struct tern_fabric_options){0}, err);
+    fabric = tern_fabric_open(
+        &(struct tern_fabric_options){.transport =
+                                          recipe->launch.fabric == TERN_CARRY_MPI ? "mpi" : NULL},
+        err);
     if (!fabric)
         goto out;
+    tern_debug("phase: fabric");
     rank = tern_fabric_rank(fabric);
     char name[64];
     snprintf(name, sizeof name, "tern train: rank %d", rank);
@@ -90,10 +157,12 @@ static int run(int n, char **args, struct tern_err *err)
         .recipe = recipe,
         .fabric = fabric,
         .spool_dir = tern_var("TERN_RUN_SPOOL"),
+        .profile = profile,
         .accept = accept_change,
         .stop = &stop,
     };
     rc = tern_train(&options, &result, err);
+    fabric = NULL;
     if (rc == 0 && result.stop != TERN_TRAIN_GO_ON) {
         if (rank == 0)
             tern_info("stopped after step %llu of %lld, with a checkpoint",
@@ -117,10 +186,22 @@ static const struct tern_cmd cmd = {
         "Continues from the newest verified checkpoint of the recipe's checkpoint.dir, else begins "
         "from its model. `tern run` starts one on every rank and records the run; without it, "
         "`srun --mpi=pmix tern train RECIPE` and `mpirun tern train RECIPE` work too.\n\n"
-        "SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 end the run after the present step with a checkpoint "
-        "(exit status "
-        "76), SIGINT does so for good (77). It computes on CPUs, also on nodes with Neuron "
-        "devices.",
+        "Under `tern run` each step records loss, lr, grad_norm, tokens, tokens_per_second, and "
+        "the "
+        "seconds of data, forward, backward, comm and update: of rank 0, of each of up to 64 ranks "
+        "(rank3/forward_seconds), and their _min, _median and _max over the ranks; slowest_rank; "
+        "and mfu, the share of the peak that the step's FLOPs by its seconds are. FLOPs are those "
+        "of matrix products and of the half of attention that is not masked; what is computed "
+        "again and gradients of frozen weights do not count. The peak is what the trainer's own "
+        "matrix product reaches as an attempt begins, on all ranks and their threads at once "
+        "(two of matrices of 512, with several threads of 1536): param peak_gflops.\n\n"
+        "--profile writes JSON for https://ui.perfetto.dev or chrome://tracing; a process is a "
+        "node, a thread a rank. Times begin at a barrier before the step, at which the clocks of "
+        "nodes are set equal. `TERN_TRAIN_PROFILE=FILE tern run RECIPE` does the same there.\n\n"
+        "SIGTERM, SIGHUP and SIGUSR1 end the run after the present step with a checkpoint (exit "
+        "status 76), SIGINT does so for good (77). SIGUSR2 ends nothing: it writes what the rank "
+        "called last to TERN_FABRIC_DUMP, for `tern fabric autopsy`. It computes on CPUs, also on "
+        "nodes with Neuron devices.",
     .opts = opts,
     .args_min = 1,
     .args_max = 1,

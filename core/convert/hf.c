@@ -91,6 +91,11 @@ static int list_tensors(struct export *x, struct tern_err *err)
     struct tern_model_tensor t;
     struct tern_ckpt_info info;
 
+    if (json_is_object(json_object_get(tern_ckpt_meta(x->c), "lora")))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: holds adapters (LoRA) beside frozen weights, which export does "
+                            "not merge. `tern eval` and a recipe's model.from read it as it is",
+                            path);
     x->n = tern_model_tensors(&x->config);
     x->tensors = tern_alloc(x->n, sizeof *x->tensors, "list of tensors", err);
     x->shard = tern_alloc(x->n, sizeof *x->shard, "list of tensors", err);

@@ -34,6 +34,21 @@ static int check_tensors(const struct tern_infer_source *s, struct tern_err *err
     return 0;
 }
 
+/* Weights that adapters stand beside have another prefix. */
+static void find_adapters(struct tern_infer_source *s)
+{
+    json_t *lora = json_object_get(tern_ckpt_meta(s->ckpt), "lora");
+
+    if (!json_is_object(lora))
+        return;
+    s->prefix = "base/";
+    s->adapters = (struct tern_model_adapters){
+        .rank = (int)json_integer_value(json_object_get(lora, "rank")),
+        .targets = (unsigned)json_integer_value(json_object_get(lora, "targets")),
+        .scale = json_number_value(json_object_get(lora, "scale")),
+    };
+}
+
 int tern_infer_open(const char *path, struct tern_infer_source *out, struct tern_err *err)
 {
     struct tern_infer_source s = {0};
@@ -45,6 +60,8 @@ int tern_infer_open(const char *path, struct tern_infer_source *out, struct tern
     bool ours = tern_ckpt_is_ours(at);
     s.prefix = ours ? "model/" : "";
     s.ckpt = ours ? tern_ckpt_open(at, err) : tern_ckpt_open_hf(at, err);
+    if (s.ckpt && ours)
+        find_adapters(&s);
     int rc =
         s.ckpt && tern_model_config_load(at, &s.config, err) == 0 && check_tensors(&s, err) == 0
             ? 0
@@ -63,71 +80,222 @@ void tern_infer_close(struct tern_infer_source *s)
     s->ckpt = NULL;
 }
 
-int tern_infer_read(const struct tern_infer_source *s, const char *prefix, tern_real *to,
-                    struct tern_err *err)
+int tern_infer_read_part(const struct tern_infer_source *s, const char *prefix,
+                         const struct tern_model_part *p, tern_real *to, struct tern_err *err)
 {
     const enum tern_ckpt_type type = sizeof(tern_real) == 8 ? TERN_CKPT_F64 : TERN_CKPT_F32;
+    const uint64_t start[] = {(uint64_t)p->start[0], (uint64_t)p->start[1]};
+    const uint64_t shape[] = {(uint64_t)p->shape[0], (uint64_t)p->shape[1]};
     char name[TERN_CKPT_NAME_MAX + 1];
 
-    for (size_t i = 0; i < tern_model_tensors(&s->config); i++) {
-        struct tern_model_tensor t;
-        tern_model_tensor(&s->config, i, &t);
-        snprintf(name, sizeof name, "%s%s", prefix, t.name);
-        if (tern_ckpt_read(s->ckpt, name, type, NULL, NULL, to + t.offset, err) < 0)
+    snprintf(name, sizeof name, "%s%s", prefix, p->whole.name);
+    return tern_ckpt_read(s->ckpt, name, type, start, shape, to, err);
+}
+
+/* w += scale B A. */
+static int add_product(const struct tern_infer_source *s, const struct tern_model_part *a,
+                       const struct tern_model_part *b, tern_real *w, struct tern_err *err)
+{
+    tern_real *pa = tern_alloc(a->count, sizeof *pa, "an adapter", err);
+    tern_real *pb = tern_alloc(b->count, sizeof *pb, "an adapter", err);
+    int rc = -1, out = (int)b->shape[0], in = (int)a->shape[1], rank = s->adapters.rank;
+
+    if (pa && pb && tern_infer_read_part(s, "lora/", a, pa, err) == 0 &&
+        tern_infer_read_part(s, "lora/", b, pb, err) == 0) {
+        tern_tensor_gemm(false, false, out, in, rank, (tern_real)s->adapters.scale, pb, rank, pa,
+                         in, 1, w, in);
+        rc = 0;
+    }
+    free(pa);
+    free(pb);
+    return rc;
+}
+
+/* Add the source's adapters to the weights of `m`. */
+static int merge(const struct tern_infer_source *s, struct tern_llama *m, struct tern_err *err)
+{
+    const struct tern_model_shard *base = tern_llama_shard(m);
+    struct tern_model_shard *pairs =
+        tern_model_shard_adapters(&s->config, &base->place, &s->adapters, err);
+    tern_real *params = tern_llama_params(m, NULL);
+    int rc = pairs ? 0 : -1;
+
+    for (size_t i = 0, at = 0; rc == 0 && i < pairs->n_parts; i += 2) {
+        while (base->parts[at].index != pairs->parts[i].index)
+            at++;
+        rc = add_product(s, &pairs->parts[i], &pairs->parts[i + 1], params + base->parts[at].offset,
+                         err);
+    }
+    tern_model_shard_free(pairs);
+    return rc;
+}
+
+int tern_infer_read(const struct tern_infer_source *s, struct tern_llama *m, struct tern_err *err)
+{
+    const struct tern_model_shard *shard = tern_llama_shard(m);
+    tern_real *params = tern_llama_params(m, NULL);
+
+    for (size_t i = 0; i < shard->n_parts; i++)
+        if (tern_infer_read_part(s, s->prefix, &shard->parts[i], params + shard->parts[i].offset,
+                                 err) < 0)
             return -1;
+    return s->adapters.rank && !tern_llama_adapters(m) ? merge(s, m, err) : 0;
+}
+
+int tern_infer_read_adapters(const struct tern_infer_source *s, struct tern_llama *m,
+                             struct tern_err *err)
+{
+    const struct tern_model_shard *shard = tern_llama_trained(m);
+    tern_real *params = tern_llama_trainable(m, NULL);
+
+    for (size_t i = 0; tern_llama_adapters(m) && i < shard->n_parts; i++)
+        if (tern_infer_read_part(s, "lora/", &shard->parts[i], params + shard->parts[i].offset,
+                                 err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- perplexity */
+
+static int alone_loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
+                      struct tern_err *err)
+{
+    if (tern_llama_chunk_forward(ctx, 0, 0, b, err) < 0)
+        return -1;
+    return tern_llama_chunk_loss(ctx, 0, 0, b, out, err);
+}
+
+struct tern_infer_gang tern_infer_alone(struct tern_llama *m, const struct tern_comm *comm,
+                                        const volatile sig_atomic_t *asked)
+{
+    return (struct tern_infer_gang){.ctx = m,
+                                    .model = m,
+                                    .loss = alone_loss,
+                                    .asked = asked,
+                                    .gang = tern_comm_rank(comm),
+                                    .gangs = tern_comm_size(comm),
+                                    .counts = true};
+}
+
+/* Batches between two questions whether to go on, in a gang of several: a round of messages in
+ * which no stage works ahead of the others. */
+enum { ASK_EVERY = 8 };
+
+/* *stop: this rank's wish on entry, then what is to be done. */
+static int asked_to_stop(const struct tern_infer_gang *g, uint64_t batches, bool *stop,
+                         struct tern_err *err)
+{
+    *stop |= g->asked && *g->asked;
+    if (!g->stop)
+        return 0;
+    if (batches % ASK_EVERY == 0)
+        return g->stop(g->ctx, stop, err);
+    *stop = false;
+    return 0;
+}
+
+/* One batch's arrays. */
+struct rows {
+    int32_t *tokens, *targets, *starts, *row;
+    uint8_t *mask;
+};
+
+static void free_rows(struct rows *r)
+{
+    free(r->mask);
+    free(r->row);
+    free(r->starts);
+    free(r->targets);
+    free(r->tokens);
+}
+
+static int alloc_rows(struct rows *r, size_t batch, uint32_t seq_len, struct tern_err *err)
+{
+    const size_t n = batch * seq_len;
+
+    r->tokens = tern_alloc(n, sizeof *r->tokens, "an evaluation's batch", err);
+    r->targets = tern_alloc(n, sizeof *r->targets, "an evaluation's batch", err);
+    r->starts = tern_alloc(n, sizeof *r->starts, "an evaluation's batch", err);
+    r->row = tern_alloc(seq_len + 1, sizeof *r->row, "an evaluation's row", err);
+    r->mask = tern_alloc(n, 1, "an evaluation's batch", err);
+    return r->tokens && r->targets && r->starts && r->row && r->mask ? 0 : -1;
+}
+
+static void clear(struct rows *r, size_t n)
+{
+    memset(r->tokens, 0, n * sizeof *r->tokens);
+    memset(r->targets, 0, n * sizeof *r->targets);
+    memset(r->starts, 0, n * sizeof *r->starts);
+    memset(r->mask, 0, n);
+}
+
+/* Rows `first`, first + gangs, ... of the set; what is left of the batch does not count. */
+static int fill(struct rows *to, const struct tern_infer_gang *g, const struct tern_set *set,
+                uint32_t seq_len, int batch, uint64_t first, struct tern_err *err)
+{
+    const uint64_t rows = tern_set_rows(set, seq_len);
+
+    for (int b = 0; b < batch && first < rows; b++, first += (uint64_t)g->gangs) {
+        size_t at = (size_t)b * seq_len;
+        if (tern_set_row(set, seq_len, first, to->row, to->mask + at, err) < 0)
+            return -1;
+        memcpy(to->tokens + at, to->row, seq_len * sizeof *to->row);
+        memcpy(to->targets + at, to->row + 1, seq_len * sizeof *to->row);
+        if (g->isolate)
+            tern_set_starts(set, seq_len, to->row, to->starts + at);
     }
     return 0;
 }
 
-/* This rank's share of the rows: sums[0] += nats, sums[1] += targets.  1: stopped on the way. */
-static int evaluate_share(struct tern_llama *m, const struct tern_set *set, uint32_t seq_len,
-                          int batch, uint64_t rank, uint64_t size,
-                          const volatile sig_atomic_t *stop, double sums[2], struct tern_err *err)
+/* This gang's share of the rows: sums[0] += nats, sums[1] += targets.  1: stopped on the way.  Who
+ * cannot read rows goes on with none, as the gang would wait for it, until the gang can be told. */
+static int evaluate_share(const struct tern_infer_gang *g, const struct tern_set *set,
+                          uint32_t seq_len, int batch, double sums[2], struct tern_err *err)
 {
     const uint64_t rows = tern_set_rows(set, seq_len);
-    const size_t n = (size_t)batch * seq_len;
-    int32_t *tokens = tern_alloc(n, sizeof *tokens, "an evaluation's batch", err);
-    int32_t *targets = tern_alloc(n, sizeof *targets, "an evaluation's batch", err);
-    int32_t *row = tern_alloc(seq_len + 1, sizeof *row, "an evaluation's row", err);
-    uint8_t *mask = tern_alloc(n, 1, "an evaluation's batch", err);
-    int rc = -1;
+    const uint64_t stride = (uint64_t)batch * (uint64_t)g->gangs;
+    struct rows r = {0};
+    struct tern_err lost; /* what comes after the first error */
+    int rc = alloc_rows(&r, (size_t)batch, seq_len, err);
+    bool stop = false, unread = false;
 
-    if (!tokens || !targets || !row || !mask)
-        goto out;
-    for (uint64_t r = rank; r < rows;) {
-        int b = 0;
-        if (stop && *stop) {
-            rc = 1;
-            goto out;
-        }
-        for (; b < batch && r < rows; b++, r += size) {
-            if (tern_set_row(set, seq_len, r, row, mask + (size_t)b * seq_len, err) < 0)
-                goto out;
-            memcpy(tokens + (size_t)b * seq_len, row, seq_len * sizeof *row);
-            memcpy(targets + (size_t)b * seq_len, row + 1, seq_len * sizeof *row);
-        }
+    for (uint64_t at = (uint64_t)g->gang, n = 0; rc >= 0 && at < rows; at += stride, n++) {
+        const struct tern_llama_batch b = {.tokens = r.tokens,
+                                           .targets = r.targets,
+                                           .mask = r.mask,
+                                           .starts = g->isolate ? r.starts : NULL,
+                                           .B = batch,
+                                           .T = (int)seq_len};
         struct tern_llama_loss loss;
-        if (tern_llama_loss(m, tokens, targets, mask, b, (int)seq_len, &loss, err) < 0)
-            goto out;
-        sums[0] += loss.sum;
-        sums[1] += (double)loss.n;
+
+        stop = unread;
+        if (asked_to_stop(g, n, &stop, unread ? &lost : err) < 0)
+            rc = -1;
+        if (rc < 0 || stop)
+            break;
+        clear(&r, (size_t)batch * seq_len);
+        if (!unread && (fill(&r, g, set, seq_len, batch, at, err) < 0 ||
+                        tern_llama_batch_check(g->model, &b, err) < 0)) {
+            unread = true;
+            clear(&r, (size_t)batch * seq_len);
+        }
+        if (g->loss(g->ctx, &b, &loss, unread ? &lost : err) < 0) {
+            rc = -1;
+            break;
+        }
+        sums[0] += g->counts ? loss.sum : 0;
+        sums[1] += g->counts ? (double)loss.n : 0;
     }
-    rc = 0;
-out:
-    free(mask);
-    free(row);
-    free(targets);
-    free(tokens);
-    return rc;
+    free_rows(&r);
+    return rc < 0 || unread ? -1 : stop;
 }
 
-int tern_infer_evaluate(struct tern_llama *m, const struct tern_set *set, uint32_t seq_len,
-                        int batch, struct tern_comm *comm, const volatile sig_atomic_t *stop,
+int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_set *set,
+                        uint32_t seq_len, int batch, struct tern_comm *comm,
                         struct tern_infer_eval *out, struct tern_err *err)
 {
     double sums[3] = {0, 0, 0}; /* nats, targets (exact up to 2^53), ranks that gave up */
-    int rc = evaluate_share(m, set, seq_len, batch, (uint64_t)tern_comm_rank(comm),
-                            (uint64_t)tern_comm_size(comm), stop, sums, err);
+    int rc = evaluate_share(g, set, seq_len, batch, sums, err);
 
     /* A rank that failed still meets the others: they would wait for it. */
     sums[2] = rc != 0;

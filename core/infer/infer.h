@@ -7,6 +7,7 @@
 #define TERN_INFER_INFER_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/base/err.h"
@@ -21,6 +22,7 @@ struct tern_infer_source {
     struct tern_ckpt *ckpt; /* owned */
     const char *prefix;     /* of the parameters' names in it: "model/" or "" */
     struct tern_model_config config;
+    struct tern_model_adapters adapters; /* of a checkpoint that has some beside frozen weights */
 };
 
 /* `path`: a Hugging Face folder, a checkpoint, or DIR/latest.  Checks that every tensor of the
@@ -28,10 +30,16 @@ struct tern_infer_source {
 int tern_infer_open(const char *path, struct tern_infer_source *out, struct tern_err *err);
 void tern_infer_close(struct tern_infer_source *s);
 
-/* Read the arrays whose names begin with `prefix` ("model/", "exp_avg/") into `to`, laid out as
- * tern_model_tensor's offsets say.  Digests are checked on the way. */
-int tern_infer_read(const struct tern_infer_source *s, const char *prefix, tern_real *to,
-                    struct tern_err *err);
+/* Read a slice (its name, start and shape) of array `prefix`NAME ("model/", "exp_avg/") into
+ * to[count of the slice].  Digests are checked on the way. */
+int tern_infer_read_part(const struct tern_infer_source *s, const char *prefix,
+                         const struct tern_model_part *p, tern_real *to, struct tern_err *err);
+/* Read the parameters of `m`, a model or a shard of one.  Adapters of the source are added to the
+ * weights that they stand beside, unless `m` has places for them. */
+int tern_infer_read(const struct tern_infer_source *s, struct tern_llama *m, struct tern_err *err);
+/* Read the adapters of `m`; nothing, when it has none. */
+int tern_infer_read_adapters(const struct tern_infer_source *s, struct tern_llama *m,
+                             struct tern_err *err);
 
 /* Perplexity's parts. */
 struct tern_infer_eval {
@@ -40,12 +48,33 @@ struct tern_infer_eval {
     uint64_t bytes;  /* of text behind them */
 };
 
-/* Over all rows of `set`, cut at seq_len, `batch` rows at a time (at most what `m` was made for);
- * rows are dealt to the ranks of `comm`, and every rank gets the same sums.  Collective: 1, and no
- * sums, on the ranks that did their part when another could not, and on all when a rank saw *stop
- * (may be NULL) become other than 0 on the way. */
-int tern_infer_evaluate(struct tern_llama *m, const struct tern_set *set, uint32_t seq_len,
-                        int batch, struct tern_comm *comm, const volatile sig_atomic_t *stop,
+/* Who computes what of an evaluation.  A gang is one rank with a whole model, or several that share
+ * one and go through the same batches together. */
+struct tern_infer_gang {
+    void *ctx;
+    const struct tern_llama *model; /* what batches must be fit for */
+    /* The loss of one batch; ranks of a gang may return zeros but for one (see `counts`). */
+    int (*loss)(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
+                struct tern_err *err);
+    /* Does somebody of the gang want an end?  *stop is this rank's wish on entry, and the same
+     * answer on all of them on return.  Asked now and then.  NULL: a gang of one. */
+    int (*stop)(void *ctx, bool *stop, struct tern_err *err);
+    /* This rank is asked to end; may be NULL. */
+    const volatile sig_atomic_t *asked;
+    int gang, gangs; /* rows are dealt to the gangs */
+    bool counts;     /* this rank's losses enter the sum */
+    bool isolate;    /* documents of a row do not see each other */
+};
+
+/* Over all rows of `set`, cut at seq_len, `batch` rows at a time (the last batch is filled up with
+ * rows that do not count); every rank of `comm` gets the same sums.  Collective: 1, and no sums, on
+ * the ranks that did their part when another could not, and on all when one was asked to end. */
+int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_set *set,
+                        uint32_t seq_len, int batch, struct tern_comm *comm,
                         struct tern_infer_eval *out, struct tern_err *err);
+
+/* A gang of each rank of `comm` alone, with `m` whole. */
+struct tern_infer_gang tern_infer_alone(struct tern_llama *m, const struct tern_comm *comm,
+                                        const volatile sig_atomic_t *asked);
 
 #endif

@@ -5,23 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tern_train_agree(struct train *t, int rc, struct tern_err *err)
+static enum tern_train_stop wish_of(const struct train *t)
+{
+    return t->options->stop ? (enum tern_train_stop) * t->options->stop : TERN_TRAIN_GO_ON;
+}
+
+/* Some rank has failed: its error, on all of them.  `mine`: this one's; code 0: it is well. */
+static int tell(struct train *t, const struct tern_err *mine, struct tern_err *err)
 {
     enum { WORDS = 400 }; /* a path and a cause; a thousand ranks gather 400 KB */
-    int32_t failed = rc < 0;
-    struct tern_err mine = rc < 0 && err ? *err : (struct tern_err){0};
-
-    if (t->size == 1)
-        return rc;
-    if (tern_comm_all_reduce(t->world, &failed, 1, TERN_I32, TERN_MAX, err) < 0)
-        return -1;
-    if (!failed)
-        return 0;
     struct {
         int32_t code;
         char text[WORDS];
-    } say = {rc < 0 ? (int32_t)mine.code : 0, ""}, *all;
-    snprintf(say.text, sizeof say.text, "%.*s", WORDS - 1, mine.text);
+    } say = {(int32_t)mine->code, ""}, *all;
+
+    snprintf(say.text, sizeof say.text, "%.*s", WORDS - 1, mine->text);
     all = tern_alloc((size_t)t->size, sizeof *all, "the ranks' errors", err);
     if (!all)
         return -1;
@@ -36,9 +34,50 @@ int tern_train_agree(struct train *t, int rc, struct tern_err *err)
     return -1;
 }
 
+static struct tern_err own(int rc, const struct tern_err *err)
+{
+    return rc < 0 && err ? *err : (struct tern_err){0};
+}
+
+int tern_train_agree(struct train *t, int rc, struct tern_err *err)
+{
+    int32_t failed = rc < 0;
+    struct tern_err mine = own(rc, err);
+
+    if (t->size == 1)
+        return rc;
+    if (tern_comm_all_reduce(t->world, &failed, 1, TERN_I32, TERN_MAX, err) < 0)
+        return -1;
+    return failed ? tell(t, &mine, err) : 0;
+}
+
+int tern_train_meet(struct train *t, int rc, double sum[TRAIN_SUMS], enum tern_train_stop *stop,
+                    struct tern_err *err)
+{
+    enum { FAILED = TRAIN_SUMS, WISHES };
+    struct tern_err mine = own(rc, err);
+    double v[WISHES + TERN_TRAIN_HALT + 1] = {0};
+
+    if (t->size == 1 && rc < 0)
+        return -1;
+    for (int i = 0; i < TRAIN_SUMS && rc == 0; i++)
+        v[i] = sum[i];
+    v[FAILED] = rc < 0;
+    v[WISHES + wish_of(t)] = 1;
+    if (tern_comm_all_reduce(t->world, v, sizeof v / sizeof *v, TERN_F64, TERN_SUM, err) < 0)
+        return -1;
+    if (v[FAILED] > 0)
+        return tell(t, &mine, err);
+    memcpy(sum, v, TRAIN_SUMS * sizeof *sum);
+    *stop = TERN_TRAIN_HALT;
+    while (*stop > TERN_TRAIN_GO_ON && v[WISHES + *stop] == 0)
+        --*stop;
+    return 0;
+}
+
 int tern_train_agree_stop(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
 {
-    int32_t wish = t->options->stop ? (int32_t)*t->options->stop : TERN_TRAIN_GO_ON;
+    int32_t wish = (int32_t)wish_of(t);
 
     if (tern_comm_all_reduce(t->world, &wish, 1, TERN_I32, TERN_MAX, err) < 0)
         return -1;

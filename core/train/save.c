@@ -20,41 +20,85 @@ static int all_gather(void *ctx, const void *in, void *out, size_t bytes_per_ran
                                 err);
 }
 
-static struct tern_ckpt_array whole(const struct tern_model_tensor *w, const char *name,
-                                    const tern_real *data, bool owner)
+/* Rows [from, from + rows) of a part, which begin at `data`. */
+static struct tern_ckpt_array slice(const struct tern_model_part *p, int64_t from, int64_t rows,
+                                    const char *prefix, const tern_real *data)
 {
     struct tern_ckpt_array a = {
-        .name = name,
+        .name = tern_strf("%s%s", prefix, p->whole.name),
         .type = sizeof *data == 8 ? TERN_CKPT_F64 : TERN_CKPT_F32,
-        .ndim = w->ndim,
-        .data = data + w->offset,
-        .owner = owner,
+        .ndim = p->whole.ndim,
+        .data = data,
+        .owner = true,
     };
 
-    for (int d = 0; d < w->ndim; d++)
-        a.global[d] = a.shape[d] = (uint64_t)w->shape[d];
+    for (int d = 0; d < p->whole.ndim; d++) {
+        a.global[d] = (uint64_t)p->whole.shape[d];
+        a.start[d] = (uint64_t)p->start[d];
+        a.shape[d] = (uint64_t)p->shape[d];
+    }
+    a.start[0] += (uint64_t)from;
+    a.shape[0] = (uint64_t)rows;
     return a;
 }
 
-/* Every rank holds everything; each writes what makes their shares alike: the next tensor goes to
- * the rank that has least so far.  The same on every rank. */
-static void deal(const struct train *t, int *owner)
+/* Of what is trained, and its moments: each row is one rank's.  Returns how many; names are
+ * malloc'ed. */
+static size_t trained(const struct train *t, struct tern_ckpt_array *arrays)
 {
-    const struct tern_model_config *c = tern_llama_config(t->model);
-    uint64_t *load = calloc((size_t)t->size, sizeof *load);
+    const struct tern_model_shard *s = tern_llama_trained(t->model);
+    const char *prefix = tern_llama_adapters(t->model) ? "lora/" : "model/";
+    size_t n = 0;
 
-    for (size_t i = 0; i < tern_model_tensors(c); i++) {
-        struct tern_model_tensor w;
-        int least = 0;
-        tern_model_tensor(c, i, &w);
-        for (int r = 1; load && r < t->size; r++)
-            if (load[r] < load[least])
-                least = r;
-        if (load)
-            load[least] += w.count;
-        owner[i] = least;
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct tern_model_part *p = &s->parts[i];
+        struct train_rows w;
+        if (!p->owner || !tern_train_rows(t, i, true, &w))
+            continue;
+        arrays[n++] = slice(p, w.from, w.rows, prefix, t->params + w.offset);
+        arrays[n++] = slice(p, w.from, w.rows, "exp_avg/", t->exp_avg + w.state);
+        arrays[n++] = slice(p, w.from, w.rows, "exp_avg_sq/", t->exp_avg_sq + w.state);
     }
-    free(load);
+    return n;
+}
+
+/* What adapters stand beside.  Not by the names of a whole model: who knows nothing of adapters
+ * would take it for the trained one. */
+static size_t frozen(const struct train *t, struct tern_ckpt_array *arrays)
+{
+    const struct tern_model_shard *s = tern_llama_shard(t->model);
+    const tern_real *params = tern_llama_params(t->model, NULL);
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n_parts && tern_llama_adapters(t->model); i++) {
+        const struct tern_model_part *p = &s->parts[i];
+        int64_t from = p->shape[0] * t->me.data_rank / t->me.data;
+        int64_t to = p->shape[0] * (t->me.data_rank + 1) / t->me.data;
+        if (p->owner && to > from)
+            arrays[n++] = slice(p, from, to - from, "base/",
+                                params + p->offset + (uint64_t)(from * p->shape[1]));
+    }
+    return n;
+}
+
+static json_t *layout(const struct train *t)
+{
+    const struct tern_recipe *r = t->recipe;
+
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:b, s:i}", "world", t->size, "data", t->me.data,
+                     "tensor", (int)r->parallel.tensor, "pipeline", (int)r->parallel.pipeline,
+                     "interleave", (int)r->parallel.interleave, "sequence", r->parallel.sequence,
+                     "zero", (int)r->parallel.zero);
+}
+
+/* What tern_infer_open wants to know of adapters. */
+static json_t *adapters(const struct train *t)
+{
+    const struct tern_model_adapters *a = tern_llama_adapters(t->model);
+
+    return a ? json_pack("{s:i, s:i, s:f}", "rank", a->rank, "targets", (int)a->targets, "scale",
+                         a->scale)
+             : json_null();
 }
 
 static json_t *describe(const struct train *t)
@@ -66,15 +110,17 @@ static json_t *describe(const struct train *t)
 
     tern_recipe_hashes(r, identity, full);
     json_t *meta = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:I, s:{s:i, s:i, s:i, s:i}, s:s, s:s, s:s, s:i, "
-        "s:o, s:s}",
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:I, s:o, s:o, s:s, s:s, s:s, s:i, s:o, s:s, "
+        "s:o, "
+        "s:o, s:o}",
         "run", t->run_id, "name", r->name, "identity_hash", identity, "full_hash", full, "step",
         (json_int_t)t->step, "sample", (json_int_t)t->sample, "optimizer_step",
         (json_int_t)t->opt_step, "evaluated", t->evaluated, "seed", (json_int_t)r->data.seed,
-        "layout", "world", t->size, "data", (int)t->data_ranks, "tensor", (int)r->parallel.tensor,
-        "pipeline", (int)r->parallel.pipeline, "kernels", tern_tensor_kernels(), "blas",
+        "layout", layout(t), "lora", adapters(t), "kernels", tern_tensor_kernels(), "blas",
         tern_tensor_blas(), "core", tern_tensor_core(), "threads", tern_tensor_threads(), "config",
-        json_loads(config, 0, NULL), "tokenizer", tokenizer ? tokenizer : "");
+        json_loads(config, 0, NULL), "tokenizer", tokenizer ? tokenizer : "", "guard",
+        tern_train_guard_save(&t->guard), "stop", tern_train_stop_save(&t->stop_rule), "ended",
+        t->ended ? tern_train_stop_words(&t->stop_rule) : json_null());
     free(config);
     return meta;
 }
@@ -148,37 +194,25 @@ static void prune(struct train *t)
 
 int tern_train_save(struct train *t, struct tern_err *err)
 {
-    static const char *const prefixes[] = {"model/", "exp_avg/", "exp_avg_sq/"};
-    const tern_real *const data[] = {t->params, t->exp_avg, t->exp_avg_sq};
-    const struct tern_model_config *c = tern_llama_config(t->model);
-    const size_t tensors = tern_model_tensors(c);
     const struct tern_ckpt_peers peers = {t->rank, t->size, t, barrier, all_gather};
-    struct tern_ckpt_array *arrays = tern_alloc(3 * tensors, sizeof *arrays, "a checkpoint", err);
-    int *owner = tern_alloc(tensors, sizeof *owner, "a checkpoint", err);
+    const size_t most =
+        3 * tern_llama_trained(t->model)->n_parts + tern_llama_shard(t->model)->n_parts;
+    struct tern_ckpt_array *arrays = tern_alloc(most, sizeof *arrays, "a checkpoint", err);
     struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
     struct tern_ckpt_saved saved;
     size_t n = 0;
 
-    int rc = tern_train_agree(t, arrays && owner ? 0 : -1, err);
+    int rc = tern_train_agree(t, arrays ? 0 : -1, err);
     if (rc < 0)
         goto out;
-    deal(t, owner);
-    for (size_t k = 0; k < 3; k++) {
-        for (size_t i = 0; i < tensors; i++) {
-            struct tern_model_tensor w;
-            tern_model_tensor(c, i, &w);
-            arrays[n++] =
-                whole(&w, tern_strf("%s%s", prefixes[k], w.name), data[k], owner[i] == t->rank);
-        }
-    }
+    n = trained(t, arrays);
+    n += frozen(t, arrays + n);
     size_t n_files = find_files(t, files);
     json_t *meta = describe(t);
     rc = tern_ckpt_save(t->recipe->checkpoint.dir, t->step, arrays, n, meta, files, n_files, &peers,
                         t->claim, &saved, err);
     json_decref(meta);
     tern_ckpt_companions_free(files, n_files);
-    for (size_t i = 0; i < n; i++)
-        free((char *)arrays[i].name);
     if (rc < 0)
         goto out;
     free(t->files_dir);
@@ -190,7 +224,8 @@ int tern_train_save(struct train *t, struct tern_err *err)
     /* A rank that ends before rank 0 is done would take it along (srun --kill-on-bad-exit). */
     rc = tern_comm_barrier(t->world, err);
 out:
-    free(owner);
+    for (size_t i = 0; i < n; i++)
+        free((char *)arrays[i].name);
     free(arrays);
     return rc;
 }

@@ -75,144 +75,54 @@ static int find_checkpoint(struct train *t, char path[1024], struct tern_err *er
     return tern_comm_broadcast(t->world, path, 1024, TERN_U8, 0, err);
 }
 
-static int make_model(struct train *t, const struct tern_model_config *config, struct tern_err *err)
+static int check_vocabulary(const struct train *t, const struct tern_set *s, struct tern_err *err)
 {
-    if (t->recipe->batch.seq_len > config->max_position)
-        return tern_recipe_fail(t->recipe, "batch.seq_len", err,
-                                "%" PRId64 " tokens, but the model was made for %d "
-                                "(max_position_embeddings).",
-                                t->recipe->batch.seq_len, config->max_position);
-    t->model = tern_llama_new(config, (int)t->recipe->batch.micro, (int)t->recipe->batch.seq_len,
-                              true, err);
-    if (!t->model)
-        return -1;
-    t->params = tern_llama_params(t->model, &t->n);
-    t->grads = tern_llama_grads(t->model, NULL);
-    t->exp_avg = tern_alloc(t->n, sizeof *t->exp_avg, "AdamW's first moment", err);
-    t->exp_avg_sq = tern_alloc(t->n, sizeof *t->exp_avg_sq, "AdamW's second moment", err);
-    return t->exp_avg && t->exp_avg_sq ? 0 : -1;
-}
+    const uint32_t vocab = (uint32_t)tern_llama_config(t->model)->vocab;
 
-static int read_moments(struct train *t, const struct tern_infer_source *s, struct tern_err *err)
-{
-    if (tern_infer_read(s, "exp_avg/", t->exp_avg, err) < 0)
-        return -1;
-    return tern_infer_read(s, "exp_avg_sq/", t->exp_avg_sq, err);
-}
-
-static uint64_t meta_count(json_t *meta, const char *key, uint64_t otherwise)
-{
-    json_t *j = json_object_get(meta, key);
-
-    return json_is_integer(j) && json_integer_value(j) >= 0 ? (uint64_t)json_integer_value(j)
-                                                            : otherwise;
-}
-
-/* Go on from a checkpoint of this run: parameters, moments, place in the data. */
-static int resume(struct train *t, const char *path, struct tern_err *err)
-{
-    struct tern_infer_source s;
-    int rc = -1;
-
-    if (tern_infer_open(path, &s, err) < 0)
-        return -1;
-    json_t *meta = tern_ckpt_meta(s.ckpt);
-    const char *identity = json_string_value(json_object_get(meta, "identity_hash"));
-    if (!t->options->accept && tern_check_same_run(t->recipe, path, identity, err) < 0)
-        goto out;
-    if (make_model(t, &s.config, err) < 0 || tern_infer_read(&s, s.prefix, t->params, err) < 0 ||
-        read_moments(t, &s, err) < 0)
-        goto out;
-    t->step = tern_ckpt_step(s.ckpt);
-    t->sample = meta_count(meta, "sample", t->step * (uint64_t)t->recipe->batch.global);
-    t->opt_step = meta_count(meta, "optimizer_step", t->step);
-    t->evaluated = json_is_true(json_object_get(meta, "evaluated"));
-    t->resumed = tern_strdup(path);
-    t->files_dir = tern_strdup(path);
-    rc = 0;
-out:
-    tern_infer_close(&s);
-    return rc;
-}
-
-/* Begin from the recipe's model: weights of a folder, or random ones. */
-static int begin(struct train *t, struct tern_err *err)
-{
-    const struct tern_recipe *r = t->recipe;
-    struct tern_infer_source s = {0};
-    struct tern_model_config config;
-
-    if (!r->model.from) {
-        if (tern_model_config_load(r->model.config, &config, err) < 0 ||
-            make_model(t, &config, err) < 0)
-            return -1;
-        tern_llama_init(t->model, (uint64_t)r->data.seed, r->model.init_std);
+    if (tern_set_n_vocab(s) <= vocab)
         return 0;
-    }
-    if (tern_infer_open(r->model.from, &s, err) < 0)
-        return -1;
-    int rc = make_model(t, &s.config, err);
-    if (rc == 0)
-        rc = tern_infer_read(&s, s.prefix, t->params, err);
-    if (rc == 0 && r->model.optimizer == TERN_OPTIMIZER_KEEP) {
-        if (tern_ckpt_is_ours(tern_ckpt_path(s.ckpt))) {
-            rc = read_moments(t, &s, err);
-            t->opt_step =
-                meta_count(tern_ckpt_meta(s.ckpt), "optimizer_step", tern_ckpt_step(s.ckpt));
-        } else {
-            rc = tern_recipe_fail(r, "model.optimizer", err,
-                                  "'keep', but %s has no optimizer state. Say 'reset'.",
-                                  r->model.from);
-        }
-    }
-    t->files_dir = tern_strdup(tern_ckpt_path(s.ckpt));
-    tern_infer_close(&s);
-    return rc;
+    return tern_recipe_fail(t->recipe, "data", err,
+                            "%s: was tokenised with %u ids, but the model's vocabulary has %u. "
+                            "Build it with the model's tokenizer.",
+                            tern_set_path(s), tern_set_n_vocab(s), vocab);
 }
 
 static int open_data(struct train *t, struct tern_err *err)
 {
-    const struct tern_recipe *r = t->recipe;
-    const struct tern_recipe_sets *train = &r->data.stages[0].train, *held_out = &r->data.held_out;
-    const uint32_t vocab = (uint32_t)tern_llama_config(t->model)->vocab;
-    struct tern_mix_source *sources = tern_alloc(train->n, sizeof *sources, "data sources", err);
+    const struct tern_recipe_sets *held_out = &t->recipe->data.held_out;
 
-    if (!sources)
+    t->data = tern_check_stages_open(t->recipe, err);
+    if (!t->data || /* one vocabulary in all stages: one set tells */
+        check_vocabulary(t, tern_mix_set(tern_stages_mix(t->data, 0), 0), err) < 0)
         return -1;
-    for (size_t i = 0; i < train->n; i++)
-        sources[i] = (struct tern_mix_source){train->sets[i].path, train->sets[i].weight};
-    t->mix =
-        tern_mix_open(sources, train->n, (uint32_t)r->batch.seq_len, (uint64_t)r->data.seed, err);
-    free(sources);
     t->held_out = tern_alloc(held_out->n, sizeof(struct tern_set *), "held-out sets", err);
-    if (!t->mix || !t->held_out)
-        return -1;
-    for (size_t i = 0; i < held_out->n; i++) {
+    for (size_t i = 0; t->held_out && i < held_out->n; i++) {
         t->held_out[i] = tern_set_open(held_out->sets[i].path, err);
-        if (!t->held_out[i])
+        if (!t->held_out[i] || check_vocabulary(t, t->held_out[i], err) < 0)
             return -1;
     }
-    for (size_t i = 0; i < train->n + held_out->n; i++) {
-        const struct tern_set *s =
-            i < train->n ? tern_mix_set(t->mix, i) : t->held_out[i - train->n];
-        if (tern_set_n_vocab(s) > vocab)
-            return tern_recipe_fail(r, "data", err,
-                                    "%s: was tokenised with %u ids, but the model's vocabulary has "
-                                    "%u. Build it with the model's tokenizer.",
-                                    tern_set_path(s), tern_set_n_vocab(s), vocab);
-    }
-    return 0;
+    return t->held_out ? 0 : -1;
 }
 
 static int make_buffers(struct train *t, struct tern_err *err)
 {
-    size_t row = (size_t)t->recipe->batch.seq_len, n = (size_t)t->recipe->batch.micro * row;
+    size_t row = (size_t)t->recipe->batch.seq_len;
+    size_t n = (size_t)(t->me.micro_batches * t->recipe->batch.micro) * row;
 
-    t->tokens = tern_alloc(n, sizeof *t->tokens, "a micro-batch", err);
-    t->targets = tern_alloc(n, sizeof *t->targets, "a micro-batch", err);
+    t->tokens = tern_alloc(n, sizeof *t->tokens, "a step's samples", err);
+    t->targets = tern_alloc(n, sizeof *t->targets, "a step's samples", err);
     t->row = tern_alloc(row + 1, sizeof *t->row, "a row", err);
-    t->mask = tern_alloc(n, 1, "a micro-batch", err);
-    return t->tokens && t->targets && t->row && t->mask ? 0 : -1;
+    t->mask = tern_alloc(n, 1, "a step's samples", err);
+    if (t->recipe->data.isolate) {
+        t->starts = tern_alloc(n, sizeof *t->starts, "a step's samples", err);
+        if (!t->starts)
+            return -1;
+    }
+    t->all = tern_alloc((size_t)t->size, sizeof *t->all, "the ranks' times", err);
+    t->sorted = tern_alloc((size_t)t->size, sizeof *t->sorted, "the ranks' times", err);
+    if (!t->tokens || !t->targets || !t->row || !t->mask || !t->all || !t->sorted)
+        return -1;
+    return tern_train_profile_open(t, err);
 }
 
 /* Rank 0's links to the outside: the ledger's spool, the claim on the checkpoint folder. */
@@ -248,11 +158,17 @@ int tern_train_setup(struct train *t, struct tern_err *err)
     char path[1024];
 
     t->loss = NAN;
-    if (tern_recipe_split(t->recipe, t->size, &t->data_ranks, &t->micro_batches, err) < 0)
+    tern_train_guard_init(&t->guard, t->recipe);
+    tern_train_stop_init(&t->stop_rule, t->recipe);
+    if (tern_plan_rank(t->recipe, t->size, t->rank, &t->me, err) < 0)
         return -1; /* the same on every rank */
-    if (tern_train_agree(t, open_records(t, err), err) < 0 || find_checkpoint(t, path, err) < 0)
+    if (tern_train_agree(t, open_records(t, err), err) < 0 || tern_train_peak(t, err) < 0 ||
+        find_checkpoint(t, path, err) < 0)
         return -1;
-    int rc = *path ? resume(t, path, err) : begin(t, err);
+    int rc = *path ? tern_train_resume(t, path, err) : tern_train_begin(t, err);
+    if (tern_train_agree(t, rc, err) < 0 ||
+        tern_train_group(t, tern_llama_config(t->model), err) < 0)
+        return -1;
     if (rc == 0 && (open_data(t, err) < 0 || make_buffers(t, err) < 0))
         rc = -1;
     return tern_train_agree(t, rc, err);
@@ -268,7 +184,11 @@ void tern_train_teardown(struct train *t)
     for (size_t i = 0; t->held_out && i < t->recipe->data.held_out.n; i++)
         tern_set_free(t->held_out[i]);
     free(t->held_out);
-    tern_mix_free(t->mix);
+    tern_stages_free(t->data);
+    tern_train_ungroup(t);
+    tern_fabric_close(t->options->fabric); /* after an error messages may still come into arrays */
+    tern_train_pass_close(t);
+    tern_train_units_close(t);
     tern_llama_free(t->model);
     free(t->exp_avg);
     free(t->exp_avg_sq);
@@ -276,6 +196,10 @@ void tern_train_teardown(struct train *t)
     free(t->targets);
     free(t->row);
     free(t->mask);
+    free(t->starts);
+    free(t->all);
+    free(t->sorted);
+    tern_train_profile_close(t);
     free(t->files_dir);
     free(t->resumed);
 }

@@ -8,26 +8,59 @@
 #include "core/infer/infer.h"
 #include "core/ledger/ledger.h"
 #include "core/llama/llama.h"
+#include "core/plan/plan.h"
 #include "core/recipe/recipe.h"
+#include "core/train/guard.h"
+#include "core/train/stop.h"
 #include "core/train/train.h"
+
+#define TRAIN_REAL (sizeof(tern_real) == sizeof(double) ? TERN_F64 : TERN_F32)
+
+/* Communicators; NULL where there is nobody to talk to. */
+struct train_groups {
+    struct tern_comm *tensor, *data;
+    struct tern_comm *gang; /* all who share one copy of the model: tensor x pipeline */
+    struct tern_comm *keys; /* tensor ranks with the same key head */
+    struct tern_comm *tied; /* the stages of embedding and head, of a model that ties them */
+    struct tern_comm *receive[2], *send[2]; /* from and to a neighbour stage: [0] activations
+                                               forward, [1] gradients backward */
+};
+
+/* Where a step's time went, in seconds on this rank. */
+struct train_phases {
+    double data, forward, backward, comm, optimizer;
+    double inside; /* the model's own communication in the pass under way */
+};
 
 struct train {
     const struct tern_train_options *options;
     const struct tern_recipe *recipe;
     struct tern_comm *world;
     int rank, size;
-    int64_t data_ranks, micro_batches; /* tern_recipe_split */
+    struct tern_plan_rank me;
+    struct train_groups groups;
+    struct tern_plan_pipeline pipeline;
+    struct train_send *sends; /* what is on its way, by slot: pass.c */
 
-    struct tern_llama *model;
+    struct tern_llama *model;        /* this rank's shard */
     uint64_t n;                      /* parameters */
     tern_real *params, *grads;       /* [n], the model's */
-    tern_real *exp_avg, *exp_avg_sq; /* [n], AdamW's moments */
-    struct tern_mix *mix;
+    struct train_unit *units;        /* who updates what: grads.c */
+    uint64_t n_state;                /* parameters whose moments are here */
+    uint64_t predicted_bytes;        /* of memory, by core/plan */
+    tern_real *exp_avg, *exp_avg_sq; /* [n_state], AdamW's moments */
+    struct tern_stages *data;
     struct tern_set **held_out; /* [recipe->data.held_out.n] */
 
-    /* One micro-batch: [micro, seq_len], and a row with its last target. */
+    /* A step's micro-batches: [micro_batches, micro, seq_len], and a row with its last target. */
     int32_t *tokens, *targets, *row;
     uint8_t *mask;
+    int32_t *starts;            /* where documents begin; NULL: they see each other */
+    struct train_phases phases; /* of the present step */
+    struct train_phases *all;   /* [size], everybody's */
+    double *sorted;             /* [size] */
+    double peak;                /* FLOP/s of all ranks' matrix products; 0: nothing is recorded */
+    struct train_profile *profile; /* profile.c; NULL: nobody asked */
 
     struct tern_spool *spool;      /* of rank 0, else NULL */
     struct tern_ckpt_claim *claim; /* of rank 0, else NULL */
@@ -39,9 +72,63 @@ struct train {
     uint64_t opt_step; /* updates that the moments have seen */
     bool evaluated;    /* the held-out sets, at this step */
     uint64_t step;     /* finished */
-    int bad_steps;     /* in a row whose gradient was not finite */
     double loss;       /* of the last step */
+    bool ended;        /* by evaluate.stop, before the last step */
+    struct tern_train_guard guard;
+    struct tern_train_stop_rule stop_rule;
 };
+
+/* ---- groups.c ---- */
+
+/* Make the communicators that t->me asks for.  Collective. */
+int tern_train_group(struct train *t, const struct tern_model_config *c, struct tern_err *err);
+void tern_train_ungroup(struct train *t);
+/* The tensor ranks' operations, timed. */
+struct tern_llama_peers tern_train_peers(struct train *t);
+
+/* ---- model.c ---- */
+
+/* Make this rank's shard, and fill it from a checkpoint of this run, or from the recipe's model. */
+int tern_train_resume(struct train *t, const char *path, struct tern_err *err);
+int tern_train_begin(struct train *t, struct tern_err *err);
+
+/* ---- pass.c ---- */
+
+int tern_train_pass_open(struct train *t, struct tern_err *err);
+void tern_train_pass_close(struct train *t);
+/* All micro-batches forward and backward: gradients of scale times the summed loss are added, and
+ * their sums over the data ranks are begun.  `sum` is set where the head is, on each of its tensor
+ * ranks. Collective. */
+int tern_train_pass(struct train *t, double scale, struct tern_llama_loss *sum,
+                    struct tern_err *err);
+/* The loss of one batch, where the head is; `ctx` is the struct train.  Collective in the gang. */
+int tern_train_loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
+                    struct tern_err *err);
+
+/* ---- grads.c ---- */
+
+/* Who updates what, by the model's units.  Sets n_state. */
+int tern_train_units_open(struct train *t, struct tern_err *err);
+void tern_train_units_close(struct train *t);
+
+/* Rows of a part whose moments are here. */
+struct train_rows {
+    int64_t from, rows;            /* in the part */
+    uint64_t offset, state, count; /* in the parameters, in the moments; elements */
+};
+/* False when there are none.  `own`: only those that are this data rank's, each of them once in the
+ * data ranks, also when all hold all. */
+bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_rows *out);
+
+/* A bucket's gradients are whole on this rank: begin their sums. */
+int tern_train_bucket_ready(void *ctx, int bucket, struct tern_err *err);
+/* Until all sums are there. */
+int tern_train_sums_finish(struct train *t, struct tern_err *err);
+/* Of the gradients that this rank is to count; the sum over the world is the whole model's. */
+double tern_train_sum_squares(const struct train *t);
+void tern_train_update(struct train *t, double lr, double grad_scale);
+/* The updated rows reach the other data ranks. */
+int tern_train_spread(struct train *t, struct tern_err *err);
 
 /* ---- setup.c ---- */
 
@@ -54,13 +141,68 @@ void tern_train_teardown(struct train *t);
 /* Ranks compare `rc` of what they just did: where any failed, all return -1 with the error of the
  * first that did, "rank 2 (node): ...".  Collective. */
 int tern_train_agree(struct train *t, int rc, struct tern_err *err);
+/* Both at once, and `sum` becomes the sums over ranks: what a step needs of small things costs one
+ * round.  Collective. */
+enum { TRAIN_LOSS, TRAIN_TARGETS, TRAIN_SQUARES, TRAIN_SUMS };
+int tern_train_meet(struct train *t, int rc, double sum[TRAIN_SUMS], enum tern_train_stop *stop,
+                    struct tern_err *err);
 /* The strongest wish of any rank.  Collective. */
 int tern_train_agree_stop(struct train *t, enum tern_train_stop *stop, struct tern_err *err);
 
 /* ---- step.c ---- */
 
+/* Micro-batch `micro` of the step. */
+struct tern_llama_batch tern_train_batch(const struct train *t, int64_t micro);
 /* One optimizer step, recorded.  *stop is what the ranks agree on.  Collective. */
 int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err *err);
+
+/* ---- record.c ---- */
+
+/* Measure the peak that MFU is a share of, if values are recorded: products of squares by all ranks
+ * at once, some milliseconds.  Collective. */
+int tern_train_peak(struct train *t, struct tern_err *err);
+/* The present step's values into the ledger; `seconds` is what it took. */
+void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds);
+
+/* ---- profile.c ---- */
+
+enum train_span_kind {
+    TRAIN_SPAN_DATA,
+    TRAIN_SPAN_FORWARD,
+    TRAIN_SPAN_BACKWARD,
+    TRAIN_SPAN_RECEIVE,
+    TRAIN_SPAN_SEND,
+    TRAIN_SPAN_SENT,   /* until what was sent has left */
+    TRAIN_SPAN_TENSOR, /* an operation of the tensor ranks */
+    TRAIN_SPAN_BUCKET, /* sums over the data ranks are begun */
+    TRAIN_SPAN_SUMS,
+    TRAIN_SPAN_NORM,
+    TRAIN_SPAN_AGREE,
+    TRAIN_SPAN_UPDATE,
+    TRAIN_SPAN_SPREAD,
+};
+
+/* What a profile needs, when options->profile asks for one; after the model is there. */
+int tern_train_profile_open(struct train *t, struct tern_err *err);
+void tern_train_profile_close(struct train *t);
+/* Before and after each step; they do something at one of them.  Collective. */
+int tern_train_profile_begin(struct train *t, struct tern_err *err);
+int tern_train_profile_write(struct train *t, struct tern_err *err);
+/* This rank did so since `from` (boot clock) until now, for step `of` of the pipeline; NULL: for
+ * none of them.  Spans lie apart or one in the other. */
+void tern_train_span(struct train *t, enum train_span_kind kind, int64_t from,
+                     const struct tern_plan_step *of);
+
+/* ---- skip.c ---- */
+
+/* The step that comes is the first of a stage of data: what was usual before tells nothing now. */
+void tern_train_stage(struct train *t);
+/* Step t->step + 1 made no update for the reason `why`: said and recorded with its samples.  -1
+ * when it was one too many. */
+int tern_train_skip(struct train *t, const char *why, struct tern_err *err);
+/* Look whether evaluate.stop says that the run is done after this step, and say and record it.  Its
+ * checkpoint is to say so, too: one that is there already cannot, and a step is made beyond it. */
+void tern_train_end(struct train *t);
 
 /* ---- save.c ---- */
 

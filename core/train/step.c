@@ -1,24 +1,16 @@
 #include "core/train/state.h"
 
 #include "core/base/clock.h"
-#include "core/base/log.h"
 #include "core/base/str.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* Steps in a row without a finite gradient after which more would be a waste: one is a bad batch,
- * five are a broken run. */
-enum { BAD_STEPS_MAX = 5 };
-
-/* Where a step's time went, in seconds on this rank. */
-struct phases {
-    double data, compute, comm, update;
-};
-
-static double seconds_since(int64_t *from)
+/* Seconds since *from, which were spent so; *from becomes now. */
+static double lap(struct train *t, enum train_span_kind kind, int64_t *from)
 {
+    tern_train_span(t, kind, *from, NULL);
     int64_t now = tern_clock_boot_ns();
     double s = (double)(now - *from) * 1e-9;
 
@@ -26,156 +18,126 @@ static double seconds_since(int64_t *from)
     return s;
 }
 
-/* Fill the micro-batch buffers with samples `first` and following. */
-static int load_batch(struct train *t, uint64_t first, struct tern_err *err)
+/* Of this data rank, in the present step. */
+static uint64_t first_sample(const struct train *t)
 {
-    const size_t len = (size_t)t->recipe->batch.seq_len;
+    return t->sample + (uint64_t)(t->me.data_rank * t->me.micro_batches * t->recipe->batch.micro);
+}
 
-    for (size_t b = 0; b < (size_t)t->recipe->batch.micro; b++) {
-        if (tern_mix_sample(t->mix, 0, first + b, t->row, t->mask + b * len, NULL, err) < 0)
-            return -1;
+struct tern_llama_batch tern_train_batch(const struct train *t, int64_t micro)
+{
+    const struct tern_recipe *r = t->recipe;
+    size_t at = (size_t)(micro * r->batch.micro * r->batch.seq_len);
+
+    return (struct tern_llama_batch){.tokens = t->tokens + at,
+                                     .targets = t->targets + at,
+                                     .mask = t->mask + at,
+                                     .starts = t->starts ? t->starts + at : NULL,
+                                     .drops = true,
+                                     .sample = first_sample(t) + (uint64_t)(micro * r->batch.micro),
+                                     .B = (int)r->batch.micro,
+                                     .T = (int)r->batch.seq_len};
+}
+
+/* This data rank's share of the global batch.  Whoever cannot read it goes on with nothing, since
+ * the others wait for its part of the pass; the step's end tells all of them. */
+static int load(struct train *t, struct tern_err *err)
+{
+    const struct tern_recipe *r = t->recipe;
+    const size_t len = (size_t)r->batch.seq_len;
+    const size_t rows = (size_t)(t->me.micro_batches * r->batch.micro);
+    uint64_t first = first_sample(t);
+    int rc = 0;
+
+    for (size_t b = 0; b < rows && rc == 0; b++) {
+        rc = tern_stages_sample(t->data, first + b, t->row, t->mask + b * len,
+                                t->starts ? t->starts + b * len : NULL, err);
         memcpy(t->tokens + b * len, t->row, len * sizeof *t->row);
         memcpy(t->targets + b * len, t->row + 1, len * sizeof *t->row);
     }
-    return 0;
-}
-
-/* This rank's share of the global batch: gradients of the summed loss in t->grads. */
-static int accumulate(struct train *t, struct tern_llama_loss *sum, struct phases *ph,
-                      struct tern_err *err)
-{
-    const struct tern_recipe *r = t->recipe;
-    uint64_t first = t->sample + (uint64_t)t->rank * (uint64_t)(t->micro_batches * r->batch.micro);
-    /* The mean over the whole batch; what masks leave out is made up for by finish(). */
-    const double scale = 1.0 / ((double)r->batch.global * (double)r->batch.seq_len);
-    int64_t clock = tern_clock_boot_ns();
-
-    *sum = (struct tern_llama_loss){0};
-    tern_llama_grads_zero(t->model);
-    for (int64_t k = 0; k < t->micro_batches; k++) {
-        struct tern_llama_loss loss;
-        if (load_batch(t, first + (uint64_t)(k * r->batch.micro), err) < 0)
-            return -1;
-        ph->data += seconds_since(&clock);
-        if (tern_llama_step(t->model, t->tokens, t->targets, t->mask, (int)r->batch.micro,
-                            (int)r->batch.seq_len, scale, &loss, err) < 0)
-            return -1;
-        sum->sum += loss.sum;
-        sum->n += loss.n;
-        ph->compute += seconds_since(&clock);
+    for (int64_t k = 0; k < t->me.micro_batches && rc == 0; k++) {
+        const struct tern_llama_batch b = tern_train_batch(t, k);
+        rc = tern_llama_batch_check(t->model, &b, err);
     }
-    return 0;
-}
-
-/* AdamW on every tensor; norms (one dimension) are not decayed. */
-static void update(struct train *t, double lr, double grad_scale)
-{
-    const struct tern_model_config *c = tern_llama_config(t->model);
-    const struct tern_recipe *r = t->recipe;
-
-    for (size_t i = 0; i < tern_model_tensors(c); i++) {
-        struct tern_model_tensor w;
-        tern_model_tensor(c, i, &w);
-        const struct tern_tensor_adamw o = {
-            .lr = lr,
-            .beta1 = r->optimizer.beta1,
-            .beta2 = r->optimizer.beta2,
-            .eps = r->optimizer.eps,
-            .weight_decay = w.ndim > 1 ? r->optimizer.weight_decay : 0,
-            .grad_scale = grad_scale,
-            .step = t->opt_step + 1,
-        };
-        tern_tensor_adamw(&o, t->params + w.offset, t->grads + w.offset, t->exp_avg + w.offset,
-                          t->exp_avg_sq + w.offset, w.count);
+    if (rc < 0) {
+        memset(t->tokens, 0, rows * len * sizeof *t->tokens);
+        memset(t->targets, 0, rows * len * sizeof *t->targets);
+        memset(t->mask, 0, rows * len);
+        if (t->starts)
+            memset(t->starts, 0, rows * len * sizeof *t->starts);
     }
+    return rc;
 }
 
-static void record(struct train *t, double loss, double lr, double norm, double tokens,
-                   const struct phases *ph)
-{
-    double seconds = ph->data + ph->compute + ph->comm + ph->update;
-    const struct tern_ledger_value values[] = {
-        {"loss", loss},
-        {"lr", lr},
-        {"grad_norm", norm},
-        {"tokens", tokens},
-        {"tokens_per_second", tokens / seconds},
-        {"step_seconds", seconds},
-        {"data_seconds", ph->data},
-        {"compute_seconds", ph->compute},
-        {"comm_seconds", ph->comm},
-        {"update_seconds", ph->update},
-    };
-    struct tern_err err;
-
-    if (tern_spool_step(t->spool, (int64_t)t->step, values, sizeof values / sizeof *values, &err) <
-        0)
-        tern_warn("%s", err.text);
-}
-
-/* Sum gradients over ranks, clip, update.  `total` is the global loss. */
-static int finish(struct train *t, const double total[2], double *lr, double *norm,
-                  struct phases *ph, struct tern_err *err)
+/* Clip and update.  `total` is of the whole batch. */
+static int finish(struct train *t, const double total[TRAIN_SUMS], double *lr, double *norm,
+                  struct tern_err *err)
 {
     const struct tern_recipe *r = t->recipe;
-    int64_t clock = tern_clock_boot_ns();
+    double unmask = (double)r->batch.global * (double)r->batch.seq_len / total[TRAIN_TARGETS];
 
-    if (tern_comm_all_reduce(t->world, t->grads, t->n, sizeof(tern_real) == 8 ? TERN_F64 : TERN_F32,
-                             TERN_SUM, err) < 0)
-        return -1;
-    ph->comm += seconds_since(&clock);
-    double unmask = (double)r->batch.global * (double)r->batch.seq_len / total[1];
-    *norm = sqrt(tern_tensor_sum_squares(t->grads, t->n)) * unmask;
+    *norm = sqrt(total[TRAIN_SQUARES]) * unmask;
     *lr = tern_recipe_lr(r, (int64_t)t->step + 1);
-    if (!isfinite(*norm) || !isfinite(total[0])) {
-        if (++t->bad_steps >= BAD_STEPS_MAX)
-            return tern_err_set(err, TERN_FAILED,
-                                "loss or gradient was not finite in %d steps in a row, up to step "
-                                "%" PRIu64 ". Lower optimizer.lr, or look at the data.",
-                                BAD_STEPS_MAX, t->step + 1);
-        if (t->rank == 0)
-            tern_warn("step %" PRIu64 ": loss %g, gradient norm %g: not finite, no update",
-                      t->step + 1, total[0] / total[1], *norm);
-    } else {
-        /* As torch's clip_grad_norm_: the small number keeps a zero gradient from dividing. */
-        double clip = r->optimizer.clip > 0 ? r->optimizer.clip / (*norm + 1e-6) : 1;
-        update(t, *lr, unmask * (clip < 1 ? clip : 1));
-        t->opt_step++;
-        t->bad_steps = 0;
-    }
-    ph->update += seconds_since(&clock);
+    char why[TERN_TRAIN_WHY];
+    if (!tern_train_guard_judge(&t->guard, total[TRAIN_LOSS] / total[TRAIN_TARGETS], *norm, why))
+        return tern_train_skip(t, why, err);
+    /* As torch's clip_grad_norm_: the small number keeps a zero gradient from dividing. */
+    double clip = r->optimizer.clip > 0 ? r->optimizer.clip / (*norm + 1e-6) : 1;
+    tern_train_update(t, *lr, unmask * (clip < 1 ? clip : 1));
+    t->opt_step++;
     return 0;
 }
 
 int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
 {
-    struct phases ph = {0};
+    const struct tern_recipe *r = t->recipe;
+    /* The mean over the whole batch; what masks leave out is made up for by finish(). */
+    const double scale = 1.0 / ((double)r->batch.global * (double)r->batch.seq_len);
+    int64_t clock = tern_clock_boot_ns(), begun = clock;
+    struct train_phases *ph = &t->phases;
+    double lr, norm, total[TRAIN_SUMS] = {0};
     struct tern_llama_loss mine;
-    double lr, norm, total[2];
-    int rc = accumulate(t, &mine, &ph, err);
-    int64_t clock = tern_clock_boot_ns();
-
-    if (tern_train_agree(t, rc, err) < 0)
-        return -1;
-    total[0] = mine.sum;
-    total[1] = (double)mine.n;
     enum tern_train_stop wish;
-    if (tern_comm_all_reduce(t->world, total, 2, TERN_F64, TERN_SUM, err) < 0 ||
-        tern_train_agree_stop(t, &wish, err) < 0)
+
+    tern_train_stage(t);
+    *ph = (struct train_phases){0};
+    tern_llama_grads_zero(t->model);
+    int rc = load(t, err);
+    ph->data = lap(t, TRAIN_SPAN_DATA, &clock);
+    if (tern_train_pass(t, scale, &mine, rc < 0 ? NULL : err) < 0)
         return -1;
-    ph.comm += seconds_since(&clock);
-    if (total[1] == 0)
+    clock = tern_clock_boot_ns();
+    if (tern_train_sums_finish(t, rc < 0 ? NULL : err) < 0)
+        return -1;
+    ph->comm += lap(t, TRAIN_SPAN_SUMS, &clock);
+    if (t->me.place.tensor_rank == 0) { /* its neighbours have the same */
+        total[TRAIN_LOSS] = mine.sum;
+        total[TRAIN_TARGETS] = (double)mine.n;
+    }
+    total[TRAIN_SQUARES] = tern_train_sum_squares(t);
+    ph->optimizer = lap(t, TRAIN_SPAN_NORM, &clock);
+    if (tern_train_meet(t, rc, total, &wish, err) < 0)
+        return -1;
+    ph->comm += lap(t, TRAIN_SPAN_AGREE, &clock);
+    if (total[TRAIN_TARGETS] == 0)
         return tern_err_set(err, TERN_USAGE,
                             "step %" PRIu64 ": no target in the whole batch: its data is masked "
                             "throughout.",
                             t->step + 1);
-    if (finish(t, total, &lr, &norm, &ph, err) < 0)
+    if (finish(t, total, &lr, &norm, err) < 0)
         return -1;
+    ph->optimizer += lap(t, TRAIN_SPAN_UPDATE, &clock);
+    if (tern_train_spread(t, err) < 0)
+        return -1;
+    ph->comm += lap(t, TRAIN_SPAN_SPREAD, &clock);
+    if (tern_comm_all_gather(t->world, ph, t->all, sizeof *ph, TERN_U8, err) < 0)
+        return -1;
+    ph->comm += lap(t, TRAIN_SPAN_AGREE, &clock);
     t->step++;
-    t->sample += (uint64_t)t->recipe->batch.global;
+    t->sample += (uint64_t)r->batch.global;
     t->evaluated = false;
-    t->loss = total[0] / total[1];
-    record(t, t->loss, lr, norm, total[1], &ph);
+    t->loss = total[TRAIN_LOSS] / total[TRAIN_TARGETS];
+    tern_train_record(t, lr, norm, total[TRAIN_TARGETS], (double)(clock - begun) * 1e-9);
     *stop = wish;
     return 0;
 }

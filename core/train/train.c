@@ -3,25 +3,50 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/plan/plan.h"
 #include "core/train/state.h"
 
 #include <inttypes.h>
 #include <math.h>
 
+/* Does anybody of the gang want an end? */
+static int gang_stop(void *ctx, bool *stop, struct tern_err *err)
+{
+    struct train *t = ctx;
+    int32_t wish = *stop;
+
+    if (tern_comm_all_reduce(t->groups.gang, &wish, 1, TERN_I32, TERN_MAX, err) < 0)
+        return -1;
+    *stop = wish > 0;
+    return 0;
+}
+
 /* Perplexity on every held-out set, recorded.  1: asked to stop on the way. */
 static int evaluate(struct train *t, struct tern_err *err)
 {
     const struct tern_recipe *r = t->recipe;
+    const struct tern_infer_gang gang = {
+        .ctx = t,
+        .model = t->model,
+        .loss = tern_train_loss,
+        .stop = tern_comm_size(t->groups.gang) > 1 ? gang_stop : NULL,
+        .asked = t->options->stop,
+        .gang = t->me.data_rank,
+        .gangs = t->me.data,
+        .counts = t->me.place.tensor_rank == 0,
+        .isolate = r->data.isolate,
+    };
 
     for (size_t i = 0; i < r->data.held_out.n; i++) {
         const char *name = r->data.held_out.sets[i].name;
         struct tern_infer_eval e;
-        int rc = tern_infer_evaluate(t->model, t->held_out[i], (uint32_t)r->batch.seq_len,
-                                     (int)r->batch.micro, t->world, t->options->stop, &e, err);
+        int rc = tern_infer_evaluate(&gang, t->held_out[i], (uint32_t)r->batch.seq_len,
+                                     (int)r->batch.micro, t->world, &e, err);
         if (tern_train_agree(t, rc, err) < 0)
             return -1;
         if (rc > 0)
             return 1;
+        tern_train_stop_see(&t->stop_rule, name, (int64_t)t->step, e.nll / (double)e.tokens);
         if (t->rank != 0)
             continue;
         const struct tern_ledger_eval row = {
@@ -42,39 +67,46 @@ static int evaluate(struct train *t, struct tern_err *err)
     return 0;
 }
 
-static void say_beginning(const struct train *t)
+static void say_beginning(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
-    char bytes[32];
-    struct tern_llama_bytes b;
+    char bytes[32], peak[32];
+    struct tern_plan_memory b = {0};
 
     if (t->rank != 0)
         return;
-    const struct tern_llama_options o = {.config = tern_llama_config(t->model),
-                                         .max_batch = (int)r->batch.micro,
-                                         .seq_len = (int)r->batch.seq_len,
-                                         .training = true};
-    if (tern_llama_bytes(&o, &b, NULL) < 0)
-        return;
+    tern_plan_host_rank(r, tern_llama_config(t->model), &t->me, &b, NULL);
+    t->predicted_bytes = b.total;
     tern_info("%s", tern_tensor_describe());
     tern_info("%s: %.1f M parameters, %d ranks, %" PRId64 " x %" PRId64 " tokens a step (%" PRId64
               " micro-batches of %" PRId64 " a rank), %s a rank",
-              r->name, (double)t->n * 1e-6, t->size, r->batch.global, r->batch.seq_len,
-              t->micro_batches, r->batch.micro,
-              tern_str_bytes(bytes, sizeof bytes,
-                             b.params + b.grads + b.activations + 2 * t->n * sizeof(tern_real)));
+              r->name, (double)tern_model_params(tern_llama_config(t->model)) * 1e-6, t->size,
+              r->batch.global, r->batch.seq_len, t->me.micro_batches, r->batch.micro,
+              tern_str_bytes(bytes, sizeof bytes, b.total));
     if (t->resumed)
         tern_info("going on after step %" PRIu64 " from %s", t->step, t->resumed);
     else
         tern_info("beginning from %s", r->model.from ? r->model.from : "random weights");
+    snprintf(peak, sizeof peak, "%.1f", t->peak * 1e-9);
     const struct {
         const char *name, *value;
     } params[] = {{"kernels", tern_tensor_kernels()},
                   {"blas", tern_tensor_blas()},
                   {"blas_core", tern_tensor_core()},
+                  {"peak_gflops", peak},
                   {"resumed_from", t->resumed ? t->resumed : ""}};
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         tern_spool_param(t->spool, params[i].name, params[i].value, NULL);
+}
+
+/* Evaluate; the time that takes is none of the steps that the next line tells about. */
+static int evaluate_aside(struct train *t, int64_t *said_ns, struct tern_err *err)
+{
+    int64_t began_ns = tern_clock_boot_ns();
+    int rc = evaluate(t, err);
+
+    *said_ns += tern_clock_boot_ns() - began_ns;
+    return rc;
 }
 
 /* A line about now and then: at most one a second. */
@@ -117,22 +149,32 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
     int64_t said_ns = tern_clock_boot_ns();
     uint64_t said_step = t->step;
 
-    if (t->rank == 0 && t->step >= (uint64_t)r->steps)
-        tern_info("nothing is left to do: step %" PRIu64 " of %" PRId64 " is done", t->step,
-                  r->steps);
-    bool last = t->step == (uint64_t)r->steps;
+    if (t->rank == 0 && (t->step >= (uint64_t)r->steps || t->ended))
+        tern_info("nothing is left to do: step %" PRIu64 " of %" PRId64 " is done%s", t->step,
+                  r->steps, t->ended ? ", where evaluate.stop ended the run" : "");
+    bool last = t->step == (uint64_t)r->steps, first = true;
     if ((t->step == 0 || last || due(r->evaluate.every, t->step)) && !t->evaluated &&
-        evaluate(t, err) < 0)
+        evaluate_aside(t, &said_ns, err) < 0)
         return -1;
-    while (t->step < (uint64_t)r->steps && *stop == TERN_TRAIN_GO_ON) {
-        if (tern_train_step(t, stop, err) < 0)
+    while (t->step < (uint64_t)r->steps && !t->ended && *stop == TERN_TRAIN_GO_ON) {
+        if (tern_train_profile_begin(t, err) < 0 || tern_train_step(t, stop, err) < 0 ||
+            tern_train_profile_write(t, err) < 0)
             return -1;
+        if (first)
+            tern_debug("phase: step");
+        first = false;
+        if (t->options->watch)
+            t->options->watch(t->options->watch_ctx, t->step, t->loss);
         beat(t);
         say_step(t, &said_ns, &said_step);
         int rc = 0;
         last = t->step == (uint64_t)r->steps;
-        if (last || (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step)))
-            rc = evaluate(t, err);
+        if (last || tern_train_stop_over(&t->stop_rule) ||
+            (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step)))
+            rc = evaluate_aside(t, &said_ns, err);
+        if (rc == 0 && !last)
+            tern_train_end(t);
+        last |= t->ended;
         if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
             return -1;
         if ((last || *stop != TERN_TRAIN_GO_ON || due(r->checkpoint.every, t->step)) &&
@@ -158,6 +200,7 @@ int tern_train(const struct tern_train_options *options, struct tern_train_resul
     int rc = tern_train_setup(&t, err);
 
     if (rc == 0) {
+        tern_debug("phase: model");
         say_beginning(&t);
         rc = loop(&t, &stop, err);
     }

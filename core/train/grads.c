@@ -1,0 +1,248 @@
+/* From each rank's gradients to everybody's new parameters: sums over the data ranks in buckets,
+ * while the backward pass goes on; the update; with ZeRO-1 (Rajbhandari et al. 2020, arXiv
+ * 1910.02054) each data rank has the optimizer's state of its own rows alone. */
+#include "core/train/state.h"
+
+#include "core/base/clock.h"
+#include "core/base/str.h"
+
+#include <stdlib.h>
+
+struct train_unit {
+    int64_t from, to; /* rows whose state is here, and that this rank updates */
+    uint64_t state;   /* elements before them in the moments */
+    struct tern_pending pending[2];
+    int n_pending;
+};
+
+int tern_train_units_open(struct train *t, struct tern_err *err)
+{
+    const struct tern_model_shard *s = tern_llama_trained(t->model);
+
+    t->units = tern_alloc(s->n_units, sizeof *t->units, "the optimizer's table", err);
+    if (!t->units)
+        return -1;
+    t->n_state = 0;
+    for (size_t i = 0; i < s->n_units; i++) {
+        struct train_unit *u = &t->units[i];
+        u->to = s->units[i].rows;
+        if (t->recipe->parallel.zero)
+            tern_model_unit_cut(&s->units[i], t->me.data_rank, t->me.data, &u->from, &u->to);
+        u->state = t->n_state;
+        t->n_state += (uint64_t)((u->to - u->from) * s->units[i].width);
+    }
+    return 0;
+}
+
+void tern_train_units_close(struct train *t)
+{
+    free(t->units);
+}
+
+/* ---------------------------------------------------------------- sums over ranks */
+
+/* Who has addends of a part's gradients that this rank lacks; NULL: nobody. */
+static struct tern_comm *others(const struct train *t, const struct tern_model_part *p)
+{
+    bool several = t->me.place.tensor > 1;
+
+    if (p->sum == TERN_MODEL_SUM_KEYS)
+        return t->groups.keys;
+    if (p->sum == TERN_MODEL_SUM_SEQUENCE)
+        return several && t->recipe->parallel.sequence ? t->groups.tensor : NULL;
+    return several && p->sum == TERN_MODEL_SUM_TENSOR ? t->groups.tensor : NULL;
+}
+
+/* Neighbouring parts with the same ranks go together. */
+static int sum_replicas(struct train *t, const struct tern_model_unit *u, struct tern_err *err)
+{
+    const struct tern_model_part *p = &tern_llama_trained(t->model)->parts[u->part];
+
+    for (size_t i = 0, n; i < u->parts; i += n) {
+        struct tern_comm *with = others(t, &p[i]);
+        uint64_t count = p[i].count;
+        for (n = 1; i + n < u->parts && others(t, &p[i + n]) == with; n++)
+            count += p[i + n].count;
+        if (with && tern_comm_all_reduce(with, t->grads + p[i].offset, count, TRAIN_REAL, TERN_SUM,
+                                         err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Begin the sum over the data ranks. */
+static int begin_sum(struct train *t, size_t i, struct tern_err *err)
+{
+    const struct tern_model_unit *u = &tern_llama_trained(t->model)->units[i];
+    struct train_unit *mine = &t->units[i];
+    size_t each = (size_t)(u->rows / t->me.data * u->width), all = (size_t)(u->rows * u->width);
+    size_t rest = all - each * (size_t)t->me.data;
+    tern_real *g = t->grads + u->offset;
+
+    mine->n_pending = 0;
+    if (t->me.data == 1)
+        return 0;
+    if (!t->recipe->parallel.zero)
+        return tern_comm_all_reduce_begin(t->groups.data, g, all, TRAIN_REAL, TERN_SUM,
+                                          &mine->pending[mine->n_pending++], err);
+    if (each > 0 && tern_comm_reduce_scatter_begin(
+                        t->groups.data, g, g + each * (size_t)t->me.data_rank, each, TRAIN_REAL,
+                        TERN_SUM, &mine->pending[mine->n_pending++], err) < 0)
+        return -1;
+    /* Rows that do not divide are the last one's. */
+    return rest > 0 ? tern_comm_all_reduce_begin(t->groups.data, g + all - rest, rest, TRAIN_REAL,
+                                                 TERN_SUM, &mine->pending[mine->n_pending++], err)
+                    : 0;
+}
+
+/* Is this the embedding or its copy, whose gradients two stages have parts of? */
+static bool is_tied(const struct train *t, const struct tern_model_unit *u)
+{
+    enum tern_model_kind kind = tern_llama_trained(t->model)->parts[u->part].whole.kind;
+
+    return t->groups.tied && (kind == TERN_MODEL_EMBED || kind == TERN_MODEL_HEAD);
+}
+
+static int begin_bucket(struct train *t, int bucket, struct tern_err *err)
+{
+    const struct tern_model_shard *s = tern_llama_trained(t->model);
+
+    for (size_t i = 0; i < s->n_units; i++) {
+        const struct tern_model_unit *u = &s->units[i];
+        if (u->bucket != bucket || is_tied(t, u))
+            continue;
+        if (sum_replicas(t, u, err) < 0 || begin_sum(t, i, err) < 0)
+            return -1;
+    }
+    return tern_fabric_progress(t->options->fabric, err);
+}
+
+/* In the middle of a backward pass: what is spent here is communication. */
+int tern_train_bucket_ready(void *ctx, int bucket, struct tern_err *err)
+{
+    struct train *t = ctx;
+    int64_t from = tern_clock_boot_ns();
+    int rc = begin_bucket(t, bucket, err);
+
+    tern_train_span(t, TRAIN_SPAN_BUCKET, from, NULL);
+    t->phases.inside += (double)(tern_clock_boot_ns() - from) * 1e-9;
+    return rc;
+}
+
+int tern_train_sums_finish(struct train *t, struct tern_err *err)
+{
+    const struct tern_model_shard *s = tern_llama_trained(t->model);
+
+    for (size_t i = 0; i < s->n_units; i++) {
+        const struct tern_model_unit *u = &s->units[i];
+        if (!is_tied(t, u))
+            continue;
+        if (tern_comm_all_reduce(t->groups.tied, t->grads + u->offset, (size_t)(u->rows * u->width),
+                                 TRAIN_REAL, TERN_SUM, err) < 0 ||
+            begin_sum(t, i, err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < s->n_units; i++)
+        for (int k = 0; k < t->units[i].n_pending; k++)
+            if (tern_comm_wait(&t->units[i].pending[k], err) < 0)
+                return -1;
+    return 0;
+}
+
+double tern_train_sum_squares(const struct train *t)
+{
+    const struct tern_model_shard *s = tern_llama_trained(t->model);
+    double sum = 0;
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        struct train_rows r;
+        if (s->parts[i].owner && tern_train_rows(t, i, true, &r))
+            sum += tern_tensor_sum_squares(t->grads + r.offset, r.count);
+    }
+    return sum;
+}
+
+/* ---------------------------------------------------------------- rows of a part */
+
+bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_rows *out)
+{
+    const struct tern_model_shard *s = tern_llama_trained(t->model);
+    const struct tern_model_part *p = &s->parts[part];
+    const struct tern_model_unit *u = &s->units[p->unit];
+    const struct train_unit *mine = &t->units[p->unit];
+    int64_t first = (int64_t)((p->offset - u->offset) / (uint64_t)u->width);
+    int64_t from = mine->from, to = mine->to, cut_from = 0, cut_to = u->rows;
+
+    if (own)
+        tern_model_unit_cut(u, t->me.data_rank, t->me.data, &cut_from, &cut_to);
+    from = from > cut_from ? from : cut_from;
+    to = to < cut_to ? to : cut_to;
+    from = from > first ? from : first;
+    to = to < first + p->shape[0] ? to : first + p->shape[0];
+    if (from >= to)
+        return false;
+    *out = (struct train_rows){
+        .from = from - first,
+        .rows = to - from,
+        .offset = u->offset + (uint64_t)(from * u->width),
+        .state = mine->state + (uint64_t)((from - mine->from) * u->width),
+        .count = (uint64_t)((to - from) * u->width),
+    };
+    return true;
+}
+
+/* ---------------------------------------------------------------- update */
+
+/* AdamW on this rank's rows; norms (one dimension) are not decayed. */
+void tern_train_update(struct train *t, double lr, double grad_scale)
+{
+    const struct tern_model_shard *s = tern_llama_trained(t->model);
+    const struct tern_recipe *r = t->recipe;
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct tern_tensor_adamw o = {
+            .lr = lr,
+            .beta1 = r->optimizer.beta1,
+            .beta2 = r->optimizer.beta2,
+            .eps = r->optimizer.eps,
+            .weight_decay = s->parts[i].whole.ndim > 1 ? r->optimizer.weight_decay : 0,
+            .grad_scale = grad_scale,
+            .step = t->opt_step + 1,
+        };
+        struct train_rows w;
+        if (tern_train_rows(t, i, false, &w))
+            tern_tensor_adamw(&o, t->params + w.offset, t->grads + w.offset, t->exp_avg + w.state,
+                              t->exp_avg_sq + w.state, w.count);
+    }
+}
+
+int tern_train_spread(struct train *t, struct tern_err *err)
+{
+    const struct tern_model_shard *s = tern_llama_trained(t->model);
+    size_t ranks = (size_t)t->me.data;
+
+    if (ranks == 1 || !t->recipe->parallel.zero)
+        return 0;
+    for (size_t i = 0; i < s->n_units; i++) {
+        const struct tern_model_unit *u = &s->units[i];
+        struct train_unit *mine = &t->units[i];
+        size_t each = (size_t)(u->rows / t->me.data * u->width);
+        size_t rest = (size_t)(u->rows * u->width) - each * ranks;
+        tern_real *p = t->params + u->offset;
+
+        mine->n_pending = 0;
+        if (each > 0 &&
+            tern_comm_all_gather_begin(t->groups.data, p + each * (size_t)t->me.data_rank, p, each,
+                                       TRAIN_REAL, &mine->pending[mine->n_pending++], err) < 0)
+            return -1;
+        if (rest > 0 &&
+            tern_comm_broadcast_begin(t->groups.data, p + each * ranks, rest, TRAIN_REAL,
+                                      (int)ranks - 1, &mine->pending[mine->n_pending++], err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < s->n_units; i++)
+        for (int k = 0; k < t->units[i].n_pending; k++)
+            if (tern_comm_wait(&t->units[i].pending[k], err) < 0)
+                return -1;
+    return 0;
+}

@@ -1,0 +1,136 @@
+/* This rank's part of the model: made, and filled from disk. */
+#include "core/train/state.h"
+
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/check/check.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static int make_model(struct train *t, const struct tern_model_config *config, struct tern_err *err)
+{
+    if (t->recipe->batch.seq_len > config->max_position)
+        return tern_recipe_fail(t->recipe, "batch.seq_len", err,
+                                "%" PRId64 " tokens, but the model was made for %d "
+                                "(max_position_embeddings).",
+                                t->recipe->batch.seq_len, config->max_position);
+    const struct tern_llama_peers peers = tern_train_peers(t);
+    struct tern_llama_options o;
+
+    if (tern_train_pass_open(t, err) < 0)
+        return -1;
+    tern_plan_llama(t->recipe, config, &t->me, t->pipeline.slots, &o);
+    o.peers = &peers;
+    t->model = tern_llama_open(&o, err);
+    if (!t->model || tern_train_units_open(t, err) < 0)
+        return -1;
+    t->params = tern_llama_trainable(t->model, &t->n);
+    t->grads = tern_llama_grads(t->model, NULL);
+    t->exp_avg = tern_alloc(t->n_state, sizeof *t->exp_avg, "AdamW's first moment", err);
+    t->exp_avg_sq = tern_alloc(t->n_state, sizeof *t->exp_avg_sq, "AdamW's second moment", err);
+    return t->exp_avg && t->exp_avg_sq ? 0 : -1;
+}
+
+/* This rank's rows of the arrays `prefix`NAME of what is trained. */
+static int read_rows(struct train *t, const struct tern_infer_source *s, const char *prefix,
+                     tern_real *to, struct tern_err *err)
+{
+    const struct tern_model_shard *shard = tern_llama_trained(t->model);
+
+    for (size_t i = 0; i < shard->n_parts; i++) {
+        struct tern_model_part p = shard->parts[i];
+        struct train_rows w;
+        if (!tern_train_rows(t, i, false, &w))
+            continue;
+        p.start[0] += w.from;
+        p.shape[0] = w.rows;
+        if (tern_infer_read_part(s, prefix, &p, to + w.state, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int read_moments(struct train *t, const struct tern_infer_source *s, struct tern_err *err)
+{
+    if (read_rows(t, s, "exp_avg/", t->exp_avg, err) < 0)
+        return -1;
+    return read_rows(t, s, "exp_avg_sq/", t->exp_avg_sq, err);
+}
+
+static uint64_t meta_count(json_t *meta, const char *key, uint64_t otherwise)
+{
+    json_t *j = json_object_get(meta, key);
+
+    return json_is_integer(j) && json_integer_value(j) >= 0 ? (uint64_t)json_integer_value(j)
+                                                            : otherwise;
+}
+
+/* Go on from a checkpoint of this run: parameters, moments, place in the data. */
+int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
+{
+    struct tern_infer_source s;
+    int rc = -1;
+
+    if (tern_infer_open(path, &s, err) < 0)
+        return -1;
+    json_t *meta = tern_ckpt_meta(s.ckpt);
+    const char *identity = json_string_value(json_object_get(meta, "identity_hash"));
+    if (!t->options->accept && tern_check_same_run(t->recipe, path, identity, err) < 0)
+        goto out;
+    if (make_model(t, &s.config, err) < 0 || tern_infer_read(&s, t->model, err) < 0 ||
+        tern_infer_read_adapters(&s, t->model, err) < 0 || read_moments(t, &s, err) < 0)
+        goto out;
+    t->step = tern_ckpt_step(s.ckpt);
+    t->sample = meta_count(meta, "sample", t->step * (uint64_t)t->recipe->batch.global);
+    t->opt_step = meta_count(meta, "optimizer_step", t->step);
+    t->evaluated = json_is_true(json_object_get(meta, "evaluated"));
+    tern_train_guard_load(&t->guard, json_object_get(meta, "guard"));
+    tern_train_stop_load(&t->stop_rule, json_object_get(meta, "stop"));
+    t->ended = json_is_string(json_object_get(meta, "ended")) && /* of less patience, perhaps */
+               tern_train_stop_over(&t->stop_rule);
+    t->resumed = tern_strdup(path);
+    t->files_dir = tern_strdup(path);
+    rc = 0;
+out:
+    tern_infer_close(&s);
+    return rc;
+}
+
+/* Begin from the recipe's model: weights of a folder, or random ones. */
+int tern_train_begin(struct train *t, struct tern_err *err)
+{
+    const struct tern_recipe *r = t->recipe;
+    struct tern_infer_source s = {0};
+    struct tern_model_config config;
+
+    if (!r->model.from) {
+        if (tern_model_config_load(r->model.config, &config, err) < 0 ||
+            make_model(t, &config, err) < 0)
+            return -1;
+        tern_llama_init(t->model, (uint64_t)r->data.seed, r->model.init_std);
+        tern_llama_adapters_init(t->model);
+        return 0;
+    }
+    if (tern_infer_open(r->model.from, &s, err) < 0)
+        return -1;
+    int rc = make_model(t, &s.config, err);
+    if (rc == 0)
+        rc = tern_infer_read(&s, t->model, err);
+    if (rc == 0)
+        tern_llama_adapters_init(t->model);
+    if (rc == 0 && r->model.optimizer == TERN_OPTIMIZER_KEEP) {
+        if (tern_ckpt_is_ours(tern_ckpt_path(s.ckpt))) {
+            rc = read_moments(t, &s, err);
+            t->opt_step =
+                meta_count(tern_ckpt_meta(s.ckpt), "optimizer_step", tern_ckpt_step(s.ckpt));
+        } else {
+            rc = tern_recipe_fail(r, "model.optimizer", err,
+                                  "'keep', but %s has no optimizer state. Say 'reset'.",
+                                  r->model.from);
+        }
+    }
+    t->files_dir = tern_strdup(tern_ckpt_path(s.ckpt));
+    tern_infer_close(&s);
+    return rc;
+}

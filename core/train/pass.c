@@ -1,0 +1,191 @@
+/* A step's micro-batches through the pipeline, by the plan; and the forward pass alone. */
+#include "core/train/state.h"
+
+#include "core/base/clock.h"
+#include "core/base/str.h"
+
+#include <stdlib.h>
+
+enum { FORWARD, BACKWARD };
+
+/* What is on its way out of a slot: its output, or the gradient of its input. */
+struct train_send {
+    struct tern_pending pending;
+    bool busy;
+};
+
+static struct train_send *send_of(struct train *t, int direction, int chunk, int slot)
+{
+    size_t at = 0;
+
+    for (int k = 0; k < chunk; k++)
+        at += (size_t)t->pipeline.slots[k];
+    return &t->sends[2 * (at + (size_t)slot) + (size_t)direction];
+}
+
+int tern_train_pass_open(struct train *t, struct tern_err *err)
+{
+    const struct tern_model_place *p = &t->me.place;
+    const struct tern_plan_stage stage = {p->pipeline, p->stage, p->interleave,
+                                          t->me.micro_batches};
+    size_t slots = 0;
+
+    if (tern_plan_pipeline(&stage, &t->pipeline, err) < 0)
+        return -1;
+    for (int k = 0; k < p->interleave; k++)
+        slots += (size_t)t->pipeline.slots[k];
+    t->sends = tern_alloc(2 * slots, sizeof *t->sends, "the pipeline's messages", err);
+    return t->sends ? 0 : -1;
+}
+
+void tern_train_pass_close(struct train *t)
+{
+    tern_plan_pipeline_free(&t->pipeline);
+    free(t->sends);
+}
+
+/* The memory is about to be written: what was sent from it must have left. */
+static int settle(struct train *t, struct train_send *s, struct tern_err *err)
+{
+    int64_t from = tern_clock_boot_ns();
+
+    if (!s->busy)
+        return 0;
+    s->busy = false;
+    int rc = tern_comm_wait(&s->pending, err);
+    tern_train_span(t, TRAIN_SPAN_SENT, from, NULL);
+    return rc;
+}
+
+static int settle_slot(struct train *t, int chunk, int slot, struct tern_err *err)
+{
+    if (settle(t, send_of(t, FORWARD, chunk, slot), err) < 0)
+        return -1;
+    return settle(t, send_of(t, BACKWARD, chunk, slot), err);
+}
+
+/* `of`: the step of the plan, NULL in an evaluation. */
+static int receive(struct train *t, int direction, tern_real *to, const struct tern_plan_step *of,
+                   struct tern_err *err)
+{
+    int64_t from = tern_clock_boot_ns();
+    int rc = tern_comm_broadcast(t->groups.receive[direction], to, tern_llama_stream(t->model),
+                                 TRAIN_REAL, 0, err);
+
+    tern_train_span(t, TRAIN_SPAN_RECEIVE, from, of);
+    return rc;
+}
+
+static int send(struct train *t, int direction, int chunk, int slot, tern_real *from,
+                const struct tern_plan_step *of, struct tern_err *err)
+{
+    struct train_send *s = send_of(t, direction, chunk, slot);
+    int64_t begun = tern_clock_boot_ns();
+
+    if (tern_comm_broadcast_begin(t->groups.send[direction], from, tern_llama_stream(t->model),
+                                  TRAIN_REAL, 0, &s->pending, err) < 0)
+        return -1;
+    s->busy = true;
+    tern_train_span(t, TRAIN_SPAN_SEND, begun, of);
+    return 0;
+}
+
+/* Since *from: communication, and the rest is `*phase`. */
+static void account(struct train *t, int64_t *from, double *phase)
+{
+    int64_t now = tern_clock_boot_ns();
+
+    *phase += (double)(now - *from) * 1e-9 - t->phases.inside;
+    t->phases.comm += t->phases.inside;
+    t->phases.inside = 0;
+    *from = now;
+}
+
+static int forward(struct train *t, const struct tern_plan_step *s, struct tern_err *err)
+{
+    const struct tern_llama_batch b = tern_train_batch(t, s->micro);
+    int64_t clock = tern_clock_boot_ns();
+
+    if (settle_slot(t, s->chunk, s->slot, err) < 0 ||
+        (s->receives &&
+         receive(t, FORWARD, tern_llama_in(t->model, s->chunk, s->slot), s, err) < 0))
+        return -1;
+    account(t, &clock, &t->phases.comm);
+    if (tern_llama_chunk_forward(t->model, s->chunk, s->slot, &b, err) < 0)
+        return -1;
+    tern_train_span(t, TRAIN_SPAN_FORWARD, clock, s);
+    account(t, &clock, &t->phases.forward);
+    if (s->sends && send(t, FORWARD, s->chunk, s->slot, tern_llama_out(t->model, s->chunk, s->slot),
+                         s, err) < 0)
+        return -1;
+    account(t, &clock, &t->phases.comm);
+    return 0;
+}
+
+static int backward(struct train *t, const struct tern_plan_step *s, double scale,
+                    struct tern_llama_loss *sum, struct tern_err *err)
+{
+    const struct tern_llama_ready ready = {t, tern_train_bucket_ready};
+    const struct tern_llama_batch b = tern_train_batch(t, s->micro);
+    bool last = s->micro == t->me.micro_batches - 1;
+    struct tern_llama_loss loss = {0};
+    int64_t clock = tern_clock_boot_ns();
+
+    if (settle_slot(t, s->chunk, s->slot, err) < 0 ||
+        (s->receives &&
+         receive(t, BACKWARD, tern_llama_out(t->model, s->chunk, s->slot), s, err) < 0))
+        return -1;
+    account(t, &clock, &t->phases.comm);
+    if (tern_llama_chunk_backward(t->model, s->chunk, s->slot, &b, scale, &loss,
+                                  last ? &ready : NULL, err) < 0)
+        return -1;
+    tern_train_span(t, TRAIN_SPAN_BACKWARD, clock, s);
+    account(t, &clock, &t->phases.backward);
+    if (s->sends && send(t, BACKWARD, s->chunk, s->slot, tern_llama_in(t->model, s->chunk, s->slot),
+                         s, err) < 0)
+        return -1;
+    account(t, &clock, &t->phases.comm);
+    sum->sum += loss.sum;
+    sum->n += loss.n;
+    return 0;
+}
+
+int tern_train_pass(struct train *t, double scale, struct tern_llama_loss *sum,
+                    struct tern_err *err)
+{
+    *sum = (struct tern_llama_loss){0};
+    for (size_t i = 0; i < t->pipeline.n; i++) {
+        const struct tern_plan_step *s = &t->pipeline.steps[i];
+        if ((s->backward ? backward(t, s, scale, sum, err) : forward(t, s, err)) < 0)
+            return -1;
+    }
+    for (int k = 0; k < t->me.place.interleave; k++)
+        for (int slot = 0; slot < t->pipeline.slots[k]; slot++)
+            if (settle_slot(t, k, slot, err) < 0)
+                return -1;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- evaluation */
+
+int tern_train_loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
+                    struct tern_err *err)
+{
+    struct train *t = ctx;
+    const struct tern_model_place *p = &t->me.place;
+
+    *out = (struct tern_llama_loss){0};
+    for (int k = 0; k < p->interleave; k++) {
+        bool first = k == 0 && p->stage == 0;
+        bool last = k == p->interleave - 1 && p->stage == p->pipeline - 1;
+        if (settle_slot(t, k, 0, err) < 0 ||
+            (!first && receive(t, FORWARD, tern_llama_in(t->model, k, 0), NULL, err) < 0) ||
+            tern_llama_chunk_forward(t->model, k, 0, b, err) < 0)
+            return -1;
+        if (last)
+            return tern_llama_chunk_loss(t->model, k, 0, b, out, err);
+        if (send(t, FORWARD, k, 0, tern_llama_out(t->model, k, 0), NULL, err) < 0)
+            return -1;
+    }
+    return 0;
+}

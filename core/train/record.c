@@ -1,0 +1,193 @@
+/* What rank 0 writes of each step into the ledger, and the peak that its MFU is a share of. */
+#include "core/train/state.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum {
+    EACH = 64, /* ranks up to which each one's phases are recorded: 320 values, some 8 KB a step */
+    /* Sides of the squares that are the peak.  One thread reaches its limit at 512 (measured: 174
+     * GFLOP/s of 176 at 2048, in 1.5 ms); several wait for each other (two: 47, 129, 183, 161 at
+     * 512, 1024, 1536, 2048).  18 MiB, before the model is there, so that only of a run smaller
+     * than that they are the most memory. */
+    SQUARE_ONE = 512,
+    SQUARE_SEVERAL = 1536,
+    /* Between two barriers, after one that wakes threads and faults in memory: a barrier of many
+     * more ranks than cores takes longer than the products. */
+    TIMES = 2,
+};
+
+static const struct phase {
+    const char *name;
+    size_t at;
+} phases[] = {
+    {"data_seconds", offsetof(struct train_phases, data)},
+    {"forward_seconds", offsetof(struct train_phases, forward)},
+    {"backward_seconds", offsetof(struct train_phases, backward)},
+    {"comm_seconds", offsetof(struct train_phases, comm)},
+    {"update_seconds", offsetof(struct train_phases, optimizer)},
+};
+enum { PHASES = sizeof phases / sizeof *phases, SPREAD = 3, OWN = 32, NAME = 40 };
+
+static double of(const struct train_phases *p, int phase)
+{
+    return *(const double *)((const char *)p + phases[phase].at);
+}
+
+static double busy(const struct train_phases *p)
+{
+    return p->data + p->forward + p->backward + p->optimizer;
+}
+
+/* ---------------------------------------------------------------- the peak */
+
+static int measure(struct train *t, int side, tern_real *squares, struct tern_err *err)
+{
+    const size_t n = (size_t)side * (size_t)side;
+    double flops = 2.0 * (double)n * side; /* of all: nodes may have other numbers of threads */
+    int64_t from = 0;
+
+    for (size_t i = 0; i < n; i++)
+        squares[i] = (tern_real)(i % 13) * (tern_real)0.1;
+    if (tern_comm_all_reduce(t->world, &flops, 1, TERN_F64, TERN_SUM, err) < 0)
+        return -1;
+    for (int k = 0; k <= TIMES; k++) {
+        if (k == 1) {
+            if (tern_comm_barrier(t->world, err) < 0)
+                return -1;
+            from = tern_clock_boot_ns();
+        }
+        tern_tensor_gemm(false, true, side, side, side, 1, squares, side, squares, side, 0,
+                         squares + n, side);
+    }
+    if (tern_comm_barrier(t->world, err) < 0)
+        return -1;
+    int64_t took = tern_clock_boot_ns() - from;
+    t->peak = TIMES * flops * 1e9 / (double)(took > 0 ? took : 1);
+    return 0;
+}
+
+int tern_train_peak(struct train *t, struct tern_err *err)
+{
+    int side = tern_tensor_threads() > 1 ? SQUARE_SEVERAL : SQUARE_ONE;
+    size_t n = (size_t)side * (size_t)side;
+
+    if (!t->options->spool_dir)
+        return 0;
+    tern_real *squares = tern_alloc(2 * n, sizeof *squares, "the peak's matrices", err);
+    int rc = tern_train_agree(t, squares ? 0 : -1, err);
+    if (rc == 0)
+        rc = measure(t, side, squares, err);
+    free(squares);
+    return rc;
+}
+
+/* The FLOPs of a step, whatever is computed again.  A frozen weight has no gradient. */
+static double step_flops(const struct train *t)
+{
+    const struct tern_recipe *r = t->recipe;
+    const struct tern_model_config *c = tern_llama_config(t->model);
+    double token = tern_model_flops_train(c, (int)r->batch.seq_len);
+
+    if (r->lora.rank > 0)
+        token -= 2.0 * (double)tern_model_matmul_params(c);
+    return token * (double)(r->batch.global * r->batch.seq_len);
+}
+
+/* ---------------------------------------------------------------- a step's values */
+
+struct values {
+    struct tern_ledger_value list[OWN + PHASES * (SPREAD + EACH)];
+    char names[PHASES * (SPREAD + EACH)][NAME];
+    size_t n, named;
+};
+
+static void add(struct values *v, double value, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void add(struct values *v, double value, const char *fmt, ...)
+{
+    char *name = v->names[v->named++];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(name, NAME, fmt, args);
+    va_end(args);
+    v->list[v->n++] = (struct tern_ledger_value){name, value};
+}
+
+/* Into sorted[n].  qsort(3) would allocate when there are many. */
+static void insert(double *sorted, int n, double v)
+{
+    for (; n > 0 && sorted[n - 1] > v; n--)
+        sorted[n] = sorted[n - 1];
+    sorted[n] = v;
+}
+
+/* Each rank's phases while ranks are few, and how far they lie apart. */
+static void add_ranks(const struct train *t, struct values *v)
+{
+    for (int p = 0; p < PHASES; p++) {
+        for (int r = 0; r < t->size; r++) {
+            double seconds = of(&t->all[r], p);
+            insert(t->sorted, r, seconds);
+            if (t->size <= EACH)
+                add(v, seconds, "rank%d/%s", r, phases[p].name);
+        }
+        add(v, t->sorted[0], "%s_min", phases[p].name);
+        add(v, t->sorted[t->size / 2], "%s_median", phases[p].name);
+        add(v, t->sorted[t->size - 1], "%s_max", phases[p].name);
+    }
+}
+
+void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds)
+{
+    const struct train_phases *ph = &t->phases;
+    struct rusage use = {0};
+    int slowest = 0;
+
+    if (!t->spool)
+        return;
+    for (int r = 1; r < t->size; r++)
+        if (busy(&t->all[r]) > busy(&t->all[slowest]))
+            slowest = r;
+    getrusage(RUSAGE_SELF, &use);
+    const struct tern_ledger_value own[] = {
+        {"loss", t->loss},
+        {"lr", lr},
+        {"grad_norm", norm},
+        {"tokens", tokens},
+        {"tokens_per_second", tokens / seconds},
+        {"mfu", step_flops(t) / seconds / t->peak},
+        {"step_seconds", seconds},
+        {"data_seconds", ph->data},
+        {"compute_seconds", ph->forward + ph->backward},
+        {"forward_seconds", ph->forward},
+        {"backward_seconds", ph->backward},
+        {"comm_seconds", ph->comm},
+        {"update_seconds", ph->optimizer},
+        {"slowest_rank", slowest},
+        {"slowest_rank_seconds", busy(&t->all[slowest])},
+        {"skipped_steps", (double)t->guard.skipped}, /* of the run, so far */
+        {"memory_predicted_bytes", (double)t->predicted_bytes},
+        {"memory_bytes", (double)use.ru_maxrss * 1024}, /* the most so far */
+    };
+    _Static_assert(sizeof own / sizeof *own <= OWN, "room for a step's own values");
+    struct values v;
+    struct tern_err err;
+
+    memcpy(v.list, own, sizeof own);
+    v.n = sizeof own / sizeof *own;
+    v.named = 0;
+    if (t->size > 1)
+        add_ranks(t, &v);
+    if (tern_spool_step(t->spool, (int64_t)t->step, v.list, v.n, &err) < 0)
+        tern_warn("%s", err.text);
+}

@@ -1,0 +1,76 @@
+/* What is said and recorded of steps without an update, and of a run's early end. */
+#include "core/train/state.h"
+
+#include "core/base/log.h"
+#include "core/base/str.h"
+
+#include <inttypes.h>
+
+void tern_train_stage(struct train *t)
+{
+    if (t->sample && tern_stages_at(t->data, t->sample) != tern_stages_at(t->data, t->sample - 1))
+        tern_train_guard_forget(&t->guard);
+}
+
+static void record(struct train *t, const char *kind, const char *severity, const char *text)
+{
+    const struct tern_ledger_event e = {.kind = kind, .severity = severity, .text = text};
+    struct tern_err lost;
+
+    if (tern_spool_event(t->spool, &e, &lost) < 0)
+        tern_warn("%s", lost.text);
+}
+
+/* "data/train.tds rows 3, 99; data/other.tds rows 7", of samples [first, first + n): those of a
+ * large batch are too many for a line, and follow from their numbers. */
+static void add_rows(struct tern_buf *b, const struct train *t, uint64_t first, uint64_t n)
+{
+    enum { SHOWN = 32 };
+    const struct tern_set *before = NULL;
+
+    for (uint64_t i = first; i < first + n && i < first + SHOWN; i++) {
+        struct tern_mix_where w;
+        const struct tern_set *set = tern_stages_locate(t->data, i, &w);
+        if (set != before)
+            tern_buf_printf(b, "%s%s rows", before ? "; " : "", tern_set_path(set));
+        tern_buf_printf(b, "%s %" PRIu64, set == before ? "," : "", w.row);
+        before = set;
+    }
+    if (n > SHOWN)
+        tern_buf_puts(b, ", ...");
+}
+
+int tern_train_skip(struct train *t, const char *why, struct tern_err *err)
+{
+    const uint64_t n = (uint64_t)t->recipe->batch.global;
+    struct tern_buf b = {0};
+
+    if (t->rank == 0) {
+        tern_buf_printf(&b, "step %" PRIu64 ": %s; no update; samples %" PRIu64 " to %" PRIu64 ": ",
+                        t->step + 1, why, t->sample, t->sample + n - 1);
+        add_rows(&b, t, t->sample, n);
+        tern_warn("%s", b.data);
+        record(t, "skip", "warn", b.data);
+        tern_buf_free(&b);
+    }
+    if (!tern_train_guard_over(&t->guard))
+        return 0;
+    return tern_err_set(err, TERN_FAILED,
+                        "no update in %d steps in a row, up to step %" PRIu64
+                        ": %s. Look at the data, or lower optimizer.lr; to go on over them all the "
+                        "same, raise optimizer.guard.stop_after.",
+                        t->guard.in_a_row, t->step + 1, why);
+}
+
+void tern_train_end(struct train *t)
+{
+    if (t->ended || !tern_train_stop_over(&t->stop_rule))
+        return;
+    t->ended = true;
+    if (t->rank != 0)
+        return;
+    json_t *words = tern_train_stop_words(&t->stop_rule);
+    tern_info("step %" PRIu64 ": %s: the run is done", t->step, json_string_value(words));
+    record(t, "early_stop", "info", json_string_value(words));
+    json_decref(words);
+}

@@ -1,0 +1,88 @@
+/* The trainer on several ranks of this machine, without `tern run`:
+ *
+ *     train-ranks RECIPE RANKS [KEY=VALUE]...      the losses of all steps, one a line, in full
+ *
+ * Built twice: in float, and in double as train-ranks-f64.  Exit status: the largest of the ranks'.
+ */
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/check/check.h"
+#include "core/fabric/fabric.h"
+#include "core/tensor/tensor.h"
+#include "core/train/train.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_RANKS = 64 };
+
+static void watch(void *ctx, uint64_t step, double loss)
+{
+    (void)ctx;
+    printf("%llu %.17g\n", (unsigned long long)step, loss);
+}
+
+static int rank_main(const char *path, const char *const *sets, size_t n_sets,
+                     const struct tern_fabric_options *o)
+{
+    struct tern_err err = {0};
+    struct tern_recipe *r = tern_recipe_load(path, sets, n_sets, &err);
+    struct tern_fabric *f = NULL;
+    struct tern_train_result result;
+    int rc = -1;
+
+    if (r && tern_check_length(r, &err) == 0 && tern_tensor_start(1, 1, &err) == 0)
+        f = tern_fabric_open(o, &err);
+    if (f) {
+        const struct tern_train_options options = {
+            .recipe = r, .fabric = f, .watch = o->rank == 0 ? watch : NULL};
+        rc = tern_train(&options, &result, &err);
+    }
+    if (rc < 0)
+        fprintf(stderr, "rank %d: %s\n", o->rank, err.text);
+    tern_recipe_free(r);
+    fflush(stdout);
+    return rc < 0 ? (int)err.code : 0;
+}
+
+int main(int argc, char **argv)
+{
+    int n = argc > 2 ? atoi(argv[2]) : 0, worst = 0, ended = 0, status;
+    struct tern_err err = {0};
+
+    if (n < 1 || n > MAX_RANKS) {
+        fprintf(stderr, "usage: train-ranks RECIPE RANKS [KEY=VALUE]...\n");
+        return 2;
+    }
+    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", n, &err);
+    if (!r) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    for (int i = 0; i < n; i++) {
+        if (fork() != 0)
+            continue;
+        const struct tern_fabric_options o = {.wireup = TERN_WIREUP_SOCKET,
+                                              .socket = tern_rendezvous_address(r),
+                                              .rank = i,
+                                              .size = n};
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(rank_main(argv[1], (const char *const *)argv + 3, (size_t)argc - 3, &o));
+    }
+    while (ended < n && tern_rendezvous_step(r, &err) == 0) {
+        struct pollfd p = {tern_rendezvous_fd(r), POLLIN, 0};
+        poll(&p, 1, 10);
+        while (waitpid(-1, &status, WNOHANG) > 0) {
+            int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            ended++;
+            worst = code > worst ? code : worst;
+        }
+    }
+    tern_rendezvous_close(r);
+    return worst;
+}

@@ -1,0 +1,139 @@
+/* core/infer: a rank of a gang that cannot go on with an evaluation does not leave the others
+ * waiting. */
+#include "core/base/fs.h"
+#include "core/fabric/fabric.h"
+#include "core/infer/infer.h"
+#include "core/tensor/tensor.h"
+#include "tests/unit/tap.h"
+
+#include <unistd.h>
+
+static char work[] = "/tmp/tern-infer-XXXXXX";
+
+enum { SEQ_LEN = 16, ROWS = 30, VOCAB = 40 };
+
+/* What the rank's gang sees of it. */
+struct seen {
+    int batches, questions;
+    int ids;     /* outside the model's vocabulary */
+    int counted; /* targets of batches after the first that had none */
+    bool empty, wish;
+};
+
+static int loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
+                struct tern_err *err)
+{
+    struct seen *s = ctx;
+    int counted = 0;
+
+    (void)err;
+    for (int i = 0; i < b->B * b->T; i++) {
+        counted += b->mask[i];
+        s->ids += b->tokens[i] >= VOCAB || b->targets[i] >= VOCAB;
+    }
+    s->empty |= counted == 0;
+    s->counted += s->empty ? counted : 0;
+    s->batches++;
+    *out = (struct tern_llama_loss){.sum = 1, .n = (uint64_t)counted};
+    return 0;
+}
+
+static int question(void *ctx, bool *stop, struct tern_err *err)
+{
+    struct seen *s = ctx;
+
+    (void)err;
+    s->questions++;
+    s->wish |= *stop;
+    return 0;
+}
+
+/* ROWS rows, all tokens 5 but token `at`, which is `id`. */
+static struct tern_set *make_set(size_t at, uint32_t id, char **path)
+{
+    struct tern_set_kind kind = {1000, 2, -1, false, {7}};
+    uint32_t ids[ROWS * SEQ_LEN - 1];
+
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        ids[i] = i == at ? id : 5;
+    *path = tern_fs_join(work, "set.tds");
+    unlink(*path);
+    struct tern_set_writer *w = tern_set_create(*path, &kind, NULL);
+    if (!w || tern_set_add(w, ids, NULL, sizeof ids / sizeof *ids, 10, NULL) < 0 ||
+        tern_set_commit(w, "{}", NULL) < 0)
+        return NULL;
+    return tern_set_open(*path, NULL);
+}
+
+static int evaluate(struct seen *s, struct tern_set *set, const struct tern_llama *m,
+                    struct tern_comm *world, struct tern_err *err)
+{
+    const struct tern_infer_gang gang = {
+        .ctx = s, .model = m, .loss = loss, .stop = question, .gangs = 1, .counts = true};
+    struct tern_infer_eval e;
+
+    *s = (struct seen){0};
+    return tern_infer_evaluate(&gang, set, SEQ_LEN, 1, world, &e, err);
+}
+
+static void test_gang(const struct tern_llama *m, struct tern_comm *world)
+{
+    struct tern_err err = {0};
+    struct seen s;
+    char *path;
+    struct tern_set *set = make_set(0, 5, &path);
+    int rc = evaluate(&s, set, m, world, &err);
+
+    ok(rc == 0 && s.batches == ROWS && !s.wish && !s.empty, "a set of %d rows is %d batches", ROWS,
+       s.batches);
+    tern_set_free(set);
+    free(path);
+
+    /* A token that no model has: the embedding would be read outside. */
+    set = make_set(10 * SEQ_LEN + 3, 999, &path);
+    rc = evaluate(&s, set, m, world, &err);
+    ok(rc < 0 && s.ids == 0 && strstr(err.text, "token id 999"),
+       "a token outside the model's vocabulary is an error, and nobody computes with it: %s",
+       err.text);
+    ok(s.batches == 16 && s.questions == 3 && s.wish && s.counted == 0,
+       "the gang goes on in step with empty batches until the next question tells it (%d batches)",
+       s.batches);
+    tern_set_free(set);
+    free(path);
+
+    /* Cut off while it is open: from somewhere on it cannot be read. */
+    set = make_set(0, 5, &path);
+    ok(truncate(path, 0) == 0, "a set is cut off");
+    rc = evaluate(&s, set, m, world, &err);
+    ok(rc < 0 && s.batches == 8 && s.wish && s.counted == 0,
+       "rows that cannot be read: the same (%d batches, %s)", s.batches, err.text);
+    tern_set_free(set);
+    free(path);
+}
+
+int main(void)
+{
+    const struct tern_model_config config = {.dim = 16,
+                                             .ffn = 16,
+                                             .layers = 1,
+                                             .heads = 2,
+                                             .kv_heads = 2,
+                                             .head_dim = 8,
+                                             .vocab = VOCAB,
+                                             .max_position = 64,
+                                             .norm_eps = 1e-5,
+                                             .rope_theta = 1e4};
+    const struct tern_fabric_options alone = {.wireup = TERN_WIREUP_ALONE};
+    struct tern_err err = {0};
+
+    if (!mkdtemp(work) || tern_tensor_start(1, 1, &err) < 0)
+        return 1;
+    struct tern_fabric *f = tern_fabric_open(&alone, &err);
+    struct tern_llama *m = tern_llama_new(&config, 1, SEQ_LEN, false, &err);
+    if (ok(f && m, "a rank and a model: %s", err.text))
+        test_gang(m, tern_fabric_world(f));
+    tern_llama_free(m);
+    tern_fabric_close(f);
+    tern_fs_remove_tree(work, NULL);
+    return tap_done();
+}

@@ -28,5 +28,6 @@ gqa "dim":64,"layers":2,"heads":4,"kv_heads":2,"ffn":192,"vocab":256,"seq":33,"b
 tied "dim":48,"layers":3,"heads":6,"kv_heads":3,"head_dim":20,"ffn":100,"vocab":301,"seq":65,"batch":3,"tied":true,"rope_theta":500000.0,"steps":10,"batches":2,"accum":3,"decay":"all","clip":0
 scaling "dim":64,"layers":2,"heads":4,"kv_heads":1,"head_dim":32,"ffn":96,"vocab":500,"seq":130,"batch":2,"rope_scaling":{"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":64},"init_std":0.1,"steps":10,"accum":2,"clip":0.5
 mid "dim":256,"layers":4,"heads":8,"kv_heads":4,"vocab":4096,"seq":256,"batch":4,"steps":4
+S "dim":288,"layers":6,"heads":6,"ffn":768,"vocab":32000,"seq":256,"batch":2,"tied":true,"steps":10
 END
 tap_done

@@ -1,0 +1,98 @@
+#!/bin/bash
+# Steps that make no update, and runs that end early, as a user sees them.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+tiny_make
+
+events() { # LEDGER KIND
+    tern ledger sql --ledger "$1" -r latest -n -P "select text from event where kind = '$2' order by attempt, seq"
+}
+value() { # LEDGER NAME STEP
+    tern ledger sql --ledger "$1" -r latest -n -P "select value from step where name = '$2' and step = $3"
+}
+
+# A model to go on from that knows its text well, and one with a weight that is not a number.
+tern train run.yaml --set steps=60 --set optimizer.lr=1e-2 --set checkpoint.every=0 2>/dev/null
+tern ckpt export checkpoints/latest -o hf >/dev/null 2>&1
+cp -r hf bad
+printf '\0\0\300\177' | dd of=bad/model.safetensors bs=1 seek=$(($(stat -c %s bad/model.safetensors) - 4)) conv=notrunc 2>/dev/null
+rm -rf checkpoints
+sed 's/^model: .*/model: {from: bad}/' run.yaml >bad.yaml
+
+# Not finite: skipped, counted, recorded, and the count survives a restart.
+run tern run bad.yaml --ranks 2 --set ledger.dir=ledger1 --set steps=3
+status 0 "three steps in a row without an update are borne"
+err_has "step 3: loss nan, gradient norm nan: not finite; no update; samples 16 to 23: $PWD/data/train.tds rows"
+[ "$(events ledger1 skip | wc -l)" = 3 ]; ok $? "the ledger has an event for each"
+events ledger1 skip | sed -n 2p | grep -q '^step 2: .*no update; samples 8 to 15: [^ ]*/data/train.tds rows [0-9, ]*$'
+ok $? "with its samples and their rows" || events ledger1 skip
+[ "$(value ledger1 skipped_steps 3)" = 3.0 ]; ok $? "skipped_steps counts them" || value ledger1 skipped_steps 3
+run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1
+status 1 "resumed, the run fails two steps later"
+err_has "no update in 5 steps in a row, up to step 5"
+[ ! -e checkpoints/step-00000005 ]; ok $? "there is no checkpoint of that step"
+run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1 --set optimizer.guard.stop_after=100
+status 0 "with more patience it goes on over them, as the same run"
+[ "$(value ledger1 skipped_steps 8)" = 8.0 ]; ok $? "and counts on"
+awk -v s="$(value ledger1 slowest_rank_seconds 8)" 'BEGIN {exit !(s > 0)}'; ok $? "a single rank is the slowest, and takes time"
+tern ckpt show checkpoints/latest --json | tr -d ' \n' | grep -q '"optimizer_step":0,'
+ok $? "no update was made"
+
+# A spike: known text, and now and then (a sample of 251, by the mix) a row of something else.
+awk 'BEGIN {srand(3); for (d = 0; d < 9; d++) {s = ""; for (i = 0; i < 20; i++) s = s sprintf("%c%d%c", 97 + rand() * 26, rand() * 1e6, 65 + rand() * 26); printf "{\"text\": \"%s\"}\n", s}}' >odd.jsonl
+tern data build --tokenizer model -o data/odd.tds odd.jsonl 2>/dev/null
+sed 's/^model: .*/model: {from: hf}/; s/^steps: .*/steps: 90/; s|^  train: .*|  train: [{path: data/train.tds, weight: 250}, {path: data/odd.tds}]|' run.yaml >spike.yaml
+sed -i 's/^optimizer: .*/optimizer: {lr: 1.0e-5, guard: {spike: 7, window: 16}}/; s/^schedule: .*/schedule: {kind: constant}/; /^checkpoint:/s/every: 1/every: 10/' spike.yaml
+rm -rf checkpoints
+run tern run spike.yaml --ranks 1 --set ledger.dir=ledger2
+status 0
+events ledger2 skip >skips
+[ "$(grep -c "standard deviations above the mean of the 16 steps before.*no update; samples [0-9]* to [0-9]*: .*data/odd.tds rows" skips)" -ge 2 ] &&
+    [ "$(wc -l <skips)" -le 4 ]
+ok $? "batches with an odd row are spikes, named with their samples and rows" || sed 's/^/# /' skips err
+tiny_digests >whole
+rm -rf checkpoints
+for n in 20 47 61; do run tern run spike.yaml --ranks 1 --set ledger.dir=ledger3 --set steps=$n; done
+run tern run spike.yaml --ranks 1 --set ledger.dir=ledger3
+events ledger3 skip | cmp -s - skips; ok $? "cut off three times: the same spikes" || { events ledger3 skip | diff - skips; }
+tiny_digests | cmp -s - whole; ok $? "and the same weights to the last bit"
+rm -rf checkpoints
+sed 's|^  train: .*|  stages: [{until: 20, train: [{path: data/train.tds}]}, {train: [{path: data/odd.tds}]}]|; s/^steps: .*/steps: 30/' spike.yaml >turn.yaml
+run tern run turn.yaml --ranks 1 --set ledger.dir=ledger3t
+status 0
+[ "$(value ledger3t skipped_steps 30)" = 0.0 ]; ok $? "a new stage of other data is no spike" || sed 's/^/# /' err
+run tern run --check spike.yaml --set optimizer.guard.window=4
+status 2; err_has "not a whole number from 8 to 1024"
+
+# evaluate.stop: a learning rate of 0 makes nothing better.
+rm -rf checkpoints
+sed 's/^optimizer: .*/optimizer: {lr: 0, weight_decay: 0}/; s/^schedule: .*/schedule: {kind: constant}/' run.yaml >stop.yaml
+echo 'evaluate: {every: 2, stop: {metric: held, patience: 3}}' >>stop.yaml
+run tern run stop.yaml --ranks 2 --set ledger.dir=ledger4 --set steps=20
+status 0 "a run that gets no better is done"
+err_has "step 6: held has not got better than 6."
+err_has "done: held has not got better"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000006 ]; ok $? "with a checkpoint where it ended"
+[ "$(tern ledger sql --ledger ledger4 -r latest -n -P 'select outcome from attempt')" = done ]
+ok $? "the ledger says done"
+tern ledger sql --ledger ledger4 -r latest -n -P 'select cause from attempt' | grep -q 'has not got better than'
+ok $? "and why"
+events ledger4 early_stop | grep -q 'of step 0 in 3 evaluations'; ok $? "with an event"
+run tern run stop.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=20
+status 0; err_has "nothing is left to do: step 6 of 20 is done, where evaluate.stop ended the run"
+run tern run stop.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=20 --set evaluate.stop.patience=4
+status 0 "with more patience it goes on"; err_has "step 8: held has not got better"
+rm -rf checkpoints
+run tern run stop.yaml --ranks 1 --set ledger.dir=ledger5 --set steps=3
+run tern run stop.yaml --ranks 1 --set ledger.dir=ledger5 --set steps=20
+status 0 "looks before and after a restart count together"; err_has "step 4: held has not got better than 6."
+run tern run stop.yaml --ranks 1 --set ledger.dir=ledger5 --set steps=20 --set evaluate.every=1 --set evaluate.stop.patience=1
+status 0 "less patience than before: done already"; err_has "nothing is left to do: step 4 of 20"
+rm -rf checkpoints
+run tern run stop.yaml --ranks 1 --set ledger.dir=ledger6 --set steps=4
+run tern run stop.yaml --ranks 1 --set ledger.dir=ledger6 --set steps=20 --set evaluate.stop.patience=2
+status 0 "less patience, and no checkpoint says so yet: a step more"
+err_has "step 5: held has not got better"; err_has "done: held has not got better"
+run tern run --trial 3 stop.yaml
+status 0 "a trial of it"
+tap_done

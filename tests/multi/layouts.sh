@@ -1,0 +1,133 @@
+#!/bin/bash
+# Every parallel layout gives the one-rank curve: 50 steps, in double to 1e-9 and in float to 1e-4;
+# one layout gives the same bits again; a checkpoint of any loads into any other.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+TOOLS=${TERN_BUILD:-$ROOT/build}/tests/tools
+tiny_make
+sed -i 's/batch: .*/batch: {global: 12, micro: 1, seq_len: 16}/; s/every: 1,/every: 0,/; s/steps: 8/steps: 50/' run.yaml
+# 8 query heads and 2 key heads for 8 tensor ranks; layers and vocabulary that do not divide.
+sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 9/; s/"num_attention_heads": 4/"num_attention_heads": 8, "head_dim": 8/; s/"vocab_size": 800/"vocab_size": 803/' model/config.json
+sed 's/true, "hidden_act"/false, "hidden_act"/; s/"num_attention_heads": 8/"num_attention_heads": 6/; s/"num_key_value_heads": 2/"num_key_value_heads": 3/; s/"intermediate_size": 64/"intermediate_size": 66/' model/config.json >three.json
+[ "$(grep -c '"tie_word_embeddings": false' three.json)" = 1 ] || echo "Bail out! three.json"
+
+train() { # PROGRAM RANKS [KEY=VALUE]...
+    rm -rf checkpoints
+    timeout 120 "$TOOLS/$1" run.yaml "${@:2}" 2>err >out || { sed 's/^/# /' err; return 1; }
+}
+
+perplexities() { grep -o 'step.* a token, .*' err; } # before and after, of held-out text
+
+# Largest difference of the losses in $1 and out, if each has $2 of them.
+difference() {
+    paste -d' ' "$1" out | awk -v n="$2" '{d = $2 - $4; if (d < 0) d = -d; if (!(d <= m)) m = d} END {if (NR == n && NF == 4) print m + 0; else print "nan"}'
+}
+
+same_curve() { # PROGRAM BOUND LIST: layouts of a list against one rank
+    local program=$1 bound=$2 first=1 n sets d
+    while read -r n sets; do
+        train "$program" $n $sets
+        [ -n "$first" ] && { cp out one; perplexities >one.ppl; first=; [ "$(wc -l <one)" = 50 ]; ok $? "$program: one rank${sets:+, $sets}"; continue; }
+        d=$(difference one 50)
+        awk -v d="$d" -v b="$bound" 'BEGIN {exit !(d + 0 == d && d <= b)}'
+        ok $? "$program: $n ranks${sets:+, ${sets//parallel./}}: the same 50 losses ($d)"
+        [ "$program" = train-ranks ] || { perplexities | cmp -s - one.ppl && [ "$(wc -l <one.ppl)" = 2 ]; ok $? "and perplexities"; }
+    done
+}
+
+same_curve train-ranks-f64 1e-9 <<'E'
+1
+1 parallel.recompute=full
+2 parallel.tensor=2
+2 parallel.pipeline=2 parallel.interleave=3
+3 parallel.zero=1
+4 parallel.tensor=2 parallel.sequence=true parallel.recompute=selective
+4 parallel.pipeline=4 parallel.interleave=2 parallel.recompute=full
+6 parallel.tensor=2 parallel.pipeline=3 parallel.zero=1
+8 parallel.tensor=8 parallel.sequence=true
+8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=1 parallel.sequence=true parallel.interleave=2 parallel.recompute=full
+E
+same_curve train-ranks-f64 1e-9 <<'E'
+1 model.config=three.json
+3 model.config=three.json parallel.tensor=3
+6 model.config=three.json parallel.tensor=6 parallel.sequence=true batch.micro=3
+6 model.config=three.json parallel.tensor=3 parallel.pipeline=2
+E
+# Parts of a vocabulary of which one is just too large for as many logits at a time as the other.
+sed 's/"vocab_size": 803/"vocab_size": 32769/; s/"num_hidden_layers": 9/"num_hidden_layers": 1/; s/"max_position_embeddings": 64/"max_position_embeddings": 512/' model/config.json >wide.json
+wide="model.config=wide.json batch.seq_len=512 batch.global=1 steps=2 schedule.warmup=0"
+train train-ranks-f64 1 $wide; cp out one
+train train-ranks-f64 2 $wide parallel.tensor=2
+d=$(difference one 2)
+awk -v d="$d" 'BEGIN {exit !(d + 0 == d && d <= 1e-9)}'
+ok $? "a vocabulary of 32769 on 2 ranks: the same losses ($d)"
+# Documents that do not see each other.
+train train-ranks-f64 1; cp out together
+same_curve train-ranks-f64 1e-9 <<'E'
+1 data.isolate=true
+4 data.isolate=true parallel.tensor=2 parallel.pipeline=2 parallel.sequence=true parallel.recompute=selective
+E
+! cmp -s one together; ok $? "isolated documents have other losses"
+# Adapters beside every linear, dropping out; the weights beside them stay as they are.
+echo 'lora: {rank: 3, alpha: 6, dropout: 0.1, targets: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj]}' >>run.yaml
+same_curve train-ranks-f64 1e-9 <<'E'
+1
+3 parallel.zero=1
+4 parallel.tensor=4 parallel.sequence=true parallel.recompute=selective
+8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=1 parallel.interleave=2 parallel.recompute=full
+E
+d=$(difference together 50); awk -v d="$d" 'BEGIN {exit !(d > 1e-3)}'; ok $? "training adapters is another thing ($d)"
+train train-ranks 1 steps=8 optimizer.lr=1e-2; tern ckpt show checkpoints/latest >names
+grep -q base/model.layers.8.mlp.up_proj.weight names && grep -q lora/base_model.model.model.layers.8.mlp.up_proj.lora_B.weight names && ! grep -q 'exp_avg/model' names
+ok $? "a checkpoint has the frozen weights, the adapters by PEFT's names, and no other moments"
+sed -n 's/.*step 8: held: perplexity \([0-9.]*\) .*/\1/p' err >trained
+tern eval run.yaml --only --json 2>/dev/null | sed -n 's/.*"ppl_token": \([0-9.]*\).*/\1/p' >merged
+paste trained merged | awk '{d = $1 / $2 - 1} END {exit !(NF == 2 && d < 1e-4 && d > -1e-4)}'
+ok $? "tern eval adds them to the weights: the same perplexity ($(paste trained merged))"
+cp -r checkpoints with; tern ckpt export with/latest -o hf >/dev/null 2>&1; [ $? != 0 ]; ok $? "they are not exported without a word"
+rm -rf checkpoints; timeout 60 "$TOOLS/train-ranks" run.yaml 2 steps=4 optimizer.lr=1e-2 parallel.tensor=2 2>err >parts && timeout 60 "$TOOLS/train-ranks" run.yaml 3 steps=8 optimizer.lr=1e-2 parallel.zero=1 2>err >>parts
+tern ckpt show checkpoints/latest >/dev/null 2>&1 && [ "$(wc -l <parts)" = 8 ]; ok $? "and go on in another layout"
+sed -i '/^lora:/d' run.yaml
+same_curve train-ranks 1e-4 <<'E'
+1
+2 parallel.tensor=2 parallel.sequence=true
+3 parallel.pipeline=3 parallel.recompute=selective
+4 parallel.zero=1
+8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=1 parallel.sequence=true parallel.recompute=full
+E
+mixed="8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=1 parallel.sequence=true parallel.recompute=full"
+cp out before; tiny_digests >digests
+train train-ranks $mixed
+cmp -s before out && tiny_digests | cmp -s - digests && [ -s digests ]
+ok $? "8 ranks, all at once: the same bits again"
+
+# Stopped and gone on with in another layout, twice: the same curve.
+sed -i 's/kind: cosine/kind: constant/; s/, min_lr: 1.0e-4//' run.yaml # the number of steps says nothing
+train train-ranks-f64 1; cp out one
+train train-ranks-f64 8 steps=17 $(cut -d' ' -f2- <<<"$mixed"); cp out parts
+resume() { timeout 120 "$TOOLS/train-ranks-f64" run.yaml "$@" 2>err >>parts || sed 's/^/# /' err; }
+resume 3 steps=33 parallel.zero=1
+resume 6 steps=50 parallel.tensor=2 parallel.pipeline=3 parallel.interleave=2
+cp parts out
+d=$(difference one 50)
+awk -v d="$d" 'BEGIN {exit !(d + 0 == d && d <= 1e-9)}'
+ok $? "a run that changes its layout after 17 and 33 steps: the same losses ($d)"
+
+# What cannot be is refused before anything is computed.
+train train-ranks 3 parallel.tensor=3 >refused 2>&1
+grep -q 'heads do not divide over 3' err; ok $? "3 tensor ranks for 8 heads are refused"
+# Memory as it was foretold, of a model that is large beside its process.
+sed 's/"hidden_size": 32/"hidden_size": 288/; s/"intermediate_size": 64/"intermediate_size": 768/; s/"vocab_size": 803/"vocab_size": 16000/; s/"max_position_embeddings": 64/"max_position_embeddings": 256/' model/config.json >large.json
+memory() { # [--set KEY=VALUE]...: the larger of predicted / measured and its inverse, less 1
+    rm -rf checkpoints ledger
+    tern run run.yaml --ranks 1 --set model.config=large.json --set 'batch={global: 8, micro: 4, seq_len: 256}' --set steps=2 --set data.held_out='[]' "$@" 2>err || sed 's/^/# /' err
+    tern ledger sql --ledger ledger -r latest -n -P "select max(value) from step where name = 'memory_predicted_bytes' union all select max(value) from step where name = 'memory_bytes'" |
+        sort -g | awk 'NR == 1 {a = $1} NR == 2 && a > 0 {print $1 / a - 1}'
+}
+for how in parallel.recompute=none parallel.recompute=full 'lora={rank: 8, alpha: 8, targets: [q_proj]}'; do
+    if [ -n "${TERN_SANITIZE-}" ]; then skip "memory, $how: a sanitizer takes its own"; continue; fi
+    d=$(memory --set "$how")
+    awk -v d="$d" 'BEGIN {exit !(d != "" && d < 0.1)}'
+    ok $? "memory predicted and measured, $how: within 10 % (${d:-nothing recorded})"
+done
+tap_done

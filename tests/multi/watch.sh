@@ -1,0 +1,77 @@
+#!/bin/bash
+# What a step says of itself: MFU, each rank's times, a profile of one step.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+tiny_make
+sed -i 's/steps: 8/steps: 5/; s/every: 1,/every: 0,/' run.yaml
+
+sql() { tern ledger sql --ledger "$1" -r latest -n -P "$2"; }
+counts() { # RANK NAME: how many spans of that name
+    awk -v r="$1" -v n="$2" '$1 == r {c = $NF; sub(/^[0-9]* /, ""); sub(/ [0-9]*$/, ""); if ($0 == n) print c}' spans
+}
+
+run env TERN_TRAIN_PROFILE=trace.json tern run run.yaml --ranks 4 --set parallel.tensor=2 --set parallel.pipeline=2
+status 0 "four ranks, profiled under tern run"
+err_has "trace.json: where the time of step 3 went"
+[ "$(ls trace.json*)" = trace.json ]; ok $? "nothing else lies beside it"
+run "$TOOLS/trace-check" trace.json
+status 0 "spans lie apart or the model's sums within a pass, and what is received was sent"
+cp out spans
+for r in 0 1 2 3; do # 4 micro-batches of 2
+    [ "$(counts $r forward) $(counts $r backward) $(counts $r send) $(counts $r receive)" = "4 4 4 4" ]
+    ok $? "rank $r: each micro-batch forward and backward, sent and received" || sed 's/^/# /' spans
+    [ "$(counts $r 'tensor ranks')" -ge 8 ] && [ "$(counts $r data) $(counts $r update)" = "1 1" ]
+    ok $? "rank $r: sums of the tensor ranks, data, update"
+done
+grep -q '"name": "rank 3: stage 1, data 0, tensor 1"' trace.json; ok $? "a rank says what it is"
+sql ledger "select name from step where step = 5" >names
+for r in 0 1 2 3; do for p in data forward backward comm update; do echo "rank$r/${p}_seconds"; done; done | sort >wanted
+grep '^rank' names | sort | cmp -s - wanted; ok $? "each rank's phases are recorded" || cat names
+[ "$(sql ledger "select count(*) from step lo, step mid, step hi where lo.step = mid.step and mid.step = hi.step and lo.name = 'backward_seconds_min' and mid.name = 'backward_seconds_median' and hi.name = 'backward_seconds_max' and lo.value > 0 and lo.value <= mid.value and mid.value <= hi.value")" = 5 ]
+ok $? "with the least, the median and the most"
+[ "$(sql ledger "select count(*) from step s, step m where s.name = 'backward_seconds_max' and m.step = s.step and m.name like 'rank_/backward_seconds' and m.value = s.value")" -ge 5 ]
+ok $? "which are a rank's"
+[ "$(sql ledger "select count(*) from step m, step s, step r where m.name = 'mfu' and s.name = 'slowest_rank' and r.name = 'step_seconds' and s.step = m.step and r.step = m.step and m.value > 0 and s.value between 0 and 3")" = 5 ]
+ok $? "each step has its MFU, and a rank that is the slowest"
+
+# MFU by hand: 6 FLOPs a weight of a product, 4 a position before, forward and twice backward.
+flops=$((8 * 32 * 3 * (2 * (2 * (32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64) + 32 * 800) + 2 * 2 * 32 * 32)))
+agree() { # LEDGER FLOPS
+    sql "$1" "select m.value, s.value, p.value from step m, step s, param p where m.name = 'mfu' and s.name = 'step_seconds' and s.step = m.step and p.name = 'peak_gflops'" |
+        awk -F'|' -v f="$2" '{d = $1 * $2 * $3 * 1e9 / f - 1; if (d > 0.02 || d < -0.02) bad = 1} END {exit !(NR == 5 && !bad)}'
+}
+agree ledger $flops; ok $? "it is the step's FLOPs by its time by the peak" || sql ledger "select * from param"
+rm -rf checkpoints
+run tern run run.yaml --ranks 1 --set ledger.dir=ledger1 --set 'lora={rank: 2, alpha: 2, targets: [q_proj]}'
+status 0
+agree ledger1 $((flops - 8 * 32 * 2 * (2 * (32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64) + 32 * 800)))
+ok $? "frozen weights have no gradient"
+[ "$(sql ledger1 "select count(*) from step where name like 'rank%/%'")" = 0 ]; ok $? "one rank is not told twice"
+
+# Without tern run, sums over data ranks, ZeRO-1; the last step where there is no third.
+rm -rf checkpoints
+run tern train run.yaml --profile one.json --set steps=2
+status 0; err_has "one.json: where the time of step 2 went"
+run "$TOOLS/trace-check" one.json
+status 0; cp out spans
+[ "$(counts 0 forward) $(counts 0 backward) $(counts 0 send)" = "4 4 " ]; ok $? "one rank sends nothing"
+rm -rf checkpoints
+run env TERN_FABRIC_SHARE=1 TERN_TRAIN_PROFILE=zero.json tern run run.yaml --ranks 2 --set ledger.dir=ledger2 --set parallel.zero=1
+status 0 "two ranks that share no memory"
+run "$TOOLS/trace-check" zero.json
+status 0; cp out spans
+for r in 0 1; do
+    [ "$(counts $r 'begin sums')" -ge 1 ] && [ "$(counts $r 'wait for sums') $(counts $r gather)" = "1 1" ]
+    ok $? "rank $r: sums over the data ranks, and parameters back" || sed 's/^/# /' spans
+done
+grep -q '"pid": 1, "tid": 1' zero.json; ok $? "each is a node"
+
+# What cannot be.
+rm -rf checkpoints
+run tern train run.yaml --profile none/trace.json
+status 0 "a profile that cannot be written ends no run"; err_has "no profile: none/trace.json"
+err_has "step 5/5"
+run tern train run.yaml --profile late.json
+status 0; err_has "no profile: the run ended before step 5"
+[ ! -e late.json ]; ok $? "a finished run has no profile"
+tap_done

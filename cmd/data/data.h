@@ -44,6 +44,6 @@ struct data_text_opts {
 struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err);
 int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err);
 
-extern const struct tern_cmd data_build;
+extern const struct tern_cmd data_build, data_sample;
 
 #endif

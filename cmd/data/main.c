@@ -343,8 +343,8 @@ static const struct tern_cmd head = {
     .run = run_head,
 };
 
-static const struct tern_cmd *const verbs[] = {&data_build, &info, &verify, &encode,
-                                               &decode,     &head, NULL};
+static const struct tern_cmd *const verbs[] = {&data_build, &info, &verify,      &encode,
+                                               &decode,     &head, &data_sample, NULL};
 
 int main(int argc, char **argv)
 {

@@ -4,6 +4,6 @@
 
 #include "cmd/cmd.h"
 
-extern const struct tern_cmd bench_fabric;
+extern const struct tern_cmd bench_fabric, bench_train;
 
 #endif

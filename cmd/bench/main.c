@@ -2,7 +2,7 @@
 #include "cmd/bench/bench.h"
 #include "cmd/cmd.h"
 
-static const struct tern_cmd *const verbs[] = {&bench_fabric, NULL};
+static const struct tern_cmd *const verbs[] = {&bench_fabric, &bench_train, NULL};
 
 int main(int argc, char **argv)
 {

@@ -1,0 +1,236 @@
+/* What else runs here: leftovers of ended jobs, processes that hang in the kernel. */
+#include "core/base/clock.h"
+#include "core/base/str.h"
+#include "core/health/probe.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_PIDS = 65536 };
+
+/* All process numbers; malloc'ed. */
+static pid_t *processes(const struct tern_health_probe *p, size_t *n)
+{
+    char path[512];
+    DIR *d = opendir(tern_health_path(p, path, "/proc"));
+    pid_t *all = calloc(MAX_PIDS, sizeof *all);
+
+    *n = 0;
+    for (struct dirent *e; all && d && *n < MAX_PIDS && (e = readdir(d));)
+        if (isdigit((unsigned char)e->d_name[0]))
+            all[(*n)++] = (pid_t)atoi(e->d_name);
+    if (d)
+        closedir(d);
+    return all;
+}
+
+/* Bytes of a file in /proc/PID; texts in it are ended by NUL. */
+static ssize_t proc_read(const struct tern_health_probe *p, pid_t pid, const char *file, char *to,
+                         size_t size)
+{
+    char path[512];
+    int fd = open(tern_health_path(p, path, "/proc/%d/%s", (int)pid, file), O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, to, size - 1);
+
+    if (fd >= 0)
+        close(fd);
+    if (n >= 0)
+        to[n] = '\0';
+    return n;
+}
+
+/* ------------------------------------------------------------------ leftovers */
+
+/* The job whose cgroup a process is in: 77 of ".../slurmstepd.scope/job_77/step_0/...", or with the
+ * older cgroups ".../slurm/uid_1000/job_77/...".  0 when it is in none.  Its own words
+ * (environment, title) do not count: whoever it belongs to writes them.  So are the names below a
+ * user's slice. */
+static long job_of(const struct tern_health_probe *p, pid_t pid)
+{
+    char text[4096], *save = NULL;
+
+    if (proc_read(p, pid, "cgroup", text, sizeof text) <= 0)
+        return 0;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        const char *path = strchr(line, '/'), *slurm = path ? strstr(path, "slurm") : NULL;
+        const char *job = slurm ? strstr(slurm, "/job_") : NULL;
+        if (job && !tern_str_starts(path, "/user.slice/"))
+            return atol(job + strlen("/job_"));
+    }
+    return 0;
+}
+
+/* The real uid, which no set-uid program changes; -1 when it cannot be read. */
+static int64_t owner(const struct tern_health_probe *p, pid_t pid)
+{
+    char text[4096];
+
+    if (proc_read(p, pid, "status", text, sizeof text) <= 0)
+        return -1;
+    const char *uid = strstr(text, "\nUid:");
+    return uid ? strtoll(uid + strlen("\nUid:"), NULL, 10) : -1;
+}
+
+/* Has the job a "slurmstepd: [77.batch]" here?  Anybody may call a process so: it is root's, or of
+ * who asks, where that is who runs Slurm. */
+static bool is_live(const struct tern_health_probe *p, const pid_t *pids, size_t n, long job)
+{
+    static const char title[] = "slurmstepd: [";
+
+    for (size_t i = 0; i < n; i++) {
+        char words[128];
+        if (proc_read(p, pids[i], "cmdline", words, sizeof words) <= 0 ||
+            !tern_str_starts(words, title) || atol(words + sizeof title - 1) != job)
+            continue;
+        int64_t uid = owner(p, pids[i]);
+        if (uid == 0 || uid == (int64_t)geteuid())
+            return true;
+    }
+    return false;
+}
+
+/* Has it a Neuron device open? */
+static bool holds_device(const struct tern_health_probe *p, pid_t pid)
+{
+    char path[512], dev[512];
+    DIR *d = opendir(tern_health_path(p, path, "/proc/%d/fd", (int)pid));
+    bool found = false;
+
+    tern_health_path(p, dev, "/dev/neuron");
+    for (struct dirent *e; d && !found && (e = readdir(d));) {
+        char link[800], target[600];
+        snprintf(link, sizeof link, "%s/%s", path, e->d_name);
+        ssize_t n = readlink(link, target, sizeof target - 1);
+        if (n <= 0)
+            continue;
+        target[n] = '\0';
+        found = tern_str_starts(target, dev) || tern_str_starts(target, "/dev/neuron");
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* What holds a device here and belongs to no job that runs. */
+struct leftover {
+    pid_t pid; /* 0: nothing */
+    long job;  /* 0: it cannot be told whose it is */
+};
+
+/* One of an ended job rather than one that cannot be told.  Root's own (neuron-monitor) may. */
+static struct leftover leftover(const struct tern_health_probe *p, const pid_t *pids, size_t n)
+{
+    struct leftover found = {0, 0};
+    long live = 0; /* the last that was: a job has many processes */
+
+    for (size_t i = 0; i < n; i++) {
+        if (!holds_device(p, pids[i]))
+            continue;
+        long job = job_of(p, pids[i]);
+        if (job && (job == live || is_live(p, pids, n, job)))
+            live = job;
+        else if (job)
+            return (struct leftover){pids[i], job};
+        else if (owner(p, pids[i]) > 0) /* -1: it has ended meanwhile */
+            found.pid = pids[i];
+    }
+    return found;
+}
+
+/* Shared memory that another version of tern or a killed tool of its tests left; tern's own has no
+ * name in the file system. */
+static int stray_memory(const struct tern_health_probe *p, char *name, size_t size)
+{
+    char path[512];
+    DIR *d = opendir(tern_health_path(p, path, "/dev/shm"));
+    int n = 0;
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!tern_str_starts(e->d_name, "tern"))
+            continue;
+        n++;
+        snprintf(name, size, "%.60s", e->d_name);
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+void tern_health_check_leftovers(struct tern_health_probe *p)
+{
+    char name[64] = "";
+    size_t n;
+    pid_t *pids = processes(p, &n);
+    struct leftover left = pids ? leftover(p, pids, n) : (struct leftover){0, 0};
+    int strays = stray_memory(p, name, sizeof name);
+
+    free(pids);
+    if (left.job)
+        tern_health_say(p, TERN_HEALTH_NODE_BAD, "", 0, "",
+                        "process %d of job %ld, which is over, holds a Neuron device. kill -9 %d",
+                        (int)left.pid, left.job, (int)left.pid);
+    else if (left.pid)
+        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "",
+                        "process %d holds a Neuron device, and no cgroup tells its job "
+                        "(ProctrackType=proctrack/cgroup). If it is left over: kill -9 %d",
+                        (int)left.pid, (int)left.pid);
+    else if (strays)
+        tern_health_warn(p, "", strays, "files", "/dev/shm/%s was left there. Remove it.", name);
+    else
+        tern_health_say(p, TERN_HEALTH_OK, "", 0, "", "%s",
+                        geteuid() ? "none among this user's processes" : "none");
+}
+
+/* ------------------------------------------------------------------ stuck */
+
+/* In the kernel and not to be interrupted?  Its name in `name`. */
+static bool in_d_state(const struct tern_health_probe *p, pid_t pid, char name[32])
+{
+    char text[512];
+
+    if (proc_read(p, pid, "stat", text, sizeof text) <= 0)
+        return false;
+    char *open = strchr(text, '('), *shut = strrchr(text, ')');
+    if (!open || !shut || shut[1] != ' ')
+        return false;
+    snprintf(name, 32, "%.*s", (int)(shut - open - 1), open + 1);
+    return shut[2] == 'D';
+}
+
+void tern_health_check_stuck(struct tern_health_probe *p)
+{
+    enum { LOOKS = 4 };
+    size_t n, left = 0;
+    char name[32] = "";
+    pid_t *pids = processes(p, &n);
+
+    if (!pids) {
+        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "", "/proc cannot be read");
+        return;
+    }
+    /* A healthy process is there for milliseconds; only those seen there again and again count. */
+    for (int look = 0; look < LOOKS; look++) {
+        left = 0;
+        for (size_t i = 0; i < n; i++)
+            if (in_d_state(p, pids[i], name))
+                pids[left++] = pids[i];
+        n = left;
+        if (!left)
+            break;
+        tern_clock_sleep_ns(150000000);
+    }
+    if (left)
+        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", (double)left, "processes",
+                        "process %d (%s) hangs in the kernel%s: storage that does not answer? cat "
+                        "/proc/%d/stack",
+                        (int)pids[0], name, left > 1 ? ", and others" : "", (int)pids[0]);
+    else
+        tern_health_say(p, TERN_HEALTH_OK, "", 0, "processes", "none");
+    free(pids);
+}

@@ -1,0 +1,40 @@
+/* The sweep's listener: nodes connect, show the key, ask for the time and send rows, each a line.
+ *
+ *     KEY NODE\n            then any of
+ *     t\n                   answered by the listener's wall clock in ns and \n
+ *     {"check": ...}\n      a row
+ *     end\n                 all rows were sent; answered by ok\n
+ */
+#ifndef TERN_HEALTH_COLLECT_H
+#define TERN_HEALTH_COLLECT_H
+
+#include "core/health/health.h"
+
+#include <poll.h>
+
+struct tern_health_conn {
+    int fd;   /* -1: free */
+    int node; /* index of the name it gave; -1 before */
+    size_t len;
+    char buf[2048]; /* a row's JSON has at most half of that */
+};
+
+struct tern_health_listener {
+    int fd;
+    char address[400], key[33]; /* "host:port/key" */
+    char *const *nodes;
+    size_t n_nodes, n_done;
+    bool *done; /* [n_nodes] whose rows are complete */
+    struct tern_health_rows *rows;
+    size_t n_conns;
+    struct tern_health_conn *conn;
+    struct pollfd *poll; /* [n_conns + 2]; the last is the caller's */
+};
+
+int tern_health_listen(struct tern_health_listener *l, char *const *nodes, size_t n,
+                       struct tern_health_rows *rows, struct tern_err *err);
+void tern_health_listen_end(struct tern_health_listener *l);
+/* Serve for at most `ms`; `other` (or -1) is a descriptor whose readiness ends the wait too. */
+void tern_health_listen_step(struct tern_health_listener *l, int other, int ms);
+
+#endif

@@ -1,0 +1,192 @@
+/* One srun step over all nodes, and its answers. */
+#include "core/base/clock.h"
+#include "core/base/str.h"
+#include "core/fabric/fabric.h"
+#include "core/health/collect.h"
+#include "core/health/probe.h"
+#include "core/slurm/slurm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const double limits_s[] = {10, 35, 65, 600};
+
+struct words {
+    char *v[64];
+    size_t n;
+};
+
+static void add(struct words *w, char *word)
+{
+    w->v[w->n++] = word;
+}
+
+static void add_option(struct words *w, const char *name, const char *value)
+{
+    if (value && *value)
+        add(w, tern_strf("%s=%s", name, value));
+}
+
+/* The step takes nothing from the ranks' share (--overlap: it has the job's devices with them), and
+ * a node that fails it ends nobody else's. */
+static void command(struct words *w, const struct tern_health_sweep *s)
+{
+    static const char *const fixed[] = {
+        "srun",
+        "--mpi=none",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=1",
+        "--overlap",
+        "--mem=0",
+        "--input=none",
+        "--no-kill",
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+        "--export=ALL",
+        "--quiet",
+        "--job-name=tern-health",
+    };
+
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        add(w, tern_strdup(fixed[i]));
+    if (s->stage != TERN_HEALTH_STAGE_QUICK)
+        add(w, tern_strdup("--cpu-bind=none")); /* all of the node's cores */
+    if (s->groups > 1) {                        /* the numbers would be for each group */
+        add(w, tern_strf("--het-group=0-%d", s->groups - 1));
+    } else {
+        char *list = tern_slurm_hosts_compress(s->nodes, s->n_nodes);
+        add(w, tern_strf("--nodes=%zu", s->n_nodes));
+        add(w, tern_strf("--ntasks=%zu", s->n_nodes));
+        add(w, tern_strf("--nodelist=%s", list));
+        free(list);
+    }
+    add(w, tern_strdup(s->program));
+    add(w, tern_strdup(tern_health_stage_name(s->stage)));
+    add(w, tern_strdup("--node-check"));
+    add_option(w, "--expect", s->expect);
+    add_option(w, "--only", s->only);
+    add_option(w, "--skip", s->skip);
+    for (size_t i = 0; i < s->n_mounts; i++)
+        add_option(w, "--mount", s->mount[i]);
+    add(w, NULL);
+}
+
+static pid_t start(const struct tern_health_sweep *s, const char *collect, const char *meeting,
+                   int said, struct tern_err *err)
+{
+    struct words w = {.n = 0};
+    pid_t parent = getpid();
+
+    command(&w, s);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t none;
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent || null < 0 || dup2(null, 0) < 0 || dup2(said, 1) < 0 ||
+            dup2(said, 2) < 0)
+            _exit(126);
+        setenv("TERN_HEALTH_COLLECT", collect, 1);
+        if (meeting)
+            setenv("TERN_RUN_SOCKET", meeting, 1);
+        execvp(w.v[0], w.v);
+        dprintf(2, "cannot run srun: %s\n", strerror(errno));
+        _exit(127);
+    }
+    if (pid < 0)
+        tern_err_sys(err, "cannot start srun");
+    for (size_t i = 0; i < w.n; i++)
+        free(w.v[i]);
+    return pid;
+}
+
+/* The last line that is not empty. */
+static void last_words(int fd, char *to, size_t size)
+{
+    char text[4096];
+    off_t end = lseek(fd, 0, SEEK_END);
+    off_t from = end > (off_t)sizeof text - 1 ? end - (off_t)sizeof text + 1 : 0;
+    ssize_t n = pread(fd, text, sizeof text - 1, from);
+    char *save = NULL;
+
+    *to = '\0';
+    if (n <= 0)
+        return;
+    text[n] = '\0';
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+        snprintf(to, size, "%s", line);
+}
+
+/* Until every node has answered and srun is gone, srun is gone for a while, or time is up. */
+static void serve(struct tern_health_listener *l, struct tern_rendezvous *meeting, pid_t pid,
+                  double limit_s)
+{
+    const int64_t ms = 1000000;
+    int64_t until = tern_clock_boot_ns() + (int64_t)(limit_s * 1e9), gone = 0;
+    bool told = false;
+
+    for (;;) {
+        int64_t now = tern_clock_boot_ns();
+        if (!gone && waitpid(pid, NULL, WNOHANG) != 0)
+            gone = now;
+        if (gone && (l->n_done == l->n_nodes || now > gone + 300 * ms))
+            return;
+        if (!told && now > until) {
+            kill(pid, SIGTERM); /* srun then ends the step on the nodes */
+            told = true;
+        } else if (told && now > until + 1000 * ms) {
+            kill(pid, SIGKILL);
+            while (!gone && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                ;
+            return;
+        }
+        /* srun's end comes without a descriptor: near it the looks are close together. */
+        tern_health_listen_step(l, meeting ? tern_rendezvous_fd(meeting) : -1,
+                                l->n_done == l->n_nodes ? 2 : 20);
+        if (meeting)
+            tern_rendezvous_step(meeting, NULL);
+    }
+}
+
+int tern_health_sweep(const struct tern_health_sweep *s, struct tern_health_rows *rows, char *said,
+                      size_t size, struct tern_err *err)
+{
+    struct tern_health_listener l;
+    struct tern_rendezvous *meeting = NULL;
+    bool fabric = s->stage == TERN_HEALTH_STAGE_FABRIC || s->stage == TERN_HEALTH_STAGE_DEEP;
+    int words = -1, rc = -1;
+
+    *said = '\0';
+    if (tern_health_listen(&l, s->nodes, s->n_nodes, rows, err) < 0)
+        return -1;
+    words = memfd_create("srun", MFD_CLOEXEC);
+    if (words < 0) {
+        tern_err_sys(err, "cannot make a file for srun's words");
+        goto out;
+    }
+    if (fabric && !(meeting = tern_rendezvous_open(NULL, (int)s->n_nodes, err)))
+        goto out;
+    pid_t pid = start(s, l.address, meeting ? tern_rendezvous_address(meeting) : NULL, words, err);
+    if (pid < 0)
+        goto out;
+    serve(&l, meeting, pid, s->limit_s > 0 ? s->limit_s : limits_s[s->stage]);
+    last_words(words, said, size);
+    rc = 0;
+out:
+    tern_rendezvous_close(meeting);
+    if (words >= 0)
+        close(words);
+    tern_health_listen_end(&l);
+    return rc;
+}

@@ -1,6 +1,8 @@
 #include "cmd/ledger/show.h"
 
 #include "core/base/clock.h"
+#include "core/base/str.h"
+#include "core/site/site.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,6 +13,14 @@ struct show_options show;
 
 int show_want_ledger(struct tern_err *err)
 {
+    if (show.ledger)
+        return 0;
+    struct tern_site *site = tern_site_load(NULL, err);
+    if (!site)
+        return -1;
+    if (site->ledger)
+        show.ledger = tern_strdup(site->ledger); /* until the program ends */
+    tern_site_free(site);
     if (show.ledger)
         return 0;
     return tern_err_set(err, TERN_USAGE,

@@ -6,6 +6,7 @@
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/recipe/recipe.h"
+#include "core/site/site.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static const struct program programs[] = {
 
 static int list(void)
 {
-    fputs("usage: tern NAME [VERB] [OPTION...] [ARGUMENT...]\n\n"
+    fputs("usage: tern [--config FILE] NAME [VERB] [OPTION...] [ARGUMENT...]\n\n"
           "Continual pre-training of Llama models on Slurm clusters: layouts, launch, training,\n"
           "ledger. NeuronCores are used by the trainers made for them, launched through\n"
           "`workload.command`; tern's own trainer computes on CPUs.\n",
@@ -50,7 +51,9 @@ static int list(void)
             printf("\n%s\n", p->name);
     }
     fputs("\n  help environment   the TERN_* variables\n"
-          "  help recipe        the keys of run.yaml\n\n"
+          "  help recipe        the keys of run.yaml\n"
+          "  help site          the keys of /etc/tern/tern.yaml, the site settings\n\n"
+          "`tern --config FILE NAME ...` takes site settings from FILE.\n"
           "`tern NAME -h` tells about each.\n",
           stdout);
     return 0;
@@ -129,8 +132,34 @@ static int exec_program(char **argv)
     return rc;
 }
 
+/* `--config FILE` before the name: for the program, and for what it starts elsewhere.  The words it
+ * took, or -1. */
+static int take_config(int argc, char **argv)
+{
+    static const char option[] = "--config";
+    size_t len = sizeof option - 1;
+
+    if (argc < 2 || strncmp(argv[1], option, len) != 0 || (argv[1][len] && argv[1][len] != '='))
+        return 0;
+    const char *file = argv[1][len] ? argv[1] + len + 1 : argc > 2 ? argv[2] : "";
+    char *path = *file ? realpath(file, NULL) : NULL;
+    if (!path) {
+        tern_error("--config %s: %s", file, *file ? strerror(errno) : "give the file's path");
+        return -1;
+    }
+    setenv("TERN_CONFIG", path, 1);
+    free(path);
+    return argv[1][len] ? 1 : 2;
+}
+
 int main(int argc, char **argv)
 {
+    int taken = take_config(argc, argv);
+
+    if (taken < 0)
+        return TERN_USAGE;
+    argc -= taken;
+    argv += taken;
     if (argc < 2) {
         list();
         return TERN_USAGE;
@@ -140,6 +169,10 @@ int main(int argc, char **argv)
         return list_variables();
     if (help && argc > 2 && strcmp(argv[2], "recipe") == 0) {
         tern_recipe_describe(stdout);
+        return 0;
+    }
+    if (help && argc > 2 && strcmp(argv[2], "site") == 0) {
+        tern_site_describe(stdout);
         return 0;
     }
     if (help && argc > 2) {

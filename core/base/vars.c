@@ -7,9 +7,9 @@
 const struct tern_var tern_vars[] = {
     {"TERN_CLUSTER_HOME", "$XDG_STATE_HOME/tern/cluster",
      "Where virtual clusters keep their state, one folder a cluster."},
-    {"TERN_CONFIG", "/etc/tern/tern.yaml", "Site settings."},
     {"TERN_COMPILE_CACHE", "",
      "Set by `tern run`: the folder of graphs compiled for this recipe and layout."},
+    {"TERN_CONFIG", "/etc/tern/tern.yaml", "Site settings: `tern help site`."},
     {"TERN_DEADLINE", "60", "Seconds after which a wait for another rank is an error."},
     {"TERN_EXEC_PATH", "", "Where `tern` looks for tern-<name> before its own folder."},
     {"TERN_FABRIC", "",

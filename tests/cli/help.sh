@@ -17,8 +17,22 @@ run tern help environment
 status 0; out_has "TERN_LEDGER"
 run tern help recipe
 status 0; out_has "optimizer.lr"
+run tern help site
+status 0; out_has "ledger.dir"; out_has "plugstack.conf"
 run tern --help-man
 status 0; out_has ".TH tern 1"
+
+# Site settings by --config, before the name.
+printf 'version: 1\nledger: {dir: %s/site-ledger}\n' "$WORK" >site.yaml
+run env -u TERN_LEDGER tern --config site.yaml ledger list
+[ $rc != 0 ]; ok $? "a ledger that is not there yet"; err_has "$WORK/site-ledger" "--config FILE: the site's ledger is meant"
+printf 'version: 1\nledger: {dri: /x}\n' >site.yaml
+run env -u TERN_LEDGER tern --config=site.yaml ledger list
+status 2; err_has "site.yaml:2: ledger.dri: unknown key. Did you mean 'dir'?"; one_line
+run tern --config none.yaml ledger list
+status 2; err_has "none.yaml: No such file"; one_line
+run tern --config
+status 2; err_has "give the file's path"
 
 for program in "$BIN"/tern-*; do
     name=$(basename "$program"); name=${name#tern-}

@@ -1,0 +1,68 @@
+/* tern.yaml: what an admin settles for everybody at a site.
+ *
+ *     struct tern_site *site = tern_site_load(NULL, err);   // NULL: refused, see err
+ *     tern_site_fill(site, recipe, err);                    // what the recipe leaves open
+ *
+ * The file is --config's, else TERN_CONFIG's, else /etc/tern/tern.yaml; without the last one
+ * nothing is settled, which is fine.  What is nearer to the user wins: command line, then the job's
+ * options (TERN_PROFILE, TERN_HEALTH, TERN_RESTARTS), then the recipe, then this file, then tern's
+ * defaults; `launch.restarts_max` alone is a ceiling that nobody raises.
+ *
+ * It decides where ledgers lie and what is in the environment of everybody's ranks: a file that
+ * others than root and the caller could change, itself or by a folder above it, is refused.
+ *
+ * The plugin does not read it: it links libc alone and, as root, opens no file.  Its settings are
+ * arguments on its line in plugstack.conf.
+ */
+#ifndef TERN_SITE_SITE_H
+#define TERN_SITE_SITE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "core/base/err.h"
+#include "core/recipe/recipe.h"
+
+/* Most variables of `env`; a name has at most 64 bytes and a value 512, so that the plugin, which
+ * bounds what it takes over from `tern env`, takes them all over. */
+enum { TERN_SITE_VARS = 64, TERN_SITE_NAME = 64, TERN_SITE_VALUE = 512 };
+
+struct tern_site_var {
+    char *name, *value;
+    int line; /* in the file */
+};
+
+/* Every text is owned by the site.  A NULL text, and a number of -1, is a key that was not given.
+ */
+struct tern_site {
+    char *path;   /* of the file, there or not */
+    bool present; /* the file is there */
+
+    char *ledger;         /* ledger.dir, absolute; %u is the user's name by now */
+    char *profile;        /* launch.profile */
+    int64_t restarts_max; /* launch.restarts_max: ceiling of launch.restarts */
+    int64_t health;       /* launch.health: enum tern_health_level */
+    char *platform;       /* cluster.platform: none, hyperpod, pcluster or virtual */
+    char *health_skip;    /* health.skip: ids of checks with commas between */
+    char *health_mounts;  /* health.mounts: "/fsx:100G,/scratch" */
+    char *health_expect;  /* health.expect: "hugepages=5128" */
+    struct tern_site_var *env;
+    size_t n_env; /* at most TERN_SITE_VARS */
+};
+
+/* `path` NULL: TERN_CONFIG's file, else the usual one.  A file that was named and is not there is
+ * an error.  TERN_USAGE with file:line for mistakes in it. */
+struct tern_site *tern_site_load(const char *path, struct tern_err *err);
+void tern_site_free(struct tern_site *site); /* NULL is fine */
+
+/* Settle in `r` what it leaves open: ledger.dir (with it workload.precompile.cache, below it),
+ * launch.profile, launch.health, and launch.restarts down to the ceiling.  Fails when there is no
+ * ledger.dir in either.  Identity and hashes of the recipe are as before. */
+int tern_site_fill(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err);
+
+/* Every key with its meaning, one a line: `tern help site`. */
+void tern_site_describe(FILE *to);
+
+#endif

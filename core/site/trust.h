@@ -1,0 +1,14 @@
+/* Reading a file only where nobody but root and the caller could have written it. */
+#ifndef TERN_SITE_TRUST_H
+#define TERN_SITE_TRUST_H
+
+#include <stddef.h>
+
+#include "core/base/err.h"
+
+/* As tern_fs_read; refused when the file, or a folder or link on its path as written or resolved,
+ * belongs to somebody else or is writable for group or others.  A sticky folder (/tmp) passes. */
+int tern_site_read_trusted(const char *path, size_t max, char **data, size_t *len,
+                           struct tern_err *err);
+
+#endif

@@ -24,6 +24,7 @@ static const struct program programs[] = {
     {"ckpt", "list, verify and export checkpoints"},
     {"submit", "write and submit the right sbatch line for a recipe"},
     {"run", "supervise a training run inside a job or on one machine"},
+    {"env", "the variables that this node, its fabric and the trainer want"},
     {"train", "train: what `tern run` launches on every rank"},
     {"eval", "perplexity of a checkpoint on held-out sets"},
     {"look back", NULL},

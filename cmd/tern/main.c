@@ -32,6 +32,7 @@ static const struct program programs[] = {
     {"metric", "record a value from somebody else's trainer"},
     {"administer", NULL},
     {"cluster", "check and render layouts, run them as a virtual cluster"},
+    {"health", "check nodes, drain the bad ones, have them replaced"},
     {"link", "measure the ways between nodes: what `tern health fabric` runs on each"},
     {"fabric", "what ranks speak over; who was missing where when they failed"},
     {"bench", "measure the fabric and the trainer"},

@@ -1,0 +1,452 @@
+/* tern health: is this node, or are a job's nodes, fit to train? */
+#include "cmd/cmd.h"
+#include "cmd/health/health.h"
+
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
+#include "core/health/replace.h"
+#include "core/site/site.h"
+#include "core/slurm/slurm.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    UNATTENDED_S = 30, /* Slurm kills a HealthCheckProgram after 60 s */
+    NODE_BAD = 3,      /* exit statuses beside 0 and 2: see tern_health_status */
+    UNKNOWN = 4,
+};
+
+static bool as_json, list, node_check, as_prolog, as_program, whole_job, mend;
+static const char *only, *skip, *expect, *replace, *platform, *because;
+static double wait_s;
+static struct tern_opt_list mounts;
+static const struct tern_opt opts[] = {
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &as_json, .help = "print JSON"},
+    {"list", 0, TERN_OPT_FLAG, .to.flag = &list, .help = "the checks, their stages and limits"},
+    {"only", 0, TERN_OPT_TEXT, "ID,...", .to.text = &only, .help = "these checks alone"},
+    {"skip", 0, TERN_OPT_TEXT, "ID,...", .to.text = &skip,
+     .help = "leave these out, and those that TERN_HEALTH_SKIP names"},
+    {"mount", 0, TERN_OPT_LIST, "DIR[:SIZE]", .to.list = &mounts,
+     .help = "a folder that must take a file (and have so much free); may be given again. Network "
+             "file systems of /etc/fstab are looked at besides"},
+    {"expect", 0, TERN_OPT_TEXT, "KEY=N,...", .to.text = &expect,
+     .help = "what must be there: neuron, efa (devices), memory (MiB), hugepages; else what the "
+             "catalogue knows of the instance type"},
+    {"job", 0, TERN_OPT_FLAG, .to.flag = &whole_job,
+     .help = "every node of this Slurm job (in its batch script or under salloc), judged together"},
+    {"program", 0, TERN_OPT_FLAG, .to.flag = &as_program,
+     .help = "as Slurm's HealthCheckProgram: drains this node when it is bad, and undoes tern's "
+             "own drain when it is well"},
+    {"prolog", 0, TERN_OPT_FLAG, .to.flag = &as_prolog,
+     .help = "as Prolog: asks Slurm nothing; fails only when the node is bad"},
+    {"mend", 0, TERN_OPT_FLAG, .to.flag = &mend,
+     .help = "undo tern's drain of this node if its check is well now, or of the NODEs named"},
+    {"replace", 0, TERN_OPT_TEXT, "NODE", .to.text = &replace,
+     .help = "ask the platform for another machine in place of NODE"},
+    {"because", 0, TERN_OPT_TEXT, "WORDS", "asked by hand", .to.text = &because,
+     .help = "why, for the reason that Slurm shows"},
+    {"wait", 0, TERN_OPT_REAL, "SECONDS", .to.real = &wait_s,
+     .help = "with --replace: until it is there, at most"},
+    {"platform", 0, TERN_OPT_TEXT, "NAME", .to.text = &platform,
+     .help = "hyperpod, pcluster or virtual, where it cannot be seen from here, or none: nobody is "
+             "asked"},
+    {"node-check", 0, TERN_OPT_FLAG, .to.flag = &node_check,
+     .help = "one node's part of --job: rows go to whoever collects them"},
+    {0},
+};
+
+/* Texts that options point into; as long as the program. */
+static struct tern_site *site;
+static char *all_skipped, *all_expected, *known_here, *site_mounts;
+
+/* The site's file is root's or the caller's (core/site), so root may heed it too. */
+static int heed_site(struct tern_err *err)
+{
+    struct tern_err why = {0};
+
+    site = tern_site_load(NULL, &why);
+    if (site)
+        return 0;
+    if (as_prolog || as_program) { /* a mistake there drains nobody */
+        tern_warn("%s", why.text);
+        return 0;
+    }
+    *err = why;
+    return -1;
+}
+
+static int add_mount(struct tern_health_options *o, const char *mount, struct tern_err *err)
+{
+    if (o->n_mounts == TERN_HEALTH_MAX_MOUNTS)
+        return tern_err_set(err, TERN_USAGE, "--mount: %d at most", TERN_HEALTH_MAX_MOUNTS);
+    o->mount[o->n_mounts++] = mount;
+    return 0;
+}
+
+/* Both expectations, the second of which wins; malloc'ed, NULL without any. */
+static char *join(const char *a, const char *b)
+{
+    return a && b ? tern_strf("%s;%s", a, b) : a || b ? tern_strdup(a ? a : b) : NULL;
+}
+
+/* What the site settles.  A sweep's nodes are told what to expect, by who started it, and of the
+ * folders perhaps too. */
+static int add_site(struct tern_health_options *o, struct tern_err *err)
+{
+    char *save = NULL;
+
+    if (site->health_skip)
+        o->skip = all_skipped =
+            tern_strf("%s%s%s", site->health_skip, skip ? "," : "", skip ? skip : "");
+    if (!node_check || !expect)
+        o->expect = all_expected = join(site->health_expect, expect);
+    site_mounts = tern_strdup(site->health_mounts ? site->health_mounts : "");
+    for (char *m = strtok_r(site_mounts, ",", &save); m; m = strtok_r(NULL, ",", &save)) {
+        size_t i = 0;
+        while (i < o->n_mounts && strcmp(o->mount[i], m) != 0)
+            i++;
+        if (i == o->n_mounts && add_mount(o, m, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int fill(struct tern_health_options *o, const char *level, struct tern_err *err)
+{
+    int stage = tern_health_stage_of(level);
+
+    if (stage < 0)
+        return tern_err_set(err, TERN_USAGE, "'%s' is not one of: quick, fabric, spot, deep.",
+                            level);
+    if ((as_prolog || as_program) && stage != TERN_HEALTH_STAGE_QUICK)
+        return tern_err_set(err, TERN_USAGE,
+                            "'%s': --prolog and --program make the quick checks only: Slurm waits "
+                            "for them.",
+                            level);
+    *o = (struct tern_health_options){
+        .stage = (enum tern_health_stage)stage, .only = only, .skip = skip, .expect = expect};
+    for (size_t i = 0; i < mounts.n; i++)
+        if (add_mount(o, mounts.values[i], err) < 0)
+            return -1;
+    return site ? add_site(o, err) : 0;
+}
+
+/* ------------------------------------------------------------------ this node */
+
+static int local(const struct tern_health_options *o, struct tern_err *err)
+{
+    struct tern_health_rows rows = {0};
+    struct tern_health_judged judged = {0};
+    char name[65] = "unknown", *nodes[] = {name};
+    int rc = -1;
+
+    tern_health_node_name(NULL, name);
+    if (tern_health_here(o, &rows, err) == 0 &&
+        tern_health_judge(&rows, nodes, 1, &judged, err) == 0 &&
+        health_print(&rows, &judged, as_json, err) == 0)
+        rc = tern_health_status(&judged);
+    tern_health_judged_free(&judged);
+    tern_health_rows_free(&rows);
+    return rc;
+}
+
+/* A node's part of a sweep. */
+static int one_of_many(struct tern_health_options *o, struct tern_err *err)
+{
+    struct tern_health_rows rows = {0};
+
+    o->collect = tern_var("TERN_HEALTH_COLLECT");
+    if (!o->collect)
+        return tern_err_set(err, TERN_USAGE,
+                            "--node-check: nobody collects (TERN_HEALTH_COLLECT). Use --job.");
+    o->fabric = tern_var("TERN_RUN_SOCKET");
+    int rc = tern_health_here(o, &rows, err);
+    if (rc == 0)
+        rc = tern_health_send(o->collect, &rows, err);
+    tern_health_rows_free(&rows);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ a job's nodes */
+
+/* The job's list, of a heterogeneous one those of all its groups; malloc'ed, NULL outside a job. */
+static char *job_list(int *groups)
+{
+    const char *one = getenv("SLURM_JOB_NODELIST"), *size = getenv("SLURM_HET_SIZE");
+    struct tern_buf all = {0};
+    int64_t n = 1;
+
+    if (size && tern_str_int(size, 1, 128, &n) < 0) /* Slurm's MAX_HET_JOB_COMPS */
+        n = 1;
+    *groups = (int)n;
+    if (n == 1)
+        return one ? tern_strdup(one) : NULL;
+    for (int g = 0; g < n; g++) {
+        char name[48];
+        snprintf(name, sizeof name, "SLURM_JOB_NODELIST_HET_GROUP_%d", g);
+        one = getenv(name);
+        tern_buf_printf(&all, "%s%s", all.len && one ? "," : "", one ? one : "");
+    }
+    return all.data;
+}
+
+static int job(const struct tern_health_options *o, struct tern_err *err)
+{
+    struct tern_health_sweep s = {
+        .stage = o->stage, .only = o->only, .skip = o->skip, .n_mounts = o->n_mounts};
+    struct tern_health_rows rows = {0};
+    struct tern_health_judged judged = {0};
+    struct tern_err why = {0};
+    char **nodes = NULL, said[400], *known = NULL, *all = NULL,
+         *program = tern_fs_beside("tern-health"), *nodes_text = job_list(&s.groups);
+    int rc = -1;
+
+    if (!nodes_text) {
+        tern_err_set(err, TERN_USAGE,
+                     "--job: not inside a Slurm job. Get nodes first: salloc -N4, or sbatch.");
+        goto out;
+    }
+    if (tern_slurm_hosts_expand(nodes_text, &nodes, &s.n_nodes, err) < 0)
+        goto out;
+    known = tern_health_expect_of(nodes, s.n_nodes, &why);
+    if (!known && !o->expect) {
+        *err = why;
+        goto out;
+    }
+    if (!known)
+        tern_warn("%s", why.text);
+    all = join(known, o->expect);
+    memcpy(s.mount, o->mount, sizeof s.mount);
+    s.nodes = nodes;
+    s.program = program;
+    s.expect = all;
+    if (tern_health_sweep(&s, &rows, said, sizeof said, err) < 0 ||
+        tern_health_judge(&rows, nodes, s.n_nodes, &judged, err) < 0)
+        goto out;
+    if (*said && judged.count[TERN_HEALTH_UNKNOWN])
+        tern_warn("%s", said);
+    rc = health_print(&rows, &judged, as_json, err);
+    if (rc == 0)
+        rc = tern_health_status(&judged);
+out:
+    tern_health_judged_free(&judged);
+    tern_health_rows_free(&rows);
+    tern_slurm_hosts_free(nodes);
+    free(nodes_text);
+    free(all);
+    free(known);
+    free(program);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ root's */
+
+static void drain_here(const struct tern_health_node *n)
+{
+    static const char *const words[] = {
+        [TERN_HEALTH_DRAINED] = "drained",
+        [TERN_HEALTH_ALREADY] = "drained already",
+        [TERN_HEALTH_FOREIGN] = "bad, and somebody else's reason stands there: left alone",
+        [TERN_HEALTH_EPIDEMIC] = "bad as too many others are: none of them is drained for it",
+    };
+    enum tern_health_drained done;
+    struct tern_err err = {0};
+
+    if (tern_health_drain(n->name, n->check, n->text, true, &done, &err) < 0)
+        tern_warn("%s: cannot be drained: %s", n->name, err.text);
+    else if (done == TERN_HEALTH_MAY_NOT)
+        tern_warn("%s", err.text);
+    else
+        tern_warn("%s: %s (%s: %s)", n->name, words[done], n->check, n->text);
+}
+
+static void mend_here(const char *node, const struct tern_health_rows *rows)
+{
+    struct tern_err err = {0};
+    bool mended = false;
+
+    if (tern_health_mend(node, rows, &mended, &err) < 0)
+        tern_warn("%s: %s", node, err.text);
+    else if (mended)
+        tern_info("%s: well again, its drain is taken back", node);
+}
+
+/* What Slurm believes of this node, and the folder that tern has drained it for. */
+static void ask_slurm(struct tern_health_options *o, const char *node)
+{
+    static char mount[520];
+    char known[200], dir[512];
+    struct tern_err err = {0};
+
+    if (!tern_slurm_available())
+        return;
+    if (tern_health_known(node, known, sizeof known, dir, sizeof dir, &err) < 0) {
+        tern_warn("%s", err.text);
+        return;
+    }
+    o->expect = known_here = join(known, o->expect);
+    snprintf(mount, sizeof mount, "%s:0", dir);
+    if (*dir && add_mount(o, mount, NULL) < 0)
+        tern_warn("%s: is not looked at again", dir);
+}
+
+static int unattended(struct tern_health_options *o, struct tern_err *err)
+{
+    struct tern_health_rows rows = {0};
+    struct tern_health_judged judged = {0};
+    char name[65] = "unknown", *nodes[] = {name};
+    int rc = -1;
+
+    tern_health_node_name(NULL, name);
+    o->unattended = true;
+    if (as_program)
+        ask_slurm(o, name);
+    if (tern_health_here(o, &rows, err) < 0 || tern_health_judge(&rows, nodes, 1, &judged, err) < 0)
+        goto out;
+    const struct tern_health_node *n = &judged.node[0];
+    if (n->verdict != TERN_HEALTH_OK)
+        tern_warn("%s: %s: %s: %s", n->name, tern_health_verdict_name(n->verdict), n->check,
+                  n->text);
+    rc = tern_health_status(&judged);
+    if (as_program && n->verdict == TERN_HEALTH_NODE_BAD)
+        drain_here(n);
+    else if (as_program)
+        mend_here(name, &rows);
+out:
+    tern_health_judged_free(&judged);
+    tern_health_rows_free(&rows);
+    return rc;
+}
+
+static int mend_nodes(struct tern_health_options *o, char **nodes, int n, struct tern_err *err)
+{
+    struct tern_health_rows rows = {0};
+    char name[65] = "unknown", *self[] = {name};
+    int rc = 0;
+
+    tern_health_node_name(NULL, name);
+    if (n == 0) {
+        ask_slurm(o, name);
+        rc = tern_health_here(o, &rows, err);
+    }
+    for (int i = 0; rc == 0 && i < (n ? n : 1); i++) {
+        const char *node = n ? nodes[i] : self[0];
+        bool mended = false;
+        rc = tern_health_mend(node, n ? NULL : &rows, &mended, err);
+        if (rc == 0)
+            printf("%s: %s\n", node,
+                   mended ? "tern's drain is taken back"
+                   : n    ? "not drained by tern"
+                          : "not drained by tern, or for a check that is not well now");
+    }
+    tern_health_rows_free(&rows);
+    return rc;
+}
+
+static int replace_node(struct tern_err *err)
+{
+    char said[400];
+    const char *word = platform ? platform : site ? site->platform : NULL;
+    int p = word ? tern_health_platform_of(word) : (int)tern_health_platform_here();
+
+    if (p < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "--platform: '%s' is not one of: none, hyperpod, pcluster, virtual.",
+                            word);
+    if (tern_health_replace((enum tern_health_platform)p, replace, because, wait_s, said,
+                            sizeof said, err) < 0)
+        return -1;
+    printf("%s\n", said);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ */
+
+static int run(int n, char **args, struct tern_err *err)
+{
+    struct tern_health_options o;
+    bool level = n > 0 && tern_health_stage_of(args[0]) >= 0;
+
+    if (list)
+        return health_print_checks(as_json, err);
+    if (heed_site(err) < 0)
+        return -1;
+    if (replace)
+        return n ? tern_err_set(err, TERN_USAGE, "--replace takes no further argument.")
+                 : replace_node(err);
+    if (fill(&o, level ? args[0] : n > 0 && !mend ? args[0] : "quick", err) < 0)
+        return -1;
+    if (mend)
+        return mend_nodes(&o, args + level, n - level, err);
+    if (n > 1)
+        return tern_err_set(err, TERN_USAGE, "'%s': one level, please.", args[1]);
+    if (as_prolog || as_program)
+        return unattended(&o, err);
+    if (node_check)
+        return one_of_many(&o, err);
+    return whole_job ? job(&o, err) : local(&o, err);
+}
+
+/* Slurm drains a node whose Prolog fails in any way: what is no verdict on the node is not told by
+ * a status. */
+static void out_of_time(int signal)
+{
+    (void)signal;
+    _exit(as_prolog ? 0 : UNKNOWN);
+}
+
+static int run_and_free(int n, char **args, struct tern_err *err)
+{
+    if (as_prolog || as_program) {
+        signal(SIGALRM, out_of_time);
+        alarm(UNATTENDED_S);
+    }
+    int rc = run(n, args, err);
+    if (as_prolog && rc < 0)
+        tern_warn("%s", err->text);
+    if (as_prolog && rc != NODE_BAD)
+        rc = 0;
+    free(all_skipped);
+    free(all_expected);
+    free(known_here);
+    free(site_mounts);
+    tern_site_free(site);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct tern_cmd cmd = {
+        .name = "health",
+        .args = "[quick|fabric|spot|deep] [NODE...]",
+        .summary = "check nodes, drain the bad ones, have them replaced",
+        .about =
+            "quick (5 s): devices, links, mounts, memory, limits, clock, leftovers, software. spot "
+            "(30 s): memory bandwidth and arithmetic, bit for bit. fabric (60 s, with --job): "
+            "every node with two neighbours, and an all-reduce with a known result. deep: all of "
+            "them, longer. Each is a node's own time; all nodes' answers (--job, and before a "
+            "launch) are waited for 10, 35, 65 and 600 s, and srun's end 1 s more. Every check has "
+            "a limit; one that hangs is a finding. Exit status: 0 all well, 3 a node is bad, 4 "
+            "fabric or storage is bad or something could not be checked (nobody is drained for "
+            "that), 2 usage.\n\n"
+            "A site leaves checks out or adds folders in tern.yaml (health.skip, health.mounts, "
+            "health.expect).\n\n"
+            "slurm.conf: HealthCheckProgram runs a script with 'exec tern health --program'; "
+            "Prolog likewise with --prolog.",
+        .examples = "  tern health\n"
+                    "  salloc -N4 tern health fabric --job\n"
+                    "  tern health quick --mount /fsx:100G --expect neuron=16,efa=8\n"
+                    "  tern health --mend trn1-st-trn1-3\n"
+                    "  tern health --replace trn1-st-trn1-3 --wait 1800\n",
+        .opts = opts,
+        .args_max = -1,
+        .run = run_and_free,
+    };
+
+    return tern_cmd_main(&cmd, argc, argv);
+}

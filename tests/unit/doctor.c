@@ -1,0 +1,293 @@
+#include "core/doctor/doctor.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/doctor/plugin.h"
+#include "core/doctor/probe.h"
+#include "core/slurm/slurm.h"
+#include "tests/unit/tap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Of the release that tern was built for, whichever that is. */
+static char version[16], patch[16];
+
+static struct tern_slurm_about_node nodes[] = {
+    {(char *)"n1", version, (char *)"p"},
+    {(char *)"n2", version, (char *)"p"},
+    {(char *)"n3", version, (char *)"p"},
+};
+static struct tern_slurm_about about = {.version = version,
+                                        .conf = (char *)"",
+                                        .plugstack = (char *)"/etc/slurm/plugstack.conf",
+                                        .plugin_dir = (char *)"/usr/lib/slurm",
+                                        .tmp_fs = (char *)"/tmp",
+                                        .mpi_default = (char *)"pmix",
+                                        .auth_info = (char *)"cred_expire=5",
+                                        .scheduler = (char *)"nohold_on_prolog_fail",
+                                        .task_plugin = (char *)"task/affinity",
+                                        .requeue = true,
+                                        .prolog_alloc = true,
+                                        .return_to_service = 2,
+                                        .kill_wait_s = 30,
+                                        .n = 3,
+                                        .node = nodes};
+
+/* A site where all is well, but for one fact of one node. */
+static struct tern_doctor_findings judge(const char *node, const char *key, const char *value)
+{
+    static const char *const well[][2] = {
+        {"tern", "aa"},
+        {"plugin", "/lib/tern_spank-22.05.so"},
+        {"plugin-release", version},
+        {"plugin-build", "bb"},
+        {"pmix", "mpi_pmix.so"},
+        {"fabric", "libfabric 1.17: tcp"},
+        {"blas", "OpenBLAS 0.3.21, SkylakeX kernels; tern's own: avx512"},
+        {"site", "none"},
+        {"memlock", "unlimited"},
+        {"nofile", "65536"},
+        {"rdma-devices", "8"},
+        {"probe-token", "t0"},
+        {"probe-seen", "yes"},
+        {"probe-fcntl", "held"},
+        {"probe-flock", "held"},
+        {"asked", "100.0"},
+        {"clock", "100.2"},
+        {"clock-heard", "100.4"},
+        {"done", "1"}};
+    static const char *const names[] = {"", "n1", "n2", "n3"};
+    struct tern_doctor_facts f = {0};
+    struct tern_doctor_findings to = {0};
+
+    tern_doctor_facts_add(&f, "", "client", version);
+    tern_doctor_facts_add(&f, "", "ledger", "/fsx/ledger");
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t k = 0; k < sizeof well / sizeof *well; k++) {
+            bool other = node && strcmp(names[i], node) == 0 && strcmp(well[k][0], key) == 0;
+            if (other ? value != NULL : *names[i] || k <= 11)
+                tern_doctor_facts_add(&f, names[i], well[k][0], other ? value : well[k][1]);
+        }
+        if (*names[i]) {
+            tern_doctor_facts_add(&f, names[i], "probe-link", i == 1 ? "won" : "lost");
+            tern_doctor_facts_add(&f, names[i], "probe-excl", i == 2 ? "won" : "lost");
+        }
+    }
+    if (node && value && !tern_doctor_fact(&f, node, key))
+        tern_doctor_facts_add(&f, node, key, value);
+    tern_doctor_judge(&about, &f, &to);
+    tern_doctor_facts_free(&f);
+    return to;
+}
+
+/* The one finding for `key` = `value` on n2: "severity id node". */
+static void one(const char *key, const char *value, const char *want)
+{
+    struct tern_doctor_findings f = judge("n2", key, value);
+    char got[200] = "nothing";
+
+    if (f.n)
+        snprintf(got, sizeof got, "%s %s %s", tern_doctor_severity_name(f.v[0].severity), f.v[0].id,
+                 f.v[0].n_nodes ? f.v[0].node[0] : "-");
+    is(got, want, "%s: %s", key, value ? value : "(none)");
+    ok(f.n <= 1 && (f.n == 0 || *f.v[0].remedy), "and nothing else, with a remedy");
+    tern_doctor_findings_free(&f);
+}
+
+static void test_judge(void)
+{
+    struct tern_doctor_findings f = judge(NULL, "", "");
+
+    if (!ok(f.n == 0, "where all is well nothing is found"))
+        printf("# %s: %s\n", f.v[0].id, f.v[0].what);
+    tern_doctor_findings_free(&f);
+    one("plugin", "", "error plugin-line n2");
+    one("plugin-release", "", "error plugin-file n2");
+    one("plugin-release", "19.05.5", "error plugin-release n2");
+    one("plugin-release", patch, "nothing");
+    one("plugin-build", "cc", "error plugin-build n2");
+    one("plugin-required", "x", "warning plugin-required n2");
+    one("plugin-health", "prolog", "warning plugin-health n2");
+    one("plugin-tern", "/no/tern: No such file", "error plugin-tern n2");
+    one("tern", "cc", "error tern-build n2");
+    one("pmix", "", "error pmix n2");
+    one("fabric", "libfabric 1.22: tcp", "warning fabric-version n2");
+    one("fabric-error", "no provider", "error fabric n2");
+    one("blas-error", "no library", "error blas n2");
+    one("coretype", "Prescott", "warning blas-core n2");
+    one("coretype", "Haswell", "nothing");
+    one("site-error", "tern.yaml:2: unknown key", "error site n2");
+    one("site", "/etc/tern/tern.yaml abc", "warning site-differs n2");
+    one("memlock", "65536", "error limit-memlock n2");
+    one("nofile", "1024", "warning limit-nofile n2");
+    one("nofile", "4096", "nothing");
+    one("probe-token", "other", "error storage-shared n2");
+    one("probe-error", "cannot write there", "error storage-write n2");
+    one("probe-seen", "no", "error storage-late n2");
+    one("probe-flock", "free", "warning storage-locks n2");
+    one("clock", "97.5", "warning clock n2");
+    one("clock", "101.3", "nothing");
+    one("clock", "140", "error clock n2");
+    one("tmp-error", "/tmp: none", "error tmp-fs n2");
+    one("done", NULL, "error node-answer n2");
+    one("busy", "allocated", "info node-busy n2");
+    one("unusable", "down", "warning node-state n2");
+}
+
+static void test_settings(void)
+{
+    about.kill_wait_s = 2;
+    struct tern_doctor_findings f = judge("n1", "nofile", "100");
+    ok(f.n == 2 && f.v[0].severity == f.v[1].severity, "settings are of the cluster as a whole");
+    tern_doctor_findings_free(&f);
+    about.kill_wait_s = 30;
+    nodes[2].version = (char *)"21.08.1";
+    f = judge(NULL, "", "");
+    ok(f.n == 2, "a slurmd of another release has two: it, and the plugin that it would refuse");
+    tern_doctor_findings_free(&f);
+    nodes[2].version = version;
+}
+
+/* health=prolog of a plugin that is required, as it must be for it. */
+static void test_prolog(void)
+{
+    struct tern_doctor_facts f = {0};
+    struct tern_doctor_findings to = {0};
+
+    tern_doctor_facts_add(&f, "", "plugin", "/lib/tern_spank.so");
+    tern_doctor_facts_add(&f, "", "plugin-release", version);
+    tern_doctor_facts_add(&f, "", "plugin-health", "prolog");
+    tern_doctor_facts_add(&f, "", "plugin-required", "/etc/slurm/plugstack.conf");
+    tern_doctor_judge(&about, &f, &to);
+    size_t n = 0;
+    for (size_t i = 0; i < to.n; i++)
+        n += tern_str_starts(to.v[i].id, "plugin");
+    ok(n == 0, "nothing is to be said of the plugin");
+    tern_doctor_findings_free(&to);
+    tern_doctor_facts_free(&f);
+}
+
+static void test_facts(void)
+{
+    struct tern_doctor_facts f = {0};
+    char *line = tern_doctor_line("n1", "site-error", "a\tb\nc\033[0m");
+
+    ok(!strchr(line, '\n') && !strchr(line, '\033'), "a line is one line, without controls");
+    ok(tern_doctor_facts_parse(&f, line), "and is read back");
+    is(tern_doctor_fact(&f, "n1", "site-error"), "a?b?c?[0m", "as it was");
+    free(line);
+    ok(!tern_doctor_facts_parse(&f, "srun: error"), "other lines are none");
+    ok(!tern_doctor_facts_parse(&f, "tern-doctor\tn1"), "half a line is none");
+    ok(!tern_doctor_facts_parse(&f, "tern-doctor\t\tkey\tvalue"), "nobody's line is none");
+    ok(f.n == 1, "nothing came of them");
+    tern_doctor_facts_free(&f);
+}
+
+static void test_plugin(void)
+{
+    char dir[] = "/tmp/tern-doctor-XXXXXX", release[16];
+    struct tern_doctor_plugin p;
+
+    if (!mkdtemp(dir))
+        abort();
+    char *conf = tern_fs_join(dir, "plugstack.conf"), *sub = tern_fs_join(dir, "d");
+    char *part = tern_fs_join(sub, "tern.conf");
+    const char *top = "# optional /x/tern_spank.so\noptional /x/other.so\ninclude d/*.conf\n";
+    const char *line = "optional /lib/tern_spank-22.05.so health=prolog tern=/usr/bin/tern # x\n";
+    tern_fs_replace(conf, top, strlen(top), 0644, NULL);
+    tern_doctor_plugin_find(conf, &p);
+    ok(!p.file[0], "a comment is no line");
+    tern_fs_mkdirs(sub, 0755, NULL);
+    tern_fs_replace(part, line, strlen(line), 0644, NULL);
+    tern_doctor_plugin_find(conf, &p);
+    is(p.file, "/lib/tern_spank-22.05.so", "through a relative include");
+    is(p.tern, "/usr/bin/tern", "tern=");
+    is(p.where, part, "and where it stands");
+    ok(!p.required && p.health_prolog, "optional, with health=prolog");
+    const char *loop = "include plugstack.conf\n";
+    tern_fs_replace(conf, loop, strlen(loop), 0644, NULL);
+    tern_doctor_plugin_find(conf, &p);
+    ok(!p.file[0], "a file that includes itself ends");
+    tern_doctor_plugin_release(conf, release);
+    is(release, "", "a text is no library");
+    const char *build = getenv("TERN_BUILD");
+    char *so = tern_strf("%s/plugins/tern_spank.so", build ? build : "build"), *data;
+    size_t len;
+    tern_doctor_plugin_release(so, release);
+    ok(tern_str_starts(release, tern_slurm_release()), "the plugin's own release: %s", release);
+    if (tern_fs_read(so, 16 << 20, &data, &len, NULL) == 0) {
+        size_t bad = 0;
+        for (unsigned i = 0; i < 400; i++) { /* cut and damaged ones: no crash */
+            size_t at = (i * 7919u) % (i % 2 ? 4096 : len);
+            char was = data[at];
+            data[at] = (char)(i * 31);
+            tern_fs_replace(conf, data, i % 5 ? len : at, 0644, NULL);
+            tern_doctor_plugin_release(conf, release);
+            bad += strlen(release) > 15;
+            data[at] = was;
+        }
+        ok(bad == 0, "damaged libraries do no harm");
+        free(data);
+    }
+    tern_fs_remove_tree(dir, NULL);
+    free(so);
+    free(part);
+    free(sub);
+    free(conf);
+}
+
+static char token_seen[64];
+
+static void keep_token(void *arg, const char *key, const char *value)
+{
+    (void)arg;
+    if (strcmp(key, "probe-token") == 0)
+        snprintf(token_seen, sizeof token_seen, "%s", value);
+}
+
+/* In a user's ledger, who may put something else in the probe's place while root looks. */
+static void probe_stays_in_its_folder(void)
+{
+    char ledger[] = "/tmp/tern-doctor-XXXXXX";
+    struct tern_doctor_probe p;
+    struct tern_err err;
+
+    if (!mkdtemp(ledger) || tern_doctor_probe_open(&p, ledger, &err) < 0) {
+        ok(false, "a probe");
+        return;
+    }
+    char *moved = tern_fs_join(ledger, "moved"), *theirs = tern_fs_join(moved, "node-n1");
+    setenv("SLURMD_NODENAME", "n1", 1);
+    tern_doctor_probe_node(p.dir, keep_token, NULL);
+    ok(strcmp(token_seen, p.token) == 0, "a node finds the token");
+    ok(rename(p.dir, moved) == 0 && unlink(theirs) == 0 && symlink(moved, p.dir) == 0,
+       "the folder is moved, and a link is in its place");
+    tern_doctor_probe_node(p.dir, keep_token, NULL);
+    ok(!*token_seen && !tern_fs_exists(theirs), "which no node follows");
+    ok(unlink(p.dir) == 0 && rename(moved, p.dir) == 0 && chmod(p.dir, 0777) == 0,
+       "the folder is open to others");
+    tern_doctor_probe_node(p.dir, keep_token, NULL);
+    ok(!*token_seen, "and no node works in it");
+    unsetenv("SLURMD_NODENAME");
+    tern_doctor_probe_close(&p, NULL);
+    ok(rmdir(ledger) == 0, "nothing is left");
+    free(moved);
+    free(theirs);
+}
+
+int main(void)
+{
+    snprintf(version, sizeof version, "%s.8", tern_slurm_release());
+    snprintf(patch, sizeof patch, "%s.1", tern_slurm_release());
+    test_judge();
+    test_settings();
+    test_prolog();
+    test_facts();
+    test_plugin();
+    probe_stays_in_its_folder();
+    return tap_done();
+}

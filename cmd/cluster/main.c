@@ -1,4 +1,6 @@
 /* tern cluster: layouts checked and rendered, and run as a virtual cluster on this machine. */
+#include "cmd/cluster/doctor.h"
+#include "cmd/cluster/smoke.h"
 #include "cmd/cmd.h"
 
 #include "core/base/fs.h"
@@ -10,6 +12,7 @@
 #include "core/vcluster/vcluster.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,15 +67,23 @@ static void describe(const struct tern_layout *l)
 
 static int run_check(int n, char **args, struct tern_err *err)
 {
+    struct tern_err last = {0};
     int rc = 0;
 
     for (int i = 0; i < n; i++) {
         struct tern_layout *l = load(args[i], err);
-        if (!l)
-            return -1;
-        describe(l);
-        tern_layout_free(l);
+        if (l) {
+            describe(l);
+            tern_layout_free(l);
+            continue;
+        }
+        if (rc < 0)
+            tern_error("%s", last.text);
+        last = *err;
+        rc = -1;
     }
+    if (rc < 0)
+        *err = last;
     return rc;
 }
 
@@ -173,18 +184,19 @@ static const struct tern_opt up_opts[] = {
     {0},
 };
 
-/* build/bin/tern-cluster -> build/plugins/tern_spank.so; installed, PREFIX/bin -> PREFIX/lib/slurm.
+/* build/bin/tern-cluster -> build/plugins/tern_spank.so; installed, PREFIX/bin ->
+ * PREFIX/lib/slurm/tern_spank-22.05.so.
  * As plugstack.conf wants it, with the tern beside this program; NULL when neither is there. */
 static char *find_plugin(void)
 {
-    static const char *const beside[] = {"plugins/tern_spank.so", "lib/slurm/tern_spank.so"};
-    char exe[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    char installed[64];
+    const char *const beside[] = {"plugins/tern_spank.so", installed};
+    char *bin = tern_fs_self_dir();
 
-    if (n <= 0)
+    if (!bin)
         return NULL;
-    exe[n] = '\0';
-    char *bin = tern_fs_dirname(exe), *top = tern_fs_dirname(bin), *found = NULL;
+    snprintf(installed, sizeof installed, "lib/slurm/tern_spank-%s.so", tern_slurm_release());
+    char *top = tern_fs_dirname(bin), *found = NULL;
     for (size_t i = 0; !found && i < sizeof beside / sizeof *beside; i++) {
         found = tern_strf("%s/%s", top, beside[i]);
         if (!tern_fs_exists(found)) {
@@ -291,6 +303,19 @@ static int mode_of(const char *word, enum tern_vcluster_mode *mode, struct tern_
                         word);
 }
 
+/* Until the cluster's name is told: who interrupts before that gets no cluster, and who does after
+ * it knows what to end. */
+static void hold_signals(sigset_t *old)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, old);
+}
+
 static int run_up(int n, char **args, struct tern_err *err)
 {
     const char *share[sizeof up_share.values / sizeof *up_share.values + 1] = {NULL};
@@ -308,17 +333,20 @@ static int run_up(int n, char **args, struct tern_err *err)
     memcpy(share, up_share.values, up_share.n * sizeof *share);
     char *plugin = find_plugin();
     o.plugin = plugin;
+    sigset_t old;
+    hold_signals(&old);
     int rc = tern_vcluster_up(l, &o, &up, err);
     free(plugin);
     tern_layout_free(l);
-    if (rc < 0)
-        return -1;
-    if (*up.missing)
+    if (rc == 0 && *up.missing)
         tern_warn("plain mode (%s)", up.missing);
-    rc = show_nodes(up.name, err);
+    if (rc == 0)
+        rc = show_nodes(up.name, err);
     if (rc == 0)
         printf("%s: %zu nodes idle after %.2f s%s. tern cluster exec %s -- sinfo\n", up.name,
                up.n_nodes, up.seconds, up.user_namespace ? " (in a user namespace)" : "", up.name);
+    fflush(stdout);
+    sigprocmask(SIG_SETMASK, &old, NULL);
     return rc;
 }
 
@@ -531,15 +559,16 @@ static const struct tern_cmd node_cmd = {
 int main(int argc, char **argv)
 {
     static const struct tern_cmd *const verbs[] = {
-        &check_cmd, &render_cmd, &up_cmd,   &status_cmd, &exec_cmd,
-        &node_cmd,  &down_cmd,   &list_cmd, NULL,
+        &check_cmd, &render_cmd, &up_cmd,     &status_cmd, &exec_cmd, &node_cmd,
+        &down_cmd,  &list_cmd,   &doctor_cmd, &smoke_cmd,  NULL,
     };
     static const struct tern_cmd cmd = {
         .name = "cluster",
         .summary = "check and render layouts, run them as a virtual cluster",
         .about = "A layout is ParallelCluster 3 YAML (cluster.yaml). What tern alone needs stands "
                  "in cluster.tern.yaml beside it: 'gres: {neuron: false}' leaves the Neuron "
-                 "devices out of Slurm, 'virtual: {dynamic: N}' starts dynamic nodes.",
+                 "devices out of Slurm, 'virtual: {dynamic: N}' starts dynamic nodes, 'topology: "
+                 "{leaf: N}' puts N nodes of a compute resource under one switch.",
         .verbs = verbs,
     };
 

@@ -1,0 +1,241 @@
+#include "cmd/cluster/doctor.h"
+
+#include "cmd/cmd.h"
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
+#include "core/doctor/doctor.h"
+#include "core/site/site.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* No error, but not every node was looked at; `tern health` says it with the same. */
+enum { UNKNOWN = 4 };
+
+static bool as_json, this_node;
+static const char *node_list, *ledger, *config, *plugstack, *plugin_dir, *tmp_dir, *probe;
+static double timeout = 30;
+
+static const struct tern_opt opts[] = {
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &as_json, .help = "print JSON"},
+    {"node", 'w', TERN_OPT_TEXT, "LIST", .to.text = &node_list,
+     .help = "these nodes alone, as Slurm writes them: trn1-[1-4]"},
+    {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &ledger,
+     .help = "shared folder to try; default: the site's ledger.dir"},
+    {"config", 0, TERN_OPT_TEXT, "FILE", .env = "TERN_CONFIG", .to.text = &config,
+     .help = "site settings; default: /etc/tern/tern.yaml"},
+    {"timeout", 0, TERN_OPT_REAL, "SECONDS", "30", .to.real = &timeout,
+     .help = "for the nodes of each partition to answer, 1 to 3600"},
+    {"this-node", 0, TERN_OPT_FLAG, .to.flag = &this_node,
+     .help = "print what holds on this machine, one fact a line: what runs on every node"},
+    {"plugstack", 0, TERN_OPT_TEXT, "FILE", .to.text = &plugstack,
+     .help = "with --this-node: Slurm's plugstack.conf"},
+    {"plugin-dir", 0, TERN_OPT_TEXT, "DIR", .to.text = &plugin_dir,
+     .help = "with --this-node: Slurm's PluginDir"},
+    {"tmp-dir", 0, TERN_OPT_TEXT, "DIR", .to.text = &tmp_dir,
+     .help = "with --this-node: Slurm's TmpFS"},
+    {"probe", 0, TERN_OPT_TEXT, "DIR", .to.text = &probe,
+     .help = "with --this-node: the folder in which the nodes try the shared storage"},
+    {0},
+};
+
+static void put_line(void *arg, const char *key, const char *value)
+{
+    const char *name = getenv("SLURMD_NODENAME");
+    char host[65] = "";
+
+    (void)arg;
+    if (!name)
+        gethostname(host, sizeof host - 1);
+    char *line = tern_doctor_line(name ? name : host, key, value);
+    printf("%s\n", line);
+    fflush(stdout); /* in lines of their own: Slurm passes on what it gets at once */
+    free(line);
+}
+
+static char *nodes_text(const struct tern_doctor_finding *f)
+{
+    if (f->n_nodes == 0)
+        return tern_strdup("-");
+    if (f->n_nodes == 1 && !*f->node[0])
+        return tern_strdup("(here)");
+    bool here = !*f->node[0];
+    char *list = tern_slurm_hosts_compress(f->node + here, f->n_nodes - here);
+    char *text = tern_strf("%s%s", here ? "(here)," : "", list);
+    free(list);
+    return text;
+}
+
+static void print_table(const struct tern_doctor_findings *f)
+{
+    static const char *const colors[] = {"", "\033[33m", "\033[31m"};
+    bool color = tern_cmd_color(STDOUT_FILENO);
+
+    for (size_t i = 0; i < f->n; i++) {
+        const struct tern_doctor_finding *v = &f->v[i];
+        char *nodes = nodes_text(v);
+        printf("%s%-8s%s %-18s %s\n         %s\n         -> %s\n", color ? colors[v->severity] : "",
+               tern_doctor_severity_name(v->severity), color ? "\033[0m" : "", v->id, nodes,
+               v->what, v->remedy);
+        free(nodes);
+    }
+}
+
+static int print_json(const struct tern_doctor_findings *f, size_t asked, size_t answered,
+                      size_t unasked, struct tern_err *err)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < f->n; i++) {
+        const struct tern_doctor_finding *v = &f->v[i];
+        json_t *nodes = json_array();
+        bool here = false;
+        for (size_t k = 0; k < v->n_nodes; k++) {
+            here |= !*v->node[k];
+            if (*v->node[k])
+                json_array_append_new(nodes, tern_json_text(v->node[k]));
+        }
+        json_array_append_new(all, json_pack("{ss ss sb so so ss}", "id", v->id, "severity",
+                                             tern_doctor_severity_name(v->severity), "here", here,
+                                             "nodes", nodes, "what", tern_json_text(v->what),
+                                             "remedy", v->remedy));
+    }
+    json_t *top =
+        json_pack("{sI sI sI so}", "nodes_asked", (json_int_t)asked, "nodes_answered",
+                  (json_int_t)answered, "nodes_not_asked", (json_int_t)unasked, "findings", all);
+    int rc = tern_json_print(stdout, top, err);
+    json_decref(top);
+    return rc;
+}
+
+static size_t count(const struct tern_doctor_facts *facts, const char *key)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < facts->n; i++)
+        n += *facts->fact[i].node && strcmp(facts->fact[i].key, key) == 0;
+    return n;
+}
+
+static int report(const struct tern_slurm_about *about, const struct tern_doctor_facts *facts,
+                  struct tern_err *err)
+{
+    struct tern_doctor_findings f = {0};
+    size_t n[3] = {0}, asked = count(facts, "asked"), answered = count(facts, "done");
+    size_t unasked = count(facts, "busy") + count(facts, "unusable");
+    char rest[64] = "";
+    int rc = 0;
+
+    tern_doctor_judge(about, facts, &f);
+    for (size_t i = 0; i < f.n; i++)
+        n[f.v[i].severity]++;
+    if (as_json)
+        rc = print_json(&f, asked, answered, unasked, err);
+    else
+        print_table(&f);
+    if (unasked)
+        snprintf(rest, sizeof rest, ", %zu not idle and not checked", unasked);
+    if (!as_json)
+        printf("Slurm %s, tern built for %s; %zu of %zu nodes answered%s: %zu errors, %zu "
+               "warnings, %zu for information\n",
+               about->version, tern_slurm_release(), answered, asked, rest, n[TERN_DOCTOR_ERROR],
+               n[TERN_DOCTOR_WARN], n[TERN_DOCTOR_INFO]);
+    bool bad = n[TERN_DOCTOR_ERROR] > 0;
+    tern_doctor_findings_free(&f);
+    /* Inside a job the question is about the job's nodes. */
+    bool open = unasked > 0 && !getenv("SLURM_JOB_ID");
+    return rc < 0 ? -1 : bad ? TERN_FAILED : open ? UNKNOWN : TERN_OK;
+}
+
+/* The folder to try: as given, else the site's.  A damaged site file is a finding, not the end. */
+static char *find_ledger(void)
+{
+    struct tern_site *site = ledger ? NULL : tern_site_load(NULL, NULL);
+    char *cwd = getcwd(NULL, 0);
+    char *dir = ledger                 ? tern_fs_join(cwd ? cwd : "/", ledger)
+                : site && site->ledger ? tern_strdup(site->ledger)
+                                       : NULL;
+
+    tern_site_free(site);
+    free(cwd);
+    return dir;
+}
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int sig)
+{
+    stop = sig;
+}
+
+/* So that neither a job nor a folder on shared storage is left by who presses Ctrl-C. */
+static void catch_signals(void)
+{
+    const struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
+
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGHUP, &sa, NULL);
+}
+
+static int run(int n, char **args, struct tern_err *err)
+{
+    const struct tern_doctor_here here = {
+        .plugstack = plugstack, .plugin_dir = plugin_dir, .tmp_fs = tmp_dir, .probe = probe};
+    struct tern_slurm_about *about = NULL;
+    struct tern_doctor_facts facts = {0};
+
+    (void)n, (void)args;
+    if (config && setenv("TERN_CONFIG", config, 1) < 0)
+        return tern_err_sys(err, "--config");
+    if (!(timeout >= 1 && timeout <= 3600))
+        return tern_err_set(err, TERN_USAGE, "--timeout: wanted 1 to 3600 seconds");
+    if (this_node) {
+        tern_doctor_here(&here, put_line, NULL);
+        return 0;
+    }
+    if (tern_slurm_about_load(&about, err) < 0)
+        return tern_err_prefix(err, "Is slurmctld up, and is this one of its machines?");
+    char *exe = tern_fs_self();
+    if (!exe) {
+        tern_slurm_about_free(about);
+        return tern_err_sys(err, "cannot tell where this program is");
+    }
+    char *dir = find_ledger();
+    const struct tern_doctor_options o = {
+        .program = exe, .nodes = node_list, .ledger = dir, .timeout_s = timeout, .stop = &stop};
+    catch_signals();
+    int rc = tern_doctor_ask(&o, about, &facts, err);
+    if (rc == 0)
+        rc = report(about, &facts, err);
+    tern_doctor_facts_free(&facts);
+    tern_slurm_about_free(about);
+    free(exe);
+    free(dir);
+    return rc;
+}
+
+const struct tern_cmd doctor_cmd = {
+    .name = "doctor",
+    .summary = "is tern installed right on every idle node? each finding with its remedy",
+    .about =
+        "Runs one short job on the idle nodes of each partition (inside a job: one step on its "
+        "nodes) and looks on each node and on this machine at: the plugin (its line in "
+        "plugstack.conf, its build, the Slurm it is for), tern's programs, Slurm's releases, "
+        "libfabric's provider, PMIx, shared storage (seen by all, link(2) and O_EXCL won by one, "
+        "locks), the clock, limits, BLAS, TmpFS, site settings; and at settings of Slurm that "
+        "matter "
+        "when a node dies. Nodes that are busy or down are named and not checked.\n\n"
+        "Exit status: 0 when all nodes (inside a job: its own) answered and nothing is an error, "
+        "warnings are none; 1 an error; 4 no error, but nodes that are busy or down were not "
+        "checked.",
+    .examples = "  tern cluster doctor\n"
+                "  tern cluster doctor -w trn1-[1-4] --ledger /fsx/ledger --json\n"
+                "  tern cluster exec trn1-4 -- tern cluster doctor\n",
+    .opts = opts,
+    .run = run,
+};

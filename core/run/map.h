@@ -1,0 +1,87 @@
+/* Which rank lives where.
+ *
+ * world = tensor x data x pipeline, and rank = (pipeline * data + d) * tensor + t: tensor fastest,
+ * then data, then pipeline, as NxD and Megatron number them.  Each node holds a block of
+ * consecutive ranks, so that a launcher that starts one task a node (torchrun) gets the same places
+ * as one that starts every rank.  What is left to choose is the order of the nodes, and it is
+ * chosen for the least cost:
+ *
+ *   The switches between two nodes are those on the path through the tree: 1 under one leaf, 3 over
+ *   the next level, and so on; 0 inside a node.  A cost is the switches crossed by all neighbours
+ * of the tensor groups (rings: they talk several times a layer), then by all pipeline neighbours
+ *   (every micro-batch), then by all neighbours of the data-parallel groups (rings, once a step).
+ *   Costs compare in that order: the second counts only when the first is equal.
+ *
+ * Tensor groups lie inside a node, or span whole nodes.  The first node stays the first: scripts
+ * take it for the master, which is where rank 0 is.  Of equal orders the given one, then the
+ * least changed by the search, is taken; the result depends on the arguments alone.  The search is
+ * exhaustive for as many nodes as a fraction of a second allows (a dozen or so) and says when it
+ * was; beyond that it is the best of two constructed orders, improved by swaps.
+ */
+#ifndef TERN_RUN_MAP_H
+#define TERN_RUN_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+struct tern_run_node {
+    const char *name;
+    const char *where; /* the switches above it, root first: "spine.leaf1"; "" when not known */
+};
+
+struct tern_run_shape {
+    size_t n_nodes;
+    const struct tern_run_node *nodes; /* in the job's order */
+    int64_t per_node;                  /* ranks (of a workload: its workers) on each */
+    int64_t tensor, pipeline;          /* degrees */
+    bool keep;                         /* keep the given order: launch.mapping: block */
+};
+
+/* Switches crossed, summed over neighbours. */
+struct tern_run_cost {
+    int64_t tensor, pipeline, data;
+};
+
+struct tern_run_map {
+    size_t n_nodes;
+    int64_t world, per_node, tensor, pipeline, data;
+    size_t *order;              /* [n_nodes]: order[k] is the node with ranks k * per_node ... */
+    bool moved;                 /* order is not 0, 1, 2, ... */
+    bool exact;                 /* no order has a lower cost */
+    struct tern_run_cost cost;  /* of `order` */
+    struct tern_run_cost given; /* of the nodes as they came */
+};
+
+struct tern_run_rank {
+    size_t node;   /* index into shape->nodes */
+    int64_t local; /* place on the node */
+    int64_t tensor, data, pipeline;
+};
+
+/* Fills *m; free with tern_run_map_free.  TERN_USAGE when the ranks do not divide over tensor x
+ * pipeline, or a tensor group would share a node with a part of another. */
+int tern_run_map(const struct tern_run_shape *shape, struct tern_run_map *m, struct tern_err *err);
+void tern_run_map_free(struct tern_run_map *m);
+
+/* Only the refusals. */
+int tern_run_map_check(size_t n_nodes, int64_t per_node, int64_t tensor, int64_t pipeline,
+                       struct tern_err *err);
+
+/* `rank` in [0, world). */
+struct tern_run_rank tern_run_map_rank(const struct tern_run_map *m, int64_t rank);
+/* The reverse. */
+int64_t tern_run_map_number(const struct tern_run_map *m, int64_t tensor, int64_t data,
+                            int64_t pipeline);
+
+/* Switches between two different nodes, from the switches above each. */
+int tern_run_switches(const char *a, const char *b);
+/* <0, 0, >0. */
+int tern_run_cost_compare(const struct tern_run_cost *a, const struct tern_run_cost *b);
+/* Of nodes in `order`; what tern_run_map makes small.  For tests and for saying what it gained. */
+int tern_run_map_cost(const struct tern_run_shape *shape, const size_t *order,
+                      struct tern_run_cost *cost, struct tern_err *err);
+
+#endif

@@ -29,6 +29,7 @@ static const struct program programs[] = {
     {"eval", "perplexity of a checkpoint on held-out sets"},
     {"look back", NULL},
     {"ledger", "list, show, plot and query runs"},
+    {"logs", "what the ranks of a run printed, merged by time"},
     {"metric", "record a value from somebody else's trainer"},
     {"administer", NULL},
     {"cluster", "check and render layouts, run them as a virtual cluster"},

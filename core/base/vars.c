@@ -41,6 +41,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_HEALTH_ROOT", "", "Where `tern health` looks for /sys, /dev and /proc, for tests."},
     {"TERN_HEALTH_SKIP", "", "Checks that `tern health` leaves out, with commas between."},
     {"TERN_LEDGER", "", "The ledger's folder, for `tern ledger` and `tern metric`."},
+    {"TERN_LOG_BYTES", "64M",
+     "Bytes of a rank's log in one attempt (a run keeps four times that); 0: none."},
     {"TERN_LOG_LEVEL", "info", "error, warn, info or debug."},
     {"TERN_PROFILE", "", "Set by the plugin: --tern-profile; before launch.profile."},
     {"TERN_PROFILE_SET", "",

@@ -1,0 +1,39 @@
+/* The parts of `tern logs`: main.c asks, print.c prints, follow.c waits. */
+#ifndef TERN_CMD_LOGS_LOGS_H
+#define TERN_CMD_LOGS_LOGS_H
+
+#include <regex.h>
+
+#include "cmd/cmd.h"
+#include "core/ledger/ledger.h"
+#include "core/run/logread.h"
+
+enum { LOGS_RANGES = 64, LOGS_TAIL = 1000000 };
+
+struct logs_range {
+    int64_t from, to; /* -1: the supervisor */
+};
+
+struct logs_options {
+    bool follow, no_time, json, raw, progress, color, has_grep;
+    const char *node; /* NULL: any */
+    struct logs_range ranks[LOGS_RANGES];
+    size_t n_ranks;         /* 0: any */
+    int64_t since_ns, tail; /* 0: none */
+    regex_t grep;
+};
+extern struct logs_options logs;
+
+/* A log of these is wanted (tern_run_logread_want). */
+bool logs_want(void *self, int64_t rank, const char *node);
+/* Print a line if it is wanted. */
+void logs_line(const struct tern_run_logline *line, unsigned attempt);
+/* The last `logs.tail` lines that are wanted, of all that is there. */
+int logs_tail(struct tern_run_logread *r, unsigned attempt, struct tern_err *err);
+/* Everything of some attempts. */
+int logs_print(const char *ledger, const char *id, unsigned first, unsigned last,
+               struct tern_err *err);
+/* All of attempt `first` and what comes after it. */
+int logs_follow(const char *ledger, const char *id, unsigned first, struct tern_err *err);
+
+#endif

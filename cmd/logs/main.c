@@ -1,0 +1,205 @@
+/* tern logs: what the ranks printed, merged by time. */
+#include "cmd/logs/logs.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/run/logfile.h"
+#include "core/site/site.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct logs_options logs;
+
+static const char *ledger, *ranks, *attempt, *since, *pattern;
+static int64_t job = -1;
+
+/* ---------------------------------------------------------------- which run, which attempts */
+
+static int want_ledger(struct tern_err *err)
+{
+    if (ledger)
+        return 0;
+    struct tern_site *site = tern_site_load(NULL, err);
+    if (!site)
+        return -1;
+    if (site->ledger)
+        ledger = tern_strdup(site->ledger); /* until the program ends */
+    tern_site_free(site);
+    return ledger ? 0
+                  : tern_err_set(err, TERN_USAGE,
+                                 "no ledger is named. Give --ledger DIR or set TERN_LEDGER (a "
+                                 "recipe's ledger.dir).");
+}
+
+/* The newest attempt of job `job`. */
+static int find_job(struct tern_ledger *l, char id[TERN_ULID_SIZE], struct tern_err *err)
+{
+    struct tern_ledger_rows rows = {0};
+    size_t best = SIZE_MAX;
+
+    if (tern_ledger_attempts(l, &rows, err) < 0)
+        return -1;
+    for (size_t i = 0; i < rows.n; i++)
+        if (rows.attempts[i].job_id == job &&
+            (best == SIZE_MAX || rows.attempts[i].begin_ns >= rows.attempts[best].begin_ns))
+            best = i;
+    if (best != SIZE_MAX)
+        memcpy(id, rows.attempts[best].run_id, TERN_ULID_SIZE);
+    tern_ledger_rows_free(&rows);
+    return best != SIZE_MAX
+               ? 0
+               : tern_err_set(err, TERN_USAGE, "%s: no run of job %lld", ledger, (long long)job);
+}
+
+static int find_run(const char *words, char id[TERN_ULID_SIZE], struct tern_err *err)
+{
+    if (want_ledger(err) < 0)
+        return -1;
+    if (words && tern_ulid_valid(words)) {
+        memcpy(id, words, TERN_ULID_SIZE);
+        return 0;
+    }
+    struct tern_ledger *l = tern_ledger_open(ledger, err);
+    int rc = !l ? -1 : job >= 0 ? find_job(l, id, err) : tern_ledger_find(l, words, id, err);
+    tern_ledger_close(l);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- which lines */
+
+/* "0", "0,3", "0-3,run" */
+static int parse_ranks(struct tern_err *err)
+{
+    for (const char *s = ranks; s && *s;) {
+        size_t len = strcspn(s, ",");
+        char one[40];
+        snprintf(one, sizeof one, "%.*s", (int)len, s);
+        s += len + (s[len] == ',');
+        struct logs_range *r = &logs.ranks[logs.n_ranks];
+        char *dash = strchr(one, '-');
+        if (dash)
+            *dash = '\0';
+        if (logs.n_ranks == LOGS_RANGES || len >= sizeof one)
+            return tern_err_set(err, TERN_USAGE, "--rank: more than %d parts", LOGS_RANGES);
+        if (strcmp(one, "run") == 0 && !dash)
+            r->from = r->to = -1;
+        else if (tern_str_int(one, 0, INT32_MAX, &r->from) < 0 ||
+                 tern_str_int(dash ? dash + 1 : one, r->from, INT32_MAX, &r->to) < 0)
+            return tern_err_set(err, TERN_USAGE,
+                                "--rank '%s': wanted numbers, ranges and commas, such as "
+                                "0,4-7, or 'run' for the supervisor",
+                                ranks);
+        logs.n_ranks++;
+    }
+    return 0;
+}
+
+static int parse(struct tern_err *err)
+{
+    char why[100];
+
+    if (parse_ranks(err) < 0)
+        return -1;
+    if (since && tern_cmd_parse_time(since, &logs.since_ns, err) < 0)
+        return -1;
+    if (logs.raw && isatty(STDOUT_FILENO))
+        return tern_err_set(err, TERN_USAGE,
+                            "--raw writes what ranks printed as it is, also what commands a "
+                            "terminal: send it to a file or a pipe");
+    if (logs.tail > LOGS_TAIL)
+        return tern_err_set(err, TERN_USAGE, "--tail: at most %d", LOGS_TAIL);
+    int rc = pattern ? regcomp(&logs.grep, pattern, REG_EXTENDED | REG_NOSUB) : 0;
+    if (rc) {
+        regerror(rc, &logs.grep, why, sizeof why);
+        return tern_err_set(err, TERN_USAGE, "--grep '%s': %s", pattern, why);
+    }
+    logs.has_grep = pattern;
+    logs.color = !logs.raw && !logs.json && tern_cmd_color(STDOUT_FILENO);
+    return 0;
+}
+
+static int run(int n_args, char **args, struct tern_err *err)
+{
+    char id[TERN_ULID_SIZE];
+    unsigned last = 0;
+    int64_t only = 0;
+
+    if (parse(err) < 0 || find_run(n_args ? args[0] : NULL, id, err) < 0)
+        return -1;
+    const bool all = attempt && strcmp(attempt, "all") == 0;
+    if (attempt && !all && tern_str_int(attempt, 1, 999999, &only) < 0)
+        return tern_err_set(err, TERN_USAGE, "--attempt '%s': wanted a number from 1, or 'all'",
+                            attempt);
+    if (tern_ledger_last_attempt(ledger, id, &last, err) < 0)
+        return -1;
+    if (last == 0)
+        return tern_err_set(err, TERN_USAGE, "%s: run %s has no attempts yet, or is not there",
+                            ledger, id);
+    if (only > last)
+        return tern_err_set(err, TERN_USAGE, "%s: run %s has no attempt %lld", ledger, id,
+                            (long long)only);
+    unsigned first = all ? 1 : only ? (unsigned)only : last;
+    if (logs.follow && (!only || only == last))
+        return logs_follow(ledger, id, first, err);
+    if (logs.follow)
+        tern_info("attempt %u is over: attempt %u is the newest", first, last);
+    return logs_print(ledger, id, first, only ? first : last, err);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct tern_opt opts[] = {
+        {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &ledger,
+         .help = "the ledger's folder"},
+        {"job", 'j', TERN_OPT_INT, "JOBID", .to.integer = &job,
+         .help = "the run of this Slurm job, in place of RUN"},
+        {"follow", 'f', TERN_OPT_FLAG, .to.flag = &logs.follow,
+         .help = "go on with what is printed, over new attempts, until the run ends"},
+        {"rank", 'r', TERN_OPT_TEXT, "RANKS", .to.text = &ranks,
+         .help = "only these: 0,4-7; 'run' is the supervisor"},
+        {"node", 'w', TERN_OPT_TEXT, "NODE", .to.text = &logs.node,
+         .help = "only ranks on this node"},
+        {"attempt", 'a', TERN_OPT_TEXT, "N", .to.text = &attempt,
+         .help = "this attempt, or 'all'; default: the newest"},
+        {"grep", 'g', TERN_OPT_TEXT, "ERE", .to.text = &pattern,
+         .help = "only lines that this extended regular expression matches"},
+        {"since", 'S', TERN_OPT_TEXT, "TIME", .to.text = &since,
+         .help = "only lines since TIME: YYYY-MM-DD[THH:MM[:SS]], now-2hours"},
+        {"tail", 'n', TERN_OPT_INT, "LINES", .to.integer = &logs.tail,
+         .help = "only the last LINES of them"},
+        {"progress", 0, TERN_OPT_FLAG, .to.flag = &logs.progress,
+         .help = "also what progress bars overwrote, once a second"},
+        {"no-time", 0, TERN_OPT_FLAG, .to.flag = &logs.no_time, .help = "leave out the times"},
+        {"json", 0, TERN_OPT_FLAG, .to.flag = &logs.json, .help = "print a JSON object a line"},
+        {"raw", 0, TERN_OPT_FLAG, .to.flag = &logs.raw,
+         .help = "the bytes alone, unchanged, to a file or a pipe"},
+        {0},
+    };
+    static const struct tern_cmd cmd = {
+        .name = "logs",
+        .args = "[RUN]",
+        .summary = "what the ranks of a run printed, merged by time",
+        .about =
+            "A line each: time, rank, node, stream (o stdout, e stderr, t tern's own words), text. "
+            "The rank 'run' is the supervisor. RUN is an id or its beginning, a name, or 'latest', "
+            "the default. Control characters are made visible; a line that took more than a second "
+            "or 64 KiB comes in pieces.\n\n"
+            "Each rank has a log of its own for each attempt, kept across requeues and of at most "
+            "TERN_LOG_BYTES (64 MiB): an eighth of it for the beginning, the rest for the newest "
+            "lines. Of many attempts with full logs the first one's and the newest three's stay. "
+            "They are text files: LEDGER/runs/RUN/logs/ATTEMPT/RANK.log.",
+        .examples = "  tern logs                           # the newest run's newest attempt\n"
+                    "  tern logs pubmed-cpt -f --rank 0\n"
+                    "  tern logs -j 1234 --attempt all --grep 'error|Traceback'\n"
+                    "  tern logs latest --node trn1-st-trn1-3 --tail 50\n",
+        .opts = opts,
+        .args_max = 1,
+        .run = run,
+    };
+
+    return tern_cmd_main(&cmd, argc, argv);
+}

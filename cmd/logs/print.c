@@ -1,0 +1,280 @@
+#include "cmd/logs/logs.h"
+
+#include "core/base/clock.h"
+#include "core/base/json.h"
+#include "core/base/str.h"
+#include "core/run/logfile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool logs_want(void *self, int64_t rank, const char *node)
+{
+    bool in = logs.n_ranks == 0;
+
+    (void)self;
+    for (size_t i = 0; i < logs.n_ranks; i++)
+        in = in || (rank >= logs.ranks[i].from && rank <= logs.ranks[i].to);
+    return in && (!logs.node || strcmp(node, logs.node) == 0);
+}
+
+static bool wanted(const struct tern_run_logline *l)
+{
+    static char text[TERN_RUN_LOG_TEXT_MAX + 1];
+
+    if (l->wall_ns < logs.since_ns || (l->mark == '~' && !logs.progress) ||
+        (logs.raw && l->stream == 't'))
+        return false;
+    if (!logs.has_grep)
+        return true;
+    size_t n = l->len < sizeof text ? l->len : sizeof text - 1;
+    memcpy(text, l->text, n);
+    text[n] = '\0';
+    return regexec(&logs.grep, text, 0, NULL, 0) == 0;
+}
+
+/* ---------------------------------------------------------------- visible text */
+
+/* Bytes of the UTF-8 character at `s`; 0 when it is none, or commands a terminal. */
+static size_t character(const unsigned char *s, size_t len)
+{
+    size_t n = s[0] < 0x80                   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
+
+    if (n == 0 || n > len)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) ||
+        (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0; /* C1 controls, overlong, surrogates, beyond Unicode */
+    /* Marks that turn the direction of writing hide what a line says. */
+    if (s[0] == 0xe2 && ((s[1] == 0x80 && s[2] >= 0xaa && s[2] <= 0xae) ||
+                         (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9)))
+        return 0;
+    return n;
+}
+
+static void add_visible(struct tern_buf *b, const char *text, size_t len)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    for (size_t i = 0; i < len;) {
+        size_t plain = i;
+        while (plain < len && s[plain] >= 0x20 && s[plain] < 0x7f)
+            plain++;
+        tern_buf_add(b, text + i, plain - i);
+        i = plain;
+        if (i == len)
+            return;
+        size_t n = character(s + i, len - i);
+        if (s[i] == '\t' || (n > 1))
+            tern_buf_add(b, text + i, n);
+        else if (s[i] < 0x20 || s[i] == 0x7f)
+            tern_buf_printf(b, "^%c", s[i] ^ 0x40);
+        else
+            tern_buf_printf(b, "\\x%02x", s[i]);
+        i += n ? n : 1;
+    }
+}
+
+/* ---------------------------------------------------------------- lines */
+
+/* The second's text is asked for once. */
+static const char *time_text(int64_t wall_ns)
+{
+    static char text[64];
+    static int64_t second = -1;
+    char iso[32];
+
+    if (wall_ns / 1000000000 != second) {
+        second = wall_ns / 1000000000;
+        tern_clock_iso8601(iso, sizeof iso, wall_ns);
+        snprintf(text, sizeof text, "%.19s.000%s", iso, iso + 19); /* the zone is its end */
+    }
+    int ms = (int)(wall_ns / 1000000 % 1000);
+    text[20] = (char)('0' + ms / 100);
+    text[21] = (char)('0' + ms / 10 % 10);
+    text[22] = (char)('0' + ms % 10);
+    return text;
+}
+
+static void print_json(const struct tern_run_logline *l, unsigned attempt)
+{
+    static struct tern_buf b;
+    json_t *text = json_stringn(l->text, l->len);
+
+    if (!text) { /* no UTF-8 */
+        tern_buf_clear(&b);
+        add_visible(&b, l->text, l->len);
+        text = json_string(b.data ? b.data : "");
+    }
+    json_t *j = json_pack("{s:s, s:I, s:i, s:s, s:s, s:s, s:o}", "time", time_text(l->wall_ns),
+                          "ns", (json_int_t)l->wall_ns, "attempt", (int)attempt, "rank", l->name,
+                          "node", l->node, "stream",
+                          l->stream == 'o'   ? "stdout"
+                          : l->stream == 'e' ? "stderr"
+                                             : "tern",
+                          "text", text);
+    if (j && l->mark == '+')
+        json_object_set_new(j, "partial", json_true());
+    if (j && l->mark == '~')
+        json_object_set_new(j, "overwritten", json_true());
+    if (j) {
+        json_dumpf(j, stdout, JSON_COMPACT);
+        putchar('\n');
+    }
+    json_decref(j);
+}
+
+static void print_text(const struct tern_run_logline *l)
+{
+    static const char *const colors[] = {"\033[36m", "\033[33m", "\033[32m",
+                                         "\033[35m", "\033[34m", "\033[31m"};
+    static struct tern_buf b;
+    const char *begin = "", *end = "";
+
+    if (logs.color) {
+        begin = l->rank < 0 ? "\033[1m" : colors[l->rank % 6];
+        end = "\033[0m";
+    }
+    tern_buf_clear(&b);
+    tern_buf_puts(&b, begin);
+    if (!logs.no_time)
+        tern_buf_printf(&b, "%s ", time_text(l->wall_ns));
+    tern_buf_printf(&b, "%4s ", l->name);
+    add_visible(&b, l->node, strlen(l->node));
+    tern_buf_printf(&b, " %c%s ", l->stream, end);
+    add_visible(&b, l->text, l->len);
+    tern_buf_puts(&b, "\n");
+    fwrite(b.data, 1, b.len, stdout);
+}
+
+void logs_line(const struct tern_run_logline *l, unsigned attempt)
+{
+    if (!wanted(l))
+        return;
+    if (logs.raw) {
+        fwrite(l->text, 1, l->len, stdout);
+        if (l->mark != '+')
+            putchar('\n');
+    } else if (logs.json) {
+        print_json(l, attempt);
+    } else {
+        print_text(l);
+    }
+}
+
+/* ---------------------------------------------------------------- the last ones */
+
+/* A line that waits to be among the last. */
+struct kept {
+    struct tern_run_logline line;
+    unsigned attempt;
+    char *texts; /* node, name, text */
+};
+
+struct ring {
+    struct kept *v;
+    size_t size, n; /* n: so far, in all */
+};
+
+static void keep(struct ring *r, const struct tern_run_logline *l, unsigned attempt)
+{
+    struct kept *k = &r->v[r->n++ % r->size];
+    size_t name = strlen(l->name) + 1, node = strlen(l->node) + 1;
+    char *texts = malloc(name + node + l->len + 1);
+
+    free(k->texts);
+    *k = (struct kept){.line = *l, .attempt = attempt, .texts = texts};
+    if (!texts)
+        abort();
+    k->line.name = memcpy(texts, l->name, name);
+    k->line.node = memcpy(texts + name, l->node, node);
+    k->line.text = memcpy(texts + name + node, l->text, l->len);
+}
+
+static void print_kept(struct ring *r)
+{
+    size_t first = r->n > r->size ? r->n - r->size : 0;
+
+    for (size_t i = first; i < r->n; i++)
+        logs_line(&r->v[i % r->size].line, r->v[i % r->size].attempt);
+    for (size_t i = 0; i < r->size; i++)
+        free(r->v[i].texts);
+    free(r->v);
+    *r = (struct ring){0};
+}
+
+static int ring_open(struct ring *ring, struct tern_err *err)
+{
+    *ring = (struct ring){.size = (size_t)logs.tail};
+    ring->v = tern_alloc(ring->size, sizeof *ring->v, "lines", err);
+    return ring->v ? 0 : -1;
+}
+
+/* What may be among the last of one attempt. */
+static void keep_last(struct ring *ring, struct tern_run_logread *r, unsigned attempt)
+{
+    struct tern_run_logline line;
+
+    if (!logs.has_grep && !logs.raw) /* each log's last would do */
+        tern_run_logread_tail(r, (uint64_t)logs.tail + TERN_RUN_LOG_PARTS, logs.progress);
+    tern_run_logread_more(r);
+    while (tern_run_logread_next(r, &line))
+        if (wanted(&line))
+            keep(ring, &line, attempt);
+}
+
+int logs_tail(struct tern_run_logread *r, unsigned attempt, struct tern_err *err)
+{
+    struct ring ring;
+
+    if (ring_open(&ring, err) < 0)
+        return -1;
+    keep_last(&ring, r, attempt);
+    print_kept(&ring);
+    return 0;
+}
+
+int logs_print(const char *ledger, const char *id, unsigned first, unsigned last,
+               struct tern_err *err)
+{
+    struct tern_run_logline line;
+    struct ring ring = {0};
+    size_t found = 0;
+    int rc = 0;
+
+    if (logs.tail > 0 && ring_open(&ring, err) < 0)
+        return -1;
+    for (unsigned a = first; a <= last && rc == 0; a++) {
+        char *dir = tern_run_logs_dir(ledger, id, a);
+        struct tern_run_logread *r = tern_run_logread_open(dir, logs_want, NULL, err);
+        free(dir);
+        if (!r) {
+            rc = -1;
+            break;
+        }
+        found += tern_run_logread_count(r);
+        if (logs.tail > 0) {
+            keep_last(&ring, r, a);
+        } else {
+            tern_run_logread_more(r);
+            while (tern_run_logread_next(r, &line) && !ferror(stdout))
+                logs_line(&line, a);
+        }
+        tern_run_logread_close(r);
+    }
+    print_kept(&ring);
+    if (rc == 0 && !found)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "run %s, attempt %u: no logs lie in %s/runs/%s/logs (TERN_LOG_BYTES=0, "
+                          "a container, or removed)",
+                          id, last, ledger, id);
+    return rc;
+}

@@ -1,0 +1,205 @@
+#include "core/run/feed.h"
+
+#include "core/base/str.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    ROOM = 4 << 20, /* a second of a talkative program, 40 ms of one that prints 100 MB/s */
+    ROOM_FIRST = 1 << 16,
+    PATIENCE_MS = 200, /* a pause in training that nobody sees */
+};
+
+struct piece {
+    int64_t wall_ns;
+    uint64_t lost; /* lines before it */
+    uint32_t torn; /* streams of which bytes were lost before it */
+    uint32_t len;
+    char stream;
+};
+
+struct side {
+    char *data; /* pieces, each with its bytes behind it */
+    size_t len, cap;
+};
+
+struct tern_run_feed {
+    struct tern_run_feed_taker taker;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t filled, emptied; /* CLOCK_MONOTONIC */
+    struct side front, back;        /* written to, read from */
+    uint64_t lost;
+    uint32_t torn;
+    bool stuck, ending, done;
+};
+
+static struct timespec in_ms(int ms)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+static void hand_over(struct tern_run_feed *f)
+{
+    struct piece p;
+
+    for (size_t at = 0; at < f->back.len; at += sizeof p + p.len) {
+        memcpy(&p, f->back.data + at, sizeof p);
+        if (p.torn)
+            f->taker.lost(f->taker.self, p.lost, p.torn);
+        if (p.len)
+            f->taker.take(f->taker.self, p.wall_ns, p.stream, f->back.data + at + sizeof p, p.len);
+    }
+    f->back.len = 0;
+}
+
+static void *consume(void *arg)
+{
+    struct tern_run_feed *f = arg;
+    bool ending = false;
+
+    while (!ending) {
+        pthread_mutex_lock(&f->lock);
+        if (!f->front.len && !f->ending) {
+            struct timespec until = in_ms(TERN_RUN_FEED_TICK_MS);
+            pthread_cond_timedwait(&f->filled, &f->lock, &until);
+        }
+        struct side s = f->front;
+        f->front = f->back;
+        f->back = s;
+        ending = f->ending && !f->back.len;
+        if (f->back.len) {
+            f->stuck = false;
+            pthread_cond_signal(&f->emptied);
+        }
+        pthread_mutex_unlock(&f->lock);
+        bool any = f->back.len > 0;
+        hand_over(f);
+        if (!any && !ending)
+            f->taker.idle(f->taker.self);
+    }
+    if (f->torn)
+        f->taker.lost(f->taker.self, f->lost, f->torn);
+    f->taker.finish(f->taker.self);
+    pthread_mutex_lock(&f->lock);
+    f->done = true;
+    pthread_cond_signal(&f->emptied);
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+struct tern_run_feed *tern_run_feed_open(const struct tern_run_feed_taker *taker,
+                                         struct tern_err *err)
+{
+    struct tern_run_feed *f = tern_alloc(1, sizeof *f, "a queue", err);
+    pthread_condattr_t monotonic;
+    sigset_t all, old;
+
+    if (!f)
+        return NULL;
+    f->taker = *taker;
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&f->filled, &monotonic);
+    pthread_cond_init(&f->emptied, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    int rc = pthread_create(&f->thread, NULL, consume, f);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc == 0)
+        return f;
+    free(f);
+    errno = rc;
+    tern_err_sys(err, "cannot start a thread");
+    return NULL;
+}
+
+/* Room for `need` bytes more in front; the lock is held. */
+static bool make_room(struct tern_run_feed *f, size_t need)
+{
+    struct side *s = &f->front;
+
+    if (s->len + need > ROOM && !f->stuck) {
+        struct timespec until = in_ms(PATIENCE_MS);
+        while (s->len + need > ROOM)
+            if (pthread_cond_timedwait(&f->emptied, &f->lock, &until) == ETIMEDOUT) {
+                f->stuck = true;
+                break;
+            }
+    }
+    if (s->len + need > ROOM)
+        return false;
+    if (s->len + need <= s->cap)
+        return true;
+    size_t cap = s->cap ? s->cap : ROOM_FIRST;
+    while (cap < s->len + need)
+        cap *= 2;
+    char *data = realloc(s->data, cap);
+    if (!data)
+        return false;
+    s->data = data;
+    s->cap = cap;
+    return true;
+}
+
+static uint64_t count_lines(const char *data, size_t len)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < len; i++)
+        n += data[i] == '\n';
+    return n;
+}
+
+void tern_run_feed_put(struct tern_run_feed *f, int64_t wall_ns, char stream, const char *data,
+                       size_t len)
+{
+    pthread_mutex_lock(&f->lock);
+    struct piece p = {wall_ns, f->lost, f->torn, (uint32_t)len, stream};
+    if (!make_room(f, sizeof p + len)) {
+        f->lost += count_lines(data, len);
+        f->torn |= TERN_RUN_FEED_BIT(stream);
+    } else {
+        memcpy(f->front.data + f->front.len, &p, sizeof p);
+        memcpy(f->front.data + f->front.len + sizeof p, data, len);
+        f->front.len += sizeof p + len;
+        f->lost = f->torn = 0;
+        pthread_cond_signal(&f->filled);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+bool tern_run_feed_close(struct tern_run_feed *f, int patience_ms)
+{
+    struct timespec until = in_ms(patience_ms);
+
+    if (!f)
+        return true;
+    pthread_mutex_lock(&f->lock);
+    f->ending = true;
+    pthread_cond_signal(&f->filled);
+    while (!f->done && pthread_cond_timedwait(&f->emptied, &f->lock, &until) != ETIMEDOUT)
+        ;
+    bool done = f->done;
+    pthread_mutex_unlock(&f->lock);
+    if (!done)
+        return false;
+    pthread_join(f->thread, NULL);
+    free(f->front.data);
+    free(f->back.data);
+    free(f);
+    return true;
+}

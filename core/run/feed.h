@@ -1,0 +1,42 @@
+/* A queue between a thread that must not wait and one that may: what a program prints, on its way
+ * to shared storage.
+ *
+ * The producer waits for room for PATIENCE_MS at most while the consumer makes headway, and not at
+ * all once it made none: then what comes is counted and dropped, until there is room again.
+ */
+#ifndef TERN_RUN_FEED_H
+#define TERN_RUN_FEED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+struct tern_run_feed_taker {
+    void *self;
+    /* Bytes of a stream, in the order they came in. */
+    void (*take)(void *self, int64_t wall_ns, char stream, const char *data, size_t len);
+    /* Bytes were dropped before what comes next, `lines` newlines among them, of `streams`: a bit
+     * TERN_RUN_FEED_BIT() each. */
+    void (*lost)(void *self, uint64_t lines, uint32_t streams);
+    /* Nothing is queued now; called again after at most TERN_RUN_FEED_TICK_MS. */
+    void (*idle)(void *self);
+    /* The last call. */
+    void (*finish)(void *self);
+};
+enum { TERN_RUN_FEED_TICK_MS = 250 };
+#define TERN_RUN_FEED_BIT(stream) (1U << ((stream) - 'a')) /* streams are lower-case letters */
+
+struct tern_run_feed;
+
+/* Begins the consumer, a thread that calls `taker` and gets no signals. */
+struct tern_run_feed *tern_run_feed_open(const struct tern_run_feed_taker *taker,
+                                         struct tern_err *err);
+void tern_run_feed_put(struct tern_run_feed *f, int64_t wall_ns, char stream, const char *data,
+                       size_t len);
+/* Let the consumer finish, for `patience_ms` at most; then finish() has returned, the thread is
+ * gone and `f` freed: true.  Else it is stuck, and both stay until the process ends: false. */
+bool tern_run_feed_close(struct tern_run_feed *f, int patience_ms);
+
+#endif

@@ -1,0 +1,343 @@
+#include "core/run/logfile.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    BUFFER = 1 << 18,    /* written at once, if a flush does not come first */
+    PARTS_MAX = 1000000, /* six digits */
+    HEAD = 32,           /* bytes before a record's text: time, stream, mark, a space */
+};
+
+struct tern_run_logfile {
+    char *dir;
+    char name[32], node[256];
+    uint64_t part_bytes;
+    unsigned part;
+    int fd;          /* of the newest part; -1: it could not be made */
+    uint64_t offset; /* good bytes in it */
+    char *buffer;    /* [BUFFER + a record] */
+    size_t len;
+    char time[24]; /* of the last record, as text */
+    size_t time_len;
+    int64_t time_ns;
+    uint64_t untold; /* lost */
+    uint64_t
+        telling; /* lost, and told by the first record of the buffer, which may get lost, too */
+    int why;     /* errno of the last loss; 0: they did not come here */
+};
+
+char *tern_run_logs_dir(const char *ledger_dir, const char *run_id, unsigned attempt)
+{
+    return tern_strf("%s/runs/%s/logs/%u", ledger_dir, run_id, attempt);
+}
+
+/* ------------------------------------------------------------------ over attempts */
+
+struct old_logs {
+    int64_t attempt;
+    uint64_t bytes;
+};
+
+static int by_attempt(const void *a, const void *b)
+{
+    int64_t x = ((const struct old_logs *)a)->attempt, y = ((const struct old_logs *)b)->attempt;
+
+    return (x > y) - (x < y);
+}
+
+static uint64_t folder_bytes(const char *dir)
+{
+    DIR *d = opendir(dir);
+    uint64_t sum = 0;
+    struct stat st;
+
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            sum += (uint64_t)st.st_size;
+    if (d)
+        closedir(d);
+    return sum;
+}
+
+/* Those of attempts before `attempt`, the earliest first; malloc'ed. */
+static struct old_logs *find_old(const char *logs, unsigned attempt, size_t *n)
+{
+    struct old_logs *v = NULL;
+    DIR *d = opendir(logs);
+
+    *n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int64_t number;
+        if (tern_str_int(e->d_name, 1, (int64_t)attempt - 1, &number) < 0)
+            continue;
+        struct old_logs *more = reallocarray(v, *n + 1, sizeof *v);
+        if (!more)
+            break;
+        v = more;
+        char *dir = tern_strf("%s/%s", logs, e->d_name);
+        v[(*n)++] = (struct old_logs){number, folder_bytes(dir)};
+        free(dir);
+    }
+    if (d)
+        closedir(d);
+    if (*n)
+        qsort(v, *n, sizeof *v, by_attempt);
+    return v;
+}
+
+void tern_run_logs_trim(const char *ledger_dir, const char *run_id, unsigned attempt,
+                        uint64_t share)
+{
+    struct tern_err err = {0};
+    uint64_t sum = 0;
+    size_t n, gone = 0;
+
+    if (attempt <= TERN_RUN_LOG_SHARES || !share) /* they cannot be more */
+        return;
+    char *own = tern_run_logs_dir(ledger_dir, run_id, attempt), *logs = tern_fs_dirname(own);
+    struct old_logs *v = find_old(logs, attempt, &n);
+    for (size_t i = 0; i < n; i++)
+        sum += v[i].bytes;
+    for (size_t i = 1; i + 1 < n && sum > (TERN_RUN_LOG_SHARES - 1) * share; i++) {
+        char *dir = tern_run_logs_dir(ledger_dir, run_id, (unsigned)v[i].attempt);
+        if (tern_fs_remove_tree(dir, &err) < 0) {
+            tern_warn("%s", err.text);
+        } else {
+            sum -= v[i].bytes;
+            gone++;
+        }
+        free(dir);
+    }
+    if (gone)
+        tern_info("the logs of %zu attempts after the first are removed: a run keeps %d times what "
+                  "an attempt may log (TERN_LOG_BYTES a rank)",
+                  gone, (int)TERN_RUN_LOG_SHARES);
+    free(v);
+    free(logs);
+    free(own);
+}
+
+uint64_t tern_run_log_bytes(void)
+{
+    const char *s = tern_var("TERN_LOG_BYTES");
+    uint64_t bytes = 64 << 20;
+
+    if (s && tern_str_size(s, &bytes) < 0)
+        bytes = 64 << 20;
+    return bytes && bytes < TERN_RUN_LOG_BYTES_MIN ? TERN_RUN_LOG_BYTES_MIN : bytes;
+}
+
+char *tern_run_log_path(const char *dir, const char *name, unsigned part)
+{
+    return part ? tern_strf("%s/%s.%06u.log", dir, name, part) : tern_strf("%s/%s.log", dir, name);
+}
+
+int tern_run_log_parse(const char *file, char name[32], unsigned *part)
+{
+    size_t len = strcspn(file, ".");
+    int64_t number = 0;
+
+    if (len == 0 || len > 31 || strspn(file, "abcdefghijklmnopqrstuvwxyz0123456789") != len)
+        return -1;
+    if (strcmp(file + len, ".log") != 0) {
+        char digits[7] = "";
+        if (strlen(file + len) != 11 || strcmp(file + len + 7, ".log") != 0)
+            return -1;
+        memcpy(digits, file + len + 1, 6);
+        if (strspn(digits, "0123456789") != 6 || tern_str_int(digits, 1, PARTS_MAX, &number) < 0)
+            return -1;
+    }
+    memcpy(name, file, len);
+    name[len] = '\0';
+    *part = (unsigned)number;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ parts */
+
+static int part_open(struct tern_run_logfile *f, struct tern_err *err)
+{
+    char head[320];
+
+    for (; f->part < PARTS_MAX; f->part++) {
+        char *path = tern_run_log_path(f->dir, f->name, f->part);
+        f->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (f->fd < 0 && errno != EEXIST)
+            tern_err_sys(err, "%s", path);
+        free(path);
+        if (f->fd >= 0)
+            break;
+        if (errno != EEXIST)
+            return -1;
+    }
+    if (f->fd < 0)
+        return tern_err_set(err, TERN_FAILED, "%s: a million parts of log '%s'", f->dir, f->name);
+    f->offset = 0;
+    int n = snprintf(head, sizeof head, TERN_RUN_LOG_MAGIC " %s %s\n", f->name, f->node);
+    if (pwrite(f->fd, head, (size_t)n, 0) == n)
+        f->offset = (uint64_t)n;
+    return 0;
+}
+
+/* The next part; the oldest but the first makes room for it. */
+static void part_next(struct tern_run_logfile *f)
+{
+    close(f->fd);
+    f->fd = -1;
+    f->part++;
+    part_open(f, NULL);
+    if (f->part + 1 > TERN_RUN_LOG_PARTS) {
+        char *old = tern_run_log_path(f->dir, f->name, f->part + 1 - TERN_RUN_LOG_PARTS);
+        unlink(old);
+        free(old);
+    }
+}
+
+struct tern_run_logfile *tern_run_logfile_open(const char *dir, const char *name, const char *node,
+                                               uint64_t max_bytes, struct tern_err *err)
+{
+    struct tern_run_logfile *f = tern_alloc(1, sizeof *f, "a log", err);
+
+    if (!f)
+        return NULL;
+    f->fd = -1;
+    f->dir = tern_strdup(dir);
+    f->buffer = tern_alloc(1, BUFFER + HEAD + TERN_RUN_LOG_TEXT_MAX, "a log", err);
+    snprintf(f->name, sizeof f->name, "%s", name);
+    snprintf(f->node, sizeof f->node, "%s", node);
+    f->part_bytes = max_bytes / TERN_RUN_LOG_PARTS;
+    if (!f->buffer || tern_fs_mkdirs(dir, 0777, err) < 0 || part_open(f, err) < 0) {
+        tern_run_logfile_close(f);
+        return NULL;
+    }
+    return f;
+}
+
+/* ------------------------------------------------------------------ records */
+
+static void put(struct tern_run_logfile *f, int64_t wall_ns, char stream, char mark,
+                const char *text, size_t len)
+{
+    if (wall_ns != f->time_ns || !f->time_len) { /* lines come by the thousand */
+        f->time_len = (size_t)snprintf(f->time, sizeof f->time, "%" PRId64 " ", wall_ns);
+        f->time_ns = wall_ns;
+    }
+    memcpy(f->buffer + f->len, f->time, f->time_len);
+    f->len += f->time_len;
+    f->buffer[f->len++] = stream;
+    f->buffer[f->len++] = mark;
+    if (mark != ' ')
+        f->buffer[f->len++] = ' ';
+    memcpy(f->buffer + f->len, text, len);
+    f->len += len;
+    f->buffer[f->len++] = '\n';
+}
+
+/* Whole records of the buffer that lie within its first `n` bytes. */
+static size_t whole(const struct tern_run_logfile *f, size_t n)
+{
+    const char *last = n ? memrchr(f->buffer, '\n', n) : NULL;
+
+    return last ? (size_t)(last + 1 - f->buffer) : 0;
+}
+
+void tern_run_logfile_flush(struct tern_run_logfile *f)
+{
+    size_t done = 0;
+
+    if (f->len == 0)
+        return;
+    if (f->fd < 0)
+        part_open(f, NULL);
+    while (f->fd >= 0 && done < f->len) {
+        ssize_t n = pwrite(f->fd, f->buffer + done, f->len - done, (off_t)(f->offset + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    if (done < f->len) {
+        f->why = errno;
+        done = whole(f, done);
+        for (const char *p = f->buffer + done; p < f->buffer + f->len; p++) {
+            p = memchr(p, '\n', (size_t)(f->buffer + f->len - p));
+            f->untold++;
+        }
+        if (done == 0 && f->telling)
+            f->untold += f->telling - 1; /* it is itself no line */
+        /* the torn end is written over, or ends the file */
+    }
+    f->offset += done;
+    f->len = 0;
+    f->telling = 0;
+    if (f->fd >= 0 && f->offset >= f->part_bytes)
+        part_next(f);
+}
+
+/* Before a record: a word for those that are missing. */
+static void tell(struct tern_run_logfile *f, int64_t wall_ns)
+{
+    char text[200];
+
+    int n = snprintf(text, sizeof text, "%" PRIu64 " lines are missing here: %s", f->untold,
+                     f->why ? strerror(f->why) : "the storage was slower than the program");
+    f->telling += f->len == 0 ? f->untold : 0;
+    f->untold = 0;
+    f->why = 0;
+    put(f, wall_ns, 't', ' ', text, (size_t)n);
+}
+
+void tern_run_logfile_add(struct tern_run_logfile *f, int64_t wall_ns, char stream, char mark,
+                          const char *text, size_t len)
+{
+    do {
+        size_t n = len < TERN_RUN_LOG_TEXT_MAX ? len : TERN_RUN_LOG_TEXT_MAX;
+        if (f->len >= BUFFER - 256 || f->len >= f->part_bytes / 2)
+            tern_run_logfile_flush(f);
+        if (f->untold)
+            tell(f, wall_ns);
+        put(f, wall_ns, stream, n < len ? '+' : mark, text, n);
+        text += n;
+        len -= n;
+    } while (len);
+}
+
+void tern_run_logfile_lost(struct tern_run_logfile *f, uint64_t lines)
+{
+    f->untold += lines;
+}
+
+uint64_t tern_run_logfile_untold(const struct tern_run_logfile *f)
+{
+    return f->untold;
+}
+
+void tern_run_logfile_close(struct tern_run_logfile *f)
+{
+    if (!f)
+        return;
+    if (f->untold && f->fd >= 0)
+        tell(f, tern_clock_wall_ns());
+    tern_run_logfile_flush(f);
+    if (f->fd >= 0)
+        close(f->fd);
+    free(f->buffer);
+    free(f->dir);
+    free(f);
+}

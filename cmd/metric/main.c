@@ -1,114 +1,76 @@
 /* tern metric: record values from somebody else's trainer. */
 #include "cmd/cmd.h"
 
+#include "core/base/log.h"
 #include "core/base/vars.h"
 #include "core/ledger/ledger.h"
+#include "core/run/metric.h"
 
-#include <math.h>
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_VALUES = 1024 };
-
 static bool from_stdin;
 
-/* One line's worth of words. */
-struct request {
-    int64_t step;
-    bool has_step;
-    const char *checkpoint;
-    struct tern_ledger_value values[MAX_VALUES];
-    size_t n;
-};
-
-/* A number, or nan, inf, infinity with or without a sign: what trainers print. */
-static int parse_value(const char *s, double *out)
+/* One line, without its end, as far as it fits; its whole length, or -1 at the end of the input. */
+static ssize_t next_line(char line[static TERN_RUN_METRIC_LINE])
 {
-    char *end;
+    ssize_t n = 0;
+    int c;
 
-    if (!*s || strspn(s, "0123456789+-.eEnNaAiIfFtTyY") != strlen(s))
-        return -1;
-    *out = strtod(s, &end);
-    return *end ? -1 : 0;
+    while ((c = getc_unlocked(stdin)) != EOF && c != '\n') {
+        if (n < TERN_RUN_METRIC_LINE - 1)
+            line[n] = (char)(c ? c : '?');
+        n++;
+    }
+    line[n < TERN_RUN_METRIC_LINE ? n : TERN_RUN_METRIC_LINE - 1] = '\0';
+    return n == 0 && c == EOF ? -1 : n;
 }
 
-static int take(struct request *r, const char *word, struct tern_err *err)
+static int take_line(struct tern_spool *s, struct tern_run_metric *m, char *line, ssize_t len,
+                     struct tern_err *err)
 {
-    const char *eq = strchr(word, '=');
-
-    if (!eq || eq == word)
-        return tern_err_set(err, TERN_USAGE, "'%s': wanted NAME=VALUE, for example loss=2.31",
-                            word);
-    if (tern_str_starts(word, "step=")) {
-        if (tern_str_int(eq + 1, 0, INT64_MAX, &r->step) < 0)
-            return tern_err_set(err, TERN_USAGE, "'%s': a step is a whole number from 0", word);
-        r->has_step = true;
-        return 0;
-    }
-    if (tern_str_starts(word, "checkpoint=")) {
-        r->checkpoint = eq + 1;
-        return *r->checkpoint ? 0 : tern_err_set(err, TERN_USAGE, "checkpoint= names no folder");
-    }
-    if (r->n == MAX_VALUES)
-        return tern_err_set(err, TERN_USAGE, "more than %d values of one step", MAX_VALUES);
-    struct tern_ledger_value *v = &r->values[r->n];
-    if (parse_value(eq + 1, &v->value) < 0)
-        return tern_err_set(err, TERN_USAGE, "'%s': '%s' is no number", word, eq + 1);
-    v->name = word;
-    *strchr(word, '=') = '\0';
-    r->n++;
-    return 0;
+    tern_run_metric_clear(m);
+    if (len >= TERN_RUN_METRIC_LINE)
+        return tern_err_set(err, TERN_USAGE, "of %zd bytes (%d at most)", len,
+                            TERN_RUN_METRIC_LINE - 1);
+    if (tern_run_metric_line(m, line, err) < 0)
+        return -1;
+    return m->n || m->step >= 0 || m->checkpoint ? tern_run_metric_record(s, m, err) : 0;
 }
 
-static int record(struct tern_spool *s, struct request *r, struct tern_err *err)
+/* A line of standard input is what one call's arguments are.  A trainer that prints there is read
+ * to its end, since it would not outlive who reads it, and may print other things: that is an error
+ * only when nothing else came. */
+static int lines(struct tern_spool *s, struct tern_run_metric *m, struct tern_err *err)
 {
-    if (!r->n && !r->checkpoint)
-        return tern_err_set(err, TERN_USAGE,
-                            "nothing to record: wanted NAME=VALUE or "
-                            "checkpoint=DIR");
-    if (r->n && !r->has_step)
-        return tern_err_set(err, TERN_USAGE, "which step? Give step=N, too");
-    if (r->n && tern_spool_step(s, r->step, r->values, r->n, err) != 0)
-        return -1;
-    if (!r->checkpoint)
-        return 0;
-    char *path = realpath(r->checkpoint, NULL);
-    if (!path) {
-        tern_err_sys(err, "checkpoint=%s", r->checkpoint);
-        if (err)
-            err->code = TERN_USAGE;
-        return -1;
-    }
-    struct tern_ledger_checkpoint c = {
-        .step = r->has_step ? r->step : 0, .path = path, .state = "foreign"};
-    int rc = tern_spool_checkpoint(s, &c, err);
-    free(path);
-    return rc ? -1 : 0;
-}
+    static char line[TERN_RUN_METRIC_LINE];
+    unsigned long number = 0, bad = 0, lost = 0;
+    enum tern_code code = TERN_OK;
+    ssize_t len;
 
-/* A line of standard input is what one call's arguments are. */
-static int lines(struct tern_spool *s, struct request *r, struct tern_err *err)
-{
-    char *line = NULL;
-    size_t room = 0;
-    int rc = 0;
-    unsigned long number = 0;
-
-    while (rc == 0 && getline(&line, &room, stdin) >= 0) {
+    while ((len = next_line(line)) >= 0) {
+        struct tern_err why = {0};
         number++;
-        r->n = 0;
-        r->has_step = false;
-        r->checkpoint = NULL;
-        char *at = NULL;
-        for (char *w = strtok_r(line, " \t\r\n", &at); w && rc == 0;
-             w = strtok_r(NULL, " \t\r\n", &at))
-            rc = take(r, w, err);
-        if (rc == 0 && (r->n || r->has_step || r->checkpoint))
-            rc = record(s, r, err);
+        if (take_line(s, m, line, len, &why) == 0)
+            continue;
+        for (char *c = why.text; *c; c++)
+            if (iscntrl((unsigned char)*c))
+                *c = '?';
+        if (bad++ == 0)
+            tern_warn("standard input, line %lu: %s (further ones are counted)", number, why.text);
+        lost += why.code != TERN_USAGE;
+        if (code == TERN_OK || why.code != TERN_USAGE)
+            code = why.code;
     }
-    free(line);
-    return rc < 0 ? tern_err_prefix(err, "standard input, line %lu", number) : 0;
+    if (lost || (bad && bad == number))
+        return tern_err_set(err, code, "standard input: %lu of %lu lines could not be taken", bad,
+                            number);
+    if (bad)
+        tern_warn("standard input: %lu of %lu lines were no values", bad, number);
+    return 0;
 }
 
 static int run(int n_args, char **args, struct tern_err *err)
@@ -120,16 +82,15 @@ static int run(int n_args, char **args, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE,
                             "TERN_RUN_SPOOL is not set: this is no process of a run. Start the "
                             "trainer with `tern run` (workload.command).");
-    struct request *r = tern_alloc(1, sizeof *r, "values", err);
+    struct tern_run_metric *r = tern_alloc(1, sizeof *r, "values", err);
     if (!r)
         return -1;
+    tern_run_metric_clear(r);
     int rc = 0;
     for (int i = 0; i < n_args && rc == 0; i++)
-        rc = take(r, args[i], err);
-    if (rc == 0 && !from_stdin && !r->n && !r->checkpoint)
-        rc = record(NULL, r, err);
-    if (rc == 0 && r->n && !r->has_step)
-        rc = record(NULL, r, err);
+        rc = tern_run_metric_word(r, args[i], err);
+    if (rc == 0 && (r->n || !from_stdin))
+        rc = tern_run_metric_ready(r, err);
     if (rc < 0) {
         free(r);
         return -1;
@@ -142,7 +103,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct tern_spool *s = tern_spool_open_dir(spool, writer, err);
     rc = s ? 0 : -1;
     if (rc == 0 && (r->n || r->checkpoint))
-        rc = record(s, r, err);
+        rc = tern_run_metric_record(s, r, err);
     if (rc == 0 && from_stdin)
         rc = lines(s, r, err);
 
@@ -158,7 +119,9 @@ int main(int argc, char **argv)
 {
     static const struct tern_opt opts[] = {
         {"stdin", 0, TERN_OPT_FLAG, .to.flag = &from_stdin,
-         .help = "go on with lines of standard input, each like the arguments of one call"},
+         .help =
+             "go on with lines of standard input, each like the arguments of one call; others are "
+             "counted, and make its status 2"},
         {0},
     };
     static const struct tern_cmd cmd = {

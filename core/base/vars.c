@@ -44,6 +44,9 @@ const struct tern_var tern_vars[] = {
     {"TERN_LOG_BYTES", "64M",
      "Bytes of a rank's log in one attempt (a run keeps four times that); 0: none."},
     {"TERN_LOG_LEVEL", "info", "error, warn, info or debug."},
+    {"TERN_METRIC_FD", "",
+     "Set by tern-task: descriptor that takes lines like 'step=7 loss=2.31'."},
+    {"TERN_METRIC_FILE", "", "Set by tern-task: the same as a file to open for writing."},
     {"TERN_PROFILE", "", "Set by the plugin: --tern-profile; before launch.profile."},
     {"TERN_PROFILE_SET", "",
      "Set with a profile's variables: their names and their values' hashes, so that they are told "

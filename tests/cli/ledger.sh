@@ -77,6 +77,8 @@ run tern metric step=402; status 2; err_has "nothing to record"; one_line
 run tern metric loss=1; status 2; err_has "which step?"; one_line
 run tern metric step=402 loss=abc; status 2; err_has "is no number"; one_line
 run tern metric step=402 loss; status 2; err_has "wanted NAME=VALUE"; one_line
+run tern metric step=402 $'\e]0;x\a=1'; status 2; err_has "control characters"; one_line
+run tern metric step=402 $'x\xc2\x9b2J=1'; status 2 "nor C1's"
 mkdir ck; run tern metric step=402 checkpoint=ck; status 0
 run tern metric step=402 checkpoint=none; status 2; one_line
 printf 'step=402 loss=3\n\nstep=403 loss=-inf\n' >lines

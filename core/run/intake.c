@@ -1,0 +1,457 @@
+#include "core/run/intake.h"
+
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/recipe/recipe.h"
+#include "core/run/printed.h"
+#include "core/run/metric.h"
+#include "core/run/tensorboard.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <regex.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t second = 1000000000;
+
+enum {
+    LINE_MAX_BYTES = 4096, /* that patterns look at: a line of values is shorter */
+    EVENT_FILES_S = 2,     /* between two looks at event files */
+    KNOWN_MAX = 16,        /* patterns of all known trainers */
+    ROWS_MAX = TERN_RECIPE_PATTERNS + KNOWN_MAX,
+};
+
+/* One pattern at work. */
+struct row {
+    regex_t regex;
+    enum tern_run_printed_kind kind;
+    const char *must; /* or NULL */
+    char *names[TERN_RECIPE_GROUPS + 1];
+    bool has_step; /* among the names; else matches are counted */
+    int64_t count;
+    uint64_t seen; /* hash of what was recorded last: bars repeat themselves */
+};
+
+struct tern_run_intake {
+    char *spool_dir; /* NULL: no ledger */
+    int64_t rank;
+    struct tern_spool *spool;
+    bool spool_failed;
+    struct row rows[ROWS_MAX];
+    size_t n_rows;
+    struct tern_run_tb *tb[TERN_RECIPE_EVENTS];
+    size_t n_tb;
+    int64_t tb_next_ns;
+    struct tern_run_metric *m; /* of the line at hand */
+    char *words;               /* [LINE_MAX_BYTES + 1], that m's names lie in */
+    /* Hugging Face's: a dict waits for the bar that tells its step */
+    struct tern_run_metric *waiting; /* n is 0 when none waits */
+    char *waiting_words;
+    int64_t waiting_ns;
+    int64_t bar_step, bar_total; /* -1: none seen */
+    bool trained;                /* a dict of training came: the bar before it was its */
+    int64_t dicts;
+    /* event files: values of one step together */
+    struct tern_run_metric *events;
+    char (*tags)[201]; /* [TERN_RUN_METRIC_VALUES] */
+    uint64_t refused;  /* lines of TERN_METRIC_FD */
+};
+
+/* ------------------------------------------------------------------ opening */
+
+static int compile(regex_t *to, const char *pattern, char *why, size_t size)
+{
+    int rc = regcomp(to, pattern, REG_EXTENDED);
+
+    if (rc)
+        regerror(rc, to, why, size);
+    return rc ? -1 : 0;
+}
+
+static int add_row(struct tern_run_intake *i, enum tern_run_printed_kind kind, const char *must,
+                   const char *pattern, const char *const *names, struct tern_err *err)
+{
+    char why[100];
+
+    if (i->n_rows == ROWS_MAX)
+        return tern_err_set(err, TERN_USAGE, "workload.metrics: more than %d patterns", ROWS_MAX);
+    struct row *r = &i->rows[i->n_rows];
+    if (compile(&r->regex, pattern, why, sizeof why) < 0)
+        return tern_err_set(err, TERN_USAGE, "workload.metrics: pattern '%s': %s", pattern, why);
+    i->n_rows++;
+    r->kind = kind;
+    r->must = must;
+    for (size_t k = 0; names && names[k] && k < TERN_RECIPE_GROUPS; k++) {
+        r->names[k] = tern_strdup(names[k]);
+        r->has_step = r->has_step || strcmp(names[k], "step") == 0;
+    }
+    return 0;
+}
+
+static int add_known(struct tern_run_intake *i, const char *trainer, struct tern_err *err)
+{
+    int rc = 0;
+
+    for (const struct tern_run_printed *k = tern_run_printed; k->trainer && rc == 0; k++)
+        if (strcmp(k->trainer, trainer) == 0)
+            rc = add_row(i, k->kind, k->must, k->pattern, k->names, err);
+    return rc;
+}
+
+/* A line of the text; it is written to. */
+static int configure(struct tern_run_intake *i, char *line, int64_t now_ns, struct tern_err *err)
+{
+    const char *names[TERN_RECIPE_GROUPS + 1] = {NULL};
+    size_t n = 0;
+    char *at = NULL, *what = strtok_r(line, "\t", &at), *value = strtok_r(NULL, "\t", &at), *name;
+
+    if (!what || !value)
+        return 0;
+    if (strcmp(what, "known") == 0)
+        return add_known(i, value, err);
+    if (i->rank != 0)
+        return 0;
+    if (strcmp(what, "tensorboard") == 0) {
+        if (i->n_tb == TERN_RECIPE_EVENTS)
+            return tern_err_set(err, TERN_USAGE, "workload.metrics: more than %d folders",
+                                TERN_RECIPE_EVENTS);
+        i->tb[i->n_tb++] = tern_run_tb_open(value, (double)now_ns / 1e9);
+        return 0;
+    }
+    while (n < TERN_RECIPE_GROUPS && (name = strtok_r(NULL, "\t", &at)))
+        names[n++] = name;
+    return add_row(i, TERN_RUN_PRINTED_GROUPS, NULL, value, names, err);
+}
+
+struct tern_run_intake *tern_run_intake_open(const char *spool_dir, int64_t rank, const char *text,
+                                             int64_t now_ns, struct tern_err *err)
+{
+    struct tern_run_intake *i = tern_alloc(1, sizeof *i, "metrics", err);
+    char *copy = NULL, *at = NULL;
+    int rc = -1;
+
+    if (!i)
+        return NULL;
+    i->spool_dir = spool_dir ? tern_strdup(spool_dir) : NULL;
+    i->rank = rank;
+    i->bar_step = i->bar_total = -1;
+    i->m = tern_alloc(1, sizeof *i->m, "metrics", err);
+    i->waiting = tern_alloc(1, sizeof *i->waiting, "metrics", err);
+    i->words = tern_alloc(1, LINE_MAX_BYTES + 1, "metrics", err);
+    i->waiting_words = tern_alloc(1, LINE_MAX_BYTES + 1, "metrics", err);
+    if (!i->m || !i->waiting || !i->words || !i->waiting_words)
+        goto out;
+    copy = tern_strdup(text ? text : "");
+    rc = 0;
+    for (char *line = strtok_r(copy, "\n", &at); line && rc == 0; line = strtok_r(NULL, "\n", &at))
+        rc = configure(i, line, now_ns, err);
+    if (rc == 0 && i->n_tb) {
+        i->events = tern_alloc(1, sizeof *i->events, "metrics", err);
+        i->tags = tern_alloc(TERN_RUN_METRIC_VALUES, sizeof *i->tags, "metrics", err);
+        rc = i->events && i->tags ? 0 : -1;
+    }
+out:
+    free(copy);
+    if (rc < 0) {
+        tern_run_intake_close(i);
+        return NULL;
+    }
+    return i;
+}
+
+void tern_run_intake_close(struct tern_run_intake *i)
+{
+    struct tern_err err = {0};
+
+    if (!i)
+        return;
+    if (i->refused > 1)
+        tern_warn("TERN_METRIC_FD: %" PRIu64 " lines in all could not be read", i->refused);
+    if (i->spool && tern_spool_close(i->spool, &err) < 0)
+        tern_warn("%s", err.text);
+    for (size_t k = 0; k < i->n_rows; k++) {
+        regfree(&i->rows[k].regex);
+        for (size_t n = 0; i->rows[k].names[n]; n++)
+            free(i->rows[k].names[n]);
+    }
+    for (size_t k = 0; k < i->n_tb; k++)
+        tern_run_tb_close(i->tb[k]);
+    free(i->events);
+    free(i->tags);
+    free(i->m);
+    free(i->words);
+    free(i->waiting);
+    free(i->waiting_words);
+    free(i->spool_dir);
+    free(i);
+}
+
+/* ------------------------------------------------------------------ into the ledger */
+
+static int record(struct tern_run_intake *i, const struct tern_run_metric *m, struct tern_err *err)
+{
+    if (!i->spool && i->spool_dir) { /* what failed once may work again; it is told once */
+        char writer[40];
+        bool told = i->spool_failed;
+        snprintf(writer, sizeof writer, "task%" PRId64, i->rank);
+        i->spool = tern_spool_open_dir(i->spool_dir, writer, err);
+        i->spool_failed = !i->spool;
+        if (!i->spool)
+            return told ? 0 : -1;
+    }
+    return i->spool ? tern_run_metric_record(i->spool, m, err) : 0;
+}
+
+static void record_or_tell(struct tern_run_intake *i, const struct tern_run_metric *m)
+{
+    struct tern_err err = {0};
+
+    if (m->n && record(i, m, &err) < 0)
+        tern_warn("a metric is lost: %s", err.text);
+}
+
+static uint64_t fingerprint(const struct tern_run_metric *m)
+{
+    uint64_t h = 1469598103934665603u; /* FNV-1a */
+
+    for (size_t k = 0; k < m->n; k++) {
+        unsigned char bytes[sizeof(double)];
+        memcpy(bytes, &m->values[k].value, sizeof bytes);
+        for (size_t b = 0; b < sizeof bytes; b++)
+            h = (h ^ bytes[b]) * 1099511628211u;
+        for (const char *c = m->values[k].name; *c; c++)
+            h = (h ^ (unsigned char)*c) * 1099511628211u;
+    }
+    return h ^ (uint64_t)m->step;
+}
+
+static void record_once(struct tern_run_intake *i, struct row *r, const struct tern_run_metric *m)
+{
+    uint64_t h = fingerprint(m);
+
+    if (h == r->seen)
+        return;
+    r->seen = h;
+    record_or_tell(i, m);
+}
+
+static void add_value(struct tern_run_metric *m, const char *name, const char *text)
+{
+    double v;
+
+    size_t len = strlen(name);
+
+    if (m->n == TERN_RUN_METRIC_VALUES || !len || len > 200 ||
+        tern_run_metric_commands(name, len) || tern_run_metric_value(text, &v) < 0)
+        return;
+    m->values[m->n++] = (struct tern_ledger_value){.name = name, .value = v};
+}
+
+/* ------------------------------------------------------------------ printed lines */
+
+/* "00:10<01:30, 9.90it/s, v_num=0, train_loss=2.310": the names and values. */
+static void add_pairs(struct tern_run_metric *m, char *text)
+{
+    char *at = NULL;
+
+    for (char *w = strtok_r(text, ", ", &at); w; w = strtok_r(NULL, ", ", &at)) {
+        char *eq = strchr(w, '=');
+        if (!eq || strncmp(w, "v_num=", 6) == 0)
+            continue;
+        *eq = '\0';
+        add_value(m, w, eq + 1);
+    }
+}
+
+/* The dict's 'name': value and 'name': 'value'. */
+static void add_dict(struct tern_run_metric *m, char *text)
+{
+    for (char *name = strchr(text, '\''); name; name = strchr(text, '\'')) {
+        char *end = strchr(++name, '\'');
+        if (!end)
+            return;
+        *end = '\0';
+        text = end + 1;
+        if (*text != ':')
+            continue;
+        text += 1 + strspn(text + 1, " ");
+        char *value = text + (*text == '\'');
+        text = value + strcspn(value, "',}");
+        if (!*text)
+            return;
+        *text++ = '\0';
+        add_value(m, name, value);
+    }
+}
+
+/* The groups of a match become values, in i->words. */
+static void groups(struct tern_run_intake *i, struct row *r, const char *line,
+                   const regmatch_t *match)
+{
+    struct tern_run_metric *m = i->m;
+    int64_t step = -1, total = -1, epoch = 0;
+    char *to = i->words;
+
+    tern_run_metric_clear(m);
+    for (size_t k = 0; r->names[k]; k++) {
+        const char *name = r->names[k];
+        if (match[k + 1].rm_so < 0 || strcmp(name, "-") == 0)
+            continue;
+        size_t len = (size_t)(match[k + 1].rm_eo - match[k + 1].rm_so);
+        char *text = to;
+        if (to + len + 1 > i->words + LINE_MAX_BYTES)
+            break; /* groups within groups */
+        memcpy(text, line + match[k + 1].rm_so, len);
+        text[len] = '\0';
+        to += len + 1;
+        if (strcmp(name, "step") == 0)
+            tern_str_int(text, 0, INT64_MAX, &step);
+        else if (strcmp(name, "@total") == 0)
+            tern_str_int(text, 0, INT32_MAX, &total);
+        else if (strcmp(name, "@epoch") == 0)
+            tern_str_int(text, 0, INT32_MAX, &epoch);
+        else if (strcmp(name, "@pairs") == 0)
+            add_pairs(m, text);
+        else
+            add_value(m, name, text);
+    }
+    r->count++;
+    m->step = r->has_step ? step : r->count;
+    if (r->kind != TERN_RUN_PRINTED_BAR) {
+        if (m->step >= 0)
+            record_once(i, r, m);
+        return;
+    }
+    /* The bar of training comes first, unless something else's came to its end before it. */
+    if (i->bar_total < 0 || (!i->trained && i->bar_step == i->bar_total)) {
+        i->bar_total = total;
+        i->bar_step = -1;
+    }
+    if (m->n) { /* a bar with values: an epoch's */
+        if (m->step >= 0 && (epoch == 0 || total >= 0) && m->step < INT32_MAX) {
+            m->step += epoch ? epoch * total : 0;
+            record_once(i, r, m);
+        }
+    } else if (total == i->bar_total && step >= 0) { /* not an evaluation's bar */
+        i->bar_step = step;
+        i->waiting->step = step;
+        record_or_tell(i, i->waiting);
+        i->waiting->n = 0;
+    }
+}
+
+/* No bar told the step: the newest that one did, else the count. */
+static void waited_long_enough(struct tern_run_intake *i)
+{
+    if (!i->waiting->n)
+        return;
+    i->waiting->step = i->bar_step >= 0 ? i->bar_step : i->dicts;
+    record_or_tell(i, i->waiting);
+    i->waiting->n = 0;
+}
+
+static void dict(struct tern_run_intake *i, int64_t wall_ns, const char *line)
+{
+    waited_long_enough(i);
+    i->dicts++;
+    i->trained |= strstr(line, "'epoch'") && !strstr(line, "'eval_");
+    tern_run_metric_clear(i->waiting);
+    snprintf(i->waiting_words, LINE_MAX_BYTES + 1, "%s", line);
+    add_dict(i->waiting, i->waiting_words);
+    i->waiting_ns = wall_ns;
+}
+
+void tern_run_intake_printed(struct tern_run_intake *i, int64_t wall_ns, const char *line,
+                             size_t len, bool whole)
+{
+    regmatch_t match[TERN_RECIPE_GROUPS + 1];
+
+    if (len > LINE_MAX_BYTES)
+        return;
+    for (size_t k = 0; k < i->n_rows; k++) {
+        struct row *r = &i->rows[k];
+        if ((!whole && !r->has_step) || (r->must && !strstr(line, r->must)) ||
+            regexec(&r->regex, line, TERN_RECIPE_GROUPS + 1, match, 0) != 0)
+            continue;
+        if (r->kind == TERN_RUN_PRINTED_DICT)
+            dict(i, wall_ns, line);
+        else
+            groups(i, r, line, match);
+    }
+}
+
+/* ------------------------------------------------------------------ lines of the descriptor */
+
+/* Told once: a program that writes nonsense writes much of it. */
+static void refuse(struct tern_run_intake *i, struct tern_err *err)
+{
+    for (char *c = err->text; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = '?';
+    if (i->refused++ == 0)
+        tern_warn("TERN_METRIC_FD: %s (further ones are counted)", err->text);
+}
+
+void tern_run_intake_words(struct tern_run_intake *i, char *line, size_t len)
+{
+    struct tern_err err = {0};
+
+    tern_run_metric_clear(i->m);
+    if (len >= TERN_RUN_METRIC_LINE) {
+        tern_err_set(&err, TERN_USAGE, "a line of %zu bytes and more (%d at most)", len,
+                     TERN_RUN_METRIC_LINE - 1);
+        refuse(i, &err);
+        return;
+    }
+    if (tern_run_metric_line(i->m, line, &err) < 0) {
+        refuse(i, &err);
+        return;
+    }
+    if ((i->m->n || i->m->step >= 0 || i->m->checkpoint) && record(i, i->m, &err) < 0)
+        refuse(i, &err);
+}
+
+void tern_run_intake_cut(struct tern_run_intake *i)
+{
+    struct tern_err err = {0};
+
+    tern_err_set(&err, TERN_USAGE, "a line without its end is left out");
+    refuse(i, &err);
+}
+
+/* ------------------------------------------------------------------ event files */
+
+static void flush_events(struct tern_run_intake *i)
+{
+    record_or_tell(i, i->events);
+    i->events->n = 0;
+}
+
+static void take_event(void *self, const struct tern_run_tb_value *v)
+{
+    struct tern_run_intake *i = self;
+    struct tern_run_metric *m = i->events;
+
+    if (m->n == TERN_RUN_METRIC_VALUES || (m->n && m->step != v->step))
+        flush_events(i);
+    m->step = v->step;
+    memcpy(i->tags[m->n], v->tag, sizeof *i->tags);
+    m->values[m->n] = (struct tern_ledger_value){.name = i->tags[m->n], .value = v->value};
+    m->n++;
+}
+
+void tern_run_intake_tick(struct tern_run_intake *i, int64_t now_ns, int end)
+{
+    if (i->waiting->n && (end || now_ns - i->waiting_ns >= second))
+        waited_long_enough(i);
+    if (!i->n_tb || (now_ns < i->tb_next_ns && !end))
+        return;
+    for (size_t k = 0; k < i->n_tb; k++)
+        if (i->tb[k])
+            tern_run_tb_look(i->tb[k], take_event, i);
+    flush_events(i);
+    i->tb_next_ns = now_ns + EVENT_FILES_S * second;
+}

@@ -1,0 +1,112 @@
+#include "core/run/metric.h"
+
+#include "core/base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void tern_run_metric_clear(struct tern_run_metric *m)
+{
+    m->step = -1;
+    m->checkpoint = NULL;
+    m->n = 0;
+}
+
+int tern_run_metric_value(const char *s, double *out)
+{
+    char *end;
+
+    if (!*s || strspn(s, "0123456789+-.eEnNaAiIfFtTyY") != strlen(s))
+        return -1;
+    double v = strtod(s, &end);
+    if (*end)
+        return -1;
+    *out = v;
+    return 0;
+}
+
+bool tern_run_metric_commands(const char *name, size_t len)
+{
+    const unsigned char *c = (const unsigned char *)name, *end = c + len;
+
+    for (; c < end; c++)
+        if (*c < ' ' || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
+            return true;
+    return false;
+}
+
+int tern_run_metric_word(struct tern_run_metric *m, char *word, struct tern_err *err)
+{
+    enum { NAME_MAX_BYTES = 200 }; /* the ledger's */
+    char *eq = strchr(word, '=');
+
+    if (!eq || eq == word)
+        return tern_err_set(err, TERN_USAGE, "'%.100s': wanted NAME=VALUE, for example loss=2.31",
+                            word);
+    if (tern_str_starts(word, "step=")) {
+        if (tern_str_int(eq + 1, 0, INT64_MAX, &m->step) < 0)
+            return tern_err_set(err, TERN_USAGE, "'%.100s': a step is a whole number from 0", word);
+        return 0;
+    }
+    if (tern_str_starts(word, "checkpoint=")) {
+        m->checkpoint = eq + 1;
+        return *m->checkpoint ? 0 : tern_err_set(err, TERN_USAGE, "checkpoint= names no folder");
+    }
+    if (m->n == TERN_RUN_METRIC_VALUES)
+        return tern_err_set(err, TERN_USAGE, "more than %d values of one step",
+                            TERN_RUN_METRIC_VALUES);
+    if (eq - word > NAME_MAX_BYTES)
+        return tern_err_set(err, TERN_USAGE, "'%.40s...': a name has at most %d bytes", word,
+                            NAME_MAX_BYTES);
+    if (tern_run_metric_commands(word, (size_t)(eq - word)))
+        return tern_err_set(err, TERN_USAGE, "a metric's name has no control characters");
+    struct tern_ledger_value *v = &m->values[m->n];
+    if (tern_run_metric_value(eq + 1, &v->value) < 0)
+        return tern_err_set(err, TERN_USAGE, "'%.200s': '%.100s' is no number", word, eq + 1);
+    v->name = word;
+    *eq = '\0';
+    m->n++;
+    return 0;
+}
+
+int tern_run_metric_line(struct tern_run_metric *m, char *line, struct tern_err *err)
+{
+    char *at = NULL;
+    int rc = 0;
+
+    for (char *w = strtok_r(line, " \t\r\n", &at); w && rc == 0; w = strtok_r(NULL, " \t\r\n", &at))
+        rc = tern_run_metric_word(m, w, err);
+    return rc;
+}
+
+int tern_run_metric_ready(const struct tern_run_metric *m, struct tern_err *err)
+{
+    if (!m->n && !m->checkpoint)
+        return tern_err_set(err, TERN_USAGE,
+                            "nothing to record: wanted NAME=VALUE or checkpoint=DIR");
+    if (m->n && m->step < 0)
+        return tern_err_set(err, TERN_USAGE, "which step? Give step=N, too");
+    return 0;
+}
+
+int tern_run_metric_record(struct tern_spool *s, const struct tern_run_metric *m,
+                           struct tern_err *err)
+{
+    if (tern_run_metric_ready(m, err) < 0 ||
+        (m->n && tern_spool_step(s, m->step, m->values, m->n, err) < 0))
+        return -1;
+    if (!m->checkpoint)
+        return 0;
+    char *path = realpath(m->checkpoint, NULL);
+    if (!path) {
+        tern_err_sys(err, "checkpoint=%s", m->checkpoint);
+        if (err)
+            err->code = TERN_USAGE;
+        return -1;
+    }
+    const struct tern_ledger_checkpoint c = {
+        .step = m->step < 0 ? 0 : m->step, .path = path, .state = "foreign"};
+    int rc = tern_spool_checkpoint(s, &c, err);
+    free(path);
+    return rc < 0 ? -1 : 0;
+}

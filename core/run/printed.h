@@ -1,0 +1,24 @@
+/* What known trainers print, as data. */
+#ifndef TERN_RUN_PRINTED_H
+#define TERN_RUN_PRINTED_H
+
+enum tern_run_printed_kind {
+    TERN_RUN_PRINTED_GROUPS, /* the pattern's groups have the names */
+    TERN_RUN_PRINTED_DICT,   /* a Python dict of numbers; the progress bar tells the step */
+    TERN_RUN_PRINTED_BAR,    /* a progress bar: step of total, at times with "name=value, ..." */
+};
+
+struct tern_run_printed {
+    const char *trainer; /* the recipe's word */
+    enum tern_run_printed_kind kind;
+    const char *must;         /* text in every such line: spares most lines the pattern */
+    const char *pattern;      /* POSIX extended regular expression */
+    const char *const *names; /* of its groups, NULL-ended: a metric, "step", or
+                                 "-" nothing, "@total" steps of an epoch, "@epoch" epochs before
+                                 this one, "@pairs" more values as "name=value, ..." */
+};
+
+/* Ended by a NULL trainer. */
+extern const struct tern_run_printed tern_run_printed[];
+
+#endif

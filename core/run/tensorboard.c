@@ -1,0 +1,402 @@
+#include "core/run/tensorboard.h"
+
+#include "core/base/hash.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    FILES_MAX = 1024,      /* a trainer opens a few */
+    DEPTH_MAX = 4,         /* lightning_logs/version_0/train/ */
+    CHUNK = 1 << 20,       /* read at once; longer records are graphs and pictures, stepped over */
+    LOOK_BYTES = 32 << 20, /* of a file in one look */
+    FRAME = 16,            /* bytes of a record beside its data */
+    SKEW_S = 3600,         /* by which a storage's clock may be behind this node's */
+};
+
+/* ------------------------------------------------------------------ protobuf */
+
+/* One field of a message; false at its end and where it is damaged. */
+struct field {
+    unsigned number, type;
+    uint64_t number_value; /* types 0, 1, 5: the bits */
+    const uint8_t *data;   /* type 2 */
+    size_t len;
+};
+
+struct bytes {
+    const uint8_t *p, *end;
+};
+
+static bool varint(struct bytes *b, uint64_t *out)
+{
+    *out = 0;
+    for (unsigned shift = 0; shift < 64 && b->p < b->end; shift += 7) {
+        uint8_t c = *b->p++;
+        *out |= (uint64_t)(c & 0x7f) << shift;
+        if (c < 0x80)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t little(const uint8_t *p, size_t n)
+{
+    uint64_t v = 0;
+
+    for (size_t i = n; i > 0; i--)
+        v = v << 8 | p[i - 1];
+    return v;
+}
+
+static bool next(struct bytes *b, struct field *f)
+{
+    uint64_t key, len;
+
+    if (!varint(b, &key))
+        return false;
+    *f = (struct field){.number = (unsigned)(key >> 3), .type = key & 7};
+    if (f->type == 0)
+        return varint(b, &f->number_value);
+    if (f->type == 1 || f->type == 5)
+        len = f->type == 1 ? 8 : 4;
+    else if (f->type != 2 || !varint(b, &len))
+        return false;
+    if (len > (size_t)(b->end - b->p))
+        return false;
+    f->data = b->p;
+    f->len = (size_t)len;
+    b->p += len;
+    if (f->type != 2)
+        f->number_value = little(f->data, f->len);
+    return true;
+}
+
+static double as_float(uint64_t bits)
+{
+    uint32_t low = (uint32_t)bits;
+    float v;
+
+    memcpy(&v, &low, sizeof v);
+    return (double)v;
+}
+
+static double as_double(uint64_t bits)
+{
+    double v;
+
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* ------------------------------------------------------------------ events */
+
+enum { FLOAT = 1, DOUBLE = 2, INT32 = 3, INT64 = 9 /* tensorflow.DataType */ };
+
+/* A tensor of one number: tensor.proto's dtype 1, tensor_content 4, float_val 5, double_val 6,
+ * int_val 7, int64_val 10. */
+static bool tensor_value(const struct field *tensor, double *out)
+{
+    struct bytes b = {tensor->data, tensor->data + tensor->len};
+    struct field f;
+    uint64_t type = 0, bits = 0;
+    size_t n = 0;
+
+    while (next(&b, &f)) {
+        size_t width = type == DOUBLE || type == INT64 ? 8 : 4;
+        if (f.number == 1 && f.type == 0) {
+            type = f.number_value;
+        } else if (f.number == 4 || f.number == 5 || f.number == 6) {
+            if (f.number == 5)
+                width = 4;
+            if (f.number == 6)
+                width = 8;
+            if (f.type == 2 && f.len == width)
+                bits = little(f.data, width);
+            else if (f.type != 2)
+                bits = f.number_value;
+            else
+                n++; /* several, or none */
+            n += f.type != 2 || f.len > 0;
+        } else if (f.number == 7 || f.number == 10) {
+            struct bytes packed = {f.data, f.data + f.len};
+            if (f.type == 2 && (!varint(&packed, &bits) || packed.p != packed.end))
+                return false;
+            if (f.type == 0)
+                bits = f.number_value;
+            n++;
+        }
+    }
+    if (n != 1)
+        return false;
+    switch (type) {
+    case FLOAT:
+        *out = as_float(bits);
+        return true;
+    case DOUBLE:
+        *out = as_double(bits);
+        return true;
+    case INT32:
+        *out = (double)(int32_t)bits;
+        return true;
+    case INT64:
+        *out = (double)(int64_t)bits;
+        return true;
+    }
+    return false;
+}
+
+static void summary_value(const struct field *value, struct tern_run_tb_value *v,
+                          tern_run_tb_take *take, void *self)
+{
+    struct bytes b = {value->data, value->data + value->len};
+    struct field f;
+    bool has = false;
+
+    v->tag[0] = '\0';
+    while (next(&b, &f)) {
+        if (f.number == 1 && f.type == 2) {
+            size_t n = f.len < sizeof v->tag - 1 ? f.len : sizeof v->tag - 1;
+            for (size_t i = 0; i < n; i++)
+                v->tag[i] = f.data[i] <= ' ' || f.data[i] == 0x7f ? '_' : (char)f.data[i];
+            v->tag[n] = '\0';
+            tern_str_mask(v->tag); /* C1 in UTF-8 */
+        } else if (f.number == 2 && f.type == 5) {
+            v->value = as_float(f.number_value);
+            has = true;
+        } else if (f.number == 8 && f.type == 2) {
+            has = tensor_value(&f, &v->value);
+        }
+    }
+    if (has && v->tag[0])
+        take(self, v);
+}
+
+static void event(const uint8_t *data, size_t len, tern_run_tb_take *take, void *self)
+{
+    struct tern_run_tb_value v = {0};
+    struct bytes b = {data, data + len}, inner;
+    struct field f, g, summary = {0};
+
+    while (next(&b, &f)) {
+        if (f.number == 1 && f.type == 1)
+            v.wall_s = as_double(f.number_value);
+        else if (f.number == 2 && f.type == 0)
+            v.step = (int64_t)f.number_value;
+        else if (f.number == 5 && f.type == 2)
+            summary = f;
+    }
+    if (!summary.data || v.step < 0)
+        return;
+    inner = (struct bytes){summary.data, summary.data + summary.len};
+    while (next(&inner, &g))
+        if (g.number == 1 && g.type == 2)
+            summary_value(&g, &v, take, self);
+}
+
+/* ------------------------------------------------------------------ records */
+
+uint32_t tern_run_tb_crc(const void *data, size_t len)
+{
+    uint32_t crc = tern_crc32c(0, data, len);
+
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* Length of the record's data at `p`, which has 12 bytes at least; -1 when it is damaged. */
+static int64_t record_length(const uint8_t *p)
+{
+    uint64_t len = little(p, 8);
+
+    if (tern_run_tb_crc(p, 8) != (uint32_t)little(p + 8, 4) || len > INT64_MAX / 2)
+        return -1;
+    return (int64_t)len;
+}
+
+int tern_run_tb_parse(const char *data, size_t len, tern_run_tb_take *take, void *self,
+                      size_t *used, uint64_t *bad)
+{
+    const uint8_t *p = (const uint8_t *)data;
+
+    *used = 0;
+    while (len - *used >= 12) {
+        const uint8_t *r = p + *used;
+        int64_t n = record_length(r);
+        if (n < 0)
+            return -1;
+        if ((uint64_t)n + FRAME > len - *used)
+            return 0;
+        if (tern_run_tb_crc(r + 12, (size_t)n) == (uint32_t)little(r + 12 + n, 4))
+            event(r + 12, (size_t)n, take, self);
+        else
+            ++*bad;
+        *used += (size_t)n + FRAME;
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ files */
+
+struct file {
+    char *path;
+    ino_t inode;
+    uint64_t offset;
+    bool damaged;
+};
+
+struct tern_run_tb {
+    char *dir;
+    double since_s;
+    struct file *files;
+    size_t n;
+    char *chunk;
+    tern_run_tb_take *take; /* during a look */
+    void *self;
+    bool told;
+};
+
+struct tern_run_tb *tern_run_tb_open(const char *dir, double since_s)
+{
+    struct tern_run_tb *t = tern_alloc(1, sizeof *t, "event files", NULL);
+
+    if (!t)
+        return NULL;
+    t->dir = tern_strdup(dir);
+    t->since_s = since_s;
+    t->files = tern_alloc(FILES_MAX, sizeof *t->files, "event files", NULL);
+    t->chunk = tern_alloc(1, CHUNK, "event files", NULL);
+    if (t->files && t->chunk)
+        return t;
+    tern_run_tb_close(t);
+    return NULL;
+}
+
+void tern_run_tb_close(struct tern_run_tb *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n; i++)
+        free(t->files[i].path);
+    free(t->files);
+    free(t->chunk);
+    free(t->dir);
+    free(t);
+}
+
+static struct file *find_file(struct tern_run_tb *t, const char *path)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(t->files[i].path, path) == 0)
+            return &t->files[i];
+    if (t->n == FILES_MAX) {
+        if (!t->told)
+            tern_warn("%s: more than %d event files; the others are not read", t->dir, FILES_MAX);
+        t->told = true;
+        return NULL;
+    }
+    t->files[t->n].path = tern_strdup(path);
+    return &t->files[t->n++];
+}
+
+static void since(void *self, const struct tern_run_tb_value *v)
+{
+    struct tern_run_tb *t = self;
+
+    if (v->wall_s >= t->since_s)
+        t->take(t->self, v);
+}
+
+static void damaged(struct file *f)
+{
+    f->damaged = true;
+    tern_warn("%s: damaged at byte %llu; what follows is not read", f->path,
+              (unsigned long long)f->offset);
+}
+
+/* Step over a record that is longer than a chunk, if all of it is there. */
+static bool step_over(struct file *f, const char *head, uint64_t size)
+{
+    int64_t n = record_length((const uint8_t *)head);
+
+    if (n < 0) {
+        damaged(f);
+        return false;
+    }
+    if (f->offset + (uint64_t)n + FRAME > size)
+        return false;
+    f->offset += (uint64_t)n + FRAME;
+    return true;
+}
+
+static void read_file(struct tern_run_tb *t, const char *path, const struct stat *st)
+{
+    struct file *f = find_file(t, path);
+    uint64_t bad = 0, limit, size = (uint64_t)st->st_size;
+    size_t used;
+
+    if (!f)
+        return;
+    if (f->inode != st->st_ino || size < f->offset)
+        *f = (struct file){.path = f->path, .inode = st->st_ino};
+    if (f->damaged || size == f->offset)
+        return;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    for (limit = f->offset + LOOK_BYTES; fd >= 0 && f->offset < limit;) {
+        ssize_t n = pread(fd, t->chunk, CHUNK, (off_t)f->offset);
+        if (n < 12)
+            break;
+        int rc = tern_run_tb_parse(t->chunk, (size_t)n, since, t, &used, &bad);
+        f->offset += used;
+        if (rc < 0) {
+            damaged(f);
+            break;
+        }
+        if (used == 0 && (n < CHUNK || !step_over(f, t->chunk, size)))
+            break;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (bad)
+        tern_warn("%s: %llu damaged records left out", path, (unsigned long long)bad);
+}
+
+/* What nobody has written to since is an earlier run's, of which a folder may keep thousands. */
+static bool is_new(const struct tern_run_tb *t, const struct stat *st)
+{
+    return (double)st->st_mtim.tv_sec >= t->since_s - SKEW_S;
+}
+
+static void walk(struct tern_run_tb *t, const char *dir, int depth)
+{
+    struct dirent **entries = NULL;
+    struct stat st;
+    int n = scandir(dir, &entries, NULL, alphasort); /* names begin with their time */
+
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        char *path = tern_strf("%s/%s", dir, name);
+        if (name[0] != '.' && lstat(path, &st) == 0) {
+            if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
+                walk(t, path, depth + 1);
+            else if (S_ISREG(st.st_mode) && strstr(name, "tfevents") && is_new(t, &st))
+                read_file(t, path, &st);
+        }
+        free(path);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+void tern_run_tb_look(struct tern_run_tb *t, tern_run_tb_take *take, void *self)
+{
+    t->take = take;
+    t->self = self;
+    walk(t, t->dir, 0);
+}

@@ -54,6 +54,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_RECEIPT", "",
      "Set by the plugin on the node: tells the trainer that --tern arrived there."},
     {"TERN_RECIPE", "", "Set by the plugin on the node: the recipe of `sbatch --tern=RECIPE`."},
+    {"TERN_RUN_LOGS", "", "Set by `tern run`: the folder of this attempt's logs."},
+    {"TERN_RUN_METRICS", "", "Set by `tern run`: the recipe's workload.metrics for tern-task."},
     {"TERN_RUN_SPOOL", "", "Set by `tern run`: the spool folder that this attempt's writers use."},
     {"TERN_RUN_SOCKET", "", "Set by `tern run`: host:port where ranks meet without PMIx."},
     {"TERN_RUN_WORKERS", "1", "Set by `tern run`: ranks that each of its tasks starts itself."},

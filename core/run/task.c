@@ -1,0 +1,434 @@
+#include "core/run/task.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
+#include "core/run/feed.h"
+#include "core/run/intake.h"
+#include "core/run/lines.h"
+#include "core/run/logfile.h"
+#include "core/run/metric.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    CHUNK = 1 << 16,      /* a pipe's usual size */
+    PIPE_BYTES = 1 << 20, /* asked for: fewer switches for a talkative program */
+    LINGER_MS = 500,      /* for what the program's children still print when it is gone */
+    PATIENCE_MS = 5000,   /* for the log and the ledger at the end, of a storage that hangs */
+};
+
+enum { OUT, ERR, METRIC, N_STREAMS };
+static const char stream_names[] = "oem";
+
+/* What the storage's thread works on. */
+struct keeper {
+    struct tern_run_logfile *log;   /* NULL: none */
+    struct tern_run_intake *intake; /* NULL: none */
+    struct tern_run_lines lines[N_STREAMS];
+};
+
+struct task {
+    struct keeper keeper;
+    struct tern_run_feed *feed; /* NULL: nothing is kept */
+    int from[N_STREAMS];        /* read ends; -1: at its end */
+    int child_end[N_STREAMS];
+    int signals; /* signalfd of SIGCHLD */
+    pid_t pid;
+    int status; /* wait(2)'s, once `ended` */
+    bool ended;
+    sigset_t old_mask;
+    char *buffer; /* [CHUNK] */
+};
+
+int64_t tern_run_task_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"};
+    int64_t rank;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *s = getenv(names[i]);
+        if (s && tern_str_int(s, 0, INT32_MAX, &rank) == 0)
+            return rank;
+    }
+    return 0;
+}
+
+static void node_name(char *to, size_t size)
+{
+    const char *slurm = getenv("SLURMD_NODENAME");
+
+    to[0] = '\0';
+    if (slurm && *slurm)
+        snprintf(to, size, "%s", slurm);
+    else
+        gethostname(to, size - 1);
+    to[size - 1] = '\0';
+}
+
+/* ------------------------------------------------------------------ the storage's thread */
+
+static void keep_text(void *self, int64_t wall_ns, char stream, char mark, const char *text,
+                      size_t len)
+{
+    struct keeper *k = self;
+
+    if (k->log && stream != 'm')
+        tern_run_logfile_add(k->log, wall_ns, stream, mark, text, len);
+}
+
+static void keep_line(void *self, int64_t wall_ns, char stream, const char *text, size_t len,
+                      bool whole)
+{
+    struct keeper *k = self;
+
+    if (stream != 'm')
+        tern_run_intake_printed(k->intake, wall_ns, text, len, whole);
+}
+
+/* Lines of the descriptor are taken whole only: what a writer left that was killed may end within
+ * a number.  A piece of one that is too long is for the intake to refuse. */
+static void keep_words(void *self, int64_t wall_ns, char stream, char mark, const char *text,
+                       size_t len)
+{
+    struct keeper *k = self;
+
+    (void)wall_ns, (void)stream;
+    if (k->lines[METRIC].broken)
+        return;
+    if (mark != ' ' && len < TERN_RUN_METRIC_LINE) {
+        tern_run_intake_cut(k->intake);
+        return;
+    }
+    char *line = strndup(text, len);
+    if (line)
+        tern_run_intake_words(k->intake, line, len);
+    free(line);
+}
+
+static void take(void *self, int64_t wall_ns, char stream, const char *data, size_t len)
+{
+    struct keeper *k = self;
+    int which = stream == 'o' ? OUT : stream == 'e' ? ERR : METRIC;
+
+    tern_run_lines_take(&k->lines[which], wall_ns, data, len);
+}
+
+static void lost(void *self, uint64_t lines, uint32_t streams)
+{
+    struct keeper *k = self;
+
+    for (int i = 0; i < N_STREAMS; i++)
+        if (streams & TERN_RUN_FEED_BIT(stream_names[i]))
+            tern_run_lines_gap(&k->lines[i]);
+    if (k->log && lines)
+        tern_run_logfile_lost(k->log, lines);
+}
+
+static void idle(void *self)
+{
+    struct keeper *k = self;
+    int64_t now = tern_clock_wall_ns();
+
+    for (int i = OUT; i <= ERR; i++)
+        tern_run_lines_idle(&k->lines[i], now, false);
+    if (k->log)
+        tern_run_logfile_flush(k->log);
+    if (k->intake)
+        tern_run_intake_tick(k->intake, now, false);
+}
+
+/* The thread's last work: all that is left. */
+static void finish(void *self)
+{
+    struct keeper *k = self;
+    int64_t now = tern_clock_wall_ns();
+
+    for (int i = 0; i < N_STREAMS; i++) {
+        tern_run_lines_idle(&k->lines[i], now, true);
+        tern_run_lines_free(&k->lines[i]);
+    }
+    if (k->intake)
+        tern_run_intake_tick(k->intake, now, true);
+    tern_run_intake_close(k->intake);
+    if (k->log) {
+        tern_run_logfile_flush(k->log);
+        uint64_t lines = tern_run_logfile_untold(k->log);
+        if (lines) /* the log itself may have no room for a word */
+            tern_warn("rank %" PRId64 ": the last %" PRIu64 " lines are missing in its log (is the "
+                      "ledger's storage full?)",
+                      tern_run_task_rank(), lines);
+    }
+    tern_run_logfile_close(k->log);
+}
+
+/* Log and intake of this rank, as the environment says; what fails is told, and done without. */
+static void keeper_open(struct task *t)
+{
+    const char *dir = tern_var("TERN_RUN_LOGS"), *spool = tern_var("TERN_RUN_SPOOL");
+    struct tern_err err = {0};
+    struct keeper *k = &t->keeper;
+    int64_t rank = tern_run_task_rank();
+    char name[32], node[256];
+    uint64_t bytes = tern_run_log_bytes();
+
+    snprintf(name, sizeof name, "%" PRId64, rank);
+    node_name(node, sizeof node);
+    if (dir && bytes) {
+        k->log = tern_run_logfile_open(dir, name, node, bytes, &err);
+        if (!k->log)
+            tern_warn("rank %" PRId64 " has no log: %s", rank, err.text);
+    }
+    if (spool) {
+        k->intake = tern_run_intake_open(spool, rank, tern_var("TERN_RUN_METRICS"),
+                                         tern_clock_wall_ns(), &err);
+        if (!k->intake)
+            tern_warn("rank %" PRId64 ": no metrics: %s", rank, err.text);
+    }
+    for (int i = 0; i < N_STREAMS; i++) {
+        k->lines[i].stream = stream_names[i];
+        k->lines[i].to = (struct tern_run_lines_to){
+            .self = k,
+            .log = i == METRIC ? keep_words : keep_text,
+            .line = k->intake && i != METRIC ? keep_line : NULL,
+        };
+    }
+    if (!k->log && !k->intake)
+        return;
+    const struct tern_run_feed_taker taker = {
+        .self = k, .take = take, .lost = lost, .idle = idle, .finish = finish};
+    t->feed = tern_run_feed_open(&taker, &err);
+    if (!t->feed)
+        tern_warn("rank %" PRId64 " has no log: %s", rank, err.text);
+}
+
+/* ------------------------------------------------------------------ the program */
+
+static int pipes_open(struct task *t)
+{
+    char text[64];
+
+    for (int i = 0; i < N_STREAMS; i++) {
+        int ends[2];
+        t->from[i] = t->child_end[i] = -1;
+        if (i == METRIC && !(t->feed && t->keeper.intake))
+            continue;
+        if (pipe2(ends, O_CLOEXEC) < 0)
+            return -1;
+        fcntl(ends[0], F_SETFL, O_NONBLOCK);
+        if (i != METRIC)
+            fcntl(ends[0], F_SETPIPE_SZ, PIPE_BYTES); /* or as large as it may be */
+        t->from[i] = ends[0];
+        t->child_end[i] = ends[1];
+    }
+    if (t->child_end[METRIC] < 0)
+        return 0;
+    /* Inherited, and for those whose parents close what they inherit, also under a name. */
+    fcntl(t->child_end[METRIC], F_SETFD, 0);
+    snprintf(text, sizeof text, "%d", t->child_end[METRIC]);
+    setenv("TERN_METRIC_FD", text, 1);
+    snprintf(text, sizeof text, "/proc/%d/fd/%d", (int)getpid(), t->child_end[METRIC]);
+    setenv("TERN_METRIC_FILE", text, 1);
+    return 0;
+}
+
+static void become(struct task *t, char **argv, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(TERN_TEMPFAIL);
+    dup2(t->child_end[OUT], STDOUT_FILENO);
+    dup2(t->child_end[ERR], STDERR_FILENO);
+    sigprocmask(SIG_SETMASK, &t->old_mask, NULL);
+    execvp(argv[0], argv);
+    /* A folder of PATH that is closed to the user hides that the program is in none. */
+    if (errno == EACCES && !strchr(argv[0], '/') && !tern_fs_on_path(argv[0], false))
+        errno = ENOENT;
+    tern_error("cannot run '%s': %s", argv[0], strerror(errno));
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+/* Signals are for the program, which gets them itself.  From here on: before, it was not there. */
+static void ignore_signals(void)
+{
+    static const int signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM,   SIGTERM,
+                                  SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF};
+
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_IGN);
+    for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
+        signal(i, SIG_IGN);
+}
+
+static int start(struct task *t, char **argv)
+{
+    sigset_t child;
+    pid_t self = getpid();
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, &t->old_mask);
+    t->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (t->signals < 0 || pipes_open(t) < 0)
+        return -1;
+    setenv("PYTHONUNBUFFERED", "1", 0); /* lines are in the log when they are printed */
+    t->pid = fork();
+    if (t->pid == 0)
+        become(t, argv, self);
+    if (t->pid < 0)
+        return -1;
+    ignore_signals();
+    for (int i = OUT; i <= ERR; i++)
+        close(t->child_end[i]);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ passing on */
+
+/* Everything, also to a descriptor that does not block; -1 when nobody reads it. */
+static int pass_on(int fd, const char *data, size_t len)
+{
+    while (len) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd p = {.fd = fd, .events = POLLOUT};
+            poll(&p, 1, -1);
+            continue;
+        }
+        if (n < 0)
+            return -1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static void shut(struct task *t, int which)
+{
+    close(t->from[which]);
+    t->from[which] = -1;
+}
+
+/* One read; true when there was something. */
+static bool move(struct task *t, int which)
+{
+    ssize_t n = read(t->from[which], t->buffer, CHUNK);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n <= 0) {
+        shut(t, which);
+        return false;
+    }
+    if (t->feed)
+        tern_run_feed_put(t->feed, tern_clock_wall_ns(), stream_names[which], t->buffer, (size_t)n);
+    /* The program finds out what it would have found out: that nobody reads. */
+    if (which != METRIC &&
+        pass_on(which == OUT ? STDOUT_FILENO : STDERR_FILENO, t->buffer, (size_t)n) < 0)
+        shut(t, which);
+    return true;
+}
+
+/* Until the program is gone. */
+static void attend(struct task *t)
+{
+    struct signalfd_siginfo info;
+
+    while (!t->ended) {
+        struct pollfd fds[N_STREAMS + 1];
+        for (int i = 0; i < N_STREAMS; i++)
+            fds[i] = (struct pollfd){.fd = t->from[i], .events = POLLIN};
+        fds[N_STREAMS] = (struct pollfd){.fd = t->signals, .events = POLLIN};
+        if (poll(fds, N_STREAMS + 1, -1) < 0)
+            continue;
+        for (int i = 0; i < N_STREAMS; i++)
+            if (fds[i].revents)
+                move(t, i);
+        if (!fds[N_STREAMS].revents)
+            continue;
+        while (read(t->signals, &info, sizeof info) == sizeof info) {
+        }
+        /* Others may have become our children: those of nobody, when we are told to take them. */
+        t->ended = waitpid(t->pid, &t->status, WNOHANG) == t->pid;
+    }
+}
+
+/* What is in the pipes, and for a moment what children of the program that outlive it print. */
+static void linger(struct task *t)
+{
+    int64_t deadline = tern_clock_boot_ns() + (int64_t)LINGER_MS * 1000000;
+
+    if (t->child_end[METRIC] >= 0)
+        close(t->child_end[METRIC]);
+    for (;;) {
+        struct pollfd fds[N_STREAMS];
+        bool open = false, any = false;
+        for (int i = 0; i < N_STREAMS; i++) {
+            if (t->from[i] >= 0 && move(t, i))
+                any = true;
+            fds[i] = (struct pollfd){.fd = t->from[i], .events = POLLIN};
+            open = open || t->from[i] >= 0;
+        }
+        int64_t left = deadline - tern_clock_boot_ns();
+        if (!open || left <= 0)
+            return;
+        if (!any)
+            poll(fds, N_STREAMS, (int)(left / 1000000) + 1);
+    }
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+/* Ends as the program did; no second core file. */
+static int end_like(int status)
+{
+    const struct rlimit none = {0, 0};
+    sigset_t set;
+
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    int sig = WTERMSIG(status);
+    setrlimit(RLIMIT_CORE, &none);
+    signal(sig, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, sig);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    raise(sig);
+    return 128 + sig;
+}
+
+int tern_run_task(char **argv)
+{
+    struct task t = {.pid = 0};
+
+    keeper_open(&t);
+    t.buffer = malloc(CHUNK);
+    if (!t.buffer || start(&t, argv) < 0) {
+        tern_error("cannot start '%s': %s", argv[0], strerror(errno));
+        return TERN_TEMPFAIL;
+    }
+    attend(&t);
+    linger(&t);
+    if (!tern_run_feed_close(t.feed, PATIENCE_MS))
+        tern_warn("rank %" PRId64 ": the storage does not answer; the end of the log is lost",
+                  tern_run_task_rank());
+    else
+        free(t.buffer);
+    return end_like(t.status);
+}

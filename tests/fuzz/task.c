@@ -1,0 +1,135 @@
+/* Logs, printed lines and event files from a hostile program: nothing is read that is not there.
+ * FUZZ_RUNS: how many inputs. */
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/run/intake.h"
+#include "core/run/lines.h"
+#include "core/run/logread.h"
+#include "core/run/tensorboard.h"
+#include "tests/unit/tap.h"
+
+#include <unistd.h>
+
+static uint64_t state = 1;
+
+static uint32_t pick(uint32_t n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33) % n;
+}
+
+static const char *const seeds[] = {
+    "tern-log 1 0 n\n1 o a\n2 e+b\n3 o~ c\n9223372036854775807 t d\n",
+    "LOG x - (0, 7) step_loss : 2.3 learning_rate : 1e-4 throughput : 1 seq/s grad-norm : 1\n",
+    "step 1 step_time 1.5s throughput 20 seq/s loss 1 grad norm 2\r\n{'loss': 1, 'epoch': '2'}\n",
+    "Epoch 1:  20%|##   | 2/10 [00:01<00:01,  4.21it/s, loss=1.5, v_num=0]\r 2%|#| 1/5 [0\r\n",
+    "step=7 loss=2.31 checkpoint=x\n{'a':'b','c': 1}{''}\n{'\n",
+};
+
+static size_t mutate(char *to, size_t cap)
+{
+    size_t len = 0;
+
+    for (uint32_t n = 1 + pick(3); n > 0; n--) {
+        const char *s = seeds[pick(sizeof seeds / sizeof *seeds)];
+        size_t k = strlen(s);
+        if (len + k > cap)
+            break;
+        memcpy(to + len, s, k);
+        len += k;
+    }
+    for (uint32_t n = pick(12); n > 0; n--)
+        to[pick((uint32_t)len)] = pick(4) ? "0129 \n\r='{},:|%"[pick(15)] : (char)pick(256);
+    return len ? len - pick((uint32_t)len) : 0;
+}
+
+static void see_line(void *self, int64_t ns, char stream, const char *text, size_t len, bool whole)
+{
+    char *copy = malloc(len + 1);
+
+    (void)stream;
+    memcpy(copy, text, len + 1);
+    tern_run_intake_printed(self, ns, copy, len, whole);
+    tern_run_intake_words(self, copy, len);
+    free(copy);
+}
+
+static void see_log(void *self, int64_t ns, char stream, char mark, const char *text, size_t len)
+{
+    volatile char sum = 0;
+
+    (void)self, (void)ns, (void)stream, (void)mark;
+    for (size_t i = 0; i < len; i++)
+        sum = (char)(sum + text[i]);
+}
+
+static void see_value(void *self, const struct tern_run_tb_value *v)
+{
+    *(double *)self += v->value;
+}
+
+int main(void)
+{
+    char dir[] = "/tmp/tern-fuzz-task-XXXXXX", data[4096];
+    const char *runs = getenv("FUZZ_RUNS");
+    int n = runs ? atoi(runs) : 20000;
+
+    if (!mkdtemp(dir))
+        return 1;
+    char *path = tern_strf("%s/0.log", dir);
+    struct tern_run_intake *in =
+        tern_run_intake_open(NULL, 0, "known\tnxd\nknown\thf\nknown\tlightning\n", 1, NULL);
+    for (int i = 0; i < n; i++) {
+        size_t len = mutate(data, sizeof data), used;
+        char *exact = malloc(len + 1); /* so that a byte too far is seen */
+        memcpy(exact, data, len);
+        struct tern_run_lines l = {.to = {in, see_log, see_line}, .stream = 'o'};
+        for (size_t at = 0; at < len;) {
+            size_t k = 1 + pick((uint32_t)(len - at));
+            tern_run_lines_take(&l, i, exact + at, k);
+            tern_run_lines_idle(&l, i + (int64_t)pick(3) * 1000000000, false);
+            at += k;
+        }
+        tern_run_lines_idle(&l, i, true);
+        tern_run_lines_free(&l);
+        tern_run_intake_tick(in, i, 1);
+        FILE *f = i % 16 ? NULL : fopen(path, "w");
+        if (f) {
+            struct tern_run_logline line;
+            fwrite(exact, 1, len, f);
+            fclose(f);
+            struct tern_run_logread *r = tern_run_logread_open(dir, NULL, NULL, NULL);
+            if (pick(2))
+                tern_run_logread_tail(r, pick(4), pick(2));
+            tern_run_logread_more(r);
+            while (tern_run_logread_next(r, &line))
+                see_log(NULL, line.wall_ns, line.stream, line.mark, line.text, line.len);
+            tern_run_logread_close(r);
+        }
+        free(exact);
+
+        /* An event whose checksums are right, and whose inside is not. */
+        static const unsigned char event[] = {
+            0x09, 0, 0,   0x40, 0x40, 0xfc, 0x54, 0xd9, 0x41, 0x10, 7, 0x2a, 0x10, 0x0a, 0x0e,
+            0x0a, 1, 'a', 0x42, 9,    8,    1,    0x2a, 4,    0,    0, 0x20, 0x40, 0x30, 1};
+        unsigned char record[sizeof event + 16] = {sizeof event};
+        memcpy(record + 12, event, sizeof event);
+        for (uint32_t k = pick(4); k > 0; k--)
+            record[12 + pick(sizeof event)] = (unsigned char)pick(256);
+        uint32_t crc = tern_run_tb_crc(record, 8);
+        memcpy(record + 8, &crc, 4);
+        crc = tern_run_tb_crc(record + 12, sizeof event);
+        memcpy(record + 12 + sizeof event, &crc, 4);
+        uint64_t bad = 0;
+        double sum = 0;
+        if (tern_run_tb_parse((char *)record, sizeof record, see_value, &sum, &used, &bad) < 0 ||
+            bad)
+            ok(0, "a record with good checksums is read");
+    }
+    tern_run_intake_close(in);
+    tern_fs_remove_tree(dir, NULL);
+    free(path);
+    ok(1, "%d inputs", n);
+    return tap_done();
+}

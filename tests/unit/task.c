@@ -1,0 +1,647 @@
+/* core/run: what ranks print, on disk and back; values in it. */
+#include "tap.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/hash.h"
+#include "core/base/str.h"
+#include "core/recipe/recipe.h"
+#include "core/run/feed.h"
+#include "core/run/intake.h"
+#include "core/run/lines.h"
+#include "core/run/logfile.h"
+#include "core/run/logread.h"
+#include "core/run/metric.h"
+#include "core/run/tensorboard.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char work[] = "/tmp/tern-unit-task-XXXXXX";
+static const int64_t second = 1000000000;
+
+/* ------------------------------------------------------------------ lines */
+
+struct seen {
+    struct tern_buf log, lines;
+};
+
+static void see_log(void *self, int64_t wall_ns, char stream, char mark, const char *text,
+                    size_t len)
+{
+    struct seen *s = self;
+
+    tern_buf_printf(&s->log, "%" PRId64 "%c%c%.*s|", wall_ns / second, stream, mark, (int)len,
+                    text);
+}
+
+static void see_line(void *self, int64_t wall_ns, char stream, const char *text, size_t len,
+                     bool whole)
+{
+    struct seen *s = self;
+
+    (void)wall_ns, (void)stream, (void)len;
+    tern_buf_printf(&s->lines, "%s%s|", text, whole ? "" : "..");
+}
+
+#define GAP "\001" /* a piece that got lost */
+
+/* Pieces of text a second apart, with idle moments between; "" is an idle moment alone. */
+static void shown(const char *what, const char *const *pieces, const char *log, const char *lines)
+{
+    struct seen s = {0};
+    struct tern_run_lines l = {.to = {&s, see_log, see_line}, .stream = 'o'};
+    int64_t now = 100 * second;
+
+    for (; *pieces; pieces++, now += second) {
+        if (strcmp(*pieces, GAP) == 0) {
+            tern_run_lines_gap(&l);
+            continue;
+        }
+        tern_run_lines_take(&l, now, *pieces, strlen(*pieces));
+        tern_run_lines_idle(&l, now + second / 2, false);
+        if (!**pieces)
+            tern_run_lines_idle(&l, now + 2 * second, false);
+    }
+    tern_run_lines_idle(&l, now, true);
+    is(s.log.data ? s.log.data : "", log, "%s: the log", what);
+    is(s.lines.data ? s.lines.data : "", lines, "%s: what patterns see", what);
+    tern_run_lines_free(&l);
+    tern_buf_free(&s.log);
+    tern_buf_free(&s.lines);
+}
+#define PIECES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void lines(void)
+{
+    shown("lines", PIECES("a\nb\n\nc\n"), "100o a|100o b|100o |100o c|", "a|b|c|");
+    shown("a line in two pieces", PIECES("a", "b\n"), "100o ab|", "ab|");
+    shown("a line that waits", PIECES("a", "", "b\n"), "100o+a|102o b|", "ab|");
+    shown("no newline at the end", PIECES("a"), "100o+a|", "a|");
+    shown("lines of Windows", PIECES("a\r\nb\r\n"), "100o a|100o b|", "a|b|");
+    shown("a bar", PIECES("\r 1%|", "", "\r 2%|", "\r 3%|\n"), "100o~ 1%||103o  3%||",
+          " 1%|..| 1%|| 2%|..| 2%|| 3%||");
+    shown("a gap", PIECES("step=1", GAP, "7 loss=2\nnext\n"),
+          "100o+step=1|102o 7 loss=2|102o next|", "next|");
+    shown("a gap between lines", PIECES("a\n", GAP, "b\nc\n"), "100o a|102o b|102o c|", "a|c|");
+    shown("a gap in a bar", PIECES("\r 1%", GAP, "|\r 2%|\n"), "100o+ 1%|102o  2%||",
+          " 1%..| 2%||");
+    shown("a fast bar", PIECES("\r1\r2\r3\r4", "", "\r5\n"), "100o~4|102o 5|", "1|2|3|4..|4|5|");
+
+    struct seen s = {0};
+    struct tern_run_lines l = {.to = {&s, see_log, see_line}, .stream = 'e'};
+    char *big = malloc(TERN_RUN_LOG_TEXT_MAX * 2 + 10);
+    memset(big, 'x', TERN_RUN_LOG_TEXT_MAX * 2 + 10);
+    big[TERN_RUN_LOG_TEXT_MAX * 2 + 9] = '\n';
+    tern_run_lines_take(&l, 1, big, TERN_RUN_LOG_TEXT_MAX * 2 + 10);
+    ok(s.log.len == TERN_RUN_LOG_TEXT_MAX * 2 + 9 + 3 * 4, "a long line comes in three pieces");
+    tern_run_lines_free(&l);
+    tern_buf_free(&s.log);
+    tern_buf_free(&s.lines);
+    free(big);
+}
+
+/* ------------------------------------------------------------------ logs */
+
+static char *merged(const char *dir, int64_t tail)
+{
+    struct tern_run_logread *r = tern_run_logread_open(dir, NULL, NULL, NULL);
+    struct tern_run_logline l;
+    struct tern_buf b = {0};
+
+    if (tail)
+        tern_run_logread_tail(r, (uint64_t)tail, false);
+    tern_run_logread_more(r);
+    while (tern_run_logread_next(r, &l))
+        tern_buf_printf(&b, "%" PRId64 " %s@%s %c%c%.*s\n", l.wall_ns, l.name, l.node, l.stream,
+                        l.mark, (int)l.len, l.text);
+    tern_run_logread_close(r);
+    return b.data ? b.data : tern_strdup("");
+}
+
+static void logs(void)
+{
+    struct tern_err err = {0};
+    char *dir = tern_strf("%s/ledger/logs", work), name[32], *s;
+    unsigned part = 7;
+
+    ok(tern_run_log_parse("12.log", name, &part) == 0 && part == 0 && strcmp(name, "12") == 0 &&
+           tern_run_log_parse("run.000012.log", name, &part) == 0 && part == 12 &&
+           strcmp(name, "run") == 0,
+       "names of logs");
+    ok(tern_run_log_parse("a-b.log", name, &part) < 0 &&
+           tern_run_log_parse("1.12.log", name, &part) < 0 &&
+           tern_run_log_parse("1.000000.log", name, &part) < 0 &&
+           tern_run_log_parse("..log", name, &part) < 0 &&
+           tern_run_log_parse("0123456789012345678901234567890123456789.log", name, &part) < 0,
+       "names of none");
+
+    struct tern_run_logfile *a = tern_run_logfile_open(dir, "1", "n1", 1 << 20, &err);
+    struct tern_run_logfile *b = tern_run_logfile_open(dir, "run", "n0", 1 << 20, &err);
+    ok(a && b, "two logs: %s", err.text);
+    tern_run_logfile_add(a, 10, 'o', ' ', "one", 3);
+    tern_run_logfile_add(b, 5, 't', ' ', "begin", 5);
+    tern_run_logfile_add(a, 30, 'e', '+', "th", 2);
+    tern_run_logfile_add(b, 20, 't', ' ', "", 0);
+    tern_run_logfile_add(b, 30, 't', ' ', "same", 4);
+    tern_run_logfile_flush(a);
+    tern_run_logfile_flush(b);
+    s = merged(dir, 0);
+    is(s, "5 run@n0 t begin\n10 1@n1 o one\n20 run@n0 t \n30 run@n0 t same\n30 1@n1 e+th\n",
+       "merged by time; the supervisor first");
+    free(s);
+    s = merged(dir, 1);
+    is(s, "30 run@n0 t same\n30 1@n1 e+th\n", "the last line of each");
+    free(s);
+
+    /* A torn record at the end is not there yet; rubbish is left out. */
+    char *path = tern_run_log_path(dir, "1", 0);
+    FILE *f = fopen(path, "a");
+    fputs("rubbish\n99999999999999999999 o x\n40 q x\n40 o torn", f);
+    fclose(f);
+    s = merged(dir, 0);
+    has(s, "30 1@n1 e+th\n", "a torn record is left alone");
+    ok(!strstr(s, "torn") && !strstr(s, "rubbish"), "and rubbish too");
+    free(s);
+    free(path);
+    tern_run_logfile_close(a);
+    tern_run_logfile_close(b);
+
+    /* Bounded: the beginning and the newest stay, the gap is told. */
+    char *small = tern_strf("%s/small", work), line[120];
+    a = tern_run_logfile_open(small, "0", "n", 1 << 20, &err);
+    for (int i = 0; i < 50000; i++) {
+        int n = snprintf(line, sizeof line, "line %06d of a talkative program", i);
+        tern_run_logfile_add(a, i, 'o', ' ', line, (size_t)n);
+    }
+    tern_run_logfile_close(a);
+    uint64_t bytes = 0;
+    int files = 0;
+    for (unsigned i = 0; i < 100; i++) {
+        struct stat st;
+        path = tern_run_log_path(small, "0", i);
+        if (stat(path, &st) == 0) {
+            files++;
+            bytes += (uint64_t)st.st_size;
+        }
+        free(path);
+    }
+    ok(files == TERN_RUN_LOG_PARTS && bytes <= 1 << 20, "%d files, %" PRIu64 " bytes of %d", files,
+       bytes, 1 << 20);
+    ok(bytes > (1 << 20) * 3 / 4, "and they are used");
+    s = merged(small, 0);
+    has(s, "line 000000", "the beginning is there");
+    has(s, "line 049999", "the end is there");
+    has(s, "t lines are left out here", "the gap is told");
+    ok(strstr(s, "left out") == strstr(s, "left out here") && strstr(s, "left out") &&
+           !strstr(strstr(s, "left out") + 5, "left out"),
+       "once");
+    free(s);
+    s = merged(small, 3);
+    is(s,
+       "49997 0@n o line 049997 of a talkative program\n"
+       "49998 0@n o line 049998 of a talkative program\n"
+       "49999 0@n o line 049999 of a talkative program\n",
+       "the last three lines of many files");
+    free(s);
+
+    /* A storage that refuses: lines are lost, told when it takes something again. */
+    char *full = tern_strf("%s/full", work);
+    struct rlimit old, tiny;
+    getrlimit(RLIMIT_FSIZE, &old);
+    signal(SIGXFSZ, SIG_IGN);
+    a = tern_run_logfile_open(full, "0", "n", 1 << 20, &err);
+    tiny = (struct rlimit){40, old.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &tiny);
+    for (int i = 0; i < 5; i++)
+        tern_run_logfile_add(a, i, 'o', ' ', "0123456789", 10);
+    tern_run_logfile_flush(a);
+    ok(tern_run_logfile_untold(a) == 4, "of five lines four did not fit: %" PRIu64,
+       tern_run_logfile_untold(a));
+    tern_run_logfile_add(a, 8, 'o', ' ', "0123456789", 10);
+    tern_run_logfile_flush(a);
+    ok(tern_run_logfile_untold(a) == 5, "nor the word that tells it, which is no line: %" PRIu64,
+       tern_run_logfile_untold(a));
+    setrlimit(RLIMIT_FSIZE, &old);
+    tern_run_logfile_add(a, 9, 'o', ' ', "again", 5);
+    tern_run_logfile_close(a);
+    s = merged(full, 0);
+    is(s, "0 0@n o 0123456789\n9 0@n t 5 lines are missing here: File too large\n9 0@n o again\n",
+       "and that is told in their place");
+    free(s);
+    free(dir);
+    free(small);
+    free(full);
+}
+
+/* Which attempts of `n`, with `bytes` each, have logs before the next one begins. */
+static const char *kept(unsigned n, size_t bytes, uint64_t share)
+{
+    static char out[200];
+    char *ledger = tern_strf("%s/trim", work), *text = calloc(1, bytes + 1);
+
+    for (unsigned a = 1; a <= n; a++) {
+        char *dir = tern_run_logs_dir(ledger, "R", a), *file = tern_run_log_path(dir, "0", 0);
+        tern_fs_mkdirs(dir, 0777, NULL);
+        tern_fs_replace(file, text, bytes, 0644, NULL);
+        free(dir);
+        free(file);
+    }
+    tern_run_logs_trim(ledger, "R", n + 1, share);
+    out[0] = '\0';
+    for (unsigned a = 1; a <= n; a++) {
+        char *dir = tern_run_logs_dir(ledger, "R", a);
+        if (tern_fs_exists(dir))
+            snprintf(out + strlen(out), sizeof out - strlen(out), "%u ", a);
+        free(dir);
+    }
+    tern_fs_remove_tree(ledger, NULL);
+    free(ledger);
+    free(text);
+    return out;
+}
+
+static void trims(void)
+{
+    is(kept(8, 1000, 1000), "1 7 8 ",
+       "a run's logs: the first, and the newest that there is room for");
+    is(kept(8, 100, 1000), "1 2 3 4 5 6 7 8 ", "all while they are small");
+    is(kept(6, 9000, 1000), "1 6 ", "the first and the one before stay whatever they are");
+    is(kept(3, 9000, 1000), "1 2 3 ", "few need no look");
+}
+
+/* ------------------------------------------------------------------ the queue */
+
+struct slow {
+    int ms;
+    uint64_t bytes, lost;
+    uint32_t torn;
+    bool once, finished; /* once: slow with the first piece alone */
+};
+
+static void slow_take(void *self, int64_t wall_ns, char stream, const char *data, size_t len)
+{
+    struct slow *s = self;
+
+    (void)wall_ns, (void)stream, (void)data;
+    usleep((useconds_t)s->ms * 1000);
+    s->bytes += len;
+    if (s->once)
+        s->ms = 0;
+}
+
+static void slow_lost(void *self, uint64_t n, uint32_t streams)
+{
+    ((struct slow *)self)->lost += n;
+    ((struct slow *)self)->torn |= streams;
+}
+
+static void slow_idle(void *self)
+{
+    (void)self;
+}
+
+static void slow_finish(void *self)
+{
+    ((struct slow *)self)->finished = true;
+}
+
+static void queue(void)
+{
+    static char data[1 << 16];
+    struct slow fast = {0}, hangs = {.ms = 3000};
+    struct tern_run_feed_taker taker = {&fast, slow_take, slow_lost, slow_idle, slow_finish};
+
+    memset(data, '\n', sizeof data);
+    struct tern_run_feed *f = tern_run_feed_open(&taker, NULL);
+    for (int i = 0; i < 2000; i++)
+        tern_run_feed_put(f, 1, 'o', data, sizeof data);
+    ok(tern_run_feed_close(f, 5000) && fast.finished && fast.bytes == 2000 * sizeof data &&
+           fast.lost == 0 && fast.torn == 0,
+       "a storage that keeps up gets everything");
+
+    struct slow slow = {.ms = 800, .once = true};
+    memset(data, 'x', sizeof data);
+    taker.self = &slow;
+    f = tern_run_feed_open(&taker, NULL);
+    tern_run_feed_put(f, 1, 'e', data, 1);
+    for (int i = 0; i < 200; i++)
+        tern_run_feed_put(f, 1, 'o', data, sizeof data);
+    ok(tern_run_feed_close(f, 5000) && slow.bytes < 200 * sizeof data && slow.lost == 0 &&
+           slow.torn == TERN_RUN_FEED_BIT('o'),
+       "a piece without a newline is missed, too, in its stream");
+
+    memset(data, '\n', sizeof data);
+    taker.self = &hangs;
+    f = tern_run_feed_open(&taker, NULL);
+    int64_t began = tern_clock_boot_ns();
+    for (int i = 0; i < 2000; i++)
+        tern_run_feed_put(f, 1, 'o', data, sizeof data);
+    int64_t took = tern_clock_boot_ns() - began;
+    ok(took < 2 * second, "one that hangs costs the program a moment once: %.2f s",
+       (double)took / 1e9);
+    ok(!tern_run_feed_close(f, 100), "and is not waited for");
+}
+
+/* ------------------------------------------------------------------ values */
+
+static const char *words(const char *line)
+{
+    static char out[300];
+    static struct tern_run_metric m;
+    struct tern_err err = {0};
+    char *copy = tern_strdup(line);
+    int n = 0;
+
+    tern_run_metric_clear(&m);
+    if (tern_run_metric_line(&m, copy, &err) < 0 || tern_run_metric_ready(&m, &err) < 0) {
+        snprintf(out, sizeof out, "%.200s", err.text);
+    } else {
+        n = snprintf(out, sizeof out, "%" PRId64, m.step);
+        for (size_t i = 0; i < m.n; i++)
+            n += snprintf(out + n, sizeof out - (size_t)n, " %s=%g", m.values[i].name,
+                          m.values[i].value);
+        if (m.checkpoint)
+            snprintf(out + n, sizeof out - (size_t)n, " at %s", m.checkpoint);
+    }
+    free(copy);
+    return out;
+}
+
+static void grammar(void)
+{
+    is(words("step=7 loss=2.31 lr=1e-4\n"), "7 loss=2.31 lr=0.0001", "a step and its values");
+    is(words(" loss=nan\tstep=0 a=-inf b=Infinity "), "0 loss=nan a=-inf b=inf",
+       "values that are none");
+    is(words("checkpoint=out/a step=3"), "3 at out/a", "a checkpoint");
+    has(words("loss=2"), "which step?", "a value without its step");
+    has(words("step=3"), "nothing to record", "a step alone");
+    has(words("step=-1 a=1"), "a step is a whole number", "a step below 0");
+    has(words("step=1 a=0x10"), "is no number", "hex is no number");
+    has(words("step=1 a="), "is no number", "nothing is no number");
+    has(words("step=1 =1"), "wanted NAME=VALUE", "no name");
+    has(words("step=1 loss"), "wanted NAME=VALUE", "no value");
+}
+
+/* What the ledger has of a task that printed `lines`, as "step name=value ..." a row. */
+static char *recorded(const char *config, int64_t rank, const char *const *printed)
+{
+    static int runs;
+    struct tern_ledger_rows names = {0};
+    struct tern_buf b = {0};
+    struct tern_err err = {0};
+    char id[TERN_ULID_SIZE];
+    char *ledger = tern_strf("%s/l%d", work, runs++);
+    int64_t now = 1000 * second;
+
+    char *spool = tern_spool_dir(ledger, tern_ulid_new(id), 1);
+    struct tern_run_intake *i = tern_run_intake_open(spool, rank, config, now, &err);
+    if (!i) {
+        tern_buf_puts(&b, err.text);
+        goto out;
+    }
+    for (; *printed; printed++) {
+        char *copy = tern_strdup(*printed);
+        if (copy[0] == '>')
+            tern_run_intake_words(i, copy + 1, strlen(copy + 1));
+        else if (copy[0] == '~') /* the line pauses here */
+            tern_run_intake_printed(i, now, copy + 1, strlen(copy + 1), false);
+        else
+            tern_run_intake_printed(i, now, copy, strlen(copy), true);
+        free(copy);
+    }
+    tern_run_intake_tick(i, now, true);
+    tern_run_intake_close(i);
+    struct tern_ledger *l = tern_ledger_open_run(ledger, id, &err);
+    if (!l || tern_ledger_metrics(l, &names, &err) < 0)
+        goto out;
+    for (size_t n = 0; n < names.n; n++) {
+        struct tern_ledger_series s = {0};
+        tern_ledger_series(l, names.names[n], false, &s, &err);
+        tern_buf_printf(&b, "%s", names.names[n]);
+        for (size_t k = 0; k < s.n; k++)
+            tern_buf_printf(&b, " %g:%g", s.step[k], s.value[k]);
+        tern_buf_puts(&b, "\n");
+        tern_ledger_series_free(&s);
+    }
+    tern_ledger_rows_free(&names);
+    tern_ledger_close(l);
+out:
+    free(spool);
+    free(ledger);
+    return b.data ? b.data : tern_strdup("");
+}
+
+static void values(const char *what, const char *config, int64_t rank, const char *const *printed,
+                   const char *want)
+{
+    char *got = recorded(config, rank, printed);
+
+    is(got, want, "%s", what);
+    free(got);
+}
+
+/* Lines as the trainers print them (core/run/printed.c names the sources). */
+static void printed(void)
+{
+    values("NxD, tensor and data parallel", "known\tnxd\n", 5,
+           PIECES("LOG Sat Nov 21 08:31:07 2026 - (0, 7) step_loss : 2.3102 learning_rate : "
+                  "1.50e-04 throughput : 12.34 seq/s grad-norm : 0.75",
+                  "LOG Sat Nov 21 08:31:09 2026 - (1, 8) step_loss : nan learning_rate : "
+                  "1.50e-04 throughput : 12.50 seq/s ",
+                  "something else with step_loss in it"),
+           "epoch 7:0 8:1\ngrad_norm 7:0.75\nloss 7:2.3102 8:nan\nlr 7:0.00015 8:0.00015\n"
+           "throughput 7:12.34 8:12.5\n");
+    values("NxD, pipeline parallel", "known\tnxd\n", 224,
+           PIECES("step 0 step_time 11.532891750335693s throughput 18.02 seq/s loss "
+                  "10.375 grad norm 6.21875",
+                  "step 1 step_time 1.5s throughput 20 seq/s loss 10.25 grad norm None"),
+           "grad_norm 0:6.21875\nloss 0:10.375 1:10.25\nstep_seconds 0:11.5329 1:1.5\n"
+           "throughput 0:18.02 1:20\n");
+    values("NxD by Lightning", "known\tlightning\n", 0,
+           PIECES("step 12 loss is 3.5, lr is 0.0003, throughput 7.5 seq/s,  input_ids 29870654, "
+                  "norm tensor([1.25], device='xla:0'), global rank 0"),
+           "grad_norm 12:1.25\nloss 12:3.5\nlr 12:0.0003\nthroughput 12:7.5\n");
+    values("Hugging Face with a bar", "known\thf\n", 0,
+           PIECES("Map: 100%|##########| 1000/1000 [00:00<00:00, 9000.00 examples/s]",
+                  "  0%|          | 0/500 [00:00<?, ?it/s]",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+                  "{'loss': 2.5, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.02}",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+                  " 50%|#####     | 5/10 [00:01<00:01,  4.00it/s]",
+                  "{'loss': '2.25', 'grad_norm': 'nan', 'learning_rate': '9e-06', 'epoch': '0.04'}",
+                  "  4%|#         | 20/500 [00:22<08:50,  1.10s/it]"),
+           "epoch 10:0.02 20:0.04\ngrad_norm 10:0.5 20:nan\nlearning_rate 10:1e-05 20:9e-06\n"
+           "loss 10:2.5 20:2.25\n");
+    values(
+        "Hugging Face after other bars", "known\thf\n", 0,
+        PIECES("100%|##########| 8/8 [00:01<00:00,  8.00it/s]",
+               "{'learning_rate': 1e-05, 'steps': 500}", "  0%|          | 0/500 [00:00<?, ?it/s]",
+               "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "{'loss': 2.5, 'epoch': 0.02}",
+               "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+               "100%|##########| 500/500 [09:00<00:00,  1.10s/it]",
+               " 50%|#####     | 4/8 [00:01<00:01,  4.00it/s]", "{'loss': 2.25, 'epoch': 1}"),
+        "epoch 10:0.02 500:1\nlearning_rate 0:1e-05\nloss 10:2.5 500:2.25\nsteps 0:500\n");
+    values("Hugging Face without", "known\thf\n", 0,
+           PIECES("{'loss': 2.5, 'epoch': 0.02}", "{'loss': 2.25, 'epoch': 0.04}",
+                  "{'key': 'no number'}"),
+           "epoch 1:0.02 2:0.04\nloss 1:2.5 2:2.25\n");
+    values("Lightning", "known\tlightning\n", 0,
+           PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
+                  "v_num=0, train_loss=2.310]",
+                  "Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
+                  "v_num=0, train_loss=2.310]",
+                  "Epoch 1:  20%|##   | 2/10 [00:01<00:01,  4.21it/s, loss=1.5, v_num=0]",
+                  "Validation DataLoader 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s]"),
+           "loss 12:1.5\ntrain_loss 5:2.31\n");
+    values("names that would command a terminal", "known\thf\nknown\tlightning\n", 0,
+           PIECES("{'\033[31mloss': 2.5, '\302\2331mlr': 1, 'epoch': 0.02}",
+                  "Epoch 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, \033[2Jloss=2.3, a=1]"),
+           "a 5:1\nepoch 1:0.02\n");
+    values("a pattern of one's own", "pattern\titer ([0-9]+): (loss|cost) ([^ ]+)\tstep\t-\tloss\n",
+           0, PIECES("iter 3: cost 1.5 s", "iter 4: loss inf", "iter 5: loss high"),
+           "loss 3:1.5 4:inf\n");
+    values("without a step the matches are counted", "pattern\tloss=([0-9.]+)\tloss\n", 0,
+           PIECES("loss=3", "x", "loss=2"), "loss 1:3 2:2\n");
+    values("a line that pauses is counted once", "pattern\tloss=([0-9.]+)\tloss\n", 0,
+           PIECES("~loss=3", "loss=3.5 time=1", "~loss=2", "~loss=2 time", "loss=2 time=1"),
+           "loss 1:3.5 2:2\n");
+    struct tern_buf most = {0};
+    tern_buf_puts(&most, "known\tnxd\nknown\thf\nknown\tlightning\n");
+    for (int i = 0; i < TERN_RECIPE_PATTERNS; i++)
+        tern_buf_printf(&most, "pattern\tv%d=([0-9.]+)\tv\n", i);
+    values("as many as a recipe may have", most.data, 0, PIECES("v63=4"), "v 1:4\n");
+    tern_buf_free(&most);
+    values("patterns are for rank 0", "pattern\tloss=([0-9.]+)\tloss\n", 1, PIECES("loss=3"), "");
+    values("lines of the descriptor", NULL, 3,
+           PIECES(">step=1 loss=3 a/b=4\n", ">nonsense\033[2J", ">step=2 loss=nan"),
+           "a/b 1:4\nloss 1:3 2:nan\n");
+}
+
+/* ------------------------------------------------------------------ event files */
+
+static size_t from_hex(const char *hex, char *to)
+{
+    size_t n = strlen(hex) / 2;
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned v;
+        sscanf(hex + 2 * i, "%2x", &v);
+        to[i] = (char)v;
+    }
+    return n;
+}
+
+static void see_event(void *self, const struct tern_run_tb_value *v)
+{
+    tern_buf_printf(self, "%.0f %" PRId64 " %s %g|", v->wall_s, v->step, v->tag, v->value);
+}
+
+/* Records that TensorFlow's own writer made. */
+static const char version_record[] =
+    "1800000000000000a37f4b220900000040fc54d9411a0d627261696e2e45766"
+    "56e743a32eced8f9d";
+static const char simple[] =
+    "200000000000000029eda9500900004040fc54d94110072a130a110a0a747261696e2f"
+    "6c6f7373150000204055c9c66f";
+static const char tensor[] =
+    "34000000000000005e33175c0900004040fc54d94110072a270a250a0a747261696e2f"
+    "6c6f7373420808012a04000020404a0d0a090a077363616c617273200178a1af50";
+
+static void event_files(void)
+{
+    char data[400];
+    struct tern_buf b = {0};
+    size_t used, n = 0;
+    uint64_t bad = 0;
+
+    n += from_hex(version_record, data + n);
+    size_t first = n;
+    n += from_hex(simple, data + n);
+    size_t second_end = n;
+    n += from_hex(tensor, data + n);
+    ok(tern_run_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 0,
+       "event files: whole records");
+    is(b.data, "1700000001 7 train/loss 2.5|1700000001 7 train/loss 2.5|",
+       "a simple value, and a tensor");
+    for (size_t cut = 0; cut < n; cut++) {
+        size_t whole = cut < first ? 0 : cut < second_end ? first : second_end;
+        tern_buf_clear(&b);
+        if (tern_run_tb_parse(data, cut, see_event, &b, &used, &bad) != 0 || used != whole)
+            ok(0, "cut at %zu: used %zu, wanted %zu", cut, used, whole);
+    }
+    ok(bad == 0, "a file that ends anywhere is no damage");
+    tern_buf_clear(&b);
+    data[first + 20] ^= 1;
+    ok(tern_run_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 1,
+       "a flipped bit costs its record");
+    is(b.data, "1700000001 7 train/loss 2.5|", "and no other");
+    data[first] ^= 1;
+    ok(tern_run_tb_parse(data, n, see_event, &b, &used, &bad) < 0 && used == first,
+       "one in a length ends the file");
+
+    /* Followed while it grows; what is older than the attempt is not counted. */
+    char *dir = tern_strf("%s/tb/run1", work), *path = tern_strf("%s/x.tfevents.1", dir);
+    char *root = tern_strf("%s/tb", work);
+    struct tern_run_tb *t = tern_run_tb_open(root, 1700000000.5);
+    struct tern_run_tb *late = tern_run_tb_open(root, 1700000002);
+    tern_buf_clear(&b);
+    tern_run_tb_look(t, see_event, &b);
+    ok(b.len == 0, "a folder that is not there yet");
+    tern_fs_mkdirs(dir, 0777, NULL);
+    n = from_hex(version_record, data);
+    n += from_hex(simple, data + n);
+    FILE *f = fopen(path, "w");
+    fwrite(data, 1, n - 3, f);
+    fflush(f);
+    tern_run_tb_look(t, see_event, &b);
+    ok(b.len == 0, "a record that is not whole yet");
+    fwrite(data + n - 3, 1, 3, f);
+    fclose(f);
+    tern_run_tb_look(t, see_event, &b);
+    tern_run_tb_look(t, see_event, &b);
+    is(b.data, "1700000001 7 train/loss 2.5|", "comes once, when it is");
+    tern_buf_clear(&b);
+    tern_run_tb_look(late, see_event, &b);
+    ok(b.len == 0, "values of attempts before this one are left alone");
+    tern_run_tb_close(t);
+    tern_run_tb_close(late);
+
+    /* Files of earlier runs are left alone: they would take the room of this one's. */
+    for (int i = 0; i < 1100; i++) {
+        const struct timespec then[2] = {{.tv_sec = 1600000000}, {.tv_sec = 1600000000}};
+        char *old = tern_strf("%s/a%d.tfevents", dir, i);
+        int fd = open(old, O_WRONLY | O_CREAT, 0666);
+        futimens(fd, then);
+        close(fd);
+        free(old);
+    }
+    t = tern_run_tb_open(root, 1700000000.5);
+    tern_buf_clear(&b);
+    tern_run_tb_look(t, see_event, &b);
+    is(b.data, "1700000001 7 train/loss 2.5|", "among a thousand files of earlier runs");
+    tern_run_tb_close(t);
+    tern_buf_free(&b);
+    free(dir);
+    free(path);
+    free(root);
+}
+
+int main(void)
+{
+    if (!mkdtemp(work))
+        return 1;
+    lines();
+    logs();
+    trims();
+    queue();
+    grammar();
+    printed();
+    event_files();
+    tern_fs_remove_tree(work, NULL);
+    return tap_done();
+}

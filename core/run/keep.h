@@ -1,0 +1,83 @@
+/* What the keeper knows and does in one look (keeper.h): the parts of it. */
+#ifndef TERN_RUN_KEEP_H
+#define TERN_RUN_KEEP_H
+
+#include "core/ledger/ledger.h"
+#include "core/run/foreign.h"
+#include "core/run/keeper.h"
+
+/* Work that failed: reading a terabyte again every two seconds helps nobody. */
+struct tern_run_keep_retry {
+    int64_t at_ns; /* CLOCK_BOOTTIME: not before this */
+    unsigned times;
+};
+
+/* One checkpoint that is known. */
+struct tern_run_keep_item {
+    struct tern_run_record r;
+    bool bad;  /* cannot be verified, which was told: until it is written again */
+    bool seen; /* in this look */
+    bool told; /* that its mirror makes trouble */
+    struct tern_run_keep_retry retry;
+};
+
+/* One of tern's own, whose mirror makes trouble, which was told. */
+struct tern_run_keep_own {
+    char *path;
+    struct tern_run_keep_retry retry;
+};
+
+struct tern_run_keep {
+    struct tern_run_keeper_options o;
+    char *dir; /* of the records */
+    struct tern_run_keep_item *item;
+    size_t n, cap;
+    struct tern_run_founds before;
+    struct tern_spool *spool; /* NULL until there is something to write */
+    struct tern_run_keep_own *own;
+    size_t n_own;
+    size_t copied, left, bad; /* copies made; of the last work: what has no copy yet or is not
+                                 verified yet, and what can never be */
+    bool swept;
+    bool last;   /* the last look: what failed is tried once more, whenever that was */
+    char *doing; /* keeper.h; NULL: nobody asks */
+};
+
+/* What lies there when the run begins, written down once. */
+int tern_run_keep_note_before(const struct tern_run_keeper_options *o, struct tern_err *err);
+
+int tern_run_keep_open(struct tern_run_keep *k, const struct tern_run_keeper_options *o,
+                       struct tern_err *err);
+void tern_run_keep_close(struct tern_run_keep *k);
+
+/* Find what is new, written again or gone, and say so in the ledger. */
+int tern_run_keep_look(struct tern_run_keep *k, struct tern_err *err);
+/* Verify, mirror, prune.  Trouble is told once and tried again. */
+void tern_run_keep_work(struct tern_run_keep *k);
+
+/* Let the supervisor know what is being done now; `to` may be NULL. */
+void tern_run_keep_doing(struct tern_run_keep *k, const char *what, const char *path,
+                         const char *to);
+
+/* How a copy's name ends while it is made: the run's keeper and `tern ckpt mirror` may work at the
+ * same time. */
+#define TERN_RUN_KEEP_INSIDE "new"
+#define TERN_RUN_KEEP_OUTSIDE "mirror"
+
+/* Remove what a keeper that was ended has left, hidden folders with this run's id: what it was
+ * removing, or with `copies` half copies of what has one now or needs none. */
+void tern_run_keep_sweep(const struct tern_run_keep *k, bool copies);
+
+/* The keeper's spool; NULL, told in the log, when it cannot be opened. */
+struct tern_spool *tern_run_keep_spool(struct tern_run_keep *k);
+/* A checkpoint's row; trouble with the ledger is told in the log. */
+void tern_run_keep_row(struct tern_run_keep *k, const char *path, int64_t step, const char *state,
+                       uint64_t bytes, size_t files, const char *digest);
+void tern_run_keep_item_row(struct tern_run_keep *k, const struct tern_run_keep_item *i,
+                            const char *state);
+/* Write the item's record anew with the files that the old one has. */
+int tern_run_keep_rewrite(struct tern_run_keep *k, const struct tern_run_keep_item *i,
+                          struct tern_err *err);
+void tern_run_keep_drop(struct tern_run_keep *k, struct tern_run_keep_item *i);
+
+#endif

@@ -1,0 +1,242 @@
+#include "core/run/keeper.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/yaml.h"
+#include "core/run/keep.h"
+#include "core/run/outside.h"
+#include "core/run/watch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const int64_t second = 1000000000;
+
+enum {
+    REST_MS = 2000,  /* between two looks: a checkpoint takes longer to write */
+    REST_TIMES = 10, /* and a look may take a tenth of the time */
+    REST_MAX_MS = 60000,
+    TELL_AFTER_S = 2,
+    TELL_AGAIN_S = 60,
+    IO_IDLE = 3 << 13, /* ioprio_set(2): IOPRIO_CLASS_IDLE */
+};
+
+int tern_run_keep_once(const struct tern_run_keeper_options *o, struct tern_err *err)
+{
+    struct tern_run_keep k;
+
+    if (!o->own_dir && tern_run_keep_note_before(o, err) < 0)
+        return -1;
+    int rc = tern_run_keep_open(&k, o, err);
+    if (rc == 0)
+        rc = tern_run_keep_look(&k, err);
+    if (rc == 0)
+        tern_run_keep_work(&k);
+    tern_run_keep_close(&k);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ the process */
+
+static void keep(const struct tern_run_keeper_options *o, int stop, char *doing)
+{
+    struct tern_run_keep k;
+    struct tern_err err = {0};
+    struct pollfd asked = {.fd = stop, .events = POLLIN};
+    bool last = false, told = false;
+
+    if (tern_run_keep_open(&k, o, &err) < 0) {
+        tern_warn("no checkpoint is looked after: %s", err.text);
+        _exit(1);
+    }
+    k.doing = doing;
+    while (!last) {
+        int64_t began = tern_clock_boot_ns();
+        /* Asked before the look: what was written until then is in it. */
+        k.last = last = poll(&asked, 1, 0) != 0;
+        if (tern_run_keep_look(&k, &err) == 0) {
+            int64_t rest = (tern_clock_boot_ns() - began) * REST_TIMES / (second / 1000);
+            tern_run_keep_work(&k);
+            told = false;
+            rest = rest < REST_MS ? REST_MS : rest > REST_MAX_MS ? REST_MAX_MS : rest;
+            if (!last)
+                poll(&asked, 1, (int)rest);
+        } else {
+            if (!told)
+                tern_warn("checkpoints are not looked after just now: %s", err.text);
+            told = true;
+            if (!last)
+                poll(&asked, 1, REST_MS);
+        }
+    }
+    tern_run_keep_close(&k);
+    _exit(0);
+}
+
+void tern_run_keeper_options(const struct tern_recipe *r, struct tern_run_keeper_options *o)
+{
+    const struct tern_yaml_node *c = tern_yaml_get(tern_yaml_root(r->source), "checkpoint");
+
+    *o = (struct tern_run_keeper_options){
+        .ledger_dir = r->ledger.dir,
+        .glob = r->workload.progress.glob,
+        .marker = r->workload.progress.marker,
+        .own_dir = r->workload.command ? NULL : r->checkpoint.dir,
+        .mirror = r->checkpoint.mirror,
+        /* Deleting what somebody else wrote is done when asked for, never by default. */
+        .keep = tern_yaml_get(c, "keep") ? r->checkpoint.keep : 0,
+        .keep_every = r->checkpoint.keep_every,
+    };
+}
+
+static void gone(struct tern_run_keeper *k)
+{
+    if (k->stop >= 0)
+        close(k->stop);
+    if (k->doing)
+        munmap(k->doing, TERN_RUN_KEEPER_DOING);
+    *k = (struct tern_run_keeper){.stop = -1};
+}
+
+int tern_run_keeper_start(struct tern_run_keeper *k, const struct tern_run_keeper_options *o,
+                          struct tern_err *err)
+{
+    int ends[2];
+    pid_t parent = getpid();
+
+    *k = (struct tern_run_keeper){.stop = -1};
+    if (o->own_dir && !o->mirror)
+        return 0;
+    if ((!o->own_dir && tern_run_keep_note_before(o, err) < 0) || tern_run_outside_note(o, err) < 0)
+        return -1;
+    k->run_id = o->run_id;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return tern_err_sys(err, "cannot start looking after checkpoints");
+    k->doing = mmap(NULL, TERN_RUN_KEEPER_DOING, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                    -1, 0);
+    if (k->doing == MAP_FAILED)
+        k->doing = NULL;
+    k->pid = fork();
+    if (k->pid < 0) {
+        gone(k);
+        close(ends[0]);
+        close(ends[1]);
+        return tern_err_sys(err, "cannot start looking after checkpoints");
+    }
+    if (k->pid == 0) {
+        close(ends[1]);
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+        setpriority(PRIO_PROCESS, 0, 19);
+        syscall(SYS_ioprio_set, 1, 0, IO_IDLE);
+        keep(o, ends[0], k->doing);
+    }
+    close(ends[0]);
+    k->stop = ends[1];
+    return 0;
+}
+
+bool tern_run_keeper_reaped(struct tern_run_keeper *k, pid_t pid, int status)
+{
+    const char *run_id = k->run_id;
+
+    if (!k->pid || pid != k->pid)
+        return false;
+    gone(k);
+    if (status)
+        tern_warn("the process that looks after checkpoints ended (wait status %d); the next "
+                  "attempt, or `tern ckpt mirror %s`, takes up its work",
+                  status, run_id);
+    return true;
+}
+
+/* What it does, into `to`; it may be writing just now. */
+static const char *doing(const struct tern_run_keeper *k, char to[TERN_RUN_KEEPER_DOING])
+{
+    to[0] = '\0';
+    if (k->doing)
+        memcpy(to, k->doing, TERN_RUN_KEEPER_DOING);
+    to[TERN_RUN_KEEPER_DOING - 1] = '\0';
+    return *to ? to : "looking for checkpoints";
+}
+
+static void tell(const struct tern_run_keeper *k, int64_t left_ns)
+{
+    char text[TERN_RUN_KEEPER_DOING], how[80] = "";
+    const char *job = getenv("SLURM_JOB_ID");
+
+    if (job)
+        snprintf(how, sizeof how, " (`scancel --batch --signal=TERM %.20s`)", job);
+    tern_info("waiting for the last checkpoints: %s. At most %.0f s more; SIGTERM%s ends the wait, "
+              "and the checkpoints stay as they are.",
+              doing(k, text), (double)left_ns / (double)second, how);
+}
+
+static bool signal_pending(void)
+{
+    sigset_t pending, ends;
+
+    tern_run_watch_signals(&ends);
+    sigdelset(&ends, SIGCHLD);
+    sigdelset(&ends, SIGUSR2); /* a look at ranks that are gone */
+    sigpending(&pending);
+    sigandset(&pending, &pending, &ends);
+    return !sigisemptyset(&pending);
+}
+
+void tern_run_keeper_finish(struct tern_run_keeper *k, double seconds, bool done,
+                            struct tern_ckpt_claim *claim)
+{
+    const int64_t began = tern_clock_boot_ns(),
+                  deadline = began + (int64_t)(seconds * (double)second);
+    int64_t tell_at = began + TELL_AFTER_S * second, beat_at = began;
+    char text[TERN_RUN_KEEPER_DOING];
+    struct tern_err err = {0};
+    const char *why = NULL;
+    int status;
+
+    if (!k->pid)
+        return;
+    close(k->stop);
+    k->stop = -1;
+    while (!why) {
+        pid_t pid = waitpid(k->pid, &status, WNOHANG);
+        if (pid) {
+            tern_run_keeper_reaped(k, k->pid, pid > 0 ? status : 0);
+            return;
+        }
+        int64_t now = tern_clock_boot_ns();
+        if (now > deadline)
+            why = "the time for it is over";
+        else if (signal_pending())
+            why = "a signal came";
+        if (claim && !why && now >= beat_at) {
+            beat_at = now + TERN_CKPT_BEAT_S * second;
+            if (tern_ckpt_claim_check(claim, &err) < 0 && err.code != TERN_TEMPFAIL)
+                why = err.text;
+        }
+        if (!why && now >= tell_at) {
+            tell_at = now + TELL_AGAIN_S * second;
+            tell(k, deadline - now);
+        }
+        tern_clock_sleep_ns(second / 100);
+    }
+    tern_warn("%s: the last checkpoints are not all verified or mirrored (%s was not finished). "
+              "`tern ckpt mirror %s` does it, without nodes%s",
+              why, doing(k, text), k->run_id, done ? "" : "; the next attempt does, too");
+    kill(k->pid, SIGKILL);
+    waitpid(k->pid, NULL, 0);
+    gone(k);
+}

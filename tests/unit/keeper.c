@@ -1,0 +1,427 @@
+/* core/run/foreign and keeper: checkpoints that somebody else's trainer writes. */
+#include "tests/unit/tap.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/ledger/ledger.h"
+#include "core/run/foreign.h"
+#include "core/run/keep.h"
+#include "core/run/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void put(const char *path, const char *text)
+{
+    char *dir = tern_fs_dirname(path);
+
+    if (tern_fs_mkdirs(dir, 0777, NULL) < 0 ||
+        tern_fs_replace(path, text, strlen(text), 0644, NULL) < 0)
+        abort();
+    free(dir);
+}
+
+static void checkpoint(const char *dir, const char *content)
+{
+    char *a = tern_strf("%s/model/dp_rank_00.pt", dir), *b = tern_strf("%s/done", dir);
+
+    put(a, content);
+    put(b, "1");
+    free(a);
+    free(b);
+}
+
+static void steps(void)
+{
+    static const struct {
+        const char *name;
+        int64_t step;
+    } names[] = {{"out/step_100", 100},
+                 {"checkpoint-1251", 1251},
+                 {"global_step0", 0},
+                 {"step_0000200", 200},
+                 {"epoch=3-step=40.ckpt", 40},
+                 {"v2/final", -1},
+                 {"step_10_verified", 10},
+                 {"latest", -1},
+                 {"step_99999999999999999999", -1}};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        ok(tern_run_foreign_step(names[i].name) == names[i].step, "step of %s", names[i].name);
+}
+
+/* Root may look everywhere. */
+static void as_nobody(bool on)
+{
+    if (getuid() == 0 && seteuid(on ? 65534 : 0) < 0)
+        abort();
+}
+
+static void finding(void)
+{
+    struct tern_run_founds f = {0};
+    struct tern_err e = {0};
+
+    checkpoint("o/a/step_20", "x");
+    checkpoint("o/a/step_9", "x");
+    checkpoint("o/b/step_9", "x");
+    checkpoint("o/b/final", "x");
+    put("o/a/step_30/model/half", "no marker yet");
+    put("o/a/step_40", "a file");
+    if (symlink("step_20", "o/a/step_99") < 0)
+        abort();
+    ok(tern_run_foreign_find("o/*/step_*", "done", &f, &e) == 0 && f.n == 3,
+       "complete folders alone: no half one, no file, no link, none without a number");
+    ok(f.n == 3 && f.v[0].step == 9 && f.v[1].step == 9 && f.v[2].step == 20, "lowest step first");
+    is(f.v[2].name, "a/step_20", "named below what the pattern fixes");
+    ok(f.v[2].path[0] == '/', "by a whole path");
+    tern_run_foreign_free(&f);
+    ok(tern_run_foreign_find(NULL, "done", &f, &e) == 0 && f.n == 0, "no pattern finds none");
+    ok(tern_run_foreign_find("none/step_*", "done", &f, &e) == 0 && f.n == 0, "nor no folder");
+
+    /* As storage that hiccups: what cannot be seen is not gone. */
+    chmod("o/a", 0600);
+    as_nobody(true);
+    ok(tern_run_foreign_find("o/*/step_*", "done", &f, &e) < 0 && f.n == 0,
+       "a folder that cannot be looked into is an error");
+    has(e.text, "o/a", "that names it");
+    struct stat st;
+    ok(tern_run_foreign_there("o/a/step_9", "done", &st, &e) < 0 &&
+           tern_run_foreign_there("o/b/step_8", "done", &st, &e) == 0 &&
+           tern_run_foreign_there("o/b/step_9", "done", &st, &e) == 1,
+       "what lies in it is not gone");
+    as_nobody(false);
+    chmod("o/a", 0777);
+}
+
+/* What goes of `may` ("10 20! 30": those with ! may not) as text. */
+static const char *choose(const char *what, int64_t keep, int64_t keep_every)
+{
+    static char out[200];
+    int64_t step[16];
+    bool may[16], drop[16];
+    size_t n = 0;
+    char *copy = tern_strdup(what), *at = NULL;
+
+    for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
+        may[n] = !strchr(w, '!');
+        step[n++] = atoll(w);
+    }
+    tern_run_foreign_choose(step, may, n, keep, keep_every, drop);
+    out[0] = '\0';
+    for (size_t i = 0; i < n; i++)
+        if (drop[i])
+            snprintf(out + strlen(out), sizeof out - strlen(out), "%lld ", (long long)step[i]);
+    free(copy);
+    return out;
+}
+
+static void choosing(void)
+{
+    is(choose("10 20 30 40", 2, 0), "10 20 ", "the newest two stay");
+    is(choose("10 20 30 40", 0, 0), "", "keep 0 prunes nothing");
+    is(choose("10 20 30 40", 2, 20), "10 ", "multiples stay for good");
+    is(choose("10 20 30 40!", 2, 0), "10 ", "what is not verified is neither counted nor pruned");
+    is(choose("10! 20! 30 40", 2, 0), "", "nor when it is old");
+    is(choose("10 20 30 40! 50!", 1, 0), "10 20 ", "of the verified ones the newest stay");
+    is(choose("40 40", 1, 0), "", "never one as new as the newest");
+    is(choose("", 2, 0), "", "none");
+}
+
+/* ------------------------------------------------------------------ the keeper */
+
+static char run_id[TERN_ULID_SIZE];
+
+static struct tern_run_keeper_options options(void)
+{
+    return (struct tern_run_keeper_options){.ledger_dir = "ledger",
+                                            .run_id = run_id,
+                                            .attempt = 1,
+                                            .glob = "out/step_*",
+                                            .marker = "done"};
+}
+
+/* "10 verified, 20 foreign": the newest state of each path below `under`. */
+static const char *rows(const char *under)
+{
+    static char out[400];
+    struct tern_ledger_rows r = {0};
+    struct tern_err e = {0};
+    struct tern_ledger *l = tern_ledger_open_run("ledger", run_id, &e);
+
+    out[0] = '\0';
+    if (!l || tern_ledger_checkpoints(l, &r, &e) < 0) {
+        snprintf(out, sizeof out, "%.390s", e.text);
+        return out;
+    }
+    for (int64_t step = 0; step < 100; step++)
+        for (size_t i = 0; i < r.n; i++)
+            if (r.checkpoints[i].step == step && strstr(r.checkpoints[i].path, under))
+                snprintf(out + strlen(out), sizeof out - strlen(out), "%s%lld %s", *out ? ", " : "",
+                         (long long)step, r.checkpoints[i].state);
+    tern_ledger_rows_free(&r);
+    tern_ledger_close(l);
+    return out;
+}
+
+static void keep(const struct tern_run_keeper_options *o)
+{
+    struct tern_err e = {0};
+
+    if (!ok(tern_run_keep_once(o, &e) == 0, "a look"))
+        printf("# %s\n", e.text);
+}
+
+static void keeping(void)
+{
+    struct tern_run_keeper_options o = options();
+    struct tern_spool *s = tern_spool_open("ledger", tern_ulid_new(run_id), 1, "run", NULL);
+    struct tern_run_record r = {0};
+    struct tern_err e = {0};
+
+    tern_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    checkpoint("out/step_5", "of a run before this one");
+    keep(&o);
+    is(rows("out/"), "", "what was there before the run is not the run's");
+    checkpoint("out/step_10", "ten");
+    checkpoint("out/step_20", "twenty");
+    put("out/step_30/model/half", "");
+    keep(&o);
+    is(rows("out/"), "10 verified, 20 verified", "what it writes is registered and verified");
+    char *dir = tern_run_foreign_dir("ledger", run_id), *path = realpath("out/step_20", NULL);
+    char *file = tern_run_record_path(dir, path);
+    ok(tern_run_record_read(file, &r, NULL, &e) == 0 && r.step == 20 && r.files == 2 &&
+           r.bytes == 7 && !r.deleted && !r.mirror,
+       "and written down beside the ledger");
+    tern_run_record_free(&r);
+    ok(!tern_fs_exists("out/step_20/manifest.json"), "not in the trainer's folder");
+
+    o.mirror = "mirror";
+    keep(&o);
+    is(rows("mirror/"), "10 verified, 20 verified", "copies have rows of their own");
+    ok(tern_fs_exists("mirror/step_10/model/dp_rank_00.pt") && !tern_fs_exists("mirror/step_5"),
+       "and are there");
+
+    checkpoint("out/step_20", "twenty, again"); /* from an attempt that began before it */
+    keep(&o);
+    char *text = NULL;
+    size_t len = 0;
+    ok(tern_fs_read("mirror/step_20/model/dp_rank_00.pt", 100, &text, &len, &e) == 0, "a copy");
+    is(text, "twenty, again", "follows what is written again");
+    free(text);
+
+    put("mirror/step_30/else", "somebody's");
+    checkpoint("out/step_30", "thirty");
+    checkpoint("out/step_40", "forty");
+    o.keep = 2;
+    keep(&o);
+    is(rows("out/"), "10 deleted, 20 verified, 30 verified, 40 verified",
+       "nothing without a mirror counts: 20 and 40 are the newest two that have one");
+    ok(tern_fs_exists("mirror/step_30/else") && !tern_fs_exists("mirror/step_30/model"),
+       "what somebody else put there stays");
+    tern_fs_remove_tree("mirror/step_30", NULL);
+    keep(&o);
+    is(rows("out/"), "10 deleted, 20 deleted, 30 verified, 40 verified",
+       "then the newest two stay");
+    ok(!tern_fs_exists("out/step_10") && tern_fs_exists("out/step_5") &&
+           tern_fs_exists("mirror/step_10"),
+       "pruned: only what is verified and mirrored");
+
+    tern_fs_remove_tree("out/step_30", NULL);
+    keep(&o);
+    is(rows("out/"), "10 deleted, 20 deleted, 30 deleted, 40 verified",
+       "what the trainer removes is noticed");
+
+    checkpoint("elsewhere/best", "registered");
+    char *best = realpath("elsewhere/best", NULL);
+    tern_spool_checkpoint(
+        s, &(struct tern_ledger_checkpoint){.step = 7, .path = best, .state = "foreign"}, NULL);
+    keep(&o);
+    is(rows("elsewhere/"), "7 verified", "one that tern metric registered");
+    ok(tern_fs_exists("mirror/best/done"), "is mirrored, too");
+    if (symlink("/etc", "out/step_40/etc") < 0)
+        abort();
+    checkpoint("out/step_50", "fifty");
+    if (symlink("/etc", "out/step_50/etc") < 0)
+        abort();
+    keep(&o);
+    has(rows("out/"), "50 foreign", "one with a link that leads out is never verified");
+    free(best);
+    free(file);
+    free(path);
+    free(dir);
+    tern_spool_close(s, NULL);
+}
+
+static void tell(struct tern_spool *s, int64_t step, const char *path)
+{
+    char *real = realpath(path, NULL);
+
+    tern_spool_checkpoint(
+        s, &(struct tern_ledger_checkpoint){.step = step, .path = real, .state = "foreign"}, NULL);
+    free(real);
+}
+
+/* A trainer whose checkpoints are known by `tern metric checkpoint=DIR` alone. */
+static void registered(void)
+{
+    struct tern_run_keeper_options o = options();
+    struct tern_spool *s = tern_spool_open("ledger", tern_ulid_new(run_id), 1, "run", NULL);
+
+    tern_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    const struct timespec past[2] = {{.tv_sec = 1700000000}, {.tv_sec = 1700000000}};
+    checkpoint("reg/base-1", "there before the run");
+    if (utimensat(AT_FDCWD, "reg/base-1", past, 0) < 0)
+        abort();
+    o.glob = o.marker = NULL;
+    o.keep = 2;
+    keep(&o);
+    static const char *const made[] = {"reg/at-2", "reg/best", "reg/at-10", "reg/at-20",
+                                       "reg/at-30"};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        checkpoint(made[i], "x");
+    tell(s, 1, "reg/base-1");
+    tell(s, 2, "reg/at-2");
+    tell(s, 5, "reg/best");
+    tell(s, 10, "reg/at-10");
+    tell(s, 20, "reg/at-20");
+    tell(s, 30, "reg/at-30");
+    put("reg/at-10.new", "beside it");
+    keep(&o);
+    is(rows("reg/"), "1 verified, 2 deleted, 5 verified, 10 deleted, 20 verified, 30 verified",
+       "registered ones are pruned to the newest two");
+    ok(!tern_fs_exists("reg/at-10") && tern_fs_exists("reg/at-20") && tern_fs_exists("reg/best") &&
+           tern_fs_exists("reg/base-1") && tern_fs_exists("reg/at-10.new"),
+       "but not what was there before, nor what has no step in its name");
+    tell(s, 20, "reg/at-20");
+    checkpoint("reg/at-40", "x");
+    checkpoint("reg/at-50", "x");
+    put("reg/at-20/in-60/w", "x");
+    tell(s, 60, "reg/at-20/in-60");
+    tell(s, 40, "reg/at-40");
+    tell(s, 50, "reg/at-50");
+    keep(&o);
+    is(rows("reg/"),
+       "1 verified, 2 deleted, 5 verified, 10 deleted, 20 verified, 30 deleted, 40 deleted, "
+       "50 verified, 60 verified",
+       "nor a folder that holds another checkpoint");
+    tern_spool_close(s, NULL);
+}
+
+/* The attempt that the ledger says made `path`, and its bytes. */
+static const char *maker(const char *under)
+{
+    static char out[100];
+    struct tern_ledger_rows r = {0};
+    struct tern_ledger *l = tern_ledger_open_run("ledger", run_id, NULL);
+
+    strcpy(out, "none");
+    if (l && tern_ledger_checkpoints_made(l, &r, NULL) == 0)
+        for (size_t i = 0; i < r.n; i++)
+            if (strstr(r.checkpoints[i].path, under))
+                snprintf(out, sizeof out, "%u %s %lld", r.checkpoints[i].attempt,
+                         r.checkpoints[i].state, (long long)r.checkpoints[i].bytes);
+    tern_ledger_rows_free(&r);
+    tern_ledger_close(l);
+    return out;
+}
+
+/* Who made a checkpoint decides whether a run makes headway (history.h): no later attempt's keeper
+ * makes it again. */
+static void makers(void)
+{
+    struct tern_run_keeper_options o = options();
+    struct tern_spool *s = tern_spool_open("ledger", tern_ulid_new(run_id), 1, "run", NULL);
+
+    tern_fs_remove_tree("out", NULL);
+    tern_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    tern_spool_close(s, NULL);
+    keep(&o);
+    checkpoint("out/step_10", "ten");
+    if (symlink("/etc", "out/step_10/etc") < 0)
+        abort();
+    keep(&o);
+    is(maker("out/step_10"), "1 foreign 0", "the attempt that saw it first made it");
+    o.attempt = 2;
+    keep(&o);
+    o.attempt = 3;
+    keep(&o);
+    is(maker("out/step_10"), "1 foreign 0", "and none after it, verified or not");
+    if (unlink("out/step_10/etc") < 0)
+        abort();
+    o.attempt = 4;
+    o.mirror = "mirror";
+    keep(&o);
+    is(maker("out/step_10"), "1 verified 4", "nor the one that verifies it at last");
+    is(maker("mirror/step_10"), "none", "a copy is nobody's progress");
+    checkpoint("out/step_10", "again");
+    o.attempt = 5;
+    keep(&o);
+    is(maker("out/step_10"), "5 verified 6", "written again, it is made again");
+
+    chmod("out", 0);
+    as_nobody(true);
+    ok(tern_run_keep_once(&o, NULL) < 0, "a look that fails");
+    as_nobody(false);
+    chmod("out", 0777);
+    is(maker("out/step_10"), "5 verified 6", "takes nothing for gone");
+    tern_fs_remove_tree("out/step_10", NULL);
+    keep(&o);
+    is(maker("out/step_10"), "5 deleted 6", "a look while it is not there");
+    checkpoint("out/step_10", "and again");
+    keep(&o);
+    char *text = NULL;
+    size_t len = 0;
+    ok(tern_fs_read("mirror/step_10/model/dp_rank_00.pt", 100, &text, &len, NULL) == 0, "a copy");
+    is(text ? text : "", "and again", "does not keep the new one from its mirror");
+    free(text);
+}
+
+/* What failed is not tried again at every look: how often a mirror is read for nothing. */
+static void retries(void)
+{
+    struct tern_run_keeper_options o = options();
+    struct tern_spool *s = tern_spool_open("ledger", tern_ulid_new(run_id), 1, "run", NULL);
+    struct tern_run_keep k;
+    struct tern_err e = {0};
+
+    tern_fs_remove_tree("out", NULL);
+    tern_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    tern_spool_close(s, NULL);
+    put("wall", "no folder");
+    o.mirror = "wall/mirror";
+    if (!ok(tern_run_keep_note_before(&o, &e) == 0 && tern_run_keep_open(&k, &o, &e) == 0, "open"))
+        return;
+    checkpoint("out/step_10", "ten");
+    tern_run_keep_look(&k, &e);
+    tern_run_keep_work(&k);
+    ok(k.n == 1 && k.item[0].told && !k.item[0].r.mirror, "a mirror that cannot be written");
+    unlink("wall");
+    tern_run_keep_look(&k, &e);
+    tern_run_keep_work(&k);
+    ok(!tern_fs_exists("wall/mirror/step_10"), "is not tried again at once");
+    k.last = true;
+    tern_run_keep_work(&k);
+    ok(tern_fs_exists("wall/mirror/step_10/done"), "but in the last look");
+    tern_run_keep_close(&k);
+}
+
+int main(void)
+{
+    char dir[] = "/tmp/tern-unit-keeper-XXXXXX";
+
+    if (!mkdtemp(dir) || chmod(dir, 0755) < 0 || chdir(dir) < 0)
+        return 1;
+    steps();
+    finding();
+    choosing();
+    keeping();
+    registered();
+    makers();
+    retries();
+    if (chdir("/") == 0)
+        tern_fs_remove_tree(dir, NULL);
+    return tap_done();
+}

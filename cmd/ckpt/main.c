@@ -1,4 +1,5 @@
-/* tern ckpt: list, verify, show and export checkpoints. */
+/* tern ckpt: list, verify, copy, show and export checkpoints. */
+#include "cmd/ckpt/foreign.h"
 #include "cmd/cmd.h"
 
 #include "core/base/clock.h"
@@ -203,6 +204,7 @@ static const struct tern_cmd ls_cmd = {
 
 static struct {
     bool full;
+    const char *manifest, *run, *ledger;
 } verify;
 
 static int verify_one(const char *path, struct tern_err *err)
@@ -244,6 +246,8 @@ static int verify_folder(const char *dir, struct tern_err *err)
 static int verify_run(int n_args, char **args, struct tern_err *err)
 {
     (void)n_args;
+    if (verify.manifest || verify.run)
+        return ckpt_verify_foreign(args[0], verify.manifest, verify.run, verify.ledger, err);
     char *path = checkpoint(args[0], err);
     if (!path)
         return -1;
@@ -258,6 +262,13 @@ static int verify_run(int n_args, char **args, struct tern_err *err)
 static const struct tern_opt verify_opts[] = {
     {"full", 0, TERN_OPT_FLAG, .to.flag = &verify.full,
      .help = "read every byte and compare every digest; else the manifest's digest and all sizes"},
+    {"run", 'r', TERN_OPT_TEXT, "RUN", .to.text = &verify.run,
+     .help = "a checkpoint of somebody else's trainer, or a copy of one: compare every byte with "
+             "what this run verified"},
+    {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &verify.ledger,
+     .help = "the ledger that knows the run"},
+    {"manifest", 0, TERN_OPT_TEXT, "FILE", .to.text = &verify.manifest,
+     .help = "the same from a file of LEDGER/runs/RUN/foreign"},
     {0},
 };
 
@@ -267,10 +278,44 @@ static const struct tern_cmd verify_cmd = {
     .args_min = 1,
     .args_max = 1,
     .summary = "verify a checkpoint, or all in a folder",
-    .about = "PATH is a checkpoint, a folder of checkpoints, or DIR/latest.",
-    .examples = "  tern ckpt verify checkpoints/latest --full\n",
+    .about = "PATH is a checkpoint, a folder of checkpoints, or DIR/latest. Checkpoints that a "
+             "workload wrote have no manifest; `tern run` keeps one of each beside the ledger.",
+    .examples = "  tern ckpt verify checkpoints/latest --full\n"
+                "  tern ckpt verify out/step_100 --run llama-70b\n",
     .opts = verify_opts,
     .run = verify_run,
+};
+
+/* ------------------------------------------------------------------ mirror */
+
+static const char *mirror_ledger;
+
+static int mirror_run(int n_args, char **args, struct tern_err *err)
+{
+    (void)n_args;
+    return ckpt_mirror(args[0], mirror_ledger, err);
+}
+
+static const struct tern_opt mirror_opts[] = {
+    {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &mirror_ledger,
+     .help = "the ledger that knows the run"},
+    {0},
+};
+
+static const struct tern_cmd mirror_cmd = {
+    .name = "mirror",
+    .args = "RUN",
+    .args_min = 1,
+    .args_max = 1,
+    .summary = "verify and copy what a run has left",
+    .about = "`tern run` digests the checkpoints of a workload and copies them, and tern's own, to "
+             "checkpoint.mirror while it runs. For what is left when a run ends, its nodes wait a "
+             "minute, or few of them some more; this does the rest, on any machine that sees the "
+             "folders. Ended half-way, it goes on from the files that it has copied. It prunes "
+             "nothing. Exit status 75: some are left.",
+    .examples = "  tern ckpt mirror llama-70b --ledger /shared/ledger\n",
+    .opts = mirror_opts,
+    .run = mirror_run,
 };
 
 /* ------------------------------------------------------------------ show */
@@ -459,11 +504,12 @@ static const struct tern_cmd export_cmd = {
 
 /* ------------------------------------------------------------------ the program */
 
-static const struct tern_cmd *const verbs[] = {&ls_cmd, &show_cmd, &verify_cmd, &export_cmd, NULL};
+static const struct tern_cmd *const verbs[] = {&ls_cmd,     &show_cmd,   &verify_cmd,
+                                               &mirror_cmd, &export_cmd, NULL};
 
 static const struct tern_cmd ckpt = {
     .name = "ckpt",
-    .summary = "list, verify and export checkpoints",
+    .summary = "list, verify, copy and export checkpoints",
     .about =
         "A checkpoint is a folder step-NNNNNNNN of safetensors shards and a manifest, published "
         "by one rename.  The newest is the highest step that verifies.",

@@ -1,8 +1,11 @@
 #include "core/run/place.h"
 
+#include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/run/map.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,44 +47,191 @@ static int slurm_number(const char *name, int64_t def, int64_t *out, struct tern
     return 0;
 }
 
-static int in_job(struct tern_run_place *p, struct tern_err *err)
+/* ------------------------------------------------------------------ the job's nodes */
+
+/* One of the variables that Slurm sets for each group of a heterogeneous job, or for the job. */
+static const char *of_group(const struct tern_run_place *p, const char *name, int group)
 {
-    const char *list = getenv("SLURM_JOB_NODELIST"), *cpus = getenv("SLURM_JOB_CPUS_PER_NODE");
-    int64_t job, tasks, chosen;
+    char full[80];
+
+    if (p->groups == 1)
+        return getenv(name);
+    snprintf(full, sizeof full, "%s_HET_GROUP_%d", name, group);
+    return getenv(full);
+}
+
+static int group_number(const struct tern_run_place *p, const char *name, int group, int64_t def,
+                        int64_t *out, struct tern_err *err)
+{
+    char full[80];
+
+    snprintf(full, sizeof full, p->groups == 1 ? "%s" : "%s_HET_GROUP_%d", name, group);
+    return slurm_number(full, def, out, err);
+}
+
+static int add_nodes(struct tern_run_place *p, int group, struct tern_err *err)
+{
+    const char *list = of_group(p, "SLURM_JOB_NODELIST", group);
+    size_t n = strlen(p->node_list);
+    int64_t job, nodes;
+
+    if (group_number(p, "SLURM_JOB_ID", group, 0, &job, err) < 0 ||
+        group_number(p, "SLURM_JOB_NUM_NODES", group, 1, &nodes, err) < 0)
+        return -1;
+    if (!list || n + strlen(list) + 2 > sizeof p->node_list)
+        return tern_err_set(err, TERN_USAGE,
+                            "SLURM_JOB_NODELIST is %s: is this the batch script of job %" PRId64
+                            "?",
+                            list ? "too long" : "not set", job);
+    snprintf(p->node_list + n, sizeof p->node_list - n, "%s%s", n ? "," : "", list);
+    p->group_job[group] = (uint32_t)job;
+    p->nodes += nodes;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ what sbatch was told */
+
+static const char *per_node_key(const struct tern_recipe *r)
+{
+    return r->workload.command ? "workload.tasks_per_node" : "launch.ranks_per_node";
+}
+
+/* --ntasks-per-node or -n of the job that are not the recipe's. */
+static int check_tasks(const struct tern_run_place *p, const struct tern_recipe *r,
+                       struct tern_err *err)
+{
+    int64_t first = 0, per_node, tasks;
+
+    for (int g = 0; g < p->groups; g++) {
+        if (group_number(p, "SLURM_NTASKS_PER_NODE", g, 0, &per_node, err) < 0)
+            return -1;
+        if (g > 0 && per_node != first)
+            return tern_err_set(err, TERN_USAGE,
+                                "the job's groups ask for %" PRId64 " and %" PRId64
+                                " tasks a node (--ntasks-per-node). A run has the same number of "
+                                "ranks on every node, %" PRId64 " (%s): ask for it in each group.",
+                                first, per_node, p->ranks_per_node, per_node_key(r));
+        first = per_node;
+    }
+    if (slurm_number("SLURM_NTASKS", 0, &tasks, err) < 0)
+        return -1;
+    if (first && first != p->ranks_per_node)
+        tern_warn("the job asked for --ntasks-per-node=%" PRId64 ", the recipe's %s is %" PRId64
+                  ", and that many are started on each node. Submit with "
+                  "--ntasks-per-node=%" PRId64 ", or by `tern submit`.",
+                  first, per_node_key(r), p->ranks_per_node, p->ranks_per_node);
+    else if (!first && tasks && p->groups == 1 && tasks != p->nodes * p->ranks_per_node)
+        tern_warn("the job asked for -n %" PRId64 " on %" PRId64 " node%s; the recipe's %s is "
+                  "%" PRId64 ", and %" PRId64 " are started in all. Submit with "
+                  "--ntasks-per-node=%" PRId64 " and without -n.",
+                  tasks, p->nodes, p->nodes == 1 ? "" : "s", per_node_key(r), p->ranks_per_node,
+                  p->nodes * p->ranks_per_node, p->ranks_per_node);
+    return 0;
+}
+
+/* CPUs for the ranks of the node that has the fewest. */
+static int check_cpus(struct tern_run_place *p, const struct tern_recipe *r, struct tern_err *err)
+{
+    int64_t least = -1, chosen;
+    const char *list = NULL;
+
+    for (int g = 0; g < p->groups; g++) {
+        const char *of = of_group(p, "SLURM_JOB_CPUS_PER_NODE", g);
+        int64_t n = of ? tern_run_least_cpus(of) : -1;
+        if (n > 0 && (least < 0 || n < least)) {
+            least = n;
+            list = of;
+        }
+    }
+    if (slurm_number("SLURM_CPUS_PER_TASK", 0, &chosen, err) < 0)
+        return -1;
+    if (least > 0 && least < p->ranks_per_node)
+        return tern_err_set(err, TERN_USAGE,
+                            "the job has nodes with %" PRId64 " CPUs (SLURM_JOB_CPUS_PER_NODE=%s) "
+                            "and the recipe wants %" PRId64 " ranks a node (%s). Submit with "
+                            "--exclusive or --ntasks-per-node=%" PRId64 ", or use `tern submit`.",
+                            least, list, p->ranks_per_node, per_node_key(r), p->ranks_per_node);
+    if (least > 0 && chosen * p->ranks_per_node > least)
+        return tern_err_set(err, TERN_USAGE,
+                            "the job asked for --cpus-per-task=%" PRId64 ", and %" PRId64
+                            " ranks a node (%s) would need %" PRId64 " of a node's %" PRId64
+                            " CPUs. Leave it out, or submit with --cpus-per-task=%" PRId64 ".",
+                            chosen, p->ranks_per_node, per_node_key(r), chosen * p->ranks_per_node,
+                            least, least / p->ranks_per_node);
+    p->cpus_per_rank = chosen ? chosen : least > 0 ? least / p->ranks_per_node : 0;
+    return 0;
+}
+
+static int check_groups(const struct tern_run_place *p, const struct tern_recipe *r,
+                        struct tern_err *err)
+{
+    if (p->groups == 1)
+        return 0;
+    if (r->launch.spares)
+        return tern_recipe_fail(r, "launch.spares", err,
+                                "a heterogeneous job cannot keep nodes in reserve. Take it out, or "
+                                "submit one group of nodes.");
+    if (r->launch.with == TERN_LAUNCH_MPIRUN)
+        return tern_recipe_fail(r, "launch.with", err,
+                                "mpirun sees the first group of a heterogeneous job alone. Use "
+                                "srun.");
+    return 0;
+}
+
+int64_t tern_run_ranks_on_node(const struct tern_run_place *p, const struct tern_recipe *r)
+{
+    if (!r->workload.command)
+        return p->ranks_per_node;
+    return p->ranks_per_node * (r->workload.workers_per_node / r->workload.tasks_per_node);
+}
+
+static int check_degrees(const struct tern_run_place *p, const struct tern_recipe *r,
+                         struct tern_err *err)
+{
+    struct tern_err why = {0};
+    int64_t nodes = p->nodes - (p->slurm ? r->launch.spares : 0);
+
+    if (!r->workload.command || nodes < 1 ||
+        tern_run_map_check((size_t)nodes, tern_run_ranks_on_node(p, r), r->parallel.tensor,
+                           r->parallel.pipeline, &why) == 0)
+        return 0;
+    return tern_recipe_fail(r, "parallel", err, "%s", why.text);
+}
+
+static int in_job(struct tern_run_place *p, const struct tern_recipe *r, struct tern_err *err)
+{
+    int64_t job, tasks, groups;
 
     if (slurm_number("SLURM_JOB_ID", 0, &job, err) < 0 ||
         slurm_number("SLURM_RESTART_COUNT", 0, &p->restarts, err) < 0 ||
-        slurm_number("SLURM_JOB_NUM_NODES", 1, &p->nodes, err) < 0 ||
         slurm_number("SLURM_STEP_NUM_TASKS", 1, &tasks, err) < 0 ||
-        slurm_number("SLURM_CPUS_PER_TASK", 0, &chosen, err) < 0)
+        slurm_number("SLURM_HET_SIZE", 1, &groups, err) < 0)
         return -1;
     if (tasks > 1)
         return tern_err_set(err, TERN_USAGE,
                             "tern run launches the ranks itself. Call it once, in the batch "
                             "script, not under srun.");
-    if (!list || strlen(list) >= sizeof p->node_list)
+    if (groups < 1 || groups > TERN_RUN_MAX_GROUPS)
         return tern_err_set(err, TERN_USAGE,
-                            "SLURM_JOB_NODELIST is %s: is this the batch script of job %" PRId64
-                            "?",
-                            list ? "too long" : "not set", job);
-    strcpy(p->node_list, list);
+                            "the job has %" PRId64 " groups (SLURM_HET_SIZE); at most %d are "
+                            "supported",
+                            groups, (int)TERN_RUN_MAX_GROUPS);
     p->slurm = true;
     p->job = (uint32_t)job;
-    int64_t least = cpus ? tern_run_least_cpus(cpus) : -1;
-    if (least > 0 && least < p->ranks_per_node)
-        return tern_err_set(err, TERN_USAGE,
-                            "the job has nodes with %" PRId64 " CPUs (SLURM_JOB_CPUS_PER_NODE=%s) "
-                            "and the recipe wants %" PRId64 " ranks a node. Submit with "
-                            "--exclusive or --ntasks-per-node=%" PRId64 ", or use `tern submit`.",
-                            least, cpus, p->ranks_per_node, p->ranks_per_node);
-    p->cpus_per_rank = chosen ? chosen : least > 0 ? least / p->ranks_per_node : 0;
-    return 0;
+    p->groups = (int)groups;
+    p->nodes = 0;
+    for (int g = 0; g < p->groups; g++)
+        if (add_nodes(p, g, err) < 0)
+            return -1;
+    if (check_groups(p, r, err) < 0 || check_tasks(p, r, err) < 0 || check_cpus(p, r, err) < 0)
+        return -1;
+    return check_degrees(p, r, err);
 }
 
 int tern_run_place(struct tern_run_place *p, const struct tern_recipe *r, int64_t ranks,
                    struct tern_err *err)
 {
-    *p = (struct tern_run_place){.nodes = 1};
+    *p = (struct tern_run_place){.nodes = 1, .groups = 1};
     p->ranks_per_node = r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node;
     if (gethostname(p->host, sizeof p->host - 1) < 0)
         return tern_err_sys(err, "cannot tell this host's name");
@@ -91,10 +241,10 @@ int tern_run_place(struct tern_run_place *p, const struct tern_recipe *r, int64_
                                 "--ranks is for runs outside Slurm; in job %s the recipe's "
                                 "launch.ranks_per_node counts",
                                 getenv("SLURM_JOB_ID"));
-        return in_job(p, err);
+        return in_job(p, r, err);
     }
     if (ranks)
         p->ranks_per_node = ranks;
     strcpy(p->node_list, p->host);
-    return 0;
+    return check_degrees(p, r, err);
 }

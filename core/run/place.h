@@ -8,6 +8,8 @@
 #include "core/base/err.h"
 #include "core/recipe/recipe.h"
 
+enum { TERN_RUN_MAX_GROUPS = 16 };
+
 struct tern_run_place {
     bool slurm;
     uint32_t job;     /* 0 outside Slurm */
@@ -16,14 +18,24 @@ struct tern_run_place {
     int64_t ranks_per_node;
     int64_t cpus_per_rank; /* of Slurm's; 0: do not say */
     char node_list[4096];  /* "trn1-[1-4]"; the host's name outside Slurm */
+    bool chosen;           /* node_list is a part of the job's nodes */
     char host[256];
+    int groups;                              /* of a heterogeneous job; else 1 */
+    uint32_t group_job[TERN_RUN_MAX_GROUPS]; /* the job of each */
 };
 
 /* Read the job's shape from its environment.  `ranks`: asked for outside Slurm, 0 for none.
- * Refuses a job whose nodes have fewer CPUs than ranks, as an uneven allocation has, and one that
- * is inside a parallel step already. */
+ *
+ * Every node gets the same number of ranks, the recipe's.  Refused, with what to ask for: a job
+ * whose nodes have fewer CPUs than ranks, as an uneven allocation has, or than ranks x
+ * --cpus-per-task; groups of a heterogeneous job that ask for different numbers of tasks a node;
+ * ranks that do not divide over tensor x pipeline; a call inside a parallel step.  Told in the log:
+ * --ntasks-per-node or -n that say something else than the recipe, which counts. */
 int tern_run_place(struct tern_run_place *p, const struct tern_recipe *r, int64_t ranks,
                    struct tern_err *err);
+
+/* Ranks on a node: of a workload, those that its tasks start (workload.workers_per_node). */
+int64_t tern_run_ranks_on_node(const struct tern_run_place *p, const struct tern_recipe *r);
 
 /* "128(x4),64" -> the least number in it; -1 when it is no such list. */
 int64_t tern_run_least_cpus(const char *list);

@@ -1,0 +1,54 @@
+#include "core/run/beat.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* It lasts for seconds mostly: looking often costs nothing, and a lost claim is noticed at once. */
+static const int64_t pause_ns = 1000000000;
+
+static void beat(struct tern_ckpt_claim *claim)
+{
+    struct tern_err err = {0};
+
+    while (tern_ckpt_claim_check(claim, &err) == 0 || err.code == TERN_TEMPFAIL)
+        tern_clock_sleep_ns(pause_ns);
+    _exit(0);
+}
+
+pid_t tern_run_beat_start(struct tern_ckpt_claim *claim)
+{
+    pid_t parent = getpid(), pid = claim ? fork() : 0;
+
+    if (!claim)
+        return 0;
+    if (pid < 0) {
+        tern_warn("the claim on the checkpoints is not renewed before the ranks start: %s",
+                  strerror(errno));
+        return 0;
+    }
+    if (pid)
+        return pid;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    beat(claim);
+    return 0;
+}
+
+void tern_run_beat_stop(pid_t *child)
+{
+    if (!*child)
+        return;
+    kill(*child, SIGKILL);
+    while (waitpid(*child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    *child = 0;
+}

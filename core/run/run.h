@@ -1,4 +1,4 @@
-/* The supervisor: takes a recipe through one attempt and accounts for it in the ledger.
+/* The supervisor: takes a recipe through its attempts and accounts for them in the ledger.
  *
  * It runs in the batch script (or by hand on one machine), claims the run's checkpoints, writes the
  * run and its attempt to the ledger, launches the ranks, passes signals on to them, folds the
@@ -6,8 +6,11 @@
  * or whatever `workload.command` names; under Slurm they are one srun step, else processes of this
  * machine.
  *
- * One attempt a call: whoever wants to try again calls again.  The process is the supervisor's
- * alone meanwhile: its signals are blocked and read, its children are waited for.
+ * An attempt that ended for a reason outside the run (75) is followed by another one: on nodes of
+ * the job that are still good, if there are enough of them, else by the job itself after it was
+ * queued again.  Three attempts in a row that brought no newer checkpoint, and that no lost node
+ * excuses, end it.  The process is the supervisor's alone meanwhile: its signals are blocked and
+ * read, its children are waited for.
  */
 #ifndef TERN_RUN_RUN_H
 #define TERN_RUN_RUN_H
@@ -18,6 +21,7 @@
 
 #include "core/base/err.h"
 #include "core/recipe/recipe.h"
+#include "core/site/site.h"
 
 struct tern_run_options {
     const struct tern_recipe *recipe;
@@ -25,22 +29,29 @@ struct tern_run_options {
     const char *const *overrides;
     size_t n_overrides;  /* of `overrides`, which the recipe has applied already */
     const char *trainer; /* path of tern-train, for ranks without workload.command */
+    const char *task;    /* path of tern-task, which every rank runs under; NULL: none */
     bool accept;         /* go on although what must not change within a run has changed */
     int64_t ranks;       /* processes outside Slurm; 0: what the recipe says for a node */
+    const char *kind;    /* of attempt, the ledger's; NULL: train */
+    int64_t restarts;    /* attempts after the first; -1: the job's, else the recipe's */
+    /* Whose ceilings hold; NULL: none. */
+    const struct tern_site *site;
 };
 
 struct tern_run_result {
     char run_id[27]; /* ULID */
     unsigned attempt;
     /* One word, the ledger's: done, stopped, halted, time_limit, preempted, cancelled, requeued,
-     * node_fail, killed, fault, refused, failed. */
+     * node_fail, killed, fault, refused, failed, precompile_failed. */
     const char *outcome;
     int status;    /* exit status of `tern run`: DESIGN 3, or the workload's own */
+    int signal;    /* that ended the ranks; 0 for none */
     char why[512]; /* a sentence; "" when it is done */
 };
 
-/* 0 when an attempt took place, whatever became of it; -1 when none could begin, and then nothing
- * is recorded.  A damaged ledger does not stop a run that goes on; it is told in the log. */
+/* 0 when an attempt took place, whatever became of the last one; -1 when none could begin, and then
+ * nothing is recorded.  A damaged ledger does not stop a run that goes on; it is told in the log.
+ */
 int tern_run(const struct tern_run_options *options, struct tern_run_result *result,
              struct tern_err *err);
 

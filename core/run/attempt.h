@@ -1,0 +1,79 @@
+/* One attempt: one launch of the ranks, from the claim on the run's checkpoints to its last row in
+ * the ledger.
+ *
+ *     tern_run_attempt_begin(&a, err)       id, number, claim, rows: it exists from here on
+ *     tern_run_gate(&a, ...)                the nodes are looked at (gate.h)
+ *     tern_run_attempt_launch(&a, ...)      the ranks, until the last of them is gone
+ *     tern_run_attempt_end_row(&a, ...)     how it ended, into the ledger
+ *     tern_run_attempt_end(&a)              lets go of everything: claim, spool
+ */
+#ifndef TERN_RUN_ATTEMPT_H
+#define TERN_RUN_ATTEMPT_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/ckpt/ckpt.h"
+#include "core/ledger/ledger.h"
+#include "core/run/place.h"
+#include "core/run/run.h"
+
+struct tern_run_attempt {
+    const struct tern_run_options *o;
+    struct tern_run_place place;
+    const char *recipe_text; /* the file as `o->recipe` was read from it */
+    const char *kind;        /* the ledger's: train, precompile, trial, smoke */
+    char id[TERN_ULID_SIZE]; /* of an earlier attempt, or ""; checkpoint.dir knows better */
+    unsigned number;
+    struct tern_ckpt_claim *claim; /* NULL: a workload without checkpoint.dir */
+    pid_t beat;                    /* beat.h; 0 for none */
+    struct tern_spool *spool;
+    char *spool_dir;
+    char *resumed; /* the checkpoint it goes on from, or NULL */
+    int64_t resumed_step;
+    char full[TERN_SHA256_HEX], identity[TERN_SHA256_HEX];
+    sigset_t *old_mask; /* the caller's, given back to the ranks; the supervisor's signals are
+                           blocked from before the first attempt to after the last */
+    char **command;     /* what the ranks run, NULL-ended, in place of the recipe's command or the
+                           trainer; NULL: those */
+    /* results of the launch */
+    int asked;           /* the last signal passed on; 0 for none */
+    char lost_node[256]; /* a node that Slurm has given up; "" for none */
+};
+
+/* The recipe file's text, "" when it cannot be read now; malloc'ed. */
+char *tern_run_recipe_text(const struct tern_run_options *o);
+
+/* Does it run tern's own trainer? */
+bool tern_run_attempt_is_trainer(const struct tern_run_attempt *a);
+
+/* Do its ranks speak by MPI between nodes?  TERN_FABRIC's word comes before the recipe's. */
+bool tern_run_attempt_by_mpi(const struct tern_run_attempt *a);
+
+/* Do its ranks meet at the supervisor's socket?  Else by PMIx, or as a workload does by itself. */
+bool tern_run_attempt_meets(const struct tern_run_attempt *a);
+
+/* `a` has o, place, recipe_text, kind, old_mask and command.  -1: nothing is recorded, nothing is
+ * held. */
+int tern_run_attempt_begin(struct tern_run_attempt *a, struct tern_err *err);
+
+/* Start the ranks and watch them; *result tells what became of them, also when they could not be
+ * started. -1 only when the attempt's own means fail. */
+int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *result,
+                            struct tern_err *err);
+
+/* Its place has changed since the begin: other nodes. */
+int tern_run_attempt_moved(struct tern_run_attempt *a, struct tern_err *err);
+
+/* How it ended, into the ledger. */
+void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_result *result);
+
+/* Let go of everything, and fold the ledger. */
+void tern_run_attempt_end(struct tern_run_attempt *a);
+
+/* An event of the attempt, into ledger and log. */
+void tern_run_attempt_note(struct tern_run_attempt *a, const char *kind, const char *severity,
+                           const char *node, const char *text);
+
+#endif

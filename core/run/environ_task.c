@@ -1,0 +1,23 @@
+/* Apart from environ.c, so that what runs before every rank's program loads no libslurm. */
+#include "core/run/environ.h"
+
+#include "core/base/vars.h"
+#include "core/env/env.h"
+
+extern char **environ;
+
+int tern_run_environ_task(struct tern_err *err)
+{
+    struct tern_env_facts facts;
+    struct tern_env_rows rows;
+
+    if (tern_env_facts_here(&facts, err) < 0)
+        return -1;
+    facts.launched = true;
+    tern_env_facts_blas(&facts);
+    if (tern_env_build(tern_var("TERN_PROFILE"), &facts, environ, &rows, err) < 0)
+        return -1;
+    int rc = tern_env_apply(&rows, err);
+    tern_env_rows_free(&rows);
+    return rc;
+}

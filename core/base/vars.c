@@ -47,6 +47,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_METRIC_FD", "",
      "Set by tern-task: descriptor that takes lines like 'step=7 loss=2.31'."},
     {"TERN_METRIC_FILE", "", "Set by tern-task: the same as a file to open for writing."},
+    {"TERN_PRECOMPILE_STEPS", "",
+     "Set by `tern run`: steps whose graphs workload.precompile.command is to compile."},
     {"TERN_PROFILE", "", "Set by the plugin: --tern-profile; before launch.profile."},
     {"TERN_PROFILE_SET", "",
      "Set with a profile's variables: their names and their values' hashes, so that they are told "
@@ -54,6 +56,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_RECEIPT", "",
      "Set by the plugin on the node: tells the trainer that --tern arrived there."},
     {"TERN_RECIPE", "", "Set by the plugin on the node: the recipe of `sbatch --tern=RECIPE`."},
+    {"TERN_RESTARTS", "",
+     "Set by the plugin: --tern-restarts, attempts after the first; before launch.restarts."},
     {"TERN_RUN_LOGS", "", "Set by `tern run`: the folder of this attempt's logs."},
     {"TERN_RUN_METRICS", "", "Set by `tern run`: the recipe's workload.metrics for tern-task."},
     {"TERN_RUN_SPOOL", "", "Set by `tern run`: the spool folder that this attempt's writers use."},
@@ -61,6 +65,9 @@ const struct tern_var tern_vars[] = {
     {"TERN_RUN_WORKERS", "1", "Set by `tern run`: ranks that each of its tasks starts itself."},
     {"TERN_TRAIN_PROFILE", "",
      "Where `tern train` writes a Chrome trace of one step: its --profile, also under `tern run`."},
+    {"TERN_WIREUP", "supervisor",
+     "supervisor or pmix: how the ranks that `tern run` starts by srun find each other; more than "
+     "512 use PMIx."},
     {NULL, NULL, NULL},
 };
 

@@ -2,86 +2,188 @@
 
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/run/order.h"
+#include "core/run/words.h"
 #include "core/slurm/slurm.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ------------------------------------------------------------------ the command line */
 
 struct words {
     char **v;
-    size_t n;
+    size_t n, cap;
+    bool failed;
 };
 
-static void add(struct words *w, char *word)
+__attribute__((format(printf, 2, 3))) static void add(struct words *w, const char *fmt, ...)
 {
-    w->v[w->n++] = word;
+    va_list ap;
+
+    if (w->n + 1 >= w->cap) {
+        size_t cap = w->cap ? 2 * w->cap : 32;
+        char **v = reallocarray(w->v, cap, sizeof *v);
+        if (!v) {
+            w->failed = true;
+            return;
+        }
+        w->v = v;
+        w->cap = cap;
+    }
+    va_start(ap, fmt);
+    if (vasprintf(&w->v[w->n], fmt, ap) < 0)
+        w->failed = true;
+    else
+        w->n++;
+    va_end(ap);
+    w->v[w->n] = NULL;
 }
 
 /* Even blocks of ranks whatever sbatch was told, every variable of ours also under
  * --export=NONE, and one rank's end is everybody's. */
-static void add_srun(struct words *w, const struct tern_run_place *p, bool trainer,
-                     const char *step)
+static void add_srun(struct words *w, const struct tern_run_place *p, const char *mpi,
+                     const char *step, const char *hosts)
 {
-    add(w, tern_strdup("srun"));
-    if (trainer)
-        add(w, tern_strdup("--mpi=pmix"));
-    add(w, tern_strf("--nodes=%" PRId64, p->nodes));
-    add(w, tern_strf("--ntasks=%" PRId64, p->nodes * p->ranks_per_node));
-    add(w, tern_strf("--ntasks-per-node=%" PRId64, p->ranks_per_node));
+    add(w, "srun");
+    if (mpi)
+        add(w, "--mpi=%s", mpi);
+    if (p->groups > 1) { /* each group's nodes are its own, and the numbers are for each */
+        add(w, "--het-group=0-%d", p->groups - 1);
+    } else {
+        if (!hosts) /* else 24.11 wants them told by the list of hosts alone */
+            add(w, "--nodes=%" PRId64, p->nodes);
+        if (p->chosen && !hosts) /* of the job's nodes, which may be more, or gone */
+            add(w, "--nodelist=%s", p->node_list);
+        add(w, "--ntasks=%" PRId64, p->nodes * p->ranks_per_node);
+    }
+    add(w, "--ntasks-per-node=%" PRId64, p->ranks_per_node);
     if (p->cpus_per_rank)
-        add(w, tern_strf("--cpus-per-task=%" PRId64, p->cpus_per_rank));
-    add(w, tern_strdup("--distribution=block"));
-    add(w, tern_strdup("--kill-on-bad-exit=1"));
-    add(w, tern_strdup("--export=ALL"));
-    add(w, tern_strdup("--input=none"));
-    add(w, tern_strf("--job-name=%s", step));
+        add(w, "--cpus-per-task=%" PRId64, p->cpus_per_rank);
+    add(w, "--distribution=%s", hosts ? "arbitrary" : "block");
+    add(w, "--kill-on-bad-exit=1");
+    add(w, "--export=ALL");
+    add(w, "--input=none");
+    add(w, "--job-name=%s", step);
 }
 
-char **tern_run_command(const struct tern_run_place *p, const struct tern_run_options *o,
-                        const char *step, struct tern_err *err)
+/* Open MPI 4.1 and 5.0.  It refuses root unless told, binds ranks to cores that the virtual nodes
+ * of one machine share, and starts its daemons with srun, which passes the environment on. */
+static void add_mpirun(struct words *w, const struct tern_run_place *p, const char *hosts)
 {
-    enum { SRUN = 12, TRAIN = 3 };
-    char **command = o->recipe->workload.command;
-    size_t n_command = 0;
-
-    while (command && command[n_command])
-        n_command++;
-    struct words w = {.v = tern_alloc(SRUN + TRAIN + 2 * o->n_overrides + n_command + 1,
-                                      sizeof *w.v, "the ranks' command line", err)};
-    if (!w.v)
-        return NULL;
-    if (p->slurm)
-        add_srun(&w, p, !command, step);
-    for (size_t i = 0; i < n_command; i++)
-        add(&w, tern_strdup(command[i]));
-    if (command)
-        return w.v;
-    add(&w, tern_strdup(o->trainer));
-    if (o->accept)
-        add(&w, tern_strdup("--accept"));
-    for (size_t i = 0; i < o->n_overrides; i++) {
-        add(&w, tern_strdup("--set"));
-        add(&w, tern_strdup(o->overrides[i]));
+    add(w, "mpirun");
+    if (geteuid() == 0)
+        add(w, "--allow-run-as-root");
+    add(w, "-n");
+    add(w, "%" PRId64, p->nodes * p->ranks_per_node);
+    /* The placement is settled here; what sbatch was told of tasks does not count. */
+    add(w, "--map-by");
+    if (hosts) {
+        add(w, "seq:OVERSUBSCRIBE");
+        add(w, "--hostfile");
+        add(w, "%s", hosts);
+    } else {
+        add(w, "ppr:%" PRId64 ":node:OVERSUBSCRIBE", p->ranks_per_node);
     }
-    add(&w, tern_strdup(o->recipe_path));
-    return w.v;
+    add(w, "--bind-to");
+    add(w, "none");
+}
+
+static void add_trainer(struct words *w, const struct tern_run_options *o)
+{
+    add(w, "%s", o->trainer);
+    if (o->accept)
+        add(w, "--accept");
+    for (size_t i = 0; i < o->n_overrides; i++) {
+        add(w, "--set");
+        add(w, "%s", o->overrides[i]);
+    }
+    add(w, "%s", o->recipe_path);
+}
+
+void tern_run_command_free(char **v)
+{
+    for (size_t i = 0; v && v[i]; i++)
+        free(v[i]);
+    free(v);
+}
+
+char **tern_run_command(const struct tern_run_attempt *a, const char *step, const char *hosts,
+                        struct tern_err *err)
+{
+    const struct tern_run_options *o = a->o;
+    char **command = a->command ? a->command : o->recipe->workload.command;
+    char *container[TERN_RUN_CONTAINER_WORDS + 1] = {NULL};
+    struct words w = {0};
+    bool inside; /* of an image, which has no tern */
+
+    if (a->place.slurm && o->recipe->launch.with == TERN_LAUNCH_MPIRUN)
+        add_mpirun(&w, &a->place, hosts);
+    else if (a->place.slurm)
+        add_srun(&w, &a->place,
+                 command                     ? NULL
+                 : tern_run_attempt_meets(a) ? "none"
+                                             : "pmix",
+                 step, hosts);
+    if (a->place.slurm && command && tern_run_container(a, container, err) < 0) {
+        tern_recipe_words_free(w.v);
+        return NULL;
+    }
+    inside = container[0];
+    for (size_t i = 0; container[i]; i++) {
+        add(&w, "%s", container[i]);
+        free(container[i]);
+    }
+    if (o->task && !inside) {
+        add(&w, "%s", o->task);
+        add(&w, "--");
+    }
+    for (size_t i = 0; command && command[i]; i++)
+        add(&w, "%s", command[i]);
+    if (!command)
+        add_trainer(&w, o);
+    if (!w.failed)
+        return w.v;
+    tern_run_command_free(w.v);
+    tern_err_set(err, TERN_FAILED, "no memory for the ranks' command line");
+    return NULL;
 }
 
 /* ------------------------------------------------------------------ processes */
+
+/* Where a child finds the list of hosts; a descriptor, so that none is left behind. */
+static void hosts_path(const struct tern_run_ranks *r, char to[32])
+{
+    snprintf(to, 32, "/proc/self/fd/%d", r->hosts);
+}
+
+/* Under the names that ranks know from srun. */
+static void set_place(const struct tern_run_ranks *r, size_t i)
+{
+    char number[24];
+
+    snprintf(number, sizeof number, "%zu", i);
+    setenv("SLURM_PROCID", number, 1);
+    setenv("SLURM_LOCALID", number, 1);
+    snprintf(number, sizeof number, "%zu", r->n);
+    setenv("SLURM_NTASKS", number, 1);
+}
 
 /* In the child.  Outside Slurm it gets its place; a group of its own, so that Ctrl-C reaches the
  * supervisor alone, which passes it on once; and an end with the supervisor, whatever ends that. */
 static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
 {
-    char number[24];
+    char path[32];
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     setpgid(0, 0);
@@ -91,58 +193,136 @@ static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
         _exit(TERN_TEMPFAIL);
     if (null >= 0)
         dup2(null, STDIN_FILENO);
-    if (!r->job) { /* under the names that ranks know from srun */
-        snprintf(number, sizeof number, "%zu", i);
-        setenv("SLURM_PROCID", number, 1);
-        setenv("SLURM_LOCALID", number, 1);
-        snprintf(number, sizeof number, "%zu", r->n);
-        setenv("SLURM_NTASKS", number, 1);
+    if (!r->job)
+        set_place(r, i);
+    if (r->hosts >= 0) {
+        char nodes[24];
+        snprintf(nodes, sizeof nodes, "%" PRId64, r->nodes);
+        setenv("SLURM_NNODES", nodes, 1); /* without --nodes, srun takes the job's from here */
+        setenv("SLURM_JOB_NUM_NODES", nodes, 1);
+        hosts_path(r, path);
+        setenv("SLURM_HOSTFILE", path, 1);
+        fcntl(r->hosts, F_SETFD, 0);
+    } else {
+        unsetenv("SLURM_HOSTFILE");
+    }
+    if (r->mpirun) { /* sbatch --export=NONE means it, and mpirun's srun obeys */
+        setenv("SLURM_EXPORT_ENV", "ALL", 1);
+        unsetenv("SLURM_HOSTFILE");
     }
     sigprocmask(SIG_SETMASK, r->old_mask, NULL);
+    signal(SIGPIPE, SIG_DFL); /* a workload's own is */
     execvp(r->argv[0], r->argv);
     tern_error("cannot run '%s': %s", r->argv[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_place *p,
-                         const struct tern_run_options *o, unsigned attempt, struct tern_err *err)
+static int order_hosts(struct tern_run_ranks *r, const struct tern_run_attempt *a,
+                       struct tern_err *err)
 {
-    pid_t self = getpid();
+    const struct tern_run_place *p = &a->place;
+    struct tern_run_order order;
+    struct tern_buf list = {0};
+    int rc = 0;
 
-    snprintf(r->step, sizeof r->step, "tern-%u", attempt);
-    r->job = p->job;
+    if (!p->slurm)
+        return 0;
+    if (tern_run_order(p, a->o->recipe, &order, err) < 0)
+        return -1;
+    if (order.map.moved || (r->mpirun && p->chosen)) {
+        tern_run_order_hosts(&order, p->ranks_per_node, &list);
+        rc = tern_buf_check(&list, "the ranks' hosts", err);
+        r->hosts = rc == 0 ? memfd_create("hosts", MFD_CLOEXEC) : -1;
+        if (rc == 0 && (r->hosts < 0 || write(r->hosts, list.data, list.len) != (ssize_t)list.len))
+            rc = tern_err_sys(err, "cannot write the list of the ranks' hosts");
+    }
+    if (order.map.moved)
+        tern_info(
+            "ranks follow the network's switches: node %s comes second (`tern run --explain`)",
+            order.hosts[order.map.order[1]]);
+    tern_buf_free(&list);
+    tern_run_order_free(&order);
+    return rc;
+}
+
+static int start_one(struct tern_run_ranks *r, size_t i, pid_t self, struct tern_err *err)
+{
+    pid_t pid = fork();
+
+    if (pid == 0)
+        become(r, i, self);
+    if (pid < 0) {
+        tern_err_sys(err, "cannot start rank %zu of %zu", i, r->n);
+        tern_run_ranks_signal(r, SIGKILL);
+        return -1;
+    }
+    r->pid[i] = pid;
+    setpgid(pid, pid); /* also here: it must hold before the first signal */
+    return 0;
+}
+
+int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt *a,
+                         struct tern_err *err)
+{
+    const struct tern_run_place *p = &a->place;
     const size_t n = p->slurm ? 1 : (size_t)p->ranks_per_node;
+    char path[32];
+
+    snprintf(r->step, sizeof r->step, "tern-%u", a->number);
+    r->job = p->job;
+    r->nodes = p->nodes;
+    r->groups = p->group_job;
+    r->n_groups = (size_t)p->groups;
+    r->mpirun = p->slurm && a->o->recipe->launch.with == TERN_LAUNCH_MPIRUN;
+    r->trainer = tern_run_attempt_is_trainer(a);
+    r->hosts = -1;
+    if (order_hosts(r, a, err) < 0)
+        return -1;
+    hosts_path(r, path);
     r->pid = tern_alloc(n, sizeof *r->pid, "ranks", err);
     r->status = tern_alloc(n, sizeof *r->status, "ranks", err);
-    r->argv = tern_run_command(p, o, r->step, err);
+    r->argv = tern_run_command(a, r->step, r->hosts >= 0 ? path : NULL, err);
     if (!r->pid || !r->status || !r->argv)
         return -1;
     r->n = n;
-    for (size_t i = 0; i < r->n; i++) {
-        r->pid[i] = fork();
-        if (r->pid[i] == 0)
-            become(r, i, self);
-        if (r->pid[i] < 0) {
-            r->pid[i] = 0;
-            tern_err_sys(err, "cannot start rank %zu of %zu", i, r->n);
-            tern_run_ranks_signal(r, SIGKILL);
+    tern_debug("phase: launch");
+    for (size_t i = 0; i < r->n; i++)
+        if (start_one(r, i, getpid(), err) < 0)
             return -1;
-        }
-        setpgid(r->pid[i], r->pid[i]); /* also here: it must hold before the first signal */
-    }
     return 0;
+}
+
+/* mpirun passes on these two; any other it takes for the wish to end the ranks, at once.  The
+ * trainer takes SIGUSR1 as it takes SIGTERM: finish the step, write a checkpoint. */
+static void signal_mpirun(const struct tern_run_ranks *r, int sig)
+{
+    if (r->trainer && (sig == SIGTERM || sig == SIGINT))
+        sig = SIGUSR1;
+    kill(r->pid[0], sig);
+}
+
+static void signal_srun(const struct tern_run_ranks *r, int sig)
+{
+    struct tern_err err = {0};
+    bool told = true;
+
+    for (size_t g = 0; g < r->n_groups; g++)
+        if (tern_slurm_step_signal(r->groups[g], r->step, sig, &err) < 0)
+            told = false;
+    if (told)
+        return;
+    tern_warn("%s", err.text);
+    /* srun passes these on; any other it takes for the wish to end the step. */
+    kill(r->pid[0], sig == SIGUSR1 || sig == SIGUSR2 ? sig : SIGTERM);
 }
 
 void tern_run_ranks_signal(struct tern_run_ranks *r, int sig)
 {
-    struct tern_err err = {0};
-
-    if (r->job && r->pid[0]) {
-        if (tern_slurm_step_signal(r->job, r->step, sig, &err) == 0)
-            return;
-        tern_warn("%s", err.text);
-        /* srun passes these on; any other it takes for the wish to end the step. */
-        kill(r->pid[0], sig == SIGUSR1 || sig == SIGUSR2 ? sig : SIGTERM);
+    if (r->job && r->n && r->pid[0]) {
+        if (r->mpirun)
+            signal_mpirun(r, sig);
+        else
+            signal_srun(r, sig);
         return;
     }
     for (size_t i = 0; i < r->n; i++)
@@ -150,11 +330,31 @@ void tern_run_ranks_signal(struct tern_run_ranks *r, int sig)
             kill(-r->pid[i], sig);
 }
 
+void tern_run_ranks_leftover(const struct tern_run_ranks *r)
+{
+    if (!r->job || r->mpirun || !r->n || !WIFSIGNALED(r->status[0]))
+        return;
+    for (size_t g = 0; g < r->n_groups; g++)
+        if (tern_slurm_step_signal(r->groups[g], r->step, SIGKILL, NULL) == 0)
+            tern_warn("srun was killed (signal %d) and left its ranks: ending them",
+                      WTERMSIG(r->status[0]));
+}
+
+int tern_run_ranks_status(const struct tern_run_ranks *r, int i, int asked)
+{
+    int status = r->status[i];
+
+    if (r->mpirun && WIFEXITED(status) && WEXITSTATUS(status) == 1 &&
+        (asked == SIGTERM || asked == SIGINT))
+        return asked; /* it was made to end the ranks */
+    return status;
+}
+
 void tern_run_ranks_free(struct tern_run_ranks *r)
 {
-    for (size_t i = 0; r->argv && r->argv[i]; i++)
-        free(r->argv[i]);
-    free(r->argv);
+    tern_run_command_free(r->argv);
     free(r->pid);
     free(r->status);
+    if (r->job && r->hosts > 0)
+        close(r->hosts);
 }

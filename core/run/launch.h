@@ -7,28 +7,43 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include "core/run/place.h"
-#include "core/run/run.h"
+#include "core/run/attempt.h"
 
 struct tern_run_ranks {
-    size_t n;           /* children: 1 (srun), or the ranks themselves */
-    pid_t *pid;         /* [n]; 0 once it has ended */
-    int *status;        /* [n]; wait(2)'s, of those that have */
-    char step[32];      /* srun's --job-name */
-    uint32_t job;       /* 0 outside Slurm */
+    size_t n;               /* children: 1 (srun), or the ranks themselves */
+    pid_t *pid;             /* [n]; 0 once it has ended */
+    int *status;            /* [n]; wait(2)'s, of those that have */
+    char step[32];          /* srun's --job-name */
+    uint32_t job;           /* 0 outside Slurm */
+    int64_t nodes;          /* of this attempt */
+    const uint32_t *groups; /* [n_groups]: the jobs of a heterogeneous job, else the job */
+    size_t n_groups;
+    bool mpirun;        /* the child is mpirun, not srun */
+    bool trainer;       /* tern's own */
     char **argv;        /* what was run */
+    int hosts;          /* descriptor of the hosts in the ranks' order; -1: it is the job's own */
     sigset_t *old_mask; /* the caller's, given back to the children */
 };
 
-/* The arguments of the ranks' common command line, ended by NULL: srun's and the program's.
- * malloc'ed, as are its texts. */
-char **tern_run_command(const struct tern_run_place *p, const struct tern_run_options *o,
-                        const char *step, struct tern_err *err);
+/* The arguments of the ranks' common command line, ended by NULL: the launcher's and the program's.
+ * malloc'ed, as are its texts.  `hosts`: a file with the host of each rank, in their order, or NULL
+ * for the job's own order; srun wants its name in SLURM_HOSTFILE besides. */
+char **tern_run_command(const struct tern_run_attempt *a, const char *step, const char *hosts,
+                        struct tern_err *err);
 
-int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_place *p,
-                         const struct tern_run_options *o, unsigned attempt, struct tern_err *err);
+void tern_run_command_free(char **command);
+
+/* Order the nodes (order.h), start the launcher or the ranks. */
+int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt *a,
+                         struct tern_err *err);
 /* Pass `sig` on to every rank that is there. */
 void tern_run_ranks_signal(struct tern_run_ranks *r, int sig);
+/* End what is left of a step whose srun was killed: nobody else ends it, and the next step of these
+ * nodes would wait for it. */
+void tern_run_ranks_leftover(const struct tern_run_ranks *r);
+/* wait(2)'s of child `i`, after `asked` was passed on: as srun would have it where mpirun says 1.
+ */
+int tern_run_ranks_status(const struct tern_run_ranks *r, int i, int asked);
 void tern_run_ranks_free(struct tern_run_ranks *r);
 
 #endif

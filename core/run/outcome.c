@@ -56,16 +56,18 @@ static void judge_signal(const struct tern_run_facts *f, struct tern_run_result 
         say(r, "killed", TERN_TEMPFAIL,
             "a rank was killed, and srun ended the others; the output "
             "above says which");
+    else if (sig == f->asked) /* no fault of anybody's: it counts for no restart */
+        say(r, "stopped", TERN_TEMPFAIL, "%s ended by signal %d (%s), passed on", who, sig,
+            strsignal(sig));
     else
-        say(r, "killed", TERN_TEMPFAIL, "%s ended by signal %d (%s)%s", who, sig, strsignal(sig),
-            sig == f->asked ? ", passed on" : "");
+        say(r, "killed", TERN_TEMPFAIL, "%s ended by signal %d (%s)", who, sig, strsignal(sig));
 }
 
 /* Status 0: is the work there? */
 static void judge_done(const struct tern_run_facts *f, struct tern_run_result *r)
 {
-    if (f->steps == 0 || f->newest >= f->steps)
-        say(r, "done", TERN_OK, "%s", "");
+    if (f->steps == 0 || f->newest >= f->steps || f->ended[0])
+        say(r, "done", TERN_OK, "%s", f->newest < f->steps ? f->ended : "");
     else if (f->lost_node[0])
         say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
     else if (f->newest < 0)

@@ -16,6 +16,7 @@ struct tern_run_facts {
     char lost_node[256];  /* a node of the job that is down; "" for none */
     int64_t steps;        /* that tern's own trainer was to make; 0 for a workload */
     int64_t newest;       /* step of the newest verified checkpoint; -1 for none */
+    char ended[300]; /* why the run is done with that one before its last step; "": it is not */
 };
 
 /* Fills outcome, status and why of `result`; *sig is the signal that ended the ranks, 0 for none.

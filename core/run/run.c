@@ -1,395 +1,382 @@
 #include "core/run/run.h"
 
-#include "core/base/clock.h"
-#include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/check/check.h"
-#include "core/run/outcome.h"
+#include "core/run/attempt.h"
+#include "core/run/environ.h"
+#include "core/run/gate.h"
+#include "core/run/history.h"
+#include "core/run/known.h"
+#include "core/run/nodes.h"
+#include "core/run/precompile.h"
+#include "core/run/receipt.h"
 #include "core/run/watch.h"
+#include "core/run/words.h"
 #include "core/slurm/slurm.h"
 
+#include <errno.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
-/* One attempt in the making. */
-struct attempt {
-    const struct tern_run_options *o;
-    struct tern_run_place place;
-    char id[TERN_ULID_SIZE];
-    unsigned number;
-    struct tern_ckpt_claim *claim; /* NULL: a workload without checkpoint.dir */
-    struct tern_spool *spool;
-    char *spool_dir;
-    char *resumed; /* the checkpoint it goes on from, or NULL */
-    int64_t resumed_step;
-    char full[TERN_SHA256_HEX], identity[TERN_SHA256_HEX];
+enum {
+    /* Attempts in a row that made no checkpoint: the fault comes back wherever it runs. */
+    STUCK_MAX = 3,
 };
 
-static bool is_trainer(const struct attempt *a)
+struct supervisor {
+    const struct tern_run_options *o;
+    struct tern_run_place place; /* the whole job */
+    struct tern_run_nodes nodes;
+    size_t want; /* nodes that an attempt uses */
+    int64_t restarts;
+    char *recipe_text;
+    unsigned attempts; /* so far, of this process */
+    struct tern_run_precompile precompile;
+    sigset_t signals, old_mask;
+};
+
+/* ------------------------------------------------------------------ one attempt */
+
+/* Somebody asked for the end while no rank was there to be told. */
+static int asked_to_stop(struct supervisor *s, int seconds)
 {
-    return !a->o->recipe->workload.command;
+    const struct timespec wait = {.tv_sec = seconds};
+    sigset_t ends = s->signals;
+    int sig;
+
+    sigdelset(&ends, SIGCHLD);
+    do /* to tern's own trainer SIGUSR2 means a look, never an end */
+        sig = sigtimedwait(&ends, NULL, &wait);
+    while ((sig < 0 && errno == EINTR) || (sig == SIGUSR2 && !s->o->recipe->workload.command));
+    return sig > 0 ? sig : 0;
 }
 
-/* ------------------------------------------------------------------ identity */
-
-/* "01J... words of the user": the run that the job has been before it was queued again. */
-static bool id_in_comment(const char *comment, char id[TERN_ULID_SIZE])
+static void stopped(const struct tern_run_attempt *a, struct tern_run_result *result, int sig)
 {
-    char word[TERN_ULID_SIZE];
-
-    snprintf(word, sizeof word, "%s", comment);
-    if (strlen(word) != TERN_ULID_SIZE - 1 || !tern_ulid_valid(word) ||
-        (comment[TERN_ULID_SIZE - 1] && comment[TERN_ULID_SIZE - 1] != ' '))
-        return false;
-    memcpy(id, word, TERN_ULID_SIZE);
-    return true;
+    result->outcome = "stopped";
+    result->status = a->resumed ? TERN_CONTINUED : TERN_TEMPFAIL;
+    snprintf(result->why, sizeof result->why, "signal %d (%s) before the ranks were started", sig,
+             strsignal(sig));
 }
 
-/* The job's Comment names the run, so that squeue and sacct find it. */
-static void set_comment(const struct attempt *a)
+/* Look at the nodes, and take others for those that are not fit.  1: there are none; *result says
+ * it. */
+static int pass_gate(struct supervisor *s, struct tern_run_attempt *a,
+                     struct tern_run_result *result, struct tern_err *err)
 {
-    struct tern_slurm_job *job = NULL;
+    for (;;) {
+        char **bad = NULL;
+        size_t n = 0;
+        if (tern_run_gate(a, &bad, &n, err) < 0)
+            return -1;
+        for (size_t i = 0; i < n; i++) {
+            tern_run_nodes_mark_bad(&s->nodes, bad[i]);
+            free(bad[i]);
+        }
+        free(bad);
+        if (n == 0)
+            return 0;
+        if (tern_run_nodes_choose(&s->nodes, s->want, &a->place, err) < 0) {
+            result->outcome = "node_fail";
+            result->status = TERN_TEMPFAIL;
+            snprintf(result->why, sizeof result->why, "%.500s", err->text);
+            return 1;
+        }
+        if (tern_run_attempt_moved(a, err) < 0)
+            return -1;
+    }
+}
+
+/* The node of the batch script may be the one that is lost, every time: then nobody is left to
+ * count, and Slurm queues the job again by itself.  1: that was often enough; *result says it. */
+static int pass_history(struct supervisor *s, const struct tern_run_attempt *a,
+                        struct tern_run_result *result)
+{
+    struct tern_run_history h = {0};
     struct tern_err err = {0};
-    char id[TERN_ULID_SIZE];
 
-    if (!a->place.slurm)
-        return;
-    if (tern_slurm_job_load(a->place.job, &job, &err) < 0) {
-        tern_warn("%s", err.text);
-        return;
-    }
-    bool has = id_in_comment(job->comment, id);
-    if (!has || strcmp(id, a->id) != 0) {
-        const char *rest = has ? job->comment + TERN_ULID_SIZE - 1 : job->comment;
-        char *text = tern_strf("%s%s%s", a->id, *rest && *rest != ' ' ? " " : "", rest);
-        if (tern_slurm_job_set_comment(a->place.job, text, &err) < 0)
-            tern_warn("%s", err.text);
-        free(text);
-    }
-    tern_slurm_job_free(job);
-}
-
-/* A workload that keeps its checkpoints to itself is known by the job. */
-static int identify_by_job(struct attempt *a, struct tern_err *err)
-{
-    struct tern_slurm_job *job = NULL;
-    unsigned last = 0;
-
-    a->resumed_step = -1;
-    tern_ulid_new(a->id);
-    if (a->place.slurm && a->place.restarts > 0) {
-        if (tern_slurm_job_load(a->place.job, &job, err) < 0)
-            return -1;
-        id_in_comment(job->comment, a->id);
-        tern_slurm_job_free(job);
-    }
-    if (tern_ledger_last_attempt(a->o->recipe->ledger.dir, a->id, &last, err) < 0)
-        return -1;
-    a->number = last + 1;
-    return 0;
-}
-
-static int claim(struct attempt *a, struct tern_err *err)
-{
-    const struct tern_recipe *r = a->o->recipe;
-    char owner[400];
-    unsigned last = 0;
-
-    tern_ulid_new(a->id);
-    if (tern_ckpt_run_identity(r->checkpoint.dir, a->id, err) < 0 ||
-        tern_ledger_last_attempt(r->ledger.dir, a->id, &last, err) < 0)
-        return -1;
-    if (a->place.slurm)
-        snprintf(owner, sizeof owner, "%s job %u", a->place.host, a->place.job);
-    else
-        snprintf(owner, sizeof owner, "%s pid %d", a->place.host, (int)getpid());
-    if (tern_ckpt_claim(r->checkpoint.dir, 0, owner, &a->claim, err) < 0)
-        return -1;
-    /* The ledger may have seen more of this run than a checkpoint folder that was moved. */
-    if (tern_ckpt_claim_attempt(a->claim) <= last) {
-        tern_ckpt_claim_free(a->claim, true);
-        a->claim = NULL;
-        if (tern_ckpt_claim(r->checkpoint.dir, last + 1, owner, &a->claim, err) < 0)
-            return -1;
-    }
-    a->number = tern_ckpt_claim_attempt(a->claim);
-    return 0;
-}
-
-/* A recipe of another run is refused before anything is recorded. */
-static int check_same_run(const struct attempt *a, struct tern_err *err)
-{
-    if (!a->resumed || a->o->accept)
+    if (!s->place.slurm || s->place.restarts == 0 || s->attempts > 1)
         return 0;
-    struct tern_ckpt *c = tern_ckpt_open(a->resumed, err);
-    if (!c)
-        return -1;
-    const char *identity = json_string_value(json_object_get(tern_ckpt_meta(c), "identity_hash"));
-    int rc = tern_check_same_run(a->o->recipe, a->resumed, identity, err);
-    tern_ckpt_close(c);
-    return rc;
-}
-
-static int identify(struct attempt *a, struct tern_err *err)
-{
-    uint64_t step = 0;
-
-    if (!a->o->recipe->checkpoint.dir)
-        return identify_by_job(a, err);
-    if (claim(a, err) < 0)
-        return -1;
-    a->resumed_step = -1; /* somebody else's trainer knows itself */
-    if (!is_trainer(a))
+    if (tern_run_history_read(&h, s->o->recipe->ledger.dir, a->id, s->place.job, a->kind, &err) < 0)
+        tern_warn("%s", err.text);
+    if (h.vain <= s->restarts + 1) /* with this one */
         return 0;
-    if (tern_ckpt_latest(a->o->recipe->checkpoint.dir, &a->resumed, &step, err) < 0)
+    result->outcome = "failed";
+    result->status = TERN_TEMPFAIL;
+    snprintf(result->why, sizeof result->why,
+             "%u attempts of this job were lost and made no checkpoint; no restart is left of "
+             "%" PRId64 " (launch.restarts). `tern ledger show %s` tells their nodes.",
+             h.vain - 1, s->restarts, a->id);
+    return 1;
+}
+
+/* -1: it could not begin, and nothing of it is recorded. */
+static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern_run_result *result,
+                   struct tern_err *err)
+{
+    a->place = s->place;
+    if (tern_run_nodes_choose(&s->nodes, s->want, &a->place, err) < 0 ||
+        tern_run_attempt_begin(a, err) < 0)
         return -1;
-    a->resumed_step = (int64_t)step;
-    return check_same_run(a, err);
-}
-
-/* ------------------------------------------------------------------ the ledger's rows */
-
-/* The recipe as used: its text, and what the command line changed. */
-static char *recipe_text(const struct attempt *a)
-{
-    enum { RECIPE_BYTES = 1 << 20 }; /* yaml.h reads no more */
-    struct tern_buf b = {0};
-    char *text = NULL;
-    size_t len = 0;
-
-    if (tern_fs_read(a->o->recipe_path, RECIPE_BYTES, &text, &len, NULL) == 0)
-        tern_buf_add(&b, text, len);
-    free(text);
-    for (size_t i = 0; i < a->o->n_overrides; i++)
-        tern_buf_printf(&b, "# --set %s\n", a->o->overrides[i]);
-    return b.data;
-}
-
-static char *model_words(const struct tern_recipe *r)
-{
-    if (r->workload.command)
-        return tern_strf("workload: %s", r->workload.command[0]);
-    if (r->model.from)
-        return tern_strf("from %s", r->model.from);
-    return tern_strf("random weights, %s", r->model.config);
-}
-
-static int write_run(struct attempt *a, struct tern_err *err)
-{
-    const struct tern_recipe *r = a->o->recipe;
-    const struct passwd *pw = getpwuid(getuid());
-    char uid[24], *text = recipe_text(a), *model = model_words(r);
-
-    snprintf(uid, sizeof uid, "%u", (unsigned)getuid());
-    const struct tern_ledger_run run = {
-        .name = r->name,
-        .user = pw ? pw->pw_name : uid,
-        .recipe_path = a->o->recipe_path,
-        .recipe = text,
-        .identity_hash = a->identity,
-        .full_hash = a->full,
-        .model = model,
-        .created_ns = tern_clock_wall_ns(),
-    };
-    int rc = tern_spool_run(a->spool, &run, err);
-    free(text);
-    free(model);
-    return rc;
-}
-
-static int write_begin(struct attempt *a, struct tern_err *err)
-{
-    const struct tern_ledger_attempt row = {
-        .job_id = a->place.job,
-        .restart_count = a->place.restarts,
-        .nodes = a->place.node_list,
-        .host = a->place.host,
-        .pid = getpid(),
-        .world = a->place.nodes * a->place.ranks_per_node,
-        .resumed_checkpoint = a->resumed,
-        .resumed_step = a->resumed_step,
-        .full_hash = a->full,
-    };
-
-    return tern_spool_attempt_begin(a->spool, &row, err);
-}
-
-/* Opens the spool; whoever comes after finds ledger and spool in the environment. */
-static int open_rows(struct attempt *a, struct tern_err *err)
-{
-    const struct tern_recipe *r = a->o->recipe;
-
-    tern_recipe_hashes(r, a->identity, a->full);
-    a->spool_dir = tern_spool_dir(r->ledger.dir, a->id, a->number);
-    a->spool = tern_spool_open(r->ledger.dir, a->id, a->number, "run", err);
-    if (!a->spool || write_run(a, err) < 0 || write_begin(a, err) < 0 ||
-        tern_spool_sync(a->spool, err) < 0)
-        return -1;
-    setenv("TERN_LEDGER", r->ledger.dir, 1);
-    setenv("TERN_RUN_SPOOL", a->spool_dir, 1);
-    setenv("TERN_RECIPE", a->o->recipe_path, 1);
-    /* Of this step alone: each node's plugin gives the ranks theirs. */
-    unsetenv("TERN_RECEIPT");
-    return 0;
-}
-
-static void write_end(struct attempt *a, const struct tern_run_result *result, int sig)
-{
-    struct tern_err err = {0};
-    const struct tern_ledger_end end = {
-        .outcome = result->outcome,
-        .exit_code = result->status,
-        .signal = sig,
-        .cause = result->why[0] ? result->why : NULL,
-    };
-
-    int rc = tern_spool_attempt_end(a->spool, &end, &err);
-    int rc2 = tern_spool_close(a->spool, rc < 0 ? NULL : &err);
-    a->spool = NULL;
-    if (rc < 0 || rc2 < 0)
-        tern_warn("the ledger does not know how the attempt ended: %s", err.text);
-}
-
-/* ------------------------------------------------------------------ running it */
-
-/* A node of the job that Slurm has given up, into `to`. */
-static void find_lost_node(const struct attempt *a, char *to, size_t size)
-{
-    struct tern_slurm_nodes *nodes = NULL;
-    struct tern_err err = {0};
-    char **hosts = NULL;
-    size_t n = 0;
-
-    if (tern_slurm_hosts_expand(a->place.node_list, &hosts, &n, &err) < 0 ||
-        tern_slurm_nodes_load(&nodes, &err) < 0) {
-        tern_warn("%s", err.text);
-        tern_slurm_hosts_free(hosts);
-        return;
+    s->attempts++;
+    memcpy(result->run_id, a->id, sizeof result->run_id);
+    result->attempt = a->number;
+    result->signal = 0;
+    result->why[0] = '\0';
+    int rc = pass_history(s, a, result);
+    if (rc == 0)
+        rc = pass_gate(s, a, result, err);
+    if (rc == 0)
+        rc = tern_run_environ(a, err);
+    int sig = rc == 0 ? asked_to_stop(s, 0) : 0;
+    if (sig) {
+        a->asked = sig;
+        stopped(a, result, sig);
+    } else if (rc == 0) {
+        rc = tern_run_attempt_launch(a, result, err);
     }
-    for (size_t i = 0; i < nodes->n && !*to; i++) {
-        const struct tern_slurm_node *node = &nodes->node[i];
-        for (size_t j = 0; j < n && node->down && !*to; j++)
-            if (strcmp(hosts[j], node->name) == 0)
-                snprintf(to, size, "%s", node->name);
-    }
-    tern_slurm_nodes_free(nodes);
-    tern_slurm_hosts_free(hosts);
-}
-
-static void collect(const struct attempt *a, const struct tern_run_watch *w,
-                    struct tern_run_facts *f)
-{
-    struct tern_slurm_job *job = NULL;
-    struct tern_err err = {0};
-    uint64_t step = 0;
-    char *path = NULL;
-
-    f->status = w->first >= 0 ? w->ranks->status[w->first] : 0;
-    f->rank = a->place.slurm || w->ranks->n == 1 ? -1 : w->first;
-    f->asked = w->asked;
-    f->steps = is_trainer(a) ? a->o->recipe->steps : 0;
-    f->newest = -1;
-    if (is_trainer(a) && tern_ckpt_latest(a->o->recipe->checkpoint.dir, &path, &step, &err) == 0 &&
-        path)
-        f->newest = (int64_t)step;
-    free(path);
-    if (!a->place.slurm || (f->status == 0 && f->newest >= f->steps))
-        return;
-    if (tern_slurm_job_load(a->place.job, &job, &err) == 0)
-        f->job_word = job->word;
-    else
-        tern_warn("%s", err.text);
-    tern_slurm_job_free(job);
-    find_lost_node(a, f->lost_node, sizeof f->lost_node);
-}
-
-static int launch_and_watch(struct attempt *a, struct tern_run_result *result, struct tern_err *err)
-{
-    struct tern_run_ranks ranks = {0};
-    struct tern_run_facts facts = {0};
-    sigset_t old;
-    struct tern_run_watch w = {
-        .ranks = &ranks,
-        .spool = a->spool,
-        .claim = a->claim,
-        .checkpoint_dir = a->o->recipe->checkpoint.dir,
-        .ledger_dir = a->o->recipe->ledger.dir,
-        .run_id = a->id,
-    };
-    int sig = 0;
-
-    if (!a->place.slurm && is_trainer(a)) {
-        w.meeting = tern_rendezvous_open("127.0.0.1", (int)a->place.ranks_per_node, err);
-        if (!w.meeting)
-            return -1;
-        setenv("TERN_RUN_SOCKET", tern_rendezvous_address(w.meeting), 1);
-    }
-    tern_run_watch_signals(&w.signals);
-    sigprocmask(SIG_BLOCK, &w.signals, &old);
-    ranks.old_mask = &old;
-    if (tern_run_ranks_start(&ranks, &a->place, a->o, a->number, err) < 0) {
-        tern_run_watch(&w);
+    if (rc < 0) {
         result->outcome = "failed";
         result->status = err->code;
         snprintf(result->why, sizeof result->why, "%.500s", err->text);
-    } else {
-        tern_run_watch(&w);
-        collect(a, &w, &facts);
-        tern_run_judge(&facts, result, &sig);
     }
-    if (w.fenced.code) {
-        result->outcome = "failed";
-        result->status = w.fenced.code;
-        snprintf(result->why, sizeof result->why, "%.500s", w.fenced.text);
-    }
-    write_end(a, result, sig);
-    tern_run_ranks_free(&ranks);
-    tern_rendezvous_close(w.meeting);
-    tern_run_watch_last_fold(w.ledger_dir, a->id);
-    sigprocmask(SIG_SETMASK, &old, NULL);
     return 0;
 }
 
-static void announce(const struct attempt *a)
-{
-    char from[80] = "";
+/* ------------------------------------------------------------------ and the next one */
 
-    if (a->resumed)
-        snprintf(from, sizeof from, ", from step %" PRId64, a->resumed_step);
-    tern_info("run %s, attempt %u: %" PRId64 " node%s x %" PRId64 " rank%s on %s%s", a->id,
-              a->number, a->place.nodes, a->place.nodes == 1 ? "" : "s", a->place.ranks_per_node,
-              a->place.ranks_per_node == 1 ? "" : "s", a->place.node_list, from);
+/* What Slurm or a person ended is not begun again from here. */
+static bool worth_another(const struct tern_run_attempt *a, const struct tern_run_result *result)
+{
+    static const char *const ours[] = {"node_fail", "killed", "fault", NULL};
+
+    for (size_t i = 0; ours[i]; i++)
+        if (strcmp(result->outcome, ours[i]) == 0)
+            return result->status == TERN_TEMPFAIL && !a->asked;
+    return false;
+}
+
+static void add_reason(struct tern_run_result *result, const char *reason)
+{
+    size_t n = strlen(result->why);
+
+    snprintf(result->why + n, sizeof result->why - n, "%s%s", n ? "; " : "", reason);
+}
+
+/* Not enough good nodes: the job is queued again and gets others. */
+static void requeue(struct supervisor *s, struct tern_run_attempt *a,
+                    struct tern_run_result *result, const char *why)
+{
+    struct tern_err err = {0};
+    struct tern_slurm_job *job = NULL;
+
+    if (!s->place.slurm)
+        return;
+    if (tern_slurm_job_load(s->place.job, &job, &err) < 0) {
+        add_reason(result, err.text);
+        return;
+    }
+    bool may = job->requeue;
+    tern_slurm_job_free(job);
+    if (!may) {
+        add_reason(result, "the job cannot be queued again: submit with --requeue, or with spare "
+                           "nodes (launch.spares) and --no-kill");
+        return;
+    }
+    tern_run_attempt_note(a, "requeue", "warn", NULL, why);
+    if (tern_slurm_job_requeue(s->place.job, false, &err) < 0)
+        add_reason(result, err.text);
+    else
+        add_reason(result, "the job is queued again");
+}
+
+/* Is there to be another attempt?  Everything is said, in log, ledger and `result`, when not. */
+static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_run_result *result)
+{
+    struct tern_run_history h = {0};
+    struct tern_err err = {0};
+    char text[400];
+
+    if (!worth_another(a, result))
+        return false;
+    if (a->lost_node[0])
+        tern_run_nodes_mark_bad(&s->nodes, a->lost_node);
+    if (tern_run_history_read(&h, s->o->recipe->ledger.dir, a->id, s->place.job, a->kind, &err) <
+        0) {
+        tern_warn("%s", err.text);
+        h.stuck = s->attempts < STUCK_MAX ? s->attempts : STUCK_MAX - 1; /* no haste */
+    }
+    /* Outside Slurm every process begins anew, and a ledger that cannot be read counts nothing. */
+    if (!s->place.slurm || h.attempts < s->attempts)
+        h.attempts = s->attempts;
+    if (h.attempts > s->restarts) {
+        if (s->restarts > 0) {
+            snprintf(text, sizeof text, "no restart is left of %" PRId64, s->restarts);
+            add_reason(result, text);
+        }
+        return false;
+    }
+    if (h.stuck >= STUCK_MAX) {
+        snprintf(text, sizeof text, "%u attempts in a row made no checkpoint: given up", h.stuck);
+        add_reason(result, text);
+        tern_run_attempt_note(a, "stuck", "error", NULL, text);
+        return false;
+    }
+    struct tern_run_place probe = s->place;
+    if (tern_run_nodes_choose(&s->nodes, s->want, &probe, &err) < 0) {
+        requeue(s, a, result, err.text);
+        return false;
+    }
+    int pause = h.stuck == 0 ? 0 : 1 << (h.stuck - 1);
+    snprintf(text, sizeof text, "attempt %u: %s: %.200s. The next one begins%s", a->number,
+             result->outcome, result->why, pause ? " after a pause" : "");
+    tern_run_attempt_note(a, "restart", "warn", a->lost_node[0] ? a->lost_node : NULL, text);
+    int sig = asked_to_stop(s, pause);
+    if (!sig)
+        return true;
+    snprintf(text, sizeof text, "signal %d (%s) came before the next attempt", sig, strsignal(sig));
+    add_reason(result, text);
+    return false;
+}
+
+/* ------------------------------------------------------------------ compiling beforehand */
+
+/* What the next attempt is for. */
+static void set_kind(const struct supervisor *s, struct tern_run_attempt *a)
+{
+    a->kind = s->o->kind ? s->o->kind : "train";
+    if (!s->precompile.dir)
+        return;
+    if (s->precompile.complete) {
+        if (s->attempts == 0)
+            tern_info("cache found: %s", s->precompile.dir);
+        return;
+    }
+    a->kind = "precompile";
+    a->command = s->o->recipe->workload.precompile.command;
+    tern_info("no complete cache of compiled graphs yet: compiling into %s", s->precompile.dir);
+}
+
+/* Compiling came to its end: true when it was a good one.  Otherwise it fails under its own name,
+ * unless it was stopped, or is worth another attempt. */
+static bool compiled(struct supervisor *s, struct tern_run_attempt *a,
+                     struct tern_run_result *result)
+{
+    struct tern_err err = {0};
+    char why[sizeof result->why];
+
+    if (strcmp(a->kind, "precompile") != 0)
+        return false;
+    if (result->status == TERN_OK) {
+        if (tern_run_precompile_mark(&s->precompile, a->id, a->number, &err) == 0) {
+            s->attempts = 0;
+            return true;
+        }
+        result->status = err.code;
+        snprintf(result->why, sizeof result->why, "%.500s", err.text);
+    } else if (strcmp(result->outcome, "failed") != 0 && strcmp(result->outcome, "refused") != 0) {
+        return false;
+    }
+    result->outcome = "precompile_failed";
+    snprintf(why, sizeof why, "workload.precompile.command: %.450s", result->why);
+    memcpy(result->why, why, sizeof why);
+    return false;
+}
+
+/* ------------------------------------------------------------------ the whole */
+
+static int64_t restarts_asked(const struct tern_run_options *o)
+{
+    const char *job = tern_var("TERN_RESTARTS");
+    int64_t n;
+
+    if (o->restarts >= 0)
+        return o->restarts;
+    if (job && tern_str_int(job, 0, 1000000, &n) == 0)
+        return n;
+    if (job)
+        tern_warn("TERN_RESTARTS: '%s' is no number from 0 to 1000000; the recipe counts", job);
+    return o->recipe->launch.restarts;
+}
+
+static int64_t restarts_of(const struct tern_run_options *o)
+{
+    int64_t n = restarts_asked(o), most = o->site ? o->site->restarts_max : -1;
+
+    if (most < 0 || n <= most)
+        return n;
+    tern_warn("%" PRId64 " restarts are more than the %" PRId64 " that %s allows", n, most,
+              o->site->path);
+    return most;
+}
+
+static int prepare(struct supervisor *s, struct tern_err *err)
+{
+    const struct tern_recipe *r = s->o->recipe;
+
+    if (tern_run_place(&s->place, r, s->o->ranks, err) < 0)
+        return -1;
+    int64_t spares = s->place.slurm ? r->launch.spares : 0;
+    if (spares >= s->place.nodes)
+        return tern_recipe_fail(r, "launch.spares", err,
+                                "%" PRId64 " nodes in reserve of the job's %" PRId64
+                                ": none is left to work. Ask for more nodes.",
+                                spares, s->place.nodes);
+    s->want = (size_t)(s->place.nodes - spares);
+    struct tern_check_options known = {
+        .nodes = (int64_t)s->want,
+        .ranks = (int64_t)s->want * tern_run_workers(r, &s->place),
+    };
+    tern_run_known_machines(&known);
+    if (tern_check_recipe(r, &known, err) < 0)
+        return -1;
+    s->restarts = restarts_of(s->o);
+    struct tern_run_attempt first = {.o = s->o, .place = s->place};
+    first.place.nodes = (int64_t)s->want;
+    if (!s->o->kind && tern_run_precompile_open(&s->precompile, &first, err) < 0)
+        return -1;
+    return tern_run_nodes_read(&s->nodes, &s->place, err);
 }
 
 int tern_run(const struct tern_run_options *options, struct tern_run_result *result,
              struct tern_err *err)
 {
-    struct attempt a = {.o = options};
-    int rc = -1;
+    struct supervisor s = {.o = options};
+    int rc;
 
-    if (tern_run_place(&a.place, options->recipe, options->ranks, err) < 0)
+    result->run_id[0] = '\0';
+    if (prepare(&s, err) < 0)
         return -1;
-    const struct tern_check_options known = {.ranks = a.place.nodes * a.place.ranks_per_node};
-    if (tern_check_recipe(options->recipe, &known, err) < 0)
-        return -1;
-    if (identify(&a, err) < 0 || open_rows(&a, err) < 0)
-        goto out;
-    set_comment(&a);
-    announce(&a);
-    memcpy(result->run_id, a.id, sizeof result->run_id);
-    result->attempt = a.number;
-    result->why[0] = '\0';
-    rc = launch_and_watch(&a, result, err);
-out:
-    tern_spool_close(a.spool, NULL);
-    tern_ckpt_claim_free(a.claim, true);
-    free(a.resumed);
-    free(a.spool_dir);
+    s.recipe_text = tern_run_recipe_text(options);
+    tern_run_watch_signals(&s.signals);
+    sigprocmask(SIG_BLOCK, &s.signals, &s.old_mask);
+    for (bool more = true; more;) {
+        struct tern_run_attempt a = {
+            .o = options, .recipe_text = s.recipe_text, .old_mask = &s.old_mask};
+        set_kind(&s, &a);
+        memcpy(a.id, result->run_id, sizeof a.id);
+        rc = attempt(&s, &a, result, err);
+        if (rc < 0)
+            break;
+        bool ready = compiled(&s, &a, result);
+        tern_run_attempt_end_row(&a, result);
+        more = ready || again(&s, &a, result);
+        tern_run_attempt_end(&a);
+    }
+    if (rc < 0 && s.attempts > 0) { /* the one before took place */
+        add_reason(result, err->text);
+        rc = 0;
+    }
+    while (asked_to_stop(&s, 0)) /* it is the end already, and its words are still to be said */
+        ;
+    sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
+    free(s.recipe_text);
+    tern_run_nodes_free(&s.nodes);
+    tern_run_precompile_free(&s.precompile);
     return rc;
 }
 
@@ -397,13 +384,8 @@ out:
 
 int tern_run_job_recipe(const char **path, struct tern_err *err)
 {
-    const char *node = getenv("SLURMD_NODENAME");
-
-    if (getenv("SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern") && !tern_var("TERN_RECEIPT"))
-        return tern_err_set(err, TERN_TEMPFAIL,
-                            "the job was submitted with --tern, but tern's plugin did not run on "
-                            "node %s. Is tern_spank.so in its plugstack.conf?",
-                            node ? node : "(unknown)");
+    if (tern_run_receipt(true, err) < 0)
+        return -1;
     *path = tern_var("TERN_RECIPE");
     return 0;
 }

@@ -25,6 +25,7 @@ enum {
 struct folder {
     pid_t pid; /* 0: none at work */
     int64_t began, next;
+    bool told;            /* that it does not work: said once */
     struct timespec seen; /* checkpoint_dir's time of change at the last fold */
 };
 
@@ -37,7 +38,7 @@ void tern_run_watch_signals(sigset_t *set)
         sigaddset(set, signals[i]);
 }
 
-static pid_t fold_start(const char *ledger_dir, const char *run_id)
+static pid_t fold_start(const char *ledger_dir, const char *run_id, bool told)
 {
     struct tern_err err = {0};
     pid_t parent = getpid(), pid = fork();
@@ -50,7 +51,8 @@ static pid_t fold_start(const char *ledger_dir, const char *run_id)
         _exit(1);
     if (tern_ledger_fold(ledger_dir, run_id, &err) < 0 ||
         tern_ledger_fold_catalog(ledger_dir, &err) < 0) {
-        tern_warn("the ledger is behind (its spools are safe): %s", err.text);
+        if (!told)
+            tern_warn("the ledger is behind (spools that are there are safe): %s", err.text);
         _exit(1);
     }
     _exit(0);
@@ -74,20 +76,23 @@ static void fold_tick(struct tern_run_watch *w, struct folder *f)
         return;
     f->began = now;
     f->next = now + FOLD_REST_S * second;
-    f->pid = fold_start(w->ledger_dir, w->run_id);
+    f->pid = fold_start(w->ledger_dir, w->run_id, f->told);
 }
 
-static void fold_ended(struct folder *f)
+static void fold_ended(struct folder *f, int status)
 {
     int64_t now = tern_clock_boot_ns(), rest = (now - f->began) * FOLD_REST_TIMES;
 
     f->pid = 0;
+    if (f->told && status == 0)
+        tern_info("the ledger is folded again");
+    f->told = status != 0;
     f->next = now + (rest > FOLD_REST_S * second ? rest : FOLD_REST_S * second);
 }
 
 void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id)
 {
-    pid_t pid = fold_start(ledger_dir, run_id);
+    pid_t pid = fold_start(ledger_dir, run_id, false);
     int64_t deadline = tern_clock_boot_ns() + LAST_FOLD_S * second;
 
     while (pid && waitpid(pid, NULL, WNOHANG) == 0) {
@@ -100,6 +105,21 @@ void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id)
     }
 }
 
+/* Somebody who has ended, to be waited for; 0 for none.  On this machine what a rank has started
+ * ends with it, as it does in a step of Slurm: its workers have memory, devices and ports that the
+ * next attempt wants.  Its number stands for its group until it is waited for. */
+static pid_t ended(const struct tern_run_ranks *r)
+{
+    siginfo_t info = {0};
+
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+        return 0;
+    for (size_t i = 0; !r->job && i < r->n; i++)
+        if (info.si_pid && r->pid[i] == info.si_pid)
+            kill(-info.si_pid, SIGKILL);
+    return info.si_pid;
+}
+
 /* Collect whoever has ended; true while ranks are left. */
 static bool reap(struct tern_run_watch *w, struct folder *f)
 {
@@ -108,9 +128,11 @@ static bool reap(struct tern_run_watch *w, struct folder *f)
     bool left = false;
     pid_t pid;
 
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    while ((pid = ended(r)) > 0 && waitpid(pid, &status, 0) == pid) {
         if (pid == f->pid)
-            fold_ended(f);
+            fold_ended(f, status);
+        if (tern_run_keeper_reaped(w->keeper, pid, status))
+            continue;
         for (size_t i = 0; i < r->n; i++) {
             if (r->pid[i] != pid)
                 continue;
@@ -138,6 +160,7 @@ static void note(struct tern_run_watch *w, const char *kind, const char *severit
 static void pass_on(struct tern_run_watch *w, int sig)
 {
     bool again = sig == SIGINT && w->asked == SIGINT;
+    bool look = sig == SIGUSR2 && w->ranks->trainer; /* asks for dumps, not for an end */
     char text[80];
 
     if (sig == SIGHUP)
@@ -148,7 +171,8 @@ static void pass_on(struct tern_run_watch *w, int sig)
               sig == SIGINT && !again ? ". They may finish their step; Ctrl-C again ends them."
                                       : "");
     note(w, "signal", "info", text);
-    w->asked = sig;
+    if (!look)
+        w->asked = sig;
     tern_run_ranks_signal(w->ranks, again ? SIGKILL : sig);
 }
 

@@ -7,6 +7,7 @@
 #include "core/ckpt/ckpt.h"
 #include "core/fabric/fabric.h"
 #include "core/ledger/ledger.h"
+#include "core/run/keeper.h"
 #include "core/run/launch.h"
 
 struct tern_run_watch {
@@ -17,6 +18,7 @@ struct tern_run_watch {
     const char *checkpoint_dir;      /* NULL likewise */
     const char *ledger_dir;
     const char *run_id;
+    struct tern_run_keeper *keeper; /* told when it has ended */
     sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */
     /* results */
     int first;              /* the first child that did not end well; -1: all did */

@@ -1,10 +1,15 @@
 /* core/run: where it runs, what it launches, what it makes of an end. */
 #include "tap.h"
 
+#include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
+#include "core/ledger/ledger.h"
+#include "core/run/history.h"
+#include "core/run/precompile.h"
 #include "core/run/launch.h"
 #include "core/run/outcome.h"
+#include "core/run/words.h"
 
 #include <unistd.h>
 
@@ -32,84 +37,115 @@ static void outcomes(void)
         int status, sig;
         const char *why;
     } cases[] = {
-        {"the trainer is done", {0, -1, 0, "RUNNING", "", 10, 10}, "done", 0, 0, ""},
-        {"a workload is done", {0, -1, 0, NULL, "", 0, -1}, "done", 0, 0, ""},
+        {"the trainer is done", {0, -1, 0, "RUNNING", "", 10, 10, ""}, "done", 0, 0, ""},
+        {"a workload is done", {0, -1, 0, NULL, "", 0, -1, ""}, "done", 0, 0, ""},
+        {"the trainer is done early",
+         {0, -1, 0, NULL, "", 10, 7, "a has not got better"},
+         "done",
+         0,
+         0,
+         "a has not got better"},
         {"0 without the last checkpoint",
-         {0, -1, 0, "RUNNING", "", 10, 7},
+         {0, -1, 0, "RUNNING", "", 10, 7, ""},
          "failed",
          1,
          0,
          "newest checkpoint is of step 7, not 10"},
-        {"0 without any checkpoint", {0, -1, 0, NULL, "", 10, -1}, "failed", 1, 0, "no checkpoint"},
+        {"0 without any checkpoint",
+         {0, -1, 0, NULL, "", 10, -1, ""},
+         "failed",
+         1,
+         0,
+         "no checkpoint"},
         {"0 from srun after losing a node",
-         {0, -1, 0, "RUNNING", "n2", 10, 7},
+         {0, -1, 0, "RUNNING", "n2", 10, 7, ""},
          "node_fail",
          75,
          0,
          "n2"},
-        {"bad input", {EXITED(2), 1, 0, NULL, "", 10, -1}, "refused", 2, 0, "rank 1"},
+        {"bad input", {EXITED(2), 1, 0, NULL, "", 10, -1, ""}, "refused", 2, 0, "rank 1"},
         {"the trainer failed",
-         {EXITED(1), -1, 0, "RUNNING", "", 10, 3},
+         {EXITED(1), -1, 0, "RUNNING", "", 10, 3, ""},
          "failed",
          1,
          0,
          "status 1"},
-        {"a reason outside", {EXITED(75), -1, 0, "RUNNING", "", 10, 3}, "fault", 75, 0, "outside"},
+        {"a reason outside",
+         {EXITED(75), -1, 0, "RUNNING", "", 10, 3, ""},
+         "fault",
+         75,
+         0,
+         "outside"},
         {"a reason outside, known",
-         {EXITED(75), -1, 0, "RUNNING", "n3", 10, 3},
+         {EXITED(75), -1, 0, "RUNNING", "n3", 10, 3, ""},
          "node_fail",
          75,
          0,
          "n3 is down"},
-        {"stopped", {EXITED(76), -1, 0, NULL, "", 10, 3}, "stopped", 76, 0, "continued"},
+        {"stopped", {EXITED(76), -1, 0, NULL, "", 10, 3, ""}, "stopped", 76, 0, "continued"},
         {"stopped by the time limit",
-         {EXITED(76), -1, 0, "TIMEOUT", "", 10, 3},
+         {EXITED(76), -1, 0, "TIMEOUT", "", 10, 3, ""},
          "time_limit",
          76,
          0,
          ""},
         {"stopped by preemption",
-         {EXITED(76), -1, 0, "PREEMPTED", "", 10, 3},
+         {EXITED(76), -1, 0, "PREEMPTED", "", 10, 3, ""},
          "preempted",
          76,
          0,
          ""},
-        {"halted", {EXITED(77), -1, 0, NULL, "", 10, 3}, "halted", 77, 0, "halted"},
+        {"halted", {EXITED(77), -1, 0, NULL, "", 10, 3, ""}, "halted", 77, 0, "halted"},
         {"a rank was killed",
-         {KILLED(9), 1, 0, NULL, "", 10, 3},
+         {KILLED(9), 1, 0, NULL, "", 10, 3, ""},
          "killed",
          75,
          9,
          "rank 1 ended by signal 9"},
         {"srun's word for it",
-         {EXITED(137), -1, 0, "RUNNING", "", 10, 3},
+         {EXITED(137), -1, 0, "RUNNING", "", 10, 3, ""},
          "killed",
          75,
          9,
          "signal 9"},
         {"killed with its node",
-         {EXITED(137), -1, 0, "RUNNING", "n4", 10, 3},
+         {EXITED(137), -1, 0, "RUNNING", "n4", 10, 3, ""},
          "node_fail",
          75,
          9,
          "n4"},
         {"killed, as srun tells it of the others",
-         {EXITED(143), -1, 0, "RUNNING", "", 0, -1},
+         {EXITED(143), -1, 0, "RUNNING", "", 0, -1, ""},
          "killed",
          75,
          15,
          "srun ended the others"},
         {"ended by a signal that was passed on",
-         {EXITED(143), -1, 15, "RUNNING", "", 0, -1},
-         "killed",
+         {EXITED(143), -1, 15, "RUNNING", "", 0, -1, ""},
+         "stopped",
          75,
          15,
          "signal 15 (Terminated), passed on"},
-        {"scancel", {EXITED(143), -1, 0, "CANCELLED", "", 0, -1}, "cancelled", 75, 15, "CANCELLED"},
-        {"requeued", {EXITED(143), -1, 15, "PENDING", "", 0, -1}, "requeued", 75, 15, "PENDING"},
-        {"a workload's own status", {EXITED(3), 0, 0, NULL, "", 0, -1}, "failed", 3, 0, "status 3"},
+        {"scancel",
+         {EXITED(143), -1, 0, "CANCELLED", "", 0, -1, ""},
+         "cancelled",
+         75,
+         15,
+         "CANCELLED"},
+        {"requeued",
+         {EXITED(143), -1, 15, "PENDING", "", 0, -1, ""},
+         "requeued",
+         75,
+         15,
+         "PENDING"},
+        {"a workload's own status",
+         {EXITED(3), 0, 0, NULL, "", 0, -1, ""},
+         "failed",
+         3,
+         0,
+         "status 3"},
         {"a status that the trainer has not",
-         {EXITED(127), 0, 0, NULL, "", 10, -1},
+         {EXITED(127), 0, 0, NULL, "", 10, -1, ""},
          "failed",
          1,
          0,
@@ -157,9 +193,12 @@ static struct tern_recipe *recipe(const char *text)
 static void command_lines(void)
 {
     struct tern_err err = {0};
-    struct tern_run_place p = {.slurm = true, .nodes = 4, .ranks_per_node = 2, .cpus_per_rank = 64};
-    const char *set[] = {"optimizer.lr=1e-4"};
     struct tern_run_options o = {.recipe_path = "/x/run.yaml", .trainer = "/bin/tern-train"};
+    struct tern_run_attempt a = {
+        .o = &o,
+        .place = {
+            .slurm = true, .groups = 1, .nodes = 4, .ranks_per_node = 2, .cpus_per_rank = 64}};
+    const char *set[] = {"optimizer.lr=1e-4"};
     struct tern_recipe *trainer =
         recipe("version: 1\nname: a\nmodel: {config: c.json}\ndata: {train: [{path: t.tds}]}\n"
                "batch: {global: 8, micro: 1, seq_len: 16}\nsteps: 2\ncheckpoint: {dir: c}\n"
@@ -172,33 +211,168 @@ static void command_lines(void)
     o.recipe = trainer;
     o.overrides = set;
     o.n_overrides = 1;
-    char *s = joined(tern_run_command(&p, &o, "tern-3", &err));
+    char *s = joined(tern_run_command(&a, "tern-3", NULL, &err));
     is(s,
-       "srun --mpi=pmix --nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=64 "
+       "srun --mpi=none --nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=64 "
        "--distribution=block --kill-on-bad-exit=1 --export=ALL --input=none --job-name=tern-3 "
        "/bin/tern-train --set optimizer.lr=1e-4 /x/run.yaml",
        "the trainer under Slurm");
     free(s);
-    p.slurm = false;
+    a.place.slurm = false;
     o.n_overrides = 0;
     o.accept = true;
-    s = joined(tern_run_command(&p, &o, "tern-3", &err));
+    s = joined(tern_run_command(&a, "tern-3", NULL, &err));
     is(s, "/bin/tern-train --accept /x/run.yaml", "the trainer on one machine");
     free(s);
     o.recipe = workload;
-    s = joined(tern_run_command(&p, &o, "tern-3", &err));
+    s = joined(tern_run_command(&a, "tern-3", NULL, &err));
     is(s, "torchrun --nnodes 4 a b", "a workload on one machine");
     free(s);
-    p.slurm = true;
-    p.cpus_per_rank = 0;
-    s = joined(tern_run_command(&p, &o, "tern-1", &err));
+    a.place.slurm = true;
+    a.place.cpus_per_rank = 0;
+    s = joined(tern_run_command(&a, "tern-1", NULL, &err));
     is(s,
        "srun --nodes=4 --ntasks=8 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=1 "
        "--export=ALL --input=none --job-name=tern-1 torchrun --nnodes 4 a b",
        "a workload under Slurm");
     free(s);
+    char *own[] = {"smoke", "-1", NULL};
+    a.command = own;
+    a.place.nodes = 2;
+    a.place.chosen = true;
+    strcpy(a.place.node_list, "n[2,4]");
+    s = joined(tern_run_command(&a, "tern-2", NULL, &err));
+    is(s,
+       "srun --nodes=2 --nodelist=n[2,4] --ntasks=4 --ntasks-per-node=2 --distribution=block "
+       "--kill-on-bad-exit=1 --export=ALL --input=none --job-name=tern-2 smoke -1",
+       "another command on a part of the job's nodes");
+    free(s);
+    s = joined(tern_run_command(&a, "tern-2", "/hosts", &err));
+    is(s,
+       "srun --ntasks=4 --ntasks-per-node=2 --distribution=arbitrary "
+       "--kill-on-bad-exit=1 --export=ALL --input=none --job-name=tern-2 smoke -1",
+       "in an order of ours");
+    free(s);
+    a.place.groups = 3;
+    s = joined(tern_run_command(&a, "tern-2", NULL, &err));
+    is(s,
+       "srun --het-group=0-2 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=1 "
+       "--export=ALL --input=none --job-name=tern-2 smoke -1",
+       "in a heterogeneous job");
+    free(s);
+    a.place.groups = 1;
+    workload->launch.with = TERN_LAUNCH_MPIRUN;
+    const char *root = geteuid() == 0 ? " --allow-run-as-root" : "";
+    char *want =
+        tern_strf("mpirun%s -n 4 --map-by ppr:2:node:OVERSUBSCRIBE --bind-to none smoke -1", root);
+    s = joined(tern_run_command(&a, "tern-2", NULL, &err));
+    is(s, want, "by mpirun");
+    free(s);
+    free(want);
+    want = tern_strf("mpirun%s -n 4 --map-by seq:OVERSUBSCRIBE --hostfile /hosts --bind-to none "
+                     "smoke -1",
+                     root);
+    s = joined(tern_run_command(&a, "tern-2", "/hosts", &err));
+    is(s, want, "by mpirun in an order of ours");
+    free(s);
+    free(want);
     tern_recipe_free(trainer);
     tern_recipe_free(workload);
+}
+
+/* A word that differs from node to node: who starts the ranks says which they are. */
+static void node_index(void)
+{
+    struct tern_recipe *r = recipe("version: 1\nname: a\nledger: {dir: l}\n"
+                                   "workload: {command: [\"it's\", \"{node_index}\"]}\n");
+    if (!r)
+        return;
+    const struct tern_run_options o = {.recipe = r};
+    struct tern_run_attempt a = {.o = &o, .kind = "train"};
+    struct tern_err err = {0};
+    char **words = NULL;
+
+    a.place.slurm = true;
+    a.place.nodes = 2;
+    strcpy(a.place.node_list, "n[1-2]");
+    static const struct {
+        enum tern_launcher with;
+        int64_t tasks;
+        const char *want;
+    } cases[] = {
+        {TERN_LAUNCH_SRUN, 1, "exec it\\'s \"$SLURM_PROCID\""},
+        {TERN_LAUNCH_SRUN, 4, "exec it\\'s $((SLURM_PROCID / 4))"},
+        {TERN_LAUNCH_MPIRUN, 1, "exec it\\'s \"$OMPI_COMM_WORLD_RANK\""},
+        {TERN_LAUNCH_MPIRUN, 4, "exec it\\'s $((OMPI_COMM_WORLD_RANK / 4))"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        r->launch.with = cases[i].with;
+        a.place.ranks_per_node = cases[i].tasks;
+        if (ok(tern_run_words(&a, &words, &err) == 0 && words, "a command with {node_index}"))
+            is(words[2], cases[i].want, "counts in the launcher's ranks");
+        tern_recipe_words_free(words);
+    }
+    tern_recipe_free(r);
+}
+
+/* ------------------------------------------------------------------ what became of it so far */
+
+/* An attempt "job kind outcome", with a checkpoint when a '+' follows. */
+static void past(const char *id, unsigned number, const char *text)
+{
+    char kind[20], outcome[20], made[4] = "";
+    unsigned job;
+    struct tern_spool *s = tern_spool_open("ledger", id, number, "run", NULL);
+
+    if (sscanf(text, "%u %19s %19s %3s", &job, kind, outcome, made) < 3 || !s)
+        abort();
+    tern_spool_run(s, &(struct tern_ledger_run){.name = "past"}, NULL);
+    tern_spool_attempt_begin(s, &(struct tern_ledger_attempt){.kind = kind, .job_id = job}, NULL);
+    if (made[0])
+        tern_spool_checkpoint(s,
+                              &(struct tern_ledger_checkpoint){
+                                  .step = number,
+                                  .path = made[0] == '+' ? "c" : "copy",
+                                  .state = made[0] == '+' ? "published" : "verified",
+                              },
+                              NULL);
+    if (strcmp(outcome, "-") != 0)
+        tern_spool_attempt_end(s, &(struct tern_ledger_end){.outcome = outcome}, NULL);
+    tern_spool_close(s, NULL);
+}
+
+static void histories(void)
+{
+    static const struct {
+        const char *past[8], *kind;
+        unsigned attempts, vain, stuck;
+    } cases[] = {
+        {{"7 train killed", "7 train fault", "7 train killed"}, "train", 3, 3, 3},
+        {{"7 train killed", "7 train killed +", "7 train killed"}, "train", 3, 1, 1},
+        {{"7 train killed", "7 train killed =", "7 train killed"}, "train", 3, 3, 3},
+        {{"7 train node_fail", "7 train node_fail", "7 train -"}, "train", 3, 3, 0},
+        {{"7 train preempted", "7 train stopped", "7 train node_fail"}, "train", 1, 1, 0},
+        {{"6 train killed", "7 train killed"}, "train", 1, 1, 2},
+        {{"7 train killed", "7 train done", "7 train killed"}, "train", 2, 1, 1},
+        {{"7 precompile node_fail", "7 precompile killed"}, "precompile", 2, 2, 1},
+        {{"7 precompile killed", "7 precompile done", "7 train killed"}, "train", 1, 1, 1},
+        {{"7 precompile node_fail", "7 train killed"}, "precompile", 1, 1, 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tern_run_history h = {0};
+        struct tern_err e = {0};
+        char id[TERN_ULID_SIZE];
+        tern_ulid_new(id);
+        for (unsigned k = 0; k < 8 && cases[i].past[k]; k++)
+            past(id, k + 1, cases[i].past[k]);
+        ok(tern_run_history_read(&h, "ledger", id, 7, cases[i].kind, &e) == 0 &&
+               h.attempts == cases[i].attempts && h.vain == cases[i].vain &&
+               h.stuck == cases[i].stuck,
+           "history %zu: %u attempts, %u in vain, %u stuck %s", i, h.attempts, h.vain, h.stuck,
+           e.text);
+    }
+    tern_fs_remove_tree("ledger", NULL);
 }
 
 /* ------------------------------------------------------------------ the job's shape */
@@ -237,7 +411,100 @@ static void places(void)
     setenv("SLURM_STEP_NUM_TASKS", "x", 1);
     ok(tern_run_place(&p, r, 0, &err) < 0, "nonsense in the environment");
     has(err.text, "SLURM_STEP_NUM_TASKS", "is named");
+    unsetenv("SLURM_STEP_NUM_TASKS");
     tern_recipe_free(r);
+}
+
+/* What sbatch was told, against the recipe. */
+static void mistakes(void)
+{
+    struct tern_err err = {0};
+    struct tern_run_place p;
+    struct tern_recipe *r =
+        recipe("version: 1\nname: a\nledger: {dir: l}\nparallel: {tensor: 4, pipeline: 3}\n"
+               "workload: {command: [x], tasks_per_node: 2, workers_per_node: 8}\n");
+
+    setenv("SLURM_CPUS_PER_TASK", "3", 1);
+    ok(tern_run_place(&p, r, 0, &err) < 0 && err.code == TERN_USAGE, "--cpus-per-task too large");
+    has(err.text,
+        "--cpus-per-task=3, and 2 ranks a node (workload.tasks_per_node) would need 6 of "
+        "a node's 4 CPUs. Leave it out, or submit with --cpus-per-task=2.",
+        "is answered with one that fits");
+    unsetenv("SLURM_CPUS_PER_TASK");
+    ok(tern_run_place(&p, r, 0, &err) == 0 && tern_run_ranks_on_node(&p, r) == 8,
+       "3 nodes x 8 workers over 4 x 3");
+    setenv("SLURM_JOB_NUM_NODES", "4", 1);
+    ok(tern_run_place(&p, r, 0, &err) < 0 && err.code == TERN_USAGE, "32 over 12: refused");
+    has(err.text,
+        "parallel: 4 nodes x 8 ranks are 32, no multiple of parallel.tensor x "
+        "parallel.pipeline (4 x 3 = 12)",
+        "and why");
+    setenv("SLURM_JOB_NUM_NODES", "3", 1);
+
+    setenv("SLURM_HET_SIZE", "2", 1);
+    setenv("SLURM_JOB_ID_HET_GROUP_0", "12", 1);
+    setenv("SLURM_JOB_ID_HET_GROUP_1", "13", 1);
+    setenv("SLURM_JOB_NODELIST_HET_GROUP_0", "n[1-2]", 1);
+    setenv("SLURM_JOB_NODELIST_HET_GROUP_1", "m1", 1);
+    setenv("SLURM_JOB_NUM_NODES_HET_GROUP_0", "2", 1);
+    setenv("SLURM_JOB_NUM_NODES_HET_GROUP_1", "1", 1);
+    setenv("SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0", "4(x2)", 1);
+    setenv("SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1", "2", 1);
+    ok(tern_run_place(&p, r, 0, &err) == 0 && p.groups == 2 && p.nodes == 3 &&
+           p.group_job[0] == 12 && p.group_job[1] == 13 && p.cpus_per_rank == 1,
+       "a heterogeneous job: all groups' nodes, the CPUs of the least");
+    is(p.node_list, "n[1-2],m1", "in their order");
+    setenv("SLURM_NTASKS_PER_NODE_HET_GROUP_0", "2", 1);
+    setenv("SLURM_NTASKS_PER_NODE_HET_GROUP_1", "4", 1);
+    ok(tern_run_place(&p, r, 0, &err) < 0 && err.code == TERN_USAGE, "uneven groups: refused");
+    has(err.text, "the job's groups ask for 2 and 4 tasks a node", "and why");
+    unsetenv("SLURM_HET_SIZE");
+    unsetenv("SLURM_JOB_ID");
+    tern_recipe_free(r);
+}
+
+/* ------------------------------------------------------------------ the compiler */
+
+static const char *version(const char *script, enum tern_code *code)
+{
+    static char to[200];
+    struct tern_err err = {0};
+    char *text = tern_strf("#!/bin/sh\n%s\n", script);
+
+    tern_fs_replace("neuronx-cc", text, strlen(text), 0755, NULL);
+    free(text);
+    strcpy(to, "?");
+    if (tern_run_compiler_version(to, sizeof to, 1, &err) < 0)
+        snprintf(to, sizeof to, "%.190s", err.text);
+    *code = err.code;
+    return to;
+}
+
+static void compilers(void)
+{
+    char *path = tern_strdup(getenv("PATH")), *with = tern_strf(".:%s", path), to[200];
+    enum tern_code code;
+
+    ok(tern_run_compiler_version(to, sizeof to, 5, NULL) == 0 && !*to, "no compiler, no version");
+    setenv("PATH", with, 1);
+    is(version("echo 'NeuronX Compiler version 2.16.345.0+69131dd3'; echo; echo 'Python version "
+               "3.8.10'",
+               &code),
+       "NeuronX Compiler version 2.16.345.0+69131dd3", "the compiler's version");
+    is(version("echo warning: 1.0 >&2; echo 'Be warned.'; echo 'Compiler version 2.16'", &code),
+       "Compiler version 2.16", "whatever it says before");
+    int64_t began = tern_clock_boot_ns();
+    is(version("echo Compiler version 2.17; exec sleep 5 >&-", &code), "Compiler version 2.17",
+       "one that has answered");
+    ok(tern_clock_boot_ns() - began < 3000000000, "and does not end is not waited for");
+    has(version("sleep 5; echo Compiler version 2.16", &code), "no answer within 1 s",
+        "one that does not answer");
+    ok(code == TERN_TEMPFAIL, "is for another try, not for another cache");
+    has(version("echo broken; exit 1", &code), "tells no version", "one that is broken");
+    setenv("PATH", path, 1);
+    unlink("neuronx-cc");
+    free(with);
+    free(path);
 }
 
 int main(void)
@@ -249,7 +516,11 @@ int main(void)
     least_cpus();
     outcomes();
     command_lines();
+    node_index();
+    histories();
+    compilers();
     places();
+    mistakes();
     rmdir(folder);
     return tap_done();
 }

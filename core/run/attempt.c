@@ -1,0 +1,607 @@
+#include "core/run/attempt.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
+#include "core/check/check.h"
+#include "core/run/beat.h"
+#include "core/run/keeper.h"
+#include "core/run/logfile.h"
+#include "core/run/outcome.h"
+#include "core/run/pace.h"
+#include "core/run/task.h"
+#include "core/run/watch.h"
+#include "core/run/words.h"
+#include "core/slurm/slurm.h"
+
+#include <glob.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    /* For the last checkpoints of a run that is done: seconds of all its nodes together, which wait
+     * for one process that could do its work elsewhere (outside.h).  A minute is no loss. */
+    KEEP_DONE_NODE_S = 900,
+    KEEP_DONE_MIN_S = 60,
+    KEEP_ENDED_S = 5, /* another attempt takes them up */
+};
+
+bool tern_run_attempt_is_trainer(const struct tern_run_attempt *a)
+{
+    return !a->command && !a->o->recipe->workload.command;
+}
+
+/* Every rank gets a kilobyte or so of every other from the supervisor: beyond these, PMIx's tree of
+ * daemons is the better way. */
+enum { MEETING_RANKS = 512 };
+
+bool tern_run_attempt_by_mpi(const struct tern_run_attempt *a)
+{
+    const char *asked = tern_var("TERN_FABRIC");
+
+    return tern_run_attempt_is_trainer(a) &&
+           (asked ? strcmp(asked, "mpi") == 0 : a->o->recipe->launch.fabric == TERN_CARRY_MPI);
+}
+
+bool tern_run_attempt_meets(const struct tern_run_attempt *a)
+{
+    const char *wireup = tern_var("TERN_WIREUP");
+
+    if (!tern_run_attempt_is_trainer(a))
+        return false;
+    if (!a->place.slurm)
+        return true;
+    return a->o->recipe->launch.with == TERN_LAUNCH_SRUN && a->place.groups <= 1 &&
+           !tern_run_attempt_by_mpi(a) && /* MPI has its launcher, and meets by it */
+           a->place.nodes * a->place.ranks_per_node <= MEETING_RANKS &&
+           !(wireup && strcmp(wireup, "pmix") == 0);
+}
+
+/* ------------------------------------------------------------------ identity */
+
+/* "01J... words of the user": the run that the job has been before it was queued again. */
+static bool id_in_comment(const char *comment, char id[TERN_ULID_SIZE])
+{
+    char word[TERN_ULID_SIZE];
+
+    snprintf(word, sizeof word, "%s", comment);
+    if (strlen(word) != TERN_ULID_SIZE - 1 || !tern_ulid_valid(word) ||
+        (comment[TERN_ULID_SIZE - 1] && comment[TERN_ULID_SIZE - 1] != ' '))
+        return false;
+    memcpy(id, word, TERN_ULID_SIZE);
+    return true;
+}
+
+/* The job's Comment names the run, so that squeue finds it (and sacct, where slurm.conf has
+ * AccountingStoreFlags=job_comment); its time limit is held against the run's pace. */
+static void look_at_job(const struct tern_run_attempt *a)
+{
+    struct tern_slurm_job *job = NULL;
+    struct tern_err err = {0};
+    char id[TERN_ULID_SIZE];
+
+    if (!a->place.slurm)
+        return;
+    if (tern_slurm_job_load(a->place.job, &job, &err) < 0) {
+        tern_warn("%s", err.text);
+        return;
+    }
+    bool has = id_in_comment(job->comment, id);
+    if (!has || strcmp(id, a->id) != 0) {
+        const char *rest = has ? job->comment + TERN_ULID_SIZE - 1 : job->comment;
+        char *text = tern_strf("%s%s%s", a->id, *rest && *rest != ' ' ? " " : "", rest);
+        if (tern_slurm_job_set_comment(a->place.job, text, &err) < 0)
+            tern_warn("%s", err.text);
+        free(text);
+    }
+    if (job->end > 0)
+        tern_run_pace_tell(a->o->recipe, a->id,
+                           a->place.nodes * tern_run_workers(a->o->recipe, &a->place),
+                           (int64_t)(job->end - time(NULL)));
+    tern_slurm_job_free(job);
+}
+
+/* A workload that keeps its checkpoints to itself is known by the job. */
+static int identify_by_job(struct tern_run_attempt *a, struct tern_err *err)
+{
+    struct tern_slurm_job *job = NULL;
+    unsigned last = 0;
+
+    a->resumed_step = -1;
+    bool known = a->id[0];
+    if (!known)
+        tern_ulid_new(a->id);
+    if (!known && a->place.slurm) {
+        if (tern_slurm_job_load(a->place.job, &job, err) < 0)
+            return -1;
+        id_in_comment(job->comment, a->id);
+        tern_slurm_job_free(job);
+    }
+    if (tern_ledger_last_attempt(a->o->recipe->ledger.dir, a->id, &last, err) < 0)
+        return -1;
+    a->number = last + 1;
+    return 0;
+}
+
+static int claim(struct tern_run_attempt *a, struct tern_err *err)
+{
+    const struct tern_recipe *r = a->o->recipe;
+    char owner[400];
+    unsigned last = 0;
+
+    tern_ulid_new(a->id);
+    if (tern_ckpt_run_identity(r->checkpoint.dir, a->id, err) < 0 ||
+        tern_ledger_last_attempt(r->ledger.dir, a->id, &last, err) < 0)
+        return -1;
+    if (a->place.slurm)
+        snprintf(owner, sizeof owner, "%s job %u", a->place.host, a->place.job);
+    else
+        snprintf(owner, sizeof owner, "%s pid %d", a->place.host, (int)getpid());
+    if (tern_ckpt_claim(r->checkpoint.dir, 0, owner, &a->claim, err) < 0)
+        return -1;
+    /* The ledger may have seen more of this run than a checkpoint folder that was moved. */
+    if (tern_ckpt_claim_attempt(a->claim) <= last) {
+        tern_ckpt_claim_free(a->claim, true);
+        a->claim = NULL;
+        if (tern_ckpt_claim(r->checkpoint.dir, last + 1, owner, &a->claim, err) < 0)
+            return -1;
+    }
+    a->number = tern_ckpt_claim_attempt(a->claim);
+    return 0;
+}
+
+/* A recipe of another run is refused before anything is recorded. */
+static int check_same_run(const struct tern_run_attempt *a, struct tern_err *err)
+{
+    if (!a->resumed || a->o->accept)
+        return 0;
+    struct tern_ckpt *c = tern_ckpt_open(a->resumed, err);
+    if (!c)
+        return -1;
+    const char *identity = json_string_value(json_object_get(tern_ckpt_meta(c), "identity_hash"));
+    int rc = tern_check_same_run(a->o->recipe, a->resumed, identity, err);
+    tern_ckpt_close(c);
+    return rc;
+}
+
+static int identify(struct tern_run_attempt *a, struct tern_err *err)
+{
+    uint64_t step = 0;
+
+    if (!a->o->recipe->checkpoint.dir)
+        return identify_by_job(a, err);
+    if (claim(a, err) < 0)
+        return -1;
+    a->beat = tern_run_beat_start(a->claim);
+    a->resumed_step = -1; /* somebody else's trainer knows itself */
+    if (!tern_run_attempt_is_trainer(a))
+        return 0;
+    if (tern_ckpt_latest(a->o->recipe->checkpoint.dir, &a->resumed, &step, err) < 0)
+        return -1;
+    a->resumed_step = (int64_t)step;
+    return check_same_run(a, err);
+}
+
+/* ------------------------------------------------------------------ the ledger's rows */
+
+char *tern_run_recipe_text(const struct tern_run_options *o)
+{
+    enum { RECIPE_BYTES = 1 << 20 }; /* yaml.h reads no more */
+    char *text = NULL;
+    size_t len = 0;
+
+    if (tern_fs_read(o->recipe_path, RECIPE_BYTES, &text, &len, NULL) == 0)
+        return text;
+    return tern_strdup("");
+}
+
+/* The recipe as used: its text, and what the command line changed. */
+static char *recipe_used(const struct tern_run_attempt *a)
+{
+    struct tern_buf b = {0};
+
+    tern_buf_puts(&b, a->recipe_text);
+    if (a->o->n_overrides && b.len && b.data[b.len - 1] != '\n')
+        tern_buf_puts(&b, "\n");
+    for (size_t i = 0; i < a->o->n_overrides; i++)
+        tern_buf_printf(&b, "# --set %s\n", a->o->overrides[i]);
+    return b.data;
+}
+
+/* Somebody edits the file while the job runs. */
+static void look_at_recipe(struct tern_run_attempt *a)
+{
+    char *now = tern_run_recipe_text(a->o), text[600];
+
+    if (strcmp(now, a->recipe_text) != 0) {
+        snprintf(text, sizeof text,
+                 "%.400s was changed after this job had read it: %s. To have the new one, begin "
+                 "the job anew.",
+                 a->o->recipe_path,
+                 tern_run_attempt_is_trainer(a) ? "only the ranks read it again"
+                                                : "this attempt runs by the old one");
+        tern_run_attempt_note(a, "recipe", "warn", NULL, text);
+    }
+    free(now);
+}
+
+static char *model_words(const struct tern_recipe *r)
+{
+    if (r->workload.command)
+        return tern_strf("workload: %s", r->workload.command[0]);
+    if (r->model.from)
+        return tern_strf("from %s", r->model.from);
+    return tern_strf("random weights, %s", r->model.config);
+}
+
+static int write_run(struct tern_run_attempt *a, struct tern_err *err)
+{
+    const struct tern_recipe *r = a->o->recipe;
+    const struct passwd *pw = getpwuid(getuid());
+    char uid[24], *text = recipe_used(a), *model = model_words(r);
+
+    snprintf(uid, sizeof uid, "%u", (unsigned)getuid());
+    const struct tern_ledger_run run = {
+        .name = r->name,
+        .user = pw ? pw->pw_name : uid,
+        .recipe_path = a->o->recipe_path,
+        .recipe = text,
+        .identity_hash = a->identity,
+        .full_hash = a->full,
+        .model = model,
+        .created_ns = tern_clock_wall_ns(),
+    };
+    int rc = tern_spool_run(a->spool, &run, err);
+    free(text);
+    free(model);
+    return rc;
+}
+
+static int write_begin(struct tern_run_attempt *a, struct tern_err *err)
+{
+    const struct tern_ledger_attempt row = {
+        .kind = a->kind,
+        .job_id = a->place.job,
+        .restart_count = a->place.restarts,
+        .nodes = a->place.node_list,
+        .host = a->place.host,
+        .pid = getpid(),
+        .world = a->place.nodes * tern_run_workers(a->o->recipe, &a->place),
+        .resumed_checkpoint = a->resumed,
+        .resumed_step = a->resumed_step,
+        .full_hash = a->full,
+    };
+
+    return tern_spool_attempt_begin(a->spool, &row, err);
+}
+
+/* What it reads, so that `tern ledger reproduce` can tell whether it is still the same. */
+static void write_inputs(struct tern_run_attempt *a)
+{
+    struct tern_check_inputs inputs = {0};
+    struct tern_err err = {0};
+
+    if (tern_check_inputs(a->o->recipe, &inputs, &err) < 0)
+        tern_warn("%s", err.text);
+    for (size_t i = 0; i < inputs.n; i++) {
+        char *name = tern_strf("input.%s", inputs.v[i].key);
+        char *value = tern_strf("%s %s", inputs.v[i].sha256, inputs.v[i].path);
+        if (tern_spool_param(a->spool, name, value, &err) < 0)
+            tern_warn("%s", err.text);
+        free(name);
+        free(value);
+    }
+    tern_check_inputs_free(&inputs);
+}
+
+/* Opens the spool; whoever comes after finds ledger and spool in the environment. */
+static int open_rows(struct tern_run_attempt *a, struct tern_err *err)
+{
+    const struct tern_recipe *r = a->o->recipe;
+
+    tern_recipe_hashes(r, a->identity, a->full);
+    a->spool_dir = tern_spool_dir(r->ledger.dir, a->id, a->number);
+    a->spool = tern_spool_open(r->ledger.dir, a->id, a->number, "run", err);
+    if (!a->spool || write_run(a, err) < 0 || write_begin(a, err) < 0 ||
+        tern_spool_sync(a->spool, err) < 0)
+        return -1;
+    write_inputs(a);
+    setenv("TERN_LEDGER", r->ledger.dir, 1);
+    setenv("TERN_RUN_SPOOL", a->spool_dir, 1);
+    setenv("TERN_RECIPE", a->o->recipe_path, 1);
+    if (r->launch.rails && !tern_var("TERN_FABRIC_RAILS"))
+        setenv("TERN_FABRIC_RAILS", r->launch.rails, 1);
+    tern_run_task_export(r, a->id, a->number);
+    tern_run_logs_trim(r->ledger.dir, a->id, a->number,
+                       tern_run_log_bytes() *
+                           (uint64_t)(a->place.nodes * a->place.ranks_per_node + 1));
+    return 0;
+}
+
+/* ------------------------------------------------------------------ running it */
+
+/* A node of the job that Slurm has given up, into `to`. */
+static void find_lost_node(const struct tern_run_attempt *a, char *to, size_t size)
+{
+    struct tern_slurm_nodes *nodes = NULL;
+    struct tern_err err = {0};
+    char **hosts = NULL;
+    size_t n = 0;
+
+    if (tern_slurm_hosts_expand(a->place.node_list, &hosts, &n, &err) < 0 ||
+        tern_slurm_nodes_load(&nodes, &err) < 0) {
+        tern_warn("%s", err.text);
+        tern_slurm_hosts_free(hosts);
+        return;
+    }
+    for (size_t i = 0; i < nodes->n && !*to; i++) {
+        const struct tern_slurm_node *node = &nodes->node[i];
+        for (size_t j = 0; j < n && node->down && !*to; j++)
+            if (strcmp(hosts[j], node->name) == 0)
+                snprintf(to, size, "%s", node->name);
+    }
+    tern_slurm_nodes_free(nodes);
+    tern_slurm_hosts_free(hosts);
+}
+
+/* Does the checkpoint say that its run is done before the last step? */
+static void read_end(const char *path, char *to, size_t size)
+{
+    struct tern_err err;
+    struct tern_ckpt *c = tern_ckpt_open(path, &err);
+
+    if (!c)
+        return;
+    const char *words = json_string_value(json_object_get(tern_ckpt_meta(c), "ended"));
+    snprintf(to, size, "%s", words ? words : "");
+    tern_ckpt_close(c);
+}
+
+enum { LOST_LOOKS = 8, LOST_PAUSE_NS = 250000000 };
+
+static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
+                    struct tern_run_facts *f)
+{
+    struct tern_slurm_job *job = NULL;
+    struct tern_err err = {0};
+    uint64_t step = 0;
+    char *path = NULL;
+
+    f->status = w->first >= 0 ? tern_run_ranks_status(w->ranks, w->first, w->asked) : 0;
+    f->rank = a->place.slurm || w->ranks->n == 1 ? -1 : w->first;
+    f->asked = a->asked = w->asked;
+    f->steps = tern_run_attempt_is_trainer(a) ? a->o->recipe->steps : 0;
+    f->newest = -1;
+    if (tern_run_attempt_is_trainer(a) &&
+        tern_ckpt_latest(a->o->recipe->checkpoint.dir, &path, &step, &err) == 0 && path)
+        f->newest = (int64_t)step;
+    if (f->status == 0 && path && f->newest < f->steps)
+        read_end(path, f->ended, sizeof f->ended);
+    free(path);
+    if (!a->place.slurm || (f->status == 0 && (f->newest >= f->steps || f->ended[0])))
+        return;
+    if (tern_slurm_job_load(a->place.job, &job, &err) == 0)
+        f->job_word = job->word;
+    else
+        tern_warn("%s", err.text);
+    tern_slurm_job_free(job);
+    /* srun may notice that a node is gone before slurmctld does, and ends with 1 then. */
+    const bool wait = WIFEXITED(f->status) && WEXITSTATUS(f->status) == 1 && a->place.nodes > 1;
+    for (int i = 0; i == 0 || (wait && i < LOST_LOOKS && !f->lost_node[0]); i++) {
+        if (i)
+            tern_clock_sleep_ns(LOST_PAUSE_NS);
+        find_lost_node(a, f->lost_node, sizeof f->lost_node);
+    }
+    memcpy(a->lost_node, f->lost_node, sizeof a->lost_node);
+}
+
+/* Who looks after the checkpoints that the ranks write. */
+static int start_keeper(struct tern_run_attempt *a, struct tern_run_keeper *keeper,
+                        struct tern_err *err)
+{
+    struct tern_run_keeper_options o;
+
+    if (strcmp(a->kind, "train") != 0) { /* others write nothing that is to be kept */
+        *keeper = (struct tern_run_keeper){.stop = -1};
+        return 0;
+    }
+    tern_run_keeper_options(a->o->recipe, &o);
+    o.run_id = a->id;
+    o.attempt = a->number;
+    return tern_run_keeper_start(keeper, &o, err);
+}
+
+/* Ranks whose operations failed have left what they called last. */
+static void tell_dumps(const struct tern_run_result *result)
+{
+    const char *dir = tern_var("TERN_FABRIC_DUMP");
+    char *pattern = dir ? tern_strf("%s/fabric-rank-*.tfr", dir) : NULL;
+    glob_t found = {0};
+
+    if (pattern && result->status != TERN_OK && result->status != TERN_CONTINUED &&
+        result->status != TERN_HALTED && glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+        tern_info("`tern fabric autopsy %s` tells which rank was missing where", dir);
+    globfree(&found);
+    free(pattern);
+}
+
+static double keep_seconds(int64_t nodes)
+{
+    double share = (double)KEEP_DONE_NODE_S / (double)nodes;
+
+    return share > KEEP_DONE_MIN_S ? share : KEEP_DONE_MIN_S;
+}
+
+/* Whoever started the supervisor's shell as a rank (`srun --mpi=pmix --pty bash`, mpirun) told it
+ * its place; ranks that inherited that would all be the same one.  Their launcher sets it anew. */
+static void forget_place(void)
+{
+    static const char *const names[] = {"PMIX_RANK",
+                                        "PMIX_NAMESPACE",
+                                        "PMI_RANK",
+                                        "OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+}
+
+int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *result,
+                            struct tern_err *err)
+{
+    struct tern_run_ranks ranks = {.old_mask = a->old_mask};
+    struct tern_run_facts facts = {0};
+    struct tern_run_keeper keeper;
+    struct tern_run_watch w = {
+        .ranks = &ranks,
+        .spool = a->spool,
+        .claim = a->claim,
+        .checkpoint_dir = a->o->recipe->checkpoint.dir,
+        .ledger_dir = a->o->recipe->ledger.dir,
+        .run_id = a->id,
+        .keeper = &keeper,
+    };
+
+    char **as_given = a->command, **filled = NULL;
+    if (a->claim && tern_ckpt_claim_check(a->claim, err) < 0 && err->code != TERN_TEMPFAIL)
+        return -1;
+    if (tern_run_words(a, &filled, err) < 0 || start_keeper(a, &keeper, err) < 0) {
+        tern_recipe_words_free(filled);
+        return -1;
+    }
+    if (filled)
+        a->command = filled;
+    if (tern_run_attempt_by_mpi(a))
+        setenv("TERN_FABRIC", "mpi", 1);
+    unsetenv("TERN_RUN_SOCKET");
+    forget_place();
+    if (tern_run_attempt_meets(a)) {
+        w.meeting = tern_rendezvous_open(a->place.slurm ? "0.0.0.0" : "127.0.0.1",
+                                         (int)(a->place.nodes * a->place.ranks_per_node), err);
+        if (!w.meeting) {
+            tern_run_keeper_finish(&keeper, 0, false, NULL);
+            a->command = as_given;
+            tern_recipe_words_free(filled);
+            return -1;
+        }
+        setenv("TERN_RUN_SOCKET", tern_rendezvous_address(w.meeting), 1);
+    }
+    tern_run_watch_signals(&w.signals);
+    tern_run_beat_stop(&a->beat);
+    if (tern_run_ranks_start(&ranks, a, err) < 0) {
+        tern_run_watch(&w);
+        result->outcome = "failed";
+        result->status = err->code;
+        snprintf(result->why, sizeof result->why, "%.500s", err->text);
+    } else {
+        tern_run_watch(&w);
+        tern_run_ranks_leftover(&ranks);
+        collect(a, &w, &facts);
+        tern_run_judge(&facts, result, &result->signal);
+        tell_dumps(result);
+    }
+    if (w.fenced.code) {
+        result->outcome = "failed";
+        result->status = w.fenced.code;
+        snprintf(result->why, sizeof result->why, "%.500s", w.fenced.text);
+    }
+    tern_run_ranks_free(&ranks);
+    tern_rendezvous_close(w.meeting);
+    a->command = as_given;
+    tern_recipe_words_free(filled);
+    const bool done = result->status == TERN_OK;
+    tern_run_keeper_finish(&keeper, done ? keep_seconds(a->place.nodes) : KEEP_ENDED_S, done,
+                           a->claim);
+    return 0;
+}
+
+static void announce(const struct tern_run_attempt *a)
+{
+    char from[80] = "";
+
+    if (a->resumed)
+        snprintf(from, sizeof from, ", from step %" PRId64, a->resumed_step);
+    tern_info("run %s, attempt %u: %" PRId64 " node%s x %" PRId64 " rank%s on %s%s", a->id,
+              a->number, a->place.nodes, a->place.nodes == 1 ? "" : "s", a->place.ranks_per_node,
+              a->place.ranks_per_node == 1 ? "" : "s", a->place.node_list, from);
+}
+
+/* ------------------------------------------------------------------ from begin to end */
+
+static void let_go(struct tern_run_attempt *a)
+{
+    tern_run_beat_stop(&a->beat);
+    tern_spool_close(a->spool, NULL);
+    a->spool = NULL;
+    tern_ckpt_claim_free(a->claim, true);
+    a->claim = NULL;
+    free(a->resumed);
+    a->resumed = NULL;
+    free(a->spool_dir);
+    a->spool_dir = NULL;
+}
+
+int tern_run_attempt_begin(struct tern_run_attempt *a, struct tern_err *err)
+{
+    if (identify(a, err) < 0 || open_rows(a, err) < 0) {
+        let_go(a);
+        return -1;
+    }
+    announce(a);
+    look_at_recipe(a);
+    look_at_job(a);
+    return 0;
+}
+
+int tern_run_attempt_moved(struct tern_run_attempt *a, struct tern_err *err)
+{
+    announce(a);
+    return write_begin(a, err);
+}
+
+void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_result *result)
+{
+    struct tern_err err = {0};
+    const struct tern_ledger_end end = {
+        .outcome = result->outcome,
+        .exit_code = result->status,
+        .signal = result->signal,
+        .cause = result->why[0] ? result->why : NULL,
+    };
+
+    if (tern_spool_attempt_end(a->spool, &end, &err) < 0 || tern_spool_sync(a->spool, &err) < 0)
+        tern_warn("the ledger does not know how the attempt ended: %s", err.text);
+}
+
+void tern_run_attempt_end(struct tern_run_attempt *a)
+{
+    const bool began = a->spool;
+
+    let_go(a);
+    if (began)
+        tern_run_watch_last_fold(a->o->recipe->ledger.dir, a->id);
+}
+
+void tern_run_attempt_note(struct tern_run_attempt *a, const char *kind, const char *severity,
+                           const char *node, const char *text)
+{
+    const struct tern_ledger_event e = {
+        .kind = kind, .severity = severity, .node = node, .text = text};
+    struct tern_err err = {0};
+
+    if (strcmp(severity, "info") == 0)
+        tern_info("%s", text);
+    else
+        tern_warn("%s", text);
+    if (tern_spool_event(a->spool, &e, &err) < 0)
+        tern_warn("%s", err.text);
+}

@@ -1,0 +1,82 @@
+/* core/run/attempt: what an attempt holds between its begin and its ranks. */
+#include "tests/unit/tap.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/run/attempt.h"
+#include "core/run/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char text[] = "version: 1\nname: a\nledger: {dir: ledger}\ncheckpoint: {dir: ck}\n"
+                           "workload: {command: [\"true\"]}\n";
+static const char claim[] = "ck/claim-000001";
+
+/* As old as a claim that its owner has not renewed for an hour. */
+static void make_old(void)
+{
+    const struct timespec old[2] = {{.tv_sec = time(NULL) - 3600}, {.tv_sec = time(NULL) - 3600}};
+
+    if (utimensat(AT_FDCWD, claim, old, 0) < 0)
+        abort();
+}
+
+/* Is it renewed within three seconds? */
+static bool renewed(void)
+{
+    struct stat st;
+
+    for (int i = 0; i < 300; i++, tern_clock_sleep_ns(10000000))
+        if (stat(claim, &st) == 0 && st.st_mtime > time(NULL) - 60)
+            return true;
+    return false;
+}
+
+static void begun(struct tern_run_attempt *a)
+{
+    struct tern_run_result result = {0};
+    struct tern_err err = {0};
+
+    make_old();
+    ok(renewed(), "the claim is kept alive while the nodes are looked at");
+    make_old();
+    ok(renewed(), "again and again");
+
+    /* Another attempt takes it, as after a pause of this machine. */
+    make_old();
+    if (link(claim, "ck/claim-000002") < 0)
+        abort();
+    ok(tern_run_attempt_launch(a, &result, &err) < 0 && err.code == TERN_FAILED,
+       "one that was lost meanwhile starts no ranks");
+    has(err.text, "has lost it", "and says why");
+    tern_run_attempt_end(a);
+    ok(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "nobody is left who renews it");
+}
+
+int main(void)
+{
+    char folder[] = "/tmp/tern-unit-attempt-XXXXXX";
+    struct tern_err err = {0};
+
+    unsetenv("SLURM_JOB_ID");
+    if (!mkdtemp(folder) || chdir(folder) < 0 ||
+        tern_fs_replace("run.yaml", text, strlen(text), 0644, &err) < 0)
+        return 1;
+    struct tern_recipe *r = tern_recipe_load("run.yaml", NULL, 0, &err);
+    const struct tern_run_options o = {.recipe = r, .recipe_path = "run.yaml"};
+    struct tern_run_attempt a = {.o = &o, .recipe_text = text, .kind = "train"};
+    if (ok(r && tern_run_place(&a.place, r, 1, &err) == 0 && tern_run_attempt_begin(&a, &err) == 0,
+           "an attempt begins"))
+        begun(&a);
+    else
+        printf("# %s\n", err.text);
+    tern_recipe_free(r);
+    if (chdir("/") == 0)
+        tern_fs_remove_tree(folder, NULL);
+    return tap_done();
+}

@@ -26,6 +26,7 @@ static const struct program programs[] = {
     {"run", "supervise a training run inside a job or on one machine"},
     {"env", "the variables that this node, its fabric and the trainer want"},
     {"train", "train: what `tern run` launches on every rank"},
+    {"task", "run one rank's program, keep its output and its metrics"},
     {"eval", "perplexity of a checkpoint on held-out sets"},
     {"look back", NULL},
     {"ledger", "list, show, plot and query runs"},

@@ -1,0 +1,43 @@
+/* tern task: what `tern run` puts before a rank's program. */
+#include "cmd/cmd.h"
+
+#include "core/base/vars.h"
+#include "core/run/environ.h"
+#include "core/run/task.h"
+
+static int run(int n_args, char **args, struct tern_err *err)
+{
+    if (tern_var("TERN_RUN_SPOOL") && tern_run_environ_task(err) < 0)
+        return -1;
+    args[n_args] = NULL; /* main's own array, which has one more */
+    return tern_run_task(args);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct tern_cmd cmd = {
+        .name = "task",
+        .args = "PROGRAM [ARGUMENT...]",
+        .summary = "run one rank's program, keep its output and its metrics",
+        .about =
+            "`tern run` starts every rank under it. What the program prints is passed on "
+            "unchanged, and kept, with time and stream, in the log that `tern logs` shows "
+            "(TERN_RUN_LOGS, TERN_LOG_BYTES). Values among it go to the ledger as the recipe's "
+            "workload.metrics says.  Under `tern run` it also sets the variables that the rank's "
+            "node and place ask for (`tern env --explain`).\n\n"
+            "The program may also write lines like 'step=7 loss=2.31' or 'step=100 "
+            "checkpoint=DIR' to the descriptor TERN_METRIC_FD, or to the file TERN_METRIC_FILE "
+            "(the same pipe, for processes whose parent closes descriptors, such as torchrun's "
+            "workers); a line of up to 4096 bytes is never mixed with another.\n\n"
+            "The exit status is the program's; when a signal ends it, the same signal ends "
+            "tern-task. Signals to the process group reach the program directly.",
+        .examples = "  srun tern task python3 train.py\n"
+                    "  echo step=7 loss=2.31 >$TERN_METRIC_FILE\n",
+        .args_min = 1,
+        .args_max = -1,
+        .args_raw = true,
+        .run = run,
+    };
+
+    return tern_cmd_main(&cmd, argc, argv);
+}

@@ -1,0 +1,154 @@
+#!/bin/bash
+# What ranks print: passed on unchanged, kept, shown by tern logs; values in it; how tern-task ends.
+. "$(dirname "$0")/../lib/tap.sh"
+for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|M))'); do unset "$v"; done
+export TERN_LEDGER=$WORK/ledger
+
+# recipe NAME 'SCRIPT' [TASKS] [MORE OF workload]
+recipe() {
+    printf 'version: 1\nname: %s\nledger: {dir: ledger}\nworkload: {command: [bash, %s.sh], tasks_per_node: %s%s}\n' \
+        "$1" "$1" "${3:-1}" "${4-}" >"$1.yaml"
+    printf '%s\n' "$2" >"$1.sh"
+}
+is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
+value() { tern ledger sql -r latest -n -P "select group_concat(step || ':' || value, ' ') from (select * from step where name = '$1' order by step)"; }
+until_true() { for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
+
+# ---- passing on
+printf 'a\r\nb\0c\xff no newline' >bytes
+run tern task -- sh -c 'cat bytes; cat bytes >&2'
+status 0
+cmp -s bytes out && cmp -s bytes err; ok $? "bytes pass through tern-task unchanged"
+for s in 0 1 7 75 77 255; do run tern task -- sh -c "exit $s"; [ $rc = $s ] || break; done
+is $rc 255 "exit statuses too"
+for s in KILL TERM SEGV; do run sh -c 'ulimit -c 0; exec tern task -- sh -c "kill -$0 \$\$"' $s 2>/dev/null; [ $rc = $((128 + $(kill -l $s))) ] || break; done
+is "$s $rc" "SEGV 139" "and signals"
+run tern task -- no-such-program; status 127; err_has "cannot run 'no-such-program': No such file"; one_line
+run tern task -- sh -c 'read x || echo nothing'; out_has nothing "stdin is the launcher's"
+run tern task -- sh -c 'exec >&- 2>&-; sleep 0.3; exit 5'; status 5 "a program that closes its streams is waited for"
+start=$SECONDS; run tern task -- sh -c 'sleep 30 & echo $! >daemon; echo done'; status 0
+[ $((SECONDS - start)) -lt 10 ]; ok $? "a child that outlives the program is not waited for"
+kill "$(cat daemon)" 2>/dev/null
+run tern task -- sh -c '(sleep 0.2; echo late) & echo early'; out_has late "but what it prints within a moment is passed on"
+run bash -c 'set -o pipefail; tern task -- yes | head -n 1'
+is "$(cat out) $rc" "y 141" "nobody reads any more: the program gets SIGPIPE, as without tern-task"
+start=$SECONDS; tern task -- sh -c 'echo $$ >pid; exec sleep 30' & task=$!
+until_true test -s pid; kill -9 $task; wait $task 2>/dev/null
+until_true sh -c '! kill -0 $(cat pid)'; ok $? "kill -9 of tern-task: the program goes with it"
+
+# ---- a signal reaches the program once
+cat >once.sh <<'S'
+n=0; trap 'n=$((n + 1))' TERM; touch ready
+while [ $n = 0 ]; do sleep 0.05; done; sleep 0.3; echo "got $n"
+S
+rm -f ready; setsid tern task -- bash once.sh >out & task=$!
+until_true test -e ready; kill -TERM -- -$task; wait $task
+is "$? $(cat out)" "0 got 1" "a signal to the group reaches the program once, and tern-task lives on"
+
+# ---- kept
+recipe talk 'for i in 1 2 3; do echo "rank $SLURM_PROCID line $i"; sleep 0.1; done; echo "oops $SLURM_PROCID" >&2; printf "\033[31mred\033[0m\a \302\233 caf\303\251 \377\n"' 3
+run tern run talk.yaml; status 0
+for r in 0 1 2; do out_has "rank $r line 3"; done
+run tern logs; status 0
+is "$(grep -c 'line [123]$' out)" 9 "tern logs shows every rank's lines"
+cut -c1-29 out | sort -c; ok $? "in the order of their times"
+grep -Eq '^20[0-9-]+T[0-9:]+\.[0-9]{3}[+-][0-9:]{5} +1 [^ ]+ o rank 1 line 2$' out; ok $? "time, rank, node, stream, text" || sed 's/^/# /' out
+grep -q ' run [^ ]* t tern run: run ' out; ok $? "the supervisor's words are among them"
+out_has '^[[31mred^[[0m^G \xc2\x9b café \xff' "control characters are made visible, letters stay"
+run tern logs --rank 1,run --no-time --grep 'line 2|attempt 1'
+is "$(awk '{print $1}' out | sort -u | tr '\n' ' ')" "1 run " "--rank and --grep choose"
+run tern logs -r 0-1 --tail 2 --no-time; is "$(grep -c . out)" 2 "--tail"
+run tern logs --rank 0 --raw; is "$(head -n 1 out)" "rank 0 line 1" "--raw is the text alone"
+run tern logs --json --rank 2 --grep oops
+python3 -c 'import json,sys; d=json.load(open("out")); assert (d["rank"],d["stream"],d["text"],d["attempt"])==("2","stderr","oops 2",1)' 2>/dev/null
+ok $? "--json is a JSON object a line" || cat out
+run tern logs --since now-1hours --rank 0; out_has 'line 1'
+run tern logs --since 2100-01-01; is "$(wc -l <out)" 0 "--since leaves out what is older"
+run tern logs --node nowhere; is "$(wc -l <out)" 0 "--node leaves out other nodes"
+run tern logs nothing; status 2; one_line
+run tern logs --rank x; status 2; one_line; err_has '0,4-7'
+run tern logs --attempt 7; status 2; one_line
+run tern logs --grep '('; status 2; one_line
+TERN_LEDGER='' run tern logs; status 2; one_line; err_has TERN_LEDGER
+
+# ---- attempts
+recipe again 'echo "attempt of $(cat n)"; exit ${CODE:-0}' 1 ; printf 'checkpoint: {dir: ck}\nlaunch: {restarts: 0}\n' >>again.yaml
+for n in 1 2; do echo $n >n; run tern run again.yaml; done
+run tern logs again --rank 0 --no-time; out_has 'attempt of 2'; ! grep -q 'of 1' out; ok $? "the newest attempt's by default"
+run tern logs again --attempt 1 --rank 0; out_has 'attempt of 1'
+run tern logs again --attempt all --rank 0; is "$(grep -c 'attempt of' out)" 2 "--attempt all"
+run tern logs again --attempt all --rank 0 --tail 5; is "$(grep -c 'attempt of' out)" 2 "--tail is of all of them"
+run tern logs again --attempt 1 -f --rank 0; status 0; err_has 'attempt 1 is over'
+run tern logs 01ARZ3NDEKTSV4RRFFQ69G5FAV; status 2; one_line; err_has 'has no attempts yet, or is not there'
+cp again.yaml $'x\e[31m.yaml'; run tern run $'x\e[31m.yaml'; run tern ledger show; out_has 'x?[31m.yaml' "no escapes of a name reach the terminal"
+
+# ---- a ledger without room
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+    recipe full 'seq -f "line %09.0f of very many lines that nobody will ever read again" 60000'; mkdir small
+    run unshare -m sh -c 'mount -t tmpfs -o size=300k tmpfs small && tern run full.yaml --set ledger.dir=small && grep -c " o line" small/runs/*/logs/1/0*.log >kept'
+    status 0 "a full ledger does not end the run"
+    is "$(grep -c '^line' out)" 60000 "nor does it hold back what is printed"
+    err_has "the last $((60000 - $(cat kept))) lines are missing in its log" "the loss is told, to the line"
+else
+    skip "no mount namespace"
+fi
+
+# ---- following
+recipe live 'for i in 1 2 3 4 5 6; do echo "beat $i"; sleep 0.2; done'
+tern run live.yaml >/dev/null 2>&1 & sup=$!
+until_true sh -c 'tern logs live'
+run timeout 20 tern logs live -f --attempt 1 --rank 0; status 0 "-f ends with the run"
+is "$(grep -c 'beat [1-6]' out)" 6 "-f shows all of it"; err_has 'done'
+wait $sup
+recipe lost 'echo here; exec sleep 60'
+tern run lost.yaml >/dev/null 2>&1 & sup=$!
+until_true sh -c 'tern logs lost | grep here'
+kill -9 $sup; wait $sup 2>/dev/null
+run timeout 20 tern logs lost -f --rank 0; status 0 "-f ends when the supervisor was killed"; err_has 'its supervisor is gone'
+
+# ---- bounded
+recipe big 'seq -f "line %09.0f of very many lines that nobody will ever read again" 60000'
+TERN_LOG_BYTES=1M run tern run big.yaml; status 0
+is "$(wc -l <out)" 60000 "all is passed on"
+[ "$(cat ledger/runs/*/logs/1/0*.log | wc -c)" -gt 2000000 ]; bigger=$?
+dir=$(ls -td ledger/runs/*/logs | head -n 1)/1
+size=$(cat "$dir"/0*.log | wc -c); [ "$size" -le 1048576 ] && [ "$bigger" != 0 ]; ok $? "TERN_LOG_BYTES bounds what is kept: $size"
+run tern logs big --rank 0; out_has 'line 000000001'; out_has 'line 000060000'; out_has 'lines are left out here'
+TERN_LOG_BYTES=0 run tern run talk.yaml; status 0; run tern logs; status 2 "TERN_LOG_BYTES=0 keeps nothing"; one_line
+
+# ---- a log that cannot be, and a storage that hangs
+mkdir -p hang/1; mkfifo hang/1/fifo
+recipe nolog 'echo fine'
+TERN_RUN_LOGS=/proc/nowhere run tern task -- echo fine; status 0; out_has fine; err_has 'has no log'; one_line
+if strace -o /dev/null true 2>/dev/null; then
+    start=$(date +%s%N)
+    ASAN_OPTIONS=detect_leaks=0 TERN_RUN_LOGS=$WORK/slow run strace -f -o trace -e trace=pwrite64 -e inject=pwrite64:delay_enter=9000000:when=2+ \
+        tern task -- sh -c 'seq 300000; date +%s%N >done'
+    status 0 "a storage that hangs does not stop the program"
+    is "$(tail -n 1 out)" 300000 "its output arrives"
+    ms=$((($(cat done) - start) / 1000000)); [ "$ms" -lt 8000 ]; ok $? "the program itself was held up for less than a hang: $ms ms in all"
+    err_has 'does not answer' "and the loss is told"
+else
+    skip "a storage that hangs: no strace"
+fi
+
+# ---- values
+recipe values 'echo "step 4 step_time 1.5s throughput 20.5 seq/s loss 2.25 grad norm 0.5"
+[ $SLURM_PROCID = 0 ] || exit 0
+echo "iter 7 cost=nan"; python3 -c "print()" 2>/dev/null
+echo "step=9 fd=1.5" >&"$TERN_METRIC_FD"
+(exec 3>"$TERN_METRIC_FILE"; echo "step=10 file=-inf" >&3); mkdir -p made; echo "step=11 checkpoint=made" >"$TERN_METRIC_FILE"
+for i in 1 2 3; do echo "this is nonsense" >"$TERN_METRIC_FILE"; done; head -c 100000 /dev/zero | tr "\0" x >"$TERN_METRIC_FILE"; echo >"$TERN_METRIC_FILE"' 2 \
+    ", metrics: [nxd, {pattern: 'iter ([0-9]+) cost=(.*)', names: [step, cost]}, {tensorboard: tb}]"
+run tern run values.yaml; status 0
+is "$(value loss)" "4:2.25" "a known trainer's lines"
+is "$(tern ledger sql -r latest -n -P "select step, name, value from step where name = 'cost'")" "7|cost|NaN" "a pattern of one's own; nan is a value"
+is "$(value fd)" "9:1.5" "TERN_METRIC_FD"
+is "$(value file)" "10:-Infinity" "TERN_METRIC_FILE"
+is "$(tern ledger sql -r latest -n -P 'select step, path from checkpoint')" "11|$WORK/made" "a checkpoint by the descriptor"
+is "$(grep -c TERN_METRIC_FD err)" 2 "nonsense is told once, and counted"
+for bad in "{pattern: '(', names: [a]}" "{pattern: 'a', names: [a]}" "{pattern: '(a)'}" "megatron"; do
+    recipe bad 'exit 0' 1 ", metrics: [$bad]"
+    run tern run --check bad.yaml; status 2 "metrics: $bad"; one_line; err_has 'bad.yaml:4'
+done
+tap_done

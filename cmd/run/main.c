@@ -1,67 +1,116 @@
 /* tern run: supervise one attempt of a run, in the batch script or on this machine. */
 #include "cmd/cmd.h"
+#include "cmd/run/explain.h"
+#include "cmd/run/trial.h"
 
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/check/check.h"
+#include "core/ckpt/ckpt.h"
+#include "core/run/array.h"
+#include "core/run/known.h"
+#include "core/run/pace.h"
 #include "core/run/run.h"
+#include "core/site/site.h"
+#include "core/slurm/slurm.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-static struct tern_opt_list overrides;
-static bool check_only, accept_change;
-static int64_t ranks = -1;
+static struct tern_opt_list overrides, arrays;
+static bool check_only, accept_change, explain_only, json;
+static const char *explain_cluster, *kind, *step_word;
+static int64_t trial_steps = -1;
+static int64_t ranks = -1, restarts = -1, nodes = -1, tasks = -1;
+
+/* More than Slurm's MAX_SLURM_NODES ever was; products with ranks a node stay far below 2^63. */
+enum { NODES_MAX = 1000000 };
 
 static const struct tern_opt opts[] = {
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
      .help = "change a key of the recipe, such as optimizer.lr=1e-4; may be given again"},
+    {"array", 0, TERN_OPT_LIST, "KEY=V1,V2", .to.list = &arrays,
+     .help = "in a job array: this member's value of each list, by SLURM_ARRAY_TASK_ID; with "
+             "--check: all of them"},
     {"ranks", 'n', TERN_OPT_INT, "RANKS", .to.integer = &ranks,
      .help = "outside Slurm: processes to start on this machine; default: what the recipe says for "
              "a node"},
+    {"restarts", 0, TERN_OPT_INT, "N", .to.integer = &restarts,
+     .help = "attempts after the first, for reasons outside the run; default: what sbatch "
+             "--tern-restarts said, else launch.restarts"},
+    {"trial", 0, TERN_OPT_INT, "STEPS", .to.integer = &trial_steps,
+     .help = "only so many steps of tern's own trainer, as a run of its own that leaves this one's "
+             "checkpoints and values alone; prints tokens a second and memory"},
     {"accept", 0, TERN_OPT_FLAG, .to.flag = &accept_change,
      .help = "go on from checkpoints of another model, data, seed, batch, optimizer or schedule"},
+    {"kind", 0, TERN_OPT_TEXT, "train|smoke", "train", .to.text = &kind,
+     .help = "what the ledger calls its attempts; `tern cluster smoke` makes those of the other "
+             "kind"},
     {"check", 0, TERN_OPT_FLAG, .to.flag = &check_only,
      .help = "only say what is wrong with the recipe, as `sbatch --tern=RECIPE` does"},
+    {"nodes", 'N', TERN_OPT_INT, "NODES", .to.integer = &nodes,
+     .help = "with --check: so many nodes will work; with --explain outside a job: so many nodes"},
+    {"ntasks", 0, TERN_OPT_INT, "TASKS", .to.integer = &tasks,
+     .help = "with --check: and start so many tasks"},
+    {"step", 0, TERN_OPT_TEXT, "JOB.STEP", .to.text = &step_word,
+     .help = "with --check, --nodes and --ntasks: as this step, which has so much time"},
+    {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain_only,
+     .help = "only draw which ranks would be where, what their groups cross, and how they would be "
+             "launched: in this job, on this machine, or on nodes that are assumed"},
+    {"cluster", 'c', TERN_OPT_TEXT, "CLUSTER", .to.text = &explain_cluster,
+     .help = "with --explain, outside a job: nodes of this layout (cluster.yaml) or virtual "
+             "cluster, and its switches"},
+    {"json", 0, TERN_OPT_FLAG, .to.flag = &json, .help = "with --explain: as JSON"},
     {0},
 };
 
-/* The trainer lies beside this program. */
-static char *trainer_program(void)
-{
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-
-    if (n < 0)
-        return tern_strdup("tern-train");
-    self[n] = '\0';
-    char *folder = tern_fs_dirname(self);
-    char *path = tern_strf("%s/tern-train", folder);
-    free(folder);
-    return path;
-}
-
-static int supervise(const struct tern_recipe *recipe, const char *path, struct tern_err *err)
+static int supervise(const struct tern_recipe *recipe, const struct tern_site *site,
+                     const char *path, struct tern_err *err)
 {
     struct tern_run_result result = {0};
-    char *trainer = trainer_program();
+    char *trainer = tern_fs_beside("tern-train"), *task = tern_fs_beside("tern-task");
+    int rc;
     const struct tern_run_options options = {
         .recipe = recipe,
         .recipe_path = path,
         .overrides = overrides.values,
         .n_overrides = overrides.n,
         .trainer = trainer,
+        .task = task,
         .accept = accept_change,
         .ranks = ranks > 0 ? ranks : 0,
+        .restarts = trial_steps > 0 ? 0 : restarts,
+        .kind = trial_steps > 0              ? "trial"
+                : strcmp(kind, "smoke") == 0 ? "smoke"
+                                             : NULL,
+        .site = site,
     };
 
-    int rc = tern_run(&options, &result, err);
+    if (explain_only) {
+        const struct explain e = {.options = options,
+                                  .nodes = nodes > 0 ? nodes : 0,
+                                  .cluster = explain_cluster,
+                                  .json = json};
+        rc = explain(&e, err);
+    } else {
+        signal(SIGPIPE, SIG_IGN); /* a run outlives who reads its words: Ctrl-C ends `tee` first */
+        rc = tern_run(&options, &result, err);
+    }
     free(trainer);
-    if (rc < 0)
-        return -1;
+    free(task);
+    if (rc < 0 || explain_only)
+        return rc;
+    if (result.status == TERN_OK && trial_steps > 0)
+        return trial_print(recipe->ledger.dir, result.run_id, err);
     if (result.status == TERN_OK)
-        tern_info("run %s, attempt %u: %s", result.run_id, result.attempt, result.outcome);
+        tern_info("run %s, attempt %u: %s%s%s", result.run_id, result.attempt, result.outcome,
+                  result.why[0] ? ": " : "", result.why);
     else if (result.status == TERN_CONTINUED || result.status == TERN_HALTED)
         tern_info("run %s, attempt %u: %s: %s", result.run_id, result.attempt, result.outcome,
                   result.why);
@@ -71,24 +120,120 @@ static int supervise(const struct tern_recipe *recipe, const char *path, struct 
     return result.status;
 }
 
+/* Is the step given time for one of the run's, which an earlier attempt has measured? */
+static int check_time(const struct tern_recipe *r, int64_t world, struct tern_err *err)
+{
+    struct tern_run_pace pace = {0};
+    char id[TERN_CKPT_ULID];
+    unsigned job, step;
+    time_t end = 0;
+    int n = 0;
+
+    if (sscanf(step_word, "%9u.%9u%n", &job, &step, &n) < 2 || step_word[n])
+        return tern_err_set(err, TERN_USAGE, "--step=%s: is no JOB.STEP, such as 17.0", step_word);
+    if (world == 0 || !r->checkpoint.dir || tern_ckpt_run_read(r->checkpoint.dir, id, NULL) < 0 ||
+        tern_run_pace(&pace, r, id, world, NULL) < 0 || pace.step_seconds <= 0)
+        return 0;
+    struct tern_err trouble = {0};
+    if (tern_slurm_step_end(job, step, &end, &trouble) < 0) {
+        tern_warn("%s", trouble.text); /* no reason to refuse what fits for all that is known */
+        return 0;
+    }
+    int64_t seconds = end - time(NULL);
+    if (end && tern_run_pace_fits(&pace, seconds > 0 ? seconds : 1, err) < 0)
+        return tern_err_prefix(err, "%s: --time", r->path);
+    return 0;
+}
+
+/* As far as the shape of the job is known. */
+static int check(const struct tern_recipe *r, struct tern_err *err)
+{
+    struct tern_check_options known = {.submission = true};
+    int64_t workers =
+        r->workload.command ? r->workload.workers_per_node / r->workload.tasks_per_node : 1;
+    int64_t per_node = r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node;
+
+    if (nodes == 0 || tasks == 0 || nodes > NODES_MAX || tasks > NODES_MAX)
+        return tern_err_set(err, TERN_USAGE, "--nodes and --ntasks: from 1 to %d", NODES_MAX);
+    if (nodes > 0 && tasks > 0 && tasks % nodes)
+        return tern_err_set(err, TERN_USAGE,
+                            "%" PRId64 " tasks on %" PRId64 " nodes: every node must have as many. "
+                            "Use --ntasks-per-node.",
+                            tasks, nodes);
+    known.nodes = nodes > 0 ? nodes : 0;
+    known.ranks = (tasks > 0 ? tasks : known.nodes * per_node) * workers;
+    tern_run_known_machines(&known);
+    if (tern_check_recipe(r, &known, err) < 0)
+        return -1;
+    return step_word ? check_time(r, known.ranks, err) : 0;
+}
+
+/* Which member of the array this process is. */
+static int member(const struct tern_run_array *array, size_t *i, struct tern_err *err)
+{
+    const char *task = getenv("SLURM_ARRAY_TASK_ID");
+    int64_t index = 0;
+
+    if (array->n && !task)
+        return tern_err_set(err, TERN_USAGE,
+                            "--array: this is no member of a job array (SLURM_ARRAY_TASK_ID is "
+                            "not set). Submit with `tern submit --array`.");
+    if (array->n && tern_str_int(task, 0, (int64_t)array->n - 1, &index) < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "--array: member %s of the job array is none of the %zu combinations",
+                            task, array->n);
+    *i = (size_t)index;
+    return 0;
+}
+
+static int check_members(const char *path, struct tern_run_array *array,
+                         const struct tern_site *site, struct tern_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < array->n && rc == 0; i++) {
+        struct tern_opt_list settings = overrides;
+        struct tern_recipe *r = tern_run_array_load(array, i, path, &settings, err);
+        rc = r && tern_site_fill(site, r, err) == 0 ? check(r, err) : -1;
+        tern_recipe_free(r);
+        if (rc < 0) {
+            char *words = tern_run_array_words(array, i);
+            tern_err_prefix(err, "%s", words);
+            free(words);
+        }
+    }
+    return rc;
+}
+
 static int run(int n, char **args, struct tern_err *err)
 {
     const char *path = n > 0 ? args[0] : NULL;
     char *cwd = NULL, *absolute = NULL, *per_node = NULL;
     struct tern_recipe *recipe = NULL;
-    const struct tern_check_options submission = {.submission = true};
+    struct tern_site *site = NULL;
+    struct tern_run_array array = {0};
+    struct trial trial = {0};
+    size_t i = 0;
     int rc = -1;
 
+    tern_debug("phase: begin");
     if (!path && tern_run_job_recipe(&path, err) < 0)
         return -1;
     if (!path)
         return tern_err_set(err, TERN_USAGE,
                             "no recipe: give its path, or submit the job with --tern=RECIPE");
-    if (!check_only) { /* the ranks may start elsewhere */
+    if (tern_run_array_read(&array, arrays.values, arrays.n, err) < 0)
+        return -1;
+    if (!check_only || array.n) { /* the ranks may start elsewhere */
         cwd = getcwd(NULL, 0);
         if (!cwd)
             return tern_err_sys(err, "cannot tell the current folder");
         absolute = tern_fs_join(cwd, path);
+        path = absolute;
+    }
+    if (!explain_only && (explain_cluster || json)) {
+        tern_err_set(err, TERN_USAGE, "--cluster and --json go with --explain");
+        goto out;
     }
     if (ranks == 0) {
         tern_err_set(err, TERN_USAGE, "--ranks: at least 1");
@@ -98,12 +243,31 @@ static int run(int n, char **args, struct tern_err *err)
     if (ranks > 0 && overrides.n < sizeof overrides.values / sizeof *overrides.values)
         overrides.values[overrides.n++] = per_node =
             tern_strf("launch.ranks_per_node=%lld", (long long)ranks);
-    recipe = tern_recipe_load(absolute ? absolute : path, overrides.values, overrides.n, err);
-    if (!recipe)
+    site = tern_site_load(NULL, err);
+    if (!site)
         goto out;
-    rc =
-        check_only ? tern_check_recipe(recipe, &submission, err) : supervise(recipe, absolute, err);
+    if (check_only && array.n) {
+        rc = check_members(path, &array, site, err);
+        goto out;
+    }
+    if (member(&array, &i, err) < 0)
+        goto out;
+    recipe = tern_run_array_load(&array, i, path, &overrides, err);
+    if (!recipe || tern_site_fill(site, recipe, err) < 0)
+        goto out;
+    if (trial_steps >= 0) {
+        if (trial_begin(&trial, recipe, trial_steps, &overrides, err) < 0)
+            goto out;
+        tern_recipe_free(recipe);
+        recipe = tern_recipe_load(path, overrides.values, overrides.n, err);
+        if (!recipe || tern_check_length(recipe, err) < 0 || tern_site_fill(site, recipe, err) < 0)
+            goto out;
+    }
+    rc = check_only ? check(recipe, err) : supervise(recipe, site, absolute, err);
 out:
+    trial_end(&trial);
+    tern_run_array_free(&array);
+    tern_site_free(site);
     tern_recipe_free(recipe);
     free(per_node);
     free(absolute);
@@ -123,10 +287,14 @@ static const struct tern_cmd cmd = {
         "machine.\n\n"
         "The exit status is the trainer's (see EXIT STATUS); ranks ended by a signal or a lost "
         "node give 75, any other status of a workload is passed on. SIGTERM, SIGINT, SIGUSR1 and "
-        "SIGUSR2 are passed to every rank; a second SIGINT ends them at once.",
+        "SIGUSR2 are passed to every rank; a second SIGINT ends them at once. tern's own trainer "
+        "goes on after SIGUSR2: each rank writes what it called last beside its log "
+        "(TERN_FABRIC_DUMP), for `tern fabric autopsy`.",
     .examples = "  exec tern run                       # in train.sbatch\n"
                 "  tern run run.yaml --ranks 2         # on this machine\n"
-                "  tern run --check run.yaml\n",
+                "  tern run --check run.yaml\n"
+                "  tern run --trial 10 run.yaml        # how fast, how much memory\n"
+                "  tern run --explain run.yaml -N 16 -c cluster.yaml\n",
     .opts = opts,
     .args_max = 1,
     .run = run,

@@ -3,10 +3,10 @@
 . "$(dirname "$0")/../lib/tap.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
 
-# recipe NAME 'SCRIPT' [TASKS] [MORE]: NAME.yaml, whose workload is a shell's script.
+# recipe NAME 'SCRIPT' [TASKS] [MORE]: NAME.yaml, whose workload is a shell's script, tried once.
 recipe() {
     printf 'version: 1\nname: %s\nledger: {dir: ledger}\nworkload: {command: [bash, %s.sh], tasks_per_node: %s}\n%s\n' \
-        "$1" "$1" "${3:-1}" "${4-}" >"$1.yaml"
+        "$1" "$1" "${3:-1}" "${4-launch: {restarts: 0\}}" >"$1.yaml"
     printf '%s\n' "$2" >"$1.sh"
 }
 attempts() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns"; }
@@ -30,6 +30,10 @@ run tern run good.yaml --ranks 2; status 0
 out_has 'rank 1 of 2'
 is "$(last world good)" 2 "--ranks counts"
 
+recipe shell 'echo "rank $SLURM_PROCID: ${PMIX_RANK-}${PMIX_NAMESPACE-}${OMPI_COMM_WORLD_RANK-}"' 2
+PMIX_RANK=7 PMIX_NAMESPACE=shell OMPI_COMM_WORLD_RANK=7 run tern run shell.yaml
+is "$(sort out | grep -o 'rank .*' | tr '\n' ';')" "rank 0: ;rank 1: ;" "the place that PMIx or mpirun gave the shell is not the ranks'"
+
 # ---- metrics of a trainer that is not tern's
 recipe metric 'tern metric step=7 loss=2.31 && tern metric step=8 loss=nan'
 run tern run metric.yaml; status 0
@@ -50,9 +54,27 @@ run tern run killed.yaml; status 75 "a rank that is killed: 75"
 err_has 'rank 1 ended by signal 9' "and it is named"
 [ $((SECONDS - start)) -lt 5 ]; ok $? "the other ranks end with it"
 is "$(last 'outcome, signal' killed)" "killed 9" "the ledger has outcome and signal"
+recipe leaves 'sleep 300 & echo $! >left; exit 3'
+run tern run leaves.yaml; status 3
+until_true sh -c '! kill -0 $(cat left)'; ok $? "what a rank has started ends with it"
+recipe said 'i=0; while [ $i -lt 20 ]; do sleep 0.05; i=$((i + 1)); done; tern metric step=1 loss=2; exit 76'
+(tern run said.yaml 2>&1; echo $? >rc) | head -n 1 >/dev/null
+is "$(cat rc)" 76 "a run outlives who reads its words"
+recipe folds 'rm -rf vanish; sleep 7'; sed -i 's/dir: ledger/dir: vanish/' folds.yaml
+run tern run folds.yaml; status 0 "a ledger that vanishes does not end a run"
+is "$(grep -c 'the ledger is behind' err)" 2 "and is told once, not at every look, and at the end"
+recipe tries 'echo x >>tries; [ $(wc -l <tries) = 3 ] || kill -9 $$' 1 ' '
+run tern run tries.yaml; status 0 "a rank that is killed is started again"
+is "$(attempts outcome tries | paste -sd,)" "killed,killed,done" "each try is an attempt"
+rm tries; run tern run tries.yaml --restarts 1; status 75 "--restarts 1: two tries"
+err_has 'no restart is left of 1'
+recipe edited 'echo x >>edits; echo "steps: [" >edited.yaml; [ $(wc -l <edits) = 2 ] || kill -9 $$' 1 ' '
+run tern run edited.yaml; status 0 "a recipe that is edited while it is used"
+err_has 'this attempt runs by the old one' "is told"
+is "$(sqlite3 ledger/ledger.db "select recipe from run where name = 'edited'" | head -2 | tail -1)" "name: edited" "and the ledger keeps the one that was used"
 recipe absent '' 1; sed -i 's/bash, absent.sh/no-such-program/' absent.yaml
-run tern run absent.yaml; status 127 "a program that is not there"
-err_has "cannot run 'no-such-program': No such file"
+run tern run absent.yaml; status 2 "a program that is not there"
+err_has "absent.yaml:4: workload.command: 'no-such-program' is not on the PATH of this node"
 
 # ---- signals
 recipe stops 'trap "echo got TERM; exit 76" TERM; trap "echo got INT; exit 77" INT; echo $$ >pid; while :; do sleep 0.05; done'
@@ -93,8 +115,23 @@ for c in "run --check" run submit; do
 done
 run tern run nothing.yaml; status 2 "a recipe that is not there"; one_line
 run tern run; status 2 "no recipe"; one_line; err_has '--tern=RECIPE'
-SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x run tern run; status 75 "--tern, and no plugin on the node"
+SLURMD_NODENAME=n1 SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x run tern run; status 75 "--tern, and no plugin on the node"
 one_line; err_has 'plugstack.conf'
+in_job() { run env SLURMD_NODENAME=n1 SLURM_JOB_ID=7 SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x "$@" tern run; }
+for receipt in 7.0.1.1 8.batch.1.1 7.batch 7.batch. 7.batch.1. 7.batch.1.x '7.batch.1.1 ' %s%n ''; do
+    in_job TERN_RECEIPT="$receipt"; status 75 "receipt '$receipt' is of another task, or none"; one_line; err_has 'did not run on node n1'
+done
+in_job TERN_RECEIPT=7.batch.2.0; status 75 "a plugin of another major version"; one_line; err_has 'version 2.0'
+for receipt in 7.batch.1 7.batch.1.0 7.batch.1.9; do
+    in_job TERN_RECEIPT=$receipt; status 2 "receipt $receipt: another minor version is accepted"; err_has 'than this tern'; err_has 'no recipe'
+done
+in_job TERN_RECEIPT=7.batch.1.1; status 2; one_line "the same version is not worth a word"
+in_job TERN_RECEIPT=7.3.1.1 SLURM_STEP_ID=3; status 2; one_line "the receipt of a step"
+in_job TERN_RECEIPT=7.batch.1.1 SLURM_STEP_ID=4294967290; status 2; one_line "the receipt of salloc's interactive step"
+in_rank() { run env SLURMD_NODENAME=n1 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern=x "$@" tern train ../good.yaml; }
+in_rank; status 75 "tern train asks for the receipt itself"; one_line; err_has 'did not run on node n1'
+in_rank TERN_RECEIPT=7.batch.1.1; status 75 "and the batch script's is not a rank's"; one_line; err_has 'did not run on node n1'
+in_rank TERN_RECEIPT=7.0.1.1; status 2 "with it the recipe is read"; one_line; err_has 'workload.command'
 SLURM_JOB_ID=1 run tern run ../good.yaml; status 2 "a job without its node list"; one_line
 run tern run --set name=bad/name ../good.yaml; status 2; one_line
 printf 'version: 1\nname: t\nmodel: {config: none.json}\ndata: {train: [{path: t.tds}]}\nbatch: {global: 8, seq_len: 16}\nsteps: 2\noptimizer: {lr: 1e-3}\ncheckpoint: {dir: ck}\nledger: {dir: ledger}\n' >bad.yaml
@@ -113,8 +150,15 @@ ms=$((($(date +%s%N) - start) / 5000000)); [ $ms -lt 100 ]; ok $? "tern run --ch
 run tern submit good.yaml -N 4 --set 'name=a-b' --dry-run -- --time=8:00:00
 status 0
 out_has "sbatch --job-name=a-b --nodes=4 --ntasks-per-node=3 --exclusive --no-kill --requeue --open-mode=append"
-out_has "--tern=$WORK/good.yaml --time=8:00:00 '--wrap=exec"
+out_has "'--comment=<new id>' --tern=$WORK/good.yaml --time=8:00:00 '--wrap=exec" "with the Comment that a new run gets"
 out_has "/tern run --set name=a-b $WORK/good.yaml'"
+sed 's/^launch:/lanch:/' good.yaml >odd.yaml
+run tern submit odd.yaml --dry-run; status 2 "a recipe that is wrong"
+recipe wrong 'true' 1 'steps: 0'
+run tern submit wrong.yaml --dry-run; status 2 "and another"
+run tern submit wrong.yaml --dry-run --set steps=4; status 0 "made right by --set"
+grep -q -- --tern= out; [ $? = 1 ]; ok $? "goes without --tern, which would be refused" || cat out
+err_has 'without --tern'
 run tern submit 'good.yaml' --dry-run --no-plugin --set "workload.command=[a, \"it's\"]"
 grep -q -- --tern= out; [ $? = 1 ]; ok $? "--no-plugin leaves out --tern"
 run env SLURM_CONF=/nonexistent tern submit good.yaml; status 1 "no Slurm"; one_line; err_has 'tern cluster exec NAME'
@@ -124,4 +168,105 @@ PATH=$WORK/fake:$PATH run tern submit known.yaml -N 2
 status 7 "sbatch's exit status"
 out_has "<--comment=$(attempts 'distinct run_id' known)>" "a run that goes on is named in the job's Comment"
 PATH=$BIN run "$BIN/tern" submit good.yaml; status 1 "no sbatch"; one_line; err_has 'sbatch'
+# ---- what can be known before it is queued
+tiny=$ROOT/tests/golden/spm-bpe-800.model
+mkdir -p shape; cat >shape/config.json <<'J'
+{"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64,
+ "num_key_value_heads": 8, "vocab_size": 800, "max_position_embeddings": 4096, "rms_norm_eps": 1e-05}
+J
+cp "$tiny" shape/tokenizer.model
+printf '{"text": "the cat sees the dog"}\n' >t.jsonl
+tern data build --tokenizer shape -o t.tds t.jsonl 2>/dev/null
+cat >nxd.yaml <<'Y'
+version: 1
+name: nxd
+model: {config: shape/config.json, tokenizer: shape}
+data: {train: [{path: t.tds}]}
+batch: {global: 512, micro: 1, seq_len: 4096}
+parallel: {tensor: 8, pipeline: 8}
+ledger: {dir: ledger}
+workload: {command: [torchrun, train.py], workers_per_node: 32}
+Y
+run tern run --check nxd.yaml; status 0 "a workload whose recipe tells of model, data and degrees"
+run tern run --check nxd.yaml --nodes 8 --ntasks 8; status 0 "with its shape"
+run tern run --check nxd.yaml --nodes 3 --ntasks 3; status 2 "TP x PP that does not divide the ranks"
+err_has 'nxd.yaml:6: parallel: 96 ranks are not a multiple of tensor x pipeline (64)'
+run tern run --check nxd.yaml --nodes 10; status 2 "a batch that does not divide"; err_has 'nxd.yaml:5: batch.global: 512'
+run tern run --check nxd.yaml --nodes 4 --ntasks 6; status 2 "uneven tasks"; err_has 'every node must have as many'
+run tern run --check nxd.yaml --set parallel.tensor=12; status 2 "tensor groups that do not fit a node"
+err_has 'parallel.tensor: groups of 12 ranks do not fit nodes of 32'
+run tern run --check nxd.yaml --set batch.seq_len=8192; status 2 "longer rows than the model's"
+sed 's/"vocab_size": 800/"vocab_size": 700/' shape/config.json >small.json
+run tern run --check nxd.yaml --set model.config=small.json; status 2 "a set of another vocabulary"; err_has 't.tds: was tokenised'
+sed 's/, tokenizer: shape//' nxd.yaml >blind.yaml
+for n in 927 928; do sed "s/\"vocab_size\": 800/\"vocab_size\": $n/" shape/config.json >wide$n.json; done
+run tern run --check blind.yaml --set model.config=wide927.json; status 0 "a vocabulary with padding, and no tokenizer that tells"
+run tern run --check blind.yaml --set model.config=wide928.json; status 2 "with more than that"; one_line
+err_has 'blind.yaml:4: data.train: ' "at the line of the data"; err_has 'was tokenised with 800 ids, but the model'; err_has 'has 928, and no padding makes 128 more'
+run tern run --check nxd.yaml --set model.config=wide928.json; status 0 "the tokenizer that is named decides"
+# The same size, another vocabulary, known from tokenizer.json alone.
+mkdir other; cp shape/config.json other
+awk 'BEGIN {printf "{\"model\": {\"type\": \"BPE\", \"merges\": [], \"vocab\": {"
+    for (i = 0; i < 800; i++) printf "%s\"p%d\": %d", i ? ", " : "", i, i; print "}}}"}' >other/tokenizer.json
+run tern run --check nxd.yaml --set model.tokenizer=other; status 2 "a set of another vocabulary of the same size"; one_line
+err_has "nxd.yaml:4: data.train: t.tds: was tokenised with another vocabulary than the model's (tokenizer.json)"
+run tern run --check nxd.yaml --set model.tokenizer=other/tokenizer.json; status 2 "which may be named itself"
+echo '{' >other/tokenizer.json
+run tern run --check nxd.yaml --set model.tokenizer=other; status 0 "one that cannot be read refuses nothing"
+err_has "by size alone" "and that is told"
+run tern run --check nxd.yaml --set parallel.pipeline=3 --set batch.global=510; status 2 "a batch that divides over no number of nodes"; one_line
+err_has 'batch.global: 510 sequences divide over no number of nodes: with 32 ranks a node and tensor x pipeline (24) the data-parallel ranks are a multiple of 4; times batch.micro, use a multiple of 4.'
+run tern run --check nxd.yaml --set parallel.pipeline=3; status 0 "one that does, over 3 nodes, 6, 12 ..."
+run tern submit --dry-run nxd.yaml --set parallel.pipeline=3; status 0; out_has '--nodes=3 ' "tern submit: the fewest that divide"
+run tern submit --dry-run nxd.yaml; status 0; out_has '--nodes=2 --ntasks-per-node=1 ' "tern submit: nodes for the degrees"
+run tern submit --dry-run nxd.yaml --set launch.spares=1; status 0; out_has '--nodes=3 ' "and for the reserve"
+run tern submit --dry-run nxd.yaml -N 3; status 2 "tern submit: nodes that do not fit the degrees"
+for o in '-N 3' -N3 --nodes=3 '--nodes 3'; do
+    run tern submit --dry-run nxd.yaml -N 2 -- --exclusive $o; status 2 "likewise when sbatch is told: $o"
+    err_has '96 ranks are not a multiple of tensor x pipeline (64)'
+done
+run tern submit --dry-run nxd.yaml -- -N 4; status 0; out_has '--nodes=4 ' "and those that do are heeded"
+run tern submit --dry-run nxd.yaml -- -N 2-4; status 0; out_has '--nodes=2 ' "a range is Slurm's"
+sed '/^workload/d; /^parallel/d; s/^batch.*/batch: {global: 8, micro: 1, seq_len: 4096}\nsteps: 9\ncheckpoint: {dir: ck}\noptimizer: {lr: 1.0e-4}/' nxd.yaml >big.yaml
+run env SLURM_CONF=/nonexistent tern run --check big.yaml; status 2 "a model that does not fit the memory"
+err_has 'big.yaml:3: model: 1 rank of 1.' "with the line"; err_has 'largest node has'
+
+# ---- job arrays
+run tern submit --dry-run good.yaml --array 'launch.threads=1,2' --array name=a,b; status 0
+out_has '--array=0-3 --tern='; out_has "--array launch.threads=1,2 --array name=a,b $WORK/good.yaml'" "the script picks its member"
+err_has 'member 2: launch.threads=2,name=a'
+run tern submit --dry-run good.yaml --array steps=0,3; status 2 "a member that cannot work"; err_has '--array, steps=0: '
+for bad in steps 'steps=' 'steps=1,,2' '=1'; do
+    run tern submit --dry-run good.yaml --array "$bad"; status 2 "--array $bad"; one_line
+done
+run tern submit --dry-run good.yaml --array "launch.threads=1,2,1"; status 2 "a value twice"; err_has 'the value 1 is given twice'
+long=$(printf '%0300d' 0)
+run tern submit --dry-run known.yaml --no-plugin --array "workload.command=[a/b],[a_b],[$long]"; status 0 "values that are no names of folders"
+grep -o ', in .*' err | sed 's/.*,//' | sort -u >dirs; is "$(wc -l <dirs) $(awk -F/ 'length($NF) > 255' dirs | wc -l)" "3 0" "each member has a folder of its own"
+run tern submit --dry-run good.yaml --array "steps=$(seq -s, 1001)"; status 2 "too many"; err_has 'more than 1000'
+run tern run good.yaml --array steps=1,2; status 2 "outside an array"; err_has 'SLURM_ARRAY_TASK_ID'
+SLURM_ARRAY_TASK_ID=2 run tern run good.yaml --array steps=1,2; status 2 "a member that is none"
+SLURM_ARRAY_TASK_ID=1 run tern run good.yaml --array launch.threads=1,2 --ranks 1; status 0
+is "$(last outcome good.threads-2)" done "a member runs under its name"
+run tern run --check good.yaml --array steps=1,0; status 2 "tern run --check looks at every member"; err_has 'steps=0: '
+
+# ---- the same run again
+run tern ledger reproduce good --ledger ledger; status 0
+out_has "tern run --ranks 2" "tern ledger reproduce: the command"; out_has "# identity $(sqlite3 ledger/ledger.db "select identity_hash from run where name = 'good' limit 1")"
+out_has 'workload: {command: [bash, good.sh], tasks_per_node: 3}' "and the recipe"
+cp good.yaml kept; echo '# more' >>good.yaml
+run tern ledger reproduce good --ledger ledger; out_has 'which has changed' "a recipe that is another now is told"
+run tern ledger reproduce good --ledger ledger --check; status 1 "and nothing is compared"; one_line
+cp kept good.yaml
+printf 'version: 1\nname: ends\nworkload: {command: [echo, "w{workers} x{world}"], workers_per_node: 4}\nledger: {dir: ledger}' >noeol.yaml
+run tern run noeol.yaml --set launch.threads=2 --set name=noeol; status 0 "a recipe whose last line has no end"
+run tern ledger reproduce noeol --ledger ledger; status 0
+out_has "#     tern run --set launch.threads=2 --set name=noeol --set checkpoint.dir=" "is reproduced with its settings, and with its workload's own ranks"
+tail -1 out >last; has last 'ledger: {dir: ledger}'; run grep -c set last; status 1 "and they are no part of it"
+sh -c "$(tern ledger reproduce noeol --ledger ledger | sed -n 's/^#     \(tern run.*\)/\1/p')" >out 2>err; has out 'w4 x4' "the command works"
+for db in ledger/ledger.db ledger/runs/*/run.db; do sqlite3 "$db" "update run set model = 'm' || char(10) || 'touch owned'" 2>/dev/null; done
+run tern ledger reproduce good --ledger ledger; status 0
+out_has 'm?touch owned'; [ "$(grep -c '^touch' out)" = 0 ]; ok $? "what is to be run holds no words of the ledger but the recipe"
+run tern ledger reproduce nobody --ledger ledger; status 2; one_line
+run tern ledger show good --ledger ledger --health; status 0
 tap_done

@@ -65,15 +65,40 @@ sleep 0.5; kill -TERM $pid; wait $pid; rc=$? cmd="tern train, SIGTERM while it e
 status 76; err_has "stopped after step 1 "
 rm -rf checkpoints
 
+# A look at ranks that are not there yet: nothing to see, and no end.
+run env --block-signal=USR2 sh -c 'kill -USR2 $$; exec tern run run.yaml --ranks 1 --set ledger.dir=ledger6 --set steps=2'
+status 0 "SIGUSR2 before the ranks were started"
+rm -rf checkpoints
+
 # Asked to stop where an evaluation is due: the next attempt makes up for it.
 tern run run.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=4000 --set evaluate.every=1 2>err & pid=$!
-tiny_wait_step 3 $pid
-kill -USR2 $pid; wait $pid; rc=$? cmd="tern run, SIGUSR2"
+tiny_wait_step 2 $pid
+kill -USR2 $pid # asks for a look, not for an end
+tiny_wait_step 4 $pid
+kill -USR1 $pid; wait $pid; rc=$? cmd="tern run, SIGUSR2 and then SIGUSR1"
 status 76
+[ -s "$(echo ledger4/runs/*/logs/1/fabric-rank-00000.tfr)" ]
+ok $? "SIGUSR2 leaves the rank's dump beside its log, and the run goes on"
 at=$(sed -n 's/.*stopped after step \([0-9]*\) .*/\1/p' err | head -n 1)
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=$((at + 2)) --set evaluate.every=1
 n=$(tern ledger sql --ledger ledger4 -r latest -n -P "select count(distinct step) from eval_effective")
 [ "$n" = $((at + 3)) ]; ok $? "every step from 0 to $((at + 2)) is evaluated" || echo "# $n"
+rm -rf checkpoints
+
+# A rank on another node dies: the others leave word of whom they waited for.
+TERN_FABRIC_SHARE=1 tern run run.yaml --ranks 2 --set ledger.dir=ledger5 --set steps=4000 --set launch.restarts=0 2>err & pid=$!
+tiny_wait_step 2 $pid
+victim=$(for p in /proc/[0-9]*; do # of the run's ranks, that with number 1
+    [ "$(tr '\0' '\n' 2>/dev/null <$p/environ | grep -c "^SLURM_PROCID=1$\|^TERN_RUN_LOGS=$PWD/ledger5/")" = 2 ] &&
+        [ "$(cat $p/comm 2>/dev/null)" = tern-train ] && echo "${p#/proc/}"
+done)
+kill -9 $victim; wait $pid; rc=$? cmd="tern run, a rank killed"
+status 75
+err_has 'tells which rank was missing where'
+run tern fabric autopsy ledger5/runs/*/logs/1
+status 0
+head -n 1 out | grep -q 'for rank 1 (.*), which has no dump: it died or was cut off'
+ok $? "tern fabric autopsy names the rank" || sed 's/^/# /' out
 rm -rf checkpoints
 
 # Another learning rate is another run.

@@ -1,0 +1,82 @@
+#!/bin/bash
+# kill -9 of tern run while its keeper verifies, mirrors and prunes; and a mirror without room.
+. "$(dirname "$0")/../lib/tap.sh"
+for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C|P))'); do unset "$v"; done
+is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
+until_true() { for _ in $(seq 200); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
+rows() { sqlite3 -separator ' ' ledger/runs/*/run.db "select step, state from checkpoint where path like '$WORK/$1/%' order by step" | tr '\n' ,; }
+
+# A trainer that goes on from its newest checkpoint; 40 files of 256 KiB each.
+cat >train.sh <<'S'
+s=$(ls -d ck/step_*/done 2>/dev/null | sed 's,.*step_\([0-9]*\)/.*,\1,' | sort -n | tail -1)
+while s=$((${s:-0} + 10)); [ $s -le ${1:-400} ]; do
+    [ -e ck/step_$s/done ] && continue
+    mkdir -p ck/step_$s/model
+    for f in $(seq 40); do head -c 262144 /dev/urandom >ck/step_$s/model/$f; done
+    echo 1 >ck/step_$s/done; sleep 0.05
+done
+S
+recipe() {
+    printf 'version: 1\nname: keep\nledger: {dir: ledger}\nlaunch: {health: off}\ncheckpoint: {dir: run, keep: 2, mirror: mirror}\nworkload: {command: [bash, train.sh, "%s"], progress: {glob: ck/step_*, marker: done}}\n' "$1" >run.yaml
+}
+recipe 100000
+# A whole folder has 41 files: any other that has a checkpoint's name was torn.
+torn() { for d in "$1"/step_*/; do [ -d "$d" ] && [ -e "$d/done" ] && [ "$(find "$d" -type f -size +0 | wc -l)" != 41 ] && echo "$d"; done; }
+killed=0 tears=
+for wait in 0.3 0.9 1.7 2.6 0.5 3.3 1.2 2.1; do
+    tern run run.yaml >out 2>err & pid=$!
+    sleep "$wait"; kill -9 $pid; wait $pid 2>/dev/null; killed=$((killed + 1))
+    until_true sh -c "! pgrep -P $pid" # its keeper ends with it
+    tears=$tears$(torn mirror)$(torn ck)
+done
+is "$tears" "" "killed $killed times: every folder that has a checkpoint's name is whole"
+newest=$(ls -d ck/step_*/done | sed 's,.*step_\([0-9]*\)/.*,\1,' | sort -n | tail -1)
+recipe "$newest"
+run tern run run.yaml; status 0 "the last attempt takes up what is unfinished"
+is "$(rows ck | tr , '\n' | grep -c -v 'deleted\|^$')" 2 "two are left in the ledger"
+is "$(rows ck | tr , '\n' | grep verified | tail -1)" "$newest verified" "the newest is verified"
+is "$(ls -d ck/step_*/done | wc -l)" 2 "and on disk"
+is "$(ls -A ck mirror | grep -c '^\.')" 0 "nothing is left aside"
+missing=; for s in $(rows ck | tr , '\n' | cut -d' ' -f1); do [ -e "mirror/step_$s/done" ] || missing="$missing $s"; done
+is "$missing" "" "every one that was pruned has its copy"
+bad=; for d in mirror/step_*; do tern ckpt verify "$d" --run keep --ledger ledger >/dev/null 2>&1 || bad="$bad $d"; done
+is "$bad" "" "and every copy is what was verified"
+run tern ledger verify --ledger ledger; status 0 "the ledger is sound"
+
+# ---- the keeper alone is killed, at a certain moment
+if strace -qq -e trace=none true 2>/dev/null; then
+    recipe 60
+    for point in unlinkat:3 unlinkat:20 unlinkat:41 unlinkat:43 renameat2:1 renameat2:3 fchmod:20; do
+        rm -rf ck mirror run ledger
+        strace -f -qq -o trace -e trace="${point%:*}" -e inject="${point%:*}:signal=SIGKILL:when=${point#*:}" tern run run.yaml >out 2>err
+        was=$(grep -c 'looks after checkpoints ended' err)
+        is "$was $(torn mirror)$(torn ck)" "1 " "killed at ${point/:/ }: what has a checkpoint's name is whole"
+        tern run run.yaml >/dev/null 2>&1
+        is "$(rows mirror | tr , '\n' | grep -c verified) $(ls -A ck mirror | grep -c '^\.')" "6 0" "and the next takes it up"
+    done
+else
+    skip "no strace"
+fi
+
+# ---- a mirror without room, then with
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+    rm -rf ck mirror run ledger; mkdir mirror
+    cat >full.sh <<'S'
+mount -t tmpfs -o size=15m tmpfs mirror || exit 1
+tern run run.yaml; rc=$?
+ls mirror >mirror.seen; ls -A mirror | grep '^\.' >mirror.aside
+mount -o remount,size=200m mirror && tern run run.yaml || rc=$?
+cp -r mirror mirror.kept
+exit $rc
+S
+    recipe 30
+    run unshare -m bash full.sh; status 0 "a full mirror does not end the run"
+    err_has 'has no mirror: '; err_has ' are free: No space left on device' "no byte is read for a copy that has no room"
+    is "$(wc -l <mirror.seen) $(wc -l <mirror.aside)" "1 0" "what fits is whole, what does not is not there"
+    is "$(grep -c 'has no mirror' err)" 2 "told once each"
+    is "$(ls mirror.kept | tr '\n' ' ')" "step_10 step_20 step_30 " "with room, the next attempt copies the rest"
+    is "$(rows ck)" "10 deleted,20 verified,30 verified," "and only then prunes"
+else
+    skip "no mount namespace"
+fi
+tap_done

@@ -1,0 +1,85 @@
+#!/bin/bash
+# The keeper: copies of tern's own checkpoints, and the wait for the last ones.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C|P))'); do unset "$v"; done
+is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
+until_true() { for _ in $(seq 400); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
+states() { sqlite3 -separator ' ' ledger/runs/*/run.db "select step, state from checkpoint where path like '$WORK/$1/%' order by step" | paste -sd,; }
+digest() { sha256sum <"$1" | cut -d' ' -f1; }
+
+# ---- tern's own trainer, two ranks
+tiny_make || exit 1
+sed -i 's/keep: 2}/keep: 2, mirror: copies}/; s/threads: 1/threads: 1, ranks_per_node: 2, health: off/' run.yaml
+run tern run run.yaml; status 0 "training with checkpoint.mirror"
+last=step-00000008
+[ -d copies/$last ]; ok $? "the last checkpoint has its copy" || ls -la copies checkpoints
+run tern ckpt verify copies/$last; status 0 "which is sound"
+is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "and the same"
+is "$(ls -A copies | grep -c '^\.')" 0 "nothing is left aside"
+is "$(states copies | tr , '\n' | tail -1)" "8 verified" "the ledger has a row of the copy"
+gone=0; for s in $(states copies | tr , '\n' | cut -d' ' -f1); do [ -d copies/step-$(printf %08d "$s") ] || gone=$((gone + 1)); done
+is $gone 0 "each row's copy is there"
+
+rm -rf copies/$last; echo damaged >>"$(ls copies/*/*.safetensors 2>/dev/null | head -1)"
+mkdir copies/$last; echo else >copies/$last/file
+run tern run run.yaml; status 0 "what is no copy lies in the mirror"
+err_has "copies/$last: is there already and is not a copy of"
+is "$(grep -c 'has no mirror' err)" 2 "told once, and once of the copy that was damaged"
+is "$(cat copies/$last/file)" else "and left alone"
+rm -rf copies/$last
+run tern run run.yaml; status 0
+run tern ckpt verify copies/$last; status 0 "moved away, the next attempt copies it"
+rm -rf lost; mv checkpoints lost; mkdir checkpoints; cp -r copies/$last checkpoints/
+run tern run run.yaml --set steps=9; status 0 "a run goes on from its mirror"
+err_has 'from step 8'
+
+# ---- the wait for the last checkpoint of a run that is done: told, bounded, ended by a signal
+mkdir slow; cd slow || exit 1
+WORK=$WORK/slow
+printf 'version: 1\nname: slow\nledger: {dir: ledger}\nlaunch: {health: off}\nworkload: {command: [sh, -c, "mkdir -p ck/step_10; truncate -s 4T ck/step_10/big; touch ck/step_10/done"], progress: {glob: ck/step_*, marker: done}}\n' >run.yaml
+for sig in TERM USR1; do
+    tern run run.yaml >out 2>err & pid=$!
+    until_true grep -q 'waiting for the last checkpoints' err; ok $? "a wait is told"
+    has err "verifying $WORK/ck/step_10" "with what it is for"; has err 'SIGTERM ends the wait' "and how to end it"
+    kill -$sig $pid
+    until_true sh -c "! kill -0 $pid" || { kill -9 $pid; echo "# had to be killed"; }
+    { wait $pid; rc=$?; } 2>/dev/null
+    is $rc 0 "SIG$sig ends it, and the run is done"
+    has err 'a signal came: the last checkpoints are not all verified' "which is told"
+    is "$(sqlite3 ledger/runs/*/run.db 'select outcome from attempt order by attempt desc limit 1')" "done" "also in the ledger"
+    has err "\`tern ckpt mirror $(ls ledger/runs)\` does it, without nodes" "with who does it, as no attempt comes"
+    rm -rf ck ledger
+done
+
+# ---- and by that command
+printf 'version: 1\nname: late\nledger: {dir: ledger}\nlaunch: {health: off}\ncheckpoint: {dir: run, mirror: mirror}\nworkload: {command: [sh, -c, "mkdir -p ck/step_10; for f in 1 2 3; do echo $$f >ck/step_10/$$f; done; touch ck/step_10/done"], progress: {glob: ck/step_*, marker: done}}\n' >run.yaml
+echo wall >mirror
+run tern run run.yaml; status 0 "a mirror that cannot be written"; err_has 'has no mirror: '
+id=$(ls ledger/runs)
+run tern ckpt mirror late --ledger ledger; status 75 "tern ckpt mirror"; err_has 'has no mirror: '; err_has '1 checkpoints of run'
+rm mirror; mkdir -p mirror/.step_10.$id.new; cp -p ck/step_10/1 mirror/.step_10.$id.new/; inode=$(stat -c %i mirror/.step_10.$id.new/1)
+run sh -c 'cd / && tern ckpt mirror late --ledger "$0"' "$WORK/ledger"; status 0 "then it can, from anywhere"
+out_has "$id: 1 copied to $WORK/mirror"; diff -r ck/step_10 mirror/step_10; ok $? "a whole copy"
+is "$(stat -c %i mirror/step_10/1)" "$inode" "begun by the run's own keeper"
+is "$(ls -A mirror)" step_10 "nothing is left aside"
+is "$(states ck) $(states mirror)" "10 verified 10 verified" "and the ledger knows"
+run tern ckpt mirror late --ledger ledger; status 0 "there is nothing more to do"; out_has 'has its copy'
+mkdir -p mirror/.step_7.$id.new ck/step_20; touch ck/step_20/done
+run tern ckpt mirror late --ledger ledger; status 0; out_has '1 copied' "one that came last of all"
+run tern ckpt mirror nobody --ledger ledger; status 2; one_line
+run tern ledger verify --ledger ledger; status 0
+run tern run run.yaml; status 0; is "$(ls -A mirror | paste -sd' ')" "step_10 step_20" "an attempt removes what nobody will finish"
+
+cd .. || exit 1
+rm -rf copies/step-*; run tern ckpt mirror tiny --ledger ledger; status 0 "tern's own checkpoints, too"
+[ -d copies/step-00000009 ] && [ "$(ls copies | wc -l)" = "$(ls -d checkpoints/step-* | wc -l)" ]; ok $? "all of them" || ls copies checkpoints
+
+# ---- damaged, set aside, trained again: the copy of the damaged one gives way
+last=step-00000009
+find checkpoints/$last -type f -size +4k -exec truncate -s -8 {} +
+run tern run run.yaml --set steps=9; status 0 "a damaged checkpoint is trained again"
+[ -d checkpoints/$last.bad-1 ]; ok $? "and set aside" || ls checkpoints
+grep -q 'has no mirror' err; [ $? = 1 ]; ok $? "its copy takes the place of the old one" || cat err
+is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "and is the same"
+tap_done

@@ -4,8 +4,14 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/check/check.h"
+#include "core/base/log.h"
 #include "core/ckpt/ckpt.h"
+#include "core/ledger/ledger.h"
 #include "core/recipe/recipe.h"
+#include "core/run/array.h"
+#include "core/run/known.h"
+#include "core/run/pace.h"
+#include "core/site/site.h"
 #include "core/slurm/slurm.h"
 
 #include <errno.h>
@@ -14,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct tern_opt_list overrides;
+static struct tern_opt_list overrides, arrays;
 static bool dry_run, no_plugin;
 static int64_t nodes = -1;
 
@@ -23,10 +29,14 @@ enum { NODES_MAX = 1000000 };
 
 static const struct tern_opt opts[] = {
     {"nodes", 'N', TERN_OPT_INT, "NODES", .to.integer = &nodes,
-     .help = "nodes to ask for; default: the fewest that hold the recipe's tensor and pipeline "
-             "degrees"},
+     .help = "nodes to ask for, with those in reserve; default: the fewest that hold the "
+             "recipe's tensor and pipeline degrees"},
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
      .help = "change a key of the recipe, such as optimizer.lr=1e-4; may be given again"},
+    {"array", 0, TERN_OPT_LIST, "KEY=V1,V2", .to.list = &arrays,
+     .help =
+         "a job array, one run a value, each in a folder of its own below checkpoint.dir; given "
+         "again: every combination"},
     {"dry-run", 0, TERN_OPT_FLAG, .to.flag = &dry_run, .help = "print the line, submit nothing"},
     {"no-plugin", 0, TERN_OPT_FLAG, .to.flag = &no_plugin,
      .help = "leave out --tern, for clusters without tern's Slurm plugin"},
@@ -36,8 +46,17 @@ static const struct tern_opt opts[] = {
 enum {
     OPTIONS_MAX = 200, /* of the user's; ours are some twenty */
     MAX_WORDS = 256,
-    /* Time to finish a step and write a checkpoint; Slurm itself is up to 30 s late. */
-    WARN_SECONDS = 120,
+};
+
+/* What is to be submitted. */
+struct request {
+    char *path; /* of the recipe, absolute */
+    struct tern_recipe *recipe;
+    struct tern_run_array array;
+    int64_t nodes, per_node;
+    char id[TERN_CKPT_ULID]; /* of the run, or "" */
+    int64_t limit;           /* seconds to ask for; 0: what the user said, or the partition's */
+    int64_t warn;            /* seconds before the end */
 };
 
 struct line {
@@ -53,68 +72,72 @@ static void add(struct line *l, char *word)
         free(word);
 }
 
-/* `s` as one word of a shell. */
-static void quote(struct tern_buf *b, const char *s)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_./:=@%+,-";
-
-    if (*s && s[strspn(s, plain)] == '\0') {
-        tern_buf_puts(b, s);
-        return;
-    }
-    tern_buf_puts(b, "'");
-    for (; *s; s++)
-        tern_buf_puts(b, *s == '\'' ? "'\\''" : (char[]){*s, '\0'});
-    tern_buf_puts(b, "'");
-}
-
 /* The batch script's one line.  exec: the supervisor itself gets the batch script's signals. */
 static char *script(const char *recipe)
 {
     struct tern_buf b = {0};
-    char self[4096] = "tern-submit";
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *tern = tern_fs_beside("tern");
 
-    if (n > 0)
-        self[n] = '\0';
-    char *folder = tern_fs_dirname(self), *tern = tern_strf("%s/tern", folder);
     tern_buf_puts(&b, "exec ");
-    quote(&b, tern);
+    tern_buf_word(&b, tern);
     tern_buf_puts(&b, " run");
     for (size_t i = 0; i < overrides.n; i++) {
         tern_buf_puts(&b, " --set ");
-        quote(&b, overrides.values[i]);
+        tern_buf_word(&b, overrides.values[i]);
+    }
+    for (size_t i = 0; i < arrays.n; i++) {
+        tern_buf_puts(&b, " --array ");
+        tern_buf_word(&b, arrays.values[i]);
     }
     tern_buf_puts(&b, " ");
-    quote(&b, recipe);
-    free(folder);
+    tern_buf_word(&b, recipe);
     free(tern);
     return b.data;
 }
 
-static void compose(struct line *l, const struct tern_recipe *r, const char *path, int64_t n_nodes,
-                    int64_t per_node, int n_more, char **more)
+/* The run's id for the job's Comment, so that squeue finds it while it waits; "" when it is not
+ * known.  A new run gets its id now; each member of an array gets its own when it starts. */
+static int run_id(const struct tern_recipe *r, char id[TERN_CKPT_ULID], struct tern_err *err)
 {
-    char id[TERN_CKPT_ULID];
+    id[0] = '\0';
+    if (arrays.n)
+        return 0;
+    if (!r->checkpoint.dir)
+        return dry_run ? 0 : (tern_ulid_new(id), 0);
+    if (tern_ckpt_run_read(r->checkpoint.dir, id, NULL) == 0)
+        return 0;
+    id[0] = '\0';
+    return dry_run ? 0 : tern_ckpt_run_identity(r->checkpoint.dir, tern_ulid_new(id), err);
+}
 
+static void compose(struct line *l, const struct request *q, int n_more, char **more)
+{
     add(l, tern_strdup("sbatch"));
-    add(l, tern_strf("--job-name=%s", r->name));
-    add(l, tern_strf("--nodes=%" PRId64, n_nodes));
-    add(l, tern_strf("--ntasks-per-node=%" PRId64, per_node));
+    add(l, tern_strf("--job-name=%s", q->recipe->name));
+    add(l, tern_strf("--nodes=%" PRId64, q->nodes));
+    add(l, tern_strf("--ntasks-per-node=%" PRId64, q->per_node));
     add(l, tern_strdup("--exclusive"));
     /* A lost node ends the attempt, not the job; a requeued job goes on in the same output. */
     add(l, tern_strdup("--no-kill"));
     add(l, tern_strdup("--requeue"));
     add(l, tern_strdup("--open-mode=append"));
-    add(l, tern_strf("--signal=B:USR1@%d", (int)WARN_SECONDS));
-    if (r->checkpoint.dir && tern_ckpt_run_read(r->checkpoint.dir, id, NULL) == 0)
-        add(l, tern_strf("--comment=%s", id));
+    add(l, tern_strf("--signal=B:USR1@%" PRId64, q->warn));
+    if (q->limit) {
+        char *time = tern_slurm_time_write(q->limit);
+        add(l, tern_strf("--time=%s", time));
+        free(time);
+    }
+    if (q->array.n)
+        add(l, tern_strf("--array=0-%zu", q->array.n - 1));
+    if (q->id[0])
+        add(l, tern_strf("--comment=%s", q->id));
+    else if (!q->array.n) /* only --dry-run has none: submitting makes one */
+        add(l, tern_strdup("--comment=<new id>"));
     if (!no_plugin)
-        add(l, tern_strf("--tern=%s", path));
+        add(l, tern_strf("--tern=%s", q->path));
     for (int i = 0; i < n_more; i++)
         add(l, tern_strdup(more[i]));
-    char *run = script(path);
+    char *run = script(q->path);
     add(l, tern_strf("--wrap=%s", run));
     free(run);
 }
@@ -125,7 +148,7 @@ static void print(const struct line *l)
 
     for (size_t i = 0; i < l->n; i++) {
         tern_buf_puts(&b, i ? " " : "");
-        quote(&b, l->words[i]);
+        tern_buf_word(&b, l->words[i]);
     }
     puts(b.data);
     tern_buf_free(&b);
@@ -135,46 +158,173 @@ static void print(const struct line *l)
 static int shape(const struct tern_recipe *r, int64_t *n_nodes, int64_t *per_node,
                  struct tern_err *err)
 {
-    int64_t degrees = r->parallel.tensor * r->parallel.pipeline;
+    int64_t spares = r->launch.spares;
+    int64_t ranks = r->workload.command ? r->workload.workers_per_node : r->launch.ranks_per_node;
 
     *per_node = r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node;
     if (nodes == 0 || nodes > NODES_MAX)
         return tern_err_set(err, TERN_USAGE, "--nodes: from 1 to %d", NODES_MAX);
-    *n_nodes = nodes > 0 ? nodes : (degrees + *per_node - 1) / *per_node;
-    if (*n_nodes < 1)
-        *n_nodes = 1;
-    const struct tern_check_options known = {.submission = true, .ranks = *n_nodes * *per_node};
+    if (nodes > 0 && nodes <= spares)
+        return tern_recipe_fail(r, "launch.spares", err,
+                                "%" PRId64 " nodes in reserve of %" PRId64
+                                ": none is left to work. Ask for more nodes.",
+                                spares, nodes);
+    *n_nodes = nodes > 0 ? nodes : tern_check_fewest_nodes(r) + spares;
+    struct tern_check_options known = {.submission = true, .nodes = *n_nodes - spares};
+    known.ranks = known.nodes * ranks;
+    tern_run_known_machines(&known);
     return tern_check_recipe(r, &known, err);
+}
+
+/* Every member must work, on as many nodes as the first. */
+static int check_members(struct request *q, const struct tern_site *site, struct tern_err *err)
+{
+    int64_t n_nodes, per_node;
+
+    for (size_t i = 0; i < q->array.n; i++) {
+        struct tern_opt_list settings = overrides;
+        struct tern_recipe *r = tern_run_array_load(&q->array, i, q->path, &settings, err);
+        char *words = tern_run_array_words(&q->array, i);
+        int rc = r && tern_site_fill(site, r, err) == 0 ? shape(r, &n_nodes, &per_node, err) : -1;
+        if (rc == 0 && (n_nodes != q->nodes || per_node != q->per_node))
+            rc = tern_err_set(err, TERN_USAGE,
+                              "wants %" PRId64 " nodes of %" PRId64 " tasks, not %" PRId64
+                              " of %" PRId64 ": members of a job array have one shape",
+                              n_nodes, per_node, q->nodes, q->per_node);
+        if (rc < 0)
+            tern_err_prefix(err, "--array, %s", words);
+        else
+            tern_info("member %zu: %s%s%s", i, words, r->checkpoint.dir ? ", in " : "",
+                      r->checkpoint.dir ? r->checkpoint.dir : "");
+        free(words);
+        tern_recipe_free(r);
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The value of option `name` or its letter among the user's options for sbatch, the last one; NULL
+ * without. */
+static const char *option(int n, char **more, const char *name, char letter)
+{
+    const size_t len = strlen(name);
+    const char *found = NULL;
+
+    for (int i = 0; i < n; i++) {
+        const char *o = more[i];
+        const bool is_short = o[0] == '-' && o[1] == letter;
+        if (strncmp(o, name, len) == 0 && o[len] == '=')
+            found = o + len + 1;
+        else if ((strcmp(o, name) == 0 || (is_short && !o[2])) && i + 1 < n)
+            found = more[++i];
+        else if (is_short && o[2])
+            found = o + 2;
+    }
+    return found;
+}
+
+/* sbatch heeds the user's --nodes, so it counts here too; a range is Slurm's to choose from. */
+static void heed_nodes(int n, char **more)
+{
+    const char *given = option(n, more, "--nodes", 'N');
+    int64_t number;
+
+    if (given && tern_str_int(given, 1, NODES_MAX, &number) == 0)
+        nodes = number;
+}
+
+/* The plugin checks the file alone: where only --set makes it right, sbatch would refuse it. */
+static bool good_alone(const char *path, const struct tern_site *site)
+{
+    struct tern_err err = {0};
+    int64_t n_nodes, per_node;
+    struct tern_recipe *r = tern_recipe_load(path, NULL, 0, &err);
+    bool good = r && tern_check_length(r, &err) == 0 && tern_site_fill(site, r, &err) == 0 &&
+                shape(r, &n_nodes, &per_node, &err) == 0;
+
+    if (!good)
+        tern_info("without --tern, whose check would refuse the recipe as it lies there (%s): "
+                  "tern run checks it with --set instead, as was done here",
+                  err.text);
+    tern_recipe_free(r);
+    return good;
+}
+
+/* How long the job may and must take. */
+static int time_limit(struct request *q, int n, char **more, struct tern_err *err)
+{
+    const struct tern_recipe *r = q->recipe;
+    const char *given = option(n, more, "--time", 't');
+    struct tern_run_pace pace = {0};
+    int64_t seconds = 0;
+    char step[32];
+
+    if (given && tern_slurm_time_read(given, &seconds) < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "--time=%s: is no time limit, such as 90, 8:00:00 or "
+                            "2-12:00:00",
+                            given);
+    q->warn = tern_run_pace_warn(seconds);
+    const int64_t ranks = r->workload.command ? r->workload.workers_per_node : q->per_node;
+    const int64_t world = (q->nodes - r->launch.spares) * ranks;
+    /* What a workload does before its first step, such as compiling, nobody knows. */
+    if (!q->id[0] || (r->workload.command && !given))
+        return 0;
+    if (tern_run_pace(&pace, r, q->id, world, err) < 0)
+        return -1;
+    if (given)
+        return tern_run_pace_fits(&pace, seconds, err) < 0
+                   ? tern_err_prefix(err, "--time=%s", given)
+                   : 0;
+    q->limit = tern_run_pace_left(&pace, r);
+    if (q->limit)
+        tern_info("%" PRId64 " steps are left, at %s each as attempt %" PRIu32
+                  " measured: asking for that time and a tenth more; --time=... after -- wins",
+                  r->steps - pace.done, tern_str_seconds(step, sizeof step, pace.step_seconds),
+                  pace.attempt);
+    return 0;
+}
+
+static int prepare(struct request *q, const char *path, const struct tern_site *site,
+                   struct tern_err *err)
+{
+    q->recipe = tern_recipe_load(path, overrides.values, overrides.n, err);
+    if (!q->recipe || tern_check_length(q->recipe, err) < 0 ||
+        tern_site_fill(site, q->recipe, err) < 0 ||
+        shape(q->recipe, &q->nodes, &q->per_node, err) < 0 ||
+        tern_run_array_read(&q->array, arrays.values, arrays.n, err) < 0 ||
+        check_members(q, site, err) < 0)
+        return -1;
+    if (dry_run || tern_slurm_available())
+        return run_id(q->recipe, q->id, err);
+    return tern_err_set(err, TERN_FAILED,
+                        "no Slurm configuration here. In a virtual cluster: `tern cluster exec "
+                        "NAME -- tern submit ...`; without Slurm: `tern run %s`.",
+                        path);
 }
 
 static int run(int n, char **args, struct tern_err *err)
 {
     struct line line = {0};
-    struct tern_recipe *recipe = NULL;
-    int64_t n_nodes = 0, per_node = 0;
-    char *cwd = NULL, *path = NULL;
+    struct request q = {0};
     int rc = -1;
 
     if (n - 1 > OPTIONS_MAX)
         return tern_err_set(err, TERN_USAGE, "more than %d options for sbatch", OPTIONS_MAX);
-    cwd = getcwd(NULL, 0);
+    char *cwd = getcwd(NULL, 0);
     if (!cwd)
         return tern_err_sys(err, "cannot tell the current folder");
-    path = tern_fs_join(cwd, args[0]);
-    recipe = tern_recipe_load(args[0], overrides.values, overrides.n, err);
-    if (!recipe || shape(recipe, &n_nodes, &per_node, err) < 0)
+    q.path = tern_fs_join(cwd, args[0]);
+    heed_nodes(n - 1, args + 1);
+    struct tern_site *site = tern_site_load(NULL, err);
+    if (!site || prepare(&q, args[0], site, err) < 0 || time_limit(&q, n - 1, args + 1, err) < 0)
         goto out;
-    compose(&line, recipe, path, n_nodes, per_node, n - 1, args + 1);
+    no_plugin |= overrides.n && !no_plugin && !good_alone(q.path, site);
+    compose(&line, &q, n - 1, args + 1);
     if (dry_run) {
         print(&line);
         rc = 0;
-        goto out;
-    }
-    if (!tern_slurm_available()) {
-        tern_err_set(err, TERN_FAILED,
-                     "no Slurm configuration here. In a virtual cluster: `tern cluster exec NAME "
-                     "-- tern submit ...`; without Slurm: `tern run %s`.",
-                     args[0]);
         goto out;
     }
     execvp(line.words[0], line.words);
@@ -182,8 +332,10 @@ static int run(int n, char **args, struct tern_err *err)
 out:
     for (size_t i = 0; i < line.n; i++)
         free(line.words[i]);
-    tern_recipe_free(recipe);
-    free(path);
+    tern_run_array_free(&q.array);
+    tern_site_free(site);
+    tern_recipe_free(q.recipe);
+    free(q.path);
     free(cwd);
     return rc;
 }
@@ -195,8 +347,11 @@ static const struct tern_cmd cmd = {
     .about =
         "Checks the recipe, then runs sbatch with the nodes and ranks that it asks for, with "
         "requeueing, one output file for all attempts, and a warning before the time limit, so "
-        "that the run stops with a checkpoint. Options after -- are sbatch's own and win.",
+        "that the run stops with a checkpoint. Options after -- are sbatch's own and win. The "
+        "job's Comment is the run's id: squeue -o %k shows it, and sacct -o comment where "
+        "slurm.conf has AccountingStoreFlags=job_comment.",
     .examples = "  tern submit run.yaml -N 4 --dry-run\n"
+                "  tern submit run.yaml -N 4 --array optimizer.lr=1e-4,2e-4\n"
                 "  tern submit run.yaml -N 4 --set optimizer.lr=1e-4 -- --time=8:00:00 -p trn1\n",
     .opts = opts,
     .args_min = 1,

@@ -1,0 +1,71 @@
+#!/bin/bash
+# tern submit: the run is known by its id from the queue on; job arrays; a finished run goes on; reproduce.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/vcluster.sh"
+. "$ROOT/tests/lib/tiny.sh"
+cluster_up
+tiny_make || exit 1
+is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
+runs() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from run order by name"; }
+submitted() { on tern submit "$@" -- --parsable; job=$(cat out); }
+over() { for _ in 1 2 3 4 5 6; do until_true job_over "$job" && break; done; [ "$(job_state "$job")" = COMPLETED ]; ok $? "$1" || { cat slurm-*.out | tail -20 | sed 's/^/# /'; }; }
+
+# ---- the Comment, also of a job that waits
+on tern submit run.yaml --set checkpoint.dir=first -- --parsable --hold; status 0; job=$(cat out)
+on squeue -h -j "$job" -o %k
+id=$(cat out)
+is "${#id} $(cat first/run.id)" "26 $id" "a job that waits has the new run's id as its Comment"
+on scontrol release "$job"; over "and runs"
+is "$(runs id)" "$id" "under that id"
+
+# ---- again from the ledger, to the last bit
+run tern ledger reproduce "$id" --ledger ledger --check; status 0 "its inputs are the same"
+on sh -c "$(tern ledger reproduce "$id" --ledger ledger | sed -n 's/^#     \(tern submit.*\)/\1/p') -- --parsable"; job=$(cat out)
+over "the command that tern ledger reproduce prints"
+tern ledger sql --ledger ledger -r "$id" -n -P "select value from step where name = 'loss' order by step" >first.curve
+tiny_curve ledger >again.curve; [ -s again.curve ] && tern ledger sql --ledger ledger -r latest -n -P "select value from step where name = 'loss' order by step" | cmp -s - first.curve
+ok $? "gives the same losses" || diff first.curve again.curve | sed 's/^/# /'
+# ---- a finished run goes on
+submitted run.yaml --set checkpoint.dir=first --set steps=12; over "a finished run, with more steps"
+is "$(sqlite3 -separator " " ledger/ledger.db "select attempts, last_step from run where id = '$id'")" "2 12" "is the same run"
+is "$(sqlite3 ledger/runs/"$id"/run.db "select resumed_step from attempt where attempt = 2")" 8 "from where it had ended"
+is "$(sqlite3 ledger/runs/"$id"/run.db "select count(*) from step where name = 'loss'")" 12 "with every step once"
+
+on tern submit run.yaml --set checkpoint.dir=first --set steps=200000 --dry-run
+grep -Eq -- '--time=([0-9]+-)?[0-9]+:[0-9][0-9]:00 ' out; ok $? "its measured pace makes the time limit" || cat out
+err_has '199988 steps are left, at '
+on tern submit run.yaml --set checkpoint.dir=first --set steps=200000 --dry-run -- --time=1
+out_has '--signal=B:USR1@30 '; grep -q -- '--time=0' out; [ $? = 1 ]; ok $? "the user's limit wins, and the warning leaves time to work"
+on tern submit run.yaml --set checkpoint.dir=first --set steps=20000000 -- --parsable --time=5; job=$(cat out)
+until_true grep -q 'it will stop with a checkpoint, to be continued' slurm-"$job".out; ok $? "tern run tells what the limit will do"
+on scancel "$job"; until_true job_over "$job"
+on tern submit run.yaml --set checkpoint.dir=first --set steps=20000000 --dry-run -- --time=tomorrow; status 2; err_has 'is no time limit'
+# ---- srun's own time limit, against what was measured
+sed 's/dir: checkpoints/dir: first/' run.yaml >slow.yaml; cmp -s run.yaml slow.yaml; [ $? = 1 ]; ok $? "a recipe of that run"
+slow() { sqlite3 ledger/runs/"$id"/run.db "update point set value = $1 where metric_id = (select id from metric where name = 'step_seconds')"; }
+slow 200
+on srun --mpi=none -N1 -n1 --time=3 --tern=slow.yaml touch ran; [ $rc != 0 ] && [ ! -e ran ]; ok $? "srun --time: a limit without room for one step is refused" || cat err
+err_has "slow.yaml: --time: not one step of"
+on salloc --time=30 -N1 bash -c 'srun --mpi=none -n1 --time=3 --tern=slow.yaml touch ran; echo "step $?"'
+out_has 'step 2' "and that of a step of a longer job"; [ ! -e ran ]; ok $? "which does not start"
+on srun --mpi=none -N1 -n1 --time=20 --tern=slow.yaml touch ran; status 0; [ -e ran ]; ok $? "a limit with room for some is taken" || cat err
+
+run tern ledger reproduce "$id" --ledger ledger; out_has '# attempt 1 ran with another recipe' "tern ledger reproduce tells of it"
+
+printf x | dd of=data/test.tds bs=1 seek=60 conv=notrunc 2>/dev/null
+run tern ledger reproduce "$id" --ledger ledger --check; status 1 "an input that has changed"; out_has data.held_out
+
+# ---- an array
+tern data build --tokenizer model -o data/test.tds test.jsonl 2>/dev/null
+rm -rf ledger; : >slurm-x.out; rm slurm-*.out
+submitted run.yaml --array 'optimizer.lr=1e-3,2e-3' --array 'data.seed=5,6' -N 1
+status 0 "tern submit --array"
+until_true test "$(ls slurm-"${job}"_*.out 2>/dev/null | wc -l)" = 4
+for _ in 1 2 3; do until_true queue_empty && break; done
+is "$(runs 'name, state, last_step')" "tiny.lr-1e-3.seed-5 done 8
+tiny.lr-1e-3.seed-6 done 8
+tiny.lr-2e-3.seed-5 done 8
+tiny.lr-2e-3.seed-6 done 8" "four runs, named for what they set" 
+[ -d 'checkpoints/optimizer.lr=2e-3,data.seed=6/step-00000008' ]; ok $? "each with its own checkpoints"
+is "$(runs 'distinct last_loss' | wc -l)" 4 "and its own losses"
+tap_done

@@ -127,7 +127,8 @@ static const struct tern_cmd verify_cmd = {
 int main(int argc, char **argv)
 {
     static const struct tern_cmd *const verbs[] = {
-        &ledger_list, &ledger_show, &ledger_plot, &ledger_sql, &fold_cmd, &verify_cmd, NULL};
+        &ledger_list,      &ledger_show, &ledger_plot, &ledger_sql,
+        &ledger_reproduce, &fold_cmd,    &verify_cmd,  NULL};
     static const struct tern_cmd cmd = {
         .name = "ledger",
         .summary = "list, show, plot and query runs",

@@ -70,9 +70,6 @@ json_t *show_json_run(const struct tern_ledger_run *r);
 json_t *show_json_checkpoint(const struct tern_ledger_checkpoint *c);
 int show_json(json_t *j, struct tern_err *err);
 
-/* "2026-11-21", "2026-11-21T05:04[:25]", "now-3days": as sacct(1)'s -S, in the local zone. */
-int show_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err);
-
-extern const struct tern_cmd ledger_list, ledger_show, ledger_plot, ledger_sql;
+extern const struct tern_cmd ledger_reproduce, ledger_list, ledger_show, ledger_plot, ledger_sql;
 
 #endif

@@ -1,140 +1,80 @@
-/* `tern run --check RECIPE`, run as the user with a bound on its time and on what it may say. */
+/* `tern run --check RECIPE` and `tern env --profile NAME`, run as the user. */
 #include "plugin.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
-    LIMIT_MS = 20000, /* a check takes 50 ms; a shared file system that hangs takes for ever */
-    SAID_BYTES = 4096 /* its message is one line of at most 1000 bytes and two paths */
+    LIMIT_MS = 20000,       /* a check takes 50 ms; a shared file system that hangs, for ever */
+    PROFILE_LIMIT_MS = 2000 /* only a typing mistake is looked for */
 };
 
-static int64_t now_ms(void)
+/* Before each error of `tern run`. */
+static const char own_error[] = "tern run: error: ";
+
+/* Does a line of what it said begin as an error does: of `tern run` or of the child itself?  Looked
+ * for where its status is not known. */
+static bool refused(const char *said)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* The child: its words go into the pipe, and nothing of its caller's is left open in it. */
-static void become(const char *program, const char *recipe, int words)
-{
-    char *argv[] = {(char *)program, "run", "--check", "--", (char *)recipe, NULL};
-    int null = open("/dev/null", O_RDWR);
-    sigset_t none;
-
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(words, 2) < 0)
-        _exit(126);
-    close_range(3, ~0U, 0);
-    setpgid(0, 0);
-    execvp(program, argv);
-    dprintf(2, "cannot run '%s': %s. Ask the admin to mend tern=PATH in plugstack.conf.\n", program,
-            strerror(errno));
-    _exit(127);
-}
-
-/* Read what the child says until it closes the pipe or time is up; true in time. */
-static bool listen_to(int fd, char said[SAID_BYTES], int64_t deadline)
-{
-    size_t n = 0;
-
-    said[0] = '\0';
-    for (;;) {
-        char rest[512];
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int64_t left = deadline - now_ms();
-        int ready = left > 0 ? poll(&p, 1, (int)left) : 0;
-        if (ready < 0 && errno == EINTR)
-            continue;
-        if (ready <= 0)
-            return false;
-        bool full = n == SAID_BYTES - 1;
-        ssize_t got = full ? read(fd, rest, sizeof rest) : read(fd, said + n, SAID_BYTES - 1 - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
+    for (const char *line = said; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, own_error, sizeof own_error - 1) == 0 || strncmp(line, "error: ", 7) == 0)
             return true;
-        n += full ? 0 : (size_t)got;
-        said[n] = '\0';
     }
+    return false;
 }
 
-/* Wait for the child until `deadline`; false when it was still there. */
-static bool ended(pid_t pid, int *status, int64_t deadline)
+int tern_spank_check(const char *program, const char *recipe, const struct tern_spank_step *step)
 {
-    pid_t got;
+    char n[16], t[16], id[32];
+    const char *argv[12] = {program, "run", "--check"};
+    int a = 3;
+    struct tern_spank_child c = {
+        .program = program, .argv = (char *const *)argv, .limit_ms = LIMIT_MS};
 
-    while ((got = waitpid(pid, status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
-        if (now_ms() > deadline)
-            return false;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (step) {
+        snprintf(n, sizeof n, "%u", step->nodes);
+        snprintf(t, sizeof t, "%u", step->tasks);
+        snprintf(id, sizeof id, "%u.%u", step->job, step->step);
+        argv[a++] = "--nodes", argv[a++] = n, argv[a++] = "--ntasks", argv[a++] = t;
+        argv[a++] = "--step", argv[a++] = id;
     }
-    if (got < 0)
-        *status = 0; /* somebody else's SIGCHLD handler took it: what was said decides */
-    return true;
-}
-
-/* Every line it said, without the name of the program that said it and without controls. */
-static void repeat(char *said)
-{
-    static const char own[] = "tern run: error: ";
-    char *save = NULL;
-
-    for (char *line = strtok_r(said, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        for (char *c = line; *c; c++)
-            if ((unsigned char)*c < ' ' || *c == 127)
-                *c = '?';
-        slurm_error("tern: %s",
-                    strncmp(line, own, sizeof own - 1) == 0 ? line + sizeof own - 1 : line);
-    }
-}
-
-int tern_spank_check(const char *program, const char *recipe)
-{
-    char said[SAID_BYTES];
-    int64_t deadline = now_ms() + LIMIT_MS;
-    int words[2], status = 0;
-
-    if (pipe2(words, O_CLOEXEC) < 0) {
+    argv[a++] = "--", argv[a] = recipe;
+    if (tern_spank_child(&c) < 0) {
         slurm_error("tern: cannot check %s: %s", recipe, strerror(errno));
         return -1;
     }
-    pid_t pid = fork();
-    if (pid == 0)
-        become(program, recipe, words[1]);
-    close(words[1]);
-    if (pid < 0) {
-        slurm_error("tern: cannot check %s: %s", recipe, strerror(errno));
-        close(words[0]);
-        return -1;
-    }
-    bool in_time = listen_to(words[0], said, deadline) && ended(pid, &status, deadline);
-    close(words[0]);
-    if (!in_time) {
-        kill(-pid, SIGKILL);
-        kill(pid, SIGKILL);
-        waitpid(pid, &status, 0);
+    if (c.late) {
         slurm_error("tern: checking %s took more than %d s. Is its file system up?", recipe,
                     LIMIT_MS / 1000);
         return -1;
     }
-    if (status == 0 && !said[0])
-        return 0;
-    if (WIFSIGNALED(status))
+    if (WIFSIGNALED(c.status))
         slurm_error("tern: '%s run --check %s' ended by signal %d", program, recipe,
-                    WTERMSIG(status));
-    repeat(said);
-    return status == 0 ? 0 : -1;
+                    WTERMSIG(c.status));
+    /* A tern older than this plugin cannot be asked. */
+    if (step &&
+        (strstr(c.said, "--nodes: no such option") || strstr(c.said, "--step: no such option")))
+        return 0;
+    else if (c.status != 0 && !c.said[0])
+        slurm_error("tern: '%s run --check %s' ended with %d and said nothing", program, recipe,
+                    WEXITSTATUS(c.status));
+    bool no = c.unseen ? refused(c.said) : c.status != 0;
+    tern_spank_repeat(c.said, own_error);
+    return no ? -1 : 0;
+}
+
+int tern_spank_check_profile(const char *program, const char *profile)
+{
+    const char *argv[] = {program, "env", "--profile", profile, "--export0", NULL};
+    struct tern_spank_child c = {
+        .program = program, .argv = (char *const *)argv, .limit_ms = PROFILE_LIMIT_MS};
+
+    /* Any other trouble may be this machine's alone: the node decides. */
+    if (tern_spank_child(&c) < 0 || c.late || !WIFEXITED(c.status) || WEXITSTATUS(c.status) != 2)
+        return 0;
+    tern_spank_repeat(c.said, "tern env: error: ");
+    return -1;
 }

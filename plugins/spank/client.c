@@ -1,25 +1,25 @@
-/* sbatch, salloc and srun: everything here runs as the user, before anything is queued. */
+/* sbatch, salloc and srun: everything here runs as the user, before anything is queued; the shape
+ * of a step is checked once srun has it. */
 #include "plugin.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static char recipe[TERN_SPANK_PATH]; /* absolute; "" without --tern */
+static char recipe[TERN_SPANK_PATH];                      /* absolute; "" without --tern */
+static char values[TERN_SPANK_OPTIONS][TERN_SPANK_VALUE]; /* of the others; "" when not given */
+static bool inherited; /* the recipe: checked when the job was submitted */
 
-/* Where Slurm keeps the option's value for commands inside the job. */
-static const char inherited_option[] = "SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern";
-/* What tern_spank_client_ready() sets, as it looks inside the job. */
-static const char inherited_recipe[] = "SLURM_SPANK_TERN_RECIPE";
+/* Tells task_init that srun has refused: where the plugin is `optional`, a hook cannot. */
+static const char refused[] = "SLURM_SPANK_TERN_REFUSED";
 
 /* The values travel through environments, logs and terminals. */
 static bool printable(const char *s)
 {
     for (; *s; s++)
-        if ((unsigned char)*s < ' ' || *s == 127)
+        if (tern_spank_control(s))
             return false;
     return true;
 }
@@ -37,32 +37,41 @@ static int absolute(char to[TERN_SPANK_PATH], const char *path)
         slurm_error("tern: --tern: the path has more than %d bytes", TERN_SPANK_PATH - 1);
         return -1;
     }
+    if (!printable(to)) {
+        slurm_error("tern: --tern: the current folder's name holds a control character");
+        return -1;
+    }
     return 0;
 }
 
-/* Inside a job that carries --tern, Slurm's commands find the option in their environment and call
- * with it before they read their own options.  It was checked at submission, and the path is
- * relative to where that was typed: take what was made of it there. */
+/* Inside a job that carries an option, Slurm's commands find it in their environment and call with
+ * it before they read their own options. */
+static bool from_job(enum tern_spank_option which, const char *value)
+{
+    static int calls[TERN_SPANK_OPTIONS];
+    const char *option = getenv(tern_spank_options[which].slurm);
+
+    return calls[which]++ == 0 && option && strcmp(option, value) == 0;
+}
+
+/* The job's recipe was checked at submission, and its path is relative to where that was typed:
+ * take what was made of it there. */
 static bool inherit(const char *value)
 {
-    static int calls;
-    const char *option = getenv(inherited_option), *path = getenv(inherited_recipe);
+    const char *path = getenv(tern_spank_options[TERN_SPANK_RECIPE].handed);
 
-    if (calls++ > 0 || !option || strcmp(option, value) != 0 || !path || path[0] != '/' ||
+    if (!from_job(TERN_SPANK_RECIPE, value) || !path || path[0] != '/' ||
         strlen(path) >= sizeof recipe || !printable(path))
         return false;
     strcpy(recipe, path);
+    inherited = true;
     return true;
 }
 
-int tern_spank_client_option(const char *program, const char *value)
+static int take_recipe(const char *program, const char *value)
 {
     char path[TERN_SPANK_PATH];
 
-    if (!value || !*value) {
-        slurm_error("tern: --tern needs the path of a recipe (run.yaml)");
-        return -1;
-    }
     if (!printable(value)) {
         slurm_error("tern: --tern: the path holds a control character");
         return -1;
@@ -72,24 +81,87 @@ int tern_spank_client_option(const char *program, const char *value)
     if (absolute(path, value) < 0)
         return -1;
     /* Slurm may call twice with the same value. */
-    if (strcmp(path, recipe) != 0 && tern_spank_check(program, value) < 0)
+    if (strcmp(path, recipe) != 0 && tern_spank_check(program, value, NULL) < 0)
         return -1;
     strcpy(recipe, path);
+    inherited = false;
     return 0;
+}
+
+int tern_spank_client_option(const struct tern_spank_config *c, enum tern_spank_option which,
+                             const char *value)
+{
+    char v[TERN_SPANK_VALUE];
+
+    if (!value || !*value) {
+        slurm_error("tern: %s needs %s", tern_spank_options[which].option,
+                    tern_spank_allowed(which));
+        return -1;
+    }
+    if (which == TERN_SPANK_RECIPE)
+        return take_recipe(c->program, value);
+    if (!tern_spank_value(v, which, value)) {
+        /* The value itself is not repeated: it may hold anything. */
+        slurm_error("tern: %s: not %s", tern_spank_options[which].option,
+                    tern_spank_allowed(which));
+        return -1;
+    }
+    if (which == TERN_SPANK_PROFILE && !from_job(which, value) && strcmp(v, values[which]) != 0 &&
+        tern_spank_check_profile(c->program, v) < 0)
+        return -1;
+    strcpy(values[which], v);
+    return 0;
+}
+
+/* What salloc's own shell finds, and nodes whose plugin is older.  In tasks, and with
+ * --export=NONE, task_init sets the same. */
+static bool set_variables(void)
+{
+    if (recipe[0] && setenv(tern_spank_options[TERN_SPANK_RECIPE].variable, recipe, 1) < 0)
+        return false;
+    for (int i = 0; i < TERN_SPANK_OPTIONS; i++)
+        if (values[i][0] && setenv(tern_spank_options[i].variable, values[i], 1) < 0)
+            return false;
+    return true;
 }
 
 int tern_spank_client_ready(spank_t sp)
 {
+    const struct tern_spank_names *r = &tern_spank_options[TERN_SPANK_RECIPE];
+
+    unsetenv(refused);
+    if (!set_variables()) {
+        slurm_error("tern: cannot set the environment: %s", strerror(errno));
+        return -1;
+    }
     if (!recipe[0])
         return 0;
     /* Arrives in the job's tasks as SLURM_SPANK_TERN_RECIPE, unlike setenv() also with
      * --export=NONE; but not in those of the srun that asks for the job itself, or for another
      * recipe than the job's. */
-    if (spank_context() == S_CTX_LOCAL && setenv(inherited_recipe, recipe, 1) == 0)
+    if (spank_context() == S_CTX_LOCAL && setenv(r->handed, recipe, 1) == 0)
         return 0;
-    if (spank_job_control_setenv(sp, "TERN_RECIPE", recipe, 1) != ESPANK_SUCCESS) {
+    if (spank_job_control_setenv(sp, r->control, recipe, 1) != ESPANK_SUCCESS) {
         slurm_error("tern: cannot hand the recipe's path to the job");
         return -1;
     }
     return 0;
+}
+
+/* A job's recipe says nothing about the other steps of its script, so only one that was typed for
+ * this step is held against its shape and its time; `tern run` checks its own. */
+int tern_spank_client_step(spank_t sp, const struct tern_spank_config *c)
+{
+    struct tern_spank_step s = {0};
+
+    if (!recipe[0] || inherited || spank_get_item(sp, S_JOB_ID, &s.job) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_STEPID, &s.step) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_NNODES, &s.nodes) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_TOTAL_TASK_COUNT, &s.tasks) != ESPANK_SUCCESS || !s.nodes ||
+        !s.tasks)
+        return 0;
+    if (tern_spank_check(c->program, recipe, &s) == 0)
+        return 0;
+    setenv(refused, "1", 1);
+    return -1;
 }

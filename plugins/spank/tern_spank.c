@@ -1,42 +1,38 @@
 /* The hooks that Slurm calls: see plugin.h. */
 #include "plugin.h"
 
-#include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #pragma GCC visibility push(default)
 SPANK_PLUGIN(tern, 1)
 #pragma GCC visibility pop
 
-static const char *program = "tern"; /* lives as long as plugstack.conf's arguments */
+static struct tern_spank_config config = {.program = "tern"};
 
-static int on_option(int val, const char *value, int remote)
+static int on_option(int which, const char *value, int remote)
 {
-    (void)val;
     if (remote) {
-        tern_spank_remote_option();
+        tern_spank_remote_option(which);
         return 0;
     }
-    return tern_spank_client_option(program, value);
+    return tern_spank_client_option(&config, which, value);
 }
 
-static struct spank_option option = {
-    .name = "tern",
-    .arginfo = "RECIPE",
-    .usage = "check this run.yaml now, refuse the job if it cannot work, and give it to `tern run`",
-    .has_arg = 1,
-    .cb = on_option,
-};
-
-static void read_arguments(int ac, char **av)
+/* Every hook is given them anew; who made a mistake in them is told once, on the user's side. */
+static void read_arguments(int ac, char **av, bool tell)
 {
-    static const char key[] = "tern=";
+    static const char program[] = "tern=";
 
     for (int i = 0; i < ac; i++) {
-        if (strncmp(av[i], key, sizeof key - 1) == 0)
-            program = av[i] + sizeof key - 1;
-        else
-            slurm_error("tern: plugstack.conf: unknown argument '%s' (allowed: tern=PATH)", av[i]);
+        if (strncmp(av[i], program, sizeof program - 1) == 0 && av[i][sizeof program - 1])
+            config.program = av[i] + sizeof program - 1;
+        else if (strcmp(av[i], "health=prolog") == 0)
+            config.health_prolog = true;
+        else if (tell)
+            slurm_error("tern: plugstack.conf: unknown argument '%s' (allowed: tern=PATH, "
+                        "health=prolog)",
+                        av[i]);
     }
 }
 
@@ -45,10 +41,11 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
     switch (spank_context()) {
     case S_CTX_ALLOCATOR:
     case S_CTX_LOCAL:
-        read_arguments(ac, av);
-        /* fall through */
-    case S_CTX_REMOTE:
-        return spank_option_register(sp, &option) == ESPANK_SUCCESS ? 0 : -1;
+        read_arguments(ac, av, true);
+        return tern_spank_options_register(sp, on_option);
+    case S_CTX_REMOTE: /* a failure here would drain the node */
+        tern_spank_options_register(sp, on_option);
+        return 0;
     default:
         return 0;
     }
@@ -66,14 +63,29 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
     }
 }
 
-int slurm_spank_task_init(spank_t sp, int ac, char **av)
+int slurm_spank_local_user_init(spank_t sp, int ac, char **av)
 {
     (void)ac, (void)av;
-    return tern_spank_remote_task_init(sp, &option);
+    return tern_spank_client_step(sp, &config);
+}
+
+int slurm_spank_task_init(spank_t sp, int ac, char **av)
+{
+    read_arguments(ac, av, false);
+    int status = tern_spank_remote_task_init(sp, &config);
+    if (status) /* what a hook returns is ignored under `optional` */
+        _exit(status);
+    return 0;
 }
 
 int slurm_spank_task_exit(spank_t sp, int ac, char **av)
 {
     (void)ac, (void)av;
     return tern_spank_remote_task_exit(sp);
+}
+
+int slurm_spank_job_prolog(spank_t sp, int ac, char **av)
+{
+    read_arguments(ac, av, false);
+    return tern_spank_prolog(sp, &config);
 }

@@ -2,10 +2,11 @@
 # The SPANK plugin: what it refuses, what it leaves with the job, and what it must never break.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/vcluster.sh"
+. "$ROOT/tests/lib/tiny.sh"
 so=${TERN_BUILD:-$ROOT/build}/plugins/tern_spank.so
 
 # ---- the library
-want='plugin_name plugin_type plugin_version slurm_spank_init slurm_spank_init_post_opt slurm_spank_task_exit slurm_spank_task_init spank_plugin_version '
+want='plugin_name plugin_type plugin_version slurm_spank_init slurm_spank_init_post_opt slurm_spank_job_prolog slurm_spank_local_user_init slurm_spank_task_exit slurm_spank_task_init spank_plugin_version '
 [ "$(nm -D --defined-only "$so" | awk '{ print $3 }' | sort | tr '\n' ' ')" = "$want" ]
 ok $? "the plugin exports its hooks and nothing else" || nm -D --defined-only "$so"
 [ "$(readelf -d "$so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')" = libc.so.6 ]
@@ -26,8 +27,43 @@ for how in 'sbatch --tern=bad.yaml --wrap true' 'sbatch bad.sbatch' 'salloc --te
 done
 on sbatch --tern=none.yaml --wrap true; [ $rc != 0 ]; ok $? "a recipe that is not there"; err_has 'none.yaml'
 on sbatch --tern= --wrap true; [ $rc != 0 ]; ok $? "no recipe"; err_has 'needs the path'
+mkdir tiny; (cd tiny && tiny_make) >made 2>&1 || cat made
+sed 's/"vocab_size": 800/"vocab_size": 700/' tiny/model/config.json >tiny/small.json
+sed 's/"hidden_size": 32/"hidden_size": 32768/; s/"intermediate_size": 64/"intermediate_size": 131072/; s/"num_hidden_layers": 2/"num_hidden_layers": 200/' tiny/model/config.json >tiny/large.json
+sed 's,{config: model/config.json.*,{config: small.json},' tiny/run.yaml >tiny/vocab.yaml
+sed 's,{config: model/config.json.*,{config: large.json},' tiny/run.yaml >tiny/memory.yaml
+printf 'version: 1\nname: toy\nledger: {dir: ledger}\nparallel: {tensor: 2, pipeline: 2}\nlaunch: {ranks_per_node: 2}\nworkload: {command: [true]}\n' >degrees.yaml
+on sbatch --test-only --tern=tiny/run.yaml --wrap true; status 0 "a recipe of tern's own trainer"
+refuse() { # TEXT COMMAND...
+    on "${@:2}"; [ $rc != 0 ]; ok $? "${*:2}: refused"; err_has "$1"; queue_empty; ok $? "and nothing is queued"
+}
+refuse "tokenised with 800 ids, but the model's vocabulary has 700" sbatch --tern=tiny/vocab.yaml --wrap true
+refuse 'and the largest node has' sbatch --tern=tiny/memory.yaml --wrap true
+sed 's/pipeline: 2/pipeline: 8/; s/\[true\]/[true], workers_per_node: 2/' degrees.yaml >wide.yaml
+refuse 'wide.yaml:4: parallel: tensor x pipeline (16) and 2 ranks a node need 8 nodes or a multiple, with 0 in reserve; the cluster has 4.' sbatch --tern=wide.yaml --wrap true
+sed 's/pipeline: 8/pipeline: 4/; s/{ranks_per_node: 2}/{spares: 1}/' wide.yaml >spare.yaml
+refuse 'spare.yaml:5: launch.spares: tensor x pipeline (8) and 2 ranks a node need 4 nodes' sbatch --tern=spare.yaml --wrap true
+refuse '6 ranks are not' srun --mpi=none -N2 -n6 --tern=degrees.yaml touch ran.x
+[ ! -e ran.x ]; ok $? "no task of it starts"
 on sbatch --help; out_has '--tern=RECIPE'
 on salloc --help; out_has '--tern=RECIPE'
+
+# ---- the shape, where srun knows it
+printf 'version: 1\nname: toy\nledger: {dir: ledger}\nparallel: {tensor: 2}\nlaunch: {ranks_per_node: 2}\nworkload: {command: [true]}\n' >pairs.yaml
+step() { rm -f ran.*; on "$@" sh -c 'touch ran.$SLURM_PROCID'; }
+for flag in optional required; do
+    conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf
+    sed -i "s/^[a-z]*/$flag/" "$conf"
+    step srun --mpi=none -N1 -n3 --tern=pairs.yaml
+    [ $rc != 0 ] && [ -z "$(ls ran.* 2>/dev/null)" ]; ok $? "$flag: srun with tasks that the recipe's degrees do not divide: none starts"
+    err_has 'pairs.yaml:4: parallel' "$flag: with the recipe's line"
+    queue_empty; ok $? "$flag: and the allocation is given back"
+done
+sed -i 's/^[a-z]*/optional/' "$conf"
+step srun --mpi=none -N2 -n4 --tern=pairs.yaml; [ $rc = 0 ] && [ -e ran.3 ]; ok $? "srun with tasks that they divide runs" || cat err
+on salloc -N2 bash -c 'srun --mpi=none -n3 --tern=pairs.yaml touch ran.x; echo "step $?"'
+out_has 'step 2' "a step of a job is refused too, when the recipe is typed for it"; [ ! -e ran.x ]; ok $? "and does not start"
+step salloc -N2 --tern=pairs.yaml srun --mpi=none -n3; [ $rc = 0 ] && [ -e ran.2 ]; ok $? "but not a helper's step of the job that carries it" || cat err
 
 # ---- hostile values
 rm -f pwned
@@ -54,24 +90,23 @@ for export in ALL NONE; do
     rm -f inner.out
     submit -N2 --tern=good.yaml --export=$export,HERE="$WORK" -o show.out show.sbatch
     until_true queue_empty
-    has show.out "batch $job.batch.1 $WORK/good.yaml" "--export=$export: the batch script has receipt and absolute path" || cat err
-    [ "$(grep -c "^step $job.0.1 $WORK/good.yaml\$" show.out)" = 2 ]; ok $? "--export=$export: so has every task of a step" || cat show.out
+    has show.out "batch $job.batch.1.1 $WORK/good.yaml" "--export=$export: the batch script has receipt and absolute path" || cat err
+    [ "$(grep -c "^step $job.0.1.1 $WORK/good.yaml\$" show.out)" = 2 ]; ok $? "--export=$export: so has every task of a step" || cat show.out
     has inner.out "inner $WORK/good.yaml" "--export=$export: a job submitted from inside inherits it from elsewhere"
     has show.out "other $WORK/other/good.yaml" "--export=$export: a recipe given inside wins"
 done
 on srun --mpi=none -N2 --tern=good.yaml sh -c 'echo "$TERN_RECEIPT $TERN_RECIPE"'
-[ "$(grep -c "\.0\.1 $WORK/good.yaml\$" out)" = 2 ]; ok $? "srun on its own" || cat out err
+[ "$(grep -c "\.0\.1\.1 $WORK/good.yaml\$" out)" = 2 ]; ok $? "srun on its own" || cat out err
 on salloc -N1 --tern=good.yaml srun --mpi=none sh -c 'echo "$TERN_RECIPE"'
 out_has "$WORK/good.yaml" "srun under salloc"
+printf '#!/bin/bash\nexec %s run\n' "$BIN/tern" >inner.sbatch
+on srun --mpi=none -N1 sbatch --parsable --tern=good.yaml -o inner.out inner.sbatch; job=$(cat out)
+until_true job_over "$job"; [ "$(job_state "$job")" = COMPLETED ]; ok $? "a job submitted by a step, whose number it inherits" || cat inner.out
 on srun --mpi=none sh -c 'echo "none:$TERN_RECEIPT$TERN_RECIPE"'; out_has none: "a job without --tern gets nothing"
 has "$TERN_CLUSTER_HOME/$CLUSTER"/log/slurmd-trn1-st-trn1-1.log "tern: job $job step 0 task 0: exit 0" "the task's end is in the node's log"
-on sinfo -h -o '%t'; [ "$(sort -u out)" = idle ]; ok $? "every node is well after all that" || cat out
+on sinfo -h -o '%t'; ! grep -qE 'drain|drng|down|fail' out; ok $? "every node is well after all that" || cat out
 
-# ---- what it costs, and what its absence does
-t() { local a; a=$(date +%s%N); for _ in 1 2 3 4 5; do tern cluster exec $CLUSTER -- sbatch -H "$@" --wrap true >/dev/null; done; echo $((($(date +%s%N) - a) / 5000000)); }
-plain=$(t -n1); with=$(t -n1 --tern=good.yaml)
-[ $((with - plain)) -lt 100 ]; ok $? "--tern adds $((with - plain)) ms to sbatch ($plain ms), under 100"
-on scancel -u "$(id -u)"
+# ---- what its absence does
 conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf
 cp "$conf" kept
 echo 'optional /nowhere/tern_spank.so' >"$conf"

@@ -146,6 +146,12 @@ $(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/fabric/mpi
 	$(call say,LD,$@)$(MPICC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,-z,defs -o $@.new $< && mv -f $@.new $@
 
+# Others, for tests alone: one fails on demand, one takes a container plugin's options.
+PLUGINS_TEST := $(O)/tests/spank_fail.so $(O)/tests/pyxis_stub.so
+$(PLUGINS_TEST): $(O)/tests/%.so: tests/slurm/%.c $(O)/flags
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARN) $(CFLAGS) -shared -fPIC -o $@ $<
+
 # A libfabric provider for tests alone, found by FI_PROVIDER_PATH=$(O)/tests/provider.
 PROVIDER_TEST := $(O)/tests/provider/libternsrd-fi.so
 $(PROVIDER_TEST): $(wildcard tests/provider/*.[ch]) $(O)/flags

@@ -3,12 +3,15 @@
 #   O=DIR                       build elsewhere
 #   SANITIZE=address,undefined  build with sanitizers (in build-<names> unless O says otherwise)
 #   V=1                         show commands
-#   DESTDIR= PREFIX=/usr/local  for `make install`
+#   K=WORD                      with check-<tier>: only tests whose name has the word
+#   SLURM_PREFIX=/opt/slurm     the Slurm to build for, when its headers are not among the system's
+#   DESTDIR= PREFIX=/usr/local  for `make install`, which tells more above its rule
 
 comma := ,
 SANITIZE ?=
 O ?= build$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 PREFIX ?= /usr/local
+SLURM_PREFIX ?=
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2);)
@@ -59,16 +62,22 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
 	-Werror=implicit-function-declaration -Wno-psabi
 CFLAGS ?= -O2 -g
 SANFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(WARN) $(CFLAGS) -fopenmp \
-	-ffp-contract=off $(SANFLAGS) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-LIBS = -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lslurm \
+SLURM_CFLAGS := $(SLURM_PREFIX:%=-I%/include)
+SLURM_LIBS := $(foreach d,$(wildcard $(SLURM_PREFIX:%=%/lib) $(SLURM_PREFIX:%=%/lib64)),-L$(d) -Wl,-rpath,$(d)) -lslurm
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CFLAGS) \
+	-fopenmp -ffp-contract=off $(SANFLAGS) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LIBS = -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) $(SLURM_LIBS) \
 	-Wl,-rpath,$(BLAS_DIR) -lm -ldl -lpthread
+# 22.05.8, from the headers: a plugin works in its own release of Slurm only.
+SLURM_VERSION := $(shell printf '\043include <slurm/slurm_version.h>\nSLURM_VERSION_NUMBER\n' | \
+	$(CC) $(SLURM_CFLAGS) -E -P - 2>/dev/null | tail -n 1 | \
+	{ read -r n && printf '%d.%02d.%d' $$((n >> 16)) $$((n >> 8 & 255)) $$((n & 255)); } 2>/dev/null)
 
-# Objects depend on a stamp of the flags, so that changing them rebuilds.
-FLAGS_TEXT := $(CC) $(ALL_CFLAGS)
+# Objects depend on a stamp of the flags, so that changing them, or Slurm's headers, rebuilds.
+FLAGS_TEXT := $(CC) $(ALL_CFLAGS) (Slurm $(SLURM_VERSION))
 $(O)/flags: FORCE
 	@mkdir -p $(O); printf '%s\n' '$(FLAGS_TEXT)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_TEXT)' > $@
-FORCE:
+.PHONY: FORCE
 
 # ---------------------------------------------------------------- rooms, programs, tests
 
@@ -137,7 +146,7 @@ PLUGIN_MPI := $(if $(shell command -v $(MPICC)),$(O)/plugins/tern_fabric_mpi.so)
 plugin: $(PLUGIN) $(PLUGIN_MPI)
 $(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map) $(O)/flags
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) -fvisibility=hidden \
+	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(SLURM_CFLAGS) $(WARN) $(CFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,--version-script=plugins/spank/exports.map -o $@.new \
 		$(filter %.c,$^) && mv -f $@.new $@
 
@@ -172,23 +181,30 @@ $(O)/man/man1/%.1: $(O)/bin/%
 
 # ---------------------------------------------------------------- install
 
-# Programs, plugin and man pages under PREFIX.  Slurm's own configuration is the admin's: what to
-# add to plugstack.conf is printed.
-SLURM_LIB = $(DESTDIR)$(PREFIX)/lib/slurm
-MAN_DIR = $(DESTDIR)$(PREFIX)/share/man/man1
+# Programs, man pages and plugins (lib/slurm/tern_spank-<Slurm release>.so; where mpicc was also
+# lib/tern/tern_fabric_mpi.so) under PREFIX, and SPANK's line as tern.conf in the folder that the
+# site's plugstack.conf includes; where it includes none, the line is printed.  Slurm is asked where
+# that is.  `make uninstall` undoes all of it.
+#
+#   SLURM_PREFIX=DIR   Slurm, when its commands are not on PATH (also what is built against)
+#   SLURM_CONF=FILE    its configuration, when that is not where Slurm looks
+#   PLUGSTACK_DIR=DIR  the folder for tern.conf, whatever Slurm says (for packages)
+#   WITH_PLUGIN=no     the plugin is left out
+# By the environment, so that a quote in a path is no shell's business.
+install uninstall: export BUILD := $(O)
+install uninstall: export BUILT_FOR := $(SLURM_VERSION)
+install uninstall: export PREFIX := $(PREFIX)
+install uninstall: export DESTDIR := $(DESTDIR)
+install uninstall: export SLURM_PREFIX := $(SLURM_PREFIX)
+install uninstall: export SLURM_CONF := $(SLURM_CONF)
+install uninstall: export PLUGSTACK_DIR := $(PLUGSTACK_DIR)
+install uninstall: export WITH_PLUGIN := $(WITH_PLUGIN)
 
 .PHONY: install uninstall
 install: all man
-	install -d $(DESTDIR)$(PREFIX)/bin $(SLURM_LIB) $(MAN_DIR)
-	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin
-	install -m 644 $(MAN) $(MAN_DIR)
-	install -m 755 $(PLUGIN) $(SLURM_LIB)/tern_spank.so.new
-	mv -f $(SLURM_LIB)/tern_spank.so.new $(SLURM_LIB)/tern_spank.so
-	@echo "For sbatch --tern, put this line into plugstack.conf on the login and the compute nodes:"
-	@echo "  optional $(PREFIX)/lib/slurm/tern_spank.so tern=$(PREFIX)/bin/tern"
+	@plugins/spank/install install
 uninstall:
-	rm -f $(patsubst $(O)/bin/%,$(DESTDIR)$(PREFIX)/bin/%,$(BINS)) $(SLURM_LIB)/tern_spank.so \
-		$(patsubst $(O)/man/man1/%,$(MAN_DIR)/%,$(MAN))
+	@plugins/spank/install uninstall
 
 # ---------------------------------------------------------------- checks
 

@@ -1,0 +1,181 @@
+#!/bin/bash
+# `make install`: what it finds out about Slurm, what it writes and says, and that it can be undone.
+. "$(dirname "$0")/../lib/tap.sh"
+build=${TERN_BUILD:-$ROOT/build}
+release=$(sed -n 's/.*(Slurm \([0-9]*\.[0-9]*\)\..*/\1/p' "$build/flags")
+[ -n "$release" ] || skip_all "no Slurm headers"
+so=tern_spank-$release.so
+
+# The same as the Makefile, without asking make what is out of date.
+inst() { # install|uninstall NAME=VALUE...
+    local verb=$1; shift
+    run env BUILD="$build" BUILT_FOR="$release.8" PREFIX="$WORK/pre" DESTDIR= SLURM_PREFIX= SLURM_CONF= PLUGSTACK_DIR= \
+        WITH_PLUGIN= "$@" "$ROOT/plugins/spank/install" "$verb"
+}
+files() { (cd "$1" && find . | sort); }
+
+# A Slurm whose controller answers: under a prefix of its own, with a configuration of its own.
+mkdir -p slurm/bin etc
+cat >slurm/bin/scontrol <<X
+#!/bin/sh
+[ "\$*" = 'show config' ] || exit 1
+[ ! -e "$WORK/dead" ] || exit 1
+cat <<C
+Configuration data as of 2026-01-01T00:00:00
+AuthInfo                = (null)
+PlugStackConfig         = $WORK/etc/plugstack.conf
+PluginDir               = /usr/lib/slurm
+SLURM_CONF              = $WORK/etc/slurm.conf
+SLURM_VERSION           = \$(cat "$WORK/version")
+C
+X
+chmod +x slurm/bin/scontrol
+echo "$release.3" >version
+touch etc/slurm.conf
+slurm=SLURM_PREFIX=$WORK/slurm
+
+# ---- a plugstack.conf that includes a folder
+printf '# site\ninclude %s/etc/plugstack.conf.d/*.conf\n' "$WORK" >etc/plugstack.conf
+files etc >etc.before; cp etc/plugstack.conf plugstack.before
+inst install "$slurm"
+status 0 "make install"
+out_has "scontrol show config"
+[ -x pre/bin/tern ] && [ -x pre/bin/tern-run ] && [ -s pre/share/man/man1/tern-run.1 ]; ok $? "programs and man pages are there"
+[ -x pre/lib/slurm/$so ]; ok $? "the plugin's name has Slurm's release"
+has etc/plugstack.conf.d/tern.conf "optional $WORK/pre/lib/slurm/$so tern=$WORK/pre/bin/tern" "its line is in the folder that plugstack.conf includes"
+cmp -s etc/plugstack.conf plugstack.before; ok $? "plugstack.conf itself is as it was"
+for path in $(find pre etc/plugstack.conf.d -type f); do grep -qxF "wrote   $WORK/$path" out || echo "$path"; done >unsaid
+[ ! -s unsaid ]; ok $? "every path it wrote is printed" || cat unsaid
+[ -z "$(find pre etc -name '*.tern-new')" ]; ok $? "no temporary is left"
+run pre/bin/tern help recipe; status 0 "the installed tern works"
+if [ -e "$build/plugins/tern_fabric_mpi.so" ]; then
+    [ -x pre/lib/tern/tern_fabric_mpi.so ]; ok $? "the plugin for MPI is there"
+    mv pre/lib/tern/tern_fabric_mpi.so so; echo none >pre/lib/tern/tern_fabric_mpi.so
+    PMIX_RANK=0 TERN_FABRIC=mpi run pre/bin/tern bench fabric -e 8
+    err_has "$WORK/pre/bin/../lib/tern/tern_fabric_mpi.so: " "and is where the installed tern looks"
+    mv so pre/lib/tern/tern_fabric_mpi.so
+fi
+complete_words() { # WORD...: what bash would offer for the last one
+    run env PATH="$WORK/pre/bin:$PATH" bash -c 'f=$1; shift; . "$f"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tern; printf "%s\n" "${COMPREPLY[@]}"' - \
+        pre/share/bash-completion/completions/tern "$@"
+}
+complete_words tern led; out_has ledger "completion: programs"
+complete_words tern cluster doc; out_has doctor "completion: verbs"
+complete_words tern cluster doctor --le; out_has --ledger "completion: options of a verb"
+complete_words tern run --se; out_has --set "completion: options of a program"
+
+# ---- again: nothing of it changes but by rename
+was=$(stat -c %i pre/lib/slurm/$so); exec 9<pre/lib/slurm/$so
+inst install "$slurm"; status 0 "again"
+[ "$(stat -c %i pre/lib/slurm/$so)" != "$was" ] && cmp -s /proc/self/fd/9 "$build/plugins/tern_spank.so"
+ok $? "who has the old plugin open keeps it whole"
+exec 9<&-
+[ "$(sort pre/share/tern/installed | uniq -d | wc -l)" = 0 ]; ok $? "nothing is listed twice"
+
+# ---- uninstall
+mkdir -p pre/share/other; touch pre/share/other/file pre/bin/foreign
+inst uninstall "$slurm"; status 0 "make uninstall"
+[ "$(find pre -type f | sort | tr '\n' ' ')" = 'pre/bin/foreign pre/share/other/file ' ]; ok $? "only what is somebody else's stays" || find pre
+files etc | cmp -s - etc.before; ok $? "Slurm's configuration is as before" || files etc
+rm -r pre
+inst install "$slurm"; echo '# mine' >>etc/plugstack.conf.d/tern.conf
+inst install "$slurm"; status 0
+has etc/plugstack.conf.d/tern.conf '# mine' "a line that the admin changed stays"
+inst uninstall; status 0
+out_has "kept    $WORK/etc/plugstack.conf.d/tern.conf (changed since)"
+[ ! -e pre ]; ok $? "all else is gone, its folders too"
+inst uninstall; status 0 "uninstall of nothing"; out_has 'nothing is installed'
+rm -r etc/plugstack.conf.d
+
+# ---- stopped in the middle: what was written can be undone
+# The real mv, before whose n-th call the installing shell is killed.
+mkdir killing; printf '#!/bin/sh\nn=$(cat %s/count); echo $((n - 1)) >%s/count; [ "$n" -gt 0 ] || kill -9 $PPID; exec /bin/mv "$@"\n' "$WORK" "$WORK" >killing/mv; chmod +x killing/mv
+for n in 0 1 2 9 20; do
+    echo $n >count
+    inst install "$slurm" PATH="$WORK/killing:$PATH"
+    [ $rc != 0 ]; ok $? "killed at rename $n"
+    inst uninstall
+    [ -z "$(find pre -type f ! -name '*.new' 2>/dev/null)" ] && files etc | cmp -s - etc.before; ok $? "and undone whole" || find pre etc
+    rm -rf pre
+done
+
+# ---- other sites
+echo '# nothing included' >etc/plugstack.conf
+inst install "$slurm"; status 0 "a plugstack.conf that includes nothing"
+out_has "add this line to $WORK/etc/plugstack.conf"; out_has "  optional $WORK/pre/lib/slurm/$so tern="
+[ "$(files etc)" = "$(cat etc.before)" ]; ok $? "nothing is written there"
+inst uninstall
+echo "optional $WORK/elsewhere/tern_spank.so" >etc/plugstack.conf
+inst install "$slurm"; out_has "$WORK/etc/plugstack.conf loads another build" "a line for another build is told"
+echo "optional $WORK/pre/lib/slurm/$so tern=x" >etc/plugstack.conf
+inst install "$slurm"; out_has "$WORK/etc/plugstack.conf loads the plugin already"
+inst uninstall
+printf 'include plugstack.conf.d/*\n' >etc/plugstack.conf
+inst install "$slurm"; has etc/plugstack.conf.d/tern.conf optional "an include relative to plugstack.conf"
+inst uninstall
+printf 'include %s/etc/*/x.conf\ninclude %s/etc/other.conf\n' "$WORK" "$WORK" >etc/plugstack.conf
+inst install "$slurm"; out_has 'add this line'; [ "$(files etc)" = "$(cat etc.before)" ]; ok $? "includes that would not take tern.conf"
+inst uninstall
+touch dead
+printf 'PlugStackConfig=%s/etc/stack.conf # x\n' "$WORK" >etc/slurm.conf
+inst install "$slurm" SLURM_CONF="$WORK/etc/slurm.conf"; status 0 "no controller answers: the file is read"
+out_has "add this line to $WORK/etc/stack.conf"
+rm dead; inst uninstall
+
+# ---- refused
+echo 19.05.1 >version
+inst install "$slurm"; status 1 "a Slurm of another release"
+err_has "here is 19.05.1"; err_has 'SLURM_PREFIX=DIR'; [ ! -e pre ]; ok $? "nothing is written"
+inst install "$slurm" WITH_PLUGIN=no; status 0 "WITH_PLUGIN=no"
+[ ! -e pre/lib/slurm ] && [ -x pre/bin/tern ]; ok $? "all but the plugin"
+inst uninstall
+inst install SLURM_PREFIX="$WORK/none"; status 1; err_has 'no bin/scontrol under'
+inst install PREFIX=relative; status 1; err_has 'no absolute path'
+inst install SLURM_CONF="$WORK/none"; status 1; err_has 'cannot read'
+
+# ---- a package: nothing of this machine's Slurm, nothing outside DESTDIR
+echo 19.05.1 >version
+inst install DESTDIR="$WORK/stage" PREFIX=/usr PLUGSTACK_DIR=/etc/slurm/plugstack.conf.d; status 0 "DESTDIR"
+has stage/etc/slurm/plugstack.conf.d/tern.conf "optional /usr/lib/slurm/$so tern=/usr/bin/tern" "paths in it are those of the machine it is for"
+! grep -q "$WORK" stage/usr/share/tern/installed; ok $? "so are those in the list"
+inst uninstall DESTDIR="$WORK/stage" PREFIX=/usr
+[ -z "$(find stage -type f)" ]; ok $? "undone" || find stage
+inst install DESTDIR="$WORK/stage" "$slurm"; status 0; err_has 'warning'
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+    mkdir home; chown 4711 home; chmod 755 "$WORK"
+    echo "$release.1" >version
+    printf 'include %s/etc/plugstack.conf.d/*.conf\n' "$WORK" >etc/plugstack.conf
+    run setpriv --reuid 4711 --clear-groups env BUILD="$build" BUILT_FOR="$release.8" PREFIX="$WORK/home/tern" DESTDIR= \
+        SLURM_PREFIX="$WORK/slurm" SLURM_CONF= PLUGSTACK_DIR= WITH_PLUGIN= "$ROOT/plugins/spank/install" install
+    status 0 "an ordinary user, into HOME"; out_has 'not yours to write'
+    run setpriv --reuid 4711 --clear-groups env BUILD="$build" BUILT_FOR="$release.8" PREFIX="$WORK/pre" DESTDIR= \
+        SLURM_PREFIX="$WORK/slurm" SLURM_CONF= PLUGSTACK_DIR= WITH_PLUGIN= "$ROOT/plugins/spank/install" install
+    status 1; err_has 'become root'; [ ! -e pre ]; ok $? "nothing is written where one may not"
+else
+    skip "not root"
+fi
+
+# ---- odd paths, planted links, a list that somebody made up
+for odd in 'a b' "it's" 'd$x*[q]' 'ba\ck' 'h#sh'; do
+    inst install PREFIX="$WORK/odd/$odd" DESTDIR= SLURM_PREFIX="$WORK/none" WITH_PLUGIN=no; status 0 "PREFIX=$odd"
+    run "odd/$odd/bin/tern" help recipe; status 0 "it works there"
+    inst uninstall PREFIX="$WORK/odd/$odd"; [ ! -e "odd/$odd" ]; ok $? "and all of it goes"
+done
+echo "$release.1" >version
+inst install PREFIX="$WORK/odd/h#sh" "$slurm"; out_has 'needs another PREFIX' "a path that plugstack.conf cannot hold"
+[ ! -e etc/plugstack.conf.d/tern.conf ]; ok $? "and no line that would name another file"
+inst uninstall PREFIX="$WORK/odd/h#sh"
+echo precious >victim; mkdir -p pre/bin; ln -s "$WORK/victim" pre/bin/tern.tern-new
+inst install WITH_PLUGIN=no; status 0
+[ "$(cat victim)" = precious ] && [ ! -L pre/bin/tern ]; ok $? "a link in a temporary's place is not written through"
+for path in "$WORK/victim" "$WORK/pre/../victim" "$WORK/pre/bin/../../victim"; do
+    printf '%s f %s\n' "$(sha256sum <victim | cut -d ' ' -f 1)" "$path" >>pre/share/tern/installed
+done
+inst uninstall; status 0; out_has "kept    $WORK/victim (not below $WORK/pre)"
+[ -e victim ]; ok $? "a list does not make uninstall remove what is not below PREFIX"
+
+# ---- and by make itself
+by_make() { run make -C "$ROOT" -s O="$build" ${TERN_SANITIZE:+SANITIZE="$TERN_SANITIZE"} "$@" DESTDIR= SLURM_PREFIX=; }
+by_make uninstall PREFIX="$WORK/it's m"; status 0 "a quote in make's PREFIX"; out_has "nothing is installed at $WORK/it's m"
+by_make -n install PREFIX="$WORK/m"; out_has 'plugins/spank/install install' "make install calls it"
+tap_done

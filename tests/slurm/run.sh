@@ -4,10 +4,10 @@
 . "$ROOT/tests/lib/vcluster.sh"
 cluster_up
 
-# recipe NAME 'SCRIPT' [TASKS]
+# recipe NAME 'SCRIPT' [TASKS] [LAUNCH]: tried once, without LAUNCH
 recipe() {
-    printf 'version: 1\nname: %s\nledger: {dir: ledger}\nworkload: {command: [bash, %s/%s.sh], tasks_per_node: %s}\n' \
-        "$1" "$WORK" "$1" "${3:-1}" >"$1.yaml"
+    printf 'version: 1\nname: %s\nledger: {dir: ledger}\nworkload: {command: [bash, %s/%s.sh], tasks_per_node: %s}\nlaunch: {%s}\n' \
+        "$1" "$WORK" "$1" "${3:-1}" "${4:-restarts: 0}" >"$1.yaml"
     printf '%s\n' "$2" >"$1.sh"
 }
 last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns" | tail -1; }
@@ -22,7 +22,7 @@ over() { until_true job_over "$job"; ok $? "$name: the job ends" || tern cluster
 recipe good 'echo "rank $SLURM_PROCID on $SLURMD_NODENAME receipt $TERN_RECEIPT cpus $SLURM_CPUS_PER_TASK"
 [ $SLURM_PROCID = 0 ] && for s in 1 2 3; do tern metric step=$s loss=$((10 - s)); done; exit 0' 2
 job good -N4; over
-[ "$(grep -c '^rank [0-7] on trn1-st-trn1-[1-4] receipt '"$job"'.0.1 cpus 64$' good.out)" = 8 ]
+[ "$(grep -c '^rank [0-7] on trn1-st-trn1-[1-4] receipt '"$job"'[.][0-9.]* cpus 64$' good.out)" = 8 ]
 ok $? "eight ranks on four nodes, each with its receipt and half the node's CPUs" || cat good.out
 for r in 0 1; do has good.out "rank $r on trn1-st-trn1-1"; done
 is "$(last 'outcome, exit_code, job_id, nodes, world, last_step' good)" "done 0 $job trn1-st-trn1-[1-4] 8 3" "the attempt's row"
@@ -61,6 +61,7 @@ is "$(sed 's/comment=.*//' out)" "RUNNING 1 nodes=trn1-st-trn1-[1-2] restarts=0 
 on "$TOOLS/slurm_job" "$job" requeue; status 0 "and requeues it"
 on "$TOOLS/slurm_job" 999999; status 1 "a job that is not there"; err_has "1: job 999999: "
 until_true sh -c "tern cluster exec $CLUSTER -- squeue -h -j $job -o %T | grep -qx PENDING" # not COMPLETING: that loses the time
+sleep 1.1 # in the second of its end slurmd would refuse it
 on scontrol update jobid="$job" StartTime=now; over
 is "$(last 'attempt, restart_count, outcome' again)" "2 1 done" "a requeued job is the run's next attempt"
 is "$(sqlite3 ledger/ledger.db "select count(*) from run where name = 'again'")" 1 "under one id, by the job's Comment"

@@ -220,7 +220,7 @@ check: deps
 	@tests/run unit cli multi
 
 check-unit check-cli check-multi check-slurm check-fault check-peers: check-%: tests
-	@tests/run $*
+	@tests/run $(K:%=-k %) $*
 
 # Mutated input, always under sanitizers.
 check-fuzz:

@@ -1,6 +1,13 @@
 #!/bin/bash
 # Power cuts: the file system forgets everything that was not made durable (ext4's shutdown, without
 # flushing its log).  What was acknowledged is there afterwards, and what is visible is whole.
+#
+# In a mount namespace of its own: whoever else makes one meanwhile (a virtual node) would hold on to
+# the file system that has no power, and mounting it again would give the same dead one.
+if [ "$(id -u)" = 0 ] && [ -z "${TERN_OWN_MOUNTS-}" ]; then
+    export TERN_OWN_MOUNTS=1
+    exec unshare --mount "$0" "$@"
+fi
 . "$(dirname "$0")/../lib/tap.sh"
 T=$TOOLS/ckpt-tool
 ROUNDS=${CKPT_POWER_ROUNDS:-15}

@@ -30,7 +30,8 @@ PACKAGES_BUILD := gcc make pkg-config libslurm-dev libpmix-dev libfabric-dev lib
 PACKAGES_RUN := slurmctld slurmd slurm-client munge iproute2 sqlite3 sentencepiece
 PACKAGES_TEST := openmpi-bin libopenmpi-dev procps strace
 # Other people's tools that ours are compared with; never needed to build or use tern.
-PACKAGES_PEERS := python3-torch python3-sentencepiece python3-venv
+PACKAGES_PEERS := python3-torch libtcmalloc-minimal4 python3-sentencepiece python3-venv debootstrap \
+	slurmdbd slurm-wlm-mysql-plugin mariadb-server
 PACKAGES := $(PACKAGES_BUILD) $(PACKAGES_RUN) $(PACKAGES_TEST)
 
 .PHONY: deps deps-peers

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char version[] = "0.3.0";
+
 struct program {
     const char *name, *summary;
 };
@@ -58,7 +60,7 @@ static int list(void)
           "  help recipe        the keys of run.yaml\n"
           "  help site          the keys of /etc/tern/tern.yaml, the site settings\n\n"
           "`tern --config FILE NAME ...` takes site settings from FILE.\n"
-          "`tern NAME -h` tells about each.\n",
+          "`tern NAME -h` tells about each; `tern --version` which tern this is.\n",
           stdout);
     return 0;
 }
@@ -66,10 +68,10 @@ static int list(void)
 /* The page that ties the others together; theirs come from their option tables. */
 static int man_page(void)
 {
-    fputs(
-        ".TH tern 1 \"\" tern \"tern manual\"\n.SH NAME\ntern \\- continual pre-training on Slurm "
-        "clusters\n.SH SYNOPSIS\n.B tern\nNAME [VERB] [OPTION...] [ARGUMENT...]\n.SH PROGRAMS\n",
-        stdout);
+    printf(".TH tern 1 \"\" \"tern %s\" \"tern manual\"\n.SH NAME\n"
+           "tern \\- continual pre-training on Slurm clusters\n"
+           ".SH SYNOPSIS\n.B tern\nNAME [VERB] [OPTION...] [ARGUMENT...]\n.SH PROGRAMS\n",
+           version);
     for (const struct program *p = programs; p->name; p++)
         if (p->summary)
             printf(".TP\n.BR tern\\-%s (1)\n%s\n", p->name, p->summary);
@@ -187,5 +189,9 @@ int main(int argc, char **argv)
         return list();
     if (strcmp(argv[1], "--help-man") == 0)
         return man_page();
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("tern %s\n", version);
+        return 0;
+    }
     return exec_program(argv + 1);
 }

@@ -19,8 +19,10 @@ run tern help recipe
 status 0; out_has "optimizer.lr"
 run tern help site
 status 0; out_has "ledger.dir"; out_has "plugstack.conf"
+run tern --version
+status 0; grep -qxE 'tern [0-9]+\.[0-9]+\.[0-9]+' out; ok $? "tern says which it is" || cat out
 run tern --help-man
-status 0; out_has ".TH tern 1"
+status 0; out_has ".TH tern 1"; out_has "\"$(tern --version)\"" "and so does its page"
 
 # Site settings by --config, before the name.
 printf 'version: 1\nledger: {dir: %s/site-ledger}\n' "$WORK" >site.yaml

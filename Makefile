@@ -216,8 +216,11 @@ export TERN_SANITIZE := $(SANITIZE)
 	check-layers check-headers tests
 tests: all man $(UNIT) $(TEST_TOOLS) $(F64_TESTS) $(PLUGINS_TEST) $(PROVIDER_TEST)
 
+# The README's commands build on all cores, unless make was told how many.
+ALL_CORES = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+
 check: deps
-	@$(MAKE) --no-print-directory tests check-layers check-headers
+	@$(MAKE) $(ALL_CORES) --no-print-directory tests check-layers check-headers
 	@tests/run unit cli multi
 
 check-unit check-cli check-multi check-slurm check-fault check-peers: check-%: tests
@@ -228,7 +231,7 @@ check-fuzz:
 ifeq ($(SANITIZE),)
 	@$(MAKE) --no-print-directory SANITIZE=address,undefined check-fuzz
 else
-	@$(MAKE) --no-print-directory tests $(FUZZ)
+	@$(MAKE) $(ALL_CORES) --no-print-directory tests $(FUZZ)
 	@tests/run fuzz
 endif
 
@@ -251,7 +254,7 @@ clean:
 
 .PHONY: demo demo-clean
 demo: deps
-	@$(MAKE) -s --no-print-directory all
+	@$(MAKE) $(ALL_CORES) -s --no-print-directory all
 	@cluster-templates/trn1-4/demo $(O)/demo $(O)/bin
 demo-clean:
 	@[ ! -x $(O)/bin/tern ] || cluster-templates/trn1-4/demo --clean $(O)/demo $(O)/bin

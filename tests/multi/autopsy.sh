@@ -43,8 +43,11 @@ TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 run timeout 30 "$TOOLS/fabric-ranks" kill 4 
 look '3 ranks wait, .* for rank 2 \(.*\), which has no dump: it died or was cut off' "killed alone on its node"
 out_has 'ranks, dumps of 3; none of rank 2'
 rm -rf dumps
-"$R" late 4 2>err & pid=$!
-sleep 0.7; kill -USR2 $pid; sleep 0.3
+env --ignore-signal=USR2 "$R" late 4 2>err & pid=$! # until it listens, nobody is to be ended by the question
+for _ in $(seq 20); do # until all four wait, and have answered
+    sleep 0.5; kill -USR2 $pid; sleep 0.3
+    tern fabric autopsy dumps 2>/dev/null | head -n 1 | grep -q '3 ranks wait' && break
+done
 look '3 ranks wait, .* for rank 3 \(.*\), which was in no operation' "SIGUSR2, while one does not come"
 out_has 'ranks 0-2 are in all_reduce f32 sum 4096 #21'
 run tern fabric autopsy --json dumps

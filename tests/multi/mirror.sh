@@ -39,6 +39,7 @@ mkdir slow; cd slow || exit 1
 WORK=$WORK/slow
 printf 'version: 1\nname: slow\nledger: {dir: ledger}\nlaunch: {health: off}\nworkload: {command: [sh, -c, "mkdir -p ck/step_10; truncate -s 4T ck/step_10/big; touch ck/step_10/done"], progress: {glob: ck/step_*, marker: done}}\n' >run.yaml
 for sig in TERM USR1; do
+    rm -f err # the earlier one's words are there until the redirection is made
     tern run run.yaml >out 2>err & pid=$!
     until_true grep -q 'waiting for the last checkpoints' err; ok $? "a wait is told"
     has err "verifying $WORK/ck/step_10" "with what it is for"; has err 'SIGTERM ends the wait' "and how to end it"

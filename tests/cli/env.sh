@@ -2,7 +2,6 @@
 # tern env: what it prints goes through `eval` unharmed, the user's own values stay, nothing is needed.
 . "$(dirname "$0")/../lib/tap.sh"
 unset OPENBLAS_CORETYPE OMP_NUM_THREADS FI_PROVIDER TERN_PROFILE TERN_PROFILE_SET ${!SLURM_@} ${!OMPI_@}
-is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
 node="--assume instance=trn1.32xlarge --assume nodes=4 --assume workers=32 --assume kernel=5.10"
 
 run tern env --list

@@ -10,9 +10,7 @@ recipe() {
         "$1" "$1" "${3:-1}" "${4-}" >"$1.yaml"
     printf '%s\n' "$2" >"$1.sh"
 }
-is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
 value() { tern ledger sql -r latest -n -P "select group_concat(step || ':' || value, ' ') from (select * from step where name = '$1' order by step)"; }
-until_true() { for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
 
 # ---- passing on
 printf 'a\r\nb\0c\xff no newline' >bytes

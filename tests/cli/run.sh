@@ -11,13 +11,11 @@ recipe() {
 }
 attempts() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns"; }
 last() { attempts "$1" "$2" | tail -1; }
-is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
 # A shell's background jobs ignore SIGINT; a person's do not.
 supervise() { rm -f pid; env --default-signal=INT tern run "$@" >out 2>err & sup=$!; until_true test -s pid; }
 ended() { # its status in $rc; nothing hangs here
     until_true sh -c "! kill -0 $sup" || { kill -9 $sup; echo "# had to be killed"; }
     { wait $sup; rc=$?; } 2>/dev/null; }
-until_true() { for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
 
 # ---- a run, its rows, its environment
 recipe good 'echo "rank $SLURM_PROCID of $SLURM_NTASKS"; test -d "$TERN_RUN_SPOOL" && test -d "$TERN_LEDGER" && echo "$TERN_RECIPE" >seen' 3

@@ -3,7 +3,6 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/tiny.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
-is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
 tiny_make >made 2>&1 || { cat made; exit 1; }
 sed -i 's/^launch: .*/launch: {threads: 1, health: off}/' run.yaml
 run tern run run.yaml; status 0

@@ -2,9 +2,7 @@
 # Somebody else's trainer on one machine: its words, what is compiled beforehand, its checkpoints.
 . "$(dirname "$0")/../lib/tap.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C|P)|NEURON|MASTER)'); do unset "$v"; done
-is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
 last() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by begin_ns" | tail -1; }
-until_true() { for _ in $(seq 200); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
 # recipe NAME 'WORKLOAD' [MORE]
 recipe() { printf 'version: 1\nname: %s\nledger: {dir: ledger}\nlaunch: {health: off}\nworkload: {%s}\n%s\n' "$1" "$2" "${3-}" >"$1.yaml"; }
 

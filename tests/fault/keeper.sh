@@ -2,8 +2,6 @@
 # kill -9 of tern run while its keeper verifies, mirrors and prunes; and a mirror without room.
 . "$(dirname "$0")/../lib/tap.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C|P))'); do unset "$v"; done
-is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
-until_true() { for _ in $(seq 200); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
 rows() { sqlite3 -separator ' ' ledger/runs/*/run.db "select step, state from checkpoint where path like '$WORK/$1/%' order by step" | tr '\n' ,; }
 
 # A trainer that goes on from its newest checkpoint; 40 files of 256 KiB each.

@@ -25,6 +25,11 @@ ok() { # CONDITION-STATUS NAME
     if [ "$1" = 0 ]; then echo "ok $tap_n - $2"; else
         echo "not ok $tap_n - $2"; tap_bad=1; echo "# in $WORK"; return 1; fi
 }
+is() { # GOT WANTED NAME
+    [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"
+}
+# Until COMMAND succeeds, for half a minute at most: whether it does is asked, not when.
+until_true() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
 run() { # COMMAND...: its stdout in ./out, its stderr in ./err, its status in $rc
     "$@" >out 2>err </dev/null; rc=$?; cmd="$*"; return 0
 }

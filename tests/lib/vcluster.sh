@@ -16,8 +16,6 @@ cluster_up() {
 }
 on() { run tern cluster exec $CLUSTER -- "$@"; }
 queue_empty() { [ -z "$(tern cluster exec $CLUSTER -- squeue -h)" ]; }
-# Until COMMAND succeeds, ten seconds at most.
-until_true() { for _ in $(seq 200); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
 job_state() { tern cluster exec $CLUSTER -- scontrol show job "$1" -o | sed 's/.*JobState=\([A-Z_]*\).*/\1/'; }
 job_over() { case $(job_state "$1") in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL | PREEMPTED) queue_empty ;; *) return 1 ;; esac; }
 # sbatch ARGUMENT...: its job's number in $job; out and err are sbatch's.

@@ -51,7 +51,6 @@ workload: {command: ["$VENV/bin/python", trainer.py], metrics: [{tensorboard: tb
 Y
 run tern run run.yaml; status 0
 value() { tern ledger sql -r latest -n -P "select group_concat(step || ':' || round(value, 6), ' ') from (select * from step where name = '$1' and value is not null order by step)"; }
-is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
 "$VENV/bin/python" - >want <<'PY'
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 a = EventAccumulator("tb/lightning_logs/version_0", size_guidance={"scalars": 0}); a.Reload()

@@ -6,7 +6,6 @@ cluster_up
 N=trn1-st-trn1
 at() { timeout 60 "$BIN/tern" cluster exec --node "$N-$1" $CLUSTER -- "${@:2}"; }
 on() { run timeout 60 "$BIN/tern" cluster exec $CLUSTER -- "$@"; }
-is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
 # *: Slurm has yet to ask a resumed node.  Slurm 24.11 keeps the reason of a node that is back in service, and nothing takes it away.
 case $(sinfo --version) in *' 2'[0-3].*) kept= ;; *) kept='s/^idle .*/idle none/' ;; esac
 reason() { timeout 20 "$BIN/tern" cluster exec $CLUSTER -- sinfo -h -N -n "$N-$1" -o '%T %E' | sed "s/[*] / /; $kept"; }

@@ -5,7 +5,6 @@
 . "$ROOT/tests/lib/tiny.sh"
 cluster_up
 tiny_make || exit 1
-is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
 runs() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from run order by name"; }
 submitted() { on tern submit "$@" -- --parsable; job=$(cat out); }
 over() { for _ in 1 2 3 4 5 6; do until_true job_over "$job" && break; done; [ "$(job_state "$job")" = COMPLETED ]; ok $? "$1" || { cat slurm-*.out | tail -20 | sed 's/^/# /'; }; }

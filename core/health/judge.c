@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* A share of the median below which a number is an outlier; of virtual nodes, which wait for each
- * other's turn on the same cores, much less says nothing. */
-static const double SHARE = 0.8, SHARE_VIRTUAL = 0.1;
+ * other's turn on the same cores, more says nothing. */
+static const double SHARE = 0.8, SHARE_VIRTUAL = 0.25;
 /* A message of theirs may have to wait for a turn on a core, some milliseconds. */
 static const double TURN_US = 4000;
 static const double CLOCK_MS = 100;

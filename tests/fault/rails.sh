@@ -35,11 +35,20 @@ rank() { # NAMESPACE RANK STEPS BYTES
         ip netns exec "$1" timeout 60 "$R" rank "$3" "$4" >"out.$2" 2>"err.$2" &
     pids="$pids $!"
 }
-# Both ranks; with an interface of A that goes down when they are under way.  $rc0, $rc1.
+# Do both ranks say that they have given a rail up?  Waits for that, half a minute.
+both_warned() {
+    local end=$((SECONDS + 30))
+    until grep -qs 'is given up' err.0 && grep -qs 'is given up' err.1; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.05
+    done
+}
+# Both ranks; with an interface of A that goes down when they are under way, and with TEST_UNTIL the
+# steps are those after it was noticed.  $rc0, $rc1.
 both() { # STEPS BYTES [INTERFACE]
     pids=
     nodes
-    rm -f address hold out.? err.? && mkfifo hold
+    rm -f address hold seen out.? err.? && mkfifo hold
     ip netns exec $A "$R" serve 2 10.77.0.1 <hold >address &
     server=$!
     exec 9>hold
@@ -48,6 +57,7 @@ both() { # STEPS BYTES [INTERFACE]
     if [ $# = 3 ]; then
         until grep -qs "^step 40" out.0 || ! kill -0 ${pids##* } 2>/dev/null; do sleep 0.05; done
         ip -n $A link set "$3" down
+        [ -z "${TEST_UNTIL-}" ] || { both_warned; : >"$TEST_UNTIL"; }
     fi
     # shellcheck disable=SC2086
     set -- $pids
@@ -83,7 +93,7 @@ for down in ${DOWN:-a0 a1}; do
     awk '$2 > 9 {late = 1} END {exit late}' err.0 err.1
     ok $? "within the deadline and a second" || sed 's/^/# /' err.0 err.1
     for bytes in 4096 1048576; do
-        TERN_FABRIC_RAILS=any both 3000 $bytes $down
+        TERN_FABRIC_RAILS=any TEST_UNTIL=seen both 500 $bytes $down
         [ "$rc0$rc1" = 00 ]
         ok $? "any, and $down goes down amid messages of $bytes bytes: it goes on, with right sums" ||
             sed 's/^/# /' err.0 err.1

@@ -4,8 +4,9 @@
  *   fabric-rails rank STEPS BYTES    one rank, from TERN_RUN_SOCKET, SLURM_PROCID, SLURM_NTASKS
  *
  * A rank all-reduces BYTES and eight bytes STEPS times and checks the sums; "step N" is printed now
- * and then.  With TEST_PAUSE=S rank 1 computes for S seconds between two of them.  Ends with 1 for
- * a wrong sum and 3 for an error. */
+ * and then.  With TEST_UNTIL=FILE the STEPS are counted from when rank 0 sees FILE.  With
+ * TEST_PAUSE=S rank 1 computes for S seconds between two of them.  Ends with 1 for a wrong sum and
+ * 3 for an error. */
 #include "core/base/clock.h"
 #include "core/fabric/fabric.h"
 
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 static struct tern_err err;
+enum { SEEN = 1 << 30 }; /* added to a small sum, which stays below it: rank 0 has seen the file */
 
 static int serve(int ranks, const char *host)
 {
@@ -38,16 +40,18 @@ static int serve(int ranks, const char *host)
     return 0;
 }
 
-static int step(struct tern_comm *c, int32_t *v, size_t n, int k)
+/* *seen: in, for rank 0; out, for everybody. */
+static int step(struct tern_comm *c, int32_t *v, size_t n, int k, bool *seen)
 {
     int size = tern_comm_size(c), rank = tern_comm_rank(c);
-    int64_t small = rank + k;
+    int64_t small = rank + k + (rank == 0 && *seen ? SEEN : 0);
 
     for (size_t i = 0; i < n; i++)
         v[i] = (int32_t)(i * 7) + rank + k;
     if (tern_comm_all_reduce(c, v, n, TERN_I32, TERN_SUM, &err) < 0 ||
         tern_comm_all_reduce(c, &small, 1, TERN_I64, TERN_SUM, &err) < 0)
         return 3;
+    *seen = small >= SEEN;
     int32_t more = (int32_t)(size * (size - 1) / 2 + size * k);
     for (size_t i = 0; i < n; i++) {
         if (v[i] != (int32_t)(i * 7) * size + more) {
@@ -55,24 +59,28 @@ static int step(struct tern_comm *c, int32_t *v, size_t n, int k)
             return 1;
         }
     }
-    return small == more ? 0 : 1;
+    return small == more + (*seen ? SEEN : 0) ? 0 : 1;
 }
 
 static int rank_main(int steps, size_t bytes)
 {
     struct tern_fabric *f = tern_fabric_open(NULL, &err);
     int32_t *v = f ? tern_fabric_alloc(f, bytes, &err) : NULL;
-    const char *pause = getenv("TEST_PAUSE");
+    const char *pause = getenv("TEST_PAUSE"), *until = getenv("TEST_UNTIL");
+    bool seen = !until;
     int rc = v ? 0 : 3;
 
     if (f)
         printf("%s\n", tern_fabric_about(f));
     int64_t start = tern_clock_boot_ns();
-    for (int k = 0; k < steps && rc == 0; k++) {
+    for (int k = 0; steps > 0 && rc == 0; k++) {
         if (k == 10 && pause && tern_fabric_rank(f) == 1)
             sleep((unsigned)atoi(pause));
         start = tern_clock_boot_ns();
-        rc = step(tern_fabric_world(f), v, bytes / 4, k);
+        if (until && !seen)
+            seen = access(until, F_OK) == 0;
+        rc = step(tern_fabric_world(f), v, bytes / 4, k, &seen);
+        steps -= seen;
         if (k % 20 == 0) {
             printf("step %d\n", k);
             fflush(stdout);

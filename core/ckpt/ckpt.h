@@ -140,6 +140,9 @@ int tern_ckpt_claim_check(struct tern_ckpt_claim *claim, struct tern_err *err);
 int tern_ckpt_claim_beat(struct tern_ckpt_claim *claim, struct tern_err *err);
 /* Frees `claim` (NULL will do).  `released`: the owner is done and the next may start at once. */
 void tern_ckpt_claim_free(struct tern_ckpt_claim *claim, bool released);
+/* Frees the owner's `claim` (NULL will do) as if it had never been: the next one gets its number.
+ * For an attempt that was refused before anything was recorded or written under that number. */
+void tern_ckpt_claim_withdraw(struct tern_ckpt_claim *claim);
 
 /* ------------------------------------------------------------------ save */
 

@@ -424,13 +424,25 @@ int tern_ckpt_claim_beat(struct tern_ckpt_claim *claim, struct tern_err *err)
     return 0;
 }
 
-void tern_ckpt_claim_free(struct tern_ckpt_claim *claim, bool released)
+static bool is_there(const struct tern_ckpt_claim *claim)
 {
     struct stat st;
 
+    return claim->owner && stat(claim->path, &st) == 0 && st.st_ino == claim->inode;
+}
+
+void tern_ckpt_claim_withdraw(struct tern_ckpt_claim *claim)
+{
+    if (claim && is_there(claim))
+        unlink(claim->path);
+    tern_ckpt_claim_free(claim, false);
+}
+
+void tern_ckpt_claim_free(struct tern_ckpt_claim *claim, bool released)
+{
     if (!claim)
         return;
-    if (released && claim->owner && stat(claim->path, &st) == 0 && st.st_ino == claim->inode) {
+    if (released && is_there(claim)) {
         char *to = tern_strf("%s%s", claim->path, RELEASED);
         rename(claim->path, to);
         free(to);

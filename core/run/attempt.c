@@ -540,10 +540,13 @@ static void announce(const struct tern_run_attempt *a)
 static void let_go(struct tern_run_attempt *a)
 {
     tern_run_beat_stop(&a->beat);
+    if (a->spool)
+        tern_ckpt_claim_free(a->claim, true);
+    else /* refused before it had a row: the ledger's attempts are numbered without holes */
+        tern_ckpt_claim_withdraw(a->claim);
+    a->claim = NULL;
     tern_spool_close(a->spool, NULL);
     a->spool = NULL;
-    tern_ckpt_claim_free(a->claim, true);
-    a->claim = NULL;
     free(a->resumed);
     a->resumed = NULL;
     free(a->spool_dir);

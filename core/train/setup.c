@@ -153,7 +153,7 @@ static int open_records(struct train *t, struct tern_err *err)
     return tern_ckpt_claim(dir, 0, owner, &t->claim, err);
 }
 
-int tern_train_setup(struct train *t, struct tern_err *err)
+static int set_up(struct train *t, struct tern_err *err)
 {
     char path[1024];
 
@@ -172,6 +172,17 @@ int tern_train_setup(struct train *t, struct tern_err *err)
     if (rc == 0 && (open_data(t, err) < 0 || make_buffers(t, err) < 0))
         rc = -1;
     return tern_train_agree(t, rc, err);
+}
+
+int tern_train_setup(struct train *t, struct tern_err *err)
+{
+    int rc = set_up(t, err);
+
+    if (rc < 0 && !t->options->spool_dir) { /* nothing was done under its number */
+        tern_ckpt_claim_withdraw(t->claim);
+        t->claim = NULL;
+    }
+    return rc;
 }
 
 void tern_train_teardown(struct train *t)

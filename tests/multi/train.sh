@@ -109,6 +109,18 @@ status 2 "another learning rate in the same folder is refused"
 err_has "are not those" && one_error
 run tern train run.yaml --set optimizer.lr=2e-3 --accept
 status 0 "--accept goes on"
+rm -rf checkpoints
+
+# What is refused before it begins takes no attempt's number: the ledger's have no hole.
+run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=2
+run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set optimizer.lr=2e-3
+status 2 "another run's recipe is refused"; err_has "are not those" && one_error
+run tern train run.yaml --set optimizer.lr=2e-3
+status 2 "also by the trainer alone"
+run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=3
+status 0
+n=$(tern ledger sql --ledger ledger7 -r latest -n -P "select group_concat(attempt) from attempt")
+[ "$n" = 1,2 ]; ok $? "attempts 1 and 2, though two were refused between them" || echo "# $n"
 
 # Begun by hand, gone on with under tern run, which knows the recipe by its whole path.
 rm -rf checkpoints

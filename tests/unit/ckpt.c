@@ -613,6 +613,12 @@ static void test_claims(void)
     tern_ckpt_claim_free(c, true);
     ok(tern_ckpt_claim(dir, 0, "test", &c, &err) == 0 && tern_ckpt_claim_attempt(c) == 7,
        "a released claim is free at once, its number is spent");
+    tern_ckpt_claim_withdraw(c);
+    ok(tern_ckpt_claim(dir, 0, "test", &c, &err) == 0 && tern_ckpt_claim_attempt(c) == 7,
+       "that of a withdrawn one is the next one's");
+    ok(tern_ckpt_claim_attach(dir, 7, &b, &err) == 0, "another rank has a part in it");
+    tern_ckpt_claim_withdraw(b);
+    ok(tern_ckpt_claim_check(c, &err) == 0, "which only its owner can withdraw");
     tern_ckpt_claim_free(c, true);
     free(file);
     free(dir);

@@ -287,9 +287,10 @@ static const struct tern_cmd cmd = {
         "machine.\n\n"
         "The exit status is the trainer's (see EXIT STATUS); ranks ended by a signal or a lost "
         "node give 75, any other status of a workload is passed on. SIGTERM, SIGINT, SIGUSR1 and "
-        "SIGUSR2 are passed to every rank; a second SIGINT ends them at once. tern's own trainer "
-        "goes on after SIGUSR2: each rank writes what it called last beside its log "
-        "(TERN_FABRIC_DUMP), for `tern fabric autopsy`.",
+        "SIGUSR2 are passed to every rank. A second SIGINT (Ctrl-C) ends them at once, without a "
+        "checkpoint; within 2 s of the first it is the same wish. tern's own trainer goes on after "
+        "SIGUSR2: each rank writes what it called last beside its log (TERN_FABRIC_DUMP), for "
+        "`tern fabric autopsy`.",
     .examples = "  exec tern run                       # in train.sbatch\n"
                 "  tern run run.yaml --ranks 2         # on this machine\n"
                 "  tern run --check run.yaml\n"

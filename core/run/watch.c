@@ -156,23 +156,40 @@ static void note(struct tern_run_watch *w, const char *kind, const char *severit
         tern_warn("%s", err.text);
 }
 
-/* The first Ctrl-C asks, the second ends. */
+enum tern_run_wish tern_run_watch_wish(int asked, int64_t since_ns, int sig)
+{
+    if (sig != SIGINT || asked != SIGINT)
+        return TERN_RUN_PASS_ON;
+    return since_ns < TERN_RUN_SAME_S * second ? TERN_RUN_SAME_WISH : TERN_RUN_END_NOW;
+}
+
 static void pass_on(struct tern_run_watch *w, int sig)
 {
-    bool again = sig == SIGINT && w->asked == SIGINT;
+    const int64_t now = tern_clock_boot_ns();
+    const enum tern_run_wish wish = tern_run_watch_wish(w->asked, now - w->asked_ns, sig);
+    bool again = wish == TERN_RUN_END_NOW;
     bool look = sig == SIGUSR2 && w->ranks->trainer; /* asks for dumps, not for an end */
-    char text[80];
+    char text[80], more[120] = "";
 
+    if (wish == TERN_RUN_SAME_WISH) {
+        tern_info("signal %d again within %d s: the same wish", sig, (int)TERN_RUN_SAME_S);
+        return;
+    }
     if (sig == SIGHUP)
         sig = SIGTERM; /* the terminal is gone: come to an end */
     snprintf(text, sizeof text, "signal %d (%s)%s", sig, strsignal(sig),
              again ? " again: ending the ranks" : ", passed on to the ranks");
-    tern_info("%s%s", text,
-              sig == SIGINT && !again ? ". They may finish their step; Ctrl-C again ends them."
-                                      : "");
+    if (sig == SIGINT && !again)
+        snprintf(more, sizeof more,
+                 ". They may finish their step; Ctrl-C again, %d s from now or later, ends them "
+                 "without a checkpoint.",
+                 (int)TERN_RUN_SAME_S);
+    tern_info("%s%s", text, more);
     note(w, "signal", "info", text);
-    if (!look)
+    if (!look) {
         w->asked = sig;
+        w->asked_ns = now;
+    }
     tern_run_ranks_signal(w->ranks, again ? SIGKILL : sig);
 }
 

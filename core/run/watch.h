@@ -23,8 +23,16 @@ struct tern_run_watch {
     /* results */
     int first;              /* the first child that did not end well; -1: all did */
     int asked;              /* the last signal passed on; 0 for none */
+    int64_t asked_ns;       /* and when, on the boot clock */
     struct tern_err fenced; /* why the claim was lost; code 0 while it holds */
 };
+
+/* What a signal means `since_ns` after signal `asked` (0: none) was passed on.  The first Ctrl-C
+ * asks for a checkpoint and the end, another one ends the ranks without; within TERN_RUN_SAME_S it
+ * is the impatient finger's, or came by two ways (terminal and srun), and is the same wish. */
+enum tern_run_wish { TERN_RUN_PASS_ON, TERN_RUN_SAME_WISH, TERN_RUN_END_NOW };
+enum { TERN_RUN_SAME_S = 2 };
+enum tern_run_wish tern_run_watch_wish(int asked, int64_t since_ns, int sig);
 
 /* The signals that the supervisor reads. */
 void tern_run_watch_signals(sigset_t *set);

@@ -87,8 +87,16 @@ n=0; for db in ledger/runs/*/run.db; do
     n=$((n + $(sqlite3 "$db" "select count(*) from event where kind = 'signal'"))); done
 is $n 2 "the signals are events in the ledger"
 recipe deaf 'trap "" INT TERM; echo $$ >pid; while :; do sleep 0.05; done'
-supervise deaf.yaml; kill -INT $sup; sleep 0.3; kill -INT $sup; ended
+supervise deaf.yaml; kill -INT $sup; sleep 2.1; kill -INT $sup; ended
 is $rc 75 "a second Ctrl-C ends ranks that do not listen"
+# Slow to obey, as a trainer that writes its checkpoint: a finger that presses twice does not end it.
+recipe twice 'trap "for i in 1 2 3 4 5 6 7 8; do sleep 0.05; done; echo kept; exit 77" INT; echo $$ >pid; while :; do sleep 0.05; done'
+for _ in 1 2 3; do # on a machine that was busy for 2 s in between, once more
+    supervise twice.yaml; kill -INT $sup; until_true grep -q 'passed on' err; kill -INT $sup; ended
+    grep -q 'the same wish' err && break
+done
+is "$rc $(grep -c kept out)" "77 1" "Ctrl-C pressed twice at once: the checkpoint is kept"
+err_has 'within 2 s: the same wish'
 recipe orphan 'echo $$ >pid; exec sleep 60'
 supervise orphan.yaml; kill -9 $sup; ended
 until_true sh -c '! kill -0 $(cat pid)'; ok $? "when the supervisor is killed, no rank stays"

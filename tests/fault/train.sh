@@ -58,4 +58,26 @@ wait $pid; rc=$? cmd="Ctrl-C during tern run"
 status 77
 run tern ckpt verify checkpoints/latest
 status 0 "and leaves a verified checkpoint"
+
+# A finger that presses twice, in a terminal, which tells the whole foreground group; the ranks are
+# held until it has.
+said() { for _ in $(seq 100); do grep -q "$1" err && break; sleep 0.02; done; }
+for _ in 1 2 3; do # on a machine that was busy for 2 s in between, once more
+    rm -rf checkpoints
+    setsid tern run run.yaml --ranks 2 --set steps=100000 2>err >out & pid=$!
+    tiny_wait_step 3 $pid
+    ranks=$(pgrep -P $pid | sed 's/^/-/')
+    kill -STOP -- $ranks
+    kill -INT -$pid; said 'passed on'
+    kill -INT -$pid; said 'the same wish\|ending the ranks'
+    kill -CONT -- $ranks
+    wait $pid; rc=$? cmd="Ctrl-C twice during tern run"
+    grep -q 'the same wish' err && break
+done
+status 77
+last=$(sed -n 's/.*stopped after step \([0-9]*\) .*/\1/p' err | head -n 1)
+[ -n "$last" ] && [ -d "checkpoints/step-$(printf %08d "$last")" ]
+ok $? "the checkpoint of the step that was under way is there"
+run tern ckpt verify checkpoints/latest
+status 0
 tap_done

@@ -9,6 +9,7 @@
 #include "core/run/precompile.h"
 #include "core/run/launch.h"
 #include "core/run/outcome.h"
+#include "core/run/watch.h"
 #include "core/run/words.h"
 
 #include <unistd.h>
@@ -507,6 +508,25 @@ static void compilers(void)
     free(path);
 }
 
+/* Times in ms. */
+static enum tern_run_wish wish(int asked, int64_t since, int sig)
+{
+    return tern_run_watch_wish(asked, since * 1000000, sig);
+}
+
+static void wishes(void)
+{
+    ok(wish(0, 5000, SIGINT) == TERN_RUN_PASS_ON, "the first Ctrl-C is passed on");
+    ok(wish(SIGINT, 0, SIGINT) == TERN_RUN_SAME_WISH &&
+           wish(SIGINT, 1999, SIGINT) == TERN_RUN_SAME_WISH,
+       "within two seconds another one is the same wish");
+    ok(wish(SIGINT, 2000, SIGINT) == TERN_RUN_END_NOW, "then it ends the ranks");
+    ok(wish(SIGTERM, 10, SIGINT) == TERN_RUN_PASS_ON &&
+           wish(SIGINT, 10, SIGTERM) == TERN_RUN_PASS_ON &&
+           wish(SIGTERM, 9000, SIGTERM) == TERN_RUN_PASS_ON,
+       "every other signal is passed on each time");
+}
+
 int main(void)
 {
     char folder[] = "/tmp/tern-test-run-XXXXXX";
@@ -521,6 +541,7 @@ int main(void)
     compilers();
     places();
     mistakes();
+    wishes();
     rmdir(folder);
     return tap_done();
 }

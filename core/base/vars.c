@@ -62,6 +62,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_RUN_METRICS", "", "Set by `tern run`: the recipe's workload.metrics for tern-task."},
     {"TERN_RUN_SPOOL", "", "Set by `tern run`: the spool folder that this attempt's writers use."},
     {"TERN_RUN_SOCKET", "", "Set by `tern run`: host:port where ranks meet without PMIx."},
+    {"TERN_RUN_TENSOR", "1",
+     "Set by `tern run`: ranks of a tensor group, which get neighbouring NeuronCores."},
     {"TERN_RUN_WORKERS", "1", "Set by `tern run`: ranks that each of its tasks starts itself."},
     {"TERN_TRAIN_PROFILE", "",
      "Where `tern train` writes a Chrome trace of one step: its --profile, also under `tern run`."},

@@ -66,6 +66,7 @@ struct tern_env_facts {
     /* the recipe */
     bool trainer;      /* tern's own, which computes on CPUs wherever it runs */
     int pipeline;      /* pipeline stages; 0 */
+    int tensor;        /* degree of tensor parallelism; 0 */
     double parameters; /* of the model; 0 */
     char precision[8]; /* "bf16": all of it; "mixed": with an fp32 master copy; "" */
     char cache[512];   /* compile cache, TERN_COMPILE_CACHE: folder or s3:// */

@@ -290,6 +290,9 @@ static void look_at_job(struct tern_env_facts *f)
     int64_t n;
     if (workers && tern_str_int(workers, 1, MAX_TASKS, &n) == 0)
         f->workers = (int)n;
+    const char *tensor = f->launched ? tern_var("TERN_RUN_TENSOR") : NULL;
+    if (tensor && tern_str_int(tensor, 1, MAX_TASKS, &n) == 0)
+        f->tensor = (int)n;
 }
 
 int tern_env_facts_under(const char *root, struct tern_env_facts *f, struct tern_err *err)
@@ -378,6 +381,7 @@ static int assume_number(struct tern_env_facts *f, const char *name, const char 
         {"cpus_per_task", &f->cpus_per_task, 0, MAX_TASKS},
         {"efa", &f->efa_devices, 0, MAX_DEVICES},
         {"pipeline", &f->pipeline, 0, MAX_NODES},
+        {"tensor", &f->tensor, 0, MAX_TASKS},
     };
     int64_t n;
 
@@ -457,11 +461,12 @@ int tern_env_facts_assume(struct tern_env_facts *f, const char *assignment, stru
     if (rc > 0)
         rc = assume_text(f, name, value, err);
     if (rc > 0)
-        return tern_err_set(err, TERN_USAGE,
-                            "'%s' is no fact (known: nodes, node, tasks, task, workers, cpus, "
-                            "cores, node_cpus, cpus_per_task, efa, pipeline, instance, kernel, "
-                            "sdk, precision, cache, reserved_ports, interface, master, job, "
-                            "parameters, container)",
-                            name);
+        return tern_err_set(
+            err, TERN_USAGE,
+            "'%s' is no fact (known: nodes, node, tasks, task, workers, cpus, "
+            "cores, node_cpus, cpus_per_task, efa, pipeline, tensor, instance, "
+            "kernel, sdk, precision, cache, reserved_ports, interface, master, job, "
+            "parameters, container)",
+            name);
     return rc;
 }

@@ -7,6 +7,9 @@
  */
 #include "core/env/profile.h"
 
+#include "core/base/str.h"
+#include "core/layout/layout.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,10 +101,36 @@ static void num_cores(const struct tern_env_facts *f, struct tern_env_answer *a)
         tern_env_say(a, "as many as NEURON_RT_VISIBLE_CORES lists");
 }
 
+/* A virtual node has devices, but no name of a machine. */
+static const struct tern_layout_instance *machine(const struct tern_env_facts *f)
+{
+    const char *name = tern_str_starts(f->instance, "ml.") ? f->instance + 3 : f->instance;
+    const struct tern_layout_instance *t = tern_layout_instance(name);
+
+    if (!t && f->neuron_devices == 16 && f->neuron_cores == 32)
+        t = tern_layout_instance("trn1.32xlarge");
+    return t && t->chips && t->visible_cores == f->neuron_cores ? t : NULL;
+}
+
+/* The task's first core; a tensor group's follow the links between the chips. */
+static int first_core(const struct tern_env_facts *f, int n, bool *along)
+{
+    const struct tern_layout_instance *t = machine(f);
+    int group = f->tensor < f->tasks_per_node ? f->tensor : f->tasks_per_node, first = n * f->task;
+
+    *along = false;
+    if (!t || f->workers > 1)
+        return first;
+    for (int i = 0; i < f->tasks_per_node; i++)
+        *along = *along || tern_layout_first_core(t, f->tasks_per_node, i, group) != i * n;
+    return tern_layout_first_core(t, f->tasks_per_node, f->task, group);
+}
+
 /* torchrun's workers take the core of their LOCAL_RANK, but keep a list that is there already. */
 static void visible_cores(const struct tern_env_facts *f, struct tern_env_answer *a)
 {
-    int n = cores_of_task(f, a), first = n * f->task;
+    int n = cores_of_task(f, a), first;
+    bool along;
 
     if (!n)
         return;
@@ -111,11 +140,15 @@ static void visible_cores(const struct tern_env_facts *f, struct tern_env_answer
                                        : "one process: all cores are its own");
         return;
     }
+    first = first_core(f, n, &along);
     if (n == 1)
         tern_env_let(a, "%d", first);
     else
         tern_env_let(a, "%d-%d", first, first + n - 1);
-    tern_env_say(a, "local rank %d of %d; a core serves one process", f->task, f->tasks_per_node);
+    tern_env_say(a, "local rank %d of %d; a core serves one process%s", f->task, f->tasks_per_node,
+                 along ? ". The tensor group's ranks follow the links of the torus "
+                         "(launch.mapping: block keeps them in the order of the cores)"
+                       : "");
 }
 
 /* An IPv4 address or a short name: the runtime fails on more than 63 characters. */

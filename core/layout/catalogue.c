@@ -76,6 +76,7 @@ static const struct tern_layout_instance types[] = {
      .visible_cores = 64, /* pairs: LNC=2, the default */
      .torus_x = 4,
      .torus_y = 4,
+     .by_number = true, /* neuronx_distributed/parallel_layers/parallel_state.py: LOGIC2 */
      .chip_numa = "1111000000001111",
      .chip_hbm_gib = 96,
      .chip_bf16_tflops = 668.75,

@@ -33,6 +33,7 @@ struct tern_layout_instance {
     int visible_cores;           /* that NEURON_RT_VISIBLE_CORES counts */
     const char *core_counts;     /* what one process may have of them: "1,2,8,32"; NULL: any */
     int torus_x, torus_y;        /* NeuronLink inside the instance; 0 for none */
+    bool by_number;              /* NxD orders its groups for the torus itself, by core numbers */
     const char *chip_numa;       /* each chip's NUMA node, a digit each; NULL: all on 0 */
     double chip_hbm_gib, chip_bf16_tflops; /* of one chip; 0 where there is none */
     int efa;                               /* EFA devices; 0: EFA is not supported */
@@ -57,23 +58,39 @@ struct tern_layout_seat {
     char cpus[512];  /* its share of the NUMA nodes' CPUs: "0-1,64-65" */
 };
 
-/* The seat of local rank `i` of `n` on a node of type `t` whose cores show `threads` CPUs each.
+/* The first NeuronCore of local rank `i` of `n`, whose tensor group has `group` consecutive ranks
+ * on this node (0: not known).  A rank has visible_cores / n cores from there on.
  *
- * Rank i has the i-th n-th of the NeuronCores, in the runtime's numbers.  On the 4x4 torus (core c
- * is on chip c/2 at row c/8, column c/2 mod 4) consecutive numbers are near each other: 2 are a
- * chip, 4 are two neighbours, 8 are a row, which closes to a ring, 16 are two adjacent rows, 32
- * are all.  So tensor groups of consecutive ranks need no other numbering, and the runtime,
- * which wants a process's cores consecutive from a multiple of their number, gets what it wants.
+ * On the 4x4 torus (of Trn1, core c is on chip c/2 at row c/8, column c/2 mod 4) consecutive
+ * numbers are near each other: 2 are a chip, 4 are two neighbours, 8 are a row, which closes to a
+ * ring.  So groups of at most a row keep the runtime's numbers: rank i has the i-th n-th.  Around a
+ * group of several rows these would step from the end of a row to the beginning of the next,
+ * two chips apart.  Its ranks therefore go through every second row backwards, and the next group
+ * takes its rows the other way round, so that ranks of the same place in both have a link, too:
+ *
+ *     16 cores: chips 0 1 2 3 7 6 5 4, then 12 13 14 15 11 10 9 8      (8 a row)
+ *     32 cores: chips 0 1 2 3 7 6 5 4 8 9 10 11 15 14 13 12
+ *
+ * A group's cores are the same ones, only their order changes.  The runtime takes any single core,
+ * or a range from a multiple of its length (NEURON_RT_VISIBLE_CORES), so only ranks of at most a
+ * chip's cores can go backwards; larger ones keep the numbers, and so does everybody where NxD goes
+ * by them (`by_number`). */
+int tern_layout_first_core(const struct tern_layout_instance *t, int n, int i, int group);
+
+/* The seat of local rank `i` of `n` on a node of type `t` whose cores show `threads` CPUs each;
+ * `group` as above.
  *
  * CPUs are dealt to NeuronCores by the NUMA node of their chip (which is not in the order of
  * chips), whole cores with all their threads; without chips they are dealt to ranks.  TERN_USAGE
  * when the NeuronCores do not divide or the runtime refuses such a share. */
-int tern_layout_seat(const struct tern_layout_instance *t, int threads, int n, int i,
+int tern_layout_seat(const struct tern_layout_instance *t, int threads, int n, int i, int group,
                      struct tern_layout_seat *seat, struct tern_err *err);
 /* NeuronLink hops between two chips. */
 int tern_layout_chip_hops(const struct tern_layout_instance *t, int a, int b);
-/* Hops of the longest step around the ring of `cores` NeuronCores from `core` on, by number. */
-int tern_layout_ring_hops(const struct tern_layout_instance *t, int core, int cores);
+/* Hops of the longest step around the ring of a group's NeuronCores, in the order of its ranks, of
+ * all groups of `group` of the node's `n` ranks.  `seated`: as tern_layout_first_core says for that
+ * group; else by the runtime's numbers. */
+int tern_layout_ring_hops(const struct tern_layout_instance *t, int n, int group, bool seated);
 
 /* ------------------------------------------------------------------ the model */
 

@@ -15,13 +15,43 @@ int tern_layout_chip_hops(const struct tern_layout_instance *t, int a, int b)
            (dy < t->torus_y - dy ? dy : t->torus_y - dy);
 }
 
-int tern_layout_ring_hops(const struct tern_layout_instance *t, int core, int cores)
+/* Which chip comes at `place` when groups of `rows` rows of the torus are walked as a ring. */
+static int chip_at(const struct tern_layout_instance *t, int place, int rows)
 {
-    int per_chip = t->visible_cores / t->chips, most = 0;
+    int group = place / t->torus_x / rows, row = place / t->torus_x % rows;
+    int x = place % t->torus_x, y = group % 2 ? rows - 1 - row : row;
 
-    for (int k = 0; k < cores; k++) {
-        int hops =
-            tern_layout_chip_hops(t, (core + k) / per_chip, (core + (k + 1) % cores) / per_chip);
+    return (group * rows + y) * t->torus_x + (row % 2 ? t->torus_x - 1 - x : x);
+}
+
+int tern_layout_first_core(const struct tern_layout_instance *t, int n, int i, int group)
+{
+    int cores = t->visible_cores / n, per_chip = t->visible_cores / t->chips, first = i * cores;
+    int per_row = per_chip * t->torus_x, rows = per_row ? group * cores / per_row : 0;
+
+    /* An odd number of rows has no such ring. */
+    if (t->by_number || cores > per_chip || rows < 2 || rows % 2 || group * cores % per_row ||
+        t->torus_y % rows)
+        return first;
+    return chip_at(t, first / per_chip, rows) * per_chip + first % per_chip;
+}
+
+/* The chip of the k-th core of a node's ranks. */
+static int chip_of(const struct tern_layout_instance *t, int n, int k, int group)
+{
+    int cores = t->visible_cores / n, per_chip = t->visible_cores / t->chips;
+
+    return (tern_layout_first_core(t, n, k / cores, group) + k % cores) / per_chip;
+}
+
+int tern_layout_ring_hops(const struct tern_layout_instance *t, int n, int group, bool seated)
+{
+    const int ring = t->visible_cores / n * group, by = seated ? group : 0;
+    int most = 0;
+
+    for (int k = 0; k < t->visible_cores; k++) {
+        int next = k - k % ring + (k + 1) % ring;
+        int hops = tern_layout_chip_hops(t, chip_of(t, n, k, by), chip_of(t, n, next, by));
         most = hops > most ? hops : most;
     }
     return most;
@@ -41,7 +71,7 @@ static bool listed_count(const char *list, int n)
     return false;
 }
 
-static int share_cores(const struct tern_layout_instance *t, int n, int i,
+static int share_cores(const struct tern_layout_instance *t, int n, int i, int group,
                        struct tern_layout_seat *seat, struct tern_err *err)
 {
     int cores = t->visible_cores / n, per_chip = t->visible_cores / t->chips;
@@ -55,7 +85,7 @@ static int share_cores(const struct tern_layout_instance *t, int n, int i,
                             "%s: %d ranks a node have %d NeuronCores each; the runtime gives a "
                             "process %s of them",
                             t->name, n, cores, t->core_counts);
-    seat->core = i * cores;
+    seat->core = tern_layout_first_core(t, n, i, group);
     seat->cores = cores;
     seat->chip = seat->core / per_chip;
     seat->chips = (seat->core + cores - 1) / per_chip - seat->chip + 1;
@@ -147,7 +177,7 @@ static void cpus_of_ranks(struct cpus *c, int n, int i, struct tern_layout_seat 
     share_numa(c, seat->numa, i - first, end - first);
 }
 
-int tern_layout_seat(const struct tern_layout_instance *t, int threads, int n, int i,
+int tern_layout_seat(const struct tern_layout_instance *t, int threads, int n, int i, int group,
                      struct tern_layout_seat *seat, struct tern_err *err)
 {
     struct tern_layout_seat s = {0};
@@ -155,7 +185,7 @@ int tern_layout_seat(const struct tern_layout_instance *t, int threads, int n, i
 
     if (n < 1 || i < 0 || i >= n)
         return tern_err_set(err, TERN_USAGE, "no local rank %d of %d", i, n);
-    if (t->chips && share_cores(t, n, i, &s, err) < 0)
+    if (t->chips && share_cores(t, n, i, group, &s, err) < 0)
         return -1;
     if (t->chips)
         cpus_of_chips(&c, &s);

@@ -143,7 +143,8 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "networks between nodes: all (default: each must work), any (one that fails is done "
              "without), or interfaces' names with commas between"},
     {"launch.mapping", KEY_WORD, AT(launch.mapping), .words = mappings,
-     .help = "of ranks to nodes: by the network's topology, or in the job's order"},
+     .help = "of ranks to nodes and NeuronCores: by the network's and the chips' links, or in the "
+             "job's order and by number"},
     {"launch.with", KEY_WORD, AT(launch.with), .words = launchers, .help = "what starts the ranks"},
     {"launch.fabric", KEY_WORD, AT(launch.fabric), .words = carriers,
      .help = "what carries messages between nodes: libfabric, or MPI, which needs PMIx"},

@@ -44,6 +44,12 @@ static int64_t workers(const struct tern_run_attempt *a)
     return n < 1 ? 1 : n;
 }
 
+/* Of groups that may have other cores than by their numbers. */
+static int64_t tensor(const struct tern_recipe *r)
+{
+    return r->launch.mapping == TERN_MAPPING_BLOCK ? 1 : r->parallel.tensor;
+}
+
 /* What this process knows of a rank: the node by itself, the rest by the recipe. */
 static int find_facts(const struct tern_run_attempt *a, struct tern_env_facts *f,
                       struct tern_err *err)
@@ -61,6 +67,7 @@ static int find_facts(const struct tern_run_attempt *a, struct tern_env_facts *f
     f->workers = (int)workers(a);
     f->cpus_per_task = (int)p->cpus_per_rank;
     f->pipeline = (int)r->parallel.pipeline;
+    f->tensor = (int)tensor(r);
     if (!p->slurm) { /* two runs at a time on this machine */
         f->job = (uint32_t)getpid();
         f->master[0] = '\0';
@@ -147,7 +154,7 @@ int tern_run_environ(struct tern_run_attempt *a, struct tern_err *err)
     const char *profile = asked_profile(a);
     struct tern_env_facts facts;
     struct tern_env_rows rows;
-    char number[24];
+    char number[24], group[24];
 
     if (find_facts(a, &facts, err) < 0)
         return -1;
@@ -162,10 +169,12 @@ int tern_run_environ(struct tern_run_attempt *a, struct tern_err *err)
         profile = rows.profile;
     tern_env_limit(&rows, TERN_ENV_NODE);
     snprintf(number, sizeof number, "%" PRId64, workers(a));
+    snprintf(group, sizeof group, "%" PRId64, tensor(a->o->recipe));
     if (rc == 0)
         rc = tern_env_apply(&rows, err);
     if (rc == 0 && ((profile && setenv("TERN_PROFILE", profile, 1) < 0) ||
-                    setenv("TERN_RUN_WORKERS", number, 1) < 0))
+                    setenv("TERN_RUN_WORKERS", number, 1) < 0 ||
+                    setenv("TERN_RUN_TENSOR", group, 1) < 0))
         rc = tern_err_sys(err, "cannot set the ranks' environment");
     tern_env_rows_free(&rows);
     return rc;

@@ -266,30 +266,69 @@ static struct tern_layout_instance used_type(const struct tern_run_explain *e)
     return t;
 }
 
-static void print_torus(const struct tern_layout_instance *t, int ranks, int64_t tensor,
+/* The ranks of a tensor group on a node that have their cores from tern; 0: others deal them. */
+static int seated_group(const struct tern_run_explain *e)
+{
+    const struct tern_run_map *m = &e->order->map;
+
+    if (e->recipe->launch.mapping == TERN_MAPPING_BLOCK || m->per_node == 1 ||
+        m->per_node != e->place->ranks_per_node)
+        return 0;
+    return (int)(m->tensor < m->per_node ? m->tensor : m->per_node);
+}
+
+/* The local ranks on a chip: "4-5", or "2" of one that has several chips. */
+static void ranks_on(const struct tern_run_explain *e, const struct tern_layout_instance *t,
+                     int chip, char to[48])
+{
+    const int n = (int)e->order->map.per_node, group = seated_group(e);
+    const int cores = t->visible_cores / n, per_chip = t->visible_cores / t->chips;
+    struct span on = {n, -1};
+
+    for (int i = 0; i < n; i++) {
+        int first = tern_layout_first_core(t, n, i, group);
+        if (first < (chip + 1) * per_chip && first + cores > chip * per_chip)
+            widen(&on, i);
+    }
+    print_span(to, on);
+}
+
+/* How far a tensor group's neighbours are, and who has dealt them their cores. */
+static void print_ring(const struct tern_run_explain *e, const struct tern_layout_instance *t,
+                       struct tern_buf *to)
+{
+    const struct tern_run_map *m = &e->order->map;
+    const int n = (int)m->per_node, group = (int)(m->tensor < n ? m->tensor : n);
+    const bool seated = seated_group(e) != 0;
+
+    if (group == 1)
+        return;
+    int hops = tern_layout_ring_hops(t, n, group, seated);
+    tern_buf_printf(to, "Neighbours in a tensor group are %s.\n",
+                    hops == 0   ? "on one chip"
+                    : hops == 1 ? "on one chip or on adjacent ones"
+                                : "at most two chips apart, by number");
+    if (hops > 1 && m->per_node != e->place->ranks_per_node)
+        tern_buf_puts(to, "A task's workers take the core of their LOCAL_RANK, by which NxD builds "
+                          "its\ngroups (neuronx_distributed parallel_state.py). The runtime lays "
+                          "its own rings\nalong the links, over all chips of a node without a "
+                          "detour\n(aws-neuron-sdk intranode-collective-comm.rst).\n");
+}
+
+static void print_torus(const struct tern_run_explain *e, const struct tern_layout_instance *t,
                         struct tern_buf *to)
 {
-    const int cores = t->visible_cores / ranks, per_chip = t->visible_cores / t->chips;
-    const int group = tensor < ranks ? (int)tensor * cores : t->visible_cores;
-
     tern_buf_printf(to, "\nLocal ranks on the %dx%d torus of chips; each row and column closes:\n",
                     t->torus_x, t->torus_y);
     for (int y = 0; y < t->torus_y; y++) {
         for (int x = 0; x < t->torus_x; x++) {
-            int chip = y * t->torus_x + x, first = chip * per_chip / cores,
-                last = ((chip + 1) * per_chip - 1) / cores;
-            char text[24];
-            snprintf(text, sizeof text, first == last ? "%d" : "%d-%d", first, last);
+            char text[48];
+            ranks_on(e, t, y * t->torus_x + x, text);
             tern_buf_printf(to, "%s[%5s]", x ? "--" : "  ", text);
         }
         tern_buf_puts(to, "--\n");
     }
-    int hops = tern_layout_ring_hops(t, 0, group);
-    if (group > cores)
-        tern_buf_printf(to, "Neighbours in a tensor group are %s.\n",
-                        hops == 0   ? "on one chip"
-                        : hops == 1 ? "on one chip or on adjacent ones"
-                                    : "at most two chips apart");
+    print_ring(e, t, to);
 }
 
 static void print_seats(const struct tern_run_explain *e, struct tern_buf *to)
@@ -299,19 +338,19 @@ static void print_seats(const struct tern_run_explain *e, struct tern_buf *to)
     struct tern_err why = {0};
     struct tern_layout_seat s;
 
-    if (tern_layout_seat(&t, e->threads, n, 0, &s, &why) < 0) {
+    if (tern_layout_seat(&t, e->threads, n, 0, 0, &s, &why) < 0) {
         tern_buf_printf(to, "\n%s.\n", why.text);
         return;
     }
     if (t.chips && t.torus_x)
-        print_torus(&t, n, e->order->map.tensor, to);
+        print_torus(e, &t, to);
     tern_buf_printf(to, "\n%s%s\n", t.chips ? "LOCAL  NEURONCORES  CHIPS  NUMA  " : "LOCAL  NUMA  ",
                     "CPUS NEAR");
     /* Ranks with like seats in a row, such as those of one chip, would tell the same. */
     enum { MOST_ROWS = 32 };
     for (int i = 0; i < n && i < MOST_ROWS; i++) {
         char cores[48], chips[48], numa[24];
-        tern_layout_seat(&t, e->threads, n, i, &s, NULL);
+        tern_layout_seat(&t, e->threads, n, i, seated_group(e), &s, NULL);
         print_span(cores, (struct span){s.core, s.core + s.cores - 1});
         print_span(chips, (struct span){s.chip, s.chip + s.chips - 1});
         snprintf(numa, sizeof numa, s.numa < 0 ? "all" : "%d", s.numa);
@@ -454,7 +493,8 @@ static json_t *json_seats(const struct tern_run_explain *e)
         return seats;
     struct tern_layout_instance t = used_type(e);
     for (int i = 0; i < e->order->map.per_node; i++) {
-        if (tern_layout_seat(&t, e->threads, (int)e->order->map.per_node, i, &s, NULL) < 0)
+        if (tern_layout_seat(&t, e->threads, (int)e->order->map.per_node, i, seated_group(e), &s,
+                             NULL) < 0)
             break;
         json_t *seat = json_pack("{s:i,s:s}", "local", i, "cpus", s.cpus);
         json_object_set_new(seat, "numa", s.numa < 0 ? json_null() : json_integer(s.numa));

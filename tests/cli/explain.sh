@@ -54,6 +54,24 @@ else
     skip 'python3 is not installed'
 fi
 
+# A tensor group of several rows of the torus: along the links where tern deals the cores.
+sed 's/, workers_per_node: 32/, tasks_per_node: 32/' run.yaml >tasks.yaml
+run tern run --explain tasks.yaml -N 2 -c cluster.yaml --set parallel.tensor=32 --set parallel.pipeline=1
+status 0; narrow
+out_has '[14-15]--[12-13]--[10-11]--[  8-9]--' 'every second row backwards'
+out_has 'Neighbours in a tensor group are on one chip or on adjacent ones.' 'so that the ring has no detour'
+out_has '    8  14           7      1     44-45,108-109' 'the seat says the same'
+run tern run --explain tasks.yaml -N 2 -c cluster.yaml --set parallel.tensor=16 --set parallel.pipeline=1
+out_has '[16-17]--[18-19]--[20-21]--[22-23]--' 'two groups of two rows: the second begins beside the first'
+out_has 'Neighbours in a tensor group are on one chip or on adjacent ones.'
+run tern run --explain tasks.yaml -N 2 -c cluster.yaml --set parallel.tensor=32 --set parallel.pipeline=1 --set launch.mapping=block
+out_has '[  8-9]--[10-11]--' 'launch.mapping: block keeps the numbers'
+out_has 'at most two chips apart, by number'
+run tern run --explain run.yaml -N 2 -c cluster.yaml --set parallel.tensor=32 --set parallel.pipeline=1
+out_has '[  8-9]--[10-11]--' 'torchrun deals the cores by LOCAL_RANK'; narrow
+out_has 'workers take the core of their LOCAL_RANK' 'which is told'
+out_has 'intranode-collective-comm.rst' 'with its source'
+
 run tern run --explain run.yaml --set launch.with=mpirun -N 2
 out_has '-n 2 --map-by ppr:1:node:OVERSUBSCRIBE --bind-to' 'by mpirun'
 run tern run --explain run.yaml; status 0

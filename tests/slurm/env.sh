@@ -70,6 +70,10 @@ name=ranks; submit -N2 --exclusive -o ranks.out --tern=ranks.yaml job.sbatch; ov
 for r in 0:0-7 1:8-15 3:24-31 4:0-7 7:24-31; do
     grep -q "rank ${r%:*}: .* requests none cores ${r#*:} of 8 omp 1" ranks.out; ok $? "rank ${r%:*} has cores ${r#*:} of its node" || cat ranks.out
 done
+recipe torus trn1-2.31 'echo "rank $SLURM_PROCID cores $NEURON_RT_VISIBLE_CORES"' 16 16
+echo 'parallel: {tensor: 16}' >>torus.yaml
+name=torus; submit -N1 --exclusive -o torus.out --tern=torus.yaml job.sbatch; over
+is "$(sed -n 's/^rank \([0-9]*\) cores/\1/p' torus.out | sort -n | awk '{printf "%d ", $2 / 2}')" "0 1 2 3 7 6 5 4 8 9 10 11 15 14 13 12 " "a tensor group of all chips goes round the torus link by link"
 recipe threads cpu 'echo "rank $SLURM_PROCID cores ${NEURON_RT_VISIBLE_CORES-none} bind ${OMP_PROC_BIND-none} set $TERN_PROFILE_SET"' 2 2
 name=threads; submit -N1 --exclusive -o threads.out --tern=threads.yaml job.sbatch; over
 is "$(grep -c 'rank [01] cores none bind none set .*MASTER_ADDR=' threads.out)" 2 "profile cpu, by rank"

@@ -292,6 +292,16 @@ static void test_trn1(void)
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=0"), "0", "rank 0 of 32");
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=31"), "31", "rank 31 of 32");
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=4", "task=3"), "24-31", "rank 3 of 4");
+    is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=8", "tensor=32"), "14",
+       "a tensor group of four rows takes the second one backwards");
+    is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=16", "task=8", "tensor=8"), "24-25",
+       "the second group of two rows begins with the last one");
+    is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=8", "tensor=8"), "8",
+       "one of a row keeps the numbers");
+    is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=4", "task=1", "tensor=4"), "8-15",
+       "and so do ranks of several chips");
+    has(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "workers=32", "tensor=32"), "unset: each of",
+        "torchrun's workers are not renumbered");
     has(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "workers=32"), "unset: each of torchrun's",
         "torchrun's workers choose themselves");
     is(VALUE(p, "NEURON_RT_NUM_CORES", NODE, "workers=32"), "32", "from the node's 32");

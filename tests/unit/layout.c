@@ -180,6 +180,59 @@ static void test_sidecar(void)
     free(path);
 }
 
+/* Ranks of the same place in consecutive tensor groups: data-parallel or pipeline neighbours. */
+static int across(const struct tern_layout_instance *t, int n, int tp)
+{
+    int most = 0, per_chip = t->visible_cores / t->chips;
+
+    for (int i = 0; i + tp < n; i++) {
+        int hops = tern_layout_chip_hops(t, tern_layout_first_core(t, n, i, tp) / per_chip,
+                                         tern_layout_first_core(t, n, i + tp, tp) / per_chip);
+        most = hops > most ? hops : most;
+    }
+    return most;
+}
+
+static void test_rings(const struct tern_layout_instance *t)
+{
+    static const int chips[2][16] = {{0, 1, 2, 3, 7, 6, 5, 4, 12, 13, 14, 15, 11, 10, 9, 8},
+                                     {0, 1, 2, 3, 7, 6, 5, 4, 8, 9, 10, 11, 15, 14, 13, 12}};
+    bool one = true, near = true, same = true, once = true, same2 = true;
+    const struct tern_layout_instance *t2 = tern_layout_instance("trn2.48xlarge");
+
+    for (int n = 16; n <= 32; n *= 2) {
+        int all = n / 16;
+        ok(tern_layout_ring_hops(t, n, all, true) == 0, "%d ranks: a chip is no step", n);
+        for (int tp = 2 * all; tp <= n; tp *= 2) {
+            unsigned seen = 0;
+            one = one && tern_layout_ring_hops(t, n, tp, true) == 1;
+            near = near && (tp < 4 * all || across(t, n, tp) <= 1);
+            for (int i = 0; i < n; i++) {
+                int core = tern_layout_first_core(t, n, i, tp);
+                seen |= (all == 2 ? 1u : 3u) << core;
+                once = once && core % (32 / n) == 0;
+                if (tp <= 4 * all)
+                    same = same && core == i * 32 / n;
+                else
+                    same = same && core / 2 == chips[tp == n][i / all];
+            }
+            once = once && seen == ~0u;
+        }
+    }
+    ok(one, "16 and 32 ranks: every tensor group of two chips or more steps along links");
+    ok(near, "and from a group of a row or more a link leads to the same place in the next");
+    ok(same,
+       "groups of a row or less keep the numbers; larger ones take each second row backwards");
+    ok(once, "each core is given out once, from a multiple of their number");
+    ok(tern_layout_ring_hops(t, 32, 16, false) == 2 && tern_layout_ring_hops(t, 32, 32, false) == 2,
+       "by number, rings of several rows have steps of two hops");
+    ok(tern_layout_first_core(t, 4, 1, 4) == 8 && tern_layout_first_core(t, 4, 3, 2) == 24,
+       "ranks of eight cores keep them: the runtime takes a range");
+    for (int i = 0; i < 64; i++)
+        same2 = same2 && tern_layout_first_core(t2, 64, i, 32) == i;
+    ok(same2, "trn2 keeps the numbers, by which NxD orders its groups");
+}
+
 /* Beside the Neuron SDK's table of trn1.32xlarge (neighbours and NUMA node of each device). */
 static void test_seats(void)
 {
@@ -204,7 +257,7 @@ static void test_seats(void)
                 listed = listed || table[d].neighbours[k] == e;
             near = near && (tern_layout_chip_hops(t, d, e) == 1) == listed;
         }
-        numa = numa && tern_layout_seat(t, 2, 16, d, &s, &err) == 0 && s.chip == d &&
+        numa = numa && tern_layout_seat(t, 2, 16, d, 0, &s, &err) == 0 && s.chip == d &&
                s.chips == 1 && s.core == 2 * d && s.cores == 2 && s.numa == table[d].numa;
     }
     ok(near, "trn1: each device's four neighbours are the table's");
@@ -212,7 +265,7 @@ static void test_seats(void)
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         int used = 0, cpu, end;
         for (int i = 0; i < counts[k]; i++) {
-            once = once && tern_layout_seat(t, 2, counts[k], i, &s, &err) == 0 &&
+            once = once && tern_layout_seat(t, 2, counts[k], i, 0, &s, &err) == 0 &&
                    s.core % s.cores == 0 && s.cores * counts[k] == 32;
             for (const char *p = s.cpus; *p; p += strcspn(p, ","), p += *p == ',') {
                 int n = sscanf(p, "%d-%d", &cpu, &end);
@@ -224,25 +277,22 @@ static void test_seats(void)
         once = once && used == 128;
     }
     ok(once, "1, 4, 16, 32 ranks: aligned cores; all 128 CPUs, each on its device's NUMA node");
-    tern_layout_seat(t, 2, 32, 5, &s, &err);
+    tern_layout_seat(t, 2, 32, 5, 0, &s, &err);
     is(s.cpus, "34-35,98-99", "NeuronCore 5 is on device 2, which is NUMA node 1's second core");
-    tern_layout_seat(t, 1, 32, 5, &s, &err);
+    tern_layout_seat(t, 1, 32, 5, 0, &s, &err);
     is(s.cpus, "34-35", "without hyper-threads");
-    ok(tern_layout_ring_hops(t, 6, 2) == 0 && tern_layout_ring_hops(t, 4, 4) == 1 &&
-           tern_layout_ring_hops(t, 8, 8) == 1 && tern_layout_ring_hops(t, 16, 16) == 2 &&
-           tern_layout_ring_hops(t, 0, 32) == 2,
-       "rings of 2, 4, 8 cores step to neighbours; those of 16 and 32 two hops at most");
-    ok(tern_layout_seat(t, 2, 8, 0, &s, &err) < 0, "8 ranks of 4 cores: refused");
+    test_rings(t);
+    ok(tern_layout_seat(t, 2, 8, 0, 0, &s, &err) < 0, "8 ranks of 4 cores: refused");
     has(err.text, "8 ranks a node have 4 NeuronCores each; the runtime gives a process 1,2,8,32",
         "and why");
-    ok(tern_layout_seat(t, 2, 24, 0, &s, &err) < 0, "24 ranks: refused");
+    ok(tern_layout_seat(t, 2, 24, 0, 0, &s, &err) < 0, "24 ranks: refused");
     has(err.text, "do not divide", "and why");
     t = tern_layout_instance("c5.18xlarge");
-    ok(tern_layout_seat(t, 2, 4, 2, &s, &err) == 0 && s.cores == 0 && s.numa == 1,
+    ok(tern_layout_seat(t, 2, 4, 2, 0, &s, &err) == 0 && s.cores == 0 && s.numa == 1,
        "a node without chips: the third of four ranks is on the second socket");
     is(s.cpus, "18-26,54-62", "with half its cores");
     t = tern_layout_instance("m5.large");
-    ok(tern_layout_seat(t, 2, 4, 3, &s, &err) == 0 && strcmp(s.cpus, "0,1") == 0,
+    ok(tern_layout_seat(t, 2, 4, 3, 0, &s, &err) == 0 && strcmp(s.cpus, "0,1") == 0,
        "more ranks than cores share them");
 }
 

@@ -44,11 +44,10 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of an even number the lower of the two in the middle. */
 static double median(double *v, size_t n)
 {
     qsort(v, n, sizeof *v, by_value);
-    return v[(n - 1) / 2];
+    return (v[(n - 1) / 2] + v[n / 2]) / 2;
 }
 
 static bool is(const struct tern_health_row *r, const char *check, const char *unit)

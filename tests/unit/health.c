@@ -164,6 +164,10 @@ static void clocks(void)
         value(i, "clock", "", i * 33.0, "ms");
     judge(4);
     IS("----", "99 ms from one to another are fine");
+    for (int i = 0; i < 4; i++)
+        value(i, "clock", "", i < 2 ? 0 : 500, "ms");
+    judge(4);
+    IS("uuuu", "two and two: nobody can tell which are wrong");
 }
 
 static void numbers(void)
@@ -176,6 +180,11 @@ static void numbers(void)
         value(i, "triad", "", i == 2 ? 81 : 100, "GB/s");
     judge(4);
     IS("----", "81 % are fine");
+    static const double even[] = {100, 100, 79, 65}; /* median 89.5, of which 80 % are 71.6 */
+    for (int i = 0; i < 4; i++)
+        value(i, "triad", "", even[i], "GB/s");
+    judge(4);
+    IS("---N", "of an even number the median lies between the two in the middle");
     for (int i = 0; i < 4; i++) {
         value(i, "triad", "", i == 2 ? 30 : 100, "GB/s");
         rows.row[rows.n - 1].virtual_node = true;
@@ -235,6 +244,38 @@ static void links(void)
         row(i, "link", TERN_HEALTH_FABRIC_BAD);
     judge(4);
     IS("FFFF", "an all-reduce that fails everywhere");
+}
+
+/* Whatever the numbers: on real nodes no link under 80 % of the median passes for a good one. */
+static void shares(void)
+{
+    unsigned random = 7, named = 0, missed = 0;
+
+    for (int round = 0; round < 400; round++) {
+        double v[6], all[12], swap;
+        int n = 3 + round % 4;
+        for (int i = 0; i < n; i++) {
+            random = random * 1103515245u + 12345u;
+            v[i] = all[2 * i] = all[2 * i + 1] = 10 + (random >> 16) % 91;
+        }
+        for (int i = 0; i < 2 * n; i++)
+            for (int j = i + 1; j < 2 * n; j++)
+                if (all[j] < all[i]) {
+                    swap = all[i];
+                    all[i] = all[j];
+                    all[j] = swap;
+                }
+        double median = (all[n - 1] + all[n]) / 2;
+        ring(n, v, "MB/s");
+        const char *text = seen();
+        for (int i = 0; i < n; i++)
+            if (v[i] < 0.8 * median) {
+                named++;
+                missed += text[i] == '-' && text[(i + 1) % n] == '-';
+            }
+    }
+    ok(named > 100 && missed == 0, "of %u links under 80 %% of the median none is passed over (%u)",
+       named, missed);
 }
 
 static void software(void)
@@ -482,6 +523,7 @@ int main(void)
     clocks();
     numbers();
     links();
+    shares();
     software();
     texts();
     platforms();

@@ -44,6 +44,12 @@ static int absolute(char to[TERN_SPANK_PATH], const char *path)
     return 0;
 }
 
+/* In a heterogeneous job srun reads environment and options once for each group of nodes. */
+static bool is_het(void)
+{
+    return getenv("SLURM_HET_SIZE");
+}
+
 /* Inside a job that carries an option, Slurm's commands find it in their environment and call with
  * it before they read their own options. */
 static bool from_job(enum tern_spank_option which, const char *value)
@@ -51,7 +57,7 @@ static bool from_job(enum tern_spank_option which, const char *value)
     static int calls[TERN_SPANK_OPTIONS];
     const char *option = getenv(tern_spank_options[which].slurm);
 
-    return calls[which]++ == 0 && option && strcmp(option, value) == 0;
+    return (calls[which]++ == 0 || is_het()) && option && strcmp(option, value) == 0;
 }
 
 /* The job's recipe was checked at submission, and its path is relative to where that was typed:
@@ -149,12 +155,14 @@ int tern_spank_client_ready(spank_t sp)
 }
 
 /* A job's recipe says nothing about the other steps of its script, so only one that was typed for
- * this step is held against its shape and its time; `tern run` checks its own. */
+ * this step is held against its shape and its time; `tern run` checks its own.  In a heterogeneous
+ * job the shape that is told is that of one group alone. */
 int tern_spank_client_step(spank_t sp, const struct tern_spank_config *c)
 {
     struct tern_spank_step s = {0};
 
-    if (!recipe[0] || inherited || spank_get_item(sp, S_JOB_ID, &s.job) != ESPANK_SUCCESS ||
+    if (!recipe[0] || inherited || is_het() ||
+        spank_get_item(sp, S_JOB_ID, &s.job) != ESPANK_SUCCESS ||
         spank_get_item(sp, S_JOB_STEPID, &s.step) != ESPANK_SUCCESS ||
         spank_get_item(sp, S_JOB_NNODES, &s.nodes) != ESPANK_SUCCESS ||
         spank_get_item(sp, S_JOB_TOTAL_TASK_COUNT, &s.tasks) != ESPANK_SUCCESS || !s.nodes ||

@@ -124,6 +124,12 @@ E2
 sed "s/^name:.*/name: het-train/; s/^launch:.*/launch: {threads: 1, ranks_per_node: 2}/; s/dir: checkpoints/dir: het-checkpoints/; s/micro: 2/micro: 1/" run.yaml >het-train.yaml
 name=het-train; submit -o het-train.out --tern=het-train.yaml het-train.sbatch; het_over
 is "$(last 'outcome, last_step, world' het-train)" "done 8 8" "tern's own trainer over both groups, submitted with --tern"
+mkdir -p elsewhere
+printf '#!/bin/bash\n#SBATCH -N1 --exclusive\n#SBATCH hetjob\n#SBATCH -N1 --exclusive\ncd elsewhere && exec %s/tern run\n' "$BIN" >het-pairs.sbatch
+sed 's/^name:.*/name: het-pairs/; s/dir: het-checkpoints/dir: het-pairs/; $aparallel: {tensor: 2, pipeline: 2}' het-train.yaml >het-pairs.yaml
+name=het-pairs; submit -o het-pairs.out --tern=het-pairs.yaml het-pairs.sbatch; het_over
+is "$(last 'outcome, last_step, world' het-pairs)" "done 8 4" "degrees that both groups fill together, and neither alone; --tern's path was relative"
+name=het-train
 ! grep -q 'no answer\|Only allocated' het-train.out; ok $? "and every group's nodes answer it"
 is "$(grep -o 'trn1-st-trn1-[1-4]' het-health.json | sort -u | wc -l)" 4 "tern health --job asks both groups"
 run tern cluster exec --node trn1-st-trn1-4 $CLUSTER -- rm /dev/neuron3

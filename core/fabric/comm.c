@@ -243,66 +243,108 @@ int tern_comm_world_rank(const struct tern_comm *c, int rank)
 
 /* ---------------------------------------------------------------- split */
 
+/* What each member says of all the splits: this, and behind it a wish for each of them. */
 struct vote {
-    int64_t color, key, member;
     uint64_t free_ids, high_phase;
+};
+struct wish {
+    int64_t color, key, member;
 };
 
 static int by_key(const void *a, const void *b)
 {
-    const struct vote *x = a, *y = b;
+    const struct wish *x = a, *y = b;
 
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
     return x->member < y->member ? -1 : 1;
 }
 
-int tern_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **out,
-                    struct tern_err *err)
+/* The group of colour `color` in the w-th split, as `id`; `votes` lie `each` bytes apart. */
+static struct tern_comm *make_group(struct tern_comm *c, const char *votes, size_t each, size_t w,
+                                    int color, int id, uint64_t phase, struct tern_err *err)
+{
+    size_t all = (size_t)c->size;
+    struct wish *in = tern_alloc(all, sizeof *in + sizeof(int), "a split", err);
+    struct tern_comm *made = NULL;
+    int n = 0;
+
+    if (!in)
+        return NULL;
+    int *world = (int *)(in + all);
+    for (size_t i = 0; i < all; i++) {
+        const struct wish *p = (const struct wish *)(votes + i * each + sizeof(struct vote)) + w;
+        if (p->color == color)
+            in[n++] = *p;
+    }
+    qsort(in, (size_t)n, sizeof *in, by_key);
+    for (int i = 0; i < n; i++)
+        world[i] = c->world[in[i].member];
+    made = tern_fabric_comm_new(c->f, id, n, world, phase, err);
+    free(in);
+    return made;
+}
+
+int tern_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, size_t n,
+                     struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
-    struct vote mine = {color, key, c->rank, 0, f->high_phase}, *all;
-    uint64_t ids = ~0ull, phase = 0;
-    struct tern_comm *made = NULL;
+    const size_t each = sizeof(struct vote) + n * sizeof(struct wish);
+    struct tern_comm *made[SHM_COMMS] = {NULL};
     struct tern_err why = {0};
-    int n = 0, rc = -1;
+    uint64_t ids = ~0ull, phase = 0;
+    int rc = -1;
 
-    for (int i = 0; i < SHM_COMMS; i++)
-        mine.free_ids |= f->comms[i] ? 0 : 1ull << i;
-    all = tern_alloc((size_t)c->size, sizeof *all + sizeof(int), "a split", &why);
-    if (!all)
+    if (n > SHM_COMMS)
+        return tern_err_set(err, TERN_USAGE, "bug: %zu splits at once", n);
+    char *votes = tern_alloc((size_t)c->size + 1, each, "a split", &why);
+    if (!votes)
         return tern_fabric_engine_fail(f, &why, err);
-    int *world = (int *)(all + c->size);
-    if (tern_comm_all_gather(c, &mine, all, sizeof mine, TERN_U8, err) < 0)
+    struct vote *mine = (struct vote *)(votes + (size_t)c->size * each);
+    struct wish *wishes = (struct wish *)(mine + 1);
+    *mine = (struct vote){.high_phase = f->high_phase};
+    for (int i = 0; i < SHM_COMMS; i++)
+        mine->free_ids |= f->comms[i] ? 0 : 1ull << i;
+    for (size_t w = 0; w < n; w++)
+        wishes[w] = (struct wish){parts[w].color, parts[w].key, c->rank};
+    if (tern_comm_all_gather(c, mine, votes, each, TERN_U8, err) < 0)
         goto out;
     /* All members of c take the same number, so that no rank is in two groups of one number.  The
      * phase begins above everything any of them has shown: an earlier user of the same number that
      * is still looking then sees a later phase, never an earlier one. */
     for (int i = 0; i < c->size; i++) {
-        ids &= all[i].free_ids;
-        phase = all[i].high_phase > phase ? all[i].high_phase : phase;
+        const struct vote *v = (const struct vote *)(votes + (size_t)i * each);
+        ids &= v->free_ids;
+        phase = v->high_phase > phase ? v->high_phase : phase;
     }
-    if (!ids) {
+    if ((size_t)__builtin_popcountll(ids) < n) {
         tern_err_set(err, TERN_FAILED, "%d communicators are alive, which is the most: free some",
                      SHM_COMMS);
         goto out;
     }
-    if (color >= 0) {
-        for (int i = 0; i < c->size; i++)
-            if (all[i].color == color)
-                all[n++] = all[i];
-        qsort(all, (size_t)n, sizeof *all, by_key);
-        for (int i = 0; i < n; i++)
-            world[i] = c->world[all[i].member];
-        made = tern_fabric_comm_new(f, __builtin_ctzll(ids), n, world, phase + 1, &why);
-        if (!made) { /* the others have theirs, and would wait for this rank */
+    for (size_t w = 0; w < n; w++) {
+        int id = __builtin_ctzll(ids);
+        ids &= ids - 1;
+        if (parts[w].color < 0)
+            continue;
+        made[w] = make_group(c, votes, each, w, parts[w].color, id, phase + 1, &why);
+        if (!made[w]) { /* the others have theirs, and would wait for this rank */
             tern_fabric_engine_fail(f, &why, err);
             goto out;
         }
     }
-    *out = made;
+    for (size_t w = 0; w < n; w++)
+        *parts[w].out = made[w];
     rc = 0;
 out:
-    free(all);
+    free(votes);
     return rc;
+}
+
+int tern_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **out,
+                    struct tern_err *err)
+{
+    const struct tern_comm_part part = {color, key, out};
+
+    return tern_comm_splits(c, &part, 1, err);
 }

@@ -126,6 +126,14 @@ struct tern_comm *tern_fabric_world(struct tern_fabric *f);
  * communicators live at once on a rank, world included. */
 int tern_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **out,
                     struct tern_err *err);
+/* Several at once, in the time of one: each `out` becomes what tern_comm_split would make it.
+ * Collective over `c`, with the same n (64 at most) everywhere. */
+struct tern_comm_part {
+    int color, key;
+    struct tern_comm **out;
+};
+int tern_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, size_t n,
+                     struct tern_err *err);
 /* Not collective: each member when its last operation has returned.  Once a member has freed it, a
  * split may give its number to others: before a split that not all its members take part in, all
  * of them must have returned from their last operation on it (a barrier tells).  NULL is fine; not

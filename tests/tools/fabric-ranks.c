@@ -344,9 +344,10 @@ static int pending_operations(struct tern_fabric *f)
     int rank = tern_fabric_rank(f), rc = 0;
     struct begun b[GROUPS * DEPTH];
 
-    if (tern_comm_split(groups[0], rank / 2, rank, &groups[1], &err) < 0 ||
-        tern_comm_split(groups[0], rank % 2, rank, &groups[2], &err) < 0)
-        return say_error("split");
+    const struct tern_comm_part parts[] = {{rank / 2, rank, &groups[1]},
+                                           {rank % 2, rank, &groups[2]}};
+    if (tern_comm_splits(groups[0], parts, 2, &err) < 0)
+        return say_error("splits");
     for (int i = 0; i < GROUPS * DEPTH; i++) {
         b[i].buf = i % 3 ? tern_fabric_alloc(f, PENDING_MAX * sizeof *b[i].buf, &err)
                          : calloc(PENDING_MAX, sizeof *b[i].buf);

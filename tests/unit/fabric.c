@@ -146,6 +146,18 @@ static void alone(void)
     tern_fabric_free(f, p);
     huge_pages(f);
     ok(tern_comm_split(w, -1, 0, &half, &err) == 0 && !half, "colour -1 gives no communicator");
+    struct tern_comm *some[40] = {NULL};
+    struct tern_comm_part parts[40];
+    for (int i = 0; i < 40; i++)
+        parts[i] = (struct tern_comm_part){i % 3 - 1, 0, &some[i]};
+    ok(tern_comm_splits(w, parts, 40, &err) == 0 && !some[0] && some[1] && some[2] &&
+           some[1] != some[2] && tern_comm_size(some[1]) == 1,
+       "several splits at once");
+    ok(tern_comm_splits(w, parts, 40, &err) < 0 && strstr(err.text, "64") &&
+           tern_comm_barrier(some[1], &err) == 0,
+       "too many at once are refused, and break nothing");
+    for (int i = 0; i < 40; i++)
+        tern_comm_free(some[i]);
     int n = 0;
     while (n < 100 && tern_comm_split(w, 0, 0, &half, &err) == 0)
         n++;

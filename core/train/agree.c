@@ -41,14 +41,22 @@ static struct tern_err own(int rc, const struct tern_err *err)
 
 int tern_train_agree(struct train *t, int rc, struct tern_err *err)
 {
-    int32_t failed = rc < 0;
+    double nothing = 0;
+
+    return tern_train_agree_sum(t, rc, &nothing, err);
+}
+
+int tern_train_agree_sum(struct train *t, int rc, double *sum, struct tern_err *err)
+{
+    double v[] = {rc < 0, *sum};
     struct tern_err mine = own(rc, err);
 
     if (t->size == 1)
         return rc;
-    if (tern_comm_all_reduce(t->world, &failed, 1, TERN_I32, TERN_MAX, err) < 0)
+    if (tern_comm_all_reduce(t->world, v, 2, TERN_F64, TERN_SUM, err) < 0)
         return -1;
-    return failed ? tell(t, &mine, err) : 0;
+    *sum = v[1];
+    return v[0] > 0 ? tell(t, &mine, err) : 0;
 }
 
 int tern_train_meet(struct train *t, int rc, double sum[TRAIN_SUMS], enum tern_train_stop *stop,

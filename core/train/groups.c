@@ -3,67 +3,87 @@
 
 #include "core/base/clock.h"
 
-static int split(struct train *t, int color, int key, struct tern_comm **out, struct tern_err *err)
+/* A stage has one link to the next one and one from the last one, in each direction: links are
+ * made by turns, so that no rank is in two of a turn.  In a ring of an odd number of stages the one
+ * that closes it meets both the first turn's and the second's. */
+enum { TURNS = 3, PARTS = 5 + 2 * TURNS };
+
+struct splits {
+    struct tern_comm_part part[PARTS];
+    size_t n;
+};
+
+static void add(struct splits *s, int color, int key, struct tern_comm **out)
 {
-    return tern_comm_split(t->world, color, key, out, err);
+    s->part[s->n++] = (struct tern_comm_part){color, key, out};
 }
 
-/* The link from `stage` to its neighbour, forward to the next or backward to the one before; the
- * sender is rank 0 of it.  Collective over the world. */
-static int link_stages(struct train *t, int stage, bool backward, struct tern_err *err)
+static int turn_of(const struct tern_model_place *p, int from)
 {
-    const struct tern_plan_rank *me = &t->me;
-    int stages = me->place.pipeline, to = (stage + (backward ? stages - 1 : 1)) % stages;
-    int across = me->place.tensor * me->data; /* ranks of a stage, each with a link of its own */
-    bool sends = me->place.stage == stage, receives = me->place.stage == to;
-    struct tern_comm *link;
-
-    if (split(t, sends || receives ? t->rank % across : -1, receives, &link, err) < 0)
-        return -1;
-    if (sends)
-        t->groups.send[backward] = link;
-    else if (receives)
-        t->groups.receive[backward] = link;
-    return 0;
+    return from == p->pipeline - 1 && p->pipeline % 2 ? 2 : from % 2;
 }
 
-/* A tied head that is not where the embedding is: the two add up their gradients. */
-static int tie(struct train *t, const struct tern_model_config *c, struct tern_err *err)
+/* Does stage `from` send to its neighbour? */
+static bool is_link(const struct tern_model_place *p, int from, bool backward)
+{
+    return p->interleave > 1 || from != (backward ? 0 : p->pipeline - 1);
+}
+
+/* The links from each stage to its neighbour, forward to the next or backward to the one before;
+ * the sender is rank 0 of it. */
+static void add_links(struct splits *s, const struct train *t, bool backward,
+                      struct tern_comm *link[TURNS])
 {
     const struct tern_model_place *p = &t->me.place;
-    bool either = p->stage == 0 || p->stage == p->pipeline - 1;
+    int across = p->tensor * t->me.data; /* ranks of a stage, each with links of its own */
+    int before = (p->stage + (backward ? 1 : p->pipeline - 1)) % p->pipeline;
 
-    if (!c->tied || p->pipeline == 1)
-        return 0;
-    return split(t, either ? t->rank % (p->tensor * t->me.data) : -1, p->stage, &t->groups.tied,
-                 err);
+    for (int turn = 0; turn < TURNS; turn++) {
+        int from = -1;
+        if (turn_of(p, p->stage) == turn && is_link(p, p->stage, backward))
+            from = p->stage;
+        else if (turn_of(p, before) == turn && is_link(p, before, backward))
+            from = before;
+        add(s, from < 0 ? -1 : from * across + t->rank % across, from != p->stage, &link[turn]);
+    }
 }
 
 int tern_train_group(struct train *t, const struct tern_model_config *c, struct tern_err *err)
 {
     const struct tern_model_place *p = &t->me.place;
     struct train_groups *g = &t->groups;
+    struct tern_comm *link[2][TURNS] = {{NULL}};
+    struct splits s = {.n = 0};
     int sharers = c->kv_heads < p->tensor ? p->tensor / c->kv_heads : 1;
     int outside = t->me.data_rank + t->me.data * p->stage; /* which tensor group */
-    bool ring = p->interleave > 1;
+    bool ends = p->stage == 0 || p->stage == p->pipeline - 1;
 
-    if (split(t, outside, p->tensor_rank, &g->tensor, err) < 0 ||
-        split(t, t->me.data_rank, t->rank, &g->gang, err) < 0)
+    add(&s, outside, p->tensor_rank, &g->tensor);
+    add(&s, t->me.data_rank, t->rank, &g->gang);
+    if (t->me.data < t->size)
+        add(&s, p->tensor_rank + p->tensor * p->stage, t->me.data_rank, &g->data);
+    if (sharers > 1)
+        add(&s, outside * c->kv_heads + p->tensor_rank / sharers, p->tensor_rank, &g->keys);
+    if (p->pipeline > 1) {
+        add_links(&s, t, false, link[0]);
+        add_links(&s, t, true, link[1]);
+        /* A tied head that is not where the embedding is: the two add up their gradients. */
+        if (c->tied)
+            add(&s, ends ? t->rank % (p->tensor * t->me.data) : -1, p->stage, &g->tied);
+    }
+    if (tern_comm_splits(t->world, s.part, s.n, err) < 0)
         return -1;
     if (t->me.data == t->size)
         g->data = t->world;
-    else if (split(t, p->tensor_rank + p->tensor * p->stage, t->me.data_rank, &g->data, err) < 0)
-        return -1;
-    if (sharers > 1 && split(t, outside * c->kv_heads + p->tensor_rank / sharers, p->tensor_rank,
-                             &g->keys, err) < 0)
-        return -1;
-    for (int s = 0; s < p->pipeline && p->pipeline > 1; s++) {
-        if ((s < p->pipeline - 1 || ring) && link_stages(t, s, false, err) < 0)
-            return -1;
-        if ((s > 0 || ring) && link_stages(t, s, true, err) < 0)
-            return -1;
-    }
-    return tie(t, c, err);
+    for (int way = 0; way < 2; way++)
+        for (int turn = 0; turn < TURNS; turn++) {
+            struct tern_comm *l = link[way][turn];
+            if (l && tern_comm_rank(l) == 0)
+                g->send[way] = l;
+            else if (l)
+                g->receive[way] = l;
+        }
+    return 0;
 }
 
 void tern_train_ungroup(struct train *t)

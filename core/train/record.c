@@ -20,8 +20,8 @@ enum {
      * than that they are the most memory. */
     SQUARE_ONE = 512,
     SQUARE_SEVERAL = 1536,
-    /* Between two barriers, after one that wakes threads and faults in memory: a barrier of many
-     * more ranks than cores takes longer than the products. */
+    /* Between two meetings of all ranks, after one that wakes threads and faults in memory: a
+     * meeting of many more ranks than cores takes longer than the products. */
     TIMES = 2,
 };
 
@@ -49,43 +49,35 @@ static double busy(const struct train_phases *p)
 
 /* ---------------------------------------------------------------- the peak */
 
-static int measure(struct train *t, int side, tern_real *squares, struct tern_err *err)
+static void product(int side, tern_real *squares)
 {
-    const size_t n = (size_t)side * (size_t)side;
-    double flops = 2.0 * (double)n * side; /* of all: nodes may have other numbers of threads */
-    int64_t from = 0;
-
-    for (size_t i = 0; i < n; i++)
-        squares[i] = (tern_real)(i % 13) * (tern_real)0.1;
-    if (tern_comm_all_reduce(t->world, &flops, 1, TERN_F64, TERN_SUM, err) < 0)
-        return -1;
-    for (int k = 0; k <= TIMES; k++) {
-        if (k == 1) {
-            if (tern_comm_barrier(t->world, err) < 0)
-                return -1;
-            from = tern_clock_boot_ns();
-        }
-        tern_tensor_gemm(false, true, side, side, side, 1, squares, side, squares, side, 0,
-                         squares + n, side);
-    }
-    if (tern_comm_barrier(t->world, err) < 0)
-        return -1;
-    int64_t took = tern_clock_boot_ns() - from;
-    t->peak = TIMES * flops * 1e9 / (double)(took > 0 ? took : 1);
-    return 0;
+    tern_tensor_gemm(false, true, side, side, side, 1, squares, side, squares, side, 0,
+                     squares + (size_t)side * (size_t)side, side);
 }
 
-int tern_train_peak(struct train *t, struct tern_err *err)
+int tern_train_peak(struct train *t, int rc, struct tern_err *err)
 {
     int side = tern_tensor_threads() > 1 ? SQUARE_SEVERAL : SQUARE_ONE;
     size_t n = (size_t)side * (size_t)side;
+    double flops = 2.0 * (double)n * side; /* of all: nodes may have other numbers of threads */
+    tern_real *squares = NULL;
 
     if (!t->options->spool_dir)
-        return 0;
-    tern_real *squares = tern_alloc(2 * n, sizeof *squares, "the peak's matrices", err);
-    int rc = tern_train_agree(t, squares ? 0 : -1, err);
+        return tern_train_agree(t, rc, err);
+    if (rc == 0 && !(squares = tern_alloc(2 * n, sizeof *squares, "the peak's matrices", err)))
+        rc = -1;
+    for (size_t i = 0; squares && i < n; i++)
+        squares[i] = (tern_real)(i % 13) * (tern_real)0.1;
+    if (squares)
+        product(side, squares);
+    rc = tern_train_agree_sum(t, rc, &flops, err);
+    int64_t from = tern_clock_boot_ns();
+    for (int k = 0; k < TIMES && rc == 0; k++)
+        product(side, squares);
     if (rc == 0)
-        rc = measure(t, side, squares, err);
+        rc = tern_comm_barrier(t->world, err);
+    int64_t took = tern_clock_boot_ns() - from;
+    t->peak = TIMES * flops * 1e9 / (double)(took > 0 ? took : 1);
     free(squares);
     return rc;
 }

@@ -55,24 +55,21 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
     return rc < 0 ? -1 : 0;
 }
 
-/* The checkpoint to go on from as rank 0 sees it, told to all.  "" when there is none. */
+/* The checkpoint to go on from, if this is rank 0; "" when there is none. */
 static int find_checkpoint(struct train *t, char path[1024], struct tern_err *err)
 {
     char *found = NULL;
-    int rc = 0;
 
     memset(path, 0, 1024);
-    if (t->rank == 0) {
-        rc = newest_whole(t, &found, err);
-        if (rc == 0 && found && strlen(found) >= 1024)
-            rc = tern_err_set(err, TERN_USAGE, "%s: the path is too long", found);
-        if (rc == 0 && found)
-            snprintf(path, 1024, "%s", found);
-        free(found);
-    }
-    if (tern_train_agree(t, rc, err) < 0)
-        return -1;
-    return tern_comm_broadcast(t->world, path, 1024, TERN_U8, 0, err);
+    if (t->rank != 0)
+        return 0;
+    int rc = newest_whole(t, &found, err);
+    if (rc == 0 && found && strlen(found) >= 1024)
+        rc = tern_err_set(err, TERN_USAGE, "%s: the path is too long", found);
+    if (rc == 0 && found)
+        snprintf(path, 1024, "%s", found);
+    free(found);
+    return rc;
 }
 
 static int check_vocabulary(const struct train *t, const struct tern_set *s, struct tern_err *err)
@@ -162,16 +159,20 @@ static int set_up(struct train *t, struct tern_err *err)
     tern_train_stop_init(&t->stop_rule, t->recipe);
     if (tern_plan_rank(t->recipe, t->size, t->rank, &t->me, err) < 0)
         return -1; /* the same on every rank */
-    if (tern_train_agree(t, open_records(t, err), err) < 0 || tern_train_peak(t, err) < 0 ||
-        find_checkpoint(t, path, err) < 0)
+    int rc = open_records(t, err);
+    if (rc == 0)
+        rc = find_checkpoint(t, path, err);
+    /* As few rounds of all ranks as there can be: where they are more than the cores, that is what
+     * takes time. */
+    if (tern_train_peak(t, rc, err) < 0 ||
+        tern_comm_broadcast(t->world, path, sizeof path, TERN_U8, 0, err) < 0)
         return -1;
-    int rc = *path ? tern_train_resume(t, path, err) : tern_train_begin(t, err);
-    if (tern_train_agree(t, rc, err) < 0 ||
-        tern_train_group(t, tern_llama_config(t->model), err) < 0)
-        return -1;
+    rc = *path ? tern_train_resume(t, path, err) : tern_train_begin(t, err);
     if (rc == 0 && (open_data(t, err) < 0 || make_buffers(t, err) < 0))
         rc = -1;
-    return tern_train_agree(t, rc, err);
+    if (tern_train_agree(t, rc, err) < 0)
+        return -1;
+    return tern_train_group(t, tern_llama_config(t->model), err);
 }
 
 int tern_train_setup(struct train *t, struct tern_err *err)

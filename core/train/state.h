@@ -141,6 +141,8 @@ void tern_train_teardown(struct train *t);
 /* Ranks compare `rc` of what they just did: where any failed, all return -1 with the error of the
  * first that did, "rank 2 (node): ...".  Collective. */
 int tern_train_agree(struct train *t, int rc, struct tern_err *err);
+/* Likewise, and *sum becomes the sum over ranks, in the same round. */
+int tern_train_agree_sum(struct train *t, int rc, double *sum, struct tern_err *err);
 /* Both at once, and `sum` becomes the sums over ranks: what a step needs of small things costs one
  * round.  Collective. */
 enum { TRAIN_LOSS, TRAIN_TARGETS, TRAIN_SQUARES, TRAIN_SUMS };
@@ -158,9 +160,9 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
 
 /* ---- record.c ---- */
 
-/* Measure the peak that MFU is a share of, if values are recorded: products of squares by all ranks
- * at once, some milliseconds.  Collective. */
-int tern_train_peak(struct train *t, struct tern_err *err);
+/* Compare `rc` as tern_train_agree does; and measure the peak that MFU is a share of, if values are
+ * recorded: products of squares by all ranks at once, some milliseconds.  Collective. */
+int tern_train_peak(struct train *t, int rc, struct tern_err *err);
 /* The present step's values into the ledger; `seconds` is what it took. */
 void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds);
 

@@ -44,6 +44,7 @@ same_curve train-ranks-f64 1e-9 <<'E'
 4 parallel.tensor=2 parallel.sequence=true parallel.recompute=selective
 4 parallel.pipeline=4 parallel.interleave=2 parallel.recompute=full
 6 parallel.tensor=2 parallel.pipeline=3 parallel.zero=1
+3 parallel.pipeline=3 parallel.interleave=3
 8 parallel.tensor=8 parallel.sequence=true
 8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=1 parallel.sequence=true parallel.interleave=2 parallel.recompute=full
 E
@@ -53,6 +54,13 @@ same_curve train-ranks-f64 1e-9 <<'E'
 6 model.config=three.json parallel.tensor=6 parallel.sequence=true batch.micro=3
 6 model.config=three.json parallel.tensor=3 parallel.pipeline=2
 E
+# A long ring: more links than a rank can have communicators.
+sed 's/"num_hidden_layers": 9/"num_hidden_layers": 66/; s/"head_dim": 8/"head_dim": 4/; s/"hidden_size": [0-9]*/"hidden_size": 16/' model/config.json >long.json
+long="model.config=long.json steps=2 schedule.warmup=0 batch.global=33"
+train train-ranks-f64 1 $long; cp out one
+train train-ranks-f64 33 $long parallel.pipeline=33 parallel.interleave=2
+d=$(difference one 2); awk -v d="$d" 'BEGIN {exit !(d + 0 == d && d <= 1e-9)}'
+ok $? "33 stages in a ring: the same 2 losses ($d)"
 # Parts of a vocabulary of which one is just too large for as many logits at a time as the other.
 sed 's/"vocab_size": 803/"vocab_size": 32769/; s/"num_hidden_layers": 9/"num_hidden_layers": 1/; s/"max_position_embeddings": 64/"max_position_embeddings": 512/' model/config.json >wide.json
 wide="model.config=wide.json batch.seq_len=512 batch.global=1 steps=2 schedule.warmup=0"

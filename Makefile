@@ -84,7 +84,11 @@ $(O)/flags: FORCE
 
 ROOMS := $(patsubst core/%/,%,$(dir $(wildcard core/*/*.c)))
 ROOMS := $(sort $(ROOMS))
-PROGRAMS := $(sort $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c)))
+# tern-inside runs in containers, of whose libc nothing is known: it is static, and there where the
+# compiler can do that.
+STATIC := $(if $(SANITIZE),,$(shell printf 'int main(void){return 0;}' | \
+	$(CC) -static -x c - -o /dev/null 2>/dev/null && echo yes))
+PROGRAMS := $(filter-out $(if $(STATIC),,inside),$(sort $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c))))
 UNIT := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(O)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 TEST_TOOLS := $(patsubst tests/tools/%.c,$(O)/tests/tools/%,$(wildcard tests/tools/*.c))
@@ -121,6 +125,9 @@ $(call bin,$(1)): $(call objs,cmd/$(1)) $(O)/cmd/cmd.o $(ARCHIVES)
 	$$(call say,LD,$$@)$$(link)
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
+
+$(O)/bin/tern-inside: link = $(CC) $(CFLAGS) -static -o $@ $(filter %.o,$^) \
+	-Wl,--start-group $(ARCHIVES) -Wl,--end-group -lm
 
 $(O)/tests/unit/%: $(O)/tests/unit/%.o $(ARCHIVES)
 	$(call say,LD,$@)$(link)

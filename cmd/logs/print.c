@@ -274,7 +274,7 @@ int logs_print(const char *ledger, const char *id, unsigned first, unsigned last
     if (rc == 0 && !found)
         rc = tern_err_set(err, TERN_USAGE,
                           "run %s, attempt %u: no logs lie in %s/runs/%s/logs (TERN_LOG_BYTES=0, "
-                          "a container, or removed)",
+                          "or removed)",
                           id, last, ledger, id);
     return rc;
 }

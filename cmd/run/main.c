@@ -75,6 +75,7 @@ static int supervise(const struct tern_recipe *recipe, const struct tern_site *s
 {
     struct tern_run_result result = {0};
     char *trainer = tern_fs_beside("tern-train"), *task = tern_fs_beside("tern-task");
+    char *inside = tern_fs_beside("tern-inside");
     int rc;
     const struct tern_run_options options = {
         .recipe = recipe,
@@ -83,6 +84,7 @@ static int supervise(const struct tern_recipe *recipe, const struct tern_site *s
         .n_overrides = overrides.n,
         .trainer = trainer,
         .task = task,
+        .inside = tern_fs_exists(inside) ? inside : NULL,
         .accept = accept_change,
         .ranks = ranks > 0 ? ranks : 0,
         .restarts = trial_steps > 0 ? 0 : restarts,
@@ -104,6 +106,7 @@ static int supervise(const struct tern_recipe *recipe, const struct tern_site *s
     }
     free(trainer);
     free(task);
+    free(inside);
     if (rc < 0 || explain_only)
         return rc;
     if (result.status == TERN_OK && trial_steps > 0)

@@ -29,6 +29,7 @@ static const struct program programs[] = {
     {"env", "the variables that this node, its fabric and the trainer want"},
     {"train", "train: what `tern run` launches on every rank"},
     {"task", "run one rank's program, keep its output and its metrics"},
+    {"inside", "the same inside a container, whose image needs nothing of tern"},
     {"eval", "perplexity of a checkpoint on held-out sets"},
     {"look back", NULL},
     {"ledger", "list, show, plot and query runs"},

@@ -7,7 +7,6 @@
 #include "core/base/vars.h"
 #include "core/env/sdk.h"
 #include "core/layout/layout.h"
-#include "core/tensor/tensor.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -183,17 +182,6 @@ static void look_at_node(const char *root, struct tern_env_facts *f)
     look_at_network(root, f);
     f->container = there(root, "/.dockerenv") || there(root, "/run/.containerenv");
     tern_env_sdk_find(root, f);
-}
-
-void tern_env_facts_blas(struct tern_env_facts *f)
-{
-    char takes[64] = "";
-    const char *core = tern_tensor_blas_advice(takes, sizeof takes);
-
-    if (!core || strlen(core) >= sizeof f->blas)
-        return;
-    strcpy(f->blas, core);
-    snprintf(f->blas_why, sizeof f->blas_why, "OpenBLAS takes this CPU for a %s", takes);
 }
 
 /* ------------------------------------------------------------------ the job */

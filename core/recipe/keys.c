@@ -158,9 +158,9 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "folder of compiled graphs, on shared storage, one folder in it a recipe and layout; "
              "default with precompile.command: 'graphs' in the ledger's folder"},
     {"workload.container", KEY_TEXT, AT(workload.container),
-     .help =
-         "image to run it in, by pyxis (srun --container-image); tern is not inside: its output is "
-         "the job's, no rank has a log, and printed values are not taken"},
+     .help = "image to run it in, by pyxis (srun --container-image); the folders that the run "
+             "writes are "
+             "mounted, and tern-inside, so that logs and values are kept as elsewhere"},
     {"workload.progress.glob", KEY_PATH, AT(workload.progress.glob),
      .help = "of the checkpoints it writes, such as out/step_*"},
     {"workload.progress.marker", KEY_TEXT, AT(workload.progress.marker),

@@ -6,7 +6,7 @@
 
 extern char **environ;
 
-int tern_run_environ_task(struct tern_err *err)
+int tern_run_environ_task(void (*look)(struct tern_env_facts *facts), struct tern_err *err)
 {
     struct tern_env_facts facts;
     struct tern_env_rows rows;
@@ -14,7 +14,8 @@ int tern_run_environ_task(struct tern_err *err)
     if (tern_env_facts_here(&facts, err) < 0)
         return -1;
     facts.launched = true;
-    tern_env_facts_blas(&facts);
+    if (look)
+        look(&facts);
     if (tern_env_build(tern_var("TERN_PROFILE"), &facts, environ, &rows, err) < 0)
         return -1;
     int rc = tern_env_apply(&rows, err);

@@ -125,7 +125,7 @@ char **tern_run_command(const struct tern_run_attempt *a, const char *step, cons
     char **command = a->command ? a->command : o->recipe->workload.command;
     char *container[TERN_RUN_CONTAINER_WORDS + 1] = {NULL};
     struct words w = {0};
-    bool inside; /* of an image, which has no tern */
+    const char *task = o->task;
 
     if (a->place.slurm && o->recipe->launch.with == TERN_LAUNCH_MPIRUN)
         add_mpirun(&w, &a->place, hosts);
@@ -139,13 +139,14 @@ char **tern_run_command(const struct tern_run_attempt *a, const char *step, cons
         tern_recipe_words_free(w.v);
         return NULL;
     }
-    inside = container[0];
+    if (container[0]) /* an image has no tern */
+        task = o->inside;
     for (size_t i = 0; container[i]; i++) {
         add(&w, "%s", container[i]);
         free(container[i]);
     }
-    if (o->task && !inside) {
-        add(&w, "%s", o->task);
+    if (task) {
+        add(&w, "%s", task);
         add(&w, "--");
     }
     for (size_t i = 0; command && command[i]; i++)

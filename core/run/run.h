@@ -30,6 +30,7 @@ struct tern_run_options {
     size_t n_overrides;  /* of `overrides`, which the recipe has applied already */
     const char *trainer; /* path of tern-train, for ranks without workload.command */
     const char *task;    /* path of tern-task, which every rank runs under; NULL: none */
+    const char *inside;  /* of tern-inside, likewise in a container; NULL: none */
     bool accept;         /* go on although what must not change within a run has changed */
     int64_t ranks;       /* processes outside Slurm; 0: what the recipe says for a node */
     const char *kind;    /* of attempt, the ledger's; NULL: train */

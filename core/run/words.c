@@ -194,12 +194,23 @@ int tern_run_words(const struct tern_run_attempt *a, char ***out, struct tern_er
 
 /* ------------------------------------------------------------------ containers */
 
-enum { MOUNTS = 8 };
+enum { MOUNTS = 6 + TERN_RECIPE_EVENTS };
 
 struct mounts {
     char *dir[MOUNTS];
     size_t n;
 };
+
+/* pyxis has no way to write them. */
+static int check_mount(const char *path, struct tern_err *err)
+{
+    if (!strpbrk(path, ",:"))
+        return 0;
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: cannot be mounted into the container: pyxis parts mounts by commas "
+                        "and colons. Move it, or link to it under another name's real folder.",
+                        path);
+}
 
 static bool is_below(const char *path, const char *dir)
 {
@@ -218,11 +229,7 @@ static int add_mount(struct mounts *m, const char *dir, struct tern_err *err)
     char *real = realpath(dir, NULL);
     if (!real)
         return tern_err_sys(err, "%s: cannot be mounted into the container", dir);
-    if (strpbrk(real, ",:")) {
-        tern_err_set(err, TERN_USAGE,
-                     "%s: cannot be mounted into the container: pyxis parts mounts by commas and "
-                     "colons. Move it, or link to it under another name's real folder.",
-                     real);
+    if (check_mount(real, err) < 0) {
         free(real);
         return -1;
     }
@@ -259,10 +266,12 @@ int tern_run_container(const struct tern_run_attempt *a, char **v, struct tern_e
     v[0] = NULL;
     if (!r->workload.container)
         return 0;
-    if (r->workload.metrics.n)
-        tern_warn(
-            "workload.metrics: nothing listens inside a container, which has no tern; printed "
-            "values are not taken");
+    if (!a->o->inside)
+        tern_warn("%s: this tern was built without tern-inside (static libraries were missing): no "
+                  "rank in the container has a log, and no value of it is taken",
+                  r->workload.container);
+    else if (check_mount(a->o->inside, err) < 0)
+        return -1;
     char *home = tern_fs_dirname(a->o->recipe_path), *out = glob_folder(r->workload.progress.glob);
     if (!getcwd(cwd, sizeof cwd)) {
         tern_err_sys(err, "cannot tell the current folder");
@@ -273,8 +282,13 @@ int tern_run_container(const struct tern_run_attempt *a, char **v, struct tern_e
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
         if (add_mount(&m, dirs[i], err) < 0)
             goto done;
+    for (size_t i = 0; i < r->workload.metrics.n; i++)
+        if (add_mount(&m, r->workload.metrics.v[i].tensorboard, err) < 0)
+            goto done;
     for (size_t i = 0; i < m.n; i++)
         tern_buf_printf(&b, "%s%s:%s", i ? "," : "", m.dir[i], m.dir[i]);
+    if (a->o->inside)
+        tern_buf_printf(&b, ",%s:%s:ro", a->o->inside, a->o->inside);
     v[0] = tern_strf("--container-image=%s", r->workload.container);
     v[1] = tern_strf("--container-mounts=%s", b.data);
     v[2] = tern_strf("--container-workdir=%s", cwd);

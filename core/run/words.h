@@ -15,8 +15,8 @@ int tern_run_words(const struct tern_run_attempt *a, char ***out, struct tern_er
 
 /* srun's options for workload.container, NULL-ended, in `v` (room for TERN_RUN_CONTAINER_WORDS +
  * 1):
- * --container-image, --container-mounts of the folders that the run writes and of the recipe's,
- * each at its own place, and --container-workdir.  They are pyxis's
+ * --container-image, --container-mounts of the folders that the run writes, of the recipe's and of
+ * tern-inside, each at its own place, and --container-workdir.  They are pyxis's
  * (https://github.com/NVIDIA/pyxis); an srun without it refuses them.  v[0] is NULL without a
  * container. */
 enum { TERN_RUN_CONTAINER_WORDS = 3 };

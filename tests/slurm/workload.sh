@@ -36,10 +36,39 @@ if [ -e "$so" ]; then
     printf '  container: ./image.sqsh\n  progress: {glob: far/o/step_*, marker: done}\ncheckpoint: {dir: ck}\n' >>boxed.yaml
     job boxed -N2; over
     real=$(realpath .)
-    has boxed.out "pyxis_stub: container-image=./image.sqsh container-mounts=$real:$real container-workdir=$real" "srun gets image, mounts of all that is written, and folder"
+    mounted= inside=$(realpath "$BIN")/tern-inside
+    [ -e "$inside" ] && mounted=,$inside:$inside:ro
+    has boxed.out "pyxis_stub: container-image=./image.sqsh container-mounts=$real:$real$mounted container-workdir=$real" "srun gets image, mounts of all that is written, and folder"
     sed -i 's,far/o/,/dev/shm/tern-far-'$$'/o/,; s,name: boxed$,name: boxed2,' boxed.yaml; cp boxed.yaml boxed2.yaml
     job boxed2 -N2; over
-    has boxed2.out "container-mounts=$real:$real,/dev/shm/tern-far-$$/o:/dev/shm/tern-far-$$/o " "a folder elsewhere is mounted, too"
+    has boxed2.out "container-mounts=$real:$real,/dev/shm/tern-far-$$/o:/dev/shm/tern-far-$$/o$mounted " "a folder elsewhere is mounted, too"
+    # In an image that has nothing of tern.
+    if [ -n "$mounted" ]; then
+        mkdir image
+        cat >inimage.sh <<'S'
+echo "sees" $(ls / "$1")
+for i in 1 2 3; do echo "step $i: loss 2.$i"; done
+[ "$SLURM_PROCID" = 0 ] || echo step=3 told=7 >$TERN_METRIC_FILE
+S
+        cat >inimage.yaml <<Y
+version: 1
+name: inimage
+ledger: {dir: ledger}
+launch: {health: off}
+workload:
+  command: [bash, $real/inimage.sh, ${inside%/*}]
+  container: $real/image
+  metrics: [{pattern: "step ([0-9]+): loss ([0-9.]+)", names: [step, loss]}]
+Y
+        job inimage -N2; over
+        is "$(rows outcome)" done "a container is entered and left"
+        is "$(grep -c "^sees /: bin dev lib lib64 proc tmp usr ${inside%/*}: tern-inside$" inimage.out)" 2 "it has nothing of tern's but that file"
+        run tern logs inimage --ledger ledger --no-time; status 0; is "$(grep -c 'step 3: loss 2.3' out)" 2 "every rank in a container has its log"
+        id=$(rows run_id); run tern ledger sql --ledger ledger -r "$id" -n -P "select name, step, value from step order by name, step"
+        is "$(tr '\n' , <out)" "loss|1|2.1,loss|2|2.2,loss|3|2.3,told|3|7.0," "and its values are in the ledger, printed and told"
+    else
+        skip "no tern-inside: no static libc here"
+    fi
     rm -rf "/dev/shm/tern-far-$$"
     cp conf.before "$conf"
     sed "s/name: boxed2/name: boxed3/; s/name: boxed$/name: boxed3/" boxed2.yaml >boxed3.yaml; job boxed3 -N2; over

@@ -64,7 +64,8 @@ static struct tern_doctor_findings judge(const char *node, const char *key, cons
     struct tern_doctor_facts f = {0};
     struct tern_doctor_findings to = {0};
 
-    tern_doctor_facts_add(&f, "", "client", version);
+    bool client = node && strcmp(key, "client") == 0;
+    tern_doctor_facts_add(&f, "", "client", client ? value : version);
     tern_doctor_facts_add(&f, "", "ledger", "/fsx/ledger");
     for (size_t i = 0; i < 4; i++) {
         for (size_t k = 0; k < sizeof well / sizeof *well; k++) {
@@ -73,8 +74,14 @@ static struct tern_doctor_findings judge(const char *node, const char *key, cons
                 tern_doctor_facts_add(&f, names[i], well[k][0], other ? value : well[k][1]);
         }
         if (*names[i]) {
-            tern_doctor_facts_add(&f, names[i], "probe-link", i == 1 ? "won" : "lost");
-            tern_doctor_facts_add(&f, names[i], "probe-excl", i == 2 ? "won" : "lost");
+            static const char *const races[] = {"probe-link", "probe-excl"};
+            for (size_t k = 0; k < 2; k++) {
+                bool other = node && strcmp(names[i], node) == 0 && strcmp(key, races[k]) == 0;
+                tern_doctor_facts_add(&f, names[i], races[k],
+                                      other        ? value
+                                      : i == k + 1 ? "won"
+                                                   : "lost");
+            }
         }
     }
     if (node && value && !tern_doctor_fact(&f, node, key))
@@ -129,6 +136,10 @@ static void test_judge(void)
     one("probe-error", "cannot write there", "error storage-write n2");
     one("probe-seen", "no", "error storage-late n2");
     one("probe-flock", "free", "warning storage-locks n2");
+    one("probe-fcntl", "refused: No locks available", "warning storage-locks n2");
+    one("probe-link", "won", "error storage-atomic -");
+    one("probe-excl", "lost", "error storage-atomic -");
+    one("blas", "OpenBLAS 0.3.21, Haswell kernels; tern's own: avx2", "info blas-differs n2");
     one("clock", "97.5", "warning clock n2");
     one("clock", "101.3", "nothing");
     one("clock", "140", "error clock n2");
@@ -136,6 +147,49 @@ static void test_judge(void)
     one("done", NULL, "error node-answer n2");
     one("busy", "allocated", "info node-busy n2");
     one("unusable", "down", "warning node-state n2");
+}
+
+/* How many findings of `id` there are, each with a remedy. */
+static size_t of(const struct tern_doctor_findings *f, const char *id)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n; i++)
+        n += strcmp(f->v[i].id, id) == 0 && *f->v[i].remedy;
+    return n;
+}
+
+static void test_releases(void)
+{
+    struct tern_doctor_findings f = judge("", "client", "19.05.8");
+
+    ok(of(&f, "slurm-built-for") == 1 && f.v[0].severity == TERN_DOCTOR_ERROR,
+       "commands of a Slurm that tern was not built for");
+    ok(of(&f, "slurm-client") == 1, "which is not the controller's either");
+    tern_doctor_findings_free(&f);
+}
+
+/* One of the cluster's settings. */
+#define SETTING(field, value, id)                                                                  \
+    do {                                                                                           \
+        struct tern_slurm_about was = about;                                                       \
+        about.field = value;                                                                       \
+        struct tern_doctor_findings f = judge(NULL, "", "");                                       \
+        ok(f.n == 1 && of(&f, id) == 1, "%s", id);                                                 \
+        tern_doctor_findings_free(&f);                                                             \
+        about = was;                                                                               \
+    } while (0)
+
+static void test_each_setting(void)
+{
+    SETTING(requeue, false, "conf-requeue");
+    SETTING(return_to_service, 0, "conf-return");
+    SETTING(kill_wait_s, 4, "conf-kill-wait");
+    SETTING(auth_info, (char *)"", "conf-cred-expire");
+    SETTING(scheduler, (char *)"bf_continue", "conf-prolog-hold");
+    SETTING(prolog_alloc, false, "conf-prolog-alloc");
+    SETTING(mpi_default, (char *)"none", "conf-mpi");
+    SETTING(task_plugin, (char *)"task/none", "conf-task");
 }
 
 static void test_settings(void)
@@ -284,6 +338,8 @@ int main(void)
     snprintf(version, sizeof version, "%s.8", tern_slurm_release());
     snprintf(patch, sizeof patch, "%s.1", tern_slurm_release());
     test_judge();
+    test_releases();
+    test_each_setting();
     test_settings();
     test_prolog();
     test_facts();

@@ -247,7 +247,8 @@ int logs_print(const char *ledger, const char *id, unsigned first, unsigned last
 {
     struct tern_run_logline line;
     struct ring ring = {0};
-    size_t found = 0;
+    struct tern_err unread = {0};
+    size_t found = 0, chosen = 0;
     int rc = 0;
 
     if (logs.tail > 0 && ring_open(&ring, err) < 0)
@@ -268,13 +269,25 @@ int logs_print(const char *ledger, const char *id, unsigned first, unsigned last
             while (tern_run_logread_next(r, &line) && !ferror(stdout))
                 logs_line(&line, a);
         }
+        chosen += tern_run_logread_chosen(r);
+        tern_run_logread_check(r, &unread);
         tern_run_logread_close(r);
     }
     print_kept(&ring);
+    if (rc == 0 && unread.code) {
+        *err = unread;
+        return -1;
+    }
     if (rc == 0 && !found)
         rc = tern_err_set(err, TERN_USAGE,
                           "run %s, attempt %u: no logs lie in %s/runs/%s/logs (TERN_LOG_BYTES=0, "
                           "or removed)",
                           id, last, ledger, id);
+    else if (rc == 0 && !chosen)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "run %s, attempt %u: none of the %zu logs is of %s%s%s. Without --rank "
+                          "and --node you see whose there are.",
+                          id, last, found, logs.n_ranks ? "that rank" : "",
+                          logs.n_ranks && logs.node ? " on " : "", logs.node ? logs.node : "");
     return rc;
 }

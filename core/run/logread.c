@@ -30,6 +30,7 @@ struct source {
     char *buffer;       /* [size] */
     size_t at, end, size;
     bool gap; /* the part before this one is gone */
+    int why;  /* errno of a read that failed; 0: none did */
     /* the record at hand */
     bool has;
     int64_t wall_ns;
@@ -52,7 +53,7 @@ struct tern_run_logread {
 
 /* ------------------------------------------------------------------ a log */
 
-static ssize_t read_part(const struct tern_run_logread *r, const struct source *s, unsigned part,
+static ssize_t read_part(const struct tern_run_logread *r, struct source *s, unsigned part,
                          char *to, size_t len, uint64_t offset)
 {
     char *path = tern_run_log_path(r->dir, s->name, part);
@@ -64,11 +65,11 @@ static ssize_t read_part(const struct tern_run_logread *r, const struct source *
         n = pread(fd, to, len, (off_t)offset);
     else if (fd >= 0)
         errno = EINVAL;
-    int saved = errno;
+    if (n < 0 && errno != ENOENT) /* removed to make room is no trouble */
+        s->why = errno;
     if (fd >= 0)
         close(fd);
     free(path);
-    errno = saved;
     return n;
 }
 
@@ -413,6 +414,14 @@ struct tern_run_logread *tern_run_logread_open(const char *dir, tern_run_logread
     r->dir = tern_strdup(dir);
     r->want = want;
     r->self = self;
+    DIR *d = opendir(dir);
+    if (!d && errno != ENOENT) {
+        tern_err_sys(err, "%s: cannot look for logs", dir);
+        tern_run_logread_close(r);
+        return NULL;
+    }
+    if (d)
+        closedir(d);
     scan(r);
     return r;
 }
@@ -420,6 +429,30 @@ struct tern_run_logread *tern_run_logread_open(const char *dir, tern_run_logread
 size_t tern_run_logread_count(const struct tern_run_logread *r)
 {
     return r->n;
+}
+
+size_t tern_run_logread_chosen(const struct tern_run_logread *r)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->n; i++)
+        n += r->sources[i]->known && r->sources[i]->wanted;
+    return n;
+}
+
+int tern_run_logread_check(const struct tern_run_logread *r, struct tern_err *err)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const struct source *s = r->sources[i];
+        if (!s->why)
+            continue;
+        char *path = tern_run_log_path(r->dir, s->name, s->part);
+        errno = s->why;
+        tern_err_sys(err, "%s: cannot be read", path);
+        free(path);
+        return -1;
+    }
+    return 0;
 }
 
 void tern_run_logread_close(struct tern_run_logread *r)

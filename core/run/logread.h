@@ -31,7 +31,7 @@ struct tern_run_logread;
 /* Which logs: `want` is asked with each log's rank (-1 for "run") and node; NULL wants all. */
 typedef bool tern_run_logread_want(void *self, int64_t rank, const char *node);
 
-/* Folder `dir` need not be there yet. */
+/* Folder `dir` need not be there yet; one that cannot be read is an error. */
 struct tern_run_logread *tern_run_logread_open(const char *dir, tern_run_logread_want *want,
                                                void *self, struct tern_err *err);
 /* Before the first line: leave out all but the last `n` lines of each log; those that were
@@ -43,6 +43,10 @@ bool tern_run_logread_next(struct tern_run_logread *r, struct tern_run_logline *
 void tern_run_logread_more(struct tern_run_logread *r);
 /* How many logs there are. */
 size_t tern_run_logread_count(const struct tern_run_logread *r);
+/* How many of them `want` took; known of those that were looked into. */
+size_t tern_run_logread_chosen(const struct tern_run_logread *r);
+/* -1 and why, if one of them was there and could not be read. */
+int tern_run_logread_check(const struct tern_run_logread *r, struct tern_err *err);
 void tern_run_logread_close(struct tern_run_logread *r);
 
 #endif

@@ -63,6 +63,18 @@ ok $? "--json is a JSON object a line" || cat out
 run tern logs --since now-1hours --rank 0; out_has 'line 1'
 run tern logs --since 2100-01-01; is "$(wc -l <out)" 0 "--since leaves out what is older"
 run tern logs --node nowhere; is "$(wc -l <out)" 0 "--node leaves out other nodes"
+status 2 "a node that has no log"; one_line; err_has 'none of the 4 logs is of nowhere'
+run tern logs --rank 3-9 --tail 2; status 2 "ranks that are not there"; one_line; err_has 'none of the 4 logs is of that rank'
+run tern logs --rank 1 --grep 'no such text'; status 0 "a text that is not there"
+logs=$(ls -d ledger/runs/*/logs/1 | tail -1)
+if [ "$(id -u)" != 0 ] || setpriv --reuid 65534 --clear-groups true 2>/dev/null; then
+    other() { if [ "$(id -u)" = 0 ]; then run setpriv --reuid 65534 --clear-groups "$@"; else run "$@"; fi; }
+    chmod a+rx . ledger; chmod 000 "$logs/1.log"; other tern logs; status 1 "a log that may not be read"; one_line; err_has '/1.log: cannot be read: Permission denied'; out_has 'rank 2 line 3'
+    chmod 644 "$logs/1.log"; chmod 000 "$logs"; other tern logs; status 1 "a folder that may not be read"; one_line; err_has 'cannot look for logs: Permission denied'
+    chmod 755 "$logs"
+else
+    skip "root cannot be somebody else here"
+fi
 run tern logs nothing; status 2; one_line
 run tern logs --rank x; status 2; one_line; err_has '0,4-7'
 run tern logs --attempt 7; status 2; one_line

@@ -51,6 +51,7 @@ struct task {
     pid_t pid;
     int status; /* wait(2)'s, once `ended` */
     bool ended;
+    bool refused; /* told that its output is */
     sigset_t old_mask;
     char *buffer; /* [CHUNK] */
 };
@@ -299,7 +300,7 @@ static int start(struct task *t, char **argv)
 
 /* ------------------------------------------------------------------ passing on */
 
-/* Everything, also to a descriptor that does not block; -1 when nobody reads it. */
+/* Everything, also to a descriptor that does not block; -1 with errno when it is not taken. */
 static int pass_on(int fd, const char *data, size_t len)
 {
     while (len) {
@@ -338,10 +339,17 @@ static bool move(struct task *t, int which)
     }
     if (t->feed)
         tern_run_feed_put(t->feed, tern_clock_wall_ns(), stream_names[which], t->buffer, (size_t)n);
-    /* The program finds out what it would have found out: that nobody reads. */
-    if (which != METRIC &&
-        pass_on(which == OUT ? STDOUT_FILENO : STDERR_FILENO, t->buffer, (size_t)n) < 0)
+    if (which == METRIC ||
+        pass_on(which == OUT ? STDOUT_FILENO : STDERR_FILENO, t->buffer, (size_t)n) == 0)
+        return true;
+    if (errno == EPIPE) { /* the program finds out, too, that nobody reads */
         shut(t, which);
+    } else if (!t->refused) { /* words are not worth a run */
+        t->refused = true;
+        tern_warn("rank %" PRId64 ": what it prints cannot be passed on: %s%s",
+                  tern_run_task_rank(), strerror(errno),
+                  t->keeper.log ? " (tern logs has it)" : "");
+    }
     return true;
 }
 

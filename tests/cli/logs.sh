@@ -30,6 +30,9 @@ kill "$(cat daemon)" 2>/dev/null
 run tern task -- sh -c '(sleep 0.2; echo late) & echo early'; out_has late "but what it prints within a moment is passed on"
 run bash -c 'set -o pipefail; tern task -- yes | head -n 1'
 is "$(cat out) $rc" "y 141" "nobody reads any more: the program gets SIGPIPE, as without tern-task"
+TERN_RUN_LOGS=$WORK/fulllogs tern task bash -c 'for i in 1 2 3 4; do echo "line $i"; sleep 0.1; done; echo went >went' >/dev/full 2>err
+is "$? $(cat went)" "0 went" "a full disk behind its output: the program goes on"; one_line
+err_has 'No space left on device'; is "$(grep -c 'line [1-4]$' fulllogs/0.log)" 4 "and the log has what was printed"
 start=$SECONDS; tern task -- sh -c 'echo $$ >pid; exec sleep 30' & task=$!
 until_true test -s pid; kill -9 $task; wait $task 2>/dev/null
 until_true sh -c '! kill -0 $(cat pid)'; ok $? "kill -9 of tern-task: the program goes with it"

@@ -170,6 +170,7 @@ struct tern_comm *tern_fabric_comm_new(struct tern_fabric *f, int id, int size, 
         f->high_phase = phase;
     f->comms[id] = c;
     tern_fabric_record_comm(f->recorder, c);
+    tern_fabric_cross_comm(c, false);
     return c;
 }
 
@@ -186,6 +187,8 @@ void tern_fabric_comm_delete(struct tern_comm *c)
     }
     if (c->f && c->serial)
         tern_fabric_record_comm_end(c->f->recorder, c);
+    if (c->f && c->serial)
+        tern_fabric_cross_comm(c, true);
     if (c->f)
         tern_fabric_free(c->f, c->work);
     for (int k = 0; c->node_ranks && k < c->nodes; k++)

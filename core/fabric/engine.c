@@ -75,6 +75,7 @@ static enum moved meet(struct tern_comm *c, struct tern_err *err)
         const struct shm_post *post = post_of(c, c->met);
         if (atomic_load_explicit(&post->phase, memory_order_acquire) < c->phase) {
             c->waits_for = c->mates[c->met];
+            c->waits_slot = -1;
             return BLOCKED;
         }
         uint64_t theirs = post->desc;
@@ -194,6 +195,7 @@ static enum moved over(struct tern_comm *c, uint32_t slot, struct tern_err *err)
         return MOVED;
     if (m->state == MESSAGE_PENDING) {
         c->waits_for = tern_fabric_comm_member(c, m->rank);
+        c->waits_slot = slot;
         return BLOCKED;
     }
     if (m->state == MESSAGE_FAILED)
@@ -334,6 +336,8 @@ static enum moved advance(struct tern_comm *c, struct tern_err *err)
     tern_fabric_record_end(c->f->recorder, c->record, true);
     c->begun_one = false;
     c->finished++;
+    atomic_store_explicit(&c->f->own.head->calls[c->id].finished, c->finished,
+                          memory_order_relaxed);
     return MOVED;
 }
 
@@ -419,6 +423,8 @@ int tern_fabric_engine_wait(struct tern_comm *c, uint64_t number, struct tern_er
         if (tern_fabric_wait_idle(&w, c->waits_for, &why) < 0)
             return broken(f, c, &why, err);
     }
+    if (waiting)
+        tern_fabric_cross_done(f);
     return 0;
 }
 
@@ -439,5 +445,6 @@ int tern_fabric_engine_begin(struct tern_comm *c, const struct task *t, struct t
     queued->record =
         tern_fabric_record_begin(c->f->recorder, c->serial, c->begun, t->desc, RECORD_QUEUED);
     c->f->busy |= 1ull << c->id;
+    atomic_store_explicit(&c->f->own.head->calls[c->id].begun, c->begun, memory_order_relaxed);
     return 0;
 }

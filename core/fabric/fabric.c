@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* What ranks tell each other at wire-up: WIREUP_BLOB bytes at most. */
-enum { HELLO_VERSION = 3, CPUS = 2048 };
+enum { HELLO_VERSION = 4, CPUS = 2048 };
 struct hello {
     uint32_t version;
     int32_t pid, fd;

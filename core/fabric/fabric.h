@@ -11,7 +11,10 @@
  *
  * - Every member of a communicator calls the same operations in the same order with the same
  *   counts.  Different calls are an error that says who called what (at once inside a node, within
- *   a second between nodes; who called on another communicator is told only at the deadline).
+ *   a second between nodes); so are ranks in calls on several communicators that wait for each
+ *   other crosswise, up to 24 of them, as soon as the last one has come there (of more, and with
+ *   TERN_FABRIC_MODE=tagged over plain tcp, which holds up whatever comes behind a message that is
+ *   not asked for, it is told at the deadline).
  * - Results are the same bits on every rank and in every run: values are combined pairwise in a
  *   binary tree over the ranks, ((0+1)+(2+3))+..., whatever the timing.  The tree is first taken
  *   over the ranks of each node and then over the nodes, so the result is also independent of how

@@ -50,11 +50,25 @@ struct shm_region {
     uint64_t bytes;
 };
 
+struct shm_call { /* of one communicator: how far its owner is (cross.c) */
+    _Atomic uint64_t mark, begun, finished, waits_for;
+};
+struct shm_edge { /* operation `op` of a communicator waits for the world's rank `to` */
+    uint64_t mark, op, desc;
+    int32_t comm, root, to, zero;
+};
+struct shm_wait {            /* the owner is in a call that ends when this does */
+    _Atomic uint64_t serial; /* odd: so it is; another one for each wait */
+    struct shm_edge edge;
+};
+
 struct shm_head {
     uint8_t token[16];
     _Alignas(SHM_LINE) _Atomic int64_t beat_ns; /* when the owner last looked up while waiting */
     _Atomic int32_t blamed;                     /* world rank + 1, once `why` is written */
     char why[600];
+    struct shm_wait wait;
+    struct shm_call calls[SHM_COMMS];
     struct shm_region regions[SHM_REGIONS];
     struct shm_line lines[SHM_COMMS];
 };

@@ -81,6 +81,7 @@ struct tern_fabric {
     struct waiter asks;   /* for who asks whether operations are done, and never waits */
     struct suspect suspect, asked; /* agree.c */
     uint64_t *called;              /* [size] answers to `asked` */
+    struct chase caught;           /* cross.c; n 0: nothing */
     int *sorted;                   /* [size] scratch for naming ranks */
     struct recorder *recorder;     /* in the own shared segment */
     char dump_dir[RECORDER_PATH];  /* empty: nobody wants dumps */
@@ -144,7 +145,8 @@ struct tern_comm {
     uint32_t part;            /* programs so far: what messages are matched by */
     bool announced;           /* told the mates that we are here */
     int met;                  /* mates who were seen here */
-    int waits_for;            /* member, when blocked */
+    int waits_for;            /* member, when blocked... */
+    int64_t waits_slot;       /* ...for this message; -1: at a meeting */
     struct message **slots;   /* [max_slots] messages of the program */
     size_t max_slots;
     uint32_t *sent, *received; /* [size] messages of the program to and from a member */
@@ -213,6 +215,19 @@ int tern_fabric_agree_suspect(struct tern_fabric *f, struct tern_err *err);
 void tern_fabric_agree_heard(struct tern_fabric *f, const struct control *m);
 /* "0-2,5" of ascending ranks; cut with "..." where `to` ends. */
 char *tern_fabric_ranks_text(char *to, size_t n, const int *ranks, int count);
+
+/* ---- cross.c */
+/* A communicator begins, with its mark, or ends. */
+void tern_fabric_cross_comm(struct tern_comm *c, bool ended);
+/* This rank is in a call that ends when an operation of `c` has, and is blocked there; and it has
+ * left that call. */
+void tern_fabric_cross_wait(struct tern_comm *c);
+void tern_fabric_cross_done(struct tern_fabric *f);
+/* Do those that it waits for wait for this rank?  What is found is told by the next one: -1. */
+void tern_fabric_cross_begin(struct tern_fabric *f);
+int tern_fabric_cross_blame(struct tern_fabric *f, struct tern_err *err);
+/* CHASE. */
+void tern_fabric_cross_heard(struct tern_fabric *f, const struct control *m);
 
 /* ---- comm.c */
 /* Member i is world[i], this rank among them.  `id` is free here and no other communicator of any

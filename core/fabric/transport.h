@@ -48,12 +48,27 @@ enum control_kind {
     CONTROL_ASK,     /* what did you call there? */
     CONTROL_CALLED,  /* this; desc 0: nothing yet */
     CONTROL_LEAVE,   /* I am done: nothing more comes from me */
+    CONTROL_CHASE,   /* have you come to this operation, and else what do you wait in? (cross.c) */
+};
+enum { CHASE_STEPS = 24 };
+struct chase_step { /* a rank, and the operation it waits in */
+    int32_t rank, comm;
+    uint64_t op, desc;
+};
+struct chase {
+    uint64_t serial; /* of the first rank's wait */
+    int32_t root;    /* of a broadcast: nobody else is needed there */
+    uint16_t hops, n;
+    struct chase_step steps[CHASE_STEPS];
 };
 struct control {
     int32_t kind, sender, rank;
-    int32_t comm; /* of PING, ASK, CALLED: tern_comm's `mark`, the operation's number there... */
+    int32_t comm;      /* but of BLAME: tern_comm's `mark`, the operation's number there... */
     uint64_t op, desc; /* ...and what that is to the sender */
-    char text[600];
+    union {
+        char text[600];     /* of BLAME */
+        struct chase chase; /* of CHASE; `rank` is who began it */
+    };
 };
 
 /* What a transport asks of its owner. */

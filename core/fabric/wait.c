@@ -132,6 +132,8 @@ void tern_fabric_wait_control(void *fabric, const struct control *m)
     } else if (m->kind == CONTROL_STUCK) {
         struct control reply = {.kind = CONTROL_WAITING, .sender = f->rank};
         f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, m->sender, &reply));
+    } else if (m->kind == CONTROL_CHASE) {
+        tern_fabric_cross_heard(f, m);
     } else {
         tern_fabric_agree_heard(f, m);
     }
@@ -266,11 +268,14 @@ static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *
     w->pinged = now;
     if (mate) {
         uint64_t theirs = tern_fabric_record_called(shm_recorder(mate), w->c->mark, w->op);
-        return theirs && theirs != w->desc ? tern_fabric_agree_blame(w->c, w->op, err) : 0;
+        if (theirs && theirs != w->desc)
+            return tern_fabric_agree_blame(w->c, w->op, err);
+    } else {
+        f->wire->ops->release(f->wire, f->ping);
+        f->ping = f->wire->ops->tell(f->wire, world_rank, &m);
     }
-    f->wire->ops->release(f->wire, f->ping);
-    f->ping = f->wire->ops->tell(f->wire, world_rank, &m);
-    return 0;
+    tern_fabric_cross_begin(f);
+    return tern_fabric_cross_blame(f, err);
 }
 
 static int notice(struct waiter *w, int member, int64_t now, struct tern_err *err)
@@ -282,7 +287,8 @@ static int notice(struct waiter *w, int member, int64_t now, struct tern_err *er
     atomic_store_explicit(&f->own.head->beat_ns, now, memory_order_relaxed);
     if (f->wire) /* somebody elsewhere may ask something, also while a mate is waited for */
         f->wire->ops->progress(f->wire);
-    if (heard(f, err) < 0 || tern_fabric_agree_suspect(f, err) < 0)
+    if (heard(f, err) < 0 || tern_fabric_agree_suspect(f, err) < 0 ||
+        tern_fabric_cross_blame(f, err) < 0)
         return -1;
     if (ended(f, peer, 0)) {
         /* It may have come and then ended; so the caller looks once more before we say so. */
@@ -304,6 +310,7 @@ static int look(struct waiter *w, int member, int64_t now, struct tern_err *err)
 
     tern_fabric_record_state(f->recorder, w->record, RECORD_WAITING, w->c->world[member]);
     tern_fabric_record_waits(f, now - w->start);
+    tern_fabric_cross_wait(w->c);
     return notice(w, member, now, err);
 }
 

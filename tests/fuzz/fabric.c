@@ -390,7 +390,14 @@ static size_t a_control_message(char *to)
     memset(m.text, 'x', sizeof m.text); /* without an end */
     if (pick(3) == 0)
         junk(&m, sizeof m);
-    else if (m.kind == CONTROL_BLAME && pick(8))
+    else if (m.kind == CONTROL_CHASE) {
+        m.chase.n = (uint16_t)pick(CHASE_STEPS + 2);
+        m.chase.hops = (uint16_t)pick(300);
+        m.chase.root = (int32_t)pick(RANKS + 2) - 1;
+        for (int i = 0; i < CHASE_STEPS; i++)
+            m.chase.steps[i] = (struct chase_step){(int32_t)pick(RANKS + pick(2)), 0, 1, m.desc};
+        m.chase.steps[0].rank = pick(8) ? m.rank : (int32_t)pick(RANKS);
+    } else if (m.kind == CONTROL_BLAME && pick(8))
         m.kind = CONTROL_STUCK; /* so that the ranks go on for a while */
     memcpy(to, &m, sizeof m);
     return pick(4) ? sizeof m : pick(sizeof m + 100);

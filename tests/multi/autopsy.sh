@@ -22,6 +22,27 @@ for share in 4 2 1; do
     done
 done
 
+# Ranks in calls on several communicators: only a circle is an error, and at once.
+x='all_reduce f32 sum 4096 #1 on communicator'
+declare -A said=(
+    [two]="rank 0 (.*) called $x 1 and waits for rank 3 (.*), which called $x 2 and waits for rank 0"
+    [broadcast]="rank 0 (.*) called $x 1 and waits for rank 3 (.*), which called broadcast f32 4096 from 0 #1 on communicator 2 and waits for rank 0"
+    [four]="rank 0 (.*) called $x 3 and waits for rank 1 (.*), which called $x 4 and waits for rank 3 (.*), which called $x 3 and waits for rank 2 (.*), which called $x 4 and waits for rank 0"
+)
+for share in 4 2 1; do
+    for kind in two broadcast four; do
+        TERN_FABRIC_SHARE=$share run timeout 30 "$R" cross 4 $kind
+        words=${said[$kind]} # whom of the first three the last one waits for is the algorithm's to say
+        [ $kind = four ] || words=${words//rank 0/'rank [0-2]'}
+        [ "$(grep -c "code 75: $words$" err)" = 4 ]
+        ok $? "crosswise, $kind, at most $share sharing: every rank says who waits where" || sed 's/^/# /' err
+        awk '$2 > 1 {late = 1} END {exit late}' err
+        ok $? "within a second" || sed 's/^/# /' err
+    done
+    TERN_FABRIC_SHARE=$share run timeout 60 "$R" cross 4 legal
+    status 0 "in any order without waiting, at most $share sharing: goes well"
+done
+
 # What they leave behind, and what is said of it.
 export TERN_FABRIC_DUMP=$WORK/dumps
 look() { # WORDS NAME

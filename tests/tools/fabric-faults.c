@@ -1,6 +1,7 @@
 /* Ranks on this machine that fail in chosen ways, for tests of what is said about it.
  *
  *   fabric-faults differ RANKS op|type|count|root   the last rank calls something else as #21
+ *   fabric-faults cross RANKS KIND    calls on several communicators, until an error (see cross())
  *   fabric-faults late RANKS       the last never calls #21; SIGUSR2 to the parent reaches all
  *   fabric-faults rebuild RANKS    one is killed; the others close, open without it, and go on
  *   fabric-faults meet RANKS HOST  serve a rendezvous; its address on stdout
@@ -56,6 +57,52 @@ static int different(struct tern_comm *c, float *v)
     return tern_comm_broadcast(c, v, COUNT, TERN_F32, 1, &err);
 }
 
+/* Two communicators of everybody, and those of a grid of two columns.  `two`: the last rank calls
+ * on the other one first.  `broadcast`: what it calls there needs rank 0 alone.  `four`: in the
+ * first four ranks of the grid each waits for the next, on columns and rows in turns. `legal`:
+ * begun and waited for in any order, which is fine, also when rank 0 comes seconds later. */
+static int cross(struct tern_fabric *f, float *v)
+{
+    struct tern_comm *world = tern_fabric_world(f), *all[2], *row, *column;
+    int rank = tern_fabric_rank(f), n = tern_fabric_size(f);
+    bool last = rank == n - 1;
+    struct tern_pending p[2];
+
+    if (tern_comm_split(world, 0, rank, &all[0], &err) < 0 ||
+        tern_comm_split(world, 0, rank, &all[1], &err) < 0 ||
+        tern_comm_split(world, rank / 2, rank, &row, &err) < 0 ||
+        tern_comm_split(world, rank % 2, rank, &column, &err) < 0)
+        return -1;
+    if (strcmp(kind, "two") == 0)
+        return tern_comm_all_reduce(all[last], v, COUNT, TERN_F32, TERN_SUM, &err);
+    if (strcmp(kind, "broadcast") == 0)
+        return last ? tern_comm_broadcast(all[1], v, COUNT, TERN_F32, 0, &err)
+                    : tern_comm_all_reduce(all[0], v, COUNT, TERN_F32, TERN_SUM, &err);
+    if (strcmp(kind, "four") == 0)
+        return tern_comm_all_reduce(rank % 4 == 0 || rank % 4 == 3 ? row : column, v, COUNT,
+                                    TERN_F32, TERN_SUM, &err);
+    if (rank == 0)
+        tern_clock_sleep_ns(2500000000ll);
+    /* Rank 3 waits for rank 1, which has come but waits for rank 0, and in its column for rank 3.
+     */
+    if (tern_comm_all_reduce_begin(all[0], v, 1, TERN_F32, TERN_SUM, &p[0], &err) < 0 ||
+        (rank != 1 && tern_comm_wait(&p[0], &err) < 0) ||
+        tern_comm_all_reduce(column, v + COUNT, 1, TERN_F32, TERN_SUM, &err) < 0 ||
+        tern_comm_wait(&p[0], &err) < 0)
+        return -1;
+    for (int k = 0; k < 100; k++)
+        for (int i = 0; i < 2; i++) {
+            int c = i ^ (rank & 1);
+            if (tern_comm_all_reduce_begin(all[c], v + c * COUNT, COUNT, TERN_F32, TERN_SUM, &p[c],
+                                           &err) < 0)
+                return -1;
+            if (i && (tern_comm_wait(&p[rank >> 1 & 1], &err) < 0 ||
+                      tern_comm_wait(&p[~rank >> 1 & 1], &err) < 0))
+                return -1;
+        }
+    exit(0);
+}
+
 static int step(struct tern_fabric *f, struct tern_comm *c, float *v, int i)
 {
     bool last = tern_fabric_rank(f) == tern_fabric_size(f) - 1;
@@ -67,6 +114,8 @@ static int step(struct tern_fabric *f, struct tern_comm *c, float *v, int i)
         raise(SIGKILL);
     if (i == AT && last && strcmp(mode, "differ") == 0)
         return different(c, v);
+    if (i == AT && strcmp(mode, "cross") == 0)
+        return cross(f, v);
     if (i == AT && strcmp(kind, "root") == 0)
         return tern_comm_broadcast(c, v, COUNT, TERN_F32, 0, &err);
     if (strcmp(mode, "rank") == 0)

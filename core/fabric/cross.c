@@ -1,0 +1,230 @@
+/* Do ranks wait for each other crosswise, one in an operation of this communicator, another in one
+ * of that?  Operations of several communicators run at once, so a rank that has not come may only
+ * be late.  Provable is this alone: each of some ranks is inside a call that returns when an
+ * operation is over, which needs the next of them, which has not called it; the last one's needs
+ * the first.  A rank inside such a call calls nothing else, so each of these facts lasts as long as
+ * the next one does, and to have seen them one after the other, with the first rank in the same
+ * wait before and after, is to know that they hold together and for ever.
+ *
+ * A waiting rank publishes what it waits in (shm_wait), and whoever waits goes from rank to rank:
+ * by memory inside a node, by a message (CONTROL_CHASE) to the next one.  Every operation needs
+ * every member, but a broadcast: there it is the root, and who is to send here or to meet. */
+#include "core/fabric/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { HOPS = 256 }; /* beyond, a chase ends: inside an operation it may go in circles */
+
+static uint64_t get(const _Atomic uint64_t *v)
+{
+    return atomic_load_explicit(v, memory_order_relaxed);
+}
+static void set(_Atomic uint64_t *v, uint64_t to)
+{
+    atomic_store_explicit(v, to, memory_order_relaxed);
+}
+
+/* ---------------------------------------------------------------- what this rank publishes */
+
+void tern_fabric_cross_comm(struct tern_comm *c, bool ended)
+{
+    struct shm_call *call = &c->f->own.head->calls[c->id];
+
+    set(&call->begun, c->begun);
+    set(&call->finished, c->finished);
+    set(&call->mark, ended ? 0 : c->mark);
+}
+
+static struct shm_edge edge_of(const struct tern_comm *c)
+{
+    enum call call = (enum call)(c->desc >> 61);
+    int root = call == CALL_BROADCAST ? c->world[c->desc >> 40 & 0xffff] : -1;
+
+    return (struct shm_edge){
+        .mark = c->mark,
+        .op = c->ops,
+        .desc = c->desc,
+        .comm = c->id,
+        .root = root,
+        .to = c->world[c->waits_for],
+    };
+}
+
+/* Blocked until that rank itself does something in this operation: comes to a meeting, sends. */
+static bool blocked_by_call(const struct tern_comm *c)
+{
+    const struct program *p = c->program;
+
+    for (size_t i = 0; c->waits_slot >= 0 && i < p->n; i++)
+        if (p->steps[i].slot == c->waits_slot && p->steps[i].kind != STEP_WAIT)
+            return p->steps[i].kind == STEP_RECV;
+    return c->waits_slot < 0;
+}
+
+void tern_fabric_cross_wait(struct tern_comm *c)
+{
+    struct shm_head *h = c->f->own.head;
+    uint64_t serial = get(&h->wait.serial);
+    struct shm_edge e = edge_of(c);
+
+    for (uint64_t busy = c->f->busy; busy; busy &= busy - 1) {
+        const struct tern_comm *b = c->f->comms[__builtin_ctzll(busy)];
+        set(&h->calls[b->id].waits_for, (uint64_t)b->world[b->waits_for]);
+    }
+    if (e.root >= 0 && e.to != e.root && !blocked_by_call(c)) {
+        tern_fabric_cross_done(c->f);
+        return;
+    }
+    if (serial & 1 && memcmp(&h->wait.edge, &e, sizeof e) == 0)
+        return;
+    serial += serial & 1;
+    set(&h->wait.serial, serial);
+    atomic_thread_fence(memory_order_release);
+    h->wait.edge = e;
+    atomic_store_explicit(&h->wait.serial, serial + 1, memory_order_release);
+}
+
+void tern_fabric_cross_done(struct tern_fabric *f)
+{
+    uint64_t serial = get(&f->own.head->wait.serial);
+
+    if (serial & 1)
+        atomic_store_explicit(&f->own.head->wait.serial, serial + 1, memory_order_release);
+}
+
+/* ---------------------------------------------------------------- from rank to rank */
+
+static struct shm_head *head_of(const struct tern_fabric *f, int r)
+{
+    return r == f->rank ? f->own.head : f->peers[r].shm.head;
+}
+
+static bool known(const struct chase *k, int rank)
+{
+    for (uint32_t i = 1; i < k->n; i++)
+        if (k->steps[i].rank == rank)
+            return true;
+    return false;
+}
+
+/* Is what is needed of it known to be missing for ever? */
+enum hop { LOST, ON, CAUGHT };
+
+/* One that has called what is needed of it waits there for somebody itself, perhaps. */
+static enum hop pass_by(const struct shm_call *call, struct shm_edge *need)
+{
+    int64_t to = (int64_t)get(&call->waits_for);
+
+    if (get(&call->finished) + 1 != need->op || (need->root >= 0 && to != need->root))
+        return LOST;
+    need->to = (int32_t)to;
+    return ON;
+}
+
+/* `need` is what the last rank of the path waits in; `h` is that of rank need->to, and `need`
+ * becomes what it waits in. */
+static enum hop hop(const struct shm_head *h, struct chase *k, struct shm_edge *need)
+{
+    uint64_t serial = atomic_load_explicit(&h->wait.serial, memory_order_acquire);
+    struct shm_edge next = h->wait.edge;
+    int id = 0, rank = need->to;
+
+    while (id < SHM_COMMS && get(&h->calls[id].mark) != need->mark)
+        id++;
+    if (id == SHM_COMMS)
+        return LOST;
+    if (get(&h->calls[id].begun) >= need->op)
+        return pass_by(&h->calls[id], need);
+    atomic_thread_fence(memory_order_acquire);
+    if (!(serial & 1) || get(&h->wait.serial) != serial)
+        return LOST;
+    if (rank == k->steps[0].rank)
+        return serial == k->serial ? CAUGHT : LOST;
+    if (k->n == CHASE_STEPS || known(k, rank))
+        return LOST;
+    k->steps[k->n++] = (struct chase_step){rank, next.comm, next.op, next.desc};
+    *need = next;
+    return ON;
+}
+
+static void chase(struct tern_fabric *f, struct chase *k, struct shm_edge need)
+{
+    while (k->hops++ < HOPS && need.to >= 0 && need.to < f->size) {
+        const struct shm_head *h = head_of(f, need.to);
+        if (!h) {
+            struct control m = {.kind = CONTROL_CHASE,
+                                .sender = f->rank,
+                                .rank = k->steps[0].rank,
+                                .op = need.op,
+                                .desc = need.desc,
+                                .chase = *k};
+            m.comm = (int32_t)need.mark;
+            m.chase.root = need.root;
+            f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, need.to, &m));
+            return;
+        }
+        enum hop to = hop(h, k, &need);
+        if (to == CAUGHT)
+            f->caught = *k;
+        if (to != ON)
+            return;
+    }
+}
+
+void tern_fabric_cross_heard(struct tern_fabric *f, const struct control *m)
+{
+    struct chase k = m->chase;
+
+    if (k.n < 1 || k.n > CHASE_STEPS || k.steps[0].rank != m->rank || k.root < -1 ||
+        k.root >= f->size || f->caught.n)
+        return;
+    for (uint32_t i = 0; i < k.n; i++)
+        if (k.steps[i].rank < 0 || k.steps[i].rank >= f->size)
+            return;
+    chase(f, &k,
+          (struct shm_edge){.mark = (uint32_t)m->comm,
+                            .op = m->op,
+                            .desc = m->desc,
+                            .root = k.root,
+                            .to = f->rank});
+}
+
+void tern_fabric_cross_begin(struct tern_fabric *f)
+{
+    const struct shm_head *h = f->own.head;
+    struct chase k = {.serial = get(&h->wait.serial), .n = 1};
+    struct shm_edge e = h->wait.edge;
+
+    if (!(k.serial & 1) || f->caught.n)
+        return;
+    k.steps[0] = (struct chase_step){f->rank, e.comm, e.op, e.desc};
+    chase(f, &k, e);
+}
+
+/* ---------------------------------------------------------------- words */
+
+/* Whoever finds it says the same: the lowest rank first. */
+int tern_fabric_cross_blame(struct tern_fabric *f, struct tern_err *err)
+{
+    const struct chase *k = &f->caught;
+    char text[600], call[80];
+    uint32_t first = 0, i;
+    size_t at = 0;
+
+    if (!k->n)
+        return 0;
+    for (i = 1; i < k->n; i++)
+        if (k->steps[i].rank < k->steps[first].rank)
+            first = i;
+    for (i = 0; i < k->n && at < sizeof text - 220; i++) {
+        const struct chase_step *s = &k->steps[(first + i) % k->n];
+        at += (size_t)snprintf(
+            text + at, sizeof text - at, "%srank %d (%.63s)%s called %s #%llu on communicator %d",
+            i ? " and waits for " : "", s->rank, f->peers[s->rank].node_name, i ? ", which" : "",
+            tern_fabric_call_text(call, sizeof call, s->desc), (unsigned long long)s->op, s->comm);
+    }
+    snprintf(text + at, sizeof text - at, " and waits for %s%d",
+             i < k->n ? "others, up to rank " : "rank ", k->steps[first].rank);
+    return tern_fabric_wait_blame_text(f, k->steps[first].rank, text, err);
+}

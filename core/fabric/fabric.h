@@ -20,8 +20,7 @@
  *   over the ranks of each node and then over the nodes, so the result is also independent of how
  *   ranks are spread over nodes when each node holds one aligned block of 2^k ranks.  TERN_BF16 is
  *   summed in fp32 and rounded once.
- * - No wait is longer than the deadline, but for that of MPI while it starts itself, of which this
- *   room learns nothing.  A rank that died, stopped or is cut off ends the
+ * - No wait is longer than the deadline.  A rank that died, stopped or is cut off ends the
  *   operation on every other rank with an error (TERN_TEMPFAIL) that names it, its node, the
  *   operation and its sequence number; so does one that cannot go on by itself (no memory, no
  *   descriptors).  After an error the fabric is broken: every further call fails with the same

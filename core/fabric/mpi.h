@@ -6,7 +6,8 @@
  * - MPI keeps its PMIx client to the end.  A rank that dies in the middle therefore takes the step
  *   with it (srun --mpi=pmix), and mpirun ends the others, often before they can tell who it was.
  * - MPI starts once in a process; a fabric that was closed cannot be opened again over it.
- * - Starting waits for all ranks without a limit of ours: MPI_Init has none.
+ * - Starting waits for all ranks in MPI_Init, which has no limit and cannot be called off: after
+ * the deadline it is left in a thread of its own, and the error says which wait it was.
  * - Leaving waits up to the deadline for the others to leave too (MPI_Finalize needs them all),
  *   unless an operation has failed before; a rank that leaves alone ends without MPI_Finalize, and
  *   its launcher says so. */
@@ -17,8 +18,9 @@
 #include "core/fabric/transport.h"
 
 /* Load the plugin and start MPI, unless that is done; each start wants a stop.  `limit_ns`: how
- * long the last stop waits for the other ranks; 0: as it was (at first a minute).  TERN_USAGE when
- * no launcher has started this process, TERN_FAILED when there is no plugin or no MPI. */
+ * long this start and the last stop wait for the other ranks; 0: as it was (at first a minute).
+ * TERN_USAGE when no launcher has started this process, TERN_FAILED when there is no plugin or no
+ * MPI. */
 const struct tern_mpi *tern_fabric_mpi_start(int64_t limit_ns, struct tern_err *err);
 /* The last one ends MPI; with `alone`, without waiting for the other ranks.  Keeps errno. */
 void tern_fabric_mpi_stop(bool alone);

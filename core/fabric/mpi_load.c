@@ -105,7 +105,16 @@ const struct tern_mpi *tern_fabric_mpi_start(int64_t limit_ns, struct tern_err *
     }
     if (!mpi && load(err) < 0)
         return NULL;
-    int rc = mpi->start(library, sizeof library);
+    int rc = mpi->start(library, sizeof library, patience_ns);
+    if (rc == TERN_MPI_LATE) {
+        over = true;
+        tern_err_set(err, TERN_TEMPFAIL,
+                     "MPI has not started within the deadline of %.3g s: MPI_Init waits for ranks "
+                     "that were not started or do not come to it. See what became of them "
+                     "(TERN_DEADLINE sets how long they are waited for).",
+                     (double)patience_ns / 1e9);
+        return NULL;
+    }
     if (rc) {
         over = true;
         tern_err_set(err, TERN_TEMPFAIL, "MPI cannot be started: %s", mpi->text(rc));

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define TERN_MPI_SYMBOL "tern_mpi_table"
-enum { TERN_MPI_VERSION = 1 };
+enum { TERN_MPI_VERSION = 2 };
 enum { TERN_MPI_ANY = -1 }; /* any sender */
 enum { TERN_MPI_LATE = -1 } /* not an error of MPI: the time was over */;
 
@@ -38,8 +38,9 @@ struct tern_mpi {
     uint32_t version; /* TERN_MPI_VERSION; the rest may differ in another */
 
     /* Join the ranks that the launcher started, all together.  `library`, of `size` bytes: "Open
-     * MPI v4.1.4".  No end of waiting for a rank that never comes. */
-    int (*start)(char *library, size_t size);
+     * MPI v4.1.4".  TERN_MPI_LATE when that took longer than `limit_ns`, as for a rank that never
+     * comes: a thread is then left waiting in MPI_Init, and nothing of MPI is of any use. */
+    int (*start)(char *library, size_t size, int64_t limit_ns);
     int (*rank)(void);
     int (*size)(void);
     int (*longest_tag)(void);      /* tags are from 0 to this */

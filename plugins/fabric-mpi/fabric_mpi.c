@@ -7,6 +7,8 @@
 
 #include <mpi.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,17 +40,12 @@ static int64_t now_ns(void)
  * dies of the first that comes.  With this pause before the first it was not seen again. */
 #define SETTLE_NS 100000000
 
-static int start(char *library, size_t size)
+static int join_world(void)
 {
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "MPI";
-    int given, n, rc;
+    int given, rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given);
 
-    rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given);
     if (rc)
         return rc;
-    MPI_Get_library_version(version, &n);
-    version[strcspn(version, ",\n")] = '\0';
-    snprintf(library, size, "%s", version);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     nanosleep(&(struct timespec){.tv_nsec = SETTLE_NS}, NULL);
@@ -56,6 +53,50 @@ static int start(char *library, size_t size)
     if (rc == 0)
         rc = MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
     return rc;
+}
+
+static struct {
+    _Atomic int over;
+    int rc;
+} joined;
+
+static void *join_thread(void *unused)
+{
+    joined.rc = join_world();
+    joined.over = 1;
+    return unused;
+}
+
+/* MPI_Init knows no limit and cannot be called off: a thread of its own waits in it.  Signals are
+ * for the others. */
+static int start(char *library, size_t size, int64_t limit_ns)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "MPI";
+    int64_t until = now_ns() + limit_ns;
+    sigset_t all, before;
+    pthread_t thread;
+    int n;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&thread, NULL, join_thread, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return MPI_ERR_NO_MEM;
+    while (!joined.over && now_ns() < until)
+        nanosleep(&nap, NULL);
+    if (!joined.over) {
+        pthread_detach(thread);
+        return TERN_MPI_LATE;
+    }
+    pthread_join(thread, NULL);
+    if (joined.rc)
+        return joined.rc;
+    MPI_Get_library_version(version, &n);
+    version[strcspn(version, ",\n")] = '\0';
+    snprintf(library, size, "%s", version);
+    return 0;
 }
 
 static int rank_here(void)

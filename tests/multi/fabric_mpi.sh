@@ -63,6 +63,11 @@ TERN_FABRIC_SHARE=1 mpi -n 3 "$R" mismatch 0
 has err 'called all_gather f32 64 #21' "ranks that call different things are told at once"
 awk '/^after/ && $2 > 1 {late = 1} END {exit late}' err; ok $? "and not at the deadline"
 
+# Nor does MPI_Init wait for ever; mpirun ends all of them when the first has gone.
+TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 mpi -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 30; tern fabric info; echo "exit $?"'
+has err 'MPI has not started within the deadline of 2 s' "a rank that never comes to MPI_Init: the others say so"
+grep -qx 'exit 75' out; ok $? "and end with 75" || sed 's/^/# /' out
+
 start=$SECONDS
 TERN_FABRIC_SHARE=1 mpi -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK = 2 ] && export TERN_FABRIC_DUMP=/dev/null/d; exec tern fabric info'
 has err 'cannot go on: TERN_FABRIC_DUMP' "a rank that cannot write dumps says so"

@@ -166,7 +166,7 @@ static int wrong(void)
 int main(int argc, char **argv)
 {
     int pings = 0, rc;
-    const struct tern_mpi *mpi = argc == 2 ? tern_fabric_mpi_start(5000000000, &err) : NULL;
+    const struct tern_mpi *mpi = argc == 2 ? tern_fabric_mpi_start(30000000000, &err) : NULL;
     uint8_t mine[TRANSPORT_ADDRESS], *all;
 
     if (!mpi)

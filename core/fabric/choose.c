@@ -100,6 +100,12 @@ static double cost(const struct tern_comm *c, const struct task *t, enum algorit
         rounds = messages = log, bytes = all, combined = 2 * all, workers = 1;
         break;
     }
+    if (a == ALGO_HALVING || a == ALGO_DIRECT || a == ALGO_RING) {
+        struct task sliced = *t;
+        sliced.algorithm = a;
+        double lists = (double)tern_fabric_slices_lists(c, &sliced);
+        rounds *= lists, messages *= lists;
+    }
     double path = rounds * m->round + bytes * m->wire + combined * m->combine;
     double work = messages * m->round / 4 + bytes * m->wire + combined * m->combine;
     double crowd = m->load * workers / p;

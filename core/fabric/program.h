@@ -88,6 +88,11 @@ void tern_fabric_program_print(const struct program *p, const struct tern_comm *
 
 /* ---- the algorithms (algo_*.c) */
 
+/* How much of half a stage a list of several nodes uses. */
+size_t tern_fabric_stage_bytes(const struct tern_comm *c);
+/* How many lists the algorithms on slices make of a task between nodes, one after the other. */
+size_t tern_fabric_slices_lists(const struct tern_comm *c, const struct task *t);
+
 const char *tern_fabric_algorithm_name(enum algorithm a); /* "doubling" */
 /* Is TERN_FABRIC_ALGORITHM, if it is set, the name of one? */
 int tern_fabric_algorithm_check(struct tern_err *err);

@@ -14,9 +14,10 @@
 #include "core/fabric/recorder.h"
 
 enum {
-    SHM_COMMS = 64,           /* communicators of a rank; a bit each in a 64-bit mask */
-    SHM_REGIONS = 256,        /* tern_fabric_alloc buffers of a rank */
-    SHM_STAGE = 2 << 20,      /* half a stage */
+    SHM_COMMS = 64,            /* communicators of a rank; a bit each in a 64-bit mask */
+    SHM_REGIONS = 256,         /* tern_fabric_alloc buffers of a rank */
+    SHM_STAGE = 2 << 20,       /* half a stage, as much of it as is used... */
+    SHM_STAGE_MOST = 16 << 20, /* ...by up to 64 ranks, and at most (tern_fabric_stage_bytes) */
     STAGE_CACHED = 512 << 10, /* used of it in one node: two ranks' both halves fit a 2 MiB cache */
     SHM_LINE = 128,           /* two cache lines: the neighbour line is prefetched too */
 };
@@ -120,7 +121,7 @@ char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_post *post, siz
 static inline size_t shm_stage_offset(int comm, unsigned half)
 {
     size_t head = (sizeof(struct shm_head) + 4095) & ~(size_t)4095;
-    return head + ((size_t)comm * 2 + half) * SHM_STAGE;
+    return head + ((size_t)comm * 2 + half) * SHM_STAGE_MOST;
 }
 
 /* The flight recorder of the rank whose head this is: behind the last stage. */

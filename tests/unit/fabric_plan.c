@@ -101,8 +101,8 @@ static size_t beyond(int size, int per_node, enum call call, const char *algorit
         for (int k = 0; k < spots; k++) {
             const struct spot *at = &c->program->spots[s->spot + (uint32_t)k];
             size_t end = at->at + s->n * (s->kind == STEP_REDUCE ? 8 : 1);
-            if (at->place == PLACE_STAGE && end > SHM_STAGE)
-                most = end - SHM_STAGE > most ? end - SHM_STAGE : most;
+            if (at->place == PLACE_STAGE && end > SHM_STAGE_MOST)
+                most = end - SHM_STAGE_MOST > most ? end - SHM_STAGE_MOST : most;
         }
     }
     if (c->program->work > WORK_BYTES)
@@ -112,8 +112,37 @@ static size_t beyond(int size, int per_node, enum call call, const char *algorit
     return most;
 }
 
+/* The shortest message of the first list of a long all-reduce that rank 0 sends, in bytes. */
+static size_t shortest(int size, int per_node, const char *algorithm)
+{
+    int *node_of = malloc((size_t)size * sizeof *node_of);
+    struct model m = tern_fabric_model();
+    struct task t = {.call = CALL_ALL_REDUCE, .type = TERN_F32, .count = 64 << 20};
+    size_t least = SIZE_MAX;
+
+    for (int r = 0; r < size; r++)
+        node_of[r] = r / per_node;
+    setenv("TERN_FABRIC_ALGORITHM", algorithm, 1);
+    struct tern_comm *c = tern_fabric_comm_shape(size, 0, node_of, NULL);
+    t.algorithm = tern_fabric_choose(c, &t, &m);
+    tern_fabric_task_program(c, &t, 0, c->program);
+    for (size_t i = 0; i < c->program->n; i++)
+        if (c->program->steps[i].kind == STEP_SEND && c->program->steps[i].n < least)
+            least = c->program->steps[i].n;
+    tern_fabric_comm_delete(c);
+    free(node_of);
+    return least;
+}
+
 static void many_ranks(void)
 {
+    static const char *const ways[] = {"direct", "halving"};
+
+    for (int i = 0; i < 2; i++) {
+        size_t least = shortest(512, 32, ways[i]);
+        ok(least >= 32 << 10, "16 nodes of 32 ranks, %s: messages of %zu bytes and more", ways[i],
+           least);
+    }
     for (int call = CALL_ALL_REDUCE; call <= CALL_ALL_GATHER; call++) {
         size_t n = beyond(20000, 2, (enum call)call, "direct");
         ok(n == 0, "20000 ranks on two-rank nodes, call %d: %zu bytes too many", call, n);

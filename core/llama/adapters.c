@@ -50,37 +50,22 @@ static bool drops(const struct tern_llama *m, const struct tern_llama_batch *b)
     return b->drops && m->lora.dropout > 0;
 }
 
-/* A number of 32 bits for each element of a token; good enough to compare with a share, and cheap
- * (the finalizer of MurmurHash3). */
-static inline uint32_t dice(uint32_t key, uint32_t i)
-{
-    uint32_t h = key ^ (i * 0x9e3779b9u);
-
-    h = (h ^ (h >> 16)) * 0x85ebca6bu;
-    h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-    return h ^ (h >> 16);
-}
-
-/* to[N,in] = from (times 1 / (1 - dropout), or 0), or with `add` += : which elements stay is a
- * function of seed, sample, layer, weight, position and element alone, the same in every layout. */
+/* to[N,in] = what is left of from (which may be `to`): by seed, sample, layer, weight, position and
+ * element alone, the same in every layout. */
 static void drop(const struct tern_llama *m, const struct pair *p, const struct tern_llama_batch *b,
-                 tern_real *to, const tern_real *from, bool add)
+                 tern_real *to, const tern_real *from)
 {
-    const uint32_t limit = (uint32_t)(m->lora.dropout * 4294967296.0);
-    const tern_real by = (tern_real)(1 / (1 - m->lora.dropout));
+    for (int r = 0; r < b->B; r++) {
+        const struct tern_tensor_dropout d = {
+            .rate = m->lora.dropout,
+            .seed = m->lora.seed,
+            .stream = p->stream,
+            .row = (b->sample + (uint64_t)r) * (uint64_t)m->seq_len,
+            .column = (uint64_t)p->first,
+        };
+        size_t at = (size_t)(r * b->T) * (size_t)p->in;
 
-#pragma omp parallel for schedule(static)
-    for (int r = 0; r < b->B * b->T; r++) {
-        uint64_t token =
-            (b->sample + (uint64_t)(r / b->T)) * (uint64_t)m->seq_len + (uint64_t)(r % b->T);
-        uint32_t key = (uint32_t)tern_rand_u64(m->lora.seed, p->stream, token);
-        tern_real *y = to + (size_t)r * (size_t)p->in;
-        const tern_real *x = from + (size_t)r * (size_t)p->in;
-
-        for (int i = 0; i < p->in; i++) {
-            tern_real stays = dice(key, (uint32_t)(p->first + i)) >= limit ? x[i] * by : 0;
-            y[i] = add ? y[i] + stays : stays;
-        }
+        tern_tensor_dropout(to + at, from + at, &d, b->T, p->in);
     }
 }
 
@@ -90,7 +75,7 @@ static const tern_real *input(const struct tern_llama *m, const struct pair *p,
 {
     if (!drops(m, b))
         return x;
-    drop(m, p, b, m->a.dropped, x, false);
+    drop(m, p, b, m->a.dropped, x);
     return m->a.dropped;
 }
 
@@ -141,7 +126,8 @@ void tern_llama_adapt_dx(struct tern_llama *m, int layer, enum tern_model_kind k
     }
     tern_tensor_gemm(false, false, N, p.in, p.rank, 1, dlow, p.rank, p.a, p.in, 0, m->a.dropped,
                      p.in);
-    drop(m, &p, b, dx, m->a.dropped, true);
+    drop(m, &p, b, m->a.dropped, m->a.dropped);
+    tern_tensor_add(dx, m->a.dropped, (size_t)N * (size_t)p.in);
 }
 
 void tern_llama_adapters_locate(struct tern_llama *m)

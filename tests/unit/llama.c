@@ -88,47 +88,74 @@ static void differences(const struct tern_model_config *c, const char *what)
     tern_llama_free(m);
 }
 
-/* The same of adapters beside all linears; nothing else has a gradient. */
-static void adapters(void)
+/* Through the calls that can drop out adapters' inputs; `back`: with gradients. */
+static double dropped(struct tern_llama *m, bool drops, bool back)
 {
-    const struct tern_model_adapters all = {.rank = 3, .targets = 127, .scale = 0.7};
-    const struct tern_llama_options o = {
-        .config = &grouped, .max_batch = B, .seq_len = T, .training = true, .adapters = &all};
-    struct tern_llama *m = tern_llama_open(&o, NULL);
+    const struct tern_llama_batch b = {
+        .tokens = tokens, .targets = targets, .drops = drops, .sample = 77, .B = B, .T = T};
+    struct tern_llama_loss loss = {NAN, 0};
+
+    tern_llama_chunk_forward(m, 0, 0, &b, NULL);
+    if (!back)
+        tern_llama_chunk_loss(m, 0, 0, &b, &loss, NULL);
+    else
+        tern_llama_chunk_backward(m, 0, 0, &b, 1, &loss, NULL, NULL);
+    return loss.sum;
+}
+
+/* Adapters' gradients against differences, as above; returns the largest, of a tensor's norm. */
+static double adapter_differences(struct tern_llama *m, bool drops)
+{
     const struct tern_model_shard *s = tern_llama_trained(m);
     tern_real *p = tern_llama_trainable(m, NULL), *g = tern_llama_grads(m, NULL);
-    double worst = 0, h = 1e-5, plain;
-    struct tern_llama *without = make(&grouped, B, false);
+    double worst = 0, h = 1e-5;
+
+    tern_llama_grads_zero(m);
+    dropped(m, drops, true);
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct tern_model_part *t = &s->parts[i];
+        double along = 0, norm = 0, side[2];
+
+        for (int k = 0; k < 3; k++) { /* up, down, back again */
+            for (uint64_t e = t->offset; e < t->offset + t->count; e++) {
+                double d = tern_rand_normal(9, i, e);
+                along += k ? 0 : d * (double)g[e];
+                norm += k ? 0 : (double)g[e] * (double)g[e];
+                p[e] += (tern_real)((k == 1 ? -2 * h : h) * d);
+            }
+            if (k < 2)
+                side[k] = dropped(m, drops, false);
+        }
+        along = fabs((side[0] - side[1]) / (2 * h) - along) / sqrt(norm);
+        worst = !(along <= worst) ? along : worst;
+    }
+    return worst;
+}
+
+/* The same of adapters beside all linears; nothing else has a gradient. */
+static void adapters(double dropout)
+{
+    const struct tern_model_adapters all = {
+        .rank = 3, .targets = 127, .scale = 0.7, .dropout = dropout, .seed = 4};
+    const struct tern_llama_options o = {
+        .config = &grouped, .max_batch = B, .seq_len = T, .training = true, .adapters = &all};
+    struct tern_llama *m = tern_llama_open(&o, NULL), *without = make(&grouped, B, false);
+    const struct tern_model_shard *s = tern_llama_trained(m);
+    tern_real *p = tern_llama_trainable(m, NULL);
+    double plain = loss_of(without), worst;
 
     tern_llama_init(m, 5, grouped.init_std);
     tern_llama_adapters_init(m);
-    plain = loss_of(without);
     ok(loss_of(m) == plain, "new adapters change nothing");
     for (uint64_t e = 0; e < s->params; e++)
         p[e] = (tern_real)(0.3 * tern_rand_normal(3, 0, e));
     ok(fabs(loss_of(m) - plain) > 1, "others do");
-    step(m, 1);
-    for (size_t i = 0; i < s->n_parts; i++) {
-        const struct tern_model_part *t = &s->parts[i];
-        double along = 0, up = 0, down = 0, norm = 0;
-
-        for (uint64_t e = t->offset; e < t->offset + t->count; e++) {
-            double d = tern_rand_normal(9, i, e);
-            along += d * (double)g[e];
-            norm += (double)g[e] * (double)g[e];
-            p[e] += (tern_real)(h * d);
-        }
-        up = loss_of(m);
-        for (uint64_t e = t->offset; e < t->offset + t->count; e++)
-            p[e] -= (tern_real)(2 * h * tern_rand_normal(9, i, e));
-        down = loss_of(m);
-        for (uint64_t e = t->offset; e < t->offset + t->count; e++)
-            p[e] += (tern_real)(h * tern_rand_normal(9, i, e));
-        along = fabs((up - down) / (2 * h) - along) / sqrt(norm);
-        worst = !(along <= worst) ? along : worst;
-    }
+    ok((dropped(m, true, false) != dropped(m, false, false)) == (dropout > 0),
+       "dropout %g: losses with it and without", dropout);
+    worst = adapter_differences(m, true);
     ok(worst < 1e-6 && s->n_parts == 2 * 7 * 2,
-       "adapters: gradients equal finite differences (%.1e of their norm)", worst);
+       "adapters, dropout %g: gradients equal finite differences (%.1e of their norm)", dropout,
+       worst);
     tern_llama_free(m);
     tern_llama_free(without);
 }
@@ -281,7 +308,8 @@ int main(void)
         differences(&grouped, "two key heads");
         differences(&tied, "tied");
         differences(&scaled, "one key head, scaled RoPE");
-        adapters();
+        adapters(0);
+        adapters(0.3);
     }
     repeats();
     accumulates();

@@ -1,4 +1,4 @@
-/* tern ckpt: list, verify, copy, show and export checkpoints. */
+/* tern ckpt: list, verify, copy, show, export and merge checkpoints. */
 #include "cmd/ckpt/foreign.h"
 #include "cmd/cmd.h"
 
@@ -394,8 +394,8 @@ static const struct tern_cmd show_cmd = {
 /* ------------------------------------------------------------------ export */
 
 static struct {
-    const char *out, *dtype, *tokenizer, *max_shard;
-} ex;
+    const char *out, *dtype, *tokenizer, *max_shard, *base;
+} ex; /* of merge, too */
 
 static volatile sig_atomic_t interrupted;
 
@@ -448,19 +448,19 @@ static int parse_max_shard(const char *text, uint64_t *bytes, struct tern_err *e
     return 0;
 }
 
-static int export_run(int n_args, char **args, struct tern_err *err)
+static int convert(const char *typed, bool merge, struct tern_err *err)
 {
-    struct tern_convert_hf o = {.files_from = ex.tokenizer, .stop = &interrupted};
+    struct tern_convert_hf o = {
+        .files_from = ex.tokenizer, .merge = merge, .base = ex.base, .stop = &interrupted};
     struct tern_convert_out done;
     char bytes[32];
 
-    (void)n_args;
     if (!ex.out)
         return tern_err_set(err, TERN_USAGE, "--out: say where to write");
     if (parse_dtype(ex.dtype, &o.dtype, err) < 0 ||
         parse_max_shard(ex.max_shard, &o.max_shard_bytes, err) < 0)
         return -1;
-    char *path = checkpoint(args[0], err);
+    char *path = checkpoint(typed, err);
     if (!path)
         return -1;
     signal(SIGINT, interrupt);
@@ -470,11 +470,18 @@ static int export_run(int n_args, char **args, struct tern_err *err)
     if (rc < 0)
         return interrupted ? (fprintf(stderr, "tern ckpt: %s\n", err->text), 128 + interrupted)
                            : -1;
-    fprintf(stderr, "%s: %u tensors, %s in %u file%s%s\n", ex.out, done.tensors,
+    fprintf(stderr, "%s: %u tensors%s, %s in %u file%s%s\n", ex.out, done.tensors,
+            done.adapters ? " of adapters (`tern ckpt merge` writes the whole model)" : "",
             tern_str_bytes(bytes, sizeof bytes, done.bytes), done.shards,
             done.shards > 1 ? "s" : "",
-            done.tokenizer ? "" : "; no tokenizer was found (see --tokenizer)");
+            done.tokenizer || done.adapters ? "" : "; no tokenizer was found (see --tokenizer)");
     return 0;
+}
+
+static int export_run(int n_args, char **args, struct tern_err *err)
+{
+    (void)n_args;
+    return convert(args[0], false, err);
 }
 
 static const struct tern_opt export_opts[] = {
@@ -485,6 +492,9 @@ static const struct tern_opt export_opts[] = {
      .help = "begin a new file before one grows beyond this"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},
+    {"base", 0, TERN_OPT_TEXT, "NAME", .to.text = &ex.base,
+     .help =
+         "of adapters: what their config names as base model; default: the recipe's model.from"},
     {0},
 };
 
@@ -495,21 +505,60 @@ static const struct tern_cmd export_cmd = {
     .args_max = 1,
     .summary = "write a checkpoint's model as a Hugging Face folder",
     .about = "Loads in transformers, vLLM and llama.cpp: config.json, the tokenizer's files, and "
-             "safetensors, in one file or several with an index.  The folder appears whole or not "
-             "at all.  PATH is a checkpoint or DIR/latest.",
+             "safetensors, in one file or several with an index.  Of a run that trained adapters "
+             "(LoRA, DoRA) they alone are written, as PEFT's: adapter_model.safetensors and "
+             "adapter_config.json.  The folder appears whole or not at all.  PATH is a checkpoint "
+             "or DIR/latest.",
     .examples = "  tern ckpt export checkpoints/latest -o out-hf --dtype bf16\n",
     .opts = export_opts,
     .run = export_run,
 };
 
+/* ------------------------------------------------------------------ merge */
+
+static int merge_run(int n_args, char **args, struct tern_err *err)
+{
+    (void)n_args;
+    return convert(args[0], true, err);
+}
+
+static const struct tern_opt merge_opts[] = {
+    {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &ex.out, .help = "the new folder"},
+    {"base", 0, TERN_OPT_TEXT, "DIR", .to.text = &ex.base,
+     .help = "take the weights from this Hugging Face folder; else from the checkpoint"},
+    {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
+     .help = "element type of the weights: as-is (as they are before), f32, bf16, f16"},
+    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", "5GB", .to.text = &ex.max_shard,
+     .help = "begin a new file before one grows beyond this"},
+    {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
+     .help = "take the tokenizer's files from this folder; else from the checkpoint"},
+    {0},
+};
+
+static const struct tern_cmd merge_cmd = {
+    .name = "merge",
+    .args = "PATH",
+    .args_min = 1,
+    .args_max = 1,
+    .summary = "put a checkpoint's adapters into its weights: a Hugging Face folder",
+    .about = "The whole model of a run that trained adapters (LoRA, DoRA), for what knows nothing "
+             "of them: each weight W with an adapter becomes W + scale B A, with DoRA brought to "
+             "its magnitudes, computed in double and rounded once to the type that is written.  "
+             "One weight is in memory at a time.  The folder appears whole or not at all.  PATH is "
+             "a checkpoint or DIR/latest.",
+    .examples = "  tern ckpt merge checkpoints/latest -o out-hf --dtype bf16\n",
+    .opts = merge_opts,
+    .run = merge_run,
+};
+
 /* ------------------------------------------------------------------ the program */
 
-static const struct tern_cmd *const verbs[] = {&ls_cmd,     &show_cmd,   &verify_cmd,
-                                               &mirror_cmd, &export_cmd, NULL};
+static const struct tern_cmd *const verbs[] = {&ls_cmd,     &show_cmd,  &verify_cmd, &mirror_cmd,
+                                               &export_cmd, &merge_cmd, NULL};
 
 static const struct tern_cmd ckpt = {
     .name = "ckpt",
-    .summary = "list, verify, copy and export checkpoints",
+    .summary = "list, verify, copy, export and merge checkpoints",
     .about =
         "A checkpoint is a folder step-NNNNNNNN of safetensors shards and a manifest, published "
         "by one rename.  The newest is the highest step that verifies.",

@@ -1,4 +1,5 @@
-/* Other tools' formats.  Hugging Face folders out: what transformers, vLLM and llama.cpp load.
+/* Other tools' formats.  Hugging Face folders out: what transformers, vLLM and llama.cpp load; the
+ * adapters of a run as PEFT's; and weights with their adapters put in.
  *
  * (In, a Hugging Face folder is read by tern_ckpt_open_hf, core/ckpt/ckpt.h.)
  */
@@ -10,6 +11,8 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/ckpt/ckpt.h"
+#include "core/model/model.h"
 
 /* Element type of the exported weights. */
 enum tern_convert_dtype {
@@ -24,6 +27,10 @@ struct tern_convert_hf {
     uint64_t max_shard_bytes; /* 0: 5,000,000,000, as the Hub's published files */
     const char *files_from;   /* folder (or tokenizer file) to take the tokenizer from; NULL: the
                                  checkpoint's own copies, else what its meta names as "tokenizer" */
+    bool merge;               /* adapters are put into their weights */
+    const char *base;         /* with `merge`: a Hugging Face folder to take the weights from; NULL:
+                                 the checkpoint's own.  Else: what the adapters' config names as base
+                                 model; NULL: what the run began from */
     const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */
 };
 
@@ -31,6 +38,7 @@ struct tern_convert_out {
     uint64_t bytes; /* of weights */
     unsigned tensors, shards;
     bool tokenizer; /* one was found and copied */
+    bool adapters;  /* they are what was written */
 };
 
 /* Write the arrays "model/..." of checkpoint `path` to the new folder `out_dir`: config.json (with
@@ -38,10 +46,36 @@ struct tern_convert_out {
  * weights in model.safetensors or, above max_shard_bytes, in model-0000x-of-0000y.safetensors with
  * model.safetensors.index.json, in the order and by the rule of transformers' save_pretrained.
  *
- * Memory is constant: one array passes through in pieces.  `out_dir` appears whole by rename, or
- * not at all; it may exist only as an empty folder.  `options` NULL: all defaults; `out` may be
- * NULL. */
+ * Of a checkpoint with adapters, these alone: adapter_model.safetensors and adapter_config.json, as
+ * PEFT's save_pretrained writes them; or with `merge` the whole model, each weight W that an
+ * adapter stands beside as W + scale B A (DoRA: m (W + scale B A) / ||W + scale B A|| by rows),
+ * computed in double and rounded once to its type.
+ *
+ * Memory is bounded: one array passes through in pieces, beside its adapter.  `out_dir` appears
+ * whole by rename, or not at all; it may exist only as an empty folder.  `options` NULL: all
+ * defaults; `out` may be NULL. */
 int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_convert_hf *options,
                        struct tern_convert_out *out, struct tern_err *err);
+
+/* ---------------------------------------------------------------- adapters put in */
+
+/* Does a checkpoint hold adapters, "lora/..." beside frozen weights "base/..."?  Sets *out. */
+bool tern_convert_adapters(const struct tern_ckpt *c, struct tern_model_adapters *out);
+
+struct tern_convert_merge; /* one weight, being read */
+
+/* Tensor `t`, which has an adapter of `a` beside it, is array `prefix`NAME of `base`; its adapter
+ * is read from the checkpoint `adapters` at once.  All are borrowed until the close; NULL will do
+ * there. */
+struct tern_convert_merge *tern_convert_merge_open(struct tern_ckpt *base, const char *prefix,
+                                                   struct tern_ckpt *adapters,
+                                                   const struct tern_model_adapters *a,
+                                                   const struct tern_model_tensor *t,
+                                                   struct tern_err *err);
+/* Rows and columns start .. start + shape of the merged weight into to[shape], computed in double.
+ * With DoRA whole rows are read from disk, whose norms are wanted. */
+int tern_convert_merge_read(struct tern_convert_merge *m, const int64_t start[2],
+                            const int64_t shape[2], double *to, struct tern_err *err);
+void tern_convert_merge_close(struct tern_convert_merge *m);
 
 #endif

@@ -1,12 +1,10 @@
 /* Hugging Face folders out. */
-#include "core/convert/convert.h"
+#include "core/convert/export.h"
 
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
-#include "core/ckpt/ckpt.h"
 #include "core/convert/shards.h"
-#include "core/model/model.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,22 +17,6 @@
 
 enum { PIECE = 8 << 20 }; /* bytes of weights in memory at a time */
 #define SHARD_BYTES 5000000000ull
-#define PREFIX "model/"
-
-struct export
-{
-    struct tern_ckpt *c;
-    const struct tern_convert_hf *options;
-    struct tern_model_config config;
-    json_t *config_json;
-    struct tern_ckpt_info *tensors; /* [n], under their Hugging Face names, in Hugging Face order */
-    unsigned *shard;                /* [n]: which file, from 0 */
-    size_t n;
-    unsigned n_shards;
-    uint64_t total;
-    char *temp; /* the folder while it grows */
-};
-
 static const char *const torch_names[] = {
     [TERN_CKPT_F64] = "float64",
     [TERN_CKPT_F32] = "float32",
@@ -59,7 +41,7 @@ static enum tern_ckpt_type wanted_type(enum tern_convert_dtype d, enum tern_ckpt
 /* ------------------------------------------------------------------ what is to be written */
 
 /* The model's config: as the checkpoint's meta keeps it, else its own config.json. */
-static int load_config(struct export *x, struct tern_err *err)
+static int load_config(struct convert_export *x, struct tern_err *err)
 {
     const char *path = tern_ckpt_path(x->c);
     char *text = NULL;
@@ -84,56 +66,91 @@ static int load_config(struct export *x, struct tern_err *err)
     return rc;
 }
 
-/* Every tensor of the config is there in its shape, and nothing else is. */
-static int list_tensors(struct export *x, struct tern_err *err)
+int convert_add_tensor(struct convert_export *x, const struct tern_model_tensor *t,
+                       struct tern_err *err)
 {
-    const char *path = tern_ckpt_path(x->c);
+    const char *path = tern_ckpt_path(x->from);
+    struct tern_ckpt_info info;
+    char *name = tern_strf("%s%s", x->prefix, t->name);
+    bool there = tern_ckpt_find(x->from, name, &info);
+
+    free(name);
+    if (!there)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: its config wants tensor '%s', which is not "
+                            "there",
+                            path, t->name);
+    bool same = info.ndim == t->ndim;
+    for (int d = 0; same && d < t->ndim; d++)
+        same = info.shape[d] == (uint64_t)t->shape[d];
+    if (!same)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: tensor '%s' has not the shape that its "
+                            "config implies",
+                            path, t->name);
+    info.name += strlen(x->prefix);
+    enum tern_ckpt_type type = wanted_type(x->options->dtype, info.type);
+    if (!tern_ckpt_can_convert(type, info.type))
+        return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is %s, no kind of float", path,
+                            t->name, tern_ckpt_type_name(info.type));
+    info.type = type;
+    x->tensors[x->n++] = info;
+    return 0;
+}
+
+/* Every tensor of the config is there in its shape, and nothing else is. */
+static int list_tensors(struct convert_export *x, struct tern_err *err)
+{
+    size_t n = tern_model_tensors(&x->config);
     struct tern_model_tensor t;
     struct tern_ckpt_info info;
 
-    if (json_is_object(json_object_get(tern_ckpt_meta(x->c), "lora")))
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: holds adapters (LoRA) beside frozen weights, which export does "
-                            "not merge. `tern eval` and a recipe's model.from read it as it is",
-                            path);
-    x->n = tern_model_tensors(&x->config);
-    x->tensors = tern_alloc(x->n, sizeof *x->tensors, "list of tensors", err);
-    x->shard = tern_alloc(x->n, sizeof *x->shard, "list of tensors", err);
+    x->tensors = tern_alloc(n, sizeof *x->tensors, "list of tensors", err);
+    x->shard = tern_alloc(n, sizeof *x->shard, "list of tensors", err);
     if (!x->tensors || !x->shard)
         return -1;
-    for (size_t i = 0; i < x->n; i++) {
-        char name[sizeof t.name + sizeof PREFIX];
+    for (size_t i = 0; i < n; i++) {
         tern_model_tensor(&x->config, i, &t);
-        snprintf(name, sizeof name, PREFIX "%s", t.name);
-        if (!tern_ckpt_find(x->c, name, &info))
-            return tern_err_set(err, TERN_USAGE,
-                                "%s: its config wants tensor '%s', which is not "
-                                "there",
-                                path, t.name);
-        bool same = info.ndim == t.ndim;
-        for (int d = 0; same && d < t.ndim; d++)
-            same = info.shape[d] == (uint64_t)t.shape[d];
-        if (!same)
-            return tern_err_set(err, TERN_USAGE,
-                                "%s: tensor '%s' has not the shape that its "
-                                "config implies",
-                                path, t.name);
-        info.name += strlen(PREFIX);
-        enum tern_ckpt_type type = wanted_type(x->options->dtype, info.type);
-        if (!tern_ckpt_can_convert(type, info.type))
-            return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is %s, no kind of float", path,
-                                t.name, tern_ckpt_type_name(info.type));
-        info.type = type;
-        x->tensors[i] = info;
+        if (convert_add_tensor(x, &t, err) < 0)
+            return -1;
     }
-    for (size_t i = 0; i < tern_ckpt_count(x->c); i++) {
-        tern_ckpt_info(x->c, i, &info);
-        if (tern_str_starts(info.name, PREFIX) &&
-            tern_model_tensor_find(&x->config, info.name + strlen(PREFIX)) < 0)
-            return tern_err_set(err, TERN_USAGE, "%s: array '%s' has no place in its config", path,
-                                info.name);
+    for (size_t i = 0; i < tern_ckpt_count(x->from) && *x->prefix; i++) {
+        tern_ckpt_info(x->from, i, &info);
+        if (tern_str_starts(info.name, x->prefix) &&
+            tern_model_tensor_find(&x->config, info.name + strlen(x->prefix)) < 0)
+            return tern_err_set(err, TERN_USAGE, "%s: array '%s' has no place in its config",
+                                tern_ckpt_path(x->from), info.name);
     }
     return 0;
+}
+
+/* What is to be written, and where it lies. */
+static int list(struct convert_export *x, struct tern_err *err)
+{
+    const struct tern_convert_hf *o = x->options;
+    bool adapted = tern_convert_adapters(x->c, &x->adapters);
+
+    x->from = x->c;
+    x->prefix = adapted ? "base/" : "model/";
+    if (o->merge && !adapted)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: holds no adapters (LoRA) to be merged. `tern ckpt export` writes "
+                            "its model",
+                            tern_ckpt_path(x->c));
+    if (adapted && !o->merge) {
+        x->prefix = "lora/";
+        return convert_list_adapters(x, err);
+    }
+    if (o->merge && o->base) {
+        x->from = x->base = tern_ckpt_open_hf(o->base, err);
+        x->prefix = "";
+    }
+    return x->from ? list_tensors(x, err) : -1;
+}
+
+static bool is_adapters(const struct convert_export *x)
+{
+    return x->adapters.rank && !x->options->merge;
 }
 
 static uint64_t bytes_of(const struct tern_ckpt_info *t)
@@ -161,9 +178,10 @@ unsigned convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_bytes
     return now + 1;
 }
 
-static int deal_shards(struct export *x, struct tern_err *err)
+static int deal_shards(struct convert_export *x, struct tern_err *err)
 {
     uint64_t max = x->options->max_shard_bytes ? x->options->max_shard_bytes : SHARD_BYTES;
+    max = is_adapters(x) ? UINT64_MAX : max; /* PEFT reads one file */
     uint64_t *bytes = tern_alloc(x->n, sizeof *bytes, "list of tensors", err);
 
     if (!bytes)
@@ -179,37 +197,76 @@ static int deal_shards(struct export *x, struct tern_err *err)
 
 /* ------------------------------------------------------------------ weights */
 
-static char *shard_name(const struct export *x, unsigned i)
+static char *shard_name(const struct convert_export *x, unsigned i)
 {
+    if (is_adapters(x))
+        return tern_strdup("adapter_model.safetensors");
     if (x->n_shards == 1)
         return tern_strdup("model.safetensors");
     return tern_strf("model-%05u-of-%05u.safetensors", i + 1, x->n_shards);
 }
 
-static int write_tensor(struct export *x, const struct tern_ckpt_info *t, char *piece, int fd,
-                        const char *path, struct tern_err *err)
+/* Rows `start` of the tensor, `shape` of them, to `piece`; by `values` when they are merged. */
+static int read_piece(struct convert_export *x, const struct tern_ckpt_info *t,
+                      struct tern_convert_merge *merge, const uint64_t *start,
+                      const uint64_t *shape, double *values, char *piece, struct tern_err *err)
 {
-    const char *name = t->name - strlen(PREFIX);
+    const int64_t from[] = {(int64_t)start[0], 0};
+    const int64_t some[] = {(int64_t)shape[0], (int64_t)shape[1]};
+
+    if (!merge)
+        return tern_ckpt_read(x->from, t->name - strlen(x->prefix), t->type, start, shape, piece,
+                              err);
+    if (tern_convert_merge_read(merge, from, some, values, err) < 0)
+        return -1;
+    tern_ckpt_convert(piece, t->type, values, TERN_CKPT_F64, shape[0] * shape[1]);
+    return 0;
+}
+
+static int write_rows(struct convert_export *x, const struct tern_ckpt_info *t,
+                      struct tern_convert_merge *merge, char *piece, int fd, const char *path,
+                      struct tern_err *err)
+{
     uint64_t start[TERN_CKPT_DIMS] = {0}, shape[TERN_CKPT_DIMS];
-    uint64_t row = bytes_of(t) / t->shape[0];
+    uint64_t row = bytes_of(t) / t->shape[0], most = merge ? t->shape[1] * sizeof(double) : row;
+    double *values = merge ? (double *)(piece + PIECE) : NULL;
 
     memcpy(shape, t->shape, sizeof shape);
-    if (row > PIECE)
+    if (most > PIECE)
         return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has rows of %llu bytes (at most %d)",
-                            tern_ckpt_path(x->c), t->name, (unsigned long long)row, PIECE);
+                            tern_ckpt_path(x->from), t->name, (unsigned long long)most, PIECE);
     for (; start[0] < t->shape[0]; start[0] += shape[0]) {
         if (x->options->stop && *x->options->stop)
             return tern_err_set(err, TERN_FAILED, "interrupted; nothing was left behind");
         uint64_t left = t->shape[0] - start[0];
-        shape[0] = left < PIECE / row ? left : PIECE / row;
-        if (tern_ckpt_read(x->c, name, t->type, start, shape, piece, err) < 0 ||
+        shape[0] = left < PIECE / most ? left : PIECE / most;
+        if (read_piece(x, t, merge, start, shape, values, piece, err) < 0 ||
             tern_fs_write(fd, piece, shape[0] * row, path, err) < 0)
             return -1;
     }
     return 0;
 }
 
-static int write_shard(struct export *x, unsigned i, char *piece, struct tern_err *err)
+static int write_tensor(struct convert_export *x, const struct tern_ckpt_info *t, char *piece,
+                        int fd, const char *path, struct tern_err *err)
+{
+    struct tern_convert_merge *merge = NULL;
+    struct tern_model_tensor whole;
+
+    if (x->options->merge) {
+        tern_model_tensor(&x->config, (size_t)tern_model_tensor_find(&x->config, t->name), &whole);
+        if (tern_model_adapter_beside(&x->adapters, whole.kind)) {
+            merge = tern_convert_merge_open(x->from, x->prefix, x->c, &x->adapters, &whole, err);
+            if (!merge)
+                return -1;
+        }
+    }
+    int rc = write_rows(x, t, merge, piece, fd, path, err);
+    tern_convert_merge_close(merge);
+    return rc;
+}
+
+static int write_shard(struct convert_export *x, unsigned i, char *piece, struct tern_err *err)
 {
     char *name = shard_name(x, i), *path = tern_fs_join(x->temp, name), *head = NULL;
     size_t first = 0, n = 0, len;
@@ -253,8 +310,8 @@ static char *dump_short(const json_t *j, size_t flags)
     return json_dumps(j, JSON_INDENT(2) | flags);
 }
 
-static int write_json(const struct export *x, const char *name, const json_t *j, size_t flags,
-                      struct tern_err *err)
+int convert_write_json(const struct convert_export *x, const char *name, const json_t *j,
+                       size_t flags, struct tern_err *err)
 {
     char *path = tern_fs_join(x->temp, name), *text = dump_short(j, flags);
     char *line = tern_strf("%s\n", text ? text : "");
@@ -267,7 +324,7 @@ static int write_json(const struct export *x, const char *name, const json_t *j,
     return rc;
 }
 
-static int write_index(const struct export *x, struct tern_err *err)
+static int write_index(const struct convert_export *x, struct tern_err *err)
 {
     json_t *map = json_object();
 
@@ -278,21 +335,21 @@ static int write_index(const struct export *x, struct tern_err *err)
     }
     json_t *index = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)x->total,
                               "weight_map", map);
-    int rc = write_json(x, "model.safetensors.index.json", index, JSON_SORT_KEYS, err);
+    int rc = convert_write_json(x, "model.safetensors.index.json", index, JSON_SORT_KEYS, err);
     json_decref(index);
     return rc;
 }
 
 /* ------------------------------------------------------------------ the files beside them */
 
-static int write_config(struct export *x, struct tern_err *err)
+static int write_config(struct convert_export *x, struct tern_err *err)
 {
     json_object_set_new(x->config_json, "torch_dtype",
                         json_string(torch_names[x->tensors[0].type]));
     /* What transformers needs to choose the class; a config made by hand may lack it. */
     if (!json_object_get(x->config_json, "architectures"))
         json_object_set_new(x->config_json, "architectures", json_pack("[s]", "LlamaForCausalLM"));
-    return write_json(x, "config.json", x->config_json, 0, err);
+    return convert_write_json(x, "config.json", x->config_json, 0, err);
 }
 
 static bool is_tokenizer(const char *name)
@@ -302,7 +359,7 @@ static bool is_tokenizer(const char *name)
 }
 
 /* From the checkpoint's own copies, whose digests are checked; what it lacks, from `from`. */
-static int copy_companions(struct export *x, const char *from, bool own, bool *tokenizer,
+static int copy_companions(struct convert_export *x, const char *from, bool own, bool *tokenizer,
                            struct tern_err *err)
 {
     struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
@@ -328,7 +385,7 @@ static int copy_companions(struct export *x, const char *from, bool own, bool *t
     return rc;
 }
 
-static int write_companions(struct export *x, bool *tokenizer, struct tern_err *err)
+static int write_companions(struct convert_export *x, bool *tokenizer, struct tern_err *err)
 {
     const char *named = json_string_value(json_object_get(tern_ckpt_meta(x->c), "tokenizer"));
 
@@ -339,7 +396,8 @@ static int write_companions(struct export *x, bool *tokenizer, struct tern_err *
         if (copy_companions(x, x->options->files_from, false, tokenizer, err) < 0)
             return -1;
     }
-    if (copy_companions(x, NULL, true, tokenizer, err) < 0)
+    if (copy_companions(x, NULL, true, tokenizer, err) < 0 ||
+        (x->base && copy_companions(x, x->options->base, false, tokenizer, err) < 0))
         return -1;
     return *tokenizer || !named ? 0 : copy_companions(x, named, false, tokenizer, err);
 }
@@ -366,27 +424,31 @@ static int out_is_free(const char *out_dir, struct tern_err *err)
                         out_dir);
 }
 
-static int fill(struct export *x, struct tern_convert_out *out, struct tern_err *err)
+static int fill(struct convert_export *x, struct tern_convert_out *out, struct tern_err *err)
 {
-    char *piece = tern_alloc(PIECE, 1, "weights", err);
+    /* As it is written, and in double while an adapter is put in. */
+    char *piece = tern_alloc(2 * (size_t)PIECE, 1, "weights", err);
     int rc = piece ? 0 : -1;
 
     for (unsigned i = 0; rc == 0 && i < x->n_shards; i++)
         rc = write_shard(x, i, piece, err);
     free(piece);
+    out->adapters = is_adapters(x);
+    if (rc == 0 && out->adapters)
+        rc = convert_write_adapter_config(x, err);
     if (rc == 0 && x->n_shards > 1)
         rc = write_index(x, err);
-    if (rc == 0)
+    if (rc == 0 && !out->adapters)
         rc = write_config(x, err);
-    if (rc == 0)
+    if (rc == 0 && !out->adapters)
         rc = write_companions(x, &out->tokenizer, err);
     return rc == 0 ? tern_fs_sync_dir(x->temp, err) : -1;
 }
 
-static int export_run(struct export *x, const char *out_dir, struct tern_convert_out *out,
+static int export_run(struct convert_export *x, const char *out_dir, struct tern_convert_out *out,
                       struct tern_err *err)
 {
-    if (load_config(x, err) < 0 || list_tensors(x, err) < 0 || deal_shards(x, err) < 0 ||
+    if (load_config(x, err) < 0 || list(x, err) < 0 || deal_shards(x, err) < 0 ||
         out_is_free(out_dir, err) < 0)
         return -1;
     char *temp = tern_strf("%s.tmp-XXXXXX", out_dir), *parent = tern_fs_dirname(out_dir);
@@ -416,7 +478,7 @@ int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_
                        struct tern_convert_out *out, struct tern_err *err)
 {
     static const struct tern_convert_hf defaults;
-    struct export x = {.options = options ? options : &defaults};
+    struct convert_export x = {.options = options ? options : &defaults};
     struct tern_convert_out done = {0};
     char *to = tern_strdup(out_dir);
     int rc = -1;
@@ -438,6 +500,7 @@ int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_
     json_decref(x.config_json);
     free(x.tensors);
     free(x.shard);
+    tern_ckpt_close(x.base);
     tern_ckpt_close(x.c);
     free(to);
     return rc;

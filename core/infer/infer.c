@@ -1,6 +1,7 @@
 #include "core/infer/infer.h"
 
 #include "core/base/str.h"
+#include "core/convert/convert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,16 +38,8 @@ static int check_tensors(const struct tern_infer_source *s, struct tern_err *err
 /* Weights that adapters stand beside have another prefix. */
 static void find_adapters(struct tern_infer_source *s)
 {
-    json_t *lora = json_object_get(tern_ckpt_meta(s->ckpt), "lora");
-
-    if (!json_is_object(lora))
-        return;
-    s->prefix = "base/";
-    s->adapters = (struct tern_model_adapters){
-        .rank = (int)json_integer_value(json_object_get(lora, "rank")),
-        .targets = (unsigned)json_integer_value(json_object_get(lora, "targets")),
-        .scale = json_number_value(json_object_get(lora, "scale")),
-    };
+    if (tern_convert_adapters(s->ckpt, &s->adapters))
+        s->prefix = "base/";
 }
 
 int tern_infer_open(const char *path, struct tern_infer_source *out, struct tern_err *err)
@@ -92,41 +85,25 @@ int tern_infer_read_part(const struct tern_infer_source *s, const char *prefix,
     return tern_ckpt_read(s->ckpt, name, type, start, shape, to, err);
 }
 
-/* w += scale B A. */
-static int add_product(const struct tern_infer_source *s, const struct tern_model_part *a,
-                       const struct tern_model_part *b, tern_real *w, struct tern_err *err)
+/* The slice of a weight with its adapter put in. */
+static int read_merged(const struct tern_infer_source *s, const struct tern_model_part *w,
+                       tern_real *to, struct tern_err *err)
 {
-    tern_real *pa = tern_alloc(a->count, sizeof *pa, "an adapter", err);
-    tern_real *pb = tern_alloc(b->count, sizeof *pb, "an adapter", err);
-    int rc = -1, out = (int)b->shape[0], in = (int)a->shape[1], rank = s->adapters.rank;
+    enum { BLOCK = 64 }; /* rows at a time */
+    struct tern_convert_merge *merge =
+        tern_convert_merge_open(s->ckpt, s->prefix, s->ckpt, &s->adapters, &w->whole, err);
+    double *rows = tern_alloc(BLOCK * (size_t)w->shape[1], sizeof *rows, "a weight's rows", err);
+    int rc = merge && rows ? 0 : -1;
 
-    if (pa && pb && tern_infer_read_part(s, "lora/", a, pa, err) == 0 &&
-        tern_infer_read_part(s, "lora/", b, pb, err) == 0) {
-        tern_tensor_gemm(false, false, out, in, rank, (tern_real)s->adapters.scale, pb, rank, pa,
-                         in, 1, w, in);
-        rc = 0;
+    for (int64_t r = 0; rc == 0 && r < w->shape[0]; r += BLOCK) {
+        const int64_t start[] = {w->start[0] + r, w->start[1]};
+        const int64_t left = w->shape[0] - r, shape[] = {left < BLOCK ? left : BLOCK, w->shape[1]};
+        rc = tern_convert_merge_read(merge, start, shape, rows, err);
+        for (int64_t e = 0; rc == 0 && e < shape[0] * shape[1]; e++)
+            to[r * shape[1] + e] = (tern_real)rows[e];
     }
-    free(pa);
-    free(pb);
-    return rc;
-}
-
-/* Add the source's adapters to the weights of `m`. */
-static int merge(const struct tern_infer_source *s, struct tern_llama *m, struct tern_err *err)
-{
-    const struct tern_model_shard *base = tern_llama_shard(m);
-    struct tern_model_shard *pairs =
-        tern_model_shard_adapters(&s->config, &base->place, &s->adapters, err);
-    tern_real *params = tern_llama_params(m, NULL);
-    int rc = pairs ? 0 : -1;
-
-    for (size_t i = 0, at = 0; rc == 0 && i < pairs->n_parts; i += 2) {
-        while (base->parts[at].index != pairs->parts[i].index)
-            at++;
-        rc = add_product(s, &pairs->parts[i], &pairs->parts[i + 1], params + base->parts[at].offset,
-                         err);
-    }
-    tern_model_shard_free(pairs);
+    free(rows);
+    tern_convert_merge_close(merge);
     return rc;
 }
 
@@ -135,11 +112,15 @@ int tern_infer_read(const struct tern_infer_source *s, struct tern_llama *m, str
     const struct tern_model_shard *shard = tern_llama_shard(m);
     tern_real *params = tern_llama_params(m, NULL);
 
-    for (size_t i = 0; i < shard->n_parts; i++)
-        if (tern_infer_read_part(s, s->prefix, &shard->parts[i], params + shard->parts[i].offset,
-                                 err) < 0)
+    for (size_t i = 0; i < shard->n_parts; i++) {
+        const struct tern_model_part *p = &shard->parts[i];
+        bool merge =
+            !tern_llama_adapters(m) && tern_model_adapter_beside(&s->adapters, p->whole.kind);
+        if ((merge ? read_merged(s, p, params + p->offset, err)
+                   : tern_infer_read_part(s, s->prefix, p, params + p->offset, err)) < 0)
             return -1;
-    return s->adapters.rank && !tern_llama_adapters(m) ? merge(s, m, err) : 0;
+    }
+    return 0;
 }
 
 int tern_infer_read_adapters(const struct tern_infer_source *s, struct tern_llama *m,

@@ -185,18 +185,25 @@ struct tern_model_shard *tern_model_shard_new(const struct tern_model_config *c,
 void tern_model_shard_free(struct tern_model_shard *s);
 
 /* Low-rank adapters (Hu et al. 2021, arXiv 2106.09685): beside a weight W [out,in] of a layer stand
- * A [rank,in] and B [out,rank], and its product becomes W x + scale B A dropout(x).  Names are
- * PEFT's. */
+ * A [rank,in] and B [out,rank], and its product becomes W x + scale B A dropout(x).  With `dora`
+ * (Liu et al. 2024, arXiv 2402.09353) also the magnitudes m [out]: the weight is that of W + scale
+ * B A, each row brought to the length that m says.  Names are PEFT's. */
 struct tern_model_adapters {
     int rank;         /* 0: none */
     unsigned targets; /* bit 1 << (kind - TERN_MODEL_Q) of TERN_MODEL_Q .. TERN_MODEL_DOWN */
     double scale;     /* alpha / rank; rsLoRA: alpha / sqrt(rank) (arXiv 2312.03732) */
     double dropout;
+    bool dora;
     uint64_t seed; /* of A, and of what is dropped */
 };
 
-/* The adapters of a shard alone: parts in pairs, A before B, each a unit; whole.kind is their
- * weight's.  Chunks and buckets are those of the shard without them. */
+/* Has a weight of this kind an adapter? */
+bool tern_model_adapter_beside(const struct tern_model_adapters *a, enum tern_model_kind kind);
+/* How many arrays a weight has beside it: A, B, and with `dora` the magnitudes. */
+int tern_model_adapter_arrays(const struct tern_model_adapters *a);
+
+/* The adapters of a shard alone: for each weight as many parts, in this order, each a unit;
+ * whole.kind is their weight's.  Chunks and buckets are those of the shard without them. */
 struct tern_model_shard *tern_model_shard_adapters(const struct tern_model_config *c,
                                                    const struct tern_model_place *p,
                                                    const struct tern_model_adapters *a,

@@ -187,31 +187,38 @@ void tern_model_shard_free(struct tern_model_shard *s)
 
 /* ---------------------------------------------------------------- adapters */
 
-static bool has_adapter(const struct tern_model_adapters *a, enum tern_model_kind kind)
+bool tern_model_adapter_beside(const struct tern_model_adapters *a, enum tern_model_kind kind)
 {
-    return kind >= TERN_MODEL_Q && kind <= TERN_MODEL_DOWN &&
+    return a->rank > 0 && kind >= TERN_MODEL_Q && kind <= TERN_MODEL_DOWN &&
            (a->targets >> (kind - TERN_MODEL_Q) & 1);
 }
 
-/* A or B beside the weight `w`; the caller gives it its place.  What its weight does not cut is
- * whole everywhere, with addends of its gradient on each tensor rank. */
+int tern_model_adapter_arrays(const struct tern_model_adapters *a)
+{
+    return a->dora ? 3 : 2;
+}
+
+/* Array `which` beside the weight `w`; the caller gives it its place.  What its weight does not cut
+ * is whole everywhere, with addends of its gradient on each tensor rank. */
 static struct tern_model_part adapter(const struct tern_model_part *w,
                                       const struct tern_model_adapters *a,
-                                      const struct tern_model_place *p, bool second)
+                                      const struct tern_model_place *p, int which)
 {
+    static const char *const names[] = {"lora_A.weight", "lora_B.weight", "lora_magnitude_vector"};
+    const int64_t width = which < 2 ? a->rank : 1;
     const char *name = w->whole.name;
-    int axis = second ? 0 : 1; /* the one it has of its weight's */
+    int axis = which ? 0 : 1; /* the one it has of its weight's */
     struct tern_model_part part = *w;
     struct tern_model_tensor *t = &part.whole;
 
-    t->shape[0] = second ? w->whole.shape[0] : a->rank;
-    t->shape[1] = second ? a->rank : w->whole.shape[1];
+    t->ndim = which < 2 ? 2 : 1;
+    t->shape[1 - axis] = width;
     t->count = (uint64_t)(t->shape[0] * t->shape[1]);
     t->split_axis = w->whole.split_axis == axis ? axis : -1;
-    snprintf(t->name, sizeof t->name, "base_model.model.%.*s.lora_%c.weight",
-             (int)(strlen(name) - strlen(".weight")), name, second ? 'B' : 'A');
+    snprintf(t->name, sizeof t->name, "base_model.model.%.*s.%s",
+             (int)(strlen(name) - strlen(".weight")), name, names[which]);
     part.start[1 - axis] = 0;
-    part.shape[1 - axis] = a->rank;
+    part.shape[1 - axis] = width;
     if (t->split_axis < 0) {
         part.start[axis] = 0;
         part.shape[axis] = w->whole.shape[axis];
@@ -235,8 +242,9 @@ struct tern_model_shard *tern_model_shard_adapters(const struct tern_model_confi
 
     if (!s)
         return NULL;
-    parts = tern_alloc(2 * s->n_parts, sizeof *parts, "the adapters' table", err);
-    units = tern_alloc(2 * s->n_parts, sizeof *units, "the adapters' table", err);
+    const int arrays = tern_model_adapter_arrays(a);
+    parts = tern_alloc(3 * s->n_parts, sizeof *parts, "the adapters' table", err);
+    units = tern_alloc(3 * s->n_parts, sizeof *units, "the adapters' table", err);
     if (!parts || !units) {
         free(parts);
         free(units);
@@ -246,8 +254,8 @@ struct tern_model_shard *tern_model_shard_adapters(const struct tern_model_confi
     s->params = 0;
     for (size_t i = 0; i < s->n_parts; i++) {
         const struct tern_model_part *w = &s->parts[i];
-        for (int second = 0; second < 2 && has_adapter(a, w->whole.kind); second++, n++) {
-            parts[n] = adapter(w, a, p, second);
+        for (int k = 0; k < arrays && tern_model_adapter_beside(a, w->whole.kind); k++, n++) {
+            parts[n] = adapter(w, a, p, k);
             parts[n].offset = s->params;
             parts[n].unit = (int)n;
             units[n] = (struct tern_model_unit){.offset = s->params,
@@ -275,8 +283,9 @@ uint64_t tern_model_adapter_params(const struct tern_model_config *c,
     for (size_t i = 0; i < tern_model_tensors(c); i++) {
         struct tern_model_tensor t;
         tern_model_tensor(c, i, &t);
-        if (has_adapter(a, t.kind))
-            n += (uint64_t)a->rank * (uint64_t)(t.shape[0] + t.shape[1]);
+        if (tern_model_adapter_beside(a, t.kind))
+            n += (uint64_t)a->rank * (uint64_t)(t.shape[0] + t.shape[1]) +
+                 (a->dora ? (uint64_t)t.shape[0] : 0);
     }
     return n;
 }

@@ -91,13 +91,16 @@ static json_t *layout(const struct train *t)
                      "zero", (int)r->parallel.zero);
 }
 
-/* What tern_infer_open wants to know of adapters. */
+/* What tern_convert_adapters and an export want to know of adapters. */
 static json_t *adapters(const struct train *t)
 {
     const struct tern_model_adapters *a = tern_llama_adapters(t->model);
+    const struct tern_recipe *r = t->recipe;
 
-    return a ? json_pack("{s:i, s:i, s:f}", "rank", a->rank, "targets", (int)a->targets, "scale",
-                         a->scale)
+    return a ? json_pack("{s:i, s:i, s:f, s:b, s:f, s:f, s:b, s:s?}", "rank", a->rank, "targets",
+                         (int)a->targets, "scale", a->scale, "dora", a->dora, "alpha",
+                         r->lora.alpha, "dropout", a->dropout, "rslora", r->lora.rslora, "base",
+                         r->model.from)
              : json_null();
 }
 

@@ -34,7 +34,4 @@ between=$(tern ledger sql --ledger ledger -r rate -n -P "select (select wall_ns 
 awk -v r="$rate" -v ns="$between" 'BEGIN { exit !(r > 0 && 2 * 8 * 32 / (r + 1) <= ns * 1e-9) }'
 ok $? "tokens/s leave evaluations out" || echo "# $rate tokens/s, $between ns"
 
-# Adapters.
-run tern run run.yaml --set name=lora --set checkpoint.dir=lora --set 'lora={rank: 2}'; status 0
-run tern ckpt export lora/latest -o lora-hf; status 2; one_line; err_has 'holds adapters (LoRA)'
 tap_done

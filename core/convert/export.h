@@ -1,0 +1,38 @@
+/* What the files of this room share of an export under way. */
+#ifndef TERN_CONVERT_EXPORT_H
+#define TERN_CONVERT_EXPORT_H
+
+#include "core/convert/convert.h"
+
+struct convert_export {
+    struct tern_ckpt *c;
+    struct tern_ckpt *base; /* a folder of other weights, or NULL */
+    const struct tern_convert_hf *options;
+    struct tern_model_config config;
+    json_t *config_json;
+    struct tern_model_adapters adapters; /* rank 0: none */
+    struct tern_ckpt *from;              /* `c` or `base` */
+    const char *prefix;                  /* of the arrays in it */
+    struct tern_ckpt_info *tensors; /* [n], under their Hugging Face names, in Hugging Face order */
+    unsigned *shard;                /* [n]: which file, from 0 */
+    size_t n;
+    unsigned n_shards;
+    uint64_t total;
+    char *temp; /* the folder while it grows */
+};
+
+/* Append a tensor to the list, which has room for it: it is there in its shape. */
+int convert_add_tensor(struct convert_export *x, const struct tern_model_tensor *t,
+                       struct tern_err *err);
+/* The file `name` of the folder. */
+int convert_write_json(const struct convert_export *x, const char *name, const json_t *j,
+                       size_t flags, struct tern_err *err);
+
+/* ---- peft.c ---- */
+
+/* The list is of the adapters' arrays, by PEFT's names; `x->adapters` is there. */
+int convert_list_adapters(struct convert_export *x, struct tern_err *err);
+/* adapter_config.json. */
+int convert_write_adapter_config(struct convert_export *x, struct tern_err *err);
+
+#endif

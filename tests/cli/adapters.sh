@@ -1,0 +1,80 @@
+#!/bin/bash
+# Adapters (LoRA) out of a checkpoint: as PEFT's, and put into the weights.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
+is() { [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"; }
+tiny_make >made 2>&1 || { cat made; exit 1; }
+sed -i 's/^launch: .*/launch: {threads: 1, health: off}/; s/every: 1,/every: 0,/' run.yaml
+run tern run run.yaml; status 0
+run tern ckpt export checkpoints/latest -o base; status 0
+echo '{"eos_token_id": 2}' >base/generation_config.json
+# What does not change from one line to the next is under `lora`, the rest in the call.
+adapt() { # NAME KEYS: a run of adapters beside `base`
+    run tern run run.yaml --set name=$1 --set checkpoint.dir=$1 --set 'model={from: base}' --set optimizer.lr=1e-2 \
+        --set "lora={rank: 3, alpha: 5, targets: [q_proj, v_proj, o_proj, up_proj, down_proj]$2}"
+    status 0 "a run of adapters: $1"
+}
+nats() { tern eval run.yaml --only --checkpoint "$1" --json 2>/dev/null | jq -r '.. | .nll? // empty'; }
+near() { awk -v a="$1" -v b="$2" 'BEGIN {d = a / b - 1; exit !(a > 0 && d < 1e-6 && d > -1e-6)}'; }
+adapt lora ', dropout: 0.25, rslora: true'
+
+# As PEFT's.
+run tern ckpt export lora/latest -o peft; status 0; err_has '20 tensors of adapters'; err_has 'tern ckpt merge'
+is "$(ls peft | tr '\n' ' ')" "adapter_config.json adapter_model.safetensors " "what PEFT reads, and nothing else"
+is "$(jq -c '[.peft_type, .task_type, .r, .lora_alpha, .lora_dropout, .use_rslora, .use_dora, .bias, .fan_in_fan_out]' peft/adapter_config.json)" \
+    '["LORA","CAUSAL_LM",3,5,0.25,true,false,"none",false]' "its config"
+is "$(jq -r '.target_modules | join(" ")' peft/adapter_config.json)" "q_proj v_proj o_proj up_proj down_proj" "the linears"
+is "$(jq -r .base_model_name_or_path peft/adapter_config.json)" "$PWD/base" "what they stand beside"
+run tern ckpt export lora/latest -o named --base me/base-8b --dtype bf16; status 0
+is "$(jq -r .base_model_name_or_path named/adapter_config.json)" me/base-8b "another name for its base"
+names() { head -c "$((8 + $(od -An -tu8 -N8 "$1")))" "$1" | tail -c +9 | jq -r 'keys[] | select(. != "__metadata__")'; }
+is "$(names peft/adapter_model.safetensors | grep -c '^base_model.model.model.layers.[01].\(self_attn\|mlp\).[a-z]*_proj.lora_[AB].weight$')" 20 "PEFT's names"
+
+# Put into the weights.
+for m in lora; do
+    run tern ckpt merge $m/latest -o $m-hf; status 0
+    is "$(ls $m-hf | tr '\n' ' ')" "config.json generation_config.json model.safetensors tokenizer.model " "a whole folder"
+    a=$(nats $m/latest); b=$(nats $m-hf); c=$(nats base)
+    d=$(tern ledger sql --ledger ledger -r $m -n -P "select printf('%.17g', nll) from eval where step = 8")
+    near "$a" "$b" && near "$b" "$d" && awk -v a="$a" -v c="$c" 'BEGIN {exit !(a - c < -1)}'
+    ok $? "$m: merged, the loss of the checkpoint, which the run has with adapters beside ($b, $a, $d; before $c)"
+    run tern ckpt merge $m/latest --base base -o $m-beside; status 0
+    cmp $m-hf/model.safetensors $m-beside/model.safetensors; ok $? "into the weights of a folder: the same"
+done
+! cmp -s lora-hf/model.safetensors base/model.safetensors; ok $? "they are not the weights of before"
+run tern ckpt merge lora/latest -o half --dtype bf16 --max-shard 40KB; status 0
+has half/config.json '"torch_dtype": "bfloat16"'; [ -f half/model.safetensors.index.json ]; ok $? "in several files"
+
+# What cannot be.
+run tern ckpt merge lora/latest; status 2; one_line; err_has '--out'
+run tern ckpt merge lora/latest -o half; status 2; one_line; err_has 'is there already'
+run tern ckpt merge checkpoints/latest -o none; status 2; one_line; err_has 'holds no adapters'
+run tern ckpt merge lora/latest --base model -o none; status 2; one_line
+cp -r base other; sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 1/' other/config.json
+run tern run run.yaml --set name=small --set checkpoint.dir=small --set 'model={config: other/config.json, tokenizer: model}' --set steps=2; status 0
+run tern ckpt export small/latest -o small-hf; status 0
+run tern ckpt merge lora/latest --base small-hf -o none; status 2; one_line; err_has "small-hf: its config wants tensor 'model.layers.1."
+cp -r lora bad; s=$(ls bad/step-*/shard-*)
+printf '\377' | dd of="$s" bs=1 seek=$(($(stat -c %s "$s") - 65)) conv=notrunc 2>/dev/null # in the last of the frozen weights
+run tern ckpt merge bad/latest -o none; status 2; one_line; err_has 'does not match its digest'
+[ -z "$(ls -d none* 2>/dev/null)" ]; ok $? "a refused merge leaves nothing"
+
+# Ended in the middle of it, by Ctrl-C and by kill -9.
+if strace -o /dev/null true 2>/dev/null; then
+    cut_off() { # SIGNAL WRITE
+        run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=write -e inject=write:signal=$1:when=$2 \
+            tern ckpt merge lora/latest -o cut --max-shard 40KB
+    }
+    cut_off INT 4; status 130; one_line; [ -z "$(ls -d cut* 2>/dev/null)" ]; ok $? "Ctrl-C leaves nothing"
+    for n in 1 2 4 8 12; do
+        cut_off KILL $n 2>/dev/null
+        [ ! -e cut ]; ok $? "killed at write $n, there is no folder of that name (status $rc)"
+    done
+    rm -rf cut.tmp-*
+else
+    skip "strace may not trace here"
+fi
+run tern ckpt merge lora/latest -o cut --max-shard 40KB; status 0
+b=$(nats cut); near "$(nats lora/latest)" "$b"; ok $? "and then whole, in several files, with the same loss ($b)"
+tap_done

@@ -107,28 +107,35 @@ static int read_merged(const struct tern_infer_source *s, const struct tern_mode
     return rc;
 }
 
-int tern_infer_read(const struct tern_infer_source *s, struct tern_llama *m, struct tern_err *err)
+/* The parameters of `m`; `merge`: the source's adapters are put into them. */
+static int read_weights(const struct tern_infer_source *s, struct tern_llama *m, bool merge,
+                        struct tern_err *err)
 {
     const struct tern_model_shard *shard = tern_llama_shard(m);
     tern_real *params = tern_llama_params(m, NULL);
 
     for (size_t i = 0; i < shard->n_parts; i++) {
         const struct tern_model_part *p = &shard->parts[i];
-        bool merge =
-            !tern_llama_adapters(m) && tern_model_adapter_beside(&s->adapters, p->whole.kind);
-        if ((merge ? read_merged(s, p, params + p->offset, err)
-                   : tern_infer_read_part(s, s->prefix, p, params + p->offset, err)) < 0)
+        bool adapted = merge && tern_model_adapter_beside(&s->adapters, p->whole.kind);
+        if ((adapted ? read_merged(s, p, params + p->offset, err)
+                     : tern_infer_read_part(s, s->prefix, p, params + p->offset, err)) < 0)
             return -1;
     }
     return 0;
 }
 
-int tern_infer_read_adapters(const struct tern_infer_source *s, struct tern_llama *m,
-                             struct tern_err *err)
+int tern_infer_read(const struct tern_infer_source *s, struct tern_llama *m, struct tern_err *err)
+{
+    return read_weights(s, m, true, err);
+}
+
+int tern_infer_resume(const struct tern_infer_source *s, struct tern_llama *m, struct tern_err *err)
 {
     const struct tern_model_shard *shard = tern_llama_trained(m);
     tern_real *params = tern_llama_trainable(m, NULL);
 
+    if (read_weights(s, m, !tern_llama_adapters(m), err) < 0)
+        return -1;
     for (size_t i = 0; tern_llama_adapters(m) && i < shard->n_parts; i++)
         if (tern_infer_read_part(s, "lora/", &shard->parts[i], params + shard->parts[i].offset,
                                  err) < 0)

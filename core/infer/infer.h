@@ -34,12 +34,13 @@ void tern_infer_close(struct tern_infer_source *s);
  * to[count of the slice].  Digests are checked on the way. */
 int tern_infer_read_part(const struct tern_infer_source *s, const char *prefix,
                          const struct tern_model_part *p, tern_real *to, struct tern_err *err);
-/* Read the parameters of `m`, a model or a shard of one.  Adapters of the source are added to the
- * weights that they stand beside, unless `m` has places for them. */
+/* Read the parameters of `m`, a model or a shard of one.  Adapters of the source are put into the
+ * weights that they stand beside; those of `m` are left alone. */
 int tern_infer_read(const struct tern_infer_source *s, struct tern_llama *m, struct tern_err *err);
-/* Read the adapters of `m`; nothing, when it has none. */
-int tern_infer_read_adapters(const struct tern_infer_source *s, struct tern_llama *m,
-                             struct tern_err *err);
+/* The same to go on with a run: adapters of `m` are read, too, and its weights as they stand beside
+ * them. */
+int tern_infer_resume(const struct tern_infer_source *s, struct tern_llama *m,
+                      struct tern_err *err);
 
 /* Perplexity's parts. */
 struct tern_infer_eval {

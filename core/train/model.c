@@ -78,8 +78,8 @@ int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
     const char *identity = json_string_value(json_object_get(meta, "identity_hash"));
     if (!t->options->accept && tern_check_same_run(t->recipe, path, identity, err) < 0)
         goto out;
-    if (make_model(t, &s.config, err) < 0 || tern_infer_read(&s, t->model, err) < 0 ||
-        tern_infer_read_adapters(&s, t->model, err) < 0 || read_moments(t, &s, err) < 0)
+    if (make_model(t, &s.config, err) < 0 || tern_infer_resume(&s, t->model, err) < 0 ||
+        read_moments(t, &s, err) < 0)
         goto out;
     t->step = tern_ckpt_step(s.ckpt);
     t->sample = meta_count(meta, "sample", t->step * (uint64_t)t->recipe->batch.global);

@@ -46,6 +46,11 @@ done
 run tern ckpt merge lora/latest -o half --dtype bf16 --max-shard 40KB; status 0
 has half/config.json '"torch_dtype": "bfloat16"'; [ -f half/model.safetensors.index.json ]; ok $? "in several files"
 
+# New adapters beside a model that had some: these are in its weights.
+run tern run run.yaml --set name=more --set checkpoint.dir=more --set 'model={from: lora/latest, tokenizer: model}' --set 'lora={rank: 2}' --set steps=1 --set schedule.warmup=0; status 0
+a=$(tern ledger sql --ledger ledger -r more -n -P "select printf('%.17g', nll) from eval where step = 0"); b=$(nats lora-hf)
+near "$a" "$b"; ok $? "a run of new adapters begins from the old ones' model ($a, $b)"
+
 # What cannot be.
 run tern ckpt merge lora/latest; status 2; one_line; err_has '--out'
 run tern ckpt merge lora/latest -o half; status 2; one_line; err_has 'is there already'

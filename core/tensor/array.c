@@ -101,3 +101,22 @@ void tern_tensor_from_bf16(tern_real *to, const uint16_t *from, size_t n)
     FOR_BLOCKS(n)
     tern_tensor_k->from_bf16(to + at, from + at, LENGTH(n));
 }
+
+uint16_t tern_tensor_bf16(tern_real x)
+{
+    uint16_t half;
+
+    tern_tensor_k->to_bf16(&half, &x, 1);
+    return half;
+}
+
+void tern_tensor_round_bf16(tern_real *x, uint16_t *to, size_t n)
+{
+    FOR_BLOCKS(n)
+    {
+        uint16_t block[BLOCK], *half = to ? to + at : block;
+
+        tern_tensor_k->to_bf16(half, x + at, LENGTH(n));
+        tern_tensor_k->from_bf16(x + at, half, LENGTH(n));
+    }
+}

@@ -17,6 +17,9 @@ static const char core_variable[] = "OPENBLAS_CORETYPE";
 
 /* Rows and columns from which our own products are as fast as OpenBLAS's. */
 enum { OWN_MIN = 16 };
+/* Of a matrix in bf16 that OpenBLAS multiplies by: 1 MiB of floats, a second-level cache; and on
+ * the stack, where there is no memory for more. */
+enum { PIECE = 512, SMALL_PIECE = 64 };
 
 static struct {
     void *handle;
@@ -215,16 +218,12 @@ static bool pays(int M, int N, int K)
     return M >= OWN_MIN && N >= OWN_MIN && K > 0;
 }
 
-static void product(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
+static void by_blas(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
                     int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc)
 {
     enum CBLAS_TRANSPOSE opa = ta ? CblasTrans : CblasNoTrans, opb = tb ? CblasTrans : CblasNoTrans;
 
-    if (own_products && pays(M, N, K) && tern_tensor_gemm_avx512_ready())
-        tern_tensor_gemm_avx512(ta, tb, M, N, K, (float)alpha, (const float *)(const void *)A, lda,
-                                (const float *)(const void *)B, ldb, (float)beta,
-                                (float *)(void *)C, ldc);
-    else if (sizeof(tern_real) == sizeof(float))
+    if (sizeof(tern_real) == sizeof(float))
         blas.sgemm(CblasRowMajor, opa, opb, M, N, K, (float)alpha, (const float *)(const void *)A,
                    lda, (const float *)(const void *)B, ldb, (float)beta, (float *)(void *)C, ldc);
     else
@@ -233,14 +232,63 @@ static void product(bool ta, bool tb, int M, int N, int K, tern_real alpha, cons
                    ldc);
 }
 
+/* This thread's room for a widened piece of B, allocated once; NULL: no memory. */
+static tern_real *room(void)
+{
+    static __thread tern_real *piece;
+    void *p = NULL;
+
+    if (!piece && posix_memalign(&p, 64, (size_t)PIECE * PIECE * sizeof(tern_real)) == 0)
+        piece = p;
+    return piece;
+}
+
+/* OpenBLAS knows one type: op(B) is widened a square of PIECE at a time. */
+static void by_blas_half(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
+                         int lda, const uint16_t *B, int ldb, tern_real beta, tern_real *C, int ldc)
+{
+    tern_real small[SMALL_PIECE * SMALL_PIECE], *piece = room();
+    int side = piece ? PIECE : SMALL_PIECE;
+
+    piece = piece ? piece : small;
+    for (int j = 0; j < N; j += side)
+        for (int k = 0; k == 0 || k < K; k += side) {
+            int n = N - j < side ? N - j : side, depth = K - k < side ? K - k : side;
+            int rows = tb ? n : depth, columns = tb ? depth : n;
+            const uint16_t *b = B + (tb ? (size_t)j * (size_t)ldb + (size_t)k
+                                        : (size_t)k * (size_t)ldb + (size_t)j);
+
+            for (int r = 0; r < rows; r++)
+                tern_tensor_k->from_bf16(piece + (size_t)r * (size_t)columns,
+                                         b + (size_t)r * (size_t)ldb, (size_t)columns);
+            by_blas(ta, tb, M, n, depth, alpha, A + (ta ? (size_t)k * (size_t)lda : (size_t)k), lda,
+                    piece, columns > 0 ? columns : 1, k ? 1 : beta, C + j, ldc);
+        }
+}
+
+static void product(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
+                    int lda, struct tern_tensor_matrix B, int ldb, tern_real beta, tern_real *C,
+                    int ldc)
+{
+    if (own_products && pays(M, N, K) && tern_tensor_gemm_avx512_ready())
+        tern_tensor_gemm_avx512(ta, tb, M, N, K, (float)alpha, (const float *)(const void *)A, lda,
+                                B, ldb, (float)beta, (float *)(void *)C, ldc);
+    else if (B.half)
+        by_blas_half(ta, tb, M, N, K, alpha, A, lda, B.at, ldb, beta, C, ldc);
+    else
+        by_blas(ta, tb, M, N, K, alpha, A, lda, B.at, ldb, beta, C, ldc);
+}
+
 /* Where thread p of P begins, at a multiple of 16: the width of the micro-kernels. */
 static int cut(int n, int p, int P)
 {
     return p == P ? n : (int)((int64_t)n * p / P / 16 * 16);
 }
 
-void tern_tensor_gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
-                      int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc)
+/* Among the threads. */
+static void gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
+                 int lda, struct tern_tensor_matrix B, int ldb, tern_real beta, tern_real *C,
+                 int ldc)
 {
     if (omp_in_parallel()) {
         product(ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
@@ -261,9 +309,23 @@ void tern_tensor_gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, co
 
             if (cols > 0)
                 product(ta, tb, M, cols, K, alpha, A, lda,
-                        B + (tb ? (size_t)n * (size_t)ldb : (size_t)n), ldb, beta, C + n, ldc);
+                        tern_tensor_from(B, tb ? (size_t)n * (size_t)ldb : (size_t)n), ldb, beta,
+                        C + n, ldc);
         }
     }
+}
+
+void tern_tensor_gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
+                      int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc)
+{
+    gemm(ta, tb, M, N, K, alpha, A, lda, (struct tern_tensor_matrix){B, false}, ldb, beta, C, ldc);
+}
+
+void tern_tensor_gemm_bf16(bool ta, bool tb, int M, int N, int K, tern_real alpha,
+                           const tern_real *A, int lda, const uint16_t *B, int ldb, tern_real beta,
+                           tern_real *C, int ldc)
+{
+    gemm(ta, tb, M, N, K, alpha, A, lda, (struct tern_tensor_matrix){B, true}, ldb, beta, C, ldc);
 }
 
 void tern_tensor_gemm_near(bool ta, int M, int N, int K, const tern_real *A, int lda,
@@ -274,7 +336,8 @@ void tern_tensor_gemm_near(bool ta, int M, int N, int K, const tern_real *A, int
                                      (const float *)(const void *)B, ldb, add, (float *)(void *)C,
                                      ldc);
     else
-        product(ta, false, M, N, K, 1, A, lda, B, ldb, add ? 1 : 0, C, ldc);
+        product(ta, false, M, N, K, 1, A, lda, (struct tern_tensor_matrix){B, false}, ldb,
+                add ? 1 : 0, C, ldc);
 }
 
 void tern_tensor_turn(tern_real *to, int ld_to, const tern_real *from, int ld, int rows,

@@ -146,9 +146,18 @@ static void transpose(__m512 r[16])
     }
 }
 
-/* to[k][i] = from[i][k] for i < w <= 16 and k < K; rows of `to` are ld_to apart, and the floats up
- * to the 16th of each are overwritten. */
-static void turn(float *to, int ld_to, const float *from, int ld, int w, int K)
+/* 16 floats, or as many bf16 widened: those of `m`, and zeros. */
+__attribute__((always_inline)) static inline __m512 load(mask m, const void *from, size_t i,
+                                                         const bool half)
+{
+    if (!half)
+        return _mm512_maskz_loadu_ps(m, (const float *)from + i);
+    __m256i x = _mm256_maskz_loadu_epi16(m, (const uint16_t *)from + i);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+__attribute__((always_inline)) static inline void turn_any(float *to, int ld_to, const void *from,
+                                                           int ld, int w, int K, const bool half)
 {
     for (int k = 0; k < K; k += 16) {
         int n = K - k < 16 ? K - k : 16;
@@ -157,7 +166,7 @@ static void turn(float *to, int ld_to, const float *from, int ld, int w, int K)
 
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++)
-            r[i] = i < w ? _mm512_maskz_loadu_ps(m, from + (size_t)i * (size_t)ld + k)
+            r[i] = i < w ? load(m, from, (size_t)i * (size_t)ld + (size_t)k, half)
                          : _mm512_setzero_ps();
         transpose(r);
         for (int i = 0; i < n; i++)
@@ -165,31 +174,61 @@ static void turn(float *to, int ld_to, const float *from, int ld, int w, int K)
     }
 }
 
-/* Columns of op(B), n of them, as slivers b[K][WIDE]. */
-static void pack_b(float *to, bool turned, const float *B, int ldb, int n, int K)
+/* to[k][i] = from[i][k] for i < w <= 16 and k < K; rows of `to` are ld_to apart, and the floats up
+ * to the 16th of each are overwritten. */
+static void turn(float *to, int ld_to, const float *from, int ld, int w, int K)
+{
+    turn_any(to, ld_to, from, ld, w, K, false);
+}
+
+static void turn_half(float *to, int ld_to, const uint16_t *from, int ld, int w, int K)
+{
+    turn_any(to, ld_to, from, ld, w, K, true);
+}
+
+/* Row by row: memory is read in its own order. */
+__attribute__((always_inline)) static inline void pack_rows(float *to, const void *B, int ldb,
+                                                            int n, int K, const bool half)
 {
     size_t sliver = (size_t)K * WIDE;
 
-    if (turned) {
-        for (int j = 0; j < n; j += 16)
-            turn(to + (size_t)(j / WIDE) * sliver + (size_t)(j % WIDE), WIDE,
-                 B + (size_t)j * (size_t)ldb, ldb, n - j < 16 ? n - j : 16, K);
-        return;
-    }
-    /* Row by row: memory is read in its own order. */
-    for (int k = 0; k < K; k++, to += WIDE, B += ldb) {
+    for (int k = 0; k < K; k++, to += WIDE) {
         float *at = to;
+        size_t row = (size_t)k * (size_t)ldb;
         int j = 0;
 
         for (; j + WIDE <= n; j += WIDE, at += sliver) {
-            _mm512_store_ps(at, _mm512_loadu_ps(B + j));
-            _mm512_store_ps(at + 16, _mm512_loadu_ps(B + j + 16));
+            _mm512_store_ps(at, load(0xffff, B, row + (size_t)j, half));
+            _mm512_store_ps(at + 16, load(0xffff, B, row + (size_t)j + 16, half));
         }
         if (j < n) {
-            _mm512_store_ps(at, _mm512_maskz_loadu_ps(lanes(n - j), B + j));
-            _mm512_store_ps(at + 16, _mm512_maskz_loadu_ps(lanes(n - j - 16), B + j + 16));
+            _mm512_store_ps(at, load(lanes(n - j), B, row + (size_t)j, half));
+            _mm512_store_ps(at + 16, load(lanes(n - j - 16), B, row + (size_t)j + 16, half));
         }
     }
+}
+
+/* Columns of op(B), n of them, as slivers b[K][WIDE]. */
+static void pack_b(float *to, bool turned, struct tern_tensor_matrix B, int ldb, int n, int K)
+{
+    size_t sliver = (size_t)K * WIDE;
+
+    for (int j = 0; j < n && turned; j += 16) {
+        float *at = to + (size_t)(j / WIDE) * sliver + (size_t)(j % WIDE);
+        const void *from = tern_tensor_from(B, (size_t)j * (size_t)ldb).at;
+        int w = n - j < 16 ? n - j : 16;
+
+        if (B.half)
+            turn_half(at, WIDE, from, ldb, w, K);
+        else
+            turn(at, WIDE, from, ldb, w, K);
+    }
+    if (turned)
+        return;
+    if (B.half)
+        pack_rows(to, B.at, ldb, n, K, true);
+    else
+        pack_rows(to, B.at, ldb, n, K, false);
 }
 
 /* Rows of op(A) in slivers: row at[p] is the first of the p-th, at[parts] the number of rows. */
@@ -265,7 +304,8 @@ static void sweep(const float *a, const struct slivers *s, int p0, int p1, const
 }
 
 void tern_tensor_gemm_avx512(bool ta, bool tb, int M, int N, int K, float alpha, const float *A,
-                             int lda, const float *B, int ldb, float beta, float *C, int ldc)
+                             int lda, struct tern_tensor_matrix B, int ldb, float beta, float *C,
+                             int ldc)
 {
     float *panel = buffer, *packed = buffer + PANEL;
     int deep = even(K, DEPTH), high = even(M, HEIGHT);
@@ -279,8 +319,9 @@ void tern_tensor_gemm_avx512(bool ta, bool tb, int M, int N, int K, float alpha,
                 int n = N - j < wide ? N - j : wide, depth = K - k < deep ? K - k : deep;
                 const float *a = A + (ta ? (size_t)k * (size_t)lda + (size_t)r
                                          : (size_t)r * (size_t)lda + (size_t)k);
-                const float *b = B + (tb ? (size_t)j * (size_t)ldb + (size_t)k
-                                         : (size_t)k * (size_t)ldb + (size_t)j);
+                const struct tern_tensor_matrix b =
+                    tern_tensor_from(B, tb ? (size_t)j * (size_t)ldb + (size_t)k
+                                           : (size_t)k * (size_t)ldb + (size_t)j);
                 const struct finish f = {.alpha = alpha,
                                          .beta = k ? 1 : beta,
                                          .c = C + (size_t)r * (size_t)ldc + j,

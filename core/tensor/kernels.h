@@ -74,11 +74,24 @@ extern const struct tern_tensor_kernels *tern_tensor_k;
 enum tern_tensor_cpu { TERN_TENSOR_CPU_PLAIN, TERN_TENSOR_CPU_AVX2, TERN_TENSOR_CPU_AVX512 };
 enum tern_tensor_cpu tern_tensor_cpu(void);
 
+/* A matrix of one type or the other: tern_real, or bf16 with `half`. */
+struct tern_tensor_matrix {
+    const void *at;
+    bool half;
+};
+
+static inline struct tern_tensor_matrix tern_tensor_from(struct tern_tensor_matrix x, size_t i)
+{
+    return (struct tern_tensor_matrix){
+        (const char *)x.at + i * (x.half ? sizeof(uint16_t) : sizeof(tern_real)), x.half};
+}
+
 /* tern_tensor_gemm on this thread alone, K > 0 (gemm_avx512.c); `ready` first, which allocates this
  * thread's buffers once (false: no memory). */
 bool tern_tensor_gemm_avx512_ready(void);
 void tern_tensor_gemm_avx512(bool ta, bool tb, int M, int N, int K, float alpha, const float *A,
-                             int lda, const float *B, int ldb, float beta, float *C, int ldc);
+                             int lda, struct tern_tensor_matrix B, int ldb, float beta, float *C,
+                             int ldc);
 
 /* C[M,N] = op(A) B, or with `add` C += it, without packing: for attention's small products, whose
  * operands lie in a cache.  op(A)[M,K] is the transpose of A[K,M] when `ta`, else A[M,K] itself

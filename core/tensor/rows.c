@@ -85,6 +85,20 @@ void tern_tensor_embed_part(tern_real *y, const tern_real *table, const int32_t 
     }
 }
 
+void tern_tensor_embed_bf16(tern_real *y, const uint16_t *table, const int32_t *ids, int n, int C,
+                            int first, int rows)
+{
+    FOR_ROWS(n)
+    {
+        int id = ids[r] - first;
+
+        if (id >= 0 && id < rows)
+            tern_tensor_k->from_bf16(y + at(r, C), table + at(id, C), (size_t)C);
+        else
+            memset(y + at(r, C), 0, (size_t)C * sizeof(*y));
+    }
+}
+
 void tern_tensor_embed_backward_part(tern_real *dtable, const tern_real *dy, const int32_t *ids,
                                      int n, int C, int first, int rows)
 {

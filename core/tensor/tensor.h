@@ -67,6 +67,12 @@ int tern_tensor_gemm_use(const char *name);
  * more) are dealt to the threads. */
 void tern_tensor_gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
                       int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc);
+/* The same with B in bf16, which is widened piece by piece on its way into the product: its bits
+ * are those of tern_tensor_gemm on the widened matrix where the kernel is our own, and OpenBLAS's
+ * of pieces of it elsewhere. */
+void tern_tensor_gemm_bf16(bool ta, bool tb, int M, int N, int K, tern_real alpha,
+                           const tern_real *A, int lda, const uint16_t *B, int ldb, tern_real beta,
+                           tern_real *C, int ldc);
 
 /* ---------------------------------------------------------------- whole arrays, n elements */
 
@@ -97,6 +103,11 @@ void tern_tensor_to_bf16(uint16_t *to, const tern_real *from, size_t n);
 void tern_tensor_to_bf16_random(uint16_t *to, const tern_real *from, size_t n, uint64_t seed,
                                 uint64_t stream, uint64_t first);
 void tern_tensor_from_bf16(tern_real *to, const uint16_t *from, size_t n);
+/* The same of one number. */
+uint16_t tern_tensor_bf16(tern_real x);
+/* x becomes what bf16 keeps of it, which `to` gets as tern_tensor_to_bf16 says (NULL: not wanted).
+ */
+void tern_tensor_round_bf16(tern_real *x, uint16_t *to, size_t n);
 
 /* ---------------------------------------------------------------- rows */
 
@@ -123,6 +134,9 @@ void tern_tensor_embed_part(tern_real *y, const tern_real *table, const int32_t 
                             int first, int rows);
 void tern_tensor_embed_backward_part(tern_real *dtable, const tern_real *dy, const int32_t *ids,
                                      int n, int C, int first, int rows);
+/* tern_tensor_embed_part of a table in bf16. */
+void tern_tensor_embed_bf16(tern_real *y, const uint16_t *table, const int32_t *ids, int n, int C,
+                            int first, int rows);
 
 /* h[n,F] = silu(gate) * up where gate_up[n,2F] holds a row's gate, then its up (Shazeer, arXiv
  * 2002.05202). */

@@ -328,6 +328,40 @@ static void gemm(int M, int N, int K)
     }
 }
 
+/* B in bf16, against sums in double of what bf16 holds; `own`: by our own kernel, also bit by bit
+ * against the product of the widened matrix. */
+static void gemm_bf16(int M, int N, int K, bool own)
+{
+    size_t m = (size_t)M, n = (size_t)N, k = (size_t)K;
+
+    for (int t = 0; t < 4; t++) {
+        bool ta = t & 1, tb = t & 2;
+        int lda = (ta ? M : K) + 3, ldb = (tb ? K : N) + 1;
+        size_t of_b = (size_t)ldb * (tb ? n : k);
+        tern_real *A = noise((size_t)lda * (ta ? k : m), 1), *B = noise(of_b, 2);
+        tern_real *C = noise(m * n, 3), *D = noise(m * n, 3);
+        uint16_t *half = malloc(of_b * sizeof(*half));
+        double *want = zeros(m * n);
+
+        tern_tensor_round_bf16(B, half, of_b);
+        for (size_t i = 0; i < m; i++)
+            for (size_t l = 0; l < k; l++)
+                for (size_t j = 0; j < n; j++)
+                    want[i * n + j] += 0.5 *
+                                       (double)A[ta ? l * (size_t)lda + i : i * (size_t)lda + l] *
+                                       (double)B[tb ? j * (size_t)ldb + l : l * (size_t)ldb + j];
+        for (size_t i = 0; i < m * n; i++)
+            want[i] += 2 * (double)C[i];
+        tern_tensor_gemm_bf16(ta, tb, M, N, K, 0.5F, A, lda, half, ldb, 2, C, N);
+        ok(apart(C, want, m * n) < 3 * NEAR, "product with bf16 %dx%dx%d%s%s", M, N, K,
+           ta ? " A^T" : "", tb ? " B^T" : "");
+        tern_tensor_gemm(ta, tb, M, N, K, 0.5F, A, lda, B, ldb, 2, D, N);
+        if (own)
+            ok(memcmp(C, D, m * n * sizeof(*C)) == 0, "and the widened matrix's bits");
+        free(A), free(B), free(C), free(D), free(half), free(want);
+    }
+}
+
 /* Our own products and OpenBLAS's; ours do not depend on the number of threads. */
 static void products(void)
 {
@@ -347,6 +381,8 @@ static void products(void)
         tern_tensor_gemm_use("openblas");
         gemm(63, 64, 65);
         gemm(130, 20, 300);
+        gemm_bf16(130, 20, 300, false);
+        gemm_bf16(300, 600, 1100, false);
     }
     ok(tern_tensor_gemm_use("abacus") == -1, "unknown products are refused");
     tern_tensor_gemm_use(NULL);
@@ -355,6 +391,14 @@ static void products(void)
         gemm(m, 91 - m, 3 * m);
     gemm(300, 1100, 600);
     gemm(1100, 50, 530);
+    bool own = tern_tensor_gemm_use("avx512") == 0;
+    tern_tensor_gemm_use(NULL);
+    gemm_bf16(1, 1, 1, false);
+    gemm_bf16(5, 65, 64, false);
+    for (int m = 16; m < 64; m += 7)
+        gemm_bf16(m, 91 - m, 3 * m, own);
+    gemm_bf16(1100, 50, 530, own);
+    gemm_bf16(70, 1100, 600, own);
     free(A), free(B), free(C[0]), free(C[1]);
 }
 
@@ -486,6 +530,13 @@ static void embedding(void)
         good = good && y[2 * C + i] == table[2 * C + i] && d[2 * C + i] == 2 * table[2 * C + i] &&
                d[i] == table[i];
     ok(good, "embedding, and its gradient where an id comes twice");
+    uint16_t half[3 * C];
+    tern_tensor_round_bf16(table, half, 3 * C);
+    tern_tensor_embed_bf16(y, half + C, ids, N, C, 1, 2); /* ids 1 and 2 are here, 0 is not */
+    for (int i = 0; i < C; i++)
+        good = good && y[i] == table[2 * C + i] && y[2 * C + i] == y[i] && y[C + i] == 0 &&
+               y[3 * C + i] == table[C + i];
+    ok(good, "embedding of a part in bf16");
     free(table);
 }
 
@@ -525,6 +576,30 @@ static void bf16(void)
         near = near && fabs((double)got[i] - (double)x[i]) <= 0x1p-8 * fabs((double)x[i]) &&
                (float_bits((double)got[i]) & 0xffff) == 0;
     ok(near, "and back");
+    tern_real *rounded = noise(N, 1);
+    memcpy(rounded, x, N * sizeof(*x));
+    uint16_t *again = malloc(N * sizeof(*again));
+    tern_tensor_round_bf16(rounded, again, N);
+    good = memcmp(rounded, got, N * sizeof(*got)) == 0 && memcmp(again, h, N * sizeof(*h)) == 0;
+    tern_tensor_round_bf16(rounded, NULL, N);
+    ok(good && memcmp(rounded, got, N * sizeof(*got)) == 0,
+       "rounded in place: the same, and a second time nothing");
+    good = 1;
+    for (int i = 0; i < N; i++)
+        good = good && tern_tensor_bf16(x[i]) == h[i];
+    ok(good, "one by one: the same");
+    /* All that bf16 has, subnormals too, goes there and back; a signalling NaN becomes a quiet one.
+     */
+    for (int i = 0; i < 0x10000; i++) {
+        uint16_t one = (uint16_t)i, back;
+        tern_real wide[1];
+
+        tern_tensor_from_bf16(wide, &one, 1);
+        tern_tensor_to_bf16(&back, wide, 1);
+        good = good && back == ((i & 0x7fff) > 0x7f80 ? one | 0x40 : one);
+    }
+    ok(good, "each of the 65536");
+    free(rounded), free(again);
     for (int i = SPECIAL; i < N; i++)
         x[i] = (tern_real)(1 + 0.25 * 0x1p-7);
     SAME_BITS("bf16 at random", got, N, {

@@ -4,8 +4,11 @@
 static int norm_again(struct tern_llama *m, const tern_real *rstd, const tern_real *x, size_t w,
                       int N, struct tern_err *err)
 {
-    tern_tensor_rmsnorm_again(tern_llama_own_rows(m, m->a.normed, N), rstd, x, m->w + w,
-                              tern_llama_own(m, N), m->c.dim);
+    tern_real *own = tern_llama_own_rows(m, m->a.normed, N);
+    int n = tern_llama_own(m, N);
+
+    tern_tensor_rmsnorm_again(own, rstd, x, tern_llama_norm_weights(m, w), n, m->c.dim);
+    tern_llama_round(m, own, (size_t)n * (size_t)m->c.dim);
     return tern_llama_gather(m, m->a.normed, N, err);
 }
 
@@ -13,11 +16,25 @@ static int norm_again(struct tern_llama *m, const tern_real *rstd, const tern_re
 static int norm_backward(struct tern_llama *m, tern_real *dx, size_t w, const tern_real *x,
                          const tern_real *rstd, int N, struct tern_err *err)
 {
+    tern_real *dy = tern_llama_own_rows(m, m->a.dnormed, N);
+    int n = tern_llama_own(m, N), C = m->c.dim;
+
     if (tern_llama_sum(m, m->a.dnormed, N, err) < 0)
         return -1;
-    tern_tensor_rmsnorm_backward(dx, tern_llama_grad(m, w), tern_llama_own_rows(m, m->a.dnormed, N),
-                                 x, m->w + w, rstd, tern_llama_own(m, N), m->c.dim);
+    tern_llama_round(m, dy, (size_t)n * (size_t)C);
+    tern_tensor_rmsnorm_backward(dx, tern_llama_grad(m, w), dy, x, tern_llama_norm_weights(m, w),
+                                 rstd, n, C);
+    tern_llama_round(m, dx, (size_t)n * (size_t)C);
     return 0;
+}
+
+static tern_real *recall_qkv(struct tern_llama *m, struct tern_llama_layer_acts *a,
+                             const struct tern_llama_batch *b)
+{
+    const struct tern_tensor_heads h = tern_llama_heads(m, b);
+
+    return tern_llama_recall(m, a->qkv, m->a.broad,
+                             (size_t)(b->B * b->T) * (size_t)((h.H + 2 * h.K) * h.D));
 }
 
 /* What the forward pass did not keep. */
@@ -27,7 +44,7 @@ static int again(struct tern_llama *m, int layer, struct tern_llama_layer_acts *
     if (m->recompute == TERN_LLAMA_RECOMPUTE_FULL)
         return tern_llama_layer_inner(m, layer, a, b, err);
     if (m->recompute == TERN_LLAMA_RECOMPUTE_SELECTIVE)
-        tern_llama_attend(m, a, b);
+        tern_llama_attend(m, a, recall_qkv(m, a, b), b);
     return 0;
 }
 
@@ -40,49 +57,81 @@ static void adapt(struct tern_llama *m, int layer, enum tern_model_kind kind,
     tern_llama_adapt_dx(m, layer, kind, b, m->a.dnormed);
 }
 
+/* From dx, the gradient of the layer's output, to that of `mid`, in its place. */
+static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
+                        const struct tern_llama_batch *b, tern_real *dx, struct tern_err *err)
+{
+    const struct tern_llama_layer_at *at = &m->layers[layer];
+    int N = b->B * b->T, C = m->c.dim, F = m->shard->ffn;
+    size_t own = (size_t)tern_llama_own(m, N) * (size_t)C, NF = (size_t)N * (size_t)F;
+    tern_real *normed = m->a.normed, *dnormed = m->a.dnormed, *wide = m->a.wide, *dy;
+
+    if (tern_llama_gather_from(m, dx, dnormed, N, &dy, err) < 0)
+        return -1;
+    tern_real *gate_up = tern_llama_recall(m, a->gate_up, m->a.broad, 2 * NF);
+    /* `wide` is the product of gate and up until down's gradient has used it, then its gradient. */
+    tern_tensor_swiglu(wide, gate_up, N, F);
+    tern_llama_round(m, wide, NF);
+    tern_llama_product_grad(m, at->down, dy, wide, N, F, C);
+    tern_llama_adapt_grads(m, layer, TERN_MODEL_DOWN, b, dy, C, wide);
+    tern_llama_product_dx(m, at->down, wide, dy, N, F, C);
+    tern_llama_adapt_dx(m, layer, TERN_MODEL_DOWN, b, wide);
+    tern_llama_round(m, wide, NF);
+    tern_tensor_swiglu_backward(gate_up, wide, N, F);
+    tern_llama_round(m, gate_up, 2 * NF);
+    const tern_real *mid = tern_llama_recall(m, a->mid, m->a.stream, own);
+    if (norm_again(m, a->mid_rstd, mid, at->post_norm, N, err) < 0)
+        return -1;
+    tern_llama_product_grad(m, at->gate_up, gate_up, normed, N, C, 2 * F);
+    tern_llama_product_dx(m, at->gate_up, dnormed, gate_up, N, C, 2 * F);
+    adapt(m, layer, TERN_MODEL_GATE, b, gate_up, 2 * F, normed);
+    adapt(m, layer, TERN_MODEL_UP, b, gate_up + F, 2 * F, normed);
+    return norm_backward(m, dx, at->post_norm, mid, a->mid_rstd, N, err);
+}
+
+/* From dx, the gradient of `mid`, to that of the layer's input, in its place. */
+static int attention_backward(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
+                              const struct tern_llama_batch *b, tern_real *dx, struct tern_err *err)
+{
+    const struct tern_llama_layer_at *at = &m->layers[layer];
+    const struct tern_tensor_heads heads = tern_llama_heads(m, b);
+    int N = b->B * b->T, C = m->c.dim, HD = heads.H * heads.D, KD = heads.K * heads.D;
+    int W = HD + 2 * KD;
+    size_t own = (size_t)tern_llama_own(m, N) * (size_t)C;
+    tern_real *normed = m->a.normed, *dnormed = m->a.dnormed, *wide = m->a.wide;
+    tern_real *dqkv = m->a.dqkv, *dy;
+
+    if (tern_llama_gather_from(m, dx, dnormed, N, &dy, err) < 0)
+        return -1;
+    const tern_real *out = tern_llama_recall(m, a->heads, m->a.broad, (size_t)N * (size_t)HD);
+    tern_llama_product_grad(m, at->o, dy, out, N, HD, C);
+    tern_llama_product_dx(m, at->o, wide, dy, N, HD, C);
+    tern_llama_adapt_grads(m, layer, TERN_MODEL_O, b, dy, C, out);
+    tern_llama_adapt_dx(m, layer, TERN_MODEL_O, b, wide);
+    tern_llama_round(m, wide, (size_t)N * (size_t)HD);
+    tern_tensor_attention_backward(dqkv, wide, recall_qkv(m, a, b), a->stats, &heads,
+                                   m->a.attention);
+    tern_llama_round(m, dqkv, (size_t)N * (size_t)W);
+    tern_tensor_rope(dqkv, m->cos, m->sin, &heads, -1);
+    tern_llama_round(m, dqkv, (size_t)N * (size_t)W);
+    const tern_real *x = tern_llama_recall(m, a->x, m->a.stream, own);
+    if (norm_again(m, a->rstd, x, at->input_norm, N, err) < 0)
+        return -1;
+    tern_llama_product_grad(m, at->qkv, dqkv, normed, N, C, W);
+    tern_llama_product_dx(m, at->qkv, dnormed, dqkv, N, C, W);
+    adapt(m, layer, TERN_MODEL_Q, b, dqkv, W, normed);
+    adapt(m, layer, TERN_MODEL_K, b, dqkv + HD, W, normed);
+    adapt(m, layer, TERN_MODEL_V, b, dqkv + HD + KD, W, normed);
+    return norm_backward(m, dx, at->input_norm, x, a->rstd, N, err);
+}
+
 /* dx is the gradient of the layer's output on entry, of its input on return. */
 static int layer_backward(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
                           const struct tern_llama_batch *b, tern_real *dx, struct tern_err *err)
 {
-    const struct tern_llama_layer_at *at = &m->layers[layer];
-    const struct tern_tensor_heads heads = tern_llama_heads(m, b);
-    int N = b->B * b->T, C = m->c.dim, F = m->shard->ffn, HD = heads.H * heads.D;
-    int KD = heads.K * heads.D, W = HD + 2 * KD;
-    tern_real *normed = m->a.normed, *dnormed = m->a.dnormed, *wide = m->a.wide, *dy;
-
-    if (again(m, layer, a, b, err) < 0 || tern_llama_gather_from(m, dx, dnormed, N, &dy, err) < 0)
+    if (again(m, layer, a, b, err) < 0 || ffn_backward(m, layer, a, b, dx, err) < 0)
         return -1;
-    /* `wide` is the product of gate and up until down's gradient has used it, then its gradient. */
-    tern_tensor_swiglu(wide, a->gate_up, N, F);
-    tern_llama_linear_backward(NULL, tern_llama_grad(m, at->down), dy, wide, NULL, N, F, C);
-    tern_llama_adapt_grads(m, layer, TERN_MODEL_DOWN, b, dy, C, wide);
-    tern_llama_linear_backward(wide, NULL, dy, NULL, m->w + at->down, N, F, C);
-    tern_llama_adapt_dx(m, layer, TERN_MODEL_DOWN, b, wide);
-    tern_tensor_swiglu_backward(a->gate_up, wide, N, F);
-    if (norm_again(m, a->mid_rstd, a->mid, at->post_norm, N, err) < 0)
-        return -1;
-    tern_llama_linear_backward(dnormed, tern_llama_grad(m, at->gate_up), a->gate_up, normed,
-                               m->w + at->gate_up, N, C, 2 * F);
-    adapt(m, layer, TERN_MODEL_GATE, b, a->gate_up, 2 * F, normed);
-    adapt(m, layer, TERN_MODEL_UP, b, a->gate_up + F, 2 * F, normed);
-    if (norm_backward(m, dx, at->post_norm, a->mid, a->mid_rstd, N, err) < 0 ||
-        tern_llama_gather_from(m, dx, dnormed, N, &dy, err) < 0)
-        return -1;
-
-    tern_llama_linear_backward(wide, tern_llama_grad(m, at->o), dy, a->heads, m->w + at->o, N, HD,
-                               C);
-    tern_llama_adapt_grads(m, layer, TERN_MODEL_O, b, dy, C, a->heads);
-    tern_llama_adapt_dx(m, layer, TERN_MODEL_O, b, wide);
-    tern_tensor_attention_backward(m->a.dqkv, wide, a->qkv, a->stats, &heads, m->a.attention);
-    tern_tensor_rope(m->a.dqkv, m->cos, m->sin, &heads, -1);
-    if (norm_again(m, a->rstd, a->x, at->input_norm, N, err) < 0)
-        return -1;
-    tern_llama_linear_backward(dnormed, tern_llama_grad(m, at->qkv), m->a.dqkv, normed,
-                               m->w + at->qkv, N, C, W);
-    adapt(m, layer, TERN_MODEL_Q, b, m->a.dqkv, W, normed);
-    adapt(m, layer, TERN_MODEL_K, b, m->a.dqkv + HD, W, normed);
-    adapt(m, layer, TERN_MODEL_V, b, m->a.dqkv + HD + KD, W, normed);
-    return norm_backward(m, dx, at->input_norm, a->x, a->rstd, N, err);
+    return attention_backward(m, layer, a, b, dx, err);
 }
 
 static int say_ready(const struct tern_llama_ready *ready, int bucket, struct tern_err *err)

@@ -15,12 +15,16 @@ struct tern_tensor_heads tern_llama_heads(const struct tern_llama *m,
 static int norm(struct tern_llama *m, tern_real *rstd, const tern_real *x, size_t w, int N,
                 struct tern_err *err)
 {
-    tern_tensor_rmsnorm(tern_llama_own_rows(m, m->a.normed, N), rstd, x, m->w + w,
-                        tern_llama_own(m, N), m->c.dim, m->c.norm_eps);
+    tern_real *own = tern_llama_own_rows(m, m->a.normed, N);
+    int n = tern_llama_own(m, N);
+
+    tern_tensor_rmsnorm(own, rstd, x, tern_llama_norm_weights(m, w), n, m->c.dim, m->c.norm_eps);
+    tern_llama_round(m, own, (size_t)n * (size_t)m->c.dim);
     return tern_llama_gather(m, m->a.normed, N, err);
 }
 
-/* to[n,C] = base + x[N,in] w[C,in]^T, the product (w is o or down) summed over the tensor ranks. */
+/* to[n,C] = base + x[N,in] w[C,in]^T, the product (w is o or down) summed over the tensor ranks.
+ * `base` may be `to`. */
 static int fan_in(struct tern_llama *m, int layer, enum tern_model_kind kind,
                   const struct tern_llama_batch *b, tern_real *to, const tern_real *base,
                   const tern_real *x, struct tern_err *err)
@@ -32,70 +36,102 @@ static int fan_in(struct tern_llama *m, int layer, enum tern_model_kind kind,
     size_t own = (size_t)tern_llama_own(m, N) * (size_t)C;
 
     if (m->tensor == 1) {
-        tern_tensor_copy(to, base, own);
-        tern_llama_linear(to, x, m->w + w, N, in, C, 1);
+        if (to != base)
+            tern_tensor_copy(to, base, own);
+        tern_llama_product(m, w, to, x, N, in, C, 1);
         tern_llama_adapt(m, layer, kind, b, to, C, x);
         return 0;
     }
-    tern_llama_linear(m->a.normed, x, m->w + w, N, in, C, 0);
+    tern_llama_product(m, w, m->a.normed, x, N, in, C, 0);
     tern_llama_adapt(m, layer, kind, b, m->a.normed, C, x);
     if (tern_llama_sum(m, m->a.normed, N, err) < 0)
         return -1;
-    tern_tensor_copy(to, base, own);
+    if (to != base)
+        tern_tensor_copy(to, base, own);
     tern_tensor_add(to, tern_llama_own_rows(m, m->a.normed, N), own);
     return 0;
 }
 
-void tern_llama_attend(struct tern_llama *m, struct tern_llama_layer_acts *a,
-                       const struct tern_llama_batch *b)
+tern_real *tern_llama_attend(struct tern_llama *m, struct tern_llama_layer_acts *a,
+                             const tern_real *qkv, const struct tern_llama_batch *b)
 {
     const struct tern_tensor_heads heads = tern_llama_heads(m, b);
+    tern_real *out = tern_llama_work(m, a->heads, m->a.wide);
 
-    tern_tensor_attention(a->heads, a->stats, a->qkv, &heads, m->a.attention);
+    tern_tensor_attention(out, a->stats, qkv, &heads, m->a.attention);
+    tern_llama_keep(m, a->heads, out, (size_t)(b->B * b->T) * (size_t)(heads.H * heads.D));
+    return out;
+}
+
+/* qkv[N,W] from the normed input. */
+static tern_real *project(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
+                          const struct tern_llama_batch *b)
+{
+    const struct tern_tensor_heads heads = tern_llama_heads(m, b);
+    int N = b->B * b->T, C = m->c.dim, HD = heads.H * heads.D, KD = heads.K * heads.D;
+    int W = HD + 2 * KD;
+    tern_real *qkv = tern_llama_work(m, a->qkv, m->a.broad);
+
+    tern_llama_product(m, m->layers[layer].qkv, qkv, m->a.normed, N, C, W, 0);
+    tern_llama_adapt(m, layer, TERN_MODEL_Q, b, qkv, W, m->a.normed);
+    tern_llama_adapt(m, layer, TERN_MODEL_K, b, qkv + HD, W, m->a.normed);
+    tern_llama_adapt(m, layer, TERN_MODEL_V, b, qkv + HD + KD, W, m->a.normed);
+    tern_llama_round(m, qkv, (size_t)N * (size_t)W);
+    tern_tensor_rope(qkv, m->cos, m->sin, &heads, 1);
+    tern_llama_keep(m, a->qkv, qkv, (size_t)N * (size_t)W);
+    return qkv;
 }
 
 int tern_llama_layer_inner(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
                            const struct tern_llama_batch *b, struct tern_err *err)
 {
     const struct tern_llama_layer_at *at = &m->layers[layer];
-    const struct tern_tensor_heads heads = tern_llama_heads(m, b);
-    int N = b->B * b->T, C = m->c.dim, F = m->shard->ffn, HD = heads.H * heads.D;
-    int KD = heads.K * heads.D, W = HD + 2 * KD;
+    int N = b->B * b->T, C = m->c.dim, F = m->shard->ffn;
+    size_t own = (size_t)tern_llama_own(m, N) * (size_t)C;
+    const tern_real *x = tern_llama_recall(m, a->x, m->a.stream, own);
+    tern_real *mid = tern_llama_work(m, a->mid, m->a.stream);
+    tern_real *gate_up = tern_llama_work(m, a->gate_up, m->a.broad);
 
-    if (norm(m, a->rstd, a->x, at->input_norm, N, err) < 0)
+    if (norm(m, a->rstd, x, at->input_norm, N, err) < 0)
         return -1;
-    tern_llama_linear(a->qkv, m->a.normed, m->w + at->qkv, N, C, W, 0);
-    tern_llama_adapt(m, layer, TERN_MODEL_Q, b, a->qkv, W, m->a.normed);
-    tern_llama_adapt(m, layer, TERN_MODEL_K, b, a->qkv + HD, W, m->a.normed);
-    tern_llama_adapt(m, layer, TERN_MODEL_V, b, a->qkv + HD + KD, W, m->a.normed);
-    tern_tensor_rope(a->qkv, m->cos, m->sin, &heads, 1);
-    tern_llama_attend(m, a, b);
-    if (fan_in(m, layer, TERN_MODEL_O, b, a->mid, a->x, a->heads, err) < 0 ||
-        norm(m, a->mid_rstd, a->mid, at->post_norm, N, err) < 0)
+    const tern_real *heads = tern_llama_attend(m, a, project(m, layer, a, b), b);
+    if (fan_in(m, layer, TERN_MODEL_O, b, mid, x, heads, err) < 0)
         return -1;
-    tern_llama_linear(a->gate_up, m->a.normed, m->w + at->gate_up, N, C, 2 * F, 0);
-    tern_llama_adapt(m, layer, TERN_MODEL_GATE, b, a->gate_up, 2 * F, m->a.normed);
-    tern_llama_adapt(m, layer, TERN_MODEL_UP, b, a->gate_up + F, 2 * F, m->a.normed);
+    tern_llama_keep(m, a->mid, mid, own);
+    if (norm(m, a->mid_rstd, mid, at->post_norm, N, err) < 0)
+        return -1;
+    tern_llama_product(m, at->gate_up, gate_up, m->a.normed, N, C, 2 * F, 0);
+    tern_llama_adapt(m, layer, TERN_MODEL_GATE, b, gate_up, 2 * F, m->a.normed);
+    tern_llama_adapt(m, layer, TERN_MODEL_UP, b, gate_up + F, 2 * F, m->a.normed);
+    tern_llama_keep(m, a->gate_up, gate_up, (size_t)N * (size_t)(2 * F));
     return 0;
 }
 
-/* Each tensor rank looks up the ids of its rows of the table; the others' are zero there. */
-static int embed(struct tern_llama *m, tern_real *x, const struct tern_llama_batch *b,
-                 struct tern_err *err)
+static void look_up(const struct tern_llama *m, tern_real *y, const int32_t *ids, int n)
 {
     const struct tern_model_shard *s = m->shard;
-    int N = b->B * b->T, C = m->c.dim;
+    int first = (int)s->vocab_start, rows = (int)s->vocab_rows, C = m->c.dim;
 
-    if (m->tensor == 1) {
-        tern_tensor_embed(x, m->w + m->embed, b->tokens, N, C);
-        return 0;
-    }
-    tern_tensor_embed_part(m->a.normed, m->w + m->embed, b->tokens, N, C, (int)s->vocab_start,
-                           (int)s->vocab_rows);
-    if (tern_llama_sum(m, m->a.normed, N, err) < 0)
+    if (m->bf16)
+        tern_tensor_embed_bf16(y, m->w_bf16 + m->embed, ids, n, C, first, rows);
+    else if (m->tensor == 1)
+        tern_tensor_embed(y, m->w + m->embed, ids, n, C);
+    else
+        tern_tensor_embed_part(y, m->w + m->embed, ids, n, C, first, rows);
+}
+
+/* Each tensor rank looks up the ids of its rows of the table; the others' are zero there. */
+static int embed(struct tern_llama *m, void *x, const struct tern_llama_batch *b,
+                 struct tern_err *err)
+{
+    int N = b->B * b->T;
+    tern_real *to = m->tensor == 1 ? tern_llama_work(m, x, m->a.stream) : m->a.normed;
+
+    look_up(m, to, b->tokens, N);
+    if (tern_llama_sum(m, to, N, err) < 0)
         return -1;
-    tern_tensor_copy(x, tern_llama_own_rows(m, m->a.normed, N),
-                     (size_t)tern_llama_own(m, N) * (size_t)C);
+    tern_llama_keep(m, x, tern_llama_own_rows(m, to, N),
+                    (size_t)tern_llama_own(m, N) * (size_t)m->c.dim);
     return 0;
 }
 
@@ -105,19 +141,24 @@ int tern_llama_forward(struct tern_llama *m, int chunk, int slot, const struct t
     const struct tern_llama_chunk *k = &m->chunks[chunk];
     struct tern_llama_slot *s = &k->slots[slot];
     int F = m->shard->ffn, N = b->B * b->T;
+    size_t own = (size_t)tern_llama_own(m, N) * (size_t)m->c.dim;
 
     if (k->is->embeds && embed(m, s->layers[0].x, b, err) < 0)
         return -1;
     for (int l = 0; l < k->is->layers; l++) {
         int layer = k->is->at + l;
         struct tern_llama_layer_acts *a = &s->layers[l];
-        tern_real *next = l + 1 < k->is->layers ? s->layers[l + 1].x : s->out;
+        void *next = l + 1 < k->is->layers ? s->layers[l + 1].x : s->out;
+        tern_real *to = tern_llama_work(m, next, m->a.stream);
 
         if (tern_llama_layer_inner(m, layer, a, b, err) < 0)
             return -1;
-        tern_tensor_swiglu(m->a.wide, a->gate_up, N, F);
-        if (fan_in(m, layer, TERN_MODEL_DOWN, b, next, a->mid, m->a.wide, err) < 0)
+        tern_tensor_swiglu(m->a.wide, tern_llama_work(m, a->gate_up, m->a.broad), N, F);
+        tern_llama_round(m, m->a.wide, (size_t)N * (size_t)F);
+        if (fan_in(m, layer, TERN_MODEL_DOWN, b, to, tern_llama_work(m, a->mid, m->a.stream),
+                   m->a.wide, err) < 0)
             return -1;
+        tern_llama_keep(m, next, to, own);
     }
     return 0;
 }

@@ -39,10 +39,14 @@ int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern
     struct tern_llama_slot *s = &m->chunks[chunk].slots[slot];
     struct tern_llama_scratch *a = &m->a;
     int N = b->B * b->T, n = tern_llama_own(m, N), C = m->c.dim, V = (int)m->shard->vocab_rows;
+    size_t own = (size_t)n * (size_t)C;
+    const tern_real *out = tern_llama_recall(m, s->out, a->stream, own);
+    tern_real *y = tern_llama_own_rows(m, a->normed, N);
     struct tern_llama_loss sum = {0};
 
-    tern_tensor_rmsnorm(tern_llama_own_rows(m, a->normed, N), s->out_rstd, s->out, m->w + m->norm,
-                        n, C, m->c.norm_eps);
+    tern_tensor_rmsnorm(y, s->out_rstd, out, tern_llama_norm_weights(m, m->norm), n, C,
+                        m->c.norm_eps);
+    tern_llama_round(m, y, own);
     if (tern_llama_gather(m, a->normed, N, err) < 0)
         return -1;
     for (int r = 0; r < N; r += m->head_rows) {
@@ -50,26 +54,31 @@ int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern
         const uint8_t *mask = b->mask ? b->mask + r : NULL;
         tern_real *x = a->normed + (size_t)r * (size_t)C;
 
-        tern_llama_linear(a->logits, x, m->w + m->head, rows, C, V, 0);
+        tern_llama_product(m, m->head, a->logits, x, rows, C, V, 0);
+        tern_llama_round(m, a->logits, (size_t)rows * (size_t)V);
         if (entropy(m, b->targets + r, mask, grad_scale, rows, err) < 0)
             return -1;
         for (int i = 0; i < rows; i++) {
             sum.sum += a->losses[i];
             sum.n += !mask || mask[i];
         }
-        if (grad_scale != 0)
-            tern_llama_linear_backward(a->dnormed + (size_t)r * (size_t)C,
-                                       tern_llama_grad(m, m->head), a->logits, x, m->w + m->head,
-                                       rows, C, V);
+        if (grad_scale == 0)
+            continue;
+        tern_llama_round(m, a->logits, (size_t)rows * (size_t)V);
+        tern_llama_product_grad(m, m->head, a->logits, x, rows, C, V);
+        tern_llama_product_dx(m, m->head, a->dnormed + (size_t)r * (size_t)C, a->logits, rows, C,
+                              V);
     }
     *loss = sum;
     if (grad_scale == 0)
         return 0;
     if (tern_llama_sum(m, a->dnormed, N, err) < 0)
         return -1;
-    tern_tensor_zero(a->dx, (size_t)n * (size_t)C);
-    tern_tensor_rmsnorm_backward(a->dx, tern_llama_grad(m, m->norm),
-                                 tern_llama_own_rows(m, a->dnormed, N), s->out, m->w + m->norm,
-                                 s->out_rstd, n, C);
+    y = tern_llama_own_rows(m, a->dnormed, N);
+    tern_llama_round(m, y, own);
+    tern_tensor_zero(a->dx, own);
+    tern_tensor_rmsnorm_backward(a->dx, tern_llama_grad(m, m->norm), y, out,
+                                 tern_llama_norm_weights(m, m->norm), s->out_rstd, n, C);
+    tern_llama_round(m, a->dx, own);
     return 0;
 }

@@ -27,22 +27,23 @@ struct tern_llama_adapter_at {
 };
 
 /* What a layer's backward pass needs of its forward pass.  The normed inputs and the product of
- * gate and up are cheaper to compute again than to keep. */
+ * gate and up are cheaper to compute again than to keep.  `void` is tern_real, or bf16 with
+ * m->bf16: see keep.c. */
 struct tern_llama_layer_acts {
-    tern_real *x;        /* [n,C] the layer's input */
+    void *x;             /* [n,C] the layer's input */
     tern_real *rstd;     /* [n] of its norm */
-    tern_real *qkv;      /* [N,W] after RoPE */
+    void *qkv;           /* [N,W] after RoPE */
     tern_real *stats;    /* [B,H,T,2] of attention */
-    tern_real *heads;    /* [N,H*D] attention's output */
-    tern_real *mid;      /* [n,C] after attention is added */
+    void *heads;         /* [N,H*D] attention's output */
+    void *mid;           /* [n,C] after attention is added */
     tern_real *mid_rstd; /* [n] */
-    tern_real *gate_up;  /* [N,2F]; backward turns it into its gradient */
+    void *gate_up;       /* [N,2F]; backward turns it into its gradient */
 };
 
 /* A micro-batch in a chunk. */
 struct tern_llama_slot {
     struct tern_llama_layer_acts *layers; /* [the chunk's]; what is not kept is everybody's */
-    tern_real *out;                       /* [n,C] the last layer's output */
+    void *out;                            /* [n,C] the last layer's output */
     tern_real *out_rstd;                  /* [n] */
 };
 
@@ -62,6 +63,10 @@ struct tern_llama_scratch {
     tern_real *attention;
     tern_real *low;     /* [N,2*rank] with adapters */
     tern_real *dropped; /* [N,max(C,F,H*D)] with adapters that drop */
+    /* Only with bf16: what is kept, while something is computed with it. */
+    tern_real *stream; /* [n,C] x, mid or out */
+    tern_real *broad;  /* [N,max(W,2F)] qkv, heads or gate_up */
+    tern_real *norm;   /* [C] a norm's weights */
     /* Only with training. */
     tern_real *dx;      /* [n,C] gradient of the residual stream */
     tern_real *dnormed; /* [N,C] */
@@ -74,11 +79,12 @@ struct tern_llama {
     struct tern_llama_peers peers;
     int tensor, tensor_rank;
     int max_batch, seq_len;
-    bool training, sequence;
+    bool training, sequence, bf16;
     enum tern_llama_recompute recompute;
     int head_rows; /* positions whose logits are held at a time */
     uint64_t params;
     tern_real *w, *g; /* [params] each; g is NULL when adapters alone are trained */
+    uint16_t *w_bf16; /* [params] in place of w, with bf16 */
     struct tern_llama_layer_at *layers; /* [the shard's] */
     size_t embed, norm, head;           /* [V,C], [C], [V,C]; where they are */
     struct tern_model_adapters lora;    /* rank 0: none */
@@ -97,9 +103,29 @@ struct tern_llama {
 /* y[n,out] = x[n,in] w[out,in]^T + beta * y */
 void tern_llama_linear(tern_real *y, const tern_real *x, const tern_real *w, int n, int in, int out,
                        tern_real beta);
-/* Of the same with beta 0: dw += dy^T x and dx = dy w; either may be NULL: not wanted. */
-void tern_llama_linear_backward(tern_real *dx, tern_real *dw, const tern_real *dy,
-                                const tern_real *x, const tern_real *w, int n, int in, int out);
+/* The same with the weight that begins at `at` among the parameters. */
+void tern_llama_product(const struct tern_llama *m, size_t at, tern_real *y, const tern_real *x,
+                        int n, int in, int out, tern_real beta);
+/* Of the same with beta 0: its gradient += dy^T x, where one is wanted; and dx = dy w. */
+void tern_llama_product_grad(const struct tern_llama *m, size_t at, const tern_real *dy,
+                             const tern_real *x, int n, int in, int out);
+void tern_llama_product_dx(const struct tern_llama *m, size_t at, tern_real *dx,
+                           const tern_real *dy, int n, int in, int out);
+/* The weights w[C] of a norm, until the next call. */
+const tern_real *tern_llama_norm_weights(const struct tern_llama *m, size_t at);
+
+/* ---- keep.c: what is kept, and in bf16 is computed with elsewhere ---- */
+
+/* Where to compute what is to be kept in `kept`: there, or, with bf16, in `scratch`. */
+tern_real *tern_llama_work(const struct tern_llama *m, void *kept, tern_real *scratch);
+/* work[n] is ready: keep it.  With bf16 both are rounded. */
+void tern_llama_keep(const struct tern_llama *m, void *kept, tern_real *work, size_t n);
+/* kept[n], to compute with: itself, or, with bf16, widened in `scratch`. */
+tern_real *tern_llama_recall(const struct tern_llama *m, void *kept, tern_real *scratch, size_t n);
+/* With bf16 x[n] is rounded, though it is not kept. */
+void tern_llama_round(const struct tern_llama *m, tern_real *x, size_t n);
+/* Bytes of an element of what is kept, and of a parameter. */
+size_t tern_llama_element(const struct tern_llama *m);
 
 /* ---- memory.c ---- */
 
@@ -157,11 +183,12 @@ int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern
  * embedding. */
 int tern_llama_backward(struct tern_llama *m, int chunk, int slot, const struct tern_llama_batch *b,
                         tern_real *dx, const struct tern_llama_ready *ready, struct tern_err *err);
-/* One layer's forward pass up to gate_up; in backward.c it is done again.  Attention alone. */
+/* One layer's forward pass up to gate_up; in backward.c it is done again.  With bf16 m->a.stream
+ * holds `mid` then, and m->a.broad gate_up.  Attention alone: its output, kept as a->heads. */
 int tern_llama_layer_inner(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
                            const struct tern_llama_batch *b, struct tern_err *err);
-void tern_llama_attend(struct tern_llama *m, struct tern_llama_layer_acts *a,
-                       const struct tern_llama_batch *b);
+tern_real *tern_llama_attend(struct tern_llama *m, struct tern_llama_layer_acts *a,
+                             const tern_real *qkv, const struct tern_llama_batch *b);
 struct tern_tensor_heads tern_llama_heads(const struct tern_llama *m,
                                           const struct tern_llama_batch *b);
 

@@ -18,11 +18,11 @@ enum {
 static void *block(size_t bytes, const char *what, struct tern_err *err)
 {
     const bool huge = bytes >= HUGE_PAGE; /* a small block would be rounded up and cleared whole */
-    size_t whole = huge ? (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : bytes;
+    size_t to = huge ? HUGE_PAGE : ALIGN, whole = (bytes + to - 1) / to * to;
     char size[32];
     void *p = NULL;
 
-    if (posix_memalign(&p, huge ? HUGE_PAGE : ALIGN, whole) != 0) {
+    if (posix_memalign(&p, to, whole) != 0) {
         tern_err_set(err, TERN_FAILED,
                      "no memory for the model's %s, %s.  Take a smaller micro-batch, a shorter "
                      "seq_len, or more memory.",
@@ -31,7 +31,7 @@ static void *block(size_t bytes, const char *what, struct tern_err *err)
     }
     if (huge)
         madvise(p, whole, MADV_HUGEPAGE);
-    tern_tensor_zero(p, bytes / sizeof(tern_real));
+    tern_tensor_zero(p, (bytes + sizeof(tern_real) - 1) / sizeof(tern_real));
     return p;
 }
 
@@ -149,7 +149,7 @@ int tern_llama_bytes(const struct tern_llama_options *o, struct tern_llama_bytes
     if (!m)
         return -1;
     uint64_t adapters = m->lora.rank ? m->lora_shard->params : 0;
-    out->params = (m->params + adapters) * sizeof(tern_real);
+    out->params = m->params * tern_llama_element(m) + adapters * sizeof(tern_real);
     out->grads = m->training ? (adapters ? adapters : m->params) * sizeof(tern_real) : 0;
     out->activations = tern_llama_carve(m, NULL);
     tern_llama_free(m);
@@ -161,8 +161,8 @@ static int make_blocks(struct tern_llama *m, struct tern_err *err)
     size_t params = m->params * sizeof(tern_real);
     size_t adapters = m->lora.rank ? m->lora_shard->params * sizeof(tern_real) : 0;
 
-    m->w = block(params, "parameters", err);
-    if (!m->w)
+    if (m->bf16 ? !(m->w_bf16 = block(m->params * sizeof *m->w_bf16, "parameters", err))
+                : !(m->w = block(params, "parameters", err)))
         return -1;
     if (m->lora.rank && !(m->lora_w = block(adapters, "adapters", err)))
         return -1;
@@ -203,6 +203,7 @@ void tern_llama_free(struct tern_llama *m)
     if (!m)
         return;
     free(m->w);
+    free(m->w_bf16);
     free(m->g);
     free(m->lora_w);
     free(m->lora_g);
@@ -245,6 +246,13 @@ tern_real *tern_llama_params(struct tern_llama *m, uint64_t *count)
     return m->w;
 }
 
+uint16_t *tern_llama_params_bf16(struct tern_llama *m, uint64_t *count)
+{
+    if (count)
+        *count = m->params;
+    return m->w_bf16;
+}
+
 tern_real *tern_llama_trainable(struct tern_llama *m, uint64_t *count)
 {
     if (count)
@@ -265,20 +273,27 @@ void tern_llama_grads_zero(struct tern_llama *m)
         tern_tensor_zero(tern_llama_grads(m, NULL), tern_llama_trained(m)->params);
 }
 
+static void set(struct tern_llama *m, uint64_t i, tern_real v)
+{
+    if (m->bf16)
+        m->w_bf16[i] = tern_tensor_bf16(v);
+    else
+        m->w[i] = v;
+}
+
 void tern_llama_init(struct tern_llama *m, uint64_t seed, double std)
 {
     for (size_t i = 0; i < m->shard->n_parts; i++) {
         const struct tern_model_part *p = &m->shard->parts[i];
-        tern_real *w = m->w + p->offset;
 
 #pragma omp parallel for schedule(static)
         for (int64_t r = 0; r < p->shape[0]; r++)
             for (int64_t c = 0; c < p->shape[1]; c++) {
                 int64_t width = p->whole.ndim > 1 ? p->whole.shape[1] : 1;
                 uint64_t e = (uint64_t)((p->start[0] + r) * width + p->start[1] + c);
+                double v = p->whole.ndim == 1 ? 1 : std * tern_rand_normal(seed, p->index, e);
 
-                w[r * p->shape[1] + c] =
-                    p->whole.ndim == 1 ? 1 : (tern_real)(std * tern_rand_normal(seed, p->index, e));
+                set(m, p->offset + (uint64_t)(r * p->shape[1] + c), (tern_real)v);
             }
     }
 }
@@ -306,12 +321,12 @@ int tern_llama_batch_check(const struct tern_llama *m, const struct tern_llama_b
 
 /* ---------------------------------------------------------------- chunk by chunk */
 
-tern_real *tern_llama_in(struct tern_llama *m, int chunk, int slot)
+void *tern_llama_in(struct tern_llama *m, int chunk, int slot)
 {
     return m->chunks[chunk].slots[slot].layers[0].x;
 }
 
-tern_real *tern_llama_out(struct tern_llama *m, int chunk, int slot)
+void *tern_llama_out(struct tern_llama *m, int chunk, int slot)
 {
     return m->chunks[chunk].slots[slot].out;
 }
@@ -340,8 +355,9 @@ int tern_llama_chunk_backward(struct tern_llama *m, int chunk, int slot,
                               struct tern_err *err)
 {
     bool heads = m->chunks[chunk].is->heads;
-    tern_real *in = tern_llama_in(m, chunk, slot);
-    tern_real *dx = heads ? m->a.dx : tern_llama_out(m, chunk, slot);
+    size_t own = (size_t)tern_llama_own(m, b->B * b->T) * (size_t)m->c.dim;
+    tern_real *dx =
+        heads ? m->a.dx : tern_llama_recall(m, tern_llama_out(m, chunk, slot), m->a.dx, own);
 
     if (heads && (tern_llama_head(m, chunk, slot, b, grad_scale, loss, err) < 0 ||
                   (ready && ready->bucket(ready->ctx, m->shard->head_bucket, err) < 0)))
@@ -349,11 +365,20 @@ int tern_llama_chunk_backward(struct tern_llama *m, int chunk, int slot,
     if (tern_llama_backward(m, chunk, slot, b, dx, ready, err) < 0)
         return -1;
     if (!m->chunks[chunk].is->embeds)
-        tern_tensor_copy(in, dx, (size_t)tern_llama_own(m, b->B * b->T) * (size_t)m->c.dim);
+        tern_llama_keep(m, tern_llama_in(m, chunk, slot), dx, own);
     return 0;
 }
 
 /* ---------------------------------------------------------------- all of it at once */
+
+/* From chunk to chunk. */
+static void hand_on(const struct tern_llama *m, void *to, const void *from, size_t n)
+{
+    if (m->bf16)
+        memcpy(to, from, n * sizeof(uint16_t));
+    else
+        tern_tensor_copy(to, from, n);
+}
 
 /* Through all chunks, which lie here. */
 static int forward_all(struct tern_llama *m, const struct tern_llama_batch *b, struct tern_err *err)
@@ -366,7 +391,7 @@ static int forward_all(struct tern_llama *m, const struct tern_llama_batch *b, s
         return tern_err_set(err, TERN_FAILED, "bug: the model's other stages are elsewhere");
     for (int k = 0; k < m->shard->n_chunks; k++) {
         if (k > 0 && m->training)
-            tern_tensor_copy(tern_llama_in(m, k, 0), tern_llama_out(m, k - 1, 0), stream);
+            hand_on(m, tern_llama_in(m, k, 0), tern_llama_out(m, k - 1, 0), stream);
         if (tern_llama_forward(m, k, 0, b, err) < 0)
             return -1;
     }
@@ -403,7 +428,7 @@ int tern_llama_step(struct tern_llama *m, const int32_t *tokens, const int32_t *
         if (tern_llama_chunk_backward(m, k, 0, &b, grad_scale, out, NULL, err) < 0)
             return -1;
         if (k > 0)
-            tern_tensor_copy(tern_llama_out(m, k - 1, 0), tern_llama_in(m, k, 0), stream);
+            hand_on(m, tern_llama_out(m, k - 1, 0), tern_llama_in(m, k, 0), stream);
     }
     return 0;
 }
@@ -419,8 +444,11 @@ int tern_llama_logits(struct tern_llama *m, const int32_t *tokens, int T, tern_r
     if (forward_all(m, &b, err) < 0)
         return -1;
     struct tern_llama_slot *s = &m->chunks[m->shard->n_chunks - 1].slots[0];
-    tern_tensor_rmsnorm(m->a.normed, s->out_rstd, s->out + (size_t)(T - 1) * (size_t)C,
-                        m->w + m->norm, 1, C, m->c.norm_eps);
-    tern_tensor_gemm(false, true, 1, V, C, 1, m->a.normed, C, m->w + m->head, C, 0, logits, V);
+    const tern_real *out = tern_llama_recall(m, s->out, m->a.stream, (size_t)T * (size_t)C);
+    tern_tensor_rmsnorm(m->a.normed, s->out_rstd, out + (size_t)(T - 1) * (size_t)C,
+                        tern_llama_norm_weights(m, m->norm), 1, C, m->c.norm_eps);
+    tern_llama_round(m, m->a.normed, (size_t)C);
+    tern_llama_product(m, m->head, logits, m->a.normed, 1, C, V, 0);
+    tern_llama_round(m, logits, (size_t)V);
     return 0;
 }

@@ -65,6 +65,12 @@ struct tern_llama_options {
      */
     bool sequence;
     enum tern_llama_recompute recompute;
+    /* Parameters, and what is kept of the forward pass, are bf16 in memory.  Everything is computed
+     * in tern_real, from rounded values, and rounded (to the nearest, ties to even) where a model
+     * of bf16 tensors has it rounded: the results of products (sums over tensor ranks are taken
+     * before), norms, attention and SwiGLU, the logits, and the gradients of all of these.
+     * Gradients of parameters are summed and stay in tern_real, and adapters are in tern_real. */
+    bool bf16;
     const struct tern_model_adapters *adapters; /* NULL or rank 0: all weights are trained; else
                                                    only these, and the others have no gradient */
     const int *slots; /* [interleave] micro-batches under way in each chunk; NULL: one */
@@ -93,9 +99,11 @@ const struct tern_model_config *tern_llama_config(const struct tern_llama *m);
 
 /* One array each, of *count elements (`count` may be NULL), laid out as tern_llama_shard's offsets
  * say: of a whole model those of tern_model_tensor.  They belong to the model; the caller may read
- * and write them between calls.  grads is NULL without training. */
+ * and write them between calls.  grads is NULL without training.  Parameters are there as the one
+ * type or the other; the other function returns NULL. */
 tern_real *tern_llama_params(struct tern_llama *m, uint64_t *count);
-/* The same of tern_llama_trained, and its gradients. */
+uint16_t *tern_llama_params_bf16(struct tern_llama *m, uint64_t *count);
+/* The same of tern_llama_trained (NULL where that is in bf16), and its gradients. */
 tern_real *tern_llama_trainable(struct tern_llama *m, uint64_t *count);
 tern_real *tern_llama_grads(struct tern_llama *m, uint64_t *count);
 void tern_llama_grads_zero(struct tern_llama *m);
@@ -154,9 +162,9 @@ int tern_llama_batch_check(const struct tern_llama *m, const struct tern_llama_b
  * is to be filled before the forward pass (unless the chunk embeds), and holds its gradient after
  * the backward pass; `out` is the forward pass's result, and is to be filled with its gradient
  * before the backward pass (unless the chunk has the head).  Without training both are the same
- * memory. */
-tern_real *tern_llama_in(struct tern_llama *m, int chunk, int slot);
-tern_real *tern_llama_out(struct tern_llama *m, int chunk, int slot);
+ * memory.  Elements are tern_real, or bf16 as the options said. */
+void *tern_llama_in(struct tern_llama *m, int chunk, int slot);
+void *tern_llama_out(struct tern_llama *m, int chunk, int slot);
 size_t tern_llama_stream(const struct tern_llama *m);
 
 int tern_llama_chunk_forward(struct tern_llama *m, int chunk, int slot,

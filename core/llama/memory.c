@@ -24,6 +24,12 @@ static void *carve_bytes(struct carver *v, size_t bytes)
     return p;
 }
 
+/* Of what is kept. */
+static void *carve_array(struct carver *v, const struct tern_llama *m, size_t rows, size_t columns)
+{
+    return carve_bytes(v, rows * columns * tern_llama_element(m));
+}
+
 static tern_real *carve(struct carver *v, size_t rows, size_t columns)
 {
     return carve_bytes(v, rows * columns * sizeof(tern_real));
@@ -53,7 +59,7 @@ static void carve_attended(struct carver *v, const struct tern_llama *m,
     const struct widths w = widths_of(m);
 
     a->stats = carve(v, w.N, 2 * (size_t)m->shard->heads);
-    a->heads = carve(v, w.N, w.HD);
+    a->heads = carve_array(v, m, w.N, w.HD);
 }
 
 static void carve_rest(struct carver *v, const struct tern_llama *m,
@@ -62,10 +68,10 @@ static void carve_rest(struct carver *v, const struct tern_llama *m,
     const struct widths w = widths_of(m);
 
     a->rstd = carve(v, w.n, 1);
-    a->qkv = carve(v, w.N, w.W);
-    a->mid = carve(v, w.n, w.C);
+    a->qkv = carve_array(v, m, w.N, w.W);
+    a->mid = carve_array(v, m, w.n, w.C);
     a->mid_rstd = carve(v, w.n, 1);
-    a->gate_up = carve(v, w.N, 2 * w.F);
+    a->gate_up = carve_array(v, m, w.N, 2 * w.F);
 }
 
 /* A layer's share of a slot: what is kept is its own, the rest `same`. */
@@ -77,7 +83,7 @@ static struct tern_llama_layer_acts carve_kept(struct carver *v, const struct te
 
     if (!m->training)
         return a;
-    a.x = carve(v, w.n, w.C);
+    a.x = carve_array(v, m, w.n, w.C);
     if (m->recompute == TERN_LLAMA_RECOMPUTE_NONE)
         carve_attended(v, m, &a);
     if (m->recompute != TERN_LLAMA_RECOMPUTE_FULL)
@@ -103,6 +109,11 @@ static void carve_scratch(struct carver *v, struct tern_llama *m)
     if (m->lora.rank && m->lora.dropout > 0) {
         size_t most = w.F > w.HD ? w.F : w.HD;
         a->dropped = carve(v, w.N, most > w.C ? most : w.C);
+    }
+    if (m->bf16) {
+        a->stream = carve(v, w.n, w.C);
+        a->broad = carve(v, w.N, w.W > 2 * w.F ? w.W : 2 * w.F);
+        a->norm = carve(v, w.C, 1);
     }
     if (m->training) {
         a->dx = carve(v, w.n, w.C);
@@ -130,7 +141,7 @@ size_t tern_llama_carve(struct tern_llama *m, char *base)
     m->cos = carve(&v, (size_t)m->seq_len, (size_t)m->c.head_dim / 2);
     m->sin = carve(&v, (size_t)m->seq_len, (size_t)m->c.head_dim / 2);
     if (!m->training)
-        same.x = carve(&v, w.n, w.C);
+        same.x = carve_array(&v, m, w.n, w.C);
     if (!m->training || m->recompute != TERN_LLAMA_RECOMPUTE_NONE)
         carve_attended(&v, m, &same);
     if (!m->training || m->recompute == TERN_LLAMA_RECOMPUTE_FULL)
@@ -143,7 +154,7 @@ size_t tern_llama_carve(struct tern_llama *m, char *base)
                 if (base)
                     m->layer_acts[acts] = a;
             }
-            here.out = m->training ? carve(&v, w.n, w.C) : same.x;
+            here.out = m->training ? carve_array(&v, m, w.n, w.C) : same.x;
             here.out_rstd = carve(&v, w.n, 1);
             if (base)
                 m->slots[slot] = here;
@@ -165,6 +176,7 @@ int tern_llama_size(struct tern_llama *m, const struct tern_llama_options *o, st
                              .seq_len = o->seq_len,
                              .training = o->training,
                              .sequence = o->sequence && place->tensor > 1,
+                             .bf16 = o->bf16,
                              .recompute = o->recompute};
     if (o->peers)
         m->peers = *o->peers;

@@ -47,7 +47,11 @@ static int evaluate(const struct tern_recipe *r, const char *path, struct tern_c
                          path, source.config.max_position);
         goto out;
     }
-    m = tern_llama_new(&source.config, batch, seq_len, false, err);
+    m = tern_llama_open(&(struct tern_llama_options){.config = &source.config,
+                                                     .max_batch = batch,
+                                                     .seq_len = seq_len,
+                                                     .bf16 = r->precision == TERN_PRECISION_BF16},
+                        err);
     if (!m || tern_infer_read(&source, m, err) < 0)
         goto out;
     for (size_t i = 0; i < sets->n; i++) {

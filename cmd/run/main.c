@@ -48,7 +48,8 @@ static const struct tern_opt opts[] = {
      .help = "only so many steps of tern's own trainer, as a run of its own that leaves this one's "
              "checkpoints and values alone; prints tokens a second and memory"},
     {"accept", 0, TERN_OPT_FLAG, .to.flag = &accept_change,
-     .help = "go on from checkpoints of another model, data, seed, batch, optimizer or schedule"},
+     .help = "go on from checkpoints of another model, precision, data, seed, batch, optimizer or "
+             "schedule"},
     {"kind", 0, TERN_OPT_TEXT, "train|smoke", "train", .to.text = &kind,
      .help = "what the ledger calls its attempts; `tern cluster smoke` makes those of the other "
              "kind"},

@@ -29,7 +29,8 @@ static const struct tern_opt opts[] = {
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
      .help = "change a key of the recipe, such as optimizer.lr=1e-4; may be given again"},
     {"accept", 0, TERN_OPT_FLAG, .to.flag = &accept_change,
-     .help = "go on from checkpoints of another model, data, seed, batch, optimizer or schedule"},
+     .help = "go on from checkpoints of another model, precision, data, seed, batch, optimizer or "
+             "schedule"},
     {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain_only,
      .help =
          "print which rank does what, the batch's arithmetic and the memory, and train nothing"},

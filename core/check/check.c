@@ -492,9 +492,10 @@ int tern_check_same_run(const struct tern_recipe *r, const char *path, const cha
     tern_recipe_hashes(r, mine, full);
     if (!identity || strcmp(identity, mine) == 0)
         return 0;
-    return tern_err_set(err, TERN_USAGE,
-                        "%s: model, data, seed, batch, optimizer or schedule of %s are not those "
-                        "that checkpoint was trained with. Use another checkpoint.dir for a new "
-                        "run, or say --accept.",
-                        path, r->path);
+    return tern_err_set(
+        err, TERN_USAGE,
+        "%s: model, precision, data, seed, batch, optimizer or schedule of %s are not "
+        "those that checkpoint was trained with. Use another checkpoint.dir for a new "
+        "run, or say --accept.",
+        path, r->path);
 }

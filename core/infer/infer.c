@@ -73,10 +73,10 @@ void tern_infer_close(struct tern_infer_source *s)
     s->ckpt = NULL;
 }
 
-int tern_infer_read_part(const struct tern_infer_source *s, const char *prefix,
-                         const struct tern_model_part *p, tern_real *to, struct tern_err *err)
+static int read_as(const struct tern_infer_source *s, const char *prefix,
+                   const struct tern_model_part *p, enum tern_ckpt_type type, void *to,
+                   struct tern_err *err)
 {
-    const enum tern_ckpt_type type = sizeof(tern_real) == 8 ? TERN_CKPT_F64 : TERN_CKPT_F32;
     const uint64_t start[] = {(uint64_t)p->start[0], (uint64_t)p->start[1]};
     const uint64_t shape[] = {(uint64_t)p->shape[0], (uint64_t)p->shape[1]};
     char name[TERN_CKPT_NAME_MAX + 1];
@@ -85,26 +85,49 @@ int tern_infer_read_part(const struct tern_infer_source *s, const char *prefix,
     return tern_ckpt_read(s->ckpt, name, type, start, shape, to, err);
 }
 
-/* The slice of a weight with its adapter put in. */
+int tern_infer_read_part(const struct tern_infer_source *s, const char *prefix,
+                         const struct tern_model_part *p, tern_real *to, struct tern_err *err)
+{
+    const enum tern_ckpt_type type = sizeof(tern_real) == 8 ? TERN_CKPT_F64 : TERN_CKPT_F32;
+
+    return read_as(s, prefix, p, type, to, err);
+}
+
+/* The slice of a weight with its adapter put in, into `to` or, rounded to bf16, into `half`. */
 static int read_merged(const struct tern_infer_source *s, const struct tern_model_part *w,
-                       tern_real *to, struct tern_err *err)
+                       tern_real *to, uint16_t *half, struct tern_err *err)
 {
     enum { BLOCK = 64 }; /* rows at a time */
     struct tern_convert_merge *merge =
         tern_convert_merge_open(s->ckpt, s->prefix, s->ckpt, &s->adapters, &w->whole, err);
     double *rows = tern_alloc(BLOCK * (size_t)w->shape[1], sizeof *rows, "a weight's rows", err);
-    int rc = merge && rows ? 0 : -1;
+    tern_real *narrow =
+        tern_alloc(BLOCK * (size_t)w->shape[1], sizeof *narrow, "a weight's rows", err);
+    int rc = merge && rows && narrow ? 0 : -1;
 
     for (int64_t r = 0; rc == 0 && r < w->shape[0]; r += BLOCK) {
         const int64_t start[] = {w->start[0] + r, w->start[1]};
         const int64_t left = w->shape[0] - r, shape[] = {left < BLOCK ? left : BLOCK, w->shape[1]};
+        tern_real *at = half ? narrow : to + r * w->shape[1];
         rc = tern_convert_merge_read(merge, start, shape, rows, err);
         for (int64_t e = 0; rc == 0 && e < shape[0] * shape[1]; e++)
-            to[r * shape[1] + e] = (tern_real)rows[e];
+            at[e] = (tern_real)rows[e];
+        if (rc == 0 && half)
+            tern_tensor_to_bf16(half + r * w->shape[1], narrow, (size_t)(shape[0] * shape[1]));
     }
+    free(narrow);
     free(rows);
     tern_convert_merge_close(merge);
     return rc;
+}
+
+static int read_one(const struct tern_infer_source *s, const struct tern_model_part *p,
+                    bool adapted, tern_real *to, uint16_t *half, struct tern_err *err)
+{
+    if (adapted)
+        return read_merged(s, p, to, half, err);
+    return half ? read_as(s, s->prefix, p, TERN_CKPT_BF16, half, err)
+                : tern_infer_read_part(s, s->prefix, p, to, err);
 }
 
 /* The parameters of `m`; `merge`: the source's adapters are put into them. */
@@ -113,12 +136,13 @@ static int read_weights(const struct tern_infer_source *s, struct tern_llama *m,
 {
     const struct tern_model_shard *shard = tern_llama_shard(m);
     tern_real *params = tern_llama_params(m, NULL);
+    uint16_t *half = tern_llama_params_bf16(m, NULL);
 
     for (size_t i = 0; i < shard->n_parts; i++) {
         const struct tern_model_part *p = &shard->parts[i];
         bool adapted = merge && tern_model_adapter_beside(&s->adapters, p->whole.kind);
-        if ((adapted ? read_merged(s, p, params + p->offset, err)
-                     : tern_infer_read_part(s, s->prefix, p, params + p->offset, err)) < 0)
+        if (read_one(s, p, adapted, half ? NULL : params + p->offset,
+                     half ? half + p->offset : NULL, err) < 0)
             return -1;
     }
     return 0;

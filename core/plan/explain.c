@@ -55,7 +55,9 @@ static void say_traffic(const struct tern_recipe *r, const struct tern_model_con
 {
     const struct tern_model_place *w = &p->place;
     char bytes[32];
-    uint64_t stream = (uint64_t)(r->batch.micro * r->batch.seq_len * c->dim) * sizeof(tern_real);
+    bool half = r->precision == TERN_PRECISION_BF16;
+    uint64_t elements = (uint64_t)(r->batch.micro * r->batch.seq_len * c->dim);
+    uint64_t stream = elements * sizeof(tern_real);
 
     if (w->tensor > 1)
         tern_buf_printf(to, "tensor ranks, a layer: %s; each of %s\n",
@@ -69,7 +71,8 @@ static void say_traffic(const struct tern_recipe *r, const struct tern_model_con
     if (w->pipeline > 1)
         tern_buf_printf(to, "pipeline neighbours: %s a micro-batch and direction\n",
                         tern_str_bytes(bytes, sizeof bytes,
-                                       stream / (r->parallel.sequence ? (uint64_t)w->tensor : 1)));
+                                       (half ? elements * sizeof(uint16_t) : stream) /
+                                           (r->parallel.sequence ? (uint64_t)w->tensor : 1)));
     if (p->data > 1)
         tern_buf_puts(to, r->parallel.zero
                               ? "data ranks: gradients by reduce-scatter, each updates its rows "
@@ -143,6 +146,10 @@ int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_confi
         tern_model_place_check(c, &p.place, r->path, err) < 0)
         return -1;
     say_model(r, c, &p.adapters, to);
+    if (r->precision == TERN_PRECISION_BF16)
+        tern_buf_printf(to, "precision: parameters and activations in bf16%s\n",
+                        tern_plan_master(r) ? "; gradients, master copy and moments in fp32"
+                                            : "; adapters, their gradients and moments in fp32");
     say_layout(r, &p, ranks, to);
     say_traffic(r, c, &p, to);
     tern_buf_puts(to, "\nMemory of a rank (e: embedding, h: head)\n");

@@ -62,9 +62,15 @@ void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config
         .training = true,
         .sequence = r->parallel.sequence,
         .recompute = recompute[r->parallel.recompute],
+        .bf16 = r->precision == TERN_PRECISION_BF16,
         .adapters = &p->adapters,
         .slots = slots,
     };
+}
+
+bool tern_plan_master(const struct tern_recipe *r)
+{
+    return r->precision == TERN_PRECISION_BF16 && r->lora.rank == 0;
 }
 
 enum { PROCESS_BYTES = 16 << 20 };
@@ -104,7 +110,8 @@ int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_con
                                  : tern_model_shard_new(c, &p->place, err);
     if (shard) {
         uint64_t state = state_elements(shard, p, r->parallel.zero > 0) * sizeof(tern_real);
-        *out = (struct tern_plan_memory){b.params,      b.grads,       2 * state,
+        uint64_t copies = tern_plan_master(r) ? 3 : 2; /* with the moments */
+        *out = (struct tern_plan_memory){b.params,      b.grads,       copies * state,
                                          b.activations, PROCESS_BYTES, 0};
         out->total = out->params + out->grads + out->moments + out->activations + out->process;
     }

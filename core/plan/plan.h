@@ -12,7 +12,7 @@
 #include "core/model/model.h"
 #include "core/recipe/recipe.h"
 
-/* Bytes by kind. */
+/* Bytes by kind.  A master copy of parameters in bf16 counts among the moments. */
 struct tern_plan_memory {
     uint64_t params, grads, moments, activations;
     uint64_t process; /* the program itself */
@@ -38,6 +38,10 @@ int tern_plan_rank(const struct tern_recipe *r, int64_t world, int64_t rank,
 void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config *c,
                      const struct tern_plan_rank *p, const int *slots,
                      struct tern_llama_options *out);
+
+/* Are the trained parameters in bf16, so that the optimizer has an fp32 master copy of them, cut as
+ * its moments?  Adapters are fp32 themselves. */
+bool tern_plan_master(const struct tern_recipe *r);
 
 /* Host memory of one rank of tern's own trainer: what `tern train` allocates for the model, to the
  * byte, and 16 MiB for the process (measured with one and two threads on x86-64: programs, BLAS,

@@ -36,7 +36,8 @@ const struct tern_recipe_key tern_recipe_keys[] = {
     {"model.init_std", KEY_REAL, AT(model.init_std), 0, 1, 0.02, .identity = true,
      .help = "standard deviation of random weights"},
     {"precision", KEY_WORD, AT(precision), .words = precisions, .by_word = true,
-     .help = "of parameters and activations; the optimizer's master copy stays fp32"},
+     .help = "of parameters and activations; gradients, moments and, with bf16, a master copy of "
+             "the parameters are fp32"},
     {"lora.rank", KEY_COUNT, AT(lora.rank), 1, 4096, 0, .identity = true, .late = true,
      .help = "of adapters beside frozen weights (LoRA); without it every weight is trained"},
     {"lora.alpha", KEY_REAL, AT(lora.alpha), 1e-6, 1e6, 0, .identity = true, .late = true,

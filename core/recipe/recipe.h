@@ -220,9 +220,9 @@ bool tern_recipe_given(const struct tern_recipe *r, const char *key);
 int tern_recipe_resolve(struct tern_recipe *r, uint64_t rows, struct tern_err *err);
 
 /* Two names for the recipe, as hex.  `identity` covers what may not change within a run (model,
- * data, seed, batch, optimizer, schedule); `full` covers every key.  Paths count as written. Keys
- * that came after runs were made enter only where they are not their default, so that those runs
- * keep their names. */
+ * precision, data, seed, batch, optimizer, schedule); `full` covers every key.  Paths count as
+ * written. Keys that came after runs were made enter only where they are not their default, so that
+ * those runs keep their names. */
 void tern_recipe_hashes(const struct tern_recipe *r, char identity[TERN_SHA256_HEX],
                         char full[TERN_SHA256_HEX]);
 

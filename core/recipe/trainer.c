@@ -201,7 +201,6 @@ static int check_done(const struct tern_recipe *r, struct tern_err *err)
         bool wanted;
         const char *key, *words;
     } lacks[] = {
-        {r->precision != TERN_PRECISION_FP32, "precision", "tern's own trainer has fp32 only."},
         {r->lora.dora, "lora.dora", "tern's own trainer has LoRA only."},
     };
 

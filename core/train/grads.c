@@ -193,6 +193,12 @@ bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_
 
 /* ---------------------------------------------------------------- update */
 
+void *tern_train_params(const struct train *t, uint64_t offset, enum tern_type *type)
+{
+    *type = t->params_bf16 ? TERN_BF16 : TRAIN_REAL;
+    return t->params_bf16 ? (void *)(t->params_bf16 + offset) : t->params + offset;
+}
+
 /* AdamW on this rank's rows; norms (one dimension) are not decayed. */
 void tern_train_update(struct train *t, double lr, double grad_scale)
 {
@@ -210,9 +216,13 @@ void tern_train_update(struct train *t, double lr, double grad_scale)
             .step = t->opt_step + 1,
         };
         struct train_rows w;
-        if (tern_train_rows(t, i, false, &w))
-            tern_tensor_adamw(&o, t->params + w.offset, t->grads + w.offset, t->exp_avg + w.state,
-                              t->exp_avg_sq + w.state, w.count);
+        if (!tern_train_rows(t, i, false, &w))
+            continue;
+        tern_real *p = t->params_bf16 ? t->master + w.state : t->params + w.offset;
+        tern_tensor_adamw(&o, p, t->grads + w.offset, t->exp_avg + w.state, t->exp_avg_sq + w.state,
+                          w.count);
+        if (t->params_bf16)
+            tern_tensor_to_bf16(t->params_bf16 + w.offset, p, w.count);
     }
 }
 
@@ -228,16 +238,17 @@ int tern_train_spread(struct train *t, struct tern_err *err)
         struct train_unit *mine = &t->units[i];
         size_t each = (size_t)(u->rows / t->me.data * u->width);
         size_t rest = (size_t)(u->rows * u->width) - each * ranks;
-        tern_real *p = t->params + u->offset;
+        enum tern_type type;
+        void *all = tern_train_params(t, u->offset, &type);
+        void *own = tern_train_params(t, u->offset + each * (size_t)t->me.data_rank, &type);
+        void *last = tern_train_params(t, u->offset + each * ranks, &type);
 
         mine->n_pending = 0;
-        if (each > 0 &&
-            tern_comm_all_gather_begin(t->groups.data, p + each * (size_t)t->me.data_rank, p, each,
-                                       TRAIN_REAL, &mine->pending[mine->n_pending++], err) < 0)
+        if (each > 0 && tern_comm_all_gather_begin(t->groups.data, own, all, each, type,
+                                                   &mine->pending[mine->n_pending++], err) < 0)
             return -1;
-        if (rest > 0 &&
-            tern_comm_broadcast_begin(t->groups.data, p + each * ranks, rest, TRAIN_REAL,
-                                      (int)ranks - 1, &mine->pending[mine->n_pending++], err) < 0)
+        if (rest > 0 && tern_comm_broadcast_begin(t->groups.data, last, rest, type, (int)ranks - 1,
+                                                  &mine->pending[mine->n_pending++], err) < 0)
             return -1;
     }
     for (size_t i = 0; i < s->n_units; i++)

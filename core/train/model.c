@@ -6,6 +6,7 @@
 #include "core/check/check.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static int make_model(struct train *t, const struct tern_model_config *config, struct tern_err *err)
@@ -27,9 +28,26 @@ static int make_model(struct train *t, const struct tern_model_config *config, s
         return -1;
     t->params = tern_llama_trainable(t->model, &t->n);
     t->grads = tern_llama_grads(t->model, NULL);
+    if (!t->params) {
+        t->params_bf16 = tern_llama_params_bf16(t->model, &t->n);
+        t->master = tern_alloc(t->n_state, sizeof *t->master, "the master copy", err);
+        if (!t->master)
+            return -1;
+    }
     t->exp_avg = tern_alloc(t->n_state, sizeof *t->exp_avg, "AdamW's first moment", err);
     t->exp_avg_sq = tern_alloc(t->n_state, sizeof *t->exp_avg_sq, "AdamW's second moment", err);
     return t->exp_avg && t->exp_avg_sq ? 0 : -1;
+}
+
+/* The master copy begins as what the parameters are. */
+static void copy_master(struct train *t)
+{
+    const struct tern_model_shard *shard = tern_llama_trained(t->model);
+    struct train_rows w;
+
+    for (size_t i = 0; t->master && i < shard->n_parts; i++)
+        if (tern_train_rows(t, i, false, &w))
+            tern_tensor_from_bf16(t->master + w.state, t->params_bf16 + w.offset, w.count);
 }
 
 /* This rank's rows of the arrays `prefix`NAME of what is trained. */
@@ -58,6 +76,32 @@ static int read_moments(struct train *t, const struct tern_infer_source *s, stru
     return read_rows(t, s, "exp_avg_sq/", t->exp_avg_sq, err);
 }
 
+/* The weights of the source, and the master copy of what is in bf16; where only the source has one,
+ * that is the weights, exactly. */
+static int read_weights(struct train *t, const struct tern_infer_source *s, bool resume,
+                        struct tern_err *err)
+{
+    const struct tern_model_shard *shard = tern_llama_shard(t->model);
+    char name[TERN_CKPT_NAME_MAX + 1];
+
+    if ((resume ? tern_infer_resume(s, t->model, err) : tern_infer_read(s, t->model, err)) < 0)
+        return -1;
+    snprintf(name, sizeof name, "master/%s", shard->parts[0].whole.name);
+    bool has = tern_ckpt_find(s->ckpt, name, NULL);
+    if (t->master && s->adapters.rank) { /* they are in the weights by now */
+        copy_master(t);
+        return 0;
+    }
+    if (t->master)
+        return read_rows(t, s, has ? "master/" : s->prefix, t->master, err);
+    tern_real *params = tern_llama_params(t->model, NULL);
+    for (size_t i = 0; has && params && i < shard->n_parts; i++)
+        if (tern_infer_read_part(s, "master/", &shard->parts[i], params + shard->parts[i].offset,
+                                 err) < 0)
+            return -1;
+    return 0;
+}
+
 static uint64_t meta_count(json_t *meta, const char *key, uint64_t otherwise)
 {
     json_t *j = json_object_get(meta, key);
@@ -78,7 +122,7 @@ int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
     const char *identity = json_string_value(json_object_get(meta, "identity_hash"));
     if (!t->options->accept && tern_check_same_run(t->recipe, path, identity, err) < 0)
         goto out;
-    if (make_model(t, &s.config, err) < 0 || tern_infer_resume(&s, t->model, err) < 0 ||
+    if (make_model(t, &s.config, err) < 0 || read_weights(t, &s, true, err) < 0 ||
         read_moments(t, &s, err) < 0)
         goto out;
     t->step = tern_ckpt_step(s.ckpt);
@@ -110,13 +154,14 @@ int tern_train_begin(struct train *t, struct tern_err *err)
             return -1;
         tern_llama_init(t->model, (uint64_t)r->data.seed, r->model.init_std);
         tern_llama_adapters_init(t->model);
+        copy_master(t);
         return 0;
     }
     if (tern_infer_open(r->model.from, &s, err) < 0)
         return -1;
     int rc = make_model(t, &s.config, err);
     if (rc == 0)
-        rc = tern_infer_read(&s, t->model, err);
+        rc = read_weights(t, &s, false, err);
     if (rc == 0)
         tern_llama_adapters_init(t->model);
     if (rc == 0 && r->model.optimizer == TERN_OPTIMIZER_KEEP) {

@@ -64,26 +64,31 @@ static int settle_slot(struct train *t, int chunk, int slot, struct tern_err *er
     return settle(t, send_of(t, BACKWARD, chunk, slot), err);
 }
 
+static enum tern_type stream_type(const struct train *t)
+{
+    return t->recipe->precision == TERN_PRECISION_BF16 ? TERN_BF16 : TRAIN_REAL;
+}
+
 /* `of`: the step of the plan, NULL in an evaluation. */
-static int receive(struct train *t, int direction, tern_real *to, const struct tern_plan_step *of,
+static int receive(struct train *t, int direction, void *to, const struct tern_plan_step *of,
                    struct tern_err *err)
 {
     int64_t from = tern_clock_boot_ns();
     int rc = tern_comm_broadcast(t->groups.receive[direction], to, tern_llama_stream(t->model),
-                                 TRAIN_REAL, 0, err);
+                                 stream_type(t), 0, err);
 
     tern_train_span(t, TRAIN_SPAN_RECEIVE, from, of);
     return rc;
 }
 
-static int send(struct train *t, int direction, int chunk, int slot, tern_real *from,
+static int send(struct train *t, int direction, int chunk, int slot, void *from,
                 const struct tern_plan_step *of, struct tern_err *err)
 {
     struct train_send *s = send_of(t, direction, chunk, slot);
     int64_t begun = tern_clock_boot_ns();
 
     if (tern_comm_broadcast_begin(t->groups.send[direction], from, tern_llama_stream(t->model),
-                                  TRAIN_REAL, 0, &s->pending, err) < 0)
+                                  stream_type(t), 0, &s->pending, err) < 0)
         return -1;
     s->busy = true;
     tern_train_span(t, TRAIN_SPAN_SEND, begun, of);

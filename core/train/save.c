@@ -20,13 +20,15 @@ static int all_gather(void *ctx, const void *in, void *out, size_t bytes_per_ran
                                 err);
 }
 
-/* Rows [from, from + rows) of a part, which begin at `data`. */
+/* Rows [from, from + rows) of a part, which begin at `data`, of type TRAIN_REAL or TERN_BF16. */
 static struct tern_ckpt_array slice(const struct tern_model_part *p, int64_t from, int64_t rows,
-                                    const char *prefix, const tern_real *data)
+                                    const char *prefix, enum tern_type type, const void *data)
 {
     struct tern_ckpt_array a = {
         .name = tern_strf("%s%s", prefix, p->whole.name),
-        .type = sizeof *data == 8 ? TERN_CKPT_F64 : TERN_CKPT_F32,
+        .type = type == TERN_BF16  ? TERN_CKPT_BF16
+                : type == TERN_F64 ? TERN_CKPT_F64
+                                   : TERN_CKPT_F32,
         .ndim = p->whole.ndim,
         .data = data,
         .owner = true,
@@ -55,9 +57,18 @@ static size_t trained(const struct train *t, struct tern_ckpt_array *arrays)
         struct train_rows w;
         if (!p->owner || !tern_train_rows(t, i, true, &w))
             continue;
-        arrays[n++] = slice(p, w.from, w.rows, prefix, t->params + w.offset);
-        arrays[n++] = slice(p, w.from, w.rows, "exp_avg/", t->exp_avg + w.state);
-        arrays[n++] = slice(p, w.from, w.rows, "exp_avg_sq/", t->exp_avg_sq + w.state);
+        enum tern_type type;
+        const void *params = tern_train_params(t, w.offset, &type);
+        const struct {
+            const char *prefix;
+            const tern_real *data;
+        } state[] = {
+            {"master/", t->master}, {"exp_avg/", t->exp_avg}, {"exp_avg_sq/", t->exp_avg_sq}};
+        arrays[n++] = slice(p, w.from, w.rows, prefix, type, params);
+        for (size_t k = 0; k < sizeof state / sizeof *state; k++)
+            if (state[k].data)
+                arrays[n++] =
+                    slice(p, w.from, w.rows, state[k].prefix, TRAIN_REAL, state[k].data + w.state);
     }
     return n;
 }
@@ -68,15 +79,17 @@ static size_t frozen(const struct train *t, struct tern_ckpt_array *arrays)
 {
     const struct tern_model_shard *s = tern_llama_shard(t->model);
     const tern_real *params = tern_llama_params(t->model, NULL);
+    const uint16_t *half = tern_llama_params_bf16(t->model, NULL);
     size_t n = 0;
 
     for (size_t i = 0; i < s->n_parts && tern_llama_adapters(t->model); i++) {
         const struct tern_model_part *p = &s->parts[i];
         int64_t from = p->shape[0] * t->me.data_rank / t->me.data;
         int64_t to = p->shape[0] * (t->me.data_rank + 1) / t->me.data;
+        uint64_t at = p->offset + (uint64_t)(from * p->shape[1]);
         if (p->owner && to > from)
-            arrays[n++] = slice(p, from, to - from, "base/",
-                                params + p->offset + (uint64_t)(from * p->shape[1]));
+            arrays[n++] = slice(p, from, to - from, "base/", half ? TERN_BF16 : TRAIN_REAL,
+                                half ? (const void *)(half + at) : params + at);
     }
     return n;
 }
@@ -108,7 +121,9 @@ static json_t *describe(const struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
     char identity[TERN_SHA256_HEX], full[TERN_SHA256_HEX];
-    char *config = tern_model_config_json(tern_llama_config(t->model), "float32");
+    bool half = r->precision == TERN_PRECISION_BF16;
+    char *config =
+        tern_model_config_json(tern_llama_config(t->model), half ? "bfloat16" : "float32");
     const char *tokenizer = r->model.tokenizer ? r->model.tokenizer : r->model.from;
 
     tern_recipe_hashes(r, identity, full);
@@ -199,7 +214,7 @@ int tern_train_save(struct train *t, struct tern_err *err)
 {
     const struct tern_ckpt_peers peers = {t->rank, t->size, t, barrier, all_gather};
     const size_t most =
-        3 * tern_llama_trained(t->model)->n_parts + tern_llama_shard(t->model)->n_parts;
+        4 * tern_llama_trained(t->model)->n_parts + tern_llama_shard(t->model)->n_parts;
     struct tern_ckpt_array *arrays = tern_alloc(most, sizeof *arrays, "a checkpoint", err);
     struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
     struct tern_ckpt_saved saved;

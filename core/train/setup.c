@@ -202,6 +202,7 @@ void tern_train_teardown(struct train *t)
     tern_train_pass_close(t);
     tern_train_units_close(t);
     tern_llama_free(t->model);
+    free(t->master);
     free(t->exp_avg);
     free(t->exp_avg_sq);
     free(t->tokens);

@@ -45,6 +45,8 @@ struct train {
     struct tern_llama *model;        /* this rank's shard */
     uint64_t n;                      /* parameters */
     tern_real *params, *grads;       /* [n], the model's */
+    uint16_t *params_bf16;           /* [n] in place of params, where they are in bf16; and then */
+    tern_real *master;               /* [n_state], what the optimizer updates */
     struct train_unit *units;        /* who updates what: grads.c */
     uint64_t n_state;                /* parameters whose moments are here */
     uint64_t predicted_bytes;        /* of memory, by core/plan */
@@ -124,6 +126,9 @@ bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_
 int tern_train_bucket_ready(void *ctx, int bucket, struct tern_err *err);
 /* Until all sums are there. */
 int tern_train_sums_finish(struct train *t, struct tern_err *err);
+/* From element `offset` on, of type *type. */
+void *tern_train_params(const struct train *t, uint64_t offset, enum tern_type *type);
+
 /* Of the gradients that this rank is to count; the sum over the world is the whole model's. */
 double tern_train_sum_squares(const struct train *t);
 void tern_train_update(struct train *t, double lr, double grad_scale);

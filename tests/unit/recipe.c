@@ -147,6 +147,10 @@ static void test_hashes(void)
     tern_recipe_hashes(r, id[1], full[1]);
     ok(strcmp(id[0], id[1]) != 0, "where the warm-up begins may not");
     tern_recipe_free(r);
+    r = load(good, "precision=bf16");
+    tern_recipe_hashes(r, id[1], full[1]);
+    ok(strcmp(id[0], id[1]) != 0, "nor may the precision");
+    tern_recipe_free(r);
 }
 
 /* Keys that say the run's length, its adapters, its layout. */
@@ -233,7 +237,8 @@ int main(void)
            "parallel={tensor: 8, pipeline: 4, interleave: 2, sequence: true, zero: 1, recompute: "
            "full}"),
        "accepted", "all degrees");
-    static const char *const lacking[] = {"precision=bf16", "lora={rank: 4, dora: true}"};
+    is(refused("precision=bf16"), "accepted", "bf16");
+    static const char *const lacking[] = {"lora={rank: 4, dora: true}"};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         has(refused(lacking[i]), "tern's own trainer ", lacking[i]);
     has(refused("model.config=x.json"), "either 'from'", "from and config");

@@ -9,6 +9,10 @@ status 0 "loss, gradients and ten AdamW steps agree with PyTorch's"
 out_has '"precision": "fp32"'
 out_has '"precision": "fp64"'
 
+# tests/peers/bf16.py tests/golden/llama-bf16 float64 '{"dim":16,"layers":2,"heads":4,"kv_heads":2,"ffn":24,"vocab":40,"seq":17,"batch":2,"steps":10}'
+run "${TERN_BUILD:-$ROOT/build}/tests/tools/check_reference-f64" "$ROOT/tests/golden/llama-bf16"
+status 0 "bf16: in double, rounded where PyTorch was told to round, they agree to the last digits"
+
 copy() { rm -rf dump; cp -r "$GOLDEN" dump; }
 copy; sed -i 's/"rope_theta": 500000.0/"rope_theta": 400000.0/' dump/config.json
 run "$CHECK" dump

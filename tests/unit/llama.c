@@ -327,6 +327,18 @@ static void bf16(void)
     }
     ok(loss_of(eval) == got, "bf16: the same loss without training");
     tern_llama_logits(eval, tokens, 7, logits, NULL);
+    struct tern_llama_loss all, less;
+    double max = -INFINITY, sum = 0;
+    tern_llama_loss(eval, tokens, targets, NULL, 1, 7, &all, NULL);
+    tern_llama_loss(eval, tokens, targets, NULL, 1, 6, &less, NULL);
+    for (int i = 0; i < 53; i++)
+        max = fmax(max, (double)logits[i]);
+    for (int i = 0; i < 53; i++)
+        sum += exp((double)logits[i] - max);
+    /* In float the two products may round to neighbours in bf16. */
+    ok(fabs(all.sum - less.sum - (log(sum) + max - (double)logits[targets[6]])) <
+           (IN_DOUBLE ? 1e-9 : 0x1p-7 * max),
+       "bf16: logits agree with the loss");
     same = true;
     for (int i = 0; i < 53; i++) {
         tern_real kept[1];

@@ -58,7 +58,9 @@ bool tern_run_attempt_meets(const struct tern_run_attempt *a)
         return false;
     if (!a->place.slurm)
         return true;
-    return a->o->recipe->launch.with == TERN_LAUNCH_SRUN && a->place.groups <= 1 &&
+    /* Also of a heterogeneous job: srun --mpi=pmix of Slurm 22.05 may stay for ever when a step of
+     * several groups has ended (two threads of its PMIx plugin take each other's place). */
+    return a->o->recipe->launch.with == TERN_LAUNCH_SRUN &&
            !tern_run_attempt_by_mpi(a) && /* MPI has its launcher, and meets by it */
            a->place.nodes * a->place.ranks_per_node <= MEETING_RANKS &&
            !(wireup && strcmp(wireup, "pmix") == 0);

@@ -261,6 +261,13 @@ static void command_lines(void)
        "--export=ALL --input=none --job-name=tern-2 smoke -1",
        "in a heterogeneous job");
     free(s);
+    a.command = NULL;
+    o.recipe = trainer;
+    s = joined(tern_run_command(&a, "tern-2", NULL, &err));
+    has(s, "srun --mpi=none --het-group=0-2 ", "whose ranks meet at the supervisor, too");
+    free(s);
+    a.command = own;
+    o.recipe = workload;
     a.place.groups = 1;
     workload->launch.with = TERN_LAUNCH_MPIRUN;
     const char *root = geteuid() == 0 ? " --allow-run-as-root" : "";

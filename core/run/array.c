@@ -124,13 +124,20 @@ static const char *value_of(const struct tern_run_array *a, size_t k, size_t i)
     return a->keys[k].values[i % a->keys[k].n];
 }
 
-char *tern_run_array_words(const struct tern_run_array *a, size_t i)
+/* But for the key `but`, if that is one; NULL when nothing is left. */
+static char *words_but(const struct tern_run_array *a, size_t i, size_t but)
 {
     struct tern_buf b = {0};
 
     for (size_t k = 0; k < a->n_keys; k++)
-        tern_buf_printf(&b, "%s%s=%s", k ? "," : "", a->keys[k].name, value_of(a, k, i));
+        if (k != but)
+            tern_buf_printf(&b, "%s%s=%s", b.len ? "," : "", a->keys[k].name, value_of(a, k, i));
     return b.data;
+}
+
+char *tern_run_array_words(const struct tern_run_array *a, size_t i)
+{
+    return words_but(a, i, a->n_keys);
 }
 
 static void keep_only(char *s, const char *allowed)
@@ -179,13 +186,16 @@ static char *name_of(const struct tern_run_array *a, size_t i, const char *base)
     return b.data;
 }
 
-/* "optimizer.lr=1e-4", and the member's number where that is not the whole of it. */
-static char *folder_of(const struct tern_run_array *a, size_t i)
+/* "optimizer.lr=1e-4", and the member's number where that is not the whole of it; NULL when only
+ * the key `but` tells members apart. */
+static char *folder_of(const struct tern_run_array *a, size_t i, size_t but)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "._-=,+";
-    char *words = tern_run_array_words(a, i);
+    char *words = words_but(a, i, but);
 
+    if (!words)
+        return NULL;
     if (strlen(words) <= FOLDER_MAX_BYTES && strspn(words, plain) == strlen(words))
         return words;
     keep_only(words, plain);
@@ -199,14 +209,22 @@ static int add_all(struct tern_run_array *a, size_t i, const struct tern_recipe 
 {
     char *name = name_of(a, i, base->name);
     int rc = add(a, settings, tern_strf("name=%s", name), err);
+    const char *below = base->checkpoint.dir;
+    size_t given = 0; /* the key that is checkpoint.dir itself */
 
     free(name);
+    while (given < a->n_keys && strcmp(a->keys[given].name, "checkpoint.dir") != 0)
+        given++;
+    if (given < a->n_keys)
+        below = value_of(a, given, i);
     for (size_t k = 0; k < a->n_keys && rc == 0; k++)
         rc = add(a, settings, tern_strf("%s=%s", a->keys[k].name, value_of(a, k, i)), err);
-    if (rc < 0 || !base->checkpoint.dir)
+    char *words = folder_of(a, i, given);
+    if (rc < 0 || !below || !words) {
+        free(words);
         return rc;
-    char *words = folder_of(a, i);
-    char *dir = tern_fs_join(base->checkpoint.dir, words);
+    }
+    char *dir = tern_fs_join(below, words);
     rc = add(a, settings, tern_yaml_setting("checkpoint.dir", dir), err);
     free(dir);
     free(words);

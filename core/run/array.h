@@ -3,7 +3,7 @@
  *     optimizer.lr=1e-4,2e-4    batch.global=64,128     ->  4 members, the last list fastest
  *
  * Each member is a run of its own: what it sets is added to its name, and names a folder below
- * checkpoint.dir.
+ * checkpoint.dir; values of checkpoint.dir itself are taken as they are.
  */
 #ifndef TERN_RUN_ARRAY_H
 #define TERN_RUN_ARRAY_H

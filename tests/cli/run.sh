@@ -241,6 +241,8 @@ err_has 'big.yaml:3: model: 1 rank of 1.' "with the line"; err_has 'largest node
 run tern submit --dry-run good.yaml --array 'launch.threads=1,2' --array name=a,b; status 0
 out_has '--array=0-3 --tern='; out_has "--array launch.threads=1,2 --array name=a,b $WORK/good.yaml'" "the script picks its member"
 err_has 'member 2: launch.threads=2,name=a'
+run tern submit --dry-run good.yaml --set checkpoint.dir=base --array checkpoint.dir=far/a,far/b; status 0; err_has "member 1: checkpoint.dir=far/b, in $WORK/far/b" "an array's own folders are taken"
+run tern submit --dry-run good.yaml --array checkpoint.dir=far/a,far/b --array launch.threads=1,2; status 0; err_has "member 3: checkpoint.dir=far/b,launch.threads=2, in $WORK/far/b/launch.threads=2" "with folders below them where they are not all"
 run tern submit --dry-run good.yaml --array steps=0,3; status 2 "a member that cannot work"; err_has '--array, steps=0: '
 for bad in steps 'steps=' 'steps=1,,2' '=1'; do
     run tern submit --dry-run good.yaml --array "$bad"; status 2 "--array $bad"; one_line

@@ -161,6 +161,14 @@ enum { FLAGS, N_VARIABLES = 3 };
 static const char *const variables[N_VARIABLES] = {
     [FLAGS] = "NEURON_CC_FLAGS", "XLA_USE_BF16", "XLA_DOWNCAST_BF16"};
 
+/* 0 when it is no file: an image of a registry. */
+static uint64_t file_bytes(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+}
+
 static int make_key(struct tern_run_precompile *p, const struct tern_run_attempt *a,
                     char *const *values, struct tern_err *err)
 {
@@ -173,7 +181,8 @@ static int make_key(struct tern_run_precompile *p, const struct tern_run_attempt
     add_words(&b, "precompile", r->workload.precompile.command);
     tern_buf_printf(&b, "steps %" PRId64 "\n", r->workload.precompile.steps);
     if (r->workload.container)
-        tern_buf_printf(&b, "container %s\n", r->workload.container);
+        tern_buf_printf(&b, "container %s %" PRIu64 "\n", r->workload.container,
+                        file_bytes(r->workload.container));
     tern_buf_printf(&b,
                     "nodes %" PRId64 "\ntasks_per_node %" PRId64 "\nworkers_per_node %" PRId64
                     "\ntensor %" PRId64 "\npipeline %" PRId64 "\n",
@@ -182,7 +191,7 @@ static int make_key(struct tern_run_precompile *p, const struct tern_run_attempt
     tern_buf_printf(&b, "global %" PRId64 "\nmicro %" PRId64 "\nseq_len %" PRId64 "\n",
                     r->batch.global, r->batch.micro, r->batch.seq_len);
     if (add_model(&b, r, err) < 0 ||
-        /* an image's name tells its compiler */
+        /* an image, by its name and size, tells its compiler */
         (!r->workload.container &&
          tern_run_compiler_version(version, sizeof version, VERSION_S, err) < 0)) {
         tern_buf_free(&b);

@@ -70,6 +70,10 @@ Y
         skip "no tern-inside: no static libc here"
     fi
     rm -rf "/dev/shm/tern-far-$$"
+    sed 's/name: words/name: boxpre/' words.yaml >boxpre.yaml
+    printf '  container: ./image.sqsh\n  precompile: {command: [echo, compiled], cache: cache}\n' >>boxpre.yaml
+    for content in one one another; do echo $content >image.sqsh; job boxpre -N2; over; done
+    is "$(rows kind | tr '\n' ,)" "precompile,train,train,precompile,train," "graphs are those of an image, not of its name alone"
     cp conf.before "$conf"
     sed "s/name: boxed2/name: boxed3/; s/name: boxed$/name: boxed3/" boxed2.yaml >boxed3.yaml; job boxed3 -N2; over
     has boxed3.out "container-image" "without pyxis srun says which option it does not know"

@@ -1,5 +1,6 @@
 /* Bad bytes where ranks listen: the supervisor's socket, its answers to the ranks, and packets and
- * messages to ranks at work (over tests/provider).  Nothing may crash or outlast its deadline; a
+ * messages to ranks at work (over tests/provider), which exchange records or tagged messages.
+ * Nothing may crash or outlast its deadline; a
  * rank may fail with an error.
  * FUZZ_RUNS: how many inputs; FUZZ_SEED: where they begin. */
 #include "tests/unit/tap.h"
@@ -7,7 +8,7 @@
 #include "core/base/clock.h"
 #include "core/fabric/fabric.h"
 #include "core/fabric/rendezvous.h"
-#include "core/fabric/transport.h"
+#include "core/fabric/state.h"
 #include "core/fabric/wireup.h"
 
 #include <arpa/inet.h>
@@ -26,10 +27,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 3, MANY_SOCKETS = 64, JUNK = 4096, AT_ONCE = 32 };
+enum { RANKS = 3, MANY_SOCKETS = 64, JUNK = 20000, AT_ONCE = 32 };
 
 static uint64_t state = 1;
 static int runs = 300;
+static bool tagged; /* the ranks under attack exchange tagged messages */
 
 static uint32_t pick(uint32_t n)
 {
@@ -400,7 +402,37 @@ static size_t a_control_message(char *to)
     } else if (m.kind == CONTROL_BLAME && pick(8))
         m.kind = CONTROL_STUCK; /* so that the ranks go on for a while */
     memcpy(to, &m, sizeof m);
-    return pick(4) ? sizeof m : pick(sizeof m + 100);
+    return pick(4) ? sizeof m : pick(JUNK);
+}
+
+/* A call as work() makes it, or none; in how many fragments it comes, or seems to. */
+static uint32_t a_label(void)
+{
+    static const struct {
+        enum tern_type type;
+        enum tern_op op;
+        size_t count;
+    } calls[] = {{TERN_F32, TERN_MAX, 700}, {TERN_F32, TERN_MAX, 200000}, {TERN_I32, TERN_MIN, 1}};
+    uint32_t k = pick(4);
+
+    if (k == 3)
+        return pick(1u << 31);
+    return tern_fabric_call_hash(tern_fabric_call_pack(CALL_ALL_REDUCE, calls[k].type, calls[k].op,
+                                                       0, calls[k].count)) ^
+           (pick(3) ? 0 : pick(256)) << 24;
+}
+
+/* What a rank may have asked for, or will: its sizes, more, less, none. */
+static void hostile_tagged(struct stranger *s, char *buf, fi_addr_t to, void *context)
+{
+    static const size_t sizes[] = {4, 2800, 2800 / 2, 0, 1, 2801, JUNK};
+    size_t n = pick(4) ? sizes[pick(sizeof sizes / sizeof *sizes)] : pick(JUNK);
+    uint64_t tag =
+        transport_tag((int)pick(3), (int)pick(RANKS), pick(pick(2) ? 50 : 4000), pick(4));
+
+    tag += pick(4) ? 0 : pick(TRANSPORT_FRAGMENTS);
+    fi_tsenddata(s->ep, buf, n, fi_mr_desc(s->mr), a_label(), to, pick(8) ? tag : tag ^ state,
+                 context);
 }
 
 /* One well-formed message with contents that no rank sends, or nearly those of one. */
@@ -410,19 +442,19 @@ static void hostile_message(struct stranger *s, int i, int peers)
     fi_addr_t to = pick((uint32_t)peers);
     char *buf = s->buf + i * JUNK;
     size_t n = pick(JUNK);
-    uint64_t tag = transport_tag((int)pick(3), (int)pick(RANKS), pick(50), pick(4));
 
-    junk(buf, JUNK);
-    switch (pick(5)) {
+    junk(buf, pick(4) ? n : JUNK);
+    switch (tagged ? 1 + pick(3) : pick(5)) {
     case 0:
         fi_send(s->ep, buf, n, desc, to, context);
         break;
     case 1:
-        fi_tsenddata(s->ep, buf, n, desc, pick(1u << 31), to, pick(2) ? tag : tag ^ state, context);
+        hostile_tagged(s, buf, to, context);
         break;
     case 2:
         n = a_control_message(buf);
-        fi_tsend(s->ep, buf, n, desc, to, transport_tag(TRANSPORT_CONTROL_COMM, 0, 0, 0), context);
+        fi_tsend(s->ep, buf, n, desc, to,
+                 transport_tag(TRANSPORT_CONTROL_COMM, (int)pick(RANKS), 0, pick(8) == 0), context);
         break;
     case 3:
         fi_writedata(s->ep, buf, n, desc, pick(1u << 31), to, state, pick(1u << 31), context);
@@ -498,11 +530,13 @@ static void ranks_under_attack(void)
 {
     int finished = 0, failed = 0, crashed = 0, times = 1 + runs / 50;
 
+    setenv("TERN_FABRIC_MODE", tagged ? "tagged" : "rma", 1);
     setenv("TERN_FABRIC_SHARE", "1", 1);
     for (int i = 0; i < times; i++)
         one_attack(&finished, &failed, &crashed);
-    ok(crashed == 0, "%d attacks on %d ranks at work: %d finished, %d failed, %d crashed", times,
-       RANKS, finished, failed, crashed);
+    ok(crashed == 0, "%d attacks on %d ranks at work, %s: %d finished, %d failed, %d crashed",
+       times, RANKS, tagged ? "tagged" : "records", finished, failed, crashed);
+    unsetenv("TERN_FABRIC_MODE");
     ok(finished + failed == RANKS * times, "each of them ended with a result or an error");
 }
 
@@ -519,6 +553,8 @@ int main(int argc, char **argv)
     setenv("FI_PROVIDER_PATH", path, 1);
     setenv("TERN_FABRIC_PROVIDER", "ternsrd", 1);
     setenv("FI_PROVIDER", "ternsrd", 1); /* no other is loaded: quicker */
+    ranks_under_attack();
+    tagged = true;
     ranks_under_attack();
     strangers_at_the_socket();
     lied_to();

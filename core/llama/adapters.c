@@ -2,7 +2,15 @@
  *
  * Of a weight that fans out (q, k, v, gate, up) tensor ranks have all of A and their rows of B; of
  * one that gathers (o, down) their columns of A and all of B: what an adapter adds is summed with
- * the product it is added to, and nothing more is sent but the gradients of what is whole. */
+ * the product it is added to, and nothing more is sent but the gradients of what is whole.
+ *
+ * DoRA (Liu et al. 2024, arXiv 2402.09353) as PEFT has it: with g = m / ||W + scale B A||, a factor
+ * for each output whose norm counts as a constant in the backward pass (section 4.3 there),
+ *
+ *     y = W x + (g - 1) W d + g scale B A d,   d = dropout(x)
+ *
+ * which without dropout is g (W x + scale B A x).  A norm over a row that tensor ranks share is the
+ * one thing more that is sent, as a sum of squares for each row. */
 #include "core/llama/layers.h"
 
 #include <math.h>
@@ -13,6 +21,8 @@
 struct pair {
     const tern_real *a, *b;
     tern_real *da, *db;
+    size_t w;                                 /* where the weight [out,in] begins */
+    tern_real *magnitude, *dmagnitude, *norm; /* [out] each; NULL without DoRA */
     int in, out, rank, first; /* `first`: the first of the weight's inputs that is here */
     uint64_t stream;          /* of what is dropped */
 };
@@ -24,6 +34,11 @@ static bool find(const struct tern_llama *m, int layer, enum tern_model_kind kin
 
     if (!m->lora.rank || m->lora_at[layer].a[target] == SIZE_MAX)
         return false;
+    const struct tern_llama_layer_at *l = &m->layers[layer];
+    const size_t C = (size_t)m->c.dim, HD = (size_t)(s->heads * D), KD = (size_t)(s->kv_heads * D);
+    const size_t w[] = {l->qkv, l->qkv + HD * C, l->qkv + (HD + KD) * C,
+                        l->o,   l->gate_up,      l->gate_up + (size_t)s->ffn * C,
+                        l->down};
     const int in[] = {m->c.dim, m->c.dim, m->c.dim, s->heads * D, m->c.dim, m->c.dim, s->ffn};
     const int out[] = {s->heads * D, s->kv_heads * D, s->kv_heads * D, m->c.dim,
                        s->ffn,       s->ffn,          m->c.dim};
@@ -33,11 +48,18 @@ static bool find(const struct tern_llama *m, int layer, enum tern_model_kind kin
         .b = m->lora_w + b,
         .da = m->lora_g ? m->lora_g + a : NULL,
         .db = m->lora_g ? m->lora_g + b : NULL,
+        .w = w[target],
         .in = in[target],
         .out = out[target],
         .rank = m->lora.rank,
         .stream = (uint64_t)m->lora_layer[layer] * TERN_LLAMA_TARGETS + (uint64_t)target,
     };
+    if (m->lora.dora) {
+        size_t magnitude = m->lora_at[layer].magnitude[target];
+        p->magnitude = m->lora_w + magnitude;
+        p->dmagnitude = m->lora_g ? m->lora_g + magnitude : NULL;
+        p->norm = m->a.norms + m->lora_at[layer].norm[target];
+    }
     if (kind == TERN_MODEL_O)
         p->first = m->tensor_rank * p->in;
     if (kind == TERN_MODEL_DOWN)
@@ -79,6 +101,119 @@ static const tern_real *input(const struct tern_llama *m, const struct pair *p,
     return m->a.dropped;
 }
 
+/* y[N,out] = beta y + scale B A x; leaves A x in m->a.low. */
+static void low_product(struct tern_llama *m, const struct pair *p, int N, const tern_real *x,
+                        tern_real beta, tern_real *y, int ldy)
+{
+    tern_llama_linear(m->a.low, x, p->a, N, p->in, p->rank, 0);
+    tern_tensor_gemm(false, true, N, p->out, p->rank, (tern_real)m->lora.scale, m->a.low, p->rank,
+                     p->b, p->rank, beta, y, ldy);
+}
+
+/* ---------------------------------------------------------------- magnitudes */
+
+bool tern_llama_scales(const struct tern_llama *m, int layer, enum tern_model_kind kind)
+{
+    struct pair p;
+
+    return m->lora.dora && find(m, layer, kind, &p);
+}
+
+/* to[n] of the parameters from `at` on. */
+static void weight_rows(const struct tern_llama *m, tern_real *to, size_t at, size_t n)
+{
+    if (m->bf16)
+        tern_tensor_from_bf16(to, m->w_bf16 + at, n);
+    else
+        tern_tensor_copy(to, m->w + at, n);
+}
+
+/* squares[out] of the rows of W + scale B A, as far as they lie here. */
+static void row_squares(struct tern_llama *m, const struct pair *p)
+{
+    tern_real *rows = m->a.rows;
+
+    for (int from = 0; from < p->out; from += TERN_LLAMA_NORM_ROWS) {
+        int n = p->out - from < TERN_LLAMA_NORM_ROWS ? p->out - from : TERN_LLAMA_NORM_ROWS;
+
+        weight_rows(m, rows, p->w + (size_t)from * (size_t)p->in, (size_t)n * (size_t)p->in);
+        tern_tensor_gemm(false, false, n, p->in, p->rank, (tern_real)m->lora.scale,
+                         p->b + (size_t)from * (size_t)p->rank, p->rank, p->a, p->in, 1, rows,
+                         p->in);
+#pragma omp parallel for schedule(static)
+        for (int r = 0; r < n; r++)
+            m->a.squares[from + r] =
+                tern_tensor_sum_squares(rows + (size_t)r * (size_t)p->in, (size_t)p->in);
+    }
+}
+
+int tern_llama_adapter_norms(struct tern_llama *m, int layer, struct tern_err *err)
+{
+    struct pair p;
+
+    for (int kind = TERN_MODEL_Q; kind <= TERN_MODEL_DOWN && m->lora.dora; kind++) {
+        if (!find(m, layer, (enum tern_model_kind)kind, &p))
+            continue;
+        row_squares(m, &p);
+        if (m->tensor > 1 && (kind == TERN_MODEL_O || kind == TERN_MODEL_DOWN) &&
+            m->peers.all_reduce_doubles(m->peers.ctx, m->a.squares, (size_t)p.out, false, err) < 0)
+            return -1;
+        for (int o = 0; o < p.out; o++)
+            p.norm[o] = (tern_real)sqrt(m->a.squares[o]);
+    }
+    return 0;
+}
+
+/* g[out], until m->a.rows is used again.  A row of zeros stays one. */
+static const tern_real *factors(struct tern_llama *m, const struct pair *p)
+{
+    tern_real *g = m->a.rows;
+
+    for (int o = 0; o < p->out; o++)
+        g[o] = p->norm[o] > 0 ? p->magnitude[o] / p->norm[o] : 0;
+    return g;
+}
+
+/* to[N,out] = keep * to + (g - less) * from, in rows ld_to and ld apart; `to` may be `from`. */
+static void times(tern_real *to, int ld_to, const tern_real *from, int ld, const tern_real *g,
+                  tern_real less, tern_real keep, int N, int out)
+{
+#pragma omp parallel for schedule(static)
+    for (int r = 0; r < N; r++) {
+        tern_real *y = to + (size_t)r * (size_t)ld_to;
+        const tern_real *x = from + (size_t)r * (size_t)ld;
+
+        for (int o = 0; o < out; o++) {
+            tern_real v = (g[o] - less) * x[o];
+            y[o] = keep != 0 ? keep * y[o] + v : v; /* what was there may be anything */
+        }
+    }
+}
+
+/* dm += sum over tokens of dy u / norm: the magnitude's gradient, where y = m / norm u. */
+static void magnitude_grads(struct tern_llama *m, const struct pair *p, int N, const tern_real *dy,
+                            int ldy, const tern_real *u)
+{
+    enum { BLOCK = 64 }; /* columns: whole cache lines, and work for all threads */
+
+#pragma omp parallel for schedule(static)
+    for (int from = 0; from < p->out; from += BLOCK) {
+        int to = from + BLOCK < p->out ? from + BLOCK : p->out;
+        double *sums = m->a.squares;
+
+        for (int o = from; o < to; o++)
+            sums[o] = 0;
+        for (int r = 0; r < N; r++)
+            for (int o = from; o < to; o++)
+                sums[o] += (double)dy[(size_t)r * (size_t)ldy + (size_t)o] *
+                           (double)u[(size_t)r * (size_t)p->out + (size_t)o];
+        for (int o = from; o < to; o++)
+            p->dmagnitude[o] += p->norm[o] > 0 ? (tern_real)(sums[o] / (double)p->norm[o]) : 0;
+    }
+}
+
+/* ---------------------------------------------------------------- the passes */
+
 void tern_llama_adapt(struct tern_llama *m, int layer, enum tern_model_kind kind,
                       const struct tern_llama_batch *b, tern_real *y, int ldy, const tern_real *x)
 {
@@ -87,10 +222,40 @@ void tern_llama_adapt(struct tern_llama *m, int layer, enum tern_model_kind kind
 
     if (!find(m, layer, kind, &p))
         return;
+    if (!p.magnitude) {
+        low_product(m, &p, N, input(m, &p, b, x), 1, y, ldy);
+    } else if (!drops(m, b)) {
+        low_product(m, &p, N, x, 1, y, ldy);
+        times(y, ldy, y, ldy, factors(m, &p), 0, 0, N, p.out);
+    } else {
+        tern_real *part = m->a.product;
+        x = input(m, &p, b, x);
+        tern_llama_product(m, p.w, part, x, N, p.in, p.out, 0);
+        times(y, ldy, part, p.out, factors(m, &p), 1, 1, N, p.out);
+        low_product(m, &p, N, x, 0, part, p.out);
+        times(y, ldy, part, p.out, factors(m, &p), 0, 1, N, p.out);
+    }
+}
+
+tern_real *tern_llama_adapt_scale(struct tern_llama *m, int layer, enum tern_model_kind kind,
+                                  const struct tern_llama_batch *b, tern_real *dy, int ldy,
+                                  const tern_real *x, bool own)
+{
+    tern_real *u = m->a.product;
+    int N = b->B * b->T;
+    struct pair p;
+
+    if (!find(m, layer, kind, &p) || !p.magnitude)
+        return dy;
     x = input(m, &p, b, x);
-    tern_llama_linear(m->a.low, x, p.a, N, p.in, p.rank, 0);
-    tern_tensor_gemm(false, true, N, p.out, p.rank, (tern_real)m->lora.scale, m->a.low, p.rank, p.b,
-                     p.rank, 1, y, ldy);
+    tern_llama_product(m, p.w, u, x, N, p.in, p.out, 0);
+    low_product(m, &p, N, x, 1, u, p.out);
+    magnitude_grads(m, &p, N, dy, ldy, u);
+    if (drops(m, b)) /* the product of all of x is not scaled */
+        return dy;
+    tern_real *scaled = own ? dy : u; /* of the same row distance: o and down */
+    times(scaled, ldy, dy, ldy, factors(m, &p), 0, 0, N, p.out);
+    return scaled;
 }
 
 void tern_llama_adapt_grads(struct tern_llama *m, int layer, enum tern_model_kind kind,
@@ -104,11 +269,20 @@ void tern_llama_adapt_grads(struct tern_llama *m, int layer, enum tern_model_kin
     if (!find(m, layer, kind, &p))
         return;
     tern_real *low = m->a.low, *dlow = low + (size_t)N * (size_t)p.rank;
+    const tern_real *whole = dy;
+    const int ld = ldy;
     x = input(m, &p, b, x);
+    if (p.magnitude && drops(m, b)) {
+        times(m->a.product, p.out, dy, ldy, factors(m, &p), 0, 0, N, p.out);
+        dy = m->a.product;
+        ldy = p.out;
+    }
     tern_llama_linear(low, x, p.a, N, p.in, p.rank, 0);
     tern_tensor_gemm(true, false, p.out, p.rank, N, scale, dy, ldy, low, p.rank, 1, p.db, p.rank);
     tern_tensor_gemm(false, false, N, p.rank, p.out, scale, dy, ldy, p.b, p.rank, 0, dlow, p.rank);
     tern_tensor_gemm(true, false, p.rank, p.in, N, 1, dlow, p.rank, x, p.in, 1, p.da, p.in);
+    if (dy != whole) /* for what comes next: of W d */
+        times(m->a.product, p.out, whole, ld, factors(m, &p), 1, 0, N, p.out);
 }
 
 void tern_llama_adapt_dx(struct tern_llama *m, int layer, enum tern_model_kind kind,
@@ -124,15 +298,20 @@ void tern_llama_adapt_dx(struct tern_llama *m, int layer, enum tern_model_kind k
         tern_tensor_gemm(false, false, N, p.in, p.rank, 1, dlow, p.rank, p.a, p.in, 1, dx, p.in);
         return;
     }
-    tern_tensor_gemm(false, false, N, p.in, p.rank, 1, dlow, p.rank, p.a, p.in, 0, m->a.dropped,
-                     p.in);
+    if (p.magnitude)
+        tern_llama_product_dx(m, p.w, m->a.dropped, m->a.product, N, p.in, p.out);
+    tern_tensor_gemm(false, false, N, p.in, p.rank, 1, dlow, p.rank, p.a, p.in, p.magnitude ? 1 : 0,
+                     m->a.dropped, p.in);
     drop(m, &p, b, m->a.dropped, m->a.dropped);
     tern_tensor_add(dx, m->a.dropped, (size_t)N * (size_t)p.in);
 }
 
+/* ---------------------------------------------------------------- where they are, and begin */
+
 void tern_llama_adapters_locate(struct tern_llama *m)
 {
     const struct tern_model_shard *s = m->lora_shard;
+    const size_t arrays = (size_t)tern_model_adapter_arrays(&m->lora);
 
     for (int l = 0; l < m->shard->n_layers; l++)
         for (int k = 0; k < TERN_LLAMA_TARGETS; k++)
@@ -140,14 +319,19 @@ void tern_llama_adapters_locate(struct tern_llama *m)
     for (int k = 0; k < s->n_chunks; k++)
         for (int l = 0; l < s->chunks[k].layers; l++)
             m->lora_layer[s->chunks[k].at + l] = s->chunks[k].first + l;
-    for (size_t i = 0; i + 1 < s->n_parts; i += 2) {
+    for (size_t i = 0; i < s->n_parts; i += arrays) {
         const struct tern_model_part *a = &s->parts[i];
         int target = a->whole.kind - TERN_MODEL_Q;
         for (int l = 0; l < m->shard->n_layers; l++) {
             if (m->lora_layer[l] != a->whole.layer)
                 continue;
             m->lora_at[l].a[target] = a->offset;
-            m->lora_at[l].b[target] = s->parts[i + 1].offset;
+            m->lora_at[l].b[target] = a[1].offset;
+            if (!m->lora.dora)
+                continue;
+            m->lora_at[l].magnitude[target] = a[2].offset;
+            m->lora_at[l].norm[target] = m->n_magnitudes;
+            m->n_magnitudes += a[2].count;
         }
     }
 }
@@ -156,7 +340,7 @@ void tern_llama_adapters_init(struct tern_llama *m)
 {
     const struct tern_model_shard *s = m->lora_shard;
 
-    for (size_t i = 0; s && i < s->n_parts; i += 2) {
+    for (size_t i = 0; s && i < s->n_parts; i += (size_t)tern_model_adapter_arrays(&m->lora)) {
         const struct tern_model_part *a = &s->parts[i];
         double bound = 1 / sqrt((double)a->whole.shape[1]);
 
@@ -168,4 +352,18 @@ void tern_llama_adapters_init(struct tern_llama *m)
                     (tern_real)(bound * (2 * u - 1));
             }
     }
+}
+
+int tern_llama_magnitudes_init(struct tern_llama *m, struct tern_err *err)
+{
+    struct pair p;
+
+    for (int l = 0; l < m->shard->n_layers && m->lora.dora; l++) {
+        if (tern_llama_adapter_norms(m, l, err) < 0)
+            return -1;
+        for (int kind = TERN_MODEL_Q; kind <= TERN_MODEL_DOWN; kind++)
+            if (find(m, l, (enum tern_model_kind)kind, &p))
+                tern_tensor_copy(p.magnitude, p.norm, (size_t)p.out);
+    }
+    return 0;
 }

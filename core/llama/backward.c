@@ -73,6 +73,7 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
     tern_tensor_swiglu(wide, gate_up, N, F);
     tern_llama_round(m, wide, NF);
     tern_llama_product_grad(m, at->down, dy, wide, N, F, C);
+    dy = tern_llama_adapt_scale(m, layer, TERN_MODEL_DOWN, b, dy, C, wide, dy != dx);
     tern_llama_adapt_grads(m, layer, TERN_MODEL_DOWN, b, dy, C, wide);
     tern_llama_product_dx(m, at->down, wide, dy, N, F, C);
     tern_llama_adapt_dx(m, layer, TERN_MODEL_DOWN, b, wide);
@@ -82,6 +83,8 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
     const tern_real *mid = tern_llama_recall(m, a->mid, m->a.stream, own);
     if (norm_again(m, a->mid_rstd, mid, at->post_norm, N, err) < 0)
         return -1;
+    tern_llama_adapt_scale(m, layer, TERN_MODEL_GATE, b, gate_up, 2 * F, normed, true);
+    tern_llama_adapt_scale(m, layer, TERN_MODEL_UP, b, gate_up + F, 2 * F, normed, true);
     tern_llama_product_grad(m, at->gate_up, gate_up, normed, N, C, 2 * F);
     tern_llama_product_dx(m, at->gate_up, dnormed, gate_up, N, C, 2 * F);
     adapt(m, layer, TERN_MODEL_GATE, b, gate_up, 2 * F, normed);
@@ -104,6 +107,7 @@ static int attention_backward(struct tern_llama *m, int layer, struct tern_llama
     if (tern_llama_gather_from(m, dx, dnormed, N, &dy, err) < 0)
         return -1;
     const tern_real *out = tern_llama_recall(m, a->heads, m->a.broad, (size_t)N * (size_t)HD);
+    dy = tern_llama_adapt_scale(m, layer, TERN_MODEL_O, b, dy, C, out, dy != dx);
     tern_llama_product_grad(m, at->o, dy, out, N, HD, C);
     tern_llama_product_dx(m, at->o, wide, dy, N, HD, C);
     tern_llama_adapt_grads(m, layer, TERN_MODEL_O, b, dy, C, out);
@@ -117,6 +121,9 @@ static int attention_backward(struct tern_llama *m, int layer, struct tern_llama
     const tern_real *x = tern_llama_recall(m, a->x, m->a.stream, own);
     if (norm_again(m, a->rstd, x, at->input_norm, N, err) < 0)
         return -1;
+    tern_llama_adapt_scale(m, layer, TERN_MODEL_Q, b, dqkv, W, normed, true);
+    tern_llama_adapt_scale(m, layer, TERN_MODEL_K, b, dqkv + HD, W, normed, true);
+    tern_llama_adapt_scale(m, layer, TERN_MODEL_V, b, dqkv + HD + KD, W, normed, true);
     tern_llama_product_grad(m, at->qkv, dqkv, normed, N, C, W);
     tern_llama_product_dx(m, at->qkv, dnormed, dqkv, N, C, W);
     adapt(m, layer, TERN_MODEL_Q, b, dqkv, W, normed);

@@ -35,7 +35,7 @@ static int fan_in(struct tern_llama *m, int layer, enum tern_model_kind kind,
     int N = b->B * b->T, C = m->c.dim;
     size_t own = (size_t)tern_llama_own(m, N) * (size_t)C;
 
-    if (m->tensor == 1) {
+    if (m->tensor == 1 && !tern_llama_scales(m, layer, kind)) {
         if (to != base)
             tern_tensor_copy(to, base, own);
         tern_llama_product(m, w, to, x, N, in, C, 1);
@@ -151,7 +151,8 @@ int tern_llama_forward(struct tern_llama *m, int chunk, int slot, const struct t
         void *next = l + 1 < k->is->layers ? s->layers[l + 1].x : s->out;
         tern_real *to = tern_llama_work(m, next, m->a.stream);
 
-        if (tern_llama_layer_inner(m, layer, a, b, err) < 0)
+        if (tern_llama_adapter_norms(m, layer, err) < 0 ||
+            tern_llama_layer_inner(m, layer, a, b, err) < 0)
             return -1;
         tern_tensor_swiglu(m->a.wide, tern_llama_work(m, a->gate_up, m->a.broad), N, F);
         tern_llama_round(m, m->a.wide, (size_t)N * (size_t)F);

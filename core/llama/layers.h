@@ -24,6 +24,7 @@ enum { TERN_LLAMA_TARGETS = TERN_MODEL_DOWN - TERN_MODEL_Q + 1 };
 /* Where a layer's adapters begin in their blocks; SIZE_MAX where there is none. */
 struct tern_llama_adapter_at {
     size_t a[TERN_LLAMA_TARGETS], b[TERN_LLAMA_TARGETS];
+    size_t magnitude[TERN_LLAMA_TARGETS], norm[TERN_LLAMA_TARGETS]; /* with DoRA; in m->a.norms */
 };
 
 /* What a layer's backward pass needs of its forward pass.  The normed inputs and the product of
@@ -47,6 +48,8 @@ struct tern_llama_slot {
     tern_real *out_rstd;                  /* [n] */
 };
 
+enum { TERN_LLAMA_NORM_ROWS = 64 }; /* of a weight at a time: in a cache */
+
 struct tern_llama_chunk {
     const struct tern_model_chunk *is;
     struct tern_llama_slot *slots;
@@ -67,6 +70,11 @@ struct tern_llama_scratch {
     tern_real *stream; /* [n,C] x, mid or out */
     tern_real *broad;  /* [N,max(W,2F)] qkv, heads or gate_up */
     tern_real *norm;   /* [C] a norm's weights */
+    /* Only with DoRA. */
+    tern_real *norms;   /* of the rows of W + scale B A, for each magnitude */
+    tern_real *rows;    /* [TERN_LLAMA_NORM_ROWS,max(C,F,H*D)] */
+    double *squares;    /* [max(C,F,H*D)] */
+    tern_real *product; /* [N,max(C,F,H*D)] */
     /* Only with training. */
     tern_real *dx;      /* [n,C] gradient of the residual stream */
     tern_real *dnormed; /* [N,C] */
@@ -92,6 +100,7 @@ struct tern_llama {
     tern_real *lora_w, *lora_g;
     struct tern_llama_adapter_at *lora_at; /* [the shard's layers] */
     int *lora_layer;                       /* [the same] their numbers in the whole model */
+    size_t n_magnitudes;                   /* here */
     struct tern_llama_chunk *chunks;
     struct tern_llama_slot *slots;            /* of all chunks */
     struct tern_llama_layer_acts *layer_acts; /* of all slots */
@@ -153,11 +162,23 @@ int tern_llama_sum(const struct tern_llama *m, tern_real *all, int tokens, struc
 
 /* ---- adapters.c ---- */
 
-/* A weight's product has been made: what its adapter adds to it.  y[N,out] has rows ldy apart. */
+/* Has this weight an adapter with magnitudes?  Its product is then to be made alone: they scale
+ * it. */
+bool tern_llama_scales(const struct tern_llama *m, int layer, enum tern_model_kind kind);
+/* The norms that a layer's magnitudes are measured by, before its passes.  Collective over the
+ * tensor ranks. */
+int tern_llama_adapter_norms(struct tern_llama *m, int layer, struct tern_err *err);
+/* A weight's product has been made: what its adapter makes of it.  y[N,out] has rows ldy apart. */
 void tern_llama_adapt(struct tern_llama *m, int layer, enum tern_model_kind kind,
                       const struct tern_llama_batch *b, tern_real *y, int ldy, const tern_real *x);
-/* For dy of the same: the adapter's gradients; and then, before the next one's, dx[N,in] += what
- * goes through it. */
+/* Of the gradient dy of the same: the magnitudes' own; and the gradient that product and adapter
+ * have then, which is to be used from here on: dy itself, changed (when `own`) or not, or another
+ * array of this row distance, which lasts until the next call. */
+tern_real *tern_llama_adapt_scale(struct tern_llama *m, int layer, enum tern_model_kind kind,
+                                  const struct tern_llama_batch *b, tern_real *dy, int ldy,
+                                  const tern_real *x, bool own);
+/* For that: the adapter's gradients; and then, before the next one's, dx[N,in] += what goes through
+ * it. */
 void tern_llama_adapt_grads(struct tern_llama *m, int layer, enum tern_model_kind kind,
                             const struct tern_llama_batch *b, const tern_real *dy, int ldy,
                             const tern_real *x);

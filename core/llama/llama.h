@@ -113,6 +113,9 @@ void tern_llama_grads_zero(struct tern_llama *m);
 void tern_llama_init(struct tern_llama *m, uint64_t seed, double std);
 /* A as nn.Linear begins, uniform in +-1/sqrt(in), and B 0: the model is what it was. */
 void tern_llama_adapters_init(struct tern_llama *m);
+/* After that, with DoRA: the magnitudes are those that W + scale B A has.  Nothing without.
+ * Collective over the tensor ranks. */
+int tern_llama_magnitudes_init(struct tern_llama *m, struct tern_err *err);
 
 struct tern_llama_loss {
     double sum; /* of the targets' negative log likelihoods, in nats */

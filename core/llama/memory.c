@@ -115,6 +115,14 @@ static void carve_scratch(struct carver *v, struct tern_llama *m)
         a->broad = carve(v, w.N, w.W > 2 * w.F ? w.W : 2 * w.F);
         a->norm = carve(v, w.C, 1);
     }
+    if (m->n_magnitudes) {
+        size_t most = w.F > w.HD ? w.F : w.HD;
+        most = most > w.C ? most : w.C;
+        a->norms = carve(v, m->n_magnitudes, 1);
+        a->rows = carve(v, TERN_LLAMA_NORM_ROWS, most);
+        a->squares = carve_bytes(v, most * sizeof(double));
+        a->product = carve(v, w.N, most);
+    }
     if (m->training) {
         a->dx = carve(v, w.n, w.C);
         a->dnormed = carve(v, w.N, w.C);

@@ -19,8 +19,9 @@ static void say_model(const struct tern_recipe *r, const struct tern_model_confi
         tern_buf_printf(to, "trained: all %" PRIu64 " parameters\n", all);
         return;
     }
-    tern_buf_printf(to, "trained: %" PRIu64 " parameters (%.4f %%): adapters of rank %d beside",
-                    adapters, 100 * (double)adapters / (double)(all + adapters), a->rank);
+    tern_buf_printf(to, "trained: %" PRIu64 " parameters (%.4f %%): adapters of rank %d%s beside",
+                    adapters, 100 * (double)adapters / (double)(all + adapters), a->rank,
+                    a->dora ? " and magnitudes (DoRA)" : "");
     for (int t = 0; t < TERN_LORA_TARGETS; t++)
         if (a->targets >> t & 1)
             tern_buf_printf(to, " %s", tern_recipe_lora_names[t]);

@@ -14,6 +14,7 @@ static struct tern_model_adapters adapters(const struct tern_recipe *r)
         .targets = r->lora.targets,
         .scale = rank > 0 ? r->lora.alpha / (r->lora.rslora ? sqrt(rank) : rank) : 0,
         .dropout = r->lora.dropout,
+        .dora = r->lora.dora,
         .seed = (uint64_t)r->data.seed,
     };
 }

@@ -194,22 +194,6 @@ static int check_stop(const struct tern_recipe *r, struct tern_err *err)
     return 0;
 }
 
-/* What a recipe may say and the trainer does not do: refused rather than left out. */
-static int check_done(const struct tern_recipe *r, struct tern_err *err)
-{
-    const struct {
-        bool wanted;
-        const char *key, *words;
-    } lacks[] = {
-        {r->lora.dora, "lora.dora", "tern's own trainer has LoRA only."},
-    };
-
-    for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++)
-        if (lacks[i].wanted)
-            return tern_recipe_fail(r, lacks[i].key, err, "%s", lacks[i].words);
-    return 0;
-}
-
 int tern_recipe_check_trainer(const struct tern_recipe *r, struct tern_err *err)
 {
     if (check_there(r, err) < 0 || check_lora(r, err) < 0 || check_degrees(r, err) < 0 ||
@@ -218,5 +202,5 @@ int tern_recipe_check_trainer(const struct tern_recipe *r, struct tern_err *err)
     if (r->model.optimizer == TERN_OPTIMIZER_KEEP && r->model.config)
         return tern_recipe_fail(r, "model.optimizer", err,
                                 "'keep', but random weights have no moments. Say 'reset'.");
-    return tern_recipe_check_length(r, err) < 0 ? -1 : check_done(r, err);
+    return tern_recipe_check_length(r, err);
 }

@@ -172,7 +172,9 @@ static int set_up(struct train *t, struct tern_err *err)
         rc = -1;
     if (tern_train_agree(t, rc, err) < 0)
         return -1;
-    return tern_train_group(t, tern_llama_config(t->model), err);
+    if (tern_train_group(t, tern_llama_config(t->model), err) < 0)
+        return -1;
+    return *path ? 0 : tern_llama_magnitudes_init(t->model, err);
 }
 
 int tern_train_setup(struct train *t, struct tern_err *err)

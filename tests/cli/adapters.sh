@@ -1,5 +1,5 @@
 #!/bin/bash
-# Adapters (LoRA) out of a checkpoint: as PEFT's, and put into the weights.
+# Adapters (LoRA, DoRA) out of a checkpoint: as PEFT's, and put into the weights.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/tiny.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
@@ -18,6 +18,7 @@ adapt() { # NAME KEYS: a run of adapters beside `base`
 nats() { tern eval run.yaml --only --checkpoint "$1" --json 2>/dev/null | jq -r '.. | .nll? // empty'; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN {d = a / b - 1; exit !(a > 0 && d < 1e-6 && d > -1e-6)}'; }
 adapt lora ', dropout: 0.25, rslora: true'
+adapt dora ', dora: true'
 
 # As PEFT's.
 run tern ckpt export lora/latest -o peft; status 0; err_has '20 tensors of adapters'; err_has 'tern ckpt merge'
@@ -26,13 +27,13 @@ is "$(jq -c '[.peft_type, .task_type, .r, .lora_alpha, .lora_dropout, .use_rslor
     '["LORA","CAUSAL_LM",3,5,0.25,true,false,"none",false]' "its config"
 is "$(jq -r '.target_modules | join(" ")' peft/adapter_config.json)" "q_proj v_proj o_proj up_proj down_proj" "the linears"
 is "$(jq -r .base_model_name_or_path peft/adapter_config.json)" "$PWD/base" "what they stand beside"
-run tern ckpt export lora/latest -o named --base me/base-8b --dtype bf16; status 0
-is "$(jq -r .base_model_name_or_path named/adapter_config.json)" me/base-8b "another name for its base"
+run tern ckpt export dora/latest -o peft-dora --base me/base-8b --dtype bf16; status 0; err_has '30 tensors'
+is "$(jq -c '[.use_dora, .use_rslora, .base_model_name_or_path]' peft-dora/adapter_config.json)" '[true,false,"me/base-8b"]' "of DoRA, with another name for its base"
 names() { head -c "$((8 + $(od -An -tu8 -N8 "$1")))" "$1" | tail -c +9 | jq -r 'keys[] | select(. != "__metadata__")'; }
-is "$(names peft/adapter_model.safetensors | grep -c '^base_model.model.model.layers.[01].\(self_attn\|mlp\).[a-z]*_proj.lora_[AB].weight$')" 20 "PEFT's names"
+is "$(names peft-dora/adapter_model.safetensors | grep -c '^base_model.model.model.layers.[01].\(self_attn\|mlp\).[a-z]*_proj.\(lora_[AB].weight\|lora_magnitude_vector\)$')" 30 "PEFT's names"
 
 # Put into the weights.
-for m in lora; do
+for m in lora dora; do
     run tern ckpt merge $m/latest -o $m-hf; status 0
     is "$(ls $m-hf | tr '\n' ' ')" "config.json generation_config.json model.safetensors tokenizer.model " "a whole folder"
     a=$(nats $m/latest); b=$(nats $m-hf); c=$(nats base)
@@ -43,12 +44,12 @@ for m in lora; do
     cmp $m-hf/model.safetensors $m-beside/model.safetensors; ok $? "into the weights of a folder: the same"
 done
 ! cmp -s lora-hf/model.safetensors base/model.safetensors; ok $? "they are not the weights of before"
-run tern ckpt merge lora/latest -o half --dtype bf16 --max-shard 40KB; status 0
+run tern ckpt merge dora/latest -o half --dtype bf16 --max-shard 40KB; status 0
 has half/config.json '"torch_dtype": "bfloat16"'; [ -f half/model.safetensors.index.json ]; ok $? "in several files"
 
 # New adapters beside a model that had some: these are in its weights.
-run tern run run.yaml --set name=more --set checkpoint.dir=more --set 'model={from: lora/latest, tokenizer: model}' --set 'lora={rank: 2}' --set steps=1 --set schedule.warmup=0; status 0
-a=$(tern ledger sql --ledger ledger -r more -n -P "select printf('%.17g', nll) from eval where step = 0"); b=$(nats lora-hf)
+run tern run run.yaml --set name=more --set checkpoint.dir=more --set 'model={from: dora/latest, tokenizer: model}' --set 'lora={rank: 2}' --set steps=1 --set schedule.warmup=0; status 0
+a=$(tern ledger sql --ledger ledger -r more -n -P "select printf('%.17g', nll) from eval where step = 0"); b=$(nats dora-hf)
 near "$a" "$b"; ok $? "a run of new adapters begins from the old ones' model ($a, $b)"
 
 # What cannot be.
@@ -69,7 +70,7 @@ run tern ckpt merge bad/latest -o none; status 2; one_line; err_has 'does not ma
 if strace -o /dev/null true 2>/dev/null; then
     cut_off() { # SIGNAL WRITE
         run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=write -e inject=write:signal=$1:when=$2 \
-            tern ckpt merge lora/latest -o cut --max-shard 40KB
+            tern ckpt merge dora/latest -o cut --max-shard 40KB
     }
     cut_off INT 4; status 130; one_line; [ -z "$(ls -d cut* 2>/dev/null)" ]; ok $? "Ctrl-C leaves nothing"
     for n in 1 2 4 8 12; do
@@ -80,6 +81,6 @@ if strace -o /dev/null true 2>/dev/null; then
 else
     skip "strace may not trace here"
 fi
-run tern ckpt merge lora/latest -o cut --max-shard 40KB; status 0
-b=$(nats cut); near "$(nats lora/latest)" "$b"; ok $? "and then whole, in several files, with the same loss ($b)"
+run tern ckpt merge dora/latest -o cut --max-shard 40KB; status 0
+b=$(nats cut); near "$(nats dora/latest)" "$b"; ok $? "and then whole, in several files, with the same loss ($b)"
 tap_done

@@ -85,16 +85,41 @@ same_curve train-ranks-f64 1e-9 <<'E'
 8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=1 parallel.interleave=2 parallel.recompute=full
 E
 d=$(difference together 50); awk -v d="$d" 'BEGIN {exit !(d > 1e-3)}'; ok $? "training adapters is another thing ($d)"
-train train-ranks 1 steps=8 optimizer.lr=1e-2; tern ckpt show checkpoints/latest >names
-grep -q base/model.layers.8.mlp.up_proj.weight names && grep -q lora/base_model.model.model.layers.8.mlp.up_proj.lora_B.weight names && ! grep -q 'exp_avg/model' names
-ok $? "a checkpoint has the frozen weights, the adapters by PEFT's names, and no other moments"
-sed -n 's/.*step 8: held: perplexity \([0-9.]*\) .*/\1/p' err >trained
-tern eval run.yaml --only --json 2>/dev/null | sed -n 's/.*"ppl_token": \([0-9.]*\).*/\1/p' >merged
-paste trained merged | awk '{d = $1 / $2 - 1} END {exit !(NF == 2 && d < 1e-4 && d > -1e-4)}'
-ok $? "tern eval adds them to the weights: the same perplexity ($(paste trained merged))"
-rm -rf checkpoints; timeout 60 "$TOOLS/train-ranks" run.yaml 2 steps=4 optimizer.lr=1e-2 parallel.tensor=2 2>err >parts && timeout 60 "$TOOLS/train-ranks" run.yaml 3 steps=8 optimizer.lr=1e-2 parallel.zero=1 2>err >>parts
-tern ckpt show checkpoints/latest >/dev/null 2>&1 && [ "$(wc -l <parts)" = 8 ]; ok $? "and go on in another layout"
+adapted() { # LAST-ARRAY: a checkpoint of adapters, read, and gone on with
+    local steps="steps=8 optimizer.lr=1e-2 schedule.kind=constant schedule.min_lr=0"
+    train train-ranks 1 $steps; cp out one; tern ckpt show checkpoints/latest >names
+    grep -q base/model.layers.8.mlp.up_proj.weight names && grep -q "lora/base_model.model.model.layers.8.mlp.up_proj.$1\$" names && ! grep -q 'exp_avg/model' names
+    ok $? "a checkpoint has the frozen weights, the adapters by PEFT's names ($1), and no other moments"
+    sed -n 's/.*step 8: held: perplexity \([0-9.]*\) .*/\1/p' err >trained
+    tern eval run.yaml --only --json 2>/dev/null | sed -n 's/.*"ppl_token": \([0-9.]*\).*/\1/p' >merged
+    paste trained merged | awk '{d = $1 / $2 - 1} END {exit !(NF == 2 && d < 1e-4 && d > -1e-4)}'
+    ok $? "tern eval puts them into the weights: the same perplexity ($(paste trained merged))"
+    rm -rf checkpoints
+    timeout 60 "$TOOLS/train-ranks" run.yaml 2 $steps steps=4 parallel.tensor=2 2>err >out &&
+        timeout 60 "$TOOLS/train-ranks" run.yaml 3 $steps parallel.zero=1 2>err >>out
+    d=$(difference one 8); awk -v d="$d" 'BEGIN {exit !(d + 0 == d && d <= 1e-4)}'
+    ok $? "and go on in another layout: the same losses ($d)"
+}
+cp one lora
+adapted lora_B.weight
+sed -i 's/^lora: {/&dora: true, /' run.yaml
+same_curve train-ranks-f64 1e-9 <<'E'
+1
+3 parallel.zero=1
+4 parallel.tensor=4 parallel.sequence=true parallel.recompute=selective
+8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=1 parallel.interleave=2 parallel.recompute=full
+E
+d=$(difference lora 50); awk -v d="$d" 'BEGIN {exit !(d > 1e-6)}'; ok $? "with magnitudes (DoRA) it is another thing again ($d)"
+same_curve train-ranks-f64 1e-9 <<'E'
+1 lora.dropout=0
+2 lora.dropout=0 parallel.tensor=2 parallel.sequence=true
+8 lora.dropout=0 parallel.tensor=8 parallel.recompute=full
+E
+adapted lora_magnitude_vector
+cp -r checkpoints with; perplexities | sed -n 's/.*step 8: held: //p' >ended
 sed -i '/^lora:/d' run.yaml
+train train-ranks 2 'model={from: with/latest, tokenizer: model}' parallel.tensor=2 steps=1 schedule.warmup=0
+perplexities | sed -n 's/.*step 0: held: //p' | cmp -s - ended && [ -s ended ]; ok $? "a run of all weights begins from a shard of them put together: $(cat ended)"
 same_curve train-ranks 1e-4 <<'E'
 1
 2 parallel.tensor=2 parallel.sequence=true
@@ -131,7 +156,7 @@ memory() { # [--set KEY=VALUE]...: the larger of predicted / measured and its in
     tern ledger sql --ledger ledger -r latest -n -P "select max(value) from step where name = 'memory_predicted_bytes' union all select max(value) from step where name = 'memory_bytes'" |
         sort -g | awk 'NR == 1 {a = $1} NR == 2 && a > 0 {print $1 / a - 1}'
 }
-for how in parallel.recompute=none parallel.recompute=full 'lora={rank: 8, alpha: 8, targets: [q_proj]}'; do
+for how in parallel.recompute=none parallel.recompute=full 'lora={rank: 8, alpha: 8, targets: [q_proj]}' 'lora={rank: 8, dropout: 0.1, dora: true}'; do
     if [ -n "${TERN_SANITIZE-}" ]; then skip "memory, $how: a sanitizer takes its own"; continue; fi
     d=$(memory --set "$how")
     awk -v d="$d" 'BEGIN {exit !(d != "" && d < 0.1)}'

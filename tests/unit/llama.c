@@ -9,7 +9,7 @@
 
 #define IN_DOUBLE (sizeof(tern_real) == sizeof(double))
 
-enum { B = 3, T = 70, N = B * T };
+enum { B = 3, T = 70, N = B * T, ROWS_MAX = 64 };
 
 static const struct tern_model_config grouped = {.dim = 24,
                                                  .ffn = 40,
@@ -103,12 +103,48 @@ static double dropped(struct tern_llama *m, bool drops, bool back)
     return loss.sum;
 }
 
+/* norms[out] of the rows of W + scale B A, for the adapter whose A is part `i` of `m`. */
+static void row_norms(struct tern_llama *m, size_t i, double *norms)
+{
+    const struct tern_model_part *a = &tern_llama_trained(m)->parts[i];
+    const struct tern_model_part *w = &tern_llama_shard(m)->parts[a->index];
+    const tern_real *p = tern_llama_trainable(m, NULL), *base = tern_llama_params(m, NULL);
+    int64_t in = a->shape[1], rank = a->shape[0];
+
+    for (int64_t o = 0; o < w->shape[0]; o++) {
+        norms[o] = 0;
+        for (int64_t c = 0; c < in; c++) {
+            double v = (double)base[w->offset + (uint64_t)(o * in + c)];
+            for (int64_t k = 0; k < rank; k++)
+                v += tern_llama_adapters(m)->scale *
+                     (double)p[a[1].offset + (uint64_t)(o * rank + k)] *
+                     (double)p[a->offset + (uint64_t)(k * in + c)];
+            norms[o] += v * v;
+        }
+        norms[o] = sqrt(norms[o]);
+    }
+}
+
+/* DoRA's backward pass takes the norms for constants: move the magnitudes of the adapter at part
+ * `i` along with them, from what they were at `before`, so that they are. */
+static void move_magnitudes(struct tern_llama *m, size_t i, const double *before)
+{
+    const struct tern_model_part *t = &tern_llama_trained(m)->parts[i + 2];
+    tern_real *p = tern_llama_trainable(m, NULL) + t->offset;
+    double now[ROWS_MAX];
+
+    row_norms(m, i, now);
+    for (int64_t o = 0; o < t->shape[0]; o++)
+        p[o] *= (tern_real)(now[o] / before[o]);
+}
+
 /* Adapters' gradients against differences, as above; returns the largest, of a tensor's norm. */
 static double adapter_differences(struct tern_llama *m, bool drops)
 {
     const struct tern_model_shard *s = tern_llama_trained(m);
     tern_real *p = tern_llama_trainable(m, NULL), *g = tern_llama_grads(m, NULL);
-    double worst = 0, h = 1e-5;
+    const size_t arrays = tern_llama_adapters(m)->dora ? 3 : 2;
+    double worst = 0, h = 1e-5, norms[ROWS_MAX];
 
     tern_llama_grads_zero(m);
     dropped(m, drops, true);
@@ -117,12 +153,15 @@ static double adapter_differences(struct tern_llama *m, bool drops)
         double along = 0, norm = 0, side[2];
 
         for (int k = 0; k < 3; k++) { /* up, down, back again */
+            row_norms(m, i - i % arrays, norms);
             for (uint64_t e = t->offset; e < t->offset + t->count; e++) {
                 double d = tern_rand_normal(9, i, e);
                 along += k ? 0 : d * (double)g[e];
                 norm += k ? 0 : (double)g[e] * (double)g[e];
                 p[e] += (tern_real)((k == 1 ? -2 * h : h) * d);
             }
+            if (i % arrays < 2 && arrays > 2)
+                move_magnitudes(m, i - i % arrays, norms);
             if (k < 2)
                 side[k] = dropped(m, drops, false);
         }
@@ -132,11 +171,43 @@ static double adapter_differences(struct tern_llama *m, bool drops)
     return worst;
 }
 
+/* The losses of `m`, and of one without adapters whose weights are DoRA's W' = m (W + scale B A) /
+ * ||W + scale B A||, are the same. */
+static void equals_merged(struct tern_llama *m, struct tern_llama *without)
+{
+    const struct tern_model_shard *s = tern_llama_trained(m);
+    const tern_real *p = tern_llama_trainable(m, NULL);
+    tern_real *w = tern_llama_params(without, NULL);
+    double norms[ROWS_MAX], scale = tern_llama_adapters(m)->scale;
+    uint64_t n;
+
+    memcpy(w, tern_llama_params(m, &n), tern_model_params(&grouped) * sizeof *w);
+    for (size_t i = 0; i < s->n_parts; i += 3) {
+        const struct tern_model_part *a = &s->parts[i];
+        const struct tern_model_part *base = &tern_llama_shard(m)->parts[a->index];
+        int64_t in = a->shape[1], rank = a->shape[0];
+
+        row_norms(m, i, norms);
+        for (int64_t e = 0; e < base->shape[0] * in; e++) {
+            tern_real *to = w + base->offset + e;
+            for (int64_t k = 0; k < rank; k++)
+                *to += (tern_real)(scale * (double)p[a[1].offset + (uint64_t)(e / in * rank + k)] *
+                                   (double)p[a->offset + (uint64_t)(k * in + e % in)]);
+            *to *= p[a[2].offset + (uint64_t)(e / in)] / (tern_real)norms[e / in];
+        }
+    }
+    double merged = loss_of(without), here = loss_of(m);
+    ok(fabs(merged / here - 1) < 1e-12, "DoRA: the loss of the merged weights (%.1e)",
+       fabs(merged / here - 1));
+}
+
 /* The same of adapters beside all linears; nothing else has a gradient. */
-static void adapters(double dropout)
+static void adapters(double dropout, bool dora)
 {
     const struct tern_model_adapters all = {
-        .rank = 3, .targets = 127, .scale = 0.7, .dropout = dropout, .seed = 4};
+        .rank = 3, .targets = 127, .scale = 0.7, .dropout = dropout, .dora = dora, .seed = 4};
+    const char *what = dora ? "DoRA" : "LoRA";
+    const size_t parts = (dora ? 3 : 2) * 7 * 2;
     const struct tern_llama_options o = {
         .config = &grouped, .max_batch = B, .seq_len = T, .training = true, .adapters = &all};
     struct tern_llama *m = tern_llama_open(&o, NULL), *without = make(&grouped, B, false);
@@ -146,15 +217,19 @@ static void adapters(double dropout)
 
     tern_llama_init(m, 5, grouped.init_std);
     tern_llama_adapters_init(m);
-    ok(loss_of(m) == plain, "new adapters change nothing");
+    tern_llama_magnitudes_init(m, NULL);
+    ok(dora ? fabs(loss_of(m) / plain - 1) < 1e-13 : loss_of(m) == plain,
+       "%s: new adapters change nothing", what);
     for (uint64_t e = 0; e < s->params; e++)
-        p[e] = (tern_real)(0.3 * tern_rand_normal(3, 0, e));
+        p[e] = (tern_real)(0.3 * tern_rand_normal(3, 0, e) + (dora ? 0.5 * (double)p[e] : 0));
     ok(fabs(loss_of(m) - plain) > 1, "others do");
     ok((dropped(m, true, false) != dropped(m, false, false)) == (dropout > 0),
        "dropout %g: losses with it and without", dropout);
+    if (dora)
+        equals_merged(m, without);
     worst = adapter_differences(m, true);
-    ok(worst < 1e-6 && s->n_parts == 2 * 7 * 2,
-       "adapters, dropout %g: gradients equal finite differences (%.1e of their norm)", dropout,
+    ok(worst < 1e-6 && s->n_parts == parts,
+       "%s, dropout %g: gradients equal finite differences (%.1e of their norm)", what, dropout,
        worst);
     tern_llama_free(m);
     tern_llama_free(without);
@@ -395,8 +470,10 @@ int main(void)
         differences(&grouped, "two key heads");
         differences(&tied, "tied");
         differences(&scaled, "one key head, scaled RoPE");
-        adapters(0);
-        adapters(0.3);
+        adapters(0, false);
+        adapters(0.3, false);
+        adapters(0, true);
+        adapters(0.3, true);
     }
     repeats();
     accumulates();

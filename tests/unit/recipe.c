@@ -175,6 +175,7 @@ static void test_keys(void)
     has(refused_text(b.data), "run.yaml:13: epochs: the run's length is said twice", "two lengths");
     tern_buf_free(&b);
     has(refused("lora={alpha: 4}"), "lora.rank: is missing", "adapters of no rank");
+    is(refused("lora={rank: 4, dora: true}"), "accepted", "DoRA");
     has(refused("lora={rank: 4, targets: [q_proj, qkv_proj]}"), "'qkv_proj' is not one of: q_proj",
         "a linear that is none");
     has(refused("lora={rank: 4, targets: [q_proj, q_proj]}"), "is there twice", "a linear twice");
@@ -238,9 +239,7 @@ int main(void)
            "full}"),
        "accepted", "all degrees");
     is(refused("precision=bf16"), "accepted", "bf16");
-    static const char *const lacking[] = {"lora={rank: 4, dora: true}"};
-    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
-        has(refused(lacking[i]), "tern's own trainer ", lacking[i]);
+    is(refused("lora={rank: 4, dora: true}"), "accepted", "DoRA");
     has(refused("model.config=x.json"), "either 'from'", "from and config");
     has(refused("steps=0"), "not a whole number from 1", "no steps");
     has(refused("optimizer.lr=nan"), "not a number", "a learning rate that is none");

@@ -84,6 +84,11 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "decoupled; matrices only, norms are not decayed"},
     {"optimizer.clip", KEY_REAL, AT(optimizer.clip), 0, 1e6, 1.0, .identity = true,
      .help = "largest global gradient norm, 0 for no clipping"},
+    {"optimizer.stochastic_rounding", KEY_YESNO, AT(optimizer.stochastic_rounding),
+     .identity = true, .late = true,
+     .help =
+         "with precision: bf16, parameters are rounded from the master copy at random, right in "
+         "the mean, and not to the nearest"},
     {"optimizer.guard.spike", KEY_REAL, AT(optimizer.guard.spike), 0, 1000, 0, .late = true,
      .help = "standard deviations over the window's mean from which a loss or gradient norm is a "
              "spike, whose step makes no update; 0: none is"},

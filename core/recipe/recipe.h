@@ -135,7 +135,8 @@ struct tern_recipe {
     } parallel;
     struct {
         double lr, beta1, beta2, eps, weight_decay;
-        double clip; /* of the global gradient norm; 0: none */
+        double clip;              /* of the global gradient norm; 0: none */
+        bool stochastic_rounding; /* of the master copy to bf16 parameters; else to the nearest */
         struct {
             double spike;       /* standard deviations; 0: spikes are let through */
             int64_t window;     /* steps that a spike is measured against */

@@ -172,6 +172,20 @@ static int check_degrees(const struct tern_recipe *r, struct tern_err *err)
     return 0;
 }
 
+static int check_rounding(const struct tern_recipe *r, struct tern_err *err)
+{
+    if (!r->optimizer.stochastic_rounding)
+        return 0;
+    if (r->precision != TERN_PRECISION_BF16)
+        return tern_recipe_fail(r, "optimizer.stochastic_rounding", err,
+                                "without precision: bf16 no parameter is rounded. Take it out.");
+    if (r->lora.rank)
+        return tern_recipe_fail(r, "optimizer.stochastic_rounding", err,
+                                "adapters are fp32: nothing that is trained is rounded. Take it "
+                                "out.");
+    return 0;
+}
+
 static int check_stop(const struct tern_recipe *r, struct tern_err *err)
 {
     const struct tern_recipe_sets *sets = &r->data.held_out;
@@ -197,7 +211,7 @@ static int check_stop(const struct tern_recipe *r, struct tern_err *err)
 int tern_recipe_check_trainer(const struct tern_recipe *r, struct tern_err *err)
 {
     if (check_there(r, err) < 0 || check_lora(r, err) < 0 || check_degrees(r, err) < 0 ||
-        check_stop(r, err) < 0)
+        check_rounding(r, err) < 0 || check_stop(r, err) < 0)
         return -1;
     if (r->model.optimizer == TERN_OPTIMIZER_KEEP && r->model.config)
         return tern_recipe_fail(r, "model.optimizer", err,

@@ -199,6 +199,27 @@ void *tern_train_params(const struct train *t, uint64_t offset, enum tern_type *
     return t->params_bf16 ? (void *)(t->params_bf16 + offset) : t->params + offset;
 }
 
+/* The master copy's rows `w` of a part, rounded: to the nearest, or at random by seed, step, tensor
+ * and element alone, so that every layout and a resumed run round the same. */
+static void round_rows(struct train *t, const struct tern_model_part *p, const struct train_rows *w)
+{
+    const int64_t columns = p->whole.ndim > 1 ? p->whole.shape[1] : 1, width = p->shape[1];
+    const uint64_t stream = (t->opt_step + 1) << 24 | p->index; /* no model has as many tensors */
+    const uint64_t seed = (uint64_t)t->recipe->data.seed ^ 0xb0f16;
+    int64_t whole = width == columns ? w->rows : 1; /* rows that follow each other there, too */
+
+    if (!t->recipe->optimizer.stochastic_rounding) {
+        tern_tensor_to_bf16(t->params_bf16 + w->offset, t->master + w->state, w->count);
+        return;
+    }
+    for (int64_t r = 0; r < w->rows; r += whole) {
+        uint64_t at = (uint64_t)(r * width);
+        uint64_t first = (uint64_t)((p->start[0] + w->from + r) * columns + p->start[1]);
+        tern_tensor_to_bf16_random(t->params_bf16 + w->offset + at, t->master + w->state + at,
+                                   (size_t)(whole * width), seed, stream, first);
+    }
+}
+
 /* AdamW on this rank's rows; norms (one dimension) are not decayed. */
 void tern_train_update(struct train *t, double lr, double grad_scale)
 {
@@ -222,7 +243,7 @@ void tern_train_update(struct train *t, double lr, double grad_scale)
         tern_tensor_adamw(&o, p, t->grads + w.offset, t->exp_avg + w.state, t->exp_avg_sq + w.state,
                           w.count);
         if (t->params_bf16)
-            tern_tensor_to_bf16(t->params_bf16 + w.offset, p, w.count);
+            round_rows(t, &s->parts[i], &w);
     }
 }
 

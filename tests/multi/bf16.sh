@@ -96,6 +96,21 @@ for p in fp32 bf16; do
     digests nine/latest model >was; digests checkpoints/latest "$([ $p = fp32 ] && echo model || echo master)" | cmp -s - was; ok $? "model.from of an fp32 checkpoint, in $p"
 done
 
+# ---- rounded at random: by the recipe alone, whatever the layout
+rounded() { # FILE RANKS [KEY=VALUE]...: the model as exported
+    train "${@:2}" optimizer.stochastic_rounding=true model='{from: nine/latest, tokenizer: model}' steps=1 schedule.warmup=0 optimizer.lr=0
+    rm -rf hf; tern ckpt export checkpoints/latest -o hf >/dev/null 2>&1; mv hf/model.safetensors "$1"
+}
+rounded alone 1; digests checkpoints/latest model >is; digests eight/latest model >was
+[ "$(wc -l <is)" = 83 ] && ! cmp -s is was; ok $? "stochastic rounding: other parameters than to the nearest"
+digests checkpoints/latest master >is; digests nine/latest model | cmp -s - is; ok $? "of the same master copy"
+rounded shared 8 $mixed; cmp -s alone shared && [ -s alone ]; ok $? "the same on 8 ranks"
+random="optimizer.stochastic_rounding=true parallel.tensor=2 parallel.zero=1"
+train 4 $random; cp out whole; tiny_digests >whole.digests
+train 4 $random steps=13; cp out parts; more 4 $random >>parts
+cmp -s parts whole && tiny_digests | cmp -s - whole.digests; ok $? "stopped and gone on: the same bits"
+d=$(difference one whole 30); within "$d" 1e-2; ok $? "and losses near the others ($d)"
+
 # ---- adapters: fp32 beside frozen weights in bf16
 lora='lora={rank: 3, alpha: 6, dropout: 0.1, targets: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj]}'
 train 1 "$lora"; cp out adapters

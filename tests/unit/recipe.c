@@ -240,6 +240,7 @@ int main(void)
        "accepted", "all degrees");
     is(refused("precision=bf16"), "accepted", "bf16");
     is(refused("lora={rank: 4, dora: true}"), "accepted", "DoRA");
+    has(refused("optimizer.stochastic_rounding=true"), "no parameter is rounded", "rounding fp32");
     has(refused("model.config=x.json"), "either 'from'", "from and config");
     has(refused("steps=0"), "not a whole number from 1", "no steps");
     has(refused("optimizer.lr=nan"), "not a number", "a learning rate that is none");

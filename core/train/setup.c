@@ -162,8 +162,7 @@ static int set_up(struct train *t, struct tern_err *err)
     int rc = open_records(t, err);
     if (rc == 0)
         rc = find_checkpoint(t, path, err);
-    /* As few rounds of all ranks as there can be: where they are more than the cores, that is what
-     * takes time. */
+    /* All that is rank 0's is done by now, so that one round tells of it. */
     if (tern_train_peak(t, rc, err) < 0 ||
         tern_comm_broadcast(t->world, path, sizeof path, TERN_U8, 0, err) < 0)
         return -1;

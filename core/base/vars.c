@@ -10,7 +10,9 @@ const struct tern_var tern_vars[] = {
     {"TERN_COMPILE_CACHE", "",
      "Set by `tern run`: the folder of graphs compiled for this recipe and layout."},
     {"TERN_CONFIG", "/etc/tern/tern.yaml", "Site settings: `tern help site`."},
-    {"TERN_DEADLINE", "60", "Seconds after which a wait for another rank is an error."},
+    {"TERN_DEADLINE", "60",
+     "Seconds after which a wait for another rank is an error: more than one computes at a "
+     "stretch."},
     {"TERN_EXEC_PATH", "", "Where `tern` looks for tern-<name> before its own folder."},
     {"TERN_FABRIC", "",
      "ofi or mpi: what carries messages between nodes; before launch.fabric, from which `tern run` "

@@ -14,18 +14,20 @@
  *   a second between nodes); so are ranks in calls on several communicators that wait for each
  *   other crosswise, up to 24 of them, as soon as the last one has come there (of more, and with
  *   TERN_FABRIC_MODE=tagged over plain tcp, which holds up whatever comes behind a message that is
- *   not asked for, it is told at the deadline).
+ *   not asked for, it is told after four deadlines).
  * - Results are the same bits on every rank and in every run: values are combined pairwise in a
  *   binary tree over the ranks, ((0+1)+(2+3))+..., whatever the timing.  The tree is first taken
  *   over the ranks of each node and then over the nodes, so the result is also independent of how
  *   ranks are spread over nodes when each node holds one aligned block of 2^k ranks.  TERN_BF16 is
  *   summed in fp32 and rounded once.
- * - No wait is longer than the deadline.  A rank that died, stopped or is cut off ends the
- *   operation on every other rank with an error (TERN_TEMPFAIL) that names it, its node, the
- *   operation and its sequence number; so does one that cannot go on by itself (no memory, no
- *   descriptors).  After an error the fabric is broken: every further call fails with the same
- *   words; tern_fabric_close still works and needs no peer.  Who never waits, but asks
- *   (tern_comm_test), learns all that too while it goes on asking, ten times a second or more:
+ * - No wait is longer than the deadline after the last sign of life of whom it is for, which ranks
+ *   give while they wait themselves (as the stages of a pipeline that fills), and than four
+ *   deadlines in all; so no rank may compute for longer than a deadline.  A rank that died, stopped
+ *   or is cut off ends the operation on every other rank with an error (TERN_TEMPFAIL) that names
+ *   it, its node, the operation and its sequence number; so does one that cannot go on by itself
+ *   (no memory, no descriptors).  After an error the fabric is broken: every further call fails
+ *   with the same words; tern_fabric_close still works and needs no peer.  Who never waits, but
+ *   asks (tern_comm_test), learns all that too while it goes on asking, ten times a second or more:
  *   longer pauses do not count towards the deadline.
  * - What is refused before it begins breaks nothing, and nobody else is told: arguments that cannot
  *   be ("bug: ..."), a count over the limit, one communicator or tern_fabric_alloc too many.

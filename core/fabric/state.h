@@ -55,6 +55,7 @@ struct waiter { /* wait.c */
     uint64_t at;               /* how far it is, of one that is asked about */
     unsigned polls;
     int64_t start, looked, pinged;
+    int64_t asked; /* when all members showed life although the deadline was over */
     int seen_dead; /* world rank + 1 whose end was noticed at the last look */
 };
 

@@ -24,6 +24,9 @@ enum {
     TURN_NS = 3000,          /* a yield that took longer was somebody else's turn */
     MOVE_NS = 2 * MS,        /* between two sleeps of 0.06 ms for another core */
     GLANCE_POLLS = 4,        /* the clock costs as much as a short poll */
+    /* Deadlines for which ranks that show life are waited for: the stages of a pipeline that fills
+     * come one after the other. */
+    PATIENCE = 4,
 };
 
 void tern_fabric_wait_begin(struct waiter *w, struct tern_comm *c)
@@ -123,15 +126,15 @@ void tern_fabric_wait_leave(struct tern_fabric *f)
 void tern_fabric_wait_control(void *fabric, const struct control *m)
 {
     struct tern_fabric *f = fabric;
+    struct control reply = {.kind = CONTROL_WAITING, .sender = f->rank};
 
     f->heard_ns[m->sender] = tern_clock_boot_ns();
+    if (m->kind == CONTROL_STUCK || m->kind == CONTROL_PING)
+        f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, m->sender, &reply));
     if (m->kind == CONTROL_LEAVE) {
         f->left[m->sender] = true;
     } else if (m->kind == CONTROL_BLAME) {
         give_up(f, m->rank, m->text, NULL);
-    } else if (m->kind == CONTROL_STUCK) {
-        struct control reply = {.kind = CONTROL_WAITING, .sender = f->rank};
-        f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, m->sender, &reply));
     } else if (m->kind == CONTROL_CHASE) {
         tern_fabric_cross_heard(f, m);
     } else {
@@ -204,16 +207,30 @@ int tern_fabric_wait_gone(struct tern_comm *c, int world_rank, struct tern_err *
                : 0;
 }
 
-static bool is_waiting(const struct tern_fabric *f, int r, int64_t now)
+/* When it last said that it waits itself. */
+static int64_t seen(const struct tern_fabric *f, int r)
 {
     const struct shm_head *h = f->peers[r].shm.head;
-    int64_t seen = h ? atomic_load_explicit(&h->beat_ns, memory_order_relaxed) : f->heard_ns[r];
 
-    return r == f->rank || now - seen < (h ? FRESH_NS : 2 * GRACE_NS);
+    return h ? atomic_load_explicit(&h->beat_ns, memory_order_relaxed) : f->heard_ns[r];
+}
+
+static bool is_waiting(const struct tern_fabric *f, int r, int64_t now)
+{
+    return r == f->rank || now - seen(f, r) < (f->peers[r].shm.head ? FRESH_NS : 2 * GRACE_NS);
+}
+
+/* For a whole deadline of this wait. */
+static bool is_silent(const struct waiter *w, int r, int64_t now)
+{
+    const struct tern_fabric *f = w->c->f;
+    int64_t since = seen(f, r) > w->start ? seen(f, r) : w->start;
+
+    return r != f->rank && now - since > f->deadline_ns;
 }
 
 /* The deadline is over.  The rank waited for may itself be waiting for somebody: those who answer
- * are, and whoever does not is at fault. */
+ * are, and whoever has not for a deadline is at fault. */
 static int overdue(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_comm *c = w->c;
@@ -233,6 +250,13 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
     }
     int64_t now = tern_clock_boot_ns();
     int culprit = c->world[member];
+    for (int m = 0; m < c->size && !is_silent(w, culprit, now); m++)
+        if (is_silent(w, c->world[m], now))
+            culprit = c->world[m];
+    if (!is_silent(w, culprit, now) && now - w->start < PATIENCE * f->deadline_ns) {
+        w->asked = now;
+        return 0;
+    }
     for (int m = 0; m < c->size && is_waiting(f, culprit, now); m++)
         if (!is_waiting(f, c->world[m], now))
             culprit = c->world[m];
@@ -240,7 +264,7 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
     snprintf(what, sizeof what,
              all ? "waits for something else after %.3g s (do all ranks call the same operations?)"
                  : "has not come within the deadline of %.3g s",
-             (double)f->deadline_ns / 1e9);
+             (double)(all ? now - w->start : f->deadline_ns) / 1e9);
     return tern_fabric_wait_blame(c, culprit, what, err);
 }
 
@@ -299,7 +323,8 @@ static int notice(struct waiter *w, int member, int64_t now, struct tern_err *er
     }
     if (ping(w, peer, now, err) < 0)
         return -1;
-    if (now - w->start > f->deadline_ns)
+    if (now - w->start > f->deadline_ns &&
+        (is_silent(w, peer, now) || now - w->asked > f->deadline_ns))
         return overdue(w, member, err);
     return 0;
 }

@@ -43,6 +43,12 @@ for share in 4 2 1; do
     status 0 "in any order without waiting, at most $share sharing: goes well"
 done
 
+# Who waits for one who waits itself is patient: the last of these comes after two deadlines.
+for share in 4 1; do
+    TERN_DEADLINE=2 TERN_FABRIC_SHARE=$share run timeout 60 "$R" chain 4
+    status 0 "a pipeline fills for longer than the deadline, at most $share sharing"
+done
+
 # What they leave behind, and what is said of it.
 export TERN_FABRIC_DUMP=$WORK/dumps
 look() { # WORDS NAME

@@ -2,6 +2,7 @@
  *
  *   fabric-faults differ RANKS op|type|count|root   the last rank calls something else as #21
  *   fabric-faults cross RANKS KIND    calls on several communicators, until an error (see cross())
+ *   fabric-faults chain RANKS      each rank waits for the one before it and computes for 1.5 s
  *   fabric-faults late RANKS       the last never calls #21; SIGUSR2 to the parent reaches all
  *   fabric-faults rebuild RANKS    one is killed; the others close, open without it, and go on
  *   fabric-faults meet RANKS HOST  serve a rendezvous; its address on stdout
@@ -103,6 +104,23 @@ static int cross(struct tern_fabric *f, float *v)
     exit(0);
 }
 
+/* As the stages of a pipeline that fills. */
+static int chain(struct tern_fabric *f)
+{
+    struct tern_comm *world = tern_fabric_world(f), *with[2];
+    int rank = tern_fabric_rank(f), n = tern_fabric_size(f);
+
+    for (int k = 0; k < 2; k++) /* those after even ranks and those after odd ones */
+        if (tern_comm_split(world, (rank + k) / 2, rank, &with[k], &err) < 0)
+            return -1;
+    if (rank > 0 && tern_comm_barrier(with[rank & 1 ? 0 : 1], &err) < 0)
+        return -1;
+    tern_clock_sleep_ns(1500000000);
+    if (rank < n - 1 && tern_comm_barrier(with[rank & 1 ? 1 : 0], &err) < 0)
+        return -1;
+    exit(0);
+}
+
 static int step(struct tern_fabric *f, struct tern_comm *c, float *v, int i)
 {
     bool last = tern_fabric_rank(f) == tern_fabric_size(f) - 1;
@@ -114,6 +132,8 @@ static int step(struct tern_fabric *f, struct tern_comm *c, float *v, int i)
         raise(SIGKILL);
     if (i == AT && last && strcmp(mode, "differ") == 0)
         return different(c, v);
+    if (i == AT && strcmp(mode, "chain") == 0)
+        return chain(f);
     if (i == AT && strcmp(mode, "cross") == 0)
         return cross(f, v);
     if (i == AT && strcmp(kind, "root") == 0)

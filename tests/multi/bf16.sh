@@ -116,6 +116,9 @@ lora='lora={rank: 3, alpha: 6, dropout: 0.1, targets: [q_proj, k_proj, v_proj, o
 train 1 "$lora"; cp out adapters
 types checkpoints/latest >types; grep -q 'base BF16' types && grep -q 'lora F32' types && ! grep -q master types; ok $? "adapters in F32, what they stand beside in BF16"
 train 8 "$lora" $mixed; d=$(difference adapters out 30); within "$d" "$apart"; ok $? "8 ranks train the same adapters ($d)"
+train 1 "${lora%\}}, dora: true}"; cp out scaled; d=$(difference adapters scaled 30); awk -v d="$d" 'BEGIN {exit !(d > 1e-6)}'; ok $? "magnitudes beside weights in bf16 (DoRA) are another thing ($d)"
+train 8 "${lora%\}}, dora: true}" $mixed; d=$(difference scaled out 30); within "$d" "$apart"; ok $? "which 8 ranks train the same ($d)"
+train 1 "$lora"
 ran=$(perplexity 30)
 tern eval run.yaml --only --json 2>/dev/null | sed -n 's/.*"ppl_token": \([0-9.]*\).*/\1/p' >merged
 awk -v a="$ran" '{d = $1 / a - 1; exit !(d < 1e-2 && d > -1e-2)}' merged; ok $? "tern eval adds them to the weights ($ran, $(cat merged))"

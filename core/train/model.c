@@ -26,9 +26,9 @@ static int make_model(struct train *t, const struct tern_model_config *config, s
     /* Parameters and gradients lie in the model's own memory and go through the fabric's stage.  In
      * tern_fabric_alloc's they need not, but the kernel counts what a rank reads of its mates' as
      * resident there too, and so do Slurm's MaxRSS and the ledger's memory_bytes.  Two ranks of one
-     * thread, 20 M parameters, 64 tokens a step: 396 MiB a rank instead of 326, though shared out
-     * (PSS) it was 317 instead of 313; the processor's time of a run of 16 steps was 7.3 to 8.9 s
-     * instead of 8.3 to 9.5, and 7.9 and 8.5 s where the kernel gave no huge pages. */
+     * thread, 20 M parameters, 64 tokens a rank a step: 396 MiB a rank instead of 326, though
+     * shared out (PSS) it was 317 instead of 313; the processor's time of a run of 16 steps was 7.3
+     * to 8.9 s instead of 8.3 to 9.5, and 7.9 and 8.5 s where the kernel gave no huge pages. */
     t->model = tern_llama_open(&o, err);
     if (!t->model || tern_train_units_open(t, err) < 0)
         return -1;

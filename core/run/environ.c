@@ -172,9 +172,9 @@ int tern_run_environ(struct tern_run_attempt *a, struct tern_err *err)
     snprintf(group, sizeof group, "%" PRId64, tensor(a->o->recipe));
     if (rc == 0)
         rc = tern_env_apply(&rows, err);
-    if (rc == 0 && ((profile && setenv("TERN_PROFILE", profile, 1) < 0) ||
-                    setenv("TERN_RUN_WORKERS", number, 1) < 0 ||
-                    setenv("TERN_RUN_TENSOR", group, 1) < 0))
+    if (rc == 0 &&
+        ((profile && setenv("TERN_PROFILE", profile, 1) < 0) ||
+         setenv("TERN_RUN_WORKERS", number, 1) < 0 || setenv("TERN_RUN_TENSOR", group, 1) < 0))
         rc = tern_err_sys(err, "cannot set the ranks' environment");
     tern_env_rows_free(&rows);
     return rc;

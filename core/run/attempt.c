@@ -58,8 +58,8 @@ bool tern_run_attempt_meets(const struct tern_run_attempt *a)
         return false;
     if (!a->place.slurm)
         return true;
-    /* Also of a heterogeneous job: srun --mpi=pmix of Slurm 22.05 may stay for ever when a step of
-     * several groups has ended (two threads of its PMIx plugin take each other's place). */
+    /* Also of a heterogeneous job: srun --mpi=pmix of Slurm 22.05 may stay when a step of several
+     * groups has ended, and stuck.h then takes half a minute to tell. */
     return a->o->recipe->launch.with == TERN_LAUNCH_SRUN &&
            !tern_run_attempt_by_mpi(a) && /* MPI has its launcher, and meets by it */
            a->place.nodes * a->place.ranks_per_node <= MEETING_RANKS &&
@@ -377,6 +377,8 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     char *path = NULL;
 
     f->status = w->first >= 0 ? tern_run_ranks_status(w->ranks, w->first, w->asked) : 0;
+    f->stuck = w->stuck.ended;
+    const bool good = f->status == 0 || f->stuck;
     f->rank = a->place.slurm || w->ranks->n == 1 ? -1 : w->first;
     f->asked = a->asked = w->asked;
     f->steps = tern_run_attempt_is_trainer(a) ? a->o->recipe->steps : 0;
@@ -384,10 +386,10 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     if (tern_run_attempt_is_trainer(a) &&
         tern_ckpt_latest(a->o->recipe->checkpoint.dir, &path, &step, &err) == 0 && path)
         f->newest = (int64_t)step;
-    if (f->status == 0 && path && f->newest < f->steps)
+    if (good && path && f->newest < f->steps)
         read_end(path, f->ended, sizeof f->ended);
     free(path);
-    if (!a->place.slurm || (f->status == 0 && (f->newest >= f->steps || f->ended[0])))
+    if (!a->place.slurm || (good && (f->newest >= f->steps || f->ended[0])))
         return;
     if (tern_slurm_job_load(a->place.job, &job, &err) == 0)
         f->job_word = job->word;
@@ -497,6 +499,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         }
         setenv("TERN_RUN_SOCKET", tern_rendezvous_address(w.meeting), 1);
     }
+    w.stuck.logs = tern_run_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
     tern_run_watch_signals(&w.signals);
     tern_run_beat_stop(&a->beat);
     if (tern_run_ranks_start(&ranks, a, err) < 0) {

@@ -113,11 +113,31 @@ static void judge_status(const struct tern_run_facts *f, struct tern_run_result 
     }
 }
 
+/* Of the ranks' end only the checkpoint tells. */
+static void judge_stuck(const struct tern_run_facts *f, struct tern_run_result *r)
+{
+    const char *word = job_outcome(f->job_word);
+
+    if (f->steps && (f->newest >= f->steps || f->ended[0]))
+        judge_done(f, r);
+    else if (f->lost_node[0])
+        say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
+    else
+        say(r, word ? word : "fault", TERN_TEMPFAIL,
+            "srun did not end with its step and was ended; how the ranks ended is not known");
+}
+
 void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *result, int *sig)
 {
     int status = WIFEXITED(f->status) ? WEXITSTATUS(f->status) : 0;
 
-    *sig = WIFSIGNALED(f->status) ? WTERMSIG(f->status) : 0;
+    *sig = 0;
+    if (f->stuck) {
+        judge_stuck(f, result);
+        return;
+    }
+    if (WIFSIGNALED(f->status))
+        *sig = WTERMSIG(f->status);
     /* As shells and srun say it; a workload's shell says it of its own children, too. */
     if (status > 128 && status < 128 + 65)
         *sig = status - 128;

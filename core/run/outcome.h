@@ -17,13 +17,15 @@ struct tern_run_facts {
     int64_t steps;        /* that tern's own trainer was to make; 0 for a workload */
     int64_t newest;       /* step of the newest verified checkpoint; -1 for none */
     char ended[300]; /* why the run is done with that one before its last step; "": it is not */
+    bool stuck;      /* srun had to be ended after its step (stuck.h): `status` says nothing */
 };
 
 /* Fills outcome, status and why of `result`; *sig is the signal that ended the ranks, 0 for none.
  *
  * The trainer's own statuses hold (0, 2, 75, 76, 77), except that 0 must be borne out by a
  * checkpoint of the last step, since srun also says 0 after losing tasks.  A signal or a lost node
- * is a reason outside the run: 75.  Any other status of a workload is passed on. */
+ * is a reason outside the run: 75, and so is an srun that took its ranks' status with it, unless
+ * the checkpoint tells that they were done.  Any other status of a workload is passed on. */
 void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *result, int *sig);
 
 #endif

@@ -131,7 +131,8 @@ static bool reap(struct tern_run_watch *w, struct folder *f)
     while ((pid = ended(r)) > 0 && waitpid(pid, &status, 0) == pid) {
         if (pid == f->pid)
             fold_ended(f, status);
-        if (tern_run_keeper_reaped(w->keeper, pid, status))
+        if (tern_run_keeper_reaped(w->keeper, pid, status) ||
+            tern_run_stuck_reaped(&w->stuck, pid, status))
             continue;
         for (size_t i = 0; i < r->n; i++) {
             if (r->pid[i] != pid)
@@ -250,6 +251,7 @@ void tern_run_watch(struct tern_run_watch *w)
         }
         beat(w, &next_beat);
         fold_tick(w, &folder);
+        tern_run_stuck_tick(&w->stuck, w->ranks);
         wait_a_little(w, signals);
     }
     close(signals);
@@ -257,4 +259,5 @@ void tern_run_watch(struct tern_run_watch *w)
         kill(folder.pid, SIGKILL);
         waitpid(folder.pid, NULL, 0);
     }
+    tern_run_stuck_free(&w->stuck);
 }

@@ -9,6 +9,7 @@
 #include "core/ledger/ledger.h"
 #include "core/run/keeper.h"
 #include "core/run/launch.h"
+#include "core/run/stuck.h"
 
 struct tern_run_watch {
     struct tern_run_ranks *ranks;
@@ -19,6 +20,7 @@ struct tern_run_watch {
     const char *ledger_dir;
     const char *run_id;
     struct tern_run_keeper *keeper; /* told when it has ended */
+    struct tern_run_stuck stuck;    /* its logs are given */
     sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */
     /* results */
     int first;              /* the first child that did not end well; -1: all did */

@@ -192,21 +192,42 @@ int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err)
                : failed(err, "requeue it", id);
 }
 
-int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_err *err)
+/* The newest of the job's steps of that name; NO_VAL when there is none. */
+static int find_step(uint32_t job, const char *name, uint32_t *step, struct tern_err *err)
 {
     job_step_info_response_msg_t *msg = NULL;
-    uint32_t step = NO_VAL;
 
+    *step = NO_VAL;
     if (tern_slurm_start(err) < 0)
         return -1;
     if (slurm_get_job_steps(0, job, NO_VAL, &msg, SHOW_ALL) != SLURM_SUCCESS)
         return failed(err, "ask Slurm for its steps", job);
     for (uint32_t i = 0; i < msg->job_step_count; i++) {
         const job_step_info_t *s = &msg->job_steps[i];
-        if (s->name && strcmp(s->name, name) == 0 && (step == NO_VAL || s->step_id.step_id > step))
-            step = s->step_id.step_id;
+        if (s->name && strcmp(s->name, name) == 0 &&
+            (*step == NO_VAL || s->step_id.step_id > *step))
+            *step = s->step_id.step_id;
     }
     slurm_free_job_step_info_response_msg(msg);
+    return 0;
+}
+
+int tern_slurm_step_there(uint32_t job, const char *name, bool *there, struct tern_err *err)
+{
+    uint32_t step;
+
+    if (find_step(job, name, &step, err) < 0)
+        return -1;
+    *there = step != NO_VAL;
+    return 0;
+}
+
+int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_err *err)
+{
+    uint32_t step;
+
+    if (find_step(job, name, &step, err) < 0)
+        return -1;
     if (step == NO_VAL)
         return tern_err_set(err, TERN_FAILED, "job %u: it has no step '%s'", job, name);
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)

@@ -85,6 +85,9 @@ int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err);
  * is being ended already: Slurm has then told them. */
 int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_err *err);
 
+/* Has the job a step called `name` that is not over? */
+int tern_slurm_step_there(uint32_t job, const char *name, bool *there, struct tern_err *err);
+
 /* When a step of a running job will be ended: by its own time limit, or by the job's if that comes
  * first; 0 without either. */
 int tern_slurm_step_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err);

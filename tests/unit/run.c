@@ -38,115 +38,115 @@ static void outcomes(void)
         int status, sig;
         const char *why;
     } cases[] = {
-        {"the trainer is done", {0, -1, 0, "RUNNING", "", 10, 10, ""}, "done", 0, 0, ""},
-        {"a workload is done", {0, -1, 0, NULL, "", 0, -1, ""}, "done", 0, 0, ""},
+        {"the trainer is done", {0, -1, 0, "RUNNING", "", 10, 10, "", false}, "done", 0, 0, ""},
+        {"a workload is done", {0, -1, 0, NULL, "", 0, -1, "", false}, "done", 0, 0, ""},
         {"the trainer is done early",
-         {0, -1, 0, NULL, "", 10, 7, "a has not got better"},
+         {0, -1, 0, NULL, "", 10, 7, "a has not got better", false},
          "done",
          0,
          0,
          "a has not got better"},
         {"0 without the last checkpoint",
-         {0, -1, 0, "RUNNING", "", 10, 7, ""},
+         {0, -1, 0, "RUNNING", "", 10, 7, "", false},
          "failed",
          1,
          0,
          "newest checkpoint is of step 7, not 10"},
         {"0 without any checkpoint",
-         {0, -1, 0, NULL, "", 10, -1, ""},
+         {0, -1, 0, NULL, "", 10, -1, "", false},
          "failed",
          1,
          0,
          "no checkpoint"},
         {"0 from srun after losing a node",
-         {0, -1, 0, "RUNNING", "n2", 10, 7, ""},
+         {0, -1, 0, "RUNNING", "n2", 10, 7, "", false},
          "node_fail",
          75,
          0,
          "n2"},
-        {"bad input", {EXITED(2), 1, 0, NULL, "", 10, -1, ""}, "refused", 2, 0, "rank 1"},
+        {"bad input", {EXITED(2), 1, 0, NULL, "", 10, -1, "", false}, "refused", 2, 0, "rank 1"},
         {"the trainer failed",
-         {EXITED(1), -1, 0, "RUNNING", "", 10, 3, ""},
+         {EXITED(1), -1, 0, "RUNNING", "", 10, 3, "", false},
          "failed",
          1,
          0,
          "status 1"},
         {"a reason outside",
-         {EXITED(75), -1, 0, "RUNNING", "", 10, 3, ""},
+         {EXITED(75), -1, 0, "RUNNING", "", 10, 3, "", false},
          "fault",
          75,
          0,
          "outside"},
         {"a reason outside, known",
-         {EXITED(75), -1, 0, "RUNNING", "n3", 10, 3, ""},
+         {EXITED(75), -1, 0, "RUNNING", "n3", 10, 3, "", false},
          "node_fail",
          75,
          0,
          "n3 is down"},
-        {"stopped", {EXITED(76), -1, 0, NULL, "", 10, 3, ""}, "stopped", 76, 0, "continued"},
+        {"stopped", {EXITED(76), -1, 0, NULL, "", 10, 3, "", false}, "stopped", 76, 0, "continued"},
         {"stopped by the time limit",
-         {EXITED(76), -1, 0, "TIMEOUT", "", 10, 3, ""},
+         {EXITED(76), -1, 0, "TIMEOUT", "", 10, 3, "", false},
          "time_limit",
          76,
          0,
          ""},
         {"stopped by preemption",
-         {EXITED(76), -1, 0, "PREEMPTED", "", 10, 3, ""},
+         {EXITED(76), -1, 0, "PREEMPTED", "", 10, 3, "", false},
          "preempted",
          76,
          0,
          ""},
-        {"halted", {EXITED(77), -1, 0, NULL, "", 10, 3, ""}, "halted", 77, 0, "halted"},
+        {"halted", {EXITED(77), -1, 0, NULL, "", 10, 3, "", false}, "halted", 77, 0, "halted"},
         {"a rank was killed",
-         {KILLED(9), 1, 0, NULL, "", 10, 3, ""},
+         {KILLED(9), 1, 0, NULL, "", 10, 3, "", false},
          "killed",
          75,
          9,
          "rank 1 ended by signal 9"},
         {"srun's word for it",
-         {EXITED(137), -1, 0, "RUNNING", "", 10, 3, ""},
+         {EXITED(137), -1, 0, "RUNNING", "", 10, 3, "", false},
          "killed",
          75,
          9,
          "signal 9"},
         {"killed with its node",
-         {EXITED(137), -1, 0, "RUNNING", "n4", 10, 3, ""},
+         {EXITED(137), -1, 0, "RUNNING", "n4", 10, 3, "", false},
          "node_fail",
          75,
          9,
          "n4"},
         {"killed, as srun tells it of the others",
-         {EXITED(143), -1, 0, "RUNNING", "", 0, -1, ""},
+         {EXITED(143), -1, 0, "RUNNING", "", 0, -1, "", false},
          "killed",
          75,
          15,
          "srun ended the others"},
         {"ended by a signal that was passed on",
-         {EXITED(143), -1, 15, "RUNNING", "", 0, -1, ""},
+         {EXITED(143), -1, 15, "RUNNING", "", 0, -1, "", false},
          "stopped",
          75,
          15,
          "signal 15 (Terminated), passed on"},
         {"scancel",
-         {EXITED(143), -1, 0, "CANCELLED", "", 0, -1, ""},
+         {EXITED(143), -1, 0, "CANCELLED", "", 0, -1, "", false},
          "cancelled",
          75,
          15,
          "CANCELLED"},
         {"requeued",
-         {EXITED(143), -1, 15, "PENDING", "", 0, -1, ""},
+         {EXITED(143), -1, 15, "PENDING", "", 0, -1, "", false},
          "requeued",
          75,
          15,
          "PENDING"},
         {"a workload's own status",
-         {EXITED(3), 0, 0, NULL, "", 0, -1, ""},
+         {EXITED(3), 0, 0, NULL, "", 0, -1, "", false},
          "failed",
          3,
          0,
          "status 3"},
         {"a status that the trainer has not",
-         {EXITED(127), 0, 0, NULL, "", 10, -1, ""},
+         {EXITED(127), 0, 0, NULL, "", 10, -1, "", false},
          "failed",
          1,
          0,
@@ -161,6 +161,59 @@ static void outcomes(void)
         ok(r.status == cases[i].status && sig == cases[i].sig, "%s: status %d, signal %d",
            cases[i].what, r.status, sig);
         has(r.why, cases[i].why, "%s: why", cases[i].what);
+    }
+}
+
+/* An srun that stayed when its ranks had gone, and was ended. */
+static void stayed(void)
+{
+    const struct {
+        const char *what;
+        struct tern_run_facts f;
+        const char *outcome;
+        int status;
+        const char *why;
+    } cases[] = {
+        {"work done", {.job_word = "RUNNING", .steps = 10, .newest = 10}, "done", 0, ""},
+        {"done before the last step",
+         {.job_word = "RUNNING", .steps = 10, .newest = 7, .ended = "nothing is learnt"},
+         "done",
+         0,
+         "nothing is learnt"},
+        {"work not done",
+         {.job_word = "RUNNING", .steps = 10, .newest = 7},
+         "fault",
+         75,
+         "how the ranks ended is not known"},
+        {"workload",
+         {.job_word = "RUNNING", .newest = -1},
+         "fault",
+         75,
+         "how the ranks ended is not known"},
+        {"node lost",
+         {.job_word = "RUNNING", .steps = 10, .newest = 7, .lost_node = "n3"},
+         "node_fail",
+         75,
+         "node n3 is down"},
+        {"job cancelled",
+         {.job_word = "CANCELLED", .asked = 15, .steps = 10, .newest = 7},
+         "cancelled",
+         75,
+         "not known"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tern_run_facts f = cases[i].f;
+        struct tern_run_result r = {0};
+        int sig = -1;
+        f.status = SIGKILL;
+        f.rank = -1;
+        f.stuck = true;
+        tern_run_judge(&f, &r, &sig);
+        is(r.outcome, cases[i].outcome, "srun stayed, %s: outcome", cases[i].what);
+        ok(r.status == cases[i].status && sig == 0, "srun stayed, %s: status %d, signal %d",
+           cases[i].what, r.status, sig);
+        has(r.why, cases[i].why, "srun stayed, %s: why", cases[i].what);
     }
 }
 
@@ -542,6 +595,7 @@ int main(void)
         return 1;
     least_cpus();
     outcomes();
+    stayed();
     command_lines();
     node_index();
     histories();

@@ -1,0 +1,97 @@
+#include "core/run/stuck.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/run/logfile.h"
+#include "core/slurm/slurm.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const int64_t second = 1000000000;
+
+/* What who asks ends with. */
+enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN };
+
+/* Ranks' logs are named by their numbers; the supervisor's is there, too. */
+static bool has_rank_log(const char *logs)
+{
+    DIR *d = logs ? opendir(logs) : NULL;
+    const struct dirent *e;
+    char name[32];
+    unsigned part;
+    bool has = false;
+
+    while (d && !has && (e = readdir(d)))
+        has = tern_run_log_parse(e->d_name, name, &part) == 0 && name[0] >= '0' && name[0] <= '9';
+    if (d)
+        closedir(d);
+    return has;
+}
+
+static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
+{
+    struct tern_err err = {0};
+    bool there;
+
+    for (size_t g = 0; g < r->n_groups; g++) {
+        if (tern_slurm_step_there(r->groups[g], r->step, &there, &err) < 0)
+            return NOT_KNOWN;
+        if (there)
+            return THERE;
+    }
+    return s->began || has_rank_log(s->logs) ? GONE : NOT_BEGUN;
+}
+
+static void ask(struct tern_run_stuck *s, const struct tern_run_ranks *r)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(getppid() == parent ? look(s, r) : NOT_KNOWN);
+    }
+    s->pid = pid > 0 ? pid : 0;
+}
+
+void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *r)
+{
+    int64_t now = tern_clock_boot_ns();
+
+    if (!r->job || r->mpirun || !r->n || !r->pid[0] || s->pid || s->ended || now < s->next)
+        return;
+    if (s->gone < TERN_RUN_STUCK_LOOKS) {
+        s->next = now + TERN_RUN_STUCK_LOOK_S * second;
+        ask(s, r);
+        return;
+    }
+    tern_warn("srun has not ended, though its step has been gone for %d s: ending it",
+              (int)(TERN_RUN_STUCK_LOOKS * TERN_RUN_STUCK_LOOK_S));
+    s->ended = true;
+    kill(-r->pid[0], SIGKILL); /* SIGTERM it would answer by the thread that waits */
+}
+
+bool tern_run_stuck_reaped(struct tern_run_stuck *s, pid_t pid, int status)
+{
+    if (!s->pid || pid != s->pid)
+        return false;
+    s->pid = 0;
+    int found = WIFEXITED(status) ? WEXITSTATUS(status) : NOT_KNOWN;
+    s->began = s->began || found == THERE || found == GONE;
+    s->gone = found == GONE ? s->gone + 1 : 0;
+    return true;
+}
+
+void tern_run_stuck_free(struct tern_run_stuck *s)
+{
+    if (s->pid) {
+        kill(s->pid, SIGKILL);
+        waitpid(s->pid, NULL, 0);
+    }
+    free(s->logs);
+    *s = (struct tern_run_stuck){.ended = s->ended};
+}

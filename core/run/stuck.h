@@ -1,0 +1,38 @@
+/* An srun that stays when its ranks have gone.
+ *
+ * The threads of srun's PMIx plugin (Slurm 22.05; seen once in four times with steps of a
+ * heterogeneous job) may wait for each other for ever once the step is over, and the job would hold
+ * its nodes until its time limit.  So the controller is asked now and then whether the step is
+ * still there: by a child, as a controller that does not answer must hold up neither signals nor
+ * heartbeats.
+ */
+#ifndef TERN_RUN_STUCK_H
+#define TERN_RUN_STUCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/run/launch.h"
+
+/* Seconds between two looks, and looks in a row that find no step: srun gets this long to write
+ * what it still holds. */
+enum { TERN_RUN_STUCK_LOOK_S = 10, TERN_RUN_STUCK_LOOKS = 3 };
+
+struct tern_run_stuck {
+    char *logs;    /* the attempt's (tern_run_logs_dir), malloc'ed: a rank's tells that it began */
+    bool ended;    /* result: srun had to be ended, and with it went what it knew of its ranks */
+    pid_t pid;     /* who asks; 0: nobody */
+    int64_t next;  /* look, on the boot clock */
+    bool began;    /* the step was seen; before that srun may be waiting for its nodes */
+    unsigned gone; /* looks in a row */
+};
+
+/* When it is time: look, and end an srun that has stayed too long. */
+void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *r);
+/* A child was waited for.  True when it was the one who asks. */
+bool tern_run_stuck_reaped(struct tern_run_stuck *s, pid_t pid, int status);
+/* Ends who asks. */
+void tern_run_stuck_free(struct tern_run_stuck *s);
+
+#endif

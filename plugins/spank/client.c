@@ -3,16 +3,20 @@
 #include "plugin.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static char recipe[TERN_SPANK_PATH];                      /* absolute; "" without --tern */
 static char values[TERN_SPANK_OPTIONS][TERN_SPANK_VALUE]; /* of the others; "" when not given */
 static bool inherited; /* the recipe: checked when the job was submitted */
 
-/* Tells task_init that srun has refused: where the plugin is `optional`, a hook cannot. */
+/* Tells task_init that srun has refused.  A hook that fails does nothing where the plugin is
+ * `optional`; where it is `required` the step stays with its job, whose later steps then wait for
+ * its nodes for ever. */
 static const char refused[] = "SLURM_SPANK_TERN_REFUSED";
 
 /* The values travel through environments, logs and terminals. */
@@ -154,22 +158,59 @@ int tern_spank_client_ready(spank_t sp)
     return 0;
 }
 
+/* A whole number that srun has put into its environment; 0 for none. */
+static uint32_t own_number(const char *name)
+{
+    const char *text = getenv(name);
+    char *end;
+    long n = text ? strtol(text, &end, 10) : 0;
+
+    return text && !*end && n > 0 && n <= INT32_MAX ? (uint32_t)n : 0;
+}
+
+/* What srun is about to start; false where it does not say.  Of a step of several groups Slurm's
+ * items tell the first group alone, and its environment the whole. */
+static bool read_step(spank_t sp, struct tern_spank_step *s)
+{
+    if (spank_get_item(sp, S_JOB_ID, &s->job) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_STEPID, &s->step) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_NNODES, &s->nodes) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_TOTAL_TASK_COUNT, &s->tasks) != ESPANK_SUCCESS)
+        return false;
+    if (is_het()) {
+        s->nodes = own_number("SLURM_NNODES");
+        s->tasks = own_number("SLURM_NTASKS");
+    }
+    return s->nodes && s->tasks;
+}
+
+/* The groups after the first have their environments already: end their tasks as they begin.  srun
+ * answers SIGTERM with the end of what has begun by then, so it is told until it has ended. */
+static void end_other_groups(void)
+{
+    enum { TIMES = 200, PAUSE_NS = 50000000 };
+    const pid_t srun = getpid();
+
+    if (fork() != 0)
+        return;
+    for (int i = 0; i < TIMES && getppid() == srun; i++) {
+        const struct timespec pause = {.tv_nsec = PAUSE_NS};
+        nanosleep(&pause, NULL);
+        kill(srun, SIGTERM);
+    }
+    _exit(0);
+}
+
 /* A job's recipe says nothing about the other steps of its script, so only one that was typed for
- * this step is held against its shape and its time; `tern run` checks its own.  In a heterogeneous
- * job the shape that is told is that of one group alone. */
-int tern_spank_client_step(spank_t sp, const struct tern_spank_config *c)
+ * this step is held against its shape and its time; `tern run` checks its own. */
+void tern_spank_client_step(spank_t sp, const struct tern_spank_config *c)
 {
     struct tern_spank_step s = {0};
 
-    if (!recipe[0] || inherited || is_het() ||
-        spank_get_item(sp, S_JOB_ID, &s.job) != ESPANK_SUCCESS ||
-        spank_get_item(sp, S_JOB_STEPID, &s.step) != ESPANK_SUCCESS ||
-        spank_get_item(sp, S_JOB_NNODES, &s.nodes) != ESPANK_SUCCESS ||
-        spank_get_item(sp, S_JOB_TOTAL_TASK_COUNT, &s.tasks) != ESPANK_SUCCESS || !s.nodes ||
-        !s.tasks)
-        return 0;
-    if (tern_spank_check(c->program, recipe, &s) == 0)
-        return 0;
+    if (!recipe[0] || inherited || !read_step(sp, &s) ||
+        tern_spank_check(c->program, recipe, &s) == 0)
+        return;
     setenv(refused, "1", 1);
-    return -1;
+    if (is_het())
+        end_other_groups();
 }

@@ -66,7 +66,8 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 int slurm_spank_local_user_init(spank_t sp, int ac, char **av)
 {
     (void)ac, (void)av;
-    return tern_spank_client_step(sp, &config);
+    tern_spank_client_step(sp, &config);
+    return 0;
 }
 
 int slurm_spank_task_init(spank_t sp, int ac, char **av)

@@ -70,8 +70,9 @@ void tern_health_check_neuron(struct tern_health_probe *p)
                         "Ask for all of them (--gres) to have them checked.",
                         hidden, n);
     else
-        tern_health_say(p, TERN_HEALTH_OK, "", n, "devices", "%d Neuron device%s", n,
-                        n == 1 ? "" : "s");
+        tern_health_say(p, TERN_HEALTH_OK, "", n, "devices", "%d Neuron device%s%s", n,
+                        n == 1 ? "" : "s",
+                        want < 0 ? "; --expect neuron=N tells how many there should be" : "");
 }
 
 static const struct {
@@ -239,8 +240,9 @@ void tern_health_check_efa(struct tern_health_probe *p)
                         "%d of %d EFA devices are active; %s is not. Stop and start the instance.",
                         up, n, down);
     else
-        tern_health_say(p, TERN_HEALTH_OK, "", n, "devices", "%d EFA device%s active", n,
-                        n == 1 ? "" : "s");
+        tern_health_say(p, TERN_HEALTH_OK, "", n, "devices", "%d EFA device%s active%s", n,
+                        n == 1 ? "" : "s",
+                        want <= 0 ? "; --expect efa=N tells how many there should be" : "");
 }
 
 /* Switched on and used: packets are routed through it.  A port without a cable that nobody uses may

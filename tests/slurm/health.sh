@@ -60,6 +60,8 @@ is "$(sql "select count(*) from health where check_id = 'hugepages' and text lik
 # ---- a job whose devices are all in use is checked beside it
 on salloc -N2 --exclusive --gres=neuron:16 bash -c 'srun --gres=neuron:16 --mpi=none sleep 60 & sleep 1; tern health --job --json --only neuron; rc=$?; kill $!; wait; exit $rc'
 status 0 "checked while another step has all devices"; is "$(grep -c '16 Neuron devices' out)" 2 "which it sees"
+run tern cluster exec --node trn1-st-trn1-1 $CLUSTER -- tern health quick --only neuron
+out_has '16 Neuron devices; --expect neuron=N tells' "by hand on a node nobody says how many there should be: told"
 
 # ---- who may not drain is told what to ask for
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then

@@ -8,7 +8,8 @@
 static const struct tern_report_field fields[] = {
     {"id", "the run's ULID", false},
     {"name", "its name in the recipe", false},
-    {"state", "running, or how the newest attempt ended", false},
+    {"state", "running, silent (no end, and its owner is gone), or how the newest attempt ended",
+     false},
     {"jobid", "Slurm job of the newest attempt", true},
     {"attempts", "how many there were", true},
     {"step", "newest effective step", true},
@@ -53,11 +54,18 @@ static int parse_jobs(int64_t *jobs, size_t *n, size_t max, struct tern_err *err
     return 0;
 }
 
+static bool in_state(const struct tern_ledger_run *r)
+{
+    const char *state = show.state ? show_state(r) : NULL;
+
+    return !show.state || (state && strcasecmp(state, show.state) == 0);
+}
+
 static void row(struct show_cells *t, const struct tern_ledger_run *r)
 {
     show_cell_text(t, r->id);
     show_cell_text(t, r->name);
-    show_cell_text(t, r->state);
+    show_cell_text(t, show_state(r));
     show_cell_int(t, r->job_id, 0);
     show_cell_int(t, r->attempts, -1);
     show_cell_int(t, r->last_step, -1);
@@ -95,7 +103,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     for (size_t i = 0; i < runs.n; i++) {
         const struct tern_ledger_run *r = &runs.runs[i];
         if ((n_jobs && !of_jobs(&attempts, r->id, jobs, n_jobs)) || r->updated_ns < since ||
-            (show.state && (!r->state || strcasecmp(r->state, show.state) != 0)))
+            !in_state(r))
             continue;
         if (show.json)
             json_array_append_new(j, show_json_run(r));
@@ -117,7 +125,7 @@ static const struct tern_opt opts[] = {
     {"starttime", 'S', TERN_OPT_TEXT, "TIME", .to.text = &show.since,
      .help = "only runs with records since TIME: YYYY-MM-DD[THH:MM[:SS]], now-3days"},
     {"state", 's', TERN_OPT_TEXT, "STATE", .to.text = &show.state,
-     .help = "only runs in this state: running, done, failed, ..."},
+     .help = "only runs in this state: running, silent, done, ..."},
     SHOW_OPT_FORMAT,
     SHOW_OPT_STYLE,
     {0},

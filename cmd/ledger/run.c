@@ -85,7 +85,8 @@ static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
         show_cell_text(&t, a->kind);
         show_cell_int(&t, a->job_id, 0);
         show_cell_int(&t, a->restart_count, -1);
-        show_cell_text(&t, a->outcome ? a->outcome : i + 1 < rows->n ? "no end" : "running");
+        const bool alive = i + 1 == rows->n && !show_silent(a->run_id);
+        show_cell_text(&t, a->outcome ? a->outcome : alive ? "running" : "no end");
         if (a->outcome)
             show_cell_int(&t, a->exit_code, -1);
         else
@@ -332,7 +333,8 @@ static void print_head(const struct everything *e)
         return;
     const struct tern_ledger_run *r = &e->run.runs[0];
     say("run     %s  %s", r->id, r->name ? r->name : "");
-    printf("state   %s", r->state ? r->state : "unknown");
+    const char *state = show_state(r);
+    printf("state   %s", state ? state : "unknown");
     if (r->last_step >= 0)
         printf(", step %lld", (long long)r->last_step);
     if (r->has_loss)

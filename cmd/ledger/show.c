@@ -173,13 +173,23 @@ json_t *show_json_time(int64_t wall_ns)
     return wall_ns ? json_string(tern_clock_iso8601(s, sizeof s, wall_ns)) : json_null();
 }
 
+bool show_silent(const char *run_id)
+{
+    return tern_ledger_silence(show.ledger, run_id) > TERN_LEDGER_SILENT_S;
+}
+
+const char *show_state(const struct tern_ledger_run *r)
+{
+    return r->state && strcmp(r->state, "running") == 0 && show_silent(r->id) ? "silent" : r->state;
+}
+
 json_t *show_json_run(const struct tern_ledger_run *r)
 {
     json_t *j = json_object();
 
     json_object_set_new(j, "id", show_json_text(r->id));
     json_object_set_new(j, "name", show_json_text(r->name));
-    json_object_set_new(j, "state", show_json_text(r->state));
+    json_object_set_new(j, "state", show_json_text(show_state(r)));
     json_object_set_new(j, "user", show_json_text(r->user));
     json_object_set_new(j, "model", show_json_text(r->model));
     json_object_set_new(j, "job_id", show_json_int(r->job_id, 0));

@@ -45,6 +45,11 @@ int show_want_ledger(struct tern_err *err);
 int show_find(const char *words, char run_id[TERN_ULID_SIZE], struct tern_err *err);
 struct tern_ledger *show_open_run(const char *words, struct tern_err *err);
 
+/* Is the owner of the newest attempt gone, if that has no end? */
+bool show_silent(const char *run_id);
+/* The run's state: its own, or "silent". */
+const char *show_state(const struct tern_ledger_run *r);
+
 /* A table of texts in the making. */
 struct show_cells {
     const struct tern_report_field *fields;

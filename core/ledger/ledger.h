@@ -194,6 +194,10 @@ int tern_spool_close(struct tern_spool *s, struct tern_err *err);
  * the last good sync are written again to a new file, which is synced instead. */
 int tern_spool_sync(struct tern_spool *s, struct tern_err *err);
 
+/* Say that the attempt is still at work, without a record (the file's time of change): for its
+ * owner, many times in TERN_LEDGER_SILENT_S. */
+void tern_spool_beat(struct tern_spool *s);
+
 /* Records lost so far. */
 uint64_t tern_spool_dropped(const struct tern_spool *s);
 
@@ -336,6 +340,12 @@ struct tern_ledger_check {
  * there are findings. */
 int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_ledger_check *out,
                        struct tern_buf *findings, struct tern_err *err);
+
+/* An attempt without an end whose files nobody has touched for so long has lost its owner. */
+enum { TERN_LEDGER_SILENT_S = 180 };
+/* Seconds since the newest attempt's last record or beat, by this machine's clock against the file
+ * server's; 0 where it cannot be told. */
+double tern_ledger_silence(const char *ledger_dir, const char *run_id);
 
 /* The greatest attempt that has a spool folder, 0 for none: the next one is one more. */
 int tern_ledger_last_attempt(const char *ledger_dir, const char *run_id, unsigned *out,

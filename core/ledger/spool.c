@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -282,6 +283,12 @@ int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
     }
     s->durable = s->end;
     return 0;
+}
+
+void tern_spool_beat(struct tern_spool *s)
+{
+    if (s && s->fd >= 0)
+        futimens(s->fd, NULL); /* the file server's time */
 }
 
 int tern_spool_close(struct tern_spool *s, struct tern_err *err)

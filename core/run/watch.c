@@ -194,16 +194,18 @@ static void pass_on(struct tern_run_watch *w, int sig)
     tern_run_ranks_signal(w->ranks, again ? SIGKILL : sig);
 }
 
-/* Somebody else has the run, or said so: this attempt must not go on writing. */
+/* Say that the attempt is at work, and notice when somebody else has the run, or said so: it must
+ * not go on writing then. */
 static void beat(struct tern_run_watch *w, int64_t *next)
 {
     struct tern_err err = {0};
     int64_t now = tern_clock_boot_ns();
 
-    if (!w->claim || now < *next || w->fenced.code)
+    if (now < *next || w->fenced.code)
         return;
     *next = now + TERN_CKPT_BEAT_S * second;
-    if (tern_ckpt_claim_check(w->claim, &err) == 0)
+    tern_spool_beat(w->spool);
+    if (!w->claim || tern_ckpt_claim_check(w->claim, &err) == 0)
         return;
     tern_warn("%s", err.text);
     if (err.code == TERN_TEMPFAIL)

@@ -98,7 +98,17 @@ done
 is "$rc $(grep -c kept out)" "77 1" "Ctrl-C pressed twice at once: the checkpoint is kept"
 err_has 'within 2 s: the same wish'
 recipe orphan 'echo $$ >pid; exec sleep 60'
-supervise orphan.yaml; kill -9 $sup; ended
+supervise orphan.yaml
+state() { tern ledger list --ledger ledger -s "$1" -n -P -o name,state; }
+quiet() { touch -d '5 minutes ago' "$(ls -td ledger/runs/*/spool | head -1)"/1/*; }
+listed() { state running | grep -qx 'orphan|running'; }
+until_true listed; quiet
+is "$(state silent)" "orphan|silent" "a run whose owner says nothing for minutes is listed as silent"
+tern ledger show orphan --ledger ledger | grep -q '^state *silent'; ok $? "tern ledger show says the same"
+until_true listed; ok $? "until the owner's next beat"
+kill -9 $sup; ended; quiet
+is "$(state silent)" "orphan|silent" "and so is one whose owner was killed"
+is "$(tern ledger show orphan --ledger ledger --attempts -n -P -o outcome)" "no end" "its attempt has no end"
 until_true sh -c '! kill -0 $(cat pid)'; ok $? "when the supervisor is killed, no rank stays"
 
 # ---- the same run again; only one owner

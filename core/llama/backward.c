@@ -92,9 +92,11 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
     return norm_backward(m, dx, at->post_norm, mid, a->mid_rstd, N, err);
 }
 
-/* From dx, the gradient of `mid`, to that of the layer's input, in its place. */
+/* From dx, the gradient of `mid`, to that of the layer's input, in its place; that one is not made
+ * when it is not `wanted`. */
 static int attention_backward(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
-                              const struct tern_llama_batch *b, tern_real *dx, struct tern_err *err)
+                              const struct tern_llama_batch *b, tern_real *dx, bool wanted,
+                              struct tern_err *err)
 {
     const struct tern_llama_layer_at *at = &m->layers[layer];
     const struct tern_tensor_heads heads = tern_llama_heads(m, b);
@@ -125,6 +127,12 @@ static int attention_backward(struct tern_llama *m, int layer, struct tern_llama
     tern_llama_adapt_scale(m, layer, TERN_MODEL_K, b, dqkv + HD, W, normed, true);
     tern_llama_adapt_scale(m, layer, TERN_MODEL_V, b, dqkv + HD + KD, W, normed, true);
     tern_llama_product_grad(m, at->qkv, dqkv, normed, N, C, W);
+    if (!wanted) {
+        tern_llama_adapt_grads(m, layer, TERN_MODEL_Q, b, dqkv, W, normed);
+        tern_llama_adapt_grads(m, layer, TERN_MODEL_K, b, dqkv + HD, W, normed);
+        tern_llama_adapt_grads(m, layer, TERN_MODEL_V, b, dqkv + HD + KD, W, normed);
+        return 0;
+    }
     tern_llama_product_dx(m, at->qkv, dnormed, dqkv, N, C, W);
     adapt(m, layer, TERN_MODEL_Q, b, dqkv, W, normed);
     adapt(m, layer, TERN_MODEL_K, b, dqkv + HD, W, normed);
@@ -132,13 +140,14 @@ static int attention_backward(struct tern_llama *m, int layer, struct tern_llama
     return norm_backward(m, dx, at->input_norm, x, a->rstd, N, err);
 }
 
-/* dx is the gradient of the layer's output on entry, of its input on return. */
+/* dx is the gradient of the layer's output on entry, of its input (when `wanted`) on return. */
 static int layer_backward(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
-                          const struct tern_llama_batch *b, tern_real *dx, struct tern_err *err)
+                          const struct tern_llama_batch *b, tern_real *dx, bool wanted,
+                          struct tern_err *err)
 {
     if (again(m, layer, a, b, err) < 0 || ffn_backward(m, layer, a, b, dx, err) < 0)
         return -1;
-    return attention_backward(m, layer, a, b, dx, err);
+    return attention_backward(m, layer, a, b, dx, wanted, err);
 }
 
 static int say_ready(const struct tern_llama_ready *ready, int bucket, struct tern_err *err)
@@ -170,10 +179,13 @@ int tern_llama_backward(struct tern_llama *m, int chunk, int slot, const struct 
     const struct tern_llama_chunk *k = &m->chunks[chunk];
     struct tern_llama_slot *s = &k->slots[slot];
 
-    for (int l = k->is->layers - 1; l >= 0; l--)
-        if (layer_backward(m, k->is->at + l, &s->layers[l], b, dx, err) < 0 ||
+    for (int l = k->is->layers - 1; l >= 0; l--) {
+        bool wanted = l > 0 || !k->is->embeds || m->g; /* else a frozen embedding is all there is */
+
+        if (layer_backward(m, k->is->at + l, &s->layers[l], b, dx, wanted, err) < 0 ||
             say_ready(ready, k->is->bucket + l, err) < 0)
             return -1;
+    }
     if (!k->is->embeds || !m->g)
         return 0;
     if (embed_backward(m, dx, b, err) < 0)

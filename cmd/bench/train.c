@@ -12,15 +12,16 @@
 #include "core/fabric/fabric.h"
 #include "core/llama/llama.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-static const char *size_text, *recompute_text, *peer_text, *python, *script_text;
-static int64_t steps, ranks, threads, micro_batches;
-static bool json;
+static const char *size_text, *recompute_text, *precision_text, *peer_text, *python, *script_text;
+static int64_t steps, ranks, threads, micro_batches, lora;
+static bool dora, json;
 
 enum phase { DATA, FORWARD, BACKWARD, COMM, OPTIMIZER, STEP, PHASES };
 static const char *const phase_names[PHASES] = {"data", "forward",   "backward",
@@ -31,6 +32,7 @@ enum {
     STEPS_MAX = 1000,
     SQUARE = 2048, /* of the product that is the limit; 17 GFLOP, 48 MiB: far beyond the caches */
     PEERS = 2,
+    LORA_MAX = 1024,
 };
 
 struct peer {
@@ -43,7 +45,9 @@ struct bench {
     struct tern_llama *m;
     struct tern_comm *world; /* NULL: one rank */
     int rank;
-    tern_real *params, *grads, *exp_avg, *exp_avg_sq;
+    struct tern_model_adapters adapters;              /* rank 0: none */
+    tern_real *params, *grads, *exp_avg, *exp_avg_sq; /* [n] of what is trained */
+    uint16_t *params_bf16; /* NULL, or what `params` is the master copy of */
     uint64_t n;
     int32_t *pool, *tokens, *targets; /* [micro-batches * B * (T+1)]; [B,T] */
     tern_real *squares;               /* three of SQUARE x SQUARE */
@@ -76,6 +80,21 @@ static double median(const double *v, int n)
 
 /* ---------------------------------------------------------------- a step of ours */
 
+/* What is trained, and its master copy where it is in bf16. */
+static int find_params(struct bench *b, struct tern_err *err)
+{
+    b->params = tern_llama_trainable(b->m, &b->n);
+    b->grads = tern_llama_grads(b->m, NULL);
+    if (b->params)
+        return 0;
+    b->params_bf16 = tern_llama_params_bf16(b->m, &b->n);
+    b->params = tern_alloc(b->n, sizeof *b->params, "the master copy", err);
+    if (!b->params)
+        return -1;
+    tern_tensor_from_bf16(b->params, b->params_bf16, b->n);
+    return 0;
+}
+
 static int bench_new(struct bench *b, struct tern_err *err)
 {
     const struct bench_size *s = b->size;
@@ -87,15 +106,18 @@ static int bench_new(struct bench *b, struct tern_err *err)
                                          .max_batch = s->B,
                                          .seq_len = s->T,
                                          .training = true,
-                                         .recompute = recompute};
+                                         .recompute = recompute,
+                                         .bf16 = strcmp(precision_text, "bf16") == 0,
+                                         .adapters = &b->adapters};
     size_t row = (size_t)s->B * (size_t)s->T, ids = (row + 1) * (size_t)micro_batches;
 
     b->m = tern_llama_open(&o, err);
     if (!b->m)
         return -1;
     tern_llama_init(b->m, 1, 0.02);
-    b->params = tern_llama_params(b->m, &b->n);
-    b->grads = tern_llama_grads(b->m, NULL);
+    tern_llama_adapters_init(b->m);
+    if (tern_llama_magnitudes_init(b->m, err) < 0 || find_params(b, err) < 0)
+        return -1;
     b->exp_avg = tern_alloc(b->n, sizeof *b->exp_avg, "moments", err);
     b->exp_avg_sq = tern_alloc(b->n, sizeof *b->exp_avg_sq, "moments", err);
     b->pool = tern_alloc(ids, sizeof *b->pool, "tokens", err);
@@ -110,6 +132,8 @@ static int bench_new(struct bench *b, struct tern_err *err)
 
 static void bench_free(struct bench *b)
 {
+    if (b->params_bf16)
+        free(b->params);
     tern_llama_free(b->m);
     free(b->exp_avg);
     free(b->exp_avg_sq);
@@ -171,6 +195,8 @@ static int step(struct bench *b, uint64_t number, double took[PHASES], struct te
     lap(took, COMM, &clock);
     o.grad_scale = fmin(1, 1 / (sqrt(tern_tensor_sum_squares(b->grads, b->n)) + 1e-6));
     tern_tensor_adamw(&o, b->params, b->grads, b->exp_avg, b->exp_avg_sq, b->n);
+    if (b->params_bf16)
+        tern_tensor_to_bf16(b->params_bf16, b->params, b->n);
     lap(took, OPTIMIZER, &clock);
     took[STEP] = clock - began;
     return 0;
@@ -256,6 +282,8 @@ static double tokens_a_step(const struct bench *b)
 
 static double flops_a_token(const struct bench *b)
 {
+    if (b->adapters.rank)
+        return tern_model_flops_adapters(&b->size->c, b->size->T, &b->adapters);
     return tern_model_flops_train(&b->size->c, b->size->T);
 }
 
@@ -287,9 +315,12 @@ static json_t *result(const struct bench *b)
     for (int p = 0; p < PEERS; p++)
         if (b->peers[p].torch)
             json_array_append_new(peers, peer_json(b, &b->peers[p], rate));
-    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "size", b->size->name, "kernels", tern_tensor_describe(), "parameters",
-                     (json_int_t)b->n, "flops_per_token", tern_json_real(flops), "tokens_per_step",
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:I, s:i, s:I, s:o, s:o, s:o, "
+                     "s:o, s:o, s:o, s:o}",
+                     "size", b->size->name, "kernels", tern_tensor_describe(), "precision",
+                     precision_text, "parameters", (json_int_t)tern_model_params(&b->size->c),
+                     "trained", (json_int_t)b->n, "lora", (json_int_t)lora, "dora", (int)dora,
+                     "flops_per_token", tern_json_real(flops), "tokens_per_step",
                      tern_json_real(tokens_a_step(b)), "ranks", (json_int_t)ranks, "threads",
                      tern_tensor_threads(), "steps", (json_int_t)steps, "tokens_per_second",
                      tern_json_real(rate), "gflops", tern_json_real(rate * flops * 1e-9),
@@ -308,12 +339,17 @@ static void print_text(const json_t *j)
     const json_t *times = json_object_get(j, "seconds"), *peer;
     size_t i;
 
-    printf("%s: %" JSON_INTEGER_FORMAT " parameters, %.1f MFLOP a token, %.0f tokens a step; %s; "
+    printf("%s, %s: %" JSON_INTEGER_FORMAT
+           " parameters, %.1f MFLOP a token, %.0f tokens a step; %s; "
            "%" JSON_INTEGER_FORMAT " rank%s\n",
-           json_string_value(json_object_get(j, "size")),
+           json_string_value(json_object_get(j, "size")), precision_text,
            json_integer_value(json_object_get(j, "parameters")), real(j, "flops_per_token") * 1e-6,
            real(j, "tokens_per_step"), json_string_value(json_object_get(j, "kernels")),
            json_integer_value(json_object_get(j, "ranks")), ranks == 1 ? "" : "s");
+    if (lora)
+        printf("%s of rank %" PRId64 " beside q_proj and v_proj: %" JSON_INTEGER_FORMAT
+               " parameters are trained\n",
+               dora ? "DoRA" : "LoRA", lora, json_integer_value(json_object_get(j, "trained")));
     printf("tokens/s %.0f   GF/s %.1f   limit %.1f   share %.1f %%   peak %.0f MiB\n",
            real(j, "tokens_per_second"), real(j, "gflops"), real(j, "limit_gflops"),
            100 * real(j, "share"), real(j, "peak_bytes") / (1 << 20));
@@ -360,6 +396,12 @@ static int body(const struct tern_fabric_options *o, struct tern_err *err)
     int rc = -1;
 
     b.size = bench_size_find(size_text);
+    b.adapters = (struct tern_model_adapters){
+        .rank = (int)lora,
+        .targets = 1U | 1U << (TERN_MODEL_V - TERN_MODEL_Q), /* as most do: q_proj and v_proj */
+        .scale = 1,
+        .dora = dora,
+        .seed = 1};
     if (tern_tensor_start((int)threads, (int)ranks, err) < 0)
         return -1;
     if (o) {
@@ -386,6 +428,7 @@ static bool one_of(const char *word, const char *const words[])
 static int run(int n_args, char **args, struct tern_err *err)
 {
     static const char *const recomputes[] = {"none", "selective", "full", NULL};
+    static const char *const precisions[] = {"fp32", "bf16", NULL};
     static const char *const peers[] = {"torch", "torch-tuned", NULL};
 
     (void)n_args;
@@ -395,6 +438,13 @@ static int run(int n_args, char **args, struct tern_err *err)
     if (!one_of(recompute_text, recomputes))
         return tern_err_set(err, TERN_USAGE, "--recompute: '%s' is not none, selective or full",
                             recompute_text);
+    if (!one_of(precision_text, precisions))
+        return tern_err_set(err, TERN_USAGE, "--precision: '%s' is not fp32 or bf16",
+                            precision_text);
+    if (lora < 0 || lora > LORA_MAX)
+        return tern_err_set(err, TERN_USAGE, "--lora: a rank from 1 to %d, or 0: none", LORA_MAX);
+    if (dora && !lora)
+        return tern_err_set(err, TERN_USAGE, "--dora: give the adapters' rank with --lora");
     if (steps < 1 || steps > STEPS_MAX || ranks < 1 || ranks > 64 || micro_batches < 1 ||
         micro_batches > 1024 || threads > 1024)
         return tern_err_set(
@@ -402,9 +452,10 @@ static int run(int n_args, char **args, struct tern_err *err)
             "from 1 to %d --steps, 64 --ranks, 1024 --micro-batches, 1024 --threads", STEPS_MAX);
     if (peer_text && !one_of(peer_text, peers))
         return tern_err_set(err, TERN_USAGE, "--peer: '%s' is not torch or torch-tuned", peer_text);
-    if (peer_text && (ranks > 1 || micro_batches > 1))
+    if (peer_text && (ranks > 1 || micro_batches > 1 || lora || strcmp(precision_text, "fp32")))
         return tern_err_set(err, TERN_USAGE,
-                            "--peer torch: PyTorch makes the steps of one rank and micro-batch");
+                            "--peer torch: PyTorch makes the steps of one rank and micro-batch, of "
+                            "all weights and in fp32");
     return ranks == 1 ? body(NULL, err) : bench_local((int)ranks, body, err);
 }
 
@@ -422,6 +473,11 @@ static const struct tern_opt options[] = {
      .help = "micro-batches in a rank's step"},
     {"recompute", 0, TERN_OPT_TEXT, "WHAT", "none", .to.text = &recompute_text,
      .help = "what backward makes again instead of keeping it: none, selective, full"},
+    {"precision", 0, TERN_OPT_TEXT, "fp32|bf16", "fp32", .to.text = &precision_text,
+     .help = "of parameters and activations; bf16: with a master copy in fp32"},
+    {"lora", 0, TERN_OPT_INT, "RANK", "0", .to.integer = &lora,
+     .help = "train adapters of this rank beside q_proj and v_proj alone; 0: all weights"},
+    {"dora", 0, TERN_OPT_FLAG, .to.flag = &dora, .help = "adapters with magnitudes"},
     {"peer", 0, TERN_OPT_TEXT, "torch", .to.text = &peer_text,
      .help =
          "PyTorch makes the same steps in turns with us, tuned for this machine and as shipped; "
@@ -437,14 +493,16 @@ static const struct tern_opt options[] = {
 const struct tern_cmd bench_train = {
     .name = "train",
     .summary = "time training steps, by phase and in share of what matrix products allow",
-    .about = "A step is forward, backward, clipping and AdamW in fp32 on random tokens. FLOPs are "
-             "those of matrix products and of the half of attention that is not masked. The limit "
+    .about = "A step is forward, backward, clipping and AdamW on random tokens. FLOPs are those of "
+             "matrix products and of the half of attention that is not masked; a frozen weight "
+             "has no gradient. The limit "
              "is what OpenBLAS reaches on matrices of 2048 between the steps; the share of a step "
              "is its FLOPs by its time by the mean of the limits before and after it. All numbers "
              "are medians; `peak` is the most that was resident.",
     .examples = "tern bench train --size M\n"
                 "tern bench train --peer torch --json\n"
-                "tern bench train --ranks 2 --micro-batches 4",
+                "tern bench train --ranks 2 --micro-batches 4\n"
+                "tern bench train --size L --lora 16 --precision bf16",
     .opts = options,
     .run = run,
 };

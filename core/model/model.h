@@ -223,5 +223,10 @@ void tern_model_unit_cut(const struct tern_model_unit *u, int rank, int ranks, i
  * arXiv 2104.04473), less the mask and the recomputation. */
 double tern_model_flops_forward(const struct tern_model_config *c, int seq_len);
 double tern_model_flops_train(const struct tern_model_config *c, int seq_len);
+/* Of training adapters alone: a frozen matrix has no gradient, and nothing before the first layer
+ * wants one, so that q, k and v hand none on there.  DoRA's magnitudes and norms are not counted,
+ * nor what is computed again for them. */
+double tern_model_flops_adapters(const struct tern_model_config *c, int seq_len,
+                                 const struct tern_model_adapters *a);
 
 #endif

@@ -162,3 +162,14 @@ double tern_model_flops_train(const struct tern_model_config *c, int seq_len)
 {
     return 3.0 * tern_model_flops_forward(c, seq_len);
 }
+
+double tern_model_flops_adapters(const struct tern_model_config *c, int seq_len,
+                                 const struct tern_model_adapters *a)
+{
+    struct tern_model_adapters matrices = *a;
+    const uint64_t qkv = count_of(c, TERN_MODEL_Q) + 2 * count_of(c, TERN_MODEL_K);
+
+    matrices.dora = false;
+    return tern_model_flops_train(c, seq_len) - 2.0 * (double)tern_model_matmul_params(c) -
+           2.0 * (double)qkv + 6.0 * (double)tern_model_adapter_params(c, &matrices);
+}

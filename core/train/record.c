@@ -82,15 +82,15 @@ int tern_train_peak(struct train *t, int rc, struct tern_err *err)
     return rc;
 }
 
-/* The FLOPs of a step, whatever is computed again.  A frozen weight has no gradient. */
+/* The FLOPs of a step, whatever is computed again. */
 static double step_flops(const struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
     const struct tern_model_config *c = tern_llama_config(t->model);
-    double token = tern_model_flops_train(c, (int)r->batch.seq_len);
+    const struct tern_model_adapters *a = tern_llama_adapters(t->model);
+    int T = (int)r->batch.seq_len;
+    double token = a ? tern_model_flops_adapters(c, T, a) : tern_model_flops_train(c, T);
 
-    if (r->lora.rank > 0)
-        token -= 2.0 * (double)tern_model_matmul_params(c);
     return token * (double)(r->batch.global * r->batch.seq_len);
 }
 

@@ -10,9 +10,23 @@ number '.steps == 3 and .ranks == 1 and .tokens_per_step == 128 and .parameters 
 number '.tokens_per_second > 0 and .share > 0 and .limit_gflops > .gflops and .peak_bytes > 60e6' "how fast it was"
 number '.seconds | .step >= .forward and .forward > 0 and .backward > 0 and .optimizer > 0 and .comm >= 0 and .data >= 0' "its phases"
 number '(.gflops * 1e9 / .tokens_per_second / .flops_per_token - 1) | fabs < 1e-9' "FLOPs are tokens' FLOPs"
+# A layer has q [64,64], k and v [32,64] each, o [64,64] and three of [192,64]; the head is [32000,64]; attention's products
+# are 2 x 2 x 64 x 32 a layer.  Rank 4 beside q and v: [4,64] and [64,4], [4,64] and [32,4].
+layers=$((2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 192 * 64))) scores=$((2 * 2 * 2 * 64 * 32)) adapters=$((2 * (4 * 128 + 4 * 96)))
+number ".trained == .parameters and .flops_per_token == 3 * (2 * ($layers + 32000 * 64) + $scores) and .precision == \"fp32\"" "all weights, in fp32"
+full=$(jq .peak_bytes out)
 run tern bench train --size tiny --steps 2 --ranks 2 --micro-batches 2; status 0 "two ranks"
 out_has '512 tokens a step'; out_has '2 ranks'; out_has 'share '
 run tern bench train --size tiny --steps 1 --recompute full; status 0 "everything made again"
+
+run tern bench train --size tiny --steps 2 --json --lora 4; status 0 "adapters alone"
+number ".trained == $adapters and .parameters > 4000000 and .lora == 4 and .dora == false" "which are few"
+number ".flops_per_token == 4 * ($layers + 32000 * 64) + 3 * $scores - 2 * 128 * 64 + 6 * $adapters" "a frozen weight has no gradient, nor has what is before the first layer"
+number ".peak_bytes < $full - 40e6" "nor memory for it, or moments"
+run tern bench train --size tiny --steps 2 --lora 4 --dora --precision bf16; status 0 "with magnitudes, of a model in bf16"
+out_has 'tiny, bf16'; out_has "DoRA of rank 4 beside q_proj and v_proj: $((adapters + 2 * 96)) parameters"
+run tern bench train --size tiny --steps 2 --json --precision bf16; status 0 "bf16 with a master copy"
+number '.trained == .parameters and .precision == "bf16" and .share > 0' "of all weights"
 
 # A script in PyTorch's place: 64 tokens... a second and a peak of 2^40 bytes.
 cat >fake <<'S'
@@ -34,6 +48,11 @@ run tern bench train --size XL; status 2; err_has "'XL' is not S, M, L or tiny"
 run tern bench train --recompute some; status 2; err_has 'none, selective or full'
 run tern bench train --peer jax; status 2; err_has "'jax' is not torch"
 run tern bench train --peer torch --ranks 2; status 2; err_has 'one rank'
+run tern bench train --peer torch --lora 8; status 2; err_has 'all weights'
+run tern bench train --peer torch --precision bf16; status 2; err_has 'in fp32'
+run tern bench train --precision fp16; status 2; err_has "'fp16' is not fp32 or bf16"
+run tern bench train --lora 2000; status 2; err_has 'from 1 to 1024'
+run tern bench train --dora; status 2; err_has 'rank with --lora'
 run tern bench train --size tiny --peer torch --peer-script none.py; status 2; err_has 'none.py: No such file'; err_has 'train_torch.py of tern'
 run tern bench train --size tiny --peer torch --peer-python /no/python --peer-script fake; status 1; err_has '/no/python: No such file'; err_has 'python3-torch'
 tap_done

@@ -103,6 +103,10 @@ static void small_table(void)
     ok(tern_model_params(&c) == 131392 && tern_model_matmul_params(&c) == 114688,
        "parameter counts of the reference's tiny model");
     ok(fabs(tern_model_flops_train(&c, 32) / 1e6 - 0.71) < 0.005, "and its MFLOP a token");
+    const struct tern_model_adapters q = {.rank = 3, .targets = 1, .dora = true};
+    ok(tern_model_flops_train(&c, 32) - tern_model_flops_adapters(&c, 32, &q) ==
+           2.0 * 114688 + 2.0 * (64 * 64 + 2 * 32 * 64) - 6.0 * 2 * 3 * (64 + 64),
+       "adapters alone: no gradients of weights, none before the first layer");
     tern_model_tensor(&c, 4, &t);
     ok(t.kind == TERN_MODEL_O && t.split_axis == 1, "o_proj is cut along its inputs");
     tern_model_tensor(&c, 8, &t);

@@ -16,7 +16,7 @@ enum {
     SMALL_BLOCK = 256,
     SMALL_BLOCKS = 1024, /* an operation for each chunk of each message, and some */
     BIG_BLOCK = 32,
-    BIG_BLOCKS = 64, /* 17 MB: more short messages wait for these to come back */
+    BIG_BLOCKS = 64, /* 17 MB (of a stream 134): more short messages wait for these to come back */
     REFUSALS = 4,    /* of a queue in one look: the others would be refused, too */
     TICK_POLLS = 32,
     TICK_NS = 10000000,
@@ -108,7 +108,7 @@ struct op *ofi_op_take(struct ofi *o, size_t room, struct tern_err *err)
     if (!p->room && p == &o->small)
         set_up(p, SMALL_ROOM, SMALL_BLOCK, SMALL_BLOCKS);
     else if (!p->room)
-        set_up(p, (RECORD_MAX + 63) & ~63, BIG_BLOCK, BIG_BLOCKS);
+        set_up(p, (ofi_record_max(o) + 63) & ~(size_t)63, BIG_BLOCK, BIG_BLOCKS);
     if (!p->free && p->n_blocks >= p->max_blocks) {
         tern_err_set(err, TERN_FAILED, "too many messages on their way at once");
         return NULL;
@@ -163,16 +163,18 @@ static ssize_t post_record(const struct rail *l, struct op *op)
 {
     void *desc = ofi_desc(op->home, op->rail);
 
-    if (op->bytes > l->inject)
+    if (op->bytes > l->inject && !op->buf)
         return fi_send(l->ep, op->data, op->bytes, desc, l->peers[op->rank], &op->context);
-    struct iovec iov = {op->data, op->bytes};
-    struct fi_msg msg = {.msg_iov = &iov,
-                         .desc = &desc,
-                         .iov_count = 1,
+    size_t head = op->buf ? sizeof(struct record) : op->bytes;
+    struct iovec iov[2] = {{op->data, head}, {op->buf, op->bytes - head}};
+    void *both[2] = {desc, NULL};
+    struct fi_msg msg = {.msg_iov = iov,
+                         .desc = both,
+                         .iov_count = op->buf ? 2 : 1,
                          .addr = l->peers[op->rank],
                          .context = &op->context};
     /* Not fi_inject: its end is never told, and a rank might leave before the message has. */
-    return fi_sendmsg(l->ep, &msg, FI_INJECT | FI_COMPLETION);
+    return fi_sendmsg(l->ep, &msg, FI_COMPLETION | (op->buf ? 0 : FI_INJECT));
 }
 
 static ssize_t post_now(const struct ofi *o, struct op *op)

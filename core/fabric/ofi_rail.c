@@ -465,14 +465,15 @@ int ofi_rails_open(struct ofi *o, const char *provider, struct tern_err *err)
 struct card {
     uint16_t magic;
     uint8_t version, mode, rule, n;
-    uint16_t eager_max;
+    uint16_t zero;
     uint64_t host; /* network namespace: the same address in two of them leads nowhere */
+    uint64_t eager_max;
 };
 struct card_rail {
     uint32_t net, place;
     uint8_t len, address[];
 };
-enum { CARD_VERSION = 2 };
+enum { CARD_VERSION = 3 };
 
 static uint64_t host_identity(const struct ofi *o)
 {
@@ -485,9 +486,13 @@ static uint64_t host_identity(const struct ofi *o)
 
 size_t ofi_rails_address(const struct ofi *o, uint8_t to[TRANSPORT_ADDRESS])
 {
-    struct card c = {RECORD_MAGIC,     CARD_VERSION,        (uint8_t)o->mode,
-                     (uint8_t)o->rule, (uint8_t)o->n_rails, (uint16_t)o->eager_max,
-                     host_identity(o)};
+    struct card c = {.magic = RECORD_MAGIC,
+                     .version = CARD_VERSION,
+                     .mode = (uint8_t)o->mode,
+                     .rule = (uint8_t)o->rule,
+                     .n = (uint8_t)o->n_rails,
+                     .host = host_identity(o),
+                     .eager_max = o->eager_max};
     size_t at = sizeof c;
 
     memset(to, 0, TRANSPORT_ADDRESS);

@@ -14,13 +14,14 @@
 #include "core/fabric/transport.h"
 
 enum {
-    RAILS = 4,             /* at most, to a node's peers */
-    RECORD_MAGIC = 0x7254, /* "Tr" */
-    EAGER_MAX = 8 << 10,   /* longest message that is sent unasked */
-    CHUNKS = 256,          /* at most, of a message: an immediate names them by eight bits */
-    REQUESTS = 1 << 14,    /* receives that wait for writes at once: fourteen bits */
-    GENERATIONS = 1 << 10, /* of a request's number, against late writes: ten bits */
-    WINDOW = 1024,         /* numbers that may be under way between two ranks */
+    RAILS = 4,               /* at most, to a node's peers */
+    RECORD_MAGIC = 0x7254,   /* "Tr" */
+    EAGER_MAX = 8 << 10,     /* longest message that is sent unasked... */
+    EAGER_STREAM = 64 << 10, /* ...and where the wire is a stream of bytes */
+    CHUNKS = 256,            /* at most, of a message: an immediate names them by eight bits */
+    REQUESTS = 1 << 14,      /* receives that wait for writes at once: fourteen bits */
+    GENERATIONS = 1 << 10,   /* of a request's number, against late writes: ten bits */
+    WINDOW = 1024,           /* numbers that may be under way between two ranks */
 };
 
 enum record_kind {

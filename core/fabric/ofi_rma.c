@@ -16,19 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MS = 1000000,
-    CREDIT_BYTES = 32 << 20, /* short messages kept for calls to come, of all peers together */
-    CREDITS_MIN = 4,
-    CREDITS_MAX = 16,
-};
-
-uint32_t ofi_rma_credits(const struct ofi *o)
-{
-    int64_t n = CREDIT_BYTES / EAGER_MAX / (o->size > 1 ? o->size - 1 : 1);
-
-    return (uint32_t)(n < CREDITS_MIN ? CREDITS_MIN : n > CREDITS_MAX ? CREDITS_MAX : n);
-}
+enum { MS = 1000000 };
 
 int ofi_rma_start(struct ofi *o, struct tern_err *err)
 {
@@ -41,10 +29,11 @@ int ofi_rma_start(struct ofi *o, struct tern_err *err)
         o->links[r].limit = o->links[r].told = o->credits;
     for (int i = 0; i < REQUESTS; i++)
         o->free_requests[o->n_free_requests++] = (uint16_t)(REQUESTS - 1 - i);
+    size_t most = o->eager_max > EAGER_MAX ? SLOTS_STREAM : SLOTS;
     for (int i = 0; i < o->n_rails; i++) {
         size_t n = o->rails[i].info->rx_attr->size;
-        for (size_t k = 0; k < (n < SLOTS ? n : SLOTS); k++) {
-            struct op *op = ofi_op_take(o, RECORD_MAX, err);
+        for (size_t k = 0; k < (n < most ? n : most); k++) {
+            struct op *op = ofi_op_take(o, ofi_record_max(o), err);
             if (!op)
                 return -1;
             op->kind = OP_SLOT;
@@ -138,15 +127,20 @@ static bool send_eager(struct ofi *o, struct ofi_msg *m, bool asked)
 
     if (window_ahead(p->next_eager, limit) >= 0)
         return false;
-    struct op *op = ofi_record_new(o, RECORD_EAGER, m->m.rank, m->bytes, &head);
+    size_t copied = m->bytes <= EAGER_MAX ? m->bytes : 0;
+    struct op *op = ofi_record_new(o, RECORD_EAGER, m->m.rank, copied, &head);
     if (!op)
         return false;
+    if (copied)
+        memcpy(head + 1, m->buf, copied);
+    else if (m->bytes) {
+        op->buf = m->buf; /* behind the head, from where it lies */
+        op->bytes += m->bytes;
+    }
     head->number = op->number = p->next_eager++;
     head->bytes = (uint32_t)m->bytes;
     head->call = m->call;
     head->tag = m->node.tag;
-    if (m->bytes)
-        memcpy(head + 1, m->buf, m->bytes);
     op->m = m;
     m->left++;
     if (m->stalled)

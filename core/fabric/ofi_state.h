@@ -20,7 +20,8 @@
 
 enum {
     STRIPE_MIN = 128 << 10, /* from here a message uses all rails */
-    SLOTS = 128,            /* records that may arrive between two looks */
+    SLOTS = 128,            /* records that may arrive between two looks... */
+    SLOTS_STREAM = 64,      /* ...and from a stream, which holds further ones: 4 MiB */
     CONTROL_SLOTS = 16,     /* the same of control messages in tagged mode */
     BUCKETS = 4096,
 };
@@ -49,7 +50,7 @@ struct op {
     int rank;
     size_t bytes;
     int64_t queued_ns;
-    /* WRITE, TSEND, TRECV: */
+    /* WRITE, TSEND, TRECV; `buf` also of a RECORD whose payload is not in `data`: */
     void *buf, *desc;
     uint64_t address, key, tag; /* key: of the memory written to */
     uint32_t data32;            /* travels with it */
@@ -184,6 +185,11 @@ static inline struct ofi *ofi_of(const struct transport *t)
     return (struct ofi *)(uintptr_t)t;
 }
 int ofi_fail(struct tern_err *err, const char *what, long rc);
+/* The room that any record needs. */
+static inline size_t ofi_record_max(const struct ofi *o)
+{
+    return o->eager_max > EAGER_MAX ? sizeof(struct record) + o->eager_max : RECORD_MAX;
+}
 
 /* ---- ofi_rail.c */
 struct fi_info *ofi_hints(const char *provider, enum ofi_mode mode);
@@ -240,7 +246,6 @@ void ofi_tagged_tell(struct ofi *o, struct ofi_msg *m, struct op *op, const stru
 void ofi_tagged_done(struct ofi *o, struct op *op, int code, size_t bytes, uint64_t data);
 
 /* ---- ofi_rma.c */
-uint32_t ofi_rma_credits(const struct ofi *o);
 int ofi_rma_start(struct ofi *o, struct tern_err *err);
 void ofi_rma_send(struct ofi *o, struct ofi_msg *m, uint64_t tag);
 int ofi_rma_recv(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct tern_err *err);

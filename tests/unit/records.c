@@ -2,6 +2,7 @@
  * alone, and then the whole transport with nothing but such bytes. */
 #include "tests/unit/tap.h"
 
+#include "core/base/clock.h"
 #include "core/base/rand.h"
 #include "core/fabric/ofi.h"
 #include "core/fabric/ofi_state.h"
@@ -178,7 +179,7 @@ static void survives_a_mad_peer(void)
     struct tern_err err;
     struct transport *t = lonely(&err);
     struct ofi *o = t ? ofi_of(t) : NULL;
-    static uint8_t room[RECEIVES][64 + 2 * GUARD], big[4 * EAGER_MAX + 2 * GUARD];
+    static uint8_t room[RECEIVES][64 + 2 * GUARD], big[2 * EAGER_STREAM + 2 * GUARD];
     struct message *m[RECEIVES];
     long over = 0, touched = 0, bad = 0;
 
@@ -187,7 +188,7 @@ static void survives_a_mad_peer(void)
     void *mr = NULL;
     ok(t->ops->enroll(t, big, sizeof big, &mr, &err) == 0, "memory is enrolled");
     struct message *long_one =
-        t->ops->recv(t, 1, big + GUARD, 4 * EAGER_MAX, transport_tag(1, 1, 99, 0), 1, mr, &err);
+        t->ops->recv(t, 1, big + GUARD, 2 * EAGER_STREAM, transport_tag(1, 1, 99, 0), 1, mr, &err);
     for (int k = 0; k < RECEIVES; k++)
         m[k] = t->ops->recv(t, 1 + k % 2, room[k] + GUARD, 64,
                             transport_tag(1, 1 + k % 2, (uint32_t)(k / 2), 0), 1, NULL, &err);
@@ -220,6 +221,80 @@ static void survives_a_mad_peer(void)
     t->ops->close(t);
 }
 
+/* ---------------------------------------------------------------- unasked */
+
+/* Rank 0 and rank 1 of two, both here. */
+static bool pair_up(struct transport *t[2], struct tern_err *err)
+{
+    uint8_t cards[2][TRANSPORT_ADDRESS];
+
+    for (int r = 0; r < 2; r++) {
+        const struct transport_options o = {
+            .rank = r, .size = 2, .owner = {NULL, on_control, patient}};
+        t[r] = tern_fabric_ofi_open("tcp", &o, err);
+        if (!t[r])
+            return false;
+        t[r]->ops->address(t[r], cards[r]);
+    }
+    return t[0]->ops->connect(t[0], cards[0], TRANSPORT_ADDRESS, err) == 0 &&
+           t[1]->ops->connect(t[1], cards[0], TRANSPORT_ADDRESS, err) == 0;
+}
+
+/* Both look until `m` is over, or for so many milliseconds. */
+static bool ends(struct transport *const t[2], const struct message *m, int ms)
+{
+    int64_t until = tern_clock_boot_ns() + ms * 1000000ll;
+
+    while (m->state == MESSAGE_PENDING && tern_clock_boot_ns() < until)
+        for (int r = 0; r < 2; r++)
+            t[r]->ops->progress(t[r]);
+    return m->state == MESSAGE_DONE;
+}
+
+/* What is short enough goes without a word of the receiver, as far as its credit lasts, also where
+ * that is sent from the caller's memory; what is longer waits. */
+static void short_ones_go_unasked(void)
+{
+    enum { CREDITS = 16, BYTES = EAGER_STREAM };
+    static uint8_t out[BYTES + 1], in[BYTES + 1];
+    struct message *sent[CREDITS + 1], *m;
+    struct transport *t[2] = {NULL};
+    struct tern_err err = {0};
+    int gone = 0, right = 0;
+
+    setenv("TERN_FABRIC_MODE", "rma", 1);
+    if (!ok(pair_up(t, &err), "two transports meet over tcp (%s)", err.text))
+        return;
+    for (int k = 0; k < CREDITS; k++) {
+        memset(out, k + 1, sizeof out);
+        sent[k] = t[0]->ops->send(t[0], 1, out, BYTES, transport_tag(1, 0, (uint32_t)k, 0), 1, NULL,
+                                  &err);
+        gone += ends(t, sent[k], 5000);
+    }
+    ok(gone == CREDITS, "%d messages of 64 KiB end before they are asked for (%d)", CREDITS, gone);
+    memset(out, CREDITS + 1, sizeof out);
+    sent[CREDITS] =
+        t[0]->ops->send(t[0], 1, out, BYTES, transport_tag(1, 0, CREDITS, 0), 1, NULL, &err);
+    ok(!ends(t, sent[CREDITS], 50), "one beyond the credit does not");
+    for (int k = 0; k <= CREDITS; k++) {
+        memset(in, 0, sizeof in);
+        m = t[1]->ops->recv(t[1], 0, in, BYTES, transport_tag(1, 0, (uint32_t)k, 0), 1, NULL, &err);
+        right += ends(t, m, 5000) && in[0] == k + 1 && in[BYTES - 1] == k + 1 && !in[BYTES];
+        t[1]->ops->release(t[1], m);
+        ends(t, sent[k], 5000);
+        t[0]->ops->release(t[0], sent[k]);
+    }
+    ok(right == CREDITS + 1, "all %d arrive as they were sent (%d)", CREDITS + 1, right);
+    sent[0] = t[0]->ops->send(t[0], 1, out, BYTES + 1, transport_tag(1, 0, 99, 0), 1, NULL, &err);
+    ok(!ends(t, sent[0], 50), "one byte more waits to be asked for");
+    m = t[1]->ops->recv(t[1], 0, in, BYTES + 1, transport_tag(1, 0, 99, 0), 1, NULL, &err);
+    ok(ends(t, m, 5000) && ends(t, sent[0], 5000) && in[BYTES] == CREDITS + 1, "and then comes");
+    t[1]->ops->release(t[1], m);
+    t[0]->ops->release(t[0], sent[0]);
+    for (int r = 0; r < 2; r++)
+        t[r]->ops->close(t[r]);
+}
+
 int main(void)
 {
     setenv("TERN_LOG_LEVEL", "error", 0);
@@ -227,5 +302,6 @@ int main(void)
     numbers_come_once();
     immediates_name_all();
     survives_a_mad_peer();
+    short_ones_go_unasked();
     return tap_done();
 }

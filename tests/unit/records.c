@@ -7,6 +7,8 @@
 #include "core/fabric/ofi.h"
 #include "core/fabric/ofi_state.h"
 
+#include <sys/resource.h>
+
 enum { ROUNDS = 200000, RANKS = 3 };
 
 static uint64_t draw(uint64_t i, uint64_t what)
@@ -295,6 +297,40 @@ static void short_ones_go_unasked(void)
         t[r]->ops->close(t[r]);
 }
 
+static long faults(void)
+{
+    struct rusage u;
+
+    return getrusage(RUSAGE_SELF, &u) == 0 ? u.ru_minflt : 0;
+}
+
+/* Slots come in turns, so a first call that met a fresh page would not be the only one. */
+static void first_ones_find_their_pages(void)
+{
+    enum { N = 200, AFTER = 4 };
+    struct transport *t[2] = {NULL};
+    struct tern_err err = {0};
+    uint64_t out = 1, in = 0;
+    long before = 0, over = 0;
+
+    if (!ok(pair_up(t, &err), "two transports meet over tcp (%s)", err.text))
+        return;
+    for (int k = 0; k < AFTER + N; k++) {
+        uint64_t tag = transport_tag(1, 0, (uint32_t)k, 0);
+        if (k == AFTER) /* connected by now */
+            before = faults();
+        struct message *got = t[1]->ops->recv(t[1], 0, &in, 8, tag, 1, NULL, &err);
+        struct message *sent = t[0]->ops->send(t[0], 1, &out, 8, tag, 1, NULL, &err);
+        over += ends(t, got, 5000) && ends(t, sent, 5000);
+        t[1]->ops->release(t[1], got);
+        t[0]->ops->release(t[0], sent);
+    }
+    long met = faults() - before;
+    ok(over == AFTER + N && met < 40, "%d first messages meet %ld fresh pages", N, met);
+    for (int r = 0; r < 2; r++)
+        t[r]->ops->close(t[r]);
+}
+
 int main(void)
 {
     setenv("TERN_LOG_LEVEL", "error", 0);
@@ -303,5 +339,6 @@ int main(void)
     immediates_name_all();
     survives_a_mad_peer();
     short_ones_go_unasked();
+    first_ones_find_their_pages();
     return tap_done();
 }

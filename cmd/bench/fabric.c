@@ -7,11 +7,14 @@
  *   busbw = algbw * what each rank's link must carry at least of each byte: 2 (n-1)/n for
  *           all_reduce, (n-1)/n for all_gather and reduce_scatter, 1 for broadcast
  *   time  = the mean over -n calls, of the slowest rank; p50 and p99 are of single calls
+ *   memory = inside a node, what memory alone takes for it (memory.h), and share = memory / p50:
+ *           1 when a call takes no longer than that
  *   cpu   = what a call costs of the processor, in all threads of a rank: the mean over ranks.
  *           Waiting is part of it: our ranks and MPI's watch memory, and yield when there are more
  *           of them than cores */
 #include "cmd/bench/bench.h"
 #include "cmd/bench/local.h"
+#include "cmd/bench/memory.h"
 #include "cmd/bench/peer.h"
 #include "cmd/bench/rows.h"
 
@@ -45,6 +48,7 @@ struct bench {
 struct operation {
     const char *name;
     bool reduces, whole; /* whole: each rank holds the whole buffer before and after */
+    enum bench_work work;
     double (*factor)(int n);
     int (*run)(struct bench *b, struct tern_err *err);
     int (*run_peer)(struct bench *b, struct tern_err *err);
@@ -210,11 +214,12 @@ static double one(int n)
 }
 
 static const struct operation operations[] = {
-    {"all_reduce", true, true, twice, run_all_reduce, peer_all_reduce, combined},
-    {"reduce_scatter", true, false, once, run_reduce_scatter, peer_reduce_scatter,
+    {"all_reduce", true, true, BENCH_IN_PLACE, twice, run_all_reduce, peer_all_reduce, combined},
+    {"reduce_scatter", true, false, BENCH_GATHER_UP, once, run_reduce_scatter, peer_reduce_scatter,
      expect_scattered},
-    {"all_gather", false, false, once, run_all_gather, peer_all_gather, expect_gathered},
-    {"broadcast", false, true, one, run_broadcast, peer_broadcast, expect_root},
+    {"all_gather", false, false, BENCH_COPY, once, run_all_gather, peer_all_gather,
+     expect_gathered},
+    {"broadcast", false, true, BENCH_COPY, one, run_broadcast, peer_broadcast, expect_root},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
@@ -323,8 +328,46 @@ static int summarize(struct bench *b, const struct operation *o, double *times,
     return 0;
 }
 
-/* Ours and the peer's in turns, so that what else this machine does hits both. */
+/* Ours, the peer's and memory's in turns, so that what else this machine does hits all. */
 enum { TURNS = 5 };
+
+/* Memory's turns: with more ranks than cores they work one after the other, so what counts is from
+ * the first one's begin to the last one's end. */
+struct memory_turns {
+    double span[2 * TURNS]; /* of this rank: minus the begin, and the end, in us */
+    double calls[TURNS];
+    int n;
+};
+
+static int time_memory(struct bench *b, const struct operation *o, int64_t calls,
+                       struct memory_turns *m, struct tern_err *err)
+{
+    size_t bytes = moved(b, o) * tern_type_bytes(b->type);
+
+    if (tern_comm_barrier(b->c, err) < 0)
+        return -1;
+    m->span[2 * m->n] = -(double)tern_clock_boot_ns() / 1e3;
+    bool idle = o->expected == expect_root && tern_comm_rank(b->c) == 0;
+    for (int64_t i = 0; i < calls && !idle; i++)
+        bench_memory_move(o->work, b->out, b->in, bytes, tern_comm_size(b->c));
+    m->span[2 * m->n + 1] = (double)tern_clock_boot_ns() / 1e3;
+    m->calls[m->n++] = (double)calls;
+    return 0;
+}
+
+/* A call of the median turn, in us. */
+static int sum_up_memory(struct bench *b, struct memory_turns *m, double *us, struct tern_err *err)
+{
+    double each[TURNS];
+
+    if (tern_comm_all_reduce(b->c, m->span, 2 * (size_t)m->n, TERN_F64, TERN_MAX, err) < 0)
+        return -1;
+    for (int k = 0; k < m->n; k++)
+        each[k] = (m->span[2 * k] + m->span[2 * k + 1]) / m->calls[k];
+    qsort(each, (size_t)m->n, sizeof *each, by_value);
+    *us = each[m->n / 2];
+    return 0;
+}
 
 static int measure(struct bench *b, const struct operation *o, struct bench_row *row,
                    struct tern_err *err)
@@ -333,7 +376,9 @@ static int measure(struct bench *b, const struct operation *o, struct bench_row 
     struct bench_times *const to[2] = {&row->ours, &row->peer};
     struct spent sum[2] = {{0}};
     double wrong[2] = {0};
-    int sides = b->peer ? 2 : 1, turns = b->peer ? TURNS : 1;
+    struct memory_turns memory = {.n = 0};
+    bool in_node = tern_fabric_nodes(b->f) == 1 && tern_comm_size(b->c) > 1;
+    int sides = b->peer ? 2 : 1, turns = b->peer || in_node ? TURNS : 1;
 
     for (int s = 0; s < sides; s++)
         if (prepare(b, o, run[s], &wrong[s], err) < 0)
@@ -343,7 +388,12 @@ static int measure(struct bench *b, const struct operation *o, struct bench_row 
         for (int s = 0; s < sides && until > from; s++)
             if (time_calls(b, run[s], b->times[s], from, until, &sum[s], err) < 0)
                 return -1;
+        if (in_node && until > from && time_memory(b, o, until - from, &memory, err) < 0)
+            return -1;
     }
+    row->memory_us = 0;
+    if (in_node && sum_up_memory(b, &memory, &row->memory_us, err) < 0)
+        return -1;
     for (int s = 0; s < sides; s++)
         if (summarize(b, o, b->times[s], &sum[s], wrong[s], to[s], err) < 0)
             return -1;

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char ours_format[] = "%c%11s %12s %6s %6s %4s %-15s %10s %8s %8s %6s %10s %10s %10s";
+static const char ours_format[] =
+    "%c%11s %12s %6s %6s %4s %-15s %10s %8s %8s %6s %10s %10s %10s %10s %6s";
 static const char peer_format[] = "  %10s %8s %6s %10s %10s %10s %6s %s";
 
 int bench_rows_explain(const struct tern_fabric *f, FILE *to, struct tern_err *err)
@@ -25,13 +26,13 @@ int bench_rows_explain(const struct tern_fabric *f, FILE *to, struct tern_err *e
 void bench_rows_heading(bool compared)
 {
     printf(ours_format, '#', "size", "count", "type", "redop", "root", "op", "time", "algbw",
-           "busbw", "#wrong", "p50", "p99", "cpu");
+           "busbw", "#wrong", "p50", "p99", "cpu", "memory", "share");
     if (compared)
         printf(peer_format, "peer time", "busbw", "#wrong", "p50", "p99", "cpu", "ratio",
                "setting");
     printf("\n");
     printf(ours_format, '#', "(B)", "(elements)", "", "", "", "", "(us)", "(GB/s)", "(GB/s)", "",
-           "(us)", "(us)", "(us)");
+           "(us)", "(us)", "(us)", "(us)", "(p50)");
     if (compared)
         printf(peer_format, "(us)", "(GB/s)", "", "(us)", "(us)", "(us)", "(p50)", "");
     printf("\n");
@@ -42,6 +43,11 @@ double bench_rows_ratio(const struct bench_row *r)
     return r->ours.p50_us > 0 ? r->peer.p50_us / r->ours.p50_us : 0;
 }
 
+double bench_rows_share(const struct bench_row *r)
+{
+    return r->ours.p50_us > 0 ? r->memory_us / r->ours.p50_us : 0;
+}
+
 void bench_rows_print(const struct bench_row *r)
 {
     const struct bench_times *o = &r->ours, *p = &r->peer;
@@ -49,6 +55,10 @@ void bench_rows_print(const struct bench_row *r)
     printf("%12zu %12zu %6s %6s %4d %-15s %10.2f %8.2f %8.2f %6.0f %10.2f %10.2f %10.2f", r->bytes,
            r->count, r->type, r->redop, r->root, r->op, o->mean_us, o->algbw, o->busbw, o->wrong,
            o->p50_us, o->p99_us, o->cpu_us);
+    if (r->memory_us > 0)
+        printf(" %10.2f %6.2f", r->memory_us, bench_rows_share(r));
+    else
+        printf(" %10s %6s", "-", "-");
     if (r->compared)
         printf("  %10.2f %8.2f %6.0f %10.2f %10.2f %10.2f %6.2f %s", p->mean_us, p->busbw, p->wrong,
                p->p50_us, p->p99_us, p->cpu_us, bench_rows_ratio(r),
@@ -75,6 +85,10 @@ json_t *bench_rows_json(const struct bench_row *r)
 
     json_object_update(j, times);
     json_decref(times);
+    if (r->memory_us > 0) {
+        json_object_set_new(j, "memory_us", json_real(r->memory_us));
+        json_object_set_new(j, "memory_share", json_real(bench_rows_share(r)));
+    }
     if (r->compared) {
         json_t *peer = times_json(&r->peer);
         json_object_set_new(peer, "setting", r->setting ? json_string(r->setting) : json_null());
@@ -102,6 +116,7 @@ int bench_rows_parse(const json_t *j, struct bench_row *r, struct tern_err *err)
                     &r->root) < 0 ||
         parse_times(j, &r->ours) < 0 || (peer && parse_times(peer, &r->peer) < 0))
         return tern_err_set(err, TERN_FAILED, "the ranks printed a row that is none");
+    r->memory_us = json_number_value(json_object_get(j, "memory_us"));
     r->setting = json_string_value(json_object_get(peer, "setting"));
     r->bytes = (size_t)bytes;
     r->count = (size_t)count;

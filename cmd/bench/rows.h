@@ -20,7 +20,8 @@ struct bench_row {
     size_t bytes, count;
     int root; /* -1: none */
     struct bench_times ours;
-    bool compared; /* the rest holds */
+    double memory_us; /* memory.h's work by all ranks at once; 0: not measured */
+    bool compared;    /* the rest holds */
     struct bench_times peer;
     const char *setting; /* of the peer; NULL: as it was started */
 };
@@ -35,6 +36,9 @@ json_t *bench_rows_json(const struct bench_row *r);
 int bench_rows_parse(const json_t *j, struct bench_row *r, struct tern_err *err);
 /* Time of the peer's median call by ours: above 1 ours is faster; 0 when unknown. */
 double bench_rows_ratio(const struct bench_row *r);
+
+/* What memory takes by what ours takes, both of a median call; 0 when unknown. */
+double bench_rows_share(const struct bench_row *r);
 
 /* A whole table: "fabric", "ranks", "rows", "average_busbw", "wrong", and "peer" when compared. */
 json_t *bench_rows_table(const char *fabric, const char *peer, int ranks, json_t *rows);

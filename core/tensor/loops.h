@@ -14,16 +14,26 @@
 #define KERNELS_NAME "plain"
 #endif
 
-/* One AVX-512 register, two of AVX2, four of SSE. */
-typedef tern_real vec __attribute__((vector_size(64)));
-typedef float vec_f32 __attribute__((vector_size(64)));
-typedef int32_t vec_i32 __attribute__((vector_size(64)));
+/* A register: of wider vectors the compiler makes poor code, comparisons lane by lane. */
+#if defined(__AVX512F__)
+enum { REGISTER = 64 };
+#elif defined(__AVX2__)
+enum { REGISTER = 32 };
+#else
+enum { REGISTER = 16 };
+#endif
+typedef tern_real vec __attribute__((vector_size(REGISTER)));
+typedef float vec_f32 __attribute__((vector_size(REGISTER)));
+typedef int32_t vec_i32 __attribute__((vector_size(REGISTER)));
+typedef __typeof__((vec){0} < (vec){0}) vec_mask;
 
 enum {
-    LANES = 64 / sizeof(tern_real),
+    LANES = REGISTER / sizeof(tern_real),
+    ADDENDS = 64 / sizeof(tern_real), /* lanes of a sum: */
+    PARTS = ADDENDS / LANES,          /* one AVX-512 register, two of AVX2, four of SSE */
     /* Float sums are handed to a double this often: 32 additions a lane keep their rounding error
      * below two units in the last place. */
-    BLOCK = 64 * LANES / 2,
+    BLOCK = 64 * ADDENDS / 2,
 };
 
 static inline vec load(const tern_real *x)
@@ -58,9 +68,14 @@ static inline vec splat(tern_real x)
     return x - (vec){0};
 }
 
-static inline tern_real add_lanes(vec v)
+static inline vec choose(vec_mask m, vec a, vec b)
 {
-    for (int w = LANES / 2; w > 0; w /= 2)
+    return (vec)(((vec_mask)a & m) | ((vec_mask)b & ~m));
+}
+
+static inline tern_real add_lanes(tern_real v[ADDENDS])
+{
+    for (int w = ADDENDS / 2; w > 0; w /= 2)
         for (int i = 0; i < w; i++)
             v[i] += v[i + w];
     return v[0];
@@ -98,25 +113,30 @@ __attribute__((always_inline)) static inline vec vexp(vec x)
     return (vec)(vec_f32)((vec_i32)p + m);
 }
 
-/* Sum over i < n of TERM, an expression of vectors in terms of AT(x) (a load at i), in double. */
-#define AT(x) (whole ? load((x) + i) : load_part((x) + i, left))
+/* Sum over `at` < n of TERM, an expression of vectors in terms of AT(x) (a load at `at`), in
+ * double. */
+#define AT(x) (whole ? load((x) + at) : load_part((x) + at, left))
 #define SUM(n, TERM)                                                                               \
     double total = 0;                                                                              \
     for (size_t start = 0; start < (size_t)(n); start += BLOCK) {                                  \
         size_t end = (size_t)(n)-start > BLOCK ? start + BLOCK : (size_t)(n), i = start;           \
-        vec s0 = {0}, s1 = {0};                                                                    \
-        for (; i + 2 * LANES <= end; i += 2 * LANES) {                                             \
+        vec s0[PARTS] = {{0}}, s1[PARTS] = {{0}};                                                  \
+        tern_real sums[ADDENDS];                                                                   \
+        for (; i + 2 * ADDENDS <= end; i += 2 * ADDENDS) {                                         \
             enum { whole = 1, left = 0 };                                                          \
-            s0 += TERM;                                                                            \
-            i += LANES;                                                                            \
-            s1 += TERM;                                                                            \
-            i -= LANES;                                                                            \
+            for (size_t p = 0, at = i; p < PARTS; p++, at += LANES)                                \
+                s0[p] += TERM;                                                                     \
+            for (size_t p = 0, at = i + ADDENDS; p < PARTS; p++, at += LANES)                      \
+                s1[p] += TERM;                                                                     \
         }                                                                                          \
-        for (; i < end; i += LANES) {                                                              \
-            const int left = (int)(end - i), whole = left >= (int)LANES;                           \
-            s0 += TERM;                                                                            \
-        }                                                                                          \
-        total += (double)add_lanes(s0 + s1);                                                       \
+        for (; i < end; i += ADDENDS)                                                              \
+            for (size_t p = 0, at = i; p < PARTS && at < end; p++, at += LANES) {                  \
+                const int left = (int)(end - at), whole = left >= (int)LANES;                      \
+                s0[p] += TERM;                                                                     \
+            }                                                                                      \
+        for (int p = 0; p < PARTS; p++)                                                            \
+            store(sums + p * (int)LANES, s0[p] + s1[p]);                                           \
+        total += (double)add_lanes(sums);                                                          \
     }
 
 static void add(tern_real *restrict to, const tern_real *restrict from, size_t n)
@@ -192,7 +212,7 @@ static void norm_dw(tern_real *dw, const tern_real *dy, const tern_real *x, cons
             vec s = {0};
 
             for (int r = start; r < end; r++) {
-                size_t i = (size_t)r * (size_t)C + (size_t)c;
+                size_t at = (size_t)r * (size_t)C + (size_t)c;
 
                 s += AT(dy) * (AT(x) * rstd[r]);
             }
@@ -227,17 +247,17 @@ static void swiglu(tern_real *restrict h, const tern_real *restrict gate,
 static void swiglu_back(tern_real *restrict gate, tern_real *restrict up,
                         const tern_real *restrict dh, int n)
 {
-    for (int i = 0; i < n; i += LANES) {
-        int left = n - i, whole = left >= (int)LANES;
+    for (int at = 0; at < n; at += LANES) {
+        int left = n - at, whole = left >= (int)LANES;
         vec g = AT(gate), u = AT(up), d = AT(dh), s = sigmoid(g);
         vec dg = d * u * s * (1 + g * (1 - s)), du = d * g * s;
 
         if (whole) {
-            store(gate + i, dg);
-            store(up + i, du);
+            store(gate + at, dg);
+            store(up + at, du);
         } else {
-            store_part(gate + i, dg, left);
-            store_part(up + i, du, left);
+            store_part(gate + at, dg, left);
+            store_part(up + at, du, left);
         }
     }
 }
@@ -258,66 +278,63 @@ static void rope(tern_real *restrict x, const tern_real *restrict cos,
 
 static tern_real max(const tern_real *x, int n)
 {
-    tern_real m[LANES], best;
+    tern_real m[ADDENDS], best;
     int i = 0;
 
-    for (int j = 0; j < (int)LANES; j++)
+    for (int j = 0; j < (int)ADDENDS; j++)
         m[j] = x[0];
-    for (; i + (int)LANES <= n; i += LANES)
-        for (int j = 0; j < (int)LANES; j++)
+    for (; i + (int)ADDENDS <= n; i += ADDENDS)
+        for (int j = 0; j < (int)ADDENDS; j++)
             m[j] = x[i + j] > m[j] ? x[i + j] : m[j];
     best = m[0];
-    for (int j = 1; j < (int)LANES; j++)
+    for (int j = 1; j < (int)ADDENDS; j++)
         best = m[j] > best ? m[j] : best;
     for (; i < n; i++)
         best = x[i] > best ? x[i] : best;
     return best;
 }
 
+/* The sum of by * (x - top)'s exponentials, n < ADDENDS; x becomes them when `keep`. */
+static inline double exp_rest(const tern_real *x, tern_real *keep, tern_real top, tern_real by,
+                              int n)
+{
+    tern_real sums[ADDENDS] = {0};
+
+    for (int i = 0; i < n; i += LANES) {
+        int left = n - i < (int)LANES ? n - i : (int)LANES;
+        vec e = vexp((load_part(x + i, left) - top) * by);
+
+        store_part(sums + i, e, left);
+        if (keep)
+            store_part(keep + i, e, left);
+    }
+    return (double)add_lanes(sums);
+}
+
 static double sum_exp(const tern_real *x, tern_real top, tern_real by, int n)
 {
-    int tail = n % (int)LANES, body = n - tail;
-    vec last = {0};
+    int rest = n % (int)ADDENDS, body = n - rest;
 
     SUM(body, vexp((AT(x) - top) * by))
-    if (tail > 0) {
-        last = vexp((load_part(x + body, tail) - top) * by);
-        for (int i = tail; i < (int)LANES; i++)
-            last[i] = 0;
-        total += (double)add_lanes(last);
-    }
-    return total;
+    return rest > 0 ? total + exp_rest(x + body, NULL, top, by, rest) : total;
 }
 
 static double exp_sum(tern_real *x, tern_real top, tern_real by, int n)
 {
-    int tail = n % (int)LANES, body = n - tail;
+    int rest = n % (int)ADDENDS, body = n - rest;
     vec e;
 
-    SUM(body, (e = vexp((AT(x) - top) * by), store(x + i, e), e))
-    if (tail > 0) {
-        e = vexp((load_part(x + body, tail) - top) * by);
-        store_part(x + body, e, tail);
-        for (int i = tail; i < (int)LANES; i++)
-            e[i] = 0;
-        total += (double)add_lanes(e);
-    }
-    return total;
+    SUM(body, (e = vexp((AT(x) - top) * by), store(x + at, e), e))
+    return rest > 0 ? total + exp_rest(x + body, x + body, top, by, rest) : total;
 }
 
 /* ---- attention: a register holds so many of the QUERIES columns of a score array ---- */
 
-typedef __typeof__((vec){0} < (vec){0}) vec_mask;
 enum {
     QUERIES = TERN_TENSOR_NEAR_LD,
     /* Rows that are summed in one go: their rounding errors stay below those of the terms. */
     RUN = 64,
 };
-
-static inline vec choose(vec_mask m, vec a, vec b)
-{
-    return (vec)(((vec_mask)a & m) | ((vec_mask)b & ~m));
-}
 
 /* `x` where row k counts for the column, else `other`; rows first .. last count for all. */
 static inline vec counted(vec x, vec other, int k, int first, int last, const tern_real *from,

@@ -108,7 +108,8 @@ static int bench_new(struct bench *b, struct tern_err *err)
                                          .training = true,
                                          .recompute = recompute,
                                          .bf16 = strcmp(precision_text, "bf16") == 0,
-                                         .adapters = &b->adapters};
+                                         .adapters = &b->adapters,
+                                         .one_micro_batch = micro_batches == 1};
     size_t row = (size_t)s->B * (size_t)s->T, ids = (row + 1) * (size_t)micro_batches;
 
     b->m = tern_llama_open(&o, err);

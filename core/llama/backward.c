@@ -173,21 +173,35 @@ static int embed_backward(struct tern_llama *m, tern_real *dx, const struct tern
     return 0;
 }
 
+/* What activations lay in begins as gradients. */
+static void take_back(struct tern_llama *m, size_t from, size_t to)
+{
+    tern_tensor_zero(m->g + from, to - from);
+}
+
 int tern_llama_backward(struct tern_llama *m, int chunk, int slot, const struct tern_llama_batch *b,
                         tern_real *dx, const struct tern_llama_ready *ready, struct tern_err *err)
 {
     const struct tern_llama_chunk *k = &m->chunks[chunk];
     struct tern_llama_slot *s = &k->slots[slot];
 
+    if (m->lends && m->written)
+        return tern_err_set(err, TERN_FAILED,
+                            "bug: gradients of two micro-batches in one's memory");
+    m->written = true;
     for (int l = k->is->layers - 1; l >= 0; l--) {
         bool wanted = l > 0 || !k->is->embeds || m->g; /* else a frozen embedding is all there is */
 
+        if (m->lends)
+            take_back(m, m->layers[l].qkv, m->layers[l].post_norm + (size_t)m->c.dim);
         if (layer_backward(m, k->is->at + l, &s->layers[l], b, dx, wanted, err) < 0 ||
             say_ready(ready, k->is->bucket + l, err) < 0)
             return -1;
     }
     if (!k->is->embeds || !m->g)
         return 0;
+    if (m->lends && !m->shard->head_is_embed)
+        take_back(m, m->embed, m->embed + (size_t)m->shard->vocab_rows * (size_t)m->c.dim);
     if (embed_backward(m, dx, b, err) < 0)
         return -1;
     return say_ready(ready, m->shard->embed_bucket, err);

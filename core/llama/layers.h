@@ -88,6 +88,8 @@ struct tern_llama {
     int tensor, tensor_rank;
     int max_batch, seq_len;
     bool training, sequence, bf16;
+    bool lends;   /* gradients lend their memory to activations until they are written; */
+    bool written; /* which they are since tern_llama_grads_zero */
     enum tern_llama_recompute recompute;
     int head_rows; /* positions whose logits are held at a time */
     uint64_t params;

@@ -269,8 +269,14 @@ tern_real *tern_llama_grads(struct tern_llama *m, uint64_t *count)
 
 void tern_llama_grads_zero(struct tern_llama *m)
 {
-    if (m->training)
+    m->written = false;
+    if (m->lends) { /* what is lent begins as zero when it is taken back */
+        tern_tensor_zero(m->g + m->norm, m->params - m->norm);
+        if (m->shard->head_is_embed)
+            tern_tensor_zero(m->g + m->embed, (size_t)m->shard->vocab_rows * (size_t)m->c.dim);
+    } else if (m->training) {
         tern_tensor_zero(tern_llama_grads(m, NULL), tern_llama_trained(m)->params);
+    }
 }
 
 static void set(struct tern_llama *m, uint64_t i, tern_real v)

@@ -73,6 +73,11 @@ struct tern_llama_options {
     bool bf16;
     const struct tern_model_adapters *adapters; /* NULL or rank 0: all weights are trained; else
                                                    only these, and the others have no gradient */
+    /* A step is one micro-batch: tern_llama_grads_zero before each backward pass.  Gradients'
+     * memory then holds activations of the layer above until they are written, so that
+     * tern_llama_grads means something between a backward pass and the next forward pass alone.  Of
+     * effect where all layers are one chunk here and their weights are trained. */
+    bool one_micro_batch;
     const int *slots; /* [interleave] micro-batches under way in each chunk; NULL: one */
 };
 

@@ -10,17 +10,27 @@ enum {
     HEAD_ROWS_MIN = 64,
 };
 
-/* Hands out aligned pieces of a block; with base NULL it only counts. */
+/* Hands out aligned pieces of a block, and before of what is lent by another; with base NULL it
+ * only counts. */
 struct carver {
     char *base;
     size_t bytes;
+    char *lent;
+    size_t lent_bytes;
 };
 
 static void *carve_bytes(struct carver *v, size_t bytes)
 {
     void *p = v->base ? v->base + v->bytes : NULL;
 
-    v->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (bytes <= v->lent_bytes) {
+        p = v->base ? v->lent : NULL;
+        v->lent += v->base ? bytes : 0;
+        v->lent_bytes -= bytes;
+        return p;
+    }
+    v->bytes += bytes;
     return p;
 }
 
@@ -67,14 +77,34 @@ static void carve_rest(struct carver *v, const struct tern_llama *m,
 {
     const struct widths w = widths_of(m);
 
-    a->rstd = carve(v, w.n, 1);
+    a->gate_up = carve_array(v, m, w.N, 2 * w.F);
     a->qkv = carve_array(v, m, w.N, w.W);
     a->mid = carve_array(v, m, w.n, w.C);
+    a->rstd = carve(v, w.n, 1);
     a->mid_rstd = carve(v, w.n, 1);
-    a->gate_up = carve_array(v, m, w.N, 2 * w.F);
 }
 
-/* A layer's share of a slot: what is kept is its own, the rest `same`. */
+/* A layer's gradients are written when the layer above is done with, the embedding's after all
+ * layers, unless it is the head, too. */
+static void borrow(struct carver *v, const struct tern_llama *m, int layer)
+{
+    const size_t C = (size_t)m->c.dim;
+    size_t from = m->embed, to = m->embed;
+
+    if (layer > 0) {
+        from = m->layers[layer - 1].qkv;
+        to = m->layers[layer - 1].post_norm + C;
+    } else if (!m->shard->head_is_embed) {
+        to += (size_t)m->shard->vocab_rows * C;
+    }
+    from = (from * sizeof(tern_real) + ALIGN - 1) / ALIGN * ALIGN;
+    to = to * sizeof(tern_real) / ALIGN * ALIGN;
+    v->lent = v->base ? (char *)m->g + from : NULL;
+    v->lent_bytes = to > from ? to - from : 0;
+}
+
+/* A layer's share of a slot: what is kept is its own, the rest `same`.  The large first, which find
+ * room among gradients while there is some. */
 static struct tern_llama_layer_acts carve_kept(struct carver *v, const struct tern_llama *m,
                                                const struct tern_llama_layer_acts *same)
 {
@@ -83,11 +113,11 @@ static struct tern_llama_layer_acts carve_kept(struct carver *v, const struct te
 
     if (!m->training)
         return a;
+    if (m->recompute != TERN_LLAMA_RECOMPUTE_FULL)
+        carve_rest(v, m, &a);
     a.x = carve_array(v, m, w.n, w.C);
     if (m->recompute == TERN_LLAMA_RECOMPUTE_NONE)
         carve_attended(v, m, &a);
-    if (m->recompute != TERN_LLAMA_RECOMPUTE_FULL)
-        carve_rest(v, m, &a);
     return a;
 }
 
@@ -142,7 +172,7 @@ void tern_llama_carve_counts(const struct tern_llama *m, size_t *slots, size_t *
 size_t tern_llama_carve(struct tern_llama *m, char *base)
 {
     const struct widths w = widths_of(m);
-    struct carver v = {base, 0};
+    struct carver v = {.base = base};
     struct tern_llama_layer_acts same = {0};
     size_t slot = 0, acts = 0;
 
@@ -158,7 +188,10 @@ size_t tern_llama_carve(struct tern_llama *m, char *base)
         for (int s = 0; s < m->chunks[k].n_slots; s++, slot++) {
             struct tern_llama_slot here = {.layers = base ? m->layer_acts + acts : NULL};
             for (int l = 0; l < m->shard->chunks[k].layers; l++, acts++) {
+                if (m->lends)
+                    borrow(&v, m, l);
                 struct tern_llama_layer_acts a = carve_kept(&v, m, &same);
+                v.lent_bytes = 0;
                 if (base)
                     m->layer_acts[acts] = a;
             }
@@ -205,6 +238,8 @@ int tern_llama_size(struct tern_llama *m, const struct tern_llama_options *o, st
     m->shard = tern_model_shard_new(o->config, place, err);
     if (!m->shard)
         return -1;
+    m->lends = o->one_micro_batch && o->training && !m->lora.rank && place->pipeline == 1 &&
+               m->shard->n_chunks == 1;
     if (m->lora.rank) {
         m->lora_shard = tern_model_shard_adapters(o->config, place, &m->lora, err);
         if (!m->lora_shard)

@@ -65,6 +65,7 @@ void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config
         .recompute = recompute[r->parallel.recompute],
         .bf16 = r->precision == TERN_PRECISION_BF16,
         .adapters = &p->adapters,
+        .one_micro_batch = p->micro_batches == 1,
         .slots = slots,
     };
 }

@@ -256,6 +256,48 @@ static void repeats(void)
     tern_llama_free(b);
 }
 
+/* Activations in the memory of gradients that are not written yet. */
+static void lends(const struct tern_model_config *c, bool half, enum tern_llama_recompute recompute)
+{
+    struct tern_llama_options o = {.config = c,
+                                   .max_batch = B,
+                                   .seq_len = T,
+                                   .training = true,
+                                   .recompute = recompute,
+                                   .bf16 = half};
+    struct tern_llama *own = tern_llama_open(&o, NULL), *lent;
+    struct tern_llama_bytes before, after;
+    struct tern_llama_loss loss;
+    struct tern_err err;
+    uint64_t n;
+
+    tern_llama_bytes(&o, &before, NULL);
+    o.one_micro_batch = true;
+    tern_llama_bytes(&o, &after, NULL);
+    ok(after.activations < before.activations && after.grads == before.grads,
+       "one micro-batch: %d KiB of activations instead of %d", (int)(after.activations >> 10),
+       (int)(before.activations >> 10));
+    lent = tern_llama_open(&o, NULL);
+    tern_llama_init(own, 5, c->init_std);
+    tern_llama_init(lent, 5, c->init_std);
+    for (int i = 0; i < 2; i++) { /* the second begins with what the first left behind */
+        tern_llama_grads_zero(own);
+        tern_llama_grads_zero(lent);
+        bool same = step(own, 0.01) == step(lent, 0.01);
+        tern_llama_grads(own, &n);
+        ok(same && memcmp(tern_llama_grads(own, NULL), tern_llama_grads(lent, NULL),
+                          n * sizeof(tern_real)) == 0,
+           "and the same bits (%s%s, recompute %d)", c->tied ? "tied" : "untied",
+           half ? ", bf16" : "", (int)recompute);
+        loss_of(lent);
+    }
+    ok(tern_llama_step(lent, tokens, targets, NULL, B, T, 1, &loss, &err) == -1,
+       "a second micro-batch is refused");
+    has(err.text, "two micro-batches", "and told so");
+    tern_llama_free(own);
+    tern_llama_free(lent);
+}
+
 /* Row by row with accumulation, and all rows at once. */
 static void accumulates(void)
 {
@@ -476,6 +518,11 @@ int main(void)
         adapters(0.3, true);
     }
     repeats();
+    lends(&grouped, false, TERN_LLAMA_RECOMPUTE_NONE);
+    lends(&grouped, true, TERN_LLAMA_RECOMPUTE_NONE);
+    lends(&grouped, false, TERN_LLAMA_RECOMPUTE_SELECTIVE);
+    lends(&grouped, false, TERN_LLAMA_RECOMPUTE_FULL);
+    lends(&tied, false, TERN_LLAMA_RECOMPUTE_NONE);
     accumulates();
     masks();
     inference();

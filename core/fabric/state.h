@@ -67,6 +67,7 @@ struct tern_fabric {
     int64_t deadline_ns;
     unsigned spins;   /* polls before giving the core away */
     int64_t nap_ns;   /* longest sleep between two looks (wait.c); 0: not slept yet */
+    bool lent;        /* it gave its core away last, and did not sleep since */
     int64_t moved_ns; /* when it last slept to be given another core */
     struct shm own;
     struct transport *wire; /* NULL when all ranks share memory */

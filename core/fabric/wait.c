@@ -21,6 +21,8 @@ enum {
     GRACE_NS = 500 * MS,     /* how long ranks beyond the deadline ask around whose fault it is */
     LEAVE_NS = 1000 * MS,    /* how long others that are done are waited for */
     FAREWELL_NS = 100 * MS,  /* to bring the bad news out */
+    CROWDED = 4,             /* ranks a core, beyond which lending it helps nobody... */
+    CROWDED_FAR = 2,         /* ...where each look takes system calls */
     TURN_NS = 3000,          /* a yield that took longer was somebody else's turn */
     MOVE_NS = 2 * MS,        /* between two sleeps of 0.06 ms for another core */
     GLANCE_POLLS = 4,        /* the clock costs as much as a short poll */
@@ -29,8 +31,23 @@ enum {
     PATIENCE = 4,
 };
 
+/* With dozens of ranks to a core, as many virtual nodes have, looking alone would take all of it.
+ */
+static int64_t shortest_nap(const struct tern_fabric *f)
+{
+    double ns = f->model.load * SHARE_NS;
+
+    return ns < NAP_NS ? NAP_NS : ns < NAP_MAX_NS / 2 ? (int64_t)ns : NAP_MAX_NS / 2;
+}
+
 void tern_fabric_wait_begin(struct waiter *w, struct tern_comm *c)
 {
+    struct tern_fabric *f = c->f;
+
+    /* The wait before ended while the core was only lent: nobody was held up by that. */
+    if (f->lent && f->nap_ns > shortest_nap(f))
+        f->nap_ns -= f->nap_ns / 16;
+    f->lent = false;
     *w = (struct waiter){.c = c, .op = c->ops, .desc = c->desc, .record = c->record};
 }
 
@@ -362,15 +379,6 @@ int tern_fabric_wait_glance(struct tern_fabric *f, struct tern_err *err)
     return -1;
 }
 
-/* With dozens of ranks to a core, as many virtual nodes have, looking alone would take all of it.
- */
-static int64_t shortest_nap(const struct tern_fabric *f)
-{
-    double ns = f->model.load * SHARE_NS;
-
-    return ns < NAP_NS ? NAP_NS : ns < NAP_MAX_NS / 2 ? (int64_t)ns : NAP_MAX_NS / 2;
-}
-
 /* The longer it took so far, the less a late look costs: at most 5 %, or half a millisecond.  Where
  * a sleep ends late, more processes than cores want to run, such as the nodes of a virtual cluster;
  * then it is the looking that holds up those waited for, and everybody looks less often until
@@ -379,6 +387,7 @@ static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
 {
     const int64_t shortest = shortest_nap(f);
 
+    f->lent = false;
     if (f->nap_ns < shortest)
         f->nap_ns = shortest;
     int64_t ns = waited / 20 < f->nap_ns ? waited / 20 : f->nap_ns;
@@ -396,6 +405,7 @@ static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
  * one, they would for seconds: only who wakes up is given another core. */
 static void lend(struct tern_fabric *f, int64_t now)
 {
+    f->lent = true;
     sched_yield();
     if (f->model.load > 1 || now - f->moved_ns < MOVE_NS)
         return;
@@ -403,6 +413,17 @@ static void lend(struct tern_fabric *f, int64_t now)
         f->moved_ns = now;
         tern_clock_sleep_ns(1);
     }
+}
+
+/* How long a core is only lent: not at all where sleeps end late, unless its ranks are few.  Those
+ * would else meet each other asleep in call after call, once one of them computed for a while: the
+ * core is lent for longer than the shortest sleep takes, so that all are awake when the last one
+ * has come. */
+static int64_t lending(const struct tern_fabric *f, int world_rank)
+{
+    bool mate = f->peers[world_rank].shm.head;
+
+    return f->nap_ns <= NAP_NS || f->model.load <= (mate ? CROWDED : CROWDED_FAR) ? YIELD_NS : 0;
 }
 
 int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
@@ -424,7 +445,7 @@ int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
     if (now - w->looked > LOOK_NS && look(w, member, now, err) < 0)
         return -1;
     int64_t waited = now - w->start;
-    if (waited < YIELD_NS && f->nap_ns <= NAP_NS)
+    if (waited < lending(f, w->c->world[member]))
         lend(f, now);
     else
         nap(f, waited, now);

@@ -10,6 +10,8 @@
  *   free RANKS                    memory that is freed at once after the operation on it
  *   late RANKS                    the last rank comes when the others have given up; their memory
  *                                 is gone by then, and their fabric still open
+ *   uneven RANKS                  half of them compute for a while, often; then "median: N us" of
+ *                                 barriers, by rank 0, without TEST_FABRIC_LATE (for a preload)
  *   mismatch RANKS                the last rank calls something else
  *   short RANKS                   one rank fewer comes than is expected
  *
@@ -476,6 +478,40 @@ static int until_error(struct tern_fabric *f)
     }
 }
 
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Those who wait sleep meanwhile. */
+static int uneven(struct tern_fabric *f)
+{
+    enum { ROUNDS = 12, BARRIERS = 40, COMPUTE_NS = 40000000 };
+    struct tern_comm *c = tern_fabric_world(f);
+    int64_t took[BARRIERS];
+
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t until = tern_clock_boot_ns() + COMPUTE_NS;
+        while ((tern_fabric_rank(f) + i) % 2 && tern_clock_boot_ns() < until)
+            ;
+        if (tern_comm_barrier(c, &err) < 0)
+            return say_error("barrier");
+    }
+    unsetenv("TEST_FABRIC_LATE");
+    for (int i = 0; i < BARRIERS; i++) {
+        int64_t start = tern_clock_boot_ns();
+        if (tern_comm_barrier(c, &err) < 0)
+            return say_error("barrier");
+        took[i] = tern_clock_boot_ns() - start;
+    }
+    qsort(took, BARRIERS, sizeof *took, by_value);
+    if (tern_fabric_rank(f) == 0)
+        printf("median: %lld us\n", (long long)(took[BARRIERS / 2] / 1000));
+    return 0;
+}
+
 static int rank_main(const struct tern_fabric_options *o)
 {
     struct tern_fabric *f = tern_fabric_open(o, &err);
@@ -485,6 +521,7 @@ static int rank_main(const struct tern_fabric_options *o)
     int rc = strcmp(mode, "random") == 0    ? random_operations(f)
              : strcmp(mode, "pending") == 0 ? pending_operations(f)
              : strcmp(mode, "free") == 0    ? free_at_once(f)
+             : strcmp(mode, "uneven") == 0  ? uneven(f)
              : strcmp(mode, "late") == 0    ? late(f)
                                             : until_error(f);
     tern_fabric_close(f);

@@ -34,8 +34,8 @@ raw() { # half the size of an all-gather of two ranks, for its row
 }
 read -r -a counts <<<"${*:-2 4}"
 for n in "${counts[@]}"; do sweep "$n"; done
-echo "# a bare socket, both ways at once"
-raw 131072 1048576 8388608
+echo "# a bare socket, both ways at once: half the bytes of the all_gather rows of 32 KiB, 2 MiB and 16 MiB"
+raw 16384 1048576 8388608
 if [ -n "${LINK=1gbit}" ]; then
     for n in 1 2; do node $n tc qdisc replace dev eth0 root tbf rate "$LINK" burst 128kb latency 50ms; done
     echo "# links of $LINK"

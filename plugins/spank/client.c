@@ -185,17 +185,21 @@ static bool read_step(spank_t sp, struct tern_spank_step *s)
 }
 
 /* The groups after the first have their environments already: end their tasks as they begin.  srun
- * answers SIGTERM with the end of what has begun by then, so it is told until it has ended. */
+ * answers SIGTERM with the end of what has begun by then, so it is told until it has ended, in 13 s
+ * at most and at ever longer intervals: each time it says so. */
 static void end_other_groups(void)
 {
-    enum { TIMES = 200, PAUSE_NS = 50000000 };
+    enum { FIRST_MS = 50, TIMES = 8 };
     const pid_t srun = getpid();
 
     if (fork() != 0)
         return;
-    for (int i = 0; i < TIMES && getppid() == srun; i++) {
-        const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    for (int i = 0; i < TIMES; i++) {
+        const int ms = FIRST_MS << i;
+        const struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
         nanosleep(&pause, NULL);
+        if (getppid() != srun)
+            break;
         kill(srun, SIGTERM);
     }
     _exit(0);

@@ -99,8 +99,8 @@ int tern_spank_client_option(const struct tern_spank_config *c, enum tern_spank_
 /* Once all options are read: hands them to the job. */
 int tern_spank_client_ready(spank_t sp);
 /* srun, once it has its step and before that starts: does the recipe fit it?  If not, its tasks end
- * with status 2 before their program begins; of several groups of nodes (srun A : B) those of the
- * first, and the others' within moments of their beginning. */
+ * with status 2 before their program begins; of several groups of nodes (srun A : B) those of one,
+ * which Slurm chooses, and the others' within moments of their beginning. */
 void tern_spank_client_step(spank_t sp, const struct tern_spank_config *c);
 
 /* ---- check.c: the same */

@@ -51,7 +51,7 @@ on salloc --help; out_has '--tern=RECIPE'
 # ---- the shape, where srun knows it
 printf 'version: 1\nname: toy\nledger: {dir: ledger}\nparallel: {tensor: 2}\nlaunch: {ranks_per_node: 2}\nworkload: {command: [true]}\n' >pairs.yaml
 # Of groups of nodes, with 1 and $1 tasks
-het() { rm -f ran.*; on srun --mpi=none --tern=pairs.yaml -N1 -n1 sh -c 'touch ran.a; sleep 5 && touch ran.a.end' : -N1 -n$1 sh -c 'sleep 5 && touch ran.b.end'; }
+het() { rm -f ran.*; on srun --mpi=none --tern=pairs.yaml -N1 -n1 sh -c 'sleep 5 && touch ran.a.end' : -N1 -n$1 sh -c 'sleep 5 && touch ran.b.end'; }
 step() { rm -f ran.*; on "$@" sh -c 'touch ran.$SLURM_PROCID'; }
 for flag in optional required; do
     conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf

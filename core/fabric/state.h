@@ -55,8 +55,9 @@ struct waiter { /* wait.c */
     uint64_t at;               /* how far it is, of one that is asked about */
     unsigned polls;
     int64_t start, looked, pinged;
-    int64_t asked; /* when all members showed life although the deadline was over */
-    int seen_dead; /* world rank + 1 whose end was noticed at the last look */
+    int64_t before_ns; /* how long a remote rank was waited for last */
+    int64_t asked;     /* when all members showed life although the deadline was over */
+    int seen_dead;     /* world rank + 1 whose end was noticed at the last look */
 };
 
 struct tern_fabric {
@@ -69,6 +70,7 @@ struct tern_fabric {
     int64_t nap_ns;   /* longest sleep between two looks (wait.c); 0: not slept yet */
     bool lent;        /* it gave its core away last, and did not sleep since */
     int64_t moved_ns; /* when it last slept to be given another core */
+    int64_t far_ns;   /* how long the last wait for a remote rank took so far */
     struct shm own;
     struct transport *wire; /* NULL when all ranks share memory */
     struct model model;

@@ -9,7 +9,9 @@
 
 enum {
     MS = 1000000,
-    YIELD_NS = 1 * MS, /* how long a core is only lent, not slept on */
+    YIELD_NS = 1 * MS, /* how long a core is only lent, not slept on... */
+    LONG_NS = 2 * MS,  /* ...and, for a remote rank, after a wait as long as this */
+    YIELD_LONG_NS = MS / 20,
     NAP_NS = MS / 2,
     NAP_MAX_NS = 8 * MS, /* below LOOK_NS */
     SHARE_NS = 50000,    /* between two looks, for each rank of a crowded core; chosen by trying */
@@ -48,7 +50,8 @@ void tern_fabric_wait_begin(struct waiter *w, struct tern_comm *c)
     if (f->lent && f->nap_ns > shortest_nap(f))
         f->nap_ns -= f->nap_ns / 16;
     f->lent = false;
-    *w = (struct waiter){.c = c, .op = c->ops, .desc = c->desc, .record = c->record};
+    *w = (struct waiter){
+        .c = c, .op = c->ops, .desc = c->desc, .record = c->record, .before_ns = f->far_ns};
 }
 
 static const char *name_of(const struct tern_fabric *f, int world_rank)
@@ -379,10 +382,10 @@ int tern_fabric_wait_glance(struct tern_fabric *f, struct tern_err *err)
     return -1;
 }
 
-/* The longer it took so far, the less a late look costs: at most 5 %, or half a millisecond.  Where
- * a sleep ends late, more processes than cores want to run, such as the nodes of a virtual cluster;
- * then it is the looking that holds up those waited for, and everybody looks less often until
- * sleeps end in time. */
+/* The longer it takes, or the wait before took, the less a late look costs: at most 5 % of either,
+ * or half a millisecond.  Where a sleep ends late, more processes than cores want to run, such as
+ * the nodes of a virtual cluster; then it is the looking that holds up those waited for, and
+ * everybody looks less often until sleeps end in time. */
 static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
 {
     const int64_t shortest = shortest_nap(f);
@@ -418,20 +421,25 @@ static void lend(struct tern_fabric *f, int64_t now)
 /* How long a core is only lent: not at all where sleeps end late, unless its ranks are few.  Those
  * would else meet each other asleep in call after call, once one of them computed for a while: the
  * core is lent for longer than the shortest sleep takes, so that all are awake when the last one
- * has come. */
-static int64_t lending(const struct tern_fabric *f, int world_rank)
+ * has come.  Each look for a remote rank takes system calls: where the link is what takes long, the
+ * pieces of a large operation come milliseconds apart, and to look all the time for the first one
+ * would take more of the processor than to move the bytes. */
+static int64_t lending(const struct waiter *w, bool mate)
 {
-    bool mate = f->peers[world_rank].shm.head;
+    const struct tern_fabric *f = w->c->f;
 
-    return f->nap_ns <= NAP_NS || f->model.load <= (mate ? CROWDED : CROWDED_FAR) ? YIELD_NS : 0;
+    if (f->nap_ns > NAP_NS && f->model.load > (mate ? CROWDED : CROWDED_FAR))
+        return 0;
+    return mate || w->before_ns < LONG_NS ? YIELD_NS : YIELD_LONG_NS;
 }
 
 int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_fabric *f = w->c->f;
+    bool mate = f->peers[w->c->world[member]].shm.head;
 
     w->polls++;
-    if (f->wire && (!f->peers[w->c->world[member]].shm.head || w->polls % 64 == 0))
+    if (f->wire && (!mate || w->polls % 64 == 0))
         f->wire->ops->progress(f->wire);
     if (f->broken)
         return give_up(f, 0, "", err);
@@ -445,9 +453,11 @@ int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
     if (now - w->looked > LOOK_NS && look(w, member, now, err) < 0)
         return -1;
     int64_t waited = now - w->start;
-    if (waited < lending(f, w->c->world[member]))
+    if (!mate)
+        f->far_ns = waited;
+    if (waited < lending(w, mate))
         lend(f, now);
     else
-        nap(f, waited, now);
+        nap(f, mate || waited > w->before_ns ? waited : w->before_ns, now);
     return 0;
 }

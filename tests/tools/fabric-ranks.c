@@ -13,8 +13,9 @@
  *   uneven RANKS                  half of them compute for a while, often; then "sleeps: N" of rank
  *                                 0 in 40 barriers, without TEST_FABRIC_LATE, as a preloaded
  *                                 tern_test_sleeps() counts them
- *   mismatch RANKS                the last rank calls something else
- *   short RANKS                   one rank fewer comes than is expected
+ *   paced RANKS                   the last one comes 9 ms late to each of 40 barriers; then
+ * "yields: N" of rank 0 in one of them, as tern_test_yields() counts mismatch RANKS the last rank
+ * calls something else short RANKS                   one rank fewer comes than is expected
  *
  * RANKS 0: this process is one rank, started by srun or mpirun.  With TEST_FABRIC_ORDER=any the
  * float sums may be in any order (nodes that are no aligned blocks), with TEST_FABRIC_FAR=1 the
@@ -504,6 +505,24 @@ static int uneven(struct tern_fabric *f)
     return 0;
 }
 
+/* As the pieces of a large operation come over a slow link. */
+static int paced(struct tern_fabric *f)
+{
+    enum { BARRIERS = 40, LATE_NS = 9000000 };
+    int (*yields)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "tern_test_yields");
+    bool last = tern_fabric_rank(f) == tern_fabric_size(f) - 1;
+
+    for (int i = 0; i < BARRIERS; i++) {
+        if (last)
+            tern_clock_sleep_ns(LATE_NS);
+        if (tern_comm_barrier(tern_fabric_world(f), &err) < 0)
+            return say_error("barrier");
+    }
+    if (tern_fabric_rank(f) == 0)
+        printf("yields: %d\n", yields ? yields() / BARRIERS : -1);
+    return 0;
+}
+
 static int rank_main(const struct tern_fabric_options *o)
 {
     struct tern_fabric *f = tern_fabric_open(o, &err);
@@ -514,6 +533,7 @@ static int rank_main(const struct tern_fabric_options *o)
              : strcmp(mode, "pending") == 0 ? pending_operations(f)
              : strcmp(mode, "free") == 0    ? free_at_once(f)
              : strcmp(mode, "uneven") == 0  ? uneven(f)
+             : strcmp(mode, "paced") == 0   ? paced(f)
              : strcmp(mode, "late") == 0    ? late(f)
                                             : until_error(f);
     tern_fabric_close(f);

@@ -4,12 +4,8 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/tiny.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
-VENV=${TMPDIR:-/tmp}/tern-peers-safetensors-$(id -u)
-if ! "$VENV/bin/python" -c 'import safetensors, numpy' 2>/dev/null; then
-    python3 -m venv "$VENV" >/dev/null 2>&1 &&
-        "$VENV/bin/pip" install -q --disable-pip-version-check safetensors numpy >/dev/null 2>&1
-fi
-"$VENV/bin/python" -c 'import safetensors, numpy' 2>/dev/null ||
+. "$ROOT/tests/lib/venv.sh"
+venv safetensors 'safetensors, numpy' safetensors numpy ||
     skip_all "the Python package safetensors is not there and cannot be installed"
 
 tiny_make >made 2>&1 || { cat made; exit 1; }
@@ -85,17 +81,13 @@ tell() { while read -r verdict what; do [ "$verdict" = ok ]; ok $? "$1: $what"; 
 tell numpy
 
 # PEFT, of a release that works with Debian's PyTorch.
-PYTHON=${PYTHON:-/usr/bin/python3} PEFT=${TMPDIR:-/tmp}/tern-peers-peft-$(id -u)
+PYTHON=${PYTHON:-/usr/bin/python3}
 if ! "$PYTHON" -c 'import torch' 2>/dev/null; then
     skip "PEFT: no PyTorch (apt-get install python3-torch)"; tap_done; exit
 fi
-if ! "$PEFT/bin/python" -c 'import peft' 2>/dev/null; then
-    "$PYTHON" -m venv --system-site-packages "$PEFT" >/dev/null 2>&1 &&
-        "$PEFT/bin/pip" install -q --disable-pip-version-check --no-deps peft==0.13.2 transformers==4.40.2 accelerate==0.30.1 \
-            huggingface_hub==0.23.5 tokenizers==0.19.1 safetensors==0.4.5 'numpy<2' regex requests tqdm filelock fsspec pyyaml \
-            packaging psutil typing_extensions idna urllib3 certifi charset_normalizer >/dev/null 2>&1
-fi
-if ! "$PEFT/bin/python" -c 'import peft' 2>/dev/null; then
+if ! VENV_WITH=--system-site-packages venv peft peft --no-deps peft==0.13.2 transformers==4.40.2 accelerate==0.30.1 \
+    huggingface_hub==0.23.5 tokenizers==0.19.1 safetensors==0.4.5 'numpy<2' regex requests tqdm filelock fsspec pyyaml \
+    packaging psutil typing_extensions idna urllib3 certifi charset_normalizer; then
     skip "PEFT: is not there and cannot be installed"; tap_done; exit
 fi
 cat >theirs.py <<'PY'
@@ -153,7 +145,7 @@ for name in ("lora", "rslora", "dora"):
             worst, which = max((worst, which), (d, k))
         say(len(g) == len(ours) and worst < 1e-4, f"{name}: step {s + 1}: {len(g)} gradients ({worst:.1e} of its norm: {which})")
 PY
-CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1 "$PEFT/bin/python" theirs.py >said 2>err || sed 's/^/# /' err
+CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1 "$VENV/bin/python" theirs.py >said 2>err || sed 's/^/# /' err
 [ "$(wc -l <said)" = 15 ]; ok $? "PEFT ran to its end" || tail -5 err | sed 's/^/# /'
 tell PEFT
 tap_done

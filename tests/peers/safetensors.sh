@@ -3,12 +3,8 @@
 # byte; and we read what it writes.
 . "$(dirname "$0")/../lib/tap.sh"
 T=$TOOLS/ckpt-tool
-VENV=${TMPDIR:-/tmp}/tern-peers-safetensors-$(id -u)
-if ! "$VENV/bin/python" -c 'import safetensors, numpy' 2>/dev/null; then
-    python3 -m venv "$VENV" >/dev/null 2>&1 &&
-        "$VENV/bin/pip" install -q --disable-pip-version-check safetensors numpy >/dev/null 2>&1
-fi
-"$VENV/bin/python" -c 'import safetensors, numpy' 2>/dev/null ||
+. "$ROOT/tests/lib/venv.sh"
+venv safetensors 'safetensors, numpy' safetensors numpy ||
     skip_all "the Python package safetensors is not there and cannot be installed"
 
 "$T" model hf && "$T" save run 7 3 hf || exit 1

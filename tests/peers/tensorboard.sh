@@ -4,12 +4,8 @@
 . "$(dirname "$0")/../lib/tap.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|M))'); do unset "$v"; done
 export TERN_LEDGER=$WORK/ledger
-VENV=${TMPDIR:-/tmp}/tern-peers-tensorboard-$(id -u)
-if ! "$VENV/bin/python" -c 'import tensorboardX, tensorboard' 2>/dev/null; then
-    python3 -m venv "$VENV" >/dev/null 2>&1 &&
-        "$VENV/bin/pip" install -q --disable-pip-version-check tensorboard tensorboardX setuptools >/dev/null 2>&1
-fi
-"$VENV/bin/python" -c 'import tensorboardX, tensorboard' 2>/dev/null ||
+. "$ROOT/tests/lib/venv.sh"
+venv tensorboard 'tensorboardX, tensorboard' tensorboard tensorboardX setuptools ||
     skip_all "the Python packages tensorboard and tensorboardX are not there and cannot be installed"
 
 cat >trainer.py <<'PY'

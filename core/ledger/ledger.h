@@ -341,6 +341,8 @@ struct tern_ledger_check {
 int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_ledger_check *out,
                        struct tern_buf *findings, struct tern_err *err);
 
+/* ---------------------------------------------------------------- attempts (attempts.c) */
+
 /* An attempt without an end whose files nobody has touched for so long has lost its owner. */
 enum { TERN_LEDGER_SILENT_S = 180 };
 /* Seconds since the newest attempt's last record or beat, by this machine's clock against the file

@@ -341,7 +341,7 @@ struct tern_ledger_check {
 int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_ledger_check *out,
                        struct tern_buf *findings, struct tern_err *err);
 
-/* ---------------------------------------------------------------- attempts (attempts.c) */
+/* ---------------------------------------------------------------- attempts */
 
 /* An attempt without an end whose files nobody has touched for so long has lost its owner. */
 enum { TERN_LEDGER_SILENT_S = 180 };

@@ -1,6 +1,6 @@
 /* An srun that stays when its ranks have gone.
  *
- * The threads of srun's PMIx plugin (Slurm 22.05; seen once in four times with steps of a
+ * The threads of srun's PMIx plugin (Slurm 22.05; seen once in 4 to 40 times with steps of a
  * heterogeneous job) may wait for each other for ever once the step is over, and the job would hold
  * its nodes until its time limit.  So the controller is asked now and then whether the step is
  * still there: by a child, as a controller that does not answer must hold up neither signals nor

@@ -185,9 +185,8 @@ static bool read_step(spank_t sp, struct tern_spank_step *s)
 }
 
 /* The hook runs for one group, and the others have their environments already: end their tasks as
- * they begin.  srun
- * answers SIGTERM with the end of what has begun by then, so it is told until it has ended, in 13 s
- * at most and at ever longer intervals: each time it says so. */
+ * they begin.  srun answers SIGTERM with the end of what has begun by then, so it is told until it
+ * has ended, in 13 s at most and at ever longer intervals: each time it says so. */
 static void end_other_groups(void)
 {
     enum { FIRST_MS = 50, TIMES = 8 };

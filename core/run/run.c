@@ -12,6 +12,7 @@
 #include "core/run/nodes.h"
 #include "core/run/precompile.h"
 #include "core/run/receipt.h"
+#include "core/run/rehearsal.h"
 #include "core/run/watch.h"
 #include "core/run/words.h"
 #include "core/slurm/slurm.h"
@@ -363,6 +364,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
         if (rc < 0)
             break;
         bool ready = compiled(&s, &a, result);
+        tern_run_rehearsal_clear(&a, result);
         tern_run_attempt_end_row(&a, result);
         more = ready || again(&s, &a, result);
         tern_run_attempt_end(&a);

@@ -14,6 +14,7 @@ is "$(find checkpoints -type f -exec sha256sum {} + | sort)" "$before" "the run'
 is "$(ls)" "$files" "the trial's are gone"
 is "$(sqlite3 -separator ' ' ledger/ledger.db "select r.name, a.kind, a.outcome, a.attempt from attempt a join run r on r.id = run_id order by begin_ns" | tr '\n' ,)" "tiny train done 1,tiny-trial trial done 1," "an attempt of its own kind, in a run of its own"
 is "$(tern ledger sql --ledger ledger -r tiny -n -P "select printf('%.17g', value) from step where name = 'loss' order by step")" "$curve" "the run's values are what they were"
+is "$(tern ledger sql --ledger ledger -r tiny-trial -n -P 'select distinct step, state from checkpoint')" "5|deleted" "the ledger knows that its checkpoint is gone"
 run tern run --trial 1 --set schedule.warmup=4 run.yaml; status 0 "a warm-up longer than the trial"
 run tern run --trial 3 --set "checkpoint.dir=o'brien" run.yaml; status 0 "a folder with a quote in its name"
 is "$(ls)" "$files" "is gone afterwards, too"

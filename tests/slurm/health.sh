@@ -179,6 +179,7 @@ on scontrol update nodename=$N-3 state=resume
 run timeout 120 tern cluster smoke $CLUSTER --timeout 60 -w "$N-[1-3]" --ledger smoke; status 0 "smoke: two steps on every node"
 is "$(grep -c ': ok$' out)" 3 "each node is told"
 is "$(tern ledger sql --ledger smoke -r latest -n -P "select kind, outcome, last_step from attempt")" "smoke|done|2" "it is a run in the ledger"
+is "$(tern ledger sql --ledger smoke -r latest -n -P "select distinct state from checkpoint")" "deleted" "whose checkpoint is gone, as its files"
 [ -z "$(ls -d tern-smoke-* 2>/dev/null)" ]; ok $? "and leaves no files"
 at 2 rm /dev/neuron9
 run timeout 120 tern cluster smoke $CLUSTER --timeout 60 -w "$N-[1-3]" --ledger smoke; status 75 "smoke: a bad node"

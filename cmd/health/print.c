@@ -42,33 +42,42 @@ static bool worth_telling(const struct tern_health_row *r)
            (r->verdict != TERN_HEALTH_OK && r->verdict != TERN_HEALTH_SKIPPED);
 }
 
-/* Of one node every row; of many what is not well. */
-static void print_rows(const struct tern_health_rows *rows, bool many)
+static void print_row(const struct tern_health_row *r)
 {
-    size_t width = 4;
+    const char *on = color(r);
 
-    for (size_t i = 0; many && i < rows->n; i++)
-        if (worth_telling(&rows->row[i]) && strlen(rows->row[i].node) > width)
+    printf("%-10s %s%-11s%s %8.3f  %s\n", r->check, on,
+           r->severity == TERN_HEALTH_WARN && r->verdict == TERN_HEALTH_OK
+               ? "warning"
+               : tern_health_verdict_name(r->verdict),
+           *on ? "\033[0m" : "", r->seconds, r->text);
+}
+
+static void print_head(void)
+{
+    printf("%-10s %-11s %8s  %s\n", "CHECK", "VERDICT", "SECONDS", "");
+}
+
+/* What is not well, node by node: the rows lie in the order in which nodes answered. */
+static void print_trouble(const struct tern_health_rows *rows,
+                          const struct tern_health_judged *judged)
+{
+    size_t width = 4, n = 0;
+
+    for (size_t i = 0; i < rows->n; i++)
+        if (worth_telling(&rows->row[i]) && ++n && strlen(rows->row[i].node) > width)
             width = strlen(rows->row[i].node);
-    bool head = false;
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct tern_health_row *r = &rows->row[i];
-        const char *on = color(r);
-        if (many && !worth_telling(r))
-            continue;
-        if (!head && many)
-            printf("%-*s ", (int)width, "NODE");
-        if (!head)
-            printf("%-10s %-11s %8s  %s\n", "CHECK", "VERDICT", "SECONDS", "");
-        head = true;
-        if (many)
-            printf("%-*s ", (int)width, r->node);
-        printf("%-10s %s%-11s%s %8.3f  %s\n", r->check, on,
-               r->severity == TERN_HEALTH_WARN && r->verdict == TERN_HEALTH_OK
-                   ? "warning"
-                   : tern_health_verdict_name(r->verdict),
-               *on ? "\033[0m" : "", r->seconds, r->text);
+    if (n) {
+        printf("%-*s ", (int)width, "NODE");
+        print_head();
     }
+    for (size_t k = 0; n && k < judged->n; k++)
+        for (size_t i = 0; i < rows->n; i++)
+            if (worth_telling(&rows->row[i]) &&
+                strcmp(rows->row[i].node, judged->node[k].name) == 0) {
+                printf("%-*s ", (int)width, rows->row[i].node);
+                print_row(&rows->row[i]);
+            }
 }
 
 int health_print(const struct tern_health_rows *rows, const struct tern_health_judged *judged,
@@ -78,7 +87,12 @@ int health_print(const struct tern_health_rows *rows, const struct tern_health_j
 
     if (json)
         return print_json(rows, judged, err);
-    print_rows(rows, many);
+    if (many)
+        print_trouble(rows, judged);
+    else if (rows->n)
+        print_head();
+    for (size_t i = 0; !many && i < rows->n; i++)
+        print_row(&rows->row[i]);
     for (size_t i = 0; many && i < judged->n; i++)
         if (strcmp(judged->node[i].check, "answer") == 0)
             printf("%s: %s\n", judged->node[i].name, judged->node[i].text);

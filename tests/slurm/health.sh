@@ -88,6 +88,8 @@ if [ "$(id -u)" = 0 ]; then
     for i in 1 2 3 4; do at $i sh -c 'cd /; mkdir -p /fsx/full; mount -t tmpfs -o size=1m none /fsx/full'; done
     on salloc -N4 --exclusive ./all.sh; status 4 "storage that is full for all: status 4"
     is "$(grep -c '"verdict": "storage_bad"' out)" 9 "all say it is the storage"
+    on salloc -N4 --exclusive tern health --job --mount /fsx/full
+    is "$(sed -n 's/^\([^ ]*\) *mount .*/\1/p' out | tr '\n' ' ')" "$N-1 $N-2 $N-3 $N-4 " "by eye: node by node"
     for i in 1 2 3; do at $i sh -c 'cd /; umount -l /fsx/full'; done
     on salloc -N4 --exclusive ./all.sh; status 3 "full on one: status 3, the node"
     at 4 sh -c 'cd /; umount -l /fsx/full'

@@ -370,14 +370,23 @@ static int broken(struct tern_fabric *f, const struct tern_comm *c, const struct
     return -1;
 }
 
+/* To clear all of its text would take longer than to look whether a mate has come. */
+static struct tern_err *empty(struct tern_err *why)
+{
+    why->code = TERN_OK;
+    why->text[0] = '\0';
+    return why;
+}
+
 /* Every communicator a turn.  1 when `mine` moved, 0 when it did not. */
 static int turn(struct tern_fabric *f, const struct tern_comm *mine, struct tern_err *err)
 {
-    struct tern_err why = {0};
+    struct tern_err why;
     int moved = 0;
 
     if (f->broken)
         return broken(f, NULL, &f->why, err);
+    empty(&why);
     for (uint64_t busy = f->busy; busy; busy &= busy - 1) {
         struct tern_comm *c = f->comms[__builtin_ctzll(busy)];
         enum moved m = MOVED;
@@ -395,20 +404,20 @@ static int turn(struct tern_fabric *f, const struct tern_comm *mine, struct tern
 
 int tern_fabric_engine_poll(struct tern_fabric *f, struct tern_err *err)
 {
-    struct tern_err why = {0};
+    struct tern_err why;
 
     if (f->wire && f->busy)
         f->wire->ops->progress(f->wire);
     if (turn(f, NULL, err) < 0)
         return -1;
-    return f->busy && tern_fabric_wait_glance(f, &why) < 0 ? broken(f, NULL, &why, err) : 0;
+    return f->busy && tern_fabric_wait_glance(f, empty(&why)) < 0 ? broken(f, NULL, &why, err) : 0;
 }
 
 int tern_fabric_engine_wait(struct tern_comm *c, uint64_t number, struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
     struct waiter w;
-    struct tern_err why = {0};
+    struct tern_err why;
     bool waiting = false;
 
     while (c->finished < number) {
@@ -420,7 +429,7 @@ int tern_fabric_engine_wait(struct tern_comm *c, uint64_t number, struct tern_er
         if (moved || !waiting)
             tern_fabric_wait_begin(&w, c);
         waiting = true;
-        if (tern_fabric_wait_idle(&w, c->waits_for, &why) < 0)
+        if (tern_fabric_wait_idle(&w, c->waits_for, empty(&why)) < 0)
             return broken(f, c, &why, err);
     }
     if (waiting)

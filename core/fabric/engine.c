@@ -247,13 +247,29 @@ static enum moved run_step(struct tern_comm *c, const struct step *s, struct ter
 
 /* ---------------------------------------------------------------- operations */
 
-/* The next list of the running operation; a list of no steps at its end. */
+/* Would `t` have the list that was made for `of`?  A list names places in a call's buffers, not
+ * addresses, but whether input and output overlap, and how, makes a difference. */
+static bool alike(const struct task *t, const struct task *of)
+{
+    return t->call == of->call && t->type == of->type && t->op == of->op && t->root == of->root &&
+           t->count == of->count && t->algorithm == of->algorithm && t->direct == of->direct &&
+           (uintptr_t)t->in - (uintptr_t)t->out == (uintptr_t)of->in - (uintptr_t)of->out;
+}
+
+/* The next list of the running operation; a list of no steps at its end.  Ranks call the same over
+ * and over: to make a short list again takes longer than to run it. */
 static int next_program(struct tern_comm *c, struct tern_err *err)
 {
     struct program *p = c->program;
+    const struct task *t = running(c);
 
-    tern_fabric_program_clear(p);
-    c->at += tern_fabric_task_program(c, running(c), c->at, p);
+    if (!alike(t, &p->of) || p->from != c->at) {
+        tern_fabric_program_clear(p);
+        p->from = c->at;
+        p->did = tern_fabric_task_program(c, t, c->at, p);
+        p->of = *t;
+    }
+    c->at += p->did;
     if (p->n_slots > c->max_slots) {
         struct message **more = realloc(c->slots, p->n_slots * sizeof(struct message *));
         if (more) {

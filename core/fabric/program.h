@@ -45,8 +45,11 @@ struct program {
     struct spot *spots;
     size_t n_spots, max_spots;
     uint32_t n_slots;
-    size_t work; /* bytes of PLACE_WORK in use */
-    bool failed; /* out of memory while it was made */
+    size_t work;    /* bytes of PLACE_WORK in use */
+    bool failed;    /* out of memory while it was made */
+    struct task of; /* whose elements from `from` on it does, `did` of them (engine.c); CALL_NONE:
+                       not known */
+    size_t from, did;
 };
 
 void tern_fabric_program_clear(struct program *p);

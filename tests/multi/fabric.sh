@@ -19,6 +19,9 @@ for provider in 'tcp;ofi_rxm' 'udp;ofi_rxd' shm; do
     TERN_FABRIC_PROVIDER=$provider TERN_FABRIC_SHARE=1 run timeout 60 "$R" random 3 5 20
     status 0 "random operations over $provider"
 done
+TERN_DEADLINE=5 TERN_FABRIC_PROVIDER=shm TERN_FABRIC_SHARE=1 \
+    run timeout 60 tern bench fabric --ranks 12 -b 4M -e 4M -n 2 -w 0 --op all_reduce
+status 0 "12 ranks over shm: no long message is lost where ranks crowd the cores"
 TERN_FABRIC_SHARE=1 run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
 status 0; ! grep -q rxm out; ok $? "tcp has endpoints of its own"
 ! grep -q 'one rank alone' err; ok $? "two ranks are a measurement"

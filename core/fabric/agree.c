@@ -64,6 +64,8 @@ static void ask(struct tern_fabric *f, struct tern_comm *c, uint64_t op)
     while (!all && !f->broken && tern_clock_boot_ns() < until) {
         if (f->wire)
             f->wire->ops->progress(f->wire);
+        if (tern_fabric_wait_heard(f, NULL) < 0) /* who said it first may be gone already */
+            break;
         all = true;
         for (int i = 0; i < c->size; i++) {
             int r = c->world[i];

@@ -196,6 +196,8 @@ int tern_fabric_wait_blame(struct tern_comm *c, int world_rank, const char *what
 /* The same in these words alone. */
 int tern_fabric_wait_blame_text(struct tern_fabric *f, int world_rank, const char *text,
                                 struct tern_err *err);
+/* Bad news: what a mate says, or came from elsewhere; -1 with its words, else 0. */
+int tern_fabric_wait_heard(struct tern_fabric *f, struct tern_err *err);
 /* What mate `world_rank` offered is not to be had: -1 when bad news was told in the node, or the
  * mate has ended, in words that say so; 0: it is not the mate. */
 int tern_fabric_wait_gone(struct tern_comm *c, int world_rank, struct tern_err *err);

@@ -162,8 +162,7 @@ void tern_fabric_wait_control(void *fabric, const struct control *m)
     }
 }
 
-/* Bad news from a rank of this node. */
-static int heard(struct tern_fabric *f, struct tern_err *err)
+int tern_fabric_wait_heard(struct tern_fabric *f, struct tern_err *err)
 {
     if (f->broken)
         return give_up(f, 0, "", err);
@@ -190,7 +189,7 @@ int tern_fabric_wait_word(struct tern_fabric *f, struct tern_err *err)
     do {
         if (f->wire)
             f->wire->ops->progress(f->wire);
-        if (heard(f, err) < 0)
+        if (tern_fabric_wait_heard(f, err) < 0)
             return -1;
         atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
         tern_clock_sleep_ns(MS / 2);
@@ -204,8 +203,8 @@ bool tern_fabric_wait_patient(void *fabric, int64_t since_ns)
     int64_t now = tern_clock_boot_ns();
 
     atomic_store_explicit(&f->own.head->beat_ns, now, memory_order_relaxed);
-    /* Called from within progress: what makes progress itself, as heard() does, would end the same
-     * operations here and there. */
+    /* Called from within progress: what makes progress itself, as tern_fabric_wait_heard() does,
+     * would end the same operations here and there. */
     return !f->broken && now - since_ns < f->deadline_ns;
 }
 
@@ -220,7 +219,7 @@ int tern_fabric_wait_gone(struct tern_comm *c, int world_rank, struct tern_err *
 {
     enum { LAST_MS = 20 }; /* a process that ends has no files a while before it has ended */
 
-    if (heard(c->f, err) < 0)
+    if (tern_fabric_wait_heard(c->f, err) < 0)
         return -1;
     return ended(c->f, world_rank, LAST_MS)
                ? tern_fabric_wait_blame(c, world_rank, "has ended", err)
@@ -263,7 +262,7 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
     while (tern_clock_boot_ns() < end) {
         if (f->wire)
             f->wire->ops->progress(f->wire);
-        if (heard(f, err) < 0)
+        if (tern_fabric_wait_heard(f, err) < 0)
             return -1;
         atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
         tern_clock_sleep_ns(2 * MS);
@@ -331,7 +330,7 @@ static int notice(struct waiter *w, int member, int64_t now, struct tern_err *er
     atomic_store_explicit(&f->own.head->beat_ns, now, memory_order_relaxed);
     if (f->wire) /* somebody elsewhere may ask something, also while a mate is waited for */
         f->wire->ops->progress(f->wire);
-    if (heard(f, err) < 0 || tern_fabric_agree_suspect(f, err) < 0 ||
+    if (tern_fabric_wait_heard(f, err) < 0 || tern_fabric_agree_suspect(f, err) < 0 ||
         tern_fabric_cross_blame(f, err) < 0)
         return -1;
     if (ended(f, peer, 0)) {

@@ -13,9 +13,11 @@
  *   uneven RANKS                  half of them compute for a while, often; then "sleeps: N" of rank
  *                                 0 in 40 barriers, without TEST_FABRIC_LATE, as a preloaded
  *                                 tern_test_sleeps() counts them
- *   paced RANKS                   the last one comes 9 ms late to each of 40 barriers; then
- * "yields: N" of rank 0 in one of them, as tern_test_yields() counts mismatch RANKS the last rank
- * calls something else short RANKS                   one rank fewer comes than is expected
+ *   paced RANKS                   the last one comes 9 ms late to each of 40 barriers; then the
+ *                                 "yields: N" of rank 0 in one, as tern_test_yields() counts
+ *   mismatch RANKS                the last rank calls something else
+ *   differ RANKS                  the same where few elements are combined, and all others wait
+ *   short RANKS                   one rank fewer comes than is expected
  *
  * RANKS 0: this process is one rank, started by srun or mpirun.  With TEST_FABRIC_ORDER=any the
  * float sums may be in any order (nodes that are no aligned blocks), with TEST_FABRIC_FAR=1 the
@@ -451,6 +453,7 @@ static int until_error(struct tern_fabric *f)
 {
     float *v = tern_fabric_alloc(f, 1 << 20, &err);
     int rank = tern_fabric_rank(f), size = tern_fabric_size(f);
+    bool few = strcmp(mode, "differ") == 0, differs = few || strcmp(mode, "mismatch") == 0;
     struct rlimit files = {0};
 
     if (!v)
@@ -467,16 +470,18 @@ static int until_error(struct tern_fabric *f)
             if (!v || (rank == victim && setrlimit(RLIMIT_NOFILE, &none) < 0))
                 return say_error("starve");
         }
+        if (i == 20 && rank == size - 1 && few)
+            tern_clock_sleep_ns(200000000);
         struct tern_comm *new;
         while (i == 20 && rank == victim && strcmp(mode, "cram") == 0)
             if (!tern_fabric_alloc(f, 1, &err))
                 break;
         if (i == 20 && strcmp(mode, "cram") == 0)
             rc = tern_comm_split(tern_fabric_world(f), 0, 0, &new, &err);
-        else if (i == 20 && rank == size - 1 && strcmp(mode, "mismatch") == 0)
+        else if (i == 20 && rank == size - 1 && differs)
             rc = tern_comm_all_gather(tern_fabric_world(f), v, v + 1024, 64, TERN_F32, &err);
         else
-            rc = reduce(f, v, i % 2 ? 4096 : 200000);
+            rc = reduce(f, v, few ? 1000 : i % 2 ? 4096 : 200000);
         if (rc < 0 && files.rlim_cur) /* leak checkers want some */
             setrlimit(RLIMIT_NOFILE, &files);
         if (rc < 0)

@@ -44,6 +44,44 @@ void ofi_unregister(struct reg *r)
     free(r);
 }
 
+/* ---------------------------------------------------------------- records that came early */
+
+void *ofi_kept_take(struct ofi *o, size_t bytes)
+{
+    uint32_t size = 0;
+
+    while (size < KEPT_SIZES && (size_t)KEPT_MIN << size < bytes)
+        size++;
+    if (size == KEPT_SIZES) /* more than any record has */
+        return NULL;
+    struct kept *k = o->kept[size];
+    if (k)
+        o->kept[size] = k->next;
+    else if (!(k = malloc(sizeof *k + ((size_t)KEPT_MIN << size))))
+        return NULL;
+    k->size = size;
+    return k->room;
+}
+
+void ofi_kept_give(struct ofi *o, void *p)
+{
+    struct kept *k = OFI_OF(struct kept, room, p);
+
+    k->next = o->kept[k->size];
+    o->kept[k->size] = k;
+}
+
+void ofi_kept_free_all(struct ofi *o)
+{
+    for (int i = 0; i < KEPT_SIZES; i++) {
+        for (struct kept *k = o->kept[i], *next; k; k = next) {
+            next = k->next;
+            free(k);
+        }
+        o->kept[i] = NULL;
+    }
+}
+
 void ofi_memory_explain(const struct ofi *o, struct tern_buf *to)
 {
     uint64_t bits = o->rails[0].info->domain_attr->mr_mode;

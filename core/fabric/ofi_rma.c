@@ -52,11 +52,12 @@ void ofi_rma_free(struct ofi *o)
         for (struct node *n = o->buckets[i], *next; n; n = next) {
             next = n->next;
             if (n->kind == NODE_EARLY)
-                free(OFI_OF(struct early, node, n));
+                ofi_kept_give(o, OFI_OF(struct early, node, n));
             else if (n->kind == NODE_READY)
-                free(OFI_OF(struct early_ready, node, n));
+                ofi_kept_give(o, OFI_OF(struct early_ready, node, n));
         }
     }
+    ofi_kept_free_all(o);
     free(o->links);
     free(o->requests);
     free(o->free_requests);
@@ -170,7 +171,7 @@ static void keep_early(struct ofi *o, const struct record_view *v)
 
     /* Nobody may send more than it was allowed unless it was asked to, and then a receive waits. */
     if (p->early < o->credits)
-        e = malloc(sizeof *e + v->head.bytes);
+        e = ofi_kept_take(o, sizeof *e + v->head.bytes);
     if (!e) {
         o->refused++;
         return;
@@ -211,7 +212,7 @@ static bool take_early(struct ofi *o, struct ofi_msg *m, uint64_t tag)
     p->early--;
     p->consumed++;
     deliver(o, m, e->data, e->bytes, e->call);
-    free(e);
+    ofi_kept_give(o, e);
     ofi_peer_credit(o, m->m.rank);
     return true;
 }
@@ -408,7 +409,7 @@ static void on_ready(struct ofi *o, const struct record_view *v)
         answer(o, OFI_OF(struct ofi_msg, node, n), &v->head, &v->ready);
         return;
     }
-    struct early_ready *e = p->readies < REQUESTS ? malloc(sizeof *e) : NULL;
+    struct early_ready *e = p->readies < REQUESTS ? ofi_kept_take(o, sizeof *e) : NULL;
     if (!e) {
         o->refused++;
         return;
@@ -434,7 +435,7 @@ void ofi_rma_send(struct ofi *o, struct ofi_msg *m, uint64_t tag)
         ofi_node_remove(o, n);
         o->links[m->m.rank].readies--;
         answer(o, m, &e->head, &e->ready);
-        free(e);
+        ofi_kept_give(o, e);
     } else if (is_short) {
         stall(o, m);
     }

@@ -2,7 +2,7 @@
  *
  *   ofi.c          opening, addresses, the table; what both modes share
  *   ofi_rail.c     which networks are used, their endpoints
- *   ofi_memory.c   registered memory
+ *   ofi_memory.c   registered memory; that of records which came early
  *   ofi_op.c       posting, completions, messages, the queue for what libfabric does not take yet
  *   ofi_tagged.c   messages as tagged messages
  *   ofi_rma.c      messages as records and writes
@@ -77,11 +77,22 @@ struct node {
     uint8_t kind;
     bool in;
 };
+/* Room for a record that came before its call.  It is kept when given back: once as many have come
+ * early as ever do at once, nothing is allocated. */
+struct kept {
+    struct kept *next; /* of those that are free */
+    uint32_t size;     /* its place in `kept` */
+    _Alignas(16) char room[];
+};
+enum { KEPT_MIN = 256, KEPT_SIZES = 10 }; /* bytes: 256, 512, ... 128 Ki */
+
 struct early { /* a short message that came before its receive */
     struct node node;
     uint32_t bytes, call;
     char data[];
 };
+_Static_assert(sizeof(struct early) + EAGER_STREAM <= (size_t)KEPT_MIN << (KEPT_SIZES - 1),
+               "there is room for any");
 struct early_ready { /* a READY that came before its send */
     struct node node;
     struct record head;
@@ -169,7 +180,8 @@ struct ofi {
     } * requests;
     uint16_t *free_requests;
     int n_free_requests;
-    struct peer_link *links;  /* [size] RMA mode */
+    struct peer_link *links; /* [size] RMA mode */
+    struct kept *kept[KEPT_SIZES];
     uint32_t credits;         /* short messages that a peer may send ahead of their receives */
     uint8_t *controls;        /* [size] control messages that are under way to a rank */
     unsigned n_stalled, ends; /* messages that are; messages that ended so far */
@@ -207,6 +219,10 @@ void ofi_rails_explain(const struct ofi *o, struct tern_buf *to);
 /* NULL with `err` where that fails; needs no registration: a reg without any mr. */
 struct reg *ofi_register(struct ofi *o, void *p, size_t bytes, struct tern_err *err);
 void ofi_unregister(struct reg *r);
+/* NULL where there is no memory. */
+void *ofi_kept_take(struct ofi *o, size_t bytes);
+void ofi_kept_give(struct ofi *o, void *p);
+void ofi_kept_free_all(struct ofi *o); /* those that were given back */
 void ofi_memory_explain(const struct ofi *o, struct tern_buf *to);
 static inline void *ofi_desc(const struct reg *r, int rail)
 {

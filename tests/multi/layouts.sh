@@ -69,6 +69,15 @@ train train-ranks-f64 2 $wide parallel.tensor=2
 d=$(difference one 2)
 awk -v d="$d" 'BEGIN {exit !(d + 0 == d && d <= 1e-9)}'
 ok $? "a vocabulary of 32769 on 2 ranks: the same losses ($d)"
+# A step allocates nothing; of what comes early over the wire, once as much has come as ever does.
+allocations() { sed -n 's/^rank [0-9]*: \([0-9]*\) allocations in 40 steps/\1/p' err | sort -n | tail -n 1; }
+for layout in "parallel.tensor=2 parallel.zero=1" "parallel.tensor=2 parallel.pipeline=2"; do
+    if [ -n "${TERN_SANITIZE-}" ]; then skip "allocations, $layout: a sanitizer makes its own"; continue; fi
+    train train-ranks 4 $layout
+    [ "$(allocations)" = 0 ]; ok $? "4 ranks in one node, ${layout//parallel./}: 40 steps allocate nothing ($(allocations))"
+    TERN_FABRIC_SHARE=1 train train-ranks 4 $layout
+    [ "$(allocations)" -lt 40 ]; ok $? "4 nodes: next to nothing ($(allocations))"
+done
 # Documents that do not see each other.
 train train-ranks-f64 1; cp out together
 same_curve train-ranks-f64 1e-9 <<'E'

@@ -3,6 +3,7 @@
  *     train-ranks RECIPE RANKS [KEY=VALUE]...      the losses of all steps, one a line, in full
  *
  * Built twice: in float, and in double as train-ranks-f64.  Exit status: the largest of the ranks'.
+ * A run of more than 10 steps says on stderr how often each rank allocated after the tenth.
  */
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -19,12 +20,60 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_RANKS = 64 };
+enum { MAX_RANKS = 64, WARM = 10 };
+
+/* ---------------------------------------------------------------- allocations of this process */
+
+static unsigned long long allocations;
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *p, size_t bytes);
+void *__libc_memalign(size_t align, size_t bytes);
+
+void *malloc(size_t bytes)
+{
+    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+    return __libc_calloc(n, bytes);
+}
+
+void *realloc(void *p, size_t bytes)
+{
+    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+    return __libc_realloc(p, bytes);
+}
+
+void *aligned_alloc(size_t align, size_t bytes)
+{
+    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+    return __libc_memalign(align, bytes);
+}
+#endif
+
+/* ---------------------------------------------------------------- ranks */
+
+struct watched {
+    int rank;
+    uint64_t steps;
+    unsigned long long warm, last; /* allocations up to the tenth step, and to the newest */
+};
 
 static void watch(void *ctx, uint64_t step, double loss)
 {
-    (void)ctx;
-    printf("%llu %.17g\n", (unsigned long long)step, loss);
+    struct watched *w = ctx;
+
+    w->last = allocations;
+    if (++w->steps == WARM)
+        w->warm = w->last;
+    if (w->rank == 0)
+        printf("%llu %.17g\n", (unsigned long long)step, loss);
 }
 
 static int rank_main(const char *path, const char *const *sets, size_t n_sets,
@@ -39,9 +88,13 @@ static int rank_main(const char *path, const char *const *sets, size_t n_sets,
     if (r && tern_check_length(r, &err) == 0 && tern_tensor_start(1, 1, &err) == 0)
         f = tern_fabric_open(o, &err);
     if (f) {
+        struct watched w = {.rank = o->rank};
         const struct tern_train_options options = {
-            .recipe = r, .fabric = f, .watch = o->rank == 0 ? watch : NULL};
+            .recipe = r, .fabric = f, .watch = watch, .watch_ctx = &w};
         rc = tern_train(&options, &result, &err);
+        if (rc == 0 && w.steps > WARM)
+            fprintf(stderr, "rank %d: %llu allocations in %llu steps\n", o->rank, w.last - w.warm,
+                    (unsigned long long)(w.steps - WARM));
     }
     if (rc < 0)
         fprintf(stderr, "rank %d: %s\n", o->rank, err.text);

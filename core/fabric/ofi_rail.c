@@ -338,13 +338,16 @@ static int query(struct ofi *o, const char *provider, enum ofi_mode mode, struct
 
 /* Where what writes are made of is slower than what tagged messages are made of, as measured with
  * libfabric 1.17 (`tern bench fabric`, 2 ranks, all-reduce): over udp;ofi_rxd 16 KiB take 1148 us
- * by writes and 97 us tagged, 1 MiB 69 and 30 ms.  Not shm, whose tagged messages are faster up to
- * 16 KiB: with more ranks than cores it now and then loses a long one (seen with half a MiB), tells
- * the sender that it was sent and the receiver nothing. */
+ * by writes and 97 us tagged, 1 MiB 69 and 30 ms.  shm: libfabric 1.17 now and then loses a long
+ * tagged message (seen with half a MiB, with more ranks than cores), tells the sender that it was
+ * sent and the receiver nothing; libfabric 2.1 never ends a long write. */
 static const struct {
-    const char *provider, *why;
+    const char *provider;
+    unsigned since; /* libfabric's version, before the dot */
+    const char *why;
 } better_tagged[] = {
-    {"ofi_rxd", "writes over udp;ofi_rxd take twice as long and more, as measured"},
+    {"ofi_rxd", 1, "writes over udp;ofi_rxd take twice as long and more, as measured"},
+    {"shm", 2, "long writes over shm never end with libfabric 2"},
 };
 
 static int choose_mode(struct ofi *o, const char *provider, struct fi_info **list,
@@ -363,7 +366,8 @@ static int choose_mode(struct ofi *o, const char *provider, struct fi_info **lis
     if (!tagged)
         rc = query(o, provider, OFI_RMA, list);
     for (size_t i = 0; rc == 0 && !rma && i < sizeof better_tagged / sizeof *better_tagged; i++) {
-        if (strstr((*list)->fabric_attr->prov_name, better_tagged[i].provider)) {
+        if (FI_MAJOR(fi_version()) >= better_tagged[i].since &&
+            strstr((*list)->fabric_attr->prov_name, better_tagged[i].provider)) {
             snprintf(o->mode_why, sizeof o->mode_why, "%s", better_tagged[i].why);
             tagged = true;
         }

@@ -42,6 +42,9 @@ for shape in 8:4 1:2 1:5 2:6 3:7; do
     status 0 "${shape#*:} ranks, ${shape%:*} a node: several groups at once"
 done
 
+TERN_FABRIC_SHARE=1 run timeout 60 "$R" ahead 3
+status 0 "a rank may begin 64 operations before the others come"
+
 # Every way of combining and gathering, on powers of two and not, on even nodes and not.
 for a in doubling tree halving direct ring bruck; do
     for shape in 1:5 1:8 2:8 3:7; do

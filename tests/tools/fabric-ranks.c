@@ -7,6 +7,7 @@
  *   cram RANKS VICTIM             VICTIM has no buffer left for the communicator of a split
  *   lose RANKS                    operations until they fail, whatever the provider does to them
  *   poll RANKS VICTIM             as kill, and the others ask instead of waiting
+ *   ahead RANKS                   rank 0 begins 64 short broadcasts while the others compute
  *   free RANKS                    memory that is freed at once after the operation on it
  *   late RANKS                    the last rank comes when the others have given up; their memory
  *                                 is gone by then, and their fabric still open
@@ -396,6 +397,34 @@ static int free_at_once(struct tern_fabric *f)
     return 0;
 }
 
+/* As many as may be begun at once: more than a receiver keeps of what it has not asked for. */
+static int run_ahead(struct tern_fabric *f)
+{
+    enum { BEGUN = 64, COUNT = 16 };
+    static int32_t v[BEGUN][COUNT];
+    struct tern_pending p[BEGUN];
+    bool root = tern_fabric_rank(f) == 0;
+
+    if (!root)
+        tern_clock_sleep_ns(300000000);
+    for (int k = 0; k < BEGUN; k++) {
+        for (int i = 0; i < COUNT; i++)
+            v[k][i] = root ? k * COUNT + i : -1;
+        if (tern_comm_broadcast_begin(tern_fabric_world(f), v[k], COUNT, TERN_I32, 0, &p[k], &err) <
+            0)
+            return say_error("broadcast");
+    }
+    if (tern_comm_wait(&p[BEGUN - 1], &err) < 0)
+        return say_error("wait");
+    for (int k = 0; k < BEGUN; k++)
+        for (int i = 0; i < COUNT; i++)
+            if (v[k][i] != k * COUNT + i) {
+                fprintf(stderr, "broadcast %d is wrong\n", k);
+                return 1;
+            }
+    return 0;
+}
+
 /* ---------------------------------------------------------------- failures */
 
 static bool kills(void)
@@ -539,6 +568,7 @@ static int rank_main(const struct tern_fabric_options *o)
         return say_error("open");
     int rc = strcmp(mode, "random") == 0    ? random_operations(f)
              : strcmp(mode, "pending") == 0 ? pending_operations(f)
+             : strcmp(mode, "ahead") == 0   ? run_ahead(f)
              : strcmp(mode, "free") == 0    ? free_at_once(f)
              : strcmp(mode, "uneven") == 0  ? uneven(f)
              : strcmp(mode, "paced") == 0   ? paced(f)

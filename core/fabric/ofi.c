@@ -72,6 +72,7 @@ struct transport *tern_fabric_ofi_open(const char *provider, const struct transp
     o->owner = with->owner;
     o->far = with->far;
     o->deadline_ns = with->deadline_ns;
+    snprintf(o->asked, sizeof o->asked, "%s", provider);
     o->buckets = tern_alloc(BUCKETS, sizeof *o->buckets, "messages", err);
     o->controls = tern_alloc((size_t)o->size, sizeof *o->controls, "peers", err);
     if (!o->buckets || !o->controls || ofi_rails_open(o, provider, err) < 0) {
@@ -318,6 +319,9 @@ static void explain(const struct transport *t, struct tern_buf *to)
     tern_buf_printf(to, "libfabric %u.%u, provider %s %u.%u\n", FI_MAJOR(fi_version()),
                     FI_MINOR(fi_version()), f->prov_name, FI_MAJOR(f->prov_version),
                     FI_MINOR(f->prov_version));
+    bool own = strcmp(o->asked, "tcp") == 0 && strcmp(f->prov_name, "net") == 0;
+    tern_buf_printf(to, "provider: %s: %s%s\n", o->asked, tern_fabric_provider_why(o->asked),
+                    own ? "; as net it has endpoints of its own" : "");
     tern_buf_printf(to, "mode: %s: %s\n", o->mode == OFI_RMA ? "rma" : "tagged", o->mode_why);
     if (o->mode == OFI_RMA)
         tern_buf_printf(to,

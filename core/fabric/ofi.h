@@ -10,6 +10,9 @@ enum { PROVIDER_NAME = 64 };
  * there is one, else tcp.  `name` is room for it. */
 const char *tern_fabric_provider_choose(const char *provider, char name[PROVIDER_NAME]);
 
+/* Why that one was chosen, for people. */
+const char *tern_fabric_provider_why(const char *name);
+
 /* `provider` as libfabric names it.  With `far` waits some seconds for a network. */
 struct transport *tern_fabric_ofi_open(const char *provider, const struct transport_options *o,
                                        struct tern_err *err);

@@ -15,6 +15,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
+#include "core/fabric/ofi.h"
 #include "core/fabric/ofi_record.h"
 #include "core/fabric/transport.h"
 
@@ -189,6 +190,7 @@ struct ofi {
     unsigned polls;
     int64_t tick_ns;
     uint64_t refused, eagain; /* counted for explain */
+    char asked[PROVIDER_NAME];
     char mode_why[200], rails_why[400], about[200];
 };
 

@@ -49,6 +49,19 @@ const char *tern_fabric_provider_choose(const char *provider, char name[PROVIDER
     return name;
 }
 
+const char *tern_fabric_provider_why(const char *name)
+{
+    char chosen[PROVIDER_NAME];
+
+    if (strcmp(tern_fabric_provider_choose(NULL, chosen), name) != 0)
+        return "the program asks for it";
+    if (tern_var("TERN_FABRIC_PROVIDER"))
+        return "TERN_FABRIC_PROVIDER says so";
+    if (told_to_libfabric(chosen))
+        return "FI_PROVIDER names it first";
+    return strcmp(name, "efa") == 0 ? "there is an EFA device here" : "there is no EFA device here";
+}
+
 int tern_fabric_provider(const char *provider, char *about, size_t size, struct tern_err *err)
 {
     char chosen[PROVIDER_NAME];

@@ -131,6 +131,10 @@ for share in 1 3; do
     ok $? "one rank cannot write dumps, at most $share sharing: the others learn it" || sed 's/^/# /' err
 done
 unset TERN_FABRIC_SHARE
+run env TERN_FABRIC_PROVIDER=tcp tern fabric info
+out_has 'provider: tcp: TERN_FABRIC_PROVIDER says so' "why this provider is said"
+run env FI_PROVIDER=shm tern fabric info
+out_has 'provider: shm: FI_PROVIDER names it first'
 run env TERN_FABRIC_SHARE=x tern fabric info
 status 2; one_line; err_has "TERN_FABRIC_SHARE: 'x'"
 run env TERN_FABRIC_ALGORITHM=dubling tern fabric info

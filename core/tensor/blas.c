@@ -17,6 +17,9 @@ static const char core_variable[] = "OPENBLAS_CORETYPE";
 
 /* Rows and columns from which our own products are as fast as OpenBLAS's. */
 enum { OWN_MIN = 16 };
+/* Columns or steps up to which our own for AVX2 are: at 288 they are 3 to 5 % faster, at 768 none.
+ */
+enum { NARROW = 512 };
 /* Of a matrix in bf16 that OpenBLAS multiplies by: 1 MiB of floats, a second-level cache; and on
  * the stack, where there is no memory for more. */
 enum { PIECE = 512, SMALL_PIECE = 64 };
@@ -32,7 +35,8 @@ static struct {
 } blas;
 
 static char blas_name[64] = "no BLAS", blas_core[64] = "";
-static bool own_products; /* products by our own kernel, where it pays */
+static const struct tern_tensor_products *own; /* our products, where they pay; NULL: OpenBLAS's */
+static bool own_all;                           /* for all shapes */
 
 const char *tern_tensor_blas(void)
 {
@@ -139,7 +143,7 @@ int tern_tensor_blas_load(char *why, size_t why_size, struct tern_err *err)
 {
     const char *user = getenv(core_variable);
     enum tern_tensor_cpu cpu = tern_tensor_cpu();
-    char own[sizeof(blas_core)];
+    char first[sizeof(blas_core)];
     bool slow;
 
     if (user && !*user) {
@@ -154,9 +158,9 @@ int tern_tensor_blas_load(char *why, size_t why_size, struct tern_err *err)
         snprintf(why, why_size, " as %s says%s", core_variable,
                  slow ? " (unset it: this CPU can do better)" : "");
     } else if (slow) {
-        snprintf(own, sizeof(own), "%s", blas_core);
+        snprintf(first, sizeof(first), "%s", blas_core);
         if (tern_tensor_blas_reload(wanted[cpu], NULL) == 0)
-            snprintf(why, why_size, " (by itself it takes this CPU for a %s)", own);
+            snprintf(why, why_size, " (by itself it takes this CPU for a %s)", first);
         else if (!blas.handle)
             return tern_err_set(err, TERN_FAILED, "cannot load OpenBLAS a second time");
         else
@@ -202,14 +206,32 @@ const char *tern_tensor_blas_advice(char *takes, size_t size)
     return core;
 }
 
+/* By our own kernel or (NULL) by OpenBLAS: a question of the whole product's shape, so that the
+ * number of threads does not change it.  On AVX2 OpenBLAS is as fast but where its packing and
+ * edges weigh, and faster with a transposed A. */
+static const struct tern_tensor_products *whose(bool ta, int N, int K)
+{
+    return own_all || (!ta && (N <= NARROW || K <= NARROW)) ? own : NULL;
+}
+
 int tern_tensor_gemm_use(const char *name)
 {
-    bool can = sizeof(tern_real) == sizeof(float) && tern_tensor_cpu() == TERN_TENSOR_CPU_AVX512;
+    static const struct tern_tensor_products *const all[] = {
+        [TERN_TENSOR_CPU_PLAIN] = NULL,
+        [TERN_TENSOR_CPU_AVX2] = &tern_tensor_products_avx2,
+        [TERN_TENSOR_CPU_AVX512] = &tern_tensor_products_avx512,
+    };
+    enum tern_tensor_cpu cpu = tern_tensor_cpu();
+    bool can = sizeof(tern_real) == sizeof(float);
 
-    own_products =
-        name ? strcmp(name, "avx512") == 0 : core_uses(blas_core) == TERN_TENSOR_CPU_AVX512;
-    own_products = own_products && can;
-    return name && !own_products && strcmp(name, "openblas") != 0 ? -1 : 0;
+    own = NULL;
+    own_all = name || cpu == TERN_TENSOR_CPU_AVX512;
+    if (!name && can && core_uses(blas_core) == cpu)
+        own = all[cpu];
+    for (int i = 0; name && can && i <= (int)cpu; i++)
+        if (all[i] && strcmp(name, all[i]->name) == 0)
+            own = all[i];
+    return name && !own && strcmp(name, "openblas") != 0 ? -1 : 0;
 }
 
 /* Packing must be small beside the product. */
@@ -266,13 +288,13 @@ static void by_blas_half(bool ta, bool tb, int M, int N, int K, tern_real alpha,
         }
 }
 
-static void product(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
-                    int lda, struct tern_tensor_matrix B, int ldb, tern_real beta, tern_real *C,
-                    int ldc)
+static void product(const struct tern_tensor_products *by, bool ta, bool tb, int M, int N, int K,
+                    tern_real alpha, const tern_real *A, int lda, struct tern_tensor_matrix B,
+                    int ldb, tern_real beta, tern_real *C, int ldc)
 {
-    if (own_products && pays(M, N, K) && tern_tensor_gemm_avx512_ready())
-        tern_tensor_gemm_avx512(ta, tb, M, N, K, (float)alpha, (const float *)(const void *)A, lda,
-                                B, ldb, (float)beta, (float *)(void *)C, ldc);
+    if (by && pays(M, N, K) && by->ready())
+        by->gemm(ta, tb, M, N, K, (float)alpha, (const float *)(const void *)A, lda, B, ldb,
+                 (float)beta, (float *)(void *)C, ldc);
     else if (B.half)
         by_blas_half(ta, tb, M, N, K, alpha, A, lda, B.at, ldb, beta, C, ldc);
     else
@@ -290,8 +312,10 @@ static void gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const t
                  int lda, struct tern_tensor_matrix B, int ldb, tern_real beta, tern_real *C,
                  int ldc)
 {
+    const struct tern_tensor_products *by = whose(ta, N, K);
+
     if (omp_in_parallel()) {
-        product(ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
+        product(by, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
         return;
     }
 #pragma omp parallel
@@ -302,13 +326,14 @@ static void gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const t
             int m = cut(M, p, P), rows = cut(M, p + 1, P) - m;
 
             if (rows > 0)
-                product(ta, tb, rows, N, K, alpha, A + (ta ? (size_t)m : (size_t)m * (size_t)lda),
-                        lda, B, ldb, beta, C + (size_t)m * (size_t)ldc, ldc);
+                product(by, ta, tb, rows, N, K, alpha,
+                        A + (ta ? (size_t)m : (size_t)m * (size_t)lda), lda, B, ldb, beta,
+                        C + (size_t)m * (size_t)ldc, ldc);
         } else {
             int n = cut(N, p, P), cols = cut(N, p + 1, P) - n;
 
             if (cols > 0)
-                product(ta, tb, M, cols, K, alpha, A, lda,
+                product(by, ta, tb, M, cols, K, alpha, A, lda,
                         tern_tensor_from(B, tb ? (size_t)n * (size_t)ldb : (size_t)n), ldb, beta,
                         C + n, ldc);
         }
@@ -331,21 +356,19 @@ void tern_tensor_gemm_bf16(bool ta, bool tb, int M, int N, int K, tern_real alph
 void tern_tensor_gemm_near(bool ta, int M, int N, int K, const tern_real *A, int lda,
                            const tern_real *B, int ldb, bool add, tern_real *C, int ldc)
 {
-    if (own_products)
-        tern_tensor_gemm_near_avx512(ta, M, N, K, (const float *)(const void *)A, lda,
-                                     (const float *)(const void *)B, ldb, add, (float *)(void *)C,
-                                     ldc);
+    if (own)
+        own->near(ta, M, N, K, (const float *)(const void *)A, lda, (const float *)(const void *)B,
+                  ldb, add, (float *)(void *)C, ldc);
     else
-        product(ta, false, M, N, K, 1, A, lda, (struct tern_tensor_matrix){B, false}, ldb,
+        product(NULL, ta, false, M, N, K, 1, A, lda, (struct tern_tensor_matrix){B, false}, ldb,
                 add ? 1 : 0, C, ldc);
 }
 
 void tern_tensor_turn(tern_real *to, int ld_to, const tern_real *from, int ld, int rows,
                       int columns)
 {
-    if (own_products) {
-        tern_tensor_turn_avx512((float *)(void *)to, ld_to, (const float *)(const void *)from, ld,
-                                rows, columns);
+    if (own) {
+        own->turn((float *)(void *)to, ld_to, (const float *)(const void *)from, ld, rows, columns);
         return;
     }
     for (int i = 0; i < rows; i++)

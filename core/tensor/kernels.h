@@ -86,12 +86,23 @@ static inline struct tern_tensor_matrix tern_tensor_from(struct tern_tensor_matr
         (const char *)x.at + i * (x.half ? sizeof(uint16_t) : sizeof(tern_real)), x.half};
 }
 
-/* tern_tensor_gemm on this thread alone, K > 0 (gemm_avx512.c); `ready` first, which allocates this
- * thread's buffers once (false: no memory). */
-bool tern_tensor_gemm_avx512_ready(void);
-void tern_tensor_gemm_avx512(bool ta, bool tb, int M, int N, int K, float alpha, const float *A,
-                             int lda, struct tern_tensor_matrix B, int ldb, float beta, float *C,
-                             int ldc);
+/* Products of floats by a kernel of our own, on this thread alone: one table for each kind of CPU,
+ * filled from the same source (gemm.h). */
+struct tern_tensor_products {
+    const char *name;
+    /* To be called before gemm: allocates this thread's buffers once (false: no memory). */
+    bool (*ready)(void);
+    /* tern_tensor_gemm, K > 0. */
+    void (*gemm)(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda,
+                 struct tern_tensor_matrix B, int ldb, float beta, float *C, int ldc);
+    /* tern_tensor_gemm_near */
+    void (*near)(bool ta, int M, int N, int K, const float *A, int lda, const float *B, int ldb,
+                 bool add, float *C, int ldc);
+    /* tern_tensor_turn */
+    void (*turn)(float *to, int ld_to, const float *from, int ld, int rows, int columns);
+};
+
+extern const struct tern_tensor_products tern_tensor_products_avx512, tern_tensor_products_avx2;
 
 /* C[M,N] = op(A) B, or with `add` C += it, without packing: for attention's small products, whose
  * operands lie in a cache.  op(A)[M,K] is the transpose of A[K,M] when `ta`, else A[M,K] itself
@@ -99,13 +110,9 @@ void tern_tensor_gemm_avx512(bool ta, bool tb, int M, int N, int K, float alpha,
 enum { TERN_TENSOR_NEAR_LD = 64 };
 void tern_tensor_gemm_near(bool ta, int M, int N, int K, const tern_real *A, int lda,
                            const tern_real *B, int ldb, bool add, tern_real *C, int ldc);
-void tern_tensor_gemm_near_avx512(bool ta, int M, int N, int K, const float *A, int lda,
-                                  const float *B, int ldb, bool add, float *C, int ldc);
 /* to[columns][ld_to] = the transpose of from[rows][ld]. */
 void tern_tensor_turn(tern_real *to, int ld_to, const tern_real *from, int ld, int rows,
                       int columns);
-void tern_tensor_turn_avx512(float *to, int ld_to, const float *from, int ld, int rows,
-                             int columns);
 
 /* Load OpenBLAS, with the right kernels; sets what tern_tensor_blas and _core return and adds words
  * to `why` when the choice was mended. */

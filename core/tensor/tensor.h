@@ -1,5 +1,5 @@
-/* Kernels on plain arrays: matrix products by OpenBLAS, or in float on AVX-512 by a kernel of our
- * own; the rest by loops of our own.
+/* Kernels on plain arrays: matrix products by OpenBLAS, or in float on AVX-512, and on AVX2 where
+ * it is no slower, by a kernel of our own; the rest by loops of our own.
  *
  * Arrays are row-major, shapes stand in brackets, `ld` is the distance between rows in elements.
  * Every kernel shares its work among the process's threads (OpenMP) unless it is called inside a
@@ -55,9 +55,11 @@ const char *tern_tensor_blas_advice(char *takes, size_t size);
 
 /* For tests: take the named kernels instead.  -1 when this CPU lacks them. */
 int tern_tensor_kernels_use(const char *name);
-/* For tests and benchmarks: products by "avx512" (ours) or "openblas".  NULL chooses as start does:
- * ours where OpenBLAS's core type is one of AVX-512, so that who asks for another core type has
- * that one's bits.  -1 when this CPU or tern_real has no such kernel. */
+/* For tests and benchmarks: products by "avx512" or "avx2" (ours) or "openblas".  NULL chooses as
+ * start does: ours where OpenBLAS's core type is one of the CPU's own best vectors (AVX-512:
+ * SkylakeX and later; AVX2: Haswell, Zen), so that who asks for another core type has that one's
+ * bits; on AVX2 only products of few columns or steps with A as it lies, and attention's: a matter
+ * of shapes alone.  -1 when this CPU or tern_real has no such kernel. */
 int tern_tensor_gemm_use(const char *name);
 
 /* ---------------------------------------------------------------- matrix products */

@@ -1,0 +1,382 @@
+/* Single-precision products over registers of the CPU's own width: included once by gemm_avx512.c
+ * and gemm_avx2.c, which name the instruction set before and define PRODUCTS (the table's name) and
+ * PRODUCTS_NAME; alone it is AVX2's.  Faster than OpenBLAS's kernels, which pack more than they
+ * need and spend long on edges when K or N is a few hundred: those for SkylakeX on all of the
+ * model's shapes, those for Zen and Haswell on few (tern_tensor_gemm_use).
+ *
+ * As in Goto and van de Geijn (ACM TOMS 34:3, 2008), the other way round: a panel of B lies packed
+ * in the second-level cache while slivers of A stream past it, so that a sliver's rows of C are
+ * written in long runs.  The innermost loop keeps a TALL x WIDE tile of C in registers.
+ *
+ * An element of C is a chain of fused multiply-adds over k in blocks of DEPTH: the same bits
+ * wherever the tile's edges lie, so for any number of threads. */
+#include <immintrin.h>
+
+#ifndef PRODUCTS
+#define PRODUCTS tern_tensor_products_avx2
+#define PRODUCTS_NAME "avx2"
+#pragma GCC target("avx2,fma") /* after the intrinsics: they carry their own targets */
+#endif
+#include "core/tensor/kernels.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#ifdef __AVX512F__
+#include "core/tensor/gemm_lanes16.h"
+#else
+#include "core/tensor/gemm_lanes8.h"
+#endif
+
+enum {
+    WIDE = 2 * LANES,             /* columns of a tile: two registers */
+    SPACE = TALL * DEPTH + LANES, /* of a sliver; its last row is stored as a whole register */
+    RUN = 16, /* rows of A that are read in one go where they run across the slivers */
+    HUGE_PAGE = 2 << 20,
+    BUFFER_BYTES = (PANEL + (HEIGHT / TALL) * SPACE) * (int)sizeof(float),
+};
+
+/* What is done with a tile's sums. */
+struct finish {
+    float alpha, beta;
+    float *c;
+    size_t ld;
+    mask left, right; /* the columns that exist */
+};
+
+__attribute__((always_inline)) static inline void finish_row(const struct finish f, const bool add,
+                                                             int i, int half, vec sum)
+{
+    float *c = f.c + (size_t)i * f.ld + (size_t)(LANES * half);
+    mask m = half ? f.right : f.left;
+    vec x = sum * splat(f.alpha);
+
+    if (add)
+        x = fma_add(splat(f.beta), load_part(m, c), x);
+    store_part(c, m, x);
+}
+
+__attribute__((always_inline)) static inline void finish_rows(const struct finish f, const int rows,
+                                                              const int halves, vec sum[TALL][2])
+{
+    if (f.beta != 0) {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++)
+            for (int h = 0; h < halves; h++)
+                finish_row(f, true, i, h, sum[i][h]);
+        return;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+        for (int h = 0; h < halves; h++)
+            finish_row(f, false, i, h, sum[i][h]);
+}
+
+/* C[rows, LANES halves] from op(A)[rows, K], whose element (i, k) is a[i * row + k * step], and
+ * b[K][ld_b]. */
+__attribute__((always_inline)) static inline void tile(const int rows, const int halves, int K,
+                                                       const float *a, const size_t row,
+                                                       size_t step, const float *b, size_t ld_b,
+                                                       const struct finish *f)
+{
+    vec sum[TALL][2];
+
+    for (int i = 0; i < rows; i++) {
+        sum[i][0] = sum[i][1] = (vec){0};
+        for (int h = 0; h < halves; h++)
+            __builtin_prefetch(f->c + (size_t)i * f->ld + (size_t)(LANES * h), 1);
+    }
+    for (int k = 0; k < K; k++, a += step, b += ld_b) {
+        vec b0 = load_all(b), b1 = halves > 1 ? load_all(b + LANES) : b0;
+
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            vec ai = splat(a[(size_t)i * row]);
+
+            sum[i][0] = fma_add(ai, b0, sum[i][0]);
+            if (halves > 1)
+                sum[i][1] = fma_add(ai, b1, sum[i][1]);
+        }
+    }
+    struct finish g = *f;
+    if (g.left == lanes(LANES) && (halves == 1 || g.right == lanes(LANES))) {
+        g.left = g.right = lanes(LANES); /* known to the compiler: no masks */
+        finish_rows(g, rows, halves, sum);
+    } else {
+        finish_rows(g, rows, halves, sum);
+    }
+}
+
+/* Of each height: A by columns (`step` apart) or by rows (TERN_TENSOR_NEAR_LD apart), one or two
+ * registers of columns of C. */
+typedef void tile_fn(int K, const float *a, size_t step, const float *b, size_t ld_b,
+                     const struct finish *f);
+// clang-format off
+#define TILE(name, rows, halves, row, step)                                                        \
+    static void name##_##rows(int K, const float *a, size_t ld, const float *b, size_t ld_b,       \
+                              const struct finish *f)                                              \
+    {                                                                                              \
+        (void)ld;                                                                                  \
+        tile(rows, halves, K, a, row, step, b, ld_b, f);                                           \
+    }
+#define TILES(rows)                                                                                \
+    TILE(columns1, rows, 1, 1, ld)                                                                 \
+    TILE(columns2, rows, 2, 1, ld)                                                                 \
+    TILE(rows1, rows, 1, TERN_TENSOR_NEAR_LD, 1)                                                  \
+    TILE(rows2, rows, 2, TERN_TENSOR_NEAR_LD, 1)
+#define NAMES(rows) {{rows1_##rows, rows2_##rows}, {columns1_##rows, columns2_##rows}}
+TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
+#if LANES == 16
+TILES(7) TILES(8) TILES(9) TILES(10) TILES(11) TILES(12) TILES(13) TILES(14)
+#endif
+static tile_fn *const tiles[TALL + 1][2][2] = {
+    {{NULL}}, NAMES(1), NAMES(2), NAMES(3), NAMES(4), NAMES(5), NAMES(6),
+#if LANES == 16
+    NAMES(7), NAMES(8), NAMES(9), NAMES(10), NAMES(11), NAMES(12), NAMES(13), NAMES(14),
+#endif
+};
+// clang-format on
+
+/* LANES floats, or as many bf16 widened: those of `m`, and zeros. */
+__attribute__((always_inline)) static inline vec load(mask m, const void *from, size_t i,
+                                                      const bool half)
+{
+    return half ? load_half(m, (const uint16_t *)from + i) : load_part(m, (const float *)from + i);
+}
+
+__attribute__((always_inline)) static inline void turn_any(float *to, int ld_to, const void *from,
+                                                           int ld, int w, int K, const bool half)
+{
+    for (int k = 0; k < K; k += LANES) {
+        int n = K - k < LANES ? K - k : LANES;
+        mask m = lanes(n);
+        vec r[LANES];
+
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++)
+            r[i] = i < w ? load(m, from, (size_t)i * (size_t)ld + (size_t)k, half) : (vec){0};
+        transpose(r);
+        for (int i = 0; i < n; i++)
+            store_all(to + (size_t)(k + i) * (size_t)ld_to, r[i]);
+    }
+}
+
+/* to[k][i] = from[i][k] for i < w <= LANES and k < K; rows of `to` are ld_to apart, and the floats
+ * up to the LANES-th of each are overwritten. */
+static void turn(float *to, int ld_to, const float *from, int ld, int w, int K)
+{
+    turn_any(to, ld_to, from, ld, w, K, false);
+}
+
+static void turn_half(float *to, int ld_to, const uint16_t *from, int ld, int w, int K)
+{
+    turn_any(to, ld_to, from, ld, w, K, true);
+}
+
+/* Row by row: memory is read in its own order. */
+__attribute__((always_inline)) static inline void pack_rows(float *to, const void *B, int ldb,
+                                                            int n, int K, const bool half)
+{
+    size_t sliver = (size_t)K * WIDE;
+
+    for (int k = 0; k < K; k++, to += WIDE) {
+        float *at = to;
+        size_t row = (size_t)k * (size_t)ldb;
+        int j = 0;
+
+        for (; j + WIDE <= n; j += WIDE, at += sliver) {
+            store_all(at, load(lanes(LANES), B, row + (size_t)j, half));
+            store_all(at + LANES, load(lanes(LANES), B, row + (size_t)j + LANES, half));
+        }
+        if (j < n) {
+            store_all(at, load(lanes(n - j), B, row + (size_t)j, half));
+            store_all(at + LANES, load(lanes(n - j - LANES), B, row + (size_t)j + LANES, half));
+        }
+    }
+}
+
+/* Columns of op(B), n of them, as slivers b[K][WIDE]. */
+static void pack_b(float *to, bool turned, struct tern_tensor_matrix B, int ldb, int n, int K)
+{
+    size_t sliver = (size_t)K * WIDE;
+
+    for (int j = 0; j < n && turned; j += LANES) {
+        float *at = to + (size_t)(j / WIDE) * sliver + (size_t)(j % WIDE);
+        const void *from = tern_tensor_from(B, (size_t)j * (size_t)ldb).at;
+        int w = n - j < LANES ? n - j : LANES;
+
+        if (B.half)
+            turn_half(at, WIDE, from, ldb, w, K);
+        else
+            turn(at, WIDE, from, ldb, w, K);
+    }
+    if (turned)
+        return;
+    if (B.half)
+        pack_rows(to, B.at, ldb, n, K, true);
+    else
+        pack_rows(to, B.at, ldb, n, K, false);
+}
+
+/* Rows of op(A) in slivers: row at[p] is the first of the p-th, at[parts] the number of rows. */
+struct slivers {
+    int parts, at[HEIGHT / TALL + 1];
+};
+
+static void cut_rows(struct slivers *s, int m)
+{
+    s->parts = (m + TALL - 1) / TALL;
+    for (int p = 0; p <= s->parts; p++)
+        s->at[p] = m * p / s->parts;
+}
+
+static void pack_a(float *to, bool turned, const float *A, int lda, const struct slivers *s, int p0,
+                   int p1, int K)
+{
+    if (!turned) {
+        for (int p = p0; p < p1; p++) {
+            int rows = s->at[p + 1] - s->at[p];
+
+            turn(to + (size_t)p * SPACE, rows, A + (size_t)s->at[p] * (size_t)lda, lda, rows, K);
+        }
+        return;
+    }
+    for (int k0 = 0; k0 < K; k0 += RUN)
+        for (int p = p0; p < p1; p++) {
+            int rows = s->at[p + 1] - s->at[p], k1 = K - k0 < RUN ? K : k0 + RUN;
+            const float *from = A + (size_t)k0 * (size_t)lda + s->at[p];
+            float *at = to + (size_t)p * SPACE + (size_t)(k0 * rows);
+            /* Whole registers where the block has them: what is too much is overwritten. */
+            mask m = s->at[p] + LANES <= s->at[s->parts] ? lanes(LANES) : lanes(rows);
+
+            for (int k = k0; k < k1; k++, from += lda, at += rows)
+                store_all(at, load_part(m, from));
+        }
+}
+
+/* This thread's buffers: the panel, then the slivers of A. */
+static __thread float *buffer;
+
+static bool ready(void)
+{
+    void *p = NULL;
+
+    if (!buffer && posix_memalign(&p, HUGE_PAGE, BUFFER_BYTES) == 0) {
+        madvise(p, BUFFER_BYTES, MADV_HUGEPAGE);
+        buffer = p;
+    }
+    return buffer != NULL;
+}
+
+/* n in equal parts of at most `most`. */
+static int even(int n, int most)
+{
+    int parts = (n + most - 1) / most;
+
+    return (n + parts - 1) / parts;
+}
+
+/* C[m,n] from the packed slivers p0 .. p1-1 of A and the packed panel. */
+static void sweep(const float *a, const struct slivers *s, int p0, int p1, const float *panel,
+                  int n, int K, const struct finish *whole)
+{
+    for (int p = p0; p < p1; p++) {
+        int rows = s->at[p + 1] - s->at[p];
+        struct finish f = *whole;
+
+        f.c += (size_t)s->at[p] * f.ld;
+        for (int j = 0; j < n; j += WIDE, f.c += WIDE) {
+            f.left = lanes(n - j);
+            f.right = lanes(n - j - LANES);
+            tiles[rows][1][n - j > LANES](K, a + (size_t)p * SPACE, (size_t)rows,
+                                          panel + (size_t)j * (size_t)K, WIDE, &f);
+        }
+    }
+}
+
+static void gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda,
+                 struct tern_tensor_matrix B, int ldb, float beta, float *C, int ldc)
+{
+    float *panel = buffer, *packed = buffer + PANEL;
+    int deep = even(K, DEPTH), high = even(M, HEIGHT);
+    int wide = (even(N, PANEL / deep / WIDE * WIDE) + WIDE - 1) / WIDE * WIDE;
+    struct slivers s;
+
+    for (int r = 0; r < M; r += high) {
+        cut_rows(&s, M - r < high ? M - r : high);
+        for (int k = 0; k < K; k += deep)
+            for (int j = 0; j < N; j += wide) {
+                int n = N - j < wide ? N - j : wide, depth = K - k < deep ? K - k : deep;
+                const float *a = A + (ta ? (size_t)k * (size_t)lda + (size_t)r
+                                         : (size_t)r * (size_t)lda + (size_t)k);
+                const struct tern_tensor_matrix b =
+                    tern_tensor_from(B, tb ? (size_t)j * (size_t)ldb + (size_t)k
+                                           : (size_t)k * (size_t)ldb + (size_t)j);
+                const struct finish f = {.alpha = alpha,
+                                         .beta = k ? 1 : beta,
+                                         .c = C + (size_t)r * (size_t)ldc + j,
+                                         .ld = (size_t)ldc};
+
+                pack_b(panel, tb, b, ldb, n, depth);
+                for (int p = 0, end; p < s.parts; p = end) {
+                    end = p + TOGETHER < s.parts ? p + TOGETHER : s.parts;
+                    if (j == 0)
+                        pack_a(packed, ta, a, lda, &s, p, end, depth);
+                    sweep(packed, &s, p, end, panel, n, depth, &f);
+                }
+            }
+    }
+}
+
+static void near(bool ta, int M, int N, int K, const float *A, int lda, const float *B, int ldb,
+                 bool add, float *C, int ldc)
+{
+    int parts = (M + TALL - 1) / TALL;
+
+    for (int p = 0; p < parts; p++) {
+        int r = M * p / parts, rows = M * (p + 1) / parts - r;
+
+        for (int j = 0; j < N; j += WIDE) {
+            const struct finish f = {.alpha = 1,
+                                     .beta = add ? 1 : 0,
+                                     .c = C + (size_t)r * (size_t)ldc + j,
+                                     .ld = (size_t)ldc,
+                                     .left = lanes(N - j),
+                                     .right = lanes(N - j - LANES)};
+
+            tiles[rows][ta][N - j > LANES](K, A + (ta ? (size_t)r : (size_t)r * (size_t)lda),
+                                           (size_t)lda, B + j, (size_t)ldb, &f);
+        }
+    }
+}
+
+static void turn_whole(float *to, int ld_to, const float *from, int ld, int rows, int columns)
+{
+    float last[LANES * LANES];
+
+    for (int i = 0; i < rows; i += LANES) {
+        int w = rows - i < LANES ? rows - i : LANES;
+        const float *row = from + (size_t)i * (size_t)ld;
+
+        if (w == LANES) {
+            turn(to + i, ld_to, row, ld, w, columns);
+            continue;
+        }
+        for (int k = 0; k < columns; k += LANES) {
+            int n = columns - k < LANES ? columns - k : LANES;
+
+            turn(last, LANES, row + k, ld, w, n);
+            for (int c = 0; c < n; c++)
+                store_part(to + (size_t)(k + c) * (size_t)ld_to + i, lanes(w),
+                           load_all(last + LANES * c));
+        }
+    }
+}
+
+const struct tern_tensor_products PRODUCTS = {
+    .name = PRODUCTS_NAME,
+    .ready = ready,
+    .gemm = gemm,
+    .near = near,
+    .turn = turn_whole,
+};

@@ -111,5 +111,7 @@ train() { # FABRIC: digests in digests.FABRIC
 train ofi
 train mpi
 [ -s digests.ofi ] && cmp -s digests.ofi digests.mpi; ok $? "the same weights, bit for bit"
-[ -s curve.ofi ] && cmp -s curve.ofi curve.mpi; ok $? "the same losses"
+# Which steps are told depends on the time; the last one always is.
+awk 'NR == FNR {loss[$2] = $0; next} $2 in loss {n++; bad += loss[$2] != $0} END {exit bad || !n}' curve.ofi curve.mpi
+ok $? "the same losses" || sed 's/^/# /' curve.ofi curve.mpi
 tap_done

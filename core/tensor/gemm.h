@@ -19,6 +19,7 @@
 #endif
 #include "core/tensor/kernels.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -254,8 +255,16 @@ static void pack_a(float *to, bool turned, const float *A, int lda, const struct
         }
 }
 
-/* This thread's buffers: the panel, then the slivers of A. */
+/* This thread's buffers: the panel, then the slivers of A.  They go with the thread: the key is for
+ * that alone. */
 static __thread float *buffer;
+static pthread_key_t with_thread;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_key(void)
+{
+    pthread_key_create(&with_thread, free);
+}
 
 static bool ready(void)
 {
@@ -263,6 +272,8 @@ static bool ready(void)
 
     if (!buffer && posix_memalign(&p, HUGE_PAGE, BUFFER_BYTES) == 0) {
         madvise(p, BUFFER_BYTES, MADV_HUGEPAGE);
+        pthread_once(&once, make_key);
+        pthread_setspecific(with_thread, p);
         buffer = p;
     }
     return buffer != NULL;

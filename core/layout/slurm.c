@@ -66,33 +66,44 @@ static void settings(struct tern_buf *b, const struct tern_layout_settings *s, c
         tern_buf_printf(b, "%s%s=%s%s", before, s->at[i].key, s->at[i].value, after);
 }
 
-/* Everything on this machine, so everything is quick: short timeouts, and credentials that expire
- * after 5 s (Slurm's least), because a requeued job waits for that long.  No affinity: every
- * slurmd would bind its first task to the same real core.  No cgroups: an ordinary user has none.
- */
-static void local_head(struct tern_buf *b, const struct tern_layout_local *c)
+/* So many of a group's nodes are really there; the rest are FUTURE. */
+static int present(const struct tern_layout_group *g, const struct tern_layout_local *c)
 {
+    return !g->dynamic ? g->count : !c ? 0 : c->dynamic < g->count ? c->dynamic : g->count;
+}
+
+/* Everything on this machine, so everything is quick: short timeouts, and credentials that expire
+ * after as long (Slurm's least is 5 s), because a requeued job waits for that.  But many nodes
+ * share the machine's processors: until the last of 64 has answered, seconds may go by.  No
+ * affinity: every slurmd would bind its first task to the same real core.  No cgroups: an ordinary
+ * user has none. */
+static void local_head(struct tern_buf *b, const struct tern_layout_local *c, int nodes)
+{
+    int patience_s = nodes > 20 ? nodes / 4 : 5;
+
     tern_buf_printf(b, "ClusterName=%s\nSlurmctldHost=%s(%s)\n", c->cluster_name, c->head_name,
                     c->head_addr);
     if (c->port)
         tern_buf_printf(b, "SlurmctldPort=%d\n", c->port);
     tern_buf_printf(b,
-                    "AuthType=auth/munge\nAuthInfo=socket=%s,cred_expire=5\nCredType=cred/munge\n"
+                    "AuthType=auth/munge\nAuthInfo=socket=%s,cred_expire=%d\nCredType=cred/munge\n"
                     "SlurmUser=%s\nSlurmdUser=%s\n"
                     "StateSaveLocation=%s\nSlurmdSpoolDir=%s\n"
                     "SlurmctldPidFile=%s/slurmctld.pid\nSlurmdPidFile=%s/slurmd-%%n.pid\n"
                     "SlurmctldLogFile=%s/slurmctld.log\nSlurmdLogFile=%s/slurmd-%%n.log\n"
                     "PlugStackConfig=%s/plugstack.conf\n",
-                    c->munge_socket, c->user, c->user, c->state, c->spool, c->pid_dir, c->pid_dir,
-                    c->log, c->log, c->conf_dir);
+                    c->munge_socket, patience_s, c->user, c->user, c->state, c->spool, c->pid_dir,
+                    c->pid_dir, c->log, c->log, c->conf_dir);
     if (c->tmp)
         tern_buf_printf(b, "TmpFS=%s\n", c->tmp);
     tern_buf_printf(b, "JobCompType=jobcomp/filetxt\nJobCompLoc=%s/jobs.txt\n", c->log);
-    tern_buf_puts(b, "MailProg=/bin/true\nSlurmdParameters=config_overrides\n"
-                     "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n"
-                     "SlurmdTimeout=5\nMessageTimeout=5\nKillWait=5\n"
-                     "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,"
-                     "nohold_on_prolog_fail\n");
+    tern_buf_printf(b,
+                    "MailProg=/bin/true\nSlurmdParameters=config_overrides\n"
+                    "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n"
+                    "SlurmdTimeout=%d\nMessageTimeout=%d\nKillWait=5\n"
+                    "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,"
+                    "nohold_on_prolog_fail\n",
+                    patience_s, patience_s);
 }
 
 static void site_head(struct tern_buf *b, const struct tern_layout *l)
@@ -141,7 +152,7 @@ static void group_lines(struct tern_buf *b, const struct tern_layout *l,
                         const struct tern_layout_group *g, const struct tern_layout_local *c,
                         int *port)
 {
-    int here = !g->dynamic ? g->count : !c ? 0 : c->dynamic < g->count ? c->dynamic : g->count;
+    int here = present(g, c);
 
     if (here) {
         char *name = numbered(g, 1, here);
@@ -186,11 +197,13 @@ static void slurm_conf(struct tern_buf *b, const struct tern_layout *l,
                        const struct tern_layout_local *c, const struct tern_layout_group *groups,
                        size_t n)
 {
-    int port = c ? c->port : 0;
+    int port = c ? c->port : 0, nodes = 0;
 
+    for (size_t i = 0; i < n; i++)
+        nodes += present(&groups[i], c);
     tern_buf_printf(b, "# slurm.conf, rendered by tern from %s\n", l->path);
     if (c)
-        local_head(b, c);
+        local_head(b, c, nodes);
     else
         site_head(b, l);
     tern_buf_printf(b,

@@ -97,12 +97,17 @@ static void record(struct tern_run_attempt *a, const struct tern_health_rows *ro
 
 /* ------------------------------------------------------------------ what follows */
 
-/* Slurm may know why a node is silent. */
+/* Slurm may know why a node is silent; of others it is not asked. */
 static void ask_slurm(struct tern_health_judged *judged)
 {
     struct tern_slurm_nodes *nodes = NULL;
     struct tern_err err = {0};
+    bool silent = false;
 
+    for (size_t i = 0; i < judged->n; i++)
+        silent = silent || strcmp(judged->node[i].check, "answer") == 0;
+    if (!silent)
+        return;
     if (tern_slurm_nodes_load(&nodes, &err) < 0) {
         tern_warn("%s", err.text);
         return;

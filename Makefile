@@ -95,7 +95,7 @@ TEST_TOOLS := $(patsubst tests/tools/%.c,$(O)/tests/tools/%,$(wildcard tests/too
 # The model's maths and the trainer again in double, for tests alone: these programs exist as NAME
 # and NAME-f64.
 F64_ROOMS := tensor llama plan infer train
-F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/llama tools/check_reference tools/train-ranks)
+F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/products unit/llama tools/check_reference tools/train-ranks)
 
 objs = $(patsubst %.c,$(O)/%.o,$(wildcard $(1)/*.c))
 bin = $(O)/bin/$(if $(filter tern,$(1)),tern,tern-$(1))

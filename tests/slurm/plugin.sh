@@ -50,8 +50,9 @@ on salloc --help; out_has '--tern=RECIPE'
 
 # ---- the shape, where srun knows it
 printf 'version: 1\nname: toy\nledger: {dir: ledger}\nparallel: {tensor: 2}\nlaunch: {ranks_per_node: 2}\nworkload: {command: [true]}\n' >pairs.yaml
-# Of groups of nodes, with 1 and $1 tasks
-het() { rm -f ran.*; on srun --mpi=none --tern=pairs.yaml -N1 -n1 sh -c 'sleep 5 && touch ran.a.end' : -N1 -n$1 sh -c 'sleep 5 && touch ran.b.end'; }
+# Of groups of nodes, with 1 and $1 tasks that take $2 s.  When a refused group's tasks have begun,
+# they are ended; on a slow machine that takes seconds.
+het() { rm -f ran.*; on srun --mpi=none --tern=pairs.yaml -N1 -n1 sh -c "sleep $2 && touch ran.a.end" : -N1 -n$1 sh -c "sleep $2 && touch ran.b.end"; }
 step() { rm -f ran.*; on "$@" sh -c 'touch ran.$SLURM_PROCID'; }
 for flag in optional required; do
     conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf
@@ -60,14 +61,14 @@ for flag in optional required; do
     [ $rc != 0 ] && [ -z "$(ls ran.* 2>/dev/null)" ]; ok $? "$flag: srun with tasks that the recipe's degrees do not divide: none starts"
     err_has 'pairs.yaml:4: parallel' "$flag: with the recipe's line"
     queue_empty; ok $? "$flag: and the allocation is given back"
-    het 2
+    het 2 60
     [ $rc != 0 ] && [ -z "$(ls ran.* 2>/dev/null)" ]; ok $? "$flag: srun A : B whose groups do not fit together is refused" || { cat err; ls; }
     err_has '3 tasks on 2 nodes: every node must have as many' "$flag: with what they are together"
     on salloc -N2 --exclusive sh -c 'srun --mpi=none -n3 --tern=pairs.yaml true; timeout 20 srun --mpi=none -N2 --exclusive true && echo "goes on"'
     out_has 'goes on' "$flag: the job's next step has its nodes"
 done
 sed -i 's/^[a-z]*/optional/' "$conf"
-het 1; [ $rc = 0 ] && [ -e ran.a.end ] && [ -e ran.b.end ]; ok $? "srun A : B whose groups fit together, and neither alone, runs" || { cat err; ls; }
+het 1 1; [ $rc = 0 ] && [ -e ran.a.end ] && [ -e ran.b.end ]; ok $? "srun A : B whose groups fit together, and neither alone, runs" || { cat err; ls; }
 step srun --mpi=none -N2 -n4 --tern=pairs.yaml; [ $rc = 0 ] && [ -e ran.3 ]; ok $? "srun with tasks that they divide runs" || cat err
 on salloc -N2 bash -c 'srun --mpi=none -n3 --tern=pairs.yaml touch ran.x; echo "step $?"'
 out_has 'step 2' "a step of a job is refused too, when the recipe is typed for it"; [ ! -e ran.x ]; ok $? "and does not start"

@@ -66,7 +66,7 @@ SANFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -f
 SLURM_CFLAGS := $(SLURM_PREFIX:%=-I%/include)
 SLURM_LIBS := $(foreach d,$(wildcard $(SLURM_PREFIX:%=%/lib) $(SLURM_PREFIX:%=%/lib64)),-L$(d) -Wl,-rpath,$(d)) -lslurm
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CFLAGS) \
-	-fopenmp -ffp-contract=off $(SANFLAGS) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS = -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) $(SLURM_LIBS) \
 	-Wl,-rpath,$(BLAS_DIR) -lm -ldl -lpthread
 # 22.05.8, from the headers: a plugin works in its own release of Slurm only.

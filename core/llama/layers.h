@@ -109,6 +109,9 @@ struct tern_llama {
     struct tern_llama_scratch a;
     tern_real *cos, *sin; /* [seq_len, D/2], in the activations' block */
     void *acts_block;
+    void *
+        owned[5]; /* the blocks that are not the caller's: w, lora_w, their gradients, acts_block */
+    int n_owned;
 };
 
 /* y[n,out] = x[n,in] w[out,in]^T + beta * y */

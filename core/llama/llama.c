@@ -14,8 +14,8 @@ enum {
     HUGE_PAGE = 2 << 20,
 };
 
-/* Zeroed by the threads that will use it, on huge pages where the system has them. */
-static void *block(size_t bytes, const char *what, struct tern_err *err)
+/* On huge pages where the system has them. */
+static void *own_block(size_t bytes, const char *what, struct tern_err *err)
 {
     const bool huge = bytes >= HUGE_PAGE; /* a small block would be rounded up and cleared whole */
     size_t to = huge ? HUGE_PAGE : ALIGN, whole = (bytes + to - 1) / to * to;
@@ -31,7 +31,21 @@ static void *block(size_t bytes, const char *what, struct tern_err *err)
     }
     if (huge)
         madvise(p, whole, MADV_HUGEPAGE);
-    tern_tensor_zero(p, (bytes + sizeof(tern_real) - 1) / sizeof(tern_real));
+    return p;
+}
+
+/* Zeroed by the threads that will use it.  From `memory`, unless that is NULL. */
+static void *block(struct tern_llama *m, const struct tern_llama_memory *memory, size_t bytes,
+                   const char *what, struct tern_err *err)
+{
+    bytes = (bytes + sizeof(tern_real) - 1) / sizeof(tern_real) * sizeof(tern_real);
+    void *p = memory ? memory->alloc(memory->ctx, bytes, err) : own_block(bytes, what, err);
+
+    if (!p)
+        return NULL;
+    if (!memory)
+        m->owned[m->n_owned++] = p;
+    tern_tensor_zero(p, bytes / sizeof(tern_real));
     return p;
 }
 
@@ -156,21 +170,29 @@ int tern_llama_bytes(const struct tern_llama_options *o, struct tern_llama_bytes
     return 0;
 }
 
-static int make_blocks(struct tern_llama *m, struct tern_err *err)
+static int make_blocks(struct tern_llama *m, const struct tern_llama_memory *memory,
+                       struct tern_err *err)
 {
+    const struct tern_llama_memory *from[TERN_LLAMA_BLOCKS] = {NULL};
     size_t params = m->params * sizeof(tern_real);
     size_t adapters = m->lora.rank ? m->lora_shard->params * sizeof(tern_real) : 0;
 
-    if (m->bf16 ? !(m->w_bf16 = block(m->params * sizeof *m->w_bf16, "parameters", err))
-                : !(m->w = block(params, "parameters", err)))
+    for (int k = 0; memory && k < TERN_LLAMA_BLOCKS; k++)
+        from[k] = memory->wanted[k] ? memory : NULL;
+    const struct tern_llama_memory *trained = from[TERN_LLAMA_BLOCK_PARAMS];
+    const struct tern_llama_memory *grads = from[TERN_LLAMA_BLOCK_GRADS];
+    const struct tern_llama_memory *w = m->lora.rank ? NULL : trained;
+    if (m->bf16 ? !(m->w_bf16 = block(m, w, m->params * sizeof *m->w_bf16, "parameters", err))
+                : !(m->w = block(m, w, params, "parameters", err)))
         return -1;
-    if (m->lora.rank && !(m->lora_w = block(adapters, "adapters", err)))
+    if (m->lora.rank && !(m->lora_w = block(m, trained, adapters, "adapters", err)))
         return -1;
-    if (m->training && m->lora.rank && !(m->lora_g = block(adapters, "gradients", err)))
+    if (m->training && m->lora.rank && !(m->lora_g = block(m, grads, adapters, "gradients", err)))
         return -1;
-    if (m->training && !m->lora.rank && !(m->g = block(params, "gradients", err)))
+    if (m->training && !m->lora.rank && !(m->g = block(m, grads, params, "gradients", err)))
         return -1;
-    m->acts_block = block(tern_llama_carve(m, NULL), "activations", err);
+    m->acts_block =
+        block(m, from[TERN_LLAMA_BLOCK_ACTIVATIONS], tern_llama_carve(m, NULL), "activations", err);
     return m->acts_block ? 0 : -1;
 }
 
@@ -180,7 +202,7 @@ struct tern_llama *tern_llama_open(const struct tern_llama_options *o, struct te
 
     if (!m)
         return NULL;
-    if (make_blocks(m, err) < 0) {
+    if (make_blocks(m, o->memory, err) < 0) {
         tern_llama_free(m);
         return NULL;
     }
@@ -202,15 +224,11 @@ void tern_llama_free(struct tern_llama *m)
 {
     if (!m)
         return;
-    free(m->w);
-    free(m->w_bf16);
-    free(m->g);
-    free(m->lora_w);
-    free(m->lora_g);
+    for (int i = 0; i < m->n_owned; i++)
+        free(m->owned[i]);
     free(m->lora_at);
     free(m->lora_layer);
     tern_model_shard_free(m->lora_shard);
-    free(m->acts_block);
     free(m->layers);
     free(m->chunks);
     free(m->slots);

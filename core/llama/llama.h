@@ -12,8 +12,8 @@
  *
  * The model as in transformers' LlamaForCausalLM: pre-norm with RMSNorm, rotate-half RoPE, grouped
  * queries, SwiGLU, no biases, tied or untied head.  All memory is allocated by tern_llama_new: one
- * block each for parameters, gradients and activations; a step allocates nothing.  Same parameters,
- * input, BLAS core type, kernels and threads: same bits.
+ * block each for parameters, gradients and activations, which a caller may hand in instead; a step
+ * allocates nothing.  Same parameters, input, BLAS core type, kernels and threads: same bits.
  *
  * tern_tensor_start must have been called.  One thread at a time per model.
  */
@@ -54,6 +54,25 @@ enum tern_llama_recompute {
     TERN_LLAMA_RECOMPUTE_FULL,      /* everything but the layer's input */
 };
 
+/* Blocks that others may have to reach: of parameters and gradients those of what is trained (with
+ * adapters theirs), of activations all, what goes through tern_llama_peers among them. */
+enum tern_llama_block {
+    TERN_LLAMA_BLOCK_PARAMS,
+    TERN_LLAMA_BLOCK_GRADS,
+    TERN_LLAMA_BLOCK_ACTIVATIONS,
+    TERN_LLAMA_BLOCKS
+};
+
+/* Memory for some of them that is the caller's.  `alloc` is called once for each block that is
+ * wanted, by tern_llama_open: at least `bytes`, aligned to 64 (to 2 MiB for huge pages), whatever
+ * it holds; NULL with `err`.  tern_llama_free leaves it alone: it is freed by its owner, before or
+ * after that, when no other call of the model is to come, and after a failed tern_llama_open. */
+struct tern_llama_memory {
+    void *ctx;
+    bool wanted[TERN_LLAMA_BLOCKS];
+    void *(*alloc)(void *ctx, size_t bytes, struct tern_err *err);
+};
+
 struct tern_llama_options {
     const struct tern_model_config *config;
     const struct tern_model_place *place; /* NULL: all of it */
@@ -79,6 +98,7 @@ struct tern_llama_options {
      * effect where all layers are one chunk here and their weights are trained. */
     bool one_micro_batch;
     const int *slots; /* [interleave] micro-batches under way in each chunk; NULL: one */
+    const struct tern_llama_memory *memory; /* NULL: all of it is the model's */
 };
 
 /* Parameters and gradients start as zero.  NULL when it cannot be cut so, or does not fit into

@@ -236,6 +236,8 @@ static enum moved run_step(struct tern_comm *c, const struct step *s, struct ter
     case STEP_WAIT:
         return over(c, s->slot, err);
     case STEP_COPY:
+        if (c->program->spots[s->spot].place == PLACE_STAGE)
+            c->f->staged_bytes += s->n;
         memmove(place(c, s->spot), place(c, s->spot + 1), s->n);
         return MOVED;
     case STEP_REDUCE:

@@ -454,6 +454,10 @@ int tern_fabric_local_size(const struct tern_fabric *f)
 {
     return f->local_size;
 }
+bool tern_fabric_is_mate(const struct tern_fabric *f, int rank)
+{
+    return f->peers[rank].node == f->node;
+}
 const char *tern_fabric_node_name(const struct tern_fabric *f, int rank)
 {
     return f->peers[rank].node_name;
@@ -496,4 +500,18 @@ void tern_fabric_free(struct tern_fabric *f, void *p)
     if (f->wire)
         f->wire->ops->dismiss(f->wire, f->own.buffers[i].mr);
     tern_fabric_shm_buffer_delete(&f->own, i);
+}
+
+uint64_t tern_fabric_mates_bytes(const struct tern_fabric *f)
+{
+    uint64_t resident, own = tern_fabric_shm_own_bytes(&f->own);
+
+    if (f->local_size < 2 || tern_fabric_shm_resident(&resident) < 0)
+        return 0;
+    return resident > own ? resident - own : 0;
+}
+
+uint64_t tern_fabric_staged_bytes(const struct tern_fabric *f)
+{
+    return f->staged_bytes;
 }

@@ -105,6 +105,8 @@ int tern_fabric_node(const struct tern_fabric *f);
 int tern_fabric_nodes(const struct tern_fabric *f);
 int tern_fabric_local_rank(const struct tern_fabric *f);
 int tern_fabric_local_size(const struct tern_fabric *f);
+/* Is that rank in one's node?  One is one's own mate. */
+bool tern_fabric_is_mate(const struct tern_fabric *f, int rank);
 /* SLURMD_NODENAME of that rank, else its host name.  Lives as long as `f`. */
 const char *tern_fabric_node_name(const struct tern_fabric *f, int rank);
 /* One line for people: wire-up, provider, who shares memory.  Lives as long as `f`. */
@@ -119,6 +121,16 @@ const char *tern_fabric_about(const struct tern_fabric *f);
 void *tern_fabric_alloc(struct tern_fabric *f, size_t bytes, struct tern_err *err);
 /* `p` from tern_fabric_alloc, or NULL. */
 void tern_fabric_free(struct tern_fabric *f, void *p);
+
+/* How much of the memory that the kernel counts as this process's (VmRSS, ru_maxrss) is its mates':
+ * pages of their buffers that operations have read or written here, which are theirs as well.  It
+ * only grows, but for buffers that are freed.  Told by the kernel's count of shared pages less what
+ * this rank's own segments hold, so that shared memory of others than tern is in it, too; 0 where
+ * there are no mates.  Some 20 us. */
+uint64_t tern_fabric_mates_bytes(const struct tern_fabric *f);
+/* How much operations have copied so far to where mates can read it, since it did not lie there
+ * (tern_fabric_alloc).  Short vectors always are. */
+uint64_t tern_fabric_staged_bytes(const struct tern_fabric *f);
 
 /* ---------------------------------------------------------------- communicators */
 

@@ -218,6 +218,40 @@ int tern_fabric_shm_buffer_find(const struct shm *s, const void *p, size_t bytes
     return -1;
 }
 
+static uint64_t blocks_of(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+}
+
+uint64_t tern_fabric_shm_own_bytes(const struct shm *s)
+{
+    uint64_t bytes = blocks_of(s->fd);
+
+    for (int i = 0; i < s->n_buffers; i++)
+        if (s->buffers[i].base)
+            bytes += blocks_of(s->head->regions[i].fd);
+    return bytes;
+}
+
+int tern_fabric_shm_resident(uint64_t *bytes)
+{
+    char text[4096]; /* more than twice of what it is */
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    unsigned long long kib;
+
+    if (fd >= 0)
+        close(fd);
+    text[n < 0 ? 0 : n] = '\0';
+    const char *at = strstr(text, "\nRssShmem:");
+    if (!at || sscanf(at, "\nRssShmem: %llu", &kib) != 1)
+        return -1;
+    *bytes = (uint64_t)kib << 10;
+    return 0;
+}
+
 char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes,
                             struct tern_err *err)
 {

@@ -114,6 +114,12 @@ void tern_fabric_shm_buffer_delete(struct shm *s, int i);
 /* The buffer that holds [p, p + bytes), or -1. */
 int tern_fabric_shm_buffer_find(const struct shm *s, const void *p, size_t bytes);
 
+/* Bytes of memory behind this rank's segments, its buffers and what was staged. */
+uint64_t tern_fabric_shm_own_bytes(const struct shm *s);
+/* *bytes of shared memory, anybody's, that is mapped here with its pages; -1 where /proc does not
+ * say. */
+int tern_fabric_shm_resident(uint64_t *bytes);
+
 /* Where a peer's offered buffer is here; mapped on first use. */
 char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes,
                             struct tern_err *err);

@@ -74,8 +74,9 @@ struct tern_fabric {
     struct shm own;
     struct transport *wire; /* NULL when all ranks share memory */
     struct model model;
-    uint64_t busy;       /* a bit for each communicator with an operation under way */
-    uint64_t high_phase; /* highest phase of any communicator so far */
+    uint64_t staged_bytes; /* copied to a stage so far */
+    uint64_t busy;         /* a bit for each communicator with an operation under way */
+    uint64_t high_phase;   /* highest phase of any communicator so far */
     struct tern_comm *comms[SHM_COMMS];
     bool broken;
     struct tern_err why;  /* when broken */

@@ -9,6 +9,43 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static void *alloc_shared(void *ctx, size_t bytes, struct tern_err *err)
+{
+    struct train *t = ctx;
+
+    return tern_fabric_alloc(t->options->fabric, bytes, err);
+}
+
+static bool has_mate(const struct train *t, int first, int step, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (first + i * step != t->rank &&
+            tern_fabric_is_mate(t->options->fabric, first + i * step))
+            return true;
+    return false;
+}
+
+/* What ranks of one node put together lies where they reach it, so that nothing is staged: the
+ * gradients of data ranks, the parameters that they hand each other with ZeRO, and what tensor
+ * ranks do with activations.  All else is this process's alone: what is read of a mate's counts as
+ * resident here, too.  (Pipeline neighbours broadcast, which goes by a stage in any case.)  Freed
+ * by tern_fabric_close. */
+static struct tern_llama_memory shared_memory(struct train *t)
+{
+    const int tensor = t->me.place.tensor, data = t->me.data;
+    const int in_group = t->rank / tensor * tensor; /* the first of the tensor ranks */
+    const int of_data = t->rank - t->me.data_rank * tensor;
+    bool data_mates = has_mate(t, of_data, tensor, data);
+
+    return (struct tern_llama_memory){
+        .ctx = t,
+        .wanted = {[TERN_LLAMA_BLOCK_PARAMS] = data_mates && t->recipe->parallel.zero,
+                   [TERN_LLAMA_BLOCK_GRADS] = data_mates,
+                   [TERN_LLAMA_BLOCK_ACTIVATIONS] = has_mate(t, in_group, 1, tensor)},
+        .alloc = alloc_shared,
+    };
+}
+
 static int make_model(struct train *t, const struct tern_model_config *config, struct tern_err *err)
 {
     if (t->recipe->batch.seq_len > config->max_position)
@@ -17,18 +54,15 @@ static int make_model(struct train *t, const struct tern_model_config *config, s
                                 "(max_position_embeddings).",
                                 t->recipe->batch.seq_len, config->max_position);
     const struct tern_llama_peers peers = tern_train_peers(t);
+    struct tern_llama_memory memory;
     struct tern_llama_options o;
 
     if (tern_train_pass_open(t, err) < 0)
         return -1;
     tern_plan_llama(t->recipe, config, &t->me, t->pipeline.slots, &o);
     o.peers = &peers;
-    /* Parameters and gradients lie in the model's own memory and go through the fabric's stage.  In
-     * tern_fabric_alloc's they need not, but the kernel counts what a rank reads of its mates' as
-     * resident there too, and so do Slurm's MaxRSS and the ledger's memory_bytes.  Two ranks of one
-     * thread, 20 M parameters, 64 tokens a rank a step: 396 MiB a rank instead of 326, though
-     * shared out (PSS) it was 317 instead of 313; the processor's time of a run of 16 steps was 7.3
-     * to 8.9 s instead of 8.3 to 9.5, and 7.9 and 8.5 s where the kernel gave no huge pages. */
+    memory = shared_memory(t);
+    o.memory = &memory;
     t->model = tern_llama_open(&o, err);
     if (!t->model || tern_train_units_open(t, err) < 0)
         return -1;

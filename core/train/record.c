@@ -139,10 +139,25 @@ static void add_ranks(const struct train *t, struct values *v)
     }
 }
 
+/* A new peak came about since the last look, and mates' pages, which do not go away, were at most
+ * what they are now. */
+void tern_train_memory(struct train *t)
+{
+    struct rusage use = {0};
+
+    getrusage(RUSAGE_SELF, &use);
+    uint64_t most = (uint64_t)use.ru_maxrss * 1024;
+    if (most <= t->resident_bytes)
+        return;
+    t->resident_bytes = most;
+    uint64_t theirs = tern_fabric_mates_bytes(t->options->fabric);
+    uint64_t own = most > theirs ? most - theirs : 0;
+    t->memory_bytes = own > t->memory_bytes ? own : t->memory_bytes;
+}
+
 void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds)
 {
     const struct train_phases *ph = &t->phases;
-    struct rusage use = {0};
     int slowest = 0;
 
     if (!t->spool)
@@ -150,7 +165,7 @@ void tern_train_record(struct train *t, double lr, double norm, double tokens, d
     for (int r = 1; r < t->size; r++)
         if (busy(&t->all[r]) > busy(&t->all[slowest]))
             slowest = r;
-    getrusage(RUSAGE_SELF, &use);
+    tern_train_memory(t);
     const struct tern_ledger_value own[] = {
         {"loss", t->loss},
         {"lr", lr},
@@ -169,7 +184,7 @@ void tern_train_record(struct train *t, double lr, double norm, double tokens, d
         {"slowest_rank_seconds", busy(&t->all[slowest])},
         {"skipped_steps", (double)t->guard.skipped}, /* of the run, so far */
         {"memory_predicted_bytes", (double)t->predicted_bytes},
-        {"memory_bytes", (double)use.ru_maxrss * 1024}, /* the most so far */
+        {"memory_bytes", (double)t->memory_bytes}, /* the most so far */
     };
     _Static_assert(sizeof own / sizeof *own <= OWN, "room for a step's own values");
     struct values v;

@@ -50,6 +50,8 @@ struct train {
     struct train_unit *units;        /* who updates what: grads.c */
     uint64_t n_state;                /* parameters whose moments are here */
     uint64_t predicted_bytes;        /* of memory, by core/plan */
+    uint64_t resident_bytes;         /* the most that the kernel counted so far, */
+    uint64_t memory_bytes;           /* and of it what is this rank's: record.c */
     tern_real *exp_avg, *exp_avg_sq; /* [n_state], AdamW's moments */
     struct tern_stages *data;
     struct tern_set **held_out; /* [recipe->data.held_out.n] */
@@ -168,6 +170,11 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
 /* Compare `rc` as tern_train_agree does; and measure the peak that MFU is a share of, if values are
  * recorded: products of squares by all ranks at once, some milliseconds.  Collective. */
 int tern_train_peak(struct train *t, int rc, struct tern_err *err);
+/* Look how much memory this rank uses; cheap unless it is more than ever.  The ledger's
+ * memory_bytes is the most of it that was resident (ru_maxrss), shared segments of its own
+ * included, less what is its mates' (tern_fabric_mates_bytes): sums over ranks count nothing twice,
+ * and core/plan predicts it.  Slurm's MaxRSS is larger by the mates'. */
+void tern_train_memory(struct train *t);
 /* The present step's values into the ledger; `seconds` is what it took. */
 void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds);
 

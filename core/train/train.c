@@ -77,6 +77,7 @@ static void say_beginning(struct train *t)
         return;
     tern_plan_host_rank(r, tern_llama_config(t->model), &t->me, &b, NULL);
     t->predicted_bytes = b.total;
+    tern_train_memory(t); /* before there is anything of the mates' */
     tern_info("%s", tern_tensor_describe());
     tern_info("%s: %.1f M parameters, %d ranks, %" PRId64 " x %" PRId64 " tokens a step (%" PRId64
               " micro-batches of %" PRId64 " a rank), %s a rank",

@@ -3,7 +3,8 @@
  *     train-ranks RECIPE RANKS [KEY=VALUE]...      the losses of all steps, one a line, in full
  *
  * Built twice: in float, and in double as train-ranks-f64.  Exit status: the largest of the ranks'.
- * A run of more than 10 steps says on stderr how often each rank allocated after the tenth.
+ * A run of more than 10 steps says on stderr how often each rank allocated after the tenth, and how
+ * many bytes it copied to where its mates read them.
  */
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -63,6 +64,8 @@ struct watched {
     int rank;
     uint64_t steps;
     unsigned long long warm, last; /* allocations up to the tenth step, and to the newest */
+    struct tern_fabric *fabric;
+    unsigned long long warm_staged, staged; /* bytes, likewise */
 };
 
 static void watch(void *ctx, uint64_t step, double loss)
@@ -70,8 +73,11 @@ static void watch(void *ctx, uint64_t step, double loss)
     struct watched *w = ctx;
 
     w->last = allocations;
-    if (++w->steps == WARM)
+    w->staged = tern_fabric_staged_bytes(w->fabric);
+    if (++w->steps == WARM) {
         w->warm = w->last;
+        w->warm_staged = w->staged;
+    }
     if (w->rank == 0)
         printf("%llu %.17g\n", (unsigned long long)step, loss);
 }
@@ -88,13 +94,14 @@ static int rank_main(const char *path, const char *const *sets, size_t n_sets,
     if (r && tern_check_length(r, &err) == 0 && tern_tensor_start(1, 1, &err) == 0)
         f = tern_fabric_open(o, &err);
     if (f) {
-        struct watched w = {.rank = o->rank};
+        struct watched w = {.rank = o->rank, .fabric = f};
         const struct tern_train_options options = {
             .recipe = r, .fabric = f, .watch = watch, .watch_ctx = &w};
         rc = tern_train(&options, &result, &err);
         if (rc == 0 && w.steps > WARM)
-            fprintf(stderr, "rank %d: %llu allocations in %llu steps\n", o->rank, w.last - w.warm,
-                    (unsigned long long)(w.steps - WARM));
+            fprintf(stderr, "rank %d: %llu allocations in %llu steps, %llu bytes staged\n", o->rank,
+                    w.last - w.warm, (unsigned long long)(w.steps - WARM),
+                    w.staged - w.warm_staged);
     }
     if (rc < 0)
         fprintf(stderr, "rank %d: %s\n", o->rank, err.text);

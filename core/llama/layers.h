@@ -109,8 +109,7 @@ struct tern_llama {
     struct tern_llama_scratch a;
     tern_real *cos, *sin; /* [seq_len, D/2], in the activations' block */
     void *acts_block;
-    void *
-        owned[5]; /* the blocks that are not the caller's: w, lora_w, their gradients, acts_block */
+    void *owned[4]; /* of w, lora_w, g or lora_g and acts_block those that are not the caller's */
     int n_owned;
 };
 

@@ -65,6 +65,7 @@ CFLAGS ?= -O2 -g
 SANFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 SLURM_CFLAGS := $(SLURM_PREFIX:%=-I%/include)
 SLURM_LIBS := $(foreach d,$(wildcard $(SLURM_PREFIX:%=%/lib) $(SLURM_PREFIX:%=%/lib64)),-L$(d) -Wl,-rpath,$(d)) -lslurm
+# No errno from roots: a loop that may set it is not made of vectors (AdamW took 2.7 times as long).
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CFLAGS) \
 	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS = -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) $(SLURM_LIBS) \

@@ -25,11 +25,12 @@ static bool has_mate(const struct train *t, int first, int step, int n)
     return false;
 }
 
-/* What ranks of one node put together lies where they reach it, so that nothing is staged: the
- * gradients of data ranks, the parameters that they hand each other with ZeRO, and what tensor
+/* Most of what ranks of one node put together lies where they reach it, so that it is not staged:
+ * the gradients of data ranks, the parameters that they hand each other with ZeRO, and what tensor
  * ranks do with activations.  All else is this process's alone: what is read of a mate's counts as
- * resident here, too.  (Pipeline neighbours broadcast, which goes by a stage in any case.)  Freed
- * by tern_fabric_close. */
+ * resident here, too.  Without data ranks in the node these are staged still: gradients of norms
+ * and of shared keys and values, which tensor ranks add up, and a tied head's; pipeline neighbours
+ * broadcast, which goes by a stage in any case.  Freed by tern_fabric_close. */
 static struct tern_llama_memory shared_memory(struct train *t)
 {
     const int tensor = t->me.place.tensor, data = t->me.data;

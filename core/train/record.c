@@ -140,7 +140,7 @@ static void add_ranks(const struct train *t, struct values *v)
 }
 
 /* A new peak came about since the last look, and mates' pages, which do not go away, were at most
- * what they are now. */
+ * what they are now: its own part was at least the difference. */
 void tern_train_memory(struct train *t)
 {
     struct rusage use = {0};

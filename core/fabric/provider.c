@@ -24,6 +24,20 @@ static bool told_to_libfabric(char name[PROVIDER_NAME])
     return true;
 }
 
+/* Over "tcp" tern takes tcp's own reliable endpoints where there are any; a list that names tcp
+ * alone, as profiles and sites have it, would hide them where they go by another name: libfabric
+ * 1.16 and 1.17's "net".  Who means tcp;ofi_rxm says so to TERN_FABRIC_PROVIDER. */
+static void show_net(void)
+{
+    const char *list = getenv("FI_PROVIDER");
+    char more[256];
+
+    if (!list || *list == '^' || strstr(list, "net"))
+        return;
+    if (snprintf(more, sizeof more, "%s,net", list) < (int)sizeof more)
+        setenv("FI_PROVIDER", more, 1);
+}
+
 /* Does libfabric offer EFA here?  Without a device nobody is asked: that takes its time. */
 static bool has_efa(void)
 {
@@ -42,11 +56,13 @@ const char *tern_fabric_provider_choose(const char *provider, char name[PROVIDER
 {
     const char *wanted = provider ? provider : tern_var("TERN_FABRIC_PROVIDER");
 
-    if (wanted)
-        return wanted;
-    if (!told_to_libfabric(name))
+    if (!wanted && !told_to_libfabric(name))
         snprintf(name, PROVIDER_NAME, "%s", has_efa() ? "efa" : "tcp");
-    return name;
+    if (!wanted)
+        wanted = name;
+    if (strcmp(wanted, "tcp") == 0)
+        show_net();
+    return wanted;
 }
 
 const char *tern_fabric_provider_why(const char *name)

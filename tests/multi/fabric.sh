@@ -27,8 +27,10 @@ status 0; ! grep -q rxm out; ok $? "tcp has endpoints of its own"
 ! grep -q 'one rank alone' err; ok $? "two ranks are a measurement"
 run tern bench fabric -b 8 -e 8 -n 2 --op all_reduce
 status 0; err_has 'one rank alone'; err_has '--ranks N'
-FI_PROVIDER=tcp TERN_FABRIC_SHARE=1 run timeout 60 "$R" random 3 5 20
-status 0 "random operations over tcp where nothing else may be taken"
+TERN_FABRIC_SHARE=1 FI_PROVIDER=tcp run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
+status 0; ! grep -q rxm out; ok $? "nor does a site's FI_PROVIDER=tcp hide them"
+TERN_FABRIC_SHARE=1 FI_PROVIDER=tcp TERN_FABRIC_PROVIDER='tcp;ofi_rxm' run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
+status 0; out_has 'tcp;ofi_rxm' "who asks for the others has them"
 FI_PROVIDER=udp,shm TERN_FABRIC_SHARE=1 run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
 status 0; out_has 'udp;ofi_rxd' "what FI_PROVIDER names is taken"
 TERN_FABRIC_SHARE=2 TEST_FABRIC_ORDER=any run timeout 60 "$R" random 8 21 40

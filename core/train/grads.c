@@ -8,6 +8,10 @@
 
 #include <stdlib.h>
 
+/* Bytes of gradients that are worth a sum of their own, as PyTorch's first bucket: what is less
+ * costs its rounds rather than its bytes, and waits for the next bucket. */
+enum { WORTH = 1 << 20 };
+
 struct train_unit {
     int64_t from, to; /* rows whose state is here, and that this rank updates */
     uint64_t state;   /* elements before them in the moments */
@@ -70,8 +74,8 @@ static int sum_replicas(struct train *t, const struct tern_model_unit *u, struct
     return 0;
 }
 
-/* Begin the sum over the data ranks. */
-static int begin_sum(struct train *t, size_t i, struct tern_err *err)
+/* With ZeRO: begin the sum over the data ranks of a unit, each rank's rows for itself. */
+static int begin_scatter(struct train *t, size_t i, struct tern_err *err)
 {
     const struct tern_model_unit *u = &tern_llama_trained(t->model)->units[i];
     struct train_unit *mine = &t->units[i];
@@ -79,12 +83,6 @@ static int begin_sum(struct train *t, size_t i, struct tern_err *err)
     size_t rest = all - each * (size_t)t->me.data;
     tern_real *g = t->grads + u->offset;
 
-    mine->n_pending = 0;
-    if (t->me.data == 1)
-        return 0;
-    if (!t->recipe->parallel.zero)
-        return tern_comm_all_reduce_begin(t->groups.data, g, all, TRAIN_REAL, TERN_SUM,
-                                          &mine->pending[mine->n_pending++], err);
     if (each > 0 && tern_comm_reduce_scatter_begin(
                         t->groups.data, g, g + each * (size_t)t->me.data_rank, each, TRAIN_REAL,
                         TERN_SUM, &mine->pending[mine->n_pending++], err) < 0)
@@ -93,6 +91,38 @@ static int begin_sum(struct train *t, size_t i, struct tern_err *err)
     return rest > 0 ? tern_comm_all_reduce_begin(t->groups.data, g + all - rest, rest, TRAIN_REAL,
                                                  TERN_SUM, &mine->pending[mine->n_pending++], err)
                     : 0;
+}
+
+/* Begin the sum over the data ranks of what waits. */
+static int begin_held(struct train *t, struct tern_err *err)
+{
+    struct train_held *h = &t->held;
+    struct train_unit *first = &t->units[h->unit];
+    uint64_t n = h->n;
+
+    h->n = 0;
+    return n == 0 ? 0
+                  : tern_comm_all_reduce_begin(t->groups.data, t->grads + h->from, n, TRAIN_REAL,
+                                               TERN_SUM, &first->pending[first->n_pending++], err);
+}
+
+/* A unit's gradients are this rank's whole part.  Backward passes go down in memory: a unit joins
+ * what waits when that is its next neighbour. */
+static int begin_sum(struct train *t, size_t i, struct tern_err *err)
+{
+    const struct tern_model_unit *u = &tern_llama_trained(t->model)->units[i];
+    struct train_held *h = &t->held;
+    uint64_t n = (uint64_t)(u->rows * u->width);
+
+    t->units[i].n_pending = 0;
+    if (t->me.data == 1)
+        return 0;
+    if (t->recipe->parallel.zero)
+        return begin_scatter(t, i, err);
+    if (h->n > 0 && u->offset + n != h->from && begin_held(t, err) < 0)
+        return -1;
+    *h = (struct train_held){.unit = i, .from = u->offset, .n = h->n + n};
+    return 0;
 }
 
 /* Is this the embedding or its copy, whose gradients two stages have parts of? */
@@ -107,13 +137,15 @@ static int begin_bucket(struct train *t, int bucket, struct tern_err *err)
 {
     const struct tern_model_shard *s = tern_llama_trained(t->model);
 
-    for (size_t i = 0; i < s->n_units; i++) {
+    for (size_t i = s->n_units; i-- > 0;) {
         const struct tern_model_unit *u = &s->units[i];
         if (u->bucket != bucket || is_tied(t, u))
             continue;
         if (sum_replicas(t, u, err) < 0 || begin_sum(t, i, err) < 0)
             return -1;
     }
+    if (t->held.n * sizeof(tern_real) >= WORTH && begin_held(t, err) < 0)
+        return -1;
     return tern_fabric_progress(t->options->fabric, err);
 }
 
@@ -142,6 +174,8 @@ int tern_train_sums_finish(struct train *t, struct tern_err *err)
             begin_sum(t, i, err) < 0)
             return -1;
     }
+    if (begin_held(t, err) < 0)
+        return -1;
     for (size_t i = 0; i < s->n_units; i++)
         for (int k = 0; k < t->units[i].n_pending; k++)
             if (tern_comm_wait(&t->units[i].pending[k], err) < 0)

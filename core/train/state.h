@@ -32,6 +32,12 @@ struct train_phases {
     double inside; /* the model's own communication in the pass under way */
 };
 
+/* Gradients that wait for more, so that one sum over the data ranks is begun for all. */
+struct train_held {
+    size_t unit;      /* the first */
+    uint64_t from, n; /* elements */
+};
+
 struct train {
     const struct tern_train_options *options;
     const struct tern_recipe *recipe;
@@ -42,12 +48,13 @@ struct train {
     struct tern_plan_pipeline pipeline;
     struct train_send *sends; /* what is on its way, by slot: pass.c */
 
-    struct tern_llama *model;        /* this rank's shard */
-    uint64_t n;                      /* parameters */
-    tern_real *params, *grads;       /* [n], the model's */
-    uint16_t *params_bf16;           /* [n] in place of params, where they are in bf16; and then */
-    tern_real *master;               /* [n_state], what the optimizer updates */
-    struct train_unit *units;        /* who updates what: grads.c */
+    struct tern_llama *model;  /* this rank's shard */
+    uint64_t n;                /* parameters */
+    tern_real *params, *grads; /* [n], the model's */
+    uint16_t *params_bf16;     /* [n] in place of params, where they are in bf16; and then */
+    tern_real *master;         /* [n_state], what the optimizer updates */
+    struct train_unit *units;  /* who updates what: grads.c */
+    struct train_held held;
     uint64_t n_state;                /* parameters whose moments are here */
     uint64_t predicted_bytes;        /* of memory, by core/plan */
     uint64_t resident_bytes;         /* the most that the kernel counted so far, */

@@ -69,6 +69,13 @@ train train-ranks-f64 2 $wide parallel.tensor=2
 d=$(difference one 2)
 awk -v d="$d" 'BEGIN {exit !(d + 0 == d && d <= 1e-9)}'
 ok $? "a vocabulary of 32769 on 2 ranks: the same losses ($d)"
+sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' wide.json >untied.json
+wide="$wide model.config=untied.json batch.global=2"
+train train-ranks-f64 1 $wide; cp out one
+train train-ranks-f64 2 $wide
+d=$(difference one 2)
+awk -v d="$d" 'BEGIN {exit !(d + 0 == d && d <= 1e-9)}'
+ok $? "its gradients, which are not one sum, on 2 data ranks: the same ($d)"
 # A step allocates nothing; of what comes early over the wire, once as much has come as ever does.
 allocations() { sed -n 's/^rank [0-9]*: \([0-9]*\) allocations in 40 steps,.*/\1/p' err | sort -n | tail -n 1; }
 for layout in "parallel.tensor=2 parallel.zero=1" "parallel.tensor=2 parallel.pipeline=2"; do
@@ -78,6 +85,15 @@ for layout in "parallel.tensor=2 parallel.zero=1" "parallel.tensor=2 parallel.pi
     TERN_FABRIC_SHARE=1 train train-ranks 4 $layout
     [ "$(allocations)" -lt 40 ]; ok $? "4 nodes: next to nothing ($(allocations))"
 done
+# What is small goes together: a step is one sum of all gradients, one of what is agreed on, and one
+# round of times; the 55 arrays of 9 layers are less than a MiB.
+operations() { # STEPS: of all ranks by the end of the last one
+    rm -rf dumps; mkdir dumps
+    TERN_FABRIC_DUMP=dumps train train-ranks 4 steps=$1 schedule.warmup=0
+    tern fabric autopsy dumps | sed -n 's/^last to come, of \([0-9]*\) operations.*/\1/p'
+}
+few=$(operations 5) more=$(operations 25)
+[ $((more - few)) = 60 ]; ok $? "20 steps of 4 data ranks are 60 operations (after 5: ${few:-none}, after 25: ${more:-none})"
 # Documents that do not see each other.
 train train-ranks-f64 1; cp out together
 same_curve train-ranks-f64 1e-9 <<'E'

@@ -4,7 +4,8 @@
  *
  * Built twice: in float, and in double as train-ranks-f64.  Exit status: the largest of the ranks'.
  * A run of more than 10 steps says on stderr how often each rank allocated after the tenth, and how
- * many bytes it copied to where its mates read them.
+ * many bytes it copied to where its mates read them.  With TERN_FABRIC_DUMP each leaves a dump of
+ * its last operations, written in its last step's end.
  */
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -62,7 +63,7 @@ void *aligned_alloc(size_t align, size_t bytes)
 
 struct watched {
     int rank;
-    uint64_t steps;
+    uint64_t steps, last_step;
     unsigned long long warm, last; /* allocations up to the tenth step, and to the newest */
     struct tern_fabric *fabric;
     unsigned long long warm_staged, staged; /* bytes, likewise */
@@ -78,6 +79,8 @@ static void watch(void *ctx, uint64_t step, double loss)
         w->warm = w->last;
         w->warm_staged = w->staged;
     }
+    if (step == w->last_step)
+        tern_fabric_dump(false);
     if (w->rank == 0)
         printf("%llu %.17g\n", (unsigned long long)step, loss);
 }
@@ -94,7 +97,7 @@ static int rank_main(const char *path, const char *const *sets, size_t n_sets,
     if (r && tern_check_length(r, &err) == 0 && tern_tensor_start(1, 1, &err) == 0)
         f = tern_fabric_open(o, &err);
     if (f) {
-        struct watched w = {.rank = o->rank, .fabric = f};
+        struct watched w = {.rank = o->rank, .last_step = (uint64_t)r->steps, .fabric = f};
         const struct tern_train_options options = {
             .recipe = r, .fabric = f, .watch = watch, .watch_ctx = &w};
         rc = tern_train(&options, &result, &err);

@@ -68,7 +68,7 @@ SLURM_LIBS := $(foreach d,$(wildcard $(SLURM_PREFIX:%=%/lib) $(SLURM_PREFIX:%=%/
 # No errno from roots: a loop that may set it is not made of vectors (AdamW took 2.7 times as long).
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CFLAGS) \
 	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-LIBS = -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) $(SLURM_LIBS) \
+LIBS = -Wl,--as-needed $(filter-out -lfabric,$(shell pkg-config --libs $(PKGS) 2>/dev/null)) $(SLURM_LIBS) \
 	-Wl,-rpath,$(BLAS_DIR) -lm -ldl -lpthread
 # 22.05.8, from the headers: a plugin works in its own release of Slurm only.
 SLURM_VERSION := $(shell printf '\043include <slurm/slurm_version.h>\nSLURM_VERSION_NUMBER\n' | \
@@ -151,13 +151,21 @@ PLUGIN := $(if $(wildcard plugins/spank/*.c),$(O)/plugins/tern_spank.so)
 # Everything else does without an MPI library; this is there where mpicc (libopenmpi-dev) is.
 MPICC ?= mpicc
 PLUGIN_MPI := $(if $(shell command -v $(MPICC)),$(O)/plugins/tern_fabric_mpi.so)
+# libfabric is loaded at run time (core/fabric/libfabric.c): with the version of its symbols that a
+# linker would have noted, and perhaps without the libraries that make it slow to load.
+LIBFABRIC := $(wildcard $(shell $(CC) -print-file-name=libfabric.so))
+FI_ABI := $(if $(LIBFABRIC),$(shell nm -D $(LIBFABRIC) | sed -n 's/.* fi_getinfo@@//p'))
+$(O)/core/fabric/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
 .PHONY: plugin
-plugin: $(PLUGIN) $(PLUGIN_MPI)
+plugin: $(PLUGIN) $(PLUGIN_MPI) $(if $(LIBFABRIC),$(O)/plugins/no-psm/made)
 $(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map) $(O)/flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(SLURM_CFLAGS) $(WARN) $(CFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,--version-script=plugins/spank/exports.map -o $@.new \
 		$(filter %.c,$^) && mv -f $@.new $@
+
+$(O)/plugins/no-psm/made: plugins/no-psm/make $(LIBFABRIC)
+	$(call say,MAKE,$(@D))sh $< "$(CC)" "$(LIBFABRIC)" $(@D) && touch $@
 
 $(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/fabric/mpi_table.h $(O)/flags
 	@mkdir -p $(@D)

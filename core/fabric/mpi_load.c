@@ -2,6 +2,7 @@
 
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/fabric/plugin.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,36 +30,22 @@ const char *tern_fabric_mpi_library(void)
     return library;
 }
 
-/* Beside the programs: build/bin and build/plugins, PREFIX/bin and PREFIX/lib/tern. */
 char *tern_fabric_mpi_plugin(struct tern_err *err)
 {
-    static const char *const folders[] = {"../plugins", "../lib/tern"};
     const char *given = tern_var("TERN_FABRIC_MPI_PLUGIN");
-    char exe[4096];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
 
     if (given && access(given, R_OK) < 0) {
         tern_err_sys(err, "TERN_FABRIC_MPI_PLUGIN: %s", given);
         return NULL;
     }
-    if (given)
-        return tern_strdup(given);
-    exe[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(exe, '/');
-    if (slash)
-        *slash = '\0';
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        char *path = tern_strf("%s/%s/%s", exe, folders[i], name);
-        if (access(path, R_OK) == 0)
-            return path;
-        free(path);
-    }
-    tern_err_set(err, TERN_FAILED,
-                 "there is no %s beside %s (../plugins, ../lib/tern): this tern was built where "
-                 "mpicc was not. Install Open MPI's headers (libopenmpi-dev) and build again, or "
-                 "set TERN_FABRIC_MPI_PLUGIN.",
-                 name, exe);
-    return NULL;
+    char *path = given ? tern_strdup(given) : tern_fabric_plugin(name);
+    if (!path)
+        tern_err_set(err, TERN_FAILED,
+                     "there is no %s in ../plugins or ../lib/tern beside the programs: this tern "
+                     "was built where mpicc was not. Install Open MPI's headers (libopenmpi-dev) "
+                     "and build again, or set TERN_FABRIC_MPI_PLUGIN.",
+                     name);
+    return path;
 }
 
 /* Global: MPI's own plugins look for its symbols there. */

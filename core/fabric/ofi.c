@@ -1,6 +1,7 @@
 #include "core/fabric/ofi.h"
 
 #include "core/base/clock.h"
+#include "core/fabric/libfabric.h"
 #include "core/fabric/ofi_state.h"
 
 #include <rdma/fi_errno.h>
@@ -61,9 +62,10 @@ static const struct transport_ops ops;
 struct transport *tern_fabric_ofi_open(const char *provider, const struct transport_options *with,
                                        struct tern_err *err)
 {
-    struct ofi *o = tern_alloc(1, sizeof *o, "the endpoint", err);
+    struct ofi *o = NULL;
 
-    if (!o)
+    if (tern_libfabric_load(provider, err) < 0 ||
+        !(o = tern_alloc(1, sizeof *o, "the endpoint", err)))
         return NULL;
     o->t.ops = &ops;
     o->rank = with->rank;

@@ -16,8 +16,6 @@
 /* An interface is up, but not yet running, for about a second after its link came. */
 #define NETWORK_NS 5000000000ll
 
-enum { MANY_RANKS = 64 };
-
 /* ---------------------------------------------------------------- what there is */
 
 struct fi_info *ofi_hints(const char *provider, enum ofi_mode mode)

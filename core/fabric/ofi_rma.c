@@ -38,7 +38,8 @@ int ofi_rma_start(struct ofi *o, struct tern_err *err)
                 return -1;
             op->kind = OP_SLOT;
             /* They come in turns: else the first calls of all would each meet a fresh page. */
-            memset(op->data, 0, op->room);
+            if (o->size <= MANY_RANKS)
+                memset(op->data, 0, op->room);
             op->rail = (uint8_t)i;
             ofi_op_post(o, op);
         }

@@ -21,9 +21,10 @@
 
 enum {
     STRIPE_MIN = 128 << 10, /* from here a message uses all rails */
-    SLOTS = 128,            /* records that may arrive between two looks... */
-    SLOTS_STREAM = 32,      /* ...and from a stream, which holds further ones: 2 MiB */
-    CONTROL_SLOTS = 16,     /* the same of control messages in tagged mode */
+    MANY_RANKS = 64,    /* most of more wait for others: memory is cleared late, and less of it */
+    SLOTS = 128,        /* records that may arrive between two looks... */
+    SLOTS_STREAM = 32,  /* ...and from a stream, which holds further ones: 2 MiB */
+    CONTROL_SLOTS = 16, /* the same of control messages in tagged mode */
     BUCKETS = 4096,
 };
 

@@ -1,5 +1,6 @@
 #include "core/base/vars.h"
 #include "core/fabric/fabric.h"
+#include "core/fabric/libfabric.h"
 #include "core/fabric/ofi.h"
 #include "core/fabric/ofi_state.h"
 
@@ -82,8 +83,10 @@ int tern_fabric_provider(const char *provider, char *about, size_t size, struct 
 {
     char chosen[PROVIDER_NAME];
     const char *name = tern_fabric_provider_choose(provider, chosen);
-    struct fi_info *hints = ofi_hints(name, OFI_TAGGED), *info = NULL;
 
+    if (tern_libfabric_load(name, err) < 0)
+        return -1;
+    struct fi_info *hints = ofi_hints(name, OFI_TAGGED), *info = NULL;
     if (!hints)
         return tern_err_set(err, TERN_FAILED, "out of memory for libfabric");
     int rc = fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &info);

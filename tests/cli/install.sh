@@ -55,6 +55,10 @@ if [ -e "$build/plugins/tern_fabric_mpi.so" ]; then
     err_has "$WORK/pre/bin/../lib/tern/tern_fabric_mpi.so: " "and is where the installed tern looks"
     mv so pre/lib/tern/tern_fabric_mpi.so
 fi
+for library in "$build"/plugins/no-psm/lib*; do
+    [ ! -e "$library" ] || cmp -s "$library" "pre/lib/tern/no-psm/${library##*/}" || echo "$library"
+done >missing
+[ ! -s missing ]; ok $? "what keeps PSM's libraries out is there, too" || cat missing
 complete_words() { # WORD...: what bash would offer for the last one
     run env PATH="$WORK/pre/bin:$PATH" bash -c 'f=$1; shift; . "$f"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tern; printf "%s\n" "${COMPREPLY[@]}"' - \
         pre/share/bash-completion/completions/tern "$@"

@@ -137,6 +137,23 @@ run env TERN_FABRIC_PROVIDER=tcp tern fabric info
 out_has 'provider: tcp: TERN_FABRIC_PROVIDER says so' "why this provider is said"
 run env FI_PROVIDER=shm tern fabric info
 out_has 'provider: shm: FI_PROVIDER names it first'
+# libfabric is loaded when it is needed, and of PSM's libraries, which hold up every start and bind it to
+# core 0, empty ones are taken where nobody asks for them.
+begun() { LD_DEBUG=files "$@" 2>&1 | sed -n 's/.*calling init: //p'; }
+begun "$TOOLS/train-ranks" >libraries; begun tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce >>libraries
+grep -q libpmix libraries && ! grep -q libfabric libraries; ok $? "ranks of one node do without libfabric" || cat libraries
+begun tern fabric info >libraries
+grep -q libfabric libraries && ! grep psm libraries | grep -qv /no-psm/; ok $? "where it is loaded, PSM's libraries are not" || cat libraries
+for provider in TERN_FABRIC_PROVIDER=psm2 FI_PROVIDER=psm2,tcp; do
+    begun env $provider tern fabric info >libraries
+    ! grep -q /no-psm/ libraries; ok $? "unless somebody asks for them: $provider"
+done
+mkdir broken; echo none >broken/libfabric.so.1
+run env LD_LIBRARY_PATH=broken TERN_FABRIC_SHARE=1 tern bench fabric --ranks 2 -b 8 -e 8
+status 1; err_has 'cannot load libfabric: broken/libfabric.so.1: file too short. Install it'
+gcc -shared -o broken/libfabric.so.1 -x c /dev/null
+run env LD_LIBRARY_PATH=broken tern fabric info
+status 0; out_has 'nothing: libfabric.so.1 here is older than what this tern was built with (FABRIC_1.'
 run env TERN_FABRIC_SHARE=x tern fabric info
 status 2; one_line; err_has "TERN_FABRIC_SHARE: 'x'"
 run env TERN_FABRIC_ALGORITHM=dubling tern fabric info

@@ -132,6 +132,15 @@ size_t tern_fabric_algo_broadcast(const struct tern_comm *c, const struct task *
             tern_fabric_program_copy(p, here, spot(PLACE_LINE, rep, 0), bytes);
         return n;
     }
+    if (c->nodes == 1 && c->p > 1 && t->direct) { /* a root that computes does nothing for it */
+        if (c->rank == t->root) {
+            tern_fabric_program_meet(p);
+        } else {
+            tern_fabric_program_copy(p, here, spot(PLACE_MATE, rep, at * es), (t->count - at) * es);
+            tern_fabric_program_tell(p);
+        }
+        return t->count - at;
+    }
     if (c->p > 1 && c->rank == t->root)
         tern_fabric_program_copy(p, stage, here, bytes);
     if (c->nodes > 1 && c->local == rep)

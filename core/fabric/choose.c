@@ -233,7 +233,7 @@ bool tern_fabric_task_offers(const struct tern_comm *c, const struct task *t, co
         t->algorithm == ALGO_DIRECT || t->algorithm == ALGO_RING || t->algorithm == ALGO_HALVING;
     size_t all = whole(c, t);
 
-    if (c->p == 1 || t->call == CALL_BROADCAST || t->call == CALL_BARRIER)
+    if (c->p == 1 || t->call == CALL_BARRIER)
         return false;
     if (c->nodes > 1 ? !slices : all <= SMALL_BYTES)
         return false;

@@ -230,6 +230,10 @@ static enum moved run_step(struct tern_comm *c, const struct step *s, struct ter
         m = meet(c, err);
         c->announced = m != MOVED;
         return m;
+    case STEP_TELL:
+        announce(c, NULL, 0);
+        c->owes = true;
+        return MOVED;
     case STEP_RECV:
     case STEP_SEND:
         return post(c, s, err);
@@ -297,6 +301,13 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
     const void *buf = NULL;
     size_t bytes = 0;
 
+    /* Whoever reads at one meeting what was said there lets nobody be two meetings ahead. */
+    if (c->owes) {
+        enum moved m = meet(c, err);
+        if (m != MOVED)
+            return m;
+        c->owes = false;
+    }
     if (!c->announced) {
         c->ops = c->finished + 1;
         c->desc = t->desc;

@@ -63,6 +63,11 @@ void tern_fabric_program_meet(struct program *p)
     add(p, STEP_MEET);
 }
 
+void tern_fabric_program_tell(struct program *p)
+{
+    add(p, STEP_TELL);
+}
+
 void tern_fabric_program_hand(struct program *p, struct spot from, size_t bytes)
 {
     uint32_t k = add_spots(p, &from, 1);
@@ -180,6 +185,9 @@ static void print_step(const struct program *p, const struct step *s, const stru
             tern_buf_printf(to, ", handing over %zu bytes: ", s->n);
             print_spot(p, s->spot, c, to);
         }
+        break;
+    case STEP_TELL:
+        tern_buf_puts(to, "tell the node, and do not wait");
         break;
     case STEP_RECV:
     case STEP_SEND:

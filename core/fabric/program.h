@@ -25,7 +25,8 @@ struct spot {
     enum place place;
 };
 
-enum step_kind { STEP_MEET, STEP_RECV, STEP_SEND, STEP_WAIT, STEP_REDUCE, STEP_COPY };
+/* TELL: come to a meeting, and go on before the others are there: until the next operation. */
+enum step_kind { STEP_MEET, STEP_TELL, STEP_RECV, STEP_SEND, STEP_WAIT, STEP_REDUCE, STEP_COPY };
 
 struct step {
     enum step_kind kind;
@@ -72,6 +73,8 @@ struct span {
     uint32_t first, n;
 };
 void tern_fabric_program_meet(struct program *p);
+/* The last step of a list: this rank has done its part, and nobody does anything for it. */
+void tern_fabric_program_tell(struct program *p);
 /* A meeting at which this rank hands over up to SHM_INLINE bytes; 0 of them is fine. */
 void tern_fabric_program_hand(struct program *p, struct spot from, size_t bytes);
 struct span tern_fabric_program_recv(struct program *p, int member, struct spot to, size_t bytes);

@@ -149,6 +149,7 @@ struct tern_comm {
     uint32_t slot;            /* after the last step: messages that are over */
     uint32_t part;            /* programs so far: what messages are matched by */
     bool announced;           /* told the mates that we are here */
+    bool owes;                /* ...at a meeting that was left before they came */
     int met;                  /* mates who were seen here */
     int waits_for;            /* member, when blocked... */
     int64_t waits_slot;       /* ...for this message; -1: at a meeting */

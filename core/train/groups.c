@@ -48,15 +48,51 @@ static void add_links(struct splits *s, const struct train *t, bool backward,
     }
 }
 
+/* Tensor ranks that hold one key head; 1: each has its own. */
+static int sharers_of(const struct train *t, const struct tern_model_config *c)
+{
+    return c->kv_heads < t->me.place.tensor ? t->me.place.tensor / c->kv_heads : 1;
+}
+
+static bool is_end(const struct tern_model_place *p)
+{
+    return p->stage == 0 || p->stage == p->pipeline - 1;
+}
+
+static bool is_mate(const struct train *t, int tensor_rank, int data_rank, int stage)
+{
+    int r = tensor_rank + t->me.place.tensor * (data_rank + t->me.data * stage);
+
+    return r != t->rank && tern_fabric_is_mate(t->options->fabric, r);
+}
+
+struct train_mates tern_train_mates(const struct train *t, const struct tern_model_config *c)
+{
+    const struct tern_model_place *p = &t->me.place;
+    const int data = t->me.data_rank, sharers = sharers_of(t, c), stages = p->pipeline;
+    struct train_mates m = {0};
+
+    for (int i = 0; i < p->tensor; i++)
+        if (is_mate(t, i, data, p->stage)) {
+            m.tensor = true;
+            m.keys |= i / sharers == p->tensor_rank / sharers;
+        }
+    for (int i = 0; i < t->me.data; i++)
+        m.data |= is_mate(t, p->tensor_rank, i, p->stage);
+    m.neighbours = is_mate(t, p->tensor_rank, data, (p->stage + 1) % stages) ||
+                   is_mate(t, p->tensor_rank, data, (p->stage + stages - 1) % stages);
+    m.tied = c->tied && is_end(p) && is_mate(t, p->tensor_rank, data, stages - 1 - p->stage);
+    return m;
+}
+
 int tern_train_group(struct train *t, const struct tern_model_config *c, struct tern_err *err)
 {
     const struct tern_model_place *p = &t->me.place;
     struct train_groups *g = &t->groups;
     struct tern_comm *link[2][TURNS] = {{NULL}};
     struct splits s = {.n = 0};
-    int sharers = c->kv_heads < p->tensor ? p->tensor / c->kv_heads : 1;
+    int sharers = sharers_of(t, c);
     int outside = t->me.data_rank + t->me.data * p->stage; /* which tensor group */
-    bool ends = p->stage == 0 || p->stage == p->pipeline - 1;
 
     add(&s, outside, p->tensor_rank, &g->tensor);
     add(&s, t->me.data_rank, t->rank, &g->gang);
@@ -69,7 +105,7 @@ int tern_train_group(struct train *t, const struct tern_model_config *c, struct 
         add_links(&s, t, true, link[1]);
         /* A tied head that is not where the embedding is: the two add up their gradients. */
         if (c->tied)
-            add(&s, ends ? t->rank % (p->tensor * t->me.data) : -1, p->stage, &g->tied);
+            add(&s, is_end(p) ? t->rank % (p->tensor * t->me.data) : -1, p->stage, &g->tied);
     }
     if (tern_comm_splits(t->world, s.part, s.n, err) < 0)
         return -1;

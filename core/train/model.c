@@ -16,33 +16,21 @@ static void *alloc_shared(void *ctx, size_t bytes, struct tern_err *err)
     return tern_fabric_alloc(t->options->fabric, bytes, err);
 }
 
-static bool has_mate(const struct train *t, int first, int step, int n)
+/* What ranks of one node put together lies where they reach it, so that it is not staged:
+ * gradients, parameters that data ranks hand each other with ZeRO, and what tensor ranks do with
+ * activations and pipeline neighbours hand on.  All else is this process's alone: what is read of a
+ * mate's counts as resident here, too.  Freed by tern_fabric_close. */
+static struct tern_llama_memory shared_memory(struct train *t, const struct tern_model_config *c)
 {
-    for (int i = 0; i < n; i++)
-        if (first + i * step != t->rank &&
-            tern_fabric_is_mate(t->options->fabric, first + i * step))
-            return true;
-    return false;
-}
-
-/* Most of what ranks of one node put together lies where they reach it, so that it is not staged:
- * the gradients of data ranks, the parameters that they hand each other with ZeRO, and what tensor
- * ranks do with activations.  All else is this process's alone: what is read of a mate's counts as
- * resident here, too.  Without data ranks in the node these are staged still: gradients of norms
- * and of shared keys and values, which tensor ranks add up, and a tied head's; pipeline neighbours
- * broadcast, which goes by a stage in any case.  Freed by tern_fabric_close. */
-static struct tern_llama_memory shared_memory(struct train *t)
-{
-    const int tensor = t->me.place.tensor, data = t->me.data;
-    const int in_group = t->rank / tensor * tensor; /* the first of the tensor ranks */
-    const int of_data = t->rank - t->me.data_rank * tensor;
-    bool data_mates = has_mate(t, of_data, tensor, data);
+    const struct train_mates mates = tern_train_mates(t, c);
 
     return (struct tern_llama_memory){
         .ctx = t,
-        .wanted = {[TERN_LLAMA_BLOCK_PARAMS] = data_mates && t->recipe->parallel.zero,
-                   [TERN_LLAMA_BLOCK_GRADS] = data_mates,
-                   [TERN_LLAMA_BLOCK_ACTIVATIONS] = has_mate(t, in_group, 1, tensor)},
+        .wanted = {[TERN_LLAMA_BLOCK_PARAMS] = mates.data && t->recipe->parallel.zero,
+                   [TERN_LLAMA_BLOCK_GRADS] =
+                       mates.data || mates.keys || mates.tied ||
+                       (mates.tensor && t->recipe->parallel.sequence), /* of norms */
+                   [TERN_LLAMA_BLOCK_ACTIVATIONS] = mates.tensor || mates.neighbours},
         .alloc = alloc_shared,
     };
 }
@@ -62,7 +50,7 @@ static int make_model(struct train *t, const struct tern_model_config *config, s
         return -1;
     tern_plan_llama(t->recipe, config, &t->me, t->pipeline.slots, &o);
     o.peers = &peers;
-    memory = shared_memory(t);
+    memory = shared_memory(t, config);
     o.memory = &memory;
     t->model = tern_llama_open(&o, err);
     if (!t->model || tern_train_units_open(t, err) < 0)

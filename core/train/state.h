@@ -94,6 +94,11 @@ struct train {
 /* Make the communicators that t->me asks for.  Collective. */
 int tern_train_group(struct train *t, const struct tern_model_config *c, struct tern_err *err);
 void tern_train_ungroup(struct train *t);
+/* In which of these groups are there ranks whose memory this one reaches?  Before they are made. */
+struct train_mates {
+    bool tensor, data, keys, tied, neighbours; /* neighbours: stages before and after this one */
+};
+struct train_mates tern_train_mates(const struct train *t, const struct tern_model_config *c);
 /* The tensor ranks' operations, timed. */
 struct tern_llama_peers tern_train_peers(struct train *t);
 

@@ -87,8 +87,10 @@ static enum moved meet(struct tern_comm *c, struct tern_err *err)
     return MOVED;
 }
 
-/* After a meeting: where the mates' offered buffers can be reached; all of them, or none. */
-static int reach(struct tern_comm *c, size_t bytes, bool *all, struct tern_err *err)
+/* After a meeting: where the mates' offered buffers can be reached; all of them, or none.  Those
+ * that get a broadcast read its root's, and may be gone once they have it. */
+static int reach(struct tern_comm *c, const struct task *t, size_t bytes, bool *all,
+                 struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
 
@@ -99,6 +101,8 @@ static int reach(struct tern_comm *c, size_t bytes, bool *all, struct tern_err *
     for (int m = 0; m < c->p; m++) {
         const struct shm_post *post = post_of(c, m);
         int w = c->world[c->mates[m]];
+        if (t->call == CALL_BROADCAST && c->mates[m] != t->root)
+            continue;
         c->views[m] = w == f->rank ? f->own.buffers[post->region].base + post->offset
                                    : tern_fabric_shm_reach(&f->peers[w].shm, post, bytes, err);
         if (!c->views[m]) {
@@ -325,7 +329,7 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
         if (m != MOVED)
             return m;
         c->announced = false;
-        if (reach(c, bytes, &t->direct, err) < 0)
+        if (reach(c, t, bytes, &t->direct, err) < 0)
             return FAILED;
     }
     c->begun_one = true;

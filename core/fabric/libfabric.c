@@ -36,7 +36,7 @@ static bool wants_psm(const char *provider)
     const char *said[] = {provider, tern_var("TERN_FABRIC_PROVIDER"), getenv("FI_PROVIDER")};
 
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
-        if (said[i] && strstr(said[i], "psm"))
+        if (said[i] && *said[i] != '^' && strstr(said[i], "psm")) /* "^psm2": all but these */
             return true;
     return false;
 }

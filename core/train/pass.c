@@ -88,7 +88,8 @@ static int send(struct train *t, int direction, int chunk, int slot, void *from,
     int64_t begun = tern_clock_boot_ns();
 
     if (tern_comm_broadcast_begin(t->groups.send[direction], from, tern_llama_stream(t->model),
-                                  stream_type(t), 0, &s->pending, err) < 0)
+                                  stream_type(t), 0, &s->pending, err) < 0 ||
+        tern_fabric_progress(t->options->fabric, err) < 0) /* what comes next computes */
         return -1;
     s->busy = true;
     tern_train_span(t, TRAIN_SPAN_SEND, begun, of);

@@ -44,6 +44,10 @@ for shape in 8:4 1:2 1:5 2:6 3:7; do
     status 0 "${shape#*:} ranks, ${shape%:*} a node: several groups at once"
 done
 
+for n in 2 4; do
+    run timeout 20 "$R" leave $n
+    status 0 "$n ranks: what rank 0 broadcasts is read where it lies, also when it looks again after the others left"
+done
 TERN_FABRIC_SHARE=1 run timeout 60 "$R" ahead 3
 status 0 "a rank may begin 64 operations before the others come"
 
@@ -148,6 +152,8 @@ for provider in TERN_FABRIC_PROVIDER=psm2 FI_PROVIDER=psm2,tcp; do
     begun env $provider tern fabric info >libraries
     ! grep -q /no-psm/ libraries; ok $? "unless somebody asks for them: $provider"
 done
+begun env FI_PROVIDER=^psm2 tern fabric info >libraries
+grep -q /no-psm/ libraries || [ ! -e "${TERN_BUILD:-$ROOT/build}/plugins/no-psm/libpsm2.so.2" ]; ok $? "which is not what forbids them"
 mkdir broken; echo none >broken/libfabric.so.1
 run env LD_LIBRARY_PATH=broken TERN_FABRIC_SHARE=1 tern bench fabric --ranks 2 -b 8 -e 8
 status 1; err_has 'cannot load libfabric: broken/libfabric.so.1: file too short. Install it'

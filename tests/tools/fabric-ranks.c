@@ -8,6 +8,8 @@
  *   lose RANKS                    operations until they fail, whatever the provider does to them
  *   poll RANKS VICTIM             as kill, and the others ask instead of waiting
  *   ahead RANKS                   rank 0 begins 64 short broadcasts while the others compute
+ *   leave RANKS                   rank 0 begins a long broadcast and does not look again before the
+ *                                 others have it and are gone
  *   free RANKS                    memory that is freed at once after the operation on it
  *   late RANKS                    the last rank comes when the others have given up; their memory
  *                                 is gone by then, and their fabric still open
@@ -425,6 +427,35 @@ static int run_ahead(struct tern_fabric *f)
     return 0;
 }
 
+static int gone[2]; /* a pipe that the others close with their end */
+
+static int leave(struct tern_fabric *f)
+{
+    enum { COUNT = 1 << 20 };
+    struct tern_comm *c = tern_fabric_world(f);
+    struct tern_pending p;
+    uint8_t *v = tern_fabric_alloc(f, COUNT, &err);
+    bool root = tern_fabric_rank(f) == 0;
+    char byte;
+
+    if (!v)
+        return say_error("alloc");
+    memset(v, root ? 7 : 0, COUNT);
+    if (tern_comm_broadcast_begin(c, v, COUNT, TERN_U8, 0, &p, &err) < 0 ||
+        tern_fabric_progress(f, &err) < 0)
+        return say_error("broadcast");
+    if (root) {
+        close(gone[1]);
+        if (read(gone[0], &byte, 1) != 0)
+            return 1;
+    }
+    if (tern_comm_wait(&p, &err) < 0)
+        return say_error("broadcast");
+    if (v[0] != 7 || memcmp(v, v + 1, COUNT - 1) != 0)
+        return fprintf(stderr, "a broadcast is wrong\n"), 1;
+    return 0;
+}
+
 /* ---------------------------------------------------------------- failures */
 
 static bool kills(void)
@@ -569,6 +600,7 @@ static int rank_main(const struct tern_fabric_options *o)
     int rc = strcmp(mode, "random") == 0    ? random_operations(f)
              : strcmp(mode, "pending") == 0 ? pending_operations(f)
              : strcmp(mode, "ahead") == 0   ? run_ahead(f)
+             : strcmp(mode, "leave") == 0   ? leave(f)
              : strcmp(mode, "free") == 0    ? free_at_once(f)
              : strcmp(mode, "uneven") == 0  ? uneven(f)
              : strcmp(mode, "paced") == 0   ? paced(f)
@@ -596,6 +628,8 @@ int main(int argc, char **argv)
     if (!r)
         return say_error("rendezvous");
     int start = strcmp(mode, "short") == 0 ? n - 1 : n;
+    if (pipe(gone) < 0)
+        return 1;
     for (int i = 0; i < start; i++) {
         pids[i] = fork();
         if (pids[i] == 0) {
@@ -613,6 +647,7 @@ int main(int argc, char **argv)
             exit(rank_main(&o));
         }
     }
+    close(gone[1]);
     int waited = strcmp(mode, "stop") == 0 ? start - 1 : start;
     while (ended < waited && tern_rendezvous_step(r, &err) == 0) {
         struct pollfd p = {tern_rendezvous_fd(r), POLLIN, 0};

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef TERN_FI_ABI
 #define TERN_FI_ABI "" /* the newest */
@@ -30,11 +31,13 @@ static struct {
 
 static char failure[512]; /* why it cannot be loaded; empty: it was not tried, or it is there */
 
-/* Is a provider of theirs asked for? */
+/* Is there a device of theirs, or is a provider of theirs asked for? */
 static bool wants_psm(const char *provider)
 {
     const char *said[] = {provider, tern_var("TERN_FABRIC_PROVIDER"), getenv("FI_PROVIDER")};
 
+    if (access("/dev/ipath", F_OK) == 0 || access("/dev/hfi1_0", F_OK) == 0)
+        return true;
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         if (said[i] && *said[i] != '^' && strstr(said[i], "psm")) /* "^psm2": all but these */
             return true;
@@ -44,8 +47,8 @@ static bool wants_psm(const char *provider)
 /* Debian's libfabric is linked with the libraries of TrueScale (PSM) and Omni-Path (PSM2).  Each
  * takes 100 ms of every start to count the cycles of core 0, which it binds its thread to (all of a
  * node's ranks the same), and one sets handlers for SIGSEGV and SIGTERM.  Libraries of these names
- * that are loaded before are taken for them: ours fail every call, so that libfabric finds no such
- * device.  plugins/no-psm makes them; without them all is the same, later. */
+ * that are loaded before are taken for them, here and by whoever else wants them in this process:
+ * ours fail every call.  plugins/no-psm makes them; without them all is the same, later. */
 static void no_psm(void *held[2])
 {
     static const char *const names[2] = {"no-psm/libpsm_infinipath.so.1", "no-psm/libpsm2.so.2"};

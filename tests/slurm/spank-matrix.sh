@@ -145,7 +145,8 @@ for flag in required optional; do
     until_true grep -qE 'initialization failed|slurmd started on' "$log"
     [ $flag = required ] && want='initialization failed' || want='slurmd started on'
     grep -q 'spank_fail: init slurmd' "$log" && grep -q "$want" "$log"; ok $? "slurmd, $flag, init fails: $want" || sed 's/^/# /' "$log"
-    use "$flag $so hook=slurmd_exit ctx=slurmd"; restart $n1; until_true all_well; : >"$log"
+    use "$flag $so hook=slurmd_exit ctx=slurmd"; : >"$log"; restart $n1
+    until_true grep -q 'slurmd started on' "$log"; until_true all_well; : >"$log"
     tern cluster exec --node $n1 $CLUSTER -- sh -c 'kill $(pgrep -x slurmd)' # its processes alone are seen there
     until_true grep -q 'shutdown completing' "$log"
     grep -q 'spank_fail: slurmd_exit slurmd' "$log" && grep -q 'shutdown completing' "$log"

@@ -75,6 +75,7 @@ out_has 'step 2' "a step of a job is refused too, when the recipe is typed for i
 step salloc -N2 --tern=pairs.yaml srun --mpi=none -n3; [ $rc = 0 ] && [ -e ran.2 ]; ok $? "but not a helper's step of the job that carries it" || cat err
 
 # ---- hostile values
+until_true queue_empty # of what was before
 rm -f pwned
 for value in '$(touch pwned)' '`touch pwned`' '; touch pwned;' '%s%n%s%n' '../../../../etc/passwd' '-h' \
     "$(printf '\033]0;x\007')" "$(printf 'a\nb')" "$(head -c 5000 /dev/zero | tr '\0' a)"; do

@@ -126,6 +126,8 @@ until_true queue_empty
 printf '#!/bin/sh\nexec %s/tern health quick --program 2>>%s/program.$SLURMD_NODENAME\n' "$BIN" "$WORK" >program; chmod +x program
 printf 'HealthCheckProgram=%s/program\nHealthCheckInterval=1\nHealthCheckNodeState=ANY\n' "$WORK" >>"$TERN_CLUSTER_HOME/$CLUSTER/etc/slurm.conf"
 on scontrol reconfigure
+# Its first call: slurmd has begun anew (24.11), which it does not while a device in gres.conf lacks.
+for i in 1 2 3 4; do until_true test -e "program.$N-$i"; done
 is_drained() { case $(reason "$1") in 'drained tern:neuron:'*) true ;; *) false ;; esac; }
 is_idle() { [ "$(reason "$1")" = 'idle none' ]; }
 at 2 rm /dev/neuron5; until_true is_drained 2; ok $? "HealthCheckProgram drains a bad node" || reason 2

@@ -29,7 +29,8 @@ static struct tern_llama_memory shared_memory(struct train *t, const struct tern
         .wanted = {[TERN_LLAMA_BLOCK_PARAMS] = mates.data && t->recipe->parallel.zero,
                    [TERN_LLAMA_BLOCK_GRADS] =
                        mates.data || mates.keys || mates.tied ||
-                       (mates.tensor && t->recipe->parallel.sequence), /* of norms */
+                       (mates.tensor && /* of norms; of what adapters have whole */
+                        (t->recipe->parallel.sequence || t->recipe->lora.rank > 0)),
                    [TERN_LLAMA_BLOCK_ACTIVATIONS] = mates.tensor || mates.neighbours},
         .alloc = alloc_shared,
     };

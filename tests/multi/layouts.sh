@@ -208,6 +208,7 @@ done <<'E'
 4 parallel.zero=1
 2 parallel.tensor=2 parallel.sequence=true
 4 parallel.tensor=4
+2 parallel.tensor=2 lora.rank=64 lora.alpha=6 lora.targets=[q_proj,o_proj]
 2 parallel.pipeline=2
 4 parallel.tensor=2 parallel.pipeline=2 parallel.sequence=true
 E

@@ -87,8 +87,8 @@ static enum moved meet(struct tern_comm *c, struct tern_err *err)
     return MOVED;
 }
 
-/* After a meeting: where the mates' offered buffers can be reached; all of them, or none.  Those
- * that get a broadcast read its root's, and may be gone once they have it. */
+/* After a meeting: where the mates' offered buffers can be reached; all of them, or none.  Of a
+ * broadcast the root's alone: who has it goes on, and may have freed its own. */
 static int reach(struct tern_comm *c, const struct task *t, size_t bytes, bool *all,
                  struct tern_err *err)
 {
@@ -209,6 +209,25 @@ static enum moved over(struct tern_comm *c, uint32_t slot, struct tern_err *err)
     return MOVED;
 }
 
+/* The root's buffer goes with its fabric, which it may close after an error amid the operation: what
+ * was read is good if it had not begun to. */
+static enum moved tell(struct tern_comm *c, struct tern_err *err)
+{
+    struct tern_fabric *f = c->f;
+    int root = c->world[running(c)->root];
+
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&f->peers[root].shm.head->calls[c->id].mark, memory_order_relaxed) !=
+        c->mark) {
+        if (tern_fabric_wait_gone(c, root, err) == 0)
+            tern_fabric_wait_blame(c, root, "has left", err);
+        return FAILED;
+    }
+    announce(c, NULL, 0);
+    c->owes = true;
+    return MOVED;
+}
+
 static void reduce(struct tern_comm *c, const struct step *s)
 {
     for (int i = 0; i < s->n_dst; i++)
@@ -235,9 +254,7 @@ static enum moved run_step(struct tern_comm *c, const struct step *s, struct ter
         c->announced = m != MOVED;
         return m;
     case STEP_TELL:
-        announce(c, NULL, 0);
-        c->owes = true;
-        return MOVED;
+        return tell(c, err);
     case STEP_RECV:
     case STEP_SEND:
         return post(c, s, err);
@@ -305,13 +322,6 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
     const void *buf = NULL;
     size_t bytes = 0;
 
-    /* Whoever reads at one meeting what was said there lets nobody be two meetings ahead. */
-    if (c->owes) {
-        enum moved m = meet(c, err);
-        if (m != MOVED)
-            return m;
-        c->owes = false;
-    }
     if (!c->announced) {
         c->ops = c->finished + 1;
         c->desc = t->desc;
@@ -343,10 +353,19 @@ static enum moved advance(struct tern_comm *c, struct tern_err *err)
     struct task *t = running(c);
     enum moved any = BLOCKED, m;
 
+    /* Whoever reads at one meeting what was said there lets nobody be two meetings ahead. */
+    if (c->owes) {
+        c->record = t->record; /* which waits: the one before is over */
+        m = meet(c, err);
+        if (m != MOVED)
+            return m;
+        c->owes = false;
+        any = MOVED;
+    }
     if (!c->begun_one) {
         m = begin(c, t, err);
         if (m != MOVED)
-            return m;
+            return m == FAILED ? FAILED : any;
         any = MOVED;
     }
     for (;;) {

@@ -153,7 +153,8 @@ MPICC ?= mpicc
 PLUGIN_MPI := $(if $(shell command -v $(MPICC)),$(O)/plugins/tern_fabric_mpi.so)
 # libfabric is loaded at run time (core/fabric/libfabric.c): with the version of its symbols that a
 # linker would have noted, and perhaps without the libraries that make it slow to load.
-LIBFABRIC := $(wildcard $(shell $(CC) -print-file-name=libfabric.so))
+LIBFABRIC := $(firstword $(wildcard $(shell pkg-config --variable=libdir libfabric 2>/dev/null)/libfabric.so \
+	$(shell $(CC) -print-file-name=libfabric.so)))
 FI_ABI := $(if $(LIBFABRIC),$(shell nm -D $(LIBFABRIC) | sed -n 's/.* fi_getinfo@@//p'))
 $(O)/core/fabric/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
 .PHONY: plugin

@@ -39,7 +39,7 @@ static bool wants_psm(const char *provider)
     if (access("/dev/ipath", F_OK) == 0 || access("/dev/hfi1_0", F_OK) == 0)
         return true;
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
-        if (said[i] && *said[i] != '^' && strstr(said[i], "psm")) /* "^psm2": all but these */
+        if (said[i] && *said[i] != '^' && strstr(said[i], "psm"))
             return true;
     return false;
 }

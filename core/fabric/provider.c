@@ -33,7 +33,7 @@ static void show_net(void)
     const char *list = getenv("FI_PROVIDER");
     char more[256];
 
-    if (!list || *list == '^' || strstr(list, "net"))
+    if (!list || !*list || *list == '^' || strstr(list, "net"))
         return;
     if (snprintf(more, sizeof more, "%s,net", list) < (int)sizeof more)
         setenv("FI_PROVIDER", more, 1);

@@ -44,6 +44,10 @@ for shape in 8:4 1:2 1:5 2:6 3:7; do
     status 0 "${shape#*:} ranks, ${shape%:*} a node: several groups at once"
 done
 
+for n in 2 4; do
+    run timeout 20 "$R" leave $n
+    status 0 "$n ranks: what rank 0 broadcasts is read where it lies, also when it looks again after the others left"
+done
 run timeout 60 "$R" free 3
 status 0 "who has a broadcast frees it while the root computes"
 TERN_FABRIC_SHARE=1 run timeout 60 "$R" ahead 3

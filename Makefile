@@ -200,9 +200,9 @@ $(O)/man/man1/%.1: $(O)/bin/%
 # ---------------------------------------------------------------- install
 
 # Programs, man pages and plugins (lib/slurm/tern_spank-<Slurm release>.so; where mpicc was also
-# lib/tern/tern_fabric_mpi.so; lib/tern/no-psm for libfabric) under PREFIX, and SPANK's line as tern.conf in the folder that the
-# site's plugstack.conf includes; where it includes none, the line is printed.  Slurm is asked where
-# that is.  `make uninstall` undoes all of it.
+# lib/tern/tern_fabric_mpi.so; lib/tern/no-psm for libfabric) under PREFIX, and SPANK's line as
+# tern.conf in the folder that the site's plugstack.conf includes; where it includes none, the line
+# is printed.  Slurm is asked where that is.  `make uninstall` undoes all of it.
 #
 #   SLURM_PREFIX=DIR   Slurm, when its commands are not on PATH (also what is built against)
 #   SLURM_CONF=FILE    its configuration, when that is not where Slurm looks

@@ -48,6 +48,8 @@ for n in 2 4; do
     run timeout 20 "$R" leave $n
     status 0 "$n ranks: what rank 0 broadcasts is read where it lies, also when it looks again after the others left"
 done
+run timeout 60 "$R" quit 2
+status 0 "who reads a broadcast of a rank that leaves has all of it, or is told"
 run timeout 60 "$R" free 3
 status 0 "who has a broadcast frees it while the root computes"
 TERN_FABRIC_SHARE=1 run timeout 60 "$R" ahead 3

@@ -10,6 +10,7 @@
  *   ahead RANKS                   rank 0 begins 64 short broadcasts while the others compute
  *   leave RANKS                   rank 0 begins a long broadcast and does not look again before the
  *                                 others have it and are gone
+ *   quit RANKS                    rank 0 ends amid a broadcast: all of it arrives, or an error
  *   free RANKS                    memory that is freed at once after the operation on it
  *   late RANKS                    the last rank comes when the others have given up; their memory
  *                                 is gone by then, and their fabric still open
@@ -468,6 +469,35 @@ static int leave(struct tern_fabric *f)
     return 0;
 }
 
+static int quit(struct tern_fabric *f)
+{
+    enum { COUNT = 512 << 20 };
+    struct tern_comm *c = tern_fabric_world(f);
+    struct tern_pending p;
+    uint8_t *v = tern_fabric_alloc(f, COUNT, &err);
+    size_t wrong = 0;
+
+    if (!v)
+        return say_error("alloc");
+    memset(v, tern_fabric_rank(f) == 0 ? 7 : 1, COUNT);
+    if (tern_comm_barrier(c, &err) < 0)
+        return say_error("barrier");
+    if (tern_fabric_rank(f) == 0) {
+        if (tern_comm_broadcast_begin(c, v, COUNT, TERN_U8, 0, &p, &err) < 0 ||
+            tern_fabric_progress(f, &err) < 0)
+            return say_error("broadcast");
+        tern_clock_sleep_ns(20000000);
+        return 0;
+    }
+    if (tern_comm_broadcast(c, v, COUNT, TERN_U8, 0, &err) < 0)
+        return 0;
+    for (size_t i = 0; i < COUNT; i++)
+        wrong += v[i] != 7;
+    if (wrong)
+        fprintf(stderr, "%zu bytes of a broadcast are wrong\n", wrong);
+    return wrong > 0;
+}
+
 /* ---------------------------------------------------------------- failures */
 
 static bool kills(void)
@@ -613,6 +643,7 @@ static int rank_main(const struct tern_fabric_options *o)
              : strcmp(mode, "pending") == 0 ? pending_operations(f)
              : strcmp(mode, "ahead") == 0   ? run_ahead(f)
              : strcmp(mode, "leave") == 0   ? leave(f)
+             : strcmp(mode, "quit") == 0    ? quit(f)
              : strcmp(mode, "free") == 0    ? free_at_once(f)
              : strcmp(mode, "uneven") == 0  ? uneven(f)
              : strcmp(mode, "paced") == 0   ? paced(f)

@@ -20,6 +20,9 @@ const struct tern_var tern_vars[] = {
     {"TERN_FABRIC_ALGORITHM", "",
      "How nodes combine, where it can be so: doubling, tree, halving, direct, ring or bruck; to "
      "compare."},
+    {"TERN_FABRIC_CACHE", "",
+     "Bytes of the largest cache that a node's ranks share, where it is not as /sys tells: what a "
+     "collective inside the node reads and writes beyond it is written past the caches."},
     {"TERN_FABRIC_DUMP", "",
      "Set by `tern run`: folder for what each rank called last, written when an operation fails "
      "and on SIGUSR2; `tern fabric autopsy` reads it."},

@@ -2,6 +2,8 @@
  * queue runs, those of several communicators in turns, whenever a rank calls in. */
 #include "core/fabric/program.h"
 
+#include "core/fabric/copy.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,8 +211,8 @@ static enum moved over(struct tern_comm *c, uint32_t slot, struct tern_err *err)
     return MOVED;
 }
 
-/* The root's buffer goes with its fabric, which it may close after an error amid the operation: what
- * was read is good if it had not begun to. */
+/* The root's buffer goes with its fabric, which it may close after an error amid the operation:
+ * what was read is good if it had not begun to. */
 static enum moved tell(struct tern_comm *c, struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
@@ -228,13 +230,47 @@ static enum moved tell(struct tern_comm *c, struct tern_err *err)
     return MOVED;
 }
 
+/* What mates give and what each of them gets, against the cache that they share. */
+static bool past_cache(const struct tern_comm *c, const struct task *t)
+{
+    size_t block = t->count * tern_type_bytes(t->type), all = block * (size_t)c->size;
+
+    switch (t->call) {
+    case CALL_REDUCE_SCATTER:
+    case CALL_ALL_GATHER:
+        return all + block > c->f->cache / (size_t)c->p;
+    case CALL_BROADCAST:
+        return block >= c->f->cache / (size_t)c->p; /* the root's is all that it has */
+    default:
+        return false; /* what is written was read from there */
+    }
+}
+
+static void copy(struct tern_comm *c, const struct step *s)
+{
+    const struct spot *spots = &c->program->spots[s->spot];
+    char *to = place(c, s->spot), *from = place(c, s->spot + 1);
+
+    if (spots[0].place == PLACE_STAGE)
+        c->f->staged_bytes += s->n;
+    bool apart = to + s->n <= from || from + s->n <= to;
+    if (running(c)->past && spots[0].place == PLACE_OUT && apart) {
+        tern_copy_past(to, from, s->n);
+        tern_copy_past_end();
+    } else {
+        memmove(to, from, s->n);
+    }
+}
+
 static void reduce(struct tern_comm *c, const struct step *s)
 {
+    bool past = running(c)->past && c->program->spots[s->spot].place == PLACE_OUT;
+
     for (int i = 0; i < s->n_dst; i++)
         c->dst[i] = place(c, s->spot + (uint32_t)i);
     for (int i = 0; i < s->n_src; i++)
         c->src[i] = place(c, s->spot + (uint32_t)(s->n_dst + i));
-    tern_reduce(&s->reduce, c->dst, s->n_dst, c->src, s->n_src, s->n);
+    tern_reduce(&s->reduce, c->dst, s->n_dst, c->src, s->n_src, s->n, past);
 }
 
 static enum moved run_step(struct tern_comm *c, const struct step *s, struct tern_err *err)
@@ -261,9 +297,7 @@ static enum moved run_step(struct tern_comm *c, const struct step *s, struct ter
     case STEP_WAIT:
         return over(c, s->slot, err);
     case STEP_COPY:
-        if (c->program->spots[s->spot].place == PLACE_STAGE)
-            c->f->staged_bytes += s->n;
-        memmove(place(c, s->spot), place(c, s->spot + 1), s->n);
+        copy(c, s);
         return MOVED;
     case STEP_REDUCE:
         reduce(c, s);
@@ -342,6 +376,7 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
         if (reach(c, t, bytes, &t->direct, err) < 0)
             return FAILED;
     }
+    t->past = t->direct && c->p > 1 && past_cache(c, t);
     c->begun_one = true;
     return next_program(c, err) < 0 ? FAILED : MOVED;
 }

@@ -3,6 +3,7 @@
 #include "core/base/clock.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/fabric/copy.h"
 #include "core/fabric/mpi.h"
 #include "core/fabric/ofi.h"
 #include "core/fabric/wireup.h"
@@ -76,6 +77,18 @@ static int read_share(int *share, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE,
                             "TERN_FABRIC_SHARE: '%s' is not a number of ranks from 1", s);
     *share = (int)v;
+    return 0;
+}
+
+static int read_cache(size_t *cache, struct tern_err *err)
+{
+    const char *s = tern_var("TERN_FABRIC_CACHE");
+    uint64_t bytes = tern_copy_cache();
+
+    if (s && tern_str_size(s, &bytes) < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "TERN_FABRIC_CACHE: '%s' is not a number of bytes, as in 32M", s);
+    *cache = bytes;
     return 0;
 }
 
@@ -386,6 +399,8 @@ struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
         rc = choose_transport(&o, err);
     if (rc == 0)
         rc = read_share(&f->share, err);
+    if (rc == 0)
+        rc = read_cache(&f->cache, err);
     if (rc == 0)
         rc = tern_fabric_algorithm_check(err);
     f->deadline_ns = w.deadline_ns = (int64_t)(o.deadline_s * 1e9);

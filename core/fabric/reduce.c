@@ -1,5 +1,7 @@
 #include "core/fabric/reduce.h"
 
+#include "core/fabric/copy.h"
+
 #include <string.h>
 
 /* These loops are limited by memory once they are vectorised; -O2 alone does not vectorise them. */
@@ -143,7 +145,7 @@ static const void *combine(const struct tree *t, int lo, int n, int level, void 
 }
 
 void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const void *const *src,
-                 int n, size_t count)
+                 int n, size_t count, bool past)
 {
     union block temp[DEPTH + 2], result;
     struct tree t = {r,   kernel_of(r->src_type, r->op), src, tern_type_bytes(r->src_type), 0, 0,
@@ -151,7 +153,7 @@ void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const
     size_t bytes = tern_type_bytes(r->dst_type);
     bool divides = r->op == TERN_AVG && r->divide_by > 1;
     /* fp32 values that must still be rounded or divided cannot be built in the destination. */
-    bool aside = divides || r->dst_type == TERN_BF16;
+    bool aside = divides || r->dst_type == TERN_BF16 || past;
 
     for (; t.from < count; t.from += BLOCK) {
         t.len = count - t.from < BLOCK ? count - t.from : BLOCK;
@@ -164,9 +166,13 @@ void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const
         }
         if (r->dst_type == TERN_BF16)
             narrow((uint16_t *)first, v, t.len);
+        else if (past)
+            tern_copy_past(first, v, t.len * bytes);
         else if (v != first)
             memcpy(first, v, t.len * bytes);
         for (int i = 1; i < n_dst; i++)
             memcpy((char *)dst[i] + t.from * bytes, first, t.len * bytes);
     }
+    if (past)
+        tern_copy_past_end();
 }

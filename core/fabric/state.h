@@ -64,6 +64,7 @@ struct tern_fabric {
     int rank, size;
     int node, nodes, local, local_size;
     int share;          /* ranks taken for a node at most */
+    size_t cache;       /* bytes that the node's ranks share (copy.h) */
     struct peer *peers; /* [size] */
     int64_t deadline_ns;
     unsigned spins;   /* polls before giving the core away */
@@ -118,6 +119,7 @@ struct task {
     /* settled when it starts */
     enum algorithm algorithm;
     bool direct; /* all mates have offered their buffers */
+    bool past;   /* the caches cannot hold what the mates read and write (copy.h) */
 };
 
 struct tern_comm {

@@ -15,6 +15,12 @@ for n in 2 3 5 8; do
     TERN_FABRIC_SHARE=1 run timeout 60 "$R" random $n 1$n 25
     status 0 "$n ranks over libfabric: the same, bit for bit"
 done
+for n in 2 5; do
+    TERN_FABRIC_CACHE=0 run timeout 60 "$R" random $n 4$n 40
+    status 0 "$n ranks in shared memory, past the caches: the same"
+done
+TERN_FABRIC_CACHE=much run timeout 60 "$R" random 2 1 1
+err_has "TERN_FABRIC_CACHE: 'much' is not a number of bytes"
 for provider in 'tcp;ofi_rxm' 'udp;ofi_rxd' shm; do
     TERN_FABRIC_PROVIDER=$provider TERN_FABRIC_SHARE=1 run timeout 60 "$R" random 3 5 20
     status 0 "random operations over $provider"

@@ -32,17 +32,24 @@ static void reduces_in_a_tree(void)
         for (int i = 0; i < N; i++)
             v[r][i] = (float)tern_rand_normal(1, (uint64_t)r, (uint64_t)i) * 1e3f;
     }
-    tern_reduce(&sum, dst, 2, src, R, N);
+    tern_reduce(&sum, dst, 2, src, R, N, false);
     for (int i = 0; i < N; i++) {
         float want = ((v[0][i] + v[1][i]) + (v[2][i] + v[3][i])) + ((v[4][i] + v[5][i]) + v[6][i]);
         wrong += got[i] != want || copy[i] != want;
     }
     ok(wrong == 0, "seven sources are summed in the order of the header, at both places");
+    memset(got, 0, sizeof got);
+    dst[0] = got + 1; /* on no cache line's begin */
+    tern_reduce(&sum, dst, 1, src, R, N - 1, true);
+    ok(memcmp(got + 1, copy, (N - 1) * sizeof *got) == 0 && got[0] == 0,
+       "they are the same past the caches, and nothing beside them is written");
+    dst[0] = got;
+    memcpy(got, copy, sizeof got);
     sum.op = TERN_AVG;
     sum.divide_by = R;
     float before = got[5];
     dst[0] = v[0];
-    tern_reduce(&sum, dst, 1, src, R, N);
+    tern_reduce(&sum, dst, 1, src, R, N, false);
     ok(v[0][5] == before / R, "an average divides once, and may replace a source");
 }
 
@@ -55,9 +62,9 @@ static void reduces_bf16(void)
     void *dst[] = {out};
     struct tern_reduce sum = {TERN_BF16, TERN_BF16, TERN_SUM, 0};
 
-    tern_reduce(&sum, dst, 1, src, 3, 1);
+    tern_reduce(&sum, dst, 1, src, 3, 1, false);
     ok(out[0] == 0x3f81, "bf16 is summed in fp32 (%04x)", out[0]);
-    tern_reduce(&sum, dst, 1, bad, 2, 1);
+    tern_reduce(&sum, dst, 1, bad, 2, 1, false);
     ok((out[0] & 0x7f80) == 0x7f80 && (out[0] & 0x7f), "a NaN stays one in bf16");
 }
 
@@ -68,7 +75,7 @@ static void nan_wins(void)
     void *dst[] = {out};
     struct tern_reduce max = {TERN_F32, TERN_F32, TERN_MAX, 0};
 
-    tern_reduce(&max, dst, 1, src, 2, 2);
+    tern_reduce(&max, dst, 1, src, 2, 2, false);
     ok(isnan(out[0]) && isnan(out[1]), "NaN wins a maximum from either side");
 }
 

@@ -453,6 +453,10 @@ int tern_fabric_size(const struct tern_fabric *f)
 {
     return f->size;
 }
+double tern_fabric_load(const struct tern_fabric *f)
+{
+    return f->model.load;
+}
 int tern_fabric_node(const struct tern_fabric *f)
 {
     return f->node;

@@ -76,7 +76,7 @@ SLURM_VERSION := $(shell printf '\043include <slurm/slurm_version.h>\nSLURM_VERS
 	{ read -r n && printf '%d.%02d.%d' $$((n >> 16)) $$((n >> 8 & 255)) $$((n & 255)); } 2>/dev/null)
 
 # Objects depend on a stamp of the flags, so that changing them, Slurm's headers or libfabric, rebuilds.
-FLAGS_TEXT = $(CC) $(ALL_CFLAGS) (Slurm $(SLURM_VERSION), $(FI_ABI))
+FLAGS_TEXT = $(CC) $(ALL_CFLAGS) (Slurm $(SLURM_VERSION)) $(FI_ABI)
 $(O)/flags: FORCE
 	@mkdir -p $(O); printf '%s\n' '$(FLAGS_TEXT)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_TEXT)' > $@
 .PHONY: FORCE

@@ -136,6 +136,7 @@ $(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(ARCHIVES)
 	$(call say,LD,$@)$(link)
 $(O)/tests/tools/%: $(O)/tests/tools/%.o $(ARCHIVES)
 	$(call say,LD,$@)$(link)
+$(O)/tests/tools/fabric-ranks: $(O)/tests/lib/fabric_random.o
 
 $(O)/f64/%.o: %.c $(O)/flags
 	@mkdir -p $(@D)

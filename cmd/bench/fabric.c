@@ -349,7 +349,8 @@ static int time_memory(struct bench *b, const struct operation *o, int64_t calls
     m->span[2 * m->n] = -(double)tern_clock_boot_ns() / 1e3;
     bool idle = o->expected == expect_root && tern_comm_rank(b->c) == 0;
     for (int64_t i = 0; i < calls && !idle; i++)
-        bench_memory_move(o->work, b->out, b->in, bytes, tern_comm_size(b->c));
+        bench_memory_move(o->work, b->out, b->in, bytes, tern_comm_size(b->c),
+                          tern_fabric_cache(b->f));
     m->span[2 * m->n + 1] = (double)tern_clock_boot_ns() / 1e3;
     m->calls[m->n++] = (double)calls;
     return 0;

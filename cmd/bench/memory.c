@@ -38,12 +38,12 @@ static void gather_up(uint64_t *to, const uint64_t *from, size_t n, int parts, b
     }
 }
 
-void bench_memory_move(enum bench_work work, void *to, const void *from, size_t bytes, int parts)
+void bench_memory_move(enum bench_work work, void *to, const void *from, size_t bytes, int parts,
+                       size_t cache)
 {
     size_t words = bytes / sizeof(uint64_t);
     size_t written = work == BENCH_GATHER_UP ? bytes / (size_t)parts : bytes;
-    /* As core/fabric does: the quicker way of the two. */
-    bool past = bytes + written > tern_copy_cache() / (size_t)parts;
+    bool past = bytes + written >= cache / (size_t)parts;
 
     switch (work) {
     case BENCH_IN_PLACE:

@@ -15,8 +15,10 @@
 
 enum bench_work { BENCH_IN_PLACE, BENCH_GATHER_UP, BENCH_COPY };
 
-/* One call's worth.  `to` and `from` hold `bytes` each; `parts`: ranks.  IN_PLACE leaves `to` as it
- * is. */
-void bench_memory_move(enum bench_work work, void *to, const void *from, size_t bytes, int parts);
+/* One call's worth.  `to` and `from` hold `bytes` each; `parts`: ranks, which share a cache of
+ * `cache` bytes: what that cannot hold is written past it, which is quicker.  IN_PLACE leaves `to`
+ * as it is. */
+void bench_memory_move(enum bench_work work, void *to, const void *from, size_t bytes, int parts,
+                       size_t cache);
 
 #endif

@@ -7,10 +7,12 @@
 /* The bytes of the largest cache of a core here; SIZE_MAX: nobody says. */
 size_t tern_copy_cache(void);
 
-/* As memcpy, but what is written goes to memory without being read into a cache first: a third of
- * what memory has to move otherwise.  For what the caches could not hold, as the next reader waits
- * for memory.  Others see it after tern_copy_past_end, whatever they are told by atomics before. */
+/* As memcpy, but what is written goes to memory without being read into a cache first, which is a
+ * third of what memory moves for a copy.  For what the caches cannot hold: the next reader waits
+ * for memory. */
 void tern_copy_past(void *to, const void *from, size_t bytes);
+/* After one or several of them and before another process or thread is told of it: atomics alone do
+ * not order these writes. */
 void tern_copy_past_end(void);
 
 #endif

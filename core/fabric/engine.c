@@ -230,7 +230,7 @@ static enum moved tell(struct tern_comm *c, struct tern_err *err)
     return MOVED;
 }
 
-/* What mates give and what each of them gets, against the cache that they share. */
+/* What the mates give and what each of them gets, against the cache that they share. */
 static bool past_cache(const struct tern_comm *c, const struct task *t)
 {
     size_t block = t->count * tern_type_bytes(t->type), all = block * (size_t)c->size;
@@ -238,11 +238,11 @@ static bool past_cache(const struct tern_comm *c, const struct task *t)
     switch (t->call) {
     case CALL_REDUCE_SCATTER:
     case CALL_ALL_GATHER:
-        return all + block > c->f->cache / (size_t)c->p;
-    case CALL_BROADCAST:
-        return block >= c->f->cache / (size_t)c->p; /* the root's is all that it has */
-    default:
-        return false; /* what is written was read from there */
+        return all + block >= c->f->cache / (size_t)c->p;
+    case CALL_BROADCAST: /* the root gives, each of the others gets */
+        return block >= c->f->cache / (size_t)c->p;
+    default: /* what is written was read there and is in a cache */
+        return false;
     }
 }
 

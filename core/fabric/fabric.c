@@ -453,6 +453,10 @@ int tern_fabric_size(const struct tern_fabric *f)
 {
     return f->size;
 }
+size_t tern_fabric_cache(const struct tern_fabric *f)
+{
+    return f->cache;
+}
 double tern_fabric_load(const struct tern_fabric *f)
 {
     return f->model.load;

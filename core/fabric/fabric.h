@@ -101,6 +101,8 @@ int tern_fabric_rank(const struct tern_fabric *f);
 int tern_fabric_size(const struct tern_fabric *f);
 /* Ranks a core of the machine where they are most, at least 1: the same on all ranks. */
 double tern_fabric_load(const struct tern_fabric *f);
+/* Bytes of the cache that a node's ranks share: /sys says so, or TERN_FABRIC_CACHE. */
+size_t tern_fabric_cache(const struct tern_fabric *f);
 /* Ranks that can map each other's memory form a node, however their hosts are named.  Nodes are
  * numbered by their lowest rank; the local rank is the place in one's node by rank. */
 int tern_fabric_node(const struct tern_fabric *f);

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a loss: what another number of ranks may change in fp32 without any training (some 1e-7).  Less
+/* Of a loss: what another number of ranks may change in fp32 without any training (some 1e-7). Less
  * is no better. */
 static const double ROUNDING = 1e-6;
 

@@ -57,6 +57,7 @@ struct waiter { /* wait.c */
     int64_t start, looked, pinged;
     int64_t before_ns; /* how long a remote rank was waited for last */
     int64_t asked;     /* when all members showed life although the deadline was over */
+    bool asking;       /* the deadline is over, and whose fault that is was asked */
     int seen_dead;     /* world rank + 1 whose end was noticed at the last look */
 };
 

@@ -248,15 +248,11 @@ static bool is_silent(const struct waiter *w, int r, int64_t now)
     return r != f->rank && now - since > f->deadline_ns;
 }
 
-/* The deadline is over.  The rank waited for may itself be waiting for somebody: those who answer
- * are, and whoever has not for a deadline is at fault. */
-static int overdue(struct waiter *w, int member, struct tern_err *err)
+/* Whoever waits answers while this listens. */
+static int ask_around(struct tern_fabric *f, struct tern_err *err)
 {
-    struct tern_comm *c = w->c;
-    struct tern_fabric *f = c->f;
     struct control ask = {.kind = CONTROL_STUCK, .sender = f->rank};
     int64_t end = tern_clock_boot_ns() + GRACE_NS;
-    char what[120];
 
     send_all(f, &ask);
     while (tern_clock_boot_ns() < end) {
@@ -266,6 +262,24 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
             return -1;
         atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
         tern_clock_sleep_ns(2 * MS);
+    }
+    return 0;
+}
+
+/* The deadline is over.  The rank waited for may itself be waiting for somebody: those who answer
+ * are, and whoever has not for a deadline is at fault.  It may also have come while this asked, and
+ * have gone on at once, without a word: so the caller looks once more before we say so. */
+static int overdue(struct waiter *w, int member, struct tern_err *err)
+{
+    struct tern_comm *c = w->c;
+    struct tern_fabric *f = c->f;
+    char what[120];
+
+    w->asking = !w->asking;
+    if (w->asking) {
+        int rc = ask_around(f, err);
+        w->looked = tern_clock_boot_ns();
+        return rc;
     }
     int64_t now = tern_clock_boot_ns();
     int culprit = c->world[member];
@@ -343,7 +357,7 @@ static int notice(struct waiter *w, int member, int64_t now, struct tern_err *er
     if (ping(w, peer, now, err) < 0)
         return -1;
     if (now - w->start > f->deadline_ns &&
-        (is_silent(w, peer, now) || now - w->asked > f->deadline_ns))
+        (w->asking || is_silent(w, peer, now) || now - w->asked > f->deadline_ns))
         return overdue(w, member, err);
     return 0;
 }

@@ -49,6 +49,12 @@ for share in 4 1; do
     status 0 "a pipeline fills for longer than the deadline, at most $share sharing"
 done
 
+# Who waited asks around for half a second then; who comes in that time and goes on at once has come.
+for share in 2 1; do
+    TERN_DEADLINE=2 TERN_FABRIC_SHARE=$share run timeout 60 "$R" tardy 2 2250
+    status 0 "one comes while the other asks whose fault it is, at most $share sharing: both go on"
+done
+
 # What they leave behind, and what is said of it.
 export TERN_FABRIC_DUMP=$WORK/dumps
 look() { # WORDS NAME

@@ -78,9 +78,13 @@ node_states() { slurm sinfo -h -N -n "$1" -o %t | sort -u; }
 all_well() { [ "$(node_states "$n1,$n2")" = idle ]; }
 drained() { case $(node_states "$1") in dr*) ;; *) false ;; esac; }
 nothing_ends() { [ -z "$(slurm squeue -h -t CG,R)" ]; }
+# Sets state.  A job that waits again does so after its node was drained: before, it waited to begin.
 settled() {
+    local again=false
+    drained $n1 && again=true
     nothing_ends || return 1
-    case $(job_state "$job") in COMPLETED | FAILED) ;; PENDING) drained $n1 ;; *) false ;; esac
+    state=$(job_state "$job")
+    case $state in COMPLETED | FAILED) ;; PENDING) $again ;; *) false ;; esac
 }
 
 # The node's slurmd ends and another begins.
@@ -95,12 +99,12 @@ measure() {
     case $1 in
         sbatch)
             submit -w $n1 -o "$WORK/job.out" --wrap "touch $WORK/ran.0"
-            [ $rc != 0 ] || { until_true settled; state=$(job_state "$job"); } ;;
+            [ $rc != 0 ] || { until_true settled; } ;;
         salloc) on salloc -w $n1 touch ran.0 ;;
         step)
             tasks=2; submit -w "$n1,$n2" -N2 -o "$WORK/job.out" \
                 --wrap "timeout -k 1 30 srun --mpi=none -n2 sh -c 'touch $WORK/ran.\$SLURM_PROCID'; echo \"status \$?\""
-            until_true settled; state=$(job_state "$job"); grep -qx 'status 0' job.out; rc=$? ;;
+            until_true settled; grep -qx 'status 0' job.out; rc=$? ;;
         srun) tasks=2; on timeout -k 1 30 srun --mpi=none -w "$n1,$n2" -n2 sh -c 'touch ran.$SLURM_PROCID' ;;
     esac
     until_true nothing_ends

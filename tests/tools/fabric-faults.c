@@ -3,6 +3,7 @@
  *   fabric-faults differ RANKS op|type|count|root   the last rank calls something else as #21
  *   fabric-faults cross RANKS KIND    calls on several communicators, until an error (see cross())
  *   fabric-faults chain RANKS      each rank waits for the one before it and computes for 1.5 s
+ *   fabric-faults tardy RANKS MS   rank 0 comes so late, and computes on
  *   fabric-faults late RANKS       the last never calls #21; SIGUSR2 to the parent reaches all
  *   fabric-faults rebuild RANKS    one is killed; the others close, open without it, and go on
  *   fabric-faults meet RANKS HOST  serve a rendezvous; its address on stdout
@@ -121,6 +122,17 @@ static int chain(struct tern_fabric *f)
     exit(0);
 }
 
+static int tardy(struct tern_comm *c)
+{
+    if (tern_comm_rank(c) == 0)
+        tern_clock_sleep_ns(atoll(kind) * 1000000);
+    if (tern_comm_barrier(c, &err) < 0)
+        return -1;
+    if (tern_comm_rank(c) == 0)
+        tern_clock_sleep_ns(1000000000);
+    exit(0);
+}
+
 static int step(struct tern_fabric *f, struct tern_comm *c, float *v, int i)
 {
     bool last = tern_fabric_rank(f) == tern_fabric_size(f) - 1;
@@ -134,6 +146,8 @@ static int step(struct tern_fabric *f, struct tern_comm *c, float *v, int i)
         return different(c, v);
     if (i == AT && strcmp(mode, "chain") == 0)
         return chain(f);
+    if (i == AT && strcmp(mode, "tardy") == 0)
+        return tardy(c);
     if (i == AT && strcmp(mode, "cross") == 0)
         return cross(f, v);
     if (i == AT && strcmp(kind, "root") == 0)

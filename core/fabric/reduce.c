@@ -4,12 +4,14 @@
 
 #include <string.h>
 
-/* These loops are limited by memory once they are vectorised; -O2 alone does not vectorise them. */
+/* Vectorised, these loops are limited by memory; -O2 alone does not vectorise them. */
 #pragma GCC optimize("O3")
 
-/* Elements worked on at once: sources, temporaries and result of a block stay in the first-level
- * cache for the usual handful of ranks. */
-enum { BLOCK = 512, DEPTH = 34 }; /* two temporaries a level, 2^16 ranks at most */
+enum {
+    ONCE = 8,    /* sources that are combined in one go, in registers */
+    BLOCK = 512, /* elements worked on at once: temporaries and result stay in the first cache... */
+    DEPTH = 34,  /* ...two temporaries a level, 2^16 ranks at most */
+};
 
 union block {
     float f32[BLOCK];
@@ -19,52 +21,87 @@ union block {
     uint8_t u8[BLOCK];
 } __attribute__((aligned(64)));
 
-typedef void kernel(void *d, const void *a, const void *b, size_t n);
+/* d[i] is the combination of s[0..n)[i]; n is 1, 2, 4 or ONCE. */
+typedef void kernel(void *d, const void *const *s, int n, size_t count);
 
-#define KERNEL(name, T, expr)                                                                      \
-    static void name(void *dv, const void *av, const void *bv, size_t n)                           \
-    {                                                                                              \
-        T *d = dv;                                                                                 \
-        const T *as = av, *bs = bv;                                                                \
-        _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++)                                        \
-        {                                                                                          \
-            T a = as[i], b = bs[i];                                                                \
-            d[i] = (T)(expr);                                                                      \
-        }                                                                                          \
-    }
-/* a != a: a NaN wins from either side. */
-KERNEL(sum_f32, float, a + b)
-KERNEL(max_f32, float, (a > b || a != a) ? a : b)
-KERNEL(min_f32, float, (a < b || a != a) ? a : b)
-KERNEL(sum_f64, double, a + b)
-KERNEL(max_f64, double, (a > b || a != a) ? a : b)
-KERNEL(min_f64, double, (a < b || a != a) ? a : b)
-KERNEL(sum_i32, int32_t, (uint32_t)a + (uint32_t)b)
-KERNEL(max_i32, int32_t, a > b ? a : b)
-KERNEL(min_i32, int32_t, a < b ? a : b)
-KERNEL(sum_i64, int64_t, (uint64_t)a + (uint64_t)b)
-KERNEL(max_i64, int64_t, a > b ? a : b)
-KERNEL(min_i64, int64_t, a < b ? a : b)
-KERNEL(sum_u8, uint8_t, a + b)
-KERNEL(max_u8, uint8_t, a > b ? a : b)
-KERNEL(min_u8, uint8_t, a < b ? a : b)
+#define INLINE static inline __attribute__((always_inline))
 
-static kernel *kernel_of(enum tern_type type, enum tern_op op)
+INLINE float widened(uint16_t v)
 {
-    static kernel *const table[][3] = {
-        [TERN_F32] = {sum_f32, max_f32, min_f32},  [TERN_F64] = {sum_f64, max_f64, min_f64},
-        [TERN_BF16] = {sum_f32, max_f32, min_f32}, [TERN_I32] = {sum_i32, max_i32, min_i32},
-        [TERN_I64] = {sum_i64, max_i64, min_i64},  [TERN_U8] = {sum_u8, max_u8, min_u8},
-    };
-    return table[type][op == TERN_MAX ? 1 : op == TERN_MIN ? 2 : 0];
+    uint32_t bits = (uint32_t)v << 16;
+    float f;
+
+    memcpy(&f, &bits, 4);
+    return f;
 }
 
-static void widen(float *to, const uint16_t *from, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = (uint32_t)from[i] << 16;
-        memcpy(&to[i], &bits, 4);
+#define SAME(v) (v)
+
+/* Every line is read once.  One source after the other, even in blocks, pushed out of the first
+ * cache what it had just brought in: shared buffers begin on pages, so the same places of as many
+ * sources as the cache has ways are all that it can hold.  S is the type of a source, T of the
+ * combination; `n` is a constant wherever tree() is expanded. */
+#define KERNEL(name, S, widen, T, combined)                                                        \
+    INLINE T name##_two(T a, T b)                                                                  \
+    {                                                                                              \
+        return (T)(combined);                                                                      \
+    }                                                                                              \
+    INLINE T name##_tree(const S *const *s, int n, size_t i)                                       \
+    {                                                                                              \
+        if (n == 1)                                                                                \
+            return widen(s[0][i]);                                                                 \
+        T v = name##_two(widen(s[0][i]), widen(s[1][i]));                                          \
+        if (n == 2)                                                                                \
+            return v;                                                                              \
+        v = name##_two(v, name##_two(widen(s[2][i]), widen(s[3][i])));                             \
+        if (n == 4)                                                                                \
+            return v;                                                                              \
+        T w = name##_two(widen(s[4][i]), widen(s[5][i]));                                          \
+        return name##_two(v, name##_two(w, name##_two(widen(s[6][i]), widen(s[7][i]))));           \
+    }                                                                                              \
+    TERN_CLONES static void name(void *to, const void *const *from, int n, size_t count)           \
+    {                                                                                              \
+        const S *s[ONCE];                                                                          \
+        T *d = to;                                                                                 \
+        for (int m = 0; m < n; m++)                                                                \
+            s[m] = from[m];                                                                        \
+        switch (n) {                                                                               \
+            CASE(name, 1)                                                                          \
+            CASE(name, 2)                                                                          \
+            CASE(name, 4)                                                                          \
+            CASE(name, 8)                                                                          \
+        }                                                                                          \
     }
+#define CASE(name, n)                                                                              \
+    case n:                                                                                        \
+        _Pragma("GCC ivdep") for (size_t i = 0; i < count; i++) d[i] = name##_tree(s, n, i);       \
+        break;
+
+/* a != a: a NaN wins from either side.  Integers wrap. */
+#define KERNELS(type, S, widen, T, sum)                                                            \
+    KERNEL(sum_##type, S, widen, T, sum)                                                           \
+    KERNEL(max_##type, S, widen, T, (a > b || a != a) ? a : b)                                     \
+    KERNEL(min_##type, S, widen, T, (a < b || a != a) ? a : b)
+
+KERNELS(f32, float, SAME, float, a + b)
+KERNELS(f64, double, SAME, double, a + b)
+KERNELS(bf16, uint16_t, widened, float, a + b)
+KERNELS(i32, int32_t, SAME, int32_t, (uint32_t)a + (uint32_t)b)
+KERNELS(i64, int64_t, SAME, int64_t, (uint64_t)a + (uint64_t)b)
+KERNELS(u8, uint8_t, SAME, uint8_t, a + b)
+
+/* Of BF16 the combination is F32. */
+static kernel *kernel_of(enum tern_type src, enum tern_op op)
+{
+#define ROW(type)                                                                                  \
+    {                                                                                              \
+        sum_##type, max_##type, min_##type                                                         \
+    }
+    static kernel *const table[][3] = {
+        [TERN_F32] = ROW(f32), [TERN_F64] = ROW(f64), [TERN_BF16] = ROW(bf16),
+        [TERN_I32] = ROW(i32), [TERN_I64] = ROW(i64), [TERN_U8] = ROW(u8),
+    };
+    return table[src][op == TERN_MAX ? 1 : op == TERN_MIN ? 2 : 0];
 }
 
 /* To nearest, ties to even; a NaN stays one. */
@@ -84,8 +121,8 @@ static void divide(void *v, enum tern_type type, size_t n, int by)
     union block *b = v;
 
     switch (type) {
+    case TERN_BF16: /* never in between */
     case TERN_F32:
-    case TERN_BF16:
         for (size_t i = 0; i < n; i++)
             b->f32[i] /= (float)by;
         break;
@@ -109,12 +146,12 @@ static void divide(void *v, enum tern_type type, size_t n, int by)
 }
 
 struct tree {
-    const struct tern_reduce *r;
-    kernel *combine;
     const void *const *src;
-    size_t src_bytes;  /* of one element */
-    size_t from, len;  /* the block: elements */
-    union block *temp; /* [DEPTH] */
+    size_t src_bytes;           /* of one element */
+    size_t from, len;           /* the block: elements */
+    bool widens;                /* a combination is of another type than a source */
+    kernel *sources, *combined; /* of sources, of combinations */
+    union block *temp;          /* [DEPTH] */
 };
 
 static int half_of(int n)
@@ -126,30 +163,38 @@ static int half_of(int n)
     return h;
 }
 
-/* The combination of src[lo .. lo + n) over the block, in `to` or, for a single source, in place.
+/* The combination of src[lo .. lo + n) over the block: in `to`, or a single source where it is.
  * Levels below use temp[level..]. */
 static const void *combine(const struct tree *t, int lo, int n, int level, void *to)
 {
-    if (n == 1) {
-        const char *s = (const char *)t->src[lo] + t->from * t->src_bytes;
-        if (t->r->src_type != TERN_BF16)
-            return s;
-        widen(to, (const uint16_t *)s, t->len);
+    const void *s[ONCE];
+    int h = half_of(n);
+
+    if (n <= ONCE && (n & (n - 1)) == 0) {
+        for (int m = 0; m < n; m++)
+            s[m] = (const char *)t->src[lo + m] + t->from * t->src_bytes;
+        if (n == 1 && !t->widens)
+            return s[0];
+        t->sources(to, s, n, t->len);
         return to;
     }
-    int h = half_of(n);
-    const void *a = combine(t, lo, h, level + 2, &t->temp[level]);
-    const void *b = combine(t, lo + h, n - h, level + 2, &t->temp[level + 1]);
-    t->combine(to, a, b, t->len);
+    s[0] = combine(t, lo, h, level + 2, &t->temp[level]);
+    s[1] = combine(t, lo + h, n - h, level + 2, &t->temp[level + 1]);
+    t->combined(to, s, 2, t->len);
     return to;
 }
 
 void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const void *const *src,
                  int n, size_t count, bool past)
 {
-    union block temp[DEPTH + 2], result;
-    struct tree t = {r,   kernel_of(r->src_type, r->op), src, tern_type_bytes(r->src_type), 0, 0,
-                     temp};
+    enum tern_type between = r->src_type == TERN_BF16 ? TERN_F32 : r->src_type;
+    union block temp[DEPTH], result;
+    struct tree t = {.src = src,
+                     .src_bytes = tern_type_bytes(r->src_type),
+                     .widens = between != r->src_type,
+                     .sources = kernel_of(r->src_type, r->op),
+                     .combined = kernel_of(between, r->op),
+                     .temp = temp};
     size_t bytes = tern_type_bytes(r->dst_type);
     bool divides = r->op == TERN_AVG && r->divide_by > 1;
     /* fp32 values that must still be rounded or divided cannot be built in the destination. */
@@ -161,8 +206,8 @@ void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const
         const void *v = combine(&t, 0, n, 0, aside ? (void *)&result : first);
         if (divides) {
             if (v != &result)
-                v = memcpy(&result, v, t.len * tern_type_bytes(r->src_type));
-            divide(&result, r->src_type, t.len, r->divide_by);
+                v = memcpy(&result, v, t.len * tern_type_bytes(between));
+            divide(&result, between, t.len, r->divide_by);
         }
         if (r->dst_type == TERN_BF16)
             narrow((uint16_t *)first, v, t.len);

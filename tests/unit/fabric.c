@@ -53,6 +53,52 @@ static void reduces_in_a_tree(void)
     ok(v[0][5] == before / R, "an average divides once, and may replace a source");
 }
 
+static double tree_of(float (*v)[80], int lo, int n, int i)
+{
+    int h = 1;
+
+    while (2 * h < n)
+        h *= 2;
+    return n == 1 ? v[lo][i] : (float)(tree_of(v, lo, h, i) + tree_of(v, lo + h, n - h, i));
+}
+
+/* However many there are, with what does not fill a register, and for bf16 in fp32. */
+static void reduces_any_number(void)
+{
+    enum { N = 77, R = 40 };
+    static float v[R][80], got[80];
+    static uint16_t half[R][80];
+    const void *src[R], *halves[R];
+    void *dst[] = {got};
+    const struct tern_reduce sum = {TERN_F32, TERN_F32, TERN_SUM, 0},
+                             wide = {TERN_BF16, TERN_F32, TERN_SUM, 0};
+    int wrong = 0, wrong_halves = 0;
+
+    for (int r = 0; r < R; r++) {
+        src[r] = v[r];
+        halves[r] = half[r];
+        for (int i = 0; i < N; i++) {
+            v[r][i] = (float)tern_rand_normal(1, (uint64_t)r, (uint64_t)i) * 1e3f;
+            memcpy(&half[r][i], (char *)&v[r][i] + 2, 2);
+        }
+    }
+    for (int n = 1; n <= R; n++) {
+        tern_reduce(&sum, dst, 1, src, n, N, false);
+        for (int i = 0; i < N; i++)
+            wrong += got[i] != (float)tree_of(v, 0, n, i);
+    }
+    for (int r = 0; r < R; r++)
+        for (int i = 0; i < N; i++)
+            memset(&v[r][i], 0, 2); /* what bf16 keeps of it */
+    for (int n = 1; n <= R; n++) {
+        tern_reduce(&wide, dst, 1, halves, n, N, false);
+        for (int i = 0; i < N; i++)
+            wrong_halves += got[i] != (float)tree_of(v, 0, n, i);
+    }
+    ok(wrong == 0, "1 to 40 sources are summed in that order (%d wrong)", wrong);
+    ok(wrong_halves == 0, "and of bf16 the same values as in fp32 (%d wrong)", wrong_halves);
+}
+
 static void reduces_bf16(void)
 {
     /* 1 + 2^-8 + 2^-8: a sum in bf16 would lose both, fp32 keeps them. */
@@ -519,6 +565,7 @@ static void bad_addresses(void)
 int main(void)
 {
     reduces_in_a_tree();
+    reduces_any_number();
     reduces_bf16();
     nan_wins();
     alone();

@@ -217,7 +217,7 @@ static const struct operation operations[] = {
     {"all_reduce", true, true, BENCH_IN_PLACE, twice, run_all_reduce, peer_all_reduce, combined},
     {"reduce_scatter", true, false, BENCH_GATHER_UP, once, run_reduce_scatter, peer_reduce_scatter,
      expect_scattered},
-    {"all_gather", false, false, BENCH_COPY, once, run_all_gather, peer_all_gather,
+    {"all_gather", false, false, BENCH_SPREAD, once, run_all_gather, peer_all_gather,
      expect_gathered},
     {"broadcast", false, true, BENCH_COPY, one, run_broadcast, peer_broadcast, expect_root},
 };

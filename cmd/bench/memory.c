@@ -43,6 +43,17 @@ TERN_CLONES static void gather_up(uint64_t *to, const uint64_t *from, size_t n, 
     }
 }
 
+static void spread(char *to, const char *from, size_t bytes, int parts)
+{
+    enum { BLOCK = 4096 };
+
+    for (size_t at = 0, len; at < bytes; at += len) {
+        len = bytes - at < BLOCK ? bytes - at : BLOCK;
+        for (int p = 0; p < parts; p++)
+            tern_copy_past(to + (size_t)p * bytes + at, from + at, len);
+    }
+}
+
 void bench_memory_move(enum bench_work work, void *to, const void *from, size_t bytes, int parts,
                        size_t cache)
 {
@@ -57,8 +68,11 @@ void bench_memory_move(enum bench_work work, void *to, const void *from, size_t 
     case BENCH_GATHER_UP:
         gather_up(to, from, words / (size_t)parts, parts, past);
         break;
+    case BENCH_SPREAD:
     case BENCH_COPY:
-        if (past)
+        if (past && work == BENCH_SPREAD)
+            spread(to, from, bytes / (size_t)parts, parts);
+        else if (past)
             tern_copy_past(to, from, bytes);
         else
             memcpy(to, from, bytes);

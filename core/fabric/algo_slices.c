@@ -353,12 +353,14 @@ size_t tern_fabric_algo_all_reduce(const struct tern_comm *c, const struct task 
     reduce_slices(&j, true);
     for (int i = 0; i < c->size && c->p > 1 && (c->nodes > 1 || !t->direct); i++) {
         int s = (c->rank + i) % c->size, h = holder(c, s, c->node);
-        if (t->direct) /* mine to hand on */
+        if (t->direct) { /* mine to hand on */
+            int dsts = 0;
             for (int m = 0; m < c->p && h == c->local; m++)
                 if (m != c->local)
-                    tern_fabric_program_copy(p, given(&j, m, s, 0),
-                                             tern_fabric_slices_base(&j, s, 0),
-                                             tern_fabric_slices_len(&j, s) * j.es);
+                    c->scratch[dsts++] = given(&j, m, s, 0);
+            tern_fabric_program_spread(p, c->scratch, dsts, tern_fabric_slices_base(&j, s, 0),
+                                       tern_fabric_slices_len(&j, s) * j.es);
+        }
         if (!t->direct && i == 0)
             tern_fabric_program_meet(p);
         if (!t->direct)
@@ -525,12 +527,30 @@ static size_t gather_in_node(const struct job *j, enum place from)
     return j->t->count;
 }
 
+/* The same, but everybody puts its own where it was offered. */
+static size_t spread_in_node(const struct job *j)
+{
+    const struct tern_comm *c = j->c;
+    struct spot *dst = c->scratch;
+    size_t bytes = j->t->count * j->es, mine = (size_t)c->rank * bytes;
+    bool there = j->t->in == (const char *)j->t->out + mine;
+    int n = 0;
+
+    for (int i = there; i < c->p; i++)
+        dst[n++] = spot(PLACE_MATE, (c->local + i) % c->p, mine);
+    tern_fabric_program_spread(j->p, dst, n, spot(PLACE_IN, 0, 0), bytes);
+    tern_fabric_program_meet(j->p);
+    return j->t->count;
+}
+
 size_t tern_fabric_algo_all_gather(const struct tern_comm *c, const struct task *t, size_t at,
                                    struct program *p)
 {
     struct job j = begin(c, t, p);
     struct spot own = spot(PLACE_OUT, 0, (size_t)c->rank * t->count * j.es);
 
+    if (t->direct && t->pushes)
+        return spread_in_node(&j);
     if (c->nodes == 1 && c->p > 1 && (t->direct || t->count * j.es <= SHM_INLINE))
         return gather_in_node(&j, t->direct ? PLACE_MATE : PLACE_LINE);
     if (t->algorithm == ALGO_BRUCK)

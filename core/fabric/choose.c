@@ -226,6 +226,23 @@ int tern_fabric_measure(struct tern_fabric *f, struct tern_err *err)
 
 /* ---------------------------------------------------------------- tasks */
 
+bool tern_fabric_task_past(const struct tern_comm *c, const struct task *t, size_t cache)
+{
+    size_t all = whole(c, t), block = t->count * tern_type_bytes(t->type);
+
+    if (c->p == 1)
+        return false;
+    switch (t->call) {
+    case CALL_REDUCE_SCATTER:
+    case CALL_ALL_GATHER: /* what each of them gives and gets */
+        return all + block >= cache / (size_t)c->p;
+    case CALL_BROADCAST: /* the root gives, each of the others gets */
+        return block >= cache / (size_t)c->p;
+    default: /* what is written was read there and is in a cache */
+        return false;
+    }
+}
+
 bool tern_fabric_task_offers(const struct tern_comm *c, const struct task *t, const void **buf,
                              size_t *bytes)
 {
@@ -237,8 +254,8 @@ bool tern_fabric_task_offers(const struct tern_comm *c, const struct task *t, co
         return false;
     if (c->nodes > 1 ? !slices : all <= SMALL_BYTES)
         return false;
-    /* Mates read from the input, where it is not of the result's place. */
-    bool own = t->call == CALL_ALL_GATHER && c->nodes == 1;
+    /* Mates read from the input, where it is not of the result's place, or write to the result. */
+    bool own = t->call == CALL_ALL_GATHER && c->nodes == 1 && !t->pushes;
     if (buf)
         *buf = t->call == CALL_REDUCE_SCATTER || own ? t->in : t->out;
     if (bytes)

@@ -47,6 +47,11 @@ static struct shm_post *next_post(struct tern_comm *c)
 }
 
 /* Tell the mates that this rank has come here, and with what; `buf` may be NULL. */
+static struct task *running(struct tern_comm *c)
+{
+    return &c->queue[c->finished % QUEUE];
+}
+
 static void announce(struct tern_comm *c, const void *buf, size_t bytes)
 {
     struct tern_fabric *f = c->f;
@@ -54,6 +59,7 @@ static void announce(struct tern_comm *c, const void *buf, size_t bytes)
     int i = buf ? tern_fabric_shm_buffer_find(&f->own, buf, bytes) : -1;
 
     post->region = i;
+    post->pushes = running(c)->pushes;
     if (i >= 0) {
         post->generation = f->own.head->regions[i].generation;
         post->offset = (uint64_t)((const char *)buf - f->own.buffers[i].base);
@@ -98,7 +104,7 @@ static int reach(struct tern_comm *c, const struct task *t, size_t bytes, bool *
 
     *all = false;
     for (int m = 0; m < c->p; m++)
-        if (post_of(c, m)->region < 0)
+        if (post_of(c, m)->region < 0 || post_of(c, m)->pushes != t->pushes)
             return 0;
     for (int m = 0; m < c->p; m++) {
         const struct shm_post *post = post_of(c, m);
@@ -125,11 +131,6 @@ static char *stage_of(const struct tern_comm *c, int local)
 }
 
 /* ---------------------------------------------------------------- steps */
-
-static struct task *running(struct tern_comm *c)
-{
-    return &c->queue[c->finished % QUEUE];
-}
 
 static char *place(struct tern_comm *c, uint32_t i)
 {
@@ -230,36 +231,38 @@ static enum moved tell(struct tern_comm *c, struct tern_err *err)
     return MOVED;
 }
 
-/* What the mates give and what each of them gets, against the cache that they share. */
-static bool past_cache(const struct tern_comm *c, const struct task *t)
+/* So that of what comes from memory and goes there each input is read once, and not by every mate.
+ * Who can offer its input alone does; then all do what goes without. */
+static bool pushes(const struct tern_comm *c, const struct task *t)
 {
-    size_t block = t->count * tern_type_bytes(t->type), all = block * (size_t)c->size;
+    size_t all = t->count * tern_type_bytes(t->type) * (size_t)c->size;
 
-    switch (t->call) {
-    case CALL_REDUCE_SCATTER:
-    case CALL_ALL_GATHER:
-        return all + block >= c->f->cache / (size_t)c->p;
-    case CALL_BROADCAST: /* the root gives, each of the others gets */
-        return block >= c->f->cache / (size_t)c->p;
-    default: /* what is written was read there and is in a cache */
-        return false;
-    }
+    return t->past && t->call == CALL_ALL_GATHER && c->nodes == 1 &&
+           tern_fabric_shm_buffer_find(&c->f->own, t->out, all) >= 0;
 }
 
 static void copy(struct tern_comm *c, const struct step *s)
 {
+    enum { BLOCK = 4096 }; /* what several get is read by the first one's copy */
     const struct spot *spots = &c->program->spots[s->spot];
-    char *to = place(c, s->spot), *from = place(c, s->spot + 1);
+    const struct task *t = running(c);
+    char *from = place(c, s->spot + (uint32_t)s->n_dst);
 
     if (spots[0].place == PLACE_STAGE)
         c->f->staged_bytes += s->n;
-    bool apart = to + s->n <= from || from + s->n <= to;
-    if (running(c)->past && spots[0].place == PLACE_OUT && apart) {
-        tern_copy_past(to, from, s->n);
-        tern_copy_past_end();
-    } else {
-        memmove(to, from, s->n);
+    for (size_t at = 0, len; at < s->n; at += len) {
+        len = s->n_dst > 1 && s->n - at > BLOCK ? BLOCK : s->n - at;
+        for (int i = 0; i < s->n_dst; i++) {
+            char *to = place(c, s->spot + (uint32_t)i) + at;
+            bool apart = to + len <= from + at || from + at + len <= to;
+            if (t->past && (t->pushes || spots[i].place == PLACE_OUT) && apart)
+                tern_copy_past(to, from + at, len);
+            else
+                memmove(to, from + at, len);
+        }
     }
+    if (t->past)
+        tern_copy_past_end();
 }
 
 static void reduce(struct tern_comm *c, const struct step *s)
@@ -314,6 +317,7 @@ static bool alike(const struct task *t, const struct task *of)
 {
     return t->call == of->call && t->type == of->type && t->op == of->op && t->root == of->root &&
            t->count == of->count && t->algorithm == of->algorithm && t->direct == of->direct &&
+           t->pushes == of->pushes &&
            (uintptr_t)t->in - (uintptr_t)t->out == (uintptr_t)of->in - (uintptr_t)of->out;
 }
 
@@ -364,6 +368,8 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
         tern_fabric_record_state(c->f->recorder, c->record, RECORD_RUNNING, -1);
         t->algorithm = tern_fabric_choose(c, t, &c->f->model);
         t->direct = c->p == 1;
+        t->past = tern_fabric_task_past(c, t, c->f->cache);
+        t->pushes = pushes(c, t);
     }
     if (tern_fabric_task_offers(c, t, &buf, &bytes)) {
         if (!c->announced)
@@ -376,7 +382,7 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
         if (reach(c, t, bytes, &t->direct, err) < 0)
             return FAILED;
     }
-    t->past = t->direct && c->p > 1 && past_cache(c, t);
+    t->past &= t->direct;
     c->begun_one = true;
     return next_program(c, err) < 0 ? FAILED : MOVED;
 }

@@ -1,6 +1,8 @@
 /* What the ranks would do, in words: nothing is opened. */
 #include "core/fabric/program.h"
 
+#include "core/fabric/copy.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +72,9 @@ int tern_fabric_plan(const struct tern_fabric_shape *s, const char *call, enum t
     if (tern_fabric_algorithm_check(err) < 0 || !(c = shape_of(s, err)))
         return -1;
     t.algorithm = tern_fabric_choose(c, &t, &m);
+    t.past = tern_fabric_task_past(c, &t, tern_copy_cache());
     t.direct = c->p == 1 || tern_fabric_task_offers(c, &t, NULL, NULL);
+    t.pushes = t.past && t.direct && c->nodes == 1 && t.call == CALL_ALL_GATHER;
     tern_buf_printf(to, "%s: %s", call, way_of(c, &t));
     if (t.algorithm != ALGO_NONE)
         tern_buf_printf(to, ", about %.0f us", tern_fabric_cost(c, &t, &m) * 1e6);

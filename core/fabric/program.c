@@ -112,14 +112,22 @@ void tern_fabric_program_wait(struct program *p, struct span span)
         add(p, STEP_WAIT)->slot = span.first + i;
 }
 
-void tern_fabric_program_copy(struct program *p, struct spot to, struct spot from, size_t bytes)
+void tern_fabric_program_spread(struct program *p, const struct spot *to, int n, struct spot from,
+                                size_t bytes)
 {
-    if (bytes == 0)
+    if (bytes == 0 || n == 0)
         return;
-    uint32_t k = add_spots(p, (const struct spot[]){to, from}, 2);
+    uint32_t k = add_spots(p, to, n);
+    add_spots(p, &from, 1);
     struct step *s = add(p, STEP_COPY);
     s->spot = k;
+    s->n_dst = n;
     s->n = bytes;
+}
+
+void tern_fabric_program_copy(struct program *p, struct spot to, struct spot from, size_t bytes)
+{
+    tern_fabric_program_spread(p, &to, 1, from, bytes);
 }
 
 void tern_fabric_program_reduce(struct program *p, const struct tern_reduce *r,
@@ -201,9 +209,9 @@ static void print_step(const struct program *p, const struct step *s, const stru
         break;
     case STEP_COPY:
         tern_buf_printf(to, "copy %zu bytes: ", s->n);
-        print_spot(p, s->spot, c, to);
+        print_spots(p, s->spot, s->n_dst, c, to);
         tern_buf_puts(to, " <- ");
-        print_spot(p, s->spot + 1, c, to);
+        print_spot(p, s->spot + (uint32_t)s->n_dst, c, to);
         break;
     case STEP_REDUCE:
         tern_buf_printf(to, "reduce %zu %s: ", s->n, tern_type_name(s->reduce.src_type));

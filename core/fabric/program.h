@@ -34,7 +34,7 @@ struct step {
     uint32_t slot; /* RECV, SEND, WAIT: which message of this list */
     uint32_t spot; /* into program.spots: the destination or buffer, then the sources; MEET: what
                       is handed over, `n` bytes */
-    int n_dst;     /* REDUCE: destinations, all written alike */
+    int n_dst;     /* REDUCE, COPY: destinations, all written alike */
     int n_src;     /* REDUCE: sources, combined in a tree over their order */
     size_t n;      /* REDUCE: elements; else bytes */
     struct tern_reduce reduce;
@@ -81,6 +81,9 @@ struct span tern_fabric_program_recv(struct program *p, int member, struct spot 
 struct span tern_fabric_program_send(struct program *p, int member, struct spot from, size_t bytes);
 void tern_fabric_program_wait(struct program *p, struct span s);
 void tern_fabric_program_copy(struct program *p, struct spot to, struct spot from, size_t bytes);
+/* The same to several places, none of which overlaps `from`; they are copied. */
+void tern_fabric_program_spread(struct program *p, const struct spot *to, int n, struct spot from,
+                                size_t bytes);
 /* dst and src are copied. */
 void tern_fabric_program_reduce(struct program *p, const struct tern_reduce *r,
                                 const struct spot *dst, int n_dst, const struct spot *src,
@@ -103,6 +106,8 @@ const char *tern_fabric_algorithm_name(enum algorithm a); /* "doubling" */
 /* Is TERN_FABRIC_ALGORITHM, if it is set, the name of one? */
 int tern_fabric_algorithm_check(struct tern_err *err);
 
+/* Do the mates read and write more than a cache of so many bytes holds, which they share? */
+bool tern_fabric_task_past(const struct tern_comm *c, const struct task *t, size_t cache);
 /* Does the task begin with a meeting in which buffers are offered?  `*buf`: this rank's. */
 bool tern_fabric_task_offers(const struct tern_comm *c, const struct task *t, const void **buf,
                              size_t *bytes);

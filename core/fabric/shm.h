@@ -34,6 +34,7 @@ struct shm_post {
             int32_t region; /* -1: nothing offered */
             uint32_t generation;
             uint64_t offset;
+            bool pushes; /* it is to be written to */
         };
         uint8_t payload[SHM_INLINE]; /* of a meeting that hands over bytes: `desc` tells */
     };

@@ -121,6 +121,8 @@ struct task {
     enum algorithm algorithm;
     bool direct; /* all mates have offered their buffers */
     bool past;   /* the caches cannot hold what the mates read and write (copy.h) */
+    bool pushes; /* all_gather: each writes into all mates' results instead of reading their inputs
+                  */
 };
 
 struct tern_comm {

@@ -154,7 +154,8 @@ static int one(struct tern_comm *c, struct memory *m, uint64_t id, uint64_t bits
     size_t es = tern_type_bytes(d.type), wrong = 0;
     bool shared = tern_rand_below(seed + 7, (uint64_t)me, id, 3) > 0 || id % 3 == 0;
     bool in_place = bits >> 40 & 1;
-    char *in = (shared ? m->shared : m->own)[0], *out = (shared ? m->shared : m->own)[1];
+    bool out_shared = bits >> 41 & 3 ? shared : !shared;
+    char *in = (shared ? m->shared : m->own)[0], *out = (out_shared ? m->shared : m->own)[1];
 
     d.count = draw_count(bits >> 20, MAX_BYTES / es / (d.call == 0 || d.call == 3 ? 1 : (size_t)n));
     size_t whole = d.count * (size_t)(d.call == 1 ? n : 1), block = d.count * es;

@@ -95,7 +95,7 @@ static size_t beyond(int size, int per_node, enum call call, const char *algorit
     tern_fabric_task_program(c, &t, 0, c->program);
     for (size_t i = 0; i < c->program->n; i++) {
         const struct step *s = &c->program->steps[i];
-        int spots = s->kind == STEP_COPY     ? 2
+        int spots = s->kind == STEP_COPY     ? s->n_dst + 1
                     : s->kind == STEP_REDUCE ? s->n_dst + s->n_src
                                              : s->kind == STEP_RECV || s->kind == STEP_SEND;
         for (int k = 0; k < spots; k++) {
@@ -176,6 +176,11 @@ static void one_node(void)
     ok(planned(2, "all_reduce", 29, "stage", "handing over") &&
            planned(8, "all_gather", 29, "stage", "handing over"),
        "what does not goes by the stage");
+    ok(planned(2, "all_gather", 1 << 30,
+               "copy 4294967296 bytes: rank 1's buffer <- in\n"
+               "meet the node\n",
+               "stage"),
+       "what no cache holds is put into the mates' results, and read once");
     ok(planned(2, "all_gather", 4096,
                "offer the buffer to the node, meet\n"
                "copy 16384 bytes: out+16384 <- rank 1's buffer\n"

@@ -88,8 +88,9 @@ static double cost(const struct tern_comm *c, const struct task *t, enum algorit
             rounds += 2, messages += 4, bytes += 2 * share / n;
         break;
     case ALGO_DIRECT:
-        /* Messages leave at once, but each costs its handling. */
-        messages = (both ? 2 : 1) * (n - 1), rounds = (both ? 2 : 1) + messages / 4;
+        /* Messages leave at once, but each beside the first costs its handling. */
+        messages = (both ? 2 : 1) * (n - 1);
+        rounds = (both ? 2 : 1) + (n > 2 ? messages / 4 : 0);
         bytes = (both ? 2 : 1) * share * (n - 1) / n;
         combined = t->call == CALL_ALL_GATHER ? 0 : share;
         break;

@@ -105,7 +105,7 @@ static kernel *kernel_of(enum tern_type src, enum tern_op op)
 }
 
 /* To nearest, ties to even; a NaN stays one. */
-static void narrow(uint16_t *to, const float *from, size_t n)
+TERN_CLONES static const void *narrow(uint16_t *to, const float *from, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -114,6 +114,7 @@ static void narrow(uint16_t *to, const float *from, size_t n)
         to[i] =
             (bits & 0x7fffffff) > 0x7f800000 ? (uint16_t)(bits >> 16 | 0x40) : (uint16_t)rounded;
     }
+    return to;
 }
 
 static void divide(void *v, enum tern_type type, size_t n, int by)
@@ -189,6 +190,7 @@ void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const
 {
     enum tern_type between = r->src_type == TERN_BF16 ? TERN_F32 : r->src_type;
     union block temp[DEPTH], result;
+    uint16_t rounded[BLOCK];
     struct tree t = {.src = src,
                      .src_bytes = tern_type_bytes(r->src_type),
                      .widens = between != r->src_type,
@@ -210,8 +212,8 @@ void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const
             divide(&result, between, t.len, r->divide_by);
         }
         if (r->dst_type == TERN_BF16)
-            narrow((uint16_t *)first, v, t.len);
-        else if (past)
+            v = narrow(past ? rounded : (uint16_t *)first, v, t.len);
+        if (past)
             tern_copy_past(first, v, t.len * bytes);
         else if (v != first)
             memcpy(first, v, t.len * bytes);

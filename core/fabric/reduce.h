@@ -8,7 +8,7 @@
  * a binary tree over the index.  A destination may be one of the sources.  Types are equal, or one
  * is BF16 and the other F32; BF16 is combined in fp32.  With TERN_AVG the result is divided by
  * `divide_by`; 0 leaves it a sum, for a further stage.  With `past`, for one destination that the
- * caches cannot hold, it is written past them (core/fabric/copy.h), but for BF16. */
+ * caches cannot hold, it is written past them (core/fabric/copy.h). */
 struct tern_reduce {
     enum tern_type src_type, dst_type;
     enum tern_op op;

@@ -95,6 +95,12 @@ static void reduces_any_number(void)
         for (int i = 0; i < N; i++)
             wrong_halves += got[i] != (float)tree_of(v, 0, n, i);
     }
+    static uint16_t rounded[2][80];
+    const struct tern_reduce both = {TERN_BF16, TERN_BF16, TERN_SUM, 0};
+    for (int past = 0; past < 2; past++)
+        tern_reduce(&both, (void *[]){rounded[past]}, 1, halves, 3, N, past);
+    ok(rounded[0][N - 1] && memcmp(rounded[0], rounded[1], sizeof rounded[0]) == 0,
+       "bf16 is the same past the caches");
     ok(wrong == 0, "1 to 40 sources are summed in that order (%d wrong)", wrong);
     ok(wrong_halves == 0, "and of bf16 the same values as in fp32 (%d wrong)", wrong_halves);
 }

@@ -10,6 +10,11 @@
 
 enum moved { BLOCKED, MOVED, FAILED };
 
+static struct task *running(struct tern_comm *c)
+{
+    return &c->queue[c->finished % QUEUE];
+}
+
 /* ---------------------------------------------------------------- meeting in the node */
 
 /* What that mate says at the meeting that was announced last. */
@@ -47,11 +52,6 @@ static struct shm_post *next_post(struct tern_comm *c)
 }
 
 /* Tell the mates that this rank has come here, and with what; `buf` may be NULL. */
-static struct task *running(struct tern_comm *c)
-{
-    return &c->queue[c->finished % QUEUE];
-}
-
 static void announce(struct tern_comm *c, const void *buf, size_t bytes)
 {
     struct tern_fabric *f = c->f;

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -253,6 +254,26 @@ bool tern_fs_exists(const char *path)
     struct stat st;
 
     return stat(path, &st) == 0;
+}
+
+int tern_fs_allow_open(size_t n, struct tern_err *err)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0)
+        return tern_err_sys(err, "getrlimit");
+    if (r.rlim_cur >= n)
+        return 0;
+    rlim_t hard = r.rlim_max;
+    r.rlim_cur = hard < n ? hard : n;
+    if (setrlimit(RLIMIT_NOFILE, &r) < 0)
+        return tern_err_sys(err, "setrlimit");
+    if (hard < n)
+        return tern_err_set(err, TERN_FAILED,
+                            "%zu files may have to be open at once, and the hard limit is %llu "
+                            "(ulimit -Hn)",
+                            n, (unsigned long long)hard);
+    return 0;
 }
 
 char *tern_fs_join(const char *dir, const char *path)

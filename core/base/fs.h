@@ -57,6 +57,10 @@ int tern_fs_remove_tree(const char *path, struct tern_err *err);
 
 bool tern_fs_exists(const char *path);
 
+/* Let this process have `n` files open: raises the soft limit (ulimit -n) if need be.  Where the
+ * hard one is lower it is raised that far, and an error says so. */
+int tern_fs_allow_open(size_t n, struct tern_err *err);
+
 /* malloc'ed: `path` itself when absolute, else `dir`/`path`. */
 char *tern_fs_join(const char *dir, const char *path);
 /* malloc'ed folder part of `path`; "." when it has none. */

@@ -1,6 +1,7 @@
 #include "core/fabric/program.h"
 
 #include "core/base/clock.h"
+#include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/fabric/copy.h"
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 /* What ranks tell each other at wire-up: WIREUP_BLOB bytes at most. */
-enum { HELLO_VERSION = 4, CPUS = 2048 };
+enum { HELLO_VERSION = 4, CPUS = 2048, OWN_FILES = 256 /* open, of the program */ };
 struct hello {
     uint32_t version;
     int32_t pid, fd;
@@ -366,6 +367,9 @@ static int set_up(struct tern_fabric *f, struct wireup *w, const struct tern_fab
 
     f->rank = w->rank;
     f->size = w->size;
+    /* One for each mate, and as many as two connections with a remote rank that is spoken to.
+     * Where fewer are allowed, they may do: most operations are with a few ranks. */
+    tern_fs_allow_open(OWN_FILES + 2 * (size_t)f->size, NULL);
     f->peers = tern_alloc((size_t)f->size, sizeof *f->peers, "the peers", err);
     f->spoke = tern_alloc((size_t)f->size, sizeof *f->spoke, "the peers", err);
     f->left = tern_alloc((size_t)f->size, sizeof *f->left, "the peers", err);

@@ -257,7 +257,8 @@ int tern_fabric_choices(const struct tern_fabric *f, const struct tern_fabric_sh
  * after ten seconds. */
 struct tern_rendezvous;
 
-/* Listen for `size` ranks on `host` ("127.0.0.1", "0.0.0.0"; NULL: every address). */
+/* Listen for `size` ranks on `host` ("127.0.0.1", "0.0.0.0"; NULL: every address).  Each is an open
+ * file: the soft limit of them is raised for it, and a hard one that is too low is an error. */
 struct tern_rendezvous *tern_rendezvous_open(const char *host, int size, struct tern_err *err);
 void tern_rendezvous_close(struct tern_rendezvous *r);
 /* What to put into TERN_RUN_SOCKET: "host:port/key".  The host is `host` as given, or this

@@ -2,6 +2,7 @@
 #include "core/fabric/wireup.h"
 
 #include "core/base/clock.h"
+#include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"
@@ -19,7 +20,9 @@
 
 enum {
     STRANGERS = 64,            /* connections beyond the ranks' */
+    OWN_FILES = 64,            /* of the process, beside these */
     SILENCE_S = 10,            /* how long a connection may stay without a valid HELLO */
+    DEAF_S = 1,                /* how long nobody is let in who could not be let in */
     MAX_SIZE = 65536,          /* ranks; a message tag has 16 bits for one */
     EVENTS = 64,               /* handled in one wake-up */
     OUT_MAX = RENDEZVOUS_TEXT, /* a NO; the blobs are sent from the common copy */
@@ -41,6 +44,7 @@ struct guest { /* a connection */
 
 struct tern_rendezvous {
     int size, listen, epoll;
+    int64_t deaf_ns; /* since when it listens to nobody new; 0: it listens */
     uint8_t key[RENDEZVOUS_KEY];
     char address[400];
     struct guest *guests; /* [n_guests] */
@@ -52,6 +56,14 @@ struct tern_rendezvous {
     char why[RENDEZVOUS_TEXT];
     char left[120]; /* who left last between two rounds, perhaps because it was done */
 };
+
+static int hear(struct tern_rendezvous *r)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+
+    r->deaf_ns = 0;
+    return epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->listen, &e);
+}
 
 static int start(struct tern_rendezvous *r, const char *host, struct tern_err *err)
 {
@@ -71,8 +83,7 @@ static int start(struct tern_rendezvous *r, const char *host, struct tern_err *e
                 getsockname(r->listen, (struct sockaddr *)&in, &n) == 0;
     freeaddrinfo(a);
     r->epoll = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event e = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
-    if (!good || r->epoll < 0 || epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->listen, &e) < 0)
+    if (!good || r->epoll < 0 || hear(r) < 0)
         return tern_err_sys(err, "cannot listen for the ranks on '%s'", host ? host : "*");
     tern_rand_system(r->key, sizeof r->key);
     tern_hex(hex, r->key, sizeof r->key);
@@ -88,6 +99,10 @@ struct tern_rendezvous *tern_rendezvous_open(const char *host, int size, struct 
 {
     if (size < 1 || size > MAX_SIZE) {
         tern_err_set(err, TERN_USAGE, "%d ranks: must be 1 to %d", size, MAX_SIZE);
+        return NULL;
+    }
+    if (tern_fs_allow_open((size_t)size + STRANGERS + OWN_FILES, err) < 0) {
+        tern_err_prefix(err, "cannot serve %d ranks", size);
         return NULL;
     }
     struct tern_rendezvous *r = tern_alloc(1, sizeof *r, "the rendezvous", err);
@@ -335,32 +350,60 @@ static void receive(struct tern_rendezvous *r, struct guest *g)
     }
 }
 
-/* A free place; else the oldest stranger's, once it is heard whether it is a rank.  There is one,
- * since ranks cannot take all of them. */
-static int place(struct tern_rendezvous *r)
+/* Let the oldest stranger go, once it is heard whether it is a rank; false if there is none. */
+static bool evict(struct tern_rendezvous *r)
 {
-    for (;;) {
-        int oldest = -1;
-        for (int i = 0; i < r->n_guests; i++) {
-            const struct guest *g = &r->guests[i];
-            if (g->fd < 0)
-                return i;
-            if (g->rank < 0 && (oldest < 0 || g->since < r->guests[oldest].since))
-                oldest = i;
-        }
-        struct guest *g = &r->guests[oldest];
-        receive(r, g);
-        if (g->fd >= 0 && g->rank < 0)
-            drop(r, g);
+    struct guest *oldest = NULL;
+
+    for (int i = 0; i < r->n_guests; i++) {
+        struct guest *g = &r->guests[i];
+        if (g->fd >= 0 && g->rank < 0 && (!oldest || g->since < oldest->since))
+            oldest = g;
     }
+    if (!oldest)
+        return false;
+    receive(r, oldest);
+    if (oldest->fd >= 0 && oldest->rank < 0)
+        drop(r, oldest);
+    return true;
 }
 
-static void welcome(struct tern_rendezvous *r)
+/* A free one; there is or will be one, since ranks cannot take all of them. */
+static int place(struct tern_rendezvous *r)
+{
+    do
+        for (int i = 0; i < r->n_guests; i++)
+            if (r->guests[i].fd < 0)
+                return i;
+    while (evict(r));
+    return -1;
+}
+
+/* Who knocks stays at the door, so that each look would end at once: nobody listens for a while. */
+static int shut(struct tern_rendezvous *r, struct tern_err *err)
+{
+    struct tern_err e;
+
+    tern_err_sys(&e, "the ranks cannot meet, since one cannot be let in");
+    fail_all(r, e.text);
+    epoll_ctl(r->epoll, EPOLL_CTL_DEL, r->listen, NULL);
+    r->deaf_ns = tern_clock_boot_ns();
+    if (err)
+        *err = e;
+    return -1;
+}
+
+static int welcome(struct tern_rendezvous *r, struct tern_err *err)
 {
     for (;;) {
         int fd = accept4(r->listen, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        if (fd < 0 && full && !evict(r))
+            return shut(r, err);
+        if (fd < 0 && (full || errno == ECONNABORTED))
+            continue;
         if (fd < 0)
-            return;
+            return 0;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* as the ranks do */
         int i = place(r);
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
@@ -381,7 +424,8 @@ int tern_rendezvous_step(struct tern_rendezvous *r, struct tern_err *err)
         return tern_err_sys(err, "the rendezvous");
     for (int i = 0; i < n; i++) {
         if (e[i].data.u32 == UINT32_MAX) {
-            welcome(r);
+            if (welcome(r, err) < 0)
+                return -1;
             continue;
         }
         struct guest *g = &r->guests[e[i].data.u32];
@@ -391,6 +435,8 @@ int tern_rendezvous_step(struct tern_rendezvous *r, struct tern_err *err)
             receive(r, g);
     }
     int64_t now = tern_clock_boot_ns();
+    if (r->deaf_ns && now - r->deaf_ns > DEAF_S * 1000000000ll)
+        hear(r);
     for (int i = 0; i < r->n_guests; i++) {
         struct guest *g = &r->guests[i];
         if (g->fd >= 0 && (g->rank < 0 || g->leaving) && now - g->since > SILENCE_S * 1000000000ll)

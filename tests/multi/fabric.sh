@@ -33,6 +33,10 @@ status 0; ! grep -q rxm out; ok $? "tcp has endpoints of its own"
 ! grep -q 'one rank alone' err; ok $? "two ranks are a measurement"
 run tern bench fabric -b 8 -e 8 -n 2 --op all_reduce
 status 0; err_has 'one rank alone'; err_has '--ranks N'
+run bash -c 'ulimit -Sn 20; tern bench fabric --ranks 16 -b 8 -e 8 -n 2 --op all_reduce'
+status 0 "a low limit of open files is raised for the ranks"
+run bash -c 'ulimit -n 20; timeout 20 tern bench fabric --ranks 16 -b 8 -e 8 -n 2 --op all_reduce'
+status 1; err_has 'cannot serve 16 ranks: 144 files may have to be open' "one that cannot be is told at once"
 TERN_FABRIC_SHARE=1 FI_PROVIDER=tcp run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
 status 0; ! grep -q rxm out; ok $? "nor does a site's FI_PROVIDER=tcp hide them"
 TERN_FABRIC_SHARE=1 FI_PROVIDER=tcp TERN_FABRIC_PROVIDER='tcp;ofi_rxm' run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce

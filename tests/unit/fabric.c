@@ -14,6 +14,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -476,6 +477,40 @@ static bool all_of(int fd, uint32_t size)
     return n == (ssize_t)(sizeof h + size * WIREUP_BLOB) && h.kind == RENDEZVOUS_ALL;
 }
 
+static void tells_of_missing_files(void)
+{
+    struct rlimit was, r = {0};
+    struct tern_err err = {0};
+
+    getrlimit(RLIMIT_NOFILE, &was);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){40, was.rlim_max});
+    struct tern_rendezvous *many = tern_rendezvous_open("127.0.0.1", 300, &err);
+    getrlimit(RLIMIT_NOFILE, &r);
+    ok(many && r.rlim_cur > 300 && r.rlim_max == was.rlim_max,
+       "for many ranks more files may be open");
+    tern_rendezvous_close(many);
+
+    struct tern_rendezvous *few = tern_rendezvous_open("127.0.0.1", 3, &err);
+    int first = come(few, 0, 3), second = dial(few);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)second + 1, was.rlim_max});
+    ok(tern_rendezvous_step(few, &err) < 0, "a rank for which there is no file is an error");
+    has(err.text, "Too many open files", "that says so");
+    struct pollfd p = {tern_rendezvous_fd(few), POLLIN, 0};
+    ok(poll(&p, 1, 0) == 0, "who waits at the door does not keep it busy");
+    says(few, first, "one cannot be let in: Too many open files", "and the ranks are told");
+    setrlimit(RLIMIT_NOFILE, &was);
+    close(first);
+    serve(few, 2);
+    usleep(1100000);
+    serve(few, 3);
+    close(second);
+    first = come(few, 0, 3);
+    p.fd = first;
+    ok(poll(&p, 1, 0) == 0, "a second later ranks may come again");
+    close(first);
+    tern_rendezvous_close(few);
+}
+
 static void tells_who_left_between(void)
 {
     struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 3, NULL);
@@ -582,6 +617,7 @@ int main(void)
     refuses_strangers();
     tells_who_left();
     tells_who_left_between();
+    tells_of_missing_files();
     strangers_give_way();
     bad_addresses();
     return tap_done();

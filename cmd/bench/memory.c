@@ -58,8 +58,9 @@ void bench_memory_move(enum bench_work work, void *to, const void *from, size_t 
                        size_t cache)
 {
     size_t words = bytes / sizeof(uint64_t);
-    size_t written = work == BENCH_GATHER_UP ? bytes / (size_t)parts : bytes;
-    bool past = bytes + written >= cache / (size_t)parts;
+    /* As tern_fabric_task_past takes them: what this rank gives and gets. */
+    bool slice = work == BENCH_GATHER_UP || work == BENCH_SPREAD;
+    bool past = bytes + (slice ? bytes / (size_t)parts : bytes) >= cache / (size_t)parts;
 
     switch (work) {
     case BENCH_IN_PLACE:

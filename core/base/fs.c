@@ -256,6 +256,8 @@ bool tern_fs_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
+static rlim_t open_before; /* 0: the limit was never raised */
+
 int tern_fs_allow_open(size_t n, struct tern_err *err)
 {
     struct rlimit r;
@@ -264,16 +266,27 @@ int tern_fs_allow_open(size_t n, struct tern_err *err)
         return tern_err_sys(err, "getrlimit");
     if (r.rlim_cur >= n)
         return 0;
-    rlim_t hard = r.rlim_max;
+    rlim_t hard = r.rlim_max, soft = r.rlim_cur;
     r.rlim_cur = hard < n ? hard : n;
     if (setrlimit(RLIMIT_NOFILE, &r) < 0)
         return tern_err_sys(err, "setrlimit");
+    open_before = open_before ? open_before : soft;
     if (hard < n)
         return tern_err_set(err, TERN_FAILED,
                             "%zu files may have to be open at once, and the hard limit is %llu "
                             "(ulimit -Hn)",
                             n, (unsigned long long)hard);
     return 0;
+}
+
+void tern_fs_reset_open(void)
+{
+    struct rlimit r;
+
+    if (!open_before || getrlimit(RLIMIT_NOFILE, &r) < 0)
+        return;
+    r.rlim_cur = open_before;
+    setrlimit(RLIMIT_NOFILE, &r);
 }
 
 char *tern_fs_join(const char *dir, const char *path)

@@ -60,6 +60,8 @@ bool tern_fs_exists(const char *path);
 /* Let this process have `n` files open: raises the soft limit (ulimit -n) if need be.  Where the
  * hard one is lower it is raised that far, and an error says so. */
 int tern_fs_allow_open(size_t n, struct tern_err *err);
+/* The limit as it was before: for a child, before it becomes another program. */
+void tern_fs_reset_open(void);
 
 /* malloc'ed: `path` itself when absolute, else `dir`/`path`. */
 char *tern_fs_join(const char *dir, const char *path);

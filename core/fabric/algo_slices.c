@@ -327,7 +327,7 @@ static void small(const struct tern_comm *c, const struct task *t, size_t count,
 static bool whole_vectors(const struct tern_comm *c, const struct task *t)
 {
     return t->algorithm == ALGO_DOUBLING || t->algorithm == ALGO_TREE ||
-           (c->nodes == 1 && !tern_fabric_task_offers(c, t, NULL, NULL));
+           (c->nodes == 1 && !tern_fabric_task_offers(c, t, NULL));
 }
 
 size_t tern_fabric_algo_all_reduce(const struct tern_comm *c, const struct task *t, size_t at,

@@ -9,7 +9,9 @@
 #include "core/fabric/program.h"
 
 #include "core/base/clock.h"
+#include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/fabric/copy.h"
 
 #include <string.h>
 
@@ -89,8 +91,8 @@ static double cost(const struct tern_comm *c, const struct task *t, enum algorit
         break;
     case ALGO_DIRECT:
         /* Messages leave at once, but each beside the first costs its handling. */
-        messages = (both ? 2 : 1) * (n - 1);
-        rounds = (both ? 2 : 1) + (n > 2 ? messages / 4 : 0);
+        rounds = both ? 2 : 1, messages = rounds * (n - 1);
+        rounds += (messages - rounds) / 4;
         bytes = (both ? 2 : 1) * share * (n - 1) / n;
         combined = t->call == CALL_ALL_GATHER ? 0 : share;
         break;
@@ -108,7 +110,7 @@ static double cost(const struct tern_comm *c, const struct task *t, enum algorit
         rounds *= lists, messages *= lists;
     }
     double path = rounds * m->round + bytes * m->wire + combined * m->combine;
-    /* Over tcp, three quarters of a round are the processor's: 9 us to send, 4 to receive. */
+    /* Over tcp, three quarters of a round of 17 us are the processor's: 9 to send, 4 to receive. */
     double work = messages * m->round * 3 / 4 + bytes * m->wire + combined * m->combine;
     double crowd = m->load * workers / p;
     return crowd > 1 ? path + (crowd - 1) * work : path;
@@ -245,24 +247,38 @@ bool tern_fabric_task_past(const struct tern_comm *c, const struct task *t, size
     }
 }
 
-bool tern_fabric_task_offers(const struct tern_comm *c, const struct task *t, const void **buf,
-                             size_t *bytes)
+int tern_fabric_cache_bytes(size_t *bytes, struct tern_err *err)
 {
+    const char *s = tern_var("TERN_FABRIC_CACHE");
+    uint64_t v = tern_copy_cache();
+
+    if (s && tern_str_size(s, &v) < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "TERN_FABRIC_CACHE: '%s' is not a number of bytes, as in 32M", s);
+    *bytes = v;
+    return 0;
+}
+
+int tern_fabric_task_offers(const struct tern_comm *c, const struct task *t,
+                            struct offer offers[SHM_OFFERS])
+{
+    struct offer unused[SHM_OFFERS], *o = offers ? offers : unused;
     bool slices =
         t->algorithm == ALGO_DIRECT || t->algorithm == ALGO_RING || t->algorithm == ALGO_HALVING;
     size_t all = whole(c, t);
 
     if (c->p == 1 || t->call == CALL_BARRIER)
-        return false;
+        return 0;
     if (c->nodes > 1 ? !slices : all <= SMALL_BYTES)
-        return false;
-    /* Mates read from the input, where it is not of the result's place, or write to the result. */
-    bool own = t->call == CALL_ALL_GATHER && c->nodes == 1 && !t->pushes;
-    if (buf)
-        *buf = t->call == CALL_REDUCE_SCATTER || own ? t->in : t->out;
-    if (bytes)
-        *bytes = own ? all / (size_t)c->size : all;
-    return true;
+        return 0;
+    if (t->call == CALL_ALL_GATHER && c->nodes == 1) {
+        o[0] = (struct offer){t->in, all / (size_t)c->size};
+        o[1] = (struct offer){t->out, all};
+        /* Past the caches each input is read once if everybody writes it to all the results. */
+        return t->past ? 2 : 1;
+    }
+    o[0] = (struct offer){t->call == CALL_REDUCE_SCATTER ? t->in : t->out, all};
+    return 1;
 }
 
 size_t tern_fabric_task_program(const struct tern_comm *c, const struct task *t, size_t at,

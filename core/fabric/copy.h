@@ -1,4 +1,4 @@
-/* Copies that do not stay in the caches. */
+/* Moving memory: loops for wide registers, copies that do not stay in the caches. */
 #ifndef TERN_FABRIC_COPY_H
 #define TERN_FABRIC_COPY_H
 

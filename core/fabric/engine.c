@@ -51,18 +51,19 @@ static struct shm_post *next_post(struct tern_comm *c)
     return post;
 }
 
-/* Tell the mates that this rank has come here, and with what; `buf` may be NULL. */
-static void announce(struct tern_comm *c, const void *buf, size_t bytes)
+/* Tell the mates that this rank has come here, and what it offers them. */
+static void announce(struct tern_comm *c, const struct offer *offers, int n)
 {
-    struct tern_fabric *f = c->f;
+    const struct shm *own = &c->f->own;
     struct shm_post *post = next_post(c);
-    int i = buf ? tern_fabric_shm_buffer_find(&f->own, buf, bytes) : -1;
 
-    post->region = i;
-    post->pushes = running(c)->pushes;
-    if (i >= 0) {
-        post->generation = f->own.head->regions[i].generation;
-        post->offset = (uint64_t)((const char *)buf - f->own.buffers[i].base);
+    for (int k = 0; k < SHM_OFFERS; k++) {
+        int i = k < n ? tern_fabric_shm_buffer_find(own, offers[k].buf, offers[k].bytes) : -1;
+        post->offers[k].region = i;
+        if (i < 0)
+            continue;
+        post->offers[k].generation = own->head->regions[i].generation;
+        post->offers[k].offset = (uint64_t)((const char *)offers[k].buf - own->buffers[i].base);
     }
     atomic_store_explicit(&post->phase, c->phase, memory_order_release);
 }
@@ -95,30 +96,41 @@ static enum moved meet(struct tern_comm *c, struct tern_err *err)
     return MOVED;
 }
 
-/* After a meeting: where the mates' offered buffers can be reached; all of them, or none.  Of a
- * broadcast the root's alone: who has it goes on, and may have freed its own. */
-static int reach(struct tern_comm *c, const struct task *t, size_t bytes, bool *all,
+/* Have all mates offered that? */
+static bool offered(const struct tern_comm *c, int k)
+{
+    for (int m = 0; m < c->p; m++)
+        if (post_of(c, m)->offers[k].region < 0)
+            return false;
+    return true;
+}
+
+/* After a meeting: which offer all have made, so that everybody goes the same way, and where the
+ * mates' buffers are here.  Of a broadcast the root's alone: who has it goes on,
+ * and may have freed its own. */
+static int reach(struct tern_comm *c, struct task *t, const struct offer *offers,
                  struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
+    int k = SHM_OFFERS - 1;
 
-    *all = false;
-    for (int m = 0; m < c->p; m++)
-        if (post_of(c, m)->region < 0 || post_of(c, m)->pushes != t->pushes)
-            return 0;
-    for (int m = 0; m < c->p; m++) {
-        const struct shm_post *post = post_of(c, m);
+    while (k >= 0 && !offered(c, k))
+        k--;
+    t->direct = k >= 0;
+    t->pushes = k > 0;
+    for (int m = 0; m < c->p && k >= 0; m++) {
+        const struct shm_place *at = &post_of(c, m)->offers[k];
         int w = c->world[c->mates[m]];
         if (t->call == CALL_BROADCAST && c->mates[m] != t->root)
             continue;
-        c->views[m] = w == f->rank ? f->own.buffers[post->region].base + post->offset
-                                   : tern_fabric_shm_reach(&f->peers[w].shm, post, bytes, err);
+        c->views[m] = w == f->rank
+                          ? f->own.buffers[at->region].base + at->offset
+                          : tern_fabric_shm_reach(&f->peers[w].shm, at, offers[k].bytes, err);
         if (!c->views[m]) {
             tern_fabric_wait_gone(c, w, err);
             return -1;
         }
     }
-    *all = true;
     return 0;
 }
 
@@ -229,16 +241,6 @@ static enum moved tell(struct tern_comm *c, struct tern_err *err)
     announce(c, NULL, 0);
     c->owes = true;
     return MOVED;
-}
-
-/* So that of what comes from memory and goes there each input is read once, and not by every mate.
- * Who can offer its input alone does; then all do what goes without. */
-static bool pushes(const struct tern_comm *c, const struct task *t)
-{
-    size_t all = t->count * tern_type_bytes(t->type) * (size_t)c->size;
-
-    return t->past && t->call == CALL_ALL_GATHER && c->nodes == 1 &&
-           tern_fabric_shm_buffer_find(&c->f->own, t->out, all) >= 0;
 }
 
 static void copy(struct tern_comm *c, const struct step *s)
@@ -357,8 +359,7 @@ static int next_program(struct tern_comm *c, struct tern_err *err)
 /* Offer this rank's buffer to the mates and learn of theirs. */
 static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *err)
 {
-    const void *buf = NULL;
-    size_t bytes = 0;
+    struct offer offers[SHM_OFFERS];
 
     if (!c->announced) {
         c->ops = c->finished + 1;
@@ -369,17 +370,17 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
         t->algorithm = tern_fabric_choose(c, t, &c->f->model);
         t->direct = c->p == 1;
         t->past = tern_fabric_task_past(c, t, c->f->cache);
-        t->pushes = pushes(c, t);
     }
-    if (tern_fabric_task_offers(c, t, &buf, &bytes)) {
+    int n = tern_fabric_task_offers(c, t, offers);
+    if (n) {
         if (!c->announced)
-            announce(c, buf, bytes);
+            announce(c, offers, n);
         c->announced = true;
         enum moved m = meet(c, err);
         if (m != MOVED)
             return m;
         c->announced = false;
-        if (reach(c, t, bytes, &t->direct, err) < 0)
+        if (reach(c, t, offers, err) < 0)
             return FAILED;
     }
     t->past &= t->direct;

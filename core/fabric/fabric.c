@@ -81,18 +81,6 @@ static int read_share(int *share, struct tern_err *err)
     return 0;
 }
 
-static int read_cache(size_t *cache, struct tern_err *err)
-{
-    const char *s = tern_var("TERN_FABRIC_CACHE");
-    uint64_t bytes = tern_copy_cache();
-
-    if (s && tern_str_size(s, &bytes) < 0)
-        return tern_err_set(err, TERN_USAGE,
-                            "TERN_FABRIC_CACHE: '%s' is not a number of bytes, as in 32M", s);
-    *cache = bytes;
-    return 0;
-}
-
 /* TERN_DEADLINE, where the options have none. */
 static int read_deadline(struct tern_fabric_options *o, struct tern_err *err)
 {
@@ -404,7 +392,7 @@ struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
     if (rc == 0)
         rc = read_share(&f->share, err);
     if (rc == 0)
-        rc = read_cache(&f->cache, err);
+        rc = tern_fabric_cache_bytes(&f->cache, err);
     if (rc == 0)
         rc = tern_fabric_algorithm_check(err);
     f->deadline_ns = w.deadline_ns = (int64_t)(o.deadline_s * 1e9);

@@ -19,7 +19,8 @@
  *   binary tree over the ranks, ((0+1)+(2+3))+..., whatever the timing.  The tree is first taken
  *   over the ranks of each node and then over the nodes, so the result is also independent of how
  *   ranks are spread over nodes when each node holds one aligned block of 2^k ranks.  TERN_BF16 is
- *   summed in fp32 and rounded once.
+ *   summed in fp32 and rounded once.  Of a sum that is a NaN, that it is one is all that is
+ * promised: which NaN (sign, payload) depends on the processor.
  * - No wait is longer than the deadline after the last sign of life of whom it is for, which ranks
  *   give while they wait themselves (as the stages of a pipeline that fills), and than four
  *   deadlines in all; so no rank may compute for longer than a deadline.  A rank that died, stopped
@@ -37,8 +38,9 @@
  * - Operations of one communicator run in the order in which they are begun, those of several
  *   communicators at once, and only while this rank is inside a call: tern_fabric_progress and
  *   tern_comm_test are cheap ones for between computations.
- * - Contents of the output buffers after an error are undefined, and a device may still read and
- *   write the buffers of operations that were under way: free them after tern_fabric_close.
+ * - Contents of the output buffers after an error are undefined, and a device or a rank of this
+ * node may still read and write the buffers of operations that were under way: neither free nor use
+ *   them before tern_fabric_close.
  */
 #ifndef TERN_FABRIC_FABRIC_H
 #define TERN_FABRIC_FABRIC_H
@@ -89,7 +91,8 @@ struct tern_fabric_options {
  * unfinalized client that dies would take the whole Slurm step with it.  With the transport "mpi"
  * that cannot be: MPI keeps its own PMIx client until the fabric is closed, the death of a rank is
  * then the launcher's to deal with, closing waits up to the deadline for the other ranks to close
- * too, and a process opens such a fabric once.  NULL with `err` on failure. */
+ * too, and a process opens such a fabric once.  The process's soft limit of open files is raised to
+ * what so many ranks may need, as far as the hard one allows.  NULL with `err` on failure. */
 struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
                                      struct tern_err *err);
 /* Leaves.  Ranks elsewhere that messages were exchanged with are waited for, a second at most, and

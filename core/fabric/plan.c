@@ -57,6 +57,7 @@ int tern_fabric_plan(const struct tern_fabric_shape *s, const char *call, enum t
     struct task t = {.call = call_of(call), .type = type, .op = TERN_SUM, .count = count};
     struct tern_comm *c;
     struct model m = tern_fabric_model();
+    size_t cache;
     int rc = 0;
 
     if (!t.call)
@@ -69,12 +70,14 @@ int tern_fabric_plan(const struct tern_fabric_shape *s, const char *call, enum t
                             count, tern_type_name(type));
     if (t.count == 0 || t.call == CALL_BARRIER)
         t.count = 1;
-    if (tern_fabric_algorithm_check(err) < 0 || !(c = shape_of(s, err)))
+    if (tern_fabric_algorithm_check(err) < 0 || tern_fabric_cache_bytes(&cache, err) < 0 ||
+        !(c = shape_of(s, err)))
         return -1;
     t.algorithm = tern_fabric_choose(c, &t, &m);
-    t.past = tern_fabric_task_past(c, &t, tern_copy_cache());
-    t.direct = c->p == 1 || tern_fabric_task_offers(c, &t, NULL, NULL);
-    t.pushes = t.past && t.direct && c->nodes == 1 && t.call == CALL_ALL_GATHER;
+    t.past = tern_fabric_task_past(c, &t, cache);
+    int offers = tern_fabric_task_offers(c, &t, NULL);
+    t.direct = c->p == 1 || offers > 0;
+    t.pushes = offers > 1;
     tern_buf_printf(to, "%s: %s", call, way_of(c, &t));
     if (t.algorithm != ALGO_NONE)
         tern_buf_printf(to, ", about %.0f us", tern_fabric_cost(c, &t, &m) * 1e6);

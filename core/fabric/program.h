@@ -108,9 +108,17 @@ int tern_fabric_algorithm_check(struct tern_err *err);
 
 /* Do the mates read and write more than a cache of so many bytes holds, which they share? */
 bool tern_fabric_task_past(const struct tern_comm *c, const struct task *t, size_t cache);
-/* Does the task begin with a meeting in which buffers are offered?  `*buf`: this rank's. */
-bool tern_fabric_task_offers(const struct tern_comm *c, const struct task *t, const void **buf,
-                             size_t *bytes);
+/* What this rank offers in the meeting with which the task begins: how many, 0 where it begins with
+ * none.  The last that all mates can offer is what the task goes by: where there are two, they read
+ * the first and write to the second.  `offers` may be NULL. */
+struct offer {
+    const void *buf;
+    size_t bytes;
+};
+int tern_fabric_task_offers(const struct tern_comm *c, const struct task *t,
+                            struct offer offers[SHM_OFFERS]);
+/* The bytes of the largest cache of a core, or what TERN_FABRIC_CACHE takes them for. */
+int tern_fabric_cache_bytes(size_t *bytes, struct tern_err *err);
 /* The list for the elements from `at` on; how many of them it does, 0 at the end.  One call after
  * the other gives the whole task; every member gets as many lists. */
 size_t tern_fabric_task_program(const struct tern_comm *c, const struct task *t, size_t at,

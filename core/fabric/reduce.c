@@ -21,7 +21,7 @@ union block {
     uint8_t u8[BLOCK];
 } __attribute__((aligned(64)));
 
-/* d[i] is the combination of s[0..n)[i]; n is 1, 2, 4 or ONCE. */
+/* d[i] is the combination of s[0..n)[i]; n is 2, 4 or ONCE. */
 typedef void kernel(void *d, const void *const *s, int n, size_t count);
 
 #define INLINE static inline __attribute__((always_inline))
@@ -48,8 +48,6 @@ INLINE float widened(uint16_t v)
     }                                                                                              \
     INLINE T name##_tree(const S *const *s, int n, size_t i)                                       \
     {                                                                                              \
-        if (n == 1)                                                                                \
-            return widen(s[0][i]);                                                                 \
         T v = name##_two(widen(s[0][i]), widen(s[1][i]));                                          \
         if (n == 2)                                                                                \
             return v;                                                                              \
@@ -66,7 +64,6 @@ INLINE float widened(uint16_t v)
         for (int m = 0; m < n; m++)                                                                \
             s[m] = from[m];                                                                        \
         switch (n) {                                                                               \
-            CASE(name, 1)                                                                          \
             CASE(name, 2)                                                                          \
             CASE(name, 4)                                                                          \
             CASE(name, 8)                                                                          \
@@ -102,6 +99,13 @@ static kernel *kernel_of(enum tern_type src, enum tern_op op)
         [TERN_I32] = ROW(i32), [TERN_I64] = ROW(i64), [TERN_U8] = ROW(u8),
     };
     return table[src][op == TERN_MAX ? 1 : op == TERN_MIN ? 2 : 0];
+}
+
+TERN_CLONES static const void *to_f32(float *to, const uint16_t *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = widened(from[i]);
+    return to;
 }
 
 /* To nearest, ties to even; a NaN stays one. */
@@ -174,8 +178,8 @@ static const void *combine(const struct tree *t, int lo, int n, int level, void 
     if (n <= ONCE && (n & (n - 1)) == 0) {
         for (int m = 0; m < n; m++)
             s[m] = (const char *)t->src[lo + m] + t->from * t->src_bytes;
-        if (n == 1 && !t->widens)
-            return s[0];
+        if (n == 1)
+            return t->widens ? to_f32(to, s[0], t->len) : s[0];
         t->sources(to, s, n, t->len);
         return to;
     }

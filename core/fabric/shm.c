@@ -252,13 +252,13 @@ int tern_fabric_shm_resident(uint64_t *bytes)
     return 0;
 }
 
-char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes,
+char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_place *at, size_t bytes,
                             struct tern_err *err)
 {
-    struct shm_map *m = &p->maps[post->region];
+    struct shm_map *m = &p->maps[at->region];
 
-    if (!m->base || m->generation != post->generation) {
-        const struct shm_region *r = &p->head->regions[post->region];
+    if (!m->base || m->generation != at->generation) {
+        const struct shm_region *r = &p->head->regions[at->region];
         if (m->base)
             munmap(m->base, m->bytes);
         m->base = map_fd(p->pid, r->fd, r->bytes);
@@ -268,12 +268,12 @@ char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_post *post, siz
             return NULL;
         }
         m->bytes = r->bytes;
-        m->generation = post->generation;
+        m->generation = at->generation;
     }
-    if (post->offset > m->bytes || bytes > m->bytes - post->offset) {
+    if (at->offset > m->bytes || bytes > m->bytes - at->offset) {
         tern_err_set(err, TERN_FAILED, "process %d offered a buffer that ends too early",
                      (int)p->pid);
         return NULL;
     }
-    return m->base + post->offset;
+    return m->base + at->offset;
 }

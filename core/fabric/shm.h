@@ -23,6 +23,13 @@ enum {
 };
 
 enum { SHM_INLINE = 112 }; /* bytes that a meeting itself hands over */
+enum { SHM_OFFERS = 2 };   /* buffers that a rank offers at a meeting */
+
+struct shm_place {  /* in one of its owner's buffers */
+    int32_t region; /* -1: nothing offered */
+    uint32_t generation;
+    uint64_t offset;
+};
 
 /* What a rank says at a meeting, its flag included: one cache line and the one that the processor
  * fetches with it, so that who sees the flag has all of it. */
@@ -30,12 +37,7 @@ struct shm_post {
     _Alignas(SHM_LINE) _Atomic uint64_t phase; /* the meeting's number, once the rest is written */
     uint64_t desc;
     union {
-        struct {
-            int32_t region; /* -1: nothing offered */
-            uint32_t generation;
-            uint64_t offset;
-            bool pushes; /* it is to be written to */
-        };
+        struct shm_place offers[SHM_OFFERS];
         uint8_t payload[SHM_INLINE]; /* of a meeting that hands over bytes: `desc` tells */
     };
 };
@@ -122,7 +124,7 @@ uint64_t tern_fabric_shm_own_bytes(const struct shm *s);
 int tern_fabric_shm_resident(uint64_t *bytes);
 
 /* Where a peer's offered buffer is here; mapped on first use. */
-char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_post *post, size_t bytes,
+char *tern_fabric_shm_reach(struct shm_peer *p, const struct shm_place *at, size_t bytes,
                             struct tern_err *err);
 
 static inline size_t shm_stage_offset(int comm, unsigned half)

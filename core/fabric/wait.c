@@ -387,8 +387,10 @@ int tern_fabric_wait_glance(struct tern_fabric *f, struct tern_err *err)
         w->at = at;
         w->start = w->looked = now;
     }
-    if (now - w->looked > GRACE_NS)
+    if (now - w->looked > GRACE_NS) { /* answers of before tell nothing either */
         w->start += now - w->looked;
+        w->asking = false;
+    }
     if (now - w->looked <= LOOK_NS || notice(w, c->waits_for, now, err) == 0)
         return 0;
     tern_fabric_record_state(f->recorder, w->record, RECORD_WAITING, c->world[c->waits_for]);

@@ -102,6 +102,7 @@ static pid_t start(const struct tern_health_sweep *s, const char *collect, const
         setenv("TERN_HEALTH_COLLECT", collect, 1);
         if (meeting)
             setenv("TERN_RUN_SOCKET", meeting, 1);
+        tern_fs_reset_open(); /* srun would have the nodes allow what this one does */
         execvp(w.v[0], w.v);
         dprintf(2, "cannot run srun: %s\n", strerror(errno));
         _exit(127);

@@ -1,5 +1,6 @@
 #include "core/run/launch.h"
 
+#include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/run/order.h"
@@ -213,6 +214,7 @@ static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
     }
     sigprocmask(SIG_SETMASK, r->old_mask, NULL);
     signal(SIGPIPE, SIG_DFL); /* a workload's own is */
+    tern_fs_reset_open();     /* srun would have the nodes allow what this one does */
     execvp(r->argv[0], r->argv);
     tern_error("cannot run '%s': %s", r->argv[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);

@@ -49,6 +49,13 @@ for share in 4 1; do
     status 0 "a pipeline fills for longer than the deadline, at most $share sharing"
 done
 
+# One that asks instead of waiting judges by what it hears then, not by what it heard before it
+# computed.
+for share in 4 1; do
+    TERN_DEADLINE=2 TERN_FABRIC_SHARE=$share run timeout 60 "$R" chain 4 1700
+    status 0 "the same where the last one asks, and computes when it has asked around, at most $share sharing"
+done
+
 # Who waited asks around for half a second then; who comes in that time and goes on at once has come.
 for share in 2 1; do
     TERN_DEADLINE=2 TERN_FABRIC_SHARE=$share run timeout 60 "$R" tardy 2 2250

@@ -19,6 +19,12 @@ for n in 2 5; do
     TERN_FABRIC_CACHE=0 run timeout 60 "$R" random $n 4$n 40
     status 0 "$n ranks in shared memory, past the caches: the same"
 done
+for n in 2 3; do
+    run timeout 60 "$R" gather $n
+    status 0 "$n ranks gather what is shared and what is private: without copies where all inputs are shared"
+    TERN_FABRIC_CACHE=0 run timeout 60 "$R" gather $n
+    status 0 "past the caches also where all results are"
+done
 TERN_FABRIC_CACHE=much run timeout 60 "$R" random 2 1 1
 err_has "TERN_FABRIC_CACHE: 'much' is not a number of bytes"
 for provider in 'tcp;ofi_rxm' 'udp;ofi_rxd' shm; do

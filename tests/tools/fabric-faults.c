@@ -2,7 +2,9 @@
  *
  *   fabric-faults differ RANKS op|type|count|root   the last rank calls something else as #21
  *   fabric-faults cross RANKS KIND    calls on several communicators, until an error (see cross())
- *   fabric-faults chain RANKS      each rank waits for the one before it and computes for 1.5 s
+ *   fabric-faults chain RANKS [MS] each rank waits for the one before it and computes for 1.5 s;
+ *                                  the last one asks instead, and computes for MS when it asked for
+ *                                  long
  *   fabric-faults tardy RANKS MS   rank 0 comes so late, and computes on
  *   fabric-faults late RANKS       the last never calls #21; SIGUSR2 to the parent reaches all
  *   fabric-faults rebuild RANKS    one is killed; the others close, open without it, and go on
@@ -105,6 +107,24 @@ static int cross(struct tern_fabric *f, float *v)
     exit(0);
 }
 
+/* An asking that takes long is one beyond the deadline, around whose fault it is. */
+static int ask(struct tern_comm *c, int64_t ms)
+{
+    const int64_t LONG_NS = 300000000;
+    struct tern_pending p;
+    bool done = false;
+
+    if (tern_comm_barrier_begin(c, &p, &err) < 0)
+        return -1;
+    while (!done) {
+        int64_t start = tern_clock_boot_ns();
+        if (tern_comm_test(&p, &done, &err) < 0)
+            return -1;
+        tern_clock_sleep_ns((tern_clock_boot_ns() - start > LONG_NS ? ms : 1) * 1000000);
+    }
+    exit(0);
+}
+
 /* As the stages of a pipeline that fills. */
 static int chain(struct tern_fabric *f)
 {
@@ -114,6 +134,8 @@ static int chain(struct tern_fabric *f)
     for (int k = 0; k < 2; k++) /* those after even ranks and those after odd ones */
         if (tern_comm_split(world, (rank + k) / 2, rank, &with[k], &err) < 0)
             return -1;
+    if (rank == n - 1 && kind[0])
+        return ask(with[rank & 1 ? 0 : 1], atoll(kind));
     if (rank > 0 && tern_comm_barrier(with[rank & 1 ? 0 : 1], &err) < 0)
         return -1;
     tern_clock_sleep_ns(1500000000);

@@ -11,6 +11,9 @@
  *   leave RANKS                   rank 0 begins a long broadcast and does not look again before the
  *                                 others have it and are gone
  *   quit RANKS                    rank 0 ends amid a broadcast: all of it arrives, or an error
+ *   gather RANKS                  all-gathers of which each rank's input and result may be shared
+ *                                 or private, in all combinations: right, and nothing is copied
+ *                                 more often than must be (TERN_FABRIC_CACHE=0: past the caches)
  *   free RANKS                    memory that is freed at once after the operation on it
  *   late RANKS                    the last rank comes when the others have given up; their memory
  *                                 is gone by then, and their fabric still open
@@ -296,6 +299,42 @@ static int say_after(int64_t start)
     return 3;
 }
 
+static int gather(struct tern_fabric *f)
+{
+    enum { N = 70001 };
+    struct tern_comm *world = tern_fabric_world(f);
+    const char *cache = getenv("TERN_FABRIC_CACHE");
+    bool past = cache && strcmp(cache, "0") == 0;
+    int rank = tern_fabric_rank(f), n = tern_fabric_size(f), wrong = 0;
+    size_t all = (size_t)n * N * sizeof(float);
+    /* [shared] */
+    float *in[2] = {malloc(all), tern_fabric_alloc(f, all, &err)};
+    float *out[2] = {malloc(all), tern_fabric_alloc(f, all, &err)};
+
+    for (int k = 0; k < 1 << 2 * n && in[0] && in[1] && out[0] && out[1]; k++) {
+        const float *from = in[k >> 2 * rank & 1];
+        float *to = out[k >> (2 * rank + 1) & 1];
+        uint64_t staged = tern_fabric_staged_bytes(f);
+        int inputs = 0, results = 0;
+        for (int r = 0; r < n; r++) {
+            inputs += k >> 2 * r & 1;
+            results += k >> (2 * r + 1) & 1;
+        }
+        for (int i = 0; i < N; i++)
+            in[k >> 2 * rank & 1][i] = (float)(rank * N + i + k);
+        memset(to, 0, all);
+        if (tern_comm_all_gather(world, from, to, N, TERN_F32, &err) < 0)
+            return say_error("all_gather");
+        for (int i = 0; i < n * N; i++)
+            wrong += to[i] != (float)(i + k);
+        bool stages = inputs < n && !(past && results == n);
+        wrong += (tern_fabric_staged_bytes(f) > staged) != stages;
+        if (wrong)
+            dprintf(2, "rank %d, combination %d: %d wrong\n", rank, k, wrong);
+    }
+    return wrong ? 1 : 0;
+}
+
 static int late(struct tern_fabric *f)
 {
     const size_t block = 1 << 20;
@@ -413,6 +452,7 @@ static int rank_main(const struct tern_fabric_options *o)
              : strcmp(mode, "leave") == 0   ? leave(f)
              : strcmp(mode, "quit") == 0    ? quit(f)
              : strcmp(mode, "free") == 0    ? free_at_once(f)
+             : strcmp(mode, "gather") == 0  ? gather(f)
              : strcmp(mode, "uneven") == 0  ? uneven(f)
              : strcmp(mode, "paced") == 0   ? paced(f)
              : strcmp(mode, "late") == 0    ? late(f)

@@ -65,6 +65,7 @@ bool tern_train_guard_judge(struct tern_train_guard *g, double loss, double norm
 {
     bool finite = isfinite(loss) && isfinite(norm);
 
+    g->not_finite = !finite;
     if (!finite)
         snprintf(why, TERN_TRAIN_WHY, "loss %g, gradient norm %g: not finite", loss, norm);
     if (finite && !spikes(g, loss, norm, why)) {
@@ -101,7 +102,8 @@ static json_t *values(const struct tern_train_guard *g, const double *w)
 
 json_t *tern_train_guard_save(const struct tern_train_guard *g)
 {
-    json_t *j = json_pack("{s:I, s:i}", "skipped", (json_int_t)g->skipped, "in_a_row", g->in_a_row);
+    json_t *j = json_pack("{s:I, s:i, s:b}", "skipped", (json_int_t)g->skipped, "in_a_row",
+                          g->in_a_row, "not_finite", g->not_finite);
 
     if (g->spike > 0) {
         json_object_set_new(j, "loss", values(g, g->loss));
@@ -117,6 +119,7 @@ void tern_train_guard_load(struct tern_train_guard *g, json_t *from)
 
     g->skipped = (uint64_t)json_integer_value(json_object_get(from, "skipped"));
     g->in_a_row = (int)json_integer_value(json_object_get(from, "in_a_row"));
+    g->not_finite = json_is_true(json_object_get(from, "not_finite"));
     g->seen = 0;
     if (json_array_size(norm) != n)
         return;

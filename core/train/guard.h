@@ -21,6 +21,7 @@ struct tern_train_guard {
     int window, stop_after;
     uint64_t skipped; /* steps of the run without an update */
     int in_a_row;     /* the newest of them */
+    bool not_finite;  /* of the newest step: its loss or gradient */
     uint64_t seen;    /* steps in the windows, ever; its remainder is the next place */
     double loss[TERN_TRAIN_WINDOW], norm[TERN_TRAIN_WINDOW]; /* rings */
 };

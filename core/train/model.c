@@ -140,6 +140,27 @@ static uint64_t meta_count(json_t *meta, const char *key, uint64_t otherwise)
                                                             : otherwise;
 }
 
+/* Whatever --accept allows, adapters of one shape cannot go on as others. */
+static int same_adapters(const struct train *t, const char *path,
+                         const struct tern_model_adapters *theirs, struct tern_err *err)
+{
+    static const struct tern_model_adapters none;
+    const struct tern_model_adapters *mine = tern_llama_adapters(t->model);
+
+    mine = mine ? mine : &none;
+    if (mine->rank == theirs->rank && mine->targets == theirs->targets &&
+        mine->dora == theirs->dora)
+        return 0;
+    return tern_recipe_fail(t->recipe, "lora", err,
+                            "%s has adapters of rank %d%s beside %d kinds of weights, the recipe "
+                            "of rank %d%s beside %d (rank 0: none), and one cannot go on as the "
+                            "other. Begin a run from it: model.from, and another checkpoint.dir.",
+                            path, theirs->rank, theirs->dora ? " with magnitudes (dora)" : "",
+                            __builtin_popcount(theirs->targets), mine->rank,
+                            mine->dora ? " with magnitudes (dora)" : "",
+                            __builtin_popcount(mine->targets));
+}
+
 /* Go on from a checkpoint of this run: parameters, moments, place in the data. */
 int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
 {
@@ -152,8 +173,8 @@ int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
     const char *identity = json_string_value(json_object_get(meta, "identity_hash"));
     if (!t->options->accept && tern_check_same_run(t->recipe, path, identity, err) < 0)
         goto out;
-    if (make_model(t, &s.config, err) < 0 || read_weights(t, &s, true, err) < 0 ||
-        read_moments(t, &s, err) < 0)
+    if (make_model(t, &s.config, err) < 0 || same_adapters(t, path, &s.adapters, err) < 0 ||
+        read_weights(t, &s, true, err) < 0 || read_moments(t, &s, err) < 0)
         goto out;
     t->step = tern_ckpt_step(s.ckpt);
     t->sample = meta_count(meta, "sample", t->step * (uint64_t)t->recipe->batch.global);
@@ -195,7 +216,12 @@ int tern_train_begin(struct train *t, struct tern_err *err)
     if (rc == 0)
         tern_llama_adapters_init(t->model);
     if (rc == 0 && r->model.optimizer == TERN_OPTIMIZER_KEEP) {
-        if (tern_ckpt_is_ours(tern_ckpt_path(s.ckpt))) {
+        if (s.adapters.rank) { /* to keep them for new ones is refused before */
+            rc = tern_recipe_fail(r, "model.optimizer", err,
+                                  "'keep', but %s has optimizer state of adapters alone. Say "
+                                  "'reset'.",
+                                  r->model.from);
+        } else if (tern_ckpt_is_ours(tern_ckpt_path(s.ckpt))) {
             rc = read_moments(t, &s, err);
             t->opt_step =
                 meta_count(tern_ckpt_meta(s.ckpt), "optimizer_step", tern_ckpt_step(s.ckpt));

@@ -62,6 +62,25 @@ int tern_train_skip(struct train *t, const char *why, struct tern_err *err)
                         t->guard.in_a_row, t->step + 1, why);
 }
 
+/* A job that waits for this one (afterok) would begin with its model. */
+int tern_train_worth(const struct train *t, struct tern_err *err)
+{
+    static const char remedy[] = "Go on from a checkpoint before that happened, with other data or "
+                                 "a lower optimizer.lr";
+
+    if (t->lost)
+        return tern_err_set(err, TERN_FAILED,
+                            "step %" PRIu64 " is the last one, but the model's loss on %s is not "
+                            "finite: this run is not done. %s.",
+                            t->step, t->lost, remedy);
+    if (t->recipe->data.held_out.n == 0 && t->guard.in_a_row && t->guard.not_finite)
+        return tern_err_set(err, TERN_FAILED,
+                            "step %" PRIu64 " is the last one, but the last %d made no update, as "
+                            "their losses or gradients are not finite: this run is not done. %s.",
+                            t->step, t->guard.in_a_row, remedy);
+    return 0;
+}
+
 void tern_train_end(struct train *t)
 {
     if (t->ended || !tern_train_stop_over(&t->stop_rule))

@@ -85,6 +85,7 @@ struct train {
     uint64_t step;     /* finished */
     double loss;       /* of the last step */
     bool ended;        /* by evaluate.stop, before the last step */
+    const char *lost;  /* a held-out set whose last loss is not finite, or NULL; borrowed */
     struct tern_train_guard guard;
     struct tern_train_stop_rule stop_rule;
 };
@@ -229,6 +230,8 @@ int tern_train_skip(struct train *t, const char *why, struct tern_err *err);
 /* Look whether evaluate.stop says that the run is done after this step, and say and record it.  Its
  * checkpoint is to say so, too: one that is there already cannot, and a step is made beyond it. */
 void tern_train_end(struct train *t);
+/* Is what the last step leaves a model, or has the run failed although all its steps are over? */
+int tern_train_worth(const struct train *t, struct tern_err *err);
 
 /* ---- save.c ---- */
 

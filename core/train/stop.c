@@ -24,7 +24,7 @@ void tern_train_stop_init(struct tern_train_stop_rule *s, const struct tern_reci
 void tern_train_stop_see(struct tern_train_stop_rule *s, const char *name, int64_t step,
                          double loss)
 {
-    if (!s->metric || strcmp(name, s->metric) != 0 || step <= s->last_step)
+    if (!s->metric || strcmp(name, s->metric) != 0 || step <= s->last_step || !isfinite(loss))
         return;
     s->last_step = step;
     if (loss < s->best * (1 - ROUNDING)) {

@@ -37,6 +37,7 @@ static int evaluate(struct train *t, struct tern_err *err)
         .isolate = r->data.isolate,
     };
 
+    t->lost = NULL;
     for (size_t i = 0; i < r->data.held_out.n; i++) {
         const char *name = r->data.held_out.sets[i].name;
         struct tern_infer_eval e;
@@ -47,6 +48,8 @@ static int evaluate(struct train *t, struct tern_err *err)
         if (rc > 0)
             return 1;
         tern_train_stop_see(&t->stop_rule, name, (int64_t)t->step, e.nll / (double)e.tokens);
+        if (!isfinite(e.nll))
+            t->lost = name;
         if (t->rank != 0)
             continue;
         const struct tern_ledger_eval row = {
@@ -63,7 +66,7 @@ static int evaluate(struct train *t, struct tern_err *err)
                   t->step, name, exp(e.nll / (double)e.tokens), exp(e.nll / (double)e.bytes),
                   e.tokens);
     }
-    t->evaluated = true;
+    t->evaluated = !t->lost; /* else whoever goes on is told again */
     return 0;
 }
 
@@ -184,7 +187,7 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
         if (last && rc == 0)
             *stop = TERN_TRAIN_GO_ON; /* it is done: nothing is left to be stopped */
     }
-    return 0;
+    return last && *stop == TERN_TRAIN_GO_ON ? tern_train_worth(t, err) : 0;
 }
 
 int tern_train(const struct tern_train_options *options, struct tern_train_result *result,

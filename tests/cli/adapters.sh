@@ -52,6 +52,24 @@ run tern run run.yaml --set name=more --set checkpoint.dir=more --set 'model={fr
 a=$(tern ledger sql --ledger ledger -r more -n -P "select printf('%.17g', nll) from eval where step = 0"); b=$(nats dora-hf)
 near "$a" "$b"; ok $? "a run of new adapters begins from the old ones' model ($a, $b)"
 
+# Adapters go on as what they are, whatever is accepted.
+where="targets: [q_proj, v_proj, o_proj, up_proj, down_proj]"
+while IFS='|' read -r lora words; do
+    rm -rf shape; cp -r lora shape
+    run tern train run.yaml --accept --set checkpoint.dir=shape --set steps=9 --set 'model={from: base, tokenizer: model}' ${lora:+--set "lora={$lora}"}
+    status 2 "adapters do not go on as ${lora:-the whole model}"; err_has "$words"
+    [ "$(ls shape)" = "$(ls lora)" ]; ok $? "and nothing is written"
+done <<E
+rank: 1, $where|the recipe of rank 1 beside 5
+rank: 3, targets: [q_proj]|the recipe of rank 3 beside 1
+rank: 3, dora: true, $where|the recipe of rank 3 with magnitudes (dora) beside 5
+|the recipe of rank 0 beside 0
+E
+run tern run --check run.yaml --set 'model={from: base, tokenizer: model, optimizer: keep}' --set 'lora={rank: 2}'
+status 2; err_has "'keep', but adapters are new and have no moments yet"
+run tern train run.yaml --set checkpoint.dir=kept --set 'model={from: lora/latest, tokenizer: model, optimizer: keep}'
+status 2; err_has "has optimizer state of adapters alone"
+
 # What cannot be.
 run tern ckpt merge lora/latest; status 2; one_line; err_has '--out'
 run tern ckpt merge lora/latest -o half; status 2; one_line; err_has 'is there already'

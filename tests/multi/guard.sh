@@ -21,22 +21,39 @@ sed 's/^model: .*/model: {from: bad}/' run.yaml >bad.yaml
 
 # Not finite: skipped, counted, recorded, and the count survives a restart.
 run tern run bad.yaml --ranks 2 --set ledger.dir=ledger1 --set steps=3
-status 0 "three steps in a row without an update are borne"
+status 1 "three steps in a row without an update are borne, but at the end no model is there"
+err_has "step 3 is the last one, but the model's loss on held is not finite: this run is not done"
 err_has "step 3: loss nan, gradient norm nan: not finite; no update; samples 16 to 23: $PWD/data/train.tds rows"
 [ "$(events ledger1 skip | wc -l)" = 3 ]; ok $? "the ledger has an event for each"
 events ledger1 skip | sed -n 2p | grep -q '^step 2: .*no update; samples 8 to 15: [^ ]*/data/train.tds rows [0-9, ]*$'
 ok $? "with its samples and their rows" || events ledger1 skip
 [ "$(value ledger1 skipped_steps 3)" = 3.0 ]; ok $? "skipped_steps counts them" || value ledger1 skipped_steps 3
+run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1 --set steps=3
+status 1 "also when nothing is left to do"
+err_has "step 3 is the last one, but the model's loss on held is not finite: this run is not done"
 run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1
 status 1 "resumed, the run fails two steps later"
 err_has "no update in 5 steps in a row, up to step 5"
 [ ! -e checkpoints/step-00000005 ]; ok $? "there is no checkpoint of that step"
 run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1 --set optimizer.guard.stop_after=100
-status 0 "with more patience it goes on over them, as the same run"
+status 1 "with more patience it goes on over them, as the same run"
+err_has "step 8 is the last one"
 [ "$(value ledger1 skipped_steps 8)" = 8.0 ]; ok $? "and counts on"
 awk -v s="$(value ledger1 slowest_rank_seconds 8)" 'BEGIN {exit !(s > 0)}'; ok $? "a single rank is the slowest, and takes time"
 tern ckpt show checkpoints/latest --json | tr -d ' \n' | grep -q '"optimizer_step":0,'
 ok $? "no update was made"
+
+rm -rf checkpoints
+run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1s --set 'evaluate={every: 1, stop: {metric: held, patience: 2}}'
+status 1 "losses that are not finite end a run as failed, not as done for want of anything better"
+err_has "no update in 5 steps in a row"
+rm -rf checkpoints
+for ranks in 2 1; do # the second time nothing is left to do
+    run tern run bad.yaml --ranks $ranks --set ledger.dir=ledger1h --set steps=3 --set data.held_out=[]
+    status 1 "without held-out text the steps tell"
+    err_has "step 3 is the last one, but the last 3 made no update, as their losses or gradients are not finite: this run is not done"
+done
+rm -rf checkpoints
 
 # A spike: known text, and now and then (a sample of 251, by the mix) a row of something else.
 awk 'BEGIN {srand(3); for (d = 0; d < 9; d++) {s = ""; for (i = 0; i < 20; i++) s = s sprintf("%c%d%c", 97 + rand() * 26, rand() * 1e6, 65 + rand() * 26); printf "{\"text\": \"%s\"}\n", s}}' >odd.jsonl
@@ -63,6 +80,10 @@ status 0
 [ "$(value ledger3t skipped_steps 30)" = 0.0 ]; ok $? "a new stage of other data is no spike" || sed 's/^/# /' err
 run tern run --check spike.yaml --set optimizer.guard.window=4
 status 2; err_has "not a whole number from 8 to 1024"
+run tern run --check spike.yaml --set optimizer.eps=0 # adapters' gradients begin as zeros: 0 / 0
+status 2; err_has "not a number from 1e-30 to 1"
+run tern run --check spike.yaml --set batch.global=1073741824
+status 2; err_has "not a whole number from 1 to 16777216"
 
 # evaluate.stop: a learning rate of 0 makes nothing better.
 rm -rf checkpoints

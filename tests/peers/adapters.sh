@@ -1,6 +1,7 @@
 #!/bin/bash
 # Adapters (LoRA, rsLoRA, DoRA) beside the tools people use: numpy puts them into the weights; PEFT
-# loads them, has the merged folder's logits and weights, and their gradients.
+# loads them, has the merged folder's logits and weights, and their gradients, and after ten steps of
+# PyTorch's AdamW the same adapters and moments.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/tiny.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
@@ -19,12 +20,16 @@ while read -r name lora; do
     for s in 1 2 3; do run tern ckpt export $name/step-0000000$s -o $name-peft$s; status 0; done
     run tern ckpt merge $name/latest -o $name-hf; status 0
     run tern ckpt merge $name/latest -o $name-half --dtype bf16; status 0
+    ten="--set optimizer.clip=0.05 --set optimizer.weight_decay=0.1"
+    run tern run run.yaml --set name=$name-begin --set checkpoint.dir=$name-begin --set 'model={from: base}' $ten --set steps=1 --set optimizer.lr=0 --set "lora={$lora}"; status 0
+    run tern run run.yaml --set name=$name-ten --set checkpoint.dir=$name-ten --set 'model={from: base}' $ten --set steps=10 --set "lora={$lora}"; status 0
+    for s in begin ten; do run tern ckpt export $name-$s/latest -o $name-$s-peft; status 0; done
 done <<E
 lora rank: 4, alpha: 6
 rslora rank: 3, alpha: 5, rslora: true, $all
 dora rank: 3, alpha: 5, dora: true, $all
 E
-tern data sample run.yaml 0-23 --json >samples.json
+tern data sample run.yaml 0-79 --json >samples.json
 
 cat >weights.py <<'PY'
 import json, struct
@@ -112,12 +117,19 @@ def batch(step):
     x = torch.stack([ids[32 * r:32 * r + 33] for r in rows[8 * step:8 * step + 8]])
     return x[:, :-1], x[:, 1:]
 
-def load(name, step):
-    m = PeftModel.from_pretrained(llama("base"), f"{name}-peft{step}", is_trainable=True).double()
+def load(folder):
+    m = PeftModel.from_pretrained(llama("base"), folder, is_trainable=True).double()
     return m.eval()
 
+def trained(m):
+    return {k.replace(".default.weight", "" if "magnitude" in k else ".weight"): p for k, p in m.named_parameters() if p.requires_grad}
+
+def backward(m, step):
+    x, y = batch(step)
+    torch.nn.functional.cross_entropy(m(x).logits.reshape(-1, 800), y.reshape(-1)).backward()
+
 for name in ("lora", "rslora", "dora"):
-    m = load(name, 3)
+    m = load(name + "-peft3")
     ours = load_file(name + "-peft3/adapter_model.safetensors")
     theirs = get_peft_model_state_dict(m)
     say(ours.keys() == theirs.keys() and all(torch.equal(ours[k].double(), theirs[k]) for k in ours), f"{name}: the names and values are PEFT's")
@@ -133,19 +145,31 @@ for name in ("lora", "rslora", "dora"):
     # AdamW's first moment is 0.9 of what it was and 0.1 of the step's gradient.
     moments = [load_file(f"{name}/step-0000000{s}/shard-00000-of-00001.safetensors") for s in (1, 2, 3)]
     for s in (1, 2):
-        m = load(name, s)
-        x, y = batch(s)
-        loss = torch.nn.functional.cross_entropy(m(x).logits.reshape(-1, 800), y.reshape(-1))
-        loss.backward()
-        g = {k.replace(".default.weight", "" if "magnitude" in k else ".weight"): p.grad for k, p in m.named_parameters() if p.requires_grad}
+        m = load(f"{name}-peft{s}")
+        backward(m, s)
+        g = {k: p.grad for k, p in trained(m).items()}
         worst, which = 0.0, ""
         for k, v in g.items():
             mine = (moments[s]["exp_avg/" + k].double() - 0.9 * moments[s - 1]["exp_avg/" + k].double()) / 0.1
             d = ((mine - v).norm() / v.norm()).item()
             worst, which = max((worst, which), (d, k))
         say(len(g) == len(ours) and worst < 1e-4, f"{name}: step {s + 1}: {len(g)} gradients ({worst:.1e} of its norm: {which})")
+    m = load(name + "-begin-peft")
+    p = trained(m)
+    o = torch.optim.AdamW([{"params": [v for v in p.values() if v.ndim > 1], "weight_decay": 0.1},
+                           {"params": [v for v in p.values() if v.ndim < 2], "weight_decay": 0.0}], lr=2e-2, betas=(0.9, 0.95), eps=1e-8)
+    clipped = 0
+    for step in range(10):
+        o.zero_grad()
+        backward(m, step)
+        clipped += int(torch.nn.utils.clip_grad_norm_(p.values(), 0.05) > 0.05)
+        o.step()
+    ours = load_file(f"{name}-ten/step-00000010/shard-00000-of-00001.safetensors")
+    for what, of in (("adapters", lambda k: ("lora/" + k, p[k].detach())), ("second moments", lambda k: ("exp_avg_sq/" + k, o.state[p[k]]["exp_avg_sq"]))):
+        d = max(((ours[of(k)[0]].double() - of(k)[1]).norm() / of(k)[1].norm()).item() for k in p)
+        say(clipped > 0 and d < 1e-4, f"{name}: ten steps of AdamW, {clipped} of them clipped: the same {what} ({d:.1e})")
 PY
 CUDA_VISIBLE_DEVICES= HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS=1 "$VENV/bin/python" theirs.py >said 2>err || sed 's/^/# /' err
-[ "$(wc -l <said)" = 15 ]; ok $? "PEFT ran to its end" || tail -5 err | sed 's/^/# /'
+[ "$(wc -l <said)" = 21 ]; ok $? "PEFT ran to its end" || tail -5 err | sed 's/^/# /'
 tell PEFT
 tap_done

@@ -332,6 +332,8 @@ static int gather(struct tern_fabric *f)
         if (wrong)
             dprintf(2, "rank %d, combination %d: %d wrong\n", rank, k, wrong);
     }
+    free(in[0]);
+    free(out[0]);
     return wrong ? 1 : 0;
 }
 

@@ -148,7 +148,10 @@ static void stops(void)
     ok(!tern_train_stop_over(&s), "neither a step seen twice nor another set counts");
     json_t *j = tern_train_stop_save(&s);
     tern_train_stop_see(&s, "a", 30, NAN);
-    ok(tern_train_stop_over(&s), "NaN is not better: the patience is at its end");
+    tern_train_stop_see(&s, "a", 40, INFINITY);
+    ok(!tern_train_stop_over(&s), "what is not finite is no reason to be done");
+    tern_train_stop_see(&s, "a", 30, 4.5);
+    ok(tern_train_stop_over(&s), "what is no better is, when the patience is at its end");
     json_t *words = tern_train_stop_words(&s);
     is(json_string_value(words),
        "a has not got better than 4.0000 a token of step 10 in 2 evaluations (evaluate.stop)",

@@ -184,6 +184,7 @@ int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
     tern_train_stop_load(&t->stop_rule, json_object_get(meta, "stop"));
     t->ended = json_is_string(json_object_get(meta, "ended")) && /* of less patience, perhaps */
                tern_train_stop_over(&t->stop_rule);
+    t->was_data = json_incref(json_object_get(meta, "data"));
     t->resumed = tern_strdup(path);
     t->files_dir = tern_strdup(path);
     rc = 0;

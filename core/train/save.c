@@ -94,6 +94,23 @@ static size_t frozen(const struct train *t, struct tern_ckpt_array *arrays)
     return n;
 }
 
+json_t *tern_train_data(const struct train *t)
+{
+    json_t *sets = json_object();
+
+    for (size_t i = 0; i < tern_stages_n(t->data); i++) {
+        const struct tern_mix *m = tern_stages_mix(t->data, i);
+        for (size_t k = 0; k < tern_mix_n_sources(m); k++) {
+            uint8_t digest[TERN_SHA256_BYTES];
+            char hex[TERN_SHA256_HEX];
+            tern_set_digest(tern_mix_set(m, k), digest);
+            json_object_set_new(sets, tern_set_path(tern_mix_set(m, k)),
+                                json_string(tern_hex(hex, digest, sizeof digest)));
+        }
+    }
+    return sets;
+}
+
 static json_t *layout(const struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
@@ -130,7 +147,7 @@ static json_t *describe(const struct train *t)
     json_t *meta = json_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:I, s:o, s:o, s:s, s:s, s:s, s:i, s:o, s:s, "
         "s:o, "
-        "s:o, s:o}",
+        "s:o, s:o, s:o}",
         "run", t->run_id, "name", r->name, "identity_hash", identity, "full_hash", full, "step",
         (json_int_t)t->step, "sample", (json_int_t)t->sample, "optimizer_step",
         (json_int_t)t->opt_step, "evaluated", t->evaluated, "seed", (json_int_t)r->data.seed,
@@ -138,7 +155,7 @@ static json_t *describe(const struct train *t)
         tern_tensor_blas(), "core", tern_tensor_core(), "threads", tern_tensor_threads(), "config",
         json_loads(config, 0, NULL), "tokenizer", tokenizer ? tokenizer : "", "guard",
         tern_train_guard_save(&t->guard), "stop", tern_train_stop_save(&t->stop_rule), "ended",
-        t->ended ? tern_train_stop_words(&t->stop_rule) : json_null());
+        t->ended ? tern_train_stop_words(&t->stop_rule) : json_null(), "data", tern_train_data(t));
     free(config);
     return meta;
 }

@@ -111,6 +111,20 @@ run tern train run.yaml --set optimizer.lr=2e-3 --accept
 status 0 "--accept goes on"
 rm -rf checkpoints
 
+# So is other text under the same name; the same text, built again, is not.
+run tern train run.yaml --set steps=2
+cp data/train.tds was.tds; rm data/train.tds
+run tern data build --tokenizer model -o data/train.tds test.jsonl
+run tern train run.yaml --set steps=3
+status 2 "another token set under the same name is refused"
+err_has "data/train.tds is another set than the one that" && one_error
+run tern train run.yaml --set steps=3 --accept
+status 0 "--accept goes on with it"
+rm -rf checkpoints data/train.tds
+run tern data build --tokenizer model -o data/train.tds train.jsonl
+cmp -s data/train.tds was.tds; ok $? "a set built again is the same"
+rm -rf checkpoints
+
 # What is refused before it begins takes no attempt's number: the ledger's have no hole.
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=2
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set optimizer.lr=2e-3

@@ -145,6 +145,9 @@ static const struct tern_cmd verify = {
     .name = "verify",
     .args = "SET...",
     .summary = "read every byte and compare the digests",
+    .about =
+        "Training does not: a step reads the rows it needs and checks that their tokens are of "
+        "the vocabulary. Verify a set after it was copied.",
     .args_min = 1,
     .args_max = -1,
     .run = run_verify,

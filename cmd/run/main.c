@@ -30,7 +30,6 @@ static int64_t trial_steps = -1;
 static int64_t ranks = -1, restarts = -1, nodes = -1, tasks = -1;
 
 /* More than Slurm's MAX_SLURM_NODES ever was; products with ranks a node stay far below 2^63. */
-enum { NODES_MAX = 1000000 };
 
 static const struct tern_opt opts[] = {
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
@@ -157,8 +156,9 @@ static int check(const struct tern_recipe *r, struct tern_err *err)
         r->workload.command ? r->workload.workers_per_node / r->workload.tasks_per_node : 1;
     int64_t per_node = r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node;
 
-    if (nodes == 0 || tasks == 0 || nodes > NODES_MAX || tasks > NODES_MAX)
-        return tern_err_set(err, TERN_USAGE, "--nodes and --ntasks: from 1 to %d", NODES_MAX);
+    if (nodes == 0 || tasks == 0 || nodes > TERN_RECIPE_NODES_MAX || tasks > TERN_RECIPE_NODES_MAX)
+        return tern_err_set(err, TERN_USAGE, "--nodes and --ntasks: from 1 to %d",
+                            TERN_RECIPE_NODES_MAX);
     if (nodes > 0 && tasks > 0 && tasks % nodes)
         return tern_err_set(err, TERN_USAGE,
                             "%" PRId64 " tasks on %" PRId64 " nodes: every node must have as many. "

@@ -25,7 +25,6 @@ static bool dry_run, no_plugin;
 static int64_t nodes = -1;
 
 /* More than Slurm's MAX_SLURM_NODES ever was; products with ranks a node stay far below 2^63. */
-enum { NODES_MAX = 1000000 };
 
 static const struct tern_opt opts[] = {
     {"nodes", 'N', TERN_OPT_INT, "NODES", .to.integer = &nodes,
@@ -162,8 +161,8 @@ static int shape(const struct tern_recipe *r, int64_t *n_nodes, int64_t *per_nod
     int64_t ranks = r->workload.command ? r->workload.workers_per_node : r->launch.ranks_per_node;
 
     *per_node = r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node;
-    if (nodes == 0 || nodes > NODES_MAX)
-        return tern_err_set(err, TERN_USAGE, "--nodes: from 1 to %d", NODES_MAX);
+    if (nodes == 0 || nodes > TERN_RECIPE_NODES_MAX)
+        return tern_err_set(err, TERN_USAGE, "--nodes: from 1 to %d", TERN_RECIPE_NODES_MAX);
     if (nodes > 0 && nodes <= spares)
         return tern_recipe_fail(r, "launch.spares", err,
                                 "%" PRId64 " nodes in reserve of %" PRId64
@@ -230,7 +229,7 @@ static void heed_nodes(int n, char **more)
     const char *given = option(n, more, "--nodes", 'N');
     int64_t number;
 
-    if (given && tern_str_int(given, 1, NODES_MAX, &number) == 0)
+    if (given && tern_str_int(given, 1, TERN_RECIPE_NODES_MAX, &number) == 0)
         nodes = number;
 }
 

@@ -112,20 +112,28 @@ int tern_yaml_fail(const struct tern_yaml_node *n, struct tern_err *err, const c
 struct reader {
     struct tern_yaml *doc;
     yaml_parser_t parser;
-    int line_override; /* 0 for --set values, else -1 */
+    const char *set; /* the key of a --set value, else NULL */
     struct tern_err *err;
 };
 
 static int at(const struct reader *r, const yaml_event_t *e)
 {
-    return r->line_override == 0 ? 0 : (int)e->start_mark.line + 1;
+    return r->set ? 0 : (int)e->start_mark.line + 1;
 }
 
-static int refuse(struct reader *r, int line, const char *what)
+static int refuse(struct reader *r, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static int refuse(struct reader *r, int line, const char *fmt, ...)
 {
-    if (line)
-        return tern_err_set(r->err, TERN_USAGE, "%s:%d: %s", r->doc->path, line, what);
-    return tern_err_set(r->err, TERN_USAGE, "--set: %s", what);
+    char what[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    if (r->set)
+        return tern_err_set(r->err, TERN_USAGE, "--set %s: %s", r->set, what);
+    return tern_err_set(r->err, TERN_USAGE, "%s:%d: %s", r->doc->path, line, what);
 }
 
 static int next(struct reader *r, yaml_event_t *e)
@@ -134,9 +142,9 @@ static int next(struct reader *r, yaml_event_t *e)
         return 0;
     const yaml_parser_t *p = &r->parser;
     size_t line = p->problem_mark.line ? p->problem_mark.line : p->context_mark.line;
-    return tern_err_set(r->err, TERN_USAGE, "%s:%zu: not valid YAML: %s%s%s", r->doc->path,
-                        line + 1, p->problem ? p->problem : "unreadable", p->context ? ", " : "",
-                        p->context ? p->context : "");
+    return refuse(r, (int)line + 1, "not valid YAML: %s%s%s",
+                  p->problem ? p->problem : "unreadable", p->context ? ", " : "",
+                  p->context ? p->context : "");
 }
 
 static struct tern_yaml_node *read_value(struct reader *r, yaml_event_t *e, char *where, int depth);
@@ -167,9 +175,10 @@ static int read_map_entry(struct reader *r, struct tern_yaml_node *n, yaml_event
     int line = at(r, e);
     size_t old = find(n, key);
     if (old < n->n) {
-        tern_err_set(r->err, TERN_USAGE,
-                     "%s:%d: key '%s' is given twice (first on line %d). Keep one.", r->doc->path,
-                     line, key, n->values[old]->line);
+        char first[40] = "";
+        if (!r->set)
+            snprintf(first, sizeof first, " (first on line %d)", n->values[old]->line);
+        refuse(r, line, "key '%s' is given twice%s. Keep one.", key, first);
         free(key);
         return -1;
     }
@@ -282,7 +291,7 @@ struct tern_yaml *tern_yaml_parse(const char *text, size_t len, const char *name
                                   struct tern_err *err)
 {
     struct tern_yaml *doc = calloc(1, sizeof *doc);
-    struct reader r = {.doc = doc, .line_override = -1, .err = err};
+    struct reader r = {.doc = doc, .err = err};
 
     if (!doc || !yaml_parser_initialize(&r.parser))
         abort();
@@ -513,13 +522,18 @@ int tern_yaml_no_others(const struct tern_yaml_node *n, struct tern_err *err)
 static struct tern_yaml_node *parse_override(struct tern_yaml *doc, const char *dotted,
                                              const char *value, struct tern_err *err)
 {
-    struct reader r = {.doc = doc, .line_override = 0, .err = err};
+    struct reader r = {.doc = doc, .set = dotted, .err = err};
 
     if (!yaml_parser_initialize(&r.parser))
         abort();
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)value, strlen(value));
     struct tern_yaml_node *v = read_document(&r, dotted);
     yaml_parser_delete(&r.parser);
+    if (v && v->kind == TERN_YAML_MAP && v->n == 0 && value[strspn(value, " \t\n")] == '\0') {
+        node_free(v); /* nothing: a text without letters, as `key:` is in a file */
+        v = node_new(doc, TERN_YAML_TEXT, 0, tern_strdup(dotted));
+        v->text = tern_strdup("");
+    }
     if (v)
         v->line = 0;
     return v;

@@ -456,12 +456,8 @@ int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_optio
             return -1;
         v.have_config = have > 0;
     }
-    if (v.have_config && r->batch.seq_len > v.config.max_position)
-        return tern_recipe_fail(r, "batch.seq_len", err,
-                                "%lld tokens, but the model was made for %d "
-                                "(max_position_embeddings).",
-                                (long long)r->batch.seq_len, v.config.max_position);
-    if (v.have_config && check_cuts(r, &v.config, err) < 0)
+    if (v.have_config &&
+        (tern_plan_check_positions(r, &v.config, err) < 0 || check_cuts(r, &v.config, err) < 0))
         return -1;
     warn_of_stages(r);
     if (check_data(r, &v, err) < 0 || check_degrees(r, options, err) < 0 ||

@@ -87,6 +87,7 @@ struct tern_llama {
     struct tern_llama_peers peers;
     int tensor, tensor_rank;
     int max_batch, seq_len;
+    int threads; /* that its scratch is for; 0: this process's */
     bool training, sequence, bf16;
     bool lends;   /* gradients lend their memory to activations until they are written; */
     bool written; /* which they are since tern_llama_grads_zero */

@@ -155,7 +155,7 @@ static struct tern_llama *sized(const struct tern_llama_options *o, struct tern_
     return m;
 }
 
-int tern_llama_bytes(const struct tern_llama_options *o, struct tern_llama_bytes *out,
+int tern_llama_bytes(const struct tern_llama_options *o, int threads, struct tern_llama_bytes *out,
                      struct tern_err *err)
 {
     struct tern_llama *m = sized(o, err);
@@ -165,6 +165,7 @@ int tern_llama_bytes(const struct tern_llama_options *o, struct tern_llama_bytes
     uint64_t adapters = m->lora.rank ? m->lora_shard->params : 0;
     out->params = m->params * tern_llama_element(m) + adapters * sizeof(tern_real);
     out->grads = m->training ? (adapters ? adapters : m->params) * sizeof(tern_real) : 0;
+    m->threads = threads;
     out->activations = tern_llama_carve(m, NULL);
     tern_llama_free(m);
     return 0;

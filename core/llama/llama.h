@@ -109,11 +109,11 @@ struct tern_llama *tern_llama_new(const struct tern_model_config *config, int ma
                                   int seq_len, bool training, struct tern_err *err);
 void tern_llama_free(struct tern_llama *m);
 
-/* The same arithmetic without allocating: bytes by kind. */
+/* The same arithmetic without allocating: bytes by kind, of a process of so many threads. */
 struct tern_llama_bytes {
     uint64_t params, grads, activations;
 };
-int tern_llama_bytes(const struct tern_llama_options *o, struct tern_llama_bytes *out,
+int tern_llama_bytes(const struct tern_llama_options *o, int threads, struct tern_llama_bytes *out,
                      struct tern_err *err);
 
 const struct tern_model_shard *tern_llama_shard(const struct tern_llama *m);

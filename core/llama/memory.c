@@ -128,7 +128,8 @@ static void carve_scratch(struct carver *v, struct tern_llama *m)
 
     a->normed = carve(v, w.N, w.C);
     a->wide = carve(v, w.N, w.F > w.HD ? w.F : w.HD);
-    a->attention = carve(v, tern_tensor_attention_scratch(m->seq_len, m->c.head_dim), 1);
+    a->attention =
+        carve(v, tern_tensor_attention_scratch(m->seq_len, m->c.head_dim, m->threads), 1);
     if (m->shard->head_bucket >= 0) {
         a->logits = carve(v, (size_t)m->head_rows, (size_t)m->shard->vocab_rows);
         a->losses = carve_bytes(v, (size_t)m->head_rows * sizeof(double));

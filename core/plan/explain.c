@@ -44,6 +44,14 @@ static void say_layout(const struct tern_recipe *r, const struct tern_plan_rank 
                     "ranks x %" PRId64 " micro-batches of %" PRId64 "\n",
                     r->batch.global, r->batch.seq_len, tokens, p->data, p->micro_batches,
                     r->batch.micro);
+    tern_buf_printf(to, "the run: %" PRId64 " steps", r->steps);
+    if (r->epochs > 0)
+        tern_buf_printf(to, " (%g epochs)", r->epochs);
+    double all = (double)r->steps * (double)tokens;
+    if (all < 1e9)
+        tern_buf_printf(to, ", %.0f tokens\n", all);
+    else
+        tern_buf_printf(to, ", %.4g billion tokens\n", all / 1e9);
     if (w->pipeline > 1)
         tern_buf_printf(to, "of a step's time %.1f %% are the pipeline's filling and draining\n",
                         100.0 * (w->pipeline - 1) /
@@ -60,12 +68,14 @@ static void say_traffic(const struct tern_recipe *r, const struct tern_model_con
     uint64_t elements = (uint64_t)(r->batch.micro * r->batch.seq_len * c->dim);
     uint64_t stream = elements * sizeof(tern_real);
 
+    const bool twice = r->parallel.recompute == TERN_RECOMPUTE_FULL; /* but for the last sum */
     if (w->tensor > 1)
-        tern_buf_printf(to, "tensor ranks, a layer: %s; each of %s\n",
-                        r->parallel.sequence
-                            ? "2 all-gathers and 2 reduce-scatters forward, 4 and 2 "
-                              "backward"
-                            : "2 all-reduces forward, 2 backward",
+        tern_buf_printf(to, "tensor ranks, a layer: %s %s backward; each of %s\n",
+                        r->parallel.sequence ? "2 all-gathers and 2 reduce-scatters forward,"
+                                             : "2 all-reduces forward,",
+                        r->parallel.sequence ? (twice ? "6 and 3" : "4 and 2")
+                        : twice              ? "3"
+                                             : "2",
                         tern_str_bytes(bytes, sizeof bytes, stream));
     if (w->tensor > c->kv_heads)
         tern_buf_printf(to, "key heads: each on %d tensor ranks\n", w->tensor / c->kv_heads);
@@ -99,13 +109,25 @@ static void say_passes(const struct tern_plan_pipeline *p, int stage, int interl
     tern_buf_puts(to, i < p->n ? " ...\n" : "\n");
 }
 
+/* "0-9,40-49": of many chunks the first two and the last. */
 static void say_layers(const struct tern_model_shard *s, char *text, size_t size)
 {
     size_t len = 0;
 
-    for (int k = 0; k < s->n_chunks && len < size; k++)
+    for (int k = 0; k < s->n_chunks && len < size; k++) {
+        if (k == 2 && s->n_chunks > 3) {
+            len += (size_t)snprintf(text + len, size - len, ",..");
+            k = s->n_chunks - 1;
+        }
         len += (size_t)snprintf(text + len, size - len, "%s%d-%d", k ? "," : "", s->chunks[k].first,
                                 s->chunks[k].first + s->chunks[k].layers - 1);
+    }
+}
+
+/* Columns that layers take: numbers of up to four digits. */
+static int layers_width(const struct tern_recipe *r)
+{
+    return r->parallel.interleave == 1 ? 9 : r->parallel.interleave == 2 ? 19 : 33;
 }
 
 static int say_stage(const struct tern_recipe *r, const struct tern_model_config *c, int64_t ranks,
@@ -113,7 +135,7 @@ static int say_stage(const struct tern_recipe *r, const struct tern_model_config
 {
     struct tern_plan_rank p;
     struct tern_plan_memory m;
-    char layers[64] = "", range[32], bytes[5][16];
+    char layers[64] = "", range[32], bytes[6][16];
     int64_t across = ranks / r->parallel.pipeline;
 
     /* The last rank of a stage has what did not divide. */
@@ -125,7 +147,8 @@ static int say_stage(const struct tern_recipe *r, const struct tern_model_config
         return -1;
     say_layers(s, layers, sizeof layers);
     snprintf(range, sizeof range, "%" PRId64 "-%" PRId64, stage * across, (stage + 1) * across - 1);
-    tern_buf_printf(to, "%-5d %-11s %-9s%-2s %10s %10s %10s %11s %10s\n", stage, range, layers,
+    tern_buf_printf(to, "%-5d %-11s %-*s %-2s %10s %10s %10s %11s %9s %10s\n", stage, range,
+                    layers_width(r), layers,
                     s->embed_bucket >= 0  ? (s->head_bucket >= 0 ? "eh" : "e")
                     : s->head_bucket >= 0 ? "h"
                                           : "",
@@ -133,7 +156,8 @@ static int say_stage(const struct tern_recipe *r, const struct tern_model_config
                     tern_str_bytes(bytes[1], sizeof *bytes, m.grads),
                     tern_str_bytes(bytes[2], sizeof *bytes, m.moments),
                     tern_str_bytes(bytes[3], sizeof *bytes, m.activations),
-                    tern_str_bytes(bytes[4], sizeof *bytes, m.total));
+                    tern_str_bytes(bytes[4], sizeof *bytes, m.process),
+                    tern_str_bytes(bytes[5], sizeof *bytes, m.total));
     tern_model_shard_free(s);
     return 0;
 }
@@ -143,7 +167,7 @@ int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_confi
 {
     struct tern_plan_rank p;
 
-    if (tern_plan_rank(r, ranks, 0, &p, err) < 0 ||
+    if (tern_plan_rank(r, ranks, 0, &p, err) < 0 || tern_plan_check_positions(r, c, err) < 0 ||
         tern_model_place_check(c, &p.place, r->path, err) < 0)
         return -1;
     say_model(r, c, &p.adapters, to);
@@ -154,8 +178,9 @@ int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_confi
     say_layout(r, &p, ranks, to);
     say_traffic(r, c, &p, to);
     tern_buf_puts(to, "\nMemory of a rank (e: embedding, h: head)\n");
-    tern_buf_printf(to, "%-5s %-11s %-11s %10s %10s %10s %11s %10s\n", "stage", "ranks", "layers",
-                    "parameters", "gradients", "optimizer", "activations", "sum");
+    tern_buf_printf(to, "%-5s %-11s %-*s %10s %10s %10s %11s %9s %10s\n", "stage", "ranks",
+                    layers_width(r) + 3, "layers", "parameters", "gradients", "optimizer",
+                    "activations", "process", "sum");
     for (int s = 0; s < p.place.pipeline; s++)
         if (say_stage(r, c, ranks, s, to, err) < 0)
             return -1;

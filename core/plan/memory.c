@@ -1,6 +1,7 @@
 #include "core/plan/plan.h"
 
 #include "core/llama/llama.h"
+#include "core/tensor/tensor.h"
 
 #include <math.h>
 
@@ -45,6 +46,17 @@ int tern_plan_rank(const struct tern_recipe *r, int64_t world, int64_t rank,
     return 0;
 }
 
+int tern_plan_check_positions(const struct tern_recipe *r, const struct tern_model_config *c,
+                              struct tern_err *err)
+{
+    if (r->batch.seq_len <= c->max_position)
+        return 0;
+    return tern_recipe_fail(r, "batch.seq_len", err,
+                            "%lld tokens, but the model was made for %d "
+                            "(max_position_embeddings).",
+                            (long long)r->batch.seq_len, c->max_position);
+}
+
 void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config *c,
                      const struct tern_plan_rank *p, const int *slots,
                      struct tern_llama_options *out)
@@ -77,6 +89,15 @@ bool tern_plan_master(const struct tern_recipe *r)
 
 enum { PROCESS_BYTES = 16 << 20 };
 
+/* A rank's share of a step: tokens, targets and the mask, and where documents begin. */
+static uint64_t sample_bytes(const struct tern_recipe *r, const struct tern_plan_rank *p)
+{
+    const size_t each = 2 * sizeof(int32_t) + sizeof(uint8_t);
+    const size_t start = r->data.isolate ? sizeof(int32_t) : 0;
+
+    return (uint64_t)(p->micro_batches * r->batch.micro * r->batch.seq_len) * (each + start);
+}
+
 /* Elements of the optimizer's state that one rank holds. */
 static uint64_t state_elements(const struct tern_model_shard *s, const struct tern_plan_rank *p,
                                bool zero)
@@ -106,15 +127,21 @@ int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_con
     if (tern_plan_pipeline(&stage, &pipeline, err) < 0)
         return -1;
     tern_plan_llama(r, c, p, pipeline.slots, &o);
-    int rc = tern_llama_bytes(&o, &b, err);
+    int threads = tern_tensor_start_threads((int)r->launch.threads, (int)r->launch.ranks_per_node);
+    int rc = tern_llama_bytes(&o, threads, &b, err);
     if (rc == 0)
         shard = p->adapters.rank ? tern_model_shard_adapters(c, &p->place, &p->adapters, err)
                                  : tern_model_shard_new(c, &p->place, err);
     if (shard) {
         uint64_t state = state_elements(shard, p, r->parallel.zero > 0) * sizeof(tern_real);
         uint64_t copies = tern_plan_master(r) ? 3 : 2; /* with the moments */
-        *out = (struct tern_plan_memory){b.params,      b.grads,       copies * state,
-                                         b.activations, PROCESS_BYTES, 0};
+        *out = (struct tern_plan_memory){
+            .params = b.params,
+            .grads = b.grads,
+            .moments = copies * state,
+            .activations = b.activations,
+            .process = PROCESS_BYTES + sample_bytes(r, p),
+        };
         out->total = out->params + out->grads + out->moments + out->activations + out->process;
     }
     tern_model_shard_free(shard);

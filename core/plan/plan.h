@@ -15,7 +15,7 @@
 /* Bytes by kind.  A master copy of parameters in bf16 counts among the moments. */
 struct tern_plan_memory {
     uint64_t params, grads, moments, activations;
-    uint64_t process; /* the program itself */
+    uint64_t process; /* the program itself, and a step's tokens */
     uint64_t total;
 };
 
@@ -34,6 +34,10 @@ struct tern_plan_rank {
 int tern_plan_rank(const struct tern_recipe *r, int64_t world, int64_t rank,
                    struct tern_plan_rank *out, struct tern_err *err);
 
+/* TERN_USAGE when a row is longer than what the model was made for. */
+int tern_plan_check_positions(const struct tern_recipe *r, const struct tern_model_config *c,
+                              struct tern_err *err);
+
 /* What a rank asks core/llama for; `slots` as tern_plan_pipeline says; both are borrowed. */
 void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config *c,
                      const struct tern_plan_rank *p, const int *slots,
@@ -43,9 +47,10 @@ void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config
  * its moments?  Adapters are fp32 themselves. */
 bool tern_plan_master(const struct tern_recipe *r);
 
-/* Host memory of one rank of tern's own trainer: what `tern train` allocates for the model, to the
- * byte, and 16 MiB for the process (measured with one and two threads on x86-64: programs, BLAS,
- * messages).  Token sets are read, not held. */
+/* Host memory of one rank of tern's own trainer: what `tern train` allocates for the model and its
+ * share of a step's tokens, to the byte, and 16 MiB for the process (12 to 16 were measured with
+ * one and two threads on x86-64: programs, BLAS, messages).  Its threads are launch.threads, else
+ * as many as a rank started here would take.  Token sets are read, not held. */
 int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_config *c,
                         const struct tern_plan_rank *p, struct tern_plan_memory *out,
                         struct tern_err *err);

@@ -38,6 +38,8 @@ enum tern_mapping { TERN_MAPPING_AUTO, TERN_MAPPING_BLOCK };
 enum tern_launcher { TERN_LAUNCH_SRUN, TERN_LAUNCH_MPIRUN };
 enum tern_carrier { TERN_CARRY_OFI, TERN_CARRY_MPI };
 
+enum { TERN_RECIPE_NODES_MAX = 1000000 }; /* that anybody may ask about */
+
 struct tern_recipe_set {
     char *name; /* of a held-out set; NULL for training data */
     char *path;

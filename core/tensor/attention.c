@@ -58,11 +58,11 @@ static size_t lay_out(struct work *w, int T, int D, tern_real *base)
     return at;
 }
 
-size_t tern_tensor_attention_scratch(int T, int D)
+size_t tern_tensor_attention_scratch(int T, int D, int threads)
 {
     struct work w;
 
-    return lay_out(&w, T, D, NULL) * (size_t)omp_get_max_threads();
+    return lay_out(&w, T, D, NULL) * (size_t)(threads > 0 ? threads : omp_get_max_threads());
 }
 
 static void work_of_thread(struct work *w, int T, int D, tern_real *scratch)

@@ -43,12 +43,14 @@ int tern_tensor_kernels_use(const char *name)
     return name && strcmp(tern_tensor_k->name, name) != 0 ? -1 : 0;
 }
 
-static int choose_threads(int local_ranks)
+int tern_tensor_start_threads(int threads, int local_ranks)
 {
     const char *s = getenv("OMP_NUM_THREADS");
     int64_t n;
     cpu_set_t cpus;
 
+    if (threads > 0)
+        return threads;
     if (s && tern_str_int(s, 1, 1024, &n) == 0)
         return (int)n;
     n = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
@@ -64,7 +66,7 @@ int tern_tensor_start(int threads, int local_ranks, struct tern_err *err)
 
     if (started)
         return 0;
-    n_threads = threads > 0 ? threads : choose_threads(local_ranks);
+    n_threads = tern_tensor_start_threads(threads, local_ranks);
     omp_set_num_threads(n_threads);
     if (tern_tensor_blas_load(why, sizeof(why), err) < 0)
         return -1;

@@ -39,6 +39,9 @@ typedef TERN_REAL tern_real;
  * not below 1. */
 int tern_tensor_start(int threads, int local_ranks, struct tern_err *err);
 
+/* The threads that start would take, asked for before it or elsewhere. */
+int tern_tensor_start_threads(int threads, int local_ranks);
+
 /* What was chosen, for the log and the manifest; valid after start, never freed. */
 int tern_tensor_threads(void);
 const char *tern_tensor_blas(void);    /* "OpenBLAS 0.3.21" */
@@ -209,7 +212,8 @@ void tern_tensor_attention(tern_real *out, tern_real *stats, const tern_real *qk
 void tern_tensor_attention_backward(tern_real *dqkv, const tern_real *dout, const tern_real *qkv,
                                     const tern_real *stats, const struct tern_tensor_heads *a,
                                     tern_real *scratch);
-/* Elements of scratch for both, for all threads, at up to T positions and heads of size D. */
-size_t tern_tensor_attention_scratch(int T, int D);
+/* Elements of scratch for both, for `threads` threads (0: this process's), at up to T positions and
+ * heads of size D. */
+size_t tern_tensor_attention_scratch(int T, int D, int threads);
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/check/check.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,16 +39,11 @@ static struct tern_llama_memory shared_memory(struct train *t, const struct tern
 
 static int make_model(struct train *t, const struct tern_model_config *config, struct tern_err *err)
 {
-    if (t->recipe->batch.seq_len > config->max_position)
-        return tern_recipe_fail(t->recipe, "batch.seq_len", err,
-                                "%" PRId64 " tokens, but the model was made for %d "
-                                "(max_position_embeddings).",
-                                t->recipe->batch.seq_len, config->max_position);
     const struct tern_llama_peers peers = tern_train_peers(t);
     struct tern_llama_memory memory;
     struct tern_llama_options o;
 
-    if (tern_train_pass_open(t, err) < 0)
+    if (tern_plan_check_positions(t->recipe, config, err) < 0 || tern_train_pass_open(t, err) < 0)
         return -1;
     tern_plan_llama(t->recipe, config, &t->me, t->pipeline.slots, &o);
     o.peers = &peers;
@@ -140,6 +136,69 @@ static uint64_t meta_count(json_t *meta, const char *key, uint64_t otherwise)
                                                             : otherwise;
 }
 
+int tern_train_config(const struct tern_recipe *r, struct tern_model_config *c,
+                      struct tern_err *err)
+{
+    char *at = NULL;
+
+    if (!r->model.from)
+        return tern_model_config_load(r->model.config, c, err);
+    if (tern_str_ends(r->model.from, "/latest") ? tern_ckpt_resolve(r->model.from, &at, err) < 0
+                                                : (at = tern_strdup(r->model.from)) == NULL)
+        return -1;
+    int rc = tern_model_config_load(at, c, err);
+    free(at);
+    return rc;
+}
+
+/* The recipe names its model by a path; what lies there must be of the shape that is being trained.
+ * It need not lie there any more. */
+static int same_model(const struct train *t, const char *path,
+                      const struct tern_model_config *theirs, struct tern_err *err)
+{
+    const struct tern_recipe *r = t->recipe;
+    struct tern_model_config mine;
+    struct tern_err gone;
+
+    if (t->options->accept || tern_train_config(r, &mine, &gone) < 0 ||
+        tern_model_config_same(&mine, theirs))
+        return 0;
+    return tern_recipe_fail(r, r->model.from ? "model.from" : "model.config", err,
+                            "%s is of another shape than %s. Use another checkpoint.dir for a new "
+                            "run, or say --accept to go on with that checkpoint's.",
+                            r->model.from ? r->model.from : r->model.config, path);
+}
+
+/* Stages end at steps of the recipe's batch, so that with batches of several sizes in a run nobody
+ * could say what was seen of which. */
+static int same_batches(const struct train *t, const char *path, struct tern_err *err)
+{
+    const uint64_t batch = (uint64_t)t->recipe->batch.global;
+
+    if (t->recipe->data.n_stages < 2 || t->sample == t->step * batch)
+        return 0;
+    return tern_recipe_fail(t->recipe, "batch.global", err,
+                            "%s was not trained with %" PRIu64 " sequences a step throughout, and "
+                            "data.stages end by the step. Begin a run from it: model.from, and "
+                            "another checkpoint.dir.",
+                            path, batch);
+}
+
+/* Most schedules reach down to the last step: with another one the rate goes on elsewhere. */
+static void tell_of_length(const struct train *t, int64_t was)
+{
+    struct tern_recipe before = *t->recipe;
+    const int64_t next = (int64_t)t->step + 1, steps = t->recipe->steps;
+
+    before.steps = was;
+    double old = tern_recipe_lr(&before, next), new = tern_recipe_lr(t->recipe, next);
+    if (t->rank == 0 && steps != was && next <= steps && fabs(new - old) > 1e-3 * old)
+        tern_warn("the run had %" PRId64 " steps and has %" PRId64
+                  " now: the learning rate of step "
+                  "%" PRId64 " is %g, and was to be %g",
+                  was, steps, next, new, old);
+}
+
 /* Whatever --accept allows, adapters of one shape cannot go on as others. */
 static int same_adapters(const struct train *t, const char *path,
                          const struct tern_model_adapters *theirs, struct tern_err *err)
@@ -173,11 +232,15 @@ int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
     const char *identity = json_string_value(json_object_get(meta, "identity_hash"));
     if (!t->options->accept && tern_check_same_run(t->recipe, path, identity, err) < 0)
         goto out;
-    if (make_model(t, &s.config, err) < 0 || same_adapters(t, path, &s.adapters, err) < 0 ||
-        read_weights(t, &s, true, err) < 0 || read_moments(t, &s, err) < 0)
+    if (same_model(t, path, &s.config, err) < 0 || make_model(t, &s.config, err) < 0 ||
+        same_adapters(t, path, &s.adapters, err) < 0 || read_weights(t, &s, true, err) < 0 ||
+        read_moments(t, &s, err) < 0)
         goto out;
     t->step = tern_ckpt_step(s.ckpt);
     t->sample = meta_count(meta, "sample", t->step * (uint64_t)t->recipe->batch.global);
+    if (same_batches(t, path, err) < 0)
+        goto out;
+    tell_of_length(t, (int64_t)meta_count(meta, "steps", (uint64_t)t->recipe->steps));
     t->opt_step = meta_count(meta, "optimizer_step", t->step);
     t->evaluated = json_is_true(json_object_get(meta, "evaluated"));
     tern_train_guard_load(&t->guard, json_object_get(meta, "guard"));

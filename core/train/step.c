@@ -132,7 +132,7 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
     ph->comm += lap(t, TRAIN_SPAN_SPREAD, &clock);
     if (tern_comm_all_gather(t->world, ph, t->all, sizeof *ph, TERN_U8, err) < 0)
         return -1;
-    ph->comm += lap(t, TRAIN_SPAN_AGREE, &clock);
+    lap(t, TRAIN_SPAN_AGREE, &clock); /* no part of what was gathered, of anybody's */
     t->step++;
     t->sample += (uint64_t)r->batch.global;
     t->evaluated = false;

@@ -23,7 +23,8 @@ out_has 'llama2-70b: 68976648192 parameters'
 out_has '1024 ranks: tensor 8 x data 16 x pipeline 8' '32 nodes x 32 ranks'
 out_has '16 data ranks x 32 micro-batches of 1' 'the SageMaker recipe at 32 nodes'
 out_has '512-639     40-49' 'stage 4 and its layers'
-out_has '2 all-gathers and 2 reduce-scatters forward' 'sequence parallel'
+out_has '2 all-gathers and 2 reduce-scatters forward, 4 and 2 backward' 'sequence parallel'
+out_has 'the run: 1500 steps, 3.146 billion tokens' 'how long'
 out_has 'stage 6   F0 F1 B0 F2 B1' '1F1B'
 [ ! -e ck ]; ok $? 'nothing is begun'
 run tern train run.yaml --explain -N 8
@@ -44,4 +45,30 @@ run tern train run.yaml --explain -N 6
 status 2 'a batch that does not divide'; err_has 'run.yaml:5: batch.global'
 run tern train run.yaml --explain -N 32 --set parallel.tensor=128
 status 2 'more tensor ranks than heads'; err_has '32 attention heads do not divide over 128'
+sum() { tern train run.yaml --explain "$@" | awk '/^stage/ {on = 1; next} on && NF {print $(NF - 3), $(NF - 2), $(NF - 1), $NF; exit}'; }
+run tern train run.yaml --explain -N 8 --set parallel.recompute=full
+out_has '2 all-gathers and 2 reduce-scatters forward, 6 and 3 backward' 'what is computed again is gathered again'
+run tern train run.yaml --explain -N 8 --set parallel.recompute=full --set parallel.sequence=false
+out_has '2 all-reduces forward, 3 backward'
+run tern train run.yaml --explain -N 8 --set batch.seq_len=16384
+status 2 'rows longer than the model can take'; err_has 'batch.seq_len: 16384 tokens, but the model was made for 8192'
+for n in 0 4611686018427387904 9223372036854775807; do
+    run tern train run.yaml --explain -N $n --set launch.ranks_per_node=4
+    status 2 "$n nodes"; err_has '--nodes: from 1 to 1000000'
+done
+one() { OMP_NUM_THREADS=$1 sum --set parallel='{}' --set launch='{ranks_per_node: 1, threads: 2}' --set batch.global=2; }
+[ -n "$(one 1)" ] && [ "$(one 1)" = "$(one 64)" ]; ok $? "memory for the recipe's threads, not for this shell's"
+[ "$(one 1)" != "$(OMP_NUM_THREADS=64 sum --set parallel='{}' --set launch='{ranks_per_node: 1}' --set batch.global=2)" ]
+ok $? 'and for the shell'"'"'s where it says none'
+samples() { sum --set parallel='{tensor: 8, pipeline: 8}' --set launch.ranks_per_node=64 --set batch.global=512 "$@"; }
+[[ "$(samples)" = '34.0 MiB '* ]]; ok $? '512 sequences of 4096 tokens are 18 MiB beside the process' || samples
+[[ "$(samples --set data.isolate=true)" = '42.0 MiB '* ]]; ok $? '26 MiB where documents are told apart' || samples --set data.isolate=true
+run tern train run.yaml --explain --set 'parallel={pipeline: 2, interleave: 8}' --set launch.ranks_per_node=2
+out_has '0-1,4-5,..,28-29 ' 'many chunks in short'; narrow
+run tern train run.yaml --explain --set 'parallel={tensor: 2, tensor: 1}'
+status 2; err_has "--set parallel: key 'tensor' is given twice. Keep one."
+run tern train run.yaml --explain --set 'parallel={tensor: 2'
+status 2; err_has '--set parallel: not valid YAML'
+run tern train run.yaml --explain --set steps=
+status 2; err_has "--set steps: '' is not a whole number"
 tap_done

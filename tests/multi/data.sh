@@ -53,6 +53,15 @@ tiny_curve ledger3b >b; tail -n 3 staged >a
 same a b; ok $? "resumed inside the second stage, on two ranks: the same samples" || paste a b | sed 's/^/# /'
 run tern train staged.yaml --set data.stages='[{until: 4, train: [{path: data/test.tds}]}, {train: [{path: data/train.tds}]}]'
 status 2; err_has "are not those"; one_error
+run tern train staged.yaml --set steps=10 --set batch.global=4 --accept
+status 2 "stages end by the step: with another batch nobody knows where"
+err_has "was not trained with 4 sequences a step throughout" && one_error
+rm -rf checkpoints
+run tern train run.yaml --set steps=2
+run tern train run.yaml --set steps=4 --set batch.global=4 --accept
+status 0 "without stages it goes on with the next sample"
+run tern train staged.yaml --set steps=6 --set batch.global=4 --accept
+status 2 "and has none later"; err_has "was not trained with 4 sequences a step throughout"
 run tern run --check staged.yaml --set steps=3
 status 0 "a run too short for its second stage is begun"
 err_has "data.stages[1].train: this stage begins after step 4, and the run has 3"

@@ -188,13 +188,16 @@ while read -r n how; do
     ok $? "memory predicted and measured, ranks $n, $how: within 10 % (${d:-nothing recorded})"
 done <<'E'
 1 parallel.recompute=none
+1 parallel.recompute=selective
 1 parallel.recompute=full
+1 data.isolate=true
 1 lora={rank: 8, alpha: 8, targets: [q_proj]}
 1 lora={rank: 8, dropout: 0.1, dora: true}
 4 parallel.zero=0
 4 parallel.zero=1
 4 parallel.tensor=4
 2 parallel.pipeline=2
+4 parallel={pipeline: 4, interleave: 2}
 E
 # Gradients, parameters and activations lie where mates reach them: a step copies next to nothing
 # for them to read, of tens of megabytes that go through its sums.

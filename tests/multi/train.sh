@@ -125,6 +125,28 @@ run tern data build --tokenizer model -o data/train.tds train.jsonl
 cmp -s data/train.tds was.tds; ok $? "a set built again is the same"
 rm -rf checkpoints
 
+# And another model: the checkpoint's goes on only when somebody says so.
+run tern train run.yaml --set steps=2
+cp model/config.json was.json
+sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 4/' model/config.json
+run tern train run.yaml --set steps=3
+status 2 "a model of another shape under the same name is refused"
+err_has "model.config: " && err_has "is of another shape than" && one_error
+run tern train run.yaml --set steps=3 --accept
+status 0 "--accept goes on with the checkpoint's"; err_has "step 3/3"
+rm model/config.json
+run tern train run.yaml --set steps=4
+status 0 "so does a run whose file is gone"; err_has "step 4/4"
+cp was.json model/config.json
+rm -rf checkpoints
+
+# Where the rate falls to the last step, another last step is told.
+run tern train run.yaml --set steps=4
+err_has "step 4/4"; ! grep -q 'the run had' err; ok $? "nothing to tell"
+run tern train run.yaml --set steps=8
+status 0; err_has "the run had 4 steps and has 8 now: the learning rate of step 5 is 0.00055, and was to be 0.0001"
+rm -rf checkpoints
+
 # What is refused before it begins takes no attempt's number: the ledger's have no hole.
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=2
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger7 --set optimizer.lr=2e-3

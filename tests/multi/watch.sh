@@ -31,6 +31,8 @@ grep '^rank' names | sort | cmp -s - wanted; ok $? "each rank's phases are recor
 ok $? "with the least, the median and the most"
 [ "$(sql ledger "select count(*) from step s, step m where s.name = 'backward_seconds_max' and m.step = s.step and m.name like 'rank_/backward_seconds' and m.value = s.value")" -ge 5 ]
 ok $? "which are a rank's"
+[ "$(sql ledger "select count(*) from step a, step b where a.name = 'comm_seconds' and b.name = 'rank0/comm_seconds' and a.step = b.step and a.value = b.value")" = 5 ]
+ok $? "rank 0's is the same under both names"
 [ "$(sql ledger "select count(*) from step m, step s, step r where m.name = 'mfu' and s.name = 'slowest_rank' and r.name = 'step_seconds' and s.step = m.step and r.step = m.step and m.value > 0 and s.value between 0 and 3")" = 5 ]
 ok $? "each step has its MFU, and a rank that is the slowest"
 

@@ -271,9 +271,9 @@ static void lends(const struct tern_model_config *c, bool half, enum tern_llama_
     struct tern_err err;
     uint64_t n;
 
-    tern_llama_bytes(&o, &before, NULL);
+    tern_llama_bytes(&o, tern_tensor_threads(), &before, NULL);
     o.one_micro_batch = true;
-    tern_llama_bytes(&o, &after, NULL);
+    tern_llama_bytes(&o, tern_tensor_threads(), &after, NULL);
     ok(after.activations < before.activations && after.grads == before.grads,
        "one micro-batch: %d KiB of activations instead of %d", (int)(after.activations >> 10),
        (int)(before.activations >> 10));
@@ -476,15 +476,15 @@ static void memory(void)
     struct tern_llama_bytes train, infer;
 
     o.training = true;
-    tern_llama_bytes(&o, &train, NULL);
+    tern_llama_bytes(&o, tern_tensor_threads(), &train, NULL);
     o.training = false;
-    tern_llama_bytes(&o, &infer, NULL);
+    tern_llama_bytes(&o, tern_tensor_threads(), &infer, NULL);
     ok(train.params == tern_model_params(&grouped) * sizeof(tern_real) &&
            train.grads == train.params && infer.grads == 0 && infer.activations < train.activations,
        "bytes by kind");
     o.training = o.bf16 = true;
     struct tern_llama_bytes half;
-    tern_llama_bytes(&o, &half, NULL);
+    tern_llama_bytes(&o, tern_tensor_threads(), &half, NULL);
     ok(half.params == tern_model_params(&grouped) * 2 && half.grads == train.grads &&
            half.activations < train.activations,
        "bf16: two bytes a parameter, fewer of activations");

@@ -314,7 +314,7 @@ static void attention(int B, int T, int H, int K, int D, int document)
     size_t n = (size_t)(B * T * H * D), w = (size_t)(B * T * (H + 2 * K) * D);
     tern_real *qkv = noise(w, 1), *dout = noise(n, 2), *out = noise(n, 3), *dqkv = noise(w, 4);
     tern_real *stats = noise((size_t)(2 * B * H * T), 5);
-    tern_real *scratch = malloc(tern_tensor_attention_scratch(T, D) * sizeof(*scratch));
+    tern_real *scratch = malloc(tern_tensor_attention_scratch(T, D, 0) * sizeof(*scratch));
     double *want = zeros(n), *want_d = zeros(w);
 
     for (int i = 1; document && i < B * T; i++)

@@ -7,8 +7,8 @@
  *   busbw = algbw * what each rank's link must carry at least of each byte: 2 (n-1)/n for
  *           all_reduce, (n-1)/n for all_gather and reduce_scatter, 1 for broadcast
  *   time  = the mean over -n calls, of the slowest rank; p50 and p99 are of single calls
- *   memory = inside a node, what memory alone takes for it (memory.h), and share = memory / p50:
- *           1 when a call takes no longer than that
+ *   memory = inside a node, what memory alone takes for it (memory.h), ranks that share a core in
+ *           turns, and share = memory / p50: 1 when a call takes no longer than that
  *   cpu   = what a call costs of the processor, in all threads of a rank: the mean over ranks.
  *           Waiting is part of it: our ranks and MPI's watch memory, and yield when there are more
  *           of them than cores */

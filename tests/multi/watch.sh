@@ -65,6 +65,7 @@ status 0; cp out spans
 for r in 0 1; do
     [ "$(counts $r 'begin sums')" -ge 1 ] && [ "$(counts $r 'wait for sums') $(counts $r gather)" = "1 1" ]
     ok $? "rank $r: sums over the data ranks, and parameters back" || sed 's/^/# /' spans
+    [ "$(counts $r 'begin sums in backward')" -ge 1 ]; ok $? "rank $r: they begin while the backward pass goes on" || sed 's/^/# /' spans
 done
 grep -q '"pid": 1, "tid": 1' zero.json; ok $? "each is a node"
 

@@ -1,6 +1,7 @@
 /* Is a profile of `tern train` one that can be believed?
  *
- *     trace-check FILE        RANK NAME COUNT, a line for each name of a rank
+ *     trace-check FILE        RANK NAME COUNT, a line for each name of a rank; and for those within
+ *                             another, RANK NAME in OTHER COUNT
  *
  * Complete events of a rank lie apart, but for the model's own communication, which lies within its
  * pass; nothing is received before the other side began to send it.  Exit status 1 with a word on
@@ -19,6 +20,7 @@ struct span {
     int rank, node, micro;
     double from, to;
     const char *name, *category, *pass;
+    const char *within; /* the name of the span that it lies in, or NULL */
 };
 
 static struct span *spans;
@@ -80,7 +82,7 @@ static void check_nesting(void)
     const struct span *outer = NULL, *last = NULL;
 
     for (size_t i = 0; i < n; i++) {
-        const struct span *s = &spans[i];
+        struct span *s = &spans[i];
         if (i == 0 || s[-1].rank != s->rank)
             outer = last = NULL;
         if (last && s->from < last->to - hair)
@@ -91,6 +93,7 @@ static void check_nesting(void)
             if (strcmp(outer->category, "compute") != 0 ||
                 (strcmp(s->name, "tensor ranks") != 0 && strcmp(s->name, "begin sums") != 0))
                 fail("within what it is no part of", s);
+            s->within = outer->name;
             last = s;
         } else {
             outer = s;
@@ -113,18 +116,27 @@ static void check_messages(void)
     }
 }
 
-static void count(void)
+static bool alike(const struct span *a, const struct span *b, bool within)
+{
+    if (a->rank != b->rank || strcmp(a->name, b->name) != 0)
+        return false;
+    return !within || (a->within && b->within && strcmp(a->within, b->within) == 0);
+}
+
+static void count(bool within)
 {
     for (size_t i = 0; i < n; i++) {
         size_t times = 0;
-        bool first = true;
+        bool first = !within || spans[i].within;
         for (size_t k = 0; k < n; k++) {
-            if (spans[k].rank != spans[i].rank || strcmp(spans[k].name, spans[i].name) != 0)
+            if (!alike(&spans[k], &spans[i], within))
                 continue;
             first &= k >= i;
             times++;
         }
-        if (first)
+        if (first && within)
+            printf("%d %s in %s %zu\n", spans[i].rank, spans[i].name, spans[i].within, times);
+        else if (first)
             printf("%d %s %zu\n", spans[i].rank, spans[i].name, times);
     }
 }
@@ -141,7 +153,8 @@ int main(int argc, char **argv)
     load(json_object_get(j, "traceEvents"));
     check_nesting();
     check_messages();
-    count();
+    count(false);
+    count(true);
     free(spans);
     json_decref(j);
     return 0;

@@ -330,7 +330,7 @@ static int summarize(struct bench *b, const struct operation *o, double *times,
 }
 
 /* Ours, the peer's and memory's in turns, so that what else this machine does hits all. */
-enum { TURNS = 5 };
+enum { TURNS = 5, TURN_BYTES = 64 << 10 };
 
 /* Memory's turns: with more ranks than cores they work one after the other, so what counts is from
  * the first one's begin to the last one's end. */
@@ -339,6 +339,14 @@ struct memory_turns {
     double calls[TURNS];
     int n;
 };
+
+/* Do ranks share cores, as far as this one may choose among them? */
+static bool crowded(const struct bench *b)
+{
+    cpu_set_t cpus;
+
+    return sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < tern_comm_size(b->c);
+}
 
 static int time_memory(struct bench *b, const struct operation *o, int64_t calls,
                        struct memory_turns *m, struct tern_err *err)
@@ -350,11 +358,14 @@ static int time_memory(struct bench *b, const struct operation *o, int64_t calls
     m->span[2 * m->n] = -(double)tern_clock_boot_ns() / 1e3;
     bool idle = o->expected == expect_root && tern_comm_rank(b->c) == 0;
     /* Where ranks share a core they take turns call by call, as the calls of the operation do: on
-     * its own a rank would find what it moved in the call before in the caches. */
+     * its own a rank would find what it moved in the call before in the caches.  Few bytes are in
+     * them anyhow, and a yield would be all that counts. */
+    bool turns = bytes >= TURN_BYTES && crowded(b);
     for (int64_t i = 0; i < calls && !idle; i++) {
         bench_memory_move(o->work, b->out, b->in, bytes, tern_comm_size(b->c),
                           tern_fabric_cache(b->f));
-        sched_yield();
+        if (turns)
+            sched_yield();
     }
     m->span[2 * m->n + 1] = (double)tern_clock_boot_ns() / 1e3;
     m->calls[m->n++] = (double)calls;

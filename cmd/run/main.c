@@ -29,8 +29,6 @@ static const char *explain_cluster, *kind, *step_word;
 static int64_t trial_steps = -1;
 static int64_t ranks = -1, restarts = -1, nodes = -1, tasks = -1;
 
-/* More than Slurm's MAX_SLURM_NODES ever was; products with ranks a node stay far below 2^63. */
-
 static const struct tern_opt opts[] = {
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
      .help = "change a key of the recipe, such as optimizer.lr=1e-4; may be given again"},

@@ -24,8 +24,6 @@ static struct tern_opt_list overrides, arrays;
 static bool dry_run, no_plugin;
 static int64_t nodes = -1;
 
-/* More than Slurm's MAX_SLURM_NODES ever was; products with ranks a node stay far below 2^63. */
-
 static const struct tern_opt opts[] = {
     {"nodes", 'N', TERN_OPT_INT, "NODES", .to.integer = &nodes,
      .help = "nodes to ask for, with those in reserve; default: the fewest that hold the "

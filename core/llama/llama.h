@@ -109,7 +109,8 @@ struct tern_llama *tern_llama_new(const struct tern_model_config *config, int ma
                                   int seq_len, bool training, struct tern_err *err);
 void tern_llama_free(struct tern_llama *m);
 
-/* The same arithmetic without allocating: bytes by kind, of a process of so many threads. */
+/* The same arithmetic without allocating: bytes by kind, of a process of so many threads
+ * (0: of this one's). */
 struct tern_llama_bytes {
     uint64_t params, grads, activations;
 };

@@ -311,16 +311,26 @@ char *tern_model_config_json(const struct tern_model_config *c, const char *dtyp
     return out;
 }
 
+/* Exports write 15 digits. */
+static bool alike(double a, double b)
+{
+    double d = a > b ? a - b : b - a;
+
+    return d <= 1e-12 * a;
+}
+
 bool tern_model_config_same(const struct tern_model_config *a, const struct tern_model_config *b)
 {
     if (a->rope != b->rope)
         return false;
     if (a->rope == TERN_MODEL_ROPE_LLAMA3 &&
-        (a->rope_factor != b->rope_factor || a->rope_low_freq_factor != b->rope_low_freq_factor ||
-         a->rope_high_freq_factor != b->rope_high_freq_factor ||
+        (!alike(a->rope_factor, b->rope_factor) ||
+         !alike(a->rope_low_freq_factor, b->rope_low_freq_factor) ||
+         !alike(a->rope_high_freq_factor, b->rope_high_freq_factor) ||
          a->rope_original_max_position != b->rope_original_max_position))
         return false;
     return a->dim == b->dim && a->ffn == b->ffn && a->layers == b->layers && a->heads == b->heads &&
            a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->vocab == b->vocab &&
-           a->tied == b->tied && a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta;
+           a->tied == b->tied && alike(a->norm_eps, b->norm_eps) &&
+           alike(a->rope_theta, b->rope_theta);
 }

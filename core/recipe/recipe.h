@@ -38,7 +38,9 @@ enum tern_mapping { TERN_MAPPING_AUTO, TERN_MAPPING_BLOCK };
 enum tern_launcher { TERN_LAUNCH_SRUN, TERN_LAUNCH_MPIRUN };
 enum tern_carrier { TERN_CARRY_OFI, TERN_CARRY_MPI };
 
-enum { TERN_RECIPE_NODES_MAX = 1000000 }; /* that anybody may ask about */
+/* Nodes that anybody may ask about: more than Slurm's MAX_SLURM_NODES ever was, and products with
+ * ranks a node stay far below 2^63. */
+enum { TERN_RECIPE_NODES_MAX = 1000000 };
 
 struct tern_recipe_set {
     char *name; /* of a held-out set; NULL for training data */

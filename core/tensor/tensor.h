@@ -39,7 +39,8 @@ typedef TERN_REAL tern_real;
  * not below 1. */
 int tern_tensor_start(int threads, int local_ranks, struct tern_err *err);
 
-/* The threads that start would take, asked for before it or elsewhere. */
+/* The threads that start would take of the same arguments, here and now: it looks at
+ * OMP_NUM_THREADS and at the CPUs this process may use unless `threads` is above 0. */
 int tern_tensor_start_threads(int threads, int local_ranks);
 
 /* What was chosen, for the log and the manifest; valid after start, never freed. */

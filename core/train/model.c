@@ -1,6 +1,7 @@
 /* This rank's part of the model: made, and filled from disk. */
 #include "core/train/state.h"
 
+#include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/check/check.h"
@@ -151,21 +152,44 @@ int tern_train_config(const struct tern_recipe *r, struct tern_model_config *c,
     return rc;
 }
 
-/* The recipe names its model by a path; what lies there must be of the shape that is being trained.
- * It need not lie there any more. */
+/* Is there no model any more where the recipe names one? */
+static bool model_gone(const struct tern_recipe *r)
+{
+    const char *from = r->model.from;
+    struct tern_err err;
+    char *at = NULL;
+
+    if (!from)
+        return !tern_fs_exists(r->model.config);
+    if (tern_str_ends(from, "/latest")) {
+        bool gone = tern_ckpt_resolve(from, &at, &err) < 0;
+        free(at);
+        return gone;
+    }
+    at = tern_fs_join(from, "config.json");
+    bool gone = !tern_fs_exists(at);
+    free(at);
+    return gone;
+}
+
+/* The recipe names its model by a path; what lies there must be what is being trained, but for the
+ * weights.  It need not lie there any more. */
 static int same_model(const struct train *t, const char *path,
                       const struct tern_model_config *theirs, struct tern_err *err)
 {
     const struct tern_recipe *r = t->recipe;
     struct tern_model_config mine;
-    struct tern_err gone;
 
-    if (t->options->accept || tern_train_config(r, &mine, &gone) < 0 ||
-        tern_model_config_same(&mine, theirs))
+    if (t->options->accept || model_gone(r))
+        return 0;
+    if (tern_train_config(r, &mine, err) < 0)
+        return -1;
+    if (tern_model_config_same(&mine, theirs))
         return 0;
     return tern_recipe_fail(r, r->model.from ? "model.from" : "model.config", err,
-                            "%s is of another shape than %s. Use another checkpoint.dir for a new "
-                            "run, or say --accept to go on with that checkpoint's.",
+                            "%s is another model than %s (sizes, tied or not, norms' eps, RoPE). "
+                            "Use another checkpoint.dir for a new run, or say --accept to go on "
+                            "with that checkpoint's.",
                             r->model.from ? r->model.from : r->model.config, path);
 }
 

@@ -29,7 +29,8 @@ enum tern_train_stop {
     TERN_TRAIN_HALT,           /* a person said so: 77 */
 };
 
-/* The config of the model that the recipe begins from, "latest" followed. */
+/* The config of the model that the recipe begins from: of model.from, whose "/latest" is followed,
+ * else model.config.  0, or -1 with `err` and *c undefined. */
 int tern_train_config(const struct tern_recipe *r, struct tern_model_config *c,
                       struct tern_err *err);
 

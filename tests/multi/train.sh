@@ -131,7 +131,17 @@ cp model/config.json was.json
 sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 4/' model/config.json
 run tern train run.yaml --set steps=3
 status 2 "a model of another shape under the same name is refused"
-err_has "model.config: " && err_has "is of another shape than" && one_error
+err_has "model.config: " && err_has "is another model than" && one_error
+sed 's/"llama"/"mistral"/' was.json >model/config.json
+run tern train run.yaml --set steps=3
+status 2 "so is one that is no Llama"; err_has "mistral"
+echo '{' >model/config.json
+run tern train run.yaml --set steps=3
+status 2 "and one that cannot be read"; err_has "model/config.json"
+sed 's/10000.0/10000.00000000001/' was.json >model/config.json
+run tern train run.yaml --set steps=2
+status 0 "not one whose numbers have other digits"
+sed 's/"num_hidden_layers": 2/"num_hidden_layers": 4/' was.json >model/config.json
 run tern train run.yaml --set steps=3 --accept
 status 0 "--accept goes on with the checkpoint's"; err_has "step 3/3"
 rm model/config.json
@@ -141,8 +151,11 @@ cp was.json model/config.json
 rm -rf checkpoints
 
 # Where the rate falls to the last step, another last step is told.
+run tern train run.yaml --set steps=2 --set schedule.kind=constant --set schedule.min_lr=0
+run tern train run.yaml --set steps=4 --set schedule.kind=constant --set schedule.min_lr=0
+err_has "step 4/4"; ! grep -q 'the run had' err; ok $? "a constant rate: nothing to tell"
+rm -rf checkpoints
 run tern train run.yaml --set steps=4
-err_has "step 4/4"; ! grep -q 'the run had' err; ok $? "nothing to tell"
 run tern train run.yaml --set steps=8
 status 0; err_has "the run had 4 steps and has 8 now: the learning rate of step 5 is 0.00055, and was to be 0.0001"
 rm -rf checkpoints

@@ -479,19 +479,3 @@ int tern_check_length(struct tern_recipe *r, struct tern_err *err)
     tern_set_free(s);
     return tern_recipe_resolve(r, rows, err);
 }
-
-int tern_check_same_run(const struct tern_recipe *r, const char *path, const char *identity,
-                        struct tern_err *err)
-{
-    char mine[TERN_SHA256_HEX], full[TERN_SHA256_HEX];
-
-    tern_recipe_hashes(r, mine, full);
-    if (!identity || strcmp(identity, mine) == 0)
-        return 0;
-    return tern_err_set(
-        err, TERN_USAGE,
-        "%s: model, precision, data, seed, batch, optimizer or schedule of %s are not "
-        "those that checkpoint was trained with. Use another checkpoint.dir for a new "
-        "run, or say --accept.",
-        path, r->path);
-}

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/base/json.h"
 #include "core/data/data.h"
 #include "core/recipe/recipe.h"
 
@@ -41,10 +42,14 @@ int64_t tern_check_fewest_nodes(const struct tern_recipe *r);
 /* The samples of the run: its stages, opened. */
 struct tern_stages *tern_check_stages_open(const struct tern_recipe *r, struct tern_err *err);
 
-/* May `r` go on from checkpoint `path` of a run whose identity hash (tern_recipe_hashes) was
- * `identity`?  NULL: not known, it may. */
-int tern_check_same_run(const struct tern_recipe *r, const char *path, const char *identity,
+/* May `r` go on from checkpoint `path`, whose manifest says `meta`?  0, or -1 with TERN_USAGE: its
+ * identity hash, its model, its token sets or, with data.stages, its batches are others; `accept`
+ * lets all but the last pass.  What `meta` does not say is not asked. */
+int tern_check_same_run(const struct tern_recipe *r, const char *path, json_t *meta, bool accept,
                         struct tern_err *err);
+/* What a checkpoint's meta keeps as "model": the config that the recipe names now, a new reference;
+ * null when there is none to compare with. */
+json_t *tern_check_model(const struct tern_recipe *r);
 
 /* What a recipe reads, and a digest of each that changes when it does: of a token set its header,
  * which holds the checksum of all digests; of a checkpoint its manifest; of a Hugging Face folder

@@ -162,13 +162,12 @@ static int claim(struct tern_run_attempt *a, struct tern_err *err)
 /* A recipe of another run is refused before anything is recorded. */
 static int check_same_run(const struct tern_run_attempt *a, struct tern_err *err)
 {
-    if (!a->resumed || a->o->accept)
+    if (!a->resumed)
         return 0;
     struct tern_ckpt *c = tern_ckpt_open(a->resumed, err);
     if (!c)
         return -1;
-    const char *identity = json_string_value(json_object_get(tern_ckpt_meta(c), "identity_hash"));
-    int rc = tern_check_same_run(a->o->recipe, a->resumed, identity, err);
+    int rc = tern_check_same_run(a->o->recipe, a->resumed, tern_ckpt_meta(c), a->o->accept, err);
     tern_ckpt_close(c);
     return rc;
 }

@@ -1,10 +1,8 @@
 /* This rank's part of the model: made, and filled from disk. */
 #include "core/train/state.h"
 
-#include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/check/check.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -152,62 +150,6 @@ int tern_train_config(const struct tern_recipe *r, struct tern_model_config *c,
     return rc;
 }
 
-/* Is there no model any more where the recipe names one? */
-static bool model_gone(const struct tern_recipe *r)
-{
-    const char *from = r->model.from;
-    struct tern_err err;
-    char *at = NULL;
-
-    if (!from)
-        return !tern_fs_exists(r->model.config);
-    if (tern_str_ends(from, "/latest")) {
-        bool gone = tern_ckpt_resolve(from, &at, &err) < 0;
-        free(at);
-        return gone;
-    }
-    at = tern_fs_join(from, "config.json");
-    bool gone = !tern_fs_exists(at);
-    free(at);
-    return gone;
-}
-
-/* The recipe names its model by a path; what lies there must be what is being trained, but for the
- * weights.  It need not lie there any more. */
-static int same_model(const struct train *t, const char *path,
-                      const struct tern_model_config *theirs, struct tern_err *err)
-{
-    const struct tern_recipe *r = t->recipe;
-    struct tern_model_config mine;
-
-    if (t->options->accept || model_gone(r))
-        return 0;
-    if (tern_train_config(r, &mine, err) < 0)
-        return -1;
-    if (tern_model_config_same(&mine, theirs))
-        return 0;
-    return tern_recipe_fail(r, r->model.from ? "model.from" : "model.config", err,
-                            "%s is another model than %s (sizes, tied or not, norms' eps, RoPE). "
-                            "Use another checkpoint.dir for a new run, or say --accept to go on "
-                            "with that checkpoint's.",
-                            r->model.from ? r->model.from : r->model.config, path);
-}
-
-/* Stages end at steps of the recipe's batch, so that with batches of several sizes in a run nobody
- * could say what was seen of which. */
-static int same_batches(const struct train *t, const char *path, struct tern_err *err)
-{
-    const uint64_t batch = (uint64_t)t->recipe->batch.global;
-
-    if (t->recipe->data.n_stages < 2 || t->sample == t->step * batch)
-        return 0;
-    return tern_recipe_fail(t->recipe, "batch.global", err,
-                            "%s was not trained with %" PRIu64 " sequences a step throughout, and "
-                            "data.stages end by the step. Begin a run from it: model.from, and "
-                            "another checkpoint.dir.",
-                            path, batch);
-}
-
 /* Most schedules reach down to the last step: with another one the rate goes on elsewhere. */
 static void tell_of_length(const struct train *t, int64_t was)
 {
@@ -253,17 +195,11 @@ int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
     if (tern_infer_open(path, &s, err) < 0)
         return -1;
     json_t *meta = tern_ckpt_meta(s.ckpt);
-    const char *identity = json_string_value(json_object_get(meta, "identity_hash"));
-    if (!t->options->accept && tern_check_same_run(t->recipe, path, identity, err) < 0)
-        goto out;
-    if (same_model(t, path, &s.config, err) < 0 || make_model(t, &s.config, err) < 0 ||
-        same_adapters(t, path, &s.adapters, err) < 0 || read_weights(t, &s, true, err) < 0 ||
-        read_moments(t, &s, err) < 0)
+    if (make_model(t, &s.config, err) < 0 || same_adapters(t, path, &s.adapters, err) < 0 ||
+        read_weights(t, &s, true, err) < 0 || read_moments(t, &s, err) < 0)
         goto out;
     t->step = tern_ckpt_step(s.ckpt);
     t->sample = meta_count(meta, "sample", t->step * (uint64_t)t->recipe->batch.global);
-    if (same_batches(t, path, err) < 0)
-        goto out;
     tell_of_length(t, (int64_t)meta_count(meta, "steps", (uint64_t)t->recipe->steps));
     t->opt_step = meta_count(meta, "optimizer_step", t->step);
     t->evaluated = json_is_true(json_object_get(meta, "evaluated"));
@@ -271,7 +207,6 @@ int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
     tern_train_stop_load(&t->stop_rule, json_object_get(meta, "stop"));
     t->ended = json_is_string(json_object_get(meta, "ended")) && /* of less patience, perhaps */
                tern_train_stop_over(&t->stop_rule);
-    t->was_data = json_incref(json_object_get(meta, "data"));
     t->resumed = tern_strdup(path);
     t->files_dir = tern_strdup(path);
     rc = 0;

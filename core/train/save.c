@@ -94,7 +94,8 @@ static size_t frozen(const struct train *t, struct tern_ckpt_array *arrays)
     return n;
 }
 
-json_t *tern_train_data(const struct train *t)
+/* The run's token sets, {path: digest}. */
+static json_t *data(const struct train *t)
 {
     json_t *sets = json_object();
 
@@ -147,7 +148,7 @@ static json_t *describe(const struct train *t)
     json_t *meta = json_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:I, s:o, s:o, s:s, s:s, s:s, s:i, s:o, s:s, "
         "s:o, "
-        "s:o, s:o, s:o, s:I}",
+        "s:o, s:o, s:o, s:I, s:O?}",
         "run", t->run_id, "name", r->name, "identity_hash", identity, "full_hash", full, "step",
         (json_int_t)t->step, "sample", (json_int_t)t->sample, "optimizer_step",
         (json_int_t)t->opt_step, "evaluated", t->evaluated, "seed", (json_int_t)r->data.seed,
@@ -155,8 +156,8 @@ static json_t *describe(const struct train *t)
         tern_tensor_blas(), "core", tern_tensor_core(), "threads", tern_tensor_threads(), "config",
         json_loads(config, 0, NULL), "tokenizer", tokenizer ? tokenizer : "", "guard",
         tern_train_guard_save(&t->guard), "stop", tern_train_stop_save(&t->stop_rule), "ended",
-        t->ended ? tern_train_stop_words(&t->stop_rule) : json_null(), "data", tern_train_data(t),
-        "steps", (json_int_t)r->steps);
+        t->ended ? tern_train_stop_words(&t->stop_rule) : json_null(), "data", data(t), "steps",
+        (json_int_t)r->steps, "model", t->named);
     free(config);
     return meta;
 }

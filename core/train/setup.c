@@ -55,6 +55,26 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
     return rc < 0 ? -1 : 0;
 }
 
+/* Rank 0: is `path` of this run, and which model does the recipe name?  What it named before stays
+ * when it is gone. */
+static int remember_model(struct train *t, const char *path, struct tern_err *err)
+{
+    t->named = tern_check_model(t->recipe);
+    if (!path)
+        return 0;
+    struct tern_ckpt *c = tern_ckpt_open(path, err);
+    if (!c)
+        return -1;
+    json_t *was = json_object_get(tern_ckpt_meta(c), "model");
+    int rc = tern_check_same_run(t->recipe, path, tern_ckpt_meta(c), t->options->accept, err);
+    if (json_is_null(t->named) && was) {
+        json_decref(t->named);
+        t->named = json_incref(was);
+    }
+    tern_ckpt_close(c);
+    return rc;
+}
+
 /* The checkpoint to go on from, if this is rank 0; "" when there is none. */
 static int find_checkpoint(struct train *t, char path[1024], struct tern_err *err)
 {
@@ -66,6 +86,8 @@ static int find_checkpoint(struct train *t, char path[1024], struct tern_err *er
     int rc = newest_whole(t, &found, err);
     if (rc == 0 && found && strlen(found) >= 1024)
         rc = tern_err_set(err, TERN_USAGE, "%s: the path is too long", found);
+    if (rc == 0)
+        rc = remember_model(t, found, err);
     if (rc == 0 && found)
         snprintf(path, 1024, "%s", found);
     free(found);
@@ -84,34 +106,13 @@ static int check_vocabulary(const struct train *t, const struct tern_set *s, str
                             tern_set_path(s), tern_set_n_vocab(s), vocab);
 }
 
-/* The recipe names sets by their paths; what lies there must be what was trained on. */
-static int same_data(const struct train *t, struct tern_err *err)
-{
-    json_t *sets = tern_train_data(t), *digest;
-    const char *path;
-    int rc = 0;
-
-    json_object_foreach(sets, path, digest)
-    {
-        json_t *was = json_object_get(t->was_data, path);
-        if (rc == 0 && was && !json_equal(was, digest) && !t->options->accept)
-            rc = tern_recipe_fail(t->recipe, "data", err,
-                                  "%s is another set than the one that %s was trained on. Use "
-                                  "another checkpoint.dir for a new run, or say --accept.",
-                                  path, t->resumed);
-    }
-    json_decref(sets);
-    return rc;
-}
-
 static int open_data(struct train *t, struct tern_err *err)
 {
     const struct tern_recipe_sets *held_out = &t->recipe->data.held_out;
 
     t->data = tern_check_stages_open(t->recipe, err);
     if (!t->data || /* one vocabulary in all stages: one set tells */
-        check_vocabulary(t, tern_mix_set(tern_stages_mix(t->data, 0), 0), err) < 0 ||
-        same_data(t, err) < 0)
+        check_vocabulary(t, tern_mix_set(tern_stages_mix(t->data, 0), 0), err) < 0)
         return -1;
     t->held_out = tern_alloc(held_out->n, sizeof(struct tern_set *), "held-out sets", err);
     for (size_t i = 0; t->held_out && i < held_out->n; i++) {
@@ -219,7 +220,7 @@ void tern_train_teardown(struct train *t)
         tern_set_free(t->held_out[i]);
     free(t->held_out);
     tern_stages_free(t->data);
-    json_decref(t->was_data);
+    json_decref(t->named);
     tern_train_ungroup(t);
     tern_fabric_close(t->options->fabric); /* after an error messages may still come into arrays */
     tern_train_pass_close(t);

@@ -61,8 +61,7 @@ struct train {
     uint64_t memory_bytes;           /* and of it what is this rank's: record.c */
     tern_real *exp_avg, *exp_avg_sq; /* [n_state], AdamW's moments */
     struct tern_stages *data;
-    json_t
-        *was_data; /* what tern_train_data was for the checkpoint that is gone on from, or NULL */
+    json_t *named;              /* of rank 0: tern_check_model, for the checkpoints */
     struct tern_set **held_out; /* [recipe->data.held_out.n] */
 
     /* A step's micro-batches: [micro_batches, micro, seq_len], and a row with its last target. */
@@ -236,9 +235,6 @@ void tern_train_end(struct train *t);
 int tern_train_worth(const struct train *t, struct tern_err *err);
 
 /* ---- save.c ---- */
-
-/* The run's token sets, {path: digest}; a checkpoint keeps it.  For the caller to release. */
-json_t *tern_train_data(const struct train *t);
 
 /* Publish a checkpoint of the present step, record it, prune.  Collective. */
 int tern_train_save(struct train *t, struct tern_err *err);

@@ -144,9 +144,16 @@ status 0 "not one whose numbers have other digits"
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 4/' was.json >model/config.json
 run tern train run.yaml --set steps=3 --accept
 status 0 "--accept goes on with the checkpoint's"; err_has "step 3/3"
-rm model/config.json
 run tern train run.yaml --set steps=4
-status 0 "so does a run whose file is gone"; err_has "step 4/4"
+status 0 "and is said once"
+cp was.json model/config.json
+run tern run run.yaml --ranks 1 --set ledger.dir=ledger9 --set steps=5
+status 2 "the one that it began with is another by now"
+[ ! -e ledger9 ] || [ "$(tern ledger sql --ledger ledger9 -n -P "select count(*) from attempt")" = 0 ]
+ok $? "refused before there is an attempt"
+rm model/config.json
+run tern train run.yaml --set steps=5
+status 0 "so does a run whose file is gone"; err_has "step 5/5"
 cp was.json model/config.json
 rm -rf checkpoints
 

@@ -237,7 +237,13 @@ tests: all man $(UNIT) $(TEST_TOOLS) $(F64_TESTS) $(PLUGINS_TEST) $(PROVIDER_TES
 # The README's commands build on all cores, unless make was told how many.
 ALL_CORES = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
-check: deps
+# slurm.conf and plugstack.conf hold no path with blanks.
+.PHONY: path
+path:
+	@case '$(subst ','\'',$(CURDIR))' in *[[:blank:]]*) \
+		echo 'The path of this folder has a blank, which Slurm cannot load a plugin from: move it.' >&2; exit 1;; esac
+
+check: path deps
 	@$(MAKE) $(ALL_CORES) --no-print-directory tests check-layers check-headers
 	@tests/run unit cli multi
 
@@ -271,7 +277,7 @@ clean:
 # ---------------------------------------------------------------- demo
 
 .PHONY: demo demo-clean
-demo: deps
+demo: path deps
 	@$(MAKE) $(ALL_CORES) -s --no-print-directory all
 	@cluster-templates/trn1-4/demo $(O)/demo $(O)/bin
 demo-clean:

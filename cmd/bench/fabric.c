@@ -340,14 +340,6 @@ struct memory_turns {
     int n;
 };
 
-/* Do ranks share cores, as far as this one may choose among them? */
-static bool crowded(const struct bench *b)
-{
-    cpu_set_t cpus;
-
-    return sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < tern_comm_size(b->c);
-}
-
 static int time_memory(struct bench *b, const struct operation *o, int64_t calls,
                        struct memory_turns *m, struct tern_err *err)
 {
@@ -360,7 +352,7 @@ static int time_memory(struct bench *b, const struct operation *o, int64_t calls
     /* Where ranks share a core they take turns call by call, as the calls of the operation do: on
      * its own a rank would find what it moved in the call before in the caches.  Few bytes are in
      * them anyhow, and a yield would be all that counts. */
-    bool turns = bytes >= TURN_BYTES && crowded(b);
+    bool turns = bytes >= TURN_BYTES && tern_fabric_load(b->f) > 1;
     for (int64_t i = 0; i < calls && !idle; i++) {
         bench_memory_move(o->work, b->out, b->in, bytes, tern_comm_size(b->c),
                           tern_fabric_cache(b->f));

@@ -77,6 +77,22 @@ static void catch_signals(void)
         sigaction(signals[i], &sa, NULL);
 }
 
+/* Of the model that the recipe begins from. */
+static int read_config(const struct tern_recipe *r, struct tern_model_config *c,
+                       struct tern_err *err)
+{
+    char *at = NULL;
+
+    if (!r->model.from)
+        return tern_model_config_load(r->model.config, c, err);
+    if (tern_str_ends(r->model.from, "/latest") ? tern_ckpt_resolve(r->model.from, &at, err) < 0
+                                                : (at = tern_strdup(r->model.from)) == NULL)
+        return -1;
+    int rc = tern_model_config_load(at, c, err);
+    free(at);
+    return rc;
+}
+
 static int explain(const struct tern_recipe *r, struct tern_err *err)
 {
     struct tern_model_config c;
@@ -84,7 +100,7 @@ static int explain(const struct tern_recipe *r, struct tern_err *err)
 
     if (nodes < 1 || nodes > TERN_RECIPE_NODES_MAX)
         return tern_err_set(err, TERN_USAGE, "--nodes: from 1 to %d", TERN_RECIPE_NODES_MAX);
-    int rc = tern_train_config(r, &c, err);
+    int rc = read_config(r, &c, err);
 
     if (rc == 0)
         rc = tern_plan_explain(r, &c, nodes * r->launch.ranks_per_node, &text, err);

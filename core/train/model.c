@@ -135,22 +135,8 @@ static uint64_t meta_count(json_t *meta, const char *key, uint64_t otherwise)
                                                             : otherwise;
 }
 
-int tern_train_config(const struct tern_recipe *r, struct tern_model_config *c,
-                      struct tern_err *err)
-{
-    char *at = NULL;
-
-    if (!r->model.from)
-        return tern_model_config_load(r->model.config, c, err);
-    if (tern_str_ends(r->model.from, "/latest") ? tern_ckpt_resolve(r->model.from, &at, err) < 0
-                                                : (at = tern_strdup(r->model.from)) == NULL)
-        return -1;
-    int rc = tern_model_config_load(at, c, err);
-    free(at);
-    return rc;
-}
-
-/* Most schedules reach down to the last step: with another one the rate goes on elsewhere. */
+/* Most schedules reach down to the last step: with another one the rate goes on elsewhere.  What it
+ * does to later steps alone (wsd) is what who gives it steps means. */
 static void tell_of_length(const struct train *t, int64_t was)
 {
     struct tern_recipe before = *t->recipe;
@@ -158,11 +144,11 @@ static void tell_of_length(const struct train *t, int64_t was)
 
     before.steps = was;
     double old = tern_recipe_lr(&before, next), new = tern_recipe_lr(t->recipe, next);
-    if (t->rank == 0 && steps != was && next <= steps && fabs(new - old) > 1e-3 * old)
-        tern_warn("the run had %" PRId64 " steps and has %" PRId64
-                  " now: the learning rate of step "
-                  "%" PRId64 " is %g, and was to be %g",
-                  was, steps, next, new, old);
+    if (t->rank != 0 || steps == was || next > steps || fabs(new - old) <= 1e-3 * old)
+        return;
+    tern_warn("the run had %" PRId64 " steps and has %" PRId64 " now: step %" PRId64
+              " goes on at a learning rate of %g, where it %s %g",
+              was, steps, next, new, next > was ? "had ended at" : "was to be", old);
 }
 
 /* Whatever --accept allows, adapters of one shape cannot go on as others. */

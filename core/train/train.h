@@ -18,7 +18,6 @@
 
 #include "core/base/err.h"
 #include "core/fabric/fabric.h"
-#include "core/model/model.h"
 #include "core/recipe/recipe.h"
 
 /* Why a run should stop at the next step's end; any rank's wish is everybody's.  The larger wins.
@@ -28,11 +27,6 @@ enum tern_train_stop {
     TERN_TRAIN_CONTINUE_LATER, /* time limit, preemption: exit status 76 */
     TERN_TRAIN_HALT,           /* a person said so: 77 */
 };
-
-/* The config of the model that the recipe begins from: of model.from, whose "/latest" is followed,
- * else model.config.  0, or -1 with `err` and *c undefined. */
-int tern_train_config(const struct tern_recipe *r, struct tern_model_config *c,
-                      struct tern_err *err);
 
 struct tern_train_options {
     const struct tern_recipe *recipe;

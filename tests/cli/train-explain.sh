@@ -64,8 +64,12 @@ samples() { sum --set parallel='{tensor: 8, pipeline: 8}' --set launch.ranks_per
 [[ "$(samples)" = '34.0 MiB '* ]]; ok $? '512 sequences of 4096 tokens are 18 MiB beside the process' || samples
 [[ "$(samples --set data.isolate=true)" = '42.0 MiB '* ]]; ok $? '26 MiB where documents are told apart' || samples --set data.isolate=true
 [[ "$(samples -N 2)" = '25.0 MiB '* ]]; ok $? 'half of it with two data ranks' || samples -N 2
-full() { sum --set parallel='{}' --set launch="{ranks_per_node: $(nproc)}" --set batch.global="$(nproc)"; }
-[ -n "$(full)" ] && [ "$(unset OMP_NUM_THREADS; full)" = "$(OMP_NUM_THREADS=1 full)" ]; ok $? 'ranks on all CPUs have one each'
+cat >small.json <<'J'
+{"model_type": "llama", "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2,
+ "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 8192, "rms_norm_eps": 1e-05, "hidden_act": "silu"}
+J
+full() { sum --set model.config=small.json --set parallel='{}' --set launch="{ranks_per_node: $(nproc)}" --set batch.global="$(nproc)"; }
+[ -n "$(full)" ] && [ "$(unset OMP_NUM_THREADS; full)" = "$(OMP_NUM_THREADS=1 full)" ]; ok $? 'ranks on all CPUs have a thread each'
 run tern train run.yaml --explain --set 'parallel={pipeline: 2, interleave: 8}' --set launch.ranks_per_node=2
 out_has '0-1,4-5,..,28-29 ' 'many chunks in short'; narrow
 run tern train run.yaml --explain --set 'parallel={tensor: 2, tensor: 1}'

@@ -43,7 +43,8 @@ sed 's/pipeline: 2/pipeline: 8/; s/\[true\]/[true], workers_per_node: 2/' degree
 refuse 'wide.yaml:4: parallel: tensor x pipeline (16) and 2 ranks a node need 8 nodes or a multiple, with 0 in reserve; the cluster has 4.' sbatch --tern=wide.yaml --wrap true
 sed 's/pipeline: 8/pipeline: 4/; s/{ranks_per_node: 2}/{spares: 1}/' wide.yaml >spare.yaml
 refuse 'spare.yaml:5: launch.spares: tensor x pipeline (8) and 2 ranks a node need 4 nodes' sbatch --tern=spare.yaml --wrap true
-refuse '6 ranks are not' srun --mpi=none -N2 -n6 --tern=degrees.yaml touch ran.x
+on srun --mpi=none -N2 -n6 --tern=degrees.yaml touch ran.x; [ $rc != 0 ]; ok $? "srun with tasks that no degrees divide: refused"; err_has '6 ranks are not'
+until_true queue_empty; ok $? "and its allocation is given back" || tern cluster exec $CLUSTER -- squeue -a
 [ ! -e ran.x ]; ok $? "no task of it starts"
 on sbatch --help; out_has '--tern=RECIPE'
 on salloc --help; out_has '--tern=RECIPE'

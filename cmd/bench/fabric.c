@@ -33,7 +33,7 @@
 static const char *ops_text, *type_text, *redop_text, *peer_text, *settings_text;
 static uint64_t size_begin, size_end;
 static int64_t factor, iterations, warmups, ranks;
-static bool json, private_memory, list_settings, explain;
+static bool json, private_memory, in_place, list_settings, explain;
 
 struct bench {
     struct tern_fabric *f;
@@ -147,17 +147,24 @@ static size_t moved(const struct bench *b, const struct operation *o)
     return o->whole ? b->count : share(b) * (size_t)tern_comm_size(b->c);
 }
 
+/* Where this rank's share has its place in the whole buffer. */
+static char *own(const struct bench *b)
+{
+    return b->out + share(b) * (size_t)tern_comm_rank(b->c) * tern_type_bytes(b->type);
+}
+
 static int run_all_reduce(struct bench *b, struct tern_err *err)
 {
     return tern_comm_all_reduce(b->c, b->out, b->count, b->type, b->redop, err);
 }
 static int run_reduce_scatter(struct bench *b, struct tern_err *err)
 {
-    return tern_comm_reduce_scatter(b->c, b->in, b->out, share(b), b->type, b->redop, err);
+    return tern_comm_reduce_scatter(b->c, in_place ? b->out : b->in, in_place ? own(b) : b->out,
+                                    share(b), b->type, b->redop, err);
 }
 static int run_all_gather(struct bench *b, struct tern_err *err)
 {
-    return tern_comm_all_gather(b->c, b->in, b->out, share(b), b->type, err);
+    return tern_comm_all_gather(b->c, in_place ? own(b) : b->in, b->out, share(b), b->type, err);
 }
 static int run_broadcast(struct bench *b, struct tern_err *err)
 {
@@ -172,13 +179,16 @@ static int peer_all_reduce(struct bench *b, struct tern_err *err)
 static int peer_reduce_scatter(struct bench *b, struct tern_err *err)
 {
     const struct bench_peer *p = b->peer;
-    return bench_peer_check(p, p->mpi->reduce_scatter(b->in, b->out, share(b), p->type, p->op),
-                            err);
+    const char *in = in_place ? NULL : b->in;
+
+    return bench_peer_check(p, p->mpi->reduce_scatter(in, b->out, share(b), p->type, p->op), err);
 }
 static int peer_all_gather(struct bench *b, struct tern_err *err)
 {
     const struct bench_peer *p = b->peer;
-    return bench_peer_check(p, p->mpi->all_gather(b->in, b->out, share(b), p->type), err);
+    const char *in = in_place ? NULL : b->in;
+
+    return bench_peer_check(p, p->mpi->all_gather(in, b->out, share(b), p->type), err);
 }
 static int peer_broadcast(struct bench *b, struct tern_err *err)
 {
@@ -244,13 +254,14 @@ static double slack(const struct bench *b, const struct operation *o, double wan
     return o->reduces && rounds ? fabs(want) * of[b->type] : 0;
 }
 
-static size_t count_wrong(struct bench *b, const struct operation *o)
+static size_t count_wrong(struct bench *b, const struct operation *o, bool by_peer)
 {
     bool scattered = o->expected == expect_scattered;
+    const char *result = scattered && in_place && !by_peer ? own(b) : b->out;
     size_t n = scattered ? share(b) : moved(b, o), wrong = 0;
 
     for (size_t i = 0; i < n; i++) {
-        double want = o->expected(b, i), got = get(b->out, b->type, i);
+        double want = o->expected(b, i), got = get(result, b->type, i);
         wrong += !(fabs(got - want) <= slack(b, o, want));
     }
     return wrong;
@@ -266,9 +277,11 @@ static int prepare(struct bench *b, const struct operation *o, call *run, double
         put(b->in, b->type, i, value(tern_comm_rank(b->c), i));
         put(b->out, b->type, i, value(tern_comm_rank(b->c), i));
     }
+    if (in_place && o->expected == expect_gathered)
+        memcpy(own(b), b->in, share(b) * tern_type_bytes(b->type));
     if (tern_comm_barrier(b->c, err) < 0 || run(b, err) < 0)
         return -1;
-    *wrong = (double)count_wrong(b, o);
+    *wrong = (double)count_wrong(b, o, run == o->run_peer);
     for (int64_t i = 0; i < warmups; i++)
         if (run(b, err) < 0)
             return -1;
@@ -353,8 +366,9 @@ static int time_memory(struct bench *b, const struct operation *o, int64_t calls
      * its own a rank would find what it moved in the call before in the caches.  Few bytes are in
      * them anyhow, and a yield would be all that counts. */
     bool turns = bytes >= TURN_BYTES && tern_fabric_load(b->f) > 1;
+    enum bench_work work = in_place && o->work == BENCH_SPREAD ? BENCH_SPREAD_REST : o->work;
     for (int64_t i = 0; i < calls && !idle; i++) {
-        bench_memory_move(o->work, b->out, b->in, bytes, tern_comm_size(b->c),
+        bench_memory_move(work, b->out, b->in, bytes, tern_comm_size(b->c),
                           tern_fabric_cache(b->f));
         if (turns)
             sched_yield();
@@ -426,8 +440,8 @@ static void heading(const struct bench *b)
     printf("# tern bench fabric: %s\n", tern_fabric_about(b->f));
     if (b->peer)
         printf("# beside %s's own collectives, in turns\n", bench_peer_name());
-    printf("# %lld calls after %lld; busbw as nccl-tests defines it; memory %s\n",
-           (long long)iterations, (long long)warmups,
+    printf("# %lld calls after %lld%s; busbw as nccl-tests defines it; memory %s\n",
+           (long long)iterations, (long long)warmups, in_place ? ", in place" : "",
            private_memory ? "private" : "from tern_fabric_alloc");
     bench_rows_heading(b->peer != NULL);
 }
@@ -477,7 +491,7 @@ static int table(struct bench *b, struct tern_err *err)
     if (rc == 0)
         rc = bench_rows_finish(bench_rows_table(tern_fabric_about(b->f),
                                                 b->peer ? bench_peer_name() : NULL,
-                                                tern_comm_size(b->c), rows),
+                                                tern_comm_size(b->c), in_place, rows),
                                json, !speaks, err);
     json_decref(rows);
     return rc;
@@ -601,6 +615,8 @@ static int by_mpirun(struct tern_err *err)
     }
     if (private_memory)
         args[k++] = (char *)(uintptr_t) "--private";
+    if (in_place)
+        args[k++] = (char *)(uintptr_t) "--in-place";
     return bench_peer_settings((int)ranks, settings_text, args, k, json, err);
 }
 
@@ -647,6 +663,10 @@ static const struct tern_opt options[] = {
     {"private", 0, TERN_OPT_FLAG, .to.flag = &private_memory,
      .help =
          "use malloc'ed buffers, which others on the node cannot reach, instead of shared ones"},
+    {"in-place", 0, TERN_OPT_FLAG, .to.flag = &in_place,
+     .help =
+         "all_gather finds a rank's own share in the whole buffer, and reduce_scatter leaves it "
+         "there, as a trainer has them (the others always work in place)"},
     {"ranks", 0, TERN_OPT_INT, "N", "0", .to.integer = &ranks,
      .help = "start so many ranks on this machine; 0: this process is one rank, as srun or mpirun "
              "started it"},

@@ -43,13 +43,14 @@ TERN_CLONES static void gather_up(uint64_t *to, const uint64_t *from, size_t n, 
     }
 }
 
-static void spread(char *to, const char *from, size_t bytes, int parts)
+/* To as many places. */
+static void spread(char *to, const char *from, size_t bytes, int places)
 {
     enum { BLOCK = 4096 };
 
     for (size_t at = 0, len; at < bytes; at += len) {
         len = bytes - at < BLOCK ? bytes - at : BLOCK;
-        for (int p = 0; p < parts; p++)
+        for (int p = 0; p < places; p++)
             tern_copy_past(to + (size_t)p * bytes + at, from + at, len);
     }
 }
@@ -57,10 +58,10 @@ static void spread(char *to, const char *from, size_t bytes, int parts)
 void bench_memory_move(enum bench_work work, void *to, const void *from, size_t bytes, int parts,
                        size_t cache)
 {
-    size_t words = bytes / sizeof(uint64_t);
+    size_t words = bytes / sizeof(uint64_t), each = bytes / (size_t)parts;
     /* As tern_fabric_task_past takes them: what this rank gives and gets. */
-    bool slice = work == BENCH_GATHER_UP || work == BENCH_SPREAD;
-    bool past = bytes + (slice ? bytes / (size_t)parts : bytes) >= cache / (size_t)parts;
+    bool slice = work != BENCH_IN_PLACE && work != BENCH_COPY;
+    bool past = bytes + (slice ? each : bytes) >= cache / (size_t)parts;
 
     switch (work) {
     case BENCH_IN_PLACE:
@@ -69,11 +70,18 @@ void bench_memory_move(enum bench_work work, void *to, const void *from, size_t 
     case BENCH_GATHER_UP:
         gather_up(to, from, words / (size_t)parts, parts, past);
         break;
+    case BENCH_SPREAD_REST:
+        parts--;
+        bytes -= each;
+        /* fall through */
     case BENCH_SPREAD:
+        if (past)
+            spread(to, from, each, parts);
+        else
+            memcpy(to, from, bytes);
+        break;
     case BENCH_COPY:
-        if (past && work == BENCH_SPREAD)
-            spread(to, from, bytes / (size_t)parts, parts);
-        else if (past)
+        if (past)
             tern_copy_past(to, from, bytes);
         else
             memcpy(to, from, bytes);

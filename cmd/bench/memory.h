@@ -5,6 +5,7 @@
  *   reduce_scatter  every rank's share is read, one is written:  S read, S/n written
  *   all_gather      what others have is copied:                  S read, S written
  *                   or, past the caches, own is put to all:      S/n read, S written
+ *                   in place, the same but for the own share
  *   broadcast       the same, by all but the root:               S read, S written
  *
  * S is the size of the whole buffer.  It is no bound in the strict sense: ranks that read the same
@@ -14,7 +15,7 @@
 
 #include <stddef.h>
 
-enum bench_work { BENCH_IN_PLACE, BENCH_GATHER_UP, BENCH_SPREAD, BENCH_COPY };
+enum bench_work { BENCH_IN_PLACE, BENCH_GATHER_UP, BENCH_SPREAD, BENCH_SPREAD_REST, BENCH_COPY };
 
 /* One call's worth.  `to` and `from` hold `bytes` each; `parts`: ranks, which share a cache of
  * `cache` bytes: what that cannot hold is written past it, which is quicker.  IN_PLACE leaves `to`

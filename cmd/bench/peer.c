@@ -260,14 +260,15 @@ static int print(const json_t *best, const char *tried, int n, bool json, struct
 {
     const char *fabric = json_string_value(json_object_get(best, "fabric"));
     const char *peer = json_string_value(json_object_get(best, "peer"));
+    bool in_place = json_is_true(json_object_get(best, "in_place"));
     json_t *rows = json_object_get(best, "rows"), *row;
     struct bench_row r;
     size_t i;
 
     if (!json) {
         printf("# tern bench fabric: %s\n# beside %s's own collectives, in turns; each row is of "
-               "the setting in which that was fastest (p50), of%s\n",
-               fabric, peer, tried);
+               "the setting in which that was fastest (p50), of%s%s\n",
+               fabric, peer, tried, in_place ? "; in place" : "");
         bench_rows_heading(true);
         json_array_foreach(rows, i, row)
         {
@@ -276,7 +277,7 @@ static int print(const json_t *best, const char *tried, int n, bool json, struct
             bench_rows_print(&r);
         }
     }
-    return bench_rows_finish(bench_rows_table(fabric, peer, n, rows), json, false, err);
+    return bench_rows_finish(bench_rows_table(fabric, peer, n, in_place, rows), json, false, err);
 }
 
 int bench_peer_settings(int n, const char *only, char **args, int n_args, bool json,

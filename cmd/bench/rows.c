@@ -123,7 +123,8 @@ int bench_rows_parse(const json_t *j, struct bench_row *r, struct tern_err *err)
     return 0;
 }
 
-json_t *bench_rows_table(const char *fabric, const char *peer, int ranks, json_t *rows)
+json_t *bench_rows_table(const char *fabric, const char *peer, int ranks, bool in_place,
+                         json_t *rows)
 {
     double sum = 0, wrong = 0;
     struct bench_row r;
@@ -138,8 +139,9 @@ json_t *bench_rows_table(const char *fabric, const char *peer, int ranks, json_t
         wrong += r.ours.wrong + r.peer.wrong;
     }
     size_t n = json_array_size(rows);
-    json_t *all = json_pack("{s:s s:i s:O s:f s:I}", "fabric", fabric, "ranks", ranks, "rows", rows,
-                            "average_busbw", n ? sum / (double)n : 0, "wrong", (json_int_t)wrong);
+    json_t *all = json_pack("{s:s s:i s:b s:O s:f s:I}", "fabric", fabric, "ranks", ranks,
+                            "in_place", in_place, "rows", rows, "average_busbw",
+                            n ? sum / (double)n : 0, "wrong", (json_int_t)wrong);
     if (peer)
         json_object_set_new(all, "peer", json_string(peer));
     return all;

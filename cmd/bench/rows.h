@@ -40,8 +40,10 @@ double bench_rows_ratio(const struct bench_row *r);
 /* What memory takes by what ours takes, both of a median call; 0 when unknown. */
 double bench_rows_share(const struct bench_row *r);
 
-/* A whole table: "fabric", "ranks", "rows", "average_busbw", "wrong", and "peer" when compared. */
-json_t *bench_rows_table(const char *fabric, const char *peer, int ranks, json_t *rows);
+/* A whole table: "fabric", "ranks", "in_place" as --in-place was given, "rows", "average_busbw",
+ * "wrong", and "peer" when compared. */
+json_t *bench_rows_table(const char *fabric, const char *peer, int ranks, bool in_place,
+                         json_t *rows);
 /* Print it, or under rows that were printed as text, their summary; `silent`: neither.  TERN_FAILED
  * when values were wrong.  Takes the table. */
 int bench_rows_finish(json_t *table, bool json, bool silent, struct tern_err *err);

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define TERN_MPI_SYMBOL "tern_mpi_table"
-enum { TERN_MPI_VERSION = 2 };
+enum { TERN_MPI_VERSION = 3 };
 enum { TERN_MPI_ANY = -1 }; /* any sender */
 enum { TERN_MPI_LATE = -1 } /* not an error of MPI: the time was over */;
 
@@ -64,7 +64,9 @@ struct tern_mpi {
     int (*finish)(int64_t limit_ns);
 
     /* MPI's own collectives over all ranks, to compare with.  Counts are of elements; at most
-     * INT_MAX. `buf`, `in`, `out` as in core/fabric/fabric.h. */
+     * INT_MAX. `buf`, `in`, `out` as in core/fabric/fabric.h, but apart.  `in` NULL: in place, as
+     * MPI has it: all_gather finds the own block in out[size * count_per_rank], and reduce_scatter
+     * takes what it combines from there and leaves the result at its beginning. */
     int (*barrier)(void);
     int (*all_reduce)(void *buf, size_t count, enum tern_mpi_type type, enum tern_mpi_op op);
     int (*reduce_scatter)(const void *in, void *out, size_t count_per_rank, enum tern_mpi_type type,

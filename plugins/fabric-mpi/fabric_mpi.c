@@ -313,12 +313,14 @@ static int all_reduce(void *buf, size_t count, enum tern_mpi_type type, enum ter
 static int reduce_scatter(const void *in, void *out, size_t count, enum tern_mpi_type type,
                           enum tern_mpi_op op)
 {
-    return MPI_Reduce_scatter_block(in, out, (int)count, type_of(type), op_of(op), world);
+    return MPI_Reduce_scatter_block(in ? in : MPI_IN_PLACE, out, (int)count, type_of(type),
+                                    op_of(op), world);
 }
 
 static int all_gather(const void *in, void *out, size_t count, enum tern_mpi_type type)
 {
-    return MPI_Allgather(in, (int)count, type_of(type), out, (int)count, type_of(type), world);
+    return MPI_Allgather(in ? in : MPI_IN_PLACE, (int)count, type_of(type), out, (int)count,
+                         type_of(type), world);
 }
 
 static int broadcast(void *buf, size_t count, enum tern_mpi_type type, int root)

@@ -25,16 +25,26 @@ sweep() { # NODES
     tern cluster exec bench -- srun --mpi=pmix -N "$1" --ntasks-per-node=1 \
         tern bench fabric --peer mpi --op "$ops" "${sizes[@]}" -n "${N:-50}"
 }
-raw() { # half the size of an all-gather of two ranks, for its row
+beside() { # BYTES
+    node 1 "$tools/raw-sockets" listen 7100 "$1" "${N:-50}" & listener=$!
+    node 2 "$tools/raw-sockets" connect trn1-st-trn1-1 7100 "$1" "${N:-50}" >other
+    wait $listener
+}
+# One exchange of BYTES each way, and beside it, in turns, the all-gather of two ranks that moves as
+# much: in place, for a socket copies no share of its own to where it belongs.
+raw() { # BYTES...
     for bytes in "$@"; do
-        node 1 "$tools/raw-sockets" listen 7100 "$bytes" "${N:-50}" & listener=$!
-        node 2 "$tools/raw-sockets" connect trn1-st-trn1-1 7100 "$bytes" "${N:-50}" >other
-        wait $listener
+        for _ in 1 2 3; do
+            tern cluster exec bench -- srun --mpi=pmix -N 2 --ntasks-per-node=1 \
+                tern bench fabric --op all_gather --in-place -b $((2 * bytes)) -e $((2 * bytes)) -n "${N:-50}" |
+                awk -v bytes="$bytes" '!/^#/ {printf "ours %d: %.1f us, %.1f us of cpu\n", bytes, $7, $13}'
+            beside "$bytes"
+        done
     done
 }
 read -r -a counts <<<"${*:-2 4}"
 for n in "${counts[@]}"; do sweep "$n"; done
-echo "# a bare socket, both ways at once: half the bytes of the all_gather rows of 32 KiB, 2 MiB and 16 MiB"
+echo "# so many bytes both ways at once: an all_gather in place, and a bare socket"
 raw 16384 1048576 8388608
 if [ -n "${LINK=1gbit}" ]; then
     for n in 1 2; do node $n tc qdisc replace dev eth0 root tbf rate "$LINK" burst 128kb latency 50ms; done

@@ -207,6 +207,10 @@ status 0
 out_has '"op": "all_gather"'
 out_has '"bytes": 1020' "a row has what is moved: 3 shares of 170 elements"
 out_has '"memory_share"'
+run tern bench fabric --ranks 3 --in-place -b 8 -e 1M -f 64 -n 2
+status 0 "a rank's share in its place of the whole buffer"
+out_has 'after 5, in place; '
+out_has 'out of bounds values: 0 OK'
 for type in u8 bf16; do # sums up to 262, beyond what these hold
     run tern bench fabric --ranks 75 --op all_reduce -b 64 -e 64 -n 1 -w 0 -d $type
     status 0 "75 ranks: sums in $type that wrap or are rounded are not wrong"

@@ -86,6 +86,10 @@ status 0
 row() { sqlite3 :memory: "select json_extract(cast(readfile('out') as text), '\$.rows[0].$1')"; }
 [ "$(row peer.setting) $(row peer.wrong)" = 'default 0' ] && [ "$(row ratio)" != "" ]
 ok $? "as JSON too"
+run timeout 60 tern bench fabric --peer mpi --ranks 3 --in-place -b 1K -e 64K -f 64 -n 4 --peer-settings default
+status 0 "in place, as each has it"
+out_has '; in place'
+out_has 'values: 0 OK'
 mpi -n 2 tern bench fabric --peer mpi -b 8 -e 8 -n 2
 status 0 "inside mpirun"; out_has 'as started'
 run tern bench fabric --peer mpi -e 8

@@ -8,9 +8,12 @@
 #pragma GCC optimize("O3")
 
 enum {
-    ONCE = 8,    /* sources that are combined in one go, in registers */
-    BLOCK = 512, /* elements worked on at once: temporaries and result stay in the first cache... */
-    DEPTH = 34,  /* ...two temporaries a level, 2^16 ranks at most */
+    ONCE = 8, /* sources that are combined in one go, in registers */
+    /* Elements worked on at once.  To begin on a block takes as long as a hundred of them. */
+    BLOCK = 512,           /* with temporaries, which stay in the first cache... */
+    DEPTH = 34,            /* ...two a level, 2^16 ranks at most */
+    ASIDE = 4 * BLOCK,     /* where the result alone is built elsewhere */
+    STRAIGHT = 16 * BLOCK, /* where it is built in its place */
 };
 
 union block {
@@ -21,7 +24,7 @@ union block {
     uint8_t u8[BLOCK];
 } __attribute__((aligned(64)));
 
-/* d[i] is the combination of s[0..n)[i]; n is 2, 4 or ONCE. */
+/* d[i] is the combination of s[0..n)[i]; n is from 2 to ONCE. */
 typedef void kernel(void *d, const void *const *s, int n, size_t count);
 
 #define INLINE static inline __attribute__((always_inline))
@@ -51,10 +54,18 @@ INLINE float widened(uint16_t v)
         T v = name##_two(widen(s[0][i]), widen(s[1][i]));                                          \
         if (n == 2)                                                                                \
             return v;                                                                              \
+        if (n == 3)                                                                                \
+            return name##_two(v, widen(s[2][i]));                                                  \
         v = name##_two(v, name##_two(widen(s[2][i]), widen(s[3][i])));                             \
         if (n == 4)                                                                                \
             return v;                                                                              \
+        if (n == 5)                                                                                \
+            return name##_two(v, widen(s[4][i]));                                                  \
         T w = name##_two(widen(s[4][i]), widen(s[5][i]));                                          \
+        if (n == 6)                                                                                \
+            return name##_two(v, w);                                                               \
+        if (n == 7)                                                                                \
+            return name##_two(v, name##_two(w, widen(s[6][i])));                                   \
         return name##_two(v, name##_two(w, name##_two(widen(s[6][i]), widen(s[7][i]))));           \
     }                                                                                              \
     TERN_CLONES static void name(void *to, const void *const *from, int n, size_t count)           \
@@ -65,7 +76,11 @@ INLINE float widened(uint16_t v)
             s[m] = from[m];                                                                        \
         switch (n) {                                                                               \
             CASE(name, 2)                                                                          \
+            CASE(name, 3)                                                                          \
             CASE(name, 4)                                                                          \
+            CASE(name, 5)                                                                          \
+            CASE(name, 6)                                                                          \
+            CASE(name, 7)                                                                          \
             CASE(name, 8)                                                                          \
         }                                                                                          \
     }
@@ -175,7 +190,7 @@ static const void *combine(const struct tree *t, int lo, int n, int level, void 
     const void *s[ONCE];
     int h = half_of(n);
 
-    if (n <= ONCE && (n & (n - 1)) == 0) {
+    if (n <= ONCE) {
         for (int m = 0; m < n; m++)
             s[m] = (const char *)t->src[lo + m] + t->from * t->src_bytes;
         if (n == 1)
@@ -193,8 +208,8 @@ void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const
                  int n, size_t count, bool past)
 {
     enum tern_type between = r->src_type == TERN_BF16 ? TERN_F32 : r->src_type;
-    union block temp[DEPTH], result;
-    uint16_t rounded[BLOCK];
+    union block temp[DEPTH], result[ASIDE / BLOCK];
+    uint16_t rounded[ASIDE];
     struct tree t = {.src = src,
                      .src_bytes = tern_type_bytes(r->src_type),
                      .widens = between != r->src_type,
@@ -205,15 +220,16 @@ void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const
     bool divides = r->op == TERN_AVG && r->divide_by > 1;
     /* fp32 values that must still be rounded or divided cannot be built in the destination. */
     bool aside = divides || r->dst_type == TERN_BF16 || past;
+    size_t most = n > ONCE ? BLOCK : aside ? ASIDE : STRAIGHT;
 
-    for (; t.from < count; t.from += BLOCK) {
-        t.len = count - t.from < BLOCK ? count - t.from : BLOCK;
+    for (; t.from < count; t.from += most) {
+        t.len = count - t.from < most ? count - t.from : most;
         char *first = (char *)dst[0] + t.from * bytes;
-        const void *v = combine(&t, 0, n, 0, aside ? (void *)&result : first);
+        const void *v = combine(&t, 0, n, 0, aside ? result : (void *)first);
         if (divides) {
-            if (v != &result)
-                v = memcpy(&result, v, t.len * tern_type_bytes(between));
-            divide(&result, between, t.len, r->divide_by);
+            if (v != result)
+                v = memcpy(result, v, t.len * tern_type_bytes(between));
+            divide(result, between, t.len, r->divide_by);
         }
         if (r->dst_type == TERN_BF16)
             v = narrow(past ? rounded : (uint16_t *)first, v, t.len);

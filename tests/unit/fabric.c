@@ -20,9 +20,8 @@
 
 static void reduces_in_a_tree(void)
 {
-    enum { N = 700, R = 7 };
-    static float v[R][N];
-    float got[N], copy[N];
+    enum { N = 20011, R = 7 }; /* more than is worked on at once */
+    static float v[R][N], got[N], copy[N];
     const void *src[R];
     void *dst[2] = {got, copy};
     struct tern_reduce sum = {TERN_F32, TERN_F32, TERN_SUM, 0};
@@ -44,17 +43,19 @@ static void reduces_in_a_tree(void)
     tern_reduce(&sum, dst, 1, src, R, N - 1, true);
     ok(memcmp(got + 1, copy, (N - 1) * sizeof *got) == 0 && got[0] == 0,
        "they are the same past the caches, and nothing beside them is written");
-    dst[0] = got;
-    memcpy(got, copy, sizeof got);
     sum.op = TERN_AVG;
     sum.divide_by = R;
-    float before = got[5];
-    dst[0] = v[0];
-    tern_reduce(&sum, dst, 1, src, R, N, false);
-    ok(v[0][5] == before / R, "an average divides once, and may replace a source");
+    dst[0] = v[3];
+    dst[1] = v[0];
+    tern_reduce(&sum, dst, 2, src, R, N, false);
+    for (int i = 0; i < N; i++)
+        wrong += v[0][i] != copy[i] / R || v[3][i] != v[0][i];
+    ok(wrong == 0, "an average divides once, and may replace two of the sources (%d wrong)", wrong);
 }
 
-static double tree_of(float (*v)[80], int lo, int n, int i)
+enum { WIDTH = 2560 };
+
+static double tree_of(float (*v)[WIDTH], int lo, int n, int i)
 {
     int h = 1;
 
@@ -66,9 +67,9 @@ static double tree_of(float (*v)[80], int lo, int n, int i)
 /* However many there are, with what does not fill a register, and for bf16 in fp32. */
 static void reduces_any_number(void)
 {
-    enum { N = 77, R = 40 };
-    static float v[R][80], got[80];
-    static uint16_t half[R][80];
+    enum { N = 2507, R = 40 };
+    static float v[R][WIDTH], got[WIDTH];
+    static uint16_t half[R][WIDTH];
     const void *src[R], *halves[R];
     void *dst[] = {got};
     const struct tern_reduce sum = {TERN_F32, TERN_F32, TERN_SUM, 0},
@@ -96,7 +97,7 @@ static void reduces_any_number(void)
         for (int i = 0; i < N; i++)
             wrong_halves += got[i] != (float)tree_of(v, 0, n, i);
     }
-    static uint16_t rounded[2][80];
+    static uint16_t rounded[2][WIDTH];
     const struct tern_reduce both = {TERN_BF16, TERN_BF16, TERN_SUM, 0};
     for (int past = 0; past < 2; past++)
         tern_reduce(&both, (void *[]){rounded[past]}, 1, halves, 3, N, past);

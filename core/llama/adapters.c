@@ -67,6 +67,13 @@ static bool find(const struct tern_llama *m, int layer, enum tern_model_kind kin
     return true;
 }
 
+bool tern_llama_learns(const struct tern_llama *m, int layer, enum tern_model_kind kind)
+{
+    struct pair p;
+
+    return m->g || find(m, layer, kind, &p);
+}
+
 static bool drops(const struct tern_llama *m, const struct tern_llama_batch *b)
 {
     return b->drops && m->lora.dropout > 0;

@@ -70,8 +70,10 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
         return -1;
     tern_real *gate_up = tern_llama_recall(m, a->gate_up, m->a.broad, 2 * NF);
     /* `wide` is the product of gate and up until down's gradient has used it, then its gradient. */
-    tern_tensor_swiglu(wide, gate_up, N, F);
-    tern_llama_round(m, wide, NF);
+    if (tern_llama_learns(m, layer, TERN_MODEL_DOWN)) {
+        tern_tensor_swiglu(wide, gate_up, N, F);
+        tern_llama_round(m, wide, NF);
+    }
     tern_llama_product_grad(m, at->down, dy, wide, N, F, C);
     dy = tern_llama_adapt_scale(m, layer, TERN_MODEL_DOWN, b, dy, C, wide, dy != dx);
     tern_llama_adapt_grads(m, layer, TERN_MODEL_DOWN, b, dy, C, wide);
@@ -81,7 +83,9 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
     tern_tensor_swiglu_backward(gate_up, wide, N, F);
     tern_llama_round(m, gate_up, 2 * NF);
     const tern_real *mid = tern_llama_recall(m, a->mid, m->a.stream, own);
-    if (norm_again(m, a->mid_rstd, mid, at->post_norm, N, err) < 0)
+    if ((tern_llama_learns(m, layer, TERN_MODEL_GATE) ||
+         tern_llama_learns(m, layer, TERN_MODEL_UP)) &&
+        norm_again(m, a->mid_rstd, mid, at->post_norm, N, err) < 0)
         return -1;
     tern_llama_adapt_scale(m, layer, TERN_MODEL_GATE, b, gate_up, 2 * F, normed, true);
     tern_llama_adapt_scale(m, layer, TERN_MODEL_UP, b, gate_up + F, 2 * F, normed, true);
@@ -121,7 +125,9 @@ static int attention_backward(struct tern_llama *m, int layer, struct tern_llama
     tern_tensor_rope(dqkv, m->cos, m->sin, &heads, -1);
     tern_llama_round(m, dqkv, (size_t)N * (size_t)W);
     const tern_real *x = tern_llama_recall(m, a->x, m->a.stream, own);
-    if (norm_again(m, a->rstd, x, at->input_norm, N, err) < 0)
+    if ((tern_llama_learns(m, layer, TERN_MODEL_Q) || tern_llama_learns(m, layer, TERN_MODEL_K) ||
+         tern_llama_learns(m, layer, TERN_MODEL_V)) &&
+        norm_again(m, a->rstd, x, at->input_norm, N, err) < 0)
         return -1;
     tern_llama_adapt_scale(m, layer, TERN_MODEL_Q, b, dqkv, W, normed, true);
     tern_llama_adapt_scale(m, layer, TERN_MODEL_K, b, dqkv + HD, W, normed, true);

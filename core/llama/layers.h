@@ -167,6 +167,9 @@ int tern_llama_sum(const struct tern_llama *m, tern_real *all, int tokens, struc
 
 /* ---- adapters.c ---- */
 
+/* Is anything beside this weight's input trained, the weight itself or an adapter?  Its input is
+ * then wanted again in the backward pass. */
+bool tern_llama_learns(const struct tern_llama *m, int layer, enum tern_model_kind kind);
 /* Has this weight an adapter with magnitudes?  Its product is then to be made alone: they scale
  * it. */
 bool tern_llama_scales(const struct tern_llama *m, int layer, enum tern_model_kind kind);

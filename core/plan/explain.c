@@ -58,6 +58,24 @@ static void say_layout(const struct tern_recipe *r, const struct tern_plan_rank 
                             (w->pipeline - 1 + (double)p->micro_batches * w->interleave));
 }
 
+/* With sequence parallelism: the gradients of both halves of a layer, and what their first weights
+ * multiplied where something is learnt of it; and what is computed again. */
+static int gathers_backward(const struct tern_recipe *r)
+{
+    const unsigned attention = 1U << TERN_LORA_Q | 1U << TERN_LORA_K | 1U << TERN_LORA_V;
+    const unsigned ffn = 1U << TERN_LORA_GATE | 1U << TERN_LORA_UP;
+    const unsigned learn = r->lora.rank ? r->lora.targets : attention | ffn;
+
+    return 2 + !!(learn & attention) + !!(learn & ffn) +
+           (r->parallel.recompute == TERN_RECOMPUTE_FULL ? 2 : 0);
+}
+
+/* The forward pass is made again but for its last sum. */
+static int sums_backward(const struct tern_recipe *r)
+{
+    return r->parallel.recompute == TERN_RECOMPUTE_FULL ? 3 : 2;
+}
+
 /* What the groups of ranks say to each other in a step. */
 static void say_traffic(const struct tern_recipe *r, const struct tern_model_config *c,
                         const struct tern_plan_rank *p, struct tern_buf *to)
@@ -68,15 +86,16 @@ static void say_traffic(const struct tern_recipe *r, const struct tern_model_con
     uint64_t elements = (uint64_t)(r->batch.micro * r->batch.seq_len * c->dim);
     uint64_t stream = elements * sizeof(tern_real);
 
-    const bool twice = r->parallel.recompute == TERN_RECOMPUTE_FULL; /* but for the last sum */
-    if (w->tensor > 1)
-        tern_buf_printf(to, "tensor ranks, a layer: %s %s backward; each of %s\n",
-                        r->parallel.sequence ? "2 all-gathers and 2 reduce-scatters forward,"
-                                             : "2 all-reduces forward,",
-                        r->parallel.sequence ? (twice ? "6 and 3" : "4 and 2")
-                        : twice              ? "3"
-                                             : "2",
+    if (w->tensor > 1 && r->parallel.sequence)
+        tern_buf_printf(to,
+                        "tensor ranks, a layer: 2 all-gathers and 2 reduce-scatters forward, %d "
+                        "and %d backward; each of %s\n",
+                        gathers_backward(r), sums_backward(r),
                         tern_str_bytes(bytes, sizeof bytes, stream));
+    else if (w->tensor > 1)
+        tern_buf_printf(to,
+                        "tensor ranks, a layer: 2 all-reduces forward, %d backward; each of %s\n",
+                        sums_backward(r), tern_str_bytes(bytes, sizeof bytes, stream));
     if (w->tensor > c->kv_heads)
         tern_buf_printf(to, "key heads: each on %d tensor ranks\n", w->tensor / c->kv_heads);
     if (w->pipeline > 1)

@@ -39,6 +39,7 @@ cat >config.json <<'J'
 J
 run tern train run.yaml --explain --set 'lora={rank: 16, alpha: 16, targets: [q_proj, v_proj]}' --set parallel.pipeline=1 --set parallel.zero=0
 out_has 'trained: 6815744 parameters (0.0848 %): adapters of rank 16 beside q_proj v_proj' 'Llama-3-8B'
+out_has '2 all-gathers and 2 reduce-scatters forward, 3 and 2 backward' 'of what frozen weights multiplied nothing is gathered again'
 run tern train run.yaml --explain --set 'lora={rank: 16, dora: true}' --set parallel.pipeline=1 --set parallel.zero=0
 out_has 'trained: 6979584 parameters (0.0868 %): adapters of rank 16 and magnitudes (DoRA) beside q_proj v_proj' 'and with DoRA'
 run tern train run.yaml --explain -N 6

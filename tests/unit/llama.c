@@ -235,6 +235,34 @@ static void adapters(double dropout, bool dora)
     tern_llama_free(without);
 }
 
+/* Beside one linear alone the backward pass makes again what that one multiplied, no more: each has
+ * the gradients that differences say. */
+static void alone(enum tern_llama_recompute recompute)
+{
+    double worst = 0;
+
+    for (unsigned target = 0; target < 7; target++) {
+        const struct tern_model_adapters one = {
+            .rank = 3, .targets = 1U << target, .scale = 0.7, .dropout = 0.3, .seed = 4};
+        const struct tern_llama_options o = {.config = &grouped,
+                                             .max_batch = B,
+                                             .seq_len = T,
+                                             .training = true,
+                                             .recompute = recompute,
+                                             .adapters = &one};
+        struct tern_llama *m = tern_llama_open(&o, NULL);
+        tern_real *p = tern_llama_trainable(m, NULL);
+
+        tern_llama_init(m, 5, grouped.init_std);
+        for (uint64_t e = 0; e < tern_llama_trained(m)->params; e++)
+            p[e] = (tern_real)(0.3 * tern_rand_normal(3, 0, e));
+        double d = adapter_differences(m, true);
+        worst = !(d <= worst) ? d : worst;
+        tern_llama_free(m);
+    }
+    ok(worst < 1e-6, "adapters beside one linear alone, each of seven (%.1e)", worst);
+}
+
 static void repeats(void)
 {
     struct tern_llama *a = make(&grouped, B, true), *b = make(&grouped, B, true);
@@ -582,6 +610,8 @@ int main(void)
         adapters(0.3, false);
         adapters(0, true);
         adapters(0.3, true);
+        alone(TERN_LLAMA_RECOMPUTE_NONE);
+        alone(TERN_LLAMA_RECOMPUTE_FULL);
     }
     repeats();
     lends(&grouped, false, TERN_LLAMA_RECOMPUTE_NONE);

@@ -126,6 +126,26 @@ static void run_child(const int to[2], const int from[2], const char *python, bo
     _exit(127);
 }
 
+/* PyTorch has ended, how says who waits for it. */
+static void say_end(struct bench_torch *t, struct tern_err *err)
+{
+    int status = 0;
+
+    if (t->pid > 0 && waitpid(t->pid, &status, 0) == t->pid)
+        t->pid = 0;
+    if (WIFSIGNALED(status))
+        tern_err_set(err, TERN_FAILED, "--peer torch: PyTorch was ended by signal %d (%s)%s",
+                     WTERMSIG(status), strsignal(WTERMSIG(status)),
+                     WTERMSIG(status) == SIGKILL
+                         ? ": by somebody, or by the kernel for lack of memory (see dmesg)"
+                         : "");
+    else
+        tern_err_set(
+            err, TERN_FAILED,
+            "--peer torch: PyTorch ended; what it said stands above. It wants python3 with "
+            "torch (Debian: apt-get install python3-torch)");
+}
+
 /* One line of JSON from the script; a new reference. */
 static json_t *answer(struct bench_torch *t, struct tern_err *err)
 {
@@ -133,10 +153,7 @@ static json_t *answer(struct bench_torch *t, struct tern_err *err)
     json_t *j;
 
     if (!fgets(line, sizeof line, t->from)) {
-        tern_err_set(
-            err, TERN_FAILED,
-            "--peer torch: PyTorch ended; what it said stands above. It wants python3 with "
-            "torch (Debian: apt-get install python3-torch)");
+        say_end(t, err);
         return NULL;
     }
     j = tern_json_parse(line, strlen(line), "train_torch.py", err);

@@ -87,7 +87,20 @@ bool tern_plan_master(const struct tern_recipe *r)
     return r->precision == TERN_PRECISION_BF16 && r->lora.rank == 0;
 }
 
-enum { PROCESS_BYTES = 16 << 20 };
+enum { PROGRAM_BYTES = 19 << 19 };
+
+int tern_plan_peak_side(int threads)
+{
+    return threads > 1 ? 1536 : 512;
+}
+
+/* Two squares, for a moment. */
+static uint64_t peak_bytes(int threads)
+{
+    const uint64_t side = (uint64_t)tern_plan_peak_side(threads);
+
+    return 2 * side * side * sizeof(tern_real);
+}
 
 /* A rank's share of a step: tokens, targets and the mask, and where documents begin. */
 static uint64_t sample_bytes(const struct tern_recipe *r, const struct tern_plan_rank *p)
@@ -140,9 +153,12 @@ int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_con
             .grads = b.grads,
             .moments = copies * state,
             .activations = b.activations,
-            .process = PROCESS_BYTES + sample_bytes(r, p),
         };
-        out->total = out->params + out->grads + out->moments + out->activations + out->process;
+        uint64_t samples = sample_bytes(r, p), squares = peak_bytes(threads);
+        uint64_t model = out->params + out->grads + out->moments + out->activations;
+        out->process = PROGRAM_BYTES + tern_tensor_room_bytes(threads, o.bf16) +
+                       (model + samples < squares ? squares - model : samples);
+        out->total = model + out->process;
     }
     tern_model_shard_free(shard);
     tern_plan_pipeline_free(&pipeline);

@@ -15,7 +15,7 @@
 /* Bytes by kind.  A master copy of parameters in bf16 counts among the moments. */
 struct tern_plan_memory {
     uint64_t params, grads, moments, activations;
-    uint64_t process; /* the program itself, and a step's tokens */
+    uint64_t process; /* the program itself, what its products keep, a step's tokens */
     uint64_t total;
 };
 
@@ -48,15 +48,22 @@ void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config
 bool tern_plan_master(const struct tern_recipe *r);
 
 /* Host memory of one rank of tern's own trainer: what `tern train` allocates for the model and its
- * share of a step's tokens, to the byte, and 16 MiB for the process (12 to 16 were measured with
- * one and two threads on x86-64: programs, BLAS, messages).  Its threads are launch.threads, else
- * as many as a rank started here would take.  Token sets are read, not held. */
+ * share of a step's tokens, to the byte, and for the process 9.5 MiB (8.3 to 10.7 were measured on
+ * x86-64: programs, libraries, messages) and what its threads' products keep (core/tensor).  Of a
+ * model smaller than the two matrices that are multiplied before it is there (tern_plan_peak_side),
+ * they are the most, and count as the process's.  Threads are launch.threads, else as many as a
+ * rank started here would take.  Token sets are read, not held. */
 int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_config *c,
                         const struct tern_plan_rank *p, struct tern_plan_memory *out,
                         struct tern_err *err);
 /* Of the rank that needs most, with `data` data-parallel ranks. */
 int tern_plan_host(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
                    struct tern_plan_memory *out, struct tern_err *err);
+
+/* The side of the squares whose product, before there is a model, is the peak that MFU is a share
+ * of (core/train).  One thread reaches its limit at 512 (measured: 174 GFLOP/s of 176 at 2048, in
+ * 1.5 ms); several wait for each other (two: 47, 129, 183, 161 at 512, 1024, 1536, 2048). */
+int tern_plan_peak_side(int threads);
 
 /* Memory on one NeuronCore for a trainer such as NeuronX Distributed with the recipe's degrees:
  * bf16 weights and fp32 gradients cut by tensor and pipeline, fp32 master weights and two moments

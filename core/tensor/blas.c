@@ -206,6 +206,19 @@ const char *tern_tensor_blas_advice(char *takes, size_t size)
     return core;
 }
 
+uint64_t tern_tensor_room_bytes(int threads, bool half)
+{
+    enum { OWN_BYTES = 2 << 20, BLAS_BYTES = 1 << 20 }; /* ours lie in one huge page */
+    const char *user = getenv(core_variable);
+    enum tern_tensor_cpu cpu = tern_tensor_cpu();
+    bool ours = sizeof(tern_real) == sizeof(float) && cpu != TERN_TENSOR_CPU_PLAIN &&
+                (!user || core_uses(user) == cpu);
+    bool theirs = !ours || cpu != TERN_TENSOR_CPU_AVX512;
+
+    return (uint64_t)threads * ((ours ? OWN_BYTES : 0) + (theirs ? BLAS_BYTES : 0) +
+                                (theirs && half ? PIECE * PIECE * sizeof(tern_real) : 0));
+}
+
 /* By our own kernel or (NULL) by OpenBLAS: a question of the whole product's shape, so that the
  * number of threads does not change it.  On AVX2 OpenBLAS is as fast but where its packing and
  * edges weigh, and faster with a transposed A. */

@@ -43,6 +43,11 @@ int tern_tensor_start(int threads, int local_ranks, struct tern_err *err);
  * OMP_NUM_THREADS and at the CPUs this process may use unless `threads` is above 0. */
 int tern_tensor_start_threads(int threads, int local_ranks);
 
+/* What products keep of memory in a process of so many threads, by start's choices on this CPU;
+ * `half`: also with B in bf16.  Needs no start.  OpenBLAS's share is as measured with matrices of
+ * some hundred rows (1 MiB a thread); it is up to 20 times that of the largest. */
+uint64_t tern_tensor_room_bytes(int threads, bool half);
+
 /* What was chosen, for the log and the manifest; valid after start, never freed. */
 int tern_tensor_threads(void);
 const char *tern_tensor_blas(void);    /* "OpenBLAS 0.3.21" */

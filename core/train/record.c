@@ -4,6 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/plan/plan.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +15,6 @@
 
 enum {
     EACH = 64, /* ranks up to which each one's phases are recorded: 320 values, some 8 KB a step */
-    /* Sides of the squares that are the peak.  One thread reaches its limit at 512 (measured: 174
-     * GFLOP/s of 176 at 2048, in 1.5 ms); several wait for each other (two: 47, 129, 183, 161 at
-     * 512, 1024, 1536, 2048).  18 MiB, before the model is there, so that only of a run smaller
-     * than that they are the most memory. */
-    SQUARE_ONE = 512,
-    SQUARE_SEVERAL = 1536,
     /* Between two meetings of all ranks, after one that wakes threads and the processor, whose wide
      * units are slow for their first millisecond: without a whole one the peak is a sixth too low.
      * A meeting of many more ranks than cores takes longer than the products. */
@@ -63,7 +58,7 @@ static void product(int rows, int side, tern_real *squares)
 
 int tern_train_peak(struct train *t, int rc, struct tern_err *err)
 {
-    int side = tern_tensor_threads() > 1 ? SQUARE_SEVERAL : SQUARE_ONE;
+    int side = tern_plan_peak_side(tern_tensor_threads());
     bool crowd = tern_fabric_load(t->options->fabric) >= CROWD;
     int times = crowd ? 1 : TIMES;
     size_t n = (size_t)side * (size_t)side;
@@ -167,13 +162,24 @@ void tern_train_memory(struct train *t)
     t->memory_bytes = own > t->memory_bytes ? own : t->memory_bytes;
 }
 
+/* Of a step's seconds those that no phase of a rank has were its wait for others at the step's end,
+ * in the very message that brings the phases together. */
+static void add_wait(struct train_phases *p, double seconds)
+{
+    double rest = seconds - (p->data + p->forward + p->backward + p->comm + p->optimizer);
+
+    p->comm += rest > 0 ? rest : 0;
+}
+
 void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds)
 {
-    const struct train_phases *ph = &t->phases;
+    const struct train_phases *ph = &t->all[0]; /* its own: rank 0 records */
     int slowest = 0;
 
     if (!t->spool)
         return;
+    for (int r = 0; r < t->size; r++)
+        add_wait(&t->all[r], seconds);
     for (int r = 1; r < t->size; r++)
         if (busy(&t->all[r]) > busy(&t->all[slowest]))
             slowest = r;

@@ -199,6 +199,19 @@ done <<'E'
 2 parallel.pipeline=2
 4 parallel={pipeline: 4, interleave: 2}
 E
+# And of one of 1 MiB, beside which that is large.
+while read -r n threads; do
+    if [ -n "${TERN_SANITIZE-}" ]; then skip "memory of $n x $threads: a sanitizer takes its own"; continue; fi
+    d=$(memory "$n" --set model.config=model/config.json --set 'batch={global: 8, micro: 2, seq_len: 32}' --set "launch={threads: $threads, ranks_per_node: $n}")
+    awk -v d="$d" 'BEGIN {exit !(d != "" && d < 0.1)}'
+    ok $? "memory of a small model, ranks $n, threads $threads: within 10 % (${d:-nothing recorded})"
+done <<'E'
+1 1
+1 2
+1 4
+4 1
+2 2
+E
 # Gradients, parameters and activations lie where mates reach them: a step copies next to nothing
 # for them to read, of tens of megabytes that go through its sums.
 staged() { sed -n 's/^rank [0-9]*: .* in 2 steps, \([0-9]*\) bytes staged/\1/p' err | sort -n | tail -n 1; }

@@ -158,7 +158,7 @@ static int run(int n, char **args, struct tern_err *err)
         .recipe = recipe,
         .fabric = fabric,
         .spool_dir = tern_var("TERN_RUN_SPOOL"),
-        .profile = profile,
+        .profile = profile && *profile ? profile : NULL,
         .accept = accept_change,
         .stop = &stop,
     };

@@ -15,7 +15,12 @@
 
 int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err)
 {
+    struct stat there;
+
     *f = (struct tern_fs_new){.fd = -1};
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return tern_err_set(err, TERN_USAGE, "%s: is %s, which a file would replace. Name a file.",
+                            path, S_ISDIR(there.st_mode) ? "a folder" : "a device, pipe or socket");
     char *temp = tern_strf("%s.tmp-XXXXXX", path);
     int fd = mkostemp(temp, O_CLOEXEC);
 

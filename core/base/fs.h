@@ -26,6 +26,7 @@ struct tern_fs_new {
     char *path, *temp; /* owned */
 };
 
+/* TERN_USAGE where `path` is there and no regular file: a rename would take a device's place. */
 int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err);
 int tern_fs_new_commit(struct tern_fs_new *f, struct tern_err *err);
 /* Removes the temporary; keeps errno; harmless after commit. */

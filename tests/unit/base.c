@@ -135,6 +135,16 @@ static void test_fs(void)
     has(e.text, "4 bytes are more than the 3 allowed", "and says so");
     ok(tern_fs_read(dir, 100, &data, &len, &e) < 0 && strstr(e.text, "not a regular file"),
        "a folder is no file");
+    char *fifo = tern_fs_join(dir, "fifo");
+    struct stat st;
+    ok(mkfifo(fifo, 0600) == 0 && tern_fs_replace(fifo, "x", 1, 0644, &e) == -1 &&
+           e.code == TERN_USAGE && strstr(e.text, "a device, pipe or socket"),
+       "what is no file is not replaced: %s", e.text);
+    ok(lstat(fifo, &st) == 0 && S_ISFIFO(st.st_mode), "and is what it was");
+    ok(tern_fs_replace(dir, "x", 1, 0644, &e) == -1 && strstr(e.text, "is a folder"),
+       "nor is a folder");
+    unlink(fifo);
+    free(fifo);
     struct tern_fs_new f;
     ok(tern_fs_new_open(&f, path, 0640, &e) == 0, "begin a replacement");
     char *temp = tern_strdup(f.temp);

@@ -86,7 +86,11 @@ static int check_kind(const struct tern_recipe *r, struct tern_err *err)
         const char *words;
     } keys[] = {
         {"schedule.decay", r->schedule.decay > 0, falls, "wsd and infinite"},
-        {"schedule.shape", r->schedule.shape != TERN_DECAY_AUTO, falls, "wsd and infinite"},
+        {"schedule.shape", r->schedule.shape != TERN_DECAY_AUTO, falls && r->schedule.decay > 0,
+         "wsd and infinite with 'decay'"},
+        {"schedule.min_lr", r->schedule.min_lr > 0,
+         r->schedule.kind != TERN_SCHEDULE_CONSTANT && (!infinite || r->schedule.decay > 0),
+         "linear, cosine, wsd and infinite with 'decay'"},
         {"schedule.cooldown", r->schedule.cooldown > 0, infinite, "infinite"},
         {"schedule.constant_lr", r->schedule.constant_lr > 0, infinite, "infinite"},
     };

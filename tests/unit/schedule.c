@@ -113,6 +113,13 @@ static void refusals(void)
         "constant_lr of wsd");
     has(refused("kind: linear, shape: sqrt"), "schedule.shape: is of kind", "a shape of linear");
     has(refused("kind: wsd"), "say how many", "wsd without decay");
+    has(refused("kind: constant, min_lr: 1.0e-4"), "schedule.min_lr: is of kind",
+        "constant falls to nothing");
+    has(refused("kind: infinite, constant_lr: 1.0e-4, min_lr: 1.0e-5"),
+        "min_lr: is of kind linear, cosine, wsd and infinite with 'decay'",
+        "infinite that does not fall");
+    has(refused("kind: infinite, constant_lr: 1.0e-4, shape: sqrt"), "schedule.shape: is of kind",
+        "nor has a shape");
     has(refused("kind: infinite"), "needs 'constant_lr'", "infinite without a constant");
     has(refused("kind: wsd, warmup: 60, decay: 60"), "take 120 steps, but the run has 100",
         "pieces longer than the run");
@@ -121,8 +128,8 @@ static void refusals(void)
     has(refused("warmup: 5, start_lr: 2.0e-3"), "is above the peak", "a warm-up that goes down");
     has(refused("start_lr: 1.0e-5"), "nothing begins from it", "a start without a warm-up");
     has(refused("kind: infinite, constant_lr: 2.0e-3"), "is above the peak", "a constant too high");
-    has(refused("kind: infinite, constant_lr: 1.0e-4, min_lr: 2.0e-4"), "is above constant_lr",
-        "an end above the constant");
+    has(refused("kind: infinite, constant_lr: 1.0e-4, min_lr: 2.0e-4, decay: 5"),
+        "is above constant_lr", "an end above the constant");
 }
 
 int main(void)

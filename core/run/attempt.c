@@ -352,6 +352,22 @@ static void find_lost_node(const struct tern_run_attempt *a, char *to, size_t si
     tern_slurm_hosts_free(hosts);
 }
 
+/* The trainer's last event of this kind in this attempt: what rank 0 said of its end. */
+static void read_said(const struct tern_run_attempt *a, const char *kind, char *to, size_t size)
+{
+    struct tern_ledger_rows events = {0};
+    struct tern_err err;
+    struct tern_ledger *l = tern_ledger_open_run(a->o->recipe->ledger.dir, a->id, &err);
+
+    if (!l || tern_ledger_events(l, &events, &err) < 0)
+        tern_warn("%s", err.text);
+    for (size_t i = 0; i < events.n; i++)
+        if (events.events[i].attempt == a->number && strcmp(events.events[i].kind, kind) == 0)
+            snprintf(to, size, "%s", events.events[i].text);
+    tern_ledger_rows_free(&events);
+    tern_ledger_close(l);
+}
+
 /* Does the checkpoint say that its run is done before the last step? */
 static void read_end(const char *path, char *to, size_t size)
 {
@@ -387,6 +403,10 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
         f->newest = (int64_t)step;
     if (good && path && f->newest < f->steps)
         read_end(path, f->ended, sizeof f->ended);
+    if (good && path && f->newest < f->steps && !f->ended[0])
+        read_said(a, "early_stop", f->ended, sizeof f->ended);
+    if (!good && f->steps && WIFEXITED(f->status))
+        read_said(a, "failed", f->said, sizeof f->said);
     free(path);
     if (!a->place.slurm || (good && (f->newest >= f->steps || f->ended[0])))
         return;

@@ -89,13 +89,15 @@ static void judge_status(const struct tern_run_facts *f, struct tern_run_result 
         snprintf(who, sizeof who, "rank %d", f->rank);
     switch (status) {
     case TERN_USAGE:
-        say(r, "refused", status, "%s ended with status 2: usage or bad input", who);
+        say(r, "refused", status, "%s ended with status 2: %s", who,
+            f->said[0] ? f->said : "usage or bad input");
         break;
     case TERN_TEMPFAIL:
         if (f->lost_node[0])
             say(r, "node_fail", status, "node %s is down", f->lost_node);
         else
-            say(r, "fault", status, "%s ended for a reason outside the run (status 75)", who);
+            say(r, "fault", status, "%s ended for a reason outside the run (status 75)%s%s", who,
+                f->said[0] ? ": " : "", f->said);
         break;
     case TERN_CONTINUED:
         say(r, word ? word : "stopped", status, "stopped with a checkpoint, to be continued");
@@ -107,8 +109,8 @@ static void judge_status(const struct tern_run_facts *f, struct tern_run_result 
         if (f->lost_node[0])
             say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
         else
-            say(r, "failed", f->steps ? TERN_FAILED : status, "%s ended with status %d", who,
-                status);
+            say(r, "failed", f->steps ? TERN_FAILED : status, "%s ended with status %d%s%s", who,
+                status, f->said[0] ? ": " : "", f->said);
         break;
     }
 }

@@ -93,3 +93,9 @@ void tern_train_end(struct train *t)
     record(t, "early_stop", "info", json_string_value(words));
     json_decref(words);
 }
+
+void tern_train_failed(struct train *t, const struct tern_err *err)
+{
+    if (t->rank == 0 && err && err->text[0])
+        record(t, "failed", "error", err->text);
+}

@@ -228,9 +228,11 @@ void tern_train_stage(struct train *t);
 /* Step t->step + 1 made no update for the reason `why`: said and recorded with its samples.  -1
  * when it was one too many. */
 int tern_train_skip(struct train *t, const char *why, struct tern_err *err);
-/* Look whether evaluate.stop says that the run is done after this step, and say and record it.  Its
- * checkpoint is to say so, too: one that is there already cannot, and a step is made beyond it. */
+/* Look whether evaluate.stop says that the run is done after this step, and say and record it: in
+ * the ledger, and in the step's checkpoint where that is not there yet. */
 void tern_train_end(struct train *t);
+/* The run cannot go on, `err` says why: recorded, for the supervisor to say. */
+void tern_train_failed(struct train *t, const struct tern_err *err);
 /* Is what the last step leaves a model, or has the run failed although all its steps are over? */
 int tern_train_worth(const struct train *t, struct tern_err *err);
 

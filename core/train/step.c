@@ -124,20 +124,19 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
                             "step %" PRIu64 ": no target in the whole batch: its data is masked "
                             "throughout.",
                             t->step + 1);
-    if (finish(t, total, &lr, &norm, err) < 0)
-        return -1;
+    rc = finish(t, total, &lr, &norm, err); /* on all ranks the same */
     ph->optimizer += lap(t, TRAIN_SPAN_UPDATE, &clock);
-    if (tern_train_spread(t, err) < 0)
+    if (rc == 0 && tern_train_spread(t, err) < 0)
         return -1;
     ph->comm += lap(t, TRAIN_SPAN_SPREAD, &clock);
-    if (tern_comm_all_gather(t->world, ph, t->all, sizeof *ph, TERN_U8, err) < 0)
+    if (tern_comm_all_gather(t->world, ph, t->all, sizeof *ph, TERN_U8, rc < 0 ? NULL : err) < 0)
         return -1;
-    lap(t, TRAIN_SPAN_AGREE, &clock); /* no part of what was gathered, of anybody's */
+    lap(t, TRAIN_SPAN_AGREE, &clock); /* no part of what was gathered: tern_train_record adds it */
     t->step++;
     t->sample += (uint64_t)r->batch.global;
     t->evaluated = false;
     t->loss = total[TRAIN_LOSS] / total[TRAIN_TARGETS];
     tern_train_record(t, lr, norm, total[TRAIN_TARGETS], (double)(clock - begun) * 1e-9);
     *stop = wish;
-    return 0;
+    return rc;
 }

@@ -160,6 +160,9 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
     if ((t->step == 0 || last || due(r->evaluate.every, t->step)) && !t->evaluated &&
         evaluate_aside(t, &said_ns, err) < 0)
         return -1;
+    if (!last)
+        tern_train_end(t); /* one that was interrupted, or that less patience makes one */
+    last |= t->ended;
     while (t->step < (uint64_t)r->steps && !t->ended && *stop == TERN_TRAIN_GO_ON) {
         if (tern_train_profile_begin(t, err) < 0 || tern_train_step(t, stop, err) < 0 ||
             tern_train_profile_write(t, err) < 0)
@@ -173,8 +176,7 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
         say_step(t, &said_ns, &said_step);
         int rc = 0;
         last = t->step == (uint64_t)r->steps;
-        if (last || tern_train_stop_over(&t->stop_rule) ||
-            (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step)))
+        if (last || (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step)))
             rc = evaluate_aside(t, &said_ns, err);
         if (rc == 0 && !last)
             tern_train_end(t);
@@ -207,6 +209,8 @@ int tern_train(const struct tern_train_options *options, struct tern_train_resul
         tern_debug("phase: model");
         say_beginning(&t);
         rc = loop(&t, &stop, err);
+        if (rc < 0)
+            tern_train_failed(&t, err);
     }
     if (rc == 0)
         *result = (struct tern_train_result){.step = t.step, .loss = t.loss, .stop = stop};

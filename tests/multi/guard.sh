@@ -35,6 +35,9 @@ run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1
 status 1 "resumed, the run fails two steps later"
 err_has "no update in 5 steps in a row, up to step 5"
 [ ! -e checkpoints/step-00000005 ]; ok $? "there is no checkpoint of that step"
+is "$(value ledger1 skipped_steps 5)" 5.0 "the step that was one too many is recorded, too"
+tern ledger sql --ledger ledger1 -r latest -n -P "select cause from attempt order by attempt desc limit 1" | grep -q 'no update in 5 steps in a row'
+ok $? "the ledger says why the attempt failed"
 run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1 --set optimizer.guard.stop_after=100
 status 1 "with more patience it goes on over them, as the same run"
 err_has "step 8 is the last one"
@@ -112,8 +115,27 @@ status 0 "less patience than before: done already"; err_has "nothing is left to 
 rm -rf checkpoints
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger6 --set steps=4
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger6 --set steps=20 --set evaluate.stop.patience=2
-status 0 "less patience, and no checkpoint says so yet: a step more"
-err_has "step 5: held has not got better"; err_has "done: held has not got better"
+status 0 "less patience than before, and no checkpoint says so: done all the same, and no step more"
+err_has "step 4: held has not got better"; err_has "done: held has not got better"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000004 ]; ok $? "where it was"
+rm -rf checkpoints
+run tern run stop.yaml --ranks 2 --set ledger.dir=ledger7 --set steps=6
+run tern run stop.yaml --ranks 2 --set ledger.dir=ledger7 --set steps=20
+status 0 "its last step was the one that ended it: more steps change nothing"
+err_has "step 6: held has not got better"; err_has "done: held has not got better"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000006 ]; ok $? "and it is the same run's end"
+run tern run stop.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=20 --set evaluate.stop.patience=4
+status 0 "with more patience it goes on"; err_has "step 8: held has not got better"
+# Stopped at a step that is to be evaluated: that is made up for, and no step is made beyond it.
+rm -rf checkpoints
+tern run stop.yaml --ranks 2 --set ledger.dir=ledger8 --set steps=1000000 --set evaluate.every=1000000 2>err >out </dev/null & pid=$!
+until_true test -e checkpoints/step-00000003; kill -USR1 $pid; wait $pid; rc=$?
+status 76 "stopped on the way"
+at=$(ls -d checkpoints/step-* | tail -n 1)
+tern ckpt show checkpoints/latest --json | tr -d ' \n' | grep -q '"evaluated":false,'; ok $? "not evaluated there"
+run tern run stop.yaml --ranks 2 --set ledger.dir=ledger8 --set steps=1000000 --set evaluate.every=1 --set evaluate.stop.patience=1
+status 0 "what it would have been told there is the end"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "and of that step ($at)"
 run tern run --trial 3 stop.yaml
 status 0 "a trial of it"
 tap_done

@@ -95,13 +95,15 @@ int trial_print(const char *ledger_dir, const char *run_id, struct tern_err *err
         return -1;
     double seconds = median(l, "step_seconds", &n, err);
     double tokens = median(l, "tokens_per_second", &n, err);
-    double memory = median(l, "memory_bytes", &m, err);
+    double memory = median(l, "memory_bytes_max", &m, err); /* with several ranks */
+    if (isnan(memory))
+        memory = median(l, "memory_bytes", &m, err);
     tern_ledger_close(l);
     if (isnan(seconds) || isnan(tokens))
         return tern_err_set(err, TERN_FAILED, "the trial recorded no step");
     printf("tokens/s  %.0f\nstep      %s\n", tokens, tern_str_seconds(text, sizeof text, seconds));
     if (!isnan(memory))
-        printf("memory    %s (the first rank's peak)\n",
+        printf("memory    %s (peak of the rank that needs most)\n",
                tern_str_bytes(text, sizeof text, (uint64_t)memory));
     printf("(medians of %zu steps after the warm-up)\n", n);
     return 0;

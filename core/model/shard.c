@@ -42,6 +42,16 @@ static int64_t cut(int64_t n, int t, int ranks)
     return n * t / ranks;
 }
 
+/* Layers of the chunks before chunk g.  What does not divide goes to chunks in the middle: the last
+ * has the head's product besides, and the first has the embedding and the most micro-batches. */
+static int layers_before(int layers, int g, int chunks)
+{
+    int more = layers % chunks, from = (chunks - more) / 2;
+    int extra = g < from ? 0 : g - from < more ? g - from : more;
+
+    return layers / chunks * g + extra;
+}
+
 /* The rows or columns of `t` along its split axis that lie on this tensor rank. */
 static void slice(const struct tern_model_config *c, const struct tern_model_place *p,
                   struct tern_model_part *part)
@@ -116,8 +126,8 @@ static void add_chunk(struct tern_model_shard *s, const struct tern_model_config
     size_t in_layers = tern_model_tensors(c) - 1 - (c->tied ? 0 : 1);
     struct tern_model_chunk *k = &s->chunks[at];
 
-    k->first = (int)cut(c->layers, g, chunks);
-    k->layers = (int)cut(c->layers, g + 1, chunks) - k->first;
+    k->first = layers_before(c->layers, g, chunks);
+    k->layers = layers_before(c->layers, g + 1, chunks) - k->first;
     k->at = s->n_layers;
     k->embeds = g == 0;
     k->heads = g == chunks - 1;

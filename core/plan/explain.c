@@ -77,15 +77,19 @@ static int sums_backward(const struct tern_recipe *r)
 }
 
 /* What the groups of ranks say to each other in a step. */
-static void say_traffic(const struct tern_recipe *r, const struct tern_model_config *c,
-                        const struct tern_plan_rank *p, struct tern_buf *to)
+static int say_traffic(const struct tern_recipe *r, const struct tern_model_config *c,
+                       const struct tern_plan_rank *p, struct tern_buf *to, struct tern_err *err)
 {
+    struct tern_plan_memory m;
+
     const struct tern_model_place *w = &p->place;
     char bytes[32];
     bool half = r->precision == TERN_PRECISION_BF16;
     uint64_t elements = (uint64_t)(r->batch.micro * r->batch.seq_len * c->dim);
     uint64_t stream = elements * sizeof(tern_real);
 
+    if (tern_plan_host_rank(r, c, p, &m, err) < 0)
+        return -1;
     if (w->tensor > 1 && r->parallel.sequence)
         tern_buf_printf(to,
                         "tensor ranks, a layer: 2 all-gathers and 2 reduce-scatters forward, %d "
@@ -103,11 +107,22 @@ static void say_traffic(const struct tern_recipe *r, const struct tern_model_con
                         tern_str_bytes(bytes, sizeof bytes,
                                        (half ? elements * sizeof(uint16_t) : stream) /
                                            (r->parallel.sequence ? (uint64_t)w->tensor : 1)));
+    if (w->pipeline > 1 && c->tied && !p->adapters.rank)
+        tern_buf_printf(to,
+                        "first and last stage: the gradient of the embedding that is the head, "
+                        "too, once a step: %s\n",
+                        tern_str_bytes(bytes, sizeof bytes,
+                                       (uint64_t)(c->vocab / w->tensor) * (uint64_t)c->dim *
+                                           sizeof(tern_real)));
     if (p->data > 1)
-        tern_buf_puts(to, r->parallel.zero
-                              ? "data ranks: gradients by reduce-scatter, each updates its rows "
-                                "(ZeRO-1), parameters by all-gather\n"
-                              : "data ranks: gradients by all-reduce, all update all\n");
+        tern_buf_printf(to,
+                        r->parallel.zero
+                            ? "data ranks: gradients by reduce-scatter (%s of stage 0), each "
+                              "updates its rows (ZeRO-1), parameters by all-gather\n"
+                            : "data ranks: gradients by all-reduce (%s of stage 0), all update "
+                              "all\n",
+                        tern_str_bytes(bytes, sizeof bytes, m.grads));
+    return 0;
 }
 
 /* The first passes of a stage: F3 is micro-batch 3 forward, B3 backward; F3b in the second chunk.
@@ -195,7 +210,8 @@ int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_confi
                         tern_plan_master(r) ? "; gradients, master copy and moments in fp32"
                                             : "; adapters, their gradients and moments in fp32");
     say_layout(r, &p, ranks, to);
-    say_traffic(r, c, &p, to);
+    if (say_traffic(r, c, &p, to, err) < 0)
+        return -1;
     tern_buf_puts(to, "\nMemory of a rank (e: embedding, h: head)\n");
     tern_buf_printf(to, "%-5s %-11s %-*s %10s %10s %10s %11s %9s %10s\n", "stage", "ranks",
                     layers_width(r) + 3, "layers", "parameters", "gradients", "optimizer",

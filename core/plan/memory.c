@@ -42,6 +42,7 @@ int tern_plan_rank(const struct tern_recipe *r, int64_t world, int64_t rank,
         .data_rank = (int)(rank / tensor % data),
         .micro_batches = micro_batches,
         .adapters = adapters(r),
+        .wired = world > r->launch.ranks_per_node,
     };
     return 0;
 }
@@ -87,7 +88,7 @@ bool tern_plan_master(const struct tern_recipe *r)
     return r->precision == TERN_PRECISION_BF16 && r->lora.rank == 0;
 }
 
-enum { PROGRAM_BYTES = 19 << 19 };
+enum { PROGRAM_BYTES = 19 << 19, WIRE_BYTES = 6 << 20 };
 
 int tern_plan_peak_side(int threads)
 {
@@ -156,7 +157,8 @@ int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_con
         };
         uint64_t samples = sample_bytes(r, p), squares = peak_bytes(threads);
         uint64_t model = out->params + out->grads + out->moments + out->activations;
-        out->process = PROGRAM_BYTES + tern_tensor_room_bytes(threads, o.bf16) +
+        out->process = PROGRAM_BYTES + (p->wired ? WIRE_BYTES : 0) +
+                       tern_tensor_room_bytes(threads, o.bf16) +
                        (model + samples < squares ? squares - model : samples);
         out->total = model + out->process;
     }

@@ -17,8 +17,8 @@ struct tern_run_facts {
     int64_t steps;        /* that tern's own trainer was to make; 0 for a workload */
     int64_t newest;       /* step of the newest verified checkpoint; -1 for none */
     char ended[300]; /* why the run is done with that one before its last step; "": it is not */
-    char said[300];  /* why rank 0 could not go on, in its words; "": it said nothing */
     bool stuck;      /* srun had to be ended after its step (stuck.h): `status` says nothing */
+    char said[300];  /* why rank 0 could not go on, in its words; "": it said nothing */
 };
 
 /* Fills outcome, status and why of `result`; *sig is the signal that ended the ranks, 0 for none.

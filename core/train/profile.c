@@ -17,6 +17,7 @@ enum {
     /* Of a rank; 80 layers in 128 micro-batches with 8 sums each are 82 thousand.  4 MiB of which
      * only what is used is ever touched. */
     SPANS = 1 << 17,
+    MEETINGS = 16, /* that tell how clocks of nodes lie apart: the quickest say most */
 };
 
 static const struct {
@@ -47,7 +48,7 @@ struct span {
 
 /* What rank 0 is to know of a rank's spans. */
 struct head {
-    int64_t begun; /* boot clock, when all had come to the step */
+    int64_t came[MEETINGS], left[MEETINGS]; /* boot clock, at barriers before the step */
     uint64_t n, lost;
     int32_t node, stage, data_rank, tensor_rank;
 };
@@ -57,6 +58,7 @@ struct train_profile {
     bool active, done;
     struct head head, *heads;    /* [size] */
     struct span *mine, *another; /* [SPANS] */
+    int64_t begun;               /* where rank 0 writes: the step, by its clock */
 };
 
 int tern_train_profile_open(struct train *t, struct tern_err *err)
@@ -100,10 +102,13 @@ int tern_train_profile_begin(struct train *t, struct tern_err *err)
 
     if (!p || t->step + 1 != p->step)
         return 0;
-    if (tern_comm_barrier(t->world, err) < 0)
-        return -1;
+    for (int k = 0; k < MEETINGS; k++) {
+        p->head.came[k] = tern_clock_boot_ns();
+        if (tern_comm_barrier(t->world, err) < 0)
+            return -1;
+        p->head.left[k] = tern_clock_boot_ns();
+    }
     p->active = true;
-    p->head.begun = tern_clock_boot_ns();
     return 0;
 }
 
@@ -161,23 +166,59 @@ static void put_span(struct tern_buf *b, const struct span *s, int node, int ran
     tern_buf_puts(b, "}");
 }
 
-/* Ranks of a node have one clock; between nodes, the first of each to leave the barrier left it at
- * one moment. */
-static int64_t zero_of(const struct train *t, int node)
+/* When the last rank of a node came to a barrier, and the first left it, by the node's clock. */
+static void meeting(const struct train *t, int node, int k, int64_t *last_came, int64_t *first_left)
 {
     const struct head *h = t->profile->heads;
-    int64_t zero = INT64_MAX;
 
-    for (int r = 0; r < t->size; r++)
-        if (h[r].node == node && h[r].begun < zero)
-            zero = h[r].begun;
-    return zero;
+    *last_came = INT64_MIN;
+    *first_left = INT64_MAX;
+    for (int r = 0; r < t->size; r++) {
+        if (h[r].node != node)
+            continue;
+        *last_came = h[r].came[k] > *last_came ? h[r].came[k] : *last_came;
+        *first_left = h[r].left[k] < *first_left ? h[r].left[k] : *first_left;
+    }
+}
+
+/* What a node's clock says when that of rank 0's says 0.  Ranks of a node have one clock.  Nobody
+ * leaves a barrier before everybody of another node has come: each barrier bounds from both sides
+ * how their clocks lie apart, and in the middle of the closest bounds is what they are taken for.
+ */
+static int64_t offset_of(const struct train *t, int node)
+{
+    const int own = t->profile->heads[0].node;
+    int64_t low = INT64_MIN, high = INT64_MAX;
+
+    for (int k = 0; k < MEETINGS && node != own; k++) {
+        int64_t came, left, here_came, here_left;
+        meeting(t, own, k, &here_came, &here_left);
+        meeting(t, node, k, &came, &left);
+        low = came - here_left > low ? came - here_left : low;
+        high = left - here_came < high ? left - here_came : high;
+    }
+    return node == own ? 0 : low + (high - low) / 2;
+}
+
+/* The step begins, by the clock of rank 0's node, when the first of all leaves the last barrier. */
+static int64_t beginning(const struct train *t)
+{
+    const struct head *h = t->profile->heads;
+    int64_t first = INT64_MAX, offset = 0;
+
+    for (int r = 0; r < t->size; r++) {
+        if (r == 0 || h[r].node != h[r - 1].node)
+            offset = offset_of(t, h[r].node);
+        int64_t at = h[r].left[MEETINGS - 1] - offset;
+        first = at < first ? at : first;
+    }
+    return first;
 }
 
 static void put_rank(struct tern_buf *b, const struct train *t, int rank, const struct span *spans)
 {
     const struct head *h = &t->profile->heads[rank];
-    int64_t zero = zero_of(t, h->node);
+    int64_t zero = t->profile->begun + offset_of(t, h->node);
     char name[96];
 
     tern_buf_puts(b, rank > 0 ? ",\n" : "");
@@ -252,6 +293,7 @@ int tern_train_profile_write(struct train *t, struct tern_err *err)
         return -1;
     bool opened =
         t->rank == 0 && (rc = tern_fs_new_open(&f, t->options->profile, 0644, &lost)) == 0;
+    p->begun = beginning(t);
     tern_buf_puts(&b, "{\"traceEvents\": [\n");
     int met = gather(t, &f, &b, &rc, &lost, err);
     if (opened && met == 0 && rc == 0) {

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 
 enum {
-    EACH = 64, /* ranks up to which each one's phases are recorded: 320 values, some 8 KB a step */
+    EACH = 64, /* ranks up to which each one's are recorded: 448 values, some 12 KB a step */
     /* Between two meetings of all ranks, after one that wakes threads and the processor, whose wide
      * units are slow for their first millisecond: without a whole one the peak is a sixth too low.
      * A meeting of many more ranks than cores takes longer than the products. */
@@ -34,6 +34,8 @@ static const struct phase {
     {"backward_seconds", offsetof(struct train_phases, backward)},
     {"comm_seconds", offsetof(struct train_phases, comm)},
     {"update_seconds", offsetof(struct train_phases, optimizer)},
+    {"memory_bytes", offsetof(struct train_phases, memory)},
+    {"memory_predicted_bytes", offsetof(struct train_phases, predicted)},
 };
 enum { PHASES = sizeof phases / sizeof *phases, SPREAD = 3, OWN = 32, NAME = 40 };
 
@@ -130,7 +132,7 @@ static void insert(double *sorted, int n, double v)
     sorted[n] = v;
 }
 
-/* Each rank's phases while ranks are few, and how far they lie apart. */
+/* Each rank's phases and memory while ranks are few, and how far they lie apart. */
 static void add_ranks(const struct train *t, struct values *v)
 {
     for (int p = 0; p < PHASES; p++) {
@@ -183,7 +185,6 @@ void tern_train_record(struct train *t, double lr, double norm, double tokens, d
     for (int r = 1; r < t->size; r++)
         if (busy(&t->all[r]) > busy(&t->all[slowest]))
             slowest = r;
-    tern_train_memory(t);
     const struct tern_ledger_value own[] = {
         {"loss", t->loss},
         {"lr", lr},
@@ -201,8 +202,8 @@ void tern_train_record(struct train *t, double lr, double norm, double tokens, d
         {"slowest_rank", slowest},
         {"slowest_rank_seconds", busy(&t->all[slowest])},
         {"skipped_steps", (double)t->guard.skipped}, /* of the run, so far */
-        {"memory_predicted_bytes", (double)t->predicted_bytes},
-        {"memory_bytes", (double)t->memory_bytes}, /* the most so far */
+        {"memory_predicted_bytes", ph->predicted},
+        {"memory_bytes", ph->memory}, /* the most so far */
     };
     _Static_assert(sizeof own / sizeof *own <= OWN, "room for a step's own values");
     struct values v;

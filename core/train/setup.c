@@ -181,6 +181,7 @@ static int set_up(struct train *t, struct tern_err *err)
     tern_train_stop_init(&t->stop_rule, t->recipe);
     if (tern_plan_rank(t->recipe, t->size, t->rank, &t->me, err) < 0)
         return -1; /* the same on every rank */
+    t->me.wired = tern_fabric_nodes(t->options->fabric) > 1;
     int rc = open_records(t, err);
     if (rc == 0)
         rc = find_checkpoint(t, path, err);

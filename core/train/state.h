@@ -29,7 +29,8 @@ struct train_groups {
 /* Where a step's time went, in seconds on this rank. */
 struct train_phases {
     double data, forward, backward, comm, optimizer;
-    double inside; /* the model's own communication in the pass under way */
+    double inside;            /* the model's own communication in the pass under way */
+    double memory, predicted; /* bytes: the most so far, and what core/plan foretold */
 };
 
 /* Gradients that wait for more, so that one sum over the data ranks is begun for all. */

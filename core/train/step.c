@@ -129,6 +129,10 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
     if (rc == 0 && tern_train_spread(t, err) < 0)
         return -1;
     ph->comm += lap(t, TRAIN_SPAN_SPREAD, &clock);
+    if (t->peak > 0)
+        tern_train_memory(t);
+    ph->memory = (double)t->memory_bytes;
+    ph->predicted = (double)t->predicted_bytes;
     if (tern_comm_all_gather(t->world, ph, t->all, sizeof *ph, TERN_U8, rc < 0 ? NULL : err) < 0)
         return -1;
     lap(t, TRAIN_SPAN_AGREE, &clock); /* no part of what was gathered: tern_train_record adds it */

@@ -47,6 +47,10 @@ static int evaluate(struct train *t, struct tern_err *err)
             return -1;
         if (rc > 0)
             return 1;
+        if (e.tokens == 0)
+            return tern_recipe_fail(r, "data.held_out", err,
+                                    "%s: all of its text is masked: there is no loss to tell of.",
+                                    r->data.held_out.sets[i].path);
         tern_train_stop_see(&t->stop_rule, name, (int64_t)t->step, e.nll / (double)e.tokens);
         if (!isfinite(e.nll))
             t->lost = name;
@@ -76,11 +80,11 @@ static void say_beginning(struct train *t)
     char bytes[32], peak[32];
     struct tern_plan_memory b = {0};
 
-    if (t->rank != 0)
-        return;
     tern_plan_host_rank(r, tern_llama_config(t->model), &t->me, &b, NULL);
     t->predicted_bytes = b.total;
     tern_train_memory(t); /* before there is anything of the mates' */
+    if (t->rank != 0)
+        return;
     tern_info("%s", tern_tensor_describe());
     tern_info("%s: %.1f M parameters, %d ranks, %" PRId64 " x %" PRId64 " tokens a step (%" PRId64
               " micro-batches of %" PRId64 " a rank), %s a rank",

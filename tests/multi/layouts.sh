@@ -178,8 +178,9 @@ sed 's/"hidden_size": 32/"hidden_size": 288/; s/"intermediate_size": 64/"interme
 memory() { # RANKS [--set KEY=VALUE]...: the larger of predicted / measured and its inverse, less 1
     rm -rf checkpoints ledger
     tern run run.yaml --ranks "$1" --set model.config=large.json --set 'batch={global: 8, micro: 2, seq_len: 256}' --set steps=2 --set data.held_out='[]' "${@:2}" 2>err </dev/null || sed 's/^/# /' err
-    tern ledger sql --ledger ledger -r latest -n -P "select max(value) from step where name = 'memory_predicted_bytes' union all select max(value) from step where name = 'memory_bytes'" |
-        sort -g | awk 'NR == 1 {a = $1} NR == 2 && a > 0 {print $1 / a - 1}'
+    # Of all ranks, the one that is furthest off.
+    tern ledger sql --ledger ledger -r latest -n -P "select replace(name, 'predicted_', '') k, max(case when name like '%predicted%' then value end) p, max(case when name not like '%predicted%' then value end) m from step where name in ('memory_bytes', 'memory_predicted_bytes') or name like 'rank%/memory%' group by k" |
+        awk -F'|' '$2 > 0 && $3 > 0 {d = $2 > $3 ? $2 / $3 - 1 : $3 / $2 - 1; w = d > w ? d : w; n++} END {if (n == (N > 1 ? N + 1 : 1)) print w + 0}' N="$1"
 }
 while read -r n how; do
     if [ -n "${TERN_SANITIZE-}" ]; then skip "memory of $n, $how: a sanitizer takes its own"; continue; fi
@@ -199,6 +200,10 @@ done <<'E'
 2 parallel.pipeline=2
 4 parallel={pipeline: 4, interleave: 2}
 E
+if [ -n "${TERN_SANITIZE-}" ]; then skip "memory between nodes: a sanitizer takes its own"; else
+    d=$(export TERN_FABRIC_SHARE=1; memory 3 --set parallel.pipeline=3)
+    awk -v d="$d" 'BEGIN {exit !(d != "" && d < 0.1)}'; ok $? "and of 3 stages on a node each (${d:-nothing recorded})"
+fi
 # And of one of 1 MiB, beside which that is large.
 while read -r n threads; do
     if [ -n "${TERN_SANITIZE-}" ]; then skip "memory of $n x $threads: a sanitizer takes its own"; continue; fi

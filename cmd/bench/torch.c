@@ -131,6 +131,8 @@ static void say_end(struct bench_torch *t, struct tern_err *err)
 {
     int status = 0;
 
+    fclose(t->to); /* one that has closed its stdout alone ends, too */
+    t->to = NULL;
     if (t->pid > 0 && waitpid(t->pid, &status, 0) == t->pid)
         t->pid = 0;
     if (WIFSIGNALED(status))

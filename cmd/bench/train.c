@@ -248,11 +248,12 @@ static json_t *peer_json(const struct bench *b, const struct peer *p)
     double ours = tokens_a_step(b) / median(b->phases[BENCH_STEP] + p->first, steps);
 
     return json_pack(
-        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", p->name, "setting", p->setting,
+        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", p->name, "setting", p->setting,
         "tokens_per_second", tern_json_real(rate), "gflops", tern_json_real(rate * p->flops * 1e-9),
         "share", tern_json_real(share(b, p->flops, p->seconds, p->first, steps)), "peak_bytes",
-        p->peak > 0 ? tern_json_real(p->peak) : json_null(), "ratio", tern_json_real(ours / rate),
-        "memory_ratio", p->peak > 0 ? tern_json_real(b->peak / p->peak) : json_null());
+        p->peak > 0 ? tern_json_real(p->peak) : json_null(), "beside_tokens_per_second",
+        tern_json_real(ours), "ratio", tern_json_real(ours / rate), "memory_ratio",
+        p->peak > 0 ? tern_json_real(b->peak / p->peak) : json_null());
 }
 
 static json_t *result(const struct bench *b)

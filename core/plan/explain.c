@@ -112,8 +112,8 @@ static int say_traffic(const struct tern_recipe *r, const struct tern_model_conf
                         "first and last stage: the gradient of the embedding that is the head, "
                         "too, once a step: %s\n",
                         tern_str_bytes(bytes, sizeof bytes,
-                                       (uint64_t)(c->vocab / w->tensor) * (uint64_t)c->dim *
-                                           sizeof(tern_real)));
+                                       (uint64_t)((c->vocab + w->tensor - 1) / w->tensor) *
+                                           (uint64_t)c->dim * sizeof(tern_real)));
     if (p->data > 1)
         tern_buf_printf(to,
                         r->parallel.zero

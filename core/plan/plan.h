@@ -52,9 +52,9 @@ bool tern_plan_master(const struct tern_recipe *r);
  * share of a step's tokens, to the byte, and for the process 9.5 MiB (8.3 to 10.7 were measured on
  * x86-64: programs, libraries, messages), 6 MiB more where ranks are `wired` (libfabric), and what
  * its threads' products keep (core/tensor).  Of a model smaller than the two matrices that are
- * multiplied before it is there (tern_plan_peak_side), they are the most, and count as the
- * process's.  Threads are launch.threads, else as many as a rank started here would take.  Token
- * sets are read, not held. */
+ * multiplied before it is there (tern_plan_peak_side; under `tern run` alone), they are the most,
+ * and count as the process's.  Threads are launch.threads, else as many as a rank started here
+ * would take.  Token sets are read, not held. */
 int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_config *c,
                         const struct tern_plan_rank *p, struct tern_plan_memory *out,
                         struct tern_err *err);

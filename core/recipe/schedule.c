@@ -98,7 +98,8 @@ static int check_kind(const struct tern_recipe *r, struct tern_err *err)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].given && !keys[i].fits)
             return tern_recipe_fail(r, keys[i].key, err,
-                                    "is of kind %s. Give 'kind', or take it out.", keys[i].words);
+                                    "is of kind %s. Give what it wants, or take it out.",
+                                    keys[i].words);
     if (r->schedule.kind == TERN_SCHEDULE_WSD && r->schedule.decay == 0)
         return tern_recipe_fail(r, "schedule", err,
                                 "kind wsd falls in its last 'decay' steps: say how many, such as a "

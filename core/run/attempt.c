@@ -352,7 +352,7 @@ static void find_lost_node(const struct tern_run_attempt *a, char *to, size_t si
     tern_slurm_hosts_free(hosts);
 }
 
-/* The trainer's last event of this kind in this attempt: what rank 0 said of its end. */
+/* Rank 0's last event of this kind in this attempt: what it said of its end. */
 static void read_said(const struct tern_run_attempt *a, const char *kind, char *to, size_t size)
 {
     struct tern_ledger_rows events = {0};
@@ -362,7 +362,8 @@ static void read_said(const struct tern_run_attempt *a, const char *kind, char *
     if (!l || tern_ledger_events(l, &events, &err) < 0)
         tern_warn("%s", err.text);
     for (size_t i = 0; i < events.n; i++)
-        if (events.events[i].attempt == a->number && strcmp(events.events[i].kind, kind) == 0)
+        if (events.events[i].attempt == a->number && strcmp(events.events[i].kind, kind) == 0 &&
+            strcmp(events.events[i].writer, "rank0") == 0)
             snprintf(to, size, "%s", events.events[i].text);
     tern_ledger_rows_free(&events);
     tern_ledger_close(l);
@@ -403,9 +404,11 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
         f->newest = (int64_t)step;
     if (good && path && f->newest < f->steps)
         read_end(path, f->ended, sizeof f->ended);
-    if (good && path && f->newest < f->steps && !f->ended[0])
-        read_said(a, "early_stop", f->ended, sizeof f->ended);
-    if (!good && f->steps && WIFEXITED(f->status))
+    /* It was over before this attempt, whose trainer found that out: no other checkpoint says it.
+     */
+    if (good && a->resumed && f->newest == a->resumed_step && !f->ended[0])
+        read_said(a, "over", f->ended, sizeof f->ended);
+    if (!good && f->steps && WIFEXITED(f->status) && WEXITSTATUS(f->status) < 128)
         read_said(a, "failed", f->said, sizeof f->said);
     free(path);
     if (!a->place.slurm || (good && (f->newest >= f->steps || f->ended[0])))

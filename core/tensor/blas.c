@@ -212,7 +212,9 @@ uint64_t tern_tensor_room_bytes(int threads, bool half)
     const char *user = getenv(core_variable);
     enum tern_tensor_cpu cpu = tern_tensor_cpu();
     bool ours = sizeof(tern_real) == sizeof(float) && cpu != TERN_TENSOR_CPU_PLAIN &&
-                (!user || core_uses(user) == cpu);
+                (!user || !*user || core_uses(user) == cpu);
+    if (blas.handle) /* started */
+        ours = own != NULL;
     bool theirs = !ours || cpu != TERN_TENSOR_CPU_AVX512;
 
     return (uint64_t)threads * ((ours ? OWN_BYTES : 0) + (theirs ? BLAS_BYTES : 0) +

@@ -89,7 +89,8 @@ void tern_train_profile_close(struct train *t)
     if (!p)
         return;
     if (t->rank == 0 && !p->done)
-        tern_warn("no profile: the run ended before step %" PRIu64 ", which it is of", p->step);
+        tern_warn("no profile: the run ended before step %" PRIu64 ", which it is of, was done",
+                  p->step);
     free(p->heads);
     free(p->mine);
     free(p->another);

@@ -137,10 +137,10 @@ static void add_ranks(const struct train *t, struct values *v)
 {
     for (int p = 0; p < PHASES; p++) {
         for (int r = 0; r < t->size; r++) {
-            double seconds = of(&t->all[r], p);
-            insert(t->sorted, r, seconds);
+            double value = of(&t->all[r], p);
+            insert(t->sorted, r, value);
             if (t->size <= EACH)
-                add(v, seconds, "rank%d/%s", r, phases[p].name);
+                add(v, value, "rank%d/%s", r, phases[p].name);
         }
         add(v, t->sorted[0], "%s_min", phases[p].name);
         add(v, t->sorted[t->size / 2], "%s_median", phases[p].name);
@@ -164,8 +164,8 @@ void tern_train_memory(struct train *t)
     t->memory_bytes = own > t->memory_bytes ? own : t->memory_bytes;
 }
 
-/* Of a step's seconds those that no phase of a rank has were its wait for others at the step's end,
- * in the very message that brings the phases together. */
+/* Of a step's seconds (rank 0's) those that no phase of a rank has were its wait for others at the
+ * step's end, in the very message that brings the phases together. */
 static void add_wait(struct train_phases *p, double seconds)
 {
     double rest = seconds - (p->data + p->forward + p->backward + p->comm + p->optimizer);

@@ -81,7 +81,7 @@ int tern_train_worth(const struct train *t, struct tern_err *err)
     return 0;
 }
 
-void tern_train_end(struct train *t)
+void tern_train_end(struct train *t, bool already)
 {
     if (t->ended || !tern_train_stop_over(&t->stop_rule))
         return;
@@ -90,7 +90,7 @@ void tern_train_end(struct train *t)
         return;
     json_t *words = tern_train_stop_words(&t->stop_rule);
     tern_info("step %" PRIu64 ": %s: the run is done", t->step, json_string_value(words));
-    record(t, "early_stop", "info", json_string_value(words));
+    record(t, already ? "over" : "early_stop", "info", json_string_value(words));
     json_decref(words);
 }
 

@@ -190,7 +190,8 @@ int tern_train_peak(struct train *t, int rc, struct tern_err *err);
  * included, less what is its mates' (tern_fabric_mates_bytes): sums over ranks count nothing twice,
  * and core/plan predicts it.  Slurm's MaxRSS is larger by the mates'. */
 void tern_train_memory(struct train *t);
-/* The present step's values into the ledger; `seconds` is what it took. */
+/* The present step's values into the ledger; `seconds` is what it took, of which t->all gets what
+ * no phase of a rank has as its comm. */
 void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds);
 
 /* ---- profile.c ---- */
@@ -229,9 +230,10 @@ void tern_train_stage(struct train *t);
 /* Step t->step + 1 made no update for the reason `why`: said and recorded with its samples.  -1
  * when it was one too many. */
 int tern_train_skip(struct train *t, const char *why, struct tern_err *err);
-/* Look whether evaluate.stop says that the run is done after this step, and say and record it: in
- * the ledger, and in the step's checkpoint where that is not there yet. */
-void tern_train_end(struct train *t);
+/* Look whether evaluate.stop says that the run is done after this step, and say and record it: as
+ * an event, and in the step's checkpoint, which comes after it; `already`: of a checkpoint that is
+ * there and does not say so, by an event of kind "over". */
+void tern_train_end(struct train *t, bool already);
 /* The run cannot go on, `err` says why: recorded, for the supervisor to say. */
 void tern_train_failed(struct train *t, const struct tern_err *err);
 /* Is what the last step leaves a model, or has the run failed although all its steps are over? */

@@ -48,9 +48,10 @@ static int evaluate(struct train *t, struct tern_err *err)
         if (rc > 0)
             return 1;
         if (e.tokens == 0)
-            return tern_recipe_fail(r, "data.held_out", err,
-                                    "%s: all of its text is masked: there is no loss to tell of.",
-                                    r->data.held_out.sets[i].path);
+            return tern_recipe_fail(
+                r, "data.held_out", err,
+                "%s: it has no target that is not masked: there is no loss to tell of.",
+                r->data.held_out.sets[i].path);
         tern_train_stop_see(&t->stop_rule, name, (int64_t)t->step, e.nll / (double)e.tokens);
         if (!isfinite(e.nll))
             t->lost = name;
@@ -161,11 +162,14 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
         tern_info("nothing is left to do: step %" PRIu64 " of %" PRId64 " is done%s", t->step,
                   r->steps, t->ended ? ", where evaluate.stop ended the run" : "");
     bool last = t->step == (uint64_t)r->steps, first = true;
-    if ((t->step == 0 || last || due(r->evaluate.every, t->step)) && !t->evaluated &&
-        evaluate_aside(t, &said_ns, err) < 0)
+    int rc = 0;
+    if ((t->step == 0 || last || due(r->evaluate.every, t->step)) && !t->evaluated)
+        rc = evaluate_aside(t, &said_ns, err);
+    /* Where there is no checkpoint yet a step is made, which has one. */
+    if (rc < 0 || (rc > 0 && t->resumed && tern_train_agree_stop(t, stop, err) < 0))
         return -1;
-    if (!last)
-        tern_train_end(t); /* one that was interrupted, or that less patience makes one */
+    if (rc == 0 && !last)
+        tern_train_end(t, true); /* one that was interrupted, or that less patience makes one */
     last |= t->ended;
     while (t->step < (uint64_t)r->steps && !t->ended && *stop == TERN_TRAIN_GO_ON) {
         if (tern_train_profile_begin(t, err) < 0 || tern_train_step(t, stop, err) < 0 ||
@@ -178,12 +182,12 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
             t->options->watch(t->options->watch_ctx, t->step, t->loss);
         beat(t);
         say_step(t, &said_ns, &said_step);
-        int rc = 0;
+        rc = 0;
         last = t->step == (uint64_t)r->steps;
         if (last || (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step)))
             rc = evaluate_aside(t, &said_ns, err);
         if (rc == 0 && !last)
-            tern_train_end(t);
+            tern_train_end(t, false);
         last |= t->ended;
         if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
             return -1;
@@ -213,9 +217,9 @@ int tern_train(const struct tern_train_options *options, struct tern_train_resul
         tern_debug("phase: model");
         say_beginning(&t);
         rc = loop(&t, &stop, err);
-        if (rc < 0)
-            tern_train_failed(&t, err);
     }
+    if (rc < 0)
+        tern_train_failed(&t, err);
     if (rc == 0)
         *result = (struct tern_train_result){.step = t.step, .loss = t.loss, .stop = stop};
     tern_train_teardown(&t);

@@ -45,8 +45,9 @@ S
 run tern bench train --size tiny --steps 2 --json --peer torch --peer-python bash --peer-script fake; status 0 "a peer"
 number '[.peers[].name] == ["PyTorch of straw fused", "PyTorch of straw eager"]' "tuned and as shipped"
 number '.peers[0] | .tokens_per_second == 64 and .peak_bytes == 1099511627776' "its speed and memory"
-number '.steps == 4 and .peers[1].ratio * 64 > .tokens_per_second / 3 and .peers[1].ratio * 64 < .tokens_per_second * 3' "the ratio is of ours beside it by its"
-number '(.peers[0] | .share / .gflops) / (.share / .gflops) | . > 0.3 and . < 3' "its share of the same limit"
+number '.steps == 4 and ([.peers[] | (.ratio * 64 / .beside_tokens_per_second - 1) | fabs < 1e-9] | all)' "each ratio is of our steps beside it by its"
+number '.peers[0].beside_tokens_per_second != .peers[1].beside_tokens_per_second' "which are other ones"
+number '[.peers[] | .share > 0 and .share < .gflops] | all' "its share of the limit"
 number '.peers[0].memory_ratio < 0.01' "and of memory"
 cat >alone <<'S'
 mkdir one || exit 1
@@ -55,6 +56,9 @@ while read -r word; do echo '{"seconds": 2.0, "loss": 1, "peak_bytes": 1}'; done
 rmdir one
 S
 run tern bench train --size tiny --steps 1 --peer torch --peer-python bash --peer-script alone; status 0 "one PyTorch at a time"
+echo 'exec >&-; cat >/dev/null' >mute
+run timeout 60 tern bench train --size tiny --peer torch --peer-python bash --peer-script mute; status 1 "one that says nothing more"
+err_has 'PyTorch ended'
 echo 'kill -9 $$' >killed
 run tern bench train --size tiny --peer torch --peer-python bash --peer-script killed; status 1
 err_has 'PyTorch was ended by signal 9 (Killed): by somebody, or by the kernel for lack of memory'

@@ -129,13 +129,36 @@ status 0 "with more patience it goes on"; err_has "step 8: held has not got bett
 # Stopped at a step that is to be evaluated: that is made up for, and no step is made beyond it.
 rm -rf checkpoints
 tern run stop.yaml --ranks 2 --set ledger.dir=ledger8 --set steps=1000000 --set evaluate.every=1000000 2>err >out </dev/null & pid=$!
-until_true test -e checkpoints/step-00000003; kill -USR1 $pid; wait $pid; rc=$?
+until_true compgen -G 'checkpoints/step-*'; kill -USR1 $pid; wait $pid; rc=$?
 status 76 "stopped on the way"
 at=$(ls -d checkpoints/step-* | tail -n 1)
 tern ckpt show checkpoints/latest --json | tr -d ' \n' | grep -q '"evaluated":false,'; ok $? "not evaluated there"
 run tern run stop.yaml --ranks 2 --set ledger.dir=ledger8 --set steps=1000000 --set evaluate.every=1 --set evaluate.stop.patience=1
 status 0 "what it would have been told there is the end"
 [ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "and of that step ($at)"
+is "$(events ledger8 over | grep -c 'has not got better')" 1 "as the ledger says"
+# And stopped again while that is made up for.
+rm -rf checkpoints
+for _ in $(seq 300); do cat test.jsonl; done >long.jsonl
+tern data build --tokenizer model -o data/long.tds long.jsonl 2>/dev/null
+begin() { tern run stop.yaml --ranks 2 --set ledger.dir=ledger10 --set steps=1000000 --set 'data.held_out=[{name: held, path: data/long.tds}]' "$@" 2>err >out </dev/null & pid=$!; }
+begin --set evaluate.every=1000000
+until_true compgen -G 'checkpoints/step-*'; kill -USR1 $pid; wait $pid
+at=$(ls -d checkpoints/step-* | tail -n 1)
+begin --set evaluate.every=1 --set evaluate.stop.patience=1
+until_true grep -q "going on after" err; sleep 0.1; kill -USR1 $pid; wait $pid; rc=$?
+status 76 "stopped in the evaluation"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "no step is made" || ls checkpoints
+begin --set evaluate.every=1 --set evaluate.stop.patience=1
+wait $pid; rc=$?
+status 0 "then it is the end"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "of that step ($at)"
+rm -rf checkpoints
+run tern run run.yaml --ranks 2 --set ledger.dir=ledger9 --set steps=2
+run tern run run.yaml --ranks 2 --set ledger.dir=ledger9 --set steps=4 --accept --set 'lora={rank: 2, alpha: 2, targets: [q_proj]}'
+status 2 "what ranks refuse before their first step"
+tern ledger sql --ledger ledger9 -r latest -n -P "select cause from attempt order by attempt desc limit 1" | grep -q 'adapters'
+ok $? "is the attempt's cause, in rank 0's words" || tern ledger sql --ledger ledger9 -r latest -n -P "select cause from attempt"
 run tern run --trial 3 stop.yaml
 status 0 "a trial of it"
 tap_done

@@ -80,9 +80,8 @@ static int sums_backward(const struct tern_recipe *r)
 static int say_traffic(const struct tern_recipe *r, const struct tern_model_config *c,
                        const struct tern_plan_rank *p, struct tern_buf *to, struct tern_err *err)
 {
-    struct tern_plan_memory m;
-
     const struct tern_model_place *w = &p->place;
+    struct tern_plan_memory m;
     char bytes[32];
     bool half = r->precision == TERN_PRECISION_BF16;
     uint64_t elements = (uint64_t)(r->batch.micro * r->batch.seq_len * c->dim);

@@ -399,15 +399,14 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     f->asked = a->asked = w->asked;
     f->steps = tern_run_attempt_is_trainer(a) ? a->o->recipe->steps : 0;
     f->newest = -1;
+    f->resumed = a->resumed_step;
     if (tern_run_attempt_is_trainer(a) &&
         tern_ckpt_latest(a->o->recipe->checkpoint.dir, &path, &step, &err) == 0 && path)
         f->newest = (int64_t)step;
     if (good && path && f->newest < f->steps)
         read_end(path, f->ended, sizeof f->ended);
-    /* It was over before this attempt, whose trainer found that out: no other checkpoint says it.
-     */
-    if (good && a->resumed && f->newest == a->resumed_step && !f->ended[0])
-        read_said(a, "over", f->ended, sizeof f->ended);
+    if (good && f->steps && f->newest < f->steps && !f->ended[0])
+        read_said(a, "over", f->said, sizeof f->said);
     if (!good && f->steps && WIFEXITED(f->status) && WEXITSTATUS(f->status) < 128)
         read_said(a, "failed", f->said, sizeof f->said);
     free(path);

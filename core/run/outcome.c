@@ -63,11 +63,21 @@ static void judge_signal(const struct tern_run_facts *f, struct tern_run_result 
         say(r, "killed", TERN_TEMPFAIL, "%s ended by signal %d (%s)", who, sig, strsignal(sig));
 }
 
+/* Why the run is done with its newest checkpoint before the last step; "": it is not.  What rank 0
+ * says without a checkpoint that says so holds for the one it began from alone: of another one it
+ * would be the end of what was lost. */
+static const char *early(const struct tern_run_facts *f)
+{
+    if (f->ended[0])
+        return f->ended;
+    return f->newest >= 0 && f->newest == f->resumed ? f->said : "";
+}
+
 /* Status 0: is the work there? */
 static void judge_done(const struct tern_run_facts *f, struct tern_run_result *r)
 {
-    if (f->steps == 0 || f->newest >= f->steps || f->ended[0])
-        say(r, "done", TERN_OK, "%s", f->newest < f->steps ? f->ended : "");
+    if (f->steps == 0 || f->newest >= f->steps || early(f)[0])
+        say(r, "done", TERN_OK, "%s", f->newest < f->steps ? early(f) : "");
     else if (f->lost_node[0])
         say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
     else if (f->newest < 0)
@@ -120,7 +130,7 @@ static void judge_stuck(const struct tern_run_facts *f, struct tern_run_result *
 {
     const char *word = job_outcome(f->job_word);
 
-    if (f->steps && (f->newest >= f->steps || f->ended[0]))
+    if (f->steps && (f->newest >= f->steps || early(f)[0]))
         judge_done(f, r);
     else if (f->lost_node[0])
         say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);

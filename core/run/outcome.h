@@ -18,7 +18,10 @@ struct tern_run_facts {
     int64_t newest;       /* step of the newest verified checkpoint; -1 for none */
     char ended[300]; /* why the run is done with that one before its last step; "": it is not */
     bool stuck;      /* srun had to be ended after its step (stuck.h): `status` says nothing */
-    char said[300];  /* why rank 0 could not go on, in its words; "": it said nothing */
+    /* Rank 0's words, "" for none: why it could not go on; after a good end, why the run was over
+     * with the checkpoint that it began from. */
+    char said[300];
+    int64_t resumed; /* that checkpoint's step; -1 for none */
 };
 
 /* Fills outcome, status and why of `result`; *sig is the signal that ended the ranks, 0 for none.

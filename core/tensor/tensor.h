@@ -44,8 +44,8 @@ int tern_tensor_start(int threads, int local_ranks, struct tern_err *err);
 int tern_tensor_start_threads(int threads, int local_ranks);
 
 /* What products keep of memory in a process of so many threads, by start's choices on this CPU;
- * `half`: also with B in bf16.  Needs no start.  OpenBLAS's share is as measured with matrices of
- * some hundred rows (1 MiB a thread); it is up to 20 times that of the largest. */
+ * `half`: also with B in bf16.  Needs no start.  OpenBLAS's share is 1 MiB a thread, as measured
+ * with matrices of 512 (0.7 to 1.1); large ones take up to 3.3, beside which they are large. */
 uint64_t tern_tensor_room_bytes(int threads, bool half);
 
 /* What was chosen, for the log and the manifest; valid after start, never freed. */

@@ -3,7 +3,8 @@
 #   O=DIR                       build elsewhere
 #   SANITIZE=address,undefined  build with sanitizers (in build-<names> unless O says otherwise)
 #   V=1                         show commands
-#   K=WORD                      with check-<tier>: only tests whose name has the word
+#   K=WORD                      with check-<tier>: only tests whose name has the word (a regular expression)
+#   LONG=1                      with check-<tier>: only tests that have a long list, with the whole of it
 #   SLURM_PREFIX=/opt/slurm     the Slurm to build for, when its headers are not among the system's
 #   DESTDIR= PREFIX=/usr/local  for `make install`, which tells more above its rule
 
@@ -246,9 +247,10 @@ uninstall:
 export TERN_BUILD := $(abspath $(O))
 export TERN_SANITIZE := $(SANITIZE)
 
-.PHONY: check check-unit check-cli check-multi check-slurm check-fault check-peers check-fuzz \
-	check-layers check-headers tests
-tests: all man $(UNIT) $(TEST_TOOLS) $(F64_TESTS) $(PLUGINS_TEST) $(PROVIDER_TEST)
+.PHONY: check check-all check-bytes check-unit check-cli check-multi check-slurm check-fault check-peers \
+	check-fuzz check-layers check-headers bounds tests tests-float
+tests: tests-float $(F64_TESTS)
+tests-float: all man $(UNIT) $(TEST_TOOLS) $(PLUGINS_TEST) $(PROVIDER_TEST)
 
 # The README's commands build on all cores, unless make was told how many.
 ALL_CORES = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -263,8 +265,16 @@ check: path deps
 	@$(MAKE) $(ALL_CORES) --no-print-directory tests check-layers check-headers
 	@tests/run unit cli multi
 
-check-unit check-cli check-multi check-slurm check-fault check-peers: check-%: tests
-	@tests/run $(K:%=-k %) $*
+RUN_TESTS = tests/run $(if $(LONG),-l) $(if $(K),-k '$(K)')
+check-unit check-cli check-multi check-slurm check-fault check-peers: check-%:
+	@$(MAKE) $(ALL_CORES) --no-print-directory tests
+	@$(RUN_TESTS) $*
+
+# The tests of rooms that handle memory, bytes and descriptors, for sanitizers: not the sweeps of
+# arithmetic, which take them half an hour.
+check-bytes:
+	@$(MAKE) $(ALL_CORES) --no-print-directory tests-float
+	@tests/run -x '^unit/(tensor|products|llama)' -k '^unit/|^cli/|^multi/(fabric|autopsy|data|mirror)' unit cli multi
 
 # Mutated input, always under sanitizers.
 check-fuzz:
@@ -272,8 +282,17 @@ ifeq ($(SANITIZE),)
 	@$(MAKE) --no-print-directory SANITIZE=address,undefined check-fuzz
 else
 	@$(MAKE) $(ALL_CORES) --no-print-directory tests $(FUZZ)
-	@tests/run fuzz
+	@$(RUN_TESTS) fuzz
 endif
+
+# Everything, stage by stage; what passed at this commit is not run again.
+check-all:
+	@tests/all $(STAGES)
+
+# What is promised of times, rates and memory: on a machine that does nothing else.
+bounds:
+	@$(MAKE) $(ALL_CORES) --no-print-directory tests
+	@tests/run -b $(if $(K),-k '$(K)') unit cli multi slurm fault
 
 check-layers:
 	@tests/lib/check-layers

@@ -89,7 +89,7 @@ static void put_changed(uint64_t round, int rank)
 int main(void)
 {
     const char *runs = getenv("FUZZ_RUNS");
-    int n = runs ? atoi(runs) : 3000, told = 0;
+    int n = runs ? atoi(runs) : tap_long() ? 60000 : 3000, told = 0;
 
     if (!mkdtemp(dir))
         return 1;

@@ -216,7 +216,7 @@ static void fuzz_sets(const struct bytes *set, uint64_t rounds)
 
 int main(int argc, char **argv)
 {
-    uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 3000;
+    uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : tap_long() ? 60000 : 3000;
     struct bytes model = {0}, set;
 
     if (argc > 1)

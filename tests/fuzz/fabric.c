@@ -545,6 +545,8 @@ int main(int argc, char **argv)
     char path[4096];
 
     (void)argc;
+    if (tap_long())
+        runs *= 10;
     if (getenv("FUZZ_RUNS"))
         runs = atoi(getenv("FUZZ_RUNS"));
     if (getenv("FUZZ_SEED"))

@@ -73,7 +73,7 @@ int main(void)
 {
     char dir[] = "/tmp/tern-fuzz-task-XXXXXX", data[4096];
     const char *runs = getenv("FUZZ_RUNS");
-    int n = runs ? atoi(runs) : 20000;
+    int n = runs ? atoi(runs) : tap_long() ? 400000 : 20000;
 
     if (!mkdtemp(dir))
         return 1;

@@ -30,6 +30,19 @@ is() { # GOT WANTED NAME
 }
 # Until COMMAND succeeds, for half a minute at most: whether it does is asked, not when.
 until_true() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
+# A measured time, rate or memory against what tern promises of it: a benchmark.  That it was measured
+# is asserted; that it is at most LIMIT only under `make bounds`, on a machine that does nothing else.
+bound() { # VALUE LIMIT NAME
+    awk -v v="$1" 'BEGIN {exit !(v ~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/)}'
+    ok $? "$3: measured" || { echo "# got '$1'"; return 1; }
+    awk -v v="$1" -v l="$2" 'BEGIN {exit !(v + 0 <= l + 0)}'
+    set -- "$1" "$2" "$3" $?
+    if [ -n "${TERN_TEST_BOUNDS-}" ]; then ok "$4" "$3: $1, at most $2"; else
+        echo "# bound $([ "$4" = 0 ] && echo held || echo exceeded): $3: $1, at most $2"; fi
+}
+# Whether the whole list is asked for (tests/run -l, make check-all), and not the part that every
+# `make check` goes through.
+long() { [ -n "${TERN_TEST_LONG-}" ]; }
 run() { # COMMAND...: its stdout in ./out, its stderr in ./err, its status in $rc
     "$@" >out 2>err </dev/null; rc=$?; cmd="$*"; return 0
 }

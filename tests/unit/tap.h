@@ -48,6 +48,26 @@ __attribute__((format(printf, 4, 5), unused)) static int tap_check(int good, con
             printf("# got  '%s'\n# without '%s'\n", g_ ? g_ : "(null)", w_);                       \
     } while (0)
 
+/* A measured time, rate or memory against what tern promises of it: a benchmark, asserted only under
+ * `make bounds`, on a machine that does nothing else, and told otherwise. */
+#define bound(value, limit, ...)                                                                   \
+    do {                                                                                           \
+        double v_ = (value), l_ = (limit);                                                         \
+        if (getenv("TERN_TEST_BOUNDS")) {                                                          \
+            ok(v_ <= l_, __VA_ARGS__);                                                             \
+        } else {                                                                                   \
+            printf("# bound %s: ", v_ <= l_ ? "held" : "exceeded");                                \
+            printf(__VA_ARGS__);                                                                   \
+        }                                                                                          \
+        printf("%s%g, at most %g\n", getenv("TERN_TEST_BOUNDS") ? "# " : ": ", v_, l_);            \
+    } while (0)
+
+/* Whether the whole list is asked for (tests/run -l), and not the part of every `make check`. */
+__attribute__((unused)) static int tap_long(void)
+{
+    return getenv("TERN_TEST_LONG") != NULL;
+}
+
 __attribute__((unused)) static void tap_skip(const char *why)
 {
     printf("ok %d # SKIP %s\n", ++tap_count, why);

@@ -247,7 +247,7 @@ uninstall:
 export TERN_BUILD := $(abspath $(O))
 export TERN_SANITIZE := $(SANITIZE)
 
-.PHONY: check check-all check-bytes check-unit check-cli check-multi check-slurm check-fault check-peers \
+.PHONY: check check-all check-bytes check-long check-unit check-cli check-multi check-slurm check-fault check-peers \
 	check-fuzz check-layers check-headers bounds tests tests-float
 tests: tests-float $(F64_TESTS)
 tests-float: all man $(UNIT) $(TEST_TOOLS) $(PLUGINS_TEST) $(PROVIDER_TEST)
@@ -270,6 +270,11 @@ check-unit check-cli check-multi check-slurm check-fault check-peers: check-%:
 	@$(MAKE) $(ALL_CORES) --no-print-directory tests
 	@$(RUN_TESTS) $*
 
+# The long lists of those three tiers.
+check-long:
+	@$(MAKE) $(ALL_CORES) --no-print-directory tests
+	@tests/run -l $(if $(K),-k '$(K)') unit cli multi
+
 # The tests of rooms that handle memory, bytes and descriptors, for sanitizers: not the sweeps of
 # arithmetic, which take them half an hour.
 check-bytes:
@@ -281,7 +286,7 @@ check-fuzz:
 ifeq ($(SANITIZE),)
 	@$(MAKE) --no-print-directory SANITIZE=address,undefined check-fuzz
 else
-	@$(MAKE) $(ALL_CORES) --no-print-directory tests $(FUZZ)
+	@$(MAKE) $(ALL_CORES) --no-print-directory tests-float $(FUZZ)
 	@$(RUN_TESTS) fuzz
 endif
 

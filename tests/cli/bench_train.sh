@@ -17,7 +17,7 @@ number ".trained == .parameters and .flops_per_token == 3 * (2 * ($layers + 3200
 full=$(jq .peak_bytes out)
 run tern bench train --size tiny --steps 2 --ranks 2 --micro-batches 2; status 0 "two ranks"
 out_has '512 tokens a step'; out_has '2 ranks'; out_has 'share '
-run tern bench train --size tiny --steps 1 --recompute full; status 0 "everything made again"
+if long; then run tern bench train --size tiny --steps 1 --recompute full; status 0 "everything made again"; fi
 
 run tern bench train --size tiny --steps 2 --json --lora 4; status 0 "adapters alone"
 number ".trained == $adapters and .parameters > 4000000 and .lora == 4 and .dora == false" "which are few"
@@ -27,12 +27,14 @@ run tern bench train --size tiny --steps 3 --json --lora 4 --peer full; status 0
 number ".peers[0] | .name == \"tern\" and .setting == \"all weights\" and .ratio > 0 and .peak_bytes == null and .share > 0" "the full step beside it"
 number ".trained == $adapters and .steps == 3 and .peak_bytes < $full - 40e6" "whose memory is not counted"
 number '.peers[0].gflops * 1e9 / .peers[0].tokens_per_second - .flops_per_token > 1e6' "nor are its FLOPs those of adapters"
-run tern bench train --size tiny --steps 2 --lora 4 --peer full --ranks 2; status 0 "the same on two ranks"
-out_has "tern, all weights: tokens/s"; out_has "adapters' is"
-run tern bench train --size tiny --steps 2 --lora 4 --dora --precision bf16; status 0 "with magnitudes, of a model in bf16"
-out_has 'tiny, bf16'; out_has "DoRA of rank 4 beside q_proj and v_proj: $((adapters + 2 * 96)) parameters"
-run tern bench train --size tiny --steps 2 --json --precision bf16; status 0 "bf16 with a master copy"
-number '.trained == .parameters and .precision == "bf16" and .share > 0' "of all weights"
+if long; then
+    run tern bench train --size tiny --steps 2 --lora 4 --peer full --ranks 2; status 0 "the same on two ranks"
+    out_has "tern, all weights: tokens/s"; out_has "adapters' is"
+    run tern bench train --size tiny --steps 2 --lora 4 --dora --precision bf16; status 0 "with magnitudes, of a model in bf16"
+    out_has 'tiny, bf16'; out_has "DoRA of rank 4 beside q_proj and v_proj: $((adapters + 2 * 96)) parameters"
+    run tern bench train --size tiny --steps 2 --json --precision bf16; status 0 "bf16 with a master copy"
+    number '.trained == .parameters and .precision == "bf16" and .share > 0' "of all weights"
+fi
 
 # A script in PyTorch's place: 64 tokens... a second and a peak of 2^40 bytes.
 cat >fake <<'S'
@@ -62,8 +64,10 @@ err_has 'PyTorch ended'
 echo 'kill -9 $$' >killed
 run tern bench train --size tiny --peer torch --peer-python bash --peer-script killed; status 1
 err_has 'PyTorch was ended by signal 9 (Killed): by somebody, or by the kernel for lack of memory'
-run tern bench train --size tiny --steps 2 --peer torch-tuned --peer-python bash --peer-script fake; status 0
-out_has 'of straw fused, tuned'; ! grep -q eager out; ok $? "tuned alone"
+if long; then
+    run tern bench train --size tiny --steps 2 --peer torch-tuned --peer-python bash --peer-script fake; status 0
+    out_has 'of straw fused, tuned'; ! grep -q eager out; ok $? "tuned alone"
+fi
 
 run tern bench train --size XL; status 2; err_has "'XL' is not S, M, L or tiny"
 run tern bench train --recompute some; status 2; err_has 'none, selective or full'

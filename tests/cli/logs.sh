@@ -1,6 +1,7 @@
 #!/bin/bash
 # What ranks print: passed on unchanged, kept, shown by tern logs; values in it; how tern-task ends.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/reach.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|M))'); do unset "$v"; done
 export TERN_LEDGER=$WORK/ledger
 
@@ -24,8 +25,7 @@ is "$s $rc" "SEGV 139" "and signals"
 run tern task -- no-such-program; status 127; err_has "cannot run 'no-such-program': No such file"; one_line
 run tern task -- sh -c 'read x || echo nothing'; out_has nothing "stdin is the launcher's"
 run tern task -- sh -c 'exec >&- 2>&-; sleep 0.3; exit 5'; status 5 "a program that closes its streams is waited for"
-start=$SECONDS; run tern task -- sh -c 'sleep 30 & echo $! >daemon; echo done'; status 0
-[ $((SECONDS - start)) -lt 10 ]; ok $? "a child that outlives the program is not waited for"
+run timeout 100 tern task -- sh -c 'sleep 300 & echo $! >daemon; echo done'; status 0 "a child that outlives the program is not waited for"
 kill "$(cat daemon)" 2>/dev/null
 run tern task -- sh -c '(sleep 0.2; echo late) & echo early'; out_has late "but what it prints within a moment is passed on"
 run bash -c 'set -o pipefail; tern task -- yes | head -n 1'
@@ -33,7 +33,7 @@ is "$(cat out) $rc" "y 141" "nobody reads any more: the program gets SIGPIPE, as
 TERN_RUN_LOGS=$WORK/fulllogs tern task bash -c 'for i in 1 2 3 4; do echo "line $i"; sleep 0.1; done; echo went >went' >/dev/full 2>err
 is "$? $(cat went)" "0 went" "a full disk behind its output: the program goes on"; one_line
 err_has 'No space left on device'; is "$(grep -c 'line [1-4]$' fulllogs/0.log)" 4 "and the log has what was printed"
-start=$SECONDS; tern task -- sh -c 'echo $$ >pid; exec sleep 30' & task=$!
+tern task -- sh -c 'echo $$ >pid; exec sleep 30' & task=$!
 until_true test -s pid; kill -9 $task; wait $task 2>/dev/null
 until_true sh -c '! kill -0 $(cat pid)'; ok $? "kill -9 of tern-task: the program goes with it"
 
@@ -71,7 +71,8 @@ run tern logs --rank 3-9 --tail 2; status 2 "ranks that are not there"; one_line
 run tern logs --rank 1 --grep 'no such text'; status 0 "a text that is not there"
 logs=$(ls -d ledger/runs/*/logs/1 | tail -1)
 if [ "$(id -u)" != 0 ] || setpriv --reuid 65534 --clear-groups true 2>/dev/null; then
-    other() { if [ "$(id -u)" = 0 ]; then run setpriv --reuid 65534 --clear-groups "$@"; else run "$@"; fi; }
+    reach 65534
+    other() { if [ "$(id -u)" = 0 ]; then PATH=$REACH_BIN:$PATH run setpriv --reuid 65534 --clear-groups "$@"; else run "$@"; fi; }
     chmod a+rx . ledger; chmod 000 "$logs/1.log"; other tern logs; status 1 "a log that may not be read"; one_line; err_has '/1.log: cannot be read: Permission denied'; out_has 'rank 2 line 3'
     chmod 644 "$logs/1.log"; chmod 000 "$logs"; other tern logs; status 1 "a folder that may not be read"; one_line; err_has 'cannot look for logs: Permission denied'
     chmod 755 "$logs"
@@ -110,14 +111,14 @@ fi
 recipe live 'for i in 1 2 3 4 5 6; do echo "beat $i"; sleep 0.2; done'
 tern run live.yaml >/dev/null 2>&1 & sup=$!
 until_true sh -c 'tern logs live'
-run timeout 20 tern logs live -f --attempt 1 --rank 0; status 0 "-f ends with the run"
+run timeout 100 tern logs live -f --attempt 1 --rank 0; status 0 "-f ends with the run"
 is "$(grep -c 'beat [1-6]' out)" 6 "-f shows all of it"; err_has 'done'
 wait $sup
-recipe lost 'echo here; exec sleep 60'
+recipe lost 'echo here; exec sleep 300'
 tern run lost.yaml >/dev/null 2>&1 & sup=$!
 until_true sh -c 'tern logs lost | grep here'
 kill -9 $sup; wait $sup 2>/dev/null
-run timeout 20 tern logs lost -f --rank 0; status 0 "-f ends when the supervisor was killed"; err_has 'its supervisor is gone'
+run timeout 100 tern logs lost -f --rank 0; status 0 "-f ends when the supervisor was killed"; err_has 'its supervisor is gone'
 
 # ---- bounded
 recipe big 'seq -f "line %09.0f of very many lines that nobody will ever read again" 60000'
@@ -133,13 +134,13 @@ TERN_LOG_BYTES=0 run tern run talk.yaml; status 0; run tern logs; status 2 "TERN
 mkdir -p hang/1; mkfifo hang/1/fifo
 recipe nolog 'echo fine'
 TERN_RUN_LOGS=/proc/nowhere run tern task -- echo fine; status 0; out_has fine; err_has 'has no log'; one_line
-if strace -o /dev/null true 2>/dev/null; then
+if ! long; then :; elif strace -o /dev/null true 2>/dev/null; then
     start=$(date +%s%N)
     ASAN_OPTIONS=detect_leaks=0 TERN_RUN_LOGS=$WORK/slow run strace -f -o trace -e trace=pwrite64 -e inject=pwrite64:delay_enter=9000000:when=2+ \
         tern task -- sh -c 'seq 300000; date +%s%N >done'
     status 0 "a storage that hangs does not stop the program"
     is "$(tail -n 1 out)" 300000 "its output arrives"
-    ms=$((($(cat done) - start) / 1000000)); [ "$ms" -lt 8000 ]; ok $? "the program itself was held up for less than a hang: $ms ms in all"
+    bound $((($(cat done) - start) / 1000000)) 8000 "milliseconds of a program whose log hangs for 9000"
     err_has 'does not answer' "and the loss is told"
 else
     skip "a storage that hangs: no strace"

@@ -46,11 +46,11 @@ for pair in '1 failed' '3 failed' '2 refused' '75 fault' '76 stopped' '77 halted
     CODE=$1 run tern run ends.yaml; status "$1" "status $1 of a workload is tern run's"
     is "$(last 'outcome, exit_code' ends)" "$2 $1" "and the ledger calls it $2"
 done
-recipe killed '[ $SLURM_PROCID = 1 ] && kill -9 $$; exec sleep 30' 2
-start=$SECONDS
-run tern run killed.yaml; status 75 "a rank that is killed: 75"
+recipe killed '[ $SLURM_PROCID = 1 ] && kill -9 $$; exec sleep 300' 2
+start=${EPOCHREALTIME/./}
+run timeout 100 tern run killed.yaml; status 75 "a rank that is killed: 75"
 err_has 'rank 1 ended by signal 9' "and it is named"
-[ $((SECONDS - start)) -lt 5 ]; ok $? "the other ranks end with it"
+bound $(((${EPOCHREALTIME/./} - start) / 1000)) 5000 "the other ranks end with it: milliseconds"
 is "$(last 'outcome, signal' killed)" "killed 9" "the ledger has outcome and signal"
 recipe leaves 'sleep 300 & echo $! >left; exit 3'
 run tern run leaves.yaml; status 3
@@ -58,9 +58,11 @@ until_true sh -c '! kill -0 $(cat left)'; ok $? "what a rank has started ends wi
 recipe said 'i=0; while [ $i -lt 20 ]; do sleep 0.05; i=$((i + 1)); done; tern metric step=1 loss=2; exit 76'
 (tern run said.yaml 2>&1; echo $? >rc) | head -n 1 >/dev/null
 is "$(cat rc)" 76 "a run outlives who reads its words"
-recipe folds 'rm -rf vanish; sleep 7'; sed -i 's/dir: ledger/dir: vanish/' folds.yaml
-run tern run folds.yaml; status 0 "a ledger that vanishes does not end a run"
-is "$(grep -c 'the ledger is behind' err)" 2 "and is told once, not at every look, and at the end"
+if long; then # the ledger is folded every few seconds
+    recipe folds 'rm -rf vanish; sleep 7'; sed -i 's/dir: ledger/dir: vanish/' folds.yaml
+    run tern run folds.yaml; status 0 "a ledger that vanishes does not end a run"
+    is "$(grep -c 'the ledger is behind' err)" 2 "and is told once, not at every look, and at the end"
+fi
 recipe tries 'echo x >>tries; [ $(wc -l <tries) = 3 ] || kill -9 $$' 1 ' '
 run tern run tries.yaml; status 0 "a rank that is killed is started again"
 is "$(attempts outcome tries | paste -sd,)" "killed,killed,done" "each try is an attempt"
@@ -105,7 +107,7 @@ listed() { state running | grep -qx 'orphan|running'; }
 until_true listed; quiet
 is "$(state silent)" "orphan|silent" "a run whose owner says nothing for minutes is listed as silent"
 tern ledger show orphan --ledger ledger | grep -q '^state *silent'; ok $? "tern ledger show says the same"
-until_true listed; ok $? "until the owner's next beat"
+if long; then until_true listed; ok $? "until the owner's next beat"; fi
 kill -9 $sup; ended; quiet
 is "$(state silent)" "orphan|silent" "and so is one whose owner was killed"
 is "$(tern ledger show orphan --ledger ledger --attempts -n -P -o outcome)" "no end" "its attempt has no end"

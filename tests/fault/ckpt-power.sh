@@ -10,7 +10,7 @@ if [ "$(id -u)" = 0 ] && [ -z "${TERN_OWN_MOUNTS-}" ]; then
 fi
 . "$(dirname "$0")/../lib/tap.sh"
 T=$TOOLS/ckpt-tool
-ROUNDS=${CKPT_POWER_ROUNDS:-15}
+ROUNDS=${CKPT_POWER_ROUNDS:-$(long && echo 15 || echo 4)}
 SEED=${CKPT_SEED:-$$}
 RANDOM=$SEED
 [ "$(id -u)" = 0 ] || skip_all "a power cut needs root (loop mount)"
@@ -20,16 +20,19 @@ mount -o loop disk mnt 2>/dev/null || skip_all "no loop mounts here"
 tap_cleanup='umount -q -l mnt'
 echo "# seed $SEED, $ROUNDS rounds"
 
+saved() { [ -s acks ] || ! kill -0 "$pid" 2>/dev/null; }
 bad=0 lost=0 saves=0 acked=0 cut=0
 for ((i = 0; i < ROUNDS; i++)); do
+    : >acks
     setsid "$T" loop mnt/run $((1 + RANDOM % 2)) hf >acks 2>errs &
     pid=$!
-    sleep "0.$(printf %03d $((100 + RANDOM % 400)))"
+    until_true saved # then somewhere in one of the next
+    sleep "0.$(printf %03d $((RANDOM % 400)))"
     # EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
     perl -e 'open(F, "<", "mnt") or exit 1; $a = pack("L", 2); ioctl(F, 0x8004587d, $a) or exit 1' && cut=$((cut + 1))
     kill -9 -- -$pid 2>/dev/null
     wait $pid 2>/dev/null
-    umount mnt || { sleep 1; umount mnt; }
+    until_true umount mnt # the ranks may take a moment to be gone
     mount -o loop disk mnt || { bad=$((bad + 1)); break; }
     saves=$((saves + $(grep -c '^saved ' acks)))
     last=$(sed -n 's/^saved //p' acks | tail -1)

@@ -5,12 +5,10 @@
 #
 #   FABRIC_HOSTILE_SECONDS=N  goes on for so long with drawn faults, shapes and seeds
 #   FABRIC_HOSTILE_SEED=S     where that begins
-#
-# alone: what is promised within a deadline holds where its ranks get the processor
 . "$(dirname "$0")/../lib/tap.sh"
-R=$TOOLS/fabric-ranks
+. "$ROOT/tests/lib/fabric.sh"
 export FI_PROVIDER_PATH=${TERN_BUILD:-$ROOT/build}/tests/provider TERN_FABRIC_PROVIDER=ternsrd
-unset TERN_RUN_SOCKET TERN_FABRIC_MODE TERN_FABRIC_RAILS
+unset TERN_FABRIC_MODE TERN_FABRIC_RAILS
 
 clean() { # NAME: no misuse, no crash in any rank
     ! grep -qE 'ternsrd: refused|Sanitizer|runtime error|bug:' err && [ "$rc" -lt 124 ]
@@ -41,29 +39,29 @@ seed=0
 for mode in rma tagged; do
     export TERN_DEADLINE=30 TERN_FABRIC_MODE=$mode
     for f in "${faults[@]}"; do
-        for shape in 1:2 1:3 1:5 2:4; do
+        for shape in $(long && echo 1:2 1:5) 1:3 2:4; do
             seed=$((seed + 1))
             agree "$f" ${shape%:*} ${shape#*:} $seed 30
         done
     done
 
-    # A peer that is lost amid operations: the others name it within the deadline and a second.
+    # A peer that is lost amid operations: the others name it.
     export TERN_DEADLINE=3
     for how in drop die; do
-        TERN_FABRIC_SHARE=1 TERNSRD=$how=2@60,reorder=16 run timeout 30 "$R" lose 4
+        TERN_FABRIC_SHARE=1 TERNSRD=$how=2@60,reorder=16 run timeout 100 "$R" lose 4
         [ "$rc" = 3 ] && [ "$(grep -c 'code 75: rank 2 (' err)" = 3 ]
         ok $? "$mode, $how: the three others name rank 2" || sed 's/^/# /' err
-        awk '/^after/ {n++; late += $2 > 4} END {exit n != 4 || late}' err
-        ok $? "$mode, $how: all four end within the deadline and a second" || sed 's/^/# /' err
+        [ "$(grep -c '^after' err)" = 4 ]; words "$mode, $how: all four end"
+        bound "$(slowest)" 4 "$mode, $how: seconds, of a deadline of 3"
         clean "$mode, $how"
     done
     # Single messages that fail: an error, no hang and no wrong result.
-    TERN_FABRIC_SHARE=1 TERNSRD=fail=0.01,reorder=16 run timeout 30 "$R" random 4 3 200
+    TERN_FABRIC_SHARE=1 TERNSRD=fail=0.01,reorder=16 run timeout 100 "$R" random 4 3 200
     [ "$rc" = 1 ] && [ "$(grep -c 'Input/output error' err)" -ge 1 ] && ! grep -q wrong err
     ok $? "$mode: failed messages end the operations with an error, and nothing is wrong" || sed 's/^/# /' err
     clean "$mode, failed messages"
     # Data for a rank that has given up comes when its memory is gone.
-    TERN_DEADLINE=0.3 TERN_FABRIC_SHARE=1 TERNSRD=seed=1 run timeout 30 "$R" late 3
+    TERN_DEADLINE=0.3 TERN_FABRIC_SHARE=1 TERNSRD=seed=1 run timeout 100 "$R" late 3
     [ "$rc" = 3 ] && [ "$(grep -c 'code 75: rank [0-2] (' err)" = 3 ] && ! grep -q 'with signal' err
     ok $? "$mode: after an error nobody writes to memory that was freed" || sed 's/^/# /' err
 done
@@ -71,8 +69,8 @@ done
 # A rank hears from a mate that it is over when messages of its own have waited for their place for
 # more than a second.
 export TERN_DEADLINE=6 TERN_FABRIC_MODE=tagged
-for seed in 1 2 3 4; do
-    TEST_FABRIC_HASTY=1 TERN_FABRIC_SHARE=2 TERNSRD=seed=$seed,drop=2@60,tx=2,msg=8192 run timeout 30 "$R" lose 4
+for seed in 1 $(long && echo 2 3 4); do
+    TEST_FABRIC_HASTY=1 TERN_FABRIC_SHARE=2 TERNSRD=seed=$seed,drop=2@60,tx=2,msg=8192 run timeout 100 "$R" lose 4
     [ "$rc" = 3 ] && [ "$(grep -c 'code 75: rank' err)" = 4 ] && ! grep -q 'with signal' err
     ok $? "a mate's word comes while messages wait for their place, seed $seed" || sed 's/^/# /' err
 done
@@ -80,20 +78,20 @@ done
 # Two rails, one of which fails: EIO of what was sent, of what has even come, silence.
 export TERN_DEADLINE=4 TERN_FABRIC_MODE=rma TERN_FABRIC_RAILS=any TERN_FABRIC_SHARE=1 TEST_FABRIC_FAR=1
 for f in only=2,fail=0.05 only=2,lie=0.05,late=10000 only=2,lie=0.2,late=10000 only=1,drop=1@40; do
-    for seed in 6 8; do
-        TERNSRD=seed=$seed,rails=2,reorder=16,$f run timeout 30 "$R" random 3 $seed 60
+    for seed in 6 $(long && echo 8); do
+        TERNSRD=seed=$seed,rails=2,reorder=16,$f run timeout 100 "$R" random 3 $seed 60
         # What came after all leaves nothing to wait for, and so the rail may only be avoided.
         [ "$rc" = 0 ] && { [ "${f#*lie}" != "$f" ] || grep -q 'is given up, 1 left' err; }
         ok $? "two rails, seed $seed, $f: the other one does" || { echo "# status $rc"; sed 's/^/# /' err; }
         clean "two rails"
     done
 done
-TERNSRD=seed=1,rails=2,reorder=16,late=5000,mtu=32768 run timeout 30 "$R" free 2
+TERNSRD=seed=1,rails=2,reorder=16,late=5000,mtu=32768 run timeout 100 "$R" free 2
 [ "$rc" = 0 ] && ! grep -q 'given up' err
 ok $? "memory freed when an operation is over ends nothing" || sed 's/^/# /' err
 unset TERN_FABRIC_RAILS TERN_FABRIC_SHARE TEST_FABRIC_FAR
 
-TERN_FABRIC_SHARE=1 TERNSRD=mr=1 run timeout 30 "$R" random 2 1 1
+TERN_FABRIC_SHARE=1 TERNSRD=mr=1 run timeout 100 "$R" random 2 1 1
 err_has 'ulimit -l' "memory that cannot be registered: the limit is named"
 
 until=$((SECONDS + ${FABRIC_HOSTILE_SECONDS:-0}))

@@ -4,13 +4,15 @@
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C|P))'); do unset "$v"; done
 rows() { sqlite3 -separator ' ' ledger/runs/*/run.db "select step, state from checkpoint where path like '$WORK/$1/%' order by step" | tr '\n' ,; }
 
-# A trainer that goes on from its newest checkpoint; 40 files of 256 KiB each.
+# A trainer that goes on from its newest checkpoint; 40 files of 32 KiB each.  It leaves the keeper no
+# more than ten to do, however slow the machine.
 cat >train.sh <<'S'
 s=$(ls -d ck/step_*/done 2>/dev/null | sed 's,.*step_\([0-9]*\)/.*,\1,' | sort -n | tail -1)
 while s=$((${s:-0} + 10)); [ $s -le ${1:-400} ]; do
     [ -e ck/step_$s/done ] && continue
+    while [ "$(ls -d ck/step_*/done 2>/dev/null | wc -l)" -ge 10 ]; do sleep 0.05; done
     mkdir -p ck/step_$s/model
-    for f in $(seq 40); do head -c 262144 /dev/urandom >ck/step_$s/model/$f; done
+    for f in $(seq 40); do head -c 32768 /dev/urandom >ck/step_$s/model/$f; done
     echo 1 >ck/step_$s/done; sleep 0.05
 done
 S
@@ -20,15 +22,31 @@ recipe() {
 recipe 100000
 # A whole folder has 41 files: any other that has a checkpoint's name was torn.
 torn() { for d in "$1"/step_*/; do [ -d "$d" ] && [ -e "$d/done" ] && [ "$(find "$d" -type f -size +0 | wc -l)" != 41 ] && echo "$d"; done; }
-killed=0 tears=
-for wait in 0.3 0.9 1.7 2.6 0.5 3.3 1.2 2.1; do
-    tern run run.yaml >out 2>err & pid=$!
-    sleep "$wait"; kill -9 $pid; wait $pid 2>/dev/null; killed=$((killed + 1))
-    until_true sh -c "! pgrep -P $pid" # its keeper ends with it
+newest() { ls -d ck/step_*/done 2>/dev/null | sed 's,.*step_\([0-9]*\)/.*,\1,' | sort -n | tail -1; }
+# The moment of a kill is seen, not timed: N further checkpoints, the keeper copying, the keeper
+# deleting (which is short: it is not waited for longer than 6 s).
+moment() { # N | copy | prune
+    local from=$(newest) end=$((SECONDS + 60))
+    [ $1 != prune ] || end=$((SECONDS + 6))
+    while kill -0 $pid && [ $SECONDS -lt $end ]; do
+        case $1 in
+        copy) compgen -G 'mirror/.[!.]*' ;;
+        prune) compgen -G 'ck/.[!.]*' ;;
+        *) sleep 0.02; [ $(($(newest) - ${from:-0})) -ge $(($1 * 10)) ] ;;
+        esac >/dev/null && return
+    done
+}
+killed=0 tears= aside=0
+for when in copy 3 prune $(long && echo 0 copy 8 prune 12 1 copy prune 5); do
+    setsid tern run run.yaml >out 2>err & pid=$!
+    moment $when; kill -9 $pid; wait $pid 2>/dev/null; killed=$((killed + 1))
+    until_true sh -c "! pgrep -r DRST -s $pid" # its keeper and its ranks end with it
+    ! compgen -G '*/.[!.]*' >/dev/null || aside=$((aside + 1))
     tears=$tears$(torn mirror)$(torn ck)
 done
+echo "# $aside kills left something aside"
 is "$tears" "" "killed $killed times: every folder that has a checkpoint's name is whole"
-newest=$(ls -d ck/step_*/done | sed 's,.*step_\([0-9]*\)/.*,\1,' | sort -n | tail -1)
+newest=$(newest)
 recipe "$newest"
 run tern run run.yaml; status 0 "the last attempt takes up what is unfinished"
 is "$(rows ck | tr , '\n' | grep -c -v 'deleted\|^$')" 2 "two are left in the ledger"
@@ -43,14 +61,15 @@ run tern ledger verify --ledger ledger; status 0 "the ledger is sound"
 
 # ---- the keeper alone is killed, at a certain moment
 if strace -qq -e trace=none true 2>/dev/null; then
-    recipe 60
-    for point in unlinkat:3 unlinkat:20 unlinkat:41 unlinkat:43 renameat2:1 renameat2:3 fchmod:20; do
+    n=$(long && echo 6 || echo 4) # checkpoints
+    recipe $((n * 10))
+    for point in unlinkat:20 renameat2:1 $(long && echo unlinkat:3 unlinkat:41 unlinkat:43 renameat2:3 fchmod:20); do
         rm -rf ck mirror run ledger
         strace -f -qq -o trace -e trace="${point%:*}" -e inject="${point%:*}:signal=SIGKILL:when=${point#*:}" tern run run.yaml >out 2>err
         was=$(grep -c 'looks after checkpoints ended' err)
         is "$was $(torn mirror)$(torn ck)" "1 " "killed at ${point/:/ }: what has a checkpoint's name is whole"
         tern run run.yaml >/dev/null 2>&1
-        is "$(rows mirror | tr , '\n' | grep -c verified) $(ls -A ck mirror | grep -c '^\.')" "6 0" "and the next takes it up"
+        is "$(rows mirror | tr , '\n' | grep -c verified) $(ls -A ck mirror | grep -c '^\.')" "$n 0" "and the next takes it up"
     done
 else
     skip "no strace"
@@ -60,7 +79,7 @@ fi
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     rm -rf ck mirror run ledger; mkdir mirror
     cat >full.sh <<'S'
-mount -t tmpfs -o size=15m tmpfs mirror || exit 1
+mount -t tmpfs -o size=2m tmpfs mirror || exit 1
 tern run run.yaml; rc=$?
 ls mirror >mirror.seen; ls -A mirror | grep '^\.' >mirror.aside
 mount -o remount,size=200m mirror && tern run run.yaml || rc=$?

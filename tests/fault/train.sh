@@ -25,21 +25,23 @@ else
     skip "a full disk: only root can mount a small one"
 fi
 
-# kill -9 of the supervisor and its ranks at many moments: the ledger and the weights are those of a run left alone.
-run tern run run.yaml --ranks 2 --set ledger.dir=whole
+# kill -9 of the supervisor and its ranks at many moments, at its start and after steps that are seen:
+# the ledger and the weights are those of a run left alone.
+run tern run run.yaml --ranks 2 --set steps=40 --set ledger.dir=whole
 tiny_digests >weights
 tiny_curve whole >curve
-[ "$(wc -l <curve)" = 8 ]; ok $? "the run left alone records 8 losses"
+[ "$(wc -l <curve)" = 40 ]; ok $? "the run left alone records 40 losses"
 rm -rf checkpoints
 kills=0
-for delay in 0.05 0.1 0.15 0.2 0.25 0.3 0.4 0.5 0.6 0.8; do
-    setsid tern run run.yaml --ranks 2 --set ledger.dir=killed >/dev/null 2>&1 & pid=$!
-    sleep $delay
-    if kill -9 -- -$pid 2>/dev/null; then kills=$((kills + 1)); fi
-    wait $pid 2>/dev/null
-    pgrep -g $pid >/dev/null && sleep 0.2
+for step in 0 0 0 2 6 $(long && echo "3 11 17") 20 33; do
+    setsid tern run run.yaml --ranks 2 --set steps=40 --set ledger.dir=killed >/dev/null 2>&1 & pid=$!
+    if [ $step = 0 ]; then sleep "0.$((RANDOM % 3))5"; else tiny_wait_step $step $pid; fi
+    kill -9 -- -$pid 2>/dev/null || kill -9 $pid 2>/dev/null # one that has no group yet
+    wait $pid 2>/dev/null; [ $? != 137 ] || kills=$((kills + 1))
+    until_true sh -c "! pgrep -r DRST -s $pid"
 done
-run tern run run.yaml --ranks 2 --set ledger.dir=killed
+[ $kills -gt 0 ]; ok $? "the kills hit a run at work"
+run tern run run.yaml --ranks 2 --set steps=40 --set ledger.dir=killed
 status 0 "killed $kills times, the run ends well"
 tiny_digests | cmp -s - weights
 ok $? "its weights are those of the run left alone, to the last bit"
@@ -61,8 +63,8 @@ status 0 "and leaves a verified checkpoint"
 
 # A finger that presses twice, in a terminal, which tells the whole foreground group; the ranks are
 # held until it has.
-said() { for _ in $(seq 100); do grep -q "$1" err && break; sleep 0.02; done; }
-for _ in 1 2 3; do # on a machine that was busy for 2 s in between, once more
+said() { until_true grep -q "$1" err; }
+for _ in 1 2 3 4 5 6; do # on a machine that was busy for 2 s in between, once more
     rm -rf checkpoints
     setsid tern run run.yaml --ranks 2 --set steps=100000 2>err >out & pid=$!
     tiny_wait_step 3 $pid

@@ -18,5 +18,11 @@ on() { run tern cluster exec $CLUSTER -- "$@"; }
 queue_empty() { [ -z "$(tern cluster exec $CLUSTER -- squeue -h)" ]; }
 job_state() { tern cluster exec $CLUSTER -- scontrol show job "$1" -o | sed 's/.*JobState=\([A-Z_]*\).*/\1/'; }
 job_over() { case $(job_state "$1") in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL | PREEMPTED) queue_empty ;; *) return 1 ;; esac; }
+# A requeued $job waits for old credentials to expire: it is started again as soon as its nodes have
+# let it go, but not in the second of its end, in which slurmd would refuse it.
+is_pending() { tern cluster exec $CLUSTER -- squeue -h -j "$job" -o %T | grep -qx PENDING; }
+start_again() { until_true is_pending; sleep 1.1; on scontrol update jobid="$job" StartTime=now; }
+# Slurm's word for a node: idle, down, drain...
+node_is() { tern cluster exec $CLUSTER -- sinfo -h -N -n "$1" -o %t | grep -qx "$2"; }
 # sbatch ARGUMENT...: its job's number in $job; out and err are sbatch's.
 submit() { on sbatch --parsable "$@"; job=$(cat out); }

@@ -100,13 +100,14 @@ int nanosleep(const struct timespec *t, struct timespec *left)
     return ((int (*)(const struct timespec *, struct timespec *))dlsym(RTLD_NEXT, "nanosleep"))(&longer, left);
 }
 C
-    for _ in 1 2 3 4; do # it oversleeps at that meeting in one run of three
+    tries=$(long && echo 4 || echo 2)
+    for _ in $(seq "$tries"); do # it oversleeps at that meeting in one run of three
         rm -rf checkpoints
         run env LD_PRELOAD="$WORK/late.so" taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')" \
             tern run run.yaml --ranks 16 --set batch='{global: 16, micro: 1, seq_len: 32}' --set ledger.dir=late
         sql late "select value from param where name = 'peak_gflops'"
     done >peaks
-    awk '!($1 > 0 && $1 < 512) {bad = 1} END {exit !(NR == 4 && !bad)}' peaks
+    awk '!($1 > 0 && $1 < 512) {bad = 1} END {exit !(NR == n && !bad)}' n="$tries" peaks
     ok $? "a rank 0 that oversleeps does not make the peak higher" || sed 's/^/# /' peaks err
 fi
 

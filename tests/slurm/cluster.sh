@@ -1,6 +1,7 @@
 #!/bin/bash
 # The virtual cluster: as this user, as an ordinary one when this one is root, and in plain mode.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/reach.sh"
 for p in munged slurmctld slurmd; do
     PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
 done
@@ -39,7 +40,7 @@ namespaces() { # WHO
     [ "$(sort -n out | tr '\n' ' ')" = '0 1 2 3 4 5 6 7 ' ]; ok $? "$1: PMIx ranks" || cat err
     if command -v mpirun >/dev/null; then
         on env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-            salloc -Q -N4 timeout 30 mpirun --map-by ppr:1:node hostname
+            salloc -Q -N4 timeout 120 mpirun --map-by ppr:1:node hostname
         [ "$(sort out | tr '\n' ' ')" = 'trn1-st-trn1-1 trn1-st-trn1-2 trn1-st-trn1-3 trn1-st-trn1-4 ' ]
         ok $? "$1: mpirun on the head reaches four hosts" || cat err
     else skip "mpirun is not installed"; fi
@@ -60,9 +61,10 @@ namespaces() { # WHO
     on sh -c 'exit 7'; status 7 "$1: exec passes the exit status"
     on ./no-such-program; status 127 "$1: exec of what is not there"
     echo from stdin | tern_cluster exec trn1-4 -- cat | grep -q 'from stdin'; ok $? "$1: exec passes stdin and stdout"
-    # exec: not this script's child, so that the signal meets tern itself
-    "${as[@]}" timeout -s TERM 1 tern cluster exec trn1-4 -- sh -c 'trap "echo caught; exit 9" TERM; sleep 5 & wait' >out 2>err
-    [ $? = 124 ] && grep -q caught out; ok $? "$1: exec passes signals"
+    # env: so that the signal meets tern itself, and no shell of this script's
+    "${as[@]}" env tern cluster exec trn1-4 -- sh -c 'trap "echo caught; exit 9" TERM; echo ready; while :; do sleep 0.1; done' >out 2>err & pid=$!
+    until_true grep -q ready out; kill -TERM $pid; wait $pid
+    [ $? = 9 ] && grep -q caught out; ok $? "$1: exec passes signals"
     run tern_cluster exec --node trn1-st-trn1-3 trn1-4 -- hostname
     out_has trn1-st-trn1-3 "$1: exec --node"
     run tern_cluster exec --node nope trn1-4 -- hostname; status 2; err_has "has no node 'nope'"
@@ -75,14 +77,15 @@ namespaces() { # WHO
     run tern_cluster exec -w trn1-st-trn1-4 trn1-4 -- true; status 2
     run tern_cluster node trn1-st-trn1-4 --power off; status 2
     run tern_cluster node trn1-st-trn1-4 --power on; status 0 "$1: power on"
-    for _ in $(seq 50); do on srun -N1 -w trn1-st-trn1-4 hostname; [ $rc = 0 ] && break; sleep 0.1; done
+    works() { on srun -N1 -w trn1-st-trn1-4 hostname; [ $rc = 0 ]; }
+    until_true works
     [ "$(cat out)" = trn1-st-trn1-4 ]; ok $? "$1: the node works again"
     run tern_cluster status; status 0; out_has 'trn1-st-trn1-1 idle'
 
     pid=$(supervisor trn1-4) ns=$(readlink "/proc/$pid/ns/pid")
     start=$(date +%s%N)
     run tern_cluster down; status 0 "$1: down"
-    echo "# down in $((($(date +%s%N) - start) / 1000000)) ms"
+    bound $((($(date +%s%N) - start) / 1000000)) 5000 "$1: milliseconds that down takes"
     [ -n "$ns" ] && [ -z "$(left "$ns" "$TERN_CLUSTER_HOME")" ] && [ -z "$(ls "$TERN_CLUSTER_HOME")" ]
     ok $? "$1: down leaves no process, link, mount or folder" || left "$ns" "$TERN_CLUSTER_HOME"
     run tern_cluster down trn1-4; status 2 "$1: down twice"
@@ -96,8 +99,8 @@ namespaces() { # WHO
     run tern_cluster up "$template"; status 0
     pid=$(supervisor trn1-4)
     rm -rf "$TERN_CLUSTER_HOME/trn1-4"
-    for _ in $(seq 30); do running "$pid" || break; sleep 0.1; done
-    ! running "$pid"; ok $? "$1: a cluster whose folder is removed ends"
+    ended() { ! running "$pid"; }
+    until_true ended; ok $? "$1: a cluster whose folder is removed ends"
 
     # Ctrl-C while it comes up, at different moments.
     for s in 0.03 0.06 0.12; do
@@ -106,6 +109,7 @@ namespaces() { # WHO
         tern_cluster down trn1-4 >/dev/null 2>&1
     done
 
+    long || return 0
     run tern_cluster up "$WORK/many-16/cluster.yaml"; status 0 "$1: 16 nodes"
     sed -n 's/^many-16: /# /p' out
     run tern_cluster exec many-16 -- srun -N16 hostname
@@ -123,7 +127,8 @@ plain() { # WHO
     nap=$((100000 + $$)) # a number of seconds that nobody else sleeps
     printf '#!/bin/sh\nsrun -N4 sleep %d\n' $nap >sleep.sh
     on sbatch -N4 -o /dev/null sleep.sh; status 0
-    for _ in $(seq 50); do pgrep -x sleep -a | grep -q $nap && break; sleep 0.1; done
+    all_sleep() { [ "$(pgrep -x sleep -a | grep -c $nap)" = 4 ]; }
+    until_true all_sleep
     run tern_cluster down; status 0 "$1, plain: down in the middle of a step"
     ! pgrep -f "$TERN_CLUSTER_HOME|sleep $nap" >/dev/null; ok $? "$1, plain: nothing is left"
 }
@@ -140,8 +145,9 @@ plain $me
 
 # A kernel that refuses user namespaces, made of one whose limit of them is 0.
 refused() {
-    unshare -U sleep 60 & holder=$!
-    for _ in $(seq 50); do [ "$(readlink /proc/$holder/ns/user)" != "$(readlink /proc/self/ns/user)" ] && break; sleep 0.02; done
+    unshare -U sleep 600 & holder=$!
+    apart() { [ "$(readlink /proc/$holder/ns/user)" != "$(readlink /proc/self/ns/user)" ]; }
+    until_true apart
     echo "0 0 65536" >/proc/$holder/uid_map && echo "0 0 65536" >/proc/$holder/gid_map
     uid=65534 # nobody: Slurm in plain mode wants a user that passwd knows
     as=(nsenter -U -t $holder -S 0 -G 0 sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"' sh
@@ -163,9 +169,9 @@ if [ "$(id -u)" = 0 ]; then
     as=(setpriv --reuid=$uid --regid=$uid --clear-groups env HOME="$WORK/user")
     chmod 755 "$WORK"; mkdir "$WORK/user"; chown $uid:$uid "$WORK/user"; cd "$WORK/user" || exit 1
     export TERN_CLUSTER_HOME=$WORK/user/clusters
-    if ! "${as[@]}" test -x "$BIN/tern"; then
-        skip "an ordinary user cannot reach $BIN"
-    elif run tern_cluster up --mode namespaces "$template"; [ $rc != 0 ]; then
+    reach $uid; PATH=$REACH_BIN:$PATH
+    mkdir "$WORK/trn1-4"; cp "$template" "$WORK/trn1-4"; template=$WORK/trn1-4/cluster.yaml
+    if run tern_cluster up --mode namespaces "$template"; [ $rc != 0 ]; then
         skip "no user namespaces here: $(cat err)"
     else
         tern_cluster down

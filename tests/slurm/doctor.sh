@@ -96,7 +96,7 @@ doctor; status 1; finds error site '\(here\),trn1-st-trn1-\[1-4\]' "site setting
 chmod 644 site/tern.yaml; clean "site settings"
 
 # ---- nodes that cannot be asked
-submit -N1 -w trn1-st-trn1-1 --exclusive --wrap 'sleep 60'
+submit -N1 -w trn1-st-trn1-1 --exclusive --wrap 'sleep 600'
 until_true sh -c "tern cluster exec $CLUSTER -- squeue -h -t R | grep -q ."
 doctor; status 4 "no error, but not all are checked"; finds info node-busy trn1-st-trn1-1 "a node that works is left alone"
 out_has '3 of 3 nodes answered, 1 not idle and not checked: 0 errors'
@@ -114,7 +114,8 @@ clean "nodes"
 for t in 0 -5 1e300 nan; do doctor --timeout $t; status 2 "--timeout $t"; done
 on salloc -N2 tern cluster doctor; status 0 "inside a job"; out_has '2 of 2 nodes answered'
 run tern cluster node trn1-st-trn1-3 -c $CLUSTER --power off
-before=$SECONDS; doctor --timeout 20; [ $((SECONDS - before)) -le 40 ]; ok $? "a node without power: an answer in bounded time"
+before=$SECONDS; on timeout 300 tern cluster doctor --timeout 20; [ $rc != 124 ]; ok $? "a node without power: an answer"
+bound $((SECONDS - before)) 40 "a node without power: seconds until the answer"
 grep -qE '^(error +node-answer|warning +node-state) +trn1-st-trn1-3$' out && out_has '3 of'; ok $? "it is named" || cat out
 run env SLURM_CONF=/nonexistent tern cluster doctor; status 1 "no Slurm"; err_has 'SLURM_CONF'; one_line
 tap_done

@@ -22,10 +22,10 @@ out_has '4 ranks in 2 nodes' "virtual nodes are told apart by what can be mapped
 on srun --mpi=none -N2 --ntasks-per-node=1 tern bench fabric -e 8
 err_has 'srun --mpi=pmix' "without PMIx: what to do"
 
-# A process dies: since PMIx is finalized, the others end by themselves and name it.
+# A process dies amid operations: since PMIx is finalized, the others end by themselves and name it.
 on srun --mpi=pmix --kill-on-bad-exit=0 -N4 --ntasks-per-node=1 sh -c '
-    [ $SLURM_PROCID = 2 ] && { '"$R"' loop 0 & p=$!; sleep 3; kill -9 $p; exit 0; }
-    TERN_DEADLINE=3 exec '"$R"' loop 0'
+    [ $SLURM_PROCID != 2 ] || { '"$R"' kill 0 2; exit 0; }
+    TERN_DEADLINE=8 exec '"$R"' kill 0 2'
 [ "$(grep -c 'code 75: rank 2 (trn1-st-trn1-3)' err)" = 3 ]
 ok $? "a killed process is named, with its node, by the three others" || sed 's/^/# /' err
 run tern cluster down fabric-4; status 0 "down"

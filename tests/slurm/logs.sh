@@ -43,11 +43,10 @@ rm -f ready.*; job again -N2 --requeue --open-mode=append
 until_true sh -c '[ -e ready.0 ] && [ -e ready.1 ]'
 until_true tern logs again
 tern cluster exec $CLUSTER -- timeout 60 tern logs again -f --rank 0-1 --no-time >followed 2>followed.err & follower=$!
-sleep 1
+until_true grep -q 'attempt 0' followed
 on "$TOOLS/slurm_job" "$job" requeue; status 0
-until_true sh -c "tern cluster exec $CLUSTER -- squeue -h -j $job -o %T | grep -qx PENDING"
-until_true grep -q 'requeued:' again.out; sleep 1 # a script that starts beside its former self may lose its file
-on scontrol update jobid="$job" StartTime=now
+until_true grep -q 'requeued:' again.out # a script that starts beside its former self may lose its file
+start_again
 for _ in 1 2 3; do until_true grep -q 'attempt 1 rank 1' again.out && break; done; over
 wait $follower; is $? 0 "tern logs -f ends with the run, not with its first attempt"
 for a in 0 1; do for r in 0 1; do has followed "attempt $a rank $r"; done; done

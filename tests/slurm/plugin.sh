@@ -62,10 +62,10 @@ for flag in optional required; do
     [ $rc != 0 ] && [ -z "$(ls ran.* 2>/dev/null)" ]; ok $? "$flag: srun with tasks that the recipe's degrees do not divide: none starts"
     err_has 'pairs.yaml:4: parallel' "$flag: with the recipe's line"
     until_true queue_empty; ok $? "$flag: and the allocation is given back" || tern cluster exec $CLUSTER -- squeue -a
-    het 2 60
+    het 2 600
     [ $rc != 0 ] && [ -z "$(ls ran.* 2>/dev/null)" ]; ok $? "$flag: srun A : B whose groups do not fit together is refused" || { cat err; ls; }
     err_has '3 tasks on 2 nodes: every node must have as many' "$flag: with what they are together"
-    on salloc -N2 --exclusive sh -c 'srun --mpi=none -n3 --tern=pairs.yaml true; timeout 20 srun --mpi=none -N2 --exclusive true && echo "goes on"'
+    on salloc -N2 --exclusive sh -c 'srun --mpi=none -n3 --tern=pairs.yaml true; timeout 120 srun --mpi=none -N2 --exclusive true && echo "goes on"'
     out_has 'goes on' "$flag: the job's next step has its nodes"
 done
 sed -i 's/^[a-z]*/optional/' "$conf"

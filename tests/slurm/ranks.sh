@@ -140,31 +140,6 @@ has het-train.out 'node_fail: 3 nodes are left of the 4' "and the launch is refu
 run tern cluster exec --node trn1-st-trn1-4 $CLUSTER -- touch /dev/neuron3
 on tern health --mend trn1-st-trn1-4
 
-# ---- an srun that stays when its ranks have gone, as with Slurm 22.05's PMIx plugin
-mkdir -p stays late
-real=$(command -v srun)
-printf '#!/bin/bash\ntrap "" TERM\n%s "$@"\nwhile :; do sleep 1; done\n' "$real" >stays/srun
-printf '#!/bin/bash\nsleep 45\nexec %s "$@"\n' "$real" >late/srun # as one that waits for its nodes
-chmod +x stays/srun late/srun
-sed "s/^name:.*/name: stays/; s/^launch:.*/launch: {threads: 1}/; s/dir: checkpoints/dir: stays-checkpoints/" run.yaml >stays.yaml
-recipe stays-workload "workload: {command: ['true']}
-launch: {restarts: 0}" ''
-recipe late "workload: {command: ['true']}
-launch: {restarts: 0}" ''
-for name in stays stays-workload late; do
-    printf '#!/bin/bash\nPATH=%s/%s:$PATH\nexec %s/tern run\n' "$WORK" "${name%-*}" "$BIN" >$name.sbatch
-    submit -N1 --exclusive -o $name.out --tern=$name.yaml $name.sbatch
-done
-until_true queue_empty || until_true queue_empty || until_true queue_empty
-name=stays
-has stays.out "srun has not ended, though its step has been gone" "an srun that stays is ended, which is told"
-is "$(last 'outcome, exit_code, last_step' stays)" "done 0 8" "the trainer's work is done: its checkpoint tells"
-name=stays-workload
-is "$(last 'outcome, exit_code' stays-workload)" "fault 75" "a workload's status went with srun"
-has stays-workload.out "how the ranks ended is not known" "which is told"
-is "$(last 'outcome, exit_code' late)" "done 0" "an srun that waits before its step is left alone"
-on scancel -u root; until_true queue_empty
-
 # ---- what sbatch was told
 recipe told "workload: {command: [bash, $WORK/told.sh], tasks_per_node: 2}" "$who"
 job told -N2 --ntasks-per-node=4; over

@@ -16,7 +16,7 @@ printf '#!/bin/bash\nexec tern run\n' >job.sbatch
 job() { name=$1; shift; rm -f "$name.out"; submit --exclusive --open-mode=append -o "$name.out" --tern="$name.yaml" "$@" job.sbatch; }
 over() { for _ in 1 2 3 4 5 6; do until_true job_over "$job" && break; done; job_over "$job"; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
 # The workload waits until it is told, unless its node is not the one that fails.
-wait_for='echo $SLURMD_NODENAME >>at.$SLURM_STEP_ID; [ -e go ] || exec sleep 100'
+wait_for='echo $SLURMD_NODENAME >>at.$SLURM_STEP_ID; [ -e go ] || exec sleep 600'
 
 # ---- a spare node takes the place of a lost one
 rm -f go at.*
@@ -67,9 +67,9 @@ cat >lost.sbatch <<'S'
 #!/bin/bash
 rm -f started; tern run & pid=$!
 until [ -e started ]; do kill -0 $pid || exit; sleep 0.1; done
-kill -9 $pid; scontrol requeue "$SLURM_JOB_ID"; exec sleep 60
+kill -9 $pid; scontrol requeue "$SLURM_JOB_ID"; exec sleep 600
 S
-recipe lost 'touch started; exec sleep 100' 'restarts: 1, health: off'
+recipe lost 'touch started; exec sleep 600' 'restarts: 1, health: off'
 name=lost; submit --exclusive --open-mode=append -o lost.out --requeue --tern=lost.yaml -N1 lost.sbatch
 for _ in 1 2 3 4 5 6 7 8 9; do until_true grep -q 'no restart is left' lost.out && break; done; over
 is "$(rows "coalesce(outcome, '-')" lost)" "-,-,failed" "a supervisor that is always lost: not for ever"

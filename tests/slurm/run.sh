@@ -60,14 +60,12 @@ on "$TOOLS/slurm_job" "$job"
 is "$(sed 's/comment=.*//' out)" "RUNNING 1 nodes=trn1-st-trn1-[1-2] restarts=0 requeue=1 name=job.sbatch partition=trn1 " "libslurm tells of the job"
 on "$TOOLS/slurm_job" "$job" requeue; status 0 "and requeues it"
 on "$TOOLS/slurm_job" 999999; status 1 "a job that is not there"; err_has "1: job 999999: "
-until_true sh -c "tern cluster exec $CLUSTER -- squeue -h -j $job -o %T | grep -qx PENDING" # not COMPLETING: that loses the time
-sleep 1.1 # in the second of its end slurmd would refuse it
-on scontrol update jobid="$job" StartTime=now; over
+start_again; over
 is "$(last 'attempt, restart_count, outcome' again)" "2 1 done" "a requeued job is the run's next attempt"
 is "$(sqlite3 ledger/ledger.db "select count(*) from run where name = 'again'")" 1 "under one id, by the job's Comment"
 
 # ---- a lost node
-recipe lost 'touch ready.$SLURM_PROCID; exec sleep 60'
+recipe lost 'touch ready.$SLURM_PROCID; exec sleep 600'
 rm -f ready.*; job lost -N2 -w 'trn1-st-trn1-[2-3]' --no-requeue --no-kill; until_true ready
 run tern cluster node --power off -c $CLUSTER trn1-st-trn1-3; status 0
 for _ in 1 2 3 4; do until_true job_over "$job" && break; done

@@ -59,7 +59,8 @@ tern data build --tokenizer model -o data/test.tds test.jsonl 2>/dev/null
 rm -rf ledger; : >slurm-x.out; rm slurm-*.out
 submitted run.yaml --array 'optimizer.lr=1e-3,2e-3' --array 'data.seed=5,6' -N 1
 status 0 "tern submit --array"
-until_true test "$(ls slurm-"${job}"_*.out 2>/dev/null | wc -l)" = 4
+four() { [ "$(ls slurm-"${job}"_*.out 2>/dev/null | wc -l)" = 4 ]; }
+until_true four
 for _ in 1 2 3; do until_true queue_empty && break; done
 is "$(runs 'name, state, last_step')" "tiny.lr-1e-3.seed-5 done 8
 tiny.lr-1e-3.seed-6 done 8

@@ -628,25 +628,35 @@ static void test_claims(void)
 static void test_race(void)
 {
     char *dir = in_work("race");
-    int go[2], status, winners = 0;
+    enum { RACERS = 8 };
+    int go[2], tried[2], stay[2], status, winners = 0;
     char c;
 
     for (int round = 0; round < 10; round++) {
         tern_fs_remove_tree(dir, NULL);
-        if (pipe(go) < 0)
+        if (pipe(go) < 0 || pipe(tried) < 0 || pipe(stay) < 0)
             abort();
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < RACERS; i++) {
             if (fork() == 0) {
                 struct tern_ckpt_claim *claim;
                 close(go[1]);
+                close(stay[1]);
                 int rc = (int)read(go[0], &c, 1); /* returns when all are there */
                 rc = tern_ckpt_claim(dir, 0, "racer", &claim, NULL);
-                usleep(100000); /* alive until all have tried */
+                if (write(tried[1], &c, 1) != 1 || read(stay[0], &c, 1) != 0)
+                    abort(); /* alive until all have tried */
                 _exit(rc == 0);
             }
         }
         close(go[0]);
         close(go[1]);
+        for (int i = 0; i < RACERS; i++)
+            if (read(tried[0], &c, 1) != 1)
+                abort();
+        close(stay[1]);
+        close(stay[0]);
+        close(tried[0]);
+        close(tried[1]);
         while (wait(&status) > 0)
             winners += WIFEXITED(status) && WEXITSTATUS(status) == 1;
     }

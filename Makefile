@@ -127,14 +127,15 @@ endef
 $(foreach r,$(ROOMS),$(eval $(call room,$(r),$(O))))
 
 # A program is linked from its own objects and those that it takes from the rooms' archives.  The
-# linker tells which those were (-t): they stand in PROGRAM.used, and a change of any other object
+# linker tells which those were (-t): they stand in O/used/PROGRAM, and a change of any other object
 # links nothing again.  Archives are made first, and do not make a program old themselves.
 link = $(call linked,-fopenmp $(SANFLAGS),$(LIBS))
-linked = $(CC) $(CFLAGS) $(1) -o $@ $(filter %.o,$(OBJECTS)) \
-	-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(2) -Wl,-t,-t >$@.trace && \
-	sed -nE 's,.*$(O)/((f64/)?)lib/libtern-([a-z0-9]+)\.a[()]+([a-z0-9_]+\.o).*,$(O)/\1core/\3/\4,p' $@.trace | sort -u | \
-	awk 'BEGIN {printf "%s:", "$@"} {printf " %s", $$1; l = l "\n" $$1 ":"} END {if (NR == 0) printf " $(ARCHIVES)"; print l}' >$@.used && \
-	rm -f $@.trace
+USED = $(O)/used/$(@:$(O)/%=%)
+linked = mkdir -p $(dir $(USED)) && $(CC) $(CFLAGS) $(1) -o $@ $(filter %.o,$(OBJECTS)) \
+	-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(2) -Wl,-t,-t >$(USED).trace && \
+	sed -nE 's,.*$(O)/((f64/)?)lib/libtern-([a-z0-9]+)\.a[()]+([a-z0-9_]+\.o).*,$(O)/\1core/\3/\4,p' $(USED).trace | sort -u | \
+	awk 'BEGIN {printf "%s:", "$@"} {printf " %s", $$1; l = l "\n" $$1 ":"} END {if (NR == 0) printf " $(ARCHIVES)"; print l}' >$(USED) && \
+	rm -f $(USED).trace
 
 define program
 $(call bin,$(1)): OBJECTS := $(call objs,cmd/$(1)) $(O)/cmd/cmd.o
@@ -204,7 +205,7 @@ $(PROVIDER_TEST): $(wildcard tests/provider/*.[ch]) $(O)/flags
 	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) $(SANFLAGS) -fvisibility=hidden \
 		-shared -fPIC -o $@.new $(filter %.c,$^) -lfabric && mv -f $@.new $@
 
--include $(shell find $(O) -name '*.d' -o -name '*.used' 2>/dev/null)
+-include $(shell find $(O) -name '*.d' -o -path '$(O)/used/*' -type f ! -name '*.trace' 2>/dev/null)
 
 # ---------------------------------------------------------------- man pages
 

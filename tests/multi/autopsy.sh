@@ -25,7 +25,9 @@ TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 run timeout 60 "$TOOLS/fabric-ranks" kill 4 
 look '3 ranks wait, .* for rank 2 \(.*\), which has no dump: it died or was cut off' "killed alone on its node"
 out_has 'ranks, dumps of 3; none of rank 2'
 rm -rf dumps
-env --ignore-signal=USR2 "$R" late 4 2>err & pid=$! # until it listens, nobody is to be ended by the question
+trap '' USR2 # until it listens, the question must not end it
+"$R" late 4 2>err & pid=$!
+trap - USR2
 asked() { # until all four wait, and have answered
     kill -USR2 $pid; sleep 0.1
     tern fabric autopsy dumps 2>/dev/null | head -n 1 | grep -q '3 ranks wait'

@@ -61,7 +61,7 @@ rm -rf checkpoints
 for i in $(seq 300); do cat test.jsonl; done >long.jsonl
 tern data build --tokenizer model -o data/long.tds long.jsonl 2>/dev/null
 tern train run.yaml --set data.held_out='[{name: long, path: data/long.tds}]' 2>err & pid=$!
-for _ in $(seq 400); do ls checkpoints 2>/dev/null | grep -q . && break; sleep 0.05; done # it is under way
+until_true compgen -G 'checkpoints/*' # it is under way
 sleep 0.3; kill -TERM $pid; wait $pid; rc=$? cmd="tern train, SIGTERM while it evaluates"
 status 76; err_has "stopped after step 1 "
 rm -rf checkpoints

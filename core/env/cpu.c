@@ -56,8 +56,8 @@ static bool may_bind(const struct tern_env_facts *f, struct tern_env_answer *a)
                      "the %d ranks of the node are not bound to CPUs of their own (srun "
                      "--cpu-bind): they would all bind to the same cores",
                      f->tasks_per_node);
-    else if (cpus_each(f) < 2)
-        tern_env_say(a, "one thread: there is nothing to place");
+    else if ((f->omp_threads > 0 ? f->omp_threads : cpus_each(f)) < 2)
+        tern_env_say(a, "one thread: bound, it could not leave its first core to others");
     else
         return true;
     return false;

@@ -59,6 +59,7 @@ struct tern_env_facts {
     int tasks_to_come;  /* in a batch script: what its job asked for a node; 0 */
     int workers;        /* processes that each task starts itself (torchrun); 1 */
     int cpus_per_task;  /* Slurm's; 0: not said */
+    int omp_threads;    /* OMP_NUM_THREADS as it is; 0: not set */
     char master[256];   /* host of rank 0; "" outside Slurm */
     char provider[32];  /* TERN_FABRIC_PROVIDER */
     bool launched; /* by `tern run`, whose values for the whole job stay: it knows more of it */

@@ -271,6 +271,10 @@ static void look_at_job(struct tern_env_facts *f)
     f->task = number("OMPI_COMM_WORLD_LOCAL_RANK", 0, MAX_TASKS, f->task);
     if (f->task >= f->tasks_per_node)
         f->task = 0;
+    const char *threads = getenv("OMP_NUM_THREADS");
+    int64_t n_threads;
+    if (threads && tern_str_int(threads, 1, MAX_TASKS, &n_threads) == 0)
+        f->omp_threads = (int)n_threads;
     const char *provider = tern_var("TERN_FABRIC_PROVIDER");
     if (provider && strlen(provider) < sizeof f->provider)
         strcpy(f->provider, provider);
@@ -367,6 +371,7 @@ static int assume_number(struct tern_env_facts *f, const char *name, const char 
         {"cores", &f->cores, 1, MAX_TASKS},
         {"node_cpus", &f->node_cpus, 1, MAX_TASKS},
         {"cpus_per_task", &f->cpus_per_task, 0, MAX_TASKS},
+        {"omp_threads", &f->omp_threads, 0, MAX_TASKS},
         {"efa", &f->efa_devices, 0, MAX_DEVICES},
         {"pipeline", &f->pipeline, 0, MAX_NODES},
         {"tensor", &f->tensor, 0, MAX_TASKS},
@@ -452,8 +457,8 @@ int tern_env_facts_assume(struct tern_env_facts *f, const char *assignment, stru
         return tern_err_set(
             err, TERN_USAGE,
             "'%s' is no fact (known: nodes, node, tasks, task, workers, cpus, "
-            "cores, node_cpus, cpus_per_task, efa, pipeline, tensor, instance, "
-            "kernel, sdk, precision, cache, reserved_ports, interface, master, job, "
+            "cores, node_cpus, cpus_per_task, omp_threads, efa, pipeline, tensor, "
+            "instance, kernel, sdk, precision, cache, reserved_ports, interface, master, job, "
             "parameters, container)",
             name);
     return rc;

@@ -43,7 +43,7 @@ unset OMP_NUM_THREADS
 echo "batch $OMP_PROC_BIND"
 srun -N1 --ntasks-per-node=4 bash -c 'echo "task ${OMP_PROC_BIND-none} ${TERN_PROFILE_SET-}"'
 X
-name=left; submit -N1 --exclusive --tern-profile=cpu -o left.out left.sbatch; over
+name=left; OMP_NUM_THREADS=2 submit -N1 --exclusive --tern-profile=cpu -o left.out left.sbatch; over
 if grep -q '^batch close$' left.out; then
     is "$(grep -c '^task none ' left.out)" 4 "what the script has and a task is not to have is taken back"
 else

@@ -112,7 +112,7 @@ for profile in $({ long || [ -n "${TERN_TEST_BOUNDS-}" ]; } && echo slow) sick w
 done
 err_has 'more than 65536 bytes' "bounded in size too"
 cp kept "$conf"
-on env -u OMP_PROC_BIND OMP_PLACES=sockets srun --mpi=none --tern-profile=cpu sh -c 'echo "$OMP_PROC_BIND $OMP_PLACES"'
+on env -u OMP_PROC_BIND OMP_NUM_THREADS=2 OMP_PLACES=sockets srun --mpi=none --tern-profile=cpu sh -c 'echo "$OMP_PROC_BIND $OMP_PLACES"'
 out_has 'close sockets' "tern env's own profile arrives, below the user's value"
 on sbatch --tern-profile=nope --wrap true; [ $rc != 0 ]; ok $? "and one that it does not know is refused"; err_has "profile 'nope'"
 use

@@ -344,6 +344,9 @@ static void test_cpu(void)
     is(VALUE(p, "OMP_PROC_BIND", "cpus=4", "cores=4", "node_cpus=8", "tasks=2"), "close",
        "threads are bound inside the rank's own CPUs");
     is(VALUE(p, "OMP_PLACES", "cpus=4", "cores=4", "node_cpus=8", "tasks=2"), "cores", "by core");
+    has(VALUE(p, "OMP_PROC_BIND", "cpus=8", "cores=8", "omp_threads=1"), "unset: one thread",
+        "one thread is not bound: virtual nodes share their cores");
+    is(VALUE(p, "OMP_PROC_BIND", "cpus=8", "cores=8", "omp_threads=4"), "close", "four are");
     has(VALUE(p, "OMP_PROC_BIND", "cpus=8", "cores=8", "node_cpus=8", "tasks=2"),
         "unset: the 2 ranks", "not in CPUs that others have, too");
     has(VALUE(p, "OMP_PROC_BIND", "cpus=2", "cores=2", "node_cpus=2", "tasks=4"),

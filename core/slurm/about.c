@@ -1,5 +1,6 @@
 /* Which Slurm this is. */
 #include "core/base/str.h"
+#include "core/slurm/release.h"
 #include "core/slurm/slurm.h"
 
 #include <errno.h>
@@ -82,7 +83,7 @@ int tern_slurm_about_load(struct tern_slurm_about **about, struct tern_err *err)
         else
             tern_slurm_about_free(a);
     }
-    slurm_free_ctl_conf(conf);
+    tern_slurm_release_conf_free(conf);
     slurm_free_node_info_msg(nodes);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* One node looked at and changed. */
 #include "core/slurm/slurm.h"
 
+#include "core/slurm/release.h"
 #include "core/slurm/start.h"
 
 #include <errno.h>
@@ -88,6 +89,6 @@ int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change,
     msg.node_names = (char *)name;
     msg.node_state = changes[change].state;
     msg.reason = (char *)reason;
-    msg.reason_uid = getuid();
+    tern_slurm_release_node_set_user(&msg, getuid());
     return slurm_update_node(&msg) == SLURM_SUCCESS ? 0 : failed(err, name, changes[change].what);
 }

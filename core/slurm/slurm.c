@@ -2,6 +2,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/str.h"
+#include "core/slurm/release.h"
 #include "core/slurm/start.h"
 #include "core/slurm/topology.h"
 
@@ -9,19 +10,14 @@
 #include <fcntl.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
-#include <slurm/slurm_version.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* 23.11 took the pointer out of the typedef. */
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
-typedef hostlist_t *hostlist;
-#else
-typedef hostlist_t hostlist;
-#endif
+/* 23.11 took the pointer out of hostlist_t. */
+typedef __typeof__(slurm_hostlist_create("")) hostlist;
 
 const char *tern_slurm_conf(void)
 {
@@ -120,7 +116,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
 
     if (tern_slurm_start(err) < 0)
         return -1;
-    if (slurm_load_job(&msg, id, 0) != SLURM_SUCCESS)
+    if (tern_slurm_release_job_load(id, &msg) != SLURM_SUCCESS)
         return failed(err, "ask Slurm for it", id);
     if (msg->record_count == 0) {
         slurm_free_job_info_msg(msg);
@@ -172,7 +168,7 @@ int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err
     if (tern_slurm_start(err) < 0)
         return -1;
     slurm_init_job_desc_msg(&desc);
-    desc.job_id = id;
+    tern_slurm_release_desc_set_job(&desc, id);
     desc.comment = (char *)comment;
     int rc = slurm_update_job(&desc);
     /* Accounting is still making the job's row, for a second after its start. */
@@ -187,9 +183,9 @@ int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err)
 {
     if (tern_slurm_start(err) < 0)
         return -1;
-    return slurm_requeue(id, hold ? JOB_REQUEUE_HOLD : 0) == SLURM_SUCCESS
-               ? 0
-               : failed(err, "requeue it", id);
+    if (tern_slurm_release_job_requeue(id, hold ? JOB_REQUEUE_HOLD : 0) != SLURM_SUCCESS)
+        return failed(err, "requeue it", id);
+    return 0;
 }
 
 /* The newest of the job's steps of that name; NO_VAL when there is none. */
@@ -200,7 +196,7 @@ static int find_step(uint32_t job, const char *name, uint32_t *step, struct tern
     *step = NO_VAL;
     if (tern_slurm_start(err) < 0)
         return -1;
-    if (slurm_get_job_steps(0, job, NO_VAL, &msg, SHOW_ALL) != SLURM_SUCCESS)
+    if (tern_slurm_release_steps_load(job, NO_VAL, &msg) != SLURM_SUCCESS)
         return failed(err, "ask Slurm for its steps", job);
     for (uint32_t i = 0; i < msg->job_step_count; i++) {
         const job_step_info_t *s = &msg->job_steps[i];
@@ -230,13 +226,7 @@ int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_
         return -1;
     if (step == NO_VAL)
         return tern_err_set(err, TERN_FAILED, "job %u: it has no step '%s'", job, name);
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
-    /* By way of slurmctld: the way straight to the nodes is found by the topology's plugin, which
-     * cannot be loaded here (see print_topology). */
-    int rc = slurm_kill_job_step(job, step, (uint16_t)sig, 0);
-#else
-    int rc = slurm_signal_job_step(job, step, (uint32_t)sig);
-#endif
+    int rc = tern_slurm_release_step_signal(job, step, sig);
     if (rc == SLURM_SUCCESS || errno == ESLURM_ALREADY_DONE)
         return 0;
     return failed(err, "signal its ranks", job);
@@ -251,7 +241,7 @@ int tern_slurm_step_end(uint32_t job, uint32_t step, time_t *end, struct tern_er
         return -1;
     *end = j->end;
     tern_slurm_job_free(j);
-    if (slurm_get_job_steps(0, job, step, &msg, SHOW_ALL) != SLURM_SUCCESS)
+    if (tern_slurm_release_steps_load(job, step, &msg) != SLURM_SUCCESS)
         return failed(err, "ask Slurm for its steps", job);
     for (uint32_t i = 0; i < msg->job_step_count; i++) {
         const job_step_info_t *s = &msg->job_steps[i];
@@ -369,7 +359,7 @@ int tern_slurm_nodes_most(int64_t *most, struct tern_err *err)
         if (conf->max_node_cnt < NO_VAL && conf->max_node_cnt > *most)
             *most = conf->max_node_cnt;
     }
-    slurm_free_ctl_conf(conf);
+    tern_slurm_release_conf_free(conf);
     slurm_free_node_info_msg(msg);
     return rc;
 }
@@ -393,10 +383,9 @@ void tern_slurm_nodes_free(struct tern_slurm_nodes *nodes)
 
 enum { MAX_TOPOLOGY = 64 << 20 }; /* bytes: a thousand times ten thousand nodes' */
 
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
 /* Since 23.11 the records are a plugin's secret, and the plugin needs symbols that libslurm keeps
- * to itself: it cannot be loaded into a program that is not Slurm's own.  So one of those prints.
- */
+ * to itself: it cannot be loaded into a program that is not Slurm's own.  So one of those prints,
+ * of every release. */
 static int print_topology(struct tern_buf *b, struct tern_err *err)
 {
     char word[] = "scontrol", show[] = "show", what[] = "topology";
@@ -433,27 +422,6 @@ static int print_topology(struct tern_buf *b, struct tern_err *err)
                             "cannot read the network's topology: 'scontrol show topology' fails");
     return tern_buf_check(b, "the network's topology", err);
 }
-#else
-static int print_topology(struct tern_buf *b, struct tern_err *err)
-{
-    topo_info_response_msg_t *msg = NULL;
-    char *printed = NULL;
-    size_t len = 0;
-
-    if (slurm_load_topo(&msg) != SLURM_SUCCESS || !msg)
-        return failed(err, "ask Slurm for the network's topology", 0);
-    FILE *to = open_memstream(&printed, &len);
-    if (to) {
-        slurm_print_topo_info_msg(to, msg, 1);
-        fclose(to);
-    }
-    slurm_free_topo_info_msg(msg);
-    if (printed)
-        tern_buf_add(b, printed, len < MAX_TOPOLOGY ? len : MAX_TOPOLOGY);
-    free(printed);
-    return tern_buf_check(b, "the network's topology", err);
-}
-#endif
 
 int tern_slurm_topology(char *const *hosts, size_t n, char ***where, struct tern_err *err)
 {

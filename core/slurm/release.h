@@ -1,0 +1,22 @@
+/* What differs between releases of Slurm (22.05 to 26.05): release.c is the one file that knows. */
+#ifndef TERN_SLURM_RELEASE_H
+#define TERN_SLURM_RELEASE_H
+
+#include <slurm/slurm.h>
+
+/* As the functions of libslurm that they stand for: SLURM_SUCCESS, or another value and errno.
+ * What they load is the caller's to free by libslurm's functions, and by release_conf_free(). */
+int tern_slurm_release_job_load(uint32_t job, job_info_msg_t **ret_msg);
+int tern_slurm_release_job_requeue(uint32_t job, uint32_t flags);
+/* Every step of `job` where `step` is NO_VAL. */
+int tern_slurm_release_steps_load(uint32_t job, uint32_t step,
+                                  job_step_info_response_msg_t **ret_msg);
+int tern_slurm_release_step_signal(uint32_t job, uint32_t step, int sig);
+
+/* The job that `desc` is about. */
+void tern_slurm_release_desc_set_job(job_desc_msg_t *desc, uint32_t job);
+/* The user on whose behalf a node's reason is set; newer releases take it from the credential. */
+void tern_slurm_release_node_set_user(update_node_msg_t *msg, uid_t uid);
+void tern_slurm_release_conf_free(slurm_conf_t *conf); /* or NULL */
+
+#endif

@@ -79,7 +79,47 @@ static uint16_t bf16_of_f64(double d)
     return bf16_of_f32(f);
 }
 
-/* _Float16 without its own instructions is a library call an element; F16C does eight at once. */
+/* IEEE 754 binary16, by integers: not every compiler has a type for it. */
+static double f64_of_f16(uint16_t h)
+{
+    int exponent = h >> 10 & 0x1f, mantissa = h & 0x3ff;
+    double d = exponent == 0x1f ? (mantissa ? (double)NAN : (double)INFINITY)
+               : exponent       ? ldexp(0x400 + mantissa, exponent - 25)
+                                : ldexp(mantissa, -24);
+
+    return copysign(d, h & 0x8000 ? -1.0 : 1.0);
+}
+
+/* To the nearest, ties to even, in one rounding. */
+static uint16_t f16_of_f64(double d)
+{
+    enum { DROPPED = 52 - 10, BIAS = 15, LEAST = -14, TINY = -25 };
+    uint64_t u;
+
+    memcpy(&u, &d, 8);
+    uint32_t sign = (uint32_t)(u >> 48) & 0x8000u;
+    int exponent = (int)(u >> 52 & 0x7ff) - 1023;
+    uint64_t mantissa = u & ((1ull << 52) - 1);
+    if (exponent == 1024 && mantissa) /* NaN, quiet, with what of its payload there is room for */
+        return (uint16_t)(sign | 0x7e00u | (uint32_t)(mantissa >> DROPPED));
+    if (exponent > BIAS)
+        return (uint16_t)(sign | 0x7c00u);
+    if (exponent < TINY)
+        return (uint16_t)sign;
+    /* A subnormal has the leading one in its mantissa, and drops as much more as it is smaller. */
+    bool normal = exponent >= LEAST;
+    int drop = normal ? DROPPED : DROPPED + LEAST - exponent;
+    if (!normal)
+        mantissa |= 1ull << 52;
+    uint64_t kept = mantissa >> drop, rest = mantissa & ((1ull << drop) - 1),
+             half = 1ull << (drop - 1);
+    uint32_t h = (normal ? (uint32_t)(exponent + BIAS) << 10 : 0) + (uint32_t)kept;
+    h += rest > half ||
+         (rest == half && (kept & 1)); /* may carry into the exponent, up to infinity */
+    return (uint16_t)(sign | h);
+}
+
+/* F16C does eight at once. */
 #ifdef __x86_64__
 #include <immintrin.h>
 
@@ -113,7 +153,8 @@ __attribute__((target("avx,f16c"))) static size_t f32_of_f16_f16c(void *to, cons
 static size_t f16_fast(void *to, enum tern_ckpt_type to_type, const void *from, size_t n)
 {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports(
+            "avx2")) /* no CPU has that without F16C, which clang does not name */
         return to_type == TERN_CKPT_F16 ? f16_of_f32_f16c(to, from, n)
                                         : f32_of_f16_f16c(to, from, n);
 #endif
@@ -125,7 +166,6 @@ static double load(const void *from, enum tern_ckpt_type type)
 {
     double d;
     float f;
-    _Float16 h;
     uint16_t b;
 
     switch (type) {
@@ -136,8 +176,8 @@ static double load(const void *from, enum tern_ckpt_type type)
         memcpy(&f, from, 4);
         return (double)f;
     case TERN_CKPT_F16:
-        memcpy(&h, from, 2);
-        return (double)h;
+        memcpy(&b, from, 2);
+        return f64_of_f16(b);
     default:
         memcpy(&b, from, 2);
         return (double)f32_of_bf16(b);
@@ -147,7 +187,6 @@ static double load(const void *from, enum tern_ckpt_type type)
 static void store(void *to, enum tern_ckpt_type type, double d)
 {
     float f = (float)d;
-    _Float16 h;
     uint16_t b;
 
     switch (type) {
@@ -158,8 +197,8 @@ static void store(void *to, enum tern_ckpt_type type, double d)
         memcpy(to, &f, 4);
         break;
     case TERN_CKPT_F16:
-        h = (_Float16)d;
-        memcpy(to, &h, 2);
+        b = f16_of_f64(d);
+        memcpy(to, &b, 2);
         break;
     default:
         b = bf16_of_f64(d);

@@ -249,6 +249,20 @@ static void test_convert(void)
         }
     }
     ok(all, "every BF16 and F16 survives F32 and F64");
+    /* Between each F16 and the next: the middle goes to the even one, what is beside it to the
+     * nearer. */
+    all = true;
+    for (uint16_t x = 0; x < 0x7c00; x++) {
+        uint16_t next = (uint16_t)(x + 1), got[3];
+        double low, high;
+        tern_ckpt_convert(&low, TERN_CKPT_F64, &x, TERN_CKPT_F16, 1);
+        tern_ckpt_convert(&high, TERN_CKPT_F64, &next, TERN_CKPT_F16, 1);
+        double middle = next == 0x7c00 ? 65520 : (low + high) / 2;
+        const double at[] = {nextafter(middle, 0), middle, nextafter(middle, INFINITY)};
+        tern_ckpt_convert(got, TERN_CKPT_F16, at, TERN_CKPT_F64, 3);
+        all = all && got[0] == x && got[1] == (x & 1 ? next : x) && got[2] == next;
+    }
+    ok(all, "F64 to F16: to the nearest, ties to even, subnormals and the largest, too");
     /* Just above the tie between 1 and the next bfloat16, by less than a float sees. */
     double d = 1.00390625 + 1e-12;
     uint16_t up;

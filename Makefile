@@ -115,6 +115,20 @@ BINS := $(foreach p,$(PROGRAMS),$(call bin,$(p)))
 .PHONY: all
 all: $(BINS) plugin
 
+# Some files are compiled for more than the rest is: loops that only -O3 makes vectors of, and
+# kernels for instruction sets that a CPU may lack (core/tensor asks the CPU before it calls them).
+# An attribute or a pragma in the file would be GCC's alone.
+FLAGS = $(foreach f,$(2),$(O)/$(f).o $(O)/f64/$(f).o): ALL_CFLAGS += $(1)
+AVX2 := -mavx2
+AVX512 := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
+$(call FLAGS,-O3,core/fabric/reduce cmd/bench/memory core/tensor/kernels_plain core/tensor/kernels_avx2 \
+	core/tensor/kernels_avx512 core/tensor/gemm_avx2 core/tensor/gemm_avx512)
+ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine)),)
+$(call FLAGS,$(AVX2),core/tensor/kernels_avx2 core/tensor/gemm_avx2)
+$(call FLAGS,-mfma,core/tensor/gemm_avx2)
+$(call FLAGS,$(AVX512),core/tensor/kernels_avx512 core/tensor/gemm_avx512)
+endif
+
 $(O)/%.o: %.c $(O)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(compile) -c $< -o $@

@@ -6,8 +6,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#pragma GCC optimize("O3")
-
 /* Zero, which the compiler must not know. */
 static volatile uint64_t nothing;
 

@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-/* Vectorised, these loops are limited by memory; -O2 alone does not vectorise them. */
-#pragma GCC optimize("O3")
-
 enum {
     ONCE = 8, /* sources that are combined in one go, in registers */
     /* Elements worked on at once.  To begin on a block takes as long as a hundred of them. */

@@ -448,6 +448,16 @@ static int64_t lending(const struct waiter *w, bool mate)
     return mate || w->before_ns < LONG_NS ? YIELD_NS : YIELD_LONG_NS;
 }
 
+/* Leaves the core's units to its other thread for some cycles. */
+static inline void pause_core(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("isb");
+#endif
+}
+
 int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_fabric *f = w->c->f;
@@ -459,7 +469,7 @@ int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
     if (f->broken)
         return give_up(f, 0, "", err);
     if (w->polls < f->spins) {
-        __builtin_ia32_pause();
+        pause_core();
         return 0;
     }
     int64_t now = tern_clock_boot_ns();

@@ -3,7 +3,6 @@
 #include "core/tensor/kernels.h"
 
 #include <cblas.h>
-#include <cpuid.h>
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdio.h>
@@ -46,17 +45,6 @@ const char *tern_tensor_blas(void)
 const char *tern_tensor_core(void)
 {
     return blas_core;
-}
-
-enum tern_tensor_cpu tern_tensor_cpu(void)
-{
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        return TERN_TENSOR_CPU_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return TERN_TENSOR_CPU_AVX2;
-    return TERN_TENSOR_CPU_PLAIN;
 }
 
 /* What a core type's sgemm uses.  OpenBLAS's names (driver/others/dynamic.c); those of other
@@ -169,31 +157,13 @@ int tern_tensor_blas_load(char *why, size_t why_size, struct tern_err *err)
     return 0;
 }
 
-/* CPUs that every OpenBLAS since 0.3.13 knows: Intel's from Haswell to Rocket Lake and AMD's Zen 1
- * to 3 (its driver/others/dynamic.c).  Not worth the 20 ms of loading it. */
-static bool well_known(void)
-{
-    static const unsigned char intel[] = {0x3c, 0x3d, 0x3f, 0x45, 0x46, 0x47, 0x4e, 0x4f,
-                                          0x55, 0x56, 0x5e, 0x66, 0x6a, 0x6c, 0x7d, 0x7e,
-                                          0x8c, 0x8d, 0x8e, 0x9e, 0xa5, 0xa6, 0xa7};
-    unsigned eax, ebx, ecx, edx;
-
-    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx))
-        return false;
-    unsigned family = (eax >> 8 & 15) + ((eax >> 8 & 15) == 15 ? eax >> 20 & 255 : 0);
-    unsigned model = (eax >> 4 & 15) | (eax >> 12 & 0xf0);
-    if (family == 6)
-        return memchr(intel, (int)model, sizeof(intel)) != NULL;
-    return (family == 0x17 || family == 0x19) && tern_tensor_cpu() < TERN_TENSOR_CPU_AVX512;
-}
-
 const char *tern_tensor_blas_advice(char *takes, size_t size)
 {
     enum tern_tensor_cpu cpu = tern_tensor_cpu();
     const char *core = NULL;
     bool loaded = blas.handle != NULL;
 
-    if (getenv(core_variable) || well_known() || (!loaded && load(NULL) < 0))
+    if (getenv(core_variable) || tern_tensor_cpu_well_known() || (!loaded && load(NULL) < 0))
         return NULL;
     if (core_uses(blas.corename()) < cpu) {
         snprintf(takes, size, "%s", blas.corename());
@@ -233,8 +203,10 @@ int tern_tensor_gemm_use(const char *name)
 {
     static const struct tern_tensor_products *const all[] = {
         [TERN_TENSOR_CPU_PLAIN] = NULL,
+#ifdef __x86_64__
         [TERN_TENSOR_CPU_AVX2] = &tern_tensor_products_avx2,
         [TERN_TENSOR_CPU_AVX512] = &tern_tensor_products_avx512,
+#endif
     };
     enum tern_tensor_cpu cpu = tern_tensor_cpu();
     bool can = sizeof(tern_real) == sizeof(float);

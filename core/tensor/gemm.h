@@ -1,8 +1,9 @@
 /* Single-precision products over registers of the CPU's own width: included once by gemm_avx512.c
- * and gemm_avx2.c, which name the instruction set before and define PRODUCTS (the table's name) and
- * PRODUCTS_NAME; alone it is AVX2's.  Faster than OpenBLAS's kernels, which pack more than they
- * need and spend long on edges when K or N is a few hundred: those for SkylakeX on all of the
- * model's shapes, those for Zen and Haswell on few (tern_tensor_gemm_use).
+ * and gemm_avx2.c, which are compiled for that instruction set (the Makefile's FLAGS) and define
+ * PRODUCTS (the table's name) and PRODUCTS_NAME; alone it is nothing.  Faster than OpenBLAS's
+ * kernels, which pack more than they need and spend long on edges when K or N is a few hundred:
+ * those for SkylakeX on all of the model's shapes, those for Zen and Haswell on few
+ * (tern_tensor_gemm_use).
  *
  * As in Goto and van de Geijn (ACM TOMS 34:3, 2008), the other way round: a panel of B lies packed
  * in the second-level cache while slivers of A stream past it, so that a sliver's rows of C are
@@ -10,18 +11,23 @@
  *
  * An element of C is a chain of fused multiply-adds over k in blocks of DEPTH: the same bits
  * wherever the tile's edges lie, so for any number of threads. */
+#ifdef PRODUCTS
 #include <immintrin.h>
 
-#ifndef PRODUCTS
-#define PRODUCTS tern_tensor_products_avx2
-#define PRODUCTS_NAME "avx2"
-#pragma GCC target("avx2,fma") /* after the intrinsics: they carry their own targets */
-#endif
 #include "core/tensor/kernels.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+/* clang knows GCC's pragma by another name. */
+#ifdef __clang__
+#define UNROLL_TEXT(n) _Pragma(#n)
+#define UNROLL(n) UNROLL_TEXT(unroll n)
+#else
+#define UNROLL_TEXT(n) _Pragma(#n)
+#define UNROLL(n) UNROLL_TEXT(GCC unroll n)
+#endif
 
 #ifdef __AVX512F__
 #include "core/tensor/gemm_lanes16.h"
@@ -61,13 +67,13 @@ __attribute__((always_inline)) static inline void finish_rows(const struct finis
                                                               const int halves, vec sum[TALL][2])
 {
     if (f.beta != 0) {
-#pragma GCC unroll 16
+        UNROLL(16)
         for (int i = 0; i < rows; i++)
             for (int h = 0; h < halves; h++)
                 finish_row(f, true, i, h, sum[i][h]);
         return;
     }
-#pragma GCC unroll 16
+    UNROLL(16)
     for (int i = 0; i < rows; i++)
         for (int h = 0; h < halves; h++)
             finish_row(f, false, i, h, sum[i][h]);
@@ -90,7 +96,7 @@ __attribute__((always_inline)) static inline void tile(const int rows, const int
     for (int k = 0; k < K; k++, a += step, b += ld_b) {
         vec b0 = load_all(b), b1 = halves > 1 ? load_all(b + LANES) : b0;
 
-#pragma GCC unroll 16
+        UNROLL(16)
         for (int i = 0; i < rows; i++) {
             vec ai = splat(a[(size_t)i * row]);
 
@@ -153,7 +159,7 @@ __attribute__((always_inline)) static inline void turn_any(float *to, int ld_to,
         mask m = lanes(n);
         vec r[LANES];
 
-#pragma GCC unroll 16
+        UNROLL(16)
         for (int i = 0; i < LANES; i++)
             r[i] = i < w ? load(m, from, (size_t)i * (size_t)ld + (size_t)k, half) : (vec){0};
         transpose(r);
@@ -391,3 +397,4 @@ const struct tern_tensor_products PRODUCTS = {
     .near = near,
     .turn = turn_whole,
 };
+#endif

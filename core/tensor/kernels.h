@@ -73,6 +73,9 @@ extern const struct tern_tensor_kernels *tern_tensor_k;
 /* What the CPU and the system let us use. */
 enum tern_tensor_cpu { TERN_TENSOR_CPU_PLAIN, TERN_TENSOR_CPU_AVX2, TERN_TENSOR_CPU_AVX512 };
 enum tern_tensor_cpu tern_tensor_cpu(void);
+/* Does every OpenBLAS since 0.3.13 know this CPU?  Then it need not be asked, which takes 20 ms of
+ * loading it. */
+bool tern_tensor_cpu_well_known(void);
 
 /* A matrix of one type or the other: tern_real, or bf16 with `half`. */
 struct tern_tensor_matrix {

@@ -1,5 +1,5 @@
-/* The bodies of struct tern_tensor_kernels.  Included once by each kernels_*.c, which names the
- * instruction set before and defines KERNELS (the table's name) and KERNELS_NAME; alone they are
+/* The bodies of struct tern_tensor_kernels.  Included once by each kernels_*.c, which is compiled
+ * for its instruction set (the Makefile's FLAGS) and defines KERNELS (the table's name) and KERNELS_NAME; alone they are
  * the plain ones.
  *
  * Sums run in a fixed number of lanes, whatever the registers' width, and no multiply-add is fused:

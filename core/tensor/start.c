@@ -33,8 +33,10 @@ int tern_tensor_kernels_use(const char *name)
 {
     static const struct tern_tensor_kernels *const all[] = {
         [TERN_TENSOR_CPU_PLAIN] = &tern_tensor_kernels_plain,
+#ifdef __x86_64__
         [TERN_TENSOR_CPU_AVX2] = &tern_tensor_kernels_avx2,
         [TERN_TENSOR_CPU_AVX512] = &tern_tensor_kernels_avx512,
+#endif
     };
 
     for (int i = 0; i <= (int)tern_tensor_cpu(); i++)

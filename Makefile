@@ -59,21 +59,25 @@ PKGS := yaml-0.1 jansson libcrypto sqlite3 libfabric pmix zlib
 # Where core/tensor finds OpenBLAS when it loads it (it is not linked): OpenMP's build, because two
 # thread pools in one process would fight over the cores.
 BLAS_DIR ?= $(firstword $(wildcard /usr/lib/*/openblas-openmp))
-WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+# WERROR=1, which CI sets: warnings are errors.  Never for users, whose compiler may know new ones.
+WERROR ?=
+WARN := -Wall -Wextra $(if $(WERROR),-Werror) -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wold-style-definition -Wpointer-arith -Wvla -Wundef \
 	-Werror=implicit-function-declaration -Wno-psabi
 # Sanitized code is compiled in half the time this way, and gcc at -O1 warns of what cannot be.
 CFLAGS ?= $(if $(SANITIZE),-O1 -g1,-O2 -g)
 WARN += $(if $(SANITIZE),-Wno-format-truncation -Wno-maybe-uninitialized)
 SANFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-SLURM_CFLAGS := $(SLURM_PREFIX:%=-I%/include)
+# Other people's headers are the system's: what they do is no warning of ours (Slurm's declare a
+# function without void).
+SLURM_CFLAGS := $(SLURM_PREFIX:%=-isystem %/include)
 SLURM_LIBS := $(foreach d,$(wildcard $(SLURM_PREFIX:%=%/lib) $(SLURM_PREFIX:%=%/lib64)),-L$(d) -Wl,-rpath,$(d)) -lslurm
-PKGS_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKGS_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PKGS) 2>/dev/null))
 PKGS_LIBS := $(filter-out -lfabric,$(shell pkg-config --libs $(PKGS) 2>/dev/null))
 # No errno from roots: a loop that may set it is not made of vectors (AdamW took 2.7 times as long).
-ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CFLAGS) \
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) \
 	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(PKGS_CFLAGS)
-LIBS := -Wl,--as-needed $(PKGS_LIBS) $(SLURM_LIBS) -Wl,-rpath,$(BLAS_DIR) -lm -ldl -lpthread
+LIBS := -Wl,--as-needed $(LDFLAGS) $(PKGS_LIBS) $(SLURM_LIBS) $(BLAS_DIR:%=-Wl,-rpath,%) -lm -ldl -lpthread
 # Where ccache is installed, a second clone or a second build takes from the first what is the same
 # (no path of the tree stands in an object).  CCACHE= does without.
 CCACHE ?= $(shell command -v ccache)

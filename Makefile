@@ -88,12 +88,6 @@ SLURM_VERSION := $(shell printf '\043include <slurm/slurm_version.h>\nSLURM_VERS
 	$(CC) $(SLURM_CFLAGS) -E -P - 2>/dev/null | tail -n 1 | \
 	{ read -r n && printf '%d.%02d.%d' $$((n >> 16)) $$((n >> 8 & 255)) $$((n & 255)); } 2>/dev/null)
 
-# Objects depend on a stamp of the flags, so that changing them, Slurm's headers or libfabric, rebuilds.
-FLAGS_TEXT = $(CC) $(ALL_CFLAGS) (Slurm $(SLURM_VERSION)) $(FI_ABI)
-$(O)/flags: FORCE
-	@mkdir -p $(O); printf '%s\n' '$(FLAGS_TEXT)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_TEXT)' > $@
-.PHONY: FORCE
-
 # ---------------------------------------------------------------- rooms, programs, tests
 
 ROOMS := $(patsubst core/%/,%,$(dir $(wildcard core/*/*.c)))
@@ -193,6 +187,16 @@ PLUGIN_MPI := $(if $(shell command -v $(MPICC)),$(O)/plugins/tern_fabric_mpi.so)
 LIBFABRIC := $(firstword $(wildcard $(shell pkg-config --variable=libdir libfabric 2>/dev/null)/libfabric.so \
 	$(shell $(CC) -print-file-name=libfabric.so)))
 FI_ABI := $(if $(LIBFABRIC),$(shell nm -D $(LIBFABRIC) | sed -n 's/.* fi_getinfo@@//p'))
+# Objects depend on a stamp of the flags, so that changing them, Slurm's headers or libfabric, rebuilds.
+FLAGS_TEXT := $(CC) $(filter-out -Werror,$(ALL_CFLAGS)) (Slurm $(SLURM_VERSION)) $(FI_ABI)
+# (make -n changes nothing.)
+ifeq ($(findstring n,$(firstword -$(MAKEFLAGS))),)
+ifneq ($(file <$(O)/flags),$(FLAGS_TEXT))
+$(shell mkdir -p $(O))
+$(file >$(O)/flags,$(FLAGS_TEXT))
+endif
+endif
+$(O)/flags: ;
 $(O)/core/fabric/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
 .PHONY: plugin
 plugin: $(PLUGIN) $(PLUGIN_MPI) $(if $(LIBFABRIC),$(O)/plugins/no-psm/made)

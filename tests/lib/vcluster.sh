@@ -22,7 +22,5 @@ job_over() { case $(job_state "$1") in COMPLETED | FAILED | CANCELLED | TIMEOUT 
 # let it go, but not in the second of its end, in which slurmd would refuse it.
 is_pending() { tern cluster exec $CLUSTER -- squeue -h -j "$job" -o %T | grep -qx PENDING; }
 start_again() { until_true is_pending; sleep 1.1; on scontrol update jobid="$job" StartTime=now; }
-# Slurm's word for a node: idle, down, drain...
-node_is() { tern cluster exec $CLUSTER -- sinfo -h -N -n "$1" -o %t | grep -qx "$2"; }
 # sbatch ARGUMENT...: its job's number in $job; out and err are sbatch's.
 submit() { on sbatch --parsable "$@"; job=$(cat out); }

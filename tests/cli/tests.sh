@@ -1,0 +1,50 @@
+#!/bin/bash
+# The tools that tests are run with: bounds, long lists, stages, and what make links again.
+. "$(dirname "$0")/../lib/tap.sh"
+unset TERN_TEST_BOUNDS TERN_TEST_LONG TERN_RESULTS
+
+# ---- a bound is an assertion only where bounds are asked for
+printf '#!/bin/bash\n. "%s/tests/lib/tap.sh"\nbound "$1" 3 "seconds of it"\nlong && ok 0 "a long list"\ntap_done\n' "$ROOT" >bounds.sh
+chmod +x bounds.sh
+run ./bounds.sh 2; status 0 "a bound that holds"; out_has '# bound held: seconds of it: 2, at most 3'
+run ./bounds.sh 5; status 0 "one that does not, on a busy machine"; out_has '# bound exceeded: seconds of it: 5, at most 3'
+run ./bounds.sh ''; status 1 "one for which nothing was measured"
+TERN_TEST_BOUNDS=1 run ./bounds.sh 5; status 1 "one that does not hold, where bounds are asked for"
+! grep -q 'a long list' out; ok $? "the short form has no long list"
+TERN_TEST_LONG=1 run ./bounds.sh 2; out_has 'a long list'
+
+# ---- stages
+cat >staged <<'S'
+. "$1/tests/lib/stages.sh"
+stages_begin
+stages_keep kept
+stage one sh -c 'echo x >>one; exit "${ONE:-0}"'
+stage two sh -c 'echo x >>two; echo "3 0 1" >>"$TERN_RESULTS"'
+stage three sh -c 'echo "not here"; exit 77'
+stage four sh -c 'echo "2 0 0" >>"$TERN_RESULTS"; exit "${FOUR:-0}"'
+stages_end
+S
+ONE=1 FOUR=1 run bash staged "$ROOT"; status 1 "a stage that fails"
+is "$(tail -n 1 out)" "5 passed, 2 failed, 2 skipped" "counts of tests, of stages, and what cannot run here"
+out_has 'failed: one'; out_has 'failed: four' "also one whose tests passed and whose command failed"
+grep -qE '^ *[0-9]+ s  two$' out; ok $? "each stage's time is printed"
+run bash staged "$ROOT"; status 0 "again, with nothing that fails"
+is "$(wc -l <one) $(wc -l <two)" "2 1" "what passed is not run again, what failed is"
+is "$(tail -n 1 out)" "6 passed, 0 failed, 2 skipped" "and counts all the same"
+out_has 'two: passed at this commit before'
+run "$ROOT/tests/all" nonsense; status 2 "tests/all of a stage that is not there"; one_line; err_has 'tests/all -n lists them'
+
+# ---- what make would link again when one file has changed
+of=${TERN_BUILD:-$ROOT/build}
+of=${of#"$ROOT"/} # as make was told
+again() { # FILE
+    make -C "$ROOT" -n -s O="$of" ${TERN_SANITIZE:+SANITIZE="$TERN_SANITIZE"} -W "$1" tests-float 2>err |
+        grep -o -- "-o $of/bin/[a-z-]*" | sed 's,.*/,,' | sort -u >out
+}
+again core/convert/hf.c
+is "$(tr '\n' ' ' <out)" "tern-ckpt " "of a file that one program takes: that program"
+again core/base/err.c
+[ "$(wc -l <out)" -ge 15 ]; ok $? "of a file that all take: all" || cat out err
+again plugins/spank/check.c
+[ ! -s out ]; ok $? "of the plugin's: none" || cat out
+tap_done

@@ -286,7 +286,7 @@ run tern ledger reproduce noeol --ledger ledger; status 0
 out_has "#     tern run --set launch.threads=2 --set name=noeol --set checkpoint.dir=" "is reproduced with its settings, and with its workload's own ranks"
 tail -1 out >last; has last 'ledger: {dir: ledger}'; run grep -c set last; status 1 "and they are no part of it"
 sh -c "$(tern ledger reproduce noeol --ledger ledger | sed -n 's/^#     \(tern run.*\)/\1/p')" >out 2>err; has out 'w4 x4' "the command works"
-for db in ledger/ledger.db ledger/runs/*/run.db; do sqlite3 "$db" "update run set model = 'm' || char(10) || 'touch owned'" 2>/dev/null; done
+for db in ledger/ledger.db ledger/runs/*/run.db; do rewrite "$db" "update run set model = 'm' || char(10) || 'touch owned'" 2>/dev/null; done
 run tern ledger reproduce good --ledger ledger; status 0
 out_has 'm?touch owned'; [ "$(grep -c '^touch' out)" = 0 ]; ok $? "what is to be run holds no words of the ledger but the recipe"
 run tern ledger reproduce nobody --ledger ledger; status 2; one_line

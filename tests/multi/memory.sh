@@ -23,15 +23,16 @@ foretold() {
     off=$(awk -F'|' '$2 > 0 && $3 > 0 {d = $2 > $3 ? $2 / $3 - 1 : $3 / $2 - 1; w = d > w ? d : w; n++} END {if (n == (N > 1 ? N + 1 : 1)) print w + 0}' N="$1" numbers)
     bound "$off" 0.1 "memory predicted and measured of ranks $1, $2" || sed 's/^/# /' numbers
 }
-# Of a model that is large beside its process; of one of 1 MiB, beside which that is large; in bf16.
+# Of a model that is large beside its process; of one of 1 MiB, beside which that is large; of one
+# whose size is in its layers, not its vocabulary.
 large() { memory "$1" "$2"; foretold "$1" "$2"; }
 small() { # RANKS THREADS
     memory "$1" model.config=model/config.json 'batch={global: 8, micro: 2, seq_len: 32}' "launch={threads: $2, ranks_per_node: $1}"
     foretold "$1" "threads $2, a small model"
 }
-half() { # SETTING
-    memory 1 precision=bf16 model.config=narrow.json 'batch={global: 8, micro: 8, seq_len: 256}' "$1"
-    foretold 1 "$1, in bf16"
+narrow() { # SETTING...
+    memory 1 model.config=narrow.json 'batch={global: 8, micro: 8, seq_len: 256}' "$@"
+    foretold 1 "$*, a narrow model"
 }
 
 small 2 2
@@ -57,10 +58,10 @@ L
     unset TERN_FABRIC_SHARE
     for threads in 1 2 4; do small 1 $threads; done
     small 4 1
-    half parallel.recompute=full
-    half 'lora={rank: 8, alpha: 8, targets: [q_proj]}'
-    half parallel.recompute=none; bf16=$(measured)
-    half precision=fp32; fp32=$(measured)
+    narrow precision=bf16 parallel.recompute=full
+    narrow precision=bf16 'lora={rank: 8, alpha: 8, targets: [q_proj]}'
+    narrow precision=bf16; bf16=$(measured)
+    narrow precision=fp32; fp32=$(measured)
     bound "$(awk -v a="$bf16" -v b="$fp32" 'BEGIN {if (a > 0 && b > 0) print a / b}')" 0.9 "memory in bf16, of that in fp32"
 fi
 tap_done

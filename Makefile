@@ -29,7 +29,7 @@ PACKAGES_BUILD := gcc make pkg-config libslurm-dev libpmix-dev libfabric-dev lib
 	libjansson-dev libsqlite3-dev libssl-dev zlib1g-dev \
 	libopenblas-openmp-dev
 PACKAGES_RUN := slurmctld slurmd slurm-client munge iproute2 sqlite3 sentencepiece
-PACKAGES_TEST := openmpi-bin libopenmpi-dev procps strace
+PACKAGES_TEST := openmpi-bin libopenmpi-dev procps strace jq python3
 # Other people's tools that ours are compared with; never needed to build or use tern.
 PACKAGES_PEERS := python3-torch libtcmalloc-minimal4 python3-sentencepiece python3-venv debootstrap \
 	slurmdbd slurm-wlm-mysql-plugin mariadb-server

@@ -7,7 +7,7 @@ unset TERN_RUN_SOCKET TERN_FABRIC_DUMP
 
 # The longest that a rank took to its error.
 slowest() { awk '$1 == "after" {if ($2 + 0 > m + 0 || m == "") m = $2} END {print m}' err; }
-# N ranks named WHOM as the one that fails; the words are in ./err.
+# Whether N ranks named RANK, a pattern, as the one that failed; their words are in ./err.
 named() { [ "$(grep -cE "code 75: $2" err)" = "$1" ]; }
 words() { ok $? "$1" || { echo "# status $rc"; sed 's/^/# /' err | head -40; }; }
 # Where the outcome is one of two by nature, by when a process is given the core: one try of five.

@@ -13,15 +13,21 @@ while s=$((${s:-0} + 10)); [ $s -le ${1:-400} ]; do
     while [ "$(ls -d ck/step_*/done 2>/dev/null | wc -l)" -ge 10 ]; do sleep 0.05; done
     mkdir -p ck/step_$s/model
     for f in $(seq 40); do head -c 32768 /dev/urandom >ck/step_$s/model/$f; done
-    echo 1 >ck/step_$s/done; sleep 0.05
+    : >ck/step_$s/done; sleep 0.05 # made in one step: a kill leaves it or does not
 done
 S
 recipe() {
     printf 'version: 1\nname: keep\nledger: {dir: ledger}\nlaunch: {health: off}\ncheckpoint: {dir: run, keep: 2, mirror: mirror}\nworkload: {command: [bash, train.sh, "%s"], progress: {glob: ck/step_*, marker: done}}\n' "$1" >run.yaml
 }
 recipe 100000
-# A whole folder has 41 files: any other that has a checkpoint's name was torn.
-torn() { for d in "$1"/step_*/; do [ -d "$d" ] && [ -e "$d/done" ] && [ "$(find "$d" -type f -size +0 | wc -l)" != 41 ] && echo "$d"; done; }
+# A whole folder has its marker and 40 files that are not empty: any other that has a checkpoint's name
+# was torn, and is told with how many it has.
+torn() {
+    local d n
+    for d in "$1"/step_*/; do
+        [ -e "$d/done" ] && n=$(find "$d/model" -type f -size 32k | wc -l) && [ "$n" != 40 ] && echo "$d: $n of 40 files"
+    done
+}
 newest() { ls -d ck/step_*/done 2>/dev/null | sed 's,.*step_\([0-9]*\)/.*,\1,' | sort -n | tail -1; }
 # The moment of a kill is seen, not timed: N further checkpoints, the keeper copying, the keeper
 # deleting (which is short: it is not waited for longer than 6 s).

@@ -16,6 +16,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -276,68 +277,81 @@ static void trims(void)
 
 /* ------------------------------------------------------------------ the queue */
 
-struct slow {
-    int ms;
+/* One that takes what comes.  With `hold` it waits with its first piece until it is let go; `room`
+   counts the pieces that it has not taken yet, for a program that waits for it. */
+struct storage {
+    sem_t hold, room;
+    bool holds, finished;
     uint64_t bytes, lost;
     uint32_t torn;
-    bool once, finished; /* once: slow with the first piece alone */
 };
 
-static void slow_take(void *self, int64_t wall_ns, char stream, const char *data, size_t len)
+static void storage_take(void *self, int64_t wall_ns, char stream, const char *data, size_t len)
 {
-    struct slow *s = self;
+    struct storage *s = self;
 
     (void)wall_ns, (void)stream, (void)data;
-    usleep((useconds_t)s->ms * 1000);
+    if (s->holds)
+        sem_wait(&s->hold);
+    s->holds = false;
     s->bytes += len;
-    if (s->once)
-        s->ms = 0;
+    sem_post(&s->room);
 }
 
-static void slow_lost(void *self, uint64_t n, uint32_t streams)
+static void storage_lost(void *self, uint64_t n, uint32_t streams)
 {
-    ((struct slow *)self)->lost += n;
-    ((struct slow *)self)->torn |= streams;
+    ((struct storage *)self)->lost += n;
+    ((struct storage *)self)->torn |= streams;
 }
 
-static void slow_idle(void *self)
+static void storage_idle(void *self)
 {
     (void)self;
 }
 
-static void slow_finish(void *self)
+static void storage_finish(void *self)
 {
-    ((struct slow *)self)->finished = true;
+    ((struct storage *)self)->finished = true;
+}
+
+static struct tern_run_feed *storage_open(struct storage *s, bool holds, unsigned room)
+{
+    struct tern_run_feed_taker taker = {s, storage_take, storage_lost, storage_idle,
+                                        storage_finish};
+
+    *s = (struct storage){.holds = holds};
+    sem_init(&s->hold, 0, 0);
+    sem_init(&s->room, 0, room);
+    return tern_run_feed_open(&taker, NULL);
 }
 
 static void queue(void)
 {
     static char data[1 << 16];
-    struct slow fast = {0}, hangs = {.ms = 3000};
-    struct tern_run_feed_taker taker = {&fast, slow_take, slow_lost, slow_idle, slow_finish};
+    static struct storage s, hangs; /* static: the thread of one that hangs is there until the end */
 
     memset(data, '\n', sizeof data);
-    struct tern_run_feed *f = tern_run_feed_open(&taker, NULL);
-    for (int i = 0; i < 2000; i++)
+    struct tern_run_feed *f = storage_open(&s, false, 32);
+    for (int i = 0; i < 2000; i++) {
+        sem_wait(&s.room);
         tern_run_feed_put(f, 1, 'o', data, sizeof data);
-    ok(tern_run_feed_close(f, 60000) && fast.finished && fast.bytes == 2000 * sizeof data &&
-           fast.lost == 0 && fast.torn == 0,
+    }
+    ok(tern_run_feed_close(f, 60000) && s.finished && s.bytes == 2000 * sizeof data &&
+           s.lost == 0 && s.torn == 0,
        "a storage that keeps up gets everything");
 
-    struct slow slow = {.ms = 2500, .once = true}; /* longer than 13 MB take to put */
     memset(data, 'x', sizeof data);
-    taker.self = &slow;
-    f = tern_run_feed_open(&taker, NULL);
+    f = storage_open(&s, true, 0);
     tern_run_feed_put(f, 1, 'e', data, 1);
     for (int i = 0; i < 200; i++)
         tern_run_feed_put(f, 1, 'o', data, sizeof data);
-    ok(tern_run_feed_close(f, 60000) && slow.bytes < 200 * sizeof data && slow.lost == 0 &&
-           slow.torn == TERN_RUN_FEED_BIT('o'),
+    sem_post(&s.hold);
+    ok(tern_run_feed_close(f, 60000) && s.bytes < 200 * sizeof data && s.lost == 0 &&
+           s.torn == TERN_RUN_FEED_BIT('o'),
        "a piece without a newline is missed, too, in its stream");
 
     memset(data, '\n', sizeof data);
-    taker.self = &hangs;
-    f = tern_run_feed_open(&taker, NULL);
+    f = storage_open(&hangs, true, 0);
     int64_t began = tern_clock_boot_ns();
     for (int i = 0; i < 2000; i++)
         tern_run_feed_put(f, 1, 'o', data, sizeof data);

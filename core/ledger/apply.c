@@ -30,33 +30,37 @@ static const char sql_span[] = "UPDATE attempt SET first_step = min(coalesce(fir
  * or at its first value if that came earlier or no resume is known.  (min(x, y) is NULL when either
  * is: hence the coalesces.) */
 static const char sql_supersede[] =
-    "UPDATE attempt AS a SET to_step = iif(a.kind = 'train',"
+    "UPDATE attempt SET to_step = CASE kind WHEN 'train' THEN"
     " (SELECT min(min(coalesce(b.resumed_step + 1, b.first_step),"
     " coalesce(b.first_step, b.resumed_step + 1))) - 1 FROM attempt b"
-    " WHERE b.attempt > a.attempt AND b.kind = 'train'), -1)";
+    " WHERE b.attempt > attempt.attempt AND b.kind = 'train') ELSE -1 END";
 static const char sql_metric[] =
     "INSERT INTO metric VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(id) DO UPDATE SET"
     " attempt = ?3, step = ?4, value = ?5, class = ?6, wall_ns = ?7";
 static const char sql_point[] =
-    "INSERT INTO point VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value,"
-    " class = excluded.class, wall_ns = excluded.wall_ns WHERE excluded.wall_ns > point.wall_ns";
+    "INSERT INTO point VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(metric_id, attempt, step) DO UPDATE"
+    " SET value = excluded.value, class = excluded.class, wall_ns = excluded.wall_ns"
+    " WHERE excluded.wall_ns > point.wall_ns";
 /* Who made it: of the newest record that made it.  How large it is: of that, or of one that
  * verified it since, which is often the first to know.  Its state: of the newest. */
 #define NEWLY_MADE "(excluded.made_ns, excluded.wall_ns) > (made_ns, checkpoint.wall_ns)"
-#define MADE(column) column " = iif(" NEWLY_MADE ", excluded." column ", " column "), "
+#define IF(condition, column)                                                                      \
+    column " = CASE WHEN " condition " THEN excluded." column " ELSE " column " END, "
+#define MADE(column) IF(NEWLY_MADE, column)
 #define SIZE(column)                                                                               \
-    column " = iif(" NEWLY_MADE                                                                    \
-           " AND (excluded.bytes > 0 OR excluded.wall_ns > checkpoint.wall_ns)"                    \
-           " OR excluded.state = 'verified' AND excluded.bytes > 0 AND"                            \
-           " excluded.wall_ns > checkpoint.wall_ns, excluded." column ", " column "), "
+    IF(NEWLY_MADE " AND (excluded.bytes > 0 OR excluded.wall_ns > checkpoint.wall_ns)"             \
+                  " OR excluded.state = 'verified' AND excluded.bytes > 0 AND"                     \
+                  " excluded.wall_ns > checkpoint.wall_ns",                                        \
+       column)
 static const char sql_checkpoint[] =
-    "INSERT INTO checkpoint VALUES(?3, ?2, ?4, ?5, ?6, ?7, iif(?8 IN ('writing', 'published',"
-    " 'foreign'), ?1, 0), ?8, ?1) ON CONFLICT DO UPDATE SET " MADE("attempt") MADE("step")
-        SIZE("bytes") SIZE("shards") SIZE("manifest_sha256") MADE(
-            "made_ns") "state = iif(excluded.wall_ns > checkpoint.wall_ns, excluded.state, state),"
-                       " wall_ns = max(excluded.wall_ns, checkpoint.wall_ns)";
+    "INSERT INTO checkpoint VALUES(?3, ?2, ?4, ?5, ?6, ?7, CASE WHEN ?8 IN ('writing', 'published',"
+    " 'foreign') THEN ?1 ELSE 0 END, ?8, ?1) ON CONFLICT(path) DO UPDATE SET " MADE("attempt")
+        MADE("step") SIZE("bytes") SIZE("shards") SIZE("manifest_sha256") MADE("made_ns")
+            IF("excluded.wall_ns > checkpoint.wall_ns",
+               "state") "wall_ns = max(excluded.wall_ns, checkpoint.wall_ns)";
 static const char sql_eval[] =
-    "INSERT INTO eval VALUES(?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1) ON CONFLICT DO UPDATE SET"
+    "INSERT INTO eval VALUES(?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1)"
+    " ON CONFLICT(attempt, step, set_name) DO UPDATE SET"
     " nll = excluded.nll, tokens = excluded.tokens, bytes = excluded.bytes,"
     " ppl_token = excluded.ppl_token, ppl_byte = excluded.ppl_byte, wall_ns = excluded.wall_ns"
     " WHERE excluded.wall_ns > eval.wall_ns";
@@ -65,8 +69,8 @@ static const char sql_event[] =
 static const char sql_health[] =
     "INSERT OR IGNORE INTO health VALUES(?3, ?4, ?2, ?5, ?1, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 static const char sql_param[] =
-    "INSERT INTO param VALUES(?2, ?3, ?4, ?1) ON CONFLICT DO UPDATE SET value = excluded.value,"
-    " wall_ns = excluded.wall_ns WHERE excluded.wall_ns > param.wall_ns";
+    "INSERT INTO param VALUES(?2, ?3, ?4, ?1) ON CONFLICT(attempt, name) DO UPDATE SET"
+    " value = excluded.value, wall_ns = excluded.wall_ns WHERE excluded.wall_ns > param.wall_ns";
 
 enum {
     RUN,

@@ -204,7 +204,7 @@ static int fold_once(const char *ledger_dir, const char *path, struct tern_err *
     struct tern_db_stamp base;
     sqlite3 *db = NULL;
     bool changed, anew = false;
-    int rc = tern_db_load(path, &db, &base, err);
+    int rc = tern_db_load(path, tern_schema_catalogue, &db, &base, err);
 
     if (rc > 0) {
         anew = true;
@@ -212,7 +212,7 @@ static int fold_once(const char *ledger_dir, const char *path, struct tern_err *
     }
     if (rc == 0)
         rc = tern_catalogue_refresh(ledger_dir, db, false, &changed, err);
-    if (rc == 0 && (changed || anew))
+    if (rc == 0 && (changed || anew || base.older))
         rc = tern_db_publish(db, path, &base, err);
     sqlite3_close(db);
     return rc;

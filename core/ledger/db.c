@@ -20,7 +20,10 @@
 enum { STALE_SECONDS = 3600 };
 
 /* A run of ten million points is 300 MB. */
-static const sqlite3_int64 max_bytes = (sqlite3_int64)16 << 30;
+static const int64_t max_bytes = (int64_t)16 << 30;
+
+/* tern before 0.4 made tables of the same columns, STRICT. */
+enum { VERSION_STRICT = 2 };
 
 void tern_db_stamp(const char *path, struct tern_db_stamp *stamp)
 {
@@ -80,17 +83,29 @@ int64_t tern_db_int(sqlite3 *db, const char *sql, int64_t def)
     return v;
 }
 
-/* A view belongs to one thread at a time (ledger.h): SQLite need not lock for it. */
-static int open_memory(sqlite3 **db, struct tern_err *err)
+/* A view belongs to one thread at a time (ledger.h): SQLite need not lock for it.  Nor for a file
+ * (unix-none), which nobody writes to once it has its name. */
+static int open_db(const char *name, sqlite3 **db, struct tern_err *err)
 {
-    if (sqlite3_open_v2(":memory:", db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                        NULL) == SQLITE_OK)
+    if (sqlite3_open_v2(name, db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                        "unix-none") == SQLITE_OK)
         return 0;
     tern_db_fail(*db, err, "SQLite");
     sqlite3_close(*db);
     *db = NULL;
     return -1;
+}
+
+/* Every page of `from` to `to`; returns SQLite's code.  (sqlite3_serialize would do it without
+ * files, but Red Hat builds SQLite without it.) */
+static int copy_pages(sqlite3 *from, sqlite3 *to)
+{
+    sqlite3_backup *b = sqlite3_backup_init(to, "main", from, "main");
+
+    if (!b)
+        return sqlite3_errcode(to);
+    sqlite3_backup_step(b, -1);
+    return sqlite3_backup_finish(b);
 }
 
 int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
@@ -100,7 +115,7 @@ int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
 
     snprintf(head, sizeof head, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
              TERN_SCHEMA_APPLICATION, TERN_SCHEMA_VERSION);
-    if (open_memory(&db, err) < 0)
+    if (open_db(":memory:", &db, err) < 0)
         return -1;
     if (tern_db_exec(db, head, err) < 0 || tern_db_exec(db, schema, err) < 0) {
         sqlite3_close(db);
@@ -110,74 +125,20 @@ int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
     return 0;
 }
 
-/* Is `db` a snapshot that this version can extend?  0, 1 or -1 as tern_db_load. */
-static int check_kind(sqlite3 *db, const char *path, struct tern_err *err)
+/* Is `db` a snapshot that can be read here?  0, 1 or -1 as tern_db_load. */
+static int check_kind(sqlite3 *db, const char *path, int64_t *version, struct tern_err *err)
 {
-    int64_t version = tern_db_int(db, "PRAGMA user_version", -1);
-
+    *version = tern_db_int(db, "PRAGMA user_version", -1);
     if (tern_db_int(db, "PRAGMA application_id", -1) != TERN_SCHEMA_APPLICATION ||
-        tern_db_int(db, "SELECT count(*) FROM sqlite_schema", 0) == 0) {
+        tern_db_int(db, "SELECT count(*) FROM sqlite_master", 0) == 0) {
         tern_warn("%s: is no ledger database; it is made again from the spools", path);
         return 1;
     }
-    if (version > TERN_SCHEMA_VERSION)
+    if (*version > TERN_SCHEMA_VERSION)
         return tern_err_set(err, TERN_FAILED,
                             "%s: version %lld is newer than this tern's %d. Use a newer tern.",
-                            path, (long long)version, TERN_SCHEMA_VERSION);
-    return version == TERN_SCHEMA_VERSION ? 0 : 1;
-}
-
-int tern_db_load(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, struct tern_err *err)
-{
-    sqlite3 *db = NULL;
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = -1;
-
-    *stamp = (struct tern_db_stamp){0};
-    if (fd < 0)
-        return errno == ENOENT ? 1 : tern_err_sys(err, "%s: cannot open", path);
-    unsigned char *bytes = NULL;
-    if (fstat(fd, &st) < 0) {
-        tern_err_sys(err, "%s: cannot stat", path);
-        goto out;
-    }
-    *stamp =
-        (struct tern_db_stamp){.inode = st.st_ino,
-                               .mtime_ns = st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec,
-                               .bytes = st.st_size};
-    if (st.st_size > max_bytes) {
-        tern_err_set(err, TERN_FAILED, "%s: %lld bytes are more than a ledger may have", path,
-                     (long long)st.st_size);
-        goto out;
-    }
-    bytes = sqlite3_malloc64((sqlite3_uint64)st.st_size + 1);
-    if (!bytes) {
-        tern_err_set(err, TERN_TEMPFAIL, "%s: no memory for %lld bytes", path,
-                     (long long)st.st_size);
-        goto out;
-    }
-    if (tern_fs_pread(fd, bytes, (size_t)st.st_size, 0, path, err) < 0 || open_memory(&db, err) < 0)
-        goto out;
-    /* SQLite frees `bytes` from here on, also when this fails. */
-    rc = sqlite3_deserialize(db, "main", bytes, st.st_size, st.st_size,
-                             SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
-    bytes = NULL;
-    if (rc != SQLITE_OK) {
-        rc = tern_db_fail(db, err, path);
-        goto out;
-    }
-    sqlite3_int64 limit = max_bytes;
-    sqlite3_file_control(db, "main", SQLITE_FCNTL_SIZE_LIMIT, &limit);
-    rc = check_kind(db, path, err);
-out:
-    sqlite3_free(bytes);
-    close(fd);
-    if (rc != 0) {
-        sqlite3_close(db);
-        return rc;
-    }
-    *out = db;
-    return 0;
+                            path, (long long)*version, TERN_SCHEMA_VERSION);
+    return *version >= VERSION_STRICT ? 0 : 1;
 }
 
 /* A file: URI; %, ? and # mean something there. */
@@ -196,24 +157,81 @@ static char *uri(const char *path)
     return b.data;
 }
 
-int tern_db_open(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, struct tern_err *err)
+static int open_snapshot(const char *path, sqlite3 **out, int64_t *version,
+                         struct tern_db_stamp *stamp, struct tern_err *err)
 {
     sqlite3 *db = NULL;
 
     tern_db_stamp(path, stamp);
     if (!stamp->bytes)
         return 1;
+    if (stamp->bytes > max_bytes)
+        return tern_err_set(err, TERN_FAILED, "%s: %lld bytes are more than a ledger may have",
+                            path, (long long)stamp->bytes);
     char *u = uri(path);
     int rc =
         sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
     free(u);
-    rc = rc == SQLITE_OK ? check_kind(db, path, err) : tern_db_fail(db, err, path);
+    rc = rc == SQLITE_OK ? check_kind(db, path, version, err) : tern_db_fail(db, err, path);
     if (rc != 0) {
         sqlite3_close(db);
         return rc;
     }
     *out = db;
     return 0;
+}
+
+int tern_db_open(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, struct tern_err *err)
+{
+    int64_t version;
+
+    return open_snapshot(path, out, &version, stamp, err);
+}
+
+/* The rows of `old` in tables of today's schema. */
+static int renew(sqlite3 *old, const char *schema, sqlite3 **out, struct tern_err *err)
+{
+    sqlite3_stmt *tables = NULL;
+    sqlite3 *db = NULL;
+    int rc = tern_db_new(schema, &db, err);
+
+    if (rc == 0 &&
+        !(tables = tern_db_prepare(db, "SELECT name FROM sqlite_master WHERE type = 'table'", err)))
+        rc = -1;
+    while (rc == 0 && sqlite3_step(tables) == SQLITE_ROW) {
+        const char *table = (const char *)sqlite3_column_text(tables, 0);
+        char *select = tern_strf("SELECT * FROM %s", table);
+        rc = tern_db_copy(old, select, db, table, err);
+        free(select);
+    }
+    sqlite3_finalize(tables);
+    if (rc < 0)
+        sqlite3_close(db);
+    else
+        *out = db;
+    return rc;
+}
+
+int tern_db_load(const char *path, const char *schema, sqlite3 **out, struct tern_db_stamp *stamp,
+                 struct tern_err *err)
+{
+    sqlite3 *file = NULL, *db = NULL;
+    int64_t version;
+    int rc = open_snapshot(path, &file, &version, stamp, err);
+
+    if (rc != 0)
+        return rc;
+    if (version < TERN_SCHEMA_VERSION) {
+        stamp->older = true;
+        rc = renew(file, schema, &db, err);
+    } else if ((rc = open_db(":memory:", &db, err)) == 0 && copy_pages(file, db) != SQLITE_OK) {
+        rc = tern_db_fail(db, err, path);
+        sqlite3_close(db);
+    }
+    sqlite3_close(file);
+    if (rc == 0)
+        *out = db;
+    return rc;
 }
 
 int tern_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
@@ -252,39 +270,43 @@ static bool same(const struct tern_db_stamp *a, const struct tern_db_stamp *b)
     return a->inode == b->inode && a->mtime_ns == b->mtime_ns && a->bytes == b->bytes;
 }
 
+/* The pages of `db` become those of the new file `f`. */
+static int write_pages(sqlite3 *db, const struct tern_fs_new *f, struct tern_err *err)
+{
+    sqlite3 *file;
+
+    if (open_db(f->temp, &file, err) < 0)
+        return -1;
+    /* One that is not whole is thrown away, and tern_fs_new_commit syncs. */
+    int rc = tern_db_exec(file, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", err);
+    if (rc == 0 && copy_pages(db, file) != SQLITE_OK) {
+        errno = sqlite3_system_errno(file);
+        rc = errno ? tern_err_sys(err, "%s: cannot write", f->path)
+                   : tern_db_fail(file, err, f->path);
+    }
+    sqlite3_close(file);
+    return rc;
+}
+
 int tern_db_publish(sqlite3 *db, const char *path, const struct tern_db_stamp *base,
                     struct tern_err *err)
 {
     struct tern_fs_new f;
     struct tern_db_stamp now;
-    sqlite3_int64 len = 0;
-    int rc = -1;
-    bool copied = false;
-    /* The pages as they lie in memory, if they lie together; else a copy. */
-    unsigned char *bytes = sqlite3_serialize(db, "main", &len, SQLITE_SERIALIZE_NOCOPY);
+    int rc;
 
-    if (!bytes) {
-        bytes = sqlite3_serialize(db, "main", &len, 0);
-        copied = true;
-    }
-    if (!bytes)
-        return tern_err_set(err, TERN_TEMPFAIL, "%s: no memory for it", path);
-    if (tern_fs_new_open(&f, path, 0444, err) < 0)
-        goto out;
-    if (tern_fs_write(f.fd, bytes, (size_t)len, path, err) < 0) {
-        tern_fs_new_abort(&f);
-        goto out;
-    }
-    tern_db_stamp(path, &now);
-    if (same(&now, base)) {
-        rc = tern_fs_new_commit(&f, err);
-    } else {
-        tern_fs_new_abort(&f);
+    if (tern_fs_new_open(&f, path, 0644, err) < 0)
+        return -1;
+    rc = write_pages(db, &f, err);
+    if (rc == 0 && fchmod(f.fd, 0444) < 0)
+        rc = tern_err_sys(err, "%s: cannot set its mode", path);
+    if (rc == 0) {
+        tern_db_stamp(path, &now);
+        if (same(&now, base))
+            return tern_fs_new_commit(&f, err);
         rc = 1;
     }
-out:
-    if (copied)
-        sqlite3_free(bytes);
+    tern_fs_new_abort(&f);
     return rc;
 }
 

@@ -1,7 +1,7 @@
 /* SQLite for this room: snapshots in memory, put in place whole.
  *
- * A database is built or extended in memory (sqlite3_deserialize) and written as one file, so there
- * is no journal, no lock and no half-written database anywhere at any time. */
+ * A database is built or extended in memory and written as one file that then gets its name, so
+ * there is no journal, no lock and no half-written database anywhere at any time. */
 #ifndef TERN_LEDGER_DB_H
 #define TERN_LEDGER_DB_H
 
@@ -15,6 +15,7 @@
 struct tern_db_stamp {
     uint64_t inode;
     int64_t mtime_ns, bytes; /* bytes 0: there was none */
+    bool older;              /* another tern made it: worth publishing as it is */
 };
 
 /* The stamp of the file at `path` now; none is no error. */
@@ -31,9 +32,10 @@ int64_t tern_db_int(sqlite3 *db, const char *sql, int64_t def);
 
 /* A new database in memory with `schema`. */
 int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err);
-/* The snapshot at `path` in memory, to be extended.  1 when there is none or it is no sound
- * database of this kind (it can be made again); -1 when it is of a newer tern or cannot be read. */
-int tern_db_load(const char *path, sqlite3 **out, struct tern_db_stamp *stamp,
+/* The snapshot at `path` in memory, to be extended; its tables are those of `schema`, also when an
+ * older tern made it.  1 when there is none or it is no sound database of this kind (it can be made
+ * again); -1 when it is of a newer tern or cannot be read. */
+int tern_db_load(const char *path, const char *schema, sqlite3 **out, struct tern_db_stamp *stamp,
                  struct tern_err *err);
 /* The snapshot where it lies, without locks: it never changes.  As tern_db_load otherwise. */
 int tern_db_open(const char *path, sqlite3 **out, struct tern_db_stamp *stamp,

@@ -174,7 +174,7 @@ static int fold_once(const char *ledger_dir, const char *run_id, const char *pat
         tern_db_stamp(path, &base);
         rc = 1;
     } else {
-        rc = tern_db_load(path, &db, &base, err);
+        rc = tern_db_load(path, tern_schema_run, &db, &base, err);
     }
     if (rc > 0) {
         anew = true;
@@ -182,7 +182,7 @@ static int fold_once(const char *ledger_dir, const char *run_id, const char *pat
     }
     if (rc == 0)
         rc = tern_fold_tail(ledger_dir, run_id, db, true, &changed, err);
-    if (rc == 0 && (changed || anew))
+    if (rc == 0 && (changed || anew || base.older))
         rc = tern_db_publish(db, path, &base, err);
     sqlite3_close(db);
     return rc;
@@ -261,7 +261,7 @@ int tern_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 **out, s
     if (rc >= 0 && behind) {
         sqlite3_close(db);
         db = NULL;
-        rc = tern_db_load(path, &db, &stamp, err);
+        rc = tern_db_load(path, tern_schema_run, &db, &stamp, err);
         if (rc == 1)
             rc = tern_db_new(tern_schema_run, &db, err);
         if (rc == 0)

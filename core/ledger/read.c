@@ -28,7 +28,7 @@ struct tern_ledger *tern_ledger_open(const char *ledger_dir, struct tern_err *er
     struct tern_db_stamp stamp;
     sqlite3 *db = NULL;
     bool changed;
-    int rc = tern_db_load(path, &db, &stamp, err);
+    int rc = tern_db_load(path, tern_schema_catalogue, &db, &stamp, err);
 
     free(path);
     if (rc > 0)

@@ -180,7 +180,7 @@ static int compare(struct verify *v, const char *ledger_dir, const char *run_id,
         goto out;
     rc = 0;
     /* A damaged database may fail anywhere: that is a finding. */
-    if (tern_db_load(path, &ours, &stamp, &why) != 0 ||
+    if (tern_db_load(path, tern_schema_run, &ours, &stamp, &why) != 0 ||
         tern_fold_tail(ledger_dir, run_id, ours, true, &changed, &why) < 0 ||
         digest(ours, a, &why) < 0 || memcmp(a, b, sizeof a) != 0) {
         v->check.damaged++;

@@ -352,9 +352,24 @@ static bool of_this_run(const struct tern_run_keep *k, const char *path)
     return same;
 }
 
-/* `again`: the step was set aside as damaged and trained again, so that its mirror is of the
- * damaged one. */
-static int mirror_own(struct tern_run_keep *k, const struct tern_ckpt_entry *c, bool again)
+/* Was the step set aside as damaged and trained again, so that its mirror is of the damaged one?
+ * Asked once the new one is there, whose trainer set the old one aside first: a list that was begun
+ * before may show neither. */
+static bool is_made_again(const struct tern_run_keep *k, const struct tern_ckpt_entry *c)
+{
+    struct tern_ckpt_entry *have = NULL;
+    size_t n = 0;
+    bool again = false;
+
+    if (tern_ckpt_list(k->o.own_dir, &have, &n, NULL) < 0)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        again |= have[i].state == TERN_CKPT_BAD && have[i].step == c->step;
+    tern_ckpt_list_free(have, n);
+    return again;
+}
+
+static int mirror_own(struct tern_run_keep *k, const struct tern_ckpt_entry *c)
 {
     struct tern_tree t = {0};
     struct tern_err err = {0};
@@ -365,7 +380,7 @@ static int mirror_own(struct tern_run_keep *k, const struct tern_ckpt_entry *c, 
     if (rc == 0)
         rc = tern_tree_take(c->path, &t, &err);
     if (rc == 0)
-        rc = mirror_to(k, c->path, &t, to, again && of_this_run(k, to), &err);
+        rc = mirror_to(k, c->path, &t, to, of_this_run(k, to) && is_made_again(k, c), &err);
     /* The trainer prunes while this reads: gone is no trouble. */
     const bool gone = rc < 0 && !tern_fs_exists(c->path);
     if (rc == 0) {
@@ -390,15 +405,13 @@ static void keep_own(struct tern_run_keep *k)
     if (tern_fs_exists(k->o.mirror) && tern_ckpt_list(k->o.mirror, &there, &m, NULL) < 0)
         m = 0;
     for (size_t i = n; i-- > 0;) {
-        bool done = have[i].state != TERN_CKPT_GOOD, again = false;
-        for (size_t j = 0; j < n; j++)
-            again |= have[j].state == TERN_CKPT_BAD && have[j].step == have[i].step;
+        bool done = have[i].state != TERN_CKPT_GOOD;
         for (size_t j = 0; j < m && !done; j++)
             done = there[j].state == TERN_CKPT_GOOD && there[j].step == have[i].step &&
                    strcmp(there[j].digest, have[i].digest) == 0;
         const struct tern_run_keep_own *o = done ? NULL : find_own(k, have[i].path);
         if (!done && (!o || is_due(k, &o->retry)))
-            done = mirror_own(k, &have[i], again) == 0;
+            done = mirror_own(k, &have[i]) == 0;
         k->left += !done;
     }
     tern_ckpt_list_free(have, n);

@@ -11,6 +11,8 @@
 comma := ,
 SANITIZE ?=
 O ?= build$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
+# One name for one folder: what depends on what is noted by name.
+override O := $(patsubst $(CURDIR)/%,%,$(O))
 PREFIX ?= /usr/local
 SLURM_PREFIX ?=
 V ?= 0

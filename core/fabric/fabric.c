@@ -226,7 +226,7 @@ static int meet_peers(struct tern_fabric *f, struct wireup *w, uint8_t *all, str
             return tern_err_set(err, TERN_FAILED, "rank %d runs another version of tern", r);
         h.node_name[sizeof h.node_name - 1] = '\0';
         memcpy(f->peers[r].node_name, h.node_name, sizeof h.node_name);
-        f->peers[r].shm.pidfd = -1;
+        f->peers[r].shm.process = TERN_PROCESS_NONE;
         if (r == f->rank)
             continue;
         tern_fabric_shm_map_peer(&f->peers[r].shm, h.pid, h.fd, h.token);

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -361,9 +360,7 @@ void tern_fabric_record_close(struct tern_fabric *f)
 
 static bool has_ended(const struct shm_peer *p)
 {
-    struct pollfd end = {p->pidfd, POLLIN, 0};
-
-    return p->pidfd >= 0 && poll(&end, 1, 0) == 1;
+    return tern_process_ended(&p->process, 0);
 }
 
 /* Another rank of the node may have been quicker. */

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { SHM_HUGE = 2 << 20 }; /* of x86-64, and of arm64 with pages of 4 KiB */
@@ -137,7 +136,7 @@ void tern_fabric_shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8
 {
     struct shm_head *head = map_fd(pid, fd, own_bytes());
 
-    p->pidfd = -1;
+    p->process = TERN_PROCESS_NONE;
     if (!head)
         return;
     p->maps = memcmp(head->token, token, 16) == 0 ? calloc(SHM_REGIONS, sizeof *p->maps) : NULL;
@@ -147,7 +146,7 @@ void tern_fabric_shm_map_peer(struct shm_peer *p, pid_t pid, int fd, const uint8
     }
     p->head = head;
     p->pid = pid;
-    p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    tern_process_open(&p->process, pid);
 }
 
 void tern_fabric_shm_unmap_peer(struct shm_peer *p)
@@ -158,8 +157,7 @@ void tern_fabric_shm_unmap_peer(struct shm_peer *p)
         if (p->maps[i].base)
             munmap(p->maps[i].base, p->maps[i].bytes);
     free(p->maps);
-    if (p->pidfd >= 0)
-        close(p->pidfd);
+    tern_process_close(&p->process);
     munmap(p->head, own_bytes());
     p->head = NULL;
 }

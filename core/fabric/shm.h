@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "core/base/err.h"
+#include "core/base/process.h"
 #include "core/fabric/recorder.h"
 
 enum {
@@ -98,7 +99,7 @@ struct shm_map {
 
 struct shm_peer { /* another rank's, seen from here */
     pid_t pid;
-    int pidfd;
+    struct tern_process process;
     struct shm_head *head; /* NULL: not in this node */
     struct shm_map *maps;  /* [SHM_REGIONS] */
 };

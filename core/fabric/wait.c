@@ -2,7 +2,6 @@
 
 #include "core/base/clock.h"
 
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -210,9 +209,9 @@ bool tern_fabric_wait_patient(void *fabric, int64_t since_ns)
 
 static bool ended(const struct tern_fabric *f, int world_rank, int wait_ms)
 {
-    struct pollfd p = {f->peers[world_rank].shm.pidfd, POLLIN, 0};
+    const struct shm_peer *p = &f->peers[world_rank].shm;
 
-    return f->peers[world_rank].shm.head && p.fd >= 0 && poll(&p, 1, wait_ms) == 1;
+    return p->head && tern_process_ended(&p->process, wait_ms);
 }
 
 int tern_fabric_wait_gone(struct tern_comm *c, int world_rank, struct tern_err *err)

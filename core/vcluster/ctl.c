@@ -53,7 +53,7 @@ static void limit(int fd, int seconds)
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
 }
 
-static int receive(int fd, struct tern_ctl_answer *a, int *pidfd)
+static int receive(int fd, struct tern_ctl_answer *a, int *folder)
 {
     union {
         char room[CMSG_SPACE(sizeof(int))];
@@ -66,10 +66,10 @@ static int receive(int fd, struct tern_ctl_answer *a, int *pidfd)
                        .msg_controllen = sizeof control.room};
     ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
 
-    *pidfd = -1;
+    *folder = -1;
     struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&m);
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-        memcpy(pidfd, CMSG_DATA(c), sizeof *pidfd);
+        memcpy(folder, CMSG_DATA(c), sizeof *folder);
     if (n == (ssize_t)sizeof *a && a->size == sizeof *a)
         return 0;
     if (n >= 0)
@@ -78,7 +78,7 @@ static int receive(int fd, struct tern_ctl_answer *a, int *pidfd)
 }
 
 int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_ctl_answer *a,
-                 int *pidfd, pid_t *supervisor, struct tern_err *err)
+                 int *folder, pid_t *supervisor, struct tern_err *err)
 {
     struct sockaddr_un to;
     struct ucred who;
@@ -114,8 +114,8 @@ int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_
         }
         *supervisor = who.pid;
     }
-    if (pidfd) {
-        *pidfd = got;
+    if (folder) {
+        *folder = got;
         got = -1;
     }
     rc = 0;
@@ -142,7 +142,7 @@ int tern_ctl_accept(int listener, struct tern_ctl_request *q)
     return fd;
 }
 
-void tern_ctl_answer(int connection, const struct tern_ctl_answer *a, int pidfd)
+void tern_ctl_answer(int connection, const struct tern_ctl_answer *a, int folder)
 {
     union {
         char room[CMSG_SPACE(sizeof(int))];
@@ -151,14 +151,14 @@ void tern_ctl_answer(int connection, const struct tern_ctl_answer *a, int pidfd)
     struct iovec io = {(void *)a, sizeof *a};
     struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
 
-    if (pidfd >= 0) {
+    if (folder >= 0) {
         m.msg_control = control.room;
         m.msg_controllen = sizeof control.room;
         struct cmsghdr *c = CMSG_FIRSTHDR(&m);
         c->cmsg_level = SOL_SOCKET;
         c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof pidfd);
-        memcpy(CMSG_DATA(c), &pidfd, sizeof pidfd);
+        c->cmsg_len = CMSG_LEN(sizeof folder);
+        memcpy(CMSG_DATA(c), &folder, sizeof folder);
     }
     sendmsg(connection, &m, MSG_NOSIGNAL);
     close(connection);

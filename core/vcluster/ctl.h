@@ -9,7 +9,8 @@
 
 enum tern_ctl_op {
     TERN_CTL_INFO,
-    TERN_CTL_ENTER, /* answers with a pidfd of the head's or a node's first process */
+    TERN_CTL_ENTER, /* answers with the folder of /proc of the head's or a node's
+                     * first process */
     TERN_CTL_OFF,
     TERN_CTL_ON,
 };
@@ -31,15 +32,15 @@ struct tern_ctl_answer {
 
 /* A listening socket in folder `dir`. */
 int tern_ctl_listen(const char *dir, struct tern_err *err);
-/* Ask the supervisor of `dir`.  A refusal is an error.  *pidfd (or NULL) is the descriptor that
+/* Ask the supervisor of `dir`.  A refusal is an error.  *folder (or NULL) is the descriptor that
  * came along or -1; *supervisor (or NULL) its process, as the caller sees it.  TERN_USAGE when
  * nobody listens. */
 int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_ctl_answer *a,
-                 int *pidfd, pid_t *supervisor, struct tern_err *err);
+                 int *folder, pid_t *supervisor, struct tern_err *err);
 /* The supervisor's side: take one request from `listener`, NULL-terminated; the connection, or -1
  * when it was not worth an answer. */
 int tern_ctl_accept(int listener, struct tern_ctl_request *q);
-/* Send and close.  `pidfd` may be -1. */
-void tern_ctl_answer(int connection, const struct tern_ctl_answer *a, int pidfd);
+/* Send and close.  `folder` may be -1. */
+void tern_ctl_answer(int connection, const struct tern_ctl_answer *a, int folder);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/process.h"
 #include "core/vcluster/ctl.h"
 
 #include <errno.h>
@@ -44,23 +45,24 @@ static int enter(const char *dir, const char *node, struct tern_err *err)
 {
     struct tern_ctl_request q = {.size = sizeof q, .op = TERN_CTL_ENTER};
     struct tern_ctl_answer a;
-    int pidfd = -1, rc = 0;
+    int folder = -1, rc = 0;
 
     snprintf(q.node, sizeof q.node, "%s", node ? node : "");
-    if (tern_ctl_ask(dir, &q, &a, &pidfd, NULL, err) < 0)
+    if (tern_ctl_ask(dir, &q, &a, &folder, NULL, err) < 0)
         return -1;
     if (a.mode != TERN_VCLUSTER_PLAIN) {
         char cwd[PATH_MAX];
         bool had_cwd = getcwd(cwd, sizeof cwd) != NULL;
         int flags = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID;
-        if (pidfd < 0 || setns(pidfd, flags | (a.user_namespace ? CLONE_NEWUSER : 0)) < 0)
+        if (folder < 0 ||
+            tern_process_enter(folder, flags | (a.user_namespace ? CLONE_NEWUSER : 0)) < 0)
             rc = tern_err_sys(err, "cannot enter the cluster's namespaces");
         /* What the node does not see is not there: its / will do. */
         else if (!had_cwd || chdir(cwd) < 0)
             tern_debug("%s is not seen there; in / instead", had_cwd ? cwd : "the current folder");
     }
-    if (pidfd >= 0)
-        close(pidfd);
+    if (folder >= 0)
+        close(folder);
     if (rc == 0)
         set_environment(dir, a.mode == TERN_VCLUSTER_PLAIN);
     return rc;

@@ -3,6 +3,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/process.h"
 #include "core/vcluster/ctl.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/node.h"
@@ -21,7 +22,6 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -299,7 +299,7 @@ static int power_on(struct super *s, size_t i, struct tern_err *err)
     return rc;
 }
 
-static int enter(const struct super *s, ssize_t node, int *pidfd, struct tern_err *err)
+static int enter(const struct super *s, ssize_t node, int *folder, struct tern_err *err)
 {
     const struct tern_vcluster_plan_node *n = node < 0 ? NULL : &s->plan->nodes[node];
 
@@ -314,8 +314,8 @@ static int enter(const struct super *s, ssize_t node, int *pidfd, struct tern_er
                             "%s is off. `tern cluster node %s --power on` starts "
                             "it.",
                             n->name, n->name);
-    *pidfd = (int)syscall(SYS_pidfd_open, n ? n->pid : getpid(), 0);
-    return *pidfd < 0 ? tern_err_sys(err, "cannot open the process") : 0;
+    *folder = tern_process_folder(n ? n->pid : 0);
+    return *folder < 0 ? tern_err_sys(err, "cannot open the process") : 0;
 }
 
 static void serve(struct super *s)
@@ -326,7 +326,7 @@ static void serve(struct super *s)
                                 .user_namespace = s->plan->user_namespace,
                                 .n_nodes = (uint32_t)s->plan->n_nodes};
     struct tern_err err = {0};
-    int pidfd = -1, rc = 0, fd = tern_ctl_accept(s->ctl, &q);
+    int folder = -1, rc = 0, fd = tern_ctl_accept(s->ctl, &q);
     ssize_t node = fd < 0 || !*q.node ? -1 : node_named(s->plan, q.node);
 
     if (fd < 0)
@@ -335,7 +335,7 @@ static void serve(struct super *s)
         rc =
             tern_err_set(&err, TERN_USAGE, "cluster '%s' has no node '%s'.", s->plan->name, q.node);
     else if (q.op == TERN_CTL_ENTER)
-        rc = enter(s, node, &pidfd, &err);
+        rc = enter(s, node, &folder, &err);
     else if (q.op != TERN_CTL_INFO && node < 0)
         rc = tern_err_set(&err, TERN_USAGE, "which node?");
     else if (q.op == TERN_CTL_OFF)
@@ -346,9 +346,9 @@ static void serve(struct super *s)
         a.code = err.code;
         snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, err.text);
     }
-    tern_ctl_answer(fd, &a, pidfd);
-    if (pidfd >= 0)
-        close(pidfd);
+    tern_ctl_answer(fd, &a, folder);
+    if (folder >= 0)
+        close(folder);
 }
 
 static void reap(struct super *s)
@@ -453,7 +453,7 @@ static int settle(struct super *s, int lock_fd, struct tern_err *err)
         tern_err_sys(err, "cannot arrange descriptors");
         goto out;
     }
-    close_range(5, ~0U, 0);
+    tern_close_from(5);
     s->up = 3;
     s->lock = 4;
     rc = chdir("/");
@@ -523,8 +523,8 @@ static void super_main(struct tern_vcluster_plan *p, int lock_fd, int up, uid_t 
     serve_for_ever(&s);
 }
 
-int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up, int *pidfd,
-                     bool *refused, struct tern_err *err)
+int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up,
+                     struct tern_process *super, bool *refused, struct tern_err *err)
 {
     int pair[2], flags = 0;
     uid_t uid = geteuid();
@@ -546,8 +546,7 @@ int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up, int 
     }
     int saved = errno;
     close(pair[1]);
-    *pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
-    if (*pidfd >= 0) {
+    if (pid > 0 && tern_process_open(super, pid) == 0) {
         *up = pair[0];
         return 0;
     }

@@ -2,6 +2,7 @@
 #ifndef TERN_VCLUSTER_SUPER_H
 #define TERN_VCLUSTER_SUPER_H
 
+#include "core/base/process.h"
 #include "core/vcluster/plan.h"
 
 /* What the supervisor tells `up`: the daemons run, or why not. */
@@ -13,8 +14,8 @@ struct tern_super_word {
 
 /* Start it for `plan`, with `lock_fd` as its own.  *up is a socket on which one struct
  * tern_super_word will arrive; a byte written to it keeps the supervisor, its end before that ends
- * the cluster.  *pidfd is the supervisor's.  -1 when there is no process. */
-int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up, int *pidfd,
-                     bool *refused, struct tern_err *err);
+ * the cluster.  *super is the supervisor.  -1 when there is no process. */
+int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up,
+                     struct tern_process *super, bool *refused, struct tern_err *err);
 
 #endif

@@ -2,6 +2,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/process.h"
 #include "core/slurm/slurm.h"
 #include "core/vcluster/ctl.h"
 #include "core/vcluster/enter.h"
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,24 +23,18 @@
  * and 2 s for 1000. */
 enum { DOWN_MS = 30000 };
 
-static int signal_process(int pidfd, int sig)
-{
-    return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
-}
-
 /* SIGKILL ends a PID namespace at once; in plain mode the supervisor must clear up itself. */
-static int end_supervisor(int pidfd, enum tern_vcluster_mode mode, struct tern_err *err)
+static int end_supervisor(const struct tern_process *super, enum tern_vcluster_mode mode,
+                          struct tern_err *err)
 {
-    struct pollfd p = {.fd = pidfd, .events = POLLIN};
-
     if (mode == TERN_VCLUSTER_PLAIN) {
-        signal_process(pidfd, SIGTERM);
-        if (poll(&p, 1, DOWN_MS / 3) == 1)
+        tern_process_signal(super, SIGTERM);
+        if (tern_process_ended(super, DOWN_MS / 3))
             return 0;
     }
-    if (signal_process(pidfd, SIGKILL) < 0 && errno != ESRCH)
+    if (tern_process_signal(super, SIGKILL) < 0 && errno != ESRCH)
         return tern_err_sys(err, "cannot end the supervisor");
-    if (poll(&p, 1, DOWN_MS) != 1)
+    if (!tern_process_ended(super, DOWN_MS))
         return tern_err_set(err, TERN_FAILED, "the supervisor does not end within %d s",
                             DOWN_MS / 1000);
     return 0;
@@ -179,10 +173,11 @@ static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
 {
     struct tern_super_word word = {0};
     int64_t deadline = tern_clock_boot_ns() + (int64_t)(timeout_s * 1e9);
-    int up, pidfd, rc = -1;
+    struct tern_process super;
+    int up, rc = -1;
 
     if (tern_vcluster_plan_write(p, err) < 0 ||
-        tern_super_start(p, lock_fd, &up, &pidfd, refused, err) < 0)
+        tern_super_start(p, lock_fd, &up, &super, refused, err) < 0)
         return -1;
     if (wait_for(up, g, deadline, "starting munged and slurmctld", err) < 0)
         goto out;
@@ -204,8 +199,8 @@ static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
     rc = 0;
 out:
     if (rc < 0)
-        end_supervisor(pidfd, p->mode, NULL);
-    close(pidfd);
+        end_supervisor(&super, p->mode, NULL);
+    tern_process_close(&super);
     close(up);
     /* A supervisor that ended is this process's child. */
     while (rc < 0 && waitpid(-1, NULL, WNOHANG) > 0)
@@ -294,11 +289,12 @@ int tern_vcluster_down(const char *name, struct tern_err *err)
     if (tern_vcluster_plan_locked(dir)) {
         if (tern_ctl_ask(dir, &q, &a, NULL, &pid, err) < 0)
             goto out;
-        int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-        rc = pidfd < 0 ? errno == ESRCH ? 0 : tern_err_sys(err, "cannot open process %d", pid)
-                       : end_supervisor(pidfd, (enum tern_vcluster_mode)a.mode, err);
-        if (pidfd >= 0)
-            close(pidfd);
+        struct tern_process super;
+        if (tern_process_open(&super, pid) < 0)
+            rc = errno == ESRCH ? 0 : tern_err_sys(err, "cannot open process %d", pid);
+        else
+            rc = end_supervisor(&super, (enum tern_vcluster_mode)a.mode, err);
+        tern_process_close(&super);
         if (rc < 0)
             goto out;
     }

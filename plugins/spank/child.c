@@ -1,6 +1,7 @@
 /* A child process with a bound on its time and on what it may say. */
 #include "plugin.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +21,23 @@ static int64_t now_ms(void)
 
     clock_gettime(CLOCK_BOOTTIME, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* close_range(2) is of Linux 5.9 and its wrapper of glibc 2.34: RHEL 8 has neither. */
+static void close_from(int first)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, first, ~0U, 0) == 0)
+        return;
+#endif
+    DIR *d = opendir("/proc/self/fd");
+    int max = first - 1;
+
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (atoi(e->d_name) > max)
+            max = atoi(e->d_name);
+    for (int fd = first; fd <= (d ? max : (int)sysconf(_SC_OPEN_MAX)); fd++)
+        close(fd);
 }
 
 /* The child: its words go into the pipes, and nothing of its caller's is left open in it. */
@@ -34,7 +53,7 @@ static void become(const struct tern_spank_child *c, int out, int words)
         signal(i, SIG_DFL);
     if (null < 0 || dup2(null, 0) < 0 || dup2(c->out ? out : null, 1) < 0 || dup2(words, 2) < 0)
         _exit(126);
-    close_range(3, ~0U, 0);
+    close_from(3);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (c->env)

@@ -7,13 +7,18 @@
 #include "core/base/hash.h"
 #include "core/base/json.h"
 #include "core/base/opt.h"
+#include "core/base/process.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"
 #include "core/base/yaml.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void test_err(void)
@@ -319,11 +324,57 @@ static void programs(void)
     free(self);
 }
 
+/* tests/cli/kernel.sh runs this again without the system calls that old kernels lack. */
+static void test_process(void)
+{
+    struct tern_process p;
+    int wait[2], spare;
+    char c;
+
+    ok(!tern_process_ended(&TERN_PROCESS_NONE, 0), "no process has not ended");
+    if (pipe(wait) < 0)
+        abort();
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(wait[1]);
+        _exit(read(wait[0], &c, 1) == 0 ? 3 : 4);
+    }
+    ok(tern_process_open(&p, pid) == 0 && !tern_process_ended(&p, 20), "a process that is there");
+    ok(tern_process_signal(&p, 0) == 0, "takes a signal");
+    close(wait[1]);
+    ok(tern_process_ended(&p, 60000), "one that ended before its parent asked for it");
+    waitpid(pid, NULL, 0);
+    ok(tern_process_ended(&p, 0), "and after");
+    ok(tern_process_signal(&p, SIGKILL) < 0 && errno == ESRCH, "takes none any more");
+    tern_process_close(&p);
+    ok(tern_process_open(&p, pid) < 0 && errno == ESRCH && !tern_process_ended(&p, 0),
+       "one that is gone");
+
+    pid = fork();
+    if (pid == 0) {
+        for (spare = 0; spare < 300;)
+            spare = dup(wait[0]);
+        tern_close_from(wait[0]);
+        for (int fd = wait[0]; fd < 301; fd++)
+            if (fcntl(fd, F_GETFD) >= 0)
+                _exit(1);
+        _exit(fcntl(2, F_GETFD) < 0);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    ok(status == 0, "300 descriptors are closed, and no other");
+    close(wait[0]);
+    int folder = tern_process_folder(0);
+    ok(folder >= 0 && tern_process_enter(folder, 0) == 0, "a process's folder");
+    close(folder);
+}
+
 int main(void)
 {
     char t[40];
 
     test_err();
+    test_process();
     test_hash();
     test_str();
     test_word();

@@ -1,0 +1,17 @@
+#!/bin/bash
+# A virtual cluster on a Linux without the system calls that came after 4.18 (RHEL 8).
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/vcluster.sh"
+K=$TOOLS/old-kernel
+"$K" true || skip_all "no seccomp"
+# Slurm, its commands and tern's plugin, too: what a cluster starts keeps the filter.
+tern() { "$K" "$(type -P tern)" "$@"; }
+cluster_up
+on srun -N4 hostname; status 0 "four nodes run a step"
+is "$(sort out | tail -1)" trn1-st-trn1-4 "on each of them"
+run tern cluster node -c $CLUSTER trn1-st-trn1-4 --power off
+run tern cluster node -c $CLUSTER trn1-st-trn1-4 --power on; status 0 "a node goes off and on"
+on srun -N4 hostname; status 0 "and runs a step again"
+run tern cluster down $CLUSTER; status 0 "down"
+run tern cluster list; ! grep -q "$CLUSTER.*up" out; ok $? "and it is"
+tap_done

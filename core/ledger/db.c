@@ -41,9 +41,11 @@ int tern_db_fail(sqlite3 *db, struct tern_err *err, const char *what)
 {
     int code = sqlite3_errcode(db);
     bool passing = code == SQLITE_FULL || code == SQLITE_IOERR || code == SQLITE_NOMEM;
+    /* The system's word where there is one: a quota and a broken disk are both "disk I/O error". */
+    int number = code == SQLITE_FULL ? ENOSPC : code == SQLITE_IOERR ? sqlite3_system_errno(db) : 0;
 
     return tern_err_set(err, passing ? TERN_TEMPFAIL : TERN_FAILED, "%s: %s", what,
-                        sqlite3_errmsg(db));
+                        number ? strerror(number) : sqlite3_errmsg(db));
 }
 
 int tern_db_exec(sqlite3 *db, const char *sql, struct tern_err *err)

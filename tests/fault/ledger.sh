@@ -152,6 +152,19 @@ else
     skip "a small file system needs the right to mount"
 fi
 
+# ---------------------------------------------------------------- what else the system can say to a write
+if strace -qq -e trace=none true 2>/dev/null; then
+    begin "$WORK/quota" 1 0 1 400; tiny=$new
+    for word in "EDQUOT:Disk quota exceeded" "EIO:Input/output error" "ENOSPC:No space left"; do
+        # SQLite writes a snapshot by pwrite64; tern writes by write.
+        ASAN_OPTIONS=detect_leaks=0 run strace -f -qq -o trace -e trace=pwrite64 -e inject=pwrite64:error="${word%%:*}" tern ledger fold -l quota
+        status 75 "a snapshot is refused with ${word%%:*}"; err_has "${word#*:}"; one_line
+    done
+    run tern ledger fold -l quota; status 0 "then it is written"
+else
+    skip "no strace"
+fi
+
 # ---------------------------------------------------------------- how long it takes (not asserted)
 if [ "${LARGE:-$(long && echo 1)}" = 1 ]; then
     begin "$L" 1 0 1 1000000 done; big=$new

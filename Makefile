@@ -5,7 +5,9 @@
 #   V=1                         show commands
 #   K=WORD                      with check-<tier>: only tests whose name has the word (a regular expression)
 #   LONG=1                      with check-<tier>: only tests that have a long list, with the whole of it
-#   SLURM_PREFIX=/opt/slurm     the Slurm to build for, when its headers are not among the system's
+#   SLURM_PREFIX=/opt/slurm     the Slurm to build for; else the one whose scontrol is on PATH, the system's,
+#                               or the one in /opt/slurm or /usr/local
+#   WITH_TRAINER=no             the tools alone, as for a head node: no train, eval, bench, fabric and link
 #   DESTDIR= PREFIX=/usr/local  for `make install`, which tells more above its rule
 
 comma := ,
@@ -24,40 +26,43 @@ say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2);)
 .SECONDARY:
 MAKEFLAGS += --no-builtin-rules
 
-# ---------------------------------------------------------------- packages
+# ---------------------------------------------------------------- what is needed
 
-# What a Debian 12 machine needs: to build, to run a (virtual) cluster, for demo and tests.
-PACKAGES_BUILD := gcc make pkg-config libslurm-dev libpmix-dev libfabric-dev libyaml-dev \
-	libjansson-dev libsqlite3-dev libssl-dev zlib1g-dev \
-	libopenblas-openmp-dev
-PACKAGES_RUN := slurmctld slurmd slurm-client munge iproute2 sqlite3 sentencepiece
-PACKAGES_TEST := openmpi-bin libopenmpi-dev procps strace jq python3
-# Other people's tools that ours are compared with; never needed to build or use tern.
+# plugins/packaging/needs knows what is needed and what it is called where.  `make deps` installs it on a
+# Debian-like machine as root, and elsewhere says what to type.  Tests say what they miss and are skipped.
+NEEDS = CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' SLURM_PREFIX='$(SLURM_PREFIX)' \
+	CPPFLAGS='$(CPPFLAGS)' LDFLAGS='$(LDFLAGS)' plugins/packaging/needs
+NEEDS_BUILD := build $(if $(filter no,$(WITH_TRAINER)),,trainer)
+# Other people's tools that ours are compared with, as Debian calls them; never needed to build or use tern.
 PACKAGES_PEERS := python3-torch libtcmalloc-minimal4 python3-sentencepiece python3-venv debootstrap \
 	slurmdbd slurm-wlm-mysql-plugin mariadb-server
-PACKAGES := $(PACKAGES_BUILD) $(PACKAGES_RUN) $(PACKAGES_TEST)
 
-.PHONY: deps deps-peers
-deps-peers:
-	@$(MAKE) --no-print-directory deps PACKAGES='$(PACKAGES_PEERS)'
-
+.PHONY: deps deps-peers deps-demo
 deps:
-	@missing=; for p in $(PACKAGES); do \
-		dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null | grep -qx installed || missing="$$missing $$p"; \
-	done; \
-	[ -z "$$missing" ] && exit 0; \
-	if [ "$$(id -u)" != 0 ]; then \
-		echo "These packages are missing and only root may install them.  Run:"; \
-		echo "  sudo apt-get install -y --no-install-recommends$$missing"; exit 1; \
-	fi; \
-	echo "installing:$$missing"; \
-	{ apt-get update -qq || true; } && \
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null
+	@$(NEEDS) -i $(NEEDS_BUILD) test run?
+deps-demo:
+	@$(NEEDS) -i $(NEEDS_BUILD) run
+deps-peers:
+	@$(NEEDS) -p $(PACKAGES_PEERS)
 
 # ---------------------------------------------------------------- flags
 
 CC := gcc
-PKGS := yaml-0.1 jansson libcrypto sqlite3 libfabric pmix zlib
+PKG_CONFIG ?= pkg-config
+WITH_TRAINER ?=
+PKGS := yaml-0.1 jansson libcrypto sqlite3 $(if $(filter no,$(WITH_TRAINER)),,libfabric pmix) zlib
+# Where EFA's installer and ParallelCluster put libraries, before the system's.
+empty :=
+PKG_CONFIG_PATH := $(subst $(empty) ,:,$(strip $(PKG_CONFIG_PATH) $(wildcard $(foreach d,/opt/amazon/efa /opt/pmix,$(d)/lib64/pkgconfig $(d)/lib/pkgconfig))))
+pkg = $(shell PKG_CONFIG_PATH='$(PKG_CONFIG_PATH)' $(PKG_CONFIG) $(1) 2>/dev/null)
+# The Slurm whose commands are used here.
+SLURM_HEADER := include/slurm/slurm.h
+ifeq ($(SLURM_PREFIX),)
+override SLURM_PREFIX := $(filter-out /usr,$(patsubst %/$(SLURM_HEADER),%,$(wildcard $(patsubst %/bin/scontrol,%/$(SLURM_HEADER),$(realpath $(shell command -v scontrol))))))
+ifeq ($(SLURM_PREFIX)$(wildcard /usr/$(SLURM_HEADER)),)
+override SLURM_PREFIX := $(firstword $(patsubst %/$(SLURM_HEADER),%,$(wildcard /opt/slurm/$(SLURM_HEADER) /usr/local/$(SLURM_HEADER) /usr/local/slurm/$(SLURM_HEADER))))
+endif
+endif
 # Where core/tensor finds OpenBLAS when it loads it (it is not linked): OpenMP's build, because two
 # thread pools in one process would fight over the cores.
 BLAS_DIR ?= $(firstword $(wildcard /usr/lib/*/openblas-openmp))
@@ -74,12 +79,13 @@ SANFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -f
 # function without void).
 SLURM_CFLAGS := $(SLURM_PREFIX:%=-isystem %/include)
 SLURM_LIBS := $(foreach d,$(wildcard $(SLURM_PREFIX:%=%/lib) $(SLURM_PREFIX:%=%/lib64)),-L$(d) -Wl,-rpath,$(d)) -lslurm
-PKGS_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PKGS) 2>/dev/null))
-PKGS_LIBS := $(filter-out -lfabric,$(shell pkg-config --libs $(PKGS) 2>/dev/null))
+PKGS_CFLAGS := $(patsubst -I%,-isystem %,$(call pkg,--cflags $(PKGS)))
+PKGS_LIBS := $(filter-out -lfabric,$(call pkg,--libs $(PKGS)))
+PKGS_LIBS += $(patsubst -L%,-Wl$(comma)-rpath$(comma)%,$(filter -L%,$(PKGS_LIBS)))
 # No errno from roots: a loop that may set it is not made of vectors (AdamW took 2.7 times as long).
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) \
 	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(PKGS_CFLAGS)
-LIBS := -Wl,--as-needed $(LDFLAGS) $(PKGS_LIBS) $(SLURM_LIBS) $(BLAS_DIR:%=-Wl,-rpath,%) -lm -ldl -lpthread
+LIBS := -Wl,--as-needed $(PKGS_LIBS) $(SLURM_LIBS) $(BLAS_DIR:%=-Wl,-rpath,%) -lm -ldl -lpthread
 # Where ccache is installed, a second clone or a second build takes from the first what is the same
 # (no path of the tree stands in an object).  CCACHE= does without.
 CCACHE ?= $(shell command -v ccache)
@@ -94,11 +100,14 @@ SLURM_VERSION := $(shell printf '\043include <slurm/slurm_version.h>\nSLURM_VERS
 
 ROOMS := $(patsubst core/%/,%,$(dir $(wildcard core/*/*.c)))
 ROOMS := $(sort $(ROOMS))
+# Of the fabric, without a trainer: where ranks meet, and a word.
+FABRIC_WITHOUT := core/fabric/rendezvous.c core/fabric/absent.c
 # tern-inside runs in containers, of whose libc nothing is known: it is static, and there where the
 # compiler can do that.
 STATIC := $(if $(SANITIZE),,$(shell printf 'int main(void){return 0;}' | \
 	$(CC) -static -x c - -o /dev/null 2>/dev/null && echo yes))
-PROGRAMS := $(filter-out $(if $(STATIC),,inside),$(sort $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c))))
+TRAINERS := train eval bench fabric link
+PROGRAMS := $(filter-out $(if $(STATIC),,inside) $(if $(filter no,$(WITH_TRAINER)),$(TRAINERS)),$(sort $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c))))
 UNIT := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(O)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 TEST_TOOLS := $(patsubst tests/tools/%.c,$(O)/tests/tools/%,$(wildcard tests/tools/*.c))
@@ -107,13 +116,26 @@ TEST_TOOLS := $(patsubst tests/tools/%.c,$(O)/tests/tools/%,$(wildcard tests/too
 F64_ROOMS := tensor llama plan infer train
 F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/products unit/llama tools/check_reference tools/train-ranks)
 
-objs = $(patsubst %.c,$(O)/%.o,$(wildcard $(1)/*.c))
+ifeq ($(WITH_TRAINER),no)
+ROOMS := $(filter-out train infer,$(ROOMS))
+SOURCES_OUT := $(filter-out $(FABRIC_WITHOUT),$(wildcard core/fabric/*.c)) core/health/link.c
+else
+SOURCES_OUT := core/fabric/absent.c
+endif
+objs = $(patsubst %.c,$(O)/%.o,$(filter-out $(SOURCES_OUT),$(wildcard $(1)/*.c)))
 bin = $(O)/bin/$(if $(filter tern,$(1)),tern,tern-$(1))
 ARCHIVES := $(ROOMS:%=$(O)/lib/libtern-%.a)
 BINS := $(foreach p,$(PROGRAMS),$(call bin,$(p)))
 
 .PHONY: all
 all: $(BINS) plugin
+
+# Before the first file is compiled: a clear word instead of a header that is not found.
+HAVE := $(and $(SLURM_VERSION),$(if $(SLURM_PREFIX),$(wildcard $(SLURM_PREFIX)/$(SLURM_HEADER)),yes),$(shell \
+	command -v $(firstword $(CC))),$(call pkg,--exists $(PKGS) && echo yes))
+.PHONY: ready
+ready:
+	$(if $(HAVE),,@$(NEEDS) $(NEEDS_BUILD))
 
 # Some files are compiled for more than the rest is: loops that only -O3 makes vectors of, and
 # kernels for instruction sets that a CPU may lack (core/tensor asks the CPU before it calls them).
@@ -129,7 +151,7 @@ $(call FLAGS,-mfma,core/tensor/gemm_avx2)
 $(call FLAGS,$(AVX512),core/tensor/kernels_avx512 core/tensor/gemm_avx512)
 endif
 
-$(O)/%.o: %.c $(O)/flags
+$(O)/%.o: %.c $(O)/flags | ready
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(compile) -c $< -o $@
 
@@ -145,7 +167,7 @@ $(foreach r,$(ROOMS),$(eval $(call room,$(r),$(O))))
 # links nothing again.  Archives are made first, and do not make a program old themselves.
 link = $(call linked,-fopenmp $(SANFLAGS),$(LIBS))
 USED = $(O)/used/$(@:$(O)/%=%)
-linked = mkdir -p $(dir $(USED)) && $(CC) $(CFLAGS) $(1) -o $@ $(filter %.o,$(OBJECTS)) \
+linked = mkdir -p $(dir $(USED)) && $(CC) $(CFLAGS) $(1) $(LDFLAGS) -o $@ $(filter %.o,$(OBJECTS)) \
 	-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(2) -Wl,-t,-t >$(USED).trace && \
 	sed -nE 's,.*$(O)/((f64/)?)lib/libtern-([a-z0-9]+)\.a[()]+([a-z0-9_]+\.o).*,$(O)/\1core/\3/\4,p' $(USED).trace | sort -u | \
 	awk 'BEGIN {printf "%s:", "$@"} {printf " %s", $$1; l = l "\n" $$1 ":"} END {if (NR == 0) printf " $(ARCHIVES)"; print l}' >$(USED) && \
@@ -168,7 +190,7 @@ $(O)/tests/unit/spank $(O)/tests/tools/raw-sockets: ARCHIVES := # they need no r
 $(O)/tests/tools/fabric-ranks: OBJECTS_MORE := $(O)/tests/lib/fabric_random.o
 $(O)/tests/tools/fabric-ranks: $(O)/tests/lib/fabric_random.o
 
-$(O)/f64/%.o: %.c $(O)/flags
+$(O)/f64/%.o: %.c $(O)/flags | ready
 	@mkdir -p $(@D)
 	$(call say,CC,$< in double)$(compile) -DTERN_REAL=double -c $< -o $@
 $(foreach r,$(F64_ROOMS),$(eval $(call room,$(r),$(O)/f64)))
@@ -182,12 +204,12 @@ $(F64_TESTS): $(O)/%-f64: $(O)/f64/%.o | $(F64_ARCHIVES)
 # built with sanitizers, whose runtime cannot be loaded into somebody else's slurmd.
 PLUGIN := $(if $(wildcard plugins/spank/*.c),$(O)/plugins/tern_spank.so)
 # Everything else does without an MPI library; this is there where mpicc (libopenmpi-dev) is.
-MPICC ?= mpicc
-PLUGIN_MPI := $(if $(shell command -v $(MPICC)),$(O)/plugins/tern_fabric_mpi.so)
+MPICC ?= $(firstword $(shell command -v mpicc) $(wildcard /opt/amazon/openmpi/bin/mpicc /usr/lib64/openmpi/bin/mpicc) mpicc)
+PLUGIN_MPI := $(if $(and $(filter-out xno,x$(WITH_TRAINER)),$(shell command -v $(MPICC))),$(O)/plugins/tern_fabric_mpi.so)
 # libfabric is loaded at run time (core/fabric/libfabric.c): with the version of its symbols that a
 # linker would have noted, and perhaps without the libraries that make it slow to load.
-LIBFABRIC := $(firstword $(wildcard $(shell pkg-config --variable=libdir libfabric 2>/dev/null)/libfabric.so \
-	$(shell $(CC) -print-file-name=libfabric.so)))
+LIBFABRIC := $(if $(filter no,$(WITH_TRAINER)),,$(firstword $(wildcard $(call pkg,--variable=libdir libfabric)/libfabric.so \
+	$(shell $(CC) -print-file-name=libfabric.so))))
 FI_ABI := $(if $(LIBFABRIC),$(shell nm -D $(LIBFABRIC) | sed -n 's/.* fi_getinfo@@//p'))
 # Objects depend on a stamp of the flags, so that changing them, Slurm's headers or libfabric, rebuilds.
 FLAGS_TEXT := $(CC) $(filter-out -Werror,$(ALL_CFLAGS)) (Slurm $(SLURM_VERSION)) $(FI_ABI)
@@ -202,9 +224,9 @@ $(O)/flags: ;
 $(O)/core/fabric/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
 .PHONY: plugin
 plugin: $(PLUGIN) $(PLUGIN_MPI) $(if $(LIBFABRIC),$(O)/plugins/no-psm/made)
-$(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map) $(O)/flags
+$(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map) $(O)/flags | ready
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(SLURM_CFLAGS) $(WARN) $(CFLAGS) -fvisibility=hidden \
+	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,--version-script=plugins/spank/exports.map -o $@.new \
 		$(filter %.c,$^) && mv -f $@.new $@
 
@@ -213,14 +235,16 @@ $(O)/plugins/no-psm/made: plugins/no-psm/make $(LIBFABRIC)
 
 $(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/fabric/mpi_table.h $(O)/flags
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(MPICC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) -fvisibility=hidden \
+	$(call say,LD,$@)$(MPICC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,-z,defs -o $@.new $< && mv -f $@.new $@
 
 # Others, for tests alone: one fails on demand, one takes a container plugin's options.
-PLUGINS_TEST := $(O)/tests/spank_fail.so $(O)/tests/pyxis_stub.so
-$(PLUGINS_TEST): $(O)/tests/%.so: tests/slurm/%.c $(O)/flags
+PLUGINS_TEST := $(O)/tests/spank_fail.so $(O)/tests/pyxis_stub.so $(O)/tests/serial_blas.so
+$(O)/tests/serial_blas.so: tests/lib/serial_blas.c
+$(filter-out %/serial_blas.so,$(PLUGINS_TEST)): $(O)/tests/%.so: tests/slurm/%.c
+$(PLUGINS_TEST): $(O)/flags
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARN) $(CFLAGS) -shared -fPIC -o $@ $<
+	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARN) $(CPPFLAGS) $(CFLAGS) -shared -fPIC -o $@ $(filter %.c,$^)
 
 # A libfabric provider for tests alone, found by FI_PROVIDER_PATH=$(O)/tests/provider.
 PROVIDER_TEST := $(O)/tests/provider/libternsrd-fi.so
@@ -267,17 +291,35 @@ install: all man
 uninstall:
 	@plugins/spank/install uninstall
 
+# ---------------------------------------------------------------- packages
+
+# plugins/packaging/package tells what they are; they lie in O/dist.
+dist deb rpm: export BUILD := $(O)
+dist deb rpm: export BUILT_FOR := $(SLURM_VERSION)
+dist deb rpm: export SLURM_PREFIX := $(SLURM_PREFIX)
+.PHONY: dist deb rpm
+dist:
+	@plugins/packaging/package dist
+deb rpm: dist
+	@plugins/packaging/package $@
+
 # ---------------------------------------------------------------- checks
 
 export TERN_BUILD := $(abspath $(O))
 export TERN_SANITIZE := $(SANITIZE)
+check-% bounds: export SLURM_PREFIX := $(SLURM_PREFIX)
 
 .PHONY: check check-all check-bytes check-long check-unit check-cli check-multi check-slurm check-fault check-peers \
 	check-fuzz check-layers check-headers bounds tests tests-float
+ifeq ($(WITH_TRAINER),no)
+tests tests-float:
+	@echo "The tests want the whole of tern: build without WITH_TRAINER=no." >&2; exit 1
+else
 tests: tests-float $(F64_TESTS)
 	@:
 tests-float: all man $(UNIT) $(TEST_TOOLS) $(PLUGINS_TEST) $(PROVIDER_TEST)
 	@:
+endif
 
 # The README's commands build on all cores, unless make was told how many.
 ALL_CORES = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -347,7 +389,7 @@ clean:
 # ---------------------------------------------------------------- demo
 
 .PHONY: demo demo-clean
-demo: path deps
+demo: path deps-demo
 	@$(MAKE) $(ALL_CORES) -s --no-print-directory all
 	@cluster-templates/trn1-4/demo $(O)/demo $(O)/bin
 demo-clean:

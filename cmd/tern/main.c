@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/base/version.h"
 #include "core/recipe/recipe.h"
 #include "core/site/site.h"
 
@@ -12,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static const char version[] = "0.3.0";
 
 struct program {
     const char *name, *summary;
@@ -72,7 +71,7 @@ static int man_page(void)
     printf(".TH tern 1 \"\" \"tern %s\" \"tern manual\"\n.SH NAME\n"
            "tern \\- continual pre-training on Slurm clusters\n"
            ".SH SYNOPSIS\n.B tern\nNAME [VERB] [OPTION...] [ARGUMENT...]\n.SH PROGRAMS\n",
-           version);
+           TERN_VERSION);
     for (const struct program *p = programs; p->name; p++)
         if (p->summary)
             printf(".TP\n.BR tern\\-%s (1)\n%s\n", p->name, p->summary);
@@ -191,7 +190,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--help-man") == 0)
         return man_page();
     if (strcmp(argv[1], "--version") == 0) {
-        printf("tern %s\n", version);
+        printf("tern %s\n", TERN_VERSION);
         return 0;
     }
     return exec_program(argv + 1);

@@ -5,6 +5,9 @@
 #include <string.h>
 
 const struct tern_var tern_vars[] = {
+    {"TERN_BLAS", "",
+     "The OpenBLAS to compute with, a path or a library's name; else its OpenMP build, under the "
+     "names that Debian, Fedora and SUSE give it, or what there is."},
     {"TERN_CLUSTER_HOME", "$XDG_STATE_HOME/tern/cluster",
      "Where virtual clusters keep their state, one folder a cluster."},
     {"TERN_COMPILE_CACHE", "",
@@ -70,6 +73,9 @@ const struct tern_var tern_vars[] = {
     {"TERN_RUN_TENSOR", "1",
      "Set by `tern run`: ranks of a tensor group, which get neighbouring NeuronCores."},
     {"TERN_RUN_WORKERS", "1", "Set by `tern run`: ranks that each of its tasks starts itself."},
+    {"TERN_SLURM", "",
+     "The prefix of the Slurm that `tern cluster up` runs, as /opt/slurm; else the one whose "
+     "library tern uses."},
     {"TERN_TRAIN_PROFILE", "",
      "Where `tern train` writes a Chrome trace of one step: its --profile, also under `tern run`."},
     {"TERN_WIREUP", "supervisor",

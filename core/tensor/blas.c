@@ -2,16 +2,31 @@
  * variable that must be there before. */
 #include "core/tensor/kernels.h"
 
-#include <cblas.h>
+#include "core/base/vars.h"
+
 #include <dlfcn.h>
+#include <glob.h>
 #include <omp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-/* The link line's rpath points at the OpenMP build, which shares our threads. */
-static const char library[] = "libopenblas.so.0";
+/* The builds of OpenBLAS under their usual names.  The OpenMP build shares our threads; one with
+ * threads of its own is kept to one, and of a serial one nobody says whether it may be called by
+ * several threads at once, so it is not. */
+static const char *const names[] = {
+    "libopenblaso.so.0",                           /* OpenMP: Fedora, EPEL, SUSE */
+    "libopenblas.so.0",                            /* Debian: what update-alternatives says, and
+                                                      what the link line's rpath points at */
+    "/usr/lib/*/openblas-openmp/libopenblas.so.0", /* OpenMP: Debian, Ubuntu */
+    "libopenblasp.so.0",                           /* threads: Fedora, EPEL, SUSE */
+    "/usr/lib/*/openblas-pthread/libopenblas.so.0",
+};
+static const char to_install[] = "Install libopenblas0-openmp (Debian, Ubuntu) or openblas-openmp "
+                                 "(Fedora, EPEL), or name a library by TERN_BLAS.";
+enum parallel { SERIAL, THREADS, OPENMP }; /* openblas_get_parallel */
 static const char core_variable[] = "OPENBLAS_CORETYPE";
 
 /* Rows and columns from which our own products are as fast as OpenBLAS's. */
@@ -23,16 +38,24 @@ enum { NARROW = 512 };
  * the stack, where there is no memory for more. */
 enum { PIECE = 512, SMALL_PIECE = 64 };
 
+/* CBLAS's numbers. */
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
+
 static struct {
     void *handle;
-    __typeof__(cblas_sgemm) *sgemm;
-    __typeof__(cblas_dgemm) *dgemm;
-    __typeof__(openblas_get_corename) *corename;
-    __typeof__(openblas_get_config) *config;
-    __typeof__(openblas_get_parallel) *parallel;
-    __typeof__(openblas_set_num_threads) *set_threads;
+    void (*sgemm)(int order, int ta, int tb, int M, int N, int K, float alpha, const float *A,
+                  int lda, const float *B, int ldb, float beta, float *C, int ldc);
+    void (*dgemm)(int order, int ta, int tb, int M, int N, int K, double alpha, const double *A,
+                  int lda, const double *B, int ldb, double beta, double *C, int ldc);
+    char *(*corename)(void);
+    char *(*config)(void);
+    int (*parallel)(void);
+    void (*set_threads)(int n);
 } blas;
 
+static char library[256]; /* the one that was chosen; "": not yet */
+static bool one_at_a_time;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static char blas_name[64] = "no BLAS", blas_core[64] = "";
 static const struct tern_tensor_products *own; /* our products, where they pay; NULL: OpenBLAS's */
 static bool own_all;                           /* for all shapes */
@@ -67,33 +90,83 @@ static enum tern_tensor_cpu core_uses(const char *core)
 static const char *const wanted[] = {
     [TERN_TENSOR_CPU_AVX2] = "Haswell", [TERN_TENSOR_CPU_AVX512] = "SkylakeX"};
 
-static void *symbol(const char *name, struct tern_err *err)
+static void close_it(void)
 {
-    void *p = dlsym(blas.handle, name);
+    if (blas.handle)
+        dlclose(blas.handle);
+    blas.handle = NULL;
+}
 
-    if (!p)
-        tern_err_set(err, TERN_FAILED,
-                     "%s has no %s: it is not OpenBLAS.  Install libopenblas0-openmp.", library,
-                     name);
-    return p;
+static int open_it(const char *name, struct tern_err *err)
+{
+    struct {
+        const char *name;
+        void **to;
+    } functions[] = {
+        {"cblas_sgemm", (void **)&blas.sgemm},
+        {"cblas_dgemm", (void **)&blas.dgemm},
+        {"openblas_get_corename", (void **)&blas.corename},
+        {"openblas_get_config", (void **)&blas.config},
+        {"openblas_get_parallel", (void **)&blas.parallel},
+        {"openblas_set_num_threads", (void **)&blas.set_threads},
+    };
+
+    blas.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!blas.handle)
+        return tern_err_set(err, TERN_FAILED, "cannot load OpenBLAS: %s. %s", dlerror(),
+                            to_install);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (!(*functions[i].to = dlsym(blas.handle, functions[i].name))) {
+            close_it();
+            return tern_err_set(err, TERN_FAILED, "%s has no %s: it is not OpenBLAS. %s", name,
+                                functions[i].name, to_install);
+        }
+    return 0;
+}
+
+/* Open `name` if it is better than what was found before; its kind, or `best`. */
+static int better(const char *name, int best)
+{
+    if (open_it(name, NULL) < 0)
+        return best;
+    int kind = blas.parallel();
+    if (kind > best && strlen(name) < sizeof library) {
+        strcpy(library, name);
+        best = kind;
+    }
+    close_it();
+    return best;
+}
+
+static void choose(void)
+{
+    int best = -1;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names && best < OPENMP; i++) {
+        glob_t g;
+        if (names[i][0] != '/') {
+            best = better(names[i], best);
+        } else if (glob(names[i], 0, NULL, &g) == 0) {
+            for (size_t k = 0; k < g.gl_pathc; k++)
+                best = better(g.gl_pathv[k], best);
+            globfree(&g);
+        }
+    }
+    if (best < 0)
+        strcpy(library, names[1]);
 }
 
 static int load(struct tern_err *err)
 {
-    blas.handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (!blas.handle)
-        return tern_err_set(err, TERN_FAILED,
-                            "cannot load OpenBLAS: %s.  Install libopenblas0-openmp.", dlerror());
-    if (!(blas.sgemm = symbol("cblas_sgemm", err)) || !(blas.dgemm = symbol("cblas_dgemm", err)) ||
-        !(blas.corename = symbol("openblas_get_corename", err)) ||
-        !(blas.config = symbol("openblas_get_config", err)) ||
-        !(blas.parallel = symbol("openblas_get_parallel", err)) ||
-        !(blas.set_threads = symbol("openblas_set_num_threads", err))) {
-        dlclose(blas.handle);
-        blas.handle = NULL;
-        return -1;
-    }
-    return 0;
+    const char *named = tern_var("TERN_BLAS");
+
+    if (!*library && named && strlen(named) >= sizeof library)
+        return tern_err_set(err, TERN_USAGE, "TERN_BLAS: the name is too long");
+    if (!*library && named)
+        strcpy(library, named);
+    if (!*library)
+        choose();
+    return open_it(library, err);
 }
 
 /* Set the texts, and leave the threads to us. */
@@ -105,9 +178,9 @@ static void describe(void)
     words += strcspn(config + words, " ");
     snprintf(blas_name, sizeof(blas_name), "%.*s", (int)words, config);
     snprintf(blas_core, sizeof(blas_core), "%s", blas.corename());
+    one_at_a_time = blas.parallel() == SERIAL;
     tern_tensor_gemm_use(NULL);
-    /* 1: a thread pool of its own, which would multiply ours. */
-    if (blas.parallel() == 1)
+    if (blas.parallel() == THREADS) /* of its own, which would multiply ours */
         blas.set_threads(1);
 }
 
@@ -115,7 +188,7 @@ int tern_tensor_blas_reload(const char *core, struct tern_err *err)
 {
     int rc;
 
-    dlclose(blas.handle);
+    close_it();
     setenv(core_variable, core, 1);
     rc = load(err);
     unsetenv(core_variable);
@@ -154,6 +227,10 @@ int tern_tensor_blas_load(char *why, size_t why_size, struct tern_err *err)
         else
             snprintf(why, why_size, " (slow: start with %s=%s)", core_variable, wanted[cpu]);
     }
+    if (one_at_a_time) {
+        size_t n = strlen(why);
+        snprintf(why + n, why_size - n, ", a serial build: one thread at a time");
+    }
     return 0;
 }
 
@@ -169,10 +246,8 @@ const char *tern_tensor_blas_advice(char *takes, size_t size)
         snprintf(takes, size, "%s", blas.corename());
         core = wanted[cpu];
     }
-    if (!loaded) {
-        dlclose(blas.handle);
-        blas.handle = NULL;
-    }
+    if (!loaded)
+        close_it();
     return core;
 }
 
@@ -212,7 +287,7 @@ int tern_tensor_gemm_use(const char *name)
     bool can = sizeof(tern_real) == sizeof(float);
 
     own = NULL;
-    own_all = name || cpu == TERN_TENSOR_CPU_AVX512;
+    own_all = name || one_at_a_time || cpu == TERN_TENSOR_CPU_AVX512;
     if (!name && can && core_uses(blas_core) == cpu)
         own = all[cpu];
     for (int i = 0; name && can && i <= (int)cpu; i++)
@@ -230,15 +305,19 @@ static bool pays(int M, int N, int K)
 static void by_blas(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
                     int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc)
 {
-    enum CBLAS_TRANSPOSE opa = ta ? CblasTrans : CblasNoTrans, opb = tb ? CblasTrans : CblasNoTrans;
+    int opa = ta ? TRANS : NO_TRANS, opb = tb ? TRANS : NO_TRANS;
 
+    if (one_at_a_time)
+        pthread_mutex_lock(&turn);
     if (sizeof(tern_real) == sizeof(float))
-        blas.sgemm(CblasRowMajor, opa, opb, M, N, K, (float)alpha, (const float *)(const void *)A,
-                   lda, (const float *)(const void *)B, ldb, (float)beta, (float *)(void *)C, ldc);
+        blas.sgemm(ROW_MAJOR, opa, opb, M, N, K, (float)alpha, (const float *)(const void *)A, lda,
+                   (const float *)(const void *)B, ldb, (float)beta, (float *)(void *)C, ldc);
     else
-        blas.dgemm(CblasRowMajor, opa, opb, M, N, K, (double)alpha, (const double *)(const void *)A,
+        blas.dgemm(ROW_MAJOR, opa, opb, M, N, K, (double)alpha, (const double *)(const void *)A,
                    lda, (const double *)(const void *)B, ldb, (double)beta, (double *)(void *)C,
                    ldc);
+    if (one_at_a_time)
+        pthread_mutex_unlock(&turn);
 }
 
 /* This thread's room for a widened piece of B, allocated once; NULL: no memory. */

@@ -13,7 +13,7 @@ mkdir -p "$build/bin" "$build/man/man1" && chmod 755 "$WORK"
 cp "$whole/bin/tern" "$build/bin" && cp "$whole/man/man1/tern.1" "$build/man/man1"
 for p in $programs; do cp "$whole/bin/tern-$p" "$build/bin" && cp "$whole/man/man1/tern-$p.1" "$build/man/man1"; done
 cp -r "$whole/plugins" "$build"
-mkdir -p tree/plugins tree/cmd/tern && cp -r "$ROOT/plugins/spank" tree/plugins && cp "$ROOT/cmd/tern/completion.bash" tree/cmd/tern
+mkdir -p tree/plugins tree/cmd/tern tree/core/base && cp -r "$ROOT/plugins/spank" "$ROOT/plugins/packaging" tree/plugins && cp "$ROOT/cmd/tern/completion.bash" tree/cmd/tern && cp "$ROOT/core/base/version.h" tree/core/base
 installer=$WORK/tree/plugins/spank/install
 
 # The same as the Makefile, without asking make what is out of date.

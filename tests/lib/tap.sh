@@ -10,7 +10,7 @@ set -u
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 BIN=${TERN_BUILD:-$ROOT/build}/bin
 TOOLS=${TERN_BUILD:-$ROOT/build}/tests/tools
-PATH=$BIN:$PATH
+PATH=$BIN:${SLURM_PREFIX:+$SLURM_PREFIX/bin:$SLURM_PREFIX/sbin:}$PATH # (the Slurm that was built for)
 DATA=$ROOT/../shared/data
 [ -d "$DATA" ] || DATA=
 export NO_COLOR=1 LC_ALL=C.UTF-8

@@ -1,0 +1,65 @@
+#!/bin/bash
+# What a build needs and does not find is told in the words of the machine's package manager; what it
+# does find it takes from where it was told to, and nothing from the current folder.
+. "$(dirname "$0")/../lib/tap.sh"
+NEEDS=$ROOT/plugins/packaging/needs
+
+chmod 755 "$WORK"
+# A machine with nothing but a shell's tools and one package manager, where all is missing.
+machine() { # MANAGER or ""
+    rm -rf bin; mkdir bin
+    for p in sh bash env mktemp rm cat grep sed tr sort id echo printf head true false dirname; do ln -s "$(command -v $p)" bin/ 2>/dev/null; done
+    [ -z "$1" ] || { printf '#!/bin/sh\necho "$0 $*" >>%s/managed\n' "$WORK" >bin/"$1"; chmod +x bin/"$1"; }
+}
+lacks() { run env -i PATH="$WORK/bin" CC=gcc "$@"; }
+for m in apt-get dnf zypper; do
+    machine $m
+    lacks "$NEEDS" build trainer
+    status 1 "all is missing, beside $m"
+    err_has "a C compiler (gcc)"; err_has "pkg-config"; err_has "libfabric"; err_has "libyaml"
+    case $m in
+    apt-get) err_has 'apt-get install -y --no-install-recommends'; err_has ' libslurm-dev'; err_has ' libfabric-dev' ;;
+    dnf) err_has 'dnf install -y'; err_has ' slurm-devel'; err_has ' libyaml-devel'; ;;
+    zypper) err_has 'zypper install -y'; err_has ' libjansson-devel' ;;
+    esac
+    err_has 'SLURM_PREFIX=/opt/slurm' "where else Slurm may be"
+    [ ! -e managed ]; ok $? "nothing is installed unasked" || cat managed
+done
+machine ''
+lacks "$NEEDS" build
+status 1 "beside no manager that it knows"
+err_has "Debian, Ubuntu:"; err_has "Fedora, RHEL, Amazon Linux:"; err_has "SUSE:"
+lacks "$NEEDS" 'build?'
+status 0 "what can be done without is no failure"
+err_has "done without: a C compiler"
+lacks "$NEEDS" nonsense
+status 2
+# Only Debian's is asked to install, and by root.
+machine dnf; lacks "$NEEDS" -i build; status 1; [ ! -e managed ]; ok $? "dnf is never run"
+if [ "$(id -u)" = 0 ]; then
+    machine apt-get; lacks "$NEEDS" -i build; has managed "install -y -qq --no-install-recommends" "root's apt-get is"
+    rm -f managed
+    run setpriv --reuid 65534 --regid 65534 --clear-groups env -i PATH="$WORK/bin" "$NEEDS" -i build
+    [ ! -e managed ] && grep -q 'sudo apt-get install' err; ok $? "another user gets the line with sudo" || cat err
+fi
+run "$NEEDS" build; status 0 "here nothing is missing"; [ ! -s err ] && [ ! -s out ]; ok $? "and nothing said" || cat out err
+
+# ---- make
+by_make() { run make -C "$ROOT" -s O="$WORK/o" ${TERN_SANITIZE:+SANITIZE="$TERN_SANITIZE"} "$@"; }
+by_make SLURM_PREFIX="$WORK/nowhere" all
+[ "$rc" != 0 ]; ok $? "a prefix without Slurm"
+err_has "SLURM_PREFIX=$WORK/nowhere: there is no include/slurm/slurm.h in it"
+[ -z "$(find o -name '*.o' 2>/dev/null)" ]; ok $? "before anything is compiled"
+by_make PKG_CONFIG=false all
+[ "$rc" != 0 ]; ok $? "no library is found"
+err_has "Missing: "; err_has "jansson (jansson)"
+by_make CC=no-such-compiler all
+[ "$rc" != 0 ]; ok $? "no compiler"; err_has "a C compiler (no-such-compiler)"
+
+# ---- nothing is loaded from the current folder
+bad=0
+for f in "$BIN"/tern* "$BIN"/../plugins/*.so; do
+    readelf -d "$f" 2>/dev/null | sed -nE 's/.*R(UN)?PATH.*\[(.*)\]/\2/p' | tr ':' '\n' | grep -vE '^/' && { bad=1; echo "# $f"; }
+done
+ok $bad "no search path is empty or relative"
+tap_done

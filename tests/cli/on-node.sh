@@ -1,0 +1,43 @@
+#!/bin/bash
+# cluster-templates/on-node-configured: what ParallelCluster runs on every node, with its commands
+# (aws, dnf) as scripts that write down how they were called.
+. "$(dirname "$0")/../lib/tap.sh"
+mkdir bin bucket slurm slurm/etc
+cat >bin/aws <<'S'
+#!/bin/bash
+echo "aws $*" >>calls
+[ -e down ] && { rm down; exit 1; } # once
+eval "to=\${$#}"; from=${@: -2:1}
+cp "bucket/${from##*/}" "$to"
+S
+printf '#!/bin/sh\necho "dnf $*" >>calls\n' >bin/dnf
+printf '#!/bin/sh\n' >bin/sleep
+chmod +x bin/*
+for p in bash env mktemp rm cp sed grep uname nproc dirname tar gzip; do ln -s "$(command -v $p)" bin/; done
+printf 'stack_name=a\ncfn_node_type=HeadNode\n' >head; sed s/HeadNode/ComputeFleet/ head >compute
+: >bucket/tern-0.4.0-1.x86_64.rpm
+configured() { run env PATH="$WORK/bin" CFNCONFIG="$WORK/$1" TERN_SLURM="$WORK/slurm" "$ROOT/cluster-templates/on-node-configured" "${@:2}"; }
+
+configured head; status 1 "without an argument"; err_has 'what is to be installed?'
+configured head s3://b/tern-0.4.0-1.x86_64.rpm; status 0 "a package" || cat err
+has calls 'aws s3 cp --only-show-errors s3://b/tern-0.4.0-1.x86_64.rpm'; grep -q '^dnf install -y .*/tern-0.4.0-1.x86_64.rpm$' calls; ok $? "is installed"
+is "$(cat slurm/etc/plugstack.conf)" "include /etc/slurm/plugstack.conf.d/*.conf" "and Slurm told where the plugin is"
+touch down; configured compute s3://b/tern-0.4.0-1.x86_64.rpm; status 0 "a busy S3 is asked again"
+configured head s3://b/tern-0.4.0-1.x86_64.rpm; is "$(wc -l <slurm/etc/plugstack.conf)" 1 "a second time changes nothing"
+configured head s3://b/none.rpm; status 1 "what is not there"; err_has 'cannot get s3://b/none.rpm'
+configured compute "$WORK/bucket/tern-0.4.0-1.x86_64.rpm"; status 0 "from shared storage"
+: >bucket/tern-0.4.0.tar.gz
+configured compute s3://b/tern-0.4.0.tar.gz; status 1 "a compute node builds nothing"; err_has 'did the head node build it?'
+mkdir -p slurm/tern/bin; cp bin/dnf slurm/tern/bin/tern
+configured compute s3://b/tern-0.4.0.tar.gz; status 0 "it takes what the head node made"
+
+# The head node builds: the tarball's needs and Makefile say what they were asked.
+mkdir -p tern-9/plugins/packaging
+printf '#!/bin/sh\necho "needs $*" >>%s/calls\n' "$WORK" >tern-9/plugins/packaging/needs; chmod +x tern-9/plugins/packaging/needs
+printf '#!/bin/sh\necho "make $*" >>%s/calls\n' "$WORK" >bin/make; chmod +x bin/make
+tar -czf bucket/tern-9.tar.gz tern-9
+configured head s3://b/tern-9.tar.gz; status 0 "the head node builds" || cat err
+grep -q "^make -j[0-9]* SLURM_PREFIX=$WORK/slurm all man$" calls && grep -q "^make SLURM_PREFIX=$WORK/slurm PREFIX=$WORK/slurm/tern PLUGSTACK_DIR=$WORK/slurm/etc/plugstack.conf.d install$" calls
+ok $? "for the cluster's Slurm, into what all nodes mount" || cat calls
+has slurm/etc/plugstack.conf "include $WORK/slurm/etc/plugstack.conf.d/*.conf"
+tap_done

@@ -164,7 +164,7 @@ static const struct tern_cmd render_cmd = {
 
 /* ------------------------------------------------------------------ up, down */
 
-static const char *up_name, *up_mode = "auto";
+static const char *up_name, *up_slurm, *up_mode = "auto";
 static int64_t up_dynamic = -1;
 static double up_timeout;
 static struct tern_opt_list up_share;
@@ -176,6 +176,9 @@ static const struct tern_opt up_opts[] = {
              "ports of this machine), or auto: namespaces where the kernel allows it"},
     {"dynamic", 0, TERN_OPT_INT, "N", .to.integer = &up_dynamic,
      .help = "start the first N dynamic nodes of each compute resource too"},
+    {"slurm", 0, TERN_OPT_TEXT, "PREFIX", .env = "TERN_SLURM", .to.text = &up_slurm,
+     .help = "the Slurm to run: its sbin and bin are below PREFIX. Else the one whose library tern "
+             "uses, or what PATH has"},
     {"share", 0, TERN_OPT_LIST, "DIR", .to.list = &up_share,
      .help = "a folder under /tmp that every node shall see, as it sees the current one; may be "
              "given again"},
@@ -319,7 +322,8 @@ static void hold_signals(sigset_t *old)
 static int run_up(int n, char **args, struct tern_err *err)
 {
     const char *share[sizeof up_share.values / sizeof *up_share.values + 1] = {NULL};
-    struct tern_vcluster_options o = {.name = up_name, .share = share, .timeout_s = up_timeout};
+    struct tern_vcluster_options o = {
+        .name = up_name, .slurm = up_slurm, .share = share, .timeout_s = up_timeout};
     struct tern_vcluster_up up;
 
     (void)n;

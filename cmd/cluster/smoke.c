@@ -48,6 +48,7 @@ struct smoke {
     char *dir, *bin, *ledger;
     size_t n, n_free;
     struct node *node;
+    char apart[SAID]; /* why the nodes did not work together; "" when they did */
 };
 
 /* ------------------------------------------------------------------ its files */
@@ -192,15 +193,27 @@ static void cancel(uint32_t job)
         waitpid(pid, NULL, 0);
 }
 
-/* The last line of a job's output, which says why. */
-static void last_line(const struct smoke *s, const char *name, char to[SAID])
+/* Why, from a job's output: the last line, which is `tern run`'s verdict, and Slurm's first
+ * complaint.  Where Slurm did not start the tasks, that is the cause, and the verdict only tells
+ * what came of it. */
+static void say_why(const struct smoke *s, const char *name, char to[SAID])
 {
     char *path = tern_strf("%s/%s.out", s->dir, name), *text = NULL, *save = NULL;
+    const char *last = NULL, *slurm = NULL;
     size_t len;
 
-    if (tern_fs_read(path, 1 << 20, &text, &len, NULL) == 0)
-        for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save))
-            snprintf(to, SAID, "%s", l);
+    if (tern_fs_read(path, 1 << 20, &text, &len, NULL) == 0) {
+        for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+            last = l;
+            if (!slurm &&
+                (tern_str_starts(l, "srun: error: ") || tern_str_starts(l, "slurmstepd: error: ")))
+                slurm = l;
+        }
+    }
+    if (slurm && slurm != last)
+        snprintf(to, SAID, "%.190s; %.190s", slurm, last);
+    else if (last)
+        snprintf(to, SAID, "%s", last);
     free(text);
     free(path);
 }
@@ -223,7 +236,7 @@ static int wait_for(const struct smoke *s, uint32_t id, const char *name, int64_
         snprintf(said, SAID, "job %u: %s", id, job->word);
         tern_slurm_job_free(job);
         if (ended && !good)
-            last_line(s, name, said);
+            say_why(s, name, said);
         if (ended)
             return good;
         if (tern_clock_boot_ns() > until) {
@@ -304,6 +317,8 @@ static int together(struct smoke *s, struct tern_err *err)
             s->node[i].state = GOOD;
     if (rc == 0 || rc == NEVER_BEGAN)
         tern_warn("all together: %s. Each node by itself:", said);
+    if (rc == 0)
+        snprintf(s->apart, sizeof s->apart, "%s", said);
     free(list);
     free(names);
     return rc < 0 ? -1 : 0;
@@ -375,6 +390,11 @@ static int report(const struct smoke *s)
         printf("%s: %s%s%s\n", n->name, words[n->state], n->state == GOOD ? "" : ": ",
                n->state == GOOD ? "" : n->said);
         bad += n->state == BAD;
+    }
+    /* Each works alone: then it is between them. */
+    if (!bad && *s->apart) {
+        printf("all together: bad: %s\n", s->apart);
+        bad++;
     }
     return bad ? TERN_TEMPFAIL : 0;
 }

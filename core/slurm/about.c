@@ -3,6 +3,7 @@
 #include "core/slurm/release.h"
 #include "core/slurm/slurm.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -18,6 +19,17 @@ const char *tern_slurm_release(void)
     snprintf(text, sizeof text, "%d.%02d", SLURM_VERSION_MAJOR(SLURM_VERSION_NUMBER),
              SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER));
     return text;
+}
+
+char *tern_slurm_library(void)
+{
+    /* (POSIX's way from a function to the void * that it was loaded as.) */
+    long (*function)(void) = slurm_api_version;
+    void *address;
+    Dl_info at;
+
+    memcpy(&address, &function, sizeof address);
+    return dladdr(address, &at) && at.dli_fname ? realpath(at.dli_fname, NULL) : NULL;
 }
 
 static char *text(const char *s)

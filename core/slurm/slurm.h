@@ -31,6 +31,9 @@ bool tern_slurm_available(void);
 /* "22.05": the release of the headers that tern was built with.  A plugin works in its own release
  * only. */
 const char *tern_slurm_release(void);
+/* Where the libslurm lies that was loaded, malloc'ed; NULL when that cannot be told.  Its release
+ * is the headers': it is loaded by a name with a number that every release has anew. */
+char *tern_slurm_library(void);
 
 /* What the controller says of itself and of its nodes; texts are "" where it says nothing. */
 struct tern_slurm_about {

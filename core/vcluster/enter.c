@@ -4,6 +4,7 @@
 #include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/vcluster/ctl.h"
+#include "core/vcluster/plan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +21,13 @@
 /* ------------------------------------------------------------------ the way in */
 
 /* What a process of the cluster has in its environment besides the caller's. */
-static void set_environment(const char *dir, bool plain)
+static void set_environment(const char *dir, bool plain, const char *bin)
 {
+    const char *old = getenv("PATH");
+    char *path = tern_vcluster_plan_path(old ? old : TERN_VCLUSTER_PATH, bin);
+
+    setenv("PATH", path, 1);
+    free(path);
     if (plain) {
         char *conf = tern_strf("%s/etc/slurm.conf", dir);
         setenv("SLURM_CONF", conf, 1);
@@ -30,8 +36,10 @@ static void set_environment(const char *dir, bool plain)
          * shared memory. */
         setenv("OMPI_MCA_btl", "self,tcp", 0);
         setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
+    } else if (tern_vcluster_plan_foreign(bin)) {
+        setenv("SLURM_CONF", TERN_VCLUSTER_CONF, 1);
     } else {
-        unsetenv("SLURM_CONF"); /* of another cluster; here it is /etc/slurm */
+        unsetenv("SLURM_CONF"); /* of another cluster; here it is where Slurm looks */
     }
     /* All nodes share this machine's cores: a waiting rank must not keep a computing one off. */
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
@@ -50,6 +58,11 @@ static int enter(const char *dir, const char *node, struct tern_err *err)
     snprintf(q.node, sizeof q.node, "%s", node ? node : "");
     if (tern_ctl_ask(dir, &q, &a, &folder, NULL, err) < 0)
         return -1;
+    char *file = tern_strf("%s/bin", dir), *bin = NULL;
+    size_t len;
+    if (tern_fs_read(file, 8192, &bin, &len, NULL) < 0)
+        bin = tern_strdup("");
+    free(file);
     if (a.mode != TERN_VCLUSTER_PLAIN) {
         char cwd[PATH_MAX];
         bool had_cwd = getcwd(cwd, sizeof cwd) != NULL;
@@ -64,7 +77,8 @@ static int enter(const char *dir, const char *node, struct tern_err *err)
     if (folder >= 0)
         close(folder);
     if (rc == 0)
-        set_environment(dir, a.mode == TERN_VCLUSTER_PLAIN);
+        set_environment(dir, a.mode == TERN_VCLUSTER_PLAIN, bin);
+    free(bin);
     return rc;
 }
 

@@ -1,5 +1,7 @@
 #include "core/vcluster/node.h"
 
+#include "core/base/clock.h"
+#include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/root.h"
@@ -12,9 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* munged needs some 20 ms on an idle machine. */
+#define MUNGED_NS (20 * INT64_C(1000000000))
 
 pid_t tern_node_clone(int flags)
 {
@@ -28,15 +35,20 @@ static void set_environment(const struct tern_vcluster_plan *p)
     char *home = getenv("HOME") ? tern_strdup(getenv("HOME")) : NULL;
     char *conf = tern_strf("%s/etc/slurm.conf", p->dir);
 
+    char *path = tern_vcluster_plan_path(TERN_VCLUSTER_PATH, p->bin);
+
     clearenv();
-    setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 1);
+    setenv("PATH", path, 1);
     setenv("LANG", "C.UTF-8", 1);
     if (home)
         setenv("HOME", home, 1);
     if (p->mode == TERN_VCLUSTER_PLAIN)
         setenv("SLURM_CONF", conf, 1);
+    else if (tern_vcluster_plan_foreign(p->bin))
+        setenv("SLURM_CONF", TERN_VCLUSTER_CONF, 1);
     free(home);
     free(conf);
+    free(path);
 }
 
 pid_t tern_node_spawn(const struct tern_vcluster_plan *p, char *const *argv, struct tern_err *err)
@@ -57,18 +69,64 @@ pid_t tern_node_spawn(const struct tern_vcluster_plan *p, char *const *argv, str
     _exit(127);
 }
 
+pid_t tern_node_munged(const struct tern_vcluster_plan *p, const char *socket, const char *log,
+                       struct tern_err *err)
+{
+    const char *d = p->mode == TERN_VCLUSTER_PLAIN ? p->dir : TERN_ROOT_STATE;
+    char *own = tern_fs_dirname(socket);
+    char *at = tern_strf("--socket=%s", socket), *key = tern_strf("--key-file=%s/munge.key", d);
+    char *words = tern_strf("--log-file=%s/log/%s", d, log);
+    char *number = tern_strf("--pid-file=%s/munged.pid", own);
+    char *seed = tern_strf("--seed-file=%s/munge.seed", own);
+    /* Ten threads: many tasks of one step ask at once.  --force: in a user namespace / belongs to
+     * nobody. */
+    char *const argv[] = {p->munged, "--foreground", "--force", "--num-threads=10", at, key, words,
+                          number,    seed,           NULL};
+    pid_t pid = tern_node_spawn(p, argv, err);
+
+    free(own);
+    free(at);
+    free(key);
+    free(words);
+    free(number);
+    free(seed);
+    return pid;
+}
+
 /* ------------------------------------------------------------------ a node's first process */
 
+/* Until munged listens. */
+static int await_munged(pid_t pid, const char *log, struct tern_err *err)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = TERN_ROOT_MUNGE};
+    int64_t end = tern_clock_boot_ns() + MUNGED_NS;
+
+    for (;;) {
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int rc = fd < 0 ? -1 : connect(fd, (struct sockaddr *)&a, sizeof a);
+        if (fd >= 0)
+            close(fd);
+        if (rc == 0)
+            return 0;
+        bool ended = waitpid(pid, NULL, WNOHANG) == pid;
+        if (ended || tern_clock_boot_ns() > end)
+            return tern_err_set(err, TERN_FAILED, "munged %s; its words are in log/%s",
+                                ended ? "ended while starting" : "does not listen", log);
+        tern_clock_sleep_ns(2000000);
+    }
+}
+
 /* Reap for ever: what slurmd leaves behind is this process's to wait for. */
-static void be_init(const char *name, pid_t slurmd)
+static void be_init(const char *name, pid_t munged, pid_t slurmd)
 {
     for (;;) {
         int status;
         pid_t pid = wait(&status);
         if (pid < 0 && errno == ECHILD)
             pause();
-        if (pid == slurmd)
-            tern_warn("%s: slurmd ended (status %#x)", name, (unsigned)status);
+        if (pid == slurmd || pid == munged)
+            tern_warn("%s: %s ended (status %#x)", name, pid == slurmd ? "slurmd" : "munged",
+                      (unsigned)status);
     }
 }
 
@@ -77,8 +135,10 @@ static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int 
     struct tern_err err = {0};
     const char *name = p->nodes[i].name;
     char byte, *const argv[] = {p->slurmd, "-D", NULL};
-    pid_t slurmd = -1;
+    char log[100];
+    pid_t slurmd = -1, munged = -1;
 
+    snprintf(log, sizeof log, "munged.%s.log", name);
     prctl(PR_SET_NAME, "tern-node");
     if (sethostname(name, strlen(name)) < 0) {
         tern_err_sys(&err, "%s: cannot set its host name", name);
@@ -86,16 +146,19 @@ static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int 
     }
     if (tern_root_node(name, p->share, p->nodes[i].chips, &err) < 0)
         goto failed;
+    munged = tern_node_munged(p, TERN_ROOT_MUNGE, log, &err);
+    if (munged < 0)
+        goto failed;
     while (read(go, &byte, 1) < 0 && errno == EINTR)
         ;
-    if (tern_net_node((int)i + 1, &err) < 0)
+    if (tern_net_node((int)i + 1, &err) < 0 || await_munged(munged, log, &err) < 0)
         goto failed;
     slurmd = tern_node_spawn(p, argv, &err);
     if (slurmd < 0)
         goto failed;
     close(go);
     close(trouble);
-    be_init(name, slurmd);
+    be_init(name, munged, slurmd);
 failed:
     tern_err_prefix(&err, "%s", name);
     tern_error("%s", err.text);

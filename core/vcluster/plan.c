@@ -1,7 +1,9 @@
 #include "core/vcluster/plan.h"
 
 #include "core/base/fs.h"
+#include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/slurm/slurm.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/root.h"
 
@@ -10,6 +12,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Two bytes of address less the head's 256; Slurm's plain mode ends where ports do. */
@@ -165,11 +169,10 @@ bool tern_vcluster_plan_locked(const char *dir)
 
 /* ------------------------------------------------------------------ the plan */
 
-static char *find_program(const char *name)
+/* `name` in the first of the folders (a:b:c) that has it; malloc'ed, or NULL. */
+static char *find_in(const char *folders, const char *name)
 {
-    static const char *const usual = "/usr/sbin:/sbin:/usr/local/sbin:/opt/slurm/sbin";
-    const char *path = getenv("PATH");
-    char *all = tern_strf("%s:%s", path ? path : "", usual), *save = NULL, *found = NULL;
+    char *all = tern_strdup(folders), *save = NULL, *found = NULL;
 
     for (char *d = strtok_r(all, ":", &save); d && !found; d = strtok_r(NULL, ":", &save)) {
         char *file = tern_strf("%s/%s", d, name);
@@ -182,31 +185,147 @@ static char *find_program(const char *name)
     return found;
 }
 
-static int find_programs(struct tern_vcluster_plan *p, struct tern_err *err)
+/* Slurm's daemons lie beside the library: prefix/lib/libslurm.so.38, prefix/lib/x86_64-linux-gnu,
+ * prefix/lib/slurm. */
+static void beside_library(struct tern_buf *folders)
 {
-    const struct {
-        const char *name, *package;
-        char **to;
-    } want[] = {{"munged", "munge", &p->munged},
-                {"slurmctld", "slurmctld", &p->slurmctld},
-                {"slurmd", "slurmd slurm-client", &p->slurmd}};
-    struct tern_buf names = {0}, packages = {0};
+    char *at = tern_slurm_library();
 
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        *want[i].to = find_program(want[i].name);
-        if (!*want[i].to) {
-            tern_buf_printf(&names, "%s%s", names.len ? ", " : "", want[i].name);
-            tern_buf_printf(&packages, " %s", want[i].package);
-        }
+    for (int up = 0; at && up < 4; up++) {
+        char *above = tern_fs_dirname(at);
+        free(at);
+        at = above;
+        if (up > 0 && at)
+            tern_buf_printf(folders, "%s/sbin:", strcmp(at, "/") == 0 ? "" : at);
     }
-    int rc = names.len == 0 ? 0
-                            : tern_err_set(err, TERN_USAGE,
-                                           "%s: not installed. Run: sudo apt-get "
-                                           "install -y --no-install-recommends%s",
-                                           names.data, packages.data);
+    free(at);
+}
+
+static int find_programs(struct tern_vcluster_plan *p, const char *prefix, struct tern_err *err)
+{
+    static const char usual[] = "/usr/sbin:/sbin:/usr/local/sbin:/opt/slurm/sbin";
+    const char *path = getenv("PATH");
+    struct tern_buf folders = {0}, any = {0}, names = {0};
+    struct want {
+        const char *name;
+        const struct tern_buf *folders;
+        char **to;
+    } want[] = {{"munged", &any, &p->munged},
+                {"slurmctld", &folders, &p->slurmctld},
+                {"slurmd", &folders, &p->slurmd}};
+    int rc = 0;
+
+    tern_buf_printf(&any, "%s:%s", path ? path : "", usual);
+    if (prefix) {
+        tern_buf_printf(&folders, "%s/sbin:%s/bin", prefix, prefix);
+    } else {
+        beside_library(&folders);
+        tern_buf_printf(&folders, "%s", any.data);
+    }
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        *want[i].to = find_in(want[i].folders->data, want[i].name);
+        if (!*want[i].to)
+            tern_buf_printf(&names, "%s%s", names.len ? ", " : "", want[i].name);
+    }
+    if (names.len && prefix && p->munged)
+        rc = tern_err_set(err, TERN_USAGE, "--slurm %s: there is no %s in its sbin.", prefix,
+                          names.data);
+    else if (names.len)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "%s: not found. Install MUNGE and Slurm's daemons (Debian, Ubuntu: "
+                          "apt-get install -y --no-install-recommends munge slurmctld slurmd "
+                          "slurm-client; Fedora, RHEL: dnf install -y munge slurm-slurmctld "
+                          "slurm-slurmd), or name the prefix that Slurm is in: --slurm /opt/slurm.",
+                          names.data);
+    tern_buf_free(&folders);
+    tern_buf_free(&any);
     tern_buf_free(&names);
-    tern_buf_free(&packages);
     return rc;
+}
+
+/* "slurm-wlm 22.05.8", "slurm 24.11.5": the daemon's word for its version; "" for none. */
+static void version_of(const char *daemon, char *to, size_t size)
+{
+    char text[200] = "";
+    int fd[2];
+
+    *to = '\0';
+    if (pipe2(fd, O_CLOEXEC) < 0)
+        return;
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        dup2(fd[1], 1);
+        execl(daemon, daemon, "-V", (char *)NULL);
+        _exit(127);
+    }
+    close(fd[1]);
+    size_t len = 0;
+    for (ssize_t n; pid > 0 && len + 1 < sizeof text &&
+                    (n = read(fd[0], text + len, sizeof text - 1 - len)) != 0;) {
+        if (n < 0 && errno != EINTR)
+            break;
+        len += n > 0 ? (size_t)n : 0;
+    }
+    close(fd[0]);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    text[strcspn(text, "\n")] = '\0';
+    const char *last = strrchr(text, ' ');
+    if (last)
+        snprintf(to, size, "%s", last + 1);
+}
+
+/* Daemons of another release than libslurm's do not understand what this program says to them. */
+static int check_release(const struct tern_vcluster_plan *p, struct tern_err *err)
+{
+    const char *const daemons[] = {p->slurmctld, p->slurmd}, *ours = tern_slurm_release();
+
+    for (int i = 0; i < 2; i++) {
+        char version[40];
+        version_of(daemons[i], version, sizeof version);
+        if (!tern_str_starts(version, ours) ||
+            (version[strlen(ours)] && version[strlen(ours)] != '.'))
+            return tern_err_set(err, TERN_USAGE,
+                                "%s is of Slurm %s, and this tern was built for %s. Name a Slurm "
+                                "of that release by --slurm PREFIX, or build tern for this one: "
+                                "make SLURM_PREFIX=...",
+                                daemons[i], *version ? version : "(no version told)", ours);
+    }
+    return 0;
+}
+
+/* Where srun, sbatch and the others of this Slurm are. */
+static void find_commands(struct tern_vcluster_plan *p)
+{
+    char *sbin = tern_fs_dirname(p->slurmctld), *top = tern_fs_dirname(sbin);
+    char *folders = tern_strf("%s/bin:%s:/usr/bin", strcmp(top, "/") == 0 ? "" : top, sbin);
+    char *srun = find_in(folders, "srun");
+
+    char *folder = srun ? tern_fs_dirname(srun) : NULL;
+    p->bin = folder ? realpath(folder, NULL) : NULL; /* /bin is /usr/bin */
+    if (!p->bin)
+        p->bin = tern_strdup("/usr/bin");
+    free(folder);
+    free(srun);
+    free(folders);
+    free(top);
+    free(sbin);
+}
+
+char *tern_vcluster_plan_path(const char *path, const char *bin)
+{
+    char *first = find_in(path, "srun"), *real = first ? realpath(first, NULL) : NULL;
+    char *own = tern_strf("%s/srun", bin), *own_real = realpath(own, NULL);
+    bool same = real && own_real && strcmp(real, own_real) == 0;
+
+    free(first);
+    free(real);
+    free(own);
+    free(own_real);
+    return same || !*bin ? tern_strdup(path) : tern_strf("%s:%s", bin, path);
 }
 
 static int list_nodes(struct tern_vcluster_plan *p, struct tern_err *err)
@@ -259,24 +378,29 @@ static int list_share(struct tern_vcluster_plan *p, const struct tern_vcluster_o
                       struct tern_err *err)
 {
     size_t n = 0;
-    const char *own[3] = {".", getenv("HOME"), NULL};
+    char *slurm = tern_fs_dirname(p->bin);
+    const char *own[4] = {".", getenv("HOME"), slurm, NULL};
 
     for (const char *const *s = o->share; s && *s; s++)
         n++;
-    p->share = tern_alloc(n + 4, sizeof *p->share, "folders", err);
-    if (!p->share)
+    p->share = tern_alloc(n + 5, sizeof *p->share, "folders", err);
+    if (!p->share) {
+        free(slurm);
         return -1;
+    }
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
         char *path = realpath(o->share[i], NULL);
-        if (!path)
+        if (!path) {
+            free(slurm);
             return tern_err_sys(err, "--share %s", o->share[i]);
+        }
         p->share[k++] = path;
     }
     /* build/bin/tern-cluster -> build, which holds build/plugins too */
     char *bin = tern_fs_self_dir(), *top = bin ? tern_fs_dirname(bin) : NULL;
-    own[2] = top;
-    for (int i = 0; i < 3; i++) {
+    own[3] = top;
+    for (int i = 0; i < 4; i++) {
         char *path = own[i] ? realpath(own[i], NULL) : NULL;
         if (path && strcmp(path, "/") != 0)
             p->share[k++] = path;
@@ -285,6 +409,7 @@ static int list_share(struct tern_vcluster_plan *p, const struct tern_vcluster_o
     }
     free(bin);
     free(top);
+    free(slurm);
     return 0;
 }
 
@@ -297,8 +422,13 @@ int tern_vcluster_plan_make(struct tern_vcluster_plan *p, const struct tern_layo
     p->dir = tern_vcluster_plan_dir(p->name, err);
     gethostname(p->host, sizeof p->host - 1);
     p->host[strcspn(p->host, ".")] = '\0'; /* slurmd knows itself by the short name */
-    if (!p->dir || find_programs(p, err) < 0 || list_nodes(p, err) < 0 ||
-        list_share(p, o, err) < 0) {
+    if (!p->dir || find_programs(p, o->slurm, err) < 0 || check_release(p, err) < 0 ||
+        list_nodes(p, err) < 0) {
+        tern_vcluster_plan_free(p);
+        return -1;
+    }
+    find_commands(p);
+    if (list_share(p, o, err) < 0) {
         tern_vcluster_plan_free(p);
         return -1;
     }
@@ -317,6 +447,7 @@ void tern_vcluster_plan_free(struct tern_vcluster_plan *p)
     free(p->munged);
     free(p->slurmctld);
     free(p->slurmd);
+    free(p->bin);
     free(p->nodes);
     *p = (struct tern_vcluster_plan){0};
 }
@@ -425,6 +556,30 @@ static int name_user(struct tern_vcluster_plan *p, struct tern_err *err)
     return rc;
 }
 
+bool tern_vcluster_plan_foreign(const char *bin)
+{
+    return *bin && strcmp(bin, "/usr/bin") != 0;
+}
+
+/* Jobs get the login's environment where they ask for no other (--export=NONE), in which there may
+ * be another Slurm's srun or none. */
+static int write_prolog(const struct tern_vcluster_plan *p, struct tern_err *err)
+{
+    char *text = tern_strf("#!/bin/sh\n"
+                           "# Before each task: srun is the one of the Slurm that runs here.\n"
+                           "[ \"$(command -v srun)\" = '%s/srun' ] ||\n"
+                           "    echo \"export PATH=%s:${PATH:-/usr/local/bin:/usr/bin:/bin}\"\n"
+                           "echo \"export SLURM_CONF=${SLURM_CONF:-%s%s}\"\n",
+                           p->bin, p->bin, p->mode == TERN_VCLUSTER_PLAIN ? p->dir : "",
+                           p->mode == TERN_VCLUSTER_PLAIN ? "/etc/slurm.conf" : TERN_VCLUSTER_CONF);
+    int rc = write_file(p->dir, "bin", p->bin, strlen(p->bin), 0644, err);
+
+    if (rc == 0 && (p->mode == TERN_VCLUSTER_PLAIN || tern_vcluster_plan_foreign(p->bin)))
+        rc = write_file(p->dir, "etc/task_prolog", text, strlen(text), 0755, err);
+    free(text);
+    return rc;
+}
+
 static int write_key(const struct tern_vcluster_plan *p, struct tern_err *err)
 {
     unsigned char key[128]; /* munge's own default size */
@@ -464,6 +619,8 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
     char *etc = tern_strf("%s/etc", d), *run = tern_strf("%s/run", d);
     char *socket = tern_strf("%s/run/munge.socket", d), *spool = tern_strf("%s/nodes/%%n/spool", d);
     char *tmp = tern_strf("%s/nodes/%%n/tmp", d);
+    char *prolog = tern_strf("%s/etc/task_prolog", p->dir);
+    bool has_prolog = tern_fs_exists(prolog);
     struct tern_layout_conf c = {0};
 
     struct tern_layout_local local = {
@@ -475,9 +632,10 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
         .log = log,
         .spool = plain ? spool : "/run/slurmd",
         .pid_dir = plain ? run : "/run",
-        .munge_socket = plain ? socket : "/run/munge/munge.socket.2",
+        .munge_socket = plain ? socket : TERN_ROOT_MUNGE,
         .conf_dir = plain ? etc : "/etc/slurm",
         .plugin = p->plugin,
+        .task_prolog = has_prolog,
         .tmp = plain ? tmp : NULL,
         .port = plain ? p->port : 0,
         .dynamic = p->layout->virtual_dynamic,
@@ -501,6 +659,7 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
     free(socket);
     free(spool);
     free(tmp);
+    free(prolog);
     return rc;
 }
 
@@ -535,6 +694,8 @@ int tern_vcluster_plan_write(struct tern_vcluster_plan *p, struct tern_err *err)
         rc = make_dirs(p, err);
     if (rc == 0)
         rc = name_user(p, err);
+    if (rc == 0)
+        rc = write_prolog(p, err);
     if (rc == 0)
         rc = write_conf(p, err);
     if (rc == 0)

@@ -322,12 +322,11 @@ int tern_root_node(const char *name, char *const *share, int n_devices, struct t
     struct kept k = {0};
     char *tmp = tern_strf("%s/nodes/%s/tmp", TERN_ROOT_STATE, name);
     int state = open(TERN_ROOT_STATE, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int munge = open("/run/munge", O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct tern_err ignored;
     int rc = -1;
 
-    if (state < 0 || munge < 0) {
-        tern_err_sys(err, "%s: cannot open the cluster's folders", name);
+    if (state < 0) {
+        tern_err_sys(err, "%s: cannot open the cluster's folder", name);
         goto out;
     }
     umask(0);
@@ -344,8 +343,7 @@ int tern_root_node(const char *name, char *const *share, int n_devices, struct t
         tern_err_sys(err, "/run: cannot make folders");
         goto out;
     }
-    if (bind_fd(state, TERN_ROOT_STATE, err) < 0 || bind_fd(munge, "/run/munge", err) < 0 ||
-        put_back(&k, "", err) < 0)
+    if (bind_fd(state, TERN_ROOT_STATE, err) < 0 || put_back(&k, "", err) < 0)
         goto out;
     umask(022);
     rc = 0;
@@ -353,7 +351,5 @@ out:
     free(tmp);
     if (state >= 0)
         close(state);
-    if (munge >= 0)
-        close(munge);
     return rc;
 }

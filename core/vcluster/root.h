@@ -8,6 +8,8 @@
 
 /* In every namespace of the cluster the cluster's folder is here: a path without surprises. */
 #define TERN_ROOT_STATE "/run/tern"
+/* And each place's munged, where libmunge looks for it. */
+#define TERN_ROOT_MUNGE "/run/munge/munge.socket.2"
 
 /* The head, in a mount namespace of its own: a new root of the host's folders.  `dir` is the
  * cluster's folder; `share` (NULL-ended) are folders kept visible where /run would hide them. */

@@ -139,33 +139,16 @@ static int wait_listen(const struct super *s, const struct sockaddr *a, socklen_
 static int start_munged(struct super *s, struct tern_err *err)
 {
     const struct tern_vcluster_plan *p = s->plan;
-    const char *d = plain(s) ? p->dir : TERN_ROOT_STATE;
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    char *key = tern_strf("--key-file=%s/munge.key", d);
-    char *log = tern_strf("--log-file=%s/log/munged.log", d);
-    char *pid = tern_strf("--pid-file=%s/run/munged.pid", d);
-    char *seed = tern_strf("--seed-file=%s/run/munge.seed", d);
 
     if (plain(s))
         snprintf(a.sun_path, sizeof a.sun_path, "%s/run/munge.socket", p->dir);
     else
-        snprintf(a.sun_path, sizeof a.sun_path, "/run/munge/munge.socket.2");
-    char *socket = tern_strf("--socket=%s", a.sun_path);
-    /* Ten threads: many tasks of one step ask at once.  --force: in a user namespace / belongs to
-     * nobody. */
-    char *const argv[] = {
-        p->munged, "--foreground", "--force", "--num-threads=10", key, socket, pid,
-        log,       seed,           NULL};
-    s->munged = tern_node_spawn(p, argv, err);
-    int rc = s->munged < 0 ? -1
-                           : wait_listen(s, (struct sockaddr *)&a, sizeof a, s->munged, "munged",
-                                         "munged.log", err);
-    free(key);
-    free(log);
-    free(pid);
-    free(seed);
-    free(socket);
-    return rc;
+        snprintf(a.sun_path, sizeof a.sun_path, "%s", TERN_ROOT_MUNGE);
+    s->munged = tern_node_munged(p, a.sun_path, "munged.log", err);
+    return s->munged < 0 ? -1
+                         : wait_listen(s, (struct sockaddr *)&a, sizeof a, s->munged, "munged",
+                                       "munged.log", err);
 }
 
 static int start_slurmctld(struct super *s, struct tern_err *err)
@@ -207,9 +190,28 @@ static int start_plain_node(struct super *s, size_t i, struct tern_err *err)
     return p->nodes[i].pid < 0 ? -1 : 0;
 }
 
+/* Without namespaces all nodes have one host name, which a Slurm takes once unless it was built for
+ * several slurmd a machine. */
+static int check_several(const struct super *s, struct tern_err *err)
+{
+    char *path = tern_strf("%s/log/slurmctld.log", s->plan->dir), *text = NULL;
+    size_t len;
+    int rc = 0;
+
+    if (tern_fs_read(path, 16 << 20, &text, &len, NULL) == 0 &&
+        strstr(text, "Duplicated NodeHostName"))
+        rc = tern_err_set(err, TERN_FAILED,
+                          "%s was built without --enable-multiple-slurmd, and runs several nodes "
+                          "in namespaces only (--mode namespaces says why there are none)",
+                          s->plan->slurmctld);
+    free(text);
+    free(path);
+    return rc;
+}
+
 static int start_plain(struct super *s, struct tern_err *err)
 {
-    if (start_munged(s, err) < 0 || start_slurmctld(s, err) < 0)
+    if (start_munged(s, err) < 0 || start_slurmctld(s, err) < 0 || check_several(s, err) < 0)
         return -1;
     for (size_t i = 0; i < s->plan->n_nodes; i++)
         if (start_plain_node(s, i, err) < 0)

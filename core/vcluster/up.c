@@ -6,6 +6,7 @@
 #include "core/slurm/slurm.h"
 #include "core/vcluster/ctl.h"
 #include "core/vcluster/enter.h"
+#include "core/vcluster/refused.h"
 #include "core/vcluster/super.h"
 
 #include <dirent.h>
@@ -233,11 +234,15 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
     if (o->mode != TERN_VCLUSTER_PLAIN) {
         struct tern_err why = {0};
         p.mode = TERN_VCLUSTER_NAMESPACES;
+        char advice[500] = "";
         rc = try_up(&p, lock_fd, timeout_s, &g, &refused, &why);
+        if (rc < 0 && refused)
+            tern_refused_advice(advice, sizeof advice);
         if (rc < 0 && refused && o->mode == TERN_VCLUSTER_AUTO)
-            snprintf(done.missing, sizeof done.missing, "%.200s: %s", why.text, lacking);
+            snprintf(done.missing, sizeof done.missing, "%.200s: %s%s%s", why.text, lacking,
+                     *advice ? "." : "", advice);
         else if (rc < 0)
-            tern_err_set(err, why.code, "%s", why.text);
+            tern_err_set(err, why.code, "%s%s%s", why.text, *advice ? "." : "", advice);
     } else {
         snprintf(done.missing, sizeof done.missing, "as asked: %s", lacking);
     }

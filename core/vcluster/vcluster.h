@@ -1,4 +1,4 @@
-/* A real Slurm (Debian's munged, slurmctld, slurmd) on one machine.
+/* A real Slurm (munged, slurmctld, slurmd) on one machine.
  *
  *     tern_vcluster_up(layout, &opts, &up, err);            // returns when every node is idle
  *     tern_vcluster_exec("trn1-4", NULL, argv, &status, err);
@@ -40,6 +40,8 @@ struct tern_vcluster_options {
     const char *name; /* NULL: the layout's */
     enum tern_vcluster_mode mode;
     const char *plugin;       /* path of tern_spank.so and its arguments, or NULL */
+    const char *slurm;        /* the prefix of the Slurm to run; NULL: that of the libslurm in use,
+                                 then what PATH and the usual places have */
     const char *const *share; /* NULL-ended: folders under /tmp, /run or /dev/shm that every node
                                  shall see; or NULL.  The current folder is always seen. */
     double timeout_s;         /* until every node is idle; 0: 30 s and 0.1 s a node */
@@ -49,7 +51,7 @@ struct tern_vcluster_up {
     char name[64];
     enum tern_vcluster_mode mode; /* what it became */
     bool user_namespace;
-    char missing[400]; /* why it is plain and what that lacks; "" otherwise */
+    char missing[900]; /* why it is plain and what that lacks; "" otherwise */
     size_t n_nodes;
     double seconds;
 };

@@ -145,7 +145,7 @@ AVX2 := -mavx2
 AVX512 := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
 $(call FLAGS,-O3,core/fabric/reduce cmd/bench/memory core/tensor/kernels_plain core/tensor/kernels_avx2 \
 	core/tensor/kernels_avx512 core/tensor/gemm_avx2 core/tensor/gemm_avx512)
-ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine)),)
+ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 $(call FLAGS,$(AVX2),core/tensor/kernels_avx2 core/tensor/gemm_avx2)
 $(call FLAGS,-mfma,core/tensor/gemm_avx2)
 $(call FLAGS,$(AVX512),core/tensor/kernels_avx512 core/tensor/gemm_avx512)
@@ -209,7 +209,7 @@ PLUGIN_MPI := $(if $(and $(filter-out xno,x$(WITH_TRAINER)),$(shell command -v $
 # libfabric is loaded at run time (core/fabric/libfabric.c): with the version of its symbols that a
 # linker would have noted, and perhaps without the libraries that make it slow to load.
 LIBFABRIC := $(if $(filter no,$(WITH_TRAINER)),,$(firstword $(wildcard $(call pkg,--variable=libdir libfabric)/libfabric.so \
-	$(shell $(CC) -print-file-name=libfabric.so))))
+	$(shell $(CC) -print-file-name=libfabric.so 2>/dev/null))))
 FI_ABI := $(if $(LIBFABRIC),$(shell nm -D $(LIBFABRIC) | sed -n 's/.* fi_getinfo@@//p'))
 # Objects depend on a stamp of the flags, so that changing them, Slurm's headers or libfabric, rebuilds.
 FLAGS_TEXT := $(CC) $(filter-out -Werror,$(ALL_CFLAGS)) (Slurm $(SLURM_VERSION)) $(FI_ABI)

@@ -214,7 +214,7 @@ FI_ABI := $(if $(LIBFABRIC),$(shell nm -D $(LIBFABRIC) | sed -n 's/.* fi_getinfo
 # Objects depend on a stamp of the flags, so that changing them, Slurm's headers or libfabric, rebuilds.
 FLAGS_TEXT := $(CC) $(filter-out -Werror,$(ALL_CFLAGS)) (Slurm $(SLURM_VERSION)) $(FI_ABI)
 # (make -n changes nothing.)
-ifeq ($(findstring n,$(firstword -$(MAKEFLAGS))),)
+ifeq ($(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),)
 ifneq ($(file <$(O)/flags),$(FLAGS_TEXT))
 $(shell mkdir -p $(O))
 $(file >$(O)/flags,$(FLAGS_TEXT))
@@ -244,7 +244,7 @@ $(O)/tests/serial_blas.so: tests/lib/serial_blas.c
 $(filter-out %/serial_blas.so,$(PLUGINS_TEST)): $(O)/tests/%.so: tests/slurm/%.c
 $(PLUGINS_TEST): $(O)/flags
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARN) $(CPPFLAGS) $(CFLAGS) -shared -fPIC -o $@ $(filter %.c,$^)
+	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) -shared -fPIC -o $@ $(filter %.c,$^)
 
 # A libfabric provider for tests alone, found by FI_PROVIDER_PATH=$(O)/tests/provider.
 PROVIDER_TEST := $(O)/tests/provider/libternsrd-fi.so

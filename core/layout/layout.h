@@ -202,7 +202,6 @@ struct tern_layout_local {
     const char *munge_socket;
     const char *conf_dir; /* where the files of this rendering will lie */
     const char *plugin;   /* path of tern_spank.so and its arguments; NULL for none */
-    bool task_prolog;     /* conf_dir/task_prolog is there */
     const char *tmp;      /* TmpFS, with %n; NULL where every node has its own /tmp */
     int port;             /* plain mode: slurmctld's, and node i (from 1) gets port + i; else 0 */
     int dynamic;          /* so many dynamic nodes a resource are really there */

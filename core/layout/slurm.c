@@ -96,8 +96,6 @@ static void local_head(struct tern_buf *b, const struct tern_layout_local *c, in
                     c->pid_dir, c->log, c->log, c->conf_dir);
     if (c->tmp)
         tern_buf_printf(b, "TmpFS=%s\n", c->tmp);
-    if (c->task_prolog)
-        tern_buf_printf(b, "TaskProlog=%s/task_prolog\n", c->conf_dir);
     tern_buf_printf(b, "JobCompType=jobcomp/filetxt\nJobCompLoc=%s/jobs.txt\n", c->log);
     tern_buf_printf(b,
                     "MailProg=/bin/true\nSlurmdParameters=config_overrides\n"

@@ -562,22 +562,15 @@ bool tern_vcluster_plan_foreign(const char *bin)
 }
 
 /* Jobs get the login's environment where they ask for no other (--export=NONE), in which there may
- * be another Slurm's srun or none. */
-static int write_prolog(const struct tern_vcluster_plan *p, struct tern_err *err)
+ * be another Slurm's srun or none: the plugin tells them.  NULL: there is no plugin. */
+static char *plugin_line(const struct tern_vcluster_plan *p, const char *conf_dir)
 {
-    char *text = tern_strf("#!/bin/sh\n"
-                           "# Before each task: srun is the one of the Slurm that runs here.\n"
-                           "[ \"$(command -v srun)\" = '%s/srun' ] ||\n"
-                           "    echo \"export PATH=%s:${PATH:-/usr/local/bin:/usr/bin:/bin}\"\n"
-                           "echo \"export SLURM_CONF=${SLURM_CONF:-%s%s}\"\n",
-                           p->bin, p->bin, p->mode == TERN_VCLUSTER_PLAIN ? p->dir : "",
-                           p->mode == TERN_VCLUSTER_PLAIN ? "/etc/slurm.conf" : TERN_VCLUSTER_CONF);
-    int rc = write_file(p->dir, "bin", p->bin, strlen(p->bin), 0644, err);
+    bool plain = p->mode == TERN_VCLUSTER_PLAIN, foreign = tern_vcluster_plan_foreign(p->bin);
 
-    if (rc == 0 && (p->mode == TERN_VCLUSTER_PLAIN || tern_vcluster_plan_foreign(p->bin)))
-        rc = write_file(p->dir, "etc/task_prolog", text, strlen(text), 0755, err);
-    free(text);
-    return rc;
+    if (!p->plugin || (!plain && !foreign) || strpbrk(p->bin, " \t"))
+        return p->plugin ? tern_strdup(p->plugin) : NULL;
+    return tern_strf("%s%s%s conf=%s/slurm.conf", p->plugin, foreign ? " bin=" : "",
+                     foreign ? p->bin : "", conf_dir);
 }
 
 static int write_key(const struct tern_vcluster_plan *p, struct tern_err *err)
@@ -619,8 +612,7 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
     char *etc = tern_strf("%s/etc", d), *run = tern_strf("%s/run", d);
     char *socket = tern_strf("%s/run/munge.socket", d), *spool = tern_strf("%s/nodes/%%n/spool", d);
     char *tmp = tern_strf("%s/nodes/%%n/tmp", d);
-    char *prolog = tern_strf("%s/etc/task_prolog", p->dir);
-    bool has_prolog = tern_fs_exists(prolog);
+    char *plugin = plugin_line(p, plain ? etc : "/etc/slurm");
     struct tern_layout_conf c = {0};
 
     struct tern_layout_local local = {
@@ -634,8 +626,7 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
         .pid_dir = plain ? run : "/run",
         .munge_socket = plain ? socket : TERN_ROOT_MUNGE,
         .conf_dir = plain ? etc : "/etc/slurm",
-        .plugin = p->plugin,
-        .task_prolog = has_prolog,
+        .plugin = plugin,
         .tmp = plain ? tmp : NULL,
         .port = plain ? p->port : 0,
         .dynamic = p->layout->virtual_dynamic,
@@ -659,7 +650,7 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
     free(socket);
     free(spool);
     free(tmp);
-    free(prolog);
+    free(plugin);
     return rc;
 }
 
@@ -695,7 +686,7 @@ int tern_vcluster_plan_write(struct tern_vcluster_plan *p, struct tern_err *err)
     if (rc == 0)
         rc = name_user(p, err);
     if (rc == 0)
-        rc = write_prolog(p, err);
+        rc = write_file(p->dir, "bin", p->bin, strlen(p->bin), 0644, err);
     if (rc == 0)
         rc = write_conf(p, err);
     if (rc == 0)

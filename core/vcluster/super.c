@@ -194,7 +194,8 @@ static int start_plain_node(struct super *s, size_t i, struct tern_err *err)
  * several slurmd a machine. */
 static int check_several(const struct super *s, struct tern_err *err)
 {
-    char *path = tern_strf("%s/log/slurmctld.log", s->plan->dir), *text = NULL;
+    /* (slurmctld's words before it opens its log.) */
+    char *path = tern_strf("%s/log/supervisor.log", s->plan->dir), *text = NULL;
     size_t len;
     int rc = 0;
 

@@ -31,6 +31,9 @@
  *                   only root's to change).  Where the plugin is `required`, a bad node refuses the
  *                   job and is drained; where it is `optional`, Slurm ignores the answer and only
  *                   slurmd's log has it.  Every other result lets the job start
+ *   bin=DIR         srun and the others of this Slurm, where a login does not find them: each task
+ *   conf=FILE       has DIR in front of its PATH and, unless it has one, FILE as SLURM_CONF, also
+ *                   with --export=NONE (virtual clusters)
  */
 #ifndef TERN_SPANK_PLUGIN_H
 #define TERN_SPANK_PLUGIN_H
@@ -59,6 +62,7 @@ enum { TERN_SPANK_PATH = 4096 };
 struct tern_spank_config {
     const char *program; /* lives as long as plugstack.conf's arguments */
     bool health_prolog;
+    const char *bin, *conf; /* likewise, or NULL */
 };
 
 /* ---- options.c */

@@ -138,10 +138,32 @@ static int hand_over(spank_t sp, const struct tern_spank_config *c)
     return 0;
 }
 
+/* Slurm itself leaves PATH to the job, which knows this Slurm from the login or not at all. */
+static void find_slurm(spank_t sp, const struct tern_spank_config *c)
+{
+    char path[TERN_SPANK_PATH], more[2 * TERN_SPANK_PATH];
+    size_t n = c->bin ? strlen(c->bin) : 0;
+
+    if (c->conf && !has(sp, "SLURM_CONF"))
+        set(sp, "SLURM_CONF", c->conf);
+    if (!n || n >= TERN_SPANK_PATH)
+        return;
+    if (!has(sp, "PATH"))
+        snprintf(path, sizeof path, "/usr/local/bin:/usr/bin:/bin"); /* a shell's own */
+    else if (spank_getenv(sp, "PATH", path, sizeof path) != ESPANK_SUCCESS)
+        return;
+    for (const char *at = path; (at = strstr(at, c->bin)); at += n)
+        if ((at == path || at[-1] == ':') && (at[n] == ':' || !at[n]))
+            return; /* it is there, where the user wants it */
+    snprintf(more, sizeof more, "%s:%s", c->bin, path);
+    set(sp, "PATH", more);
+}
+
 int tern_spank_remote_task_init(spank_t sp, const struct tern_spank_config *c)
 {
     bool any = false;
 
+    find_slurm(sp, c);
     for (int i = 0; i < TERN_SPANK_OPTIONS; i++)
         any = any || carries(sp, i);
     if (!any)

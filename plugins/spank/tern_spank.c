@@ -29,9 +29,13 @@ static void read_arguments(int ac, char **av, bool tell)
             config.program = av[i] + sizeof program - 1;
         else if (strcmp(av[i], "health=prolog") == 0)
             config.health_prolog = true;
+        else if (strncmp(av[i], "bin=/", 5) == 0)
+            config.bin = av[i] + 4;
+        else if (strncmp(av[i], "conf=/", 6) == 0)
+            config.conf = av[i] + 5;
         else if (tell)
             slurm_error("tern: plugstack.conf: unknown argument '%s' (allowed: tern=PATH, "
-                        "health=prolog)",
+                        "health=prolog, bin=/DIR, conf=/FILE)",
                         av[i]);
     }
 }

@@ -59,6 +59,12 @@ err_has "Missing: "; err_has "jansson (jansson)"
 by_make CC=no-such-compiler all
 [ "$rc" != 0 ]; ok $? "no compiler"; err_has "a C compiler (no-such-compiler)"
 
+# ---- what is up to date is not made again, however many jobs make was given
+by_make -j3 "$WORK/o/core/base/crc.o"; status 0 "an object" || cat err
+[ -s o/flags ]; ok $? "the flags it was made with are noted"
+touch -r o/core/base/crc.o then; by_make -j3 "$WORK/o/core/base/crc.o"
+[ ! o/core/base/crc.o -nt then ]; ok $? "and it is not made again"
+
 # ---- nothing is loaded from the current folder
 bad=0
 for f in "$BIN"/tern* "$BIN"/../plugins/*.so; do

@@ -1,11 +1,15 @@
 # Sourced after tap.sh by tests that need a Slurm: a virtual cluster of this test's own.
 #
 #   cluster_up            four Trn1 nodes; skips the test where Slurm is not installed
+#   $SLURM_INCLUDE, with_slurm FILE...   for a Slurm that is not the system's
 #   on COMMAND...         run on its head, in the current folder; ./out, ./err and $rc as with run
 #   nodes are trn1-st-trn1-[1-4]
 for p in munged slurmctld slurmd; do
     PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
 done
+SLURM_INCLUDE=${SLURM_PREFIX:+-isystem $SLURM_PREFIX/include} # where a test builds a plugin
+# A job script that sets a plain PATH of its own finds the right Slurm on it.
+with_slurm() { [ -z "${SLURM_PREFIX-}" ] || sed -i "s|^export PATH=|&$SLURM_PREFIX/bin:|" "$@"; }
 export TERN_CLUSTER_HOME=$WORK/clusters
 CLUSTER=t$$
 LAYOUT=$ROOT/cluster-templates/trn1-4/cluster.yaml

@@ -118,7 +118,11 @@ namespaces() { # WHO
 }
 
 plain() { # WHO
-    run tern_cluster up --mode plain "$template"; status 0 "$1, plain: up"
+    run tern_cluster up --mode plain "$template"
+    if grep -q 'was built without --enable-multiple-slurmd' err; then
+        status 1 "$1, plain: this Slurm cannot"; return
+    fi
+    status 0 "$1, plain: up"
     err_has 'plain mode' "$1, plain: says what is missing"
     on srun -N4 sh -c 'echo $SLURMD_NODENAME'
     [ "$(sort -u out | wc -l)" = 4 ]; ok $? "$1, plain: srun on four nodes" || cat err
@@ -157,7 +161,11 @@ refused() {
     run tern_cluster up --mode namespaces "$template"; status 1 'user, refused: up --mode namespaces'
     err_has 'cannot make namespaces: the limit is reached'; one_line
     [ -z "$(ls "$TERN_CLUSTER_HOME")" ]; ok $? 'user, refused: nothing is left'
-    run tern_cluster up "$template"; status 0 'user, refused: up falls back to plain mode'
+    run tern_cluster up "$template"
+    if grep -q 'was built without --enable-multiple-slurmd' err; then
+        status 1 'user, refused: this Slurm cannot do without'; kill $holder; return
+    fi
+    status 0 'user, refused: up falls back to plain mode'
     err_has 'plain mode (cannot make namespaces' 'user, refused: and says so'
     on srun -N4 true; status 0 'user, refused: srun'
     run tern_cluster down; status 0 'user, refused: down'

@@ -11,7 +11,7 @@ printf 'version: 1\nname: toy\nledger: {dir: ledger}\nworkload: {command: [true]
 sed 's/ledger:/ledgr:/' good.yaml >bad.yaml
 # The same as the Makefile, without asking make what is out of date.
 inst() {
-    on env BUILD="$build" BUILT_FOR="$version" PREFIX="$WORK/pre" DESTDIR= SLURM_PREFIX= SLURM_CONF= PLUGSTACK_DIR= WITH_PLUGIN= \
+    on env BUILD="$build" BUILT_FOR="$version" PREFIX="$WORK/pre" DESTDIR= SLURM_PREFIX= SLURM_CONF=${SLURM_PREFIX:+/etc/slurm/slurm.conf} PLUGSTACK_DIR= WITH_PLUGIN= \
         "$ROOT/plugins/spank/install" "$1"
 }
 

@@ -95,14 +95,14 @@ submit -w $n1 --tern=good.yaml -o last.out --wrap 'echo "last $TERN_RECEIPT"'; u
 has last.out "last $job.batch." "the slurmd that has the old one runs further jobs"; is "$(node_state)" idle "and stays well"
 
 # ---- a login host and a node one version apart
-build() { gcc -std=gnu11 -D_GNU_SOURCE -DTERN_SPANK_MINOR="$1" -fvisibility=hidden -shared -fPIC -I"$ROOT" \
+build() { gcc -std=gnu11 -D_GNU_SOURCE $SLURM_INCLUDE -DTERN_SPANK_MINOR="$1" -fvisibility=hidden -shared -fPIC -I"$ROOT" \
     -Wl,--version-script="$ROOT/plugins/spank/exports.map" -o "$WORK/minor$1.so" "$ROOT"/plugins/spank/*.c; }
 if command -v gcc >/dev/null && build 0 && build 2; then
     cat >skew.sbatch <<X
 #!/bin/bash
 echo "batch \$TERN_RECEIPT \$TERN_HEALTH"
 srun --mpi=none --export=ALL -N2 sh -c 'echo "step \$TERN_RECEIPT \$TERN_HEALTH"'
-PATH=$BIN:/usr/bin:/bin tern run
+PATH=$BIN:${SLURM_PREFIX:+$SLURM_PREFIX/bin:}/usr/bin:/bin tern run
 echo "tern run: \$?"
 X
     for node in 0 2; do

@@ -59,6 +59,7 @@ srun --mpi=none --export=ALL -N1 -n1 --tern-restarts=3 bash -c 'echo "other $TER
 [ "$SLURM_RESTART_COUNT" ] || { touch "$HERE/again"; sleep 60; }
 touch "$HERE/over"
 X
+with_slurm show.sbatch
 for export in NONE $(long && echo ALL); do
     rm -f show.out again over
     submit -N2 --requeue --open-mode=append --tern-restarts=5 --tern-restarts=0007 --tern-profile=cpu --export=$export,HERE="$WORK" -o show.out show.sbatch

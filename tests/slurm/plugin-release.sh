@@ -9,7 +9,7 @@ conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf log=$TERN_CLUSTER_HOME/$CLUS
 use() { echo "$1 $2 tern=$BIN/tern" >"$conf"; }
 printf '%s\n' '#include <slurm/slurm_version.h>' '#undef SLURM_VERSION_NUMBER' \
     '#define SLURM_VERSION_NUMBER SLURM_VERSION_NUM(20, 11, 0)' >other.h
-gcc -std=gnu11 -D_GNU_SOURCE -include other.h -fvisibility=hidden -shared -fPIC -I"$ROOT" \
+gcc -std=gnu11 -D_GNU_SOURCE $SLURM_INCLUDE -include other.h -fvisibility=hidden -shared -fPIC -I"$ROOT" \
     -Wl,--version-script="$ROOT/plugins/spank/exports.map" -o other.so "$ROOT"/plugins/spank/*.c || skip_all "cannot build the plugin"
 other=$WORK/other.so
 printf 'version: 1\nname: toy\nledger: {dir: ledger}\nworkload: {command: [true]}\n' >good.yaml
@@ -20,13 +20,13 @@ srun --mpi=none -N2 sh -c 'echo "step \${TERN_RECEIPT:-none}"'
 PATH=$BIN:/usr/bin:/bin tern run
 echo "tern run: \$?"
 X
-wrong="$other: Incompatible plugin version"
+wrong="$other: Incompatible plugin version|Incompatible Slurm plugin $other version" # (to 25.05, from 25.11 on)
 
 # ---- on the login host
 use optional "$other"
 on sbatch --tern=good.yaml -N2 job.sbatch
 [ "$rc" != 0 ]; ok $? "--tern is refused"
-err_has "$wrong" "and Slurm says why"; err_has "--tern=good.yaml"
+grep -qE "$wrong" err; ok $? "and Slurm says why" || cat err; err_has "--tern=good.yaml"
 on srun -N2 echo well; status 0 "srun without --tern works"
 [ "$(grep -c well out)" = 2 ]; ok $? "on both nodes"
 
@@ -40,7 +40,7 @@ until_true job_over "$job"
 ok $? "optional: the job and its step run, without a receipt" || cat job.out
 has job.out "plugin did not run on node" "and tern run says it"
 has job.out 'tern run: 75' "and does not start"
-grep -q "$wrong" "$log"/slurmd-trn1-st-trn1-1.log; ok $? "the node's log names the plugin" || tail -5 "$log"/slurmd-trn1-st-trn1-1.log
+grep -qE "$wrong" "$log"/slurmd-trn1-st-trn1-1.log; ok $? "the node's log names the plugin" || tail -5 "$log"/slurmd-trn1-st-trn1-1.log
 [ "$(tern cluster exec $CLUSTER -- sinfo -h -N -o '%t' | sort -u)" = idle ]; ok $? "no node is drained"
 # Why it ships as `optional`.
 use optional "$so"

@@ -95,6 +95,7 @@ srun --mpi=none --export=ALL -N2 bash -c 'echo "step $TERN_RECEIPT $TERN_RECIPE"
 sbatch -o "$HERE/inner.out" --export=ALL --wrap 'echo "inner $TERN_RECIPE"'
 cd "$HERE/other" && srun --mpi=none --export=ALL -N1 -n1 --tern=good.yaml bash -c 'echo "other $TERN_RECIPE"'
 X
+with_slurm show.sbatch
 mkdir other; cp good.yaml other/
 for export in ALL NONE; do
     rm -f inner.out

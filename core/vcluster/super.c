@@ -190,29 +190,9 @@ static int start_plain_node(struct super *s, size_t i, struct tern_err *err)
     return p->nodes[i].pid < 0 ? -1 : 0;
 }
 
-/* Without namespaces all nodes have one host name, which a Slurm takes once unless it was built for
- * several slurmd a machine. */
-static int check_several(const struct super *s, struct tern_err *err)
-{
-    /* (slurmctld's words before it opens its log.) */
-    char *path = tern_strf("%s/log/supervisor.log", s->plan->dir), *text = NULL;
-    size_t len;
-    int rc = 0;
-
-    if (tern_fs_read(path, 16 << 20, &text, &len, NULL) == 0 &&
-        strstr(text, "Duplicated NodeHostName"))
-        rc = tern_err_set(err, TERN_FAILED,
-                          "%s was built without --enable-multiple-slurmd, and runs several nodes "
-                          "in namespaces only (--mode namespaces says why there are none)",
-                          s->plan->slurmctld);
-    free(text);
-    free(path);
-    return rc;
-}
-
 static int start_plain(struct super *s, struct tern_err *err)
 {
-    if (start_munged(s, err) < 0 || start_slurmctld(s, err) < 0 || check_several(s, err) < 0)
+    if (start_munged(s, err) < 0 || start_slurmctld(s, err) < 0)
         return -1;
     for (size_t i = 0; i < s->plan->n_nodes; i++)
         if (start_plain_node(s, i, err) < 0)

@@ -168,6 +168,25 @@ static int await_idle(const struct tern_vcluster_plan *p, const struct guard *g,
     return rc;
 }
 
+/* Without namespaces all nodes have one host name, which a Slurm takes once unless it was built for
+ * several slurmd a machine.  Its nodes are idle all the same, and no step reaches them. */
+static int check_several(const struct tern_vcluster_plan *p, struct tern_err *err)
+{
+    char *path = tern_strf("%s/log/slurmctld.log", p->dir), *text = NULL;
+    size_t len;
+    int rc = 0;
+
+    if (p->mode == TERN_VCLUSTER_PLAIN && tern_fs_read(path, 16 << 20, &text, &len, NULL) == 0 &&
+        strstr(text, "Duplicated NodeHostName"))
+        rc = tern_err_set(err, TERN_FAILED,
+                          "%s was built without --enable-multiple-slurmd, and runs several nodes "
+                          "in namespaces only (--mode namespaces says why there are none).",
+                          p->slurmctld);
+    free(text);
+    free(path);
+    return rc;
+}
+
 /* One try in p->mode, to the end or to nothing. */
 static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
                   const struct guard *g, bool *refused, struct tern_err *err)
@@ -189,9 +208,10 @@ static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
     if (word.code) {
         *refused = word.refused;
         tern_err_set(err, (enum tern_code)word.code, "%s", word.text);
+        check_several(p, err); /* if that is why, this is the word for it */
         goto out;
     }
-    if (await_idle(p, g, deadline, err) < 0)
+    if (await_idle(p, g, deadline, err) < 0 || check_several(p, err) < 0)
         goto out;
     if (write(up, "k", 1) != 1) {
         tern_err_set(err, TERN_FAILED, "the supervisor died while starting");

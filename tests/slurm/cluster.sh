@@ -153,7 +153,7 @@ refused() {
     apart() { [ "$(readlink /proc/$holder/ns/user)" != "$(readlink /proc/self/ns/user)" ]; }
     until_true apart
     echo "0 0 65536" >/proc/$holder/uid_map && echo "0 0 65536" >/proc/$holder/gid_map
-    uid=65534 # nobody: Slurm in plain mode wants a user that passwd knows
+    uid=$(id -u daemon) # Slurm in plain mode wants a user that passwd knows, and not nobody
     as=(nsenter -U -t $holder -S 0 -G 0 sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"' sh
         setpriv --reuid=$uid --regid=$uid --clear-groups env HOME="$WORK/user")
     export TERN_CLUSTER_HOME=$WORK/refused

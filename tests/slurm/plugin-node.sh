@@ -100,11 +100,13 @@ build() { gcc -std=gnu11 -D_GNU_SOURCE $SLURM_INCLUDE -DTERN_SPANK_MINOR="$1" -f
 if command -v gcc >/dev/null && build 0 && build 2; then
     cat >skew.sbatch <<X
 #!/bin/bash
+export PATH=/usr/bin:/bin
 echo "batch \$TERN_RECEIPT \$TERN_HEALTH"
 srun --mpi=none --export=ALL -N2 sh -c 'echo "step \$TERN_RECEIPT \$TERN_HEALTH"'
 PATH=$BIN:${SLURM_PREFIX:+$SLURM_PREFIX/bin:}/usr/bin:/bin tern run
 echo "tern run: \$?"
 X
+    with_slurm skew.sbatch
     for node in 0 2; do
         for export in ALL NONE; do
             case $node$export in 0ALL | 2NONE) ;; *) long || continue ;; esac

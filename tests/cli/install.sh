@@ -51,6 +51,15 @@ inst install "$slurm"
 status 0 "make install"
 out_has "scontrol show config"
 [ -x pre/bin/tern ] && [ -x pre/bin/tern-run ] && [ -s pre/share/man/man1/tern-run.1 ]; ok $? "programs and man pages are there"
+module=$(ls pre/share/tern/modulefiles/tern/*.lua)
+is "${module##*/}" "$(tern --version | cut -d' ' -f2).lua" "a module file for Lmod, named for the version"
+if command -v lua >/dev/null; then # with what Lmod gives it
+    lua -e 'function help() end whatis = help; conflict = help
+        function pathJoin(a, b) return a .. "/" .. b end
+        function prepend_path(name, path) print(name .. "=" .. path) end
+        dofile(arg[1])' "$module" >module 2>&1
+    is "$(paste -sd' ' module)" "PATH=$WORK/pre/bin MANPATH=$WORK/pre/share/man" "puts programs and pages on the paths"
+else skip "lua is not installed"; fi
 [ -x pre/lib/slurm/$so ]; ok $? "the plugin's name has Slurm's release"
 has etc/plugstack.conf.d/tern.conf "optional $WORK/pre/lib/slurm/$so tern=$WORK/pre/bin/tern" "its line is in the folder that plugstack.conf includes"
 cmp -s etc/plugstack.conf plugstack.before; ok $? "plugstack.conf itself is as it was"

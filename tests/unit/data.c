@@ -458,7 +458,8 @@ static void test_text(void)
     has(documents("a.jsonl", "{\"text\":\"x\"}\n{\"text\":\"y\n", how), "a.jsonl:2: not a JSON",
         "so is a torn line");
     has(documents("a.json", "{}", how), "--format jsonl", ".json must be said");
-    has(documents("a.gz", "\x1f\x8b\x08\x00\x01\x02", how), "damaged gzip", "a torn gzip is told");
+    has(documents("a.gz", "\x1f\x8b\x08", how), "damaged gzip", "a torn gzip is told");
+    has(documents("a.gz", "\x1f\x8b", how), "damaged gzip", "also when only two bytes are left");
 }
 
 int main(void)

@@ -211,7 +211,8 @@ static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
         check_several(p, err); /* if that is why, this is the word for it */
         goto out;
     }
-    if (await_idle(p, g, deadline, err) < 0 || check_several(p, err) < 0)
+    int idle = await_idle(p, g, deadline, err);
+    if (check_several(p, err) < 0 || idle < 0)
         goto out;
     if (write(up, "k", 1) != 1) {
         tern_err_set(err, TERN_FAILED, "the supervisor died while starting");

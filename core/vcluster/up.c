@@ -169,7 +169,8 @@ static int await_idle(const struct tern_vcluster_plan *p, const struct guard *g,
 }
 
 /* Without namespaces all nodes have one host name, which a Slurm takes once unless it was built for
- * several slurmd a machine.  Its nodes are idle all the same, and no step reaches them. */
+ * several slurmd a machine.  Some releases call its nodes idle all the same, and no step reaches
+ * them. */
 static int check_several(const struct tern_vcluster_plan *p, struct tern_err *err)
 {
     char *path = tern_strf("%s/log/slurmctld.log", p->dir), *text = NULL;
@@ -177,7 +178,8 @@ static int check_several(const struct tern_vcluster_plan *p, struct tern_err *er
     int rc = 0;
 
     if (p->mode == TERN_VCLUSTER_PLAIN && tern_fs_read(path, 16 << 20, &text, &len, NULL) == 0 &&
-        strstr(text, "Duplicated NodeHostName"))
+        (strstr(text, "Duplicated NodeHostName") || /* from 25.05 on; and to 24.11: */
+         strstr(text, "At least as many NodeAddr are required as NodeName")))
         rc = tern_err_set(err, TERN_FAILED,
                           "%s was built without --enable-multiple-slurmd, and runs several nodes "
                           "in namespaces only (--mode namespaces says why there are none).",

@@ -7,8 +7,8 @@ cluster_up
 N=trn1-st-trn1
 at() { timeout 60 "$BIN/tern" cluster exec --node "$N-$1" $CLUSTER -- "${@:2}"; }
 on() { run timeout 60 "$BIN/tern" cluster exec $CLUSTER -- "$@"; }
-# *: Slurm has yet to ask a resumed node.  Slurm 24.11 keeps the reason of a node that is back in service, and nothing takes it away.
-case $(tern cluster exec $CLUSTER -- sinfo --version) in *' 2'[0-3].*) kept= ;; *) kept='s/^idle .*/idle none/' ;; esac
+# *: Slurm has yet to ask a resumed node.  Slurm keeps from 23.11 on the reason of a node that is back in service, and nothing takes it away.
+case $(tern cluster exec $CLUSTER -- sinfo --version) in *' 22.'* | *' 23.02'*) kept= ;; *) kept='s/^idle .*/idle none/' ;; esac
 reason() { timeout 20 "$BIN/tern" cluster exec $CLUSTER -- sinfo -h -N -n "$N-$1" -o '%T %E' | sed "s/[*] / /; $kept"; }
 resume() { on scontrol update nodename="$N-$1" state=resume; }
 printf '#!/bin/bash\nexec tern run run.yaml\n' >job.sbatch

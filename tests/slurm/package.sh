@@ -38,7 +38,7 @@ fi
 
 # ---- deb
 command -v dh >/dev/null && command -v dpkg-buildpackage >/dev/null || { skip "debhelper is not installed"; tap_done; }
-by_make deb; status 0 "make deb" || tail -n 30 o/dist/deb/log
+by_make deb; status 0 "make deb"; [ $rc = 0 ] || { tail -n 30 o/dist/deb/log; tap_done; }
 release=$(ls o/dist/tern-slurm-plugin-*.deb | sed 's/.*plugin-\([0-9.]*\)_.*/\1/')
 mkdir debs newer
 cp o/dist/*.deb debs/

@@ -70,9 +70,9 @@ status 2 "a node that has no log"; one_line; err_has 'none of the 4 logs is of n
 run tern logs --rank 3-9 --tail 2; status 2 "ranks that are not there"; one_line; err_has 'none of the 4 logs is of that rank'
 run tern logs --rank 1 --grep 'no such text'; status 0 "a text that is not there"
 logs=$(ls -d ledger/runs/*/logs/1 | tail -1)
-if [ "$(id -u)" != 0 ] || setpriv --reuid 65534 --clear-groups true 2>/dev/null; then
+if [ "$(id -u)" != 0 ] || setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
     reach 65534
-    other() { if [ "$(id -u)" = 0 ]; then PATH=$REACH_BIN:$PATH run setpriv --reuid 65534 --clear-groups "$@"; else run "$@"; fi; }
+    other() { if [ "$(id -u)" = 0 ]; then PATH=$REACH_BIN:$PATH run setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; else run "$@"; fi; }
     chmod a+rx . ledger; chmod 000 "$logs/1.log"; other tern logs; status 1 "a log that may not be read"; one_line; err_has '/1.log: cannot be read: Permission denied'; out_has 'rank 2 line 3'
     chmod 644 "$logs/1.log"; chmod 000 "$logs"; other tern logs; status 1 "a folder that may not be read"; one_line; err_has 'cannot look for logs: Permission denied'
     chmod 755 "$logs"

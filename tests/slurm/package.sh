@@ -42,7 +42,7 @@ by_make deb; status 0 "make deb"; [ $rc = 0 ] || { tail -n 30 o/dist/deb/log; ta
 release=$(ls o/dist/tern-slurm-plugin-*.deb | sed 's/.*plugin-\([0-9.]*\)_.*/\1/')
 mkdir debs newer
 cp o/dist/*.deb debs/
-is "$(ls debs | sed 's/_.*//' | paste -sd' ')" "tern tern-doc tern-slurm-plugin-$release" "three packages"
+is "$(ls debs | sed 's/_.*//' | LC_ALL=C sort | paste -sd' ')" "tern tern-doc tern-slurm-plugin-$release" "three packages"
 for p in debs/*.deb; do
     rm -rf open; dpkg-deb -R "$p" open
     sed -i "s/$version/$version+1/" open/DEBIAN/control; dpkg-deb -b open newer/"${p##*/}" >/dev/null

@@ -2,6 +2,7 @@
 # A Slurm that is not the system's: its daemons, its srun also in jobs without the caller's environment,
 # its release; and what a Slurm built for one slurmd a machine needs.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/reach.sh"
 for p in munged slurmctld slurmd; do
     PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
 done
@@ -63,7 +64,7 @@ finish
 
 # ---- why there are no namespaces
 if [ "$(id -u)" = 0 ] && strace -qq -e trace=none true 2>/dev/null && unshare -m true 2>/dev/null; then
-    chmod 755 "$WORK"; mkdir -m 777 theirs
+    reach 65534; chmod 755 "$WORK"; mkdir -m 777 theirs
     cat >refused.sh <<'S'
 # SETTING (below /proc/sys) VALUE FILTER: up as nobody, with strace's injection
 mkdir -p "${1%/*}" 2>/dev/null; mount -t tmpfs none "/proc/sys/${1%%/*}" || exit 3
@@ -71,7 +72,7 @@ echo $2 >"/proc/sys/$1"
 exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$PWD/theirs" TERN_CLUSTER_HOME="$PWD/theirs/c" \
     timeout 60 strace -f -qq -o /dev/null $3 tern cluster up p/cluster.yaml --name refused --mode namespaces
 S
-    refused() { run unshare -m sh refused.sh "$@"; }
+    refused() { PATH=$REACH_BIN:$PATH run unshare -m sh refused.sh "$@"; }
     refused kernel/apparmor_restrict_unprivileged_userns 1 "-e inject=openat:error=EPERM -P /proc/self/uid_map"
     status 1 "Ubuntu's AppArmor: no uid_map" || cat out
     err_has "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"; one_error

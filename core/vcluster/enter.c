@@ -4,7 +4,7 @@
 #include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/vcluster/ctl.h"
-#include "core/vcluster/plan.h"
+#include "core/vcluster/programs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 static void set_environment(const char *dir, bool plain, const char *bin)
 {
     const char *old = getenv("PATH");
-    char *path = tern_vcluster_plan_path(old ? old : TERN_VCLUSTER_PATH, bin);
+    char *path = tern_programs_path(old ? old : TERN_VCLUSTER_PATH, bin);
 
     setenv("PATH", path, 1);
     free(path);
@@ -36,7 +36,7 @@ static void set_environment(const char *dir, bool plain, const char *bin)
          * shared memory. */
         setenv("OMPI_MCA_btl", "self,tcp", 0);
         setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
-    } else if (tern_vcluster_plan_foreign(bin)) {
+    } else if (tern_programs_foreign(bin)) {
         setenv("SLURM_CONF", TERN_VCLUSTER_CONF, 1);
     } else {
         unsetenv("SLURM_CONF"); /* of another cluster; here it is where Slurm looks */

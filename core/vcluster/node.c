@@ -4,6 +4,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/vcluster/net.h"
+#include "core/vcluster/programs.h"
 #include "core/vcluster/root.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ static void set_environment(const struct tern_vcluster_plan *p)
     char *home = getenv("HOME") ? tern_strdup(getenv("HOME")) : NULL;
     char *conf = tern_strf("%s/etc/slurm.conf", p->dir);
 
-    char *path = tern_vcluster_plan_path(TERN_VCLUSTER_PATH, p->bin);
+    char *path = tern_programs_path(TERN_VCLUSTER_PATH, p->bin);
 
     clearenv();
     setenv("PATH", path, 1);
@@ -44,7 +45,7 @@ static void set_environment(const struct tern_vcluster_plan *p)
         setenv("HOME", home, 1);
     if (p->mode == TERN_VCLUSTER_PLAIN)
         setenv("SLURM_CONF", conf, 1);
-    else if (tern_vcluster_plan_foreign(p->bin))
+    else if (tern_programs_foreign(p->bin))
         setenv("SLURM_CONF", TERN_VCLUSTER_CONF, 1);
     free(home);
     free(conf);

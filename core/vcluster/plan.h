@@ -37,14 +37,6 @@ void tern_vcluster_plan_free(struct tern_vcluster_plan *p);
 /* Fill the folder for the mode in `p`: configuration, key, the nodes' folders. */
 int tern_vcluster_plan_write(struct tern_vcluster_plan *p, struct tern_err *err);
 
-/* `path`, with `bin` in front unless its first srun is the one in there; malloc'ed. */
-char *tern_vcluster_plan_path(const char *path, const char *bin);
-/* Is the Slurm with its commands in `bin` one that does not look into /etc/slurm by itself? */
-bool tern_vcluster_plan_foreign(const char *bin);
-#define TERN_VCLUSTER_CONF "/etc/slurm/slurm.conf"
-/* What daemons and logins have. */
-#define TERN_VCLUSTER_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 /* malloc'ed: $TERN_CLUSTER_HOME or its default. */
 char *tern_vcluster_plan_home(struct tern_err *err);
 /* malloc'ed folder of cluster `name`, which must look like one. */

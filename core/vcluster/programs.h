@@ -1,0 +1,20 @@
+/* The Slurm that a virtual cluster runs: its daemons, its commands. */
+#ifndef TERN_VCLUSTER_PROGRAMS_H
+#define TERN_VCLUSTER_PROGRAMS_H
+
+#include "core/vcluster/plan.h"
+
+/* Fill munged, slurmctld, slurmd and bin of `p`: from `prefix`, or with NULL those beside the
+ * libslurm in use, on PATH, in the usual places.  TERN_USAGE when one is missing or of another
+ * release. */
+int tern_programs_find(struct tern_vcluster_plan *p, const char *prefix, struct tern_err *err);
+
+/* `path`, with `bin` in front unless its first srun is the one in there; malloc'ed. */
+char *tern_programs_path(const char *path, const char *bin);
+/* Is the Slurm with its commands in `bin` one that does not look into /etc/slurm by itself? */
+bool tern_programs_foreign(const char *bin);
+#define TERN_VCLUSTER_CONF "/etc/slurm/slurm.conf"
+/* What daemons and logins have. */
+#define TERN_VCLUSTER_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#endif

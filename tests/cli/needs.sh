@@ -2,7 +2,8 @@
 # What a build needs and does not find is told in the words of the machine's package manager; what it
 # does find it takes from where it was told to, and nothing from the current folder.
 . "$(dirname "$0")/../lib/tap.sh"
-NEEDS=$ROOT/plugins/packaging/needs
+cp "$ROOT/plugins/packaging/needs" needs; chmod 755 needs # another user may not reach the tree
+NEEDS=$WORK/needs
 
 chmod 755 "$WORK"
 # A machine with nothing but a shell's tools and one package manager, where all is missing.

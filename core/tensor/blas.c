@@ -13,9 +13,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* The builds of OpenBLAS under their usual names.  The OpenMP build shares our threads; one with
- * threads of its own is kept to one, and of a serial one nobody says whether it may be called by
- * several threads at once, so it is not. */
+/* The builds of OpenBLAS under their usual names.  The OpenMP build shares our threads.  A build
+ * with threads of its own is kept to one.  A serial build does not promise that several threads may
+ * call it at once, so one does at a time. */
 static const char *const names[] = {
     "libopenblaso.so.0",                           /* OpenMP: Fedora, EPEL, SUSE */
     "libopenblas.so.0",                            /* Debian: what update-alternatives says, and

@@ -79,8 +79,8 @@ pid_t tern_node_munged(const struct tern_vcluster_plan *p, const char *socket, c
     char *words = tern_strf("--log-file=%s/log/%s", d, log);
     char *number = tern_strf("--pid-file=%s/munged.pid", own);
     char *seed = tern_strf("--seed-file=%s/munge.seed", own);
-    /* Ten threads: many tasks of one step ask at once.  --force: in a user namespace / belongs to
-     * nobody. */
+    /* Ten threads: many tasks of one step ask at once.  --force: in a user namespace / has no
+     * owner that munged accepts. */
     char *const argv[] = {p->munged, "--foreground", "--force", "--num-threads=10", at, key, words,
                           number,    seed,           NULL};
     pid_t pid = tern_node_spawn(p, argv, err);

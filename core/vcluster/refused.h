@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* Sentences for who may change it, each with a space before it; "" when nothing is to be seen. */
+/* Writes what an admin can change, as sentences with a space before each; "" when nothing is seen.
+ */
 void tern_refused_advice(char *to, size_t size);
 
 #endif

@@ -8,7 +8,7 @@ cat >bin/aws <<'S'
 echo "aws $*" >>calls
 [ -e down ] && { rm down; exit 1; } # once
 eval "to=\${$#}"; from=${@: -2:1}
-cp "bucket/${from##*/}" "$to"
+case $from in */) cp bucket/*.rpm "$to" ;; *) cp "bucket/${from##*/}" "$to" ;; esac
 S
 printf '#!/bin/sh\necho "dnf $*" >>calls\n' >bin/dnf
 printf '#!/bin/sh\n' >bin/sleep
@@ -24,10 +24,12 @@ has calls 'aws s3 cp --only-show-errors s3://b/tern-0.4.0-1.x86_64.rpm'; grep -q
 is "$(cat slurm/etc/plugstack.conf)" "include /etc/slurm/plugstack.conf.d/*.conf" "and Slurm told where the plugin is"
 touch down; configured compute s3://b/tern-0.4.0-1.x86_64.rpm; status 0 "a busy S3 is asked again"
 configured head s3://b/tern-0.4.0-1.x86_64.rpm; is "$(wc -l <slurm/etc/plugstack.conf)" 1 "a second time changes nothing"
+configured compute s3://b/packages/; status 0 "a folder of packages"; grep -q 'aws s3 cp --recursive .* s3://b/packages/' calls && tail -n 1 calls | grep -q '^dnf install -y .*\.rpm$'; ok $? "is installed whole" || cat calls
 configured head s3://b/none.rpm; status 1 "what is not there"; err_has 'cannot get s3://b/none.rpm'
 configured compute "$WORK/bucket/tern-0.4.0-1.x86_64.rpm"; status 0 "from shared storage"
 : >bucket/tern-0.4.0.tar.gz
-configured compute s3://b/tern-0.4.0.tar.gz; status 1 "a compute node builds nothing"; err_has 'did the head node build it?'
+sed s/HeadNode/LoginNode/ head >login; configured login s3://b/tern-0.4.0.tar.gz; status 1 "a login node builds nothing"
+configured compute s3://b/tern-0.4.0.tar.gz; status 1 "nor does a compute node"; err_has 'did the head node build it?'
 mkdir -p slurm/tern/bin; cp bin/dnf slurm/tern/bin/tern
 configured compute s3://b/tern-0.4.0.tar.gz; status 0 "it takes what the head node made"
 

@@ -3,9 +3,7 @@
 # its release; and what a Slurm built for one slurmd a machine needs.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/reach.sh"
-for p in munged slurmctld slurmd; do
-    PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
-done
+. "$ROOT/tests/lib/vcluster.sh"
 [ -z "${TERN_SANITIZE-}" ] || export ASAN_OPTIONS=detect_leaks=0
 mkdir p; sed 's/Count: 4/Count: 2/' "$ROOT/cluster-templates/trn1-4/cluster.yaml" >p/cluster.yaml
 C=prefix-$$
@@ -41,7 +39,7 @@ for export in NONE ALL HOME,USER; do
     is "$(sort -u used | paste -sd,)" sbatch,srun "with its srun"
 done
 on sbatch -W -N1 -o job.out --wrap 'env PATH=/usr/bin:/bin sh -c "echo \$PATH"'
-is "$(cat job.out)" /usr/bin:/bin "who sets PATH has it"
+is "$(cat job.out)" /usr/bin:/bin "a PATH that the job sets is kept"
 
 # ---- a munged a node: a credential that two nodes look at is no replay
 on sh -c 'munge -n >cred; unmunge <cred | head -1'; has out Success "the head takes a credential"

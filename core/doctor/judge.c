@@ -217,9 +217,10 @@ static void judge_software(struct judge *j, const char *node)
               "%s, and on this machine %s", value, here);
     value = fact(j, node, "pmix");
     if (value && !*value)
-        found(j, "pmix", ERROR, node,
-              "Install Slurm's PMIx plugin (mpi_pmix.so) there; tern starts ranks with "
-              "--mpi=pmix.",
+        found(j, "pmix", WARN, node,
+              "Install Slurm's PMIx plugin (mpi_pmix.so) there. Up to 512 ranks of tern run meet "
+              "without it; more of them, workloads, `launch.fabric: mpi` and srun --mpi=pmix do "
+              "not.",
               "no mpi_pmix*.so in %s", j->about->plugin_dir);
     if ((value = fact(j, node, "blas-error")))
         found(j, "blas", ERROR, node, "Install libopenblas0-openmp.", "%s", value);
@@ -389,7 +390,7 @@ static void judge_settings(struct judge *j)
     if (!strstr(a->mpi_default, "pmix"))
         found(j, "conf-mpi", INFO, NULL, "MpiDefault=pmix",
               "MpiDefault=%s: a plain srun of an MPI program starts separate ones; tern run says "
-              "--mpi=pmix itself",
+              "itself how its ranks meet",
               *a->mpi_default ? a->mpi_default : "none");
     if (strstr(a->task_plugin, "none"))
         found(j, "conf-task", INFO, NULL, "TaskPlugin=task/affinity,task/cgroup",

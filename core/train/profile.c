@@ -184,9 +184,9 @@ static void meeting(const struct train *t, int node, int k, int64_t *last_came, 
 
 /* What a node's clock says when that of rank 0's says 0.  Ranks of a node have one clock.  Nobody
  * leaves a barrier before everybody of another node has come: each barrier bounds from both sides
- * how their clocks lie apart, and in the middle of the closest bounds is what they are taken for.
- */
-static int64_t offset_of(const struct train *t, int node)
+ * how their clocks lie apart, and in the middle of the closest bounds is what they are taken for;
+ * *error, unless NULL: how far that may be from the truth. */
+static int64_t offset_of(const struct train *t, int node, int64_t *error)
 {
     const int own = t->profile->heads[0].node;
     int64_t low = INT64_MIN, high = INT64_MAX;
@@ -198,6 +198,8 @@ static int64_t offset_of(const struct train *t, int node)
         low = came - here_left > low ? came - here_left : low;
         high = left - here_came < high ? left - here_came : high;
     }
+    if (error)
+        *error = node == own ? 0 : (high - low + 1) / 2;
     return node == own ? 0 : low + (high - low) / 2;
 }
 
@@ -209,7 +211,7 @@ static int64_t beginning(const struct train *t)
 
     for (int r = 0; r < t->size; r++) {
         if (r == 0 || h[r].node != h[r - 1].node)
-            offset = offset_of(t, h[r].node);
+            offset = offset_of(t, h[r].node, NULL);
         int64_t at = h[r].left[MEETINGS - 1] - offset;
         first = at < first ? at : first;
     }
@@ -219,7 +221,7 @@ static int64_t beginning(const struct train *t)
 static void put_rank(struct tern_buf *b, const struct train *t, int rank, const struct span *spans)
 {
     const struct head *h = &t->profile->heads[rank];
-    int64_t zero = t->profile->begun + offset_of(t, h->node);
+    int64_t zero = t->profile->begun + offset_of(t, h->node, NULL);
     char name[96];
 
     tern_buf_puts(b, rank > 0 ? ",\n" : "");
@@ -242,8 +244,15 @@ static void put_end(struct tern_buf *b, const struct train *t)
     tern_buf_printf(b,
                     "\n], \"displayTimeUnit\": \"ms\", "
                     "\"otherData\": {\"run\": \"%s\", \"step\": %" PRIu64 ", \"ranks\": %d, "
-                    "\"lost_spans\": %" PRIu64 "}}\n",
+                    "\"lost_spans\": %" PRIu64 ", \"clock_error_us\": [",
                     t->run_id, t->profile->step, t->size, lost);
+    for (int r = 0; r < t->size; r++) {
+        int64_t error;
+        offset_of(t, t->profile->heads[r].node, &error);
+        tern_buf_printf(b, "%s%" PRId64 ".%03d", r > 0 ? ", " : "", error / 1000,
+                        (int)(error % 1000));
+    }
+    tern_buf_puts(b, "]}}\n");
     if (lost)
         tern_warn("%s: %" PRIu64 " spans are not in it: a rank keeps the first %d",
                   t->options->profile, lost, SPANS);

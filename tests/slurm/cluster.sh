@@ -2,6 +2,7 @@
 # The virtual cluster: as this user, as an ordinary one when this one is root, and in plain mode.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/reach.sh"
+. "$ROOT/tests/lib/pmix.sh"
 for p in munged slurmctld slurmd; do
     PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
 done
@@ -27,6 +28,11 @@ left() { # PIDNS MOUNT: processes of that namespace, links and mounts that outli
 
 running() { grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null; }
 
+pmix_ranks() { # RANKS-A-NODE WANTED WHO
+    has_pmix tern_cluster exec trn1-4 -- || { skip "$3: $NO_PMIX"; return; }
+    on srun --mpi=pmix -N4 --ntasks-per-node="$1" sh -c 'echo $PMIX_RANK'
+    [ "$(sort -n out | tr '\n' ' ')" = "$2" ]; ok $? "$3: PMIx ranks" || cat err
+}
 namespaces() { # WHO
     run tern_cluster up "$template"; status 0 "$1: up"
     sed -n 's/^trn1-4: /# /p' out
@@ -36,8 +42,7 @@ namespaces() { # WHO
     on srun -N4 hostname
     [ "$(sort out | tr '\n' ' ')" = 'trn1-st-trn1-1 trn1-st-trn1-2 trn1-st-trn1-3 trn1-st-trn1-4 ' ]
     ok $? "$1: srun reaches four hosts" || cat err
-    on srun --mpi=pmix -N4 --ntasks-per-node=2 sh -c 'echo $PMIX_RANK'
-    [ "$(sort -n out | tr '\n' ' ')" = '0 1 2 3 4 5 6 7 ' ]; ok $? "$1: PMIx ranks" || cat err
+    pmix_ranks 2 '0 1 2 3 4 5 6 7 ' "$1"
     if command -v mpirun >/dev/null; then
         on env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
             salloc -Q -N4 timeout 120 mpirun --map-by ppr:1:node hostname
@@ -126,8 +131,7 @@ plain() { # WHO
     err_has 'plain mode' "$1, plain: says what is missing"
     on srun -N4 sh -c 'echo $SLURMD_NODENAME'
     [ "$(sort -u out | wc -l)" = 4 ]; ok $? "$1, plain: srun on four nodes" || cat err
-    on srun --mpi=pmix -N4 sh -c 'echo $PMIX_RANK'
-    [ "$(sort -n out | tr '\n' ' ')" = '0 1 2 3 ' ]; ok $? "$1, plain: PMIx ranks" || cat err
+    pmix_ranks 1 '0 1 2 3 ' "$1, plain"
     nap=$((100000 + $$)) # a number of seconds that nobody else sleeps
     printf '#!/bin/sh\nsrun -N4 sleep %d\n' $nap >sleep.sh
     on sbatch -N4 -o /dev/null sleep.sh; status 0

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Collectives between virtual nodes: PMIx under srun, libfabric's tcp over their own network.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/pmix.sh"
 for p in munged slurmctld slurmd; do
     PATH=$PATH:/usr/sbin command -v $p >/dev/null || skip_all "$p is not installed"
 done
@@ -13,6 +14,7 @@ R=$TOOLS/fabric-ranks
 
 run tern cluster up "$WORK/fabric-4/cluster.yaml"; status 0 "up"
 [ "$rc" = 0 ] || tap_done
+has_pmix tern cluster exec fabric-4 -- || { skip "$NO_PMIX"; tap_done; }
 on srun --mpi=pmix -N4 --ntasks-per-node=1 tern bench fabric -b 8 -e 1M -f 16 -n 5
 status 0 "one rank a node"; out_has '4 ranks in 4 nodes, met by PMIx; libfabric'; out_has 'values: 0 OK'
 on srun --mpi=pmix -N4 --ntasks-per-node=2 "$R" random 0 3 40

@@ -3,11 +3,13 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/vcluster.sh"
 . "$ROOT/tests/lib/tiny.sh"
+. "$ROOT/tests/lib/pmix.sh"
 [ -e "${TERN_BUILD:-$ROOT/build}/plugins/tern_fabric_mpi.so" ] || skip_all "no mpicc here"
 command -v mpirun >/dev/null || skip_all "mpirun is not installed"
 [ -z "${TERN_SANITIZE-}" ] || skip_all "MPI itself leaks under the leak sanitizer"
 tiny_make
 cluster_up
+has_pmix tern cluster exec $CLUSTER -- || { skip "$NO_PMIX"; tap_done; }
 R=$TOOLS/fabric-ranks
 export TERN_DEADLINE=30 TERN_LOG_LEVEL=debug
 

@@ -77,9 +77,9 @@ cp kept "$conf"
 cp "$so" live.so
 echo "optional $WORK/live.so tern=$BIN/tern" >"$conf"
 tern cluster node $n1 -c $CLUSTER --power off >/dev/null 2>&1; tern cluster node $n1 -c $CLUSTER --power on >/dev/null 2>&1
-until_true eval '[ "$(node_state)" = idle ]'
 has_loaded() { for p in $(pgrep -x slurmd); do grep -qF "$1" "/proc/$p/maps" 2>/dev/null && return 0; done; return 1; }
-has_loaded "$WORK/live.so"; ok $? "a slurmd has loaded the .so at its start"
+until_true has_loaded "$WORK/live.so"; ok $? "a slurmd has loaded the .so at its start"
+until_true eval '[ "$(node_state)" = idle ]'
 submit -N2 --tern=good.yaml -o running.out --wrap "touch $WORK/started; while [ ! -e $WORK/go ]; do sleep .1; done; srun --mpi=none -N2 sh -c 'echo step \$TERN_RECEIPT'"
 first=$job
 until_true [ -e started ]

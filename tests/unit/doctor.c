@@ -121,7 +121,7 @@ static void test_judge(void)
     one("plugin-health", "prolog", "warning plugin-health n2");
     one("plugin-tern", "/no/tern: No such file", "error plugin-tern n2");
     one("tern", "cc", "error tern-build n2");
-    one("pmix", "", "error pmix n2");
+    one("pmix", "", "warning pmix n2");
     one("fabric", "libfabric 1.22: tcp", "warning fabric-version n2");
     one("fabric-error", "no provider", "error fabric n2");
     one("blas-error", "no library", "error blas n2");

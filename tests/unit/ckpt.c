@@ -204,9 +204,10 @@ static void test_failures(void)
     save_world(3, jobs, &like);
     ok(jobs[0].rc < 0 && jobs[2].rc < 0, "an array that nobody owns whole is not published");
     like.hole = false;
-    ok(access(dir, F_OK) == 0 && tern_ckpt_list(dir, &e, &n, &err) == 0 && n == 0,
-       "nothing lies in the folder");
-    tern_ckpt_list_free(e, n);
+    int listed = tern_ckpt_list(dir, &e, &n, &err);
+    ok(listed == 0 && n == 0 && access(dir, F_OK) == 0, "nothing lies in the folder");
+    if (listed == 0)
+        tern_ckpt_list_free(e, n);
     save_world(2, jobs, &like);
     ok(jobs[0].rc == 0 && jobs[1].rc == 0, "then the step is saved");
     struct tern_ckpt_saved first = jobs[0].out;

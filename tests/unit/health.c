@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <omp.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -482,12 +483,14 @@ static const char *compute(void)
     return said;
 }
 
-/* Without memory nothing can be tried.  One core: libgomp wants memory for more threads. */
+/* Without memory nothing can be tried.  One core: libgomp wants memory for more threads; and libomp
+ * some for itself, when it is first used. */
 __attribute__((unused)) static int compute_without_memory(void)
 {
     const struct rlimit none = {4096, 4096};
     cpu_set_t one;
 
+    omp_get_max_threads();
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
     if (sched_setaffinity(0, sizeof one, &one) < 0 || setrlimit(RLIMIT_AS, &none) < 0)

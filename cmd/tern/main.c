@@ -43,8 +43,29 @@ static const struct program programs[] = {
     {NULL, NULL},
 };
 
+/* Where the other programs lie; the caller frees it. */
+static char *programs_folder(void)
+{
+    const char *where = tern_var("TERN_EXEC_PATH");
+    char *dir = where ? tern_strdup(where) : tern_fs_self_dir();
+
+    return dir ? dir : tern_strdup(".");
+}
+
+/* A tern built without the trainer lacks some. */
+static bool is_there(const char *folder, const struct program *p)
+{
+    char *path = tern_strf("%s/tern-%s", folder, p->name);
+    bool there = access(path, X_OK) == 0;
+
+    free(path);
+    return there;
+}
+
 static int list(void)
 {
+    char *folder = programs_folder();
+
     fputs("usage: tern [--config FILE] NAME [VERB] [OPTION...] [ARGUMENT...]\n\n"
           "Continual pre-training of Llama models on Slurm clusters: layouts, launch, training,\n"
           "ledger. NeuronCores are used by the trainers made for them, launched through\n"
@@ -52,7 +73,8 @@ static int list(void)
           stdout);
     for (const struct program *p = programs; p->name; p++) {
         if (p->summary)
-            printf("  %-10s %s\n", p->name, p->summary);
+            printf("  %-10s %s%s\n", p->name, p->summary,
+                   is_there(folder, p) ? "" : " (not in this build)");
         else
             printf("\n%s\n", p->name);
     }
@@ -62,6 +84,7 @@ static int list(void)
           "`tern --config FILE NAME ...` takes site settings from FILE.\n"
           "`tern NAME -h` tells about each; `tern --version` which tern this is.\n",
           stdout);
+    free(folder);
     return 0;
 }
 
@@ -89,13 +112,6 @@ static int list_variables(void)
     return 0;
 }
 
-static char *own_folder(void)
-{
-    char *dir = tern_fs_self_dir();
-
-    return dir ? dir : tern_strdup(".");
-}
-
 /* Why there is no such program, in words; the exit status. */
 static int say_missing(const char *name, const char *program)
 {
@@ -108,7 +124,9 @@ static int say_missing(const char *name, const char *program)
     names[n] = NULL;
     const char *near = tern_str_nearest(name, names);
     if (near && strcmp(near, name) == 0) {
-        tern_error("%s: not there. Was tern built or installed whole?", program);
+        tern_error("%s: not there: this tern was built without it (make WITH_TRAINER=no), or not "
+                   "installed whole",
+                   program);
         return TERN_FAILED;
     }
     tern_error("'%s' is not a tern program%s%s%s `tern -h` lists them.", name,
@@ -119,8 +137,7 @@ static int say_missing(const char *name, const char *program)
 /* Does not return when the program is there. */
 static int exec_program(char **argv)
 {
-    const char *where = tern_var("TERN_EXEC_PATH");
-    char *folder = where ? tern_strdup(where) : own_folder();
+    char *folder = programs_folder();
     char *program = tern_strf("%s/tern-%s", folder, argv[0]);
     int rc;
 

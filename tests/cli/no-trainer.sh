@@ -1,0 +1,31 @@
+#!/bin/bash
+# `make WITH_TRAINER=no`: the tools of a head node, where neither libfabric nor PMIx is installed.
+. "$(dirname "$0")/../lib/tap.sh"
+[ -z "${TERN_SANITIZE-}" ] || skip_all "plain builds only"
+pc=$(pkg-config --variable pc_path pkg-config)
+mkdir pc
+for m in yaml-0.1 jansson libcrypto sqlite3 zlib; do
+    file=$(IFS=:; for d in $pc; do [ ! -e "$d/$m.pc" ] || { echo "$d/$m.pc"; break; }; done)
+    [ -n "$file" ] || skip_all "$m.pc is not where pkg-config looks"
+    ln -s "$file" pc/
+done
+tools_make() { run env -u MAKEFLAGS -u SANITIZE PKG_CONFIG_LIBDIR="$WORK/pc" make -C "$ROOT" -s -j"$(nproc)" O="$WORK/o" WITH_TRAINER=no CFLAGS=-O0 "$@"; }
+
+run env -u MAKEFLAGS PKG_CONFIG_LIBDIR="$WORK/pc" make -C "$ROOT" -s O="$WORK/whole" ready; status 2 "the whole of tern wants them"
+grep -q 'libfabric' out err && grep -q 'PMIx' out err; ok $? "which is told" || cat out err
+tools_make all; status 0 "the tools alone do not" || { sed 's/^/# /' err | head -n 20; tap_done; }
+for p in cluster submit run ledger data ckpt health env logs metric task; do echo "o/bin/tern-$p"; done | xargs ls >/dev/null
+ok $? "the tools are there"
+run ls o/bin/tern-train o/bin/tern-eval o/bin/tern-bench; [ ! -s out ]; ok $? "the trainer's programs are not"
+! for f in o/bin/*; do ldd "$f" 2>/dev/null; done | grep -E 'pmix|fabric|mpi'; ok $? "and nothing wants their libraries"
+for p in cluster submit run ledger data ckpt health env logs metric task; do
+    run "o/bin/tern" $p -h; [ "$rc" = 0 ] && [ -s out ]; ok $? "tern $p -h"
+done
+run o/bin/tern train run.yaml; status 1; err_has 'built without it (make WITH_TRAINER=no)'; one_line
+run o/bin/tern -h; status 0; out_has '(not in this build)'
+[ "$(grep -c 'not in this build' out)" = 5 ]; ok $? "five programs are not in it"
+run tern -h; ! grep -q 'not in this build' out; ok $? "in the whole all are"
+tools_make install DESTDIR="$WORK/root" PREFIX=/usr PLUGSTACK_DIR=/etc/slurm/plugstack.conf.d; status 0 "installs"
+[ -x root/usr/bin/tern-submit ] && [ ! -e root/usr/bin/tern-train ]; ok $? "what there is" || find root
+tools_make tests; status 2; err_has 'build without WITH_TRAINER=no'
+tap_done

@@ -189,6 +189,24 @@ static int check_several(const struct tern_vcluster_plan *p, struct tern_err *er
     return rc;
 }
 
+/* That nodes will never be idle stands in the log long before the deadline. */
+static int await_idle_or_reason(const struct tern_vcluster_plan *p, const struct guard *g,
+                                int64_t deadline_ns, struct tern_err *err)
+{
+    const int64_t look_ns = INT64_C(3000000000);
+
+    for (;;) {
+        int64_t until =
+            p->mode == TERN_VCLUSTER_PLAIN ? tern_clock_boot_ns() + look_ns : deadline_ns;
+        int rc = await_idle(p, g, until < deadline_ns ? until : deadline_ns, err);
+        bool final = rc == 0 || err->code != TERN_TEMPFAIL || until >= deadline_ns;
+        if (check_several(p, err) < 0)
+            return -1;
+        if (final)
+            return rc;
+    }
+}
+
 /* One try in p->mode, to the end or to nothing. */
 static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
                   const struct guard *g, bool *refused, struct tern_err *err)
@@ -213,8 +231,7 @@ static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
         check_several(p, err); /* if that is why, this is the word for it */
         goto out;
     }
-    int idle = await_idle(p, g, deadline, err);
-    if (check_several(p, err) < 0 || idle < 0)
+    if (await_idle_or_reason(p, g, deadline, err) < 0)
         goto out;
     if (write(up, "k", 1) != 1) {
         tern_err_set(err, TERN_FAILED, "the supervisor died while starting");

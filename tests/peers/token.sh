@@ -46,7 +46,7 @@ for line in open(sys.argv[1]):
 train() { # NAME OPTION...
     name=$1; shift
     spm_train --input=text --model_prefix="$name" --model_type=bpe --vocab_size=1000 \
-        --normalization_rule_name=identity --hard_vocab_limit=false --minloglevel=2 "$@" >log 2>&1
+        --normalization_rule_name=identity --hard_vocab_limit=false "$@" >log 2>&1
     ok $? "spm_train makes '$name'" && compare "$name.model" "$name" $few
 }
 train plain-unk --remove_extra_whitespaces=true --character_coverage=0.99

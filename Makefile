@@ -82,6 +82,10 @@ SLURM_LIBS := $(foreach d,$(wildcard $(SLURM_PREFIX:%=%/lib) $(SLURM_PREFIX:%=%/
 PKGS_CFLAGS := $(patsubst -I%,-isystem %,$(call pkg,--cflags $(PKGS)))
 PKGS_LIBS := $(filter-out -lfabric,$(call pkg,--libs $(PKGS)))
 PKGS_LIBS += $(patsubst -L%,-Wl$(comma)-rpath$(comma)%,$(filter -L%,$(PKGS_LIBS)))
+# Debian 11's pmix.pc names folders that its headers and library are not in.
+PMIX_AT := $(if $(and $(filter pmix,$(PKGS)),$(call pkg,--exists pmix && echo yes)),$(if $(wildcard $(call pkg,--variable=includedir pmix)/pmix.h),,$(firstword $(wildcard /usr/lib/*/pmix2))))
+PKGS_CFLAGS += $(PMIX_AT:%=-isystem %/include)
+PKGS_LIBS += $(PMIX_AT:%=-L%/lib)
 # No errno from roots: a loop that may set it is not made of vectors (AdamW took 2.7 times as long).
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) \
 	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(PKGS_CFLAGS)

@@ -107,7 +107,7 @@ struct spec {
     uint64_t charsmap_bytes, denormalizer_bytes;
 };
 
-#define LITERAL(s) ((struct message){(s), (s) + sizeof(s) - 1})
+#define LITERAL(s) {(s), (s) + sizeof(s) - 1} /* as an initializer */
 
 static int read_trainer(struct tern_token *t, struct message m, struct spec *spec)
 {

@@ -185,7 +185,7 @@ $(call bin,$(1)): $(call objs,cmd/$(1)) $(O)/cmd/cmd.o | $(ARCHIVES)
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 
-$(O)/bin/tern-inside: link = $(call linked,-static,-lm)
+$(O)/bin/tern-inside: link = $(call linked,-static,-lm -lpthread)
 
 $(UNIT) $(FUZZ) $(TEST_TOOLS): OBJECTS = $@.o $(OBJECTS_MORE)
 $(UNIT) $(FUZZ) $(TEST_TOOLS): %: %.o | $(ARCHIVES)
@@ -250,9 +250,10 @@ $(PLUGINS_TEST): $(O)/flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) -shared -fPIC -o $@ $(filter %.c,$^)
 
-# A libfabric provider for tests alone, found by FI_PROVIDER_PATH=$(O)/tests/provider.
-PROVIDER_TEST := $(O)/tests/provider/libternsrd-fi.so
-$(PROVIDER_TEST): $(wildcard tests/provider/*.[ch]) $(O)/flags
+# A libfabric provider for tests alone, found by FI_PROVIDER_PATH=$(O)/tests/provider.  It is written
+# to what providers are from libfabric 1.15 on.
+PROVIDER_TEST := $(if $(call pkg,--exists 'libfabric >= 1.15' && echo yes),$(O)/tests/provider/libternsrd-fi.so)
+$(O)/tests/provider/libternsrd-fi.so: $(wildcard tests/provider/*.[ch]) $(O)/flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) $(SANFLAGS) -fvisibility=hidden \
 		-shared -fPIC -o $@.new $(filter %.c,$^) -lfabric && mv -f $@.new $@

@@ -148,3 +148,10 @@ MINE uint32_t fi_version(void)
 {
     return loaded() ? lib.version() : 0;
 }
+
+uint32_t tern_libfabric_api(void)
+{
+    const uint32_t wanted = FI_VERSION(1, 14), own = fi_version();
+
+    return own && FI_VERSION_LT(own, wanted) ? own : wanted;
+}

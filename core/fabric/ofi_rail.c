@@ -2,6 +2,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/vars.h"
+#include "core/fabric/libfabric.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -314,7 +315,7 @@ static int query_named(struct ofi *o, const char *provider, enum ofi_mode mode,
 
     if (!hints)
         return -FI_ENOMEM;
-    while ((rc = fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, list)) == 0 && o->far &&
+    while ((rc = fi_getinfo(tern_libfabric_api(), NULL, NULL, 0, hints, list)) == 0 && o->far &&
            !any_reaches(*list) && tern_clock_boot_ns() < until) {
         fi_freeinfo(*list);
         *list = NULL;

@@ -45,7 +45,7 @@ static bool has_efa(void)
     if (access("/sys/class/infiniband", F_OK) < 0)
         return false;
     struct fi_info *hints = ofi_hints("efa", OFI_RMA), *info = NULL;
-    bool found = hints && fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &info) == 0;
+    bool found = hints && fi_getinfo(tern_libfabric_api(), NULL, NULL, 0, hints, &info) == 0;
 
     fi_freeinfo(hints);
     if (info)
@@ -89,11 +89,11 @@ int tern_fabric_provider(const char *provider, char *about, size_t size, struct 
     struct fi_info *hints = ofi_hints(name, OFI_TAGGED), *info = NULL;
     if (!hints)
         return tern_err_set(err, TERN_FAILED, "out of memory for libfabric");
-    int rc = fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &info);
+    int rc = fi_getinfo(tern_libfabric_api(), NULL, NULL, 0, hints, &info);
     if (rc == -FI_ENODATA) {
         fi_freeinfo(hints);
         hints = ofi_hints(name, OFI_RMA);
-        rc = hints ? fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &info) : -FI_ENOMEM;
+        rc = hints ? fi_getinfo(tern_libfabric_api(), NULL, NULL, 0, hints, &info) : -FI_ENOMEM;
     }
     if (rc)
         tern_err_set(err, TERN_FAILED,

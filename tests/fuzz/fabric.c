@@ -552,6 +552,8 @@ int main(int argc, char **argv)
     if (getenv("FUZZ_SEED"))
         state = strtoull(getenv("FUZZ_SEED"), NULL, 10);
     snprintf(path, sizeof path, "%s/../provider", dirname(argv[0]));
+    if (access(path, F_OK) < 0)
+        return tap_skip_all("tests/provider wants libfabric 1.15");
     setenv("FI_PROVIDER_PATH", path, 1);
     setenv("TERN_FABRIC_PROVIDER", "ternsrd", 1);
     setenv("FI_PROVIDER", "ternsrd", 1); /* no other is loaded: quicker */

@@ -384,6 +384,8 @@ int main(int argc, char **argv)
 
     (void)argc;
     snprintf(path, sizeof path, "%s/../provider", dirname(argv[0]));
+    if (access(path, F_OK) < 0)
+        return tap_skip_all("tests/provider wants libfabric 1.15");
     setenv("FI_PROVIDER_PATH", path, 1);
     refused_fd = mkstemp(log);
     unlink(log);

@@ -73,6 +73,13 @@ __attribute__((unused)) static void tap_skip(const char *why)
     printf("ok %d # SKIP %s\n", ++tap_count, why);
 }
 
+/* Instead of all tests; what main returns. */
+__attribute__((unused)) static int tap_skip_all(const char *why)
+{
+    printf("1..0 # SKIP %s\n", why);
+    return 0;
+}
+
 __attribute__((unused)) static int tap_done(void)
 {
     printf("1..%d\n", tap_count);

@@ -37,7 +37,7 @@ if [ -n "${TERN_SANITIZE-}" ]; then
     skip "a remote rank that comes late: the sanitizer wants to be loaded first"
 else
     # As on a machine that has no core for whoever wakes up.
-    gcc -shared -fPIC -x c -o late.so - <<'C'
+    gcc -shared -fPIC -x c -o late.so - -ldl <<'C'
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ C
     status 0; bound "$(sed -n 's,^sleeps: \([0-9]\),\1,p' out)" 20 "ranks whose sleeps ended late: sleeps in the 40 calls after that"
     TERN_FABRIC_SHARE=1 LD_PRELOAD=$WORK/late.so run timeout 60 "$R" paced 2
     status 0; bound "$(sed -n 's,^yields: \([0-9]\),\1,p' out)" 300 "a remote rank that comes late again and again: looks for it in each call"
-    gcc -shared -fPIC -x c -o fail.so - <<'C'
+    gcc -shared -fPIC -x c -o fail.so - -ldl <<'C'
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -30,8 +30,13 @@ done
 TERN_FABRIC_PROVIDER=shm TERN_FABRIC_SHARE=1 \
     run timeout 60 tern bench fabric --ranks 12 -b 4M -e 4M -n 2 -w 0 --op all_reduce
 status 0 "12 ranks over shm: no long message is lost where ranks crowd the cores"
+libfabric=$(tern fabric info | sed -n 's/^ *libfabric \([0-9.]*\),.*/\1/p')
+own_endpoints() { # NAME
+    if [ "$(printf '%s\n' "$libfabric" 1.15 | sort -V | head -n 1)" = 1.15 ]; then ! grep -q rxm out; ok $? "$1"
+    else skip "$1: libfabric $libfabric has none"; fi
+}
 TERN_FABRIC_SHARE=1 run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
-status 0; ! grep -q rxm out; ok $? "tcp has endpoints of its own"
+status 0; own_endpoints "tcp has endpoints of its own"
 ! grep -q 'one rank alone' err; ok $? "two ranks are a measurement"
 run tern bench fabric -b 8 -e 8 -n 2 --op all_reduce
 status 0; err_has 'one rank alone'; err_has '--ranks N'
@@ -40,11 +45,11 @@ status 0 "a low limit of open files is raised for the ranks"
 run bash -c 'ulimit -n 20; timeout 60 tern bench fabric --ranks 16 -b 8 -e 8 -n 2 --op all_reduce'
 status 1; err_has 'cannot serve 16 ranks: 144 files may have to be open' "one that cannot be is told at once"
 TERN_FABRIC_SHARE=1 FI_PROVIDER=tcp run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
-status 0; ! grep -q rxm out; ok $? "nor does a site's FI_PROVIDER=tcp hide them"
+status 0; own_endpoints "nor does a site's FI_PROVIDER=tcp hide them"
 TERN_FABRIC_SHARE=1 FI_PROVIDER=tcp TERN_FABRIC_PROVIDER='tcp;ofi_rxm' run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
 status 0; out_has 'tcp;ofi_rxm' "who asks for the others has them"
 FI_PROVIDER=udp,shm TERN_FABRIC_SHARE=1 run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
-status 0; out_has 'udp;ofi_rxd' "what FI_PROVIDER names is taken"
+status 0; grep -qi 'udp;ofi_rxd' out; ok $? "what FI_PROVIDER names is taken"
 TERN_FABRIC_SHARE=2 TEST_FABRIC_ORDER=any run timeout 60 "$R" random 8 21 40
 status 0 "four nodes of two: random operations agree"
 TERN_FABRIC_SHARE=3 TEST_FABRIC_ORDER=any run timeout 60 "$R" random 7 31 40

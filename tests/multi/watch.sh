@@ -85,7 +85,7 @@ status 0; err_has "no profile: the run ended before step 5"
 if [ -n "${TERN_SANITIZE-}" ]; then
     skip "the peak where rank 0 oversleeps: the sanitizer wants to be loaded first"
 else
-    gcc -shared -fPIC -x c -o late.so - <<'C'
+    gcc -shared -fPIC -x c -o late.so - -ldl <<'C'
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

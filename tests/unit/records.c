@@ -338,7 +338,12 @@ int main(void)
     numbers_come_once();
     immediates_name_all();
     survives_a_mad_peer();
-    short_ones_go_unasked();
-    first_ones_find_their_pages();
+    /* Over rxm, which is under tcp in older ones, neither is so. */
+    if (fi_version() >= FI_VERSION(1, 15)) {
+        short_ones_go_unasked();
+        first_ones_find_their_pages();
+    } else {
+        tap_skip("tcp has no endpoints of its own before libfabric 1.15");
+    }
     return tap_done();
 }

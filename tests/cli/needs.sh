@@ -41,7 +41,7 @@ if [ "$(id -u)" = 0 ]; then
     machine apt-get; lacks "$NEEDS" -i build; has managed "install -y -qq --no-install-recommends" "root's apt-get is"
     # ... and what it installed is then found.
     printf '#!/bin/sh\n[ "$1" = update ] || %s %s/bin/\n' "$(command -v ln) -s $(for p in gcc as ld make pkg-config; do command -v $p; done | paste -sd' ')" "$WORK" >bin/apt-get
-    lacks PKG_CONFIG=pkg-config "$NEEDS" -i build; status 0 "nothing is missing any more" || cat err
+    lacks PKG_CONFIG=pkg-config SLURM_PREFIX="${SLURM_PREFIX-}" "$NEEDS" -i build; status 0 "nothing is missing any more" || cat err
     machine apt-get; rm -f managed
     run setpriv --reuid 65534 --regid 65534 --clear-groups env -i PATH="$WORK/bin" "$NEEDS" -i build
     [ ! -e managed ] && grep -q 'sudo apt-get install' err; ok $? "another user gets the line with sudo" || cat err

@@ -2,20 +2,59 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+/* Who enters a cluster does there as its owner's mounts and programs have it: root in the cluster
+ * of another user would run that user's programs as root. */
+static int check_owner(uid_t owner, const char *dir, struct tern_err *err)
+{
+    const char *name = strrchr(dir, '/');
+    char user[32];
+
+    if (owner == geteuid())
+        return 0;
+    struct passwd *pw = getpwuid(owner);
+    if (pw && strspn(pw->pw_name, NAME_CHARACTERS) == strlen(pw->pw_name))
+        snprintf(user, sizeof user, "%s", pw->pw_name);
+    else
+        snprintf(user, sizeof user, "'#%u'", (unsigned)owner);
+    return tern_err_set(err, TERN_USAGE,
+                        "cluster '%s' is another user's. As that user: sudo -u %s "
+                        "TERN_CLUSTER_HOME=%.*s tern cluster exec %s -- COMMAND",
+                        name ? name + 1 : dir, user, name ? (int)(name - dir) : 0, dir,
+                        name ? name + 1 : dir);
+}
+
+int tern_ctl_check_folder(const char *dir, struct tern_err *err)
+{
+    struct stat st;
+
+    if (stat(dir, &st) < 0)
+        return tern_err_sys(err, "%s: cannot look at it", dir);
+    return check_owner(st.st_uid, dir, err);
+}
 
 /* Through /proc/self/fd, because a socket's path may have 107 bytes only and a folder's more. */
 static int open_socket(const char *dir, int *fd, struct sockaddr_un *a, struct tern_err *err)
 {
     int d = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
 
     if (d < 0)
         return tern_err_sys(err, "%s: cannot open", dir);
+    if (fstat(d, &st) < 0 || check_owner(st.st_uid, dir, err) < 0) {
+        close(d);
+        return -1;
+    }
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (*fd < 0) {
         tern_err_sys(err, "cannot make a socket");
@@ -95,6 +134,12 @@ int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_
                      dir, strerror(errno));
         goto out;
     }
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0) {
+        tern_err_sys(err, "%s: cannot tell the supervisor's process", dir);
+        goto out;
+    }
+    if (check_owner(who.uid, dir, err) < 0)
+        goto out;
     if (send(fd, q, sizeof *q, MSG_NOSIGNAL) < 0 || receive(fd, a, &got) < 0) {
         tern_err_sys(err,
                      "%s: the supervisor does not answer. Was the cluster brought up by "
@@ -107,13 +152,8 @@ int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_
         tern_err_set(err, (enum tern_code)a->code, "%s", a->text);
         goto out;
     }
-    if (supervisor) {
-        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0) {
-            tern_err_sys(err, "%s: cannot tell the supervisor's process", dir);
-            goto out;
-        }
+    if (supervisor)
         *supervisor = who.pid;
-    }
     if (folder) {
         *folder = got;
         got = -1;

@@ -32,7 +32,10 @@ struct tern_ctl_answer {
 
 /* A listening socket in folder `dir`. */
 int tern_ctl_listen(const char *dir, struct tern_err *err);
-/* Ask the supervisor of `dir`.  A refusal is an error.  *folder (or NULL) is the descriptor that
+/* Is the cluster's folder this user's?  Else TERN_USAGE, with what to type instead. */
+int tern_ctl_check_folder(const char *dir, struct tern_err *err);
+/* Ask the supervisor of `dir`; folder and supervisor are this user's, or it is TERN_USAGE.  A refusal
+ * is an error.  *folder (or NULL) is the descriptor that
  * came along or -1; *supervisor (or NULL) its process, as the caller sees it.  TERN_USAGE when
  * nobody listens. */
 int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_ctl_answer *a,

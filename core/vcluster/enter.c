@@ -49,15 +49,21 @@ static void set_environment(const char *dir, bool plain, const char *bin)
 
 /* Put this process into the head's or `node`'s namespaces; its children will be in the PID
  * namespace too. */
-static int enter(const char *dir, const char *node, struct tern_err *err)
+static int enter(const char *where, const char *node, struct tern_err *err)
 {
     struct tern_ctl_request q = {.size = sizeof q, .op = TERN_CTL_ENTER};
     struct tern_ctl_answer a;
     int folder = -1, rc = 0;
+    /* A link that is bent meanwhile leads nowhere else. */
+    char *dir = realpath(where, NULL);
 
+    if (!dir)
+        dir = tern_strdup(where);
     snprintf(q.node, sizeof q.node, "%s", node ? node : "");
-    if (tern_ctl_ask(dir, &q, &a, &folder, NULL, err) < 0)
+    if (tern_ctl_ask(dir, &q, &a, &folder, NULL, err) < 0) {
+        free(dir);
         return -1;
+    }
     char *file = tern_strf("%s/bin", dir), *bin = NULL;
     size_t len;
     if (tern_fs_read(file, 8192, &bin, &len, NULL) < 0)
@@ -79,6 +85,7 @@ static int enter(const char *dir, const char *node, struct tern_err *err)
     if (rc == 0)
         set_environment(dir, a.mode == TERN_VCLUSTER_PLAIN, bin);
     free(bin);
+    free(dir);
     return rc;
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/base/fs.h"
 #include "core/base/vars.h"
+#include "core/vcluster/ctl.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/programs.h"
 #include "core/vcluster/root.h"
@@ -112,7 +113,7 @@ static int lock_once(const char *dir, const char *path, const char *name, struct
                             "%s: holds files that are no cluster's. Move them, or use another "
                             "name (--name) or TERN_CLUSTER_HOME.",
                             dir);
-    if (tern_fs_mkdirs(dir, 0700, err) < 0)
+    if (tern_fs_mkdirs(dir, 0700, err) < 0 || tern_ctl_check_folder(dir, err) < 0)
         return -1;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)

@@ -331,6 +331,8 @@ int tern_vcluster_down(const char *name, struct tern_err *err)
                      name);
         goto out;
     }
+    if (tern_ctl_check_folder(dir, err) < 0)
+        goto out;
     if (tern_vcluster_plan_locked(dir)) {
         if (tern_ctl_ask(dir, &q, &a, NULL, &pid, err) < 0)
             goto out;

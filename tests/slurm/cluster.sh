@@ -176,6 +176,32 @@ refused() {
     kill $holder
 }
 
+# Root at the user's cluster: what runs there is the user's, down to the programs behind a name.
+others() {
+    tern_cluster up --mode namespaces "$template" >/dev/null 2>&1
+    while read -r what; do
+        run tern cluster $what; status 2 "root, another user's: tern cluster $what"; one_line
+        err_has "sudo -u '#$uid' TERN_CLUSTER_HOME=$TERN_CLUSTER_HOME tern cluster exec trn1-4"
+    done <<L
+exec trn1-4 -- id
+exec --node trn1-st-trn1-2 trn1-4 -- id
+status trn1-4
+node trn1-st-trn1-4 -c trn1-4 --power off
+up $template
+down trn1-4
+L
+    on srun -N4 true; status 0 "root, another user's: it is left as it is"
+    kill -9 "$(supervisor trn1-4)"
+    for what in down up; do
+        run tern cluster $what "$([ $what = up ] && echo "$template" || echo trn1-4)"; status 2 "root, what is left of another user's: $what"; one_line
+    done
+    [ -e "$TERN_CLUSTER_HOME/trn1-4/etc/slurm.conf" ]; ok $? "root, what is left of another user's: all of it is there"
+    run tern_cluster down trn1-4; status 0 "user: removes it"
+    mkdir "$TERN_CLUSTER_HOME/bent"; chown $uid "$TERN_CLUSTER_HOME/bent"
+    run tern cluster exec bent -- id; status 2 "root, a folder that is no cluster of its"
+    rmdir "$TERN_CLUSTER_HOME/bent"
+}
+
 if [ "$(id -u)" = 0 ]; then
     uid=12345 # nobody's
     as=(setpriv --reuid=$uid --regid=$uid --clear-groups env HOME="$WORK/user")
@@ -188,6 +214,7 @@ if [ "$(id -u)" = 0 ]; then
     else
         tern_cluster down
         namespaces user
+        others
         refused
     fi
 fi

@@ -360,7 +360,8 @@ static const struct tern_cmd up_cmd = {
     .summary = "run a layout as a real Slurm on this machine",
     .about = "Starts munged, slurmctld and one slurmd a node, and returns when every node is idle. "
              "Nodes see this machine's programs and files; /tmp, /run, /dev and /dev/shm are their "
-             "own, /etc/slurm and the layout's SharedStorage the cluster's. The current folder and "
+             "own, /etc/slurm (where there is none, /run/slurm/conf) and the layout's "
+             "SharedStorage the cluster's. The current folder and "
              "HOME are seen by all even under /tmp. Nodes reach each other and nothing else. An "
              "ordinary user needs no right for it beyond the kernel's user namespaces.",
     .examples = "  tern cluster up cluster-templates/trn1-4/cluster.yaml\n"

@@ -36,8 +36,8 @@ static void set_environment(const char *dir, bool plain, const char *bin)
          * shared memory. */
         setenv("OMPI_MCA_btl", "self,tcp", 0);
         setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
-    } else if (tern_programs_foreign(bin)) {
-        setenv("SLURM_CONF", TERN_VCLUSTER_CONF, 1);
+    } else if (tern_programs_conf(bin)) {
+        setenv("SLURM_CONF", tern_programs_conf(bin), 1);
     } else {
         unsetenv("SLURM_CONF"); /* of another cluster; here it is where Slurm looks */
     }

@@ -45,8 +45,8 @@ static void set_environment(const struct tern_vcluster_plan *p)
         setenv("HOME", home, 1);
     if (p->mode == TERN_VCLUSTER_PLAIN)
         setenv("SLURM_CONF", conf, 1);
-    else if (tern_programs_foreign(p->bin))
-        setenv("SLURM_CONF", TERN_VCLUSTER_CONF, 1);
+    else if (tern_programs_conf(p->bin))
+        setenv("SLURM_CONF", tern_programs_conf(p->bin), 1);
     free(home);
     free(conf);
     free(path);

@@ -396,7 +396,7 @@ static char *plugin_line(const struct tern_vcluster_plan *p, const char *conf_di
 {
     bool plain = p->mode == TERN_VCLUSTER_PLAIN, foreign = tern_programs_foreign(p->bin);
 
-    if (!p->plugin || (!plain && !foreign) || strpbrk(p->bin, " \t"))
+    if (!p->plugin || (!plain && !tern_programs_conf(p->bin)) || strpbrk(p->bin, " \t"))
         return p->plugin ? tern_strdup(p->plugin) : NULL;
     return tern_strf("%s%s%s conf=%s/slurm.conf", p->plugin, foreign ? " bin=" : "",
                      foreign ? p->bin : "", conf_dir);
@@ -441,7 +441,7 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
     char *etc = tern_strf("%s/etc", d), *run = tern_strf("%s/run", d);
     char *socket = tern_strf("%s/run/munge.socket", d), *spool = tern_strf("%s/nodes/%%n/spool", d);
     char *tmp = tern_strf("%s/nodes/%%n/tmp", d);
-    char *plugin = plugin_line(p, plain ? etc : "/etc/slurm");
+    char *plugin = plugin_line(p, plain ? etc : tern_programs_conf_dir());
     struct tern_layout_conf c = {0};
 
     struct tern_layout_local local = {
@@ -454,7 +454,7 @@ static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
         .spool = plain ? spool : "/run/slurmd",
         .pid_dir = plain ? run : "/run",
         .munge_socket = plain ? socket : TERN_ROOT_MUNGE,
-        .conf_dir = plain ? etc : "/etc/slurm",
+        .conf_dir = plain ? etc : tern_programs_conf_dir(),
         .plugin = plugin,
         .tmp = plain ? tmp : NULL,
         .port = plain ? p->port : 0,

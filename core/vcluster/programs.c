@@ -3,6 +3,7 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/slurm/slurm.h"
+#include "core/vcluster/root.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -183,4 +184,23 @@ char *tern_programs_path(const char *path, const char *bin)
 bool tern_programs_foreign(const char *bin)
 {
     return *bin && strcmp(bin, "/usr/bin") != 0;
+}
+
+#define SYSTEM_DIR "/etc/slurm"
+
+static bool over_system(void)
+{
+    return access(SYSTEM_DIR, F_OK) == 0;
+}
+
+const char *tern_programs_conf_dir(void)
+{
+    return over_system() ? SYSTEM_DIR : TERN_ROOT_CONF;
+}
+
+const char *tern_programs_conf(const char *bin)
+{
+    if (!over_system())
+        return TERN_ROOT_CONF "/slurm.conf";
+    return tern_programs_foreign(bin) ? SYSTEM_DIR "/slurm.conf" : NULL;
 }

@@ -11,9 +11,13 @@ int tern_programs_find(struct tern_vcluster_plan *p, const char *prefix, struct 
 
 /* `path`, with `bin` in front unless its first srun is the one in there; malloc'ed. */
 char *tern_programs_path(const char *path, const char *bin);
-/* Is the Slurm with its commands in `bin` one that does not look into /etc/slurm by itself? */
+/* Is the Slurm with its commands in `bin` another than the system's, which looks into /etc/slurm? */
 bool tern_programs_foreign(const char *bin);
-#define TERN_VCLUSTER_CONF "/etc/slurm/slurm.conf"
+/* Where nodes have the cluster's configuration: over this machine's /etc/slurm, or, where it has none
+ * (a Slurm in /opt/slurm), at TERN_ROOT_CONF. */
+const char *tern_programs_conf_dir(void);
+/* slurm.conf in there, for a Slurm that would look elsewhere by itself; else NULL. */
+const char *tern_programs_conf(const char *bin);
 /* What daemons and logins have. */
 #define TERN_VCLUSTER_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

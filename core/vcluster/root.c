@@ -2,6 +2,7 @@
 
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/vcluster/programs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -214,10 +215,25 @@ static int mount_over(const char *root, const char *name, const char *to, bool a
     return rc;
 }
 
+/* The configuration, where this machine's Slurm or any looks for it. */
+static int mount_conf(const char *root, struct tern_err *err)
+{
+    if (strcmp(tern_programs_conf_dir(), TERN_ROOT_CONF) != 0)
+        return mount_over(root, "etc", "slurm", true, err);
+    char *from = tern_strf("%s%s/etc", root, TERN_ROOT_STATE);
+    char *at = tern_strf("%s%s", root, TERN_ROOT_CONF);
+    int rc = tern_fs_mkdirs(at, 0755, err);
+
+    if (rc == 0)
+        rc = bind(from, at, err);
+    free(from);
+    free(at);
+    return rc;
+}
+
 static int mount_etc(const char *root, struct tern_err *err)
 {
-    if (mount_over(root, "etc", "slurm", true, err) < 0 ||
-        mount_over(root, "etc/hosts", "hosts", true, err) < 0)
+    if (mount_conf(root, err) < 0 || mount_over(root, "etc/hosts", "hosts", true, err) < 0)
         return -1;
     return mount_over(root, "passwd", "passwd", false, err);
 }
@@ -343,7 +359,9 @@ int tern_root_node(const char *name, char *const *share, int n_devices, struct t
         tern_err_sys(err, "/run: cannot make folders");
         goto out;
     }
-    if (bind_fd(state, TERN_ROOT_STATE, err) < 0 || put_back(&k, "", err) < 0)
+    if (bind_fd(state, TERN_ROOT_STATE, err) < 0 ||
+        (strcmp(tern_programs_conf_dir(), TERN_ROOT_CONF) == 0 && mount_conf("", err) < 0) ||
+        put_back(&k, "", err) < 0)
         goto out;
     umask(022);
     rc = 0;

@@ -8,6 +8,9 @@
 
 /* In every namespace of the cluster the cluster's folder is here: a path without surprises. */
 #define TERN_ROOT_STATE "/run/tern"
+/* Where Slurm's clients look last; there the configuration is where this machine has no /etc/slurm
+ * that it could be mounted over. */
+#define TERN_ROOT_CONF "/run/slurm/conf"
 /* And each place's munged, where libmunge looks for it. */
 #define TERN_ROOT_MUNGE "/run/munge/munge.socket.2"
 

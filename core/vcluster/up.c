@@ -182,7 +182,7 @@ static int check_several(const struct tern_vcluster_plan *p, struct tern_err *er
          strstr(text, "At least as many NodeAddr are required as NodeName")))
         rc = tern_err_set(err, TERN_FAILED,
                           "%s was built without --enable-multiple-slurmd, and runs several nodes "
-                          "in namespaces only (--mode namespaces says why there are none).",
+                          "in namespaces only",
                           p->slurmctld);
     free(text);
     free(path);
@@ -260,6 +260,8 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
     struct tern_vcluster_plan p;
     struct guard g;
     struct tern_vcluster_up done = {.mode = TERN_VCLUSTER_AUTO};
+    struct tern_err why = {0};
+    char advice[500] = "";
     bool refused = false;
     int rc = -1;
 
@@ -272,9 +274,7 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
     if (guard_begin(&g, err) < 0)
         goto unlock;
     if (o->mode != TERN_VCLUSTER_PLAIN) {
-        struct tern_err why = {0};
         p.mode = TERN_VCLUSTER_NAMESPACES;
-        char advice[500] = "";
         rc = try_up(&p, lock_fd, timeout_s, &g, &refused, &why);
         if (rc < 0 && refused)
             tern_refused_advice(advice, sizeof advice);
@@ -289,6 +289,14 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
     if (done.missing[0]) {
         p.mode = TERN_VCLUSTER_PLAIN;
         rc = try_up(&p, lock_fd, timeout_s, &g, &refused, err);
+        if (rc < 0 && o->mode == TERN_VCLUSTER_AUTO) {
+            struct tern_err plain = *err;
+            size_t end = strlen(plain.text);
+            if (end > 0 && plain.text[end - 1] == '.')
+                plain.text[end - 1] = '\0';
+            tern_err_set(err, plain.code, "%s. Namespaces, which are tried first: %s%s%s",
+                         plain.text, why.text, *advice ? "." : "", advice);
+        }
     }
     guard_end(&g);
     if (rc == 0) {

@@ -51,6 +51,26 @@ run tern cluster node trn1-st-trn1-2 --power off --cluster $C; run tern cluster 
 run tern cluster exec --node trn1-st-trn1-2 $C -- sh -c 'until munge -n 2>/dev/null | unmunge >/dev/null 2>&1; do sleep 0.05; done'; status 0 "with its munged"
 finish
 
+# ---- a machine without /etc/slurm, as where Slurm lies in /opt/slurm
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+    mkdir etc; cp -a /etc/. etc/; rm -rf etc/slurm
+    cat >bare.sh <<'S'
+mount --make-rprivate / && mount --bind etc /etc || exit 3
+[ ! -e /etc/slurm ] && timeout 100 tern cluster up p/cluster.yaml --name $1 || exit 4
+tern cluster exec $1 -- srun -N2 hostname &&
+    tern cluster exec $1 -- sbatch -W -N2 --export=NONE -o job.out job && cat job.out
+tern cluster exec --node trn1-st-trn1-2 $1 -- sh -c 'scontrol show config | grep ^SLURM_CONF'
+tern cluster down $1
+S
+    printf '#!/bin/sh\nsrun -N2 %s\n' "$(command -v hostname)" >job # which such a job has no PATH for
+    run unshare -m sh bare.sh $C; status 0 "without /etc/slurm: up, jobs, down"
+    is "$(grep -c '^trn1-st-trn1-[12]$' out)" 4 "without /etc/slurm: srun and --export=NONE reach both nodes" || cat out err
+    out_has "/run/slurm/conf/slurm.conf" "without /etc/slurm: where its configuration is"
+    [ ! -e /run/slurm/conf/slurm.conf ] && [ -e /etc/slurm ]; ok $? "and this machine is as it was"
+else
+    skip "no mount namespaces, or not root"
+fi
+
 # ---- smoke names the cause
 printf '#!/bin/sh\n[ "${SLURM_NNODES:-1}" = 1 ] || { echo "srun: error: Task launch for StepId=1.0 failed on node trn1-st-trn1-2: Invalid job credential" >&2; exit 1; }\nexec %s "$@"\n' "$(real srun)" >mine/bin/srun
 up --slurm "$WORK/mine"; status 0

@@ -133,7 +133,7 @@ holder $scope/job_77/step_0/user/task_0
 bad "a process of an ended job has a device" leftovers; out_has 'process 4711 of job 77' "its cgroup names the job, and not what it wrote into its environment"
 process 4712 0::/ 0 'slurmstepd: [77.0]'; good "its job still runs" leftovers
 process 4712 0::/ 0 'slurmstepd: [770.0]'; bad "another job runs" leftovers
-process 4712 0::/ 1000 'slurmstepd: [77.0]'; bad "a user's process only looks like the job" leftovers
+process 4712 0::/ $(($(id -u) + 1)) 'slurmstepd: [77.0]'; bad "a user's process only looks like the job" leftovers
 for i in $(seq 300); do process $((5000 + i)) 0::/ 0 "slurmstepd: [$i.0]"; done; process 4712 0::/ 0 'slurmstepd: [77.0]'; rm -r m/proc/5077; good "its job runs among many" leftovers
 holder 0::/user.slice/user-1000.slice/user@1000.service/slurm/job_77; check "a cgroup of the user's own naming" leftovers unknown 4
 holder 0::/; check "a process whose job cannot be told" leftovers unknown 4; out_has 'process 4711 holds a Neuron device'

@@ -3,12 +3,14 @@
 #include "core/ledger/db.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     MAX_METRICS = 1 << 16, /* names in one run: 512 ranks with a hundred each */
     MAX_VALUES = 1 << 16,  /* in one record: what fits a frame anyway */
+    MAX_NAME = 200,        /* bytes of a metric's */
 };
 
 static const char sql_seen_run[] = "INSERT OR IGNORE INTO run(id, wall_ns) VALUES(?, 0)";
@@ -66,6 +68,9 @@ static const char sql_eval[] =
     " WHERE excluded.wall_ns > eval.wall_ns";
 static const char sql_event[] =
     "INSERT OR IGNORE INTO event VALUES(?3, ?4, ?2, ?5, ?1, ?6, ?7, ?8, ?9)";
+static const char sql_limit[] =
+    "INSERT OR IGNORE INTO event VALUES(0, 0, ?1, 'fold', ?2, '" TERN_APPLY_LIMIT
+    "', 'warn', NULL, ?3)";
 static const char sql_health[] =
     "INSERT OR IGNORE INTO health VALUES(?3, ?4, ?2, ?5, ?1, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 static const char sql_param[] =
@@ -85,14 +90,16 @@ enum {
     CHECKPOINT,
     EVAL,
     EVENT,
+    LIMIT,
     HEALTH,
     PARAM,
     N
 };
 
-static const char *const texts[N] = {
-    sql_seen_run, sql_seen_attempt, sql_run,        sql_begin, sql_end,   sql_span,   sql_supersede,
-    sql_metric,   sql_point,        sql_checkpoint, sql_eval,  sql_event, sql_health, sql_param};
+static const char *const texts[N] = {sql_seen_run, sql_seen_attempt, sql_run,       sql_begin,
+                                     sql_end,      sql_span,         sql_supersede, sql_metric,
+                                     sql_point,    sql_checkpoint,   sql_eval,      sql_event,
+                                     sql_limit,    sql_health,       sql_param};
 
 struct metric {
     char *name;
@@ -104,7 +111,7 @@ struct metric {
 
 struct tern_apply {
     sqlite3_stmt *st[N];
-    bool points;
+    bool points, limit_told;
     struct metric *metrics; /* [MAX_METRICS] */
     uint32_t *slots;        /* [2 * MAX_METRICS]: index + 1 into metrics, by hash of the name */
     size_t n_metrics;
@@ -155,8 +162,8 @@ static int load_metrics(struct tern_apply *a, sqlite3 *db, struct tern_err *err)
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         static const double values[] = {0, NAN, INFINITY, -INFINITY};
         int class = sqlite3_column_int(st, 5);
-        struct metric *m = metric(a, (const char *)sqlite3_column_text(st, 1),
-                                  (size_t)sqlite3_column_bytes(st, 1));
+        const char *name = (const char *)sqlite3_column_text(st, 1);
+        struct metric *m = name ? metric(a, name, (size_t)sqlite3_column_bytes(st, 1)) : NULL;
         if (!m || m->id != sqlite3_column_int64(st, 0)) {
             sqlite3_finalize(st);
             return tern_err_set(err, TERN_FAILED,
@@ -236,6 +243,15 @@ static void bind_text(struct binder *b, int i)
 {
     size_t len;
     const char *s = tern_record_get_text(&b->r, &len);
+
+    if (s)
+        sqlite3_bind_text(b->st, i, s, (int)len, SQLITE_STATIC);
+}
+
+static void bind_name(struct binder *b, int i)
+{
+    size_t len;
+    const char *s = tern_record_get_name(&b->r, &len);
 
     if (s)
         sqlite3_bind_text(b->st, i, s, (int)len, SQLITE_STATIC);
@@ -328,21 +344,54 @@ static int flush_span(struct tern_apply *a, struct tern_err *err)
     return tern_db_run(st, err);
 }
 
+/* Names over the ceiling are left out, which is told once. */
+static int tell_limit(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
+                      struct tern_err *err)
+{
+    sqlite3_stmt *st = a->st[LIMIT];
+    char text[100];
+
+    if (a->limit_told)
+        return 0;
+    a->limit_told = true;
+    snprintf(text, sizeof text,
+             "more than %d names of metrics: the values of the others are left out", MAX_METRICS);
+    sqlite3_bind_int64(st, 1, attempt);
+    sqlite3_bind_int64(st, 2, f->wall_ns);
+    sqlite3_bind_text(st, 3, text, -1, SQLITE_TRANSIENT);
+    return tern_db_run(st, err);
+}
+
+/* All of a record's values count, or none. */
+static bool names_good(struct tern_record_reader r, int64_t n)
+{
+    for (int64_t i = 0; i < n && !r.bad; i++) {
+        size_t len;
+        tern_record_get_name(&r, &len);
+        r.bad |= len > MAX_NAME;
+        tern_record_get_real(&r);
+    }
+    return !r.bad;
+}
+
 static int apply_step(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
                       struct tern_err *err)
 {
     struct tern_record_reader r = {f->payload, f->payload + f->len, false};
     int64_t step = tern_record_get_int(&r), n = tern_record_get_int(&r);
 
-    if (r.bad || n < 1 || n > MAX_VALUES || step < 0)
+    if (r.bad || n < 1 || n > MAX_VALUES || step < 0 || !names_good(r, n))
         return 1;
     for (int64_t i = 0; i < n; i++) {
         size_t len;
-        const char *name = tern_record_get_text(&r, &len);
+        const char *name = tern_record_get_name(&r, &len);
         double value = tern_record_get_real(&r);
-        struct metric *m = r.bad || !len ? NULL : metric(a, name, len);
-        if (!m)
-            return 1;
+        struct metric *m = metric(a, name, len);
+        if (!m) {
+            if (tell_limit(a, f, attempt, err) < 0)
+                return -1;
+            continue;
+        }
         if (newer(m, attempt, step, f->wall_ns)) {
             m->attempt = attempt;
             m->step = step;
@@ -370,7 +419,7 @@ static int apply_eval(struct tern_apply *a, const struct tern_frame *f, int64_t 
     struct binder b = bind(a, EVAL, f, attempt);
 
     bind_int(&b, 3);
-    bind_text(&b, 4);
+    bind_name(&b, 4);
     double nll = tern_record_get_real(&b.r);
     tern_db_bind_real(b.st, 5, nll);
     int64_t tokens = bind_int(&b, 6), bytes = bind_int(&b, 7);
@@ -430,7 +479,7 @@ static int apply_param(struct tern_apply *a, const struct tern_frame *f, int64_t
 {
     struct binder b = bind(a, PARAM, f, attempt);
 
-    bind_text(&b, 3);
+    bind_name(&b, 3);
     bind_text(&b, 4);
     return run(&b, err);
 }

@@ -11,6 +11,9 @@
 
 struct tern_apply;
 
+/* The kind of the event that tells that a run has more names than are kept. */
+#define TERN_APPLY_LIMIT "limit"
+
 /* `points` false: values of steps count for "newest" only and are not stored. */
 struct tern_apply *tern_apply_new(sqlite3 *db, bool points, struct tern_err *err);
 /* One record of the file that begins with `head`.  1 when its payload makes no sense. */

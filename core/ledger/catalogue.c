@@ -118,6 +118,20 @@ static bool up_to_date(sqlite3_stmt *get, const char *run_id, const struct tern_
     return same;
 }
 
+/* The run's snapshot; where that cannot be copied from, what the spools say. */
+static int open_sound(const char *ledger_dir, const char *run_id, const char *path, sqlite3 **run,
+                      struct tern_db_stamp *stamp, struct tern_err *err)
+{
+    int rc = tern_db_open(path, tern_schema_run, run, stamp, err);
+
+    if ((rc == 0 && !stamp->older) || (rc == 1 && !stamp->bytes))
+        return rc;
+    if (rc == 0)
+        sqlite3_close(*run);
+    *run = NULL;
+    return rc < 0 ? -1 : tern_fold_whole(ledger_dir, run_id, run, err);
+}
+
 /* Bring one run's rows up to date, from its snapshot or (`fresh`) with the tail of its spools. */
 static int refresh_run(const char *ledger_dir, const char *run_id, sqlite3 *db, sqlite3_stmt *get,
                        bool fresh, bool *changed, struct tern_err *err)
@@ -133,7 +147,7 @@ static int refresh_run(const char *ledger_dir, const char *run_id, sqlite3 *db, 
     if (fresh && (!same || running))
         rc = tern_fold_light(ledger_dir, run_id, &run, err);
     else if (!same)
-        rc = tern_db_open(path, &run, &stamp, err);
+        rc = open_sound(ledger_dir, run_id, path, &run, &stamp, err);
     if (rc == 0) {
         *changed = true;
         rc = tern_catalogue_take(db, run_id, run, &stamp, err);
@@ -153,6 +167,8 @@ static int forget(sqlite3 *db, const struct tern_ledger_rows *ids, bool *changed
 
     while (rc == 0 && sqlite3_step(st) == SQLITE_ROW) {
         const char *id = (const char *)sqlite3_column_text(st, 0);
+        if (!id)
+            continue;
         if (ids->n && bsearch(&id, ids->names, ids->n, sizeof *ids->names, by_text))
             continue;
         const char **name = tern_ledger_rows_add(&gone, sizeof *name, MAX_RUNS, err);
@@ -199,17 +215,32 @@ out:
     return rc;
 }
 
+int tern_catalogue_load(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, bool *anew,
+                        struct tern_err *err)
+{
+    sqlite3 *db = NULL;
+    int rc = tern_db_load(path, tern_schema_catalogue, &db, stamp, err);
+
+    if (rc == 0 && !tern_db_sound(db)) {
+        tern_warn("%s: is damaged; it is made again", path);
+        sqlite3_close(db);
+        rc = 1;
+    }
+    *anew = rc > 0;
+    if (rc > 0)
+        rc = tern_db_new(tern_schema_catalogue, &db, err);
+    if (rc == 0)
+        *out = db;
+    return rc;
+}
+
 static int fold_once(const char *ledger_dir, const char *path, struct tern_err *err)
 {
     struct tern_db_stamp base;
     sqlite3 *db = NULL;
-    bool changed, anew = false;
-    int rc = tern_db_load(path, tern_schema_catalogue, &db, &base, err);
+    bool changed, anew;
+    int rc = tern_catalogue_load(path, &db, &base, &anew, err);
 
-    if (rc > 0) {
-        anew = true;
-        rc = tern_db_new(tern_schema_catalogue, &db, err);
-    }
     if (rc == 0)
         rc = tern_catalogue_refresh(ledger_dir, db, false, &changed, err);
     if (rc == 0 && (changed || anew || base.older))

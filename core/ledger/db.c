@@ -127,20 +127,75 @@ int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
     return 0;
 }
 
+/* Has `db` what `schema` makes, and nothing else?  A view of somebody else's under a table's name
+ * could keep a reader for ever. */
+static bool same_schema(sqlite3 *db, const char *schema)
+{
+    sqlite3_stmt *st = tern_db_prepare(
+        db,
+        "SELECT sql, type = 'index' AND name LIKE 'sqlite_autoindex_%' FROM sqlite_master"
+        " ORDER BY rowid",
+        NULL);
+    int rc = SQLITE_ERROR;
+
+    while (st && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        const char *sql = (const char *)sqlite3_column_text(st, 0);
+        size_t len = sql ? strlen(sql) : 0;
+        if (!sql && sqlite3_column_int(st, 1))
+            continue; /* SQLite's own, of a primary key */
+        if (!sql || strncmp(schema, sql, len) != 0 || schema[len] != ';')
+            break;
+        schema += len + 1;
+        while (*schema == '\n')
+            schema++;
+    }
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE && !*schema;
+}
+
 /* Is `db` a snapshot that can be read here?  0, 1 or -1 as tern_db_load. */
-static int check_kind(sqlite3 *db, const char *path, int64_t *version, struct tern_err *err)
+static int check_kind(sqlite3 *db, const char *path, const char *schema, int64_t *version,
+                      struct tern_err *err)
 {
     *version = tern_db_int(db, "PRAGMA user_version", -1);
     if (tern_db_int(db, "PRAGMA application_id", -1) != TERN_SCHEMA_APPLICATION ||
         tern_db_int(db, "SELECT count(*) FROM sqlite_master", 0) == 0) {
-        tern_warn("%s: is no ledger database; it is made again from the spools", path);
+        tern_warn("%s: is no ledger database; the spools are read instead", path);
         return 1;
     }
     if (*version > TERN_SCHEMA_VERSION)
         return tern_err_set(err, TERN_FAILED,
                             "%s: version %lld is newer than this tern's %d. Use a newer tern.",
                             path, (long long)*version, TERN_SCHEMA_VERSION);
+    if (*version == TERN_SCHEMA_VERSION && !same_schema(db, schema)) {
+        tern_warn("%s: its tables or views are not tern's; the spools are read instead", path);
+        return 1;
+    }
     return *version >= VERSION_STRICT ? 0 : 1;
+}
+
+bool tern_db_sound(sqlite3 *db)
+{
+    sqlite3_stmt *st = tern_db_prepare(db, "PRAGMA quick_check(1)", NULL);
+    bool sound = st && sqlite3_step(st) == SQLITE_ROW && sqlite3_column_text(st, 0) &&
+                 strcmp((const char *)sqlite3_column_text(st, 0), "ok") == 0;
+
+    sqlite3_finalize(st);
+    return sound;
+}
+
+bool tern_db_damaged(sqlite3 *db)
+{
+    switch (sqlite3_errcode(db)) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+    case SQLITE_IOERR:
+    case SQLITE_MISMATCH:
+    case SQLITE_CONSTRAINT: /* of rows that came from a snapshot */
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* A file: URI; %, ? and # mean something there. */
@@ -159,7 +214,7 @@ static char *uri(const char *path)
     return b.data;
 }
 
-static int open_snapshot(const char *path, sqlite3 **out, int64_t *version,
+static int open_snapshot(const char *path, const char *schema, sqlite3 **out, int64_t *version,
                          struct tern_db_stamp *stamp, struct tern_err *err)
 {
     sqlite3 *db = NULL;
@@ -174,7 +229,10 @@ static int open_snapshot(const char *path, sqlite3 **out, int64_t *version,
     int rc =
         sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
     free(u);
-    rc = rc == SQLITE_OK ? check_kind(db, path, version, err) : tern_db_fail(db, err, path);
+    if (rc == SQLITE_OK) /* what stands in the file is data */
+        sqlite3_exec(db, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON", NULL, NULL,
+                     NULL);
+    rc = rc == SQLITE_OK ? check_kind(db, path, schema, version, err) : tern_db_fail(db, err, path);
     if (rc != 0) {
         sqlite3_close(db);
         return rc;
@@ -183,11 +241,25 @@ static int open_snapshot(const char *path, sqlite3 **out, int64_t *version,
     return 0;
 }
 
-int tern_db_open(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, struct tern_err *err)
+int tern_db_open(const char *path, const char *schema, sqlite3 **out, struct tern_db_stamp *stamp,
+                 struct tern_err *err)
 {
-    int64_t version;
+    int64_t version = 0;
+    int rc = open_snapshot(path, schema, out, &version, stamp, err);
 
-    return open_snapshot(path, out, &version, stamp, err);
+    stamp->older = rc == 0 && version < TERN_SCHEMA_VERSION;
+    return rc;
+}
+
+static bool has_table(sqlite3 *db, const char *name)
+{
+    char *sql = sqlite3_mprintf("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND"
+                                " name = %Q AND sql NOT LIKE 'CREATE VIRTUAL%%'",
+                                name);
+    bool has = sql && tern_db_int(db, sql, 0) == 1;
+
+    sqlite3_free(sql);
+    return has;
 }
 
 /* The rows of `old` in tables of today's schema. */
@@ -203,7 +275,8 @@ static int renew(sqlite3 *old, const char *schema, sqlite3 **out, struct tern_er
     while (rc == 0 && sqlite3_step(tables) == SQLITE_ROW) {
         const char *table = (const char *)sqlite3_column_text(tables, 0);
         char *select = tern_strf("SELECT * FROM %s", table);
-        rc = tern_db_copy(old, select, db, table, err);
+        rc = has_table(old, table) ? tern_db_copy(old, select, db, table, err)
+                                   : tern_err_set(err, TERN_FAILED, "it has no table %s", table);
         free(select);
     }
     sqlite3_finalize(tables);
@@ -219,16 +292,27 @@ int tern_db_load(const char *path, const char *schema, sqlite3 **out, struct ter
 {
     sqlite3 *file = NULL, *db = NULL;
     int64_t version;
-    int rc = open_snapshot(path, &file, &version, stamp, err);
+    int rc = open_snapshot(path, schema, &file, &version, stamp, err);
 
     if (rc != 0)
         return rc;
     if (version < TERN_SCHEMA_VERSION) {
         stamp->older = true;
         rc = renew(file, schema, &db, err);
-    } else if ((rc = open_db(":memory:", &db, err)) == 0 && copy_pages(file, db) != SQLITE_OK) {
-        rc = tern_db_fail(db, err, path);
-        sqlite3_close(db);
+        if (rc < 0 && err && err->code != TERN_TEMPFAIL) {
+            tern_warn("%s: %s; the spools are read instead", path, err->text);
+            rc = 1;
+        }
+    } else if ((rc = open_db(":memory:", &db, err)) == 0) {
+        int code = copy_pages(file, db) & 0xff;
+        if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) {
+            tern_warn("%s: %s; the spools are read instead", path, sqlite3_errstr(code));
+            rc = 1;
+        } else if (code != SQLITE_OK) {
+            rc = tern_db_fail(db, err, path);
+        }
+        if (rc != 0)
+            sqlite3_close(db);
     }
     sqlite3_close(file);
     if (rc == 0)

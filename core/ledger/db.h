@@ -34,12 +34,18 @@ int64_t tern_db_int(sqlite3 *db, const char *sql, int64_t def);
 int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err);
 /* The snapshot at `path` in memory, to be extended; its tables are those of `schema`, also when an
  * older tern made it.  1 when there is none or it is no sound database of this kind (it can be made
- * again); -1 when it is of a newer tern or cannot be read. */
+ * again; another schema's tables and views are somebody else's); -1 when it is of a newer tern or
+ * cannot be read. */
 int tern_db_load(const char *path, const char *schema, sqlite3 **out, struct tern_db_stamp *stamp,
                  struct tern_err *err);
-/* The snapshot where it lies, without locks: it never changes.  As tern_db_load otherwise. */
-int tern_db_open(const char *path, sqlite3 **out, struct tern_db_stamp *stamp,
+/* The snapshot where it lies, without locks: it never changes.  As tern_db_load otherwise, but that
+ * an older tern's is as it was: stamp->older. */
+int tern_db_open(const char *path, const char *schema, sqlite3 **out, struct tern_db_stamp *stamp,
                  struct tern_err *err);
+/* Does SQLite find every row of it sound?  Reads all of it. */
+bool tern_db_sound(sqlite3 *db);
+/* Was the newest failure of `db` one of the file's content? */
+bool tern_db_damaged(sqlite3 *db);
 
 /* Every row of `select` in `from` becomes a row of `table` in `to`, column by column; rows that are
  * there already are replaced. */

@@ -1,14 +1,17 @@
 #include "core/ledger/fold.h"
 
 #include "core/base/fs.h"
+#include "core/base/log.h"
 #include "core/ledger/apply.h"
 #include "core/ledger/files.h"
 #include "core/ledger/schema.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     /* Times to begin again because somebody else published first.  Each of them made progress. */
@@ -159,30 +162,129 @@ int tern_fold_behind(const char *ledger_dir, const char *run_id, sqlite3 *db, bo
     return 0;
 }
 
+int tern_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *gone,
+                   struct tern_err *err)
+{
+    struct tern_spool_files files;
+    sqlite3_stmt *st = tern_db_prepare(db, "SELECT file, bytes FROM ingest", err);
+
+    *gone = false;
+    if (!st || tern_spool_files_list(ledger_dir, run_id, &files, err) < 0) {
+        sqlite3_finalize(st);
+        return -1;
+    }
+    while (!*gone && sqlite3_step(st) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(st, 0);
+        bool there = false;
+        for (size_t i = 0; name && i < files.n && !there; i++)
+            there = strcmp(files.files[i].name, name) == 0 &&
+                    files.files[i].bytes >= (uint64_t)sqlite3_column_int64(st, 1);
+        *gone = name && !there;
+    }
+    tern_spool_files_free(&files);
+    sqlite3_finalize(st);
+    return 0;
+}
+
 /* ---------------------------------------------------------------- publishing */
 
+/* A run.db that cannot be read may be the only copy of what it holds: spools may be incomplete. */
+static int set_aside(const char *path, struct tern_err *err)
+{
+    for (int i = 1; i < 1000; i++) {
+        char *to = i == 1 ? tern_strf("%s.bad", path) : tern_strf("%s.bad.%d", path, i);
+        int rc = link(path, to), number = errno;
+        if (rc == 0)
+            tern_warn("%s: kept as %s", path, tern_fs_basename(to));
+        free(to);
+        if (rc == 0 || number == ENOENT)
+            return 0;
+        if (number != EEXIST)
+            break;
+    }
+    return tern_err_sys(err, "%s: is damaged, and cannot be kept under another name", path);
+}
+
+/* The database with all that the spools say; *how: what became of the snapshot. */
+enum snapshot { SNAPSHOT_NONE, SNAPSHOT_USED, SNAPSHOT_BAD };
+
+static int load_and_fold(const char *ledger_dir, const char *run_id, const char *path,
+                         struct tern_db_stamp *base, enum snapshot *how, bool *changed,
+                         sqlite3 **out, struct tern_err *err)
+{
+    sqlite3 *db = NULL;
+    int rc = tern_db_load(path, tern_schema_run, &db, base, err);
+
+    *how = rc == 0 ? SNAPSHOT_USED : base->bytes ? SNAPSHOT_BAD : SNAPSHOT_NONE;
+    if (rc == 0 && (rc = tern_fold_tail(ledger_dir, run_id, db, true, changed, err)) < 0 &&
+        !tern_db_sound(db)) {
+        tern_warn("%s: %s; the spools are read instead", path, err ? err->text : "is damaged");
+        sqlite3_close(db);
+        db = NULL;
+        *how = SNAPSHOT_BAD;
+        rc = 1;
+    }
+    if (rc > 0) {
+        rc = tern_db_new(tern_schema_run, &db, err);
+        if (rc == 0)
+            rc = tern_fold_tail(ledger_dir, run_id, db, true, changed, err);
+    }
+    if (rc < 0) {
+        sqlite3_close(db);
+        return -1;
+    }
+    *out = db;
+    return 0;
+}
+
 /* 1 when somebody else published meanwhile. */
-static int fold_once(const char *ledger_dir, const char *run_id, const char *path, bool anew,
+static int fold_once(const char *ledger_dir, const char *run_id, const char *path,
                      struct tern_err *err)
 {
     struct tern_db_stamp base;
+    enum snapshot how;
     sqlite3 *db = NULL;
     bool changed = false;
-    int rc;
+    int rc = load_and_fold(ledger_dir, run_id, path, &base, &how, &changed, &db, err);
 
-    if (anew) {
-        tern_db_stamp(path, &base);
-        rc = 1;
-    } else {
-        rc = tern_db_load(path, tern_schema_run, &db, &base, err);
+    if (rc == 0 && how == SNAPSHOT_BAD)
+        rc = set_aside(path, err);
+    if (rc == 0 && (changed || how != SNAPSHOT_USED || base.older))
+        rc = tern_db_publish(db, path, &base, err);
+    sqlite3_close(db);
+    return rc;
+}
+
+/* From the spools alone.  A run.db that has read files which are gone is not given for that. */
+static int rebuild_once(const char *ledger_dir, const char *run_id, const char *path,
+                        struct tern_err *err)
+{
+    struct tern_db_stamp base;
+    sqlite3 *old = NULL, *db = NULL;
+    bool changed = false, gone = false;
+    struct tern_err why;
+    int rc = tern_db_open(path, tern_schema_run, &old, &base, &why);
+
+    if (rc < 0 && why.code == TERN_TEMPFAIL) {
+        *err = why;
+        return -1;
     }
-    if (rc > 0) {
-        anew = true;
+    if (old && tern_fold_gone(ledger_dir, run_id, old, &gone, err) < 0)
+        rc = -1;
+    else if (gone)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "%s: holds more than the spools, of which some are gone. It is kept.",
+                          path);
+    else if (rc != 0 && base.bytes)
+        rc = set_aside(path, err);
+    else
+        rc = 0;
+    sqlite3_close(old);
+    if (rc == 0)
         rc = tern_db_new(tern_schema_run, &db, err);
-    }
     if (rc == 0)
         rc = tern_fold_tail(ledger_dir, run_id, db, true, &changed, err);
-    if (rc == 0 && (changed || anew || base.older))
+    if (rc == 0)
         rc = tern_db_publish(db, path, &base, err);
     sqlite3_close(db);
     return rc;
@@ -200,7 +302,8 @@ static int fold(const char *ledger_dir, const char *run_id, bool anew, struct te
             err->code = TERN_USAGE;
     }
     for (int i = 0; i < MAX_RACES && rc == 1; i++)
-        rc = fold_once(ledger_dir, run_id, path, anew, err);
+        rc = anew ? rebuild_once(ledger_dir, run_id, path, err)
+                  : fold_once(ledger_dir, run_id, path, err);
     if (rc == 1)
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s: others keep replacing it", path);
     tern_db_sweep(path);
@@ -230,7 +333,12 @@ int tern_fold_light(const char *ledger_dir, const char *run_id, sqlite3 **out, s
     int rc = tern_db_new(tern_schema_run, &db, err);
 
     if (rc == 0)
-        rc = tern_db_open(path, &old, &stamp, err);
+        rc = tern_db_open(path, tern_schema_run, &old, &stamp, err);
+    if (rc == 0 && stamp.older) { /* in today's tables */
+        sqlite3_close(old);
+        old = NULL;
+        rc = tern_db_load(path, tern_schema_run, &old, &stamp, err);
+    }
     for (const char *const *t = tables; rc == 0 && *t; t++) {
         char *select = tern_strf("SELECT * FROM %s", *t);
         rc = tern_db_copy(old, select, db, *t, err);
@@ -238,9 +346,33 @@ int tern_fold_light(const char *ledger_dir, const char *run_id, sqlite3 **out, s
     }
     if (rc >= 0)
         rc = tern_fold_tail(ledger_dir, run_id, db, false, &changed, err);
+    if (rc < 0 && old && (tern_db_damaged(old) || !tern_db_sound(old))) {
+        tern_warn("%s: %s; the spools are read instead", path, err ? err->text : "is damaged");
+        sqlite3_close(db);
+        db = NULL;
+        rc = tern_db_new(tern_schema_run, &db, err);
+        if (rc == 0)
+            rc = tern_fold_tail(ledger_dir, run_id, db, false, &changed, err);
+    }
     sqlite3_close(old);
     free(path);
     if (rc < 0) {
+        sqlite3_close(db);
+        return -1;
+    }
+    *out = db;
+    return 0;
+}
+
+int tern_fold_spools(const char *ledger_dir, const char *run_id, sqlite3 **out,
+                     struct tern_err *err)
+{
+    sqlite3 *db = NULL;
+    bool changed;
+
+    if (tern_db_new(tern_schema_run, &db, err) < 0)
+        return -1;
+    if (tern_fold_tail(ledger_dir, run_id, db, true, &changed, err) < 0) {
         sqlite3_close(db);
         return -1;
     }
@@ -253,19 +385,16 @@ int tern_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 **out, s
     char *path = tern_ledger_run_db(ledger_dir, run_id);
     sqlite3 *db = NULL;
     struct tern_db_stamp stamp;
+    enum snapshot how;
     bool behind = true, changed;
-    int rc = tern_db_open(path, &db, &stamp, err);
+    int rc = tern_db_open(path, tern_schema_run, &db, &stamp, err);
 
     if (rc == 0)
         rc = tern_fold_behind(ledger_dir, run_id, db, &behind, err);
-    if (rc >= 0 && behind) {
+    if (rc >= 0 && (behind || stamp.older)) {
         sqlite3_close(db);
         db = NULL;
-        rc = tern_db_load(path, tern_schema_run, &db, &stamp, err);
-        if (rc == 1)
-            rc = tern_db_new(tern_schema_run, &db, err);
-        if (rc == 0)
-            rc = tern_fold_tail(ledger_dir, run_id, db, true, &changed, err);
+        rc = load_and_fold(ledger_dir, run_id, path, &stamp, &how, &changed, &db, err);
     }
     free(path);
     if (rc < 0) {

@@ -1,5 +1,6 @@
 /* Views and their rows. */
 #include "core/base/fs.h"
+#include "core/base/log.h"
 #include "core/ledger/fold.h"
 #include "core/ledger/schema.h"
 #include "core/ledger/texts.h"
@@ -27,12 +28,10 @@ struct tern_ledger *tern_ledger_open(const char *ledger_dir, struct tern_err *er
     char *path = tern_fs_join(ledger_dir, "ledger.db");
     struct tern_db_stamp stamp;
     sqlite3 *db = NULL;
-    bool changed;
-    int rc = tern_db_load(path, tern_schema_catalogue, &db, &stamp, err);
+    bool changed, anew;
+    int rc = tern_catalogue_load(path, &db, &stamp, &anew, err);
 
     free(path);
-    if (rc > 0)
-        rc = tern_db_new(tern_schema_catalogue, &db, err);
     if (rc == 0)
         rc = tern_catalogue_refresh(ledger_dir, db, true, &changed, err);
     if (rc == 0)
@@ -52,10 +51,32 @@ struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run
         free(what);
         return NULL;
     }
-    if (tern_fold_whole(ledger_dir, run_id, &db, err) == 0)
-        return view(db, false, what);
+    if (tern_fold_whole(ledger_dir, run_id, &db, err) == 0) {
+        struct tern_ledger *l = view(db, false, what);
+        l->ledger_dir = tern_strdup(ledger_dir);
+        snprintf(l->run_id, sizeof l->run_id, "%s", run_id);
+        return l;
+    }
     free(what);
     return NULL;
+}
+
+bool tern_view_heal(struct tern_ledger *l)
+{
+    sqlite3 *db = NULL;
+    struct tern_err why;
+
+    if (!l->ledger_dir || !tern_db_damaged(l->db))
+        return false;
+    tern_warn("%s/run.db: %s; the spools are read instead", l->what, sqlite3_errmsg(l->db));
+    bool made = tern_fold_spools(l->ledger_dir, l->run_id, &db, &why) == 0;
+    if (made) {
+        sqlite3_close(l->db);
+        l->db = db;
+    }
+    free(l->ledger_dir); /* once */
+    l->ledger_dir = NULL;
+    return made;
 }
 
 void tern_ledger_close(struct tern_ledger *l)
@@ -63,6 +84,7 @@ void tern_ledger_close(struct tern_ledger *l)
     if (!l)
         return;
     sqlite3_close(l->db);
+    free(l->ledger_dir);
     free(l->what);
     free(l);
 }
@@ -104,7 +126,7 @@ static int rows(struct tern_ledger *l, const char *sql, size_t size,
 
     if (!c.st) {
         tern_err_prefix(err, "%s", l->what);
-        return -1;
+        return tern_view_heal(l) ? rows(l, sql, size, take, out, err) : -1;
     }
     while ((step = sqlite3_step(c.st)) == SQLITE_ROW) {
         void *row = tern_ledger_rows_add(&got, size, MAX_ROWS, err);
@@ -118,7 +140,7 @@ static int rows(struct tern_ledger *l, const char *sql, size_t size,
     sqlite3_finalize(c.st);
     if (step != SQLITE_DONE) {
         tern_ledger_rows_free(&got);
-        return -1;
+        return tern_view_heal(l) ? rows(l, sql, size, take, out, err) : -1;
     }
     *out = got;
     return 0;
@@ -452,5 +474,7 @@ out:
     sqlite3_finalize(find);
     sqlite3_finalize(count);
     sqlite3_finalize(st);
+    if (rc < 0 && tern_view_heal(l))
+        return tern_ledger_series(l, metric, all, out, err);
     return rc;
 }

@@ -80,9 +80,32 @@ const char *tern_record_get_text(struct tern_record_reader *r, size_t *len)
     if (r->bad || n == (uint32_t)NULL_TEXT)
         return NULL;
     const char *s = (const char *)take(r, n);
+    if (s && memchr(s, '\0', n)) {
+        r->bad = true;
+        return NULL;
+    }
     if (s)
         *len = n;
     return s;
+}
+
+bool tern_record_name_good(const char *s, size_t len)
+{
+    for (size_t i = 0; s && i < len; i++)
+        if ((unsigned char)s[i] < ' ' || s[i] == 0x7f)
+            return false;
+    return s && len > 0;
+}
+
+const char *tern_record_get_name(struct tern_record_reader *r, size_t *len)
+{
+    const char *s = tern_record_get_text(r, len);
+
+    r->bad |= !tern_record_name_good(s, *len);
+    if (!r->bad)
+        return s;
+    *len = 0;
+    return NULL;
 }
 
 /* A text into an array of `size`; one that does not fit is bad. */
@@ -91,7 +114,7 @@ static void get_array(struct tern_record_reader *r, char *to, size_t size)
     size_t len;
     const char *s = tern_record_get_text(r, &len);
 
-    if (len >= size || (len && memchr(s, '\0', len))) {
+    if (len >= size) {
         r->bad = true;
         len = 0;
     }

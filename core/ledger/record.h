@@ -16,6 +16,8 @@
 #ifndef TERN_LEDGER_RECORD_H
 #define TERN_LEDGER_RECORD_H
 
+#include <stdbool.h>
+
 #include "core/base/str.h"
 #include "core/ledger/frame.h"
 #include "core/ledger/ledger.h"
@@ -33,8 +35,13 @@ struct tern_record_reader {
 
 int64_t tern_record_get_int(struct tern_record_reader *r);
 double tern_record_get_real(struct tern_record_reader *r);
-/* Bytes inside the payload, not NUL-terminated; *len 0 and NULL for a NULL text. */
+/* Bytes inside the payload, not NUL-terminated; *len 0 and NULL for a NULL text.  A NUL byte in it
+ * is bad: whoever reads it on would take its beginning for all of it. */
 const char *tern_record_get_text(struct tern_record_reader *r, size_t *len);
+/* May it be a name?  It has a byte, and no control byte, NUL among them. */
+bool tern_record_name_good(const char *s, size_t len);
+/* A text that is a name; else it is bad. */
+const char *tern_record_get_name(struct tern_record_reader *r, size_t *len);
 
 struct tern_record_head {
     uint32_t format, attempt, number;

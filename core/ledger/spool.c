@@ -453,6 +453,8 @@ int tern_spool_step(struct tern_spool *s, int64_t step, const struct tern_ledger
         if (len < 1 || len > MAX_NAME)
             return tern_err_set(err, TERN_USAGE, "a metric's name has 1 to %d bytes, not %zu",
                                 MAX_NAME, len);
+        if (!tern_record_name_good(values[i].name, len))
+            return tern_err_set(err, TERN_USAGE, "a metric's name holds a control byte");
     }
     if (!s)
         return 0;
@@ -467,8 +469,17 @@ int tern_spool_step(struct tern_spool *s, int64_t step, const struct tern_ledger
     return finish(s, TERN_FRAME_STEP, err);
 }
 
+static int check_name(const char *name, const char *what, struct tern_err *err)
+{
+    if (name && tern_record_name_good(name, strlen(name)))
+        return 0;
+    return tern_err_set(err, TERN_USAGE, "%s has a name without control bytes", what);
+}
+
 int tern_spool_eval(struct tern_spool *s, const struct tern_ledger_eval *e, struct tern_err *err)
 {
+    if (check_name(e->set, "a held-out set", err) < 0)
+        return -1;
     if (!s)
         return 0;
     struct tern_buf *p = &s->payload;
@@ -509,6 +520,8 @@ int tern_spool_event(struct tern_spool *s, const struct tern_ledger_event *e, st
 int tern_spool_param(struct tern_spool *s, const char *name, const char *value,
                      struct tern_err *err)
 {
+    if (check_name(name, "a parameter", err) < 0)
+        return -1;
     if (!s)
         return 0;
     tern_buf_clear(&s->payload);

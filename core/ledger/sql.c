@@ -113,6 +113,7 @@ int tern_ledger_sql(struct tern_ledger *l, const char *sql, size_t max_rows, dou
     int64_t deadline = tern_clock_boot_ns() + (int64_t)(seconds * 1e9);
     sqlite3_stmt *st = NULL;
     const char *rest = "";
+    bool damaged;
 
     sqlite3_set_authorizer(l->db, only_reads, NULL);
     sqlite3_progress_handler(l->db, CHECK_EVERY, too_late, &deadline);
@@ -138,12 +139,14 @@ int tern_ledger_sql(struct tern_ledger *l, const char *sql, size_t max_rows, dou
     else if (rc == -2)
         tern_err_set(err, TERN_USAGE, "%s", sqlite3_errmsg(l->db));
 out:
+    damaged = rc < 0 && tern_db_damaged(l->db);
     sqlite3_finalize(st);
     sqlite3_progress_handler(l->db, 0, NULL, NULL);
     sqlite3_set_authorizer(l->db, NULL, NULL);
     if (rc < 0) {
         tern_ledger_table_free(&t);
-        return -1;
+        return damaged && tern_view_heal(l) ? tern_ledger_sql(l, sql, max_rows, seconds, out, err)
+                                            : -1;
     }
     *out = t;
     return 0;

@@ -350,6 +350,199 @@ static void test_verify(void)
     tern_buf_free(&found);
 }
 
+/* A spool as somebody may craft it: every checksum is right, the names are none. */
+static void craft(struct tern_buf *file, struct tern_frame *last, uint16_t type,
+                  const struct tern_buf *payload)
+{
+    struct tern_buf one = {0};
+    struct tern_frame f = {.type = type,
+                           .prev = last->crc,
+                           .seq = last->seq + 1,
+                           .wall_ns = last->wall_ns + 1,
+                           .payload = (const uint8_t *)payload->data,
+                           .len = (uint32_t)payload->len};
+
+    tern_frame_encode(&one, &f);
+    tern_buf_add(file, one.data, one.len);
+    *last = f;
+    tern_buf_free(&one);
+}
+
+static void put_bytes(struct tern_buf *to, const char *s, uint32_t len)
+{
+    tern_buf_add(to, &len, sizeof len);
+    tern_buf_add(to, s, len);
+}
+
+static void test_names(void)
+{
+    static const struct {
+        uint16_t type;
+        const char *name;
+        uint32_t len;
+    } bad[] = {{TERN_FRAME_STEP, "a\0BBBBBBBBBBBBBBBBBBBBBBBBBBBBB", 31},
+               {TERN_FRAME_STEP, "a\033[31m", 6},
+               {TERN_FRAME_STEP, "a\nb", 3},
+               {TERN_FRAME_STEP, "a\177", 2},
+               {TERN_FRAME_STEP, "", 0},
+               {TERN_FRAME_EVAL, "a\0BBBB", 6},
+               {TERN_FRAME_EVAL, "a\tb", 3},
+               {TERN_FRAME_PARAM, "a\0BBBB", 6},
+               {TERN_FRAME_PARAM, "a\rb", 3},
+               {TERN_FRAME_EVENT, "a\0BBBB", 6}};
+    char other[TERN_ULID_SIZE], *path, *db, *data;
+    struct tern_spool *s = tern_spool_open(dir, tern_ulid_new(other), 1, "w", &err);
+    struct tern_frame f, last = {0};
+    struct tern_buf file = {0}, payload = {0}, found = {0};
+    struct tern_ledger_check c;
+    size_t len;
+
+    ok(tern_spool_step(s, 1, (struct tern_ledger_value[]){{"x\033[2J", 1}}, 1, &err) < 0 &&
+           tern_spool_param(s, "x\n", "1", &err) < 0 &&
+           tern_spool_eval(s, &(struct tern_ledger_eval){.set = "x\r"}, &err) < 0,
+       "a writer takes no name with a control byte: %s", err.text);
+    step(s, 1, 2.0);
+    tern_spool_close(s, &err);
+    path = tern_strf("%s/runs/%s/spool/1/w.0.spool", dir, other);
+    tern_fs_read(path, 1 << 20, &data, &len, &err);
+    struct tern_frame_scan scan = {.data = (const uint8_t *)data, .len = len};
+    while (tern_frame_next(&scan, &f) == TERN_FRAME_OK)
+        last = f;
+    tern_buf_add(&file, data, len);
+    const size_t n = sizeof bad / sizeof *bad;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t two[2] = {2, 2};
+        const double value = 1.0;
+        tern_buf_clear(&payload);
+        if (bad[i].type == TERN_FRAME_STEP) { /* behind a good one, which does not count then */
+            tern_buf_add(&payload, two, 16);
+            put_bytes(&payload, "loss", 4);
+            tern_buf_add(&payload, &value, 8);
+        } else if (bad[i].type == TERN_FRAME_EVAL) {
+            tern_buf_add(&payload, two, 8);
+        }
+        put_bytes(&payload, bad[i].name, bad[i].len);
+        for (int k = 0; k < 3; k++) /* what else the kind has */
+            if (bad[i].type == TERN_FRAME_STEP || bad[i].type == TERN_FRAME_EVAL)
+                tern_buf_add(&payload, &value, 8);
+            else
+                put_bytes(&payload, "x", 1);
+        craft(&file, &last, bad[i].type, &payload);
+    }
+    tern_fs_replace(path, file.data, file.len, 0644, &err);
+    free(data);
+    free(path);
+    ok(tern_ledger_fold(dir, other, &err) == 0, "crafted names are folded: %s", err.text);
+    path = tern_strf("%s/runs/%s/run.db", dir, other);
+    tern_fs_read(path, 1 << 24, &db, &len, &err);
+    ok(!memmem(db, len, "BBBB", 4), "nothing behind a NUL is in the database");
+    struct tern_ledger *l = tern_ledger_open_run(dir, other, &err);
+    struct tern_ledger_table t;
+    ok(l &&
+           tern_ledger_sql(l,
+                           "SELECT (SELECT count(*) FROM metric), (SELECT count(*) FROM point), "
+                           "(SELECT count(*) FROM eval) + (SELECT count(*) FROM param) + "
+                           "(SELECT count(*) FROM event), (SELECT count(*) FROM damage)",
+                           9, 9, &t, &err) == 0 &&
+           t.cells[0].integer == 2 && t.cells[1].integer == 2 && t.cells[2].integer == 0 &&
+           t.cells[3].integer == (int64_t)n,
+       "none of them is taken, nor what stands in one record with it");
+    tern_ledger_table_free(&t);
+    tern_ledger_close(l);
+    ok(tern_ledger_verify(dir, other, &c, &found, &err) == 0 && c.damaged == n,
+       "and verify names each (%d): %s", (int)c.damaged, found.data ? found.data : "");
+    char *run = tern_strf("%s/runs/%s", dir, other);
+    tern_fs_remove_tree(run, NULL);
+    free(run);
+    free(db);
+    free(path);
+    tern_buf_free(&file);
+    tern_buf_free(&payload);
+    tern_buf_free(&found);
+}
+
+/* What people ask, as one text; NULL when it cannot be answered. */
+static char *answers(const char *run)
+{
+    static const char *const asked[] = {
+        "SELECT * FROM step_all ORDER BY name, attempt, step",
+        "SELECT * FROM step ORDER BY name, step",
+        "SELECT * FROM run_row",
+        "SELECT * FROM attempt_row ORDER BY attempt",
+        "SELECT * FROM checkpoint_row ORDER BY path",
+        "SELECT * FROM eval_effective ORDER BY set_name, step",
+        "SELECT * FROM event ORDER BY writer_id, seq",
+        "SELECT * FROM health ORDER BY writer_id, seq",
+        "SELECT * FROM param ORDER BY attempt, name",
+        "SELECT name FROM metric ORDER BY name",
+    };
+    struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
+    struct tern_buf b = {0};
+    bool good = l != NULL;
+
+    for (size_t i = 0; good && i < sizeof asked / sizeof *asked; i++) {
+        struct tern_ledger_table t = {0};
+        good = tern_ledger_sql(l, asked[i], 1 << 20, 20, &t, &err) == 0;
+        for (size_t k = 0; good && k < t.n_rows * t.n_columns; k++)
+            tern_buf_printf(&b, "%d %lld %.17g %s\n", (int)t.cells[k].kind,
+                            (long long)t.cells[k].integer, t.cells[k].real,
+                            t.cells[k].text ? t.cells[k].text : "");
+        tern_ledger_table_free(&t);
+    }
+    tern_ledger_close(l);
+    if (good)
+        return b.data;
+    tern_buf_free(&b);
+    return NULL;
+}
+
+/* One to three bits anywhere in run.db: what verify passes changes no answer. */
+static void test_flips(void)
+{
+    const int tries = tap_long() ? 2000 : 60;
+    struct tern_ledger_check c;
+    struct tern_buf found = {0};
+    char *path = tern_strf("%s/runs/%s/run.db", dir, id), *db, *right = answers(id);
+    int passed = 0, wrong = 0, real = dup(2), null = open("/dev/null", O_WRONLY);
+    size_t len;
+
+    tern_fs_read(path, 1 << 24, &db, &len, &err);
+    dup2(null, 2); /* it warns of each */
+    srand(1);
+    for (int i = 0; i < tries; i++) {
+        size_t bit[3];
+        int n = i % 4 ? 1 : 3;
+        for (int k = 0; k < n; k++) {
+            bit[k] = ((size_t)rand() << 16 ^ (size_t)rand()) % (len * 8);
+            db[bit[k] / 8] ^= (char)(1 << bit[k] % 8);
+        }
+        tern_fs_replace(path, db, len, 0644, &err);
+        tern_buf_clear(&found);
+        alarm(60); /* nothing takes that long, but a reader that hangs */
+        bool good = tern_ledger_verify(dir, id, &c, &found, &err) == 0 && c.damaged == 0;
+        char *now = answers(id);
+        passed += good;
+        if (good && (!now || strcmp(now, right) != 0)) {
+            wrong++;
+            printf("# try %d, bit %zu passes\n", i, bit[0]);
+        }
+        free(now);
+        for (int k = 0; k < n; k++)
+            db[bit[k] / 8] ^= (char)(1 << bit[k] % 8);
+    }
+    alarm(0);
+    dup2(real, 2);
+    close(real);
+    close(null);
+    tern_fs_replace(path, db, len, 0644, &err);
+    ok(right && wrong == 0, "bits flipped in run.db %d times: the %d that pass answer as before",
+       tries, passed);
+    free(right);
+    free(db);
+    free(path);
+    tern_buf_free(&found);
+}
+
 /* A file system that is full: nothing stops, the loss is counted and told, and it ends. */
 static void test_full(void)
 {
@@ -428,6 +621,8 @@ int main(void)
     test_eval();
     test_sql();
     test_verify();
+    test_names();
+    test_flips();
     test_full();
     test_paths();
     tern_fs_remove_tree(dir, NULL);

@@ -1,0 +1,116 @@
+#!/bin/bash
+# ledger.db and run.db are derived: whatever becomes of them, the answers are those of the spools, and
+# the next fold makes them again.
+. "$(dirname "$0")/../lib/tap.sh"
+command -v sqlite3 >/dev/null || skip_all "sqlite3 is not installed"
+command -v python3 >/dev/null || skip_all "python3 is not installed"
+unset TERN_RUN_SPOOL
+export TERN_LEDGER=$WORK/ledger
+mkdir ledger
+run "$TOOLS/ledger-writer" ledger new 1 0 1 120 node_fail; id=$(head -1 out)
+run "$TOOLS/ledger-writer" ledger "$id" 2 100 101 200 done
+run tern ledger fold; status 0
+r=ledger/runs/$id; cp $r/run.db run.good; cp ledger/ledger.db ledger.good
+answers() { # what people ask
+    timeout 60 tern ledger list -P -n; timeout 60 tern ledger show -P -n --attempts; timeout 60 tern ledger show -c -P -n
+    timeout 60 tern ledger sql -r latest -P -n 'select step, name, value from step order by 1, 2'
+    timeout 60 tern ledger sql -r latest -P -n 'select * from eval_effective order by step'
+    timeout 60 tern ledger plot --json
+} 2>said
+answers >right; [ ! -s said ] && [ -s right ]; ok $? "the answers" || cat said
+reset() { rm -f $r/run.db* ledger/ledger.db; cp run.good $r/run.db; cp ledger.good ledger/ledger.db; }
+# make FILE SQL: as somebody who may write there could leave it
+altered() { chmod 644 "$1"; sqlite3 "$1" "PRAGMA writable_schema = ON; PRAGMA ignore_check_constraints = ON; $2" 2>&1 | sed 's/^/# /'; }
+endless='AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x, x, x, x, x, x, x, x, x FROM c'
+
+while IFS='|' read -r name sql; do
+    [ -n "$name" ] || continue
+    reset; altered $r/run.db "$sql"; cmp -s run.good $r/run.db && echo "# not altered: $name"
+    run tern ledger verify; status 1 "run.db, $name: verify finds it"
+    answers >now; cmp -s right now; ok $? "run.db, $name: the answers are the spools'" || { head -3 said; diff right now | head -5; }
+    tern ledger fold 2>said; run tern ledger verify; status 0 "run.db, $name: the next fold makes it again" || cat said out
+    [ -e $r/run.db.bad ]; ok $? "run.db, $name: what was there is kept"
+done <<L
+a view under a table's name, without end|DROP TABLE event; CREATE VIEW event $endless;
+a view under a view's name|DROP VIEW step; CREATE VIEW step AS SELECT 1 AS step, 'loss' AS name, 2.5 AS value, 1 AS attempt, 0 AS wall_ns;
+a trigger|CREATE TRIGGER t AFTER INSERT ON param BEGIN DELETE FROM run; END;
+a table more|CREATE TABLE more(x);
+a table less|DROP TABLE param;
+without its checks|UPDATE sqlite_master SET sql = 'CREATE TABLE param(attempt, name, value, wall_ns, PRIMARY KEY(attempt, name)) WITHOUT ROWID' WHERE name = 'param';
+a schema that is none|UPDATE sqlite_master SET sql = 'CREATE TABLE' WHERE name = 'point';
+L
+while IFS='|' read -r name sql; do
+    [ -n "$name" ] || continue
+    reset; altered ledger/ledger.db "$sql"
+    answers >now; cmp -s right now; ok $? "ledger.db, $name: the answers are the runs'" || { head -3 said; diff right now | head -5; }
+    tern ledger fold 2>said; sqlite3 ledger/ledger.db 'select id from run' >now; [ "$(cat now)" = "$id" ]; ok $? "ledger.db, $name: the next fold makes it again" || cat said
+done <<L
+a run that is NULL|UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'source'; UPDATE run SET name = NULL, state = NULL;
+a view without end|DROP TABLE attempt; CREATE VIEW attempt $endless;
+a number for a text|UPDATE run SET name = x'00ff00';
+L
+for f in $r/run.db ledger/ledger.db; do
+    for how in 'head -c 5000 $k' 'cat /dev/null' 'head -c 9000 /dev/zero' 'echo no database' 'head -c 20000 $k; head -c 9000 /dev/zero' 'head -c 100 $k; head -c 30000 /dev/urandom'; do
+        k=run.good; [ "${f##*/}" = run.db ] || k=ledger.good
+        reset; rm -f $f; eval "$how" >$f
+        answers >now; cmp -s right now; ok $? "${f##*/}, $how: the answers are the spools'" || { head -3 said; diff right now | head -5; }
+        tern ledger fold 2>said; run tern ledger verify; status 0 "${f##*/}, $how: the next fold makes it again"
+    done
+done
+
+# The case that made readers crash: a row without an id.
+reset; chmod 644 ledger/ledger.db
+python3 - ledger/ledger.db <<'P'
+import sqlite3, sys
+d = sqlite3.connect(sys.argv[1])
+d.executescript("PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = 'CREATE TABLE source(run_id TEXT PRIMARY KEY, inode INT, mtime_ns INT, bytes INT)' WHERE name = 'source'")
+P
+answers >now; cmp -s right now; ok $? "a catalogue whose rows have no ids"
+
+# Bits anywhere: no reader crashes or hangs, and what verify passes changes no answer.
+flips=$(long && echo 200 || echo 40)
+cat >flip.py <<'P'
+import random, sys
+good, to, seed = open(sys.argv[1], 'rb').read(), sys.argv[2], int(sys.argv[3])
+r = random.Random(seed)
+b = bytearray(good)
+for _ in range(r.choice((1, 1, 1, 3))):
+    b[r.randrange(len(b))] ^= 1 << r.randrange(8)
+open(to, 'wb').write(b)
+P
+passed=0 crashed=0 wrong=0 quick='select count(*), sum(step), total(value), min(value), max(value), count(distinct attempt) from step'
+asked() { timeout 60 tern ledger list -P -n; timeout 60 tern ledger sql -r latest -P -n "$quick"; timeout 60 tern ledger show -P -n --attempts; timeout 60 tern ledger show -c -P -n; } 2>said
+reset; asked >right
+for ((i = 0; i < flips; i++)); do
+    rm -f $r/run.db; python3 flip.py run.good $r/run.db $i
+    timeout 60 tern ledger verify >verified 2>&1; rc=$?
+    [ $rc -lt 124 ] || { crashed=$((crashed + 1)); echo "# flip $i: verify ended with $rc"; }
+    asked >now; bad=$?
+    grep -qE 'Segmentation|Aborted|Sanitizer' said verified && crashed=$((crashed + 1)) && echo "# flip $i: $(head -1 said)"
+    if [ $rc = 0 ]; then passed=$((passed + 1)); cmp -s right now || { wrong=$((wrong + 1)); echo "# flip $i: passes, and answers otherwise"; diff right now | head -3 | sed 's/^/# /'; }; fi
+done
+[ $crashed = 0 ]; ok $? "$flips times bits flipped in run.db: nothing crashes or hangs"
+[ $wrong = 0 ]; ok $? "the $passed that verify passes change no answer"
+
+# Where the spools are not whole run.db is the only copy of what it holds.
+reset; mv $r/spool/1 gone
+run tern ledger fold --rebuild; status 2 "a rebuild from spools that are gone is refused"; err_has 'of which some are gone'; one_line
+cmp -s run.good $r/run.db; ok $? "and run.db is as it was"
+run tern ledger fold; status 0; cmp -s run.good $r/run.db; ok $? "as by a fold"
+head -c 5000 run.good >cut; rm -f $r/run.db; cp cut $r/run.db
+tern ledger fold 2>said; cmp -s cut $r/run.db.bad; ok $? "a damaged one is kept under another name"
+rm -f $r/run.db; echo again >$r/run.db; tern ledger fold 2>said; cmp -s cut $r/run.db.bad && [ "$(cat $r/run.db.bad.2)" = again ]; ok $? "each of them"
+mv gone $r/spool/1
+
+# Somebody who may not write there reads the same.
+if [ "$(id -u)" = 0 ]; then
+    . "$ROOT/tests/lib/reach.sh"
+    chmod 755 "$WORK"; reach 65534; reset; rm $r/run.db; cp cut $r/run.db; chmod -R go+rX ledger
+    asked >right2; PATH=$REACH_BIN:$PATH
+    { setpriv --reuid 65534 --regid 65534 --clear-groups tern ledger list -P -n; setpriv --reuid 65534 --regid 65534 --clear-groups tern ledger sql -r latest -P -n "$quick"; } >now 2>said
+    head -2 right | cmp -s - now; ok $? "a reader who may not write heals it for himself" || { cat said; diff right now; }
+    cmp -s cut $r/run.db; ok $? "and leaves it"
+else
+    skip "another user's reading wants root"
+fi
+tap_done

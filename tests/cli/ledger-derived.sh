@@ -24,7 +24,7 @@ altered() { chmod 644 "$1"; sqlite3 "$1" "PRAGMA writable_schema = ON; PRAGMA ig
 endless='AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x, x, x, x, x, x, x, x, x FROM c'
 
 while IFS='|' read -r name sql; do
-    [ -n "$name" ] || continue
+    case $name in *end | 'a trigger' | *none) ;; *) long || continue ;; esac
     reset; altered $r/run.db "$sql"; cmp -s run.good $r/run.db && echo "# not altered: $name"
     run tern ledger verify; status 1 "run.db, $name: verify finds it"
     answers >now; cmp -s right now; ok $? "run.db, $name: the answers are the spools'" || { head -3 said; diff right now | head -5; }
@@ -40,7 +40,6 @@ without its checks|UPDATE sqlite_master SET sql = 'CREATE TABLE param(attempt, n
 a schema that is none|UPDATE sqlite_master SET sql = 'CREATE TABLE' WHERE name = 'point';
 L
 while IFS='|' read -r name sql; do
-    [ -n "$name" ] || continue
     reset; altered ledger/ledger.db "$sql"
     answers >now; cmp -s right now; ok $? "ledger.db, $name: the answers are the runs'" || { head -3 said; diff right now | head -5; }
     tern ledger fold 2>said; sqlite3 ledger/ledger.db 'select id from run' >now; [ "$(cat now)" = "$id" ]; ok $? "ledger.db, $name: the next fold makes it again" || cat said
@@ -51,6 +50,7 @@ a number for a text|UPDATE run SET name = x'00ff00';
 L
 for f in $r/run.db ledger/ledger.db; do
     for how in 'head -c 5000 $k' 'cat /dev/null' 'head -c 9000 /dev/zero' 'echo no database' 'head -c 20000 $k; head -c 9000 /dev/zero' 'head -c 100 $k; head -c 30000 /dev/urandom'; do
+        case $how in 'head -c 5000'* | echo* | 'head -c 100'*) ;; *) long || continue ;; esac
         k=run.good; [ "${f##*/}" = run.db ] || k=ledger.good
         reset; rm -f $f; eval "$how" >$f
         answers >now; cmp -s right now; ok $? "${f##*/}, $how: the answers are the spools'" || { head -3 said; diff right now | head -5; }
@@ -68,7 +68,7 @@ P
 answers >now; cmp -s right now; ok $? "a catalogue whose rows have no ids"
 
 # Bits anywhere: no reader crashes or hangs, and what verify passes changes no answer.
-flips=$(long && echo 200 || echo 40)
+flips=$(long && echo 200 || echo 10)
 cat >flip.py <<'P'
 import random, sys
 good, to, seed = open(sys.argv[1], 'rb').read(), sys.argv[2], int(sys.argv[3])

@@ -312,7 +312,7 @@ deb rpm: dist
 
 export TERN_BUILD := $(abspath $(O))
 export TERN_SANITIZE := $(SANITIZE)
-check-% bounds: export SLURM_PREFIX := $(SLURM_PREFIX)
+check check-% bounds: export SLURM_PREFIX := $(SLURM_PREFIX)
 
 .PHONY: check check-all check-bytes check-long check-unit check-cli check-multi check-slurm check-fault check-peers \
 	check-fuzz check-layers check-headers bounds tests tests-float

@@ -11,8 +11,12 @@ for m in yaml-0.1 jansson libcrypto sqlite3 zlib; do
 done
 tools_make() { run env -u MAKEFLAGS -u SANITIZE PKG_CONFIG_LIBDIR="$WORK/pc" make -C "$ROOT" -s -j"$(nproc)" O="$WORK/o" WITH_TRAINER=no CFLAGS=-O0 WERROR= "$@"; }
 
-run env -u MAKEFLAGS PKG_CONFIG_LIBDIR="$WORK/pc" make -C "$ROOT" -s O="$WORK/whole" ready; status 2 "the whole of tern wants them"
-grep -q 'libfabric' out err && grep -q 'PMIx' out err; ok $? "which is told" || cat out err
+if ls /opt/amazon/efa/lib*/pkgconfig /opt/pmix/lib*/pkgconfig >/dev/null 2>&1; then
+    skip "the whole of tern wants them: they are in /opt, where they are found anyway"
+else
+    run env -u MAKEFLAGS PKG_CONFIG_LIBDIR="$WORK/pc" make -C "$ROOT" -s O="$WORK/whole" ready; status 2 "the whole of tern wants them"
+    grep -q 'libfabric' out err && grep -q 'PMIx' out err; ok $? "which is told" || cat out err
+fi
 tools_make all; status 0 "the tools alone do not" || { sed 's/^/# /' err | head -n 20; tap_done; }
 for p in cluster submit run ledger data ckpt health env logs metric task; do echo "o/bin/tern-$p"; done | xargs ls >/dev/null
 ok $? "the tools are there"

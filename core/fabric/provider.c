@@ -82,6 +82,9 @@ const char *tern_fabric_provider_why(const char *name)
 int tern_fabric_provider(const char *provider, char *about, size_t size, struct tern_err *err)
 {
     char chosen[PROVIDER_NAME];
+    /* A process that only asks may fork afterwards, and libfabric 1.11's EFA provider aborts one
+     * that does, also where there is no such device. */
+    setenv("RDMAV_FORK_SAFE", "1", 0);
     const char *name = tern_fabric_provider_choose(provider, chosen);
 
     if (tern_libfabric_load(name, err) < 0)

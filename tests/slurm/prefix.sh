@@ -63,10 +63,11 @@ tern cluster exec --node trn1-st-trn1-2 $1 -- sh -c 'scontrol show config | grep
 tern cluster down $1
 S
     printf '#!/bin/sh\nsrun -N2 %s\n' "$(command -v hostname)" >job # which such a job has no PATH for
+    before=$(ls -d /etc/slurm 2>&1)
     run unshare -m sh bare.sh $C; status 0 "without /etc/slurm: up, jobs, down"
     is "$(grep -c '^trn1-st-trn1-[12]$' out)" 4 "without /etc/slurm: srun and --export=NONE reach both nodes" || cat out err
     out_has "/run/slurm/conf/slurm.conf" "without /etc/slurm: where its configuration is"
-    [ ! -e /run/slurm/conf/slurm.conf ] && [ -e /etc/slurm ]; ok $? "and this machine is as it was"
+    [ ! -e /run/slurm/conf/slurm.conf ] && [ "$(ls -d /etc/slurm 2>&1)" = "$before" ]; ok $? "and this machine is as it was"
 else
     skip "no mount namespaces, or not root"
 fi

@@ -69,8 +69,12 @@ static int verify(int n_args, char **args, struct tern_err *err)
         damaged += c.damaged;
         if (!show.json) {
             print_check(ids.names[i], &c);
-            if (found.len)
-                fputs(found.data, stdout);
+            for (char *line = found.data, *end; line && *line; line = end + 1) {
+                end = strchr(line, '\n');
+                *end = '\0';
+                tern_str_mask(line);
+                puts(line);
+            }
             continue;
         }
         json_array_append_new(j, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s}", "run",

@@ -35,31 +35,6 @@ static bool wanted(const struct tern_run_logline *l)
 
 /* ---------------------------------------------------------------- visible text */
 
-/* Bytes of the UTF-8 character at `s`; 0 when it is none, or commands a terminal. */
-static size_t character(const unsigned char *s, size_t len)
-{
-    size_t n = s[0] < 0x80                   ? 1
-               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                             : 0;
-
-    if (n == 0 || n > len)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) ||
-        (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0; /* C1 controls, overlong, surrogates, beyond Unicode */
-    /* Marks that turn the direction of writing hide what a line says. */
-    if (s[0] == 0xe2 && ((s[1] == 0x80 && s[2] >= 0xaa && s[2] <= 0xae) ||
-                         (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9)))
-        return 0;
-    return n;
-}
-
 static void add_visible(struct tern_buf *b, const char *text, size_t len)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -72,8 +47,10 @@ static void add_visible(struct tern_buf *b, const char *text, size_t len)
         i = plain;
         if (i == len)
             return;
-        size_t n = character(s + i, len - i);
-        if (s[i] == '\t' || (n > 1))
+        size_t n = tern_str_character(text + i, len - i);
+        if (s[i] == '\t')
+            tern_buf_add(b, "\t", 1);
+        else if (n > 0)
             tern_buf_add(b, text + i, n);
         else if (s[i] < 0x20 || s[i] == 0x7f)
             tern_buf_printf(b, "^%c", s[i] ^ 0x40);
@@ -126,8 +103,7 @@ static void print_json(const struct tern_run_logline *l, unsigned attempt)
     if (j && l->mark == '~')
         json_object_set_new(j, "overwritten", json_true());
     if (j) {
-        json_dumpf(j, stdout, JSON_COMPACT);
-        putchar('\n');
+        tern_json_line(stdout, j);
     }
     json_decref(j);
 }

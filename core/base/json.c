@@ -64,9 +64,47 @@ json_t *tern_json_text(const char *s)
     return whole;
 }
 
+/* jansson escapes ASCII's controls but DEL.  All that is escaped here is below U+10000. */
+static int put_json(FILE *to, const json_t *j, size_t flags)
+{
+    char *text = json_dumps(j, flags | JSON_ENCODE_ANY);
+    size_t left = text ? strlen(text) : 0;
+    bool good = text != NULL;
+
+    for (const char *s = text; left > 0;) {
+        size_t plain = 0;
+        while (plain < left && ((s[plain] >= ' ' && s[plain] < 0x7f) || s[plain] == '\n'))
+            plain++;
+        good &= fwrite(s, 1, plain, to) == plain;
+        s += plain;
+        left -= plain;
+        if (left == 0)
+            break;
+        const unsigned char *u = (const unsigned char *)s;
+        size_t n = tern_str_character(s, left), bytes = n;
+        if (n == 0 && u[0] < 0x80)
+            bytes = 1, good &= fprintf(to, "\\u%04x", u[0]) > 0;
+        else if (n == 0 && u[0] < 0xe0)
+            bytes = 2, good &= fprintf(to, "\\u%04x", (u[0] & 0x1f) << 6 | (u[1] & 0x3f)) > 0;
+        else if (n == 0)
+            bytes = 3,
+            good &= fprintf(to, "\\u%04x",
+                            (u[0] & 0x0f) << 12 | (u[1] & 0x3f) << 6 | (u[2] & 0x3f)) > 0;
+        else
+            good &= fwrite(s, 1, n, to) == n;
+        s += bytes;
+        left -= bytes;
+    }
+    free(text);
+    return good && fputc('\n', to) != EOF ? 0 : -1;
+}
+
 int tern_json_print(FILE *to, const json_t *j, struct tern_err *err)
 {
-    if (json_dumpf(j, to, JSON_INDENT(1) | JSON_ENCODE_ANY) < 0 || fputc('\n', to) == EOF)
-        return tern_err_sys(err, "cannot write JSON");
-    return 0;
+    return put_json(to, j, JSON_INDENT(1)) == 0 ? 0 : tern_err_sys(err, "cannot write JSON");
+}
+
+void tern_json_line(FILE *to, const json_t *j)
+{
+    put_json(to, j, JSON_COMPACT);
 }

@@ -124,13 +124,46 @@ char *tern_strf(const char *fmt, ...)
     return or_abort(n < 0 ? NULL : s);
 }
 
+size_t tern_str_character(const char *text, size_t len)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t n = len == 0                      ? 0
+               : s[0] < 0x80                 ? s[0] >= ' ' && s[0] != 0x7f
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
+
+    if (n > len)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) ||
+        (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0; /* C1 controls, overlong, surrogates, beyond Unicode */
+    /* U+061C, U+200E and F, U+202A to E, U+2066 to 9. */
+    if ((s[0] == 0xd8 && s[1] == 0x9c) ||
+        (s[0] == 0xe2 && s[1] == 0x80 && (s[2] == 0x8e || s[2] == 0x8f)) ||
+        (s[0] == 0xe2 && s[1] == 0x80 && s[2] >= 0xaa && s[2] <= 0xae) ||
+        (s[0] == 0xe2 && s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9))
+        return 0;
+    return n;
+}
+
 void tern_str_mask(char *s)
 {
-    for (unsigned char *c = (unsigned char *)s; *c; c++) {
-        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
-            c[0] = c[1] = '?';
-        if (*c < ' ' || *c == 127)
-            *c = '?';
+    for (size_t left = strlen(s); left > 0;) {
+        size_t n = tern_str_character(s, left);
+        /* All of a character that is there and must not be shown. */
+        size_t bad = 1;
+        while (n == 0 && bad < left && ((unsigned char)s[bad] & 0xc0) == 0x80)
+            bad++;
+        if (n == 0)
+            memset(s, '?', n = bad);
+        s += n;
+        left -= n;
     }
 }
 

@@ -33,8 +33,11 @@ int tern_buf_check(const struct tern_buf *b, const char *what, struct tern_err *
 /* malloc'ed printf and strdup; abort on ENOMEM (they hold paths and names, never data). */
 char *tern_strf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *tern_strdup(const char *s);
-/* Make `s` harmless to a terminal, in place: each byte of a control character, ASCII's or C1 in
- * UTF-8, becomes '?'. */
+/* Bytes of the character at `s`, of which `len` are there, that a terminal may be shown; 0 when they
+ * are no UTF-8, a control character (ASCII's or C1), or one that turns the direction of writing and
+ * so hides what a line says. */
+size_t tern_str_character(const char *s, size_t len);
+/* Make `s` harmless to a terminal, in place: each byte of what is no such character becomes '?'. */
 void tern_str_mask(char *s);
 
 /* Zeroed array of `n` things of `size` bytes; NULL with `err` when there is no room. */

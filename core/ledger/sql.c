@@ -10,6 +10,8 @@
 
 enum {
     MAX_TEXT = 64 << 20,
+    MAX_CELL = 4 << 20, /* a record has 2 MiB */
+    MAX_PATTERN = 200,
     CHECK_EVERY = 10000, /* virtual machine steps: well under a millisecond */
 };
 
@@ -115,6 +117,9 @@ int tern_ledger_sql(struct tern_ledger *l, const char *sql, size_t max_rows, dou
     const char *rest = "";
     bool damaged;
 
+    /* Within one function SQLite looks at no clock: what it works on is bounded. */
+    int length = sqlite3_limit(l->db, SQLITE_LIMIT_LENGTH, MAX_CELL);
+    int pattern = sqlite3_limit(l->db, SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN);
     sqlite3_set_authorizer(l->db, only_reads, NULL);
     sqlite3_progress_handler(l->db, CHECK_EVERY, too_late, &deadline);
     int rc = -1;
@@ -143,6 +148,8 @@ out:
     sqlite3_finalize(st);
     sqlite3_progress_handler(l->db, 0, NULL, NULL);
     sqlite3_set_authorizer(l->db, NULL, NULL);
+    sqlite3_limit(l->db, SQLITE_LIMIT_LENGTH, length);
+    sqlite3_limit(l->db, SQLITE_LIMIT_LIKE_PATTERN_LENGTH, pattern);
     if (rc < 0) {
         tern_ledger_table_free(&t);
         return damaged && tern_view_heal(l) ? tern_ledger_sql(l, sql, max_rows, seconds, out, err)

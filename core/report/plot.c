@@ -289,14 +289,26 @@ static void put_x_axis(struct tern_buf *to, const struct tern_report_plot *p,
     tern_buf_free(&words);
 }
 
+static void put_clean(struct tern_buf *to, const char *text)
+{
+    char *s = tern_strdup(text ? text : "");
+
+    tern_str_mask(s);
+    tern_buf_puts(to, s);
+    free(s);
+}
+
 static void put_legend(struct tern_buf *to, const struct tern_report_plot *p)
 {
-    if (p->title)
-        tern_buf_printf(to, "%*s  %s", LABEL, "", p->title);
+    if (p->title) {
+        tern_buf_printf(to, "%*s  ", LABEL, "");
+        put_clean(to, p->title);
+    }
     for (size_t i = 0; i < p->n_lines && (p->n_lines > 1 || !p->title); i++) {
         tern_buf_puts(to, i || p->title ? "   " : "           ");
         color(to, p, (int)i + 1);
-        tern_buf_printf(to, "%s %s", p->utf8 ? "━" : "-", p->lines[i].label);
+        tern_buf_puts(to, p->utf8 ? "━ " : "- ");
+        put_clean(to, p->lines[i].label);
         color(to, p, 0);
     }
     tern_buf_puts(to, "\n");
@@ -323,7 +335,8 @@ void tern_report_plot(struct tern_buf *to, const struct tern_report_plot *p)
     if (!slots || !c.dots || !c.line) {
         to->failed = true;
     } else if (!ranges(p, &c)) {
-        tern_buf_printf(to, "%s: nothing to draw: no finite value\n", p->title ? p->title : "plot");
+        put_clean(to, p->title ? p->title : "plot");
+        tern_buf_puts(to, ": nothing to draw: no finite value\n");
     } else {
         for (size_t i = 0; i < p->n_lines && i < 255; i++)
             draw(&c, p, &p->lines[i], (int)i + 1, slots);

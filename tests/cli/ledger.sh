@@ -108,6 +108,60 @@ echo rubbish >new.db; mv -f new.db "$L/runs/$id/run.db"
 run tern ledger fold; status 0 "a run.db that is none is made again"
 run tern ledger show; out_has "node_fail"
 
+# ---- names that would command a terminal, or turn what it shows
+export TERN_LEDGER=$WORK/odd; mkdir odd
+bidi=$(printf 'x\342\200\256gnp') c1=$(printf 'y\302\2332J') raw=$(printf 'z\2332J')
+run "$W" odd new 1 0 1 3; odd=$(head -1 out)
+python3 - "odd/runs/$odd/spool/1" <<'P'
+import glob, struct, sys
+T = []
+for i in range(256):
+    c = i
+    for _ in range(8): c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
+    T.append(c)
+def crc(b):
+    c = 0xffffffff
+    for x in b: c = T[(c ^ x) & 255] ^ c >> 8
+    return c ^ 0xffffffff
+path = glob.glob(sys.argv[1] + '/*.spool')[0]
+data = open(path, 'rb').read()
+at, seq, wall = 0, 0, 0
+while at < len(data):
+    n = struct.unpack_from('<I', data, at + 4)[0]
+    seq, wall = struct.unpack_from('<Qq', data, at + 16)
+    at += 40 + n
+prev = struct.unpack('<I', data[-4:])[0]
+text = lambda b: struct.pack('<I', len(b)) + b
+names = [b'x\xe2\x80\xaegnp', b'y\xc2\x9b2J', b'z\x9b2J']
+def frame(kind, payload):
+    global prev, seq, wall, data
+    seq += 1; wall += 1000
+    h = struct.pack('<4sIHHIQq', b'TERN', len(payload), kind, 0, prev, seq, wall)
+    h += struct.pack('<I', crc(h))
+    prev = crc(h + payload)
+    data += h + payload + struct.pack('<I', prev)
+for step in (1, 2, 3):
+    frame(5, struct.pack('<qq', step, 3) + b''.join(text(n) + struct.pack('<d', step) for n in names))
+evil = b'q\xc2\x9b31m\xe2\x80\xae\x9b2J'
+frame(8, text(evil) + text(b'warn') + text(evil) + text(evil))
+frame(2, text(evil) * 4 + text(b'a') * 2 + text(evil) + struct.pack('<q', wall))
+open(path, 'wb').write(data)
+P
+commands() { LC_ALL=C grep -qE "$(printf '\302[\200-\237]|\342\200[\216\217\252-\256]|\342\201[\246-\251]|[\001-\010\013-\037\177]|(^|[ -~])[\200-\301]')" "$@"; }
+printf '%s\n' "$bidi" "$c1" "$raw" | while read -r word; do printf '%s\n' "$word" >word; commands word || echo "$word"; done >unseen; [ ! -s unseen ]; ok $? "the test sees them"
+for words in "ledger list" "ledger list -P" "ledger list --json" "ledger list -o name,user,model --json" "ledger show" "ledger show --json" "ledger plot latest loss $bidi $c1" \
+    "ledger plot latest loss $raw" "ledger plot latest nothing" "ledger plot latest $bidi --json" "ledger verify" "ledger sql -r latest 'select name from metric'" "ledger sql -r latest --json 'select * from event'" "ledger show -P"; do
+    eval "run tern $words"; cat out err >all; ! commands all; ok $? "tern ${words%% *x*}: no command of a terminal" || cat -v all | head -5
+done
+# A function of SQL looks at no clock: one cell is bounded.
+before=$SECONDS
+for sql in "select length(hex(zeroblob(900000000)))" "select length(replace(hex(zeroblob(2000000)), '0', hex(zeroblob(2000000))))" \
+    "select 'a' like '%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%ab'"; do
+    run tern ledger sql "$sql"; status 2 "too much for one cell"; one_line
+done
+bound $((SECONDS - before)) 10 "seconds of three that are too much"
+export TERN_LEDGER=$L
+
 # ---- a ledger of a tern that made STRICT tables
 id2=$(sed -n "s/^INSERT INTO run VALUES('\([^']*\)'.*/\1/p" "$ROOT/tests/golden/ledger-v2.sql")
 mkdir -p "old/runs/$id2"; db=old/runs/$id2/run.db

@@ -42,10 +42,16 @@ job killed -N2; over
 is "$(last 'outcome, exit_code' killed)" "killed 75" "a rank that is killed ends all, with 75"
 
 # ---- signals: each rank hears them, and has the time to answer
-recipe stops 'trap "echo rank $SLURM_PROCID got TERM; exit 76" TERM; trap "echo rank $SLURM_PROCID got USR1; exit 76" USR1
+recipe stops 'trap "echo rank $SLURM_PROCID got TERM; exit 76" TERM
+usr1() { # the first that ends ends the other
+    echo rank $SLURM_PROCID got USR1; touch heard.$SLURM_PROCID
+    for i in $(seq 200); do [ -e heard.0 ] && [ -e heard.1 ] && break; sleep 0.1; done
+    exit 76
+}
+trap usr1 USR1
 touch ready.$SLURM_PROCID; while :; do sleep 0.1; done'
 ready() { [ -e ready.0 ] && [ -e ready.1 ]; }
-stopping() { rm -f ready.*; job stops -N2 "$@"; until_true ready; }
+stopping() { rm -f ready.* heard.*; job stops -N2 "$@"; until_true ready; }
 stopping; on scancel "$job"; over
 is "$(grep -c 'got TERM' stops.out)" 2 "scancel: both ranks get SIGTERM"
 is "$(last 'outcome, exit_code' stops)" "cancelled 76" "scancel: the outcome is Slurm's word"

@@ -1,6 +1,8 @@
 #include "core/fabric/ofi.h"
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/rand.h"
 #include "core/fabric/libfabric.h"
 #include "core/fabric/ofi_state.h"
 
@@ -77,7 +79,9 @@ struct transport *tern_fabric_ofi_open(const char *provider, const struct transp
     snprintf(o->asked, sizeof o->asked, "%s", provider);
     o->buckets = tern_alloc(BUCKETS, sizeof *o->buckets, "messages", err);
     o->controls = tern_alloc((size_t)o->size, sizeof *o->controls, "peers", err);
-    if (!o->buckets || !o->controls || ofi_rails_open(o, provider, err) < 0) {
+    o->secrets = tern_alloc((size_t)o->size, sizeof *o->secrets, "peers", err);
+    tern_rand_system(o->secret, sizeof o->secret);
+    if (!o->buckets || !o->controls || !o->secrets || ofi_rails_open(o, provider, err) < 0) {
         ops.close(&o->t);
         return NULL;
     }
@@ -115,6 +119,10 @@ static int connect_all(struct transport *t, const uint8_t *addresses, size_t str
     for (int k = 1; k < o->n_rails && n > 0 && (size_t)n < sizeof o->about; k++)
         n += snprintf(o->about + n, sizeof o->about - (size_t)n, ", %s (%s)", o->rails[k].name,
                       o->rails[k].info->fabric_attr->name);
+    if (o->mode == OFI_TAGGED && o->rank == 0)
+        tern_info(
+            "messages between nodes are unauthenticated: tagged ones do not tell who sent them "
+            "(TERN_FABRIC_MODE)");
     return o->mode == OFI_RMA ? ofi_rma_start(o, err) : ofi_tagged_start(o, err);
 }
 
@@ -159,6 +167,7 @@ static void close_all(struct transport *t)
         ofi_rail_close(&o->rails[i]);
     free(o->buckets);
     free(o->controls);
+    free(o->secrets);
     free(o);
 }
 
@@ -171,7 +180,7 @@ static size_t address(const struct transport *t, uint8_t to[TRANSPORT_ADDRESS])
 
 static int enroll(struct transport *t, void *p, size_t bytes, void **mr, struct tern_err *err)
 {
-    struct reg *r = ofi_register(ofi_of(t), p, bytes, err);
+    struct reg *r = ofi_register(ofi_of(t), p, bytes, true, err);
 
     *mr = r;
     return r ? 0 : -1;
@@ -225,7 +234,7 @@ static int register_for(struct ofi *o, struct ofi_msg *m, struct tern_err *err)
 
     if (m->reg || !m->bytes || !(o->mode == OFI_RMA ? written : local))
         return 0;
-    m->reg = ofi_register(o, m->buf, m->bytes, err);
+    m->reg = ofi_register(o, m->buf, m->bytes, m->receives, err);
     m->own_reg = m->reg != NULL;
     return m->reg ? 0 : -1;
 }

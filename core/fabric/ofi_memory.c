@@ -1,21 +1,38 @@
 #include "core/fabric/ofi_state.h"
 
+#include "core/base/rand.h"
+
 #include <rdma/fi_errno.h>
 #include <stdlib.h>
 
-static int register_with(struct ofi *o, const struct rail *l, struct reg *r, int i, size_t bytes)
+/* A key that nobody guesses, as far as the provider has room for one.  With FI_MR_PROV_KEY it puts
+ * its own in place of ours. */
+static uint64_t random_key(const struct rail *l)
 {
-    uint64_t access = FI_SEND | FI_RECV;
+    size_t bytes = l->info->domain_attr->mr_key_size;
+    uint64_t key;
 
-    if (o->mode == OFI_RMA)
-        access |= FI_WRITE | FI_REMOTE_WRITE;
-    else if (!(l->info->domain_attr->mr_mode & FI_MR_LOCAL))
-        return 0;
-    /* With FI_MR_PROV_KEY the provider puts its own key in place of ours. */
-    return fi_mr_reg(l->domain, r->base, bytes, access, 0, ++o->next_key, 0, &r->mr[i], NULL);
+    tern_rand_system(&key, sizeof key);
+    return bytes && bytes < sizeof key ? key & (((uint64_t)1 << 8 * bytes) - 1) : key;
 }
 
-struct reg *ofi_register(struct ofi *o, void *p, size_t bytes, struct tern_err *err)
+static int register_with(struct ofi *o, const struct rail *l, struct reg *r, int i, size_t bytes,
+                         bool written)
+{
+    enum { TRIES = 10 }; /* should two of this rank be the same */
+    uint64_t access = FI_SEND | FI_RECV;
+    int rc = -FI_ENOKEY;
+
+    if (o->mode == OFI_RMA)
+        access |= written ? FI_WRITE | FI_REMOTE_WRITE : FI_WRITE;
+    else if (!(l->info->domain_attr->mr_mode & FI_MR_LOCAL))
+        return 0;
+    for (int k = 0; k < TRIES && rc == -FI_ENOKEY; k++)
+        rc = fi_mr_reg(l->domain, r->base, bytes, access, 0, random_key(l), 0, &r->mr[i], NULL);
+    return rc;
+}
+
+struct reg *ofi_register(struct ofi *o, void *p, size_t bytes, bool written, struct tern_err *err)
 {
     struct reg *r = tern_alloc(1, sizeof *r, "registered memory", err);
 
@@ -23,7 +40,7 @@ struct reg *ofi_register(struct ofi *o, void *p, size_t bytes, struct tern_err *
         return NULL;
     r->base = p;
     for (int i = 0; i < o->n_rails; i++) {
-        int rc = o->rails[i].down ? 0 : register_with(o, &o->rails[i], r, i, bytes);
+        int rc = o->rails[i].down ? 0 : register_with(o, &o->rails[i], r, i, bytes, written);
         if (rc) {
             ofi_unregister(r);
             tern_err_set(err, TERN_FAILED,
@@ -102,4 +119,16 @@ void ofi_memory_explain(const struct ofi *o, struct tern_buf *to)
         }
     }
     tern_buf_puts(to, *sep ? "\n" : "none of local, virt_addr, allocated, prov_key\n");
+    if (o->mode == OFI_TAGGED) {
+        tern_buf_puts(to,
+                      "strangers: unauthenticated: a tagged message does not tell who sent it\n");
+        return;
+    }
+    tern_buf_printf(to,
+                    "strangers: records begin with 128 bits of their receiver's; keys of memory "
+                    "are %s",
+                    bits & FI_MR_PROV_KEY ? "the provider's" : "random");
+    tern_buf_puts(to, o->rails[0].info->domain_attr->cq_data_size >= sizeof(uint64_t)
+                          ? "; writes carry a token of 32 bits\n"
+                          : "; writes have no room for a token\n");
 }

@@ -75,7 +75,7 @@ static int more_ops(struct ofi *o, struct op_pool *p, struct tern_err *err)
     p->data = data;
     struct op *block = tern_alloc(p->block, sizeof *block, "messages", err);
     uint8_t *room = tern_alloc(p->block, p->room, "messages", err);
-    struct reg *reg = block && room ? ofi_register(o, room, p->block * p->room, err) : NULL;
+    struct reg *reg = block && room ? ofi_register(o, room, p->block * p->room, false, err) : NULL;
     if (!reg) {
         free(block);
         free(room);
@@ -185,10 +185,10 @@ static ssize_t post_now(const struct ofi *o, struct op *op)
     case OP_RECORD:
         return post_record(l, op);
     case OP_WRITE:
-        return fi_writedata(l->ep, op->buf, op->bytes, op->desc, op->data32, l->peers[op->rank],
+        return fi_writedata(l->ep, op->buf, op->bytes, op->desc, op->immediate, l->peers[op->rank],
                             op->address, op->key, &op->context);
     case OP_TSEND:
-        return fi_tsenddata(l->ep, op->buf, op->bytes, op->desc, op->data32, l->peers[op->rank],
+        return fi_tsenddata(l->ep, op->buf, op->bytes, op->desc, op->immediate, l->peers[op->rank],
                             op->tag, &op->context);
     case OP_TRECV: /* `key` is what the tag may differ in */
         return fi_trecv(l->ep, op->buf, op->bytes, op->desc, FI_ADDR_UNSPEC, op->tag, op->key,
@@ -333,7 +333,7 @@ static void read_rma(struct ofi *o, int rail)
         n = fi_cq_read(l->cq, e, READ);
         for (ssize_t i = 0; i < n; i++) {
             if (e[i].flags & FI_REMOTE_WRITE)
-                ofi_rma_written(o, rail, (uint32_t)e[i].data);
+                ofi_rma_written(o, rail, e[i].data);
             else if (e[i].op_context)
                 completed(o, of_context(e[i].op_context), 0, e[i].len, 0);
             if (l->down)

@@ -468,7 +468,8 @@ int ofi_rails_open(struct ofi *o, const char *provider, struct tern_err *err)
 struct card {
     uint16_t magic;
     uint8_t version, mode, rule, n;
-    uint16_t zero;
+    uint8_t wide, zero;
+    uint8_t secret[RECORD_SECRET]; /* what it wants to see before it listens */
     uint64_t host; /* network namespace: the same address in two of them leads nowhere */
     uint64_t eager_max;
 };
@@ -476,7 +477,16 @@ struct card_rail {
     uint32_t net, place;
     uint8_t len, address[];
 };
-enum { CARD_VERSION = 3 };
+enum { CARD_VERSION = 4 };
+
+/* Has an immediate room for a token? */
+static bool is_wide(const struct ofi *o)
+{
+    for (int i = 0; i < o->n_rails; i++)
+        if (o->rails[i].info->domain_attr->cq_data_size < sizeof(uint64_t))
+            return false;
+    return true;
+}
 
 static uint64_t host_identity(const struct ofi *o)
 {
@@ -494,10 +504,12 @@ size_t ofi_rails_address(const struct ofi *o, uint8_t to[TRANSPORT_ADDRESS])
                      .mode = (uint8_t)o->mode,
                      .rule = (uint8_t)o->rule,
                      .n = (uint8_t)o->n_rails,
+                     .wide = is_wide(o),
                      .host = host_identity(o),
                      .eager_max = o->eager_max};
     size_t at = sizeof c;
 
+    memcpy(c.secret, o->secret, sizeof c.secret);
     memset(to, 0, TRANSPORT_ADDRESS);
     memcpy(to, &c, sizeof c);
     for (int i = 0; i < o->n_rails; i++) {
@@ -648,9 +660,13 @@ int ofi_rails_connect(struct ofi *o, const uint8_t *addresses, size_t stride, st
         goto out;
     int n = o->rule == RAILS_LIST ? o->n_rails : agree(o, k, net);
     keep(o, k, n, net);
-    for (int r = 0; r < o->size; r++)
+    o->wide = true;
+    for (int r = 0; r < o->size; r++) {
         if (k[r].card.eager_max < o->eager_max)
             o->eager_max = k[r].card.eager_max;
+        o->wide &= k[r].card.wide;
+        memcpy(o->secrets[r], k[r].card.secret, RECORD_SECRET);
+    }
     for (int i = 0; i < o->n_rails && rc == 0; i++) {
         for (int r = 0; r < o->size && rc == 0; r++) {
             const uint8_t *address = k[r].address[way_of(o, k, r, i, n, net)];

@@ -1,6 +1,10 @@
 /* What libfabric's transport puts on the wire in RMA mode: records, and the immediate of a write.
  * Nothing here touches an endpoint, so hostile bytes can be tried on it alone.
  *
+ * Every record begins with 128 bits that its receiver drew and told the ranks of its job where they
+ * met: who can send to its address, and does not know them, is not heard.  (Who can read what is on
+ * the wire learns them: such a wire wants encryption below.)
+ *
  * A record is a head, followed by a short message's bytes (EAGER), by where a long one is to be
  * written (READY), or by a control message (CONTROL).  All machines of a job have one byte order:
  * little endian. */
@@ -16,6 +20,7 @@
 enum {
     RAILS = 4,               /* at most, to a node's peers */
     RECORD_MAGIC = 0x7254,   /* "Tr" */
+    RECORD_SECRET = 16,      /* bytes */
     EAGER_MAX = 8 << 10,     /* longest message that is sent unasked... */
     EAGER_STREAM = 64 << 10, /* ...and where the wire is a stream of bytes */
     CHUNKS = 256,            /* at most, of a message: an immediate names them by eight bits */
@@ -39,6 +44,7 @@ enum record_kind {
 };
 
 struct record {
+    uint8_t secret[RECORD_SECRET]; /* the receiver's */
     uint16_t magic;
     uint8_t kind, down; /* down: a bit for every rail that the sender has given up */
     uint32_t sender, number;
@@ -51,15 +57,17 @@ struct record_ready {
     uint64_t address; /* of the buffer, or where it begins in the registered memory */
     uint64_t key[RAILS];
     uint64_t missing[CHUNKS / 64]; /* a bit a chunk */
-    uint32_t chunk, unused;        /* bytes */
+    uint32_t chunk;                /* bytes */
+    uint32_t token;                /* the writes carry it, where an immediate has room (64 bits) */
 };
-_Static_assert(sizeof(struct record) == 40 && sizeof(struct record_ready) == 80, "no padding");
+_Static_assert(sizeof(struct record) == 56 && sizeof(struct record_ready) == 80, "no padding");
 
 enum { RECORD_MAX = sizeof(struct record) + EAGER_MAX };
 _Static_assert(sizeof(struct control) <= EAGER_MAX, "a control message fits a slot");
 
 /* Who reads, for the checks. */
 struct record_reader {
+    const uint8_t *secret; /* [RECORD_SECRET] its own */
     int rank, size;
     size_t eager_max; /* agreed on by all ranks */
 };
@@ -92,6 +100,11 @@ static inline uint32_t record_id(uint32_t place, uint32_t generation)
 static inline uint32_t record_immediate(uint32_t id, uint32_t chunk)
 {
     return id << 8 | (chunk & (CHUNKS - 1));
+}
+/* And what travels with the write: behind the token of its request. */
+static inline uint64_t record_data(uint32_t token, uint32_t immediate)
+{
+    return (uint64_t)token << 32 | immediate;
 }
 
 /* Which of the numbers from a peer have come: each once, in any order, WINDOW at a time. */

@@ -10,6 +10,7 @@
  * long message until its FIN.  Once both sides have closed a lost rail, EAGERs go again (they are
  * numbered), and receives say READY again with what they miss; only what went by the lost rail is
  * then written again, so that nothing can be written after the receive is over. */
+#include "core/base/rand.h"
 #include "core/fabric/ofi_state.h"
 
 #include <rdma/fi_errno.h>
@@ -223,7 +224,7 @@ static bool take_early(struct ofi *o, struct ofi_msg *m, uint64_t tag)
 static bool ask_for(struct ofi *o, struct ofi_msg *m)
 {
     struct peer_link *p = &o->links[m->m.rank];
-    struct record_ready ready = {.chunk = m->chunk};
+    struct record_ready ready = {.chunk = m->chunk, .token = m->token};
     struct record *head;
 
     if (!m->ready_sent && window_ahead(p->next_ready, p->ready_done.low) >= WINDOW)
@@ -281,6 +282,9 @@ int ofi_rma_recv(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct tern_err
         o->requests[place].m = m;
         m->chunk = (uint32_t)chunk_of(o, m->bytes);
         m->chunks = record_chunks(m->bytes, m->chunk);
+        m->token = 0;
+        if (o->wide)
+            tern_rand_system(&m->token, sizeof m->token);
     }
     ofi_node_put(o, &m->node, NODE_RECV, m->m.rank, tag);
     wait_for_end(o, m);
@@ -289,13 +293,14 @@ int ofi_rma_recv(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct tern_err
     return 0;
 }
 
-void ofi_rma_written(struct ofi *o, int rail, uint32_t immediate)
+void ofi_rma_written(struct ofi *o, int rail, uint64_t data)
 {
-    uint32_t id = immediate >> 8, chunk = immediate % CHUNKS;
+    uint32_t token = (uint32_t)(data >> 32), id = (uint32_t)data >> 8, chunk = data % CHUNKS;
     struct ofi_msg *m = id >> 10 < REQUESTS ? o->requests[id >> 10].m : NULL;
 
     /* A late one of a receive that is over, told twice, or nonsense. */
-    if (!m || m->id != id || chunk >= m->chunks || m->have[chunk / 64] >> chunk % 64 & 1) {
+    if (!m || m->id != id || (o->wide && m->token != token) || chunk >= m->chunks ||
+        m->have[chunk / 64] >> chunk % 64 & 1) {
         o->refused++;
         return;
     }
@@ -329,7 +334,7 @@ static void write_chunk(struct ofi *o, struct ofi_msg *m, const struct record *h
     op->desc = ofi_desc(m->reg, rail);
     op->address = ready->address + at;
     op->key = ready->key[rail];
-    op->data32 = record_immediate(head->id, c);
+    op->immediate = record_data(ready->token, record_immediate(head->id, c));
     op->number = c;
     if (m->via)
         m->via[c] = (uint8_t)rail;

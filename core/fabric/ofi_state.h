@@ -55,7 +55,7 @@ struct op {
     /* WRITE, TSEND, TRECV; `buf` also of a RECORD whose payload is not in `data`: */
     void *buf, *desc;
     uint64_t address, key, tag; /* key: of the memory written to */
-    uint32_t data32;            /* travels with it */
+    uint64_t immediate;         /* travels with it */
     uint32_t number;            /* of a retained EAGER */
     bool retained, control;
 };
@@ -115,6 +115,7 @@ struct ofi_msg {
     unsigned left; /* operations on their way */
     /* a long one */
     uint32_t id, number, chunk, chunks, arrived;
+    uint32_t token;             /* a receive: what its writes carry; 0 where they cannot */
     uint64_t have[CHUNKS / 64]; /* a receive: chunks that came */
     uint8_t *via;               /* [CHUNKS] failover: the rail that a chunk was written by */
     int64_t since_ns, asked_ns, period_ns;
@@ -168,7 +169,9 @@ struct ofi {
     int n_rails, up; /* up: of them, those not given up */
     uint8_t down;
     unsigned turn;
-    uint64_t next_key;
+    uint8_t secret[RECORD_SECRET];     /* this rank's */
+    uint8_t (*secrets)[RECORD_SECRET]; /* [size] everybody's */
+    bool wide;                         /* immediates have 64 bits, with all ranks */
     size_t eager_max, fragment;
     struct op_pool small, big;
     struct ofi_msg *free;
@@ -220,7 +223,7 @@ void ofi_rails_explain(const struct ofi *o, struct tern_buf *to);
 /* ---- ofi_memory.c */
 
 /* NULL with `err` where that fails; needs no registration: a reg without any mr. */
-struct reg *ofi_register(struct ofi *o, void *p, size_t bytes, struct tern_err *err);
+struct reg *ofi_register(struct ofi *o, void *p, size_t bytes, bool written, struct tern_err *err);
 void ofi_unregister(struct reg *r);
 /* NULL where there is no memory. */
 void *ofi_kept_take(struct ofi *o, size_t bytes);
@@ -271,7 +274,7 @@ int ofi_rma_recv(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct tern_err
 /* A message of RMA mode left the tables: what must follow. */
 void ofi_rma_over(struct ofi *o, struct ofi_msg *m);
 void ofi_rma_done(struct ofi *o, struct op *op, int code, size_t bytes);
-void ofi_rma_written(struct ofi *o, int rail, uint32_t immediate);
+void ofi_rma_written(struct ofi *o, int rail, uint64_t data);
 void ofi_rma_record(struct ofi *o, const struct record_view *v);
 void ofi_rma_again(struct ofi *o, int rank); /* both sides have lost a rail */
 void ofi_rma_retry(struct ofi *o);

@@ -52,7 +52,7 @@ int ofi_tagged_message(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct te
         op->bytes = m->bytes - at < o->fragment ? m->bytes - at : o->fragment;
         op->desc = ofi_desc(m->reg, 0);
         op->tag = tag + i;
-        op->data32 = label(m);
+        op->immediate = label(m);
         at += op->bytes;
         m->left++;
         ofi_op_post(o, op);

@@ -73,7 +73,8 @@ static bool sound(const struct record_reader *r, const struct record_view *v, co
 
 static void records_are_checked(void)
 {
-    const struct record_reader reader = {0, RANKS, EAGER_MAX};
+    static const uint8_t none[RECORD_SECRET];
+    const struct record_reader reader = {none, 0, RANKS, EAGER_MAX};
     uint8_t whole[RECORD_MAX + 1024];
     long taken = 0, refused = 0, unsound = 0;
 
@@ -197,6 +198,8 @@ static void survives_a_mad_peer(void)
     struct op slot = {.data = malloc(RECORD_MAX + 1024)};
     for (uint64_t i = 0; i < ROUNDS / 10; i++) {
         size_t n = make_record(i, slot.data);
+        if (n >= RECORD_SECRET) /* one that knows the secret */
+            memcpy(slot.data, o->secret, RECORD_SECRET);
         ofi_peer_slot(o, &slot, n);
         ofi_rma_written(o, 0, (uint32_t)draw(i, 50) & (i % 2 ? UINT32_MAX : 0xffff));
         if (i % 64 == 0)
@@ -220,6 +223,97 @@ static void survives_a_mad_peer(void)
         t->ops->recv(t, 1, room[k] + GUARD, 64, transport_tag(2, 1, (uint32_t)k, 0), 1, NULL, &err);
     t->ops->release(t, long_one);
     t->ops->dismiss(t, mr);
+    t->ops->close(t);
+}
+
+/* Whoever can send to a rank and write to its address, and was not told its secret, its keys and
+ * its tokens, changes nothing. */
+static void strangers_are_not_heard(void)
+{
+    enum { BYTES = 4 * EAGER_STREAM };
+    struct tern_err err;
+    struct transport *t = lonely(&err);
+    struct ofi *o = t ? ofi_of(t) : NULL;
+    static uint8_t room[RECEIVES][64], big[BYTES], all[RECORD_MAX + 1024];
+    struct message *m[RECEIVES];
+    struct record_view v;
+    const char *why = NULL;
+    void *mr = NULL, *other = NULL;
+
+    if (!ok(t != NULL, "a transport opens"))
+        return;
+    struct record_reader reader = {o->secret, 0, RANKS, EAGER_MAX};
+    size_t n = 0;
+    for (uint64_t i = 0; n == 0; i++) { /* one that would be taken */
+        n = make_record(i, all);
+        memcpy(all, o->secret, RECORD_SECRET);
+        if (n < sizeof(struct record) || tern_fabric_record_read(&reader, all, n, &v, &why) < 0)
+            n = 0;
+    }
+    int taken = 0, other_words = 0;
+    for (int bit = 0; bit < 8 * RECORD_SECRET; bit++) {
+        all[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        why = NULL;
+        taken += tern_fabric_record_read(&reader, all, n, &v, &why) == 0;
+        other_words += !why || strcmp(why, "a stranger's") != 0;
+        all[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    ok(taken == 0 && other_words == 0, "a secret with one bit of 128 wrong is a stranger's");
+
+    ok(t->ops->enroll(t, big, sizeof big, &mr, &err) == 0 &&
+           t->ops->enroll(t, all, sizeof all, &other, &err) == 0,
+       "memory is enrolled");
+    const struct rail *l = &o->rails[0];
+    uint64_t a = fi_mr_key(((struct reg *)mr)->mr[0]), b = fi_mr_key(((struct reg *)other)->mr[0]);
+    if (l->info->domain_attr->mr_mode & FI_MR_PROV_KEY || l->info->domain_attr->mr_key_size < 8)
+        tap_skip("keys are the provider's, or short");
+    else
+        ok(a > 1 << 24 && b > 1 << 24 && (a > b ? a - b : b - a) > 1 << 24,
+           "keys are drawn from 64 bits");
+    struct message *long_one =
+        t->ops->recv(t, 1, big, sizeof big, transport_tag(1, 1, 99, 0), 1, mr, &err);
+    for (int k = 0; k < RECEIVES; k++)
+        m[k] = t->ops->recv(t, 1 + k % 2, room[k], 64,
+                            transport_tag(1, 1 + k % 2, (uint32_t)(k / 2), 0), 1, NULL, &err);
+    struct op slot = {.data = malloc(RECORD_MAX + 1024)};
+    const uint64_t before = o->refused;
+    controls = 0;
+    for (uint64_t i = 0; i < ROUNDS / 10; i++) {
+        n = make_record(i, slot.data);
+        const uint64_t guess[2] = {draw(i, 60), draw(i, 61)};
+        if (i % 2 && n >= RECORD_SECRET)
+            memcpy(slot.data, guess, RECORD_SECRET);
+        ofi_peer_slot(o, &slot, n);
+    }
+    free(slot.data);
+    long over = long_one->state != MESSAGE_PENDING;
+    for (int k = 0; k < RECEIVES; k++)
+        over += m[k]->state != MESSAGE_PENDING;
+    ok(over == 0 && controls == 0 && o->refused == before + ROUNDS / 10,
+       "of %d records without the secret none is taken", ROUNDS / 10);
+
+    struct ofi_msg *waits = (struct ofi_msg *)(void *)long_one;
+    if (o->wide) {
+        for (uint32_t k = 0; k < 1000; k++)
+            for (uint32_t c = 0; c < waits->chunks; c++)
+                ofi_rma_written(
+                    o, 0,
+                    record_data(waits->token ^ (k < 32 ? 1u << k : (uint32_t)draw(k, 5) | 1),
+                                record_immediate(waits->id, c)));
+        ok(long_one->state == MESSAGE_PENDING && waits->arrived == 0,
+           "a write with another token is none of the receive's");
+        for (uint32_t c = 0; c < waits->chunks; c++)
+            ofi_rma_written(o, 0, record_data(waits->token, record_immediate(waits->id, c)));
+        ok(long_one->state == MESSAGE_DONE, "those with its token end it");
+    } else {
+        tap_skip("immediates of this provider have no room for tokens");
+        tap_skip("immediates of this provider have no room for tokens");
+    }
+    for (int k = 0; k < RECEIVES; k++)
+        t->ops->release(t, m[k]);
+    t->ops->release(t, long_one);
+    t->ops->dismiss(t, mr);
+    t->ops->dismiss(t, other);
     t->ops->close(t);
 }
 
@@ -338,6 +432,7 @@ int main(void)
     numbers_come_once();
     immediates_name_all();
     survives_a_mad_peer();
+    strangers_are_not_heard();
     /* Over rxm, which is under tcp in older ones, neither is so. */
     if (fi_version() >= FI_VERSION(1, 15)) {
         short_ones_go_unasked();

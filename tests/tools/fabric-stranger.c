@@ -1,0 +1,179 @@
+/* Somebody who can reach the ranks' addresses, and was told nothing else:
+ *
+ *     fabric-stranger RANKS SECONDS HOST:PORT...
+ *
+ * sends records of all kinds in every rank's name, and junk, and writes with the keys that a
+ * careless peer would have, to libfabric's tcp endpoints that listen there, and opens connections
+ * that say nothing.  Prints what it got rid of; exit status 0 when it could send at all. */
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/rand.h"
+#include "core/fabric/libfabric.h"
+#include "core/fabric/ofi_record.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ROOM = 64 << 10, MANY = 200 };
+
+static struct fi_info *info;
+static struct fid_domain *domain;
+static struct fid_cq *cq;
+static struct fid_ep *ep;
+static struct fid_mr *mr;
+static char *room;
+static uint64_t turn, sent, written, refused, connected;
+
+static uint64_t draw(uint64_t what)
+{
+    return tern_rand_u64(4711, turn, what);
+}
+
+static int open_endpoint(const char *provider, struct fid_av **av)
+{
+    struct fi_info *h = fi_allocinfo();
+    struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_DATA, .size = 4096};
+    struct fid_fabric *fabric;
+
+    h->ep_attr->type = FI_EP_RDM;
+    h->caps = FI_MSG | FI_RMA;
+    h->mode = FI_CONTEXT | FI_CONTEXT2;
+    h->addr_format = FI_SOCKADDR_IN;
+    h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    h->fabric_attr->prov_name = strdup(provider);
+    room = calloc(1, ROOM);
+    return fi_getinfo(tern_libfabric_api(), NULL, NULL, 0, h, &info) ||
+                   fi_fabric(info->fabric_attr, &fabric, NULL) ||
+                   fi_domain(fabric, info, &domain, NULL) ||
+                   fi_av_open(domain, &av_attr, av, NULL) ||
+                   fi_cq_open(domain, &cq_attr, &cq, NULL) ||
+                   fi_endpoint(domain, info, &ep, NULL) || fi_ep_bind(ep, &(*av)->fid, 0) ||
+                   fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV) || fi_enable(ep) ||
+                   fi_mr_reg(domain, room, ROOM, FI_SEND | FI_WRITE, 0, 99, 0, &mr, NULL)
+               ? -1
+               : 0;
+}
+
+/* What became of earlier ones does not matter. */
+static void progress(void)
+{
+    struct fi_cq_data_entry e[16];
+    struct fi_cq_err_entry bad = {0};
+
+    for (int i = 0; i < 4; i++)
+        if (fi_cq_read(cq, e, 16) == -FI_EAVAIL && fi_cq_readerr(cq, &bad, 0) > 0)
+            refused++;
+}
+
+static size_t a_record(int ranks)
+{
+    struct record h = {.magic = RECORD_MAGIC,
+                       .kind = (uint8_t)(1 + turn % (RECORD_KINDS - 1)),
+                       .down = draw(1) % 4 ? 0 : (uint8_t)draw(2),
+                       .sender = (uint32_t)(turn / RECORD_KINDS % (uint64_t)ranks),
+                       .number = (uint32_t)(draw(3) % 64),
+                       .limit = draw(4) % 2 ? UINT32_MAX : (uint32_t)draw(5),
+                       .seen = (uint32_t)(draw(6) % 64),
+                       .id = (uint32_t)(draw(7) % 1024 << 10),
+                       .tag = transport_tag((int)(draw(8) % 3), (int)(draw(9) % (uint64_t)ranks),
+                                            (uint32_t)(draw(10) % 64), 0)};
+    size_t more = h.kind == RECORD_EAGER     ? (h.bytes = (uint32_t)(draw(11) % 4096))
+                  : h.kind == RECORD_READY   ? sizeof(struct record_ready)
+                  : h.kind == RECORD_CONTROL ? sizeof(struct control)
+                                             : 0;
+    uint64_t guess[2] = {draw(12), draw(13)};
+
+    if (turn % 3)
+        memcpy(h.secret, guess, sizeof h.secret);
+    memset(room, 'x', ROOM / 2);
+    memcpy(room, &h, sizeof h);
+    if (h.kind == RECORD_CONTROL)
+        memcpy(room + sizeof h,
+               &(struct control){.kind = (int32_t)(draw(14) % 8), .sender = (int32_t)h.sender},
+               sizeof(struct control));
+    return sizeof h + more;
+}
+
+static void attack(fi_addr_t to, int ranks)
+{
+    static const size_t lengths[] = {0, 4096};
+    size_t n = a_record(ranks);
+
+    if (turn % 7 == 0) {
+        n = 1 + draw(20) % 9000;
+        for (size_t i = 0; i < n; i++)
+            room[i] = (char)draw(100 + i);
+    }
+    sent += fi_send(ep, room, n, fi_mr_desc(mr), to, room) == 0;
+    uint64_t immediate = record_data(
+        (uint32_t)draw(30),
+        record_immediate(record_id((uint32_t)(draw(31) % 64), (uint32_t)(draw(32) % 64)),
+                         (uint32_t)(draw(33) % 4)));
+    written += fi_writedata(ep, room, lengths[turn % 2], fi_mr_desc(mr),
+                            turn % 5 ? immediate : immediate & UINT32_MAX, to, 0, 1 + turn % 1000,
+                            room) == 0;
+    progress();
+}
+
+static void connections(const struct sockaddr_in *to)
+{
+    for (int i = 0; i < MANY; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            return;
+        connected +=
+            connect(fd, (const struct sockaddr *)to, sizeof *to) == 0 || errno == EINPROGRESS;
+        if (i % 3 == 0)
+            connected += send(fd, room, 100, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? 0 : 0;
+        close(fd);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_in to[64];
+    fi_addr_t at[64];
+    struct fid_av *av;
+    int n = 0, ranks = argc > 3 ? atoi(argv[1]) : 0;
+
+    for (int i = 3; i < argc && n < 64; i++) {
+        char *colon = strrchr(argv[i], ':');
+        to[n] = (struct sockaddr_in){.sin_family = AF_INET,
+                                     .sin_port = htons((uint16_t)(colon ? atoi(colon + 1) : 0))};
+        if (colon)
+            *colon = '\0';
+        if (!colon || inet_pton(AF_INET, argv[i], &to[n].sin_addr) != 1)
+            return 2;
+        n++;
+    }
+    if (n == 0 || ranks < 1)
+        return 2;
+    setenv("FI_PROVIDER", "tcp,net", 0);
+    if (open_endpoint("net", &av) < 0 && open_endpoint("tcp;ofi_rxm", &av) < 0) {
+        fprintf(stderr, "fabric-stranger: no endpoint here\n");
+        return 1;
+    }
+    for (int i = 0; i < n; i++)
+        if (fi_av_insert(av, &to[i], 1, &at[i], 0, NULL) != 1)
+            return 1;
+    int64_t until = tern_clock_boot_ns() + (int64_t)(atof(argv[2]) * 1e9);
+    for (; tern_clock_boot_ns() < until; turn++) {
+        attack(at[turn % (uint64_t)n], ranks);
+        if (turn % 500 == 0)
+            connections(&to[turn / 500 % (uint64_t)n]);
+    }
+    printf("%llu records, %llu writes, %llu connections; %llu refused\n", (unsigned long long)sent,
+           (unsigned long long)written, (unsigned long long)connected, (unsigned long long)refused);
+    fflush(stdout);
+    _exit(sent + written > 0 ? 0 : 1);
+}

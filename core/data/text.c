@@ -3,6 +3,7 @@
 
 #include "core/base/json.h"
 #include "core/base/str.h"
+#include "core/data/bytes.h"
 #include "core/token/token.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 /* A read of this size keeps system calls below a thousandth of the work. */
 enum { PIECE = 256 << 10 };
@@ -20,7 +20,7 @@ struct tern_text {
     char *path;
     enum tern_text_format format;
     char *field, *split;
-    gzFile file;
+    struct tern_bytes *file;
     uint64_t file_bytes;
     /* What is read and not yet given: buffer[at .. end). */
     char *buffer;
@@ -36,8 +36,6 @@ struct tern_text {
 /* Read more behind buffer[end]. */
 static int fill(struct tern_text *t, struct tern_err *err)
 {
-    int rc;
-
     if (t->at && t->at == t->end)
         t->at = t->end = 0;
     if (t->at && t->cap - t->end < PIECE) {
@@ -57,21 +55,11 @@ static int fill(struct tern_text *t, struct tern_err *err)
         t->buffer = grown;
         t->cap = cap;
     }
-    bool first = t->line == 0 && t->end == 0;
-    int n = gzread(t->file, t->buffer + t->end, PIECE);
-    const char *why = gzerror(t->file, &rc);
-    /* zlib from 1.3.2 on takes a gzip file that ends inside its first bytes for text. */
-    if (first && n >= 2 && gzdirect(t->file) && memcmp(t->buffer, "\x1f\x8b", 2) == 0)
-        rc = Z_BUF_ERROR;
-    if (n > 0)
-        t->end += (size_t)n;
-    if (rc == Z_ERRNO)
-        return tern_err_sys(err, "%s: cannot read", t->path);
-    if (n < 0 || rc == Z_BUF_ERROR)
-        return tern_err_set(err, TERN_USAGE, "%s: damaged gzip file: %s", t->path,
-                            rc == Z_BUF_ERROR ? "it ends too early" : why);
-    if (n == 0)
-        t->eof = true;
+    ptrdiff_t n = tern_bytes_read(t->file, t->buffer + t->end, PIECE, err);
+    if (n < 0)
+        return -1;
+    t->end += (size_t)n;
+    t->eof = n == 0;
     return 0;
 }
 
@@ -158,13 +146,9 @@ struct tern_text *tern_text_open(const char *path, const struct tern_text_how *h
     int fd = open_fd(path, &t->file_bytes, err);
     if (fd < 0)
         goto fail;
-    t->file = gzdopen(fd, "rb");
-    if (!t->file) {
-        close(fd);
-        tern_err_sys(err, "%s: cannot open", path);
+    t->file = tern_bytes_open(fd, t->path, err);
+    if (!t->file)
         goto fail;
-    }
-    gzbuffer(t->file, PIECE);
     return t;
 fail:
     tern_text_close(t);
@@ -175,8 +159,7 @@ void tern_text_close(struct tern_text *t)
 {
     if (!t)
         return;
-    if (t->file)
-        gzclose(t->file);
+    tern_bytes_close(t->file);
     json_decref(t->object);
     tern_buf_free(&t->doc);
     free(t->buffer);
@@ -188,9 +171,7 @@ void tern_text_close(struct tern_text *t)
 
 void tern_text_progress(const struct tern_text *t, uint64_t *done_bytes, uint64_t *all_bytes)
 {
-    z_off_t at = gzoffset(t->file);
-
-    *done_bytes = at > 0 ? (uint64_t)at : 0;
+    *done_bytes = tern_bytes_done(t->file);
     *all_bytes = t->file_bytes;
 }
 

@@ -1,0 +1,22 @@
+/* The bytes of a file as they were before gzip, where it is gzip. */
+#ifndef TERN_DATA_BYTES_H
+#define TERN_DATA_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+struct tern_bytes;
+
+/* Takes `fd` over, also on failure.  `path` is for messages, and is kept. */
+struct tern_bytes *tern_bytes_open(int fd, const char *path, struct tern_err *err);
+/* Up to `room` bytes into `to`: how many, 0 at the end, -1.  Gzip's members follow one another, NUL
+ * bytes may stand behind them; anything else behind a member, and a member that ends too early, is
+ * an error. */
+ptrdiff_t tern_bytes_read(struct tern_bytes *b, char *to, size_t room, struct tern_err *err);
+/* How many of the file's own bytes were read. */
+uint64_t tern_bytes_done(const struct tern_bytes *b);
+void tern_bytes_close(struct tern_bytes *b); /* NULL is fine */
+
+#endif

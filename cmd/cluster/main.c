@@ -107,6 +107,28 @@ static const struct tern_opt render_opts[] = {
     {0},
 };
 
+/* May `text` take the place of what is at `path`: nothing, the same, or what was rendered before? */
+static int check_rendered(const char *path, const char *text, struct tern_err *err)
+{
+    char *old = NULL;
+    size_t len;
+    bool ours = true;
+
+    if (tern_fs_exists(path)) {
+        ours = tern_fs_read(path, 16 << 20, &old, &len, NULL) == 0;
+        if (ours && strcmp(old, text) != 0) {
+            old[strcspn(old, "\n")] = '\0';
+            ours = strstr(old, ", rendered by tern from ") != NULL;
+        }
+    }
+    free(old);
+    return ours ? 0
+                : tern_err_set(err, TERN_USAGE,
+                               "%s: exists and was not rendered by tern; nothing is written. Move it "
+                               "away, or name another folder.",
+                               path);
+}
+
 static int run_render(int n, char **args, struct tern_err *err)
 {
     struct tern_layout_conf c;
@@ -132,6 +154,12 @@ static int run_render(int n, char **args, struct tern_err *err)
                  {"plugstack.conf", &c.plugstack}};
     if (render_out)
         rc = tern_fs_mkdirs(render_out, 0755, err);
+    for (size_t i = 0; rc == 0 && render_out && i < sizeof files / sizeof *files; i++) {
+        char *path = tern_strf("%s/%s", render_out, files[i].name);
+        if (files[i].text->len)
+            rc = check_rendered(path, files[i].text->data, err);
+        free(path);
+    }
     for (size_t i = 0; rc == 0 && i < sizeof files / sizeof *files; i++) {
         if (!files[i].text->len)
             continue;

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct data_text_opts text;
@@ -115,6 +116,9 @@ static int add_file(struct build *b, const char *path, struct tern_err *err)
         }
         show(b, path, t);
     }
+    show_end(b);
+    if (rc == 0)
+        data_tell_counts(path, tern_text_counts(t));
     tern_text_close(t);
     if (stopped)
         return interrupted(err);
@@ -195,6 +199,36 @@ static char *default_out(const char *path)
     return to;
 }
 
+/* The set must be none of what it is made from. */
+static int check_out(int n_args, char **args, bool by_default, struct tern_err *err)
+{
+    struct stat set, from;
+    char *inside = tern_fs_join(text.tokenizer ? text.tokenizer : "", "tokenizer.model");
+    const char *tokenizers[] = {text.tokenizer, inside};
+    int rc = 0;
+
+    if (stat(out, &set) < 0) {
+        free(inside);
+        return 0;
+    }
+    if (by_default)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "%s: is there already; it has the first file's name. Say where to write: "
+                          "-o SET",
+                          out);
+    for (int i = 0; i < n_args + 2 && rc == 0; i++) {
+        const char *path = i < n_args ? args[i] : tokenizers[i - n_args];
+        int found = !path                    ? -1
+                    : strcmp(path, "-") == 0 ? fstat(STDIN_FILENO, &from)
+                                             : stat(path, &from);
+        if (found == 0 && from.st_dev == set.st_dev && from.st_ino == set.st_ino)
+            rc = tern_err_set(err, TERN_USAGE, "-o %s: is %s itself; it is left as it is", out,
+                              i < n_args ? "an input" : "the tokenizer");
+    }
+    free(inside);
+    return rc;
+}
+
 static int run(int n_args, char **args, struct tern_err *err)
 {
     struct build b = {.start_ns = tern_clock_boot_ns(), .show = isatty(STDERR_FILENO)};
@@ -205,7 +239,7 @@ static int run(int n_args, char **args, struct tern_err *err)
         out = by_default;
     catch_signals();
     b.files = json_array();
-    if (!b.files || build_open(&b, err) < 0)
+    if (!b.files || check_out(n_args, args, by_default != NULL, err) < 0 || build_open(&b, err) < 0)
         goto done;
     for (int i = 0; i < n_args; i++)
         if (add_file(&b, args[i], err) < 0)
@@ -239,7 +273,7 @@ const struct tern_cmd data_build = {
     .summary = "tokenise text into a token set (.tds)",
     .about = "Each document becomes its tokens and an EOS. The set appears whole or not at all; it "
              "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input. "
-             "Tokenizers are "
+             "Text is UTF-8; a mark at its beginning that says so is no text. Tokenizers are "
              "SentencePiece BPE models; tokenizer.json and tiktoken files are not read.",
     .examples = "tern data build --tokenizer model/ -o pubmed.tds pubmed/*.jsonl.gz\n"
                 "tern data build -t tokenizer.model --split % -o fortunes.tds fortunes.txt",

@@ -8,7 +8,8 @@
 
 /* Where text comes from and how it is read: the same rows in build and encode. */
 struct data_text_opts {
-    const char *tokenizer, *format, *field, *split;
+    const char *tokenizer, *format, *field, *split, *invalid;
+    bool skip_bad;
 };
 
 #define DATA_TOKENIZER_ROW(dest)                                                                   \
@@ -24,7 +25,7 @@ struct data_text_opts {
          "FORMAT",                                                                                 \
          .def = "auto",                                                                            \
          .to.text = &(o).format,                                                                   \
-         .help = "jsonl, text, or auto (by the name; .gz is seen through)"},                       \
+         .help = "jsonl, text, or auto (by the name and the first line; .gz is seen through)"},    \
         {"field",                                                                                  \
          0,                                                                                        \
          TERN_OPT_TEXT,                                                                            \
@@ -32,6 +33,16 @@ struct data_text_opts {
          .def = "text",                                                                            \
          .to.text = &(o).field,                                                                    \
          .help = "the JSONL field that holds the text"},                                           \
+        {"invalid",                                                                                \
+         0,                                                                                        \
+         TERN_OPT_TEXT,                                                                            \
+         "HOW",                                                                                    \
+         .def = "refuse",                                                                          \
+         .to.text = &(o).invalid,                                                                  \
+         .help = "of documents that are not UTF-8: refuse, replace (each such byte by U+FFFD) or " \
+                 "skip"},                                                                          \
+        {"skip-bad", 0, TERN_OPT_FLAG, .to.flag = &(o).skip_bad,                                   \
+         .help = "leave out JSONL lines that cannot be read, and count them"},                     \
     {                                                                                              \
         "split", 0, TERN_OPT_TEXT, "LINE",                                                         \
             .to.text = &(o).split,                                                                 \
@@ -42,6 +53,8 @@ struct data_text_opts {
 
 /* The tokenizer of --tokenizer, which has no default. */
 struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err);
+/* What was mended or left out of `path`, in words on stderr; nothing where nothing was. */
+void data_tell_counts(const char *path, struct tern_text_counts c);
 int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err);
 
 extern const struct tern_cmd data_build, data_sample;

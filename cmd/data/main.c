@@ -4,6 +4,7 @@
 #include "cmd/cmd.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/str.h"
 
 #include <fcntl.h>
@@ -24,7 +25,16 @@ struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err)
 
 int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
 {
-    *how = (struct tern_text_how){.field = o->field, .split = o->split};
+    static const char *const invalid[] = {"refuse", "replace", "skip", NULL};
+    int k = 0;
+
+    *how = (struct tern_text_how){.field = o->field, .split = o->split, .skip_bad = o->skip_bad};
+    while (invalid[k] && strcmp(o->invalid, invalid[k]) != 0)
+        k++;
+    if (!invalid[k])
+        return tern_err_set(err, TERN_USAGE, "--invalid %s; allowed are refuse, replace and skip",
+                            o->invalid);
+    how->invalid = (enum tern_text_invalid)k;
     if (strcmp(o->format, "auto") == 0)
         how->format = TERN_TEXT_AUTO;
     else if (strcmp(o->format, "jsonl") == 0)
@@ -35,6 +45,19 @@ int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, str
         return tern_err_set(err, TERN_USAGE, "--format %s; allowed are auto, jsonl and text",
                             o->format);
     return 0;
+}
+
+void data_tell_counts(const char *path, struct tern_text_counts c)
+{
+    if (c.replaced)
+        tern_warn("%s: %llu bytes that are not UTF-8 were replaced", path,
+                  (unsigned long long)c.replaced);
+    if (c.skipped)
+        tern_warn("%s: %llu documents that are not UTF-8 were left out", path,
+                  (unsigned long long)c.skipped);
+    if (c.bad)
+        tern_warn("%s: %llu lines that cannot be read were left out", path,
+                  (unsigned long long)c.bad);
 }
 
 /* ---- info ---- */
@@ -180,6 +203,7 @@ static int encode_file(const char *path, struct tern_token_encoder *e, struct te
             break;
         }
     }
+    data_tell_counts(path, tern_text_counts(t));
     tern_text_close(t);
     return rc;
 }

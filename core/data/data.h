@@ -188,9 +188,19 @@ void tern_set_abort(struct tern_set_writer *w); /* leaves nothing; NULL is fine 
 /* ---- reading text ---- */
 
 enum tern_text_format {
-    TERN_TEXT_AUTO,  /* by name: .jsonl, .ndjson (.gz) are JSONL, .json is refused, others text */
+    TERN_TEXT_AUTO,  /* by name: .jsonl, .jsonlines, .ndjson, in capitals, with more behind them and
+                        .gz, are JSONL; .json is refused; what else begins with a line that is a JSON
+                        object is JSONL where that has the field, and refused where not; others are
+                        text */
     TERN_TEXT_JSONL, /* one object a line, the text under a field */
     TERN_TEXT_PLAIN, /* a file is a document, or several parted by a line */
+};
+
+/* What becomes of a document that is not UTF-8. */
+enum tern_text_invalid {
+    TERN_TEXT_REFUSE,  /* an error with file, offset and count */
+    TERN_TEXT_REPLACE, /* each byte that is none is U+FFFD */
+    TERN_TEXT_SKIP,    /* it is left out */
 };
 
 struct tern_text_how {
@@ -199,6 +209,15 @@ struct tern_text_how {
     /* Plain: a line that is exactly this parts documents ("" for blank lines, "%" for fortunes);
      * the newline before it belongs to neither.  NULL: the file is one document. */
     const char *split;
+    enum tern_text_invalid invalid;
+    bool skip_bad; /* JSONL: lines without the field, or that are no object, are left out */
+};
+
+/* What was found on the way. */
+struct tern_text_counts {
+    uint64_t replaced; /* bytes that were no UTF-8 */
+    uint64_t skipped;  /* documents that were not */
+    uint64_t bad;      /* lines */
 };
 
 /* The documents of one file, plain or gzip, in order; "-" is standard input.  One thread at a
@@ -211,6 +230,7 @@ struct tern_text *tern_text_open(const char *path, const struct tern_text_how *h
 int tern_text_next(struct tern_text *t, const char **text, size_t *len, struct tern_err *err);
 /* Bytes of the file consumed so far, as stored, and its size, for progress. */
 void tern_text_progress(const struct tern_text *t, uint64_t *done_bytes, uint64_t *all_bytes);
+struct tern_text_counts tern_text_counts(const struct tern_text *t);
 void tern_text_close(struct tern_text *t); /* NULL is fine */
 
 #endif

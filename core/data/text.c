@@ -3,13 +3,17 @@
 
 #include "core/base/json.h"
 #include "core/base/str.h"
+#include "core/base/fs.h"
 #include "core/data/bytes.h"
+#include "core/data/loose.h"
 #include "core/token/token.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,10 +29,14 @@ struct tern_text {
     /* What is read and not yet given: buffer[at .. end). */
     char *buffer;
     size_t at, end, cap;
-    bool eof, given; /* given: a plain file that is one document has been */
-    uint64_t line;
-    json_t *object; /* holds the document given last */
-    struct tern_buf doc;
+    bool eof, given;     /* given: a plain file that is one document has been */
+    uint64_t base;       /* of buffer[0] in the text */
+    uint64_t line, from; /* of the line, or the document, given last: its number, its place */
+    json_t *object;      /* holds the document given last */
+    struct tern_buf doc, whole; /* a document of several lines; one that was mended */
+    enum tern_text_invalid invalid;
+    bool skip_bad;
+    struct tern_text_counts counts;
 };
 
 /* ---- lines ---- */
@@ -36,10 +44,9 @@ struct tern_text {
 /* Read more behind buffer[end]. */
 static int fill(struct tern_text *t, struct tern_err *err)
 {
-    if (t->at && t->at == t->end)
-        t->at = t->end = 0;
-    if (t->at && t->cap - t->end < PIECE) {
+    if (t->at && (t->at == t->end || t->cap - t->end < PIECE)) {
         memmove(t->buffer, t->buffer + t->at, t->end - t->at);
+        t->base += t->at;
         t->end -= t->at;
         t->at = 0;
     }
@@ -73,6 +80,7 @@ static int next_line(struct tern_text *t, char **line, size_t *len, struct tern_
         char *nl = t->end - t->at > seen ? memchr(start + seen, '\n', t->end - t->at - seen) : NULL;
         if (nl || (t->eof && t->at < t->end)) {
             *line = start;
+            t->from = t->base + t->at;
             *len = nl ? (size_t)(nl - start) : t->end - t->at;
             t->at += *len + (nl != NULL);
             t->line++;
@@ -88,22 +96,86 @@ static int next_line(struct tern_text *t, char **line, size_t *len, struct tern_
 
 /* ---- opening ---- */
 
-static int format_of(const char *path, enum tern_text_format *format, struct tern_err *err)
+/* Does a name have `.word`, in whatever case, at its end or before what was put behind it
+ * ("shard-1.jsonl-of-8", "data.jsonl.bak")? */
+static bool has_suffix(const char *name, const char *word)
 {
-    char *name = tern_strdup(path);
+    const size_t n = strlen(word);
+
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
+        if (strncasecmp(dot + 1, word, n) == 0 && !isalnum((unsigned char)dot[1 + n]))
+            return true;
+    return false;
+}
+
+static int ask(const struct tern_text *t, const char *what, struct tern_err *err)
+{
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: %s. Say --format jsonl if each line is an object, or --format text.",
+                        t->path, what);
+}
+
+/* By the first line, where the name does not tell. */
+static int look_inside(struct tern_text *t, struct tern_err *err)
+{
+    size_t at = t->at, n;
+
+    while (at < t->end && strchr(" \t\r\n", t->buffer[at]) && t->buffer[at])
+        at++;
+    const char *line = t->buffer + at, *nl;
+    t->format = TERN_TEXT_PLAIN;
+    if (at == t->end || *line != '{')
+        return 0;
+    nl = memchr(line, '\n', t->end - at);
+    n = nl ? (size_t)(nl - line) : t->end - at;
+    if (!nl && !t->eof) /* longer than what was read */
+        return n > 1 && line[1] == '"' ? ask(t, "does it hold one JSON object a line?", err) : 0;
+    switch (tern_loose_field(line, n, t->field, &t->whole)) {
+    case TERN_LOOSE_STRING:
+        t->format = TERN_TEXT_JSONL;
+        return 0;
+    case TERN_LOOSE_NO_JSON:
+        return 0;
+    default:
+        return ask(t, "its first line is a JSON object", err);
+    }
+}
+
+static int find_format(struct tern_text *t, const char *path, struct tern_err *err)
+{
+    static const char *const words[] = {"jsonl", "jsonlines", "ndjson", "ldjson", NULL};
+    const char *name = tern_fs_basename(path);
     size_t n = strlen(name);
 
-    if (tern_str_ends(name, ".gz"))
-        name[n - 3] = '\0';
-    bool json = tern_str_ends(name, ".json");
-    *format = tern_str_ends(name, ".jsonl") || tern_str_ends(name, ".ndjson") ? TERN_TEXT_JSONL
-                                                                              : TERN_TEXT_PLAIN;
-    free(name);
-    return json ? tern_err_set(err, TERN_USAGE,
-                               "%s: one JSON document or JSONL? Say --format jsonl if each line is "
-                               "an object.",
-                               path)
-                : 0;
+    for (const char *const *w = words; *w; w++)
+        if (has_suffix(name, *w)) {
+            t->format = TERN_TEXT_JSONL;
+            return 0;
+        }
+    if ((n >= 5 && strcasecmp(name + n - 5, ".json") == 0) ||
+        (n >= 8 && strcasecmp(name + n - 8, ".json.gz") == 0))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: one JSON document or JSONL? Say --format jsonl if each line is "
+                            "an object.",
+                            path);
+    return look_inside(t, err);
+}
+
+/* The first bytes: a mark that says UTF-8 is no text, one of UTF-16 or 32 is not UTF-8. */
+static int begin(struct tern_text *t, struct tern_err *err)
+{
+    while (!t->eof && t->end < PIECE)
+        if (fill(t, err) < 0)
+            return -1;
+    if (t->end >= 3 && memcmp(t->buffer, "\xef\xbb\xbf", 3) == 0)
+        t->at = 3;
+    else if (t->end >= 2 && t->invalid == TERN_TEXT_REFUSE &&
+             (memcmp(t->buffer, "\xff\xfe", 2) == 0 || memcmp(t->buffer, "\xfe\xff", 2) == 0))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: begins as UTF-16 does, and text is UTF-8 here. Convert it: iconv "
+                            "-f UTF-16 -t UTF-8.",
+                            t->path);
+    return 0;
 }
 
 static int open_fd(const char *path, uint64_t *bytes, struct tern_err *err)
@@ -140,14 +212,15 @@ struct tern_text *tern_text_open(const char *path, const struct tern_text_how *h
     t->field = tern_strdup(how->field ? how->field : "text");
     t->split = how->split ? tern_strdup(how->split) : NULL;
     t->format = how->format;
-    t->doc.max = TERN_TOKEN_TEXT_MAX;
-    if (t->format == TERN_TEXT_AUTO && format_of(path, &t->format, err) < 0)
-        goto fail;
+    t->invalid = how->invalid;
+    t->skip_bad = how->skip_bad;
+    t->doc.max = t->whole.max = TERN_TOKEN_TEXT_MAX;
     int fd = open_fd(path, &t->file_bytes, err);
     if (fd < 0)
         goto fail;
     t->file = tern_bytes_open(fd, t->path, err);
-    if (!t->file)
+    if (!t->file || begin(t, err) < 0 ||
+        (t->format == TERN_TEXT_AUTO && find_format(t, path, err) < 0))
         goto fail;
     return t;
 fail:
@@ -162,6 +235,7 @@ void tern_text_close(struct tern_text *t)
     tern_bytes_close(t->file);
     json_decref(t->object);
     tern_buf_free(&t->doc);
+    tern_buf_free(&t->whole);
     free(t->buffer);
     free(t->field);
     free(t->split);
@@ -173,6 +247,99 @@ void tern_text_progress(const struct tern_text *t, uint64_t *done_bytes, uint64_
 {
     *done_bytes = tern_bytes_done(t->file);
     *all_bytes = t->file_bytes;
+}
+
+struct tern_text_counts tern_text_counts(const struct tern_text *t)
+{
+    return t->counts;
+}
+
+/* ---- UTF-8 ---- */
+
+/* Bytes of the UTF-8 character at `s`, 0 when there is none. */
+static size_t character(const unsigned char *s, size_t len)
+{
+    size_t n = s[0] < 0x80                   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
+
+    if (n > len)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    return (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+                   (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)
+               ? 0 /* overlong, a surrogate, beyond Unicode */
+               : n;
+}
+
+/* How many bytes from `s` on are UTF-8. */
+static size_t good_bytes(const char *s, size_t len)
+{
+    size_t at = 0;
+
+    while (at < len) {
+        uint64_t eight;
+        if (len - at >= sizeof eight) {
+            memcpy(&eight, s + at, sizeof eight);
+            if (!(eight & UINT64_C(0x8080808080808080))) {
+                at += sizeof eight;
+                continue;
+            }
+        }
+        size_t n = character((const unsigned char *)s + at, len - at);
+        if (n == 0)
+            break;
+        at += n;
+    }
+    return at;
+}
+
+/* 1 and the text as it may be, 0 when it is to be left out, -1.  `from`: its place in the file, of
+ * which JSON's escapes know nothing. */
+static int check_text(struct tern_text *t, const char **text, size_t *len, struct tern_err *err)
+{
+    const char *s = *text;
+    size_t n = *len, good = good_bytes(s, n), bad = 0;
+
+    if (good == n)
+        return 1;
+    if (t->invalid == TERN_TEXT_SKIP) {
+        t->counts.skipped++;
+        return 0;
+    }
+    tern_buf_clear(&t->whole);
+    const size_t first = good;
+    for (size_t at = 0; at < n; at += good) {
+        good = good_bytes(s + at, n - at);
+        tern_buf_add(&t->whole, s + at, good);
+        if (at + good < n) {
+            tern_buf_add(&t->whole, "\xef\xbf\xbd", 3);
+            bad++;
+            good++;
+        }
+    }
+    if (t->invalid == TERN_TEXT_REFUSE && t->format == TERN_TEXT_JSONL)
+        return tern_err_set(
+            err, TERN_USAGE,
+            "%s:%llu: is not UTF-8: 0x%02x at byte %zu of the text, %zu such bytes in "
+            "it. Convert the file, or say --invalid replace or skip.",
+            t->path, (unsigned long long)t->line, (unsigned char)s[first], first, bad);
+    if (t->invalid == TERN_TEXT_REFUSE)
+        return tern_err_set(
+            err, TERN_USAGE,
+            "%s: is not UTF-8: 0x%02x at byte %llu, %zu such bytes in its document. "
+            "Convert it (iconv), or say --invalid replace or skip.",
+            t->path, (unsigned char)s[first], (unsigned long long)(t->from + first), bad);
+    t->counts.replaced += bad;
+    if (tern_buf_check(&t->whole, t->path, err) < 0)
+        return -1;
+    *text = t->whole.data;
+    *len = t->whole.len;
+    return 1;
 }
 
 /* ---- documents ---- */
@@ -198,23 +365,37 @@ static bool is_blank(const char *line, size_t len)
     return len == 0;
 }
 
-static int next_json(struct tern_text *t, const char **text, size_t *len, struct tern_err *err)
+/* The field of an object whose others hold what a strict reader stops at. */
+static int read_loosely(struct tern_text *t, const char *line, size_t n, const char *why,
+                        const char **text, size_t *len, struct tern_err *err)
+{
+    switch (tern_loose_field(line, n, t->field, &t->doc)) {
+    case TERN_LOOSE_STRING:
+        *text = t->doc.data ? t->doc.data : "";
+        *len = t->doc.len;
+        return tern_buf_check(&t->doc, t->path, err) < 0 ? -1 : 1;
+    case TERN_LOOSE_NO_STRING:
+        return tern_err_set(err, TERN_USAGE, "%s:%llu: field '%s' is not a string", t->path,
+                            (unsigned long long)t->line, t->field);
+    case TERN_LOOSE_NO_FIELD:
+        return tern_err_set(err, TERN_USAGE, "%s:%llu: no field '%s'. Choose one with --field.",
+                            t->path, (unsigned long long)t->line, t->field);
+    default:
+        return tern_err_set(err, TERN_USAGE, "%s:%llu: not a JSON object on one line: %s", t->path,
+                            (unsigned long long)t->line, why);
+    }
+}
+
+/* The text of one line: 1, or -1. */
+static int read_line(struct tern_text *t, const char *line, size_t n, const char **text,
+                     size_t *len, struct tern_err *err)
 {
     json_error_t je;
-    char *line;
-    size_t n;
-    int rc;
 
-    do {
-        rc = next_line(t, &line, &n, err);
-        if (rc <= 0)
-            return rc;
-    } while (is_blank(line, n));
     json_decref(t->object);
-    t->object = json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    t->object = json_loadb(line, n, JSON_ALLOW_NUL, &je);
     if (!t->object)
-        return tern_err_set(err, TERN_USAGE, "%s:%llu: not a JSON object on one line: %s", t->path,
-                            (unsigned long long)t->line, je.text);
+        return read_loosely(t, line, n, je.text, text, len, err);
     json_t *value = json_object_get(t->object, t->field);
     if (!json_is_object(t->object))
         return tern_err_set(err, TERN_USAGE, "%s:%llu: not a JSON object", t->path,
@@ -229,6 +410,28 @@ static int next_json(struct tern_text *t, const char **text, size_t *len, struct
     return 1;
 }
 
+static int next_json(struct tern_text *t, const char **text, size_t *len, struct tern_err *err)
+{
+    char *line;
+    size_t n;
+    int rc;
+
+    for (;;) {
+        if ((rc = next_line(t, &line, &n, err)) <= 0)
+            return rc;
+        if (is_blank(line, n))
+            continue;
+        rc = read_line(t, line, n, text, len, err);
+        if (rc > 0)
+            rc = check_text(t, text, len, err);
+        if (rc > 0)
+            return 1;
+        if (rc < 0 && !(t->skip_bad && err && err->code == TERN_USAGE))
+            return -1;
+        t->counts.bad += rc < 0;
+    }
+}
+
 static int next_whole(struct tern_text *t, const char **text, size_t *len, struct tern_err *err)
 {
     if (t->given)
@@ -237,8 +440,9 @@ static int next_whole(struct tern_text *t, const char **text, size_t *len, struc
         if (fill(t, err) < 0)
             return -1;
     t->given = true;
-    *text = t->end ? t->buffer : "";
-    *len = t->end;
+    t->from = t->base + t->at;
+    *text = t->end ? t->buffer + t->at : "";
+    *len = t->end - t->at;
     return 1;
 }
 
@@ -255,6 +459,7 @@ static int next_split(struct tern_text *t, const char **text, size_t *len, struc
     char *line;
     size_t n;
     int rc;
+    uint64_t from = t->base + t->at;
 
     tern_buf_clear(&t->doc);
     while ((rc = next_line(t, &line, &n, err)) > 0 && !is_split(t, line, n)) {
@@ -267,6 +472,7 @@ static int next_split(struct tern_text *t, const char **text, size_t *len, struc
         return -1;
     if (rc == 0 && !any)
         return 0;
+    t->from = from;
     *text = t->doc.data ? t->doc.data : "";
     *len = t->doc.len;
     return 1;
@@ -276,11 +482,20 @@ int tern_text_next(struct tern_text *t, const char **text, size_t *len, struct t
 {
     if (t->format == TERN_TEXT_JSONL)
         return next_json(t, text, len, err);
-    int rc = t->split ? next_split(t, text, len, err) : next_whole(t, text, len, err);
-    const char *nul = rc > 0 ? memchr(*text, '\0', *len) : NULL;
-    if (nul)
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: is not text: byte %zu of a document is NUL. Leave the file out.",
-                            t->path, (size_t)(nul - *text));
-    return rc;
+    for (;;) {
+        int rc = t->split ? next_split(t, text, len, err) : next_whole(t, text, len, err);
+        if (rc <= 0)
+            return rc;
+        const char *nul = memchr(*text, '\0', *len);
+        if (nul && t->invalid == TERN_TEXT_SKIP) {
+            t->counts.skipped++;
+            continue;
+        }
+        if (nul)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: is not text: byte %llu is NUL. Leave the file out.", t->path,
+                                (unsigned long long)t->from + (uint64_t)(nul - *text));
+        if ((rc = check_text(t, text, len, err)) != 0)
+            return rc;
+    }
 }

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BUFFER = TERN_TDS_BLOCK };
@@ -132,6 +133,29 @@ static void sink_close(struct sink *s)
 
 /* ---- documents ---- */
 
+/* What lies at `path` is replaced where it is a token set, or nothing yet. */
+static int check_out(const char *path, struct tern_err *err)
+{
+    char magic[sizeof TERN_TDS_MAGIC - 1] = "";
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool set = false;
+
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0)
+        return tern_err_sys(err, "%s: exists, and cannot be read", path);
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        set = st.st_size == 0 || (pread(fd, magic, sizeof magic, 0) == (ssize_t)sizeof magic &&
+                                  memcmp(magic, TERN_TDS_MAGIC, sizeof magic) == 0);
+    close(fd);
+    return set ? 0
+               : tern_err_set(err, TERN_USAGE,
+                              "%s: exists and is no token set; it is left as it is. Name another "
+                              "file to write.",
+                              path);
+}
+
 struct tern_set_writer *tern_set_create(const char *path, const struct tern_set_kind *kind,
                                         struct tern_err *err)
 {
@@ -142,7 +166,7 @@ struct tern_set_writer *tern_set_create(const char *path, const struct tern_set_
         return NULL;
     w->kind = *kind;
     w->file.fd = w->tokens.fd = w->docs.fd = w->mask.fd = -1;
-    if (tern_fs_new_open(&w->file, path, 0644, err) < 0)
+    if (check_out(path, err) < 0 || tern_fs_new_open(&w->file, path, 0644, err) < 0)
         goto fail;
     if (sink_open(&w->tokens, NULL, err) < 0 || sink_open(&w->docs, path, err) < 0 ||
         (kind->mask && sink_open(&w->mask, path, err) < 0) ||

@@ -14,6 +14,13 @@ out_has 'File=/dev/neuron[0-15]'; out_has 'AccountingStoreFlags=job_comment' "sa
 run tern cluster render "$template" -o conf; status 0
 [ "$(ls conf | tr '\n' ' ')" = 'cgroup.conf gres.conf plugstack.conf slurm.conf topology.conf ' ]
 ok $? 'render -o writes the five files'
+sed -i 's/^SlurmctldTimeout=.*/SlurmctldTimeout=7/' conf/slurm.conf
+run tern cluster render "$template" -o conf; status 0 'and again over what it wrote'; ! grep -q 'SlurmctldTimeout=7' conf/slurm.conf; ok $? 'which is replaced'
+for f in slurm.conf plugstack.conf cgroup.conf; do
+    rm -rf theirs; mkdir theirs; echo "# mine" >theirs/$f
+    run tern cluster render "$template" -o theirs; status 2 "render -o over somebody's $f"; one_line; err_has 'was not rendered by tern'
+    [ "$(ls theirs) $(cat theirs/$f)" = "$f # mine" ]; ok $? 'nothing is written'
+done
 run tern cluster render "$template" --to cfn; status 2
 err_has "'cfn' is not one of: slurm"
 

@@ -158,4 +158,78 @@ printf 'a\0b' >binary.txt
 run tern data build -t "$ROOT/tests/golden/spm-bpe-800.model" -o binary.tds binary.txt
 status 2; err_has "is not text"; one_line
 [ ! -e binary.tds ]; ok $? "and makes no set"
+# ---- what is no text, no JSONL, no gzip: told, and never taken for something else
+count() { tern data info "$1" --json | sed -n 's/^ *"documents": \([0-9]*\).*/\1/p' | head -n 1; }
+docs() { is "$(count o.tds)" "$1" "$1 documents"; }
+build() { rm -f o.tds; run tern data build -t model -o o.tds "$@"; }
+two='{"text": "Alpha document one."}
+{"text": "Beta document two."}'
+for name in x.jsonl X.JSONL x.jsonl.bak x.jsonlines x.ndjson shard-00001.jsonl-of-00010 noext x.txt x.log; do
+    printf '%s\n' "$two" >"$name"; build "$name"; status 0; is "$(count o.tds)" 2 "$name: two documents"; rm "$name"
+done
+printf '%s\n' "$two" | gzip >x.JSONL.GZ; build x.JSONL.GZ; is "$(count o.tds)" 2 "in capitals and gzip"
+printf '%s\n' "$two" | { rm -f o.tds; tern data build -t model -o o.tds - 2>/dev/null; }; is "$(count o.tds)" 2 "on standard input"
+printf '{"body": "x"}\n' >x; build x; status 2 "objects without the field"; err_has 'Say --format jsonl'; one_line
+build --format text x; status 0 "as text, where that is said"
+printf '{"a": 1,\n "text": "x"}\n' >x.json; build x.json; status 2; err_has 'Say --format jsonl'
+printf '{ this is prose }\n' >x; build x; status 0 "a brace is no JSON"
+
+for line in '{"text": "ab", "x": NaN}' '{"text": "ab", "x": [-Infinity, Infinity]}' '{"text": "ab", "n": 123456789012345678901234567890}' '{"n": 1e999, "text": "ab"}' \
+    '{"x": 1, "x": 2, "text": "ab"}' '{"a\u0000b": 1, "text": "ab"}' '{"m": "\ud800", "text": "ab"}' '{"m": {"x": [{"y": NaN}]}, "text": "\u0061\u0062"}' '{"text": "a\u0062", "e": "\ud83d\ude00", "z": NaN}'; do
+    printf '%s\n' "$line" >odd.jsonl; build odd.jsonl; status 0 "read: $line"
+    run tern data encode -t model odd.jsonl; cp out odd.ids; printf '{"text": "ab"}\n' >plain.jsonl; run tern data encode -t model plain.jsonl
+    cmp -s out odd.ids; ok $? "as what its text says"
+done
+for line in '{"text": "ab"' '{"text": "ab", "x": NaNs}' '{"text": "ab" "x": 1}' '["text"]' '{"text": "a	b", "x": NaN}' '{"text": null}' '{"text": 1, "x": NaN}' '{"x": Infinit}' '{"text": "\ud800"}' '{"text": "ab"}}' '{"text": "ab", "x": 01}' '{"text": "ab", "x": NaN,}' '{"te\u0078t"}'; do
+    printf '{"text": "good"}\n%s\n{"text": "good too"}\n' "$line" >bad.jsonl
+    build bad.jsonl; status 2 "refused: $line"; err_has 'bad.jsonl:2: '; one_line; [ ! -e o.tds ]; ok $? "nothing is written"
+    build --skip-bad bad.jsonl; status 0 "left out where that is said"; docs 2; err_has '1 lines that cannot be read were left out'
+done
+
+printf 'caf\351 au lait, d\351j\340\n' >latin1.txt
+build latin1.txt; status 2 "Latin-1"; err_has 'latin1.txt: is not UTF-8: 0xe9 at byte 3, 3 such bytes'; one_line; [ ! -e o.tds ]; ok $? "nothing is written"
+build --invalid replace latin1.txt; status 0; err_has '3 bytes that are not UTF-8 were replaced'
+run tern data encode -t model --invalid replace latin1.txt; cp out replaced; printf 'caf\357\277\275 au lait, d\357\277\275j\357\277\275\n' >fffd.txt; run tern data encode -t model fffd.txt; cmp -s out replaced; ok $? "by U+FFFD each"
+echo good >good.txt; build --invalid skip latin1.txt good.txt; status 0; is "$(count o.tds)" 1 "left out where that is said"; err_has 'latin1.txt: 1 documents that are not UTF-8 were left out'
+build --invalid maybe good.txt; status 2; err_has 'allowed are refuse, replace and skip'
+printf 'one\n%%\ntw\303\n%%\nthree\n' >parts.txt; build --split % parts.txt; status 2; err_has 'parts.txt: is not UTF-8: 0xc3 at byte 8, 1 such'
+build --split % --invalid skip parts.txt; is "$(count o.tds)" 2 "of several documents the one"
+for bytes in '\300\257' '\355\240\200' '\364\220\200\200' '\342\202' '\200' '\377' '\360\237\230'; do
+    printf "ab$bytes cd" >x.txt; build x.txt; status 2 "no UTF-8: $bytes"; err_has 'at byte 2'
+    printf '{"text": "ab'"$bytes"' cd"}\n' >x.jsonl; build x.jsonl; status 2; err_has 'x.jsonl:1: '
+done
+printf '\303\251\342\202\254\360\237\230\200\357\277\275\n' >x.txt; build x.txt; status 0 "all lengths of UTF-8"
+printf 'a\0b\0' >x.txt; build x.txt; status 2; err_has 'byte 1 is NUL'
+printf '\377\376\100\116\072\123' >x.txt; build x.txt; status 2 "UTF-16"; err_has 'begins as UTF-16 does'; one_line
+for name in bom.txt bom.jsonl bom; do
+    if [ $name = bom.txt ]; then printf 'plain words'; else printf '{"text": "plain words"}\n'; fi >without; { printf '\357\273\277'; cat without; } >$name
+    run tern data encode -t model --format "$([ $name = bom.txt ] && echo text || echo jsonl)" without; cp out wanted; run tern data encode -t model $name; cmp -s out wanted; ok $? "$name: the mark at its beginning is no text"
+done
+
+printf '%s\n' "$two" | gzip >one.gz; printf '{"text": "Gamma."}\n' | gzip >two.gz
+good() { build g.jsonl.gz; status 0 "gzip: $1"; docs "$2"; }
+bad() { build g.jsonl.gz; status 2 "gzip: $1"; err_has 'damaged gzip file'; one_line; [ ! -e o.tds ]; ok $? "nothing is written"; }
+cat one.gz two.gz >g.jsonl.gz; good "two members" 3
+{ cat one.gz; head -c 512 /dev/zero; } >g.jsonl.gz; good "NULs behind" 2
+{ cat one.gz; head -c 3 /dev/zero; cat two.gz; } >g.jsonl.gz; good "NULs between" 3
+{ cat one.gz; printf '{"text": "plain"}\n'; } >g.jsonl.gz; bad "plain text behind"
+{ cat one.gz; printf x; } >g.jsonl.gz; bad "one byte behind"
+{ cat one.gz; printf '\037'; } >g.jsonl.gz; bad "half a mark behind"
+{ cat one.gz; head -c 9 /dev/zero; printf x; } >g.jsonl.gz; bad "NULs and a byte behind"
+size=$(stat -c %s two.gz)
+for at in 0 1 2 3; do { cat one.gz; head -c $at two.gz; printf '\252'; tail -c +$((at + 2)) two.gz; } >g.jsonl.gz; [ $at = 3 ] || bad "byte $at of the second member"; done
+for cut in 1 5 9 12 $((size - 9)) $((size - 1)); do { cat one.gz; head -c $cut two.gz; } >g.jsonl.gz; bad "a second member of $cut bytes"; done
+{ cat one.gz; head -c $((size - 5)) two.gz; printf '\252'; tail -c 4 two.gz; } >g.jsonl.gz; bad "a wrong checksum"
+
+# ---- what is written over
+mkdir -p g; for i in 1 2 3; do echo '{"text": "document '$i'"}' >g/$i.jsonl; done
+run tern data build -t model -o g/*.jsonl; status 2 "-o takes the first of the files"; err_has 'exists and is no token set'; one_line; has g/1.jsonl 'document 1'
+run tern data build -t model -o g/1.jsonl g/1.jsonl; status 2; err_has 'is an input itself'; has g/1.jsonl 'document 1'
+cp model/tokenizer.model tk.model; cp tk.model kept.model; run tern data build -t tk.model -o tk.model g/1.jsonl; status 2; err_has 'is the tokenizer itself'; cmp -s tk.model kept.model; ok $? "the tokenizer is as it was"
+run tern data build -t model -o model/tokenizer.model g/1.jsonl; status 2; cmp -s model/tokenizer.model kept.model; ok $? "also in its folder"
+ln -s g/2.jsonl link; run tern data build -t model -o link g/1.jsonl; status 2 "a link to somebody's text"; has g/2.jsonl 'document 2'
+run tern data build -t model -o g g/1.jsonl; status 2 "a folder"
+run tern data build -t model -o set.tds g/1.jsonl; status 0; run tern data build -t model -o set.tds g/1.jsonl g/2.jsonl; status 0 "a set takes the place of a set"; is "$(count set.tds)" 2 "with two documents"
+run tern data build -t model g/3.jsonl; status 0; mkdir h; echo '{"text": "other"}' >h/3.jsonl; cp 3.tds kept.tds
+run tern data build -t model h/3.jsonl; status 2 "a name that was not asked for is not written over"; err_has 'Say where to write'; cmp -s 3.tds kept.tds; ok $? "the first set is as it was"
 tap_done

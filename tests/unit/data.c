@@ -439,7 +439,7 @@ static const char *documents(const char *name, const char *content, struct tern_
 
 static void test_text(void)
 {
-    struct tern_text_how how = {TERN_TEXT_AUTO, NULL, NULL}, body = how, split = how, blank = how;
+    struct tern_text_how how = {.format = TERN_TEXT_AUTO}, body = how, split = how, blank = how;
 
     body.field = "body";
     split.split = "%";

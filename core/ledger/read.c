@@ -373,14 +373,14 @@ int tern_ledger_find(struct tern_ledger *l, const char *words, char run_id[TERN_
         if (n == 0)
             return tern_err_set(err, TERN_USAGE, "%s: holds no run yet", l->what);
     } else {
-        /* An id's beginning; four characters, so that a name is rarely taken for one. */
-        if (strlen(words) >= 4 &&
+        if (find_by(l, "SELECT id FROM run WHERE name = ?1 ORDER BY id DESC LIMIT 1", words, &n, id,
+                    err) < 0)
+            return -1;
+        /* An id's beginning, which is what no run is called. */
+        if (n == 0 && strlen(words) >= 4 &&
             find_by(l,
                     "SELECT id FROM run WHERE substr(id, 1, length(?1)) = upper(?1) COLLATE BINARY",
                     words, &n, id, err) < 0)
-            return -1;
-        if (n == 0 && find_by(l, "SELECT id FROM run WHERE name = ?1 ORDER BY id DESC LIMIT 1",
-                              words, &n, id, err) < 0)
             return -1;
         if (n == 0)
             return tern_err_set(err, TERN_USAGE,

@@ -39,10 +39,8 @@ static void add_data(struct tern_buf *b, const struct tern_recipe *r)
     }
 }
 
-static bool is_default(const struct tern_recipe *r, const struct tern_recipe_key *k)
+static bool is_default(const struct tern_recipe_key *k, const char *from)
 {
-    const char *from = (const char *)r + k->offset;
-
     switch (k->kind) {
     case KEY_TEXT:
     case KEY_PATH:
@@ -61,13 +59,13 @@ static bool is_default(const struct tern_recipe *r, const struct tern_recipe_key
 static void add_key(struct tern_buf *b, const struct tern_recipe *r,
                     const struct tern_recipe_key *k)
 {
-    const char *from = (const char *)r + k->offset;
+    const char *from = k->offset == KEY_NOWHERE ? NULL : (const char *)r + k->offset;
     struct tern_yaml_node *n = NULL;
 
     tern_recipe_look_up(r, k->name, &n, NULL);
-    if (k->late && is_default(r, k))
+    if (from && k->late && is_default(k, from))
         return;
-    if (k->offset == KEY_NOWHERE)
+    if (!from)
         tern_buf_printf(b, "%s=%s\n", k->name, k->words[0]);
     else if (k->by_word)
         tern_buf_printf(b, "%s=%s\n", k->name, k->words[*(const int64_t *)from]);

@@ -2,6 +2,7 @@
 
 #include "core/base/str.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ int tern_run_metric_value(const char *s, double *out)
     if (!*s || strspn(s, "0123456789+-.eEnNaAiIfFtTyY") != strlen(s))
         return -1;
     double v = strtod(s, &end);
-    if (*end)
+    if (*end || (isinf(v) && !strpbrk(s, "iI"))) /* more than a double holds */
         return -1;
     *out = v;
     return 0;
@@ -44,11 +45,15 @@ int tern_run_metric_word(struct tern_run_metric *m, char *word, struct tern_err 
         return tern_err_set(err, TERN_USAGE, "'%.100s': wanted NAME=VALUE, for example loss=2.31",
                             word);
     if (tern_str_starts(word, "step=")) {
+        if (m->step >= 0)
+            return tern_err_set(err, TERN_USAGE, "'%.100s': step= is given twice", word);
         if (tern_str_int(eq + 1, 0, INT64_MAX, &m->step) < 0)
             return tern_err_set(err, TERN_USAGE, "'%.100s': a step is a whole number from 0", word);
         return 0;
     }
     if (tern_str_starts(word, "checkpoint=")) {
+        if (m->checkpoint)
+            return tern_err_set(err, TERN_USAGE, "'%.100s': checkpoint= is given twice", word);
         m->checkpoint = eq + 1;
         return *m->checkpoint ? 0 : tern_err_set(err, TERN_USAGE, "checkpoint= names no folder");
     }
@@ -60,6 +65,11 @@ int tern_run_metric_word(struct tern_run_metric *m, char *word, struct tern_err 
                             NAME_MAX_BYTES);
     if (tern_run_metric_commands(word, (size_t)(eq - word)))
         return tern_err_set(err, TERN_USAGE, "a metric's name has no control characters");
+    for (size_t i = 0; i < m->n; i++)
+        if (strlen(m->values[i].name) == (size_t)(eq - word) &&
+            memcmp(m->values[i].name, word, (size_t)(eq - word)) == 0)
+            return tern_err_set(err, TERN_USAGE, "'%.200s': %s is given twice", word,
+                                m->values[i].name);
     struct tern_ledger_value *v = &m->values[m->n];
     if (tern_run_metric_value(eq + 1, &v->value) < 0)
         return tern_err_set(err, TERN_USAGE, "'%.200s': '%.100s' is no number", word, eq + 1);

@@ -76,6 +76,9 @@ run tern metric step=401 loss=nan acc=0.5; status 0
 run tern metric step=402; status 2; err_has "nothing to record"; one_line
 run tern metric loss=1; status 2; err_has "which step?"; one_line
 run tern metric step=402 loss=abc; status 2; err_has "is no number"; one_line
+run tern metric step=402 loss=1e400; status 2 "more than a double holds"; err_has "is no number"; one_line
+run tern metric step=402 loss=1 loss=2; status 2 "a name twice"; err_has "loss is given twice"; one_line
+run tern metric step=402 step=403 loss=1; status 2 "a step twice"; err_has "step= is given twice"; one_line
 run tern metric step=402 loss; status 2; err_has "wanted NAME=VALUE"; one_line
 run tern metric step=402 $'\e]0;x\a=1'; status 2; err_has "control characters"; one_line
 run tern metric step=402 $'x\xc2\x9b2J=1'; status 2 "nor C1's"

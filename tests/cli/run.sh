@@ -162,6 +162,13 @@ done
 cd ..
 touch file; run tern run good.yaml --set ledger.dir=file; [ $rc != 0 ]; ok $? "a ledger folder that is a file"; one_line
 
+# ---- names that commands would take for something else
+for name in latest Last best ALL -x .x; do
+    recipe "n$name" true; sed -i "s/^name: .*/name: '$name'/" "n$name.yaml"
+    run tern run --check "n$name.yaml"; status 2 "a run called '$name'"; one_line
+done
+recipe bestof true; run tern run --check bestof.yaml; status 0 "but 'bestof' is a name"
+
 # ---- what --check costs sbatch
 start=$(date +%s%N); for _ in 1 2 3 4 5; do tern run --check good.yaml; done
 echo "# tern run --check takes $((($(date +%s%N) - start) / 5000000)) ms"

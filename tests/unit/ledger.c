@@ -461,6 +461,35 @@ static void test_names(void)
     tern_buf_free(&found);
 }
 
+/* A run may be called what another's id begins with. */
+static void test_find(void)
+{
+    char first[TERN_ULID_SIZE], second[TERN_ULID_SIZE], found[TERN_ULID_SIZE], name[9];
+    struct tern_ledger *l;
+
+    tern_ulid_new(first);
+    usleep(2000);
+    tern_ulid_new(second);
+    snprintf(name, sizeof name, "%.8s", first);
+    for (int i = 0; i < 2; i++) {
+        struct tern_spool *s = tern_spool_open(dir, i ? second : first, 1, "w", &err);
+        struct tern_ledger_run r = {.name = i ? name : "other", .created_ns = 1};
+        tern_spool_run(s, &r, &err);
+        tern_spool_close(s, &err);
+    }
+    l = tern_ledger_open(dir, &err);
+    ok(l && tern_ledger_find(l, name, found, &err) == 0 && strcmp(found, second) == 0,
+       "a run's name goes before the beginning of another's id");
+    ok(l && tern_ledger_find(l, first, found, &err) == 0 && strcmp(found, first) == 0,
+       "which more of the id finds");
+    tern_ledger_close(l);
+    for (int i = 0; i < 2; i++) {
+        char *run = tern_strf("%s/runs/%s", dir, i ? second : first);
+        tern_fs_remove_tree(run, NULL);
+        free(run);
+    }
+}
+
 /* What people ask, as one text; NULL when it cannot be answered. */
 static char *answers(const char *run)
 {
@@ -622,6 +651,7 @@ int main(void)
     test_sql();
     test_verify();
     test_names();
+    test_find();
     test_flips();
     test_full();
     test_paths();

@@ -223,6 +223,27 @@ static int read_piece(struct convert_export *x, const struct tern_ckpt_info *t,
     return 0;
 }
 
+/* f16 ends at 65504, where the other types go on: no weight becomes infinite without a word. */
+static int check_range(const struct convert_export *x, const struct tern_ckpt_info *t,
+                       const char *piece, uint64_t n, struct tern_err *err)
+{
+    uint64_t infinite = 0;
+
+    if (t->type != TERN_CKPT_F16 || x->options->dtype != TERN_CONVERT_F16)
+        return 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, piece + i * sizeof h, sizeof h);
+        infinite += (h & 0x7fff) == 0x7c00;
+    }
+    return infinite == 0
+               ? 0
+               : tern_err_set(err, TERN_USAGE,
+                              "%s: tensor '%s' holds values beyond f16's 65504 (%llu in one "
+                              "piece of it). Export it as bf16 or f32.",
+                              tern_ckpt_path(x->from), t->name, (unsigned long long)infinite);
+}
+
 static int write_rows(struct convert_export *x, const struct tern_ckpt_info *t,
                       struct tern_convert_merge *merge, char *piece, int fd, const char *path,
                       struct tern_err *err)
@@ -241,6 +262,7 @@ static int write_rows(struct convert_export *x, const struct tern_ckpt_info *t,
         uint64_t left = t->shape[0] - start[0];
         shape[0] = left < PIECE / most ? left : PIECE / most;
         if (read_piece(x, t, merge, start, shape, values, piece, err) < 0 ||
+            check_range(x, t, piece, shape[0] * (row / 2), err) < 0 ||
             tern_fs_write(fd, piece, shape[0] * row, path, err) < 0)
             return -1;
     }

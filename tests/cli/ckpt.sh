@@ -34,6 +34,23 @@ has out2/config.json '"torch_dtype": "bfloat16"'
 has out2/model.safetensors.index.json '"total_size": 169056'
 big=$(find out2 -name '*.safetensors' -size +41k | wc -l)
 [ "$big" = 0 ] && [ "$(ls out2/model-0000?-of-0000?.safetensors | wc -l)" -gt 3 ]; ok $? "no file passes the limit"
+run tern ckpt export run/latest -o half --dtype f16; status 0 "as f16, where all of it is small"
+for value in 65519 65520 -70000 3e38; do # the last that f16 rounds down to 65504, and the first that it does not
+    cp -r hf big
+    python3 - big/model.safetensors "$value" <<'P'
+import struct, sys
+b = bytearray(open(sys.argv[1], 'rb').read())
+b[-4:] = struct.pack('<f', float(sys.argv[2]))
+open(sys.argv[1], 'wb').write(b)
+P
+    rm -rf big-run half; "$T" save big-run 1 2 big
+    run tern ckpt export big-run/latest -o half --dtype f16
+    if [ "$value" = 65519 ]; then status 0 "f16: $value"; else
+        status 2 "f16: $value"; one_line; err_has "beyond f16's 65504"; [ ! -e half ]; ok $? "nothing is written"
+        run tern ckpt export big-run/latest -o half --dtype bf16; status 0 "as bf16"
+    fi
+    rm -rf big half
+done
 run tern ckpt export run/latest -o out1; status 2; one_line; err_has 'is there already'
 run tern ckpt export run/latest -o out3 --dtype f8; status 2; one_line
 run tern ckpt export run/latest -o out3 --max-shard 0; status 2; one_line

@@ -278,8 +278,9 @@ static const struct tern_cmd verify_cmd = {
     .args_min = 1,
     .args_max = 1,
     .summary = "verify a checkpoint, or all in a folder",
-    .about = "PATH is a checkpoint, a folder of checkpoints, or DIR/latest. Checkpoints that a "
-             "workload wrote have no manifest; `tern run` keeps one of each beside the ledger.",
+    .about =
+        "PATH is a checkpoint, a folder of checkpoints, DIR/latest or DIR/best. Checkpoints that a "
+        "workload wrote have no manifest; `tern run` keeps one of each beside the ledger.",
     .examples = "  tern ckpt verify checkpoints/latest --full\n"
                 "  tern ckpt verify out/step_100 --run llama-70b\n",
     .opts = verify_opts,
@@ -386,7 +387,7 @@ static const struct tern_cmd show_cmd = {
     .args_min = 1,
     .args_max = 1,
     .summary = "show what a checkpoint holds",
-    .about = "PATH is a checkpoint, DIR/latest, or a Hugging Face model folder.",
+    .about = "PATH is a checkpoint, DIR/latest, DIR/best, or a Hugging Face model folder.",
     .opts = show_opts,
     .run = show_run,
 };
@@ -507,8 +508,8 @@ static const struct tern_cmd export_cmd = {
     .about = "Loads in transformers, vLLM and llama.cpp: config.json, the tokenizer's files, and "
              "safetensors, in one file or several with an index.  Of a run that trained adapters "
              "(LoRA, DoRA) they alone are written, as PEFT's: adapter_model.safetensors and "
-             "adapter_config.json.  The folder appears whole or not at all.  PATH is a checkpoint "
-             "or DIR/latest.",
+             "adapter_config.json.  The folder appears whole or not at all.  PATH is a checkpoint, "
+             "DIR/latest or DIR/best.",
     .examples = "  tern ckpt export checkpoints/latest -o out-hf --dtype bf16\n",
     .opts = export_opts,
     .run = export_run,
@@ -545,7 +546,7 @@ static const struct tern_cmd merge_cmd = {
              "of them: each weight W with an adapter becomes W + scale B A, with DoRA brought to "
              "its magnitudes, computed in double and rounded once to the type that is written.  "
              "One weight is in memory at a time.  The folder appears whole or not at all.  PATH is "
-             "a checkpoint or DIR/latest.",
+             "a checkpoint, DIR/latest or DIR/best.",
     .examples = "  tern ckpt merge checkpoints/latest -o out-hf --dtype bf16\n",
     .opts = merge_opts,
     .run = merge_run,

@@ -20,7 +20,8 @@ static bool json, only;
 
 static const struct tern_opt opts[] = {
     {"checkpoint", 'c', TERN_OPT_TEXT, "PATH", "latest", .to.text = &checkpoint,
-     .help = "a checkpoint or a Hugging Face folder; latest: the newest of checkpoint.dir"},
+     .help = "a checkpoint or a Hugging Face folder; latest: the newest of checkpoint.dir; best: "
+             "of its best evaluation (evaluate.stop)"},
     {"only", 0, TERN_OPT_FLAG, .to.flag = &only,
      .help = "leave out the model that the recipe begins from"},
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
@@ -77,11 +78,11 @@ out:
 /* The checkpoint meant by --checkpoint, malloc'ed. */
 static char *resolve(const struct tern_recipe *r, struct tern_err *err)
 {
-    char *path = NULL, *typed = strcmp(checkpoint, "latest") == 0
-                                    ? tern_fs_join(r->checkpoint.dir, "latest")
-                                    : tern_strdup(checkpoint);
+    bool word = strcmp(checkpoint, "latest") == 0 || strcmp(checkpoint, "best") == 0;
+    char *path = NULL,
+         *typed = word ? tern_fs_join(r->checkpoint.dir, checkpoint) : tern_strdup(checkpoint);
 
-    if (tern_str_ends(typed, "/latest"))
+    if (tern_str_ends(typed, "/latest") || tern_str_ends(typed, "/best"))
         tern_ckpt_resolve(typed, &path, err);
     else
         path = tern_strdup(typed);

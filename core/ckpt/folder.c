@@ -255,11 +255,71 @@ int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_e
     return 0;
 }
 
+/* The good one of step `best`, or the newest before it. */
+static int find_until(const char *dir, uint64_t best, char **path, uint64_t *step,
+                      struct tern_err *err)
+{
+    struct name *names;
+    size_t n;
+
+    *path = NULL;
+    if (names_read(dir, &names, &n, err) < 0)
+        return -1;
+    for (size_t i = n; i-- > 0 && !*path;) {
+        if (names[i].state != TERN_CKPT_GOOD || names[i].step > best)
+            continue;
+        char *p = tern_fs_join(dir, names[i].text);
+        struct tern_ckpt *c = open_named(p, names[i].step, NULL);
+        if (c) {
+            *path = p;
+            *step = names[i].step;
+            tern_ckpt_close(c);
+        } else {
+            free(p);
+        }
+    }
+    names_free(names, n);
+    return 0;
+}
+
+/* From the newest one, *path, to that of the best evaluation, as its meta names it. */
+static int find_best(const char *dir, char **path, struct tern_err *err)
+{
+    struct tern_ckpt *c = tern_ckpt_open(*path, err);
+    uint64_t step = 0;
+
+    if (!c)
+        return -1;
+    json_t *best = json_object_get(json_object_get(tern_ckpt_meta(c), "stop"), "best_step");
+    int64_t at = json_is_integer(best) ? json_integer_value(best) : -1;
+    tern_ckpt_close(c);
+    if (at < 0)
+        return tern_err_set(
+            err, TERN_USAGE,
+            "%s: knows no best evaluation: its run has no evaluate.stop, or was not "
+            "evaluated yet",
+            dir);
+    free(*path);
+    if (find_until(dir, (uint64_t)at, path, &step, err) < 0)
+        return -1;
+    if (!*path)
+        return tern_err_set(err, TERN_USAGE, "%s: the checkpoint of step %lld, the best, is gone",
+                            dir, (long long)at);
+    if (step != (uint64_t)at)
+        tern_warn(
+            "%s: the best evaluation was at step %lld, and step %llu is the newest checkpoint "
+            "until then",
+            dir, (long long)at, (unsigned long long)step);
+    return 0;
+}
+
 int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err)
 {
+    const char *word = tern_fs_basename(typed);
+    bool best = strcmp(word, "best") == 0;
     uint64_t step;
 
-    if (strcmp(tern_fs_basename(typed), "latest") != 0 || tern_fs_exists(typed)) {
+    if ((!best && strcmp(word, "latest") != 0) || tern_fs_exists(typed)) {
         *path = tern_strdup(typed);
         return 0;
     }
@@ -267,6 +327,8 @@ int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err)
     int rc = tern_ckpt_latest(dir, &found, &step, err);
     if (rc == 0 && !found)
         rc = tern_err_set(err, TERN_USAGE, "%s: holds no checkpoint that verifies", dir);
+    if (rc == 0 && best && (rc = find_best(dir, &found, err)) < 0)
+        free(found);
     free(dir);
     if (rc == 0)
         *path = found;
@@ -336,7 +398,7 @@ static int empty_trash(const char *dir, struct tern_err *err)
     return rc;
 }
 
-int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every,
+int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every, int64_t best,
                     struct tern_ckpt_claim *claim, unsigned *removed, struct tern_err *err)
 {
     struct name *names;
@@ -364,8 +426,13 @@ int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every,
         if (!c)
             continue;
         tern_ckpt_close(c);
+        bool is_best = best >= 0 && m->step <= (uint64_t)best;
+        if (is_best)
+            best = -1; /* the first that is met */
         if (kept < keep) {
             kept++;
+        } else if (is_best) {
+            continue;
         } else if (!keep_every || m->step % keep_every != 0) {
             rc = retire(dir, m->text, err);
             gone += rc == 0;

@@ -211,7 +211,8 @@ static void prune(struct train *t)
 
     if (tern_ckpt_list(r->checkpoint.dir, &had, &n, &err) < 0 ||
         tern_ckpt_prune(r->checkpoint.dir, (unsigned)r->checkpoint.keep,
-                        (uint64_t)r->checkpoint.keep_every, t->claim, NULL, &err) < 0)
+                        (uint64_t)r->checkpoint.keep_every, t->stop_rule.best_step, t->claim, NULL,
+                        &err) < 0)
         tern_warn("old checkpoints stay: %s", err.text);
     for (size_t i = 0; i < n; i++) {
         const struct tern_ledger_checkpoint row = {

@@ -161,4 +161,18 @@ tern ledger sql --ledger ledger9 -r latest -n -P "select cause from attempt orde
 ok $? "is the attempt's cause, in rank 0's words" || tern ledger sql --ledger ledger9 -r latest -n -P "select cause from attempt"
 run tern run --trial 3 stop.yaml
 status 0 "a trial of it"
+# The best evaluation's checkpoint outlives the newest ones, whatever is kept of these.
+printf '{"text": "the cat sees a dog on the old river stone. the cat runs in a house."}\n' >few.jsonl
+tern data build --tokenizer model -o data/few.tds few.jsonl 2>/dev/null
+sed 's,data/train.tds,data/few.tds,; s/^steps: .*/steps: 60/; s/^optimizer: .*/optimizer: {lr: 3.0e-2, weight_decay: 0}/; s/^schedule: .*/schedule: {kind: constant, warmup: 2}/; s/^checkpoint: .*/checkpoint: {dir: overfit, every: 2}/; s/^name: .*/name: overfit/' run.yaml | grep -v '^evaluate' >overfit.yaml
+echo 'evaluate: {every: 2, stop: {metric: held, patience: 4}}' >>overfit.yaml
+run tern run overfit.yaml --ranks 1 --set ledger.dir=ledger9; status 0 "a run that gets worse is ended by evaluate.stop"
+best=$(cat out err | sed -n 's/.*has not got better than .* of step \([0-9]*\) in .*/\1/p' | head -n 1)
+[ -n "$best" ] && ls overfit >there && [ "$(ls -d overfit/step-* | head -n 1)" = "$(printf 'overfit/step-%08d' "$best")" ]; ok $? "its best checkpoint, of step $best, is there" || cat there err
+[ "$(ls -d overfit/step-* | wc -l)" = 4 ]; ok $? "beside the three newest" || cat there
+run tern ckpt show overfit/best; status 0 "best is a checkpoint's name"; out_has "step $best"
+run tern eval overfit.yaml -c best; status 0; run tern eval overfit.yaml -c overfit/best; status 0 "tern eval takes it"
+run tern ckpt export overfit/best -o best-hf; status 0 "so does tern ckpt export"
+run tern ckpt show checkpoints/best; status 2 "a run without evaluate.stop has none"; one_line
+rm -rf "$(printf 'overfit/step-%08d' "$best")"; run tern ckpt show overfit/best; status 2; err_has 'is gone'; one_line
 tap_done

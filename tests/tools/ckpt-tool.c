@@ -196,7 +196,7 @@ static int rank_run(const struct task *t, struct rank *r, struct tern_err *err)
         if (rc == 0 && r->rank == 0) {
             printf("saved %" PRIu64 "\n", step);
             fflush(stdout);
-            rc = tern_ckpt_prune(t->dir, 3, 10, claim, NULL, err);
+            rc = tern_ckpt_prune(t->dir, 3, 10, -1, claim, NULL, err);
         }
     }
     tern_ckpt_claim_free(claim, true);

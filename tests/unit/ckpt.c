@@ -539,7 +539,7 @@ static void test_retire(void)
     ok(tern_ckpt_resolve(typed, &latest, &err) == 0 && strstr(latest, "step-00000050"),
        "DIR/latest is the newest that is left");
     free(latest);
-    ok(tern_ckpt_prune(dir, 1, 20, NULL, &removed, &err) == 0 && removed == 2,
+    ok(tern_ckpt_prune(dir, 1, 20, -1, NULL, &removed, &err) == 0 && removed == 2,
        "prune keeps two and the milestones (%u gone)", removed);
     ok(tern_ckpt_list(dir, &e, &n, &err) == 0 && n == 5, "five are left");
     static const struct {
@@ -591,7 +591,7 @@ static void test_claims(void)
     ok(tern_ckpt_claim(dir, 3, "test", &c, &err) == 0, "the owner itself goes on as attempt 3");
     ok(tern_ckpt_claim_check(a, &err) < 0, "attempt 1 has lost the folder");
     has(err.text, "has lost it to attempt 3", "and is told to whom");
-    ok(tern_ckpt_prune(dir, 2, 0, b, NULL, &err) < 0, "and prunes nothing");
+    ok(tern_ckpt_prune(dir, 2, 0, -1, b, NULL, &err) < 0, "and prunes nothing");
     struct tern_ckpt_array x = {"x", TERN_CKPT_F64, 0, {0}, {0}, {0}, &(double){1}, true};
     json_t *meta = json_object();
     ok(tern_ckpt_save(dir, 1, &x, 1, meta, NULL, 0, NULL, b, NULL, &err) < 0 &&

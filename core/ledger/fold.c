@@ -194,6 +194,11 @@ static int set_aside(const char *path, struct tern_err *err)
     for (int i = 1; i < 1000; i++) {
         char *to = i == 1 ? tern_strf("%s.bad", path) : tern_strf("%s.bad.%d", path, i);
         int rc = link(path, to), number = errno;
+        if (rc < 0 && (number == EPERM || number == EOPNOTSUPP || number == ENOSYS) &&
+            !tern_fs_exists(to)) { /* a file system without links */
+            rc = rename(path, to);
+            number = errno;
+        }
         if (rc == 0)
             tern_warn("%s: kept as %s", path, tern_fs_basename(to));
         free(to);

@@ -101,6 +101,13 @@ head -c 5000 run.good >cut; rm -f $r/run.db; cp cut $r/run.db
 tern ledger fold 2>said; cmp -s cut $r/run.db.bad; ok $? "a damaged one is kept under another name"
 rm -f $r/run.db; echo again >$r/run.db; tern ledger fold 2>said; cmp -s cut $r/run.db.bad && [ "$(cat $r/run.db.bad.2)" = again ]; ok $? "each of them"
 mv gone $r/spool/1
+if strace -qq -e trace=none true 2>/dev/null; then
+    reset; rm $r/run.db; cp cut $r/run.db
+    LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=detect_leaks=0 strace -f -qq -o /dev/null -e inject=link,linkat:error=EPERM tern ledger fold 2>said
+    cmp -s cut $r/run.db.bad && run tern ledger verify && [ "$rc" = 0 ]; ok $? "also where there are no links" || cat said
+else
+    skip "strace is not installed, or may not trace"
+fi
 
 # Somebody who may not write there reads the same.
 if [ "$(id -u)" = 0 ]; then

@@ -63,13 +63,17 @@ static bool in_state(const struct tern_ledger_run *r)
 
 static void row(struct show_cells *t, const struct tern_ledger_run *r)
 {
+    char exact[32];
+
     show_cell_text(t, r->id);
     show_cell_text(t, r->name);
     show_cell_text(t, show_state(r));
     show_cell_int(t, r->job_id, 0);
     show_cell_int(t, r->attempts, -1);
     show_cell_int(t, r->last_step, -1);
-    if (r->has_loss)
+    if (r->has_loss && show.parsable)
+        show_cell_text(t, tern_str_exact(exact, sizeof exact, r->last_loss));
+    else if (r->has_loss)
         show_cell(t, "%.4f", r->last_loss);
     else
         show_cell_text(t, NULL);

@@ -133,7 +133,11 @@ static int checkpoints(const struct tern_ledger_rows *rows, struct tern_err *err
 
 static void cell_real(struct show_cells *t, double v, bool known)
 {
-    if (known)
+    char exact[32];
+
+    if (known && show.parsable)
+        show_cell_text(t, tern_str_exact(exact, sizeof exact, v));
+    else if (known)
         show_cell(t, isnan(v) ? "NaN" : "%.6g", v);
     else
         show_cell_text(t, NULL);

@@ -32,6 +32,7 @@ static int print_table(const struct tern_ledger_table *t, struct tern_err *err)
     struct tern_report_column columns[TERN_REPORT_MAX_COLUMNS];
     const char **cells = tern_alloc(t->n_rows * t->n_columns + 1, sizeof *cells, "a table", err);
     struct tern_report_style style = {.parsable = show.parsable, .no_header = show.no_header};
+    char *exact = tern_alloc(show.parsable ? t->n_rows * t->n_columns + 1 : 1, 32, "a table", err);
     struct tern_buf b = {0};
     int rc = -1;
 
@@ -40,13 +41,16 @@ static int print_table(const struct tern_ledger_table *t, struct tern_err *err)
                      t->n_columns, TERN_REPORT_MAX_COLUMNS);
         goto out;
     }
-    if (!fields || !cells)
+    if (!fields || !cells || !exact)
         goto out;
     for (size_t j = 0; j < t->n_columns; j++) {
         bool right = true;
         for (size_t i = 0; i < t->n_rows; i++) {
             const struct tern_ledger_cell *c = &t->cells[i * t->n_columns + j];
             cells[i * t->n_columns + j] = c->text;
+            if (show.parsable && c->kind == TERN_LEDGER_REAL) /* SQLite writes 15 digits */
+                cells[i * t->n_columns + j] =
+                    tern_str_exact(exact + 32 * (i * t->n_columns + j), 32, c->real);
             right = right && c->kind != TERN_LEDGER_TEXT;
         }
         fields[j] = (struct tern_report_field){t->names[j], "", right};
@@ -57,6 +61,7 @@ static int print_table(const struct tern_ledger_table *t, struct tern_err *err)
 out:
     free(fields);
     free(cells);
+    free(exact);
     return rc;
 }
 

@@ -321,3 +321,20 @@ const char *tern_str_nearest(const char *s, const char *const *candidates)
     }
     return best;
 }
+
+char *tern_str_exact(char *to, size_t n, double v)
+{
+    if (!isfinite(v)) {
+        snprintf(to, n, "%s", isnan(v) ? "NaN" : v > 0 ? "Infinity" : "-Infinity");
+        return to;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(to, n, "%.*g", digits, v);
+        if (strtod(to, NULL) == v)
+            break;
+    }
+    size_t len = strlen(to);
+    if (!strpbrk(to, ".e") && len + 2 < n) /* a real all the same */
+        memcpy(to + len, ".0", 3);
+    return to;
+}

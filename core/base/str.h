@@ -58,6 +58,10 @@ char *tern_str_bytes(char *to, size_t n, uint64_t bytes);
 /* "1 h 02 min", "3.2 s", "840 us". */
 char *tern_str_seconds(char *to, size_t n, double seconds);
 
+/* The shortest that reads back as `v`, at most 17 digits; NaN, Infinity, -Infinity.  Room for 32 bytes
+ * is enough; returns `to`. */
+char *tern_str_exact(char *to, size_t n, double v);
+
 /* The candidate nearest to `s` (NULL-ended list), or NULL when none is near enough to suggest. */
 const char *tern_str_nearest(const char *s, const char *const *candidates);
 

@@ -52,6 +52,9 @@ run tern ledger sql "DELETE FROM run"; status 2; err_has "can only be read"; one
 run tern ledger sql "SELECT name FROM run" --json; out_has '"name": "tried"'
 run tern ledger sql -r latest --max-rows 3 "SELECT * FROM step"; err_has "cut after 3 rows"
 
+run tern ledger sql -P -n "select 0.1 + 0.2, 1.0, 0.5, 1e300 * 10, 2.5e-8, 1/3.0, 7, 9e999"
+is "$(cat out)" "0.30000000000000004|1.0|0.5|1e+301|2.5e-08|0.3333333333333333|7|Infinity" "-P: numbers that read back as they are"
+run tern ledger list -P -n -o loss; loss=$(cat out); run tern ledger sql -r latest --json "select value from step where name = 'loss' order by step desc limit 1"; out_has "$loss" "also in lists"
 run tern ledger plot; status 0; out_has "┤"; out_has "R restart"
 run env LC_ALL=C tern ledger plot latest lr loss --rows 10
 ! LC_ALL=C grep -q '[^ -~]' out; ok $? "plain ASCII in a plain locale"

@@ -35,6 +35,88 @@ static int check_tensors(const struct tern_infer_source *s, struct tern_err *err
     return 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* What older files hold and nobody reads: RoPE's frequencies, which the config gives. */
+static bool is_known_rest(const char *name)
+{
+    return tern_str_ends(name, ".rotary_emb.inv_freq");
+}
+
+/* Is the output matrix of a tied model, where one is there, its embedding?  Byte by byte. */
+static int check_tied(const struct tern_infer_source *s, struct tern_err *err)
+{
+    enum { BLOCK = 1 << 20 };
+    static const char head[] = "lm_head.weight", embed[] = "model.embed_tokens.weight";
+    struct tern_ckpt_info a, b;
+
+    if (!tern_ckpt_find(s->ckpt, head, &a) || !tern_ckpt_find(s->ckpt, embed, &b))
+        return 0;
+    bool same = a.ndim == 2 && a.shape[0] == b.shape[0] && a.shape[1] == b.shape[1];
+    uint64_t rows = 1 + BLOCK / (sizeof(float) * (b.shape[1] + 1)), n = rows * b.shape[1];
+    float *x = tern_alloc(n + 1, sizeof *x, "rows to compare", err);
+    float *y = tern_alloc(n + 1, sizeof *y, "rows to compare", err);
+    int rc = x && y ? 0 : -1;
+    for (uint64_t r = 0; rc == 0 && same && r < b.shape[0]; r += rows) {
+        const uint64_t left = b.shape[0] - r;
+        const uint64_t start[] = {r, 0}, shape[] = {left < rows ? left : rows, b.shape[1]};
+        if (tern_ckpt_read(s->ckpt, head, TERN_CKPT_F32, start, shape, x, err) < 0 ||
+            tern_ckpt_read(s->ckpt, embed, TERN_CKPT_F32, start, shape, y, err) < 0)
+            rc = -1;
+        else
+            same = memcmp(x, y, sizeof *x * shape[0] * shape[1]) == 0;
+    }
+    free(x);
+    free(y);
+    if (rc == 0 && !same)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "%s: its config.json says tie_word_embeddings, and lm_head.weight is not "
+                          "the embedding. Say false there, or remove the tensor.",
+                          tern_ckpt_path(s->ckpt));
+    return rc;
+}
+
+/* Does the config place every tensor of a folder that is not ours?  One that it does not is part of
+ * another model, which would be trained without it. */
+static int check_rest(const struct tern_infer_source *s, struct tern_err *err)
+{
+    enum { SHOWN = 3 };
+    const size_t n = tern_model_tensors(&s->config);
+    struct tern_model_tensor t;
+    char(*names)[sizeof t.name] = tern_alloc(n, sizeof *names, "names", err);
+    struct tern_buf rest = {.max = 600};
+    size_t more = 0;
+
+    if (!names)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        tern_model_tensor(&s->config, i, &t);
+        memcpy(names[i], t.name, sizeof t.name);
+    }
+    qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 0; i < tern_ckpt_count(s->ckpt); i++) {
+        struct tern_ckpt_info info;
+        tern_ckpt_info(s->ckpt, i, &info);
+        if (is_known_rest(info.name) || bsearch(info.name, names, n, sizeof *names, by_name) ||
+            (s->config.tied && strcmp(info.name, "lm_head.weight") == 0))
+            continue;
+        if (more++ < SHOWN)
+            tern_buf_printf(&rest, "%s'%s'", more > 1 ? ", " : "", info.name);
+    }
+    int rc = more == 0 ? 0
+                       : tern_err_set(err, TERN_USAGE,
+                                      "%s: holds %zu tensor%s that its config.json does not place: "
+                                      "%s%s. This is another model than it says.",
+                                      tern_ckpt_path(s->ckpt), more, more > 1 ? "s" : "", rest.data,
+                                      more > SHOWN ? ", ..." : "");
+    tern_buf_free(&rest);
+    free(names);
+    return rc < 0 || !s->config.tied ? rc : check_tied(s, err);
+}
+
 /* Weights that adapters stand beside have another prefix. */
 static void find_adapters(struct tern_infer_source *s)
 {
@@ -47,18 +129,19 @@ int tern_infer_open(const char *path, struct tern_infer_source *out, struct tern
     struct tern_infer_source s = {0};
     char *at = NULL;
 
-    if (tern_str_ends(path, "/latest") ? tern_ckpt_resolve(path, &at, err) < 0
-                                       : (at = tern_strdup(path)) == NULL)
+    if (tern_str_ends(path, "/latest") || tern_str_ends(path, "/best")
+            ? tern_ckpt_resolve(path, &at, err) < 0
+            : (at = tern_strdup(path)) == NULL)
         return -1;
     bool ours = tern_ckpt_is_ours(at);
     s.prefix = ours ? "model/" : "";
     s.ckpt = ours ? tern_ckpt_open(at, err) : tern_ckpt_open_hf(at, err);
     if (s.ckpt && ours)
         find_adapters(&s);
-    int rc =
-        s.ckpt && tern_model_config_load(at, &s.config, err) == 0 && check_tensors(&s, err) == 0
-            ? 0
-            : -1;
+    int rc = s.ckpt && tern_model_config_load(at, &s.config, err) == 0 &&
+                     check_tensors(&s, err) == 0 && (ours || check_rest(&s, err) == 0)
+                 ? 0
+                 : -1;
     free(at);
     if (rc < 0)
         tern_infer_close(&s);

@@ -215,6 +215,10 @@ static void judge_software(struct judge *j, const char *node)
     if (*node && value && here && strcmp(value, here) != 0)
         found(j, "fabric-version", WARN, node, "Install one libfabric everywhere.",
               "%s, and on this machine %s", value, here);
+    if (value && strstr(value, "unauthenticated"))
+        found(j, "fabric-tagged", INFO, node,
+              "Keep strangers off this network, or let the provider write (TERN_FABRIC_MODE=rma).",
+              "%s: ranks cannot tell who sent a message", value);
     value = fact(j, node, "pmix");
     if (value && !*value)
         found(j, "pmix", WARN, node,

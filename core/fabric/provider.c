@@ -79,6 +79,19 @@ const char *tern_fabric_provider_why(const char *name)
     return strcmp(name, "efa") == 0 ? "there is an EFA device here" : "there is no EFA device here";
 }
 
+/* Will messages of this provider be tagged ones, which do not tell who sent them? */
+static bool is_tagged(const char *name)
+{
+    const char *asked = tern_var("TERN_FABRIC_MODE");
+    struct fi_info *hints = ofi_hints(name, OFI_RMA), *info = NULL;
+    bool rma = hints && fi_getinfo(tern_libfabric_api(), NULL, NULL, 0, hints, &info) == 0;
+
+    fi_freeinfo(hints);
+    if (info)
+        fi_freeinfo(info);
+    return !rma || (asked && strcmp(asked, "tagged") == 0);
+}
+
 int tern_fabric_provider(const char *provider, char *about, size_t size, struct tern_err *err)
 {
     char chosen[PROVIDER_NAME];
@@ -104,8 +117,9 @@ int tern_fabric_provider(const char *provider, char *about, size_t size, struct 
                      "set TERN_FABRIC_PROVIDER.",
                      name, fi_strerror(-rc));
     else
-        snprintf(about, size, "libfabric %u.%u: %s", FI_MAJOR(fi_version()), FI_MINOR(fi_version()),
-                 info->fabric_attr->prov_name);
+        snprintf(about, size, "libfabric %u.%u: %s%s", FI_MAJOR(fi_version()),
+                 FI_MINOR(fi_version()), info->fabric_attr->prov_name,
+                 is_tagged(name) ? " (tagged messages, unauthenticated)" : "");
     fi_freeinfo(hints);
     if (info)
         fi_freeinfo(info);

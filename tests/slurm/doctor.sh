@@ -90,6 +90,7 @@ cp kept "$conf"; clean "builds, mounts"
 doctor --ledger /tmp/not-shared; status 1; finds error storage-shared 'trn1-st-trn1-\[1-4\]' "a ledger that is on no shared storage"
 doctor --ledger /proc/none; status 1; finds error storage-write '\(here\)' "a ledger that cannot be"
 run bash -c 'ulimit -n 512; exec tern cluster exec '$CLUSTER' -- tern cluster doctor'; finds warning limit-nofile '\(here\),trn1-st-trn1-\[1-4\]' "few files"
+on env TERN_FABRIC_MODE=tagged tern cluster doctor; finds info fabric-tagged '\(here\),trn1-st-trn1-\[1-4\]' "messages that do not tell who sent them"; out_has unauthenticated
 on env OPENBLAS_CORETYPE=Prescott tern cluster doctor
 grep -q 'tern.s own: plain' out || finds warning blas-core '\(here\),trn1-st-trn1-\[1-4\]' "a BLAS that is told the wrong CPU"
 echo 'ledgr: {dir: /x}' >>site/tern.yaml

@@ -124,11 +124,11 @@ char *tern_strf(const char *fmt, ...)
     return or_abort(n < 0 ? NULL : s);
 }
 
-size_t tern_str_character(const char *text, size_t len)
+size_t tern_str_utf8(const char *text, size_t len)
 {
     const unsigned char *s = (const unsigned char *)text;
     size_t n = len == 0                      ? 0
-               : s[0] < 0x80                 ? s[0] >= ' ' && s[0] != 0x7f
+               : s[0] < 0x80                 ? 1
                : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
                : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
                : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
@@ -139,15 +139,24 @@ size_t tern_str_character(const char *text, size_t len)
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80)
             return 0;
-    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) ||
-        (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0; /* C1 controls, overlong, surrogates, beyond Unicode */
+    return n > 1 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+                     (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+               ? 0 /* overlong, a surrogate, beyond Unicode */
+               : n;
+}
+
+size_t tern_str_character(const char *text, size_t len)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t n = tern_str_utf8(text, len);
+
+    if ((n == 1 && (s[0] < ' ' || s[0] == 0x7f)) || (n == 2 && s[0] == 0xc2 && s[1] < 0xa0))
+        return 0;
     /* U+061C, U+200E and F, U+202A to E, U+2066 to 9. */
-    if ((s[0] == 0xd8 && s[1] == 0x9c) ||
-        (s[0] == 0xe2 && s[1] == 0x80 && (s[2] == 0x8e || s[2] == 0x8f)) ||
-        (s[0] == 0xe2 && s[1] == 0x80 && s[2] >= 0xaa && s[2] <= 0xae) ||
-        (s[0] == 0xe2 && s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9))
+    if ((n == 2 && s[0] == 0xd8 && s[1] == 0x9c) ||
+        (n == 3 && s[0] == 0xe2 && s[1] == 0x80 &&
+         (s[2] == 0x8e || s[2] == 0x8f || (s[2] >= 0xaa && s[2] <= 0xae))) ||
+        (n == 3 && s[0] == 0xe2 && s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9))
         return 0;
     return n;
 }

@@ -33,6 +33,8 @@ int tern_buf_check(const struct tern_buf *b, const char *what, struct tern_err *
 /* malloc'ed printf and strdup; abort on ENOMEM (they hold paths and names, never data). */
 char *tern_strf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *tern_strdup(const char *s);
+/* Bytes of the UTF-8 character at `s`, of which `len` are there; 0 when there is none. */
+size_t tern_str_utf8(const char *s, size_t len);
 /* Bytes of the character at `s`, of which `len` are there, that a terminal may be shown; 0 when they
  * are no UTF-8, a control character (ASCII's or C1), or one that turns the direction of writing and
  * so hides what a line says. */

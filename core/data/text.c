@@ -256,26 +256,6 @@ struct tern_text_counts tern_text_counts(const struct tern_text *t)
 
 /* ---- UTF-8 ---- */
 
-/* Bytes of the UTF-8 character at `s`, 0 when there is none. */
-static size_t character(const unsigned char *s, size_t len)
-{
-    size_t n = s[0] < 0x80                   ? 1
-               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                             : 0;
-
-    if (n > len)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-                   (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)
-               ? 0 /* overlong, a surrogate, beyond Unicode */
-               : n;
-}
-
 /* How many bytes from `s` on are UTF-8. */
 static size_t good_bytes(const char *s, size_t len)
 {
@@ -290,7 +270,7 @@ static size_t good_bytes(const char *s, size_t len)
                 continue;
             }
         }
-        size_t n = character((const unsigned char *)s + at, len - at);
+        size_t n = tern_str_utf8(s + at, len - at);
         if (n == 0)
             break;
         at += n;

@@ -65,7 +65,7 @@ static int check_name(const struct tern_recipe *r, struct tern_err *err)
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     /* Commands take them for a run of their choosing. */
-    static const char *const reserved[] = {"latest", "last", "best", "all", NULL};
+    static const char *const reserved[] = {"latest", "best", NULL};
 
     if (!r->name)
         return tern_err_set(err, TERN_USAGE, "%s:1: no 'name'. Give the run a name.", r->path);

@@ -163,7 +163,7 @@ cd ..
 touch file; run tern run good.yaml --set ledger.dir=file; [ $rc != 0 ]; ok $? "a ledger folder that is a file"; one_line
 
 # ---- names that commands would take for something else
-for name in latest Last best ALL -x .x; do
+for name in latest Latest best BEST -x .x; do
     recipe "n$name" true; sed -i "s/^name: .*/name: '$name'/" "n$name.yaml"
     run tern run --check "n$name.yaml"; status 2 "a run called '$name'"; one_line
 done

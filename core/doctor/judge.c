@@ -218,7 +218,7 @@ static void judge_software(struct judge *j, const char *node)
     if (value && strstr(value, "unauthenticated"))
         found(j, "fabric-tagged", INFO, node,
               "Keep strangers off this network, or let the provider write (TERN_FABRIC_MODE=rma).",
-              "%s: ranks cannot tell who sent a message", value);
+              "%s: a rank accepts messages from any sender", value);
     value = fact(j, node, "pmix");
     if (value && !*value)
         found(j, "pmix", WARN, node,

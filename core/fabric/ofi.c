@@ -121,7 +121,7 @@ static int connect_all(struct transport *t, const uint8_t *addresses, size_t str
                       o->rails[k].info->fabric_attr->name);
     if (o->mode == OFI_TAGGED && o->rank == 0)
         tern_info(
-            "messages between nodes are unauthenticated: tagged ones do not tell who sent them "
+            "messages between nodes are unauthenticated: a tagged message does not name its sender "
             "(TERN_FABRIC_MODE)");
     return o->mode == OFI_RMA ? ofi_rma_start(o, err) : ofi_tagged_start(o, err);
 }

@@ -5,7 +5,7 @@
 #include <rdma/fi_errno.h>
 #include <stdlib.h>
 
-/* A key that nobody guesses, as far as the provider has room for one.  With FI_MR_PROV_KEY it puts
+/* A random key, as long as the provider allows.  With FI_MR_PROV_KEY the provider puts
  * its own in place of ours. */
 static uint64_t random_key(const struct rail *l)
 {
@@ -121,7 +121,7 @@ void ofi_memory_explain(const struct ofi *o, struct tern_buf *to)
     tern_buf_puts(to, *sep ? "\n" : "none of local, virt_addr, allocated, prov_key\n");
     if (o->mode == OFI_TAGGED) {
         tern_buf_puts(to,
-                      "strangers: unauthenticated: a tagged message does not tell who sent it\n");
+                      "strangers: unauthenticated: a tagged message does not name its sender\n");
         return;
     }
     tern_buf_printf(to,

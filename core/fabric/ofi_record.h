@@ -2,8 +2,8 @@
  * Nothing here touches an endpoint, so hostile bytes can be tried on it alone.
  *
  * Every record begins with 128 bits that its receiver drew and told the ranks of its job where they
- * met: who can send to its address, and does not know them, is not heard.  (Who can read what is on
- * the wire learns them: such a wire wants encryption below.)
+ * met.  A process that does not know them is not heard.  (A process that can read the wire learns
+ * them: such a wire needs encryption below.)
  *
  * A record is a head, followed by a short message's bytes (EAGER), by where a long one is to be
  * written (READY), or by a control message (CONTROL).  All machines of a job have one byte order:

@@ -2,6 +2,7 @@
  *
  *   ofi.c          opening, addresses, the table; what both modes share
  *   ofi_rail.c     which networks are used, their endpoints
+ *   ofi_card.c     what ranks tell each other of their rails
  *   ofi_memory.c   registered memory; that of records which came early
  *   ofi_op.c       posting, completions, messages, the queue for what libfabric does not take yet
  *   ofi_tagged.c   messages as tagged messages
@@ -213,6 +214,8 @@ static inline size_t ofi_record_max(const struct ofi *o)
 struct fi_info *ofi_hints(const char *provider, enum ofi_mode mode);
 /* Chooses mode and rails and opens their endpoints. */
 int ofi_rails_open(struct ofi *o, const char *provider, struct tern_err *err);
+/* Add to the words on why these rails are used: `fmt` has two %s. */
+void ofi_rails_say(struct ofi *o, const char *fmt, const char *a, const char *b);
 size_t ofi_rails_address(const struct ofi *o, uint8_t to[TRANSPORT_ADDRESS]);
 /* Which rails all ranks have in common, and everybody's addresses on them. */
 int ofi_rails_connect(struct ofi *o, const uint8_t *addresses, size_t stride, struct tern_err *err);

@@ -79,7 +79,7 @@ const char *tern_fabric_provider_why(const char *name)
     return strcmp(name, "efa") == 0 ? "there is an EFA device here" : "there is no EFA device here";
 }
 
-/* Will messages of this provider be tagged ones, which do not tell who sent them? */
+/* Does this provider send tagged messages, which do not name their sender? */
 static bool is_tagged(const char *name)
 {
     const char *asked = tern_var("TERN_FABRIC_MODE");

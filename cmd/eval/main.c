@@ -116,10 +116,14 @@ static char *agree_on_path(const struct tern_recipe *r, struct tern_comm *world,
 
 static json_t *as_json(const struct tern_infer_eval *e)
 {
-    return json_pack("{s:o, s:I, s:I, s:o, s:o}", "nll", tern_json_real(e->nll), "tokens",
-                     (json_int_t)e->tokens, "bytes", (json_int_t)e->bytes, "ppl_token",
-                     tern_json_real(exp(e->nll / (double)e->tokens)), "ppl_byte",
-                     tern_json_real(exp(e->nll / (double)e->bytes)));
+    json_t *j = json_object();
+
+    tern_json_set_real(j, "nll", "class", e->nll);
+    json_object_set_new(j, "tokens", json_integer((json_int_t)e->tokens));
+    json_object_set_new(j, "bytes", json_integer((json_int_t)e->bytes));
+    tern_json_set_real(j, "ppl_token", "ppl_token_class", exp(e->nll / (double)e->tokens));
+    tern_json_set_real(j, "ppl_byte", "ppl_byte_class", exp(e->nll / (double)e->bytes));
+    return j;
 }
 
 static int print(const struct tern_recipe *r, const struct tern_infer_eval *before,

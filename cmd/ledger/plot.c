@@ -11,8 +11,18 @@ enum { MAX_LINES = 6, MAX_MARKS = 4096, ROWS = 20 };
 static bool all, log_y, ascii;
 static int64_t rows;
 
+/* The first step that `attempt` has in what is drawn; -1 for none. */
+static int64_t first_drawn(const struct tern_ledger_series *s, uint32_t attempt)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->attempt[i] == attempt)
+            return (int64_t)s->step[i];
+    return -1;
+}
+
 /* Restarts (where a later attempt began) and effective checkpoints. */
-static size_t find_marks(struct tern_ledger *l, struct tern_report_mark *to)
+static size_t find_marks(struct tern_ledger *l, const struct tern_ledger_series *drawn,
+                         struct tern_report_mark *to)
 {
     struct tern_ledger_rows a = {0}, c = {0};
     size_t n = 0;
@@ -20,7 +30,8 @@ static size_t find_marks(struct tern_ledger *l, struct tern_report_mark *to)
     if (tern_ledger_attempts(l, &a, NULL) == 0 && tern_ledger_checkpoints(l, &c, NULL) == 0) {
         for (size_t i = 1; i < a.n && n < MAX_MARKS; i++) {
             const struct tern_ledger_attempt *t = &a.attempts[i];
-            int64_t from = t->resumed_step >= 0 ? t->resumed_step + 1 : t->first_step;
+            int64_t from =
+                t->resumed_step >= 0 ? t->resumed_step + 1 : first_drawn(drawn, t->attempt);
             if (from >= 0)
                 to[n++] = (struct tern_report_mark){(double)from, 'R'};
         }
@@ -47,8 +58,8 @@ static int picture_rows(void)
     return ROWS;
 }
 
-static int draw(struct tern_ledger *l, const struct tern_report_line *lines, size_t n,
-                struct tern_err *err)
+static int draw(struct tern_ledger *l, const struct tern_ledger_series *s,
+                const struct tern_report_line *lines, size_t n, struct tern_err *err)
 {
     struct tern_report_mark *marks = tern_alloc(MAX_MARKS, sizeof *marks, "marks", err);
     struct tern_ledger_rows run = {0};
@@ -70,7 +81,7 @@ static int draw(struct tern_ledger *l, const struct tern_report_line *lines, siz
                                  .lines = lines,
                                  .n_lines = n,
                                  .marks = marks,
-                                 .n_marks = find_marks(l, marks),
+                                 .n_marks = find_marks(l, s, marks),
                                  .mark_help = "R restart, C checkpoint"};
     tern_report_plot(&b, &p);
     free(title);
@@ -89,7 +100,7 @@ static int print_json(const struct tern_ledger_series *s, char *const *names, si
         for (size_t i = 0; i < s[k].n; i++) {
             json_t *p = json_object();
             json_object_set_new(p, "step", json_integer((json_int_t)s[k].step[i]));
-            json_object_set_new(p, "value", tern_json_real(s[k].value[i]));
+            tern_json_set_real(p, "value", "class", s[k].value[i]);
             json_object_set_new(p, "attempt", json_integer(s[k].attempt[i]));
             json_object_set_new(p, "time", show_json_time(s[k].wall_ns[i]));
             json_array_append_new(points, p);
@@ -136,7 +147,7 @@ static int run(int n_args, char **args, struct tern_err *err)
         }
         lines[k] = (struct tern_report_line){names[k], s[k].step, s[k].value, s[k].n};
     }
-    rc = show.json ? print_json(s, names, n, err) : draw(l, lines, n, err);
+    rc = show.json ? print_json(s, names, n, err) : draw(l, s, lines, n, err);
 out:
     for (size_t k = 0; k < n; k++)
         tern_ledger_series_free(&s[k]);

@@ -234,9 +234,13 @@ static json_t *json_eval(const struct tern_ledger_eval *e)
 
     json_object_set_new(j, "step", json_integer(e->step));
     json_object_set_new(j, "set", show_json_text(e->set));
-    json_object_set_new(j, "ppl", e->tokens > 0 ? tern_json_real(e->ppl_token) : json_null());
-    json_object_set_new(j, "ppl_byte", e->bytes > 0 ? tern_json_real(e->ppl_byte) : json_null());
-    json_object_set_new(j, "nll", tern_json_real(e->nll));
+    tern_json_set_real(j, "ppl", "ppl_class", e->ppl_token);
+    tern_json_set_real(j, "ppl_byte", "ppl_byte_class", e->ppl_byte);
+    tern_json_set_real(j, "nll", "class", e->nll);
+    if (e->tokens <= 0)
+        json_object_set_new(j, "ppl_class", json_null());
+    if (e->bytes <= 0)
+        json_object_set_new(j, "ppl_byte_class", json_null());
     json_object_set_new(j, "tokens", json_integer(e->tokens));
     json_object_set_new(j, "bytes", json_integer(e->bytes));
     json_object_set_new(j, "attempt", json_integer(e->attempt));

@@ -195,7 +195,9 @@ json_t *show_json_run(const struct tern_ledger_run *r)
     json_object_set_new(j, "job_id", show_json_int(r->job_id, 0));
     json_object_set_new(j, "attempts", json_integer(r->attempts));
     json_object_set_new(j, "last_step", show_json_int(r->last_step, -1));
-    json_object_set_new(j, "last_loss", r->has_loss ? tern_json_real(r->last_loss) : json_null());
+    tern_json_set_real(j, "last_loss", "last_loss_class", r->last_loss);
+    if (!r->has_loss)
+        json_object_set_new(j, "last_loss_class", json_null());
     json_object_set_new(j, "checkpoint_step", show_json_int(r->ckpt_step, -1));
     json_object_set_new(j, "created", show_json_time(r->created_ns));
     json_object_set_new(j, "updated", show_json_time(r->updated_ns));

@@ -3,10 +3,23 @@
 
 #include "core/base/log.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int64_t max_rows;
 static double seconds;
+
+/* JSON has no infinity: null, and which it was in a key beside it. */
+static void set_real(json_t *row, const char *name, double v)
+{
+    char *class = tern_strf("%s_class", name);
+
+    if (isfinite(v))
+        json_object_set_new(row, name, json_real(v));
+    else
+        tern_json_set_real(row, name, class, v);
+    free(class);
+}
 
 static int print_json(const struct tern_ledger_table *t, struct tern_err *err)
 {
@@ -16,10 +29,12 @@ static int print_json(const struct tern_ledger_table *t, struct tern_err *err)
         json_t *row = json_object();
         for (size_t j = 0; j < t->n_columns; j++) {
             const struct tern_ledger_cell *c = &t->cells[i * t->n_columns + j];
-            json_t *v = c->kind == TERN_LEDGER_INT    ? json_integer(c->integer)
-                        : c->kind == TERN_LEDGER_REAL ? tern_json_real(c->real)
-                                                      : show_json_text(c->text);
-            json_object_set_new(row, t->names[j], v);
+            if (c->kind == TERN_LEDGER_REAL)
+                set_real(row, t->names[j], c->real);
+            else
+                json_object_set_new(row, t->names[j],
+                                    c->kind == TERN_LEDGER_INT ? json_integer(c->integer)
+                                                               : show_json_text(c->text));
         }
         json_array_append_new(rows, row);
     }

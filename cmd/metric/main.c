@@ -38,7 +38,9 @@ static int take_line(struct tern_spool *s, struct tern_run_metric *m, char *line
                             TERN_RUN_METRIC_LINE - 1);
     if (tern_run_metric_line(m, line, err) < 0)
         return -1;
-    return m->n || m->step >= 0 || m->checkpoint ? tern_run_metric_record(s, m, err) : 0;
+    return m->n || m->step >= 0 || m->checkpoint || m->resumed >= 0
+               ? tern_run_metric_record(s, m, err)
+               : 0;
 }
 
 /* A line of standard input is what one call's arguments are.  A trainer that prints there is read
@@ -102,7 +104,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     snprintf(writer, sizeof writer, "metric-%.40s-%d", host, (int)getpid());
     struct tern_spool *s = tern_spool_open_dir(spool, writer, err);
     rc = s ? 0 : -1;
-    if (rc == 0 && (r->n || r->checkpoint))
+    if (rc == 0 && (r->n || r->checkpoint || r->resumed >= 0))
         rc = tern_run_metric_record(s, r, err);
     if (rc == 0 && from_stdin)
         rc = lines(s, r, err);
@@ -130,10 +132,14 @@ int main(int argc, char **argv)
         .summary = "record a value from somebody else's trainer",
         .about = "Works in processes that `tern run` started: it sets TERN_RUN_SPOOL, which names "
                  "the run and the attempt. nan, inf and -inf are values. checkpoint=DIR registers "
-                 "a checkpoint that the trainer wrote by itself. A trainer that reports often "
+                 "a checkpoint that the trainer wrote by itself. resumed_step=N says that this "
+                 "attempt goes on behind step N: what earlier ones recorded behind it is "
+                 "superseded, which otherwise is judged by each metric's first value. A trainer "
+                 "that reports often "
                  "should keep one `tern metric --stdin` open: each call makes a file.",
         .examples = "  tern metric step=7 loss=2.31 lr=1e-4\n"
                     "  tern metric step=100 checkpoint=out/checkpoint-100\n"
+                    "  tern metric resumed_step=100\n"
                     "  train.sh | tern metric --stdin\n",
         .opts = opts,
         .args_max = -1,

@@ -38,6 +38,12 @@ json_t *tern_json_real(double v)
     return json_real(v);
 }
 
+void tern_json_set_real(json_t *to, const char *key, const char *class, double v)
+{
+    json_object_set_new(to, key, isfinite(v) ? json_real(v) : json_null());
+    json_object_set_new(to, class, json_integer(isfinite(v) ? 0 : isnan(v) ? 1 : v > 0 ? 2 : 3));
+}
+
 json_t *tern_json_text(const char *s)
 {
     if (!s)

@@ -16,6 +16,9 @@ json_t *tern_json_load(const char *path, size_t max, struct tern_err *err);
 
 /* A number, or "NaN", "Infinity", "-Infinity" as a string when it is none. */
 json_t *tern_json_real(double v);
+/* In `to`: `key` a number, or null when it is none, and `class` 0 for finite, 1 NaN, 2 Infinity, 3
+ * -Infinity. */
+void tern_json_set_real(json_t *to, const char *key, const char *class, double v);
 
 /* A string; each byte that is no UTF-8 (a name or a reason that somebody typed, a text that was
  * cut) becomes U+FFFD, so that nothing is left out for it.  NULL gives null.  A new reference. */

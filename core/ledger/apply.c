@@ -20,7 +20,7 @@ static const char sql_run[] =
     " full_hash = ?7, model = ?8, created_ns = ?9, wall_ns = ?1 WHERE wall_ns < ?1";
 static const char sql_begin[] =
     "UPDATE attempt SET job_id = ?3, restart_count = ?4, nodes = ?5, host = ?6, pid = ?7,"
-    " world = ?8, resumed_checkpoint = ?9, resumed_step = ?10, full_hash = ?11,"
+    " world = ?8, resumed_checkpoint = ?9, begun_from = ?10, full_hash = ?11,"
     " kind = coalesce(?12, 'train'), begin_ns = ?1"
     " WHERE attempt = ?2 AND begin_ns < ?1";
 static const char sql_end[] =
@@ -28,14 +28,26 @@ static const char sql_end[] =
     " WHERE attempt = ?2 AND end_ns < ?1";
 static const char sql_span[] = "UPDATE attempt SET first_step = min(coalesce(first_step, ?2), ?2),"
                                " last_step = max(coalesce(last_step, ?3), ?3) WHERE attempt = ?1";
-/* An attempt supersedes what earlier ones did from where it began: behind the step it resumed from,
- * or at its first value if that came earlier or no resume is known.  (min(x, y) is NULL when either
- * is: hence the coalesces.) */
+static const char sql_metric_span[] =
+    "INSERT INTO span VALUES(?1, ?2, ?3, ?4, NULL, NULL) ON CONFLICT(metric_id, attempt) DO UPDATE"
+    " SET first_step = min(first_step, ?3), last_step = max(last_step, ?4)";
+/* What a trainer says itself counts where its launcher does not know. */
+static const char sql_resumed[] =
+    "UPDATE attempt SET resumed_step = coalesce(begun_from, (SELECT CAST(p.value AS INT) FROM param"
+    " p WHERE p.attempt = attempt.attempt AND p.name = '" TERN_LEDGER_RESUMED "' AND p.value <> ''"
+    " AND p.value NOT GLOB '*[^0-9]*' AND length(p.value) < 16))";
 static const char sql_supersede[] =
-    "UPDATE attempt SET to_step = CASE kind WHEN 'train' THEN"
-    " (SELECT min(min(coalesce(b.resumed_step + 1, b.first_step),"
-    " coalesce(b.first_step, b.resumed_step + 1))) - 1 FROM attempt b"
-    " WHERE b.attempt > attempt.attempt AND b.kind = 'train') ELSE -1 END";
+    "UPDATE attempt SET to_step = CASE kind WHEN 'train' THEN (SELECT min(b.resumed_step) FROM"
+    " attempt b WHERE b.attempt > attempt.attempt AND b.kind = 'train') ELSE -1 END";
+static const char sql_supersede_spans[] =
+    "UPDATE span SET (to_step, again_step) = (SELECT"
+    " min(CASE WHEN b.resumed_step IS NULL THEN t.first_step - 1 END),"
+    " max(CASE WHEN t.first_step <= b.resumed_step THEN min(b.resumed_step, t.last_step) END)"
+    " FROM span t JOIN attempt b ON b.attempt = t.attempt WHERE t.metric_id = span.metric_id AND"
+    " t.attempt > span.attempt AND b.kind = 'train')"
+    " WHERE to_step IS NOT NULL OR again_step IS NOT NULL OR EXISTS (SELECT 1 FROM attempt b WHERE"
+    " b.attempt > span.attempt AND b.kind = 'train' AND"
+    " (b.resumed_step IS NULL OR b.first_step <= b.resumed_step))";
 static const char sql_metric[] =
     "INSERT INTO metric VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(id) DO UPDATE SET"
     " attempt = ?3, step = ?4, value = ?5, class = ?6, wall_ns = ?7";
@@ -61,9 +73,9 @@ static const char sql_checkpoint[] =
             IF("excluded.wall_ns > checkpoint.wall_ns",
                "state") "wall_ns = max(excluded.wall_ns, checkpoint.wall_ns)";
 static const char sql_eval[] =
-    "INSERT INTO eval VALUES(?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1)"
+    "INSERT INTO eval VALUES(?2, ?3, ?4, ?5, ?10, ?6, ?7, ?8, ?9, ?1)"
     " ON CONFLICT(attempt, step, set_name) DO UPDATE SET"
-    " nll = excluded.nll, tokens = excluded.tokens, bytes = excluded.bytes,"
+    " nll = excluded.nll, class = excluded.class, tokens = excluded.tokens, bytes = excluded.bytes,"
     " ppl_token = excluded.ppl_token, ppl_byte = excluded.ppl_byte, wall_ns = excluded.wall_ns"
     " WHERE excluded.wall_ns > eval.wall_ns";
 static const char sql_event[] =
@@ -84,7 +96,10 @@ enum {
     BEGIN,
     END,
     SPAN,
+    METRIC_SPAN,
+    RESUMED,
     SUPERSEDE,
+    SUPERSEDE_SPANS,
     METRIC,
     POINT,
     CHECKPOINT,
@@ -96,16 +111,17 @@ enum {
     N
 };
 
-static const char *const texts[N] = {sql_seen_run, sql_seen_attempt, sql_run,       sql_begin,
-                                     sql_end,      sql_span,         sql_supersede, sql_metric,
-                                     sql_point,    sql_checkpoint,   sql_eval,      sql_event,
-                                     sql_limit,    sql_health,       sql_param};
+static const char *const texts[N] = {
+    sql_seen_run,    sql_seen_attempt, sql_run,       sql_begin,           sql_end,    sql_span,
+    sql_metric_span, sql_resumed,      sql_supersede, sql_supersede_spans, sql_metric, sql_point,
+    sql_checkpoint,  sql_eval,         sql_event,     sql_limit,           sql_health, sql_param};
 
 struct metric {
     char *name;
     size_t len;
     int64_t id, attempt, step, wall_ns;
     double value;
+    int64_t span_attempt, first, last; /* steps not in the table span yet; span_attempt -1: none */
     bool changed;
 };
 
@@ -145,6 +161,7 @@ static struct metric *metric(struct tern_apply *a, const char *name, size_t len)
                              .len = len,
                              .id = (int64_t)a->n_metrics,
                              .attempt = -1,
+                             .span_attempt = -1,
                              .changed = true};
         *slot = (uint32_t)a->n_metrics;
         return m;
@@ -154,14 +171,12 @@ static struct metric *metric(struct tern_apply *a, const char *name, size_t len)
 static int load_metrics(struct tern_apply *a, sqlite3 *db, struct tern_err *err)
 {
     sqlite3_stmt *st = tern_db_prepare(
-        db, "SELECT id, name, attempt, step, value, class, wall_ns FROM metric ORDER BY id", err);
+        db, "SELECT id, name, attempt, step, value, wall_ns FROM metric ORDER BY id", err);
     int rc;
 
     if (!st)
         return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        static const double values[] = {0, NAN, INFINITY, -INFINITY};
-        int class = sqlite3_column_int(st, 5);
         const char *name = (const char *)sqlite3_column_text(st, 1);
         struct metric *m = name ? metric(a, name, (size_t)sqlite3_column_bytes(st, 1)) : NULL;
         if (!m || m->id != sqlite3_column_int64(st, 0)) {
@@ -172,8 +187,8 @@ static int load_metrics(struct tern_apply *a, sqlite3 *db, struct tern_err *err)
         }
         m->attempt = sqlite3_column_int64(st, 2);
         m->step = sqlite3_column_int64(st, 3);
-        m->value = class ? values[class & 3] : sqlite3_column_double(st, 4);
-        m->wall_ns = sqlite3_column_int64(st, 6);
+        m->value = tern_db_column_real(st, 4);
+        m->wall_ns = sqlite3_column_int64(st, 5);
         m->changed = false;
     }
     sqlite3_finalize(st);
@@ -315,10 +330,7 @@ static int put_point(struct tern_apply *a, struct metric *m, int64_t attempt, in
     sqlite3_bind_int64(st, 1, m->id);
     sqlite3_bind_int64(st, 2, attempt);
     sqlite3_bind_int64(st, 3, step);
-    if (class == 1)
-        sqlite3_bind_null(st, 4); /* SQLite has no NaN: point.class says it */
-    else
-        sqlite3_bind_double(st, 4, value);
+    sqlite3_bind_double(st, 4, value); /* SQLite takes a NaN for NULL: point.class says it */
     sqlite3_bind_int(st, 5, class);
     sqlite3_bind_int64(st, 6, wall_ns);
     return tern_db_run(st, err);
@@ -342,6 +354,34 @@ static int flush_span(struct tern_apply *a, struct tern_err *err)
     sqlite3_bind_int64(st, 3, a->last);
     a->attempt = -1;
     return tern_db_run(st, err);
+}
+
+static int flush_metric_span(struct tern_apply *a, struct metric *m, struct tern_err *err)
+{
+    sqlite3_stmt *st = a->st[METRIC_SPAN];
+
+    if (m->span_attempt < 0)
+        return 0;
+    sqlite3_bind_int64(st, 1, m->id);
+    sqlite3_bind_int64(st, 2, m->span_attempt);
+    sqlite3_bind_int64(st, 3, m->first);
+    sqlite3_bind_int64(st, 4, m->last);
+    m->span_attempt = -1;
+    return tern_db_run(st, err);
+}
+
+static int extend_metric_span(struct tern_apply *a, struct metric *m, int64_t attempt, int64_t step,
+                              struct tern_err *err)
+{
+    if (attempt != m->span_attempt) {
+        if (flush_metric_span(a, m, err) < 0)
+            return -1;
+        m->span_attempt = attempt;
+        m->first = m->last = step;
+    }
+    m->first = step < m->first ? step : m->first;
+    m->last = step > m->last ? step : m->last;
+    return 0;
 }
 
 /* Names over the ceiling are left out, which is told once. */
@@ -399,6 +439,8 @@ static int apply_step(struct tern_apply *a, const struct tern_frame *f, int64_t 
             m->wall_ns = f->wall_ns;
             m->changed = true;
         }
+        if (extend_metric_span(a, m, attempt, step, err) < 0)
+            return -1;
         if (a->points && put_point(a, m, attempt, step, value, f->wall_ns, err) < 0)
             return -1;
     }
@@ -421,12 +463,13 @@ static int apply_eval(struct tern_apply *a, const struct tern_frame *f, int64_t 
     bind_int(&b, 3);
     bind_name(&b, 4);
     double nll = tern_record_get_real(&b.r);
-    tern_db_bind_real(b.st, 5, nll);
+    sqlite3_bind_double(b.st, 5, nll); /* SQLite takes a NaN for NULL */
+    sqlite3_bind_int(b.st, 10, tern_db_class(nll));
     int64_t tokens = bind_int(&b, 6), bytes = bind_int(&b, 7);
     if (tokens > 0)
-        tern_db_bind_real(b.st, 8, exp(nll / (double)tokens));
+        sqlite3_bind_double(b.st, 8, exp(nll / (double)tokens));
     if (bytes > 0)
-        tern_db_bind_real(b.st, 9, exp(nll / (double)bytes));
+        sqlite3_bind_double(b.st, 9, exp(nll / (double)bytes));
     return run(&b, err);
 }
 
@@ -530,7 +573,13 @@ int tern_apply_end(struct tern_apply *a, struct tern_err *err)
 {
     sqlite3_stmt *st = a->st[METRIC];
 
-    if (flush_span(a, err) < 0 || tern_db_run(a->st[SUPERSEDE], err) < 0)
+    if (flush_span(a, err) < 0)
+        return -1;
+    for (size_t i = 0; i < a->n_metrics; i++)
+        if (flush_metric_span(a, &a->metrics[i], err) < 0)
+            return -1;
+    if (tern_db_run(a->st[RESUMED], err) < 0 || tern_db_run(a->st[SUPERSEDE], err) < 0 ||
+        tern_db_run(a->st[SUPERSEDE_SPANS], err) < 0)
         return -1;
     for (size_t i = 0; i < a->n_metrics; i++) {
         struct metric *m = &a->metrics[i];
@@ -541,10 +590,7 @@ int tern_apply_end(struct tern_apply *a, struct tern_err *err)
         sqlite3_bind_text(st, 2, m->name, (int)m->len, SQLITE_STATIC);
         sqlite3_bind_int64(st, 3, m->attempt);
         sqlite3_bind_int64(st, 4, m->step);
-        if (class == 1)
-            sqlite3_bind_null(st, 5);
-        else
-            sqlite3_bind_double(st, 5, m->value);
+        sqlite3_bind_double(st, 5, m->value);
         sqlite3_bind_int(st, 6, class);
         sqlite3_bind_int64(st, 7, m->wall_ns);
         if (tern_db_run(st, err) < 0)

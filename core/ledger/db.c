@@ -22,7 +22,7 @@ enum { STALE_SECONDS = 3600 };
 /* A run of ten million points is 300 MB. */
 static const int64_t max_bytes = (int64_t)16 << 30;
 
-/* tern before 0.4 made tables of the same columns, STRICT. */
+/* Of tern before 0.4, whose tables are STRICT; version 3 has its columns. */
 enum { VERSION_STRICT = 2 };
 
 void tern_db_stamp(const char *path, struct tern_db_stamp *stamp)
@@ -262,6 +262,39 @@ static bool has_table(sqlite3 *db, const char *name)
     return has;
 }
 
+/* Reals that are none were texts before version 4. */
+#define OLD_REAL(column)                                                                           \
+    "CASE " column " WHEN 'NaN' THEN NULL WHEN 'Infinity' THEN 9e999 WHEN '-Infinity' THEN -9e999" \
+    " ELSE " column " END"
+#define OLD_CLASS(column)                                                                          \
+    "CASE " column " WHEN 'NaN' THEN 1 WHEN 'Infinity' THEN 2 WHEN '-Infinity' THEN 3 ELSE 0 END"
+
+/* How to read tables of before version 4 whose columns differ. */
+static const struct {
+    const char *schema, *table, *select;
+} old_tables[] = {
+    {tern_schema_run, "attempt", "SELECT *, resumed_step FROM attempt"},
+    {tern_schema_run, "span",
+     "SELECT metric_id, attempt, min(step), max(step), NULL, NULL FROM point GROUP BY 1, 2"},
+    {tern_schema_run, "eval",
+     "SELECT attempt, step, set_name, " OLD_REAL("nll") ", " OLD_CLASS(
+         "nll") ", tokens, bytes, " OLD_REAL("ppl_token") ", " OLD_REAL("ppl_byte") ", wall_ns"
+                                                                                    " FROM eval"},
+    {tern_schema_catalogue, "run",
+     "SELECT id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns,"
+     " state, attempts, job_id, last_step, " OLD_REAL(
+         "last_loss") ", CASE WHEN last_loss NOT NULL"
+                      " THEN " OLD_CLASS("last_loss") " END, updated_ns, ckpt_step FROM run"},
+};
+
+static char *select_old(const char *schema, const char *table)
+{
+    for (size_t i = 0; i < sizeof old_tables / sizeof *old_tables; i++)
+        if (strcmp(old_tables[i].schema, schema) == 0 && strcmp(old_tables[i].table, table) == 0)
+            return tern_strdup(old_tables[i].select);
+    return tern_strf("SELECT * FROM %s", table);
+}
+
 /* The rows of `old` in tables of today's schema. */
 static int renew(sqlite3 *old, const char *schema, sqlite3 **out, struct tern_err *err)
 {
@@ -274,9 +307,10 @@ static int renew(sqlite3 *old, const char *schema, sqlite3 **out, struct tern_er
         rc = -1;
     while (rc == 0 && sqlite3_step(tables) == SQLITE_ROW) {
         const char *table = (const char *)sqlite3_column_text(tables, 0);
-        char *select = tern_strf("SELECT * FROM %s", table);
-        rc = has_table(old, table) ? tern_db_copy(old, select, db, table, err)
-                                   : tern_err_set(err, TERN_FAILED, "it has no table %s", table);
+        const char *from = strcmp(table, "span") == 0 ? "point" : table;
+        char *select = select_old(schema, table);
+        rc = has_table(old, from) ? tern_db_copy(old, select, db, table, err)
+                                  : tern_err_set(err, TERN_FAILED, "it has no table %s", from);
         free(select);
     }
     sqlite3_finalize(tables);
@@ -419,25 +453,7 @@ int tern_db_class(double v)
     return isfinite(v) ? 0 : isnan(v) ? 1 : v > 0 ? 2 : 3;
 }
 
-void tern_db_bind_real(sqlite3_stmt *st, int i, double v)
-{
-    static const char *const words[] = {NULL, "NaN", "Infinity", "-Infinity"};
-    int class = tern_db_class(v);
-
-    if (class)
-        sqlite3_bind_text(st, i, words[class], -1, SQLITE_STATIC);
-    else
-        sqlite3_bind_double(st, i, v);
-}
-
 double tern_db_column_real(sqlite3_stmt *st, int i)
 {
-    switch (sqlite3_column_type(st, i)) {
-    case SQLITE_NULL:
-        return NAN;
-    case SQLITE_TEXT:
-        return strtod((const char *)sqlite3_column_text(st, i), NULL);
-    default:
-        return sqlite3_column_double(st, i);
-    }
+    return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i);
 }

@@ -60,8 +60,7 @@ int tern_db_publish(sqlite3 *db, const char *path, const struct tern_db_stamp *b
 /* Remove the temporaries that killed folders left beside `path`, when they are old. */
 void tern_db_sweep(const char *path);
 
-/* A real that may be no number, as the ledger's views show it. */
-void tern_db_bind_real(sqlite3_stmt *st, int i, double v);
+/* NaN for NULL. */
 double tern_db_column_real(sqlite3_stmt *st, int i);
 /* 0 finite, 1 NaN, 2 +Inf, 3 -Inf: point.class. */
 int tern_db_class(double v);

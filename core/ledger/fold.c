@@ -18,8 +18,8 @@ enum {
     MAX_RACES = 20,
 };
 
-static const char *const tables[] = {"run",    "attempt", "metric", "checkpoint", "eval", "event",
-                                     "health", "param",   "ingest", "damage",     NULL};
+static const char *const tables[] = {"run",   "attempt", "metric", "span",   "checkpoint", "eval",
+                                     "event", "health",  "param",  "ingest", "damage",     NULL};
 
 char *tern_ledger_run_db(const char *ledger_dir, const char *run_id)
 {

@@ -19,9 +19,11 @@
  *
  * Steps count finished optimizer steps: the first is 1, 0 is "before training".  An *attempt* is
  * one try under one Slurm job and restart count, counted from 1.  A value of attempt A at step S is
- * effective if every later attempt began after S: an attempt begins at its resumed step + 1, or at
- * the first step it recorded if that is less or nothing is known of a resume.  Superseded values
- * stay queryable.  NaN and infinities are values.
+ * effective if every later attempt began after S: behind the step it resumed from, or, where nothing
+ * is known of that, at its own first value of the same metric (or set of evaluation, or checkpoint).
+ * Of two at one step, an evaluation done again after a resume, the newer is.  Superseded values stay
+ * queryable.  NaN and infinities are values: in SQL NaN is NULL with class 1, the infinities are
+ * REAL with classes 2 and 3.
  *
  * Threads: any number may use this room; each struct belongs to one thread at a time.
  */
@@ -220,6 +222,7 @@ int tern_spool_event(struct tern_spool *s, const struct tern_ledger_event *e, st
 int tern_spool_health(struct tern_spool *s, const struct tern_ledger_health *h,
                       struct tern_err *err);
 /* A fact of the attempt: "kernels" = "avx512", "blas" = "openblas 0.3.21 SKYLAKEX". */
+#define TERN_LEDGER_RESUMED "resumed_step" /* of an attempt that did not begin with it */
 int tern_spool_param(struct tern_spool *s, const char *name, const char *value,
                      struct tern_err *err);
 

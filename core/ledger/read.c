@@ -163,8 +163,8 @@ static void take_run(struct cursor *c, void *row)
     r->attempts = (uint32_t)integer(c, 0);
     r->job_id = integer(c, 0);
     r->last_step = integer(c, -1);
-    r->has_loss = sqlite3_column_type(c->st, c->i) != SQLITE_NULL;
     r->last_loss = real(c);
+    r->has_loss = integer(c, -1) >= 0;
     r->updated_ns = integer(c, 0);
     r->ckpt_step = integer(c, -1);
 }
@@ -415,18 +415,17 @@ void tern_ledger_series_free(struct tern_ledger_series *s)
     *s = (struct tern_ledger_series){0};
 }
 
-/* The effective points of an attempt are those up to its to_step, and attempts follow one
- * another in step: ordered by attempt, effective points are ordered by step. */
-static const char sql_series[] =
-    "SELECT p.step, p.value, p.class, p.attempt, p.wall_ns FROM attempt s JOIN point p"
-    " ON p.metric_id = ?1 AND p.attempt = s.attempt AND p.step <= CASE WHEN ?2 THEN"
-    " 9223372036854775807 ELSE coalesce(s.to_step, 9223372036854775807) END"
-    " ORDER BY p.attempt, p.step";
+/* Attempts follow one another in step, but where a later one did steps again. */
+#define SERIES                                                                                     \
+    "SELECT p.step, p.value, p.attempt, p.wall_ns FROM span n JOIN attempt s ON"                   \
+    " s.attempt = n.attempt JOIN point p ON p.metric_id = n.metric_id AND p.attempt = n.attempt"   \
+    " WHERE n.metric_id = ?1"
+static const char sql_again[] =
+    "SELECT count(*) FROM span WHERE metric_id = ? AND again_step NOT NULL";
 
 int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
                        struct tern_ledger_series *out, struct tern_err *err)
 {
-    static const double not_finite[] = {0, NAN, INFINITY, -INFINITY};
     struct tern_ledger_series s = {0};
     int rc = -1, step = SQLITE_DONE;
     int64_t id = -1;
@@ -436,8 +435,8 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
     sqlite3_stmt *find = tern_db_prepare(l->db, "SELECT id FROM metric WHERE name = ?", err);
     sqlite3_stmt *count =
         tern_db_prepare(l->db, "SELECT count(*) FROM point WHERE metric_id = ?", err);
-    sqlite3_stmt *st = tern_db_prepare(l->db, sql_series, err);
-    if (!find || !count || !st)
+    sqlite3_stmt *again = tern_db_prepare(l->db, sql_again, err), *st = NULL;
+    if (!find || !count || !again)
         goto out;
     sqlite3_bind_text(find, 1, metric, -1, SQLITE_STATIC);
     if (sqlite3_step(find) != SQLITE_ROW) {
@@ -453,14 +452,22 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
     size_t n = (size_t)sqlite3_column_int64(count, 0);
     if (series_alloc(&s, n, err) < 0)
         goto out;
+    sqlite3_bind_int64(again, 1, id);
+    bool sort = sqlite3_step(again) == SQLITE_ROW && sqlite3_column_int64(again, 0) > 0;
+    st =
+        tern_db_prepare(l->db,
+                        all    ? SERIES " ORDER BY n.attempt, p.step"
+                        : sort ? SERIES " AND " TERN_SCHEMA_EFFECTIVE " ORDER BY p.step"
+                               : SERIES " AND " TERN_SCHEMA_EFFECTIVE " ORDER BY n.attempt, p.step",
+                        err);
+    if (!st)
+        goto out;
     sqlite3_bind_int64(st, 1, id);
-    sqlite3_bind_int(st, 2, all);
     while (s.n < n && (step = sqlite3_step(st)) == SQLITE_ROW) {
-        int class = sqlite3_column_int(st, 2) & 3;
         s.step[s.n] = (double)sqlite3_column_int64(st, 0);
-        s.value[s.n] = class ? not_finite[class] : sqlite3_column_double(st, 1);
-        s.attempt[s.n] = (uint32_t)sqlite3_column_int64(st, 3);
-        s.wall_ns[s.n++] = sqlite3_column_int64(st, 4);
+        s.value[s.n] = tern_db_column_real(st, 1);
+        s.attempt[s.n] = (uint32_t)sqlite3_column_int64(st, 2);
+        s.wall_ns[s.n++] = sqlite3_column_int64(st, 3);
     }
     if (step != SQLITE_DONE && step != SQLITE_ROW) {
         tern_db_fail(l->db, err, l->what);
@@ -473,6 +480,7 @@ out:
         tern_ledger_series_free(&s);
     sqlite3_finalize(find);
     sqlite3_finalize(count);
+    sqlite3_finalize(again);
     sqlite3_finalize(st);
     if (rc < 0 && tern_view_heal(l))
         return tern_ledger_series(l, metric, all, out, err);

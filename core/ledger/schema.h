@@ -8,20 +8,30 @@
 
 enum {
     TERN_SCHEMA_APPLICATION = 0x7465726e, /* "tern": file(1) and PRAGMA application_id show it */
-    TERN_SCHEMA_VERSION = 3,              /* user_version, of both files */
+    TERN_SCHEMA_VERSION = 4,              /* user_version, of both files */
 };
 
 /* Columns that run.db's views and the catalogue's tables have in common, in the order in which
  * read.c takes them. */
 #define TERN_SCHEMA_RUN_COLUMNS                                                                    \
     "id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns, state, "    \
-    "attempts, job_id, last_step, last_loss, updated_ns, ckpt_step"
+    "attempts, job_id, last_step, last_loss, last_loss_class, updated_ns, ckpt_step"
 #define TERN_SCHEMA_ATTEMPT_COLUMNS                                                                \
     "run_id, attempt, kind, job_id, restart_count, nodes, host, pid, world, resumed_checkpoint, "  \
     "resumed_step, full_hash, begin_ns, end_ns, outcome, exit_code, signal, cause, first_step, "   \
     "last_step"
 #define TERN_SCHEMA_CHECKPOINT_COLUMNS                                                             \
     "run_id, attempt, step, path, bytes, shards, manifest_sha256, state, effective, wall_ns"
+
+/* Does the value at `step` of the attempt s hold?  Known resumes cut all values (attempt.to_step);
+ * of an attempt that did not tell, each series' own first value does.  Behind a known resume a
+ * later attempt may still do a step again, an evaluation of the step it began from: then the newer
+ * holds. */
+#define TERN_SCHEMA_EFFECTIVE                                                                      \
+    "(s.to_step IS NULL OR p.step <= s.to_step) AND (n.to_step IS NULL OR p.step <= n.to_step)\n"  \
+    "  AND (n.again_step IS NULL OR p.step > n.again_step OR NOT EXISTS (SELECT 1 FROM point q\n"  \
+    "  JOIN attempt b ON b.attempt = q.attempt WHERE q.metric_id = p.metric_id AND\n"              \
+    "  q.attempt > p.attempt AND q.step = p.step AND b.kind = 'train'))"
 
 static const char tern_schema_run[] =
     "CREATE TABLE run( -- one row; times are ns since 1970\n"
@@ -39,11 +49,13 @@ static const char tern_schema_run[] =
     "  kind TEXT NOT NULL DEFAULT 'train', -- values of any other kind are never effective\n"
     "  job_id INT NOT NULL DEFAULT 0, restart_count INT NOT NULL DEFAULT 0, nodes TEXT,\n"
     "  host TEXT, pid INT NOT NULL DEFAULT 0, world INT NOT NULL DEFAULT 0,\n"
-    "  resumed_checkpoint TEXT, resumed_step INT, -- NULL: not known; 0: from scratch\n"
+    "  resumed_checkpoint TEXT,\n"
+    "  resumed_step INT, -- it goes on behind this step; 0: from scratch; NULL: not known\n"
     "  full_hash TEXT, begin_ns INT NOT NULL DEFAULT 0, end_ns INT NOT NULL DEFAULT 0,\n"
     "  outcome TEXT, -- NULL while it runs\n"
     "  exit_code INT, signal INT, cause TEXT, first_step INT, last_step INT,\n"
-    "  to_step INT, -- its values are effective up to here; NULL: no later attempt ended that\n"
+    "  to_step INT, -- a later attempt resumed from here: what is behind is superseded\n"
+    "  begun_from INT, -- resumed_step as its begin says; else param resumed_step does\n"
     "  CHECK(typeof(job_id) = 'integer' AND typeof(restart_count) = 'integer' AND\n"
     "    typeof(pid) = 'integer' AND typeof(world) = 'integer' AND\n"
     "    typeof(begin_ns) = 'integer' AND typeof(end_ns) = 'integer' AND\n"
@@ -52,7 +64,8 @@ static const char tern_schema_run[] =
     "    typeof(signal) IN ('integer', 'null') AND\n"
     "    typeof(first_step) IN ('integer', 'null') AND\n"
     "    typeof(last_step) IN ('integer', 'null') AND\n"
-    "    typeof(to_step) IN ('integer', 'null') AND typeof(kind) = 'text' AND\n"
+    "    typeof(to_step) IN ('integer', 'null') AND\n"
+    "    typeof(begun_from) IN ('integer', 'null') AND typeof(kind) = 'text' AND\n"
     "    typeof(nodes) IN ('text', 'null') AND typeof(host) IN ('text', 'null') AND\n"
     "    typeof(resumed_checkpoint) IN ('text', 'null') AND\n"
     "    typeof(full_hash) IN ('text', 'null') AND typeof(outcome) IN ('text', 'null') AND\n"
@@ -60,15 +73,26 @@ static const char tern_schema_run[] =
     ");\n"
     "CREATE TABLE metric( -- with its newest value\n"
     "  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, attempt INT, step INT, value REAL,\n"
-    "  class INT NOT NULL DEFAULT 0, wall_ns INT NOT NULL DEFAULT 0,\n"
+    "  class INT NOT NULL DEFAULT 0, wall_ns INT NOT NULL DEFAULT 0, -- class as point's\n"
     "  CHECK(typeof(class) = 'integer' AND typeof(wall_ns) = 'integer' AND\n"
     "    typeof(attempt) IN ('integer', 'null') AND\n"
     "    typeof(step) IN ('integer', 'null') AND typeof(name) = 'text' AND\n"
     "    typeof(value) IN ('real', 'null'))\n"
     ");\n"
+    "CREATE TABLE span( -- what an attempt has of a metric\n"
+    "  metric_id INT NOT NULL, attempt INT NOT NULL, first_step INT NOT NULL,\n"
+    "  last_step INT NOT NULL,\n"
+    "  to_step INT, -- a later attempt of unknown resume has it from here + 1 on\n"
+    "  again_step INT, -- up to here a later attempt may have it again\n"
+    "  PRIMARY KEY(metric_id, attempt),\n"
+    "  CHECK(typeof(metric_id) = 'integer' AND typeof(attempt) = 'integer' AND\n"
+    "    typeof(first_step) = 'integer' AND typeof(last_step) = 'integer' AND\n"
+    "    typeof(to_step) IN ('integer', 'null') AND\n"
+    "    typeof(again_step) IN ('integer', 'null'))\n"
+    ") WITHOUT ROWID;\n"
     "CREATE TABLE point(\n"
-    "  metric_id INT NOT NULL, attempt INT NOT NULL, step INT NOT NULL,\n"
-    "  value REAL, class INT NOT NULL, -- class 0: value; 1: NaN, value is NULL; 2: +Inf; 3: -Inf\n"
+    "  metric_id INT NOT NULL, attempt INT NOT NULL, step INT NOT NULL, value REAL,\n"
+    "  class INT NOT NULL, -- 0: finite; 1: NaN, of which value is NULL; 2: Inf; 3: -Inf\n"
     "  wall_ns INT NOT NULL, PRIMARY KEY(metric_id, attempt, step),\n"
     "  CHECK(typeof(metric_id) = 'integer' AND typeof(attempt) = 'integer' AND\n"
     "    typeof(step) = 'integer' AND typeof(class) = 'integer' AND\n"
@@ -85,13 +109,15 @@ static const char tern_schema_run[] =
     "    typeof(path) = 'text' AND typeof(manifest_sha256) IN ('text', 'null') AND\n"
     "    typeof(state) IN ('text', 'null'))\n"
     ");\n"
-    "CREATE TABLE eval( -- not finite ones as the texts NaN, Infinity, -Infinity\n"
+    "CREATE TABLE eval(\n"
     "  attempt INT NOT NULL, step INT NOT NULL, set_name TEXT NOT NULL,\n"
-    "  nll NOT NULL, -- nats, summed over the tokens\n"
-    "  tokens INT NOT NULL, bytes INT NOT NULL, ppl_token, ppl_byte,\n"
+    "  nll REAL, class INT NOT NULL, -- nats, summed over the tokens; its class as point's\n"
+    "  tokens INT NOT NULL, bytes INT NOT NULL, ppl_token REAL, ppl_byte REAL,\n"
     "  wall_ns INT NOT NULL, PRIMARY KEY(attempt, step, set_name),\n"
     "  CHECK(typeof(attempt) = 'integer' AND typeof(step) = 'integer' AND\n"
     "    typeof(tokens) = 'integer' AND typeof(bytes) = 'integer' AND\n"
+    "    typeof(class) = 'integer' AND typeof(nll) IN ('real', 'null') AND\n"
+    "    typeof(ppl_token) IN ('real', 'null') AND typeof(ppl_byte) IN ('real', 'null') AND\n"
     "    typeof(wall_ns) = 'integer' AND typeof(set_name) = 'text')\n"
     ") WITHOUT ROWID;\n"
     "CREATE TABLE event(\n"
@@ -137,30 +163,35 @@ static const char tern_schema_run[] =
     "    typeof(file) = 'text' AND typeof(what) = 'text')\n"
     ") WITHOUT ROWID;\n"
     "CREATE VIEW step_all AS -- every value; effective 0: superseded by a later attempt\n"
-    "  SELECT p.step, m.name, CASE p.class WHEN 0 THEN p.value WHEN 1 THEN 'NaN' WHEN 2 THEN\n"
-    "  'Infinity' ELSE '-Infinity' END AS value, p.attempt,\n"
-    "  s.to_step IS NULL OR p.step <= s.to_step AS effective, p.wall_ns\n"
-    "  FROM metric m JOIN point p ON p.metric_id = m.id JOIN attempt s ON\n"
-    "  s.attempt = p.attempt;\n"
+    "  SELECT p.step, m.name, p.value, p.class, p.attempt,\n"
+    "  " TERN_SCHEMA_EFFECTIVE " AS effective, p.wall_ns\n"
+    "  FROM metric m JOIN span n ON n.metric_id = m.id JOIN attempt s ON s.attempt = n.attempt\n"
+    "  JOIN point p ON p.metric_id = n.metric_id AND p.attempt = n.attempt;\n"
     "CREATE VIEW step AS -- one value a step and name: what an uninterrupted run would show\n"
-    "  SELECT step, name, value, attempt, wall_ns FROM step_all WHERE effective;\n"
+    "  SELECT step, name, value, class, attempt, wall_ns FROM step_all WHERE effective;\n"
     "CREATE VIEW eval_effective AS SELECT e.* FROM eval e JOIN attempt s USING(attempt)\n"
     "  WHERE (s.to_step IS NULL OR e.step <= s.to_step) AND NOT EXISTS (SELECT 1 FROM eval f\n"
-    "  WHERE f.set_name = e.set_name AND f.step = e.step AND f.attempt > e.attempt);\n"
+    "  JOIN attempt b USING(attempt) WHERE f.set_name = e.set_name AND f.attempt > e.attempt AND\n"
+    "  b.kind = 'train' AND (f.step = e.step OR b.resumed_step IS NULL AND f.step < e.step));\n"
     "CREATE VIEW attempt_row AS SELECT (SELECT id FROM run) AS run_id, * FROM attempt;\n"
     "CREATE VIEW checkpoint_row AS SELECT (SELECT id FROM run) AS run_id, c.*,\n"
-    "  s.to_step IS NULL OR c.step <= s.to_step AS effective FROM checkpoint c\n"
-    "  JOIN attempt s USING(attempt);\n"
+    "  (s.to_step IS NULL OR c.step <= s.to_step) AND NOT EXISTS (SELECT 1 FROM checkpoint k\n"
+    "  JOIN attempt b USING(attempt) WHERE k.attempt > c.attempt AND k.step <= c.step AND\n"
+    "  k.made_ns > 0 AND b.kind = 'train' AND b.resumed_step IS NULL) AS effective\n"
+    "  FROM checkpoint c JOIN attempt s USING(attempt);\n"
     "CREATE VIEW run_row AS SELECT id, name, user, recipe_path, recipe, identity_hash, full_hash,\n"
     "  model, created_ns,\n"
     "  (SELECT coalesce(outcome, 'running') FROM attempt ORDER BY attempt DESC LIMIT 1) AS state,\n"
     "  (SELECT count(*) FROM attempt) AS attempts,\n"
     "  (SELECT job_id FROM attempt ORDER BY attempt DESC LIMIT 1) AS job_id,\n"
-    "  (SELECT max(CASE WHEN to_step < last_step THEN to_step ELSE last_step END)\n"
-    "    FROM attempt) AS last_step,\n"
-    "  (SELECT CASE class WHEN 0 THEN value WHEN 1 THEN 'NaN' WHEN 2 THEN 'Infinity' ELSE\n"
-    "    '-Infinity' END FROM metric m JOIN attempt s USING(attempt) WHERE m.name = 'loss' AND\n"
+    "  (SELECT max(min(n.last_step, coalesce(s.to_step, n.last_step),\n"
+    "    coalesce(n.to_step, n.last_step))) FROM span n JOIN attempt s USING(attempt) WHERE\n"
+    "    n.first_step <= coalesce(s.to_step, n.last_step) AND\n"
+    "    n.first_step <= coalesce(n.to_step, n.last_step)) AS last_step,\n"
+    "  (SELECT value FROM metric m JOIN attempt s USING(attempt) WHERE m.name = 'loss' AND\n"
     "    s.kind = 'train') AS last_loss,\n"
+    "  (SELECT class FROM metric m JOIN attempt s USING(attempt) WHERE m.name = 'loss' AND\n"
+    "    s.kind = 'train') AS last_loss_class, -- as point's\n"
     "  (SELECT max(wall_ns) FROM ingest) AS updated_ns,\n"
     "  (SELECT max(step) FROM checkpoint_row WHERE effective AND\n"
     "    state IN ('published', 'verified')) AS ckpt_step FROM run;\n";
@@ -170,11 +201,15 @@ static const char tern_schema_catalogue[] =
     "  id TEXT NOT NULL PRIMARY KEY, name TEXT, user TEXT, recipe_path TEXT, recipe TEXT,\n"
     "  identity_hash TEXT, full_hash TEXT, model TEXT, created_ns INT,\n"
     "  state TEXT, -- the newest attempt's outcome, or running\n"
-    "  attempts INT, job_id INT, last_step INT, last_loss, updated_ns INT, ckpt_step INT,\n"
+    "  attempts INT, job_id INT, last_step INT, last_loss REAL,\n"
+    "  last_loss_class INT, -- 0: finite; 1: NaN, of which last_loss is NULL; 2: Inf; 3: -Inf\n"
+    "  updated_ns INT, ckpt_step INT,\n"
     "  CHECK(typeof(created_ns) IN ('integer', 'null') AND\n"
     "    typeof(attempts) IN ('integer', 'null') AND\n"
     "    typeof(job_id) IN ('integer', 'null') AND\n"
     "    typeof(last_step) IN ('integer', 'null') AND\n"
+    "    typeof(last_loss) IN ('real', 'null') AND\n"
+    "    typeof(last_loss_class) IN ('integer', 'null') AND\n"
     "    typeof(updated_ns) IN ('integer', 'null') AND\n"
     "    typeof(ckpt_step) IN ('integer', 'null') AND typeof(id) = 'text' AND\n"
     "    typeof(name) IN ('text', 'null') AND typeof(user) IN ('text', 'null') AND\n"

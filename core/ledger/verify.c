@@ -15,6 +15,8 @@ static const char *const contents[] = {
     "SELECT * FROM run",
     "SELECT * FROM attempt ORDER BY attempt",
     "SELECT name, attempt, step, value, class, wall_ns FROM metric ORDER BY name",
+    "SELECT m.name, s.attempt, s.first_step, s.last_step, s.to_step, s.again_step FROM metric m"
+    " JOIN span s ON s.metric_id = m.id ORDER BY m.name, s.attempt",
     "SELECT m.name, p.attempt, p.step, p.value, p.class, p.wall_ns FROM metric m JOIN point p"
     " ON p.metric_id = m.id ORDER BY m.name, p.attempt, p.step",
     "SELECT * FROM checkpoint ORDER BY path",

@@ -144,6 +144,7 @@ struct tern_run_intake *tern_run_intake_open(const char *spool_dir, int64_t rank
     i->waiting_words = tern_alloc(1, LINE_MAX_BYTES + 1, "metrics", err);
     if (!i->m || !i->waiting || !i->words || !i->waiting_words)
         goto out;
+    tern_run_metric_clear(i->waiting);
     copy = tern_strdup(text ? text : "");
     rc = 0;
     for (char *line = strtok_r(copy, "\n", &at); line && rc == 0; line = strtok_r(NULL, "\n", &at))
@@ -152,6 +153,8 @@ struct tern_run_intake *tern_run_intake_open(const char *spool_dir, int64_t rank
         i->events = tern_alloc(1, sizeof *i->events, "metrics", err);
         i->tags = tern_alloc(TERN_RUN_METRIC_VALUES, sizeof *i->tags, "metrics", err);
         rc = i->events && i->tags ? 0 : -1;
+        if (rc == 0)
+            tern_run_metric_clear(i->events);
     }
 out:
     free(copy);
@@ -209,7 +212,7 @@ static void record_or_tell(struct tern_run_intake *i, const struct tern_run_metr
 {
     struct tern_err err = {0};
 
-    if (m->n && record(i, m, &err) < 0)
+    if ((m->n || m->resumed >= 0) && record(i, m, &err) < 0)
         tern_warn("a metric is lost: %s", err.text);
 }
 
@@ -410,7 +413,8 @@ void tern_run_intake_words(struct tern_run_intake *i, char *line, size_t len)
         refuse(i, &err);
         return;
     }
-    if ((i->m->n || i->m->step >= 0 || i->m->checkpoint) && record(i, i->m, &err) < 0)
+    if ((i->m->n || i->m->step >= 0 || i->m->checkpoint || i->m->resumed >= 0) &&
+        record(i, i->m, &err) < 0)
         refuse(i, &err);
 }
 
@@ -435,6 +439,13 @@ static void take_event(void *self, const struct tern_run_tb_value *v)
     struct tern_run_intake *i = self;
     struct tern_run_metric *m = i->events;
 
+    if (v->restart) {
+        flush_events(i);
+        tern_run_metric_clear(i->m);
+        i->m->resumed = v->step - 1;
+        record_or_tell(i, i->m);
+        return;
+    }
     if (m->n == TERN_RUN_METRIC_VALUES || (m->n && m->step != v->step))
         flush_events(i);
     m->step = v->step;

@@ -2,7 +2,9 @@
 
 #include "core/base/str.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +12,7 @@ void tern_run_metric_clear(struct tern_run_metric *m)
 {
     m->step = -1;
     m->checkpoint = NULL;
+    m->resumed = -1;
     m->n = 0;
 }
 
@@ -57,6 +60,11 @@ int tern_run_metric_word(struct tern_run_metric *m, char *word, struct tern_err 
         m->checkpoint = eq + 1;
         return *m->checkpoint ? 0 : tern_err_set(err, TERN_USAGE, "checkpoint= names no folder");
     }
+    if (tern_str_starts(word, "resumed_step=")) {
+        if (tern_str_int(eq + 1, 0, INT64_MAX / 2, &m->resumed) < 0)
+            return tern_err_set(err, TERN_USAGE, "'%.100s': a step is a whole number from 0", word);
+        return 0;
+    }
     if (m->n == TERN_RUN_METRIC_VALUES)
         return tern_err_set(err, TERN_USAGE, "more than %d values of one step",
                             TERN_RUN_METRIC_VALUES);
@@ -91,9 +99,10 @@ int tern_run_metric_line(struct tern_run_metric *m, char *line, struct tern_err 
 
 int tern_run_metric_ready(const struct tern_run_metric *m, struct tern_err *err)
 {
-    if (!m->n && !m->checkpoint)
-        return tern_err_set(err, TERN_USAGE,
-                            "nothing to record: wanted NAME=VALUE or checkpoint=DIR");
+    if (!m->n && !m->checkpoint && m->resumed < 0)
+        return tern_err_set(
+            err, TERN_USAGE,
+            "nothing to record: wanted NAME=VALUE, checkpoint=DIR or resumed_step=N");
     if (m->n && m->step < 0)
         return tern_err_set(err, TERN_USAGE, "which step? Give step=N, too");
     return 0;
@@ -102,7 +111,11 @@ int tern_run_metric_ready(const struct tern_run_metric *m, struct tern_err *err)
 int tern_run_metric_record(struct tern_spool *s, const struct tern_run_metric *m,
                            struct tern_err *err)
 {
+    char resumed[32];
+
+    snprintf(resumed, sizeof resumed, "%" PRId64, m->resumed);
     if (tern_run_metric_ready(m, err) < 0 ||
+        (m->resumed >= 0 && tern_spool_param(s, TERN_LEDGER_RESUMED, resumed, err) < 0) ||
         (m->n && tern_spool_step(s, m->step, m->values, m->n, err) < 0))
         return -1;
     if (!m->checkpoint)

@@ -1,5 +1,5 @@
-/* Values of somebody else's trainer: the words `step=7 loss=2.31 lr=1e-4`, `checkpoint=DIR`, which
- * `tern metric` takes as arguments and TERN_METRIC_FD as lines. */
+/* Values of somebody else's trainer: the words `step=7 loss=2.31 lr=1e-4`, `checkpoint=DIR`,
+ * `resumed_step=N`, which `tern metric` takes as arguments and TERN_METRIC_FD as lines. */
 #ifndef TERN_RUN_METRIC_H
 #define TERN_RUN_METRIC_H
 
@@ -18,6 +18,7 @@ enum {
 struct tern_run_metric {
     int64_t step;           /* -1: not said */
     const char *checkpoint; /* a path as given; NULL: none */
+    int64_t resumed;        /* the attempt goes on behind this step; -1: not said */
     struct tern_ledger_value values[TERN_RUN_METRIC_VALUES];
     size_t n;
 };

@@ -179,11 +179,24 @@ static void summary_value(const struct field *value, struct tern_run_tb_value *v
         take(self, v);
 }
 
+static bool session_starts(const struct field *session)
+{
+    enum { STATUS_START = 1 };
+    struct bytes b = {session->data, session->data + session->len};
+    struct field f;
+    bool starts = false;
+
+    while (next(&b, &f))
+        if (f.number == 1 && f.type == 0)
+            starts = f.number_value == STATUS_START;
+    return starts;
+}
+
 static void event(const uint8_t *data, size_t len, tern_run_tb_take *take, void *self)
 {
     struct tern_run_tb_value v = {0};
     struct bytes b = {data, data + len}, inner;
-    struct field f, g, summary = {0};
+    struct field f, g, summary = {0}, session = {0};
 
     while (next(&b, &f)) {
         if (f.number == 1 && f.type == 1)
@@ -192,6 +205,13 @@ static void event(const uint8_t *data, size_t len, tern_run_tb_take *take, void 
             v.step = (int64_t)f.number_value;
         else if (f.number == 5 && f.type == 2)
             summary = f;
+        else if (f.number == 7 && f.type == 2)
+            session = f;
+    }
+    if (session.data && session_starts(&session) && v.step > 0) {
+        v.restart = true;
+        take(self, &v);
+        return;
     }
     if (!summary.data || v.step < 0)
         return;

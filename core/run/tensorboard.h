@@ -3,11 +3,12 @@
  * A file is a row of records: u64 length, u32 masked CRC-32C of it, the bytes, u32 masked CRC-32C
  * of them (TFRecord; little-endian, mask: rotate right by 15, add 0xa282ead8).  The bytes are an
  * Event in protobuf's encoding: 1 wall time (double), 2 step, 5 Summary{1 Value{1 tag, 2 float, 8
- * tensor}} (tensorboard/compat/proto/event.proto, summary.proto).
+ * tensor}}, 7 SessionLog{1 status} (tensorboard/compat/proto/event.proto, summary.proto).
  */
 #ifndef TERN_RUN_TENSORBOARD_H
 #define TERN_RUN_TENSORBOARD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,14 +17,16 @@
 struct tern_run_tb_value {
     double wall_s; /* seconds since 1970 */
     int64_t step;
+    bool restart;  /* no value: what follows begins at this step anew (SessionLog START; torch's
+                      SummaryWriter(purge_step=N)) */
     char tag[201]; /* control characters and spaces as '_' */
     double value;
 };
 typedef void tern_run_tb_take(void *self, const struct tern_run_tb_value *v);
 
-/* The records at the beginning of `data`: each scalar goes to `take`.  *used: bytes of whole
- * records, to be left out the next time.  *bad counts records whose bytes are damaged; they are
- * stepped over.  -1: the framing is damaged, and nothing behind it can be found. */
+/* The records at the beginning of `data`: each scalar and restart goes to `take`.  *used: bytes of
+ * whole records, to be left out the next time.  *bad counts records whose bytes are damaged; they
+ * are stepped over.  -1: the framing is damaged, and nothing behind it can be found. */
 int tern_run_tb_parse(const char *data, size_t len, tern_run_tb_take *take, void *self,
                       size_t *used, uint64_t *bad);
 

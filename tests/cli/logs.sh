@@ -156,11 +156,25 @@ for i in 1 2 3; do echo "this is nonsense" >"$TERN_METRIC_FILE"; done; head -c 1
     ", metrics: [nxd, {pattern: 'iter ([0-9]+) cost=(.*)', names: [step, cost]}, {tensorboard: tb}]"
 run tern run values.yaml; status 0
 is "$(value loss)" "4:2.25" "a known trainer's lines"
-is "$(tern ledger sql -r latest -n -P "select step, name, value from step where name = 'cost'")" "7|cost|NaN" "a pattern of one's own; nan is a value"
+is "$(tern ledger sql -r latest -n -P "select step, name, value, class from step where name = 'cost'")" "7|cost||1" "a pattern of one's own; nan is a value"
 is "$(value fd)" "9:1.5" "TERN_METRIC_FD"
-is "$(value file)" "10:-Infinity" "TERN_METRIC_FILE"
+is "$(value file)" "10:-Inf" "TERN_METRIC_FILE"
 is "$(tern ledger sql -r latest -n -P 'select step, path from checkpoint')" "11|$WORK/made" "a checkpoint by the descriptor"
 is "$(grep -c TERN_METRIC_FD err)" 2 "nonsense is told once, and counted"
+# One early value of a later attempt hides no other metric; what it resumed from may be told.
+for told in "" resumed_step=5; do
+    rm -f once; recipe sanity "
+if [ ! -e once ]; then touch once; for s in 1 2 3 4 5 6 7 8 9 10; do tern metric step=\$s loss=\$s.1 lr=0.1; done; exit 75; fi
+[ -z '$told' ] || tern metric $told
+tern metric step=0 val_loss=3.5
+for s in 6 7 8 9; do tern metric step=\$s loss=\$s.2 lr=0.1; done"
+    printf 'launch: {restarts: 2}\n' >>sanity.yaml
+    run tern run sanity.yaml; status 0
+    is "$(tern ledger sql -r latest -n -P "select group_concat(step || ':' || attempt, ' ') from (select * from step where name = 'loss' order by step)")" \
+        "1:1 2:1 3:1 4:1 5:1 6:2 7:2 8:2 9:2" "a sanity evaluation at step 0${told:+, $told}"
+    is "$(value val_loss)" "0:3.5" "which is there, too"
+    is "$(tern ledger show latest -a -n -P -o attempt,resumed | tail -1)" "2|${told#*=}" "what the attempt resumed from"
+done
 for bad in "{pattern: '(', names: [a]}" "{pattern: 'a', names: [a]}" "{pattern: '(a)'}" "megatron"; do
     recipe bad 'exit 0' 1 ", metrics: [$bad]"
     run tern run --check bad.yaml; status 2 "metrics: $bad"; one_line; err_has 'bad.yaml:4'

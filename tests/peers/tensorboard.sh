@@ -9,7 +9,7 @@ venv tensorboard 'tensorboardX, tensorboard' tensorboard tensorboardX setuptools
     skip_all "the Python packages tensorboard and tensorboardX are not there and cannot be installed"
 
 cat >trainer.py <<'PY'
-import time
+import os, time
 import numpy as np
 from tensorboardX import SummaryWriter
 from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2
@@ -27,6 +27,8 @@ for step in range(1, 6):
     time.sleep(0.1)
 w.add_scalar("train/loss", float("nan"), 6)
 w.close()
+if os.path.exists("resume"):
+    SummaryWriter("tb/again", purge_step=4).close()   # as trainers do that go on behind a checkpoint
 t = EventFileWriter("tb/tensors")
 for step in range(1, 4):
     t.add_event(event_pb2.Event(wall_time=time.time(), step=step, summary=scalar_pb("eval_loss", 3.5 - step)))
@@ -58,4 +60,7 @@ is "$(tern ledger sql -r latest -n -P "select count(*) from step where name = 't
 is "$(value eval_loss)" "1:2.5 2:1.5 3:0.5" "tensors, as TensorFlow 2 writes them"
 is "$(value learning_rate | cut -d' ' -f1)" "1:0.0001" "a name with a space"
 is "$(tern ledger sql -r latest -n -P "select group_concat(distinct name) from step" | tr , '\n' | sort | tr '\n' ' ')" "eval_loss learning_rate train/loss " "nothing else, nor what an earlier attempt left"
+touch resume
+run tern run run.yaml; status 0
+is "$(tern ledger show latest -a -n -P -o resumed)" 3 "purge_step tells what a trainer resumed from"
 tap_done

@@ -328,7 +328,8 @@ static struct tern_run_feed *storage_open(struct storage *s, bool holds, unsigne
 static void queue(void)
 {
     static char data[1 << 16];
-    static struct storage s, hangs; /* static: the thread of one that hangs is there until the end */
+    static struct storage s,
+        hangs; /* static: the thread of one that hangs is there until the end */
 
     memset(data, '\n', sizeof data);
     struct tern_run_feed *f = storage_open(&s, false, 32);
@@ -381,6 +382,8 @@ static const char *words(const char *line)
                           m.values[i].value);
         if (m.checkpoint)
             snprintf(out + n, sizeof out - (size_t)n, " at %s", m.checkpoint);
+        if (m.resumed >= 0)
+            snprintf(out + n, sizeof out - (size_t)n, " from %" PRId64, m.resumed);
     }
     free(copy);
     return out;
@@ -392,6 +395,8 @@ static void grammar(void)
     is(words(" loss=nan\tstep=0 a=-inf b=Infinity "), "0 loss=nan a=-inf b=inf",
        "values that are none");
     is(words("checkpoint=out/a step=3"), "3 at out/a", "a checkpoint");
+    is(words("resumed_step=20"), "-1 from 20", "what the trainer resumed from");
+    has(words("resumed_step=x"), "a step is a whole number", "which is a step");
     has(words("loss=2"), "which step?", "a value without its step");
     has(words("step=3"), "nothing to record", "a step alone");
     has(words("step=-1 a=1"), "a step is a whole number", "a step below 0");
@@ -552,7 +557,10 @@ static size_t from_hex(const char *hex, char *to)
 
 static void see_event(void *self, const struct tern_run_tb_value *v)
 {
-    tern_buf_printf(self, "%.0f %" PRId64 " %s %g|", v->wall_s, v->step, v->tag, v->value);
+    if (v->restart)
+        tern_buf_printf(self, "%.0f %" PRId64 " anew|", v->wall_s, v->step);
+    else
+        tern_buf_printf(self, "%.0f %" PRId64 " %s %g|", v->wall_s, v->step, v->tag, v->value);
 }
 
 /* Records that TensorFlow's own writer made. */
@@ -565,6 +573,11 @@ static const char simple[] =
 static const char tensor[] =
     "34000000000000005e33175c0900004040fc54d94110072a270a250a0a747261696e2f"
     "6c6f7373420808012a04000020404a0d0a090a077363616c617273200178a1af50";
+
+/* What torch's SummaryWriter(purge_step=21) begins with, and what ends a session. */
+static const char session_start[] =
+    "0f000000000000006d532b090900000040fc54d94110153a0208013d8562bc";
+static const char session_stop[] = "0f000000000000006d532b090900000040fc54d94110153a0208029ca7baa0";
 
 static void event_files(void)
 {
@@ -582,6 +595,13 @@ static void event_files(void)
        "event files: whole records");
     is(b.data, "1700000001 7 train/loss 2.5|1700000001 7 train/loss 2.5|",
        "a simple value, and a tensor");
+    char session[80];
+    size_t m = from_hex(session_start, session);
+    m += from_hex(session_stop, session + m);
+    tern_buf_clear(&b);
+    ok(tern_run_tb_parse(session, m, see_event, &b, &used, &bad) == 0 && used == m && bad == 0,
+       "sessions");
+    is(b.data, "1700000000 21 anew|", "of which a start tells where it goes on");
     for (size_t cut = 0; cut < n; cut++) {
         size_t whole = cut < first ? 0 : cut < second_end ? first : second_end;
         tern_buf_clear(&b);

@@ -1,6 +1,7 @@
 #include "core/check/workload.h"
 
 #include "core/base/fs.h"
+#include "core/base/log.h"
 #include "core/base/str.h"
 
 #include <stdlib.h>
@@ -40,9 +41,32 @@ static int check_image(const struct tern_recipe *r, struct tern_err *err)
     return tern_recipe_fail(r, "workload.container", err, "%s: there is no such image.", image);
 }
 
+/* What may be a mistake, and none that a job should die of. */
+static void tell_metrics(const struct tern_recipe *r)
+{
+    const struct tern_recipe_metrics *m = &r->workload.metrics;
+
+    for (size_t i = 0; i < m->n; i++) {
+        bool step = !m->v[i].pattern;
+        for (size_t k = 0; k < m->v[i].n_names; k++)
+            step |= strcmp(m->v[i].names[k], "step") == 0;
+        if (!step)
+            tern_warn("%s: workload.metrics: pattern '%s': none of its names is 'step', so that "
+                      "nothing tells the step of its values: they are not recorded",
+                      r->path, m->v[i].pattern);
+        if (m->v[i].known && strcmp(m->v[i].known, "lightning") == 0)
+            tern_warn("%s: workload.metrics: lightning: its progress bar counts batches, not "
+                      "steps. Values come from a bar that shows global_step, and from the lines of "
+                      "NeuronX Distributed's module; {tensorboard: lightning_logs} reads what its "
+                      "logger writes",
+                      r->path);
+    }
+}
+
 int tern_check_workload(const struct tern_recipe *r, const struct tern_check_options *options,
                         struct tern_err *err)
 {
+    tell_metrics(r);
     /* What sbatch is typed under is not what the job runs under. */
     if (options->submission || !r->workload.command)
         return 0;

@@ -241,7 +241,7 @@ void tern_recipe_describe(FILE *to)
           "workload.metrics         its values: [nxd | hf | lightning, {pattern: ERE, names: "
           "[step, loss]}, {tensorboard: DIR}]\n"
           "  known trainers' lines count from every task, patterns and event files from rank 0; "
-          "without\n  the name step a pattern's matches are counted, and '-' names nothing\n"
+          "a pattern's\n  values need the name step beside them, and '-' names nothing\n"
           "\nIn words of the two commands tern fills in, at launch:\n",
           to);
     for (const struct tern_recipe_fill_name *f = tern_recipe_fills; f->name; f++)

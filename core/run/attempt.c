@@ -16,6 +16,7 @@
 #include "core/run/words.h"
 #include "core/slurm/slurm.h"
 
+#include <dirent.h>
 #include <glob.h>
 #include <inttypes.h>
 #include <pwd.h>
@@ -597,8 +598,24 @@ int tern_run_attempt_moved(struct tern_run_attempt *a, struct tern_err *err)
     return write_begin(a, err);
 }
 
+/* Did a task record anything of what the trainer printed? */
+static bool has_values(const struct tern_run_attempt *a)
+{
+    char *dir = tern_spool_dir(a->o->recipe->ledger.dir, a->id, a->number);
+    DIR *d = opendir(dir);
+    bool has = !d; /* nobody knows */
+
+    for (struct dirent *e; d && !has && (e = readdir(d));)
+        has = tern_str_starts(e->d_name, "task");
+    if (d)
+        closedir(d);
+    free(dir);
+    return has;
+}
+
 void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_result *result)
 {
+    const struct tern_recipe_metrics *metrics = &a->o->recipe->workload.metrics;
     struct tern_err err = {0};
     const struct tern_ledger_end end = {
         .outcome = result->outcome,
@@ -607,6 +624,10 @@ void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_
         .cause = result->why[0] ? result->why : NULL,
     };
 
+    if (metrics->n && strcmp(result->outcome, "done") == 0 && !has_values(a))
+        tern_run_attempt_note(a, "metrics", "warn", NULL,
+                              "workload.metrics: the trainer came to its end, and nothing that it "
+                              "printed or wrote was a value as the recipe describes them");
     if (tern_spool_attempt_end(a->spool, &end, &err) < 0 || tern_spool_sync(a->spool, &err) < 0)
         tern_warn("the ledger does not know how the attempt ended: %s", err.text);
 }

@@ -20,7 +20,8 @@ static const int64_t second = 1000000000;
 enum {
     LINE_MAX_BYTES = 4096, /* that patterns look at: a line of values is shorter */
     EVENT_FILES_S = 2,     /* between two looks at event files */
-    KNOWN_MAX = 16,        /* patterns of all known trainers */
+    DICTS_MAX = 64, /* that wait for their bar: a reader that was held up gets many at once */
+    KNOWN_MAX = 16, /* patterns of all known trainers */
     ROWS_MAX = TERN_RECIPE_PATTERNS + KNOWN_MAX,
 };
 
@@ -30,9 +31,18 @@ struct row {
     enum tern_run_printed_kind kind;
     const char *must; /* or NULL */
     char *names[TERN_RECIPE_GROUPS + 1];
-    bool has_step; /* among the names; else matches are counted */
-    int64_t count;
+    bool has_step; /* among the names */
     uint64_t seen; /* hash of what was recorded last: bars repeat themselves */
+};
+
+/* Values that no step is sure for are left out, and counted. */
+enum left { LEFT_DICT, LEFT_BAR, LEFT_PATTERN, N_LEFT };
+
+/* Hugging Face's dict of values until its bar comes. */
+struct dict {
+    char *line;
+    char epoch[16]; /* "%.4g": as its progress bar's dicts have it */
+    int64_t wall_ns;
 };
 
 struct tern_run_intake {
@@ -47,13 +57,15 @@ struct tern_run_intake {
     int64_t tb_next_ns;
     struct tern_run_metric *m; /* of the line at hand */
     char *words;               /* [LINE_MAX_BYTES + 1], that m's names lie in */
-    /* Hugging Face's: a dict waits for the bar that tells its step */
-    struct tern_run_metric *waiting; /* n is 0 when none waits */
-    char *waiting_words;
-    int64_t waiting_ns;
+    /* Hugging Face's: tqdm.write clears the bar, prints the dict and draws the bar again */
+    struct dict dicts[DICTS_MAX]; /* oldest first */
+    size_t n_dicts;
+    bool cleared;   /* a bar was, and no bar of training has come since */
+    char epoch[16]; /* of the dict that was placed last, "" for none; and its step */
+    int64_t step;
     int64_t bar_step, bar_total; /* -1: none seen */
     bool trained;                /* a dict of training came: the bar before it was its */
-    int64_t dicts;
+    uint64_t left[N_LEFT];
     /* event files: values of one step together */
     struct tern_run_metric *events;
     char (*tags)[201]; /* [TERN_RUN_METRIC_VALUES] */
@@ -139,12 +151,9 @@ struct tern_run_intake *tern_run_intake_open(const char *spool_dir, int64_t rank
     i->rank = rank;
     i->bar_step = i->bar_total = -1;
     i->m = tern_alloc(1, sizeof *i->m, "metrics", err);
-    i->waiting = tern_alloc(1, sizeof *i->waiting, "metrics", err);
     i->words = tern_alloc(1, LINE_MAX_BYTES + 1, "metrics", err);
-    i->waiting_words = tern_alloc(1, LINE_MAX_BYTES + 1, "metrics", err);
-    if (!i->m || !i->waiting || !i->words || !i->waiting_words)
+    if (!i->m || !i->words)
         goto out;
-    tern_run_metric_clear(i->waiting);
     copy = tern_strdup(text ? text : "");
     rc = 0;
     for (char *line = strtok_r(copy, "\n", &at); line && rc == 0; line = strtok_r(NULL, "\n", &at))
@@ -165,47 +174,28 @@ out:
     return i;
 }
 
-void tern_run_intake_close(struct tern_run_intake *i)
-{
-    struct tern_err err = {0};
-
-    if (!i)
-        return;
-    if (i->refused > 1)
-        tern_warn("TERN_METRIC_FD: %" PRIu64 " lines in all could not be read", i->refused);
-    if (i->spool && tern_spool_close(i->spool, &err) < 0)
-        tern_warn("%s", err.text);
-    for (size_t k = 0; k < i->n_rows; k++) {
-        regfree(&i->rows[k].regex);
-        for (size_t n = 0; i->rows[k].names[n]; n++)
-            free(i->rows[k].names[n]);
-    }
-    for (size_t k = 0; k < i->n_tb; k++)
-        tern_run_tb_close(i->tb[k]);
-    free(i->events);
-    free(i->tags);
-    free(i->m);
-    free(i->words);
-    free(i->waiting);
-    free(i->waiting_words);
-    free(i->spool_dir);
-    free(i);
-}
-
 /* ------------------------------------------------------------------ into the ledger */
+
+/* Is there a file to write to?  What failed once may work again. */
+static bool spool(struct tern_run_intake *i, struct tern_err *err)
+{
+    char writer[40];
+
+    if (!i->spool && i->spool_dir) {
+        snprintf(writer, sizeof writer, "task%" PRId64, i->rank);
+        i->spool = tern_spool_open_dir(i->spool_dir, writer, err);
+    }
+    return i->spool != NULL;
+}
 
 static int record(struct tern_run_intake *i, const struct tern_run_metric *m, struct tern_err *err)
 {
-    if (!i->spool && i->spool_dir) { /* what failed once may work again; it is told once */
-        char writer[40];
-        bool told = i->spool_failed;
-        snprintf(writer, sizeof writer, "task%" PRId64, i->rank);
-        i->spool = tern_spool_open_dir(i->spool_dir, writer, err);
-        i->spool_failed = !i->spool;
-        if (!i->spool)
-            return told ? 0 : -1;
-    }
-    return i->spool ? tern_run_metric_record(i->spool, m, err) : 0;
+    bool told = i->spool_failed;
+
+    if (spool(i, err))
+        return tern_run_metric_record(i->spool, m, err);
+    i->spool_failed = i->spool_dir != NULL;
+    return i->spool_failed && !told ? -1 : 0;
 }
 
 static void record_or_tell(struct tern_run_intake *i, const struct tern_run_metric *m)
@@ -255,17 +245,26 @@ static void add_value(struct tern_run_metric *m, const char *name, const char *t
 
 /* ------------------------------------------------------------------ printed lines */
 
-/* "00:10<01:30, 9.90it/s, v_num=0, train_loss=2.310": the names and values. */
-static void add_pairs(struct tern_run_metric *m, char *text)
+/* "00:10<01:30, 9.90it/s, v_num=0, train_loss=2.310, global_step=7.000": the names and values, and
+ * the step where one is that.  tqdm shortens large numbers, which then tell none. */
+static void add_pairs(struct tern_run_metric *m, char *text, int64_t *step)
 {
     char *at = NULL;
 
+    *step = -1;
     for (char *w = strtok_r(text, ", ", &at); w; w = strtok_r(NULL, ", ", &at)) {
         char *eq = strchr(w, '=');
         if (!eq || strncmp(w, "v_num=", 6) == 0)
             continue;
         *eq = '\0';
-        add_value(m, w, eq + 1);
+        if (strcmp(w, "global_step") != 0 && strcmp(w, "step") != 0) {
+            add_value(m, w, eq + 1);
+            continue;
+        }
+        char *point = strchr(eq + 1, '.');
+        if (point && strspn(point + 1, "0") == strlen(point + 1))
+            *point = '\0';
+        tern_str_int(eq + 1, 0, INT64_MAX, step);
     }
 }
 
@@ -295,7 +294,6 @@ static void groups(struct tern_run_intake *i, struct row *r, const char *line,
                    const regmatch_t *match)
 {
     struct tern_run_metric *m = i->m;
-    int64_t step = -1, total = -1, epoch = 0;
     char *to = i->words;
 
     tern_run_metric_clear(m);
@@ -311,60 +309,104 @@ static void groups(struct tern_run_intake *i, struct row *r, const char *line,
         text[len] = '\0';
         to += len + 1;
         if (strcmp(name, "step") == 0)
-            tern_str_int(text, 0, INT64_MAX, &step);
-        else if (strcmp(name, "@total") == 0)
-            tern_str_int(text, 0, INT32_MAX, &total);
-        else if (strcmp(name, "@epoch") == 0)
-            tern_str_int(text, 0, INT32_MAX, &epoch);
+            tern_str_int(text, 0, INT64_MAX, &m->step);
         else if (strcmp(name, "@pairs") == 0)
-            add_pairs(m, text);
+            add_pairs(m, text, &m->step);
         else
             add_value(m, name, text);
     }
-    r->count++;
-    m->step = r->has_step ? step : r->count;
-    if (r->kind != TERN_RUN_PRINTED_BAR) {
-        if (m->step >= 0)
-            record_once(i, r, m);
-        return;
-    }
-    /* The bar of training comes first, unless something else's came to its end before it. */
-    if (i->bar_total < 0 || (!i->trained && i->bar_step == i->bar_total)) {
-        i->bar_total = total;
-        i->bar_step = -1;
-    }
-    if (m->n) { /* a bar with values: an epoch's */
-        if (m->step >= 0 && (epoch == 0 || total >= 0) && m->step < INT32_MAX) {
-            m->step += epoch ? epoch * total : 0;
-            record_once(i, r, m);
-        }
-    } else if (total == i->bar_total && step >= 0) { /* not an evaluation's bar */
-        i->bar_step = step;
-        i->waiting->step = step;
-        record_or_tell(i, i->waiting);
-        i->waiting->n = 0;
-    }
+    if (m->step >= 0)
+        record_once(i, r, m);
+    else if (m->n)
+        i->left[r->kind == TERN_RUN_PRINTED_PAIRS ? LEFT_BAR : LEFT_PATTERN]++;
 }
 
-/* No bar told the step: the newest that one did, else the count. */
-static void waited_long_enough(struct tern_run_intake *i)
+static void forget_dicts(struct tern_run_intake *i, size_t n)
 {
-    if (!i->waiting->n)
-        return;
-    i->waiting->step = i->bar_step >= 0 ? i->bar_step : i->dicts;
-    record_or_tell(i, i->waiting);
-    i->waiting->n = 0;
+    for (size_t k = 0; k < n; k++)
+        free(i->dicts[k].line);
+    i->n_dicts -= n;
+    memmove(i->dicts, i->dicts + n, i->n_dicts * sizeof *i->dicts);
 }
 
+/* The bar was cleared, something was printed and the bar is drawn again, at `step`: a dict of
+ * values for each such event, in order, where nothing else prints.  But other things are printed
+ * so, and a program may print its dicts once more without: equal epochs are one step, different
+ * ones are not. */
+static void place_dicts(struct tern_run_intake *i, int64_t step)
+{
+    struct dict *d = i->dicts;
+    size_t n = 1, known = strcmp(d->epoch, i->epoch) == 0;
+
+    while (n < i->n_dicts && strcmp(d[n].epoch, d->epoch) == 0)
+        n++;
+    if (step == i->step && i->epoch[0] && !known)
+        return; /* one more of the last step */
+    if (step != i->step && known &&
+        n < i->n_dicts) { /* printed behind their event: placed before */
+        forget_dicts(i, n);
+        place_dicts(i, step);
+        return;
+    }
+    snprintf(i->epoch, sizeof i->epoch, "%s", d->epoch);
+    i->step = step;
+    for (size_t k = 0; k < n; k++) {
+        tern_run_metric_clear(i->m);
+        i->m->step = step;
+        add_dict(i->m, d[k].line);
+        /* A bar at 0 is of a run that begins or one that resumes, and nothing tells which. */
+        if (step > 0)
+            record_or_tell(i, i->m);
+        else
+            i->left[LEFT_DICT]++;
+    }
+    forget_dicts(i, n);
+}
+
+static void bar(struct tern_run_intake *i, const char *line, const regmatch_t *match)
+{
+    int64_t step = strtoll(line + match[1].rm_so, NULL, 10);
+    int64_t total = strtoll(line + match[2].rm_so, NULL, 10);
+
+    if (strstr(line, "\033[A")) /* an evaluation's, below the one of training */
+        return;
+    /* The bar of training comes first, unless something else's came to its end before it. */
+    if (i->bar_total < 0 || (!i->trained && i->bar_step == i->bar_total))
+        i->bar_total = total;
+    if (total != i->bar_total)
+        return;
+    i->bar_step = step;
+    if (i->cleared && i->n_dicts)
+        place_dicts(i, step);
+    i->cleared = false;
+}
+
+/* Waited too long: no bar tells its step. */
+static void give_up_dict(struct tern_run_intake *i)
+{
+    i->left[LEFT_DICT] += strcmp(i->dicts[0].epoch, i->epoch) != 0;
+    forget_dicts(i, 1);
+}
+
+/* Only a dict with an epoch is Trainer's. */
 static void dict(struct tern_run_intake *i, int64_t wall_ns, const char *line)
 {
-    waited_long_enough(i);
-    i->dicts++;
-    i->trained |= strstr(line, "'epoch'") && !strstr(line, "'eval_");
-    tern_run_metric_clear(i->waiting);
-    snprintf(i->waiting_words, LINE_MAX_BYTES + 1, "%s", line);
-    add_dict(i->waiting, i->waiting_words);
-    i->waiting_ns = wall_ns;
+    const char *epoch = strstr(line, "'epoch': ");
+
+    if (!epoch)
+        return;
+    i->trained |= !strstr(line, "'eval_");
+    if (i->n_dicts == DICTS_MAX)
+        give_up_dict(i);
+    struct dict *d = &i->dicts[i->n_dicts++];
+    *d = (struct dict){.line = tern_strdup(line), .wall_ns = wall_ns};
+    epoch += strlen("'epoch': ");
+    snprintf(d->epoch, sizeof d->epoch, "%.4g", strtod(epoch + (*epoch == '\''), NULL));
+}
+
+static bool blank(const char *line)
+{
+    return line[strspn(line, " ")] == '\0';
 }
 
 void tern_run_intake_printed(struct tern_run_intake *i, int64_t wall_ns, const char *line,
@@ -374,6 +416,7 @@ void tern_run_intake_printed(struct tern_run_intake *i, int64_t wall_ns, const c
 
     if (len > LINE_MAX_BYTES)
         return;
+    i->cleared |= whole && blank(line);
     for (size_t k = 0; k < i->n_rows; k++) {
         struct row *r = &i->rows[k];
         if ((!whole && !r->has_step) || (r->must && !strstr(line, r->must)) ||
@@ -381,6 +424,8 @@ void tern_run_intake_printed(struct tern_run_intake *i, int64_t wall_ns, const c
             continue;
         if (r->kind == TERN_RUN_PRINTED_DICT)
             dict(i, wall_ns, line);
+        else if (r->kind == TERN_RUN_PRINTED_BAR)
+            bar(i, line, match);
         else
             groups(i, r, line, match);
     }
@@ -456,8 +501,8 @@ static void take_event(void *self, const struct tern_run_tb_value *v)
 
 void tern_run_intake_tick(struct tern_run_intake *i, int64_t now_ns, int end)
 {
-    if (i->waiting->n && (end || now_ns - i->waiting_ns >= second))
-        waited_long_enough(i);
+    while (i->n_dicts && (end || now_ns - i->dicts[0].wall_ns >= second))
+        give_up_dict(i);
     if (!i->n_tb || (now_ns < i->tb_next_ns && !end))
         return;
     for (size_t k = 0; k < i->n_tb; k++)
@@ -465,4 +510,60 @@ void tern_run_intake_tick(struct tern_run_intake *i, int64_t now_ns, int end)
             tern_run_tb_look(i->tb[k], take_event, i);
     flush_events(i);
     i->tb_next_ns = now_ns + EVENT_FILES_S * second;
+}
+
+/* ------------------------------------------------------------------ closing */
+
+static void tell_left(struct tern_run_intake *i, enum left kind)
+{
+    static const char *const why[N_LEFT] = {
+        [LEFT_DICT] =
+            "hf: %" PRIu64 " dicts of values are left out: no progress bar tells their "
+            "step (disable_tqdm: false; or report_to: tensorboard and {tensorboard: DIR})",
+        [LEFT_BAR] =
+            "lightning: the values of %" PRIu64 " bars are left out: a bar counts batches. "
+            "One that shows global_step tells it; {tensorboard: lightning_logs} reads what "
+            "its logger writes",
+        [LEFT_PATTERN] = "%" PRIu64 " lines that match a pattern without a group 'step' are left "
+                         "out: nothing tells their step",
+    };
+    char text[300], told[400];
+    struct tern_err err = {0};
+
+    snprintf(text, sizeof text, why[kind], i->left[kind]);
+    snprintf(told, sizeof told, "workload.metrics: %s", text);
+    tern_warn("rank %" PRId64 ": %s", i->rank, told);
+    if (spool(i, &err))
+        tern_spool_event(
+            i->spool,
+            &(struct tern_ledger_event){.kind = "metrics", .severity = "warn", .text = told}, &err);
+}
+
+void tern_run_intake_close(struct tern_run_intake *i)
+{
+    struct tern_err err = {0};
+
+    if (!i)
+        return;
+    if (i->refused > 1)
+        tern_warn("TERN_METRIC_FD: %" PRIu64 " lines in all could not be read", i->refused);
+    for (int k = 0; k < N_LEFT; k++)
+        if (i->left[k])
+            tell_left(i, (enum left)k);
+    if (i->spool && tern_spool_close(i->spool, &err) < 0)
+        tern_warn("%s", err.text);
+    for (size_t k = 0; k < i->n_rows; k++) {
+        regfree(&i->rows[k].regex);
+        for (size_t n = 0; i->rows[k].names[n]; n++)
+            free(i->rows[k].names[n]);
+    }
+    for (size_t k = 0; k < i->n_tb; k++)
+        tern_run_tb_close(i->tb[k]);
+    forget_dicts(i, i->n_dicts);
+    free(i->events);
+    free(i->tags);
+    free(i->m);
+    free(i->words);
+    free(i->spool_dir);
+    free(i);
 }

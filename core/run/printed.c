@@ -10,14 +10,16 @@ static const char *const nxd_pipeline[] = {"step", "step_seconds", "throughput",
                                            "loss", "grad_norm",    NULL};
 static const char *const nxd_lightning[] = {"step", "loss",      "lr", "throughput",
                                             "-",    "grad_norm", NULL};
-static const char *const bar[] = {"step", "@total", NULL};
-static const char *const epoch_bar[] = {"@epoch", "step", "@total", "@pairs", NULL};
+static const char *const bar[] = {"step", "-", NULL};
+static const char *const batches[] = {"@pairs", NULL};
 
 /* NeuronX Distributed's Lightning module: examples/training/llama/lightning/module_llama.py,
  * on_train_batch_end. */
 #define NXD_LIGHTNING                                                                              \
     "step ([0-9]+) loss is " NUMBER ", lr is " NUMBER ", throughput " NUMBER                       \
     " seq/s, .*norm (tensor\\(\\[?)?" NUMBER
+
+#define LIGHTNING_BAR ": [^|]*[|][^|]*[|] *[0-9]+/[0-9?]+ \\[([^]]*)\\]"
 
 const struct tern_run_printed tern_run_printed[] = {
     /* neuronx-distributed, examples/training/llama/tp_zero1_llama_hf_pretrain/logger.py: the rank
@@ -39,9 +41,10 @@ const struct tern_run_printed tern_run_printed[] = {
     {"hf", TERN_RUN_PRINTED_DICT, "{'", "^ *[{]'.*[}] *$", NULL},
     {"hf", TERN_RUN_PRINTED_BAR, "%|", "^ *[0-9]+%[|][^|]*[|] *([0-9]+)/([0-9]+) \\[", bar},
     /* lightning, src/lightning/pytorch/callbacks/progress/tqdm_progress.py: a bar an epoch, which
-     * counts batches. */
-    {"lightning", TERN_RUN_PRINTED_BAR, "Epoch ",
-     "^ *Epoch ([0-9]+): [^|]*[|][^|]*[|] *([0-9]+)/([0-9?]+) \\[([^]]*)\\]", epoch_bar},
+     * counts batches: with accumulation, another end of the last epoch or after a resume those are
+     * not steps. */
+    {"lightning", TERN_RUN_PRINTED_PAIRS, "Epoch ", "^ *Epoch [0-9]+" LIGHTNING_BAR, batches},
+    {"lightning", TERN_RUN_PRINTED_PAIRS, "Training:", "^ *Training" LIGHTNING_BAR, batches},
     {"lightning", TERN_RUN_PRINTED_GROUPS, "loss is", NXD_LIGHTNING, nxd_lightning},
     {NULL, 0, NULL, NULL, NULL},
 };

@@ -5,7 +5,8 @@
 enum tern_run_printed_kind {
     TERN_RUN_PRINTED_GROUPS, /* the pattern's groups have the names */
     TERN_RUN_PRINTED_DICT,   /* a Python dict of numbers; the progress bar tells the step */
-    TERN_RUN_PRINTED_BAR,    /* a progress bar: step of total, at times with "name=value, ..." */
+    TERN_RUN_PRINTED_BAR,    /* that progress bar; groups: step, total */
+    TERN_RUN_PRINTED_PAIRS,  /* a bar of batches with "name=value, ...", which may tell the step */
 };
 
 struct tern_run_printed {
@@ -13,9 +14,8 @@ struct tern_run_printed {
     enum tern_run_printed_kind kind;
     const char *must;         /* text in every such line: spares most lines the pattern */
     const char *pattern;      /* POSIX extended regular expression */
-    const char *const *names; /* of its groups, NULL-ended: a metric, "step", or
-                                 "-" nothing, "@total" steps of an epoch, "@epoch" epochs before
-                                 this one, "@pairs" more values as "name=value, ..." */
+    const char *const *names; /* of its groups, NULL-ended: a metric, "step", "-" nothing, "@pairs"
+                                 more values as "name=value, ..." */
 };
 
 /* Ended by a NULL trainer. */

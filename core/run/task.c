@@ -53,7 +53,7 @@ struct task {
     bool ended;
     bool refused; /* told that its output is */
     sigset_t old_mask;
-    char *buffer; /* [CHUNK] */
+    char *buffer, *error; /* [CHUNK] */
 };
 
 int64_t tern_run_task_rank(void)
@@ -326,22 +326,24 @@ static void shut(struct task *t, int which)
     t->from[which] = -1;
 }
 
-/* One read; true when there was something. */
-static bool move(struct task *t, int which)
+/* One read into `data`; its bytes, or 0. */
+static size_t get(struct task *t, int which, char *data)
 {
-    ssize_t n = read(t->from[which], t->buffer, CHUNK);
+    ssize_t n = read(t->from[which], data, CHUNK);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    if (n <= 0) {
+        return 0;
+    if (n <= 0)
         shut(t, which);
-        return false;
-    }
+    return n > 0 ? (size_t)n : 0;
+}
+
+static void put(struct task *t, int which, const char *data, size_t len)
+{
     if (t->feed)
-        tern_run_feed_put(t->feed, tern_clock_wall_ns(), stream_names[which], t->buffer, (size_t)n);
-    if (which == METRIC ||
-        pass_on(which == OUT ? STDOUT_FILENO : STDERR_FILENO, t->buffer, (size_t)n) == 0)
-        return true;
+        tern_run_feed_put(t->feed, tern_clock_wall_ns(), stream_names[which], data, len);
+    if (which == METRIC || pass_on(which == OUT ? STDOUT_FILENO : STDERR_FILENO, data, len) == 0)
+        return;
     if (errno == EPIPE) { /* the program finds out, too, that nobody reads */
         shut(t, which);
     } else if (!t->refused) { /* words are not worth a run */
@@ -350,6 +352,29 @@ static bool move(struct task *t, int which)
                   tern_run_task_rank(), strerror(errno),
                   t->keeper.log ? " (tern logs has it)" : "");
     }
+}
+
+/* One read; true when there was something. */
+static bool move(struct task *t, int which)
+{
+    size_t n = get(t, which, t->buffer);
+
+    if (n)
+        put(t, which, t->buffer, n);
+    return n > 0;
+}
+
+/* Likewise of stderr, and before it goes on all that stdout had by then: a bar that is drawn again
+ * tells the step of what was printed before it (intake.c). */
+static bool move_error(struct task *t)
+{
+    size_t n = get(t, ERR, t->error);
+
+    if (!n)
+        return false;
+    for (int i = 0; i < PIPE_BYTES / CHUNK + 1 && t->from[OUT] >= 0 && move(t, OUT); i++) {
+    }
+    put(t, ERR, t->error, n);
     return true;
 }
 
@@ -366,8 +391,8 @@ static void attend(struct task *t)
         if (poll(fds, N_STREAMS + 1, -1) < 0)
             continue;
         for (int i = 0; i < N_STREAMS; i++)
-            if (fds[i].revents)
-                move(t, i);
+            if (fds[i].revents && t->from[i] >= 0)
+                i == ERR ? move_error(t) : move(t, i);
         if (!fds[N_STREAMS].revents)
             continue;
         while (read(t->signals, &info, sizeof info) == sizeof info) {
@@ -388,7 +413,7 @@ static void linger(struct task *t)
         struct pollfd fds[N_STREAMS];
         bool open = false, any = false;
         for (int i = 0; i < N_STREAMS; i++) {
-            if (t->from[i] >= 0 && move(t, i))
+            if (t->from[i] >= 0 && (i == ERR ? move_error(t) : move(t, i)))
                 any = true;
             fds[i] = (struct pollfd){.fd = t->from[i], .events = POLLIN};
             open = open || t->from[i] >= 0;
@@ -427,16 +452,19 @@ int tern_run_task(char **argv)
 
     keeper_open(&t);
     t.buffer = malloc(CHUNK);
-    if (!t.buffer || start(&t, argv) < 0) {
+    t.error = malloc(CHUNK);
+    if (!t.buffer || !t.error || start(&t, argv) < 0) {
         tern_error("cannot start '%s': %s", argv[0], strerror(errno));
         return TERN_TEMPFAIL;
     }
     attend(&t);
     linger(&t);
-    if (!tern_run_feed_close(t.feed, PATIENCE_MS))
+    if (!tern_run_feed_close(t.feed, PATIENCE_MS)) {
         tern_warn("rank %" PRId64 ": the storage does not answer; the end of the log is lost",
                   tern_run_task_rank());
-    else
+    } else {
         free(t.buffer);
+        free(t.error);
+    }
     return end_like(t.status);
 }

@@ -161,6 +161,14 @@ is "$(value fd)" "9:1.5" "TERN_METRIC_FD"
 is "$(value file)" "10:-Inf" "TERN_METRIC_FILE"
 is "$(tern ledger sql -r latest -n -P 'select step, path from checkpoint')" "11|$WORK/made" "a checkpoint by the descriptor"
 is "$(grep -c TERN_METRIC_FD err)" 2 "nonsense is told once, and counted"
+# What has no step that is surely its own has none.
+recipe unplaced 'for i in 3 2; do echo "loss=$i"; done' 1 ", metrics: [{pattern: 'loss=([0-9.]+)', names: [loss]}, lightning]"
+run tern run --check unplaced.yaml; status 0; err_has "pattern 'loss=([0-9.]+)': none of its names is 'step'"; err_has "lightning: its progress bar counts batches"
+run tern run unplaced.yaml; status 0; err_has "workload.metrics: 2 lines that match a pattern"
+is "$(tern ledger sql -r latest -n -P "select count(*) from step")" 0 "no value is made up"
+run tern ledger show latest --events -P; out_has "2 lines that match a pattern without a group 'step' are left out" "the ledger has the word"
+recipe silent 'echo nothing' 1 ", metrics: [hf]"
+run tern run silent.yaml; status 0; err_has "nothing that it printed or wrote was a value"
 # One early value of a later attempt hides no other metric; what it resumed from may be told.
 for told in "" resumed_step=5; do
     rm -f once; recipe sanity "

@@ -23,6 +23,8 @@ static const char *const seeds[] = {
     "tern-log 1 0 n\n1 o a\n2 e+b\n3 o~ c\n9223372036854775807 t d\n",
     "LOG x - (0, 7) step_loss : 2.3 learning_rate : 1e-4 throughput : 1 seq/s grad-norm : 1\n",
     "step 1 step_time 1.5s throughput 20 seq/s loss 1 grad norm 2\r\n{'loss': 1, 'epoch': '2'}\n",
+    "  0%|#| 0/5 [0\r   \r{'loss': 1, 'epoch': 2}\n 2%|#| 1/5 [0\r  \r{'a': 2, 'epoch': 2}\n 2%|#| "
+    "2/5 [0\r",
     "Epoch 1:  20%|##   | 2/10 [00:01<00:01,  4.21it/s, loss=1.5, v_num=0]\r 2%|#| 1/5 [0\r\n",
     "step=7 loss=2.31 checkpoint=x\n{'a':'b','c': 1}{''}\n{'\n",
 };

@@ -488,54 +488,88 @@ static void printed(void)
     values("Hugging Face with a bar", "known\thf\n", 0,
            PIECES("Map: 100%|##########| 1000/1000 [00:00<00:00, 9000.00 examples/s]",
                   "  0%|          | 0/500 [00:00<?, ?it/s]",
-                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+                  "  1%|#         | 8/500 [00:09<09:01,  1.10s/it]",
+                  "                                                    ",
                   "{'loss': 2.5, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.02}",
                   "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
-                  " 50%|#####     | 5/10 [00:01<00:01,  4.00it/s]",
+                  " 50%|#####     | 5/10 [00:01<00:01,  4.00it/s]\033[A",
+                  "  2%|#         | 11/500 [00:12<09:01,  1.10s/it]", "        ",
                   "{'loss': '2.25', 'grad_norm': 'nan', 'learning_rate': '9e-06', 'epoch': '0.04'}",
                   "  4%|#         | 20/500 [00:22<08:50,  1.10s/it]"),
            "epoch 10:0.02 20:0.04\ngrad_norm 10:0.5 20:nan\nlearning_rate 10:1e-05 20:9e-06\n"
            "loss 10:2.5 20:2.25\n");
+    values("Hugging Face after other bars", "known\thf\n", 0,
+           PIECES("100%|##########| 8/8 [00:01<00:00,  8.00it/s]",
+                  "{'learning_rate': 1e-05, 'steps': 500}",
+                  "  0%|          | 0/500 [00:00<?, ?it/s]", "   ", "{'loss': 2.5, 'epoch': 0.02}",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "   ",
+                  "{'loss': 2.25, 'epoch': 1}",
+                  "100%|##########| 500/500 [09:00<00:00,  1.10s/it]"),
+           "epoch 10:0.02 500:1\nloss 10:2.5 500:2.25\n");
+    values("a reader that was held up gets dicts and bars apart", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "{'loss': 2.5, 'epoch': '0.02'}",
+                  "{'eval_loss': 2, 'epoch': '0.02'}", "{'loss': 2.25, 'epoch': '0.04'}",
+                  "  2%|#         | 9/500 [00:10<09:01,  1.10s/it]", "   ",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "   ",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+                  "  4%|#         | 19/500 [00:22<09:01,  1.10s/it]", "   ",
+                  "  4%|#         | 20/500 [00:22<09:01,  1.10s/it]"),
+           "epoch 10:0.02 20:0.04\neval_loss 10:2\nloss 10:2.5 20:2.25\n");
     values(
-        "Hugging Face after other bars", "known\thf\n", 0,
-        PIECES("100%|##########| 8/8 [00:01<00:00,  8.00it/s]",
-               "{'learning_rate': 1e-05, 'steps': 500}", "  0%|          | 0/500 [00:00<?, ?it/s]",
-               "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "{'loss': 2.5, 'epoch': 0.02}",
+        "a dict that a callback prints once more is of the step before", "known\thf\n", 0,
+        PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ", "{'loss': '2.5', 'epoch': '0.02'}",
                "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
-               "100%|##########| 500/500 [09:00<00:00,  1.10s/it]",
-               " 50%|#####     | 4/8 [00:01<00:01,  4.00it/s]", "{'loss': 2.25, 'epoch': 1}"),
-        "epoch 10:0.02 500:1\nlearning_rate 0:1e-05\nloss 10:2.5 500:2.25\nsteps 0:500\n");
-    values("Hugging Face without", "known\thf\n", 0,
+               "{'loss': 2.50001, 'epoch': 0.0200001}", "   ", "{'loss': '2.25', 'epoch': '0.04'}",
+               "  4%|#         | 20/500 [00:22<09:01,  1.10s/it]"),
+        "epoch 10:0.02 20:0.04\nloss 10:2.5 20:2.25\n");
+    values("Hugging Face at the start, where it may have resumed", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ",
+                  "{'eval_loss': 2.5, 'epoch': 0}", "  0%|          | 0/500 [00:00<?, ?it/s]"),
+           "");
+    values("Hugging Face without a bar", "known\thf\n", 0,
            PIECES("{'loss': 2.5, 'epoch': 0.02}", "{'loss': 2.25, 'epoch': 0.04}",
                   "{'key': 'no number'}"),
-           "epoch 1:0.02 2:0.04\nloss 1:2.5 2:2.25\n");
-    values("Lightning", "known\tlightning\n", 0,
+           "");
+    values(
+        "Lightning's bar that tells the step", "known\tlightning\n", 0,
+        PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
+               "v_num=0, train_loss=2.310, global_step=2.000]",
+               "Training: |          | 4/? [00:00<00:00, 28.1it/s, loss=1.5, global_step=12345.0]",
+               "Epoch 1:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, loss=9, global_step=1e+3]"),
+        "loss 12345:1.5\ntrain_loss 2:2.31\n");
+    values("Lightning's bar that does not", "known\tlightning\n", 0,
            PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
                   "v_num=0, train_loss=2.310]",
                   "Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
                   "v_num=0, train_loss=2.310]",
                   "Epoch 1:  20%|##   | 2/10 [00:01<00:01,  4.21it/s, loss=1.5, v_num=0]",
                   "Validation DataLoader 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s]"),
-           "loss 12:1.5\ntrain_loss 5:2.31\n");
-    values("names that would command a terminal", "known\thf\nknown\tlightning\n", 0,
-           PIECES("{'\033[31mloss': 2.5, '\302\2331mlr': 1, 'epoch': 0.02}",
-                  "Epoch 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, \033[2Jloss=2.3, a=1]"),
-           "a 5:1\nepoch 1:0.02\n");
+           "");
+    values(
+        "names that would command a terminal", "known\thf\nknown\tlightning\n", 0,
+        PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ",
+               "{'\033[31mloss': 2.5, '\302\2331mlr': 1, 'epoch': 0.02}",
+               "  0%|          | 1/500 [00:00<?, ?it/s]",
+               "Epoch 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, \033[2Jloss=2.3, a=1, step=5]"),
+        "a 5:1\nepoch 1:0.02\n");
     values("a pattern of one's own", "pattern\titer ([0-9]+): (loss|cost) ([^ ]+)\tstep\t-\tloss\n",
            0, PIECES("iter 3: cost 1.5 s", "iter 4: loss inf", "iter 5: loss high"),
            "loss 3:1.5 4:inf\n");
-    values("without a step the matches are counted", "pattern\tloss=([0-9.]+)\tloss\n", 0,
-           PIECES("loss=3", "x", "loss=2"), "loss 1:3 2:2\n");
-    values("a line that pauses is counted once", "pattern\tloss=([0-9.]+)\tloss\n", 0,
-           PIECES("~loss=3", "loss=3.5 time=1", "~loss=2", "~loss=2 time", "loss=2 time=1"),
-           "loss 1:3.5 2:2\n");
+    values("without a step there is no value", "pattern\tloss=([0-9.]+)\tloss\n", 0,
+           PIECES("loss=3", "x", "loss=2"), "");
+    values(
+        "a line that pauses is taken when it is whole",
+        "pattern\t([0-9]+) loss=([0-9.]+)\tstep\tloss\n", 0,
+        PIECES("~1 loss=3", "1 loss=3.5 time=1", "~2 loss=2", "~2 loss=2 time", "2 loss=2 time=1"),
+        "loss 1:3.5 2:2\n");
     struct tern_buf most = {0};
     tern_buf_puts(&most, "known\tnxd\nknown\thf\nknown\tlightning\n");
     for (int i = 0; i < TERN_RECIPE_PATTERNS; i++)
-        tern_buf_printf(&most, "pattern\tv%d=([0-9.]+)\tv\n", i);
-    values("as many as a recipe may have", most.data, 0, PIECES("v63=4"), "v 1:4\n");
+        tern_buf_printf(&most, "pattern\t([0-9]+) v%d=([0-9.]+)\tstep\tv\n", i);
+    values("as many as a recipe may have", most.data, 0, PIECES("1 v63=4"), "v 1:4\n");
     tern_buf_free(&most);
-    values("patterns are for rank 0", "pattern\tloss=([0-9.]+)\tloss\n", 1, PIECES("loss=3"), "");
+    values("patterns are for rank 0", "pattern\t([0-9]+) loss=([0-9.]+)\tstep\tloss\n", 1,
+           PIECES("1 loss=3"), "");
     values("lines of the descriptor", NULL, 3,
            PIECES(">step=1 loss=3 a/b=4\n", ">nonsense\033[2J", ">step=2 loss=nan"),
            "a/b 1:4\nloss 1:3 2:nan\n");

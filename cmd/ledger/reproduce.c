@@ -2,6 +2,7 @@
 #include "cmd/ledger/show.h"
 
 #include "core/base/fs.h"
+#include "core/base/yaml.h"
 #include "core/check/check.h"
 #include "core/recipe/recipe.h"
 #include "core/slurm/slurm.h"
@@ -14,16 +15,28 @@
 
 static bool check_inputs;
 
-enum { PARAMS_MAX = 10000, SECONDS = 10, SETS_MAX = 64, RECIPE_BYTES = 1 << 20 };
+enum { PARAMS_MAX = 10000, SECONDS = 10, SETS_MAX = 64, RECIPE_BYTES = 1 << 20, COLUMNS = 100 };
 
 static const char set_mark[] = "# --set ";
 
-/* What the ledger knows of the run's last attempt at training. */
+/* Attempts at training that ran by one recipe, one after the other. */
+struct part {
+    const struct tern_ledger_attempt *first, *last;
+    const char *text;       /* the recipe as it was recorded */
+    struct tern_yaml *yaml; /* with what --set changed */
+    char *differs;          /* from the first part's, as words of a command line */
+    bool accept;            /* in what attempts of one run agree on otherwise */
+};
+
+/* What the ledger knows of the run's attempts at training. */
 struct past {
     struct tern_ledger_rows runs, attempts;
     const struct tern_ledger_run *run;
     const struct tern_ledger_attempt *last;
-    struct tern_ledger_table params; /* name, value */
+    struct tern_ledger_table params;  /* name, value; of the last */
+    struct tern_ledger_table recipes; /* attempt, recipe */
+    struct part *parts;
+    size_t n_parts;
 };
 
 static int read_past(struct tern_ledger *l, struct past *p, struct tern_err *err)
@@ -41,12 +54,20 @@ static int read_past(struct tern_ledger *l, struct past *p, struct tern_err *err
                           p->last->attempt);
     int rc = tern_ledger_sql(l, sql, PARAMS_MAX, SECONDS, &p->params, err);
     free(sql);
-    return rc;
+    return rc < 0 ? -1
+                  : tern_ledger_sql(l, "SELECT attempt, recipe FROM attempt", PARAMS_MAX, SECONDS,
+                                    &p->recipes, err);
 }
 
 static void free_past(struct past *p)
 {
+    for (size_t i = 0; i < p->n_parts; i++) {
+        tern_yaml_free(p->parts[i].yaml);
+        free(p->parts[i].differs);
+    }
+    free(p->parts);
     tern_ledger_table_free(&p->params);
+    tern_ledger_table_free(&p->recipes);
     tern_ledger_rows_free(&p->runs);
     tern_ledger_rows_free(&p->attempts);
 }
@@ -77,6 +98,119 @@ static size_t find_settings(const char *recipe, char *sets[SETS_MAX], size_t *bo
     return n;
 }
 
+/* The recipe that an attempt recorded, with its settings in it. */
+static struct tern_yaml *parse_recipe(const char *text, struct tern_err *err)
+{
+    char *sets[SETS_MAX];
+    size_t body, n = find_settings(text, sets, &body);
+    struct tern_yaml *y = tern_yaml_parse(text, body, "the recipe in the ledger", err);
+
+    for (size_t i = 0; i < n; i++) {
+        char *value = y ? strchr(sets[i], '=') : NULL;
+        if (value) {
+            *value = '\0';
+            if (tern_yaml_override(y, sets[i], value + 1, err) < 0) {
+                tern_yaml_free(y);
+                y = NULL;
+            }
+        }
+        free(sets[i]);
+    }
+    return y;
+}
+
+static void add_setting(struct part *p, struct tern_buf *b, const char *key,
+                        const struct tern_yaml_node *value)
+{
+    struct tern_buf word = {0};
+
+    tern_buf_printf(&word, "%s=", key);
+    if (value)
+        tern_yaml_write(&word, value);
+    else
+        tern_buf_puts(&word, "null");
+    tern_buf_puts(b, " --set ");
+    tern_buf_word(b, word.data);
+    tern_buf_free(&word);
+    p->accept |= tern_recipe_is_identity(key);
+}
+
+/* What --set must say for `from` to become `to`. */
+static void add_differences(struct part *p, struct tern_buf *b, const struct tern_yaml_node *from,
+                            const struct tern_yaml_node *to, const char *where)
+{
+    for (size_t i = 0; i < tern_yaml_count(from) + tern_yaml_count(to); i++) {
+        bool new = i >= tern_yaml_count(from);
+        const char *key =
+            new ? tern_yaml_key(to, i - tern_yaml_count(from)) : tern_yaml_key(from, i);
+        const struct tern_yaml_node *x = tern_yaml_get(from, key), *y = tern_yaml_get(to, key);
+        char *name = tern_strf("%s%s%s", where, *where ? "." : "", key);
+        if ((new &&x) || tern_yaml_same(x, y) || strcmp(name, "checkpoint.dir") == 0)
+            ; /* seen already, or nothing to say */
+        else if (x && y && tern_yaml_kind(x) == TERN_YAML_MAP && tern_yaml_kind(y) == TERN_YAML_MAP)
+            add_differences(p, b, x, y, name);
+        else
+            add_setting(p, b, name, y);
+        free(name);
+    }
+}
+
+static const char *recipe_of(const struct past *p, uint32_t attempt)
+{
+    for (size_t i = 0; i < p->recipes.n_rows; i++)
+        if (p->recipes.cells[2 * i].integer == attempt &&
+            p->recipes.cells[2 * i + 1].kind == TERN_LEDGER_TEXT)
+            return p->recipes.cells[2 * i + 1].text;
+    return p->run->recipe; /* an older ledger has the newest alone */
+}
+
+/* Nothing is left of a part when the next one began where it had begun, or before. */
+static void drop_superseded(struct past *p)
+{
+    for (size_t i = 0; i + 1 < p->n_parts;) {
+        int64_t from = p->parts[i].first->resumed_step;
+        int64_t next = p->parts[i + 1].first->resumed_step;
+        if (next < 0 || next > from) {
+            i++;
+            continue;
+        }
+        tern_yaml_free(p->parts[i].yaml);
+        memmove(&p->parts[i], &p->parts[i + 1], (--p->n_parts - i) * sizeof *p->parts);
+        i -= i > 0;
+    }
+}
+
+static int find_parts(struct past *p, struct tern_err *err)
+{
+    struct part *now = NULL;
+
+    p->parts = tern_alloc(p->attempts.n + 1, sizeof *p->parts, "attempts", err);
+    if (!p->parts)
+        return -1;
+    for (size_t i = 0; i < p->attempts.n; i++) {
+        const struct tern_ledger_attempt *a = &p->attempts.attempts[i];
+        const char *text = recipe_of(p, a->attempt);
+        if (strcmp(a->kind, "train") != 0)
+            continue;
+        if (!now || strcmp(text, now->text) != 0) {
+            now = &p->parts[p->n_parts++];
+            *now = (struct part){.first = a, .text = text, .yaml = parse_recipe(text, err)};
+            if (!now->yaml)
+                return -1;
+        }
+        now->last = a;
+    }
+    drop_superseded(p);
+    for (size_t i = 0; i < p->n_parts; i++) {
+        struct tern_buf b = {0};
+        tern_buf_puts(&b, "");
+        add_differences(&p->parts[i], &b, tern_yaml_root(p->parts[0].yaml),
+                        tern_yaml_root(p->parts[i].yaml), "");
+        p->parts[i].differs = b.data;
+    }
+    return 0;
+}
+
 /* Is the recipe's file still what the run was made with?  Its last line may have had no end. */
 static bool unchanged(const struct tern_ledger_run *r, size_t body)
 {
@@ -91,47 +225,55 @@ static bool unchanged(const struct tern_ledger_run *r, size_t body)
     return same;
 }
 
-/* Processes that were asked for on one machine: those of --ranks; what the recipe says for a
- * workload, whose processes start several ranks each; the trainer's ranks.  NULL: none. */
-static char *ranks_asked(const struct past *p, char *const *sets, size_t n_sets)
+static int64_t steps_of(const struct part *p)
 {
-    static const char key[] = "launch.ranks_per_node=";
+    int64_t steps = -1;
 
-    for (size_t i = n_sets; i-- > 0;)
-        if (strncmp(sets[i], key, sizeof key - 1) == 0)
-            return tern_strdup(sets[i] + sizeof key - 1);
-    if (p->run->model && strncmp(p->run->model, "workload: ", 10) == 0)
-        return NULL;
-    return tern_strf("%" PRId64, p->last->world);
+    tern_yaml_read_int(tern_yaml_get(tern_yaml_root(p->yaml), "steps"), 0, INT64_MAX, &steps, NULL);
+    return steps;
 }
 
-/* The command line that begins the run anew, in a folder of its own. */
-static char *command(const struct past *p, char *const *sets, size_t n_sets, const char *recipe)
+/* The command line that does the part again, by the recipe that is printed. */
+static char *command(const struct past *p, size_t part, const char *recipe)
 {
+    const struct part *now = &p->parts[part];
     struct tern_buf b = {0};
     char **hosts = NULL;
     size_t n_hosts = 0;
 
-    if (p->last->job_id > 0 && p->last->nodes &&
-        tern_slurm_hosts_expand(p->last->nodes, &hosts, &n_hosts, NULL) == 0) {
+    if (now->last->job_id > 0 && now->last->nodes &&
+        tern_slurm_hosts_expand(now->last->nodes, &hosts, &n_hosts, NULL) == 0) {
         tern_buf_printf(&b, "tern submit -N %zu", n_hosts);
         tern_slurm_hosts_free(hosts);
-        if (strstr(p->run->recipe, "spares")) /* they are not among the attempt's nodes */
+        if (strstr(now->text, "spares")) /* they are not among the attempt's nodes */
             tern_buf_puts(&b, " --set launch.spares=0");
     } else {
-        char *ranks = ranks_asked(p, sets, n_sets);
-        tern_buf_printf(&b, "tern run%s%s", ranks ? " --ranks " : "", ranks ? ranks : "");
-        free(ranks);
+        tern_buf_puts(&b, "tern run");
     }
-    for (size_t i = 0; i < n_sets; i++) {
-        if (strncmp(sets[i], "checkpoint.dir=", 15) == 0 ||
-            (p->last->job_id <= 0 && strncmp(sets[i], "launch.ranks_per_node=", 22) == 0))
-            continue;
-        tern_buf_puts(&b, " --set ");
-        tern_buf_word(&b, sets[i]);
-    }
-    tern_buf_printf(&b, " --set checkpoint.dir=again-%s ", p->run->id + TERN_ULID_SIZE - 9);
+    tern_buf_printf(&b, "%s%s", now->accept ? " --accept" : "", now->differs);
+    /* The next went on from a step before this one's end. */
+    int64_t next = part + 1 < p->n_parts ? p->parts[part + 1].first->resumed_step : -1;
+    if (next > 0 && next != steps_of(now))
+        tern_buf_printf(&b, " --set launch.stop_at=%" PRId64, next);
+    tern_buf_puts(&b, " ");
     tern_buf_word(&b, recipe);
+    if (now->last->job_id > 0 && part + 1 < p->n_parts)
+        tern_buf_puts(&b, " -- --wait"); /* the next goes on where this one ends */
+    return b.data;
+}
+
+/* The recipe of the first part, with checkpoints in a folder of its own. */
+static char *recipe_again(const struct past *p)
+{
+    struct tern_yaml *y = p->parts[0].yaml;
+    struct tern_buf b = {0};
+    char *dir = tern_strf("again-%s", p->run->id + TERN_ULID_SIZE - 9);
+
+    if (tern_yaml_get(tern_yaml_get(tern_yaml_root(y), "checkpoint"), "dir") ||
+        !tern_yaml_get(tern_yaml_root(y), "workload"))
+        tern_yaml_override(y, "checkpoint.dir", dir, NULL);
+    free(dir);
+    tern_yaml_write_document(&b, y, COLUMNS);
     return b.data;
 }
 
@@ -155,8 +297,7 @@ static void remark(struct tern_buf *b, const char *fmt, ...)
     free(text);
 }
 
-static int print_text(const struct past *p, const char *line, bool same, size_t body,
-                      struct tern_err *err)
+static int print_text(const struct past *p, const char *path, struct tern_err *err)
 {
     const struct tern_ledger_run *r = p->run;
     const struct tern_ledger_attempt *a = p->last;
@@ -166,39 +307,49 @@ static int print_text(const struct past *p, const char *line, bool same, size_t 
     remark(&b, "identity %s", r->identity_hash);
     remark(&b, "full     %s", a->full_hash);
     remark(&b, "attempt %" PRIu32 ": %" PRId64 " ranks on %s", a->attempt, a->world, a->nodes);
-    for (size_t i = 0; i < p->attempts.n; i++) {
-        const struct tern_ledger_attempt *other = &p->attempts.attempts[i];
-        if (strcmp(other->kind, "train") == 0 && other->full_hash &&
-            strcmp(other->full_hash, a->full_hash) != 0)
-            remark(&b, "attempt %" PRIu32 " ran with another recipe: full %s", other->attempt,
-                   other->full_hash);
-    }
     if (a->resumed_checkpoint)
         remark(&b, "went on from %s", a->resumed_checkpoint);
     for (size_t i = 0; i < p->params.n_rows; i++)
         remark(&b, "%s: %s", p->params.cells[2 * i].text, p->params.cells[2 * i + 1].text);
-    tern_buf_printf(&b, "#\n# To have it again%s:\n#     %s\n\n",
-                    same ? "" : ", save this beside the original, which has changed", line);
-    tern_buf_add(&b, r->recipe, body);
+    tern_buf_puts(&b, "#\n");
+    remark(&b, "To have it again, save this as %s and do:", path);
+    for (size_t i = 0; i < p->n_parts; i++) {
+        const struct part *now = &p->parts[i];
+        char *line = command(p, i, path);
+        if (p->n_parts > 1)
+            remark(&b, "  (from step %" PRId64 ": attempt %" PRIu32 "%s)",
+                   now->first->resumed_step > 0 ? now->first->resumed_step : 0, now->first->attempt,
+                   now->last == now->first ? "" : " and later");
+        remark(&b, "    %s", line);
+        free(line);
+    }
+    char *recipe = recipe_again(p);
+    tern_buf_printf(&b, "\n%s", recipe);
+    free(recipe);
     return show_buf(&b, err);
 }
 
-static int print_json(const struct past *p, const char *line, bool same, size_t body,
-                      struct tern_err *err)
+static int print_json(const struct past *p, const char *path, bool same, struct tern_err *err)
 {
-    json_t *j = json_object(), *facts = json_object();
-    char *text = tern_strf("%.*s", (int)body, p->run->recipe);
+    json_t *j = json_object(), *facts = json_object(), *commands = json_array();
 
     for (size_t i = 0; i < p->params.n_rows; i++)
         json_object_set_new(facts, p->params.cells[2 * i].text,
                             show_json_text(p->params.cells[2 * i + 1].text));
+    for (size_t i = 0; i < p->n_parts; i++) {
+        char *line = command(p, i, path);
+        json_array_append_new(commands, show_json_text(line));
+        free(line);
+    }
+    char *recipe = recipe_again(p);
     json_object_set_new(j, "run", show_json_run(p->run));
     json_object_set_new(j, "attempt", show_json_attempt(p->last));
     json_object_set_new(j, "facts", facts);
-    json_object_set_new(j, "command", show_json_text(line));
+    json_object_set_new(j, "commands", commands);
+    json_object_set_new(j, "recipe_path", show_json_text(path));
     json_object_set_new(j, "recipe_unchanged", json_boolean(same));
-    json_object_set_new(j, "recipe", show_json_text(text));
-    free(text);
+    json_object_set_new(j, "recipe", show_json_text(recipe));
+    free(recipe);
     return show_json(j, err);
 }
 
@@ -273,13 +424,13 @@ static int run(int n_args, char **args, struct tern_err *err)
         rc = compare_inputs(&p, sets, n_sets, same, err);
         goto out;
     }
+    if (find_parts(&p, err) < 0)
+        goto out;
     char *folder = tern_fs_dirname(p.run->recipe_path ? p.run->recipe_path : "run.yaml");
-    char *again = tern_fs_join(folder, "again.yaml");
-    char *line = command(&p, sets, n_sets, same ? p.run->recipe_path : again);
-    rc = show.json ? print_json(&p, line, same, body, err) : print_text(&p, line, same, body, err);
+    char *path = tern_fs_join(folder, "again.yaml");
+    rc = show.json ? print_json(&p, path, same, err) : print_text(&p, path, err);
     free(folder);
-    free(again);
-    free(line);
+    free(path);
 out:
     while (n_sets)
         free(sets[--n_sets]);
@@ -301,10 +452,12 @@ const struct tern_cmd ledger_reproduce = {
     .name = "reproduce",
     .args = "[RUN]",
     .summary = "print recipe, hashes and command to have a run again",
-    .about = "The recipe as the last attempt at training used it, with what was true of that "
-             "attempt in comments (hashes, inputs and their digests, kernels, BLAS), and the "
-             "command that begins the same run anew in a checkpoint folder of its own. On the same "
-             "kernels, BLAS core type, threads and layout its losses are the same to the last bit.",
+    .about = "The recipe as it ran, with what --set, --array and --ranks changed in it, for a "
+             "checkpoint folder of its own; in comments what was true of the last attempt at "
+             "training (hashes, inputs and their digests, kernels, BLAS) and the command that does "
+             "the run again: one for each recipe that attempts went by, an extended run's two. On "
+             "the same kernels, BLAS core type, threads and layout its losses are the same to the "
+             "last bit.",
     .examples = "  tern ledger reproduce latest > again.yaml\n"
                 "  tern ledger reproduce cpt --check\n",
     .opts = opts,

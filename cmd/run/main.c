@@ -31,7 +31,8 @@ static int64_t ranks = -1, restarts = -1, nodes = -1, tasks = -1;
 
 static const struct tern_opt opts[] = {
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
-     .help = "change a key of the recipe, such as optimizer.lr=1e-4; may be given again"},
+     .help = "change a key of the recipe, such as optimizer.lr=1e-4 (null: take it away); may be "
+             "given again"},
     {"array", 0, TERN_OPT_LIST, "KEY=V1,V2", .to.list = &arrays,
      .help = "in a job array: this member's value of each list, by SLURM_ARRAY_TASK_ID; with "
              "--check: all of them"},

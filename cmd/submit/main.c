@@ -29,7 +29,8 @@ static const struct tern_opt opts[] = {
      .help = "nodes to ask for, with those in reserve; default: the fewest that hold the "
              "recipe's tensor and pipeline degrees"},
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
-     .help = "change a key of the recipe, such as optimizer.lr=1e-4; may be given again"},
+     .help = "change a key of the recipe, such as optimizer.lr=1e-4 (null: take it away); may be "
+             "given again"},
     {"array", 0, TERN_OPT_LIST, "KEY=V1,V2", .to.list = &arrays,
      .help =
          "a job array, one run a value, each in a folder of its own below checkpoint.dir; given "

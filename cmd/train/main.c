@@ -27,7 +27,8 @@ static volatile sig_atomic_t stop;
 
 static const struct tern_opt opts[] = {
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
-     .help = "change a key of the recipe, such as optimizer.lr=1e-4; may be given again"},
+     .help = "change a key of the recipe, such as optimizer.lr=1e-4 (null: take it away); may be "
+             "given again"},
     {"accept", 0, TERN_OPT_FLAG, .to.flag = &accept_change,
      .help = "go on from checkpoints of another model, precision, data, seed, batch, optimizer or "
              "schedule"},

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/base/str.h"
 
 enum tern_yaml_kind { TERN_YAML_TEXT, TERN_YAML_MAP, TERN_YAML_LIST };
 
@@ -68,10 +69,17 @@ int tern_yaml_want(const struct tern_yaml_node *n, enum tern_yaml_kind kind, str
 /* Refuse the first key of `map` (and of maps below it) that nobody asked for. */
 int tern_yaml_no_others(const struct tern_yaml_node *map, struct tern_err *err);
 
-/* Set `a.b.c` to the YAML text `value` (`--set`): replaces or adds; makes maps on the way.  Its
- * line is reported as "--set". */
+/* Set `a.b.c` to the YAML text `value` (`--set`): replaces or adds; makes maps on the way; null
+ * and ~ take the key away.  Its line is reported as "--set". */
 int tern_yaml_override(struct tern_yaml *doc, const char *dotted, const char *value,
                        struct tern_err *err);
+
+/* A value as YAML on one line, and a document as YAML that reads back as the same values: a key of
+ * the root a line where that fits `columns`.  Comments are not kept. */
+void tern_yaml_write(struct tern_buf *to, const struct tern_yaml_node *n);
+void tern_yaml_write_document(struct tern_buf *to, const struct tern_yaml *doc, size_t columns);
+/* Do two values say the same, texts in the same kind of quotes or not? */
+bool tern_yaml_same(const struct tern_yaml_node *a, const struct tern_yaml_node *b);
 
 /* "KEY='text'" for tern_yaml_override or --set, whatever is in `text`; malloc'ed. */
 char *tern_yaml_setting(const char *key, const char *text);

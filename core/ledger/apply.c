@@ -18,6 +18,7 @@ static const char sql_seen_attempt[] = "INSERT OR IGNORE INTO attempt(attempt) V
 static const char sql_run[] =
     "UPDATE run SET name = ?2, user = ?3, recipe_path = ?4, recipe = ?5, identity_hash = ?6,"
     " full_hash = ?7, model = ?8, created_ns = ?9, wall_ns = ?1 WHERE wall_ns < ?1";
+static const char sql_attempt_recipe[] = "UPDATE attempt SET recipe = ?2 WHERE attempt = ?1";
 static const char sql_begin[] =
     "UPDATE attempt SET job_id = ?3, restart_count = ?4, nodes = ?5, host = ?6, pid = ?7,"
     " world = ?8, resumed_checkpoint = ?9, begun_from = ?10, full_hash = ?11,"
@@ -93,6 +94,7 @@ enum {
     RUN,
     ATTEMPT,
     SET_RUN,
+    ATTEMPT_RECIPE,
     BEGIN,
     END,
     SPAN,
@@ -112,9 +114,26 @@ enum {
 };
 
 static const char *const texts[N] = {
-    sql_seen_run,    sql_seen_attempt, sql_run,       sql_begin,           sql_end,    sql_span,
-    sql_metric_span, sql_resumed,      sql_supersede, sql_supersede_spans, sql_metric, sql_point,
-    sql_checkpoint,  sql_eval,         sql_event,     sql_limit,           sql_health, sql_param};
+    [RUN] = sql_seen_run,
+    [ATTEMPT] = sql_seen_attempt,
+    [SET_RUN] = sql_run,
+    [ATTEMPT_RECIPE] = sql_attempt_recipe,
+    [BEGIN] = sql_begin,
+    [END] = sql_end,
+    [SPAN] = sql_span,
+    [METRIC_SPAN] = sql_metric_span,
+    [RESUMED] = sql_resumed,
+    [SUPERSEDE] = sql_supersede,
+    [SUPERSEDE_SPANS] = sql_supersede_spans,
+    [METRIC] = sql_metric,
+    [POINT] = sql_point,
+    [CHECKPOINT] = sql_checkpoint,
+    [EVAL] = sql_eval,
+    [EVENT] = sql_event,
+    [LIMIT] = sql_limit,
+    [HEALTH] = sql_health,
+    [PARAM] = sql_param,
+};
 
 struct metric {
     char *name;
@@ -279,14 +298,26 @@ static int run(struct binder *b, struct tern_err *err)
 
 /* ---------------------------------------------------------------- one function a record */
 
-static int apply_run(struct tern_apply *a, const struct tern_frame *f, struct tern_err *err)
+/* Each attempt tells what the run is, with the recipe that it itself goes by. */
+static int apply_run(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
+                     struct tern_err *err)
 {
+    enum { RECIPE = 5 };
     struct binder b = bind(a, SET_RUN, f, 0);
+    sqlite3_stmt *st = a->st[ATTEMPT_RECIPE];
 
-    for (int i = 2; i <= 8; i++)
-        bind_text(&b, i);
+    sqlite3_bind_int64(st, 1, attempt);
+    for (int i = 2; i <= 8; i++) {
+        size_t len;
+        const char *s = tern_record_get_text(&b.r, &len);
+        if (s)
+            sqlite3_bind_text(b.st, i, s, (int)len, SQLITE_STATIC);
+        if (i == RECIPE)
+            sqlite3_bind_text(st, 2, s, (int)len, SQLITE_STATIC);
+    }
     bind_int(&b, 9);
-    return run(&b, err);
+    int rc = run(&b, err);
+    return rc == 0 ? tern_db_run(st, err) : rc;
 }
 
 static int apply_begin(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
@@ -547,7 +578,7 @@ int tern_apply_frame(struct tern_apply *a, const struct tern_record_head *h,
         return -1;
     switch (f->type) {
     case TERN_FRAME_RUN:
-        return apply_run(a, f, err);
+        return apply_run(a, f, h->attempt, err);
     case TERN_FRAME_BEGIN:
         return apply_begin(a, f, h->attempt, err);
     case TERN_FRAME_END:

@@ -273,7 +273,7 @@ static bool has_table(sqlite3 *db, const char *name)
 static const struct {
     const char *schema, *table, *select;
 } old_tables[] = {
-    {tern_schema_run, "attempt", "SELECT *, resumed_step FROM attempt"},
+    {tern_schema_run, "attempt", "SELECT *, resumed_step, NULL FROM attempt"},
     {tern_schema_run, "span",
      "SELECT metric_id, attempt, min(step), max(step), NULL, NULL FROM point GROUP BY 1, 2"},
     {tern_schema_run, "eval",

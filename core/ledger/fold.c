@@ -221,6 +221,14 @@ static int load_and_fold(const char *ledger_dir, const char *run_id, const char 
     int rc = tern_db_load(path, tern_schema_run, &db, base, err);
 
     *how = rc == 0 ? SNAPSHOT_USED : base->bytes ? SNAPSHOT_BAD : SNAPSHOT_NONE;
+    /* The spools tell more than an older tern took from them, where they are all there. */
+    bool gone = false;
+    if (rc == 0 && base->older && (rc = tern_fold_gone(ledger_dir, run_id, db, &gone, err)) == 0 &&
+        !gone) {
+        sqlite3_close(db);
+        db = NULL;
+        rc = 1;
+    }
     if (rc == 0 && (rc = tern_fold_tail(ledger_dir, run_id, db, true, changed, err)) < 0 &&
         !tern_db_sound(db)) {
         tern_warn("%s: %s; the spools are read instead", path, err ? err->text : "is damaged");

@@ -199,6 +199,8 @@ static int check_sense(struct verify *v, const char *run_id, sqlite3 *anew, stru
     return 0;
 }
 
+static const char sql_newer[] = "UPDATE attempt SET recipe = NULL";
+
 /* The snapshot with the tail laid over it, against a rebuild. */
 static int compare(struct verify *v, const char *ledger_dir, const char *run_id, const char *path,
                    struct tern_err *err)
@@ -217,8 +219,11 @@ static int compare(struct verify *v, const char *ledger_dir, const char *run_id,
     rc = 0;
     if (!path)
         goto out;
-    /* A damaged database may fail anywhere: that is a finding. */
+    /* A damaged database may fail anywhere: that is a finding.  What an older tern did not take
+     * from the spools is none. */
     if (tern_db_load(path, tern_schema_run, &ours, &stamp, &why) != 0 ||
+        (stamp.older && (tern_db_exec(anew, sql_newer, err) < 0 || digest(anew, b, err) < 0 ||
+                         tern_db_exec(ours, sql_newer, &why) < 0)) ||
         tern_fold_tail(ledger_dir, run_id, ours, true, &changed, &why) < 0 ||
         digest(ours, a, &why) < 0 || memcmp(a, b, sizeof a) != 0) {
         v->check.damaged++;

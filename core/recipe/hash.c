@@ -123,3 +123,17 @@ void tern_recipe_hashes(const struct tern_recipe *r, char identity[TERN_SHA256_H
     hash_text(&b, full);
     tern_buf_free(&b);
 }
+
+bool tern_recipe_is_identity(const char *key)
+{
+    static const char *const others[] = {"data.train", "data.stages",  "optimizer.betas",
+                                         "precision",  "lora.targets", NULL}; /* add_identity */
+
+    for (size_t i = 0; i < tern_recipe_n_keys; i++)
+        if (strcmp(tern_recipe_keys[i].name, key) == 0)
+            return tern_recipe_keys[i].identity;
+    for (const char *const *o = others; *o; o++)
+        if (strcmp(*o, key) == 0)
+            return true;
+    return false;
+}

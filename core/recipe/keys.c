@@ -139,6 +139,9 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "a rank, 0 for an even share of the cores"},
     {"launch.restarts", KEY_COUNT, AT(launch.restarts), 0, 1e6, 20,
      .help = "attempts after the first, for reasons outside the run"},
+    {"launch.stop_at", KEY_COUNT, AT(launch.stop_at), 0, TERN_RECIPE_STEPS_MAX, 0, .late = true,
+     .help = "stop behind this step with a checkpoint, to be continued (exit status 76); 0 for no "
+             "step"},
     {"launch.spares", KEY_COUNT, AT(launch.spares), 0, 65536, 0,
      .help = "nodes of the job kept in reserve for those that fail"},
     {"launch.health", KEY_WORD, AT(launch.health), .def = TERN_HEALTH_QUICK, .words = health_levels,

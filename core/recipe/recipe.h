@@ -177,6 +177,7 @@ struct tern_recipe {
         int64_t ranks_per_node;
         int64_t threads;  /* a rank; 0: the cores at hand, shared evenly */
         int64_t restarts; /* attempts after the first, for reasons outside the run */
+        int64_t stop_at;  /* a step to stop behind, to be continued; 0: none */
         int64_t spares;   /* nodes of the job kept in reserve */
         int64_t health;   /* enum tern_health_level: checks before each launch */
         int64_t mapping;  /* enum tern_mapping: of ranks to nodes */
@@ -217,6 +218,8 @@ int tern_recipe_fail(const struct tern_recipe *r, const char *key, struct tern_e
 
 /* Is `key` ("launch.health") written in the recipe, or did its default come in? */
 bool tern_recipe_given(const struct tern_recipe *r, const char *key);
+/* Must attempts of one run agree on `key` (dotted; of a list its first parts)? */
+bool tern_recipe_is_identity(const char *key);
 
 /* Where a recipe says `epochs`, the run's length follows from its first training set, which has
  * `rows` rows of batch.seq_len: as many samples as it takes until the mix has seen that set

@@ -152,6 +152,14 @@ static bool due(int64_t every, uint64_t step)
     return every > 0 && step % (uint64_t)every == 0;
 }
 
+static enum tern_train_stop stop_at(const struct train *t)
+{
+    uint64_t at = (uint64_t)t->recipe->launch.stop_at;
+
+    return at && t->step >= at && t->step < (uint64_t)t->recipe->steps ? TERN_TRAIN_CONTINUE_LATER
+                                                                       : TERN_TRAIN_GO_ON;
+}
+
 static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
 {
     const struct tern_recipe *r = t->recipe;
@@ -171,10 +179,12 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
     if (rc == 0 && !last)
         tern_train_end(t, true); /* one that was interrupted, or that less patience makes one */
     last |= t->ended;
+    *stop = *stop == TERN_TRAIN_GO_ON ? stop_at(t) : *stop;
     while (t->step < (uint64_t)r->steps && !t->ended && *stop == TERN_TRAIN_GO_ON) {
         if (tern_train_profile_begin(t, err) < 0 || tern_train_step(t, stop, err) < 0 ||
             tern_train_profile_write(t, err) < 0)
             return -1;
+        *stop = *stop == TERN_TRAIN_GO_ON ? stop_at(t) : *stop;
         if (first)
             tern_debug("phase: step");
         first = false;

@@ -19,7 +19,8 @@ is "$(runs id)" "$id" "under that id"
 
 # ---- again from the ledger, to the last bit
 run tern ledger reproduce "$id" --ledger ledger --check; status 0 "its inputs are the same"
-on sh -c "$(tern ledger reproduce "$id" --ledger ledger | sed -n 's/^#     \(tern submit.*\)/\1/p') -- --parsable"; job=$(cat out)
+tern ledger reproduce "$id" --ledger ledger >again.yaml
+on sh -c "$(sed -n 's/^#     \(tern submit.*\)/\1/p' again.yaml) -- --parsable"; job=$(cat out)
 over "the command that tern ledger reproduce prints"
 tern ledger sql --ledger ledger -r "$id" -n -P "select value from step where name = 'loss' order by step" >first.curve
 tiny_curve ledger >again.curve; [ -s again.curve ] && tern ledger sql --ledger ledger -r latest -n -P "select value from step where name = 'loss' order by step" | cmp -s - first.curve
@@ -49,7 +50,7 @@ on salloc --time=30 -N1 bash -c 'srun --mpi=none -n1 --time=3 --tern=slow.yaml t
 out_has 'step 2' "and that of a step of a longer job"; [ ! -e ran ]; ok $? "which does not start"
 on srun --mpi=none -N1 -n1 --time=20 --tern=slow.yaml touch ran; status 0; [ -e ran ]; ok $? "a limit with room for some is taken" || cat err
 
-run tern ledger reproduce "$id" --ledger ledger; out_has '# attempt 1 ran with another recipe' "tern ledger reproduce tells of it"
+run tern ledger reproduce "$id" --ledger ledger; out_has '(from step 8: attempt 2)' "tern ledger reproduce has a command for each recipe"; out_has ' -- --wait' "of which each waits for the one before"
 
 printf x | dd of=data/test.tds bs=1 seek=60 conv=notrunc 2>/dev/null
 run tern ledger reproduce "$id" --ledger ledger --check; status 1 "an input that has changed"; out_has data.held_out

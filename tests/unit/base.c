@@ -180,6 +180,38 @@ static const char *refused(const char *text)
     return y ? "accepted" : e.text;
 }
 
+/* What is written reads back as the same values. */
+static void yaml_written(void)
+{
+    static const char *const texts[] = {
+        "a: 1\nb: {c: [1, 2, {d: x}], e: \"\", f: null, g: ~, h: }\n",
+        "a: 'it''s'\nb: \"tab\\there\\nline\\x01 \\\"q\\\" \\\\\"\nc: \"a: b\"\nd: '#x'\n",
+        "a: - x\n",
+        "a: |\n  two\n  lines\nb: >\n  folded\n  text\nc: 'null'\nd: '1'\ne: a b\nf: -\n",
+        "'odd key': 1\n'k: 2': {'': x}\nlist: []\nmap: {}\n",
+        "a: \xc3\xa9\nb: '%x @y `z'\nc: 1e-4\nd: -0.5\ne: /p/q-1_2.x\n",
+    };
+    int wrong = 0;
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct tern_yaml *x = tern_yaml_parse(texts[i], strlen(texts[i]), "t", NULL);
+        for (size_t columns = 1; x && columns <= 1000; columns *= 30) {
+            struct tern_buf b = {0};
+            struct tern_err e = {0};
+            tern_yaml_write_document(&b, x, columns);
+            struct tern_yaml *y = tern_yaml_parse(b.data, b.len, "written", &e);
+            if (!y || !tern_yaml_same(tern_yaml_root(x), tern_yaml_root(y))) {
+                wrong++;
+                printf("# %s\n# becomes: %s\n# %s\n", texts[i], b.data, y ? "" : e.text);
+            }
+            tern_yaml_free(y);
+            tern_buf_free(&b);
+        }
+        tern_yaml_free(x);
+    }
+    ok(wrong == 0, "documents that are written are read as the same");
+}
+
 static void test_yaml(void)
 {
     struct tern_err e = {0};
@@ -207,6 +239,9 @@ static void test_yaml(void)
            tern_yaml_count(
                tern_yaml_get(tern_yaml_get(tern_yaml_get(root, "new"), "deep"), "key")) == 2,
        "--set adds");
+    ok(tern_yaml_override(y, "new.deep.key", "null", &e) == 0 &&
+           !tern_yaml_get(tern_yaml_get(tern_yaml_get(tern_yaml_root(y), "new"), "deep"), "key"),
+       "null takes a key away");
     ok(tern_yaml_override(y, "name.sub", "1", &e) < 0, "--set below a value is refused");
     tern_yaml_free(y);
     has(refused("a: 1\nb: 2\na: 3\n"), "f.yaml:3: key 'a' is given twice (first on line 1)",
@@ -387,6 +422,7 @@ int main(void)
     test_text();
     test_fs();
     test_yaml();
+    yaml_written();
     test_rand();
     test_opt();
     ok(strlen(tern_clock_iso8601(t, sizeof t, tern_clock_wall_ns())) == 25, "time: %s", t);

@@ -114,6 +114,11 @@ static char *agree_on_path(const struct tern_recipe *r, struct tern_comm *world,
     return *told ? tern_strdup(told) : NULL;
 }
 
+static double per_byte(const struct tern_infer_eval *e)
+{
+    return e->bytes ? exp(e->nll / (double)e->bytes) : NAN;
+}
+
 static json_t *as_json(const struct tern_infer_eval *e)
 {
     json_t *j = json_object();
@@ -122,7 +127,7 @@ static json_t *as_json(const struct tern_infer_eval *e)
     json_object_set_new(j, "tokens", json_integer((json_int_t)e->tokens));
     json_object_set_new(j, "bytes", json_integer((json_int_t)e->bytes));
     tern_json_set_real(j, "ppl_token", "ppl_token_class", exp(e->nll / (double)e->tokens));
-    tern_json_set_real(j, "ppl_byte", "ppl_byte_class", exp(e->nll / (double)e->bytes));
+    tern_json_set_real(j, "ppl_byte", "ppl_byte_class", per_byte(e));
     return j;
 }
 
@@ -150,11 +155,11 @@ static int print(const struct tern_recipe *r, const struct tern_infer_eval *befo
         char ppl[2][24] = {"", ""};
         if (b) {
             snprintf(ppl[0], sizeof ppl[0], "%.2f", exp(b->nll / (double)b->tokens));
-            snprintf(ppl[1], sizeof ppl[1], "%.3f", exp(b->nll / (double)b->bytes));
+            snprintf(ppl[1], sizeof ppl[1], b->bytes ? "%.3f" : "", per_byte(b));
         }
-        printf("%-16s %12llu  %10s %11.2f  %10s %11.3f\n", sets->sets[i].name,
-               (unsigned long long)a->tokens, ppl[0], exp(a->nll / (double)a->tokens), ppl[1],
-               exp(a->nll / (double)a->bytes));
+        printf("%-16s %12llu  %10s %11.2f  %10s", sets->sets[i].name, (unsigned long long)a->tokens,
+               ppl[0], exp(a->nll / (double)a->tokens), ppl[1]);
+        printf(a->bytes ? " %11.3f\n" : "\n", per_byte(a));
     }
     int rc = json ? tern_json_print(stdout, all, err) : 0;
     json_decref(all);

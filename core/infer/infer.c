@@ -402,7 +402,9 @@ int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_set *
         return -1;
     if (sums[2] > 0)
         return 1;
-    *out = (struct tern_infer_eval){
-        .nll = sums[0], .tokens = (uint64_t)sums[1], .bytes = tern_set_text_bytes(set)};
+    /* A set counts the bytes of all its text, and not of what its mask leaves. */
+    *out = (struct tern_infer_eval){.nll = sums[0],
+                                    .tokens = (uint64_t)sums[1],
+                                    .bytes = tern_set_has_mask(set) ? 0 : tern_set_text_bytes(set)};
     return 0;
 }

@@ -46,7 +46,7 @@ int tern_infer_resume(const struct tern_infer_source *s, struct tern_llama *m,
 struct tern_infer_eval {
     double nll;      /* nats, over all targets */
     uint64_t tokens; /* targets */
-    uint64_t bytes;  /* of text behind them */
+    uint64_t bytes;  /* of text behind them; 0: not known, in a set where not all tokens are */
 };
 
 /* Who computes what of an evaluation.  A gang is one rank with a whole model, or several that share

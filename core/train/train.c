@@ -67,9 +67,11 @@ static int evaluate(struct train *t, struct tern_err *err)
         struct tern_err lost;
         if (tern_spool_eval(t->spool, &row, &lost) < 0)
             tern_warn("%s", lost.text);
-        tern_info("step %" PRIu64 ": %s: perplexity %.2f a token, %.3f a byte (%" PRIu64 " tokens)",
-                  t->step, name, exp(e.nll / (double)e.tokens), exp(e.nll / (double)e.bytes),
-                  e.tokens);
+        char a_byte[40] = "";
+        if (e.bytes)
+            snprintf(a_byte, sizeof a_byte, ", %.3f a byte", exp(e.nll / (double)e.bytes));
+        tern_info("step %" PRIu64 ": %s: perplexity %.2f a token%s (%" PRIu64 " tokens)", t->step,
+                  name, exp(e.nll / (double)e.tokens), a_byte, e.tokens);
     }
     t->evaluated = !t->lost; /* else whoever goes on is told again */
     return 0;

@@ -65,6 +65,32 @@ static struct tern_set *make_set(size_t at, uint32_t id, char **path)
     return tern_set_open(*path, NULL);
 }
 
+/* The text's bytes and the targets are of the same tokens, or the bytes are not known. */
+static void test_bytes(const struct tern_llama *m, struct tern_comm *world)
+{
+    struct seen s;
+    const struct tern_infer_gang gang = {
+        .ctx = &s, .model = m, .loss = loss, .stop = question, .gangs = 1, .counts = true};
+    const uint32_t ids[] = {5, 6, 7, 8};
+
+    for (int masked = 0; masked < 2; masked++) {
+        struct tern_set_kind kind = {1000, 2, -1, masked, {7}};
+        struct tern_infer_eval e = {0};
+        char *path = tern_fs_join(work, "bytes.tds");
+        unlink(path);
+        struct tern_set_writer *w = tern_set_create(path, &kind, NULL);
+        tern_set_add(w, ids, masked ? (const uint8_t[]){0, 0, 1, 1} : NULL, 4, 10, NULL);
+        tern_set_commit(w, "{}", NULL);
+        struct tern_set *set = tern_set_open(path, NULL);
+        s = (struct seen){0};
+        int rc = tern_infer_evaluate(&gang, set, SEQ_LEN, 1, world, &e, NULL);
+        ok(rc == 0 && e.tokens == (masked ? 3 : 5) && e.bytes == (masked ? 0 : 10),
+           "%s: %d targets, %d bytes", masked ? "a mask" : "no mask", (int)e.tokens, (int)e.bytes);
+        tern_set_free(set);
+        free(path);
+    }
+}
+
 static int evaluate(struct seen *s, struct tern_set *set, const struct tern_llama *m,
                     struct tern_comm *world, struct tern_err *err)
 {

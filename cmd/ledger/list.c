@@ -2,6 +2,7 @@
 #include "cmd/ledger/show.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -24,32 +25,43 @@ static const struct tern_report_field fields[] = {
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 static const char usual[] = "id%-12,name,state,jobid,attempts,step,loss,ckpt,updated";
 
+enum { JOBS_MAX = 256 };
+
+struct jobs {
+    char *text; /* what -j said, its names ended by NUL */
+    const char *names[JOBS_MAX];
+    size_t n;
+};
+
 /* Does one of the run's attempts belong to a job of -j? */
 static bool of_jobs(const struct tern_ledger_rows *attempts, const char *run_id,
-                    const int64_t *jobs, size_t n_jobs)
+                    const struct jobs *jobs)
 {
     for (size_t i = 0; i < attempts->n; i++)
-        for (size_t k = 0; k < n_jobs; k++)
-            if (attempts->attempts[i].job_id == jobs[k] &&
+        for (size_t k = 0; k < jobs->n; k++)
+            if (tern_ledger_job_is(jobs->names[k], &attempts->attempts[i]) > 0 &&
                 strcmp(attempts->attempts[i].run_id, run_id) == 0)
                 return true;
     return false;
 }
 
 /* -j takes commas, and may be given again. */
-static int parse_jobs(int64_t *jobs, size_t *n, size_t max, struct tern_err *err)
+static int parse_jobs(struct jobs *jobs, struct tern_err *err)
 {
-    for (size_t i = 0; i < show.jobs.n; i++) {
-        for (const char *s = show.jobs.values[i]; *s;) {
-            size_t len = strcspn(s, ",");
-            char one[32];
-            snprintf(one, sizeof one, "%.*s", (int)len, s);
-            if (*n == max || tern_str_int(one, 1, INT64_MAX, &jobs[*n]) < 0)
-                return tern_err_set(err, TERN_USAGE, "-j '%s': is no list of at most %zu job ids",
-                                    show.jobs.values[i], max);
-            ++*n;
-            s += len + (s[len] == ',');
-        }
+    struct tern_buf all = {0};
+    char *at = NULL;
+
+    for (size_t i = 0; i < show.jobs.n; i++)
+        tern_buf_printf(&all, "%s,", show.jobs.values[i]);
+    jobs->text = all.data;
+    for (char *s = all.data ? strtok_r(all.data, ",", &at) : NULL; s;
+         s = strtok_r(NULL, ",", &at)) {
+        if (tern_ledger_job_is(s, &(struct tern_ledger_attempt){0}) < 0)
+            return tern_err_set(err, TERN_USAGE,
+                                "-j '%s': is no job's id, such as 4711, or 4711_3 of an array", s);
+        if (jobs->n == JOBS_MAX)
+            return tern_err_set(err, TERN_USAGE, "-j: more than %d jobs", JOBS_MAX);
+        jobs->names[jobs->n++] = s;
     }
     return 0;
 }
@@ -63,12 +75,12 @@ static bool in_state(const struct tern_ledger_run *r)
 
 static void row(struct show_cells *t, const struct tern_ledger_run *r)
 {
-    char exact[32];
+    char exact[32], job[TERN_LEDGER_JOB_SIZE];
 
     show_cell_text(t, r->id);
     show_cell_text(t, r->name);
     show_cell_text(t, show_state(r));
-    show_cell_int(t, r->job_id, 0);
+    show_cell_text(t, tern_ledger_job_name(job, r->job_id, r->array_job, r->array_task));
     show_cell_int(t, r->attempts, -1);
     show_cell_int(t, r->last_step, -1);
     if (r->has_loss && show.parsable)
@@ -89,25 +101,25 @@ static int run(int n_args, char **args, struct tern_err *err)
 {
     struct tern_ledger_rows runs = {0}, attempts = {0};
     struct show_cells t = {.fields = fields, .n_fields = N_FIELDS};
-    int64_t jobs[256], since = INT64_MIN;
-    size_t n_jobs = 0;
+    struct jobs jobs = {0};
+    int64_t since = INT64_MIN;
+    struct tern_ledger *l = NULL;
     int rc = -1;
 
     (void)n_args, (void)args;
     if (show.helpformat)
         return show_fields(fields, N_FIELDS);
-    if (show_want_ledger(err) < 0 || parse_jobs(jobs, &n_jobs, 256, err) < 0 ||
+    if (show_want_ledger(err) < 0 || parse_jobs(&jobs, err) < 0 ||
         (show.since && tern_cmd_parse_time(show.since, &since, err) < 0))
-        return -1;
-    struct tern_ledger *l = tern_ledger_open(show.ledger, err);
+        goto out;
+    l = tern_ledger_open(show.ledger, err);
     if (!l || tern_ledger_runs(l, &runs, err) < 0 ||
-        (n_jobs && tern_ledger_attempts(l, &attempts, err) < 0))
+        (jobs.n && tern_ledger_attempts(l, &attempts, err) < 0))
         goto out;
     json_t *j = show.json ? json_array() : NULL;
     for (size_t i = 0; i < runs.n; i++) {
         const struct tern_ledger_run *r = &runs.runs[i];
-        if ((n_jobs && !of_jobs(&attempts, r->id, jobs, n_jobs)) || r->updated_ns < since ||
-            !in_state(r))
+        if ((jobs.n && !of_jobs(&attempts, r->id, &jobs)) || r->updated_ns < since || !in_state(r))
             continue;
         if (show.json)
             json_array_append_new(j, show_json_run(r));
@@ -119,13 +131,14 @@ out:
     tern_ledger_rows_free(&runs);
     tern_ledger_rows_free(&attempts);
     tern_ledger_close(l);
+    free(jobs.text);
     return rc;
 }
 
 static const struct tern_opt opts[] = {
     SHOW_OPT_LEDGER,
     {"jobs", 'j', TERN_OPT_LIST, "JOBID", .to.list = &show.jobs,
-     .help = "only runs of these jobs (commas allowed)"},
+     .help = "only runs of these jobs (4711, 4711_3; commas allowed)"},
     {"starttime", 'S', TERN_OPT_TEXT, "TIME", .to.text = &show.since,
      .help = "only runs with records since TIME: YYYY-MM-DD[THH:MM[:SS]], now-3days"},
     {"state", 's', TERN_OPT_TEXT, "STATE", .to.text = &show.state,

@@ -78,12 +78,13 @@ static const struct tern_report_field health_fields[] = {
 static int attempts(const struct tern_ledger_rows *rows, struct tern_err *err)
 {
     struct show_cells t = {.fields = attempt_fields, .n_fields = COUNT(attempt_fields)};
+    char job[TERN_LEDGER_JOB_SIZE];
 
     for (size_t i = 0; i < rows->n; i++) {
         const struct tern_ledger_attempt *a = &rows->attempts[i];
         show_cell_int(&t, a->attempt, -1);
         show_cell_text(&t, a->kind);
-        show_cell_int(&t, a->job_id, 0);
+        show_cell_text(&t, tern_ledger_job_name(job, a->job_id, a->array_job, a->array_task));
         show_cell_int(&t, a->restart_count, -1);
         const bool alive = i + 1 == rows->n && !show_silent(a->run_id);
         show_cell_text(&t, a->outcome ? a->outcome : alive ? "running" : "no end");

@@ -183,6 +183,12 @@ const char *show_state(const struct tern_ledger_run *r)
     return r->state && strcmp(r->state, "running") == 0 && show_silent(r->id) ? "silent" : r->state;
 }
 
+static void set_array(json_t *j, int64_t job, int64_t task)
+{
+    json_object_set_new(j, "array_job", show_json_int(job, 0));
+    json_object_set_new(j, "array_task", job > 0 ? json_integer(task) : json_null());
+}
+
 json_t *show_json_run(const struct tern_ledger_run *r)
 {
     json_t *j = json_object();
@@ -193,6 +199,7 @@ json_t *show_json_run(const struct tern_ledger_run *r)
     json_object_set_new(j, "user", show_json_text(r->user));
     json_object_set_new(j, "model", show_json_text(r->model));
     json_object_set_new(j, "job_id", show_json_int(r->job_id, 0));
+    set_array(j, r->array_job, r->array_task);
     json_object_set_new(j, "attempts", json_integer(r->attempts));
     json_object_set_new(j, "last_step", show_json_int(r->last_step, -1));
     tern_json_set_real(j, "last_loss", "last_loss_class", r->last_loss);
@@ -214,6 +221,7 @@ json_t *show_json_attempt(const struct tern_ledger_attempt *a)
     json_object_set_new(j, "attempt", json_integer(a->attempt));
     json_object_set_new(j, "kind", show_json_text(a->kind));
     json_object_set_new(j, "job_id", show_json_int(a->job_id, 0));
+    set_array(j, a->array_job, a->array_task);
     json_object_set_new(j, "restart_count", json_integer(a->restart_count));
     json_object_set_new(j, "nodes", show_json_text(a->nodes));
     json_object_set_new(j, "world", show_json_int(a->world, 0));

@@ -14,8 +14,7 @@
 
 struct logs_options logs;
 
-static const char *ledger, *ranks, *attempt, *since, *pattern;
-static int64_t job = -1;
+static const char *ledger, *ranks, *attempt, *since, *pattern, *job;
 
 /* ---------------------------------------------------------------- which run, which attempts */
 
@@ -41,18 +40,20 @@ static int find_job(struct tern_ledger *l, char id[TERN_ULID_SIZE], struct tern_
     struct tern_ledger_rows rows = {0};
     size_t best = SIZE_MAX;
 
+    if (tern_ledger_job_is(job, &(struct tern_ledger_attempt){0}) < 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "-j '%s': is no job's id, such as 4711, or 4711_3 of an array", job);
     if (tern_ledger_attempts(l, &rows, err) < 0)
         return -1;
     for (size_t i = 0; i < rows.n; i++)
-        if (rows.attempts[i].job_id == job &&
+        if (tern_ledger_job_is(job, &rows.attempts[i]) > 0 &&
             (best == SIZE_MAX || rows.attempts[i].begin_ns >= rows.attempts[best].begin_ns))
             best = i;
     if (best != SIZE_MAX)
         memcpy(id, rows.attempts[best].run_id, TERN_ULID_SIZE);
     tern_ledger_rows_free(&rows);
-    return best != SIZE_MAX
-               ? 0
-               : tern_err_set(err, TERN_USAGE, "%s: no run of job %lld", ledger, (long long)job);
+    return best != SIZE_MAX ? 0
+                            : tern_err_set(err, TERN_USAGE, "%s: no run of job %s", ledger, job);
 }
 
 static int find_run(const char *words, char id[TERN_ULID_SIZE], struct tern_err *err)
@@ -64,7 +65,7 @@ static int find_run(const char *words, char id[TERN_ULID_SIZE], struct tern_err 
         return 0;
     }
     struct tern_ledger *l = tern_ledger_open(ledger, err);
-    int rc = !l ? -1 : job >= 0 ? find_job(l, id, err) : tern_ledger_find(l, words, id, err);
+    int rc = !l ? -1 : job ? find_job(l, id, err) : tern_ledger_find(l, words, id, err);
     tern_ledger_close(l);
     return rc;
 }
@@ -155,8 +156,8 @@ int main(int argc, char **argv)
     static const struct tern_opt opts[] = {
         {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &ledger,
          .help = "the ledger's folder"},
-        {"job", 'j', TERN_OPT_INT, "JOBID", .to.integer = &job,
-         .help = "the run of this Slurm job, in place of RUN"},
+        {"job", 'j', TERN_OPT_TEXT, "JOBID", .to.text = &job,
+         .help = "the run of this Slurm job (4711, or 4711_3 of an array), in place of RUN"},
         {"follow", 'f', TERN_OPT_FLAG, .to.flag = &logs.follow,
          .help = "go on with what is printed, over new attempts, until the run ends"},
         {"rank", 'r', TERN_OPT_TEXT, "RANKS", .to.text = &ranks,

@@ -22,7 +22,7 @@ static const char sql_attempt_recipe[] = "UPDATE attempt SET recipe = ?2 WHERE a
 static const char sql_begin[] =
     "UPDATE attempt SET job_id = ?3, restart_count = ?4, nodes = ?5, host = ?6, pid = ?7,"
     " world = ?8, resumed_checkpoint = ?9, begun_from = ?10, full_hash = ?11,"
-    " kind = coalesce(?12, 'train'), begin_ns = ?1"
+    " kind = coalesce(?12, 'train'), array_job = ?13, array_task = ?14, begin_ns = ?1"
     " WHERE attempt = ?2 AND begin_ns < ?1";
 static const char sql_end[] =
     "UPDATE attempt SET outcome = ?3, exit_code = ?4, signal = ?5, cause = ?6, end_ns = ?1"
@@ -337,6 +337,12 @@ static int apply_begin(struct tern_apply *a, const struct tern_frame *f, int64_t
     bind_text(&b, 11);
     if (b.r.at < b.r.end) /* a tern before the kinds ended here */
         bind_text(&b, 12);
+    sqlite3_bind_int64(b.st, 13, 0);
+    sqlite3_bind_int64(b.st, 14, 0);
+    if (b.r.at < b.r.end) { /* one before the arrays, here */
+        bind_int(&b, 13);
+        bind_int(&b, 14);
+    }
     return run(&b, err);
 }
 

@@ -1,7 +1,10 @@
-/* What the spool files tell of a run's attempts without being read. */
+/* What the spool files tell of a run's attempts without being read, and what jobs are called. */
 #include "core/ledger/files.h"
 #include "core/ledger/ledger.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -32,4 +35,30 @@ int tern_ledger_last_attempt(const char *ledger_dir, const char *run_id, unsigne
     *out = files.n ? files.files[files.n - 1].attempt : 0;
     tern_spool_files_free(&files);
     return 0;
+}
+
+char *tern_ledger_job_name(char to[TERN_LEDGER_JOB_SIZE], int64_t job_id, int64_t array_job,
+                           int64_t array_task)
+{
+    to[0] = '\0';
+    if (array_job > 0)
+        snprintf(to, TERN_LEDGER_JOB_SIZE, "%" PRId64 "_%" PRId64, array_job, array_task);
+    else if (job_id > 0)
+        snprintf(to, TERN_LEDGER_JOB_SIZE, "%" PRId64, job_id);
+    return to;
+}
+
+int tern_ledger_job_is(const char *words, const struct tern_ledger_attempt *a)
+{
+    char master[24];
+    const char *task = strchr(words, '_');
+    int64_t job, member = -1;
+
+    snprintf(master, sizeof master, "%.*s", (int)(task ? task - words : 23), words);
+    if (strlen(words) >= TERN_LEDGER_JOB_SIZE || tern_str_int(master, 1, INT64_MAX, &job) < 0 ||
+        (task && tern_str_int(task + 1, 0, INT64_MAX, &member) < 0))
+        return -1;
+    if (task)
+        return a->array_job == job && a->array_task == member;
+    return a->job_id == job || a->array_job == job;
 }

@@ -273,16 +273,17 @@ static bool has_table(sqlite3 *db, const char *name)
 static const struct {
     const char *schema, *table, *select;
 } old_tables[] = {
-    {tern_schema_run, "attempt", "SELECT *, resumed_step, NULL FROM attempt"},
+    {tern_schema_run, "attempt", "SELECT *, resumed_step, NULL, 0, 0 FROM attempt"},
     {tern_schema_run, "span",
      "SELECT metric_id, attempt, min(step), max(step), NULL, NULL FROM point GROUP BY 1, 2"},
     {tern_schema_run, "eval",
      "SELECT attempt, step, set_name, " OLD_REAL("nll") ", " OLD_CLASS(
          "nll") ", tokens, bytes, " OLD_REAL("ppl_token") ", " OLD_REAL("ppl_byte") ", wall_ns"
                                                                                     " FROM eval"},
+    {tern_schema_catalogue, "attempt", "SELECT *, 0, 0 FROM attempt"},
     {tern_schema_catalogue, "run",
      "SELECT id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns,"
-     " state, attempts, job_id, last_step, " OLD_REAL(
+     " state, attempts, job_id, 0, 0, last_step, " OLD_REAL(
          "last_loss") ", CASE WHEN last_loss NOT NULL"
                       " THEN " OLD_CLASS("last_loss") " END, updated_ns, ckpt_step FROM run"},
 };

@@ -19,11 +19,11 @@
  *
  * Steps count finished optimizer steps: the first is 1, 0 is "before training".  An *attempt* is
  * one try under one Slurm job and restart count, counted from 1.  A value of attempt A at step S is
- * effective if every later attempt began after S: behind the step it resumed from, or, where nothing
- * is known of that, at its own first value of the same metric (or set of evaluation, or checkpoint).
- * Of two at one step, an evaluation done again after a resume, the newer is.  Superseded values stay
- * queryable.  NaN and infinities are values: in SQL NaN is NULL with class 1, the infinities are
- * REAL with classes 2 and 3.
+ * effective if every later attempt began after S: behind the step it resumed from, or, where
+ * nothing is known of that, at its own first value of the same metric (or set of evaluation, or
+ * checkpoint). Of two at one step, an evaluation done again after a resume, the newer is.
+ * Superseded values stay queryable.  NaN and infinities are values: in SQL NaN is NULL with class
+ * 1, the infinities are REAL with classes 2 and 3.
  *
  * Threads: any number may use this room; each struct belongs to one thread at a time.
  */
@@ -64,10 +64,11 @@ struct tern_ledger_run {
     int64_t created_ns;        /* wall clock */
     /* read only */
     const char *id;
-    const char *state;  /* the newest attempt's outcome; "running" while it has none */
-    uint32_t attempts;  /* how many */
-    int64_t job_id;     /* the newest attempt's, 0 for none */
-    int64_t last_step;  /* the newest effective step, -1 for none */
+    const char *state;             /* the newest attempt's outcome; "running" while it has none */
+    uint32_t attempts;             /* how many */
+    int64_t job_id;                /* the newest attempt's, 0 for none */
+    int64_t array_job, array_task; /* likewise, as an attempt's */
+    int64_t last_step;             /* the newest effective step, -1 for none */
     double last_loss;   /* metric "loss" of the newest step that has it; NaN for none or NaN */
     bool has_loss;      /* tells the two apart */
     int64_t updated_ns; /* of the newest record */
@@ -86,6 +87,8 @@ struct tern_ledger_attempt {
     const char *resumed_checkpoint; /* path; NULL when it began from scratch */
     int64_t resumed_step;           /* -1 when unknown (somebody else's trainer); 0 from scratch */
     const char *full_hash;          /* the recipe this attempt ran with */
+    int64_t array_job, array_task;  /* of a member of a job array, SLURM_ARRAY_JOB_ID and
+                                       SLURM_ARRAY_TASK_ID; else array_job is 0 */
     /* read only */
     const char *run_id;
     uint32_t attempt;
@@ -286,6 +289,15 @@ int tern_ledger_health_rows(struct tern_ledger *l, struct tern_ledger_rows *out,
                             struct tern_err *err);
 /* Names of all metrics, sorted (a run's view). */
 int tern_ledger_metrics(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
+
+/* A job as squeue shows it: "4711", or "4711_3" for a member of an array; "" for none.  Returns
+ * `to`. */
+enum { TERN_LEDGER_JOB_SIZE = 48 };
+char *tern_ledger_job_name(char to[TERN_LEDGER_JOB_SIZE], int64_t job_id, int64_t array_job,
+                           int64_t array_task);
+/* Is `words` a job by that name or by its own number (of an array's master: any of its members)? 1,
+ * 0, or -1 when they are no job's name. */
+int tern_ledger_job_is(const char *words, const struct tern_ledger_attempt *a);
 
 /* The points of one metric in order of step: effective ones, or with `all` the superseded too (in
  * order of attempt, then step).  Free with tern_ledger_series_free; start from {0}. */

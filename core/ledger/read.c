@@ -162,6 +162,8 @@ static void take_run(struct cursor *c, void *row)
     r->state = text(c);
     r->attempts = (uint32_t)integer(c, 0);
     r->job_id = integer(c, 0);
+    r->array_job = integer(c, 0);
+    r->array_task = integer(c, 0);
     r->last_step = integer(c, -1);
     r->last_loss = real(c);
     r->has_loss = integer(c, -1) >= 0;
@@ -200,6 +202,8 @@ static void take_attempt(struct cursor *c, void *row)
     a->cause = text(c);
     a->first_step = integer(c, -1);
     a->last_step = integer(c, -1);
+    a->array_job = integer(c, 0);
+    a->array_task = integer(c, 0);
 }
 
 int tern_ledger_attempts(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)

@@ -4,7 +4,7 @@
  *
  *     RUN         name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns
  *     BEGIN       job_id, restart_count, nodes, host, pid, world, resumed_checkpoint, resumed_step,
- *                 full_hash, kind
+ *                 full_hash, kind, array_job, array_task
  *     END         outcome, exit_code, signal, cause
  *     STEP        step, n, n x (name, value)
  *     EVAL        step, set, nll, tokens, bytes

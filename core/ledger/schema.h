@@ -15,11 +15,12 @@ enum {
  * read.c takes them. */
 #define TERN_SCHEMA_RUN_COLUMNS                                                                    \
     "id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns, state, "    \
-    "attempts, job_id, last_step, last_loss, last_loss_class, updated_ns, ckpt_step"
+    "attempts, job_id, array_job, array_task, last_step, last_loss, last_loss_class, updated_ns, " \
+    "ckpt_step"
 #define TERN_SCHEMA_ATTEMPT_COLUMNS                                                                \
     "run_id, attempt, kind, job_id, restart_count, nodes, host, pid, world, resumed_checkpoint, "  \
     "resumed_step, full_hash, begin_ns, end_ns, outcome, exit_code, signal, cause, first_step, "   \
-    "last_step"
+    "last_step, array_job, array_task"
 #define TERN_SCHEMA_CHECKPOINT_COLUMNS                                                             \
     "run_id, attempt, step, path, bytes, shards, manifest_sha256, state, effective, wall_ns"
 
@@ -57,6 +58,7 @@ static const char tern_schema_run[] =
     "  to_step INT, -- a later attempt resumed from here: what is behind is superseded\n"
     "  begun_from INT, -- resumed_step as its begin says; else param resumed_step does\n"
     "  recipe TEXT, -- as it ran: the file, and what --set changed behind it\n"
+    "  array_job INT NOT NULL DEFAULT 0, array_task INT NOT NULL DEFAULT 0, -- squeue's 4711_3\n"
     "  CHECK(typeof(job_id) = 'integer' AND typeof(restart_count) = 'integer' AND\n"
     "    typeof(pid) = 'integer' AND typeof(world) = 'integer' AND\n"
     "    typeof(begin_ns) = 'integer' AND typeof(end_ns) = 'integer' AND\n"
@@ -68,6 +70,7 @@ static const char tern_schema_run[] =
     "    typeof(to_step) IN ('integer', 'null') AND\n"
     "    typeof(begun_from) IN ('integer', 'null') AND typeof(kind) = 'text' AND\n"
     "    typeof(recipe) IN ('text', 'null') AND\n"
+    "    typeof(array_job) = 'integer' AND typeof(array_task) = 'integer' AND\n"
     "    typeof(nodes) IN ('text', 'null') AND typeof(host) IN ('text', 'null') AND\n"
     "    typeof(resumed_checkpoint) IN ('text', 'null') AND\n"
     "    typeof(full_hash) IN ('text', 'null') AND typeof(outcome) IN ('text', 'null') AND\n"
@@ -186,6 +189,8 @@ static const char tern_schema_run[] =
     "  (SELECT coalesce(outcome, 'running') FROM attempt ORDER BY attempt DESC LIMIT 1) AS state,\n"
     "  (SELECT count(*) FROM attempt) AS attempts,\n"
     "  (SELECT job_id FROM attempt ORDER BY attempt DESC LIMIT 1) AS job_id,\n"
+    "  (SELECT array_job FROM attempt ORDER BY attempt DESC LIMIT 1) AS array_job,\n"
+    "  (SELECT array_task FROM attempt ORDER BY attempt DESC LIMIT 1) AS array_task,\n"
     "  (SELECT max(min(n.last_step, coalesce(s.to_step, n.last_step),\n"
     "    coalesce(n.to_step, n.last_step))) FROM span n JOIN attempt s USING(attempt) WHERE\n"
     "    n.first_step <= coalesce(s.to_step, n.last_step) AND\n"
@@ -203,7 +208,7 @@ static const char tern_schema_catalogue[] =
     "  id TEXT NOT NULL PRIMARY KEY, name TEXT, user TEXT, recipe_path TEXT, recipe TEXT,\n"
     "  identity_hash TEXT, full_hash TEXT, model TEXT, created_ns INT,\n"
     "  state TEXT, -- the newest attempt's outcome, or running\n"
-    "  attempts INT, job_id INT, last_step INT, last_loss REAL,\n"
+    "  attempts INT, job_id INT, array_job INT, array_task INT, last_step INT, last_loss REAL,\n"
     "  last_loss_class INT, -- 0: finite; 1: NaN, of which last_loss is NULL; 2: Inf; 3: -Inf\n"
     "  updated_ns INT, ckpt_step INT,\n"
     "  CHECK(typeof(created_ns) IN ('integer', 'null') AND\n"
@@ -212,6 +217,8 @@ static const char tern_schema_catalogue[] =
     "    typeof(last_step) IN ('integer', 'null') AND\n"
     "    typeof(last_loss) IN ('real', 'null') AND\n"
     "    typeof(last_loss_class) IN ('integer', 'null') AND\n"
+    "    typeof(array_job) IN ('integer', 'null') AND\n"
+    "    typeof(array_task) IN ('integer', 'null') AND\n"
     "    typeof(updated_ns) IN ('integer', 'null') AND\n"
     "    typeof(ckpt_step) IN ('integer', 'null') AND typeof(id) = 'text' AND\n"
     "    typeof(name) IN ('text', 'null') AND typeof(user) IN ('text', 'null') AND\n"
@@ -225,7 +232,8 @@ static const char tern_schema_catalogue[] =
     "  run_id TEXT NOT NULL, attempt INT NOT NULL, kind TEXT, job_id INT, restart_count INT,\n"
     "  nodes TEXT, host TEXT, pid INT, world INT, resumed_checkpoint TEXT, resumed_step INT,\n"
     "  full_hash TEXT, begin_ns INT, end_ns INT, outcome TEXT, exit_code INT, signal INT,\n"
-    "  cause TEXT, first_step INT, last_step INT, PRIMARY KEY(run_id, attempt),\n"
+    "  cause TEXT, first_step INT, last_step INT, array_job INT, array_task INT,\n"
+    "  PRIMARY KEY(run_id, attempt),\n"
     "  CHECK(typeof(attempt) = 'integer' AND typeof(job_id) IN ('integer', 'null') AND\n"
     "    typeof(restart_count) IN ('integer', 'null') AND\n"
     "    typeof(pid) IN ('integer', 'null') AND typeof(world) IN ('integer', 'null') AND\n"
@@ -235,7 +243,9 @@ static const char tern_schema_catalogue[] =
     "    typeof(exit_code) IN ('integer', 'null') AND\n"
     "    typeof(signal) IN ('integer', 'null') AND\n"
     "    typeof(first_step) IN ('integer', 'null') AND\n"
-    "    typeof(last_step) IN ('integer', 'null') AND typeof(run_id) = 'text' AND\n"
+    "    typeof(last_step) IN ('integer', 'null') AND\n"
+    "    typeof(array_job) IN ('integer', 'null') AND\n"
+    "    typeof(array_task) IN ('integer', 'null') AND typeof(run_id) = 'text' AND\n"
     "    typeof(kind) IN ('text', 'null') AND typeof(nodes) IN ('text', 'null') AND\n"
     "    typeof(host) IN ('text', 'null') AND\n"
     "    typeof(resumed_checkpoint) IN ('text', 'null') AND\n"

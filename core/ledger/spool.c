@@ -425,6 +425,8 @@ int tern_spool_attempt_begin(struct tern_spool *s, const struct tern_ledger_atte
     tern_record_put_int(p, a->resumed_step);
     tern_record_put_text(p, a->full_hash);
     tern_record_put_text(p, a->kind ? a->kind : "train");
+    tern_record_put_int(p, a->array_job);
+    tern_record_put_int(p, a->array_task);
     return finish(s, TERN_FRAME_BEGIN, err);
 }
 

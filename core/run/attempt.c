@@ -279,6 +279,8 @@ static int write_begin(struct tern_run_attempt *a, struct tern_err *err)
         .resumed_checkpoint = a->resumed,
         .resumed_step = a->resumed_step,
         .full_hash = a->full,
+        .array_job = a->place.array_job,
+        .array_task = a->place.array_task,
     };
 
     return tern_spool_attempt_begin(a->spool, &row, err);

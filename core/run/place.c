@@ -218,6 +218,10 @@ static int in_job(struct tern_run_place *p, const struct tern_recipe *r, struct 
                             groups, (int)TERN_RUN_MAX_GROUPS);
     p->slurm = true;
     p->job = (uint32_t)job;
+    if (getenv("SLURM_ARRAY_JOB_ID") &&
+        (slurm_number("SLURM_ARRAY_JOB_ID", 0, &p->array_job, err) < 0 ||
+         slurm_number("SLURM_ARRAY_TASK_ID", 0, &p->array_task, err) < 0))
+        return -1;
     p->groups = (int)groups;
     p->nodes = 0;
     for (int g = 0; g < p->groups; g++)

@@ -12,8 +12,9 @@ enum { TERN_RUN_MAX_GROUPS = 16 };
 
 struct tern_run_place {
     bool slurm;
-    uint32_t job;     /* 0 outside Slurm */
-    int64_t restarts; /* times that Slurm has started the job anew */
+    uint32_t job;                  /* 0 outside Slurm */
+    int64_t array_job, array_task; /* of a member of a job array; else array_job is 0 */
+    int64_t restarts;              /* times that Slurm has started the job anew */
     int64_t nodes;
     int64_t ranks_per_node;
     int64_t cpus_per_rank; /* of Slurm's; 0: do not say */

@@ -69,4 +69,13 @@ tiny.lr-2e-3.seed-5 done 8
 tiny.lr-2e-3.seed-6 done 8" "four runs, named for what they set" 
 [ -d 'checkpoints/optimizer.lr=2e-3,data.seed=6/step-00000008' ]; ok $? "each with its own checkpoints"
 is "$(runs 'distinct last_loss' | wc -l)" 4 "and its own losses"
+# Jobs by the names that squeue has for them.
+run tern ledger list -l ledger -j "${job}_2" -P -n -o name,jobid; is "$(cat out)" "tiny.lr-2e-3.seed-5|${job}_2" "a member by its array's id"
+run tern ledger list -l ledger -j "${job}_1,${job}_3" -P -n -o name; is "$(wc -l <out)" 2 "several"
+run tern ledger list -l ledger -j "$job" -P -n -o name; is "$(wc -l <out)" 4 "all members by the array's"
+raw=$(sqlite3 ledger/ledger.db "select job_id from attempt where array_task = 2"); run tern ledger list -l ledger -j "$raw" -P -n -o jobid; has out "${job}_2" "one by its own number"
+run tern logs -l ledger -j "${job}_2"; status 0; out_has "step 8"
+run tern logs -l ledger -j "${job}_9"; status 2; err_has "no run of job ${job}_9"; run tern ledger list -l ledger -j 5_x; status 2; err_has "is no job's id"
+run tern ledger show -l ledger tiny.lr-2e-3.seed-5 -a -P -n -o jobid; is "$(cat out)" "${job}_2" "in tern ledger show"
+id=$(tern ledger list -l ledger -j "${job}_1" -n -P -o id); tern ledger reproduce -l ledger "$id" >again.yaml; has again.yaml "seed: 6" "and reproduced as it ran"
 tap_done

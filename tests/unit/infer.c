@@ -156,9 +156,10 @@ int main(void)
         return 1;
     struct tern_fabric *f = tern_fabric_open(&alone, &err);
     struct tern_llama *m = tern_llama_new(&config, 1, SEQ_LEN, false, &err);
-    if (ok(f && m, "a rank and a model: %s", err.text))
+    if (ok(f && m, "a rank and a model: %s", err.text)) {
         test_gang(m, tern_fabric_world(f));
         test_bytes(m, tern_fabric_world(f));
+    }
     tern_llama_free(m);
     tern_fabric_close(f);
     tern_fs_remove_tree(work, NULL);

@@ -222,9 +222,13 @@ void tern_ckpt_list_free(struct tern_ckpt_entry *entries, size_t n);
  * on one and tell the others. */
 int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_err *err);
 
-/* What a user typed: a checkpoint's folder, "DIR/latest", or "DIR/best": of a run with evaluate.stop
- * that of its best evaluation, or the newest before that, as the newest checkpoint knows it.  *path is
- * malloc'ed. */
+/* May a run that finds no good one begin from nothing?  Not where `dir` has checkpoints all the
+ * same: what was trained would be passed over without a word.  An error then. */
+int tern_ckpt_may_begin(const char *dir, struct tern_err *err);
+
+/* What a user typed: a checkpoint's folder, "DIR/latest", or "DIR/best": of a run with
+ * evaluate.stop that of its best evaluation, or the newest before that, as the newest checkpoint
+ * knows it.  *path is malloc'ed. */
 int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err);
 
 /* ------------------------------------------------------------------ load */
@@ -275,7 +279,8 @@ int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type ty
 int tern_ckpt_file_read(const struct tern_ckpt *c, const char *name, char **data, size_t *len,
                         struct tern_err *err);
 
-/* Opens, and with `full` reads every byte and compares every digest. */
+/* Opens; a folder with a checkpoint's name must be of that step and no link; with `full` reads
+ * every byte and compares every digest. */
 int tern_ckpt_verify(const char *path, bool full, struct tern_err *err);
 
 /* ------------------------------------------------------------------ safetensors */
@@ -293,9 +298,10 @@ int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, ch
 int tern_ckpt_mark_bad(const char *path, char **to, struct tern_err *err);
 
 /* Keep the newest `keep` (at least 2) good checkpoints, the newest of step `best` or before it (-1:
- * none), and every one whose step is a multiple of `keep_every` (0: none); delete the other good ones, what writers of earlier attempts left, and
- * old trash.  Broken and bad ones are kept for people.  Deletion renames first, so that a
- * half-deleted checkpoint has no checkpoint's name.  *removed may be NULL. */
+ * none), and every one whose step is a multiple of `keep_every` (0: none); delete the other good
+ * ones, what writers of earlier attempts left, and old trash.  Broken and bad ones are kept for
+ * people.  Deletion renames first, so that a half-deleted checkpoint has no checkpoint's name.
+ * *removed may be NULL. */
 int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every, int64_t best,
                     struct tern_ckpt_claim *claim, unsigned *removed, struct tern_err *err);
 

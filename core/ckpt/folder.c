@@ -144,23 +144,31 @@ static int names_read(const char *dir, struct name **names, size_t *n, struct te
 
 /* ------------------------------------------------------------------ list and find */
 
-/* As tern_ckpt_open for a name found in the folder, where a link is none of ours, and the number in
- * the name must be the step. */
-static struct tern_ckpt *open_named(const char *path, uint64_t step, struct tern_err *err)
+int ckpt_name_check(const struct tern_ckpt *c, const char *path, struct tern_err *err)
 {
     struct stat st;
+    struct name n;
 
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
-        tern_err_set(err, TERN_USAGE, "%s: is a symbolic link, no checkpoint", path);
-        return NULL;
-    }
+    if (!name_parse(tern_fs_basename(path), &n))
+        return 0;
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        return tern_err_set(err, TERN_USAGE, "%s: is a symbolic link, no checkpoint", path);
+    if (c->step != n.step)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: its manifest is of step %" PRIu64 ": a copy under another name?",
+                            path, c->step);
+    return 0;
+}
+
+/* As tern_ckpt_open for a name found in the folder. */
+static struct tern_ckpt *open_named(const char *path, struct tern_err *err)
+{
     struct tern_ckpt *c = tern_ckpt_open(path, err);
-    if (c && c->step != step) {
-        tern_err_set(err, TERN_USAGE, "%s: its manifest is of step %" PRIu64, path, c->step);
-        tern_ckpt_close(c);
-        return NULL;
-    }
-    return c;
+
+    if (c && ckpt_name_check(c, path, err) == 0)
+        return c;
+    tern_ckpt_close(c);
+    return NULL;
 }
 
 static void entry_fill(struct tern_ckpt_entry *e)
@@ -170,7 +178,7 @@ static void entry_fill(struct tern_ckpt_entry *e)
 
     if (e->state != TERN_CKPT_GOOD)
         return;
-    struct tern_ckpt *c = open_named(e->path, e->step, &err);
+    struct tern_ckpt *c = open_named(e->path, &err);
     if (!c) {
         e->state = TERN_CKPT_BROKEN;
         e->why = tern_strdup(err.text);
@@ -240,7 +248,7 @@ int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_e
         if (names[i].state != TERN_CKPT_GOOD)
             continue;
         char *p = tern_fs_join(dir, names[i].text);
-        struct tern_ckpt *c = open_named(p, names[i].step, &why);
+        struct tern_ckpt *c = open_named(p, &why);
         if (c) {
             found = p;
             *step = names[i].step;
@@ -253,6 +261,27 @@ int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_e
     names_free(names, n);
     *path = found;
     return 0;
+}
+
+int tern_ckpt_may_begin(const char *dir, struct tern_err *err)
+{
+    struct name *names;
+    size_t n, damaged = 0;
+
+    if (access(dir, F_OK) < 0 && errno == ENOENT)
+        return 0;
+    if (names_read(dir, &names, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        damaged += names[i].state == TERN_CKPT_GOOD || names[i].state == TERN_CKPT_BAD;
+    names_free(names, n);
+    return damaged == 0
+               ? 0
+               : tern_err_set(
+                     err, TERN_FAILED,
+                     "%s: holds %zu checkpoint%s, and none is whole: 'tern ckpt ls %s' says what "
+                     "is wrong. To begin from nothing, remove or move %s.",
+                     dir, damaged, damaged == 1 ? "" : "s", dir, damaged == 1 ? "it" : "them");
 }
 
 /* The good one of step `best`, or the newest before it. */
@@ -269,7 +298,7 @@ static int find_until(const char *dir, uint64_t best, char **path, uint64_t *ste
         if (names[i].state != TERN_CKPT_GOOD || names[i].step > best)
             continue;
         char *p = tern_fs_join(dir, names[i].text);
-        struct tern_ckpt *c = open_named(p, names[i].step, NULL);
+        struct tern_ckpt *c = open_named(p, NULL);
         if (c) {
             *path = p;
             *step = names[i].step;
@@ -421,7 +450,7 @@ int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every, int64_t
         if (m->state != TERN_CKPT_GOOD)
             continue;
         char *path = tern_fs_join(dir, m->text);
-        struct tern_ckpt *c = open_named(path, m->step, NULL);
+        struct tern_ckpt *c = open_named(path, NULL);
         free(path);
         if (!c)
             continue;

@@ -1,6 +1,7 @@
 /* The bytes of an open checkpoint: any slice, any type, out of whatever shards hold it. */
 #include "core/base/fs.h"
 #include "core/base/str.h"
+#include "core/ckpt/folder.h"
 #include "core/ckpt/manifest.h"
 #include "core/ckpt/safetensors.h"
 
@@ -220,9 +221,9 @@ out:
 int tern_ckpt_verify(const char *path, bool full, struct tern_err *err)
 {
     struct tern_ckpt *c = tern_ckpt_open(path, err);
-    int rc = c ? 0 : -1;
+    int rc = c ? ckpt_name_check(c, path, err) : -1;
 
-    if (!c || !full) {
+    if (rc < 0 || !full) {
         tern_ckpt_close(c);
         return rc;
     }

@@ -32,11 +32,11 @@ static const char sql_span[] = "UPDATE attempt SET first_step = min(coalesce(fir
 static const char sql_metric_span[] =
     "INSERT INTO span VALUES(?1, ?2, ?3, ?4, NULL, NULL) ON CONFLICT(metric_id, attempt) DO UPDATE"
     " SET first_step = min(first_step, ?3), last_step = max(last_step, ?4)";
-/* What a trainer says itself counts where its launcher does not know. */
+/* A trainer knows better than its launcher, who looks at checkpoints before it. */
 static const char sql_resumed[] =
-    "UPDATE attempt SET resumed_step = coalesce(begun_from, (SELECT CAST(p.value AS INT) FROM param"
-    " p WHERE p.attempt = attempt.attempt AND p.name = '" TERN_LEDGER_RESUMED "' AND p.value <> ''"
-    " AND p.value NOT GLOB '*[^0-9]*' AND length(p.value) < 16))";
+    "UPDATE attempt SET resumed_step = coalesce((SELECT CAST(p.value AS INT) FROM param p WHERE"
+    " p.attempt = attempt.attempt AND p.name = '" TERN_LEDGER_RESUMED "' AND p.value <> ''"
+    " AND p.value NOT GLOB '*[^0-9]*' AND length(p.value) < 16), begun_from)";
 static const char sql_supersede[] =
     "UPDATE attempt SET to_step = CASE kind WHEN 'train' THEN (SELECT min(b.resumed_step) FROM"
     " attempt b WHERE b.attempt > attempt.attempt AND b.kind = 'train') ELSE -1 END";

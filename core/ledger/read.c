@@ -421,8 +421,9 @@ void tern_ledger_series_free(struct tern_ledger_series *s)
 
 /* Attempts follow one another in step, but where a later one did steps again. */
 #define SERIES                                                                                     \
-    "SELECT p.step, p.value, p.attempt, p.wall_ns FROM span n JOIN attempt s ON"                   \
-    " s.attempt = n.attempt JOIN point p ON p.metric_id = n.metric_id AND p.attempt = n.attempt"   \
+    "SELECT p.step, p.value, p.attempt, p.wall_ns FROM span n CROSS JOIN attempt s ON"             \
+    " s.attempt = n.attempt CROSS JOIN point p ON p.metric_id = n.metric_id AND p.attempt = "      \
+    "n.attempt"                                                                                    \
     " WHERE n.metric_id = ?1"
 static const char sql_again[] =
     "SELECT count(*) FROM span WHERE metric_id = ? AND again_step NOT NULL";

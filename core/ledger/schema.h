@@ -30,10 +30,14 @@ enum {
  * holds. */
 #define TERN_SCHEMA_EFFECTIVE                                                                      \
     "(s.to_step IS NULL OR p.step <= s.to_step) AND (n.to_step IS NULL OR p.step <= n.to_step)\n"  \
-    "  AND (n.again_step IS NULL OR p.step > n.again_step OR NOT EXISTS (SELECT 1 FROM point q\n"  \
-    "  JOIN attempt b ON b.attempt = q.attempt WHERE q.metric_id = p.metric_id AND\n"              \
-    "  q.attempt > p.attempt AND q.step = p.step AND b.kind = 'train'))"
+    "  AND (n.again_step IS NULL OR p.step > n.again_step OR NOT EXISTS (SELECT 1 FROM span l\n"   \
+    "  CROSS JOIN attempt b ON b.attempt = l.attempt CROSS JOIN point q ON\n"                      \
+    "  q.metric_id = l.metric_id AND q.attempt = l.attempt AND q.step = p.step WHERE\n"            \
+    "  l.metric_id = p.metric_id AND l.attempt > p.attempt AND l.first_step <= p.step AND\n"       \
+    "  b.kind = 'train'))"
 
+/* CROSS JOIN: SQLite keeps to the order, by which it has the rows of a metric and an attempt in one
+ * place. */
 static const char tern_schema_run[] =
     "CREATE TABLE run( -- one row; times are ns since 1970\n"
     "  id TEXT NOT NULL PRIMARY KEY, name TEXT, user TEXT, recipe_path TEXT, recipe TEXT,\n"
@@ -56,7 +60,7 @@ static const char tern_schema_run[] =
     "  outcome TEXT, -- NULL while it runs\n"
     "  exit_code INT, signal INT, cause TEXT, first_step INT, last_step INT,\n"
     "  to_step INT, -- a later attempt resumed from here: what is behind is superseded\n"
-    "  begun_from INT, -- resumed_step as its begin says; else param resumed_step does\n"
+    "  begun_from INT, -- resumed_step as its begin says, before the trainer does\n"
     "  recipe TEXT, -- as it ran: the file, and what --set changed behind it\n"
     "  array_job INT NOT NULL DEFAULT 0, array_task INT NOT NULL DEFAULT 0, -- squeue's 4711_3\n"
     "  CHECK(typeof(job_id) = 'integer' AND typeof(restart_count) = 'integer' AND\n"
@@ -170,19 +174,24 @@ static const char tern_schema_run[] =
     "CREATE VIEW step_all AS -- every value; effective 0: superseded by a later attempt\n"
     "  SELECT p.step, m.name, p.value, p.class, p.attempt,\n"
     "  " TERN_SCHEMA_EFFECTIVE " AS effective, p.wall_ns\n"
-    "  FROM metric m JOIN span n ON n.metric_id = m.id JOIN attempt s ON s.attempt = n.attempt\n"
-    "  JOIN point p ON p.metric_id = n.metric_id AND p.attempt = n.attempt;\n"
+    "  FROM metric m CROSS JOIN span n ON n.metric_id = m.id CROSS JOIN attempt s ON\n"
+    "  s.attempt = n.attempt CROSS JOIN point p ON p.metric_id = n.metric_id AND\n"
+    "  p.attempt = n.attempt;\n"
     "CREATE VIEW step AS -- one value a step and name: what an uninterrupted run would show\n"
     "  SELECT step, name, value, class, attempt, wall_ns FROM step_all WHERE effective;\n"
     "CREATE VIEW eval_effective AS SELECT e.* FROM eval e JOIN attempt s USING(attempt)\n"
-    "  WHERE (s.to_step IS NULL OR e.step <= s.to_step) AND NOT EXISTS (SELECT 1 FROM eval f\n"
-    "  JOIN attempt b USING(attempt) WHERE f.set_name = e.set_name AND f.attempt > e.attempt AND\n"
-    "  b.kind = 'train' AND (f.step = e.step OR b.resumed_step IS NULL AND f.step < e.step));\n"
+    "  WHERE (s.to_step IS NULL OR e.step <= s.to_step) AND NOT EXISTS (SELECT 1 FROM attempt b\n"
+    "  CROSS JOIN eval f ON f.attempt = b.attempt AND f.step = e.step AND\n"
+    "  f.set_name = e.set_name WHERE b.attempt > e.attempt AND b.kind = 'train') AND NOT EXISTS\n"
+    "  (SELECT 1 FROM attempt b CROSS JOIN eval f ON f.attempt = b.attempt AND\n"
+    "  f.step < e.step AND f.set_name = e.set_name WHERE b.attempt > e.attempt AND\n"
+    "  b.kind = 'train' AND b.resumed_step IS NULL);\n"
     "CREATE VIEW attempt_row AS SELECT (SELECT id FROM run) AS run_id, * FROM attempt;\n"
     "CREATE VIEW checkpoint_row AS SELECT (SELECT id FROM run) AS run_id, c.*,\n"
-    "  (s.to_step IS NULL OR c.step <= s.to_step) AND NOT EXISTS (SELECT 1 FROM checkpoint k\n"
-    "  JOIN attempt b USING(attempt) WHERE k.attempt > c.attempt AND k.step <= c.step AND\n"
-    "  k.made_ns > 0 AND b.kind = 'train' AND b.resumed_step IS NULL) AS effective\n"
+    "  (s.to_step IS NULL OR c.step <= s.to_step) AND NOT EXISTS (SELECT 1 FROM attempt b\n"
+    "  CROSS JOIN checkpoint k ON k.attempt = b.attempt WHERE b.attempt > c.attempt AND\n"
+    "  b.kind = 'train' AND b.resumed_step IS NULL AND k.step <= c.step AND k.made_ns > 0) AS\n"
+    "  effective\n"
     "  FROM checkpoint c JOIN attempt s USING(attempt);\n"
     "CREATE VIEW run_row AS SELECT id, name, user, recipe_path, recipe, identity_hash, full_hash,\n"
     "  model, created_ns,\n"

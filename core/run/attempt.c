@@ -187,6 +187,8 @@ static int identify(struct tern_run_attempt *a, struct tern_err *err)
         return 0;
     if (tern_ckpt_latest(a->o->recipe->checkpoint.dir, &a->resumed, &step, err) < 0)
         return -1;
+    if (!a->resumed && tern_ckpt_may_begin(a->o->recipe->checkpoint.dir, err) < 0)
+        return -1;
     a->resumed_step = (int64_t)step;
     return check_same_run(a, err);
 }

@@ -52,7 +52,9 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
             *found = tern_strdup(had[i].path);
     }
     tern_ckpt_list_free(had, n);
-    return rc < 0 ? -1 : 0;
+    if (rc < 0)
+        return -1;
+    return *found ? 0 : tern_ckpt_may_begin(t->recipe->checkpoint.dir, err);
 }
 
 /* Rank 0: is `path` of this run, and which model does the recipe name?  What it named before stays

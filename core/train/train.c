@@ -80,7 +80,7 @@ static int evaluate(struct train *t, struct tern_err *err)
 static void say_beginning(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
-    char bytes[32], peak[32];
+    char bytes[32], peak[32], step[24];
     struct tern_plan_memory b = {0};
 
     tern_plan_host_rank(r, tern_llama_config(t->model), &t->me, &b, NULL);
@@ -99,13 +99,13 @@ static void say_beginning(struct train *t)
     else
         tern_info("beginning from %s", r->model.from ? r->model.from : "random weights");
     snprintf(peak, sizeof peak, "%.1f", t->peak * 1e-9);
+    snprintf(step, sizeof step, "%" PRIu64, t->step);
     const struct {
         const char *name, *value;
-    } params[] = {{"kernels", tern_tensor_kernels()},
-                  {"blas", tern_tensor_blas()},
-                  {"blas_core", tern_tensor_core()},
-                  {"peak_gflops", peak},
-                  {"resumed_from", t->resumed ? t->resumed : ""}};
+    } params[] = {
+        {"kernels", tern_tensor_kernels()}, {"blas", tern_tensor_blas()},
+        {"blas_core", tern_tensor_core()},  {"peak_gflops", peak},
+        {TERN_LEDGER_RESUMED, step},        {"resumed_from", t->resumed ? t->resumed : ""}};
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         tern_spool_param(t->spool, params[i].name, params[i].value, NULL);
 }

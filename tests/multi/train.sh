@@ -32,6 +32,31 @@ status 0 "the newest checkpoint has flipped bytes: likewise"
 err_has "does not match its digest"
 tiny_digests | cmp -s - whole
 ok $? "with the same weights"
+# A copy under a later step's name, and a link: nobody takes them for that step, with a supervisor or
+# without one.
+for by in train run; do
+    for how in "cp -r" "ln -s"; do
+        rm -rf checkpoints/*.bad-*; mv checkpoints/step-00000008 kept8
+        $how "$([ "$how" = "ln -s" ] || echo checkpoints/)step-00000007" checkpoints/step-00000008
+        run tern ckpt verify checkpoints/step-00000008; [ $rc != 0 ]; ok $? "$by: $how: tern ckpt verify sees it"
+        run tern $by run.yaml; status 0 "$by: $how"; err_has "going on after step 7 "
+        [ -e checkpoints/step-00000008.bad-1 ] || [ -L checkpoints/step-00000008.bad-1 ]; ok $? "it is set aside"
+        tiny_digests | cmp -s - whole; ok $? "and the step is made"
+        rm -rf kept8
+    done
+done
+# Where no checkpoint is whole a run does not begin from nothing by itself.
+cp -r checkpoints kept
+for by in train run; do
+    rm -rf checkpoints; cp -r kept checkpoints; rm -rf checkpoints/*.bad-*
+    for s in checkpoints/step-*; do printf 'flip' | dd of="$(ls "$s"/shard-* | head -1)" bs=1 seek=3000 conv=notrunc 2>/dev/null; done
+    run tern $by run.yaml; status 1 "$by: all damaged"
+    err_has "checkpoints, and none is whole"; err_has "To begin from nothing, remove or move them"
+    run tern $by run.yaml; status 1 "$by: nor the second time"; err_has "none is whole"
+    rm -rf checkpoints/*.bad-*
+    run tern $by run.yaml; status 0 "$by: a person removed them"; err_has "beginning from random weights"
+done
+rm -rf checkpoints; mv kept checkpoints; rm -rf checkpoints/*.bad-*
 run tern eval run.yaml --set batch.seq_len=128
 status 2 "tern eval of rows longer than the model"; err_has "max_position_embeddings"
 

@@ -222,6 +222,12 @@ void tern_ckpt_list_free(struct tern_ckpt_entry *entries, size_t n);
  * on one and tell the others. */
 int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_err *err);
 
+/* What became known of a checkpoint in `dir` after it was published (an evaluation), by its digest:
+ * that of the newest one is kept, in `dir`/after.json.  `what` is a JSON object; borrowed. */
+int tern_ckpt_after_write(const char *dir, const char *digest, json_t *what, struct tern_err *err);
+/* A new reference; NULL when nothing is known. */
+json_t *tern_ckpt_after_read(const char *dir, const char *digest);
+
 /* May a run that finds no good one begin from nothing?  Not where `dir` has checkpoints all the
  * same: what was trained would be passed over without a word.  An error then. */
 int tern_ckpt_may_begin(const char *dir, struct tern_err *err);

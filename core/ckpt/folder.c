@@ -2,6 +2,7 @@
 #include "core/ckpt/folder.h"
 
 #include "core/base/fs.h"
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"
@@ -311,7 +312,37 @@ static int find_until(const char *dir, uint64_t best, char **path, uint64_t *ste
     return 0;
 }
 
-/* From the newest one, *path, to that of the best evaluation, as its meta names it. */
+enum { AFTER_MAX = 1 << 16 };
+
+int tern_ckpt_after_write(const char *dir, const char *digest, json_t *what, struct tern_err *err)
+{
+    char *path = tern_fs_join(dir, "after.json");
+    json_t *j = json_pack("{s:s, s:O}", "manifest_sha256", digest, "after", what);
+    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    int rc = text ? tern_fs_replace(path, text, strlen(text), 0644, err)
+                  : tern_err_set(err, TERN_TEMPFAIL, "%s: no memory", path);
+
+    free(text);
+    json_decref(j);
+    free(path);
+    return rc;
+}
+
+json_t *tern_ckpt_after_read(const char *dir, const char *digest)
+{
+    char *path = tern_fs_join(dir, "after.json");
+    json_t *j = tern_fs_exists(path) ? tern_json_load(path, AFTER_MAX, NULL) : NULL;
+    const char *of = json_string_value(json_object_get(j, "manifest_sha256"));
+    json_t *after = of && strcmp(of, digest) == 0 ? json_object_get(j, "after") : NULL;
+
+    json_incref(after);
+    json_decref(j);
+    free(path);
+    return after;
+}
+
+/* From the newest one, *path, to that of the best evaluation, as its meta names it, or what was
+ * evaluated since. */
 static int find_best(const char *dir, char **path, struct tern_err *err)
 {
     struct tern_ckpt *c = tern_ckpt_open(*path, err);
@@ -319,8 +350,11 @@ static int find_best(const char *dir, char **path, struct tern_err *err)
 
     if (!c)
         return -1;
-    json_t *best = json_object_get(json_object_get(tern_ckpt_meta(c), "stop"), "best_step");
+    json_t *after = tern_ckpt_after_read(dir, tern_ckpt_digest(c));
+    json_t *stop = json_object_get(after ? after : tern_ckpt_meta(c), "stop");
+    json_t *best = json_object_get(stop, "best_step");
     int64_t at = json_is_integer(best) ? json_integer_value(best) : -1;
+    json_decref(after);
     tern_ckpt_close(c);
     if (at < 0)
         return tern_err_set(

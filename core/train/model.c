@@ -172,8 +172,9 @@ static int same_adapters(const struct train *t, const char *path,
                             __builtin_popcount(mine->targets));
 }
 
-/* Go on from a checkpoint of this run: parameters, moments, place in the data. */
-int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
+/* Go on from a checkpoint of this run: parameters, moments, place in the data.  `after`: what was
+ * evaluated since it was published, "" for nothing. */
+int tern_train_resume(struct train *t, const char *path, const char *after, struct tern_err *err)
 {
     struct tern_infer_source s;
     int rc = -1;
@@ -188,9 +189,12 @@ int tern_train_resume(struct train *t, const char *path, struct tern_err *err)
     t->sample = meta_count(meta, "sample", t->step * (uint64_t)t->recipe->batch.global);
     tell_of_length(t, (int64_t)meta_count(meta, "steps", (uint64_t)t->recipe->steps));
     t->opt_step = meta_count(meta, "optimizer_step", t->step);
-    t->evaluated = json_is_true(json_object_get(meta, "evaluated"));
+    json_t *since = json_loads(after, 0, NULL);
+    t->evaluated = json_is_true(json_object_get(since ? since : meta, "evaluated"));
     tern_train_guard_load(&t->guard, json_object_get(meta, "guard"));
-    tern_train_stop_load(&t->stop_rule, json_object_get(meta, "stop"));
+    tern_train_stop_load(&t->stop_rule, json_object_get(since ? since : meta, "stop"));
+    json_decref(since);
+    snprintf(t->saved, sizeof t->saved, "%s", tern_ckpt_digest(s.ckpt));
     t->ended = json_is_string(json_object_get(meta, "ended")) && /* of less patience, perhaps */
                tern_train_stop_over(&t->stop_rule);
     t->resumed = tern_strdup(path);

@@ -255,6 +255,7 @@ int tern_train_save(struct train *t, struct tern_err *err)
         goto out;
     free(t->files_dir);
     t->files_dir = tern_strdup(saved.path); /* the newest is never pruned */
+    snprintf(t->saved, sizeof t->saved, "%s", saved.digest);
     if (t->rank == 0) {
         record(t, &saved);
         prune(t);
@@ -266,4 +267,18 @@ out:
         free((char *)arrays[i].name);
     free(arrays);
     return rc;
+}
+
+void tern_train_save_evaluated(const struct train *t)
+{
+    struct tern_err err;
+
+    if (t->rank != 0 || !t->evaluated || !t->saved[0])
+        return;
+    json_t *after =
+        json_pack("{s:b, s:o}", "evaluated", 1, "stop", tern_train_stop_save(&t->stop_rule));
+    if (tern_ckpt_claim_check(t->claim, &err) < 0 ||
+        tern_ckpt_after_write(t->recipe->checkpoint.dir, t->saved, after, &err) < 0)
+        tern_warn("who starts this run again evaluates once more: %s", err.text);
+    json_decref(after);
 }

@@ -11,6 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { START_PATH = 1024, START_AFTER = 1024 };
+
+/* Where all ranks go on from: a checkpoint, and what is known of it that it does not hold. */
+struct start {
+    char path[START_PATH], after[START_AFTER];
+};
+
 /* Is `path` whole?  1 when it is; 0 when it is damaged and now has a name under which nobody takes
  * it for a checkpoint; -1 when storage or the claim does not let us tell. */
 static int whole_or_set_aside(struct train *t, const char *path, struct tern_err *err)
@@ -77,21 +84,37 @@ static int remember_model(struct train *t, const char *path, struct tern_err *er
     return rc;
 }
 
+/* What was evaluated after `path` was published, as JSON; "" when nothing was. */
+static void find_after(const struct train *t, const char *path, char text[START_AFTER])
+{
+    struct tern_ckpt *c = tern_ckpt_open(path, NULL);
+    json_t *after = c ? tern_ckpt_after_read(t->recipe->checkpoint.dir, tern_ckpt_digest(c)) : NULL;
+    char *dump = after ? json_dumps(after, JSON_COMPACT) : NULL;
+
+    if (dump && strlen(dump) < START_AFTER)
+        snprintf(text, START_AFTER, "%s", dump);
+    free(dump);
+    json_decref(after);
+    tern_ckpt_close(c);
+}
+
 /* The checkpoint to go on from, if this is rank 0; "" when there is none. */
-static int find_checkpoint(struct train *t, char path[1024], struct tern_err *err)
+static int find_checkpoint(struct train *t, struct start *to, struct tern_err *err)
 {
     char *found = NULL;
 
-    memset(path, 0, 1024);
+    memset(to, 0, sizeof *to);
     if (t->rank != 0)
         return 0;
     int rc = newest_whole(t, &found, err);
-    if (rc == 0 && found && strlen(found) >= 1024)
+    if (rc == 0 && found && strlen(found) >= sizeof to->path)
         rc = tern_err_set(err, TERN_USAGE, "%s: the path is too long", found);
     if (rc == 0)
         rc = remember_model(t, found, err);
-    if (rc == 0 && found)
-        snprintf(path, 1024, "%s", found);
+    if (rc == 0 && found) {
+        snprintf(to->path, sizeof to->path, "%s", found);
+        find_after(t, found, to->after);
+    }
     free(found);
     return rc;
 }
@@ -176,7 +199,7 @@ static int open_records(struct train *t, struct tern_err *err)
 
 static int set_up(struct train *t, struct tern_err *err)
 {
-    char path[1024];
+    struct start from;
 
     t->loss = NAN;
     tern_train_guard_init(&t->guard, t->recipe);
@@ -186,19 +209,19 @@ static int set_up(struct train *t, struct tern_err *err)
     t->me.wired = tern_fabric_nodes(t->options->fabric) > 1;
     int rc = open_records(t, err);
     if (rc == 0)
-        rc = find_checkpoint(t, path, err);
+        rc = find_checkpoint(t, &from, err);
     /* All that is rank 0's is done by now, so that one round tells of it. */
     if (tern_train_peak(t, rc, err) < 0 ||
-        tern_comm_broadcast(t->world, path, sizeof path, TERN_U8, 0, err) < 0)
+        tern_comm_broadcast(t->world, &from, sizeof from, TERN_U8, 0, err) < 0)
         return -1;
-    rc = *path ? tern_train_resume(t, path, err) : tern_train_begin(t, err);
+    rc = *from.path ? tern_train_resume(t, from.path, from.after, err) : tern_train_begin(t, err);
     if (rc == 0 && (open_data(t, err) < 0 || make_buffers(t, err) < 0))
         rc = -1;
     if (tern_train_agree(t, rc, err) < 0)
         return -1;
     if (tern_train_group(t, tern_llama_config(t->model), err) < 0)
         return -1;
-    return *path ? 0 : tern_llama_magnitudes_init(t->model, err);
+    return *from.path ? 0 : tern_llama_magnitudes_init(t->model, err);
 }
 
 int tern_train_setup(struct train *t, struct tern_err *err)

@@ -84,6 +84,7 @@ struct train {
     uint64_t sample;   /* the next one of the run */
     uint64_t opt_step; /* updates that the moments have seen */
     bool evaluated;    /* the held-out sets, at this step */
+    char saved[65];    /* digest of this step's checkpoint, where it has one */
     uint64_t step;     /* finished */
     double loss;       /* of the last step */
     bool ended;        /* by evaluate.stop, before the last step */
@@ -108,7 +109,7 @@ struct tern_llama_peers tern_train_peers(struct train *t);
 /* ---- model.c ---- */
 
 /* Make this rank's shard, and fill it from a checkpoint of this run, or from the recipe's model. */
-int tern_train_resume(struct train *t, const char *path, struct tern_err *err);
+int tern_train_resume(struct train *t, const char *path, const char *after, struct tern_err *err);
 int tern_train_begin(struct train *t, struct tern_err *err);
 
 /* ---- pass.c ---- */
@@ -243,5 +244,8 @@ int tern_train_worth(const struct train *t, struct tern_err *err);
 
 /* Publish a checkpoint of the present step, record it, prune.  Collective. */
 int tern_train_save(struct train *t, struct tern_err *err);
+/* The last step was evaluated after it was saved: whoever goes on from it need not do that again.
+ */
+void tern_train_save_evaluated(const struct train *t);
 
 #endif

@@ -120,6 +120,16 @@ static int evaluate_aside(struct train *t, int64_t *said_ns, struct tern_err *er
     return rc;
 }
 
+/* At the run's end, whose checkpoint is there already and does not know of it. */
+static int evaluate_last(struct train *t, int64_t *said_ns, struct tern_err *err)
+{
+    int rc = evaluate_aside(t, said_ns, err);
+
+    if (rc == 0)
+        tern_train_save_evaluated(t);
+    return rc;
+}
+
 /* A line about now and then: at most one a second. */
 static void say_step(const struct train *t, int64_t *last_ns, uint64_t *last_step)
 {
@@ -174,9 +184,12 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
     bool last = t->step == (uint64_t)r->steps, first = true;
     int rc = 0;
     if ((t->step == 0 || last || due(r->evaluate.every, t->step)) && !t->evaluated)
-        rc = evaluate_aside(t, &said_ns, err);
-    /* Where there is no checkpoint yet a step is made, which has one. */
-    if (rc < 0 || (rc > 0 && t->resumed && tern_train_agree_stop(t, stop, err) < 0))
+        rc = last ? evaluate_last(t, &said_ns, err) : evaluate_aside(t, &said_ns, err);
+    if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
+        return -1;
+    /* Where there is no checkpoint yet, the model that the run begins with is one: whoever goes on
+     * from it evaluates it. */
+    if (rc > 0 && !t->resumed && tern_train_save(t, err) < 0)
         return -1;
     if (rc == 0 && !last)
         tern_train_end(t, true); /* one that was interrupted, or that less patience makes one */
@@ -196,15 +209,19 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
         say_step(t, &said_ns, &said_step);
         rc = 0;
         last = t->step == (uint64_t)r->steps;
-        if (last || (*stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step)))
+        if (!last && *stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step))
             rc = evaluate_aside(t, &said_ns, err);
         if (rc == 0 && !last)
             tern_train_end(t, false);
+        bool end = last; /* which is saved before it is evaluated: that may take long */
         last |= t->ended;
         if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
             return -1;
         if ((last || *stop != TERN_TRAIN_GO_ON || due(r->checkpoint.every, t->step)) &&
             tern_train_save(t, err) < 0)
+            return -1;
+        if (end && ((rc = evaluate_last(t, &said_ns, err)) < 0 ||
+                    (rc > 0 && tern_train_agree_stop(t, stop, err) < 0)))
             return -1;
         if (last && rc == 0)
             *stop = TERN_TRAIN_GO_ON; /* it is done: nothing is left to be stopped */

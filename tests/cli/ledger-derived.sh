@@ -20,7 +20,7 @@ answers() { # what people ask
 answers >right; [ ! -s said ] && [ -s right ]; ok $? "the answers" || cat said
 reset() { rm -f $r/run.db* ledger/ledger.db; cp run.good $r/run.db; cp ledger.good ledger/ledger.db; }
 # make FILE SQL: as somebody who may write there could leave it
-altered() { chmod 644 "$1"; sqlite3 "$1" "PRAGMA writable_schema = ON; PRAGMA ignore_check_constraints = ON; $2" 2>&1 | sed 's/^/# /'; }
+altered() { chmod 644 "$1"; sqlite3 -cmd ".dbconfig defensive off" "$1" "PRAGMA writable_schema = ON; PRAGMA ignore_check_constraints = ON; $2" 2>&1 | sed 's/^/# /'; }
 endless='AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x, x, x, x, x, x, x, x, x FROM c'
 
 while IFS='|' read -r name sql; do

@@ -192,8 +192,9 @@ static void cores(void)
         tap_skip("no AVX2: core types not tried");
         return;
     }
-    ok(tern_tensor_blas_reload("Prescott", &err) == 0, "OpenBLAS takes a core type (%s)", err.text);
-    is(tern_tensor_core(), "Prescott", "and says so");
+    /* (Not Prescott's: those of 0.3.34 crash, in a plain program, too.) */
+    ok(tern_tensor_blas_reload("Nehalem", &err) == 0, "OpenBLAS takes a core type (%s)", err.text);
+    is(tern_tensor_core(), "Nehalem", "and says so");
     ok(made_by("openblas"), "products are OpenBLAS's then");
     gemm(65, 33, 40);
     ok(tern_tensor_blas_reload("Haswell", &err) == 0, "and another one (%s)", err.text);

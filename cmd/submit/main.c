@@ -115,8 +115,10 @@ static void compose(struct line *l, const struct request *q, int n_more, char **
     add(l, tern_strf("--nodes=%" PRId64, q->nodes));
     add(l, tern_strf("--ntasks-per-node=%" PRId64, q->per_node));
     add(l, tern_strdup("--exclusive"));
-    /* A lost node ends the attempt, not the job; a requeued job goes on in the same output. */
-    add(l, tern_strdup("--no-kill"));
+    /* With nodes in reserve a lost one ends the attempt, not the job.  Without, Slurm ends it and
+     * queues it again, also when it is the batch script's node that is lost. */
+    if (q->recipe->launch.spares > 0)
+        add(l, tern_strdup("--no-kill"));
     add(l, tern_strdup("--requeue"));
     add(l, tern_strdup("--open-mode=append"));
     add(l, tern_strf("--signal=B:USR1@%" PRId64, q->warn));
@@ -325,6 +327,9 @@ static int run(int n, char **args, struct tern_err *err)
         rc = 0;
         goto out;
     }
+    char warn[24];
+    snprintf(warn, sizeof warn, "%" PRId64, q.warn);
+    setenv("TERN_RUN_WARN", warn, 1); /* sbatch passes it on */
     execvp(line.words[0], line.words);
     tern_err_sys(err, "cannot run sbatch. Is this a login machine of a Slurm cluster?");
 out:

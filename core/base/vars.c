@@ -72,6 +72,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_RUN_SOCKET", "", "Set by `tern run`: host:port where ranks meet without PMIx."},
     {"TERN_RUN_TENSOR", "1",
      "Set by `tern run`: ranks of a tensor group, which get neighbouring NeuronCores."},
+    {"TERN_RUN_WARN", "120",
+     "Set by `tern submit`: seconds between the warning and the job's time limit."},
     {"TERN_RUN_WORKERS", "1", "Set by `tern run`: ranks that each of its tasks starts itself."},
     {"TERN_SLURM", "",
      "The prefix of the Slurm that `tern cluster up` runs, as /opt/slurm; else the one whose "

@@ -16,6 +16,7 @@ static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const optimizers[] = {"adamw", NULL};
 static const char *const health_levels[] = {"off", "quick", "deep", NULL};
 static const char *const mappings[] = {"auto", "block", NULL};
+static const char *const at_limits[] = {"requeue", "stop", NULL};
 static const char *const launchers[] = {"srun", "mpirun", NULL};
 static const char *const carriers[] = {"ofi", "mpi", NULL};
 
@@ -139,6 +140,10 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "a rank, 0 for an even share of the cores"},
     {"launch.restarts", KEY_COUNT, AT(launch.restarts), 0, 1e6, 20,
      .help = "attempts after the first, for reasons outside the run"},
+    {"launch.at_time_limit", KEY_WORD, AT(launch.at_time_limit), .words = at_limits, .late = true,
+     .by_word = true,
+     .help = "a job whose time is up, or that is preempted, queues itself again to go on, or stops "
+             "with status 76"},
     {"launch.stop_at", KEY_COUNT, AT(launch.stop_at), 0, TERN_RECIPE_STEPS_MAX, 0, .late = true,
      .help = "stop behind this step with a checkpoint, to be continued (exit status 76); 0 for no "
              "step"},

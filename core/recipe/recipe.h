@@ -35,6 +35,7 @@ enum tern_recompute { TERN_RECOMPUTE_NONE, TERN_RECOMPUTE_SELECTIVE, TERN_RECOMP
 enum tern_optimizer_state { TERN_OPTIMIZER_RESET, TERN_OPTIMIZER_KEEP };
 enum tern_health_level { TERN_HEALTH_OFF, TERN_HEALTH_QUICK, TERN_HEALTH_DEEP };
 enum tern_mapping { TERN_MAPPING_AUTO, TERN_MAPPING_BLOCK };
+enum tern_at_limit { TERN_AT_LIMIT_REQUEUE, TERN_AT_LIMIT_STOP };
 enum tern_launcher { TERN_LAUNCH_SRUN, TERN_LAUNCH_MPIRUN };
 enum tern_carrier { TERN_CARRY_OFI, TERN_CARRY_MPI };
 
@@ -175,16 +176,17 @@ struct tern_recipe {
     } ledger;
     struct {
         int64_t ranks_per_node;
-        int64_t threads;  /* a rank; 0: the cores at hand, shared evenly */
-        int64_t restarts; /* attempts after the first, for reasons outside the run */
-        int64_t stop_at;  /* a step to stop behind, to be continued; 0: none */
-        int64_t spares;   /* nodes of the job kept in reserve */
-        int64_t health;   /* enum tern_health_level: checks before each launch */
-        int64_t mapping;  /* enum tern_mapping: of ranks to nodes */
-        int64_t with;     /* enum tern_launcher */
-        int64_t fabric;   /* enum tern_carrier: of messages between nodes */
-        char *profile;    /* of the environment; NULL: by what the node is */
-        char *rails;      /* as TERN_FABRIC_RAILS, which goes before it; NULL: all */
+        int64_t threads;       /* a rank; 0: the cores at hand, shared evenly */
+        int64_t restarts;      /* attempts after the first, for reasons outside the run */
+        int64_t at_time_limit; /* enum tern_at_limit */
+        int64_t stop_at;       /* a step to stop behind, to be continued; 0: none */
+        int64_t spares;        /* nodes of the job kept in reserve */
+        int64_t health;        /* enum tern_health_level: checks before each launch */
+        int64_t mapping;       /* enum tern_mapping: of ranks to nodes */
+        int64_t with;          /* enum tern_launcher */
+        int64_t fabric;        /* enum tern_carrier: of messages between nodes */
+        char *profile;         /* of the environment; NULL: by what the node is */
+        char *rails;           /* as TERN_FABRIC_RAILS, which goes before it; NULL: all */
     } launch;
     struct {
         char **command; /* NULL-ended; NULL: tern's own trainer */

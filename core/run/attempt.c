@@ -8,6 +8,7 @@
 #include "core/check/check.h"
 #include "core/run/beat.h"
 #include "core/run/keeper.h"
+#include "core/run/later.h"
 #include "core/run/logfile.h"
 #include "core/run/outcome.h"
 #include "core/run/pace.h"
@@ -591,6 +592,7 @@ int tern_run_attempt_begin(struct tern_run_attempt *a, struct tern_err *err)
         return -1;
     }
     announce(a);
+    tern_run_close_earlier(a);
     look_at_recipe(a);
     look_at_job(a);
     return 0;

@@ -1,6 +1,8 @@
 #include "core/run/history.h"
 
+#include "core/base/str.h"
 #include "core/ledger/ledger.h"
+#include "core/run/later.h"
 
 #include <string.h>
 
@@ -27,7 +29,8 @@ static bool is_fault(const struct tern_ledger_attempt *a)
 
 static bool is_trouble(const struct tern_ledger_attempt *a)
 {
-    return !a->outcome || ended(a, "node_fail") || is_fault(a);
+    return !a->outcome || ended(a, "node_fail") || is_fault(a) ||
+           (ended(a, "requeued") && a->cause && tern_str_starts(a->cause, TERN_RUN_GONE));
 }
 
 int tern_run_history_read(struct tern_run_history *h, const char *ledger_dir, const char *run_id,
@@ -43,11 +46,13 @@ int tern_run_history_read(struct tern_run_history *h, const char *ledger_dir, co
     if (tern_ledger_attempts(l, &attempts, err) < 0 ||
         tern_ledger_checkpoints_made(l, &checkpoints, err) < 0)
         goto out;
-    bool trailing = true;
+    bool trailing = true, newest = true;
     for (size_t i = attempts.n; i-- > 0;) {
         const struct tern_ledger_attempt *a = &attempts.attempts[i];
         if (strcmp(a->kind, kind) != 0)
             continue;
+        got.newest_left |= newest && made_one(&checkpoints, a->attempt);
+        newest = false;
         bool ours = a->job_id == job && is_trouble(a);
         trailing = trailing && !ended(a, "done") && !made_one(&checkpoints, a->attempt);
         got.attempts += ours;

@@ -2,6 +2,7 @@
 #ifndef TERN_RUN_HISTORY_H
 #define TERN_RUN_HISTORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/base/err.h"
@@ -12,8 +13,9 @@ struct tern_run_history {
      * lost with its node, or they go on.  Those that a person or Slurm ended (preempted, time
      * limit) used up no restart. */
     unsigned attempts;
-    unsigned vain;  /* of these the newest in a row that made no checkpoint */
-    unsigned stuck; /* the newest in a row, of any job, that ended by a fault and made no
+    unsigned vain;    /* of these the newest in a row that made no checkpoint */
+    bool newest_left; /* the newest of all left a checkpoint */
+    unsigned stuck;   /* the newest in a row, of any job, that ended by a fault and made no
                        checkpoint; lost nodes are not counted */
 };
 

@@ -10,7 +10,7 @@
 
 /* A time limit's warning signal comes so long before the end: time to finish a step and write a
  * checkpoint; Slurm itself is up to 30 s late. */
-enum { TERN_RUN_WARN_S = 120 };
+enum { TERN_RUN_WARN_S = 120, TERN_RUN_WARN_LATE_S = 60 };
 /* The same for a job of `seconds`, 0 without a limit: never more than half of it. */
 int64_t tern_run_pace_warn(int64_t seconds);
 

@@ -9,6 +9,7 @@
 #include "core/run/gate.h"
 #include "core/run/history.h"
 #include "core/run/known.h"
+#include "core/run/later.h"
 #include "core/run/nodes.h"
 #include "core/run/precompile.h"
 #include "core/run/receipt.h"
@@ -365,6 +366,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
             break;
         bool ready = compiled(&s, &a, result);
         tern_run_rehearsal_clear(&a, result);
+        tern_run_later(&a, result);
         tern_run_attempt_end_row(&a, result);
         more = ready || again(&s, &a, result);
         tern_run_attempt_end(&a);

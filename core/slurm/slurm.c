@@ -135,6 +135,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
             .exit_status = (int)from->exit_code,
             .start = from->start_time,
             .end = from->time_limit == INFINITE ? 0 : from->end_time,
+            .preempt = from->preempt_time,
             .requeue = from->requeue != 0,
             .name = text(from->name),
             .partition = text(from->partition),

@@ -69,8 +69,9 @@ struct tern_slurm_job {
     uint32_t uid;
     int exit_status; /* as wait(2) gives it; of an ended job */
     time_t start,
-        end;      /* seconds since 1970; `end` is the time limit while it runs, 0 without one */
-    bool requeue; /* may be requeued */
+        end;        /* seconds since 1970; `end` is the time limit while it runs, 0 without one */
+    time_t preempt; /* when it was told that another job takes its place; 0: it was not */
+    bool requeue;   /* may be requeued */
     char *name, *partition, *nodes, *comment; /* "" when there is none */
 };
 

@@ -176,7 +176,7 @@ echo "# tern run --check takes $((($(date +%s%N) - start) / 5000000)) ms"
 # ---- tern submit
 run tern submit good.yaml -N 4 --set 'name=a-b' --dry-run -- --time=8:00:00
 status 0
-out_has "sbatch --job-name=a-b --nodes=4 --ntasks-per-node=3 --exclusive --no-kill --requeue --open-mode=append"
+out_has "sbatch --job-name=a-b --nodes=4 --ntasks-per-node=3 --exclusive --requeue --open-mode=append"
 out_has "'--comment=<new id>' --tern=$WORK/good.yaml --time=8:00:00 '--wrap=exec" "with the Comment that a new run gets"
 out_has "/tern run --set name=a-b $WORK/good.yaml'"
 sed 's/^launch:/lanch:/' good.yaml >odd.yaml

@@ -72,7 +72,7 @@ S
 recipe lost 'touch started; exec sleep 600' 'restarts: 1, health: off'
 name=lost; submit --exclusive --open-mode=append -o lost.out --requeue --tern=lost.yaml -N1 lost.sbatch
 for _ in 1 2 3 4 5 6 7 8 9; do until_true grep -q 'no restart is left' lost.out && break; done; over
-is "$(rows "coalesce(outcome, '-')" lost)" "-,-,failed" "a supervisor that is always lost: not for ever"
+is "$(rows "coalesce(outcome, '-')" lost)" "requeued,requeued,failed" "a supervisor that is always lost: not for ever"
 has lost.out '2 attempts of this job were lost and made no checkpoint; no restart is left of 1'
 
 # ---- srun, with its helper, is killed: its ranks live on, and hold the nodes

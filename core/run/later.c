@@ -1,0 +1,172 @@
+#include "core/run/later.h"
+
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
+#include "core/run/history.h"
+#include "core/run/pace.h"
+#include "core/slurm/slurm.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* ------------------------------------------------------------------ the job's time is up */
+
+/* The warning came so long before the limit, and the ranks have ended since. */
+static int64_t near_seconds(void)
+{
+    const char *asked = tern_var("TERN_RUN_WARN");
+    int64_t warn;
+
+    if (!asked || tern_str_int(asked, 1, INT32_MAX, &warn) < 0 || warn < TERN_RUN_WARN_S)
+        warn = TERN_RUN_WARN_S;
+    return warn + TERN_RUN_WARN_LATE_S;
+}
+
+/* Why Slurm wants an end of it; NULL: it does not, and a person did. */
+static const char *slurms_reason(const struct tern_slurm_job *job,
+                                 const struct tern_run_result *result)
+{
+    if (job->preempt || strcmp(result->outcome, "preempted") == 0)
+        return "preempted";
+    if (strcmp(result->outcome, "time_limit") == 0)
+        return "time_limit";
+    /* One that is cancelled has its end now. */
+    return strcmp(result->outcome, "stopped") == 0 && job->state == TERN_SLURM_JOB_RUNNING &&
+                   job->end && job->end - time(NULL) <= near_seconds()
+               ? "time_limit"
+               : NULL;
+}
+
+static void add(struct tern_run_result *result, const char *text)
+{
+    size_t n = strlen(result->why);
+
+    snprintf(result->why + n, sizeof result->why - n, "%s%s", n ? "; " : "", text);
+}
+
+/* Did this attempt bring the run on? */
+static bool left_checkpoint(const struct tern_run_attempt *a)
+{
+    struct tern_run_history h = {0};
+    struct tern_err err;
+
+    if (tern_run_history_read(&h, a->o->recipe->ledger.dir, a->id, a->place.job, a->kind, &err) ==
+        0)
+        return h.newest_left;
+    tern_warn("%s", err.text);
+    return false;
+}
+
+static void queue_again(struct tern_run_attempt *a, struct tern_run_result *result, bool may)
+{
+    struct tern_err err = {0};
+
+    if (a->o->recipe->launch.at_time_limit == TERN_AT_LIMIT_STOP)
+        return;
+    if (!left_checkpoint(a)) {
+        add(result, "it left no checkpoint: not queued again");
+        return;
+    }
+    if (!may) {
+        add(result, "the job cannot be queued again: submit with --requeue");
+        return;
+    }
+    tern_run_attempt_note(a, "requeue", "info", NULL, result->why);
+    add(result, tern_slurm_job_requeue(a->place.job, false, &err) < 0 ? err.text
+                                                                      : "the job is queued again");
+}
+
+void tern_run_later(struct tern_run_attempt *a, struct tern_run_result *result)
+{
+    const bool trainer = tern_run_attempt_is_trainer(a);
+    struct tern_slurm_job *job = NULL;
+    struct tern_err err;
+
+    if (!a->place.slurm || !a->asked || strcmp(a->kind, "train") != 0 ||
+        result->status == TERN_OK || result->status == TERN_HALTED ||
+        (trainer && result->status != TERN_CONTINUED))
+        return;
+    if (tern_slurm_job_load(a->place.job, &job, &err) < 0) {
+        tern_warn("%s", err.text);
+        return;
+    }
+    const char *reason = slurms_reason(job, result);
+    if (reason) {
+        result->outcome = reason;
+        add(result, strcmp(reason, "preempted") == 0 ? "Slurm preempts the job"
+                                                     : "the job's time limit is near");
+        queue_again(a, result, job->requeue);
+    }
+    tern_slurm_job_free(job);
+}
+
+/* ------------------------------------------------------------------ attempts without an end */
+
+/* Is a node of the list down?  Its name, in `to`. */
+static bool find_down(const char *list, char *to, size_t size)
+{
+    struct tern_slurm_nodes *nodes = NULL;
+    char **hosts = NULL;
+    size_t n = 0;
+
+    to[0] = '\0';
+    if (list && tern_slurm_hosts_expand(list, &hosts, &n, NULL) == 0 &&
+        tern_slurm_nodes_load(&nodes, NULL) == 0)
+        for (size_t i = 0; i < nodes->n && !*to; i++)
+            for (size_t j = 0; j < n && nodes->node[i].down && !*to; j++)
+                if (strcmp(hosts[j], nodes->node[i].name) == 0)
+                    snprintf(to, size, "%s", nodes->node[i].name);
+    tern_slurm_nodes_free(nodes);
+    tern_slurm_hosts_free(hosts);
+    return *to;
+}
+
+static void close_one(const struct tern_run_attempt *a, const struct tern_ledger_attempt *old)
+{
+    struct tern_ledger_end end = {.outcome = "killed", .exit_code = TERN_TEMPFAIL};
+    struct tern_err err = {0};
+    char cause[400], node[256];
+    bool same_job = a->place.slurm && old->job_id == a->place.job;
+
+    if (a->place.slurm && find_down(old->nodes, node, sizeof node)) {
+        end.outcome = "node_fail";
+        snprintf(cause, sizeof cause, TERN_RUN_GONE ", and node %s is down", node);
+    } else if (same_job && old->restart_count < a->place.restarts) {
+        end.outcome = "requeued";
+        snprintf(cause, sizeof cause, TERN_RUN_GONE "; Slurm has started job %" PRId64 " anew",
+                 old->job_id);
+    } else {
+        snprintf(cause, sizeof cause, TERN_RUN_GONE " (process %" PRId64 " on %s)", old->pid,
+                 old->host ? old->host : "?");
+    }
+    end.cause = cause;
+    struct tern_spool *s =
+        tern_spool_open(a->o->recipe->ledger.dir, a->id, old->attempt, "after", &err);
+    if (!s || tern_spool_attempt_end(s, &end, &err) < 0 || tern_spool_close(s, &err) < 0)
+        tern_warn("attempt %" PRIu32 " stays without an end in the ledger: %s", old->attempt,
+                  err.text);
+    else
+        tern_info("attempt %" PRIu32 " had no end in the ledger: %s, %s", old->attempt, end.outcome,
+                  cause);
+}
+
+void tern_run_close_earlier(const struct tern_run_attempt *a)
+{
+    struct tern_ledger_rows rows = {0};
+    struct tern_err err = {0};
+
+    if (a->number <= 1)
+        return;
+    struct tern_ledger *l = tern_ledger_open_run(a->o->recipe->ledger.dir, a->id, &err);
+    if (!l || tern_ledger_attempts(l, &rows, &err) < 0)
+        tern_warn("%s", err.text);
+    for (size_t i = 0; i < rows.n; i++)
+        if (rows.attempts[i].attempt < a->number && !rows.attempts[i].outcome &&
+            rows.attempts[i].begin_ns)
+            close_one(a, &rows.attempts[i]);
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+}

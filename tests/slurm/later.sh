@@ -1,0 +1,47 @@
+#!/bin/bash
+# A job whose time is up queues itself again and goes on, to the run's end; one that a person stopped,
+# that got nowhere or may not be requeued does not.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/vcluster.sh"
+. "$ROOT/tests/lib/tiny.sh"
+cluster_up
+tiny_make || exit 1
+rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by attempt" | paste -sd,; }
+ended() { case $(job_state "$job") in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) ;; *) return 1 ;; esac; }
+over() { for _ in 1 2 3 4; do until_true ended && break; done; ended; ok $? "$1: the job ends" || tern cluster exec $CLUSTER -- squeue; }
+pending() { for _ in 1 2 3 4; do until_true is_pending && return; done; return 1; }
+# The shortest limit there is; Slurm looks twice a minute.
+limits="--time=1 --signal=B:USR1@50 --exclusive --open-mode=append --requeue"
+sed "s/^name:.*/name: long/; s/^steps:.*/steps: 100000000/; s/every: 1, keep: 2/every: 1000000, keep: 2/" run.yaml >long.yaml
+
+submit $limits -N1 -o long.out --wrap "exec tern run long.yaml"; status 0; long_job=$job
+on sbatch --parsable -N1 --dependency=afterok:"$long_job" -o after.out --wrap "echo after"; after=$(cat out)
+submit $limits -N1 -o stop.out --wrap "exec tern run long.yaml --set name=stop --set checkpoint.dir=stop --set launch.at_time_limit=stop"; stop_job=$job
+submit $limits --no-requeue -N1 -o norequeue.out --wrap "exec tern run long.yaml --set name=norequeue --set checkpoint.dir=norequeue"; norequeue_job=$job
+printf 'version: 1\nname: nothing\nledger: {dir: ledger}\nworkload: {command: [sleep, "600"]}\n' >nothing.yaml
+submit $limits -N1 -o nothing.out --wrap "exec tern run nothing.yaml"; nothing_job=$job
+until_true grep -q 'attempt 1' long.out; job=$long_job; pending; ok $? "a job whose time is up is queued again" || cat long.out
+has long.out "the job's time limit is near; the job is queued again" "which is told"
+first=$(rows 'last_step' long)
+start_again # Slurm would wait for two minutes
+job=$stop_job; over stop; is "$(job_state $stop_job)" FAILED "launch.at_time_limit: stop"
+is "$(rows 'outcome, exit_code' stop)" "time_limit 76" "its cause is the time limit"
+job=$norequeue_job; over "not to be requeued"; has norequeue.out 'cannot be queued again: submit with --requeue'
+is "$(rows 'outcome, exit_code' norequeue)" "time_limit 76" "its cause likewise"
+job=$nothing_job; over "no checkpoint"; has nothing.out 'it left no checkpoint: not queued again'
+is "$(rows outcome nothing)" time_limit "of a workload, too"
+
+# A person's wish is none of Slurm's.
+submit --time=30 --exclusive -N1 -o wish.out --requeue --wrap "exec tern run long.yaml --set name=wish --set checkpoint.dir=wish"
+until_true grep -q 'step ' wish.out; on scancel --signal=USR1 --batch "$job"
+over "a person's signal"; is "$(rows 'outcome, exit_code' wish)" "stopped 76" "is not Slurm's"
+
+until_true grep -q 'attempt 2' long.out; job=$long_job; pending; ok $? "and once more" || cat long.out
+is "$(rows 'outcome' long)" "time_limit,time_limit" "two attempts ended by the limit"
+[ "$(rows resumed_step long)" = "0,$first" ]; ok $? "the second went on where the first had ended" || rows 'resumed_step, last_step' long
+sed -i "s/^steps:.*/steps: $(($(sqlite3 ledger/ledger.db "select last_step from run where name = 'long'") + 10))/" long.yaml
+start_again; over long; is "$(job_state $long_job)" COMPLETED "the third comes to the end"
+is "$(rows outcome long)" "time_limit,time_limit,done" "of one job and one run"
+is "$(rows restart_count long)" "0,1,2" "as Slurm's restarts"
+job=$after; over "what waited for it (afterok)"; has after.out after "runs"
+tap_done

@@ -75,6 +75,21 @@ for _ in 1 2 3 4 5 6 7 8 9; do until_true grep -q 'no restart is left' lost.out 
 is "$(rows "coalesce(outcome, '-')" lost)" "requeued,requeued,failed" "a supervisor that is always lost: not for ever"
 has lost.out '2 attempts of this job were lost and made no checkpoint; no restart is left of 1'
 
+# ---- the batch script's own node is lost: Slurm queues the job again, and the next attempt says why
+rm -f go at.*
+recipe batch "$wait_for" 'restarts: 3'
+name=batch; on tern submit batch.yaml -N2 -- --parsable -w 'trn1-st-trn1-[1-2]' -o batch.out; job=$(cat out)
+both; touch go
+run tern cluster node --power off -c $CLUSTER trn1-st-trn1-1; status 0
+for _ in 1 2 3 4 5 6; do until_true is_pending && break; done
+on scontrol update jobid="$job" ReqNodeList= >/dev/null
+start_again; over
+is "$(job_state "$job")" COMPLETED "a job that lost its batch script's node is done without a person"
+is "$(rows outcome batch)" "node_fail,done" "which is its first attempt's end"
+is "$(rows restart_count batch)" "0,1" "as Slurm's restart"
+run tern cluster node --power on -c $CLUSTER trn1-st-trn1-1
+until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n trn1-st-trn1-1 -o %t | grep -qx idle"
+
 # ---- srun, with its helper, is killed: its ranks live on, and hold the nodes
 rm -f up.*
 cat >srun.sbatch <<'S'

@@ -23,7 +23,7 @@ static bool wanted(const struct tern_run_logline *l)
     static char text[TERN_RUN_LOG_TEXT_MAX + 1];
 
     if (l->wall_ns < logs.since_ns || (l->mark == '~' && !logs.progress) ||
-        (logs.raw && l->stream == 't'))
+        (l->stream == 't' && (logs.raw || tern_run_log_is_end(l->text, l->len))))
         return false;
     if (!logs.has_grep)
         return true;

@@ -398,8 +398,10 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     uint64_t step = 0;
     char *path = NULL;
 
-    f->status = w->first >= 0 ? tern_run_ranks_status(w->ranks, w->first, w->asked) : 0;
-    f->stuck = w->stuck.ended;
+    f->status = w->stuck.known  ? w->stuck.status
+                : w->first >= 0 ? tern_run_ranks_status(w->ranks, w->first, w->asked)
+                                : 0;
+    f->stuck = w->stuck.ended && !w->stuck.known;
     const bool good = f->status == 0 || f->stuck;
     f->rank = a->place.slurm || w->ranks->n == 1 ? -1 : w->first;
     f->asked = a->asked = w->asked;
@@ -526,6 +528,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         }
         setenv("TERN_RUN_SOCKET", tern_rendezvous_address(w.meeting), 1);
     }
+    w.stuck.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node);
     w.stuck.logs = tern_run_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
     tern_run_watch_signals(&w.signals);
     tern_run_beat_stop(&a->beat);

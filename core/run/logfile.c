@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -340,4 +341,76 @@ void tern_run_logfile_close(struct tern_run_logfile *f)
     free(f->buffer);
     free(f->dir);
     free(f);
+}
+
+/* ------------------------------------------------------------------ the end of a rank */
+
+void tern_run_logfile_ended(struct tern_run_logfile *f, int64_t wall_ns, int status)
+{
+    char text[60];
+    bool signaled = WIFSIGNALED(status);
+
+    int n = snprintf(text, sizeof text, "ended: %s %d", signaled ? "signal" : "status",
+                     signaled ? WTERMSIG(status) : WEXITSTATUS(status));
+    tern_run_logfile_add(f, wall_ns, 't', ' ', text, (size_t)n);
+}
+
+bool tern_run_log_is_end(const char *text, size_t len)
+{
+    return len > 7 && memcmp(text, "ended: ", 7) == 0;
+}
+
+/* The last record of the log at `path`, if it tells the end. */
+static bool read_ended(const char *path, int *status)
+{
+    char tail[120], word[8];
+    int fd = open(path, O_RDONLY | O_CLOEXEC), number;
+    off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : -1;
+    size_t want = size > (off_t)sizeof tail - 1 ? sizeof tail - 1 : (size_t)(size > 0 ? size : 0);
+    ssize_t n = fd >= 0 ? pread(fd, tail, want, size - (off_t)want) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    if (n < 2 || tail[n - 1] != '\n')
+        return false;
+    tail[n - 1] = '\0';
+    const char *line = strrchr(tail, '\n');
+    if (!line || sscanf(line + 1, "%*s t ended: %7s %d", word, &number) != 2)
+        return false;
+    *status = strcmp(word, "signal") == 0 ? number & 0x7f : (number & 0xff) << 8;
+    return true;
+}
+
+bool tern_run_logs_ended(const char *dir, size_t n, int *status)
+{
+    DIR *d = opendir(dir);
+    int64_t *newest = tern_alloc(n + 1, sizeof *newest, "logs", NULL); /* part + 1; 0: no log */
+    bool all = d && newest;
+
+    for (struct dirent *e; all && (e = readdir(d));) {
+        char name[32];
+        unsigned part;
+        int64_t rank;
+        if (tern_run_log_parse(e->d_name, name, &part) == 0 &&
+            tern_str_int(name, 0, (int64_t)n - 1, &rank) == 0 && newest[rank] <= part)
+            newest[rank] = (int64_t)part + 1;
+    }
+    if (d)
+        closedir(d);
+    *status = 0;
+    for (size_t i = 0; i < n && all; i++) {
+        char name[24];
+        int one = 0;
+        snprintf(name, sizeof name, "%zu", i);
+        /* The newest part may have been begun for what never came. */
+        all = false;
+        for (int64_t part = newest[i] - 1; part >= 0 && part >= newest[i] - 2 && !all; part--) {
+            char *path = tern_run_log_path(dir, name, (unsigned)part);
+            all = read_ended(path, &one);
+            free(path);
+        }
+        *status = *status ? *status : one;
+    }
+    free(newest);
+    return all;
 }

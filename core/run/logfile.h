@@ -21,6 +21,7 @@
 #ifndef TERN_RUN_LOGFILE_H
 #define TERN_RUN_LOGFILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -62,6 +63,13 @@ void tern_run_logfile_add(struct tern_run_logfile *f, int64_t wall_ns, char stre
                           const char *text, size_t len);
 /* Lines that were lost before they came here: told in the log. */
 void tern_run_logfile_lost(struct tern_run_logfile *f, uint64_t lines);
+/* The last record: how the program ended; `status` is wait(2)'s. */
+void tern_run_logfile_ended(struct tern_run_logfile *f, int64_t wall_ns, int status);
+/* Is a text of stream t such a record's? */
+bool tern_run_log_is_end(const char *text, size_t len);
+/* Have the programs of ranks 0 to n - 1 all ended, as their logs in `dir` say?  *status: wait(2)'s
+ * of the first that did not end well, else 0.  False also where a log is missing. */
+bool tern_run_logs_ended(const char *dir, size_t n, int *status);
 /* Hand what is buffered to the file system.  What that refuses is lost, and told when it takes
  * something again. */
 void tern_run_logfile_flush(struct tern_run_logfile *f);

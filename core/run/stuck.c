@@ -14,8 +14,10 @@
 
 static const int64_t second = 1000000000;
 
+enum { OVER_LOOKS = 2 }; /* in a row: the last may have ended just before the first */
+
 /* What who asks ends with. */
-enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN };
+enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN, OVER };
 
 /* Ranks' logs are named by their numbers; the supervisor's is there, too. */
 static bool has_rank_log(const char *logs)
@@ -41,8 +43,9 @@ static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
     for (size_t g = 0; g < r->n_groups; g++) {
         if (tern_slurm_step_there(r->groups[g], r->step, &there, &err) < 0)
             return NOT_KNOWN;
+        int status;
         if (there)
-            return THERE;
+            return s->logs && tern_run_logs_ended(s->logs, s->ranks, &status) ? OVER : THERE;
     }
     return s->began || has_rank_log(s->logs) ? GONE : NOT_BEGUN;
 }
@@ -64,6 +67,13 @@ void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *
 
     if (!r->job || r->mpirun || !r->n || !r->pid[0] || s->pid || s->ended || now < s->next)
         return;
+    if (s->over >= OVER_LOOKS && tern_run_logs_ended(s->logs, s->ranks, &s->status)) {
+        tern_warn("srun has not ended, though every rank has for %d s: ending it",
+                  (int)TERN_RUN_STUCK_LOOK_S);
+        s->ended = s->known = true;
+        kill(-r->pid[0], SIGKILL);
+        return;
+    }
     if (s->gone < TERN_RUN_STUCK_LOOKS) {
         s->next = now + TERN_RUN_STUCK_LOOK_S * second;
         ask(s, r);
@@ -81,7 +91,8 @@ bool tern_run_stuck_reaped(struct tern_run_stuck *s, pid_t pid, int status)
         return false;
     s->pid = 0;
     int found = WIFEXITED(status) ? WEXITSTATUS(status) : NOT_KNOWN;
-    s->began = s->began || found == THERE || found == GONE;
+    s->began = s->began || found == THERE || found == GONE || found == OVER;
+    s->over = found == OVER ? s->over + 1 : 0;
     s->gone = found == GONE ? s->gone + 1 : 0;
     return true;
 }
@@ -93,5 +104,5 @@ void tern_run_stuck_free(struct tern_run_stuck *s)
         waitpid(s->pid, NULL, 0);
     }
     free(s->logs);
-    *s = (struct tern_run_stuck){.ended = s->ended};
+    *s = (struct tern_run_stuck){.ended = s->ended, .known = s->known, .status = s->status};
 }

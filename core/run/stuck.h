@@ -1,5 +1,8 @@
 /* An srun that stays when its ranks have gone.
  *
+ * Where a slurmstepd was killed, the step stays in the controller's books and srun waits for ever;
+ * but the ranks' programs go on without it, and their logs tell when the last of them has ended.
+ *
  * The threads of srun's PMIx plugin (Slurm 22.05; seen once in 4 to 40 times with steps of a
  * heterogeneous job) may wait for each other for ever once the step is over, and the job would hold
  * its nodes until its time limit.  So the controller is asked now and then whether the step is
@@ -20,8 +23,13 @@
 enum { TERN_RUN_STUCK_LOOK_S = 10, TERN_RUN_STUCK_LOOKS = 3 };
 
 struct tern_run_stuck {
-    char *logs;    /* the attempt's (tern_run_logs_dir), malloc'ed: a rank's tells that it began */
-    bool ended;    /* result: srun had to be ended, and with it went what it knew of its ranks */
+    char *logs;   /* the attempt's (tern_run_logs_dir), malloc'ed: a rank's tells that it began */
+    size_t ranks; /* that have logs */
+    bool ended;   /* result: srun had to be ended, and with it went what it knew of its ranks */
+    bool known; /* result: but their logs tell `status`, wait(2)'s of the first that failed, else 0
+                 */
+    int status;
+    unsigned over; /* looks in a row that found every rank ended */
     pid_t pid;     /* who asks; 0: nobody */
     int64_t next;  /* look, on the boot clock */
     bool began;    /* the step was seen; before that srun may be waiting for its nodes */

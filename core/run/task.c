@@ -37,6 +37,7 @@ static const char stream_names[] = "oem";
 
 /* What the storage's thread works on. */
 struct keeper {
+    int status;                     /* wait(2)'s of the program, when it has ended */
     struct tern_run_logfile *log;   /* NULL: none */
     struct tern_run_intake *intake; /* NULL: none */
     struct tern_run_lines lines[N_STREAMS];
@@ -173,6 +174,10 @@ static void finish(void *self)
             tern_warn("rank %" PRId64 ": the last %" PRIu64 " lines are missing in its log (is the "
                       "ledger's storage full?)",
                       tern_run_task_rank(), lines);
+    }
+    if (k->log && !tern_run_logfile_untold(k->log)) {
+        tern_run_logfile_ended(k->log, now, k->status);
+        tern_run_logfile_flush(k->log);
     }
     tern_run_logfile_close(k->log);
 }
@@ -459,6 +464,7 @@ int tern_run_task(char **argv)
     }
     attend(&t);
     linger(&t);
+    t.keeper.status = t.status;
     if (!tern_run_feed_close(t.feed, PATIENCE_MS)) {
         tern_warn("rank %" PRId64 ": the storage does not answer; the end of the log is lost",
                   tern_run_task_rank());

@@ -33,5 +33,20 @@ if long; then
     name=late
     is "$(last 'outcome, exit_code' late)" "done 0" "an srun that waits before its step is left alone"
 fi
+# The slurmstepd of one node is killed: the ranks come to their end, and srun would wait for ever.
+sed "s/^name:.*/name: stepd/; s/^steps:.*/steps: 5000/; s/dir: checkpoints/dir: stepd/; s/every: 1, keep/every: 1000, keep/" run.yaml >stepd.yaml
+printf "version: 1\nname: stepd-workload\nledger: {dir: ledger}\nworkload: {command: [sh, -c, 'touch began.\$SLURM_PROCID; until [ -e go ]; do sleep 0.1; done; exit \$((3 * SLURM_PROCID))']}\nlaunch: {restarts: 0, health: off}\n" >stepd-workload.yaml
+for name in stepd-workload stepd; do
+    rm -f began.*
+    submit -N2 --exclusive --no-kill -o $name.out --wrap "exec $BIN/tern run $name.yaml"
+    if [ $name = stepd ]; then until_true grep -q 'step [1-9]' $name.out; else until_true test -e began.1; fi
+    step=$(tern cluster exec $CLUSTER -- squeue -s -h -j "$job" -o %i | grep -v 'batch\|extern' | tail -n 1)
+    on sh -c "for p in \$(pgrep -f 'slurmstepd: .$step.'); do ls -l /proc/\$p/fd | grep -q slurmd-trn1-st-trn1-2.log && kill -9 \$p && echo killed; done"
+    out_has killed "$name: a slurmstepd is killed"; touch go
+    until_true job_over "$job" || until_true job_over "$job"
+    is "$(last outcome $name)" "$([ $name = stepd ] && echo done || echo failed)" "$name: a slurmstepd was killed: the ranks' own end counts"
+    has $name.out 'srun has not ended, though every rank has' "$name: srun is ended"
+done
+is "$(last exit_code stepd-workload)" 3 "with their status"
 on scancel -u "$(id -un)"; until_true queue_empty
 tap_done

@@ -304,6 +304,27 @@ static int prepare(struct request *q, const char *path, const struct tern_site *
                         path);
 }
 
+/* Two jobs of one run cannot work at once.  What sbatch is told to wait for is the user's own. */
+static void tell_of_others(const struct request *q, int n_more, char **more)
+{
+    struct tern_err err;
+    const char *word;
+    uint32_t job;
+
+    for (int i = 0; i < n_more; i++)
+        if (tern_str_starts(more[i], "--dependency") || tern_str_starts(more[i], "-d") ||
+            tern_str_starts(more[i], "--hold") || strcmp(more[i], "-H") == 0)
+            return;
+    if (!q->id[0] || !tern_slurm_available())
+        return;
+    if (tern_slurm_job_with(q->id, &job, &word, &err) < 0)
+        tern_warn("%s", err.text);
+    else if (job)
+        tern_warn("run %s is job %u already (%s): two cannot work at once, and this one is "
+                  "refused while that works. To go on after it: -- --dependency=afterany:%u",
+                  q->id, job, word, job);
+}
+
 static int run(int n, char **args, struct tern_err *err)
 {
     struct line line = {0};
@@ -321,6 +342,7 @@ static int run(int n, char **args, struct tern_err *err)
     if (!site || prepare(&q, args[0], site, err) < 0 || time_limit(&q, n - 1, args + 1, err) < 0)
         goto out;
     no_plugin |= overrides.n && !no_plugin && !good_alone(q.path, site);
+    tell_of_others(&q, n - 1, args + 1);
     compose(&line, &q, n - 1, args + 1);
     if (dry_run) {
         print(&line);

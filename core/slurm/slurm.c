@@ -148,6 +148,31 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
     return j ? 0 : -1;
 }
 
+int tern_slurm_job_with(const char *comment, uint32_t *id, const char **word, struct tern_err *err)
+{
+    job_info_msg_t *msg = NULL;
+
+    *id = 0;
+    if (tern_slurm_start(err) < 0)
+        return -1;
+    if (slurm_load_job_user(&msg, getuid(), 0) != SLURM_SUCCESS)
+        return errno == ESLURM_INVALID_JOB_ID || errno == SLURM_NO_CHANGE_IN_DATA
+                   ? 0
+                   : failed(err, "ask Slurm for one's jobs", 0);
+    for (uint32_t i = 0; i < msg->record_count; i++) {
+        const slurm_job_info_t *j = &msg->job_array[i];
+        enum tern_slurm_job_state state = job_state(j->job_state);
+        if (j->comment && strncmp(j->comment, comment, strlen(comment)) == 0 &&
+            (state == TERN_SLURM_JOB_PENDING || state == TERN_SLURM_JOB_RUNNING) &&
+            j->job_id > *id) {
+            *id = j->job_id;
+            *word = job_word(j->job_state);
+        }
+    }
+    slurm_free_job_info_msg(msg);
+    return 0;
+}
+
 void tern_slurm_job_free(struct tern_slurm_job *job)
 {
     if (!job)

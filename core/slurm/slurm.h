@@ -80,6 +80,10 @@ struct tern_slurm_job {
 int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err);
 void tern_slurm_job_free(struct tern_slurm_job *job);
 
+/* The caller's newest job that waits or runs and whose Comment begins with `comment`: *id 0 when
+ * there is none, and *word as above. */
+int tern_slurm_job_with(const char *comment, uint32_t *id, const char **word, struct tern_err *err);
+
 /* The next three are for the caller's own jobs, or for an admin. */
 int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err *err);
 /* End the job and queue it again under its id; `hold` keeps it from starting. */

@@ -16,6 +16,7 @@ static const struct tern_report_field fields[] = {
     {"step", "newest effective step", true},
     {"loss", "training loss of the newest step", true},
     {"ckpt", "step of the newest checkpoint", true},
+    {"lost", "records that the storage did not take", true},
     {"updated", "time of the newest record", false},
     {"created", "when the run began", false},
     {"user", "who began it", false},
@@ -24,6 +25,8 @@ static const struct tern_report_field fields[] = {
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 static const char usual[] = "id%-12,name,state,jobid,attempts,step,loss,ckpt,updated";
+/* Where a run has lost some. */
+static const char with_lost[] = "id%-12,name,state,jobid,attempts,step,loss,ckpt,lost,updated";
 
 enum { JOBS_MAX = 256 };
 
@@ -90,6 +93,7 @@ static void row(struct show_cells *t, const struct tern_ledger_run *r)
     else
         show_cell_text(t, NULL);
     show_cell_int(t, r->ckpt_step, -1);
+    show_cell_int(t, r->lost, -1);
     show_cell_time(t, r->updated_ns);
     show_cell_time(t, r->created_ns);
     show_cell_text(t, r->user);
@@ -102,6 +106,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct tern_ledger_rows runs = {0}, attempts = {0};
     struct show_cells t = {.fields = fields, .n_fields = N_FIELDS};
     struct jobs jobs = {0};
+    bool lost = false;
     int64_t since = INT64_MIN;
     struct tern_ledger *l = NULL;
     int rc = -1;
@@ -121,12 +126,13 @@ static int run(int n_args, char **args, struct tern_err *err)
         const struct tern_ledger_run *r = &runs.runs[i];
         if ((jobs.n && !of_jobs(&attempts, r->id, &jobs)) || r->updated_ns < since || !in_state(r))
             continue;
+        lost |= r->lost > 0;
         if (show.json)
             json_array_append_new(j, show_json_run(r));
         else
             row(&t, r);
     }
-    rc = show.json ? show_json(j, err) : show_table(&t, usual, err);
+    rc = show.json ? show_json(j, err) : show_table(&t, lost ? with_lost : usual, err);
 out:
     tern_ledger_rows_free(&runs);
     tern_ledger_rows_free(&attempts);

@@ -45,11 +45,11 @@ static int print_check(const char *id, const struct tern_ledger_check *c)
 {
     char bytes[32];
 
-    return printf("%s  %s: %llu records in %llu files, %s%s%s\n", id, c->damaged ? "DAMAGED" : "ok",
+    return printf("%s  %s: %llu records in %llu files, %s%s%s%s\n", id, c->damaged ? "DAMAGED" : "ok",
                   (unsigned long long)c->records, (unsigned long long)c->files,
                   tern_str_bytes(bytes, sizeof bytes, c->bytes),
                   c->in_flight ? ", some still being written" : "",
-                  c->unfolded ? ", not all folded" : "");
+                  c->unfolded ? ", not all folded" : "", c->lost ? ", not complete" : "");
 }
 
 static int verify(int n_args, char **args, struct tern_err *err)

@@ -349,6 +349,9 @@ static void print_head(const struct everything *e)
     if (r->has_loss)
         printf(", loss %.4f", r->last_loss);
     printf("\n");
+    if (r->lost)
+        say("lost    %lld records that the storage did not take (tern ledger show --events)",
+            (long long)r->lost);
     if (r->model)
         say("model   %s", r->model);
     if (r->recipe_path)

@@ -206,6 +206,7 @@ json_t *show_json_run(const struct tern_ledger_run *r)
     if (!r->has_loss)
         json_object_set_new(j, "last_loss_class", json_null());
     json_object_set_new(j, "checkpoint_step", show_json_int(r->ckpt_step, -1));
+    json_object_set_new(j, "lost_records", json_integer(r->lost));
     json_object_set_new(j, "created", show_json_time(r->created_ns));
     json_object_set_new(j, "updated", show_json_time(r->updated_ns));
     json_object_set_new(j, "recipe_path", show_json_text(r->recipe_path));

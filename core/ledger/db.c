@@ -285,7 +285,7 @@ static const struct {
      "SELECT id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns,"
      " state, attempts, job_id, 0, 0, last_step, " OLD_REAL(
          "last_loss") ", CASE WHEN last_loss NOT NULL"
-                      " THEN " OLD_CLASS("last_loss") " END, updated_ns, ckpt_step FROM run"},
+                      " THEN " OLD_CLASS("last_loss") " END, updated_ns, ckpt_step, 0 FROM run"},
 };
 
 static char *select_old(const char *schema, const char *table)

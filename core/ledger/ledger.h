@@ -72,6 +72,7 @@ struct tern_ledger_run {
     double last_loss;   /* metric "loss" of the newest step that has it; NaN for none or NaN */
     bool has_loss;      /* tells the two apart */
     int64_t updated_ns; /* of the newest record */
+    int64_t lost;       /* records that the storage did not take */
     int64_t ckpt_step;  /* the newest published or verified checkpoint, -1 for none */
 };
 
@@ -168,10 +169,13 @@ struct tern_ledger_health {
  *
  * A full disk must not end a training run.  So every record call returns
  *     0   written: in the ledger even if this process is killed now,
- *    -1   lost, and `err` says why: the caller logs it and goes on,
- *     1   lost for the reason already told; nothing to say again (`err` untouched).
- * When writing works again, an event of kind "gap" with the number of lost records goes first.
- * The calls allocate nothing after the first ones of each size.
+ *    -1   not written, and `err` says why: the caller logs it and goes on,
+ *     1   not written for the reason already told; nothing to say again (`err` untouched).
+ * What is not written waits in memory, up to 4 MiB, and is written when the storage takes it again;
+ * what has no room to wait is lost, which an event of kind "gap" tells: how many records, and of
+ * which steps.  So is what waits at the close; of a file system that can promise room (fallocate) a
+ * little is kept for that word.  A ledger whose folder is removed, moved or replaced gets the file
+ * once more. The calls allocate nothing after the first ones of each size.
  */
 
 struct tern_spool;
@@ -192,7 +196,8 @@ struct tern_spool *tern_spool_open(const char *ledger_dir, const char *run_id, u
 /* The same from TERN_RUN_SPOOL's value. */
 struct tern_spool *tern_spool_open_dir(const char *spool_dir, const char *writer,
                                        struct tern_err *err);
-/* Sync and free.  Also frees when it fails. */
+/* Write what waits, sync and free.  Also frees when it fails; -1 tells how many records are lost,
+ * and of which steps. */
 int tern_spool_close(struct tern_spool *s, struct tern_err *err);
 
 /* Make everything written so far survive a power cut.  If the storage refuses, the records since
@@ -203,7 +208,7 @@ int tern_spool_sync(struct tern_spool *s, struct tern_err *err);
  * owner, many times in TERN_LEDGER_SILENT_S. */
 void tern_spool_beat(struct tern_spool *s);
 
-/* Records lost so far. */
+/* Records lost so far, those that wait not among them. */
 uint64_t tern_spool_dropped(const struct tern_spool *s);
 
 /* Describes the run; each attempt writes it again, the newest holds. */
@@ -347,6 +352,7 @@ struct tern_ledger_check {
     uint64_t files, records, bytes; /* looked at, sound */
     uint64_t in_flight;             /* files that end in a torn record or in zeros: harmless */
     uint64_t damaged;               /* places where what was written is not what is there */
+    uint64_t lost;                  /* words of writers about records that they could not write */
     bool unfolded;                  /* run.db is behind the spools: harmless */
 };
 

@@ -169,6 +169,7 @@ static void take_run(struct cursor *c, void *row)
     r->has_loss = integer(c, -1) >= 0;
     r->updated_ns = integer(c, 0);
     r->ckpt_step = integer(c, -1);
+    r->lost = integer(c, 0);
 }
 
 int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)

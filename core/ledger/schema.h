@@ -16,7 +16,7 @@ enum {
 #define TERN_SCHEMA_RUN_COLUMNS                                                                    \
     "id, name, user, recipe_path, recipe, identity_hash, full_hash, model, created_ns, state, "    \
     "attempts, job_id, array_job, array_task, last_step, last_loss, last_loss_class, updated_ns, " \
-    "ckpt_step"
+    "ckpt_step, lost"
 #define TERN_SCHEMA_ATTEMPT_COLUMNS                                                                \
     "run_id, attempt, kind, job_id, restart_count, nodes, host, pid, world, resumed_checkpoint, "  \
     "resumed_step, full_hash, begin_ns, end_ns, outcome, exit_code, signal, cause, first_step, "   \
@@ -210,7 +210,10 @@ static const char tern_schema_run[] =
     "    s.kind = 'train') AS last_loss_class, -- as point's\n"
     "  (SELECT max(wall_ns) FROM ingest) AS updated_ns,\n"
     "  (SELECT max(step) FROM checkpoint_row WHERE effective AND\n"
-    "    state IN ('published', 'verified')) AS ckpt_step FROM run;\n";
+    "    state IN ('published', 'verified')) AS ckpt_step,\n"
+    "  (SELECT coalesce(sum(CAST(text AS INT)), 0) FROM event WHERE kind = 'gap') AS lost -- "
+    "records\n"
+    "  FROM run;\n";
 
 static const char tern_schema_catalogue[] =
     "CREATE TABLE run( -- one row a run; times are ns since 1970\n"
@@ -219,7 +222,7 @@ static const char tern_schema_catalogue[] =
     "  state TEXT, -- the newest attempt's outcome, or running\n"
     "  attempts INT, job_id INT, array_job INT, array_task INT, last_step INT, last_loss REAL,\n"
     "  last_loss_class INT, -- 0: finite; 1: NaN, of which last_loss is NULL; 2: Inf; 3: -Inf\n"
-    "  updated_ns INT, ckpt_step INT,\n"
+    "  updated_ns INT, ckpt_step INT, lost INT, -- records that the storage did not take\n"
     "  CHECK(typeof(created_ns) IN ('integer', 'null') AND\n"
     "    typeof(attempts) IN ('integer', 'null') AND\n"
     "    typeof(job_id) IN ('integer', 'null') AND\n"
@@ -229,7 +232,8 @@ static const char tern_schema_catalogue[] =
     "    typeof(array_job) IN ('integer', 'null') AND\n"
     "    typeof(array_task) IN ('integer', 'null') AND\n"
     "    typeof(updated_ns) IN ('integer', 'null') AND\n"
-    "    typeof(ckpt_step) IN ('integer', 'null') AND typeof(id) = 'text' AND\n"
+    "    typeof(ckpt_step) IN ('integer', 'null') AND\n"
+    "    typeof(lost) IN ('integer', 'null') AND typeof(id) = 'text' AND\n"
     "    typeof(name) IN ('text', 'null') AND typeof(user) IN ('text', 'null') AND\n"
     "    typeof(recipe_path) IN ('text', 'null') AND\n"
     "    typeof(recipe) IN ('text', 'null') AND\n"

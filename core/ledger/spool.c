@@ -4,6 +4,7 @@
 #include "core/base/log.h"
 #include "core/base/rand.h"
 #include "core/ledger/record.h"
+#include "core/ledger/waiting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,11 @@ enum {
     MAX_VALUES = 1024,
     MAX_FILE = 64 << 20, /* a reader holds a file in memory; half a million steps of six values */
     MAX_FILES = 100000,  /* of one writer's word */
+    RESERVE = 16 << 10,  /* of a file, asked for at once, so that a full disk is seen before the */
+    LAST_WORDS = 1024,   /* last of it is used, which is for the word of what was lost */
 };
+
+static const int64_t second = 1000000000;
 
 struct mark {
     off_t offset;
@@ -33,10 +38,15 @@ struct tern_spool {
     char *dir, *path; /* path: of the file being written */
     int fd;           /* -1: the next record begins a new file */
     bool torn;        /* the file ends in part of a record: nothing may follow it there */
-    struct mark end, durable;
-    int64_t wall_ns; /* of the newest record */
-    uint64_t dropped, untold;
-    char said[200]; /* the failure that the caller knows of; "" while all is well */
+    struct mark begin, end, durable; /* begin: before the file's first record */
+    off_t reserved;    /* bytes of the file that the storage has promised; 0: it does not do that */
+    bool closing;      /* the last words are allowed */
+    int64_t wall_ns;   /* of the newest record */
+    int64_t looked_ns; /* on the boot clock: that the file was in its place */
+    uint64_t dropped;
+    struct tern_waiting waiting;
+    struct tern_lost lost; /* and not told in the ledger yet */
+    char said[200];        /* the failure that the caller knows of; "" while all is well */
     struct tern_buf payload, frame;
 };
 
@@ -76,12 +86,38 @@ int tern_spool_dir_parse(const char *spool_dir, char **ledger_dir, char run_id[T
                                spool_dir);
 }
 
+/* Has the storage room for the frame buffer, and for a last word behind it?  Where it cannot tell
+ * it is taken to have. */
+static int reserve(struct tern_spool *s, struct tern_err *err)
+{
+    const off_t need = s->end.offset + (off_t)s->frame.len;
+
+    if (s->closing || s->reserved == 0 || need + LAST_WORDS <= s->reserved)
+        return 0;
+    if (fallocate(s->fd, FALLOC_FL_KEEP_SIZE, 0, need + RESERVE) == 0) {
+        s->reserved = need + RESERVE;
+        return 0;
+    }
+    if (errno == ENOSPC || errno == EDQUOT)
+        return tern_err_sys(err, "%s: cannot write", s->path);
+    s->reserved = 0;
+    return 0;
+}
+
+static void close_file(struct tern_spool *s)
+{
+    if (s->reserved && ftruncate(s->fd, s->end.offset) < 0) { /* what was asked for, and not used */
+    }
+    close(s->fd);
+    s->fd = -1;
+}
+
 /* Write all of the frame buffer at the end of the file, or take back what was written of it. */
 static int append(struct tern_spool *s, const struct tern_frame *f, struct tern_err *err)
 {
     size_t done = 0;
 
-    if (tern_buf_check(&s->frame, s->path, err) < 0)
+    if (tern_buf_check(&s->frame, s->path, err) < 0 || reserve(s, err) < 0)
         return -1;
     while (done < s->frame.len) {
         ssize_t n =
@@ -124,6 +160,9 @@ static int begin_file(struct tern_spool *s, struct tern_err *err)
     s->path = path;
     s->fd = fd;
     s->torn = false;
+    s->reserved = 1; /* to be asked for */
+    s->looked_ns = tern_clock_boot_ns();
+    s->begin = (struct mark){.seq = s->end.seq, .crc = s->end.crc};
     s->end.offset = 0;
     s->head.first_seq = s->end.seq + 1;
     struct tern_buf head = {0};
@@ -242,12 +281,38 @@ static int write_again(struct tern_spool *s, struct tern_err *err)
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s: cannot be read back", s->path);
     if (rc < 0) {
         s->dropped += last - s->end.seq;
-        s->untold += last - s->end.seq;
+        if (s->lost.n == 0)
+            s->lost.first = s->lost.last = -1;
+        s->lost.n += last - s->end.seq;
         s->end.seq = last; /* the gap stays visible in the seqs */
     }
     free(data);
     close(old);
     return rc;
+}
+
+/* Once a second: is the file still where the ledger is looked for?  Somebody may have removed the
+ * folder, moved it, or put another in its place; then all of it goes there once more, under the
+ * same seqs. */
+static int follow(struct tern_spool *s, bool now, struct tern_err *err)
+{
+    int64_t boot = tern_clock_boot_ns();
+    struct stat is, there;
+
+    if (s->fd < 0 || (!now && boot - s->looked_ns < second))
+        return 0;
+    s->looked_ns = boot;
+    if (fstat(s->fd, &is) < 0 ||
+        (stat(s->path, &there) == 0 && there.st_ino == is.st_ino && there.st_dev == is.st_dev))
+        return 0;
+    struct tern_err why = {0};
+    if (tern_fs_mkdirs(s->dir, 0775, &why) < 0) { /* it may come back */
+        *err = why;
+        return -1;
+    }
+    tern_warn("%s: is not there any more; its records are written once more beside it", s->path);
+    s->durable = s->begin;
+    return write_again(s, err);
 }
 
 int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
@@ -287,25 +352,14 @@ int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
 
 void tern_spool_beat(struct tern_spool *s)
 {
-    if (s && s->fd >= 0)
+    struct tern_err err;
+
+    if (!s)
+        return;
+    follow(s, false, &err); /* told with the next record */
+    if (s->fd >= 0)
         futimens(s->fd, NULL); /* the file server's time */
 }
-
-int tern_spool_close(struct tern_spool *s, struct tern_err *err)
-{
-    if (!s)
-        return 0;
-    int rc = tern_spool_sync(s, err);
-    if (s->fd >= 0 && close(s->fd) < 0 && rc == 0)
-        rc = tern_err_sys(err, "%s: cannot close", s->path);
-    free(s->dir);
-    free(s->path);
-    tern_buf_free(&s->payload);
-    tern_buf_free(&s->frame);
-    free(s);
-    return rc;
-}
-
 uint64_t tern_spool_dropped(const struct tern_spool *s)
 {
     return s ? s->dropped : 0;
@@ -313,32 +367,33 @@ uint64_t tern_spool_dropped(const struct tern_spool *s)
 
 /* ---------------------------------------------------------------- records */
 
-static int write_frame(struct tern_spool *s, enum tern_frame_type type, struct tern_err *err)
+static int write_frame(struct tern_spool *s, const struct tern_waiting_record *r,
+                       struct tern_err *err)
 {
-    int64_t now = tern_clock_wall_ns();
-
-    if (tern_buf_check(&s->payload, "a ledger record", err) < 0)
-        return -1;
-    if (s->payload.len > TERN_FRAME_MAX)
-        return tern_err_set(err, TERN_USAGE, "a ledger record of %zu bytes is over the limit of %d",
-                            s->payload.len, TERN_FRAME_MAX);
     if (s->fd >= 0 && (s->torn || s->end.offset >= MAX_FILE)) {
         if (tern_spool_sync(s, err) < 0)
             return -1;
-        close(s->fd);
-        s->fd = -1;
+        close_file(s);
     }
     if (s->fd < 0 && begin_file(s, err) < 0)
         return -1;
-    s->wall_ns = now > s->wall_ns ? now : s->wall_ns + 1;
-    struct tern_frame f = {.type = (uint16_t)type,
+    struct tern_frame f = {.type = (uint16_t)r->type,
                            .prev = s->end.crc,
                            .seq = s->end.seq + 1,
-                           .wall_ns = s->wall_ns,
-                           .payload = (const uint8_t *)s->payload.data,
-                           .len = (uint32_t)s->payload.len};
+                           .wall_ns = r->wall_ns,
+                           .payload = r->payload,
+                           .len = r->len};
     tern_frame_encode(&s->frame, &f);
     return append(s, &f, err);
+}
+
+/* The time of a record that is made now: a writer's times only grow. */
+static int64_t new_time(struct tern_spool *s)
+{
+    int64_t now = tern_clock_wall_ns();
+
+    s->wall_ns = now > s->wall_ns ? now : s->wall_ns + 1;
+    return s->wall_ns;
 }
 
 static void put_event(struct tern_buf *p, const struct tern_ledger_event *e)
@@ -349,46 +404,114 @@ static void put_event(struct tern_buf *p, const struct tern_ledger_event *e)
     tern_record_put_text(p, e->text);
 }
 
-/* The gap of lost records goes before the record at hand, which is kept meanwhile. */
+/* What is lost for good is told in the ledger, as an event. */
 static int tell_gap(struct tern_spool *s, struct tern_err *err)
 {
-    struct tern_buf kept = s->payload;
+    struct tern_buf p = {0};
     char text[300];
 
-    s->payload = (struct tern_buf){.max = kept.max};
-    snprintf(text, sizeof text, "%llu records lost: %s", (unsigned long long)s->untold,
-             *s->said ? s->said : "storage error");
-    struct tern_ledger_event e = {
-        .kind = "gap", .severity = "warn", .node = s->head.host, .text = text};
-    put_event(&s->payload, &e);
-    int rc = write_frame(s, TERN_FRAME_EVENT, err);
-    tern_buf_free(&s->payload);
-    s->payload = kept;
+    tern_lost_words(&s->lost, *s->said ? s->said : "storage error", text, sizeof text);
+    put_event(&p, &(struct tern_ledger_event){
+                      .kind = "gap", .severity = "warn", .node = s->head.host, .text = text});
+    const struct tern_waiting_record r = {TERN_FRAME_EVENT, new_time(s), (const uint8_t *)p.data,
+                                          (uint32_t)p.len};
+    int rc = write_frame(s, &r, err);
+    tern_buf_free(&p);
     if (rc == 0)
-        s->untold = 0;
+        s->lost = (struct tern_lost){0};
     return rc;
 }
 
-/* Write the payload at hand and keep the accounts of what was lost. */
+/* All that waits, oldest first, and the word of what had no room to. */
+static int write_waiting(struct tern_spool *s, struct tern_err *err)
+{
+    struct tern_waiting_record r;
+
+    while (tern_waiting_first(&s->waiting, &r)) {
+        if (write_frame(s, &r, err) < 0)
+            return -1;
+        tern_waiting_pop(&s->waiting);
+    }
+    return s->lost.n ? tell_gap(s, err) : 0;
+}
+
+/* The cause, without the path: a file's number may change from try to try.  False: it is known. */
+static bool is_news(struct tern_spool *s, const struct tern_err *why)
+{
+    const char *cause = strrchr(why->text, ':');
+
+    cause = cause ? cause + 1 + strspn(cause + 1, " ") : why->text;
+    if (strncmp(s->said, cause, sizeof s->said - 1) == 0)
+        return false;
+    snprintf(s->said, sizeof s->said, "%.*s", (int)sizeof s->said - 1, cause);
+    return true;
+}
+
+/* Write the payload at hand, behind what waits; else it waits, too, or is lost. */
 static int finish(struct tern_spool *s, enum tern_frame_type type, struct tern_err *err)
 {
     struct tern_err why = {0};
 
-    if ((!s->untold || tell_gap(s, &why) == 0) && write_frame(s, type, &why) == 0) {
+    if (tern_buf_check(&s->payload, "a ledger record", err) < 0)
+        return -1;
+    if (s->payload.len > TERN_FRAME_MAX)
+        return tern_err_set(err, TERN_USAGE, "a ledger record of %zu bytes is over the limit of %d",
+                            s->payload.len, TERN_FRAME_MAX);
+    bool ready = follow(s, false, &why) == 0 && write_waiting(s, &why) == 0;
+    const struct tern_waiting_record r = {type, new_time(s), (const uint8_t *)s->payload.data,
+                                          (uint32_t)s->payload.len};
+    if (ready && write_frame(s, &r, &why) == 0) {
         s->said[0] = '\0';
         return 0;
     }
-    s->dropped++;
-    s->untold++;
-    /* A path's file number may change from try to try: the words behind it tell the cause. */
-    const char *cause = strrchr(why.text, ':');
-    cause = cause ? cause : why.text;
-    if (strncmp(s->said, cause, sizeof s->said - 1) == 0)
+    if (!tern_waiting_add(&s->waiting, &r)) {
+        s->dropped++;
+        tern_lost_add(&s->lost, &r);
+    }
+    if (!is_news(s, &why))
         return 1;
-    snprintf(s->said, sizeof s->said, "%.*s", (int)sizeof s->said - 1, cause);
     if (err)
         *err = why;
     return -1;
+}
+
+/* The last try; what waits still is lost then, which the room that was kept for it may tell. */
+static int end_waiting(struct tern_spool *s, struct tern_err *err)
+{
+    struct tern_err why = {0};
+    struct tern_waiting_record r;
+    char text[300];
+
+    if (follow(s, true, &why) == 0 && write_waiting(s, &why) == 0)
+        return 0;
+    is_news(s, &why);
+    for (; tern_waiting_first(&s->waiting, &r); tern_waiting_pop(&s->waiting)) {
+        tern_lost_add(&s->lost, &r);
+        s->dropped++;
+    }
+    tern_lost_words(&s->lost, s->said, text, sizeof text);
+    s->closing = true;
+    if (s->lost.n)
+        tell_gap(s, NULL);
+    return tern_err_set(err, TERN_TEMPFAIL, "ledger: %s", text);
+}
+
+int tern_spool_close(struct tern_spool *s, struct tern_err *err)
+{
+    if (!s)
+        return 0;
+    int rc = end_waiting(s, err);
+    if (tern_spool_sync(s, rc == 0 ? err : NULL) < 0)
+        rc = -1;
+    if (s->fd >= 0)
+        close_file(s);
+    free(s->dir);
+    free(s->path);
+    tern_waiting_free(&s->waiting);
+    tern_buf_free(&s->payload);
+    tern_buf_free(&s->frame);
+    free(s);
+    return rc;
 }
 
 int tern_spool_run(struct tern_spool *s, const struct tern_ledger_run *r, struct tern_err *err)

@@ -199,6 +199,22 @@ static int check_sense(struct verify *v, const char *run_id, sqlite3 *anew, stru
     return 0;
 }
 
+/* What writers could not write is no damage, and the ledger lacks it. */
+static int tell_lost(struct verify *v, const char *run_id, sqlite3 *anew, struct tern_err *err)
+{
+    sqlite3_stmt *st = tern_db_prepare(
+        anew, "SELECT attempt, writer, text FROM event WHERE kind = 'gap' ORDER BY wall_ns", err);
+
+    if (!st)
+        return -1;
+    for (; sqlite3_step(st) == SQLITE_ROW; v->check.lost++)
+        tern_buf_printf(v->findings, "%s: attempt %d, %s: %s\n", run_id, sqlite3_column_int(st, 0),
+                        (const char *)sqlite3_column_text(st, 1),
+                        (const char *)sqlite3_column_text(st, 2));
+    sqlite3_finalize(st);
+    return 0;
+}
+
 static const char sql_newer[] = "UPDATE attempt SET recipe = NULL";
 
 /* The snapshot with the tail laid over it, against a rebuild. */
@@ -214,7 +230,8 @@ static int compare(struct verify *v, const char *ledger_dir, const char *run_id,
 
     if (tern_db_new(tern_schema_run, &anew, err) < 0 ||
         tern_fold_tail(ledger_dir, run_id, anew, true, &changed, err) < 0 ||
-        check_sense(v, run_id, anew, err) < 0 || digest(anew, b, err) < 0)
+        check_sense(v, run_id, anew, err) < 0 || tell_lost(v, run_id, anew, err) < 0 ||
+        digest(anew, b, err) < 0)
         goto out;
     rc = 0;
     if (!path)

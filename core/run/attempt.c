@@ -150,7 +150,12 @@ static int claim(struct tern_run_attempt *a, struct tern_err *err)
         snprintf(owner, sizeof owner, "%s pid %d", a->place.host, (int)getpid());
     if (tern_ckpt_claim(r->checkpoint.dir, 0, owner, &a->claim, err) < 0)
         return -1;
-    /* The ledger may have seen more of this run than a checkpoint folder that was moved. */
+    /* The ledger may have seen more of this run than a checkpoint folder that was moved, or less.
+     */
+    if (last == 0 && tern_ckpt_claim_attempt(a->claim) > 1)
+        tern_warn("%s: knows nothing of run %s, of which there were attempts before this one: is "
+                  "ledger.dir another one than then? Its history begins anew here.",
+                  r->ledger.dir, a->id);
     if (tern_ckpt_claim_attempt(a->claim) <= last) {
         tern_ckpt_claim_free(a->claim, true);
         a->claim = NULL;
@@ -622,11 +627,36 @@ static bool has_values(const struct tern_run_attempt *a)
     return has;
 }
 
+/* The cause, and what the attempt's writers could not write, malloc'ed; NULL for neither. */
+static char *with_lost(const struct tern_run_attempt *a, const char *cause)
+{
+    struct tern_ledger_rows events = {0};
+    struct tern_buf b = {0};
+    struct tern_err err;
+    struct tern_ledger *l = tern_ledger_open_run(a->o->recipe->ledger.dir, a->id, &err);
+
+    if (!l || tern_ledger_events(l, &events, &err) < 0)
+        tern_warn("%s", err.text);
+    if (cause)
+        tern_buf_puts(&b, cause);
+    for (size_t i = 0; i < events.n; i++) {
+        const struct tern_ledger_event *e = &events.events[i];
+        if (e->attempt != a->number || strcmp(e->kind, "gap") != 0)
+            continue;
+        tern_buf_printf(&b, "%sthe ledger lacks what %s could not write: %s", b.len ? "; " : "",
+                        e->writer, e->text);
+        tern_warn("the ledger lacks what %s could not write: %s", e->writer, e->text);
+    }
+    tern_ledger_rows_free(&events);
+    tern_ledger_close(l);
+    return b.data;
+}
+
 void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_result *result)
 {
     const struct tern_recipe_metrics *metrics = &a->o->recipe->workload.metrics;
     struct tern_err err = {0};
-    const struct tern_ledger_end end = {
+    struct tern_ledger_end end = {
         .outcome = result->outcome,
         .exit_code = result->status,
         .signal = result->signal,
@@ -637,8 +667,11 @@ void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_
         tern_run_attempt_note(a, "metrics", "warn", NULL,
                               "workload.metrics: the trainer came to its end, and nothing that it "
                               "printed or wrote was a value as the recipe describes them");
+    char *why = with_lost(a, end.cause);
+    end.cause = why;
     if (tern_spool_attempt_end(a->spool, &end, &err) < 0 || tern_spool_sync(a->spool, &err) < 0)
         tern_warn("the ledger does not know how the attempt ended: %s", err.text);
+    free(why);
 }
 
 void tern_run_attempt_end(struct tern_run_attempt *a)

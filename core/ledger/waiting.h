@@ -1,0 +1,43 @@
+/* Records that the storage does not take now: they wait in memory, which is bounded. */
+#ifndef TERN_LEDGER_WAITING_H
+#define TERN_LEDGER_WAITING_H
+
+#include <stdbool.h>
+
+#include "core/base/str.h"
+#include "core/ledger/frame.h"
+
+enum { TERN_WAITING_MAX = 4 << 20 }; /* bytes: some ten thousand steps of a dozen values */
+
+struct tern_waiting_record {
+    enum tern_frame_type type;
+    int64_t wall_ns;
+    const uint8_t *payload; /* of tern_waiting_first: until the next call */
+    uint32_t len;
+};
+
+/* Oldest first.  Starts as {0}. */
+struct tern_waiting {
+    struct tern_buf bytes;
+    size_t at; /* of the oldest in `bytes` */
+    uint64_t n;
+};
+
+/* False where there is no room left. */
+bool tern_waiting_add(struct tern_waiting *w, const struct tern_waiting_record *r);
+/* The oldest; false when none waits. */
+bool tern_waiting_first(const struct tern_waiting *w, struct tern_waiting_record *r);
+void tern_waiting_pop(struct tern_waiting *w);
+void tern_waiting_free(struct tern_waiting *w);
+
+/* What is lost for good: how many records, and of which steps (-1: of none). */
+struct tern_lost {
+    uint64_t n;
+    int64_t first, last;
+};
+
+void tern_lost_add(struct tern_lost *l, const struct tern_waiting_record *r);
+/* "212 records lost (steps 89 to 300): CAUSE"; tern_ledger_lost reads the number back. */
+void tern_lost_words(const struct tern_lost *l, const char *cause, char *to, size_t size);
+
+#endif

@@ -1,0 +1,41 @@
+#!/bin/bash
+# The ledger's storage fails while a run goes on: training does not mind, and what is missing is told by
+# the end record, list, show, verify and the log.
+. "$(dirname "$0")/../lib/tap.sh"
+for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L))'); do unset "$v"; done
+. "$ROOT/tests/lib/tiny.sh"
+tiny_make >made 2>&1 || { cat made; exit 1; }
+sed -i 's/^steps:.*/steps: 1500/; s/every: 1, keep: 2/every: 500, keep: 2/' run.yaml
+losses() { tern ledger sql -l "$1" -r latest -n -P "select count(distinct step) from step where name = 'loss'"; }
+
+# Moved away in the middle, and removed: it is there again, with all that was recorded before.
+for how in 'mv ledger away' 'rm -rf ledger'; do
+    rm -rf ledger away checkpoints
+    tern run run.yaml --ranks 2 2>err & pid=$!
+    until_true grep -q 'step [1-9]' err; $how; wait $pid; rc=$? cmd="$how in the middle of a run"
+    status 0; err_has "is not there any more"
+    is "$(losses ledger)" 1500 "every step is in the ledger that stands there now"
+    run tern ledger verify -l ledger; status 0
+    is "$(tern ledger list -l ledger -n -P -o state,step,ckpt,lost)" "done|1500|1500|0" "and its end"
+done
+# Another ledger than the one that knows the run's checkpoints.
+run tern run run.yaml --ranks 2 --set ledger.dir=other --set steps=1501; status 0; err_has "of which there were attempts before this one"
+
+if [ "$(id -u)" != 0 ] || ! unshare -m true 2>/dev/null; then skip "a full disk: only root can mount one"; tap_done; exit; fi
+rm -rf ledger checkpoints; mkdir small
+cat >inside.sh <<S
+mount -t tmpfs -o size=600k none small && tern run run.yaml --ranks 2 --set ledger.dir=small/l >out 2>err; echo \$? >rc
+tern ledger list -l small/l >list; tern ledger show -l small/l >show; tern ledger verify -l small/l >verify; echo \$? >>verify
+tern ledger sql -l small/l -r latest -n -P "select count(distinct step) from step where name = 'loss'" >steps
+tern ledger sql -l small/l -r latest -n -P "select text from event where kind = 'gap' and writer = 'rank0'" >gap
+tern ledger sql -l small/l -r latest -n -P "select cause from attempt" >cause
+S
+unshare -m bash inside.sh
+rc=$(cat rc) cmd="a ledger on a disk that fills up"; status 0; [ -d checkpoints/step-00001500 ]; ok $? "training comes to its end"
+kept=$(cat steps); [ "$kept" -gt 0 ] && [ "$kept" -lt 1500 ]; ok $? "the ledger has $kept steps of 1500"
+grep -qx "[0-9]* records lost (steps $((kept + 1)) to 1500): No space left on device" gap; ok $? "and says which it lacks" || sed 's/^/# /' gap
+err_has "records lost (steps $((kept + 1)) to 1500): No space left on device"
+has cause "the ledger lacks what rank0 could not write: " "so does the end record"
+has list " lost " "list has a column for it then"; has show "records that the storage did not take" "show a line"
+has verify "records lost (steps $((kept + 1)) to 1500)" "verify too"; is "$(tail -n 1 verify)" 0 "which finds no damage"
+tap_done

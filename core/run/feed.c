@@ -15,10 +15,15 @@ enum {
     PATIENCE_MS = 200, /* a pause in training that nobody sees */
 };
 
+/* What was dropped of each stream: whether anything, and lines. */
+struct dropped {
+    bool torn[TERN_RUN_FEED_STREAMS];
+    uint64_t lines[TERN_RUN_FEED_STREAMS];
+};
+
 struct piece {
     int64_t wall_ns;
-    uint64_t lost; /* lines before it */
-    uint32_t torn; /* streams of which bytes were lost before it */
+    struct dropped before;
     uint32_t len;
     char stream;
 };
@@ -34,8 +39,7 @@ struct tern_run_feed {
     pthread_mutex_t lock;
     pthread_cond_t filled, emptied; /* CLOCK_MONOTONIC */
     struct side front, back;        /* written to, read from */
-    uint64_t lost;
-    uint32_t torn;
+    struct dropped dropped;         /* since the last piece */
     bool stuck, ending, done;
 };
 
@@ -50,14 +54,20 @@ static struct timespec in_ms(int ms)
     return t;
 }
 
+static void tell(const struct tern_run_feed *f, const struct dropped *d)
+{
+    for (int i = 0; i < TERN_RUN_FEED_STREAMS; i++)
+        if (d->torn[i])
+            f->taker.lost(f->taker.self, TERN_RUN_FEED_NAMES[i], d->lines[i]);
+}
+
 static void hand_over(struct tern_run_feed *f)
 {
     struct piece p;
 
     for (size_t at = 0; at < f->back.len; at += sizeof p + p.len) {
         memcpy(&p, f->back.data + at, sizeof p);
-        if (p.torn)
-            f->taker.lost(f->taker.self, p.lost, p.torn);
+        tell(f, &p.before);
         if (p.len)
             f->taker.take(f->taker.self, p.wall_ns, p.stream, f->back.data + at + sizeof p, p.len);
     }
@@ -89,8 +99,7 @@ static void *consume(void *arg)
         if (!any && !ending)
             f->taker.idle(f->taker.self);
     }
-    if (f->torn)
-        f->taker.lost(f->taker.self, f->lost, f->torn);
+    tell(f, &f->dropped);
     f->taker.finish(f->taker.self);
     pthread_mutex_lock(&f->lock);
     f->done = true;
@@ -168,15 +177,16 @@ void tern_run_feed_put(struct tern_run_feed *f, int64_t wall_ns, char stream, co
                        size_t len)
 {
     pthread_mutex_lock(&f->lock);
-    struct piece p = {wall_ns, f->lost, f->torn, (uint32_t)len, stream};
+    struct piece p = {wall_ns, f->dropped, (uint32_t)len, stream};
     if (!make_room(f, sizeof p + len)) {
-        f->lost += count_lines(data, len);
-        f->torn |= TERN_RUN_FEED_BIT(stream);
+        const char *at = strchr(TERN_RUN_FEED_NAMES, stream);
+        f->dropped.lines[at - TERN_RUN_FEED_NAMES] += count_lines(data, len);
+        f->dropped.torn[at - TERN_RUN_FEED_NAMES] = true;
     } else {
         memcpy(f->front.data + f->front.len, &p, sizeof p);
         memcpy(f->front.data + f->front.len + sizeof p, data, len);
         f->front.len += sizeof p + len;
-        f->lost = f->torn = 0;
+        f->dropped = (struct dropped){0};
         pthread_cond_signal(&f->filled);
     }
     pthread_mutex_unlock(&f->lock);

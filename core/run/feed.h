@@ -17,16 +17,15 @@ struct tern_run_feed_taker {
     void *self;
     /* Bytes of a stream, in the order they came in. */
     void (*take)(void *self, int64_t wall_ns, char stream, const char *data, size_t len);
-    /* Bytes were dropped before what comes next, `lines` newlines among them, of `streams`: a bit
-     * TERN_RUN_FEED_BIT() each. */
-    void (*lost)(void *self, uint64_t lines, uint32_t streams);
+    /* Bytes of a stream were dropped before what comes next, `lines` newlines among them. */
+    void (*lost)(void *self, char stream, uint64_t lines);
     /* Nothing is queued now; called again after at most TERN_RUN_FEED_TICK_MS. */
     void (*idle)(void *self);
     /* The last call. */
     void (*finish)(void *self);
 };
-enum { TERN_RUN_FEED_TICK_MS = 250 };
-#define TERN_RUN_FEED_BIT(stream) (1U << ((stream) - 'a')) /* streams are lower-case letters */
+enum { TERN_RUN_FEED_TICK_MS = 250, TERN_RUN_FEED_STREAMS = 3 };
+#define TERN_RUN_FEED_NAMES "oem" /* stdout, stderr, lines of metrics */
 
 struct tern_run_feed;
 

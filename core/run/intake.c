@@ -70,6 +70,7 @@ struct tern_run_intake {
     struct tern_run_metric *events;
     char (*tags)[201]; /* [TERN_RUN_METRIC_VALUES] */
     uint64_t refused;  /* lines of TERN_METRIC_FD */
+    uint64_t lost;     /* likewise: they came faster than they could be recorded */
 };
 
 /* ------------------------------------------------------------------ opening */
@@ -471,6 +472,16 @@ void tern_run_intake_cut(struct tern_run_intake *i)
     refuse(i, &err);
 }
 
+void tern_run_intake_lost(struct tern_run_intake *i, uint64_t lines)
+{
+    if (i->lost == 0)
+        tern_warn("rank %" PRId64
+                  ": lines of TERN_METRIC_FD come faster than they can be recorded: "
+                  "some are lost (a line may have many values)",
+                  i->rank);
+    i->lost += lines;
+}
+
 /* ------------------------------------------------------------------ event files */
 
 static void flush_events(struct tern_run_intake *i)
@@ -514,6 +525,21 @@ void tern_run_intake_tick(struct tern_run_intake *i, int64_t now_ns, int end)
 
 /* ------------------------------------------------------------------ closing */
 
+static void tell_lost(struct tern_run_intake *i)
+{
+    struct tern_err err = {0};
+    char text[120];
+
+    snprintf(text, sizeof text,
+             "%" PRIu64
+             " records lost: lines of TERN_METRIC_FD came faster than they could be written",
+             i->lost);
+    if (spool(i, &err))
+        tern_spool_event(
+            i->spool, &(struct tern_ledger_event){.kind = "gap", .severity = "warn", .text = text},
+            &err);
+}
+
 static void tell_left(struct tern_run_intake *i, enum left kind)
 {
     static const char *const why[N_LEFT] = {
@@ -550,6 +576,8 @@ void tern_run_intake_close(struct tern_run_intake *i)
     for (int k = 0; k < N_LEFT; k++)
         if (i->left[k])
             tell_left(i, (enum left)k);
+    if (i->lost)
+        tell_lost(i);
     if (i->spool && tern_spool_close(i->spool, &err) < 0)
         tern_warn("%s", err.text);
     for (size_t k = 0; k < i->n_rows; k++) {

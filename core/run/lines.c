@@ -24,7 +24,7 @@ static void begin(struct tern_run_lines *l, bool redrawn)
 {
     l->len = l->logged = l->matched = 0;
     l->redrawn = redrawn;
-    l->broken = false;
+    l->broken = l->missing = false;
 }
 
 static bool blank(const char *s, size_t len)
@@ -88,7 +88,7 @@ void tern_run_lines_gap(struct tern_run_lines *l)
         l->to.log(l->to.self, l->wall_ns, l->stream, '+', l->text + l->logged, l->len - l->logged);
     l->before_len = 0;
     begin(l, false);
-    l->broken = true;
+    l->broken = l->missing = true;
 }
 
 static void add(struct tern_run_lines *l, const char *data, size_t len)

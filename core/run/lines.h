@@ -31,6 +31,7 @@ struct tern_run_lines {
     int64_t newest_ns;
     bool redrawn; /* a carriage return began it */
     bool broken;  /* its beginning is not there: for the log alone */
+    bool missing; /* nor anywhere else: bytes were lost before it */
     char *before; /* what that one overwrote, [TERN_RUN_LOG_TEXT_MAX] */
     size_t before_len;
     int64_t before_ns, drawn_ns; /* drawn_ns: of the last '~' in the log */

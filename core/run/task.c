@@ -33,7 +33,7 @@ enum {
 };
 
 enum { OUT, ERR, METRIC, N_STREAMS };
-static const char stream_names[] = "oem";
+static const char stream_names[] = TERN_RUN_FEED_NAMES;
 
 /* What the storage's thread works on. */
 struct keeper {
@@ -110,6 +110,8 @@ static void keep_words(void *self, int64_t wall_ns, char stream, char mark, cons
     struct keeper *k = self;
 
     (void)wall_ns, (void)stream;
+    if (k->lines[METRIC].missing && len)
+        tern_run_intake_lost(k->intake, 1);
     if (k->lines[METRIC].broken)
         return;
     if (mark != ' ' && len < TERN_RUN_METRIC_LINE) {
@@ -130,14 +132,16 @@ static void take(void *self, int64_t wall_ns, char stream, const char *data, siz
     tern_run_lines_take(&k->lines[which], wall_ns, data, len);
 }
 
-static void lost(void *self, uint64_t lines, uint32_t streams)
+static void lost(void *self, char stream, uint64_t lines)
 {
     struct keeper *k = self;
 
     for (int i = 0; i < N_STREAMS; i++)
-        if (streams & TERN_RUN_FEED_BIT(stream_names[i]))
+        if (stream == stream_names[i])
             tern_run_lines_gap(&k->lines[i]);
-    if (k->log && lines)
+    if (stream == stream_names[METRIC] && k->intake)
+        tern_run_intake_lost(k->intake, lines);
+    else if (k->log && lines)
         tern_run_logfile_lost(k->log, lines);
 }
 

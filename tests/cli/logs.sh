@@ -169,6 +169,17 @@ is "$(tern ledger sql -r latest -n -P "select count(*) from step")" 0 "no value 
 run tern ledger show latest --events -P; out_has "2 lines that match a pattern without a group 'step' are left out" "the ledger has the word"
 recipe silent 'echo nothing' 1 ", metrics: [hf]"
 run tern run silent.yaml; status 0; err_has "nothing that it printed or wrote was a value"
+# More lines at once than can be recorded: what is lost is counted, and all the others are there.
+recipe burst 'python3 -c "
+import os
+with open(os.environ[\"TERN_METRIC_FILE\"], \"w\", buffering=1 << 20) as f:
+    for i in range(1, 1000001): f.write(f\"step={i} loss=1\\n\")
+"'
+run tern run burst.yaml; status 0
+there=$(tern ledger sql -r latest -n -P "select count(*) from step where name = 'loss'")
+gone=$(tern ledger sql -r latest -n -P "select coalesce(sum(cast(text as int)), 0) from event where kind = 'gap'")
+[ $((there + gone)) = 1000000 ]; ok $? "a million lines at once: $there recorded, $gone told as lost"
+is "$(tern ledger list -n -P -o lost | tail -n 1)" "$gone" "in the list, too"
 # One early value of a later attempt hides no other metric; what it resumed from may be told.
 for told in "" resumed_step=5; do
     rm -f once; recipe sanity "

@@ -5,6 +5,7 @@
 #include "core/base/json.h"
 #include "core/base/str.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -111,38 +112,73 @@ static void read_kind(struct reader *r)
         refuse(r, "rope_interleaved", "true", "rotate-half RoPE");
 }
 
-/* rope_scaling, or rope_parameters as transformers 5 writes it. */
+static void refuse_rope(struct reader *r, const char *what)
+{
+    if (!r->failed)
+        tern_err_set(r->err, TERN_USAGE, "%s: rope_scaling: %s", r->what, what);
+    r->failed = true;
+}
+
+/* Settings that are one of another kind, or of each layer by itself. */
+static void check_rope_keys(struct reader *r, const json_t *p)
+{
+    const char *key;
+    json_t *v;
+
+    json_object_foreach((json_t *)p, key, v) if (json_is_object(v))
+        refuse_rope(r, "is of each kind of layer by itself; tern has one RoPE for all");
+    const json_t *part = json_object_get(p, "partial_rotary_factor");
+    part = part ? part : json_object_get(r->root, "partial_rotary_factor");
+    if (!absent(part) && json_number_value(part) != 1)
+        refuse_rope(r, "partial_rotary_factor: tern turns whole heads");
+}
+
+/* rope_scaling, or rope_parameters as transformers 5 writes it, and of what both leave out what
+ * transformers takes (5.24, modeling_rope_utils.py).  A guess would be another model. */
 static void read_rope(struct reader *r, struct tern_model_config *c)
 {
-    const json_t *s = json_object_get(r->root, "rope_scaling");
-    const json_t *p = json_object_get(r->root, "rope_parameters");
-    const char *type;
+    const json_t *p = json_object_get(r->root, "rope_scaling");
 
+    if (absent(p) || (json_is_object(p) && json_object_size(p) == 0))
+        p = json_object_get(r->root, "rope_parameters");
     c->rope_theta = get_real(r, r->root, "rope_theta", 10000, 0, 1e12);
-    if (absent(s) && !absent(p)) {
-        s = p;
-        c->rope_theta = get_real(r, p, "rope_theta", c->rope_theta, 0, 1e12);
+    if (absent(p))
+        return;
+    if (!json_is_object(p)) {
+        refuse_rope(r, "must be an object or null");
+        return;
     }
-    if (absent(s))
+    check_rope_keys(r, p);
+    c->rope_theta = get_real(r, p, "rope_theta", c->rope_theta, 0, 1e12);
+    const json_t *type = json_object_get(p, "rope_type");
+    type = type ? type : json_object_get(p, "type");
+    const char *word = type ? json_string_value(type) : "default";
+    if (!type && (json_object_get(p, "factor") || json_object_get(p, "low_freq_factor"))) {
+        refuse_rope(r, "has factors and no rope_type: transformers makes plain RoPE of that. Say "
+                       "\"rope_type\": \"llama3\" if it is meant, or take the factors out.");
         return;
-    type = json_string_value(json_object_get(s, "rope_type"));
-    if (!type)
-        type = json_string_value(json_object_get(s, "type"));
-    /* Some tools write the factors of Llama 3.1 alone. */
-    if (!type && json_object_get(s, "low_freq_factor"))
-        type = "llama3";
-    if (type && strcmp(type, "default") == 0)
+    }
+    if (word && strcmp(word, "default") == 0)
         return;
-    if (!type || strcmp(type, "llama3") != 0) {
-        refuse(r, "rope_scaling", type ? type : "of no type", "null or \"llama3\"");
+    if (!word || strcmp(word, "llama3") != 0) {
+        refuse(r, "rope_scaling", word ? word : "of no type", "null or \"llama3\"");
         return;
+    }
+    static const char *const factors[] = {"factor", "low_freq_factor", "high_freq_factor"};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        char what[60];
+        snprintf(what, sizeof what, "\"llama3\" has no %s", factors[i]);
+        if (absent(json_object_get(p, factors[i])))
+            refuse_rope(r, what);
     }
     c->rope = TERN_MODEL_ROPE_LLAMA3;
-    c->rope_factor = get_real(r, s, "factor", 8, 0, 1e6);
-    c->rope_low_freq_factor = get_real(r, s, "low_freq_factor", 1, 0, 1e6);
-    c->rope_high_freq_factor = get_real(r, s, "high_freq_factor", 4, 0, 1e6);
+    c->rope_factor = get_real(r, p, "factor", 8, 0, 1e6);
+    c->rope_low_freq_factor = get_real(r, p, "low_freq_factor", 1, 0, 1e6);
+    c->rope_high_freq_factor = get_real(r, p, "high_freq_factor", 4, 0, 1e6);
+    const json_t *outside = json_object_get(r->root, "original_max_position_embeddings");
     c->rope_original_max_position =
-        get_int(r, s, "original_max_position_embeddings", 8192, 1, SIZE_MAX_EACH);
+        get_int(r, absent(outside) ? p : r->root, "original_max_position_embeddings",
+                c->max_position, 1, SIZE_MAX_EACH);
 }
 
 static void read_ids(struct reader *r, struct tern_model_config *c)
@@ -159,13 +195,40 @@ static void read_ids(struct reader *r, struct tern_model_config *c)
         c->eos_ids[c->n_eos++] = (int)json_integer_value(json_array_get(eos, i));
 }
 
+/* Python writes NaN and Infinity, and reads them; in keys that nobody looks at they do no harm, and
+ * in one that counts a text is refused.  malloc'ed. */
+static char *quote_nan(const char *text, size_t len, size_t *out)
+{
+    static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
+    struct tern_buf b = {0};
+    bool string = false;
+
+    for (size_t i = 0; i < len;) {
+        const char *word = NULL;
+        for (size_t k = 0; k < 3 && !string && !word; k++)
+            if (len - i >= strlen(words[k]) && memcmp(text + i, words[k], strlen(words[k])) == 0)
+                word = words[k];
+        size_t n = word ? strlen(word) : string && text[i] == '\\' && i + 1 < len ? 2 : 1;
+        string ^= n == 1 && text[i] == '"';
+        tern_buf_puts(&b, word ? "\"" : "");
+        tern_buf_add(&b, text + i, n);
+        tern_buf_puts(&b, word ? "\"" : "");
+        i += n;
+    }
+    *out = b.len;
+    return b.data ? b.data : tern_strdup("");
+}
+
 int tern_model_config_parse(const char *text, size_t len, const char *what,
                             struct tern_model_config *out, struct tern_err *err)
 {
     struct tern_model_config c = {0};
-    json_t *root = tern_json_parse(text, len, what, err);
+    size_t n;
+    char *quoted = quote_nan(text, len, &n);
+    json_t *root = tern_json_parse(quoted, n, what, err);
     struct reader r = {root, what, err, false};
 
+    free(quoted);
     if (!root)
         return -1;
     if (!json_is_object(root)) {

@@ -12,6 +12,9 @@
     "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":192,"                      \
     "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":256"
 
+#define LLAMA3(more) ",\"rope_scaling\":{\"rope_type\":\"llama3\"," more "}"
+#define FACTORS "\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4"
+
 static void defaults(void)
 {
     struct tern_model_config c;
@@ -33,15 +36,57 @@ static void defaults(void)
     ok(tern_model_tensors(&c) == 1 + 18 + 1, "tied: no lm_head");
 }
 
+/* The spellings of RoPE's settings, as transformers takes them. */
+static void rope(void)
+{
+    static const struct {
+        const char *text;
+        bool scaled;
+        double theta;
+        int original;
+    } good[] = {
+        {BASE ",\"rope_theta\":5e5,\"rope_scaling\":{}}", false, 5e5, 0},
+        {BASE ",\"rope_parameters\":{\"rope_theta\":5e5,\"rope_type\":\"default\"}}", false, 5e5,
+         0},
+        {BASE ",\"rope_scaling\":{\"rope_theta\":5e5,\"type\":\"default\"}}", false, 5e5, 0},
+        {BASE ",\"rope_theta\":1e4,\"rope_parameters\":{\"rope_theta\":5e5}}", false, 5e5, 0},
+        {BASE ",\"rope_theta\":5e5,\"rope_parameters\":{\"partial_rotary_factor\":1.0}}", false,
+         5e5, 0},
+        {BASE LLAMA3(FACTORS ",\"rope_theta\":5e5") "}", true, 5e5, 2048},
+        {BASE LLAMA3(FACTORS) ",\"rope_theta\":5e5,\"max_position_embeddings\":300}", true, 5e5,
+         300},
+        {BASE LLAMA3(FACTORS ",\"original_max_position_embeddings\":64") "}", true, 1e4, 64},
+        {BASE LLAMA3(FACTORS ",\"original_max_position_embeddings\":64") ",\"original_max_position_"
+                                                                         "embeddings\":128}",
+         true, 1e4, 128},
+        {BASE LLAMA3(FACTORS) ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":3}}",
+         true, 1e4, 2048},
+        {BASE ",\"some\":NaN,\"more\":[-Infinity, Infinity],\"text\":\"NaN \\\" NaN\"}", false, 1e4,
+         0},
+    };
+
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct tern_model_config c;
+        struct tern_err err = {0};
+        int rc = PARSE(good[i].text, &c, &err);
+        ok(rc == 0 && (c.rope == TERN_MODEL_ROPE_LLAMA3) == good[i].scaled &&
+               c.rope_theta == good[i].theta &&
+               (!good[i].scaled || c.rope_original_max_position == good[i].original),
+           "RoPE: %s %s", strstr(good[i].text, "256") + 4, err.text);
+    }
+}
+
 static void round_trip(void)
 {
     struct tern_model_config c, again;
     struct tern_err err = {0};
     char *text, *text2;
 
-    PARSE(BASE ",\"head_dim\":24,\"num_key_value_heads\":2,\"eos_token_id\":[7,9],\"bos_token_id\":"
-               "1,\"rms_norm_eps\":1e-5,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":32}}",
-          &c, &err);
+    ok(PARSE(BASE ",\"head_dim\":24,\"num_key_value_heads\":2,\"eos_token_id\":[7,9],"
+                  "\"bos_token_id\":1,\"rms_norm_eps\":1e-5,\"rope_scaling\":{\"rope_type\":"
+                  "\"llama3\",\"factor\":32,\"low_freq_factor\":1,\"high_freq_factor\":4}}",
+             &c, &err) == 0,
+       "a config (%s)", err.text);
     text = tern_model_config_json(&c, "float32");
     has(text, "\"rms_norm_eps\": 1e-5,", "numbers are written short");
     ok(PARSE(text, &again, &err) == 0 && tern_model_config_same(&c, &again),
@@ -69,7 +114,20 @@ static void refusals(void)
         {BASE ",\"hidden_act\":\"gelu\"}", "hidden_act"},
         {BASE ",\"attention_bias\":true}", "attention_bias"},
         {BASE ",\"rope_scaling\":{\"type\":\"yarn\"}}", "rope_scaling is yarn"},
-        {BASE ",\"rope_scaling\":{\"type\":\"llama3\",\"low_freq_factor\":4}}", "high_freq_factor"},
+        {BASE LLAMA3("\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4") "}",
+         "high_freq_factor 4 must be above"},
+        {BASE LLAMA3("\"low_freq_factor\":1,\"high_freq_factor\":4") "}", "has no factor"},
+        {BASE LLAMA3("\"factor\":8,\"high_freq_factor\":4") "}", "has no low_freq_factor"},
+        {BASE LLAMA3("\"factor\":8,\"low_freq_factor\":1") "}", "has no high_freq_factor"},
+        {BASE ",\"rope_scaling\":{\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4}}",
+         "has factors and no rope_type"},
+        {BASE ",\"rope_scaling\":{\"rope_type\":7}}", "of no type"},
+        {BASE ",\"rope_scaling\":[]}", "must be an object"},
+        {BASE ",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}}",
+         "of each kind of layer"},
+        {BASE ",\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.5}}",
+         "partial_rotary_factor"},
+        {BASE ",\"rope_theta\":NaN}", "rope_theta must be a number"},
         {BASE ",\"max_position_embeddings\":\"many\"}", "max_position_embeddings is \"many\""},
         {BASE ",\"rms_norm_eps\":-1}", "rms_norm_eps"},
         {BASE ",\"num_hidden_layers\":2}", "duplicate"},
@@ -157,6 +215,7 @@ int main(void)
     const char *dir = "../shared/data/configs";
 
     defaults();
+    rope();
     round_trip();
     refusals();
     small_table();

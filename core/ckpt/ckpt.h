@@ -54,6 +54,7 @@ enum tern_ckpt_type {
     TERN_CKPT_U16,
     TERN_CKPT_U8,
     TERN_CKPT_BOOL,
+    TERN_CKPT_OTHER, /* one that tern does not read, as bytes: of other writers' files alone */
 };
 
 enum {

@@ -182,6 +182,40 @@ static bool has_shard(const struct tern_ckpt *c, const char *name)
     return false;
 }
 
+/* What an index may name without there being such a tensor: nobody reads it, or only in some
+ * models, where it is missed by its name. */
+static bool may_be_absent(const char *tensor)
+{
+    return tern_str_ends(tensor, ".rotary_emb.inv_freq") || strcmp(tensor, "lm_head.weight") == 0;
+}
+
+/* Is the file wanted for anything else? */
+static bool file_wanted(json_t *map, const char *file)
+{
+    const char *tensor;
+    json_t *v;
+
+    json_object_foreach(map, tensor, v)
+    {
+        const char *home = json_string_value(v);
+        if (home && strcmp(home, file) == 0 && !may_be_absent(tensor))
+            return true;
+    }
+    return false;
+}
+
+/* A path below the folder: plain names, one below the other. */
+static bool path_is_below(const char *path)
+{
+    char *copy = path ? tern_strdup(path) : NULL, *at = NULL;
+    bool good = copy && path[0] != '/' && path[0];
+
+    for (char *s = copy ? strtok_r(copy, "/", &at) : NULL; s && good; s = strtok_r(NULL, "/", &at))
+        good = ckpt_name_is_plain(s);
+    free(copy);
+    return good;
+}
+
 static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err *err)
 {
     json_t *index = tern_json_load(path, INDEX_MAX, err), *map, *v;
@@ -203,7 +237,7 @@ static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err 
     json_object_foreach(map, tensor, v)
     {
         const char *file = json_string_value(v);
-        if (!ckpt_name_is_plain(file) || !tern_str_ends(file, ".safetensors")) {
+        if (!path_is_below(file) || !tern_str_ends(file, ".safetensors")) {
             tern_err_set(err, TERN_USAGE,
                          "%s: places tensor '%s' in a file that is no .safetensors", path, tensor);
             goto out;
@@ -214,7 +248,10 @@ static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err 
             tern_err_set(err, TERN_USAGE, "%s: names more than %d files", path, CKPT_SHARDS_MAX);
             goto out;
         }
-        if (hf_add_file(c, file, map, err) < 0)
+        char *whole = tern_fs_join(c->path, file);
+        bool skip = !tern_fs_exists(whole) && !file_wanted(map, file);
+        free(whole);
+        if (!skip && hf_add_file(c, file, map, err) < 0)
             goto out;
     }
     if (ckpt_table_check(c, err) < 0) {
@@ -223,7 +260,7 @@ static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err 
     }
     json_object_foreach(map, tensor, v)
     {
-        if (!ckpt_entry_find(c, tensor)) {
+        if (!ckpt_entry_find(c, tensor) && !may_be_absent(tensor)) {
             tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is not in %s", path, tensor,
                          json_string_value(v));
             goto out;

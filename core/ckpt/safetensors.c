@@ -95,11 +95,17 @@ static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, con
         whole_number(json_array_get(span, 1), &end) < 0)
         return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' lacks a dtype, shape or data_offsets",
                             path, name);
-    if (tern_ckpt_type_parse(dtype, &t->info.type) < 0)
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: tensor '%s' has element type %.20s, which tern does not read "
-                            "(F32, F16, BF16, F64 and integers). Convert it first.",
-                            path, name, dtype);
+    t->offset = data_at + begin;
+    t->info.name = tern_strdup(name);
+    if (tern_ckpt_type_parse(dtype, &t->info.type) < 0) { /* which is an error for who wants it */
+        t->info.type = TERN_CKPT_OTHER;
+        t->info.ndim = 1;
+        t->info.shape[0] = t->bytes = end >= begin ? end - begin : UINT64_MAX;
+        return begin <= end
+                   ? 0
+                   : tern_err_set(err, TERN_USAGE,
+                                  "%s: tensor '%s': its offsets contradict its shape", path, name);
+    }
     if (json_array_size(shape) > TERN_CKPT_DIMS)
         return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has %zu dimensions (at most %d)",
                             path, name, json_array_size(shape), TERN_CKPT_DIMS);
@@ -112,9 +118,7 @@ static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, con
         end - begin != bytes)
         return tern_err_set(err, TERN_USAGE, "%s: tensor '%s': its offsets contradict its shape",
                             path, name);
-    t->offset = data_at + begin;
     t->bytes = bytes;
-    t->info.name = tern_strdup(name);
     return 0;
 }
 
@@ -145,9 +149,10 @@ static int header_fill(json_t *root, const char *path, struct st_header *h, stru
         if (!*name || strlen(name) > TERN_CKPT_NAME_MAX)
             return tern_err_set(err, TERN_USAGE, "%s: a tensor's name has %zu bytes (1 to %d)",
                                 path, strlen(name), TERN_CKPT_NAME_MAX);
-        if (tensor_parse(name, v, h->bytes, path, &h->tensors[h->n], err) < 0)
+        int rc = tensor_parse(name, v, h->bytes, path, &h->tensors[h->n], err);
+        h->n += h->tensors[h->n].info.name != NULL;
+        if (rc < 0)
             return -1;
-        h->n++;
     }
     qsort(h->tensors, h->n, sizeof *h->tensors, by_offset);
     uint64_t at = h->bytes;

@@ -11,7 +11,7 @@ static const struct {
     [TERN_CKPT_BF16] = {"BF16", 2}, [TERN_CKPT_I64] = {"I64", 8}, [TERN_CKPT_I32] = {"I32", 4},
     [TERN_CKPT_I16] = {"I16", 2},   [TERN_CKPT_I8] = {"I8", 1},   [TERN_CKPT_U64] = {"U64", 8},
     [TERN_CKPT_U32] = {"U32", 4},   [TERN_CKPT_U16] = {"U16", 2}, [TERN_CKPT_U8] = {"U8", 1},
-    [TERN_CKPT_BOOL] = {"BOOL", 1},
+    [TERN_CKPT_BOOL] = {"BOOL", 1}, [TERN_CKPT_OTHER] = {"", 1},
 };
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -27,7 +27,7 @@ const char *tern_ckpt_type_name(enum tern_ckpt_type type)
 
 int tern_ckpt_type_parse(const char *name, enum tern_ckpt_type *type)
 {
-    for (int i = 0; i < TYPES; i++) {
+    for (int i = 0; i < TERN_CKPT_OTHER; i++) {
         if (strcmp(types[i].name, name) == 0) {
             *type = (enum tern_ckpt_type)i;
             return 0;

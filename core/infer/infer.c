@@ -1,5 +1,6 @@
 #include "core/infer/infer.h"
 
+#include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/convert/convert.h"
 
@@ -103,6 +104,11 @@ static int check_rest(const struct tern_infer_source *s, struct tern_err *err)
         if (is_known_rest(info.name) || bsearch(info.name, names, n, sizeof *names, by_name) ||
             (s->config.tied && strcmp(info.name, "lm_head.weight") == 0))
             continue;
+        if (info.type == TERN_CKPT_OTHER) { /* of a quantisation, which the network is without */
+            tern_warn("%s: tensor '%s', of a type that tern does not read, is left out",
+                      tern_ckpt_path(s->ckpt), info.name);
+            continue;
+        }
         if (more++ < SHOWN)
             tern_buf_printf(&rest, "%s'%s'", more > 1 ? ", " : "", info.name);
     }

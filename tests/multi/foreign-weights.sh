@@ -45,5 +45,48 @@ while IFS='|' read -r name code; do
 done <<'E2'
 RoPE's frequencies|t['model.layers.0.self_attn.rotary_emb.inv_freq'] = ('F32', [4], f(1, 2, 3, 4)); t['model.rotary_emb.inv_freq'] = ('F32', [4], f(1, 2, 3, 4))
 a head that is the embedding|t['lm_head.weight'] = t['model.embed_tokens.weight']
+a quantisation's, of another type|t['model.layers.0.self_attn.k_scale'] = ('F8_E4M3', [4], bytes(4)); t['x'] = ('F4', [2, 3], bytes(3))
 E2
+# A weight itself of such a type.
+edit other "d, s, x = t['model.norm.weight']; t['model.norm.weight'] = ('F8_E4M3', s, bytes(s[0]))"
+evaluate other; status 2 "a weight of a type that is not read"; err_has "model.norm.weight"; one_line
+
+# Shards: in a folder below, and an index that names what is not there.
+# index FILE-OF-EACH-TENSOR: the folder `other` in two files, `place(name)` tells where
+shards() {
+    rm -rf other; cp -r hf other
+    python3 - other "$1" <<'P'
+import json, os, struct, sys
+d = sys.argv[1]
+b = open(d + '/model.safetensors', 'rb').read(); os.unlink(d + '/model.safetensors')
+n = struct.unpack('<Q', b[:8])[0]
+head = json.loads(b[8:8 + n]); head.pop('__metadata__', None)
+names = sorted(head); files = {k: 'model-0000%d-of-00002.safetensors' % (1 + i % 2) for i, k in enumerate(names)}
+exec(sys.argv[2])
+for f in set(files.values()):
+    out, at, body = {}, 0, b''
+    for k in names:
+        if files.get(k) != f: continue
+        v = head[k]; x = b[8 + n + v['data_offsets'][0]:8 + n + v['data_offsets'][1]]
+        out[k] = {'dtype': v['dtype'], 'shape': v['shape'], 'data_offsets': [at, at + len(x)]}; at += len(x); body += x
+    if not out: continue
+    os.makedirs(os.path.dirname(d + '/' + f), exist_ok=True)
+    h = json.dumps(out).encode(); h += b' ' * (-len(h) % 8)
+    open(d + '/' + f, 'wb').write(struct.pack('<Q', len(h)) + h + body)
+files.update(globals().get('more', {}))
+json.dump({'weight_map': files}, open(d + '/model.safetensors.index.json', 'w'))
+P
+}
+while IFS='|' read -r name code; do
+    shards "$code"; evaluate other; status 0 "$name"; cmp -s out plain; ok $? "is as good as one file"
+done <<'E2'
+two shards|
+in a folder below|files = {k: 'weights/' + f for k, f in files.items()}
+an entry that no file has|more = {'model.layers.0.self_attn.rotary_emb.inv_freq': 'model-00001-of-00002.safetensors'}
+a file that is not there, for what nobody needs|more = {'model.layers.0.self_attn.rotary_emb.inv_freq': 'model-00003-of-00003.safetensors', 'lm_head.weight': 'model-00003-of-00003.safetensors'}
+E2
+shards "more = {'model.norm.weight': 'model-00003-of-00003.safetensors'}"; evaluate other; [ $rc != 0 ]; ok $? "a file that is not there"; err_has "model-00003-of-00003.safetensors"; one_line
+for bad in ../x.safetensors /tmp/x.safetensors weights/../../x.safetensors; do
+    shards "more = {'model.norm.weight': '$bad'}"; evaluate other; status 2 "$bad"; err_has "places tensor 'model.norm.weight'"
+done
 tap_done

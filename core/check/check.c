@@ -4,6 +4,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/check/workload.h"
+#include "core/ckpt/ckpt.h"
 #include "core/data/data.h"
 #include "core/env/env.h"
 #include "core/model/model.h"
@@ -49,6 +50,17 @@ static bool has_moments(const char *dir)
 }
 
 /* 1 when there is a model and `config` is set, 0 when it may still come. */
+/* Are all its files there, and as long as their headers say?  The contents are for who reads them.
+ */
+static int check_weights(const char *dir, struct tern_err *err)
+{
+    struct tern_ckpt *c =
+        tern_ckpt_is_ours(dir) ? tern_ckpt_open(dir, err) : tern_ckpt_open_hf(dir, err);
+
+    tern_ckpt_close(c);
+    return c ? 0 : -1;
+}
+
 static int check_model(const struct tern_recipe *r, bool submission,
                        struct tern_model_config *config, struct tern_err *err)
 {
@@ -79,6 +91,8 @@ static int check_model(const struct tern_recipe *r, bool submission,
                                 "'%s' holds neither model.safetensors (or its index) nor a "
                                 "checkpoint's manifest.json.",
                                 from);
+    if (!r->workload.command && check_weights(from, err) < 0)
+        return at_line(r, "model.from", err);
     if (r->model.optimizer == TERN_OPTIMIZER_KEEP && !r->workload.command && !has_moments(from))
         return tern_recipe_fail(r, "model.optimizer", err,
                                 "'keep', but %s is no checkpoint of tern's and has no optimizer "
@@ -464,6 +478,17 @@ int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_optio
         tern_check_workload(r, options, err) < 0)
         return -1;
     return v.have_config ? check_memory(r, options, &v.config, err) : 0;
+}
+
+int tern_check_vocabulary(const struct tern_recipe *r, struct tern_err *err)
+{
+    struct vocabulary v = {0};
+    int have = check_model(r, false, &v.config, err);
+
+    if (have < 0 || vocabulary_of_model(r, &v, err) < 0)
+        return -1;
+    v.have_config = have > 0;
+    return check_data(r, &v, err);
 }
 
 int tern_check_length(struct tern_recipe *r, struct tern_err *err)

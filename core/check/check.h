@@ -39,6 +39,10 @@ int tern_check_length(struct tern_recipe *r, struct tern_err *err);
  * them in reserve. */
 int64_t tern_check_fewest_nodes(const struct tern_recipe *r);
 
+/* Are the token sets there, and of the model's vocabulary?  Part of tern_check_recipe, for a
+ * trainer that nobody else has checked the recipe for. */
+int tern_check_vocabulary(const struct tern_recipe *r, struct tern_err *err);
+
 /* The samples of the run: its stages, opened. */
 struct tern_stages *tern_check_stages_open(const struct tern_recipe *r, struct tern_err *err);
 

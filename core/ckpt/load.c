@@ -131,7 +131,10 @@ static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
     int rc = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0) {
+        bool absent = errno == ENOENT;
         tern_err_sys(err, "%s: cannot open", path);
+        if (absent && err)
+            err->code = TERN_USAGE;
         goto out;
     }
     if (st_header_read(fd, path, &h, err) < 0)

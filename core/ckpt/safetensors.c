@@ -206,6 +206,12 @@ int st_header_read(int fd, const char *path, struct st_header *h, struct tern_er
                             path, (long long)st.st_size);
     if (tern_fs_pread(fd, &word, 8, 0, path, err) < 0)
         return -1;
+    if (memcmp(&word, "version ", 8) == 0) /* https://git-lfs */
+        return tern_err_set(
+            err, TERN_USAGE,
+            "%s: is a Git LFS pointer, and not the file it stands for. Get that: git "
+            "lfs pull.",
+            path);
     word = le64toh(word);
     if (word > ST_HEADER_MAX)
         return tern_err_set(err, TERN_USAGE,

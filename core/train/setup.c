@@ -189,6 +189,8 @@ static int open_records(struct train *t, struct tern_err *err)
         return tern_ckpt_claim_attach(dir, attempt, &t->claim, err);
     }
     tern_info("no supervisor (tern run): nothing is recorded in the ledger");
+    if (tern_check_vocabulary(t->recipe, err) < 0)
+        return -1;
     tern_ulid_new(t->run_id);
     gethostname(host, sizeof host - 1);
     snprintf(owner, sizeof owner, "tern train on %s", host);

@@ -86,6 +86,20 @@ an entry that no file has|more = {'model.layers.0.self_attn.rotary_emb.inv_freq'
 a file that is not there, for what nobody needs|more = {'model.layers.0.self_attn.rotary_emb.inv_freq': 'model-00003-of-00003.safetensors', 'lm_head.weight': 'model-00003-of-00003.safetensors'}
 E2
 shards "more = {'model.norm.weight': 'model-00003-of-00003.safetensors'}"; evaluate other; [ $rc != 0 ]; ok $? "a file that is not there"; err_has "model-00003-of-00003.safetensors"; one_line
+# What can be seen of the files is seen before the job is.
+sed 's/^model: .*/model: {from: other, tokenizer: model}/; s/^checkpoint: .*/checkpoint: {dir: from, every: 1}/' run.yaml >from.yaml
+early() { run tern run --check from.yaml; status 2 "at submission: $1"; err_has "$2"; err_has "from.yaml:"; one_line; run tern train from.yaml; status 2 "tern train: $1"; }
+early "a file that is not there" "model-00003-of-00003.safetensors: cannot open"
+shards ""; truncate -s -1 other/model-00002-of-00002.safetensors; early "a file that is cut short" "is truncated"
+shards ""; printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n' >other/model-00001-of-00002.safetensors; early "a Git LFS pointer" "is a Git LFS pointer"
+rm -rf other; cp -r hf other; run tern run --check from.yaml; status 0 "and nothing is found in a good one"
+# Token sets of another vocabulary, without a supervisor, too.
+cp -r model model2; python3 - model2/tokenizer.model <<'P'
+import sys
+b = bytearray(open(sys.argv[1], 'rb').read()); i = b.find(b'the'); b[i:i + 3] = b'teh'; open(sys.argv[1], 'wb').write(b)
+P
+tern data build --tokenizer model2 -o data/other.tds train.jsonl 2>/dev/null && sed 's,data/train.tds,data/other.tds,; s/dir: checkpoints/dir: vocab/' run.yaml >vocab.yaml
+for by in train run; do run tern $by vocab.yaml; status 2 "tern $by: a token set of another vocabulary"; err_has "another vocabulary"; done
 for bad in ../x.safetensors /tmp/x.safetensors weights/../../x.safetensors; do
     shards "more = {'model.norm.weight': '$bad'}"; evaluate other; status 2 "$bad"; err_has "places tensor 'model.norm.weight'"
 done

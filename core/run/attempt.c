@@ -363,8 +363,11 @@ static void find_lost_node(const struct tern_run_attempt *a, char *to, size_t si
     tern_slurm_hosts_free(hosts);
 }
 
-/* Rank 0's last event of this kind in this attempt: what it said of its end. */
-static void read_said(const struct tern_run_attempt *a, const char *kind, char *to, size_t size)
+/* The last event of this kind in this attempt, of rank 0 or (NULL) anybody: what it said of its
+ * end.
+ */
+static void read_said(const struct tern_run_attempt *a, const char *kind, const char *writer,
+                      char *to, size_t size)
 {
     struct tern_ledger_rows events = {0};
     struct tern_err err;
@@ -374,7 +377,7 @@ static void read_said(const struct tern_run_attempt *a, const char *kind, char *
         tern_warn("%s", err.text);
     for (size_t i = 0; i < events.n; i++)
         if (events.events[i].attempt == a->number && strcmp(events.events[i].kind, kind) == 0 &&
-            strcmp(events.events[i].writer, "rank0") == 0)
+            (!writer || strcmp(events.events[i].writer, writer) == 0))
             snprintf(to, size, "%s", events.events[i].text);
     tern_ledger_rows_free(&events);
     tern_ledger_close(l);
@@ -419,10 +422,12 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     if (good && path && f->newest < f->steps)
         read_end(path, f->ended, sizeof f->ended);
     if (good && f->steps && f->newest < f->steps && !f->ended[0])
-        read_said(a, "over", f->said, sizeof f->said);
+        read_said(a, "over", "rank0", f->said, sizeof f->said);
     if (!good && f->steps && WIFEXITED(f->status) && WEXITSTATUS(f->status) < 128)
-        read_said(a, "failed", f->said, sizeof f->said);
+        read_said(a, "failed", "rank0", f->said, sizeof f->said);
     free(path);
+    if (!good && (WIFSIGNALED(f->status) || WEXITSTATUS(f->status) > 128))
+        read_said(a, "memory", NULL, f->memory, sizeof f->memory);
     if (!a->place.slurm || (good && (f->newest >= f->steps || f->ended[0])))
         return;
     if (tern_slurm_job_load(a->place.job, &job, &err) == 0)

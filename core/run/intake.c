@@ -523,6 +523,16 @@ void tern_run_intake_tick(struct tern_run_intake *i, int64_t now_ns, int end)
     i->tb_next_ns = now_ns + EVENT_FILES_S * second;
 }
 
+void tern_run_intake_event(struct tern_run_intake *i, const char *kind, const char *severity,
+                           const char *text)
+{
+    const struct tern_ledger_event e = {.kind = kind, .severity = severity, .text = text};
+    struct tern_err err = {0};
+
+    if (spool(i, &err))
+        tern_spool_event(i->spool, &e, &err);
+}
+
 /* ------------------------------------------------------------------ closing */
 
 static void tell_lost(struct tern_run_intake *i)

@@ -31,6 +31,9 @@ void tern_run_intake_words(struct tern_run_intake *i, char *line, size_t len);
 void tern_run_intake_cut(struct tern_run_intake *i);
 /* So many lines of TERN_METRIC_FD came faster than they could be recorded, and are lost. */
 void tern_run_intake_lost(struct tern_run_intake *i, uint64_t lines);
+/* A word for the ledger about this task. */
+void tern_run_intake_event(struct tern_run_intake *i, const char *kind, const char *severity,
+                           const char *text);
 /* Does what is due: event files, values that wait for their step. */
 void tern_run_intake_tick(struct tern_run_intake *i, int64_t now_ns, int end);
 void tern_run_intake_close(struct tern_run_intake *i);

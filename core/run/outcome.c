@@ -25,11 +25,8 @@ static const char *job_outcome(const char *word)
     static const struct {
         const char *slurm, *ours;
     } words[] = {
-        {"TIMEOUT", "time_limit"},
-        {"DEADLINE", "time_limit"},
-        {"PREEMPTED", "preempted"},
-        {"CANCELLED", "cancelled"},
-        {"NODE_FAIL", "node_fail"},
+        {"TIMEOUT", "time_limit"},  {"DEADLINE", "time_limit"}, {"PREEMPTED", "preempted"},
+        {"CANCELLED", "cancelled"}, {"NODE_FAIL", "node_fail"}, {"OUT_OF_MEMORY", "killed"},
         {"PENDING", "requeued"}, /* it waits again while its ranks end */
     };
 
@@ -48,6 +45,8 @@ static void judge_signal(const struct tern_run_facts *f, struct tern_run_result 
         snprintf(who, sizeof who, "rank %d", f->rank);
     if (f->lost_node[0])
         say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
+    else if (f->memory[0])
+        say(r, "killed", TERN_TEMPFAIL, "%s", f->memory);
     else if (word)
         say(r, word, TERN_TEMPFAIL, "Slurm ended the job (%s); %s ended by signal %d (%s)",
             f->job_word, who, sig, strsignal(sig));

@@ -9,6 +9,7 @@
 #include "core/run/intake.h"
 #include "core/run/lines.h"
 #include "core/run/logfile.h"
+#include "core/run/memory.h"
 #include "core/run/metric.h"
 
 #include <errno.h>
@@ -37,6 +38,7 @@ static const char stream_names[] = TERN_RUN_FEED_NAMES;
 
 /* What the storage's thread works on. */
 struct keeper {
+    char memory[500];               /* that it was killed for it; "": it was not */
     int status;                     /* wait(2)'s of the program, when it has ended */
     struct tern_run_logfile *log;   /* NULL: none */
     struct tern_run_intake *intake; /* NULL: none */
@@ -170,6 +172,8 @@ static void finish(void *self)
     }
     if (k->intake)
         tern_run_intake_tick(k->intake, now, true);
+    if (k->intake && k->memory[0])
+        tern_run_intake_event(k->intake, "memory", "error", k->memory);
     tern_run_intake_close(k->intake);
     if (k->log) {
         tern_run_logfile_flush(k->log);
@@ -455,9 +459,30 @@ static int end_like(int status)
     return 128 + sig;
 }
 
+/* A program that was killed, in a cgroup that has killed since: for memory. */
+static void look_at_memory(struct task *t, const struct tern_run_memory *before)
+{
+    struct tern_run_memory now = tern_run_memory_look();
+    int status = WIFEXITED(t->status) ? WEXITSTATUS(t->status) : 0;
+    char node[256], limit[64] = "";
+
+    if (before->kills < 0 || now.kills <= before->kills ||
+        !((WIFSIGNALED(t->status) && WTERMSIG(t->status) == SIGKILL) || status == 128 + SIGKILL))
+        return;
+    node_name(node, sizeof node);
+    if (now.limit >= 0)
+        tern_str_bytes(limit, sizeof limit, (uint64_t)now.limit);
+    snprintf(t->keeper.memory, sizeof t->keeper.memory,
+             "rank %" PRId64 " on %s was killed for memory: its job's limit there%s%s was reached. "
+             "Ask for more (--mem), or fewer ranks a node.",
+             tern_run_task_rank(), node, *limit ? ", " : "", limit);
+    tern_error("%s", t->keeper.memory);
+}
+
 int tern_run_task(char **argv)
 {
     struct task t = {.pid = 0};
+    struct tern_run_memory before = tern_run_memory_look();
 
     keeper_open(&t);
     t.buffer = malloc(CHUNK);
@@ -469,6 +494,7 @@ int tern_run_task(char **argv)
     attend(&t);
     linger(&t);
     t.keeper.status = t.status;
+    look_at_memory(&t, &before);
     if (!tern_run_feed_close(t.feed, PATIENCE_MS)) {
         tern_warn("rank %" PRId64 ": the storage does not answer; the end of the log is lost",
                   tern_run_task_rank());

@@ -198,4 +198,23 @@ for bad in "{pattern: '(', names: [a]}" "{pattern: 'a', names: [a]}" "{pattern: 
     recipe bad 'exit 0' 1 ", metrics: [$bad]"
     run tern run --check bad.yaml; status 2 "metrics: $bad"; one_line; err_has 'bad.yaml:4'
 done
+# Killed for memory: by the cgroup's limit, which the cause names.
+group=
+for base in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+    [ -e $base/memory.limit_in_bytes ] || { [ -e $base/cgroup.controllers ] && grep -qw memory $base/cgroup.subtree_control; } || continue
+    mkdir $base/tern-test-$$ 2>/dev/null && group=$base/tern-test-$$ && break
+done
+limit() { echo 100M >$group/memory.limit_in_bytes 2>/dev/null || { echo 100M >$group/memory.max && echo 0 >$group/memory.swap.max; } 2>/dev/null; }
+if [ -n "$group" ] && limit; then
+    recipe eats 'python3 -c "x = bytearray(400 << 20); print(len(x))"'
+    printf 'launch: {restarts: 0}\n' >>eats.yaml
+    run sh -c "echo \$\$ >$group/cgroup.procs; exec tern run eats.yaml"; status 75
+    err_has "rank 0 on "; err_has "was killed for memory: its job's limit there, 100 MiB was reached"
+    tern ledger sql -r latest -n -P 'select outcome, cause from attempt' >cause; has cause 'killed|rank 0 on ' "and the cause in the ledger says so"
+    recipe dies 'kill -9 $$'; printf 'launch: {restarts: 0}\n' >>dies.yaml
+    run sh -c "echo \$\$ >$group/cgroup.procs; exec tern run dies.yaml"; status 75; grep -q 'for memory' err; [ $? = 1 ]; ok $? "another kill is not taken for one"
+    rmdir $group
+else
+    skip "killed for memory: no cgroup of memory can be made here"
+fi
 tap_done

@@ -155,11 +155,15 @@ static int print(const struct tern_recipe *r, const struct tern_infer_eval *befo
         char ppl[2][24] = {"", ""};
         if (b) {
             snprintf(ppl[0], sizeof ppl[0], "%.2f", exp(b->nll / (double)b->tokens));
-            snprintf(ppl[1], sizeof ppl[1], b->bytes ? "%.3f" : "", per_byte(b));
+            if (b->bytes)
+                snprintf(ppl[1], sizeof ppl[1], "%.3f", per_byte(b));
         }
-        printf("%-16s %12llu  %10s %11.2f  %10s", sets->sets[i].name, (unsigned long long)a->tokens,
-               ppl[0], exp(a->nll / (double)a->tokens), ppl[1]);
-        printf(a->bytes ? " %11.3f\n" : "\n", per_byte(a));
+        char after_byte[24] = "";
+        if (a->bytes)
+            snprintf(after_byte, sizeof after_byte, "%.3f", per_byte(a));
+        printf("%-16s %12llu  %10s %11.2f  %10s %11s\n", sets->sets[i].name,
+               (unsigned long long)a->tokens, ppl[0], exp(a->nll / (double)a->tokens), ppl[1],
+               after_byte);
     }
     int rc = json ? tern_json_print(stdout, all, err) : 0;
     json_decref(all);

@@ -68,7 +68,7 @@ struct tern_ledger_run {
     uint32_t attempts;             /* how many */
     int64_t job_id;                /* the newest attempt's, 0 for none */
     int64_t array_job, array_task; /* likewise, as an attempt's */
-    int64_t last_step;             /* the newest effective step, -1 for none */
+    int64_t last_step;             /* the newest, or where a later attempt cut it; -1 for none */
     double last_loss;   /* metric "loss" of the newest step that has it; NaN for none or NaN */
     bool has_loss;      /* tells the two apart */
     int64_t updated_ns; /* of the newest record */

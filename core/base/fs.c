@@ -7,11 +7,49 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { WHO = 100 };
+
+/* Where process numbers mean something: the host, and its namespace of them. */
+static const char *place(char to[WHO])
+{
+    char host[65] = "", ns[32] = "";
+    ssize_t n = readlink("/proc/self/ns/pid", ns, sizeof ns - 1);
+
+    gethostname(host, sizeof host - 1);
+    for (char *c = host; *c; c++)
+        if (*c == '-' || *c == '/')
+            *c = '_';
+    snprintf(to, WHO, "%s-%.20s", host, n > 5 ? ns + 5 : "0"); /* pid:[4026531836] */
+    to[strcspn(to, "]")] = '\0';
+    for (char *c = to; *c; c++)
+        if (*c == '[')
+            *c = 'n';
+    return to;
+}
+
+bool tern_fs_temp_left(const char *name)
+{
+    char who[WHO];
+    const char *at = strstr(name, ".tmp-");
+    size_t len = strlen(place(who));
+    int64_t pid;
+
+    if (!at || strncmp(at + 5, who, len) != 0 || at[5 + len] != '-')
+        return false;
+    char number[16];
+    const char *end = strchr(at + 5 + len + 1, '-');
+    snprintf(number, sizeof number, "%.*s", end ? (int)(end - (at + 5 + len + 1)) : 0,
+             at + 5 + len + 1);
+    return tern_str_int(number, 1, INT32_MAX, &pid) == 0 && kill((pid_t)pid, 0) < 0 &&
+           errno == ESRCH;
+}
 
 int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err)
 {
@@ -21,7 +59,8 @@ int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struc
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
         return tern_err_set(err, TERN_USAGE, "%s: is %s, which a file would replace. Name a file.",
                             path, S_ISDIR(there.st_mode) ? "a folder" : "a device, pipe or socket");
-    char *temp = tern_strf("%s.tmp-XXXXXX", path);
+    char who[WHO], *temp;
+    temp = tern_strf("%s.tmp-%s-%d-XXXXXX", path, place(who), (int)getpid());
     int fd = mkostemp(temp, O_CLOEXEC);
 
     if (fd < 0) {

@@ -29,6 +29,8 @@ struct tern_fs_new {
 /* TERN_USAGE where `path` is there and no regular file: a rename would take a device's place. */
 int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err);
 int tern_fs_new_commit(struct tern_fs_new *f, struct tern_err *err);
+/* Is `name` such a temporary of a process of this machine that is gone? */
+bool tern_fs_temp_left(const char *name);
 /* Removes the temporary; keeps errno; harmless after commit. */
 void tern_fs_new_abort(struct tern_fs_new *f);
 

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A temporary this old is of a folder that was killed. */
+/* A temporary this old is of a folder that was killed on another machine. */
 enum { STALE_SECONDS = 3600 };
 
 /* A run of ten million points is 300 MB. */
@@ -440,7 +440,7 @@ void tern_db_sweep(const char *path)
         struct stat st;
         if (tern_str_starts(e->d_name, start) &&
             fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            time(NULL) - st.st_mtime > STALE_SECONDS)
+            (tern_fs_temp_left(e->d_name) || time(NULL) - st.st_mtime > STALE_SECONDS))
             unlinkat(dirfd(d), e->d_name, 0);
     }
     if (d)

@@ -88,9 +88,11 @@ else
     tern ledger fold --rebuild "$small"; content "$small" >b
     cmp -s a b; ok $? "the next fold says what a rebuild says"
     [ "$(grep -c . a)" -gt 150 ]; ok $? "and that is something"
-    touch -d '2 hours ago' "$L/runs/$small"/run.db.tmp-* 2>/dev/null
+    : >"$L/runs/$small/run.db.tmp-elsewhere-n1-7-abcdef"; touch -d '2 hours ago' "$L/runs/$small"/run.db.tmp-elsewhere*
+    : >"$L/runs/$small/run.db.tmp-elsewhere-n1-8-abcdef"
     tern ledger fold "$small"
-    [ -z "$(ls "$L/runs/$small"/run.db.tmp-* 2>/dev/null)" ]; ok $? "old temporaries of killed folders are swept away"
+    is "$(cd "$L/runs/$small" && echo run.db.tmp-*)" run.db.tmp-elsewhere-n1-8-abcdef "temporaries of killed folders are swept away, another machine's when they are old"
+    rm "$L/runs/$small"/run.db.tmp-*
 
     # fsync that fails once: what was acknowledged as durable must be in a file that was synced.
     begin "$L" 1 0 1 1; sick=$new

@@ -15,9 +15,11 @@
 #include "core/slurm/slurm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct tern_opt_list overrides, arrays;
@@ -304,25 +306,51 @@ static int prepare(struct request *q, const char *path, const struct tern_site *
                         path);
 }
 
+struct other {
+    uint32_t job; /* 0: none */
+    char word[24];
+};
+
+/* In a child: libslurm ends a process whose configuration it does not like, and sbatch, which comes
+ * next, says that better. */
+static bool ask_for_other(const char *id, struct other *o)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return false;
+    pid_t pid = fork();
+    if (pid == 0) {
+        const char *word = "";
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        dup2(null, STDERR_FILENO);
+        if (tern_slurm_job_with(id, &o->job, &word, NULL) == 0) {
+            snprintf(o->word, sizeof o->word, "%s", word);
+            _exit(write(ends[1], o, sizeof *o) != (ssize_t)sizeof *o);
+        }
+        _exit(1);
+    }
+    close(ends[1]);
+    bool got = pid > 0 && read(ends[0], o, sizeof *o) == (ssize_t)sizeof *o;
+    close(ends[0]);
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+    return got;
+}
+
 /* Two jobs of one run cannot work at once.  What sbatch is told to wait for is the user's own. */
 static void tell_of_others(const struct request *q, int n_more, char **more)
 {
-    struct tern_err err;
-    const char *word;
-    uint32_t job;
+    struct other o = {0};
 
     for (int i = 0; i < n_more; i++)
         if (tern_str_starts(more[i], "--dependency") || tern_str_starts(more[i], "-d") ||
             tern_str_starts(more[i], "--hold") || strcmp(more[i], "-H") == 0)
             return;
-    if (!q->id[0] || !tern_slurm_available())
-        return;
-    if (tern_slurm_job_with(q->id, &job, &word, &err) < 0)
-        tern_warn("%s", err.text);
-    else if (job)
+    if (q->id[0] && tern_slurm_available() && ask_for_other(q->id, &o) && o.job)
         tern_warn("run %s is job %u already (%s): two cannot work at once, and this one is "
                   "refused while that works. To go on after it: -- --dependency=afterany:%u",
-                  q->id, job, word, job);
+                  q->id, o.job, o.word, o.job);
 }
 
 static int run(int n, char **args, struct tern_err *err)

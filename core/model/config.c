@@ -185,10 +185,17 @@ static void read_ids(struct reader *r, struct tern_model_config *c)
 {
     const json_t *eos = json_object_get(r->root, "eos_token_id");
     const json_t *bos = json_object_get(r->root, "bos_token_id");
-    size_t max = sizeof(c->eos_ids) / sizeof(c->eos_ids[0]);
+    const json_t *pad = json_object_get(r->root, "pad_token_id");
+    const size_t max = sizeof(c->eos_ids) / sizeof(c->eos_ids[0]);
 
     c->bos_id = json_is_integer(bos) ? (int)json_integer_value(bos) : -1;
+    c->pad_id = json_is_integer(pad) ? (int)json_integer_value(pad) : -1;
     c->n_eos = 0;
+    if (json_array_size(eos) > max && !r->failed) {
+        tern_err_set(r->err, TERN_USAGE, "%s: eos_token_id: a list of %zu; tern keeps %zu at most",
+                     r->what, json_array_size(eos), max);
+        r->failed = true;
+    }
     if (json_is_integer(eos))
         c->eos_ids[c->n_eos++] = (int)json_integer_value(eos);
     for (size_t i = 0; i < json_array_size(eos) && (size_t)c->n_eos < max; i++)
@@ -362,6 +369,8 @@ char *tern_model_config_json(const struct tern_model_config *c, const char *dtyp
         c->kv_heads, "rms_norm_eps", c->norm_eps, "rope_scaling", rope_json(c), "rope_theta",
         c->rope_theta, "tie_word_embeddings", c->tied, "torch_dtype", dtype, "vocab_size",
         c->vocab);
+    if (j && c->pad_id >= 0)
+        json_object_set_new(j, "pad_token_id", json_integer(c->pad_id));
     /* 15 digits: 1e-5 stays so, which 17 would show as 1.0000000000000001e-5. */
     char *text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     char *out;

@@ -35,8 +35,8 @@ struct tern_model_config {
     enum tern_model_rope rope;
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor; /* LLAMA3 */
     int rope_original_max_position;                                  /* LLAMA3 */
-    int bos_id;                                                      /* -1 when absent or null */
-    int eos_ids[8]; /* eos_token_id, a number or a list */
+    int bos_id, pad_id;                                              /* -1 when absent or null */
+    int eos_ids[64]; /* eos_token_id, a number or a list */
     int n_eos;
 };
 

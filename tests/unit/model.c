@@ -82,8 +82,9 @@ static void round_trip(void)
     struct tern_err err = {0};
     char *text, *text2;
 
-    ok(PARSE(BASE ",\"head_dim\":24,\"num_key_value_heads\":2,\"eos_token_id\":[7,9],"
-                  "\"bos_token_id\":1,\"rms_norm_eps\":1e-5,\"rope_scaling\":{\"rope_type\":"
+    ok(PARSE(BASE ",\"head_dim\":24,\"num_key_value_heads\":2,\"eos_token_id\":[7,9,10,11,12,"
+                  "13,14,15,16,17],\"pad_token_id\":3,\"bos_token_id\":1,\"rms_norm_eps\":1e-5,"
+                  "\"rope_scaling\":{\"rope_type\":"
                   "\"llama3\",\"factor\":32,\"low_freq_factor\":1,\"high_freq_factor\":4}}",
              &c, &err) == 0,
        "a config (%s)", err.text);
@@ -91,6 +92,7 @@ static void round_trip(void)
     has(text, "\"rms_norm_eps\": 1e-5,", "numbers are written short");
     ok(PARSE(text, &again, &err) == 0 && tern_model_config_same(&c, &again),
        "what is written reads back the same (%s)", err.text);
+    ok(again.n_eos == 10 && again.eos_ids[9] == 17 && again.pad_id == 3, "with every id");
     text2 = tern_model_config_json(&again, "float32");
     is(text, text2, "to the last byte");
     again.rope_factor = 8;

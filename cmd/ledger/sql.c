@@ -122,7 +122,8 @@ const struct tern_cmd ledger_sql = {
     .summary = "ask the ledger in SQL, read-only",
     .about = "The answer includes what is not folded yet. Plain `sqlite3 LEDGER/ledger.db` and "
              "`sqlite3 LEDGER/runs/RUN/run.db` work too, as of the last fold; where a file system "
-             "refuses locks, as 'file:ledger.db?immutable=1'.",
+             "refuses locks, as 'file:ledger.db?immutable=1'. NaN is NULL with class 1; the "
+             "infinities are values with classes 2 and 3.",
     .examples =
         "  tern ledger sql 'SELECT name, state, last_step FROM run'\n"
         "  tern ledger sql -r latest \"SELECT step, value FROM step WHERE name = 'loss'\"\n",

@@ -192,9 +192,15 @@ static void cores(void)
         tap_skip("no AVX2: core types not tried");
         return;
     }
-    /* (Not Prescott's: those of 0.3.34 crash, in a plain program, too.) */
-    ok(tern_tensor_blas_reload("Nehalem", &err) == 0, "OpenBLAS takes a core type (%s)", err.text);
-    is(tern_tensor_core(), "Nehalem", "and says so");
+    /* (0.3.34's float products of Prescott and double ones of Haswell crash, in a plain program,
+     * too.) */
+    if (sizeof(tern_real) == sizeof(double)) {
+        tap_skip("core types are tried with float, which tern is built with");
+        return;
+    }
+    ok(tern_tensor_blas_reload("Sandybridge", &err) == 0, "OpenBLAS takes a core type (%s)",
+       err.text);
+    is(tern_tensor_core(), "Sandybridge", "and says so");
     ok(made_by("openblas"), "products are OpenBLAS's then");
     gemm(65, 33, 40);
     ok(tern_tensor_blas_reload("Haswell", &err) == 0, "and another one (%s)", err.text);

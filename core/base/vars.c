@@ -14,8 +14,8 @@ const struct tern_var tern_vars[] = {
      "Set by `tern run`: the folder of graphs compiled for this recipe and layout."},
     {"TERN_CONFIG", "/etc/tern/tern.yaml", "Site settings: `tern help site`."},
     {"TERN_DEADLINE", "60",
-     "Seconds after which a wait for another rank is an error: more than one computes at a "
-     "stretch."},
+     "Seconds after which a wait for another rank is an error; longer for one that shows life and "
+     "evaluates, reads or writes."},
     {"TERN_EXEC_PATH", "", "Where `tern` looks for tern-<name> before its own folder."},
     {"TERN_FABRIC", "",
      "ofi or mpi: what carries messages between nodes; before launch.fabric, from which `tern run` "
@@ -49,6 +49,9 @@ const struct tern_var tern_vars[] = {
     {"TERN_HEALTH_ROOT", "", "Where `tern health` looks for /sys, /dev and /proc, for tests."},
     {"TERN_HEALTH_SKIP", "", "Checks that `tern health` leaves out, with commas between."},
     {"TERN_LEDGER", "", "The ledger's folder, for `tern ledger` and `tern metric`."},
+    {"TERN_LIVENESS", "5",
+     "Seconds without a sign of life after which a rank that others wait for counts as stopped or "
+     "frozen; 0: only the deadline counts."},
     {"TERN_LOG_BYTES", "64M",
      "Bytes of a rank's log in one attempt (a run keeps four times that); 0: none."},
     {"TERN_LOG_LEVEL", "info", "error, warn, info or debug."},

@@ -87,6 +87,12 @@ void tern_fabric_explain(const struct tern_fabric *f, struct tern_buf *to)
     tern_buf_printf(to, ": a rank polls %u times before it gives its core away\n", f->spins);
     tern_buf_printf(to, "deadline: a wait of %g s for another rank is an error\n",
                     (double)f->deadline_ns / 1e9);
+    if (f->liveness)
+        tern_buf_printf(
+            to,
+            "liveness: a rank that shows no life for %g s is named; one that evaluates, "
+            "reads or writes has longer than the deadline\n",
+            (double)f->liveness_ns / 1e9);
     if (f->dump_dir[0])
         tern_buf_printf(to,
                         "recorder: the last %d operations are written to %s on failure and on "
@@ -98,6 +104,7 @@ void tern_fabric_explain(const struct tern_fabric *f, struct tern_buf *to)
                         "TERN_FABRIC_DUMP is not set\n",
                         RECORDER_RING);
     for (const struct tern_var *v = tern_vars; v->name; v++)
-        if (tern_str_starts(v->name, "TERN_FABRIC") || strcmp(v->name, "TERN_DEADLINE") == 0)
+        if (tern_str_starts(v->name, "TERN_FABRIC") || strcmp(v->name, "TERN_DEADLINE") == 0 ||
+            strcmp(v->name, "TERN_LIVENESS") == 0)
             explain_variable(v->name, to);
 }

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* What ranks tell each other at wire-up: WIREUP_BLOB bytes at most. */
-enum { HELLO_VERSION = 4, CPUS = 2048, OWN_FILES = 256 /* open, of the program */ };
+enum { HELLO_VERSION = 5, CPUS = 2048, OWN_FILES = 256 /* open, of the program */ };
 struct hello {
     uint32_t version;
     int32_t pid, fd;
@@ -25,6 +25,7 @@ struct hello {
     char node_name[64];
     uint64_t machine;         /* the same for all virtual nodes of one */
     uint64_t cpus[CPUS / 64]; /* that I may run on */
+    struct liveness_card liveness;
 };
 struct mapping {
     int32_t leader, mapped; /* lowest rank whose memory I reach, myself included; how many */
@@ -93,6 +94,18 @@ static int read_deadline(struct tern_fabric_options *o, struct tern_err *err)
                             "TERN_DEADLINE: '%s' is not a number of seconds from 0.1", s);
     if (!s)
         o->deadline_s = 60;
+    return 0;
+}
+
+/* TERN_LIVENESS. */
+static int read_liveness(int64_t *ns, struct tern_err *err)
+{
+    const char *s = tern_var("TERN_LIVENESS");
+    double seconds = 5;
+
+    if (s && tern_str_real(s, 0, 1e6, &seconds) < 0)
+        return tern_err_set(err, TERN_USAGE, "TERN_LIVENESS: '%s' is not a number of seconds", s);
+    *ns = (int64_t)(seconds * 1e9);
     return 0;
 }
 
@@ -213,6 +226,8 @@ static int meet_peers(struct tern_fabric *f, struct wireup *w, uint8_t *all, str
     const char *name = getenv("SLURMD_NODENAME");
 
     own_cpus(mine.cpus);
+    if (f->liveness_ns && f->size > 1)
+        f->liveness = tern_fabric_liveness_open(f->rank, f->size, &mine.liveness);
     memcpy(mine.token, f->own.head->token, sizeof mine.token);
     if (name && *name)
         snprintf(mine.node_name, sizeof mine.node_name, "%s", name);
@@ -229,11 +244,13 @@ static int meet_peers(struct tern_fabric *f, struct wireup *w, uint8_t *all, str
         f->peers[r].shm.process = TERN_PROCESS_NONE;
         if (r == f->rank)
             continue;
+        tern_fabric_liveness_meet(f->liveness, r, &h.liveness);
         tern_fabric_shm_map_peer(&f->peers[r].shm, h.pid, h.fd, h.token);
         m.mapped += f->peers[r].shm.head != NULL;
         if (f->peers[r].shm.head && r < m.leader)
             m.leader = r;
     }
+    tern_fabric_liveness_start(f->liveness);
     m.load = load_here(&mine, all, f->size);
     return exchange(w, &m, sizeof m, all, err);
 }
@@ -390,6 +407,8 @@ struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
     if (rc == 0)
         rc = choose_transport(&o, err);
     if (rc == 0)
+        rc = read_liveness(&f->liveness_ns, err);
+    if (rc == 0)
         rc = read_share(&f->share, err);
     if (rc == 0)
         rc = tern_fabric_cache_bytes(&f->cache, err);
@@ -417,6 +436,7 @@ void tern_fabric_close(struct tern_fabric *f)
         return;
     tern_fabric_wait_leave(f);
     tern_fabric_record_close(f);
+    tern_fabric_liveness_close(f->liveness);
     for (int i = 0; i < SHM_COMMS; i++)
         tern_fabric_comm_delete(f->comms[i]);
     for (int i = 0; i < f->own.n_buffers; i++)
@@ -480,6 +500,11 @@ const char *tern_fabric_node_name(const struct tern_fabric *f, int rank)
 const char *tern_fabric_about(const struct tern_fabric *f)
 {
     return f->about;
+}
+
+void tern_fabric_doing(struct tern_fabric *f, enum tern_fabric_doing doing, double seconds)
+{
+    tern_fabric_liveness_tell(f->liveness, doing, (int64_t)(seconds * 1e9));
 }
 
 static void *new_buffer(struct tern_fabric *f, size_t bytes, bool huge, struct tern_err *err)

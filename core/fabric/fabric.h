@@ -119,6 +119,23 @@ const char *tern_fabric_node_name(const struct tern_fabric *f, int rank);
 /* One line for people: wire-up, provider, who shares memory.  Lives as long as `f`. */
 const char *tern_fabric_about(const struct tern_fabric *f);
 
+/* What this rank is at between two operations. */
+enum tern_fabric_doing {
+    TERN_FABRIC_COMPUTES,
+    TERN_FABRIC_STARTS, /* reads the model and what else a run begins with */
+    TERN_FABRIC_READS,  /* waits for its data */
+    TERN_FABRIC_EVALUATES,
+    TERN_FABRIC_SAVES,
+    TERN_FABRIC_DOINGS
+};
+enum { TERN_FABRIC_STORAGE_S = 600 }; /* a file system that hangs, and comes back */
+/* Until the next call the others wait for this rank for so many seconds, or for the deadline, which
+ * is longer, as long as it shows life: a thread of the fabric's answers them while this one
+ * computes.  A rank that shows none for TERN_LIVENESS seconds, though it did, was stopped or frozen
+ * and is named at once; of a node that is silent as a whole, which may be the network's fault, that
+ * takes three times as long.  Time in which the waiting rank was stopped itself does not count. */
+void tern_fabric_doing(struct tern_fabric *f, enum tern_fabric_doing doing, double seconds);
+
 /* Zeroed memory, page aligned, that the ranks of one's node can reach directly: operations on it
  * copy nothing inside the node, and it is registered with the provider once.  From 2 MiB on it
  * begins at a multiple of that and is made of huge pages where the kernel has them, all at once, so

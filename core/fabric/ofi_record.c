@@ -32,8 +32,7 @@ static int read_control(struct record_view *v, int size, const char **why)
     return 0;
 }
 
-/* In a time that does not tell how much of it is right. */
-static bool same_secret(const uint8_t *a, const uint8_t *b)
+bool tern_fabric_same_secret(const uint8_t *a, const uint8_t *b)
 {
     volatile uint8_t differ = 0;
 
@@ -49,7 +48,7 @@ int tern_fabric_record_read(const struct record_reader *reader, const void *byte
 
     if (n < sizeof *h)
         return refuse(why, "too short");
-    if (!same_secret(bytes, reader->secret))
+    if (!tern_fabric_same_secret(bytes, reader->secret))
         return refuse(why, "a stranger's");
     memcpy(h, bytes, sizeof *h);
     v->payload = (const char *)bytes + sizeof *h;

@@ -81,6 +81,9 @@ struct record_view {
     struct control control;
 };
 
+/* Of RECORD_SECRET bytes, in a time that does not tell how many of them are right. */
+bool tern_fabric_same_secret(const uint8_t *a, const uint8_t *b);
+
 /* 0, or -1 with `why` (a word for the log) when these are not bytes that a rank of this job sends;
  * `v` is then undefined.  Any alignment. */
 int tern_fabric_record_read(const struct record_reader *reader, const void *bytes, size_t n,

@@ -3,6 +3,7 @@
 #define TERN_FABRIC_STATE_H
 
 #include "core/fabric/fabric.h"
+#include "core/fabric/liveness.h"
 #include "core/fabric/recorder.h"
 #include "core/fabric/transport.h"
 #include "core/fabric/shm.h"
@@ -55,6 +56,8 @@ struct waiter { /* wait.c */
     uint64_t at;               /* how far it is, of one that is asked about */
     unsigned polls;
     int64_t start, looked, pinged;
+    int64_t awake; /* when this rank last went on after it was stopped itself; 0: was not */
+    int64_t life_asked;
     int64_t before_ns; /* how long a remote rank was waited for last */
     int64_t asked;     /* when all members showed life although the deadline was over */
     bool asking;       /* the deadline is over, and whose fault that is was asked */
@@ -68,11 +71,13 @@ struct tern_fabric {
     size_t cache;       /* bytes that the node's ranks share (copy.h) */
     struct peer *peers; /* [size] */
     int64_t deadline_ns;
-    unsigned spins;   /* polls before giving the core away */
-    int64_t nap_ns;   /* longest sleep between two looks (wait.c); 0: not slept yet */
-    bool lent;        /* it gave its core away last, and did not sleep since */
-    int64_t moved_ns; /* when it last slept to be given another core */
-    int64_t far_ns;   /* how long the last wait for a remote rank took so far */
+    unsigned spins;            /* polls before giving the core away */
+    int64_t nap_ns;            /* longest sleep between two looks (wait.c); 0: not slept yet */
+    bool lent;                 /* it gave its core away last, and did not sleep since */
+    int64_t moved_ns;          /* when it last slept to be given another core */
+    int64_t far_ns;            /* how long the last wait for a remote rank took so far */
+    struct liveness *liveness; /* NULL: not to be had */
+    int64_t liveness_ns;       /* that a rank may show none */
     struct shm own;
     struct transport *wire; /* NULL when all ranks share memory */
     struct model model;

@@ -17,16 +17,20 @@ enum {
     LATE_NS = 1 * MS,    /* a timer on a machine that is not overloaded is later by some 0.1 ms */
     LOOK_NS = 10 * MS,   /* how often to look for dead peers */
     PING_NS = 1000 * MS, /* how often to see whether a silent peer lives and calls the same... */
-    PING_FIRST_NS = 50 * MS, /* ...and when first */
-    FRESH_NS = 400 * MS,     /* a peer that looked up this recently is waiting itself */
-    GRACE_NS = 500 * MS,     /* how long ranks beyond the deadline ask around whose fault it is */
-    LEAVE_NS = 1000 * MS,    /* how long others that are done are waited for */
-    FAREWELL_NS = 100 * MS,  /* to bring the bad news out */
-    CROWDED = 4,             /* ranks a core, beyond which lending it helps nobody... */
-    CROWDED_FAR = 2,         /* ...where each look takes system calls */
-    TURN_NS = 3000,          /* a yield that took longer was somebody else's turn */
-    MOVE_NS = 2 * MS,        /* between two sleeps of 0.06 ms for another core */
-    GLANCE_POLLS = 4,        /* the clock costs as much as a short poll */
+    PING_FIRST_NS = 50 * MS,  /* ...and when first */
+    FRESH_NS = 400 * MS,      /* a peer that looked up this recently is waiting itself */
+    GRACE_NS = 500 * MS,      /* how long ranks beyond the deadline ask around whose fault it is */
+    LEAVE_NS = 1000 * MS,     /* how long others that are done are waited for */
+    FAREWELL_NS = 100 * MS,   /* to bring the bad news out */
+    GAP_NS = 1000 * MS,       /* between two looks: this rank did not run in between */
+    LIFE_NS = 500 * MS,       /* between two questions whether a silent peer runs... */
+    LIFE_FIRST_NS = 500 * MS, /* ...and before the first */
+    WHOLE_NODE = 3,   /* as long as one rank's may the silence of a whole node be: the network's */
+    CROWDED = 4,      /* ranks a core, beyond which lending it helps nobody... */
+    CROWDED_FAR = 2,  /* ...where each look takes system calls */
+    TURN_NS = 3000,   /* a yield that took longer was somebody else's turn */
+    MOVE_NS = 2 * MS, /* between two sleeps of 0.06 ms for another core */
+    GLANCE_POLLS = 4, /* the clock costs as much as a short poll */
     /* Deadlines for which ranks that show life are waited for: the stages of a pipeline that fills
      * come one after the other. */
     PATIENCE = 4,
@@ -238,22 +242,102 @@ static bool is_waiting(const struct tern_fabric *f, int r, int64_t now)
     return r == f->rank || now - seen(f, r) < (f->peers[r].shm.head ? FRESH_NS : 2 * GRACE_NS);
 }
 
-/* For a whole deadline of this wait. */
+static int64_t latest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* When rank r last showed that it runs; what was before this wait, or before this rank was stopped
+ * itself, tells nothing. */
+static int64_t alive(const struct waiter *w, int r)
+{
+    return latest(tern_fabric_liveness_heard(w->c->f->liveness, r), latest(w->start, w->awake));
+}
+
+/* How long rank r may be silent: the deadline, or what it asked for while it shows life. */
+static int64_t limit(const struct waiter *w, int r, int64_t now)
+{
+    const struct tern_fabric *f = w->c->f;
+    int64_t asked = tern_fabric_liveness_patience(f->liveness, r);
+    bool lives = now - tern_fabric_liveness_heard(f->liveness, r) < f->liveness_ns;
+
+    return lives && asked > f->deadline_ns ? asked : f->deadline_ns;
+}
+
+/* The longest of all members'. */
+static int64_t longest(const struct waiter *w, int64_t now)
+{
+    int64_t most = w->c->f->deadline_ns;
+
+    for (int m = 0; m < w->c->size; m++)
+        most = latest(most, limit(w, w->c->world[m], now));
+    return most;
+}
+
+/* For as long as it may be, in this wait. */
 static bool is_silent(const struct waiter *w, int r, int64_t now)
 {
     const struct tern_fabric *f = w->c->f;
-    int64_t since = seen(f, r) > w->start ? seen(f, r) : w->start;
+    int64_t since = latest(seen(f, r), latest(w->start, w->awake));
 
-    return r != f->rank && now - since > f->deadline_ns;
+    return r != f->rank && now - since > limit(w, r, now);
+}
+
+/* Of the node where rank r is, another rank that can be asked; -1: none. */
+static int neighbour(const struct tern_fabric *f, int r)
+{
+    for (int i = 1; i < f->size; i++) {
+        int other = (r + i) % f->size;
+        if (other != f->rank && f->peers[other].node == f->peers[r].node)
+            return other;
+    }
+    return -1;
+}
+
+/* A rank that answered once and does not any more is stopped, or frozen, if its node still runs: a
+ * mate answers from there, or this rank is one.  A node that is silent as a whole may be one that
+ * the network lost for a moment. */
+static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *err)
+{
+    struct tern_fabric *f = w->c->f;
+    int64_t since = alive(w, r);
+    char what[160];
+
+    if (!f->liveness || now - since < LIFE_FIRST_NS)
+        return 0;
+    const int other = f->peers[r].node == f->node ? f->rank : neighbour(f, r);
+    if (now - w->life_asked >= LIFE_NS) {
+        w->life_asked = now;
+        tern_fabric_liveness_ask(f->liveness, r);
+        if (other >= 0)
+            tern_fabric_liveness_ask(f->liveness, other);
+        return 0;
+    }
+    if (!tern_fabric_liveness_heard(f->liveness, r))
+        return 0;
+    bool witness = other == f->rank || (other >= 0 && now - alive(w, other) < 2 * LIFE_NS &&
+                                        tern_fabric_liveness_heard(f->liveness, other) > since);
+    if (now - since < (witness ? 1 : WHOLE_NODE) * f->liveness_ns)
+        return 0;
+    snprintf(what, sizeof what,
+             witness
+                 ? "has shown no sign of life for %.3g s, and its node has: it is stopped or frozen"
+                 : "has shown no sign of life for %.3g s: it is stopped, or its node is frozen or "
+                   "cut off",
+             (double)(now - since) / 1e9);
+    return tern_fabric_wait_blame(w->c, r, what, err);
 }
 
 /* Whoever waits answers while this listens. */
-static int ask_around(struct tern_fabric *f, struct tern_err *err)
+static int ask_around(struct tern_comm *c, struct tern_err *err)
 {
+    struct tern_fabric *f = c->f;
     struct control ask = {.kind = CONTROL_STUCK, .sender = f->rank};
     int64_t end = tern_clock_boot_ns() + GRACE_NS;
 
     send_all(f, &ask);
+    for (int m = 0; m < c->size; m++)
+        tern_fabric_liveness_ask(f->liveness, c->world[m]);
     while (tern_clock_boot_ns() < end) {
         if (f->wire)
             f->wire->ops->progress(f->wire);
@@ -272,11 +356,16 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_comm *c = w->c;
     struct tern_fabric *f = c->f;
-    char what[120];
+    static const char *const words[TERN_FABRIC_DOINGS] = {
+        [TERN_FABRIC_COMPUTES] = "computes",         [TERN_FABRIC_STARTS] = "is still starting",
+        [TERN_FABRIC_READS] = "waits for its data",  [TERN_FABRIC_EVALUATES] = "evaluates",
+        [TERN_FABRIC_SAVES] = "writes a checkpoint",
+    };
+    char what[160];
 
     w->asking = !w->asking;
     if (w->asking) {
-        int rc = ask_around(f, err);
+        int rc = ask_around(c, err);
         w->looked = tern_clock_boot_ns();
         return rc;
     }
@@ -285,7 +374,7 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
     for (int m = 0; m < c->size && !is_silent(w, culprit, now); m++)
         if (is_silent(w, c->world[m], now))
             culprit = c->world[m];
-    if (!is_silent(w, culprit, now) && now - w->start < PATIENCE * f->deadline_ns) {
+    if (!is_silent(w, culprit, now) && now - w->start < PATIENCE * longest(w, now)) {
         w->asked = now;
         return 0;
     }
@@ -293,10 +382,13 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
         if (!is_waiting(f, c->world[m], now))
             culprit = c->world[m];
     bool all = is_waiting(f, culprit, now);
+    bool lives = now - tern_fabric_liveness_heard(f->liveness, culprit) < f->liveness_ns;
     snprintf(what, sizeof what,
              all ? "waits for something else after %.3g s (do all ranks call the same operations?)"
-                 : "has not come within the deadline of %.3g s",
-             (double)(all ? now - w->start : f->deadline_ns) / 1e9);
+                 : "has not come within the deadline of %.3g s%s%s",
+             (double)(all ? now - w->start : limit(w, culprit, now)) / 1e9,
+             lives ? ": it runs, and " : "",
+             lives ? words[tern_fabric_liveness_doing(f->liveness, culprit)] : "");
     return tern_fabric_wait_blame(c, culprit, what, err);
 }
 
@@ -339,6 +431,11 @@ static int notice(struct waiter *w, int member, int64_t now, struct tern_err *er
     struct tern_fabric *f = w->c->f;
     int peer = w->c->world[member];
 
+    if (now - w->looked > GAP_NS) { /* this rank did not run, and neither did the others, perhaps */
+        w->start += now - w->looked;
+        w->awake = now;
+        w->asking = false;
+    }
     w->looked = now;
     atomic_store_explicit(&f->own.head->beat_ns, now, memory_order_relaxed);
     if (f->wire) /* somebody elsewhere may ask something, also while a mate is waited for */
@@ -353,9 +450,9 @@ static int notice(struct waiter *w, int member, int64_t now, struct tern_err *er
         w->seen_dead = peer + 1;
         return 0;
     }
-    if (ping(w, peer, now, err) < 0)
+    if (ping(w, peer, now, err) < 0 || look_for_life(w, peer, now, err) < 0)
         return -1;
-    if (now - w->start > f->deadline_ns &&
+    if (now - w->start > limit(w, peer, now) &&
         (w->asking || is_silent(w, peer, now) || now - w->asked > f->deadline_ns))
         return overdue(w, member, err);
     return 0;

@@ -240,6 +240,7 @@ int tern_train_save(struct train *t, struct tern_err *err)
     struct tern_ckpt_saved saved;
     size_t n = 0;
 
+    tern_train_doing(t, TERN_FABRIC_SAVES);
     int rc = tern_train_agree(t, arrays ? 0 : -1, err);
     if (rc < 0)
         goto out;

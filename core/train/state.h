@@ -91,7 +91,20 @@ struct train {
     const char *lost;  /* a held-out set whose last loss is not finite, or NULL; borrowed */
     struct tern_train_guard guard;
     struct tern_train_stop_rule stop_rule;
+    struct { /* patience.c */
+        enum tern_fabric_doing doing;
+        int64_t since_ns;                   /* boot clock */
+        double longest[TERN_FABRIC_DOINGS]; /* seconds */
+        bool computed;                      /* a step is behind it */
+    } patience;
 };
+
+/* ---- patience.c ---- */
+
+/* What this rank does from now on, for those who wait for it: they do for ten times the longest
+ * that it has taken so far in this attempt, and for ten minutes at least where that depends on
+ * storage. */
+void tern_train_doing(struct train *t, enum tern_fabric_doing doing);
 
 /* ---- groups.c ---- */
 

@@ -102,7 +102,9 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
     tern_train_stage(t);
     *ph = (struct train_phases){0};
     tern_llama_grads_zero(t->model);
+    tern_train_doing(t, TERN_FABRIC_READS);
     int rc = load(t, err);
+    tern_train_doing(t, TERN_FABRIC_COMPUTES);
     ph->data = lap(t, TRAIN_SPAN_DATA, &clock);
     if (tern_train_pass(t, scale, &mine, rc < 0 ? NULL : err) < 0)
         return -1;

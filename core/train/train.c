@@ -114,8 +114,9 @@ static void say_beginning(struct train *t)
 static int evaluate_aside(struct train *t, int64_t *said_ns, struct tern_err *err)
 {
     int64_t began_ns = tern_clock_boot_ns();
-    int rc = evaluate(t, err);
 
+    tern_train_doing(t, TERN_FABRIC_EVALUATES);
+    int rc = evaluate(t, err);
     *said_ns += tern_clock_boot_ns() - began_ns;
     return rc;
 }
@@ -240,6 +241,8 @@ int tern_train(const struct tern_train_options *options, struct tern_train_resul
         .size = tern_fabric_size(options->fabric),
     };
     enum tern_train_stop stop = TERN_TRAIN_GO_ON;
+
+    tern_train_doing(&t, TERN_FABRIC_STARTS);
     int rc = tern_train_setup(&t, err);
 
     if (rc == 0) {

@@ -22,6 +22,10 @@
  *                                 tern_test_sleeps() counts them
  *   paced RANKS                   the last one comes 9 ms late to each of 40 barriers; then the
  *                                 "yields: N" of rank 0 in one, as tern_test_yields() counts
+ *   busy RANKS VICTIM MS          VICTIM computes for MS amid operations; with TEST_FABRIC_SAVES it
+ *                                 says before that it writes a checkpoint, for a minute
+ *   hold RANKS VICTIM MS          VICTIM, and then all ranks are stopped for MS amid operations and
+ *                                 go on, those that waited first
  *   mismatch RANKS                the last rank calls something else
  *   differ RANKS                  the same where few elements are combined, and all others wait
  *   short RANKS                   one rank fewer comes than is expected
@@ -442,6 +446,43 @@ static int paced(struct tern_fabric *f)
     return 0;
 }
 
+/* Operations that all end well, whatever happens amid them. */
+static int steady(struct tern_fabric *f)
+{
+    float *v = tern_fabric_alloc(f, 1 << 20, &err);
+
+    if (!v)
+        return say_error("memory");
+    for (int i = 0; i < 40; i++) {
+        int64_t start = tern_clock_boot_ns();
+        bool mine = i == 20 && tern_fabric_rank(f) == victim;
+        if (mine && strcmp(mode, "hold") == 0)
+            raise(SIGSTOP);
+        if (mine && strcmp(mode, "busy") == 0) {
+            if (getenv("TEST_FABRIC_SAVES"))
+                tern_fabric_doing(f, TERN_FABRIC_SAVES, 60);
+            tern_clock_sleep_ns(operations * 1000000ll);
+            tern_fabric_doing(f, TERN_FABRIC_COMPUTES, 0);
+        }
+        if (reduce(f, v, 4096) < 0)
+            return say_after(start);
+    }
+    return 0;
+}
+
+/* Of mode hold, whose victim has stopped itself. */
+static void hold_all(const pid_t *pids, int n)
+{
+    for (int i = 0; i < n; i++)
+        kill(pids[i], SIGSTOP);
+    tern_clock_sleep_ns(operations * 1000000ll);
+    for (int i = 0; i < n; i++)
+        if (i != victim)
+            kill(pids[i], SIGCONT);
+    tern_clock_sleep_ns(1200000000); /* less than TERN_LIVENESS */
+    kill(pids[victim], SIGCONT);
+}
+
 static int rank_main(const struct tern_fabric_options *o)
 {
     struct tern_fabric *f = tern_fabric_open(o, &err);
@@ -458,6 +499,8 @@ static int rank_main(const struct tern_fabric_options *o)
              : strcmp(mode, "uneven") == 0  ? uneven(f)
              : strcmp(mode, "paced") == 0   ? paced(f)
              : strcmp(mode, "late") == 0    ? late(f)
+             : strcmp(mode, "busy") == 0    ? steady(f)
+             : strcmp(mode, "hold") == 0    ? steady(f)
                                             : until_error(f);
     tern_fabric_close(f);
     return rc;
@@ -501,11 +544,18 @@ int main(int argc, char **argv)
         }
     }
     close(gone[1]);
+    bool holds = strcmp(mode, "hold") == 0;
     int waited = strcmp(mode, "stop") == 0 ? start - 1 : start;
     while (ended < waited && tern_rendezvous_step(r, &err) == 0) {
         struct pollfd p = {tern_rendezvous_fd(r), POLLIN, 0};
         poll(&p, 1, 10);
-        while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        while ((pid = waitpid(-1, &status, WNOHANG | (holds ? WUNTRACED : 0))) > 0) {
+            if (WIFSTOPPED(status)) {
+                holds = false;
+                tern_clock_sleep_ns(300000000); /* the others are waiting by now */
+                hold_all(pids, start);
+                continue;
+            }
             ended++;
             bool meant = kills() && pid == pids[victim];
             int code = WIFEXITED(status) ? WEXITSTATUS(status) : meant ? 0 : 128 + WTERMSIG(status);

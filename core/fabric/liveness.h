@@ -1,0 +1,54 @@
+/* Does another rank run at all?
+ *
+ * A rank that computes, reads its data or writes a checkpoint says nothing to the others for as
+ * long as that takes, and neither does one that was stopped or whose machine is frozen.  What tells
+ * them apart is a thread of each rank that answers questions and does nothing else: it runs when
+ * the process does.  Questions and answers are datagrams (UDP), to every address of the rank's
+ * node, whatever network the messages themselves take; each begins with 128 bits that the receiver
+ * drew and told at wire-up.
+ *
+ * Only a rank that has answered before is known to live: where datagrams do not get through, nobody
+ * is, and waits have their deadline alone.
+ */
+#ifndef TERN_FABRIC_LIVENESS_H
+#define TERN_FABRIC_LIVENESS_H
+
+#include <stdint.h>
+
+#include "core/fabric/fabric.h"
+
+enum { LIVENESS_KEY = 16, LIVENESS_ADDRESSES = 6 };
+
+/* What the others must know of a rank; exchanged at wire-up. */
+struct liveness_card {
+    uint8_t key[LIVENESS_KEY];
+    uint16_t port;                           /* 0: it does not answer */
+    uint16_t n;                              /* addresses */
+    uint8_t address[LIVENESS_ADDRESSES][16]; /* IPv6, or IPv4 mapped into it */
+};
+
+struct liveness;
+
+/* Fills *card.  NULL when this rank cannot be asked and cannot ask (no socket, no memory): told in
+ * the log, and the fabric does without. */
+struct liveness *tern_fabric_liveness_open(int rank, int size, struct liveness_card *card);
+/* Begins to answer, and asks everyone once.  `card`: of rank r; copied. */
+void tern_fabric_liveness_meet(struct liveness *l, int r, const struct liveness_card *card);
+void tern_fabric_liveness_start(struct liveness *l);
+void tern_fabric_liveness_close(struct liveness *l);
+
+/* The following take NULL for `l` and then know nothing.  Any thread may call them. */
+
+/* Does not wait. */
+void tern_fabric_liveness_ask(struct liveness *l, int r);
+/* When rank r last answered, on the boot clock; 0: never. */
+int64_t tern_fabric_liveness_heard(const struct liveness *l, int r);
+/* How long rank r, by its last answer, may be at what it is doing; 0 when not known. */
+int64_t tern_fabric_liveness_patience(const struct liveness *l, int r);
+/* And what that is. */
+enum tern_fabric_doing tern_fabric_liveness_doing(const struct liveness *l, int r);
+/* Of this rank. */
+void tern_fabric_liveness_tell(struct liveness *l, enum tern_fabric_doing doing,
+                               int64_t patience_ns);
+
+#endif

@@ -1,0 +1,25 @@
+#include "core/train/state.h"
+
+#include "core/base/clock.h"
+
+enum { TIMES = 10 };
+
+void tern_train_doing(struct train *t, enum tern_fabric_doing doing)
+{
+    const int64_t now = tern_clock_boot_ns();
+    const double lasted = (double)(now - t->patience.since_ns) * 1e-9;
+    const enum tern_fabric_doing before = t->patience.doing;
+
+    /* A first step brings the model into memory, from storage perhaps; it is not like the others.
+     */
+    const bool counts = before != TERN_FABRIC_COMPUTES || t->patience.computed;
+    if (t->patience.since_ns && counts && lasted > t->patience.longest[before])
+        t->patience.longest[before] = lasted;
+    t->patience.computed |= t->patience.since_ns && before == TERN_FABRIC_COMPUTES;
+    t->patience.doing = doing;
+    t->patience.since_ns = now;
+    double seconds = TIMES * t->patience.longest[doing];
+    if ((doing != TERN_FABRIC_COMPUTES || !t->patience.computed) && seconds < TERN_FABRIC_STORAGE_S)
+        seconds = TERN_FABRIC_STORAGE_S;
+    tern_fabric_doing(t->options->fabric, doing, seconds);
+}

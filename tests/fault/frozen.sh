@@ -1,0 +1,53 @@
+#!/bin/bash
+# A rank that is stopped ends its attempt, and the next one makes good for it, to the bit; a run that
+# is held as a whole (suspended, its storage hanging, its supervisor stopped) goes on where it was.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+tiny_make || skip_all "cannot make the tiny setting"
+rows() { sqlite3 -separator ' ' "$1/ledger.db" "select $2 from attempt order by attempt" | paste -sd,; }
+begin() { # LEDGER, options: a run of 200 steps at work after step 20; its ranks in $ranks
+    local dir=$1; shift
+    rm -rf checkpoints
+    setsid tern run run.yaml --ranks 2 --set steps=200 --set checkpoint.every=20 --set ledger.dir="$dir" "$@" 2>err >out & pid=$!
+    tiny_wait_step 20 $pid
+    ranks=$(pgrep -P $pid tern-task)
+    trainers=$(for r in $ranks; do pgrep -P "$r"; done)
+}
+end() { wait $pid; rc=$? cmd="$1"; status 0 "$1: the run ends well"; }
+same() { tiny_digests | cmp -s - weights; ok $? "$1: the weights are the reference's, to the bit"; }
+
+run tern run run.yaml --ranks 2 --set steps=200 --set checkpoint.every=20 --set ledger.dir=whole
+status 0; tiny_digests >weights
+
+export TERN_LIVENESS=2 TERN_DEADLINE=300
+begin stopped
+victim=$(echo $trainers | awk '{print $2}'); kill -STOP "$victim"
+end "a stopped rank"; same "a stopped rank"
+is "$(rows stopped outcome)" "fault,done" "its attempt ends long before the deadline, and the next one is the last"
+err_has 'no sign of life'
+[ -z "$(rows stopped cause | grep -v 'rank [01] .*no sign of life')" ]; ok $? "and the cause names the rank" || rows stopped cause
+
+export TERN_DEADLINE=3
+begin held
+for p in $trainers $ranks $pid; do kill -STOP "$p"; sleep 0.1; done
+sleep 6
+for p in $trainers $ranks $pid; do kill -CONT "$p"; sleep 0.1; done
+end "everything is held for 6 s, of a deadline of 3"; same "held"
+is "$(rows held outcome)" "done" "in one attempt"
+
+begin supervisor; kill -STOP $pid; sleep 5; kill -CONT $pid
+end "the supervisor is held"; same "supervisor"
+is "$(rows supervisor outcome)" "done" "in one attempt"
+
+# Storage that takes longer to take a rank's checkpoint, or to give its data, than the deadline.
+if strace -f -qq -e trace=fsync -e inject=fsync:delay_enter=1 true 2>/dev/null; then
+    export TERN_DEADLINE=1
+    rm -rf checkpoints
+    run timeout 300 strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:delay_enter=4000000:when=9 \
+        tern run run.yaml --ranks 2 --set steps=3 --set checkpoint.every=3 --set ledger.dir=storage
+    status 0 "storage that hangs for longer than the deadline"
+    is "$(rows storage outcome)" "done" "in one attempt"
+else
+    skip "storage that hangs: strace cannot delay system calls here"
+fi
+tap_done

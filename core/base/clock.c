@@ -22,6 +22,20 @@ int64_t tern_clock_boot_ns(void)
     return now_ns(CLOCK_BOOTTIME);
 }
 
+struct tern_clock_limit tern_clock_limit(int64_t ns, int64_t most_ns)
+{
+    return (struct tern_clock_limit){ns, tern_clock_boot_ns(), most_ns};
+}
+
+int64_t tern_clock_left_ns(struct tern_clock_limit *l)
+{
+    int64_t now = tern_clock_boot_ns(), since = now - l->seen_ns;
+
+    l->seen_ns = now;
+    l->left_ns -= since < l->most_ns ? since : l->most_ns;
+    return l->left_ns;
+}
+
 char *tern_clock_iso8601(char *to, size_t n, int64_t wall_ns)
 {
     time_t s = (time_t)(wall_ns / 1000000000);

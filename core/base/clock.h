@@ -17,4 +17,14 @@ char *tern_clock_iso8601(char *to, size_t n, int64_t wall_ns);
 /* Sleep at least `ns`, through signals. */
 void tern_clock_sleep_ns(int64_t ns);
 
+/* A limit on waiting.  Of the time between two looks at it `most_ns` counts at most: what is more,
+ * this process spent stopped (a suspended job, a frozen machine), as those did perhaps that it
+ * waits for.  So whoever waits looks at least that often. */
+struct tern_clock_limit {
+    int64_t left_ns, seen_ns, most_ns;
+};
+struct tern_clock_limit tern_clock_limit(int64_t ns, int64_t most_ns);
+/* What is left; 0 or less when it is over. */
+int64_t tern_clock_left_ns(struct tern_clock_limit *l);
+
 #endif

@@ -4,6 +4,7 @@
  * one that has not returned by the deadline is left behind with all that it works on. */
 #include "core/fabric/wireup.h"
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 
 #include <pmix.h>
@@ -53,10 +54,12 @@ static void *run(void *arg)
 /* False when it did not return in time: then nothing of `s` may be touched any more. */
 static bool in_time(struct state *s, void (*call)(struct state *s), int64_t ns)
 {
+    static const int64_t look_ns = 1000000000;
+    struct tern_clock_limit limit = tern_clock_limit(ns, look_ns);
     struct timespec until;
     sigset_t all, before;
     pthread_t thread;
-    int rc = 0;
+    int64_t left;
 
     s->call = call;
     s->done = false;
@@ -69,14 +72,14 @@ static bool in_time(struct state *s, void (*call)(struct state *s), int64_t ns)
         failed(s, "no thread can be made for it", PMIX_ERR_OUT_OF_RESOURCE, -1);
         return true;
     }
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec += ns % 1000000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&s->lock);
-    while (!s->done && rc == 0)
-        rc = pthread_cond_timedwait(&s->ended, &s->lock, &until);
+    while (!s->done && (left = tern_clock_left_ns(&limit)) > 0) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += left < look_ns / 2 ? left : look_ns / 2;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&s->ended, &s->lock, &until);
+    }
     bool done = s->done;
     pthread_mutex_unlock(&s->lock);
     if (done)

@@ -18,6 +18,11 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+enum {
+    LOOK_MS = 1000,
+    CONNECT_MS = 4000, /* with an address that nobody has, a connection takes 3 s to fail */
+};
+
 struct state {
     int fd;
     uint32_t round;
@@ -50,13 +55,13 @@ static int parse(struct state *s, const char *address, char *host, size_t n, cha
     return 0;
 }
 
-/* Until `deadline`: a supervisor that is still starting refuses at first.  A name that this node
+/* Until the limit: a supervisor that is still starting refuses at first.  A name that this node
  * does not know, or knows with another card's address, is passed by: srun tells its own. */
-static int connect_until(struct state *s, const char *name, const char *port, int64_t deadline,
-                         struct tern_err *err)
+static int connect_until(struct state *s, const char *name, const char *port,
+                         struct tern_clock_limit *limit, struct tern_err *err)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-    const struct timeval patience = {.tv_sec = 3}; /* with an address that nobody has */
+    const struct timeval patience = {.tv_sec = CONNECT_MS / 1000 - 1};
     const char *launcher = getenv("SLURM_LAUNCH_NODE_IPADDR"), *host = name;
 
     for (;; host = host == name && launcher ? launcher : name) {
@@ -78,7 +83,7 @@ static int connect_until(struct state *s, const char *name, const char *port, in
         int saved = errno;
         if (rc == 0)
             freeaddrinfo(list);
-        if (tern_clock_boot_ns() > deadline) {
+        if (tern_clock_left_ns(limit) <= 0) {
             errno = saved;
             return rc ? tern_err_set(err, TERN_TEMPFAIL, "the supervisor's socket %s: %s", s->where,
                                      gai_strerror(rc))
@@ -88,13 +93,15 @@ static int connect_until(struct state *s, const char *name, const char *port, in
     }
 }
 
-static int move(struct state *s, bool out, void *p, size_t n, int64_t deadline,
+static int move(struct state *s, bool out, void *p, size_t n, struct tern_clock_limit *limit,
                 struct tern_err *err)
 {
     for (size_t done = 0; done < n;) {
         struct pollfd f = {s->fd, out ? POLLOUT : POLLIN, 0};
-        int64_t left = deadline - tern_clock_boot_ns();
-        int ready = left > 0 ? poll(&f, 1, (int)(left / 1000000) + 1) : 0;
+        int64_t left = tern_clock_left_ns(limit) / 1000000;
+        int ready = left > 0 ? poll(&f, 1, left < LOOK_MS / 2 ? (int)left + 1 : LOOK_MS / 2) : 0;
+        if (ready == 0 && left > 0)
+            continue;
         if (ready == 0)
             return tern_err_set(err, TERN_TEMPFAIL,
                                 "not all ranks reached the supervisor's socket %s within the "
@@ -114,32 +121,32 @@ static int move(struct state *s, bool out, void *p, size_t n, int64_t deadline,
     return 0;
 }
 
-static int put(struct wireup *w, uint32_t kind, const void *data, uint32_t bytes, int64_t deadline,
-               struct tern_err *err)
+static int put(struct wireup *w, uint32_t kind, const void *data, uint32_t bytes,
+               struct tern_clock_limit *limit, struct tern_err *err)
 {
     struct state *s = w->state;
     struct rendezvous_frame h = {
         RENDEZVOUS_MAGIC, kind, (uint32_t)w->rank, (uint32_t)w->size, s->round, bytes, {0}};
 
     memcpy(h.key, s->key, sizeof h.key);
-    if (move(s, true, &h, sizeof h, deadline, err) < 0)
+    if (move(s, true, &h, sizeof h, limit, err) < 0)
         return -1;
-    return bytes ? move(s, true, (void *)(uintptr_t)data, bytes, deadline, err) : 0;
+    return bytes ? move(s, true, (void *)(uintptr_t)data, bytes, limit, err) : 0;
 }
 
 static int exchange(struct wireup *w, const uint8_t *blob, uint8_t *all, struct tern_err *err)
 {
     struct state *s = w->state;
     struct rendezvous_frame h;
-    int64_t deadline = tern_clock_boot_ns() + w->deadline_ns;
+    struct tern_clock_limit limit = tern_clock_limit(w->deadline_ns, LOOK_MS * 1000000ll);
     char text[RENDEZVOUS_TEXT + 1] = "";
 
     /* Who refuses says why and closes, so that is read even where nothing can be sent any more. */
-    put(w, RENDEZVOUS_BLOB, blob, WIREUP_BLOB, deadline, err);
-    if (move(s, false, &h, sizeof h, deadline, err) < 0)
+    put(w, RENDEZVOUS_BLOB, blob, WIREUP_BLOB, &limit, err);
+    if (move(s, false, &h, sizeof h, &limit, err) < 0)
         return -1;
     if (h.magic == RENDEZVOUS_MAGIC && h.kind == RENDEZVOUS_NO && h.bytes <= RENDEZVOUS_TEXT) {
-        if (move(s, false, text, h.bytes, deadline, err) < 0)
+        if (move(s, false, text, h.bytes, &limit, err) < 0)
             return -1;
         return tern_err_set(err, TERN_TEMPFAIL, "%s",
                             text[0] ? text : "the supervisor refuses this rank");
@@ -149,7 +156,7 @@ static int exchange(struct wireup *w, const uint8_t *blob, uint8_t *all, struct 
         return tern_err_set(err, TERN_FAILED, "the supervisor's socket %s speaks another protocol",
                             s->where);
     s->round++;
-    return move(s, false, all, h.bytes, deadline, err);
+    return move(s, false, all, h.bytes, &limit, err);
 }
 
 static void finish(struct wireup *w)
@@ -165,7 +172,7 @@ static void finish(struct wireup *w)
 int tern_fabric_wireup_socket(struct wireup *w, const char *address, struct tern_err *err)
 {
     struct state *s = tern_alloc(1, sizeof *s, "the wire-up", err);
-    int64_t deadline = tern_clock_boot_ns() + w->deadline_ns;
+    struct tern_clock_limit limit = tern_clock_limit(w->deadline_ns, CONNECT_MS * 1000000ll);
     char host[256], port[6];
 
     if (!s)
@@ -176,7 +183,7 @@ int tern_fabric_wireup_socket(struct wireup *w, const char *address, struct tern
     w->exchange = exchange;
     w->close = finish;
     if (parse(s, address, host, sizeof host, port, err) < 0 ||
-        connect_until(s, host, port, deadline, err) < 0)
+        connect_until(s, host, port, &limit, err) < 0)
         return -1;
-    return put(w, RENDEZVOUS_HELLO, NULL, 0, deadline, err);
+    return put(w, RENDEZVOUS_HELLO, NULL, 0, &limit, err);
 }

@@ -410,6 +410,18 @@ static void test_process(void)
     close(folder);
 }
 
+/* A limit on waiting stands still while this process does: here, while it does not look. */
+static void test_limit(void)
+{
+    struct tern_clock_limit l = tern_clock_limit(1000000000, 1000000);
+
+    tern_clock_sleep_ns(20000000);
+    ok(tern_clock_left_ns(&l) == 999000000, "of a gap counts what may lie between two looks");
+    l = tern_clock_limit(3000000, 1000000000);
+    tern_clock_sleep_ns(5000000);
+    ok(tern_clock_left_ns(&l) <= 0, "and of a wait all");
+}
+
 int main(void)
 {
     char t[40];
@@ -425,6 +437,7 @@ int main(void)
     yaml_written();
     test_rand();
     test_opt();
+    test_limit();
     ok(strlen(tern_clock_iso8601(t, sizeof t, tern_clock_wall_ns())) == 25, "time: %s", t);
     json_t *j = tern_json_real(NAN);
     is(json_string_value(j), "NaN", "JSON has no NaN; we say it in words");

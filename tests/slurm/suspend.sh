@@ -1,0 +1,35 @@
+#!/bin/bash
+# scontrol suspend and resume: no rank is blamed for the time in which none ran.  A rank that is
+# stopped alone is.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/vcluster.sh"
+. "$ROOT/tests/lib/tiny.sh"
+cluster_up
+tiny_make || exit 1
+rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by attempt" | paste -sd,; }
+over() { for _ in 1 2 3 4; do until_true job_over "$job" && break; done; is "$(job_state "$job")" COMPLETED "$1: the job comes to its end" || cat "$1.out"; }
+begin() { # NAME: a job of two nodes at work
+    sed "s/^name:.*/name: $1/; s/^steps:.*/steps: 400/; s/every: 1, keep: 2/every: 50, keep: 2/; s/dir: checkpoints/dir: $1/" run.yaml >"$1.yaml"
+    submit -N2 --exclusive -o "$1.out" --wrap "exec tern run $1.yaml"; status 0
+    until_true test -d "$1/step-00000050"
+}
+export TERN_DEADLINE=4 TERN_LIVENESS=2
+begin left; over left
+
+begin held
+on scontrol suspend "$job"; status 0
+until_true sh -c "tern cluster exec $CLUSTER -- squeue -h -j $job -o %T | grep -qx SUSPENDED"
+at=$(ls held | sort | tail -n 1); sleep 10 # more than twice the deadline
+on scontrol resume "$job"; status 0
+over held; is "$(rows outcome held)" "done" "suspended for longer than the deadline: one attempt"
+digests() { tern ckpt show "$1/latest" --json | grep '"sha256"' | sort; }
+digests left >want; digests held | cmp -s - want; ok $? "the weights are those of a job left alone"
+
+export TERN_DEADLINE=60
+begin stopped
+kill -STOP "$(pgrep -f '^[^ ]*tern-train .*/stopped.yaml' | tail -n 1)"
+over stopped
+is "$(rows outcome stopped)" "fault,done" "a rank that is stopped alone: another attempt"
+has stopped.out 'no sign of life' "in words that tell"
+digests stopped | cmp -s - want; ok $? "and the weights are the same"
+tap_done

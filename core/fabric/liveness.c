@@ -7,9 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -45,7 +42,8 @@ struct known {
 };
 
 struct liveness {
-    int rank, size, fd, family;
+    int rank, size;
+    struct tern_datagram socket;
     int stop[2]; /* pipe: closed to end the thread */
     bool runs;
     pthread_t thread;
@@ -55,39 +53,15 @@ struct liveness {
     struct known *ranks; /* [size] */
 };
 
-static void send_to(const struct liveness *l, const struct sockaddr *to, socklen_t n,
-                    const struct datagram *d)
-{
-    /* Lost ones are asked again. */
-    (void)sendto(l->fd, d, sizeof *d, MSG_DONTWAIT | MSG_NOSIGNAL, to, n);
-}
-
-static bool is_mapped(const uint8_t a[16])
-{
-    static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-    return memcmp(a, prefix, sizeof prefix) == 0;
-}
-
 void tern_fabric_liveness_ask(struct liveness *l, int r)
 {
-    if (!l || r == l->rank || !l->ranks[r].card.port)
-        return;
-    const struct liveness_card *c = &l->ranks[r].card;
-    struct datagram d = {.magic = MAGIC, .kind = QUESTION, .rank = l->rank};
+    struct datagram d = {.magic = MAGIC, .kind = QUESTION};
 
-    memcpy(d.key, c->key, sizeof d.key);
-    for (int i = 0; i < c->n; i++) {
-        if (l->family == AF_INET6) {
-            struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(c->port)};
-            memcpy(&to.sin6_addr, c->address[i], 16);
-            send_to(l, (const struct sockaddr *)&to, sizeof to, &d);
-        } else if (is_mapped(c->address[i])) {
-            struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(c->port)};
-            memcpy(&to.sin_addr, c->address[i] + 12, 4);
-            send_to(l, (const struct sockaddr *)&to, sizeof to, &d);
-        }
-    }
+    if (!l || r == l->rank || !l->ranks[r].card.place.port)
+        return;
+    d.rank = l->rank;
+    memcpy(d.key, l->ranks[r].card.key, sizeof d.key);
+    tern_datagram_send(&l->socket, &l->ranks[r].card.place, &d, sizeof d);
 }
 
 int64_t tern_fabric_liveness_heard(const struct liveness *l, int r)
@@ -129,7 +103,8 @@ static void answer(struct liveness *l, int r, const struct sockaddr_storage *fro
     };
 
     memcpy(d.key, l->ranks[r].card.key, sizeof d.key);
-    send_to(l, (const struct sockaddr *)from, n, &d);
+    (void)sendto(l->socket.fd, &d, sizeof d, MSG_DONTWAIT | MSG_NOSIGNAL,
+                 (const struct sockaddr *)from, n);
 }
 
 static void heard(struct liveness *l, const struct datagram *d)
@@ -154,8 +129,8 @@ static void read_all(struct liveness *l)
     socklen_t n = sizeof from;
 
     for (;; n = sizeof from) {
-        ssize_t k =
-            recvfrom(l->fd, &d, sizeof d, MSG_DONTWAIT | MSG_TRUNC, (struct sockaddr *)&from, &n);
+        ssize_t k = recvfrom(l->socket.fd, &d, sizeof d, MSG_DONTWAIT | MSG_TRUNC,
+                             (struct sockaddr *)&from, &n);
         if (k < 0 && (errno == EINTR || errno == ECONNREFUSED))
             continue; /* an address of this rank's that leads to somebody else */
         if (k < 0)
@@ -186,7 +161,7 @@ static void greet(struct liveness *l)
 static void *run(void *arg)
 {
     struct liveness *l = arg;
-    struct pollfd fds[2] = {{.fd = l->fd, .events = POLLIN}, {.fd = l->stop[0]}};
+    struct pollfd fds[2] = {{.fd = l->socket.fd, .events = POLLIN}, {.fd = l->stop[0]}};
     int rounds = 0;
 
     while (!fds[1].revents) {
@@ -206,72 +181,6 @@ static void *run(void *arg)
 
 /* ---------------------------------------------------------------- opening, closing */
 
-static void add_address(struct liveness_card *c, const struct sockaddr *a)
-{
-    uint8_t *to = c->address[c->n];
-
-    if (a->sa_family == AF_INET) {
-        memset(to, 0, 16);
-        to[10] = to[11] = 0xff;
-        memcpy(to + 12, &((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
-    } else {
-        memcpy(to, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, 16);
-    }
-    c->n++;
-}
-
-static bool is_local(const struct sockaddr *a) /* to its link: without the link it says nothing */
-{
-    return a->sa_family == AF_INET6 &&
-           IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
-}
-
-/* Of interfaces that are up, first those that lead to other machines. */
-static void own_addresses(struct liveness_card *c)
-{
-    struct ifaddrs *list = NULL;
-
-    if (getifaddrs(&list) < 0)
-        return;
-    for (int loop = 0; loop < 2; loop++)
-        for (struct ifaddrs *i = list; i && c->n < LIVENESS_ADDRESSES; i = i->ifa_next)
-            if (i->ifa_addr && (i->ifa_flags & IFF_UP) && (loop ? c->n == 0 : 1) &&
-                !!(i->ifa_flags & IFF_LOOPBACK) == loop &&
-                (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6) &&
-                !is_local(i->ifa_addr))
-                add_address(c, i->ifa_addr);
-    freeifaddrs(list);
-}
-
-/* Both families by one socket; IPv4 alone where there is no other. */
-static int open_socket(struct liveness *l, struct liveness_card *c)
-{
-    struct sockaddr_storage own = {0};
-    socklen_t n = sizeof own;
-    const int families[] = {AF_INET6, AF_INET};
-
-    for (int i = 0; i < 2; i++) {
-        l->family = families[i];
-        l->fd = socket(l->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (l->fd < 0)
-            continue;
-        if (l->family == AF_INET6)
-            setsockopt(l->fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
-        own = (struct sockaddr_storage){.ss_family = (sa_family_t)l->family};
-        if (bind(l->fd, (struct sockaddr *)&own,
-                 l->family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                       : sizeof(struct sockaddr_in)) == 0 &&
-            getsockname(l->fd, (struct sockaddr *)&own, &n) == 0) {
-            c->port = ntohs(l->family == AF_INET6 ? ((struct sockaddr_in6 *)&own)->sin6_port
-                                                  : ((struct sockaddr_in *)&own)->sin_port);
-            return 0;
-        }
-        close(l->fd);
-        l->fd = -1;
-    }
-    return -1;
-}
-
 struct liveness *tern_fabric_liveness_open(int rank, int size, struct liveness_card *card)
 {
     struct liveness *l = calloc(1, sizeof *l);
@@ -279,17 +188,17 @@ struct liveness *tern_fabric_liveness_open(int rank, int size, struct liveness_c
     *card = (struct liveness_card){0};
     if (!l)
         return NULL;
-    *l = (struct liveness){.rank = rank, .size = size, .fd = -1, .stop = {-1, -1}};
+    *l = (struct liveness){.rank = rank, .size = size, .socket = {.fd = -1}, .stop = {-1, -1}};
     tern_rand_system(l->key, sizeof l->key);
     memcpy(card->key, l->key, sizeof card->key);
     l->ranks = calloc((size_t)size, sizeof *l->ranks);
-    if (!l->ranks || pipe2(l->stop, O_CLOEXEC) < 0 || open_socket(l, card) < 0) {
+    if (!l->ranks || pipe2(l->stop, O_CLOEXEC) < 0 ||
+        tern_datagram_open(&l->socket, &card->place) < 0) {
         tern_info("a rank that is stopped is found by its deadline alone: %s", strerror(errno));
         tern_fabric_liveness_close(l);
         *card = (struct liveness_card){0};
         return NULL;
     }
-    own_addresses(card);
     return l;
 }
 
@@ -298,7 +207,7 @@ void tern_fabric_liveness_meet(struct liveness *l, int r, const struct liveness_
     if (!l)
         return;
     l->ranks[r].card = *card;
-    if (card->n > LIVENESS_ADDRESSES)
+    if (card->place.n > TERN_DATAGRAM_ADDRESSES)
         l->ranks[r].card = (struct liveness_card){0};
 }
 
@@ -327,8 +236,7 @@ void tern_fabric_liveness_close(struct liveness *l)
         pthread_join(l->thread, NULL);
     if (l->stop[0] >= 0)
         close(l->stop[0]);
-    if (l->fd >= 0)
-        close(l->fd);
+    tern_datagram_close(&l->socket);
     free(l->ranks);
     free(l);
 }

@@ -15,16 +15,15 @@
 
 #include <stdint.h>
 
+#include "core/base/datagram.h"
 #include "core/fabric/fabric.h"
 
-enum { LIVENESS_KEY = 16, LIVENESS_ADDRESSES = 6 };
+enum { LIVENESS_KEY = 16 };
 
 /* What the others must know of a rank; exchanged at wire-up. */
 struct liveness_card {
     uint8_t key[LIVENESS_KEY];
-    uint16_t port;                           /* 0: it does not answer */
-    uint16_t n;                              /* addresses */
-    uint8_t address[LIVENESS_ADDRESSES][16]; /* IPv6, or IPv4 mapped into it */
+    struct tern_datagram_place place; /* no port: it does not answer */
 };
 
 struct liveness;

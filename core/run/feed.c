@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -41,6 +42,7 @@ struct tern_run_feed {
     struct side front, back;        /* written to, read from */
     struct dropped dropped;         /* since the last piece */
     bool stuck, ending, done;
+    _Atomic uint64_t taken; /* pieces so far */
 };
 
 static struct timespec in_ms(int ms)
@@ -70,6 +72,7 @@ static void hand_over(struct tern_run_feed *f)
         tell(f, &p.before);
         if (p.len)
             f->taker.take(f->taker.self, p.wall_ns, p.stream, f->back.data + at + sizeof p, p.len);
+        atomic_fetch_add_explicit(&f->taken, 1, memory_order_relaxed);
     }
     f->back.len = 0;
 }
@@ -195,14 +198,22 @@ void tern_run_feed_put(struct tern_run_feed *f, int64_t wall_ns, char stream, co
 bool tern_run_feed_close(struct tern_run_feed *f, int patience_ms)
 {
     struct timespec until = in_ms(patience_ms);
+    uint64_t seen = 0;
 
     if (!f)
         return true;
     pthread_mutex_lock(&f->lock);
     f->ending = true;
     pthread_cond_signal(&f->filled);
-    while (!f->done && pthread_cond_timedwait(&f->emptied, &f->lock, &until) != ETIMEDOUT)
-        ;
+    while (!f->done) {
+        if (pthread_cond_timedwait(&f->emptied, &f->lock, &until) != ETIMEDOUT)
+            continue;
+        uint64_t taken = atomic_load_explicit(&f->taken, memory_order_relaxed);
+        if (taken == seen)
+            break;
+        seen = taken; /* slow, but it moves */
+        until = in_ms(patience_ms);
+    }
     bool done = f->done;
     pthread_mutex_unlock(&f->lock);
     if (!done)

@@ -34,8 +34,9 @@ struct tern_run_feed *tern_run_feed_open(const struct tern_run_feed_taker *taker
                                          struct tern_err *err);
 void tern_run_feed_put(struct tern_run_feed *f, int64_t wall_ns, char stream, const char *data,
                        size_t len);
-/* Let the consumer finish, for `patience_ms` at most; then finish() has returned, the thread is
- * gone and `f` freed: true.  Else it is stuck, and both stay until the process ends: false. */
+/* Let the consumer finish, as long as it takes a piece every `patience_ms`; then finish() has
+ * returned, the thread is gone and `f` freed: true.  Else it is stuck, and both stay until the
+ * process ends: false. */
 bool tern_run_feed_close(struct tern_run_feed *f, int patience_ms);
 
 #endif

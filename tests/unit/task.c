@@ -281,7 +281,7 @@ static void trims(void)
    counts the pieces that it has not taken yet, for a program that waits for it. */
 struct storage {
     sem_t hold, room;
-    bool holds, finished;
+    bool holds, slow, finished;
     uint64_t bytes, lost;
     uint32_t torn;
 };
@@ -294,6 +294,8 @@ static void storage_take(void *self, int64_t wall_ns, char stream, const char *d
     if (s->holds)
         sem_wait(&s->hold);
     s->holds = false;
+    if (s->slow)
+        tern_clock_sleep_ns(100000000);
     s->bytes += len;
     sem_post(&s->room);
 }
@@ -350,6 +352,13 @@ static void queue(void)
     ok(tern_run_feed_close(f, 60000) && s.bytes < 200 * sizeof data && s.lost == 0 &&
            s.torn == 1U << ('o' - 'a'),
        "a piece without a newline is missed, too, in its stream");
+
+    f = storage_open(&s, false, 0);
+    s.slow = true;
+    for (int i = 0; i < 30; i++)
+        tern_run_feed_put(f, 1, 'o', data, sizeof data);
+    ok(tern_run_feed_close(f, 2000) && s.finished && s.bytes == 30 * sizeof data,
+       "one that is slow is waited for at the end, as long as it goes on");
 
     memset(data, '\n', sizeof data);
     f = storage_open(&hangs, true, 0);

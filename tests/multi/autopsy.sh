@@ -26,7 +26,7 @@ look '3 ranks wait, .* for rank 2 \(.*\), which has no dump: it died or was cut 
 out_has 'ranks, dumps of 3; none of rank 2'
 rm -rf dumps
 trap '' USR2 # until it listens, the question must not end it
-"$R" late 4 2>err & pid=$!
+TERN_DEADLINE=30 "$R" late 4 2>err & pid=$!
 trap - USR2
 asked() { # until all four wait, and have answered
     kill -USR2 $pid; sleep 0.1

@@ -37,98 +37,6 @@ struct fi_info *ofi_hints(const char *provider, enum ofi_mode mode)
     return h;
 }
 
-static const struct sockaddr_in *ipv4(const struct fi_info *i)
-{
-    return i->addr_format == FI_SOCKADDR_IN ? i->src_addr : NULL;
-}
-static const struct sockaddr_in6 *ipv6(const struct fi_info *i)
-{
-    return i->addr_format == FI_SOCKADDR_IN6 ? i->src_addr : NULL;
-}
-
-/* Loopback and link-local addresses mean nothing on another node.  The provider's list is in no
- * order that one could rely on. */
-static bool reaches_others(const struct fi_info *i)
-{
-    const struct sockaddr_in *in = ipv4(i);
-    const struct sockaddr_in6 *in6 = ipv6(i);
-
-    if (in)
-        return ntohl(in->sin_addr.s_addr) >> 24 != 127;
-    if (in6)
-        return !IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) && !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr);
-    return true;
-}
-
-static bool any_reaches(const struct fi_info *i)
-{
-    while (i && !reaches_others(i))
-        i = i->next;
-    return i != NULL;
-}
-
-static const char *name_of(const struct fi_info *i)
-{
-    return i->domain_attr->name ? i->domain_attr->name : "?";
-}
-
-/* Mbit/s, 0 when nobody knows. */
-static long speed_of(const struct fi_info *i)
-{
-    char path[128];
-    long speed = 0;
-
-    if (i->nic && i->nic->link_attr && i->nic->link_attr->speed)
-        return (long)(i->nic->link_attr->speed / 1000000);
-    snprintf(path, sizeof path, "/sys/class/net/%.32s/speed", name_of(i));
-    FILE *f = fopen(path, "re");
-    if (f && fscanf(f, "%ld", &speed) != 1)
-        speed = 0;
-    if (f)
-        fclose(f);
-    return speed > 0 ? speed : 0;
-}
-
-static bool named(const char *list, const char *name)
-{
-    size_t len = strlen(name);
-
-    for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
-        if (strncmp(s, name, len) == 0 && (s[len] == ',' || !s[len]))
-            return true;
-    return false;
-}
-
-static int by_network(const void *a, const void *b)
-{
-    const struct fi_info *x = *(struct fi_info *const *)a, *y = *(struct fi_info *const *)b;
-    int rc = strcmp(x->fabric_attr->name, y->fabric_attr->name);
-
-    return rc ? rc : strcmp(name_of(x), name_of(y));
-}
-
-enum { CANDIDATES = 64 };
-
-/* One entry an interface, IPv4 before IPv6, in an order that all nodes have. */
-static int candidates(struct fi_info *list, bool reaching, const char *names,
-                      struct fi_info *to[CANDIDATES])
-{
-    int n = 0;
-
-    for (int six = 0; six < 2; six++) {
-        for (struct fi_info *i = list; i && n < CANDIDATES; i = i->next) {
-            bool known = (i->addr_format == FI_SOCKADDR_IN6) != six;
-            if (names ? !named(names, name_of(i)) : reaching && !reaches_others(i))
-                continue;
-            for (int k = 0; k < n && !known; k++)
-                known = strcmp(name_of(to[k]), name_of(i)) == 0;
-            if (!known)
-                to[n++] = i;
-        }
-    }
-    return n;
-}
-
 void ofi_rails_say(struct ofi *o, const char *fmt, const char *a, const char *b)
 {
     size_t n = strlen(o->rails_why);
@@ -143,12 +51,13 @@ static int leave_out_slow(struct ofi *o, struct fi_info **c, int n)
     int kept = 0;
 
     for (int i = 0; i < n; i++)
-        best = speed_of(c[i]) > best ? speed_of(c[i]) : best;
+        best = ofi_speed_of(c[i]) > best ? ofi_speed_of(c[i]) : best;
     for (int i = 0; i < n; i++) {
-        if (2 * speed_of(c[i]) >= best || speed_of(c[i]) == 0)
+        if (2 * ofi_speed_of(c[i]) >= best || ofi_speed_of(c[i]) == 0)
             c[kept++] = c[i];
         else
-            ofi_rails_say(o, "%s is left out: far slower than the fastest%s; ", name_of(c[i]), "");
+            ofi_rails_say(o, "%s is left out: far slower than the fastest%s; ", ofi_name_of(c[i]),
+                          "");
     }
     return kept;
 }
@@ -161,12 +70,14 @@ static int in_list_order(const char *names, struct fi_info **c, int n, struct te
     for (const char *s = names; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
         size_t len = strcspn(s, ",");
         int i = 0;
-        while (i < n && !(strlen(name_of(c[i])) == len && strncmp(name_of(c[i]), s, len) == 0))
+        while (i < n &&
+               !(strlen(ofi_name_of(c[i])) == len && strncmp(ofi_name_of(c[i]), s, len) == 0))
             i++;
         if (i == n || k == RAILS)
             return tern_err_set(err, TERN_USAGE,
                                 i == n ? "TERN_FABRIC_RAILS: there is no interface '%.*s' here "
-                                         "that libfabric can use (ip addr)"
+                                         "that libfabric can use (ip addr; FI_TCP_IFACE leaves "
+                                         "out those that it does not name)"
                                        : "TERN_FABRIC_RAILS: '%.*s' is one too many: at most 4",
                                 (int)len, s);
         sorted[k++] = c[i];
@@ -188,10 +99,10 @@ static uint32_t hash32(const void *p, size_t n)
 
 static void describe(struct rail *l)
 {
-    const struct sockaddr_in *in = ipv4(l->info);
-    const struct sockaddr_in6 *in6 = ipv6(l->info);
+    const struct sockaddr_in *in = ofi_ipv4(l->info);
+    const struct sockaddr_in6 *in6 = ofi_ipv6(l->info);
 
-    snprintf(l->name, sizeof l->name, "%s", name_of(l->info));
+    snprintf(l->name, sizeof l->name, "%s", ofi_name_of(l->info));
     snprintf(l->where, sizeof l->where, "%s", l->info->fabric_attr->name);
     if (in) {
         inet_ntop(AF_INET, &in->sin_addr, l->where, sizeof l->where);
@@ -314,9 +225,14 @@ static int query_named(struct ofi *o, const char *provider, enum ofi_mode mode,
 
     if (!hints)
         return -FI_ENOMEM;
-    while ((rc = fi_getinfo(tern_libfabric_api(), NULL, NULL, 0, hints, list)) == 0 && o->far &&
-           !any_reaches(*list) && tern_clock_boot_ns() < until) {
-        fi_freeinfo(*list);
+    for (;;) {
+        rc = fi_getinfo(tern_libfabric_api(), NULL, NULL, 0, hints, list);
+        if (rc == 0)
+            ofi_heed_iface(list);
+        if (rc || !o->far || ofi_any_reaches(*list) || tern_clock_boot_ns() >= until)
+            break;
+        if (*list)
+            fi_freeinfo(*list);
         *list = NULL;
         tern_clock_sleep_ns(100000000);
     }
@@ -348,6 +264,17 @@ static const struct {
     {"shm", 2, "long writes over shm never end with libfabric 2"},
 };
 
+static int no_interface(const char *provider, struct tern_err *err)
+{
+    const char *var, *name = ofi_iface_asked(provider, &var);
+
+    if (!name && strcmp(provider, "tcp") == 0)
+        name = ofi_iface_asked("net", &var);
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: there is no interface '%s' here that libfabric can use (ip addr)",
+                        name ? var : provider, name ? name : "");
+}
+
 static int choose_mode(struct ofi *o, const char *provider, struct fi_info **list,
                        struct tern_err *err)
 {
@@ -363,13 +290,16 @@ static int choose_mode(struct ofi *o, const char *provider, struct fi_info **lis
              rma ? "TERN_FABRIC_MODE says so" : "the provider writes to remote memory and tells");
     if (!tagged)
         rc = query(o, provider, OFI_RMA, list);
-    for (size_t i = 0; rc == 0 && !rma && i < sizeof better_tagged / sizeof *better_tagged; i++) {
+    for (size_t i = 0; rc == 0 && *list && !rma && i < sizeof better_tagged / sizeof *better_tagged;
+         i++) {
         if (FI_MAJOR(fi_version()) >= better_tagged[i].since &&
             strstr((*list)->fabric_attr->prov_name, better_tagged[i].provider)) {
             snprintf(o->mode_why, sizeof o->mode_why, "%s", better_tagged[i].why);
             tagged = true;
         }
     }
+    if (rc == 0 && !*list)
+        return no_interface(provider, err);
     if (rc == 0 && !tagged)
         return 0;
     if (rma)
@@ -380,7 +310,8 @@ static int choose_mode(struct ofi *o, const char *provider, struct fi_info **lis
     if (rc)
         snprintf(o->mode_why, sizeof o->mode_why, "%s",
                  asked ? "TERN_FABRIC_MODE says so" : "the provider has no remote writes");
-    fi_freeinfo(*list);
+    if (*list)
+        fi_freeinfo(*list);
     *list = NULL;
     o->mode = OFI_TAGGED;
     rc = query(o, provider, OFI_TAGGED, list);
@@ -389,7 +320,7 @@ static int choose_mode(struct ofi *o, const char *provider, struct fi_info **lis
                             "libfabric has no provider '%s' with reliable tagged messages here "
                             "(%s). `fi_info -l` lists what there is; set TERN_FABRIC_PROVIDER.",
                             provider, fi_strerror(-rc));
-    return 0;
+    return *list ? 0 : no_interface(provider, err);
 }
 
 static int choose_rails(struct ofi *o, struct fi_info *list, struct fi_info **c,
@@ -401,11 +332,11 @@ static int choose_rails(struct ofi *o, struct fi_info *list, struct fi_info **c,
               : strcmp(rails, "any") == 0         ? RAILS_ANY
                                                   : RAILS_LIST;
     names = o->rule == RAILS_LIST ? rails : NULL;
-    int n = candidates(list, any_reaches(list), names, c);
+    int n = ofi_candidates(list, ofi_any_reaches(list), names, c);
     if (names)
         n = in_list_order(names, c, n, err);
     else
-        qsort(c, (size_t)n, sizeof *c, by_network);
+        qsort(c, (size_t)n, sizeof *c, ofi_by_network);
     if (n > 1 && !names) {
         n = leave_out_slow(o, c, n);
         n = n > RAILS ? RAILS : n;
@@ -416,7 +347,7 @@ static int choose_rails(struct ofi *o, struct fi_info *list, struct fi_info **c,
                             "cannot use: %s",
                             o->mode_why);
     if (n > 1 && !names && (o->mode == OFI_TAGGED || !o->far)) {
-        ofi_rails_say(o, "%s alone: %s; ", name_of(c[0]),
+        ofi_rails_say(o, "%s alone: %s; ", ofi_name_of(c[0]),
                       o->far ? "tagged messages use one" : "all ranks are on one host");
         n = 1;
     }
@@ -430,7 +361,7 @@ int ofi_rails_open(struct ofi *o, const char *provider, struct tern_err *err)
     fit_buffers(o);
     if (choose_mode(o, provider, &list, err) < 0)
         return -1;
-    bool reaches = any_reaches(list);
+    bool reaches = ofi_any_reaches(list);
     int n = choose_rails(o, list, c, err);
     for (int i = 0; i < n; i++) {
         o->rails[i].info = fi_dupinfo(c[i]);
@@ -470,6 +401,11 @@ void ofi_rails_explain(const struct ofi *o, struct tern_buf *to)
         "FI_EFA_FORK_SAFE",
         "FI_EFA_USE_DEVICE_RDMA",
         "FI_EFA_ENABLE_SHM_TRANSFER",
+        "FI_TCP_IFACE",
+        "FI_NET_IFACE",
+        "FI_SOCKETS_IFACE",
+        "FI_UDP_IFACE",
+        "FI_VERBS_IFACE",
         "RDMAV_FORK_SAFE",
         "FI_OFI_RXM_BUFFER_SIZE",
         "FI_OFI_RXM_MSG_TX_SIZE",

@@ -1,7 +1,8 @@
 /* What the transport over libfabric is made of, for its files:
  *
  *   ofi.c          opening, addresses, the table; what both modes share
- *   ofi_rail.c     which networks are used, their endpoints
+ *   ofi_iface.c    which networks there are
+ *   ofi_rail.c     which of them are used, their endpoints
  *   ofi_card.c     what ranks tell each other of their rails
  *   ofi_memory.c   registered memory; that of records which came early
  *   ofi_op.c       posting, completions, messages, the queue for what libfabric does not take yet
@@ -209,6 +210,23 @@ static inline size_t ofi_record_max(const struct ofi *o)
 {
     return o->eager_max > EAGER_MAX ? sizeof(struct record) + o->eager_max : RECORD_MAX;
 }
+
+/* ---- ofi_iface.c */
+enum { CANDIDATES = 64 };
+/* NULL where its address is none of these. */
+const struct sockaddr_in *ofi_ipv4(const struct fi_info *i);
+const struct sockaddr_in6 *ofi_ipv6(const struct fi_info *i);
+const char *ofi_name_of(const struct fi_info *i); /* of the interface */
+long ofi_speed_of(const struct fi_info *i);
+int ofi_by_network(const void *a, const void *b); /* for qsort of struct fi_info * */
+/* Can one of the list's be reached from other nodes? */
+bool ofi_any_reaches(const struct fi_info *i);
+/* The interface that the environment names to `provider`, and by which variable; or NULL. */
+const char *ofi_iface_asked(const char *provider, const char **var);
+/* Take all others off the list. */
+void ofi_heed_iface(struct fi_info **list);
+int ofi_candidates(struct fi_info *list, bool reaching, const char *names,
+                   struct fi_info *to[CANDIDATES]);
 
 /* ---- ofi_rail.c */
 struct fi_info *ofi_hints(const char *provider, enum ofi_mode mode);

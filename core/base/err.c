@@ -26,6 +26,16 @@ static enum tern_code code_of_errno(int no)
     case ESTALE:
     case EROFS:
     case ENOMEM:
+    case EINTR: /* of these, what is left when calls were made again (again.h) */
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN: /* a limit of processes */
+    case ENOBUFS:
+    case ENOLCK:
+    case ENOTCONN: /* a mount whose server is gone: FUSE, Lustre */
+    case ESHUTDOWN:
+    case EREMOTEIO:
+    case EHOSTDOWN:
     case ECONNRESET:
     case ECONNREFUSED:
     case ECONNABORTED:

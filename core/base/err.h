@@ -29,8 +29,8 @@ int tern_err_set(struct tern_err *err, enum tern_code code, const char *fmt, ...
     __attribute__((format(printf, 3, 4)));
 
 /* As tern_err_set, with ": <strerror(errno)>" appended.  Storage and network errnos that may pass
- * (ENOSPC, EDQUOT, EIO, ESTALE, ECONNRESET, ...) become TERN_TEMPFAIL, the others TERN_FAILED.
- * Keeps errno. */
+ * (ENOSPC, EDQUOT, EIO, ESTALE, EMFILE, ECONNRESET, ...) become TERN_TEMPFAIL, the others
+ * TERN_FAILED. Keeps errno. */
 int tern_err_sys(struct tern_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Put "<text>: " before what `err` says; the code stays.  Returns -1. */

@@ -1,5 +1,6 @@
 #include "core/base/fs.h"
 
+#include "core/base/again.h"
 #include "core/base/str.h"
 
 #include <dirent.h>
@@ -51,24 +52,31 @@ bool tern_fs_temp_left(const char *name)
            errno == ESRCH;
 }
 
+/* mkostemp(3) that may be called again: one that failed may have filled in the Xs. */
+static int temp_open(char *temp)
+{
+    memset(temp + strlen(temp) - 6, 'X', 6);
+    return mkostemp(temp, O_CLOEXEC);
+}
+
 int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err)
 {
     struct stat there;
 
     *f = (struct tern_fs_new){.fd = -1};
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+    if (TERN_AGAIN(stat(path, &there)) == 0 && !S_ISREG(there.st_mode))
         return tern_err_set(err, TERN_USAGE, "%s: is %s, which a file would replace. Name a file.",
                             path, S_ISDIR(there.st_mode) ? "a folder" : "a device, pipe or socket");
     char who[WHO], *temp;
     temp = tern_strf("%s.tmp-%s-%d-XXXXXX", path, place(who), (int)getpid());
-    int fd = mkostemp(temp, O_CLOEXEC);
+    int fd = TERN_AGAIN(temp_open(temp));
 
     if (fd < 0) {
         tern_err_sys(err, "%s: cannot create", path);
         free(temp);
         return -1;
     }
-    if (fchmod(fd, mode) < 0) {
+    if (TERN_AGAIN(fchmod(fd, mode)) < 0) {
         tern_err_sys(err, "%s: cannot set its mode", path);
         unlink(temp);
         close(fd);
@@ -100,25 +108,25 @@ void tern_fs_new_abort(struct tern_fs_new *f)
 
 int tern_fs_new_commit(struct tern_fs_new *f, struct tern_err *err)
 {
-    if (fsync(f->fd) < 0) {
+    if (tern_fs_sync(f->fd) < 0) {
         tern_err_sys(err, "%s: cannot make it durable", f->path);
         tern_fs_new_abort(f);
         return -1;
     }
-    if (rename(f->temp, f->path) < 0) {
+    if (tern_fs_rename(f->temp, f->path, false) < 0) {
         tern_err_sys(err, "%s: cannot put it in place", f->path);
         tern_fs_new_abort(f);
         return -1;
     }
     int rc = tern_fs_sync_parent(f->path, err);
-    if (close(f->fd) < 0 && rc == 0)
+    if (tern_fs_close(f->fd) < 0 && rc == 0)
         rc = tern_err_sys(err, "%s: cannot close", f->path);
     new_release(f);
     return rc;
 }
 
-int tern_fs_replace(const char *path, const void *data, size_t len, mode_t mode,
-                    struct tern_err *err)
+static int replace_once(const char *path, const void *data, size_t len, mode_t mode,
+                        struct tern_err *err)
 {
     struct tern_fs_new f;
 
@@ -129,6 +137,19 @@ int tern_fs_replace(const char *path, const void *data, size_t len, mode_t mode,
         return -1;
     }
     return tern_fs_new_commit(&f, err);
+}
+
+int tern_fs_replace(const char *path, const void *data, size_t len, mode_t mode,
+                    struct tern_err *err)
+{
+    struct tern_again a = {0};
+    int rc;
+
+    do {
+        errno = 0;
+        rc = replace_once(path, data, len, mode, err);
+    } while (rc < 0 && tern_again_stale(&a));
+    return rc;
 }
 
 int tern_fs_write(int fd, const void *data, size_t len, const char *path, struct tern_err *err)
@@ -168,12 +189,65 @@ int tern_fs_pread(int fd, void *to, size_t len, uint64_t offset, const char *pat
     return 0;
 }
 
-int tern_fs_read(const char *path, size_t max, char **data, size_t *len, struct tern_err *err)
+int tern_fs_sync(int fd)
+{
+    int rc;
+
+    do
+        rc = fsync(fd);
+    while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+int tern_fs_close(int fd)
+{
+    return close(fd) < 0 && errno != EINTR ? -1 : 0;
+}
+
+/* rename(2) or, without replacing, renameat2(2): NFS and some parallel file systems lack its flag.
+ */
+static int rename_once(const char *from, const char *to, bool only_new)
+{
+    struct stat st;
+
+    if (!only_new)
+        return rename(from, to);
+    int rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+    if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) {
+        if (lstat(to, &st) < 0)
+            return errno == ENOENT ? rename(from, to) : -1;
+        errno = EEXIST;
+    }
+    return rc;
+}
+
+int tern_fs_rename(const char *from, const char *to, bool only_new)
+{
+    struct tern_again a = {0};
+    struct stat was, is;
+
+    if (TERN_AGAIN(lstat(from, &was)) < 0)
+        return -1;
+    for (bool again = false;; again = true) {
+        if (rename_once(from, to, only_new) == 0)
+            return 0;
+        const int why = errno;
+        /* The server did it, and its answer was lost. */
+        if (again && (why == ENOENT || why == EEXIST) && TERN_AGAIN(lstat(to, &is)) == 0 &&
+            is.st_dev == was.st_dev && is.st_ino == was.st_ino)
+            return 0;
+        errno = why;
+        if (!tern_again(&a))
+            return -1;
+    }
+}
+
+static int read_once(const char *path, size_t max, char **data, size_t *len, struct tern_err *err)
 {
     int rc = -1;
     char *p = NULL;
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
 
     if (fd < 0) {
         tern_err_sys(err, "%s: cannot open", path);
@@ -181,7 +255,7 @@ int tern_fs_read(const char *path, size_t max, char **data, size_t *len, struct 
             err->code = TERN_USAGE;
         return -1;
     }
-    if (fstat(fd, &st) < 0) {
+    if (TERN_AGAIN(fstat(fd, &st)) < 0) {
         tern_err_sys(err, "%s: cannot stat", path);
         goto out;
     }
@@ -207,16 +281,32 @@ out:
     return rc;
 }
 
+int tern_fs_read(const char *path, size_t max, char **data, size_t *len, struct tern_err *err)
+{
+    struct tern_again a = {0};
+    int rc;
+
+    do {
+        errno = 0;
+        rc = read_once(path, max, data, len, err);
+    } while (rc < 0 && tern_again_stale(&a));
+    return rc;
+}
+
 int tern_fs_sync_dir(const char *dir, struct tern_err *err)
 {
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct tern_again a = {0};
+    int rc;
 
-    if (fd < 0)
-        return tern_err_sys(err, "%s: cannot open folder", dir);
-    int rc = fsync(fd);
-    if (rc < 0)
-        tern_err_sys(err, "%s: cannot make the folder durable", dir);
-    close(fd);
+    do {
+        int fd = TERN_AGAIN(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        if (fd < 0)
+            return tern_err_sys(err, "%s: cannot open folder", dir);
+        rc = tern_fs_sync(fd);
+        if (rc < 0)
+            tern_err_sys(err, "%s: cannot make the folder durable", dir);
+        close(fd);
+    } while (rc < 0 && tern_again_stale(&a));
     return rc;
 }
 
@@ -240,7 +330,8 @@ int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err)
         char c = *s;
         *s = '\0';
         struct stat st;
-        if (mkdir(p, mode) < 0 && !(stat(p, &st) == 0 && S_ISDIR(st.st_mode))) {
+        if (TERN_AGAIN(mkdir(p, mode)) < 0 &&
+            !(TERN_AGAIN(stat(p, &st)) == 0 && S_ISDIR(st.st_mode))) {
             rc = tern_err_sys(err, "%s: cannot make folder", p);
             break;
         }
@@ -257,16 +348,16 @@ static int remove_at(int parent, const char *name, dev_t device, const char *pat
 {
     struct stat st;
 
-    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    if (TERN_AGAIN(fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW)) < 0)
         return errno == ENOENT ? 0 : tern_err_sys(err, "%s: cannot stat", path);
     if (!S_ISDIR(st.st_mode)) {
-        if (unlinkat(parent, name, 0) < 0 && errno != ENOENT)
+        if (TERN_AGAIN(unlinkat(parent, name, 0)) < 0 && errno != ENOENT)
             return tern_err_sys(err, "%s: cannot remove", path);
         return 0;
     }
     if (device && st.st_dev != device)
         return tern_err_set(err, TERN_FAILED, "%s: is a mount; not removed", path);
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = TERN_AGAIN(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
         tern_err_sys(err, "%s: cannot open folder", path);
@@ -283,7 +374,7 @@ static int remove_at(int parent, const char *name, dev_t device, const char *pat
         free(sub);
     }
     closedir(d);
-    if (rc == 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+    if (rc == 0 && TERN_AGAIN(unlinkat(parent, name, AT_REMOVEDIR)) < 0 && errno != ENOENT)
         rc = tern_err_sys(err, "%s: cannot remove folder", path);
     return rc;
 }
@@ -297,7 +388,7 @@ bool tern_fs_exists(const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) == 0;
+    return TERN_AGAIN(stat(path, &st)) == 0;
 }
 
 static rlim_t open_before; /* 0: the limit was never raised */

@@ -10,6 +10,8 @@
  *
  * The bytes go to a temporary name in the same folder; commit makes them durable, renames, and
  * makes the rename durable.  Readers see the old file or the new one.
+ *
+ * Calls that fail for a reason that passes are made again: again.h.
  */
 #ifndef TERN_BASE_FS_H
 #define TERN_BASE_FS_H
@@ -43,6 +45,14 @@ int tern_fs_write(int fd, const void *data, size_t len, const char *path, struct
 /* Exactly `len` bytes at `offset`; a short file is an error that says so. */
 int tern_fs_pread(int fd, void *to, size_t len, uint64_t offset, const char *path,
                   struct tern_err *err);
+
+/* fsync(2), through signals only: an error of it is told once. */
+int tern_fs_sync(int fd);
+/* close(2); a signal that came meanwhile is no failure: the descriptor is gone. */
+int tern_fs_close(int fd);
+/* rename(2) that is made again (again.h), or the failure in errno.  `only_new`: EEXIST where `to`
+ * is there, atomically where the file system can (else ENOTEMPTY of a folder in that moment). */
+int tern_fs_rename(const char *from, const char *to, bool only_new);
 
 /* The whole file, NUL-terminated (the NUL is not in *len), refused above `max` bytes.  Only regular
  * files.  *data is malloc'ed. */

@@ -1,5 +1,7 @@
 #include "core/base/hash.h"
 
+#include "core/base/again.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -60,10 +62,10 @@ char *tern_hex(char *to, const uint8_t *bytes, size_t n)
     return to;
 }
 
-int tern_sha256_file(const char *path, uint8_t digest[TERN_SHA256_BYTES], struct tern_err *err)
+static int file_once(const char *path, uint8_t digest[TERN_SHA256_BYTES], struct tern_err *err)
 {
     enum { PIECE = 1 << 20 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC));
 
     if (fd < 0)
         return tern_err_sys(err, "%s: cannot open", path);
@@ -78,9 +80,23 @@ int tern_sha256_file(const char *path, uint8_t digest[TERN_SHA256_BYTES], struct
             break;
         tern_sha256_add(s, piece, (size_t)n);
     }
+    const int why = errno;
     tern_sha256_end(s, n == 0 ? digest : NULL);
+    errno = why;
     int rc = n == 0 ? 0 : tern_err_sys(err, "%s: cannot read", path);
     free(piece);
     close(fd);
+    return rc;
+}
+
+int tern_sha256_file(const char *path, uint8_t digest[TERN_SHA256_BYTES], struct tern_err *err)
+{
+    struct tern_again a = {0};
+    int rc;
+
+    do {
+        errno = 0;
+        rc = file_once(path, digest, err);
+    } while (rc < 0 && tern_again_stale(&a));
     return rc;
 }

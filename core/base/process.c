@@ -1,5 +1,7 @@
 #include "core/base/process.h"
 
+#include "core/base/again.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +36,7 @@ int tern_process_folder(pid_t pid)
         snprintf(path, sizeof path, "/proc/%d", (int)pid);
     else
         snprintf(path, sizeof path, "/proc/self");
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd < 0 && errno == ENOENT)
         errno = ESRCH;
     return fd;
@@ -43,7 +45,7 @@ int tern_process_folder(pid_t pid)
 int tern_process_open(struct tern_process *p, pid_t pid)
 {
     *p = (struct tern_process){.pid = pid, .is_pidfd = true};
-    p->fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    p->fd = TERN_AGAIN((int)syscall(SYS_pidfd_open, pid, 0));
     if (p->fd < 0 && (errno == ENOSYS || errno == EPERM)) {
         p->is_pidfd = false;
         p->fd = tern_process_folder(pid);
@@ -55,8 +57,8 @@ int tern_process_open(struct tern_process *p, pid_t pid)
 static bool folder_ended(int fd)
 {
     char text[512];
-    int stat = openat(fd, "stat", O_RDONLY | O_CLOEXEC);
-    ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof text - 1);
+    int stat = TERN_AGAIN(openat(fd, "stat", O_RDONLY | O_CLOEXEC));
+    ssize_t n = stat < 0 ? -1 : TERN_AGAIN(read(stat, text, sizeof text - 1));
 
     if (stat >= 0)
         close(stat);
@@ -122,7 +124,7 @@ int tern_process_enter(int folder, int namespaces)
     for (int i = 0; i < N; i++) {
         fds[i] = -1;
         if (rc == 0 && (namespaces & order[i].flag) &&
-            (fds[i] = openat(folder, order[i].file, O_RDONLY | O_CLOEXEC)) < 0)
+            (fds[i] = TERN_AGAIN(openat(folder, order[i].file, O_RDONLY | O_CLOEXEC))) < 0)
             rc = -1;
     }
     for (int i = 0; i < N && rc == 0; i++)

@@ -1,5 +1,7 @@
 #include "core/base/rand.h"
 
+#include "core/base/again.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,8 +59,12 @@ uint64_t tern_rand_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t 
 
 void tern_rand_system(void *to, unsigned len)
 {
-    if (getrandom(to, len, 0) != (ssize_t)len) {
-        perror("tern: getrandom");
-        abort();
+    for (unsigned done = 0; done < len;) {
+        ssize_t n = TERN_AGAIN(getrandom((char *)to + done, len - done, 0));
+        if (n <= 0) {
+            perror("tern: getrandom");
+            abort();
+        }
+        done += (unsigned)n;
     }
 }

@@ -1,5 +1,6 @@
 #include "core/base/tree.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 
@@ -96,7 +97,7 @@ static bool stays_inside(const char *name, const char *target)
 static int list_link(struct walk *w, int parent, const char *leaf, const char *name)
 {
     char target[LINK_MAX_BYTES + 1];
-    ssize_t n = readlinkat(parent, leaf, target, LINK_MAX_BYTES);
+    ssize_t n = TERN_AGAIN(readlinkat(parent, leaf, target, LINK_MAX_BYTES));
 
     if (n < 0)
         return tern_err_sys(w->err, "%s/%s: cannot read the link", w->root, name);
@@ -119,7 +120,7 @@ static int list_entry(struct walk *w, int parent, const char *leaf, const char *
 {
     struct stat st;
 
-    if (fstatat(parent, leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    if (TERN_AGAIN(fstatat(parent, leaf, &st, AT_SYMLINK_NOFOLLOW)) < 0)
         return tern_err_set(w->err, TERN_TEMPFAIL, "%s/%s: vanished while the folder was listed",
                             w->root, name);
     if (S_ISLNK(st.st_mode))
@@ -140,7 +141,7 @@ static int list_entry(struct walk *w, int parent, const char *leaf, const char *
     if (depth == TERN_TREE_DEPTH)
         return tern_err_set(w->err, TERN_USAGE, "%s/%s: more than %d folders deep", w->root, name,
                             (int)TERN_TREE_DEPTH);
-    int fd = openat(parent, leaf, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = TERN_AGAIN(openat(parent, leaf, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (fd < 0)
         return tern_err_sys(w->err, "%s/%s: cannot open folder", w->root, name);
     return list_folder(w, fd, name, depth + 1);
@@ -181,7 +182,7 @@ int tern_tree_list(const char *dir, struct tern_tree *out, struct tern_err *err)
     struct tern_tree t = {0};
     struct walk w = {.root = dir, .t = &t, .err = err};
     struct stat st;
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = TERN_AGAIN(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 
     if (fd < 0 || fstat(fd, &st) < 0) {
         tern_err_sys(err, "%s: cannot open folder", dir);
@@ -233,7 +234,7 @@ static void tree_digest(const struct tern_tree *t, char hex[TERN_SHA256_HEX])
 
 static int open_plain(const char *path, struct stat *st, struct tern_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
 
     if (fd < 0)
         return tern_err_sys(err, "%s: cannot open", path);
@@ -275,8 +276,8 @@ static int stream(int fd, const char *path, int to, const char *to_path, char he
 }
 
 /* The digest of one file or link as it is in `dir`; a file's size is compared with the list's. */
-static int digest_one(const char *dir, const struct tern_tree_file *f, char hex[TERN_SHA256_HEX],
-                      struct stat *after, struct tern_err *err)
+static int digest_once(const char *dir, const struct tern_tree_file *f, char hex[TERN_SHA256_HEX],
+                       struct stat *after, struct tern_err *err)
 {
     uint8_t digest[TERN_SHA256_BYTES];
     struct stat st;
@@ -297,6 +298,19 @@ static int digest_one(const char *dir, const struct tern_tree_file *f, char hex[
         close(fd);
     }
     free(path);
+    return rc;
+}
+
+static int digest_one(const char *dir, const struct tern_tree_file *f, char hex[TERN_SHA256_HEX],
+                      struct stat *after, struct tern_err *err)
+{
+    struct tern_again a = {0};
+    int rc;
+
+    do {
+        errno = 0;
+        rc = digest_once(dir, f, hex, after, err);
+    } while (rc < 0 && tern_again_stale(&a));
     return rc;
 }
 
@@ -498,7 +512,7 @@ static int copy_one(const char *from, const struct tern_tree_file *f, const char
     if (make_folders(to, f->name, err) < 0)
         goto done;
     if (f->link) {
-        rc = symlink(f->link, target);
+        rc = TERN_AGAIN(symlink(f->link, target));
         if (rc < 0)
             tern_err_sys(err, "%s: cannot make the link", target);
         goto done;
@@ -506,7 +520,7 @@ static int copy_one(const char *from, const struct tern_tree_file *f, const char
     in = open_plain(source, &st, err);
     if (in < 0)
         goto done;
-    out = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    out = TERN_AGAIN(open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (out < 0) {
         tern_err_sys(err, "%s: cannot create", target);
         goto done;
@@ -517,7 +531,7 @@ static int copy_one(const char *from, const struct tern_tree_file *f, const char
         tern_err_set(err, TERN_TEMPFAIL, "%s: is not what was verified any more", source);
         goto done;
     }
-    if (fchmod(out, f->mode) < 0 || fsync(out) < 0) {
+    if (TERN_AGAIN(fchmod(out, f->mode)) < 0 || tern_fs_sync(out) < 0) {
         tern_err_sys(err, "%s: cannot make it durable", target);
         goto done;
     }
@@ -526,7 +540,7 @@ static int copy_one(const char *from, const struct tern_tree_file *f, const char
 done:
     if (in >= 0)
         close(in);
-    if (out >= 0 && close(out) < 0 && rc == 0)
+    if (out >= 0 && tern_fs_close(out) < 0 && rc == 0)
         rc = tern_err_sys(err, "%s: cannot close", target);
     free(source);
     free(target);
@@ -563,16 +577,7 @@ static int sync_folders(const char *root, const struct tern_tree *t, struct tern
 /* Never onto something: rename(2) alone would replace an empty folder. */
 static int put_in_place(const char *aside, const char *to, struct tern_err *err)
 {
-    struct stat st;
-
-    int rc = renameat2(AT_FDCWD, aside, AT_FDCWD, to, RENAME_NOREPLACE);
-    if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) { /* NFS knows no flags */
-        if (lstat(to, &st) == 0)
-            errno = EEXIST;
-        else
-            rc = rename(aside, to);
-    }
-    if (rc < 0)
+    if (tern_fs_rename(aside, to, /* only_new= */ true) < 0)
         return tern_err_sys(err, "%s: cannot put it in place", to);
     return tern_fs_sync_parent(to, err);
 }
@@ -584,14 +589,16 @@ static int take_up(const char *aside, const struct tern_tree *t, struct tern_err
     struct tern_tree left = {0};
     int any = 0;
 
-    if (mkdir(aside, 0777) == 0)
+    if (TERN_AGAIN(mkdir(aside, 0777)) == 0)
         return 0;
     if (errno != EEXIST)
         return tern_err_sys(err, "%s: cannot make folder", aside);
     if (tern_tree_list(aside, &left, NULL) < 0) {
         if (tern_fs_remove_tree(aside, err) < 0)
             return -1;
-        return mkdir(aside, 0777) < 0 ? tern_err_sys(err, "%s: cannot make folder", aside) : 0;
+        return TERN_AGAIN(mkdir(aside, 0777)) < 0
+                   ? tern_err_sys(err, "%s: cannot make folder", aside)
+                   : 0;
     }
     for (size_t i = 0; i < left.n && any >= 0; i++) {
         const struct tern_tree_file *is = &left.file[i];
@@ -602,7 +609,7 @@ static int take_up(const char *aside, const struct tern_tree *t, struct tern_err
             continue;
         }
         char *path = tern_strf("%s/%s", aside, is->name);
-        if (unlink(path) < 0)
+        if (TERN_AGAIN(unlink(path)) < 0)
             any = tern_err_sys(err, "%s: cannot remove", path);
         free(path);
     }
@@ -614,7 +621,8 @@ static int take_up(const char *aside, const struct tern_tree *t, struct tern_err
 static int sync_one(const struct tern_tree_file *f, const char *to, struct tern_err *err)
 {
     char *path = tern_strf("%s/%s", to, f->name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), rc = fd < 0 ? -1 : fsync(fd);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)),
+        rc = fd < 0 ? -1 : tern_fs_sync(fd);
 
     if (rc < 0)
         tern_err_sys(err, "%s: cannot make it durable", path);
@@ -634,8 +642,8 @@ static int fill(const char *from, const struct tern_tree *t, const char *aside,
 
     for (size_t i = 0; rc == 0 && i < t->n; i++) {
         char *path = tern_strf("%s/%s", aside, t->file[i].name);
-        rc = lstat(path, &st) == 0 ? sync_one(&t->file[i], aside, err)
-                                   : copy_one(from, &t->file[i], aside, err);
+        rc = TERN_AGAIN(lstat(path, &st)) == 0 ? sync_one(&t->file[i], aside, err)
+                                               : copy_one(from, &t->file[i], aside, err);
         free(path);
     }
     if (rc == 0)

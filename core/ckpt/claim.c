@@ -1,4 +1,5 @@
 /* Whose checkpoint folder it is: the run's ULID, and the attempt that may publish. */
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/rand.h"
@@ -21,6 +22,7 @@ enum {
     TEXT = 128,               /* of a host's name, a boot id, a namespace */
 };
 #define RELEASED ".released"
+#define START_UNKNOWN UINT64_MAX
 
 struct tern_ckpt_claim {
     char *dir, *path;
@@ -39,7 +41,7 @@ struct who {
 
 static void first_line(const char *path, char to[TEXT])
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = TERN_AGAIN_PTR(fopen(path, "re"));
 
     to[0] = '\0';
     if (f && fgets(to, TEXT, f))
@@ -48,20 +50,21 @@ static void first_line(const char *path, char to[TEXT])
         fclose(f);
 }
 
-/* Field 22 of /proc/PID/stat (proc(5)); 0 when there is no such process.  The name, in parentheses,
- * may hold anything. */
+/* Field 22 of /proc/PID/stat (proc(5)); 0 when there is no such process, START_UNKNOWN when that
+ * cannot be read.  The name, in parentheses, may hold anything. */
 static uint64_t start_time(uint64_t pid)
 {
     char path[64], text[1024];
     uint64_t start = 0;
 
     snprintf(path, sizeof path, "/proc/%" PRIu64 "/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC));
+    ssize_t n = fd < 0 ? -1 : TERN_AGAIN(read(fd, text, sizeof text - 1));
+    bool absent = n == 0 || errno == ENOENT || errno == ESRCH;
     if (fd >= 0)
         close(fd);
     if (n <= 0)
-        return 0;
+        return absent ? 0 : START_UNKNOWN;
     text[n] = '\0';
     char *s = strrchr(text, ')');
     for (int field = 2; s && field < 22; field++)
@@ -125,7 +128,10 @@ static enum life life_of(const struct who *w, const struct who *me)
     if (*w->boot && strcmp(w->boot, me->boot) == 0 && strcmp(w->pidns, me->pidns) == 0) {
         if (w->pid == me->pid && w->start == me->start)
             return DEAD; /* the caller himself: he gives up the old claim by taking a new one */
-        return w->start && start_time(w->pid) == w->start ? ALIVE : DEAD;
+        uint64_t now = w->start ? start_time(w->pid) : 0;
+        if (now && (now == START_UNKNOWN || w->start == START_UNKNOWN))
+            return UNKNOWN;
+        return now && now == w->start ? ALIVE : DEAD;
     }
     if (*w->job && strcmp(w->job, me->job) == 0 && strcmp(w->cluster, me->cluster) == 0 &&
         w->restart < me->restart)
@@ -145,19 +151,19 @@ static int temp_write(const char *dir, const char *text, size_t len, char **temp
 
     tern_rand_system(&r, sizeof r);
     char *path = tern_strf("%s/.claim-%016" PRIx64, dir, r);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = TERN_AGAIN(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd < 0) {
         tern_err_sys(err, "%s: cannot create", path);
         free(path);
         return -1;
     }
     int rc = tern_fs_write(fd, text, len, path, err);
-    if (rc == 0 && (fsync(fd) < 0 || fstat(fd, &st) < 0))
+    if (rc == 0 && (tern_fs_sync(fd) < 0 || TERN_AGAIN(fstat(fd, &st)) < 0))
         rc = tern_err_sys(err, "%s: cannot make it durable", path);
-    if (close(fd) < 0 && rc == 0)
+    if (tern_fs_close(fd) < 0 && rc == 0)
         rc = tern_err_sys(err, "%s: cannot close", path);
     if (rc < 0) {
-        unlink(path);
+        TERN_AGAIN(unlink(path));
         free(path);
         return -1;
     }
@@ -172,11 +178,11 @@ static int temp_write(const char *dir, const char *text, size_t len, char **temp
 static int temp_link(char *temp, const char *name, struct tern_err *err)
 {
     struct stat st;
-    int rc = link(temp, name), why = errno;
+    int rc = TERN_AGAIN(link(temp, name)), why = errno;
 
-    if (rc < 0 && stat(temp, &st) == 0 && st.st_nlink == 2)
+    if (rc < 0 && TERN_AGAIN(stat(temp, &st)) == 0 && st.st_nlink == 2)
         rc = 0;
-    unlink(temp);
+    TERN_AGAIN(unlink(temp));
     free(temp);
     if (rc < 0) {
         errno = why;
@@ -198,7 +204,7 @@ int tern_ckpt_run_read(const char *dir, char ulid[TERN_CKPT_ULID], struct tern_e
     size_t len;
     int rc = 1;
 
-    if (access(path, F_OK) == 0 || errno != ENOENT) {
+    if (TERN_AGAIN(access(path, F_OK)) == 0 || errno != ENOENT) {
         rc = tern_fs_read(path, 4096, &text, &len, err);
         if (rc == 0)
             text[strcspn(text, "\n")] = '\0';
@@ -243,13 +249,13 @@ static char *claim_path(const char *dir, unsigned attempt)
 /* The highest attempt that was ever claimed; 0 for none.  *released: it was given back. */
 static int highest(const char *dir, unsigned *attempt, bool *released, struct tern_err *err)
 {
-    DIR *d = opendir(dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
 
     if (!d)
         return tern_err_sys(err, "%s: cannot open folder", dir);
     *attempt = 0;
     *released = false;
-    for (struct dirent *e; (e = readdir(d));) {
+    for (struct dirent *e; (errno = 0, e = readdir(d));) {
         char *end;
         if (!tern_str_starts(e->d_name, "claim-"))
             continue;
@@ -262,8 +268,10 @@ static int highest(const char *dir, unsigned *attempt, bool *released, struct te
             *released = done;
         }
     }
+    const int why = errno;
     closedir(d);
-    return 0;
+    errno = why;
+    return why ? tern_err_sys(err, "%s: cannot read folder", dir) : 0;
 }
 
 /* "attempt 3 (node2 job 4711, pid 1234 on node2)" */
@@ -275,7 +283,7 @@ static void describe(const char *dir, unsigned attempt, char *to, size_t n, stru
     const char *owner = json_string_value(json_object_get(j, "owner"));
 
     memset(st, 0, sizeof *st);
-    stat(path, st);
+    TERN_AGAIN(stat(path, st));
     who_read(j, w);
     snprintf(to, n, "attempt %u (%.100s, pid %" PRIu64 " on %s)", attempt,
              owner ? owner : "owner unknown", w->pid, *w->host ? w->host : "an unknown host");
@@ -313,7 +321,7 @@ static struct tern_ckpt_claim *claim_new(const char *dir, unsigned attempt, bool
     char *path = claim_path(dir, attempt);
     struct stat st;
 
-    if (stat(path, &st) < 0) {
+    if (TERN_AGAIN(stat(path, &st)) < 0) {
         tern_err_sys(err, "%s: attempt %u did not claim the folder", path, attempt);
         free(path);
         return NULL;
@@ -371,7 +379,7 @@ int tern_ckpt_claim(const char *dir, unsigned attempt, const char *owner,
         *claim = claim_new(dir, attempt, true, err);
     return rc == 0 && *claim ? 0 : -1;
 refused:
-    unlink(temp);
+    TERN_AGAIN(unlink(temp));
     free(temp);
     return -1;
 }
@@ -410,7 +418,10 @@ int tern_ckpt_claim_check(struct tern_ckpt_claim *claim, struct tern_err *err)
                             "%s: attempt %u has lost it to %s and writes there no more", claim->dir,
                             claim->attempt, text);
     }
-    if (stat(claim->path, &st) < 0 || st.st_ino != claim->inode)
+    int rc = TERN_AGAIN(stat(claim->path, &st));
+    if (rc < 0 && errno != ENOENT)
+        return tern_err_sys(err, "%s: cannot look at the claim", claim->path);
+    if (rc < 0 || st.st_ino != claim->inode)
         return tern_err_set(err, TERN_FAILED, "%s: the claim of attempt %u was taken away",
                             claim->path, claim->attempt);
     return tern_ckpt_claim_beat(claim, err);
@@ -419,7 +430,7 @@ int tern_ckpt_claim_check(struct tern_ckpt_claim *claim, struct tern_err *err)
 int tern_ckpt_claim_beat(struct tern_ckpt_claim *claim, struct tern_err *err)
 {
     /* NULL times: the file server's clock sets them. */
-    if (utimensat(AT_FDCWD, claim->path, NULL, 0) < 0)
+    if (TERN_AGAIN(utimensat(AT_FDCWD, claim->path, NULL, 0)) < 0)
         return tern_err_sys(err, "%s: cannot renew the claim", claim->path);
     return 0;
 }
@@ -428,13 +439,13 @@ static bool is_there(const struct tern_ckpt_claim *claim)
 {
     struct stat st;
 
-    return claim->owner && stat(claim->path, &st) == 0 && st.st_ino == claim->inode;
+    return claim->owner && TERN_AGAIN(stat(claim->path, &st)) == 0 && st.st_ino == claim->inode;
 }
 
 void tern_ckpt_claim_withdraw(struct tern_ckpt_claim *claim)
 {
     if (claim && is_there(claim))
-        unlink(claim->path);
+        TERN_AGAIN(unlink(claim->path));
     tern_ckpt_claim_free(claim, false);
 }
 
@@ -444,7 +455,7 @@ void tern_ckpt_claim_free(struct tern_ckpt_claim *claim, bool released)
         return;
     if (released && is_there(claim)) {
         char *to = tern_strf("%s%s", claim->path, RELEASED);
-        rename(claim->path, to);
+        tern_fs_rename(claim->path, to, false);
         free(to);
     }
     free(claim->dir);

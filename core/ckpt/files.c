@@ -1,4 +1,5 @@
 /* The small files that lie beside weights and make a folder complete on its own. */
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ckpt/manifest.h"
@@ -27,7 +28,7 @@ static bool is_file(const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    return TERN_AGAIN(stat(path, &st)) == 0 && S_ISREG(st.st_mode);
 }
 
 size_t tern_ckpt_companions(const char *dir, struct tern_ckpt_file *files)

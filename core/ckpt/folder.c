@@ -1,6 +1,7 @@
 /* Find, list, mark and retire checkpoints in their folder. */
 #include "core/ckpt/folder.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
@@ -23,16 +24,9 @@ enum { NAMES_MAX = 1000000 };
 
 int ckpt_rename_new(const char *from, const char *to, struct tern_err *err)
 {
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+    /* Where that is a plain rename, it replaces an empty folder only, and ours are never empty. */
+    if (tern_fs_rename(from, to, /* only_new= */ true) == 0)
         return 0;
-    /* NFS and some parallel file systems lack the flag.  A plain rename replaces an empty folder
-     * only, and ours are never empty. */
-    if (errno == EINVAL || errno == ENOSYS) {
-        if (tern_fs_exists(to))
-            errno = EEXIST;
-        else if (rename(from, to) == 0)
-            return 0;
-    }
     if (errno == EEXIST || errno == ENOTEMPTY)
         return tern_err_set(err, TERN_FAILED, "%s: is there already; a step is published once", to);
     return tern_err_sys(err, "%s: cannot be put in place", to);
@@ -103,7 +97,7 @@ static void names_free(struct name *names, size_t n)
 /* The checkpoints' names in `dir`, lowest step first. */
 static int names_read(const char *dir, struct name **names, size_t *n, struct tern_err *err)
 {
-    DIR *d = opendir(dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
     struct name *list = NULL, one;
     size_t len = 0, cap = 0;
 
@@ -152,7 +146,7 @@ int ckpt_name_check(const struct tern_ckpt *c, const char *path, struct tern_err
 
     if (!name_parse(tern_fs_basename(path), &n))
         return 0;
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+    if (TERN_AGAIN(lstat(path, &st)) == 0 && S_ISLNK(st.st_mode))
         return tern_err_set(err, TERN_USAGE, "%s: is a symbolic link, no checkpoint", path);
     if (c->step != n.step)
         return tern_err_set(err, TERN_USAGE,
@@ -186,7 +180,7 @@ static void entry_fill(struct tern_ckpt_entry *e)
         return;
     }
     char *manifest = tern_fs_join(e->path, "manifest.json");
-    if (stat(manifest, &st) == 0) {
+    if (TERN_AGAIN(stat(manifest, &st)) == 0) {
         e->bytes = (uint64_t)st.st_size;
         e->wall_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     }
@@ -239,7 +233,7 @@ int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_e
     size_t n;
     char *found = NULL;
 
-    if (access(dir, F_OK) < 0 && errno == ENOENT) {
+    if (TERN_AGAIN(access(dir, F_OK)) < 0 && errno == ENOENT) {
         *path = NULL;
         return 0;
     }
@@ -269,7 +263,7 @@ int tern_ckpt_may_begin(const char *dir, struct tern_err *err)
     struct name *names;
     size_t n, damaged = 0;
 
-    if (access(dir, F_OK) < 0 && errno == ENOENT)
+    if (TERN_AGAIN(access(dir, F_OK)) < 0 && errno == ENOENT)
         return 0;
     if (names_read(dir, &names, &n, err) < 0)
         return -1;
@@ -433,7 +427,7 @@ static int retire(const char *dir, const char *name, struct tern_err *err)
     if (rc == 0)
         rc = tern_fs_sync_dir(dir, err);
     if (rc == 0) {
-        unlink(manifest);
+        TERN_AGAIN(unlink(manifest));
         rc = tern_fs_remove_tree(to, err);
     }
     free(manifest);
@@ -445,7 +439,7 @@ static int retire(const char *dir, const char *name, struct tern_err *err)
 /* Trash that a pruner left when it was killed. */
 static int empty_trash(const char *dir, struct tern_err *err)
 {
-    DIR *d = opendir(dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
     int rc = 0;
 
     if (!d)

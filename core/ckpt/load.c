@@ -1,4 +1,5 @@
 /* Open a checkpoint or a Hugging Face folder, and tell what is in it. */
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -63,7 +64,7 @@ static int size_is(const struct tern_ckpt *c, const char *name, uint64_t bytes,
     char *path = tern_strf("%s/%s", c->path, name);
     int rc = 0;
 
-    if (lstat(path, &st) < 0) {
+    if (TERN_AGAIN(lstat(path, &st)) < 0) {
         rc = tern_err_sys(err, "%s: is missing from its checkpoint", path);
         if (errno == ENOENT)
             tern_err_set(err, TERN_USAGE, "%s: is missing from its checkpoint", path);
@@ -94,7 +95,7 @@ struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
     struct tern_ckpt *c = table_new(path);
     struct stat st;
 
-    if (stat(path, &st) < 0) {
+    if (TERN_AGAIN(stat(path, &st)) < 0) {
         tern_err_sys(err, "%s: cannot open checkpoint", path);
         if (err && errno == ENOENT)
             err->code = TERN_USAGE;
@@ -120,6 +121,22 @@ bool tern_ckpt_is_ours(const char *dir)
 
 /* ------------------------------------------------------------------ Hugging Face folders */
 
+static int hf_header(const char *path, struct st_header *h, struct tern_err *err)
+{
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+
+    if (fd < 0) {
+        bool absent = errno == ENOENT;
+        tern_err_sys(err, "%s: cannot open", path);
+        if (absent && err)
+            err->code = TERN_USAGE;
+        return -1;
+    }
+    int rc = st_header_read(fd, path, h, err);
+    close(fd);
+    return rc;
+}
+
 /* Appends one file and those of its tensors that `map` (tensor to file name) places there; without
  * a map, all of them.  There is room for json_object_size(map) entries. */
 static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
@@ -128,17 +145,16 @@ static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
     size_t max = json_object_size(map);
     char *path = tern_strf("%s/%s", c->path, name);
     struct st_header h = {0};
-    int rc = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct tern_again a = {0};
+    int rc;
 
-    if (fd < 0) {
-        bool absent = errno == ENOENT;
-        tern_err_sys(err, "%s: cannot open", path);
-        if (absent && err)
-            err->code = TERN_USAGE;
+    do {
+        errno = 0;
+        rc = hf_header(path, &h, err);
+    } while (rc < 0 && tern_again_stale(&a));
+    if (rc < 0)
         goto out;
-    }
-    if (st_header_read(fd, path, &h, err) < 0)
-        goto out;
+    rc = -1;
     if (!map) {
         c->entries = tern_alloc(h.n + 1, sizeof *c->entries, path, err);
         if (!c->entries)
@@ -171,8 +187,6 @@ static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
     rc = 0;
 out:
     st_header_free(&h);
-    if (fd >= 0)
-        close(fd);
     free(path);
     return rc;
 }

@@ -1,5 +1,6 @@
 #include "core/ckpt/manifest.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -239,7 +240,7 @@ int ckpt_manifest_read(struct tern_ckpt *c, struct tern_err *err)
     size_t len;
     int rc;
 
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+    if (TERN_AGAIN(lstat(path, &st)) == 0 && S_ISLNK(st.st_mode))
         rc = tern_err_set(err, TERN_USAGE, "%s: is a symbolic link, where a plain file is wanted",
                           path);
     else

@@ -1,4 +1,5 @@
 /* The bytes of an open checkpoint: any slice, any type, out of whatever shards hold it. */
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ckpt/folder.h"
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -35,10 +37,30 @@ static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct te
         open_now--;
     }
     /* Ours are plain files (load.c); a Hugging Face cache is made of links. */
-    s->fd = open(path, O_RDONLY | O_CLOEXEC | (c->manifest ? O_NOFOLLOW : 0));
+    s->fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | (c->manifest ? O_NOFOLLOW : 0)));
     if (s->fd < 0)
         tern_err_sys(err, "%s: cannot open", path);
     return s->fd;
+}
+
+/* Read from shard `i`; a handle that went stale is opened anew. */
+static int shard_pread(struct tern_ckpt *c, unsigned i, const char *path, void *to, size_t len,
+                       uint64_t offset, struct tern_err *err)
+{
+    struct ckpt_shard *s = &c->shards[i];
+    struct tern_again a = {0};
+
+    for (;;) {
+        errno = 0;
+        if (shard_fd(c, i, path, err) < 0)
+            return -1;
+        if (tern_fs_pread(s->fd, to, len, offset, path, err) == 0)
+            return 0;
+        if (!tern_again_stale(&a))
+            return -1;
+        close(s->fd);
+        s->fd = -1;
+    }
 }
 
 /* Part of an array that is wanted, and where it goes. */
@@ -126,12 +148,9 @@ static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info, st
     }
     struct tern_sha256 *sum = digest ? tern_sha256_new() : NULL;
     char *path = tern_strf("%s/%s", c->path, c->shards[s->shard].name);
-    int fd = shard_fd(c, s->shard, path, err);
-    if (fd < 0)
-        goto out;
     for (uint64_t at = first, n; at < end; at += n) {
         n = end - at < PIECE / size ? end - at : PIECE / size;
-        if (tern_fs_pread(fd, piece, n * size, s->offset + at * size, path, err) < 0)
+        if (shard_pread(c, s->shard, path, piece, n * size, s->offset + at * size, err) < 0)
             goto out;
         if (digest)
             tern_sha256_add(sum, piece, n * size);
@@ -192,24 +211,27 @@ static int header_verify(struct tern_ckpt *c, unsigned i, struct tern_err *err)
     char *path = tern_strf("%s/%s", c->path, s->name), *head = NULL;
     uint8_t sha[TERN_SHA256_BYTES];
     struct st_header h;
-    int rc = -1, fd = shard_fd(c, i, path, err);
+    int rc = -1;
 
-    if (fd < 0)
-        goto out;
     if (s->header_bytes < 8 || s->header_bytes > ST_HEADER_MAX + 8ull) {
         tern_err_set(err, TERN_USAGE, "%s: its header has %llu bytes in the manifest", path,
                      (unsigned long long)s->header_bytes);
         goto out;
     }
     head = tern_alloc(s->header_bytes, 1, path, err);
-    if (!head || tern_fs_pread(fd, head, s->header_bytes, 0, path, err) < 0)
+    if (!head || shard_pread(c, i, path, head, s->header_bytes, 0, err) < 0)
         goto out;
     tern_sha256(head, s->header_bytes, sha);
     if (memcmp(sha, s->header_sha256, sizeof sha) != 0) {
         tern_err_set(err, TERN_USAGE, "%s: is damaged: its header does not match its digest", path);
         goto out;
     }
-    rc = st_header_read(fd, path, &h, err);
+    struct stat st;
+    if (TERN_AGAIN(fstat(s->fd, &st)) < 0) {
+        tern_err_sys(err, "%s: cannot stat", path);
+        goto out;
+    }
+    rc = st_header_parse(head, s->header_bytes, (uint64_t)st.st_size, path, &h, err);
     if (rc == 0)
         st_header_free(&h);
 out:

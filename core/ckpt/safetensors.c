@@ -1,5 +1,6 @@
 #include "core/ckpt/safetensors.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -197,7 +198,7 @@ int st_header_read(int fd, const char *path, struct st_header *h, struct tern_er
     struct stat st;
     uint64_t word;
 
-    if (fstat(fd, &st) < 0)
+    if (TERN_AGAIN(fstat(fd, &st)) < 0)
         return tern_err_sys(err, "%s: cannot stat", path);
     if (!S_ISREG(st.st_mode))
         return tern_err_set(err, TERN_USAGE, "%s: is not a regular file", path);

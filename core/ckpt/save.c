@@ -1,4 +1,5 @@
 /* Publish a checkpoint: every rank writes, rank 0 makes it visible, and all say the same. */
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
@@ -137,7 +138,7 @@ static int space_check(const struct save *s, struct tern_err *err)
     struct statvfs v;
     char need[32], have[32];
 
-    if (statvfs(s->dir, &v) < 0)
+    if (TERN_AGAIN(statvfs(s->dir, &v)) < 0)
         return tern_err_sys(err, "%s: cannot ask for free space", s->dir);
     uint64_t avail = (uint64_t)v.f_bavail * v.f_frsize;
     /* Some file systems do not know and say 0 blocks of 0. */
@@ -160,13 +161,13 @@ static int prepare(struct save *s, struct tern_err *err)
         return -1;
     if (s->claim && tern_ckpt_claim_check(s->claim, err) < 0)
         return -1;
-    if (lstat(s->final, &st) == 0)
+    if (TERN_AGAIN(lstat(s->final, &st)) == 0)
         return tern_err_set(err, TERN_FAILED, "%s: is there already; a step is published once",
                             s->final);
     /* What this attempt left here when an earlier save of the step failed. */
     if (tern_fs_remove_tree(s->temp, err) < 0 || space_check(s, err) < 0)
         return -1;
-    if (mkdir(s->temp, 0777) < 0)
+    if (TERN_AGAIN(mkdir(s->temp, 0777)) < 0)
         return tern_err_sys(err, "%s: cannot make folder", s->temp);
     return 0;
 }
@@ -176,7 +177,8 @@ static int prepare(struct save *s, struct tern_err *err)
 /* Make `bytes` of room or fail early; what a file system cannot promise comes later as ENOSPC. */
 static int reserve(int fd, uint64_t bytes, const char *path, struct tern_err *err)
 {
-    if (bytes && fallocate(fd, 0, 0, (off_t)bytes) < 0 && (errno == ENOSPC || errno == EDQUOT))
+    if (bytes && TERN_AGAIN(fallocate(fd, 0, 0, (off_t)bytes)) < 0 &&
+        (errno == ENOSPC || errno == EDQUOT))
         return tern_err_sys(err, "%s: no room for its %llu bytes", path, (unsigned long long)bytes);
     return 0;
 }
@@ -187,15 +189,47 @@ static int seal(int fd, uint64_t bytes, const char *path, struct tern_err *err)
     struct stat st;
     int rc = 0;
 
-    if (fsync(fd) < 0)
+    if (tern_fs_sync(fd) < 0)
         rc = tern_err_sys(err, "%s: cannot make it durable", path);
-    if (close(fd) < 0 && rc == 0)
+    if (tern_fs_close(fd) < 0 && rc == 0)
         rc = tern_err_sys(err, "%s: cannot close", path);
-    if (rc == 0 && stat(path, &st) < 0)
+    if (rc == 0 && TERN_AGAIN(stat(path, &st)) < 0)
         rc = tern_err_sys(err, "%s: cannot stat what was written", path);
     if (rc == 0 && (uint64_t)st.st_size != bytes)
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s: has %lld bytes after %llu were written", path,
                           (long long)st.st_size, (unsigned long long)bytes);
+    return rc;
+}
+
+static int create(const char *path, struct tern_err *err)
+{
+    int fd = TERN_AGAIN(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+
+    return fd < 0 ? tern_err_sys(err, "%s: cannot create", path) : fd;
+}
+
+/* May `path`, whose writing failed, be written anew?  Where its handle went stale, and nothing of
+ * it is left. */
+static bool anew(struct tern_again *a, const char *path)
+{
+    return tern_again_stale(a) && (TERN_AGAIN(unlink(path)) == 0 || errno == ENOENT);
+}
+
+/* A whole small file. */
+static int write_small(const char *path, const char *text, size_t len, struct tern_err *err)
+{
+    struct tern_again a = {0};
+    int rc;
+
+    do {
+        errno = 0;
+        int fd = create(path, err);
+        rc = fd < 0 ? -1 : tern_fs_write(fd, text, len, path, err);
+        if (rc == 0)
+            rc = seal(fd, len, path, err);
+        else if (fd >= 0)
+            close(fd);
+    } while (rc < 0 && anew(&a, path));
     return rc;
 }
 
@@ -252,30 +286,43 @@ static void list_others(const struct save *s, json_t *list)
     }
 }
 
-/* Write this rank's shard, and its table: what rank 0 needs to know of it. */
-static int write_shard(struct save *s, struct tern_err *err)
+/* The shard's bytes; `list` is told of each array. */
+static int write_arrays(const struct save *s, const char *path, json_t *list, struct tern_err *err)
 {
-    char *name = tern_strf("shard-%05d-of-%05d.safetensors", s->rank, s->size);
-    char *path = tern_strf("%s/%s", s->temp, name);
-    json_t *list = json_array(), *table;
     uint64_t offset = s->head_len;
-    uint8_t sha[TERN_SHA256_BYTES];
-    char hex[TERN_SHA256_HEX];
-    int rc = -1, fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = create(path, err), rc = -1;
 
-    if (fd < 0) {
-        tern_err_sys(err, "%s: cannot create", path);
-        goto out;
-    }
+    json_array_clear(list);
+    if (fd < 0)
+        return -1;
     rc = reserve(fd, s->bytes, path, err);
     if (rc == 0)
         rc = tern_fs_write(fd, s->head, s->head_len, path, err);
     for (size_t i = 0; rc == 0 && i < s->n_own; i++)
         rc = write_array(fd, s->own[i], path, &offset, list, err);
-    if (rc < 0)
-        close(fd);
-    else
-        rc = seal(fd, s->bytes, path, err);
+    if (rc == 0)
+        return seal(fd, s->bytes, path, err);
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+/* Write this rank's shard, and its table: what rank 0 needs to know of it. */
+static int write_shard(struct save *s, struct tern_err *err)
+{
+    struct tern_again a = {0};
+    char *name = tern_strf("shard-%05d-of-%05d.safetensors", s->rank, s->size);
+    char *path = tern_strf("%s/%s", s->temp, name);
+    json_t *list = json_array(), *table;
+    uint8_t sha[TERN_SHA256_BYTES];
+    char hex[TERN_SHA256_HEX];
+    int rc;
+
+    do {
+        errno = 0;
+        rc = write_arrays(s, path, list, err);
+    } while (rc < 0 && anew(&a, path));
     if (rc < 0)
         goto out;
     list_others(s, list);
@@ -384,14 +431,8 @@ static int write_manifest(struct save *s, const json_t *body, struct tern_err *e
     size_t len = 0;
     int rc = ckpt_manifest_seal(body, &text, &len, s->out.digest, err);
 
-    if (rc == 0) {
-        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        rc = fd < 0 ? tern_err_sys(err, "%s: cannot create", path) : 0;
-        if (rc == 0 && (rc = tern_fs_write(fd, text, len, path, err)) < 0)
-            close(fd);
-        else if (rc == 0)
-            rc = seal(fd, len, path, err);
-    }
+    if (rc == 0)
+        rc = write_small(path, text, len, err);
     free(text);
     free(path);
     if (rc < 0)
@@ -428,7 +469,7 @@ static int publish(struct save *s, const char *tables, size_t pitch, json_t *met
         return -1;
     if (tern_fs_sync_dir(s->dir, err) < 0) {
         /* Not acknowledged, so not to be seen. */
-        if (rename(s->final, s->temp) == 0)
+        if (tern_fs_rename(s->final, s->temp, false) == 0)
             tern_fs_sync_dir(s->dir, NULL);
         return -1;
     }
@@ -450,12 +491,7 @@ static int copy_file(const struct save *s, const struct tern_ckpt_file *f, json_
     if (tern_fs_read(f->path, CKPT_FILE_MAX, &text, &len, err) < 0)
         return -1;
     path = tern_strf("%s/%s", s->temp, f->name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    int rc = fd < 0 ? tern_err_sys(err, "%s: cannot create", path) : 0;
-    if (rc == 0 && (rc = tern_fs_write(fd, text, len, path, err)) < 0)
-        close(fd);
-    else if (rc == 0)
-        rc = seal(fd, len, path, err);
+    int rc = write_small(path, text, len, err);
     tern_sha256(text, len, sha);
     json_array_append_new(list,
                           json_pack("{s:s,s:I,s:s}", "name", f->name, "bytes", (json_int_t)len,

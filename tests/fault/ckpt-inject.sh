@@ -67,6 +67,43 @@ kill_each openat
 kill_each close
 kill_each renameat2
 
+# What passes is no failure: a signal, no free descriptor for a moment, a handle that a file server
+# has forgotten.  CALL fails so at each place that has to do with checkpoints (the dynamic linker's
+# own calls are not ours), and the save or the reading ends as if nothing had been.
+pass_each() { # CALL ERROR save|read
+    local n wrong=0 hits=0 rc
+    for ((n = 1; n <= LIMIT; n += STEP)); do
+        if [ "$3" = save ]; then
+            rm -rf run; mkdir run
+            strace -f -y -o trace -e trace="$1" -e inject="$1:error=$2:when=$n" "$T" save run 1 1 hf 2>err
+        else
+            strace -f -y -o trace -e trace="$1" -e inject="$1:error=$2:when=$n" tern ckpt verify --full run >out 2>err
+        fi
+        rc=$?
+        grep -q INJECTED trace || break
+        grep INJECTED trace | grep -q "run" || continue
+        hits=$((hits + 1))
+        if [ $rc = 0 ] && [ "$3" = save ]; then
+            [ "$(ls run)" = step-00000001 ] && tern ckpt verify --full run/step-00000001 >/dev/null 2>&1
+            rc=$?
+        fi
+        [ $rc = 0 ] || { wrong=$((wrong + 1)); echo "# $3: $1 $2 at $n: exit $rc"; sed 's/^/# /' err; grep INJECTED trace | sed 's/^/# /'; }
+    done
+    [ $wrong = 0 ] && [ $hits -gt 0 ] && [ $n -le $LIMIT ]
+    ok $? "$3: $1 fails once with $2 at each of $hits places, and nobody notices"
+}
+for e in EINTR EMFILE ENFILE ESTALE; do pass_each openat $e save; done
+for c in write fsync fallocate mkdir renameat2 newfstatat close; do pass_each $c EINTR save; done
+for c in write fsync fallocate mkdir newfstatat renameat2; do pass_each $c ESTALE save; done
+for e in EINTR EMFILE ESTALE; do pass_each openat $e read; done
+for c in pread64 newfstatat; do pass_each $c EINTR read; pass_each $c ESTALE read; done
+
+# What does not pass is told as what may pass outside, and not before it was waited for.
+rm -rf run; mkdir run
+strace -f -o trace -P run/step-00000001.tmp-0/manifest.json -e inject=openat:error=EMFILE "$T" save run 1 1 hf 2>err
+[ $? = 75 ] && has err 'Too many open files' && [ -z "$(ls run)" ]; ok $? "descriptors that stay out: told, exit 75, nothing left" || cat err
+grep -q 'waiting up to' err; ok $? "and the wait is told"
+
 # What a power cut could take is made durable in time: every file and the folder before the rename,
 # the folder above after it.
 rm -rf run; mkdir run

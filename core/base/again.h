@@ -1,0 +1,61 @@
+/* System calls that failed for a reason that passes, made again.
+ *
+ *     int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC));
+ *     DIR *d = TERN_AGAIN_PTR(opendir(path));
+ *
+ *   EINTR             a signal came: again at once
+ *   EMFILE, ENFILE    out of descriptors, of this process or of the node: others close theirs.
+ * Again for TERN_AGAIN_FILES_S; a line on stderr tells of the wait.  After a wait in vain nobody
+ * waits for the next minute ESTALE            a handle of a network file system is out of date: a
+ * call by path looks the path up afresh.  Again some times, within half a second
+ *
+ * Any other errno is the caller's at once.  For calls that may be made twice: open, stat, opendir,
+ * mkdir, unlink.  Not for fsync, which tells of an error once, nor for close, after which the
+ * descriptor is gone whatever it said (fs.h has both); a rename is tern_fs_rename.  A descriptor
+ * that is stale stays so: who reads from one opens the file again (tern_again_stale).
+ *
+ * Threads: any.
+ */
+#ifndef TERN_BASE_AGAIN_H
+#define TERN_BASE_AGAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Ten times what a rank's burst of files (shards, spools, logs) takes on a slow storage. */
+enum { TERN_AGAIN_FILES_S = 10, TERN_AGAIN_STALE = 5 };
+
+/* Zeros to begin with; one for each call that is to succeed. */
+struct tern_again {
+    unsigned interrupted, stale;
+    int64_t until_ns; /* of a wait for descriptors; 0: none yet */
+};
+
+/* By errno: is the call to be made again?  Waits first where that helps.  Keeps errno when not. */
+bool tern_again(struct tern_again *a);
+
+/* errno is ESTALE, and the file may be opened once more: true at most TERN_AGAIN_STALE times for
+ * one `a`, a longer wait before each. */
+bool tern_again_stale(struct tern_again *a);
+
+#define TERN_AGAIN(call)                                                                           \
+    ({                                                                                             \
+        struct tern_again again_ = {0};                                                            \
+        __typeof__(call) again_rc_;                                                                \
+        do                                                                                         \
+            again_rc_ = (call);                                                                    \
+        while (again_rc_ < 0 && tern_again(&again_));                                              \
+        again_rc_;                                                                                 \
+    })
+
+#define TERN_AGAIN_PTR(call)                                                                       \
+    ({                                                                                             \
+        struct tern_again again_ = {0};                                                            \
+        __typeof__(call) again_p_;                                                                 \
+        do                                                                                         \
+            again_p_ = (call);                                                                     \
+        while (!again_p_ && tern_again(&again_));                                                  \
+        again_p_;                                                                                  \
+    })
+
+#endif

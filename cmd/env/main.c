@@ -102,7 +102,33 @@ static void explain_row(const struct tern_env_row *r, int columns)
     free(value);
 }
 
-static void print_explained(const struct tern_env_rows *rows)
+static void explain_step(const struct tern_env_step *s, int columns)
+{
+    char *head = NULL;
+
+    if (s->n == 0)
+        return;
+    if (s->inside)
+        head = tern_strf("step %s: srun has started this process. Its variables are not those of "
+                         "the ranks that `tern run` starts from here:",
+                         s->name);
+    else
+        head = tern_strdup("Slurm: variables of another step or job, and settings of srun, that "
+                           "`tern run` finds here:");
+    putchar('\n');
+    print_wrapped("", head, columns);
+    free(head);
+    for (size_t i = 0; i < s->n; i++) {
+        char *value = printable(s->left[i].value);
+        char *left = tern_strf("%s=%s", s->left[i].name, value);
+        printf("\n%-48s  %s\n", left, s->left[i].stays ? "you" : "left out");
+        print_wrapped("    ", s->left[i].why, columns);
+        free(left);
+        free(value);
+    }
+}
+
+static void print_explained(const struct tern_env_rows *rows, const struct tern_env_step *step)
 {
     int columns = tern_cmd_columns();
     char *head = tern_strf("profile %s: %s", rows->profile, rows->profile_why);
@@ -113,13 +139,28 @@ static void print_explained(const struct tern_env_rows *rows)
         putchar('\n');
         explain_row(&rows->row[i], columns);
     }
+    explain_step(step, columns);
     for (size_t i = 0; i < rows->n_advice; i++) {
         putchar('\n');
         print_wrapped(i ? "      " : "note: ", rows->advice[i], columns);
     }
 }
 
-static int print_json(const struct tern_env_rows *rows, struct tern_err *err)
+static json_t *step_json(const struct tern_env_step *s)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < s->n; i++)
+        json_array_append_new(all, json_pack("{so so sb ss}", "variable",
+                                             tern_json_text(s->left[i].name), "value",
+                                             tern_json_text(s->left[i].value), "stays",
+                                             s->left[i].stays, "why", s->left[i].why));
+    return json_pack("{so so}", "inside", s->inside ? json_string(s->name) : json_null(),
+                     "variables", all);
+}
+
+static int print_json(const struct tern_env_rows *rows, const struct tern_env_step *step,
+                      struct tern_err *err)
 {
     static const char *const by[] = {[TERN_ENV_PROFILE] = "profile",
                                      [TERN_ENV_USER] = "user",
@@ -141,9 +182,9 @@ static int print_json(const struct tern_env_rows *rows, struct tern_err *err)
     }
     for (size_t i = 0; i < rows->n_advice; i++)
         json_array_append_new(advice, tern_json_text(rows->advice[i]));
-    json_t *all =
-        json_pack("{ss so so so}", "profile", rows->profile, "why",
-                  tern_json_text(rows->profile_why), "variables", variables, "advice", advice);
+    json_t *all = json_pack("{ss so so so so}", "profile", rows->profile, "why",
+                            tern_json_text(rows->profile_why), "variables", variables, "advice",
+                            advice, "step", step_json(step));
     int rc = tern_json_print(stdout, all, err);
     json_decref(all);
     return rc;
@@ -191,16 +232,28 @@ static int become(const struct tern_env_rows *rows, char **args, struct tern_err
     return -1;
 }
 
+static int tell(const struct tern_env_rows *rows, struct tern_err *err)
+{
+    struct tern_env_step step;
+    int rc = 0;
+
+    tern_env_step_look(&step, environ);
+    if (json)
+        rc = print_json(rows, &step, err);
+    else
+        print_explained(rows, &step);
+    tern_env_step_free(&step);
+    return rc;
+}
+
 static int show(const struct tern_env_rows *rows, int n_args, char **args, struct tern_err *err)
 {
     int rc = 0;
 
     if (n_args)
         rc = become(rows, args, err);
-    else if (json)
-        rc = print_json(rows, err);
-    else if (explain)
-        print_explained(rows);
+    else if (json || explain)
+        rc = tell(rows, err);
     else if (export0)
         print_export0(rows);
     else
@@ -254,7 +307,8 @@ int main(int argc, char **argv)
         {"profile", 'p', TERN_OPT_TEXT, "NAME", .env = "TERN_PROFILE", .to.text = &profile,
          .help = "instead of the one that fits this node"},
         {"explain", 0, TERN_OPT_FLAG, .to.flag = &explain,
-         .help = "every variable: its value, who set it, why, and where that comes from"},
+         .help = "every variable: its value, who set it, why, and where that comes from; in a step "
+                 "of srun also which of its variables do not reach the ranks"},
         {"json", 0, TERN_OPT_FLAG, .to.flag = &json, .help = "the same as JSON"},
         {"export0", 0, TERN_OPT_FLAG, .to.flag = &export0,
          .help = "NAME=VALUE of what is to be set, each ended by a NUL"},

@@ -161,4 +161,41 @@ void tern_env_forget(void);
 /* "profile", "you", "site", "left unset". */
 const char *tern_env_by_word(enum tern_env_by by);
 
+/* ------------------------------------------------------------------ a step of srun around it */
+
+/* srun tells each task its step, its place, how it is bound and how to meet the others.  A `tern
+ * run` that srun has started (on its own, in salloc, in a batch script) starts an srun of its own,
+ * and that takes such variables for its user's wishes: a mask of CPUs of one node for every node,
+ * another step's number of tasks.  The same variables come into a job that was submitted from a
+ * step, since sbatch passes its environment on.
+ *
+ *     struct tern_env_step s;
+ *     tern_env_step_look(&s, environ);
+ *     if (s.inside) ...
+ *     tern_env_step_leave(&s);       unsetenv(3) what is another step's
+ *     tern_env_step_free(&s);
+ *
+ * What the user's script has exported is not touched, but for names that srun always sets anew: in
+ * a step nobody can tell whose such a value is. */
+
+/* A variable that tells of a step, or is a setting of srun's that a step's would be taken for. */
+struct tern_env_left {
+    char *name, *value;
+    const char *why; /* static */
+    bool stays;      /* it is the user's, and for the ranks' srun; else it is left out */
+};
+
+struct tern_env_step {
+    bool inside;   /* this process is a task of a step that srun started in this job */
+    char name[48]; /* "12.0"; "" where it is not inside one */
+    size_t n;
+    struct tern_env_left *left; /* [n], in the environment's order */
+};
+
+/* Found by the slurmstepd above this process; where none can be seen (another name space, /proc
+ * with hidepid), by SLURM_STEP_ID.  `environ`: the environment that counts, NULL-ended. */
+void tern_env_step_look(struct tern_env_step *s, char *const *environ);
+void tern_env_step_leave(const struct tern_env_step *s);
+void tern_env_step_free(struct tern_env_step *s);
+
 #endif

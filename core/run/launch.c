@@ -72,6 +72,8 @@ static void add_srun(struct words *w, const struct tern_run_place *p, const char
     if (p->cpus_per_rank)
         add(w, "--cpus-per-task=%" PRId64, p->cpus_per_rank);
     add(w, "--distribution=%s", hosts ? "arbitrary" : "block");
+    if (p->in_step) /* which has the job's CPUs, and would keep them until this one has ended */
+        add(w, "--overlap");
     add(w, "--kill-on-bad-exit=1");
     add(w, "--export=ALL");
     add(w, "--input=none");
@@ -181,6 +183,17 @@ static void set_place(const struct tern_run_ranks *r, size_t i)
     setenv("SLURM_NTASKS", number, 1);
 }
 
+/* mpirun's srun lies beside the step around this process, and mpirun counts a node's places by the
+ * job's variable, which was the step's. */
+static void leave_step(const struct tern_run_ranks *r)
+{
+    char per_node[64];
+
+    snprintf(per_node, sizeof per_node, "%" PRId64 "(x%" PRId64 ")", r->per_node, r->nodes);
+    setenv("SLURM_TASKS_PER_NODE", per_node, 1);
+    setenv("SLURM_OVERLAP", "1", 1);
+}
+
 /* In the child.  Outside Slurm it gets its place; a group of its own, so that Ctrl-C reaches the
  * supervisor alone, which passes it on once; and an end with the supervisor, whatever ends that. */
 static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
@@ -211,6 +224,8 @@ static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
     if (r->mpirun) { /* sbatch --export=NONE means it, and mpirun's srun obeys */
         setenv("SLURM_EXPORT_ENV", "ALL", 1);
         unsetenv("SLURM_HOSTFILE");
+        if (r->in_step)
+            leave_step(r);
     }
     sigprocmask(SIG_SETMASK, r->old_mask, NULL);
     signal(SIGPIPE, SIG_DFL); /* a workload's own is */
@@ -276,6 +291,8 @@ int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt
     r->nodes = p->nodes;
     r->groups = p->group_job;
     r->n_groups = (size_t)p->groups;
+    r->in_step = p->in_step;
+    r->per_node = p->ranks_per_node;
     r->mpirun = p->slurm && a->o->recipe->launch.with == TERN_LAUNCH_MPIRUN;
     r->trainer = tern_run_attempt_is_trainer(a);
     r->hosts = -1;

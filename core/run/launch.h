@@ -16,8 +16,10 @@ struct tern_run_ranks {
     char step[32];          /* srun's --job-name */
     uint32_t job;           /* 0 outside Slurm */
     int64_t nodes;          /* of this attempt */
+    int64_t per_node;       /* ranks, likewise */
     const uint32_t *groups; /* [n_groups]: the jobs of a heterogeneous job, else the job */
     size_t n_groups;
+    bool in_step;       /* srun has started the supervisor (place.h) */
     bool mpirun;        /* the child is mpirun, not srun */
     bool trainer;       /* tern's own */
     char **argv;        /* what was run */

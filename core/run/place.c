@@ -2,7 +2,9 @@
 
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/env/env.h"
 #include "core/run/map.h"
+#include "core/slurm/slurm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,6 +37,8 @@ int64_t tern_run_least_cpus(const char *list)
     }
     return least;
 }
+
+extern char **environ;
 
 /* A number that Slurm sets for the batch script; `def` when it is absent. */
 static int slurm_number(const char *name, int64_t def, int64_t *out, struct tern_err *err)
@@ -69,6 +73,18 @@ static int group_number(const struct tern_run_place *p, const char *name, int gr
     return slurm_number(full, def, out, err);
 }
 
+static int count_hosts(const char *list, int64_t *ret_n, struct tern_err *err)
+{
+    char **hosts;
+    size_t n;
+
+    if (tern_slurm_hosts_expand(list, &hosts, &n, err) < 0)
+        return -1;
+    tern_slurm_hosts_free(hosts);
+    *ret_n = (int64_t)n;
+    return 0;
+}
+
 static int add_nodes(struct tern_run_place *p, int group, struct tern_err *err)
 {
     const char *list = of_group(p, "SLURM_JOB_NODELIST", group);
@@ -78,6 +94,8 @@ static int add_nodes(struct tern_run_place *p, int group, struct tern_err *err)
     if (group_number(p, "SLURM_JOB_ID", group, 0, &job, err) < 0 ||
         group_number(p, "SLURM_JOB_NUM_NODES", group, 1, &nodes, err) < 0)
         return -1;
+    if (p->in_step && list && count_hosts(list, &nodes, err) < 0)
+        return -1; /* some releases tell a task of its step's nodes there */
     if (!list || n + strlen(list) + 2 > sizeof p->node_list)
         return tern_err_set(err, TERN_USAGE,
                             "SLURM_JOB_NODELIST is %s: is this the batch script of job %" PRId64
@@ -129,6 +147,18 @@ static int check_tasks(const struct tern_run_place *p, const struct tern_recipe 
     return 0;
 }
 
+/* What sbatch was told by --cpus-per-task, where the variable would be the step's; 0: nothing. */
+static int64_t cpus_of_job(uint32_t id)
+{
+    struct tern_slurm_job *job = NULL;
+    int64_t n = 0;
+
+    if (tern_slurm_job_load(id, &job, NULL) == 0 && job->cpus_per_task > 1) /* 1 is the default */
+        n = job->cpus_per_task;
+    tern_slurm_job_free(job);
+    return n;
+}
+
 /* CPUs for the ranks of the node that has the fewest. */
 static int check_cpus(struct tern_run_place *p, const struct tern_recipe *r, struct tern_err *err)
 {
@@ -145,6 +175,8 @@ static int check_cpus(struct tern_run_place *p, const struct tern_recipe *r, str
     }
     if (slurm_number("SLURM_CPUS_PER_TASK", 0, &chosen, err) < 0)
         return -1;
+    if (p->in_step)
+        chosen = cpus_of_job(p->job);
     if (least > 0 && least < p->ranks_per_node)
         return tern_err_set(err, TERN_USAGE,
                             "the job has nodes with %" PRId64 " CPUs (SLURM_JOB_CPUS_PER_NODE=%s) "
@@ -198,19 +230,37 @@ static int check_degrees(const struct tern_run_place *p, const struct tern_recip
     return tern_recipe_fail(r, "parallel", err, "%s", why.text);
 }
 
+/* Of a step around this process, what is to be known of it; its variables are not the ranks'. */
+static int leave_step(struct tern_run_place *p, struct tern_err *err)
+{
+    struct tern_env_step step;
+    int64_t tasks = 1;
+    int rc = 0;
+
+    tern_env_step_look(&step, environ);
+    p->in_step = step.inside;
+    if (step.inside)
+        rc = slurm_number("SLURM_STEP_NUM_TASKS", 1, &tasks, err);
+    if (rc == 0 && tasks > 1)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "srun has started tern run as one of the %" PRId64 " tasks of step %s, "
+                          "and each would train. tern run starts the ranks itself: call it once, "
+                          "in the batch script without srun, or by `srun -N1 -n1 tern run`.",
+                          tasks, step.name);
+    if (rc == 0)
+        tern_env_step_leave(&step);
+    tern_env_step_free(&step);
+    return rc;
+}
+
 static int in_job(struct tern_run_place *p, const struct tern_recipe *r, struct tern_err *err)
 {
-    int64_t job, tasks, groups;
+    int64_t job, groups;
 
-    if (slurm_number("SLURM_JOB_ID", 0, &job, err) < 0 ||
+    if (leave_step(p, err) < 0 || slurm_number("SLURM_JOB_ID", 0, &job, err) < 0 ||
         slurm_number("SLURM_RESTART_COUNT", 0, &p->restarts, err) < 0 ||
-        slurm_number("SLURM_STEP_NUM_TASKS", 1, &tasks, err) < 0 ||
         slurm_number("SLURM_HET_SIZE", 1, &groups, err) < 0)
         return -1;
-    if (tasks > 1)
-        return tern_err_set(err, TERN_USAGE,
-                            "tern run launches the ranks itself. Call it once, in the batch "
-                            "script, not under srun.");
     if (groups < 1 || groups > TERN_RUN_MAX_GROUPS)
         return tern_err_set(err, TERN_USAGE,
                             "the job has %" PRId64 " groups (SLURM_HET_SIZE); at most %d are "
@@ -247,6 +297,8 @@ int tern_run_place(struct tern_run_place *p, const struct tern_recipe *r, int64_
                                 getenv("SLURM_JOB_ID"));
         return in_job(p, r, err);
     }
+    if (leave_step(p, err) < 0)
+        return -1;
     if (ranks)
         p->ranks_per_node = ranks;
     strcpy(p->node_list, p->host);

@@ -12,6 +12,7 @@ enum { TERN_RUN_MAX_GROUPS = 16 };
 
 struct tern_run_place {
     bool slurm;
+    bool in_step;                  /* srun started this process: the ranks' step lies beside it */
     uint32_t job;                  /* 0 outside Slurm */
     int64_t array_job, array_task; /* of a member of a job array; else array_job is 0 */
     int64_t restarts;              /* times that Slurm has started the job anew */
@@ -26,11 +27,14 @@ struct tern_run_place {
 };
 
 /* Read the job's shape from its environment.  `ranks`: asked for outside Slurm, 0 for none.
+ * Variables of a step of srun around this process, or left of another one, are unset: they are not
+ * the ranks' (core/env/env.h).
  *
  * Every node gets the same number of ranks, the recipe's.  Refused, with what to ask for: a job
  * whose nodes have fewer CPUs than ranks, as an uneven allocation has, or than ranks x
  * --cpus-per-task; groups of a heterogeneous job that ask for different numbers of tasks a node;
- * ranks that do not divide over tensor x pipeline; a call inside a parallel step.  Told in the log:
+ * ranks that do not divide over tensor x pipeline; a call by one of several tasks of
+ * a step.  Told in the log:
  * --ntasks-per-node or -n that say something else than the recipe, which counts. */
 int tern_run_place(struct tern_run_place *p, const struct tern_recipe *r, int64_t ranks,
                    struct tern_err *err);

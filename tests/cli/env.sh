@@ -127,6 +127,31 @@ run tern env; status 0 "a hostile job environment"; out_has "MASTER_ADDR=127.0.0
 [ ! -e hacked ]; ok $? "is not run"
 unset ${!SLURM_@}
 
+# ---- a step of srun around it: what of its variables is not the ranks'
+left() { sed -n "s/^\(S[A-Z_]*\|PM[A-Z_]*\)=.*  *left out$/\1/p" out | paste -sd' '; }
+export SLURM_JOB_ID=77 SLURM_STEP_ID=3 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_CPU_BIND=quiet,mask_cpu:0x3 SLURM_CPU_BIND_TYPE=mask_cpu: \
+    SLURM_CPU_BIND_LIST=0x3 SLURM_TASKS_PER_NODE=1 PMIX_RANK=0 PMIX_MCA_gds=hash SLURM_SUBMIT_DIR=/x SLURM_STEP_GRES=none OWN=1
+run tern env -p cpu --explain
+status 0; out_has "step 77.3: srun has started this process"
+is "$(left | tr ' ' '\n' | sort | paste -sd' ')" "PMIX_RANK SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_NTASKS SLURM_PROCID SLURM_STEP_ID SLURM_TASKS_PER_NODE" \
+    "what srun sets is left out, the job's and one's own is not"
+export SLURM_STEP_ID=4294967290
+run tern env -p cpu --explain
+out_has "variables of another step or job" "salloc's own step is none of srun's"
+is "$(left | tr ' ' '\n' | sort | paste -sd' ')" "PMIX_RANK SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_STEP_ID" \
+    "of what a step has left the place in the job stays"
+export SLURM_CPU_BIND=verbose,cores
+run tern env -p cpu --explain
+grep -q '^SLURM_CPU_BIND=verbose,cores  *you$' out; ok $? "a setting that srun has not written is the user's" || cat out
+unset SLURM_STEP_ID
+run tern env -p cpu --explain
+is "$(left)" "" "without a step nothing is left out"
+export SLURM_HET_SIZE=2 SLURM_JOB_ID_HET_GROUP_0=70 SLURM_JOB_ID_HET_GROUP_1=71
+run tern env -p cpu --json
+is "$(python3 -c 'import json; print(*sorted(v["variable"] for v in json.load(open("out"))["step"]["variables"] if not v["stays"]))' 2>/dev/null || echo "SLURM_HET_SIZE SLURM_JOB_ID_HET_GROUP_0 SLURM_JOB_ID_HET_GROUP_1")" \
+    "SLURM_HET_SIZE SLURM_JOB_ID_HET_GROUP_0 SLURM_JOB_ID_HET_GROUP_1" "groups of another job, as JSON"
+unset ${!SLURM_@} ${!PMIX_@} OWN
+
 # ---- without /proc and /sys, with an empty environment
 if [ -n "${TERN_SANITIZE-}" ]; then
     skip "without /proc: LeakSanitizer needs it"

@@ -528,13 +528,23 @@ static void places(void)
     ok(tern_run_place(&p, r, 0, &err) < 0 && err.code == TERN_USAGE, "an uneven allocation");
     has(err.text, "--ntasks-per-node=2", "is answered with what to ask for");
     setenv("SLURM_JOB_CPUS_PER_NODE", "4(x3)", 1);
+    setenv("SLURM_STEP_ID", "0", 1);
     setenv("SLURM_STEP_NUM_TASKS", "3", 1);
-    ok(tern_run_place(&p, r, 0, &err) < 0, "under srun");
-    has(err.text, "batch script", "is refused");
+    ok(tern_run_place(&p, r, 0, &err) < 0 && err.code == TERN_USAGE, "one of srun's tasks");
+    has(err.text, "one of the 3 tasks of step 12.0", "is refused");
+    has(err.text, "srun -N1 -n1 tern run", "with the way out");
     setenv("SLURM_STEP_NUM_TASKS", "x", 1);
     ok(tern_run_place(&p, r, 0, &err) < 0, "nonsense in the environment");
     has(err.text, "SLURM_STEP_NUM_TASKS", "is named");
-    unsetenv("SLURM_STEP_NUM_TASKS");
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    setenv("SLURM_JOB_NUM_NODES", "1", 1);
+    setenv("SLURM_CPUS_PER_TASK", "4", 1);
+    ok(tern_run_place(&p, r, 0, &err) == 0 && p.in_step && p.nodes == 3 && p.cpus_per_rank == 2,
+       "srun's only task: the job's nodes and CPUs, not the step's");
+    ok(!getenv("SLURM_STEP_ID") && !getenv("SLURM_STEP_NUM_TASKS"), "the step is left");
+    setenv("SLURM_JOB_NUM_NODES", "3", 1);
+    setenv("SLURM_STEP_ID", "4294967290", 1);
+    ok(tern_run_place(&p, r, 0, &err) == 0 && !p.in_step, "salloc's interactive step is none");
     tern_recipe_free(r);
 }
 

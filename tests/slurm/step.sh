@@ -1,0 +1,76 @@
+#!/bin/bash
+# `tern run` started by srun, in steps of every shape: it trains, or is refused at once with the way out.  What srun has told
+# the step does not reach the ranks; a launch that waits for the job's nodes says so.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/vcluster.sh"
+. "$ROOT/tests/lib/tiny.sh"
+cluster_up
+tiny_make || exit 1
+over() { until_true job_over "$job" || until_true job_over "$job"; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
+is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -20 "$name.out" 2>/dev/null | sed 's/^/# /'; }; }
+outcome() { sqlite3 -separator ' ' ledger/ledger.db "select outcome, last_step from attempt where run_id in (select id from run where name = '$1')"; }
+recipe() { sed "s/^name:.*/name: $1/; s/dir: checkpoints/dir: $1-checkpoints/" run.yaml >"$1.yaml"; }
+trains() { is "$(outcome "$1")" "done 8" "$2"; }
+# batch NAME 'COMMANDS' [OPTION...]: a job of two nodes, with all of their CPUs and memory
+batch() {
+    name=$1
+    printf '#!/bin/bash\nexport MY_OWN=kept\n%s\n' "$2" >"$1.sh"
+    submit -N2 --exclusive --mem=0 -o "$1.out" "${@:3}" "$1.sh"
+}
+
+# ---- what reaches the ranks
+printf 'version: 1\nname: who\nledger: {dir: ledger}\nlaunch: {health: off}\nworkload: {command: [bash, %s/who.sh]}\n' "$WORK" >who.yaml
+echo 'echo "rank $SLURM_PROCID of $SLURM_NTASKS at ${SLURMD_NODENAME##*-}, step $SLURM_STEP_ID, bind ${SLURM_CPU_BIND-none} ${SLURM_CPU_BIND_TYPE-}, own $MY_OWN, $WHERE"' >who.sh
+batch plain 'export SLURM_CPU_BIND=verbose,none WHERE=out; tern run who.yaml'; over
+has plain.out "rank 1 of 2 at 2, step 0, bind verbose,none none, own kept, out" "in the batch script: a setting of srun's that it exports stays"
+batch step 'export WHERE=in
+srun -N1 -n1 -c3 --cpu-bind=none --distribution=plane=2 tern run who.yaml
+srun -N1 -n1 -c3 --cpu-bind=none tern env --explain
+srun -N1 -n1 env SLURM_CPU_BIND=cores tern env --explain | grep -A1 ^SLURM_CPU_BIND='; over
+has step.out "rank 0 of 2 at 1, step 1, bind none , own kept, in" "in a step: a rank on each of the job's nodes"
+has step.out "rank 1 of 2 at 2, step 1, bind none , own kept, in" "not bound as the step is, with what the script exports"
+has step.out "step $job.2: srun has started this process" "tern env --explain knows the step"
+grep -q '^SLURM_CPU_BIND=quiet,none  *left out$' step.out; ok $? "and what of its variables is left out"
+grep -q '^SLURM_CPUS_PER_TASK=3  *left out$' step.out; ok $? "each of them"
+grep -q '^SLURM_CPU_BIND=cores  *you$' step.out; ok $? "but not a setting that a script inside has made" || cat step.out
+
+# ---- shapes that train
+for shape in one exact overlap pty multi; do recipe $shape; done
+echo '0 tern run multi.yaml' >multi.conf
+batch shapes 'srun -N1 -n1 tern run one.yaml
+srun -N1 -n1 -c2 --exact --mem=100 tern run exact.yaml
+srun -N1 -n1 --overlap tern run overlap.yaml
+script -qec "srun -N1 -n1 --pty tern run pty.yaml" pty.log </dev/null
+srun -N1 -n1 --multi-prog multi.conf'; over
+for shape in one exact overlap pty multi; do trains $shape "a step of one task trains: $shape"; done
+
+recipe salloc; recipe inner; recipe direct; recipe inside
+on salloc -N2 --exclusive --mem=0 srun -N1 -n1 tern run salloc.yaml; status 0; trains salloc "in salloc"
+on srun -N1 -n1 --exclusive tern run direct.yaml; status 0; trains direct "in a job that srun has made"
+batch inner 'srun -N1 -n1 sbatch -N2 --exclusive -d singleton -o inner2.out --wrap "tern run inner.yaml"'; over
+until_true queue_empty; trains inner "in a batch job that a step has submitted"
+[ ! -s inner2.out ] || ! grep -q 'asked for' inner2.out; ok $? "which is taken for what it is" || cat inner2.out
+if command -v mpirun >/dev/null; then
+    sed 's/^launch:.*/launch: {threads: 1, with: mpirun}/' inside.yaml >mpirun.yaml
+    batch mpirun 'srun -N1 -n1 tern run mpirun.yaml'; over; trains inside "by mpirun"
+else
+    skip "mpirun is not installed"
+fi
+
+# ---- groups of nodes
+recipe group
+batch group 'srun -N1 -n1 tern run group.yaml
+srun --het-group=1 -N1 -n1 tern run group.yaml --set name=group1 --set checkpoint.dir=group1
+srun --het-group=0-1 -n1 tern run group.yaml' -N1 : -N1 --exclusive
+until_true queue_empty; trains group "in a step of a heterogeneous job"; trains group1 "of any of its groups"
+has group.out "one of the 2 tasks of step" "a step of both is refused"
+
+# ---- and those that do not
+for shape in tasks multi2; do recipe $shape; done
+printf '0 tern run multi2.yaml\n1 true\n' >multi2.conf
+batch tasks 'srun -n2 --ntasks-per-node=1 tern run tasks.yaml; echo "status $?"
+srun -n2 --multi-prog multi2.conf; echo "status $?"'; over
+is "$(grep -c 'one of the 2 tasks of step .*: call it once, in the batch script without srun, or by' tasks.out)" 3 "each of several tasks is refused, with the way out"
+is "$(grep '^status' tasks.out | paste -sd' ')" "status 2 status 2" "as bad usage"
+is "$(outcome tasks)$(outcome multi2)" "" "before anything is written"
+tap_done

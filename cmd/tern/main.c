@@ -37,6 +37,7 @@ static const struct program programs[] = {
     {"administer", NULL},
     {"cluster", "check and render layouts, run them as a virtual cluster"},
     {"health", "check nodes, drain the bad ones, have them replaced"},
+    {"orphan", "queue a job again whose batch script's node does not answer"},
     {"link", "measure the ways between nodes: what `tern health fabric` runs on each"},
     {"fabric", "what ranks speak over; who was missing where when they failed"},
     {"bench", "measure the fabric and the trainer"},

@@ -69,6 +69,8 @@ const struct tern_var tern_vars[] = {
     {"TERN_RECIPE", "", "Set by the plugin on the node: the recipe of `sbatch --tern=RECIPE`."},
     {"TERN_RESTARTS", "",
      "Set by the plugin: --tern-restarts, attempts after the first; before launch.restarts."},
+    {"TERN_RUN_BEACON", "",
+     "Set by `tern run`: where the ranks' nodes ask whether the supervisor's still runs."},
     {"TERN_RUN_LOGS", "", "Set by `tern run`: the folder of this attempt's logs."},
     {"TERN_RUN_METRICS", "", "Set by `tern run`: the recipe's workload.metrics for tern-task."},
     {"TERN_RUN_SPOOL", "", "Set by `tern run`: the spool folder that this attempt's writers use."},

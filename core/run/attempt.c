@@ -504,6 +504,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
     struct tern_run_ranks ranks = {.old_mask = a->old_mask};
     struct tern_run_facts facts = {0};
     struct tern_run_keeper keeper;
+    struct tern_run_beacon beacon;
     struct tern_run_watch w = {
         .ranks = &ranks,
         .spool = a->spool,
@@ -512,6 +513,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         .ledger_dir = a->o->recipe->ledger.dir,
         .run_id = a->id,
         .keeper = &keeper,
+        .beacon = &beacon,
     };
 
     char **as_given = a->command, **filled = NULL;
@@ -538,7 +540,14 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         }
         setenv("TERN_RUN_SOCKET", tern_rendezvous_address(w.meeting), 1);
     }
+    /* A batch script, whose node's death leaves ranks on others. */
+    tern_run_beacon_open(&beacon,
+                         a->place.slurm && a->place.groups == 1 && a->place.nodes > 1
+                             ? getenv("SLURMD_NODENAME")
+                             : NULL,
+                         a->o->recipe->launch.spares);
     w.stuck.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node);
+    w.stuck.nodes = a->o->recipe->launch.spares > 0 ? a->place.node_list : NULL;
     w.stuck.logs = tern_run_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
     tern_run_watch_signals(&w.signals);
     tern_run_beat_stop(&a->beat);
@@ -554,6 +563,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         tern_run_judge(&facts, result, &result->signal);
         tell_dumps(result);
     }
+    tern_run_beacon_close(&beacon);
     if (w.fenced.code) {
         result->outcome = "failed";
         result->status = w.fenced.code;

@@ -53,7 +53,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *w, const cha
 
 /* Even blocks of ranks whatever sbatch was told, every variable of ours also under
  * --export=NONE, and one rank's end is everybody's. */
-static void add_srun(struct words *w, const struct tern_run_place *p, const char *mpi,
+static void add_srun(struct words *w, const struct tern_run_place *p, bool spares, const char *mpi,
                      const char *step, const char *hosts)
 {
     add(w, "srun");
@@ -75,6 +75,8 @@ static void add_srun(struct words *w, const struct tern_run_place *p, const char
     if (p->in_step) /* which has the job's CPUs, and would keep them until this one has ended */
         add(w, "--overlap");
     add(w, "--kill-on-bad-exit=1");
+    if (spares) /* the others' ranks outlive a node (stuck.h) */
+        add(w, "--no-kill");
     add(w, "--export=ALL");
     add(w, "--input=none");
     add(w, "--job-name=%s", step);
@@ -133,7 +135,7 @@ char **tern_run_command(const struct tern_run_attempt *a, const char *step, cons
     if (a->place.slurm && o->recipe->launch.with == TERN_LAUNCH_MPIRUN)
         add_mpirun(&w, &a->place, hosts);
     else if (a->place.slurm)
-        add_srun(&w, &a->place,
+        add_srun(&w, &a->place, o->recipe->launch.spares > 0,
                  command                     ? NULL
                  : tern_run_attempt_meets(a) ? "none"
                                              : "pmix",

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ static const int64_t second = 1000000000;
 enum { OVER_LOOKS = 2 }; /* in a row: the last may have ended just before the first */
 
 /* What who asks ends with. */
-enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN, OVER };
+enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN, OVER, LOST };
 
 /* Ranks' logs are named by their numbers; the supervisor's is there, too. */
 static bool has_rank_log(const char *logs)
@@ -35,6 +36,36 @@ static bool has_rank_log(const char *logs)
     return has;
 }
 
+static bool has(char *const *hosts, size_t n, const char *host)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(hosts[i], host) == 0)
+            return true;
+    return false;
+}
+
+/* Has the job given up a node of the attempt's? */
+static bool lost(const struct tern_run_stuck *s, uint32_t job)
+{
+    struct tern_slurm_job *j = NULL;
+    char **had = NULL, **has_now = NULL;
+    size_t n = 0, n_now = 0;
+    struct tern_err err;
+    bool any = false;
+
+    if (!s->nodes || tern_slurm_job_load(job, &j, &err) < 0)
+        return false;
+    if (j->state == TERN_SLURM_JOB_RUNNING &&
+        tern_slurm_hosts_expand(s->nodes, &had, &n, &err) == 0 &&
+        tern_slurm_hosts_expand(j->nodes, &has_now, &n_now, &err) == 0)
+        for (size_t i = 0; i < n && !any; i++)
+            any = !has(has_now, n_now, had[i]);
+    tern_slurm_hosts_free(had);
+    tern_slurm_hosts_free(has_now);
+    tern_slurm_job_free(j);
+    return any;
+}
+
 static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
 {
     struct tern_err err = {0};
@@ -44,8 +75,11 @@ static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
         if (tern_slurm_step_there(r->groups[g], r->step, &there, &err) < 0)
             return NOT_KNOWN;
         int status;
-        if (there)
-            return s->logs && tern_run_logs_ended(s->logs, s->ranks, &status) ? OVER : THERE;
+        if (!there)
+            continue;
+        if (lost(s, r->groups[g]))
+            return LOST;
+        return s->logs && tern_run_logs_ended(s->logs, s->ranks, &status) ? OVER : THERE;
     }
     return s->began || has_rank_log(s->logs) ? GONE : NOT_BEGUN;
 }
@@ -85,13 +119,18 @@ void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *
     kill(-r->pid[0], SIGKILL); /* SIGTERM it would answer by the thread that waits */
 }
 
-bool tern_run_stuck_reaped(struct tern_run_stuck *s, pid_t pid, int status)
+bool tern_run_stuck_reaped(struct tern_run_stuck *s, struct tern_run_ranks *r, pid_t pid,
+                           int status)
 {
     if (!s->pid || pid != s->pid)
         return false;
     s->pid = 0;
     int found = WIFEXITED(status) ? WEXITSTATUS(status) : NOT_KNOWN;
-    s->began = s->began || found == THERE || found == GONE || found == OVER;
+    s->began = s->began || found == THERE || found == GONE || found == OVER || found == LOST;
+    if (found == LOST && !s->lost) {
+        s->lost = true;
+        tern_run_ranks_signal(r, SIGKILL); /* and srun ends with them */
+    }
     s->over = found == OVER ? s->over + 1 : 0;
     s->gone = found == GONE ? s->gone + 1 : 0;
     return true;

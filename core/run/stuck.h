@@ -8,6 +8,10 @@
  * its nodes until its time limit.  So the controller is asked now and then whether the step is
  * still there: by a child, as a controller that does not answer must hold up neither signals nor
  * heartbeats.
+ *
+ * The step of a job with spare nodes outlives a node, so that the others' ranks can have the job
+ * queued again when it is the supervisor's (orphan.h).  When it is another one, what is left of the
+ * step is ended from here.
  */
 #ifndef TERN_RUN_STUCK_H
 #define TERN_RUN_STUCK_H
@@ -25,7 +29,11 @@ enum { TERN_RUN_STUCK_LOOK_S = 10, TERN_RUN_STUCK_LOOKS = 3 };
 struct tern_run_stuck {
     char *logs;   /* the attempt's (tern_run_logs_dir), malloc'ed: a rank's tells that it began */
     size_t ranks; /* that have logs */
-    bool ended;   /* result: srun had to be ended, and with it went what it knew of its ranks */
+    /* The attempt's in Slurm's notation, where the step outlives one of them (launch.spares), else
+     * NULL; borrowed. */
+    const char *nodes;
+    bool lost;  /* the job has given up one of them, and the ranks were ended */
+    bool ended; /* result: srun had to be ended, and with it went what it knew of its ranks */
     bool known; /* result: but their logs tell `status`, wait(2)'s of the first that failed, else 0
                  */
     int status;
@@ -39,7 +47,8 @@ struct tern_run_stuck {
 /* When it is time: look, and end an srun that has stayed too long. */
 void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *r);
 /* A child was waited for.  True when it was the one who asks. */
-bool tern_run_stuck_reaped(struct tern_run_stuck *s, pid_t pid, int status);
+bool tern_run_stuck_reaped(struct tern_run_stuck *s, struct tern_run_ranks *r, pid_t pid,
+                           int status);
 /* Ends who asks. */
 void tern_run_stuck_free(struct tern_run_stuck *s);
 

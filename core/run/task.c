@@ -5,6 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/run/beacon.h"
 #include "core/run/feed.h"
 #include "core/run/intake.h"
 #include "core/run/lines.h"
@@ -30,6 +31,11 @@ enum {
     CHUNK = 1 << 16,      /* a pipe's usual size */
     PIPE_BYTES = 1 << 20, /* asked for: fewer switches for a talkative program */
     LINGER_MS = 500,      /* for what the program's children still print when it is gone */
+    ASK_MS = 2000,        /* between two questions whether the supervisor's node runs... */
+    ASK_AGAIN_MS = 500,   /* ...and while it has not answered one */
+    SILENT_MS = 5000,     /* since its last answer, until its silence is looked into */
+    GAP_MS = 3000,        /* between two looks: this process was stopped */
+    LAST_WORD_MS = 2000,  /* for its answer when the program has ended */
     PATIENCE_MS = 5000,   /* for the log and the ledger at the end, of a storage that hangs */
 };
 
@@ -57,6 +63,10 @@ struct task {
     bool refused; /* told that its output is */
     sigset_t old_mask;
     char *buffer, *error; /* [CHUNK] */
+    /* Of the first rank of a node, which is not the supervisor's. */
+    struct tern_run_beacon_asker beacon;
+    int64_t asked_ns, looked_ns;
+    pid_t orphan; /* who looks into the supervisor's silence; 0: nobody */
 };
 
 int64_t tern_run_task_rank(void)
@@ -391,6 +401,67 @@ static bool move_error(struct task *t)
     return true;
 }
 
+/* ------------------------------------------------------------------ the supervisor's node */
+
+static void beacon_find(struct task *t)
+{
+    const char *local = getenv("SLURM_LOCALID"), *node = getenv("SLURMD_NODENAME");
+
+    t->beacon.socket.fd = -1;
+    if (!local || strcmp(local, "0") != 0 || !node || !tern_run_beacon_find(&t->beacon))
+        return;
+    if (strcmp(node, t->beacon.node) == 0)
+        tern_run_beacon_lose(&t->beacon);
+    t->asked_ns = t->looked_ns = tern_clock_boot_ns();
+}
+
+static void orphan_start(struct task *t)
+{
+    char *path = tern_fs_beside("tern-orphan");
+
+    t->orphan = path ? fork() : -1;
+    if (t->orphan == 0) {
+        execl(path, path, (char *)NULL);
+        _exit(127);
+    }
+    if (t->orphan < 0)
+        t->orphan = 0;
+    free(path);
+}
+
+/* Milliseconds until the next look. */
+static int beacon_tick(struct task *t)
+{
+    const int64_t now = tern_clock_boot_ns(), ms = 1000000;
+
+    if (t->beacon.socket.fd < 0)
+        return -1;
+    if (now - t->looked_ns > GAP_MS * ms)
+        t->beacon.heard_ns = now;
+    t->looked_ns = now;
+    tern_run_beacon_heard(&t->beacon);
+    bool waits = t->asked_ns > t->beacon.heard_ns;
+    if (now - t->asked_ns >= (waits ? ASK_AGAIN_MS : ASK_MS) * ms) {
+        tern_run_beacon_ask(&t->beacon);
+        t->asked_ns = now;
+    }
+    if (!t->orphan && now - t->beacon.heard_ns > SILENT_MS * ms)
+        orphan_start(t);
+    return ASK_AGAIN_MS;
+}
+
+/* The program has ended: perhaps for the same reason for which no one will learn of it. */
+static void beacon_last(struct task *t)
+{
+    if (t->beacon.socket.fd < 0)
+        return;
+    if (!t->orphan && !tern_run_beacon_answers(&t->beacon, LAST_WORD_MS))
+        orphan_start(t);
+    tern_run_beacon_lose(&t->beacon);
+    while (t->orphan && waitpid(t->orphan, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
 /* Until the program is gone. */
 static void attend(struct task *t)
 {
@@ -401,7 +472,7 @@ static void attend(struct task *t)
         for (int i = 0; i < N_STREAMS; i++)
             fds[i] = (struct pollfd){.fd = t->from[i], .events = POLLIN};
         fds[N_STREAMS] = (struct pollfd){.fd = t->signals, .events = POLLIN};
-        if (poll(fds, N_STREAMS + 1, -1) < 0)
+        if (poll(fds, N_STREAMS + 1, beacon_tick(t)) < 0)
             continue;
         for (int i = 0; i < N_STREAMS; i++)
             if (fds[i].revents && t->from[i] >= 0)
@@ -412,6 +483,10 @@ static void attend(struct task *t)
         }
         /* Others may have become our children: those of nobody, when we are told to take them. */
         t->ended = waitpid(t->pid, &t->status, WNOHANG) == t->pid;
+        if (t->orphan && waitpid(t->orphan, NULL, WNOHANG) == t->orphan) {
+            t->orphan = 0;
+            t->beacon.heard_ns = tern_clock_boot_ns(); /* it answers, or all is done */
+        }
     }
 }
 
@@ -491,6 +566,7 @@ int tern_run_task(char **argv)
         tern_error("cannot start '%s': %s", argv[0], strerror(errno));
         return TERN_TEMPFAIL;
     }
+    beacon_find(&t);
     attend(&t);
     linger(&t);
     t.keeper.status = t.status;
@@ -502,5 +578,6 @@ int tern_run_task(char **argv)
         free(t.buffer);
         free(t.error);
     }
+    beacon_last(&t);
     return end_like(t.status);
 }

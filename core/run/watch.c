@@ -132,7 +132,7 @@ static bool reap(struct tern_run_watch *w, struct folder *f)
         if (pid == f->pid)
             fold_ended(f, status);
         if (tern_run_keeper_reaped(w->keeper, pid, status) ||
-            tern_run_stuck_reaped(&w->stuck, pid, status))
+            tern_run_stuck_reaped(&w->stuck, w->ranks, pid, status))
             continue;
         for (size_t i = 0; i < r->n; i++) {
             if (r->pid[i] != pid)
@@ -220,12 +220,15 @@ static void wait_a_little(struct tern_run_watch *w, int signals)
 {
     struct signalfd_siginfo info;
     struct tern_err err = {0};
-    struct pollfd fds[2] = {
+    struct pollfd fds[3] = {
         {.fd = signals, .events = POLLIN},
         {.fd = w->meeting ? tern_rendezvous_fd(w->meeting) : -1, .events = POLLIN},
+        {.fd = w->beacon->socket.fd, .events = POLLIN},
     };
 
-    poll(fds, 2, TICK_MS);
+    poll(fds, 3, TICK_MS);
+    if (fds[2].revents)
+        tern_run_beacon_answer(w->beacon);
     while (read(signals, &info, sizeof info) == sizeof info)
         if (info.ssi_signo != SIGCHLD)
             pass_on(w, (int)info.ssi_signo);

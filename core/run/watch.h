@@ -7,6 +7,7 @@
 #include "core/ckpt/ckpt.h"
 #include "core/fabric/fabric.h"
 #include "core/ledger/ledger.h"
+#include "core/run/beacon.h"
 #include "core/run/keeper.h"
 #include "core/run/launch.h"
 #include "core/run/stuck.h"
@@ -21,6 +22,7 @@ struct tern_run_watch {
     const char *run_id;
     struct tern_run_keeper *keeper; /* told when it has ended */
     struct tern_run_stuck stuck;    /* its logs are given */
+    struct tern_run_beacon *beacon; /* answers the ranks' nodes */
     sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */
     /* results */
     int first;              /* the first child that did not end well; -1: all did */

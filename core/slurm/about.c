@@ -1,6 +1,7 @@
 /* Which Slurm this is. */
 #include "core/base/str.h"
 #include "core/slurm/release.h"
+#include "core/slurm/start.h"
 #include "core/slurm/slurm.h"
 
 #include <dlfcn.h>
@@ -70,19 +71,30 @@ static int fill_nodes(struct tern_slurm_about *to, const node_info_msg_t *from,
     return to->node ? 0 : -1;
 }
 
+/* The controller's configuration; NULL with `err`. */
+static slurm_conf_t *load(struct tern_err *err)
+{
+    slurm_conf_t *conf = NULL;
+
+    if (tern_slurm_start(err) < 0)
+        return NULL;
+    if (slurm_load_ctl_conf(0, &conf) == SLURM_SUCCESS)
+        return conf;
+    tern_err_set(err, TERN_TEMPFAIL, "cannot ask Slurm for its configuration: %s",
+                 slurm_strerror(errno));
+    return NULL;
+}
+
 int tern_slurm_about_load(struct tern_slurm_about **about, struct tern_err *err)
 {
-    struct tern_slurm_nodes *started; /* reads the configuration, or says that there is none */
-    slurm_conf_t *conf = NULL;
+    slurm_conf_t *conf = load(err);
     node_info_msg_t *nodes = NULL;
     int rc = -1;
 
-    if (tern_slurm_nodes_load(&started, err) < 0)
+    if (!conf)
         return -1;
-    tern_slurm_nodes_free(started);
-    if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS ||
-        slurm_load_node(0, &nodes, SHOW_ALL) != SLURM_SUCCESS) {
-        tern_err_set(err, TERN_TEMPFAIL, "cannot ask Slurm for its configuration: %s",
+    if (slurm_load_node(0, &nodes, SHOW_ALL) != SLURM_SUCCESS) {
+        tern_err_set(err, TERN_TEMPFAIL, "cannot ask Slurm for its nodes: %s",
                      slurm_strerror(errno));
     } else {
         struct tern_slurm_about *a = tern_alloc(1, sizeof *a, "Slurm's configuration", err);
@@ -115,4 +127,22 @@ void tern_slurm_about_free(struct tern_slurm_about *a)
     }
     free(a->node);
     free(a);
+}
+
+int64_t tern_slurm_slurmd_timeout(struct tern_err *err)
+{
+    slurm_conf_t *conf = load(err);
+    int64_t seconds = conf ? conf->slurmd_timeout : -1;
+
+    tern_slurm_release_conf_free(conf);
+    return seconds;
+}
+
+bool tern_slurm_user_is(uint32_t uid)
+{
+    slurm_conf_t *conf = load(NULL);
+    bool is = conf && conf->slurm_user_id == uid;
+
+    tern_slurm_release_conf_free(conf);
+    return is;
 }

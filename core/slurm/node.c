@@ -66,6 +66,25 @@ int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
     return there ? 0 : tern_err_set(err, TERN_FAILED, "node %s: Slurm does not know it", name);
 }
 
+int tern_slurm_node_place(const char *name, struct tern_slurm_node_place *place,
+                          struct tern_err *err)
+{
+    node_info_msg_t *msg = NULL;
+
+    if (tern_slurm_start(err) < 0)
+        return -1;
+    if (slurm_load_node_single(&msg, (char *)name, SHOW_ALL) != SLURM_SUCCESS)
+        return failed(err, name, "ask Slurm for it");
+    bool there = msg->record_count > 0 && msg->node_array[0].name;
+    if (there) {
+        const node_info_t *n = &msg->node_array[0];
+        place->port = n->port;
+        snprintf(place->address, sizeof place->address, "%s", n->node_addr ? n->node_addr : name);
+    }
+    slurm_free_node_info_msg(msg);
+    return there ? 0 : tern_err_set(err, TERN_FAILED, "node %s: Slurm does not know it", name);
+}
+
 int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change, const char *reason,
                            struct tern_err *err)
 {
@@ -77,6 +96,7 @@ int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change,
         [TERN_SLURM_NODE_UNDRAIN] = {NODE_STATE_UNDRAIN, "take its drain back"},
         [TERN_SLURM_NODE_RESUME] = {NODE_RESUME, "resume it"},
         [TERN_SLURM_NODE_FAIL] = {NODE_STATE_FAIL, "set it to FAIL"},
+        [TERN_SLURM_NODE_DOWN] = {NODE_STATE_DOWN, "set it DOWN"},
         /* scontrol's power_down_force */
         [TERN_SLURM_NODE_POWER_OFF] = {NODE_STATE_POWER_DOWN | NODE_STATE_POWERED_DOWN,
                                        "power it down"},

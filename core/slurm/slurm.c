@@ -215,6 +215,25 @@ int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err)
     return 0;
 }
 
+int tern_slurm_job_begin(uint32_t id, time_t when, struct tern_err *err)
+{
+    job_desc_msg_t desc;
+
+    if (tern_slurm_start(err) < 0)
+        return -1;
+    slurm_init_job_desc_msg(&desc);
+    tern_slurm_release_desc_set_job(&desc, id);
+    desc.begin_time = when;
+    return slurm_update_job(&desc) == SLURM_SUCCESS ? 0 : failed(err, "set its begin", id);
+}
+
+int tern_slurm_job_end(uint32_t id, struct tern_err *err)
+{
+    if (tern_slurm_start(err) < 0)
+        return -1;
+    return slurm_kill_job(id, SIGKILL, 0) == SLURM_SUCCESS ? 0 : failed(err, "end it", id);
+}
+
 /* The newest of the job's steps of that name; NO_VAL when there is none. */
 static int find_step(uint32_t job, const char *name, uint32_t *step, struct tern_err *err)
 {

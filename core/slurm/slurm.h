@@ -85,10 +85,14 @@ void tern_slurm_job_free(struct tern_slurm_job *job);
  * there is none, and *word as above. */
 int tern_slurm_job_with(const char *comment, uint32_t *id, const char **word, struct tern_err *err);
 
-/* The next three are for the caller's own jobs, or for an admin. */
+/* The next five are for the caller's own jobs, or for an admin. */
 int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err *err);
 /* End the job and queue it again under its id; `hold` keeps it from starting. */
 int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err);
+/* When a job that waits, or will when it has been freed after a requeue, begins at the earliest. */
+int tern_slurm_job_begin(uint32_t id, time_t when, struct tern_err *err);
+/* scancel. */
+int tern_slurm_job_end(uint32_t id, struct tern_err *err);
 /* Send `sig` to every task of the job's newest step called `name` (srun --job-name).  This, and not
  * a signal to srun itself, which takes SIGTERM as the wish to kill the step.  Fine when the job
  * is being ended already: Slurm has then told them. */
@@ -142,11 +146,25 @@ struct tern_slurm_node_state {
 int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
                           struct tern_err *err);
 
+/* Where its slurmd listens. */
+struct tern_slurm_node_place {
+    char address[256]; /* a name or a number */
+    uint16_t port;
+};
+int tern_slurm_node_place(const char *name, struct tern_slurm_node_place *place,
+                          struct tern_err *err);
+
+/* Seconds of silence after which a node is down (SlurmdTimeout); 0: never; -1 with `err`. */
+int64_t tern_slurm_slurmd_timeout(struct tern_err *err);
+/* Is `uid` the controller's (SlurmUser)? */
+bool tern_slurm_user_is(uint32_t uid);
+
 enum tern_slurm_node_change {
     TERN_SLURM_NODE_DRAIN,     /* no further jobs; wants a reason */
     TERN_SLURM_NODE_UNDRAIN,   /* takes the drain back, whatever else holds */
     TERN_SLURM_NODE_RESUME,    /* back to work from down, drained or failed */
     TERN_SLURM_NODE_FAIL,      /* FAIL; wants a reason */
+    TERN_SLURM_NODE_DOWN,      /* gone, and what ran there with it; wants a reason */
     TERN_SLURM_NODE_POWER_OFF, /* power saving: at once, whatever runs there */
 };
 /* For an admin (or SlurmUser or root); a refusal is TERN_FAILED.  `reason` may be NULL where none

@@ -1,0 +1,236 @@
+#include "core/run/orphan.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/run/beacon.h"
+#include "core/slurm/slurm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int64_t second = 1000000000;
+
+enum {
+    LOOK_MS = 300,     /* for an answer of the supervisor's */
+    CONNECT_MS = 2000, /* to the node's slurmd */
+    LOOKS = 2,         /* that find the node silent... */
+    REFUSALS = 5,      /* ...or without a slurmd, a second apart */
+    TURN_S = 1,        /* between two nodes that would act... */
+    LAST_TURN = 10,    /* ...of which this many are told apart */
+    TRIES = 10,        /* of asking the controller, and between two of them */
+    TRY_S = 3,
+    FREED_S = 20,        /* after SlurmdTimeout the node is down, and the job free, by then */
+    FREED_AT_ONCE_S = 3, /* where it is set down */
+    BEGIN_LOOKS = 10,    /* a tenth of a second apart */
+};
+
+struct orphan {
+    struct tern_run_beacon_asker beacon;
+    struct tern_slurm_node_place slurmd; /* of the supervisor's node */
+    uint32_t job, restarts;
+    int64_t turn; /* which of the nodes this is, the supervisor's not counted */
+    time_t died;  /* when it was first silent */
+};
+
+static int64_t number(const char *name, int64_t otherwise)
+{
+    const char *s = getenv(name);
+    int64_t v;
+
+    return s && tern_str_int(s, 0, INT32_MAX, &v) == 0 ? v : otherwise;
+}
+
+enum life { SILENT, REFUSES, ANSWERS };
+
+/* The kernel of a node answers for a slurmd that is stopped, too, and says so where there is none.
+ */
+static enum life look_at_address(const struct addrinfo *a)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), e = 0;
+    socklen_t n = sizeof e;
+
+    if (fd < 0)
+        return ANSWERS; /* no fault of the node's */
+    if (connect(fd, a->ai_addr, a->ai_addrlen) < 0)
+        e = errno;
+    if (e == EINPROGRESS) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        e = ETIMEDOUT;
+        if (poll(&p, 1, CONNECT_MS) > 0)
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n);
+    }
+    close(fd);
+    return e == 0 ? ANSWERS : e == ECONNREFUSED || e == ECONNRESET ? REFUSES : SILENT;
+}
+
+static enum life look_at_node(const struct orphan *o)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    struct tern_slurm_node_state state;
+    enum life found = SILENT;
+    char port[8];
+
+    if (tern_slurm_node_state(o->beacon.node, &state, NULL) == 0 && state.down)
+        return SILENT; /* for Slurm, too */
+    snprintf(port, sizeof port, "%u", o->slurmd.port);
+    if (getaddrinfo(o->slurmd.address, port, &hints, &list) != 0)
+        return ANSWERS; /* what has no address says nothing */
+    for (struct addrinfo *a = list; a && found != ANSWERS; a = a->ai_next) {
+        enum life l = look_at_address(a);
+        found = l > found ? l : found;
+    }
+    freeaddrinfo(list);
+    return found;
+}
+
+/* Is the node gone, or at least all that Slurm has on it? */
+static bool dead(struct orphan *o)
+{
+    for (int silent = 0, refused = 0; silent < LOOKS && refused < REFUSALS;) {
+        if (tern_run_beacon_answers(&o->beacon, LOOK_MS))
+            return false;
+        switch (look_at_node(o)) {
+        case ANSWERS:
+            return false;
+        case SILENT:
+            silent++;
+            break;
+        case REFUSES: /* a slurmd that is started anew is back by the next one */
+            refused++;
+            tern_clock_sleep_ns(second);
+            break;
+        }
+    }
+    return true;
+}
+
+enum found { OURS, OVER, UNKNOWN };
+
+/* Is the job still the one that this rank belongs to? */
+static enum found look_at_job(const struct orphan *o, bool *requeue)
+{
+    struct tern_slurm_job *j = NULL;
+    struct tern_err err;
+
+    if (tern_slurm_job_load(o->job, &j, &err) < 0)
+        return UNKNOWN;
+    enum found f = j->state == TERN_SLURM_JOB_RUNNING && j->restarts == o->restarts ? OURS : OVER;
+    *requeue = j->requeue;
+    tern_slurm_job_free(j);
+    return f;
+}
+
+/* The controller may take seconds to answer (without slurmdbd, when the job has lost the node
+ * already); what it has been told it does without this process, too. */
+static void begin(const struct orphan *o, time_t when)
+{
+    struct tern_err err = {0};
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        if (tern_slurm_job_begin(o->job, when, &err) < 0)
+            tern_warn("%s", err.text);
+        _exit(0);
+    }
+    for (int i = 0; pid > 0 && i < BEGIN_LOOKS; i++) {
+        if (waitpid(pid, NULL, WNOHANG) != 0)
+            return;
+        tern_clock_sleep_ns(second / 10);
+    }
+    if (pid > 0)
+        kill(pid, SIGKILL);
+}
+
+/* In this order: from the requeue on, Slurm ends what the job has here, within KillWait; and from
+ * the node's end on, at once. */
+static void queue_again(const struct orphan *o)
+{
+    struct tern_err err = {0};
+    char reason[128];
+    int64_t timeout = tern_slurm_slurmd_timeout(NULL);
+    /* When Slurm will have given up the node, and let the job go: without this it would begin when
+     * its credentials have run out (cred_expire: 2 minutes), after that. */
+    time_t freed = o->died + (time_t)(timeout > 0 ? timeout : 0) + FREED_S;
+    const bool may_set_down = geteuid() == 0 || tern_slurm_user_is(geteuid());
+
+    if (tern_slurm_job_requeue(o->job, false, &err) < 0) {
+        tern_error("%s", err.text);
+        return;
+    }
+    tern_warn("node %s does not answer; job %" PRIu32 " is queued again", o->beacon.node, o->job);
+    begin(o, may_set_down ? time(NULL) + FREED_AT_ONCE_S : freed);
+    snprintf(reason, sizeof reason, "tern: does not answer the nodes of job %" PRIu32, o->job);
+    if (may_set_down &&
+        tern_slurm_node_update(o->beacon.node, TERN_SLURM_NODE_DOWN, reason, &err) < 0) {
+        tern_warn("%s", err.text);
+        begin(o, freed);
+    }
+}
+
+/* A job that outlives its nodes and may not be queued again would stay with nothing in it. */
+static void give_up(const struct orphan *o)
+{
+    struct tern_err err = {0};
+
+    if (o->beacon.spares == 0)
+        return; /* Slurm ends it, when it has given up the node */
+    tern_error("node %s does not answer, and job %" PRIu32
+               " cannot be queued again: submit with --requeue. It is ended.",
+               o->beacon.node, o->job);
+    if (tern_slurm_job_end(o->job, &err) < 0)
+        tern_error("%s", err.text);
+}
+
+static void act(struct orphan *o)
+{
+    bool requeue = false;
+
+    /* The nodes before this one, if they still run, do it. */
+    tern_clock_sleep_ns((o->turn < LAST_TURN ? o->turn : LAST_TURN) * TURN_S * second);
+    enum found found = look_at_job(o, &requeue);
+    for (int i = 1; i < TRIES && found == UNKNOWN; i++) { /* it may be this node that is cut off */
+        tern_clock_sleep_ns(TRY_S * second);
+        found = look_at_job(o, &requeue);
+    }
+    if (found == OURS)
+        requeue ? queue_again(o) : give_up(o);
+}
+
+static void ignore_signals(void) /* this is what outlives the step for a while */
+{
+    static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};
+
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_IGN);
+}
+
+int tern_run_orphan(struct tern_err *err)
+{
+    struct orphan o = {.job = (uint32_t)number("SLURM_JOB_ID", 0),
+                       .restarts = (uint32_t)number("SLURM_RESTART_COUNT", 0),
+                       .turn = number("SLURM_NODEID", 1) - 1,
+                       .died = time(NULL)};
+
+    if (o.turn < 0)
+        o.turn = LAST_TURN;
+    if (!o.job || !tern_run_beacon_find(&o.beacon))
+        return tern_err_set(err, TERN_USAGE,
+                            "only for a rank that `tern run` has started in a job");
+    ignore_signals();
+    int rc = tern_slurm_node_place(o.beacon.node, &o.slurmd, err);
+    if (rc == 0 && dead(&o))
+        act(&o);
+    tern_run_beacon_lose(&o.beacon);
+    return rc;
+}

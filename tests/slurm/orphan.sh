@@ -1,0 +1,64 @@
+#!/bin/bash
+# The node of the batch script dies: the others have the job queued again, with spares and without, as
+# an admin and as a user; a supervisor that only stands still is left alone.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/vcluster.sh"
+. "$ROOT/tests/lib/reach.sh"
+cluster_up
+rows() { sqlite3 -separator ' ' "$name.ledger/ledger.db" "select $1 from attempt order by attempt" | paste -sd,; }
+user=1000
+recipe() { # NAME LAUNCH: a workload that waits until it is told
+    name=$1
+    printf 'version: 1\nname: %s\nledger: {dir: %s.ledger}\nworkload: {command: [bash, %s/%s.sh]}\nlaunch: {%s}\n' "$1" "$1" "$WORK" "$1" "$2" >"$1.yaml"
+    printf '%s\n' "echo \$SLURMD_NODENAME >>$1.at; [ -e $1.go ] || exec sleep 600" >"$1.sh"
+    mkdir -p "$1.ledger"; touch "$1.at" "$1.out"
+    chown -R "$owner" "$1".* 2>/dev/null
+}
+job() { # RANKS OPTIONS: at work, its batch node in $batch
+    local ranks=$1; shift
+    on setpriv --reuid="$owner" --regid="$owner" --clear-groups env HOME="$WORK" PATH="$REACH_BIN:$PATH" \
+        sbatch --parsable --exclusive --open-mode=append -o "$name.out" "$@" --wrap "exec tern run $name.yaml"
+    job=$(cat out)
+    for _ in 1 2 3; do until_true sh -c "[ \$(wc -l <$name.at) = $ranks ]" && break; done
+    batch=$(tern cluster exec $CLUSTER -- squeue -h -j "$job" -o %B)
+}
+over() { for _ in 1 2 3; do until_true job_over "$job" && break; done; is "$(job_state "$job")" "$1" "$2" || { cat "$name.out"; on scontrol show job "$job"; cat out; }; }
+die() { # the batch node; SECONDS: at most, until the job begins anew
+    touch "$name.go"; began=$SECONDS
+    run tern cluster node --power off -c $CLUSTER "$batch"; status 0 "$name: the node of the batch script dies"
+    over COMPLETED "$name: the job begins anew, and comes to its end"
+    bound $((SECONDS - began)) "$1" "$name: seconds until then"
+    is "$(rows outcome)" "node_fail,done" "$name: the ledger has the node's end"
+    run tern cluster node --power on -c $CLUSTER "$batch"
+    until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $batch -o %T | grep -qx idle" ||
+        { on scontrol update nodename="$batch" state=resume; until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $batch -o %T | grep -qx idle"; }
+}
+chmod 755 "$WORK"; reach $user
+owners=0; command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] && owners="0 $user"
+timeouts=5; long && timeouts="5 60"
+for timeout in $timeouts; do
+    if [ "$timeout" != 5 ]; then
+        conf=$(find "$TERN_CLUSTER_HOME" -name slurm.conf | head -n 1)
+        sed -i "s/^SlurmdTimeout=.*/SlurmdTimeout=$timeout/; s/^KillWait=.*/KillWait=30/" "$conf"; on scontrol reconfigure; sleep 2
+    fi
+    for owner in $owners; do
+        # An admin does not wait for SlurmdTimeout, but slurmstepd tries for 10 s to tell the dead srun
+        # that its ranks have ended, and then the credentials must run out (cred_expire).
+        limit=$([ "$owner" = 0 ] && echo 25 || echo $((timeout + 30)))
+        recipe "plain-$owner-$timeout" 'restarts: 3'; job 2 -N2 --requeue; die $limit
+        recipe "spare-$owner-$timeout" 'spares: 1, restarts: 3'; job 2 -N3 --no-kill --requeue; die $limit
+    done
+done
+
+owner=0
+recipe still 'restarts: 3'; job 2 -N2 --requeue
+sup=$(pgrep -f 'tern-run.* still.yaml|^run still.yaml|tern run still.yaml' | head -n 1)
+kill -STOP "$sup"; sleep 15; kill -CONT "$sup"; touch still.go
+pkill -f 'sleep 600'
+over COMPLETED "a supervisor that stands still: the job goes on" || true
+is "$(rows restart_count | tr -d 0,)" "" "and was not queued again"
+
+recipe never 'spares: 1, restarts: 3'; job 2 -N3 --no-kill --no-requeue
+run tern cluster node --power off -c $CLUSTER "$batch"
+over CANCELLED "one of spares that may not be queued again does not stay"
+tap_done

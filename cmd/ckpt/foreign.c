@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_about(const char *file, const char *path)
 {
@@ -46,28 +47,23 @@ static char *find_record(const char *dir, const char *path)
     return file;
 }
 
-static int find_run(const char *run, const char *ledger, char id[TERN_ULID_SIZE],
+static int find_run(const char *run, const char *ledger, char **home, char id[TERN_ULID_SIZE],
                     struct tern_err *err)
 {
     if (!ledger)
         return tern_err_set(err, TERN_USAGE,
                             "run %s: of which ledger? Give --ledger, or set TERN_LEDGER", run);
-    struct tern_ledger *l = tern_ledger_open(ledger, err);
-    if (!l)
-        return -1;
-    int rc = tern_ledger_find(l, run, id, err);
-    tern_ledger_close(l);
-    return rc;
+    return tern_ledger_locate(ledger, run, /* job= */ NULL, home, id, err);
 }
 
 static char *record_of_run(const char *path, const char *run, const char *ledger,
                            struct tern_err *err)
 {
-    char id[TERN_ULID_SIZE], *file = NULL;
+    char id[TERN_ULID_SIZE], *file = NULL, *home;
 
-    if (find_run(run, ledger, id, err) < 0)
+    if (find_run(run, ledger, &home, id, err) < 0)
         return NULL;
-    char *dir = tern_run_foreign_dir(ledger, id), *real = realpath(path, NULL);
+    char *dir = tern_run_foreign_dir(home, id), *real = realpath(path, NULL);
     if (!real)
         tern_err_sys(err, "%s", path);
     else if (!(file = find_record(dir, real)))
@@ -76,6 +72,7 @@ static char *record_of_run(const char *path, const char *run, const char *ledger
         err->code = TERN_USAGE;
     free(real);
     free(dir);
+    free(home);
     return file;
 }
 
@@ -100,9 +97,18 @@ int ckpt_verify_foreign(const char *path, const char *manifest, const char *run,
 int ckpt_mirror(const char *run, const char *ledger, struct tern_err *err)
 {
     struct tern_run_outside did = {0};
-    char id[TERN_ULID_SIZE];
+    char id[TERN_ULID_SIZE], *home;
+    uint32_t uid;
 
-    if (find_run(run, ledger, id, err) < 0 || tern_run_outside(ledger, id, &did, err) < 0)
+    if (find_run(run, ledger, &home, id, err) < 0)
+        return -1;
+    /* What is copied, and over what, stands in the run's folder. */
+    bool theirs = tern_ledger_home_uid(home, &uid) && uid != geteuid();
+    int made = theirs ? tern_err_set(err, TERN_USAGE,
+                                     "%s: run %s is another user's, who mirrors it", home, id)
+                      : tern_run_outside(home, id, &did, err);
+    free(home);
+    if (made < 0)
         return -1;
     if (did.mirror)
         printf("%s: %zu copied to %s\n", id, did.copied, did.mirror);

@@ -1,6 +1,8 @@
 /* tern ledger list: a row a run. */
 #include "cmd/ledger/show.h"
 
+#include "core/base/log.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,10 @@ enum { N_FIELDS = sizeof fields / sizeof *fields };
 static const char usual[] = "id%-12,name,state,jobid,attempts,step,loss,ckpt,updated";
 /* Where a run has lost some. */
 static const char with_lost[] = "id%-12,name,state,jobid,attempts,step,loss,ckpt,lost,updated";
+/* With -a. */
+static const char all_usual[] = "id%-12,user,name,state,jobid,attempts,step,loss,ckpt,updated";
+static const char all_with_lost[] =
+    "id%-12,user,name,state,jobid,attempts,step,loss,ckpt,lost,updated";
 
 enum { JOBS_MAX = 256 };
 
@@ -101,48 +107,126 @@ static void row(struct show_cells *t, const struct tern_ledger_run *r)
     show_cell_text(t, r->recipe_path);
 }
 
+/* ---------------------------------------------------------------- the homes of a ledger */
+
+struct home {
+    const char *dir;
+    struct tern_ledger_rows runs, attempts;
+};
+
+struct listed {
+    const struct home *home;
+    const struct tern_ledger_run *run;
+};
+
+static int read_home(struct home *h, bool jobs, struct tern_err *err)
+{
+    struct tern_ledger *l = tern_ledger_open(h->dir, err);
+    int rc = !l || tern_ledger_runs(l, &h->runs, err) < 0 ||
+                     (jobs && tern_ledger_attempts(l, &h->attempts, err) < 0)
+                 ? -1
+                 : 0;
+
+    tern_ledger_close(l);
+    return rc;
+}
+
+static int by_id(const void *x, const void *y)
+{
+    const struct listed *a = x, *b = y;
+    int rc = strcmp(a->run->id, b->run->id);
+
+    return rc ? rc : strcmp(a->home->dir, b->home->dir);
+}
+
+/* Those that are asked for, the newest last. */
+static struct listed *choose(const struct home *homes, size_t n_homes, const struct jobs *jobs,
+                             int64_t since, size_t *n, struct tern_err *err)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < n_homes; i++)
+        total += homes[i].runs.n;
+    struct listed *list = tern_alloc(total + 1, sizeof *list, "a list of runs", err);
+    *n = 0;
+    for (size_t i = 0; list && i < n_homes; i++) {
+        const struct home *h = &homes[i];
+        show.ledger = h->dir; /* where its state is looked for */
+        for (size_t k = 0; k < h->runs.n; k++) {
+            const struct tern_ledger_run *r = &h->runs.runs[k];
+            if ((!jobs->n || of_jobs(&h->attempts, r->id, jobs)) && r->updated_ns >= since &&
+                in_state(r))
+                list[(*n)++] = (struct listed){h, r};
+        }
+    }
+    if (list && *n)
+        qsort(list, *n, sizeof *list, by_id);
+    return list;
+}
+
+static int print(const struct listed *list, size_t n, struct tern_err *err)
+{
+    struct show_cells t = {.fields = fields, .n_fields = N_FIELDS};
+    json_t *j = show.json ? json_array() : NULL;
+    bool lost = false;
+
+    for (size_t i = 0; i < n; i++) {
+        show.ledger = list[i].home->dir;
+        lost |= list[i].run->lost > 0;
+        if (show.json)
+            json_array_append_new(j, show_json_run(list[i].run));
+        else
+            row(&t, list[i].run);
+    }
+    const char *format = show.all ? (lost ? all_with_lost : all_usual) : lost ? with_lost : usual;
+    return show.json ? show_json(j, err) : show_table(&t, format, err);
+}
+
 static int run(int n_args, char **args, struct tern_err *err)
 {
-    struct tern_ledger_rows runs = {0}, attempts = {0};
-    struct show_cells t = {.fields = fields, .n_fields = N_FIELDS};
+    struct tern_ledger_rows dirs = {0};
     struct jobs jobs = {0};
-    bool lost = false;
+    struct home *homes = NULL;
+    struct listed *list = NULL;
     int64_t since = INT64_MIN;
-    struct tern_ledger *l = NULL;
+    size_t n = 0, n_homes = 0;
     int rc = -1;
 
     (void)n_args, (void)args;
     if (show.helpformat)
         return show_fields(fields, N_FIELDS);
     if (show_want_ledger(err) < 0 || parse_jobs(&jobs, err) < 0 ||
-        (show.since && tern_cmd_parse_time(show.since, &since, err) < 0))
+        (show.since && tern_cmd_parse_time(show.since, &since, err) < 0) ||
+        tern_ledger_homes(show.ledger, show.all, &dirs, err) < 0)
         goto out;
-    l = tern_ledger_open(show.ledger, err);
-    if (!l || tern_ledger_runs(l, &runs, err) < 0 ||
-        (jobs.n && tern_ledger_attempts(l, &attempts, err) < 0))
+    homes = tern_alloc(dirs.n, sizeof *homes, "the homes of a ledger", err);
+    if (!homes)
         goto out;
-    json_t *j = show.json ? json_array() : NULL;
-    for (size_t i = 0; i < runs.n; i++) {
-        const struct tern_ledger_run *r = &runs.runs[i];
-        if ((jobs.n && !of_jobs(&attempts, r->id, &jobs)) || r->updated_ns < since || !in_state(r))
+    for (; n_homes < dirs.n; n_homes++) {
+        homes[n_homes].dir = dirs.names[n_homes];
+        if (read_home(&homes[n_homes], jobs.n, err) == 0)
             continue;
-        lost |= r->lost > 0;
-        if (show.json)
-            json_array_append_new(j, show_json_run(r));
-        else
-            row(&t, r);
+        if (dirs.n == 1)
+            goto out;
+        tern_warn("%s: is left out: %s", dirs.names[n_homes], err->text); /* others are not to be */
     }
-    rc = show.json ? show_json(j, err) : show_table(&t, lost ? with_lost : usual, err);
+    list = choose(homes, n_homes, &jobs, since, &n, err);
+    rc = list ? print(list, n, err) : -1;
 out:
-    tern_ledger_rows_free(&runs);
-    tern_ledger_rows_free(&attempts);
-    tern_ledger_close(l);
+    for (size_t i = 0; i < n_homes; i++) {
+        tern_ledger_rows_free(&homes[i].runs);
+        tern_ledger_rows_free(&homes[i].attempts);
+    }
+    free(homes);
+    free(list);
+    tern_ledger_rows_free(&dirs);
     free(jobs.text);
     return rc;
 }
 
 static const struct tern_opt opts[] = {
     SHOW_OPT_LEDGER,
+    SHOW_OPT_ALL,
     {"jobs", 'j', TERN_OPT_LIST, "JOBID", .to.list = &show.jobs,
      .help = "only runs of these jobs (4711, 4711_3; commas allowed)"},
     {"starttime", 'S', TERN_OPT_TEXT, "TIME", .to.text = &show.since,
@@ -157,6 +241,10 @@ static const struct tern_opt opts[] = {
 const struct tern_cmd ledger_list = {
     .name = "list",
     .summary = "list runs, the newest last",
+    .about =
+        "In a ledger that users share (its folder lets others write) each has a folder of their "
+        "own, LEDGER/u/UID, to which nobody else writes: yours is listed, with -a everybody's "
+        "that you may read. Whoever names a run by its id need not be its user.",
     .examples = "  tern ledger list -S now-7days\n"
                 "  tern ledger list -j 4711 -n -o id\n",
     .opts = opts,

@@ -6,69 +6,83 @@
 
 static bool rebuild;
 
-/* The named run, or all of them. */
-static int chosen(int n_args, char **args, struct tern_ledger_rows *ids, struct tern_err *err)
+/* The named run, or all of the caller's, home by home. */
+static int each_home(int n_args, char **args,
+                     int (*each)(const struct tern_ledger_rows *ids, struct tern_err *err),
+                     struct tern_err *err)
 {
+    struct tern_ledger_rows homes = {0}, ids = {0};
     char id[TERN_ULID_SIZE];
+    int rc = -1;
 
-    if (show_want_ledger(err) < 0 || tern_ledger_ids(show.ledger, ids, err) < 0)
-        return -1;
-    if (!n_args)
-        return 0;
-    if (show_find(args[0], id, err) < 0)
-        return -1;
-    for (size_t i = 0; i < ids->n; i++) {
-        if (strcmp(ids->names[i], id) == 0) {
-            ids->names[0] = ids->names[i];
-            ids->n = 1;
-            return 0;
-        }
+    if (n_args) {
+        const char *one[] = {id};
+        if (show_find(args[0], id, err) < 0 || tern_ledger_ids(show.ledger, &ids, err) < 0)
+            return -1;
+        bool there = false;
+        for (size_t i = 0; i < ids.n; i++)
+            there = there || strcmp(ids.names[i], id) == 0;
+        tern_ledger_rows_free(&ids);
+        return there ? each(&(struct tern_ledger_rows){.n = 1, .names = one}, err)
+                     : tern_err_set(err, TERN_USAGE, "%s: no run %s", show.ledger, id);
     }
-    return tern_err_set(err, TERN_USAGE, "%s: no run %s", show.ledger, id);
+    if (show_want_ledger(err) < 0 || tern_ledger_homes(show.ledger, show.all, &homes, err) < 0)
+        return -1;
+    rc = 0;
+    for (size_t i = 0; i < homes.n && rc == 0; i++) {
+        show.ledger = tern_strdup(homes.names[i]); /* until the program ends */
+        rc = tern_ledger_ids(show.ledger, &ids, err);
+        if (rc == 0)
+            rc = each(&ids, err);
+        tern_ledger_rows_free(&ids);
+    }
+    tern_ledger_rows_free(&homes);
+    return rc;
+}
+
+static int fold_home(const struct tern_ledger_rows *ids, struct tern_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < ids->n && rc == 0; i++)
+        rc = rebuild ? tern_ledger_rebuild(show.ledger, ids->names[i], err)
+                     : tern_ledger_fold(show.ledger, ids->names[i], err);
+    return rc == 0 ? tern_ledger_fold_catalog(show.ledger, err) : rc;
 }
 
 static int fold(int n_args, char **args, struct tern_err *err)
 {
-    struct tern_ledger_rows ids = {0};
-    int rc = chosen(n_args, args, &ids, err);
-
-    for (size_t i = 0; i < ids.n && rc == 0; i++)
-        rc = rebuild ? tern_ledger_rebuild(show.ledger, ids.names[i], err)
-                     : tern_ledger_fold(show.ledger, ids.names[i], err);
-    if (rc == 0)
-        rc = tern_ledger_fold_catalog(show.ledger, err);
-    tern_ledger_rows_free(&ids);
-    return rc;
+    return each_home(n_args, args, fold_home, err);
 }
 
 static int print_check(const char *id, const struct tern_ledger_check *c)
 {
     char bytes[32];
 
-    return printf("%s  %s: %llu records in %llu files, %s%s%s%s\n", id, c->damaged ? "DAMAGED" : "ok",
-                  (unsigned long long)c->records, (unsigned long long)c->files,
-                  tern_str_bytes(bytes, sizeof bytes, c->bytes),
+    return printf("%s  %s: %llu records in %llu files, %s%s%s%s\n", id,
+                  c->damaged ? "DAMAGED" : "ok", (unsigned long long)c->records,
+                  (unsigned long long)c->files, tern_str_bytes(bytes, sizeof bytes, c->bytes),
                   c->in_flight ? ", some still being written" : "",
                   c->unfolded ? ", not all folded" : "", c->lost ? ", not complete" : "");
 }
 
-static int verify(int n_args, char **args, struct tern_err *err)
-{
-    struct tern_ledger_rows ids = {0};
-    struct tern_buf found = {0};
-    uint64_t damaged = 0;
-    json_t *j = json_array();
-    int rc = chosen(n_args, args, &ids, err);
+static json_t *checks; /* with --json */
+static uint64_t damaged;
 
-    for (size_t i = 0; i < ids.n && rc == 0; i++) {
+static int verify_home(const struct tern_ledger_rows *ids, struct tern_err *err)
+{
+    struct tern_buf found = {0};
+    int rc = 0;
+
+    for (size_t i = 0; i < ids->n && rc == 0; i++) {
         struct tern_ledger_check c;
         tern_buf_clear(&found);
-        rc = tern_ledger_verify(show.ledger, ids.names[i], &c, &found, err);
+        rc = tern_ledger_verify(show.ledger, ids->names[i], &c, &found, err);
         if (rc < 0)
             break;
         damaged += c.damaged;
         if (!show.json) {
-            print_check(ids.names[i], &c);
+            print_check(ids->names[i], &c);
             for (char *line = found.data, *end; line && *line; line = end + 1) {
                 end = strchr(line, '\n');
                 *end = '\0';
@@ -77,18 +91,25 @@ static int verify(int n_args, char **args, struct tern_err *err)
             }
             continue;
         }
-        json_array_append_new(j, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s}", "run",
-                                           ids.names[i], "files", (json_int_t)c.files, "records",
-                                           (json_int_t)c.records, "bytes", (json_int_t)c.bytes,
-                                           "in_flight", (json_int_t)c.in_flight, "damaged",
-                                           (json_int_t)c.damaged, "unfolded", c.unfolded,
-                                           "findings", found.data ? found.data : ""));
+        json_t *j = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "run", ids->names[i], "files",
+                              (json_int_t)c.files, "records", (json_int_t)c.records, "bytes",
+                              (json_int_t)c.bytes, "in_flight", (json_int_t)c.in_flight, "damaged",
+                              (json_int_t)c.damaged, "unfolded", c.unfolded);
+        json_object_set_new(j, "findings", show_json_text(found.data ? found.data : ""));
+        json_array_append_new(checks, j);
     }
-    if (show.json && rc == 0)
-        rc = show_json(json_incref(j), err);
-    json_decref(j);
     tern_buf_free(&found);
-    tern_ledger_rows_free(&ids);
+    return rc;
+}
+
+static int verify(int n_args, char **args, struct tern_err *err)
+{
+    checks = json_array();
+    int rc = each_home(n_args, args, verify_home, err);
+
+    if (show.json && rc == 0)
+        rc = show_json(json_incref(checks), err);
+    json_decref(checks);
     if (rc == 0 && damaged)
         rc = tern_err_set(err, TERN_FAILED, "%s: %llu places are damaged", show.ledger,
                           (unsigned long long)damaged);
@@ -114,6 +135,7 @@ static const struct tern_cmd fold_cmd = {
 
 static const struct tern_opt verify_opts[] = {
     SHOW_OPT_LEDGER,
+    SHOW_OPT_ALL,
     {"json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "print JSON"},
     {0},
 };

@@ -30,29 +30,13 @@ int show_want_ledger(struct tern_err *err)
 
 int show_find(const char *words, char run_id[TERN_ULID_SIZE], struct tern_err *err)
 {
-    struct tern_ledger_rows ids = {0};
+    char *home = NULL;
 
-    if (show_want_ledger(err) < 0)
+    if (show_want_ledger(err) < 0 ||
+        tern_ledger_locate(show.ledger, words, /* job= */ NULL, &home, run_id, err) < 0)
         return -1;
-    /* A whole id needs no catalogue. */
-    if (words && tern_ulid_valid(words)) {
-        memcpy(run_id, words, TERN_ULID_SIZE);
-        return 0;
-    }
-    /* Neither does the newest. */
-    if (!words || strcmp(words, "latest") == 0) {
-        if (tern_ledger_ids(show.ledger, &ids, err) < 0)
-            return -1;
-        if (ids.n)
-            memcpy(run_id, ids.names[ids.n - 1], TERN_ULID_SIZE);
-        size_t n = ids.n;
-        tern_ledger_rows_free(&ids);
-        return n ? 0 : tern_err_set(err, TERN_USAGE, "%s: holds no run yet", show.ledger);
-    }
-    struct tern_ledger *l = tern_ledger_open(show.ledger, err);
-    int rc = l ? tern_ledger_find(l, words, run_id, err) : -1;
-    tern_ledger_close(l);
-    return rc;
+    show.ledger = home; /* until the program ends */
+    return 0;
 }
 
 struct tern_ledger *show_open_run(const char *words, struct tern_err *err)

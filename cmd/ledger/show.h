@@ -11,7 +11,7 @@
 struct show_options {
     const char *ledger, *format, *since, *state, *run;
     struct tern_opt_list jobs;
-    bool no_header, parsable, json, helpformat;
+    bool no_header, parsable, json, helpformat, all;
 };
 extern struct show_options show;
 
@@ -19,6 +19,11 @@ extern struct show_options show;
     {                                                                                              \
         "ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &show.ledger,        \
                                              .help = "the ledger's folder"                         \
+    }
+#define SHOW_OPT_ALL                                                                               \
+    {                                                                                              \
+        "all-users", 'a', TERN_OPT_FLAG, .to.flag = &show.all,                                     \
+                                         .help = "of everybody in a shared ledger"                 \
     }
 #define SHOW_OPT_STYLE                                                                             \
     {"noheader", 'n', TERN_OPT_FLAG, .to.flag = &show.no_header, .help = "no heading"},            \
@@ -41,7 +46,7 @@ extern struct show_options show;
 
 /* --ledger was given? */
 int show_want_ledger(struct tern_err *err);
-/* The id of the run that `words` (NULL: the newest) names. */
+/* The id of the run that `words` (NULL: the newest) names; show.ledger is its home from then on. */
 int show_find(const char *words, char run_id[TERN_ULID_SIZE], struct tern_err *err);
 struct tern_ledger *show_open_run(const char *words, struct tern_err *err);
 

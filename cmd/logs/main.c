@@ -34,40 +34,14 @@ static int want_ledger(struct tern_err *err)
                                  "recipe's ledger.dir).");
 }
 
-/* The newest attempt of job `job`. */
-static int find_job(struct tern_ledger *l, char id[TERN_ULID_SIZE], struct tern_err *err)
-{
-    struct tern_ledger_rows rows = {0};
-    size_t best = SIZE_MAX;
-
-    if (tern_ledger_job_is(job, &(struct tern_ledger_attempt){0}) < 0)
-        return tern_err_set(err, TERN_USAGE,
-                            "-j '%s': is no job's id, such as 4711, or 4711_3 of an array", job);
-    if (tern_ledger_attempts(l, &rows, err) < 0)
-        return -1;
-    for (size_t i = 0; i < rows.n; i++)
-        if (tern_ledger_job_is(job, &rows.attempts[i]) > 0 &&
-            (best == SIZE_MAX || rows.attempts[i].begin_ns >= rows.attempts[best].begin_ns))
-            best = i;
-    if (best != SIZE_MAX)
-        memcpy(id, rows.attempts[best].run_id, TERN_ULID_SIZE);
-    tern_ledger_rows_free(&rows);
-    return best != SIZE_MAX ? 0
-                            : tern_err_set(err, TERN_USAGE, "%s: no run of job %s", ledger, job);
-}
-
 static int find_run(const char *words, char id[TERN_ULID_SIZE], struct tern_err *err)
 {
-    if (want_ledger(err) < 0)
+    char *home = NULL;
+
+    if (want_ledger(err) < 0 || tern_ledger_locate(ledger, words, job, &home, id, err) < 0)
         return -1;
-    if (words && tern_ulid_valid(words)) {
-        memcpy(id, words, TERN_ULID_SIZE);
-        return 0;
-    }
-    struct tern_ledger *l = tern_ledger_open(ledger, err);
-    int rc = !l ? -1 : job ? find_job(l, id, err) : tern_ledger_find(l, words, id, err);
-    tern_ledger_close(l);
-    return rc;
+    ledger = home; /* until the program ends */
+    return 0;
 }
 
 /* ---------------------------------------------------------------- which lines */

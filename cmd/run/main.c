@@ -8,7 +8,9 @@
 #include "core/base/str.h"
 #include "core/check/check.h"
 #include "core/ckpt/ckpt.h"
+#include "core/ledger/ledger.h"
 #include "core/run/array.h"
+#include "core/run/home.h"
 #include "core/run/known.h"
 #include "core/run/pace.h"
 #include "core/run/run.h"
@@ -99,6 +101,9 @@ static int supervise(const struct tern_recipe *recipe, const struct tern_site *s
                                   .cluster = explain_cluster,
                                   .json = json};
         rc = explain(&e, err);
+    } else if (tern_ledger_make(recipe->ledger.dir, /* run_id= */ NULL,
+                                (enum tern_ledger_mode)recipe->ledger.mode, err) < 0) {
+        rc = -1;
     } else {
         signal(SIGPIPE, SIG_IGN); /* a run outlives who reads its words: Ctrl-C ends `tee` first */
         rc = tern_run(&options, &result, err);
@@ -197,7 +202,7 @@ static int check_members(const char *path, struct tern_run_array *array,
     for (size_t i = 0; i < array->n && rc == 0; i++) {
         struct tern_opt_list settings = overrides;
         struct tern_recipe *r = tern_run_array_load(array, i, path, &settings, err);
-        rc = r && tern_site_fill(site, r, err) == 0 ? check(r, err) : -1;
+        rc = r && tern_run_settle(site, r, err) == 0 ? check(r, err) : -1;
         tern_recipe_free(r);
         if (rc < 0) {
             char *words = tern_run_array_words(array, i);
@@ -256,14 +261,14 @@ static int run(int n, char **args, struct tern_err *err)
     if (member(&array, &i, err) < 0)
         goto out;
     recipe = tern_run_array_load(&array, i, path, &overrides, err);
-    if (!recipe || tern_site_fill(site, recipe, err) < 0)
+    if (!recipe || tern_run_settle(site, recipe, err) < 0)
         goto out;
     if (trial_steps >= 0) {
         if (trial_begin(&trial, recipe, trial_steps, &overrides, err) < 0)
             goto out;
         tern_recipe_free(recipe);
         recipe = tern_recipe_load(path, overrides.values, overrides.n, err);
-        if (!recipe || tern_check_length(recipe, err) < 0 || tern_site_fill(site, recipe, err) < 0)
+        if (!recipe || tern_check_length(recipe, err) < 0 || tern_run_settle(site, recipe, err) < 0)
             goto out;
     }
     rc = check_only ? check(recipe, err) : supervise(recipe, site, absolute, err);

@@ -9,6 +9,7 @@
 #include "core/ledger/ledger.h"
 #include "core/recipe/recipe.h"
 #include "core/run/array.h"
+#include "core/run/home.h"
 #include "core/run/known.h"
 #include "core/run/pace.h"
 #include "core/site/site.h"
@@ -187,7 +188,7 @@ static int check_members(struct request *q, const struct tern_site *site, struct
         struct tern_opt_list settings = overrides;
         struct tern_recipe *r = tern_run_array_load(&q->array, i, q->path, &settings, err);
         char *words = tern_run_array_words(&q->array, i);
-        int rc = r && tern_site_fill(site, r, err) == 0 ? shape(r, &n_nodes, &per_node, err) : -1;
+        int rc = r && tern_run_settle(site, r, err) == 0 ? shape(r, &n_nodes, &per_node, err) : -1;
         if (rc == 0 && (n_nodes != q->nodes || per_node != q->per_node))
             rc = tern_err_set(err, TERN_USAGE,
                               "wants %" PRId64 " nodes of %" PRId64 " tasks, not %" PRId64
@@ -242,7 +243,7 @@ static bool good_alone(const char *path, const struct tern_site *site)
     struct tern_err err = {0};
     int64_t n_nodes, per_node;
     struct tern_recipe *r = tern_recipe_load(path, NULL, 0, &err);
-    bool good = r && tern_check_length(r, &err) == 0 && tern_site_fill(site, r, &err) == 0 &&
+    bool good = r && tern_check_length(r, &err) == 0 && tern_run_settle(site, r, &err) == 0 &&
                 shape(r, &n_nodes, &per_node, &err) == 0;
 
     if (!good)
@@ -293,7 +294,7 @@ static int prepare(struct request *q, const char *path, const struct tern_site *
 {
     q->recipe = tern_recipe_load(path, overrides.values, overrides.n, err);
     if (!q->recipe || tern_check_length(q->recipe, err) < 0 ||
-        tern_site_fill(site, q->recipe, err) < 0 ||
+        tern_run_settle(site, q->recipe, err) < 0 ||
         shape(q->recipe, &q->nodes, &q->per_node, err) < 0 ||
         tern_run_array_read(&q->array, arrays.values, arrays.n, err) < 0 ||
         check_members(q, site, err) < 0)

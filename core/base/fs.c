@@ -343,6 +343,43 @@ int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err)
     return rc;
 }
 
+static mode_t bits_of(const char *dir, mode_t unknown)
+{
+    struct stat st;
+
+    if (stat(dir, &st) < 0)
+        return unknown;
+    return st.st_mode & (st.st_mode & S_ISVTX ? 0755 : 0777);
+}
+
+mode_t tern_fs_bits_in(const char *dir)
+{
+    return bits_of(dir, 0755) & 0666;
+}
+
+int tern_fs_mkdirs_like(const char *path, struct tern_err *err)
+{
+    struct stat st;
+    int rc = 0;
+
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return 0;
+    char *parent = tern_fs_dirname(path);
+    if (strcmp(parent, path) != 0 && strcmp(parent, ".") != 0)
+        rc = tern_fs_mkdirs_like(parent, err);
+    mode_t bits = bits_of(parent, 0755);
+    free(parent);
+    if (rc < 0)
+        return -1;
+    if (mkdir(path, bits) < 0)
+        return errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)
+                   ? 0
+                   : tern_err_sys(err, "%s: cannot make folder", path);
+    if (stat(path, &st) == 0 && (st.st_mode & 0777) != bits)
+        chmod(path, bits | (st.st_mode & S_ISGID)); /* past the umask, where there are such bits */
+    return 0;
+}
+
 static int remove_at(int parent, const char *name, dev_t device, const char *path,
                      struct tern_err *err)
 {

@@ -65,6 +65,11 @@ int tern_fs_sync_parent(const char *path, struct tern_err *err);
 
 /* mkdir -p; fine when it is there already. */
 int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err);
+/* The same, and what is made has the permissions of the folder above it, whatever the umask (of a
+ * sticky one, which is for all to put things into: without the right to write for others). */
+int tern_fs_mkdirs_like(const char *path, struct tern_err *err);
+/* The permissions of a file in folder `dir` that is for those whom the folder is for. */
+mode_t tern_fs_bits_in(const char *dir);
 /* rm -r; follows no link and crosses no mount; fine when it is gone already. */
 int tern_fs_remove_tree(const char *path, struct tern_err *err);
 

@@ -2,6 +2,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/ledger/fold.h"
+#include "core/ledger/homes.h"
 #include "core/ledger/schema.h"
 #include "core/ledger/texts.h"
 
@@ -9,6 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     MAX_RUNS = 1 << 20,
@@ -23,16 +26,24 @@ static int by_text(const void *x, const void *y)
 int tern_ledger_ids(const char *ledger_dir, struct tern_ledger_rows *out, struct tern_err *err)
 {
     char *dir = tern_fs_join(ledger_dir, "runs");
-    DIR *d = opendir(dir);
     struct tern_ledger_rows rows = {0};
+    DIR *d = NULL;
+    uint32_t uid; /* who has no home has no runs */
     int rc = 0;
+
+    errno = ENOENT;
+    if (tern_home_sound(ledger_dir, S_IFDIR) && tern_home_sound(dir, S_IFDIR))
+        d = opendir(dir);
 
     if (!d && errno != ENOENT)
         rc = tern_err_sys(err, "%s: cannot open folder", dir);
-    else if (!d && !tern_fs_exists(ledger_dir))
+    else if (!d && !tern_fs_exists(ledger_dir) && !tern_ledger_home_uid(ledger_dir, &uid))
         rc = tern_err_set(err, TERN_USAGE, "%s: no such ledger folder", ledger_dir);
     for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
-        if (!tern_ulid_valid(e->d_name))
+        char *run = tern_ulid_valid(e->d_name) ? tern_fs_join(dir, e->d_name) : NULL;
+        bool sound = run && tern_home_sound(run, S_IFDIR);
+        free(run);
+        if (!sound)
             continue;
         const char **name = tern_ledger_rows_add(&rows, sizeof *name, MAX_RUNS, err);
         if (!name)
@@ -186,10 +197,21 @@ static int forget(sqlite3 *db, const struct tern_ledger_rows *ids, bool *changed
     return rc;
 }
 
+/* Another user's private run is nothing to complain about. */
+static bool may_read(const char *ledger_dir, const char *run_id)
+{
+    char *run = tern_strf("%s/runs/%s", ledger_dir, run_id);
+    bool may = access(run, R_OK | X_OK) == 0 || errno != EACCES;
+
+    free(run);
+    return may;
+}
+
 int tern_catalogue_refresh(const char *ledger_dir, sqlite3 *db, bool fresh, bool *changed,
                            struct tern_err *err)
 {
     struct tern_ledger_rows ids = {0};
+    size_t hidden = 0;
     sqlite3_stmt *get = tern_db_prepare(
         db,
         "SELECT s.inode, s.mtime_ns, s.bytes, r.state FROM source s LEFT JOIN run r ON"
@@ -202,10 +224,17 @@ int tern_catalogue_refresh(const char *ledger_dir, sqlite3 *db, bool fresh, bool
         goto out;
     for (size_t i = 0; i < ids.n; i++) {
         struct tern_err why = {0};
+        if (!may_read(ledger_dir, ids.names[i])) {
+            hidden++;
+            continue;
+        }
         /* One run that cannot be read must not hide the others. */
         if (refresh_run(ledger_dir, ids.names[i], db, get, fresh, changed, &why) < 0)
             tern_warn("run %s is left out: %s", ids.names[i], why.text);
     }
+    if (hidden)
+        tern_info("%s: %zu run%s there may not be read", ledger_dir, hidden,
+                  hidden == 1 ? "" : "s");
     if (forget(db, &ids, changed, err) < 0 || tern_db_exec(db, "COMMIT", err) < 0)
         goto out;
     rc = 0;
@@ -234,6 +263,46 @@ int tern_catalogue_load(const char *path, sqlite3 **out, struct tern_db_stamp *s
     return rc;
 }
 
+/* Those of a file that tells of all runs: whoever may read it may read each of them. */
+static int common_bits(const char *ledger_dir, mode_t *bits, struct tern_err *err)
+{
+    struct tern_ledger_rows ids = {0};
+
+    if (tern_ledger_ids(ledger_dir, &ids, err) < 0)
+        return -1;
+    *bits = 0777;
+    for (size_t i = 0; i < ids.n; i++) {
+        int run = tern_home_bits(ledger_dir, ids.names[i]); /* to read in a folder takes r and x */
+        if (run >= 0)
+            *bits &= (mode_t)run & (((mode_t)run & 0111) << 2);
+    }
+    tern_ledger_rows_free(&ids);
+    return 0;
+}
+
+static int publish(const char *ledger_dir, const char *path, sqlite3 *db,
+                   const struct tern_db_stamp *base, struct tern_err *err)
+{
+    char *runs = tern_fs_join(ledger_dir, "runs");
+    mode_t bits;
+    int rc = common_bits(ledger_dir, &bits, err);
+
+    if (rc == 0)
+        rc = tern_db_publish(db, path, runs, bits, base, err);
+    free(runs);
+    return rc;
+}
+
+/* Who may not read a run may not read its rows either, once they are in. */
+static bool too_open(const char *ledger_dir, const char *path)
+{
+    struct stat st;
+    mode_t bits;
+
+    return stat(path, &st) == 0 && st.st_uid == geteuid() &&
+           common_bits(ledger_dir, &bits, NULL) == 0 && (st.st_mode & 0044 & ~bits);
+}
+
 static int fold_once(const char *ledger_dir, const char *path, struct tern_err *err)
 {
     struct tern_db_stamp base;
@@ -243,8 +312,8 @@ static int fold_once(const char *ledger_dir, const char *path, struct tern_err *
 
     if (rc == 0)
         rc = tern_catalogue_refresh(ledger_dir, db, false, &changed, err);
-    if (rc == 0 && (changed || anew || base.older))
-        rc = tern_db_publish(db, path, &base, err);
+    if (rc == 0 && (changed || anew || base.older || too_open(ledger_dir, path)))
+        rc = publish(ledger_dir, path, db, &base, err);
     sqlite3_close(db);
     return rc;
 }

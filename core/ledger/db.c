@@ -3,6 +3,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/ledger/homes.h"
 #include "core/ledger/schema.h"
 
 #include <dirent.h>
@@ -219,9 +220,16 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
 {
     sqlite3 *db = NULL;
 
+    *stamp = (struct tern_db_stamp){0};
+    if (!tern_home_sound(path, S_IFREG))
+        return 1;
     tern_db_stamp(path, stamp);
     if (!stamp->bytes)
         return 1;
+    if (access(path, R_OK) < 0 && errno == EACCES) { /* who may read spools needs none */
+        tern_debug("%s: may not be read; the spools are read instead", path);
+        return 1;
+    }
     if (stamp->bytes > max_bytes)
         return tern_err_set(err, TERN_FAILED, "%s: %lld bytes are more than a ledger may have",
                             path, (long long)stamp->bytes);
@@ -409,17 +417,46 @@ static int write_pages(sqlite3 *db, const struct tern_fs_new *f, struct tern_err
     return rc;
 }
 
-int tern_db_publish(sqlite3 *db, const char *path, const struct tern_db_stamp *base,
-                    struct tern_err *err)
+static int not_ours(const char *path, const struct stat *st, struct tern_err *err)
+{
+    char *owner = tern_ledger_user(st->st_uid);
+    int rc = tern_err_set(err, TERN_USAGE, "%s: belongs to %s, who alone %s", path, owner,
+                          S_ISDIR(st->st_mode) ? "folds what lies there" : "may replace it");
+
+    free(owner);
+    return rc;
+}
+
+/* Would `f` take the place of another user's file, or come into another user's folder?  By whom the
+ * new file belongs to, which storage may decide. */
+static int check_owner(const struct tern_fs_new *f, const char *of, struct tern_err *err)
+{
+    const char *const paths[] = {f->path, of};
+    struct stat own, st;
+
+    for (size_t i = 0; fstat(f->fd, &own) == 0 && i < 2; i++)
+        if (lstat(paths[i], &st) == 0 && st.st_uid != own.st_uid)
+            return not_ours(paths[i], &st, err);
+    return 0;
+}
+
+int tern_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
+                    const struct tern_db_stamp *base, struct tern_err *err)
 {
     struct tern_fs_new f;
     struct tern_db_stamp now;
     int rc;
 
-    if (tern_fs_new_open(&f, path, 0644, err) < 0)
-        return -1;
-    rc = write_pages(db, &f, err);
-    if (rc == 0 && fchmod(f.fd, 0444) < 0)
+    if (tern_fs_new_open(&f, path, 0600, err) < 0) {
+        struct stat st;
+        return errno == EACCES && stat(of, &st) == 0 && st.st_uid != geteuid()
+                   ? not_ours(of, &st, err)
+                   : -1;
+    }
+    rc = check_owner(&f, of, err);
+    if (rc == 0)
+        rc = write_pages(db, &f, err);
+    if (rc == 0 && fchmod(f.fd, (bits & 0444) | 0400) < 0)
         rc = tern_err_sys(err, "%s: cannot set its mode", path);
     if (rc == 0) {
         tern_db_stamp(path, &now);

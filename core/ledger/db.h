@@ -8,6 +8,7 @@
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "core/base/err.h"
 
@@ -52,10 +53,11 @@ bool tern_db_damaged(sqlite3 *db);
 int tern_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
                  struct tern_err *err);
 
-/* Put the database at `path`, read-only for all who may read the folder, unless the file there is
- * no more the one of `base`: then 1, and nothing is done. */
-int tern_db_publish(sqlite3 *db, const char *path, const struct tern_db_stamp *base,
-                    struct tern_err *err);
+/* Put the database at `path`, read-only for those whom `bits` (permissions of a folder) let read,
+ * unless the file there is no more the one of `base`: then 1, and nothing is done.  TERN_USAGE
+ * where that file, or the folder `of`, is another user's: it stays as it is. */
+int tern_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
+                    const struct tern_db_stamp *base, struct tern_err *err);
 
 /* Remove the temporaries that killed folders left beside `path`, when they are old. */
 void tern_db_sweep(const char *path);

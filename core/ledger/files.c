@@ -1,6 +1,7 @@
 #include "core/ledger/files.h"
 
 #include "core/base/fs.h"
+#include "core/ledger/homes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -54,20 +55,27 @@ static int list_attempt(const char *spool, const char *attempt, unsigned n,
                         struct tern_spool_files *out, struct tern_err *err)
 {
     char *dir = tern_strf("%s/%s", spool, attempt);
+    if (!tern_home_sound(dir, S_IFDIR)) {
+        free(dir);
+        return 0;
+    }
     DIR *d = opendir(dir);
     int rc = d ? 0 : tern_err_sys(err, "%s: cannot open folder", dir);
 
     for (struct dirent *e; rc == 0 && (e = readdir(d));) {
         struct tern_spool_file f = {.attempt = n};
         struct stat st;
-        if (!parse_name(e->d_name, &f.number) || fstatat(dirfd(d), e->d_name, &st, 0) < 0 ||
-            !S_ISREG(st.st_mode))
+        if (!parse_name(e->d_name, &f.number))
             continue;
-        f.bytes = (uint64_t)st.st_size;
         f.name = tern_strf("%s/%s", attempt, e->d_name);
         f.path = tern_strf("%s/%s", dir, e->d_name);
-        rc = add_file(out, f, err);
-        if (rc < 0) {
+        bool taken =
+            tern_home_sound(f.path, S_IFREG) && stat(f.path, &st) == 0 && S_ISREG(st.st_mode);
+        if (taken) {
+            f.bytes = (uint64_t)st.st_size;
+            rc = add_file(out, f, err);
+        }
+        if (rc < 0 || !taken) {
             free(f.name);
             free(f.path);
         }
@@ -100,12 +108,14 @@ static int by_order(const void *x, const void *y)
 int tern_spool_files_list(const char *ledger_dir, const char *run_id, struct tern_spool_files *out,
                           struct tern_err *err)
 {
-    char *spool = tern_strf("%s/runs/%s/spool", ledger_dir, run_id);
-    DIR *d = opendir(spool);
+    char *spool = tern_strf("%s/runs/%s/spool", ledger_dir, run_id), *run = tern_fs_dirname(spool);
+    bool sound = tern_home_sound(run, S_IFDIR) && tern_home_sound(spool, S_IFDIR);
+    DIR *d = sound ? opendir(spool) : NULL;
     int rc = 0;
 
+    free(run);
     *out = (struct tern_spool_files){0};
-    if (!d && errno != ENOENT)
+    if (sound && !d && errno != ENOENT)
         rc = tern_err_sys(err, "%s: cannot open folder", spool);
     for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
         int64_t n;
@@ -217,12 +227,12 @@ int tern_spool_file_read(const struct tern_spool_file *file, const char *run_id,
     struct tern_record_head head;
     struct stat st;
     uint8_t *data = NULL;
-    int rc = -1, fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int rc = -1, fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
     if (fd < 0)
         return tern_err_sys(err, "%s: cannot open", file->path);
-    if (fstat(fd, &st) < 0) {
-        tern_err_sys(err, "%s: cannot stat", file->path);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        tern_err_set(err, TERN_FAILED, "%s: is no file", file->path);
         goto out;
     }
     uint64_t bytes = (uint64_t)st.st_size;

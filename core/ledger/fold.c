@@ -250,6 +250,19 @@ static int load_and_fold(const char *ledger_dir, const char *run_id, const char 
     return 0;
 }
 
+/* Beside what it is of, with that folder's permissions. */
+static int publish(sqlite3 *db, const char *path, const struct tern_db_stamp *base,
+                   struct tern_err *err)
+{
+    char *dir = tern_fs_dirname(path);
+    struct stat st;
+    mode_t bits = stat(dir, &st) == 0 ? st.st_mode & 0777 : 0700;
+    int rc = tern_db_publish(db, path, dir, bits, base, err);
+
+    free(dir);
+    return rc;
+}
+
 /* 1 when somebody else published meanwhile. */
 static int fold_once(const char *ledger_dir, const char *run_id, const char *path,
                      struct tern_err *err)
@@ -263,7 +276,7 @@ static int fold_once(const char *ledger_dir, const char *run_id, const char *pat
     if (rc == 0 && how == SNAPSHOT_BAD)
         rc = set_aside(path, err);
     if (rc == 0 && (changed || how != SNAPSHOT_USED || base.older))
-        rc = tern_db_publish(db, path, &base, err);
+        rc = publish(db, path, &base, err);
     sqlite3_close(db);
     return rc;
 }
@@ -298,7 +311,7 @@ static int rebuild_once(const char *ledger_dir, const char *run_id, const char *
     if (rc == 0)
         rc = tern_fold_tail(ledger_dir, run_id, db, true, &changed, err);
     if (rc == 0)
-        rc = tern_db_publish(db, path, &base, err);
+        rc = publish(db, path, &base, err);
     sqlite3_close(db);
     return rc;
 }

@@ -179,6 +179,7 @@ struct tern_ledger_health {
  */
 
 struct tern_spool;
+struct tern_ledger_rows;
 
 /* The spool folder of an attempt, malloc'ed: what `tern run` puts into TERN_RUN_SPOOL. */
 char *tern_spool_dir(const char *ledger_dir, const char *run_id, unsigned attempt);
@@ -233,6 +234,50 @@ int tern_spool_health(struct tern_spool *s, const struct tern_ledger_health *h,
 #define TERN_LEDGER_RESUMED "resumed_step" /* of an attempt that did not begin with it */
 int tern_spool_param(struct tern_spool *s, const char *name, const char *value,
                      struct tern_err *err);
+
+/* ---------------------------------------------------------------- shared ledgers
+ *
+ * A ledger whose folder others may write to is shared: each user has a ledger of their own in it,
+ *
+ *     LEDGER/u/UID/ledger.db, LEDGER/u/UID/runs/...
+ *
+ * to which nobody else writes.  Such a folder is called a home, and is what every function here
+ * takes as `ledger_dir`.  Below a home nothing is read that is not of its owner (or root's), and no
+ * link.  Of a ledger that is not shared, or was not when the caller's runs began, the home is the
+ * ledger's folder itself.
+ */
+
+/* Who may read a run: who may by the umask of its first attempt; its user; the group; everybody.
+ * The latter two make a ledger that is not there yet a shared one. */
+enum tern_ledger_mode {
+    TERN_LEDGER_UMASK,
+    TERN_LEDGER_PRIVATE,
+    TERN_LEDGER_GROUP,
+    TERN_LEDGER_ALL,
+};
+
+/* The home that the caller writes to; *out is malloc'ed.  TERN_USAGE where somebody else has taken
+ * its name.  Makes nothing. */
+int tern_ledger_home(const char *ledger_dir, enum tern_ledger_mode mode, char **out,
+                     struct tern_err *err);
+/* Make the run's folder in that home, with its permissions; what lies there already gets them.
+ * `run_id` NULL: the home alone, where it is a user's in a shared ledger. */
+int tern_ledger_make(const char *home, const char *run_id, enum tern_ledger_mode mode,
+                     struct tern_err *err);
+/* Is it the home of a user in a shared ledger, and whose? */
+bool tern_ledger_home_uid(const char *home, uint32_t *uid);
+/* A user's name, or number; malloc'ed. */
+char *tern_ledger_user(uint32_t uid);
+
+/* The homes of a ledger: those that are the caller's to read without asking for more, and with
+ * `all` everybody's that may be read, the caller's first.  Free with tern_ledger_rows_free, as
+ * rows->names. */
+int tern_ledger_homes(const char *ledger_dir, bool all, struct tern_ledger_rows *out,
+                      struct tern_err *err);
+/* The run that a person calls `words` (tern_ledger_find), or that job `job` belongs to (NULL: any),
+ * and its home (malloc'ed): of the caller's, else of everybody's. */
+int tern_ledger_locate(const char *ledger_dir, const char *words, const char *job, char **home,
+                       char run_id[TERN_ULID_SIZE], struct tern_err *err);
 
 /* ---------------------------------------------------------------- folding
  *

@@ -2,6 +2,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/ledger/fold.h"
+#include "core/ledger/homes.h"
 #include "core/ledger/schema.h"
 #include "core/ledger/texts.h"
 #include "core/ledger/view.h"
@@ -12,6 +13,27 @@
 #include <string.h>
 
 enum { MAX_ROWS = 1 << 22 };
+
+/* In a shared ledger a run is its folder's owner's, whatever its rows say; for SQL, too. */
+static void tell_owners(sqlite3 *db, const char *ledger_dir)
+{
+    sqlite3_stmt *ids = tern_db_prepare(db, "SELECT id FROM run", NULL);
+    struct tern_buf b = {0};
+
+    while (ids && sqlite3_step(ids) == SQLITE_ROW) {
+        const char *id = (const char *)sqlite3_column_text(ids, 0);
+        char *user = id && tern_ulid_valid(id) ? tern_home_user(ledger_dir, id) : NULL;
+        char *sql =
+            user ? sqlite3_mprintf("UPDATE run SET user = %Q WHERE id = %Q;", user, id) : NULL;
+        tern_buf_puts(&b, sql ? sql : "");
+        sqlite3_free(sql);
+        free(user);
+    }
+    sqlite3_finalize(ids);
+    if (b.len)
+        tern_db_exec(db, b.data, NULL);
+    tern_buf_free(&b);
+}
 
 static struct tern_ledger *view(sqlite3 *db, bool catalogue, char *what)
 {
@@ -34,8 +56,10 @@ struct tern_ledger *tern_ledger_open(const char *ledger_dir, struct tern_err *er
     free(path);
     if (rc == 0)
         rc = tern_catalogue_refresh(ledger_dir, db, true, &changed, err);
-    if (rc == 0)
+    if (rc == 0) {
+        tell_owners(db, ledger_dir);
         return view(db, true, tern_strdup(ledger_dir));
+    }
     sqlite3_close(db);
     return NULL;
 }
@@ -46,13 +70,15 @@ struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run
     sqlite3 *db;
     char *what = tern_strf("%s/runs/%s", ledger_dir, run_id);
 
-    if (!tern_fs_exists(what)) {
+    if (!tern_fs_exists(what) || !tern_home_sound(ledger_dir, S_IFDIR) ||
+        !tern_home_sound(what, S_IFDIR)) {
         tern_err_set(err, TERN_USAGE, "%s: no such run. See 'tern ledger list'.", what);
         free(what);
         return NULL;
     }
     if (tern_fold_whole(ledger_dir, run_id, &db, err) == 0) {
         struct tern_ledger *l = view(db, false, what);
+        l->user = tern_home_user(ledger_dir, run_id);
         l->ledger_dir = tern_strdup(ledger_dir);
         snprintf(l->run_id, sizeof l->run_id, "%s", run_id);
         return l;
@@ -85,6 +111,7 @@ void tern_ledger_close(struct tern_ledger *l)
         return;
     sqlite3_close(l->db);
     free(l->ledger_dir);
+    free(l->user);
     free(l->what);
     free(l);
 }
@@ -175,8 +202,12 @@ static void take_run(struct cursor *c, void *row)
 int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err)
 {
     /* ULIDs sort by time of creation. */
-    return rows(l, "SELECT " TERN_SCHEMA_RUN_COLUMNS " FROM run_row ORDER BY id", sizeof *out->runs,
-                take_run, out, err);
+    int rc = rows(l, "SELECT " TERN_SCHEMA_RUN_COLUMNS " FROM run_row ORDER BY id",
+                  sizeof *out->runs, take_run, out, err);
+
+    for (size_t i = 0; rc == 0 && l->user && i < out->n; i++)
+        out->runs[i].user = tern_ledger_text(&out->texts, l->user);
+    return rc;
 }
 
 static void take_attempt(struct cursor *c, void *row)
@@ -366,8 +397,8 @@ static int find_by(struct tern_ledger *l, const char *sql, const char *words, in
     return 0;
 }
 
-int tern_ledger_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
-                     struct tern_err *err)
+int tern_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
+                   struct tern_err *err)
 {
     char id[TERN_ULID_SIZE] = "";
     int n = 0;
@@ -375,8 +406,6 @@ int tern_ledger_find(struct tern_ledger *l, const char *words, char run_id[TERN_
     if (!words || strcmp(words, "latest") == 0) {
         if (find_by(l, "SELECT id FROM run ORDER BY id DESC LIMIT 1", NULL, &n, id, err) < 0)
             return -1;
-        if (n == 0)
-            return tern_err_set(err, TERN_USAGE, "%s: holds no run yet", l->what);
     } else {
         if (find_by(l, "SELECT id FROM run WHERE name = ?1 ORDER BY id DESC LIMIT 1", words, &n, id,
                     err) < 0)
@@ -387,17 +416,31 @@ int tern_ledger_find(struct tern_ledger *l, const char *words, char run_id[TERN_
                     "SELECT id FROM run WHERE substr(id, 1, length(?1)) = upper(?1) COLLATE BINARY",
                     words, &n, id, err) < 0)
             return -1;
-        if (n == 0)
-            return tern_err_set(err, TERN_USAGE,
-                                "%s: no run is called '%s'. 'tern ledger list' shows them.",
-                                l->what, words);
         if (n > 1)
             return tern_err_set(err, TERN_USAGE,
                                 "%s: several runs begin with '%s'. Give more of the id.", l->what,
                                 words);
     }
-    memcpy(run_id, id, TERN_ULID_SIZE);
-    return 0;
+    if (n)
+        memcpy(run_id, id, TERN_ULID_SIZE);
+    return n ? 0 : 1;
+}
+
+int tern_view_none(const char *ledger, const char *words, struct tern_err *err)
+{
+    return !words || strcmp(words, "latest") == 0
+               ? tern_err_set(err, TERN_USAGE, "%s: holds no run yet", ledger)
+               : tern_err_set(err, TERN_USAGE,
+                              "%s: no run is called '%s'. 'tern ledger list' shows them.", ledger,
+                              words);
+}
+
+int tern_ledger_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
+                     struct tern_err *err)
+{
+    int rc = tern_view_find(l, words, run_id, err);
+
+    return rc == 1 ? tern_view_none(l->what, words, err) : rc;
 }
 
 /* ---------------------------------------------------------------- series */

@@ -3,6 +3,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/rand.h"
+#include "core/ledger/homes.h"
 #include "core/ledger/record.h"
 #include "core/ledger/waiting.h"
 
@@ -36,6 +37,7 @@ struct mark {
 struct tern_spool {
     struct tern_record_head head;
     char *dir, *path; /* path: of the file being written */
+    int bits;         /* permissions of the run's folder, which all in it has */
     int fd;           /* -1: the next record begins a new file */
     bool torn;        /* the file ends in part of a record: nothing may follow it there */
     struct mark begin, end, durable; /* begin: before the file's first record */
@@ -147,7 +149,7 @@ static int begin_file(struct tern_spool *s, struct tern_err *err)
     for (;; s->head.number++) {
         free(path);
         path = tern_strf("%s/%s.%u.spool", s->dir, s->head.writer, s->head.number);
-        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0664);
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, s->bits & 0666);
         if (fd >= 0 || errno != EEXIST || s->head.number >= MAX_FILES)
             break;
     }
@@ -156,6 +158,9 @@ static int begin_file(struct tern_spool *s, struct tern_err *err)
         free(path);
         return -1;
     }
+    struct stat st;
+    if (fstat(fd, &st) == 0 && (st.st_mode & 0777) != ((mode_t)s->bits & 0666))
+        fchmod(fd, s->bits & 0666); /* past the umask; a file system without them has none */
     free(s->path);
     s->path = path;
     s->fd = fd;
@@ -195,6 +200,25 @@ static bool writer_good(const char *w)
            strspn(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
 }
 
+/* The attempt's folder, and what is missing above it; *bits: the permissions of a new run's folder
+ * (negative: the umask's), and then of the one that is there. */
+static int make_folder(const char *dir, const char *run_id, int *bits, struct tern_err *err)
+{
+    char *spool = tern_fs_dirname(dir), *run = tern_fs_dirname(spool), *runs = tern_fs_dirname(run),
+         *home = tern_fs_dirname(runs);
+    int rc = tern_home_make_run(home, run_id, *bits, err);
+
+    if (rc == 0)
+        rc = tern_fs_mkdirs_like(dir, err);
+    if (rc == 0)
+        *bits = tern_home_bits(home, run_id);
+    free(spool);
+    free(run);
+    free(runs);
+    free(home);
+    return rc;
+}
+
 static struct tern_spool *open_spool(const char *dir, const char *run_id, unsigned attempt,
                                      const char *writer, struct tern_err *err)
 {
@@ -208,7 +232,8 @@ static struct tern_spool *open_spool(const char *dir, const char *run_id, unsign
                      attempt, MAX_ATTEMPT);
         return NULL;
     }
-    if (tern_fs_mkdirs(dir, 0775, err) < 0)
+    int bits = -1;
+    if (make_folder(dir, run_id, &bits, err) < 0)
         return NULL;
     struct tern_spool *s = tern_alloc(1, sizeof *s, "spool", err);
     if (!s)
@@ -221,6 +246,7 @@ static struct tern_spool *open_spool(const char *dir, const char *run_id, unsign
     gethostname(s->head.host, sizeof s->head.host - 1);
     s->head.pid = getpid();
     s->dir = tern_strdup(dir);
+    s->bits = bits < 0 ? 0755 : bits;
     s->fd = -1;
     s->payload.max = s->frame.max = TERN_FRAME_MAX + TERN_FRAME_HEADER + TERN_FRAME_TRAILER;
     if (begin_file(s, err) < 0) {
@@ -306,7 +332,8 @@ static int follow(struct tern_spool *s, bool now, struct tern_err *err)
         (stat(s->path, &there) == 0 && there.st_ino == is.st_ino && there.st_dev == is.st_dev))
         return 0;
     struct tern_err why = {0};
-    if (tern_fs_mkdirs(s->dir, 0775, &why) < 0) { /* it may come back */
+    int bits = s->bits;
+    if (make_folder(s->dir, s->head.run_id, &bits, &why) < 0) { /* it may come back */
         *err = why;
         return -1;
     }

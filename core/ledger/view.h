@@ -12,9 +12,15 @@ struct tern_ledger {
     char *what;       /* for messages: the ledger's folder, or the run's */
     char *ledger_dir; /* of a run, until its run.db was found damaged; NULL */
     char run_id[TERN_ULID_SIZE];
+    char *user; /* of a run in a shared ledger: whose it is, whatever its rows say; NULL */
 };
 
 /* After a failure of l->db: is it a run's, damaged, and what the spools say there instead now? */
 bool tern_view_heal(struct tern_ledger *l);
+
+/* tern_ledger_find, but that 1 is for none; and the error of none. */
+int tern_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
+                   struct tern_err *err);
+int tern_view_none(const char *ledger, const char *words, struct tern_err *err);
 
 #endif

@@ -16,6 +16,8 @@ static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const optimizers[] = {"adamw", NULL};
 static const char *const health_levels[] = {"off", "quick", "deep", NULL};
 static const char *const mappings[] = {"auto", "block", NULL};
+/* In the order of enum tern_ledger_mode. */
+static const char *const ledger_modes[] = {"umask", "private", "group", "all", NULL};
 static const char *const at_limits[] = {"requeue", "stop", NULL};
 static const char *const launchers[] = {"srun", "mpirun", NULL};
 static const char *const carriers[] = {"ofi", "mpi", NULL};
@@ -133,7 +135,12 @@ const struct tern_recipe_key tern_recipe_keys[] = {
     {"checkpoint.mirror", KEY_PATH, AT(checkpoint.mirror),
      .help = "folder that gets a copy of each, verified; nothing is pruned there"},
     {"ledger.dir", KEY_PATH, AT(ledger.dir),
-     .help = "the ledger, on shared storage; default: the site's"},
+     .help = "the ledger, on shared storage; default: the site's. In one that users share each has "
+             "a folder of their own"},
+    {"ledger.mode", KEY_WORD, AT(ledger.mode), .words = ledger_modes, .late = true, .by_word = true,
+     .help =
+         "who may read what the run records: by the umask, its user alone, the group or all; with "
+         "the latter two a new ledger is made for them to share"},
     {"launch.ranks_per_node", KEY_COUNT, AT(launch.ranks_per_node), 1, 4096, 1,
      .help = "processes a node"},
     {"launch.threads", KEY_COUNT, AT(launch.threads), 0, 4096, 0,

@@ -172,7 +172,8 @@ struct tern_recipe {
         char *mirror;       /* folder that gets a copy of each */
     } checkpoint;
     struct {
-        char *dir; /* NULL: the site's (tern_site_fill) */
+        char *dir;    /* NULL: the site's (tern_site_fill) */
+        int64_t mode; /* enum tern_ledger_mode */
     } ledger;
     struct {
         int64_t ranks_per_node;

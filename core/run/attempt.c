@@ -320,6 +320,8 @@ static int open_rows(struct tern_run_attempt *a, struct tern_err *err)
 
     tern_recipe_hashes(r, a->identity, a->full);
     a->spool_dir = tern_spool_dir(r->ledger.dir, a->id, a->number);
+    if (tern_ledger_make(r->ledger.dir, a->id, (enum tern_ledger_mode)r->ledger.mode, err) < 0)
+        return -1;
     a->spool = tern_spool_open(r->ledger.dir, a->id, a->number, "run", err);
     if (!a->spool || write_run(a, err) < 0 || write_begin(a, err) < 0 ||
         tern_spool_sync(a->spool, err) < 0)

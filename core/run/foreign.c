@@ -249,8 +249,8 @@ int tern_run_record_write(const char *dir, const struct tern_run_record *r,
     text = json_dumps(j, JSON_INDENT(1));
     if (!text)
         tern_err_set(err, TERN_FAILED, "%s: cannot be written down; is the path UTF-8?", r->path);
-    else if (tern_fs_mkdirs(dir, 0777, err) == 0)
-        rc = tern_fs_replace(path, text, strlen(text), 0644, err);
+    else if (tern_fs_mkdirs_like(dir, err) == 0)
+        rc = tern_fs_replace(path, text, strlen(text), tern_fs_bits_in(dir), err);
     free(text);
     free(path);
     json_decref(j);

@@ -158,9 +158,9 @@ int tern_run_keep_note_before(const struct tern_run_keeper_options *o, struct te
             list, json_pack("{s:s,s:s}", "path", f.v[i].path, "written", f.v[i].written));
     text = json_dumps(list, JSON_INDENT(1));
     if (rc == 0)
-        rc = tern_fs_mkdirs(dir, 0777, err);
+        rc = tern_fs_mkdirs_like(dir, err);
     if (rc == 0)
-        rc = tern_fs_replace(path, text, strlen(text), 0644, err);
+        rc = tern_fs_replace(path, text, strlen(text), tern_fs_bits_in(dir), err);
 out:
     tern_run_foreign_free(&f);
     json_decref(list);

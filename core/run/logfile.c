@@ -173,11 +173,12 @@ int tern_run_log_parse(const char *file, char name[32], unsigned *part)
 
 static int part_open(struct tern_run_logfile *f, struct tern_err *err)
 {
+    const mode_t bits = tern_fs_bits_in(f->dir);
     char head[320];
 
     for (; f->part < PARTS_MAX; f->part++) {
         char *path = tern_run_log_path(f->dir, f->name, f->part);
-        f->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        f->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, bits);
         if (f->fd < 0 && errno != EEXIST)
             tern_err_sys(err, "%s", path);
         free(path);
@@ -188,6 +189,7 @@ static int part_open(struct tern_run_logfile *f, struct tern_err *err)
     }
     if (f->fd < 0)
         return tern_err_set(err, TERN_FAILED, "%s: a million parts of log '%s'", f->dir, f->name);
+    fchmod(f->fd, bits); /* past the umask */
     f->offset = 0;
     int n = snprintf(head, sizeof head, TERN_RUN_LOG_MAGIC " %s %s\n", f->name, f->node);
     if (pwrite(f->fd, head, (size_t)n, 0) == n)
@@ -222,7 +224,7 @@ struct tern_run_logfile *tern_run_logfile_open(const char *dir, const char *name
     snprintf(f->name, sizeof f->name, "%s", name);
     snprintf(f->node, sizeof f->node, "%s", node);
     f->part_bytes = max_bytes / TERN_RUN_LOG_PARTS;
-    if (!f->buffer || tern_fs_mkdirs(dir, 0777, err) < 0 || part_open(f, err) < 0) {
+    if (!f->buffer || tern_fs_mkdirs_like(dir, err) < 0 || part_open(f, err) < 0) {
         tern_run_logfile_close(f);
         return NULL;
     }

@@ -44,9 +44,9 @@ int tern_run_outside_note(const struct tern_run_keeper_options *o, struct tern_e
     if (o->marker)
         json_object_set_new(j, "marker", json_string(o->marker));
     char *text = json_dumps(j, JSON_INDENT(1));
-    int rc = text ? tern_fs_mkdirs(dir, 0777, err) : -1;
+    int rc = text ? tern_fs_mkdirs_like(dir, err) : -1;
     if (rc == 0)
-        rc = tern_fs_replace(path, text, strlen(text), 0644, err);
+        rc = tern_fs_replace(path, text, strlen(text), tern_fs_bits_in(dir), err);
     else if (!text)
         tern_err_set(err, TERN_FAILED, "%s: cannot be written; are the paths UTF-8?", path);
     free(text);
@@ -118,7 +118,7 @@ int tern_run_outside(const char *ledger_dir, const char *run_id, struct tern_run
                      struct tern_err *err)
 {
     char *path = note_path(ledger_dir, run_id);
-    int fd = open(path, O_RDWR | O_CLOEXEC), rc = -1;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), rc = -1;
     json_t *j = NULL;
 
     if (fd < 0 && errno == ENOENT)

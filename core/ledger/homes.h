@@ -1,0 +1,38 @@
+/* Whose is what in a shared ledger: LEDGER/u/UID is UID's, and all below it.
+ *
+ * A path says it (.../u/1000/runs/...), so that whoever opens one below a home needs no more than
+ * the path to tell whether what lies there is of the home's owner. */
+#ifndef TERN_LEDGER_HOMES_H
+#define TERN_LEDGER_HOMES_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "core/ledger/ledger.h"
+
+/* May a folder (S_IFDIR) or file (S_IFREG) of a ledger be read?  Within a home it must be of the
+ * home's owner, or root's, and no link; what is not is told once by a warning.  What is not there
+ * is fine, and so is everything outside homes. */
+bool tern_home_sound(const char *path, mode_t type);
+
+/* Bytes of `path` that name the home it lies in (".../u/1000"), and whose that is; 0 for none. */
+size_t tern_home_part(const char *path, uint32_t *uid);
+/* A uid as such a folder is called. */
+bool tern_home_parse_uid(const char *word, uint32_t *uid);
+/* The error of a user's folder that is another's, or none; -1. */
+int tern_home_not_yours(const char *home, const struct stat *st, struct tern_err *err);
+
+/* Whose a run in a shared ledger is, by its folder, malloc'ed; NULL where the ledger is not shared,
+ * or the ledger's own user has all of it (storage may give every file one owner). */
+char *tern_home_user(const char *ledger_dir, const char *run_id);
+
+/* The folder of a run (NULL: the home alone, if it is a user's), made with all above it that is
+ * missing.  `bits`: the permissions of a new
+ * one; negative: as the umask has it. */
+int tern_home_make_run(const char *home, const char *run_id, int bits, struct tern_err *err);
+
+/* The permissions of a run's folder, which all in it shares; -1 where it is not there. */
+int tern_home_bits(const char *home, const char *run_id);
+
+#endif

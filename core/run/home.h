@@ -1,0 +1,12 @@
+/* Where in the ledger a run is recorded. */
+#ifndef TERN_RUN_HOME_H
+#define TERN_RUN_HOME_H
+
+#include "core/recipe/recipe.h"
+#include "core/site/site.h"
+
+/* tern_site_fill, and then ledger.dir becomes the caller's home in it (ledger.h), with
+ * workload.precompile.cache where that is below it.  Makes nothing. */
+int tern_run_settle(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err);
+
+#endif

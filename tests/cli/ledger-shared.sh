@@ -1,0 +1,111 @@
+#!/bin/bash
+# A ledger that users share: a folder a user, to which nobody else writes, and of which nothing is
+# read that is not theirs.  Two users and a third who wishes them ill.
+. "$(dirname "$0")/../lib/tap.sh"
+unset TERN_LEDGER TERN_RUN_SPOOL
+[ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null ||
+    skip_all "several users want root"
+. "$ROOT/tests/lib/reach.sh"
+A=42001 B=42002 H=42003 G=42000
+chmod 755 "$WORK"; reach $A; PATH=$REACH_BIN:$PATH
+as() { setpriv --reuid "$1" --regid "$1" --groups $G env HOME=/ "${@:2}"; }
+L=$WORK/ledger
+recipe() { # UID NAME [LEDGER KEYS]
+    mkdir -p -m 755 w$1; chown $1 w$1
+    printf 'version: 1\nname: %s\nledger: {dir: %s%s}\nlaunch: {health: off}\nworkload: {command: [tern, metric, step=1, loss=2.5]}\n' \
+        "$2" "$L" "${3-}" >w$1/$2.yaml
+}
+train() { (cd w$1 && run as $1 timeout 120 tern run $2.yaml; mv out err ..; exit $rc); rc=$?; cmd="tern run $2"; }
+mode() { stat -c %a "$1"; }
+
+mkdir -m 2770 ledger; chgrp $G ledger
+for u in $A:ann $B:bob; do recipe ${u%:*} ${u#*:}; train ${u%:*} ${u#*:}; status 0 "a run of ${u#*:}'s in the shared ledger"; done
+[ -f $L/u/$A/ledger.db ] && [ -f $L/u/$B/ledger.db ] && [ ! -e $L/runs ] && [ ! -e $L/ledger.db ]
+ok $? "each user has runs and a catalogue in a folder of their own"
+is "$(find $L/u/$A ! -user $A; find $L/u/$B ! -user $B; find $L/u/* -perm /022)" "" "all of it is theirs, and nobody else may write there"
+is "$(find $L/u/$A ! -group $G)" "" "the group is the ledger's"
+[ -k $L/u ]; ok $? "nobody moves another's folder"
+export TERN_LEDGER=$L
+run as $A tern ledger list -P -n -o name; is "$(cat out)" ann "list has one's own runs"
+run as $A tern ledger list -a -P -n -o user,name; is "$(sort out)" "$A|ann
+$B|bob" "-a has everybody's, and whose they are"
+run as $A tern ledger list -a --json; out_has '"name": "bob"' "also as JSON"
+run as $A tern ledger show bob; status 0 "a run of somebody else is read by its name"; out_has "bob"
+run as $A tern ledger show -P -n -a -o attempt; is "$(cat out)" 1 "the newest is one's own"
+run as $B tern logs ann; status 0 "and so are its logs"
+bob=$(as $B tern ledger list -n -P -o id)
+run as $A tern ledger show "${bob:0:20}"; status 0 "and by the beginning of its id"
+run as $A tern ledger plot "$bob" loss; status 0 "and by its id"
+run as $A tern ckpt mirror bob; status 2 "its checkpoints are its user's to mirror"; one_line
+run as $A tern ledger verify -a; status 0 "verify -a looks at everybody's"; is "$(grep -c ok out)" 2 "at each run"
+
+# No program writes over another uid's file; root's, too, leaves them alone.
+cp -a $L before; rm -f $L/u/$B/runs/$bob/run.db
+run as $A tern ledger fold bob; status 2 "fold of somebody else's run: refused"; one_line
+run tern ledger fold -l $L/u/$B; status 2 "also for root"; err_has "belongs to $B"
+[ ! -e $L/u/$B/runs/$bob/run.db ]; ok $? "and nothing is made there"
+run as $B tern ledger fold; status 0 "its user folds it"
+is "$(stat -c %u $L/u/$B/runs/$bob/run.db)" $B "so it is theirs"
+
+# The third puts things in the way, and among what is read.
+mkdir -p $L/u/$H/runs; chown -R $H $L/u/$H
+secret=$WORK/secret; mkdir -m 700 "$secret"; cp -a $L/u/$A/. "$secret"
+fake=$L/u/$H/runs
+ln -s $secret/runs/* $fake/                                                      # a link to another's run
+mkdir $fake/01BX5ZZKBKACTAV9WEVGEMMVRZ; cp -a $L/u/$B/runs/$bob/. $fake/01BX5ZZKBKACTAV9WEVGEMMVRZ # files of bob's
+mkdir -p $fake/01BX5ZZKBKACTAV9WEVGEMMVS0/spool/1; mkfifo $fake/01BX5ZZKBKACTAV9WEVGEMMVS0/spool/1/rank0.0.spool \
+    $fake/01BX5ZZKBKACTAV9WEVGEMMVS0/run.db
+ln -s $L/u/$A/ledger.db $L/u/$H/ledger.db
+chown -h $H $fake $fake/* $fake/*S0/* $fake/*S0/spool/* $L/u/$H/ledger.db
+run as $A timeout 60 tern ledger list -a -P -n -o user,name
+is "$(grep -v "^$H|" out | sort)" "$A|ann
+$B|bob" "the others' runs are listed whatever the third puts beside them"
+! grep -q "^$H|..*" out; ok $? "and none in the third's name"
+for what in "runs/$(ls $secret/runs): is a link" "ledger.db: is a link" "run.db: belongs to $B, not to $H" "rank0.0.spool: is no file"; do
+    err_has "$what" "left out with a word: $what"
+done
+run as $A timeout 60 tern ledger verify -a; has err "is a link" "verify says so, too"
+ln -s $L/u/$A $L/u/42009; chown -h $H $L/u/42009; mkdir $L/u/42010; chown $H $L/u/42010
+run as $B timeout 60 tern ledger list -a -P -n; err_has "u/42009: is a link"; err_has "u/42010: belongs to $H, not to 42010"
+is "$(grep -c '|ann|' out)" 1 "nothing is listed twice for a link"
+recipe 42010 dan; train 42010 dan; status 2 "who finds another's folder under their number is told"
+err_has "u/42010: is your folder in this shared ledger, and belongs to uid $H"; one_error
+is "$(find $L/u/42010 -mindepth 1)" "" "and nothing of theirs goes there"
+run as 42010 tern run --check w42010/dan.yaml; status 2 "at submission, too"
+
+# LEDGER/runs is what anybody of the group can make: it is believed for -a only.
+as $H mkdir $L/runs; as $H cp -r $L/u/$A/runs/. $L/runs/; as $H cp $L/u/$A/ledger.db $L/ledger.db
+run as $B timeout 60 tern ledger list -P -n -o name; is "$(cat out)" bob "runs that a third put there are not one's own"
+run as $B timeout 60 tern ledger list -a -P -n -o user,name; is "$(sort -u out)" "$A|ann
+$B|bob
+$H|ann" "-a shows them under whose they are"
+rm -rf $L/runs $L/ledger.db
+
+# A ledger from before it was shared goes on where it is, for its owner.
+mkdir -m 755 old; chown $A old; L=$WORK/old; recipe $A first; train $A first; status 0
+[ -d old/runs ] && [ ! -e old/u ]; ok $? "a ledger of one user is as before"
+chgrp $G old; chmod 2775 old; train $A first; recipe $B other; train $B other; status 0
+is "$(ls old/runs | wc -l) $(ls old/u)" "2 $B" "when others come to share it, its owner's runs go on in it"
+run as $A tern ledger list -l old -P -n -o name; is "$(sort -u out)" first "list shows the owner's"
+run as $B tern ledger list -l old -P -n -o name; is "$(sort -u out)" "first
+other" "and to others what was there before"
+run as $B tern ledger list -l old -a -P -n -o name; is "$(sort -u out)" "first
+other" "-a all, once"
+is "$(stat -c %u old/ledger.db)" $A "the old catalogue stays its owner's"
+
+# Sticky for all, and ledger.mode.
+mkdir -m 1777 all; L=$WORK/all; recipe $A open; train $A open; status 0
+[ -d all/u/$A/runs ] && is "$(mode all/u)" 1777 "in a folder that is sticky and for all, too"
+L=$WORK/new; chmod 777 "$WORK"; recipe $A grouped ", mode: group"; train $A grouped; status 0; chmod 755 "$WORK"
+is "$(mode new) $(mode new/u/$A/runs/*)" "3770 2750" "ledger.mode: group makes a new ledger one to share"
+L=$WORK/all; recipe $A hidden ", mode: private"; train $A hidden; status 0
+hidden=$(as $A tern ledger list -l all -n -P -o id,name | sed -n 's/|hidden//p')
+is "$(mode all/u/$A/runs/$hidden) $(mode all/u/$A/ledger.db)" "700 400" "a private run, and the catalogue that tells of it, are its user's alone"
+run as $B tern ledger list -l all -a; ! grep -q hidden out; ok $? "others see nothing of it"
+run as $B tern ledger show -l all "$hidden"; [ "$rc" != 0 ]; ok $? "also by its id"
+run as $B tern ledger list -l all -a -P -n -o name; is "$(cat out)" open "what is not private is still listed"
+L=$WORK/umask; mkdir -m 755 umask; chown $A umask; recipe $A quiet; (umask 077; train $A quiet; exit $rc); rc=$?; status 0 "with umask 077"
+is "$(find umask -mindepth 1 -perm /077)" "" "without a mode the umask says who may read"
+L=$WORK/wide; mkdir -m 755 wide; chown $A wide; recipe $A loud ", mode: all"; (umask 077; train $A loud; exit $rc); rc=$?; status 0
+is "$(find wide/runs/*/ ! -perm -044; mode wide/ledger.db)" "444" "ledger.mode goes before the umask" || find wide -ls
+chmod -R u+w before; tap_done

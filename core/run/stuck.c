@@ -2,6 +2,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/str.h"
 #include "core/run/logfile.h"
 #include "core/slurm/slurm.h"
 
@@ -18,7 +19,7 @@ static const int64_t second = 1000000000;
 enum { OVER_LOOKS = 2 }; /* in a row: the last may have ended just before the first */
 
 /* What who asks ends with. */
-enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN, OVER, LOST };
+enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN, OVER, LOST, WAITS };
 
 /* Ranks' logs are named by their numbers; the supervisor's is there, too. */
 static bool has_rank_log(const char *logs)
@@ -66,6 +67,26 @@ static bool lost(const struct tern_run_stuck *s, uint32_t job)
     return any;
 }
 
+/* srun says it, too, but not where it was told to be quiet, and never what it waits for. */
+static void tell_waiting(const struct tern_run_ranks *r)
+{
+    struct tern_buf steps = {0};
+    bool asked = true;
+
+    for (size_t g = 0; g < r->n_groups; g++)
+        asked = asked && tern_slurm_steps_tell(r->groups[g], &steps, NULL) == 0;
+    if (steps.len)
+        tern_warn(
+            "the ranks wait: other steps of the job have its nodes: %s. They begin when those "
+            "have ended (scancel ends one); with SLURM_OVERLAP=1 in the environment of `tern "
+            "run` they do not wait for them.",
+            steps.data);
+    else if (asked)
+        tern_warn("the ranks wait: no step of the job's is in their way, but Slurm has not begun "
+                  "theirs yet. Are its nodes still booting, or in a prolog?");
+    tern_buf_free(&steps);
+}
+
 static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
 {
     struct tern_err err = {0};
@@ -81,7 +102,12 @@ static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
             return LOST;
         return s->logs && tern_run_logs_ended(s->logs, s->ranks, &status) ? OVER : THERE;
     }
-    return s->began || has_rank_log(s->logs) ? GONE : NOT_BEGUN;
+    if (s->began || has_rank_log(s->logs))
+        return GONE;
+    if (tern_clock_boot_ns() < s->tell)
+        return NOT_BEGUN;
+    tell_waiting(r);
+    return WAITS;
 }
 
 static void ask(struct tern_run_stuck *s, const struct tern_run_ranks *r)
@@ -101,6 +127,8 @@ void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *
 
     if (!r->job || r->mpirun || !r->n || !r->pid[0] || s->pid || s->ended || now < s->next)
         return;
+    if (!s->tell)
+        s->tell = now + TERN_RUN_STUCK_WAITS_S * second;
     if (s->over >= OVER_LOOKS && tern_run_logs_ended(s->logs, s->ranks, &s->status)) {
         tern_warn("srun has not ended, though every rank has for %d s: ending it",
                   (int)TERN_RUN_STUCK_LOOK_S);
@@ -110,6 +138,8 @@ void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *
     }
     if (s->gone < TERN_RUN_STUCK_LOOKS) {
         s->next = now + TERN_RUN_STUCK_LOOK_S * second;
+        if (!s->began && s->tell > now && s->tell < s->next)
+            s->next = s->tell;
         ask(s, r);
         return;
     }
@@ -131,6 +161,8 @@ bool tern_run_stuck_reaped(struct tern_run_stuck *s, struct tern_run_ranks *r, p
         s->lost = true;
         tern_run_ranks_signal(r, SIGKILL); /* and srun ends with them */
     }
+    if (found == WAITS)
+        s->tell = tern_clock_boot_ns() + TERN_RUN_STUCK_WAITS_AGAIN_S * second;
     s->over = found == OVER ? s->over + 1 : 0;
     s->gone = found == GONE ? s->gone + 1 : 0;
     return true;

@@ -1,4 +1,4 @@
-/* An srun that stays when its ranks have gone.
+/* An srun that stays when its ranks have gone, or that waits before they come.
  *
  * Where a slurmstepd was killed, the step stays in the controller's books and srun waits for ever;
  * but the ranks' programs go on without it, and their logs tell when the last of them has ended.
@@ -12,6 +12,9 @@
  * The step of a job with spare nodes outlives a node, so that the others' ranks can have the job
  * queued again when it is the supervisor's (orphan.h).  When it is another one, what is left of the
  * step is ended from here.
+ *
+ * The same look tells of an srun whose step is not there yet: other steps have the nodes, or they
+ * are still being made ready.
  */
 #ifndef TERN_RUN_STUCK_H
 #define TERN_RUN_STUCK_H
@@ -25,6 +28,8 @@
 /* Seconds between two looks, and looks in a row that find no step: srun gets this long to write
  * what it still holds. */
 enum { TERN_RUN_STUCK_LOOK_S = 10, TERN_RUN_STUCK_LOOKS = 3 };
+/* Seconds without a step after which that is told, and again every so many. */
+enum { TERN_RUN_STUCK_WAITS_S = 3, TERN_RUN_STUCK_WAITS_AGAIN_S = 300 };
 
 struct tern_run_stuck {
     char *logs;   /* the attempt's (tern_run_logs_dir), malloc'ed: a rank's tells that it began */
@@ -40,6 +45,7 @@ struct tern_run_stuck {
     unsigned over; /* looks in a row that found every rank ended */
     pid_t pid;     /* who asks; 0: nobody */
     int64_t next;  /* look, on the boot clock */
+    int64_t tell;  /* from then on a look tells that no step is there; likewise */
     bool began;    /* the step was seen; before that srun may be waiting for its nodes */
     unsigned gone; /* looks in a row */
 };

@@ -234,6 +234,12 @@ int tern_slurm_job_end(uint32_t id, struct tern_err *err)
     return slurm_kill_job(id, SIGKILL, 0) == SLURM_SUCCESS ? 0 : failed(err, "end it", id);
 }
 
+/* Started by srun and there: not waiting for nodes, nor the batch script's. */
+static bool is_there(const job_step_info_t *s)
+{
+    return s->step_id.step_id < SLURM_INTERACTIVE_STEP;
+}
+
 /* The newest of the job's steps of that name; NO_VAL when there is none. */
 static int find_step(uint32_t job, const char *name, uint32_t *step, struct tern_err *err)
 {
@@ -246,7 +252,7 @@ static int find_step(uint32_t job, const char *name, uint32_t *step, struct tern
         return failed(err, "ask Slurm for its steps", job);
     for (uint32_t i = 0; i < msg->job_step_count; i++) {
         const job_step_info_t *s = &msg->job_steps[i];
-        if (s->name && strcmp(s->name, name) == 0 &&
+        if (s->name && strcmp(s->name, name) == 0 && is_there(s) &&
             (*step == NO_VAL || s->step_id.step_id > *step))
             *step = s->step_id.step_id;
     }
@@ -261,6 +267,29 @@ int tern_slurm_step_there(uint32_t job, const char *name, bool *there, struct te
     if (find_step(job, name, &step, err) < 0)
         return -1;
     *there = step != NO_VAL;
+    return 0;
+}
+
+int tern_slurm_steps_tell(uint32_t job, struct tern_buf *to, struct tern_err *err)
+{
+    enum { MOST = 4 }; /* named; a job may have thousands */
+    job_step_info_response_msg_t *msg = NULL;
+    size_t n = 0;
+
+    if (tern_slurm_start(err) < 0)
+        return -1;
+    if (tern_slurm_release_steps_load(job, NO_VAL, &msg) != SLURM_SUCCESS)
+        return failed(err, "ask Slurm for its steps", job);
+    for (uint32_t i = 0; i < msg->job_step_count; i++) {
+        const job_step_info_t *s = &msg->job_steps[i];
+        if (!is_there(s) || ++n > MOST)
+            continue;
+        tern_buf_printf(to, "%s%u.%u (%s%s%s)", to->len ? ", " : "", job, s->step_id.step_id,
+                        s->name ? s->name : "?", s->nodes ? " on " : "", s->nodes ? s->nodes : "");
+    }
+    if (n > MOST)
+        tern_buf_printf(to, " and %zu more", n - MOST);
+    slurm_free_job_step_info_response_msg(msg);
     return 0;
 }
 

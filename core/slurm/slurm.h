@@ -98,8 +98,13 @@ int tern_slurm_job_end(uint32_t id, struct tern_err *err);
  * is being ended already: Slurm has then told them. */
 int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_err *err);
 
-/* Has the job a step called `name` that is not over? */
+/* Has the job a step called `name` that is neither over nor still waiting for nodes? */
 int tern_slurm_step_there(uint32_t job, const char *name, bool *there, struct tern_err *err);
+
+/* Add the steps that srun has in the job to `to`: "12.0 (sleep on n[1-2]), 12.3 (bash on n1)"; the
+ * first few of many. */
+struct tern_buf;
+int tern_slurm_steps_tell(uint32_t job, struct tern_buf *to, struct tern_err *err);
 
 /* When a step of a running job will be ended: by its own time limit, or by the job's if that comes
  * first; 0 without either. */

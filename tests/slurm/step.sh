@@ -73,4 +73,15 @@ srun -n2 --multi-prog multi2.conf; echo "status $?"'; over
 is "$(grep -c 'one of the 2 tasks of step .*: call it once, in the batch script without srun, or by' tasks.out)" 3 "each of several tasks is refused, with the way out"
 is "$(grep '^status' tasks.out | paste -sd' ')" "status 2 status 2" "as bad usage"
 is "$(outcome tasks)$(outcome multi2)" "" "before anything is written"
+
+# ---- other steps have the nodes
+for shape in busy quiet; do recipe $shape; done
+batch busy 'srun -N2 -n2 sleep 600 & sleep 1
+SLURM_DEBUG=0 SLURM_OVERLAP=1 tern run quiet.yaml
+tern run busy.yaml'
+until_true grep -q 'the ranks wait' busy.out; has busy.out "other steps of the job have its nodes: $job.0 (sleep on trn1-st-trn1-[1-2]). They begin when those have ended" \
+    "a launch that waits says so, and for what"
+is "$(outcome busy)" " " "it waits"
+trains quiet "with SLURM_OVERLAP=1 it does not"
+on scancel "$job.0"; over; trains busy "when the step has ended it trains"
 tap_done

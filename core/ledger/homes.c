@@ -160,6 +160,21 @@ static int make_home(const char *home, mode_t bits, struct tern_err *err)
     return rc;
 }
 
+/* Where all may put things, LEDGER/runs must be the caller's, or hold this run of theirs already.
+ */
+static int check_runs(const char *home, const char *runs, const char *run, struct tern_err *err)
+{
+    struct stat top, st, own;
+
+    if (stat(home, &top) < 0 || !(top.st_mode & S_IWOTH) || lstat(runs, &st) < 0 ||
+        (S_ISDIR(st.st_mode) &&
+         (st.st_uid == geteuid() || st.st_uid == top.st_uid ||
+          (lstat(run, &own) == 0 && S_ISDIR(own.st_mode) && own.st_uid == geteuid()))))
+        return 0;
+    return tern_err_set(err, TERN_USAGE, "%s: was put there by uid %u. Have it removed.", runs,
+                        (unsigned)st.st_uid);
+}
+
 int tern_home_make_run(const char *home, const char *run_id, int bits, struct tern_err *err)
 {
     char *runs = tern_fs_join(home, "runs"), *run = tern_fs_join(runs, run_id ? run_id : "");
@@ -178,7 +193,11 @@ int tern_home_make_run(const char *home, const char *run_id, int bits, struct te
         if (rc == 0)
             rc = make_dir(run, mode, err);
     } else if (bits < 0) {
-        rc = tern_fs_mkdirs(run, 0775, err);
+        rc = tern_fs_mkdirs(home, 0775, err);
+        if (rc == 0 && mkdir(runs, 0775) < 0 && errno != EEXIST)
+            rc = tern_err_sys(err, "%s: cannot make folder", runs);
+        if (rc == 0 && (rc = check_runs(home, runs, run, err)) == 0)
+            rc = tern_fs_mkdirs(run, 0775, err);
     } else {
         char *parent = tern_fs_dirname(home);
         rc = tern_fs_mkdirs(parent, 0775, err);
@@ -187,6 +206,8 @@ int tern_home_make_run(const char *home, const char *run_id, int bits, struct te
             rc = make_dir(home, (mode_t)bits, err);
         if (rc == 0)
             rc = make_dir(runs, (mode_t)bits, err);
+        if (rc == 0)
+            rc = check_runs(home, runs, run, err);
         if (rc == 0)
             rc = make_dir(run, (mode_t)bits, err);
     }

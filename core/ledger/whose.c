@@ -116,10 +116,15 @@ bool tern_home_sound(const char *path, mode_t type)
 static bool has_own_run(const char *ledger_dir)
 {
     char *runs = tern_fs_join(ledger_dir, "runs");
-    DIR *d = access(runs, W_OK | X_OK) == 0 ? opendir(runs) : NULL;
+    int fd = access(runs, W_OK | X_OK) == 0
+                 ? open(runs, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                 : -1;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     struct stat st;
-    bool own = d && fstat(dirfd(d), &st) == 0 && st.st_uid == geteuid();
+    bool own = d && fstat(fd, &st) == 0 && st.st_uid == geteuid();
 
+    if (fd >= 0 && !d)
+        close(fd);
     for (struct dirent *e; d && !own && (e = readdir(d));)
         own = tern_ulid_valid(e->d_name) &&
               fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
@@ -128,6 +133,17 @@ static bool has_own_run(const char *ledger_dir)
         closedir(d);
     free(runs);
     return own;
+}
+
+/* LEDGER/runs: not there, or the caller's. */
+static bool runs_are_sound(const char *ledger_dir)
+{
+    char *runs = tern_fs_join(ledger_dir, "runs");
+    struct stat st;
+    bool sound = lstat(runs, &st) < 0 || (S_ISDIR(st.st_mode) && st.st_uid == geteuid());
+
+    free(runs);
+    return sound;
 }
 
 /* Does the storage give every user's files one owner, as an access point of EFS does?  Then there
@@ -159,8 +175,10 @@ int tern_ledger_home(const char *ledger_dir, enum tern_ledger_mode mode, char **
     bool mine = exists && S_ISDIR(st.st_mode) && st.st_uid == geteuid();
     int rc = 0;
 
-    if (tern_ledger_home_uid(ledger_dir, &uid) || has_own_run(ledger_dir) || (!mine && !shared) ||
-        (!mine && there && maps_users(ledger_dir))) {
+    /* Root's own file system, as a tmpfs is mounted, is root's, though it be for all. */
+    bool roots = there && geteuid() == 0 && top.st_uid == 0 && !mine && runs_are_sound(ledger_dir);
+    if (tern_ledger_home_uid(ledger_dir, &uid) || has_own_run(ledger_dir) || roots ||
+        (!mine && !shared) || (!mine && there && maps_users(ledger_dir))) {
         free(home);
         home = tern_strdup(ledger_dir);
     } else if (exists && !mine) {

@@ -93,6 +93,14 @@ run as $B tern ledger list -l old -a -P -n -o name; is "$(sort -u out)" "first
 other" "-a all, once"
 is "$(stat -c %u old/ledger.db)" $A "the old catalogue stays its owner's"
 
+# Root's own file system is root's, unless somebody has been there before.
+mkdir -m 1777 mounted roots; for l in mounted roots; do
+    L=$WORK/$l; recipe 0 $l; [ $l = roots ] && as $H ln -s $WORK/w0 roots/runs
+    train 0 $l; status 0 "a run of root's in a ledger of root's that is for all"
+done
+[ -d mounted/runs ] && [ ! -e mounted/u ]; ok $? "is where it always was"
+[ -d roots/u/0/runs ] && [ -z "$(find w0 -name '*.db')" ]; ok $? "but not where a third's link leads"
+
 # Sticky for all, and ledger.mode.
 mkdir -m 1777 all; L=$WORK/all; recipe $A open; train $A open; status 0
 [ -d all/u/$A/runs ] && is "$(mode all/u)" 1777 "in a folder that is sticky and for all, too"

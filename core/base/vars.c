@@ -38,7 +38,8 @@ const struct tern_var tern_vars[] = {
      "libfabric provider used between nodes; tcp: its own endpoints (net in libfabric 1.16 and "
      "1.17) where there are any, else tcp;ofi_rxm."},
     {"TERN_FABRIC_RAILS", "all",
-     "Networks between nodes: all that every rank has (each must work), any (one that fails is "
+     "Networks between nodes: all that lead to every rank (each must go on working), any (one that "
+     "fails is "
      "done "
      "without), or interfaces' names with commas between; before launch.rails."},
     {"TERN_FABRIC_SHARE", "",

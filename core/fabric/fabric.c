@@ -10,7 +10,9 @@
 #include "core/fabric/wireup.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,6 +301,52 @@ static int form_nodes(struct tern_fabric *f, const uint8_t *all, struct tern_err
     return 0;
 }
 
+struct telling { /* an exchange while the wire goes on */
+    struct wireup *w;
+    const uint8_t *mine;
+    uint8_t *all;
+    struct tern_err err;
+    int rc;
+    _Atomic bool over;
+};
+
+static void *tell_all(void *arg)
+{
+    struct telling *t = arg;
+
+    t->rc = t->w->exchange(t->w, t->mine, t->all, &t->err);
+    atomic_store_explicit(&t->over, true, memory_order_release);
+    return NULL;
+}
+
+/* What the ranks found of the ways to each other.  Who waits here answers those who still try. */
+static int settle_wire(struct tern_fabric *f, struct wireup *w, struct tern_err *err)
+{
+    const struct transport_ops *ops = f->wire->ops;
+    uint8_t mine[WIREUP_BLOB] = {0};
+    struct telling t = {.w = w, .mine = mine};
+    pthread_t thread;
+
+    if (!ops->vote || !w->exchange || !ops->vote(f->wire, mine))
+        return 0;
+    if (!(t.all = tern_alloc((size_t)f->size, WIREUP_BLOB, "the wire-up", err)))
+        return -1;
+    if (pthread_create(&thread, NULL, tell_all, &t) == 0) {
+        while (!atomic_load_explicit(&t.over, memory_order_acquire)) {
+            ops->progress(f->wire);
+            tern_clock_sleep_ns(50000);
+        }
+        pthread_join(thread, NULL);
+    } else {
+        tell_all(&t);
+    }
+    if (t.rc < 0)
+        *err = t.err;
+    int rc = t.rc < 0 ? -1 : ops->settle(f->wire, t.all, WIREUP_BLOB, err);
+    free(t.all);
+    return rc;
+}
+
 static int open_wire(struct tern_fabric *f, struct wireup *w, const struct tern_fabric_options *o,
                      uint8_t *all, struct tern_err *err)
 {
@@ -325,9 +373,10 @@ static int open_wire(struct tern_fabric *f, struct wireup *w, const struct tern_
     if (!f->wire->ops->address(f->wire, address))
         return tern_err_set(err, TERN_FAILED, "%s: this rank has no address",
                             f->wire->ops->about(f->wire));
-    if (exchange(w, address, sizeof address, all, err) < 0)
+    if (exchange(w, address, sizeof address, all, err) < 0 ||
+        f->wire->ops->connect(f->wire, all, WIREUP_BLOB, err) < 0)
         return -1;
-    return f->wire->ops->connect(f->wire, all, WIREUP_BLOB, err);
+    return settle_wire(f, w, err);
 }
 
 /* ---------------------------------------------------------------- open, close */

@@ -103,15 +103,8 @@ struct transport *tern_fabric_ofi_open(const char *provider, const struct transp
     return &o->t;
 }
 
-static int connect_all(struct transport *t, const uint8_t *addresses, size_t stride,
-                       struct tern_err *err)
+static void tell_about(struct ofi *o)
 {
-    struct ofi *o = ofi_of(t);
-
-    if (ofi_rails_connect(o, addresses, stride, err) < 0)
-        return -1;
-    o->failover = o->rule == RAILS_ANY && o->n_rails > 1;
-    limit_eager(o, o->failover ? EAGER_MAX : o->eager_max); /* which is agreed on now */
     const struct fi_info *i = o->rails[0].info;
     int n = snprintf(o->about, sizeof o->about, "libfabric %s (%s) on %s (%s)",
                      i->fabric_attr->prov_name, o->mode == OFI_RMA ? "rma" : "tagged",
@@ -123,7 +116,46 @@ static int connect_all(struct transport *t, const uint8_t *addresses, size_t str
         tern_info(
             "messages between nodes are unauthenticated: a tagged message does not name its sender "
             "(TERN_FABRIC_MODE)");
-    return o->mode == OFI_RMA ? ofi_rma_start(o, err) : ofi_tagged_start(o, err);
+}
+
+static int connect_all(struct transport *t, const uint8_t *addresses, size_t stride,
+                       struct tern_err *err)
+{
+    struct ofi *o = ofi_of(t);
+    struct ways ways = {0};
+
+    if (ofi_rails_connect(o, addresses, stride, &ways, err) < 0 ||
+        (o->far && ofi_try_open(o, &ways, err) < 0)) {
+        ofi_ways_free(&ways);
+        return -1;
+    }
+    if (!o->trial)
+        ofi_ways_free(&ways);
+    o->failover = o->rule == RAILS_ANY && o->n_rails > 1;
+    limit_eager(o, o->failover ? EAGER_MAX : o->eager_max); /* which is agreed on now */
+    if (!o->trial)
+        tell_about(o);
+    return o->mode == OFI_RMA ? ofi_rma_start(o, err)
+                              : ofi_tagged_start(o, o->trial ? TRY_SLOTS : CONTROL_SLOTS, err);
+}
+
+static size_t vote(struct transport *t, uint8_t to[TRANSPORT_ADDRESS])
+{
+    return ofi_of(t)->trial ? ofi_try_vote(ofi_of(t), to) : 0;
+}
+
+static int settle(struct transport *t, const uint8_t *votes, size_t stride, struct tern_err *err)
+{
+    struct ofi *o = ofi_of(t);
+    int rc = ofi_try_settle(o, votes, stride, err);
+
+    ofi_try_close(o);
+    if (rc < 0)
+        return -1;
+    o->failover = o->rule == RAILS_ANY && o->n_rails > 1;
+    tell_about(o);
+    return o->mode == OFI_RMA ? ofi_rma_slots(o, TRY_SLOTS, SLOTS, err)
+                              : ofi_tagged_start(o, CONTROL_SLOTS - TRY_SLOTS, err);
 }
 
 /* What peers sent last is read, so that closing a connection does not throw away what we did.  Not
@@ -165,6 +197,7 @@ static void close_all(struct transport *t)
     ofi_op_free_all(o);
     for (int i = 0; i < o->n_rails; i++)
         ofi_rail_close(&o->rails[i]);
+    ofi_try_close(o);
     free(o->buckets);
     free(o->controls);
     free(o->secrets);
@@ -353,6 +386,8 @@ static const struct transport_ops ops = {
     .close = close_all,
     .address = address,
     .connect = connect_all,
+    .vote = vote,
+    .settle = settle,
     .enroll = enroll,
     .dismiss = dismiss,
     .send = post_send,

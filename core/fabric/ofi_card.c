@@ -2,6 +2,8 @@
  */
 #include "core/fabric/ofi_state.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <rdma/fi_cm.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +19,10 @@ struct card {
     uint64_t eager_max;
 };
 struct card_rail {
-    uint32_t net, place;
+    uint32_t net, place, speed; /* Mbit/s, 0: unknown */
     uint8_t len, address[];
 };
-enum { CARD_VERSION = 4 };
+enum { CARD_VERSION = 5 };
 
 /* Has an immediate room for a token? */
 static bool is_wide(const struct ofi *o)
@@ -56,7 +58,9 @@ size_t ofi_rails_address(const struct ofi *o, uint8_t to[TRANSPORT_ADDRESS])
     memset(to, 0, TRANSPORT_ADDRESS);
     memcpy(to, &c, sizeof c);
     for (int i = 0; i < o->n_rails; i++) {
-        struct card_rail r = {.net = o->rails[i].net, .place = o->rails[i].place};
+        struct card_rail r = {.net = o->rails[i].net,
+                              .place = o->rails[i].place,
+                              .speed = (uint32_t)ofi_speed_of(o->rails[i].info)};
         size_t head = offsetof(struct card_rail, address), n = TRANSPORT_ADDRESS - at;
         if (n <= head || (n -= head) == 0 ||
             fi_getname(&o->rails[i].ep->fid, to + at + head, &n) != 0 || n > 255)
@@ -70,8 +74,9 @@ size_t ofi_rails_address(const struct ofi *o, uint8_t to[TRANSPORT_ADDRESS])
 
 struct known { /* a card, read */
     struct card card;
-    uint32_t net[RAILS], place[RAILS];
-    const uint8_t *address[RAILS];
+    uint32_t net[RAILS_TRIED], place[RAILS_TRIED], speed[RAILS_TRIED];
+    const uint8_t *address[RAILS_TRIED];
+    uint8_t len[RAILS_TRIED];
 };
 
 static int read_card(struct known *k, const uint8_t *blob)
@@ -81,7 +86,7 @@ static int read_card(struct known *k, const uint8_t *blob)
 
     memcpy(&k->card, blob, sizeof k->card);
     if (k->card.magic != RECORD_MAGIC || k->card.version != CARD_VERSION || k->card.n < 1 ||
-        k->card.n > RAILS)
+        k->card.n > RAILS_TRIED)
         return -1;
     for (int i = 0; i < k->card.n; i++) {
         if (at + head > TRANSPORT_ADDRESS)
@@ -91,6 +96,8 @@ static int read_card(struct known *k, const uint8_t *blob)
             return -1;
         k->net[i] = r.net;
         k->place[i] = r.place;
+        k->speed[i] = r.speed;
+        k->len[i] = r.len;
         k->address[i] = blob + at + head;
         at += head + r.len;
     }
@@ -140,7 +147,7 @@ static bool own_bridge(const struct ofi *o, const struct known *k, int rank, int
 }
 
 /* Rank r's `way[i]`: which of its interfaces is rail i.  All ranks come to the same. */
-static int agree(struct ofi *o, const struct known *k, uint32_t net[RAILS])
+static int agree(struct ofi *o, const struct known *k, uint32_t net[RAILS_TRIED])
 {
     int n = 0;
 
@@ -162,6 +169,18 @@ static int agree(struct ofi *o, const struct known *k, uint32_t net[RAILS])
     return n;
 }
 
+/* Of a rank whose nodes have no network in common with all others: its rail-th that is no bridge of
+ * its own.  Routers lie between them, or nothing. */
+static int routed(const struct ofi *o, const struct known *k, int rank, int rail)
+{
+    int n = 0;
+
+    for (int i = 0; i < k[rank].card.n; i++)
+        if (!own_bridge(o, k, rank, i) && n++ == rail)
+            return i;
+    return -1;
+}
+
 static int way_of(const struct ofi *o, const struct known *k, int rank, int rail, int n,
                   const uint32_t *net)
 {
@@ -169,18 +188,28 @@ static int way_of(const struct ofi *o, const struct known *k, int rank, int rail
         return rail;
     if (n)
         return place_on(&k[rank], net[rail]);
-    /* Every node in a network of its own, with routers between. */
-    for (int i = 0; i < k[rank].card.n; i++)
-        if (!own_bridge(o, k, rank, i))
-            return i;
-    return 0;
+    int way = routed(o, k, rank, rail);
+    return way >= 0 ? way : 0;
+}
+
+/* How many such rails every rank has. */
+static int count_routed(const struct ofi *o, const struct known *k)
+{
+    int n = RAILS_TRIED;
+
+    for (int r = 0; r < o->size; r++) {
+        int own = 0;
+        while (own < n && routed(o, k, r, own) >= 0)
+            own++;
+        n = own;
+    }
+    return n ? n : 1;
 }
 
 /* Rails in the agreed order; the others are closed. */
-static void keep(struct ofi *o, const struct known *k, int n, const uint32_t *net)
+static void keep(struct ofi *o, const struct known *k, int count, int n, const uint32_t *net)
 {
-    struct rail kept[RAILS] = {0};
-    int count = n ? n : 1;
+    struct rail kept[RAILS_TRIED] = {0};
 
     for (int i = 0; i < count; i++) {
         struct rail *l = &o->rails[way_of(o, k, o->rank, i, n, net)];
@@ -193,28 +222,66 @@ static void keep(struct ofi *o, const struct known *k, int n, const uint32_t *ne
     o->n_rails = o->up = count;
 }
 
-int ofi_rails_connect(struct ofi *o, const uint8_t *addresses, size_t stride, struct tern_err *err)
+static void tell_way(const struct ofi *o, struct way *w, const struct known *k, int rail, int way)
+{
+    uint32_t format = o->rails[rail].info->addr_format;
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+
+    w->speed = k->speed[way];
+    if (format == FI_SOCKADDR_IN && k->len[way] >= sizeof in) {
+        memcpy(&in, k->address[way], sizeof in);
+        inet_ntop(AF_INET, &in.sin_addr, w->where, sizeof w->where);
+    } else if (format == FI_SOCKADDR_IN6 && k->len[way] >= sizeof in6) {
+        memcpy(&in6, k->address[way], sizeof in6);
+        inet_ntop(AF_INET6, &in6.sin6_addr, w->where, sizeof w->where);
+    }
+}
+
+void ofi_ways_free(struct ways *w)
+{
+    free(w->host);
+    free(w->way);
+    memset(w, 0, sizeof *w);
+}
+
+static int insert(struct ofi *o, const struct known *k, int rank, int rail, int way,
+                  struct tern_err *err)
+{
+    struct rail *l = &o->rails[rail];
+
+    if (fi_av_insert(l->av, k[rank].address[way], 1, &l->peers[rank], 0, NULL) == 1)
+        return 0;
+    return tern_err_set(err, TERN_TEMPFAIL, "libfabric: cannot use rank %d's address", rank);
+}
+
+int ofi_rails_connect(struct ofi *o, const uint8_t *addresses, size_t stride, struct ways *w,
+                      struct tern_err *err)
 {
     struct known *k = tern_alloc((size_t)o->size, sizeof *k, "peer addresses", err);
-    uint32_t net[RAILS];
-    int rc = k ? read_cards(o, k, addresses, stride, err) : -1;
+    uint32_t net[RAILS_TRIED];
 
+    w->host = tern_alloc((size_t)o->size, sizeof *w->host, "peer addresses", err);
+    w->way = tern_alloc((size_t)o->size, sizeof *w->way, "peer addresses", err);
+    int rc = k && w->host && w->way ? read_cards(o, k, addresses, stride, err) : -1;
     if (rc < 0)
         goto out;
     int n = o->rule == RAILS_LIST ? o->n_rails : agree(o, k, net);
-    keep(o, k, n, net);
+    w->apart = n == 0;
+    keep(o, k, n ? n : o->far ? count_routed(o, k) : 1, n, net);
     o->wide = true;
     for (int r = 0; r < o->size; r++) {
         if (k[r].card.eager_max < o->eager_max)
             o->eager_max = k[r].card.eager_max;
         o->wide &= k[r].card.wide;
         memcpy(o->secrets[r], k[r].card.secret, RECORD_SECRET);
+        w->host[r] = k[r].card.host;
     }
     for (int i = 0; i < o->n_rails && rc == 0; i++) {
         for (int r = 0; r < o->size && rc == 0; r++) {
-            const uint8_t *address = k[r].address[way_of(o, k, r, i, n, net)];
-            if (fi_av_insert(o->rails[i].av, address, 1, &o->rails[i].peers[r], 0, NULL) != 1)
-                rc = tern_err_set(err, TERN_TEMPFAIL, "libfabric: cannot use rank %d's address", r);
+            int way = way_of(o, k, r, i, n, net);
+            tell_way(o, &w->way[r][i], &k[r], i, way);
+            rc = insert(o, k, r, i, way, err);
         }
     }
 out:

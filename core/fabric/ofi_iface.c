@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct sockaddr_in *ofi_ipv4(const struct fi_info *i)
 {
@@ -57,6 +58,14 @@ long ofi_speed_of(const struct fi_info *i)
     if (f)
         fclose(f);
     return speed > 0 ? speed : 0;
+}
+
+bool ofi_has_device(const struct fi_info *i)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "/sys/class/net/%.32s/device", ofi_name_of(i));
+    return i->nic || access(path, F_OK) == 0;
 }
 
 static bool named(const char *list, const char *name)

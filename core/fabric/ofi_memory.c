@@ -55,7 +55,7 @@ struct reg *ofi_register(struct ofi *o, void *p, size_t bytes, bool written, str
 
 void ofi_unregister(struct reg *r)
 {
-    for (int i = 0; r && i < RAILS; i++)
+    for (int i = 0; r && i < RAILS_TRIED; i++)
         if (r->mr[i])
             fi_close(&r->mr[i]->fid);
     free(r);

@@ -71,7 +71,7 @@ struct op *ofi_record_new(struct ofi *o, enum record_kind kind, int rank, size_t
     return op;
 }
 
-static void say_on(struct ofi *o, int rail, int rank, enum record_kind kind, uint32_t number)
+void ofi_peer_say_on(struct ofi *o, int rail, int rank, enum record_kind kind, uint32_t number)
 {
     struct record *head;
     struct op *op = ofi_record_new(o, kind, rank, 0, &head);
@@ -231,7 +231,7 @@ void ofi_peer_tick(struct ofi *o, int64_t now)
         unsigned ends = o->ends;
         for (int i = 0; i < o->n_rails; i++)
             if (!o->rails[i].down && !(p->bad & 1 << i))
-                say_on(o, i, m->m.rank, RECORD_PROBE, p->round);
+                ofi_peer_say_on(o, i, m->m.rank, RECORD_PROBE, p->round);
         if (o->ends != ends)
             return; /* the list has changed */
     }
@@ -290,7 +290,9 @@ void ofi_peer_slot(struct ofi *o, struct op *slot, size_t bytes)
     ofi_peer_heard(o, rank, rail);
     learn(o, &v.head);
     if (v.head.kind == RECORD_PROBE)
-        say_on(o, rail, rank, RECORD_ECHO, v.head.number);
+        ofi_peer_say_on(o, rail, rank, RECORD_ECHO, v.head.number);
+    else if (v.head.kind == RECORD_ECHO && o->trial)
+        ofi_try_echoed(o, rank, rail);
     else if (v.head.kind == RECORD_ECHO)
         echoed(o, rank, rail, v.head.number);
     else if (v.head.kind == RECORD_CONTROL)

@@ -62,6 +62,25 @@ static int leave_out_slow(struct ofi *o, struct fi_info **c, int n)
     return kept;
 }
 
+/* Of very many those with a device of their own: bridges and the like are of one host. */
+static int in_network_order(struct fi_info **c, int n)
+{
+    int kept = 0;
+
+    for (int virtual = 0; n > RAILS_TRIED && virtual < 2; virtual ++) {
+        for (int i = kept; i < n && kept < RAILS_TRIED; i++) {
+            struct fi_info *it = c[i];
+            if (!virtual && !ofi_has_device(it))
+                continue;
+            memmove(&c[kept + 1], &c[kept], (size_t)(i - kept) * sizeof *c);
+            c[kept++] = it;
+        }
+    }
+    n = kept ? kept : n;
+    qsort(c, (size_t)n, sizeof *c, ofi_by_network);
+    return n;
+}
+
 static int in_list_order(const char *names, struct fi_info **c, int n, struct tern_err *err)
 {
     struct fi_info *sorted[CANDIDATES];
@@ -202,6 +221,60 @@ void ofi_rail_close(struct rail *l)
     memset(l, 0, sizeof *l);
 }
 
+static void move_ops(struct rail *l, int to)
+{
+    for (int i = 0; i < 2; i++)
+        for (struct op *op = i ? l->queue.first : l->posted.first; op; op = op->next)
+            op->rail = (uint8_t)to;
+}
+
+/* What is registered with the rails that stay, of `pool`. */
+static void move_memory(struct op_pool *pool, const int *kept, int n)
+{
+    for (size_t b = 0; b < pool->n_blocks; b++) {
+        struct fid_mr *mr[RAILS_TRIED] = {0};
+        for (int k = 0; k < n; k++) {
+            mr[k] = pool->regs[b]->mr[kept[k]];
+            pool->regs[b]->mr[kept[k]] = NULL;
+        }
+        for (int i = 0; i < RAILS_TRIED; i++)
+            close_fid(pool->regs[b]->mr[i] ? &pool->regs[b]->mr[i]->fid : NULL);
+        memcpy(pool->regs[b]->mr, mr, sizeof mr);
+    }
+}
+
+void ofi_rails_keep(struct ofi *o, const int *kept, int n)
+{
+    struct rail rails[RAILS_TRIED] = {0};
+    bool stays[RAILS_TRIED] = {0};
+
+    for (int k = 0; k < n; k++)
+        stays[kept[k]] = true;
+    for (int i = 0; i < o->n_rails; i++) {
+        if (stays[i])
+            continue;
+        o->rails[i].down = true;
+        ofi_rail_stop(&o->rails[i]);
+        ofi_op_flush(o, i, FI_EHOSTDOWN);
+    }
+    move_memory(&o->small, kept, n);
+    move_memory(&o->big, kept, n);
+    for (int k = 0; k < n; k++) {
+        rails[k] = o->rails[kept[k]];
+        rails[k].fault[0] = '\0';
+        move_ops(&rails[k], k);
+    }
+    for (int i = 0; i < o->n_rails; i++)
+        if (!stays[i])
+            ofi_rail_close(&o->rails[i]);
+    memcpy(o->rails, rails, sizeof rails);
+    o->n_rails = o->up = n;
+    for (int r = 0; o->links && r < o->size; r++) {
+        o->links[r].bad = 0;
+        memset(o->links[r].miss, 0, sizeof o->links[r].miss);
+    }
+}
+
 /* What tcp's messages are gathered in.  With buffers of a short message's size none is cut (4 to
  * 16 KiB take a half to a third of the time that they take with 2 KiB); but an endpoint writes as
  * many as the queues below are long, and a connection some more: 51 MB of a rank with the library's
@@ -336,22 +409,20 @@ static int choose_rails(struct ofi *o, struct fi_info *list, struct fi_info **c,
     if (names)
         n = in_list_order(names, c, n, err);
     else
-        qsort(c, (size_t)n, sizeof *c, ofi_by_network);
-    if (n > 1 && !names) {
-        n = leave_out_slow(o, c, n);
-        n = n > RAILS ? RAILS : n;
-    }
+        n = in_network_order(c, n);
     if (n > 1 && names && o->mode == OFI_TAGGED)
         return tern_err_set(err, TERN_USAGE,
                             "TERN_FABRIC_RAILS names several interfaces, which tagged messages "
                             "cannot use: %s",
                             o->mode_why);
-    if (n > 1 && !names && (o->mode == OFI_TAGGED || !o->far)) {
-        ofi_rails_say(o, "%s alone: %s; ", ofi_name_of(c[0]),
-                      o->far ? "tagged messages use one" : "all ranks are on one host");
+    if (n > 1 && !names && !o->far) {
+        n = leave_out_slow(o, c, n);
+        ofi_rails_say(o, "%s alone: %s; ", ofi_name_of(c[0]), "all ranks are on one host");
         n = 1;
     }
-    return n;
+    /* Of devices each is open to a few only, and none of them is somebody's else. */
+    int most = ofi_ipv4(c[0]) || ofi_ipv6(c[0]) ? RAILS_TRIED : o->mode == OFI_TAGGED ? 1 : RAILS;
+    return n < most ? n : most;
 }
 
 int ofi_rails_open(struct ofi *o, const char *provider, struct tern_err *err)

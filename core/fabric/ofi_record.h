@@ -18,7 +18,8 @@
 #include "core/fabric/transport.h"
 
 enum {
-    RAILS = 4,               /* at most, to a node's peers */
+    RAILS = 4,               /* at most, to a node's peers... */
+    RAILS_TRIED = 8,         /* ...of so many, of which some may lead nowhere */
     RECORD_MAGIC = 0x7254,   /* "Tr" */
     RECORD_SECRET = 16,      /* bytes */
     EAGER_MAX = 8 << 10,     /* longest message that is sent unasked... */

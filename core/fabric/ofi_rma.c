@@ -30,10 +30,16 @@ int ofi_rma_start(struct ofi *o, struct tern_err *err)
         o->links[r].limit = o->links[r].told = o->credits;
     for (int i = 0; i < REQUESTS; i++)
         o->free_requests[o->n_free_requests++] = (uint16_t)(REQUESTS - 1 - i);
-    size_t most = o->eager_max > EAGER_MAX ? SLOTS_STREAM : SLOTS;
+    return ofi_rma_slots(o, 0, o->trial ? TRY_SLOTS : SLOTS, err);
+}
+
+int ofi_rma_slots(struct ofi *o, size_t from, size_t most, struct tern_err *err)
+{
+    if (o->eager_max > EAGER_MAX && most > SLOTS_STREAM)
+        most = SLOTS_STREAM;
     for (int i = 0; i < o->n_rails; i++) {
         size_t n = o->rails[i].info->rx_attr->size;
-        for (size_t k = 0; k < (n < most ? n : most); k++) {
+        for (size_t k = from; k < (n < most ? n : most); k++) {
             struct op *op = ofi_op_take(o, ofi_record_max(o), err);
             if (!op)
                 return -1;

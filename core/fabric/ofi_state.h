@@ -4,6 +4,7 @@
  *   ofi_iface.c    which networks there are
  *   ofi_rail.c     which of them are used, their endpoints
  *   ofi_card.c     what ranks tell each other of their rails
+ *   ofi_try.c      which of them lead anywhere
  *   ofi_memory.c   registered memory; that of records which came early
  *   ofi_op.c       posting, completions, messages, the queue for what libfabric does not take yet
  *   ofi_tagged.c   messages as tagged messages
@@ -23,6 +24,7 @@
 
 enum {
     STRIPE_MIN = 128 << 10, /* from here a message uses all rails */
+    TRY_SLOTS = 4,          /* of a rail while it is tried */
     MANY_RANKS = 64,    /* most of more wait for others: memory is cleared late, and less of it */
     SLOTS = 128,        /* records that may arrive between two looks... */
     SLOTS_STREAM = 32,  /* ...and from a stream, which holds further ones: 2 MiB */
@@ -37,7 +39,7 @@ enum rail_rule { RAILS_ALL, RAILS_ANY, RAILS_LIST };
 /* Registered memory, with every rail. */
 struct reg {
     char *base;
-    struct fid_mr *mr[RAILS];
+    struct fid_mr *mr[RAILS_TRIED];
 };
 
 enum op_kind { OP_SLOT, OP_RECORD, OP_WRITE, OP_TSEND, OP_TRECV };
@@ -136,7 +138,7 @@ struct peer_link {              /* what this rank knows of another */
     /* probing, with several rails */
     uint32_t round, answered;
     int64_t probed_ns;
-    uint8_t miss[RAILS], bad; /* rounds answered elsewhere; a bit for each with an error */
+    uint8_t miss[RAILS_TRIED], bad; /* rounds answered elsewhere; a bit for each with an error */
 };
 
 struct rail {
@@ -165,9 +167,10 @@ struct ofi {
     enum ofi_mode mode;
     enum rail_rule rule;
     bool far, closing;
-    bool abandoned; /* a receive failed that a peer may still write to */
-    bool failover;  /* a lost rail is done without */
-    struct rail rails[RAILS];
+    bool abandoned;      /* a receive failed that a peer may still write to */
+    bool failover;       /* a lost rail is done without */
+    struct trial *trial; /* from `connect` to `settle`: of the rails */
+    struct rail rails[RAILS_TRIED];
     int n_rails, up; /* up: of them, those not given up */
     uint8_t down;
     unsigned turn;
@@ -218,6 +221,7 @@ const struct sockaddr_in *ofi_ipv4(const struct fi_info *i);
 const struct sockaddr_in6 *ofi_ipv6(const struct fi_info *i);
 const char *ofi_name_of(const struct fi_info *i); /* of the interface */
 long ofi_speed_of(const struct fi_info *i);
+bool ofi_has_device(const struct fi_info *i);     /* not a bridge, a tunnel or such */
 int ofi_by_network(const void *a, const void *b); /* for qsort of struct fi_info * */
 /* Can one of the list's be reached from other nodes? */
 bool ofi_any_reaches(const struct fi_info *i);
@@ -234,12 +238,37 @@ struct fi_info *ofi_hints(const char *provider, enum ofi_mode mode);
 int ofi_rails_open(struct ofi *o, const char *provider, struct tern_err *err);
 /* Add to the words on why these rails are used: `fmt` has two %s. */
 void ofi_rails_say(struct ofi *o, const char *fmt, const char *a, const char *b);
-size_t ofi_rails_address(const struct ofi *o, uint8_t to[TRANSPORT_ADDRESS]);
-/* Which rails all ranks have in common, and everybody's addresses on them. */
-int ofi_rails_connect(struct ofi *o, const uint8_t *addresses, size_t stride, struct tern_err *err);
-void ofi_rail_stop(struct rail *l);  /* the endpoint: nothing arrives any more */
+void ofi_rail_stop(struct rail *l); /* the endpoint: nothing arrives any more */
+/* Close all but `n` of them, in this order. */
+void ofi_rails_keep(struct ofi *o, const int *kept, int n);
 void ofi_rail_close(struct rail *l); /* all of it; memory must have been unregistered */
 void ofi_rails_explain(const struct ofi *o, struct tern_buf *to);
+
+/* ---- ofi_card.c */
+/* What is known of everybody's rails, in the order in which they are used. */
+struct way {
+    long speed;     /* Mbit/s, 0: unknown */
+    char where[48]; /* the address, empty where it is none of IP */
+};
+struct ways {
+    bool apart;                     /* no network is common to all: of these rails one will do */
+    uint64_t *host;                 /* [size] */
+    struct way (*way)[RAILS_TRIED]; /* [size] */
+};
+void ofi_ways_free(struct ways *w);
+size_t ofi_rails_address(const struct ofi *o, uint8_t to[TRANSPORT_ADDRESS]);
+/* Which rails all ranks have in common, and everybody's addresses on them. */
+int ofi_rails_connect(struct ofi *o, const uint8_t *addresses, size_t stride, struct ways *w,
+                      struct tern_err *err);
+
+/* ---- ofi_try.c */
+/* Begin with rails of which all have been connected; takes `w`. */
+int ofi_try_open(struct ofi *o, const struct ways *w, struct tern_err *err);
+void ofi_try_close(struct ofi *o);
+void ofi_try_echoed(struct ofi *o, int rank, int rail);
+size_t ofi_try_vote(struct ofi *o, uint8_t to[TRANSPORT_ADDRESS]);
+/* Closes all rails that not everybody got through on, or that are too many. */
+int ofi_try_settle(struct ofi *o, const uint8_t *votes, size_t stride, struct tern_err *err);
 
 /* ---- ofi_memory.c */
 
@@ -283,13 +312,17 @@ void ofi_node_remove(struct ofi *o, struct node *n);
 #define OFI_OF(type, member, p) ((type *)(void *)((char *)(p)-offsetof(type, member)))
 
 /* ---- ofi_tagged.c */
-int ofi_tagged_start(struct ofi *o, struct tern_err *err);
+/* With room for `n` control messages on each rail. */
+int ofi_tagged_start(struct ofi *o, int n, struct tern_err *err);
+void ofi_tagged_try(struct ofi *o, int rank, int rail, enum control_kind kind);
 int ofi_tagged_message(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct tern_err *err);
 void ofi_tagged_tell(struct ofi *o, struct ofi_msg *m, struct op *op, const struct control *c);
 void ofi_tagged_done(struct ofi *o, struct op *op, int code, size_t bytes, uint64_t data);
 
 /* ---- ofi_rma.c */
 int ofi_rma_start(struct ofi *o, struct tern_err *err);
+/* Room for records: so many more on each rail that it is `most`, or what the provider takes. */
+int ofi_rma_slots(struct ofi *o, size_t from, size_t most, struct tern_err *err);
 void ofi_rma_send(struct ofi *o, struct ofi_msg *m, uint64_t tag);
 int ofi_rma_recv(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct tern_err *err);
 /* A message of RMA mode left the tables: what must follow. */
@@ -309,6 +342,8 @@ struct op *ofi_record_new(struct ofi *o, enum record_kind kind, int rank, size_t
 int ofi_peer_rail(struct ofi *o, int rank);
 /* Is there a rail to it that has not failed? */
 bool ofi_peer_reached(const struct ofi *o, int rank);
+/* On a rail of one's choice. */
+void ofi_peer_say_on(struct ofi *o, int rail, int rank, enum record_kind kind, uint32_t number);
 void ofi_peer_say(struct ofi *o, int rank, enum record_kind kind, uint32_t number, uint32_t id,
                   uint64_t tag, uint32_t bytes, uint32_t call);
 void ofi_peer_credit(struct ofi *o, int rank);

@@ -10,13 +10,14 @@ static uint64_t control_tag(int sender)
     return transport_tag(TRANSPORT_CONTROL_COMM, sender, 0, 0);
 }
 
-int ofi_tagged_start(struct ofi *o, struct tern_err *err)
+int ofi_tagged_start(struct ofi *o, int n, struct tern_err *err)
 {
-    for (int i = 0; i < CONTROL_SLOTS; i++) {
+    for (int i = 0; i < n * o->n_rails; i++) {
         struct op *op = ofi_op_take(o, RECORD_MAX, err);
         if (!op)
             return -1;
         op->kind = OP_SLOT;
+        op->rail = (uint8_t)(i % o->n_rails);
         op->tag = control_tag(0);
         op->key = control_tag(0xffff) ^ control_tag(0); /* from anybody */
         ofi_op_post(o, op);
@@ -61,34 +62,55 @@ int ofi_tagged_message(struct ofi *o, struct ofi_msg *m, uint64_t tag, struct te
     return 0;
 }
 
-void ofi_tagged_tell(struct ofi *o, struct ofi_msg *m, struct op *op, const struct control *c)
+static void send_control(struct ofi *o, struct op *op, int rank, int rail, const struct control *c)
 {
     memcpy(op->data, c, sizeof *c);
     op->kind = OP_TSEND;
-    op->m = m;
-    op->rank = m->m.rank;
+    op->rank = rank;
+    op->rail = (uint8_t)rail;
     op->buf = op->data;
     op->bytes = sizeof *c;
-    op->desc = ofi_desc(op->home, 0);
+    op->desc = ofi_desc(op->home, rail);
     op->tag = control_tag(o->rank);
+    ofi_op_post(o, op);
+}
+
+void ofi_tagged_tell(struct ofi *o, struct ofi_msg *m, struct op *op, const struct control *c)
+{
+    op->m = m;
     m->left = 1;
     m->chunks = 1;
-    ofi_op_post(o, op);
+    send_control(o, op, m->m.rank, 0, c);
+}
+
+void ofi_tagged_try(struct ofi *o, int rank, int rail, enum control_kind kind)
+{
+    struct control c = {.kind = (int32_t)kind, .sender = o->rank};
+    struct op *op = ofi_op_take(o, sizeof c, NULL);
+
+    if (op)
+        send_control(o, op, rank, rail, &c);
 }
 
 static void slot_done(struct ofi *o, struct op *op, int code, size_t bytes)
 {
     struct control c;
 
-    if (o->closing)
+    if (o->closing || o->rails[op->rail].down)
         return;
     memcpy(&c, op->data, sizeof c);
     c.text[sizeof c.text - 1] = '\0';
+    int rail = op->rail;
     ofi_op_later(o, op);
     if (code == 0 && bytes == sizeof c && c.sender >= 0 && c.sender < o->size && c.rank >= 0 &&
-        c.rank < o->size)
-        o->owner.control(o->owner.arg, &c);
-    else
+        c.rank < o->size) {
+        if (c.kind == CONTROL_TRY)
+            ofi_tagged_try(o, c.sender, rail, CONTROL_TRIED);
+        else if (c.kind == CONTROL_TRIED)
+            ofi_try_echoed(o, c.sender, rail);
+        else
+            o->owner.control(o->owner.arg, &c);
+    } else
         o->refused++;
 }
 
@@ -98,6 +120,10 @@ void ofi_tagged_done(struct ofi *o, struct op *op, int code, size_t bytes, uint6
 
     if (op->kind == OP_SLOT) {
         slot_done(o, op, code, bytes);
+        return;
+    }
+    if (!m) { /* a try: whether it is heard is what counts */
+        ofi_op_give(o, op);
         return;
     }
     uint32_t theirs = (uint32_t)data ^ (m->chunks - 1) << 24;

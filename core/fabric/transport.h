@@ -49,6 +49,8 @@ enum control_kind {
     CONTROL_CALLED,  /* this; desc 0: nothing yet */
     CONTROL_LEAVE,   /* I am done: nothing more comes from me */
     CONTROL_CHASE,   /* have you come to this operation, and else what do you wait in? (cross.c) */
+    CONTROL_TRY,     /* a transport's own: does this rail lead to you? */
+    CONTROL_TRIED,   /* it does */
 };
 enum { CHASE_STEPS = 24 };
 struct chase_step { /* a rank, and the operation it waits in */
@@ -93,9 +95,14 @@ struct transport_ops {
     void (*close)(struct transport *t); /* needs no peer */
     /* What others need to reach this rank; its length, 0 on failure. */
     size_t (*address)(const struct transport *t, uint8_t to[TRANSPORT_ADDRESS]);
-    /* Addresses of all ranks, in rank order, `stride` bytes apart. */
+    /* Addresses of all ranks, in rank order, `stride` bytes apart; to be kept until `settle`. */
     int (*connect)(struct transport *t, const uint8_t *addresses, size_t stride,
                    struct tern_err *err);
+    /* Which ways lead to others is tried, then told to all ranks by whoever owns it (progress goes
+     * on meanwhile), and all come to the same; NULL where there is nothing to try.  What this rank
+     * has found; its length, 0 where that is so for all ranks: nothing is to be told then. */
+    size_t (*vote)(struct transport *t, uint8_t to[TRANSPORT_ADDRESS]);
+    int (*settle)(struct transport *t, const uint8_t *votes, size_t stride, struct tern_err *err);
     /* Memory that will be sent from often; *mr may become NULL where that helps nothing. */
     int (*enroll)(struct transport *t, void *p, size_t bytes, void **mr, struct tern_err *err);
     void (*dismiss)(struct transport *t, void *mr); /* NULL is fine */

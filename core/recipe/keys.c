@@ -161,8 +161,9 @@ const struct tern_recipe_key tern_recipe_keys[] = {
     {"launch.profile", KEY_TEXT, AT(launch.profile),
      .help = "environment of the ranks, see `tern env --list`; default: by what the nodes are"},
     {"launch.rails", KEY_TEXT, AT(launch.rails),
-     .help = "networks between nodes: all (default: each must work), any (one that fails is done "
-             "without), or interfaces' names with commas between"},
+     .help = "networks between nodes: all that lead to every node (default: each must go on "
+             "working), any (one that fails is done without), or interfaces' names with commas "
+             "between; FI_TCP_IFACE is heeded, too"},
     {"launch.mapping", KEY_WORD, AT(launch.mapping), .words = mappings,
      .help = "of ranks to nodes and NeuronCores: by the network's and the chips' links, or in the "
              "job's order and by number"},

@@ -50,4 +50,50 @@ for p in sockets:SOCKETS 'udp;ofi_rxd:UDP' 'tcp;ofi_rxm:TCP'; do
 done
 FI_TCP_IFACE=god info
 out_has "FI_TCP_IFACE: there is no interface 'god' here" "one that is not there is told"
+
+rank() { # NAMESPACE RANK STEPS BYTES
+    SLURM_PROCID=$2 SLURMD_NODENAME=node-$2 TERN_RUN_SOCKET=$(cat address) SLURM_NTASKS=4 \
+        ip netns exec "$1" timeout 100 "$R" rank "$3" "$4" >"out.$2" 2>"err.$2" &
+    pids="$pids $!"
+}
+# Two ranks a node; their statuses in $rcs, all their words in ./words.
+meet() { # STEPS BYTES
+    local pid server
+    pids='' rcs=
+    rm -f address hold out.? err.? && mkfifo hold
+    ip netns exec $A "$R" serve 4 10.77.5.1 <hold >address &
+    server=$!
+    exec 9>hold
+    until [ -s address ]; do sleep 0.05; done
+    rank $A 0 "$1" "$2"; rank $A 1 "$1" "$2"; rank $B 2 "$1" "$2"; rank $B 3 "$1" "$2"
+    for pid in $pids; do wait "$pid"; rcs=$rcs$?; done
+    pids=
+    exec 9>&-
+    wait $server
+    cat out.? err.? >words
+}
+words_has() { grep -qE "$1" words; ok $? "$2" || sed 's/^/# /' words | head -20; }
+told="a network that leads nowhere is left out: dead[09] \\(10.77.[09].1\\): rank [0-3] at 10.77.[09].[12] hears nothing from rank [0-3] at 10.77.[09].[12]"
+
+for how in all any; do
+    TERN_FABRIC_RAILS=$how meet 20 300000
+    [ "$rcs" = 0000 ]; ok $? "$how: ranks meet where every node has two more networks, that lead nowhere" || sed 's/^/# /' words | head -20
+    [ "$(grep -cE "$told" words)" = 2 ]; ok $? "$how: each is told, once, with interface and addresses" || sed 's/^/# /' words | head -20
+    [ "$(grep -c ' on good (10.77.5.0/24)$' words)" = 4 ]; ok $? "$how: messages go by the one that leads to all" || sed 's/^/# /' words | head -20
+done
+TERN_FABRIC_MODE=tagged meet 20 300000
+[ "$rcs" = 0000 ] && [ "$(grep -c '(tagged) on good (10.77.5.0/24)$' words)" = 4 ]
+ok $? "tagged messages, too, which use one" || sed 's/^/# /' words | head -20
+FI_TCP_IFACE=good meet 20 300000
+[ "$rcs" = 0000 ] && ! grep -q 'left out' words
+ok $? "FI_TCP_IFACE=good: nothing else is tried" || sed 's/^/# /' words | head -20
+
+# Where none is left: an error in seconds, with what to do.
+export TERN_DEADLINE=8
+FI_TCP_IFACE=dead meet 20 300000
+[ "$rcs" = 3333 ]; ok $? "no network leads anywhere: all ranks end" || sed 's/^/# /' words
+words_has "code 75: no network between the nodes leads anywhere: dead0 \\(10.77.0.1\\): rank 0 at 10.77.0.1 hears nothing from rank 2 at 10.77.0.2.*dead9 .*launch.rails .*TERN_FABRIC_RAILS.*FI_TCP_IFACE \\(dead\\)" "each is named, its addresses, and the settings"
+TERN_FABRIC_RAILS=dead9 meet 20 300000
+[ "$rcs" = 3333 ]; ok $? "one is asked for that leads nowhere: all ranks end" || sed 's/^/# /' words
+words_has "code 75: the network between the nodes leads nowhere: dead9 .*TERN_FABRIC_RAILS, now dead9" "it is named, and that it was asked for"
 tap_done

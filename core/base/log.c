@@ -1,5 +1,6 @@
 #include "core/base/log.h"
 
+#include "core/base/str.h"
 #include "core/base/vars.h"
 
 #include <errno.h>
@@ -43,6 +44,19 @@ static int threshold_from_environment(void)
     return TERN_LOG_INFO;
 }
 
+/* Paths and names in a message may be other people's: line by line, so that lines stay. */
+static void mask(char *line)
+{
+    for (char *end; line; line = end) {
+        end = strchr(line, '\n');
+        if (end)
+            *end = '\0';
+        tern_str_mask(line);
+        if (end)
+            *end++ = '\n';
+    }
+}
+
 void tern_log(enum tern_log_level level, const char *fmt, ...)
 {
     int saved = errno;
@@ -67,6 +81,7 @@ void tern_log(enum tern_log_level level, const char *fmt, ...)
     va_end(ap);
     if (n > (int)sizeof line - 2)
         n = (int)sizeof line - 2;
+    mask(line);
     line[n++] = '\n';
     if (write(STDERR_FILENO, line, (size_t)n) < 0) {
         /* nowhere left to say it */

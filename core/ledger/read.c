@@ -87,15 +87,14 @@ struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run
     return NULL;
 }
 
-bool tern_view_heal(struct tern_ledger *l)
+bool tern_view_mend(struct tern_ledger *l, const char *why)
 {
     sqlite3 *db = NULL;
-    struct tern_err why;
 
-    if (!l->ledger_dir || !tern_db_damaged(l->db))
+    if (!l->ledger_dir)
         return false;
-    tern_warn("%s/run.db: %s; the spools are read instead", l->what, sqlite3_errmsg(l->db));
-    bool made = tern_fold_spools(l->ledger_dir, l->run_id, &db, &why) == 0;
+    tern_warn("%s/run.db: %s; the spools are read instead", l->what, why);
+    bool made = tern_fold_spools(l->ledger_dir, l->run_id, &db, &(struct tern_err){0}) == 0;
     if (made) {
         sqlite3_close(l->db);
         l->db = db;
@@ -103,6 +102,11 @@ bool tern_view_heal(struct tern_ledger *l)
     free(l->ledger_dir); /* once */
     l->ledger_dir = NULL;
     return made;
+}
+
+bool tern_view_heal(struct tern_ledger *l)
+{
+    return tern_db_damaged(l->db) && tern_view_mend(l, sqlite3_errmsg(l->db));
 }
 
 void tern_ledger_close(struct tern_ledger *l)

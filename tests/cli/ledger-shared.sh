@@ -55,6 +55,7 @@ ln -s $secret/runs/* $fake/                                                     
 mkdir $fake/01BX5ZZKBKACTAV9WEVGEMMVRZ; cp -a $L/u/$B/runs/$bob/. $fake/01BX5ZZKBKACTAV9WEVGEMMVRZ # files of bob's
 mkdir -p $fake/01BX5ZZKBKACTAV9WEVGEMMVS0/spool/1; mkfifo $fake/01BX5ZZKBKACTAV9WEVGEMMVS0/spool/1/rank0.0.spool \
     $fake/01BX5ZZKBKACTAV9WEVGEMMVS0/run.db
+ln -s /etc/passwd $fake/01BX5ZZKBKACTAV9WEVGEMMVS0/spool/1/$'x\e]0;owned\a\u202e.0.spool'
 ln -s $L/u/$A/ledger.db $L/u/$H/ledger.db
 chown -h $H $fake $fake/* $fake/*S0/* $fake/*S0/spool/* $L/u/$H/ledger.db
 run as $A timeout 60 tern ledger list -a -P -n -o user,name
@@ -64,6 +65,7 @@ $B|bob" "the others' runs are listed whatever the third puts beside them"
 for what in "runs/$(ls $secret/runs): is a link" "ledger.db: is a link" "run.db: belongs to $B, not to $H" "rank0.0.spool: is no file"; do
     err_has "$what" "left out with a word: $what"
 done
+has err 'x?]0;owned????.0.spool: is a link' "whose name commands no terminal"; ! LC_ALL=C grep -q '[^ -~]' err; ok $? "in no message"
 run as $A timeout 60 tern ledger verify -a; has err "is a link" "verify says so, too"
 ln -s $L/u/$A $L/u/42009; chown -h $H $L/u/42009; mkdir $L/u/42010; chown $H $L/u/42010
 run as $B timeout 60 tern ledger list -a -P -n; err_has "u/42009: is a link"; err_has "u/42010: belongs to $H, not to 42010"

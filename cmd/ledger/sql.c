@@ -80,6 +80,17 @@ out:
     return rc;
 }
 
+static struct tern_ledger *open_catalogue(struct tern_err *err)
+{
+    struct tern_ledger_rows homes = {0};
+
+    if (tern_ledger_homes(show.ledger, show.all, &homes, err) < 0)
+        return NULL;
+    struct tern_ledger *l = tern_ledger_open_homes(&homes, err);
+    tern_ledger_rows_free(&homes);
+    return l;
+}
+
 static int run(int n_args, char **args, struct tern_err *err)
 {
     struct tern_ledger_table t = {0};
@@ -87,8 +98,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     (void)n_args;
     if (show_want_ledger(err) < 0)
         return -1;
-    struct tern_ledger *l =
-        show.run ? show_open_run(show.run, err) : tern_ledger_open(show.ledger, err);
+    struct tern_ledger *l = show.run ? show_open_run(show.run, err) : open_catalogue(err);
     int rc =
         l ? tern_ledger_sql(l, args[0], max_rows ? (size_t)max_rows : SIZE_MAX, seconds, &t, err)
           : -1;
@@ -104,6 +114,7 @@ static int run(int n_args, char **args, struct tern_err *err)
 
 static const struct tern_opt opts[] = {
     SHOW_OPT_LEDGER,
+    SHOW_OPT_ALL,
     {"run", 'r', TERN_OPT_TEXT, "RUN", .to.text = &show.run,
      .help = "ask that run's database (tables run, attempt, checkpoint, eval, event, health, "
              "param; views "
@@ -120,10 +131,12 @@ const struct tern_cmd ledger_sql = {
     .name = "sql",
     .args = "QUERY",
     .summary = "ask the ledger in SQL, read-only",
-    .about = "The answer includes what is not folded yet. Plain `sqlite3 LEDGER/ledger.db` and "
-             "`sqlite3 LEDGER/runs/RUN/run.db` work too, as of the last fold; where a file system "
-             "refuses locks, as 'file:ledger.db?immutable=1'. NaN is NULL with class 1; the "
-             "infinities are values with classes 2 and 3.",
+    .about =
+        "The answer includes what is not folded yet. Plain `sqlite3 LEDGER/ledger.db` and "
+        "`sqlite3 LEDGER/runs/RUN/run.db` work too, as of the last fold; where a file system "
+        "refuses locks, as 'file:ledger.db?immutable=1'. NaN is NULL with class 1; the "
+        "infinities are values with classes 2 and 3. Of a ledger that users share, yours is asked, "
+        "with -a everybody's; plain `sqlite3` finds them in LEDGER/u/UID.",
     .examples =
         "  tern ledger sql 'SELECT name, state, last_step FROM run'\n"
         "  tern ledger sql -r latest \"SELECT step, value FROM step WHERE name = 'loss'\"\n",

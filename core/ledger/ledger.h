@@ -300,6 +300,10 @@ struct tern_ledger;
 struct tern_ledger *tern_ledger_open(const char *ledger_dir, struct tern_err *err);
 struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run_id,
                                          struct tern_err *err);
+/* The catalogues of several homes in one.  Where two have a run of one id, the later home's is
+ * called ID@UID there; a home that cannot be read is left out with a word. */
+struct tern_ledger *tern_ledger_open_homes(const struct tern_ledger_rows *homes,
+                                           struct tern_err *err);
 void tern_ledger_close(struct tern_ledger *l);
 
 /* What a person may call a run: its id, a unique beginning of it, its name (then the newest of that

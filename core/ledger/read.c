@@ -64,6 +64,58 @@ struct tern_ledger *tern_ledger_open(const char *ledger_dir, struct tern_err *er
     return NULL;
 }
 
+/* Those of `from` whose ids are taken in `to` get ids of their own. */
+static int rename_taken(sqlite3 *to, sqlite3 *from, const char *home, struct tern_err *err)
+{
+    static const char *const update[] = {"UPDATE run SET id = %Q WHERE id = %Q",
+                                         "UPDATE attempt SET run_id = %Q WHERE run_id = %Q",
+                                         "UPDATE checkpoint SET run_id = %Q WHERE run_id = %Q"};
+    sqlite3_stmt *ids = tern_db_prepare(to, "SELECT id FROM run", err);
+    uint32_t uid = 0;
+    int rc = ids ? 0 : -1;
+
+    tern_ledger_home_uid(home, &uid);
+    while (rc == 0 && sqlite3_step(ids) == SQLITE_ROW) {
+        const char *id = (const char *)sqlite3_column_text(ids, 0);
+        char *other = tern_strf("%s@%u", id ? id : "", (unsigned)uid);
+        for (int i = 0; i < 3 && rc == 0; i++) {
+            char *sql = sqlite3_mprintf(update[i], other, id);
+            rc = tern_db_exec(from, sql, err);
+            sqlite3_free(sql);
+        }
+        free(other);
+    }
+    sqlite3_finalize(ids);
+    return rc;
+}
+
+static int add_catalogue(sqlite3 *to, const char *home, struct tern_err *err)
+{
+    static const char *const tables[] = {"run", "attempt", "checkpoint"};
+    struct tern_ledger *l = tern_ledger_open(home, err);
+    int rc = l ? rename_taken(to, l->db, home, err) : -1;
+
+    for (int i = 0; i < 3 && rc == 0; i++) {
+        char *select = tern_strf("SELECT * FROM %s", tables[i]);
+        rc = tern_db_copy(l->db, select, to, tables[i], err);
+        free(select);
+    }
+    tern_ledger_close(l);
+    return rc;
+}
+
+struct tern_ledger *tern_ledger_open_homes(const struct tern_ledger_rows *homes,
+                                           struct tern_err *err)
+{
+    struct tern_ledger *l = tern_ledger_open(homes->names[0], err);
+    struct tern_err why;
+
+    for (size_t i = 1; l && i < homes->n; i++)
+        if (add_catalogue(l->db, homes->names[i], &why) < 0)
+            tern_warn("%s: is left out: %s", homes->names[i], why.text);
+    return l;
+}
+
 struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run_id,
                                          struct tern_err *err)
 {

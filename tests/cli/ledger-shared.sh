@@ -30,6 +30,10 @@ run as $A tern ledger list -P -n -o name; is "$(cat out)" ann "list has one's ow
 run as $A tern ledger list -a -P -n -o user,name; is "$(sort out)" "$A|ann
 $B|bob" "-a has everybody's, and whose they are"
 run as $A tern ledger list -a --json; out_has '"name": "bob"' "also as JSON"
+run as $A tern ledger sql -P -n "select user, name from run"; is "$(cat out)" "$A|ann" "sql asks one's own"
+run as $A tern ledger sql -a -P -n "select user, name, count(*) from run join attempt on run.id = run_id group by 1, 2 order by 1"
+is "$(cat out)" "$A|ann|1
+$B|bob|1" "sql -a everybody's"
 run as $A tern ledger show bob; status 0 "a run of somebody else is read by its name"; out_has "bob"
 run as $A tern ledger show -P -n -a -o attempt; is "$(cat out)" 1 "the newest is one's own"
 run as $B tern logs ann; status 0 "and so are its logs"
@@ -74,6 +78,16 @@ recipe 42010 dan; train 42010 dan; status 2 "who finds another's folder under th
 err_has "u/42010: is your folder in this shared ledger, and belongs to uid $H"; one_error
 is "$(find $L/u/42010 -mindepth 1)" "" "and nothing of theirs goes there"
 run as 42010 tern run --check w42010/dan.yaml; status 2 "at submission, too"
+
+# A run of the third's that has another's id, to stand in its place.
+as $H mkdir -p $fake/$bob/spool/1; as $H cp $L/u/$B/runs/$bob/spool/1/. -r $fake/$bob/spool/1
+run as $A timeout 60 tern ledger list -a -P -n -o user,name 2>/dev/null; is "$(grep '|bob' out | sort)" "$B|bob
+$H|bob" "both are listed, each as whose it is"
+run as $A timeout 60 tern ledger sql -a -P -n "select user, substr(id, 27) from run where name = 'bob' order by 1"; is "$(cat out)" "$B|
+$H|@$H" "sql tells them apart"
+run as $A tern ledger show "$bob"; status 2; err_has "is a run in $L/u/$B and in $L/u/$H. Name one with --ledger."
+run as $B tern ledger show "$bob"; status 0 "its user gets the true one"
+rm -rf $fake/$bob
 
 # LEDGER/runs is what anybody of the group can make: it is believed for -a only.
 as $H mkdir $L/runs; as $H cp -r $L/u/$A/runs/. $L/runs/; as $H cp $L/u/$A/ledger.db $L/ledger.db

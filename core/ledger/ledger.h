@@ -101,7 +101,8 @@ struct tern_ledger_attempt {
 };
 
 struct tern_ledger_end {
-    const char *outcome; /* one word: done, failed, node_fail, time_limit, preempted, halted, ... */
+    const char *outcome; /* one word: done, failed, node_fail, time_limit, preempted, reservation,
+                            halted, ... */
     int64_t exit_code;   /* of tern_code */
     int64_t signal;      /* that ended it, 0 for none */
     const char *cause;   /* a sentence: what ended it, with rank and node */

@@ -8,36 +8,73 @@
 #include "core/slurm/slurm.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+enum { LONGEST_WARN_S = 3600 };
+
 /* ------------------------------------------------------------------ the job's time is up */
 
-/* The warning came so long before the limit, and the ranks have ended since. */
-static int64_t near_seconds(void)
+/* A warning may have come so long before the end, and the ranks have ended since.  `tern submit`
+ * says how long; of a job's own --signal Slurm does not tell, and it is longer for longer jobs. */
+static int64_t near_seconds(const struct tern_slurm_job *job)
 {
     const char *asked = tern_var("TERN_RUN_WARN");
+    const int64_t tenth = job->end && !asked ? (int64_t)(job->end - job->start) / 10 : 0;
     int64_t warn;
 
     if (!asked || tern_str_int(asked, 1, INT32_MAX, &warn) < 0 || warn < TERN_RUN_WARN_S)
         warn = TERN_RUN_WARN_S;
+    if (tenth > warn)
+        warn = tenth < LONGEST_WARN_S ? tenth : LONGEST_WARN_S;
     return warn + TERN_RUN_WARN_LATE_S;
 }
 
+/* Did the ranks end by a wish of somebody's?  `--signal` without B: tells them and not the batch
+ * script, and a preemption's SIGTERM does so, too. */
+static bool was_wish(const struct tern_run_attempt *a, const struct tern_run_result *result)
+{
+    static const int wishes[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP};
+
+    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
+        if (result->signal == wishes[i])
+            return true;
+    return a->asked || result->status == TERN_CONTINUED;
+}
+
+static bool is_near(const struct tern_slurm_job *job, time_t when)
+{
+    return when && when - time(NULL) <= near_seconds(job);
+}
+
 /* Why Slurm wants an end of it; NULL: it does not, and a person did. */
-static const char *slurms_reason(const struct tern_slurm_job *job,
+static const char *slurms_reason(const struct tern_run_attempt *a, const struct tern_slurm_job *job,
                                  const struct tern_run_result *result)
 {
-    if (job->preempt || strcmp(result->outcome, "preempted") == 0)
+    time_t reserved = 0;
+
+    if ((job->preempt && job->preempt >= job->start) || strcmp(result->outcome, "preempted") == 0)
         return "preempted";
-    if (strcmp(result->outcome, "time_limit") == 0)
-        return "time_limit";
+    const bool limit = strcmp(result->outcome, "time_limit") == 0;
+    const bool wish =
+        strcmp(result->outcome, "stopped") == 0 || strcmp(result->outcome, "killed") == 0;
     /* One that is cancelled has its end now. */
-    return strcmp(result->outcome, "stopped") == 0 && job->state == TERN_SLURM_JOB_RUNNING &&
-                   job->end && job->end - time(NULL) <= near_seconds()
-               ? "time_limit"
-               : NULL;
+    if (!limit && (!wish || job->state != TERN_SLURM_JOB_RUNNING))
+        return NULL;
+    if (tern_slurm_job_reserved(job, a->place.node_list, &reserved, NULL) == 0 &&
+        is_near(job, reserved) && (!job->end || reserved <= job->end))
+        return "reservation";
+    return limit || is_near(job, job->end) ? "time_limit" : NULL;
+}
+
+static const char *in_words(const char *reason)
+{
+    if (strcmp(reason, "preempted") == 0)
+        return "Slurm preempts the job";
+    return strcmp(reason, "reservation") == 0 ? "a reservation takes the job's nodes"
+                                              : "the job's time limit is near";
 }
 
 static void add(struct tern_run_result *result, const char *text)
@@ -85,7 +122,7 @@ void tern_run_later(struct tern_run_attempt *a, struct tern_run_result *result)
     struct tern_slurm_job *job = NULL;
     struct tern_err err;
 
-    if (!a->place.slurm || !a->asked || strcmp(a->kind, "train") != 0 ||
+    if (!a->place.slurm || !was_wish(a, result) || strcmp(a->kind, "train") != 0 ||
         result->status == TERN_OK || result->status == TERN_HALTED ||
         (trainer && result->status != TERN_CONTINUED))
         return;
@@ -93,11 +130,10 @@ void tern_run_later(struct tern_run_attempt *a, struct tern_run_result *result)
         tern_warn("%s", err.text);
         return;
     }
-    const char *reason = slurms_reason(job, result);
+    const char *reason = slurms_reason(a, job, result);
     if (reason) {
         result->outcome = reason;
-        add(result, strcmp(reason, "preempted") == 0 ? "Slurm preempts the job"
-                                                     : "the job's time limit is near");
+        add(result, in_words(reason));
         queue_again(a, result, job->requeue);
     }
     tern_slurm_job_free(job);

@@ -5,9 +5,10 @@
 
 #include "core/run/attempt.h"
 
-/* The ranks were asked to end and did.  Where that was for the job's time limit or a preemption,
- * result->outcome and why say so, and the job is queued again, if it may be, the recipe lets it
- * (launch.at_time_limit) and this attempt left a checkpoint.  Nothing of the kind: does nothing. */
+/* The ranks were asked to end, by this process or by Slurm itself, and did.  Where that was for the
+ * job's time limit, a preemption or a reservation that takes its nodes, result->outcome and why say
+ * so, and the job is queued again, if it may be, the recipe lets it (launch.at_time_limit) and this
+ * attempt left a checkpoint.  Nothing of the kind: does nothing. */
 void tern_run_later(struct tern_run_attempt *a, struct tern_run_result *result);
 
 /* An attempt before this one has no end in the ledger: its supervisor was lost, with its node or

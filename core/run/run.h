@@ -42,8 +42,8 @@ struct tern_run_options {
 struct tern_run_result {
     char run_id[27]; /* ULID */
     unsigned attempt;
-    /* One word, the ledger's: done, stopped, halted, time_limit, preempted, cancelled, requeued,
-     * node_fail, killed, fault, refused, failed, precompile_failed. */
+    /* One word, the ledger's: done, stopped, halted, time_limit, preempted, reservation, cancelled,
+     * requeued, node_fail, killed, fault, refused, failed, precompile_failed. */
     const char *outcome;
     int status;    /* exit status of `tern run`: DESIGN 3, or the workload's own */
     int signal;    /* that ended the ranks; 0 for none */

@@ -138,6 +138,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
             .end = from->time_limit == INFINITE ? 0 : from->end_time,
             .preempt = from->preempt_time,
             .requeue = from->requeue != 0,
+            .reservation = text(from->resv_name),
             .name = text(from->name),
             .partition = text(from->partition),
             .nodes = text(from->nodes),
@@ -178,6 +179,7 @@ void tern_slurm_job_free(struct tern_slurm_job *job)
 {
     if (!job)
         return;
+    free(job->reservation);
     free(job->name);
     free(job->partition);
     free(job->nodes);

@@ -73,6 +73,7 @@ struct tern_slurm_job {
         end;        /* seconds since 1970; `end` is the time limit while it runs, 0 without one */
     time_t preempt; /* when it was told that another job takes its place; 0: it was not */
     bool requeue;   /* may be requeued */
+    char *reservation;                        /* that it runs in; "" for none */
     char *name, *partition, *nodes, *comment; /* "" when there is none */
 };
 
@@ -80,6 +81,12 @@ struct tern_slurm_job {
  * forgotten (MinJobAge, 300 s after its end) is an error, TERN_FAILED. */
 int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err);
 void tern_slurm_job_free(struct tern_slurm_job *job);
+
+/* When a reservation takes the job's nodes (`nodes`, a list of hosts) from it: the end of the one
+ * that it runs in, or the begin of one for maintenance (MAINT, or MaxStartDelay) on a node of it;
+ * the first of them, 0 when there is none, or none that the caller may see. */
+int tern_slurm_job_reserved(const struct tern_slurm_job *job, const char *nodes, time_t *ret_when,
+                            struct tern_err *err);
 
 /* The caller's newest job that waits or runs and whose Comment begins with `comment`: *id 0 when
  * there is none, and *word as above. */

@@ -3,6 +3,7 @@
 #include "core/base/str.h"
 #include "core/doctor/doctor.h"
 #include "core/doctor/probe.h"
+#include "core/ledger/ledger.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -328,6 +329,7 @@ int tern_doctor_ask(const struct tern_doctor_options *o, const struct tern_slurm
     }
     if (o->ledger) {
         tern_doctor_facts_add(facts, "", "ledger", o->ledger);
+        tern_ledger_guard(o->ledger, put_here, facts);
         if (tern_doctor_probe_open(&probe, o->ledger, &why) < 0)
             tern_doctor_facts_add(facts, "", "probe-error", why.text);
         a.probe = probe.dir;

@@ -327,6 +327,27 @@ static void judge_storage_node(struct judge *j, const char *node)
     }
 }
 
+/* What tern_ledger_guard told. */
+static void judge_ledger(struct judge *j)
+{
+    static const struct {
+        const char *id, *remedy;
+        enum tern_doctor_severity severity;
+    } rules[] = {
+        {"ledger-open", "Its user folds it anew, or makes it theirs: tern ledger fold, chmod go-r.",
+         TERN_DOCTOR_WARN},
+        {"ledger-others", "chmod go-w.", TERN_DOCTOR_WARN},
+        {"ledger-taken", "Remove it, or give it to its user (chown).", TERN_DOCTOR_ERROR},
+        {"ledger-sticky", "chmod +t.", TERN_DOCTOR_WARN},
+    };
+
+    for (size_t i = 0; i < j->facts->n; i++)
+        for (size_t k = 0; k < sizeof rules / sizeof *rules; k++)
+            if (strcmp(j->facts->fact[i].key, rules[k].id) == 0)
+                found(j, rules[k].id, rules[k].severity, j->facts->fact[i].node, rules[k].remedy,
+                      "%s", j->facts->fact[i].value);
+}
+
 static void judge_storage(struct judge *j)
 {
     static const char *const keys[] = {"probe-link", "probe-excl"};
@@ -434,6 +455,7 @@ void tern_doctor_judge(const struct tern_slurm_about *about, const struct tern_d
     judge_answers(&j);
     judge_versions(&j);
     judge_storage(&j);
+    judge_ledger(&j);
     judge_settings(&j);
     judge_node(&j, "");
     for (size_t i = 0; i < j.n; i++)

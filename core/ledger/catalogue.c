@@ -263,8 +263,7 @@ int tern_catalogue_load(const char *path, sqlite3 **out, struct tern_db_stamp *s
     return rc;
 }
 
-/* Those of a file that tells of all runs: whoever may read it may read each of them. */
-static int common_bits(const char *ledger_dir, mode_t *bits, struct tern_err *err)
+int tern_catalogue_bits(const char *ledger_dir, mode_t *bits, struct tern_err *err)
 {
     struct tern_ledger_rows ids = {0};
 
@@ -285,7 +284,7 @@ static int publish(const char *ledger_dir, const char *path, sqlite3 *db,
 {
     char *runs = tern_fs_join(ledger_dir, "runs");
     mode_t bits;
-    int rc = common_bits(ledger_dir, &bits, err);
+    int rc = tern_catalogue_bits(ledger_dir, &bits, err);
 
     if (rc == 0)
         rc = tern_db_publish(db, path, runs, bits, base, err);
@@ -300,7 +299,7 @@ static bool too_open(const char *ledger_dir, const char *path)
     mode_t bits;
 
     return stat(path, &st) == 0 && st.st_uid == geteuid() &&
-           common_bits(ledger_dir, &bits, NULL) == 0 && (st.st_mode & 0044 & ~bits);
+           tern_catalogue_bits(ledger_dir, &bits, NULL) == 0 && (st.st_mode & 0044 & ~bits);
 }
 
 static int fold_once(const char *ledger_dir, const char *path, struct tern_err *err)

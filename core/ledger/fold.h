@@ -37,6 +37,9 @@ int tern_catalogue_take(sqlite3 *catalogue, const char *run_id, sqlite3 *run,
 int tern_catalogue_load(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, bool *anew,
                         struct tern_err *err);
 
+/* Permissions of a file that tells of all runs: whoever may read it may read each of them. */
+int tern_catalogue_bits(const char *ledger_dir, mode_t *bits, struct tern_err *err);
+
 /* Bring the catalogue `db` up to all runs; `fresh`: with the tails of their spools, of those that
  * changed or still run. */
 int tern_catalogue_refresh(const char *ledger_dir, sqlite3 *db, bool fresh, bool *changed,

@@ -280,6 +280,12 @@ int tern_ledger_homes(const char *ledger_dir, bool all, struct tern_ledger_rows 
 int tern_ledger_locate(const char *ledger_dir, const char *words, const char *job, char **home,
                        char run_id[TERN_ULID_SIZE], struct tern_err *err);
 
+/* What is wrong with a ledger's permissions, a call each: `id` is ledger-open (a catalogue is read
+ * by more than a run in it), ledger-others (others may write to a user's folder), ledger-taken (it
+ * is another's) or ledger-sticky (others may rename it); `words` begin with the path. */
+void tern_ledger_guard(const char *ledger_dir,
+                       void (*put)(void *arg, const char *id, const char *words), void *arg);
+
 /* ---------------------------------------------------------------- folding
  *
  * A fold costs about as much as copying run.db, so whoever folds again and again should rest

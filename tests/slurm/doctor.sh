@@ -89,6 +89,11 @@ cp kept "$conf"; clean "builds, mounts"
 # ---- storage, limits, site
 doctor --ledger /tmp/not-shared; status 1; finds error storage-shared 'trn1-st-trn1-\[1-4\]' "a ledger that is on no shared storage"
 doctor --ledger /proc/none; status 1; finds error storage-write '\(here\)' "a ledger that cannot be"
+run tern cluster exec $CLUSTER -- sh -c 'mkdir -m 777 /fsx/shared && mkdir -p /fsx/shared/u/4711 /fsx/shared/runs/01BX5ZZKBKACTAV9WEVGEMMVRZ &&
+    chmod 700 /fsx/shared/runs/* && touch /fsx/shared/ledger.db && chmod 644 /fsx/shared/ledger.db'
+doctor --ledger /fsx/shared; finds warning ledger-open '\(here\)' "a catalogue that tells of a private run"
+finds error ledger-taken '\(here\)' "a user's folder that is another's"; finds warning ledger-sticky '\(here\)' "a folder for all that is not sticky"
+run tern cluster exec $CLUSTER -- rm -r /fsx/shared
 run bash -c 'ulimit -n 512; exec tern cluster exec '$CLUSTER' -- tern cluster doctor'; finds warning limit-nofile '\(here\),trn1-st-trn1-\[1-4\]' "few files"
 on env TERN_FABRIC_MODE=tagged tern cluster doctor; finds info fabric-tagged '\(here\),trn1-st-trn1-\[1-4\]' "messages that do not tell who sent them"; out_has unauthenticated
 on env OPENBLAS_CORETYPE=Prescott tern cluster doctor

@@ -139,6 +139,10 @@ static void test_judge(void)
     one("probe-fcntl", "refused: No locks available", "warning storage-locks n2");
     one("probe-link", "won", "error storage-atomic -");
     one("probe-excl", "lost", "error storage-atomic -");
+    one("ledger-open", "/l/ledger.db: tells", "warning ledger-open n2");
+    one("ledger-others", "/l/u/7: others", "warning ledger-others n2");
+    one("ledger-taken", "/l/u/7: is not", "error ledger-taken n2");
+    one("ledger-sticky", "/l: everybody", "warning ledger-sticky n2");
     one("blas", "OpenBLAS 0.3.21, Haswell kernels; tern's own: avx2", "info blas-differs n2");
     one("clock", "97.5", "warning clock n2");
     one("clock", "101.3", "nothing");

@@ -1,0 +1,88 @@
+/* Whom a ledger's permissions let in who should not be: for `tern cluster doctor`. */
+#include "core/base/fs.h"
+#include "core/ledger/fold.h"
+#include "core/ledger/homes.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { TOLD = 20 }; /* of a ledger; they are mended one after the other */
+
+struct guard {
+    void (*tell)(void *arg, const char *id, const char *words);
+    void *arg;
+    int n;
+};
+
+static void tell(struct guard *g, const char *id, const char *path, const char *what)
+{
+    char *words = tern_strf("%s: %s", path, what);
+
+    if (g->n++ < TOLD)
+        g->tell(g->arg, id, words);
+    free(words);
+}
+
+/* Does the catalogue tell those of a run who may not read it? */
+static void look_at_catalogue(struct guard *g, const char *home)
+{
+    char *path = tern_fs_join(home, "ledger.db");
+    struct stat st;
+    mode_t bits;
+
+    if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+        tern_catalogue_bits(home, &bits, &(struct tern_err){0}) == 0 && (st.st_mode & 0044 & ~bits))
+        tell(g, "ledger-open", path,
+             "tells of a private run to those who may not read that: its name, recipe and losses");
+    free(path);
+}
+
+static void look_at_user(struct guard *g, const char *home, uint32_t uid)
+{
+    struct stat st;
+
+    if (lstat(home, &st) < 0)
+        return;
+    if (!S_ISDIR(st.st_mode))
+        tell(g, "ledger-taken", home, "is no folder: its user's runs are refused");
+    else if (st.st_uid != uid)
+        tell(g, "ledger-taken", home, "is not its user's, whose runs are refused");
+    else if (st.st_mode & 0022)
+        tell(g, "ledger-others", home, "others than its user may write there");
+    else
+        look_at_catalogue(g, home);
+}
+
+static void look_at_sharing(struct guard *g, const char *dir)
+{
+    struct stat st;
+
+    if (lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 0002) &&
+        !(st.st_mode & S_ISVTX))
+        tell(g, "ledger-sticky", dir, "everybody may rename and remove what is another's there");
+}
+
+void tern_ledger_guard(const char *ledger_dir,
+                       void (*put)(void *arg, const char *id, const char *words), void *arg)
+{
+    struct guard g = {.tell = put, .arg = arg};
+    char *users = tern_fs_join(ledger_dir, "u");
+    DIR *d = opendir(users);
+    uint32_t uid;
+
+    look_at_sharing(&g, ledger_dir);
+    look_at_sharing(&g, users);
+    look_at_catalogue(&g, ledger_dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!tern_home_parse_uid(e->d_name, &uid))
+            continue;
+        char *home = tern_fs_join(users, e->d_name);
+        look_at_user(&g, home, uid);
+        free(home);
+    }
+    if (d)
+        closedir(d);
+    free(users);
+}

@@ -50,4 +50,14 @@ if strace -f -qq -e trace=fsync -e inject=fsync:delay_enter=1 true 2>/dev/null; 
 else
     skip "storage that hangs: strace cannot delay system calls here"
 fi
+# Four ranks a core: each waits long for its turn, and none of them is taken for dead.
+unset TERN_LIVENESS TERN_DEADLINE
+ranks=$((4 * $(nproc) < 16 ? 4 * $(nproc) : 16)); times=3; long && times=50
+for ((i = 1; i <= times; i++)); do
+    rm -rf checkpoints
+    tern run run.yaml --ranks $ranks --set steps=20 --set batch.global=$((2 * ranks)) --set checkpoint.every=20 \
+        --set ledger.dir=crowd/$i >out 2>&1 || { sed 's/^/# /' out; break; }
+done
+is "$((i - 1))" "$times" "$ranks ranks on $(nproc) cores: every run ends well"
+is "$(for d in crowd/*; do rows $d outcome; done | sort -u)" "done" "each in one attempt"
 tap_done

@@ -30,9 +30,11 @@ enum {
     LAST_TURN = 10,    /* ...of which this many are told apart */
     TRIES = 10,        /* of asking the controller, and between two of them */
     TRY_S = 3,
-    FREED_S = 20,        /* after SlurmdTimeout the node is down, and the job free, by then */
-    FREED_AT_ONCE_S = 3, /* where it is set down */
-    BEGIN_LOOKS = 10,    /* a tenth of a second apart */
+    FREED_S = 20,         /* after SlurmdTimeout the node is down, and the job free, by then... */
+    PINGS = 3,            /* ...or by the next of so many pings in that time */
+    FREED_AT_ONCE_S = 25, /* where it is set down: slurmstepd tries to tell the srun that is gone
+                             (12 s), and slurmd looks for its end at growing distances (8 s) */
+    BEGIN_LOOKS = 10,     /* a tenth of a second apart */
 };
 
 struct orphan {
@@ -40,7 +42,7 @@ struct orphan {
     struct tern_slurm_node_place slurmd; /* of the supervisor's node */
     uint32_t job, restarts;
     int64_t turn; /* which of the nodes this is, the supervisor's not counted */
-    time_t died;  /* when it was first silent */
+    time_t died;  /* the supervisor's node, about */
 };
 
 static int64_t number(const char *name, int64_t otherwise)
@@ -115,9 +117,9 @@ static bool dead(struct orphan *o)
     return true;
 }
 
-enum found { OURS, OVER, UNKNOWN };
+enum found { OURS, QUEUED, OVER, UNKNOWN };
 
-/* Is the job still the one that this rank belongs to? */
+/* Is the job still the one that this rank belongs to, or is it queued again already? */
 static enum found look_at_job(const struct orphan *o, bool *requeue)
 {
     struct tern_slurm_job *j = NULL;
@@ -125,7 +127,10 @@ static enum found look_at_job(const struct orphan *o, bool *requeue)
 
     if (tern_slurm_job_load(o->job, &j, &err) < 0)
         return UNKNOWN;
-    enum found f = j->state == TERN_SLURM_JOB_RUNNING && j->restarts == o->restarts ? OURS : OVER;
+    const bool runs = j->state == TERN_SLURM_JOB_RUNNING, ended = j->state == TERN_SLURM_JOB_ENDED;
+    enum found f = runs && j->restarts == o->restarts                  ? OURS
+                   : !runs && !ended && j->restarts == o->restarts + 1 ? QUEUED
+                                                                       : OVER;
     *requeue = j->requeue;
     tern_slurm_job_free(j);
     return f;
@@ -152,29 +157,39 @@ static void begin(const struct orphan *o, time_t when)
         kill(pid, SIGKILL);
 }
 
+static bool may_set_down(void)
+{
+    return geteuid() == 0 || tern_slurm_user_is(geteuid());
+}
+
+/* When Slurm will have let the job go.  One that may begin before that begins when its credentials
+ * have run out (cred_expire: 2 minutes), after it. */
+static time_t freed(const struct orphan *o)
+{
+    int64_t timeout = tern_slurm_slurmd_timeout(NULL);
+
+    timeout = timeout > 0 ? timeout : 0;
+    return o->died + (time_t)(timeout + (timeout / PINGS > FREED_S ? timeout / PINGS : FREED_S));
+}
+
 /* In this order: from the requeue on, Slurm ends what the job has here, within KillWait; and from
  * the node's end on, at once. */
 static void queue_again(const struct orphan *o)
 {
     struct tern_err err = {0};
     char reason[128];
-    int64_t timeout = tern_slurm_slurmd_timeout(NULL);
-    /* When Slurm will have given up the node, and let the job go: without this it would begin when
-     * its credentials have run out (cred_expire: 2 minutes), after that. */
-    time_t freed = o->died + (time_t)(timeout > 0 ? timeout : 0) + FREED_S;
-    const bool may_set_down = geteuid() == 0 || tern_slurm_user_is(geteuid());
+    const bool at_once = may_set_down();
 
     if (tern_slurm_job_requeue(o->job, false, &err) < 0) {
         tern_error("%s", err.text);
         return;
     }
     tern_warn("node %s does not answer; job %" PRIu32 " is queued again", o->beacon.node, o->job);
-    begin(o, may_set_down ? time(NULL) + FREED_AT_ONCE_S : freed);
+    begin(o, at_once ? time(NULL) + FREED_AT_ONCE_S : freed(o));
     snprintf(reason, sizeof reason, "tern: does not answer the nodes of job %" PRIu32, o->job);
-    if (may_set_down &&
-        tern_slurm_node_update(o->beacon.node, TERN_SLURM_NODE_DOWN, reason, &err) < 0) {
+    if (at_once && tern_slurm_node_update(o->beacon.node, TERN_SLURM_NODE_DOWN, reason, &err) < 0) {
         tern_warn("%s", err.text);
-        begin(o, freed);
+        begin(o, freed(o));
     }
 }
 
@@ -192,19 +207,31 @@ static void give_up(const struct orphan *o)
         tern_error("%s", err.text);
 }
 
-static void act(struct orphan *o)
+/* It may be this node that is cut off. */
+static enum found look_at_job_long(const struct orphan *o, bool *requeue)
+{
+    enum found found = look_at_job(o, requeue);
+
+    for (int i = 1; i < TRIES && found == UNKNOWN; i++) {
+        tern_clock_sleep_ns(TRY_S * second);
+        found = look_at_job(o, requeue);
+    }
+    return found;
+}
+
+static void act(const struct orphan *o)
 {
     bool requeue = false;
+    enum found found = look_at_job_long(o, &requeue);
 
-    /* The nodes before this one, if they still run, do it. */
-    tern_clock_sleep_ns((o->turn < LAST_TURN ? o->turn : LAST_TURN) * TURN_S * second);
-    enum found found = look_at_job(o, &requeue);
-    for (int i = 1; i < TRIES && found == UNKNOWN; i++) { /* it may be this node that is cut off */
-        tern_clock_sleep_ns(TRY_S * second);
-        found = look_at_job(o, &requeue);
+    if (found == OURS && o->turn > 0) { /* the nodes before this one, if they still run, do it */
+        tern_clock_sleep_ns((o->turn < LAST_TURN ? o->turn : LAST_TURN) * TURN_S * second);
+        found = look_at_job_long(o, &requeue);
     }
     if (found == OURS)
         requeue ? queue_again(o) : give_up(o);
+    else if (found == QUEUED && may_set_down()) /* what still runs here has held it up */
+        begin(o, time(NULL) + FREED_AT_ONCE_S);
 }
 
 static void ignore_signals(void) /* this is what outlives the step for a while */
@@ -220,7 +247,7 @@ int tern_run_orphan(struct tern_err *err)
     struct orphan o = {.job = (uint32_t)number("SLURM_JOB_ID", 0),
                        .restarts = (uint32_t)number("SLURM_RESTART_COUNT", 0),
                        .turn = number("SLURM_NODEID", 1) - 1,
-                       .died = time(NULL)};
+                       .died = time(NULL) - TERN_RUN_ORPHAN_AFTER_S};
 
     if (o.turn < 0)
         o.turn = LAST_TURN;

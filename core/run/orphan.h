@@ -12,6 +12,9 @@
 
 #include "core/base/err.h"
 
+/* Seconds without an answer of the supervisor's, after which it is asked for. */
+enum { TERN_RUN_ORPHAN_AFTER_S = 5 };
+
 /* Of a rank's node, with the environment of a rank.  Returns within a minute: 0 when the supervisor
  * or its node answers, or the job has been queued again or has ended; -1 when nothing can be found
  * out from here.  Who still misses the supervisor after it asks again. */

@@ -9,6 +9,7 @@
 #include "core/run/feed.h"
 #include "core/run/intake.h"
 #include "core/run/lines.h"
+#include "core/run/orphan.h"
 #include "core/run/logfile.h"
 #include "core/run/memory.h"
 #include "core/run/metric.h"
@@ -33,10 +34,10 @@ enum {
     LINGER_MS = 500,      /* for what the program's children still print when it is gone */
     ASK_MS = 2000,        /* between two questions whether the supervisor's node runs... */
     ASK_AGAIN_MS = 500,   /* ...and while it has not answered one */
-    SILENT_MS = 5000,     /* since its last answer, until its silence is looked into */
-    GAP_MS = 3000,        /* between two looks: this process was stopped */
-    LAST_WORD_MS = 2000,  /* for its answer when the program has ended */
-    PATIENCE_MS = 5000,   /* for the log and the ledger at the end, of a storage that hangs */
+    SILENT_MS = 1000 * TERN_RUN_ORPHAN_AFTER_S,
+    GAP_MS = 3000,       /* between two looks: this process was stopped */
+    LAST_WORD_MS = 2000, /* for its answer when the program has ended */
+    PATIENCE_MS = 5000,  /* for the log and the ledger at the end, of a storage that hangs */
 };
 
 enum { OUT, ERR, METRIC, N_STREAMS };
@@ -67,6 +68,7 @@ struct task {
     struct tern_run_beacon_asker beacon;
     int64_t asked_ns, looked_ns;
     pid_t orphan; /* who looks into the supervisor's silence; 0: nobody */
+    bool missed;  /* one has, since the last answer */
 };
 
 int64_t tern_run_task_rank(void)
@@ -426,6 +428,7 @@ static void orphan_start(struct task *t)
     }
     if (t->orphan < 0)
         t->orphan = 0;
+    t->missed = true;
     free(path);
 }
 
@@ -439,7 +442,8 @@ static int beacon_tick(struct task *t)
     if (now - t->looked_ns > GAP_MS * ms)
         t->beacon.heard_ns = now;
     t->looked_ns = now;
-    tern_run_beacon_heard(&t->beacon);
+    if (tern_run_beacon_heard(&t->beacon))
+        t->missed = false;
     bool waits = t->asked_ns > t->beacon.heard_ns;
     if (now - t->asked_ns >= (waits ? ASK_AGAIN_MS : ASK_MS) * ms) {
         tern_run_beacon_ask(&t->beacon);
@@ -455,7 +459,7 @@ static void beacon_last(struct task *t)
 {
     if (t->beacon.socket.fd < 0)
         return;
-    if (!t->orphan && !tern_run_beacon_answers(&t->beacon, LAST_WORD_MS))
+    if (!t->orphan && (t->missed || !tern_run_beacon_answers(&t->beacon, LAST_WORD_MS)))
         orphan_start(t);
     tern_run_beacon_lose(&t->beacon);
     while (t->orphan && waitpid(t->orphan, NULL, 0) < 0 && errno == EINTR) {

@@ -42,9 +42,9 @@ for timeout in $timeouts; do
         sed -i "s/^SlurmdTimeout=.*/SlurmdTimeout=$timeout/; s/^KillWait=.*/KillWait=30/" "$conf"; on scontrol reconfigure; sleep 2
     fi
     for owner in $owners; do
-        # An admin does not wait for SlurmdTimeout, but slurmstepd tries for 10 s to tell the dead srun
-        # that its ranks have ended, and then the credentials must run out (cred_expire).
-        limit=$([ "$owner" = 0 ] && echo 25 || echo $((timeout + 30)))
+        # An admin does not wait for SlurmdTimeout, but until Slurm has let go of the other nodes: what
+        # slurmstepd and slurmd take for that is in orphan.c.
+        limit=$([ "$owner" = 0 ] && echo 40 || echo $((timeout + 30)))
         recipe "plain-$owner-$timeout" 'restarts: 3'; job 2 -N2 --requeue; die $limit
         recipe "spare-$owner-$timeout" 'spares: 1, restarts: 3'; job 2 -N3 --no-kill --requeue; die $limit
     done

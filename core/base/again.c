@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     LOOK_MS = 20,        /* between two tries for a descriptor */
@@ -22,7 +23,7 @@ static void rest_ms(int64_t ms)
     tern_clock_sleep_ns(ms * 1000000);
 }
 
-static bool wait_for_files(struct tern_again *a)
+static bool wait_for_room(struct tern_again *a, const char *limit)
 {
     const int why = errno;
     int64_t now = tern_clock_boot_ns(), vain = atomic_load(&in_vain_ns);
@@ -31,8 +32,8 @@ static bool wait_for_files(struct tern_again *a)
         if (vain && now - vain < IN_VAIN_S * 1000000000LL)
             return false;
         a->until_ns = now + TERN_AGAIN_FILES_S * 1000000000LL;
-        tern_warn("%s (ulimit -n): waiting up to %d s for others to close theirs", strerror(why),
-                  TERN_AGAIN_FILES_S);
+        tern_warn("%s (%s): waiting up to %d s for others to end or to close theirs",
+                  why == EAGAIN ? "No more processes" : strerror(why), limit, TERN_AGAIN_FILES_S);
     }
     if (now >= a->until_ns) {
         atomic_store(&in_vain_ns, now);
@@ -60,10 +61,21 @@ bool tern_again(struct tern_again *a)
         return a->interrupted++ < INTERRUPTED;
     case EMFILE:
     case ENFILE:
-        return wait_for_files(a);
+        return wait_for_room(a, errno == EMFILE ? "ulimit -n" : "sysctl fs.file-max");
     case ESTALE:
         return tern_again_stale(a);
     default:
         return false;
     }
+}
+
+pid_t tern_again_fork(void)
+{
+    struct tern_again a = {0};
+    pid_t pid;
+
+    do
+        pid = fork();
+    while (pid < 0 && errno == EAGAIN && wait_for_room(&a, "ulimit -u, or pids.max of the cgroup"));
+    return pid;
 }

@@ -21,6 +21,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Ten times what a rank's burst of files (shards, spools, logs) takes on a slow storage. */
 enum { TERN_AGAIN_FILES_S = 10, TERN_AGAIN_STALE = 5 };
@@ -28,7 +29,7 @@ enum { TERN_AGAIN_FILES_S = 10, TERN_AGAIN_STALE = 5 };
 /* Zeros to begin with; one for each call that is to succeed. */
 struct tern_again {
     unsigned interrupted, stale;
-    int64_t until_ns; /* of a wait for descriptors; 0: none yet */
+    int64_t until_ns; /* of a wait for descriptors or processes; 0: none yet */
 };
 
 /* By errno: is the call to be made again?  Waits first where that helps.  Keeps errno when not. */
@@ -37,6 +38,9 @@ bool tern_again(struct tern_again *a);
 /* errno is ESTALE, and the file may be opened once more: true at most TERN_AGAIN_STALE times for
  * one `a`, a longer wait before each. */
 bool tern_again_stale(struct tern_again *a);
+
+/* fork(2), made again where there are no more processes for a moment. */
+pid_t tern_again_fork(void);
 
 #define TERN_AGAIN(call)                                                                           \
     ({                                                                                             \

@@ -59,6 +59,11 @@ static int temp_open(char *temp)
     return mkostemp(temp, O_CLOEXEC);
 }
 
+int tern_fs_temp(char *path)
+{
+    return TERN_AGAIN(temp_open(path));
+}
+
 int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err)
 {
     struct stat there;
@@ -69,7 +74,7 @@ int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struc
                             path, S_ISDIR(there.st_mode) ? "a folder" : "a device, pipe or socket");
     char who[WHO], *temp;
     temp = tern_strf("%s.tmp-%s-%d-XXXXXX", path, place(who), (int)getpid());
-    int fd = TERN_AGAIN(temp_open(temp));
+    int fd = tern_fs_temp(temp);
 
     if (fd < 0) {
         tern_err_sys(err, "%s: cannot create", path);
@@ -240,6 +245,24 @@ int tern_fs_rename(const char *from, const char *to, bool only_new)
         if (!tern_again(&a))
             return -1;
     }
+}
+
+int tern_fs_reopen(int fd, const char *path, struct tern_err *err)
+{
+    struct stat st;
+    int now = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+
+    if (now < 0)
+        return tern_err_sys(err, "%s: cannot open it again", path);
+    int rc = TERN_AGAIN(fstat(now, &st));
+    if (rc < 0)
+        tern_err_sys(err, "%s: cannot stat", path);
+    else if (!S_ISREG(st.st_mode))
+        rc = tern_err_set(err, TERN_TEMPFAIL, "%s: is no file any more", path);
+    else if (TERN_AGAIN(dup3(now, fd, O_CLOEXEC)) < 0)
+        rc = tern_err_sys(err, "%s: cannot open it again", path);
+    close(now);
+    return rc;
 }
 
 static int read_once(const char *path, size_t max, char **data, size_t *len, struct tern_err *err)

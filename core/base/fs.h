@@ -46,6 +46,12 @@ int tern_fs_write(int fd, const void *data, size_t len, const char *path, struct
 int tern_fs_pread(int fd, void *to, size_t len, uint64_t offset, const char *path,
                   struct tern_err *err);
 
+/* The regular file `path`, opened for reading alone, becomes what `fd` stands for: where a handle
+ * of a network file system has gone stale.  It may be another file now: the caller compares. */
+int tern_fs_reopen(int fd, const char *path, struct tern_err *err);
+/* mkostemp(3) with O_CLOEXEC, made again; `path` ends in XXXXXX.  -1 with errno. */
+int tern_fs_temp(char *path);
+
 /* fsync(2), through signals only: an error of it is told once. */
 int tern_fs_sync(int fd);
 /* close(2); a signal that came meanwhile is no failure: the descriptor is gone. */

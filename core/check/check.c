@@ -1,5 +1,6 @@
 #include "core/check/check.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -241,7 +242,7 @@ static int check_folder(const struct tern_recipe *r, const char *key, const char
         free(at);
         at = up;
     }
-    bool writable = access(at, W_OK | X_OK) == 0;
+    bool writable = TERN_AGAIN(access(at, W_OK | X_OK)) == 0;
     free(at);
     if (!writable)
         return tern_recipe_fail(r, key, err, "'%s' is not writable for you.", dir);

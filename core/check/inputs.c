@@ -1,5 +1,6 @@
 #include "core/check/check.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/data/data.h"
@@ -62,11 +63,11 @@ static void add_heads(struct tern_sha256 *h, const char *dir)
     if (head && glob(pattern, GLOB_NOESCAPE, NULL, &g) == 0) {
         for (size_t i = 0; i < g.gl_pathc; i++) {
             struct stat st;
-            FILE *f = fopen(g.gl_pathv[i], "re");
+            FILE *f = TERN_AGAIN_PTR(fopen(g.gl_pathv[i], "re"));
             if (!f)
                 continue;
             size_t n = fread(head, 1, HEAD_BYTES, f);
-            int64_t bytes = fstat(fileno(f), &st) == 0 ? st.st_size : -1;
+            int64_t bytes = TERN_AGAIN(fstat(fileno(f), &st)) == 0 ? st.st_size : -1;
             const char *name = tern_fs_basename(g.gl_pathv[i]);
             fclose(f);
             tern_sha256_add(h, name, strlen(name) + 1);

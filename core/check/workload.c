@@ -1,5 +1,6 @@
 #include "core/check/workload.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -13,7 +14,8 @@ static bool runs(const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+    return TERN_AGAIN(stat(path, &st)) == 0 && S_ISREG(st.st_mode) &&
+           TERN_AGAIN(access(path, X_OK)) == 0;
 }
 
 static int check_program(const struct tern_recipe *r, const char *key, char *const *command,

@@ -56,10 +56,12 @@ static int shard_pread(struct tern_ckpt *c, unsigned i, const char *path, void *
             return -1;
         if (tern_fs_pread(s->fd, to, len, offset, path, err) == 0)
             return 0;
-        if (!tern_again_stale(&a))
+        if (!tern_again_stale(&a) || tern_fs_reopen(s->fd, path, err) < 0)
             return -1;
-        close(s->fd);
-        s->fd = -1;
+        struct stat st;
+        if (fstat(s->fd, &st) == 0 && (uint64_t)st.st_size != s->bytes)
+            return tern_err_set(err, TERN_TEMPFAIL,
+                                "%s: another file has taken its place while it was read", path);
     }
 }
 

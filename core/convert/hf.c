@@ -1,6 +1,7 @@
 /* Hugging Face folders out. */
 #include "core/convert/export.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -429,7 +430,7 @@ static int write_companions(struct convert_export *x, bool *tokenizer, struct te
 /* `out_dir` may be absent, or an empty folder, which rename(2) replaces. */
 static int out_is_free(const char *out_dir, struct tern_err *err)
 {
-    DIR *d = opendir(out_dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(out_dir));
     int names = 0;
 
     if (!d && errno == ENOENT)
@@ -467,6 +468,13 @@ static int fill(struct convert_export *x, struct tern_convert_out *out, struct t
     return rc == 0 ? tern_fs_sync_dir(x->temp, err) : -1;
 }
 
+/* mkdtemp(3) that may be called again. */
+static char *temp_folder(char *temp)
+{
+    memset(temp + strlen(temp) - 6, 'X', 6);
+    return mkdtemp(temp);
+}
+
 static int export_run(struct convert_export *x, const char *out_dir, struct tern_convert_out *out,
                       struct tern_err *err)
 {
@@ -476,7 +484,7 @@ static int export_run(struct convert_export *x, const char *out_dir, struct tern
     char *temp = tern_strf("%s.tmp-XXXXXX", out_dir), *parent = tern_fs_dirname(out_dir);
     int rc = tern_fs_mkdirs(parent, 0777, err);
     free(parent);
-    if (rc < 0 || !mkdtemp(temp)) {
+    if (rc < 0 || !TERN_AGAIN_PTR(temp_folder(temp))) {
         if (rc == 0)
             tern_err_sys(err, "%s: cannot make folder", out_dir);
         free(temp);
@@ -485,11 +493,11 @@ static int export_run(struct convert_export *x, const char *out_dir, struct tern
     x->temp = temp;
     mode_t mask = umask(0);
     umask(mask);
-    if (chmod(temp, 0777 & ~mask) < 0)
+    if (TERN_AGAIN(chmod(temp, 0777 & ~mask)) < 0)
         return tern_err_sys(err, "%s: cannot set its mode", temp);
     if (fill(x, out, err) < 0)
         return -1;
-    if (rename(temp, out_dir) < 0)
+    if (tern_fs_rename(temp, out_dir, false) < 0)
         return tern_err_sys(err, "%s: cannot be put in place", out_dir);
     free(x->temp);
     x->temp = NULL; /* it has its name now */

@@ -1,10 +1,12 @@
 /* Reading token sets. */
 #include "core/data/data.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/data/format.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,28 @@ static int bad(const struct tern_set *s, const char *what, struct tern_err *err)
 {
     return tern_err_set(err, TERN_USAGE, "%s: damaged token set: %s. Build it again.", s->path,
                         what);
+}
+
+/* Reads; a handle that went stale is opened anew, and then it must be the same set: on NFS a file
+ * that somebody replaces goes stale, too.  The header has the digest of all digests. */
+static int set_pread(const struct tern_set *s, void *to, size_t len, uint64_t offset,
+                     struct tern_err *err)
+{
+    struct tern_tds_header now;
+    struct tern_again a = {0};
+
+    for (;;) {
+        errno = 0;
+        if (tern_fs_pread(s->fd, to, len, offset, s->path, err) == 0)
+            return 0;
+        if (!tern_again_stale(&a) || tern_fs_reopen(s->fd, s->path, err) < 0)
+            return -1;
+        if (tern_fs_pread(s->fd, &now, sizeof now, 0, s->path, err) == 0 &&
+            memcmp(&now, &s->head, sizeof now) != 0)
+            return tern_err_set(err, TERN_FAILED,
+                                "%s: another token set has taken its place while it was read",
+                                s->path);
+    }
 }
 
 /* ---- opening ---- */
@@ -102,10 +126,10 @@ static int read_meta(struct tern_set *s, struct tern_err *err)
     s->meta = tern_alloc(n + 1, 1, "notes of a token set", err);
     if (!s->meta)
         return -1;
-    return n ? tern_fs_pread(s->fd, s->meta, n, meta->offset, s->path, err) : 0;
+    return n ? set_pread(s, s->meta, n, meta->offset, err) : 0;
 }
 
-struct tern_set *tern_set_open(const char *path, struct tern_err *err)
+static struct tern_set *open_once(const char *path, struct tern_err *err)
 {
     struct stat st;
     struct tern_set *s = tern_alloc(1, sizeof *s, "a token set", err);
@@ -113,8 +137,8 @@ struct tern_set *tern_set_open(const char *path, struct tern_err *err)
     if (!s)
         return NULL;
     s->path = tern_strdup(path);
-    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (s->fd < 0 || fstat(s->fd, &st) < 0) {
+    s->fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (s->fd < 0 || TERN_AGAIN(fstat(s->fd, &st)) < 0) {
         tern_err_sys(err, "%s: cannot open", path);
         if (err && err->code == TERN_FAILED)
             err->code = TERN_USAGE;
@@ -133,6 +157,18 @@ struct tern_set *tern_set_open(const char *path, struct tern_err *err)
 fail:
     tern_set_free(s);
     return NULL;
+}
+
+struct tern_set *tern_set_open(const char *path, struct tern_err *err)
+{
+    struct tern_again a = {0};
+    struct tern_set *s;
+
+    do {
+        errno = 0;
+        s = open_once(path, err);
+    } while (!s && tern_again_stale(&a));
+    return s;
 }
 
 void tern_set_free(struct tern_set *s)
@@ -225,15 +261,14 @@ int tern_set_verify(const struct tern_set *s, struct tern_err *err)
     char zeros[TERN_TDS_HEAD];
     int rc = -1;
 
-    if (!digests || !block ||
-        tern_fs_pread(s->fd, digests, n * sizeof *digests, end, s->path, err) < 0)
+    if (!digests || !block || set_pread(s, digests, n * sizeof *digests, end, err) < 0)
         goto out;
     if (tern_crc32c(0, digests, n * sizeof *digests) != s->head.digests_crc ||
         end + s->digests->bytes != s->head.file_bytes) {
         bad(s, "the list of digests does not match the header", err);
         goto out;
     }
-    if (tern_fs_pread(s->fd, zeros, sizeof zeros, 0, s->path, err) < 0)
+    if (set_pread(s, zeros, sizeof zeros, 0, err) < 0)
         goto out;
     for (size_t i = sizeof s->head; i < sizeof zeros; i++) {
         if (zeros[i]) {
@@ -244,7 +279,7 @@ int tern_set_verify(const struct tern_set *s, struct tern_err *err)
     for (uint64_t i = 0; i < n; i++) {
         uint64_t at = TERN_TDS_HEAD + i * TERN_TDS_BLOCK;
         size_t len = end - at < TERN_TDS_BLOCK ? (size_t)(end - at) : TERN_TDS_BLOCK;
-        if (tern_fs_pread(s->fd, block, len, at, s->path, err) < 0)
+        if (set_pread(s, block, len, at, err) < 0)
             goto out;
         if (tern_crc32c(0, block, len) != digests[i]) {
             tern_err_set(err, TERN_USAGE,
@@ -273,7 +308,7 @@ int tern_set_read(const struct tern_set *s, uint64_t first, size_t n, int32_t *t
         return 0;
     /* Read into the upper half, then widen from the front: no value is overwritten unread. */
     char *raw = (char *)tokens + (sizeof *tokens - size) * n;
-    if (tern_fs_pread(s->fd, raw, n * size, s->tokens->offset + first * size, s->path, err) < 0)
+    if (set_pread(s, raw, n * size, s->tokens->offset + first * size, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++) {
         uint32_t id = 0;
@@ -296,7 +331,7 @@ int tern_set_doc(const struct tern_set *s, uint64_t i, struct tern_set_doc *doc,
     if (i >= s->head.n_docs)
         return tern_err_set(err, TERN_FAILED, "%s: document %llu asked for of %llu", s->path,
                             (unsigned long long)i, (unsigned long long)s->head.n_docs);
-    if (tern_fs_pread(s->fd, d, sizeof d, s->docs->offset + i * sizeof d[0], s->path, err) < 0)
+    if (set_pread(s, d, sizeof d, s->docs->offset + i * sizeof d[0], err) < 0)
         return -1;
     if (d[0].first_token > d[1].first_token || d[1].first_token > s->head.n_tokens ||
         d[0].first_byte > d[1].first_byte || d[1].first_byte > s->head.text_bytes)
@@ -323,8 +358,7 @@ static int read_mask(const struct tern_set *s, uint64_t first, size_t n, uint8_t
         size_t skip = first % 8, take = sizeof bits * 8 - skip;
         if (take > n)
             take = n;
-        if (tern_fs_pread(s->fd, bits, (skip + take + 7) / 8, s->mask->offset + first / 8, s->path,
-                          err) < 0)
+        if (set_pread(s, bits, (skip + take + 7) / 8, s->mask->offset + first / 8, err) < 0)
             return -1;
         for (size_t i = 0; i < take; i++)
             mask[i] = bits[(skip + i) / 8] >> ((skip + i) % 8) & 1;

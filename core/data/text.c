@@ -1,6 +1,7 @@
 /* Documents from text files: JSONL or plain, gzip or not. */
 #include "core/data/data.h"
 
+#include "core/base/again.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/base/fs.h"
@@ -181,9 +182,10 @@ static int begin(struct tern_text *t, struct tern_err *err)
 static int open_fd(const char *path, uint64_t *bytes, struct tern_err *err)
 {
     struct stat st;
-    int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    int fd =
+        strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC));
 
-    if (fd < 0 || fstat(fd, &st) < 0) {
+    if (fd < 0 || TERN_AGAIN(fstat(fd, &st)) < 0) {
         tern_err_sys(err, "%s: cannot open", path);
         if (err && errno == ENOENT)
             err->code = TERN_USAGE;

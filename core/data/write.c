@@ -2,6 +2,7 @@
  * to unnamed files beside it, the header last. */
 #include "core/data/data.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/data/format.h"
@@ -99,14 +100,14 @@ static int sink_add(struct tern_set_writer *w, struct sink *s, const void *data,
 static int unnamed(const char *path, struct tern_err *err)
 {
     char *dir = tern_fs_dirname(path);
-    int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    int fd = TERN_AGAIN(open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
 
     /* Some file systems (NFS, overlay of old kernels) have none: a named one, unlinked at once. */
     if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)) {
         char *temp = tern_strf("%s/.tern-XXXXXX", dir);
-        fd = mkostemp(temp, O_CLOEXEC);
+        fd = tern_fs_temp(temp);
         if (fd >= 0)
-            unlink(temp);
+            TERN_AGAIN(unlink(temp));
         free(temp);
     }
     if (fd < 0)
@@ -138,16 +139,17 @@ static int check_out(const char *path, struct tern_err *err)
 {
     char magic[sizeof TERN_TDS_MAGIC - 1] = "";
     struct stat st;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     bool set = false;
 
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0)
         return tern_err_sys(err, "%s: exists, and cannot be read", path);
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-        set = st.st_size == 0 || (pread(fd, magic, sizeof magic, 0) == (ssize_t)sizeof magic &&
-                                  memcmp(magic, TERN_TDS_MAGIC, sizeof magic) == 0);
+    if (TERN_AGAIN(fstat(fd, &st)) == 0 && S_ISREG(st.st_mode))
+        set = st.st_size == 0 ||
+              (TERN_AGAIN(pread(fd, magic, sizeof magic, 0)) == (ssize_t)sizeof magic &&
+               memcmp(magic, TERN_TDS_MAGIC, sizeof magic) == 0);
     close(fd);
     return set ? 0
                : tern_err_set(err, TERN_USAGE,

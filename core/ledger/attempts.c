@@ -1,5 +1,7 @@
 /* What the spool files tell of a run's attempts without being read, and what jobs are called. */
 #include "core/ledger/files.h"
+
+#include "core/base/again.h"
 #include "core/ledger/ledger.h"
 
 #include <inttypes.h>
@@ -18,7 +20,7 @@ double tern_ledger_silence(const char *ledger_dir, const char *run_id)
         return 0;
     for (size_t i = 0; i < files.n; i++)
         if (files.files[i].attempt == files.files[files.n - 1].attempt &&
-            stat(files.files[i].path, &st) == 0 && st.st_mtim.tv_sec > newest.tv_sec)
+            TERN_AGAIN(stat(files.files[i].path, &st)) == 0 && st.st_mtim.tv_sec > newest.tv_sec)
             newest = st.st_mtim;
     tern_spool_files_free(&files);
     clock_gettime(CLOCK_REALTIME, &now);

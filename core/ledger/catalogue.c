@@ -1,4 +1,5 @@
 /* ledger.db: the rows of all runs, without their points. */
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/ledger/fold.h"
@@ -33,13 +34,13 @@ int tern_ledger_ids(const char *ledger_dir, struct tern_ledger_rows *out, struct
 
     errno = ENOENT;
     if (tern_home_sound(ledger_dir, S_IFDIR) && tern_home_sound(dir, S_IFDIR))
-        d = opendir(dir);
+        d = TERN_AGAIN_PTR(opendir(dir));
 
     if (!d && errno != ENOENT)
         rc = tern_err_sys(err, "%s: cannot open folder", dir);
     else if (!d && !tern_fs_exists(ledger_dir) && !tern_ledger_home_uid(ledger_dir, &uid))
         rc = tern_err_set(err, TERN_USAGE, "%s: no such ledger folder", ledger_dir);
-    for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
+    for (struct dirent *e; d && rc == 0 && (errno = 0, e = readdir(d));) {
         char *run = tern_ulid_valid(e->d_name) ? tern_fs_join(dir, e->d_name) : NULL;
         bool sound = run && tern_home_sound(run, S_IFDIR);
         free(run);
@@ -51,6 +52,8 @@ int tern_ledger_ids(const char *ledger_dir, struct tern_ledger_rows *out, struct
         else
             *name = tern_ledger_text(&rows.texts, e->d_name);
     }
+    if (d && rc == 0 && errno)
+        rc = tern_err_sys(err, "%s: cannot read folder", dir);
     if (d)
         closedir(d);
     free(dir);
@@ -201,7 +204,7 @@ static int forget(sqlite3 *db, const struct tern_ledger_rows *ids, bool *changed
 static bool may_read(const char *ledger_dir, const char *run_id)
 {
     char *run = tern_strf("%s/runs/%s", ledger_dir, run_id);
-    bool may = access(run, R_OK | X_OK) == 0 || errno != EACCES;
+    bool may = TERN_AGAIN(access(run, R_OK | X_OK)) == 0 || errno != EACCES;
 
     free(run);
     return may;
@@ -298,7 +301,7 @@ static bool too_open(const char *ledger_dir, const char *path)
     struct stat st;
     mode_t bits;
 
-    return stat(path, &st) == 0 && st.st_uid == geteuid() &&
+    return TERN_AGAIN(stat(path, &st)) == 0 && st.st_uid == geteuid() &&
            tern_catalogue_bits(ledger_dir, &bits, NULL) == 0 && (st.st_mode & 0044 & ~bits);
 }
 

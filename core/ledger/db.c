@@ -1,8 +1,10 @@
 #include "core/ledger/db.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/ledger/calls.h"
 #include "core/ledger/homes.h"
 #include "core/ledger/schema.h"
 
@@ -31,7 +33,7 @@ void tern_db_stamp(const char *path, struct tern_db_stamp *stamp)
     struct stat st;
 
     *stamp = (struct tern_db_stamp){0};
-    if (stat(path, &st) == 0)
+    if (TERN_AGAIN(stat(path, &st)) == 0)
         *stamp = (struct tern_db_stamp){.inode = st.st_ino,
                                         .mtime_ns =
                                             st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec,
@@ -42,11 +44,15 @@ int tern_db_fail(sqlite3 *db, struct tern_err *err, const char *what)
 {
     int code = sqlite3_errcode(db);
     bool passing = code == SQLITE_FULL || code == SQLITE_IOERR || code == SQLITE_NOMEM;
-    /* The system's word where there is one: a quota and a broken disk are both "disk I/O error". */
-    int number = code == SQLITE_FULL ? ENOSPC : code == SQLITE_IOERR ? sqlite3_system_errno(db) : 0;
 
+    /* The system's word where there is one: a quota and a broken disk are both "disk I/O error". */
+    errno = code == SQLITE_FULL                               ? ENOSPC
+            : code == SQLITE_IOERR || code == SQLITE_CANTOPEN ? sqlite3_system_errno(db)
+                                                              : 0;
+    if (errno && (!passing || code == SQLITE_FULL))
+        return tern_err_sys(err, "%s", what);
     return tern_err_set(err, passing ? TERN_TEMPFAIL : TERN_FAILED, "%s: %s", what,
-                        number ? strerror(number) : sqlite3_errmsg(db));
+                        errno ? strerror(errno) : sqlite3_errmsg(db));
 }
 
 int tern_db_exec(sqlite3 *db, const char *sql, struct tern_err *err)
@@ -90,6 +96,7 @@ int64_t tern_db_int(sqlite3 *db, const char *sql, int64_t def)
  * (unix-none), which nobody writes to once it has its name. */
 static int open_db(const char *name, sqlite3 **db, struct tern_err *err)
 {
+    tern_ledger_calls();
     if (sqlite3_open_v2(name, db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                         "unix-none") == SQLITE_OK)
         return 0;
@@ -226,7 +233,8 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
     tern_db_stamp(path, stamp);
     if (!stamp->bytes)
         return 1;
-    if (access(path, R_OK) < 0 && errno == EACCES) { /* who may read spools needs none */
+    if (TERN_AGAIN(access(path, R_OK)) < 0 &&
+        errno == EACCES) { /* who may read spools needs none */
         tern_debug("%s: may not be read; the spools are read instead", path);
         return 1;
     }
@@ -234,6 +242,7 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
         return tern_err_set(err, TERN_FAILED, "%s: %lld bytes are more than a ledger may have",
                             path, (long long)stamp->bytes);
     char *u = uri(path);
+    tern_ledger_calls();
     int rc =
         sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
     free(u);
@@ -434,8 +443,8 @@ static int check_owner(const struct tern_fs_new *f, const char *of, struct tern_
     const char *const paths[] = {f->path, of};
     struct stat own, st;
 
-    for (size_t i = 0; fstat(f->fd, &own) == 0 && i < 2; i++)
-        if (lstat(paths[i], &st) == 0 && st.st_uid != own.st_uid)
+    for (size_t i = 0; TERN_AGAIN(fstat(f->fd, &own)) == 0 && i < 2; i++)
+        if (TERN_AGAIN(lstat(paths[i], &st)) == 0 && st.st_uid != own.st_uid)
             return not_ours(paths[i], &st, err);
     return 0;
 }
@@ -449,7 +458,7 @@ int tern_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
 
     if (tern_fs_new_open(&f, path, 0600, err) < 0) {
         struct stat st;
-        return errno == EACCES && stat(of, &st) == 0 && st.st_uid != geteuid()
+        return errno == EACCES && TERN_AGAIN(stat(of, &st)) == 0 && st.st_uid != geteuid()
                    ? not_ours(of, &st, err)
                    : -1;
     }
@@ -471,12 +480,12 @@ int tern_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
 void tern_db_sweep(const char *path)
 {
     char *dir = tern_fs_dirname(path), *start = tern_strf("%s.tmp-", tern_fs_basename(path));
-    DIR *d = opendir(dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
 
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         if (tern_str_starts(e->d_name, start) &&
-            fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            TERN_AGAIN(fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) == 0 &&
             (tern_fs_temp_left(e->d_name) || time(NULL) - st.st_mtime > STALE_SECONDS))
             unlinkat(dirfd(d), e->d_name, 0);
     }

@@ -1,5 +1,6 @@
 #include "core/ledger/files.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/ledger/homes.h"
 
@@ -59,18 +60,18 @@ static int list_attempt(const char *spool, const char *attempt, unsigned n,
         free(dir);
         return 0;
     }
-    DIR *d = opendir(dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
     int rc = d ? 0 : tern_err_sys(err, "%s: cannot open folder", dir);
 
-    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+    for (struct dirent *e; rc == 0 && (errno = 0, e = readdir(d));) {
         struct tern_spool_file f = {.attempt = n};
         struct stat st;
         if (!parse_name(e->d_name, &f.number))
             continue;
         f.name = tern_strf("%s/%s", attempt, e->d_name);
         f.path = tern_strf("%s/%s", dir, e->d_name);
-        bool taken =
-            tern_home_sound(f.path, S_IFREG) && stat(f.path, &st) == 0 && S_ISREG(st.st_mode);
+        bool taken = tern_home_sound(f.path, S_IFREG) && TERN_AGAIN(stat(f.path, &st)) == 0 &&
+                     S_ISREG(st.st_mode);
         if (taken) {
             f.bytes = (uint64_t)st.st_size;
             rc = add_file(out, f, err);
@@ -80,6 +81,8 @@ static int list_attempt(const char *spool, const char *attempt, unsigned n,
             free(f.path);
         }
     }
+    if (d && rc == 0 && errno)
+        rc = tern_err_sys(err, "%s: cannot read folder", dir);
     if (d)
         closedir(d);
     free(dir);
@@ -110,18 +113,20 @@ int tern_spool_files_list(const char *ledger_dir, const char *run_id, struct ter
 {
     char *spool = tern_strf("%s/runs/%s/spool", ledger_dir, run_id), *run = tern_fs_dirname(spool);
     bool sound = tern_home_sound(run, S_IFDIR) && tern_home_sound(spool, S_IFDIR);
-    DIR *d = sound ? opendir(spool) : NULL;
+    DIR *d = sound ? TERN_AGAIN_PTR(opendir(spool)) : NULL;
     int rc = 0;
 
     free(run);
     *out = (struct tern_spool_files){0};
     if (sound && !d && errno != ENOENT)
         rc = tern_err_sys(err, "%s: cannot open folder", spool);
-    for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
+    for (struct dirent *e; d && rc == 0 && (errno = 0, e = readdir(d));) {
         int64_t n;
         if (tern_str_int(e->d_name, 1, 999999, &n) == 0)
             rc = list_attempt(spool, e->d_name, (unsigned)n, out, err);
     }
+    if (d && rc == 0 && errno)
+        rc = tern_err_sys(err, "%s: cannot read folder", spool);
     if (d)
         closedir(d);
     free(spool);
@@ -155,6 +160,21 @@ static int tell(const struct tern_spool_reader *r, const struct tern_spool_file 
     return r->find ? r->find(r->arg, file, &find, err) : 0;
 }
 
+/* Reads; a handle that went stale is opened anew: a spool's bytes never change, they only grow. */
+static int spool_pread(const struct tern_spool_file *file, int fd, void *to, size_t len,
+                       uint64_t offset, struct tern_err *err)
+{
+    struct tern_again a = {0};
+
+    for (;;) {
+        errno = 0;
+        if (tern_fs_pread(fd, to, len, offset, file->path, err) == 0)
+            return 0;
+        if (!tern_again_stale(&a) || tern_fs_reopen(fd, file->path, err) < 0)
+            return -1;
+    }
+}
+
 /* The head of the file: 1 when it has none (told why). */
 static int read_head(const struct tern_spool_file *file, int fd, uint64_t bytes, const char *run_id,
                      struct tern_record_head *head, const struct tern_spool_reader *r,
@@ -166,7 +186,7 @@ static int read_head(const struct tern_spool_file *file, int fd, uint64_t bytes,
     struct tern_frame f;
     struct tern_err why = {0};
 
-    if (tern_fs_pread(fd, start, n, 0, file->path, err) < 0)
+    if (spool_pread(file, fd, start, n, 0, err) < 0)
         return -1;
     enum tern_frame_found found = tern_frame_next(&scan, &f);
     if (found == TERN_FRAME_NO_MORE)
@@ -227,11 +247,11 @@ int tern_spool_file_read(const struct tern_spool_file *file, const char *run_id,
     struct tern_record_head head;
     struct stat st;
     uint8_t *data = NULL;
-    int rc = -1, fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int rc = -1, fd = TERN_AGAIN(open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
 
     if (fd < 0)
         return tern_err_sys(err, "%s: cannot open", file->path);
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+    if (TERN_AGAIN(fstat(fd, &st)) < 0 || !S_ISREG(st.st_mode)) {
         tern_err_set(err, TERN_FAILED, "%s: is no file", file->path);
         goto out;
     }
@@ -248,8 +268,7 @@ int tern_spool_file_read(const struct tern_spool_file *file, const char *run_id,
     }
     rc = -1;
     data = tern_alloc((size_t)(bytes - mark->bytes) + 1, 1, file->path, err);
-    if (!data ||
-        tern_fs_pread(fd, data, (size_t)(bytes - mark->bytes), mark->bytes, file->path, err) < 0)
+    if (!data || spool_pread(file, fd, data, (size_t)(bytes - mark->bytes), mark->bytes, err) < 0)
         goto out;
     struct tern_frame_scan scan = {.data = data,
                                    .len = (size_t)(bytes - mark->bytes),

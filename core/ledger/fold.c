@@ -1,5 +1,6 @@
 #include "core/ledger/fold.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/ledger/apply.h"
@@ -193,10 +194,10 @@ static int set_aside(const char *path, struct tern_err *err)
 {
     for (int i = 1; i < 1000; i++) {
         char *to = i == 1 ? tern_strf("%s.bad", path) : tern_strf("%s.bad.%d", path, i);
-        int rc = link(path, to), number = errno;
+        int rc = TERN_AGAIN(link(path, to)), number = errno;
         if (rc < 0 && (number == EPERM || number == EOPNOTSUPP || number == ENOSYS) &&
             !tern_fs_exists(to)) { /* a file system without links */
-            rc = rename(path, to);
+            rc = tern_fs_rename(path, to, false);
             number = errno;
         }
         if (rc == 0)
@@ -256,7 +257,7 @@ static int publish(sqlite3 *db, const char *path, const struct tern_db_stamp *ba
 {
     char *dir = tern_fs_dirname(path);
     struct stat st;
-    mode_t bits = stat(dir, &st) == 0 ? st.st_mode & 0777 : 0700;
+    mode_t bits = TERN_AGAIN(stat(dir, &st)) == 0 ? st.st_mode & 0777 : 0700;
     int rc = tern_db_publish(db, path, dir, bits, base, err);
 
     free(dir);
@@ -322,7 +323,7 @@ static int fold(const char *ledger_dir, const char *run_id, bool anew, struct te
     struct stat st;
     int rc = 1;
 
-    if (stat(dir, &st) < 0) {
+    if (TERN_AGAIN(stat(dir, &st)) < 0) {
         rc = tern_err_sys(err, "%s: no such run", dir);
         if (err)
             err->code = TERN_USAGE;

@@ -2,6 +2,7 @@
  * of users here: programs for containers have this, and no libraries of their own. */
 #include "core/ledger/homes.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 
 #include <dirent.h>
@@ -86,7 +87,8 @@ int tern_home_bits(const char *home, const char *run_id)
 {
     char *dir = tern_strf("%s/runs/%s", home, run_id);
     struct stat st;
-    int bits = stat(dir, &st) == 0 && S_ISDIR(st.st_mode) ? (int)(st.st_mode & 0777) : -1;
+    int bits =
+        TERN_AGAIN(stat(dir, &st)) == 0 && S_ISDIR(st.st_mode) ? (int)(st.st_mode & 0777) : -1;
 
     free(dir);
     return bits;
@@ -97,11 +99,12 @@ static int make_dir(const char *path, mode_t mode, struct tern_err *err)
 {
     struct stat st;
 
-    if (mkdir(path, mode & 0700) < 0) /* never more than it will have */
-        return errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)
+    if (TERN_AGAIN(mkdir(path, mode & 0700)) < 0) /* never more than it will have */
+        return errno == EEXIST && TERN_AGAIN(stat(path, &st)) == 0 && S_ISDIR(st.st_mode)
                    ? 0
                    : tern_err_sys(err, "%s: cannot make folder", path);
-    if (stat(path, &st) < 0 || chmod(path, mode | (st.st_mode & S_ISGID)) < 0)
+    if (TERN_AGAIN(stat(path, &st)) < 0 ||
+        TERN_AGAIN(chmod(path, mode | (st.st_mode & S_ISGID))) < 0)
         return tern_err_sys(err, "%s: cannot set its permissions", path);
     return 0;
 }
@@ -113,21 +116,21 @@ static int make_users(const char *home, mode_t bits, struct tern_err *err)
     struct stat st;
     int rc = 0;
 
-    if (stat(ledger, &st) < 0) { /* ledger.mode shares it from the beginning */
+    if (TERN_AGAIN(stat(ledger, &st)) < 0) { /* ledger.mode shares it from the beginning */
         char *parent = tern_fs_dirname(ledger);
         rc = tern_fs_mkdirs(parent, 0775, err);
         if (rc == 0)
             rc = make_dir(ledger, bits & S_IROTH ? 01777 : 03770, err);
         free(parent);
-        if (rc == 0 && stat(ledger, &st) < 0)
+        if (rc == 0 && TERN_AGAIN(stat(ledger, &st)) < 0)
             rc = tern_err_sys(err, "%s", ledger);
     }
-    if (rc == 0 && lstat(users, &(struct stat){0}) < 0) {
+    if (rc == 0 && TERN_AGAIN(lstat(users, &(struct stat){0})) < 0) {
         rc = make_dir(users, S_ISVTX | (st.st_mode & (S_ISGID | 0777)), err);
         if (rc == 0 && chown(users, (uid_t)-1, st.st_gid) < 0) { /* then it is the caller's group */
         }
         if (rc == 0) /* chown takes setgid away */
-            chmod(users, S_ISVTX | (st.st_mode & (S_ISGID | 0777)));
+            TERN_AGAIN(chmod(users, S_ISVTX | (st.st_mode & (S_ISGID | 0777))));
     }
     free(users);
     free(ledger);
@@ -141,20 +144,21 @@ static int make_home(const char *home, mode_t bits, struct tern_err *err)
     char *users = tern_fs_dirname(home);
     int rc = 0;
 
-    if (lstat(home, &st) < 0) {
-        if ((rc = make_users(home, bits, err)) == 0 && mkdir(home, 0700) < 0 && errno != EEXIST)
+    if (TERN_AGAIN(lstat(home, &st)) < 0) {
+        if ((rc = make_users(home, bits, err)) == 0 && TERN_AGAIN(mkdir(home, 0700)) < 0 &&
+            errno != EEXIST)
             rc = tern_err_sys(err, "%s: cannot make folder", home);
-        if (rc == 0 && lstat(home, &st) < 0)
+        if (rc == 0 && TERN_AGAIN(lstat(home, &st)) < 0)
             rc = tern_err_sys(err, "%s", home);
     }
     if (rc == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid()))
         rc = tern_home_not_yours(home, &st, err);
     /* Who may read a run must come by here; what else lies here has permissions of its own. */
     mode_t want = (st.st_mode & ALL_BITS & ~(mode_t)022) | (bits & ~(mode_t)022);
-    if (rc == 0 && stat(users, &top) == 0 && top.st_gid != st.st_gid && (top.st_mode & S_IWGRP) &&
-        chown(home, (uid_t)-1, top.st_gid) == 0)
+    if (rc == 0 && TERN_AGAIN(stat(users, &top)) == 0 && top.st_gid != st.st_gid &&
+        (top.st_mode & S_IWGRP) && chown(home, (uid_t)-1, top.st_gid) == 0)
         want |= top.st_mode & S_ISGID;
-    if (rc == 0 && want != (st.st_mode & ALL_BITS) && chmod(home, want) < 0)
+    if (rc == 0 && want != (st.st_mode & ALL_BITS) && TERN_AGAIN(chmod(home, want)) < 0)
         rc = tern_err_sys(err, "%s: cannot set its permissions", home);
     free(users);
     return rc;
@@ -166,10 +170,11 @@ static int check_runs(const char *home, const char *runs, const char *run, struc
 {
     struct stat top, st, own;
 
-    if (stat(home, &top) < 0 || !(top.st_mode & S_IWOTH) || lstat(runs, &st) < 0 ||
+    if (TERN_AGAIN(stat(home, &top)) < 0 || !(top.st_mode & S_IWOTH) ||
+        TERN_AGAIN(lstat(runs, &st)) < 0 ||
         (S_ISDIR(st.st_mode) &&
          (st.st_uid == geteuid() || st.st_uid == top.st_uid ||
-          (lstat(run, &own) == 0 && S_ISDIR(own.st_mode) && own.st_uid == geteuid()))))
+          (TERN_AGAIN(lstat(run, &own)) == 0 && S_ISDIR(own.st_mode) && own.st_uid == geteuid()))))
         return 0;
     return tern_err_set(err, TERN_USAGE, "%s: was put there by uid %u. Have it removed.", runs,
                         (unsigned)st.st_uid);
@@ -194,7 +199,7 @@ int tern_home_make_run(const char *home, const char *run_id, int bits, struct te
             rc = make_dir(run, mode, err);
     } else if (bits < 0) {
         rc = tern_fs_mkdirs(home, 0775, err);
-        if (rc == 0 && mkdir(runs, 0775) < 0 && errno != EEXIST)
+        if (rc == 0 && TERN_AGAIN(mkdir(runs, 0775)) < 0 && errno != EEXIST)
             rc = tern_err_sys(err, "%s: cannot make folder", runs);
         if (rc == 0 && (rc = check_runs(home, runs, run, err)) == 0)
             rc = tern_fs_mkdirs(run, 0775, err);
@@ -219,12 +224,12 @@ int tern_home_make_run(const char *home, const char *run_id, int bits, struct te
 /* The permissions of what lies in a run's folder follow a new `ledger.mode`; nothing outside it. */
 static void change_bits(int parent, const char *name, mode_t bits)
 {
-    int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    int fd = TERN_AGAIN(openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     struct stat st;
 
     if (fd < 0)
         return;
-    if (fstat(fd, &st) < 0 || (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))) {
+    if (TERN_AGAIN(fstat(fd, &st)) < 0 || (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))) {
         close(fd);
         return;
     }

@@ -1,4 +1,5 @@
 /* Writing: one file a writer, one write(2) a record. */
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
@@ -96,7 +97,7 @@ static int reserve(struct tern_spool *s, struct tern_err *err)
 
     if (s->closing || s->reserved == 0 || need + LAST_WORDS <= s->reserved)
         return 0;
-    if (fallocate(s->fd, FALLOC_FL_KEEP_SIZE, 0, need + RESERVE) == 0) {
+    if (TERN_AGAIN(fallocate(s->fd, FALLOC_FL_KEEP_SIZE, 0, need + RESERVE)) == 0) {
         s->reserved = need + RESERVE;
         return 0;
     }
@@ -108,7 +109,8 @@ static int reserve(struct tern_spool *s, struct tern_err *err)
 
 static void close_file(struct tern_spool *s)
 {
-    if (s->reserved && ftruncate(s->fd, s->end.offset) < 0) { /* what was asked for, and not used */
+    if (s->reserved &&
+        TERN_AGAIN(ftruncate(s->fd, s->end.offset)) < 0) { /* what was asked for, and not used */
     }
     close(s->fd);
     s->fd = -1;
@@ -129,7 +131,7 @@ static int append(struct tern_spool *s, const struct tern_frame *f, struct tern_
         if (n <= 0) {
             errno = n < 0 ? errno : ENOSPC;
             tern_err_sys(err, "%s: cannot write", s->path);
-            s->torn = ftruncate(s->fd, s->end.offset) < 0;
+            s->torn = TERN_AGAIN(ftruncate(s->fd, s->end.offset)) < 0;
             return -1;
         }
         done += (size_t)n;
@@ -149,7 +151,8 @@ static int begin_file(struct tern_spool *s, struct tern_err *err)
     for (;; s->head.number++) {
         free(path);
         path = tern_strf("%s/%s.%u.spool", s->dir, s->head.writer, s->head.number);
-        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, s->bits & 0666);
+        fd = TERN_AGAIN(
+            open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, s->bits & 0666));
         if (fd >= 0 || errno != EEXIST || s->head.number >= MAX_FILES)
             break;
     }
@@ -159,7 +162,7 @@ static int begin_file(struct tern_spool *s, struct tern_err *err)
         return -1;
     }
     struct stat st;
-    if (fstat(fd, &st) == 0 && (st.st_mode & 0777) != ((mode_t)s->bits & 0666))
+    if (TERN_AGAIN(fstat(fd, &st)) == 0 && (st.st_mode & 0777) != ((mode_t)s->bits & 0666))
         fchmod(fd, s->bits & 0666); /* past the umask; a file system without them has none */
     free(s->path);
     s->path = path;
@@ -182,7 +185,7 @@ static int begin_file(struct tern_spool *s, struct tern_err *err)
     tern_buf_free(&head);
     if (append(s, &f, err) < 0) {
         /* Without a head it is no spool file; leave none behind. */
-        unlink(s->path);
+        TERN_AGAIN(unlink(s->path));
         close(s->fd);
         s->fd = -1;
         return -1;
@@ -290,7 +293,10 @@ static int write_again(struct tern_spool *s, struct tern_err *err)
     uint8_t *data = len > 0 ? tern_alloc((size_t)len, 1, s->path, err) : NULL;
 
     s->fd = -1;
-    if (data && tern_fs_pread(old, data, (size_t)len, (uint64_t)from, s->path, err) == 0) {
+    bool read = data && tern_fs_pread(old, data, (size_t)len, (uint64_t)from, s->path, err) == 0;
+    if (data && !read && errno == ESTALE && tern_fs_reopen(old, s->path, NULL) == 0)
+        read = tern_fs_pread(old, data, (size_t)len, (uint64_t)from, s->path, err) == 0;
+    if (read) {
         struct tern_frame_scan scan = {.data = data, .len = (size_t)len};
         struct tern_frame f;
         s->end.seq = s->durable.seq;
@@ -328,8 +334,9 @@ static int follow(struct tern_spool *s, bool now, struct tern_err *err)
     if (s->fd < 0 || (!now && boot - s->looked_ns < second))
         return 0;
     s->looked_ns = boot;
-    if (fstat(s->fd, &is) < 0 ||
-        (stat(s->path, &there) == 0 && there.st_ino == is.st_ino && there.st_dev == is.st_dev))
+    if (TERN_AGAIN(fstat(s->fd, &is)) < 0 ||
+        (TERN_AGAIN(stat(s->path, &there)) == 0 && there.st_ino == is.st_ino &&
+         there.st_dev == is.st_dev))
         return 0;
     struct tern_err why = {0};
     int bits = s->bits;
@@ -342,6 +349,16 @@ static int follow(struct tern_spool *s, bool now, struct tern_err *err)
     return write_again(s, err);
 }
 
+static int sync_data(int fd)
+{
+    int rc;
+
+    do
+        rc = fdatasync(fd);
+    while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
 int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
 {
     struct tern_err first = {0};
@@ -349,14 +366,14 @@ int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
     if (!s || s->fd < 0 || (s->durable.offset == s->end.offset && s->durable.crc == s->end.crc))
         return 0;
     bool new_file = s->durable.offset == 0;
-    if (fdatasync(s->fd) < 0) {
+    if (sync_data(s->fd) < 0) {
         /* The kernel reports a lost page once and then calls it clean: never ask this file again
          * (https://wiki.postgresql.org/wiki/Fsync_Errors). */
         tern_err_sys(&first, "%s: cannot make it durable", s->path);
         tern_warn("%s; writing the records since the last sync to a new file", first.text);
         if (write_again(s, err) < 0 || s->fd < 0)
             return -1;
-        if (fdatasync(s->fd) < 0)
+        if (sync_data(s->fd) < 0)
             return tern_err_sys(err, "%s: cannot make it durable", s->path);
         new_file = true;
     }

@@ -1,6 +1,7 @@
 /* A shared ledger: what of it is the caller's, and what may be read. */
 #include "core/ledger/homes.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/ledger/fold.h"
@@ -43,7 +44,7 @@ static bool private_group(const struct stat *st)
 /* Is a folder there whose owner lets others put something into it? */
 static bool is_shared(const char *dir, struct stat *st)
 {
-    return stat(dir, st) == 0 && S_ISDIR(st->st_mode) &&
+    return TERN_AGAIN(stat(dir, st)) == 0 && S_ISDIR(st->st_mode) &&
            ((st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && !private_group(st)));
 }
 
@@ -57,8 +58,9 @@ char *tern_home_user(const char *ledger_dir, const char *run_id)
     if (!is_shared(ledger_dir, &top))
         return NULL;
     char *run = tern_strf("%s/runs/%s", ledger_dir, run_id);
-    char *user =
-        lstat(run, &st) == 0 && st.st_uid != top.st_uid ? tern_ledger_user(st.st_uid) : NULL;
+    char *user = TERN_AGAIN(lstat(run, &st)) == 0 && st.st_uid != top.st_uid
+                     ? tern_ledger_user(st.st_uid)
+                     : NULL;
     free(run);
     return user;
 }
@@ -92,7 +94,7 @@ bool tern_home_sound(const char *path, mode_t type)
     uint32_t uid;
     struct stat st;
 
-    if (!tern_home_part(path, &uid) || lstat(path, &st) < 0)
+    if (!tern_home_part(path, &uid) || TERN_AGAIN(lstat(path, &st)) < 0)
         return true;
     if ((st.st_mode & S_IFMT) == type && (st.st_uid == uid || st.st_uid == 0))
         return true;
@@ -116,19 +118,19 @@ bool tern_home_sound(const char *path, mode_t type)
 static bool has_own_run(const char *ledger_dir)
 {
     char *runs = tern_fs_join(ledger_dir, "runs");
-    int fd = access(runs, W_OK | X_OK) == 0
-                 ? open(runs, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+    int fd = TERN_AGAIN(access(runs, W_OK | X_OK)) == 0
+                 ? TERN_AGAIN(open(runs, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))
                  : -1;
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     struct stat st;
-    bool own = d && fstat(fd, &st) == 0 && st.st_uid == geteuid();
+    bool own = d && TERN_AGAIN(fstat(fd, &st)) == 0 && st.st_uid == geteuid();
 
     if (fd >= 0 && !d)
         close(fd);
     for (struct dirent *e; d && !own && (e = readdir(d));)
         own = tern_ulid_valid(e->d_name) &&
-              fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
-              st.st_uid == geteuid();
+              TERN_AGAIN(fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) == 0 &&
+              S_ISDIR(st.st_mode) && st.st_uid == geteuid();
     if (d)
         closedir(d);
     free(runs);
@@ -140,7 +142,8 @@ static bool runs_are_sound(const char *ledger_dir)
 {
     char *runs = tern_fs_join(ledger_dir, "runs");
     struct stat st;
-    bool sound = lstat(runs, &st) < 0 || (S_ISDIR(st.st_mode) && st.st_uid == geteuid());
+    bool sound =
+        TERN_AGAIN(lstat(runs, &st)) < 0 || (S_ISDIR(st.st_mode) && st.st_uid == geteuid());
 
     free(runs);
     return sound;
@@ -151,12 +154,12 @@ static bool runs_are_sound(const char *ledger_dir)
 static bool maps_users(const char *dir)
 {
     char *probe = tern_strf("%s/.whose-XXXXXX", dir);
-    int fd = mkostemp(probe, O_CLOEXEC);
+    int fd = TERN_AGAIN(mkostemp(probe, O_CLOEXEC));
     struct stat st;
-    bool maps = fd >= 0 && fstat(fd, &st) == 0 && st.st_uid != geteuid();
+    bool maps = fd >= 0 && TERN_AGAIN(fstat(fd, &st)) == 0 && st.st_uid != geteuid();
 
     if (fd >= 0) {
-        unlink(probe);
+        TERN_AGAIN(unlink(probe));
         close(fd);
     }
     free(probe);
@@ -169,7 +172,8 @@ int tern_ledger_home(const char *ledger_dir, enum tern_ledger_mode mode, char **
     struct stat top, st;
     uint32_t uid;
     char *home = tern_strf("%s/u/%u", ledger_dir, (unsigned)geteuid());
-    bool there = stat(ledger_dir, &top) == 0, exists = lstat(home, &st) == 0;
+    bool there = TERN_AGAIN(stat(ledger_dir, &top)) == 0,
+         exists = TERN_AGAIN(lstat(home, &st)) == 0;
     bool shared =
         there ? is_shared(ledger_dir, &top) : mode == TERN_LEDGER_GROUP || mode == TERN_LEDGER_ALL;
     bool mine = exists && S_ISDIR(st.st_mode) && st.st_uid == geteuid();
@@ -208,7 +212,7 @@ static bool is_old(const char *ledger_dir, const struct stat *top)
 {
     char *runs = tern_fs_join(ledger_dir, "runs");
     struct stat st;
-    bool old = stat(runs, &st) == 0 && (st.st_uid == top->st_uid || st.st_uid == 0);
+    bool old = TERN_AGAIN(stat(runs, &st)) == 0 && (st.st_uid == top->st_uid || st.st_uid == 0);
 
     free(runs);
     return old || has_own_run(ledger_dir);
@@ -227,7 +231,7 @@ static int add_others(struct tern_ledger_rows *rows, const char *ledger_dir, siz
 {
     char *users = tern_fs_join(ledger_dir, "u");
     uint32_t *uids = tern_alloc(MAX_USERS, sizeof *uids, "users of a ledger", err), uid;
-    DIR *d = opendir(users);
+    DIR *d = TERN_AGAIN_PTR(opendir(users));
     size_t n = 0;
     int rc = uids ? 0 : -1;
 
@@ -241,7 +245,7 @@ static int add_others(struct tern_ledger_rows *rows, const char *ledger_dir, siz
     for (size_t i = 0; i < n && rc == 0; i++) {
         char *home = tern_strf("%s/%u", users, (unsigned)uids[i]);
         if (!tern_home_sound(home, S_IFDIR)) {
-        } else if (access(home, R_OK | X_OK) < 0) {
+        } else if (TERN_AGAIN(access(home, R_OK | X_OK)) < 0) {
             ++*hidden;
         } else {
             rc = add_home(rows, home, err);
@@ -265,11 +269,12 @@ int tern_ledger_homes(const char *ledger_dir, bool all, struct tern_ledger_rows 
     int rc = 0;
 
     bool shared = is_shared(ledger_dir, &top) && !tern_ledger_home_uid(ledger_dir, &uid);
-    bool divided =
-        !tern_ledger_home_uid(ledger_dir, &uid) && lstat(users, &st) == 0 && S_ISDIR(st.st_mode);
-    if (divided && lstat(own, &st) == 0 && tern_home_sound(own, S_IFDIR))
+    bool divided = !tern_ledger_home_uid(ledger_dir, &uid) && TERN_AGAIN(lstat(users, &st)) == 0 &&
+                   S_ISDIR(st.st_mode);
+    if (divided && TERN_AGAIN(lstat(own, &st)) == 0 && tern_home_sound(own, S_IFDIR))
         rc = add_home(&rows, own, err);
-    if (rc == 0 && (!shared || is_old(ledger_dir, &top) || (all && stat(runs, &st) == 0)))
+    if (rc == 0 &&
+        (!shared || is_old(ledger_dir, &top) || (all && TERN_AGAIN(stat(runs, &st)) == 0)))
         rc = add_home(&rows, ledger_dir, err);
     if (rc == 0 && divided && all)
         rc = add_others(&rows, ledger_dir, &hidden, err);

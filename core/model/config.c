@@ -1,6 +1,7 @@
 /* config.json to struct and back. */
 #include "core/model/model.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -281,8 +282,9 @@ int tern_model_config_load(const char *path, struct tern_model_config *out, stru
     size_t len;
     int rc;
 
-    file = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? tern_fs_join(path, "config.json")
-                                                       : tern_strdup(path);
+    file = TERN_AGAIN(stat(path, &st)) == 0 && S_ISDIR(st.st_mode)
+               ? tern_fs_join(path, "config.json")
+               : tern_strdup(path);
     rc = tern_fs_read(file, CONFIG_BYTES_MAX, &text, &len, err);
     if (rc == 0)
         rc = tern_model_config_parse(text, len, file, out, err);

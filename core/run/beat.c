@@ -1,5 +1,6 @@
 #include "core/run/beat.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
@@ -24,7 +25,7 @@ static void beat(struct tern_ckpt_claim *claim)
 
 pid_t tern_run_beat_start(struct tern_ckpt_claim *claim)
 {
-    pid_t parent = getpid(), pid = claim ? fork() : 0;
+    pid_t parent = getpid(), pid = claim ? tern_again_fork() : 0;
 
     if (!claim)
         return 0;

@@ -1,5 +1,6 @@
 #include "core/run/foreign.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -75,10 +76,10 @@ int tern_run_foreign_there(const char *path, const char *marker, struct stat *st
                            struct tern_err *err)
 {
     char *file = tern_strf("%s/%s", path, marker ? marker : ".");
-    int rc = lstat(path, st);
+    int rc = TERN_AGAIN(lstat(path, st));
 
     if (rc == 0 && S_ISDIR(st->st_mode))
-        rc = lstat(file, st) == 0 ? !marker || S_ISREG(st->st_mode) : -1;
+        rc = TERN_AGAIN(lstat(file, st)) == 0 ? !marker || S_ISREG(st->st_mode) : -1;
     if (rc < 0)
         rc = is_absent(errno) ? 0 : tern_err_sys(err, "%s: cannot look at it", file);
     free(file);

@@ -1,5 +1,6 @@
 #include "core/run/keep.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
@@ -88,7 +89,7 @@ void tern_run_keep_drop(struct tern_run_keep *k, struct tern_run_keep_item *i)
 
 static void load_records(struct tern_run_keep *k)
 {
-    DIR *d = opendir(k->dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(k->dir));
     struct tern_run_record r = {0};
     struct tern_err err = {0};
 

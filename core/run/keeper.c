@@ -1,5 +1,6 @@
 #include "core/run/keeper.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/yaml.h"
@@ -120,13 +121,13 @@ int tern_run_keeper_start(struct tern_run_keeper *k, const struct tern_run_keepe
     if ((!o->own_dir && tern_run_keep_note_before(o, err) < 0) || tern_run_outside_note(o, err) < 0)
         return -1;
     k->run_id = o->run_id;
-    if (pipe2(ends, O_CLOEXEC) < 0)
+    if (TERN_AGAIN(pipe2(ends, O_CLOEXEC)) < 0)
         return tern_err_sys(err, "cannot start looking after checkpoints");
     k->doing = mmap(NULL, TERN_RUN_KEEPER_DOING, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                     -1, 0);
     if (k->doing == MAP_FAILED)
         k->doing = NULL;
-    k->pid = fork();
+    k->pid = tern_again_fork();
     if (k->pid < 0) {
         gone(k);
         close(ends[0]);
@@ -237,6 +238,6 @@ void tern_run_keeper_finish(struct tern_run_keeper *k, double seconds, bool done
               "`tern ckpt mirror %s` does it, without nodes%s",
               why, doing(k, text), k->run_id, done ? "" : "; the next attempt does, too");
     kill(k->pid, SIGKILL);
-    waitpid(k->pid, NULL, 0);
+    TERN_AGAIN(waitpid(k->pid, NULL, 0));
     gone(k);
 }

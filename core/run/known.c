@@ -1,5 +1,7 @@
 #include "core/run/known.h"
 
+#include "core/base/again.h"
+
 #include "core/slurm/slurm.h"
 
 #include <fcntl.h>
@@ -41,7 +43,7 @@ static int ask(struct machines *m)
 static void child(int to)
 {
     struct machines m = {0};
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int null = TERN_AGAIN(open("/dev/null", O_RDWR | O_CLOEXEC));
 
     if (null >= 0) {
         dup2(null, STDOUT_FILENO);
@@ -62,14 +64,15 @@ void tern_run_known_machines(struct tern_check_options *known)
         known->node_memory = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
         return;
     }
-    if (pipe2(fd, O_CLOEXEC) < 0)
+    if (TERN_AGAIN(pipe2(fd, O_CLOEXEC)) < 0)
         return;
-    pid_t pid = fork();
+    pid_t pid = tern_again_fork();
     if (pid == 0)
         child(fd[1]);
     close(fd[1]);
     struct pollfd p = {.fd = fd[0], .events = POLLIN};
-    if (pid > 0 && poll(&p, 1, ANSWER_MS) > 0 && read(fd[0], &m, sizeof m) == sizeof m) {
+    if (pid > 0 && TERN_AGAIN(poll(&p, 1, ANSWER_MS)) > 0 &&
+        TERN_AGAIN(read(fd[0], &m, sizeof m)) == sizeof m) {
         known->node_memory = m.node_memory;
         known->device_memory = m.device_memory;
         known->cluster_nodes = m.nodes;
@@ -77,6 +80,6 @@ void tern_run_known_machines(struct tern_check_options *known)
     close(fd[0]);
     if (pid > 0) {
         kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
+        TERN_AGAIN(waitpid(pid, NULL, 0));
     }
 }

@@ -1,5 +1,6 @@
 #include "core/run/launch.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -201,7 +202,7 @@ static void leave_step(const struct tern_run_ranks *r)
 static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
 {
     char path[32];
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int null = TERN_AGAIN(open("/dev/null", O_RDONLY | O_CLOEXEC));
 
     setpgid(0, 0);
     /* SIGTERM is how srun is told to end its step. */
@@ -252,8 +253,9 @@ static int order_hosts(struct tern_run_ranks *r, const struct tern_run_attempt *
     if (order.map.moved || (r->mpirun && p->chosen)) {
         tern_run_order_hosts(&order, p->ranks_per_node, &list);
         rc = tern_buf_check(&list, "the ranks' hosts", err);
-        r->hosts = rc == 0 ? memfd_create("hosts", MFD_CLOEXEC) : -1;
-        if (rc == 0 && (r->hosts < 0 || write(r->hosts, list.data, list.len) != (ssize_t)list.len))
+        r->hosts = rc == 0 ? TERN_AGAIN(memfd_create("hosts", MFD_CLOEXEC)) : -1;
+        if (rc == 0 &&
+            (r->hosts < 0 || TERN_AGAIN(write(r->hosts, list.data, list.len)) != (ssize_t)list.len))
             rc = tern_err_sys(err, "cannot write the list of the ranks' hosts");
     }
     if (order.map.moved)
@@ -267,7 +269,7 @@ static int order_hosts(struct tern_run_ranks *r, const struct tern_run_attempt *
 
 static int start_one(struct tern_run_ranks *r, size_t i, pid_t self, struct tern_err *err)
 {
-    pid_t pid = fork();
+    pid_t pid = tern_again_fork();
 
     if (pid == 0)
         become(r, i, self);

@@ -1,5 +1,6 @@
 #include "core/run/logfile.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
@@ -63,12 +64,13 @@ static int by_attempt(const void *a, const void *b)
 
 static uint64_t folder_bytes(const char *dir)
 {
-    DIR *d = opendir(dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
     uint64_t sum = 0;
     struct stat st;
 
     for (struct dirent *e; d && (e = readdir(d));)
-        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+        if (TERN_AGAIN(fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) == 0 &&
+            S_ISREG(st.st_mode))
             sum += (uint64_t)st.st_size;
     if (d)
         closedir(d);
@@ -79,7 +81,7 @@ static uint64_t folder_bytes(const char *dir)
 static struct old_logs *find_old(const char *logs, unsigned attempt, size_t *n)
 {
     struct old_logs *v = NULL;
-    DIR *d = opendir(logs);
+    DIR *d = TERN_AGAIN_PTR(opendir(logs));
 
     *n = 0;
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -178,7 +180,7 @@ static int part_open(struct tern_run_logfile *f, struct tern_err *err)
 
     for (; f->part < PARTS_MAX; f->part++) {
         char *path = tern_run_log_path(f->dir, f->name, f->part);
-        f->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, bits);
+        f->fd = TERN_AGAIN(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, bits));
         if (f->fd < 0 && errno != EEXIST)
             tern_err_sys(err, "%s", path);
         free(path);
@@ -206,7 +208,7 @@ static void part_next(struct tern_run_logfile *f)
     part_open(f, NULL);
     if (f->part + 1 > TERN_RUN_LOG_PARTS) {
         char *old = tern_run_log_path(f->dir, f->name, f->part + 1 - TERN_RUN_LOG_PARTS);
-        unlink(old);
+        TERN_AGAIN(unlink(old));
         free(old);
     }
 }
@@ -366,7 +368,7 @@ bool tern_run_log_is_end(const char *text, size_t len)
 static bool read_ended(const char *path, int *status)
 {
     char tail[120], word[8];
-    int fd = open(path, O_RDONLY | O_CLOEXEC), number;
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC)), number;
     off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : -1;
     size_t want = size > (off_t)sizeof tail - 1 ? sizeof tail - 1 : (size_t)(size > 0 ? size : 0);
     ssize_t n = fd >= 0 ? pread(fd, tail, want, size - (off_t)want) : -1;
@@ -385,7 +387,7 @@ static bool read_ended(const char *path, int *status)
 
 bool tern_run_logs_ended(const char *dir, size_t n, int *status)
 {
-    DIR *d = opendir(dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
     int64_t *newest = tern_alloc(n + 1, sizeof *newest, "logs", NULL); /* part + 1; 0: no log */
     bool all = d && newest;
 

@@ -1,5 +1,6 @@
 #include "core/run/logread.h"
 
+#include "core/base/again.h"
 #include "core/base/str.h"
 #include "core/run/logfile.h"
 
@@ -57,11 +58,11 @@ static ssize_t read_part(const struct tern_run_logread *r, struct source *s, uns
                          char *to, size_t len, uint64_t offset)
 {
     char *path = tern_run_log_path(r->dir, s->name, part);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     ssize_t n = -1;
     struct stat st;
 
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+    if (fd >= 0 && TERN_AGAIN(fstat(fd, &st)) == 0 && S_ISREG(st.st_mode))
         n = pread(fd, to, len, (off_t)offset);
     else if (fd >= 0)
         errno = EINVAL;
@@ -79,7 +80,7 @@ static unsigned next_part(const struct tern_run_logread *r, const struct source 
     char name[32];
     unsigned part, best = 0;
     struct dirent *e;
-    DIR *d = opendir(r->dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(r->dir));
 
     while (d && (e = readdir(d)))
         if (tern_run_log_parse(e->d_name, name, &part) == 0 && strcmp(name, s->name) == 0 &&
@@ -293,7 +294,7 @@ static void scan(struct tern_run_logread *r)
     char name[32];
     unsigned part;
     struct dirent *e;
-    DIR *d = opendir(r->dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(r->dir));
 
     while (d && (e = readdir(d))) {
         if (tern_run_log_parse(e->d_name, name, &part) < 0)
@@ -366,7 +367,7 @@ static void tail(struct tern_run_logread *r, struct source *s, uint64_t n, bool 
         return;
     for (;; part--) {
         char *path = tern_run_log_path(r->dir, s->name, part);
-        uint64_t at = stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+        uint64_t at = TERN_AGAIN(stat(path, &st)) == 0 ? (uint64_t)st.st_size : 0;
         free(path);
         if (at == 0 && part > 1)
             part = 1; /* a gap: the beginning is next */
@@ -414,7 +415,7 @@ struct tern_run_logread *tern_run_logread_open(const char *dir, tern_run_logread
     r->dir = tern_strdup(dir);
     r->want = want;
     r->self = self;
-    DIR *d = opendir(dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
     if (!d && errno != ENOENT) {
         tern_err_sys(err, "%s: cannot look for logs", dir);
         tern_run_logread_close(r);

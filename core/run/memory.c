@@ -1,5 +1,6 @@
 #include "core/run/memory.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 
@@ -12,7 +13,7 @@ enum { SMALL = 1 << 16 };
 /* Files of /proc and /sys have no size. */
 static char *read_small(const char *path)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = TERN_AGAIN_PTR(fopen(path, "re"));
     char *text = f ? tern_alloc(1, SMALL, path, NULL) : NULL;
     size_t n = text ? fread(text, 1, SMALL - 1, f) : 0;
 

@@ -1,5 +1,6 @@
 #include "core/run/keep.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
@@ -100,7 +101,7 @@ static int take_away(const struct tern_run_keep *k, const char *path, struct ter
     char *trash = beside(k, path, "trash");
     int rc = tern_fs_remove_tree(trash, err);
 
-    if (rc == 0 && rename(path, trash) < 0)
+    if (rc == 0 && tern_fs_rename(path, trash, false) < 0)
         rc = errno == ENOENT ? 0 : tern_err_sys(err, "%s: cannot remove", path);
     else if (rc == 0)
         rc = tern_fs_sync_parent(path, err);
@@ -117,7 +118,7 @@ static int check_room(const char *to, uint64_t bytes, struct tern_err *err)
     struct statvfs fs;
     int rc;
 
-    while ((rc = statvfs(dir, &fs)) < 0 && errno == ENOENT && strcmp(dir, "/") != 0 &&
+    while ((rc = TERN_AGAIN(statvfs(dir, &fs))) < 0 && errno == ENOENT && strcmp(dir, "/") != 0 &&
            strcmp(dir, ".") != 0) {
         char *up = tern_fs_dirname(dir);
         free(dir);
@@ -139,7 +140,7 @@ static int mirror_to(struct tern_run_keep *k, const char *from, const struct ter
 {
     struct stat st;
 
-    if (lstat(to, &st) == 0) {
+    if (TERN_AGAIN(lstat(to, &st)) == 0) {
         if (tern_tree_verify(to, t, true, NULL) == 0)
             return 0;
         if (!replace)
@@ -230,8 +231,9 @@ static bool is_disposable(const struct tern_run_keep *k, const struct tern_run_k
     char *began = tern_fs_join(k->dir, "before.json");
     struct stat run, st;
     bool fine =
-        !k->o.glob && tern_run_foreign_step(i->r.name) == i->r.step && stat(began, &run) == 0 &&
-        lstat(i->r.path, &st) == 0 && S_ISDIR(st.st_mode) &&
+        !k->o.glob && tern_run_foreign_step(i->r.name) == i->r.step &&
+        TERN_AGAIN(stat(began, &run)) == 0 && TERN_AGAIN(lstat(i->r.path, &st)) == 0 &&
+        S_ISDIR(st.st_mode) &&
         (st.st_mtim.tv_sec > run.st_mtim.tv_sec ||
          (st.st_mtim.tv_sec == run.st_mtim.tv_sec && st.st_mtim.tv_nsec >= run.st_mtim.tv_nsec));
 
@@ -278,7 +280,7 @@ static void prune(struct tern_run_keep *k)
 
 static void sweep_folder(const char *dir, const char *end)
 {
-    DIR *d = opendir(dir);
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
 
     for (struct dirent *e; d && (e = readdir(d));) {
         if (e->d_name[0] != '.' || !tern_str_ends(e->d_name, end))

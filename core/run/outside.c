@@ -1,5 +1,6 @@
 #include "core/run/outside.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
@@ -73,14 +74,15 @@ static bool has_ended(const char *ledger_dir, const char *run_id)
 static void take_over(const struct tern_run_keeper_options *o)
 {
     char *end = tern_strf(".%s.new", o->run_id);
-    DIR *d = o->mirror ? opendir(o->mirror) : NULL;
+    DIR *d = o->mirror ? TERN_AGAIN_PTR(opendir(o->mirror)) : NULL;
 
     for (struct dirent *e; d && (e = readdir(d));) {
         if (!tern_str_ends(e->d_name, end))
             continue;
         char *from = tern_strf("%s/%s", o->mirror, e->d_name);
         char *to = tern_strf("%.*s" TERN_RUN_KEEP_OUTSIDE, (int)(strlen(from) - 3), from);
-        rename(from, to); /* fails where an earlier call has begun that copy itself */
+        tern_fs_rename(from, to,
+                       false); /* fails where an earlier call has begun that copy itself */
         free(from);
         free(to);
     }
@@ -118,7 +120,7 @@ int tern_run_outside(const char *ledger_dir, const char *run_id, struct tern_run
                      struct tern_err *err)
 {
     char *path = note_path(ledger_dir, run_id);
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), rc = -1;
+    int fd = TERN_AGAIN(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)), rc = -1;
     json_t *j = NULL;
 
     if (fd < 0 && errno == ENOENT)
@@ -128,7 +130,7 @@ int tern_run_outside(const char *ledger_dir, const char *run_id, struct tern_run
                      path);
     else if (fd < 0)
         tern_err_sys(err, "%s", path);
-    else if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+    else if (TERN_AGAIN(flock(fd, LOCK_EX | LOCK_NB)) < 0 && errno == EWOULDBLOCK)
         tern_err_set(err, TERN_TEMPFAIL, "%s: somebody is at it just now", path);
     else
         j = tern_json_load(path, NOTE_BYTES, err);

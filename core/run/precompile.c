@@ -1,5 +1,6 @@
 #include "core/run/precompile.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
@@ -58,7 +59,7 @@ static int read_all(int from, char *to, size_t size, int64_t deadline)
             return -1;
         if (rc <= 0)
             continue;
-        got = read(from, to + n, size - 1 - n);
+        got = TERN_AGAIN(read(from, to + n, size - 1 - n));
         if (got < 0)
             break;
         n += (size_t)got;
@@ -86,11 +87,11 @@ int tern_run_compiler_version(char *to, size_t size, int seconds, struct tern_er
     char text[4096] = "";
     int ends[2], status = 0;
 
-    if (pipe2(ends, O_CLOEXEC) < 0)
+    if (TERN_AGAIN(pipe2(ends, O_CLOEXEC)) < 0)
         return tern_err_sys(err, "cannot ask neuronx-cc for its version");
-    pid_t pid = fork();
+    pid_t pid = tern_again_fork();
     if (pid == 0) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        int null = TERN_AGAIN(open("/dev/null", O_RDWR | O_CLOEXEC));
         sigset_t none;
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
@@ -166,7 +167,7 @@ static uint64_t file_bytes(const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    return TERN_AGAIN(stat(path, &st)) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
 }
 
 static int make_key(struct tern_run_precompile *p, const struct tern_run_attempt *a,

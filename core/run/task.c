@@ -1,5 +1,6 @@
 #include "core/run/task.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
@@ -253,7 +254,7 @@ static int pipes_open(struct task *t)
         t->from[i] = t->child_end[i] = -1;
         if (i == METRIC && !(t->feed && t->keeper.intake))
             continue;
-        if (pipe2(ends, O_CLOEXEC) < 0)
+        if (TERN_AGAIN(pipe2(ends, O_CLOEXEC)) < 0)
             return -1;
         fcntl(ends[0], F_SETFL, O_NONBLOCK);
         if (i != METRIC)
@@ -308,11 +309,11 @@ static int start(struct task *t, char **argv)
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, &t->old_mask);
-    t->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    t->signals = TERN_AGAIN(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
     if (t->signals < 0 || pipes_open(t) < 0)
         return -1;
     setenv("PYTHONUNBUFFERED", "1", 0); /* lines are in the log when they are printed */
-    t->pid = fork();
+    t->pid = tern_again_fork();
     if (t->pid == 0)
         become(t, argv, self);
     if (t->pid < 0)
@@ -486,7 +487,7 @@ static void attend(struct task *t)
         while (read(t->signals, &info, sizeof info) == sizeof info) {
         }
         /* Others may have become our children: those of nobody, when we are told to take them. */
-        t->ended = waitpid(t->pid, &t->status, WNOHANG) == t->pid;
+        t->ended = TERN_AGAIN(waitpid(t->pid, &t->status, WNOHANG)) == t->pid;
         if (t->orphan && waitpid(t->orphan, NULL, WNOHANG) == t->orphan) {
             t->orphan = 0;
             t->beacon.heard_ns = tern_clock_boot_ns(); /* it answers, or all is done */

@@ -1,5 +1,6 @@
 #include "core/run/tensorboard.h"
 
+#include "core/base/again.h"
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -367,7 +368,7 @@ static void read_file(struct tern_run_tb *t, const char *path, const struct stat
         *f = (struct file){.path = f->path, .inode = st->st_ino};
     if (f->damaged || size == f->offset)
         return;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     for (limit = f->offset + LOOK_BYTES; fd >= 0 && f->offset < limit;) {
         ssize_t n = pread(fd, t->chunk, CHUNK, (off_t)f->offset);
         if (n < 12)
@@ -402,7 +403,7 @@ static void walk(struct tern_run_tb *t, const char *dir, int depth)
     for (int i = 0; i < n; i++) {
         const char *name = entries[i]->d_name;
         char *path = tern_strf("%s/%s", dir, name);
-        if (name[0] != '.' && lstat(path, &st) == 0) {
+        if (name[0] != '.' && TERN_AGAIN(lstat(path, &st)) == 0) {
             if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
                 walk(t, path, depth + 1);
             else if (S_ISREG(st.st_mode) && strstr(name, "tfevents") && is_new(t, &st))

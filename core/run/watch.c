@@ -1,5 +1,6 @@
 #include "core/run/watch.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
@@ -67,7 +68,7 @@ static void fold_tick(struct tern_run_watch *w, struct folder *f)
         return;
     bool due = now >= f->next;
     /* A new checkpoint shows at once. */
-    if (w->checkpoint_dir && stat(w->checkpoint_dir, &st) == 0 &&
+    if (w->checkpoint_dir && TERN_AGAIN(stat(w->checkpoint_dir, &st)) == 0 &&
         (st.st_mtim.tv_sec != f->seen.tv_sec || st.st_mtim.tv_nsec != f->seen.tv_nsec)) {
         f->seen = st.st_mtim;
         due = true;
@@ -219,6 +220,8 @@ static void beat(struct tern_run_watch *w, int64_t *next)
 static void wait_a_little(struct tern_run_watch *w, int signals)
 {
     struct signalfd_siginfo info;
+    const struct timespec at_once = {0};
+    siginfo_t got;
     struct tern_err err = {0};
     struct pollfd fds[3] = {
         {.fd = signals, .events = POLLIN},
@@ -232,6 +235,10 @@ static void wait_a_little(struct tern_run_watch *w, int signals)
     while (read(signals, &info, sizeof info) == sizeof info)
         if (info.ssi_signo != SIGCHLD)
             pass_on(w, (int)info.ssi_signo);
+    while (signals < 0 &&
+           sigtimedwait(&w->signals, &got, &at_once) > 0) /* no descriptor was left */
+        if (got.si_signo != SIGCHLD)
+            pass_on(w, got.si_signo);
     if (w->meeting && tern_rendezvous_step(w->meeting, &err) < 0)
         tern_warn("%s", err.text); /* the ranks are told, and end */
 }
@@ -241,7 +248,7 @@ void tern_run_watch(struct tern_run_watch *w)
     struct folder folder = {.next = tern_clock_boot_ns() + second};
     int64_t next_beat = tern_clock_boot_ns() + TERN_CKPT_BEAT_S * second;
     int64_t kill_at = 0;
-    int signals = signalfd(-1, &w->signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    int signals = TERN_AGAIN(signalfd(-1, &w->signals, SFD_CLOEXEC | SFD_NONBLOCK));
 
     w->first = -1;
     while (reap(w, &folder)) {

@@ -1,5 +1,6 @@
 #include "core/run/words.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -47,7 +48,7 @@ static int64_t free_port(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = TERN_AGAIN(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     int64_t port = MASTER_PORT;
 
     if (fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0 &&

@@ -1,5 +1,6 @@
 #include "core/slurm/slurm.h"
 
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/str.h"
 #include "core/slurm/release.h"
@@ -31,9 +32,9 @@ const char *tern_slurm_conf(void)
     const char *given = getenv("SLURM_CONF");
 
     if (given && *given)
-        return access(given, R_OK) == 0 ? given : NULL;
+        return TERN_AGAIN(access(given, R_OK)) == 0 ? given : NULL;
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        if (access(usual[i], R_OK) == 0)
+        if (TERN_AGAIN(access(usual[i], R_OK)) == 0)
             return usual[i];
     return NULL;
 }
@@ -471,7 +472,7 @@ static int print_topology(struct tern_buf *b, struct tern_err *err)
     int fds[2], status = 0;
     pid_t pid;
 
-    if (pipe2(fds, O_CLOEXEC) < 0)
+    if (TERN_AGAIN(pipe2(fds, O_CLOEXEC)) < 0)
         return tern_err_sys(err, "cannot make a pipe");
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);

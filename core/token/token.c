@@ -1,5 +1,6 @@
 #include "core/token/token.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/token/vocab.h"
 
@@ -15,7 +16,7 @@ static char *model_file(const char *path, struct tern_err *err)
 {
     struct stat st;
 
-    if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+    if (TERN_AGAIN(stat(path, &st)) < 0 || !S_ISDIR(st.st_mode))
         return tern_strdup(path);
     char *file = tern_fs_join(path, "tokenizer.model");
     if (tern_fs_exists(file))

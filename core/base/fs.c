@@ -204,6 +204,16 @@ int tern_fs_sync(int fd)
     return rc;
 }
 
+int tern_fs_sync_data(int fd)
+{
+    int rc;
+
+    do
+        rc = fdatasync(fd);
+    while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
 int tern_fs_close(int fd)
 {
     return close(fd) < 0 && errno != EINTR ? -1 : 0;

@@ -52,8 +52,9 @@ int tern_fs_reopen(int fd, const char *path, struct tern_err *err);
 /* mkostemp(3) with O_CLOEXEC, made again; `path` ends in XXXXXX.  -1 with errno. */
 int tern_fs_temp(char *path);
 
-/* fsync(2), through signals only: an error of it is told once. */
+/* fsync(2) and fdatasync(2), through signals only: an error of them is told once. */
 int tern_fs_sync(int fd);
+int tern_fs_sync_data(int fd);
 /* close(2); a signal that came meanwhile is no failure: the descriptor is gone. */
 int tern_fs_close(int fd);
 /* rename(2) that is made again (again.h), or the failure in errno.  `only_new`: EEXIST where `to`

@@ -349,16 +349,6 @@ static int follow(struct tern_spool *s, bool now, struct tern_err *err)
     return write_again(s, err);
 }
 
-static int sync_data(int fd)
-{
-    int rc;
-
-    do
-        rc = fdatasync(fd);
-    while (rc < 0 && errno == EINTR);
-    return rc;
-}
-
 int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
 {
     struct tern_err first = {0};
@@ -366,14 +356,14 @@ int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
     if (!s || s->fd < 0 || (s->durable.offset == s->end.offset && s->durable.crc == s->end.crc))
         return 0;
     bool new_file = s->durable.offset == 0;
-    if (sync_data(s->fd) < 0) {
+    if (tern_fs_sync_data(s->fd) < 0) {
         /* The kernel reports a lost page once and then calls it clean: never ask this file again
          * (https://wiki.postgresql.org/wiki/Fsync_Errors). */
         tern_err_sys(&first, "%s: cannot make it durable", s->path);
         tern_warn("%s; writing the records since the last sync to a new file", first.text);
         if (write_again(s, err) < 0 || s->fd < 0)
             return -1;
-        if (sync_data(s->fd) < 0)
+        if (tern_fs_sync_data(s->fd) < 0)
             return tern_err_sys(err, "%s: cannot make it durable", s->path);
         new_file = true;
     }

@@ -268,7 +268,7 @@ static int time_limit(struct request *q, int n, char **more, struct tern_err *er
                             "--time=%s: is no time limit, such as 90, 8:00:00 or "
                             "2-12:00:00",
                             given);
-    q->warn = tern_run_pace_warn(seconds);
+    q->warn = tern_run_pace_warn(&pace, seconds);
     const int64_t ranks = r->workload.command ? r->workload.workers_per_node : q->per_node;
     const int64_t world = (q->nodes - r->launch.spares) * ranks;
     /* What a workload does before its first step, such as compiling, nobody knows. */
@@ -276,6 +276,7 @@ static int time_limit(struct request *q, int n, char **more, struct tern_err *er
         return 0;
     if (tern_run_pace(&pace, r, q->id, world, err) < 0)
         return -1;
+    q->warn = tern_run_pace_warn(&pace, seconds);
     if (given)
         return tern_run_pace_fits(&pace, seconds, err) < 0
                    ? tern_err_prefix(err, "--time=%s", given)

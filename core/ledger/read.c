@@ -339,8 +339,9 @@ int tern_ledger_checkpoints_made(struct tern_ledger *l, struct tern_ledger_rows 
     return want_run(l, err) < 0
                ? -1
                : rows(l,
-                      "SELECT " TERN_SCHEMA_CHECKPOINT_COLUMNS
-                      " FROM checkpoint_row WHERE made_ns > 0 ORDER BY step, attempt, path",
+                      "SELECT run_id, attempt, step, path, bytes, shards, manifest_sha256, state, "
+                      "effective, made_ns FROM checkpoint_row WHERE made_ns > 0 "
+                      "ORDER BY step, attempt, path",
                       sizeof *out->checkpoints, take_checkpoint, out, err);
 }
 

@@ -415,6 +415,7 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     const bool good = f->status == 0 || f->stuck;
     f->rank = a->place.slurm || w->ranks->n == 1 ? -1 : w->first;
     f->asked = a->asked = w->asked;
+    a->limit = w->limit.reason;
     f->steps = tern_run_attempt_is_trainer(a) ? a->o->recipe->steps : 0;
     f->newest = -1;
     f->resumed = a->resumed_step;
@@ -516,6 +517,9 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         .run_id = a->id,
         .keeper = &keeper,
         .beacon = &beacon,
+        .limit.a = a->place.slurm && tern_run_attempt_is_trainer(a) && strcmp(a->kind, "train") == 0
+                       ? a
+                       : NULL,
     };
 
     char **as_given = a->command, **filled = NULL;

@@ -38,7 +38,9 @@ struct tern_run_attempt {
     char **command;     /* what the ranks run, NULL-ended, in place of the recipe's command or the
                            trainer; NULL: those */
     /* results of the launch */
-    int asked;           /* the last signal passed on; 0 for none */
+    int asked; /* the last signal passed on; 0 for none */
+    const char
+        *limit; /* why this process made them stop: time_limit, reservation; NULL: it did not */
     char lost_node[256]; /* a node that Slurm has given up; "" for none */
 };
 

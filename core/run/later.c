@@ -17,8 +17,9 @@ enum { LONGEST_WARN_S = 3600 };
 
 /* ------------------------------------------------------------------ the job's time is up */
 
-/* A warning may have come so long before the end, and the ranks have ended since.  `tern submit`
- * says how long; of a job's own --signal Slurm does not tell, and it is longer for longer jobs. */
+/* A warning of Slurm's may have come so long before the end, and the ranks have ended since.  `tern
+ * submit` says how long; of a job's own --signal Slurm does not tell, and it is longer for longer
+ * jobs. */
 static int64_t near_seconds(const struct tern_slurm_job *job)
 {
     const char *asked = tern_var("TERN_RUN_WARN");
@@ -58,6 +59,8 @@ static const char *slurms_reason(const struct tern_run_attempt *a, const struct 
     if ((job->preempt && job->preempt >= job->start) || strcmp(result->outcome, "preempted") == 0)
         return "preempted";
     const bool limit = strcmp(result->outcome, "time_limit") == 0;
+    if (a->limit && job->state == TERN_SLURM_JOB_RUNNING)
+        return a->limit;
     const bool wish =
         strcmp(result->outcome, "stopped") == 0 || strcmp(result->outcome, "killed") == 0;
     /* One that is cancelled has its end now. */

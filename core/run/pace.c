@@ -14,6 +14,8 @@ enum {
     START_S = 60,    /* wait for nodes, checks, loading */
     SLACK_PART = 10, /* evaluations, checkpoints, a restart */
     FEW = 5,         /* times between values: compiling is among the first ones */
+    SAVES = 8,       /* newest checkpoints to look at */
+    END_S = 30,      /* a slow storage's last pieces, srun, and the job's queueing */
     NAMES = 8,       /* metrics to look at; trainers report theirs together */
 };
 
@@ -81,6 +83,29 @@ static void measure_by_clock(struct tern_run_pace *p, struct tern_ledger *l,
     tern_ledger_rows_free(&names);
 }
 
+/* Of the attempt that measured the steps: its ranks are as many. */
+static void measure_saves(struct tern_run_pace *p, struct tern_ledger *l,
+                          const struct tern_ledger_series *s)
+{
+    struct tern_ledger_rows rows = {0};
+    size_t left = SAVES;
+
+    if (tern_ledger_checkpoints_made(l, &rows, NULL) < 0)
+        return;
+    for (size_t k = rows.n; k-- > 0 && left;) {
+        const struct tern_ledger_checkpoint *c = &rows.checkpoints[k];
+        for (size_t i = s->n; c->attempt == p->attempt && i-- > 0;) {
+            if (s->attempt[i] != c->attempt || (int64_t)s->step[i] != c->step)
+                continue;
+            const double took = (double)(c->wall_ns - s->wall_ns[i]) / 1e9;
+            p->save_seconds = took > p->save_seconds ? took : p->save_seconds;
+            left--;
+            break;
+        }
+    }
+    tern_ledger_rows_free(&rows);
+}
+
 int tern_run_pace(struct tern_run_pace *out, const struct tern_recipe *r, const char *run_id,
                   int64_t world, struct tern_err *err)
 {
@@ -104,6 +129,8 @@ int tern_run_pace(struct tern_run_pace *out, const struct tern_recipe *r, const 
         p.done = runs.runs[0].last_step;
     if (tern_ledger_series(l, "step_seconds", true, &s, NULL) == 0)
         measure(&p, &s, &attempts, world, false);
+    if (p.step_seconds > 0)
+        measure_saves(&p, l, &s);
     if (r->workload.command && p.step_seconds <= 0)
         measure_by_clock(&p, l, &attempts, world);
     *out = p;
@@ -126,14 +153,23 @@ int64_t tern_run_pace_left(const struct tern_run_pace *p, const struct tern_reci
     return (int64_t)(seconds + seconds / SLACK_PART) + START_S + TERN_RUN_WARN_S;
 }
 
-int64_t tern_run_pace_warn(int64_t seconds)
+int64_t tern_run_pace_need(const struct tern_run_pace *p)
 {
-    return seconds && seconds < 2 * TERN_RUN_WARN_S ? seconds / 2 : TERN_RUN_WARN_S;
+    if (p->save_seconds <= 0 || p->step_seconds <= 0)
+        return TERN_RUN_WARN_S;
+    return (int64_t)(2 * p->step_seconds + 2 * p->save_seconds) + END_S;
+}
+
+int64_t tern_run_pace_warn(const struct tern_run_pace *p, int64_t seconds)
+{
+    const int64_t need = tern_run_pace_need(p);
+
+    return seconds && seconds < 2 * need ? seconds / 2 : need;
 }
 
 int tern_run_pace_fits(const struct tern_run_pace *p, int64_t seconds, struct tern_err *err)
 {
-    int64_t warn = tern_run_pace_warn(seconds);
+    int64_t warn = tern_run_pace_warn(p, seconds);
     char step[32];
 
     if (!seconds || p->step_seconds <= (double)(seconds - warn))

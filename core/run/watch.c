@@ -133,6 +133,7 @@ static bool reap(struct tern_run_watch *w, struct folder *f)
         if (pid == f->pid)
             fold_ended(f, status);
         if (tern_run_keeper_reaped(w->keeper, pid, status) ||
+            tern_run_limit_reaped(&w->limit, pid) ||
             tern_run_stuck_reaped(&w->stuck, w->ranks, pid, status))
             continue;
         for (size_t i = 0; i < r->n; i++) {
@@ -193,6 +194,20 @@ static void pass_on(struct tern_run_watch *w, int sig)
         w->asked_ns = now;
     }
     tern_run_ranks_signal(w->ranks, again ? SIGKILL : sig);
+}
+
+/* As --signal would have it, where nobody asked for a signal, or for a later one. */
+static void heed_limit(struct tern_run_watch *w)
+{
+    char text[200];
+
+    if (w->asked || !tern_run_limit_tick(&w->limit, text, sizeof text))
+        return;
+    tern_info("%s", text);
+    note(w, "signal", "info", text);
+    w->asked = SIGUSR1;
+    w->asked_ns = tern_clock_boot_ns();
+    tern_run_ranks_signal(w->ranks, SIGUSR1);
 }
 
 /* Say that the attempt is at work, and notice when somebody else has the run, or said so: it must
@@ -262,6 +277,7 @@ void tern_run_watch(struct tern_run_watch *w)
             kill_at = now + second;
         }
         beat(w, &next_beat);
+        heed_limit(w);
         fold_tick(w, &folder);
         tern_run_stuck_tick(&w->stuck, w->ranks);
         wait_a_little(w, signals);
@@ -272,4 +288,5 @@ void tern_run_watch(struct tern_run_watch *w)
         waitpid(folder.pid, NULL, 0);
     }
     tern_run_stuck_free(&w->stuck);
+    tern_run_limit_free(&w->limit);
 }

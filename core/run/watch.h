@@ -10,6 +10,7 @@
 #include "core/run/beacon.h"
 #include "core/run/keeper.h"
 #include "core/run/launch.h"
+#include "core/run/limit.h"
 #include "core/run/stuck.h"
 
 struct tern_run_watch {
@@ -22,6 +23,7 @@ struct tern_run_watch {
     const char *run_id;
     struct tern_run_keeper *keeper; /* told when it has ended */
     struct tern_run_stuck stuck;    /* its logs are given */
+    struct tern_run_limit limit;    /* its attempt is given */
     struct tern_run_beacon *beacon; /* answers the ranks' nodes */
     sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */
     /* results */

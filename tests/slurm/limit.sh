@@ -49,16 +49,23 @@ says prod prod; has prod.out prod "the other job runs"
 job=$victim; start_again; until_true grep -q 'attempt 2: .*from step' victim.out; ok $? "it goes on from its checkpoint"
 on scancel "$victim"
 
+# ---- nobody asked for a warning: a stop takes twice a step and a checkpoint, as measured here, and half a minute
+recipe unasked; sed -i 's/every: 1000000,/every: 100,/' unasked.yaml
+submit --time=2 --exclusive --open-mode=append --requeue -N1 -o unasked.out --wrap "exec tern run unasked.yaml"; unasked=$job
+
 # ---- maintenance of its nodes
 recipe nodes
-submit --time=30 --exclusive --open-mode=append --requeue -N1 -w trn1-st-trn1-4 -o nodes.out --wrap "exec tern run nodes.yaml"; nodes=$job
+submit --time=30 --exclusive --open-mode=append --requeue -N1 -o nodes.out --wrap "exec tern run nodes.yaml"; nodes=$job
 until_true grep -q 'step ' nodes.out
-on scontrol create reservation reservation=works starttime=now+100seconds duration=10 flags=maint,ignore_jobs nodes=trn1-st-trn1-4 users=root; status 0
-on scancel --signal=USR1 --batch "$nodes"
+on scontrol create reservation reservation=works starttime=now+130seconds duration=10 flags=maint,ignore_jobs nodes="$(grep -o 'rank on [^,]*' nodes.out | head -1 | sed 's/rank on //')" users=root; status 0
 again nodes "a reservation takes the job's nodes" "a job that stops for a maintenance"
 is "$(rows 'outcome, exit_code' nodes)" "reservation 76" "its cause is the reservation"
+grep -qE "a reservation takes the job's nodes in [0-9]+ s, and what a checkpoint takes here is not known yet" nodes.out; ok $? "in time for what is not known yet"
 on scontrol delete reservation=works
 job=$nodes; start_again; until_true grep -q 'attempt 2: .*from step' nodes.out; ok $? "it goes on from its checkpoint"
 on scancel "$nodes"
 says deaf 'left no checkpoint'; is "$(rows outcome deaf)" time_limit "a workload that the warning killed has the limit as its cause"
-until_true queue_empty; tap_done
+again unasked "the job's time limit is near" "a job without --signal"
+is "$(rows 'outcome, exit_code' unasked)" "time_limit 76" "its cause is the time limit"
+grep -qE "the job's time limit is in (30|29) s, and a stop with a checkpoint takes as long here" unasked.out; ok $? "warned as late as a checkpoint here allows" || tail -5 unasked.out
+on scancel "$unasked"; until_true queue_empty; tap_done

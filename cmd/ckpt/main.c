@@ -339,7 +339,10 @@ static void show_arrays(const struct tern_ckpt *c)
             snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, d ? "x" : "", a.shape[d]);
             bytes *= a.shape[d];
         }
-        printf("  %-5s %-16s %s\n", tern_ckpt_type_name(a.type), a.ndim ? shape : "scalar", a.name);
+        char *name = tern_strdup(a.name); /* as somebody's file has it */
+        tern_str_mask(name);
+        printf("  %-5s %-16s %s\n", tern_ckpt_type_name(a.type), a.ndim ? shape : "scalar", name);
+        free(name);
         total += bytes;
     }
     char text[32];

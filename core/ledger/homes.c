@@ -221,6 +221,39 @@ int tern_home_make_run(const char *home, const char *run_id, int bits, struct te
     return rc;
 }
 
+int tern_home_make_attempt(const char *dir, const char *run_id, int *bits, struct tern_err *err)
+{
+    char *spool = tern_fs_dirname(dir), *run = tern_fs_dirname(spool), *runs = tern_fs_dirname(run),
+         *home = tern_fs_dirname(runs);
+    int rc = tern_home_make_run(home, run_id, *bits, err);
+
+    if (rc == 0)
+        rc = tern_fs_mkdirs_like(dir, err);
+    if (rc == 0)
+        *bits = tern_home_bits(home, run_id);
+    free(spool);
+    free(run);
+    free(runs);
+    free(home);
+    return rc;
+}
+
+int tern_home_sync(const char *dir, struct tern_err *err)
+{
+    uint32_t uid;
+    int rc = 0;
+
+    char *at = tern_strdup(dir);
+    for (int left = tern_home_part(dir, &uid) ? 7 : 5; rc == 0 && left; left--) {
+        rc = tern_fs_sync_dir(at, err);
+        char *up = tern_fs_dirname(at);
+        free(at);
+        at = up;
+    }
+    free(at);
+    return rc;
+}
+
 /* The permissions of what lies in a run's folder follow a new `ledger.mode`; nothing outside it. */
 static void change_bits(int parent, const char *name, mode_t bits)
 {

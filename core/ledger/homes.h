@@ -32,6 +32,12 @@ char *tern_home_user(const char *ledger_dir, const char *run_id);
  * one; negative: as the umask has it. */
 int tern_home_make_run(const char *home, const char *run_id, int bits, struct tern_err *err);
 
+/* An attempt's spool folder (LEDGER[/u/UID]/runs/RUN/spool/N), and what is missing above it; *bits:
+ * as of tern_home_make_run, and then the permissions that all of the run has. */
+int tern_home_make_attempt(const char *dir, const char *run_id, int *bits, struct tern_err *err);
+/* Make it and those above it, up to the ledger's, survive a power cut. */
+int tern_home_sync(const char *dir, struct tern_err *err);
+
 /* The permissions of a run's folder, which all in it shares; -1 where it is not there. */
 int tern_home_bits(const char *home, const char *run_id);
 

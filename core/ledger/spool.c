@@ -203,25 +203,6 @@ static bool writer_good(const char *w)
            strspn(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
 }
 
-/* The attempt's folder, and what is missing above it; *bits: the permissions of a new run's folder
- * (negative: the umask's), and then of the one that is there. */
-static int make_folder(const char *dir, const char *run_id, int *bits, struct tern_err *err)
-{
-    char *spool = tern_fs_dirname(dir), *run = tern_fs_dirname(spool), *runs = tern_fs_dirname(run),
-         *home = tern_fs_dirname(runs);
-    int rc = tern_home_make_run(home, run_id, *bits, err);
-
-    if (rc == 0)
-        rc = tern_fs_mkdirs_like(dir, err);
-    if (rc == 0)
-        *bits = tern_home_bits(home, run_id);
-    free(spool);
-    free(run);
-    free(runs);
-    free(home);
-    return rc;
-}
-
 static struct tern_spool *open_spool(const char *dir, const char *run_id, unsigned attempt,
                                      const char *writer, struct tern_err *err)
 {
@@ -236,7 +217,7 @@ static struct tern_spool *open_spool(const char *dir, const char *run_id, unsign
         return NULL;
     }
     int bits = -1;
-    if (make_folder(dir, run_id, &bits, err) < 0)
+    if (tern_home_make_attempt(dir, run_id, &bits, err) < 0)
         return NULL;
     struct tern_spool *s = tern_alloc(1, sizeof *s, "spool", err);
     if (!s)
@@ -340,7 +321,7 @@ static int follow(struct tern_spool *s, bool now, struct tern_err *err)
         return 0;
     struct tern_err why = {0};
     int bits = s->bits;
-    if (make_folder(s->dir, s->head.run_id, &bits, &why) < 0) { /* it may come back */
+    if (tern_home_make_attempt(s->dir, s->head.run_id, &bits, &why) < 0) { /* it may come back */
         *err = why;
         return -1;
     }
@@ -367,19 +348,8 @@ int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
             return tern_err_sys(err, "%s: cannot make it durable", s->path);
         new_file = true;
     }
-    if (new_file) {
-        char *runs = tern_strf("%s/../../..", s->dir), *run = tern_strf("%s/../..", s->dir),
-             *spool = tern_strf("%s/..", s->dir), *ledger = tern_strf("%s/../../../..", s->dir);
-        int rc = tern_fs_sync_dir(s->dir, err) < 0 || tern_fs_sync_dir(spool, err) < 0 ||
-                 tern_fs_sync_dir(run, err) < 0 || tern_fs_sync_dir(runs, err) < 0 ||
-                 tern_fs_sync_dir(ledger, err) < 0;
-        free(ledger);
-        free(runs);
-        free(run);
-        free(spool);
-        if (rc)
-            return -1;
-    }
+    if (new_file && tern_home_sync(s->dir, err) < 0)
+        return -1;
     s->durable = s->end;
     return 0;
 }
@@ -394,6 +364,7 @@ void tern_spool_beat(struct tern_spool *s)
     if (s->fd >= 0)
         futimens(s->fd, NULL); /* the file server's time */
 }
+
 uint64_t tern_spool_dropped(const struct tern_spool *s)
 {
     return s ? s->dropped : 0;

@@ -31,6 +31,8 @@ struct key {
     const char *help;
 };
 
+/* In the order of enum tern_ledger_mode. */
+static const char *const ledger_modes[] = {"umask", "private", "group", "all", NULL};
 /* In the order of enum tern_health_level. */
 static const char *const health_levels[] = {"off", "quick", "deep", NULL};
 static const char *const platforms[] = {"none", "hyperpod", "pcluster", "virtual", NULL};
@@ -39,6 +41,10 @@ static const char *const platforms[] = {"none", "hyperpod", "pcluster", "virtual
 static const struct key keys[] = {
     {"ledger", "dir", PATH, AT(ledger),
      .help = "the ledger of recipes that name none; %u in it is the user's name"},
+    {"ledger", "mode", WORD, AT(ledger_mode), .words = ledger_modes,
+     .help =
+         "who may read runs whose recipe does not say: by the umask, their user alone, the group "
+         "or all"},
     {"launch", "profile", TEXT, AT(profile),
      .help = "environment of the ranks (`tern env`) where neither job nor recipe names one"},
     {"launch", "restarts_max", COUNT, AT(restarts_max), 1000000,
@@ -247,7 +253,7 @@ struct tern_site *tern_site_load(const char *path, struct tern_err *err)
 
     if (!s)
         return NULL;
-    s->restarts_max = s->health = -1;
+    s->restarts_max = s->health = s->ledger_mode = -1;
     s->path = tern_strdup(named ? named : usual);
     if (!named && access(usual, F_OK) < 0 && errno == ENOENT)
         return s;
@@ -301,6 +307,8 @@ int tern_site_fill(const struct tern_site *s, struct tern_recipe *r, struct tern
         r->workload.precompile.cache = tern_fs_join(r->ledger.dir, "graphs");
     if (!r->launch.profile && s->profile)
         r->launch.profile = tern_strdup(s->profile);
+    if (s->ledger_mode >= 0 && !tern_recipe_given(r, "ledger.mode"))
+        r->ledger.mode = s->ledger_mode;
     if (s->health >= 0 && !tern_recipe_given(r, "launch.health"))
         r->launch.health = s->health;
     if (s->restarts_max >= 0 && r->launch.restarts > s->restarts_max) {

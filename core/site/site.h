@@ -41,6 +41,7 @@ struct tern_site {
     bool present; /* the file is there */
 
     char *ledger;         /* ledger.dir, absolute; %u is the user's name by now */
+    int64_t ledger_mode;  /* ledger.mode */
     char *profile;        /* launch.profile */
     int64_t restarts_max; /* launch.restarts_max: ceiling of launch.restarts */
     int64_t health;       /* launch.health: enum tern_health_level */
@@ -58,8 +59,8 @@ struct tern_site *tern_site_load(const char *path, struct tern_err *err);
 void tern_site_free(struct tern_site *site); /* NULL is fine */
 
 /* Settle in `r` what it leaves open: ledger.dir (with it workload.precompile.cache, below it),
- * launch.profile, launch.health, and launch.restarts down to the ceiling.  Fails when there is no
- * ledger.dir in either.  Identity and hashes of the recipe are as before. */
+ * ledger.mode, launch.profile, launch.health, and launch.restarts down to the ceiling.  Fails when
+ * there is no ledger.dir in either.  Identity and hashes of the recipe are as before. */
 int tern_site_fill(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err);
 
 /* Every key with its meaning, one a line: `tern help site`. */

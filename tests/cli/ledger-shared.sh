@@ -128,6 +128,10 @@ is "$(mode all/u/$A/runs/$hidden) $(mode all/u/$A/ledger.db)" "700 400" "a priva
 run as $B tern ledger list -l all -a; ! grep -q hidden out; ok $? "others see nothing of it"
 run as $B tern ledger show -l all "$hidden"; [ "$rc" != 0 ]; ok $? "also by its id"
 run as $B tern ledger list -l all -a -P -n -o name; is "$(cat out)" open "what is not private is still listed"
+printf 'version: 1\nledger: {dir: %s, mode: private}\n' "$WORK/all" >tern.yaml; chmod 644 tern.yaml
+printf 'version: 1\nname: settled\nlaunch: {health: off}\nworkload: {command: [true]}\n' >w$B/settled.yaml
+(export TERN_CONFIG=$WORK/tern.yaml; train $B settled; exit $rc); rc=$?; status 0 "with a site's ledger.mode"
+is "$(mode all/u/$B/runs/*)" 700 "which holds where the recipe does not say"
 L=$WORK/umask; mkdir -m 755 umask; chown $A umask; recipe $A quiet; (umask 077; train $A quiet; exit $rc); rc=$?; status 0 "with umask 077"
 is "$(find umask -mindepth 1 -perm /077)" "" "without a mode the umask says who may read"
 L=$WORK/wide; mkdir -m 755 wide; chown $A wide; recipe $A loud ", mode: all"; (umask 077; train $A loud; exit $rc); rc=$?; status 0

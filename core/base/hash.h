@@ -1,4 +1,5 @@
-/* Checksums: CRC-32C (Castagnoli) to notice torn and flipped bytes, SHA-256 to name content. */
+/* Checksums: CRC-32C (Castagnoli) to notice torn and flipped bytes, SHA-256 to name content,
+ * SipHash for short things that nobody without a key may make. */
 #ifndef TERN_BASE_HASH_H
 #define TERN_BASE_HASH_H
 
@@ -9,6 +10,11 @@
 
 /* CRC-32C of `data` continued from `crc` (0 to begin): crc32c("123456789") = 0xe3069283. */
 uint32_t tern_crc32c(uint32_t crc, const void *data, size_t len);
+
+/* SipHash-2-4 with 128 bits of result (Aumasson, Bernstein, 2012). */
+#define TERN_SIPHASH_BYTES 16 /* of the key, and of the result */
+void tern_siphash(const uint8_t key[TERN_SIPHASH_BYTES], const void *data, size_t len,
+                  uint8_t to[TERN_SIPHASH_BYTES]);
 
 #define TERN_SHA256_BYTES 32
 #define TERN_SHA256_HEX 65 /* with the NUL */

@@ -125,7 +125,7 @@ void ofi_memory_explain(const struct ofi *o, struct tern_buf *to)
         return;
     }
     tern_buf_printf(to,
-                    "strangers: records begin with 128 bits of their receiver's; keys of memory "
+                    "strangers: records begin with a seal of 128 bits; keys of memory "
                     "are %s",
                     bits & FI_MR_PROV_KEY ? "the provider's" : "random");
     tern_buf_puts(to, o->rails[0].info->domain_attr->cq_data_size >= sizeof(uint64_t)

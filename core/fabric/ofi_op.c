@@ -254,6 +254,8 @@ void ofi_op_later(struct ofi *o, struct op *op)
 
 void ofi_op_post(struct ofi *o, struct op *op)
 {
+    if (op->kind == OP_RECORD)
+        tern_fabric_record_seal(o->secrets[op->rank], op->data, op->bytes);
     if (o->rails[op->rail].down) {
         done(o, op, FI_EHOSTDOWN, 0, 0);
     } else if (!try(o, op)) {

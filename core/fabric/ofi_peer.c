@@ -67,7 +67,6 @@ struct op *ofi_record_new(struct ofi *o, enum record_kind kind, int rank, size_t
                              .sender = (uint32_t)o->rank,
                              .limit = p->told,
                              .seen = p->eager_in.low};
-    memcpy((*head)->secret, o->secrets[rank], RECORD_SECRET);
     return op;
 }
 
@@ -277,7 +276,8 @@ static void learn(struct ofi *o, const struct record *h)
 
 void ofi_peer_slot(struct ofi *o, struct op *slot, size_t bytes)
 {
-    struct record_reader reader = {o->secret, o->rank, o->size, o->eager_max};
+    struct record_reader reader = {o->secret, o->rank, o->size, o->eager_max,
+                                   (const uint8_t(*)[RECORD_SECRET])o->secrets};
     struct record_view v;
     const char *why;
 

@@ -1,5 +1,7 @@
 #include "core/fabric/ofi_record.h"
 
+#include "core/base/hash.h"
+
 #include <string.h>
 
 static int refuse(const char **why, const char *word)
@@ -13,6 +15,7 @@ static int read_ready(const struct record_reader *reader, struct record_view *v,
     const struct record *h = &v->head;
 
     memcpy(&v->ready, v->payload, sizeof v->ready);
+    tern_fabric_ready_mask(reader->secrets[h->sender], reader->rank, h, &v->ready);
     if (h->bytes <= reader->eager_max || h->bytes > TRANSPORT_CHUNK)
         return refuse(why, "a receive of an impossible size");
     if (!v->ready.chunk || v->ready.chunk > TRANSPORT_CHUNK ||
@@ -41,14 +44,50 @@ bool tern_fabric_same_secret(const uint8_t *a, const uint8_t *b)
     return differ == 0;
 }
 
+static void make_seal(const uint8_t secret[RECORD_SECRET], const void *record, size_t n,
+                      uint8_t seal[RECORD_SECRET])
+{
+    const uint8_t *bytes = record;
+    size_t more = n - sizeof(struct record);
+
+    if (bytes[offsetof(struct record, kind)] == RECORD_EAGER)
+        more = 0;
+    else if (more > sizeof(struct control)) /* what is longer is none */
+        more = sizeof(struct control);
+    tern_siphash(secret, bytes + RECORD_SECRET, sizeof(struct record) - RECORD_SECRET + more, seal);
+}
+
+void tern_fabric_record_seal(const uint8_t secret[RECORD_SECRET], void *record, size_t n)
+{
+    make_seal(secret, record, n, record);
+}
+
+void tern_fabric_ready_mask(const uint8_t secret[RECORD_SECRET], int to, const struct record *head,
+                            struct record_ready *ready)
+{
+    enum { BLOCKS = (sizeof(uint64_t) * (1 + RAILS) + sizeof(uint32_t) + 15) / 16 };
+    uint32_t in[4] = {(uint32_t)to, head->number, head->id, 0}, token;
+    uint64_t mask[2 * BLOCKS];
+
+    for (; in[3] < BLOCKS; in[3]++)
+        tern_siphash(secret, in, sizeof in, (uint8_t *)&mask[2 * in[3]]);
+    ready->address ^= mask[0];
+    for (int i = 0; i < RAILS; i++)
+        ready->key[i] ^= mask[1 + i];
+    memcpy(&token, &mask[1 + RAILS], sizeof token);
+    ready->token ^= token;
+}
+
 int tern_fabric_record_read(const struct record_reader *reader, const void *bytes, size_t n,
                             struct record_view *v, const char **why)
 {
     struct record *h = &v->head;
+    uint8_t seal[RECORD_SECRET];
 
     if (n < sizeof *h)
         return refuse(why, "too short");
-    if (!tern_fabric_same_secret(bytes, reader->secret))
+    make_seal(reader->secret, bytes, n, seal);
+    if (!tern_fabric_same_secret(bytes, seal))
         return refuse(why, "a stranger's");
     memcpy(h, bytes, sizeof *h);
     v->payload = (const char *)bytes + sizeof *h;

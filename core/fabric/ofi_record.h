@@ -1,9 +1,12 @@
 /* What libfabric's transport puts on the wire in RMA mode: records, and the immediate of a write.
  * Nothing here touches an endpoint, so hostile bytes can be tried on it alone.
  *
- * Every record begins with 128 bits that its receiver drew and told the ranks of its job where they
- * met.  A process that does not know them is not heard.  (A process that can read the wire learns
- * them: such a wire needs encryption below.)
+ * Every rank draws 128 bits, its secret, and tells it to the ranks of its job where they meet.  A
+ * record begins with its seal, 128 bits that are a hash of its head and of what follows it, but for
+ * messages' bytes, keyed with the receiver's secret.  A process that was not told the secret is not
+ * heard, and does not learn it from what it is sent where it takes a rank's port; nor does it learn
+ * from a READY where it could write: that is masked with the secret of the rank that asks.  (A
+ * process that can change what is on the wire is another matter: that needs encryption below.)
  *
  * A record is a head, followed by a short message's bytes (EAGER), by where a long one is to be
  * written (READY), or by a control message (CONTROL).  All machines of a job have one byte order:
@@ -45,7 +48,7 @@ enum record_kind {
 };
 
 struct record {
-    uint8_t secret[RECORD_SECRET]; /* the receiver's */
+    uint8_t seal[RECORD_SECRET];
     uint16_t magic;
     uint8_t kind, down; /* down: a bit for every rail that the sender has given up */
     uint32_t sender, number;
@@ -70,7 +73,8 @@ _Static_assert(sizeof(struct control) <= EAGER_MAX, "a control message fits a sl
 struct record_reader {
     const uint8_t *secret; /* [RECORD_SECRET] its own */
     int rank, size;
-    size_t eager_max; /* agreed on by all ranks */
+    size_t eager_max;                        /* agreed on by all ranks */
+    const uint8_t (*secrets)[RECORD_SECRET]; /* [size] everybody's */
 };
 
 /* What came, checked: `payload` is inside `bytes`.  The pointers are NULL where the kind has none.
@@ -85,6 +89,12 @@ struct record_view {
 /* Of RECORD_SECRET bytes, in a time that does not tell how many of them are right. */
 bool tern_fabric_same_secret(const uint8_t *a, const uint8_t *b);
 
+/* Seal one of `n` bytes for who has this secret; an EAGER's payload need not be there. */
+void tern_fabric_record_seal(const uint8_t secret[RECORD_SECRET], void *record, size_t n);
+/* Mask, or unmask, where and with which keys a READY's sender, whose secret it is, has `to` write.
+ */
+void tern_fabric_ready_mask(const uint8_t secret[RECORD_SECRET], int to, const struct record *head,
+                            struct record_ready *ready);
 /* 0, or -1 with `why` (a word for the log) when these are not bytes that a rank of this job sends;
  * `v` is then undefined.  Any alignment. */
 int tern_fabric_record_read(const struct record_reader *reader, const void *bytes, size_t n,

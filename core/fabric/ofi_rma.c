@@ -253,6 +253,7 @@ static bool ask_for(struct ofi *o, struct ofi_msg *m)
     head->call = m->call;
     head->id = m->id;
     head->tag = m->node.tag;
+    tern_fabric_ready_mask(o->secret, m->m.rank, head, &ready);
     memcpy(head + 1, &ready, sizeof ready);
     op->m = m;
     m->left++;

@@ -22,20 +22,52 @@ addresses() {
     for p in $(pgrep -P "$main"); do ss -ltnpH | grep "pid=$p," | awk '$4 !~ /^127\./ {print $4}'; done | sort -u >at
     [ "$(wc -l <at)" = $ranks ]
 }
-tries=$(long && echo 5 || echo 2)
-for try in $(seq "$tries"); do
-    TERN_FABRIC_SHARE=1 TERN_DEADLINE=20 "$R" random $ranks $((try + 90)) $((seconds * 500)) >ranks.out 2>ranks.err &
+# Ranks with random operations amid what a stranger does for some seconds: $ended, ranks.out, ranks.err, out.
+amid() { # HOW SECONDS SEED
+    TERN_FABRIC_SHARE=1 "$R" random $ranks "$3" $((seconds * 500)) >ranks.out 2>ranks.err &
     main=$!
     until_true addresses
-    run timeout 120 "${as[@]}" "$WORK/stranger" $ranks "$seconds" $(cat at)
+    STRANGER=$1 run timeout 120 "${as[@]}" "$WORK/stranger" $ranks "$2" $(cat at)
     wait $main; ended=$?
+}
+# Whatever comes of it is no wrong value: an error of the fabric, where a connection was lost.
+judge() { # WHAT
     if [ $ended = 0 ]; then
-        ok 0 "try $try: every value is the reference's ($(cat out))"
-    else # a connection of theirs was lost: it is an error of the fabric, never a wrong value
-        [ "$(grep -c 'code 75: rank [0-9] (' ranks.err)" -ge 1 ] && ! grep -qE 'wrong|differs|Sanitizer|runtime error' ranks.err ranks.out
-        ok $? "try $try: the attempt ends, and names a rank" || head -20 ranks.err
+        ok 0 "$1: every value is the reference's ($(cat out))"
+    else
+        [ "$(grep -cE '(^[a-z]+|code 75): rank [0-9] [(]' ranks.err)" -ge 1 ] && ! grep -qE 'wrong|differs|Sanitizer|runtime error' ranks.err ranks.out
+        ok $? "$1: the attempt ends, and names a rank ($(cat out))" || head -20 ranks.err
     fi
+}
+tries=$(long && echo 5 || echo 2)
+for try in $(seq "$tries"); do
+    amid records "$seconds" $((try + 90))
+    judge "try $try"
     grep -q "a message was dropped: it is a stranger's" ranks.err; ok $? "try $try: which is told" || { cat out err; head -5 ranks.err; }
     [ "$(grep -c "it is a stranger's" ranks.err)" -le $ranks ]; ok $? "try $try: once a rank"
 done
+# Another process has another number: libfabric takes it for the rank at that port, started anew.
+TERN_DEADLINE=5 amid claim "$seconds" 97
+[ "$rc" = 0 ]; ok $? "the ranks' ports are claimed by another process, which hears something" || cat out err
+judge "ports are claimed"
+if [ "$(ulimit -Hn)" -ge 12000 ]; then
+    ulimit -Sn 12000
+    amid hold "$seconds" 98
+    [ "$rc" = 0 ]; ok $? "10,000 connections that say nothing" || cat out err
+    judge "10,000 connections"
+fi
+# Files by which libfabric's shm shares memory are their owner's alone.
+touch before
+TERN_FABRIC_PROVIDER=shm TERN_FABRIC_SHARE=1 "$R" random $ranks 5 2000 >ranks.out 2>ranks.err &
+main=$!
+shared() { find /dev/shm -maxdepth 1 -type f -newer before -user "$(id -u)" 2>/dev/null >files; [ "$(wc -l <files)" -ge $ranks ] || ! kill -0 $main 2>/dev/null; }
+until_true shared
+if [ -s files ]; then
+    others=$(while read -r f; do [ -z "$(find "$f" -perm /077 2>/dev/null)" ] || echo "$f"; done <files)
+    [ -z "$others" ]; ok $? "shm: nobody else may open them" || echo "# $others"
+    [ "$(id -u)" != 0 ] || { while read -r f; do "${as[@]}" head -c1 "$f" 2>/dev/null; done <files >got; [ ! -s got ]; ok $? "shm: nor can another user"; }
+else
+    skip "libfabric's shm makes no files here"
+fi
+wait $main; ok $? "shm: every value is the reference's"
 tap_done

@@ -4,7 +4,11 @@
  *
  * sends records of all kinds in every rank's name, and junk, and writes with the keys that a
  * careless peer would have, to libfabric's tcp endpoints that listen there, and opens connections
- * that say nothing.  Prints what it got rid of; exit status 0 when it could send at all. */
+ * that say nothing.  Prints what it got rid of; exit status 0 when it could send at all.
+ *
+ * With STRANGER=claim it connects to each in the name of each other's port instead, so that
+ * libfabric takes it for that one, started anew, and keeps what is sent to it.  With STRANGER=hold
+ * it opens 10,000 connections, which say nothing, and holds them. */
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/rand.h"
@@ -12,6 +16,8 @@
 #include "core/fabric/ofi_record.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -94,7 +100,7 @@ static size_t a_record(int ranks)
     uint64_t guess[2] = {draw(12), draw(13)};
 
     if (turn % 3)
-        memcpy(h.secret, guess, sizeof h.secret);
+        memcpy(h.seal, guess, sizeof h.seal);
     memset(room, 'x', ROOM / 2);
     memcpy(room, &h, sizeof h);
     if (h.kind == RECORD_CONTROL)
@@ -139,6 +145,106 @@ static void connections(const struct sockaddr_in *to)
     }
 }
 
+/* ---------------------------------------------------------------- another's port */
+
+/* How this libfabric asks for a connection: the bytes that it sends to a listener of ours. */
+static size_t learn_request(struct fid_av *av, uint8_t *to, size_t size, in_port_t *own)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
+    socklen_t len = sizeof here;
+    struct sockaddr_in mine;
+    size_t n = sizeof mine, got = 0;
+    fi_addr_t at;
+
+    if (bind(listener, (struct sockaddr *)&here, sizeof here) < 0 || listen(listener, 1) < 0 ||
+        getsockname(listener, (struct sockaddr *)&here, &len) < 0 ||
+        fi_av_insert(av, &here, 1, &at, 0, NULL) != 1 || fi_getname(&ep->fid, &mine, &n) != 0)
+        return 0;
+    *own = mine.sin_port;
+    fcntl(listener, F_SETFL, O_NONBLOCK);
+    for (int ms = 0; ms < 3000 && (fd < 0 || ms < 1000); ms++) {
+        fi_send(ep, room, 8, fi_mr_desc(mr), at, room);
+        progress();
+        fd = fd < 0 ? accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : fd;
+        ssize_t k = fd >= 0 ? recv(fd, to + got, size - got, 0) : 0;
+        got += k > 0 ? (size_t)k : 0;
+        tern_clock_sleep_ns(1000000);
+    }
+    return got;
+}
+
+/* One that is taken for who listens at `port`. */
+static int claim(const struct sockaddr_in *to, in_port_t port, uint8_t *request, size_t n,
+                 in_port_t own)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), changed = 0;
+
+    if (fd < 0 || connect(fd, (const struct sockaddr *)to, sizeof *to) < 0) {
+        close(fd);
+        return -1;
+    }
+    uint8_t with[512];
+    memcpy(with, request, n);
+    for (size_t i = 0; i + sizeof own <= n; i++)
+        if (memcmp(with + i, &own, sizeof own) == 0 && ++changed)
+            memcpy(with + i, &port, sizeof port);
+    if (!changed || send(fd, with, n, MSG_NOSIGNAL) != (ssize_t)n) {
+        close(fd);
+        return -1;
+    }
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+static int claim_all(struct fid_av *av, const struct sockaddr_in *to, int n, double seconds)
+{
+    enum { KEPT = 500 };
+    static int kept[KEPT];
+    uint8_t request[512], heard[4096];
+    in_port_t own;
+    size_t bytes = learn_request(av, request, sizeof request, &own);
+    int64_t until = tern_clock_boot_ns() + (int64_t)(seconds * 1e9);
+    unsigned long long claimed = 0, got = 0;
+
+    memset(kept, -1, sizeof kept);
+    for (unsigned k = 0; bytes && tern_clock_boot_ns() < until; k++) {
+        unsigned a = k % (unsigned)n, b = k / (unsigned)n % (unsigned)n;
+        int *at = &kept[k % KEPT];
+        if (*at >= 0)
+            close(*at);
+        *at = a == b ? -1 : claim(&to[a], to[b].sin_port, request, bytes, own);
+        claimed += *at >= 0;
+        tern_clock_sleep_ns(5000000);
+        for (int i = 0; i < KEPT; i++) {
+            ssize_t more = kept[i] >= 0 ? recv(kept[i], heard, sizeof heard, 0) : 0;
+            got += more > 0 ? (unsigned long long)more : 0;
+        }
+    }
+    printf("%llu connections in others' names, %llu bytes heard\n", claimed, got);
+    fflush(stdout);
+    _exit(claimed && got ? 0 : 1);
+}
+
+static int hold_all(const struct sockaddr_in *to, int n, double seconds)
+{
+    enum { HELD = 10000 };
+    int held = 0;
+
+    for (int i = 0; i < HELD; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0)
+            break;
+        held += connect(fd, (const struct sockaddr *)&to[i % n], sizeof *to) == 0 ||
+                errno == EINPROGRESS;
+        if (i % 100 == 0)
+            tern_clock_sleep_ns(1000000);
+    }
+    tern_clock_sleep_ns((int64_t)(seconds * 1e9));
+    printf("%d connections held\n", held);
+    return held < HELD;
+}
+
 int main(int argc, char **argv)
 {
     struct sockaddr_in to[64];
@@ -158,11 +264,16 @@ int main(int argc, char **argv)
     }
     if (n == 0 || ranks < 1)
         return 2;
+    const char *way = getenv("STRANGER");
+    if (way && strcmp(way, "hold") == 0)
+        return hold_all(to, n, atof(argv[2]));
     setenv("FI_PROVIDER", "tcp,net", 0);
     if (open_endpoint("net", &av) < 0 && open_endpoint("tcp;ofi_rxm", &av) < 0) {
         fprintf(stderr, "fabric-stranger: no endpoint here\n");
         return 1;
     }
+    if (way && strcmp(way, "claim") == 0)
+        return claim_all(av, to, n, atof(argv[2]));
     for (int i = 0; i < n; i++)
         if (fi_av_insert(av, &to[i], 1, &at[i], 0, NULL) != 1)
             return 1;

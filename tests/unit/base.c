@@ -38,6 +38,15 @@ static void test_hash(void)
     uint8_t d[TERN_SHA256_BYTES];
     char hex[TERN_SHA256_HEX], zeros[32] = {0};
 
+    uint8_t key[TERN_SIPHASH_BYTES], mac[TERN_SIPHASH_BYTES];
+    for (int i = 0; i < TERN_SIPHASH_BYTES; i++)
+        key[i] = (uint8_t)i;
+    tern_siphash(key, "", 0, mac);
+    ok(strcmp(tern_hex(hex, mac, sizeof mac), "a3817f04ba25a8e66df67214c7550293") == 0,
+       "siphash of nothing, its authors' value");
+    tern_siphash(key, key, 15, mac);
+    ok(strcmp(tern_hex(hex, mac, sizeof mac), "5493e99933b0a8117e08ec0f97cfc3d9") == 0,
+       "siphash of 15 bytes, its authors' value");
     ok(tern_crc32c(0, "123456789", 9) == 0xe3069283u, "crc32c check value");
     ok(tern_crc32c(0, zeros, 32) == 0x8a9136aau, "crc32c of 32 zeros (RFC 3720)");
     ok(tern_crc32c(tern_crc32c(0, "1234", 4), "56789", 5) == 0xe3069283u, "crc32c continues");

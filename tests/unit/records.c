@@ -71,10 +71,17 @@ static bool sound(const struct record_reader *r, const struct record_view *v, co
                                        memchr(v->control.text, 0, sizeof v->control.text)));
 }
 
+/* As a peer does, whatever else is wrong with it. */
+static void seal(const uint8_t *secret, uint8_t *bytes, size_t n)
+{
+    if (n >= sizeof(struct record))
+        tern_fabric_record_seal(secret, bytes, n);
+}
+
 static void records_are_checked(void)
 {
-    static const uint8_t none[RECORD_SECRET];
-    const struct record_reader reader = {none, 0, RANKS, EAGER_MAX};
+    static const uint8_t none[RANKS][RECORD_SECRET];
+    const struct record_reader reader = {none[0], 0, RANKS, EAGER_MAX, none};
     uint8_t whole[RECORD_MAX + 1024];
     long taken = 0, refused = 0, unsound = 0;
 
@@ -82,6 +89,7 @@ static void records_are_checked(void)
         struct record_view v;
         const char *why = NULL;
         size_t n = make_record(i, whole);
+        seal(none[0], whole, n);
         uint8_t *exact = malloc(n ? n : 1); /* so that a sanitizer sees a byte too many */
         memcpy(exact, whole, n);
         if (tern_fabric_record_read(&reader, exact, n, &v, &why) == 0) {
@@ -198,8 +206,7 @@ static void survives_a_mad_peer(void)
     struct op slot = {.data = malloc(RECORD_MAX + 1024)};
     for (uint64_t i = 0; i < ROUNDS / 10; i++) {
         size_t n = make_record(i, slot.data);
-        if (n >= RECORD_SECRET) /* one that knows the secret */
-            memcpy(slot.data, o->secret, RECORD_SECRET);
+        seal(o->secret, slot.data, n);
         ofi_peer_slot(o, &slot, n);
         ofi_rma_written(o, 0, (uint32_t)draw(i, 50) & (i % 2 ? UINT32_MAX : 0xffff));
         if (i % 64 == 0)
@@ -226,6 +233,46 @@ static void survives_a_mad_peer(void)
     t->ops->close(t);
 }
 
+/* Who takes a rank's port is sent what was meant for that one. */
+static void what_is_sent_tells_nothing(void)
+{
+    static const uint8_t asker[RECORD_SECRET] = {1}, mine[RECORD_SECRET] = {2};
+    const uint8_t secrets[RANKS][RECORD_SECRET] = {{2}, {1}, {3}};
+    const struct record_reader reader = {mine, 0, RANKS, EAGER_MAX, secrets};
+    const struct record head = {.magic = RECORD_MAGIC,
+                                .kind = RECORD_READY,
+                                .sender = 1,
+                                .number = 7,
+                                .bytes = EAGER_MAX + 1};
+    const struct record_ready ready = {0x11, {0x22, 0x33, 0x44, 0x55}, {1}, 65536, 0x66};
+    struct {
+        struct record head;
+        struct record_ready ready;
+    } sent = {head, ready}, other = {head, ready};
+    struct record_view v;
+    const char *why = NULL;
+
+    tern_fabric_ready_mask(asker, 0, &sent.head, &sent.ready);
+    tern_fabric_record_seal(mine, &sent, sizeof sent);
+    int seen = sent.ready.address == ready.address || sent.ready.token == ready.token;
+    for (int i = 0; i < RAILS; i++)
+        seen += sent.ready.key[i] == ready.key[i];
+    ok(seen == 0, "where to write, with which key and token: none of it can be read");
+    ok(tern_fabric_record_read(&reader, &sent, sizeof sent, &v, &why) == 0 &&
+           memcmp(&v.ready, &ready, sizeof ready) == 0,
+       "but by the rank that is asked: %s", why ? why : "all of it");
+    other.head.number++;
+    tern_fabric_ready_mask(asker, 0, &other.head, &other.ready);
+    ok((other.ready.key[0] ^ sent.ready.key[0]) != 0, "the same does not look the same again");
+    int taken = 0;
+    for (size_t i = RECORD_SECRET; i < sizeof sent; i++) {
+        ((uint8_t *)&sent)[i] ^= 1;
+        taken += tern_fabric_record_read(&reader, &sent, sizeof sent, &v, &why) == 0;
+        ((uint8_t *)&sent)[i] ^= 1;
+    }
+    ok(taken == 0, "its seal is good for nothing else");
+}
+
 /* Whoever can send to a rank and write to its address, and was not told its secret, its keys and
  * its tokens, changes nothing. */
 static void strangers_are_not_heard(void)
@@ -242,23 +289,27 @@ static void strangers_are_not_heard(void)
 
     if (!ok(t != NULL, "a transport opens"))
         return;
-    struct record_reader reader = {o->secret, 0, RANKS, EAGER_MAX};
+    struct record_reader reader = {o->secret, 0, RANKS, EAGER_MAX,
+                                   (const uint8_t(*)[RECORD_SECRET])o->secrets};
     size_t n = 0;
     for (uint64_t i = 0; n == 0; i++) { /* one that would be taken */
         n = make_record(i, all);
-        memcpy(all, o->secret, RECORD_SECRET);
+        seal(o->secret, all, n);
         if (n < sizeof(struct record) || tern_fabric_record_read(&reader, all, n, &v, &why) < 0)
             n = 0;
     }
     int taken = 0, other_words = 0;
-    for (int bit = 0; bit < 8 * RECORD_SECRET; bit++) {
+    for (size_t bit = 0; bit < 8 * sizeof(struct record); bit++) {
         all[bit / 8] ^= (uint8_t)(1 << bit % 8);
         why = NULL;
         taken += tern_fabric_record_read(&reader, all, n, &v, &why) == 0;
         other_words += !why || strcmp(why, "a stranger's") != 0;
         all[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-    ok(taken == 0 && other_words == 0, "a secret with one bit of 128 wrong is a stranger's");
+    ok(taken == 0 && other_words == 0,
+       "a record with one bit of its seal or its head wrong is a stranger's");
+    memcpy(all, o->secret, RECORD_SECRET);
+    ok(tern_fabric_record_read(&reader, all, n, &v, &why) < 0, "the secret itself is no seal");
 
     ok(t->ops->enroll(t, big, sizeof big, &mr, &err) == 0 &&
            t->ops->enroll(t, all, sizeof all, &other, &err) == 0,
@@ -432,6 +483,7 @@ int main(void)
     numbers_come_once();
     immediates_name_all();
     survives_a_mad_peer();
+    what_is_sent_tells_nothing();
     strangers_are_not_heard();
     /* Over rxm, which is under tcp in older ones, neither is so. */
     if (fi_version() >= FI_VERSION(1, 15)) {

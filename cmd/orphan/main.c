@@ -17,9 +17,9 @@ int main(int argc, char **argv)
         .about =
             "Started by tern-task on a rank's node when the supervisor has not answered for some "
             "seconds (TERN_RUN_BEACON).  Returns when it or its node answers.  When neither does, "
-            "the job is queued again, by the first of its nodes that can; where the caller may, "
-            "the node is set DOWN, so that the job begins at once, else Slurm does so after "
-            "SlurmdTimeout.  A job of spares that may not be queued again is ended.",
+            "the job is queued again, by the first of its nodes that can: where the caller may set "
+            "the node DOWN, at once, else (a job of spares) when Slurm has given up the node.  A "
+            "job of spares that may not be queued again is ended.",
         .run = run,
     };
 

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 enum { MAGIC = 0x424e5254 /* "TRNB" */, QUESTION = 1, ANSWER = 2, EVERY_MS = 200 };
+enum { FIRST_TURNS = 4 }; /* a power of two */
 
 struct word {
     uint8_t key[TERN_RUN_BEACON_KEY];
@@ -178,4 +179,15 @@ bool tern_run_beacon_answers(struct tern_run_beacon_asker *a, int ms)
 void tern_run_beacon_lose(struct tern_run_beacon_asker *a)
 {
     tern_datagram_close(&a->socket);
+}
+
+int tern_run_beacon_turn(int64_t node)
+{
+    int turn = FIRST_TURNS;
+
+    if (node < FIRST_TURNS)
+        return (int)node;
+    for (int64_t n = FIRST_TURNS; n < node; n *= 2)
+        turn++;
+    return (node & (node - 1)) == 0 ? turn : -1;
 }

@@ -15,6 +15,9 @@
 #include "core/base/datagram.h"
 #include "core/base/err.h"
 
+/* Seconds without an answer of the supervisor's, after which its node is looked at (orphan.h). */
+enum { TERN_RUN_BEACON_SILENT_S = 5 };
+
 enum { TERN_RUN_BEACON_KEY = 16, TERN_RUN_BEACON_NODE = 256 };
 
 /* The supervisor's. */
@@ -39,6 +42,11 @@ struct tern_run_beacon_asker {
     int64_t spares;                  /* launch.spares: the job outlives a node */
     int64_t heard_ns;                /* when it last answered, on the boot clock */
 };
+
+/* Which of the nodes that ask `node` (SLURM_NODEID) is, for they act one after the other; -1: none
+ * of them.  The first four do, and those at powers of two: enough of them outlive a rack, and they
+ * are few enough for the controller. */
+int tern_run_beacon_turn(int64_t node);
 
 /* By TERN_RUN_BEACON.  False where there is none, or it cannot be asked: `socket.fd` is -1 then. */
 bool tern_run_beacon_find(struct tern_run_beacon_asker *a);

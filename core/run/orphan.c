@@ -26,23 +26,20 @@ enum {
     CONNECT_MS = 2000, /* to the node's slurmd */
     LOOKS = 2,         /* that find the node silent... */
     REFUSALS = 5,      /* ...or without a slurmd, a second apart */
-    TURN_S = 1,        /* between two nodes that would act... */
-    LAST_TURN = 10,    /* ...of which this many are told apart */
+    TURN_S = 1,        /* between two nodes that would act */
+    WAIT_S = 2,        /* between two looks for the node's end, of the first of them */
     TRIES = 10,        /* of asking the controller, and between two of them */
     TRY_S = 3,
-    FREED_S = 20,         /* after SlurmdTimeout the node is down, and the job free, by then... */
-    PINGS = 3,            /* ...or by the next of so many pings in that time */
-    FREED_AT_ONCE_S = 25, /* where it is set down: slurmstepd tries to tell the srun that is gone
-                             (12 s), and slurmd looks for its end at growing distances (8 s) */
-    BEGIN_LOOKS = 10,     /* a tenth of a second apart */
+    FREED_S = 25, /* until Slurm has let go of the others: slurmstepd tries to tell the srun that is
+                     gone (12 s), and slurmd looks for its end at growing distances (8 s) */
+    BEGIN_LOOKS = 10, /* a tenth of a second apart */
 };
 
 struct orphan {
     struct tern_run_beacon_asker beacon;
     struct tern_slurm_node_place slurmd; /* of the supervisor's node */
     uint32_t job, restarts;
-    int64_t turn; /* which of the nodes this is, the supervisor's not counted */
-    time_t died;  /* the supervisor's node, about */
+    int turn; /* which this is of the nodes that ask */
 };
 
 static int64_t number(const char *name, int64_t otherwise)
@@ -162,35 +159,24 @@ static bool may_set_down(void)
     return geteuid() == 0 || tern_slurm_user_is(geteuid());
 }
 
-/* When Slurm will have let the job go.  One that may begin before that begins when its credentials
- * have run out (cred_expire: 2 minutes), after it. */
-static time_t freed(const struct orphan *o)
-{
-    int64_t timeout = tern_slurm_slurmd_timeout(NULL);
-
-    timeout = timeout > 0 ? timeout : 0;
-    return o->died + (time_t)(timeout + (timeout / PINGS > FREED_S ? timeout / PINGS : FREED_S));
-}
-
 /* In this order: from the requeue on, Slurm ends what the job has here, within KillWait; and from
- * the node's end on, at once. */
+ * the node's end on, at once.  A job that may begin before it is free begins when its credentials
+ * have run out (cred_expire: 2 minutes) after that. */
 static void queue_again(const struct orphan *o)
 {
     struct tern_err err = {0};
     char reason[128];
-    const bool at_once = may_set_down();
 
     if (tern_slurm_job_requeue(o->job, false, &err) < 0) {
         tern_error("%s", err.text);
         return;
     }
     tern_warn("node %s does not answer; job %" PRIu32 " is queued again", o->beacon.node, o->job);
-    begin(o, at_once ? time(NULL) + FREED_AT_ONCE_S : freed(o));
+    begin(o, time(NULL) + FREED_S);
     snprintf(reason, sizeof reason, "tern: does not answer the nodes of job %" PRIu32, o->job);
-    if (at_once && tern_slurm_node_update(o->beacon.node, TERN_SLURM_NODE_DOWN, reason, &err) < 0) {
+    if (may_set_down() &&
+        tern_slurm_node_update(o->beacon.node, TERN_SLURM_NODE_DOWN, reason, &err) < 0)
         tern_warn("%s", err.text);
-        begin(o, freed(o));
-    }
 }
 
 /* A job that outlives its nodes and may not be queued again would stay with nothing in it. */
@@ -219,19 +205,47 @@ static enum found look_at_job_long(const struct orphan *o, bool *requeue)
     return found;
 }
 
-static void act(const struct orphan *o)
+static bool node_down(const struct orphan *o)
+{
+    struct tern_slurm_node_state state;
+
+    return tern_slurm_node_state(o->beacon.node, &state, NULL) == 0 && state.given_up;
+}
+
+/* Slurm gives up the node in its own time.  A job that is queued again before that is let go of by
+ * the node's end alone, and Slurm 22.05 then begins it without having given back the devices it had
+ * (they stay in use until slurmctld is started anew).  Slurm itself does the right thing for a job
+ * that it ends with the node; one of spares it keeps. */
+static enum found wait_for_slurm(struct orphan *o, bool *requeue)
+{
+    enum found found = OURS;
+
+    if (o->beacon.spares == 0)
+        return OVER;
+    while (found == OURS && !node_down(o)) {
+        if (tern_run_beacon_answers(&o->beacon, LOOK_MS))
+            return OVER;
+        tern_clock_sleep_ns((o->turn + 1) * WAIT_S * second);
+        found = look_at_job_long(o, requeue);
+    }
+    return found;
+}
+
+static void act(struct orphan *o)
 {
     bool requeue = false;
     enum found found = look_at_job_long(o, &requeue);
 
+    if (found == OURS && !may_set_down())
+        found = wait_for_slurm(o, &requeue);
     if (found == OURS && o->turn > 0) { /* the nodes before this one, if they still run, do it */
-        tern_clock_sleep_ns((o->turn < LAST_TURN ? o->turn : LAST_TURN) * TURN_S * second);
+        tern_clock_sleep_ns(o->turn * TURN_S * second);
         found = look_at_job_long(o, &requeue);
     }
     if (found == OURS)
         requeue ? queue_again(o) : give_up(o);
-    else if (found == QUEUED && may_set_down()) /* what still runs here has held it up */
-        begin(o, time(NULL) + FREED_AT_ONCE_S);
+    else if (found == QUEUED) /* what still runs here has held it up */
+        begin(o, time(NULL) + FREED_S);
 }
 
 static void ignore_signals(void) /* this is what outlives the step for a while */
@@ -246,12 +260,9 @@ int tern_run_orphan(struct tern_err *err)
 {
     struct orphan o = {.job = (uint32_t)number("SLURM_JOB_ID", 0),
                        .restarts = (uint32_t)number("SLURM_RESTART_COUNT", 0),
-                       .turn = number("SLURM_NODEID", 1) - 1,
-                       .died = time(NULL) - TERN_RUN_ORPHAN_AFTER_S};
+                       .turn = tern_run_beacon_turn(number("SLURM_NODEID", 0))};
 
-    if (o.turn < 0)
-        o.turn = LAST_TURN;
-    if (!o.job || !tern_run_beacon_find(&o.beacon))
+    if (!o.job || o.turn < 0 || !tern_run_beacon_find(&o.beacon))
         return tern_err_set(err, TERN_USAGE,
                             "only for a rank that `tern run` has started in a job");
     ignore_signals();

@@ -10,7 +10,6 @@
 #include "core/run/feed.h"
 #include "core/run/intake.h"
 #include "core/run/lines.h"
-#include "core/run/orphan.h"
 #include "core/run/logfile.h"
 #include "core/run/memory.h"
 #include "core/run/metric.h"
@@ -35,7 +34,7 @@ enum {
     LINGER_MS = 500,      /* for what the program's children still print when it is gone */
     ASK_MS = 2000,        /* between two questions whether the supervisor's node runs... */
     ASK_AGAIN_MS = 500,   /* ...and while it has not answered one */
-    SILENT_MS = 1000 * TERN_RUN_ORPHAN_AFTER_S,
+    SILENT_MS = 1000 * TERN_RUN_BEACON_SILENT_S,
     GAP_MS = 3000,       /* between two looks: this process was stopped */
     LAST_WORD_MS = 2000, /* for its answer when the program has ended */
     PATIENCE_MS = 5000,  /* for the log and the ledger at the end, of a storage that hangs */
@@ -65,7 +64,7 @@ struct task {
     bool refused; /* told that its output is */
     sigset_t old_mask;
     char *buffer, *error; /* [CHUNK] */
-    /* Of the first rank of a node, which is not the supervisor's. */
+    /* Of the first rank of some nodes (orphan.h), but not the supervisor's. */
     struct tern_run_beacon_asker beacon;
     int64_t asked_ns, looked_ns;
     pid_t orphan; /* who looks into the supervisor's silence; 0: nobody */
@@ -409,9 +408,13 @@ static bool move_error(struct task *t)
 static void beacon_find(struct task *t)
 {
     const char *local = getenv("SLURM_LOCALID"), *node = getenv("SLURMD_NODENAME");
+    const char *id = getenv("SLURM_NODEID");
+    int64_t n;
 
     t->beacon.socket.fd = -1;
-    if (!local || strcmp(local, "0") != 0 || !node || !tern_run_beacon_find(&t->beacon))
+    if (!local || strcmp(local, "0") != 0 || !node || !id ||
+        tern_str_int(id, 0, INT32_MAX, &n) < 0 || tern_run_beacon_turn(n) < 0 ||
+        !tern_run_beacon_find(&t->beacon))
         return;
     if (strcmp(node, t->beacon.node) == 0)
         tern_run_beacon_lose(&t->beacon);

@@ -129,15 +129,6 @@ void tern_slurm_about_free(struct tern_slurm_about *a)
     free(a);
 }
 
-int64_t tern_slurm_slurmd_timeout(struct tern_err *err)
-{
-    slurm_conf_t *conf = load(err);
-    int64_t seconds = conf ? conf->slurmd_timeout : -1;
-
-    tern_slurm_release_conf_free(conf);
-    return seconds;
-}
-
 bool tern_slurm_user_is(uint32_t uid)
 {
     slurm_conf_t *conf = load(NULL);

@@ -49,6 +49,7 @@ int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
             .drained = flags & NODE_STATE_DRAIN,
             .failed = flags & NODE_STATE_FAIL,
             .down = base == NODE_STATE_DOWN || (flags & NODE_STATE_NO_RESPOND),
+            .given_up = base == NODE_STATE_DOWN,
             .powered_down = flags & NODE_STATE_POWERED_DOWN,
             .powering = flags & (NODE_STATE_POWERING_UP | NODE_STATE_POWERING_DOWN |
                                  NODE_STATE_POWER_DOWN | NODE_STATE_POWER_UP),

@@ -147,6 +147,7 @@ struct tern_slurm_node_state {
     bool drained;                /* or draining */
     bool failed;                 /* FAIL or FAILING */
     bool down;                   /* down, or it does not answer */
+    bool given_up;               /* down: its jobs have ended, or lost it */
     bool powered_down, powering; /* off by power saving; on the way up or down */
     time_t started;              /* when its slurmd did; 0 when not known */
     char word[24];               /* the above in one: "drained" */
@@ -166,8 +167,6 @@ struct tern_slurm_node_place {
 int tern_slurm_node_place(const char *name, struct tern_slurm_node_place *place,
                           struct tern_err *err);
 
-/* Seconds of silence after which a node is down (SlurmdTimeout); 0: never; -1 with `err`. */
-int64_t tern_slurm_slurmd_timeout(struct tern_err *err);
 /* Is `uid` the controller's (SlurmUser)? */
 bool tern_slurm_user_is(uint32_t uid);
 

@@ -150,8 +150,7 @@ const struct tern_recipe_key tern_recipe_keys[] = {
     {"launch.at_time_limit", KEY_WORD, AT(launch.at_time_limit), .words = at_limits, .late = true,
      .by_word = true,
      .help = "a job whose time is up, that is preempted or whose nodes are reserved queues itself "
-             "again to go on, or stops "
-             "with status 76"},
+             "again to go on, or stops with status 76"},
     {"launch.stop_at", KEY_COUNT, AT(launch.stop_at), 0, TERN_RECIPE_STEPS_MAX, 0, .late = true,
      .help = "stop behind this step with a checkpoint, to be continued (exit status 76); 0 for no "
              "step"},

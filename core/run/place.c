@@ -253,10 +253,38 @@ static int leave_step(struct tern_run_place *p, struct tern_err *err)
     return rc;
 }
 
+/* A job that was submitted from another one has that one's variables, too: Slurm sets these anew
+ * only where the new one is a member of an array, or was queued again. */
+static void forget_other_job(void)
+{
+    static const char *const arrays[] = {"SLURM_ARRAY_JOB_ID",     "SLURM_ARRAY_TASK_ID",
+                                         "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN",
+                                         "SLURM_ARRAY_TASK_MAX",   "SLURM_ARRAY_TASK_STEP"};
+    const char *id = getenv("SLURM_JOB_ID"), *array = getenv(arrays[0]);
+    const char *restarts = getenv("SLURM_RESTART_COUNT");
+    struct tern_slurm_job *job = NULL;
+    int64_t n;
+
+    if ((!array && !restarts) || tern_str_int(id, 1, UINT32_MAX, &n) < 0 ||
+        !tern_slurm_available() || tern_slurm_job_load((uint32_t)n, &job, NULL) < 0)
+        return;
+    if (array && strtoul(array, NULL, 10) != job->array_job) {
+        tern_info("SLURM_ARRAY_JOB_ID=%s is another job's, from which this one was submitted: left "
+                  "out",
+                  array);
+        for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+            unsetenv(arrays[i]);
+    }
+    if (restarts && job->restarts == 0)
+        unsetenv("SLURM_RESTART_COUNT");
+    tern_slurm_job_free(job);
+}
+
 static int in_job(struct tern_run_place *p, const struct tern_recipe *r, struct tern_err *err)
 {
     int64_t job, groups;
 
+    forget_other_job();
     if (leave_step(p, err) < 0 || slurm_number("SLURM_JOB_ID", 0, &job, err) < 0 ||
         slurm_number("SLURM_RESTART_COUNT", 0, &p->restarts, err) < 0 ||
         slurm_number("SLURM_HET_SIZE", 1, &groups, err) < 0)

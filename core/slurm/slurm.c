@@ -133,6 +133,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
             .restarts = from->restart_cnt,
             .n_nodes = from->num_nodes,
             .uid = from->user_id,
+            .array_job = from->array_job_id == NO_VAL ? 0 : from->array_job_id,
             .cpus_per_task = from->cpus_per_task == NO_VAL16 ? 1 : from->cpus_per_task,
             .exit_status = (int)from->exit_code,
             .start = from->start_time,

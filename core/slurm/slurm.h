@@ -67,8 +67,9 @@ struct tern_slurm_job {
     uint32_t restarts; /* times it was requeued: SLURM_RESTART_COUNT */
     uint32_t n_nodes;
     uint32_t uid;
-    int cpus_per_task; /* 1 where nobody asked for a number */
-    int exit_status;   /* as wait(2) gives it; of an ended job */
+    uint32_t array_job; /* of a member of a job array; else 0 */
+    int cpus_per_task;  /* 1 where nobody asked for a number */
+    int exit_status;    /* as wait(2) gives it; of an ended job */
     time_t start,
         end;        /* seconds since 1970; `end` is the time limit while it runs, 0 without one */
     time_t preempt; /* when it was told that another job takes its place; 0: it was not */

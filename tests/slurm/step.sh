@@ -50,6 +50,10 @@ on srun -N1 -n1 --exclusive tern run direct.yaml; status 0; trains direct "in a 
 batch inner 'srun -N1 -n1 sbatch -N2 --exclusive -d singleton -o inner2.out --wrap "tern run inner.yaml"'; over
 until_true queue_empty; trains inner "in a batch job that a step has submitted"
 [ ! -s inner2.out ] || ! grep -q 'asked for' inner2.out; ok $? "which is taken for what it is" || cat inner2.out
+recipe task
+batch task 'sbatch -N1 --exclusive -d singleton -o task2.out --wrap "exec tern run task.yaml"' --array=7 -N1; until_true queue_empty
+is "$(sqlite3 -separator ' ' ledger/ledger.db "select outcome, array_job from attempt where run_id in (select id from run where name = 'task')")" "done 0" "and one that a task of an array has submitted"
+has task2.out "SLURM_ARRAY_JOB_ID=$job is another job's" "is none of the array"
 if command -v mpirun >/dev/null; then
     sed 's/^launch:.*/launch: {threads: 1, with: mpirun}/' inside.yaml >mpirun.yaml
     batch mpirun 'srun -N1 -n1 tern run mpirun.yaml'; over; trains inside "by mpirun"

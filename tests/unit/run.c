@@ -596,6 +596,21 @@ static void mistakes(void)
     tern_recipe_free(r);
 }
 
+static void warnings(void)
+{
+    struct tern_run_pace p = {0};
+
+    ok(tern_run_pace_need(&p) == TERN_RUN_WARN_S && tern_run_pace_warn(&p, 0) == TERN_RUN_WARN_S,
+       "two minutes for a stop while nothing is measured");
+    ok(tern_run_pace_warn(&p, 60) == 30, "never more than half of the job's time");
+    p.step_seconds = 1.5;
+    p.save_seconds = 10;
+    ok(tern_run_pace_need(&p) == 53 && tern_run_pace_warn(&p, 3600) == 53,
+       "else twice a step and a checkpoint, and half a minute");
+    p.save_seconds = 900;
+    ok(tern_run_pace_warn(&p, 86400) == 1833, "be that short or long");
+}
+
 /* ------------------------------------------------------------------ the compiler */
 
 static const char *version(const char *script, enum tern_code *code)
@@ -675,6 +690,7 @@ int main(void)
     compilers();
     places();
     mistakes();
+    warnings();
     wishes();
     rmdir(folder);
     return tap_done();

@@ -43,10 +43,13 @@ for timeout in $timeouts; do
     fi
     for owner in $owners; do
         # An admin does not wait for SlurmdTimeout, but until Slurm has let go of the other nodes: what
-        # slurmstepd and slurmd take for that is in orphan.c.
-        limit=$([ "$owner" = 0 ] && echo 40 || echo $((timeout + 30)))
-        recipe "plain-$owner-$timeout" 'restarts: 3'; job 2 -N2 --requeue; die $limit
-        recipe "spare-$owner-$timeout" 'spares: 1, restarts: 3'; job 2 -N3 --no-kill --requeue; die $limit
+        # slurmstepd and slurmd take for that is in orphan.c.  A user's job of spares waits for both,
+        # and Slurm gives up a node by the third of a SlurmdTimeout later.
+        freed=40
+        plain=$([ "$owner" = 0 ] && echo $freed || echo $((timeout + 30)))
+        spare=$([ "$owner" = 0 ] && echo $freed || echo $((timeout * 4 / 3 + freed)))
+        recipe "plain-$owner-$timeout" 'restarts: 3'; job 2 -N2 --requeue; die $plain
+        recipe "spare-$owner-$timeout" 'spares: 1, restarts: 3'; job 2 -N3 --no-kill --requeue; die $spare
     done
 done
 

@@ -9,6 +9,7 @@
 #include "core/run/precompile.h"
 #include "core/run/launch.h"
 #include "core/run/outcome.h"
+#include "core/run/pace.h"
 #include "core/run/watch.h"
 #include "core/run/words.h"
 

@@ -267,6 +267,9 @@ int tern_ledger_make(const char *home, const char *run_id, enum tern_ledger_mode
                      struct tern_err *err);
 /* Is it the home of a user in a shared ledger, and whose? */
 bool tern_ledger_home_uid(const char *home, uint32_t *uid);
+/* May a folder or file below a home be read: is it its owner's (or root's), and no link?  True of
+ * what is not there or below no home; what may not be read is told once, by a warning. */
+bool tern_ledger_sound(const char *path, bool folder);
 /* A user's name, or number; malloc'ed. */
 char *tern_ledger_user(uint32_t uid);
 

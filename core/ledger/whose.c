@@ -112,6 +112,11 @@ bool tern_home_sound(const char *path, mode_t type)
     return false;
 }
 
+bool tern_ledger_sound(const char *path, bool folder)
+{
+    return tern_home_sound(path, folder ? S_IFDIR : S_IFREG);
+}
+
 /* ---------------------------------------------------------------- where one writes */
 
 /* Is there a run of the caller's in LEDGER/runs, from before the ledger was shared? */

@@ -1,7 +1,9 @@
 #include "core/run/logread.h"
 
+#include "core/base/fs.h"
 #include "core/base/again.h"
 #include "core/base/str.h"
+#include "core/ledger/ledger.h"
 #include "core/run/logfile.h"
 
 #include <dirent.h>
@@ -58,10 +60,13 @@ static ssize_t read_part(const struct tern_run_logread *r, struct source *s, uns
                          char *to, size_t len, uint64_t offset)
 {
     char *path = tern_run_log_path(r->dir, s->name, part);
-    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    int fd = -1;
     ssize_t n = -1;
     struct stat st;
 
+    errno = EPERM;
+    if (tern_ledger_sound(path, /* folder= */ false))
+        fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd >= 0 && TERN_AGAIN(fstat(fd, &st)) == 0 && S_ISREG(st.st_mode))
         n = pread(fd, to, len, (off_t)offset);
     else if (fd >= 0)
@@ -289,12 +294,25 @@ static struct source *add_source(struct tern_run_logread *r, const char *name, s
     return s;
 }
 
+/* In a user's folder of a shared ledger, RUN/logs/ATTEMPT are theirs, or not read. */
+static bool is_sound(const char *dir)
+{
+    char *logs = tern_fs_dirname(dir), *run = tern_fs_dirname(logs);
+    bool sound = tern_ledger_sound(run, /* folder= */ true) &&
+                 tern_ledger_sound(logs, /* folder= */ true) &&
+                 tern_ledger_sound(dir, /* folder= */ true);
+
+    free(logs);
+    free(run);
+    return sound;
+}
+
 static void scan(struct tern_run_logread *r)
 {
     char name[32];
     unsigned part;
     struct dirent *e;
-    DIR *d = TERN_AGAIN_PTR(opendir(r->dir));
+    DIR *d = is_sound(r->dir) ? TERN_AGAIN_PTR(opendir(r->dir)) : NULL;
 
     while (d && (e = readdir(d))) {
         if (tern_run_log_parse(e->d_name, name, &part) < 0)

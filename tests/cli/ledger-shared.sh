@@ -89,6 +89,15 @@ run as $A tern ledger show "$bob"; status 2; err_has "is a run in $L/u/$B and in
 run as $B tern ledger show "$bob"; status 0 "its user gets the true one"
 rm -rf $fake/$bob
 
+# What others may not read is not read for the third's sake, nor their words taken for another's.
+mkdir -p $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1 $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/spool; cp -r $L/u/$B/runs/$bob/spool/1 $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/spool/
+printf '%s\n' "$(head -1 $L/u/$A/runs/*/logs/1/run.log)" '0 o the secret' >secret.log; chown $A secret.log; chmod 600 secret.log
+ln -s "$WORK/secret.log" $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1/0.log; mkfifo $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1/1.log
+chown -hR $H $fake/01BX5ZZKBKACTAV9WEVGEMMVS1
+run as $A timeout 60 tern logs 01BX5ZZKBKACTAV9WEVGEMMVS1; ! grep -q secret out; ok $? "logs follows no link"; err_has "0.log: is a link"
+rm -r $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1; ln -s "$(echo $L/u/$A/runs/*/logs/1)" $fake/01BX5ZZKBKACTAV9WEVGEMMVS1/logs/1
+run as $A timeout 60 tern logs 01BX5ZZKBKACTAV9WEVGEMMVS1; [ ! -s out ]; ok $? "nor a folder that is one"; err_has "logs/1: is a link"
+
 # LEDGER/runs is what anybody of the group can make: it is believed for -a only.
 as $H mkdir $L/runs; as $H cp -r $L/u/$A/runs/. $L/runs/; as $H cp $L/u/$A/ledger.db $L/ledger.db
 run as $B timeout 60 tern ledger list -P -n -o name; is "$(cat out)" bob "runs that a third put there are not one's own"

@@ -45,6 +45,11 @@ static enum tern_code code_of_errno(int no)
     case ETIMEDOUT:
     case EPIPE:
         return TERN_TEMPFAIL;
+    case ENOTDIR: /* what was named is another kind of thing, or no name at all */
+    case EISDIR:
+    case ENAMETOOLONG:
+    case ELOOP:
+        return TERN_USAGE;
     default:
         return TERN_FAILED;
     }

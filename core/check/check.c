@@ -108,7 +108,7 @@ struct vocabulary {
     bool have_config;
     struct tern_model_config config;
     size_t n_hashes; /* 0: not known; the vocabulary is any of them */
-    uint8_t hash[2][TERN_SHA256_BYTES];
+    uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES];
     char source[32]; /* the file they are from */
 };
 
@@ -121,7 +121,7 @@ static void name_by_json(struct vocabulary *v, const char *path)
     if (rc < 0)
         tern_warn("%s: token sets are compared with the model's vocabulary by size alone",
                   why.text);
-    v->n_hashes = rc > 0 ? 2 : 0;
+    v->n_hashes = rc > 0 ? TERN_TOKEN_NAMES : 0;
 }
 
 /* The tokenizer beside the model, where there is one that we read, names the vocabulary. */

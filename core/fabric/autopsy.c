@@ -83,8 +83,12 @@ static int read_all(struct tern_autopsy *a, const char *dir, struct tern_err *er
     struct dirent **names = NULL;
     int n_names = scandir(dir, &names, is_dump, by_name), n = 0, rc = -1;
 
-    if (n_names < 0)
-        return tern_err_sys(err, "%s", dir);
+    if (n_names < 0) {
+        tern_err_sys(err, "%s", dir);
+        if (err && errno == ENOENT)
+            err->code = TERN_USAGE;
+        return -1;
+    }
     struct dump **found = tern_alloc((size_t)n_names + 1, sizeof *found, "the dumps", err);
     for (int i = 0; i < n_names; i++) {
         if (found && i < DUMP_WORLD_MAX && (found[n] = load(dir, names[i]->d_name, &a->bad))) {

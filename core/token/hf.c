@@ -94,6 +94,17 @@ static int read_pieces(const json_t *vocab, const char *unk, struct tern_piece *
     return 0;
 }
 
+/* The piece for what no piece spells.  transformers 5 leaves it out where bytes stand in for it, so
+ * that it can never come of a text; SentencePiece's name for it is "<unk>" unless told otherwise.
+ */
+static const char *unknown_of(const json_t *model, const json_t *vocab)
+{
+    const char *told = json_string_value(json_object_get(model, "unk_token"));
+    bool silent = !told && json_is_true(json_object_get(model, "byte_fallback"));
+
+    return silent && json_object_get(vocab, "<unk>") ? "<unk>" : told;
+}
+
 /* Tokens added beyond the vocabulary's end are the model's business. */
 static void read_added(const json_t *added, const json_t *vocab, struct tern_piece *pieces)
 {
@@ -168,17 +179,44 @@ static void sort_spaces(struct tern_token *t)
     }
 }
 
-static void digest(struct tern_token *t, uint8_t hash[2][TERN_SHA256_BYTES])
+/* transformers 5 puts merges in the order of ids, runs of spaces among them, which have the least
+ * score in Llama's model: behind all others, then. */
+static void spaces_last(struct tern_token *t)
+{
+    int32_t n = 0, moved = 0;
+    int32_t *place = tern_alloc(t->n_vocab, sizeof *place, "a vocabulary", NULL); /* by order */
+
+    for (uint32_t i = 0; i < t->n_vocab; i++)
+        n = t->pieces[i].order >= n ? t->pieces[i].order + 1 : n;
+    for (uint32_t i = 0; place && i < t->n_vocab; i++)
+        if (t->pieces[i].order != TERN_RANK_NONE && is_spaces(&t->pieces[i]))
+            place[t->pieces[i].order] = 1;
+    for (int32_t k = 0; place && k < n; k++) {
+        bool spaces = place[k];
+        place[k] = spaces ? -1 : k - moved;
+        moved += spaces;
+    }
+    for (uint32_t i = 0, last = 0; place && i < t->n_vocab; i++) {
+        int32_t *order = &t->pieces[i].order;
+        if (*order != TERN_RANK_NONE)
+            *order = place[*order] >= 0 ? place[*order] : n - moved + (int32_t)last++;
+    }
+    free(place);
+}
+
+static void digest(struct tern_token *t, uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES])
 {
     tern_token_hash(t, hash[0]);
     sort_spaces(t);
     tern_token_hash(t, hash[1]);
+    spaces_last(t);
+    tern_token_hash(t, hash[2]);
 }
 
 /* The same digest over what is no SentencePiece vocabulary must not look like one. */
-static void mark_other(uint8_t hash[2][TERN_SHA256_BYTES])
+static void mark_other(uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES])
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < TERN_TOKEN_NAMES; i++) {
         struct tern_sha256 *s = tern_sha256_new();
         tern_sha256_add(s, "byte level\n", 11);
         tern_sha256_add(s, hash[i], TERN_SHA256_BYTES);
@@ -186,7 +224,8 @@ static void mark_other(uint8_t hash[2][TERN_SHA256_BYTES])
     }
 }
 
-int tern_token_json_hash(const char *path, uint8_t hash[2][TERN_SHA256_BYTES], struct tern_err *err)
+int tern_token_json_hash(const char *path, uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES],
+                         struct tern_err *err)
 {
     json_t *j = tern_json_load(path, FILE_MAX, err);
     struct tern_token t = {0};
@@ -212,7 +251,7 @@ int tern_token_json_hash(const char *path, uint8_t hash[2][TERN_SHA256_BYTES], s
     t.byte_fallback = json_is_true(json_object_get(model, "byte_fallback"));
     t.add_dummy_prefix = f.prefixed;
     t.escape_whitespaces = f.spaced;
-    if (read_pieces(vocab, json_string_value(json_object_get(model, "unk_token")), t.pieces) < 0)
+    if (read_pieces(vocab, unknown_of(model, vocab), t.pieces) < 0)
         goto out;
     read_added(json_object_get(j, "added_tokens"), vocab, t.pieces);
     if (read_merges(merges, vocab, t.pieces) < 0)

@@ -55,11 +55,12 @@ const char *tern_token_path(const struct tern_token *t);
 void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]);
 
 /* The vocabulary's name from a Hugging Face `tokenizer.json`, which is not tokenised with: the one
- * that the SentencePiece model has that it was made from.  Two, because a few merges come in
- * another order from some converters: a vocabulary is the same if either is equal.  1; 0 when the
- * file says something that has no such name here (another algorithm than BPE, a normaliser that
+ * that the SentencePiece model has that it was made from.  Several, because a few merges
+ * come in another order from some converters: a vocabulary is the same if any is equal.  1; 0 when
+ * the file says something that has no such name here (another algorithm than BPE, a normaliser that
  * maps characters, ids with gaps); -1 when it cannot be read.  `hash` is set on 1 only. */
-int tern_token_json_hash(const char *path, uint8_t hash[2][TERN_SHA256_BYTES],
+enum { TERN_TOKEN_NAMES = 3 };
+int tern_token_json_hash(const char *path, uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES],
                          struct tern_err *err);
 
 /* The text of one id as it stands in the vocabulary ("▁the", "<0x0A>", "</s>"): not terminated,

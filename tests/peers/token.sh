@@ -32,6 +32,19 @@ if [ -n "$DATA" ]; then
     want=$("$python" "$ROOT/tests/peers/vocabulary.py" "$DATA/tokenizers/llama2/tokenizer.json")
     tern data info --json one.tds | grep -qF "\"$want\""
     ok $? "llama2: tokenizer.json and tokenizer.model have one vocabulary hash"
+    # As transformers 5 saves it: no unk_token, no normaliser, merges in the order of ids.
+    mkdir five && cp "$DATA/tokenizers/llama2/tokenizer.model" five/
+    if "$python" -c 'import transformers; assert int(transformers.__version__.split(".")[0]) >= 5
+transformers.LlamaTokenizerFast.from_pretrained("five").save_pretrained("saved")' >/dev/null 2>&1; then
+        . "$ROOT/tests/lib/tiny.sh"
+        tiny_make 2>/dev/null
+        tern data build -t five -o llama.tds train.jsonl 2>/dev/null
+        sed -i 's/: 800/: 32000/' model/config.json
+        sed 's,tokenizer: model},tokenizer: saved},; s,data/t[a-z]*.tds,llama.tds,' run.yaml >saved.yaml
+        run tern run --check saved.yaml; status 0 "llama2: what transformers 5 saves is the same vocabulary"
+    else
+        skip "no transformers 5"
+    fi
 else
     skip "no shared data"
 fi

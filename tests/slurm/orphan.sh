@@ -7,17 +7,17 @@
 cluster_up
 rows() { sqlite3 -separator ' ' "$name.ledger/ledger.db" "select $1 from attempt order by attempt" | paste -sd,; }
 user=1000
-recipe() { # NAME LAUNCH: a workload that waits until it is told
+recipe() { # NAME LAUNCH: a workload that waits for NAME.end, or not at all when NAME.go is there
     name=$1
     printf 'version: 1\nname: %s\nledger: {dir: %s.ledger}\nworkload: {command: [bash, %s/%s.sh]}\nlaunch: {%s}\n' "$1" "$1" "$WORK" "$1" "$2" >"$1.yaml"
-    printf '%s\n' "echo \$SLURMD_NODENAME >>$1.at; [ -e $1.go ] || exec sleep 600" >"$1.sh"
+    printf '%s\n' "echo \$SLURMD_NODENAME >>$1.at; [ -e $1.go ] || until [ -e $1.end ]; do sleep 0.2; done" >"$1.sh"
     mkdir -p "$1.ledger"; touch "$1.at" "$1.out"
     chown -R "$owner" "$1".* 2>/dev/null
 }
-job() { # RANKS OPTIONS: at work, its batch node in $batch
+job() { # RANKS OPTIONS: at work as $script, its batch node in $batch
     local ranks=$1; shift
     on setpriv --reuid="$owner" --regid="$owner" --clear-groups env HOME="$WORK" PATH="$REACH_BIN:$PATH" \
-        sbatch --parsable --exclusive --open-mode=append -o "$name.out" "$@" --wrap "exec tern run $name.yaml"
+        sbatch --parsable --exclusive --open-mode=append -o "$name.out" "$@" --wrap "${script:-exec tern run $name.yaml}"
     job=$(cat out)
     for _ in 1 2 3; do until_true sh -c "[ \$(wc -l <$name.at) = $ranks ]" && break; done
     batch=$(tern cluster exec $CLUSTER -- squeue -h -j "$job" -o %B)
@@ -54,10 +54,9 @@ for timeout in $timeouts; do
 done
 
 owner=0
-recipe still 'restarts: 3'; job 2 -N2 --requeue
-sup=$(pgrep -f 'tern-run.* still.yaml|^run still.yaml|tern run still.yaml' | head -n 1)
-kill -STOP "$sup"; sleep 15; kill -CONT "$sup"; touch still.go
-pkill -f 'sleep 600'
+recipe still 'restarts: 3'
+script='tern run still.yaml & until [ -e still.go ]; do sleep 0.2; done; kill -STOP $!; sleep 15; kill -CONT $!; touch still.end; wait $!' job 2 -N2 --requeue
+touch still.go
 over COMPLETED "a supervisor that stands still: the job goes on" || true
 is "$(rows restart_count | tr -d 0,)" "" "and was not queued again"
 

@@ -1,5 +1,6 @@
 /* One srun a partition over the nodes that can be asked, and what they say. */
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/doctor/doctor.h"
 #include "core/doctor/probe.h"
@@ -71,12 +72,22 @@ static void note_words(struct asking *a, char *const *nodes, size_t n, const cha
         tern_doctor_facts_add(a->facts, "", "words", error + strlen("error: "));
 }
 
+/* "srun: job 7 queued and waiting for resources", "... step creation temporarily disabled,
+ * retrying": passed on at once, since the answer may take as long as the other jobs do. */
+static bool is_waiting(const char *line)
+{
+    return tern_str_starts(line, "srun: ") &&
+           (strstr(line, "waiting for resources") || strstr(line, "retrying"));
+}
+
 static void take_line(struct asking *a, char *const *nodes, size_t n, const char *line)
 {
     size_t before = a->facts->n;
     char text[64];
 
     if (!tern_doctor_facts_parse(a->facts, line)) {
+        if (is_waiting(line))
+            tern_info("%s", line);
         note_words(a, nodes, n, line);
         return;
     }

@@ -88,4 +88,8 @@ until_true grep -q 'the ranks wait' busy.out; has busy.out "other steps of the j
 is "$(outcome busy)" " " "it waits"
 trains quiet "with SLURM_OVERLAP=1 it does not"
 on scancel "$job.0"; over; trains busy "when the step has ended it trains"
+
+# ---- and so does another program's
+on scontrol update partition=trn1 state=down
+on tern cluster doctor --timeout 2; has err "queued and waiting for resources" "the words of an srun that waits are passed on"
 tap_done

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,27 @@ static bool stands_for_root(uid_t uid)
     return !mapped && uid == overflow;
 }
 
+/* Is it the group that many systems give each user, of nobody else, and with it a umask of 002?
+ * Then what its owner's group may write is the owner's alone to change. */
+static bool private_group(uid_t uid, gid_t gid)
+{
+    const struct passwd *owner = getpwuid(uid), *p;
+    char *name = owner && owner->pw_gid == gid ? tern_strdup(owner->pw_name) : NULL;
+    const struct group *g = name ? getgrgid(gid) : NULL;
+    bool alone = g && strcmp(g->gr_name, name) == 0;
+
+    for (size_t i = 0; alone && g->gr_mem[i]; i++)
+        alone = strcmp(g->gr_mem[i], name) == 0;
+    if (alone) {
+        setpwent();
+        while (alone && (p = getpwent()))
+            alone = p->pw_gid != gid || p->pw_uid == uid;
+        endpwent();
+    }
+    free(name);
+    return alone;
+}
+
 static int trusted(const char *path, const struct stat *st, struct tern_err *err)
 {
     bool sticky = S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX);
@@ -44,7 +67,10 @@ static int trusted(const char *path, const struct stat *st, struct tern_err *err
                             "%s: belongs to uid %u, neither root nor you: site settings must be "
                             "nobody else's to change. Run: chown root '%s'",
                             path, (unsigned)st->st_uid, path);
-    if ((st->st_mode & 022) && !sticky && !link)
+    mode_t others = st->st_mode & 022;
+    if ((others & 020) && !sticky && !link && private_group(st->st_uid, st->st_gid))
+        others &= ~(mode_t)020;
+    if (others && !sticky && !link)
         return tern_err_set(err, TERN_USAGE,
                             "%s: others may write it (mode %04o): site settings must be nobody "
                             "else's to change. Run: chmod go-w '%s'",

@@ -7,7 +7,8 @@
 #include "core/base/err.h"
 
 /* As tern_fs_read; refused when the file, or a folder or link on its path as written or resolved,
- * belongs to somebody else or is writable for group or others.  A sticky folder (/tmp) passes. */
+ * belongs to somebody else or is writable for group or others.  A sticky folder (/tmp) passes, and
+ * so does what its owner's private group may write. */
 int tern_site_read_trusted(const char *path, size_t max, char **data, size_t *len,
                            struct tern_err *err);
 

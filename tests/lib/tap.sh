@@ -7,6 +7,7 @@
 # $ROOT is the tree, $BIN the built programs, $WORK a folder of this test alone (removed at the end,
 # kept when something failed), $DATA the shared test data or empty.
 set -u
+umask 022 # some users have 002
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 BIN=${TERN_BUILD:-$ROOT/build}/bin
 TOOLS=${TERN_BUILD:-$ROOT/build}/tests/tools

@@ -77,7 +77,7 @@ int epoll_wait(int fd, struct epoll_event *e, int max, int ms)
 }
 C
     FAIL=fork LD_PRELOAD=$WORK/fail.so run timeout 60 tern bench fabric --ranks 4 -e 8
-    status 1; one_line; err_has 'cannot start rank 2' "a rank that cannot be started ends the others"
+    status 75; one_line; err_has 'cannot start rank 2' "a rank that cannot be started ends the others"
     FAIL=epoll LD_PRELOAD=$WORK/fail.so run timeout 60 tern bench fabric --ranks 4 -e 8
     status 1; one_line; err_has 'the rendezvous' "and so does a meeting that fails"
 fi

@@ -82,7 +82,8 @@ run tern run run.yaml --set steps=9; status 0 "a damaged checkpoint is trained a
 grep -q 'has no mirror' err; [ $? = 1 ]; ok $? "its copy takes the place of the old one" || cat err
 is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "and is the same"
 # Also when the keeper listed the folder before the old one was set aside, and looks into it after.
-# Every process stops as it opens the one before it in the list; all but the keeper go on at once.
+# Every process stops as it opens the one before it in the list; all but the keeper, which alone is
+# as nice as can be, go on at once.
 cat >aside.sh <<'S'
 while sleep 0.05; do
     for p in $(pgrep -r Tt -s 0); do
@@ -91,7 +92,9 @@ while sleep 0.05; do
     done
 done 2>/dev/null
 S
-if strace -qq -e trace=none true 2>/dev/null; then
+if [ "$(nice)" = 19 ]; then
+    skip "a keeper that is held up: all that runs here is as nice as it"
+elif strace -qq -e trace=none true 2>/dev/null; then
     rm -rf checkpoints/$last.bad-1
     find checkpoints/$last -type f -size +4k -exec truncate -s -8 {} +
     cat >slowly.sh <<'S'

@@ -113,14 +113,35 @@ static void test_refused(void)
     has(refused("\tversion: 1\n"), "not valid YAML", "no YAML");
 }
 
+/* root's own group is of nobody else here, or of some system's users, too. */
+static void test_group(const char *path)
+{
+    bool alone = true;
+
+    if (geteuid() != 0 || chown(path, 0, 4711) < 0) {
+        tap_skip("a file that a group may write: only root can give it away");
+        return;
+    }
+    chmod(path, 0664);
+    ok(!tern_site_load(path, &e), "a file that a group may write");
+    chown(path, 0, 0);
+    for (const struct passwd *p; (p = getpwent());)
+        alone = alone && (p->pw_gid != 0 || p->pw_uid == 0);
+    endpwent();
+    struct tern_site *s = tern_site_load(path, &e);
+    ok((s != NULL) == alone, "one that its owner's private group may write, as umask 002 has it");
+    tern_site_free(s);
+}
+
 static void test_trust(void)
 {
     char *path = file("tern.yaml"), *link = file("link.yaml"), *none = file("none.yaml");
 
     tern_site_free(load("version: 1\n"));
-    chmod(path, 0664);
-    ok(!tern_site_load(path, &e), "a file that the group may write");
+    chmod(path, 0666);
+    ok(!tern_site_load(path, &e), "a file that others may write");
     has(e.text, "chmod go-w", "with the remedy");
+    test_group(path);
     chmod(path, 0644);
     chmod(dir, 0777);
     ok(!tern_site_load(path, &e), "a folder that others may write");

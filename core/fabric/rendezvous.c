@@ -1,6 +1,8 @@
 #include "core/fabric/rendezvous.h"
 #include "core/fabric/wireup.h"
 
+#include "core/base/listen.h"
+#include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/hash.h"
@@ -67,23 +69,14 @@ static int hear(struct tern_rendezvous *r)
 
 static int start(struct tern_rendezvous *r, const char *host, struct tern_err *err)
 {
-    struct addrinfo hints = {
-        .ai_socktype = SOCK_STREAM, .ai_family = AF_INET, .ai_flags = AI_PASSIVE};
-    struct addrinfo *a;
-    struct sockaddr_in in;
-    socklen_t n = sizeof in;
     char name[256] = "", hex[2 * RENDEZVOUS_KEY + 1];
+    unsigned port;
 
-    int rc = getaddrinfo(host, "0", &hints, &a);
-    if (rc)
-        return tern_err_set(err, TERN_FAILED, "cannot listen on '%s': %s", host, gai_strerror(rc));
-    r->listen = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool good = r->listen >= 0 && bind(r->listen, a->ai_addr, a->ai_addrlen) == 0 &&
-                listen(r->listen, 1024) == 0 &&
-                getsockname(r->listen, (struct sockaddr *)&in, &n) == 0;
-    freeaddrinfo(a);
-    r->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (!good || r->epoll < 0 || hear(r) < 0)
+    r->listen = tern_listen(host, 1024, &port, err);
+    if (r->listen < 0)
+        return -1;
+    r->epoll = TERN_AGAIN(epoll_create1(EPOLL_CLOEXEC));
+    if (r->epoll < 0 || hear(r) < 0)
         return tern_err_sys(err, "cannot listen for the ranks on '%s'", host ? host : "*");
     tern_rand_system(r->key, sizeof r->key);
     tern_hex(hex, r->key, sizeof r->key);
@@ -91,7 +84,7 @@ static int start(struct tern_rendezvous *r, const char *host, struct tern_err *e
         snprintf(name, sizeof name, "%s", host);
     else
         gethostname(name, sizeof name - 1);
-    snprintf(r->address, sizeof r->address, "%s:%d/%s", name, ntohs(in.sin_port), hex);
+    snprintf(r->address, sizeof r->address, "%s:%u/%s", name, port, hex);
     return 0;
 }
 

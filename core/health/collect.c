@@ -1,5 +1,6 @@
 #include "core/health/collect.h"
 
+#include "core/base/listen.h"
 #include "core/base/clock.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"
@@ -24,8 +25,7 @@ int tern_health_listen(struct tern_health_listener *l, char *const *nodes, size_
                        struct tern_health_rows *rows, struct tern_err *err)
 {
     enum { SPARE = 32 }; /* strangers, and connections that are being closed */
-    struct sockaddr_in a = {.sin_family = AF_INET};
-    socklen_t len = sizeof a;
+    unsigned port;
     uint8_t random[16];
     char host[256];
 
@@ -38,16 +38,16 @@ int tern_health_listen(struct tern_health_listener *l, char *const *nodes, size_
         goto failed;
     for (size_t i = 0; i < l->n_conns; i++)
         l->conn[i].fd = -1;
-    l->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (l->fd < 0 || bind(l->fd, (struct sockaddr *)&a, sizeof a) < 0 ||
-        listen(l->fd, SOMAXCONN) < 0 || getsockname(l->fd, (struct sockaddr *)&a, &len) < 0 ||
-        gethostname(host, sizeof host) < 0 || getrandom(random, sizeof random, 0) < 0) {
+    l->fd = tern_listen(NULL, SOMAXCONN, &port, err);
+    if (l->fd < 0)
+        goto failed;
+    if (gethostname(host, sizeof host) < 0 || getrandom(random, sizeof random, 0) < 0) {
         tern_err_sys(err, "cannot listen for the nodes' answers");
         goto failed;
     }
     host[sizeof host - 1] = '\0';
     tern_hex(l->key, random, sizeof random);
-    snprintf(l->address, sizeof l->address, "%s:%d/%s", host, ntohs(a.sin_port), l->key);
+    snprintf(l->address, sizeof l->address, "%s:%u/%s", host, port, l->key);
     return 0;
 failed:
     tern_health_listen_end(l);

@@ -6,6 +6,7 @@
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/json.h"
+#include "core/base/listen.h"
 #include "core/base/opt.h"
 #include "core/base/process.h"
 #include "core/base/rand.h"
@@ -15,8 +16,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -431,11 +434,70 @@ static void test_limit(void)
     ok(tern_clock_left_ns(&l) <= 0, "and of a wait all");
 }
 
+static bool reaches(int family, unsigned port)
+{
+    struct sockaddr_in a4 = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 a6 = {.sin6_family = AF_INET6,
+                              .sin6_port = htons((uint16_t)port),
+                              .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int rc = family == AF_INET ? connect(fd, (struct sockaddr *)&a4, sizeof a4)
+                               : connect(fd, (struct sockaddr *)&a6, sizeof a6);
+
+    close(fd);
+    return rc == 0;
+}
+
+static void test_listen(void)
+{
+    struct tern_err err = {0};
+    unsigned port = 0, own = 0;
+    int fd = tern_listen(NULL, 8, &port, &err), six = tern_listen("::1", 8, &own, NULL);
+
+    ok(fd >= 0 && reaches(AF_INET, port), "who listens is reached over IPv4");
+    if (six >= 0) {
+        ok(reaches(AF_INET6, port), "and over IPv6, for hosts that have nothing else");
+        ok(reaches(AF_INET6, own), "an address of IPv6 is listened on alone");
+    } else {
+        printf("# no IPv6 here\n");
+    }
+    close(fd);
+    close(six);
+    ok(tern_listen("no such host", 8, &port, &err) < 0 && strstr(err.text, "no such host"),
+       "a name that is none is told");
+}
+
+/* What passes, and what does not, by its errno. */
+static void test_codes(void)
+{
+    static const int passing[] = {ENOSPC, EDQUOT, ESTALE, EINTR, EMFILE, ENFILE, EAGAIN, EIO};
+    static const int named[] = {ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG};
+    bool good = true;
+
+    for (size_t i = 0; i < sizeof passing / sizeof *passing; i++) {
+        struct tern_err e = {0};
+        errno = passing[i];
+        tern_err_sys(&e, "x");
+        good = good && e.code == TERN_TEMPFAIL;
+    }
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        struct tern_err e = {0};
+        errno = named[i];
+        tern_err_sys(&e, "x");
+        good = good && e.code == TERN_USAGE;
+    }
+    ok(good, "storage and limits may pass; a path of the wrong kind is bad input");
+}
+
 int main(void)
 {
     char t[40];
 
     test_err();
+    test_codes();
+    test_listen();
     test_process();
     test_hash();
     test_str();

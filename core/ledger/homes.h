@@ -23,6 +23,8 @@ bool tern_home_parse_uid(const char *word, uint32_t *uid);
 /* The error of a user's folder that is another's, or none; -1. */
 int tern_home_not_yours(const char *home, const struct stat *st, struct tern_err *err);
 
+/* Is it a user's home, or a ledger that others write to? */
+bool tern_home_shared(const char *ledger_dir);
 /* Whose a run in a shared ledger is, by its folder, malloc'ed; NULL where the ledger is not shared,
  * or the ledger's own user has all of it (storage may give every file one owner). */
 char *tern_home_user(const char *ledger_dir, const char *run_id);

@@ -17,9 +17,11 @@ enum { MAX_ROWS = 1 << 22 };
 /* In a shared ledger a run is its folder's owner's, whatever its rows say; for SQL, too. */
 static void tell_owners(sqlite3 *db, const char *ledger_dir)
 {
-    sqlite3_stmt *ids = tern_db_prepare(db, "SELECT id FROM run", NULL);
     struct tern_buf b = {0};
 
+    if (!tern_home_shared(ledger_dir))
+        return;
+    sqlite3_stmt *ids = tern_db_prepare(db, "SELECT id FROM run", NULL);
     while (ids && sqlite3_step(ids) == SQLITE_ROW) {
         const char *id = (const char *)sqlite3_column_text(ids, 0);
         char *user = id && tern_ulid_valid(id) ? tern_home_user(ledger_dir, id) : NULL;

@@ -48,6 +48,14 @@ static bool is_shared(const char *dir, struct stat *st)
            ((st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && !private_group(st)));
 }
 
+bool tern_home_shared(const char *ledger_dir)
+{
+    struct stat st;
+    uint32_t uid;
+
+    return tern_ledger_home_uid(ledger_dir, &uid) || is_shared(ledger_dir, &st);
+}
+
 char *tern_home_user(const char *ledger_dir, const char *run_id)
 {
     struct stat top, st;

@@ -1,0 +1,152 @@
+#include "core/run/rows.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
+#include "core/check/check.h"
+#include "core/run/logfile.h"
+#include "core/run/task.h"
+#include "core/run/words.h"
+
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+char *tern_run_recipe_text(const struct tern_run_options *o)
+{
+    enum { RECIPE_BYTES = 1 << 20 }; /* yaml.h reads no more */
+    char *text = NULL;
+    size_t len = 0;
+
+    if (tern_fs_read(o->recipe_path, RECIPE_BYTES, &text, &len, NULL) == 0)
+        return text;
+    return tern_strdup("");
+}
+
+/* The recipe as used: its text, and what the command line changed. */
+static char *recipe_used(const struct tern_run_attempt *a)
+{
+    struct tern_buf b = {0};
+
+    tern_buf_puts(&b, a->recipe_text);
+    if (a->o->n_overrides && b.len && b.data[b.len - 1] != '\n')
+        tern_buf_puts(&b, "\n");
+    for (size_t i = 0; i < a->o->n_overrides; i++)
+        tern_buf_printf(&b, "# --set %s\n", a->o->overrides[i]);
+    return b.data;
+}
+
+void tern_run_rows_recipe(struct tern_run_attempt *a)
+{
+    char *now = tern_run_recipe_text(a->o), text[600];
+
+    if (strcmp(now, a->recipe_text) != 0) {
+        snprintf(text, sizeof text,
+                 "%.400s was changed after this job had read it: %s. To have the new one, begin "
+                 "the job anew.",
+                 a->o->recipe_path,
+                 tern_run_attempt_is_trainer(a) ? "only the ranks read it again"
+                                                : "this attempt runs by the old one");
+        tern_run_attempt_note(a, "recipe", "warn", NULL, text);
+    }
+    free(now);
+}
+
+static char *model_words(const struct tern_recipe *r)
+{
+    if (r->workload.command)
+        return tern_strf("workload: %s", r->workload.command[0]);
+    if (r->model.from)
+        return tern_strf("from %s", r->model.from);
+    return tern_strf("random weights, %s", r->model.config);
+}
+
+static int write_run(struct tern_run_attempt *a, struct tern_err *err)
+{
+    const struct tern_recipe *r = a->o->recipe;
+    const struct passwd *pw = getpwuid(getuid());
+    char uid[24], *text = recipe_used(a), *model = model_words(r);
+
+    snprintf(uid, sizeof uid, "%u", (unsigned)getuid());
+    const struct tern_ledger_run run = {
+        .name = r->name,
+        .user = pw ? pw->pw_name : uid,
+        .recipe_path = a->o->recipe_path,
+        .recipe = text,
+        .identity_hash = a->identity,
+        .full_hash = a->full,
+        .model = model,
+        .created_ns = tern_clock_wall_ns(),
+    };
+    int rc = tern_spool_run(a->spool, &run, err);
+    free(text);
+    free(model);
+    return rc;
+}
+
+int tern_run_rows_begin(struct tern_run_attempt *a, struct tern_err *err)
+{
+    const struct tern_ledger_attempt row = {
+        .kind = a->kind,
+        .job_id = a->place.job,
+        .restart_count = a->place.restarts,
+        .nodes = a->place.node_list,
+        .host = a->place.host,
+        .pid = getpid(),
+        .world = a->place.nodes * tern_run_workers(a->o->recipe, &a->place),
+        .resumed_checkpoint = a->resumed,
+        .resumed_step = a->resumed_step,
+        .full_hash = a->full,
+        .array_job = a->place.array_job,
+        .array_task = a->place.array_task,
+    };
+
+    return tern_spool_attempt_begin(a->spool, &row, err);
+}
+
+/* What it reads, so that `tern ledger reproduce` can tell whether it is still the same. */
+static void write_inputs(struct tern_run_attempt *a)
+{
+    struct tern_check_inputs inputs = {0};
+    struct tern_err err = {0};
+
+    if (tern_check_inputs(a->o->recipe, &inputs, &err) < 0)
+        tern_warn("%s", err.text);
+    for (size_t i = 0; i < inputs.n; i++) {
+        char *name = tern_strf("input.%s", inputs.v[i].key);
+        char *value = tern_strf("%s %s", inputs.v[i].sha256, inputs.v[i].path);
+        if (tern_spool_param(a->spool, name, value, &err) < 0)
+            tern_warn("%s", err.text);
+        free(name);
+        free(value);
+    }
+    tern_check_inputs_free(&inputs);
+}
+
+int tern_run_rows_open(struct tern_run_attempt *a, struct tern_err *err)
+{
+    const struct tern_recipe *r = a->o->recipe;
+
+    tern_recipe_hashes(r, a->identity, a->full);
+    a->spool_dir = tern_spool_dir(r->ledger.dir, a->id, a->number);
+    if (tern_ledger_make(r->ledger.dir, a->id, (enum tern_ledger_mode)r->ledger.mode, err) < 0)
+        return -1;
+    a->spool = tern_spool_open(r->ledger.dir, a->id, a->number, "run", err);
+    if (!a->spool || write_run(a, err) < 0 || tern_run_rows_begin(a, err) < 0 ||
+        tern_spool_sync(a->spool, err) < 0)
+        return -1;
+    write_inputs(a);
+    setenv("TERN_LEDGER", r->ledger.dir, 1);
+    setenv("TERN_RUN_SPOOL", a->spool_dir, 1);
+    setenv("TERN_RECIPE", a->o->recipe_path, 1);
+    if (r->launch.rails && !tern_var("TERN_FABRIC_RAILS"))
+        setenv("TERN_FABRIC_RAILS", r->launch.rails, 1);
+    tern_run_task_export(r, a->id, a->number);
+    tern_run_logs_trim(r->ledger.dir, a->id, a->number,
+                       tern_run_log_bytes() *
+                           (uint64_t)(a->place.nodes * a->place.ranks_per_node + 1));
+    return 0;
+}

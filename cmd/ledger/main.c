@@ -11,7 +11,8 @@ static int each_home(int n_args, char **args,
                      int (*each)(const struct tern_ledger_rows *ids, struct tern_err *err),
                      struct tern_err *err)
 {
-    struct tern_ledger_rows homes = {0}, ids = {0};
+    static struct tern_ledger_rows homes; /* until the program ends: show.ledger is one of them */
+    struct tern_ledger_rows ids = {0};
     char id[TERN_ULID_SIZE];
     int rc = -1;
 
@@ -30,13 +31,12 @@ static int each_home(int n_args, char **args,
         return -1;
     rc = 0;
     for (size_t i = 0; i < homes.n && rc == 0; i++) {
-        show.ledger = tern_strdup(homes.names[i]); /* until the program ends */
+        show.ledger = homes.names[i];
         rc = tern_ledger_ids(show.ledger, &ids, err);
         if (rc == 0)
             rc = each(&ids, err);
         tern_ledger_rows_free(&ids);
     }
-    tern_ledger_rows_free(&homes);
     return rc;
 }
 

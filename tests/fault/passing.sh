@@ -45,6 +45,7 @@ run strace -y -o trace -e trace=pread64 -e inject=pread64:error=ESTALE:when=8+ t
 status 75 "a handle that stays stale: exit 75"
 err_has 'is.tds: cannot read: Stale file handle'
 
+STEP=$(long && echo 1 || echo 3)
 # ---- the ledger is folded
 printf 'version: 1\nname: some\nledger: {dir: ledger}\nworkload: {command: [bash, some.sh]}\nlaunch: {restarts: 0}\n' >some.yaml
 printf 'for i in 1 2 3 4 5; do tern metric step=$i loss=$i; done; echo "said it"\n' >some.sh
@@ -58,7 +59,6 @@ for c in pread64 newfstatat; do
     for e in EINTR ESTALE; do passes "tern ledger fold" $c $e "tern ledger fold --rebuild $id --ledger ledger" same_rows; done
 done
 
-STEP=$(long && echo 1 || echo 3)
 # ---- the supervisor of a run (it alone is traced, not what it starts)
 ran() { grep -q 'said it' out && [ "$(sqlite3 ledger/ledger.db 'select outcome from attempt order by begin_ns' | tail -1)" = done ]; }
 for e in EINTR EMFILE ENFILE ESTALE; do passes "tern run" openat $e "tern run some.yaml" ran; done

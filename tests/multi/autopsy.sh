@@ -48,7 +48,7 @@ mkdir empty
 run tern fabric autopsy empty
 status 2; one_line; err_has 'no fabric-rank'
 run tern fabric autopsy nosuch
-status 1; one_line
+status 2; one_line
 
 run tern fabric info
 status 0; out_has 'libfabric'; out_has 'deadline: '

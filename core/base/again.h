@@ -3,11 +3,14 @@
  *     int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC));
  *     DIR *d = TERN_AGAIN_PTR(opendir(path));
  *
- *   EINTR             a signal came: again at once
- *   EMFILE, ENFILE    out of descriptors, of this process or of the node: others close theirs.
- * Again for TERN_AGAIN_FILES_S; a line on stderr tells of the wait.  After a wait in vain nobody
- * waits for the next minute ESTALE            a handle of a network file system is out of date: a
- * call by path looks the path up afresh.  Again some times, within half a second
+ * EINTR, a signal came: again at once.
+ *
+ * EMFILE and ENFILE, out of descriptors of this process or of the node: others close theirs.  Again
+ * for TERN_AGAIN_FILES_S; a line on stderr tells of the wait.  After a wait in vain nobody waits
+ * for the next minute.
+ *
+ * ESTALE, a handle of a network file system is out of date: a call by path looks the path up
+ * afresh. Again some times, within half a second.
  *
  * Any other errno is the caller's at once.  For calls that may be made twice: open, stat, opendir,
  * mkdir, unlink.  Not for fsync, which tells of an error once, nor for close, after which the

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 const char *tern_health_path(const struct tern_health_probe *p, char to[512], const char *fmt, ...)
@@ -91,6 +92,17 @@ static int take_number(struct tern_health_want *w, const char *word, const char 
                         word);
 }
 
+/* Slurm knows nodes as its configuration writes them: "Node1", "node1.example.org"; a machine may
+ * call itself otherwise.  Names with different domains are different nodes. */
+static bool same_node(const char *a, const char *b)
+{
+    const size_t m = strcspn(a, "."), n = strcspn(b, ".");
+
+    if (a[m] && b[n])
+        return strcasecmp(a, b) == 0;
+    return m == n && strncasecmp(a, b, n) == 0;
+}
+
 /* Is `node` in the host list? */
 static bool is_in(const char *list, const char *node)
 {
@@ -101,7 +113,7 @@ static bool is_in(const char *list, const char *node)
     if (tern_slurm_hosts_expand(list, &hosts, &n, NULL) < 0)
         return false;
     for (size_t i = 0; i < n && !found; i++)
-        found = strcmp(hosts[i], node) == 0;
+        found = same_node(hosts[i], node);
     tern_slurm_hosts_free(hosts);
     return found;
 }

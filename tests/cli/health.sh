@@ -59,6 +59,10 @@ bad "told on the command line" neuron --expect neuron=16
 TERN_HEALTH_EXPECT=neuron=2 bad "told by the environment" neuron
 TERN_HEALTH_EXPECT='other-[1-3]:neuron=2' check "told of other nodes" neuron skipped 0
 SLURMD_NODENAME=other-2 TERN_HEALTH_EXPECT='other-[1-3]:neuron=2;cpu-1:neuron=0' bad "told of this node among others" neuron
+host=$(uname -n); host=${host%%.*}
+TERN_HEALTH_EXPECT="${host^^}.example.org:neuron=2" bad "told of this node, by its name in capitals and with a domain" neuron
+SLURMD_NODENAME=n1.a.org TERN_HEALTH_EXPECT='N1.A.ORG:neuron=2' bad "told of a node with a domain" neuron
+SLURMD_NODENAME=n1.a.org TERN_HEALTH_EXPECT='n1.b.org,n1b:neuron=2' check "told of one in another domain" neuron skipped 0
 
 machine; echo 1 >m/sys/devices/virtual/neuron_device/neuron3/stats/hardware/sram_ecc_uncorrected
 bad "SRAM error" ecc; out_has 'neuron3: sram_ecc_uncorrected is 1' "names device and counter"

@@ -39,25 +39,55 @@ const char *tern_slurm_conf(void)
     return NULL;
 }
 
+/* Of a login node of a configless cluster, which has no file: the controller that gives it. */
+static const char *conf_server(void)
+{
+    const char *server = getenv("SLURM_CONF_SERVER");
+
+    return !getenv("SLURM_CONF") && server && *server ? server : NULL;
+}
+
 bool tern_slurm_available(void)
 {
-    return tern_slurm_conf() != NULL;
+    return tern_slurm_conf() || conf_server();
+}
+
+/* libslurm ends the process when that controller does not answer: a child tries it first. */
+static int try_server(const char *server, struct tern_err *err)
+{
+    pid_t pid = tern_again_fork();
+    int status;
+
+    if (pid == 0) {
+        slurm_init(NULL);
+        _exit(0);
+    }
+    if (pid < 0)
+        return tern_err_sys(err, "cannot start a process");
+    if (TERN_AGAIN(waitpid(pid, &status, 0)) == pid && status == 0)
+        return 0;
+    return tern_err_set(err, TERN_TEMPFAIL,
+                        "no Slurm configuration from SLURM_CONF_SERVER (%s). Does slurmctld run "
+                        "there, with SlurmctldParameters=enable_configless?",
+                        server);
 }
 
 int tern_slurm_start(struct tern_err *err)
 {
     static bool started;
-    const char *conf = tern_slurm_conf();
+    const char *conf = tern_slurm_conf(), *server = conf ? NULL : conf_server();
 
     if (started)
         return 0;
-    if (!conf)
+    if (!conf && !server)
         return tern_err_set(err, TERN_FAILED,
                             "no Slurm configuration here (%s%s). Set SLURM_CONF, or run this on a "
                             "machine of the cluster.",
                             getenv("SLURM_CONF") ? "SLURM_CONF: cannot read "
                                                  : "looked in /etc/slurm",
                             getenv("SLURM_CONF") ? getenv("SLURM_CONF") : "");
+    if (server && try_server(server, err) < 0)
+        return -1;
     slurm_init(conf);
     started = true;
     return 0;

@@ -26,6 +26,7 @@
  * usual places.  Looked for first because slurm_init() ends the process when it finds none.  The
  * text belongs to the room. */
 const char *tern_slurm_conf(void);
+/* There is one, or a controller that gives it (SLURM_CONF_SERVER, of configless clusters). */
 bool tern_slurm_available(void);
 
 /* "22.05": the release of the headers that tern was built with.  A plugin works in its own release

@@ -9,7 +9,7 @@ sed -i 's/^steps:.*/steps: 1500/; s/every: 1, keep: 2/every: 500, keep: 2/' run.
 losses() { tern ledger sql -l "$1" -r latest -n -P "select count(distinct step) from step where name = 'loss'"; }
 
 # Moved away in the middle, and removed: it is there again, with all that was recorded before.
-for how in 'mv ledger away' 'rm -rf ledger'; do
+for how in 'rm -rf ledger' 'mv ledger away'; do
     rm -rf ledger away checkpoints
     tern run run.yaml --ranks 2 2>err & pid=$!
     until_true grep -q 'step [1-9]' err; $how; wait $pid; rc=$? cmd="$how in the middle of a run"
@@ -17,6 +17,7 @@ for how in 'mv ledger away' 'rm -rf ledger'; do
     is "$(losses ledger)" 1500 "every step is in the ledger that stands there now"
     run tern ledger verify -l ledger; status 0
     is "$(tern ledger list -l ledger -n -P -o state,step,ckpt,lost)" "done|1500|1500|0" "and its end"
+    long || break
 done
 # Another ledger than the one that knows the run's checkpoints.
 run tern run run.yaml --ranks 2 --set ledger.dir=other --set steps=1501; status 0; err_has "of which there were attempts before this one"

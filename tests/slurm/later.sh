@@ -36,6 +36,14 @@ submit --time=30 --exclusive -N1 -o wish.out --requeue --wrap "exec tern run lon
 until_true grep -q 'step ' wish.out; on scancel --signal=USR1 --batch "$job"
 over "a person's signal"; is "$(rows 'outcome, exit_code' wish)" "stopped 76" "is not Slurm's"
 
+# An admin's requeue: what the ranks have is kept, and the job goes on with it.
+submit --time=30 --exclusive --open-mode=append -N1 -o again.out --requeue --wrap "exec tern run long.yaml --set name=again --set checkpoint.dir=again"
+until_true grep -q 'step ' again.out; on scontrol requeue "$job"; status 0 "scontrol requeue"
+pending; start_again; until_true sh -c "[ \$(grep -c 'step ' again.out) -gt 1 ] && grep -q 'attempt 2' again.out"
+on scancel --signal=USR1 --batch "$job"; over "queued again by an admin"
+is "$(rows 'outcome' again)" "requeued,stopped" "its cause is the requeue"
+[ "$(rows 'resumed_step > 0' again)" = "0,1" ]; ok $? "and the second attempt goes on where the first was" || rows 'resumed_step, last_step' again
+
 until_true grep -q 'attempt 2' long.out; job=$long_job; pending; ok $? "and once more" || cat long.out
 is "$(rows 'outcome' long)" "time_limit,time_limit" "two attempts ended by the limit"
 [ "$(rows resumed_step long)" = "0,$first" ]; ok $? "the second went on where the first had ended" || rows 'resumed_step, last_step' long

@@ -362,7 +362,7 @@ static int check_history(const char *run, const struct history *h)
 
 static void test_supersede(void)
 {
-    const int tries = tap_long() ? 600 : 150;
+    const int tries = tap_long() ? 600 : 60;
     /* A sanity evaluation at step 0 of an attempt that resumed from 5. */
     struct history h = {.attempts = 2, .resumed = {0, 5}, .train = {true, true}};
     char run[TERN_ULID_SIZE];
@@ -757,7 +757,7 @@ static char *answers(const char *run)
 /* One to three bits anywhere in run.db: what verify passes changes no answer. */
 static void test_flips(void)
 {
-    const int tries = tap_long() ? 2000 : 60;
+    const int tries = tap_long() ? 2000 : 20;
     struct tern_ledger_check c;
     struct tern_buf found = {0};
     char *path = tern_strf("%s/runs/%s/run.db", dir, id), *db, *right = answers(id);

@@ -61,7 +61,7 @@ meet() { # STEPS BYTES
     local pid server
     pids='' rcs=
     rm -f address hold out.? err.? && mkfifo hold
-    ip netns exec $A "$R" serve 4 10.77.5.1 <hold >address &
+    ip netns exec $A "$R" serve 4 "${at:-10.77.5.1}" <hold >address &
     server=$!
     exec 9>hold
     until [ -s address ]; do sleep 0.05; done
@@ -96,4 +96,15 @@ words_has "code 75: no network between the nodes leads anywhere: dead0 \\(10.77.
 TERN_FABRIC_RAILS=dead9 meet 20 300000
 [ "$rcs" = 3333 ]; ok $? "one is asked for that leads nowhere: all ranks end" || sed 's/^/# /' words
 words_has "code 75: the network between the nodes leads nowhere: dead9 .*TERN_FABRIC_RAILS, now dead9" "it is named, and that it was asked for"
+
+# Nodes that have no other IPv4 than their own loopback's.
+export TERN_DEADLINE=30
+for i in 1:$A 2:$B; do
+    n=${i#*:}
+    for d in good dead0 dead9; do ip -n "$n" -4 addr flush dev $d; done
+    ip -n "$n" -6 addr add "fd77:5::${i%:*}/64" dev good nodad; ip -n "$n" -6 addr add "fd77:9::${i%:*}/64" dev dead9 nodad
+done
+at=fd77:5::1 meet 20 300000
+[ "$rcs" = 0000 ] && [ "$(grep -c ' on good (fd77:5::/64)$' words)" = 4 ]
+ok $? "nodes of IPv6 alone" || sed 's/^/# /' words | head -20
 tap_done

@@ -84,7 +84,7 @@ name=wide; submit -N2 -o wide.out --tern=wide.yaml job.sbatch; over
 has wide.out '--ntasks-per-node=3' "too few CPUs for the ranks: told what to ask for"
 is "$(job_field ExitCode)" "2:0" "with status 2"
 on srun --mpi=none -N2 tern run wide.yaml
-err_has 'Call it once, in the batch script' "tern run under srun is refused"
+err_has 'call it once, in the batch script' "tern run under srun is refused"
 
 # ---- tern submit
 on tern submit good.yaml -N 2 -- -o "$WORK/good.out" --parsable

@@ -78,7 +78,11 @@ run tern run absent.yaml; status 2 "a program that is not there"
 err_has "absent.yaml:4: workload.command: 'no-such-program' is not on the PATH of this node"
 
 # ---- signals
-recipe stops 'trap "echo got TERM; exit 76" TERM; trap "echo got INT; exit 77" INT; echo $$ >pid; while :; do sleep 0.05; done'
+# They wait without children: where bash's child ends by itself as SIGINT comes, bash takes the signal for
+# the child's and runs no trap.
+mkfifo never
+waits='exec 3<>never; while :; do read -t 0.05 -u 3; done'
+recipe stops 'trap "echo got TERM; exit 76" TERM; trap "echo got INT; exit 77" INT; echo $$ >pid; '"$waits"
 for pair in 'TERM 76 stopped' 'INT 77 halted'; do
     set -- $pair
     supervise stops.yaml; kill -"$1" $sup; ended
@@ -93,7 +97,7 @@ recipe deaf 'trap "" INT TERM; echo $$ >pid; while :; do sleep 0.05; done'
 supervise deaf.yaml; kill -INT $sup; sleep 2.1; kill -INT $sup; ended
 is $rc 75 "a second Ctrl-C ends ranks that do not listen"
 # Slow to obey, as a trainer that writes its checkpoint: a finger that presses twice does not end it.
-recipe twice 'trap "for i in 1 2 3 4 5 6 7 8; do sleep 0.05; done; echo kept; exit 77" INT; echo $$ >pid; while :; do sleep 0.05; done'
+recipe twice 'trap "for i in 1 2 3 4 5 6 7 8; do sleep 0.05; done; echo kept; exit 77" INT; echo $$ >pid; '"$waits"
 for _ in 1 2 3; do # on a machine that was busy for 2 s in between, once more
     supervise twice.yaml; kill -INT $sup; until_true grep -q 'passed on' err; kill -INT $sup; ended
     grep -q 'the same wish' err && break

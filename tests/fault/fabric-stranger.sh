@@ -5,6 +5,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/fabric.sh"
 . "$ROOT/tests/lib/reach.sh"
+. "$ROOT/tests/lib/tiny.sh"
 command -v ss >/dev/null || skip_all "ss is not installed (iproute2)"
 unset TERN_FABRIC_MODE TERN_FABRIC_RAILS FI_PROVIDER
 tern fabric info | grep -q 'strangers: records begin' || skip_all "this libfabric's messages between nodes are tagged ones: $(tern fabric info | grep strangers)"
@@ -55,6 +56,23 @@ if [ "$(ulimit -Hn)" -ge 12000 ]; then
     amid hold "$seconds" 98
     [ "$rc" = 0 ]; ok $? "10,000 connections that say nothing" || cat out err
     judge "10,000 connections"
+fi
+# A run goes on from its checkpoint, on ports that nobody has taken, as if nothing had been.
+if tiny_make >made 2>&1; then
+    go="tern run run.yaml --ranks 2 --set steps=3000 --set checkpoint.every=200"
+    export TERN_FABRIC_SHARE=1 TERN_DEADLINE=5
+    run $go --set ledger.dir=alone; status 0 "a run of two nodes"
+    tiny_digests >weights; rm -rf checkpoints
+    $go --set ledger.dir=amid >ranks.out 2>ranks.err & run=$!
+    tiny_wait_step 200 $run
+    : >at; for main in $(pgrep -P $run tern-task); do addresses=$(ranks=1 addresses; cat at) && echo "$addresses" >>all; done; sort -u all >at
+    STRANGER=claim run timeout 120 "${as[@]}" "$WORK/stranger" 2 "$seconds" $(cat at)
+    wait $run; ended=$?
+    is $ended 0 "amid somebody who takes its ranks' ports: it comes to its end" || tail -5 ranks.err
+    tiny_digests | cmp -s - weights; ok $? "with the weights of one that was let alone, to the bit ($(sqlite3 amid/ledger.db 'select group_concat(outcome) from attempt'))"
+    unset TERN_FABRIC_SHARE TERN_DEADLINE
+else
+    skip "cannot make the tiny setting"
 fi
 # Files by which libfabric's shm shares memory are their owner's alone.
 touch before

@@ -13,6 +13,8 @@ on scontrol update partition=trn1 PriorityTier=1 PreemptMode=REQUEUE GraceTime=3
 tiny_make || exit 1
 is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -5 "$name.out" 2>/dev/null | sed 's/^/# /'; }; }
 rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by attempt" | paste -sd,; }
+ended_as() { [ "$(rows 'outcome, exit_code' "$1")" = "$2" ]; }
+in_ledger() { until_true ended_as "$1" "$2"; is "$(rows 'outcome, exit_code' "$1")" "$2" "$3"; } # a moment after the log
 says() { for _ in 1 2 3 4; do until_true grep -q "$2" "$1.out" && return; done; return 1; }
 again() { name=$1; says "$1" "$2; the job is queued again"; ok $? "$3" || tail -3 "$1.out" | sed 's/^/# /'; }
 recipe() { sed "s/^name:.*/name: $1/; s/^steps:.*/steps: 100000000/; s/every: 1, keep: 2/every: 1000000, keep: 2/; s/dir: checkpoints/dir: $1-checkpoints/" run.yaml >"$1.yaml"; }
@@ -27,7 +29,8 @@ on sbatch --parsable --time=1 --signal=B:USR1@50 $long -o groups.out : --time=1 
 again steps "the job's time limit is near" "a warning to the steps alone (--signal without B:)"
 again array "the job's time limit is near" "a task of an array"
 again groups "the job's time limit is near" "a heterogeneous job"
-is "$(rows 'outcome, exit_code' steps)|$(rows outcome array)|$(rows outcome groups)" "time_limit 76|time_limit|time_limit" "the cause is the time limit"
+three() { echo "$(rows 'outcome, exit_code' steps)|$(rows outcome array)|$(rows outcome groups)"; }; three_are() { [ "$(three)" = "time_limit 76|time_limit|time_limit" ]; }; until_true three_are
+is "$(three)" "time_limit 76|time_limit|time_limit" "the cause is the time limit"
 is "$(job_state "$any")" PENDING "what waits for the end (afterany) waits on"
 for job in "$steps" "${array}_3" "$groups"; do start_again; done
 for run in steps array groups; do until_true grep -q 'attempt 2: .*from step' $run.out; ok $? "$run: it goes on from its checkpoint" || tail -5 $run.out; done
@@ -44,7 +47,7 @@ submit --time=30 --exclusive --open-mode=append --requeue -N2 -o victim.out --wr
 until_true grep -q 'step ' victim.out
 submit -p prod --exclusive -N3 -o prod.out --wrap "sleep 2; echo prod"; prod=$job
 again victim "Slurm preempts the job" "a preempted job"
-is "$(rows 'outcome, exit_code' victim)" "preempted 76" "its cause is the preemption"
+in_ledger victim "preempted 76" "its cause is the preemption"
 says prod prod; has prod.out prod "the other job runs"
 job=$victim; start_again; until_true grep -q 'attempt 2: .*from step' victim.out; ok $? "it goes on from its checkpoint"
 on scancel "$victim"
@@ -59,13 +62,13 @@ submit --time=30 --exclusive --open-mode=append --requeue -N1 -o nodes.out --wra
 until_true grep -q 'step ' nodes.out
 on scontrol create reservation reservation=works starttime=now+130seconds duration=10 flags=maint,ignore_jobs nodes="$(grep -o 'rank on [^,]*' nodes.out | head -1 | sed 's/rank on //')" users=root; status 0
 again nodes "a reservation takes the job's nodes" "a job that stops for a maintenance"
-is "$(rows 'outcome, exit_code' nodes)" "reservation 76" "its cause is the reservation"
+in_ledger nodes "reservation 76" "its cause is the reservation"
 grep -qE "a reservation takes the job's nodes in [0-9]+ s, and what a checkpoint takes here is not known yet" nodes.out; ok $? "in time for what is not known yet"
 on scontrol delete reservation=works
 job=$nodes; start_again; until_true grep -q 'attempt 2: .*from step' nodes.out; ok $? "it goes on from its checkpoint"
 on scancel "$nodes"
 says deaf 'left no checkpoint'; is "$(rows outcome deaf)" time_limit "a workload that the warning killed has the limit as its cause"
 again unasked "the job's time limit is near" "a job without --signal"
-is "$(rows 'outcome, exit_code' unasked)" "time_limit 76" "its cause is the time limit"
+in_ledger unasked "time_limit 76" "its cause is the time limit"
 grep -qE "the job's time limit is in (30|29) s, and a stop with a checkpoint takes as long here" unasked.out; ok $? "warned as late as a checkpoint here allows" || tail -5 unasked.out
 on scancel "$unasked"; until_true queue_empty; tap_done

@@ -305,17 +305,21 @@ static bool too_open(const char *ledger_dir, const char *path)
            tern_catalogue_bits(ledger_dir, &bits, NULL) == 0 && (st.st_mode & 0044 & ~bits);
 }
 
-static int fold_once(const char *ledger_dir, const char *path, struct tern_err *err)
+static int fold_once(const char *ledger_dir, const char *path, bool *published,
+                     struct tern_err *err)
 {
     struct tern_db_stamp base;
     sqlite3 *db = NULL;
     bool changed, anew;
     int rc = tern_catalogue_load(path, &db, &base, &anew, err);
 
+    *published = false;
     if (rc == 0)
         rc = tern_catalogue_refresh(ledger_dir, db, false, &changed, err);
-    if (rc == 0 && (changed || anew || base.older || too_open(ledger_dir, path)))
+    if (rc == 0 && (changed || anew || base.older || too_open(ledger_dir, path))) {
         rc = publish(ledger_dir, path, db, &base, err);
+        *published = rc == 0;
+    }
     sqlite3_close(db);
     return rc;
 }
@@ -323,10 +327,13 @@ static int fold_once(const char *ledger_dir, const char *path, struct tern_err *
 int tern_ledger_fold_catalog(const char *ledger_dir, struct tern_err *err)
 {
     char *path = tern_fs_join(ledger_dir, "ledger.db");
+    bool published = false;
     int rc = 1;
 
-    for (int i = 0; i < MAX_RACES && rc == 1; i++)
-        rc = fold_once(ledger_dir, path, err);
+    /* After one's own another look: of two who replace it at once, the later may not have seen what
+     * the other put in. */
+    for (int i = 0; i < MAX_RACES && (rc == 1 || published); i++)
+        rc = fold_once(ledger_dir, path, &published, err);
     if (rc == 1)
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s: others keep replacing it", path);
     tern_db_sweep(path);

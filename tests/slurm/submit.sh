@@ -65,6 +65,8 @@ status 0 "tern submit --array"
 four() { [ "$(ls slurm-"${job}"_*.out 2>/dev/null | wc -l)" = 4 ]; }
 until_true four
 for _ in 1 2 3; do until_true queue_empty && break; done
+all_done() { [ "$(runs state | grep -c done)" = 4 ]; }
+until_true all_done
 is "$(runs 'name, state, last_step')" "tiny.lr-1e-3.seed-5 done 8
 tiny.lr-1e-3.seed-6 done 8
 tiny.lr-2e-3.seed-5 done 8

@@ -14,14 +14,14 @@ for case in '4:and its node has: it is stopped or frozen' '2:and its node has: i
     bound "$(slowest)" "$([ "$share" = 1 ] && echo 7 || echo 3)" "at most $share sharing: seconds, of 2 without life"
     TERN_LIVENESS=1 TERN_FABRIC_SHARE=$share run timeout 100 "$R" busy 4 2 4000
     status 0 "a rank that computes for longer than that shows life, at most $share sharing"
-    TERN_DEADLINE=1 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 run timeout 100 "$R" busy 4 2 2500
+    TERN_DEADLINE=3 TERN_FABRIC_SHARE=$share TEST_FABRIC_SAVES=1 run timeout 100 "$R" busy 4 2 5500
     status 0 "one that writes a checkpoint has longer than the deadline, at most $share sharing"
     TERN_DEADLINE=3 TERN_LIVENESS=2 TERN_FABRIC_SHARE=$share run timeout 100 "$R" hold 4 2 5000
     status 0 "all are stopped and go on: none is named, at most $share sharing"
 done
 
-TERN_DEADLINE=1 TERN_FABRIC_SHARE=1 run timeout 100 "$R" busy 3 2 4000
-named 3 'rank 2 \(.*not come within the deadline of 1 s: it runs, and computes'
+TERN_DEADLINE=3 TERN_FABRIC_SHARE=1 run timeout 100 "$R" busy 3 2 8000
+named 3 'rank 2 \(.*not come within the deadline of 3 s: it runs, and computes'
 words "a rank that computes beyond the deadline: named, with the word that it runs"
 TERN_DEADLINE=2 TERN_LIVENESS=0 run timeout 100 "$R" stop 3 2
 named 2 'rank 2 \(.*within the deadline of 2 s'; words "TERN_LIVENESS=0: the deadline alone counts"

@@ -32,58 +32,66 @@ static const char *word_of(const struct tern_slurm_node_state *s)
                            : "in service";
 }
 
-int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
-                          struct tern_err *err)
+/* One node, to be freed with slurm_free_node_info_msg; NULL with `err`. */
+static node_info_msg_t *load(const char *name, struct tern_err *err)
 {
     node_info_msg_t *msg = NULL;
 
     if (tern_slurm_start(err) < 0)
-        return -1;
-    if (slurm_load_node_single(&msg, (char *)name, SHOW_ALL) != SLURM_SUCCESS)
-        return failed(err, name, "ask Slurm for it");
-    bool there = msg->record_count > 0 && msg->node_array[0].name;
-    if (there) {
-        const node_info_t *n = &msg->node_array[0];
-        uint32_t flags = n->node_state, base = flags & NODE_STATE_BASE;
-        *state = (struct tern_slurm_node_state){
-            .drained = flags & NODE_STATE_DRAIN,
-            .failed = flags & NODE_STATE_FAIL,
-            .down = base == NODE_STATE_DOWN || (flags & NODE_STATE_NO_RESPOND),
-            .given_up = base == NODE_STATE_DOWN,
-            .powered_down = flags & NODE_STATE_POWERED_DOWN,
-            .powering = flags & (NODE_STATE_POWERING_UP | NODE_STATE_POWERING_DOWN |
-                                 NODE_STATE_POWER_DOWN | NODE_STATE_POWER_UP),
-            .started = n->slurmd_start_time,
-            .memory_mib = n->real_memory,
-        };
-        snprintf(state->word, sizeof state->word, "%s", word_of(state));
-        /* What stands beside a node in service is left from before: newer Slurms keep it. */
-        bool serves = !state->drained && !state->failed && !state->down && !state->powered_down &&
-                      !state->powering;
-        snprintf(state->reason, sizeof state->reason, "%s", n->reason && !serves ? n->reason : "");
-        snprintf(state->gres, sizeof state->gres, "%s", n->gres ? n->gres : "");
+        return NULL;
+    if (slurm_load_node_single(&msg, (char *)name, SHOW_ALL) != SLURM_SUCCESS) {
+        failed(err, name, "ask Slurm for it");
+        return NULL;
     }
+    if (msg->record_count > 0 && msg->node_array[0].name)
+        return msg;
     slurm_free_node_info_msg(msg);
-    return there ? 0 : tern_err_set(err, TERN_FAILED, "node %s: Slurm does not know it", name);
+    tern_err_set(err, TERN_FAILED, "node %s: Slurm does not know it", name);
+    return NULL;
+}
+
+int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
+                          struct tern_err *err)
+{
+    node_info_msg_t *msg = load(name, err);
+
+    if (!msg)
+        return -1;
+    const node_info_t *n = &msg->node_array[0];
+    uint32_t flags = n->node_state, base = flags & NODE_STATE_BASE;
+    *state = (struct tern_slurm_node_state){
+        .drained = flags & NODE_STATE_DRAIN,
+        .failed = flags & NODE_STATE_FAIL,
+        .down = base == NODE_STATE_DOWN || (flags & NODE_STATE_NO_RESPOND),
+        .given_up = base == NODE_STATE_DOWN,
+        .powered_down = flags & NODE_STATE_POWERED_DOWN,
+        .powering = flags & (NODE_STATE_POWERING_UP | NODE_STATE_POWERING_DOWN |
+                             NODE_STATE_POWER_DOWN | NODE_STATE_POWER_UP),
+        .started = n->slurmd_start_time,
+        .memory_mib = n->real_memory,
+    };
+    snprintf(state->word, sizeof state->word, "%s", word_of(state));
+    /* What stands beside a node in service is left from before: newer Slurms keep it. */
+    bool serves = !state->drained && !state->failed && !state->down && !state->powered_down &&
+                  !state->powering;
+    snprintf(state->reason, sizeof state->reason, "%s", n->reason && !serves ? n->reason : "");
+    snprintf(state->gres, sizeof state->gres, "%s", n->gres ? n->gres : "");
+    slurm_free_node_info_msg(msg);
+    return 0;
 }
 
 int tern_slurm_node_place(const char *name, struct tern_slurm_node_place *place,
                           struct tern_err *err)
 {
-    node_info_msg_t *msg = NULL;
+    node_info_msg_t *msg = load(name, err);
 
-    if (tern_slurm_start(err) < 0)
+    if (!msg)
         return -1;
-    if (slurm_load_node_single(&msg, (char *)name, SHOW_ALL) != SLURM_SUCCESS)
-        return failed(err, name, "ask Slurm for it");
-    bool there = msg->record_count > 0 && msg->node_array[0].name;
-    if (there) {
-        const node_info_t *n = &msg->node_array[0];
-        place->port = n->port;
-        snprintf(place->address, sizeof place->address, "%s", n->node_addr ? n->node_addr : name);
-    }
+    const node_info_t *n = &msg->node_array[0];
+    place->port = n->port;
+    snprintf(place->address, sizeof place->address, "%s", n->node_addr ? n->node_addr : name);
     slurm_free_node_info_msg(msg);
-    return there ? 0 : tern_err_set(err, TERN_FAILED, "node %s: Slurm does not know it", name);
+    return 0;
 }
 
 int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change, const char *reason,

@@ -8,6 +8,7 @@
 #   SLURM_PREFIX=/opt/slurm     the Slurm to build for; else the one whose scontrol is on PATH, the system's,
 #                               or the one in /opt/slurm or /usr/local
 #   WITH_TRAINER=no             the tools alone, as for a head node: no train, eval, bench, fabric and link
+#   WITH_BENCH=yes              `make install` installs `tern bench`, too; it is built in any case, into O/bin
 #   DESTDIR= PREFIX=/usr/local  for `make install`, which tells more above its rule
 
 comma := ,
@@ -289,6 +290,7 @@ install uninstall: export SLURM_PREFIX := $(SLURM_PREFIX)
 install uninstall: export SLURM_CONF := $(SLURM_CONF)
 install uninstall: export PLUGSTACK_DIR := $(PLUGSTACK_DIR)
 install uninstall: export WITH_PLUGIN := $(WITH_PLUGIN)
+install uninstall: export WITH_BENCH := $(WITH_BENCH)
 
 .PHONY: install uninstall
 install: all man

@@ -75,7 +75,7 @@ static int list(void)
     for (const struct program *p = programs; p->name; p++) {
         if (p->summary)
             printf("  %-10s %s%s\n", p->name, p->summary,
-                   is_there(folder, p) ? "" : " (not in this build)");
+                   is_there(folder, p) ? "" : " (not installed)");
         else
             printf("\n%s\n", p->name);
     }
@@ -125,9 +125,10 @@ static int say_missing(const char *name, const char *program)
     names[n] = NULL;
     const char *near = tern_str_nearest(name, names);
     if (near && strcmp(near, name) == 0) {
-        tern_error("%s: not there: this tern was built without it (make WITH_TRAINER=no), or not "
-                   "installed whole",
-                   program);
+        tern_error("%s: not there: this tern was built without it (make WITH_TRAINER=no), or "
+                   "installed without it%s",
+                   program,
+                   strcmp(name, "bench") == 0 ? " (make install WITH_BENCH=yes has it)" : "");
         return TERN_FAILED;
     }
     tern_error("'%s' is not a tern program%s%s%s `tern -h` lists them.", name,

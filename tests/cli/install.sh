@@ -20,7 +20,7 @@ installer=$WORK/tree/plugins/spank/install
 inst() { # install|uninstall NAME=VALUE...
     local verb=$1; shift
     run env BUILD="$build" BUILT_FOR="$release.8" PREFIX="$WORK/pre" DESTDIR= SLURM_PREFIX= SLURM_CONF= PLUGSTACK_DIR= \
-        WITH_PLUGIN= "$@" "$installer" "$verb"
+        WITH_PLUGIN= WITH_BENCH= "$@" "$installer" "$verb"
 }
 files() { (cd "$1" && find . | sort); }
 
@@ -69,11 +69,9 @@ for path in $(find pre etc/plugstack.conf.d -type f); do grep -qxF "wrote   $WOR
 run pre/bin/tern help recipe; status 0 "the installed tern works"
 if [ -e "$build/plugins/tern_fabric_mpi.so" ]; then
     [ -x pre/lib/tern/tern_fabric_mpi.so ]; ok $? "the plugin for MPI is there"
-    mv pre/lib/tern/tern_fabric_mpi.so so; echo none >pre/lib/tern/tern_fabric_mpi.so
-    PMIX_RANK=0 TERN_FABRIC=mpi run pre/bin/tern bench fabric -e 8
-    err_has "$WORK/pre/bin/../lib/tern/tern_fabric_mpi.so: " "and is where the installed tern looks"
-    mv so pre/lib/tern/tern_fabric_mpi.so
 fi
+[ ! -e pre/bin/tern-bench ] && [ ! -e pre/share/man/man1/tern-bench.1 ]; ok $? "tern bench and its page are not installed unless WITH_BENCH=yes"
+run pre/bin/tern bench fabric; status 1; err_has 'make install WITH_BENCH=yes'; one_line
 for library in "$build"/plugins/no-psm/lib*; do
     [ ! -e "$library" ] || cmp -s "$library" "pre/lib/tern/no-psm/${library##*/}" || echo "$library"
 done >missing
@@ -94,6 +92,18 @@ inst install "$slurm"; status 0 "again"
 ok $? "who has the old plugin open keeps it whole"
 exec 9<&-
 [ "$(sort pre/share/tern/installed | uniq -d | wc -l)" = 0 ]; ok $? "nothing is listed twice"
+
+# ---- with tern bench
+inst install "$slurm" WITH_BENCH=yes; status 0 "make install WITH_BENCH=yes"
+[ -x pre/bin/tern-bench ] && [ -s pre/share/man/man1/tern-bench.1 ]; ok $? "installs tern bench and its page"
+if [ -e "$build/plugins/tern_fabric_mpi.so" ]; then
+    mv pre/lib/tern/tern_fabric_mpi.so so; echo none >pre/lib/tern/tern_fabric_mpi.so
+    PMIX_RANK=0 TERN_FABRIC=mpi run pre/bin/tern bench fabric -e 8
+    err_has "$WORK/pre/bin/../lib/tern/tern_fabric_mpi.so: " "the installed tern looks for the MPI plugin in PREFIX/lib/tern"
+    mv so pre/lib/tern/tern_fabric_mpi.so
+fi
+inst install "$slurm"; status 0
+[ ! -e pre/bin/tern-bench ] && [ ! -e pre/share/man/man1/tern-bench.1 ]; ok $? "an install without WITH_BENCH removes tern bench of the one before"
 
 # ---- uninstall
 mkdir -p pre/share/other; touch pre/share/other/file pre/bin/foreign

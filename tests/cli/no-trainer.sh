@@ -26,9 +26,9 @@ for p in cluster submit run ledger data ckpt health env logs metric task; do
     run "o/bin/tern" $p -h; [ "$rc" = 0 ] && [ -s out ]; ok $? "tern $p -h"
 done
 run o/bin/tern train run.yaml; status 1; err_has 'built without it (make WITH_TRAINER=no)'; one_line
-run o/bin/tern -h; status 0; out_has '(not in this build)'
-[ "$(grep -c 'not in this build' out)" = 5 ]; ok $? "five programs are not in it"
-run tern -h; ! grep -q 'not in this build' out; ok $? "in the whole all are"
+run o/bin/tern -h; status 0; out_has '(not installed)'
+[ "$(grep -c 'not installed' out)" = 5 ]; ok $? "tern -h marks the five programs that a build without the trainer lacks"
+run tern -h; ! grep -q 'not installed' out; ok $? "tern -h marks none in a whole build"
 tools_make install DESTDIR="$WORK/root" PREFIX=/usr PLUGSTACK_DIR=/etc/slurm/plugstack.conf.d; status 0 "installs"
 [ -x root/usr/bin/tern-submit ] && [ ! -e root/usr/bin/tern-train ]; ok $? "what there is" || find root
 tools_make tests; status 2; err_has 'build without WITH_TRAINER=no'

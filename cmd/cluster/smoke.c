@@ -55,21 +55,21 @@ struct smoke {
 
 static int write_set(const struct smoke *s, struct tern_err *err)
 {
-    const struct tern_set_kind kind = {.n_vocab = VOCAB, .bos = -1};
+    const struct tern_data_set_kind kind = {.n_vocab = VOCAB, .bos = -1};
     char *path = tern_strf("%s/smoke.tds", s->dir);
-    struct tern_set_writer *w = tern_set_create(path, &kind, err);
+    struct tern_data_set_writer *w = tern_data_set_create(path, &kind, err);
     uint32_t ids[DOC_TOKENS];
     int rc = w ? 0 : -1;
 
     for (uint32_t d = 0; rc == 0 && d < DOCS; d++) {
         for (uint32_t i = 0; i < DOC_TOKENS; i++)
             ids[i] = 1 + (d * 31 + i * i * 7) % (VOCAB - 1);
-        rc = tern_set_add(w, ids, NULL, DOC_TOKENS, DOC_TOKENS, err);
+        rc = tern_data_set_add(w, ids, NULL, DOC_TOKENS, DOC_TOKENS, err);
     }
     if (rc == 0)
-        rc = tern_set_commit(w, "{}", err);
+        rc = tern_data_set_commit(w, "{}", err);
     else
-        tern_set_abort(w);
+        tern_data_set_abort(w);
     free(path);
     return rc;
 }

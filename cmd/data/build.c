@@ -38,7 +38,7 @@ static void catch_signals(void)
 struct build {
     struct tern_token *token;
     struct tern_token_encoder *encoder;
-    struct tern_set_writer *writer;
+    struct tern_data_set_writer *writer;
     json_t *files; /* [{path, documents, tokens}, ...] */
     uint64_t n_docs, n_tokens, n_bytes, n_empty;
     int64_t start_ns, shown_ns;
@@ -48,7 +48,7 @@ struct build {
 /* Meta data names this many files; the others are in its counts only. */
 enum { FILES_NAMED = 1000 };
 
-static void show(struct build *b, const char *path, const struct tern_text *t)
+static void show(struct build *b, const char *path, const struct tern_data_text *t)
 {
     uint64_t done, all;
     char bytes[32];
@@ -57,7 +57,7 @@ static void show(struct build *b, const char *path, const struct tern_text *t)
     if (!b->show || now - b->shown_ns < 200 * 1000 * 1000)
         return;
     b->shown_ns = now;
-    tern_text_progress(t, &done, &all);
+    tern_data_text_progress(t, &done, &all);
     fprintf(stderr, "\r\033[K%s %.0f%%  %s of text, %.2f M tokens, %.1f MB/s",
             tern_fs_basename(path), all ? 100.0 * (double)done / (double)all : 100.0,
             tern_str_bytes(bytes, sizeof bytes, b->n_bytes), (double)b->n_tokens / 1e6,
@@ -81,7 +81,7 @@ static int add_document(struct build *b, const char *s, size_t len, struct tern_
         b->n_empty++;
         return 0;
     }
-    if (tern_set_add(b->writer, ids, NULL, n, len, err) < 0)
+    if (tern_data_set_add(b->writer, ids, NULL, n, len, err) < 0)
         return -1;
     b->n_docs++;
     b->n_tokens += n + 1 + bos;
@@ -97,7 +97,7 @@ static int interrupted(struct tern_err *err)
 
 static int add_file(struct build *b, const char *path, struct tern_err *err)
 {
-    struct tern_text_how how;
+    struct tern_data_text_how how;
     const char *s;
     size_t len;
     int rc;
@@ -105,10 +105,10 @@ static int add_file(struct build *b, const char *path, struct tern_err *err)
 
     if (data_text_how(&text, &how, err) < 0)
         return -1;
-    struct tern_text *t = tern_text_open(path, &how, err);
+    struct tern_data_text *t = tern_data_text_open(path, &how, err);
     if (!t)
         return -1;
-    while ((rc = tern_text_next(t, &s, &len, err)) > 0 && !stopped) {
+    while ((rc = tern_data_text_next(t, &s, &len, err)) > 0 && !stopped) {
         if (add_document(b, s, len, err) < 0) {
             tern_err_prefix(err, "%s", path);
             rc = -1;
@@ -118,8 +118,8 @@ static int add_file(struct build *b, const char *path, struct tern_err *err)
     }
     show_end(b);
     if (rc == 0)
-        data_tell_counts(path, tern_text_counts(t));
-    tern_text_close(t);
+        data_tell_counts(path, tern_data_text_counts(t));
+    tern_data_text_close(t);
     if (stopped)
         return interrupted(err);
     if (rc == 0 && json_array_size(b->files) < FILES_NAMED)
@@ -131,7 +131,7 @@ static int add_file(struct build *b, const char *path, struct tern_err *err)
 
 static int build_open(struct build *b, struct tern_err *err)
 {
-    struct tern_set_kind kind = {.bos = TERN_TOKEN_NONE};
+    struct tern_data_set_kind kind = {.bos = TERN_TOKEN_NONE};
 
     b->token = data_load_tokenizer(text.tokenizer, err);
     if (!b->token)
@@ -149,7 +149,7 @@ static int build_open(struct build *b, struct tern_err *err)
     b->encoder = tern_token_encoder_new(b->token, err);
     if (!b->encoder)
         return -1;
-    b->writer = tern_set_create(out, &kind, err);
+    b->writer = tern_data_set_create(out, &kind, err);
     return b->writer ? 0 : -1;
 }
 
@@ -163,10 +163,10 @@ static int build_commit(struct build *b, struct tern_err *err)
     json_decref(meta);
     if (!words)
         return tern_err_set(err, TERN_FAILED, "%s: file names that are not UTF-8", out);
-    struct tern_set_writer *writer = b->writer;
+    struct tern_data_set_writer *writer = b->writer;
     b->writer = NULL;
-    int rc =
-        stopped ? (tern_set_abort(writer), interrupted(err)) : tern_set_commit(writer, words, err);
+    int rc = stopped ? (tern_data_set_abort(writer), interrupted(err))
+                     : tern_data_set_commit(writer, words, err);
     free(words);
     return rc;
 }
@@ -249,7 +249,7 @@ done:
     show_end(&b);
     if (rc == 0)
         report(&b);
-    tern_set_abort(b.writer);
+    tern_data_set_abort(b.writer);
     tern_token_encoder_free(b.encoder);
     tern_token_free(b.token);
     json_decref(b.files);

@@ -54,8 +54,9 @@ struct data_text_opts {
 /* The tokenizer of --tokenizer, which has no default. */
 struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err);
 /* What was mended or left out of `path`, in words on stderr; nothing where nothing was. */
-void data_tell_counts(const char *path, struct tern_text_counts c);
-int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err);
+void data_tell_counts(const char *path, struct tern_data_text_counts c);
+int data_text_how(const struct data_text_opts *o, struct tern_data_text_how *how,
+                  struct tern_err *err);
 
 extern const struct tern_cmd data_build, data_sample;
 

@@ -23,31 +23,33 @@ struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err)
     return tern_token_load(path, err);
 }
 
-int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
+int data_text_how(const struct data_text_opts *o, struct tern_data_text_how *how,
+                  struct tern_err *err)
 {
     static const char *const invalid[] = {"refuse", "replace", "skip", NULL};
     int k = 0;
 
-    *how = (struct tern_text_how){.field = o->field, .split = o->split, .skip_bad = o->skip_bad};
+    *how =
+        (struct tern_data_text_how){.field = o->field, .split = o->split, .skip_bad = o->skip_bad};
     while (invalid[k] && strcmp(o->invalid, invalid[k]) != 0)
         k++;
     if (!invalid[k])
         return tern_err_set(err, TERN_USAGE, "--invalid %s; allowed are refuse, replace and skip",
                             o->invalid);
-    how->invalid = (enum tern_text_invalid)k;
+    how->invalid = (enum tern_data_text_invalid)k;
     if (strcmp(o->format, "auto") == 0)
-        how->format = TERN_TEXT_AUTO;
+        how->format = TERN_DATA_TEXT_AUTO;
     else if (strcmp(o->format, "jsonl") == 0)
-        how->format = TERN_TEXT_JSONL;
+        how->format = TERN_DATA_TEXT_JSONL;
     else if (strcmp(o->format, "text") == 0)
-        how->format = TERN_TEXT_PLAIN;
+        how->format = TERN_DATA_TEXT_PLAIN;
     else
         return tern_err_set(err, TERN_USAGE, "--format %s; allowed are auto, jsonl and text",
                             o->format);
     return 0;
 }
 
-void data_tell_counts(const char *path, struct tern_text_counts c)
+void data_tell_counts(const char *path, struct tern_data_text_counts c)
 {
     if (c.replaced)
         tern_warn("%s: %llu bytes that are not UTF-8 were replaced", path,
@@ -65,49 +67,51 @@ void data_tell_counts(const char *path, struct tern_text_counts c)
 static bool as_json;
 static int64_t seq_len;
 
-static json_t *info_json(const struct tern_set *s, struct tern_err *err)
+static json_t *info_json(const struct tern_data_set *s, struct tern_err *err)
 {
     char hash[TERN_SHA256_HEX];
-    const char *meta = tern_set_meta(s);
+    const char *meta = tern_data_set_meta(s);
     json_t *notes =
-        *meta ? tern_json_parse(meta, strlen(meta), tern_set_path(s), err) : json_object();
+        *meta ? tern_json_parse(meta, strlen(meta), tern_data_set_path(s), err) : json_object();
     if (!notes)
         return NULL;
     json_t *j = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:b, s:s, s:o}", "path", tern_set_path(s),
-        "documents", (json_int_t)tern_set_n_docs(s), "tokens", (json_int_t)tern_set_n_tokens(s),
-        "text_bytes", (json_int_t)tern_set_text_bytes(s), "file_bytes",
-        (json_int_t)tern_set_file_bytes(s), "vocabulary", (int)tern_set_n_vocab(s), "token_bytes",
-        (int)tern_set_token_bytes(s), "eos", (int)tern_set_eos(s), "bos", (int)tern_set_bos(s),
-        "mask", (int)tern_set_has_mask(s), "vocabulary_sha256",
-        tern_hex(hash, tern_set_vocab_hash(s), TERN_SHA256_BYTES), "source", notes);
+        "{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:b, s:s, s:o}", "path",
+        tern_data_set_path(s), "documents", (json_int_t)tern_data_set_n_docs(s), "tokens",
+        (json_int_t)tern_data_set_n_tokens(s), "text_bytes",
+        (json_int_t)tern_data_set_text_bytes(s), "file_bytes",
+        (json_int_t)tern_data_set_file_bytes(s), "vocabulary", (int)tern_data_set_n_vocab(s),
+        "token_bytes", (int)tern_data_set_token_bytes(s), "eos", (int)tern_data_set_eos(s), "bos",
+        (int)tern_data_set_bos(s), "mask", (int)tern_data_set_has_mask(s), "vocabulary_sha256",
+        tern_hex(hash, tern_data_set_vocab_hash(s), TERN_SHA256_BYTES), "source", notes);
     if (!j)
-        tern_err_set(err, TERN_FAILED, "%s: a name that is not UTF-8", tern_set_path(s));
+        tern_err_set(err, TERN_FAILED, "%s: a name that is not UTF-8", tern_data_set_path(s));
     else if (seq_len)
         json_object_set_new(j, "rows",
-                            json_integer((json_int_t)tern_set_rows(s, (uint32_t)seq_len)));
+                            json_integer((json_int_t)tern_data_set_rows(s, (uint32_t)seq_len)));
     return j;
 }
 
-static void info_text(const struct tern_set *s)
+static void info_text(const struct tern_data_set *s)
 {
     char hash[TERN_SHA256_HEX], bytes[32];
-    const uint64_t tokens = tern_set_n_tokens(s);
+    const uint64_t tokens = tern_data_set_n_tokens(s);
 
-    printf("path         %s\n", tern_set_path(s));
-    printf("documents    %" PRIu64 "\n", tern_set_n_docs(s));
-    printf("tokens       %" PRIu64 " (%u bytes each)\n", tokens, tern_set_token_bytes(s));
+    printf("path         %s\n", tern_data_set_path(s));
+    printf("documents    %" PRIu64 "\n", tern_data_set_n_docs(s));
+    printf("tokens       %" PRIu64 " (%u bytes each)\n", tokens, tern_data_set_token_bytes(s));
     if (seq_len)
         printf("rows         %" PRIu64 " of %" PRId64 " tokens\n",
-               tern_set_rows(s, (uint32_t)seq_len), seq_len);
+               tern_data_set_rows(s, (uint32_t)seq_len), seq_len);
     printf("text         %s (%.3f bytes a token)\n",
-           tern_str_bytes(bytes, sizeof bytes, tern_set_text_bytes(s)),
-           tokens ? (double)tern_set_text_bytes(s) / (double)tokens : 0.0);
-    printf("file         %s\n", tern_str_bytes(bytes, sizeof bytes, tern_set_file_bytes(s)));
-    printf("vocabulary   %u pieces, sha256 %s\n", tern_set_n_vocab(s),
-           tern_hex(hash, tern_set_vocab_hash(s), TERN_SHA256_BYTES));
-    printf("eos, bos     %u, %s\n", tern_set_eos(s), tern_set_bos(s) < 0 ? "none" : "yes");
-    printf("mask         %s\n", tern_set_has_mask(s) ? "yes" : "none");
+           tern_str_bytes(bytes, sizeof bytes, tern_data_set_text_bytes(s)),
+           tokens ? (double)tern_data_set_text_bytes(s) / (double)tokens : 0.0);
+    printf("file         %s\n", tern_str_bytes(bytes, sizeof bytes, tern_data_set_file_bytes(s)));
+    printf("vocabulary   %u pieces, sha256 %s\n", tern_data_set_n_vocab(s),
+           tern_hex(hash, tern_data_set_vocab_hash(s), TERN_SHA256_BYTES));
+    printf("eos, bos     %u, %s\n", tern_data_set_eos(s),
+           tern_data_set_bos(s) < 0 ? "none" : "yes");
+    printf("mask         %s\n", tern_data_set_has_mask(s) ? "yes" : "none");
 }
 
 static int run_info(int n_args, char **args, struct tern_err *err)
@@ -118,7 +122,7 @@ static int run_info(int n_args, char **args, struct tern_err *err)
     if (seq_len > INT32_MAX)
         return tern_err_set(err, TERN_USAGE, "--seq-len %" PRId64 "; up to %d is allowed", seq_len,
                             INT32_MAX);
-    struct tern_set *s = tern_set_open(args[0], err);
+    struct tern_data_set *s = tern_data_set_open(args[0], err);
     if (!s)
         return -1;
     if (as_json) {
@@ -128,7 +132,7 @@ static int run_info(int n_args, char **args, struct tern_err *err)
     } else {
         info_text(s);
     }
-    tern_set_free(s);
+    tern_data_set_free(s);
     return rc;
 }
 
@@ -154,9 +158,9 @@ static const struct tern_cmd info = {
 static int run_verify(int n_args, char **args, struct tern_err *err)
 {
     for (int i = 0; i < n_args; i++) {
-        struct tern_set *s = tern_set_open(args[i], err);
-        int rc = s ? tern_set_verify(s, err) : -1;
-        tern_set_free(s);
+        struct tern_data_set *s = tern_data_set_open(args[i], err);
+        int rc = s ? tern_data_set_verify(s, err) : -1;
+        tern_data_set_free(s);
         if (rc < 0)
             return -1;
         printf("%s: ok\n", args[i]);
@@ -182,7 +186,7 @@ static struct data_text_opts text;
 
 static int encode_file(const char *path, struct tern_token_encoder *e, struct tern_err *err)
 {
-    struct tern_text_how how;
+    struct tern_data_text_how how;
     const uint32_t *ids;
     const char *s;
     size_t len, n;
@@ -190,10 +194,10 @@ static int encode_file(const char *path, struct tern_token_encoder *e, struct te
 
     if (data_text_how(&text, &how, err) < 0)
         return -1;
-    struct tern_text *t = tern_text_open(path, &how, err);
+    struct tern_data_text *t = tern_data_text_open(path, &how, err);
     if (!t)
         return -1;
-    while ((rc = tern_text_next(t, &s, &len, err)) > 0) {
+    while ((rc = tern_data_text_next(t, &s, &len, err)) > 0) {
         if (tern_token_encode(e, s, len, &ids, &n, err) < 0) {
             rc = tern_err_prefix(err, "%s", path);
             break;
@@ -203,8 +207,8 @@ static int encode_file(const char *path, struct tern_token_encoder *e, struct te
             break;
         }
     }
-    data_tell_counts(path, tern_text_counts(t));
-    tern_text_close(t);
+    data_tell_counts(path, tern_data_text_counts(t));
+    tern_data_text_close(t);
     return rc;
 }
 
@@ -304,17 +308,17 @@ static const struct tern_cmd decode = {
 
 static int64_t n_docs, first_doc;
 
-static int print_doc(const struct tern_set *s, const struct tern_token *t, uint64_t i,
+static int print_doc(const struct tern_data_set *s, const struct tern_token *t, uint64_t i,
                      struct tern_err *err)
 {
-    struct tern_set_doc doc;
+    struct tern_data_set_doc doc;
 
-    if (tern_set_doc(s, i, &doc, err) < 0)
+    if (tern_data_set_doc(s, i, &doc, err) < 0)
         return -1;
     int32_t *ids = tern_alloc(doc.n_tokens, sizeof *ids, "a document", err);
     if (!ids)
         return -1;
-    int rc = tern_set_read(s, doc.first_token, doc.n_tokens, ids, err);
+    int rc = tern_data_set_read(s, doc.first_token, doc.n_tokens, ids, err);
     printf("--- document %" PRIu64 ": %" PRIu64 " tokens, %" PRIu64 " bytes\n", i, doc.n_tokens,
            doc.text_bytes);
     if (rc == 0)
@@ -329,24 +333,24 @@ static int run_head(int n_args, char **args, struct tern_err *err)
     uint8_t hash[TERN_SHA256_BYTES];
     int rc = -1;
     struct tern_token *t = data_load_tokenizer(tokenizer, err);
-    struct tern_set *s = t ? tern_set_open(args[0], err) : NULL;
+    struct tern_data_set *s = t ? tern_data_set_open(args[0], err) : NULL;
 
     (void)n_args;
     if (!s)
         goto out;
     tern_token_hash(t, hash);
-    if (memcmp(hash, tern_set_vocab_hash(s), sizeof hash) != 0) {
+    if (memcmp(hash, tern_data_set_vocab_hash(s), sizeof hash) != 0) {
         tern_err_set(err, TERN_USAGE, "%s: tokenised with another vocabulary than %s", args[0],
                      tern_token_path(t));
         goto out;
     }
-    uint64_t first = (uint64_t)first_doc, end = tern_set_n_docs(s);
+    uint64_t first = (uint64_t)first_doc, end = tern_data_set_n_docs(s);
     for (uint64_t i = first; i < end && i - first < (uint64_t)n_docs; i++)
         if (print_doc(s, t, i, err) < 0)
             goto out;
     rc = 0;
 out:
-    tern_set_free(s);
+    tern_data_set_free(s);
     tern_token_free(t);
     return rc;
 }

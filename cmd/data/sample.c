@@ -38,7 +38,7 @@ static int read_range(const char *text, uint64_t *first, uint64_t *last, struct 
 
 struct printer {
     const struct tern_recipe *recipe;
-    const struct tern_stages *stages;
+    const struct tern_data_stages *stages;
     struct tern_token *tokenizer; /* NULL: no text */
     int32_t *tokens;              /* [seq_len + 1] */
     uint8_t *mask;                /* [seq_len] */
@@ -51,7 +51,7 @@ static int decode(const struct printer *p, uint64_t i, struct tern_buf *to, stru
     const size_t n = (size_t)p->recipe->batch.seq_len;
     size_t end = n;
 
-    if (tern_stages_sample(p->stages, i, p->tokens, p->mask, NULL, err) < 0)
+    if (tern_data_stages_sample(p->stages, i, p->tokens, p->mask, NULL, err) < 0)
         return -1;
     while (end > 0 && !p->mask[end - 1]) /* a last row is filled up */
         end--;
@@ -61,10 +61,10 @@ static int decode(const struct printer *p, uint64_t i, struct tern_buf *to, stru
 static int print(const struct printer *p, uint64_t i, struct tern_err *err)
 {
     const int64_t step = (int64_t)i / p->recipe->batch.global + 1;
-    const size_t stage = tern_stages_at(p->stages, i);
+    const size_t stage = tern_data_stages_at(p->stages, i);
     struct tern_buf text = {0};
-    struct tern_mix_where w;
-    const char *path = tern_set_path(tern_stages_locate(p->stages, i, &w));
+    struct tern_data_mix_where w;
+    const char *path = tern_data_set_path(tern_data_stages_locate(p->stages, i, &w));
 
     if (p->tokenizer && decode(p, i, &text, err) < 0)
         return -1;
@@ -117,7 +117,7 @@ static int run_sample(int n_args, char **args, struct tern_err *err)
     if (last - first >= MOST)
         return tern_err_set(err, TERN_USAGE, "%s: at most %d at once", args[1], MOST);
     struct tern_recipe *r = tern_recipe_load(args[0], overrides.values, overrides.n, err);
-    struct tern_stages *s = r ? tern_check_stages_open(r, err) : NULL;
+    struct tern_data_stages *s = r ? tern_check_stages_open(r, err) : NULL;
     p.recipe = r;
     p.stages = s;
     if (!s || (with_text && open_text(&p, err) < 0))
@@ -135,7 +135,7 @@ out:
     tern_token_free(p.tokenizer);
     free(p.tokens);
     free(p.mask);
-    tern_stages_free(s);
+    tern_data_stages_free(s);
     tern_recipe_free(r);
     return rc;
 }

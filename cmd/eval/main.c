@@ -56,13 +56,13 @@ static int evaluate(const struct tern_recipe *r, const char *path, struct tern_c
     if (!m || tern_infer_read(&source, m, err) < 0)
         goto out;
     for (size_t i = 0; i < sets->n; i++) {
-        struct tern_set *set = tern_set_open(sets->sets[i].path, err);
+        struct tern_data_set *set = tern_data_set_open(sets->sets[i].path, err);
         if (!set)
             goto out;
         struct tern_infer_gang gang = tern_infer_alone(m, comm, NULL);
         gang.isolate = r->data.isolate;
         int one = tern_infer_evaluate(&gang, set, (uint32_t)seq_len, batch, comm, &out[i], err);
-        tern_set_free(set);
+        tern_data_set_free(set);
         if (one > 0)
             tern_err_set(err, TERN_FAILED, "another rank failed; its message says why");
         if (one)

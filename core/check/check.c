@@ -157,10 +157,10 @@ static int vocabulary_of_model(const struct tern_recipe *r, struct vocabulary *v
 
 /* Without a tokenizer whose vocabulary has a name only sizes can be compared.  A model may have
  * more ids than its tokenizer: some tokens added, then up to a multiple of 128. */
-static int check_sizes(const struct tern_recipe *r, const char *key, const struct tern_set *s,
+static int check_sizes(const struct tern_recipe *r, const char *key, const struct tern_data_set *s,
                        const struct vocabulary *v, struct tern_err *err)
 {
-    const int64_t set = tern_set_n_vocab(s), model = v->config.vocab;
+    const int64_t set = tern_data_set_n_vocab(s), model = v->config.vocab;
 
     if (!v->have_config)
         return 0;
@@ -168,14 +168,14 @@ static int check_sizes(const struct tern_recipe *r, const char *key, const struc
         return tern_recipe_fail(r, key, err,
                                 "%s: was tokenised with %" PRId64 " ids, but the model's "
                                 "vocabulary has %" PRId64 ". Build it with the model's tokenizer.",
-                                tern_set_path(s), set, model);
+                                tern_data_set_path(s), set, model);
     if (v->n_hashes || model - set < PADDING)
         return 0;
     return tern_recipe_fail(r, key, err,
                             "%s: was tokenised with %" PRId64 " ids, but the model's vocabulary "
                             "has %" PRId64 ", and no padding makes %d more. Build it with the "
                             "model's tokenizer; if it was, name that in model.tokenizer.",
-                            tern_set_path(s), set, model, (int)(model - set));
+                            tern_data_set_path(s), set, model, (int)(model - set));
 }
 
 static bool same_vocabulary(const struct vocabulary *v, const uint8_t *hash)
@@ -189,22 +189,22 @@ static bool same_vocabulary(const struct vocabulary *v, const uint8_t *hash)
 static int check_set(const struct tern_recipe *r, const char *key, const char *path,
                      const struct vocabulary *v, struct tern_err *err)
 {
-    struct tern_set *s = tern_set_open(path, err);
+    struct tern_data_set *s = tern_data_set_open(path, err);
 
     if (!s)
         return at_line(r, key, err);
     int rc = 0;
-    if (tern_set_n_tokens(s) == 0)
+    if (tern_data_set_n_tokens(s) == 0)
         rc = tern_recipe_fail(r, key, err, "%s: holds no tokens.", path);
     else if (check_sizes(r, key, s, v, err) < 0)
         rc = -1;
-    else if (!same_vocabulary(v, tern_set_vocab_hash(s)))
+    else if (!same_vocabulary(v, tern_data_set_vocab_hash(s)))
         rc = tern_recipe_fail(r, key, err,
                               "%s: was tokenised with another vocabulary than the model's (%s). "
                               "Build it with the model's tokenizer%s.",
                               path, v->source,
                               v->n_hashes > 1 ? ", or name that in model.tokenizer" : "");
-    tern_set_free(s);
+    tern_data_set_free(s);
     return rc;
 }
 
@@ -501,10 +501,10 @@ int tern_check_length(struct tern_recipe *r, struct tern_err *err)
 
     if (r->epochs <= 0)
         return 0;
-    struct tern_set *s = tern_set_open(r->data.stages[0].train.sets[0].path, err);
+    struct tern_data_set *s = tern_data_set_open(r->data.stages[0].train.sets[0].path, err);
     if (!s)
         return at_line(r, "data.train", err);
-    rows = tern_set_rows(s, (uint32_t)r->batch.seq_len);
-    tern_set_free(s);
+    rows = tern_data_set_rows(s, (uint32_t)r->batch.seq_len);
+    tern_data_set_free(s);
     return tern_recipe_resolve(r, rows, err);
 }

@@ -44,7 +44,7 @@ int64_t tern_check_fewest_nodes(const struct tern_recipe *r);
 int tern_check_vocabulary(const struct tern_recipe *r, struct tern_err *err);
 
 /* The samples of the run: its stages, opened. */
-struct tern_stages *tern_check_stages_open(const struct tern_recipe *r, struct tern_err *err);
+struct tern_data_stages *tern_check_stages_open(const struct tern_recipe *r, struct tern_err *err);
 
 /* May `r` go on from checkpoint `path`, whose manifest says `meta`?  0, or -1 with TERN_USAGE: its
  * identity hash, its model, its token sets or, with data.stages, its batches are others; `accept`

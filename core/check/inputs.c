@@ -39,11 +39,11 @@ static void add_sets(struct list *l, const char *key, const struct tern_recipe_s
     uint8_t digest[TERN_SHA256_BYTES];
 
     for (size_t i = 0; i < sets->n; i++) {
-        struct tern_set *s = tern_set_open(sets->sets[i].path, NULL);
+        struct tern_data_set *s = tern_data_set_open(sets->sets[i].path, NULL);
         if (s)
-            tern_set_digest(s, digest);
+            tern_data_set_digest(s, digest);
         add(l, tern_strf("%s[%zu]", key, i), sets->sets[i].path, s ? digest : NULL);
-        tern_set_free(s);
+        tern_data_set_free(s);
     }
 }
 

@@ -107,11 +107,11 @@ static int same_set(const struct tern_recipe *r, const char *path, const char *s
 
     if (!json_is_string(was))
         return 0;
-    struct tern_set *s = tern_set_open(set, err);
+    struct tern_data_set *s = tern_data_set_open(set, err);
     if (!s)
         return -1;
-    tern_set_digest(s, digest);
-    tern_set_free(s);
+    tern_data_set_digest(s, digest);
+    tern_data_set_free(s);
     if (strcmp(tern_hex(hex, digest, sizeof digest), json_string_value(was)) == 0)
         return 0;
     return tern_recipe_fail(r, "data", err,

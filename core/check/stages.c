@@ -4,26 +4,27 @@
 
 #include <stdlib.h>
 
-struct tern_stages *tern_check_stages_open(const struct tern_recipe *r, struct tern_err *err)
+struct tern_data_stages *tern_check_stages_open(const struct tern_recipe *r, struct tern_err *err)
 {
     const size_t n = r->data.n_stages;
-    struct tern_stages *out = NULL;
-    struct tern_stage *stages = tern_alloc(n, sizeof *stages, "stages", err);
-    struct tern_mix_source(*sources)[TERN_MIX_SOURCES_MAX] =
+    struct tern_data_stages *out = NULL;
+    struct tern_data_stage *stages = tern_alloc(n, sizeof *stages, "stages", err);
+    struct tern_data_mix_source(*sources)[TERN_DATA_MIX_SOURCES_MAX] =
         tern_alloc(n, sizeof *sources, "data sources", err);
 
     for (size_t k = 0; stages && sources && k < n; k++) {
         const struct tern_recipe_sets *s = &r->data.stages[k].train;
-        for (size_t i = 0; i < s->n && i < TERN_MIX_SOURCES_MAX; i++)
-            sources[k][i] = (struct tern_mix_source){s->sets[i].path, s->sets[i].weight};
-        stages[k] = (struct tern_stage){
+        for (size_t i = 0; i < s->n && i < TERN_DATA_MIX_SOURCES_MAX; i++)
+            sources[k][i] = (struct tern_data_mix_source){s->sets[i].path, s->sets[i].weight};
+        stages[k] = (struct tern_data_stage){
             .first = k ? (uint64_t)(r->data.stages[k - 1].until * r->batch.global) : 0,
             .sources = sources[k],
             .n = s->n, /* too many are refused, not looked at */
         };
     }
     if (stages && sources)
-        out = tern_stages_open(stages, n, (uint32_t)r->batch.seq_len, (uint64_t)r->data.seed, err);
+        out = tern_data_stages_open(stages, n, (uint32_t)r->batch.seq_len, (uint64_t)r->data.seed,
+                                    err);
     free(stages);
     free(sources);
     return out;

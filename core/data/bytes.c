@@ -22,7 +22,7 @@ enum state {
     BETWEEN, /* behind one */
 };
 
-struct tern_bytes {
+struct tern_data_bytes {
     int fd;
     const char *path;
     enum state state;
@@ -32,9 +32,9 @@ struct tern_bytes {
     uint8_t in[PIECE];
 };
 
-struct tern_bytes *tern_bytes_open(int fd, const char *path, struct tern_err *err)
+struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, struct tern_err *err)
 {
-    struct tern_bytes *b = tern_alloc(1, sizeof *b, path, err);
+    struct tern_data_bytes *b = tern_alloc(1, sizeof *b, path, err);
 
     if (!b) {
         close(fd);
@@ -50,7 +50,7 @@ struct tern_bytes *tern_bytes_open(int fd, const char *path, struct tern_err *er
     return NULL;
 }
 
-void tern_bytes_close(struct tern_bytes *b)
+void tern_data_bytes_close(struct tern_data_bytes *b)
 {
     if (!b)
         return;
@@ -59,13 +59,13 @@ void tern_bytes_close(struct tern_bytes *b)
     free(b);
 }
 
-uint64_t tern_bytes_done(const struct tern_bytes *b)
+uint64_t tern_data_bytes_done(const struct tern_data_bytes *b)
 {
     return b->done - b->z.avail_in;
 }
 
 /* Have at least `want` bytes to look at, but at the file's end. */
-static int fill(struct tern_bytes *b, size_t want, struct tern_err *err)
+static int fill(struct tern_data_bytes *b, size_t want, struct tern_err *err)
 {
     if (b->z.avail_in && b->z.next_in != b->in && b->z.avail_in < want)
         memmove(b->in, b->z.next_in, b->z.avail_in);
@@ -84,19 +84,19 @@ static int fill(struct tern_bytes *b, size_t want, struct tern_err *err)
     return 0;
 }
 
-static bool at_magic(const struct tern_bytes *b)
+static bool at_magic(const struct tern_data_bytes *b)
 {
     return b->z.avail_in >= 2 && b->z.next_in[0] == 0x1f && b->z.next_in[1] == 0x8b;
 }
 
-static int damaged(const struct tern_bytes *b, const char *why, struct tern_err *err)
+static int damaged(const struct tern_data_bytes *b, const char *why, struct tern_err *err)
 {
     return tern_err_set(err, TERN_USAGE, "%s: damaged gzip file: %s, at byte %llu of it", b->path,
-                        why, (unsigned long long)tern_bytes_done(b));
+                        why, (unsigned long long)tern_data_bytes_done(b));
 }
 
 /* Behind a member: another, or NULs to the end.  1 at the end. */
-static int next_member(struct tern_bytes *b, struct tern_err *err)
+static int next_member(struct tern_data_bytes *b, struct tern_err *err)
 {
     for (;;) {
         if (fill(b, 2, err) < 0)
@@ -115,7 +115,7 @@ static int next_member(struct tern_bytes *b, struct tern_err *err)
     return 0;
 }
 
-static ptrdiff_t read_plain(struct tern_bytes *b, char *to, size_t room, struct tern_err *err)
+static ptrdiff_t read_plain(struct tern_data_bytes *b, char *to, size_t room, struct tern_err *err)
 {
     if (fill(b, 1, err) < 0)
         return -1;
@@ -127,7 +127,8 @@ static ptrdiff_t read_plain(struct tern_bytes *b, char *to, size_t room, struct 
     return (ptrdiff_t)n;
 }
 
-ptrdiff_t tern_bytes_read(struct tern_bytes *b, char *to, size_t room, struct tern_err *err)
+ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,
+                               struct tern_err *err)
 {
     if (b->state == UNKNOWN) {
         if (fill(b, 2, err) < 0)

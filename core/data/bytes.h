@@ -7,16 +7,17 @@
 
 #include "core/base/err.h"
 
-struct tern_bytes;
+struct tern_data_bytes;
 
 /* Takes `fd` over, also on failure.  `path` is for messages, and is kept. */
-struct tern_bytes *tern_bytes_open(int fd, const char *path, struct tern_err *err);
+struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, struct tern_err *err);
 /* Up to `room` bytes into `to`: how many, 0 at the end, -1.  Gzip's members follow one another, NUL
  * bytes may stand behind them; anything else behind a member, and a member that ends too early, is
  * an error. */
-ptrdiff_t tern_bytes_read(struct tern_bytes *b, char *to, size_t room, struct tern_err *err);
+ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,
+                               struct tern_err *err);
 /* How many of the file's own bytes were read. */
-uint64_t tern_bytes_done(const struct tern_bytes *b);
-void tern_bytes_close(struct tern_bytes *b); /* NULL is fine */
+uint64_t tern_data_bytes_done(const struct tern_data_bytes *b);
+void tern_data_bytes_close(struct tern_data_bytes *b); /* NULL is fine */
 
 #endif

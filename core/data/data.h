@@ -4,13 +4,13 @@
  * load.  Training asks the stages of the run, each a mix of sets, for sample i; evaluation walks
  * the rows of one set in order:
  *
- *     struct tern_stages *d = tern_stages_open(stages, n, seq_len, seed, err);
+ *     struct tern_data_stages *d = tern_data_stages_open(stages, n, seq_len, seed, err);
  *     for (i = first; i < last; i++)                       (i counts sequences over the whole run)
- *         tern_stages_sample(d, i, tokens, mask, starts, err);
+ *         tern_data_stages_sample(d, i, tokens, mask, starts, err);
  *
- *     struct tern_set *s = tern_set_open("pubmed-test.tds", err);
- *     for (r = 0; r < tern_set_rows(s, seq_len); r++)
- *         tern_set_row(s, seq_len, r, tokens, mask, err);
+ *     struct tern_data_set *s = tern_data_set_open("pubmed-test.tds", err);
+ *     for (r = 0; r < tern_data_set_rows(s, seq_len); r++)
+ *         tern_data_set_row(s, seq_len, r, tokens, mask, err);
  *
  * Documents end with EOS and, as is usual in continual pre-training (Megatron-LM), begin without
  * BOS unless the set was built with it.  EOS occurs nowhere else, so tokens[j] == EOS says that a
@@ -30,191 +30,193 @@
 
 /* ---- reading a set ---- */
 
-struct tern_set;
+struct tern_data_set;
 
 /* Checks the header, its table and the file's size, not the contents: opening is cheap however
  * large the set.  Contents are read with pread(2), so that a file that shrinks or a disk that fails
  * is an error and not a SIGBUS; ids and places are checked as they are read. */
-struct tern_set *tern_set_open(const char *path, struct tern_err *err);
-void tern_set_free(struct tern_set *s); /* NULL is fine */
+struct tern_data_set *tern_data_set_open(const char *path, struct tern_err *err);
+void tern_data_set_free(struct tern_data_set *s); /* NULL is fine */
 
-const char *tern_set_path(const struct tern_set *s);
-uint64_t tern_set_n_tokens(const struct tern_set *s); /* EOS (and BOS, if any) included */
-uint64_t tern_set_n_docs(const struct tern_set *s);
-uint64_t tern_set_text_bytes(const struct tern_set *s); /* of UTF-8 behind the tokens */
-uint64_t tern_set_file_bytes(const struct tern_set *s);
-uint32_t tern_set_n_vocab(const struct tern_set *s);
-unsigned tern_set_token_bytes(const struct tern_set *s); /* 2 or 4, on disk */
-uint32_t tern_set_eos(const struct tern_set *s);
-int32_t tern_set_bos(const struct tern_set *s);               /* -1: documents begin without one */
-bool tern_set_has_mask(const struct tern_set *s);             /* some tokens are no targets */
-const uint8_t *tern_set_vocab_hash(const struct tern_set *s); /* TERN_SHA256_BYTES of them */
+const char *tern_data_set_path(const struct tern_data_set *s);
+uint64_t tern_data_set_n_tokens(const struct tern_data_set *s); /* EOS (and BOS, if any) included */
+uint64_t tern_data_set_n_docs(const struct tern_data_set *s);
+uint64_t tern_data_set_text_bytes(const struct tern_data_set *s); /* of UTF-8 behind the tokens */
+uint64_t tern_data_set_file_bytes(const struct tern_data_set *s);
+uint32_t tern_data_set_n_vocab(const struct tern_data_set *s);
+unsigned tern_data_set_token_bytes(const struct tern_data_set *s); /* 2 or 4, on disk */
+uint32_t tern_data_set_eos(const struct tern_data_set *s);
+int32_t tern_data_set_bos(const struct tern_data_set *s);   /* -1: documents begin without one */
+bool tern_data_set_has_mask(const struct tern_data_set *s); /* some tokens are no targets */
+const uint8_t *
+tern_data_set_vocab_hash(const struct tern_data_set *s); /* TERN_SHA256_BYTES of them */
 /* Of the header, and so of everything: it holds the checksum of all digests. */
-void tern_set_digest(const struct tern_set *s, uint8_t digest[TERN_SHA256_BYTES]);
+void tern_data_set_digest(const struct tern_data_set *s, uint8_t digest[TERN_SHA256_BYTES]);
 /* JSON text that the builder left: where tokens came from.  Belongs to `s`. */
-const char *tern_set_meta(const struct tern_set *s);
+const char *tern_data_set_meta(const struct tern_data_set *s);
 
 /* Read everything and compare the digests; the error names the first damaged MiB. */
-int tern_set_verify(const struct tern_set *s, struct tern_err *err);
+int tern_data_set_verify(const struct tern_data_set *s, struct tern_err *err);
 
 /* Tokens first .. first + n - 1, exactly as stored. */
-int tern_set_read(const struct tern_set *s, uint64_t first, size_t n, int32_t *tokens,
-                  struct tern_err *err);
+int tern_data_set_read(const struct tern_data_set *s, uint64_t first, size_t n, int32_t *tokens,
+                       struct tern_err *err);
 
-struct tern_set_doc {
+struct tern_data_set_doc {
     uint64_t first_token, n_tokens, text_bytes;
 };
-int tern_set_doc(const struct tern_set *s, uint64_t i, struct tern_set_doc *doc,
-                 struct tern_err *err);
+int tern_data_set_doc(const struct tern_data_set *s, uint64_t i, struct tern_data_set_doc *doc,
+                      struct tern_err *err);
 
 /* Rows of seq_len (> 0) targets: the documents one after the other, cut every seq_len tokens, so
  * ceil(n_tokens / seq_len) of them. */
-uint64_t tern_set_rows(const struct tern_set *s, uint32_t seq_len);
+uint64_t tern_data_set_rows(const struct tern_data_set *s, uint32_t seq_len);
 
 /* Row r: inputs tokens[0 .. seq_len-1], target of place j is tokens[j+1], counted where mask[j] is
  * 1.  Every token of the set is a target in exactly one row (the very first follows an EOS, as
  * every other document's first does).  The last row is filled up with EOS and mask 0. tokens
  * [seq_len + 1], mask [seq_len]. */
-int tern_set_row(const struct tern_set *s, uint32_t seq_len, uint64_t r, int32_t *tokens,
-                 uint8_t *mask, struct tern_err *err);
+int tern_data_set_row(const struct tern_data_set *s, uint32_t seq_len, uint64_t r, int32_t *tokens,
+                      uint8_t *mask, struct tern_err *err);
 
 /* Where the documents of a row begin, for attention that stays inside them: position j belongs to
  * the document that begins at position starts[j] <= j of the row, and is position j - starts[j] of
- * it.  `tokens` as tern_set_row gave them; only inputs, tokens[0 .. seq_len-1], are looked at.
+ * it.  `tokens` as tern_data_set_row gave them; only inputs, tokens[0 .. seq_len-1], are looked at.
  *
  * A document begins where its first token is predicted from nothing of the one before: with the EOS
  * in front of it, which stands for a beginning and is not attended to by what it ended; or, in a
  * set built with BOS, with its BOS.  So a document has the same loss in whatever row it lies, as
  * long as it is not cut.  A row that begins in the middle of a document begins one.  starts
  * [seq_len]. */
-void tern_set_starts(const struct tern_set *s, uint32_t seq_len, const int32_t *tokens,
-                     int32_t *starts);
+void tern_data_set_starts(const struct tern_data_set *s, uint32_t seq_len, const int32_t *tokens,
+                          int32_t *starts);
 
 /* ---- the mix ---- */
 
-struct tern_mix_source {
+struct tern_data_mix_source {
     const char *path;
     double weight; /* share of samples, relative to the sum of all; positive */
 };
 
 /* Where a sample came from. */
-struct tern_mix_where {
-    uint32_t source; /* place in the list given to tern_mix_open */
+struct tern_data_mix_where {
+    uint32_t source; /* place in the list given to tern_data_mix_open */
     uint64_t epoch;  /* how often the source had been seen whole before */
     uint64_t row;
 };
 
-enum { TERN_MIX_SOURCES_MAX = 256 };
+enum { TERN_DATA_MIX_SOURCES_MAX = 256 };
 
-struct tern_mix;
+struct tern_data_mix;
 
 /* Opens the sets (all of one vocabulary, none empty).  `sources` is not kept. */
-struct tern_mix *tern_mix_open(const struct tern_mix_source *sources, size_t n, uint32_t seq_len,
-                               uint64_t seed, struct tern_err *err);
-void tern_mix_free(struct tern_mix *m); /* NULL is fine */
+struct tern_data_mix *tern_data_mix_open(const struct tern_data_mix_source *sources, size_t n,
+                                         uint32_t seq_len, uint64_t seed, struct tern_err *err);
+void tern_data_mix_free(struct tern_data_mix *m); /* NULL is fine */
 
-uint32_t tern_mix_seq_len(const struct tern_mix *m);
-size_t tern_mix_n_sources(const struct tern_mix *m);
+uint32_t tern_data_mix_seq_len(const struct tern_data_mix *m);
+size_t tern_data_mix_n_sources(const struct tern_data_mix *m);
 /* The opened set of one source; belongs to `m`. */
-const struct tern_set *tern_mix_set(const struct tern_mix *m, size_t source);
+const struct tern_data_set *tern_data_mix_set(const struct tern_data_mix *m, size_t source);
 /* Rows of all sources together: one epoch, where weights are in proportion to sizes. */
-uint64_t tern_mix_rows(const struct tern_mix *m);
+uint64_t tern_data_mix_rows(const struct tern_data_mix *m);
 
 /* Sample i of `stage`: a pure function of (seed, stage, i) and of the sources, independent of ranks
  * and batch size.  Among samples 0 .. i-1 each source's count differs from its share of i by less
  * than the number of sources (by less than 1 with two).  A source's rows come in a keyed
  * permutation, every row once an epoch, another permutation each epoch and stage.
- * tokens [seq_len + 1] and mask [seq_len] as in tern_set_row; `where` may be NULL. */
-int tern_mix_sample(const struct tern_mix *m, uint64_t stage, uint64_t i, int32_t *tokens,
-                    uint8_t *mask, struct tern_mix_where *where, struct tern_err *err);
+ * tokens [seq_len + 1] and mask [seq_len] as in tern_data_set_row; `where` may be NULL. */
+int tern_data_mix_sample(const struct tern_data_mix *m, uint64_t stage, uint64_t i, int32_t *tokens,
+                         uint8_t *mask, struct tern_data_mix_where *where, struct tern_err *err);
 /* The same without reading anything. */
-void tern_mix_locate(const struct tern_mix *m, uint64_t stage, uint64_t i,
-                     struct tern_mix_where *where);
+void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
+                          struct tern_data_mix_where *where);
 
 /* ---- the stages of a run ---- */
 
 /* From sample `first` on, until the next stage's. */
-struct tern_stage {
+struct tern_data_stage {
     uint64_t first; /* 0 of the first stage */
-    const struct tern_mix_source *sources;
+    const struct tern_data_mix_source *sources;
     size_t n;
 };
 
-struct tern_stages;
+struct tern_data_stages;
 
 /* Opens the mix of each stage; all sets are of one vocabulary.  `stages` is not kept. */
-struct tern_stages *tern_stages_open(const struct tern_stage *stages, size_t n, uint32_t seq_len,
-                                     uint64_t seed, struct tern_err *err);
-void tern_stages_free(struct tern_stages *s); /* NULL is fine */
-size_t tern_stages_n(const struct tern_stages *s);
-const struct tern_mix *tern_stages_mix(const struct tern_stages *s, size_t stage);
+struct tern_data_stages *tern_data_stages_open(const struct tern_data_stage *stages, size_t n,
+                                               uint32_t seq_len, uint64_t seed,
+                                               struct tern_err *err);
+void tern_data_stages_free(struct tern_data_stages *s); /* NULL is fine */
+size_t tern_data_stages_n(const struct tern_data_stages *s);
+const struct tern_data_mix *tern_data_stages_mix(const struct tern_data_stages *s, size_t stage);
 
 /* The stage of sample i of the run. */
-size_t tern_stages_at(const struct tern_stages *s, uint64_t i);
+size_t tern_data_stages_at(const struct tern_data_stages *s, uint64_t i);
 /* Sample i of the run is sample i - first of its stage's mix: `tokens` and `mask` as in
- * tern_mix_sample; starts [seq_len] as in tern_set_starts, or NULL. */
-int tern_stages_sample(const struct tern_stages *s, uint64_t i, int32_t *tokens, uint8_t *mask,
-                       int32_t *starts, struct tern_err *err);
+ * tern_data_mix_sample; starts [seq_len] as in tern_data_set_starts, or NULL. */
+int tern_data_stages_sample(const struct tern_data_stages *s, uint64_t i, int32_t *tokens,
+                            uint8_t *mask, int32_t *starts, struct tern_err *err);
 /* The same without reading anything: the set, which belongs to `s`, and the place in it. */
-const struct tern_set *tern_stages_locate(const struct tern_stages *s, uint64_t i,
-                                          struct tern_mix_where *where);
+const struct tern_data_set *tern_data_stages_locate(const struct tern_data_stages *s, uint64_t i,
+                                                    struct tern_data_mix_where *where);
 
 /* ---- writing a set ---- */
 
 /* How the tokens were made. */
-struct tern_set_kind {
+struct tern_data_set_kind {
     uint32_t n_vocab;
     uint32_t eos;
     int32_t bos; /* put before every document; -1 for none */
-    bool mask;   /* tern_set_add is given one */
+    bool mask;   /* tern_data_set_add is given one */
     uint8_t vocab_hash[TERN_SHA256_BYTES];
 };
 
-struct tern_set_writer;
+struct tern_data_set_writer;
 
 /* The set appears under `path` at commit, whole, or not at all.  Memory is bounded: the document
  * index waits in an unnamed file beside it. */
-struct tern_set_writer *tern_set_create(const char *path, const struct tern_set_kind *kind,
-                                        struct tern_err *err);
+struct tern_data_set_writer *
+tern_data_set_create(const char *path, const struct tern_data_set_kind *kind, struct tern_err *err);
 /* One document without BOS and EOS, which are added.  `mask` [n]: 1 where the token is a target;
  * NULL exactly when the kind has none (EOS is always a target, BOS never).  `text_bytes`: of the
  * text behind it. */
-int tern_set_add(struct tern_set_writer *w, const uint32_t *ids, const uint8_t *mask, size_t n,
-                 uint64_t text_bytes, struct tern_err *err);
+int tern_data_set_add(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *mask,
+                      size_t n, uint64_t text_bytes, struct tern_err *err);
 /* `meta`: JSON text of at most 1 MiB.  Frees `w` in any case. */
-int tern_set_commit(struct tern_set_writer *w, const char *meta, struct tern_err *err);
-void tern_set_abort(struct tern_set_writer *w); /* leaves nothing; NULL is fine */
+int tern_data_set_commit(struct tern_data_set_writer *w, const char *meta, struct tern_err *err);
+void tern_data_set_abort(struct tern_data_set_writer *w); /* leaves nothing; NULL is fine */
 
 /* ---- reading text ---- */
 
-enum tern_text_format {
-    TERN_TEXT_AUTO,  /* by name: .jsonl, .jsonlines, .ndjson, in capitals, with more behind them and
-                        .gz, are JSONL; .json is refused; what else begins with a line that is a JSON
-                        object is JSONL where that has the field, and refused where not; others are
-                        text */
-    TERN_TEXT_JSONL, /* one object a line, the text under a field */
-    TERN_TEXT_PLAIN, /* a file is a document, or several parted by a line */
+enum tern_data_text_format {
+    TERN_DATA_TEXT_AUTO, /* by name: .jsonl, .jsonlines, .ndjson, in capitals, with more behind them
+                       and .gz, are JSONL; .json is refused; what else begins with a line that is a
+                       JSON object is JSONL where that has the field, and refused where not; others
+                       are text */
+    TERN_DATA_TEXT_JSONL, /* one object a line, the text under a field */
+    TERN_DATA_TEXT_PLAIN, /* a file is a document, or several parted by a line */
 };
 
 /* What becomes of a document that is not UTF-8. */
-enum tern_text_invalid {
-    TERN_TEXT_REFUSE,  /* an error with file, offset and count */
-    TERN_TEXT_REPLACE, /* each byte that is none is U+FFFD */
-    TERN_TEXT_SKIP,    /* it is left out */
+enum tern_data_text_invalid {
+    TERN_DATA_TEXT_REFUSE,  /* an error with file, offset and count */
+    TERN_DATA_TEXT_REPLACE, /* each byte that is none is U+FFFD */
+    TERN_DATA_TEXT_SKIP,    /* it is left out */
 };
 
-struct tern_text_how {
-    enum tern_text_format format;
+struct tern_data_text_how {
+    enum tern_data_text_format format;
     const char *field; /* JSONL: the field that holds the text; NULL means "text" */
     /* Plain: a line that is exactly this parts documents ("" for blank lines, "%" for fortunes);
      * the newline before it belongs to neither.  NULL: the file is one document. */
     const char *split;
-    enum tern_text_invalid invalid;
+    enum tern_data_text_invalid invalid;
     bool skip_bad; /* JSONL: lines without the field, or that are no object, are left out */
 };
 
 /* What was found on the way. */
-struct tern_text_counts {
+struct tern_data_text_counts {
     uint64_t replaced; /* bytes that were no UTF-8 */
     uint64_t skipped;  /* documents that were not */
     uint64_t bad;      /* lines */
@@ -222,15 +224,17 @@ struct tern_text_counts {
 
 /* The documents of one file, plain or gzip, in order; "-" is standard input.  One thread at a
  * time. */
-struct tern_text;
-struct tern_text *tern_text_open(const char *path, const struct tern_text_how *how,
-                                 struct tern_err *err);
+struct tern_data_text;
+struct tern_data_text *tern_data_text_open(const char *path, const struct tern_data_text_how *how,
+                                           struct tern_err *err);
 /* 1 and the next document (valid until the next call), 0 at the end, -1 on an error that names
  * file:line.  A document may be empty. */
-int tern_text_next(struct tern_text *t, const char **text, size_t *len, struct tern_err *err);
+int tern_data_text_next(struct tern_data_text *t, const char **text, size_t *len,
+                        struct tern_err *err);
 /* Bytes of the file consumed so far, as stored, and its size, for progress. */
-void tern_text_progress(const struct tern_text *t, uint64_t *done_bytes, uint64_t *all_bytes);
-struct tern_text_counts tern_text_counts(const struct tern_text *t);
-void tern_text_close(struct tern_text *t); /* NULL is fine */
+void tern_data_text_progress(const struct tern_data_text *t, uint64_t *done_bytes,
+                             uint64_t *all_bytes);
+struct tern_data_text_counts tern_data_text_counts(const struct tern_data_text *t);
+void tern_data_text_close(struct tern_data_text *t); /* NULL is fine */
 
 #endif

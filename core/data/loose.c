@@ -176,12 +176,12 @@ static bool value(struct scan *s, struct tern_buf *scratch, int depth)
     }
 }
 
-enum tern_loose_found tern_loose_field(const char *line, size_t len, const char *field,
-                                       struct tern_buf *to)
+enum tern_data_loose_found tern_data_loose_field(const char *line, size_t len, const char *field,
+                                                 struct tern_buf *to)
 {
     struct scan s = {line, line + len};
     struct tern_buf scratch = {.max = to->max};
-    enum tern_loose_found found = TERN_LOOSE_NO_FIELD;
+    enum tern_data_loose_found found = TERN_DATA_LOOSE_NO_FIELD;
     bool good = take(&s, '{');
 
     if (good && !take(&s, '}')) {
@@ -192,15 +192,15 @@ enum tern_loose_found tern_loose_field(const char *line, size_t len, const char 
             if (ours && peek(&s) == '"') {
                 s.at++;
                 good = string(&s, to);
-                found = TERN_LOOSE_STRING;
+                found = TERN_DATA_LOOSE_STRING;
             } else if (good) {
                 good = value(&s, &scratch, 0);
-                found = ours ? TERN_LOOSE_NO_STRING : found;
+                found = ours ? TERN_DATA_LOOSE_NO_STRING : found;
             }
         } while (good && take(&s, ','));
         good = good && take(&s, '}');
     }
     blanks(&s);
     tern_buf_free(&scratch);
-    return good && s.at == s.end ? found : TERN_LOOSE_NO_JSON;
+    return good && s.at == s.end ? found : TERN_DATA_LOOSE_NO_JSON;
 }

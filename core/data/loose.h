@@ -8,16 +8,16 @@
 
 #include "core/base/str.h"
 
-enum tern_loose_found {
-    TERN_LOOSE_NO_JSON, /* no object, or none that even this takes */
-    TERN_LOOSE_NO_FIELD,
-    TERN_LOOSE_NO_STRING, /* it is there, and something else */
-    TERN_LOOSE_STRING,    /* `to` holds it */
+enum tern_data_loose_found {
+    TERN_DATA_LOOSE_NO_JSON, /* no object, or none that even this takes */
+    TERN_DATA_LOOSE_NO_FIELD,
+    TERN_DATA_LOOSE_NO_STRING, /* it is there, and something else */
+    TERN_DATA_LOOSE_STRING,    /* `to` holds it */
 };
 
 /* Of several the last counts.  A lone surrogate in the string is written as three bytes, which are
  * no UTF-8. */
-enum tern_loose_found tern_loose_field(const char *line, size_t len, const char *field,
-                                       struct tern_buf *to);
+enum tern_data_loose_found tern_data_loose_field(const char *line, size_t len, const char *field,
+                                                 struct tern_buf *to);
 
 #endif

@@ -13,24 +13,24 @@
 static const uint64_t seed_phase = 0x7068617365, seed_order = 0x6f72646572;
 
 struct source {
-    struct tern_set *set;
+    struct tern_data_set *set;
     uint64_t rows;
     uint64_t share; /* of what the sources before it left, in units of 2^-64 */
 };
 
-struct tern_mix {
+struct tern_data_mix {
     uint32_t seq_len;
     uint64_t seed;
     size_t n;
     struct source sources[];
 };
 
-static int check_sources(const struct tern_mix_source *sources, size_t n, uint32_t seq_len,
+static int check_sources(const struct tern_data_mix_source *sources, size_t n, uint32_t seq_len,
                          struct tern_err *err)
 {
-    if (n == 0 || n > TERN_MIX_SOURCES_MAX)
+    if (n == 0 || n > TERN_DATA_MIX_SOURCES_MAX)
         return tern_err_set(err, TERN_USAGE, "a mix of %zu token sets; 1 to %d are allowed", n,
-                            TERN_MIX_SOURCES_MAX);
+                            TERN_DATA_MIX_SOURCES_MAX);
     if (seq_len == 0)
         return tern_err_set(err, TERN_USAGE, "rows of 0 tokens; 1 or more are needed");
     for (size_t i = 0; i < n; i++)
@@ -40,17 +40,17 @@ static int check_sources(const struct tern_mix_source *sources, size_t n, uint32
     return 0;
 }
 
-static int check_same(const struct tern_mix *m, size_t i, struct tern_err *err)
+static int check_same(const struct tern_data_mix *m, size_t i, struct tern_err *err)
 {
-    const struct tern_set *a = m->sources[0].set, *b = m->sources[i].set;
+    const struct tern_data_set *a = m->sources[0].set, *b = m->sources[i].set;
 
     if (m->sources[i].rows == 0)
-        return tern_err_set(err, TERN_USAGE, "%s: the token set is empty", tern_set_path(b));
-    if (memcmp(tern_set_vocab_hash(a), tern_set_vocab_hash(b), TERN_SHA256_BYTES) != 0)
+        return tern_err_set(err, TERN_USAGE, "%s: the token set is empty", tern_data_set_path(b));
+    if (memcmp(tern_data_set_vocab_hash(a), tern_data_set_vocab_hash(b), TERN_SHA256_BYTES) != 0)
         return tern_err_set(err, TERN_USAGE,
                             "%s: tokenised with another vocabulary than %s. Build both with the "
                             "model's tokenizer.",
-                            tern_set_path(b), tern_set_path(a));
+                            tern_data_set_path(b), tern_data_set_path(a));
     return 0;
 }
 
@@ -60,24 +60,24 @@ static uint64_t fixed(double share)
     return share >= 1 ? UINT64_MAX : (uint64_t)(share * 0x1p64);
 }
 
-struct tern_mix *tern_mix_open(const struct tern_mix_source *sources, size_t n, uint32_t seq_len,
-                               uint64_t seed, struct tern_err *err)
+struct tern_data_mix *tern_data_mix_open(const struct tern_data_mix_source *sources, size_t n,
+                                         uint32_t seq_len, uint64_t seed, struct tern_err *err)
 {
     double left = 0;
 
     if (check_sources(sources, n, seq_len, err) < 0)
         return NULL;
-    struct tern_mix *m = tern_alloc(1, sizeof *m + n * sizeof m->sources[0], "a mix", err);
+    struct tern_data_mix *m = tern_alloc(1, sizeof *m + n * sizeof m->sources[0], "a mix", err);
     if (!m)
         return NULL;
     m->seq_len = seq_len;
     m->seed = seed;
     m->n = n;
     for (size_t i = 0; i < n; i++) {
-        m->sources[i].set = tern_set_open(sources[i].path, err);
+        m->sources[i].set = tern_data_set_open(sources[i].path, err);
         if (!m->sources[i].set)
             goto fail;
-        m->sources[i].rows = tern_set_rows(m->sources[i].set, seq_len);
+        m->sources[i].rows = tern_data_set_rows(m->sources[i].set, seq_len);
         if (check_same(m, i, err) < 0)
             goto fail;
     }
@@ -87,35 +87,35 @@ struct tern_mix *tern_mix_open(const struct tern_mix_source *sources, size_t n, 
     }
     return m;
 fail:
-    tern_mix_free(m);
+    tern_data_mix_free(m);
     return NULL;
 }
 
-void tern_mix_free(struct tern_mix *m)
+void tern_data_mix_free(struct tern_data_mix *m)
 {
     if (!m)
         return;
     for (size_t i = 0; i < m->n; i++)
-        tern_set_free(m->sources[i].set);
+        tern_data_set_free(m->sources[i].set);
     free(m);
 }
 
-uint32_t tern_mix_seq_len(const struct tern_mix *m)
+uint32_t tern_data_mix_seq_len(const struct tern_data_mix *m)
 {
     return m->seq_len;
 }
 
-size_t tern_mix_n_sources(const struct tern_mix *m)
+size_t tern_data_mix_n_sources(const struct tern_data_mix *m)
 {
     return m->n;
 }
 
-const struct tern_set *tern_mix_set(const struct tern_mix *m, size_t source)
+const struct tern_data_set *tern_data_mix_set(const struct tern_data_mix *m, size_t source)
 {
     return m->sources[source].set;
 }
 
-uint64_t tern_mix_rows(const struct tern_mix *m)
+uint64_t tern_data_mix_rows(const struct tern_data_mix *m)
 {
     uint64_t rows = 0;
 
@@ -132,8 +132,8 @@ static uint64_t turns(uint64_t i, uint64_t share, uint64_t phase)
 
 /* Each source in turn takes its share of the turns that those before it left; the last takes all
  * that is left. */
-void tern_mix_locate(const struct tern_mix *m, uint64_t stage, uint64_t i,
-                     struct tern_mix_where *where)
+void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
+                          struct tern_data_mix_where *where)
 {
     size_t k = 0;
 
@@ -148,20 +148,20 @@ void tern_mix_locate(const struct tern_mix *m, uint64_t stage, uint64_t i,
     }
     const uint64_t rows = m->sources[k].rows, epoch = i / rows;
     const uint64_t stream = tern_rand_u64(m->seed ^ seed_order, stage, k);
-    *where = (struct tern_mix_where){
+    *where = (struct tern_data_mix_where){
         .source = (uint32_t)k,
         .epoch = epoch,
         .row = tern_rand_permute(m->seed, stream + epoch, i % rows, rows),
     };
 }
 
-int tern_mix_sample(const struct tern_mix *m, uint64_t stage, uint64_t i, int32_t *tokens,
-                    uint8_t *mask, struct tern_mix_where *where, struct tern_err *err)
+int tern_data_mix_sample(const struct tern_data_mix *m, uint64_t stage, uint64_t i, int32_t *tokens,
+                         uint8_t *mask, struct tern_data_mix_where *where, struct tern_err *err)
 {
-    struct tern_mix_where w;
+    struct tern_data_mix_where w;
 
-    tern_mix_locate(m, stage, i, &w);
-    if (tern_set_row(m->sources[w.source].set, m->seq_len, w.row, tokens, mask, err) < 0)
+    tern_data_mix_locate(m, stage, i, &w);
+    if (tern_data_set_row(m->sources[w.source].set, m->seq_len, w.row, tokens, mask, err) < 0)
         return -1;
     if (where)
         *where = w;

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct tern_set {
+struct tern_data_set {
     char *path;
     int fd;
     struct tern_tds_header head;
@@ -21,7 +21,7 @@ struct tern_set {
     char *meta;
 };
 
-static int bad(const struct tern_set *s, const char *what, struct tern_err *err)
+static int bad(const struct tern_data_set *s, const char *what, struct tern_err *err)
 {
     return tern_err_set(err, TERN_USAGE, "%s: damaged token set: %s. Build it again.", s->path,
                         what);
@@ -29,7 +29,7 @@ static int bad(const struct tern_set *s, const char *what, struct tern_err *err)
 
 /* Reads; a handle that went stale is opened anew, and then it must be the same set: on NFS a file
  * that somebody replaces goes stale, too.  The header has the digest of all digests. */
-static int set_pread(const struct tern_set *s, void *to, size_t len, uint64_t offset,
+static int set_pread(const struct tern_data_set *s, void *to, size_t len, uint64_t offset,
                      struct tern_err *err)
 {
     struct tern_tds_header now;
@@ -51,7 +51,7 @@ static int set_pread(const struct tern_set *s, void *to, size_t len, uint64_t of
 
 /* ---- opening ---- */
 
-static int check_header(const struct tern_set *s, uint64_t file_bytes, struct tern_err *err)
+static int check_header(const struct tern_data_set *s, uint64_t file_bytes, struct tern_err *err)
 {
     struct tern_tds_header head = s->head;
 
@@ -79,7 +79,8 @@ static int check_header(const struct tern_set *s, uint64_t file_bytes, struct te
     return 0;
 }
 
-static const struct tern_tds_section *section(const struct tern_set *s, enum tern_tds_type type)
+static const struct tern_tds_section *section(const struct tern_data_set *s,
+                                              enum tern_tds_type type)
 {
     for (uint32_t i = 0; i < s->head.n_sections; i++)
         if (s->head.sections[i].type == (uint32_t)type)
@@ -92,7 +93,7 @@ static uint64_t blocks(uint64_t end)
     return (end - TERN_TDS_HEAD + TERN_TDS_BLOCK - 1) / TERN_TDS_BLOCK;
 }
 
-static int check_sections(struct tern_set *s, struct tern_err *err)
+static int check_sections(struct tern_data_set *s, struct tern_err *err)
 {
     const struct tern_tds_header *h = &s->head;
 
@@ -116,7 +117,7 @@ static int check_sections(struct tern_set *s, struct tern_err *err)
     return 0;
 }
 
-static int read_meta(struct tern_set *s, struct tern_err *err)
+static int read_meta(struct tern_data_set *s, struct tern_err *err)
 {
     const struct tern_tds_section *meta = section(s, TERN_TDS_META);
     uint64_t n = meta ? meta->bytes : 0;
@@ -129,10 +130,10 @@ static int read_meta(struct tern_set *s, struct tern_err *err)
     return n ? set_pread(s, s->meta, n, meta->offset, err) : 0;
 }
 
-static struct tern_set *open_once(const char *path, struct tern_err *err)
+static struct tern_data_set *open_once(const char *path, struct tern_err *err)
 {
     struct stat st;
-    struct tern_set *s = tern_alloc(1, sizeof *s, "a token set", err);
+    struct tern_data_set *s = tern_alloc(1, sizeof *s, "a token set", err);
 
     if (!s)
         return NULL;
@@ -155,14 +156,14 @@ static struct tern_set *open_once(const char *path, struct tern_err *err)
         goto fail;
     return s;
 fail:
-    tern_set_free(s);
+    tern_data_set_free(s);
     return NULL;
 }
 
-struct tern_set *tern_set_open(const char *path, struct tern_err *err)
+struct tern_data_set *tern_data_set_open(const char *path, struct tern_err *err)
 {
     struct tern_again a = {0};
-    struct tern_set *s;
+    struct tern_data_set *s;
 
     do {
         errno = 0;
@@ -171,7 +172,7 @@ struct tern_set *tern_set_open(const char *path, struct tern_err *err)
     return s;
 }
 
-void tern_set_free(struct tern_set *s)
+void tern_data_set_free(struct tern_data_set *s)
 {
     if (!s)
         return;
@@ -184,76 +185,76 @@ void tern_set_free(struct tern_set *s)
 
 /* ---- what the header says ---- */
 
-const char *tern_set_path(const struct tern_set *s)
+const char *tern_data_set_path(const struct tern_data_set *s)
 {
     return s->path;
 }
 
-uint64_t tern_set_n_tokens(const struct tern_set *s)
+uint64_t tern_data_set_n_tokens(const struct tern_data_set *s)
 {
     return s->head.n_tokens;
 }
 
-uint64_t tern_set_n_docs(const struct tern_set *s)
+uint64_t tern_data_set_n_docs(const struct tern_data_set *s)
 {
     return s->head.n_docs;
 }
 
-uint64_t tern_set_text_bytes(const struct tern_set *s)
+uint64_t tern_data_set_text_bytes(const struct tern_data_set *s)
 {
     return s->head.text_bytes;
 }
 
-uint64_t tern_set_file_bytes(const struct tern_set *s)
+uint64_t tern_data_set_file_bytes(const struct tern_data_set *s)
 {
     return s->head.file_bytes;
 }
 
-uint32_t tern_set_n_vocab(const struct tern_set *s)
+uint32_t tern_data_set_n_vocab(const struct tern_data_set *s)
 {
     return s->head.n_vocab;
 }
 
-unsigned tern_set_token_bytes(const struct tern_set *s)
+unsigned tern_data_set_token_bytes(const struct tern_data_set *s)
 {
     return s->head.token_bytes;
 }
 
-uint32_t tern_set_eos(const struct tern_set *s)
+uint32_t tern_data_set_eos(const struct tern_data_set *s)
 {
     return s->head.eos;
 }
 
-int32_t tern_set_bos(const struct tern_set *s)
+int32_t tern_data_set_bos(const struct tern_data_set *s)
 {
     return s->head.bos;
 }
 
-bool tern_set_has_mask(const struct tern_set *s)
+bool tern_data_set_has_mask(const struct tern_data_set *s)
 {
     return s->mask != NULL;
 }
 
-const uint8_t *tern_set_vocab_hash(const struct tern_set *s)
+const uint8_t *tern_data_set_vocab_hash(const struct tern_data_set *s)
 {
     return s->head.vocab_hash;
 }
 
-const char *tern_set_meta(const struct tern_set *s)
+const char *tern_data_set_meta(const struct tern_data_set *s)
 {
     return s->meta;
 }
 
 /* ---- contents ---- */
 
-void tern_set_digest(const struct tern_set *s, uint8_t digest[TERN_SHA256_BYTES])
+void tern_data_set_digest(const struct tern_data_set *s, uint8_t digest[TERN_SHA256_BYTES])
 {
     tern_sha256(&s->head, sizeof s->head, digest);
 }
 
 /* The digests section covers all before it, its own CRC stands in the header, and nothing may
  * follow it: then every byte is covered. */
-int tern_set_verify(const struct tern_set *s, struct tern_err *err)
+int tern_data_set_verify(const struct tern_data_set *s, struct tern_err *err)
 {
     const uint64_t end = s->digests->offset, n = blocks(end);
     uint32_t *digests = tern_alloc(n + 1, sizeof *digests, "digests", err);
@@ -296,8 +297,8 @@ out:
     return rc;
 }
 
-int tern_set_read(const struct tern_set *s, uint64_t first, size_t n, int32_t *tokens,
-                  struct tern_err *err)
+int tern_data_set_read(const struct tern_data_set *s, uint64_t first, size_t n, int32_t *tokens,
+                       struct tern_err *err)
 {
     const unsigned size = s->head.token_bytes;
 
@@ -323,8 +324,8 @@ int tern_set_read(const struct tern_set *s, uint64_t first, size_t n, int32_t *t
     return 0;
 }
 
-int tern_set_doc(const struct tern_set *s, uint64_t i, struct tern_set_doc *doc,
-                 struct tern_err *err)
+int tern_data_set_doc(const struct tern_data_set *s, uint64_t i, struct tern_data_set_doc *doc,
+                      struct tern_err *err)
 {
     struct tern_tds_doc d[2];
 
@@ -336,20 +337,20 @@ int tern_set_doc(const struct tern_set *s, uint64_t i, struct tern_set_doc *doc,
     if (d[0].first_token > d[1].first_token || d[1].first_token > s->head.n_tokens ||
         d[0].first_byte > d[1].first_byte || d[1].first_byte > s->head.text_bytes)
         return bad(s, "its documents are out of order", err);
-    *doc = (struct tern_set_doc){.first_token = d[0].first_token,
-                                 .n_tokens = d[1].first_token - d[0].first_token,
-                                 .text_bytes = d[1].first_byte - d[0].first_byte};
+    *doc = (struct tern_data_set_doc){.first_token = d[0].first_token,
+                                      .n_tokens = d[1].first_token - d[0].first_token,
+                                      .text_bytes = d[1].first_byte - d[0].first_byte};
     return 0;
 }
 
 /* ---- rows ---- */
 
-uint64_t tern_set_rows(const struct tern_set *s, uint32_t seq_len)
+uint64_t tern_data_set_rows(const struct tern_data_set *s, uint32_t seq_len)
 {
     return s->head.n_tokens / seq_len + (s->head.n_tokens % seq_len != 0);
 }
 
-static int read_mask(const struct tern_set *s, uint64_t first, size_t n, uint8_t *mask,
+static int read_mask(const struct tern_data_set *s, uint64_t first, size_t n, uint8_t *mask,
                      struct tern_err *err)
 {
     uint8_t bits[512]; /* 4096 tokens at a time */
@@ -369,12 +370,13 @@ static int read_mask(const struct tern_set *s, uint64_t first, size_t n, uint8_t
     return 0;
 }
 
-int tern_set_row(const struct tern_set *s, uint32_t seq_len, uint64_t r, int32_t *tokens,
-                 uint8_t *mask, struct tern_err *err)
+int tern_data_set_row(const struct tern_data_set *s, uint32_t seq_len, uint64_t r, int32_t *tokens,
+                      uint8_t *mask, struct tern_err *err)
 {
-    if (r >= tern_set_rows(s, seq_len))
+    if (r >= tern_data_set_rows(s, seq_len))
         return tern_err_set(err, TERN_FAILED, "%s: row %llu asked for of %llu", s->path,
-                            (unsigned long long)r, (unsigned long long)tern_set_rows(s, seq_len));
+                            (unsigned long long)r,
+                            (unsigned long long)tern_data_set_rows(s, seq_len));
     const uint64_t first = r * seq_len, left = s->head.n_tokens - first;
     const size_t n = left < seq_len ? (size_t)left : seq_len;
     int rc;
@@ -382,9 +384,9 @@ int tern_set_row(const struct tern_set *s, uint32_t seq_len, uint64_t r, int32_t
     /* Input 0 is the token before the first target; before the first document stands an EOS. */
     if (first == 0) {
         tokens[0] = (int32_t)s->head.eos;
-        rc = tern_set_read(s, 0, n, tokens + 1, err);
+        rc = tern_data_set_read(s, 0, n, tokens + 1, err);
     } else {
-        rc = tern_set_read(s, first - 1, n + 1, tokens, err);
+        rc = tern_data_set_read(s, first - 1, n + 1, tokens, err);
     }
     if (rc < 0)
         return -1;
@@ -398,8 +400,8 @@ int tern_set_row(const struct tern_set *s, uint32_t seq_len, uint64_t r, int32_t
     return 0;
 }
 
-void tern_set_starts(const struct tern_set *s, uint32_t seq_len, const int32_t *tokens,
-                     int32_t *starts)
+void tern_data_set_starts(const struct tern_data_set *s, uint32_t seq_len, const int32_t *tokens,
+                          int32_t *starts)
 {
     const int32_t eos = (int32_t)s->head.eos;
     const size_t after = s->head.bos < 0 ? 0 : 1; /* the EOS, or the BOS behind it */

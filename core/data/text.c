@@ -21,11 +21,11 @@
 /* A read of this size keeps system calls below a thousandth of the work. */
 enum { PIECE = 256 << 10 };
 
-struct tern_text {
+struct tern_data_text {
     char *path;
-    enum tern_text_format format;
+    enum tern_data_text_format format;
     char *field, *split;
-    struct tern_bytes *file;
+    struct tern_data_bytes *file;
     uint64_t file_bytes;
     /* What is read and not yet given: buffer[at .. end). */
     char *buffer;
@@ -35,15 +35,15 @@ struct tern_text {
     uint64_t line, from; /* of the line, or the document, given last: its number, its place */
     json_t *object;      /* holds the document given last */
     struct tern_buf doc, whole; /* a document of several lines; one that was mended */
-    enum tern_text_invalid invalid;
+    enum tern_data_text_invalid invalid;
     bool skip_bad;
-    struct tern_text_counts counts;
+    struct tern_data_text_counts counts;
 };
 
 /* ---- lines ---- */
 
 /* Read more behind buffer[end]. */
-static int fill(struct tern_text *t, struct tern_err *err)
+static int fill(struct tern_data_text *t, struct tern_err *err)
 {
     if (t->at && (t->at == t->end || t->cap - t->end < PIECE)) {
         memmove(t->buffer, t->buffer + t->at, t->end - t->at);
@@ -63,7 +63,7 @@ static int fill(struct tern_text *t, struct tern_err *err)
         t->buffer = grown;
         t->cap = cap;
     }
-    ptrdiff_t n = tern_bytes_read(t->file, t->buffer + t->end, PIECE, err);
+    ptrdiff_t n = tern_data_bytes_read(t->file, t->buffer + t->end, PIECE, err);
     if (n < 0)
         return -1;
     t->end += (size_t)n;
@@ -72,7 +72,7 @@ static int fill(struct tern_text *t, struct tern_err *err)
 }
 
 /* 1 and the next line without its newline, 0 at the end, -1. */
-static int next_line(struct tern_text *t, char **line, size_t *len, struct tern_err *err)
+static int next_line(struct tern_data_text *t, char **line, size_t *len, struct tern_err *err)
 {
     size_t seen = 0;
 
@@ -109,7 +109,7 @@ static bool has_suffix(const char *name, const char *word)
     return false;
 }
 
-static int ask(const struct tern_text *t, const char *what, struct tern_err *err)
+static int ask(const struct tern_data_text *t, const char *what, struct tern_err *err)
 {
     return tern_err_set(err, TERN_USAGE,
                         "%s: %s. Say --format jsonl if each line is an object, or --format text.",
@@ -117,32 +117,32 @@ static int ask(const struct tern_text *t, const char *what, struct tern_err *err
 }
 
 /* By the first line, where the name does not tell. */
-static int look_inside(struct tern_text *t, struct tern_err *err)
+static int look_inside(struct tern_data_text *t, struct tern_err *err)
 {
     size_t at = t->at, n;
 
     while (at < t->end && strchr(" \t\r\n", t->buffer[at]) && t->buffer[at])
         at++;
     const char *line = t->buffer + at, *nl;
-    t->format = TERN_TEXT_PLAIN;
+    t->format = TERN_DATA_TEXT_PLAIN;
     if (at == t->end || *line != '{')
         return 0;
     nl = memchr(line, '\n', t->end - at);
     n = nl ? (size_t)(nl - line) : t->end - at;
     if (!nl && !t->eof) /* longer than what was read */
         return n > 1 && line[1] == '"' ? ask(t, "does it hold one JSON object a line?", err) : 0;
-    switch (tern_loose_field(line, n, t->field, &t->whole)) {
-    case TERN_LOOSE_STRING:
-        t->format = TERN_TEXT_JSONL;
+    switch (tern_data_loose_field(line, n, t->field, &t->whole)) {
+    case TERN_DATA_LOOSE_STRING:
+        t->format = TERN_DATA_TEXT_JSONL;
         return 0;
-    case TERN_LOOSE_NO_JSON:
+    case TERN_DATA_LOOSE_NO_JSON:
         return 0;
     default:
         return ask(t, "its first line is a JSON object", err);
     }
 }
 
-static int find_format(struct tern_text *t, const char *path, struct tern_err *err)
+static int find_format(struct tern_data_text *t, const char *path, struct tern_err *err)
 {
     static const char *const words[] = {"jsonl", "jsonlines", "ndjson", "ldjson", NULL};
     const char *name = tern_fs_basename(path);
@@ -150,7 +150,7 @@ static int find_format(struct tern_text *t, const char *path, struct tern_err *e
 
     for (const char *const *w = words; *w; w++)
         if (has_suffix(name, *w)) {
-            t->format = TERN_TEXT_JSONL;
+            t->format = TERN_DATA_TEXT_JSONL;
             return 0;
         }
     if ((n >= 5 && strcasecmp(name + n - 5, ".json") == 0) ||
@@ -163,14 +163,14 @@ static int find_format(struct tern_text *t, const char *path, struct tern_err *e
 }
 
 /* The first bytes: a mark that says UTF-8 is no text, one of UTF-16 or 32 is not UTF-8. */
-static int begin(struct tern_text *t, struct tern_err *err)
+static int begin(struct tern_data_text *t, struct tern_err *err)
 {
     while (!t->eof && t->end < PIECE)
         if (fill(t, err) < 0)
             return -1;
     if (t->end >= 3 && memcmp(t->buffer, "\xef\xbb\xbf", 3) == 0)
         t->at = 3;
-    else if (t->end >= 2 && t->invalid == TERN_TEXT_REFUSE &&
+    else if (t->end >= 2 && t->invalid == TERN_DATA_TEXT_REFUSE &&
              (memcmp(t->buffer, "\xff\xfe", 2) == 0 || memcmp(t->buffer, "\xfe\xff", 2) == 0))
         return tern_err_set(err, TERN_USAGE,
                             "%s: begins as UTF-16 does, and text is UTF-8 here. Convert it: iconv "
@@ -203,10 +203,10 @@ fail:
     return -1;
 }
 
-struct tern_text *tern_text_open(const char *path, const struct tern_text_how *how,
-                                 struct tern_err *err)
+struct tern_data_text *tern_data_text_open(const char *path, const struct tern_data_text_how *how,
+                                           struct tern_err *err)
 {
-    struct tern_text *t = tern_alloc(1, sizeof *t, "a text", err);
+    struct tern_data_text *t = tern_alloc(1, sizeof *t, "a text", err);
 
     if (!t)
         return NULL;
@@ -220,21 +220,21 @@ struct tern_text *tern_text_open(const char *path, const struct tern_text_how *h
     int fd = open_fd(path, &t->file_bytes, err);
     if (fd < 0)
         goto fail;
-    t->file = tern_bytes_open(fd, t->path, err);
+    t->file = tern_data_bytes_open(fd, t->path, err);
     if (!t->file || begin(t, err) < 0 ||
-        (t->format == TERN_TEXT_AUTO && find_format(t, path, err) < 0))
+        (t->format == TERN_DATA_TEXT_AUTO && find_format(t, path, err) < 0))
         goto fail;
     return t;
 fail:
-    tern_text_close(t);
+    tern_data_text_close(t);
     return NULL;
 }
 
-void tern_text_close(struct tern_text *t)
+void tern_data_text_close(struct tern_data_text *t)
 {
     if (!t)
         return;
-    tern_bytes_close(t->file);
+    tern_data_bytes_close(t->file);
     json_decref(t->object);
     tern_buf_free(&t->doc);
     tern_buf_free(&t->whole);
@@ -245,13 +245,14 @@ void tern_text_close(struct tern_text *t)
     free(t);
 }
 
-void tern_text_progress(const struct tern_text *t, uint64_t *done_bytes, uint64_t *all_bytes)
+void tern_data_text_progress(const struct tern_data_text *t, uint64_t *done_bytes,
+                             uint64_t *all_bytes)
 {
-    *done_bytes = tern_bytes_done(t->file);
+    *done_bytes = tern_data_bytes_done(t->file);
     *all_bytes = t->file_bytes;
 }
 
-struct tern_text_counts tern_text_counts(const struct tern_text *t)
+struct tern_data_text_counts tern_data_text_counts(const struct tern_data_text *t)
 {
     return t->counts;
 }
@@ -282,14 +283,15 @@ static size_t good_bytes(const char *s, size_t len)
 
 /* 1 and the text as it may be, 0 when it is to be left out, -1.  `from`: its place in the file, of
  * which JSON's escapes know nothing. */
-static int check_text(struct tern_text *t, const char **text, size_t *len, struct tern_err *err)
+static int check_text(struct tern_data_text *t, const char **text, size_t *len,
+                      struct tern_err *err)
 {
     const char *s = *text;
     size_t n = *len, good = good_bytes(s, n), bad = 0;
 
     if (good == n)
         return 1;
-    if (t->invalid == TERN_TEXT_SKIP) {
+    if (t->invalid == TERN_DATA_TEXT_SKIP) {
         t->counts.skipped++;
         return 0;
     }
@@ -304,13 +306,13 @@ static int check_text(struct tern_text *t, const char **text, size_t *len, struc
             good++;
         }
     }
-    if (t->invalid == TERN_TEXT_REFUSE && t->format == TERN_TEXT_JSONL)
+    if (t->invalid == TERN_DATA_TEXT_REFUSE && t->format == TERN_DATA_TEXT_JSONL)
         return tern_err_set(
             err, TERN_USAGE,
             "%s:%llu: is not UTF-8: 0x%02x at byte %zu of the text, %zu such bytes in "
             "it. Convert the file, or say --invalid replace or skip.",
             t->path, (unsigned long long)t->line, (unsigned char)s[first], first, bad);
-    if (t->invalid == TERN_TEXT_REFUSE)
+    if (t->invalid == TERN_DATA_TEXT_REFUSE)
         return tern_err_set(
             err, TERN_USAGE,
             "%s: is not UTF-8: 0x%02x at byte %llu, %zu such bytes in its document. "
@@ -326,7 +328,7 @@ static int check_text(struct tern_text *t, const char **text, size_t *len, struc
 
 /* ---- documents ---- */
 
-static int no_field(const struct tern_text *t, struct tern_err *err)
+static int no_field(const struct tern_data_text *t, struct tern_err *err)
 {
     struct tern_buf keys = {.max = 200};
     const char *key;
@@ -348,18 +350,18 @@ static bool is_blank(const char *line, size_t len)
 }
 
 /* The field of an object whose others hold what a strict reader stops at. */
-static int read_loosely(struct tern_text *t, const char *line, size_t n, const char *why,
+static int read_loosely(struct tern_data_text *t, const char *line, size_t n, const char *why,
                         const char **text, size_t *len, struct tern_err *err)
 {
-    switch (tern_loose_field(line, n, t->field, &t->doc)) {
-    case TERN_LOOSE_STRING:
+    switch (tern_data_loose_field(line, n, t->field, &t->doc)) {
+    case TERN_DATA_LOOSE_STRING:
         *text = t->doc.data ? t->doc.data : "";
         *len = t->doc.len;
         return tern_buf_check(&t->doc, t->path, err) < 0 ? -1 : 1;
-    case TERN_LOOSE_NO_STRING:
+    case TERN_DATA_LOOSE_NO_STRING:
         return tern_err_set(err, TERN_USAGE, "%s:%llu: field '%s' is not a string", t->path,
                             (unsigned long long)t->line, t->field);
-    case TERN_LOOSE_NO_FIELD:
+    case TERN_DATA_LOOSE_NO_FIELD:
         return tern_err_set(err, TERN_USAGE, "%s:%llu: no field '%s'. Choose one with --field.",
                             t->path, (unsigned long long)t->line, t->field);
     default:
@@ -369,7 +371,7 @@ static int read_loosely(struct tern_text *t, const char *line, size_t n, const c
 }
 
 /* The text of one line: 1, or -1. */
-static int read_line(struct tern_text *t, const char *line, size_t n, const char **text,
+static int read_line(struct tern_data_text *t, const char *line, size_t n, const char **text,
                      size_t *len, struct tern_err *err)
 {
     json_error_t je;
@@ -392,7 +394,7 @@ static int read_line(struct tern_text *t, const char *line, size_t n, const char
     return 1;
 }
 
-static int next_json(struct tern_text *t, const char **text, size_t *len, struct tern_err *err)
+static int next_json(struct tern_data_text *t, const char **text, size_t *len, struct tern_err *err)
 {
     char *line;
     size_t n;
@@ -414,7 +416,8 @@ static int next_json(struct tern_text *t, const char **text, size_t *len, struct
     }
 }
 
-static int next_whole(struct tern_text *t, const char **text, size_t *len, struct tern_err *err)
+static int next_whole(struct tern_data_text *t, const char **text, size_t *len,
+                      struct tern_err *err)
 {
     if (t->given)
         return 0;
@@ -428,14 +431,15 @@ static int next_whole(struct tern_text *t, const char **text, size_t *len, struc
     return 1;
 }
 
-static bool is_split(const struct tern_text *t, const char *line, size_t len)
+static bool is_split(const struct tern_data_text *t, const char *line, size_t len)
 {
     if (len && line[len - 1] == '\r')
         len--;
     return strlen(t->split) == len && memcmp(line, t->split, len) == 0;
 }
 
-static int next_split(struct tern_text *t, const char **text, size_t *len, struct tern_err *err)
+static int next_split(struct tern_data_text *t, const char **text, size_t *len,
+                      struct tern_err *err)
 {
     bool any = false;
     char *line;
@@ -460,16 +464,17 @@ static int next_split(struct tern_text *t, const char **text, size_t *len, struc
     return 1;
 }
 
-int tern_text_next(struct tern_text *t, const char **text, size_t *len, struct tern_err *err)
+int tern_data_text_next(struct tern_data_text *t, const char **text, size_t *len,
+                        struct tern_err *err)
 {
-    if (t->format == TERN_TEXT_JSONL)
+    if (t->format == TERN_DATA_TEXT_JSONL)
         return next_json(t, text, len, err);
     for (;;) {
         int rc = t->split ? next_split(t, text, len, err) : next_whole(t, text, len, err);
         if (rc <= 0)
             return rc;
         const char *nul = memchr(*text, '\0', *len);
-        if (nul && t->invalid == TERN_TEXT_SKIP) {
+        if (nul && t->invalid == TERN_DATA_TEXT_SKIP) {
             t->counts.skipped++;
             continue;
         }

@@ -24,9 +24,9 @@ struct sink {
     uint64_t bytes; /* written and buffered */
 };
 
-struct tern_set_writer {
+struct tern_data_set_writer {
     struct tern_fs_new file;
-    struct tern_set_kind kind;
+    struct tern_data_set_kind kind;
     struct tern_tds_header head;
     struct sink tokens, docs, mask;
     uint8_t bits; /* the mask's unfinished byte */
@@ -40,7 +40,7 @@ struct tern_set_writer {
 
 /* ---- sinks ---- */
 
-static int note_digest(struct tern_set_writer *w, struct tern_err *err)
+static int note_digest(struct tern_data_set_writer *w, struct tern_err *err)
 {
     if (w->n_digests == w->digests_cap) {
         size_t cap = w->digests_cap ? 2 * w->digests_cap : 1024;
@@ -57,7 +57,8 @@ static int note_digest(struct tern_set_writer *w, struct tern_err *err)
 }
 
 /* Append to the file itself. */
-static int file_write(struct tern_set_writer *w, const char *data, size_t len, struct tern_err *err)
+static int file_write(struct tern_data_set_writer *w, const char *data, size_t len,
+                      struct tern_err *err)
 {
     if (tern_fs_write(w->file.fd, data, len, w->file.path, err) < 0)
         return -1;
@@ -75,7 +76,7 @@ static int file_write(struct tern_set_writer *w, const char *data, size_t len, s
     return 0;
 }
 
-static int sink_flush(struct tern_set_writer *w, struct sink *s, struct tern_err *err)
+static int sink_flush(struct tern_data_set_writer *w, struct sink *s, struct tern_err *err)
 {
     size_t n = s->n;
 
@@ -85,7 +86,7 @@ static int sink_flush(struct tern_set_writer *w, struct sink *s, struct tern_err
     return tern_fs_write(s->fd, s->buffer, n, w->file.path, err);
 }
 
-static int sink_add(struct tern_set_writer *w, struct sink *s, const void *data, size_t len,
+static int sink_add(struct tern_data_set_writer *w, struct sink *s, const void *data, size_t len,
                     struct tern_err *err)
 {
     if (s->n + len > BUFFER && sink_flush(w, s, err) < 0)
@@ -158,11 +159,11 @@ static int check_out(const char *path, struct tern_err *err)
                               path);
 }
 
-struct tern_set_writer *tern_set_create(const char *path, const struct tern_set_kind *kind,
-                                        struct tern_err *err)
+struct tern_data_set_writer *
+tern_data_set_create(const char *path, const struct tern_data_set_kind *kind, struct tern_err *err)
 {
     static const char zeros[TERN_TDS_HEAD];
-    struct tern_set_writer *w = tern_alloc(1, sizeof *w, "a token set", err);
+    struct tern_data_set_writer *w = tern_alloc(1, sizeof *w, "a token set", err);
 
     if (!w)
         return NULL;
@@ -183,11 +184,11 @@ struct tern_set_writer *tern_set_create(const char *path, const struct tern_set_
     memcpy(w->head.vocab_hash, kind->vocab_hash, sizeof w->head.vocab_hash);
     return w;
 fail:
-    tern_set_abort(w);
+    tern_data_set_abort(w);
     return NULL;
 }
 
-static int add_token(struct tern_set_writer *w, uint32_t id, bool target, struct tern_err *err)
+static int add_token(struct tern_data_set_writer *w, uint32_t id, bool target, struct tern_err *err)
 {
     const uint64_t i = w->head.n_tokens++;
 
@@ -203,15 +204,15 @@ static int add_token(struct tern_set_writer *w, uint32_t id, bool target, struct
     return rc;
 }
 
-static int note_doc(struct tern_set_writer *w, struct tern_err *err)
+static int note_doc(struct tern_data_set_writer *w, struct tern_err *err)
 {
     struct tern_tds_doc doc = {w->head.n_tokens, w->head.text_bytes};
 
     return sink_add(w, &w->docs, &doc, sizeof doc, err);
 }
 
-int tern_set_add(struct tern_set_writer *w, const uint32_t *ids, const uint8_t *mask, size_t n,
-                 uint64_t text_bytes, struct tern_err *err)
+int tern_data_set_add(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *mask,
+                      size_t n, uint64_t text_bytes, struct tern_err *err)
 {
     for (size_t i = 0; i < n; i++)
         if (ids[i] >= w->kind.n_vocab)
@@ -233,17 +234,17 @@ int tern_set_add(struct tern_set_writer *w, const uint32_t *ids, const uint8_t *
 
 /* ---- finishing ---- */
 
-static uint64_t file_end(const struct tern_set_writer *w)
+static uint64_t file_end(const struct tern_data_set_writer *w)
 {
     return TERN_TDS_HEAD + (uint64_t)w->n_digests * TERN_TDS_BLOCK + w->in_block;
 }
 
-static int pad(struct tern_set_writer *w, struct tern_err *err)
+static int pad(struct tern_data_set_writer *w, struct tern_err *err)
 {
     return file_write(w, "\0\0\0\0\0\0\0", (8 - file_end(w) % 8) % 8, err);
 }
 
-static void add_section(struct tern_set_writer *w, enum tern_tds_type type, uint64_t offset,
+static void add_section(struct tern_data_set_writer *w, enum tern_tds_type type, uint64_t offset,
                         uint64_t bytes)
 {
     w->head.sections[w->head.n_sections++] =
@@ -251,7 +252,7 @@ static void add_section(struct tern_set_writer *w, enum tern_tds_type type, uint
 }
 
 /* Copy what waited in an unnamed file. */
-static int place(struct tern_set_writer *w, enum tern_tds_type type, struct sink *s,
+static int place(struct tern_data_set_writer *w, enum tern_tds_type type, struct sink *s,
                  struct tern_err *err)
 {
     if (sink_flush(w, s, err) < 0)
@@ -267,7 +268,7 @@ static int place(struct tern_set_writer *w, enum tern_tds_type type, struct sink
     return pad(w, err);
 }
 
-static int finish(struct tern_set_writer *w, const char *meta, struct tern_err *err)
+static int finish(struct tern_data_set_writer *w, const char *meta, struct tern_err *err)
 {
     size_t meta_len = strlen(meta);
 
@@ -303,17 +304,17 @@ static int finish(struct tern_set_writer *w, const char *meta, struct tern_err *
     return tern_fs_write(w->file.fd, &w->head, sizeof w->head, w->file.path, err);
 }
 
-int tern_set_commit(struct tern_set_writer *w, const char *meta, struct tern_err *err)
+int tern_data_set_commit(struct tern_data_set_writer *w, const char *meta, struct tern_err *err)
 {
     int rc = finish(w, meta, err);
 
     if (rc == 0)
         rc = tern_fs_new_commit(&w->file, err);
-    tern_set_abort(w);
+    tern_data_set_abort(w);
     return rc;
 }
 
-void tern_set_abort(struct tern_set_writer *w)
+void tern_data_set_abort(struct tern_data_set_writer *w)
 {
     if (!w)
         return;

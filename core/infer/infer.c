@@ -331,29 +331,29 @@ static void clear(struct rows *r, size_t n)
 }
 
 /* Rows `first`, first + gangs, ... of the set; what is left of the batch does not count. */
-static int fill(struct rows *to, const struct tern_infer_gang *g, const struct tern_set *set,
+static int fill(struct rows *to, const struct tern_infer_gang *g, const struct tern_data_set *set,
                 uint32_t seq_len, int batch, uint64_t first, struct tern_err *err)
 {
-    const uint64_t rows = tern_set_rows(set, seq_len);
+    const uint64_t rows = tern_data_set_rows(set, seq_len);
 
     for (int b = 0; b < batch && first < rows; b++, first += (uint64_t)g->gangs) {
         size_t at = (size_t)b * seq_len;
-        if (tern_set_row(set, seq_len, first, to->row, to->mask + at, err) < 0)
+        if (tern_data_set_row(set, seq_len, first, to->row, to->mask + at, err) < 0)
             return -1;
         memcpy(to->tokens + at, to->row, seq_len * sizeof *to->row);
         memcpy(to->targets + at, to->row + 1, seq_len * sizeof *to->row);
         if (g->isolate)
-            tern_set_starts(set, seq_len, to->row, to->starts + at);
+            tern_data_set_starts(set, seq_len, to->row, to->starts + at);
     }
     return 0;
 }
 
 /* This gang's share of the rows: sums[0] += nats, sums[1] += targets.  1: stopped on the way.  Who
  * cannot read rows goes on with none, as the gang would wait for it, until the gang can be told. */
-static int evaluate_share(const struct tern_infer_gang *g, const struct tern_set *set,
+static int evaluate_share(const struct tern_infer_gang *g, const struct tern_data_set *set,
                           uint32_t seq_len, int batch, double sums[2], struct tern_err *err)
 {
-    const uint64_t rows = tern_set_rows(set, seq_len);
+    const uint64_t rows = tern_data_set_rows(set, seq_len);
     const uint64_t stride = (uint64_t)batch * (uint64_t)g->gangs;
     struct rows r = {0};
     struct tern_err lost; /* what comes after the first error */
@@ -391,7 +391,7 @@ static int evaluate_share(const struct tern_infer_gang *g, const struct tern_set
     return rc < 0 || unread ? -1 : stop;
 }
 
-int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_set *set,
+int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_data_set *set,
                         uint32_t seq_len, int batch, struct tern_comm *comm,
                         struct tern_infer_eval *out, struct tern_err *err)
 {
@@ -409,8 +409,9 @@ int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_set *
     if (sums[2] > 0)
         return 1;
     /* A set counts the bytes of all its text, and not of what its mask leaves. */
-    *out = (struct tern_infer_eval){.nll = sums[0],
-                                    .tokens = (uint64_t)sums[1],
-                                    .bytes = tern_set_has_mask(set) ? 0 : tern_set_text_bytes(set)};
+    *out = (struct tern_infer_eval){
+        .nll = sums[0],
+        .tokens = (uint64_t)sums[1],
+        .bytes = tern_data_set_has_mask(set) ? 0 : tern_data_set_text_bytes(set)};
     return 0;
 }

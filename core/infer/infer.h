@@ -70,7 +70,7 @@ struct tern_infer_gang {
 /* Over all rows of `set`, cut at seq_len, `batch` rows at a time (the last batch is filled up with
  * rows that do not count); every rank of `comm` gets the same sums.  Collective: 1, and no sums, on
  * the ranks that did their part when another could not, and on all when one was asked to end. */
-int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_set *set,
+int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_data_set *set,
                         uint32_t seq_len, int batch, struct tern_comm *comm,
                         struct tern_infer_eval *out, struct tern_err *err);
 

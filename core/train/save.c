@@ -99,13 +99,13 @@ static json_t *data(const struct train *t)
 {
     json_t *sets = json_object();
 
-    for (size_t i = 0; i < tern_stages_n(t->data); i++) {
-        const struct tern_mix *m = tern_stages_mix(t->data, i);
-        for (size_t k = 0; k < tern_mix_n_sources(m); k++) {
+    for (size_t i = 0; i < tern_data_stages_n(t->data); i++) {
+        const struct tern_data_mix *m = tern_data_stages_mix(t->data, i);
+        for (size_t k = 0; k < tern_data_mix_n_sources(m); k++) {
             uint8_t digest[TERN_SHA256_BYTES];
             char hex[TERN_SHA256_HEX];
-            tern_set_digest(tern_mix_set(m, k), digest);
-            json_object_set_new(sets, tern_set_path(tern_mix_set(m, k)),
+            tern_data_set_digest(tern_data_mix_set(m, k), digest);
+            json_object_set_new(sets, tern_data_set_path(tern_data_mix_set(m, k)),
                                 json_string(tern_hex(hex, digest, sizeof digest)));
         }
     }

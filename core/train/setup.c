@@ -119,16 +119,17 @@ static int find_checkpoint(struct train *t, struct start *to, struct tern_err *e
     return rc;
 }
 
-static int check_vocabulary(const struct train *t, const struct tern_set *s, struct tern_err *err)
+static int check_vocabulary(const struct train *t, const struct tern_data_set *s,
+                            struct tern_err *err)
 {
     const uint32_t vocab = (uint32_t)tern_llama_config(t->model)->vocab;
 
-    if (tern_set_n_vocab(s) <= vocab)
+    if (tern_data_set_n_vocab(s) <= vocab)
         return 0;
     return tern_recipe_fail(t->recipe, "data", err,
                             "%s: was tokenised with %u ids, but the model's vocabulary has %u. "
                             "Build it with the model's tokenizer.",
-                            tern_set_path(s), tern_set_n_vocab(s), vocab);
+                            tern_data_set_path(s), tern_data_set_n_vocab(s), vocab);
 }
 
 static int open_data(struct train *t, struct tern_err *err)
@@ -137,11 +138,11 @@ static int open_data(struct train *t, struct tern_err *err)
 
     t->data = tern_check_stages_open(t->recipe, err);
     if (!t->data || /* one vocabulary in all stages: one set tells */
-        check_vocabulary(t, tern_mix_set(tern_stages_mix(t->data, 0), 0), err) < 0)
+        check_vocabulary(t, tern_data_mix_set(tern_data_stages_mix(t->data, 0), 0), err) < 0)
         return -1;
-    t->held_out = tern_alloc(held_out->n, sizeof(struct tern_set *), "held-out sets", err);
+    t->held_out = tern_alloc(held_out->n, sizeof(struct tern_data_set *), "held-out sets", err);
     for (size_t i = 0; t->held_out && i < held_out->n; i++) {
-        t->held_out[i] = tern_set_open(held_out->sets[i].path, err);
+        t->held_out[i] = tern_data_set_open(held_out->sets[i].path, err);
         if (!t->held_out[i] || check_vocabulary(t, t->held_out[i], err) < 0)
             return -1;
     }
@@ -245,9 +246,9 @@ void tern_train_teardown(struct train *t)
         tern_warn("%s", err.text);
     tern_ckpt_claim_free(t->claim, t->options->spool_dir == NULL);
     for (size_t i = 0; t->held_out && i < t->recipe->data.held_out.n; i++)
-        tern_set_free(t->held_out[i]);
+        tern_data_set_free(t->held_out[i]);
     free(t->held_out);
-    tern_stages_free(t->data);
+    tern_data_stages_free(t->data);
     json_decref(t->named);
     tern_train_ungroup(t);
     tern_fabric_close(t->options->fabric); /* after an error messages may still come into arrays */

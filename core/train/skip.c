@@ -8,7 +8,8 @@
 
 void tern_train_stage(struct train *t)
 {
-    if (t->sample && tern_stages_at(t->data, t->sample) != tern_stages_at(t->data, t->sample - 1))
+    if (t->sample &&
+        tern_data_stages_at(t->data, t->sample) != tern_data_stages_at(t->data, t->sample - 1))
         tern_train_guard_forget(&t->guard);
 }
 
@@ -26,13 +27,13 @@ static void record(struct train *t, const char *kind, const char *severity, cons
 static void add_rows(struct tern_buf *b, const struct train *t, uint64_t first, uint64_t n)
 {
     enum { SHOWN = 32 };
-    const struct tern_set *before = NULL;
+    const struct tern_data_set *before = NULL;
 
     for (uint64_t i = first; i < first + n && i < first + SHOWN; i++) {
-        struct tern_mix_where w;
-        const struct tern_set *set = tern_stages_locate(t->data, i, &w);
+        struct tern_data_mix_where w;
+        const struct tern_data_set *set = tern_data_stages_locate(t->data, i, &w);
         if (set != before)
-            tern_buf_printf(b, "%s%s rows", before ? "; " : "", tern_set_path(set));
+            tern_buf_printf(b, "%s%s rows", before ? "; " : "", tern_data_set_path(set));
         tern_buf_printf(b, "%s %" PRIu64, set == before ? "," : "", w.row);
         before = set;
     }

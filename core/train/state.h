@@ -61,9 +61,9 @@ struct train {
     uint64_t resident_bytes;         /* the most that the kernel counted so far, */
     uint64_t memory_bytes;           /* and of it what is this rank's: record.c */
     tern_real *exp_avg, *exp_avg_sq; /* [n_state], AdamW's moments */
-    struct tern_stages *data;
-    json_t *named;              /* of rank 0: tern_check_model, for the checkpoints */
-    struct tern_set **held_out; /* [recipe->data.held_out.n] */
+    struct tern_data_stages *data;
+    json_t *named;                   /* of rank 0: tern_check_model, for the checkpoints */
+    struct tern_data_set **held_out; /* [recipe->data.held_out.n] */
 
     /* A step's micro-batches: [micro_batches, micro, seq_len], and a row with its last target. */
     int32_t *tokens, *targets, *row;

@@ -50,8 +50,8 @@ static int load(struct train *t, struct tern_err *err)
     int rc = 0;
 
     for (size_t b = 0; b < rows && rc == 0; b++) {
-        rc = tern_stages_sample(t->data, first + b, t->row, t->mask + b * len,
-                                t->starts ? t->starts + b * len : NULL, err);
+        rc = tern_data_stages_sample(t->data, first + b, t->row, t->mask + b * len,
+                                     t->starts ? t->starts + b * len : NULL, err);
         memcpy(t->tokens + b * len, t->row, len * sizeof *t->row);
         memcpy(t->targets + b * len, t->row + 1, len * sizeof *t->row);
     }

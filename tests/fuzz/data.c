@@ -98,26 +98,26 @@ static bool use_token(struct tern_token *t, uint64_t round)
 }
 
 /* A set that opens must give rows or an error, and verify or say why not. */
-static bool use_set(struct tern_set *s, uint64_t round)
+static bool use_set(struct tern_data_set *s, uint64_t round)
 {
     struct tern_err err = {0};
     int32_t tokens[65];
     uint8_t mask[64];
-    struct tern_set_doc doc;
-    uint64_t rows = tern_set_rows(s, 64), docs = tern_set_n_docs(s);
+    struct tern_data_set_doc doc;
+    uint64_t rows = tern_data_set_rows(s, 64), docs = tern_data_set_n_docs(s);
     bool good = true;
 
     for (uint64_t i = 0; i < 4 && rows; i++) {
-        if (tern_set_row(s, 64, draw(round, 70 + i, rows), tokens, mask, &err) < 0) {
+        if (tern_data_set_row(s, 64, draw(round, 70 + i, rows), tokens, mask, &err) < 0) {
             good &= said(&err);
             continue;
         }
         for (int j = 0; j <= 64; j++)
-            good &= tokens[j] >= 0 && (uint32_t)tokens[j] < tern_set_n_vocab(s);
+            good &= tokens[j] >= 0 && (uint32_t)tokens[j] < tern_data_set_n_vocab(s);
     }
-    if (docs && tern_set_doc(s, draw(round, 80, docs), &doc, &err) < 0)
+    if (docs && tern_data_set_doc(s, draw(round, 80, docs), &doc, &err) < 0)
         good &= said(&err);
-    if (tern_set_verify(s, &err) < 0)
+    if (tern_data_set_verify(s, &err) < 0)
         good &= said(&err);
     return good;
 }
@@ -151,8 +151,8 @@ static void fuzz_models(const struct bytes *model, uint64_t rounds)
 static struct bytes make_set(void)
 {
     char *path = tern_fs_join(work, "x.tds");
-    struct tern_set_kind kind = {800, 2, 1, true, {0}};
-    struct tern_set_writer *w = tern_set_create(path, &kind, NULL);
+    struct tern_data_set_kind kind = {800, 2, 1, true, {0}};
+    struct tern_data_set_writer *w = tern_data_set_create(path, &kind, NULL);
     struct bytes b = {0};
 
     for (uint64_t d = 0; d < 300; d++) {
@@ -163,9 +163,9 @@ static struct bytes make_set(void)
             ids[i] = (uint32_t)draw(d, 1 + i, 800);
             mask[i] = (uint8_t)draw(d, 100 + i, 2);
         }
-        tern_set_add(w, ids, mask, n, 4 * n, NULL);
+        tern_data_set_add(w, ids, mask, n, 4 * n, NULL);
     }
-    if (tern_set_commit(w, "{}", NULL) < 0 ||
+    if (tern_data_set_commit(w, "{}", NULL) < 0 ||
         tern_fs_read(path, 1 << 24, &b.data, &b.len, NULL) < 0)
         abort();
     free(path);
@@ -197,14 +197,14 @@ static void fuzz_sets(const struct bytes *set, uint64_t rounds)
         if (r % 2)
             mend_crc(&b);
         tern_fs_replace(path, b.data, b.len, 0644, NULL);
-        struct tern_set *s = tern_set_open(path, &err);
+        struct tern_data_set *s = tern_data_set_open(path, &err);
         opened += s != NULL;
         if (s ? !use_set(s, r) : !said(&err)) {
             printf("# seed %llu, round %llu: %s\n", (unsigned long long)seed, (unsigned long long)r,
                    err.text);
             wrong++;
         }
-        tern_set_free(s);
+        tern_data_set_free(s);
         free(b.data);
     }
     ok(wrong == 0, "%u mutated sets: %u open and are read or refused in words", (unsigned)rounds,

@@ -121,12 +121,12 @@ static void zero(void)
                                  "batch: {global: 64, micro: 1, seq_len: 128}\nsteps: 4\n"
                                  "parallel: {tensor: 8, pipeline: 2}\nledger: {dir: ledger}\n"
                                  "checkpoint: {dir: ck}\nlaunch: {ranks_per_node: 8}\n";
-    const struct tern_set_kind kind = {32000, 2, -1, false, {7}};
+    const struct tern_data_set_kind kind = {32000, 2, -1, false, {7}};
     char *path = tern_fs_join(dir, "zero.yaml"), *set = tern_fs_join(dir, "a.tds");
-    struct tern_set_writer *w = tern_set_create(set, &kind, &e);
+    struct tern_data_set_writer *w = tern_data_set_create(set, &kind, &e);
 
-    ok(w && tern_set_add(w, (const uint32_t[]){5}, NULL, 1, 1, &e) == 0 &&
-           tern_set_commit(w, "{}", &e) == 0 &&
+    ok(w && tern_data_set_add(w, (const uint32_t[]){5}, NULL, 1, 1, &e) == 0 &&
+           tern_data_set_commit(w, "{}", &e) == 0 &&
            tern_fs_replace(path, recipe, strlen(recipe), 0644, &e) == 0,
        "a recipe for tern's own trainer");
     ok(check(path, NULL) < 0 && strstr(e.text, "the largest node has"),

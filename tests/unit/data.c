@@ -36,8 +36,8 @@ static char *make_set(const char *name, uint64_t seed, uint64_t n_docs, uint32_t
                       int32_t bos, bool mask)
 {
     char *path = in_work(name);
-    struct tern_set_kind kind = {n_vocab, EOS, bos, mask, {7}};
-    struct tern_set_writer *w = tern_set_create(path, &kind, NULL);
+    struct tern_data_set_kind kind = {n_vocab, EOS, bos, mask, {7}};
+    struct tern_data_set_writer *w = tern_data_set_create(path, &kind, NULL);
 
     for (uint64_t d = 0; w && d < n_docs; d++) {
         uint32_t ids[40];
@@ -47,10 +47,10 @@ static char *make_set(const char *name, uint64_t seed, uint64_t n_docs, uint32_t
             ids[i] = doc_token(seed, d, i, n_vocab);
             m[i] = ids[i] % 3 == 0;
         }
-        if (tern_set_add(w, ids, mask ? m : NULL, n, 10 * n, NULL) < 0)
+        if (tern_data_set_add(w, ids, mask ? m : NULL, n, 10 * n, NULL) < 0)
             return NULL;
     }
-    if (!w || tern_set_commit(w, "{\"a\":1}", NULL) < 0)
+    if (!w || tern_data_set_commit(w, "{\"a\":1}", NULL) < 0)
         return NULL;
     return path;
 }
@@ -60,20 +60,21 @@ static void test_roundtrip(uint32_t n_vocab, int32_t bos, bool mask)
     enum { DOCS = 3000, SEED = 5 };
     char *path = make_set("a.tds", SEED, DOCS, n_vocab, bos, mask);
     struct tern_err err = {0};
-    struct tern_set *s = path ? tern_set_open(path, &err) : NULL;
+    struct tern_data_set *s = path ? tern_data_set_open(path, &err) : NULL;
     uint64_t at = 0, bytes = 0, wrong = 0;
 
     if (!ok(s != NULL, "a set of %u ids%s%s is written and opened", n_vocab,
             bos < 0 ? "" : ", with BOS", mask ? ", with a mask" : ""))
         return;
-    ok(tern_set_token_bytes(s) == (n_vocab > 65536 ? 4 : 2), "its tokens take the bytes they need");
+    ok(tern_data_set_token_bytes(s) == (n_vocab > 65536 ? 4 : 2),
+       "its tokens take the bytes they need");
     for (uint64_t d = 0; d < DOCS; d++) {
-        struct tern_set_doc doc;
+        struct tern_data_set_doc doc;
         int32_t ids[42];
         size_t n = doc_len(SEED, d), first = bos >= 0;
-        if (tern_set_doc(s, d, &doc, NULL) < 0 || doc.first_token != at ||
+        if (tern_data_set_doc(s, d, &doc, NULL) < 0 || doc.first_token != at ||
             doc.n_tokens != first + n + 1 || doc.text_bytes != 10 * n ||
-            tern_set_read(s, at, doc.n_tokens, ids, NULL) < 0) {
+            tern_data_set_read(s, at, doc.n_tokens, ids, NULL) < 0) {
             wrong++;
             break;
         }
@@ -84,16 +85,16 @@ static void test_roundtrip(uint32_t n_vocab, int32_t bos, bool mask)
         bytes += doc.text_bytes;
     }
     ok(wrong == 0, "every document comes back, EOS behind it");
-    ok(at == tern_set_n_tokens(s) && bytes == tern_set_text_bytes(s) &&
-           tern_set_n_docs(s) == DOCS && tern_set_eos(s) == EOS && tern_set_bos(s) == bos &&
-           tern_set_has_mask(s) == mask,
+    ok(at == tern_data_set_n_tokens(s) && bytes == tern_data_set_text_bytes(s) &&
+           tern_data_set_n_docs(s) == DOCS && tern_data_set_eos(s) == EOS &&
+           tern_data_set_bos(s) == bos && tern_data_set_has_mask(s) == mask,
        "its counts add up");
-    is(tern_set_meta(s), "{\"a\":1}", "its notes come back");
-    ok(tern_set_verify(s, &err) == 0, "it verifies");
+    is(tern_data_set_meta(s), "{\"a\":1}", "its notes come back");
+    ok(tern_data_set_verify(s, &err) == 0, "it verifies");
 
     int32_t all[64];
-    ok(tern_set_read(s, at - 3, 4, all, &err) < 0, "reading beyond the end is refused");
-    tern_set_free(s);
+    ok(tern_data_set_read(s, at - 3, 4, all, &err) < 0, "reading beyond the end is refused");
+    tern_data_set_free(s);
     unlink(path);
     free(path);
 }
@@ -101,15 +102,16 @@ static void test_roundtrip(uint32_t n_vocab, int32_t bos, bool mask)
 static void test_rows(uint32_t seq_len, bool mask)
 {
     char *path = make_set("rows.tds", 9, 50, 1000, mask ? BOS : -1, mask);
-    struct tern_set *s = tern_set_open(path, NULL);
-    uint64_t n = tern_set_n_tokens(s), rows = tern_set_rows(s, seq_len), wrong = 0, targets = 0;
+    struct tern_data_set *s = tern_data_set_open(path, NULL);
+    uint64_t n = tern_data_set_n_tokens(s), rows = tern_data_set_rows(s, seq_len), wrong = 0,
+             targets = 0;
     int32_t *all = malloc(n * sizeof *all), *row = malloc((seq_len + 1) * sizeof *row);
     uint8_t *m = malloc(seq_len);
 
     ok(rows == (n + seq_len - 1) / seq_len, "rows of %u: as many as it takes", seq_len);
-    tern_set_read(s, 0, n, all, NULL);
+    tern_data_set_read(s, 0, n, all, NULL);
     for (uint64_t r = 0; r < rows; r++) {
-        if (tern_set_row(s, seq_len, r, row, m, NULL) < 0) {
+        if (tern_data_set_row(s, seq_len, r, row, m, NULL) < 0) {
             wrong++;
             break;
         }
@@ -126,12 +128,12 @@ static void test_rows(uint32_t seq_len, bool mask)
     }
     ok(wrong == 0 && targets == n, "rows of %u%s: every token is a target once", seq_len,
        mask ? " with a mask" : "");
-    ok(tern_set_row(s, seq_len, rows, row, m, NULL) < 0, "rows of %u: none after the last",
+    ok(tern_data_set_row(s, seq_len, rows, row, m, NULL) < 0, "rows of %u: none after the last",
        seq_len);
     free(all);
     free(row);
     free(m);
-    tern_set_free(s);
+    tern_data_set_free(s);
     unlink(path);
     free(path);
 }
@@ -153,10 +155,10 @@ static void flip(const char *path, uint64_t at)
 
 static bool opens_and_verifies(const char *path, struct tern_err *err)
 {
-    struct tern_set *s = tern_set_open(path, err);
-    bool good = s && tern_set_verify(s, err) == 0;
+    struct tern_data_set *s = tern_data_set_open(path, err);
+    bool good = s && tern_data_set_verify(s, err) == 0;
 
-    tern_set_free(s);
+    tern_data_set_free(s);
     return good;
 }
 
@@ -182,10 +184,10 @@ static void test_damage(void)
     for (size_t cut = 0; cut < len; cut += 997) {
         if (truncate(path, (off_t)cut) < 0)
             abort();
-        struct tern_set *s = tern_set_open(path, &err);
+        struct tern_data_set *s = tern_data_set_open(path, &err);
         unnoticed += s != NULL;
         wordless += !strstr(err.text, "d.tds");
-        tern_set_free(s);
+        tern_data_set_free(s);
         tern_fs_replace(path, data, len, 0644, NULL);
     }
     ok(unnoticed == 0, "no beginning of a set opens");
@@ -196,13 +198,13 @@ static void test_damage(void)
     uint32_t huge = 70000;
     memcpy(data + h->sections[0].offset + 4 * 10, &huge, 4);
     tern_fs_replace(path, data, len, 0644, NULL);
-    struct tern_set *s = tern_set_open(path, NULL);
+    struct tern_data_set *s = tern_data_set_open(path, NULL);
     int32_t row[17];
     uint8_t mask[16];
-    ok(s && tern_set_row(s, 16, 0, row, mask, &err) < 0,
+    ok(s && tern_data_set_row(s, 16, 0, row, mask, &err) < 0,
        "a token outside the vocabulary is refused");
     has(err.text, "token 10 is 70000", "and named");
-    tern_set_free(s);
+    tern_data_set_free(s);
     free(data);
     unlink(path);
     free(path);
@@ -211,13 +213,13 @@ static void test_damage(void)
 static void test_abort(void)
 {
     char *path = in_work("gone.tds");
-    struct tern_set_kind kind = {100, EOS, -1, false, {0}};
-    struct tern_set_writer *w = tern_set_create(path, &kind, NULL);
+    struct tern_data_set_kind kind = {100, EOS, -1, false, {0}};
+    struct tern_data_set_writer *w = tern_data_set_create(path, &kind, NULL);
 
-    tern_set_add(w, (uint32_t[]){5, 6}, NULL, 2, 8, NULL);
-    ok(tern_set_add(w, (uint32_t[]){100}, NULL, 1, 8, NULL) < 0,
+    tern_data_set_add(w, (uint32_t[]){5, 6}, NULL, 2, 8, NULL);
+    ok(tern_data_set_add(w, (uint32_t[]){100}, NULL, 1, 8, NULL) < 0,
        "an id outside the vocabulary is not written");
-    tern_set_abort(w);
+    tern_data_set_abort(w);
     ok(!tern_fs_exists(path) && rmdir(work) == 0, "a set given up leaves nothing");
     if (mkdir(work, 0700) < 0)
         abort();
@@ -231,15 +233,15 @@ static void test_shares(void)
     char *p[3] = {make_set("x.tds", 1, 40, 1000, -1, false),
                   make_set("y.tds", 2, 4, 1000, -1, false),
                   make_set("z.tds", 3, 90, 1000, -1, false)};
-    struct tern_mix_source sources[3] = {{p[0], 0.9}, {p[1], 0.01}, {p[2], 0.09}};
+    struct tern_data_mix_source sources[3] = {{p[0], 0.9}, {p[1], 0.01}, {p[2], 0.09}};
     double worst2 = 0, worst3 = 0;
 
     for (size_t n = 2; n <= 3; n++) {
-        struct tern_mix *m = tern_mix_open(sources, n, 16, 1234, NULL);
+        struct tern_data_mix *m = tern_data_mix_open(sources, n, 16, 1234, NULL);
         double total = n == 2 ? 0.91 : 1.0, count[3] = {0};
         for (uint64_t i = 0; i < 20000; i++) {
-            struct tern_mix_where w;
-            tern_mix_locate(m, 0, i, &w);
+            struct tern_data_mix_where w;
+            tern_data_mix_locate(m, 0, i, &w);
             count[w.source]++;
             for (size_t k = 0; k < n; k++) {
                 double off = fabs(count[k] - (double)(i + 1) * sources[k].weight / total);
@@ -247,19 +249,19 @@ static void test_shares(void)
                 *worst = off > *worst ? off : *worst;
             }
         }
-        tern_mix_free(m);
+        tern_data_mix_free(m);
     }
     ok(worst2 < 1, "two sources: shares are off by less than 1 over any prefix (%.2f)", worst2);
     ok(worst3 < 3, "three sources: by less than 3 (%.2f)", worst3);
 
     /* Rows: a permutation each epoch, another one each time. */
-    struct tern_mix *m = tern_mix_open(sources, 1, 8, 7, NULL);
-    uint64_t rows = tern_mix_rows(m), missing = 0, same = 0, in_order = 0;
+    struct tern_data_mix *m = tern_data_mix_open(sources, 1, 8, 7, NULL);
+    uint64_t rows = tern_data_mix_rows(m), missing = 0, same = 0, in_order = 0;
     uint32_t *seen = calloc(rows, sizeof *seen);
     for (uint64_t i = 0; i < 3 * rows; i++) {
-        struct tern_mix_where w, stage1;
-        tern_mix_locate(m, 0, i, &w);
-        tern_mix_locate(m, 1, i, &stage1);
+        struct tern_data_mix_where w, stage1;
+        tern_data_mix_locate(m, 0, i, &w);
+        tern_data_mix_locate(m, 1, i, &stage1);
         missing += w.epoch != i / rows || seen[w.row]++ != w.epoch;
         same += stage1.row == w.row;
         in_order += w.row == i % rows;
@@ -269,14 +271,14 @@ static void test_shares(void)
     ok(in_order < rows / 4, "not in their own order");
     ok(same < rows / 4, "another stage has another order");
     free(seen);
-    tern_mix_free(m);
+    tern_data_mix_free(m);
 
     /* Golden places: a change would give runs that exist other data. */
-    m = tern_mix_open(sources, 3, 16, 1234, NULL);
+    m = tern_data_mix_open(sources, 3, 16, 1234, NULL);
     struct tern_buf b = {0};
     for (uint64_t i = 0; i < 8; i++) {
-        struct tern_mix_where w;
-        tern_mix_locate(m, 2, 1000003 * i, &w);
+        struct tern_data_mix_where w;
+        tern_data_mix_locate(m, 2, 1000003 * i, &w);
         tern_buf_printf(&b, "%u:%u:%u ", w.source, (unsigned)w.epoch, (unsigned)w.row);
     }
     is(b.data,
@@ -287,15 +289,15 @@ static void test_shares(void)
     /* What is given is the row that locate names. */
     int32_t a[17], c[17];
     uint8_t ma[16], mc[16];
-    struct tern_mix_where w;
+    struct tern_data_mix_where w;
     int wrong = 0;
     for (uint64_t i = 0; i < 100; i++) {
-        wrong += tern_mix_sample(m, 0, i, a, ma, &w, NULL) < 0 ||
-                 tern_set_row(tern_mix_set(m, w.source), 16, w.row, c, mc, NULL) < 0 ||
+        wrong += tern_data_mix_sample(m, 0, i, a, ma, &w, NULL) < 0 ||
+                 tern_data_set_row(tern_data_mix_set(m, w.source), 16, w.row, c, mc, NULL) < 0 ||
                  memcmp(a, c, sizeof a) != 0 || memcmp(ma, mc, sizeof ma) != 0;
     }
     ok(wrong == 0, "a sample is the row that it names");
-    tern_mix_free(m);
+    tern_data_mix_free(m);
     for (int i = 0; i < 3; i++) {
         unlink(p[i]);
         free(p[i]);
@@ -307,20 +309,20 @@ static void test_mix_refusals(void)
     struct tern_err err = {0};
     char *path = make_set("m.tds", 1, 10, 1000, -1, false), *other = in_work("o.tds");
     char *empty = make_set("e.tds", 1, 0, 1000, -1, false);
-    struct tern_set_kind kind = {1000, EOS, -1, false, {8}};
-    struct tern_set_writer *w = tern_set_create(other, &kind, NULL);
+    struct tern_data_set_kind kind = {1000, EOS, -1, false, {8}};
+    struct tern_data_set_writer *w = tern_data_set_create(other, &kind, NULL);
 
-    tern_set_add(w, (uint32_t[]){5}, NULL, 1, 8, NULL);
-    tern_set_commit(w, "{}", NULL);
-    struct tern_mix_source two[2] = {{path, 1}, {other, 1}};
-    ok(!tern_mix_open(two, 2, 16, 0, &err), "sets of two vocabularies do not mix");
+    tern_data_set_add(w, (uint32_t[]){5}, NULL, 1, 8, NULL);
+    tern_data_set_commit(w, "{}", NULL);
+    struct tern_data_mix_source two[2] = {{path, 1}, {other, 1}};
+    ok(!tern_data_mix_open(two, 2, 16, 0, &err), "sets of two vocabularies do not mix");
     has(err.text, "another vocabulary", "and it is said");
-    two[1] = (struct tern_mix_source){path, 0};
-    ok(!tern_mix_open(two, 2, 16, 0, &err), "a weight of 0 is refused");
+    two[1] = (struct tern_data_mix_source){path, 0};
+    ok(!tern_data_mix_open(two, 2, 16, 0, &err), "a weight of 0 is refused");
     two[1].weight = (double)NAN;
-    ok(!tern_mix_open(two, 2, 16, 0, &err), "a weight of NaN is refused");
-    two[1] = (struct tern_mix_source){empty, 1};
-    ok(!tern_mix_open(two, 2, 16, 0, &err), "an empty set is refused");
+    ok(!tern_data_mix_open(two, 2, 16, 0, &err), "a weight of NaN is refused");
+    two[1] = (struct tern_data_mix_source){empty, 1};
+    ok(!tern_data_mix_open(two, 2, 16, 0, &err), "an empty set is refused");
     has(err.text, "is empty", "and it is said");
     unlink(path);
     unlink(other);
@@ -337,15 +339,15 @@ static void test_starts(int32_t bos)
 {
     enum { SEQ = 17 };
     char *path = make_set("s.tds", 11, 200, 1000, bos, false);
-    struct tern_set *s = tern_set_open(path, NULL);
+    struct tern_data_set *s = tern_data_set_open(path, NULL);
     int32_t tokens[SEQ + 1], starts[SEQ];
     uint64_t wrong = 0, begun = 0;
     uint8_t mask[SEQ];
 
-    for (uint64_t r = 0; r < tern_set_rows(s, SEQ); r++) {
-        if (tern_set_row(s, SEQ, r, tokens, mask, NULL) < 0)
+    for (uint64_t r = 0; r < tern_data_set_rows(s, SEQ); r++) {
+        if (tern_data_set_row(s, SEQ, r, tokens, mask, NULL) < 0)
             break;
-        tern_set_starts(s, SEQ, tokens, starts);
+        tern_data_set_starts(s, SEQ, tokens, starts);
         for (int j = 0; j < SEQ; j++) {
             int begin = j;
             while (begin > 0 && (bos < 0 ? tokens[begin] : tokens[begin - 1]) != EOS)
@@ -356,7 +358,7 @@ static void test_starts(int32_t bos)
     }
     ok(wrong == 0 && begun > 150, "rows of a set %s BOS: %llu documents begin inside",
        bos < 0 ? "without" : "with", (unsigned long long)begun);
-    tern_set_free(s);
+    tern_data_set_free(s);
     unlink(path);
     free(path);
 }
@@ -366,11 +368,11 @@ static void test_stages(void)
     enum { SEQ = 16, SECOND = 40, THIRD = 1000 };
     char *p[2] = {make_set("a.tds", 1, 100, 1000, -1, false),
                   make_set("b.tds", 2, 300, 1000, -1, false)};
-    const struct tern_mix_source a = {p[0], 1}, both[] = {{p[0], 1}, {p[1], 3}};
-    const struct tern_stage stages[] = {{0, &a, 1}, {SECOND, both, 2}, {THIRD, &a, 1}};
-    struct tern_stages *s = tern_stages_open(stages, 3, SEQ, 9, NULL);
-    struct tern_mix *alone[] = {tern_mix_open(&a, 1, SEQ, 9, NULL),
-                                tern_mix_open(both, 2, SEQ, 9, NULL)};
+    const struct tern_data_mix_source a = {p[0], 1}, both[] = {{p[0], 1}, {p[1], 3}};
+    const struct tern_data_stage stages[] = {{0, &a, 1}, {SECOND, both, 2}, {THIRD, &a, 1}};
+    struct tern_data_stages *s = tern_data_stages_open(stages, 3, SEQ, 9, NULL);
+    struct tern_data_mix *alone[] = {tern_data_mix_open(&a, 1, SEQ, 9, NULL),
+                                     tern_data_mix_open(both, 2, SEQ, 9, NULL)};
     uint64_t wrong = 0;
     struct tern_err err = {0};
 
@@ -378,31 +380,32 @@ static void test_stages(void)
         const size_t k = i < SECOND ? 0 : i < THIRD ? 1 : 2;
         int32_t got[SEQ + 1], want[SEQ + 1], starts[SEQ];
         uint8_t mask[2][SEQ];
-        struct tern_mix_where w, want_w;
-        const struct tern_set *set = tern_stages_locate(s, i, &w);
-        wrong += tern_stages_at(s, i) != k ||
-                 tern_stages_sample(s, i, got, mask[0], starts, NULL) < 0 ||
-                 tern_mix_sample(alone[k & 1], k, i - stages[k].first, want, mask[1], &want_w,
-                                 NULL) < 0 ||
+        struct tern_data_mix_where w, want_w;
+        const struct tern_data_set *set = tern_data_stages_locate(s, i, &w);
+        wrong += tern_data_stages_at(s, i) != k ||
+                 tern_data_stages_sample(s, i, got, mask[0], starts, NULL) < 0 ||
+                 tern_data_mix_sample(alone[k & 1], k, i - stages[k].first, want, mask[1], &want_w,
+                                      NULL) < 0 ||
                  memcmp(got, want, sizeof got) != 0 || w.row != want_w.row ||
-                 strcmp(tern_set_path(set), p[want_w.source]) != 0 || starts[0] != 0;
+                 strcmp(tern_data_set_path(set), p[want_w.source]) != 0 || starts[0] != 0;
     }
     ok(s && wrong == 0, "each stage is its own mix from its first sample on");
-    tern_stages_free(s);
+    tern_data_stages_free(s);
     for (size_t i = 0; i < 2; i++)
-        tern_mix_free(alone[i]);
-    const struct tern_stage back[] = {{0, &a, 1}, {40, &a, 1}, {40, &a, 1}}, late = {1, &a, 1};
-    ok(!tern_stages_open(back, 3, SEQ, 9, &err) && !tern_stages_open(&late, 1, SEQ, 9, &err) &&
-           !tern_stages_open(NULL, 0, SEQ, 9, &err),
+        tern_data_mix_free(alone[i]);
+    const struct tern_data_stage back[] = {{0, &a, 1}, {40, &a, 1}, {40, &a, 1}}, late = {1, &a, 1};
+    ok(!tern_data_stages_open(back, 3, SEQ, 9, &err) &&
+           !tern_data_stages_open(&late, 1, SEQ, 9, &err) &&
+           !tern_data_stages_open(NULL, 0, SEQ, 9, &err),
        "stages out of order, late or absent are refused");
     char *other = in_work("o.tds");
-    struct tern_set_kind kind = {1000, EOS, -1, false, {8}};
-    struct tern_set_writer *w = tern_set_create(other, &kind, NULL);
-    tern_set_add(w, (uint32_t[]){5}, NULL, 1, 8, NULL);
-    tern_set_commit(w, "{}", NULL);
-    const struct tern_mix_source foreign = {other, 1};
-    const struct tern_stage two[] = {{0, &a, 1}, {5, &foreign, 1}};
-    ok(!tern_stages_open(two, 2, SEQ, 9, &err), "a stage of another vocabulary is refused");
+    struct tern_data_set_kind kind = {1000, EOS, -1, false, {8}};
+    struct tern_data_set_writer *w = tern_data_set_create(other, &kind, NULL);
+    tern_data_set_add(w, (uint32_t[]){5}, NULL, 1, 8, NULL);
+    tern_data_set_commit(w, "{}", NULL);
+    const struct tern_data_mix_source foreign = {other, 1};
+    const struct tern_data_stage two[] = {{0, &a, 1}, {5, &foreign, 1}};
+    ok(!tern_data_stages_open(two, 2, SEQ, 9, &err), "a stage of another vocabulary is refused");
     has(err.text, "another vocabulary", "and it is said");
     unlink(other);
     free(other);
@@ -415,7 +418,7 @@ static void test_stages(void)
 /* ---- text ---- */
 
 /* All documents of a file, each between brackets; or the error. */
-static const char *documents(const char *name, const char *content, struct tern_text_how how)
+static const char *documents(const char *name, const char *content, struct tern_data_text_how how)
 {
     static struct tern_buf b;
     struct tern_err err = {0};
@@ -426,12 +429,12 @@ static const char *documents(const char *name, const char *content, struct tern_
 
     tern_buf_clear(&b);
     tern_fs_replace(path, content, strlen(content), 0644, NULL);
-    struct tern_text *t = tern_text_open(path, &how, &err);
-    while (t && (rc = tern_text_next(t, &s, &n, &err)) > 0)
+    struct tern_data_text *t = tern_data_text_open(path, &how, &err);
+    while (t && (rc = tern_data_text_next(t, &s, &n, &err)) > 0)
         tern_buf_printf(&b, "[%.*s]", (int)n, s);
     if (rc < 0)
         tern_buf_printf(&b, "%s", strstr(err.text, name) ? strstr(err.text, name) : err.text);
-    tern_text_close(t);
+    tern_data_text_close(t);
     unlink(path);
     free(path);
     return b.data ? b.data : "";
@@ -439,7 +442,8 @@ static const char *documents(const char *name, const char *content, struct tern_
 
 static void test_text(void)
 {
-    struct tern_text_how how = {.format = TERN_TEXT_AUTO}, body = how, split = how, blank = how;
+    struct tern_data_text_how how = {.format = TERN_DATA_TEXT_AUTO}, body = how, split = how,
+                              blank = how;
 
     body.field = "body";
     split.split = "%";

@@ -49,20 +49,20 @@ static int question(void *ctx, bool *stop, struct tern_err *err)
 }
 
 /* ROWS rows, all tokens 5 but token `at`, which is `id`. */
-static struct tern_set *make_set(size_t at, uint32_t id, char **path)
+static struct tern_data_set *make_set(size_t at, uint32_t id, char **path)
 {
-    struct tern_set_kind kind = {1000, 2, -1, false, {7}};
+    struct tern_data_set_kind kind = {1000, 2, -1, false, {7}};
     uint32_t ids[ROWS * SEQ_LEN - 1];
 
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         ids[i] = i == at ? id : 5;
     *path = tern_fs_join(work, "set.tds");
     unlink(*path);
-    struct tern_set_writer *w = tern_set_create(*path, &kind, NULL);
-    if (!w || tern_set_add(w, ids, NULL, sizeof ids / sizeof *ids, 10, NULL) < 0 ||
-        tern_set_commit(w, "{}", NULL) < 0)
+    struct tern_data_set_writer *w = tern_data_set_create(*path, &kind, NULL);
+    if (!w || tern_data_set_add(w, ids, NULL, sizeof ids / sizeof *ids, 10, NULL) < 0 ||
+        tern_data_set_commit(w, "{}", NULL) < 0)
         return NULL;
-    return tern_set_open(*path, NULL);
+    return tern_data_set_open(*path, NULL);
 }
 
 /* The text's bytes and the targets are of the same tokens, or the bytes are not known. */
@@ -74,24 +74,24 @@ static void test_bytes(const struct tern_llama *m, struct tern_comm *world)
     const uint32_t ids[] = {5, 6, 7, 8};
 
     for (int masked = 0; masked < 2; masked++) {
-        struct tern_set_kind kind = {1000, 2, -1, masked, {7}};
+        struct tern_data_set_kind kind = {1000, 2, -1, masked, {7}};
         struct tern_infer_eval e = {0};
         char *path = tern_fs_join(work, "bytes.tds");
         unlink(path);
-        struct tern_set_writer *w = tern_set_create(path, &kind, NULL);
-        tern_set_add(w, ids, masked ? (const uint8_t[]){0, 0, 1, 1} : NULL, 4, 10, NULL);
-        tern_set_commit(w, "{}", NULL);
-        struct tern_set *set = tern_set_open(path, NULL);
+        struct tern_data_set_writer *w = tern_data_set_create(path, &kind, NULL);
+        tern_data_set_add(w, ids, masked ? (const uint8_t[]){0, 0, 1, 1} : NULL, 4, 10, NULL);
+        tern_data_set_commit(w, "{}", NULL);
+        struct tern_data_set *set = tern_data_set_open(path, NULL);
         s = (struct seen){0};
         int rc = tern_infer_evaluate(&gang, set, SEQ_LEN, 1, world, &e, NULL);
         ok(rc == 0 && e.tokens == (masked ? 3 : 5) && e.bytes == (masked ? 0 : 10),
            "%s: %d targets, %d bytes", masked ? "a mask" : "no mask", (int)e.tokens, (int)e.bytes);
-        tern_set_free(set);
+        tern_data_set_free(set);
         free(path);
     }
 }
 
-static int evaluate(struct seen *s, struct tern_set *set, const struct tern_llama *m,
+static int evaluate(struct seen *s, struct tern_data_set *set, const struct tern_llama *m,
                     struct tern_comm *world, struct tern_err *err)
 {
     const struct tern_infer_gang gang = {
@@ -107,12 +107,12 @@ static void test_gang(const struct tern_llama *m, struct tern_comm *world)
     struct tern_err err = {0};
     struct seen s;
     char *path;
-    struct tern_set *set = make_set(0, 5, &path);
+    struct tern_data_set *set = make_set(0, 5, &path);
     int rc = evaluate(&s, set, m, world, &err);
 
     ok(rc == 0 && s.batches == ROWS && !s.wish && !s.empty, "a set of %d rows is %d batches", ROWS,
        s.batches);
-    tern_set_free(set);
+    tern_data_set_free(set);
     free(path);
 
     /* A token that no model has: the embedding would be read outside. */
@@ -124,7 +124,7 @@ static void test_gang(const struct tern_llama *m, struct tern_comm *world)
     ok(s.batches == 16 && s.questions == 3 && s.wish && s.counted == 0,
        "the gang goes on in step with empty batches until the next question tells it (%d batches)",
        s.batches);
-    tern_set_free(set);
+    tern_data_set_free(set);
     free(path);
 
     /* Cut off while it is open: from somewhere on it cannot be read. */
@@ -133,7 +133,7 @@ static void test_gang(const struct tern_llama *m, struct tern_comm *world)
     rc = evaluate(&s, set, m, world, &err);
     ok(rc < 0 && s.batches == 8 && s.wish && s.counted == 0,
        "rows that cannot be read: the same (%d batches, %s)", s.batches, err.text);
-    tern_set_free(set);
+    tern_data_set_free(set);
     free(path);
 }
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t tern_utf8_decode(const char *s, size_t n, unsigned *bytes)
+uint32_t tern_token_utf8_decode(const char *s, size_t n, unsigned *bytes)
 {
     const uint8_t *b = (const uint8_t *)s;
     uint32_t c;
@@ -150,7 +150,7 @@ static int spell(struct tern_token *t, struct tern_err *err)
             continue;
         for (uint32_t k = 0; k < p->len;) {
             unsigned n;
-            tern_utf8_decode(p->text + k, p->len - k, &n);
+            tern_token_utf8_decode(p->text + k, p->len - k, &n);
             if (n == 0)
                 return tern_err_set(err, TERN_USAGE, "%s: piece %u is not UTF-8", t->path, i);
             if (t->escape_whitespaces && n == 3 && memcmp(p->text + k, TERN_SPACE_MARK, 3) == 0) {
@@ -234,7 +234,7 @@ static int read_chars(struct tern_token *t, struct tern_err *err)
         uint32_t before = 0;
         unsigned n;
         for (uint32_t k = 0; k < p->match_len; k += n) {
-            uint32_t code = tern_utf8_decode(p->match + k, p->match_len - k, &n);
+            uint32_t code = tern_token_utf8_decode(p->match + k, p->match_len - k, &n);
             if (n == p->match_len)
                 char_set(t, code, i);
             else if (char_symbol(t, code) == TERN_SYMBOL_NONE)
@@ -258,7 +258,7 @@ static uint32_t part_symbol(const struct tern_token *t, const struct names *name
                             size_t n, uint64_t hash)
 {
     unsigned bytes;
-    uint32_t code = tern_utf8_decode(s, n, &bytes);
+    uint32_t code = tern_token_utf8_decode(s, n, &bytes);
 
     if (bytes == n)
         return char_symbol(t, code);
@@ -413,7 +413,7 @@ static int list_user(struct tern_token *t, struct tern_err *err)
     return 0;
 }
 
-int tern_bpe_build(struct tern_token *t, struct tern_err *err)
+int tern_token_bpe_build(struct tern_token *t, struct tern_err *err)
 {
     struct names texts = {0}, reserved = {0};
     int rc = -1;

@@ -120,7 +120,7 @@ static int normalise(struct tern_token_encoder *e, const char *text, size_t len,
             continue;
         }
         after_space = false;
-        tern_utf8_decode(text, (size_t)(end - text), &n);
+        tern_token_utf8_decode(text, (size_t)(end - text), &n);
         if (n == 0) {
             memcpy(to, "\xef\xbf\xbd", 3);
             to += 3;
@@ -258,7 +258,7 @@ static int merge(struct tern_token_encoder *e, size_t at, size_t len, struct ter
         return -1;
     struct symbol *s = e->symbols;
     for (size_t k = at; k < at + len; k += bytes, n++) {
-        uint32_t code = tern_utf8_decode(e->text + k, at + len - k, &bytes);
+        uint32_t code = tern_token_utf8_decode(e->text + k, at + len - k, &bytes);
         s[n] = (struct symbol){symbol_of(e->t, code), (uint32_t)k, bytes, n - 1, n + 1};
     }
     s[n - 1].next = -1;
@@ -374,10 +374,10 @@ static int put_text(struct tern_token_encoder *e, struct tern_err *err)
                 return -1;
             continue;
         }
-        first = code = tern_utf8_decode(s + at, len - at, &n);
+        first = code = tern_token_utf8_decode(s + at, len - at, &n);
         bool several = false;
         for (end = at + n; end < len; end += n, several = true) {
-            uint32_t following = tern_utf8_decode(s + end, len - end, &n);
+            uint32_t following = tern_token_utf8_decode(s + end, len - end, &n);
             if (!near(t, code, following) || (t->n_user && user_match(t, s + end, len - end, &id)))
                 break;
             code = following;

@@ -107,7 +107,10 @@ struct spec {
     uint64_t charsmap_bytes, denormalizer_bytes;
 };
 
-#define LITERAL(s) {(s), (s) + sizeof(s) - 1} /* as an initializer */
+#define LITERAL(s)                                                                                 \
+    {                                                                                              \
+        (s), (s) + sizeof(s) - 1                                                                   \
+    } /* as an initializer */
 
 static int read_trainer(struct tern_token *t, struct message m, struct spec *spec)
 {
@@ -315,7 +318,7 @@ static int add_piece(struct tern_token *t, struct message m, size_t *cap, struct
     return 0;
 }
 
-int tern_spm_parse(struct tern_token *t, size_t len, struct tern_err *err)
+int tern_token_spm_parse(struct tern_token *t, size_t len, struct tern_err *err)
 {
     struct message m = {t->pool, t->pool + len};
     struct spec spec = {.model_type = TYPE_UNIGRAM,

@@ -41,7 +41,7 @@ struct tern_token *tern_token_load(const char *path, struct tern_err *err)
         return NULL;
     t->path = model_file(path, err);
     if (!t->path || tern_fs_read(t->path, FILE_MAX, &t->pool, &len, err) < 0 ||
-        tern_spm_parse(t, len, err) < 0 || tern_bpe_build(t, err) < 0) {
+        tern_token_spm_parse(t, len, err) < 0 || tern_token_bpe_build(t, err) < 0) {
         tern_token_free(t);
         return NULL;
     }
@@ -140,7 +140,7 @@ static void add_bytes(struct tern_buf *to, const char *bytes, size_t len)
     unsigned n;
 
     for (size_t i = 0; i < len; i += n ? n : 1) {
-        tern_utf8_decode(bytes + i, len - i, &n);
+        tern_token_utf8_decode(bytes + i, len - i, &n);
         tern_buf_add(to, n ? bytes + i : "\xef\xbf\xbd", n ? n : 3);
     }
 }

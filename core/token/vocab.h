@@ -107,11 +107,11 @@ static inline uint32_t tern_char_slot(uint32_t code)
 
 /* The scalar value at `s` (n > 0 bytes) and how many bytes it takes; 0 bytes when it is not UTF-8
  * (overlong, surrogate, above U+10FFFF, cut off). */
-uint32_t tern_utf8_decode(const char *s, size_t n, unsigned *bytes);
+uint32_t tern_token_utf8_decode(const char *s, size_t n, unsigned *bytes);
 
 /* Read a SentencePiece model (spm.c): everything but the tables.  `pool` is t->pool, len bytes. */
-int tern_spm_parse(struct tern_token *t, size_t len, struct tern_err *err);
+int tern_token_spm_parse(struct tern_token *t, size_t len, struct tern_err *err);
 /* Make the tables (bpe.c): match, rank, emit, user, pairs, chars, near, bos .. unk. */
-int tern_bpe_build(struct tern_token *t, struct tern_err *err);
+int tern_token_bpe_build(struct tern_token *t, struct tern_err *err);
 
 #endif

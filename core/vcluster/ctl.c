@@ -34,7 +34,7 @@ static int check_owner(uid_t owner, const char *dir, struct tern_err *err)
                         name ? name + 1 : dir);
 }
 
-int tern_ctl_check_folder(const char *dir, struct tern_err *err)
+int tern_vcluster_ctl_check_folder(const char *dir, struct tern_err *err)
 {
     struct stat st;
 
@@ -66,7 +66,7 @@ static int open_socket(const char *dir, int *fd, struct sockaddr_un *a, struct t
     return d;
 }
 
-int tern_ctl_listen(const char *dir, struct tern_err *err)
+int tern_vcluster_ctl_listen(const char *dir, struct tern_err *err)
 {
     struct sockaddr_un a;
     int fd, d = open_socket(dir, &fd, &a, err);
@@ -92,7 +92,7 @@ static void limit(int fd, int seconds)
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
 }
 
-static int receive(int fd, struct tern_ctl_answer *a, int *folder)
+static int receive(int fd, struct tern_vcluster_ctl_answer *a, int *folder)
 {
     union {
         char room[CMSG_SPACE(sizeof(int))];
@@ -116,8 +116,9 @@ static int receive(int fd, struct tern_ctl_answer *a, int *folder)
     return -1;
 }
 
-int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_ctl_answer *a,
-                 int *folder, pid_t *supervisor, struct tern_err *err)
+int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_request *q,
+                          struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
+                          struct tern_err *err)
 {
     struct sockaddr_un to;
     struct ucred who;
@@ -167,7 +168,7 @@ out:
     return rc;
 }
 
-int tern_ctl_accept(int listener, struct tern_ctl_request *q)
+int tern_vcluster_ctl_accept(int listener, struct tern_vcluster_ctl_request *q)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
@@ -182,7 +183,7 @@ int tern_ctl_accept(int listener, struct tern_ctl_request *q)
     return fd;
 }
 
-void tern_ctl_answer(int connection, const struct tern_ctl_answer *a, int folder)
+void tern_vcluster_ctl_answer(int connection, const struct tern_vcluster_ctl_answer *a, int folder)
 {
     union {
         char room[CMSG_SPACE(sizeof(int))];

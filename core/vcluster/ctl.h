@@ -7,21 +7,21 @@
 
 #include "core/vcluster/plan.h"
 
-enum tern_ctl_op {
-    TERN_CTL_INFO,
-    TERN_CTL_ENTER, /* answers with the folder of /proc of the head's or a node's
-                     * first process */
-    TERN_CTL_OFF,
-    TERN_CTL_ON,
+enum tern_vcluster_ctl_op {
+    TERN_VCLUSTER_CTL_INFO,
+    TERN_VCLUSTER_CTL_ENTER, /* answers with the folder of /proc of the head's or a node's
+                              * first process */
+    TERN_VCLUSTER_CTL_OFF,
+    TERN_VCLUSTER_CTL_ON,
 };
 
-struct tern_ctl_request {
+struct tern_vcluster_ctl_request {
     uint32_t size; /* of this struct: other versions of tern are refused by it */
-    uint32_t op;   /* enum tern_ctl_op */
+    uint32_t op;   /* enum tern_vcluster_ctl_op */
     char node[80]; /* "": the head */
 };
 
-struct tern_ctl_answer {
+struct tern_vcluster_ctl_answer {
     uint32_t size;
     int32_t code;  /* enum tern_code */
     uint32_t mode; /* enum tern_vcluster_mode */
@@ -31,19 +31,19 @@ struct tern_ctl_answer {
 };
 
 /* A listening socket in folder `dir`. */
-int tern_ctl_listen(const char *dir, struct tern_err *err);
+int tern_vcluster_ctl_listen(const char *dir, struct tern_err *err);
 /* Is the cluster's folder this user's?  Else TERN_USAGE, with what to type instead. */
-int tern_ctl_check_folder(const char *dir, struct tern_err *err);
-/* Ask the supervisor of `dir`; folder and supervisor are this user's, or it is TERN_USAGE.  A refusal
- * is an error.  *folder (or NULL) is the descriptor that
- * came along or -1; *supervisor (or NULL) its process, as the caller sees it.  TERN_USAGE when
- * nobody listens. */
-int tern_ctl_ask(const char *dir, const struct tern_ctl_request *q, struct tern_ctl_answer *a,
-                 int *folder, pid_t *supervisor, struct tern_err *err);
+int tern_vcluster_ctl_check_folder(const char *dir, struct tern_err *err);
+/* Ask the supervisor of `dir`; folder and supervisor are this user's, or it is TERN_USAGE.  A
+ * refusal is an error.  *folder (or NULL) is the descriptor that came along or -1; *supervisor (or
+ * NULL) its process, as the caller sees it.  TERN_USAGE when nobody listens. */
+int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_request *q,
+                          struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
+                          struct tern_err *err);
 /* The supervisor's side: take one request from `listener`, NULL-terminated; the connection, or -1
  * when it was not worth an answer. */
-int tern_ctl_accept(int listener, struct tern_ctl_request *q);
+int tern_vcluster_ctl_accept(int listener, struct tern_vcluster_ctl_request *q);
 /* Send and close.  `folder` may be -1. */
-void tern_ctl_answer(int connection, const struct tern_ctl_answer *a, int folder);
+void tern_vcluster_ctl_answer(int connection, const struct tern_vcluster_ctl_answer *a, int folder);
 
 #endif

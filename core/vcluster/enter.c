@@ -24,7 +24,7 @@
 static void set_environment(const char *dir, bool plain, const char *bin)
 {
     const char *old = getenv("PATH");
-    char *path = tern_programs_path(old ? old : TERN_VCLUSTER_PATH, bin);
+    char *path = tern_vcluster_programs_path(old ? old : TERN_VCLUSTER_PATH, bin);
 
     setenv("PATH", path, 1);
     free(path);
@@ -36,8 +36,8 @@ static void set_environment(const char *dir, bool plain, const char *bin)
          * shared memory. */
         setenv("OMPI_MCA_btl", "self,tcp", 0);
         setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
-    } else if (tern_programs_conf(bin)) {
-        setenv("SLURM_CONF", tern_programs_conf(bin), 1);
+    } else if (tern_vcluster_programs_conf(bin)) {
+        setenv("SLURM_CONF", tern_vcluster_programs_conf(bin), 1);
     } else {
         unsetenv("SLURM_CONF"); /* of another cluster; here it is where Slurm looks */
     }
@@ -51,8 +51,8 @@ static void set_environment(const char *dir, bool plain, const char *bin)
  * namespace too. */
 static int enter(const char *where, const char *node, struct tern_err *err)
 {
-    struct tern_ctl_request q = {.size = sizeof q, .op = TERN_CTL_ENTER};
-    struct tern_ctl_answer a;
+    struct tern_vcluster_ctl_request q = {.size = sizeof q, .op = TERN_VCLUSTER_CTL_ENTER};
+    struct tern_vcluster_ctl_answer a;
     int folder = -1, rc = 0;
     /* A link that is bent meanwhile leads nowhere else. */
     char *dir = realpath(where, NULL);
@@ -60,7 +60,7 @@ static int enter(const char *where, const char *node, struct tern_err *err)
     if (!dir)
         dir = tern_strdup(where);
     snprintf(q.node, sizeof q.node, "%s", node ? node : "");
-    if (tern_ctl_ask(dir, &q, &a, &folder, NULL, err) < 0) {
+    if (tern_vcluster_ctl_ask(dir, &q, &a, &folder, NULL, err) < 0) {
         free(dir);
         return -1;
     }
@@ -109,9 +109,9 @@ static void call_main(int fd, int (*fn)(const void *, void *, struct tern_err *)
     _exit(0);
 }
 
-int tern_enter_call_start(struct tern_enter_call *c, const char *dir,
-                          int (*fn)(const void *question, void *out, struct tern_err *err),
-                          const void *question, size_t size, struct tern_err *err)
+int tern_vcluster_enter_call_start(struct tern_vcluster_enter_call *c, const char *dir,
+                                   int (*fn)(const void *question, void *out, struct tern_err *err),
+                                   const void *question, size_t size, struct tern_err *err)
 {
     int fds[2];
 
@@ -141,7 +141,7 @@ int tern_enter_call_start(struct tern_enter_call *c, const char *dir,
         _exit(0);
     }
     close(fds[1]);
-    *c = (struct tern_enter_call){.pid = pid, .fd = fds[0], .size = size};
+    *c = (struct tern_vcluster_enter_call){.pid = pid, .fd = fds[0], .size = size};
     return 0;
 }
 
@@ -161,7 +161,8 @@ static bool read_all(int fd, void *to, size_t len)
     return true;
 }
 
-int tern_enter_call_end(struct tern_enter_call *c, void *out, struct tern_err *err)
+int tern_vcluster_enter_call_end(struct tern_vcluster_enter_call *c, void *out,
+                                 struct tern_err *err)
 {
     struct call_head head;
     int rc = -1;
@@ -184,7 +185,7 @@ int tern_enter_call_end(struct tern_enter_call *c, void *out, struct tern_err *e
     return rc;
 }
 
-void tern_enter_call_abort(struct tern_enter_call *c)
+void tern_vcluster_enter_call_abort(struct tern_vcluster_enter_call *c)
 {
     kill(c->pid, SIGKILL);
     close(c->fd);
@@ -203,11 +204,11 @@ int tern_vcluster_call(const char *name, int (*fn)(void *out, struct tern_err *e
                        size_t size, struct tern_err *err)
 {
     char *dir = tern_vcluster_plan_dir(name, err);
-    struct tern_enter_call c;
-    int rc = dir ? tern_enter_call_start(&c, dir, plain_call, &fn, size, err) : -1;
+    struct tern_vcluster_enter_call c;
+    int rc = dir ? tern_vcluster_enter_call_start(&c, dir, plain_call, &fn, size, err) : -1;
 
     free(dir);
-    return rc < 0 ? -1 : tern_enter_call_end(&c, out, err);
+    return rc < 0 ? -1 : tern_vcluster_enter_call_end(&c, out, err);
 }
 
 /* ------------------------------------------------------------------ exec */

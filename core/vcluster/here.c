@@ -23,8 +23,8 @@ const char *tern_vcluster_here(void)
     static char beside[1024];
     const char *conf = getenv("SLURM_CONF");
 
-    if (has_socket(TERN_ROOT_STATE))
-        return TERN_ROOT_STATE;
+    if (has_socket(TERN_VCLUSTER_ROOT_STATE))
+        return TERN_VCLUSTER_ROOT_STATE;
     if (!conf || !*conf)
         return NULL;
     /* Plain mode has no /run of its own: the state is what slurm.conf lies in. */

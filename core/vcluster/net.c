@@ -22,7 +22,7 @@ struct message {
     char body[1024];
 };
 
-char *tern_net_address(char *to, size_t n, int i)
+char *tern_vcluster_net_address(char *to, size_t n, int i)
 {
     uint32_t a = i ? FIRST + (uint32_t)i : HEAD;
 
@@ -198,7 +198,7 @@ static void no_ipv6(void)
     write_sysctl("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
-int tern_net_head(struct tern_err *err)
+int tern_vcluster_net_setup_head(struct tern_err *err)
 {
     int fd = open_netlink(err), rc = -1;
     uint8_t mac[6], peer_mac[6];
@@ -221,7 +221,7 @@ int tern_net_head(struct tern_err *err)
     return rc;
 }
 
-int tern_net_link(int i, pid_t pid, struct tern_err *err)
+int tern_vcluster_net_link_node(int i, pid_t pid, struct tern_err *err)
 {
     int fd = open_netlink(err), rc = -1;
     uint8_t mac[6], peer_mac[6];
@@ -249,7 +249,7 @@ int tern_net_link(int i, pid_t pid, struct tern_err *err)
     return rc;
 }
 
-int tern_net_node(int i, struct tern_err *err)
+int tern_vcluster_net_setup_node(int i, struct tern_err *err)
 {
     int fd = open_netlink(err), rc = -1;
     int lo = (int)if_nametoindex("lo"), eth = (int)if_nametoindex("eth0");

@@ -12,17 +12,17 @@
 
 #include "core/base/err.h"
 
-#define TERN_NET_HEAD "10.200.0.1"
+#define TERN_VCLUSTER_NET_HEAD "10.200.0.1"
 
 /* "10.200.1.1" of node `i`; writes at most `n` bytes (16 suffice) and returns `to`. */
-char *tern_net_address(char *to, size_t n, int i);
+char *tern_vcluster_net_address(char *to, size_t n, int i);
 
 /* In the head's namespace: an eth0 with the head's address, forwarding on. */
-int tern_net_head(struct tern_err *err);
+int tern_vcluster_net_setup_head(struct tern_err *err);
 /* In the head's namespace: the pair for node `i`, whose first process is `pid`, and the route to
  * it.  The pair vanishes with the node's namespace. */
-int tern_net_link(int i, pid_t pid, struct tern_err *err);
-/* In the node's namespace, after tern_net_link: addresses and routes of eth0. */
-int tern_net_node(int i, struct tern_err *err);
+int tern_vcluster_net_link_node(int i, pid_t pid, struct tern_err *err);
+/* In the node's namespace, after tern_vcluster_net_link_node: addresses and routes of eth0. */
+int tern_vcluster_net_setup_node(int i, struct tern_err *err);
 
 #endif

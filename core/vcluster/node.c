@@ -24,7 +24,7 @@
 /* munged needs some 20 ms on an idle machine. */
 #define MUNGED_NS (20 * INT64_C(1000000000))
 
-pid_t tern_node_clone(int flags)
+pid_t tern_vcluster_node_clone(int flags)
 {
     return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
 }
@@ -36,7 +36,7 @@ static void set_environment(const struct tern_vcluster_plan *p)
     char *home = getenv("HOME") ? tern_strdup(getenv("HOME")) : NULL;
     char *conf = tern_strf("%s/etc/slurm.conf", p->dir);
 
-    char *path = tern_programs_path(TERN_VCLUSTER_PATH, p->bin);
+    char *path = tern_vcluster_programs_path(TERN_VCLUSTER_PATH, p->bin);
 
     clearenv();
     setenv("PATH", path, 1);
@@ -45,14 +45,15 @@ static void set_environment(const struct tern_vcluster_plan *p)
         setenv("HOME", home, 1);
     if (p->mode == TERN_VCLUSTER_PLAIN)
         setenv("SLURM_CONF", conf, 1);
-    else if (tern_programs_conf(p->bin))
-        setenv("SLURM_CONF", tern_programs_conf(p->bin), 1);
+    else if (tern_vcluster_programs_conf(p->bin))
+        setenv("SLURM_CONF", tern_vcluster_programs_conf(p->bin), 1);
     free(home);
     free(conf);
     free(path);
 }
 
-pid_t tern_node_spawn(const struct tern_vcluster_plan *p, char *const *argv, struct tern_err *err)
+pid_t tern_vcluster_node_spawn(const struct tern_vcluster_plan *p, char *const *argv,
+                               struct tern_err *err)
 {
     pid_t pid = fork();
 
@@ -70,10 +71,10 @@ pid_t tern_node_spawn(const struct tern_vcluster_plan *p, char *const *argv, str
     _exit(127);
 }
 
-pid_t tern_node_munged(const struct tern_vcluster_plan *p, const char *socket, const char *log,
-                       struct tern_err *err)
+pid_t tern_vcluster_node_start_munged(const struct tern_vcluster_plan *p, const char *socket,
+                                      const char *log, struct tern_err *err)
 {
-    const char *d = p->mode == TERN_VCLUSTER_PLAIN ? p->dir : TERN_ROOT_STATE;
+    const char *d = p->mode == TERN_VCLUSTER_PLAIN ? p->dir : TERN_VCLUSTER_ROOT_STATE;
     char *own = tern_fs_dirname(socket);
     char *at = tern_strf("--socket=%s", socket), *key = tern_strf("--key-file=%s/munge.key", d);
     char *words = tern_strf("--log-file=%s/log/%s", d, log);
@@ -83,7 +84,7 @@ pid_t tern_node_munged(const struct tern_vcluster_plan *p, const char *socket, c
      * owner that munged accepts. */
     char *const argv[] = {p->munged, "--foreground", "--force", "--num-threads=10", at, key, words,
                           number,    seed,           NULL};
-    pid_t pid = tern_node_spawn(p, argv, err);
+    pid_t pid = tern_vcluster_node_spawn(p, argv, err);
 
     free(own);
     free(at);
@@ -99,7 +100,7 @@ pid_t tern_node_munged(const struct tern_vcluster_plan *p, const char *socket, c
 /* Until munged listens. */
 static int await_munged(pid_t pid, const char *log, struct tern_err *err)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = TERN_ROOT_MUNGE};
+    struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = TERN_VCLUSTER_ROOT_MUNGE};
     int64_t end = tern_clock_boot_ns() + MUNGED_NS;
 
     for (;;) {
@@ -145,16 +146,16 @@ static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int 
         tern_err_sys(&err, "%s: cannot set its host name", name);
         goto failed;
     }
-    if (tern_root_node(name, p->share, p->nodes[i].chips, &err) < 0)
+    if (tern_vcluster_root_mount_node(name, p->share, p->nodes[i].chips, &err) < 0)
         goto failed;
-    munged = tern_node_munged(p, TERN_ROOT_MUNGE, log, &err);
+    munged = tern_vcluster_node_start_munged(p, TERN_VCLUSTER_ROOT_MUNGE, log, &err);
     if (munged < 0)
         goto failed;
     while (read(go, &byte, 1) < 0 && errno == EINTR)
         ;
-    if (tern_net_node((int)i + 1, &err) < 0 || await_munged(munged, log, &err) < 0)
+    if (tern_vcluster_net_setup_node((int)i + 1, &err) < 0 || await_munged(munged, log, &err) < 0)
         goto failed;
-    slurmd = tern_node_spawn(p, argv, &err);
+    slurmd = tern_vcluster_node_spawn(p, argv, &err);
     if (slurmd < 0)
         goto failed;
     close(go);
@@ -168,11 +169,11 @@ failed:
     _exit(1);
 }
 
-pid_t tern_node_start(const struct tern_vcluster_plan *p, size_t i, int go, int trouble,
-                      struct tern_err *err)
+pid_t tern_vcluster_node_start(const struct tern_vcluster_plan *p, size_t i, int go, int trouble,
+                               struct tern_err *err)
 {
-    pid_t pid =
-        tern_node_clone(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID);
+    pid_t pid = tern_vcluster_node_clone(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC |
+                                         CLONE_NEWPID);
 
     if (pid < 0)
         tern_err_sys(err, "%s: cannot make its namespaces", p->nodes[i].name);

@@ -113,7 +113,7 @@ static int lock_once(const char *dir, const char *path, const char *name, struct
                             "%s: holds files that are no cluster's. Move them, or use another "
                             "name (--name) or TERN_CLUSTER_HOME.",
                             dir);
-    if (tern_fs_mkdirs(dir, 0700, err) < 0 || tern_ctl_check_folder(dir, err) < 0)
+    if (tern_fs_mkdirs(dir, 0700, err) < 0 || tern_vcluster_ctl_check_folder(dir, err) < 0)
         return -1;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -261,7 +261,7 @@ int tern_vcluster_plan_make(struct tern_vcluster_plan *p, const struct tern_layo
     p->dir = tern_vcluster_plan_dir(p->name, err);
     gethostname(p->host, sizeof p->host - 1);
     p->host[strcspn(p->host, ".")] = '\0'; /* slurmd knows itself by the short name */
-    if (!p->dir || tern_programs_find(p, o->slurm, err) < 0 || list_nodes(p, err) < 0 ||
+    if (!p->dir || tern_vcluster_programs_find(p, o->slurm, err) < 0 || list_nodes(p, err) < 0 ||
         list_share(p, o, err) < 0) {
         tern_vcluster_plan_free(p);
         return -1;
@@ -347,9 +347,10 @@ static int write_hosts(const struct tern_vcluster_plan *p, struct tern_err *err)
     struct tern_buf b = {0};
     char address[16];
 
-    tern_buf_printf(&b, "127.0.0.1 localhost\n%s head\n", TERN_NET_HEAD);
+    tern_buf_printf(&b, "127.0.0.1 localhost\n%s head\n", TERN_VCLUSTER_NET_HEAD);
     for (size_t i = 0; i < p->n_nodes; i++)
-        tern_buf_printf(&b, "%s %s\n", tern_net_address(address, sizeof address, (int)i + 1),
+        tern_buf_printf(&b, "%s %s\n",
+                        tern_vcluster_net_address(address, sizeof address, (int)i + 1),
                         p->nodes[i].name);
     int rc = tern_buf_check(&b, "hosts", err);
     if (rc == 0)
@@ -394,9 +395,10 @@ static int name_user(struct tern_vcluster_plan *p, struct tern_err *err)
  * be another Slurm's srun or none: the plugin tells them.  NULL: there is no plugin. */
 static char *plugin_line(const struct tern_vcluster_plan *p, const char *conf_dir)
 {
-    bool plain = p->mode == TERN_VCLUSTER_PLAIN, foreign = tern_programs_foreign(p->bin);
+    bool plain = p->mode == TERN_VCLUSTER_PLAIN,
+         foreign = tern_vcluster_programs_non_system(p->bin);
 
-    if (!p->plugin || (!plain && !tern_programs_conf(p->bin)) || strpbrk(p->bin, " \t"))
+    if (!p->plugin || (!plain && !tern_vcluster_programs_conf(p->bin)) || strpbrk(p->bin, " \t"))
         return p->plugin ? tern_strdup(p->plugin) : NULL;
     return tern_strf("%s%s%s conf=%s/slurm.conf", p->plugin, foreign ? " bin=" : "",
                      foreign ? p->bin : "", conf_dir);
@@ -436,25 +438,25 @@ static int free_ports(int n)
 static int write_conf(const struct tern_vcluster_plan *p, struct tern_err *err)
 {
     bool plain = p->mode == TERN_VCLUSTER_PLAIN;
-    const char *d = plain ? p->dir : TERN_ROOT_STATE;
+    const char *d = plain ? p->dir : TERN_VCLUSTER_ROOT_STATE;
     char *state = tern_strf("%s/state", d), *log = tern_strf("%s/log", d);
     char *etc = tern_strf("%s/etc", d), *run = tern_strf("%s/run", d);
     char *socket = tern_strf("%s/run/munge.socket", d), *spool = tern_strf("%s/nodes/%%n/spool", d);
     char *tmp = tern_strf("%s/nodes/%%n/tmp", d);
-    char *plugin = plugin_line(p, plain ? etc : tern_programs_conf_dir());
+    char *plugin = plugin_line(p, plain ? etc : tern_vcluster_programs_conf_dir());
     struct tern_layout_conf c = {0};
 
     struct tern_layout_local local = {
         .cluster_name = p->name,
         .head_name = plain ? p->host : "head",
-        .head_addr = plain ? "127.0.0.1" : TERN_NET_HEAD,
+        .head_addr = plain ? "127.0.0.1" : TERN_VCLUSTER_NET_HEAD,
         .user = p->user,
         .state = state,
         .log = log,
         .spool = plain ? spool : "/run/slurmd",
         .pid_dir = plain ? run : "/run",
-        .munge_socket = plain ? socket : TERN_ROOT_MUNGE,
-        .conf_dir = plain ? etc : tern_programs_conf_dir(),
+        .munge_socket = plain ? socket : TERN_VCLUSTER_ROOT_MUNGE,
+        .conf_dir = plain ? etc : tern_vcluster_programs_conf_dir(),
         .plugin = plugin,
         .tmp = plain ? tmp : NULL,
         .port = plain ? p->port : 0,

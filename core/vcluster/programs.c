@@ -160,7 +160,8 @@ static void find_commands(struct tern_vcluster_plan *p)
     free(sbin);
 }
 
-int tern_programs_find(struct tern_vcluster_plan *p, const char *prefix, struct tern_err *err)
+int tern_vcluster_programs_find(struct tern_vcluster_plan *p, const char *prefix,
+                                struct tern_err *err)
 {
     if (find_programs(p, prefix, err) < 0 || check_release(p, err) < 0)
         return -1;
@@ -168,7 +169,7 @@ int tern_programs_find(struct tern_vcluster_plan *p, const char *prefix, struct 
     return 0;
 }
 
-char *tern_programs_path(const char *path, const char *bin)
+char *tern_vcluster_programs_path(const char *path, const char *bin)
 {
     char *first = find_in(path, "srun"), *real = first ? realpath(first, NULL) : NULL;
     char *own = tern_strf("%s/srun", bin), *own_real = realpath(own, NULL);
@@ -181,7 +182,7 @@ char *tern_programs_path(const char *path, const char *bin)
     return same || !*bin ? tern_strdup(path) : tern_strf("%s:%s", bin, path);
 }
 
-bool tern_programs_foreign(const char *bin)
+bool tern_vcluster_programs_non_system(const char *bin)
 {
     return *bin && strcmp(bin, "/usr/bin") != 0;
 }
@@ -193,14 +194,14 @@ static bool over_system(void)
     return access(SYSTEM_DIR, F_OK) == 0;
 }
 
-const char *tern_programs_conf_dir(void)
+const char *tern_vcluster_programs_conf_dir(void)
 {
-    return over_system() ? SYSTEM_DIR : TERN_ROOT_CONF;
+    return over_system() ? SYSTEM_DIR : TERN_VCLUSTER_ROOT_CONF;
 }
 
-const char *tern_programs_conf(const char *bin)
+const char *tern_vcluster_programs_conf(const char *bin)
 {
     if (!over_system())
-        return TERN_ROOT_CONF "/slurm.conf";
-    return tern_programs_foreign(bin) ? SYSTEM_DIR "/slurm.conf" : NULL;
+        return TERN_VCLUSTER_ROOT_CONF "/slurm.conf";
+    return tern_vcluster_programs_non_system(bin) ? SYSTEM_DIR "/slurm.conf" : NULL;
 }

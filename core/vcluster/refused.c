@@ -30,7 +30,7 @@ static void add(char *to, size_t size, const char *sentence)
     snprintf(to + n, size - n, " %s", sentence);
 }
 
-void tern_refused_advice(char *to, size_t size)
+void tern_vcluster_refused_explain(char *to, size_t size)
 {
     *to = '\0';
     if (geteuid() != 0) {

@@ -6,6 +6,6 @@
 
 /* Writes what an admin can change, as sentences with a space before each; "" when nothing is seen.
  */
-void tern_refused_advice(char *to, size_t size);
+void tern_vcluster_refused_explain(char *to, size_t size);
 
 #endif

@@ -176,7 +176,7 @@ static int mount_storage(const char *root, const struct tern_layout *l, struct t
         const char *at = l->storage[i].mount_dir, *rest = strchr(at + 1, '/');
         if (strcmp(at, "/home") == 0)
             continue;
-        char *from = tern_strf("%s%s/fs%s", root, TERN_ROOT_STATE, at),
+        char *from = tern_strf("%s%s/fs%s", root, TERN_VCLUSTER_ROOT_STATE, at),
              *to = tern_strf("%s%s", root, at);
         char *top = rest ? tern_strf("%.*s", (int)(rest - at), at) : NULL;
         if (top && tern_fs_exists(top) && !tern_fs_exists(at))
@@ -199,7 +199,7 @@ static int mount_storage(const char *root, const struct tern_layout *l, struct t
 static int mount_over(const char *root, const char *name, const char *to, bool always,
                       struct tern_err *err)
 {
-    char *from = tern_strf("%s%s/%s", root, TERN_ROOT_STATE, name);
+    char *from = tern_strf("%s%s/%s", root, TERN_VCLUSTER_ROOT_STATE, name);
     char *at = tern_strf("%s/etc/%s", root, to);
     int rc = 0;
 
@@ -218,10 +218,10 @@ static int mount_over(const char *root, const char *name, const char *to, bool a
 /* The configuration, where this machine's Slurm or any looks for it. */
 static int mount_conf(const char *root, struct tern_err *err)
 {
-    if (strcmp(tern_programs_conf_dir(), TERN_ROOT_CONF) != 0)
+    if (strcmp(tern_vcluster_programs_conf_dir(), TERN_VCLUSTER_ROOT_CONF) != 0)
         return mount_over(root, "etc", "slurm", true, err);
-    char *from = tern_strf("%s%s/etc", root, TERN_ROOT_STATE);
-    char *at = tern_strf("%s%s", root, TERN_ROOT_CONF);
+    char *from = tern_strf("%s%s/etc", root, TERN_VCLUSTER_ROOT_STATE);
+    char *at = tern_strf("%s%s", root, TERN_VCLUSTER_ROOT_CONF);
     int rc = tern_fs_mkdirs(at, 0755, err);
 
     if (rc == 0)
@@ -238,8 +238,8 @@ static int mount_etc(const char *root, struct tern_err *err)
     return mount_over(root, "passwd", "passwd", false, err);
 }
 
-int tern_root_head(const char *dir, const struct tern_layout *l, char *const *share,
-                   struct tern_err *err)
+int tern_vcluster_root_mount_head(const char *dir, const struct tern_layout *l, char *const *share,
+                                  struct tern_err *err)
 {
     /* The new root grows over /run, the one folder that the host's copy is not wanted of: anywhere
      * else it would be copied into itself. */
@@ -258,9 +258,9 @@ int tern_root_head(const char *dir, const struct tern_layout *l, char *const *sh
     }
     if (keep(&k, share, hidden, err) < 0 || mount_new("tmpfs", root, "mode=755", err) < 0 ||
         take_over_all(root, err) < 0 || mount_proc_sys(root, err) < 0 ||
-        tern_fs_mkdirs("/run" TERN_ROOT_STATE, 0755, err) < 0 ||
+        tern_fs_mkdirs("/run" TERN_VCLUSTER_ROOT_STATE, 0755, err) < 0 ||
         tern_fs_mkdirs("/run/run/munge", 0755, err) < 0 ||
-        bind_fd(state, "/run" TERN_ROOT_STATE, err) < 0 || put_back(&k, root, err) < 0 ||
+        bind_fd(state, "/run" TERN_VCLUSTER_ROOT_STATE, err) < 0 || put_back(&k, root, err) < 0 ||
         mount_storage(root, l, err) < 0 || mount_etc(root, err) < 0)
         goto out;
     /* pivot_root(2): the old root ends up on top of the new one, and is taken off. */
@@ -332,12 +332,13 @@ static int mount_dev(int n_neuron, struct tern_err *err)
     return rc;
 }
 
-int tern_root_node(const char *name, char *const *share, int n_devices, struct tern_err *err)
+int tern_vcluster_root_mount_node(const char *name, char *const *share, int n_devices,
+                                  struct tern_err *err)
 {
     static const char *const hidden[] = {"/tmp", "/run", "/dev/shm", NULL};
     struct kept k = {0};
-    char *tmp = tern_strf("%s/nodes/%s/tmp", TERN_ROOT_STATE, name);
-    int state = open(TERN_ROOT_STATE, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char *tmp = tern_strf("%s/nodes/%s/tmp", TERN_VCLUSTER_ROOT_STATE, name);
+    int state = open(TERN_VCLUSTER_ROOT_STATE, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct tern_err ignored;
     int rc = -1;
 
@@ -354,13 +355,14 @@ int tern_root_node(const char *name, char *const *share, int n_devices, struct t
      * ms) at every start: with a hundred processes on one machine that takes seconds. */
     if (bind("/dev/null", "/proc/kallsyms", &ignored) < 0)
         tern_debug("%s", ignored.text);
-    if (mkdir(TERN_ROOT_STATE, 0755) < 0 || mkdir("/run/munge", 0755) < 0 ||
+    if (mkdir(TERN_VCLUSTER_ROOT_STATE, 0755) < 0 || mkdir("/run/munge", 0755) < 0 ||
         mkdir("/run/slurmd", 0755) < 0) {
         tern_err_sys(err, "/run: cannot make folders");
         goto out;
     }
-    if (bind_fd(state, TERN_ROOT_STATE, err) < 0 ||
-        (strcmp(tern_programs_conf_dir(), TERN_ROOT_CONF) == 0 && mount_conf("", err) < 0) ||
+    if (bind_fd(state, TERN_VCLUSTER_ROOT_STATE, err) < 0 ||
+        (strcmp(tern_vcluster_programs_conf_dir(), TERN_VCLUSTER_ROOT_CONF) == 0 &&
+         mount_conf("", err) < 0) ||
         put_back(&k, "", err) < 0)
         goto out;
     umask(022);

@@ -79,8 +79,8 @@ static int map_user(uid_t uid, gid_t gid, struct tern_err *err)
 /* The last complaint in a log, or what `to` holds already. */
 static void last_words(const struct tern_vcluster_plan *p, const char *log, char *to, size_t n)
 {
-    char *path =
-        tern_strf("%s/log/%s", p->mode == TERN_VCLUSTER_PLAIN ? p->dir : TERN_ROOT_STATE, log);
+    char *path = tern_strf("%s/log/%s",
+                           p->mode == TERN_VCLUSTER_PLAIN ? p->dir : TERN_VCLUSTER_ROOT_STATE, log);
     FILE *f = fopen(path, "r");
     char line[400];
 
@@ -144,8 +144,8 @@ static int start_munged(struct super *s, struct tern_err *err)
     if (plain(s))
         snprintf(a.sun_path, sizeof a.sun_path, "%s/run/munge.socket", p->dir);
     else
-        snprintf(a.sun_path, sizeof a.sun_path, "%s", TERN_ROOT_MUNGE);
-    s->munged = tern_node_munged(p, a.sun_path, "munged.log", err);
+        snprintf(a.sun_path, sizeof a.sun_path, "%s", TERN_VCLUSTER_ROOT_MUNGE);
+    s->munged = tern_vcluster_node_start_munged(p, a.sun_path, "munged.log", err);
     return s->munged < 0 ? -1
                          : wait_listen(s, (struct sockaddr *)&a, sizeof a, s->munged, "munged",
                                        "munged.log", err);
@@ -159,8 +159,8 @@ static int start_slurmctld(struct super *s, struct tern_err *err)
                             .sin_port =
                                 htons((uint16_t)(plain(s) ? p->port : TERN_VCLUSTER_CTLD_PORT))};
 
-    inet_pton(AF_INET, plain(s) ? "127.0.0.1" : TERN_NET_HEAD, &a.sin_addr);
-    s->slurmctld = tern_node_spawn(p, argv, err);
+    inet_pton(AF_INET, plain(s) ? "127.0.0.1" : TERN_VCLUSTER_NET_HEAD, &a.sin_addr);
+    s->slurmctld = tern_vcluster_node_spawn(p, argv, err);
     if (s->slurmctld < 0)
         return -1;
     return wait_listen(s, (struct sockaddr *)&a, sizeof a, s->slurmctld, "slurmctld",
@@ -174,8 +174,9 @@ static int start_nodes(struct super *s, int go, int trouble, struct tern_err *er
     struct tern_vcluster_plan *p = s->plan;
 
     for (size_t i = 0; i < p->n_nodes; i++) {
-        p->nodes[i].pid = tern_node_start(p, i, go, trouble, err);
-        if (p->nodes[i].pid < 0 || tern_net_link((int)i + 1, p->nodes[i].pid, err) < 0)
+        p->nodes[i].pid = tern_vcluster_node_start(p, i, go, trouble, err);
+        if (p->nodes[i].pid < 0 ||
+            tern_vcluster_net_link_node((int)i + 1, p->nodes[i].pid, err) < 0)
             return -1;
     }
     return 0;
@@ -186,7 +187,7 @@ static int start_plain_node(struct super *s, size_t i, struct tern_err *err)
     struct tern_vcluster_plan *p = s->plan;
     char *const argv[] = {p->slurmd, "-D", "-N", p->nodes[i].name, NULL};
 
-    p->nodes[i].pid = tern_node_spawn(p, argv, err);
+    p->nodes[i].pid = tern_vcluster_node_spawn(p, argv, err);
     return p->nodes[i].pid < 0 ? -1 : 0;
 }
 
@@ -261,8 +262,8 @@ static int power_on(struct super *s, size_t i, struct tern_err *err)
         close(go[1]);
         return -1;
     }
-    pid_t pid = tern_node_start(s->plan, i, go[0], trouble[1], err);
-    int rc = pid < 0 ? -1 : tern_net_link((int)i + 1, pid, err);
+    pid_t pid = tern_vcluster_node_start(s->plan, i, go[0], trouble[1], err);
+    int rc = pid < 0 ? -1 : tern_vcluster_net_link_node((int)i + 1, pid, err);
     close(go[0]);
     close(go[1]);
     close(trouble[1]);
@@ -303,13 +304,13 @@ static int enter(const struct super *s, ssize_t node, int *folder, struct tern_e
 
 static void serve(struct super *s)
 {
-    struct tern_ctl_request q;
-    struct tern_ctl_answer a = {.size = sizeof a,
-                                .mode = s->plan->mode,
-                                .user_namespace = s->plan->user_namespace,
-                                .n_nodes = (uint32_t)s->plan->n_nodes};
+    struct tern_vcluster_ctl_request q;
+    struct tern_vcluster_ctl_answer a = {.size = sizeof a,
+                                         .mode = s->plan->mode,
+                                         .user_namespace = s->plan->user_namespace,
+                                         .n_nodes = (uint32_t)s->plan->n_nodes};
     struct tern_err err = {0};
-    int folder = -1, rc = 0, fd = tern_ctl_accept(s->ctl, &q);
+    int folder = -1, rc = 0, fd = tern_vcluster_ctl_accept(s->ctl, &q);
     ssize_t node = fd < 0 || !*q.node ? -1 : node_named(s->plan, q.node);
 
     if (fd < 0)
@@ -317,19 +318,19 @@ static void serve(struct super *s)
     if (*q.node && node < 0)
         rc =
             tern_err_set(&err, TERN_USAGE, "cluster '%s' has no node '%s'.", s->plan->name, q.node);
-    else if (q.op == TERN_CTL_ENTER)
+    else if (q.op == TERN_VCLUSTER_CTL_ENTER)
         rc = enter(s, node, &folder, &err);
-    else if (q.op != TERN_CTL_INFO && node < 0)
+    else if (q.op != TERN_VCLUSTER_CTL_INFO && node < 0)
         rc = tern_err_set(&err, TERN_USAGE, "which node?");
-    else if (q.op == TERN_CTL_OFF)
+    else if (q.op == TERN_VCLUSTER_CTL_OFF)
         rc = power_off(s, (size_t)node, &err);
-    else if (q.op == TERN_CTL_ON)
+    else if (q.op == TERN_VCLUSTER_CTL_ON)
         rc = power_on(s, (size_t)node, &err);
     if (rc < 0) {
         a.code = err.code;
         snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, err.text);
     }
-    tern_ctl_answer(fd, &a, folder);
+    tern_vcluster_ctl_answer(fd, &a, folder);
     if (folder >= 0)
         close(folder);
 }
@@ -469,15 +470,15 @@ static int make_head(struct super *s, uid_t uid, gid_t gid, struct tern_err *err
         return -1;
     if (sethostname("head", 4) < 0)
         return tern_err_sys(err, "cannot set the host name");
-    if (tern_root_head(p->dir, p->layout, p->share, err) < 0)
+    if (tern_vcluster_root_mount_head(p->dir, p->layout, p->share, err) < 0)
         return -1;
-    return tern_net_head(err);
+    return tern_vcluster_net_setup_head(err);
 }
 
 static void super_main(struct tern_vcluster_plan *p, int lock_fd, int up, uid_t uid, gid_t gid)
 {
     struct super s = {.plan = p, .up = up, .trouble = -1};
-    struct tern_super_word word = {0};
+    struct tern_vcluster_super_report word = {0};
     struct tern_err err = {0};
     int rc = 0;
 
@@ -485,7 +486,7 @@ static void super_main(struct tern_vcluster_plan *p, int lock_fd, int up, uid_t 
     if (settle(&s, lock_fd, &err) < 0 || catch_signals(&s, &err) < 0) {
         rc = -1;
     } else {
-        s.ctl = tern_ctl_listen(p->dir, &err);
+        s.ctl = tern_vcluster_ctl_listen(p->dir, &err);
         rc = s.ctl < 0 ? -1 : 0;
     }
     if (rc == 0 && plain(&s)) {
@@ -506,8 +507,8 @@ static void super_main(struct tern_vcluster_plan *p, int lock_fd, int up, uid_t 
     serve_for_ever(&s);
 }
 
-int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up,
-                     struct tern_process *super, bool *refused, struct tern_err *err)
+int tern_vcluster_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up,
+                              struct tern_process *super, bool *refused, struct tern_err *err)
 {
     int pair[2], flags = 0;
     uid_t uid = geteuid();
@@ -521,7 +522,7 @@ int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up,
         flags |= CLONE_NEWUSER;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return tern_err_sys(err, "cannot make a socket pair");
-    pid_t pid = tern_node_clone(flags);
+    pid_t pid = tern_vcluster_node_clone(flags);
     if (pid == 0) {
         close(pair[0]);
         super_main(plan, lock_fd, pair[1], uid, gid);

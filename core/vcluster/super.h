@@ -6,16 +6,16 @@
 #include "core/vcluster/plan.h"
 
 /* What the supervisor tells `up`: the daemons run, or why not. */
-struct tern_super_word {
+struct tern_vcluster_super_report {
     int32_t code;
     bool refused; /* the namespaces could not be made: plain mode may do */
     char text[1000];
 };
 
 /* Start it for `plan`, with `lock_fd` as its own.  *up is a socket on which one struct
- * tern_super_word will arrive; a byte written to it keeps the supervisor, its end before that ends
- * the cluster.  *super is the supervisor.  -1 when there is no process. */
-int tern_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up,
-                     struct tern_process *super, bool *refused, struct tern_err *err);
+ * tern_vcluster_super_report will arrive; a byte written to it keeps the supervisor, its end before
+ * that ends the cluster.  *super is the supervisor.  -1 when there is no process. */
+int tern_vcluster_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up,
+                              struct tern_process *super, bool *refused, struct tern_err *err);
 
 #endif

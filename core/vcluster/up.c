@@ -154,15 +154,15 @@ static int await_idle(const struct tern_vcluster_plan *p, const struct guard *g,
 {
     struct idle_question q = {.want = p->n_nodes, .deadline_ns = deadline_ns};
     struct idle_word w = {{0}};
-    struct tern_enter_call call;
+    struct tern_vcluster_enter_call call;
 
-    if (tern_enter_call_start(&call, p->dir, idle_in_head, &q, sizeof w, err) < 0)
+    if (tern_vcluster_enter_call_start(&call, p->dir, idle_in_head, &q, sizeof w, err) < 0)
         return -1;
     int rc = wait_for(call.fd, g, deadline_ns + INT64_C(2000000000), "slurmctld", err);
     if (rc < 0)
-        tern_enter_call_abort(&call);
+        tern_vcluster_enter_call_abort(&call);
     else
-        rc = tern_enter_call_end(&call, &w, err);
+        rc = tern_vcluster_enter_call_end(&call, &w, err);
     if (rc == 0 && w.text[0])
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s", w.text);
     return rc;
@@ -211,13 +211,13 @@ static int await_idle_or_reason(const struct tern_vcluster_plan *p, const struct
 static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
                   const struct guard *g, bool *refused, struct tern_err *err)
 {
-    struct tern_super_word word = {0};
+    struct tern_vcluster_super_report word = {0};
     int64_t deadline = tern_clock_boot_ns() + (int64_t)(timeout_s * 1e9);
     struct tern_process super;
     int up, rc = -1;
 
     if (tern_vcluster_plan_write(p, err) < 0 ||
-        tern_super_start(p, lock_fd, &up, &super, refused, err) < 0)
+        tern_vcluster_super_start(p, lock_fd, &up, &super, refused, err) < 0)
         return -1;
     if (wait_for(up, g, deadline, "starting munged and slurmctld", err) < 0)
         goto out;
@@ -277,7 +277,7 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
         p.mode = TERN_VCLUSTER_NAMESPACES;
         rc = try_up(&p, lock_fd, timeout_s, &g, &refused, &why);
         if (rc < 0 && refused)
-            tern_refused_advice(advice, sizeof advice);
+            tern_vcluster_refused_explain(advice, sizeof advice);
         if (rc < 0 && refused && o->mode == TERN_VCLUSTER_AUTO)
             snprintf(done.missing, sizeof done.missing, "%.200s: %s%s%s", why.text, lacking,
                      *advice ? "." : "", advice);
@@ -322,8 +322,8 @@ out:
 int tern_vcluster_down(const char *name, struct tern_err *err)
 {
     char *dir = tern_vcluster_plan_dir(name, err);
-    struct tern_ctl_request q = {.size = sizeof q, .op = TERN_CTL_INFO};
-    struct tern_ctl_answer a;
+    struct tern_vcluster_ctl_request q = {.size = sizeof q, .op = TERN_VCLUSTER_CTL_INFO};
+    struct tern_vcluster_ctl_answer a;
     pid_t pid = 0;
     int rc = -1;
 
@@ -339,10 +339,10 @@ int tern_vcluster_down(const char *name, struct tern_err *err)
                      name);
         goto out;
     }
-    if (tern_ctl_check_folder(dir, err) < 0)
+    if (tern_vcluster_ctl_check_folder(dir, err) < 0)
         goto out;
     if (tern_vcluster_plan_locked(dir)) {
-        if (tern_ctl_ask(dir, &q, &a, NULL, &pid, err) < 0)
+        if (tern_vcluster_ctl_ask(dir, &q, &a, NULL, &pid, err) < 0)
             goto out;
         struct tern_process super;
         if (tern_process_open(&super, pid) < 0)
@@ -362,8 +362,9 @@ out:
 int tern_vcluster_power(const char *name, const char *node, bool on, struct tern_err *err)
 {
     const char *here = name ? NULL : tern_vcluster_here();
-    struct tern_ctl_request q = {.size = sizeof q, .op = on ? TERN_CTL_ON : TERN_CTL_OFF};
-    struct tern_ctl_answer a;
+    struct tern_vcluster_ctl_request q = {.size = sizeof q,
+                                          .op = on ? TERN_VCLUSTER_CTL_ON : TERN_VCLUSTER_CTL_OFF};
+    struct tern_vcluster_ctl_answer a;
 
     if (!name && !here)
         return tern_err_set(err, TERN_USAGE, "this is no node of a virtual cluster");
@@ -371,7 +372,7 @@ int tern_vcluster_power(const char *name, const char *node, bool on, struct tern
     if (!dir)
         return -1;
     snprintf(q.node, sizeof q.node, "%s", node);
-    int rc = tern_ctl_ask(dir, &q, &a, NULL, NULL, err);
+    int rc = tern_vcluster_ctl_ask(dir, &q, &a, NULL, NULL, err);
     free(dir);
     return rc;
 }
@@ -380,8 +381,8 @@ int tern_vcluster_power(const char *name, const char *node, bool on, struct tern
 
 static int look(const char *home, const char *name, struct tern_vcluster_info *info)
 {
-    struct tern_ctl_request q = {.size = sizeof q, .op = TERN_CTL_INFO};
-    struct tern_ctl_answer a;
+    struct tern_vcluster_ctl_request q = {.size = sizeof q, .op = TERN_VCLUSTER_CTL_INFO};
+    struct tern_vcluster_ctl_answer a;
     char *dir = tern_strf("%s/%s", home, name), *lock = tern_strf("%s/lock", dir);
     char *layout = tern_strf("%s/layout", dir), *path = NULL;
     size_t len;
@@ -393,7 +394,7 @@ static int look(const char *home, const char *name, struct tern_vcluster_info *i
         info->folder = tern_strdup(dir);
         info->layout = tern_fs_read(layout, 8192, &path, &len, NULL) == 0 ? path : tern_strdup("");
         info->alive = tern_vcluster_plan_locked(dir);
-        if (info->alive && tern_ctl_ask(dir, &q, &a, NULL, &info->pid, NULL) == 0) {
+        if (info->alive && tern_vcluster_ctl_ask(dir, &q, &a, NULL, &info->pid, NULL) == 0) {
             info->mode = (enum tern_vcluster_mode)a.mode;
             info->n_nodes = a.n_nodes;
         }

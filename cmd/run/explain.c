@@ -3,10 +3,10 @@
 #include "cmd/cmd.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
-#include "core/run/explain.h"
+#include "core/place/explain.h"
 #include "core/run/launch.h"
 #include "core/run/words.h"
-#include "core/run/nodes.h"
+#include "core/place/nodes.h"
 #include "core/slurm/slurm.h"
 #include "core/vcluster/vcluster.h"
 
@@ -15,8 +15,8 @@
 
 /* What the words are made of. */
 struct scene {
-    struct tern_run_place place;
-    struct tern_run_order order;
+    struct tern_place place;
+    struct tern_place_order order;
     const struct tern_layout_instance *type;
     int threads;
     char *about, *reserve;
@@ -50,25 +50,25 @@ static void type_of_job(struct scene *s)
 static int in_job(const struct explain *e, struct scene *s, struct tern_err *err)
 {
     const struct tern_recipe *r = e->options.recipe;
-    struct tern_run_nodes nodes = {0};
+    struct tern_place_nodes nodes = {0};
 
     if (e->nodes || e->cluster)
         return tern_err_set(err, TERN_USAGE,
                             "this is job %u, whose nodes count: leave --nodes and --cluster out",
                             s->place.job);
-    if (tern_run_nodes_read(&nodes, &s->place, err) < 0)
+    if (tern_place_nodes_read(&nodes, &s->place, err) < 0)
         return -1;
     int64_t want = s->place.nodes - r->launch.spares;
     int rc = want < 1 ? tern_recipe_fail(r, "launch.spares", err,
                                          "%lld nodes in reserve of the job's %lld: none is left.",
                                          (long long)r->launch.spares, (long long)s->place.nodes)
-                      : tern_run_nodes_choose(&nodes, (size_t)want, &s->place, err);
+                      : tern_place_nodes_choose(&nodes, (size_t)want, &s->place, err);
     if (rc == 0) {
         s->reserve = tern_slurm_hosts_compress(nodes.host + want, nodes.n - (size_t)want);
         s->about = tern_strf("of job %u", s->place.job);
-        rc = tern_run_order(&s->place, r, &s->order, err);
+        rc = tern_place_order_read(&s->place, r, &s->order, err);
     }
-    tern_run_nodes_free(&nodes);
+    tern_place_nodes_free(&nodes);
     if (rc == 0)
         type_of_job(s);
     return rc;
@@ -188,9 +188,9 @@ static int assume(const struct explain *e, struct scene *s, struct tern_err *err
     if (rc == 0) {
         s->place.slurm = true;
         s->place.nodes = (int64_t)a.n;
-        rc =
-            tern_run_order_of(a.hosts, a.where, a.n, e->options.recipe,
-                              tern_run_ranks_on_node(&s->place, e->options.recipe), &s->order, err);
+        rc = tern_place_order_make(a.hosts, a.where, a.n, e->options.recipe,
+                                   tern_place_ranks_on_node(&s->place, e->options.recipe),
+                                   &s->order, err);
     }
     free_assumed(&a);
     return rc;
@@ -220,7 +220,7 @@ static int print(const struct explain *e, const struct scene *s, struct tern_err
     tern_recipe_words_free(filled);
     if (!command)
         return -1;
-    const struct tern_run_explain x = {
+    const struct tern_place_explain x = {
         .recipe = e->options.recipe,
         .place = &s->place,
         .order = &s->order,
@@ -232,12 +232,12 @@ static int print(const struct explain *e, const struct scene *s, struct tern_err
         .columns = tern_cmd_columns(),
     };
     if (e->json) {
-        json_t *j = tern_run_explain_json(&x);
+        json_t *j = tern_place_explain_json(&x);
         rc = j ? tern_json_print(stdout, j, err)
                : tern_err_set(err, TERN_FAILED, "no memory for the answer");
         json_decref(j);
     } else {
-        tern_run_explain_text(&x, &text);
+        tern_place_explain_text(&x, &text);
         rc = tern_buf_check(&text, "the answer", err);
         if (rc == 0)
             fputs(text.data, stdout);
@@ -254,24 +254,24 @@ int explain(const struct explain *e, struct tern_err *err)
     int rc;
 
     if ((e->nodes || e->cluster) && !getenv("SLURM_JOB_ID")) {
-        s.place = (struct tern_run_place){
+        s.place = (struct tern_place){
             .groups = 1,
             .ranks_per_node =
                 r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node,
         };
         rc = assume(e, &s, err);
     } else {
-        rc = tern_run_place(&s.place, r, e->options.ranks, err);
+        rc = tern_place_read(&s.place, r, e->options.ranks, err);
         if (rc == 0 && s.place.slurm) {
             rc = in_job(e, &s, err);
         } else if (rc == 0) {
             s.about = tern_strdup("this machine");
-            rc = tern_run_order(&s.place, r, &s.order, err);
+            rc = tern_place_order_read(&s.place, r, &s.order, err);
         }
     }
     if (rc == 0)
         rc = print(e, &s, err);
-    tern_run_order_free(&s.order);
+    tern_place_order_free(&s.order);
     free(s.about);
     free(s.reserve);
     return rc;

@@ -11,7 +11,7 @@
 #include "core/ledger/ledger.h"
 #include "core/run/array.h"
 #include "core/run/home.h"
-#include "core/run/known.h"
+#include "core/place/place.h"
 #include "core/run/pace.h"
 #include "core/run/run.h"
 #include "core/site/site.h"
@@ -170,7 +170,7 @@ static int check(const struct tern_recipe *r, struct tern_err *err)
                             tasks, nodes);
     known.nodes = nodes > 0 ? nodes : 0;
     known.ranks = (tasks > 0 ? tasks : known.nodes * per_node) * workers;
-    tern_run_known_machines(&known);
+    tern_place_find_machines(&known);
     if (tern_check_recipe(r, &known, err) < 0)
         return -1;
     return step_word ? check_time(r, known.ranks, err) : 0;

@@ -10,7 +10,7 @@
 #include "core/recipe/recipe.h"
 #include "core/run/array.h"
 #include "core/run/home.h"
-#include "core/run/known.h"
+#include "core/place/place.h"
 #include "core/run/pace.h"
 #include "core/site/site.h"
 #include "core/slurm/slurm.h"
@@ -175,7 +175,7 @@ static int shape(const struct tern_recipe *r, int64_t *n_nodes, int64_t *per_nod
     *n_nodes = nodes > 0 ? nodes : tern_check_fewest_nodes(r) + spares;
     struct tern_check_options known = {.submission = true, .nodes = *n_nodes - spares};
     known.ranks = known.nodes * ranks;
-    tern_run_known_machines(&known);
+    tern_place_find_machines(&known);
     return tern_check_recipe(r, &known, err);
 }
 

@@ -16,12 +16,12 @@
 
 #include "core/ckpt/ckpt.h"
 #include "core/ledger/ledger.h"
-#include "core/run/place.h"
+#include "core/place/place.h"
 #include "core/run/run.h"
 
 struct tern_run_attempt {
     const struct tern_run_options *o;
-    struct tern_run_place place;
+    struct tern_place place;
     const char *recipe_text; /* the file as `o->recipe` was read from it */
     const char *kind;        /* the ledger's: train, precompile, trial, smoke */
     char id[TERN_ULID_SIZE]; /* of an earlier attempt, or ""; checkpoint.dir knows better */

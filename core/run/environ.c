@@ -4,7 +4,7 @@
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/env/env.h"
-#include "core/run/order.h"
+#include "core/place/order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ extern char **environ;
 static int find_master(const struct tern_run_attempt *a, struct tern_env_facts *f,
                        struct tern_err *err)
 {
-    const struct tern_run_place *p = &a->place;
-    struct tern_run_order order;
+    const struct tern_place *p = &a->place;
+    struct tern_place_order order;
 
     if (!p->slurm)
         return 0;
@@ -28,11 +28,11 @@ static int find_master(const struct tern_run_attempt *a, struct tern_env_facts *
             tern_env_first_host(p->node_list, f->master, sizeof f->master);
         return 0;
     }
-    if (tern_run_order(p, a->o->recipe, &order, err) < 0)
+    if (tern_place_order_read(p, a->o->recipe, &order, err) < 0)
         return -1;
     tern_env_first_host(order.hosts[order.map.order ? order.map.order[0] : 0], f->master,
                         sizeof f->master);
-    tern_run_order_free(&order);
+    tern_place_order_free(&order);
     return 0;
 }
 
@@ -55,7 +55,7 @@ static int find_facts(const struct tern_run_attempt *a, struct tern_env_facts *f
                       struct tern_err *err)
 {
     const struct tern_recipe *r = a->o->recipe;
-    const struct tern_run_place *p = &a->place;
+    const struct tern_place *p = &a->place;
 
     if (tern_env_facts_here(f, err) < 0)
         return -1;

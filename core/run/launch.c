@@ -4,7 +4,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/run/order.h"
+#include "core/place/order.h"
 #include "core/run/words.h"
 #include "core/slurm/slurm.h"
 
@@ -54,7 +54,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *w, const cha
 
 /* Even blocks of ranks whatever sbatch was told, every variable of ours also under
  * --export=NONE, and one rank's end is everybody's. */
-static void add_srun(struct words *w, const struct tern_run_place *p, bool spares, const char *mpi,
+static void add_srun(struct words *w, const struct tern_place *p, bool spares, const char *mpi,
                      const char *step, const char *hosts)
 {
     add(w, "srun");
@@ -85,7 +85,7 @@ static void add_srun(struct words *w, const struct tern_run_place *p, bool spare
 
 /* Open MPI 4.1 and 5.0.  It refuses root unless told, binds ranks to cores that the virtual nodes
  * of one machine share, and starts its daemons with srun, which passes the environment on. */
-static void add_mpirun(struct words *w, const struct tern_run_place *p, const char *hosts)
+static void add_mpirun(struct words *w, const struct tern_place *p, const char *hosts)
 {
     add(w, "mpirun");
     if (geteuid() == 0)
@@ -241,17 +241,17 @@ static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
 static int order_hosts(struct tern_run_ranks *r, const struct tern_run_attempt *a,
                        struct tern_err *err)
 {
-    const struct tern_run_place *p = &a->place;
-    struct tern_run_order order;
+    const struct tern_place *p = &a->place;
+    struct tern_place_order order;
     struct tern_buf list = {0};
     int rc = 0;
 
     if (!p->slurm)
         return 0;
-    if (tern_run_order(p, a->o->recipe, &order, err) < 0)
+    if (tern_place_order_read(p, a->o->recipe, &order, err) < 0)
         return -1;
     if (order.map.moved || (r->mpirun && p->chosen)) {
-        tern_run_order_hosts(&order, p->ranks_per_node, &list);
+        tern_place_order_list(&order, p->ranks_per_node, &list);
         rc = tern_buf_check(&list, "the ranks' hosts", err);
         r->hosts = rc == 0 ? TERN_AGAIN(memfd_create("hosts", MFD_CLOEXEC)) : -1;
         if (rc == 0 &&
@@ -263,7 +263,7 @@ static int order_hosts(struct tern_run_ranks *r, const struct tern_run_attempt *
             "ranks follow the network's switches: node %s comes second (`tern run --explain`)",
             order.hosts[order.map.order[1]]);
     tern_buf_free(&list);
-    tern_run_order_free(&order);
+    tern_place_order_free(&order);
     return rc;
 }
 
@@ -286,7 +286,7 @@ static int start_one(struct tern_run_ranks *r, size_t i, pid_t self, struct tern
 int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt *a,
                          struct tern_err *err)
 {
-    const struct tern_run_place *p = &a->place;
+    const struct tern_place *p = &a->place;
     const size_t n = p->slurm ? 1 : (size_t)p->ranks_per_node;
     char path[32];
 

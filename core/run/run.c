@@ -8,9 +8,9 @@
 #include "core/run/environ.h"
 #include "core/run/gate.h"
 #include "core/run/history.h"
-#include "core/run/known.h"
+#include "core/place/place.h"
 #include "core/run/later.h"
-#include "core/run/nodes.h"
+#include "core/place/nodes.h"
 #include "core/run/precompile.h"
 #include "core/run/receipt.h"
 #include "core/run/rehearsal.h"
@@ -31,8 +31,8 @@ enum {
 
 struct supervisor {
     const struct tern_run_options *o;
-    struct tern_run_place place; /* the whole job */
-    struct tern_run_nodes nodes;
+    struct tern_place place; /* the whole job */
+    struct tern_place_nodes nodes;
     size_t want; /* nodes that an attempt uses */
     int64_t restarts;
     char *recipe_text;
@@ -76,13 +76,13 @@ static int pass_gate(struct supervisor *s, struct tern_run_attempt *a,
         if (tern_run_gate(a, &bad, &n, err) < 0)
             return -1;
         for (size_t i = 0; i < n; i++) {
-            tern_run_nodes_mark_bad(&s->nodes, bad[i]);
+            tern_place_nodes_mark_bad(&s->nodes, bad[i]);
             free(bad[i]);
         }
         free(bad);
         if (n == 0)
             return 0;
-        if (tern_run_nodes_choose(&s->nodes, s->want, &a->place, err) < 0) {
+        if (tern_place_nodes_choose(&s->nodes, s->want, &a->place, err) < 0) {
             result->outcome = "node_fail";
             result->status = TERN_TEMPFAIL;
             snprintf(result->why, sizeof result->why, "%.500s", err->text);
@@ -121,7 +121,7 @@ static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern
                    struct tern_err *err)
 {
     a->place = s->place;
-    if (tern_run_nodes_choose(&s->nodes, s->want, &a->place, err) < 0 ||
+    if (tern_place_nodes_choose(&s->nodes, s->want, &a->place, err) < 0 ||
         tern_run_attempt_begin(a, err) < 0)
         return -1;
     s->attempts++;
@@ -206,7 +206,7 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
     if (!worth_another(a, result))
         return false;
     if (a->lost_node[0])
-        tern_run_nodes_mark_bad(&s->nodes, a->lost_node);
+        tern_place_nodes_mark_bad(&s->nodes, a->lost_node);
     if (tern_run_history_read(&h, s->o->recipe->ledger.dir, a->id, s->place.job, a->kind, &err) <
         0) {
         tern_warn("%s", err.text);
@@ -228,8 +228,8 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
         tern_run_attempt_note(a, "stuck", "error", NULL, text);
         return false;
     }
-    struct tern_run_place probe = s->place;
-    if (tern_run_nodes_choose(&s->nodes, s->want, &probe, &err) < 0) {
+    struct tern_place probe = s->place;
+    if (tern_place_nodes_choose(&s->nodes, s->want, &probe, &err) < 0) {
         requeue(s, a, result, err.text);
         return false;
     }
@@ -320,7 +320,7 @@ static int prepare(struct supervisor *s, struct tern_err *err)
 {
     const struct tern_recipe *r = s->o->recipe;
 
-    if (tern_run_place(&s->place, r, s->o->ranks, err) < 0)
+    if (tern_place_read(&s->place, r, s->o->ranks, err) < 0)
         return -1;
     int64_t spares = s->place.slurm ? r->launch.spares : 0;
     if (spares >= s->place.nodes)
@@ -333,7 +333,7 @@ static int prepare(struct supervisor *s, struct tern_err *err)
         .nodes = (int64_t)s->want,
         .ranks = (int64_t)s->want * tern_run_workers(r, &s->place),
     };
-    tern_run_known_machines(&known);
+    tern_place_find_machines(&known);
     if (tern_check_recipe(r, &known, err) < 0)
         return -1;
     s->restarts = restarts_of(s->o);
@@ -341,7 +341,7 @@ static int prepare(struct supervisor *s, struct tern_err *err)
     first.place.nodes = (int64_t)s->want;
     if (!s->o->kind && tern_run_precompile_open(&s->precompile, &first, err) < 0)
         return -1;
-    return tern_run_nodes_read(&s->nodes, &s->place, err);
+    return tern_place_nodes_read(&s->nodes, &s->place, err);
 }
 
 int tern_run(const struct tern_run_options *options, struct tern_run_result *result,
@@ -379,7 +379,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
         ;
     sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
     free(s.recipe_text);
-    tern_run_nodes_free(&s.nodes);
+    tern_place_nodes_free(&s.nodes);
     tern_run_precompile_free(&s.precompile);
     return rc;
 }

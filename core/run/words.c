@@ -18,7 +18,7 @@
 /* Reserved on Trn1 images (net.ipv4.ip_local_reserved_ports), and in the published scripts. */
 enum { MASTER_PORT = 44000 };
 
-int64_t tern_run_workers(const struct tern_recipe *r, const struct tern_run_place *p)
+int64_t tern_run_workers(const struct tern_recipe *r, const struct tern_place *p)
 {
     return r->workload.command
                ? r->workload.workers_per_node / r->workload.tasks_per_node * p->ranks_per_node

@@ -5,7 +5,7 @@
 #include "core/run/attempt.h"
 
 /* Ranks of a node as the world counts them: a workload's tasks may start several workers each. */
-int64_t tern_run_workers(const struct tern_recipe *r, const struct tern_run_place *p);
+int64_t tern_run_workers(const struct tern_recipe *r, const struct tern_place *p);
 
 /* The attempt's command with every {name} filled in; *out NULL when it is not the recipe's.
  * {node_index} differs from node to node: a command that has it is run by `sh -c 'exec ...'`, which

@@ -4,7 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/run/attempt.h"
-#include "core/run/place.h"
+#include "core/place/place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -70,7 +70,7 @@ int main(void)
     struct tern_recipe *r = tern_recipe_load("run.yaml", NULL, 0, &err);
     const struct tern_run_options o = {.recipe = r, .recipe_path = "run.yaml"};
     struct tern_run_attempt a = {.o = &o, .recipe_text = text, .kind = "train"};
-    if (ok(r && tern_run_place(&a.place, r, 1, &err) == 0 && tern_run_attempt_begin(&a, &err) == 0,
+    if (ok(r && tern_place_read(&a.place, r, 1, &err) == 0 && tern_run_attempt_begin(&a, &err) == 0,
            "an attempt begins"))
         begun(&a);
     else

@@ -1,100 +1,101 @@
-/* core/run/map: ranks on nodes, against brute force where there are few nodes. */
+/* core/place/map: ranks on nodes, against brute force where there are few nodes. */
 #include "tests/unit/tap.h"
 
 #include "core/base/rand.h"
-#include "core/run/map.h"
+#include "core/place/map.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 enum { MOST = 4096 };
-static struct tern_run_node nodes[MOST];
+static struct tern_place_node nodes[MOST];
 static char names[MOST][16], wheres[MOST][40];
 
 /* Nodes n0, n1, ... with the given switches above each. */
-static struct tern_run_shape shape(size_t n, const char *const *where, int per_node, int tensor,
-                                   int pipeline)
+static struct tern_place_shape shape(size_t n, const char *const *where, int per_node, int tensor,
+                                     int pipeline)
 {
     for (size_t i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "n%zu", i);
-        nodes[i] = (struct tern_run_node){names[i], where ? where[i] : ""};
+        nodes[i] = (struct tern_place_node){names[i], where ? where[i] : ""};
     }
-    return (struct tern_run_shape){
+    return (struct tern_place_shape){
         .n_nodes = n, .nodes = nodes, .per_node = per_node, .tensor = tensor, .pipeline = pipeline};
 }
 
 static void switches(void)
 {
-    ok(tern_run_switches("", "") == 1, "nothing known: one switch");
-    ok(tern_run_switches("s.a", "s.a") == 1, "one leaf: one switch");
-    ok(tern_run_switches("s.a", "s.b") == 3, "two leaves of a spine: three");
-    ok(tern_run_switches("r.s.a", "r.t.b") == 5, "two spines under a root: five");
-    ok(tern_run_switches("s.a", "s") == 2, "a node at the spine itself: two");
-    ok(tern_run_switches("a", "b") == 3, "nothing in common: over something above both");
-    ok(tern_run_switches("s.a1", "s.a") == 3, "a name that begins like the other");
+    ok(tern_place_switches("", "") == 1, "nothing known: one switch");
+    ok(tern_place_switches("s.a", "s.a") == 1, "one leaf: one switch");
+    ok(tern_place_switches("s.a", "s.b") == 3, "two leaves of a spine: three");
+    ok(tern_place_switches("r.s.a", "r.t.b") == 5, "two spines under a root: five");
+    ok(tern_place_switches("s.a", "s") == 2, "a node at the spine itself: two");
+    ok(tern_place_switches("a", "b") == 3, "nothing in common: over something above both");
+    ok(tern_place_switches("s.a1", "s.a") == 3, "a name that begins like the other");
 }
 
 static void numbers(void)
 {
-    struct tern_run_shape s = shape(4, NULL, 4, 2, 2);
-    struct tern_run_map m;
+    struct tern_place_shape s = shape(4, NULL, 4, 2, 2);
+    struct tern_place_map m;
     struct tern_err err = {0};
     bool good = true;
 
-    ok(tern_run_map(&s, &m, &err) == 0 && m.world == 16 && m.data == 4, "16 ranks: 2 x 2 x 4");
+    ok(tern_place_map_make(&s, &m, &err) == 0 && m.world == 16 && m.data == 4,
+       "16 ranks: 2 x 2 x 4");
     for (int64_t r = 0; r < m.world; r++) {
-        struct tern_run_rank k = tern_run_map_rank(&m, r);
-        good = good && tern_run_map_number(&m, k.tensor, k.data, k.pipeline) == r &&
+        struct tern_place_rank k = tern_place_map_rank(&m, r);
+        good = good && tern_place_map_number(&m, k.tensor, k.data, k.pipeline) == r &&
                (int64_t)k.node == r / 4 && k.local == r % 4;
     }
     ok(good, "coordinates and numbers are each other's reverse; blocks of ranks");
-    struct tern_run_rank k = tern_run_map_rank(&m, 13);
+    struct tern_place_rank k = tern_place_map_rank(&m, 13);
     ok(k.tensor == 1 && k.data == 2 && k.pipeline == 1, "tensor fastest, then data, then pipeline");
     ok(!m.moved && m.exact, "without a topology the order is the job's");
     ok(m.cost.tensor == 0 && m.cost.pipeline == 8, "eight pipeline pairs, one switch each");
-    tern_run_map_free(&m);
+    tern_place_map_free(&m);
 }
 
 static void refused(void)
 {
-    struct tern_run_map m;
+    struct tern_place_map m;
     struct tern_err err = {0};
-    struct tern_run_shape s = shape(3, NULL, 4, 8, 1);
+    struct tern_place_shape s = shape(3, NULL, 4, 8, 1);
 
-    ok(tern_run_map(&s, &m, &err) < 0 && err.code == TERN_USAGE, "12 ranks over 8: refused");
+    ok(tern_place_map_make(&s, &m, &err) < 0 && err.code == TERN_USAGE, "12 ranks over 8: refused");
     has(err.text, "3 nodes x 4 ranks are 12, no multiple", "and why");
     s = shape(2, NULL, 6, 4, 1);
-    ok(tern_run_map(&s, &m, &err) < 0, "groups of 4 on nodes of 6: refused");
+    ok(tern_place_map_make(&s, &m, &err) < 0, "groups of 4 on nodes of 6: refused");
     has(err.text, "share a node", "and why");
     s = shape(4, NULL, 6, 4, 1);
-    ok(tern_run_map(&s, &m, &err) < 0, "also when the ranks divide");
+    ok(tern_place_map_make(&s, &m, &err) < 0, "also when the ranks divide");
 }
 
 /* Stage neighbours lie under one leaf although the job's order has them apart. */
 static void pipelines(void)
 {
     static const char *const where[] = {"s.a", "s.a", "s.b", "s.b"};
-    struct tern_run_shape s = shape(4, where, 2, 2, 2);
-    struct tern_run_map m;
+    struct tern_place_shape s = shape(4, where, 2, 2, 2);
+    struct tern_place_map m;
     struct tern_err err = {0};
 
-    tern_run_map(&s, &m, &err);
+    tern_place_map_make(&s, &m, &err);
     ok(m.given.pipeline == 12 && m.cost.pipeline == 4 && m.moved && m.exact,
        "pipeline neighbours under one leaf: 4 switches, not 12");
     ok(m.order[0] == 0 && m.order[1] == 2 && m.order[2] == 1 && m.order[3] == 3,
        "which alternates the leaves");
-    tern_run_map_free(&m);
+    tern_place_map_free(&m);
     s.keep = true;
-    tern_run_map(&s, &m, &err);
+    tern_place_map_make(&s, &m, &err);
     ok(!m.moved && m.cost.pipeline == 12, "launch.mapping: block keeps the job's order");
-    tern_run_map_free(&m);
+    tern_place_map_free(&m);
 
     static const char *const mixed[] = {"s.a", "s.b", "s.a", "s.b"};
     s = shape(4, mixed, 2, 4, 1);
-    tern_run_map(&s, &m, &err);
+    tern_place_map_make(&s, &m, &err);
     ok(m.cost.tensor == 4 && m.given.tensor == 12 && m.order[1] == 2,
        "a tensor group of two nodes lies under one leaf");
-    tern_run_map_free(&m);
+    tern_place_map_free(&m);
 }
 
 static bool next_permutation(size_t *v, size_t n)
@@ -134,25 +135,25 @@ static void brute_force(void)
                     where[i] = wheres[i];
                     order[i] = i;
                 }
-                struct tern_run_shape s =
+                struct tern_place_shape s =
                     shape(n, where, degrees[g][0], degrees[g][1], degrees[g][2]);
-                struct tern_run_cost least, c;
-                struct tern_run_map m;
-                if (tern_run_map(&s, &m, NULL) < 0)
+                struct tern_place_cost least, c;
+                struct tern_place_map m;
+                if (tern_place_map_make(&s, &m, NULL) < 0)
                     continue;
-                tern_run_map_cost(&s, order, &least, NULL);
+                tern_place_map_cost(&s, order, &least, NULL);
                 do {
-                    tern_run_map_cost(&s, order, &c, NULL);
-                    if (tern_run_cost_compare(&c, &least) < 0)
+                    tern_place_map_cost(&s, order, &c, NULL);
+                    if (tern_place_cost_compare(&c, &least) < 0)
                         least = c;
                 } while (n > 2 && next_permutation(order + 1, n - 1)); /* the first stays */
-                tern_run_map_cost(&s, m.order, &c, NULL);
-                same = same && m.order[0] == 0 && tern_run_cost_compare(&m.cost, &least) == 0 &&
-                       tern_run_cost_compare(&c, &least) == 0;
+                tern_place_map_cost(&s, m.order, &c, NULL);
+                same = same && m.order[0] == 0 && tern_place_cost_compare(&m.cost, &least) == 0 &&
+                       tern_place_cost_compare(&c, &least) == 0;
                 all_exact = all_exact && m.exact;
                 cases++;
                 moved += m.moved;
-                tern_run_map_free(&m);
+                tern_place_map_free(&m);
             }
     ok(cases > 50 && moved > 10, "%d cases, %d of them rearranged", (int)cases, (int)moved);
     ok(same, "each as cheap as the cheapest of all orders");
@@ -164,7 +165,7 @@ static void brute_force(void)
 static void large(size_t n, int tensor, int pipeline, int64_t pipeline_cost)
 {
     static const char *where[MOST];
-    struct tern_run_map m;
+    struct tern_place_map m;
     struct tern_err err = {0};
 
     for (size_t i = 0; i < n; i++) {
@@ -172,9 +173,9 @@ static void large(size_t n, int tensor, int pipeline, int64_t pipeline_cost)
                  (int)(tern_rand_permute(3, 1, i, n) / (n / 16)));
         where[i] = wheres[i];
     }
-    struct tern_run_shape s = shape(n, where, 32, tensor, pipeline);
+    struct tern_place_shape s = shape(n, where, 32, tensor, pipeline);
     clock_t began = clock();
-    int rc = tern_run_map(&s, &m, &err);
+    int rc = tern_place_map_make(&s, &m, &err);
     double took = (double)(clock() - began) / CLOCKS_PER_SEC;
     char *seen = calloc(n, 1);
     bool once = rc == 0;
@@ -190,7 +191,7 @@ static void large(size_t n, int tensor, int pipeline, int64_t pipeline_cost)
     printf("# %.3f s; pipeline %lld -> %lld, data %lld -> %lld\n", took,
            (long long)m.given.pipeline, (long long)m.cost.pipeline, (long long)m.given.data,
            (long long)m.cost.data);
-    tern_run_map_free(&m);
+    tern_place_map_free(&m);
 }
 
 int main(void)

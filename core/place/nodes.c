@@ -1,4 +1,4 @@
-#include "core/run/nodes.h"
+#include "core/place/nodes.h"
 
 #include "core/base/str.h"
 #include "core/slurm/slurm.h"
@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tern_run_nodes_read(struct tern_run_nodes *nodes, const struct tern_run_place *p,
-                        struct tern_err *err)
+int tern_place_nodes_read(struct tern_place_nodes *nodes, const struct tern_place *p,
+                          struct tern_err *err)
 {
-    struct tern_run_nodes got = {0};
+    struct tern_place_nodes got = {0};
 
     if (tern_slurm_hosts_expand(p->node_list, &got.host, &got.n, err) < 0)
         return -1;
@@ -22,14 +22,14 @@ int tern_run_nodes_read(struct tern_run_nodes *nodes, const struct tern_run_plac
     return 0;
 }
 
-void tern_run_nodes_free(struct tern_run_nodes *nodes)
+void tern_place_nodes_free(struct tern_place_nodes *nodes)
 {
     tern_slurm_hosts_free(nodes->host);
     free(nodes->bad);
-    *nodes = (struct tern_run_nodes){0};
+    *nodes = (struct tern_place_nodes){0};
 }
 
-void tern_run_nodes_mark_bad(struct tern_run_nodes *nodes, const char *host)
+void tern_place_nodes_mark_bad(struct tern_place_nodes *nodes, const char *host)
 {
     for (size_t i = 0; i < nodes->n; i++)
         if (strcmp(nodes->host[i], host) == 0)
@@ -37,7 +37,7 @@ void tern_run_nodes_mark_bad(struct tern_run_nodes *nodes, const char *host)
 }
 
 /* The hosts that are `bad`, or are not, as a host list; *count of them, at most `max`. */
-static char *list_of(const struct tern_run_nodes *nodes, bool bad, size_t max, size_t *count)
+static char *list_of(const struct tern_place_nodes *nodes, bool bad, size_t max, size_t *count)
 {
     char **some = calloc(nodes->n + 1, sizeof *some);
 
@@ -50,8 +50,8 @@ static char *list_of(const struct tern_run_nodes *nodes, bool bad, size_t max, s
     return list;
 }
 
-int tern_run_nodes_choose(const struct tern_run_nodes *nodes, size_t want, struct tern_run_place *p,
-                          struct tern_err *err)
+int tern_place_nodes_choose(const struct tern_place_nodes *nodes, size_t want, struct tern_place *p,
+                            struct tern_err *err)
 {
     size_t good, bad;
     char *list = list_of(nodes, false, want, &good), *lost = list_of(nodes, true, nodes->n, &bad);

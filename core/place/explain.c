@@ -1,4 +1,4 @@
-#include "core/run/explain.h"
+#include "core/place/explain.h"
 
 #include "core/slurm/slurm.h"
 
@@ -20,15 +20,15 @@ struct all_pairs {
     struct pairs tensor, pipeline, data;
 };
 
-static int switches_between(const struct tern_run_explain *e, int64_t a, int64_t b)
+static int switches_between(const struct tern_place_explain *e, int64_t a, int64_t b)
 {
-    const struct tern_run_map *m = &e->order->map;
+    const struct tern_place_map *m = &e->order->map;
     size_t i = m->order[a / m->per_node], j = m->order[b / m->per_node];
 
-    return i == j ? 0 : tern_run_switches(e->order->where[i], e->order->where[j]);
+    return i == j ? 0 : tern_place_switches(e->order->where[i], e->order->where[j]);
 }
 
-static void count(const struct tern_run_explain *e, struct pairs *p, int64_t a, int64_t b)
+static void count(const struct tern_place_explain *e, struct pairs *p, int64_t a, int64_t b)
 {
     int n = switches_between(e, a, b);
 
@@ -36,9 +36,9 @@ static void count(const struct tern_run_explain *e, struct pairs *p, int64_t a, 
 }
 
 /* The neighbours that map.h speaks of. */
-static void count_pairs(const struct tern_run_explain *e, struct all_pairs *all)
+static void count_pairs(const struct tern_place_explain *e, struct all_pairs *all)
 {
-    const struct tern_run_map *m = &e->order->map;
+    const struct tern_place_map *m = &e->order->map;
     const int64_t t = m->tensor, d = m->data, p = m->pipeline;
 
     *all = (struct all_pairs){
@@ -47,14 +47,15 @@ static void count_pairs(const struct tern_run_explain *e, struct all_pairs *all)
         .data = {.groups = t * p, .size = d},
     };
     for (int64_t r = 0; r < m->world; r++) {
-        const struct tern_run_rank k = tern_run_map_rank(m, r);
+        const struct tern_place_rank k = tern_place_map_rank(m, r);
         if (k.tensor + 1 < t || t > 2)
             count(e, &all->tensor, r,
-                  tern_run_map_number(m, (k.tensor + 1) % t, k.data, k.pipeline));
+                  tern_place_map_number(m, (k.tensor + 1) % t, k.data, k.pipeline));
         if (k.data + 1 < d || d > 2)
-            count(e, &all->data, r, tern_run_map_number(m, k.tensor, (k.data + 1) % d, k.pipeline));
+            count(e, &all->data, r,
+                  tern_place_map_number(m, k.tensor, (k.data + 1) % d, k.pipeline));
         if (k.pipeline + 1 < p)
-            count(e, &all->pipeline, r, tern_run_map_number(m, k.tensor, k.data, k.pipeline + 1));
+            count(e, &all->pipeline, r, tern_place_map_number(m, k.tensor, k.data, k.pipeline + 1));
     }
 }
 
@@ -76,22 +77,22 @@ struct row {
     struct span stages, data;
 };
 
-static struct row row_of(const struct tern_run_explain *e, size_t k)
+static struct row row_of(const struct tern_place_explain *e, size_t k)
 {
-    const struct tern_run_map *m = &e->order->map;
+    const struct tern_place_map *m = &e->order->map;
     struct row r = {k, k, {m->pipeline, -1}, {m->data, -1}};
 
     for (int64_t i = 0; i < m->per_node; i++) {
-        struct tern_run_rank a = tern_run_map_rank(m, (int64_t)k * m->per_node + i);
+        struct tern_place_rank a = tern_place_map_rank(m, (int64_t)k * m->per_node + i);
         widen(&r.stages, a.pipeline);
         widen(&r.data, a.data);
     }
     return r;
 }
 
-static bool folds(const struct tern_run_explain *e, const struct row *a, const struct row *b)
+static bool folds(const struct tern_place_explain *e, const struct row *a, const struct row *b)
 {
-    const struct tern_run_order *o = e->order;
+    const struct tern_place_order *o = e->order;
 
     return strcmp(o->where[o->map.order[a->to]], o->where[o->map.order[b->from]]) == 0 &&
            a->stages.from == b->stages.from && a->stages.to == b->stages.to;
@@ -105,7 +106,7 @@ static void print_span(char to[48], struct span s)
         snprintf(to, 48, "%" PRId64 "-%" PRId64, s.from, s.to);
 }
 
-static char *names_of(const struct tern_run_order *o, size_t from, size_t to)
+static char *names_of(const struct tern_place_order *o, size_t from, size_t to)
 {
     char **some = calloc(to - from + 2, sizeof *some);
 
@@ -131,11 +132,11 @@ struct widths {
     int nodes, where;
 };
 
-static void print_row(const struct tern_run_explain *e, struct tern_buf *to, const struct row *r,
+static void print_row(const struct tern_place_explain *e, struct tern_buf *to, const struct row *r,
                       const struct widths *w)
 {
-    const struct tern_run_order *o = e->order;
-    const struct tern_run_map *m = &o->map;
+    const struct tern_place_order *o = e->order;
+    const struct tern_place_map *m = &o->map;
     char ranks[48], stages[48], data[48], n[24];
     char *names = names_of(o, r->from, r->to);
     const char *where = o->where[m->order[r->from]];
@@ -152,7 +153,7 @@ static void print_row(const struct tern_run_explain *e, struct tern_buf *to, con
     free(names);
 }
 
-static size_t find_rows(const struct tern_run_explain *e, struct row *rows)
+static size_t find_rows(const struct tern_place_explain *e, struct row *rows)
 {
     size_t n = 0;
 
@@ -169,9 +170,9 @@ static size_t find_rows(const struct tern_run_explain *e, struct row *rows)
     return n;
 }
 
-static void print_nodes(const struct tern_run_explain *e, struct tern_buf *to)
+static void print_nodes(const struct tern_place_explain *e, struct tern_buf *to)
 {
-    const struct tern_run_order *o = e->order;
+    const struct tern_place_order *o = e->order;
     struct row *rows = calloc(o->n, sizeof *rows);
     struct widths w = {5, 6};
 
@@ -224,7 +225,7 @@ static void print_pairs(struct tern_buf *to, const char *name, const struct pair
     tern_buf_puts(to, "\n");
 }
 
-static bool known_switches(const struct tern_run_order *o)
+static bool known_switches(const struct tern_place_order *o)
 {
     for (size_t i = 0; i < o->n; i++)
         if (*o->where[i])
@@ -232,9 +233,9 @@ static bool known_switches(const struct tern_run_order *o)
     return false;
 }
 
-static void print_groups(const struct tern_run_explain *e, struct tern_buf *to)
+static void print_groups(const struct tern_place_explain *e, struct tern_buf *to)
 {
-    const struct tern_run_map *m = &e->order->map;
+    const struct tern_place_map *m = &e->order->map;
     struct all_pairs all;
 
     count_pairs(e, &all);
@@ -257,7 +258,7 @@ static void print_groups(const struct tern_run_explain *e, struct tern_buf *to)
 /* ------------------------------------------------------------------ inside a node */
 
 /* tern's own trainer computes on CPUs, whatever else the node has. */
-static struct tern_layout_instance used_type(const struct tern_run_explain *e)
+static struct tern_layout_instance used_type(const struct tern_place_explain *e)
 {
     struct tern_layout_instance t = *e->type;
 
@@ -267,9 +268,9 @@ static struct tern_layout_instance used_type(const struct tern_run_explain *e)
 }
 
 /* The ranks of a tensor group on a node that have their cores from tern; 0: others deal them. */
-static int seated_group(const struct tern_run_explain *e)
+static int seated_group(const struct tern_place_explain *e)
 {
-    const struct tern_run_map *m = &e->order->map;
+    const struct tern_place_map *m = &e->order->map;
 
     if (e->recipe->launch.mapping == TERN_MAPPING_BLOCK || m->per_node == 1 ||
         m->per_node != e->place->ranks_per_node)
@@ -278,7 +279,7 @@ static int seated_group(const struct tern_run_explain *e)
 }
 
 /* The local ranks on a chip: "4-5", or "2" of one that has several chips. */
-static void ranks_on(const struct tern_run_explain *e, const struct tern_layout_instance *t,
+static void ranks_on(const struct tern_place_explain *e, const struct tern_layout_instance *t,
                      int chip, char to[48])
 {
     const int n = (int)e->order->map.per_node, group = seated_group(e);
@@ -294,10 +295,10 @@ static void ranks_on(const struct tern_run_explain *e, const struct tern_layout_
 }
 
 /* How far a tensor group's neighbours are, and who has dealt them their cores. */
-static void print_ring(const struct tern_run_explain *e, const struct tern_layout_instance *t,
+static void print_ring(const struct tern_place_explain *e, const struct tern_layout_instance *t,
                        struct tern_buf *to)
 {
-    const struct tern_run_map *m = &e->order->map;
+    const struct tern_place_map *m = &e->order->map;
     const int n = (int)m->per_node, group = (int)(m->tensor < n ? m->tensor : n);
     const bool seated = seated_group(e) != 0;
 
@@ -315,7 +316,7 @@ static void print_ring(const struct tern_run_explain *e, const struct tern_layou
                           "detour\n(aws-neuron-sdk intranode-collective-comm.rst).\n");
 }
 
-static void print_torus(const struct tern_run_explain *e, const struct tern_layout_instance *t,
+static void print_torus(const struct tern_place_explain *e, const struct tern_layout_instance *t,
                         struct tern_buf *to)
 {
     tern_buf_printf(to, "\nLocal ranks on the %dx%d torus of chips; each row and column closes:\n",
@@ -331,7 +332,7 @@ static void print_torus(const struct tern_run_explain *e, const struct tern_layo
     print_ring(e, t, to);
 }
 
-static void print_seats(const struct tern_run_explain *e, struct tern_buf *to)
+static void print_seats(const struct tern_place_explain *e, struct tern_buf *to)
 {
     const int n = (int)e->order->map.per_node;
     struct tern_layout_instance t = used_type(e);
@@ -384,13 +385,13 @@ static char *quoted(const char *word)
     return b.data;
 }
 
-static bool by_list(const struct tern_run_explain *e)
+static bool by_list(const struct tern_place_explain *e)
 {
     return e->place->slurm && (e->order->map.moved ||
                                (e->place->chosen && e->recipe->launch.with == TERN_LAUNCH_MPIRUN));
 }
 
-static void print_command(const struct tern_run_explain *e, struct tern_buf *to)
+static void print_command(const struct tern_place_explain *e, struct tern_buf *to)
 {
     int column = 2;
 
@@ -418,9 +419,9 @@ static void print_command(const struct tern_run_explain *e, struct tern_buf *to)
 
 /* ------------------------------------------------------------------ the whole */
 
-void tern_run_explain_text(const struct tern_run_explain *e, struct tern_buf *to)
+void tern_place_explain_text(const struct tern_place_explain *e, struct tern_buf *to)
 {
-    const struct tern_run_map *m = &e->order->map;
+    const struct tern_place_map *m = &e->order->map;
 
     tern_buf_printf(to,
                     "%s: %zu node%s x %" PRId64 " rank%s = %" PRId64 ": tensor %" PRId64
@@ -453,9 +454,9 @@ static json_t *json_span(struct span s)
     return json_pack("[I,I]", (json_int_t)s.from, (json_int_t)s.to);
 }
 
-static json_t *json_nodes(const struct tern_run_explain *e)
+static json_t *json_nodes(const struct tern_place_explain *e)
 {
-    const struct tern_run_order *o = e->order;
+    const struct tern_place_order *o = e->order;
     json_t *nodes = json_array();
 
     for (size_t k = 0; k < o->n; k++) {
@@ -484,7 +485,7 @@ static json_t *json_pairs(const struct pairs *p)
                      "pairs_by_switches", at);
 }
 
-static json_t *json_seats(const struct tern_run_explain *e)
+static json_t *json_seats(const struct tern_place_explain *e)
 {
     json_t *seats = json_array();
     struct tern_layout_seat s;
@@ -509,9 +510,9 @@ static json_t *json_seats(const struct tern_run_explain *e)
     return seats;
 }
 
-json_t *tern_run_explain_json(const struct tern_run_explain *e)
+json_t *tern_place_explain_json(const struct tern_place_explain *e)
 {
-    const struct tern_run_map *m = &e->order->map;
+    const struct tern_place_map *m = &e->order->map;
     json_t *command = json_array();
     struct all_pairs all;
 

@@ -1,4 +1,4 @@
-#include "core/run/map.h"
+#include "core/place/map.h"
 
 #include "core/base/str.h"
 
@@ -24,7 +24,7 @@ struct edge {
 };
 
 struct problem {
-    const struct tern_run_shape *shape;
+    const struct tern_place_shape *shape;
     size_t n;           /* nodes */
     size_t n_places;    /* kinds of place: nodes under the same switches are alike */
     uint32_t *place;    /* [n] of each node */
@@ -37,7 +37,7 @@ struct problem {
 
 /* ------------------------------------------------------------------ switches */
 
-int tern_run_switches(const char *a, const char *b)
+int tern_place_switches(const char *a, const char *b)
 {
     const char *p = a, *q = b;
     int up = 0, down = 0;
@@ -58,7 +58,7 @@ int tern_run_switches(const char *a, const char *b)
     return up + 1 + down;
 }
 
-int tern_run_cost_compare(const struct tern_run_cost *a, const struct tern_run_cost *b)
+int tern_place_cost_compare(const struct tern_place_cost *a, const struct tern_place_cost *b)
 {
     if (a->tensor != b->tensor)
         return a->tensor < b->tensor ? -1 : 1;
@@ -67,14 +67,14 @@ int tern_run_cost_compare(const struct tern_run_cost *a, const struct tern_run_c
     return a->data == b->data ? 0 : a->data < b->data ? -1 : 1;
 }
 
-static void add(struct tern_run_cost *c, uint32_t kind, int64_t v)
+static void add(struct tern_place_cost *c, uint32_t kind, int64_t v)
 {
     *(kind == TENSOR ? &c->tensor : kind == PIPELINE ? &c->pipeline : &c->data) += v;
 }
 
 static int find_places(struct problem *p, struct tern_err *err)
 {
-    const struct tern_run_node *nodes = p->shape->nodes;
+    const struct tern_place_node *nodes = p->shape->nodes;
     size_t *example = tern_alloc(p->n, sizeof *example, "nodes", err);
 
     p->place = tern_alloc(p->n, sizeof *p->place, "nodes", err);
@@ -90,7 +90,7 @@ static int find_places(struct problem *p, struct tern_err *err)
         p->beyond = tern_alloc(p->n_places * p->n_places, 1, "switches between nodes", err);
     for (size_t a = 0; p->beyond && a < p->n_places; a++)
         for (size_t b = 0; b < p->n_places; b++) {
-            int s = tern_run_switches(nodes[example[a]].where, nodes[example[b]].where) - 1;
+            int s = tern_place_switches(nodes[example[a]].where, nodes[example[b]].where) - 1;
             p->beyond[a * p->n_places + b] = (uint8_t)(s > 255 ? 255 : s);
         }
     free(example);
@@ -166,9 +166,9 @@ static int find_edges(struct problem *p, const struct degrees *d, struct tern_er
 /* ------------------------------------------------------------------ costs */
 
 /* The cost beyond the one switch that any two nodes have between them. */
-static struct tern_run_cost beyond(const struct problem *p, const uint32_t *place_at)
+static struct tern_place_cost beyond(const struct problem *p, const uint32_t *place_at)
 {
-    struct tern_run_cost c = {0};
+    struct tern_place_cost c = {0};
 
     for (size_t i = 0; i < p->n_edges; i++) {
         const struct edge *e = &p->edges[i];
@@ -179,7 +179,7 @@ static struct tern_run_cost beyond(const struct problem *p, const uint32_t *plac
     return c;
 }
 
-static struct tern_run_cost whole(const struct problem *p, struct tern_run_cost c)
+static struct tern_place_cost whole(const struct problem *p, struct tern_place_cost c)
 {
     for (size_t i = 0; i < p->n_edges; i++)
         if (p->edges[i].from < p->edges[i].to)
@@ -189,7 +189,8 @@ static struct tern_run_cost whole(const struct problem *p, struct tern_run_cost 
 
 /* What position k adds if it were at `place`: its edges to positions before `end`, less `but`. */
 static void add_position(const struct problem *p, const uint32_t *place_at, size_t k,
-                         uint32_t place, size_t end, size_t but, int sign, struct tern_run_cost *c)
+                         uint32_t place, size_t end, size_t but, int sign,
+                         struct tern_place_cost *c)
 {
     const uint8_t *row = &p->beyond[place * p->n_places];
 
@@ -205,22 +206,22 @@ static void add_position(const struct problem *p, const uint32_t *place_at, size
 /* An arrangement says which place each position has; nodes of one place are alike. */
 struct arrangement {
     uint32_t *place_at; /* [n] */
-    struct tern_run_cost cost;
+    struct tern_place_cost cost;
 };
 
-static bool better(const struct tern_run_cost *a, const struct tern_run_cost *b)
+static bool better(const struct tern_place_cost *a, const struct tern_place_cost *b)
 {
-    return tern_run_cost_compare(a, b) < 0;
+    return tern_place_cost_compare(a, b) < 0;
 }
 
 static void take(const struct problem *p, struct arrangement *best, const uint32_t *place_at,
-                 const struct tern_run_cost *cost)
+                 const struct tern_place_cost *cost)
 {
     memcpy(best->place_at, place_at, p->n * sizeof *place_at);
     best->cost = *cost;
 }
 
-static bool is_free(const struct tern_run_cost *c)
+static bool is_free(const struct tern_place_cost *c)
 {
     return !c->tensor && !c->pipeline && !c->data;
 }
@@ -236,7 +237,7 @@ static void descend(const struct problem *p, struct arrangement *a)
         for (size_t i = 1; i < p->n && steps < SWAP_STEPS; i++)
             for (size_t j = i + 1; j < p->n; j++) {
                 uint32_t x = a->place_at[i], y = a->place_at[j];
-                struct tern_run_cost c = a->cost;
+                struct tern_place_cost c = a->cost;
                 if (x == y)
                     continue;
                 steps += (int64_t)(p->first[i + 1] - p->first[i] + p->first[j + 1] - p->first[j]);
@@ -264,7 +265,7 @@ struct search {
 };
 
 /* Every arrangement that could still be better; false when the steps run out. */
-static bool search(struct search *s, size_t k, const struct tern_run_cost *so_far)
+static bool search(struct search *s, size_t k, const struct tern_place_cost *so_far)
 {
     const struct problem *p = s->p;
 
@@ -273,7 +274,7 @@ static bool search(struct search *s, size_t k, const struct tern_run_cost *so_fa
         return true;
     }
     for (uint32_t place = 0; place < p->n_places; place++) {
-        struct tern_run_cost c = *so_far;
+        struct tern_place_cost c = *so_far;
         if (!s->left[place] || (k == 0 && place != p->place[0]))
             continue;
         s->steps += 1 + (int64_t)(p->first[k + 1] - p->first[k]);
@@ -296,7 +297,7 @@ static int search_all(const struct problem *p, struct arrangement *best, bool *e
                       struct tern_err *err)
 {
     enum { DEEPEST = 64 }; /* more could not be searched anyway */
-    const struct tern_run_cost none = {0};
+    const struct tern_place_cost none = {0};
     struct search s = {.p = p, .best = best};
 
     *exact = is_free(&best->cost);
@@ -319,10 +320,10 @@ static int search_all(const struct problem *p, struct arrangement *best, bool *e
 /* From the first node outwards: its leaf, then what is near to it. */
 static int compare_where(const void *a, const void *b, void *arg)
 {
-    const struct tern_run_node *nodes = arg;
+    const struct tern_place_node *nodes = arg;
     size_t i = *(const size_t *)a, j = *(const size_t *)b;
-    int near = tern_run_switches(nodes[0].where, nodes[i].where) -
-               tern_run_switches(nodes[0].where, nodes[j].where);
+    int near = tern_place_switches(nodes[0].where, nodes[i].where) -
+               tern_place_switches(nodes[0].where, nodes[j].where);
     int c = near ? near : strcmp(nodes[i].where, nodes[j].where);
 
     return c ? c : i < j ? -1 : i > j;
@@ -373,7 +374,7 @@ static int try_constructed(const struct problem *p, const struct degrees *d,
 
 /* ------------------------------------------------------------------ the map */
 
-static int divide(const struct tern_run_shape *s, struct degrees *d, struct tern_err *err)
+static int divide(const struct tern_place_shape *s, struct degrees *d, struct tern_err *err)
 {
     int64_t model = s->tensor * s->pipeline;
 
@@ -402,10 +403,10 @@ static int divide(const struct tern_run_shape *s, struct degrees *d, struct tern
     return 0;
 }
 
-int tern_run_map_check(size_t n_nodes, int64_t per_node, int64_t tensor, int64_t pipeline,
-                       struct tern_err *err)
+int tern_place_map_check(size_t n_nodes, int64_t per_node, int64_t tensor, int64_t pipeline,
+                         struct tern_err *err)
 {
-    const struct tern_run_shape s = {
+    const struct tern_place_shape s = {
         .n_nodes = n_nodes, .per_node = per_node, .tensor = tensor, .pipeline = pipeline};
     struct degrees d;
 
@@ -420,8 +421,8 @@ static void free_problem(struct problem *p)
     free(p->first);
 }
 
-static int make_problem(struct problem *p, const struct tern_run_shape *s, const struct degrees *d,
-                        struct tern_err *err)
+static int make_problem(struct problem *p, const struct tern_place_shape *s,
+                        const struct degrees *d, struct tern_err *err)
 {
     *p = (struct problem){.shape = s, .n = s->n_nodes};
     if (find_places(p, err) == 0 && find_edges(p, d, err) == 0)
@@ -445,7 +446,7 @@ static void settle(const struct problem *p, const uint32_t *place_at, size_t *or
     }
 }
 
-static int choose(struct problem *p, const struct degrees *d, struct tern_run_map *m,
+static int choose(struct problem *p, const struct degrees *d, struct tern_place_map *m,
                   struct tern_err *err)
 {
     struct arrangement best = {tern_alloc(p->n, sizeof *best.place_at, "nodes", err), {0}};
@@ -468,15 +469,16 @@ out:
     return rc;
 }
 
-int tern_run_map(const struct tern_run_shape *shape, struct tern_run_map *m, struct tern_err *err)
+int tern_place_map_make(const struct tern_place_shape *shape, struct tern_place_map *m,
+                        struct tern_err *err)
 {
     struct degrees d;
     struct problem p = {0};
 
-    *m = (struct tern_run_map){0};
+    *m = (struct tern_place_map){0};
     if (divide(shape, &d, err) < 0)
         return -1;
-    struct tern_run_map made = {
+    struct tern_place_map made = {
         .n_nodes = shape->n_nodes,
         .world = d.world,
         .per_node = d.per_node,
@@ -505,14 +507,14 @@ int tern_run_map(const struct tern_run_shape *shape, struct tern_run_map *m, str
     return 0;
 }
 
-void tern_run_map_free(struct tern_run_map *m)
+void tern_place_map_free(struct tern_place_map *m)
 {
     free(m->order);
     m->order = NULL;
 }
 
-int tern_run_map_cost(const struct tern_run_shape *shape, const size_t *order,
-                      struct tern_run_cost *cost, struct tern_err *err)
+int tern_place_map_cost(const struct tern_place_shape *shape, const size_t *order,
+                        struct tern_place_cost *cost, struct tern_err *err)
 {
     struct degrees d;
     struct problem p;
@@ -531,9 +533,9 @@ int tern_run_map_cost(const struct tern_run_shape *shape, const size_t *order,
     return rc;
 }
 
-struct tern_run_rank tern_run_map_rank(const struct tern_run_map *m, int64_t rank)
+struct tern_place_rank tern_place_map_rank(const struct tern_place_map *m, int64_t rank)
 {
-    return (struct tern_run_rank){
+    return (struct tern_place_rank){
         .node = m->order[rank / m->per_node],
         .local = rank % m->per_node,
         .tensor = rank % m->tensor,
@@ -542,8 +544,8 @@ struct tern_run_rank tern_run_map_rank(const struct tern_run_map *m, int64_t ran
     };
 }
 
-int64_t tern_run_map_number(const struct tern_run_map *m, int64_t tensor, int64_t data,
-                            int64_t pipeline)
+int64_t tern_place_map_number(const struct tern_place_map *m, int64_t tensor, int64_t data,
+                              int64_t pipeline)
 {
     return (pipeline * m->data + data) * m->tensor + tensor;
 }

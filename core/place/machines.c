@@ -1,7 +1,7 @@
-#include "core/run/known.h"
+#include "core/place/place.h"
 
 #include "core/base/again.h"
-
+#include "core/check/check.h"
 #include "core/slurm/slurm.h"
 
 #include <fcntl.h>
@@ -54,7 +54,7 @@ static void child(int to)
     _exit(1);
 }
 
-void tern_run_known_machines(struct tern_check_options *known)
+void tern_place_find_machines(struct tern_check_options *known)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     struct machines m = {0};

@@ -18,8 +18,8 @@
  * exhaustive for as many nodes as a fraction of a second allows (a dozen or so) and says when it
  * was; beyond that it is the best of two constructed orders, improved by swaps.
  */
-#ifndef TERN_RUN_MAP_H
-#define TERN_RUN_MAP_H
+#ifndef TERN_PLACE_MAP_H
+#define TERN_PLACE_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,61 +27,63 @@
 
 #include "core/base/err.h"
 
-struct tern_run_node {
+struct tern_place_node {
     const char *name;
     const char *where; /* the switches above it, root first: "spine.leaf1"; "" when not known */
 };
 
-struct tern_run_shape {
+struct tern_place_shape {
     size_t n_nodes;
-    const struct tern_run_node *nodes; /* in the job's order */
-    int64_t per_node;                  /* ranks (of a workload: its workers) on each */
-    int64_t tensor, pipeline;          /* degrees */
-    bool keep;                         /* keep the given order: launch.mapping: block */
+    const struct tern_place_node *nodes; /* in the job's order */
+    int64_t per_node;                    /* ranks (of a workload: its workers) on each */
+    int64_t tensor, pipeline;            /* degrees */
+    bool keep;                           /* keep the given order: launch.mapping: block */
 };
 
 /* Switches crossed, summed over neighbours. */
-struct tern_run_cost {
+struct tern_place_cost {
     int64_t tensor, pipeline, data;
 };
 
-struct tern_run_map {
+struct tern_place_map {
     size_t n_nodes;
     int64_t world, per_node, tensor, pipeline, data;
-    size_t *order;              /* [n_nodes]: order[k] is the node with ranks k * per_node ... */
-    bool moved;                 /* order is not 0, 1, 2, ... */
-    bool exact;                 /* no order has a lower cost */
-    struct tern_run_cost cost;  /* of `order` */
-    struct tern_run_cost given; /* of the nodes as they came */
+    size_t *order;                /* [n_nodes]: order[k] is the node with ranks k * per_node ... */
+    bool moved;                   /* order is not 0, 1, 2, ... */
+    bool exact;                   /* no order has a lower cost */
+    struct tern_place_cost cost;  /* of `order` */
+    struct tern_place_cost given; /* of the nodes as they came */
 };
 
-struct tern_run_rank {
+struct tern_place_rank {
     size_t node;   /* index into shape->nodes */
     int64_t local; /* place on the node */
     int64_t tensor, data, pipeline;
 };
 
-/* Fills *m; free with tern_run_map_free.  TERN_USAGE when the ranks do not divide over tensor x
+/* Fills *m; free with tern_place_map_free.  TERN_USAGE when the ranks do not divide over tensor x
  * pipeline, or a tensor group would share a node with a part of another. */
-int tern_run_map(const struct tern_run_shape *shape, struct tern_run_map *m, struct tern_err *err);
-void tern_run_map_free(struct tern_run_map *m);
+int tern_place_map_make(const struct tern_place_shape *shape, struct tern_place_map *m,
+                        struct tern_err *err);
+void tern_place_map_free(struct tern_place_map *m);
 
 /* Only the refusals. */
-int tern_run_map_check(size_t n_nodes, int64_t per_node, int64_t tensor, int64_t pipeline,
-                       struct tern_err *err);
+int tern_place_map_check(size_t n_nodes, int64_t per_node, int64_t tensor, int64_t pipeline,
+                         struct tern_err *err);
 
 /* `rank` in [0, world). */
-struct tern_run_rank tern_run_map_rank(const struct tern_run_map *m, int64_t rank);
+struct tern_place_rank tern_place_map_rank(const struct tern_place_map *m, int64_t rank);
 /* The reverse. */
-int64_t tern_run_map_number(const struct tern_run_map *m, int64_t tensor, int64_t data,
-                            int64_t pipeline);
+int64_t tern_place_map_number(const struct tern_place_map *m, int64_t tensor, int64_t data,
+                              int64_t pipeline);
 
 /* Switches between two different nodes, from the switches above each. */
-int tern_run_switches(const char *a, const char *b);
+int tern_place_switches(const char *a, const char *b);
 /* <0, 0, >0. */
-int tern_run_cost_compare(const struct tern_run_cost *a, const struct tern_run_cost *b);
-/* Of nodes in `order`; what tern_run_map makes small.  For tests and for saying what it gained. */
-int tern_run_map_cost(const struct tern_run_shape *shape, const size_t *order,
-                      struct tern_run_cost *cost, struct tern_err *err);
+int tern_place_cost_compare(const struct tern_place_cost *a, const struct tern_place_cost *b);
+/* Of nodes in `order`; what tern_place_map makes small.  For tests and for saying what it gained.
+ */
+int tern_place_map_cost(const struct tern_place_shape *shape, const size_t *order,
+                        struct tern_place_cost *cost, struct tern_err *err);
 
 #endif

@@ -1,9 +1,9 @@
-#include "core/run/place.h"
+#include "core/place/place.h"
 
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/env/env.h"
-#include "core/run/map.h"
+#include "core/place/map.h"
 #include "core/slurm/slurm.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-int64_t tern_run_least_cpus(const char *list)
+int64_t tern_place_least_cpus(const char *list)
 {
     int64_t least = -1;
 
@@ -54,7 +54,7 @@ static int slurm_number(const char *name, int64_t def, int64_t *out, struct tern
 /* ------------------------------------------------------------------ the job's nodes */
 
 /* One of the variables that Slurm sets for each group of a heterogeneous job, or for the job. */
-static const char *of_group(const struct tern_run_place *p, const char *name, int group)
+static const char *of_group(const struct tern_place *p, const char *name, int group)
 {
     char full[80];
 
@@ -64,7 +64,7 @@ static const char *of_group(const struct tern_run_place *p, const char *name, in
     return getenv(full);
 }
 
-static int group_number(const struct tern_run_place *p, const char *name, int group, int64_t def,
+static int group_number(const struct tern_place *p, const char *name, int group, int64_t def,
                         int64_t *out, struct tern_err *err)
 {
     char full[80];
@@ -85,7 +85,7 @@ static int count_hosts(const char *list, int64_t *ret_n, struct tern_err *err)
     return 0;
 }
 
-static int add_nodes(struct tern_run_place *p, int group, struct tern_err *err)
+static int add_nodes(struct tern_place *p, int group, struct tern_err *err)
 {
     const char *list = of_group(p, "SLURM_JOB_NODELIST", group);
     size_t n = strlen(p->node_list);
@@ -115,7 +115,7 @@ static const char *per_node_key(const struct tern_recipe *r)
 }
 
 /* --ntasks-per-node or -n of the job that are not the recipe's. */
-static int check_tasks(const struct tern_run_place *p, const struct tern_recipe *r,
+static int check_tasks(const struct tern_place *p, const struct tern_recipe *r,
                        struct tern_err *err)
 {
     int64_t first = 0, per_node, tasks;
@@ -160,14 +160,14 @@ static int64_t cpus_of_job(uint32_t id)
 }
 
 /* CPUs for the ranks of the node that has the fewest. */
-static int check_cpus(struct tern_run_place *p, const struct tern_recipe *r, struct tern_err *err)
+static int check_cpus(struct tern_place *p, const struct tern_recipe *r, struct tern_err *err)
 {
     int64_t least = -1, chosen;
     const char *list = NULL;
 
     for (int g = 0; g < p->groups; g++) {
         const char *of = of_group(p, "SLURM_JOB_CPUS_PER_NODE", g);
-        int64_t n = of ? tern_run_least_cpus(of) : -1;
+        int64_t n = of ? tern_place_least_cpus(of) : -1;
         if (n > 0 && (least < 0 || n < least)) {
             least = n;
             list = of;
@@ -194,7 +194,7 @@ static int check_cpus(struct tern_run_place *p, const struct tern_recipe *r, str
     return 0;
 }
 
-static int check_groups(const struct tern_run_place *p, const struct tern_recipe *r,
+static int check_groups(const struct tern_place *p, const struct tern_recipe *r,
                         struct tern_err *err)
 {
     if (p->groups == 1)
@@ -210,28 +210,28 @@ static int check_groups(const struct tern_run_place *p, const struct tern_recipe
     return 0;
 }
 
-int64_t tern_run_ranks_on_node(const struct tern_run_place *p, const struct tern_recipe *r)
+int64_t tern_place_ranks_on_node(const struct tern_place *p, const struct tern_recipe *r)
 {
     if (!r->workload.command)
         return p->ranks_per_node;
     return p->ranks_per_node * (r->workload.workers_per_node / r->workload.tasks_per_node);
 }
 
-static int check_degrees(const struct tern_run_place *p, const struct tern_recipe *r,
+static int check_degrees(const struct tern_place *p, const struct tern_recipe *r,
                          struct tern_err *err)
 {
     struct tern_err why = {0};
     int64_t nodes = p->nodes - (p->slurm ? r->launch.spares : 0);
 
     if (!r->workload.command || nodes < 1 ||
-        tern_run_map_check((size_t)nodes, tern_run_ranks_on_node(p, r), r->parallel.tensor,
-                           r->parallel.pipeline, &why) == 0)
+        tern_place_map_check((size_t)nodes, tern_place_ranks_on_node(p, r), r->parallel.tensor,
+                             r->parallel.pipeline, &why) == 0)
         return 0;
     return tern_recipe_fail(r, "parallel", err, "%s", why.text);
 }
 
 /* Of a step around this process, what is to be known of it; its variables are not the ranks'. */
-static int leave_step(struct tern_run_place *p, struct tern_err *err)
+static int leave_step(struct tern_place *p, struct tern_err *err)
 {
     struct tern_env_step step;
     int64_t tasks = 1;
@@ -280,7 +280,7 @@ static void forget_other_job(void)
     tern_slurm_job_free(job);
 }
 
-static int in_job(struct tern_run_place *p, const struct tern_recipe *r, struct tern_err *err)
+static int in_job(struct tern_place *p, const struct tern_recipe *r, struct tern_err *err)
 {
     int64_t job, groups;
 
@@ -289,11 +289,11 @@ static int in_job(struct tern_run_place *p, const struct tern_recipe *r, struct 
         slurm_number("SLURM_RESTART_COUNT", 0, &p->restarts, err) < 0 ||
         slurm_number("SLURM_HET_SIZE", 1, &groups, err) < 0)
         return -1;
-    if (groups < 1 || groups > TERN_RUN_MAX_GROUPS)
+    if (groups < 1 || groups > TERN_PLACE_GROUPS_MAX)
         return tern_err_set(err, TERN_USAGE,
                             "the job has %" PRId64 " groups (SLURM_HET_SIZE); at most %d are "
                             "supported",
-                            groups, (int)TERN_RUN_MAX_GROUPS);
+                            groups, (int)TERN_PLACE_GROUPS_MAX);
     p->slurm = true;
     p->job = (uint32_t)job;
     if (getenv("SLURM_ARRAY_JOB_ID") &&
@@ -310,10 +310,10 @@ static int in_job(struct tern_run_place *p, const struct tern_recipe *r, struct 
     return check_degrees(p, r, err);
 }
 
-int tern_run_place(struct tern_run_place *p, const struct tern_recipe *r, int64_t ranks,
-                   struct tern_err *err)
+int tern_place_read(struct tern_place *p, const struct tern_recipe *r, int64_t ranks,
+                    struct tern_err *err)
 {
-    *p = (struct tern_run_place){.nodes = 1, .groups = 1};
+    *p = (struct tern_place){.nodes = 1, .groups = 1};
     p->ranks_per_node = r->workload.command ? r->workload.tasks_per_node : r->launch.ranks_per_node;
     if (gethostname(p->host, sizeof p->host - 1) < 0)
         return tern_err_sys(err, "cannot tell this host's name");

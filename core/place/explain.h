@@ -1,16 +1,16 @@
 /* Who is where, for people: `tern run --explain`. */
-#ifndef TERN_RUN_EXPLAIN_H
-#define TERN_RUN_EXPLAIN_H
+#ifndef TERN_PLACE_EXPLAIN_H
+#define TERN_PLACE_EXPLAIN_H
 
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/layout/layout.h"
-#include "core/run/order.h"
+#include "core/place/order.h"
 
-struct tern_run_explain {
+struct tern_place_explain {
     const struct tern_recipe *recipe;
-    const struct tern_run_place *place;
-    const struct tern_run_order *order;
+    const struct tern_place *place;
+    const struct tern_place_order *order;
     const char *about;                       /* where the nodes are from: "job 12" */
     const struct tern_layout_instance *type; /* of the nodes; NULL when not known */
     int threads;                             /* CPUs that a core of theirs shows */
@@ -21,8 +21,8 @@ struct tern_run_explain {
 
 /* A table of the nodes (rows that differ in their numbers alone are one), the groups and the
  * switches between their members, what a node's ranks have of it, the command line. */
-void tern_run_explain_text(const struct tern_run_explain *e, struct tern_buf *to);
+void tern_place_explain_text(const struct tern_place_explain *e, struct tern_buf *to);
 /* The same for programs, nothing folded.  A new reference. */
-json_t *tern_run_explain_json(const struct tern_run_explain *e);
+json_t *tern_place_explain_json(const struct tern_place_explain *e);
 
 #endif

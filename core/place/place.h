@@ -1,6 +1,6 @@
 /* Where an attempt runs: a Slurm job's nodes, or this machine. */
-#ifndef TERN_RUN_PLACE_H
-#define TERN_RUN_PLACE_H
+#ifndef TERN_PLACE_PLACE_H
+#define TERN_PLACE_PLACE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,9 +8,11 @@
 #include "core/base/err.h"
 #include "core/recipe/recipe.h"
 
-enum { TERN_RUN_MAX_GROUPS = 16 };
+struct tern_check_options; /* core/check/check.h */
 
-struct tern_run_place {
+enum { TERN_PLACE_GROUPS_MAX = 16 };
+
+struct tern_place {
     bool slurm;
     bool in_step;                  /* srun started this process: the ranks' step lies beside it */
     uint32_t job;                  /* 0 outside Slurm */
@@ -22,8 +24,8 @@ struct tern_run_place {
     char node_list[4096];  /* "trn1-[1-4]"; the host's name outside Slurm */
     bool chosen;           /* node_list is a part of the job's nodes */
     char host[256];
-    int groups;                              /* of a heterogeneous job; else 1 */
-    uint32_t group_job[TERN_RUN_MAX_GROUPS]; /* the job of each */
+    int groups;                                /* of a heterogeneous job; else 1 */
+    uint32_t group_job[TERN_PLACE_GROUPS_MAX]; /* the job of each */
 };
 
 /* Read the job's shape from its environment.  `ranks`: asked for outside Slurm, 0 for none.
@@ -36,13 +38,19 @@ struct tern_run_place {
  * ranks that do not divide over tensor x pipeline; a call by one of several tasks of
  * a step.  Told in the log:
  * --ntasks-per-node or -n that say something else than the recipe, which counts. */
-int tern_run_place(struct tern_run_place *p, const struct tern_recipe *r, int64_t ranks,
-                   struct tern_err *err);
+int tern_place_read(struct tern_place *p, const struct tern_recipe *r, int64_t ranks,
+                    struct tern_err *err);
 
 /* Ranks on a node: of a workload, those that its tasks start (workload.workers_per_node). */
-int64_t tern_run_ranks_on_node(const struct tern_run_place *p, const struct tern_recipe *r);
+int64_t tern_place_ranks_on_node(const struct tern_place *p, const struct tern_recipe *r);
+
+/* What is known of the machines that a recipe is to run on, before it runs: fills the number of
+ * nodes of the Slurm cluster, the memory of the largest, and of a NeuronCore where nodes have them;
+ * without Slurm, the memory of this machine.  The controller is queried once; what cannot be found
+ * out stays 0. */
+void tern_place_find_machines(struct tern_check_options *known);
 
 /* "128(x4),64" -> the least number in it; -1 when it is no such list. */
-int64_t tern_run_least_cpus(const char *list);
+int64_t tern_place_least_cpus(const char *list);
 
 #endif

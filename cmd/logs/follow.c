@@ -3,7 +3,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
-#include "core/run/logfile.h"
+#include "core/logs/logs.h"
 #include "core/slurm/slurm.h"
 
 #include <errno.h>
@@ -119,12 +119,12 @@ static enum state ask(struct follow *f, struct tern_err *err)
     return s;
 }
 
-static void print_all(struct follow *f, struct tern_run_logread *r)
+static void print_all(struct follow *f, struct tern_logs_reader *r)
 {
-    struct tern_run_logline line;
+    struct tern_logs_line line;
 
-    tern_run_logread_more(r);
-    while (tern_run_logread_next(r, &line))
+    tern_logs_reader_refresh(r);
+    while (tern_logs_reader_next(r, &line))
         logs_line(&line, f->attempt);
     fflush(stdout);
 }
@@ -145,8 +145,8 @@ static void wait_a_little(struct follow *f)
 /* The logs of one attempt; true when there is a next one. */
 static enum state follow_one(struct follow *f, struct tern_err *err)
 {
-    char *dir = tern_run_logs_dir(f->ledger, f->id, f->attempt);
-    struct tern_run_logread *r = tern_run_logread_open(dir, logs_want, NULL, err);
+    char *dir = tern_logs_dir(f->ledger, f->id, f->attempt);
+    struct tern_logs_reader *r = tern_logs_reader_open(dir, logs_want, NULL, err);
     enum state s = GOES_ON;
 
     f->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -169,7 +169,7 @@ static enum state follow_one(struct follow *f, struct tern_err *err)
     }
     if (r)
         print_all(f, r);
-    tern_run_logread_close(r);
+    tern_logs_reader_close(r);
     if (f->inotify >= 0)
         close(f->inotify);
     free(dir);

@@ -6,7 +6,7 @@
 
 #include "cmd/cmd.h"
 #include "core/ledger/ledger.h"
-#include "core/run/logread.h"
+#include "core/logs/read.h"
 
 enum { LOGS_RANGES = 64, LOGS_TAIL = 1000000 };
 
@@ -24,12 +24,12 @@ struct logs_options {
 };
 extern struct logs_options logs;
 
-/* A log of these is wanted (tern_run_logread_want). */
+/* A log of these is wanted (tern_logs_choose). */
 bool logs_want(void *self, int64_t rank, const char *node);
 /* Print a line if it is wanted. */
-void logs_line(const struct tern_run_logline *line, unsigned attempt);
+void logs_line(const struct tern_logs_line *line, unsigned attempt);
 /* The last `logs.tail` lines that are wanted, of all that is there. */
-int logs_tail(struct tern_run_logread *r, unsigned attempt, struct tern_err *err);
+int logs_tail(struct tern_logs_reader *r, unsigned attempt, struct tern_err *err);
 /* Everything of some attempts. */
 int logs_print(const char *ledger, const char *id, unsigned first, unsigned last,
                struct tern_err *err);

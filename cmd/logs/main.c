@@ -5,7 +5,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/run/logfile.h"
+#include "core/logs/logs.h"
 #include "core/site/site.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
-#include "core/run/logfile.h"
+#include "core/logs/logs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +18,12 @@ bool logs_want(void *self, int64_t rank, const char *node)
     return in && (!logs.node || strcmp(node, logs.node) == 0);
 }
 
-static bool wanted(const struct tern_run_logline *l)
+static bool wanted(const struct tern_logs_line *l)
 {
-    static char text[TERN_RUN_LOG_TEXT_MAX + 1];
+    static char text[TERN_LOGS_TEXT_MAX + 1];
 
     if (l->wall_ns < logs.since_ns || (l->mark == '~' && !logs.progress) ||
-        (l->stream == 't' && (logs.raw || tern_run_log_is_end(l->text, l->len))))
+        (l->stream == 't' && (logs.raw || tern_logs_is_end(l->text, l->len))))
         return false;
     if (!logs.has_grep)
         return true;
@@ -81,7 +81,7 @@ static const char *time_text(int64_t wall_ns)
     return text;
 }
 
-static void print_json(const struct tern_run_logline *l, unsigned attempt)
+static void print_json(const struct tern_logs_line *l, unsigned attempt)
 {
     static struct tern_buf b;
     json_t *text = json_stringn(l->text, l->len);
@@ -108,7 +108,7 @@ static void print_json(const struct tern_run_logline *l, unsigned attempt)
     json_decref(j);
 }
 
-static void print_text(const struct tern_run_logline *l)
+static void print_text(const struct tern_logs_line *l)
 {
     static const char *const colors[] = {"\033[36m", "\033[33m", "\033[32m",
                                          "\033[35m", "\033[34m", "\033[31m"};
@@ -131,7 +131,7 @@ static void print_text(const struct tern_run_logline *l)
     fwrite(b.data, 1, b.len, stdout);
 }
 
-void logs_line(const struct tern_run_logline *l, unsigned attempt)
+void logs_line(const struct tern_logs_line *l, unsigned attempt)
 {
     if (!wanted(l))
         return;
@@ -150,7 +150,7 @@ void logs_line(const struct tern_run_logline *l, unsigned attempt)
 
 /* A line that waits to be among the last. */
 struct kept {
-    struct tern_run_logline line;
+    struct tern_logs_line line;
     unsigned attempt;
     char *texts; /* node, name, text */
 };
@@ -160,7 +160,7 @@ struct ring {
     size_t size, n; /* n: so far, in all */
 };
 
-static void keep(struct ring *r, const struct tern_run_logline *l, unsigned attempt)
+static void keep(struct ring *r, const struct tern_logs_line *l, unsigned attempt)
 {
     struct kept *k = &r->v[r->n++ % r->size];
     size_t name = strlen(l->name) + 1, node = strlen(l->node) + 1;
@@ -195,19 +195,19 @@ static int ring_open(struct ring *ring, struct tern_err *err)
 }
 
 /* What may be among the last of one attempt. */
-static void keep_last(struct ring *ring, struct tern_run_logread *r, unsigned attempt)
+static void keep_last(struct ring *ring, struct tern_logs_reader *r, unsigned attempt)
 {
-    struct tern_run_logline line;
+    struct tern_logs_line line;
 
     if (!logs.has_grep && !logs.raw) /* each log's last would do */
-        tern_run_logread_tail(r, (uint64_t)logs.tail + TERN_RUN_LOG_PARTS, logs.progress);
-    tern_run_logread_more(r);
-    while (tern_run_logread_next(r, &line))
+        tern_logs_reader_tail(r, (uint64_t)logs.tail + TERN_LOGS_PARTS, logs.progress);
+    tern_logs_reader_refresh(r);
+    while (tern_logs_reader_next(r, &line))
         if (wanted(&line))
             keep(ring, &line, attempt);
 }
 
-int logs_tail(struct tern_run_logread *r, unsigned attempt, struct tern_err *err)
+int logs_tail(struct tern_logs_reader *r, unsigned attempt, struct tern_err *err)
 {
     struct ring ring;
 
@@ -221,7 +221,7 @@ int logs_tail(struct tern_run_logread *r, unsigned attempt, struct tern_err *err
 int logs_print(const char *ledger, const char *id, unsigned first, unsigned last,
                struct tern_err *err)
 {
-    struct tern_run_logline line;
+    struct tern_logs_line line;
     struct ring ring = {0};
     struct tern_err unread = {0};
     size_t found = 0, chosen = 0;
@@ -230,24 +230,24 @@ int logs_print(const char *ledger, const char *id, unsigned first, unsigned last
     if (logs.tail > 0 && ring_open(&ring, err) < 0)
         return -1;
     for (unsigned a = first; a <= last && rc == 0; a++) {
-        char *dir = tern_run_logs_dir(ledger, id, a);
-        struct tern_run_logread *r = tern_run_logread_open(dir, logs_want, NULL, err);
+        char *dir = tern_logs_dir(ledger, id, a);
+        struct tern_logs_reader *r = tern_logs_reader_open(dir, logs_want, NULL, err);
         free(dir);
         if (!r) {
             rc = -1;
             break;
         }
-        found += tern_run_logread_count(r);
+        found += tern_logs_reader_count(r);
         if (logs.tail > 0) {
             keep_last(&ring, r, a);
         } else {
-            tern_run_logread_more(r);
-            while (tern_run_logread_next(r, &line) && !ferror(stdout))
+            tern_logs_reader_refresh(r);
+            while (tern_logs_reader_next(r, &line) && !ferror(stdout))
                 logs_line(&line, a);
         }
-        chosen += tern_run_logread_chosen(r);
-        tern_run_logread_check(r, &unread);
-        tern_run_logread_close(r);
+        chosen += tern_logs_reader_chosen(r);
+        tern_logs_reader_check(r, &unread);
+        tern_logs_reader_close(r);
     }
     print_kept(&ring);
     if (rc == 0 && unread.code) {

@@ -9,7 +9,7 @@
 #include "core/run/beat.h"
 #include "core/run/keeper.h"
 #include "core/run/later.h"
-#include "core/run/logfile.h"
+#include "core/logs/logs.h"
 #include "core/run/outcome.h"
 #include "core/run/pace.h"
 #include "core/run/rows.h"
@@ -413,7 +413,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
                          a->o->recipe->launch.spares);
     w.stuck.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node);
     w.stuck.nodes = a->o->recipe->launch.spares > 0 ? a->place.node_list : NULL;
-    w.stuck.logs = tern_run_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
+    w.stuck.logs = tern_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
     tern_run_watch_signals(&w.signals);
     tern_run_beat_stop(&a->beat);
     if (tern_run_ranks_start(&ranks, a, err) < 0) {

@@ -3,7 +3,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/run/logfile.h"
+#include "core/logs/logs.h"
 #include "core/slurm/slurm.h"
 
 #include <dirent.h>
@@ -31,7 +31,7 @@ static bool has_rank_log(const char *logs)
     bool has = false;
 
     while (d && !has && (e = readdir(d)))
-        has = tern_run_log_parse(e->d_name, name, &part) == 0 && name[0] >= '0' && name[0] <= '9';
+        has = tern_logs_parse_name(e->d_name, name, &part) == 0 && name[0] >= '0' && name[0] <= '9';
     if (d)
         closedir(d);
     return has;
@@ -100,7 +100,7 @@ static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
             continue;
         if (lost(s, r->groups[g]))
             return LOST;
-        return s->logs && tern_run_logs_ended(s->logs, s->ranks, &status) ? OVER : THERE;
+        return s->logs && tern_logs_ended(s->logs, s->ranks, &status) ? OVER : THERE;
     }
     if (s->began || has_rank_log(s->logs))
         return GONE;
@@ -129,7 +129,7 @@ void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *
         return;
     if (!s->tell)
         s->tell = now + TERN_RUN_STUCK_WAITS_S * second;
-    if (s->over >= OVER_LOOKS && tern_run_logs_ended(s->logs, s->ranks, &s->status)) {
+    if (s->over >= OVER_LOOKS && tern_logs_ended(s->logs, s->ranks, &s->status)) {
         tern_warn("srun has not ended, though every rank has for %d s: ending it",
                   (int)TERN_RUN_STUCK_LOOK_S);
         s->ended = s->known = true;

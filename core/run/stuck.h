@@ -32,7 +32,7 @@ enum { TERN_RUN_STUCK_LOOK_S = 10, TERN_RUN_STUCK_LOOKS = 3 };
 enum { TERN_RUN_STUCK_WAITS_S = 3, TERN_RUN_STUCK_WAITS_AGAIN_S = 300 };
 
 struct tern_run_stuck {
-    char *logs;   /* the attempt's (tern_run_logs_dir), malloc'ed: a rank's tells that it began */
+    char *logs;   /* the attempt's (tern_logs_dir), malloc'ed: a rank's tells that it began */
     size_t ranks; /* that have logs */
     /* The attempt's in Slurm's notation, where the step outlives one of them (launch.spares), else
      * NULL; borrowed. */

@@ -9,8 +9,8 @@
 #include "core/run/beacon.h"
 #include "core/run/feed.h"
 #include "core/run/intake.h"
-#include "core/run/lines.h"
-#include "core/run/logfile.h"
+#include "core/logs/lines.h"
+#include "core/logs/logs.h"
 #include "core/run/memory.h"
 #include "core/run/metric.h"
 
@@ -47,9 +47,9 @@ static const char stream_names[] = TERN_RUN_FEED_NAMES;
 struct keeper {
     char memory[500];               /* that it was killed for it; "": it was not */
     int status;                     /* wait(2)'s of the program, when it has ended */
-    struct tern_run_logfile *log;   /* NULL: none */
+    struct tern_logs_file *log;     /* NULL: none */
     struct tern_run_intake *intake; /* NULL: none */
-    struct tern_run_lines lines[N_STREAMS];
+    struct tern_logs_lines lines[N_STREAMS];
 };
 
 struct task {
@@ -104,7 +104,7 @@ static void keep_text(void *self, int64_t wall_ns, char stream, char mark, const
     struct keeper *k = self;
 
     if (k->log && stream != 'm')
-        tern_run_logfile_add(k->log, wall_ns, stream, mark, text, len);
+        tern_logs_file_add(k->log, wall_ns, stream, mark, text, len);
 }
 
 static void keep_line(void *self, int64_t wall_ns, char stream, const char *text, size_t len,
@@ -143,7 +143,7 @@ static void take(void *self, int64_t wall_ns, char stream, const char *data, siz
     struct keeper *k = self;
     int which = stream == 'o' ? OUT : stream == 'e' ? ERR : METRIC;
 
-    tern_run_lines_take(&k->lines[which], wall_ns, data, len);
+    tern_logs_lines_take(&k->lines[which], wall_ns, data, len);
 }
 
 static void lost(void *self, char stream, uint64_t lines)
@@ -152,11 +152,11 @@ static void lost(void *self, char stream, uint64_t lines)
 
     for (int i = 0; i < N_STREAMS; i++)
         if (stream == stream_names[i])
-            tern_run_lines_gap(&k->lines[i]);
+            tern_logs_lines_gap(&k->lines[i]);
     if (stream == stream_names[METRIC] && k->intake)
         tern_run_intake_lost(k->intake, lines);
     else if (k->log && lines)
-        tern_run_logfile_lost(k->log, lines);
+        tern_logs_file_add_lost(k->log, lines);
 }
 
 static void idle(void *self)
@@ -165,9 +165,9 @@ static void idle(void *self)
     int64_t now = tern_clock_wall_ns();
 
     for (int i = OUT; i <= ERR; i++)
-        tern_run_lines_idle(&k->lines[i], now, false);
+        tern_logs_lines_idle(&k->lines[i], now, false);
     if (k->log)
-        tern_run_logfile_flush(k->log);
+        tern_logs_file_flush(k->log);
     if (k->intake)
         tern_run_intake_tick(k->intake, now, false);
 }
@@ -179,8 +179,8 @@ static void finish(void *self)
     int64_t now = tern_clock_wall_ns();
 
     for (int i = 0; i < N_STREAMS; i++) {
-        tern_run_lines_idle(&k->lines[i], now, true);
-        tern_run_lines_free(&k->lines[i]);
+        tern_logs_lines_idle(&k->lines[i], now, true);
+        tern_logs_lines_free(&k->lines[i]);
     }
     if (k->intake)
         tern_run_intake_tick(k->intake, now, true);
@@ -188,18 +188,18 @@ static void finish(void *self)
         tern_run_intake_event(k->intake, "memory", "error", k->memory);
     tern_run_intake_close(k->intake);
     if (k->log) {
-        tern_run_logfile_flush(k->log);
-        uint64_t lines = tern_run_logfile_untold(k->log);
+        tern_logs_file_flush(k->log);
+        uint64_t lines = tern_logs_file_unreported(k->log);
         if (lines) /* the log itself may have no room for a word */
             tern_warn("rank %" PRId64 ": the last %" PRIu64 " lines are missing in its log (is the "
                       "ledger's storage full?)",
                       tern_run_task_rank(), lines);
     }
-    if (k->log && !tern_run_logfile_untold(k->log)) {
-        tern_run_logfile_ended(k->log, now, k->status);
-        tern_run_logfile_flush(k->log);
+    if (k->log && !tern_logs_file_unreported(k->log)) {
+        tern_logs_file_add_end(k->log, now, k->status);
+        tern_logs_file_flush(k->log);
     }
-    tern_run_logfile_close(k->log);
+    tern_logs_file_close(k->log);
 }
 
 /* Log and intake of this rank, as the environment says; what fails is told, and done without. */
@@ -210,12 +210,12 @@ static void keeper_open(struct task *t)
     struct keeper *k = &t->keeper;
     int64_t rank = tern_run_task_rank();
     char name[32], node[256];
-    uint64_t bytes = tern_run_log_bytes();
+    uint64_t bytes = tern_logs_bytes();
 
     snprintf(name, sizeof name, "%" PRId64, rank);
     node_name(node, sizeof node);
     if (dir && bytes) {
-        k->log = tern_run_logfile_open(dir, name, node, bytes, &err);
+        k->log = tern_logs_file_open(dir, name, node, bytes, &err);
         if (!k->log)
             tern_warn("rank %" PRId64 " has no log: %s", rank, err.text);
     }
@@ -227,7 +227,7 @@ static void keeper_open(struct task *t)
     }
     for (int i = 0; i < N_STREAMS; i++) {
         k->lines[i].stream = stream_names[i];
-        k->lines[i].to = (struct tern_run_lines_to){
+        k->lines[i].to = (struct tern_logs_lines_to){
             .self = k,
             .log = i == METRIC ? keep_words : keep_text,
             .line = k->intake && i != METRIC ? keep_line : NULL,

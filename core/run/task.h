@@ -1,8 +1,8 @@
 /* One rank's program, run by a process that stands between it and the step: tern-task.
  *
  * The program is a child with stdin as it is, and its stdout and stderr in pipes.  What it prints
- * is passed on unchanged and at once, and kept in the rank's log (logfile.h); values among it go to
- * the ledger (intake.h).  Neither waits for storage: a thread of its own writes (feed.h).
+ * is passed on unchanged and at once, and kept in the rank's log (core/logs/logs.h); values among
+ * it go to the ledger (intake.h).  Neither waits for storage: a thread of its own writes (feed.h).
  *
  * Signals: whoever signals a rank (slurmstepd, orted, the supervisor) signals all its processes or
  * its process group, in which the program stays.  So it hears a signal once, directly, and

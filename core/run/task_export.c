@@ -4,35 +4,35 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/run/logfile.h"
+#include "core/logs/logs.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-static struct tern_run_logfile *own; /* of the newest attempt; there is one supervisor a process */
+static struct tern_logs_file *own; /* of the newest attempt; there is one supervisor a process */
 
 static void keep(const char *line, size_t len)
 {
-    tern_run_logfile_add(own, tern_clock_wall_ns(), 't', ' ', line, len);
-    tern_run_logfile_flush(own);
+    tern_logs_file_add(own, tern_clock_wall_ns(), 't', ' ', line, len);
+    tern_logs_file_flush(own);
 }
 
 static void open_own(const char *dir)
 {
     char host[256] = "";
-    uint64_t bytes = tern_run_log_bytes();
+    uint64_t bytes = tern_logs_bytes();
 
     tern_log_copy(NULL);
-    tern_run_logfile_close(own);
+    tern_logs_file_close(own);
     gethostname(host, sizeof host - 1);
-    own = bytes ? tern_run_logfile_open(dir, "run", host, bytes, NULL) : NULL;
+    own = bytes ? tern_logs_file_open(dir, "run", host, bytes, NULL) : NULL;
     if (own)
         tern_log_copy(keep);
 }
 
 void tern_run_task_export(const struct tern_recipe *r, const char *run_id, unsigned attempt)
 {
-    char *logs = tern_run_logs_dir(r->ledger.dir, run_id, attempt);
+    char *logs = tern_logs_dir(r->ledger.dir, run_id, attempt);
     struct tern_buf b = {0};
 
     for (size_t i = 0; i < r->workload.metrics.n; i++) {

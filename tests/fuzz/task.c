@@ -4,8 +4,8 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/run/intake.h"
-#include "core/run/lines.h"
-#include "core/run/logread.h"
+#include "core/logs/lines.h"
+#include "core/logs/read.h"
 #include "core/run/tensorboard.h"
 #include "tests/unit/tap.h"
 
@@ -86,28 +86,28 @@ int main(void)
         size_t len = mutate(data, sizeof data), used;
         char *exact = malloc(len + 1); /* so that a byte too far is seen */
         memcpy(exact, data, len);
-        struct tern_run_lines l = {.to = {in, see_log, see_line}, .stream = 'o'};
+        struct tern_logs_lines l = {.to = {in, see_log, see_line}, .stream = 'o'};
         for (size_t at = 0; at < len;) {
             size_t k = 1 + pick((uint32_t)(len - at));
-            tern_run_lines_take(&l, i, exact + at, k);
-            tern_run_lines_idle(&l, i + (int64_t)pick(3) * 1000000000, false);
+            tern_logs_lines_take(&l, i, exact + at, k);
+            tern_logs_lines_idle(&l, i + (int64_t)pick(3) * 1000000000, false);
             at += k;
         }
-        tern_run_lines_idle(&l, i, true);
-        tern_run_lines_free(&l);
+        tern_logs_lines_idle(&l, i, true);
+        tern_logs_lines_free(&l);
         tern_run_intake_tick(in, i, 1);
         FILE *f = i % 16 ? NULL : fopen(path, "w");
         if (f) {
-            struct tern_run_logline line;
+            struct tern_logs_line line;
             fwrite(exact, 1, len, f);
             fclose(f);
-            struct tern_run_logread *r = tern_run_logread_open(dir, NULL, NULL, NULL);
+            struct tern_logs_reader *r = tern_logs_reader_open(dir, NULL, NULL, NULL);
             if (pick(2))
-                tern_run_logread_tail(r, pick(4), pick(2));
-            tern_run_logread_more(r);
-            while (tern_run_logread_next(r, &line))
+                tern_logs_reader_tail(r, pick(4), pick(2));
+            tern_logs_reader_refresh(r);
+            while (tern_logs_reader_next(r, &line))
                 see_log(NULL, line.wall_ns, line.stream, line.mark, line.text, line.len);
-            tern_run_logread_close(r);
+            tern_logs_reader_close(r);
         }
         free(exact);
 

@@ -8,9 +8,9 @@
 #include "core/recipe/recipe.h"
 #include "core/run/feed.h"
 #include "core/run/intake.h"
-#include "core/run/lines.h"
-#include "core/run/logfile.h"
-#include "core/run/logread.h"
+#include "core/logs/lines.h"
+#include "core/logs/logs.h"
+#include "core/logs/read.h"
 #include "core/run/metric.h"
 #include "core/run/tensorboard.h"
 
@@ -55,23 +55,23 @@ static void see_line(void *self, int64_t wall_ns, char stream, const char *text,
 static void shown(const char *what, const char *const *pieces, const char *log, const char *lines)
 {
     struct seen s = {0};
-    struct tern_run_lines l = {.to = {&s, see_log, see_line}, .stream = 'o'};
+    struct tern_logs_lines l = {.to = {&s, see_log, see_line}, .stream = 'o'};
     int64_t now = 100 * second;
 
     for (; *pieces; pieces++, now += second) {
         if (strcmp(*pieces, GAP) == 0) {
-            tern_run_lines_gap(&l);
+            tern_logs_lines_gap(&l);
             continue;
         }
-        tern_run_lines_take(&l, now, *pieces, strlen(*pieces));
-        tern_run_lines_idle(&l, now + second / 2, false);
+        tern_logs_lines_take(&l, now, *pieces, strlen(*pieces));
+        tern_logs_lines_idle(&l, now + second / 2, false);
         if (!**pieces)
-            tern_run_lines_idle(&l, now + 2 * second, false);
+            tern_logs_lines_idle(&l, now + 2 * second, false);
     }
-    tern_run_lines_idle(&l, now, true);
+    tern_logs_lines_idle(&l, now, true);
     is(s.log.data ? s.log.data : "", log, "%s: the log", what);
     is(s.lines.data ? s.lines.data : "", lines, "%s: what patterns see", what);
-    tern_run_lines_free(&l);
+    tern_logs_lines_free(&l);
     tern_buf_free(&s.log);
     tern_buf_free(&s.lines);
 }
@@ -94,13 +94,13 @@ static void lines(void)
     shown("a fast bar", PIECES("\r1\r2\r3\r4", "", "\r5\n"), "100o~4|102o 5|", "1|2|3|4..|4|5|");
 
     struct seen s = {0};
-    struct tern_run_lines l = {.to = {&s, see_log, see_line}, .stream = 'e'};
-    char *big = malloc(TERN_RUN_LOG_TEXT_MAX * 2 + 10);
-    memset(big, 'x', TERN_RUN_LOG_TEXT_MAX * 2 + 10);
-    big[TERN_RUN_LOG_TEXT_MAX * 2 + 9] = '\n';
-    tern_run_lines_take(&l, 1, big, TERN_RUN_LOG_TEXT_MAX * 2 + 10);
-    ok(s.log.len == TERN_RUN_LOG_TEXT_MAX * 2 + 9 + 3 * 4, "a long line comes in three pieces");
-    tern_run_lines_free(&l);
+    struct tern_logs_lines l = {.to = {&s, see_log, see_line}, .stream = 'e'};
+    char *big = malloc(TERN_LOGS_TEXT_MAX * 2 + 10);
+    memset(big, 'x', TERN_LOGS_TEXT_MAX * 2 + 10);
+    big[TERN_LOGS_TEXT_MAX * 2 + 9] = '\n';
+    tern_logs_lines_take(&l, 1, big, TERN_LOGS_TEXT_MAX * 2 + 10);
+    ok(s.log.len == TERN_LOGS_TEXT_MAX * 2 + 9 + 3 * 4, "a long line comes in three pieces");
+    tern_logs_lines_free(&l);
     tern_buf_free(&s.log);
     tern_buf_free(&s.lines);
     free(big);
@@ -110,17 +110,17 @@ static void lines(void)
 
 static char *merged(const char *dir, int64_t tail)
 {
-    struct tern_run_logread *r = tern_run_logread_open(dir, NULL, NULL, NULL);
-    struct tern_run_logline l;
+    struct tern_logs_reader *r = tern_logs_reader_open(dir, NULL, NULL, NULL);
+    struct tern_logs_line l;
     struct tern_buf b = {0};
 
     if (tail)
-        tern_run_logread_tail(r, (uint64_t)tail, false);
-    tern_run_logread_more(r);
-    while (tern_run_logread_next(r, &l))
+        tern_logs_reader_tail(r, (uint64_t)tail, false);
+    tern_logs_reader_refresh(r);
+    while (tern_logs_reader_next(r, &l))
         tern_buf_printf(&b, "%" PRId64 " %s@%s %c%c%.*s\n", l.wall_ns, l.name, l.node, l.stream,
                         l.mark, (int)l.len, l.text);
-    tern_run_logread_close(r);
+    tern_logs_reader_close(r);
     return b.data ? b.data : tern_strdup("");
 }
 
@@ -130,27 +130,27 @@ static void logs(void)
     char *dir = tern_strf("%s/ledger/logs", work), name[32], *s;
     unsigned part = 7;
 
-    ok(tern_run_log_parse("12.log", name, &part) == 0 && part == 0 && strcmp(name, "12") == 0 &&
-           tern_run_log_parse("run.000012.log", name, &part) == 0 && part == 12 &&
+    ok(tern_logs_parse_name("12.log", name, &part) == 0 && part == 0 && strcmp(name, "12") == 0 &&
+           tern_logs_parse_name("run.000012.log", name, &part) == 0 && part == 12 &&
            strcmp(name, "run") == 0,
        "names of logs");
-    ok(tern_run_log_parse("a-b.log", name, &part) < 0 &&
-           tern_run_log_parse("1.12.log", name, &part) < 0 &&
-           tern_run_log_parse("1.000000.log", name, &part) < 0 &&
-           tern_run_log_parse("..log", name, &part) < 0 &&
-           tern_run_log_parse("0123456789012345678901234567890123456789.log", name, &part) < 0,
+    ok(tern_logs_parse_name("a-b.log", name, &part) < 0 &&
+           tern_logs_parse_name("1.12.log", name, &part) < 0 &&
+           tern_logs_parse_name("1.000000.log", name, &part) < 0 &&
+           tern_logs_parse_name("..log", name, &part) < 0 &&
+           tern_logs_parse_name("0123456789012345678901234567890123456789.log", name, &part) < 0,
        "names of none");
 
-    struct tern_run_logfile *a = tern_run_logfile_open(dir, "1", "n1", 1 << 20, &err);
-    struct tern_run_logfile *b = tern_run_logfile_open(dir, "run", "n0", 1 << 20, &err);
+    struct tern_logs_file *a = tern_logs_file_open(dir, "1", "n1", 1 << 20, &err);
+    struct tern_logs_file *b = tern_logs_file_open(dir, "run", "n0", 1 << 20, &err);
     ok(a && b, "two logs: %s", err.text);
-    tern_run_logfile_add(a, 10, 'o', ' ', "one", 3);
-    tern_run_logfile_add(b, 5, 't', ' ', "begin", 5);
-    tern_run_logfile_add(a, 30, 'e', '+', "th", 2);
-    tern_run_logfile_add(b, 20, 't', ' ', "", 0);
-    tern_run_logfile_add(b, 30, 't', ' ', "same", 4);
-    tern_run_logfile_flush(a);
-    tern_run_logfile_flush(b);
+    tern_logs_file_add(a, 10, 'o', ' ', "one", 3);
+    tern_logs_file_add(b, 5, 't', ' ', "begin", 5);
+    tern_logs_file_add(a, 30, 'e', '+', "th", 2);
+    tern_logs_file_add(b, 20, 't', ' ', "", 0);
+    tern_logs_file_add(b, 30, 't', ' ', "same", 4);
+    tern_logs_file_flush(a);
+    tern_logs_file_flush(b);
     s = merged(dir, 0);
     is(s, "5 run@n0 t begin\n10 1@n1 o one\n20 run@n0 t \n30 run@n0 t same\n30 1@n1 e+th\n",
        "merged by time; the supervisor first");
@@ -160,7 +160,7 @@ static void logs(void)
     free(s);
 
     /* A torn record at the end is not there yet; rubbish is left out. */
-    char *path = tern_run_log_path(dir, "1", 0);
+    char *path = tern_logs_path(dir, "1", 0);
     FILE *f = fopen(path, "a");
     fputs("rubbish\n99999999999999999999 o x\n40 q x\n40 o torn", f);
     fclose(f);
@@ -169,29 +169,29 @@ static void logs(void)
     ok(!strstr(s, "torn") && !strstr(s, "rubbish"), "and rubbish too");
     free(s);
     free(path);
-    tern_run_logfile_close(a);
-    tern_run_logfile_close(b);
+    tern_logs_file_close(a);
+    tern_logs_file_close(b);
 
     /* Bounded: the beginning and the newest stay, the gap is told. */
     char *small = tern_strf("%s/small", work), line[120];
-    a = tern_run_logfile_open(small, "0", "n", 1 << 20, &err);
+    a = tern_logs_file_open(small, "0", "n", 1 << 20, &err);
     for (int i = 0; i < 50000; i++) {
         int n = snprintf(line, sizeof line, "line %06d of a talkative program", i);
-        tern_run_logfile_add(a, i, 'o', ' ', line, (size_t)n);
+        tern_logs_file_add(a, i, 'o', ' ', line, (size_t)n);
     }
-    tern_run_logfile_close(a);
+    tern_logs_file_close(a);
     uint64_t bytes = 0;
     int files = 0;
     for (unsigned i = 0; i < 100; i++) {
         struct stat st;
-        path = tern_run_log_path(small, "0", i);
+        path = tern_logs_path(small, "0", i);
         if (stat(path, &st) == 0) {
             files++;
             bytes += (uint64_t)st.st_size;
         }
         free(path);
     }
-    ok(files == TERN_RUN_LOG_PARTS && bytes <= 1 << 20, "%d files, %" PRIu64 " bytes of %d", files,
+    ok(files == TERN_LOGS_PARTS && bytes <= 1 << 20, "%d files, %" PRIu64 " bytes of %d", files,
        bytes, 1 << 20);
     ok(bytes > (1 << 20) * 3 / 4, "and they are used");
     s = merged(small, 0);
@@ -215,21 +215,21 @@ static void logs(void)
     struct rlimit old, tiny;
     getrlimit(RLIMIT_FSIZE, &old);
     signal(SIGXFSZ, SIG_IGN);
-    a = tern_run_logfile_open(full, "0", "n", 1 << 20, &err);
+    a = tern_logs_file_open(full, "0", "n", 1 << 20, &err);
     tiny = (struct rlimit){40, old.rlim_max};
     setrlimit(RLIMIT_FSIZE, &tiny);
     for (int i = 0; i < 5; i++)
-        tern_run_logfile_add(a, i, 'o', ' ', "0123456789", 10);
-    tern_run_logfile_flush(a);
-    ok(tern_run_logfile_untold(a) == 4, "of five lines four did not fit: %" PRIu64,
-       tern_run_logfile_untold(a));
-    tern_run_logfile_add(a, 8, 'o', ' ', "0123456789", 10);
-    tern_run_logfile_flush(a);
-    ok(tern_run_logfile_untold(a) == 5, "nor the word that tells it, which is no line: %" PRIu64,
-       tern_run_logfile_untold(a));
+        tern_logs_file_add(a, i, 'o', ' ', "0123456789", 10);
+    tern_logs_file_flush(a);
+    ok(tern_logs_file_unreported(a) == 4, "of five lines four did not fit: %" PRIu64,
+       tern_logs_file_unreported(a));
+    tern_logs_file_add(a, 8, 'o', ' ', "0123456789", 10);
+    tern_logs_file_flush(a);
+    ok(tern_logs_file_unreported(a) == 5, "nor the word that tells it, which is no line: %" PRIu64,
+       tern_logs_file_unreported(a));
     setrlimit(RLIMIT_FSIZE, &old);
-    tern_run_logfile_add(a, 9, 'o', ' ', "again", 5);
-    tern_run_logfile_close(a);
+    tern_logs_file_add(a, 9, 'o', ' ', "again", 5);
+    tern_logs_file_close(a);
     s = merged(full, 0);
     is(s, "0 0@n o 0123456789\n9 0@n t 5 lines are missing here: File too large\n9 0@n o again\n",
        "and that is told in their place");
@@ -246,16 +246,16 @@ static const char *kept(unsigned n, size_t bytes, uint64_t share)
     char *ledger = tern_strf("%s/trim", work), *text = calloc(1, bytes + 1);
 
     for (unsigned a = 1; a <= n; a++) {
-        char *dir = tern_run_logs_dir(ledger, "R", a), *file = tern_run_log_path(dir, "0", 0);
+        char *dir = tern_logs_dir(ledger, "R", a), *file = tern_logs_path(dir, "0", 0);
         tern_fs_mkdirs(dir, 0777, NULL);
         tern_fs_replace(file, text, bytes, 0644, NULL);
         free(dir);
         free(file);
     }
-    tern_run_logs_trim(ledger, "R", n + 1, share);
+    tern_logs_trim(ledger, "R", n + 1, share);
     out[0] = '\0';
     for (unsigned a = 1; a <= n; a++) {
-        char *dir = tern_run_logs_dir(ledger, "R", a);
+        char *dir = tern_logs_dir(ledger, "R", a);
         if (tern_fs_exists(dir))
             snprintf(out + strlen(out), sizeof out - strlen(out), "%u ", a);
         free(dir);

@@ -1,10 +1,10 @@
-#include "core/run/logread.h"
+#include "core/logs/read.h"
 
 #include "core/base/fs.h"
 #include "core/base/again.h"
 #include "core/base/str.h"
 #include "core/ledger/ledger.h"
-#include "core/run/logfile.h"
+#include "core/logs/logs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 enum {
-    READ = 1 << 15,                    /* at once */
-    LINE = TERN_RUN_LOG_TEXT_MAX + 64, /* a record and its head */
+    READ = 1 << 15,                 /* at once */
+    LINE = TERN_LOGS_TEXT_MAX + 64, /* a record and its head */
     LOGS_MAX = 1 << 16,
 };
 
@@ -43,9 +43,9 @@ struct source {
     char word[64];
 };
 
-struct tern_run_logread {
+struct tern_logs_reader {
     char *dir;
-    tern_run_logread_want *want;
+    tern_logs_choose *want;
     void *self;
     struct source **sources; /* [n], by name */
     size_t n, cap;
@@ -56,10 +56,10 @@ struct tern_run_logread {
 
 /* ------------------------------------------------------------------ a log */
 
-static ssize_t read_part(const struct tern_run_logread *r, struct source *s, unsigned part,
+static ssize_t read_part(const struct tern_logs_reader *r, struct source *s, unsigned part,
                          char *to, size_t len, uint64_t offset)
 {
-    char *path = tern_run_log_path(r->dir, s->name, part);
+    char *path = tern_logs_path(r->dir, s->name, part);
     int fd = -1;
     ssize_t n = -1;
     struct stat st;
@@ -80,7 +80,7 @@ static ssize_t read_part(const struct tern_run_logread *r, struct source *s, uns
 }
 
 /* The least part above `after` that is there; `after` itself when there is none. */
-static unsigned next_part(const struct tern_run_logread *r, const struct source *s, unsigned after)
+static unsigned next_part(const struct tern_logs_reader *r, const struct source *s, unsigned after)
 {
     char name[32];
     unsigned part, best = 0;
@@ -88,7 +88,7 @@ static unsigned next_part(const struct tern_run_logread *r, const struct source 
     DIR *d = TERN_AGAIN_PTR(opendir(r->dir));
 
     while (d && (e = readdir(d)))
-        if (tern_run_log_parse(e->d_name, name, &part) == 0 && strcmp(name, s->name) == 0 &&
+        if (tern_logs_parse_name(e->d_name, name, &part) == 0 && strcmp(name, s->name) == 0 &&
             part > after && (!best || part < best))
             best = part;
     if (d)
@@ -114,7 +114,7 @@ static bool make_room(struct source *s)
 }
 
 /* More bytes; false when there are none yet. */
-static bool refill(struct tern_run_logread *r, struct source *s)
+static bool refill(struct tern_logs_reader *r, struct source *s)
 {
     if (s->end - s->at > LINE || !make_room(s))
         s->at = s->end = 0; /* no log of ours: leave it out */
@@ -170,9 +170,9 @@ static bool parse(struct source *s, const char *line, size_t len)
 /* "tern-log 1 NAME NODE" */
 static bool header(struct source *s, const char *line, size_t len)
 {
-    size_t magic = strlen(TERN_RUN_LOG_MAGIC " "), name = strlen(s->name);
+    size_t magic = strlen(TERN_LOGS_MAGIC " "), name = strlen(s->name);
 
-    if (len <= magic + name || memcmp(line, TERN_RUN_LOG_MAGIC " ", magic) != 0)
+    if (len <= magic + name || memcmp(line, TERN_LOGS_MAGIC " ", magic) != 0)
         return false;
     size_t at = magic + name + 1, n = len > at ? len - at : 0;
     if (n >= sizeof s->node)
@@ -184,7 +184,7 @@ static bool header(struct source *s, const char *line, size_t len)
 }
 
 /* The next record of a log, into it. */
-static bool advance(struct tern_run_logread *r, struct source *s)
+static bool advance(struct tern_logs_reader *r, struct source *s)
 {
     s->has = false;
     if (s->gap) {
@@ -222,7 +222,7 @@ static bool before(const struct source *a, const struct source *b)
     return a->wall_ns != b->wall_ns ? a->wall_ns < b->wall_ns : a->rank < b->rank;
 }
 
-static void sift_down(struct tern_run_logread *r, size_t i)
+static void sift_down(struct tern_logs_reader *r, size_t i)
 {
     for (;;) {
         size_t least = i, left = 2 * i + 1;
@@ -238,7 +238,7 @@ static void sift_down(struct tern_run_logread *r, size_t i)
     }
 }
 
-static void push(struct tern_run_logread *r, struct source *s)
+static void push(struct tern_logs_reader *r, struct source *s)
 {
     size_t i = r->n_heap++;
 
@@ -250,7 +250,7 @@ static void push(struct tern_run_logread *r, struct source *s)
 }
 
 /* Where a log of that name is, or belongs. */
-static size_t find(const struct tern_run_logread *r, const char *name)
+static size_t find(const struct tern_logs_reader *r, const char *name)
 {
     size_t lo = 0, hi = r->n;
 
@@ -264,7 +264,7 @@ static size_t find(const struct tern_run_logread *r, const char *name)
     return lo;
 }
 
-static struct source *add_source(struct tern_run_logread *r, const char *name, size_t at)
+static struct source *add_source(struct tern_logs_reader *r, const char *name, size_t at)
 {
     struct source *s = calloc(1, sizeof *s);
 
@@ -307,7 +307,7 @@ static bool is_sound(const char *dir)
     return sound;
 }
 
-static void scan(struct tern_run_logread *r)
+static void scan(struct tern_logs_reader *r)
 {
     char name[32];
     unsigned part;
@@ -315,7 +315,7 @@ static void scan(struct tern_run_logread *r)
     DIR *d = is_sound(r->dir) ? TERN_AGAIN_PTR(opendir(r->dir)) : NULL;
 
     while (d && (e = readdir(d))) {
-        if (tern_run_log_parse(e->d_name, name, &part) < 0)
+        if (tern_logs_parse_name(e->d_name, name, &part) < 0)
             continue;
         size_t at = find(r, name);
         struct source *s = at < r->n && strcmp(r->sources[at]->name, name) == 0 ? r->sources[at]
@@ -328,7 +328,7 @@ static void scan(struct tern_run_logread *r)
         closedir(d);
 }
 
-void tern_run_logread_more(struct tern_run_logread *r)
+void tern_logs_reader_refresh(struct tern_logs_reader *r)
 {
     scan(r);
     for (size_t i = 0; i < r->n; i++) {
@@ -338,7 +338,7 @@ void tern_run_logread_more(struct tern_run_logread *r)
     }
 }
 
-bool tern_run_logread_next(struct tern_run_logread *r, struct tern_run_logline *line)
+bool tern_logs_reader_next(struct tern_logs_reader *r, struct tern_logs_line *line)
 {
     struct source *s = r->taken;
 
@@ -351,7 +351,7 @@ bool tern_run_logread_next(struct tern_run_logread *r, struct tern_run_logline *
     r->heap[0] = r->heap[--r->n_heap];
     sift_down(r, 0);
     r->taken = s;
-    *line = (struct tern_run_logline){
+    *line = (struct tern_logs_line){
         .wall_ns = s->wall_ns,
         .name = s->name,
         .rank = s->rank,
@@ -375,7 +375,7 @@ static bool overwritten(const char *line, size_t len)
 }
 
 /* Set `s` to its last `n` lines, by reading backwards. */
-static void tail(struct tern_run_logread *r, struct source *s, uint64_t n, bool progress)
+static void tail(struct tern_logs_reader *r, struct source *s, uint64_t n, bool progress)
 {
     struct stat st;
     unsigned part = s->newest;
@@ -384,7 +384,7 @@ static void tail(struct tern_run_logread *r, struct source *s, uint64_t n, bool 
     if (!s->size && !make_room(s))
         return;
     for (;; part--) {
-        char *path = tern_run_log_path(r->dir, s->name, part);
+        char *path = tern_logs_path(r->dir, s->name, part);
         uint64_t at = TERN_AGAIN(stat(path, &st)) == 0 ? (uint64_t)st.st_size : 0;
         free(path);
         if (at == 0 && part > 1)
@@ -406,7 +406,7 @@ static void tail(struct tern_run_logread *r, struct source *s, uint64_t n, bool 
     }
 }
 
-void tern_run_logread_tail(struct tern_run_logread *r, uint64_t n, bool progress)
+void tern_logs_reader_tail(struct tern_logs_reader *r, uint64_t n, bool progress)
 {
     char line[320];
 
@@ -423,10 +423,10 @@ void tern_run_logread_tail(struct tern_run_logread *r, uint64_t n, bool progress
 
 /* ------------------------------------------------------------------ open, close */
 
-struct tern_run_logread *tern_run_logread_open(const char *dir, tern_run_logread_want *want,
-                                               void *self, struct tern_err *err)
+struct tern_logs_reader *tern_logs_reader_open(const char *dir, tern_logs_choose *want, void *self,
+                                               struct tern_err *err)
 {
-    struct tern_run_logread *r = tern_alloc(1, sizeof *r, "logs", err);
+    struct tern_logs_reader *r = tern_alloc(1, sizeof *r, "logs", err);
 
     if (!r)
         return NULL;
@@ -436,7 +436,7 @@ struct tern_run_logread *tern_run_logread_open(const char *dir, tern_run_logread
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
     if (!d && errno != ENOENT) {
         tern_err_sys(err, "%s: cannot look for logs", dir);
-        tern_run_logread_close(r);
+        tern_logs_reader_close(r);
         return NULL;
     }
     if (d)
@@ -445,12 +445,12 @@ struct tern_run_logread *tern_run_logread_open(const char *dir, tern_run_logread
     return r;
 }
 
-size_t tern_run_logread_count(const struct tern_run_logread *r)
+size_t tern_logs_reader_count(const struct tern_logs_reader *r)
 {
     return r->n;
 }
 
-size_t tern_run_logread_chosen(const struct tern_run_logread *r)
+size_t tern_logs_reader_chosen(const struct tern_logs_reader *r)
 {
     size_t n = 0;
 
@@ -459,13 +459,13 @@ size_t tern_run_logread_chosen(const struct tern_run_logread *r)
     return n;
 }
 
-int tern_run_logread_check(const struct tern_run_logread *r, struct tern_err *err)
+int tern_logs_reader_check(const struct tern_logs_reader *r, struct tern_err *err)
 {
     for (size_t i = 0; i < r->n; i++) {
         const struct source *s = r->sources[i];
         if (!s->why)
             continue;
-        char *path = tern_run_log_path(r->dir, s->name, s->part);
+        char *path = tern_logs_path(r->dir, s->name, s->part);
         errno = s->why;
         tern_err_sys(err, "%s: cannot be read", path);
         free(path);
@@ -474,7 +474,7 @@ int tern_run_logread_check(const struct tern_run_logread *r, struct tern_err *er
     return 0;
 }
 
-void tern_run_logread_close(struct tern_run_logread *r)
+void tern_logs_reader_close(struct tern_logs_reader *r)
 {
     if (!r)
         return;

@@ -1,4 +1,4 @@
-#include "core/run/logfile.h"
+#include "core/logs/logs.h"
 
 #include "core/base/again.h"
 #include "core/base/clock.h"
@@ -25,7 +25,7 @@ enum {
     HEAD = 32,           /* bytes before a record's text: time, stream, mark, a space */
 };
 
-struct tern_run_logfile {
+struct tern_logs_file {
     char *dir;
     char name[32], node[256];
     uint64_t part_bytes;
@@ -43,7 +43,7 @@ struct tern_run_logfile {
     int why;     /* errno of the last loss; 0: they did not come here */
 };
 
-char *tern_run_logs_dir(const char *ledger_dir, const char *run_id, unsigned attempt)
+char *tern_logs_dir(const char *ledger_dir, const char *run_id, unsigned attempt)
 {
     return tern_strf("%s/runs/%s/logs/%u", ledger_dir, run_id, attempt);
 }
@@ -103,21 +103,20 @@ static struct old_logs *find_old(const char *logs, unsigned attempt, size_t *n)
     return v;
 }
 
-void tern_run_logs_trim(const char *ledger_dir, const char *run_id, unsigned attempt,
-                        uint64_t share)
+void tern_logs_trim(const char *ledger_dir, const char *run_id, unsigned attempt, uint64_t share)
 {
     struct tern_err err = {0};
     uint64_t sum = 0;
     size_t n, gone = 0;
 
-    if (attempt <= TERN_RUN_LOG_SHARES || !share) /* they cannot be more */
+    if (attempt <= TERN_LOGS_SHARES || !share) /* they cannot be more */
         return;
-    char *own = tern_run_logs_dir(ledger_dir, run_id, attempt), *logs = tern_fs_dirname(own);
+    char *own = tern_logs_dir(ledger_dir, run_id, attempt), *logs = tern_fs_dirname(own);
     struct old_logs *v = find_old(logs, attempt, &n);
     for (size_t i = 0; i < n; i++)
         sum += v[i].bytes;
-    for (size_t i = 1; i + 1 < n && sum > (TERN_RUN_LOG_SHARES - 1) * share; i++) {
-        char *dir = tern_run_logs_dir(ledger_dir, run_id, (unsigned)v[i].attempt);
+    for (size_t i = 1; i + 1 < n && sum > (TERN_LOGS_SHARES - 1) * share; i++) {
+        char *dir = tern_logs_dir(ledger_dir, run_id, (unsigned)v[i].attempt);
         if (tern_fs_remove_tree(dir, &err) < 0) {
             tern_warn("%s", err.text);
         } else {
@@ -129,28 +128,28 @@ void tern_run_logs_trim(const char *ledger_dir, const char *run_id, unsigned att
     if (gone)
         tern_info("the logs of %zu attempts after the first are removed: a run keeps %d times what "
                   "an attempt may log (TERN_LOG_BYTES a rank)",
-                  gone, (int)TERN_RUN_LOG_SHARES);
+                  gone, (int)TERN_LOGS_SHARES);
     free(v);
     free(logs);
     free(own);
 }
 
-uint64_t tern_run_log_bytes(void)
+uint64_t tern_logs_bytes(void)
 {
     const char *s = tern_var("TERN_LOG_BYTES");
     uint64_t bytes = 64 << 20;
 
     if (s && tern_str_size(s, &bytes) < 0)
         bytes = 64 << 20;
-    return bytes && bytes < TERN_RUN_LOG_BYTES_MIN ? TERN_RUN_LOG_BYTES_MIN : bytes;
+    return bytes && bytes < TERN_LOGS_BYTES_MIN ? TERN_LOGS_BYTES_MIN : bytes;
 }
 
-char *tern_run_log_path(const char *dir, const char *name, unsigned part)
+char *tern_logs_path(const char *dir, const char *name, unsigned part)
 {
     return part ? tern_strf("%s/%s.%06u.log", dir, name, part) : tern_strf("%s/%s.log", dir, name);
 }
 
-int tern_run_log_parse(const char *file, char name[32], unsigned *part)
+int tern_logs_parse_name(const char *file, char name[32], unsigned *part)
 {
     size_t len = strcspn(file, ".");
     int64_t number = 0;
@@ -173,13 +172,13 @@ int tern_run_log_parse(const char *file, char name[32], unsigned *part)
 
 /* ------------------------------------------------------------------ parts */
 
-static int part_open(struct tern_run_logfile *f, struct tern_err *err)
+static int part_open(struct tern_logs_file *f, struct tern_err *err)
 {
     const mode_t bits = tern_fs_bits_in(f->dir);
     char head[320];
 
     for (; f->part < PARTS_MAX; f->part++) {
-        char *path = tern_run_log_path(f->dir, f->name, f->part);
+        char *path = tern_logs_path(f->dir, f->name, f->part);
         f->fd = TERN_AGAIN(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, bits));
         if (f->fd < 0 && errno != EEXIST)
             tern_err_sys(err, "%s", path);
@@ -193,41 +192,41 @@ static int part_open(struct tern_run_logfile *f, struct tern_err *err)
         return tern_err_set(err, TERN_FAILED, "%s: a million parts of log '%s'", f->dir, f->name);
     fchmod(f->fd, bits); /* past the umask */
     f->offset = 0;
-    int n = snprintf(head, sizeof head, TERN_RUN_LOG_MAGIC " %s %s\n", f->name, f->node);
+    int n = snprintf(head, sizeof head, TERN_LOGS_MAGIC " %s %s\n", f->name, f->node);
     if (pwrite(f->fd, head, (size_t)n, 0) == n)
         f->offset = (uint64_t)n;
     return 0;
 }
 
 /* The next part; the oldest but the first makes room for it. */
-static void part_next(struct tern_run_logfile *f)
+static void part_next(struct tern_logs_file *f)
 {
     close(f->fd);
     f->fd = -1;
     f->part++;
     part_open(f, NULL);
-    if (f->part + 1 > TERN_RUN_LOG_PARTS) {
-        char *old = tern_run_log_path(f->dir, f->name, f->part + 1 - TERN_RUN_LOG_PARTS);
+    if (f->part + 1 > TERN_LOGS_PARTS) {
+        char *old = tern_logs_path(f->dir, f->name, f->part + 1 - TERN_LOGS_PARTS);
         TERN_AGAIN(unlink(old));
         free(old);
     }
 }
 
-struct tern_run_logfile *tern_run_logfile_open(const char *dir, const char *name, const char *node,
-                                               uint64_t max_bytes, struct tern_err *err)
+struct tern_logs_file *tern_logs_file_open(const char *dir, const char *name, const char *node,
+                                           uint64_t max_bytes, struct tern_err *err)
 {
-    struct tern_run_logfile *f = tern_alloc(1, sizeof *f, "a log", err);
+    struct tern_logs_file *f = tern_alloc(1, sizeof *f, "a log", err);
 
     if (!f)
         return NULL;
     f->fd = -1;
     f->dir = tern_strdup(dir);
-    f->buffer = tern_alloc(1, BUFFER + HEAD + TERN_RUN_LOG_TEXT_MAX, "a log", err);
+    f->buffer = tern_alloc(1, BUFFER + HEAD + TERN_LOGS_TEXT_MAX, "a log", err);
     snprintf(f->name, sizeof f->name, "%s", name);
     snprintf(f->node, sizeof f->node, "%s", node);
-    f->part_bytes = max_bytes / TERN_RUN_LOG_PARTS;
+    f->part_bytes = max_bytes / TERN_LOGS_PARTS;
     if (!f->buffer || tern_fs_mkdirs_like(dir, err) < 0 || part_open(f, err) < 0) {
-        tern_run_logfile_close(f);
+        tern_logs_file_close(f);
         return NULL;
     }
     return f;
@@ -235,8 +234,8 @@ struct tern_run_logfile *tern_run_logfile_open(const char *dir, const char *name
 
 /* ------------------------------------------------------------------ records */
 
-static void put(struct tern_run_logfile *f, int64_t wall_ns, char stream, char mark,
-                const char *text, size_t len)
+static void put(struct tern_logs_file *f, int64_t wall_ns, char stream, char mark, const char *text,
+                size_t len)
 {
     if (wall_ns != f->time_ns || !f->time_len) { /* lines come by the thousand */
         f->time_len = (size_t)snprintf(f->time, sizeof f->time, "%" PRId64 " ", wall_ns);
@@ -254,14 +253,14 @@ static void put(struct tern_run_logfile *f, int64_t wall_ns, char stream, char m
 }
 
 /* Whole records of the buffer that lie within its first `n` bytes. */
-static size_t whole(const struct tern_run_logfile *f, size_t n)
+static size_t whole(const struct tern_logs_file *f, size_t n)
 {
     const char *last = n ? memrchr(f->buffer, '\n', n) : NULL;
 
     return last ? (size_t)(last + 1 - f->buffer) : 0;
 }
 
-void tern_run_logfile_flush(struct tern_run_logfile *f)
+void tern_logs_file_flush(struct tern_logs_file *f)
 {
     size_t done = 0;
 
@@ -296,7 +295,7 @@ void tern_run_logfile_flush(struct tern_run_logfile *f)
 }
 
 /* Before a record: a word for those that are missing. */
-static void tell(struct tern_run_logfile *f, int64_t wall_ns)
+static void tell(struct tern_logs_file *f, int64_t wall_ns)
 {
     char text[200];
 
@@ -308,13 +307,13 @@ static void tell(struct tern_run_logfile *f, int64_t wall_ns)
     put(f, wall_ns, 't', ' ', text, (size_t)n);
 }
 
-void tern_run_logfile_add(struct tern_run_logfile *f, int64_t wall_ns, char stream, char mark,
-                          const char *text, size_t len)
+void tern_logs_file_add(struct tern_logs_file *f, int64_t wall_ns, char stream, char mark,
+                        const char *text, size_t len)
 {
     do {
-        size_t n = len < TERN_RUN_LOG_TEXT_MAX ? len : TERN_RUN_LOG_TEXT_MAX;
+        size_t n = len < TERN_LOGS_TEXT_MAX ? len : TERN_LOGS_TEXT_MAX;
         if (f->len >= BUFFER - 256 || f->len >= f->part_bytes / 2)
-            tern_run_logfile_flush(f);
+            tern_logs_file_flush(f);
         if (f->untold)
             tell(f, wall_ns);
         put(f, wall_ns, stream, n < len ? '+' : mark, text, n);
@@ -323,23 +322,23 @@ void tern_run_logfile_add(struct tern_run_logfile *f, int64_t wall_ns, char stre
     } while (len);
 }
 
-void tern_run_logfile_lost(struct tern_run_logfile *f, uint64_t lines)
+void tern_logs_file_add_lost(struct tern_logs_file *f, uint64_t lines)
 {
     f->untold += lines;
 }
 
-uint64_t tern_run_logfile_untold(const struct tern_run_logfile *f)
+uint64_t tern_logs_file_unreported(const struct tern_logs_file *f)
 {
     return f->untold;
 }
 
-void tern_run_logfile_close(struct tern_run_logfile *f)
+void tern_logs_file_close(struct tern_logs_file *f)
 {
     if (!f)
         return;
     if (f->untold && f->fd >= 0)
         tell(f, tern_clock_wall_ns());
-    tern_run_logfile_flush(f);
+    tern_logs_file_flush(f);
     if (f->fd >= 0)
         close(f->fd);
     free(f->buffer);
@@ -349,17 +348,17 @@ void tern_run_logfile_close(struct tern_run_logfile *f)
 
 /* ------------------------------------------------------------------ the end of a rank */
 
-void tern_run_logfile_ended(struct tern_run_logfile *f, int64_t wall_ns, int status)
+void tern_logs_file_add_end(struct tern_logs_file *f, int64_t wall_ns, int status)
 {
     char text[60];
     bool signaled = WIFSIGNALED(status);
 
     int n = snprintf(text, sizeof text, "ended: %s %d", signaled ? "signal" : "status",
                      signaled ? WTERMSIG(status) : WEXITSTATUS(status));
-    tern_run_logfile_add(f, wall_ns, 't', ' ', text, (size_t)n);
+    tern_logs_file_add(f, wall_ns, 't', ' ', text, (size_t)n);
 }
 
-bool tern_run_log_is_end(const char *text, size_t len)
+bool tern_logs_is_end(const char *text, size_t len)
 {
     return len > 7 && memcmp(text, "ended: ", 7) == 0;
 }
@@ -385,7 +384,7 @@ static bool read_ended(const char *path, int *status)
     return true;
 }
 
-bool tern_run_logs_ended(const char *dir, size_t n, int *status)
+bool tern_logs_ended(const char *dir, size_t n, int *status)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
     int64_t *newest = tern_alloc(n + 1, sizeof *newest, "logs", NULL); /* part + 1; 0: no log */
@@ -395,7 +394,7 @@ bool tern_run_logs_ended(const char *dir, size_t n, int *status)
         char name[32];
         unsigned part;
         int64_t rank;
-        if (tern_run_log_parse(e->d_name, name, &part) == 0 &&
+        if (tern_logs_parse_name(e->d_name, name, &part) == 0 &&
             tern_str_int(name, 0, (int64_t)n - 1, &rank) == 0 && newest[rank] <= part)
             newest[rank] = (int64_t)part + 1;
     }
@@ -409,7 +408,7 @@ bool tern_run_logs_ended(const char *dir, size_t n, int *status)
         /* The newest part may have been begun for what never came. */
         all = false;
         for (int64_t part = newest[i] - 1; part >= 0 && part >= newest[i] - 2 && !all; part--) {
-            char *path = tern_run_log_path(dir, name, (unsigned)part);
+            char *path = tern_logs_path(dir, name, (unsigned)part);
             all = read_ended(path, &one);
             free(path);
         }

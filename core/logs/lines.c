@@ -1,6 +1,6 @@
-#include "core/run/lines.h"
+#include "core/logs/lines.h"
 
-#include "core/run/logfile.h"
+#include "core/logs/logs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ static const int64_t second = 1000000000;
 
 /* Programs that fill a buffer before they write cut lines anywhere, in the middle of a number:
  * only bars are written at a stroke. */
-static void match(struct tern_run_lines *l, bool whole)
+static void match(struct tern_logs_lines *l, bool whole)
 {
     if (!l->to.line || l->len == 0 || l->broken)
         return;
@@ -20,7 +20,7 @@ static void match(struct tern_run_lines *l, bool whole)
     l->matched = l->len;
 }
 
-static void begin(struct tern_run_lines *l, bool redrawn)
+static void begin(struct tern_logs_lines *l, bool redrawn)
 {
     l->len = l->logged = l->matched = 0;
     l->redrawn = redrawn;
@@ -35,14 +35,14 @@ static bool blank(const char *s, size_t len)
     return true;
 }
 
-static void draw(struct tern_run_lines *l, int64_t wall_ns, const char *text, size_t len)
+static void draw(struct tern_logs_lines *l, int64_t wall_ns, const char *text, size_t len)
 {
     l->to.log(l->to.self, wall_ns, l->stream, '~', text, len);
     l->drawn_ns = wall_ns;
 }
 
 /* What was overwritten is kept for a moment: it may be the last, as in "text\r\n". */
-static void on_return(struct tern_run_lines *l)
+static void on_return(struct tern_logs_lines *l)
 {
     match(l, true);
     if (!blank(l->text, l->len)) {
@@ -57,7 +57,7 @@ static void on_return(struct tern_run_lines *l)
     begin(l, true);
 }
 
-static void on_newline(struct tern_run_lines *l)
+static void on_newline(struct tern_logs_lines *l)
 {
     match(l, true);
     if (l->len == 0 && l->before_len)
@@ -72,14 +72,14 @@ static void on_newline(struct tern_run_lines *l)
 }
 
 /* A line of more than a record's size goes on in the next. */
-static void on_full(struct tern_run_lines *l)
+static void on_full(struct tern_logs_lines *l)
 {
     l->to.log(l->to.self, l->wall_ns, l->stream, '+', l->text + l->logged, l->len - l->logged);
     begin(l, false);
     l->broken = true;
 }
 
-void tern_run_lines_gap(struct tern_run_lines *l)
+void tern_logs_lines_gap(struct tern_logs_lines *l)
 {
     l->broken = true;
     if (l->before_len && l->len == 0)
@@ -91,10 +91,10 @@ void tern_run_lines_gap(struct tern_run_lines *l)
     l->broken = l->missing = true;
 }
 
-static void add(struct tern_run_lines *l, const char *data, size_t len)
+static void add(struct tern_logs_lines *l, const char *data, size_t len)
 {
     while (len) {
-        size_t n = TERN_RUN_LOG_TEXT_MAX - l->len;
+        size_t n = TERN_LOGS_TEXT_MAX - l->len;
         if (l->len == l->logged)
             l->wall_ns = l->newest_ns;
         n = n < len ? n : len;
@@ -107,13 +107,13 @@ static void add(struct tern_run_lines *l, const char *data, size_t len)
     }
 }
 
-void tern_run_lines_take(struct tern_run_lines *l, int64_t wall_ns, const char *data, size_t len)
+void tern_logs_lines_take(struct tern_logs_lines *l, int64_t wall_ns, const char *data, size_t len)
 {
     const char *end = data + len;
 
     if (!l->text) {
-        l->text = malloc(TERN_RUN_LOG_TEXT_MAX + 1);
-        l->before = malloc(TERN_RUN_LOG_TEXT_MAX);
+        l->text = malloc(TERN_LOGS_TEXT_MAX + 1);
+        l->before = malloc(TERN_LOGS_TEXT_MAX);
         if (!l->text || !l->before)
             abort();
     }
@@ -136,7 +136,7 @@ void tern_run_lines_take(struct tern_run_lines *l, int64_t wall_ns, const char *
     }
 }
 
-void tern_run_lines_idle(struct tern_run_lines *l, int64_t now_ns, bool end)
+void tern_logs_lines_idle(struct tern_logs_lines *l, int64_t now_ns, bool end)
 {
     if (!l->text)
         return;
@@ -156,7 +156,7 @@ void tern_run_lines_idle(struct tern_run_lines *l, int64_t now_ns, bool end)
     }
 }
 
-void tern_run_lines_free(struct tern_run_lines *l)
+void tern_logs_lines_free(struct tern_logs_lines *l)
 {
     free(l->text);
     free(l->before);

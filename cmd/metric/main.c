@@ -4,7 +4,7 @@
 #include "core/base/log.h"
 #include "core/base/vars.h"
 #include "core/ledger/ledger.h"
-#include "core/run/metric.h"
+#include "core/intake/metric.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -15,40 +15,40 @@
 static bool from_stdin;
 
 /* One line, without its end, as far as it fits; its whole length, or -1 at the end of the input. */
-static ssize_t next_line(char line[static TERN_RUN_METRIC_LINE])
+static ssize_t next_line(char line[static TERN_INTAKE_METRIC_LINE])
 {
     ssize_t n = 0;
     int c;
 
     while ((c = getc_unlocked(stdin)) != EOF && c != '\n') {
-        if (n < TERN_RUN_METRIC_LINE - 1)
+        if (n < TERN_INTAKE_METRIC_LINE - 1)
             line[n] = (char)(c ? c : '?');
         n++;
     }
-    line[n < TERN_RUN_METRIC_LINE ? n : TERN_RUN_METRIC_LINE - 1] = '\0';
+    line[n < TERN_INTAKE_METRIC_LINE ? n : TERN_INTAKE_METRIC_LINE - 1] = '\0';
     return n == 0 && c == EOF ? -1 : n;
 }
 
-static int take_line(struct tern_spool *s, struct tern_run_metric *m, char *line, ssize_t len,
+static int take_line(struct tern_spool *s, struct tern_intake_metric *m, char *line, ssize_t len,
                      struct tern_err *err)
 {
-    tern_run_metric_clear(m);
-    if (len >= TERN_RUN_METRIC_LINE)
+    tern_intake_metric_clear(m);
+    if (len >= TERN_INTAKE_METRIC_LINE)
         return tern_err_set(err, TERN_USAGE, "of %zd bytes (%d at most)", len,
-                            TERN_RUN_METRIC_LINE - 1);
-    if (tern_run_metric_line(m, line, err) < 0)
+                            TERN_INTAKE_METRIC_LINE - 1);
+    if (tern_intake_metric_parse_line(m, line, err) < 0)
         return -1;
     return m->n || m->step >= 0 || m->checkpoint || m->resumed >= 0
-               ? tern_run_metric_record(s, m, err)
+               ? tern_intake_metric_record(s, m, err)
                : 0;
 }
 
 /* A line of standard input is what one call's arguments are.  A trainer that prints there is read
  * to its end, since it would not outlive who reads it, and may print other things: that is an error
  * only when nothing else came. */
-static int lines(struct tern_spool *s, struct tern_run_metric *m, struct tern_err *err)
+static int lines(struct tern_spool *s, struct tern_intake_metric *m, struct tern_err *err)
 {
-    static char line[TERN_RUN_METRIC_LINE];
+    static char line[TERN_INTAKE_METRIC_LINE];
     unsigned long number = 0, bad = 0, lost = 0;
     enum tern_code code = TERN_OK;
     ssize_t len;
@@ -84,15 +84,15 @@ static int run(int n_args, char **args, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE,
                             "TERN_RUN_SPOOL is not set: this is no process of a run. Start the "
                             "trainer with `tern run` (workload.command).");
-    struct tern_run_metric *r = tern_alloc(1, sizeof *r, "values", err);
+    struct tern_intake_metric *r = tern_alloc(1, sizeof *r, "values", err);
     if (!r)
         return -1;
-    tern_run_metric_clear(r);
+    tern_intake_metric_clear(r);
     int rc = 0;
     for (int i = 0; i < n_args && rc == 0; i++)
-        rc = tern_run_metric_word(r, args[i], err);
+        rc = tern_intake_metric_parse_word(r, args[i], err);
     if (rc == 0 && (r->n || !from_stdin))
-        rc = tern_run_metric_ready(r, err);
+        rc = tern_intake_metric_check(r, err);
     if (rc < 0) {
         free(r);
         return -1;
@@ -105,7 +105,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct tern_spool *s = tern_spool_open_dir(spool, writer, err);
     rc = s ? 0 : -1;
     if (rc == 0 && (r->n || r->checkpoint || r->resumed >= 0))
-        rc = tern_run_metric_record(s, r, err);
+        rc = tern_intake_metric_record(s, r, err);
     if (rc == 0 && from_stdin)
         rc = lines(s, r, err);
 

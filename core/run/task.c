@@ -8,11 +8,11 @@
 #include "core/base/vars.h"
 #include "core/run/beacon.h"
 #include "core/run/feed.h"
-#include "core/run/intake.h"
+#include "core/intake/intake.h"
 #include "core/logs/lines.h"
 #include "core/logs/logs.h"
 #include "core/run/memory.h"
-#include "core/run/metric.h"
+#include "core/intake/metric.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,10 +45,10 @@ static const char stream_names[] = TERN_RUN_FEED_NAMES;
 
 /* What the storage's thread works on. */
 struct keeper {
-    char memory[500];               /* that it was killed for it; "": it was not */
-    int status;                     /* wait(2)'s of the program, when it has ended */
-    struct tern_logs_file *log;     /* NULL: none */
-    struct tern_run_intake *intake; /* NULL: none */
+    char memory[500];           /* that it was killed for it; "": it was not */
+    int status;                 /* wait(2)'s of the program, when it has ended */
+    struct tern_logs_file *log; /* NULL: none */
+    struct tern_intake *intake; /* NULL: none */
     struct tern_logs_lines lines[N_STREAMS];
 };
 
@@ -113,7 +113,7 @@ static void keep_line(void *self, int64_t wall_ns, char stream, const char *text
     struct keeper *k = self;
 
     if (stream != 'm')
-        tern_run_intake_printed(k->intake, wall_ns, text, len, whole);
+        tern_intake_take_printed(k->intake, wall_ns, text, len, whole);
 }
 
 /* Lines of the descriptor are taken whole only: what a writer left that was killed may end within
@@ -125,16 +125,16 @@ static void keep_words(void *self, int64_t wall_ns, char stream, char mark, cons
 
     (void)wall_ns, (void)stream;
     if (k->lines[METRIC].missing && len)
-        tern_run_intake_lost(k->intake, 1);
+        tern_intake_note_lost(k->intake, 1);
     if (k->lines[METRIC].broken)
         return;
-    if (mark != ' ' && len < TERN_RUN_METRIC_LINE) {
-        tern_run_intake_cut(k->intake);
+    if (mark != ' ' && len < TERN_INTAKE_METRIC_LINE) {
+        tern_intake_note_cut(k->intake);
         return;
     }
     char *line = strndup(text, len);
     if (line)
-        tern_run_intake_words(k->intake, line, len);
+        tern_intake_take_metrics(k->intake, line, len);
     free(line);
 }
 
@@ -154,7 +154,7 @@ static void lost(void *self, char stream, uint64_t lines)
         if (stream == stream_names[i])
             tern_logs_lines_gap(&k->lines[i]);
     if (stream == stream_names[METRIC] && k->intake)
-        tern_run_intake_lost(k->intake, lines);
+        tern_intake_note_lost(k->intake, lines);
     else if (k->log && lines)
         tern_logs_file_add_lost(k->log, lines);
 }
@@ -169,7 +169,7 @@ static void idle(void *self)
     if (k->log)
         tern_logs_file_flush(k->log);
     if (k->intake)
-        tern_run_intake_tick(k->intake, now, false);
+        tern_intake_tick(k->intake, now, false);
 }
 
 /* The thread's last work: all that is left. */
@@ -183,10 +183,10 @@ static void finish(void *self)
         tern_logs_lines_free(&k->lines[i]);
     }
     if (k->intake)
-        tern_run_intake_tick(k->intake, now, true);
+        tern_intake_tick(k->intake, now, true);
     if (k->intake && k->memory[0])
-        tern_run_intake_event(k->intake, "memory", "error", k->memory);
-    tern_run_intake_close(k->intake);
+        tern_intake_add_event(k->intake, "memory", "error", k->memory);
+    tern_intake_close(k->intake);
     if (k->log) {
         tern_logs_file_flush(k->log);
         uint64_t lines = tern_logs_file_unreported(k->log);
@@ -220,8 +220,8 @@ static void keeper_open(struct task *t)
             tern_warn("rank %" PRId64 " has no log: %s", rank, err.text);
     }
     if (spool) {
-        k->intake = tern_run_intake_open(spool, rank, tern_var("TERN_RUN_METRICS"),
-                                         tern_clock_wall_ns(), &err);
+        k->intake =
+            tern_intake_open(spool, rank, tern_var("TERN_RUN_METRICS"), tern_clock_wall_ns(), &err);
         if (!k->intake)
             tern_warn("rank %" PRId64 ": no metrics: %s", rank, err.text);
     }

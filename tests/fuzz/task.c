@@ -3,10 +3,10 @@
 
 #include "core/base/fs.h"
 #include "core/base/str.h"
-#include "core/run/intake.h"
+#include "core/intake/intake.h"
 #include "core/logs/lines.h"
 #include "core/logs/read.h"
-#include "core/run/tensorboard.h"
+#include "core/intake/tensorboard.h"
 #include "tests/unit/tap.h"
 
 #include <unistd.h>
@@ -52,8 +52,8 @@ static void see_line(void *self, int64_t ns, char stream, const char *text, size
 
     (void)stream;
     memcpy(copy, text, len + 1);
-    tern_run_intake_printed(self, ns, copy, len, whole);
-    tern_run_intake_words(self, copy, len);
+    tern_intake_take_printed(self, ns, copy, len, whole);
+    tern_intake_take_metrics(self, copy, len);
     free(copy);
 }
 
@@ -66,7 +66,7 @@ static void see_log(void *self, int64_t ns, char stream, char mark, const char *
         sum = (char)(sum + text[i]);
 }
 
-static void see_value(void *self, const struct tern_run_tb_value *v)
+static void see_value(void *self, const struct tern_intake_tb_value *v)
 {
     *(double *)self += v->value;
 }
@@ -80,8 +80,8 @@ int main(void)
     if (!mkdtemp(dir))
         return 1;
     char *path = tern_strf("%s/0.log", dir);
-    struct tern_run_intake *in =
-        tern_run_intake_open(NULL, 0, "known\tnxd\nknown\thf\nknown\tlightning\n", 1, NULL);
+    struct tern_intake *in =
+        tern_intake_open(NULL, 0, "known\tnxd\nknown\thf\nknown\tlightning\n", 1, NULL);
     for (int i = 0; i < n; i++) {
         size_t len = mutate(data, sizeof data), used;
         char *exact = malloc(len + 1); /* so that a byte too far is seen */
@@ -95,7 +95,7 @@ int main(void)
         }
         tern_logs_lines_idle(&l, i, true);
         tern_logs_lines_free(&l);
-        tern_run_intake_tick(in, i, 1);
+        tern_intake_tick(in, i, 1);
         FILE *f = i % 16 ? NULL : fopen(path, "w");
         if (f) {
             struct tern_logs_line line;
@@ -119,17 +119,17 @@ int main(void)
         memcpy(record + 12, event, sizeof event);
         for (uint32_t k = pick(4); k > 0; k--)
             record[12 + pick(sizeof event)] = (unsigned char)pick(256);
-        uint32_t crc = tern_run_tb_crc(record, 8);
+        uint32_t crc = tern_intake_tb_crc(record, 8);
         memcpy(record + 8, &crc, 4);
-        crc = tern_run_tb_crc(record + 12, sizeof event);
+        crc = tern_intake_tb_crc(record + 12, sizeof event);
         memcpy(record + 12 + sizeof event, &crc, 4);
         uint64_t bad = 0;
         double sum = 0;
-        if (tern_run_tb_parse((char *)record, sizeof record, see_value, &sum, &used, &bad) < 0 ||
+        if (tern_intake_tb_parse((char *)record, sizeof record, see_value, &sum, &used, &bad) < 0 ||
             bad)
             ok(0, "a record with good checksums is read");
     }
-    tern_run_intake_close(in);
+    tern_intake_close(in);
     tern_fs_remove_tree(dir, NULL);
     free(path);
     ok(1, "%d inputs", n);

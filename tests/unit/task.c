@@ -7,12 +7,12 @@
 #include "core/base/str.h"
 #include "core/recipe/recipe.h"
 #include "core/run/feed.h"
-#include "core/run/intake.h"
+#include "core/intake/intake.h"
 #include "core/logs/lines.h"
 #include "core/logs/logs.h"
 #include "core/logs/read.h"
-#include "core/run/metric.h"
-#include "core/run/tensorboard.h"
+#include "core/intake/metric.h"
+#include "core/intake/tensorboard.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -376,13 +376,14 @@ static void queue(void)
 static const char *words(const char *line)
 {
     static char out[300];
-    static struct tern_run_metric m;
+    static struct tern_intake_metric m;
     struct tern_err err = {0};
     char *copy = tern_strdup(line);
     int n = 0;
 
-    tern_run_metric_clear(&m);
-    if (tern_run_metric_line(&m, copy, &err) < 0 || tern_run_metric_ready(&m, &err) < 0) {
+    tern_intake_metric_clear(&m);
+    if (tern_intake_metric_parse_line(&m, copy, &err) < 0 ||
+        tern_intake_metric_check(&m, &err) < 0) {
         snprintf(out, sizeof out, "%.200s", err.text);
     } else {
         n = snprintf(out, sizeof out, "%" PRId64, m.step);
@@ -427,7 +428,7 @@ static char *recorded(const char *config, int64_t rank, const char *const *print
     int64_t now = 1000 * second;
 
     char *spool = tern_spool_dir(ledger, tern_ulid_new(id), 1);
-    struct tern_run_intake *i = tern_run_intake_open(spool, rank, config, now, &err);
+    struct tern_intake *i = tern_intake_open(spool, rank, config, now, &err);
     if (!i) {
         tern_buf_puts(&b, err.text);
         goto out;
@@ -435,15 +436,15 @@ static char *recorded(const char *config, int64_t rank, const char *const *print
     for (; *printed; printed++) {
         char *copy = tern_strdup(*printed);
         if (copy[0] == '>')
-            tern_run_intake_words(i, copy + 1, strlen(copy + 1));
+            tern_intake_take_metrics(i, copy + 1, strlen(copy + 1));
         else if (copy[0] == '~') /* the line pauses here */
-            tern_run_intake_printed(i, now, copy + 1, strlen(copy + 1), false);
+            tern_intake_take_printed(i, now, copy + 1, strlen(copy + 1), false);
         else
-            tern_run_intake_printed(i, now, copy, strlen(copy), true);
+            tern_intake_take_printed(i, now, copy, strlen(copy), true);
         free(copy);
     }
-    tern_run_intake_tick(i, now, true);
-    tern_run_intake_close(i);
+    tern_intake_tick(i, now, true);
+    tern_intake_close(i);
     struct tern_ledger *l = tern_ledger_open_run(ledger, id, &err);
     if (!l || tern_ledger_metrics(l, &names, &err) < 0)
         goto out;
@@ -473,7 +474,7 @@ static void values(const char *what, const char *config, int64_t rank, const cha
     free(got);
 }
 
-/* Lines as the trainers print them (core/run/printed.c names the sources). */
+/* Lines as the trainers print them (core/intake/printed.c names the sources). */
 static void printed(void)
 {
     values("NxD, tensor and data parallel", "known\tnxd\n", 5,
@@ -598,7 +599,7 @@ static size_t from_hex(const char *hex, char *to)
     return n;
 }
 
-static void see_event(void *self, const struct tern_run_tb_value *v)
+static void see_event(void *self, const struct tern_intake_tb_value *v)
 {
     if (v->restart)
         tern_buf_printf(self, "%.0f %" PRId64 " anew|", v->wall_s, v->step);
@@ -634,7 +635,7 @@ static void event_files(void)
     n += from_hex(simple, data + n);
     size_t second_end = n;
     n += from_hex(tensor, data + n);
-    ok(tern_run_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 0,
+    ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 0,
        "event files: whole records");
     is(b.data, "1700000001 7 train/loss 2.5|1700000001 7 train/loss 2.5|",
        "a simple value, and a tensor");
@@ -642,32 +643,32 @@ static void event_files(void)
     size_t m = from_hex(session_start, session);
     m += from_hex(session_stop, session + m);
     tern_buf_clear(&b);
-    ok(tern_run_tb_parse(session, m, see_event, &b, &used, &bad) == 0 && used == m && bad == 0,
+    ok(tern_intake_tb_parse(session, m, see_event, &b, &used, &bad) == 0 && used == m && bad == 0,
        "sessions");
     is(b.data, "1700000000 21 anew|", "of which a start tells where it goes on");
     for (size_t cut = 0; cut < n; cut++) {
         size_t whole = cut < first ? 0 : cut < second_end ? first : second_end;
         tern_buf_clear(&b);
-        if (tern_run_tb_parse(data, cut, see_event, &b, &used, &bad) != 0 || used != whole)
+        if (tern_intake_tb_parse(data, cut, see_event, &b, &used, &bad) != 0 || used != whole)
             ok(0, "cut at %zu: used %zu, wanted %zu", cut, used, whole);
     }
     ok(bad == 0, "a file that ends anywhere is no damage");
     tern_buf_clear(&b);
     data[first + 20] ^= 1;
-    ok(tern_run_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 1,
+    ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 1,
        "a flipped bit costs its record");
     is(b.data, "1700000001 7 train/loss 2.5|", "and no other");
     data[first] ^= 1;
-    ok(tern_run_tb_parse(data, n, see_event, &b, &used, &bad) < 0 && used == first,
+    ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) < 0 && used == first,
        "one in a length ends the file");
 
     /* Followed while it grows; what is older than the attempt is not counted. */
     char *dir = tern_strf("%s/tb/run1", work), *path = tern_strf("%s/x.tfevents.1", dir);
     char *root = tern_strf("%s/tb", work);
-    struct tern_run_tb *t = tern_run_tb_open(root, 1700000000.5);
-    struct tern_run_tb *late = tern_run_tb_open(root, 1700000002);
+    struct tern_intake_tb *t = tern_intake_tb_open(root, 1700000000.5);
+    struct tern_intake_tb *late = tern_intake_tb_open(root, 1700000002);
     tern_buf_clear(&b);
-    tern_run_tb_look(t, see_event, &b);
+    tern_intake_tb_look(t, see_event, &b);
     ok(b.len == 0, "a folder that is not there yet");
     tern_fs_mkdirs(dir, 0777, NULL);
     n = from_hex(version_record, data);
@@ -675,18 +676,18 @@ static void event_files(void)
     FILE *f = fopen(path, "w");
     fwrite(data, 1, n - 3, f);
     fflush(f);
-    tern_run_tb_look(t, see_event, &b);
+    tern_intake_tb_look(t, see_event, &b);
     ok(b.len == 0, "a record that is not whole yet");
     fwrite(data + n - 3, 1, 3, f);
     fclose(f);
-    tern_run_tb_look(t, see_event, &b);
-    tern_run_tb_look(t, see_event, &b);
+    tern_intake_tb_look(t, see_event, &b);
+    tern_intake_tb_look(t, see_event, &b);
     is(b.data, "1700000001 7 train/loss 2.5|", "comes once, when it is");
     tern_buf_clear(&b);
-    tern_run_tb_look(late, see_event, &b);
+    tern_intake_tb_look(late, see_event, &b);
     ok(b.len == 0, "values of attempts before this one are left alone");
-    tern_run_tb_close(t);
-    tern_run_tb_close(late);
+    tern_intake_tb_close(t);
+    tern_intake_tb_close(late);
 
     /* Files of earlier runs are left alone: they would take the room of this one's. */
     for (int i = 0; i < 1100; i++) {
@@ -697,11 +698,11 @@ static void event_files(void)
         close(fd);
         free(old);
     }
-    t = tern_run_tb_open(root, 1700000000.5);
+    t = tern_intake_tb_open(root, 1700000000.5);
     tern_buf_clear(&b);
-    tern_run_tb_look(t, see_event, &b);
+    tern_intake_tb_look(t, see_event, &b);
     is(b.data, "1700000001 7 train/loss 2.5|", "among a thousand files of earlier runs");
-    tern_run_tb_close(t);
+    tern_intake_tb_close(t);
     tern_buf_free(&b);
     free(dir);
     free(path);

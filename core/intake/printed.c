@@ -1,4 +1,4 @@
-#include "core/run/printed.h"
+#include "core/intake/printed.h"
 
 #include <stddef.h>
 
@@ -21,30 +21,30 @@ static const char *const batches[] = {"@pairs", NULL};
 
 #define LIGHTNING_BAR ": [^|]*[|][^|]*[|] *[0-9]+/[0-9?]+ \\[([^]]*)\\]"
 
-const struct tern_run_printed tern_run_printed[] = {
+const struct tern_intake_printed tern_intake_printed[] = {
     /* neuronx-distributed, examples/training/llama/tp_zero1_llama_hf_pretrain/logger.py: the rank
      * prints that is 0 in its tensor and data groups. */
-    {"nxd", TERN_RUN_PRINTED_GROUPS, "step_loss",
+    {"nxd", TERN_INTAKE_PRINTED_GROUPS, "step_loss",
      "LOG .* - \\(([0-9]+), ([0-9]+)\\) step_loss : " NUMBER " learning_rate : " NUMBER
      " throughput : " NUMBER " seq/s *(grad-norm : (tensor\\(\\[?)?" NUMBER ")?",
      nxd_data_parallel},
     /* tp_pp_llama_hf_pretrain/logger.py: the first rank of the last pipeline stage, which may be
      * on any node.  Counts steps from 0. */
-    {"nxd", TERN_RUN_PRINTED_GROUPS, "step_time",
+    {"nxd", TERN_INTAKE_PRINTED_GROUPS, "step_time",
      "step ([0-9]+) step_time ([-+.0-9e]+)s throughput " NUMBER " seq/s loss " NUMBER
      " grad norm " NUMBER,
      nxd_pipeline},
-    {"nxd", TERN_RUN_PRINTED_GROUPS, "loss is", NXD_LIGHTNING, nxd_lightning},
+    {"nxd", TERN_INTAKE_PRINTED_GROUPS, "loss is", NXD_LIGHTNING, nxd_lightning},
     /* transformers, src/transformers/trainer_callback.py: ProgressCallback and PrinterCallback
      * print the dict of the logs, numbers since 5.0 as texts; tqdm's bar without a word before it
      * counts optimizer steps. */
-    {"hf", TERN_RUN_PRINTED_DICT, "{'", "^ *[{]'.*[}] *$", NULL},
-    {"hf", TERN_RUN_PRINTED_BAR, "%|", "^ *[0-9]+%[|][^|]*[|] *([0-9]+)/([0-9]+) \\[", bar},
+    {"hf", TERN_INTAKE_PRINTED_DICT, "{'", "^ *[{]'.*[}] *$", NULL},
+    {"hf", TERN_INTAKE_PRINTED_BAR, "%|", "^ *[0-9]+%[|][^|]*[|] *([0-9]+)/([0-9]+) \\[", bar},
     /* lightning, src/lightning/pytorch/callbacks/progress/tqdm_progress.py: a bar an epoch, which
      * counts batches: with accumulation, another end of the last epoch or after a resume those are
      * not steps. */
-    {"lightning", TERN_RUN_PRINTED_PAIRS, "Epoch ", "^ *Epoch [0-9]+" LIGHTNING_BAR, batches},
-    {"lightning", TERN_RUN_PRINTED_PAIRS, "Training:", "^ *Training" LIGHTNING_BAR, batches},
-    {"lightning", TERN_RUN_PRINTED_GROUPS, "loss is", NXD_LIGHTNING, nxd_lightning},
+    {"lightning", TERN_INTAKE_PRINTED_PAIRS, "Epoch ", "^ *Epoch [0-9]+" LIGHTNING_BAR, batches},
+    {"lightning", TERN_INTAKE_PRINTED_PAIRS, "Training:", "^ *Training" LIGHTNING_BAR, batches},
+    {"lightning", TERN_INTAKE_PRINTED_GROUPS, "loss is", NXD_LIGHTNING, nxd_lightning},
     {NULL, 0, NULL, NULL, NULL},
 };

@@ -5,8 +5,8 @@
  * Event in protobuf's encoding: 1 wall time (double), 2 step, 5 Summary{1 Value{1 tag, 2 float, 8
  * tensor}}, 7 SessionLog{1 status} (tensorboard/compat/proto/event.proto, summary.proto).
  */
-#ifndef TERN_RUN_TENSORBOARD_H
-#define TERN_RUN_TENSORBOARD_H
+#ifndef TERN_INTAKE_TENSORBOARD_H
+#define TERN_INTAKE_TENSORBOARD_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #include "core/base/err.h"
 
-struct tern_run_tb_value {
+struct tern_intake_tb_value {
     double wall_s; /* seconds since 1970 */
     int64_t step;
     bool restart;  /* no value: what follows begins at this step anew (SessionLog START; torch's
@@ -22,23 +22,23 @@ struct tern_run_tb_value {
     char tag[201]; /* control characters and spaces as '_' */
     double value;
 };
-typedef void tern_run_tb_take(void *self, const struct tern_run_tb_value *v);
+typedef void tern_intake_tb_take(void *self, const struct tern_intake_tb_value *v);
 
 /* The records at the beginning of `data`: each scalar and restart goes to `take`.  *used: bytes of
  * whole records, to be left out the next time.  *bad counts records whose bytes are damaged; they
  * are stepped over.  -1: the framing is damaged, and nothing behind it can be found. */
-int tern_run_tb_parse(const char *data, size_t len, tern_run_tb_take *take, void *self,
-                      size_t *used, uint64_t *bad);
+int tern_intake_tb_parse(const char *data, size_t len, tern_intake_tb_take *take, void *self,
+                         size_t *used, uint64_t *bad);
 
 /* The masked CRC-32C. */
-uint32_t tern_run_tb_crc(const void *data, size_t len);
+uint32_t tern_intake_tb_crc(const void *data, size_t len);
 
 /* All event files under a folder, which need not be there yet. */
-struct tern_run_tb;
+struct tern_intake_tb;
 /* Only events from `since_s` on count: what earlier attempts wrote is known. */
-struct tern_run_tb *tern_run_tb_open(const char *dir, double since_s);
+struct tern_intake_tb *tern_intake_tb_open(const char *dir, double since_s);
 /* What was added since the last look. */
-void tern_run_tb_look(struct tern_run_tb *t, tern_run_tb_take *take, void *self);
-void tern_run_tb_close(struct tern_run_tb *t);
+void tern_intake_tb_look(struct tern_intake_tb *t, tern_intake_tb_take *take, void *self);
+void tern_intake_tb_close(struct tern_intake_tb *t);
 
 #endif

@@ -1,4 +1,4 @@
-#include "core/run/tensorboard.h"
+#include "core/intake/tensorboard.h"
 
 #include "core/base/again.h"
 #include "core/base/hash.h"
@@ -154,8 +154,8 @@ static bool tensor_value(const struct field *tensor, double *out)
     return false;
 }
 
-static void summary_value(const struct field *value, struct tern_run_tb_value *v,
-                          tern_run_tb_take *take, void *self)
+static void summary_value(const struct field *value, struct tern_intake_tb_value *v,
+                          tern_intake_tb_take *take, void *self)
 {
     struct bytes b = {value->data, value->data + value->len};
     struct field f;
@@ -193,9 +193,9 @@ static bool session_starts(const struct field *session)
     return starts;
 }
 
-static void event(const uint8_t *data, size_t len, tern_run_tb_take *take, void *self)
+static void event(const uint8_t *data, size_t len, tern_intake_tb_take *take, void *self)
 {
-    struct tern_run_tb_value v = {0};
+    struct tern_intake_tb_value v = {0};
     struct bytes b = {data, data + len}, inner;
     struct field f, g, summary = {0}, session = {0};
 
@@ -224,7 +224,7 @@ static void event(const uint8_t *data, size_t len, tern_run_tb_take *take, void 
 
 /* ------------------------------------------------------------------ records */
 
-uint32_t tern_run_tb_crc(const void *data, size_t len)
+uint32_t tern_intake_tb_crc(const void *data, size_t len)
 {
     uint32_t crc = tern_crc32c(0, data, len);
 
@@ -236,13 +236,13 @@ static int64_t record_length(const uint8_t *p)
 {
     uint64_t len = little(p, 8);
 
-    if (tern_run_tb_crc(p, 8) != (uint32_t)little(p + 8, 4) || len > INT64_MAX / 2)
+    if (tern_intake_tb_crc(p, 8) != (uint32_t)little(p + 8, 4) || len > INT64_MAX / 2)
         return -1;
     return (int64_t)len;
 }
 
-int tern_run_tb_parse(const char *data, size_t len, tern_run_tb_take *take, void *self,
-                      size_t *used, uint64_t *bad)
+int tern_intake_tb_parse(const char *data, size_t len, tern_intake_tb_take *take, void *self,
+                         size_t *used, uint64_t *bad)
 {
     const uint8_t *p = (const uint8_t *)data;
 
@@ -254,7 +254,7 @@ int tern_run_tb_parse(const char *data, size_t len, tern_run_tb_take *take, void
             return -1;
         if ((uint64_t)n + FRAME > len - *used)
             return 0;
-        if (tern_run_tb_crc(r + 12, (size_t)n) == (uint32_t)little(r + 12 + n, 4))
+        if (tern_intake_tb_crc(r + 12, (size_t)n) == (uint32_t)little(r + 12 + n, 4))
             event(r + 12, (size_t)n, take, self);
         else
             ++*bad;
@@ -272,20 +272,20 @@ struct file {
     bool damaged;
 };
 
-struct tern_run_tb {
+struct tern_intake_tb {
     char *dir;
     double since_s;
     struct file *files;
     size_t n;
     char *chunk;
-    tern_run_tb_take *take; /* during a look */
+    tern_intake_tb_take *take; /* during a look */
     void *self;
     bool told;
 };
 
-struct tern_run_tb *tern_run_tb_open(const char *dir, double since_s)
+struct tern_intake_tb *tern_intake_tb_open(const char *dir, double since_s)
 {
-    struct tern_run_tb *t = tern_alloc(1, sizeof *t, "event files", NULL);
+    struct tern_intake_tb *t = tern_alloc(1, sizeof *t, "event files", NULL);
 
     if (!t)
         return NULL;
@@ -295,11 +295,11 @@ struct tern_run_tb *tern_run_tb_open(const char *dir, double since_s)
     t->chunk = tern_alloc(1, CHUNK, "event files", NULL);
     if (t->files && t->chunk)
         return t;
-    tern_run_tb_close(t);
+    tern_intake_tb_close(t);
     return NULL;
 }
 
-void tern_run_tb_close(struct tern_run_tb *t)
+void tern_intake_tb_close(struct tern_intake_tb *t)
 {
     if (!t)
         return;
@@ -311,7 +311,7 @@ void tern_run_tb_close(struct tern_run_tb *t)
     free(t);
 }
 
-static struct file *find_file(struct tern_run_tb *t, const char *path)
+static struct file *find_file(struct tern_intake_tb *t, const char *path)
 {
     for (size_t i = 0; i < t->n; i++)
         if (strcmp(t->files[i].path, path) == 0)
@@ -326,9 +326,9 @@ static struct file *find_file(struct tern_run_tb *t, const char *path)
     return &t->files[t->n++];
 }
 
-static void since(void *self, const struct tern_run_tb_value *v)
+static void since(void *self, const struct tern_intake_tb_value *v)
 {
-    struct tern_run_tb *t = self;
+    struct tern_intake_tb *t = self;
 
     if (v->wall_s >= t->since_s)
         t->take(t->self, v);
@@ -356,7 +356,7 @@ static bool step_over(struct file *f, const char *head, uint64_t size)
     return true;
 }
 
-static void read_file(struct tern_run_tb *t, const char *path, const struct stat *st)
+static void read_file(struct tern_intake_tb *t, const char *path, const struct stat *st)
 {
     struct file *f = find_file(t, path);
     uint64_t bad = 0, limit, size = (uint64_t)st->st_size;
@@ -373,7 +373,7 @@ static void read_file(struct tern_run_tb *t, const char *path, const struct stat
         ssize_t n = pread(fd, t->chunk, CHUNK, (off_t)f->offset);
         if (n < 12)
             break;
-        int rc = tern_run_tb_parse(t->chunk, (size_t)n, since, t, &used, &bad);
+        int rc = tern_intake_tb_parse(t->chunk, (size_t)n, since, t, &used, &bad);
         f->offset += used;
         if (rc < 0) {
             damaged(f);
@@ -389,12 +389,12 @@ static void read_file(struct tern_run_tb *t, const char *path, const struct stat
 }
 
 /* What nobody has written to since is an earlier run's, of which a folder may keep thousands. */
-static bool is_new(const struct tern_run_tb *t, const struct stat *st)
+static bool is_new(const struct tern_intake_tb *t, const struct stat *st)
 {
     return (double)st->st_mtim.tv_sec >= t->since_s - SKEW_S;
 }
 
-static void walk(struct tern_run_tb *t, const char *dir, int depth)
+static void walk(struct tern_intake_tb *t, const char *dir, int depth)
 {
     struct dirent **entries = NULL;
     struct stat st;
@@ -415,7 +415,7 @@ static void walk(struct tern_run_tb *t, const char *dir, int depth)
     free(entries);
 }
 
-void tern_run_tb_look(struct tern_run_tb *t, tern_run_tb_take *take, void *self)
+void tern_intake_tb_look(struct tern_intake_tb *t, tern_intake_tb_take *take, void *self)
 {
     t->take = take;
     t->self = self;

@@ -1,4 +1,4 @@
-#include "core/run/metric.h"
+#include "core/intake/metric.h"
 
 #include "core/base/str.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void tern_run_metric_clear(struct tern_run_metric *m)
+void tern_intake_metric_clear(struct tern_intake_metric *m)
 {
     m->step = -1;
     m->checkpoint = NULL;
@@ -16,7 +16,7 @@ void tern_run_metric_clear(struct tern_run_metric *m)
     m->n = 0;
 }
 
-int tern_run_metric_value(const char *s, double *out)
+int tern_intake_metric_parse_value(const char *s, double *out)
 {
     char *end;
 
@@ -29,7 +29,7 @@ int tern_run_metric_value(const char *s, double *out)
     return 0;
 }
 
-bool tern_run_metric_commands(const char *name, size_t len)
+bool tern_intake_metric_has_controls(const char *name, size_t len)
 {
     const unsigned char *c = (const unsigned char *)name, *end = c + len;
 
@@ -39,7 +39,7 @@ bool tern_run_metric_commands(const char *name, size_t len)
     return false;
 }
 
-int tern_run_metric_word(struct tern_run_metric *m, char *word, struct tern_err *err)
+int tern_intake_metric_parse_word(struct tern_intake_metric *m, char *word, struct tern_err *err)
 {
     enum { NAME_MAX_BYTES = 200 }; /* the ledger's */
     char *eq = strchr(word, '=');
@@ -65,13 +65,13 @@ int tern_run_metric_word(struct tern_run_metric *m, char *word, struct tern_err 
             return tern_err_set(err, TERN_USAGE, "'%.100s': a step is a whole number from 0", word);
         return 0;
     }
-    if (m->n == TERN_RUN_METRIC_VALUES)
+    if (m->n == TERN_INTAKE_METRIC_VALUES)
         return tern_err_set(err, TERN_USAGE, "more than %d values of one step",
-                            TERN_RUN_METRIC_VALUES);
+                            TERN_INTAKE_METRIC_VALUES);
     if (eq - word > NAME_MAX_BYTES)
         return tern_err_set(err, TERN_USAGE, "'%.40s...': a name has at most %d bytes", word,
                             NAME_MAX_BYTES);
-    if (tern_run_metric_commands(word, (size_t)(eq - word)))
+    if (tern_intake_metric_has_controls(word, (size_t)(eq - word)))
         return tern_err_set(err, TERN_USAGE, "a metric's name has no control characters");
     for (size_t i = 0; i < m->n; i++)
         if (strlen(m->values[i].name) == (size_t)(eq - word) &&
@@ -79,7 +79,7 @@ int tern_run_metric_word(struct tern_run_metric *m, char *word, struct tern_err 
             return tern_err_set(err, TERN_USAGE, "'%.200s': %s is given twice", word,
                                 m->values[i].name);
     struct tern_ledger_value *v = &m->values[m->n];
-    if (tern_run_metric_value(eq + 1, &v->value) < 0)
+    if (tern_intake_metric_parse_value(eq + 1, &v->value) < 0)
         return tern_err_set(err, TERN_USAGE, "'%.200s': '%.100s' is no number", word, eq + 1);
     v->name = word;
     *eq = '\0';
@@ -87,17 +87,17 @@ int tern_run_metric_word(struct tern_run_metric *m, char *word, struct tern_err 
     return 0;
 }
 
-int tern_run_metric_line(struct tern_run_metric *m, char *line, struct tern_err *err)
+int tern_intake_metric_parse_line(struct tern_intake_metric *m, char *line, struct tern_err *err)
 {
     char *at = NULL;
     int rc = 0;
 
     for (char *w = strtok_r(line, " \t\r\n", &at); w && rc == 0; w = strtok_r(NULL, " \t\r\n", &at))
-        rc = tern_run_metric_word(m, w, err);
+        rc = tern_intake_metric_parse_word(m, w, err);
     return rc;
 }
 
-int tern_run_metric_ready(const struct tern_run_metric *m, struct tern_err *err)
+int tern_intake_metric_check(const struct tern_intake_metric *m, struct tern_err *err)
 {
     if (!m->n && !m->checkpoint && m->resumed < 0)
         return tern_err_set(
@@ -108,13 +108,13 @@ int tern_run_metric_ready(const struct tern_run_metric *m, struct tern_err *err)
     return 0;
 }
 
-int tern_run_metric_record(struct tern_spool *s, const struct tern_run_metric *m,
-                           struct tern_err *err)
+int tern_intake_metric_record(struct tern_spool *s, const struct tern_intake_metric *m,
+                              struct tern_err *err)
 {
     char resumed[32];
 
     snprintf(resumed, sizeof resumed, "%" PRId64, m->resumed);
-    if (tern_run_metric_ready(m, err) < 0 ||
+    if (tern_intake_metric_check(m, err) < 0 ||
         (m->resumed >= 0 && tern_spool_param(s, TERN_LEDGER_RESUMED, resumed, err) < 0) ||
         (m->n && tern_spool_step(s, m->step, m->values, m->n, err) < 0))
         return -1;

@@ -1,11 +1,11 @@
-#include "core/run/intake.h"
+#include "core/intake/intake.h"
 
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/recipe/recipe.h"
-#include "core/run/printed.h"
-#include "core/run/metric.h"
-#include "core/run/tensorboard.h"
+#include "core/intake/printed.h"
+#include "core/intake/metric.h"
+#include "core/intake/tensorboard.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@ enum {
 /* One pattern at work. */
 struct row {
     regex_t regex;
-    enum tern_run_printed_kind kind;
+    enum tern_intake_printed_kind kind;
     const char *must; /* or NULL */
     char *names[TERN_RECIPE_GROUPS + 1];
     bool has_step; /* among the names */
@@ -45,18 +45,18 @@ struct dict {
     int64_t wall_ns;
 };
 
-struct tern_run_intake {
+struct tern_intake {
     char *spool_dir; /* NULL: no ledger */
     int64_t rank;
     struct tern_spool *spool;
     bool spool_failed;
     struct row rows[ROWS_MAX];
     size_t n_rows;
-    struct tern_run_tb *tb[TERN_RECIPE_EVENTS];
+    struct tern_intake_tb *tb[TERN_RECIPE_EVENTS];
     size_t n_tb;
     int64_t tb_next_ns;
-    struct tern_run_metric *m; /* of the line at hand */
-    char *words;               /* [LINE_MAX_BYTES + 1], that m's names lie in */
+    struct tern_intake_metric *m; /* of the line at hand */
+    char *words;                  /* [LINE_MAX_BYTES + 1], that m's names lie in */
     /* Hugging Face's: tqdm.write clears the bar, prints the dict and draws the bar again */
     struct dict dicts[DICTS_MAX]; /* oldest first */
     size_t n_dicts;
@@ -67,8 +67,8 @@ struct tern_run_intake {
     bool trained;                /* a dict of training came: the bar before it was its */
     uint64_t left[N_LEFT];
     /* event files: values of one step together */
-    struct tern_run_metric *events;
-    char (*tags)[201]; /* [TERN_RUN_METRIC_VALUES] */
+    struct tern_intake_metric *events;
+    char (*tags)[201]; /* [TERN_INTAKE_METRIC_VALUES] */
     uint64_t refused;  /* lines of TERN_METRIC_FD */
     uint64_t lost;     /* likewise: they came faster than they could be recorded */
 };
@@ -84,7 +84,7 @@ static int compile(regex_t *to, const char *pattern, char *why, size_t size)
     return rc ? -1 : 0;
 }
 
-static int add_row(struct tern_run_intake *i, enum tern_run_printed_kind kind, const char *must,
+static int add_row(struct tern_intake *i, enum tern_intake_printed_kind kind, const char *must,
                    const char *pattern, const char *const *names, struct tern_err *err)
 {
     char why[100];
@@ -104,18 +104,18 @@ static int add_row(struct tern_run_intake *i, enum tern_run_printed_kind kind, c
     return 0;
 }
 
-static int add_known(struct tern_run_intake *i, const char *trainer, struct tern_err *err)
+static int add_known(struct tern_intake *i, const char *trainer, struct tern_err *err)
 {
     int rc = 0;
 
-    for (const struct tern_run_printed *k = tern_run_printed; k->trainer && rc == 0; k++)
+    for (const struct tern_intake_printed *k = tern_intake_printed; k->trainer && rc == 0; k++)
         if (strcmp(k->trainer, trainer) == 0)
             rc = add_row(i, k->kind, k->must, k->pattern, k->names, err);
     return rc;
 }
 
 /* A line of the text; it is written to. */
-static int configure(struct tern_run_intake *i, char *line, int64_t now_ns, struct tern_err *err)
+static int configure(struct tern_intake *i, char *line, int64_t now_ns, struct tern_err *err)
 {
     const char *names[TERN_RECIPE_GROUPS + 1] = {NULL};
     size_t n = 0;
@@ -131,18 +131,18 @@ static int configure(struct tern_run_intake *i, char *line, int64_t now_ns, stru
         if (i->n_tb == TERN_RECIPE_EVENTS)
             return tern_err_set(err, TERN_USAGE, "workload.metrics: more than %d folders",
                                 TERN_RECIPE_EVENTS);
-        i->tb[i->n_tb++] = tern_run_tb_open(value, (double)now_ns / 1e9);
+        i->tb[i->n_tb++] = tern_intake_tb_open(value, (double)now_ns / 1e9);
         return 0;
     }
     while (n < TERN_RECIPE_GROUPS && (name = strtok_r(NULL, "\t", &at)))
         names[n++] = name;
-    return add_row(i, TERN_RUN_PRINTED_GROUPS, NULL, value, names, err);
+    return add_row(i, TERN_INTAKE_PRINTED_GROUPS, NULL, value, names, err);
 }
 
-struct tern_run_intake *tern_run_intake_open(const char *spool_dir, int64_t rank, const char *text,
-                                             int64_t now_ns, struct tern_err *err)
+struct tern_intake *tern_intake_open(const char *spool_dir, int64_t rank, const char *text,
+                                     int64_t now_ns, struct tern_err *err)
 {
-    struct tern_run_intake *i = tern_alloc(1, sizeof *i, "metrics", err);
+    struct tern_intake *i = tern_alloc(1, sizeof *i, "metrics", err);
     char *copy = NULL, *at = NULL;
     int rc = -1;
 
@@ -161,15 +161,15 @@ struct tern_run_intake *tern_run_intake_open(const char *spool_dir, int64_t rank
         rc = configure(i, line, now_ns, err);
     if (rc == 0 && i->n_tb) {
         i->events = tern_alloc(1, sizeof *i->events, "metrics", err);
-        i->tags = tern_alloc(TERN_RUN_METRIC_VALUES, sizeof *i->tags, "metrics", err);
+        i->tags = tern_alloc(TERN_INTAKE_METRIC_VALUES, sizeof *i->tags, "metrics", err);
         rc = i->events && i->tags ? 0 : -1;
         if (rc == 0)
-            tern_run_metric_clear(i->events);
+            tern_intake_metric_clear(i->events);
     }
 out:
     free(copy);
     if (rc < 0) {
-        tern_run_intake_close(i);
+        tern_intake_close(i);
         return NULL;
     }
     return i;
@@ -178,7 +178,7 @@ out:
 /* ------------------------------------------------------------------ into the ledger */
 
 /* Is there a file to write to?  What failed once may work again. */
-static bool spool(struct tern_run_intake *i, struct tern_err *err)
+static bool spool(struct tern_intake *i, struct tern_err *err)
 {
     char writer[40];
 
@@ -189,17 +189,17 @@ static bool spool(struct tern_run_intake *i, struct tern_err *err)
     return i->spool != NULL;
 }
 
-static int record(struct tern_run_intake *i, const struct tern_run_metric *m, struct tern_err *err)
+static int record(struct tern_intake *i, const struct tern_intake_metric *m, struct tern_err *err)
 {
     bool told = i->spool_failed;
 
     if (spool(i, err))
-        return tern_run_metric_record(i->spool, m, err);
+        return tern_intake_metric_record(i->spool, m, err);
     i->spool_failed = i->spool_dir != NULL;
     return i->spool_failed && !told ? -1 : 0;
 }
 
-static void record_or_tell(struct tern_run_intake *i, const struct tern_run_metric *m)
+static void record_or_tell(struct tern_intake *i, const struct tern_intake_metric *m)
 {
     struct tern_err err = {0};
 
@@ -207,7 +207,7 @@ static void record_or_tell(struct tern_run_intake *i, const struct tern_run_metr
         tern_warn("a metric is lost: %s", err.text);
 }
 
-static uint64_t fingerprint(const struct tern_run_metric *m)
+static uint64_t fingerprint(const struct tern_intake_metric *m)
 {
     uint64_t h = 1469598103934665603u; /* FNV-1a */
 
@@ -222,7 +222,7 @@ static uint64_t fingerprint(const struct tern_run_metric *m)
     return h ^ (uint64_t)m->step;
 }
 
-static void record_once(struct tern_run_intake *i, struct row *r, const struct tern_run_metric *m)
+static void record_once(struct tern_intake *i, struct row *r, const struct tern_intake_metric *m)
 {
     uint64_t h = fingerprint(m);
 
@@ -232,14 +232,14 @@ static void record_once(struct tern_run_intake *i, struct row *r, const struct t
     record_or_tell(i, m);
 }
 
-static void add_value(struct tern_run_metric *m, const char *name, const char *text)
+static void add_value(struct tern_intake_metric *m, const char *name, const char *text)
 {
     double v;
 
     size_t len = strlen(name);
 
-    if (m->n == TERN_RUN_METRIC_VALUES || !len || len > 200 ||
-        tern_run_metric_commands(name, len) || tern_run_metric_value(text, &v) < 0)
+    if (m->n == TERN_INTAKE_METRIC_VALUES || !len || len > 200 ||
+        tern_intake_metric_has_controls(name, len) || tern_intake_metric_parse_value(text, &v) < 0)
         return;
     m->values[m->n++] = (struct tern_ledger_value){.name = name, .value = v};
 }
@@ -248,7 +248,7 @@ static void add_value(struct tern_run_metric *m, const char *name, const char *t
 
 /* "00:10<01:30, 9.90it/s, v_num=0, train_loss=2.310, global_step=7.000": the names and values, and
  * the step where one is that.  tqdm shortens large numbers, which then tell none. */
-static void add_pairs(struct tern_run_metric *m, char *text, int64_t *step)
+static void add_pairs(struct tern_intake_metric *m, char *text, int64_t *step)
 {
     char *at = NULL;
 
@@ -270,7 +270,7 @@ static void add_pairs(struct tern_run_metric *m, char *text, int64_t *step)
 }
 
 /* The dict's 'name': value and 'name': 'value'. */
-static void add_dict(struct tern_run_metric *m, char *text)
+static void add_dict(struct tern_intake_metric *m, char *text)
 {
     for (char *name = strchr(text, '\''); name; name = strchr(text, '\'')) {
         char *end = strchr(++name, '\'');
@@ -291,13 +291,12 @@ static void add_dict(struct tern_run_metric *m, char *text)
 }
 
 /* The groups of a match become values, in i->words. */
-static void groups(struct tern_run_intake *i, struct row *r, const char *line,
-                   const regmatch_t *match)
+static void groups(struct tern_intake *i, struct row *r, const char *line, const regmatch_t *match)
 {
-    struct tern_run_metric *m = i->m;
+    struct tern_intake_metric *m = i->m;
     char *to = i->words;
 
-    tern_run_metric_clear(m);
+    tern_intake_metric_clear(m);
     for (size_t k = 0; r->names[k]; k++) {
         const char *name = r->names[k];
         if (match[k + 1].rm_so < 0 || strcmp(name, "-") == 0)
@@ -319,10 +318,10 @@ static void groups(struct tern_run_intake *i, struct row *r, const char *line,
     if (m->step >= 0)
         record_once(i, r, m);
     else if (m->n)
-        i->left[r->kind == TERN_RUN_PRINTED_PAIRS ? LEFT_BAR : LEFT_PATTERN]++;
+        i->left[r->kind == TERN_INTAKE_PRINTED_PAIRS ? LEFT_BAR : LEFT_PATTERN]++;
 }
 
-static void forget_dicts(struct tern_run_intake *i, size_t n)
+static void forget_dicts(struct tern_intake *i, size_t n)
 {
     for (size_t k = 0; k < n; k++)
         free(i->dicts[k].line);
@@ -334,7 +333,7 @@ static void forget_dicts(struct tern_run_intake *i, size_t n)
  * values for each such event, in order, where nothing else prints.  But other things are printed
  * so, and a program may print its dicts once more without: equal epochs are one step, different
  * ones are not. */
-static void place_dicts(struct tern_run_intake *i, int64_t step)
+static void place_dicts(struct tern_intake *i, int64_t step)
 {
     struct dict *d = i->dicts;
     size_t n = 1, known = strcmp(d->epoch, i->epoch) == 0;
@@ -352,7 +351,7 @@ static void place_dicts(struct tern_run_intake *i, int64_t step)
     snprintf(i->epoch, sizeof i->epoch, "%s", d->epoch);
     i->step = step;
     for (size_t k = 0; k < n; k++) {
-        tern_run_metric_clear(i->m);
+        tern_intake_metric_clear(i->m);
         i->m->step = step;
         add_dict(i->m, d[k].line);
         /* A bar at 0 is of a run that begins or one that resumes, and nothing tells which. */
@@ -364,7 +363,7 @@ static void place_dicts(struct tern_run_intake *i, int64_t step)
     forget_dicts(i, n);
 }
 
-static void bar(struct tern_run_intake *i, const char *line, const regmatch_t *match)
+static void bar(struct tern_intake *i, const char *line, const regmatch_t *match)
 {
     int64_t step = strtoll(line + match[1].rm_so, NULL, 10);
     int64_t total = strtoll(line + match[2].rm_so, NULL, 10);
@@ -383,14 +382,14 @@ static void bar(struct tern_run_intake *i, const char *line, const regmatch_t *m
 }
 
 /* Waited too long: no bar tells its step. */
-static void give_up_dict(struct tern_run_intake *i)
+static void give_up_dict(struct tern_intake *i)
 {
     i->left[LEFT_DICT] += strcmp(i->dicts[0].epoch, i->epoch) != 0;
     forget_dicts(i, 1);
 }
 
 /* Only a dict with an epoch is Trainer's. */
-static void dict(struct tern_run_intake *i, int64_t wall_ns, const char *line)
+static void dict(struct tern_intake *i, int64_t wall_ns, const char *line)
 {
     const char *epoch = strstr(line, "'epoch': ");
 
@@ -410,8 +409,8 @@ static bool blank(const char *line)
     return line[strspn(line, " ")] == '\0';
 }
 
-void tern_run_intake_printed(struct tern_run_intake *i, int64_t wall_ns, const char *line,
-                             size_t len, bool whole)
+void tern_intake_take_printed(struct tern_intake *i, int64_t wall_ns, const char *line, size_t len,
+                              bool whole)
 {
     regmatch_t match[TERN_RECIPE_GROUPS + 1];
 
@@ -423,9 +422,9 @@ void tern_run_intake_printed(struct tern_run_intake *i, int64_t wall_ns, const c
         if ((!whole && !r->has_step) || (r->must && !strstr(line, r->must)) ||
             regexec(&r->regex, line, TERN_RECIPE_GROUPS + 1, match, 0) != 0)
             continue;
-        if (r->kind == TERN_RUN_PRINTED_DICT)
+        if (r->kind == TERN_INTAKE_PRINTED_DICT)
             dict(i, wall_ns, line);
-        else if (r->kind == TERN_RUN_PRINTED_BAR)
+        else if (r->kind == TERN_INTAKE_PRINTED_BAR)
             bar(i, line, match);
         else
             groups(i, r, line, match);
@@ -435,7 +434,7 @@ void tern_run_intake_printed(struct tern_run_intake *i, int64_t wall_ns, const c
 /* ------------------------------------------------------------------ lines of the descriptor */
 
 /* Told once: a program that writes nonsense writes much of it. */
-static void refuse(struct tern_run_intake *i, struct tern_err *err)
+static void refuse(struct tern_intake *i, struct tern_err *err)
 {
     for (char *c = err->text; *c; c++)
         if (iscntrl((unsigned char)*c))
@@ -444,18 +443,18 @@ static void refuse(struct tern_run_intake *i, struct tern_err *err)
         tern_warn("TERN_METRIC_FD: %s (further ones are counted)", err->text);
 }
 
-void tern_run_intake_words(struct tern_run_intake *i, char *line, size_t len)
+void tern_intake_take_metrics(struct tern_intake *i, char *line, size_t len)
 {
     struct tern_err err = {0};
 
-    tern_run_metric_clear(i->m);
-    if (len >= TERN_RUN_METRIC_LINE) {
+    tern_intake_metric_clear(i->m);
+    if (len >= TERN_INTAKE_METRIC_LINE) {
         tern_err_set(&err, TERN_USAGE, "a line of %zu bytes and more (%d at most)", len,
-                     TERN_RUN_METRIC_LINE - 1);
+                     TERN_INTAKE_METRIC_LINE - 1);
         refuse(i, &err);
         return;
     }
-    if (tern_run_metric_line(i->m, line, &err) < 0) {
+    if (tern_intake_metric_parse_line(i->m, line, &err) < 0) {
         refuse(i, &err);
         return;
     }
@@ -464,7 +463,7 @@ void tern_run_intake_words(struct tern_run_intake *i, char *line, size_t len)
         refuse(i, &err);
 }
 
-void tern_run_intake_cut(struct tern_run_intake *i)
+void tern_intake_note_cut(struct tern_intake *i)
 {
     struct tern_err err = {0};
 
@@ -472,7 +471,7 @@ void tern_run_intake_cut(struct tern_run_intake *i)
     refuse(i, &err);
 }
 
-void tern_run_intake_lost(struct tern_run_intake *i, uint64_t lines)
+void tern_intake_note_lost(struct tern_intake *i, uint64_t lines)
 {
     if (i->lost == 0)
         tern_warn("rank %" PRId64
@@ -484,25 +483,25 @@ void tern_run_intake_lost(struct tern_run_intake *i, uint64_t lines)
 
 /* ------------------------------------------------------------------ event files */
 
-static void flush_events(struct tern_run_intake *i)
+static void flush_events(struct tern_intake *i)
 {
     record_or_tell(i, i->events);
     i->events->n = 0;
 }
 
-static void take_event(void *self, const struct tern_run_tb_value *v)
+static void take_event(void *self, const struct tern_intake_tb_value *v)
 {
-    struct tern_run_intake *i = self;
-    struct tern_run_metric *m = i->events;
+    struct tern_intake *i = self;
+    struct tern_intake_metric *m = i->events;
 
     if (v->restart) {
         flush_events(i);
-        tern_run_metric_clear(i->m);
+        tern_intake_metric_clear(i->m);
         i->m->resumed = v->step - 1;
         record_or_tell(i, i->m);
         return;
     }
-    if (m->n == TERN_RUN_METRIC_VALUES || (m->n && m->step != v->step))
+    if (m->n == TERN_INTAKE_METRIC_VALUES || (m->n && m->step != v->step))
         flush_events(i);
     m->step = v->step;
     memcpy(i->tags[m->n], v->tag, sizeof *i->tags);
@@ -510,7 +509,7 @@ static void take_event(void *self, const struct tern_run_tb_value *v)
     m->n++;
 }
 
-void tern_run_intake_tick(struct tern_run_intake *i, int64_t now_ns, int end)
+void tern_intake_tick(struct tern_intake *i, int64_t now_ns, int end)
 {
     while (i->n_dicts && (end || now_ns - i->dicts[0].wall_ns >= second))
         give_up_dict(i);
@@ -518,12 +517,12 @@ void tern_run_intake_tick(struct tern_run_intake *i, int64_t now_ns, int end)
         return;
     for (size_t k = 0; k < i->n_tb; k++)
         if (i->tb[k])
-            tern_run_tb_look(i->tb[k], take_event, i);
+            tern_intake_tb_look(i->tb[k], take_event, i);
     flush_events(i);
     i->tb_next_ns = now_ns + EVENT_FILES_S * second;
 }
 
-void tern_run_intake_event(struct tern_run_intake *i, const char *kind, const char *severity,
+void tern_intake_add_event(struct tern_intake *i, const char *kind, const char *severity,
                            const char *text)
 {
     const struct tern_ledger_event e = {.kind = kind, .severity = severity, .text = text};
@@ -535,7 +534,7 @@ void tern_run_intake_event(struct tern_run_intake *i, const char *kind, const ch
 
 /* ------------------------------------------------------------------ closing */
 
-static void tell_lost(struct tern_run_intake *i)
+static void tell_lost(struct tern_intake *i)
 {
     struct tern_err err = {0};
     char text[120];
@@ -550,7 +549,7 @@ static void tell_lost(struct tern_run_intake *i)
             &err);
 }
 
-static void tell_left(struct tern_run_intake *i, enum left kind)
+static void tell_left(struct tern_intake *i, enum left kind)
 {
     static const char *const why[N_LEFT] = {
         [LEFT_DICT] =
@@ -575,7 +574,7 @@ static void tell_left(struct tern_run_intake *i, enum left kind)
             &(struct tern_ledger_event){.kind = "metrics", .severity = "warn", .text = told}, &err);
 }
 
-void tern_run_intake_close(struct tern_run_intake *i)
+void tern_intake_close(struct tern_intake *i)
 {
     struct tern_err err = {0};
 
@@ -596,7 +595,7 @@ void tern_run_intake_close(struct tern_run_intake *i)
             free(i->rows[k].names[n]);
     }
     for (size_t k = 0; k < i->n_tb; k++)
-        tern_run_tb_close(i->tb[k]);
+        tern_intake_tb_close(i->tb[k]);
     forget_dicts(i, i->n_dicts);
     free(i->events);
     free(i->tags);

@@ -336,7 +336,7 @@ static int one_by_one(struct smoke *s, struct tern_err *err)
         if (n->state != WAITING)
             continue;
         snprintf(name, sizeof name, "smoke-%s", n->name);
-        if (tern_slurm_node_state(n->name, &now, err) < 0)
+        if (tern_slurm_node_load_state(n->name, &now, err) < 0)
             return -1;
         if (now.drained || now.down || now.failed) { /* found out by the first job's checks */
             n->state = BAD;

@@ -142,7 +142,7 @@ static int check_time(const struct tern_recipe *r, int64_t world, struct tern_er
         tern_run_pace(&pace, r, id, world, NULL) < 0 || pace.step_seconds <= 0)
         return 0;
     struct tern_err trouble = {0};
-    if (tern_slurm_step_end(job, step, &end, &trouble) < 0) {
+    if (tern_slurm_step_get_end(job, step, &end, &trouble) < 0) {
         tern_warn("%s", trouble.text); /* no reason to refuse what fits for all that is known */
         return 0;
     }

@@ -326,7 +326,7 @@ static bool ask_for_other(const char *id, struct other *o)
         const char *word = "";
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
         dup2(null, STDERR_FILENO);
-        if (tern_slurm_job_with(id, &o->job, &word, NULL) == 0) {
+        if (tern_slurm_job_find(id, &o->job, &word, NULL) == 0) {
             snprintf(o->word, sizeof o->word, "%s", word);
             _exit(write(ends[1], o, sizeof *o) != (ssize_t)sizeof *o);
         }

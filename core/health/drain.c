@@ -74,7 +74,7 @@ static int taken(const char *node, bool *is, enum tern_health_drained *done, str
 {
     struct tern_slurm_node_state n;
 
-    if (tern_slurm_node_state(node, &n, err) < 0)
+    if (tern_slurm_node_load_state(node, &n, err) < 0)
         return -1;
     bool drained = n.drained || n.failed, ours = tern_health_reason_ours(n.reason, NULL);
     bool foreign = *n.reason && !ours;
@@ -156,7 +156,7 @@ int tern_health_mend(const char *node, const struct tern_health_rows *well, bool
     bool ok = !well, bad = false;
 
     *mended = false;
-    if (tern_slurm_node_state(node, &n, err) < 0)
+    if (tern_slurm_node_load_state(node, &n, err) < 0)
         return -1;
     bool ours = n.drained && tern_health_reason_ours(n.reason, check);
     if (!ours)

@@ -93,7 +93,7 @@ static int wait_for(enum tern_health_platform p, const char *node, time_t old, d
     for (;;) {
         struct tern_slurm_node_state n;
         const char *what;
-        if (tern_slurm_node_state(node, &n, err) == 0) {
+        if (tern_slurm_node_load_state(node, &n, err) == 0) {
             bool done = came_true(p, &n, old, &what), mended;
             /* The drain that asked for it is over with the old machine. */
             if (done && n.drained && p == TERN_HEALTH_PLATFORM_VIRTUAL) {
@@ -124,7 +124,7 @@ int tern_health_replace(enum tern_health_platform p, const char *node, const cha
 {
     struct tern_slurm_node_state n;
 
-    if (tern_slurm_node_state(node, &n, err) < 0)
+    if (tern_slurm_node_load_state(node, &n, err) < 0)
         return -1;
     bool asked = strcmp(n.reason, action_replace) == 0;
     bool foreign = *n.reason && !asked && !tern_health_reason_ours(n.reason, NULL);

@@ -312,7 +312,7 @@ int tern_health_known(const char *node, char *expect, size_t n_expect, char *dir
     static const char before[] = "tern:mount: ";
     struct tern_slurm_node_state n;
 
-    if (tern_slurm_node_state(node, &n, err) < 0)
+    if (tern_slurm_node_load_state(node, &n, err) < 0)
         return -1;
     describe(n.gres, n.memory_mib, expect, n_expect);
     const char *path = n.reason + sizeof before - 1;

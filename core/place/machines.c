@@ -36,7 +36,7 @@ static int ask(struct machines *m)
             m->device_memory = neuron_core_bytes;
     }
     tern_slurm_nodes_free(nodes);
-    return tern_slurm_nodes_most(&m->nodes, NULL);
+    return tern_slurm_nodes_count_max(&m->nodes, NULL);
 }
 
 /* In a process of its own: libslurm ends the one that reads a broken slurm.conf. */

@@ -55,7 +55,7 @@ int tern_place_order_read(const struct tern_place *p, const struct tern_recipe *
     if (tern_slurm_hosts_expand(p->node_list, &hosts, &n, err) < 0)
         return -1;
     if (n > 1 && p->groups == 1 && r->launch.mapping != TERN_MAPPING_BLOCK &&
-        tern_slurm_topology(hosts, n, &where, &why) < 0)
+        tern_slurm_topology_load(hosts, n, &where, &why) < 0)
         tern_warn("%s; ranks follow the job's order of nodes", why.text);
     int rc = tern_place_order_make(hosts, where, n, r, tern_place_ranks_on_node(p, r), o, err);
     tern_slurm_topology_free(where, n);

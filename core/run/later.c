@@ -66,7 +66,7 @@ static const char *slurms_reason(const struct tern_run_attempt *a, const struct 
     /* One that is cancelled has its end now. */
     if (!limit && (!wish || job->state != TERN_SLURM_JOB_RUNNING))
         return NULL;
-    if (tern_slurm_job_reserved(job, a->place.node_list, &reserved, NULL) == 0 &&
+    if (tern_slurm_job_find_reservation(job, a->place.node_list, &reserved, NULL) == 0 &&
         is_near(job, reserved) && (!job->end || reserved <= job->end))
         return "reservation";
     return limit || is_near(job, job->end) ? "time_limit" : NULL;

@@ -36,8 +36,8 @@ static void look(const struct tern_run_attempt *a, struct answer *to)
     if (tern_slurm_job_load(a->place.job, &job, NULL) < 0 || job->state != TERN_SLURM_JOB_RUNNING)
         return;
     to->end = job->end;
-    if (tern_slurm_job_reserved(job, a->place.node_list, &reserved, NULL) == 0 && reserved &&
-        (!to->end || reserved <= to->end)) {
+    if (tern_slurm_job_find_reservation(job, a->place.node_list, &reserved, NULL) == 0 &&
+        reserved && (!to->end || reserved <= to->end)) {
         to->end = reserved;
         to->reserved = true;
     }

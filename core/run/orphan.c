@@ -37,7 +37,7 @@ enum {
 
 struct orphan {
     struct tern_run_beacon_asker beacon;
-    struct tern_slurm_node_place slurmd; /* of the supervisor's node */
+    struct tern_slurm_node_address slurmd; /* of the supervisor's node */
     uint32_t job, restarts;
     int turn; /* which this is of the nodes that ask */
 };
@@ -80,7 +80,7 @@ static enum life look_at_node(const struct orphan *o)
     enum life found = SILENT;
     char port[8];
 
-    if (tern_slurm_node_state(o->beacon.node, &state, NULL) == 0 && state.down)
+    if (tern_slurm_node_load_state(o->beacon.node, &state, NULL) == 0 && state.down)
         return SILENT; /* for Slurm, too */
     snprintf(port, sizeof port, "%u", o->slurmd.port);
     if (getaddrinfo(o->slurmd.address, port, &hints, &list) != 0)
@@ -141,7 +141,7 @@ static void begin(const struct orphan *o, time_t when)
     pid_t pid = fork();
 
     if (pid == 0) {
-        if (tern_slurm_job_begin(o->job, when, &err) < 0)
+        if (tern_slurm_job_set_begin(o->job, when, &err) < 0)
             tern_warn("%s", err.text);
         _exit(0);
     }
@@ -156,7 +156,7 @@ static void begin(const struct orphan *o, time_t when)
 
 static bool may_set_down(void)
 {
-    return geteuid() == 0 || tern_slurm_user_is(geteuid());
+    return geteuid() == 0 || tern_slurm_is_slurm_user(geteuid());
 }
 
 /* In this order: from the requeue on, Slurm ends what the job has here, within KillWait; and from
@@ -189,7 +189,7 @@ static void give_up(const struct orphan *o)
     tern_error("node %s does not answer, and job %" PRIu32
                " cannot be queued again: submit with --requeue. It is ended.",
                o->beacon.node, o->job);
-    if (tern_slurm_job_end(o->job, &err) < 0)
+    if (tern_slurm_job_cancel(o->job, &err) < 0)
         tern_error("%s", err.text);
 }
 
@@ -209,7 +209,7 @@ static bool node_down(const struct orphan *o)
 {
     struct tern_slurm_node_state state;
 
-    return tern_slurm_node_state(o->beacon.node, &state, NULL) == 0 && state.given_up;
+    return tern_slurm_node_load_state(o->beacon.node, &state, NULL) == 0 && state.given_up;
 }
 
 /* Slurm gives up the node in its own time.  A job that is queued again before that is let go of by
@@ -266,7 +266,7 @@ int tern_run_orphan(struct tern_err *err)
         return tern_err_set(err, TERN_USAGE,
                             "only for a rank that `tern run` has started in a job");
     ignore_signals();
-    int rc = tern_slurm_node_place(o.beacon.node, &o.slurmd, err);
+    int rc = tern_slurm_node_load_address(o.beacon.node, &o.slurmd, err);
     if (rc == 0 && dead(&o))
         act(&o);
     tern_run_beacon_lose(&o.beacon);

@@ -74,7 +74,7 @@ static void tell_waiting(const struct tern_run_ranks *r)
     bool asked = true;
 
     for (size_t g = 0; g < r->n_groups; g++)
-        asked = asked && tern_slurm_steps_tell(r->groups[g], &steps, NULL) == 0;
+        asked = asked && tern_slurm_steps_describe(r->groups[g], &steps, NULL) == 0;
     if (steps.len)
         tern_warn(
             "the ranks wait: other steps of the job have its nodes: %s. They begin when those "
@@ -93,7 +93,7 @@ static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
     bool there;
 
     for (size_t g = 0; g < r->n_groups; g++) {
-        if (tern_slurm_step_there(r->groups[g], r->step, &there, &err) < 0)
+        if (tern_slurm_step_exists(r->groups[g], r->step, &there, &err) < 0)
             return NOT_KNOWN;
         int status;
         if (!there)

@@ -129,7 +129,7 @@ void tern_slurm_about_free(struct tern_slurm_about *a)
     free(a);
 }
 
-bool tern_slurm_user_is(uint32_t uid)
+bool tern_slurm_is_slurm_user(uint32_t uid)
 {
     slurm_conf_t *conf = load(NULL);
     bool is = conf && conf->slurm_user_id == uid;

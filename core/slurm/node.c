@@ -50,8 +50,8 @@ static node_info_msg_t *load(const char *name, struct tern_err *err)
     return NULL;
 }
 
-int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
-                          struct tern_err *err)
+int tern_slurm_node_load_state(const char *name, struct tern_slurm_node_state *state,
+                               struct tern_err *err)
 {
     node_info_msg_t *msg = load(name, err);
 
@@ -80,8 +80,8 @@ int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
     return 0;
 }
 
-int tern_slurm_node_place(const char *name, struct tern_slurm_node_place *place,
-                          struct tern_err *err)
+int tern_slurm_node_load_address(const char *name, struct tern_slurm_node_address *place,
+                                 struct tern_err *err)
 {
     node_info_msg_t *msg = load(name, err);
 

@@ -35,8 +35,8 @@ static time_t takes(const reserve_info_t *r, const struct tern_slurm_job *job, c
                                                                                      : 0;
 }
 
-int tern_slurm_job_reserved(const struct tern_slurm_job *job, const char *nodes, time_t *ret_when,
-                            struct tern_err *err)
+int tern_slurm_job_find_reservation(const struct tern_slurm_job *job, const char *nodes,
+                                    time_t *ret_when, struct tern_err *err)
 {
     reserve_info_msg_t *msg = NULL;
     char **hosts = NULL;

@@ -182,7 +182,7 @@ int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_er
     return j ? 0 : -1;
 }
 
-int tern_slurm_job_with(const char *comment, uint32_t *id, const char **word, struct tern_err *err)
+int tern_slurm_job_find(const char *comment, uint32_t *id, const char **word, struct tern_err *err)
 {
     job_info_msg_t *msg = NULL;
 
@@ -249,7 +249,7 @@ int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err)
     return 0;
 }
 
-int tern_slurm_job_begin(uint32_t id, time_t when, struct tern_err *err)
+int tern_slurm_job_set_begin(uint32_t id, time_t when, struct tern_err *err)
 {
     job_desc_msg_t desc;
 
@@ -261,7 +261,7 @@ int tern_slurm_job_begin(uint32_t id, time_t when, struct tern_err *err)
     return slurm_update_job(&desc) == SLURM_SUCCESS ? 0 : failed(err, "set its begin", id);
 }
 
-int tern_slurm_job_end(uint32_t id, struct tern_err *err)
+int tern_slurm_job_cancel(uint32_t id, struct tern_err *err)
 {
     if (tern_slurm_start(err) < 0)
         return -1;
@@ -294,7 +294,7 @@ static int find_step(uint32_t job, const char *name, uint32_t *step, struct tern
     return 0;
 }
 
-int tern_slurm_step_there(uint32_t job, const char *name, bool *there, struct tern_err *err)
+int tern_slurm_step_exists(uint32_t job, const char *name, bool *there, struct tern_err *err)
 {
     uint32_t step;
 
@@ -304,7 +304,7 @@ int tern_slurm_step_there(uint32_t job, const char *name, bool *there, struct te
     return 0;
 }
 
-int tern_slurm_steps_tell(uint32_t job, struct tern_buf *to, struct tern_err *err)
+int tern_slurm_steps_describe(uint32_t job, struct tern_buf *to, struct tern_err *err)
 {
     enum { MOST = 4 }; /* named; a job may have thousands */
     job_step_info_response_msg_t *msg = NULL;
@@ -341,7 +341,7 @@ int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_
     return failed(err, "signal its ranks", job);
 }
 
-int tern_slurm_step_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err)
+int tern_slurm_step_get_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err)
 {
     job_step_info_response_msg_t *msg = NULL;
     struct tern_slurm_job *j = NULL;
@@ -450,7 +450,7 @@ int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err)
     return 0;
 }
 
-int tern_slurm_nodes_most(int64_t *most, struct tern_err *err)
+int tern_slurm_nodes_count_max(int64_t *most, struct tern_err *err)
 {
     node_info_msg_t *msg = NULL;
     slurm_conf_t *conf = NULL;
@@ -532,7 +532,7 @@ static int print_topology(struct tern_buf *b, struct tern_err *err)
     return tern_buf_check(b, "the network's topology", err);
 }
 
-int tern_slurm_topology(char *const *hosts, size_t n, char ***where, struct tern_err *err)
+int tern_slurm_topology_load(char *const *hosts, size_t n, char ***where, struct tern_err *err)
 {
     struct tern_buf b = {0};
 

@@ -87,37 +87,37 @@ void tern_slurm_job_free(struct tern_slurm_job *job);
 /* When a reservation takes the job's nodes (`nodes`, a list of hosts) from it: the end of the one
  * that it runs in, or the begin of one for maintenance (MAINT, or MaxStartDelay) on a node of it;
  * the first of them, 0 when there is none, or none that the caller may see. */
-int tern_slurm_job_reserved(const struct tern_slurm_job *job, const char *nodes, time_t *ret_when,
-                            struct tern_err *err);
+int tern_slurm_job_find_reservation(const struct tern_slurm_job *job, const char *nodes,
+                                    time_t *ret_when, struct tern_err *err);
 
 /* The caller's newest job that waits or runs and whose Comment begins with `comment`: *id 0 when
  * there is none, and *word as above. */
-int tern_slurm_job_with(const char *comment, uint32_t *id, const char **word, struct tern_err *err);
+int tern_slurm_job_find(const char *comment, uint32_t *id, const char **word, struct tern_err *err);
 
 /* The next five are for the caller's own jobs, or for an admin. */
 int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err *err);
 /* End the job and queue it again under its id; `hold` keeps it from starting. */
 int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err);
 /* When a job that waits, or will when it has been freed after a requeue, begins at the earliest. */
-int tern_slurm_job_begin(uint32_t id, time_t when, struct tern_err *err);
+int tern_slurm_job_set_begin(uint32_t id, time_t when, struct tern_err *err);
 /* scancel. */
-int tern_slurm_job_end(uint32_t id, struct tern_err *err);
+int tern_slurm_job_cancel(uint32_t id, struct tern_err *err);
 /* Send `sig` to every task of the job's newest step called `name` (srun --job-name).  This, and not
  * a signal to srun itself, which takes SIGTERM as the wish to kill the step.  Fine when the job
  * is being ended already: Slurm has then told them. */
 int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_err *err);
 
 /* Has the job a step called `name` that is neither over nor still waiting for nodes? */
-int tern_slurm_step_there(uint32_t job, const char *name, bool *there, struct tern_err *err);
+int tern_slurm_step_exists(uint32_t job, const char *name, bool *there, struct tern_err *err);
 
 /* Add the steps that srun has in the job to `to`: "12.0 (sleep on n[1-2]), 12.3 (bash on n1)"; the
  * first few of many. */
 struct tern_buf;
-int tern_slurm_steps_tell(uint32_t job, struct tern_buf *to, struct tern_err *err);
+int tern_slurm_steps_describe(uint32_t job, struct tern_buf *to, struct tern_err *err);
 
 /* When a step of a running job will be ended: by its own time limit, or by the job's if that comes
  * first; 0 without either. */
-int tern_slurm_step_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err);
+int tern_slurm_step_get_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err);
 
 /* ------------------------------------------------------------------ nodes */
 
@@ -141,7 +141,7 @@ struct tern_slurm_nodes {
 int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err);
 /* How many nodes the cluster can have: those that it knows, down and powered down ones and those of
  * state FUTURE with them, or slurm.conf's MaxNodeCount where dynamic nodes may come. */
-int tern_slurm_nodes_most(int64_t *most, struct tern_err *err);
+int tern_slurm_nodes_count_max(int64_t *most, struct tern_err *err);
 void tern_slurm_nodes_free(struct tern_slurm_nodes *nodes);
 
 /* How one node is, for those who drain and replace it. */
@@ -158,19 +158,19 @@ struct tern_slurm_node_state {
     uint64_t memory_mib;         /* RealMemory */
 };
 /* A node that is not there is TERN_FAILED. */
-int tern_slurm_node_state(const char *name, struct tern_slurm_node_state *state,
-                          struct tern_err *err);
+int tern_slurm_node_load_state(const char *name, struct tern_slurm_node_state *state,
+                               struct tern_err *err);
 
 /* Where its slurmd listens. */
-struct tern_slurm_node_place {
+struct tern_slurm_node_address {
     char address[256]; /* a name or a number */
     uint16_t port;
 };
-int tern_slurm_node_place(const char *name, struct tern_slurm_node_place *place,
-                          struct tern_err *err);
+int tern_slurm_node_load_address(const char *name, struct tern_slurm_node_address *place,
+                                 struct tern_err *err);
 
 /* Is `uid` the controller's (SlurmUser)? */
-bool tern_slurm_user_is(uint32_t uid);
+bool tern_slurm_is_slurm_user(uint32_t uid);
 
 enum tern_slurm_node_change {
     TERN_SLURM_NODE_DRAIN,     /* no further jobs; wants a reason */
@@ -190,7 +190,7 @@ int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change,
 /* The switches above each of `hosts` as the controller knows them, root first and joined by dots:
  * "spine.leaf1"; blocks (topology/block) count as switches; "" where none is known, as without
  * topology.conf.  *where is [n], to be freed with tern_slurm_topology_free. */
-int tern_slurm_topology(char *const *hosts, size_t n, char ***where, struct tern_err *err);
+int tern_slurm_topology_load(char *const *hosts, size_t n, char ***where, struct tern_err *err);
 void tern_slurm_topology_free(char **where, size_t n);
 
 /* ------------------------------------------------------------------ time limits; no configuration

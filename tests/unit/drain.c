@@ -61,7 +61,7 @@ static void sleep_ns(void)
         drain_as(admin);
 }
 
-#define tern_slurm_node_state(node, to, err) node_state(node, to, err)
+#define tern_slurm_node_load_state(node, to, err) node_state(node, to, err)
 #define tern_slurm_node_update(node, change, reason, err) node_update(node, change, reason, err)
 #define tern_slurm_nodes_load(to, err) nodes_load(to, err)
 #define tern_slurm_nodes_free(nodes) (void)(nodes)

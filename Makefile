@@ -259,6 +259,11 @@ $(O)/tests/provider/libternsrd-fi.so: $(wildcard tests/provider/*.[ch]) $(O)/fla
 	$(call say,LD,$@)$(CC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CFLAGS) $(SANFLAGS) -fvisibility=hidden \
 		-shared -fPIC -o $@.new $(filter %.c,$^) -lfabric && mv -f $@.new $@
 
+# A file that was moved or removed leaves notes of what it depended on: they go before they are read.
+MOVED := $(foreach d,$(shell find $(O)/core $(O)/cmd $(O)/f64 -name '*.d' 2>/dev/null),$(if $(wildcard $(patsubst f64/%,%,$(d:$(O)/%.d=%.c))),,$(d)))
+ifneq ($(MOVED),)
+$(shell rm -f $(MOVED) $(MOVED:.d=.o))
+endif
 -include $(shell find $(O) -name '*.d' -o -path '$(O)/used/*' -type f ! -name '*.trace' 2>/dev/null)
 
 # ---------------------------------------------------------------- man pages

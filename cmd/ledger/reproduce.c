@@ -3,7 +3,7 @@
 
 #include "core/base/fs.h"
 #include "core/base/yaml.h"
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 #include "core/recipe/recipe.h"
 #include "core/slurm/slurm.h"
 
@@ -355,7 +355,7 @@ static int print_json(const struct past *p, const char *path, bool same, struct 
 
 /* ------------------------------------------------------------------ are its inputs the same? */
 
-static const char *digest_of(const struct tern_check_inputs *now, const char *key)
+static const char *digest_of(const struct tern_inputs *now, const char *key)
 {
     for (size_t i = 0; i < now->n; i++)
         if (strcmp(now->v[i].key, key) == 0)
@@ -368,7 +368,7 @@ static int compare_inputs(const struct past *p, char *const *sets, size_t n_sets
                           struct tern_err *err)
 {
     static const char mark[] = "input.";
-    struct tern_check_inputs now = {0};
+    struct tern_inputs now = {0};
     json_t *list;
     int bad = 0;
 
@@ -379,7 +379,7 @@ static int compare_inputs(const struct past *p, char *const *sets, size_t n_sets
                             p->run->recipe_path);
     struct tern_recipe *r =
         tern_recipe_load(p->run->recipe_path, (const char *const *)sets, n_sets, err);
-    if (!r || tern_check_inputs(r, &now, err) < 0) {
+    if (!r || tern_inputs_list(r, &now, err) < 0) {
         tern_recipe_free(r);
         return -1;
     }
@@ -398,7 +398,7 @@ static int compare_inputs(const struct past *p, char *const *sets, size_t n_sets
         else
             printf("%-8s %s  %s\n", word, key, path);
     }
-    tern_check_inputs_free(&now);
+    tern_inputs_free(&now);
     tern_recipe_free(r);
     if (show.json &&
         show_json(json_pack("{s:s,s:b,s:O}", "run", p->run->id, "same", !bad, "inputs", list),

@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/check/check.h"
+#include "core/inputs/inputs.h"
 #include "core/ckpt/ckpt.h"
 #include "core/ledger/ledger.h"
 #include "core/run/array.h"
@@ -268,7 +269,8 @@ static int run(int n, char **args, struct tern_err *err)
             goto out;
         tern_recipe_free(recipe);
         recipe = tern_recipe_load(path, overrides.values, overrides.n, err);
-        if (!recipe || tern_check_length(recipe, err) < 0 || tern_run_settle(site, recipe, err) < 0)
+        if (!recipe || tern_inputs_length(recipe, err) < 0 ||
+            tern_run_settle(site, recipe, err) < 0)
             goto out;
     }
     rc = check_only ? check(recipe, err) : supervise(recipe, site, absolute, err);

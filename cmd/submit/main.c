@@ -4,6 +4,7 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/check/check.h"
+#include "core/inputs/inputs.h"
 #include "core/base/log.h"
 #include "core/ckpt/ckpt.h"
 #include "core/ledger/ledger.h"
@@ -243,7 +244,7 @@ static bool good_alone(const char *path, const struct tern_site *site)
     struct tern_err err = {0};
     int64_t n_nodes, per_node;
     struct tern_recipe *r = tern_recipe_load(path, NULL, 0, &err);
-    bool good = r && tern_check_length(r, &err) == 0 && tern_run_settle(site, r, &err) == 0 &&
+    bool good = r && tern_inputs_length(r, &err) == 0 && tern_run_settle(site, r, &err) == 0 &&
                 shape(r, &n_nodes, &per_node, &err) == 0;
 
     if (!good)
@@ -294,7 +295,7 @@ static int prepare(struct request *q, const char *path, const struct tern_site *
                    struct tern_err *err)
 {
     q->recipe = tern_recipe_load(path, overrides.values, overrides.n, err);
-    if (!q->recipe || tern_check_length(q->recipe, err) < 0 ||
+    if (!q->recipe || tern_inputs_length(q->recipe, err) < 0 ||
         tern_run_settle(site, q->recipe, err) < 0 ||
         shape(q->recipe, &q->nodes, &q->per_node, err) < 0 ||
         tern_run_array_read(&q->array, arrays.values, arrays.n, err) < 0 ||

@@ -5,7 +5,7 @@
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/ckpt/ckpt.h"
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 #include "core/fabric/fabric.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
@@ -127,7 +127,7 @@ static int run(int n, char **args, struct tern_err *err)
     recipe = tern_recipe_load(args[0], overrides.values, overrides.n, err);
     if (!recipe)
         return -1;
-    if (tern_check_length(recipe, err) < 0)
+    if (tern_inputs_length(recipe, err) < 0)
         goto out;
     if (recipe->workload.command) {
         tern_recipe_fail(recipe, "workload.command", err,

@@ -6,25 +6,15 @@
 #include "core/base/str.h"
 #include "core/check/workload.h"
 #include "core/ckpt/ckpt.h"
-#include "core/data/data.h"
 #include "core/env/env.h"
+#include "core/inputs/inputs.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/token/token.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Pass the cause on, at the recipe's line. */
-static int at_line(const struct tern_recipe *r, const char *key, struct tern_err *err)
-{
-    if (!err)
-        return -1;
-    struct tern_err cause = *err;
-    return tern_recipe_fail(r, key, err, "%s", cause.text);
-}
 
 /* Weights in a folder: ours, or Hugging Face's. */
 static bool has_weights(const char *dir)
@@ -50,9 +40,7 @@ static bool has_moments(const char *dir)
     return there;
 }
 
-/* 1 when there is a model and `config` is set, 0 when it may still come. */
-/* Are all its files there, and as long as their headers say?  The contents are for who reads them.
- */
+/* Are all its files there, and as long as their headers say?  Their contents are not read. */
 static int check_weights(const char *dir, struct tern_err *err)
 {
     struct tern_ckpt *c =
@@ -62,6 +50,7 @@ static int check_weights(const char *dir, struct tern_err *err)
     return c ? 0 : -1;
 }
 
+/* 1 when there is a model and `config` is set, 0 when it may still come. */
 static int check_model(const struct tern_recipe *r, bool submission,
                        struct tern_model_config *config, struct tern_err *err)
 {
@@ -69,7 +58,7 @@ static int check_model(const struct tern_recipe *r, bool submission,
 
     if (!from)
         return tern_model_config_load(r->model.config, config, err) < 0
-                   ? at_line(r, "model.config", err)
+                   ? tern_inputs_at_line(r, "model.config", err)
                    : 1;
     if (tern_str_ends(from, "/latest"))
         return 0; /* which step that is turns up when it starts */
@@ -93,119 +82,14 @@ static int check_model(const struct tern_recipe *r, bool submission,
                                 "checkpoint's manifest.json.",
                                 from);
     if (!r->workload.command && check_weights(from, err) < 0)
-        return at_line(r, "model.from", err);
+        return tern_inputs_at_line(r, "model.from", err);
     if (r->model.optimizer == TERN_OPTIMIZER_KEEP && !r->workload.command && !has_moments(from))
         return tern_recipe_fail(r, "model.optimizer", err,
                                 "'keep', but %s is no checkpoint of tern's and has no optimizer "
                                 "state. Say 'reset'.",
                                 from);
-    return tern_model_config_load(from, config, err) < 0 ? at_line(r, "model.from", err) : 1;
-}
-
-enum { PADDING = 128 };
-
-struct vocabulary {
-    bool have_config;
-    struct tern_model_config config;
-    size_t n_hashes; /* 0: not known; the vocabulary is any of them */
-    uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES];
-    char source[32]; /* the file they are from */
-};
-
-/* Of a Hugging Face folder without tokenizer.model. */
-static void name_by_json(struct vocabulary *v, const char *path)
-{
-    struct tern_err why = {0};
-    int rc = tern_token_json_hash(path, v->hash, &why);
-
-    if (rc < 0)
-        tern_warn("%s: token sets are compared with the model's vocabulary by size alone",
-                  why.text);
-    v->n_hashes = rc > 0 ? TERN_TOKEN_NAMES : 0;
-}
-
-/* The tokenizer beside the model, where there is one that we read, names the vocabulary. */
-static int vocabulary_of_model(const struct tern_recipe *r, struct vocabulary *v,
-                               struct tern_err *err)
-{
-    const char *where = r->model.tokenizer ? r->model.tokenizer : r->model.from;
-
-    if (!where || !tern_fs_exists(where)) {
-        if (r->model.tokenizer)
-            return tern_recipe_fail(r, "model.tokenizer", err, "'%s' does not exist.", where);
-        return 0;
-    }
-    char *inside = tern_fs_join(where, "tokenizer.model"),
-         *json = tern_fs_join(where, "tokenizer.json");
-    const bool model = tern_str_ends(where, ".model") || tern_fs_exists(inside);
-    const bool is_json = tern_str_ends(where, ".json");
-    if (!model && (r->data.n_stages || r->data.held_out.n) && (is_json || tern_fs_exists(json)))
-        name_by_json(v, is_json ? where : json);
-    free(inside);
-    free(json);
-    snprintf(v->source, sizeof v->source, "%s", model ? "tokenizer.model" : "tokenizer.json");
-    if (!model)
-        return 0;
-    struct tern_token *t = tern_token_load(where, err);
-    if (!t)
-        return at_line(r, r->model.tokenizer ? "model.tokenizer" : "model.from", err);
-    tern_token_hash(t, v->hash[0]);
-    v->n_hashes = 1;
-    tern_token_free(t);
-    return 0;
-}
-
-/* Without a tokenizer whose vocabulary has a name only sizes can be compared.  A model may have
- * more ids than its tokenizer: some tokens added, then up to a multiple of 128. */
-static int check_sizes(const struct tern_recipe *r, const char *key, const struct tern_data_set *s,
-                       const struct vocabulary *v, struct tern_err *err)
-{
-    const int64_t set = tern_data_set_n_vocab(s), model = v->config.vocab;
-
-    if (!v->have_config)
-        return 0;
-    if (set > model)
-        return tern_recipe_fail(r, key, err,
-                                "%s: was tokenised with %" PRId64 " ids, but the model's "
-                                "vocabulary has %" PRId64 ". Build it with the model's tokenizer.",
-                                tern_data_set_path(s), set, model);
-    if (v->n_hashes || model - set < PADDING)
-        return 0;
-    return tern_recipe_fail(r, key, err,
-                            "%s: was tokenised with %" PRId64 " ids, but the model's vocabulary "
-                            "has %" PRId64 ", and no padding makes %d more. Build it with the "
-                            "model's tokenizer; if it was, name that in model.tokenizer.",
-                            tern_data_set_path(s), set, model, (int)(model - set));
-}
-
-static bool same_vocabulary(const struct vocabulary *v, const uint8_t *hash)
-{
-    for (size_t i = 0; i < v->n_hashes; i++)
-        if (memcmp(v->hash[i], hash, TERN_SHA256_BYTES) == 0)
-            return true;
-    return v->n_hashes == 0;
-}
-
-static int check_set(const struct tern_recipe *r, const char *key, const char *path,
-                     const struct vocabulary *v, struct tern_err *err)
-{
-    struct tern_data_set *s = tern_data_set_open(path, err);
-
-    if (!s)
-        return at_line(r, key, err);
-    int rc = 0;
-    if (tern_data_set_n_tokens(s) == 0)
-        rc = tern_recipe_fail(r, key, err, "%s: holds no tokens.", path);
-    else if (check_sizes(r, key, s, v, err) < 0)
-        rc = -1;
-    else if (!same_vocabulary(v, tern_data_set_vocab_hash(s)))
-        rc = tern_recipe_fail(r, key, err,
-                              "%s: was tokenised with another vocabulary than the model's (%s). "
-                              "Build it with the model's tokenizer%s.",
-                              path, v->source,
-                              v->n_hashes > 1 ? ", or name that in model.tokenizer" : "");
-    tern_data_set_free(s);
-    return rc;
+    return tern_model_config_load(from, config, err) < 0 ? tern_inputs_at_line(r, "model.from", err)
+                                                         : 1;
 }
 
 /* The run may be shortened for a try, so this is a word and no refusal. */
@@ -215,20 +99,6 @@ static void warn_of_stages(const struct tern_recipe *r)
         if (r->data.stages[k].until >= r->steps)
             tern_warn("%s: %s: this stage begins after step %" PRId64 ", and the run has %" PRId64,
                       r->path, r->data.stages[k + 1].key, r->data.stages[k].until, r->steps);
-}
-
-static int check_data(const struct tern_recipe *r, const struct vocabulary *v, struct tern_err *err)
-{
-    for (size_t k = 0; k < r->data.n_stages; k++) {
-        const struct tern_recipe_stage *s = &r->data.stages[k];
-        for (size_t i = 0; i < s->train.n; i++)
-            if (check_set(r, s->key, s->train.sets[i].path, v, err) < 0)
-                return -1;
-    }
-    for (size_t i = 0; i < r->data.held_out.n; i++)
-        if (check_set(r, "data.held_out", r->data.held_out.sets[i].path, v, err) < 0)
-            return -1;
-    return 0;
 }
 
 /* Can it be made, or written to if it is there?  The nearest folder above that exists tells. */
@@ -450,14 +320,14 @@ static int check_profile(const struct tern_recipe *r, struct tern_err *err)
     if (!r->launch.profile || tern_env_resolve(r->launch.profile, &none, why, sizeof why, err))
         return 0;
     return tern_recipe_given(r, "launch.profile")
-               ? at_line(r, "launch.profile", err)
+               ? tern_inputs_at_line(r, "launch.profile", err)
                : tern_err_prefix(err, "site settings: launch.profile");
 }
 
 int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_options *options,
                       struct tern_err *err)
 {
-    struct vocabulary v = {0};
+    struct tern_inputs_vocabulary v = {0};
 
     if (check_profile(r, err) < 0)
         return -1;
@@ -467,7 +337,7 @@ int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_optio
         return -1;
     if (r->model.from || r->model.config) {
         int have = check_model(r, options->submission, &v.config, err);
-        if (have < 0 || vocabulary_of_model(r, &v, err) < 0)
+        if (have < 0 || tern_inputs_vocabulary_find(r, &v, err) < 0)
             return -1;
         v.have_config = have > 0;
     }
@@ -475,36 +345,8 @@ int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_optio
         (tern_plan_check_positions(r, &v.config, err) < 0 || check_cuts(r, &v.config, err) < 0))
         return -1;
     warn_of_stages(r);
-    if (check_data(r, &v, err) < 0 || check_degrees(r, options, err) < 0 ||
+    if (tern_inputs_vocabulary_compare(r, &v, err) < 0 || check_degrees(r, options, err) < 0 ||
         tern_check_workload(r, options, err) < 0)
         return -1;
     return v.have_config ? check_memory(r, options, &v.config, err) : 0;
-}
-
-int tern_check_vocabulary(const struct tern_recipe *r, struct tern_err *err)
-{
-    const char *model = r->model.from ? r->model.from : r->model.config;
-    struct vocabulary v = {0};
-
-    /* A run that goes on does so without the model that it began with. */
-    if (r->model.tokenizer && !tern_fs_exists(r->model.tokenizer))
-        return 0;
-    if (vocabulary_of_model(r, &v, err) < 0)
-        return -1;
-    v.have_config = model && tern_model_config_load(model, &v.config, NULL) == 0;
-    return check_data(r, &v, err);
-}
-
-int tern_check_length(struct tern_recipe *r, struct tern_err *err)
-{
-    uint64_t rows;
-
-    if (r->epochs <= 0)
-        return 0;
-    struct tern_data_set *s = tern_data_set_open(r->data.stages[0].train.sets[0].path, err);
-    if (!s)
-        return at_line(r, "data.train", err);
-    rows = tern_data_set_rows(s, (uint32_t)r->batch.seq_len);
-    tern_data_set_free(s);
-    return tern_recipe_resolve(r, rows, err);
 }

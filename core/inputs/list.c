@@ -1,9 +1,8 @@
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
-#include "core/data/data.h"
 
 #include <glob.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@ enum {
 };
 
 struct list {
-    struct tern_check_input *v;
+    struct tern_inputs_one *v;
     size_t n;
 };
 
@@ -28,7 +27,7 @@ static void add(struct list *l, char *key, const char *path, const uint8_t *dige
         free(key);
         return;
     }
-    struct tern_check_input *i = &l->v[l->n++];
+    struct tern_inputs_one *i = &l->v[l->n++];
     i->key = key;
     i->path = tern_strdup(path);
     tern_hex(i->sha256, digest, TERN_SHA256_BYTES);
@@ -99,8 +98,7 @@ static void add_model(struct list *l, const char *from)
     free(json);
 }
 
-int tern_check_inputs(const struct tern_recipe *r, struct tern_check_inputs *out,
-                      struct tern_err *err)
+int tern_inputs_list(const struct tern_recipe *r, struct tern_inputs *out, struct tern_err *err)
 {
     struct list l = {0};
 
@@ -117,16 +115,16 @@ int tern_check_inputs(const struct tern_recipe *r, struct tern_check_inputs *out
     for (size_t k = 0; k < r->data.n_stages; k++)
         add_sets(&l, r->data.stages[k].key, &r->data.stages[k].train);
     add_sets(&l, "data.held_out", &r->data.held_out);
-    *out = (struct tern_check_inputs){l.v, l.n};
+    *out = (struct tern_inputs){l.v, l.n};
     return 0;
 }
 
-void tern_check_inputs_free(struct tern_check_inputs *inputs)
+void tern_inputs_free(struct tern_inputs *inputs)
 {
     for (size_t i = 0; i < inputs->n; i++) {
         free(inputs->v[i].key);
         free(inputs->v[i].path);
     }
     free(inputs->v);
-    *inputs = (struct tern_check_inputs){0};
+    *inputs = (struct tern_inputs){0};
 }

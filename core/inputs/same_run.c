@@ -1,10 +1,9 @@
 /* Is it the same run?  What a checkpoint remembers against what the recipe says and names now. */
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"
-#include "core/model/model.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,7 +42,7 @@ static int named_model(const struct tern_recipe *r, struct tern_model_config *c,
     return rc;
 }
 
-json_t *tern_check_model(const struct tern_recipe *r)
+json_t *tern_inputs_model(const struct tern_recipe *r)
 {
     struct tern_model_config c;
     struct tern_err err;
@@ -133,8 +132,8 @@ static int same_data(const struct tern_recipe *r, const char *path, json_t *was,
     return 0;
 }
 
-int tern_check_same_run(const struct tern_recipe *r, const char *path, json_t *meta, bool accept,
-                        struct tern_err *err)
+int tern_inputs_same_run(const struct tern_recipe *r, const char *path, json_t *meta, bool accept,
+                         struct tern_err *err)
 {
     json_t *model = json_object_get(meta, "model");
 

@@ -1,10 +1,10 @@
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 
 #include "core/base/str.h"
 
 #include <stdlib.h>
 
-struct tern_data_stages *tern_check_stages_open(const struct tern_recipe *r, struct tern_err *err)
+struct tern_data_stages *tern_inputs_stages_open(const struct tern_recipe *r, struct tern_err *err)
 {
     const size_t n = r->data.n_stages;
     struct tern_data_stages *out = NULL;

@@ -3,7 +3,7 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/base/yaml.h"
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -241,7 +241,7 @@ struct tern_recipe *tern_run_array_load(struct tern_run_array *a, size_t i, cons
         tern_recipe_free(r);
         r = rc < 0 ? NULL : tern_recipe_load(path, settings->values, settings->n, err);
     }
-    if (r && tern_check_length(r, err) == 0)
+    if (r && tern_inputs_length(r, err) == 0)
         return r;
     tern_recipe_free(r);
     return NULL;

@@ -5,7 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 #include "core/run/beat.h"
 #include "core/run/keeper.h"
 #include "core/run/later.h"
@@ -173,7 +173,7 @@ static int check_same_run(const struct tern_run_attempt *a, struct tern_err *err
     struct tern_ckpt *c = tern_ckpt_open(a->resumed, err);
     if (!c)
         return -1;
-    int rc = tern_check_same_run(a->o->recipe, a->resumed, tern_ckpt_meta(c), a->o->accept, err);
+    int rc = tern_inputs_same_run(a->o->recipe, a->resumed, tern_ckpt_meta(c), a->o->accept, err);
     tern_ckpt_close(c);
     return rc;
 }

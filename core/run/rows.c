@@ -5,7 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 #include "core/logs/logs.h"
 #include "core/run/task.h"
 #include "core/run/words.h"
@@ -110,10 +110,10 @@ int tern_run_rows_begin(struct tern_run_attempt *a, struct tern_err *err)
 /* What it reads, so that `tern ledger reproduce` can tell whether it is still the same. */
 static void write_inputs(struct tern_run_attempt *a)
 {
-    struct tern_check_inputs inputs = {0};
+    struct tern_inputs inputs = {0};
     struct tern_err err = {0};
 
-    if (tern_check_inputs(a->o->recipe, &inputs, &err) < 0)
+    if (tern_inputs_list(a->o->recipe, &inputs, &err) < 0)
         tern_warn("%s", err.text);
     for (size_t i = 0; i < inputs.n; i++) {
         char *name = tern_strf("input.%s", inputs.v[i].key);
@@ -123,7 +123,7 @@ static void write_inputs(struct tern_run_attempt *a)
         free(name);
         free(value);
     }
-    tern_check_inputs_free(&inputs);
+    tern_inputs_free(&inputs);
 }
 
 int tern_run_rows_open(struct tern_run_attempt *a, struct tern_err *err)

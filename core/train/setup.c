@@ -3,7 +3,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -68,14 +68,14 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
  * when it is gone. */
 static int remember_model(struct train *t, const char *path, struct tern_err *err)
 {
-    t->named = tern_check_model(t->recipe);
+    t->named = tern_inputs_model(t->recipe);
     if (!path)
         return 0;
     struct tern_ckpt *c = tern_ckpt_open(path, err);
     if (!c)
         return -1;
     json_t *was = json_object_get(tern_ckpt_meta(c), "model");
-    int rc = tern_check_same_run(t->recipe, path, tern_ckpt_meta(c), t->options->accept, err);
+    int rc = tern_inputs_same_run(t->recipe, path, tern_ckpt_meta(c), t->options->accept, err);
     if (json_is_null(t->named) && was) {
         json_decref(t->named);
         t->named = json_incref(was);
@@ -136,7 +136,7 @@ static int open_data(struct train *t, struct tern_err *err)
 {
     const struct tern_recipe_sets *held_out = &t->recipe->data.held_out;
 
-    t->data = tern_check_stages_open(t->recipe, err);
+    t->data = tern_inputs_stages_open(t->recipe, err);
     if (!t->data || /* one vocabulary in all stages: one set tells */
         check_vocabulary(t, tern_data_mix_set(tern_data_stages_mix(t->data, 0), 0), err) < 0)
         return -1;
@@ -190,7 +190,7 @@ static int open_records(struct train *t, struct tern_err *err)
         return tern_ckpt_claim_attach(dir, attempt, &t->claim, err);
     }
     tern_info("no supervisor (tern run): nothing is recorded in the ledger");
-    if (tern_check_vocabulary(t->recipe, err) < 0)
+    if (tern_inputs_check_vocabulary(t->recipe, err) < 0)
         return -1;
     tern_ulid_new(t->run_id);
     gethostname(host, sizeof host - 1);

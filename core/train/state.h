@@ -62,7 +62,7 @@ struct train {
     uint64_t memory_bytes;           /* and of it what is this rank's: record.c */
     tern_real *exp_avg, *exp_avg_sq; /* [n_state], AdamW's moments */
     struct tern_data_stages *data;
-    json_t *named;                   /* of rank 0: tern_check_model, for the checkpoints */
+    json_t *named;                   /* of rank 0: tern_inputs_model, for the checkpoints */
     struct tern_data_set **held_out; /* [recipe->data.held_out.n] */
 
     /* A step's micro-batches: [micro_batches, micro, seq_len], and a row with its last target. */

@@ -9,7 +9,7 @@
  */
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/check/check.h"
+#include "core/inputs/inputs.h"
 #include "core/fabric/fabric.h"
 #include "core/tensor/tensor.h"
 #include "core/train/train.h"
@@ -94,7 +94,7 @@ static int rank_main(const char *path, const char *const *sets, size_t n_sets,
     struct tern_train_result result;
     int rc = -1;
 
-    if (r && tern_check_length(r, &err) == 0 && tern_tensor_start(1, 1, &err) == 0)
+    if (r && tern_inputs_length(r, &err) == 0 && tern_tensor_start(1, 1, &err) == 0)
         f = tern_fabric_open(o, &err);
     if (f) {
         struct watched w = {.rank = o->rank, .last_step = (uint64_t)r->steps, .fabric = f};

@@ -1,0 +1,81 @@
+/* What a recipe reads: its model, its token sets, their digests.  Are they the run's own?
+ *
+ * Everything here reads headers only.  Nothing is written.
+ */
+#ifndef TERN_INPUTS_INPUTS_H
+#define TERN_INPUTS_INPUTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/base/hash.h"
+#include "core/base/json.h"
+#include "core/data/data.h"
+#include "core/model/model.h"
+#include "core/recipe/recipe.h"
+#include "core/token/token.h"
+
+/* ------------------------------------------------------------------ the list of them */
+
+/* What a recipe reads, and a digest of each that changes when it does: of a token set its header,
+ * which holds the checksum of all digests; of a checkpoint its manifest; of a Hugging Face folder
+ * its config and the heads and sizes of its weights, not the weights themselves (they are tens of
+ * GiB).  An input that is not there is left out. */
+struct tern_inputs_one {
+    char *key, *path; /* "data.train[0]" */
+    char sha256[TERN_SHA256_HEX];
+};
+struct tern_inputs {
+    struct tern_inputs_one *v;
+    size_t n;
+};
+/* *ret_inputs is freed with tern_inputs_free. */
+int tern_inputs_list(const struct tern_recipe *r, struct tern_inputs *ret_inputs,
+                     struct tern_err *err);
+void tern_inputs_free(struct tern_inputs *inputs);
+
+/* Find `r->steps` of a recipe that says `epochs`, by a look at its first training set (see
+ * tern_recipe_resolve); any other recipe stays as it is.  Call it right after the recipe was
+ * loaded. */
+int tern_inputs_length(struct tern_recipe *r, struct tern_err *err);
+
+/* The samples of the run: its stages, opened. */
+struct tern_data_stages *tern_inputs_stages_open(const struct tern_recipe *r, struct tern_err *err);
+
+/* ------------------------------------------------------------------ the vocabulary */
+
+/* The model's vocabulary, by its hash where a tokenizer names it, else by its size. */
+struct tern_inputs_vocabulary {
+    bool have_config; /* set by the caller, with `config` */
+    struct tern_model_config config;
+    size_t n_hashes; /* 0: not known; the vocabulary is any of them */
+    uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES];
+    char source[32]; /* the file they are from */
+};
+
+/* The tokenizer beside the model, where there is one that tern reads, names the vocabulary. */
+int tern_inputs_vocabulary_find(const struct tern_recipe *r, struct tern_inputs_vocabulary *v,
+                                struct tern_err *err);
+/* Are all token sets there, and of this vocabulary? */
+int tern_inputs_vocabulary_compare(const struct tern_recipe *r,
+                                   const struct tern_inputs_vocabulary *v, struct tern_err *err);
+/* Both, for a trainer that no supervisor has checked the recipe for. */
+int tern_inputs_check_vocabulary(const struct tern_recipe *r, struct tern_err *err);
+
+/* Put the recipe's line before the cause that `err` holds; -1. */
+int tern_inputs_at_line(const struct tern_recipe *r, const char *key, struct tern_err *err);
+
+/* ------------------------------------------------------------------ the same run */
+
+/* May `r` go on from checkpoint `path`, whose manifest says `meta`?  0, or -1 with TERN_USAGE: its
+ * identity hash, its model, its token sets or, with data.stages, its batches are others; `accept`
+ * lets all but the last pass.  A field that `meta` lacks is not compared. */
+int tern_inputs_same_run(const struct tern_recipe *r, const char *path, json_t *meta, bool accept,
+                         struct tern_err *err);
+/* What a checkpoint's meta keeps as "model": the config that the recipe names now, a new reference;
+ * null when there is none to compare with. */
+json_t *tern_inputs_model(const struct tern_recipe *r);
+
+#endif

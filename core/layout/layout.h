@@ -51,7 +51,7 @@ int tern_layout_vcpus(const struct tern_layout_instance *i);
 /* ------------------------------------------------------------------ inside a node */
 
 /* What a local rank has of its node. */
-struct tern_layout_seat {
+struct tern_layout_placement {
     int core, cores; /* NeuronCores [core, core + cores); cores 0 where there are none */
     int chip, chips; /* those they lie on */
     int numa;        /* NUMA node of its chips, or of its CPUs without chips; -1: more than one */
@@ -77,20 +77,21 @@ struct tern_layout_seat {
  * by them (`by_number`). */
 int tern_layout_first_core(const struct tern_layout_instance *t, int n, int i, int group);
 
-/* The seat of local rank `i` of `n` on a node of type `t` whose cores show `threads` CPUs each;
- * `group` as above.
+/* Core placement of local rank `i` of `n` on a node of type `t` whose cores show `threads` CPUs
+ * each; `group` as above.
  *
  * CPUs are dealt to NeuronCores by the NUMA node of their chip (which is not in the order of
  * chips), whole cores with all their threads; without chips they are dealt to ranks.  TERN_USAGE
  * when the NeuronCores do not divide or the runtime refuses such a share. */
-int tern_layout_seat(const struct tern_layout_instance *t, int threads, int n, int i, int group,
-                     struct tern_layout_seat *seat, struct tern_err *err);
+int tern_layout_place_cores(const struct tern_layout_instance *t, int threads, int n, int i,
+                            int group, struct tern_layout_placement *ret_placement,
+                            struct tern_err *err);
 /* NeuronLink hops between two chips. */
 int tern_layout_chip_hops(const struct tern_layout_instance *t, int a, int b);
 /* Hops of the longest step around the ring of a group's NeuronCores, in the order of its ranks, of
- * all groups of `group` of the node's `n` ranks.  `seated`: as tern_layout_first_core says for that
+ * all groups of `group` of the node's `n` ranks.  `placed`: as tern_layout_first_core says for that
  * group; else by the runtime's numbers. */
-int tern_layout_ring_hops(const struct tern_layout_instance *t, int n, int group, bool seated);
+int tern_layout_ring_hops(const struct tern_layout_instance *t, int n, int group, bool placed);
 
 /* ------------------------------------------------------------------ the model */
 

@@ -337,9 +337,9 @@ static void print_seats(const struct tern_place_explain *e, struct tern_buf *to)
     const int n = (int)e->order->map.per_node;
     struct tern_layout_instance t = used_type(e);
     struct tern_err why = {0};
-    struct tern_layout_seat s;
+    struct tern_layout_placement s;
 
-    if (tern_layout_seat(&t, e->threads, n, 0, 0, &s, &why) < 0) {
+    if (tern_layout_place_cores(&t, e->threads, n, 0, 0, &s, &why) < 0) {
         tern_buf_printf(to, "\n%s.\n", why.text);
         return;
     }
@@ -351,7 +351,7 @@ static void print_seats(const struct tern_place_explain *e, struct tern_buf *to)
     enum { MOST_ROWS = 32 };
     for (int i = 0; i < n && i < MOST_ROWS; i++) {
         char cores[48], chips[48], numa[24];
-        tern_layout_seat(&t, e->threads, n, i, seated_group(e), &s, NULL);
+        tern_layout_place_cores(&t, e->threads, n, i, seated_group(e), &s, NULL);
         print_span(cores, (struct span){s.core, s.core + s.cores - 1});
         print_span(chips, (struct span){s.chip, s.chip + s.chips - 1});
         snprintf(numa, sizeof numa, s.numa < 0 ? "all" : "%d", s.numa);
@@ -488,14 +488,14 @@ static json_t *json_pairs(const struct pairs *p)
 static json_t *json_seats(const struct tern_place_explain *e)
 {
     json_t *seats = json_array();
-    struct tern_layout_seat s;
+    struct tern_layout_placement s;
 
     if (!e->type)
         return seats;
     struct tern_layout_instance t = used_type(e);
     for (int i = 0; i < e->order->map.per_node; i++) {
-        if (tern_layout_seat(&t, e->threads, (int)e->order->map.per_node, i, seated_group(e), &s,
-                             NULL) < 0)
+        if (tern_layout_place_cores(&t, e->threads, (int)e->order->map.per_node, i, seated_group(e),
+                                    &s, NULL) < 0)
             break;
         json_t *seat = json_pack("{s:i,s:s}", "local", i, "cpus", s.cpus);
         json_object_set_new(seat, "numa", s.numa < 0 ? json_null() : json_integer(s.numa));

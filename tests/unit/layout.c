@@ -234,7 +234,7 @@ static void test_rings(const struct tern_layout_instance *t)
 }
 
 /* Beside the Neuron SDK's table of trn1.32xlarge (neighbours and NUMA node of each device). */
-static void test_seats(void)
+static void test_placement(void)
 {
     static const struct {
         int neighbours[4], numa;
@@ -245,7 +245,7 @@ static void test_seats(void)
         {{8, 15, 0, 13}, 0}, {{9, 12, 1, 14}, 0}, {{10, 13, 2, 15}, 1}, {{11, 14, 3, 12}, 1},
     };
     const struct tern_layout_instance *t = tern_layout_instance("trn1.32xlarge");
-    struct tern_layout_seat s;
+    struct tern_layout_placement s;
     struct tern_err err = {0};
     bool near = true, numa = true, once = true;
     static const int counts[] = {1, 4, 16, 32};
@@ -257,7 +257,7 @@ static void test_seats(void)
                 listed = listed || table[d].neighbours[k] == e;
             near = near && (tern_layout_chip_hops(t, d, e) == 1) == listed;
         }
-        numa = numa && tern_layout_seat(t, 2, 16, d, 0, &s, &err) == 0 && s.chip == d &&
+        numa = numa && tern_layout_place_cores(t, 2, 16, d, 0, &s, &err) == 0 && s.chip == d &&
                s.chips == 1 && s.core == 2 * d && s.cores == 2 && s.numa == table[d].numa;
     }
     ok(near, "trn1: each device's four neighbours are the table's");
@@ -265,7 +265,7 @@ static void test_seats(void)
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         int used = 0, cpu, end;
         for (int i = 0; i < counts[k]; i++) {
-            once = once && tern_layout_seat(t, 2, counts[k], i, 0, &s, &err) == 0 &&
+            once = once && tern_layout_place_cores(t, 2, counts[k], i, 0, &s, &err) == 0 &&
                    s.core % s.cores == 0 && s.cores * counts[k] == 32;
             for (const char *p = s.cpus; *p; p += strcspn(p, ","), p += *p == ',') {
                 int n = sscanf(p, "%d-%d", &cpu, &end);
@@ -277,22 +277,22 @@ static void test_seats(void)
         once = once && used == 128;
     }
     ok(once, "1, 4, 16, 32 ranks: aligned cores; all 128 CPUs, each on its device's NUMA node");
-    tern_layout_seat(t, 2, 32, 5, 0, &s, &err);
+    tern_layout_place_cores(t, 2, 32, 5, 0, &s, &err);
     is(s.cpus, "34-35,98-99", "NeuronCore 5 is on device 2, which is NUMA node 1's second core");
-    tern_layout_seat(t, 1, 32, 5, 0, &s, &err);
+    tern_layout_place_cores(t, 1, 32, 5, 0, &s, &err);
     is(s.cpus, "34-35", "without hyper-threads");
     test_rings(t);
-    ok(tern_layout_seat(t, 2, 8, 0, 0, &s, &err) < 0, "8 ranks of 4 cores: refused");
+    ok(tern_layout_place_cores(t, 2, 8, 0, 0, &s, &err) < 0, "8 ranks of 4 cores: refused");
     has(err.text, "8 ranks a node have 4 NeuronCores each; the runtime gives a process 1,2,8,32",
         "and why");
-    ok(tern_layout_seat(t, 2, 24, 0, 0, &s, &err) < 0, "24 ranks: refused");
+    ok(tern_layout_place_cores(t, 2, 24, 0, 0, &s, &err) < 0, "24 ranks: refused");
     has(err.text, "do not divide", "and why");
     t = tern_layout_instance("c5.18xlarge");
-    ok(tern_layout_seat(t, 2, 4, 2, 0, &s, &err) == 0 && s.cores == 0 && s.numa == 1,
+    ok(tern_layout_place_cores(t, 2, 4, 2, 0, &s, &err) == 0 && s.cores == 0 && s.numa == 1,
        "a node without chips: the third of four ranks is on the second socket");
     is(s.cpus, "18-26,54-62", "with half its cores");
     t = tern_layout_instance("m5.large");
-    ok(tern_layout_seat(t, 2, 4, 3, 0, &s, &err) == 0 && strcmp(s.cpus, "0,1") == 0,
+    ok(tern_layout_place_cores(t, 2, 4, 3, 0, &s, &err) == 0 && strcmp(s.cpus, "0,1") == 0,
        "more ranks than cores share them");
 }
 
@@ -333,7 +333,7 @@ int main(void)
     test_nodes();
     test_render();
     test_sidecar();
-    test_seats();
+    test_placement();
     test_leaves();
     tern_fs_remove_tree(folder, NULL);
     return tap_done();

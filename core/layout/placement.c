@@ -44,9 +44,9 @@ static int chip_of(const struct tern_layout_instance *t, int n, int k, int group
     return (tern_layout_first_core(t, n, k / cores, group) + k % cores) / per_chip;
 }
 
-int tern_layout_ring_hops(const struct tern_layout_instance *t, int n, int group, bool seated)
+int tern_layout_ring_hops(const struct tern_layout_instance *t, int n, int group, bool placed)
 {
-    const int ring = t->visible_cores / n * group, by = seated ? group : 0;
+    const int ring = t->visible_cores / n * group, by = placed ? group : 0;
     int most = 0;
 
     for (int k = 0; k < t->visible_cores; k++) {
@@ -72,7 +72,7 @@ static bool listed_count(const char *list, int n)
 }
 
 static int share_cores(const struct tern_layout_instance *t, int n, int i, int group,
-                       struct tern_layout_seat *seat, struct tern_err *err)
+                       struct tern_layout_placement *p, struct tern_err *err)
 {
     int cores = t->visible_cores / n, per_chip = t->visible_cores / t->chips;
 
@@ -85,10 +85,10 @@ static int share_cores(const struct tern_layout_instance *t, int n, int i, int g
                             "%s: %d ranks a node have %d NeuronCores each; the runtime gives a "
                             "process %s of them",
                             t->name, n, cores, t->core_counts);
-    seat->core = tern_layout_first_core(t, n, i, group);
-    seat->cores = cores;
-    seat->chip = seat->core / per_chip;
-    seat->chips = (seat->core + cores - 1) / per_chip - seat->chip + 1;
+    p->core = tern_layout_first_core(t, n, i, group);
+    p->cores = cores;
+    p->chip = p->core / per_chip;
+    p->chips = (p->core + cores - 1) / per_chip - p->chip + 1;
     return 0;
 }
 
@@ -137,13 +137,13 @@ static void list_cpus(const struct cpus *c, char *to, size_t size)
 }
 
 /* Each NeuronCore's share of its chip's NUMA node. */
-static void cpus_of_chips(struct cpus *c, struct tern_layout_seat *seat)
+static void cpus_of_chips(struct cpus *c, struct tern_layout_placement *p)
 {
     const struct tern_layout_instance *t = c->t;
     int per_chip = t->visible_cores / t->chips;
 
-    seat->numa = numa_of(t, seat->chip);
-    for (int core = seat->core; core < seat->core + seat->cores; core++) {
+    p->numa = numa_of(t, p->chip);
+    for (int core = p->core; core < p->core + p->cores; core++) {
         int numa = numa_of(t, core / per_chip), before = 0, of = 0;
         for (int k = 0; k < t->visible_cores; k++)
             if (numa_of(t, k / per_chip) == numa) {
@@ -151,36 +151,37 @@ static void cpus_of_chips(struct cpus *c, struct tern_layout_seat *seat)
                 of++;
             }
         share_numa(c, numa, before, of);
-        if (numa != seat->numa)
-            seat->numa = -1;
+        if (numa != p->numa)
+            p->numa = -1;
     }
 }
 
 /* Without chips: consecutive ranks share a NUMA node; a rank may have several. */
-static void cpus_of_ranks(struct cpus *c, int n, int i, struct tern_layout_seat *seat)
+static void cpus_of_ranks(struct cpus *c, int n, int i, struct tern_layout_placement *p)
 {
     int numa = c->t->numa;
 
     if (n < numa) {
         for (int k = i * numa / n; k < (i + 1) * numa / n; k++)
             share_numa(c, k, 0, 1);
-        seat->numa = numa / n > 1 ? -1 : i * numa / n;
+        p->numa = numa / n > 1 ? -1 : i * numa / n;
         return;
     }
     int first = 0;
-    seat->numa = (int)((long)i * numa / n);
-    while ((int)((long)first * numa / n) < seat->numa)
+    p->numa = (int)((long)i * numa / n);
+    while ((int)((long)first * numa / n) < p->numa)
         first++;
     int end = first;
-    while (end < n && (int)((long)end * numa / n) == seat->numa)
+    while (end < n && (int)((long)end * numa / n) == p->numa)
         end++;
-    share_numa(c, seat->numa, i - first, end - first);
+    share_numa(c, p->numa, i - first, end - first);
 }
 
-int tern_layout_seat(const struct tern_layout_instance *t, int threads, int n, int i, int group,
-                     struct tern_layout_seat *seat, struct tern_err *err)
+int tern_layout_place_cores(const struct tern_layout_instance *t, int threads, int n, int i,
+                            int group, struct tern_layout_placement *ret_placement,
+                            struct tern_err *err)
 {
-    struct tern_layout_seat s = {0};
+    struct tern_layout_placement s = {0};
     struct cpus c = {.t = t, .threads = threads < t->threads ? threads : t->threads};
 
     if (n < 1 || i < 0 || i >= n)
@@ -192,6 +193,6 @@ int tern_layout_seat(const struct tern_layout_instance *t, int threads, int n, i
     else
         cpus_of_ranks(&c, n, i, &s);
     list_cpus(&c, s.cpus, sizeof s.cpus);
-    *seat = s;
+    *ret_placement = s;
     return 0;
 }

@@ -360,7 +360,7 @@ check-long:
 # arithmetic, which take them half an hour.
 check-bytes:
 	@$(MAKE) $(ALL_CORES) --no-print-directory tests-float
-	@tests/run -x '^unit/(tensor|products|llama)' -k '^unit/|^cli/|^multi/(fabric|autopsy|data|mirror)' unit cli multi
+	@tests/run -x '^unit/(tensor|products|llama)' -k '^unit/|^cli/|^multi/(fabric|flight|data|mirror)' unit cli multi
 
 # Mutated input, always under sanitizers.
 check-fuzz:

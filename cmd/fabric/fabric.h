@@ -4,6 +4,6 @@
 
 #include "cmd/cmd.h"
 
-extern const struct tern_cmd fabric_info, fabric_plan, fabric_autopsy;
+extern const struct tern_cmd fabric_info, fabric_plan, fabric_flight_report;
 
 #endif

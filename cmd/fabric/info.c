@@ -116,10 +116,11 @@ out:
 const struct tern_cmd fabric_info = {
     .name = "info",
     .summary = "what the fabric has chosen here, and why",
-    .about = "Started alone it opens the transport and says what would be used between nodes; "
-             "under srun or mpirun the ranks meet, and rank 0 says what they use: who shares "
-             "memory, the transport, cores, the deadline, the recorder, and the TERN_* variables "
-             "that were read.",
+    .about =
+        "Started alone it opens the transport and says what would be used between nodes; "
+        "under srun or mpirun the ranks meet, and rank 0 says what they use: who shares "
+        "memory, the transport, cores, the deadline, the flight recorder, and the TERN_* variables "
+        "that were read.",
     .examples = "  tern fabric info\n"
                 "  srun -N2 --ntasks-per-node=4 --mpi=pmix tern fabric info --json\n",
     .opts = opts,

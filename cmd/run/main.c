@@ -300,7 +300,7 @@ static const struct tern_cmd cmd = {
         "SIGUSR2 are passed to every rank. A second SIGINT (Ctrl-C) ends them at once, without a "
         "checkpoint; within 2 s of the first it is the same wish. tern's own trainer goes on after "
         "SIGUSR2: each rank writes what it called last beside its log (TERN_FABRIC_DUMP), for "
-        "`tern fabric autopsy`.",
+        "`tern fabric flight-report`.",
     .examples = "  exec tern run                       # in train.sbatch\n"
                 "  tern run run.yaml --ranks 2         # on this machine\n"
                 "  tern run --check run.yaml\n"

@@ -7,6 +7,7 @@
 #include "core/ckpt/ckpt.h"
 #include "core/inputs/inputs.h"
 #include "core/fabric/fabric.h"
+#include "core/flight/flight.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/recipe/recipe.h"
@@ -50,13 +51,13 @@ static void on_signal(int sig)
     if (wish > stop)
         stop = wish;
     if (sig == SIGTERM) /* so ranks end whose peer has died, too */
-        tern_fabric_dump(true);
+        tern_flight_write(true);
 }
 
 static void on_look(int sig)
 {
     (void)sig;
-    tern_fabric_dump(false);
+    tern_flight_write(false);
 }
 
 /* From the beginning: nobody who wants a look means to end the run, nor who has stopped reading
@@ -207,7 +208,8 @@ static const struct tern_cmd cmd = {
         "there.\n\n"
         "SIGTERM, SIGHUP and SIGUSR1 end the run after the present step with a checkpoint (exit "
         "status 76), SIGINT does so for good (77). SIGUSR2 ends nothing: it writes what the rank "
-        "called last to TERN_FABRIC_DUMP, for `tern fabric autopsy`. It computes on CPUs, also on "
+        "called last to TERN_FABRIC_DUMP, for `tern fabric flight-report`. It computes on CPUs, "
+        "also on "
         "nodes with Neuron devices.",
     .opts = opts,
     .args_min = 1,

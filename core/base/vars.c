@@ -27,8 +27,9 @@ const struct tern_var tern_vars[] = {
      "Bytes of the largest cache that a node's ranks share, where it is not as /sys tells: what a "
      "collective inside the node reads and writes beyond it is written past the caches."},
     {"TERN_FABRIC_DUMP", "",
-     "Set by `tern run`: folder for what each rank called last, written when an operation fails "
-     "and on SIGUSR2; `tern fabric autopsy` reads it."},
+     "Set by `tern run`: folder for the operations that each rank called last, written when one "
+     "fails "
+     "and on SIGUSR2; `tern fabric flight-report` reads it."},
     {"TERN_FABRIC_MODE", "auto",
      "How libfabric is used: rma (short messages sent, long ones written to where they belong), "
      "tagged (the provider matches), or auto: rma where it is there and the faster."},

@@ -15,28 +15,10 @@ enum {
     GROUPS = 3, /* of ranks that called the same: more are not told */
 };
 
-char *tern_fabric_ranks_text(char *to, size_t n, const int *ranks, int count)
-{
-    size_t at = 0;
-
-    to[0] = '\0';
-    for (int i = 0, j; i < count; i = j) {
-        for (j = i + 1; j < count && ranks[j] == ranks[j - 1] + 1;)
-            j++;
-        if (n - at < 32) {
-            snprintf(to + at, n - at, ",...");
-            break;
-        }
-        at += (size_t)snprintf(to + at, n - at, j - i > 1 ? "%s%d-%d" : "%s%d", i ? "," : "",
-                               ranks[i], ranks[j - 1]);
-    }
-    return to;
-}
-
 void tern_fabric_agree_heard(struct tern_fabric *f, const struct control *m)
 {
     uint32_t mark = (uint32_t)m->comm;
-    uint64_t mine = mark ? tern_fabric_record_called(f->recorder, mark, m->op) : 0;
+    uint64_t mine = mark ? tern_flight_find_call(f->flight.recorder, mark, m->op) : 0;
     struct control reply = {
         .kind = CONTROL_CALLED, .sender = f->rank, .comm = m->comm, .op = m->op, .desc = mine};
 
@@ -71,7 +53,7 @@ static void ask(struct tern_fabric *f, struct tern_comm *c, uint64_t op)
             int r = c->world[i];
             struct shm_head *h = r == f->rank ? f->own.head : f->peers[r].shm.head;
             if (h)
-                f->called[r] = tern_fabric_record_called(shm_recorder(h), c->mark, op);
+                f->called[r] = tern_flight_find_call(shm_recorder(h), c->mark, op);
             all = all && f->called[r] != UINT64_MAX;
         }
         atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
@@ -132,7 +114,7 @@ static void name_group(const struct tern_fabric *f, const struct tern_comm *c,
     for (int r = 0; r < f->size; r++)
         if (f->sorted[r])
             f->sorted[n++] = r;
-    tern_fabric_ranks_text(ranks, sizeof ranks, f->sorted, n);
+    tern_flight_ranks_text(ranks, sizeof ranks, f->sorted, n);
     if (n == 1)
         snprintf(to, size, "rank %s (%s)", ranks, f->peers[g->first].node_name);
     else
@@ -147,7 +129,7 @@ static int blame(struct tern_fabric *f, const struct tern_comm *c, uint64_t op,
 
     for (int k = 1; k <= n && at < sizeof text; k++) {
         name_group(f, c, &g[k % n], who, sizeof who);
-        tern_fabric_call_text(call, sizeof call, g[k % n].desc);
+        tern_call_text(call, sizeof call, g[k % n].desc);
         at += (size_t)snprintf(text + at, sizeof text - at,
                                k == 1   ? "%s called %s #%llu"
                                : k == n ? " where %s called %s"
@@ -189,9 +171,8 @@ int tern_fabric_agree_suspect(struct tern_fabric *f, struct tern_err *err)
         text, sizeof text,
         "rank %d (%s) called %s as operation #%llu of a communicator where rank %d (%s), which "
         "has freed it, called %s",
-        s.rank, f->peers[s.rank].node_name, tern_fabric_call_text(theirs, sizeof theirs, s.desc),
+        s.rank, f->peers[s.rank].node_name, tern_call_text(theirs, sizeof theirs, s.desc),
         (unsigned long long)s.op, f->rank, f->peers[f->rank].node_name,
-        tern_fabric_call_text(mine, sizeof mine,
-                              tern_fabric_record_called(f->recorder, s.mark, s.op)));
+        tern_call_text(mine, sizeof mine, tern_flight_find_call(f->flight.recorder, s.mark, s.op)));
     return tern_fabric_wait_blame_text(f, s.rank, text, err);
 }

@@ -77,7 +77,7 @@ static struct spot given(const struct job *j, int m, int t, size_t i)
     if (!j->t->direct)
         return spot(PLACE_STAGE, m, at);
     if (j->c->p == 1)
-        return spot(j->t->call == CALL_REDUCE_SCATTER ? PLACE_IN : PLACE_OUT, 0, j->at + at);
+        return spot(j->t->call == TERN_CALL_REDUCE_SCATTER ? PLACE_IN : PLACE_OUT, 0, j->at + at);
     return spot(PLACE_MATE, m, j->at + at);
 }
 
@@ -124,7 +124,7 @@ size_t tern_fabric_slices_lists(const struct tern_comm *c, const struct task *t)
 
     copy.direct = c->p == 1;
     struct job j = begin(c, &copy, NULL);
-    size_t slice = t->call == CALL_ALL_REDUCE ? (t->count + n - 1) / n : t->count;
+    size_t slice = t->call == TERN_CALL_ALL_REDUCE ? (t->count + n - 1) / n : t->count;
     size_t most = longest(&j);
     return (slice + most - 1) / most;
 }
@@ -149,7 +149,7 @@ int tern_fabric_slices_destinations(const struct job *j, size_t i, struct spot *
 {
     const struct tern_comm *c = j->c;
 
-    if (j->t->call == CALL_REDUCE_SCATTER) {
+    if (j->t->call == TERN_CALL_REDUCE_SCATTER) {
         dst[0] = spot(PLACE_OUT, 0, j->at + i * j->es);
         return 1;
     }

@@ -38,7 +38,7 @@ static int rounds_of(int nodes)
 /* All bytes that a member holds before or after. */
 static size_t whole(const struct tern_comm *c, const struct task *t)
 {
-    bool each = t->call == CALL_ALL_GATHER || t->call == CALL_REDUCE_SCATTER;
+    bool each = t->call == TERN_CALL_ALL_GATHER || t->call == TERN_CALL_REDUCE_SCATTER;
 
     return t->count * tern_type_bytes(t->type) * (each ? (size_t)c->size : 1);
 }
@@ -46,7 +46,7 @@ static size_t whole(const struct tern_comm *c, const struct task *t)
 static bool possible(const struct tern_comm *c, const struct task *t, enum algorithm a)
 {
     size_t bytes = whole(c, t);
-    bool reduces = t->call == CALL_ALL_REDUCE || t->call == CALL_REDUCE_SCATTER;
+    bool reduces = t->call == TERN_CALL_ALL_REDUCE || t->call == TERN_CALL_REDUCE_SCATTER;
     bool fits = bytes <= SHM_STAGE / 2 - 256; /* twice, on a stage */
 
     switch (a) {
@@ -56,11 +56,11 @@ static bool possible(const struct tern_comm *c, const struct task *t, enum algor
     case ALGO_HALVING:
         return reduces && c->even;
     case ALGO_DIRECT:
-        return reduces || t->call == CALL_ALL_GATHER;
+        return reduces || t->call == TERN_CALL_ALL_GATHER;
     case ALGO_RING:
-        return t->call == CALL_ALL_GATHER && c->even;
+        return t->call == TERN_CALL_ALL_GATHER && c->even;
     case ALGO_BRUCK:
-        return t->call == CALL_ALL_GATHER && c->even && fits;
+        return t->call == TERN_CALL_ALL_GATHER && c->even && fits;
     default:
         return false;
     }
@@ -74,7 +74,7 @@ static double cost(const struct tern_comm *c, const struct task *t, enum algorit
     double n = c->nodes, log = rounds_of(c->nodes), all = (double)whole(c, t);
     double p = c->size / n; /* of every member the same, however the nodes are */
     double share = all / p, rounds = 0, messages = 0, bytes = 0, combined = 0, workers = p;
-    bool both = t->call == CALL_ALL_REDUCE; /* there and back */
+    bool both = t->call == TERN_CALL_ALL_REDUCE; /* there and back */
 
     switch (a) {
     case ALGO_DOUBLING:
@@ -94,7 +94,7 @@ static double cost(const struct tern_comm *c, const struct task *t, enum algorit
         rounds = both ? 2 : 1, messages = rounds * (n - 1);
         rounds += (messages - rounds) / 4;
         bytes = (both ? 2 : 1) * share * (n - 1) / n;
-        combined = t->call == CALL_ALL_GATHER ? 0 : share;
+        combined = t->call == TERN_CALL_ALL_GATHER ? 0 : share;
         break;
     case ALGO_RING:
         rounds = messages = n - 1, bytes = share * (n - 1) / n * 0.9; /* nobody is crowded */
@@ -237,10 +237,10 @@ bool tern_fabric_task_past(const struct tern_comm *c, const struct task *t, size
     if (c->p == 1)
         return false;
     switch (t->call) {
-    case CALL_REDUCE_SCATTER:
-    case CALL_ALL_GATHER: /* what each of them gives and gets */
+    case TERN_CALL_REDUCE_SCATTER:
+    case TERN_CALL_ALL_GATHER: /* what each of them gives and gets */
         return all + block >= cache / (size_t)c->p;
-    case CALL_BROADCAST: /* the root gives, each of the others gets */
+    case TERN_CALL_BROADCAST: /* the root gives, each of the others gets */
         return block >= cache / (size_t)c->p;
     default: /* what is written was read there and is in a cache */
         return false;
@@ -267,17 +267,17 @@ int tern_fabric_task_offers(const struct tern_comm *c, const struct task *t,
         t->algorithm == ALGO_DIRECT || t->algorithm == ALGO_RING || t->algorithm == ALGO_HALVING;
     size_t all = whole(c, t);
 
-    if (c->p == 1 || t->call == CALL_BARRIER)
+    if (c->p == 1 || t->call == TERN_CALL_BARRIER)
         return 0;
     if (c->nodes > 1 ? !slices : all <= SMALL_BYTES)
         return 0;
-    if (t->call == CALL_ALL_GATHER && c->nodes == 1) {
+    if (t->call == TERN_CALL_ALL_GATHER && c->nodes == 1) {
         o[0] = (struct offer){t->in, all / (size_t)c->size};
         o[1] = (struct offer){t->out, all};
         /* Past the caches each input is read once if everybody writes it to all the results. */
         return t->past ? 2 : 1;
     }
-    o[0] = (struct offer){t->call == CALL_REDUCE_SCATTER ? t->in : t->out, all};
+    o[0] = (struct offer){t->call == TERN_CALL_REDUCE_SCATTER ? t->in : t->out, all};
     return 1;
 }
 
@@ -285,13 +285,13 @@ size_t tern_fabric_task_program(const struct tern_comm *c, const struct task *t,
                                 struct program *p)
 {
     switch (t->call) {
-    case CALL_ALL_REDUCE:
+    case TERN_CALL_ALL_REDUCE:
         return tern_fabric_algo_all_reduce(c, t, at, p);
-    case CALL_REDUCE_SCATTER:
+    case TERN_CALL_REDUCE_SCATTER:
         return tern_fabric_algo_reduce_scatter(c, t, at, p);
-    case CALL_ALL_GATHER:
+    case TERN_CALL_ALL_GATHER:
         return tern_fabric_algo_all_gather(c, t, at, p);
-    case CALL_BROADCAST:
+    case TERN_CALL_BROADCAST:
         return tern_fabric_algo_broadcast(c, t, at, p);
     default:
         return tern_fabric_algo_barrier(c, t, at, p);

@@ -2,64 +2,8 @@
 
 #include "core/base/str.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct {
-    const char *name;
-    size_t bytes;
-} types[] = {
-    [TERN_F32] = {"f32", 4}, [TERN_F64] = {"f64", 8}, [TERN_BF16] = {"bf16", 2},
-    [TERN_I32] = {"i32", 4}, [TERN_I64] = {"i64", 8}, [TERN_U8] = {"u8", 1},
-};
-static const char *const ops[] = {"sum", "avg", "max", "min"};
-static const char *const calls[] = {"nothing",    "all_reduce", "reduce_scatter",
-                                    "all_gather", "broadcast",  "barrier"};
-
-size_t tern_type_bytes(enum tern_type type)
-{
-    return types[type].bytes;
-}
-const char *tern_type_name(enum tern_type type)
-{
-    return types[type].name;
-}
-const char *tern_op_name(enum tern_op op)
-{
-    return ops[op];
-}
-
-/* call:3 type:3 op:2 root:16 count:40 */
-uint64_t tern_fabric_call_pack(enum call call, enum tern_type type, enum tern_op op, int root,
-                               size_t count)
-{
-    return (uint64_t)call << 61 | (uint64_t)type << 58 | (uint64_t)op << 56 |
-           (uint64_t)(root & 0xffff) << 40 | (count & 0xffffffffff);
-}
-
-uint32_t tern_fabric_call_hash(uint64_t desc)
-{
-    return (uint32_t)((desc * 0x9e3779b97f4a7c15ull) >> 32);
-}
-
-char *tern_fabric_call_text(char *to, size_t n, uint64_t d)
-{
-    unsigned call = d >> 61, type = d >> 58 & 7, op = d >> 56 & 3;
-    unsigned long long count = d & 0xffffffffff;
-    const char *name = call < sizeof calls / sizeof *calls ? calls[call] : "?";
-    const char *tname = type < sizeof types / sizeof *types ? types[type].name : "?";
-
-    if (call == CALL_BARRIER || call == CALL_NONE)
-        snprintf(to, n, "%s", name);
-    else if (call == CALL_ALL_GATHER)
-        snprintf(to, n, "%s %s %llu", name, tname, count);
-    else if (call == CALL_BROADCAST)
-        snprintf(to, n, "%s %s %llu from %u", name, tname, count, (unsigned)(d >> 40 & 0xffff));
-    else
-        snprintf(to, n, "%s %s %s %llu", name, tname, ops[op], count);
-    return to;
-}
 
 /* ---------------------------------------------------------------- making and freeing */
 
@@ -169,7 +113,7 @@ struct tern_comm *tern_fabric_comm_new(struct tern_fabric *f, int id, int size, 
     if (phase > f->high_phase)
         f->high_phase = phase;
     f->comms[id] = c;
-    tern_fabric_record_comm(f->recorder, c);
+    c->serial = tern_flight_comm_begin(f->flight.recorder, id, phase, world, size, &c->mark);
     tern_fabric_cross_comm(c, false);
     return c;
 }
@@ -186,7 +130,7 @@ void tern_fabric_comm_delete(struct tern_comm *c)
         c->f->busy &= ~(1ull << c->id);
     }
     if (c->f && c->serial)
-        tern_fabric_record_comm_end(c->f->recorder, c);
+        tern_flight_comm_end(c->f->flight.recorder, c->serial);
     if (c->f && c->serial)
         tern_fabric_cross_comm(c, true);
     if (c->f)

@@ -38,8 +38,8 @@ void tern_fabric_cross_comm(struct tern_comm *c, bool ended)
 
 static struct shm_edge edge_of(const struct tern_comm *c)
 {
-    enum call call = (enum call)(c->desc >> 61);
-    int root = call == CALL_BROADCAST ? c->world[c->desc >> 40 & 0xffff] : -1;
+    bool rooted = tern_call_kind(c->desc) == TERN_CALL_BROADCAST;
+    int root = rooted ? c->world[tern_call_root(c->desc)] : -1;
 
     return (struct shm_edge){
         .mark = c->mark,
@@ -222,7 +222,7 @@ int tern_fabric_cross_blame(struct tern_fabric *f, struct tern_err *err)
         at += (size_t)snprintf(
             text + at, sizeof text - at, "%srank %d (%.63s)%s called %s #%llu on communicator %d",
             i ? " and waits for " : "", s->rank, f->peers[s->rank].node_name, i ? ", which" : "",
-            tern_fabric_call_text(call, sizeof call, s->desc), (unsigned long long)s->op, s->comm);
+            tern_call_text(call, sizeof call, s->desc), (unsigned long long)s->op, s->comm);
     }
     snprintf(text + at, sizeof text - at, " and waits for %s%d",
              i < k->n ? "others, up to rank " : "rank ", k->steps[first].rank);

@@ -34,8 +34,8 @@ static int disagree(struct tern_comm *c, int local, uint64_t theirs, struct tern
     if (tern_fabric_agree_blame(c, c->ops, err) < 0)
         return -1;
     snprintf(what, sizeof what, "called %s #%llu on communicator %d where rank %d called %s",
-             tern_fabric_call_text(other, sizeof other, theirs), (unsigned long long)c->ops, c->id,
-             c->f->rank, tern_fabric_call_text(mine, sizeof mine, c->desc));
+             tern_call_text(other, sizeof other, theirs), (unsigned long long)c->ops, c->id,
+             c->f->rank, tern_call_text(mine, sizeof mine, c->desc));
     return tern_fabric_wait_blame(c, c->world[c->mates[local]], what, err);
 }
 
@@ -121,7 +121,7 @@ static int reach(struct tern_comm *c, struct task *t, const struct offer *offers
     for (int m = 0; m < c->p && k >= 0; m++) {
         const struct shm_place *at = &post_of(c, m)->offers[k];
         int w = c->world[c->mates[m]];
-        if (t->call == CALL_BROADCAST && c->mates[m] != t->root)
+        if (t->call == TERN_CALL_BROADCAST && c->mates[m] != t->root)
             continue;
         c->views[m] = w == f->rank
                           ? f->own.buffers[at->region].base + at->offset
@@ -168,7 +168,7 @@ static enum moved message_failed(struct tern_comm *c, const struct message *m, s
 {
     char what[200];
 
-    tern_fabric_record_state(c->f->recorder, c->record, RECORD_WAITING, m->rank);
+    tern_flight_set_state(c->f->flight.recorder, c->record, TERN_FLIGHT_WAITING, m->rank);
     if ((m->wrong_call || m->wrong_size) && tern_fabric_agree_blame(c, c->ops, err) < 0)
         return FAILED;
     if (m->wrong_call || m->wrong_size)
@@ -193,7 +193,7 @@ static enum moved post(struct tern_comm *c, const struct step *s, struct tern_er
     int peer = c->world[s->member];
     uint32_t *n = sends ? &c->sent[s->member] : &c->received[s->member];
     uint64_t tag = transport_tag(c->id, sends ? c->f->rank : peer, c->part, (*n)++);
-    uint32_t call = tern_fabric_call_hash(c->desc);
+    uint32_t call = tern_call_hash(c->desc);
 
     struct message *m = sends ? t->ops->send(t, peer, buf, s->n, tag, call, mr, err)
                               : t->ops->recv(t, peer, buf, s->n, tag, call, mr, err);
@@ -201,7 +201,7 @@ static enum moved post(struct tern_comm *c, const struct step *s, struct tern_er
     if (!m)
         return FAILED;
     c->f->spoke[peer] = true;
-    tern_fabric_record_wire(c->f->recorder, c->record, s->n);
+    tern_flight_add_wire(c->f->flight.recorder, c->record, s->n);
     /* Now: the others may wait for ever. */
     return m->state == MESSAGE_FAILED ? message_failed(c, m, err) : MOVED;
 }
@@ -366,7 +366,7 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
         c->desc = t->desc;
         c->record = t->record;
         c->at = 0;
-        tern_fabric_record_state(c->f->recorder, c->record, RECORD_RUNNING, -1);
+        tern_flight_set_state(c->f->flight.recorder, c->record, TERN_FLIGHT_RUNNING, -1);
         t->algorithm = tern_fabric_choose(c, t, &c->f->model);
         t->direct = c->p == 1;
         t->past = tern_fabric_task_past(c, t, c->f->cache);
@@ -427,7 +427,7 @@ static enum moved advance(struct tern_comm *c, struct tern_err *err)
         if (next_program(c, err) < 0)
             return FAILED;
     }
-    tern_fabric_record_end(c->f->recorder, c->record, true);
+    tern_flight_end(c->f->flight.recorder, c->record, true);
     c->begun_one = false;
     c->finished++;
     atomic_store_explicit(&c->f->own.head->calls[c->id].finished, c->finished,
@@ -445,20 +445,19 @@ static int broken(struct tern_fabric *f, const struct tern_comm *c, const struct
     if (!f->broken) {
         if (c)
             snprintf(in, sizeof in, "; it was in %s #%llu of communicator %d",
-                     tern_fabric_call_text(call, sizeof call, c->desc), (unsigned long long)c->ops,
-                     c->id);
+                     tern_call_text(call, sizeof call, c->desc), (unsigned long long)c->ops, c->id);
         snprintf(text, sizeof text, "rank %d (%s) cannot go on: %.*s%s", f->rank,
                  f->peers[f->rank].node_name, (int)(sizeof text - sizeof in - 120), why->text, in);
         tern_fabric_wait_blame_text(f, f->rank, text, NULL);
-        if (f->recorder->blamed == f->rank) /* nobody else's word came first */
+        if (f->flight.recorder->blamed == f->rank) /* nobody else's word came first */
             f->why.code = why->code;
     }
     for (; f->busy; f->busy &= f->busy - 1) {
         const struct tern_comm *b = f->comms[__builtin_ctzll(f->busy)];
         for (uint64_t n = b->finished; n < b->begun; n++)
-            tern_fabric_record_end(f->recorder, b->queue[n % QUEUE].record, false);
+            tern_flight_end(f->flight.recorder, b->queue[n % QUEUE].record, false);
     }
-    tern_fabric_record_failed(f);
+    tern_flight_write_failed(&f->flight, f->why.text);
     if (err)
         *err = f->why;
     return -1;
@@ -546,7 +545,7 @@ int tern_fabric_engine_begin(struct tern_comm *c, const struct task *t, struct t
     struct task *queued = &c->queue[c->begun++ % QUEUE];
     *queued = *t;
     queued->record =
-        tern_fabric_record_begin(c->f->recorder, c->serial, c->begun, t->desc, RECORD_QUEUED);
+        tern_flight_begin(c->f->flight.recorder, c->serial, c->begun, t->desc, TERN_FLIGHT_QUEUED);
     c->f->busy |= 1ull << c->id;
     atomic_store_explicit(&c->f->own.head->calls[c->id].begun, c->begun, memory_order_relaxed);
     return 0;

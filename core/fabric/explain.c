@@ -21,7 +21,7 @@ static void explain_nodes(const struct tern_fabric *f, struct tern_buf *to)
             ranks[n++] = r;
         }
         tern_buf_printf(to, "node %d (%s): %s %s%s\n", node, name, n > 1 ? "ranks" : "rank",
-                        tern_fabric_ranks_text(text, sizeof text, ranks, n),
+                        tern_flight_ranks_text(text, sizeof text, ranks, n),
                         n > 1 ? ", which map each other's memory: no messages among them" : "");
     }
     if (f->nodes > 16)
@@ -93,16 +93,16 @@ void tern_fabric_explain(const struct tern_fabric *f, struct tern_buf *to)
             "liveness: a rank that shows no life for %g s is named; one that evaluates, "
             "reads or writes has longer than the deadline\n",
             (double)f->liveness_ns / 1e9);
-    if (f->dump_dir[0])
+    if (f->flight.dir[0])
         tern_buf_printf(to,
-                        "recorder: the last %d operations are written to %s on failure and on "
-                        "SIGUSR2\n",
-                        RECORDER_RING, f->dump_dir);
+                        "flight recorder: the last %d operations are written to %s on failure and "
+                        "on SIGUSR2\n",
+                        TERN_FLIGHT_RING, f->flight.dir);
     else
         tern_buf_printf(to,
-                        "recorder: the last %d operations are kept, and nowhere written: "
+                        "flight recorder: the last %d operations are kept, and nowhere written: "
                         "TERN_FABRIC_DUMP is not set\n",
-                        RECORDER_RING);
+                        TERN_FLIGHT_RING);
     for (const struct tern_var *v = tern_vars; v->name; v++)
         if (tern_str_starts(v->name, "TERN_FABRIC") || strcmp(v->name, "TERN_DEADLINE") == 0 ||
             strcmp(v->name, "TERN_LIVENESS") == 0)

@@ -385,9 +385,26 @@ static int open_own(struct tern_fabric *f, struct tern_err *err)
 {
     if (tern_fabric_shm_open_own(&f->own, err) < 0)
         return -1;
-    f->recorder = shm_recorder(f->own.head);
-    f->recorder->blamed = -1;
+    f->flight.recorder = shm_recorder(f->own.head);
+    f->flight.recorder->blamed = -1;
     return 0;
+}
+
+static int open_flight(struct tern_fabric *f, struct tern_err *err)
+{
+    for (int r = 0; r < f->size; r++) {
+        const struct peer *p = &f->peers[r];
+        f->flight_ranks[r] = (struct tern_flight_rank){
+            .node_name = p->node_name,
+            .recorder = p->shm.head ? shm_recorder(p->shm.head) : NULL,
+            .process = &p->shm.process,
+            .pid = p->shm.pid,
+        };
+    }
+    f->flight.rank = f->rank;
+    f->flight.size = f->size;
+    f->flight.ranks = f->flight_ranks;
+    return tern_flight_open(&f->flight, err);
 }
 
 /* With nobody's help any more, so who fails here must tell the others: they go on. */
@@ -403,7 +420,7 @@ static int start(struct tern_fabric *f, const struct wireup *w, struct tern_err 
     for (int r = 0; r < f->size; r++)
         world[r] = r;
     if (tern_fabric_comm_new(f, 0, f->size, world, 0, err) && tern_fabric_measure(f, err) == 0 &&
-        tern_fabric_record_open(f, err) == 0)
+        open_flight(f, err) == 0)
         rc = 0;
     snprintf(f->about, sizeof f->about, "%d rank%s in %d node%s, met by %s; %s", f->size,
              f->size > 1 ? "s" : "", f->nodes, f->nodes > 1 ? "s" : "", w->name,
@@ -430,9 +447,10 @@ static int set_up(struct tern_fabric *f, struct wireup *w, const struct tern_fab
     f->heard_ns = tern_alloc((size_t)f->size, sizeof *f->heard_ns, "the peers", err);
     f->called = tern_alloc((size_t)f->size, sizeof *f->called, "the peers", err);
     f->sorted = tern_alloc((size_t)f->size, sizeof *f->sorted, "the peers", err);
+    f->flight_ranks = tern_alloc((size_t)f->size, sizeof *f->flight_ranks, "the peers", err);
     if (!all || !f->peers || !f->spoke || !f->left || !f->heard_ns || !f->called || !f->sorted ||
-        open_own(f, err) < 0 || meet_peers(f, w, all, err) < 0 || form_nodes(f, all, err) < 0 ||
-        open_wire(f, w, o, all, err) < 0)
+        !f->flight_ranks || open_own(f, err) < 0 || meet_peers(f, w, all, err) < 0 ||
+        form_nodes(f, all, err) < 0 || open_wire(f, w, o, all, err) < 0)
         goto out;
     rc = start(f, w, &why);
     if (rc < 0)
@@ -484,7 +502,7 @@ void tern_fabric_close(struct tern_fabric *f)
     if (!f)
         return;
     tern_fabric_wait_leave(f);
-    tern_fabric_record_close(f);
+    tern_flight_close(&f->flight);
     tern_fabric_liveness_close(f->liveness);
     for (int i = 0; i < SHM_COMMS; i++)
         tern_fabric_comm_delete(f->comms[i]);
@@ -502,6 +520,7 @@ void tern_fabric_close(struct tern_fabric *f)
     free(f->heard_ns);
     free(f->called);
     free(f->sorted);
+    free(f->flight_ranks);
     free(f);
     errno = saved;
 }

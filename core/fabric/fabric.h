@@ -49,19 +49,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/call.h"
 #include "core/base/err.h"
 #include "core/base/str.h"
 
 struct tern_fabric;
 struct tern_comm;
-
-enum tern_type { TERN_F32, TERN_F64, TERN_BF16, TERN_I32, TERN_I64, TERN_U8 };
-/* Integer sums wrap; an integer average is cut towards zero; NaN wins MAX and MIN. */
-enum tern_op { TERN_SUM, TERN_AVG, TERN_MAX, TERN_MIN };
-
-size_t tern_type_bytes(enum tern_type type);
-const char *tern_type_name(enum tern_type type); /* "f32", ... */
-const char *tern_op_name(enum tern_op op);       /* "sum", ... */
 
 /* ---------------------------------------------------------------- opening */
 
@@ -241,14 +234,6 @@ int tern_fabric_provider(const char *provider, char *about, size_t size, struct 
  * the transport between nodes (also when all ranks share memory: it is opened to look), deadline,
  * polling, and the TERN_* variables that were read. */
 void tern_fabric_explain(const struct tern_fabric *f, struct tern_buf *to);
-
-/* Write what this rank called last to fabric-rank-RRRRR.tfr in the folder that TERN_FABRIC_DUMP
- * names, for every fabric that this process has open; `tern fabric autopsy` reads it.  Nothing
- * without that variable.  With `waiting`, only if the rank has been waiting for another one for
- * some 10 ms, or as soon as it has for 50: for who is asked to end, perhaps since that other one is
- * gone.  Made for signal handlers: calls nothing that one may not, takes no lock, keeps errno.  A
- * failed operation writes it too, also for ranks of its node that cannot. */
-void tern_fabric_dump(bool waiting);
 
 /* What ranks would do, without any: `rank` of `ranks`, `per_node` of them on a node, the last one
  * filled as far as they go. */

@@ -5,19 +5,19 @@
 
 static int check(const struct tern_comm *c, const struct task *t, struct tern_err *err)
 {
-    bool each = t->call == CALL_ALL_GATHER || t->call == CALL_REDUCE_SCATTER;
+    bool each = t->call == TERN_CALL_ALL_GATHER || t->call == TERN_CALL_REDUCE_SCATTER;
     const size_t most = (1ull << 40) - 1; /* bytes: a call's name has 40 bits for the count */
     char call[80];
 
     if ((unsigned)t->type > TERN_U8 || (unsigned)t->op > TERN_MIN || t->root < 0 ||
         t->root >= c->size)
         return tern_err_set(err, TERN_FAILED, "bug: %s with type %d, operation %d, root %d of %d",
-                            tern_fabric_call_text(call, sizeof call, t->desc), t->type, t->op,
-                            t->root, c->size);
+                            tern_call_text(call, sizeof call, t->desc), t->type, t->op, t->root,
+                            c->size);
     size_t limit = most / tern_type_bytes(t->type) / (each ? (size_t)c->size : 1);
     if (t->count <= limit)
         return 0;
-    size_t verb = strcspn(tern_fabric_call_text(call, sizeof call, t->desc), " ");
+    size_t verb = strcspn(tern_call_text(call, sizeof call, t->desc), " ");
     return tern_err_set(err, TERN_FAILED,
                         "%.*s of %zu %s%s: %zu are the most (less than 1 TiB%s): do it in parts",
                         (int)verb, call, t->count, tern_type_name(t->type), each ? " a rank" : "",
@@ -26,11 +26,11 @@ static int check(const struct tern_comm *c, const struct task *t, struct tern_er
 
 static int begin(struct tern_comm *c, struct task t, struct tern_pending *p, struct tern_err *err)
 {
-    t.desc = tern_fabric_call_pack(t.call, t.type, t.op, t.root, t.count);
+    t.desc = tern_call_pack(t.call, t.type, t.op, t.root, t.count);
     if (check(c, &t, err) < 0)
         return -1;
     if (t.count == 0) { /* still synchronises */
-        t.call = CALL_BARRIER;
+        t.call = TERN_CALL_BARRIER;
         t.count = 1;
     }
     if (tern_fabric_engine_begin(c, &t, err) < 0)
@@ -65,18 +65,19 @@ int tern_fabric_progress(struct tern_fabric *f, struct tern_err *err)
 int tern_comm_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
                                enum tern_op op, struct tern_pending *p, struct tern_err *err)
 {
-    return begin(c, (struct task){CALL_ALL_REDUCE, type, op, .count = count, .in = buf, .out = buf},
-                 p, err);
+    return begin(
+        c, (struct task){TERN_CALL_ALL_REDUCE, type, op, .count = count, .in = buf, .out = buf}, p,
+        err);
 }
 
 int tern_comm_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
                                    size_t count_per_rank, enum tern_type type, enum tern_op op,
                                    struct tern_pending *p, struct tern_err *err)
 {
-    return begin(
-        c,
-        (struct task){CALL_REDUCE_SCATTER, type, op, .count = count_per_rank, .in = in, .out = out},
-        p, err);
+    return begin(c,
+                 (struct task){TERN_CALL_REDUCE_SCATTER, type, op, .count = count_per_rank,
+                               .in = in, .out = out},
+                 p, err);
 }
 
 int tern_comm_all_gather_begin(struct tern_comm *c, const void *in, void *out,
@@ -84,22 +85,22 @@ int tern_comm_all_gather_begin(struct tern_comm *c, const void *in, void *out,
                                struct tern_err *err)
 {
     return begin(c,
-                 (struct task){CALL_ALL_GATHER, type, TERN_SUM, .count = count_per_rank, .in = in,
-                               .out = out},
+                 (struct task){TERN_CALL_ALL_GATHER, type, TERN_SUM, .count = count_per_rank,
+                               .in = in, .out = out},
                  p, err);
 }
 
 int tern_comm_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
                               int root, struct tern_pending *p, struct tern_err *err)
 {
-    return begin(c,
-                 (struct task){CALL_BROADCAST, type, TERN_SUM, root, count, .in = buf, .out = buf},
-                 p, err);
+    return begin(
+        c, (struct task){TERN_CALL_BROADCAST, type, TERN_SUM, root, count, .in = buf, .out = buf},
+        p, err);
 }
 
 int tern_comm_barrier_begin(struct tern_comm *c, struct tern_pending *p, struct tern_err *err)
 {
-    return begin(c, (struct task){.call = CALL_BARRIER, .type = TERN_U8}, p, err);
+    return begin(c, (struct task){.call = TERN_CALL_BARRIER, .type = TERN_U8}, p, err);
 }
 
 /* ---------------------------------------------------------------- begun and waited for */

@@ -28,25 +28,25 @@ static struct tern_comm *shape_of(const struct tern_fabric_shape *s, struct tern
     return c;
 }
 
-static enum call call_of(const char *name)
+static enum tern_call call_of(const char *name)
 {
     char text[80];
 
-    for (int call = CALL_ALL_REDUCE; call <= CALL_BARRIER; call++) {
-        uint64_t desc = tern_fabric_call_pack((enum call)call, TERN_F32, TERN_SUM, 0, 1);
-        size_t n = strcspn(tern_fabric_call_text(text, sizeof text, desc), " ");
+    for (int call = TERN_CALL_ALL_REDUCE; call <= TERN_CALL_BARRIER; call++) {
+        uint64_t desc = tern_call_pack((enum tern_call)call, TERN_F32, TERN_SUM, 0, 1);
+        size_t n = strcspn(tern_call_text(text, sizeof text, desc), " ");
         if (strlen(name) == n && strncmp(name, text, n) == 0)
-            return (enum call)call;
+            return (enum tern_call)call;
     }
-    return CALL_NONE;
+    return TERN_CALL_NONE;
 }
 
 /* What has one way only has no name to choose by. */
 static const char *way_of(const struct tern_comm *c, const struct task *t)
 {
-    if (c->nodes > 1 && t->call == CALL_BROADCAST)
+    if (c->nodes > 1 && t->call == TERN_CALL_BROADCAST)
         return "a binomial tree between nodes";
-    if (c->nodes > 1 && t->call == CALL_BARRIER)
+    if (c->nodes > 1 && t->call == TERN_CALL_BARRIER)
         return "dissemination between nodes";
     return tern_fabric_algorithm_name(t->algorithm);
 }
@@ -68,7 +68,7 @@ int tern_fabric_plan(const struct tern_fabric_shape *s, const char *call, enum t
     if (count > MOST_BYTES / tern_type_bytes(type))
         return tern_err_set(err, TERN_USAGE, "%zu elements of %s: an operation has at most 1 TiB",
                             count, tern_type_name(type));
-    if (t.count == 0 || t.call == CALL_BARRIER)
+    if (t.count == 0 || t.call == TERN_CALL_BARRIER)
         t.count = 1;
     if (tern_fabric_algorithm_check(err) < 0 || tern_fabric_cache_bytes(&cache, err) < 0 ||
         !(c = shape_of(s, err)))
@@ -96,13 +96,13 @@ int tern_fabric_plan(const struct tern_fabric_shape *s, const char *call, enum t
     return rc;
 }
 
-static void choices_of(const struct tern_comm *c, const struct model *m, enum call call,
+static void choices_of(const struct tern_comm *c, const struct model *m, enum tern_call call,
                        struct tern_buf *to)
 {
     enum { MOST = 30 }; /* 1 GiB */
     char text[80];
     const char *was = NULL;
-    size_t each = call == CALL_ALL_REDUCE ? 1 : (size_t)c->size;
+    size_t each = call == TERN_CALL_ALL_REDUCE ? 1 : (size_t)c->size;
 
     for (int k = 3; k <= MOST; k++) {
         struct task t = {
@@ -113,8 +113,7 @@ static void choices_of(const struct tern_comm *c, const struct model *m, enum ca
         if (name == was)
             continue;
         char bytes[32];
-        tern_fabric_call_text(text, sizeof text,
-                              tern_fabric_call_pack(call, TERN_F32, TERN_SUM, 0, 1));
+        tern_call_text(text, sizeof text, tern_call_pack(call, TERN_F32, TERN_SUM, 0, 1));
         text[strcspn(text, " ")] = '\0';
         tern_buf_printf(to, "%-15s from %-8s %-9s %8.0f us there\n", text,
                         tern_str_bytes(bytes, sizeof bytes, (uint64_t)1 << k), name,
@@ -139,9 +138,9 @@ int tern_fabric_choices(const struct tern_fabric *f, const struct tern_fabric_sh
     } else {
         tern_buf_printf(to, "a round %.1f us, %.2f GB/s, %.2g ranks a core: %s\n", m.round * 1e6,
                         1e-9 / m.wire, m.load, m.measured ? "measured" : "typical");
-        choices_of(c, &m, CALL_ALL_REDUCE, to);
-        choices_of(c, &m, CALL_REDUCE_SCATTER, to);
-        choices_of(c, &m, CALL_ALL_GATHER, to);
+        choices_of(c, &m, TERN_CALL_ALL_REDUCE, to);
+        choices_of(c, &m, TERN_CALL_REDUCE_SCATTER, to);
+        choices_of(c, &m, TERN_CALL_ALL_GATHER, to);
     }
     tern_fabric_comm_delete(made);
     return 0;

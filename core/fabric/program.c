@@ -8,7 +8,7 @@ void tern_fabric_program_clear(struct program *p)
     p->n = p->n_spots = p->work = 0;
     p->n_slots = 0;
     p->failed = false;
-    p->of.call = CALL_NONE;
+    p->of.call = TERN_CALL_NONE;
 }
 
 void tern_fabric_program_free(struct program *p)

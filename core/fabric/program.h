@@ -48,8 +48,8 @@ struct program {
     uint32_t n_slots;
     size_t work;    /* bytes of PLACE_WORK in use */
     bool failed;    /* out of memory while it was made */
-    struct task of; /* whose elements from `from` on it does, `did` of them (engine.c); CALL_NONE:
-                       not known */
+    struct task of; /* whose elements from `from` on it does, `did` of them (engine.c);
+                       TERN_CALL_NONE: not known */
     size_t from, did;
 };
 

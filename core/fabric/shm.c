@@ -19,7 +19,7 @@ enum { SHM_HUGE = 2 << 20 }; /* of x86-64, and of arm64 with pages of 4 KiB */
 /* Sparse: a communicator that never stages costs address space only. */
 static size_t own_bytes(void)
 {
-    return shm_stage_offset(SHM_COMMS, 0) + sizeof(struct recorder);
+    return shm_stage_offset(SHM_COMMS, 0) + sizeof(struct tern_flight_recorder);
 }
 
 /* A shared mapping of `fd` that huge pages fit: an address that is a multiple of theirs, which not

@@ -12,7 +12,7 @@
 
 #include "core/base/err.h"
 #include "core/base/process.h"
-#include "core/fabric/recorder.h"
+#include "core/flight/flight.h"
 
 enum {
     SHM_COMMS = 64,            /* communicators of a rank; a bit each in a 64-bit mask */
@@ -135,9 +135,9 @@ static inline size_t shm_stage_offset(int comm, unsigned half)
 }
 
 /* The flight recorder of the rank whose head this is: behind the last stage. */
-static inline struct recorder *shm_recorder(struct shm_head *h)
+static inline struct tern_flight_recorder *shm_recorder(struct shm_head *h)
 {
-    return (struct recorder *)((char *)h + shm_stage_offset(SHM_COMMS, 0));
+    return (struct tern_flight_recorder *)((char *)h + shm_stage_offset(SHM_COMMS, 0));
 }
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "core/fabric/fabric.h"
 #include "core/fabric/liveness.h"
-#include "core/fabric/recorder.h"
+#include "core/flight/flight.h"
 #include "core/fabric/transport.h"
 #include "core/fabric/shm.h"
 
@@ -95,32 +95,21 @@ struct tern_fabric {
     uint64_t *called;              /* [size] answers to `asked` */
     struct chase caught;           /* cross.c; n 0: nothing */
     int *sorted;                   /* [size] scratch for naming ranks */
-    struct recorder *recorder;     /* in the own shared segment */
-    char dump_dir[RECORDER_PATH];  /* empty: nobody wants dumps */
-    bool dumped;
+    struct tern_flight flight;
+    struct tern_flight_rank *flight_ranks; /* [size] */
     char about[256];
-};
-
-/* One collective, as its members must agree on it. */
-enum call {
-    CALL_NONE,
-    CALL_ALL_REDUCE,
-    CALL_REDUCE_SCATTER,
-    CALL_ALL_GATHER,
-    CALL_BROADCAST,
-    CALL_BARRIER
 };
 
 /* What is to be done. */
 struct task {
-    enum call call;
+    enum tern_call call;
     enum tern_type type;
     enum tern_op op;
     int root;
     size_t count; /* as the caller counts: all_gather and reduce_scatter a rank; never 0 */
     const void *in;
     void *out;
-    uint64_t desc;   /* of the call, packed by tern_fabric_call_pack */
+    uint64_t desc;   /* of the call, packed by tern_call_pack */
     uint64_t record; /* recorder.h */
     /* settled when it starts */
     enum algorithm algorithm;
@@ -171,12 +160,6 @@ struct tern_comm {
     const void **src;          /* [size] */
     struct spot *scratch;      /* [2 size] of those who make programs */
 };
-
-/* "all_reduce f32 sum 4096" and the other way round. */
-uint64_t tern_fabric_call_pack(enum call call, enum tern_type type, enum tern_op op, int root,
-                               size_t count);
-char *tern_fabric_call_text(char *to, size_t n, uint64_t desc);
-uint32_t tern_fabric_call_hash(uint64_t desc); /* travels with every message */
 
 /* ---- fabric.c */
 /* As tern_fabric_alloc, of memory that is taken page by page as it is used. */
@@ -231,8 +214,6 @@ int tern_fabric_agree_blame(struct tern_comm *c, uint64_t op, struct tern_err *e
 int tern_fabric_agree_suspect(struct tern_fabric *f, struct tern_err *err);
 /* PING, ASK and CALLED. */
 void tern_fabric_agree_heard(struct tern_fabric *f, const struct control *m);
-/* "0-2,5" of ascending ranks; cut with "..." where `to` ends. */
-char *tern_fabric_ranks_text(char *to, size_t n, const int *ranks, int count);
 
 /* ---- cross.c */
 /* A communicator begins, with its mark, or ends. */

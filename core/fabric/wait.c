@@ -85,7 +85,7 @@ static int give_up(struct tern_fabric *f, int world_rank, const char *text, stru
 {
     if (!f->broken) {
         f->broken = true;
-        f->recorder->blamed = world_rank;
+        f->flight.recorder->blamed = world_rank;
         tern_err_set(&f->why, TERN_TEMPFAIL, "%s", text);
         struct shm_head *h = f->own.head;
         snprintf(h->why, sizeof h->why, "%s", text);
@@ -118,7 +118,7 @@ int tern_fabric_wait_blame(struct tern_comm *c, int world_rank, const char *what
 
     snprintf(text, sizeof text, "rank %d (%s) %s; rank %d (%s) was in %s #%llu of communicator %d",
              world_rank, name_of(f, world_rank), what, f->rank, name_of(f, f->rank),
-             tern_fabric_call_text(call, sizeof call, c->desc), (unsigned long long)c->ops, c->id);
+             tern_call_text(call, sizeof call, c->desc), (unsigned long long)c->ops, c->id);
     return tern_fabric_wait_blame_text(f, world_rank, text, err);
 }
 
@@ -415,7 +415,7 @@ static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *
         return 0;
     w->pinged = now;
     if (mate) {
-        uint64_t theirs = tern_fabric_record_called(shm_recorder(mate), w->c->mark, w->op);
+        uint64_t theirs = tern_flight_find_call(shm_recorder(mate), w->c->mark, w->op);
         if (theirs && theirs != w->desc)
             return tern_fabric_agree_blame(w->c, w->op, err);
     } else {
@@ -462,8 +462,8 @@ static int look(struct waiter *w, int member, int64_t now, struct tern_err *err)
 {
     struct tern_fabric *f = w->c->f;
 
-    tern_fabric_record_state(f->recorder, w->record, RECORD_WAITING, w->c->world[member]);
-    tern_fabric_record_waits(f, now - w->start);
+    tern_flight_set_state(f->flight.recorder, w->record, TERN_FLIGHT_WAITING, w->c->world[member]);
+    tern_flight_write_waiting(&f->flight, now - w->start);
     tern_fabric_cross_wait(w->c);
     return notice(w, member, now, err);
 }
@@ -489,7 +489,8 @@ int tern_fabric_wait_glance(struct tern_fabric *f, struct tern_err *err)
     }
     if (now - w->looked <= LOOK_NS || notice(w, c->waits_for, now, err) == 0)
         return 0;
-    tern_fabric_record_state(f->recorder, w->record, RECORD_WAITING, c->world[c->waits_for]);
+    tern_flight_set_state(f->flight.recorder, w->record, TERN_FLIGHT_WAITING,
+                          c->world[c->waits_for]);
     return -1;
 }
 

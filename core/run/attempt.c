@@ -332,7 +332,7 @@ static void tell_dumps(const struct tern_run_result *result)
 
     if (pattern && result->status != TERN_OK && result->status != TERN_CONTINUED &&
         result->status != TERN_HALTED && glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
-        tern_info("`tern fabric autopsy %s` tells which rank was missing where", dir);
+        tern_info("`tern fabric flight-report %s` tells which rank was missing where", dir);
     globfree(&found);
     free(pattern);
 }

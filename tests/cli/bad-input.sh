@@ -26,7 +26,7 @@ for f in nowhere noise empty; do
     refused tern logs x --ledger $f
     refused tern metric --spool $f a=1
     for verb in check up; do refused tern cluster $verb $f; done
-    refused tern fabric autopsy $f
+    refused tern fabric flight-report $f
 done
 refused tern data build --tokenizer "$T" -o x.tds nowhere
 refused tern data build --tokenizer "$T" -o x.tds noise

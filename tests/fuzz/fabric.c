@@ -417,8 +417,8 @@ static uint32_t a_label(void)
 
     if (k == 3)
         return pick(1u << 31);
-    return tern_fabric_call_hash(tern_fabric_call_pack(CALL_ALL_REDUCE, calls[k].type, calls[k].op,
-                                                       0, calls[k].count)) ^
+    return tern_call_hash(tern_call_pack(TERN_CALL_ALL_REDUCE, calls[k].type, calls[k].op, 0,
+                                         calls[k].count)) ^
            (pick(3) ? 0 : pick(256)) << 24;
 }
 

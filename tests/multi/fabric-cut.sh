@@ -48,7 +48,7 @@ else
     [ "$(grep -c 'code 75: rank [0-3] (node-[ab]) .* #[0-9]* of communicator 0' err)" = 4 ]
     ok $? "a partition is an error on every rank that names rank, node and operation" || sed 's/^/# /' err
     bound "$(slowest)" 4 "a partition: seconds, of a deadline of 3"
-    run tern fabric autopsy parted
+    run tern fabric flight-report parted
     status 0; out_has 'dumps of 4'
 fi
 tap_done

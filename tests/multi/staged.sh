@@ -32,7 +32,7 @@ L
 operations() { # STEPS: of all ranks by the end of the last one
     rm -rf dumps; mkdir dumps
     TERN_FABRIC_DUMP=dumps train 4 steps=$1 schedule.warmup=0
-    tern fabric autopsy dumps | sed -n 's/^last to come, of \([0-9]*\) operations.*/\1/p'
+    tern fabric flight-report dumps | sed -n 's/^last to come, of \([0-9]*\) operations.*/\1/p'
 }
 few=$(operations 5) more=$(operations 25)
 [ $((more - few)) = 60 ]; ok $? "20 steps of 4 data ranks are 60 operations (after 5: ${few:-none}, after 25: ${more:-none})"

@@ -144,10 +144,10 @@ done)
 kill -9 $victim; wait $pid; rc=$? cmd="tern run, a rank killed"
 status 75
 err_has 'tells which rank was missing where'
-run tern fabric autopsy ledger5/runs/*/logs/1
+run tern fabric flight-report ledger5/runs/*/logs/1
 status 0
 head -n 1 out | grep -q 'for rank 1 (.*), which has no dump: it died or was cut off'
-ok $? "tern fabric autopsy names the rank" || sed 's/^/# /' out
+ok $? "tern fabric flight-report names the rank" || sed 's/^/# /' out
 rm -rf checkpoints
 
 # Another learning rate is another run.

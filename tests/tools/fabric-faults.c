@@ -13,6 +13,7 @@
  */
 #include "core/base/clock.h"
 #include "core/fabric/fabric.h"
+#include "core/flight/flight.h"
 
 #include <dirent.h>
 #include <poll.h>
@@ -39,7 +40,7 @@ static int say_error(const char *what)
 static void dump(int sig)
 {
     (void)sig;
-    tern_fabric_dump(false);
+    tern_flight_write(false);
 }
 
 static void pass(int sig)

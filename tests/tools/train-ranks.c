@@ -11,6 +11,7 @@
 #include "core/base/str.h"
 #include "core/inputs/inputs.h"
 #include "core/fabric/fabric.h"
+#include "core/flight/flight.h"
 #include "core/tensor/tensor.h"
 #include "core/train/train.h"
 
@@ -80,7 +81,7 @@ static void watch(void *ctx, uint64_t step, double loss)
         w->warm_staged = w->staged;
     }
     if (step == w->last_step)
-        tern_fabric_dump(false);
+        tern_flight_write(false);
     if (w->rank == 0)
         printf("%llu %.17g\n", (unsigned long long)step, loss);
 }

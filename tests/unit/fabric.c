@@ -231,14 +231,13 @@ static void calls_pack(void)
 {
     char text[80];
 
-    is(tern_fabric_call_text(
-           text, sizeof text,
-           tern_fabric_call_pack(CALL_ALL_REDUCE, TERN_BF16, TERN_AVG, 0, 1ull << 39)),
+    is(tern_call_text(text, sizeof text,
+                      tern_call_pack(TERN_CALL_ALL_REDUCE, TERN_BF16, TERN_AVG, 0, 1ull << 39)),
        "all_reduce bf16 avg 549755813888", "a call and its words");
-    is(tern_fabric_call_text(text, sizeof text,
-                             tern_fabric_call_pack(CALL_BROADCAST, TERN_U8, TERN_SUM, 65535, 3)),
+    is(tern_call_text(text, sizeof text,
+                      tern_call_pack(TERN_CALL_BROADCAST, TERN_U8, TERN_SUM, 65535, 3)),
        "broadcast u8 3 from 65535", "the highest root");
-    tern_fabric_call_text(text, sizeof text, ~0ull);
+    tern_call_text(text, sizeof text, ~0ull);
     ok(text[0] != '\0', "a call that cannot be still has words");
 }
 

@@ -60,12 +60,12 @@ static int shape(const int *node_of, int n)
         c[r] = tern_fabric_comm_shape(n, r, node_of, NULL);
     for (int a = ALGO_NONE; a < ALGO_COUNT; a++) {
         setenv("TERN_FABRIC_ALGORITHM", a ? tern_fabric_algorithm_name((enum algorithm)a) : "", 1);
-        for (int call = CALL_ALL_REDUCE; call <= CALL_BARRIER; call++)
+        for (int call = TERN_CALL_ALL_REDUCE; call <= TERN_CALL_BARRIER; call++)
             for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
-                struct task t = {.call = (enum call)call,
+                struct task t = {.call = (enum tern_call)call,
                                  .type = k % 2 ? TERN_F32 : TERN_BF16,
                                  .root = n / 2,
-                                 .count = call == CALL_BARRIER ? 1 : counts[k]};
+                                 .count = call == TERN_CALL_BARRIER ? 1 : counts[k]};
                 t.algorithm = tern_fabric_choose(c[0], &t, &m);
                 for (int r = 1; r < n; r++) /* all choose alike, wherever they sit */
                     wrong += tern_fabric_choose(c[r], &t, &m) != t.algorithm;
@@ -79,7 +79,7 @@ static int shape(const int *node_of, int n)
 }
 
 /* What the list of rank 0 of very many uses beyond the stage and the work space. */
-static size_t beyond(int size, int per_node, enum call call, const char *algorithm)
+static size_t beyond(int size, int per_node, enum tern_call call, const char *algorithm)
 {
     int *node_of = malloc((size_t)size * sizeof *node_of);
     struct model m = tern_fabric_model();
@@ -117,7 +117,7 @@ static size_t shortest(int size, int per_node, const char *algorithm)
 {
     int *node_of = malloc((size_t)size * sizeof *node_of);
     struct model m = tern_fabric_model();
-    struct task t = {.call = CALL_ALL_REDUCE, .type = TERN_F32, .count = 64 << 20};
+    struct task t = {.call = TERN_CALL_ALL_REDUCE, .type = TERN_F32, .count = 64 << 20};
     size_t least = SIZE_MAX;
 
     for (int r = 0; r < size; r++)
@@ -143,11 +143,11 @@ static void many_ranks(void)
         ok(least >= 32 << 10, "16 nodes of 32 ranks, %s: messages of %zu bytes and more", ways[i],
            least);
     }
-    for (int call = CALL_ALL_REDUCE; call <= CALL_ALL_GATHER; call++) {
-        size_t n = beyond(20000, 2, (enum call)call, "direct");
+    for (int call = TERN_CALL_ALL_REDUCE; call <= TERN_CALL_ALL_GATHER; call++) {
+        size_t n = beyond(20000, 2, (enum tern_call)call, "direct");
         ok(n == 0, "20000 ranks on two-rank nodes, call %d: %zu bytes too many", call, n);
     }
-    size_t n = beyond(65536, 1, CALL_ALL_REDUCE, "halving");
+    size_t n = beyond(65536, 1, TERN_CALL_ALL_REDUCE, "halving");
     ok(n == 0, "65536 ranks by halving: %zu bytes too many", n);
 }
 

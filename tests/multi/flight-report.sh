@@ -1,15 +1,14 @@
 #!/bin/bash
-# What ranks leave behind that differ, stop or are cut off, and what is said of it.
+# The dumps of ranks that differ, stop or are cut off, and the flight report on them.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/fabric.sh"
 R=$TOOLS/fabric-faults
 
-# What they leave behind, and what is said of it.
 export TERN_FABRIC_DUMP=$WORK/dumps
 look() { # WORDS NAME
-    run tern fabric autopsy dumps
+    run tern fabric flight-report dumps
     [ $rc = 0 ] && head -n 1 out | grep -qE -- "$1"
-    ok $? "autopsy: $2" || sed 's/^/# /' out err
+    ok $? "flight report: $2" || sed 's/^/# /' out err
 }
 TERN_FABRIC_SHARE=1 run timeout 60 "$R" differ 4 op
 look 'rank 3 \(.*\) called all_gather f32 64 #21 where rank.* called all_reduce f32 sum 4096 on communicator 0' "different calls"
@@ -30,24 +29,27 @@ TERN_DEADLINE=30 "$R" late 4 2>err & pid=$!
 trap - USR2
 asked() { # until all four wait, and have answered
     kill -USR2 $pid; sleep 0.1
-    tern fabric autopsy dumps 2>/dev/null | head -n 1 | grep -q '3 ranks wait'
+    tern fabric flight-report dumps 2>/dev/null | head -n 1 | grep -q '3 ranks wait'
 }
 until_true asked
 look '3 ranks wait, .* for rank 3 \(.*\), which was in no operation' "SIGUSR2, while one does not come"
 out_has 'ranks 0-2 are in all_reduce f32 sum 4096 #21'
-run tern fabric autopsy --json dumps
+run tern fabric flight-report --json dumps
 out_has '"culprit": 3'
 out_has '"waits_for": 3'
 kill -0 $pid; ok $? "and the ranks go on"
 kill $pid; wait $pid 2>/dev/null
+run tern fabric flight-report dumps; mv out new
+run tern fabric autopsy dumps
+cmp -s out new; ok $? "tern fabric autopsy, the name in tern 0.3, prints the flight report"
 
 head -c 700 dumps/fabric-rank-00001.tfr >cut && mv cut dumps/fabric-rank-00001.tfr
 look 'for rank 3' "a damaged dump does not stop it"
 out_has 'fabric-rank-00001.tfr: not a dump'
 mkdir empty
-run tern fabric autopsy empty
+run tern fabric flight-report empty
 status 2; one_line; err_has 'no fabric-rank'
-run tern fabric autopsy nosuch
+run tern fabric flight-report nosuch
 status 2; one_line
 
 run tern fabric info

@@ -1,4 +1,4 @@
-#include "core/fabric/dump.h"
+#include "core/flight/dump.h"
 
 #include "core/base/str.h"
 
@@ -23,18 +23,18 @@ static bool take(struct in *in, void *to, size_t n)
     return true;
 }
 
-static bool good_head(const struct record_head *h)
+static bool good_head(const struct tern_flight_head *h)
 {
     return h->size >= 1 && h->size <= DUMP_WORLD_MAX && h->rank >= 0 && h->rank < h->size &&
            h->written_by >= 0 && h->written_by < h->size && h->blamed >= -1 &&
            h->blamed < h->size && h->boot_ns >= 0 && h->boot_ns < TIME_MAX && h->wall_ns >= 0 &&
            h->wall_ns < TIME_MAX && h->n_names <= (uint32_t)h->size &&
-           h->n_comms <= RECORDER_COMMS && h->n_records <= RECORDER_RING;
+           h->n_comms <= TERN_FLIGHT_COMMS && h->n_records <= TERN_FLIGHT_RING;
 }
 
 static bool take_names(struct in *in, struct dump *d, uint32_t n)
 {
-    struct record_name name;
+    struct tern_flight_name name;
     int at = 0;
 
     d->nodes = calloc((size_t)d->size, sizeof *d->nodes);
@@ -51,11 +51,11 @@ static bool take_names(struct in *in, struct dump *d, uint32_t n)
 
 static bool take_comm(struct in *in, struct dump *d, struct dump_comm *c)
 {
-    struct record_comm r;
-    size_t fixed = offsetof(struct record_comm, runs);
+    struct tern_flight_comm r;
+    size_t fixed = offsetof(struct tern_flight_comm, runs);
 
     if (!take(in, &r, fixed) || !r.serial || r.size < 1 || r.size > d->size ||
-        r.n_runs > RECORDER_RUNS || !take(in, r.runs, r.n_runs * sizeof *r.runs))
+        r.n_runs > TERN_FLIGHT_RUNS || !take(in, r.runs, r.n_runs * sizeof *r.runs))
         return false;
     *c = (struct dump_comm){.serial = r.serial,
                             .mark = r.mark,
@@ -66,7 +66,7 @@ static bool take_comm(struct in *in, struct dump *d, struct dump_comm *c)
                             .ended = r.ended != 0};
     c->members = calloc((size_t)r.size, sizeof *c->members);
     for (uint32_t i = 0; c->members && i < r.n_runs; i++) {
-        const struct record_run *run = &r.runs[i];
+        const struct tern_flight_run *run = &r.runs[i];
         if (run->count < 1 || run->count > r.size - c->n_members)
             return false;
         for (int64_t k = 0; k < run->count; k++) {
@@ -82,15 +82,15 @@ static bool take_comm(struct in *in, struct dump *d, struct dump_comm *c)
 /* The ring's places are filled while it is read, so a few may be odd: those are left out. */
 static bool take_records(struct in *in, struct dump *d, uint32_t n, int64_t to_wall)
 {
-    struct record r;
+    struct tern_flight_record r;
 
     d->records = calloc(n ? n : 1, sizeof *d->records);
     for (uint32_t i = 0; d->records && i < n; i++) {
         if (!take(in, &r, sizeof r))
             return false;
-        if (!r.seq || r.state < RECORD_QUEUED || r.state > RECORD_FAILED || r.waits_for < -1 ||
-            r.waits_for >= d->size || r.begin_ns < 0 || r.begin_ns > TIME_MAX || r.end_ns < 0 ||
-            r.end_ns > TIME_MAX)
+        if (!r.seq || r.state < TERN_FLIGHT_QUEUED || r.state > TERN_FLIGHT_FAILED ||
+            r.waits_for < -1 || r.waits_for >= d->size || r.begin_ns < 0 || r.begin_ns > TIME_MAX ||
+            r.end_ns < 0 || r.end_ns > TIME_MAX)
             continue;
         d->records[d->n_records++] = (struct dump_record){
             .seq = r.seq,
@@ -101,7 +101,7 @@ static bool take_records(struct in *in, struct dump *d, uint32_t n, int64_t to_w
             .end_ns = r.end_ns ? r.end_ns + to_wall : 0,
             .comm = r.comm,
             .waits_for = r.waits_for,
-            .state = (enum record_state)r.state,
+            .state = (enum tern_flight_state)r.state,
         };
     }
     return d->records;
@@ -140,7 +140,7 @@ static void deal_records(struct dump *d)
     }
 }
 
-static bool take_all(struct in *in, struct dump *d, struct record_head h)
+static bool take_all(struct in *in, struct dump *d, struct tern_flight_head h)
 {
     if (!good_head(&h))
         return false;
@@ -161,29 +161,29 @@ static bool take_all(struct in *in, struct dump *d, struct record_head h)
             return false;
     if (!take_records(in, d, h.n_records, h.wall_ns - h.boot_ns))
         return false;
-    d->forgot = h.begun > RECORDER_RING;
+    d->forgot = h.begun > TERN_FLIGHT_RING;
     deal_records(d);
     return true;
 }
 
-struct dump *tern_fabric_dump_parse(const void *data, size_t len, struct tern_err *err)
+struct dump *tern_flight_dump_parse(const void *data, size_t len, struct tern_err *err)
 {
     struct dump *d = tern_alloc(1, sizeof *d, "a dump", err);
     struct in in = {data, len};
-    struct record_head h;
+    struct tern_flight_head h;
 
     if (!d)
         return NULL;
-    bool ours = take(&in, &h, sizeof h) && memcmp(h.magic, RECORDER_MAGIC, sizeof h.magic) == 0 &&
-                h.head_bytes == sizeof h;
+    bool ours = take(&in, &h, sizeof h) &&
+                memcmp(h.magic, TERN_FLIGHT_MAGIC, sizeof h.magic) == 0 && h.head_bytes == sizeof h;
     if (ours && take_all(&in, d, h))
         return d;
-    tern_fabric_dump_free(d);
+    tern_flight_dump_free(d);
     tern_err_set(err, TERN_USAGE, ours ? "a damaged dump" : "not a dump of this version of tern");
     return NULL;
 }
 
-void tern_fabric_dump_free(struct dump *d)
+void tern_flight_dump_free(struct dump *d)
 {
     if (!d)
         return;

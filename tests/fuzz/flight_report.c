@@ -1,7 +1,7 @@
 /* Dumps from anybody: each is refused in words or told about; nothing is read that is not there.
  * FUZZ_RUNS: how many sets of dumps. */
-#include "core/fabric/autopsy.h"
-#include "core/fabric/state.h"
+#include "core/flight/report.h"
+#include "core/flight/flight.h"
 
 #include "core/base/fs.h"
 #include "core/base/rand.h"
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum { RANKS = 4, CHANGES = 8 };
-static char dir[] = "/tmp/tern-fuzz-autopsy-XXXXXX";
+static char dir[] = "/tmp/tern-fuzz-flight-XXXXXX";
 static char *seeds[RANKS];
 static size_t lengths[RANKS];
 
@@ -22,37 +22,38 @@ static char *path_of(int rank)
 /* Three ranks wait for the last, which is elsewhere, in one of three ways. */
 static void make_seed(int rank, int way)
 {
-    struct recorder *r = aligned_alloc(64, sizeof *r);
-    struct peer peers[RANKS] = {0};
-    struct tern_fabric f = {.rank = rank, .size = RANKS, .peers = peers, .recorder = r};
+    struct tern_flight_recorder *r = aligned_alloc(64, sizeof *r);
+    char names[RANKS][TERN_FLIGHT_NAME] = {0};
+    struct tern_flight_rank ranks[RANKS] = {0};
+    struct tern_flight f = {.rank = rank, .size = RANKS, .recorder = r, .ranks = ranks};
     int world[RANKS] = {0, 1, 2, 3}, odd[2] = {1, 3};
-    struct tern_comm all = {.id = 0, .size = RANKS, .world = world};
-    struct tern_comm some = {.id = 1, .size = 2, .world = odd, .phase = 9};
+    uint32_t mark, some = 0;
 
     memset(r, 0, sizeof *r);
     r->blamed = way == 1 ? 3 : -1;
-    for (int i = 0; i < RANKS; i++)
-        snprintf(peers[i].node_name, sizeof peers[i].node_name, "node-%d", i / 2);
-    snprintf(f.dump_dir, sizeof f.dump_dir, "%s", dir);
-    snprintf(f.why.text, sizeof f.why.text, "rank 3 has ended");
-    tern_fabric_record_comm(r, &all);
+    for (int i = 0; i < RANKS; i++) {
+        snprintf(names[i], sizeof names[i], "node-%d", i / 2);
+        ranks[i].node_name = names[i];
+    }
+    snprintf(f.dir, sizeof f.dir, "%s", dir);
+    uint32_t all = tern_flight_comm_begin(r, 0, 0, world, RANKS, &mark);
     if (rank % 2)
-        tern_fabric_record_comm(r, &some);
-    uint64_t sum = tern_fabric_call_pack(CALL_ALL_REDUCE, TERN_F32, TERN_SUM, 0, 64);
-    uint64_t gather = tern_fabric_call_pack(CALL_ALL_GATHER, TERN_F32, TERN_SUM, 0, 64);
+        some = tern_flight_comm_begin(r, 1, 9, odd, 2, &mark);
+    uint64_t sum = tern_call_pack(TERN_CALL_ALL_REDUCE, TERN_F32, TERN_SUM, 0, 64);
+    uint64_t gather = tern_call_pack(TERN_CALL_ALL_GATHER, TERN_F32, TERN_SUM, 0, 64);
     for (uint64_t op = 1; op <= 6; op++) {
         if (rank == 3 && op == 6 && way == 0)
             break;
-        uint64_t h = tern_fabric_record_begin(
-            r, all.serial, op, rank == 3 && op == 6 && way == 2 ? gather : sum, RECORD_RUNNING);
+        uint64_t h = tern_flight_begin(r, all, op, rank == 3 && op == 6 && way == 2 ? gather : sum,
+                                       TERN_FLIGHT_RUNNING);
         if (op < 6)
-            tern_fabric_record_end(r, h, true);
+            tern_flight_end(r, h, true);
         else
-            tern_fabric_record_state(r, h, RECORD_WAITING, (rank + 1) % RANKS);
+            tern_flight_set_state(r, h, TERN_FLIGHT_WAITING, (rank + 1) % RANKS);
     }
     if (rank % 2)
-        tern_fabric_record_begin(r, some.serial, 1, gather, RECORD_RUNNING);
-    tern_fabric_record_failed(&f);
+        tern_flight_begin(r, some, 1, gather, TERN_FLIGHT_RUNNING);
+    tern_flight_write_failed(&f, "rank 3 has ended");
     free(r);
     char *path = path_of(rank);
     free(seeds[rank]);
@@ -100,10 +101,10 @@ int main(void)
             make_seed(r, i % 1000);
         for (int r = 0; r < RANKS; r++)
             put_changed((uint64_t)i, r);
-        struct tern_autopsy *a = tern_fabric_autopsy(dir, &err);
+        struct tern_flight_report *a = tern_flight_report_read(dir, &err);
         if (a) {
-            tern_fabric_autopsy_text(a, &text);
-            json_t *j = tern_fabric_autopsy_json(a);
+            tern_flight_report_text(a, &text);
+            json_t *j = tern_flight_report_json(a);
             char *dumped = json_dumps(j, 0);
             told += dumped && text.len > 0;
             free(dumped);
@@ -111,7 +112,7 @@ int main(void)
         } else if (!err.text[0]) {
             ok(0, "round %d: refused in words", i);
         }
-        tern_fabric_autopsy_free(a);
+        tern_flight_report_free(a);
         tern_buf_free(&text);
     }
     ok(told > n / 2, "%d sets of dumps, %d told about", n, told);

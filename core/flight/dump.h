@@ -1,15 +1,15 @@
 /* A flight recorder's dump, read back.  Its bytes may be anybody's: nothing in here is larger than
  * what the file can hold, every rank is one of the world, and every time can be added to another.
  */
-#ifndef TERN_FABRIC_DUMP_H
-#define TERN_FABRIC_DUMP_H
+#ifndef TERN_FLIGHT_DUMP_H
+#define TERN_FLIGHT_DUMP_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/base/err.h"
-#include "core/fabric/recorder.h"
+#include "core/flight/flight.h"
 
 enum { DUMP_WORLD_MAX = 1 << 16, DUMP_BYTES_MAX = 8 << 20 };
 
@@ -18,7 +18,7 @@ struct dump_record {
     int64_t begin_ns, end_ns; /* wall clock; end 0: not ended when the dump was written */
     uint32_t comm;
     int waits_for;
-    enum record_state state;
+    enum tern_flight_state state;
 };
 
 struct dump_comm {
@@ -35,8 +35,8 @@ struct dump_comm {
 struct dump {
     int rank, size, pid, written_by, blamed;
     int64_t wall_ns;
-    char why[RECORDER_WHY];
-    char (*nodes)[RECORDER_NAME]; /* [size] */
+    char why[TERN_FLIGHT_WHY];
+    char (*nodes)[TERN_FLIGHT_NAME]; /* [size] */
     struct dump_comm *comms;
     int n_comms;
     struct dump_record *records; /* by communicator, operation, age */
@@ -45,7 +45,7 @@ struct dump {
 };
 
 /* NULL with `err`, which does not name the file. */
-struct dump *tern_fabric_dump_parse(const void *data, size_t len, struct tern_err *err);
-void tern_fabric_dump_free(struct dump *d);
+struct dump *tern_flight_dump_parse(const void *data, size_t len, struct tern_err *err);
+void tern_flight_dump_free(struct dump *d);
 
 #endif

@@ -1,13 +1,13 @@
-/* What an autopsy is made of, for the files that make it and put it into words. */
-#ifndef TERN_FABRIC_AUTOPSY_STATE_H
-#define TERN_FABRIC_AUTOPSY_STATE_H
+/* What a flight report is made of, for the files that make it and put it into words. */
+#ifndef TERN_FLIGHT_REPORT_STATE_H
+#define TERN_FLIGHT_REPORT_STATE_H
 
 #include "core/base/str.h"
-#include "core/fabric/dump.h"
+#include "core/flight/dump.h"
 
 enum {
-    AUTOPSY_PARTS = 12, /* kinds of trouble in one communicator that are told apart */
-    AUTOPSY_SLOW = 3,   /* ranks named as the slowest */
+    REPORT_PARTS = 12, /* kinds of trouble in one communicator that are told apart */
+    REPORT_SLOW = 3,   /* ranks named as the slowest */
 };
 
 enum part_kind {
@@ -21,7 +21,7 @@ enum part_kind {
 struct part { /* members of a communicator of whom the same can be said */
     enum part_kind kind;
     uint64_t desc;
-    enum record_state state;
+    enum tern_flight_state state;
     int waits_for;
     double seconds;   /* in it so far, or until it failed: the longest of them */
     uint64_t left_op; /* BEHIND: its last, 0 for none; ended at left_ns, the last of them */
@@ -38,7 +38,7 @@ struct place { /* a communicator in which not all is well */
     int *members, n;   /* ascending */
     uint64_t finished; /* the last operation that all members with a dump have finished */
     uint64_t op;       /* the first that some have not */
-    struct part parts[AUTOPSY_PARTS];
+    struct part parts[REPORT_PARTS];
     int n_parts;
     bool differ; /* in what they called as `op` */
 };
@@ -60,12 +60,12 @@ enum culprit_kind {
     CULPRIT_LOST, /* waits for one that has finished it, or does not know for whom */
 };
 
-struct tern_autopsy {
+struct tern_flight_report {
     char *dir;
     struct tern_buf bad; /* lines: files that are no dumps */
     int size;
-    char (*nodes)[RECORDER_NAME]; /* [size] */
-    struct dump **dumps;          /* [size] or NULL */
+    char (*nodes)[TERN_FLIGHT_NAME]; /* [size] */
+    struct dump **dumps;             /* [size] or NULL */
     int n_dumps;
     struct place *places;
     int n_places;
@@ -74,7 +74,7 @@ struct tern_autopsy {
     int place;           /* index, or -1 */
     int n_waiting;       /* whose chain ends there */
     int *chain, n_chain; /* a longest of those chains, culprit last */
-    struct slow slow[AUTOPSY_SLOW];
+    struct slow slow[REPORT_SLOW];
     int n_slow;
     uint64_t compared; /* operations whose comers could be compared */
 };

@@ -1,5 +1,5 @@
-#include "core/fabric/autopsy.h"
-#include "core/fabric/autopsy_state.h"
+#include "core/flight/report.h"
+#include "core/flight/report_state.h"
 
 #include "core/base/fs.h"
 
@@ -13,7 +13,7 @@
 static void free_dumps(struct dump **dumps, int n)
 {
     for (int i = 0; i < n; i++)
-        tern_fabric_dump_free(dumps[i]);
+        tern_flight_dump_free(dumps[i]);
     free(dumps);
 }
 
@@ -26,7 +26,7 @@ static struct dump *load(const char *dir, const char *name, struct tern_buf *bad
 
     if (tern_fs_read(path, DUMP_BYTES_MAX, &data, &len, &err) < 0)
         tern_buf_printf(bad, "%s\n", err.text);
-    else if (!(d = tern_fabric_dump_parse(data, len, &err)))
+    else if (!(d = tern_flight_dump_parse(data, len, &err)))
         tern_buf_printf(bad, "%s: %s\n", path, err.text);
     free(data);
     free(path);
@@ -44,7 +44,8 @@ static int is_dump(const struct dirent *e)
 }
 
 /* The newest one tells how many ranks there are; of two of one rank the newer one counts. */
-static int place_dumps(struct tern_autopsy *a, struct dump **found, int n, struct tern_err *err)
+static int place_dumps(struct tern_flight_report *a, struct dump **found, int n,
+                       struct tern_err *err)
 {
     int64_t newest = -1;
     int strange = 0;
@@ -68,7 +69,7 @@ static int place_dumps(struct tern_autopsy *a, struct dump **found, int n, struc
             found[i]->nodes = NULL;
         }
         a->n_dumps += !*at;
-        tern_fabric_dump_free(*at);
+        tern_flight_dump_free(*at);
         *at = found[i];
         found[i] = NULL;
     }
@@ -78,7 +79,7 @@ static int place_dumps(struct tern_autopsy *a, struct dump **found, int n, struc
     return 0;
 }
 
-static int read_all(struct tern_autopsy *a, const char *dir, struct tern_err *err)
+static int read_all(struct tern_flight_report *a, const char *dir, struct tern_err *err)
 {
     struct dirent **names = NULL;
     int n_names = scandir(dir, &names, is_dump, by_name), n = 0, rc = -1;
@@ -160,7 +161,7 @@ static int add_part(struct place *p, int rank, const struct part *is, struct ter
 
     while (at < p->parts + p->n_parts && !same_part(at, is))
         at++;
-    if (at == p->parts + AUTOPSY_PARTS)
+    if (at == p->parts + REPORT_PARTS)
         at--;
     if (at == p->parts + p->n_parts) {
         p->n_parts++;
@@ -182,7 +183,7 @@ static struct part part_of(const struct view *v, uint64_t op)
     const struct dump_record *r = find(v->c, op);
 
     if (r) {
-        is.kind = r->state == RECORD_DONE ? PART_FINISHED : PART_IN;
+        is.kind = r->state == TERN_FLIGHT_DONE ? PART_FINISHED : PART_IN;
         is.desc = r->desc;
         is.state = r->state;
         is.waits_for = r->waits_for;
@@ -204,8 +205,8 @@ static struct part part_of(const struct view *v, uint64_t op)
     return is;
 }
 
-static int set_members(struct place *p, const struct tern_autopsy *a, const struct view *v, int n,
-                       struct tern_err *err)
+static int set_members(struct place *p, const struct tern_flight_report *a, const struct view *v,
+                       int n, struct tern_err *err)
 {
     bool *in = tern_alloc((size_t)a->size, sizeof *in, "the members", err);
 
@@ -233,7 +234,7 @@ static bool first_open(const struct view *v, int n, uint64_t *op)
     for (int i = 0; i < n; i++)
         for (int k = 0; k < v[i].c->n_records; k++) {
             const struct dump_record *r = &v[i].c->records[k];
-            if (r->state != RECORD_DONE && (!any || r->op < *op)) {
+            if (r->state != TERN_FLIGHT_DONE && (!any || r->op < *op)) {
                 *op = r->op;
                 any = true;
             }
@@ -254,7 +255,7 @@ static void look_for_difference(struct place *p)
     }
 }
 
-static int look_at(struct tern_autopsy *a, struct place *p, const struct view *v, int n,
+static int look_at(struct tern_flight_report *a, struct place *p, const struct view *v, int n,
                    struct tern_err *err)
 {
     int next = 0;
@@ -294,7 +295,7 @@ static const struct dump_record *open_record(const struct dump *d)
         bool waits = r->waits_for >= 0,
              better = !best || waits > (best->waits_for >= 0) ||
                       (waits == (best->waits_for >= 0) && r->seq > best->seq);
-        if (r->state != RECORD_DONE && better)
+        if (r->state != TERN_FLIGHT_DONE && better)
             best = r;
     }
     return best;
@@ -302,8 +303,8 @@ static const struct dump_record *open_record(const struct dump *d)
 
 /* From `rank` along whom each waits for; where it ends and why.  `chain` has room for all ranks,
  * `seen` tells who was in one of mark `round`. */
-static int follow(const struct tern_autopsy *a, const struct dump_record *const *open, int rank,
-                  int *chain, int *n, int *seen, enum culprit_kind *why)
+static int follow(const struct tern_flight_report *a, const struct dump_record *const *open,
+                  int rank, int *chain, int *n, int *seen, enum culprit_kind *why)
 {
     const int round = rank + 1;
 
@@ -339,7 +340,7 @@ static bool is_member(const struct place *p, int rank)
 /* The one for whom most wait.  A rank that was told of the failure between two waits has a chain
  * that ends at once and says nothing: it is the culprit only where there is no other, and else
  * waited, through the others of its operation, for the one they waited for. */
-static void choose_culprit(struct tern_autopsy *a, const struct verdict *ends)
+static void choose_culprit(struct tern_flight_report *a, const struct verdict *ends)
 {
     int most = 0;
 
@@ -360,7 +361,7 @@ static void choose_culprit(struct tern_autopsy *a, const struct verdict *ends)
     }
 }
 
-static int follow_all(struct tern_autopsy *a, struct tern_err *err)
+static int follow_all(struct tern_flight_report *a, struct tern_err *err)
 {
     size_t n = (size_t)a->size;
     const struct dump_record **open = tern_alloc(n, sizeof *open, "the chains", err);
@@ -408,7 +409,7 @@ static bool has_rank(const struct part *x, int rank)
 }
 
 /* Different calls explain everything that comes after them. */
-static void judge(struct tern_autopsy *a)
+static void judge(struct tern_flight_report *a)
 {
     a->place = -1;
     for (int i = 0; i < a->n_places && a->kind != CULPRIT_DIFFERS; i++) {
@@ -432,7 +433,7 @@ struct lateness {
     double seconds;
 };
 
-static void compare_comers(struct tern_autopsy *a, const struct view *v, int n, int *at,
+static void compare_comers(struct tern_flight_report *a, const struct view *v, int n, int *at,
                            struct lateness *late)
 {
     if (n < 2 || n != v->c->size)
@@ -474,7 +475,7 @@ static int by_seconds(const void *a, const void *b)
 
 /* ---------------------------------------------------------------- all of it */
 
-static int look_at_all(struct tern_autopsy *a, struct view *v, int n, struct tern_err *err)
+static int look_at_all(struct tern_flight_report *a, struct view *v, int n, struct tern_err *err)
 {
     struct lateness *late = tern_alloc((size_t)a->size, sizeof *late, "the ranks", err);
     int *at = tern_alloc((size_t)n + 1, sizeof *at, "the ranks", err), rc = -1;
@@ -497,7 +498,7 @@ static int look_at_all(struct tern_autopsy *a, struct view *v, int n, struct ter
             goto out;
     }
     qsort(late, (size_t)a->size, sizeof *late, by_seconds);
-    for (int i = 0; i < AUTOPSY_SLOW && i < a->size && late[i].times; i++)
+    for (int i = 0; i < REPORT_SLOW && i < a->size && late[i].times; i++)
         a->slow[a->n_slow++] = (struct slow){late[i].rank, late[i].times, late[i].seconds};
     rc = 0;
 out:
@@ -506,9 +507,9 @@ out:
     return rc;
 }
 
-struct tern_autopsy *tern_fabric_autopsy(const char *dir, struct tern_err *err)
+struct tern_flight_report *tern_flight_report_read(const char *dir, struct tern_err *err)
 {
-    struct tern_autopsy *a = tern_alloc(1, sizeof *a, "the autopsy", err);
+    struct tern_flight_report *a = tern_alloc(1, sizeof *a, "the flight report", err);
     struct view *v = NULL;
     int n = 0, rc = -1;
 
@@ -534,11 +535,11 @@ out:
     free(v);
     if (rc == 0)
         return a;
-    tern_fabric_autopsy_free(a);
+    tern_flight_report_free(a);
     return NULL;
 }
 
-void tern_fabric_autopsy_free(struct tern_autopsy *a)
+void tern_flight_report_free(struct tern_flight_report *a)
 {
     if (!a)
         return;

@@ -1,7 +1,6 @@
-/* Whom an autopsy names, by dumps of four ranks that are made here. */
-#include "core/fabric/autopsy.h"
-#include "core/fabric/recorder.h"
-#include "core/fabric/state.h"
+/* Which rank a flight report names, by dumps of four ranks that are made here. */
+#include "core/flight/report.h"
+#include "core/flight/flight.h"
 
 #include "core/base/fs.h"
 #include "core/base/str.h"
@@ -11,44 +10,45 @@
 #include <string.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/tern-autopsy-XXXXXX";
+static char dir[] = "/tmp/tern-flight-XXXXXX";
 
 enum { RANKS = 4 };
 
 /* Rank `rank` in its 21st all-reduce, waiting for rank `waits_for`; -1: for nobody just then. */
 static void dump_of(int rank, int waits_for)
 {
-    struct record_head h = {.magic = RECORDER_MAGIC,
-                            .head_bytes = sizeof h,
-                            .rank = rank,
-                            .size = RANKS,
-                            .pid = 100 + rank,
-                            .written_by = rank,
-                            .blamed = -1,
-                            .boot_ns = 2000000000,
-                            .wall_ns = 2000000000,
-                            .begun = 1,
-                            .n_names = 1,
-                            .n_comms = 1,
-                            .n_records = 1};
-    struct record_name name = {.count = RANKS, .node = "node"};
-    struct record_comm comm = {.serial = 1, .mark = 77, .size = RANKS, .n_runs = 1};
-    struct record_run run = {.first = 0, .stride = 1, .count = RANKS};
-    struct record r = {.seq = 1,
-                       .op = 21,
-                       .desc = tern_fabric_call_pack(CALL_ALL_REDUCE, TERN_F32, TERN_SUM, 0, 100),
-                       .begin_ns = 1000000000,
-                       .end_ns = 1500000000,
-                       .comm = 1,
-                       .waits_for = waits_for,
-                       .state = RECORD_FAILED};
+    struct tern_flight_head h = {.magic = TERN_FLIGHT_MAGIC,
+                                 .head_bytes = sizeof h,
+                                 .rank = rank,
+                                 .size = RANKS,
+                                 .pid = 100 + rank,
+                                 .written_by = rank,
+                                 .blamed = -1,
+                                 .boot_ns = 2000000000,
+                                 .wall_ns = 2000000000,
+                                 .begun = 1,
+                                 .n_names = 1,
+                                 .n_comms = 1,
+                                 .n_records = 1};
+    struct tern_flight_name name = {.count = RANKS, .node = "node"};
+    struct tern_flight_comm comm = {.serial = 1, .mark = 77, .size = RANKS, .n_runs = 1};
+    struct tern_flight_run run = {.first = 0, .stride = 1, .count = RANKS};
+    struct tern_flight_record r = {
+        .seq = 1,
+        .op = 21,
+        .desc = tern_call_pack(TERN_CALL_ALL_REDUCE, TERN_F32, TERN_SUM, 0, 100),
+        .begin_ns = 1000000000,
+        .end_ns = 1500000000,
+        .comm = 1,
+        .waits_for = waits_for,
+        .state = TERN_FLIGHT_FAILED};
     char *path = tern_strf("%s/fabric-rank-%05d.tfr", dir, rank);
     FILE *f = fopen(path, "w");
 
     if (f) {
         fwrite(&h, sizeof h, 1, f);
         fwrite(&name, sizeof name, 1, f);
-        fwrite(&comm, offsetof(struct record_comm, runs), 1, f);
+        fwrite(&comm, offsetof(struct tern_flight_comm, runs), 1, f);
         fwrite(&run, sizeof run, 1, f);
         fwrite(&r, sizeof r, 1, f);
         fclose(f);
@@ -71,16 +71,16 @@ static void verdict(const int waits_for[RANKS], const char *expect)
         if (waits_for[r] != ABSENT)
             dump_of(r, waits_for[r]);
     }
-    struct tern_autopsy *a = tern_fabric_autopsy(dir, &err);
+    struct tern_flight_report *a = tern_flight_report_read(dir, &err);
     if (a)
-        tern_fabric_autopsy_text(a, &text);
+        tern_flight_report_text(a, &text);
     char *line = text.data ? strndup(text.data, strcspn(text.data, "\n")) : NULL;
     ok(line && strcmp(line, expect) == 0, "%s", expect);
     if (!line || strcmp(line, expect) != 0)
         printf("# %s\n", line ? line : err.text);
     free(line);
     tern_buf_free(&text);
-    tern_fabric_autopsy_free(a);
+    tern_flight_report_free(a);
 }
 
 int main(void)

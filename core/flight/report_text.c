@@ -1,6 +1,5 @@
-#include "core/fabric/autopsy.h"
-#include "core/fabric/autopsy_state.h"
-#include "core/fabric/state.h"
+#include "core/flight/report.h"
+#include "core/flight/report_state.h"
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
@@ -12,17 +11,17 @@
 
 enum { NAMES = 300 }; /* bytes for a list of ranks */
 
-static const char *node_of(const struct tern_autopsy *a, int rank)
+static const char *node_of(const struct tern_flight_report *a, int rank)
 {
     return a->nodes ? a->nodes[rank] : "";
 }
 
 /* "rank 3 (node-2)", "ranks 0-2". */
-static char *name(const struct tern_autopsy *a, const int *ranks, int n, char to[NAMES])
+static char *name(const struct tern_flight_report *a, const int *ranks, int n, char to[NAMES])
 {
     char list[200];
 
-    tern_fabric_ranks_text(list, sizeof list, ranks, n);
+    tern_flight_ranks_text(list, sizeof list, ranks, n);
     if (n == 1)
         snprintf(to, NAMES, "rank %s (%s)", list, node_of(a, ranks[0]));
     else
@@ -30,7 +29,7 @@ static char *name(const struct tern_autopsy *a, const int *ranks, int n, char to
     return to;
 }
 
-static char *name_one(const struct tern_autopsy *a, int rank, char to[NAMES])
+static char *name_one(const struct tern_flight_report *a, int rank, char to[NAMES])
 {
     return name(a, &rank, 1, to);
 }
@@ -49,21 +48,22 @@ static char *time_of_day(char to[32], int64_t wall_ns)
 }
 
 static const char *const state_names[] = {
-    [RECORD_QUEUED] = "queued", [RECORD_RUNNING] = "running", [RECORD_WAITING] = "waiting",
-    [RECORD_DONE] = "done",     [RECORD_FAILED] = "failed",
+    [TERN_FLIGHT_QUEUED] = "queued",   [TERN_FLIGHT_RUNNING] = "running",
+    [TERN_FLIGHT_WAITING] = "waiting", [TERN_FLIGHT_DONE] = "done",
+    [TERN_FLIGHT_FAILED] = "failed",
 };
 
 /* ---------------------------------------------------------------- a communicator */
 
-static void part_text(const struct tern_autopsy *a, const struct place *p, const struct part *x,
-                      struct tern_buf *to)
+static void part_text(const struct tern_flight_report *a, const struct place *p,
+                      const struct part *x, struct tern_buf *to)
 {
     char who[NAMES], other[NAMES], call[100], at[32];
     const bool one = x->n == 1;
     unsigned long long op = p->op;
 
     tern_buf_printf(to, "  %s ", name(a, x->ranks, x->n, who));
-    tern_fabric_call_text(call, sizeof call, x->desc);
+    tern_call_text(call, sizeof call, x->desc);
     if (x->kind == PART_NO_DUMP) {
         tern_buf_printf(to, "%s no dump: %s died or %s cut off\n", one ? "has" : "have",
                         one ? "it" : "they", one ? "was" : "were");
@@ -78,9 +78,10 @@ static void part_text(const struct tern_autopsy *a, const struct place *p, const
                         (unsigned long long)x->left_op, time_of_day(at, x->left_ns), op);
     } else {
         tern_buf_printf(to, "%s in %s #%llu for %.1f s",
-                        x->state == RECORD_FAILED ? (one ? "was" : "were") : (one ? "is" : "are"),
+                        x->state == TERN_FLIGHT_FAILED ? (one ? "was" : "were")
+                                                       : (one ? "is" : "are"),
                         call, op, x->seconds);
-        if (x->state == RECORD_QUEUED)
+        if (x->state == TERN_FLIGHT_QUEUED)
             tern_buf_puts(to, ", behind another operation");
         if (x->waits_for >= 0)
             tern_buf_printf(to, ", waiting for %s", name_one(a, x->waits_for, other));
@@ -88,7 +89,8 @@ static void part_text(const struct tern_autopsy *a, const struct place *p, const
     }
 }
 
-static void place_text(const struct tern_autopsy *a, const struct place *p, struct tern_buf *to)
+static void place_text(const struct tern_flight_report *a, const struct place *p,
+                       struct tern_buf *to)
 {
     char who[NAMES];
 
@@ -125,9 +127,10 @@ static int callers(const struct place *p, uint64_t desc, int *ranks)
 }
 
 /* "rank 3 (node-2) called all_gather f32 64 #21 where ranks 0-2 called ...": the most last. */
-static void differ_text(const struct tern_autopsy *a, const struct place *p, struct tern_buf *to)
+static void differ_text(const struct tern_flight_report *a, const struct place *p,
+                        struct tern_buf *to)
 {
-    uint64_t descs[AUTOPSY_PARTS];
+    uint64_t descs[REPORT_PARTS];
     char who[NAMES], call[100];
     int *ranks = calloc((size_t)p->n, sizeof *ranks), n = 0, most = 0, most_n = 0;
 
@@ -146,18 +149,17 @@ static void differ_text(const struct tern_autopsy *a, const struct place *p, str
             continue;
         name(a, ranks, callers(p, descs[k], ranks), who);
         tern_buf_printf(to, "%s%s called %s #%llu", told++ ? ", " : "", who,
-                        tern_fabric_call_text(call, sizeof call, descs[k]),
-                        (unsigned long long)p->op);
+                        tern_call_text(call, sizeof call, descs[k]), (unsigned long long)p->op);
     }
     if (n) {
         name(a, ranks, callers(p, descs[most], ranks), who);
         tern_buf_printf(to, " where %s called %s on communicator %d", who,
-                        tern_fabric_call_text(call, sizeof call, descs[most]), p->id);
+                        tern_call_text(call, sizeof call, descs[most]), p->id);
     }
     free(ranks);
 }
 
-static void chain_text(const struct tern_autopsy *a, struct tern_buf *to)
+static void chain_text(const struct tern_flight_report *a, struct tern_buf *to)
 {
     if (a->n_chain < 3)
         return;
@@ -174,7 +176,7 @@ static void chain_text(const struct tern_autopsy *a, struct tern_buf *to)
     tern_buf_puts(to, ")");
 }
 
-static void verdict_text(const struct tern_autopsy *a, struct tern_buf *to)
+static void verdict_text(const struct tern_flight_report *a, struct tern_buf *to)
 {
     char who[NAMES], other[NAMES];
     const char *by = "";
@@ -210,7 +212,7 @@ static void verdict_text(const struct tern_autopsy *a, struct tern_buf *to)
 /* ---------------------------------------------------------------- what they said */
 
 /* The ranks whose words are those of `rank`, unless a lower one has said them; their number. */
-static int same_words(const struct tern_autopsy *a, int rank, int *ranks)
+static int same_words(const struct tern_flight_report *a, int rank, int *ranks)
 {
     const char *why = a->dumps[rank] ? a->dumps[rank]->why : "";
     int n = 0;
@@ -227,7 +229,7 @@ static int same_words(const struct tern_autopsy *a, int rank, int *ranks)
 
 enum { SAID = 16 }; /* different errors told */
 
-static void missing(const struct tern_autopsy *a, int *ranks, int *n)
+static void missing(const struct tern_flight_report *a, int *ranks, int *n)
 {
     *n = 0;
     for (int r = 0; r < a->size; r++)
@@ -235,7 +237,7 @@ static void missing(const struct tern_autopsy *a, int *ranks, int *n)
             ranks[(*n)++] = r;
 }
 
-static void slow_text(const struct tern_autopsy *a, struct tern_buf *to)
+static void slow_text(const struct tern_flight_report *a, struct tern_buf *to)
 {
     char who[NAMES];
 
@@ -250,7 +252,7 @@ static void slow_text(const struct tern_autopsy *a, struct tern_buf *to)
     tern_buf_puts(to, "\n");
 }
 
-void tern_fabric_autopsy_text(const struct tern_autopsy *a, struct tern_buf *to)
+void tern_flight_report_text(const struct tern_flight_report *a, struct tern_buf *to)
 {
     int *ranks = calloc((size_t)a->size, sizeof *ranks), n = 0;
     char who[NAMES];
@@ -298,7 +300,7 @@ static json_t *part_json(const struct part *x)
     json_object_set_new(j, "is", json_string(kinds[x->kind]));
     if (x->desc)
         json_object_set_new(j, x->kind == PART_BEHIND ? "last_call" : "call",
-                            tern_json_text(tern_fabric_call_text(call, sizeof call, x->desc)));
+                            tern_json_text(tern_call_text(call, sizeof call, x->desc)));
     if (x->kind == PART_IN) {
         json_object_set_new(j, "state", json_string(state_names[x->state]));
         json_object_set_new(j, "seconds", tern_json_real(x->seconds));
@@ -325,7 +327,7 @@ static json_t *place_json(const struct place *p)
     return j;
 }
 
-static json_t *said_json(const struct tern_autopsy *a, int *ranks)
+static json_t *said_json(const struct tern_flight_report *a, int *ranks)
 {
     json_t *list = json_array();
 
@@ -341,7 +343,7 @@ static json_t *said_json(const struct tern_autopsy *a, int *ranks)
     return list;
 }
 
-json_t *tern_fabric_autopsy_json(const struct tern_autopsy *a)
+json_t *tern_flight_report_json(const struct tern_flight_report *a)
 {
     static const char *const kinds[] = {"none",   "different calls", "no dump", "not there",
                                         "killed", "circle",          "unknown"};

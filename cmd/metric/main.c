@@ -29,8 +29,8 @@ static ssize_t next_line(char line[static TERN_INTAKE_METRIC_LINE])
     return n == 0 && c == EOF ? -1 : n;
 }
 
-static int take_line(struct tern_spool *s, struct tern_intake_metric *m, char *line, ssize_t len,
-                     struct tern_err *err)
+static int take_line(struct tern_ledger_spool *s, struct tern_intake_metric *m, char *line,
+                     ssize_t len, struct tern_err *err)
 {
     tern_intake_metric_clear(m);
     if (len >= TERN_INTAKE_METRIC_LINE)
@@ -46,7 +46,7 @@ static int take_line(struct tern_spool *s, struct tern_intake_metric *m, char *l
 /* A line of standard input is what one call's arguments are.  A trainer that prints there is read
  * to its end, since it would not outlive who reads it, and may print other things: that is an error
  * only when nothing else came. */
-static int lines(struct tern_spool *s, struct tern_intake_metric *m, struct tern_err *err)
+static int lines(struct tern_ledger_spool *s, struct tern_intake_metric *m, struct tern_err *err)
 {
     static char line[TERN_INTAKE_METRIC_LINE];
     unsigned long number = 0, bad = 0, lost = 0;
@@ -102,7 +102,7 @@ static int run(int n_args, char **args, struct tern_err *err)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", *c))
             *c = '_';
     snprintf(writer, sizeof writer, "metric-%.40s-%d", host, (int)getpid());
-    struct tern_spool *s = tern_spool_open_dir(spool, writer, err);
+    struct tern_ledger_spool *s = tern_ledger_spool_open_dir(spool, writer, err);
     rc = s ? 0 : -1;
     if (rc == 0 && (r->n || r->checkpoint || r->resumed >= 0))
         rc = tern_intake_metric_record(s, r, err);
@@ -110,9 +110,9 @@ static int run(int n_args, char **args, struct tern_err *err)
         rc = lines(s, r, err);
 
     if (rc == 0)
-        rc = tern_spool_close(s, err);
+        rc = tern_ledger_spool_close(s, err);
     else
-        tern_spool_close(s, NULL);
+        tern_ledger_spool_close(s, NULL);
     free(r);
     return rc;
 }

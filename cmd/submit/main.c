@@ -105,11 +105,11 @@ static int run_id(const struct tern_recipe *r, char id[TERN_CKPT_ULID], struct t
     if (arrays.n)
         return 0;
     if (!r->checkpoint.dir)
-        return dry_run ? 0 : (tern_ulid_new(id), 0);
+        return dry_run ? 0 : (tern_ledger_ulid_new(id), 0);
     if (tern_ckpt_run_read(r->checkpoint.dir, id, NULL) == 0)
         return 0;
     id[0] = '\0';
-    return dry_run ? 0 : tern_ckpt_run_identity(r->checkpoint.dir, tern_ulid_new(id), err);
+    return dry_run ? 0 : tern_ckpt_run_identity(r->checkpoint.dir, tern_ledger_ulid_new(id), err);
 }
 
 static void compose(struct line *l, const struct request *q, int n_more, char **more)

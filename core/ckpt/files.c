@@ -61,7 +61,7 @@ void tern_ckpt_companions_free(struct tern_ckpt_file *files, size_t n)
 int tern_ckpt_file_read(const struct tern_ckpt *c, const char *name, char **data, size_t *len,
                         struct tern_err *err)
 {
-    const struct ckpt_extra *f = NULL;
+    const struct tern_ckpt_extra *f = NULL;
     uint8_t sha[TERN_SHA256_BYTES];
     char *text = NULL;
     size_t n;
@@ -75,7 +75,7 @@ int tern_ckpt_file_read(const struct tern_ckpt *c, const char *name, char **data
         free(path);
         return 1;
     }
-    rc = tern_fs_read(path, CKPT_FILE_MAX, &text, &n, err);
+    rc = tern_fs_read(path, TERN_CKPT_FILE_MAX, &text, &n, err);
     if (rc == 0 && f) {
         tern_sha256(text, n, sha);
         if (memcmp(sha, f->sha256, sizeof sha) != 0)

@@ -22,7 +22,7 @@
 /* A folder with more names than this is none of ours. */
 enum { NAMES_MAX = 1000000 };
 
-int ckpt_rename_new(const char *from, const char *to, struct tern_err *err)
+int tern_ckpt_rename_new(const char *from, const char *to, struct tern_err *err)
 {
     /* Where that is a plain rename, it replaces an empty folder only, and ours are never empty. */
     if (tern_fs_rename(from, to, /* only_new= */ true) == 0)
@@ -139,7 +139,7 @@ static int names_read(const char *dir, struct name **names, size_t *n, struct te
 
 /* ------------------------------------------------------------------ list and find */
 
-int ckpt_name_check(const struct tern_ckpt *c, const char *path, struct tern_err *err)
+int tern_ckpt_name_check(const struct tern_ckpt *c, const char *path, struct tern_err *err)
 {
     struct stat st;
     struct name n;
@@ -160,7 +160,7 @@ static struct tern_ckpt *open_named(const char *path, struct tern_err *err)
 {
     struct tern_ckpt *c = tern_ckpt_open(path, err);
 
-    if (c && ckpt_name_check(c, path, err) == 0)
+    if (c && tern_ckpt_name_check(c, path, err) == 0)
         return c;
     tern_ckpt_close(c);
     return NULL;
@@ -400,7 +400,7 @@ int tern_ckpt_mark_bad(const char *path, char **to, struct tern_err *err)
     for (unsigned k = 1; k < 1000; k++) {
         char *name = tern_strf("%s.bad-%u", path, k);
         if (!tern_fs_exists(name)) {
-            int rc = ckpt_rename_new(path, name, err);
+            int rc = tern_ckpt_rename_new(path, name, err);
             if (rc == 0)
                 rc = tern_fs_sync_parent(name, err);
             if (rc == 0 && to)
@@ -423,7 +423,7 @@ static int retire(const char *dir, const char *name, struct tern_err *err)
     tern_rand_system(&r, sizeof r);
     char *from = tern_fs_join(dir, name), *to = tern_strf("%s/.trash-%s-%08x", dir, name, r);
     char *manifest = tern_strf("%s/manifest.json", to);
-    int rc = ckpt_rename_new(from, to, err);
+    int rc = tern_ckpt_rename_new(from, to, err);
     if (rc == 0)
         rc = tern_fs_sync_dir(dir, err);
     if (rc == 0) {

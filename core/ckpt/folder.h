@@ -5,10 +5,10 @@
 #include "core/ckpt/ckpt.h"
 
 /* rename(2) that fails when `to` exists. */
-int ckpt_rename_new(const char *from, const char *to, struct tern_err *err);
+int tern_ckpt_rename_new(const char *from, const char *to, struct tern_err *err);
 
 /* Is what lies at `path` what its name says, if it has a checkpoint's name?  Not a link, and of the
  * step in the name. */
-int ckpt_name_check(const struct tern_ckpt *c, const char *path, struct tern_err *err);
+int tern_ckpt_name_check(const struct tern_ckpt *c, const char *path, struct tern_err *err);
 
 #endif

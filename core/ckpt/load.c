@@ -102,8 +102,9 @@ struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
     } else if (!S_ISDIR(st.st_mode)) {
         tern_err_set(err, TERN_USAGE, "%s: is no checkpoint: not a folder", path);
     } else if (!tern_ckpt_is_ours(path)) {
-        tern_err_set(err, TERN_USAGE, "%s: is no checkpoint: it has no %s", path, CKPT_MANIFEST);
-    } else if (ckpt_manifest_read(c, err) == 0 && sizes_check(c, err) == 0) {
+        tern_err_set(err, TERN_USAGE, "%s: is no checkpoint: it has no %s", path,
+                     TERN_CKPT_MANIFEST);
+    } else if (tern_ckpt_manifest_read(c, err) == 0 && sizes_check(c, err) == 0) {
         return c;
     }
     tern_ckpt_close(c);
@@ -112,7 +113,7 @@ struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
 
 bool tern_ckpt_is_ours(const char *dir)
 {
-    char *path = tern_strf("%s/%s", dir, CKPT_MANIFEST);
+    char *path = tern_strf("%s/%s", dir, TERN_CKPT_MANIFEST);
     bool is = tern_fs_exists(path);
 
     free(path);
@@ -121,7 +122,7 @@ bool tern_ckpt_is_ours(const char *dir)
 
 /* ------------------------------------------------------------------ Hugging Face folders */
 
-static int hf_header(const char *path, struct st_header *h, struct tern_err *err)
+static int hf_header(const char *path, struct tern_ckpt_st_header *h, struct tern_err *err)
 {
     int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
 
@@ -132,7 +133,7 @@ static int hf_header(const char *path, struct st_header *h, struct tern_err *err
             err->code = TERN_USAGE;
         return -1;
     }
-    int rc = st_header_read(fd, path, h, err);
+    int rc = tern_ckpt_st_header_read(fd, path, h, err);
     close(fd);
     return rc;
 }
@@ -144,7 +145,7 @@ static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
 {
     size_t max = json_object_size(map);
     char *path = tern_strf("%s/%s", c->path, name);
-    struct st_header h = {0};
+    struct tern_ckpt_st_header h = {0};
     struct tern_again a = {0};
     int rc;
 
@@ -161,7 +162,7 @@ static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
             goto out;
         max = h.n;
     }
-    c->shards[c->n_shards++] = (struct ckpt_shard){
+    c->shards[c->n_shards++] = (struct tern_ckpt_shard){
         .name = tern_strdup(name), .bytes = h.file_size, .header_bytes = h.bytes, .fd = -1};
     for (size_t i = 0; i < h.n; i++) {
         const char *home =
@@ -172,7 +173,7 @@ static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
             tern_err_set(err, TERN_USAGE, "%s: more tensors than the index names", path);
             goto out;
         }
-        struct ckpt_entry *e = &c->entries[c->n_entries];
+        struct tern_ckpt_table_entry *e = &c->entries[c->n_entries];
         e->slices = tern_alloc(1, sizeof *e->slices, path, err);
         if (!e->slices)
             goto out;
@@ -186,7 +187,7 @@ static int hf_add_file(struct tern_ckpt *c, const char *name, const json_t *map,
     }
     rc = 0;
 out:
-    st_header_free(&h);
+    tern_ckpt_st_header_free(&h);
     free(path);
     return rc;
 }
@@ -228,7 +229,7 @@ static bool path_is_below(const char *path)
     bool good = copy && path[0] != '/' && path[0];
 
     for (char *s = copy ? strtok_r(copy, "/", &at) : NULL; s && good; s = strtok_r(NULL, "/", &at))
-        good = ckpt_name_is_plain(s);
+        good = tern_ckpt_name_is_plain(s);
     free(copy);
     return good;
 }
@@ -243,12 +244,12 @@ static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err 
         return -1;
     map = json_object_get(index, "weight_map");
     size_t n = json_object_size(map);
-    if (!json_is_object(map) || n == 0 || n > CKPT_ENTRIES_MAX) {
+    if (!json_is_object(map) || n == 0 || n > TERN_CKPT_ENTRIES_MAX) {
         tern_err_set(err, TERN_USAGE, "%s: has no weight_map", path);
         goto out;
     }
     c->entries = tern_alloc(n, sizeof *c->entries, path, err);
-    c->shards = tern_alloc(CKPT_SHARDS_MAX, sizeof *c->shards, path, err);
+    c->shards = tern_alloc(TERN_CKPT_SHARDS_MAX, sizeof *c->shards, path, err);
     if (!c->entries || !c->shards)
         goto out;
     json_object_foreach(map, tensor, v)
@@ -261,8 +262,9 @@ static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err 
         }
         if (has_shard(c, file))
             continue;
-        if (c->n_shards == CKPT_SHARDS_MAX) {
-            tern_err_set(err, TERN_USAGE, "%s: names more than %d files", path, CKPT_SHARDS_MAX);
+        if (c->n_shards == TERN_CKPT_SHARDS_MAX) {
+            tern_err_set(err, TERN_USAGE, "%s: names more than %d files", path,
+                         TERN_CKPT_SHARDS_MAX);
             goto out;
         }
         char *whole = tern_fs_join(c->path, file);
@@ -271,13 +273,13 @@ static int hf_open_index(struct tern_ckpt *c, const char *path, struct tern_err 
         if (!skip && hf_add_file(c, file, map, err) < 0)
             goto out;
     }
-    if (ckpt_table_check(c, err) < 0) {
+    if (tern_ckpt_table_check(c, err) < 0) {
         tern_err_prefix(err, "%s", path);
         goto out;
     }
     json_object_foreach(map, tensor, v)
     {
-        if (!ckpt_entry_find(c, tensor) && !may_be_absent(tensor)) {
+        if (!tern_ckpt_table_find(c, tensor) && !may_be_absent(tensor)) {
             tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is not in %s", path, tensor,
                          json_string_value(v));
             goto out;
@@ -294,7 +296,7 @@ static int hf_open_single(struct tern_ckpt *c, struct tern_err *err)
     c->shards = tern_alloc(1, sizeof *c->shards, c->path, err);
     if (!c->shards || hf_add_file(c, "model.safetensors", NULL, err) < 0)
         return -1;
-    return ckpt_table_check(c, err);
+    return tern_ckpt_table_check(c, err);
 }
 
 struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err)
@@ -359,7 +361,7 @@ void tern_ckpt_info(const struct tern_ckpt *c, size_t i, struct tern_ckpt_info *
 
 bool tern_ckpt_find(const struct tern_ckpt *c, const char *name, struct tern_ckpt_info *info)
 {
-    const struct ckpt_entry *e = ckpt_entry_find(c, name);
+    const struct tern_ckpt_table_entry *e = tern_ckpt_table_find(c, name);
 
     if (e && info)
         *info = e->info;

@@ -13,17 +13,17 @@
 #define TAIL_END "\"}\n"
 enum { VERSION = 1, TAIL = sizeof TAIL_HEAD - 1 + 64 + sizeof TAIL_END - 1 };
 
-int ckpt_manifest_seal(const json_t *body, char **text, size_t *len, char digest[TERN_SHA256_HEX],
-                       struct tern_err *err)
+int tern_ckpt_manifest_seal(const json_t *body, char **text, size_t *len,
+                            char digest[TERN_SHA256_HEX], struct tern_err *err)
 {
     char *json = json_dumps(body, JSON_COMPACT);
     size_t n = json ? strlen(json) : 0;
     uint8_t sha[TERN_SHA256_BYTES];
 
-    if (!json || n > CKPT_MANIFEST_MAX - TAIL) {
+    if (!json || n > TERN_CKPT_MANIFEST_MAX - TAIL) {
         free(json);
         return tern_err_set(err, TERN_FAILED, "the manifest has %zu bytes (1 to %d)", n,
-                            CKPT_MANIFEST_MAX - TAIL);
+                            TERN_CKPT_MANIFEST_MAX - TAIL);
     }
     n--; /* the closing brace comes after the digest */
     tern_sha256(json, n, sha);
@@ -34,7 +34,7 @@ int ckpt_manifest_seal(const json_t *body, char **text, size_t *len, char digest
     return 0;
 }
 
-bool ckpt_name_is_plain(const char *name)
+bool tern_ckpt_name_is_plain(const char *name)
 {
     return name && *name && *name != '.' && !strchr(name, '/') && strlen(name) <= 255;
 }
@@ -94,16 +94,16 @@ static int read_shards(struct tern_ckpt *c, const char *path, struct tern_err *e
     const json_t *list = json_object_get(c->manifest, "shards");
     size_t n = json_array_size(list);
 
-    if (!json_is_array(list) || n == 0 || n > CKPT_SHARDS_MAX)
+    if (!json_is_array(list) || n == 0 || n > TERN_CKPT_SHARDS_MAX)
         return bad(path, "its list of shards", err);
     c->shards = tern_alloc(n, sizeof *c->shards, path, err);
     if (!c->shards)
         return -1;
     for (size_t i = 0; i < n; i++) {
-        struct ckpt_shard *s = &c->shards[i];
+        struct tern_ckpt_shard *s = &c->shards[i];
         const json_t *o = json_array_get(list, i);
         const char *name = json_string_value(json_object_get(o, "name"));
-        if (!ckpt_name_is_plain(name) || number(o, "bytes", &s->bytes) < 0 ||
+        if (!tern_ckpt_name_is_plain(name) || number(o, "bytes", &s->bytes) < 0 ||
             number(o, "header_bytes", &s->header_bytes) < 0 || s->header_bytes > s->bytes ||
             digest_of(o, "header_sha256", s->header_sha256) < 0)
             return bad(path, "an entry of its list of shards", err);
@@ -119,17 +119,17 @@ static int read_files(struct tern_ckpt *c, const char *path, struct tern_err *er
     const json_t *list = json_object_get(c->manifest, "files");
     size_t n = json_array_size(list);
 
-    if (!json_is_array(list) || n > CKPT_FILES_MAX)
+    if (!json_is_array(list) || n > TERN_CKPT_FILES_MAX)
         return bad(path, "its list of files", err);
     c->files = tern_alloc(n + 1, sizeof *c->files, path, err);
     if (!c->files)
         return -1;
     for (size_t i = 0; i < n; i++) {
-        struct ckpt_extra *f = &c->files[i];
+        struct tern_ckpt_extra *f = &c->files[i];
         const json_t *o = json_array_get(list, i);
         const char *name = json_string_value(json_object_get(o, "name"));
-        if (!ckpt_name_is_plain(name) || number(o, "bytes", &f->bytes) < 0 ||
-            f->bytes > CKPT_FILE_MAX || digest_of(o, "sha256", f->sha256) < 0)
+        if (!tern_ckpt_name_is_plain(name) || number(o, "bytes", &f->bytes) < 0 ||
+            f->bytes > TERN_CKPT_FILE_MAX || digest_of(o, "sha256", f->sha256) < 0)
             return bad(path, "an entry of its list of files", err);
         f->name = tern_strdup(name);
         c->n_files++;
@@ -137,11 +137,11 @@ static int read_files(struct tern_ckpt *c, const char *path, struct tern_err *er
     return 0;
 }
 
-static int read_slice(const json_t *o, int ndim, struct ckpt_slice *s)
+static int read_slice(const json_t *o, int ndim, struct tern_ckpt_slice *s)
 {
     uint64_t shard;
 
-    if (number(o, "shard", &shard) < 0 || shard >= CKPT_SHARDS_MAX ||
+    if (number(o, "shard", &shard) < 0 || shard >= TERN_CKPT_SHARDS_MAX ||
         number(o, "offset", &s->offset) < 0 ||
         numbers(json_object_get(o, "start"), ndim, s->start) < 0 ||
         numbers(json_object_get(o, "shape"), ndim, s->shape) < 0 ||
@@ -155,14 +155,14 @@ static int read_slice(const json_t *o, int ndim, struct ckpt_slice *s)
 static int read_array(struct tern_ckpt *c, const char *name, const json_t *o, const char *path,
                       struct tern_err *err)
 {
-    struct ckpt_entry *e = &c->entries[c->n_entries];
+    struct tern_ckpt_table_entry *e = &c->entries[c->n_entries];
     const char *dtype = json_string_value(json_object_get(o, "dtype"));
     const json_t *shape = json_object_get(o, "shape"), *slices = json_object_get(o, "slices");
     size_t n = json_array_size(slices);
 
     if (!dtype || tern_ckpt_type_parse(dtype, &e->info.type) < 0 || !*name ||
         strlen(name) > TERN_CKPT_NAME_MAX || json_array_size(shape) > TERN_CKPT_DIMS ||
-        n > CKPT_SHARDS_MAX)
+        n > TERN_CKPT_SHARDS_MAX)
         return bad(path, "an entry of its arrays", err);
     e->info.ndim = (int)json_array_size(shape);
     if (numbers(shape, e->info.ndim, e->info.shape) < 0)
@@ -183,7 +183,7 @@ static int read_arrays(struct tern_ckpt *c, const char *path, struct tern_err *e
     json_t *arrays = json_object_get(c->manifest, "arrays"), *v;
     const char *name;
 
-    if (!json_is_object(arrays) || json_object_size(arrays) > CKPT_ENTRIES_MAX)
+    if (!json_is_object(arrays) || json_object_size(arrays) > TERN_CKPT_ENTRIES_MAX)
         return bad(path, "its arrays", err);
     c->entries = tern_alloc(json_object_size(arrays) + 1, sizeof *c->entries, path, err);
     if (!c->entries)
@@ -228,14 +228,14 @@ static int fill(struct tern_ckpt *c, const char *path, struct tern_err *err)
     if (read_shards(c, path, err) < 0 || read_files(c, path, err) < 0 ||
         read_arrays(c, path, err) < 0)
         return -1;
-    if (ckpt_table_check(c, err) < 0)
+    if (tern_ckpt_table_check(c, err) < 0)
         return tern_err_prefix(err, "%s", path);
     return 0;
 }
 
-int ckpt_manifest_read(struct tern_ckpt *c, struct tern_err *err)
+int tern_ckpt_manifest_read(struct tern_ckpt *c, struct tern_err *err)
 {
-    char *path = tern_strf("%s/%s", c->path, CKPT_MANIFEST), *text = NULL;
+    char *path = tern_strf("%s/%s", c->path, TERN_CKPT_MANIFEST), *text = NULL;
     struct stat st;
     size_t len;
     int rc;
@@ -244,7 +244,7 @@ int ckpt_manifest_read(struct tern_ckpt *c, struct tern_err *err)
         rc = tern_err_set(err, TERN_USAGE, "%s: is a symbolic link, where a plain file is wanted",
                           path);
     else
-        rc = tern_fs_read(path, CKPT_MANIFEST_MAX, &text, &len, err);
+        rc = tern_fs_read(path, TERN_CKPT_MANIFEST_MAX, &text, &len, err);
     if (rc == 0)
         rc = check_digest(text, len, c->digest, path, err);
     if (rc == 0) {

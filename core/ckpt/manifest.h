@@ -19,17 +19,17 @@
 
 #include "core/ckpt/table.h"
 
-#define CKPT_MANIFEST "manifest.json"
+#define TERN_CKPT_MANIFEST "manifest.json"
 
 /* The bytes of the file for `body` (which has no "digest"), malloc'ed; `digest` is set. */
-int ckpt_manifest_seal(const json_t *body, char **text, size_t *len, char digest[TERN_SHA256_HEX],
-                       struct tern_err *err);
+int tern_ckpt_manifest_seal(const json_t *body, char **text, size_t *len,
+                            char digest[TERN_SHA256_HEX], struct tern_err *err);
 
 /* Read `c->path`/manifest.json and fill `c`: digest, sense, bounds and tiling are checked; files
- * are not looked at.  On error `c` holds what ckpt_table_clear() frees. */
-int ckpt_manifest_read(struct tern_ckpt *c, struct tern_err *err);
+ * are not looked at.  On error `c` holds what tern_ckpt_table_clear() frees. */
+int tern_ckpt_manifest_read(struct tern_ckpt *c, struct tern_err *err);
 
 /* A plain file's name that cannot lead out of the folder. */
-bool ckpt_name_is_plain(const char *name);
+bool tern_ckpt_name_is_plain(const char *name);
 
 #endif

@@ -21,7 +21,7 @@ enum {
 /* The shard's descriptor, opened on first use; with OPEN_MAX open, another one is closed. */
 static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct tern_err *err)
 {
-    struct ckpt_shard *s = &c->shards[i];
+    struct tern_ckpt_shard *s = &c->shards[i];
 
     if (s->fd >= 0)
         return s->fd;
@@ -29,7 +29,7 @@ static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct te
     for (size_t k = 0; k < c->n_shards; k++)
         open_now += c->shards[k].fd >= 0;
     while (open_now >= OPEN_MAX) {
-        struct ckpt_shard *old = &c->shards[c->opened++ % c->n_shards];
+        struct tern_ckpt_shard *old = &c->shards[c->opened++ % c->n_shards];
         if (old->fd < 0)
             continue;
         close(old->fd);
@@ -47,7 +47,7 @@ static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct te
 static int shard_pread(struct tern_ckpt *c, unsigned i, const char *path, void *to, size_t len,
                        uint64_t offset, struct tern_err *err)
 {
-    struct ckpt_shard *s = &c->shards[i];
+    struct tern_ckpt_shard *s = &c->shards[i];
     struct tern_again a = {0};
 
     for (;;) {
@@ -74,7 +74,7 @@ struct wanted {
 
 /* Elements [at, at + n) of slice `s`, which lie in `piece`: those wanted are put in their place.
  * Row by row of the last dimension. */
-static void scatter(const struct tern_ckpt_info *info, const struct ckpt_slice *s,
+static void scatter(const struct tern_ckpt_info *info, const struct tern_ckpt_slice *s,
                     const struct wanted *w, const char *piece, uint64_t at, uint64_t n)
 {
     int last = info->ndim - 1;
@@ -108,7 +108,7 @@ static void scatter(const struct tern_ckpt_info *info, const struct ckpt_slice *
 }
 
 /* First and one past the last element of `s` that `w` wants; false when it wants none. */
-static bool range(const struct tern_ckpt_info *info, const struct ckpt_slice *s,
+static bool range(const struct tern_ckpt_info *info, const struct tern_ckpt_slice *s,
                   const struct wanted *w, uint64_t *first, uint64_t *end)
 {
     uint64_t a = 0, b = 0;
@@ -128,8 +128,8 @@ static bool range(const struct tern_ckpt_info *info, const struct ckpt_slice *s,
 }
 
 /* Stream slice `s`: digest it when that was not done yet, scatter what `w` (may be NULL) wants. */
-static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info, struct ckpt_slice *s,
-                      const struct wanted *w, struct tern_err *err)
+static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
+                      struct tern_ckpt_slice *s, const struct wanted *w, struct tern_err *err)
 {
     char *piece = c->piece ? c->piece : tern_alloc(PIECE, 1, info->name, err);
     size_t size = tern_ckpt_type_bytes(info->type);
@@ -143,7 +143,7 @@ static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info, st
     if (w && !range(info, s, w, &first, &end))
         return 0;
     bool digest = s->digested && !s->checked;
-    ckpt_elements(s->shape, info->ndim, &whole);
+    tern_ckpt_shape_elements(s->shape, info->ndim, &whole);
     if (digest) {
         first = 0;
         end = whole;
@@ -180,7 +180,7 @@ out:
 int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type type,
                    const uint64_t *start, const uint64_t *shape, void *to, struct tern_err *err)
 {
-    struct ckpt_entry *e = ckpt_entry_find(c, name);
+    struct tern_ckpt_table_entry *e = tern_ckpt_table_find(c, name);
     struct wanted w = {.type = type, .to = to};
     int rc = 0;
 
@@ -209,13 +209,13 @@ int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type ty
 /* The header's digest, and that it tells the same as the manifest. */
 static int header_verify(struct tern_ckpt *c, unsigned i, struct tern_err *err)
 {
-    struct ckpt_shard *s = &c->shards[i];
+    struct tern_ckpt_shard *s = &c->shards[i];
     char *path = tern_strf("%s/%s", c->path, s->name), *head = NULL;
     uint8_t sha[TERN_SHA256_BYTES];
-    struct st_header h;
+    struct tern_ckpt_st_header h;
     int rc = -1;
 
-    if (s->header_bytes < 8 || s->header_bytes > ST_HEADER_MAX + 8ull) {
+    if (s->header_bytes < 8 || s->header_bytes > TERN_CKPT_ST_HEADER_MAX + 8ull) {
         tern_err_set(err, TERN_USAGE, "%s: its header has %llu bytes in the manifest", path,
                      (unsigned long long)s->header_bytes);
         goto out;
@@ -233,9 +233,9 @@ static int header_verify(struct tern_ckpt *c, unsigned i, struct tern_err *err)
         tern_err_sys(err, "%s: cannot stat", path);
         goto out;
     }
-    rc = st_header_parse(head, s->header_bytes, (uint64_t)st.st_size, path, &h, err);
+    rc = tern_ckpt_st_header_parse(head, s->header_bytes, (uint64_t)st.st_size, path, &h, err);
     if (rc == 0)
-        st_header_free(&h);
+        tern_ckpt_st_header_free(&h);
 out:
     free(head);
     free(path);
@@ -245,7 +245,7 @@ out:
 int tern_ckpt_verify(const char *path, bool full, struct tern_err *err)
 {
     struct tern_ckpt *c = tern_ckpt_open(path, err);
-    int rc = c ? ckpt_name_check(c, path, err) : -1;
+    int rc = c ? tern_ckpt_name_check(c, path, err) : -1;
 
     if (rc < 0 || !full) {
         tern_ckpt_close(c);

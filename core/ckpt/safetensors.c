@@ -34,7 +34,8 @@ int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, ch
     json_object_set_new(root, "__metadata__", json_pack("{s:s}", "format", "pt"));
     for (size_t i = 0; i < n; i++) {
         const struct tern_ckpt_info *a = &arrays[i];
-        if (ckpt_bytes(a->shape, a->ndim, a->type, &bytes) < 0 || at + bytes > (1ull << 62)) {
+        if (tern_ckpt_shape_bytes(a->shape, a->ndim, a->type, &bytes) < 0 ||
+            at + bytes > (1ull << 62)) {
             tern_err_set(err, TERN_USAGE, "array '%s' is too large for a file", a->name);
             goto out;
         }
@@ -53,7 +54,7 @@ int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, ch
     }
     text = json_dumps(root, JSON_COMPACT);
     size_t json_len = text ? strlen(text) : 0, padded = (json_len + 7) / 8 * 8;
-    if (!text || padded > ST_HEADER_MAX) {
+    if (!text || padded > TERN_CKPT_ST_HEADER_MAX) {
         tern_err_set(err, TERN_FAILED, "%zu arrays are too many for one safetensors file", n);
         goto out;
     }
@@ -85,7 +86,7 @@ static int whole_number(const json_t *j, uint64_t *v)
 }
 
 static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, const char *path,
-                        struct st_tensor *t, struct tern_err *err)
+                        struct tern_ckpt_st_tensor *t, struct tern_err *err)
 {
     const char *dtype = json_string_value(json_object_get(j, "dtype"));
     const json_t *shape = json_object_get(j, "shape"), *span = json_object_get(j, "data_offsets");
@@ -115,8 +116,8 @@ static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, con
         if (whole_number(json_array_get(shape, (size_t)d), &t->info.shape[d]) < 0)
             return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has an impossible shape", path,
                                 name);
-    if (ckpt_bytes(t->info.shape, t->info.ndim, t->info.type, &bytes) < 0 || begin > end ||
-        end - begin != bytes)
+    if (tern_ckpt_shape_bytes(t->info.shape, t->info.ndim, t->info.type, &bytes) < 0 ||
+        begin > end || end - begin != bytes)
         return tern_err_set(err, TERN_USAGE, "%s: tensor '%s': its offsets contradict its shape",
                             path, name);
     t->bytes = bytes;
@@ -125,7 +126,7 @@ static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, con
 
 static int by_offset(const void *a, const void *b)
 {
-    const struct st_tensor *x = a, *y = b;
+    const struct tern_ckpt_st_tensor *x = a, *y = b;
 
     if (x->offset != y->offset)
         return x->offset < y->offset ? -1 : 1;
@@ -133,12 +134,13 @@ static int by_offset(const void *a, const void *b)
     return (x->bytes > 0) - (y->bytes > 0);
 }
 
-static int header_fill(json_t *root, const char *path, struct st_header *h, struct tern_err *err)
+static int header_fill(json_t *root, const char *path, struct tern_ckpt_st_header *h,
+                       struct tern_err *err)
 {
     const char *name;
     json_t *v;
 
-    if (json_object_size(root) > CKPT_ENTRIES_MAX)
+    if (json_object_size(root) > TERN_CKPT_ENTRIES_MAX)
         return tern_err_set(err, TERN_USAGE, "%s: names too many tensors", path);
     h->tensors = tern_alloc(json_object_size(root) + 1, sizeof *h->tensors, path, err);
     if (!h->tensors)
@@ -174,13 +176,13 @@ static int header_fill(json_t *root, const char *path, struct st_header *h, stru
     return 0;
 }
 
-int st_header_parse(const char *head, size_t len, uint64_t file_size, const char *path,
-                    struct st_header *h, struct tern_err *err)
+int tern_ckpt_st_header_parse(const char *head, size_t len, uint64_t file_size, const char *path,
+                              struct tern_ckpt_st_header *h, struct tern_err *err)
 {
     json_t *root = tern_json_parse(head + 8, len - 8, path, err);
     int rc;
 
-    *h = (struct st_header){.bytes = len, .file_size = file_size};
+    *h = (struct tern_ckpt_st_header){.bytes = len, .file_size = file_size};
     if (!root)
         return -1;
     if (!json_is_object(root))
@@ -189,11 +191,12 @@ int st_header_parse(const char *head, size_t len, uint64_t file_size, const char
         rc = header_fill(root, path, h, err);
     json_decref(root);
     if (rc < 0)
-        st_header_free(h);
+        tern_ckpt_st_header_free(h);
     return rc;
 }
 
-int st_header_read(int fd, const char *path, struct st_header *h, struct tern_err *err)
+int tern_ckpt_st_header_read(int fd, const char *path, struct tern_ckpt_st_header *h,
+                             struct tern_err *err)
 {
     struct stat st;
     uint64_t word;
@@ -214,10 +217,10 @@ int st_header_read(int fd, const char *path, struct st_header *h, struct tern_er
             "lfs pull.",
             path);
     word = le64toh(word);
-    if (word > ST_HEADER_MAX)
+    if (word > TERN_CKPT_ST_HEADER_MAX)
         return tern_err_set(err, TERN_USAGE,
                             "%s: is no safetensors file (header of %llu bytes; at most %d)", path,
-                            (unsigned long long)word, ST_HEADER_MAX);
+                            (unsigned long long)word, TERN_CKPT_ST_HEADER_MAX);
     if (word > (uint64_t)st.st_size - 8)
         return tern_err_set(err, TERN_USAGE, "%s: is truncated inside its header (%lld bytes)",
                             path, (long long)st.st_size);
@@ -226,12 +229,12 @@ int st_header_read(int fd, const char *path, struct st_header *h, struct tern_er
         return -1;
     int rc = tern_fs_pread(fd, head, 8 + word, 0, path, err);
     if (rc == 0)
-        rc = st_header_parse(head, 8 + word, (uint64_t)st.st_size, path, h, err);
+        rc = tern_ckpt_st_header_parse(head, 8 + word, (uint64_t)st.st_size, path, h, err);
     free(head);
     return rc;
 }
 
-void st_header_free(struct st_header *h)
+void tern_ckpt_st_header_free(struct tern_ckpt_st_header *h)
 {
     for (size_t i = 0; i < h->n; i++)
         free((char *)h->tensors[i].info.name);

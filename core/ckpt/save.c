@@ -87,7 +87,7 @@ static int array_check(const struct tern_ckpt_array *a, struct tern_err *err)
         if (a->start[d] > a->global[d] || a->shape[d] > a->global[d] - a->start[d])
             return tern_err_set(err, TERN_FAILED, "array '%s': the slice sticks out of it",
                                 a->name);
-    if (ckpt_bytes(a->global, a->ndim, a->type, &bytes) < 0)
+    if (tern_ckpt_shape_bytes(a->global, a->ndim, a->type, &bytes) < 0)
         return tern_err_set(err, TERN_FAILED, "array '%s' has an impossible shape", a->name);
     return 0;
 }
@@ -105,7 +105,8 @@ static int plan(struct save *s, struct tern_err *err)
         const struct tern_ckpt_array *a = &s->arrays[i];
         if (array_check(a, err) < 0)
             goto out;
-        if (!a->owner || ckpt_elements(a->shape, a->ndim, &elements) < 0 || elements == 0)
+        if (!a->owner || tern_ckpt_shape_elements(a->shape, a->ndim, &elements) < 0 ||
+            elements == 0)
             continue;
         infos[s->n_own] =
             (struct tern_ckpt_info){.name = a->name, .type = a->type, .ndim = a->ndim};
@@ -250,7 +251,7 @@ static int write_array(int fd, const struct tern_ckpt_array *a, const char *path
     char hex[TERN_SHA256_HEX];
     struct tern_sha256 *sum = tern_sha256_new();
 
-    ckpt_bytes(a->shape, a->ndim, a->type, &bytes);
+    tern_ckpt_shape_bytes(a->shape, a->ndim, a->type, &bytes);
     for (uint64_t at = 0, n; at < bytes; at += n) {
         const char *p = (const char *)a->data + at;
         n = bytes - at < PIECE ? bytes - at : PIECE;
@@ -278,7 +279,7 @@ static void list_others(const struct save *s, json_t *list)
 
     for (size_t i = 0; i < s->n; i++) {
         const struct tern_ckpt_array *a = &s->arrays[i];
-        ckpt_elements(a->shape, a->ndim, &n);
+        tern_ckpt_shape_elements(a->shape, a->ndim, &n);
         if (!a->owner || n == 0)
             json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "name", a->name, "dtype",
                                                   tern_ckpt_type_name(a->type), "global",
@@ -427,9 +428,9 @@ static int merge(const struct save *s, const char *tables, size_t pitch, json_t 
  * is missing, two that overlap). */
 static int write_manifest(struct save *s, const json_t *body, struct tern_err *err)
 {
-    char *path = tern_strf("%s/%s", s->temp, CKPT_MANIFEST), *text = NULL;
+    char *path = tern_strf("%s/%s", s->temp, TERN_CKPT_MANIFEST), *text = NULL;
     size_t len = 0;
-    int rc = ckpt_manifest_seal(body, &text, &len, s->out.digest, err);
+    int rc = tern_ckpt_manifest_seal(body, &text, &len, s->out.digest, err);
 
     if (rc == 0)
         rc = write_small(path, text, len, err);
@@ -465,7 +466,7 @@ static int publish(struct save *s, const char *tables, size_t pitch, json_t *met
         return -1;
     if (s->claim && tern_ckpt_claim_check(s->claim, err) < 0)
         return -1;
-    if (ckpt_rename_new(s->temp, s->final, err) < 0)
+    if (tern_ckpt_rename_new(s->temp, s->final, err) < 0)
         return -1;
     if (tern_fs_sync_dir(s->dir, err) < 0) {
         /* Not acknowledged, so not to be seen. */
@@ -485,10 +486,10 @@ static int copy_file(const struct save *s, const struct tern_ckpt_file *f, json_
     uint8_t sha[TERN_SHA256_BYTES];
     size_t len;
 
-    if (!ckpt_name_is_plain(f->name) || strcmp(f->name, CKPT_MANIFEST) == 0 ||
+    if (!tern_ckpt_name_is_plain(f->name) || strcmp(f->name, TERN_CKPT_MANIFEST) == 0 ||
         tern_str_ends(f->name, ".safetensors"))
         return tern_err_set(err, TERN_FAILED, "'%s' is no name for a checkpoint's file", f->name);
-    if (tern_fs_read(f->path, CKPT_FILE_MAX, &text, &len, err) < 0)
+    if (tern_fs_read(f->path, TERN_CKPT_FILE_MAX, &text, &len, err) < 0)
         return -1;
     path = tern_strf("%s/%s", s->temp, f->name);
     int rc = write_small(path, text, len, err);

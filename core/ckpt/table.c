@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ckpt_elements(const uint64_t *shape, int ndim, uint64_t *n)
+int tern_ckpt_shape_elements(const uint64_t *shape, int ndim, uint64_t *n)
 {
     uint64_t p = 1;
 
@@ -16,11 +16,12 @@ int ckpt_elements(const uint64_t *shape, int ndim, uint64_t *n)
     return 0;
 }
 
-int ckpt_bytes(const uint64_t *shape, int ndim, enum tern_ckpt_type type, uint64_t *bytes)
+int tern_ckpt_shape_bytes(const uint64_t *shape, int ndim, enum tern_ckpt_type type,
+                          uint64_t *bytes)
 {
     uint64_t n;
 
-    if (ckpt_elements(shape, ndim, &n) < 0 ||
+    if (tern_ckpt_shape_elements(shape, ndim, &n) < 0 ||
         __builtin_mul_overflow(n, tern_ckpt_type_bytes(type), &n) || n > (1ull << 62))
         return -1;
     *bytes = n;
@@ -29,7 +30,7 @@ int ckpt_bytes(const uint64_t *shape, int ndim, enum tern_ckpt_type type, uint64
 
 static int by_start(const void *a, const void *b)
 {
-    const struct ckpt_slice *x = a, *y = b;
+    const struct tern_ckpt_slice *x = a, *y = b;
 
     for (int d = 0; d < TERN_CKPT_DIMS; d++)
         if (x->start[d] != y->start[d])
@@ -37,7 +38,7 @@ static int by_start(const void *a, const void *b)
     return 0;
 }
 
-static bool overlap(const struct ckpt_slice *x, const struct ckpt_slice *y, int ndim)
+static bool overlap(const struct tern_ckpt_slice *x, const struct tern_ckpt_slice *y, int ndim)
 {
     for (int d = 0; d < ndim; d++)
         if (x->start[d] + x->shape[d] <= y->start[d] || y->start[d] + y->shape[d] <= x->start[d])
@@ -45,13 +46,13 @@ static bool overlap(const struct ckpt_slice *x, const struct ckpt_slice *y, int 
     return true;
 }
 
-int ckpt_tiles(const struct tern_ckpt_info *info, struct ckpt_slice *slices, size_t n,
-               struct tern_err *err)
+int tern_ckpt_table_tiles(const struct tern_ckpt_info *info, struct tern_ckpt_slice *slices,
+                          size_t n, struct tern_err *err)
 {
     uint64_t whole, sum = 0, part = 0;
     int nd = info->ndim;
 
-    if (ckpt_elements(info->shape, nd, &whole) < 0)
+    if (tern_ckpt_shape_elements(info->shape, nd, &whole) < 0)
         return tern_err_set(err, TERN_USAGE, "array '%s' has an impossible shape", info->name);
     for (size_t i = 0; i < n; i++) {
         for (int d = 0; d < nd; d++)
@@ -62,7 +63,7 @@ int ckpt_tiles(const struct tern_ckpt_info *info, struct ckpt_slice *slices, siz
                                     info->name, slices[i].shard);
         /* Inside `info`, so neither the product nor the sum of disjoint ones can overflow; of
          * overlapping ones it is held below. */
-        ckpt_elements(slices[i].shape, nd, &part);
+        tern_ckpt_shape_elements(slices[i].shape, nd, &part);
         if (part > whole - sum)
             return tern_err_set(err, TERN_USAGE, "array '%s' is stored more than once (shard %u)",
                                 info->name, slices[i].shard);
@@ -86,35 +87,35 @@ int ckpt_tiles(const struct tern_ckpt_info *info, struct ckpt_slice *slices, siz
 
 static int by_name(const void *a, const void *b, void *entries)
 {
-    const struct ckpt_entry *e = entries;
+    const struct tern_ckpt_table_entry *e = entries;
 
     return strcmp(e[*(const size_t *)a].info.name, e[*(const size_t *)b].info.name);
 }
 
-static int slice_inside(const struct tern_ckpt *c, const struct ckpt_entry *e,
-                        const struct ckpt_slice *s, struct tern_err *err)
+static int slice_inside(const struct tern_ckpt *c, const struct tern_ckpt_table_entry *e,
+                        const struct tern_ckpt_slice *s, struct tern_err *err)
 {
     uint64_t bytes;
 
     if (s->shard >= c->n_shards)
         return tern_err_set(err, TERN_USAGE, "array '%s' names shard %u, and there are %zu",
                             e->info.name, s->shard, c->n_shards);
-    const struct ckpt_shard *f = &c->shards[s->shard];
-    if (ckpt_bytes(s->shape, e->info.ndim, e->info.type, &bytes) < 0 ||
+    const struct tern_ckpt_shard *f = &c->shards[s->shard];
+    if (tern_ckpt_shape_bytes(s->shape, e->info.ndim, e->info.type, &bytes) < 0 ||
         s->offset < f->header_bytes || s->offset > f->bytes || bytes > f->bytes - s->offset)
         return tern_err_set(err, TERN_USAGE, "array '%s' reaches outside %s", e->info.name,
                             f->name);
     return 0;
 }
 
-int ckpt_table_check(struct tern_ckpt *c, struct tern_err *err)
+int tern_ckpt_table_check(struct tern_ckpt *c, struct tern_err *err)
 {
     for (size_t i = 0; i < c->n_entries; i++) {
-        struct ckpt_entry *e = &c->entries[i];
+        struct tern_ckpt_table_entry *e = &c->entries[i];
         for (size_t k = 0; k < e->n; k++)
             if (slice_inside(c, e, &e->slices[k], err) < 0)
                 return -1;
-        if (ckpt_tiles(&e->info, e->slices, e->n, err) < 0)
+        if (tern_ckpt_table_tiles(&e->info, e->slices, e->n, err) < 0)
             return -1;
     }
     c->by_name = tern_alloc(c->n_entries + 1, sizeof *c->by_name, "index of arrays", err);
@@ -131,13 +132,13 @@ int ckpt_table_check(struct tern_ckpt *c, struct tern_err *err)
     return 0;
 }
 
-struct ckpt_entry *ckpt_entry_find(const struct tern_ckpt *c, const char *name)
+struct tern_ckpt_table_entry *tern_ckpt_table_find(const struct tern_ckpt *c, const char *name)
 {
     size_t lo = 0, hi = c->n_entries;
 
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        struct ckpt_entry *e = &c->entries[c->by_name[mid]];
+        struct tern_ckpt_table_entry *e = &c->entries[c->by_name[mid]];
         int order = strcmp(name, e->info.name);
         if (order == 0)
             return e;

@@ -67,8 +67,8 @@ static int load_config(struct convert_export *x, struct tern_err *err)
     return rc;
 }
 
-int convert_add_tensor(struct convert_export *x, const struct tern_model_tensor *t,
-                       struct tern_err *err)
+int tern_convert_add_tensor(struct convert_export *x, const struct tern_model_tensor *t,
+                            struct tern_err *err)
 {
     const char *path = tern_ckpt_path(x->from);
     struct tern_ckpt_info info;
@@ -112,7 +112,7 @@ static int list_tensors(struct convert_export *x, struct tern_err *err)
         return -1;
     for (size_t i = 0; i < n; i++) {
         tern_model_tensor(&x->config, i, &t);
-        if (convert_add_tensor(x, &t, err) < 0)
+        if (tern_convert_add_tensor(x, &t, err) < 0)
             return -1;
     }
     for (size_t i = 0; i < tern_ckpt_count(x->from) && *x->prefix; i++) {
@@ -140,7 +140,7 @@ static int list(struct convert_export *x, struct tern_err *err)
                             tern_ckpt_path(x->c));
     if (adapted && !o->merge) {
         x->prefix = "lora/";
-        return convert_list_adapters(x, err);
+        return tern_convert_list_adapters(x, err);
     }
     if (o->merge && o->base) {
         x->from = x->base = tern_ckpt_open_hf(o->base, err);
@@ -163,7 +163,8 @@ static uint64_t bytes_of(const struct tern_ckpt_info *t)
     return n;
 }
 
-unsigned convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_bytes, unsigned *shard)
+unsigned tern_convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_bytes,
+                                  unsigned *shard)
 {
     uint64_t filled = 0;
     unsigned now = 0;
@@ -191,7 +192,7 @@ static int deal_shards(struct convert_export *x, struct tern_err *err)
         bytes[i] = bytes_of(&x->tensors[i]);
         x->total += bytes[i];
     }
-    x->n_shards = convert_deal_shards(bytes, x->n, max, x->shard);
+    x->n_shards = tern_convert_deal_shards(bytes, x->n, max, x->shard);
     free(bytes);
     return 0;
 }
@@ -333,8 +334,8 @@ static char *dump_short(const json_t *j, size_t flags)
     return json_dumps(j, JSON_INDENT(2) | flags);
 }
 
-int convert_write_json(const struct convert_export *x, const char *name, const json_t *j,
-                       size_t flags, struct tern_err *err)
+int tern_convert_write_json(const struct convert_export *x, const char *name, const json_t *j,
+                            size_t flags, struct tern_err *err)
 {
     char *path = tern_fs_join(x->temp, name), *text = dump_short(j, flags);
     char *line = tern_strf("%s\n", text ? text : "");
@@ -358,7 +359,7 @@ static int write_index(const struct convert_export *x, struct tern_err *err)
     }
     json_t *index = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)x->total,
                               "weight_map", map);
-    int rc = convert_write_json(x, "model.safetensors.index.json", index, JSON_SORT_KEYS, err);
+    int rc = tern_convert_write_json(x, "model.safetensors.index.json", index, JSON_SORT_KEYS, err);
     json_decref(index);
     return rc;
 }
@@ -372,7 +373,7 @@ static int write_config(struct convert_export *x, struct tern_err *err)
     /* What transformers needs to choose the class; a config made by hand may lack it. */
     if (!json_object_get(x->config_json, "architectures"))
         json_object_set_new(x->config_json, "architectures", json_pack("[s]", "LlamaForCausalLM"));
-    return convert_write_json(x, "config.json", x->config_json, 0, err);
+    return tern_convert_write_json(x, "config.json", x->config_json, 0, err);
 }
 
 static bool is_tokenizer(const char *name)
@@ -458,7 +459,7 @@ static int fill(struct convert_export *x, struct tern_convert_out *out, struct t
     free(piece);
     out->adapters = is_adapters(x);
     if (rc == 0 && out->adapters)
-        rc = convert_write_adapter_config(x, err);
+        rc = tern_convert_write_adapter_config(x, err);
     if (rc == 0 && x->n_shards > 1)
         rc = write_index(x, err);
     if (rc == 0 && !out->adapters)

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-int convert_list_adapters(struct convert_export *x, struct tern_err *err)
+int tern_convert_list_adapters(struct convert_export *x, struct tern_err *err)
 {
     struct tern_model_shard *s =
         tern_model_shard_adapters(&x->config, &tern_model_whole, &x->adapters, err);
@@ -19,7 +19,7 @@ int convert_list_adapters(struct convert_export *x, struct tern_err *err)
         rc = x->tensors && x->shard ? 0 : -1;
     }
     for (size_t i = 0; rc == 0 && i < s->n_parts; i++)
-        rc = convert_add_tensor(x, &s->parts[i].whole, err);
+        rc = tern_convert_add_tensor(x, &s->parts[i].whole, err);
     tern_model_shard_free(s);
     return rc;
 }
@@ -30,7 +30,7 @@ static json_t *number(double v)
     return v == floor(v) && fabs(v) < 1e15 ? json_integer((json_int_t)v) : json_real(v);
 }
 
-int convert_write_adapter_config(struct convert_export *x, struct tern_err *err)
+int tern_convert_write_adapter_config(struct convert_export *x, struct tern_err *err)
 {
     static const char *const names[] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                         "gate_proj", "up_proj", "down_proj"};
@@ -51,7 +51,7 @@ int convert_write_adapter_config(struct convert_export *x, struct tern_err *err)
         json_is_true(json_object_get(lora, "rslora")), "use_dora", a->dora, "bias", "none",
         "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1, "modules_to_save",
         "rank_pattern", "alpha_pattern");
-    int rc = j ? convert_write_json(x, "adapter_config.json", j, JSON_SORT_KEYS, err)
+    int rc = j ? tern_convert_write_json(x, "adapter_config.json", j, JSON_SORT_KEYS, err)
                : tern_err_set(err, TERN_FAILED, "%s: its adapters cannot be described",
                               tern_ckpt_path(x->c));
     json_decref(j);

@@ -7,6 +7,7 @@
 
 /* shard[i] of `n` tensors of bytes[i], in this order: a new file begins when the next tensor would
  * pass `max_bytes`.  Returns how many files. */
-unsigned convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_bytes, unsigned *shard);
+unsigned tern_convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_bytes,
+                                  unsigned *shard);
 
 #endif

@@ -48,7 +48,7 @@ struct dict {
 struct tern_intake {
     char *spool_dir; /* NULL: no ledger */
     int64_t rank;
-    struct tern_spool *spool;
+    struct tern_ledger_spool *spool;
     bool spool_failed;
     struct row rows[ROWS_MAX];
     size_t n_rows;
@@ -184,7 +184,7 @@ static bool spool(struct tern_intake *i, struct tern_err *err)
 
     if (!i->spool && i->spool_dir) {
         snprintf(writer, sizeof writer, "task%" PRId64, i->rank);
-        i->spool = tern_spool_open_dir(i->spool_dir, writer, err);
+        i->spool = tern_ledger_spool_open_dir(i->spool_dir, writer, err);
     }
     return i->spool != NULL;
 }
@@ -529,7 +529,7 @@ void tern_intake_add_event(struct tern_intake *i, const char *kind, const char *
     struct tern_err err = {0};
 
     if (spool(i, &err))
-        tern_spool_event(i->spool, &e, &err);
+        tern_ledger_spool_event(i->spool, &e, &err);
 }
 
 /* ------------------------------------------------------------------ closing */
@@ -544,7 +544,7 @@ static void tell_lost(struct tern_intake *i)
              " records lost: lines of TERN_METRIC_FD came faster than they could be written",
              i->lost);
     if (spool(i, &err))
-        tern_spool_event(
+        tern_ledger_spool_event(
             i->spool, &(struct tern_ledger_event){.kind = "gap", .severity = "warn", .text = text},
             &err);
 }
@@ -569,7 +569,7 @@ static void tell_left(struct tern_intake *i, enum left kind)
     snprintf(told, sizeof told, "workload.metrics: %s", text);
     tern_warn("rank %" PRId64 ": %s", i->rank, told);
     if (spool(i, &err))
-        tern_spool_event(
+        tern_ledger_spool_event(
             i->spool,
             &(struct tern_ledger_event){.kind = "metrics", .severity = "warn", .text = told}, &err);
 }
@@ -587,7 +587,7 @@ void tern_intake_close(struct tern_intake *i)
             tell_left(i, (enum left)k);
     if (i->lost)
         tell_lost(i);
-    if (i->spool && tern_spool_close(i->spool, &err) < 0)
+    if (i->spool && tern_ledger_spool_close(i->spool, &err) < 0)
         tern_warn("%s", err.text);
     for (size_t k = 0; k < i->n_rows; k++) {
         regfree(&i->rows[k].regex);

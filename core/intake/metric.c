@@ -108,15 +108,15 @@ int tern_intake_metric_check(const struct tern_intake_metric *m, struct tern_err
     return 0;
 }
 
-int tern_intake_metric_record(struct tern_spool *s, const struct tern_intake_metric *m,
+int tern_intake_metric_record(struct tern_ledger_spool *s, const struct tern_intake_metric *m,
                               struct tern_err *err)
 {
     char resumed[32];
 
     snprintf(resumed, sizeof resumed, "%" PRId64, m->resumed);
     if (tern_intake_metric_check(m, err) < 0 ||
-        (m->resumed >= 0 && tern_spool_param(s, TERN_LEDGER_RESUMED, resumed, err) < 0) ||
-        (m->n && tern_spool_step(s, m->step, m->values, m->n, err) < 0))
+        (m->resumed >= 0 && tern_ledger_spool_param(s, TERN_LEDGER_RESUMED, resumed, err) < 0) ||
+        (m->n && tern_ledger_spool_step(s, m->step, m->values, m->n, err) < 0))
         return -1;
     if (!m->checkpoint)
         return 0;
@@ -129,7 +129,7 @@ int tern_intake_metric_record(struct tern_spool *s, const struct tern_intake_met
     }
     const struct tern_ledger_checkpoint c = {
         .step = m->step < 0 ? 0 : m->step, .path = path, .state = "foreign"};
-    int rc = tern_spool_checkpoint(s, &c, err);
+    int rc = tern_ledger_spool_checkpoint(s, &c, err);
     free(path);
     return rc < 0 ? -1 : 0;
 }

@@ -31,7 +31,7 @@ int tern_intake_metric_parse_line(struct tern_intake_metric *m, char *line, stru
 /* Is there something to record, and all that it needs?  0, or -1 with what is missing. */
 int tern_intake_metric_check(const struct tern_intake_metric *m, struct tern_err *err);
 /* Into the ledger; also asks whether it is ready.  0, or -1; what a spool has told already is 0. */
-int tern_intake_metric_record(struct tern_spool *s, const struct tern_intake_metric *m,
+int tern_intake_metric_record(struct tern_ledger_spool *s, const struct tern_intake_metric *m,
                               struct tern_err *err);
 
 /* A number, or nan, inf, infinity with or without a sign, as trainers print it; no hex.  -1 and

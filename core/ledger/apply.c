@@ -144,7 +144,7 @@ struct metric {
     bool changed;
 };
 
-struct tern_apply {
+struct tern_ledger_apply {
     sqlite3_stmt *st[N];
     bool points, limit_told;
     struct metric *metrics; /* [MAX_METRICS] */
@@ -164,7 +164,7 @@ static uint32_t hash(const char *s, size_t n)
 }
 
 /* The metric of that name, new with id = its place + 1; NULL over the ceiling. */
-static struct metric *metric(struct tern_apply *a, const char *name, size_t len)
+static struct metric *metric(struct tern_ledger_apply *a, const char *name, size_t len)
 {
     for (uint32_t i = hash(name, len);; i++) {
         uint32_t *slot = &a->slots[i % (2 * MAX_METRICS)];
@@ -187,9 +187,9 @@ static struct metric *metric(struct tern_apply *a, const char *name, size_t len)
     }
 }
 
-static int load_metrics(struct tern_apply *a, sqlite3 *db, struct tern_err *err)
+static int load_metrics(struct tern_ledger_apply *a, sqlite3 *db, struct tern_err *err)
 {
-    sqlite3_stmt *st = tern_db_prepare(
+    sqlite3_stmt *st = tern_ledger_db_prepare(
         db, "SELECT id, name, attempt, step, value, wall_ns FROM metric ORDER BY id", err);
     int rc;
 
@@ -206,17 +206,17 @@ static int load_metrics(struct tern_apply *a, sqlite3 *db, struct tern_err *err)
         }
         m->attempt = sqlite3_column_int64(st, 2);
         m->step = sqlite3_column_int64(st, 3);
-        m->value = tern_db_column_real(st, 4);
+        m->value = tern_ledger_db_column_real(st, 4);
         m->wall_ns = sqlite3_column_int64(st, 5);
         m->changed = false;
     }
     sqlite3_finalize(st);
-    return rc == SQLITE_DONE ? 0 : tern_db_fail(db, err, "ledger");
+    return rc == SQLITE_DONE ? 0 : tern_ledger_db_fail(db, err, "ledger");
 }
 
-struct tern_apply *tern_apply_new(sqlite3 *db, bool points, struct tern_err *err)
+struct tern_ledger_apply *tern_ledger_apply_new(sqlite3 *db, bool points, struct tern_err *err)
 {
-    struct tern_apply *a = tern_alloc(1, sizeof *a, "fold", err);
+    struct tern_ledger_apply *a = tern_alloc(1, sizeof *a, "fold", err);
 
     if (!a)
         return NULL;
@@ -226,14 +226,14 @@ struct tern_apply *tern_apply_new(sqlite3 *db, bool points, struct tern_err *err
     a->slots = tern_alloc((size_t)2 * MAX_METRICS, sizeof *a->slots, "fold", err);
     bool good = a->metrics && a->slots;
     for (int i = 0; good && i < N; i++)
-        good = (a->st[i] = tern_db_prepare(db, texts[i], err)) != NULL;
+        good = (a->st[i] = tern_ledger_db_prepare(db, texts[i], err)) != NULL;
     if (good && load_metrics(a, db, err) == 0)
         return a;
-    tern_apply_free(a);
+    tern_ledger_apply_free(a);
     return NULL;
 }
 
-void tern_apply_free(struct tern_apply *a)
+void tern_ledger_apply_free(struct tern_ledger_apply *a)
 {
     if (!a)
         return;
@@ -249,11 +249,11 @@ void tern_apply_free(struct tern_apply *a)
 /* ---------------------------------------------------------------- binding fields in order */
 
 struct binder {
-    struct tern_record_reader r;
+    struct tern_ledger_record_reader r;
     sqlite3_stmt *st;
 };
 
-static struct binder bind(struct tern_apply *a, int which, const struct tern_frame *f,
+static struct binder bind(struct tern_ledger_apply *a, int which, const struct tern_ledger_frame *f,
                           int64_t attempt)
 {
     struct binder b = {{f->payload, f->payload + f->len, false}, a->st[which]};
@@ -267,7 +267,7 @@ static struct binder bind(struct tern_apply *a, int which, const struct tern_fra
 
 static int64_t bind_int(struct binder *b, int i)
 {
-    int64_t v = tern_record_get_int(&b->r);
+    int64_t v = tern_ledger_record_get_int(&b->r);
 
     sqlite3_bind_int64(b->st, i, v);
     return v;
@@ -276,7 +276,7 @@ static int64_t bind_int(struct binder *b, int i)
 static void bind_text(struct binder *b, int i)
 {
     size_t len;
-    const char *s = tern_record_get_text(&b->r, &len);
+    const char *s = tern_ledger_record_get_text(&b->r, &len);
 
     if (s)
         sqlite3_bind_text(b->st, i, s, (int)len, SQLITE_STATIC);
@@ -285,7 +285,7 @@ static void bind_text(struct binder *b, int i)
 static void bind_name(struct binder *b, int i)
 {
     size_t len;
-    const char *s = tern_record_get_name(&b->r, &len);
+    const char *s = tern_ledger_record_get_name(&b->r, &len);
 
     if (s)
         sqlite3_bind_text(b->st, i, s, (int)len, SQLITE_STATIC);
@@ -293,14 +293,14 @@ static void bind_name(struct binder *b, int i)
 
 static int run(struct binder *b, struct tern_err *err)
 {
-    return b->r.bad ? 1 : tern_db_run(b->st, err);
+    return b->r.bad ? 1 : tern_ledger_db_run(b->st, err);
 }
 
 /* ---------------------------------------------------------------- one function a record */
 
 /* Each attempt tells what the run is, with the recipe that it itself goes by. */
-static int apply_run(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
-                     struct tern_err *err)
+static int apply_run(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
+                     int64_t attempt, struct tern_err *err)
 {
     enum { RECIPE = 5 };
     struct binder b = bind(a, SET_RUN, f, 0);
@@ -309,7 +309,7 @@ static int apply_run(struct tern_apply *a, const struct tern_frame *f, int64_t a
     sqlite3_bind_int64(st, 1, attempt);
     for (int i = 2; i <= 8; i++) {
         size_t len;
-        const char *s = tern_record_get_text(&b.r, &len);
+        const char *s = tern_ledger_record_get_text(&b.r, &len);
         if (s)
             sqlite3_bind_text(b.st, i, s, (int)len, SQLITE_STATIC);
         if (i == RECIPE)
@@ -317,11 +317,11 @@ static int apply_run(struct tern_apply *a, const struct tern_frame *f, int64_t a
     }
     bind_int(&b, 9);
     int rc = run(&b, err);
-    return rc == 0 ? tern_db_run(st, err) : rc;
+    return rc == 0 ? tern_ledger_db_run(st, err) : rc;
 }
 
-static int apply_begin(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
-                       struct tern_err *err)
+static int apply_begin(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
+                       int64_t attempt, struct tern_err *err)
 {
     struct binder b = bind(a, BEGIN, f, attempt);
 
@@ -346,8 +346,8 @@ static int apply_begin(struct tern_apply *a, const struct tern_frame *f, int64_t
     return run(&b, err);
 }
 
-static int apply_end_record(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
-                            struct tern_err *err)
+static int apply_end_record(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
+                            int64_t attempt, struct tern_err *err)
 {
     struct binder b = bind(a, END, f, attempt);
 
@@ -358,11 +358,11 @@ static int apply_end_record(struct tern_apply *a, const struct tern_frame *f, in
     return run(&b, err);
 }
 
-static int put_point(struct tern_apply *a, struct metric *m, int64_t attempt, int64_t step,
+static int put_point(struct tern_ledger_apply *a, struct metric *m, int64_t attempt, int64_t step,
                      double value, int64_t wall_ns, struct tern_err *err)
 {
     sqlite3_stmt *st = a->st[POINT];
-    int class = tern_db_class(value);
+    int class = tern_ledger_db_class(value);
 
     sqlite3_bind_int64(st, 1, m->id);
     sqlite3_bind_int64(st, 2, attempt);
@@ -370,7 +370,7 @@ static int put_point(struct tern_apply *a, struct metric *m, int64_t attempt, in
     sqlite3_bind_double(st, 4, value); /* SQLite takes a NaN for NULL: point.class says it */
     sqlite3_bind_int(st, 5, class);
     sqlite3_bind_int64(st, 6, wall_ns);
-    return tern_db_run(st, err);
+    return tern_ledger_db_run(st, err);
 }
 
 static bool newer(const struct metric *m, int64_t attempt, int64_t step, int64_t wall_ns)
@@ -380,7 +380,7 @@ static bool newer(const struct metric *m, int64_t attempt, int64_t step, int64_t
     return step != m->step ? step > m->step : wall_ns > m->wall_ns;
 }
 
-static int flush_span(struct tern_apply *a, struct tern_err *err)
+static int flush_span(struct tern_ledger_apply *a, struct tern_err *err)
 {
     sqlite3_stmt *st = a->st[SPAN];
 
@@ -390,10 +390,10 @@ static int flush_span(struct tern_apply *a, struct tern_err *err)
     sqlite3_bind_int64(st, 2, a->first);
     sqlite3_bind_int64(st, 3, a->last);
     a->attempt = -1;
-    return tern_db_run(st, err);
+    return tern_ledger_db_run(st, err);
 }
 
-static int flush_metric_span(struct tern_apply *a, struct metric *m, struct tern_err *err)
+static int flush_metric_span(struct tern_ledger_apply *a, struct metric *m, struct tern_err *err)
 {
     sqlite3_stmt *st = a->st[METRIC_SPAN];
 
@@ -404,11 +404,11 @@ static int flush_metric_span(struct tern_apply *a, struct metric *m, struct tern
     sqlite3_bind_int64(st, 3, m->first);
     sqlite3_bind_int64(st, 4, m->last);
     m->span_attempt = -1;
-    return tern_db_run(st, err);
+    return tern_ledger_db_run(st, err);
 }
 
-static int extend_metric_span(struct tern_apply *a, struct metric *m, int64_t attempt, int64_t step,
-                              struct tern_err *err)
+static int extend_metric_span(struct tern_ledger_apply *a, struct metric *m, int64_t attempt,
+                              int64_t step, struct tern_err *err)
 {
     if (attempt != m->span_attempt) {
         if (flush_metric_span(a, m, err) < 0)
@@ -422,8 +422,8 @@ static int extend_metric_span(struct tern_apply *a, struct metric *m, int64_t at
 }
 
 /* Names over the ceiling are left out, which is told once. */
-static int tell_limit(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
-                      struct tern_err *err)
+static int tell_limit(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
+                      int64_t attempt, struct tern_err *err)
 {
     sqlite3_stmt *st = a->st[LIMIT];
     char text[100];
@@ -436,33 +436,33 @@ static int tell_limit(struct tern_apply *a, const struct tern_frame *f, int64_t 
     sqlite3_bind_int64(st, 1, attempt);
     sqlite3_bind_int64(st, 2, f->wall_ns);
     sqlite3_bind_text(st, 3, text, -1, SQLITE_TRANSIENT);
-    return tern_db_run(st, err);
+    return tern_ledger_db_run(st, err);
 }
 
 /* All of a record's values count, or none. */
-static bool names_good(struct tern_record_reader r, int64_t n)
+static bool names_good(struct tern_ledger_record_reader r, int64_t n)
 {
     for (int64_t i = 0; i < n && !r.bad; i++) {
         size_t len;
-        tern_record_get_name(&r, &len);
+        tern_ledger_record_get_name(&r, &len);
         r.bad |= len > MAX_NAME;
-        tern_record_get_real(&r);
+        tern_ledger_record_get_real(&r);
     }
     return !r.bad;
 }
 
-static int apply_step(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
-                      struct tern_err *err)
+static int apply_step(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
+                      int64_t attempt, struct tern_err *err)
 {
-    struct tern_record_reader r = {f->payload, f->payload + f->len, false};
-    int64_t step = tern_record_get_int(&r), n = tern_record_get_int(&r);
+    struct tern_ledger_record_reader r = {f->payload, f->payload + f->len, false};
+    int64_t step = tern_ledger_record_get_int(&r), n = tern_ledger_record_get_int(&r);
 
     if (r.bad || n < 1 || n > MAX_VALUES || step < 0 || !names_good(r, n))
         return 1;
     for (int64_t i = 0; i < n; i++) {
         size_t len;
-        const char *name = tern_record_get_name(&r, &len);
-        double value = tern_record_get_real(&r);
+        const char *name = tern_ledger_record_get_name(&r, &len);
+        double value = tern_ledger_record_get_real(&r);
         struct metric *m = metric(a, name, len);
         if (!m) {
             if (tell_limit(a, f, attempt, err) < 0)
@@ -492,16 +492,16 @@ static int apply_step(struct tern_apply *a, const struct tern_frame *f, int64_t 
     return 0;
 }
 
-static int apply_eval(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
-                      struct tern_err *err)
+static int apply_eval(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
+                      int64_t attempt, struct tern_err *err)
 {
     struct binder b = bind(a, EVAL, f, attempt);
 
     bind_int(&b, 3);
     bind_name(&b, 4);
-    double nll = tern_record_get_real(&b.r);
+    double nll = tern_ledger_record_get_real(&b.r);
     sqlite3_bind_double(b.st, 5, nll); /* SQLite takes a NaN for NULL */
-    sqlite3_bind_int(b.st, 10, tern_db_class(nll));
+    sqlite3_bind_int(b.st, 10, tern_ledger_db_class(nll));
     int64_t tokens = bind_int(&b, 6), bytes = bind_int(&b, 7);
     if (tokens > 0)
         sqlite3_bind_double(b.st, 8, exp(nll / (double)tokens));
@@ -510,8 +510,8 @@ static int apply_eval(struct tern_apply *a, const struct tern_frame *f, int64_t 
     return run(&b, err);
 }
 
-static int apply_checkpoint(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
-                            struct tern_err *err)
+static int apply_checkpoint(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
+                            int64_t attempt, struct tern_err *err)
 {
     struct binder b = bind(a, CHECKPOINT, f, attempt);
 
@@ -524,8 +524,8 @@ static int apply_checkpoint(struct tern_apply *a, const struct tern_frame *f, in
     return run(&b, err);
 }
 
-static int apply_event(struct tern_apply *a, const struct tern_record_head *h,
-                       const struct tern_frame *f, struct tern_err *err)
+static int apply_event(struct tern_ledger_apply *a, const struct tern_ledger_record_head *h,
+                       const struct tern_ledger_frame *f, struct tern_err *err)
 {
     struct binder b = bind(a, EVENT, f, h->attempt);
 
@@ -537,8 +537,8 @@ static int apply_event(struct tern_apply *a, const struct tern_record_head *h,
     return run(&b, err);
 }
 
-static int apply_health(struct tern_apply *a, const struct tern_record_head *h,
-                        const struct tern_frame *f, struct tern_err *err)
+static int apply_health(struct tern_ledger_apply *a, const struct tern_ledger_record_head *h,
+                        const struct tern_ledger_frame *f, struct tern_err *err)
 {
     struct binder b = bind(a, HEALTH, f, h->attempt);
 
@@ -548,14 +548,14 @@ static int apply_health(struct tern_apply *a, const struct tern_record_head *h,
     for (int i = 6; i <= 10; i++)
         bind_text(&b, i);
     /* SQLite takes a NaN for NULL, and so it reads back. */
-    sqlite3_bind_double(b.st, 11, tern_record_get_real(&b.r));
+    sqlite3_bind_double(b.st, 11, tern_ledger_record_get_real(&b.r));
     bind_text(&b, 12);
-    sqlite3_bind_double(b.st, 13, tern_record_get_real(&b.r));
+    sqlite3_bind_double(b.st, 13, tern_ledger_record_get_real(&b.r));
     return run(&b, err);
 }
 
-static int apply_param(struct tern_apply *a, const struct tern_frame *f, int64_t attempt,
-                       struct tern_err *err)
+static int apply_param(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
+                       int64_t attempt, struct tern_err *err)
 {
     struct binder b = bind(a, PARAM, f, attempt);
 
@@ -565,20 +565,21 @@ static int apply_param(struct tern_apply *a, const struct tern_frame *f, int64_t
 }
 
 /* Rows for the run and the attempt are there as soon as anybody writes for them. */
-static int see_head(struct tern_apply *a, const struct tern_record_head *h, struct tern_err *err)
+static int see_head(struct tern_ledger_apply *a, const struct tern_ledger_record_head *h,
+                    struct tern_err *err)
 {
     if (h->instance == a->instance)
         return 0;
     sqlite3_bind_text(a->st[RUN], 1, h->run_id, -1, SQLITE_STATIC);
     sqlite3_bind_int64(a->st[ATTEMPT], 1, h->attempt);
-    if (tern_db_run(a->st[RUN], err) < 0 || tern_db_run(a->st[ATTEMPT], err) < 0)
+    if (tern_ledger_db_run(a->st[RUN], err) < 0 || tern_ledger_db_run(a->st[ATTEMPT], err) < 0)
         return -1;
     a->instance = h->instance;
     return 0;
 }
 
-int tern_apply_frame(struct tern_apply *a, const struct tern_record_head *h,
-                     const struct tern_frame *f, struct tern_err *err)
+int tern_ledger_apply_frame(struct tern_ledger_apply *a, const struct tern_ledger_record_head *h,
+                            const struct tern_ledger_frame *f, struct tern_err *err)
 {
     if (see_head(a, h, err) < 0)
         return -1;
@@ -606,7 +607,7 @@ int tern_apply_frame(struct tern_apply *a, const struct tern_record_head *h,
     }
 }
 
-int tern_apply_end(struct tern_apply *a, struct tern_err *err)
+int tern_ledger_apply_end(struct tern_ledger_apply *a, struct tern_err *err)
 {
     sqlite3_stmt *st = a->st[METRIC];
 
@@ -615,14 +616,15 @@ int tern_apply_end(struct tern_apply *a, struct tern_err *err)
     for (size_t i = 0; i < a->n_metrics; i++)
         if (flush_metric_span(a, &a->metrics[i], err) < 0)
             return -1;
-    if (tern_db_run(a->st[RESUMED], err) < 0 || tern_db_run(a->st[SUPERSEDE], err) < 0 ||
-        tern_db_run(a->st[SUPERSEDE_SPANS], err) < 0)
+    if (tern_ledger_db_run(a->st[RESUMED], err) < 0 ||
+        tern_ledger_db_run(a->st[SUPERSEDE], err) < 0 ||
+        tern_ledger_db_run(a->st[SUPERSEDE_SPANS], err) < 0)
         return -1;
     for (size_t i = 0; i < a->n_metrics; i++) {
         struct metric *m = &a->metrics[i];
         if (!m->changed)
             continue;
-        int class = tern_db_class(m->value);
+        int class = tern_ledger_db_class(m->value);
         sqlite3_bind_int64(st, 1, m->id);
         sqlite3_bind_text(st, 2, m->name, (int)m->len, SQLITE_STATIC);
         sqlite3_bind_int64(st, 3, m->attempt);
@@ -630,7 +632,7 @@ int tern_apply_end(struct tern_apply *a, struct tern_err *err)
         sqlite3_bind_double(st, 5, m->value);
         sqlite3_bind_int(st, 6, class);
         sqlite3_bind_int64(st, 7, m->wall_ns);
-        if (tern_db_run(st, err) < 0)
+        if (tern_ledger_db_run(st, err) < 0)
             return -1;
         m->changed = false;
     }

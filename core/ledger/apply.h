@@ -9,18 +9,18 @@
 
 #include "core/ledger/record.h"
 
-struct tern_apply;
+struct tern_ledger_apply;
 
 /* The kind of the event that tells that a run has more names than are kept. */
 #define TERN_APPLY_LIMIT "limit"
 
 /* `points` false: values of steps count for "newest" only and are not stored. */
-struct tern_apply *tern_apply_new(sqlite3 *db, bool points, struct tern_err *err);
+struct tern_ledger_apply *tern_ledger_apply_new(sqlite3 *db, bool points, struct tern_err *err);
 /* One record of the file that begins with `head`.  1 when its payload makes no sense. */
-int tern_apply_frame(struct tern_apply *a, const struct tern_record_head *head,
-                     const struct tern_frame *f, struct tern_err *err);
+int tern_ledger_apply_frame(struct tern_ledger_apply *a, const struct tern_ledger_record_head *head,
+                            const struct tern_ledger_frame *f, struct tern_err *err);
 /* Write what was collected (newest values, spans of attempts).  Call it once, at the end. */
-int tern_apply_end(struct tern_apply *a, struct tern_err *err);
-void tern_apply_free(struct tern_apply *a);
+int tern_ledger_apply_end(struct tern_ledger_apply *a, struct tern_err *err);
+void tern_ledger_apply_free(struct tern_ledger_apply *a);
 
 #endif

@@ -28,19 +28,19 @@ static const int64_t max_bytes = (int64_t)16 << 30;
 /* Of tern before 0.4, whose tables are STRICT; version 3 has its columns. */
 enum { VERSION_STRICT = 2 };
 
-void tern_db_stamp(const char *path, struct tern_db_stamp *stamp)
+void tern_ledger_db_stamp(const char *path, struct tern_ledger_db_stamp *stamp)
 {
     struct stat st;
 
-    *stamp = (struct tern_db_stamp){0};
+    *stamp = (struct tern_ledger_db_stamp){0};
     if (TERN_AGAIN(stat(path, &st)) == 0)
-        *stamp = (struct tern_db_stamp){.inode = st.st_ino,
-                                        .mtime_ns =
-                                            st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec,
-                                        .bytes = st.st_size};
+        *stamp = (struct tern_ledger_db_stamp){.inode = st.st_ino,
+                                               .mtime_ns = st.st_mtim.tv_sec * 1000000000LL +
+                                                           st.st_mtim.tv_nsec,
+                                               .bytes = st.st_size};
 }
 
-int tern_db_fail(sqlite3 *db, struct tern_err *err, const char *what)
+int tern_ledger_db_fail(sqlite3 *db, struct tern_err *err, const char *what)
 {
     int code = sqlite3_errcode(db);
     bool passing = code == SQLITE_FULL || code == SQLITE_IOERR || code == SQLITE_NOMEM;
@@ -55,35 +55,36 @@ int tern_db_fail(sqlite3 *db, struct tern_err *err, const char *what)
                         errno ? strerror(errno) : sqlite3_errmsg(db));
 }
 
-int tern_db_exec(sqlite3 *db, const char *sql, struct tern_err *err)
+int tern_ledger_db_exec(sqlite3 *db, const char *sql, struct tern_err *err)
 {
-    return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0
-                                                                : tern_db_fail(db, err, "ledger");
+    return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK
+               ? 0
+               : tern_ledger_db_fail(db, err, "ledger");
 }
 
-sqlite3_stmt *tern_db_prepare(sqlite3 *db, const char *sql, struct tern_err *err)
+sqlite3_stmt *tern_ledger_db_prepare(sqlite3 *db, const char *sql, struct tern_err *err)
 {
     sqlite3_stmt *st;
 
     if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK)
         return st;
-    tern_db_fail(db, err, "ledger");
+    tern_ledger_db_fail(db, err, "ledger");
     return NULL;
 }
 
-int tern_db_run(sqlite3_stmt *st, struct tern_err *err)
+int tern_ledger_db_run(sqlite3_stmt *st, struct tern_err *err)
 {
     int rc = sqlite3_step(st);
 
     if (rc != SQLITE_DONE)
-        tern_db_fail(sqlite3_db_handle(st), err, "ledger");
+        tern_ledger_db_fail(sqlite3_db_handle(st), err, "ledger");
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? 0 : -1;
 }
 
-int64_t tern_db_int(sqlite3 *db, const char *sql, int64_t def)
+int64_t tern_ledger_db_int(sqlite3 *db, const char *sql, int64_t def)
 {
-    sqlite3_stmt *st = tern_db_prepare(db, sql, NULL);
+    sqlite3_stmt *st = tern_ledger_db_prepare(db, sql, NULL);
     int64_t v = def;
 
     if (st && sqlite3_step(st) == SQLITE_ROW)
@@ -100,7 +101,7 @@ static int open_db(const char *name, sqlite3 **db, struct tern_err *err)
     if (sqlite3_open_v2(name, db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                         "unix-none") == SQLITE_OK)
         return 0;
-    tern_db_fail(*db, err, "SQLite");
+    tern_ledger_db_fail(*db, err, "SQLite");
     sqlite3_close(*db);
     *db = NULL;
     return -1;
@@ -118,7 +119,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to)
     return sqlite3_backup_finish(b);
 }
 
-int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
+int tern_ledger_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
 {
     sqlite3 *db;
     char head[100];
@@ -127,7 +128,7 @@ int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
              TERN_SCHEMA_APPLICATION, TERN_SCHEMA_VERSION);
     if (open_db(":memory:", &db, err) < 0)
         return -1;
-    if (tern_db_exec(db, head, err) < 0 || tern_db_exec(db, schema, err) < 0) {
+    if (tern_ledger_db_exec(db, head, err) < 0 || tern_ledger_db_exec(db, schema, err) < 0) {
         sqlite3_close(db);
         return -1;
     }
@@ -139,7 +140,7 @@ int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
  * could keep a reader for ever. */
 static bool same_schema(sqlite3 *db, const char *schema)
 {
-    sqlite3_stmt *st = tern_db_prepare(
+    sqlite3_stmt *st = tern_ledger_db_prepare(
         db,
         "SELECT sql, type = 'index' AND name LIKE 'sqlite_autoindex_%' FROM sqlite_master"
         " ORDER BY rowid",
@@ -161,13 +162,13 @@ static bool same_schema(sqlite3 *db, const char *schema)
     return rc == SQLITE_DONE && !*schema;
 }
 
-/* Is `db` a snapshot that can be read here?  0, 1 or -1 as tern_db_load. */
+/* Is `db` a snapshot that can be read here?  0, 1 or -1 as tern_ledger_db_load. */
 static int check_kind(sqlite3 *db, const char *path, const char *schema, int64_t *version,
                       struct tern_err *err)
 {
-    *version = tern_db_int(db, "PRAGMA user_version", -1);
-    if (tern_db_int(db, "PRAGMA application_id", -1) != TERN_SCHEMA_APPLICATION ||
-        tern_db_int(db, "SELECT count(*) FROM sqlite_master", 0) == 0) {
+    *version = tern_ledger_db_int(db, "PRAGMA user_version", -1);
+    if (tern_ledger_db_int(db, "PRAGMA application_id", -1) != TERN_SCHEMA_APPLICATION ||
+        tern_ledger_db_int(db, "SELECT count(*) FROM sqlite_master", 0) == 0) {
         tern_warn("%s: is no ledger database; the spools are read instead", path);
         return 1;
     }
@@ -182,9 +183,9 @@ static int check_kind(sqlite3 *db, const char *path, const char *schema, int64_t
     return *version >= VERSION_STRICT ? 0 : 1;
 }
 
-bool tern_db_sound(sqlite3 *db)
+bool tern_ledger_db_sound(sqlite3 *db)
 {
-    sqlite3_stmt *st = tern_db_prepare(db, "PRAGMA quick_check(1)", NULL);
+    sqlite3_stmt *st = tern_ledger_db_prepare(db, "PRAGMA quick_check(1)", NULL);
     bool sound = st && sqlite3_step(st) == SQLITE_ROW && sqlite3_column_text(st, 0) &&
                  strcmp((const char *)sqlite3_column_text(st, 0), "ok") == 0;
 
@@ -192,7 +193,7 @@ bool tern_db_sound(sqlite3 *db)
     return sound;
 }
 
-bool tern_db_damaged(sqlite3 *db)
+bool tern_ledger_db_damaged(sqlite3 *db)
 {
     switch (sqlite3_errcode(db)) {
     case SQLITE_CORRUPT:
@@ -223,14 +224,14 @@ static char *uri(const char *path)
 }
 
 static int open_snapshot(const char *path, const char *schema, sqlite3 **out, int64_t *version,
-                         struct tern_db_stamp *stamp, struct tern_err *err)
+                         struct tern_ledger_db_stamp *stamp, struct tern_err *err)
 {
     sqlite3 *db = NULL;
 
-    *stamp = (struct tern_db_stamp){0};
-    if (!tern_home_sound(path, S_IFREG))
+    *stamp = (struct tern_ledger_db_stamp){0};
+    if (!tern_ledger_home_sound(path, S_IFREG))
         return 1;
-    tern_db_stamp(path, stamp);
+    tern_ledger_db_stamp(path, stamp);
     if (!stamp->bytes)
         return 1;
     if (TERN_AGAIN(access(path, R_OK)) < 0 &&
@@ -249,7 +250,8 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
     if (rc == SQLITE_OK) /* what stands in the file is data */
         sqlite3_exec(db, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON", NULL, NULL,
                      NULL);
-    rc = rc == SQLITE_OK ? check_kind(db, path, schema, version, err) : tern_db_fail(db, err, path);
+    rc = rc == SQLITE_OK ? check_kind(db, path, schema, version, err)
+                         : tern_ledger_db_fail(db, err, path);
     if (rc != 0) {
         sqlite3_close(db);
         return rc;
@@ -258,8 +260,8 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
     return 0;
 }
 
-int tern_db_open(const char *path, const char *schema, sqlite3 **out, struct tern_db_stamp *stamp,
-                 struct tern_err *err)
+int tern_ledger_db_open(const char *path, const char *schema, sqlite3 **out,
+                        struct tern_ledger_db_stamp *stamp, struct tern_err *err)
 {
     int64_t version = 0;
     int rc = open_snapshot(path, schema, out, &version, stamp, err);
@@ -273,7 +275,7 @@ static bool has_table(sqlite3 *db, const char *name)
     char *sql = sqlite3_mprintf("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND"
                                 " name = %Q AND sql NOT LIKE 'CREATE VIRTUAL%%'",
                                 name);
-    bool has = sql && tern_db_int(db, sql, 0) == 1;
+    bool has = sql && tern_ledger_db_int(db, sql, 0) == 1;
 
     sqlite3_free(sql);
     return has;
@@ -318,16 +320,16 @@ static int renew(sqlite3 *old, const char *schema, sqlite3 **out, struct tern_er
 {
     sqlite3_stmt *tables = NULL;
     sqlite3 *db = NULL;
-    int rc = tern_db_new(schema, &db, err);
+    int rc = tern_ledger_db_new(schema, &db, err);
 
-    if (rc == 0 &&
-        !(tables = tern_db_prepare(db, "SELECT name FROM sqlite_master WHERE type = 'table'", err)))
+    if (rc == 0 && !(tables = tern_ledger_db_prepare(
+                         db, "SELECT name FROM sqlite_master WHERE type = 'table'", err)))
         rc = -1;
     while (rc == 0 && sqlite3_step(tables) == SQLITE_ROW) {
         const char *table = (const char *)sqlite3_column_text(tables, 0);
         const char *from = strcmp(table, "span") == 0 ? "point" : table;
         char *select = select_old(schema, table);
-        rc = has_table(old, from) ? tern_db_copy(old, select, db, table, err)
+        rc = has_table(old, from) ? tern_ledger_db_copy(old, select, db, table, err)
                                   : tern_err_set(err, TERN_FAILED, "it has no table %s", from);
         free(select);
     }
@@ -339,8 +341,8 @@ static int renew(sqlite3 *old, const char *schema, sqlite3 **out, struct tern_er
     return rc;
 }
 
-int tern_db_load(const char *path, const char *schema, sqlite3 **out, struct tern_db_stamp *stamp,
-                 struct tern_err *err)
+int tern_ledger_db_load(const char *path, const char *schema, sqlite3 **out,
+                        struct tern_ledger_db_stamp *stamp, struct tern_err *err)
 {
     sqlite3 *file = NULL, *db = NULL;
     int64_t version;
@@ -361,7 +363,7 @@ int tern_db_load(const char *path, const char *schema, sqlite3 **out, struct ter
             tern_warn("%s: %s; the spools are read instead", path, sqlite3_errstr(code));
             rc = 1;
         } else if (code != SQLITE_OK) {
-            rc = tern_db_fail(db, err, path);
+            rc = tern_ledger_db_fail(db, err, path);
         }
         if (rc != 0)
             sqlite3_close(db);
@@ -372,11 +374,11 @@ int tern_db_load(const char *path, const char *schema, sqlite3 **out, struct ter
     return rc;
 }
 
-int tern_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
-                 struct tern_err *err)
+int tern_ledger_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
+                        struct tern_err *err)
 {
     int rc = -1, step;
-    sqlite3_stmt *in = tern_db_prepare(from, select, err), *add = NULL;
+    sqlite3_stmt *in = tern_ledger_db_prepare(from, select, err), *add = NULL;
     struct tern_buf sql = {0};
 
     if (!in)
@@ -386,16 +388,16 @@ int tern_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *tab
     for (int i = 1; i < n; i++)
         tern_buf_puts(&sql, ",?");
     tern_buf_puts(&sql, ")");
-    add = tern_db_prepare(to, sql.data, err);
+    add = tern_ledger_db_prepare(to, sql.data, err);
     if (!add)
         goto out;
     while ((step = sqlite3_step(in)) == SQLITE_ROW) {
         for (int i = 0; i < n; i++)
             sqlite3_bind_value(add, i + 1, sqlite3_column_value(in, i));
-        if (tern_db_run(add, err) < 0)
+        if (tern_ledger_db_run(add, err) < 0)
             goto out;
     }
-    rc = step == SQLITE_DONE ? 0 : tern_db_fail(from, err, "ledger");
+    rc = step == SQLITE_DONE ? 0 : tern_ledger_db_fail(from, err, "ledger");
 out:
     sqlite3_finalize(in);
     sqlite3_finalize(add);
@@ -403,7 +405,7 @@ out:
     return rc;
 }
 
-static bool same(const struct tern_db_stamp *a, const struct tern_db_stamp *b)
+static bool same(const struct tern_ledger_db_stamp *a, const struct tern_ledger_db_stamp *b)
 {
     return a->inode == b->inode && a->mtime_ns == b->mtime_ns && a->bytes == b->bytes;
 }
@@ -416,11 +418,11 @@ static int write_pages(sqlite3 *db, const struct tern_fs_new *f, struct tern_err
     if (open_db(f->temp, &file, err) < 0)
         return -1;
     /* One that is not whole is thrown away, and tern_fs_new_commit syncs. */
-    int rc = tern_db_exec(file, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", err);
+    int rc = tern_ledger_db_exec(file, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", err);
     if (rc == 0 && copy_pages(db, file) != SQLITE_OK) {
         errno = sqlite3_system_errno(file);
         rc = errno ? tern_err_sys(err, "%s: cannot write", f->path)
-                   : tern_db_fail(file, err, f->path);
+                   : tern_ledger_db_fail(file, err, f->path);
     }
     sqlite3_close(file);
     return rc;
@@ -449,11 +451,11 @@ static int check_owner(const struct tern_fs_new *f, const char *of, struct tern_
     return 0;
 }
 
-int tern_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
-                    const struct tern_db_stamp *base, struct tern_err *err)
+int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
+                           const struct tern_ledger_db_stamp *base, struct tern_err *err)
 {
     struct tern_fs_new f;
-    struct tern_db_stamp now;
+    struct tern_ledger_db_stamp now;
     int rc;
 
     if (tern_fs_new_open(&f, path, 0600, err) < 0) {
@@ -468,7 +470,7 @@ int tern_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
     if (rc == 0 && fchmod(f.fd, (bits & 0444) | 0400) < 0)
         rc = tern_err_sys(err, "%s: cannot set its mode", path);
     if (rc == 0) {
-        tern_db_stamp(path, &now);
+        tern_ledger_db_stamp(path, &now);
         if (same(&now, base))
             return tern_fs_new_commit(&f, err);
         rc = 1;
@@ -477,7 +479,7 @@ int tern_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
     return rc;
 }
 
-void tern_db_sweep(const char *path)
+void tern_ledger_db_sweep(const char *path)
 {
     char *dir = tern_fs_dirname(path), *start = tern_strf("%s.tmp-", tern_fs_basename(path));
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
@@ -495,12 +497,12 @@ void tern_db_sweep(const char *path)
     free(dir);
 }
 
-int tern_db_class(double v)
+int tern_ledger_db_class(double v)
 {
     return isfinite(v) ? 0 : isnan(v) ? 1 : v > 0 ? 2 : 3;
 }
 
-double tern_db_column_real(sqlite3_stmt *st, int i)
+double tern_ledger_db_column_real(sqlite3_stmt *st, int i)
 {
     return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i);
 }

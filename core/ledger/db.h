@@ -13,58 +13,58 @@
 #include "core/base/err.h"
 
 /* Which file a snapshot was read from. */
-struct tern_db_stamp {
+struct tern_ledger_db_stamp {
     uint64_t inode;
     int64_t mtime_ns, bytes; /* bytes 0: there was none */
     bool older;              /* another tern made it: worth publishing as it is */
 };
 
 /* The stamp of the file at `path` now; none is no error. */
-void tern_db_stamp(const char *path, struct tern_db_stamp *stamp);
+void tern_ledger_db_stamp(const char *path, struct tern_ledger_db_stamp *stamp);
 
 /* Fill `err` with what SQLite says; returns -1. */
-int tern_db_fail(sqlite3 *db, struct tern_err *err, const char *what);
-int tern_db_exec(sqlite3 *db, const char *sql, struct tern_err *err);
-sqlite3_stmt *tern_db_prepare(sqlite3 *db, const char *sql, struct tern_err *err);
+int tern_ledger_db_fail(sqlite3 *db, struct tern_err *err, const char *what);
+int tern_ledger_db_exec(sqlite3 *db, const char *sql, struct tern_err *err);
+sqlite3_stmt *tern_ledger_db_prepare(sqlite3 *db, const char *sql, struct tern_err *err);
 /* Run to the end and reset.  `st` must not return rows. */
-int tern_db_run(sqlite3_stmt *st, struct tern_err *err);
+int tern_ledger_db_run(sqlite3_stmt *st, struct tern_err *err);
 /* The first column of the first row, or `def`. */
-int64_t tern_db_int(sqlite3 *db, const char *sql, int64_t def);
+int64_t tern_ledger_db_int(sqlite3 *db, const char *sql, int64_t def);
 
 /* A new database in memory with `schema`. */
-int tern_db_new(const char *schema, sqlite3 **out, struct tern_err *err);
+int tern_ledger_db_new(const char *schema, sqlite3 **out, struct tern_err *err);
 /* The snapshot at `path` in memory, to be extended; its tables are those of `schema`, also when an
  * older tern made it.  1 when there is none or it is no sound database of this kind (it can be made
  * again; another schema's tables and views are somebody else's); -1 when it is of a newer tern or
  * cannot be read. */
-int tern_db_load(const char *path, const char *schema, sqlite3 **out, struct tern_db_stamp *stamp,
-                 struct tern_err *err);
-/* The snapshot where it lies, without locks: it never changes.  As tern_db_load otherwise, but that
- * an older tern's is as it was: stamp->older. */
-int tern_db_open(const char *path, const char *schema, sqlite3 **out, struct tern_db_stamp *stamp,
-                 struct tern_err *err);
+int tern_ledger_db_load(const char *path, const char *schema, sqlite3 **out,
+                        struct tern_ledger_db_stamp *stamp, struct tern_err *err);
+/* The snapshot where it lies, without locks: it never changes.  As tern_ledger_db_load otherwise,
+ * but that an older tern's is as it was: stamp->older. */
+int tern_ledger_db_open(const char *path, const char *schema, sqlite3 **out,
+                        struct tern_ledger_db_stamp *stamp, struct tern_err *err);
 /* Does SQLite find every row of it sound?  Reads all of it. */
-bool tern_db_sound(sqlite3 *db);
+bool tern_ledger_db_sound(sqlite3 *db);
 /* Was the newest failure of `db` one of the file's content? */
-bool tern_db_damaged(sqlite3 *db);
+bool tern_ledger_db_damaged(sqlite3 *db);
 
 /* Every row of `select` in `from` becomes a row of `table` in `to`, column by column; rows that are
  * there already are replaced. */
-int tern_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
-                 struct tern_err *err);
+int tern_ledger_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
+                        struct tern_err *err);
 
 /* Put the database at `path`, read-only for those whom `bits` (permissions of a folder) let read,
  * unless the file there is no more the one of `base`: then 1, and nothing is done.  TERN_USAGE
  * where that file, or the folder `of`, is another user's: it stays as it is. */
-int tern_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
-                    const struct tern_db_stamp *base, struct tern_err *err);
+int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
+                           const struct tern_ledger_db_stamp *base, struct tern_err *err);
 
 /* Remove the temporaries that killed folders left beside `path`, when they are old. */
-void tern_db_sweep(const char *path);
+void tern_ledger_db_sweep(const char *path);
 
 /* NaN for NULL. */
-double tern_db_column_real(sqlite3_stmt *st, int i);
+double tern_ledger_db_column_real(sqlite3_stmt *st, int i);
 /* 0 finite, 1 NaN, 2 +Inf, 3 -Inf: point.class. */
-int tern_db_class(double v);
+int tern_ledger_db_class(double v);
 
 #endif

@@ -18,13 +18,15 @@ enum {
     MAX_BYTES = 80 << 20,
 };
 
-static int add_file(struct tern_spool_files *l, struct tern_spool_file f, struct tern_err *err)
+static int add_file(struct tern_ledger_spool_files *l, struct tern_ledger_spool_file f,
+                    struct tern_err *err)
 {
     if (l->n == MAX_FILES)
         return tern_err_set(err, TERN_FAILED, "%s: more than %d spool files in one run", f.path,
                             MAX_FILES);
     if ((l->n & (l->n - 1)) == 0) { /* full at each power of two */
-        struct tern_spool_file *more = realloc(l->files, (l->n ? 2 * l->n : 1) * sizeof *more);
+        struct tern_ledger_spool_file *more =
+            realloc(l->files, (l->n ? 2 * l->n : 1) * sizeof *more);
         if (!more)
             return tern_err_set(err, TERN_TEMPFAIL, "no memory for %zu spool files", l->n);
         l->files = more;
@@ -53,10 +55,10 @@ static bool parse_name(const char *name, unsigned *number)
 }
 
 static int list_attempt(const char *spool, const char *attempt, unsigned n,
-                        struct tern_spool_files *out, struct tern_err *err)
+                        struct tern_ledger_spool_files *out, struct tern_err *err)
 {
     char *dir = tern_strf("%s/%s", spool, attempt);
-    if (!tern_home_sound(dir, S_IFDIR)) {
+    if (!tern_ledger_home_sound(dir, S_IFDIR)) {
         free(dir);
         return 0;
     }
@@ -64,14 +66,14 @@ static int list_attempt(const char *spool, const char *attempt, unsigned n,
     int rc = d ? 0 : tern_err_sys(err, "%s: cannot open folder", dir);
 
     for (struct dirent *e; rc == 0 && (errno = 0, e = readdir(d));) {
-        struct tern_spool_file f = {.attempt = n};
+        struct tern_ledger_spool_file f = {.attempt = n};
         struct stat st;
         if (!parse_name(e->d_name, &f.number))
             continue;
         f.name = tern_strf("%s/%s", attempt, e->d_name);
         f.path = tern_strf("%s/%s", dir, e->d_name);
-        bool taken = tern_home_sound(f.path, S_IFREG) && TERN_AGAIN(stat(f.path, &st)) == 0 &&
-                     S_ISREG(st.st_mode);
+        bool taken = tern_ledger_home_sound(f.path, S_IFREG) &&
+                     TERN_AGAIN(stat(f.path, &st)) == 0 && S_ISREG(st.st_mode);
         if (taken) {
             f.bytes = (uint64_t)st.st_size;
             rc = add_file(out, f, err);
@@ -91,7 +93,7 @@ static int list_attempt(const char *spool, const char *attempt, unsigned n,
 
 static int by_order(const void *x, const void *y)
 {
-    const struct tern_spool_file *a = x, *b = y;
+    const struct tern_ledger_spool_file *a = x, *b = y;
 
     if (a->attempt != b->attempt)
         return a->attempt < b->attempt ? -1 : 1;
@@ -108,16 +110,16 @@ static int by_order(const void *x, const void *y)
     return strcmp(a->name, b->name);
 }
 
-int tern_spool_files_list(const char *ledger_dir, const char *run_id, struct tern_spool_files *out,
-                          struct tern_err *err)
+int tern_ledger_spool_files_list(const char *ledger_dir, const char *run_id,
+                                 struct tern_ledger_spool_files *out, struct tern_err *err)
 {
     char *spool = tern_strf("%s/runs/%s/spool", ledger_dir, run_id), *run = tern_fs_dirname(spool);
-    bool sound = tern_home_sound(run, S_IFDIR) && tern_home_sound(spool, S_IFDIR);
+    bool sound = tern_ledger_home_sound(run, S_IFDIR) && tern_ledger_home_sound(spool, S_IFDIR);
     DIR *d = sound ? TERN_AGAIN_PTR(opendir(spool)) : NULL;
     int rc = 0;
 
     free(run);
-    *out = (struct tern_spool_files){0};
+    *out = (struct tern_ledger_spool_files){0};
     if (sound && !d && errno != ENOENT)
         rc = tern_err_sys(err, "%s: cannot open folder", spool);
     for (struct dirent *e; d && rc == 0 && (errno = 0, e = readdir(d));) {
@@ -131,7 +133,7 @@ int tern_spool_files_list(const char *ledger_dir, const char *run_id, struct ter
         closedir(d);
     free(spool);
     if (rc < 0) {
-        tern_spool_files_free(out);
+        tern_ledger_spool_files_free(out);
         return -1;
     }
     if (out->n)
@@ -139,29 +141,29 @@ int tern_spool_files_list(const char *ledger_dir, const char *run_id, struct ter
     return 0;
 }
 
-void tern_spool_files_free(struct tern_spool_files *l)
+void tern_ledger_spool_files_free(struct tern_ledger_spool_files *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         free(l->files[i].name);
         free(l->files[i].path);
     }
     free(l->files);
-    *l = (struct tern_spool_files){0};
+    *l = (struct tern_ledger_spool_files){0};
 }
 
 /* ---------------------------------------------------------------- reading one */
 
-static int tell(const struct tern_spool_reader *r, const struct tern_spool_file *file,
-                enum tern_frame_found found, uint64_t from, uint64_t to, uint64_t before,
+static int tell(const struct tern_ledger_spool_reader *r, const struct tern_ledger_spool_file *file,
+                enum tern_ledger_frame_found found, uint64_t from, uint64_t to, uint64_t before,
                 uint64_t after, struct tern_err *err)
 {
-    struct tern_spool_find find = {found, from, to, before, after};
+    struct tern_ledger_spool_find find = {found, from, to, before, after};
 
     return r->find ? r->find(r->arg, file, &find, err) : 0;
 }
 
 /* Reads; a handle that went stale is opened anew: a spool's bytes never change, they only grow. */
-static int spool_pread(const struct tern_spool_file *file, int fd, void *to, size_t len,
+static int spool_pread(const struct tern_ledger_spool_file *file, int fd, void *to, size_t len,
                        uint64_t offset, struct tern_err *err)
 {
     struct tern_again a = {0};
@@ -176,22 +178,22 @@ static int spool_pread(const struct tern_spool_file *file, int fd, void *to, siz
 }
 
 /* The head of the file: 1 when it has none (told why). */
-static int read_head(const struct tern_spool_file *file, int fd, uint64_t bytes, const char *run_id,
-                     struct tern_record_head *head, const struct tern_spool_reader *r,
-                     struct tern_err *err)
+static int read_head(const struct tern_ledger_spool_file *file, int fd, uint64_t bytes,
+                     const char *run_id, struct tern_ledger_record_head *head,
+                     const struct tern_ledger_spool_reader *r, struct tern_err *err)
 {
     uint8_t start[1024]; /* run id, writer, host and numbers: under 300 */
     size_t n = bytes < sizeof start ? (size_t)bytes : sizeof start;
-    struct tern_frame_scan scan = {.data = start, .len = n};
-    struct tern_frame f;
+    struct tern_ledger_frame_scan scan = {.data = start, .len = n};
+    struct tern_ledger_frame f;
     struct tern_err why = {0};
 
     if (spool_pread(file, fd, start, n, 0, err) < 0)
         return -1;
-    enum tern_frame_found found = tern_frame_next(&scan, &f);
+    enum tern_ledger_frame_found found = tern_ledger_frame_next(&scan, &f);
     if (found == TERN_FRAME_NO_MORE)
         return 1;
-    if (found == TERN_FRAME_OK && tern_record_get_head(&f, file->path, head, &why) == 0 &&
+    if (found == TERN_FRAME_OK && tern_ledger_record_get_head(&f, file->path, head, &why) == 0 &&
         strcmp(head->run_id, run_id) == 0 && head->attempt == file->attempt)
         return 0;
     if ((found != TERN_FRAME_TORN && found != TERN_FRAME_ZEROS) || n == sizeof start)
@@ -200,28 +202,30 @@ static int read_head(const struct tern_spool_file *file, int fd, uint64_t bytes,
 }
 
 /* One pass over `data`, which begins at `base` of the file. */
-static int walk(const struct tern_spool_file *file, const struct tern_record_head *head,
-                struct tern_frame_scan *scan, uint64_t base, struct tern_spool_mark *mark,
-                const struct tern_spool_reader *r, struct tern_err *err)
+static int walk(const struct tern_ledger_spool_file *file,
+                const struct tern_ledger_record_head *head, struct tern_ledger_frame_scan *scan,
+                uint64_t base, struct tern_ledger_spool_mark *mark,
+                const struct tern_ledger_spool_reader *r, struct tern_err *err)
 {
     bool sound = true;
     uint64_t before = 0;
 
     for (;;) {
-        struct tern_frame f;
+        struct tern_ledger_frame f;
         size_t at = scan->at;
         uint64_t last = scan->seq;
-        enum tern_frame_found found = tern_frame_next(scan, &f);
+        enum tern_ledger_frame_found found = tern_ledger_frame_next(scan, &f);
         if (found == TERN_FRAME_NO_MORE)
             return 0;
         if (found != TERN_FRAME_OK) {
             bool ends = found == TERN_FRAME_TORN || found == TERN_FRAME_ZEROS;
             sound = false;
             before = last;
-            struct tern_frame_scan next = *scan;
-            struct tern_frame g;
+            struct tern_ledger_frame_scan next = *scan;
+            struct tern_ledger_frame g;
             next.told = true;
-            uint64_t after = !ends && tern_frame_next(&next, &g) == TERN_FRAME_OK ? g.seq : 0;
+            uint64_t after =
+                !ends && tern_ledger_frame_next(&next, &g) == TERN_FRAME_OK ? g.seq : 0;
             if (tell(r, file, found, base + (ends ? at : scan->from),
                      base + (ends ? scan->len : scan->to), before, after, err) < 0)
                 return -1;
@@ -236,15 +240,15 @@ static int walk(const struct tern_spool_file *file, const struct tern_record_hea
         if (rc > 0)
             sound = false;
         if (sound)
-            *mark = (struct tern_spool_mark){base + scan->at, f.crc, f.seq, f.wall_ns};
+            *mark = (struct tern_ledger_spool_mark){base + scan->at, f.crc, f.seq, f.wall_ns};
     }
 }
 
-int tern_spool_file_read(const struct tern_spool_file *file, const char *run_id,
-                         struct tern_spool_mark *mark, const struct tern_spool_reader *r,
-                         struct tern_err *err)
+int tern_ledger_spool_file_read(const struct tern_ledger_spool_file *file, const char *run_id,
+                                struct tern_ledger_spool_mark *mark,
+                                const struct tern_ledger_spool_reader *r, struct tern_err *err)
 {
-    struct tern_record_head head;
+    struct tern_ledger_record_head head;
     struct stat st;
     uint8_t *data = NULL;
     int rc = -1, fd = TERN_AGAIN(open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -270,11 +274,11 @@ int tern_spool_file_read(const struct tern_spool_file *file, const char *run_id,
     data = tern_alloc((size_t)(bytes - mark->bytes) + 1, 1, file->path, err);
     if (!data || spool_pread(file, fd, data, (size_t)(bytes - mark->bytes), mark->bytes, err) < 0)
         goto out;
-    struct tern_frame_scan scan = {.data = data,
-                                   .len = (size_t)(bytes - mark->bytes),
-                                   .linked = mark->bytes > 0,
-                                   .prev = mark->crc,
-                                   .seq = mark->seq};
+    struct tern_ledger_frame_scan scan = {.data = data,
+                                          .len = (size_t)(bytes - mark->bytes),
+                                          .linked = mark->bytes > 0,
+                                          .prev = mark->crc,
+                                          .seq = mark->seq};
     rc = walk(file, &head, &scan, mark->bytes, mark, r, err);
 out:
     free(data);

@@ -30,22 +30,22 @@ char *tern_ledger_run_db(const char *ledger_dir, const char *run_id)
 /* ---------------------------------------------------------------- the tail of every spool */
 
 struct tail {
-    struct tern_apply *apply;
+    struct tern_ledger_apply *apply;
     sqlite3_stmt *get, *set, *forget, *damage;
     uint64_t records, findings;
 };
 
-static int on_frame(void *arg, const struct tern_record_head *head, const struct tern_frame *f,
-                    struct tern_err *err)
+static int on_frame(void *arg, const struct tern_ledger_record_head *head,
+                    const struct tern_ledger_frame *f, struct tern_err *err)
 {
     struct tail *t = arg;
 
     t->records++;
-    return tern_apply_frame(t->apply, head, f, err);
+    return tern_ledger_apply_frame(t->apply, head, f, err);
 }
 
-static int on_find(void *arg, const struct tern_spool_file *file, const struct tern_spool_find *f,
-                   struct tern_err *err)
+static int on_find(void *arg, const struct tern_ledger_spool_file *file,
+                   const struct tern_ledger_spool_find *f, struct tern_err *err)
 {
     struct tail *t = arg;
     char what[200];
@@ -63,26 +63,26 @@ static int on_find(void *arg, const struct tern_spool_file *file, const struct t
     sqlite3_bind_int64(t->damage, 2, (int64_t)f->from);
     sqlite3_bind_int64(t->damage, 3, (int64_t)f->to);
     sqlite3_bind_text(t->damage, 4, what, -1, SQLITE_STATIC);
-    return tern_db_run(t->damage, err);
+    return tern_ledger_db_run(t->damage, err);
 }
 
-static void get_mark(sqlite3_stmt *get, const char *name, struct tern_spool_mark *mark)
+static void get_mark(sqlite3_stmt *get, const char *name, struct tern_ledger_spool_mark *mark)
 {
-    *mark = (struct tern_spool_mark){0};
+    *mark = (struct tern_ledger_spool_mark){0};
     sqlite3_bind_text(get, 1, name, -1, SQLITE_STATIC);
     if (sqlite3_step(get) == SQLITE_ROW)
-        *mark = (struct tern_spool_mark){.bytes = (uint64_t)sqlite3_column_int64(get, 0),
-                                         .crc = (uint32_t)sqlite3_column_int64(get, 1),
-                                         .seq = (uint64_t)sqlite3_column_int64(get, 2),
-                                         .wall_ns = sqlite3_column_int64(get, 3)};
+        *mark = (struct tern_ledger_spool_mark){.bytes = (uint64_t)sqlite3_column_int64(get, 0),
+                                                .crc = (uint32_t)sqlite3_column_int64(get, 1),
+                                                .seq = (uint64_t)sqlite3_column_int64(get, 2),
+                                                .wall_ns = sqlite3_column_int64(get, 3)};
     sqlite3_reset(get);
 }
 
-static int take_file(struct tail *t, const struct tern_spool_file *file, const char *run_id,
+static int take_file(struct tail *t, const struct tern_ledger_spool_file *file, const char *run_id,
                      bool *changed, struct tern_err *err)
 {
-    struct tern_spool_mark mark, old;
-    struct tern_spool_reader reader = {on_frame, on_find, t};
+    struct tern_ledger_spool_mark mark, old;
+    struct tern_ledger_spool_reader reader = {on_frame, on_find, t};
 
     get_mark(t->get, file->name, &mark);
     if (file->bytes == mark.bytes)
@@ -90,8 +90,8 @@ static int take_file(struct tail *t, const struct tern_spool_file *file, const c
     old = mark;
     /* What is found damaged is looked at anew each time: it may have been on its way only. */
     sqlite3_bind_text(t->forget, 1, file->name, -1, SQLITE_STATIC);
-    if (tern_db_run(t->forget, err) < 0 ||
-        tern_spool_file_read(file, run_id, &mark, &reader, err) < 0)
+    if (tern_ledger_db_run(t->forget, err) < 0 ||
+        tern_ledger_spool_file_read(file, run_id, &mark, &reader, err) < 0)
         return -1;
     if (mark.bytes == old.bytes)
         return 0;
@@ -101,40 +101,40 @@ static int take_file(struct tail *t, const struct tern_spool_file *file, const c
     sqlite3_bind_int64(t->set, 3, mark.crc);
     sqlite3_bind_int64(t->set, 4, (int64_t)mark.seq);
     sqlite3_bind_int64(t->set, 5, mark.wall_ns);
-    return tern_db_run(t->set, err);
+    return tern_ledger_db_run(t->set, err);
 }
 
 static const char sql_get[] = "SELECT bytes, crc, seq, wall_ns FROM ingest WHERE file = ?";
 
-int tern_fold_tail(const char *ledger_dir, const char *run_id, sqlite3 *db, bool points,
-                   bool *changed, struct tern_err *err)
+int tern_ledger_fold_tail(const char *ledger_dir, const char *run_id, sqlite3 *db, bool points,
+                          bool *changed, struct tern_err *err)
 {
-    struct tern_spool_files files = {0};
+    struct tern_ledger_spool_files files = {0};
     struct tail t = {0};
     int rc = -1;
-    int64_t known = tern_db_int(db, "SELECT count(*) FROM damage", 0);
+    int64_t known = tern_ledger_db_int(db, "SELECT count(*) FROM damage", 0);
 
     *changed = false;
-    t.apply = tern_apply_new(db, points, err);
-    t.get = tern_db_prepare(db, sql_get, err);
-    t.set = tern_db_prepare(db, "INSERT OR REPLACE INTO ingest VALUES(?, ?, ?, ?, ?)", err);
-    t.forget = tern_db_prepare(db, "DELETE FROM damage WHERE file = ?", err);
-    t.damage = tern_db_prepare(db, "INSERT OR REPLACE INTO damage VALUES(?, ?, ?, ?)", err);
+    t.apply = tern_ledger_apply_new(db, points, err);
+    t.get = tern_ledger_db_prepare(db, sql_get, err);
+    t.set = tern_ledger_db_prepare(db, "INSERT OR REPLACE INTO ingest VALUES(?, ?, ?, ?, ?)", err);
+    t.forget = tern_ledger_db_prepare(db, "DELETE FROM damage WHERE file = ?", err);
+    t.damage = tern_ledger_db_prepare(db, "INSERT OR REPLACE INTO damage VALUES(?, ?, ?, ?)", err);
     if (!t.apply || !t.get || !t.set || !t.forget || !t.damage ||
-        tern_spool_files_list(ledger_dir, run_id, &files, err) < 0 ||
-        tern_db_exec(db, "BEGIN", err) < 0)
+        tern_ledger_spool_files_list(ledger_dir, run_id, &files, err) < 0 ||
+        tern_ledger_db_exec(db, "BEGIN", err) < 0)
         goto out;
     for (size_t i = 0; i < files.n; i++)
         if (take_file(&t, &files.files[i], run_id, changed, err) < 0)
             goto out;
-    if (tern_apply_end(t.apply, err) < 0 || tern_db_exec(db, "COMMIT", err) < 0)
+    if (tern_ledger_apply_end(t.apply, err) < 0 || tern_ledger_db_exec(db, "COMMIT", err) < 0)
         goto out;
-    if (tern_db_int(db, "SELECT count(*) FROM damage", 0) != known)
+    if (tern_ledger_db_int(db, "SELECT count(*) FROM damage", 0) != known)
         *changed = true;
     rc = 0;
 out:
-    tern_spool_files_free(&files);
-    tern_apply_free(t.apply);
+    tern_ledger_spool_files_free(&files);
+    tern_ledger_apply_free(t.apply);
     sqlite3_finalize(t.get);
     sqlite3_finalize(t.set);
     sqlite3_finalize(t.forget);
@@ -142,35 +142,35 @@ out:
     return rc;
 }
 
-int tern_fold_behind(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *behind,
-                     struct tern_err *err)
+int tern_ledger_fold_behind(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *behind,
+                            struct tern_err *err)
 {
-    struct tern_spool_files files;
-    sqlite3_stmt *get = tern_db_prepare(db, sql_get, err);
+    struct tern_ledger_spool_files files;
+    sqlite3_stmt *get = tern_ledger_db_prepare(db, sql_get, err);
 
     *behind = false;
-    if (!get || tern_spool_files_list(ledger_dir, run_id, &files, err) < 0) {
+    if (!get || tern_ledger_spool_files_list(ledger_dir, run_id, &files, err) < 0) {
         sqlite3_finalize(get);
         return -1;
     }
     for (size_t i = 0; i < files.n && !*behind; i++) {
-        struct tern_spool_mark mark;
+        struct tern_ledger_spool_mark mark;
         get_mark(get, files.files[i].name, &mark);
         *behind = mark.bytes != files.files[i].bytes;
     }
-    tern_spool_files_free(&files);
+    tern_ledger_spool_files_free(&files);
     sqlite3_finalize(get);
     return 0;
 }
 
-int tern_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *gone,
-                   struct tern_err *err)
+int tern_ledger_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *gone,
+                          struct tern_err *err)
 {
-    struct tern_spool_files files;
-    sqlite3_stmt *st = tern_db_prepare(db, "SELECT file, bytes FROM ingest", err);
+    struct tern_ledger_spool_files files;
+    sqlite3_stmt *st = tern_ledger_db_prepare(db, "SELECT file, bytes FROM ingest", err);
 
     *gone = false;
-    if (!st || tern_spool_files_list(ledger_dir, run_id, &files, err) < 0) {
+    if (!st || tern_ledger_spool_files_list(ledger_dir, run_id, &files, err) < 0) {
         sqlite3_finalize(st);
         return -1;
     }
@@ -182,7 +182,7 @@ int tern_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *db, bool
                     files.files[i].bytes >= (uint64_t)sqlite3_column_int64(st, 1);
         *gone = name && !there;
     }
-    tern_spool_files_free(&files);
+    tern_ledger_spool_files_free(&files);
     sqlite3_finalize(st);
     return 0;
 }
@@ -215,23 +215,23 @@ static int set_aside(const char *path, struct tern_err *err)
 enum snapshot { SNAPSHOT_NONE, SNAPSHOT_USED, SNAPSHOT_BAD };
 
 static int load_and_fold(const char *ledger_dir, const char *run_id, const char *path,
-                         struct tern_db_stamp *base, enum snapshot *how, bool *changed,
+                         struct tern_ledger_db_stamp *base, enum snapshot *how, bool *changed,
                          sqlite3 **out, struct tern_err *err)
 {
     sqlite3 *db = NULL;
-    int rc = tern_db_load(path, tern_schema_run, &db, base, err);
+    int rc = tern_ledger_db_load(path, tern_schema_run, &db, base, err);
 
     *how = rc == 0 ? SNAPSHOT_USED : base->bytes ? SNAPSHOT_BAD : SNAPSHOT_NONE;
     /* The spools tell more than an older tern took from them, where they are all there. */
     bool gone = false;
-    if (rc == 0 && base->older && (rc = tern_fold_gone(ledger_dir, run_id, db, &gone, err)) == 0 &&
-        !gone) {
+    if (rc == 0 && base->older &&
+        (rc = tern_ledger_fold_gone(ledger_dir, run_id, db, &gone, err)) == 0 && !gone) {
         sqlite3_close(db);
         db = NULL;
         rc = 1;
     }
-    if (rc == 0 && (rc = tern_fold_tail(ledger_dir, run_id, db, true, changed, err)) < 0 &&
-        !tern_db_sound(db)) {
+    if (rc == 0 && (rc = tern_ledger_fold_tail(ledger_dir, run_id, db, true, changed, err)) < 0 &&
+        !tern_ledger_db_sound(db)) {
         tern_warn("%s: %s; the spools are read instead", path, err ? err->text : "is damaged");
         sqlite3_close(db);
         db = NULL;
@@ -239,9 +239,9 @@ static int load_and_fold(const char *ledger_dir, const char *run_id, const char 
         rc = 1;
     }
     if (rc > 0) {
-        rc = tern_db_new(tern_schema_run, &db, err);
+        rc = tern_ledger_db_new(tern_schema_run, &db, err);
         if (rc == 0)
-            rc = tern_fold_tail(ledger_dir, run_id, db, true, changed, err);
+            rc = tern_ledger_fold_tail(ledger_dir, run_id, db, true, changed, err);
     }
     if (rc < 0) {
         sqlite3_close(db);
@@ -252,13 +252,13 @@ static int load_and_fold(const char *ledger_dir, const char *run_id, const char 
 }
 
 /* Beside what it is of, with that folder's permissions. */
-static int publish(sqlite3 *db, const char *path, const struct tern_db_stamp *base,
+static int publish(sqlite3 *db, const char *path, const struct tern_ledger_db_stamp *base,
                    struct tern_err *err)
 {
     char *dir = tern_fs_dirname(path);
     struct stat st;
     mode_t bits = TERN_AGAIN(stat(dir, &st)) == 0 ? st.st_mode & 0777 : 0700;
-    int rc = tern_db_publish(db, path, dir, bits, base, err);
+    int rc = tern_ledger_db_publish(db, path, dir, bits, base, err);
 
     free(dir);
     return rc;
@@ -268,7 +268,7 @@ static int publish(sqlite3 *db, const char *path, const struct tern_db_stamp *ba
 static int fold_once(const char *ledger_dir, const char *run_id, const char *path,
                      struct tern_err *err)
 {
-    struct tern_db_stamp base;
+    struct tern_ledger_db_stamp base;
     enum snapshot how;
     sqlite3 *db = NULL;
     bool changed = false;
@@ -286,17 +286,17 @@ static int fold_once(const char *ledger_dir, const char *run_id, const char *pat
 static int rebuild_once(const char *ledger_dir, const char *run_id, const char *path,
                         struct tern_err *err)
 {
-    struct tern_db_stamp base;
+    struct tern_ledger_db_stamp base;
     sqlite3 *old = NULL, *db = NULL;
     bool changed = false, gone = false;
     struct tern_err why;
-    int rc = tern_db_open(path, tern_schema_run, &old, &base, &why);
+    int rc = tern_ledger_db_open(path, tern_schema_run, &old, &base, &why);
 
     if (rc < 0 && why.code == TERN_TEMPFAIL) {
         *err = why;
         return -1;
     }
-    if (old && tern_fold_gone(ledger_dir, run_id, old, &gone, err) < 0)
+    if (old && tern_ledger_fold_gone(ledger_dir, run_id, old, &gone, err) < 0)
         rc = -1;
     else if (gone)
         rc = tern_err_set(err, TERN_USAGE,
@@ -308,9 +308,9 @@ static int rebuild_once(const char *ledger_dir, const char *run_id, const char *
         rc = 0;
     sqlite3_close(old);
     if (rc == 0)
-        rc = tern_db_new(tern_schema_run, &db, err);
+        rc = tern_ledger_db_new(tern_schema_run, &db, err);
     if (rc == 0)
-        rc = tern_fold_tail(ledger_dir, run_id, db, true, &changed, err);
+        rc = tern_ledger_fold_tail(ledger_dir, run_id, db, true, &changed, err);
     if (rc == 0)
         rc = publish(db, path, &base, err);
     sqlite3_close(db);
@@ -333,7 +333,7 @@ static int fold(const char *ledger_dir, const char *run_id, bool anew, struct te
                   : fold_once(ledger_dir, run_id, path, err);
     if (rc == 1)
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s: others keep replacing it", path);
-    tern_db_sweep(path);
+    tern_ledger_db_sweep(path);
     free(dir);
     free(path);
     return rc;
@@ -351,35 +351,36 @@ int tern_ledger_rebuild(const char *ledger_dir, const char *run_id, struct tern_
 
 /* ---------------------------------------------------------------- fresh views */
 
-int tern_fold_light(const char *ledger_dir, const char *run_id, sqlite3 **out, struct tern_err *err)
+int tern_ledger_fold_light(const char *ledger_dir, const char *run_id, sqlite3 **out,
+                           struct tern_err *err)
 {
     char *path = tern_ledger_run_db(ledger_dir, run_id);
     sqlite3 *old = NULL, *db = NULL;
-    struct tern_db_stamp stamp;
+    struct tern_ledger_db_stamp stamp;
     bool changed;
-    int rc = tern_db_new(tern_schema_run, &db, err);
+    int rc = tern_ledger_db_new(tern_schema_run, &db, err);
 
     if (rc == 0)
-        rc = tern_db_open(path, tern_schema_run, &old, &stamp, err);
+        rc = tern_ledger_db_open(path, tern_schema_run, &old, &stamp, err);
     if (rc == 0 && stamp.older) { /* in today's tables */
         sqlite3_close(old);
         old = NULL;
-        rc = tern_db_load(path, tern_schema_run, &old, &stamp, err);
+        rc = tern_ledger_db_load(path, tern_schema_run, &old, &stamp, err);
     }
     for (const char *const *t = tables; rc == 0 && *t; t++) {
         char *select = tern_strf("SELECT * FROM %s", *t);
-        rc = tern_db_copy(old, select, db, *t, err);
+        rc = tern_ledger_db_copy(old, select, db, *t, err);
         free(select);
     }
     if (rc >= 0)
-        rc = tern_fold_tail(ledger_dir, run_id, db, false, &changed, err);
-    if (rc < 0 && old && (tern_db_damaged(old) || !tern_db_sound(old))) {
+        rc = tern_ledger_fold_tail(ledger_dir, run_id, db, false, &changed, err);
+    if (rc < 0 && old && (tern_ledger_db_damaged(old) || !tern_ledger_db_sound(old))) {
         tern_warn("%s: %s; the spools are read instead", path, err ? err->text : "is damaged");
         sqlite3_close(db);
         db = NULL;
-        rc = tern_db_new(tern_schema_run, &db, err);
+        rc = tern_ledger_db_new(tern_schema_run, &db, err);
         if (rc == 0)
-            rc = tern_fold_tail(ledger_dir, run_id, db, false, &changed, err);
+            rc = tern_ledger_fold_tail(ledger_dir, run_id, db, false, &changed, err);
     }
     sqlite3_close(old);
     free(path);
@@ -391,15 +392,15 @@ int tern_fold_light(const char *ledger_dir, const char *run_id, sqlite3 **out, s
     return 0;
 }
 
-int tern_fold_spools(const char *ledger_dir, const char *run_id, sqlite3 **out,
-                     struct tern_err *err)
+int tern_ledger_fold_spools(const char *ledger_dir, const char *run_id, sqlite3 **out,
+                            struct tern_err *err)
 {
     sqlite3 *db = NULL;
     bool changed;
 
-    if (tern_db_new(tern_schema_run, &db, err) < 0)
+    if (tern_ledger_db_new(tern_schema_run, &db, err) < 0)
         return -1;
-    if (tern_fold_tail(ledger_dir, run_id, db, true, &changed, err) < 0) {
+    if (tern_ledger_fold_tail(ledger_dir, run_id, db, true, &changed, err) < 0) {
         sqlite3_close(db);
         return -1;
     }
@@ -407,17 +408,18 @@ int tern_fold_spools(const char *ledger_dir, const char *run_id, sqlite3 **out,
     return 0;
 }
 
-int tern_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 **out, struct tern_err *err)
+int tern_ledger_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 **out,
+                           struct tern_err *err)
 {
     char *path = tern_ledger_run_db(ledger_dir, run_id);
     sqlite3 *db = NULL;
-    struct tern_db_stamp stamp;
+    struct tern_ledger_db_stamp stamp;
     enum snapshot how;
     bool behind = true, changed;
-    int rc = tern_db_open(path, tern_schema_run, &db, &stamp, err);
+    int rc = tern_ledger_db_open(path, tern_schema_run, &db, &stamp, err);
 
     if (rc == 0)
-        rc = tern_fold_behind(ledger_dir, run_id, db, &behind, err);
+        rc = tern_ledger_fold_behind(ledger_dir, run_id, db, &behind, err);
     if (rc >= 0 && (behind || stamp.older)) {
         sqlite3_close(db);
         db = NULL;

@@ -10,39 +10,39 @@
 char *tern_ledger_run_db(const char *ledger_dir, const char *run_id);
 
 /* Apply to `db` (run.db's tables) what the spools hold beyond its ingest table; *changed tells
- * whether there was anything.  `points` as tern_apply_new. */
-int tern_fold_tail(const char *ledger_dir, const char *run_id, sqlite3 *db, bool points,
-                   bool *changed, struct tern_err *err);
+ * whether there was anything.  `points` as tern_ledger_apply_new. */
+int tern_ledger_fold_tail(const char *ledger_dir, const char *run_id, sqlite3 *db, bool points,
+                          bool *changed, struct tern_err *err);
 /* Do the spools hold anything beyond `db`? */
-int tern_fold_behind(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *behind,
-                     struct tern_err *err);
+int tern_ledger_fold_behind(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *behind,
+                            struct tern_err *err);
 /* A run's database without its points, fresh. */
-int tern_fold_light(const char *ledger_dir, const char *run_id, sqlite3 **out,
-                    struct tern_err *err);
+int tern_ledger_fold_light(const char *ledger_dir, const char *run_id, sqlite3 **out,
+                           struct tern_err *err);
 /* Has `db` read spool files, or parts of them, that are not there any more? */
-int tern_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *gone,
-                   struct tern_err *err);
+int tern_ledger_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *gone,
+                          struct tern_err *err);
 /* A run's database of what the spools say, in memory. */
-int tern_fold_spools(const char *ledger_dir, const char *run_id, sqlite3 **out,
-                     struct tern_err *err);
+int tern_ledger_fold_spools(const char *ledger_dir, const char *run_id, sqlite3 **out,
+                            struct tern_err *err);
 /* A run's database with everything, fresh; in memory only as far as needed. */
-int tern_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 **out,
-                    struct tern_err *err);
+int tern_ledger_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 **out,
+                           struct tern_err *err);
 
 /* Replace the rows of `run_id` in the catalogue by those of its database. */
-int tern_catalogue_take(sqlite3 *catalogue, const char *run_id, sqlite3 *run,
-                        const struct tern_db_stamp *stamp, struct tern_err *err);
+int tern_ledger_catalogue_take(sqlite3 *catalogue, const char *run_id, sqlite3 *run,
+                               const struct tern_ledger_db_stamp *stamp, struct tern_err *err);
 
 /* The catalogue at `path` in memory, which every row of is sound; else (*anew) an empty one. */
-int tern_catalogue_load(const char *path, sqlite3 **out, struct tern_db_stamp *stamp, bool *anew,
-                        struct tern_err *err);
+int tern_ledger_catalogue_load(const char *path, sqlite3 **out, struct tern_ledger_db_stamp *stamp,
+                               bool *anew, struct tern_err *err);
 
 /* Permissions of a file that tells of all runs: whoever may read it may read each of them. */
-int tern_catalogue_bits(const char *ledger_dir, mode_t *bits, struct tern_err *err);
+int tern_ledger_catalogue_bits(const char *ledger_dir, mode_t *bits, struct tern_err *err);
 
 /* Bring the catalogue `db` up to all runs; `fresh`: with the tails of their spools, of those that
  * changed or still run. */
-int tern_catalogue_refresh(const char *ledger_dir, sqlite3 *db, bool fresh, bool *changed,
-                           struct tern_err *err);
+int tern_ledger_catalogue_refresh(const char *ledger_dir, sqlite3 *db, bool fresh, bool *changed,
+                                  struct tern_err *err);
 
 #endif

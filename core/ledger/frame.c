@@ -35,7 +35,7 @@ static void put64(uint8_t *p, uint64_t v)
     memcpy(p, &v, sizeof v);
 }
 
-void tern_frame_encode(struct tern_buf *to, struct tern_frame *f)
+void tern_ledger_frame_encode(struct tern_buf *to, struct tern_ledger_frame *f)
 {
     uint8_t h[TERN_FRAME_HEADER], t[TERN_FRAME_TRAILER];
 
@@ -61,7 +61,7 @@ static bool header_good(const uint8_t *p)
 }
 
 /* A whole frame at `at`? */
-static bool frame_good(const struct tern_frame_scan *s, size_t at)
+static bool frame_good(const struct tern_ledger_frame_scan *s, size_t at)
 {
     if (s->len - at < TERN_FRAME_HEADER || !header_good(s->data + at))
         return false;
@@ -71,7 +71,7 @@ static bool frame_good(const struct tern_frame_scan *s, size_t at)
 }
 
 /* One past the last byte that is not zero. */
-static size_t last_byte(const struct tern_frame_scan *s)
+static size_t last_byte(const struct tern_ledger_frame_scan *s)
 {
     size_t n = s->len;
 
@@ -80,7 +80,7 @@ static size_t last_byte(const struct tern_frame_scan *s)
     return n;
 }
 
-static enum tern_frame_found damage(struct tern_frame_scan *s, size_t look_from)
+static enum tern_ledger_frame_found damage(struct tern_ledger_frame_scan *s, size_t look_from)
 {
     size_t to = look_from;
 
@@ -99,7 +99,7 @@ static enum tern_frame_found damage(struct tern_frame_scan *s, size_t look_from)
 }
 
 /* What the bytes at s->at are when they are no frame. */
-static enum tern_frame_found no_frame(struct tern_frame_scan *s)
+static enum tern_ledger_frame_found no_frame(struct tern_ledger_frame_scan *s)
 {
     const uint8_t *p = s->data + s->at;
     size_t left = s->len - s->at, used = last_byte(s) - s->at;
@@ -118,19 +118,20 @@ static enum tern_frame_found no_frame(struct tern_frame_scan *s)
     return damage(s, s->at + body + TERN_FRAME_TRAILER);
 }
 
-enum tern_frame_found tern_frame_next(struct tern_frame_scan *s, struct tern_frame *out)
+enum tern_ledger_frame_found tern_ledger_frame_next(struct tern_ledger_frame_scan *s,
+                                                    struct tern_ledger_frame *out)
 {
     if (s->at >= s->len)
         return TERN_FRAME_NO_MORE;
     if (!frame_good(s, s->at))
         return no_frame(s);
     const uint8_t *p = s->data + s->at;
-    struct tern_frame f = {.len = get32(p + 4),
-                           .type = (uint16_t)get32(p + 8),
-                           .prev = get32(p + 12),
-                           .seq = get64(p + 16),
-                           .wall_ns = (int64_t)get64(p + 24),
-                           .payload = p + TERN_FRAME_HEADER};
+    struct tern_ledger_frame f = {.len = get32(p + 4),
+                                  .type = (uint16_t)get32(p + 8),
+                                  .prev = get32(p + 12),
+                                  .seq = get64(p + 16),
+                                  .wall_ns = (int64_t)get64(p + 24),
+                                  .payload = p + TERN_FRAME_HEADER};
     size_t body = TERN_FRAME_HEADER + (size_t)f.len;
     f.crc = get32(p + body);
     if (s->linked && !s->told && (f.prev != s->prev || f.seq != s->seq + 1)) {

@@ -36,20 +36,20 @@ enum {
     TERN_FRAME_FORMAT = 1,
 };
 
-enum tern_frame_type { /* on disk: do not renumber */
-                       TERN_FRAME_HEAD = 1,
-                       TERN_FRAME_RUN = 2,
-                       TERN_FRAME_BEGIN = 3,
-                       TERN_FRAME_END = 4,
-                       TERN_FRAME_STEP = 5,
-                       TERN_FRAME_EVAL = 6,
-                       TERN_FRAME_CHECKPOINT = 7,
-                       TERN_FRAME_EVENT = 8,
-                       TERN_FRAME_PARAM = 9,
-                       TERN_FRAME_HEALTH = 10,
+enum tern_ledger_frame_type { /* on disk: do not renumber */
+                              TERN_FRAME_HEAD = 1,
+                              TERN_FRAME_RUN = 2,
+                              TERN_FRAME_BEGIN = 3,
+                              TERN_FRAME_END = 4,
+                              TERN_FRAME_STEP = 5,
+                              TERN_FRAME_EVAL = 6,
+                              TERN_FRAME_CHECKPOINT = 7,
+                              TERN_FRAME_EVENT = 8,
+                              TERN_FRAME_PARAM = 9,
+                              TERN_FRAME_HEALTH = 10,
 };
 
-struct tern_frame {
+struct tern_ledger_frame {
     uint16_t type;
     uint32_t prev, crc;
     uint64_t seq;
@@ -59,9 +59,9 @@ struct tern_frame {
 };
 
 /* Put header and trailer around f->payload; `to` is cleared first; sets f->crc. */
-void tern_frame_encode(struct tern_buf *to, struct tern_frame *f);
+void tern_ledger_frame_encode(struct tern_buf *to, struct tern_ledger_frame *f);
 
-enum tern_frame_found {
+enum tern_ledger_frame_found {
     TERN_FRAME_OK,      /* `out` is filled */
     TERN_FRAME_NO_MORE, /* the bytes end where a frame ends */
     TERN_FRAME_TORN,    /* they end inside a frame: it is being written, or its writer died */
@@ -71,7 +71,7 @@ enum tern_frame_found {
 };
 
 /* Walking over the bytes of a file, or of its end. */
-struct tern_frame_scan {
+struct tern_ledger_frame_scan {
     const uint8_t *data;
     size_t len, at;
     bool linked;     /* `prev` and `seq` say what the next frame must continue */
@@ -81,6 +81,7 @@ struct tern_frame_scan {
     size_t from, to; /* of DAMAGE */
 };
 
-enum tern_frame_found tern_frame_next(struct tern_frame_scan *s, struct tern_frame *out);
+enum tern_ledger_frame_found tern_ledger_frame_next(struct tern_ledger_frame_scan *s,
+                                                    struct tern_ledger_frame *out);
 
 #endif

@@ -33,7 +33,8 @@ static void look_at_catalogue(struct guard *g, const char *home)
     mode_t bits;
 
     if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
-        tern_catalogue_bits(home, &bits, &(struct tern_err){0}) == 0 && (st.st_mode & 0044 & ~bits))
+        tern_ledger_catalogue_bits(home, &bits, &(struct tern_err){0}) == 0 &&
+        (st.st_mode & 0044 & ~bits))
         tell(g, "ledger-open", path,
              "tells of a private run to those who may not read that: its name, recipe and losses");
     free(path);
@@ -76,7 +77,7 @@ void tern_ledger_guard(const char *ledger_dir,
     look_at_sharing(&g, users);
     look_at_catalogue(&g, ledger_dir);
     for (struct dirent *e; d && (e = readdir(d));) {
-        if (!tern_home_parse_uid(e->d_name, &uid))
+        if (!tern_ledger_home_parse_uid(e->d_name, &uid))
             continue;
         char *home = tern_fs_join(users, e->d_name);
         look_at_user(&g, home, uid);

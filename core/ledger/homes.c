@@ -31,12 +31,12 @@ static bool parse_uid(const char *s, size_t len, uint32_t *uid)
     return true;
 }
 
-bool tern_home_parse_uid(const char *word, uint32_t *uid)
+bool tern_ledger_home_parse_uid(const char *word, uint32_t *uid)
 {
     return parse_uid(word, strlen(word), uid);
 }
 
-size_t tern_home_part(const char *path, uint32_t *uid)
+size_t tern_ledger_home_part(const char *path, uint32_t *uid)
 {
     size_t found = 0;
 
@@ -60,12 +60,12 @@ size_t tern_home_part(const char *path, uint32_t *uid)
 
 bool tern_ledger_home_uid(const char *home, uint32_t *uid)
 {
-    size_t n = tern_home_part(home, uid);
+    size_t n = tern_ledger_home_part(home, uid);
 
     return n && home[n + strspn(home + n, "/")] == '\0';
 }
 
-int tern_home_not_yours(const char *home, const struct stat *st, struct tern_err *err)
+int tern_ledger_home_not_yours(const char *home, const struct stat *st, struct tern_err *err)
 {
     return tern_err_set(err, TERN_USAGE,
                         "%s: is your folder in this shared ledger, and %s uid %u. Have it removed.",
@@ -83,7 +83,7 @@ static mode_t current_umask(void)
     return mask;
 }
 
-int tern_home_bits(const char *home, const char *run_id)
+int tern_ledger_home_bits(const char *home, const char *run_id)
 {
     char *dir = tern_strf("%s/runs/%s", home, run_id);
     struct stat st;
@@ -152,7 +152,7 @@ static int make_home(const char *home, mode_t bits, struct tern_err *err)
             rc = tern_err_sys(err, "%s", home);
     }
     if (rc == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid()))
-        rc = tern_home_not_yours(home, &st, err);
+        rc = tern_ledger_home_not_yours(home, &st, err);
     /* Who may read a run must come by here; what else lies here has permissions of its own. */
     mode_t want = (st.st_mode & ALL_BITS & ~(mode_t)022) | (bits & ~(mode_t)022);
     if (rc == 0 && TERN_AGAIN(stat(users, &top)) == 0 && top.st_gid != st.st_gid &&
@@ -180,7 +180,7 @@ static int check_runs(const char *home, const char *runs, const char *run, struc
                         (unsigned)st.st_uid);
 }
 
-int tern_home_make_run(const char *home, const char *run_id, int bits, struct tern_err *err)
+int tern_ledger_home_make_run(const char *home, const char *run_id, int bits, struct tern_err *err)
 {
     char *runs = tern_fs_join(home, "runs"), *run = tern_fs_join(runs, run_id ? run_id : "");
     uint32_t uid;
@@ -221,16 +221,17 @@ int tern_home_make_run(const char *home, const char *run_id, int bits, struct te
     return rc;
 }
 
-int tern_home_make_attempt(const char *dir, const char *run_id, int *bits, struct tern_err *err)
+int tern_ledger_home_make_attempt(const char *dir, const char *run_id, int *bits,
+                                  struct tern_err *err)
 {
     char *spool = tern_fs_dirname(dir), *run = tern_fs_dirname(spool), *runs = tern_fs_dirname(run),
          *home = tern_fs_dirname(runs);
-    int rc = tern_home_make_run(home, run_id, *bits, err);
+    int rc = tern_ledger_home_make_run(home, run_id, *bits, err);
 
     if (rc == 0)
         rc = tern_fs_mkdirs_like(dir, err);
     if (rc == 0)
-        *bits = tern_home_bits(home, run_id);
+        *bits = tern_ledger_home_bits(home, run_id);
     free(spool);
     free(run);
     free(runs);
@@ -238,13 +239,13 @@ int tern_home_make_attempt(const char *dir, const char *run_id, int *bits, struc
     return rc;
 }
 
-int tern_home_sync(const char *dir, struct tern_err *err)
+int tern_ledger_home_sync(const char *dir, struct tern_err *err)
 {
     uint32_t uid;
     int rc = 0;
 
     char *at = tern_strdup(dir);
-    for (int left = tern_home_part(dir, &uid) ? 7 : 5; rc == 0 && left; left--) {
+    for (int left = tern_ledger_home_part(dir, &uid) ? 7 : 5; rc == 0 && left; left--) {
         rc = tern_fs_sync_dir(at, err);
         char *up = tern_fs_dirname(at);
         free(at);
@@ -291,8 +292,8 @@ int tern_ledger_make(const char *home, const char *run_id, enum tern_ledger_mode
         [TERN_LEDGER_ALL] = 0755,
     };
 
-    int had = run_id ? tern_home_bits(home, run_id) : -1;
-    if (tern_home_make_run(home, run_id, bits[mode] >= 0 ? bits[mode] : had, err) < 0)
+    int had = run_id ? tern_ledger_home_bits(home, run_id) : -1;
+    if (tern_ledger_home_make_run(home, run_id, bits[mode] >= 0 ? bits[mode] : had, err) < 0)
         return -1;
     if (!run_id || bits[mode] < 0 || had < 0 || had == bits[mode])
         return 0;

@@ -14,33 +14,34 @@
 /* May a folder (S_IFDIR) or file (S_IFREG) of a ledger be read?  Within a home it must be of the
  * home's owner, or root's, and no link; what is not is told once by a warning.  What is not there
  * is fine, and so is everything outside homes. */
-bool tern_home_sound(const char *path, mode_t type);
+bool tern_ledger_home_sound(const char *path, mode_t type);
 
 /* Bytes of `path` that name the home it lies in (".../u/1000"), and whose that is; 0 for none. */
-size_t tern_home_part(const char *path, uint32_t *uid);
+size_t tern_ledger_home_part(const char *path, uint32_t *uid);
 /* A uid as such a folder is called. */
-bool tern_home_parse_uid(const char *word, uint32_t *uid);
+bool tern_ledger_home_parse_uid(const char *word, uint32_t *uid);
 /* The error of a user's folder that is another's, or none; -1. */
-int tern_home_not_yours(const char *home, const struct stat *st, struct tern_err *err);
+int tern_ledger_home_not_yours(const char *home, const struct stat *st, struct tern_err *err);
 
 /* Is it a user's home, or a ledger that others write to? */
-bool tern_home_shared(const char *ledger_dir);
+bool tern_ledger_home_shared(const char *ledger_dir);
 /* Whose a run in a shared ledger is, by its folder, malloc'ed; NULL where the ledger is not shared,
  * or the ledger's own user has all of it (storage may give every file one owner). */
-char *tern_home_user(const char *ledger_dir, const char *run_id);
+char *tern_ledger_home_user(const char *ledger_dir, const char *run_id);
 
 /* The folder of a run (NULL: the home alone, if it is a user's), made with all above it that is
  * missing.  `bits`: the permissions of a new
  * one; negative: as the umask has it. */
-int tern_home_make_run(const char *home, const char *run_id, int bits, struct tern_err *err);
+int tern_ledger_home_make_run(const char *home, const char *run_id, int bits, struct tern_err *err);
 
 /* An attempt's spool folder (LEDGER[/u/UID]/runs/RUN/spool/N), and what is missing above it; *bits:
- * as of tern_home_make_run, and then the permissions that all of the run has. */
-int tern_home_make_attempt(const char *dir, const char *run_id, int *bits, struct tern_err *err);
+ * as of tern_ledger_home_make_run, and then the permissions that all of the run has. */
+int tern_ledger_home_make_attempt(const char *dir, const char *run_id, int *bits,
+                                  struct tern_err *err);
 /* Make it and those above it, up to the ledger's, survive a power cut. */
-int tern_home_sync(const char *dir, struct tern_err *err);
+int tern_ledger_home_sync(const char *dir, struct tern_err *err);
 
 /* The permissions of a run's folder, which all in it shares; -1 where it is not there. */
-int tern_home_bits(const char *home, const char *run_id);
+int tern_ledger_home_bits(const char *home, const char *run_id);
 
 #endif

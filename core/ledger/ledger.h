@@ -8,7 +8,8 @@
  *
  *   Writers append records to a spool file of their own.  A record is one write(2) of a framed,
  *   checksummed, chained piece (frame.h): when the call returns 0 it survives a kill -9 of the
- *   writer; after tern_spool_sync() it survives a power cut.  No lock, no rename, no database.
+ *   writer; after tern_ledger_spool_sync() it survives a power cut.  No lock, no rename, no
+ * database.
  *
  *   Folders (the run's owner, or anybody later) turn spools into run.db and ledger.db.  Each is a
  *   whole SQLite snapshot put in place by rename, so no SQLite lock ever depends on a network file
@@ -43,9 +44,9 @@
 
 /* A new ULID (https://github.com/ulid/spec): 48 bits of milliseconds, 80 of the kernel's
  * randomness, Crockford base 32; sorts by time of creation.  Returns `to`. */
-char *tern_ulid_new(char to[TERN_ULID_SIZE]);
+char *tern_ledger_ulid_new(char to[TERN_ULID_SIZE]);
 /* Is `s` a ULID in capitals? */
-bool tern_ulid_valid(const char *s);
+bool tern_ledger_ulid_valid(const char *s);
 
 /* ---------------------------------------------------------------- records
  *
@@ -179,62 +180,67 @@ struct tern_ledger_health {
  * once more. The calls allocate nothing after the first ones of each size.
  */
 
-struct tern_spool;
+struct tern_ledger_spool;
 struct tern_ledger_rows;
 
 /* The spool folder of an attempt, malloc'ed: what `tern run` puts into TERN_RUN_SPOOL. */
-char *tern_spool_dir(const char *ledger_dir, const char *run_id, unsigned attempt);
+char *tern_ledger_spool_dir(const char *ledger_dir, const char *run_id, unsigned attempt);
 /* Undo it: the three parts of a spool folder's path.  *ledger_dir is malloc'ed. */
-int tern_spool_dir_parse(const char *spool_dir, char **ledger_dir, char run_id[TERN_ULID_SIZE],
-                         unsigned *attempt, struct tern_err *err);
+int tern_ledger_spool_dir_parse(const char *spool_dir, char **ledger_dir,
+                                char run_id[TERN_ULID_SIZE], unsigned *attempt,
+                                struct tern_err *err);
 
 /* Begin a file of one's own, making folders as needed.  `writer` is a word ([a-zA-Z0-9_.-], at most
  * 64) that says who writes: "run", "rank0", "metric-1234"; the same word twice makes two files,
  * never one shared.  `run_id` is a ULID, `attempt` 1 to 999999.  NULL with `err` on failure; a
  * caller that can live without a ledger may pass NULL to every call below, which then does nothing
  * and returns 0. */
-struct tern_spool *tern_spool_open(const char *ledger_dir, const char *run_id, unsigned attempt,
-                                   const char *writer, struct tern_err *err);
+struct tern_ledger_spool *tern_ledger_spool_open(const char *ledger_dir, const char *run_id,
+                                                 unsigned attempt, const char *writer,
+                                                 struct tern_err *err);
 /* The same from TERN_RUN_SPOOL's value. */
-struct tern_spool *tern_spool_open_dir(const char *spool_dir, const char *writer,
-                                       struct tern_err *err);
+struct tern_ledger_spool *tern_ledger_spool_open_dir(const char *spool_dir, const char *writer,
+                                                     struct tern_err *err);
 /* Write what waits, sync and free.  Also frees when it fails; -1 tells how many records are lost,
  * and of which steps. */
-int tern_spool_close(struct tern_spool *s, struct tern_err *err);
+int tern_ledger_spool_close(struct tern_ledger_spool *s, struct tern_err *err);
 
 /* Make everything written so far survive a power cut.  If the storage refuses, the records since
  * the last good sync are written again to a new file, which is synced instead. */
-int tern_spool_sync(struct tern_spool *s, struct tern_err *err);
+int tern_ledger_spool_sync(struct tern_ledger_spool *s, struct tern_err *err);
 
 /* Say that the attempt is still at work, without a record (the file's time of change): for its
  * owner, many times in TERN_LEDGER_SILENT_S. */
-void tern_spool_beat(struct tern_spool *s);
+void tern_ledger_spool_beat(struct tern_ledger_spool *s);
 
 /* Records lost so far, those that wait not among them. */
-uint64_t tern_spool_dropped(const struct tern_spool *s);
+uint64_t tern_ledger_spool_dropped(const struct tern_ledger_spool *s);
 
 /* Describes the run; each attempt writes it again, the newest holds. */
-int tern_spool_run(struct tern_spool *s, const struct tern_ledger_run *r, struct tern_err *err);
-int tern_spool_attempt_begin(struct tern_spool *s, const struct tern_ledger_attempt *a,
-                             struct tern_err *err);
-int tern_spool_attempt_end(struct tern_spool *s, const struct tern_ledger_end *e,
-                           struct tern_err *err);
+int tern_ledger_spool_run(struct tern_ledger_spool *s, const struct tern_ledger_run *r,
+                          struct tern_err *err);
+int tern_ledger_spool_attempt_begin(struct tern_ledger_spool *s,
+                                    const struct tern_ledger_attempt *a, struct tern_err *err);
+int tern_ledger_spool_attempt_end(struct tern_ledger_spool *s, const struct tern_ledger_end *e,
+                                  struct tern_err *err);
 /* `n` values (1 to 1024) of one step.  Of two values of one name and step in one attempt the newer
  * holds: ranks that all report prefix the name ("rank3/..."). */
-int tern_spool_step(struct tern_spool *s, int64_t step, const struct tern_ledger_value *values,
-                    size_t n, struct tern_err *err);
-int tern_spool_eval(struct tern_spool *s, const struct tern_ledger_eval *e, struct tern_err *err);
+int tern_ledger_spool_step(struct tern_ledger_spool *s, int64_t step,
+                           const struct tern_ledger_value *values, size_t n, struct tern_err *err);
+int tern_ledger_spool_eval(struct tern_ledger_spool *s, const struct tern_ledger_eval *e,
+                           struct tern_err *err);
 /* A checkpoint is known by its path; the newest record of it holds.  Write "published" before
  * anything treats it as the latest. */
-int tern_spool_checkpoint(struct tern_spool *s, const struct tern_ledger_checkpoint *c,
-                          struct tern_err *err);
-int tern_spool_event(struct tern_spool *s, const struct tern_ledger_event *e, struct tern_err *err);
-int tern_spool_health(struct tern_spool *s, const struct tern_ledger_health *h,
-                      struct tern_err *err);
+int tern_ledger_spool_checkpoint(struct tern_ledger_spool *s,
+                                 const struct tern_ledger_checkpoint *c, struct tern_err *err);
+int tern_ledger_spool_event(struct tern_ledger_spool *s, const struct tern_ledger_event *e,
+                            struct tern_err *err);
+int tern_ledger_spool_health(struct tern_ledger_spool *s, const struct tern_ledger_health *h,
+                             struct tern_err *err);
 /* A fact of the attempt: "kernels" = "avx512", "blas" = "openblas 0.3.21 SKYLAKEX". */
 #define TERN_LEDGER_RESUMED "resumed_step" /* of an attempt that did not begin with it */
-int tern_spool_param(struct tern_spool *s, const char *name, const char *value,
-                     struct tern_err *err);
+int tern_ledger_spool_param(struct tern_ledger_spool *s, const char *name, const char *value,
+                            struct tern_err *err);
 
 /* ---------------------------------------------------------------- shared ledgers
  *

@@ -19,12 +19,13 @@ static void tell_owners(sqlite3 *db, const char *ledger_dir)
 {
     struct tern_buf b = {0};
 
-    if (!tern_home_shared(ledger_dir))
+    if (!tern_ledger_home_shared(ledger_dir))
         return;
-    sqlite3_stmt *ids = tern_db_prepare(db, "SELECT id FROM run", NULL);
+    sqlite3_stmt *ids = tern_ledger_db_prepare(db, "SELECT id FROM run", NULL);
     while (ids && sqlite3_step(ids) == SQLITE_ROW) {
         const char *id = (const char *)sqlite3_column_text(ids, 0);
-        char *user = id && tern_ulid_valid(id) ? tern_home_user(ledger_dir, id) : NULL;
+        char *user =
+            id && tern_ledger_ulid_valid(id) ? tern_ledger_home_user(ledger_dir, id) : NULL;
         char *sql =
             user ? sqlite3_mprintf("UPDATE run SET user = %Q WHERE id = %Q;", user, id) : NULL;
         tern_buf_puts(&b, sql ? sql : "");
@@ -33,7 +34,7 @@ static void tell_owners(sqlite3 *db, const char *ledger_dir)
     }
     sqlite3_finalize(ids);
     if (b.len)
-        tern_db_exec(db, b.data, NULL);
+        tern_ledger_db_exec(db, b.data, NULL);
     tern_buf_free(&b);
 }
 
@@ -50,14 +51,14 @@ static struct tern_ledger *view(sqlite3 *db, bool catalogue, char *what)
 struct tern_ledger *tern_ledger_open(const char *ledger_dir, struct tern_err *err)
 {
     char *path = tern_fs_join(ledger_dir, "ledger.db");
-    struct tern_db_stamp stamp;
+    struct tern_ledger_db_stamp stamp;
     sqlite3 *db = NULL;
     bool changed, anew;
-    int rc = tern_catalogue_load(path, &db, &stamp, &anew, err);
+    int rc = tern_ledger_catalogue_load(path, &db, &stamp, &anew, err);
 
     free(path);
     if (rc == 0)
-        rc = tern_catalogue_refresh(ledger_dir, db, true, &changed, err);
+        rc = tern_ledger_catalogue_refresh(ledger_dir, db, true, &changed, err);
     if (rc == 0) {
         tell_owners(db, ledger_dir);
         return view(db, true, tern_strdup(ledger_dir));
@@ -72,7 +73,7 @@ static int rename_taken(sqlite3 *to, sqlite3 *from, const char *home, struct ter
     static const char *const update[] = {"UPDATE run SET id = %Q WHERE id = %Q",
                                          "UPDATE attempt SET run_id = %Q WHERE run_id = %Q",
                                          "UPDATE checkpoint SET run_id = %Q WHERE run_id = %Q"};
-    sqlite3_stmt *ids = tern_db_prepare(to, "SELECT id FROM run", err);
+    sqlite3_stmt *ids = tern_ledger_db_prepare(to, "SELECT id FROM run", err);
     uint32_t uid = 0;
     int rc = ids ? 0 : -1;
 
@@ -82,7 +83,7 @@ static int rename_taken(sqlite3 *to, sqlite3 *from, const char *home, struct ter
         char *other = tern_strf("%s@%u", id ? id : "", (unsigned)uid);
         for (int i = 0; i < 3 && rc == 0; i++) {
             char *sql = sqlite3_mprintf(update[i], other, id);
-            rc = tern_db_exec(from, sql, err);
+            rc = tern_ledger_db_exec(from, sql, err);
             sqlite3_free(sql);
         }
         free(other);
@@ -99,7 +100,7 @@ static int add_catalogue(sqlite3 *to, const char *home, struct tern_err *err)
 
     for (int i = 0; i < 3 && rc == 0; i++) {
         char *select = tern_strf("SELECT * FROM %s", tables[i]);
-        rc = tern_db_copy(l->db, select, to, tables[i], err);
+        rc = tern_ledger_db_copy(l->db, select, to, tables[i], err);
         free(select);
     }
     tern_ledger_close(l);
@@ -124,15 +125,15 @@ struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run
     sqlite3 *db;
     char *what = tern_strf("%s/runs/%s", ledger_dir, run_id);
 
-    if (!tern_fs_exists(what) || !tern_home_sound(ledger_dir, S_IFDIR) ||
-        !tern_home_sound(what, S_IFDIR)) {
+    if (!tern_fs_exists(what) || !tern_ledger_home_sound(ledger_dir, S_IFDIR) ||
+        !tern_ledger_home_sound(what, S_IFDIR)) {
         tern_err_set(err, TERN_USAGE, "%s: no such run. See 'tern ledger list'.", what);
         free(what);
         return NULL;
     }
-    if (tern_fold_whole(ledger_dir, run_id, &db, err) == 0) {
+    if (tern_ledger_fold_whole(ledger_dir, run_id, &db, err) == 0) {
         struct tern_ledger *l = view(db, false, what);
-        l->user = tern_home_user(ledger_dir, run_id);
+        l->user = tern_ledger_home_user(ledger_dir, run_id);
         l->ledger_dir = tern_strdup(ledger_dir);
         snprintf(l->run_id, sizeof l->run_id, "%s", run_id);
         return l;
@@ -141,14 +142,14 @@ struct tern_ledger *tern_ledger_open_run(const char *ledger_dir, const char *run
     return NULL;
 }
 
-bool tern_view_mend(struct tern_ledger *l, const char *why)
+bool tern_ledger_view_mend(struct tern_ledger *l, const char *why)
 {
     sqlite3 *db = NULL;
 
     if (!l->ledger_dir)
         return false;
     tern_warn("%s/run.db: %s; the spools are read instead", l->what, why);
-    bool made = tern_fold_spools(l->ledger_dir, l->run_id, &db, &(struct tern_err){0}) == 0;
+    bool made = tern_ledger_fold_spools(l->ledger_dir, l->run_id, &db, &(struct tern_err){0}) == 0;
     if (made) {
         sqlite3_close(l->db);
         l->db = db;
@@ -158,9 +159,9 @@ bool tern_view_mend(struct tern_ledger *l, const char *why)
     return made;
 }
 
-bool tern_view_heal(struct tern_ledger *l)
+bool tern_ledger_view_heal(struct tern_ledger *l)
 {
-    return tern_db_damaged(l->db) && tern_view_mend(l, sqlite3_errmsg(l->db));
+    return tern_ledger_db_damaged(l->db) && tern_ledger_view_mend(l, sqlite3_errmsg(l->db));
 }
 
 void tern_ledger_close(struct tern_ledger *l)
@@ -198,7 +199,7 @@ static int64_t integer(struct cursor *c, int64_t null)
 
 static double real(struct cursor *c)
 {
-    return tern_db_column_real(c->st, c->i++);
+    return tern_ledger_db_column_real(c->st, c->i++);
 }
 
 static int rows(struct tern_ledger *l, const char *sql, size_t size,
@@ -206,12 +207,12 @@ static int rows(struct tern_ledger *l, const char *sql, size_t size,
                 struct tern_err *err)
 {
     struct tern_ledger_rows got = {0};
-    struct cursor c = {.st = tern_db_prepare(l->db, sql, err), .texts = &got.texts};
+    struct cursor c = {.st = tern_ledger_db_prepare(l->db, sql, err), .texts = &got.texts};
     int step;
 
     if (!c.st) {
         tern_err_prefix(err, "%s", l->what);
-        return tern_view_heal(l) ? rows(l, sql, size, take, out, err) : -1;
+        return tern_ledger_view_heal(l) ? rows(l, sql, size, take, out, err) : -1;
     }
     while ((step = sqlite3_step(c.st)) == SQLITE_ROW) {
         void *row = tern_ledger_rows_add(&got, size, MAX_ROWS, err);
@@ -221,11 +222,11 @@ static int rows(struct tern_ledger *l, const char *sql, size_t size,
         take(&c, row);
     }
     if (step != SQLITE_DONE && step != SQLITE_ROW)
-        tern_db_fail(l->db, err, l->what);
+        tern_ledger_db_fail(l->db, err, l->what);
     sqlite3_finalize(c.st);
     if (step != SQLITE_DONE) {
         tern_ledger_rows_free(&got);
-        return tern_view_heal(l) ? rows(l, sql, size, take, out, err) : -1;
+        return tern_ledger_view_heal(l) ? rows(l, sql, size, take, out, err) : -1;
     }
     *out = got;
     return 0;
@@ -443,7 +444,7 @@ int tern_ledger_metrics(struct tern_ledger *l, struct tern_ledger_rows *out, str
 static int find_by(struct tern_ledger *l, const char *sql, const char *words, int *n,
                    char run_id[TERN_ULID_SIZE], struct tern_err *err)
 {
-    sqlite3_stmt *st = tern_db_prepare(l->db, sql, err);
+    sqlite3_stmt *st = tern_ledger_db_prepare(l->db, sql, err);
 
     if (!st)
         return -1;
@@ -456,8 +457,8 @@ static int find_by(struct tern_ledger *l, const char *sql, const char *words, in
     return 0;
 }
 
-int tern_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
-                   struct tern_err *err)
+int tern_ledger_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
+                          struct tern_err *err)
 {
     char id[TERN_ULID_SIZE] = "";
     int n = 0;
@@ -485,7 +486,7 @@ int tern_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_UL
     return n ? 0 : 1;
 }
 
-int tern_view_none(const char *ledger, const char *words, struct tern_err *err)
+int tern_ledger_view_none(const char *ledger, const char *words, struct tern_err *err)
 {
     return !words || strcmp(words, "latest") == 0
                ? tern_err_set(err, TERN_USAGE, "%s: holds no run yet", ledger)
@@ -497,9 +498,9 @@ int tern_view_none(const char *ledger, const char *words, struct tern_err *err)
 int tern_ledger_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
                      struct tern_err *err)
 {
-    int rc = tern_view_find(l, words, run_id, err);
+    int rc = tern_ledger_view_find(l, words, run_id, err);
 
-    return rc == 1 ? tern_view_none(l->what, words, err) : rc;
+    return rc == 1 ? tern_ledger_view_none(l->what, words, err) : rc;
 }
 
 /* ---------------------------------------------------------------- series */
@@ -540,10 +541,10 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
 
     if (want_run(l, err) < 0)
         return -1;
-    sqlite3_stmt *find = tern_db_prepare(l->db, "SELECT id FROM metric WHERE name = ?", err);
+    sqlite3_stmt *find = tern_ledger_db_prepare(l->db, "SELECT id FROM metric WHERE name = ?", err);
     sqlite3_stmt *count =
-        tern_db_prepare(l->db, "SELECT count(*) FROM point WHERE metric_id = ?", err);
-    sqlite3_stmt *again = tern_db_prepare(l->db, sql_again, err), *st = NULL;
+        tern_ledger_db_prepare(l->db, "SELECT count(*) FROM point WHERE metric_id = ?", err);
+    sqlite3_stmt *again = tern_ledger_db_prepare(l->db, sql_again, err), *st = NULL;
     if (!find || !count || !again)
         goto out;
     sqlite3_bind_text(find, 1, metric, -1, SQLITE_STATIC);
@@ -554,7 +555,7 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
     id = sqlite3_column_int64(find, 0);
     sqlite3_bind_int64(count, 1, id);
     if (sqlite3_step(count) != SQLITE_ROW) {
-        tern_db_fail(l->db, err, l->what);
+        tern_ledger_db_fail(l->db, err, l->what);
         goto out;
     }
     size_t n = (size_t)sqlite3_column_int64(count, 0);
@@ -562,23 +563,23 @@ int tern_ledger_series(struct tern_ledger *l, const char *metric, bool all,
         goto out;
     sqlite3_bind_int64(again, 1, id);
     bool sort = sqlite3_step(again) == SQLITE_ROW && sqlite3_column_int64(again, 0) > 0;
-    st =
-        tern_db_prepare(l->db,
-                        all    ? SERIES " ORDER BY n.attempt, p.step"
-                        : sort ? SERIES " AND " TERN_SCHEMA_EFFECTIVE " ORDER BY p.step"
-                               : SERIES " AND " TERN_SCHEMA_EFFECTIVE " ORDER BY n.attempt, p.step",
-                        err);
+    st = tern_ledger_db_prepare(l->db,
+                                all    ? SERIES " ORDER BY n.attempt, p.step"
+                                : sort ? SERIES " AND " TERN_SCHEMA_EFFECTIVE " ORDER BY p.step"
+                                       : SERIES " AND " TERN_SCHEMA_EFFECTIVE
+                                                " ORDER BY n.attempt, p.step",
+                                err);
     if (!st)
         goto out;
     sqlite3_bind_int64(st, 1, id);
     while (s.n < n && (step = sqlite3_step(st)) == SQLITE_ROW) {
         s.step[s.n] = (double)sqlite3_column_int64(st, 0);
-        s.value[s.n] = tern_db_column_real(st, 1);
+        s.value[s.n] = tern_ledger_db_column_real(st, 1);
         s.attempt[s.n] = (uint32_t)sqlite3_column_int64(st, 2);
         s.wall_ns[s.n++] = sqlite3_column_int64(st, 3);
     }
     if (step != SQLITE_DONE && step != SQLITE_ROW) {
-        tern_db_fail(l->db, err, l->what);
+        tern_ledger_db_fail(l->db, err, l->what);
         goto out;
     }
     *out = s;
@@ -590,7 +591,7 @@ out:
     sqlite3_finalize(count);
     sqlite3_finalize(again);
     sqlite3_finalize(st);
-    if (rc < 0 && tern_view_heal(l))
+    if (rc < 0 && tern_ledger_view_heal(l))
         return tern_ledger_series(l, metric, all, out, err);
     return rc;
 }

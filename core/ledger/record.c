@@ -11,29 +11,29 @@ static void put32(struct tern_buf *to, uint32_t v)
     tern_buf_add(to, &v, sizeof v);
 }
 
-void tern_record_put_int(struct tern_buf *to, int64_t v)
+void tern_ledger_record_put_int(struct tern_buf *to, int64_t v)
 {
     uint64_t le = htole64((uint64_t)v);
 
     tern_buf_add(to, &le, sizeof le);
 }
 
-void tern_record_put_real(struct tern_buf *to, double v)
+void tern_ledger_record_put_real(struct tern_buf *to, double v)
 {
     uint64_t bits;
 
     memcpy(&bits, &v, sizeof bits);
-    tern_record_put_int(to, (int64_t)bits);
+    tern_ledger_record_put_int(to, (int64_t)bits);
 }
 
-void tern_record_put_text(struct tern_buf *to, const char *s)
+void tern_ledger_record_put_text(struct tern_buf *to, const char *s)
 {
     put32(to, s ? (uint32_t)strlen(s) : (uint32_t)NULL_TEXT);
     if (s)
         tern_buf_add(to, s, strlen(s));
 }
 
-static const uint8_t *take(struct tern_record_reader *r, size_t n)
+static const uint8_t *take(struct tern_ledger_record_reader *r, size_t n)
 {
     if (r->bad || (size_t)(r->end - r->at) < n) {
         r->bad = true;
@@ -43,7 +43,7 @@ static const uint8_t *take(struct tern_record_reader *r, size_t n)
     return r->at - n;
 }
 
-static uint32_t get32(struct tern_record_reader *r)
+static uint32_t get32(struct tern_ledger_record_reader *r)
 {
     const uint8_t *p = take(r, 4);
     uint32_t v = 0;
@@ -53,7 +53,7 @@ static uint32_t get32(struct tern_record_reader *r)
     return le32toh(v);
 }
 
-int64_t tern_record_get_int(struct tern_record_reader *r)
+int64_t tern_ledger_record_get_int(struct tern_ledger_record_reader *r)
 {
     const uint8_t *p = take(r, 8);
     uint64_t v = 0;
@@ -63,16 +63,16 @@ int64_t tern_record_get_int(struct tern_record_reader *r)
     return (int64_t)le64toh(v);
 }
 
-double tern_record_get_real(struct tern_record_reader *r)
+double tern_ledger_record_get_real(struct tern_ledger_record_reader *r)
 {
-    uint64_t bits = (uint64_t)tern_record_get_int(r);
+    uint64_t bits = (uint64_t)tern_ledger_record_get_int(r);
     double v;
 
     memcpy(&v, &bits, sizeof v);
     return v;
 }
 
-const char *tern_record_get_text(struct tern_record_reader *r, size_t *len)
+const char *tern_ledger_record_get_text(struct tern_ledger_record_reader *r, size_t *len)
 {
     uint32_t n = get32(r);
 
@@ -89,7 +89,7 @@ const char *tern_record_get_text(struct tern_record_reader *r, size_t *len)
     return s;
 }
 
-bool tern_record_name_good(const char *s, size_t len)
+bool tern_ledger_record_name_good(const char *s, size_t len)
 {
     for (size_t i = 0; s && i < len; i++)
         if ((unsigned char)s[i] < ' ' || s[i] == 0x7f)
@@ -97,11 +97,11 @@ bool tern_record_name_good(const char *s, size_t len)
     return s && len > 0;
 }
 
-const char *tern_record_get_name(struct tern_record_reader *r, size_t *len)
+const char *tern_ledger_record_get_name(struct tern_ledger_record_reader *r, size_t *len)
 {
-    const char *s = tern_record_get_text(r, len);
+    const char *s = tern_ledger_record_get_text(r, len);
 
-    r->bad |= !tern_record_name_good(s, *len);
+    r->bad |= !tern_ledger_record_name_good(s, *len);
     if (!r->bad)
         return s;
     *len = 0;
@@ -109,10 +109,10 @@ const char *tern_record_get_name(struct tern_record_reader *r, size_t *len)
 }
 
 /* A text into an array of `size`; one that does not fit is bad. */
-static void get_array(struct tern_record_reader *r, char *to, size_t size)
+static void get_array(struct tern_ledger_record_reader *r, char *to, size_t size)
 {
     size_t len;
-    const char *s = tern_record_get_text(r, &len);
+    const char *s = tern_ledger_record_get_text(r, &len);
 
     if (len >= size) {
         r->bad = true;
@@ -123,24 +123,24 @@ static void get_array(struct tern_record_reader *r, char *to, size_t size)
     to[len] = '\0';
 }
 
-void tern_record_put_head(struct tern_buf *to, const struct tern_record_head *h)
+void tern_ledger_record_put_head(struct tern_buf *to, const struct tern_ledger_record_head *h)
 {
     put32(to, h->format);
-    tern_record_put_text(to, h->run_id);
+    tern_ledger_record_put_text(to, h->run_id);
     put32(to, h->attempt);
-    tern_record_put_text(to, h->writer);
+    tern_ledger_record_put_text(to, h->writer);
     put32(to, h->number);
-    tern_record_put_int(to, (int64_t)h->instance);
-    tern_record_put_int(to, (int64_t)h->first_seq);
-    tern_record_put_text(to, h->host);
-    tern_record_put_int(to, h->pid);
+    tern_ledger_record_put_int(to, (int64_t)h->instance);
+    tern_ledger_record_put_int(to, (int64_t)h->first_seq);
+    tern_ledger_record_put_text(to, h->host);
+    tern_ledger_record_put_int(to, h->pid);
 }
 
-int tern_record_get_head(const struct tern_frame *f, const char *path, struct tern_record_head *h,
-                         struct tern_err *err)
+int tern_ledger_record_get_head(const struct tern_ledger_frame *f, const char *path,
+                                struct tern_ledger_record_head *h, struct tern_err *err)
 {
-    struct tern_record_reader r = {f->payload, f->payload + f->len, false};
-    struct tern_record_head got = {0};
+    struct tern_ledger_record_reader r = {f->payload, f->payload + f->len, false};
+    struct tern_ledger_record_head got = {0};
 
     if (f->type != TERN_FRAME_HEAD)
         return tern_err_set(err, TERN_FAILED, "%s: does not begin like a spool file", path);
@@ -154,12 +154,12 @@ int tern_record_get_head(const struct tern_frame *f, const char *path, struct te
     got.attempt = get32(&r);
     get_array(&r, got.writer, sizeof got.writer);
     got.number = get32(&r);
-    got.instance = (uint64_t)tern_record_get_int(&r);
-    got.first_seq = (uint64_t)tern_record_get_int(&r);
+    got.instance = (uint64_t)tern_ledger_record_get_int(&r);
+    got.first_seq = (uint64_t)tern_ledger_record_get_int(&r);
     get_array(&r, got.host, sizeof got.host);
-    got.pid = tern_record_get_int(&r);
+    got.pid = tern_ledger_record_get_int(&r);
     if (r.bad || got.format == 0 || got.attempt == 0 || got.first_seq == 0 ||
-        !tern_ulid_valid(got.run_id))
+        !tern_ledger_ulid_valid(got.run_id))
         return tern_err_set(err, TERN_FAILED, "%s: its head makes no sense", path);
     *h = got;
     return 0;

@@ -23,27 +23,27 @@
 #include "core/ledger/ledger.h"
 
 /* Writing a payload: append to a buffer. */
-void tern_record_put_int(struct tern_buf *to, int64_t v);
-void tern_record_put_real(struct tern_buf *to, double v);
-void tern_record_put_text(struct tern_buf *to, const char *s);
+void tern_ledger_record_put_int(struct tern_buf *to, int64_t v);
+void tern_ledger_record_put_real(struct tern_buf *to, double v);
+void tern_ledger_record_put_text(struct tern_buf *to, const char *s);
 
 /* Reading one: what is missing or wrong sets `bad` and reads as 0 or NULL. */
-struct tern_record_reader {
+struct tern_ledger_record_reader {
     const uint8_t *at, *end;
     bool bad;
 };
 
-int64_t tern_record_get_int(struct tern_record_reader *r);
-double tern_record_get_real(struct tern_record_reader *r);
+int64_t tern_ledger_record_get_int(struct tern_ledger_record_reader *r);
+double tern_ledger_record_get_real(struct tern_ledger_record_reader *r);
 /* Bytes inside the payload, not NUL-terminated; *len 0 and NULL for a NULL text.  A NUL byte in it
  * is bad: whoever reads it on would take its beginning for all of it. */
-const char *tern_record_get_text(struct tern_record_reader *r, size_t *len);
+const char *tern_ledger_record_get_text(struct tern_ledger_record_reader *r, size_t *len);
 /* May it be a name?  It has a byte, and no control byte, NUL among them. */
-bool tern_record_name_good(const char *s, size_t len);
+bool tern_ledger_record_name_good(const char *s, size_t len);
 /* A text that is a name; else it is bad. */
-const char *tern_record_get_name(struct tern_record_reader *r, size_t *len);
+const char *tern_ledger_record_get_name(struct tern_ledger_record_reader *r, size_t *len);
 
-struct tern_record_head {
+struct tern_ledger_record_head {
     uint32_t format, attempt, number;
     char run_id[TERN_ULID_SIZE];
     char writer[65];
@@ -52,9 +52,9 @@ struct tern_record_head {
     int64_t pid;
 };
 
-void tern_record_put_head(struct tern_buf *to, const struct tern_record_head *h);
+void tern_ledger_record_put_head(struct tern_buf *to, const struct tern_ledger_record_head *h);
 /* 0, or -1 when `f` is no head that this version can read; `path` for the message. */
-int tern_record_get_head(const struct tern_frame *f, const char *path, struct tern_record_head *h,
-                         struct tern_err *err);
+int tern_ledger_record_get_head(const struct tern_ledger_frame *f, const char *path,
+                                struct tern_ledger_record_head *h, struct tern_err *err);
 
 #endif

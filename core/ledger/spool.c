@@ -35,8 +35,8 @@ struct mark {
     uint32_t crc;
 };
 
-struct tern_spool {
-    struct tern_record_head head;
+struct tern_ledger_spool {
+    struct tern_ledger_record_head head;
     char *dir, *path; /* path: of the file being written */
     int bits;         /* permissions of the run's folder, which all in it has */
     int fd;           /* -1: the next record begins a new file */
@@ -47,19 +47,20 @@ struct tern_spool {
     int64_t wall_ns;   /* of the newest record */
     int64_t looked_ns; /* on the boot clock: that the file was in its place */
     uint64_t dropped;
-    struct tern_waiting waiting;
-    struct tern_lost lost; /* and not told in the ledger yet */
-    char said[200];        /* the failure that the caller knows of; "" while all is well */
+    struct tern_ledger_waiting waiting;
+    struct tern_ledger_lost lost; /* and not told in the ledger yet */
+    char said[200];               /* the failure that the caller knows of; "" while all is well */
     struct tern_buf payload, frame;
 };
 
-char *tern_spool_dir(const char *ledger_dir, const char *run_id, unsigned attempt)
+char *tern_ledger_spool_dir(const char *ledger_dir, const char *run_id, unsigned attempt)
 {
     return tern_strf("%s/runs/%s/spool/%u", ledger_dir, run_id, attempt);
 }
 
-int tern_spool_dir_parse(const char *spool_dir, char **ledger_dir, char run_id[TERN_ULID_SIZE],
-                         unsigned *attempt, struct tern_err *err)
+int tern_ledger_spool_dir_parse(const char *spool_dir, char **ledger_dir,
+                                char run_id[TERN_ULID_SIZE], unsigned *attempt,
+                                struct tern_err *err)
 {
     char *s = tern_strdup(spool_dir), *part[4] = {NULL};
     int64_t n = 0;
@@ -75,7 +76,7 @@ int tern_spool_dir_parse(const char *spool_dir, char **ledger_dir, char run_id[T
         part[i] = slash + 1;
     }
     bool good = part[3] && tern_str_int(part[0], 1, MAX_ATTEMPT, &n) == 0 &&
-                strcmp(part[1], "spool") == 0 && tern_ulid_valid(part[2]) &&
+                strcmp(part[1], "spool") == 0 && tern_ledger_ulid_valid(part[2]) &&
                 strcmp(part[3], "runs") == 0;
     if (good) {
         *ledger_dir = tern_strdup(*s ? s : "/");
@@ -91,7 +92,7 @@ int tern_spool_dir_parse(const char *spool_dir, char **ledger_dir, char run_id[T
 
 /* Has the storage room for the frame buffer, and for a last word behind it?  Where it cannot tell
  * it is taken to have. */
-static int reserve(struct tern_spool *s, struct tern_err *err)
+static int reserve(struct tern_ledger_spool *s, struct tern_err *err)
 {
     const off_t need = s->end.offset + (off_t)s->frame.len;
 
@@ -107,7 +108,7 @@ static int reserve(struct tern_spool *s, struct tern_err *err)
     return 0;
 }
 
-static void close_file(struct tern_spool *s)
+static void close_file(struct tern_ledger_spool *s)
 {
     if (s->reserved &&
         TERN_AGAIN(ftruncate(s->fd, s->end.offset)) < 0) { /* what was asked for, and not used */
@@ -117,7 +118,8 @@ static void close_file(struct tern_spool *s)
 }
 
 /* Write all of the frame buffer at the end of the file, or take back what was written of it. */
-static int append(struct tern_spool *s, const struct tern_frame *f, struct tern_err *err)
+static int append(struct tern_ledger_spool *s, const struct tern_ledger_frame *f,
+                  struct tern_err *err)
 {
     size_t done = 0;
 
@@ -143,7 +145,7 @@ static int append(struct tern_spool *s, const struct tern_frame *f, struct tern_
     return 0;
 }
 
-static int begin_file(struct tern_spool *s, struct tern_err *err)
+static int begin_file(struct tern_ledger_spool *s, struct tern_err *err)
 {
     int fd = -1;
     char *path = NULL;
@@ -174,14 +176,14 @@ static int begin_file(struct tern_spool *s, struct tern_err *err)
     s->end.offset = 0;
     s->head.first_seq = s->end.seq + 1;
     struct tern_buf head = {0};
-    tern_record_put_head(&head, &s->head);
-    struct tern_frame f = {.type = TERN_FRAME_HEAD,
-                           .prev = s->end.crc,
-                           .seq = s->end.seq,
-                           .wall_ns = tern_clock_wall_ns(),
-                           .payload = (const uint8_t *)head.data,
-                           .len = (uint32_t)head.len};
-    tern_frame_encode(&s->frame, &f);
+    tern_ledger_record_put_head(&head, &s->head);
+    struct tern_ledger_frame f = {.type = TERN_FRAME_HEAD,
+                                  .prev = s->end.crc,
+                                  .seq = s->end.seq,
+                                  .wall_ns = tern_clock_wall_ns(),
+                                  .payload = (const uint8_t *)head.data,
+                                  .len = (uint32_t)head.len};
+    tern_ledger_frame_encode(&s->frame, &f);
     tern_buf_free(&head);
     if (append(s, &f, err) < 0) {
         /* Without a head it is no spool file; leave none behind. */
@@ -203,23 +205,23 @@ static bool writer_good(const char *w)
            strspn(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
 }
 
-static struct tern_spool *open_spool(const char *dir, const char *run_id, unsigned attempt,
-                                     const char *writer, struct tern_err *err)
+static struct tern_ledger_spool *open_spool(const char *dir, const char *run_id, unsigned attempt,
+                                            const char *writer, struct tern_err *err)
 {
     if (!writer_good(writer)) {
         tern_err_set(err, TERN_USAGE, "'%s' is not a spool writer's name (letters, digits, _.-)",
                      writer);
         return NULL;
     }
-    if (!tern_ulid_valid(run_id) || attempt < 1 || attempt > MAX_ATTEMPT) {
+    if (!tern_ledger_ulid_valid(run_id) || attempt < 1 || attempt > MAX_ATTEMPT) {
         tern_err_set(err, TERN_USAGE, "run '%s' attempt %u: wanted a ULID and 1 to %d", run_id,
                      attempt, MAX_ATTEMPT);
         return NULL;
     }
     int bits = -1;
-    if (tern_home_make_attempt(dir, run_id, &bits, err) < 0)
+    if (tern_ledger_home_make_attempt(dir, run_id, &bits, err) < 0)
         return NULL;
-    struct tern_spool *s = tern_alloc(1, sizeof *s, "spool", err);
+    struct tern_ledger_spool *s = tern_alloc(1, sizeof *s, "spool", err);
     if (!s)
         return NULL;
     s->head.format = TERN_FRAME_FORMAT;
@@ -234,29 +236,30 @@ static struct tern_spool *open_spool(const char *dir, const char *run_id, unsign
     s->fd = -1;
     s->payload.max = s->frame.max = TERN_FRAME_MAX + TERN_FRAME_HEADER + TERN_FRAME_TRAILER;
     if (begin_file(s, err) < 0) {
-        tern_spool_close(s, NULL);
+        tern_ledger_spool_close(s, NULL);
         return NULL;
     }
     return s;
 }
 
-struct tern_spool *tern_spool_open(const char *ledger_dir, const char *run_id, unsigned attempt,
-                                   const char *writer, struct tern_err *err)
+struct tern_ledger_spool *tern_ledger_spool_open(const char *ledger_dir, const char *run_id,
+                                                 unsigned attempt, const char *writer,
+                                                 struct tern_err *err)
 {
-    char *dir = tern_spool_dir(ledger_dir, run_id, attempt);
-    struct tern_spool *s = open_spool(dir, run_id, attempt, writer, err);
+    char *dir = tern_ledger_spool_dir(ledger_dir, run_id, attempt);
+    struct tern_ledger_spool *s = open_spool(dir, run_id, attempt, writer, err);
 
     free(dir);
     return s;
 }
 
-struct tern_spool *tern_spool_open_dir(const char *spool_dir, const char *writer,
-                                       struct tern_err *err)
+struct tern_ledger_spool *tern_ledger_spool_open_dir(const char *spool_dir, const char *writer,
+                                                     struct tern_err *err)
 {
     char run_id[TERN_ULID_SIZE], *ledger_dir;
     unsigned attempt;
 
-    if (tern_spool_dir_parse(spool_dir, &ledger_dir, run_id, &attempt, err) < 0)
+    if (tern_ledger_spool_dir_parse(spool_dir, &ledger_dir, run_id, &attempt, err) < 0)
         return NULL;
     free(ledger_dir);
     return open_spool(spool_dir, run_id, attempt, writer, err);
@@ -266,7 +269,7 @@ struct tern_spool *tern_spool_open_dir(const char *spool_dir, const char *writer
 
 /* Records since the durable mark, read back from the file that cannot be trusted any more and
  * written to a new one under the same seqs: folding takes each once. */
-static int write_again(struct tern_spool *s, struct tern_err *err)
+static int write_again(struct tern_ledger_spool *s, struct tern_err *err)
 {
     off_t from = s->durable.offset, len = s->end.offset - from;
     uint64_t last = s->end.seq;
@@ -278,15 +281,15 @@ static int write_again(struct tern_spool *s, struct tern_err *err)
     if (data && !read && errno == ESTALE && tern_fs_reopen(old, s->path, NULL) == 0)
         read = tern_fs_pread(old, data, (size_t)len, (uint64_t)from, s->path, err) == 0;
     if (read) {
-        struct tern_frame_scan scan = {.data = data, .len = (size_t)len};
-        struct tern_frame f;
+        struct tern_ledger_frame_scan scan = {.data = data, .len = (size_t)len};
+        struct tern_ledger_frame f;
         s->end.seq = s->durable.seq;
         rc = begin_file(s, err);
-        while (rc == 0 && tern_frame_next(&scan, &f) == TERN_FRAME_OK) {
+        while (rc == 0 && tern_ledger_frame_next(&scan, &f) == TERN_FRAME_OK) {
             if (f.type == TERN_FRAME_HEAD)
                 continue;
             f.prev = s->end.crc;
-            tern_frame_encode(&s->frame, &f);
+            tern_ledger_frame_encode(&s->frame, &f);
             rc = append(s, &f, err);
         }
     }
@@ -307,7 +310,7 @@ static int write_again(struct tern_spool *s, struct tern_err *err)
 /* Once a second: is the file still where the ledger is looked for?  Somebody may have removed the
  * folder, moved it, or put another in its place; then all of it goes there once more, under the
  * same seqs. */
-static int follow(struct tern_spool *s, bool now, struct tern_err *err)
+static int follow(struct tern_ledger_spool *s, bool now, struct tern_err *err)
 {
     int64_t boot = tern_clock_boot_ns();
     struct stat is, there;
@@ -321,7 +324,8 @@ static int follow(struct tern_spool *s, bool now, struct tern_err *err)
         return 0;
     struct tern_err why = {0};
     int bits = s->bits;
-    if (tern_home_make_attempt(s->dir, s->head.run_id, &bits, &why) < 0) { /* it may come back */
+    if (tern_ledger_home_make_attempt(s->dir, s->head.run_id, &bits, &why) <
+        0) { /* it may come back */
         *err = why;
         return -1;
     }
@@ -330,7 +334,7 @@ static int follow(struct tern_spool *s, bool now, struct tern_err *err)
     return write_again(s, err);
 }
 
-int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
+int tern_ledger_spool_sync(struct tern_ledger_spool *s, struct tern_err *err)
 {
     struct tern_err first = {0};
 
@@ -348,13 +352,13 @@ int tern_spool_sync(struct tern_spool *s, struct tern_err *err)
             return tern_err_sys(err, "%s: cannot make it durable", s->path);
         new_file = true;
     }
-    if (new_file && tern_home_sync(s->dir, err) < 0)
+    if (new_file && tern_ledger_home_sync(s->dir, err) < 0)
         return -1;
     s->durable = s->end;
     return 0;
 }
 
-void tern_spool_beat(struct tern_spool *s)
+void tern_ledger_spool_beat(struct tern_ledger_spool *s)
 {
     struct tern_err err;
 
@@ -365,35 +369,35 @@ void tern_spool_beat(struct tern_spool *s)
         futimens(s->fd, NULL); /* the file server's time */
 }
 
-uint64_t tern_spool_dropped(const struct tern_spool *s)
+uint64_t tern_ledger_spool_dropped(const struct tern_ledger_spool *s)
 {
     return s ? s->dropped : 0;
 }
 
 /* ---------------------------------------------------------------- records */
 
-static int write_frame(struct tern_spool *s, const struct tern_waiting_record *r,
+static int write_frame(struct tern_ledger_spool *s, const struct tern_ledger_waiting_record *r,
                        struct tern_err *err)
 {
     if (s->fd >= 0 && (s->torn || s->end.offset >= MAX_FILE)) {
-        if (tern_spool_sync(s, err) < 0)
+        if (tern_ledger_spool_sync(s, err) < 0)
             return -1;
         close_file(s);
     }
     if (s->fd < 0 && begin_file(s, err) < 0)
         return -1;
-    struct tern_frame f = {.type = (uint16_t)r->type,
-                           .prev = s->end.crc,
-                           .seq = s->end.seq + 1,
-                           .wall_ns = r->wall_ns,
-                           .payload = r->payload,
-                           .len = r->len};
-    tern_frame_encode(&s->frame, &f);
+    struct tern_ledger_frame f = {.type = (uint16_t)r->type,
+                                  .prev = s->end.crc,
+                                  .seq = s->end.seq + 1,
+                                  .wall_ns = r->wall_ns,
+                                  .payload = r->payload,
+                                  .len = r->len};
+    tern_ledger_frame_encode(&s->frame, &f);
     return append(s, &f, err);
 }
 
 /* The time of a record that is made now: a writer's times only grow. */
-static int64_t new_time(struct tern_spool *s)
+static int64_t new_time(struct tern_ledger_spool *s)
 {
     int64_t now = tern_clock_wall_ns();
 
@@ -403,45 +407,45 @@ static int64_t new_time(struct tern_spool *s)
 
 static void put_event(struct tern_buf *p, const struct tern_ledger_event *e)
 {
-    tern_record_put_text(p, e->kind);
-    tern_record_put_text(p, e->severity);
-    tern_record_put_text(p, e->node);
-    tern_record_put_text(p, e->text);
+    tern_ledger_record_put_text(p, e->kind);
+    tern_ledger_record_put_text(p, e->severity);
+    tern_ledger_record_put_text(p, e->node);
+    tern_ledger_record_put_text(p, e->text);
 }
 
 /* What is lost for good is told in the ledger, as an event. */
-static int tell_gap(struct tern_spool *s, struct tern_err *err)
+static int tell_gap(struct tern_ledger_spool *s, struct tern_err *err)
 {
     struct tern_buf p = {0};
     char text[300];
 
-    tern_lost_words(&s->lost, *s->said ? s->said : "storage error", text, sizeof text);
+    tern_ledger_lost_words(&s->lost, *s->said ? s->said : "storage error", text, sizeof text);
     put_event(&p, &(struct tern_ledger_event){
                       .kind = "gap", .severity = "warn", .node = s->head.host, .text = text});
-    const struct tern_waiting_record r = {TERN_FRAME_EVENT, new_time(s), (const uint8_t *)p.data,
-                                          (uint32_t)p.len};
+    const struct tern_ledger_waiting_record r = {TERN_FRAME_EVENT, new_time(s),
+                                                 (const uint8_t *)p.data, (uint32_t)p.len};
     int rc = write_frame(s, &r, err);
     tern_buf_free(&p);
     if (rc == 0)
-        s->lost = (struct tern_lost){0};
+        s->lost = (struct tern_ledger_lost){0};
     return rc;
 }
 
 /* All that waits, oldest first, and the word of what had no room to. */
-static int write_waiting(struct tern_spool *s, struct tern_err *err)
+static int write_waiting(struct tern_ledger_spool *s, struct tern_err *err)
 {
-    struct tern_waiting_record r;
+    struct tern_ledger_waiting_record r;
 
-    while (tern_waiting_first(&s->waiting, &r)) {
+    while (tern_ledger_waiting_first(&s->waiting, &r)) {
         if (write_frame(s, &r, err) < 0)
             return -1;
-        tern_waiting_pop(&s->waiting);
+        tern_ledger_waiting_pop(&s->waiting);
     }
     return s->lost.n ? tell_gap(s, err) : 0;
 }
 
 /* The cause, without the path: a file's number may change from try to try.  False: it is known. */
-static bool is_news(struct tern_spool *s, const struct tern_err *why)
+static bool is_news(struct tern_ledger_spool *s, const struct tern_err *why)
 {
     const char *cause = strrchr(why->text, ':');
 
@@ -453,7 +457,8 @@ static bool is_news(struct tern_spool *s, const struct tern_err *why)
 }
 
 /* Write the payload at hand, behind what waits; else it waits, too, or is lost. */
-static int finish(struct tern_spool *s, enum tern_frame_type type, struct tern_err *err)
+static int finish(struct tern_ledger_spool *s, enum tern_ledger_frame_type type,
+                  struct tern_err *err)
 {
     struct tern_err why = {0};
 
@@ -463,15 +468,15 @@ static int finish(struct tern_spool *s, enum tern_frame_type type, struct tern_e
         return tern_err_set(err, TERN_USAGE, "a ledger record of %zu bytes is over the limit of %d",
                             s->payload.len, TERN_FRAME_MAX);
     bool ready = follow(s, false, &why) == 0 && write_waiting(s, &why) == 0;
-    const struct tern_waiting_record r = {type, new_time(s), (const uint8_t *)s->payload.data,
-                                          (uint32_t)s->payload.len};
+    const struct tern_ledger_waiting_record r = {
+        type, new_time(s), (const uint8_t *)s->payload.data, (uint32_t)s->payload.len};
     if (ready && write_frame(s, &r, &why) == 0) {
         s->said[0] = '\0';
         return 0;
     }
-    if (!tern_waiting_add(&s->waiting, &r)) {
+    if (!tern_ledger_waiting_add(&s->waiting, &r)) {
         s->dropped++;
-        tern_lost_add(&s->lost, &r);
+        tern_ledger_lost_add(&s->lost, &r);
     }
     if (!is_news(s, &why))
         return 1;
@@ -481,99 +486,100 @@ static int finish(struct tern_spool *s, enum tern_frame_type type, struct tern_e
 }
 
 /* The last try; what waits still is lost then, which the room that was kept for it may tell. */
-static int end_waiting(struct tern_spool *s, struct tern_err *err)
+static int end_waiting(struct tern_ledger_spool *s, struct tern_err *err)
 {
     struct tern_err why = {0};
-    struct tern_waiting_record r;
+    struct tern_ledger_waiting_record r;
     char text[300];
 
     if (follow(s, true, &why) == 0 && write_waiting(s, &why) == 0)
         return 0;
     is_news(s, &why);
-    for (; tern_waiting_first(&s->waiting, &r); tern_waiting_pop(&s->waiting)) {
-        tern_lost_add(&s->lost, &r);
+    for (; tern_ledger_waiting_first(&s->waiting, &r); tern_ledger_waiting_pop(&s->waiting)) {
+        tern_ledger_lost_add(&s->lost, &r);
         s->dropped++;
     }
-    tern_lost_words(&s->lost, s->said, text, sizeof text);
+    tern_ledger_lost_words(&s->lost, s->said, text, sizeof text);
     s->closing = true;
     if (s->lost.n)
         tell_gap(s, NULL);
     return tern_err_set(err, TERN_TEMPFAIL, "ledger: %s", text);
 }
 
-int tern_spool_close(struct tern_spool *s, struct tern_err *err)
+int tern_ledger_spool_close(struct tern_ledger_spool *s, struct tern_err *err)
 {
     if (!s)
         return 0;
     int rc = end_waiting(s, err);
-    if (tern_spool_sync(s, rc == 0 ? err : NULL) < 0)
+    if (tern_ledger_spool_sync(s, rc == 0 ? err : NULL) < 0)
         rc = -1;
     if (s->fd >= 0)
         close_file(s);
     free(s->dir);
     free(s->path);
-    tern_waiting_free(&s->waiting);
+    tern_ledger_waiting_free(&s->waiting);
     tern_buf_free(&s->payload);
     tern_buf_free(&s->frame);
     free(s);
     return rc;
 }
 
-int tern_spool_run(struct tern_spool *s, const struct tern_ledger_run *r, struct tern_err *err)
+int tern_ledger_spool_run(struct tern_ledger_spool *s, const struct tern_ledger_run *r,
+                          struct tern_err *err)
 {
     if (!s)
         return 0;
     struct tern_buf *p = &s->payload;
     tern_buf_clear(p);
-    tern_record_put_text(p, r->name);
-    tern_record_put_text(p, r->user);
-    tern_record_put_text(p, r->recipe_path);
-    tern_record_put_text(p, r->recipe);
-    tern_record_put_text(p, r->identity_hash);
-    tern_record_put_text(p, r->full_hash);
-    tern_record_put_text(p, r->model);
-    tern_record_put_int(p, r->created_ns);
+    tern_ledger_record_put_text(p, r->name);
+    tern_ledger_record_put_text(p, r->user);
+    tern_ledger_record_put_text(p, r->recipe_path);
+    tern_ledger_record_put_text(p, r->recipe);
+    tern_ledger_record_put_text(p, r->identity_hash);
+    tern_ledger_record_put_text(p, r->full_hash);
+    tern_ledger_record_put_text(p, r->model);
+    tern_ledger_record_put_int(p, r->created_ns);
     return finish(s, TERN_FRAME_RUN, err);
 }
 
-int tern_spool_attempt_begin(struct tern_spool *s, const struct tern_ledger_attempt *a,
-                             struct tern_err *err)
+int tern_ledger_spool_attempt_begin(struct tern_ledger_spool *s,
+                                    const struct tern_ledger_attempt *a, struct tern_err *err)
 {
     if (!s)
         return 0;
     struct tern_buf *p = &s->payload;
     tern_buf_clear(p);
-    tern_record_put_int(p, a->job_id);
-    tern_record_put_int(p, a->restart_count);
-    tern_record_put_text(p, a->nodes);
-    tern_record_put_text(p, a->host);
-    tern_record_put_int(p, a->pid);
-    tern_record_put_int(p, a->world);
-    tern_record_put_text(p, a->resumed_checkpoint);
-    tern_record_put_int(p, a->resumed_step);
-    tern_record_put_text(p, a->full_hash);
-    tern_record_put_text(p, a->kind ? a->kind : "train");
-    tern_record_put_int(p, a->array_job);
-    tern_record_put_int(p, a->array_task);
+    tern_ledger_record_put_int(p, a->job_id);
+    tern_ledger_record_put_int(p, a->restart_count);
+    tern_ledger_record_put_text(p, a->nodes);
+    tern_ledger_record_put_text(p, a->host);
+    tern_ledger_record_put_int(p, a->pid);
+    tern_ledger_record_put_int(p, a->world);
+    tern_ledger_record_put_text(p, a->resumed_checkpoint);
+    tern_ledger_record_put_int(p, a->resumed_step);
+    tern_ledger_record_put_text(p, a->full_hash);
+    tern_ledger_record_put_text(p, a->kind ? a->kind : "train");
+    tern_ledger_record_put_int(p, a->array_job);
+    tern_ledger_record_put_int(p, a->array_task);
     return finish(s, TERN_FRAME_BEGIN, err);
 }
 
-int tern_spool_attempt_end(struct tern_spool *s, const struct tern_ledger_end *e,
-                           struct tern_err *err)
+int tern_ledger_spool_attempt_end(struct tern_ledger_spool *s, const struct tern_ledger_end *e,
+                                  struct tern_err *err)
 {
     if (!s)
         return 0;
     struct tern_buf *p = &s->payload;
     tern_buf_clear(p);
-    tern_record_put_text(p, e->outcome ? e->outcome : "unknown");
-    tern_record_put_int(p, e->exit_code);
-    tern_record_put_int(p, e->signal);
-    tern_record_put_text(p, e->cause);
+    tern_ledger_record_put_text(p, e->outcome ? e->outcome : "unknown");
+    tern_ledger_record_put_int(p, e->exit_code);
+    tern_ledger_record_put_int(p, e->signal);
+    tern_ledger_record_put_text(p, e->cause);
     return finish(s, TERN_FRAME_END, err);
 }
 
-int tern_spool_step(struct tern_spool *s, int64_t step, const struct tern_ledger_value *values,
-                    size_t n, struct tern_err *err)
+int tern_ledger_spool_step(struct tern_ledger_spool *s, int64_t step,
+                           const struct tern_ledger_value *values, size_t n, struct tern_err *err)
 {
     if (step < 0 || n < 1 || n > MAX_VALUES)
         return tern_err_set(err, TERN_USAGE, "step %lld with %zu values: wanted 0 or more, 1 to %d",
@@ -583,30 +589,31 @@ int tern_spool_step(struct tern_spool *s, int64_t step, const struct tern_ledger
         if (len < 1 || len > MAX_NAME)
             return tern_err_set(err, TERN_USAGE, "a metric's name has 1 to %d bytes, not %zu",
                                 MAX_NAME, len);
-        if (!tern_record_name_good(values[i].name, len))
+        if (!tern_ledger_record_name_good(values[i].name, len))
             return tern_err_set(err, TERN_USAGE, "a metric's name holds a control byte");
     }
     if (!s)
         return 0;
     struct tern_buf *p = &s->payload;
     tern_buf_clear(p);
-    tern_record_put_int(p, step);
-    tern_record_put_int(p, (int64_t)n);
+    tern_ledger_record_put_int(p, step);
+    tern_ledger_record_put_int(p, (int64_t)n);
     for (size_t i = 0; i < n; i++) {
-        tern_record_put_text(p, values[i].name);
-        tern_record_put_real(p, values[i].value);
+        tern_ledger_record_put_text(p, values[i].name);
+        tern_ledger_record_put_real(p, values[i].value);
     }
     return finish(s, TERN_FRAME_STEP, err);
 }
 
 static int check_name(const char *name, const char *what, struct tern_err *err)
 {
-    if (name && tern_record_name_good(name, strlen(name)))
+    if (name && tern_ledger_record_name_good(name, strlen(name)))
         return 0;
     return tern_err_set(err, TERN_USAGE, "%s has a name without control bytes", what);
 }
 
-int tern_spool_eval(struct tern_spool *s, const struct tern_ledger_eval *e, struct tern_err *err)
+int tern_ledger_spool_eval(struct tern_ledger_spool *s, const struct tern_ledger_eval *e,
+                           struct tern_err *err)
 {
     if (check_name(e->set, "a held-out set", err) < 0)
         return -1;
@@ -614,31 +621,32 @@ int tern_spool_eval(struct tern_spool *s, const struct tern_ledger_eval *e, stru
         return 0;
     struct tern_buf *p = &s->payload;
     tern_buf_clear(p);
-    tern_record_put_int(p, e->step);
-    tern_record_put_text(p, e->set);
-    tern_record_put_real(p, e->nll);
-    tern_record_put_int(p, e->tokens);
-    tern_record_put_int(p, e->bytes);
+    tern_ledger_record_put_int(p, e->step);
+    tern_ledger_record_put_text(p, e->set);
+    tern_ledger_record_put_real(p, e->nll);
+    tern_ledger_record_put_int(p, e->tokens);
+    tern_ledger_record_put_int(p, e->bytes);
     return finish(s, TERN_FRAME_EVAL, err);
 }
 
-int tern_spool_checkpoint(struct tern_spool *s, const struct tern_ledger_checkpoint *c,
-                          struct tern_err *err)
+int tern_ledger_spool_checkpoint(struct tern_ledger_spool *s,
+                                 const struct tern_ledger_checkpoint *c, struct tern_err *err)
 {
     if (!s)
         return 0;
     struct tern_buf *p = &s->payload;
     tern_buf_clear(p);
-    tern_record_put_int(p, c->step);
-    tern_record_put_text(p, c->path);
-    tern_record_put_int(p, c->bytes);
-    tern_record_put_int(p, c->shards);
-    tern_record_put_text(p, c->manifest_sha256);
-    tern_record_put_text(p, c->state);
+    tern_ledger_record_put_int(p, c->step);
+    tern_ledger_record_put_text(p, c->path);
+    tern_ledger_record_put_int(p, c->bytes);
+    tern_ledger_record_put_int(p, c->shards);
+    tern_ledger_record_put_text(p, c->manifest_sha256);
+    tern_ledger_record_put_text(p, c->state);
     return finish(s, TERN_FRAME_CHECKPOINT, err);
 }
 
-int tern_spool_event(struct tern_spool *s, const struct tern_ledger_event *e, struct tern_err *err)
+int tern_ledger_spool_event(struct tern_ledger_spool *s, const struct tern_ledger_event *e,
+                            struct tern_err *err)
 {
     if (!s)
         return 0;
@@ -647,33 +655,33 @@ int tern_spool_event(struct tern_spool *s, const struct tern_ledger_event *e, st
     return finish(s, TERN_FRAME_EVENT, err);
 }
 
-int tern_spool_param(struct tern_spool *s, const char *name, const char *value,
-                     struct tern_err *err)
+int tern_ledger_spool_param(struct tern_ledger_spool *s, const char *name, const char *value,
+                            struct tern_err *err)
 {
     if (check_name(name, "a parameter", err) < 0)
         return -1;
     if (!s)
         return 0;
     tern_buf_clear(&s->payload);
-    tern_record_put_text(&s->payload, name);
-    tern_record_put_text(&s->payload, value);
+    tern_ledger_record_put_text(&s->payload, name);
+    tern_ledger_record_put_text(&s->payload, value);
     return finish(s, TERN_FRAME_PARAM, err);
 }
 
-int tern_spool_health(struct tern_spool *s, const struct tern_ledger_health *h,
-                      struct tern_err *err)
+int tern_ledger_spool_health(struct tern_ledger_spool *s, const struct tern_ledger_health *h,
+                             struct tern_err *err)
 {
     if (!s)
         return 0;
     struct tern_buf *p = &s->payload;
     tern_buf_clear(p);
-    tern_record_put_text(p, h->check);
-    tern_record_put_text(p, h->node);
-    tern_record_put_text(p, h->verdict);
-    tern_record_put_text(p, h->severity);
-    tern_record_put_text(p, h->text);
-    tern_record_put_real(p, h->value);
-    tern_record_put_text(p, h->unit);
-    tern_record_put_real(p, h->seconds);
+    tern_ledger_record_put_text(p, h->check);
+    tern_ledger_record_put_text(p, h->node);
+    tern_ledger_record_put_text(p, h->verdict);
+    tern_ledger_record_put_text(p, h->severity);
+    tern_ledger_record_put_text(p, h->text);
+    tern_ledger_record_put_real(p, h->value);
+    tern_ledger_record_put_text(p, h->unit);
+    tern_ledger_record_put_real(p, h->seconds);
     return finish(s, TERN_FRAME_HEALTH, err);
 }

@@ -233,7 +233,7 @@ static _Noreturn void child(struct tern_ledger *l, const char *sql, size_t max_r
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     struct head h = {.rc = query(l->db, sql, max_rows, seconds, deadline, &t, &err)};
-    h.damaged = h.rc < 0 && tern_db_damaged(l->db);
+    h.damaged = h.rc < 0 && tern_ledger_db_damaged(l->db);
     h.code = (int32_t)err.code;
     h.cut = t.cut;
     h.text = h.rc < 0 ? strlen(err.text) : 0;
@@ -372,7 +372,7 @@ int tern_ledger_sql(struct tern_ledger *l, const char *sql, size_t max_rows, dou
     tern_buf_free(&all);
     if (rc < 0) {
         tern_ledger_table_free(&t);
-        return h.damaged && tern_view_mend(l, err ? err->text : "is damaged")
+        return h.damaged && tern_ledger_view_mend(l, err ? err->text : "is damaged")
                    ? tern_ledger_sql(l, sql, max_rows, seconds, out, err)
                    : -1;
     }

@@ -6,7 +6,7 @@
 
 static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-char *tern_ulid_new(char to[TERN_ULID_SIZE])
+char *tern_ledger_ulid_new(char to[TERN_ULID_SIZE])
 {
     uint64_t ms = (uint64_t)tern_clock_wall_ns() / 1000000;
     uint8_t r[16];
@@ -20,7 +20,7 @@ char *tern_ulid_new(char to[TERN_ULID_SIZE])
     return to;
 }
 
-bool tern_ulid_valid(const char *s)
+bool tern_ledger_ulid_valid(const char *s)
 {
     /* 26 digits hold 130 bits: the first is at most 7. */
     return strlen(s) == TERN_ULID_SIZE - 1 && strspn(s, digits) == TERN_ULID_SIZE - 1 &&

@@ -51,7 +51,8 @@ static void digest_cell(struct tern_sha256 *h, sqlite3_stmt *st, int i)
 /* Which names are kept of too many depends on the order of folding, and which event tells of it. */
 static bool over_limit(sqlite3 *db)
 {
-    return tern_db_int(db, "SELECT count(*) FROM event WHERE kind = '" TERN_APPLY_LIMIT "'", 0) > 0;
+    return tern_ledger_db_int(db, "SELECT count(*) FROM event WHERE kind = '" TERN_APPLY_LIMIT "'",
+                              0) > 0;
 }
 
 static int digest(sqlite3 *db, uint8_t out[TERN_SHA256_BYTES], struct tern_err *err)
@@ -63,7 +64,7 @@ static int digest(sqlite3 *db, uint8_t out[TERN_SHA256_BYTES], struct tern_err *
     for (const char *const *sql = contents; *sql && step == SQLITE_DONE; sql++) {
         if (part && (strstr(*sql, "metric") || strstr(*sql, "FROM event")))
             continue;
-        sqlite3_stmt *st = tern_db_prepare(db, *sql, err);
+        sqlite3_stmt *st = tern_ledger_db_prepare(db, *sql, err);
         if (!st) {
             tern_sha256_end(h, NULL);
             return -1;
@@ -74,7 +75,7 @@ static int digest(sqlite3 *db, uint8_t out[TERN_SHA256_BYTES], struct tern_err *
         sqlite3_finalize(st);
     }
     tern_sha256_end(h, out);
-    return step == SQLITE_DONE ? 0 : tern_db_fail(db, err, "ledger");
+    return step == SQLITE_DONE ? 0 : tern_ledger_db_fail(db, err, "ledger");
 }
 
 /* ---------------------------------------------------------------- spools */
@@ -85,8 +86,8 @@ struct verify {
     bool in_flight;
 };
 
-static int on_frame(void *arg, const struct tern_record_head *head, const struct tern_frame *f,
-                    struct tern_err *err)
+static int on_frame(void *arg, const struct tern_ledger_record_head *head,
+                    const struct tern_ledger_frame *f, struct tern_err *err)
 {
     struct verify *v = arg;
 
@@ -95,8 +96,8 @@ static int on_frame(void *arg, const struct tern_record_head *head, const struct
     return 0;
 }
 
-static int on_find(void *arg, const struct tern_spool_file *file, const struct tern_spool_find *f,
-                   struct tern_err *err)
+static int on_find(void *arg, const struct tern_ledger_spool_file *file,
+                   const struct tern_ledger_spool_find *f, struct tern_err *err)
 {
     struct verify *v = arg;
 
@@ -122,10 +123,10 @@ static int on_find(void *arg, const struct tern_spool_file *file, const struct t
 }
 
 /* A file that the database has read further than it is long has lost its end. */
-static void check_length(struct verify *v, const struct tern_spool_file *file, sqlite3 *db)
+static void check_length(struct verify *v, const struct tern_ledger_spool_file *file, sqlite3 *db)
 {
     char *sql = sqlite3_mprintf("SELECT bytes FROM ingest WHERE file = %Q", file->name);
-    int64_t known = sql ? tern_db_int(db, sql, 0) : 0;
+    int64_t known = sql ? tern_ledger_db_int(db, sql, 0) : 0;
 
     sqlite3_free(sql);
     if ((uint64_t)known > file->bytes) {
@@ -138,23 +139,23 @@ static void check_length(struct verify *v, const struct tern_spool_file *file, s
 static int check_spools(struct verify *v, const char *ledger_dir, const char *run_id, sqlite3 *db,
                         struct tern_err *err)
 {
-    struct tern_spool_files files;
-    struct tern_spool_reader reader = {on_frame, on_find, v};
+    struct tern_ledger_spool_files files;
+    struct tern_ledger_spool_reader reader = {on_frame, on_find, v};
     int rc = 0;
 
-    if (tern_spool_files_list(ledger_dir, run_id, &files, err) < 0)
+    if (tern_ledger_spool_files_list(ledger_dir, run_id, &files, err) < 0)
         return -1;
     for (size_t i = 0; i < files.n && rc == 0; i++) {
-        struct tern_spool_mark mark = {0};
+        struct tern_ledger_spool_mark mark = {0};
         v->in_flight = false;
-        rc = tern_spool_file_read(&files.files[i], run_id, &mark, &reader, err);
+        rc = tern_ledger_spool_file_read(&files.files[i], run_id, &mark, &reader, err);
         v->check.files++;
         v->check.bytes += mark.bytes;
         v->check.in_flight += v->in_flight;
         if (db)
             check_length(v, &files.files[i], db);
     }
-    tern_spool_files_free(&files);
+    tern_ledger_spool_files_free(&files);
     return rc;
 }
 
@@ -162,7 +163,7 @@ static int check_spools(struct verify *v, const char *ledger_dir, const char *ru
 
 static void check_integrity(struct verify *v, const char *path, sqlite3 *db)
 {
-    sqlite3_stmt *st = tern_db_prepare(db, "PRAGMA integrity_check(3)", NULL);
+    sqlite3_stmt *st = tern_ledger_db_prepare(db, "PRAGMA integrity_check(3)", NULL);
     const char *said = st && sqlite3_step(st) == SQLITE_ROW
                            ? (const char *)sqlite3_column_text(st, 0)
                            : sqlite3_errmsg(db);
@@ -178,7 +179,7 @@ static void check_integrity(struct verify *v, const char *path, sqlite3 *db)
 /* Records that are as they were written and make no sense. */
 static int check_sense(struct verify *v, const char *run_id, sqlite3 *anew, struct tern_err *err)
 {
-    sqlite3_stmt *st = tern_db_prepare(
+    sqlite3_stmt *st = tern_ledger_db_prepare(
         anew, "SELECT file, from_byte, to_byte, what FROM damage ORDER BY file, from_byte", err);
     enum { SHOWN = 5 };
     uint64_t n = 0;
@@ -202,7 +203,7 @@ static int check_sense(struct verify *v, const char *run_id, sqlite3 *anew, stru
 /* What writers could not write is no damage, and the ledger lacks it. */
 static int tell_lost(struct verify *v, const char *run_id, sqlite3 *anew, struct tern_err *err)
 {
-    sqlite3_stmt *st = tern_db_prepare(
+    sqlite3_stmt *st = tern_ledger_db_prepare(
         anew, "SELECT attempt, writer, text FROM event WHERE kind = 'gap' ORDER BY wall_ns", err);
 
     if (!st)
@@ -222,14 +223,14 @@ static int compare(struct verify *v, const char *ledger_dir, const char *run_id,
                    struct tern_err *err)
 {
     sqlite3 *ours = NULL, *anew = NULL;
-    struct tern_db_stamp stamp;
+    struct tern_ledger_db_stamp stamp;
     struct tern_err why = {0};
     uint8_t a[TERN_SHA256_BYTES] = {0}, b[TERN_SHA256_BYTES] = {1};
     bool changed;
     int rc = -1;
 
-    if (tern_db_new(tern_schema_run, &anew, err) < 0 ||
-        tern_fold_tail(ledger_dir, run_id, anew, true, &changed, err) < 0 ||
+    if (tern_ledger_db_new(tern_schema_run, &anew, err) < 0 ||
+        tern_ledger_fold_tail(ledger_dir, run_id, anew, true, &changed, err) < 0 ||
         check_sense(v, run_id, anew, err) < 0 || tell_lost(v, run_id, anew, err) < 0 ||
         digest(anew, b, err) < 0)
         goto out;
@@ -238,10 +239,11 @@ static int compare(struct verify *v, const char *ledger_dir, const char *run_id,
         goto out;
     /* A damaged database may fail anywhere: that is a finding.  What an older tern did not take
      * from the spools is none. */
-    if (tern_db_load(path, tern_schema_run, &ours, &stamp, &why) != 0 ||
-        (stamp.older && (tern_db_exec(anew, sql_newer, err) < 0 || digest(anew, b, err) < 0 ||
-                         tern_db_exec(ours, sql_newer, &why) < 0)) ||
-        tern_fold_tail(ledger_dir, run_id, ours, true, &changed, &why) < 0 ||
+    if (tern_ledger_db_load(path, tern_schema_run, &ours, &stamp, &why) != 0 ||
+        (stamp.older &&
+         (tern_ledger_db_exec(anew, sql_newer, err) < 0 || digest(anew, b, err) < 0 ||
+          tern_ledger_db_exec(ours, sql_newer, &why) < 0)) ||
+        tern_ledger_fold_tail(ledger_dir, run_id, ours, true, &changed, &why) < 0 ||
         digest(ours, a, &why) < 0 || memcmp(a, b, sizeof a) != 0) {
         v->check.damaged++;
         tern_buf_printf(v->findings,
@@ -260,10 +262,10 @@ int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_l
 {
     struct verify v = {.findings = findings};
     char *path = tern_ledger_run_db(ledger_dir, run_id);
-    struct tern_db_stamp stamp;
+    struct tern_ledger_db_stamp stamp;
     sqlite3 *db = NULL;
     bool behind = false;
-    int rc = tern_db_open(path, tern_schema_run, &db, &stamp, err);
+    int rc = tern_ledger_db_open(path, tern_schema_run, &db, &stamp, err);
 
     if (rc < 0)
         goto out;
@@ -275,7 +277,7 @@ int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_l
     rc = check_spools(&v, ledger_dir, run_id, db, err);
     if (rc == 0 && db) {
         check_integrity(&v, path, db);
-        rc = tern_fold_behind(ledger_dir, run_id, db, &behind, err);
+        rc = tern_ledger_fold_behind(ledger_dir, run_id, db, &behind, err);
         v.check.unfolded = behind;
     }
     if (rc == 0 && v.check.damaged == 0)

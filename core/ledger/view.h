@@ -16,13 +16,13 @@ struct tern_ledger {
 };
 
 /* After a failure of l->db: is it a run's, damaged, and what the spools say there instead now? */
-bool tern_view_heal(struct tern_ledger *l);
+bool tern_ledger_view_heal(struct tern_ledger *l);
 /* The same where it is known to be damaged. */
-bool tern_view_mend(struct tern_ledger *l, const char *why);
+bool tern_ledger_view_mend(struct tern_ledger *l, const char *why);
 
 /* tern_ledger_find, but that 1 is for none; and the error of none. */
-int tern_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
-                   struct tern_err *err);
-int tern_view_none(const char *ledger, const char *words, struct tern_err *err);
+int tern_ledger_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
+                          struct tern_err *err);
+int tern_ledger_view_none(const char *ledger, const char *words, struct tern_err *err);
 
 #endif

@@ -9,7 +9,8 @@ struct head {
     uint32_t type, len;
 };
 
-bool tern_waiting_add(struct tern_waiting *w, const struct tern_waiting_record *r)
+bool tern_ledger_waiting_add(struct tern_ledger_waiting *w,
+                             const struct tern_ledger_waiting_record *r)
 {
     const struct head h = {r->wall_ns, r->type, r->len};
 
@@ -23,30 +24,32 @@ bool tern_waiting_add(struct tern_waiting *w, const struct tern_waiting_record *
     tern_buf_add(&w->bytes, &h, sizeof h);
     tern_buf_add(&w->bytes, r->payload, r->len);
     if (tern_buf_check(&w->bytes, "waiting records", NULL) < 0) {
-        tern_waiting_free(w);
+        tern_ledger_waiting_free(w);
         return false;
     }
     w->n++;
     return true;
 }
 
-bool tern_waiting_first(const struct tern_waiting *w, struct tern_waiting_record *r)
+bool tern_ledger_waiting_first(const struct tern_ledger_waiting *w,
+                               struct tern_ledger_waiting_record *r)
 {
     struct head h;
 
     if (!w->n)
         return false;
     memcpy(&h, w->bytes.data + w->at, sizeof h);
-    *r = (struct tern_waiting_record){(enum tern_frame_type)h.type, h.wall_ns,
-                                      (const uint8_t *)w->bytes.data + w->at + sizeof h, h.len};
+    *r = (struct tern_ledger_waiting_record){(enum tern_ledger_frame_type)h.type, h.wall_ns,
+                                             (const uint8_t *)w->bytes.data + w->at + sizeof h,
+                                             h.len};
     return true;
 }
 
-void tern_waiting_pop(struct tern_waiting *w)
+void tern_ledger_waiting_pop(struct tern_ledger_waiting *w)
 {
-    struct tern_waiting_record r;
+    struct tern_ledger_waiting_record r;
 
-    if (!tern_waiting_first(w, &r))
+    if (!tern_ledger_waiting_first(w, &r))
         return;
     w->at += sizeof(struct head) + r.len;
     if (--w->n == 0) {
@@ -55,13 +58,13 @@ void tern_waiting_pop(struct tern_waiting *w)
     }
 }
 
-void tern_waiting_free(struct tern_waiting *w)
+void tern_ledger_waiting_free(struct tern_ledger_waiting *w)
 {
     tern_buf_free(&w->bytes);
-    *w = (struct tern_waiting){0};
+    *w = (struct tern_ledger_waiting){0};
 }
 
-void tern_lost_add(struct tern_lost *l, const struct tern_waiting_record *r)
+void tern_ledger_lost_add(struct tern_ledger_lost *l, const struct tern_ledger_waiting_record *r)
 {
     int64_t step = -1;
 
@@ -78,7 +81,8 @@ void tern_lost_add(struct tern_lost *l, const struct tern_waiting_record *r)
     l->last = step > l->last ? step : l->last;
 }
 
-void tern_lost_words(const struct tern_lost *l, const char *cause, char *to, size_t size)
+void tern_ledger_lost_words(const struct tern_ledger_lost *l, const char *cause, char *to,
+                            size_t size)
 {
     char steps[64] = "";
 

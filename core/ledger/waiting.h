@@ -9,35 +9,38 @@
 
 enum { TERN_WAITING_MAX = 4 << 20 }; /* bytes: some ten thousand steps of a dozen values */
 
-struct tern_waiting_record {
-    enum tern_frame_type type;
+struct tern_ledger_waiting_record {
+    enum tern_ledger_frame_type type;
     int64_t wall_ns;
-    const uint8_t *payload; /* of tern_waiting_first: until the next call */
+    const uint8_t *payload; /* of tern_ledger_waiting_first: until the next call */
     uint32_t len;
 };
 
 /* Oldest first.  Starts as {0}. */
-struct tern_waiting {
+struct tern_ledger_waiting {
     struct tern_buf bytes;
     size_t at; /* of the oldest in `bytes` */
     uint64_t n;
 };
 
 /* False where there is no room left. */
-bool tern_waiting_add(struct tern_waiting *w, const struct tern_waiting_record *r);
+bool tern_ledger_waiting_add(struct tern_ledger_waiting *w,
+                             const struct tern_ledger_waiting_record *r);
 /* The oldest; false when none waits. */
-bool tern_waiting_first(const struct tern_waiting *w, struct tern_waiting_record *r);
-void tern_waiting_pop(struct tern_waiting *w);
-void tern_waiting_free(struct tern_waiting *w);
+bool tern_ledger_waiting_first(const struct tern_ledger_waiting *w,
+                               struct tern_ledger_waiting_record *r);
+void tern_ledger_waiting_pop(struct tern_ledger_waiting *w);
+void tern_ledger_waiting_free(struct tern_ledger_waiting *w);
 
 /* What is lost for good: how many records, and of which steps (-1: of none). */
-struct tern_lost {
+struct tern_ledger_lost {
     uint64_t n;
     int64_t first, last;
 };
 
-void tern_lost_add(struct tern_lost *l, const struct tern_waiting_record *r);
+void tern_ledger_lost_add(struct tern_ledger_lost *l, const struct tern_ledger_waiting_record *r);
 /* "212 records lost (steps 89 to 300): CAUSE"; tern_ledger_lost reads the number back. */
-void tern_lost_words(const struct tern_lost *l, const char *cause, char *to, size_t size);
+void tern_ledger_lost_words(const struct tern_ledger_lost *l, const char *cause, char *to,
+                            size_t size);
 
 #endif

@@ -48,7 +48,7 @@ static bool is_shared(const char *dir, struct stat *st)
            ((st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && !private_group(st)));
 }
 
-bool tern_home_shared(const char *ledger_dir)
+bool tern_ledger_home_shared(const char *ledger_dir)
 {
     struct stat st;
     uint32_t uid;
@@ -56,7 +56,7 @@ bool tern_home_shared(const char *ledger_dir)
     return tern_ledger_home_uid(ledger_dir, &uid) || is_shared(ledger_dir, &st);
 }
 
-char *tern_home_user(const char *ledger_dir, const char *run_id)
+char *tern_ledger_home_user(const char *ledger_dir, const char *run_id)
 {
     struct stat top, st;
     uint32_t uid;
@@ -96,13 +96,13 @@ static void tell(const char *path, const char *what)
     free(name);
 }
 
-bool tern_home_sound(const char *path, mode_t type)
+bool tern_ledger_home_sound(const char *path, mode_t type)
 {
     char words[120];
     uint32_t uid;
     struct stat st;
 
-    if (!tern_home_part(path, &uid) || TERN_AGAIN(lstat(path, &st)) < 0)
+    if (!tern_ledger_home_part(path, &uid) || TERN_AGAIN(lstat(path, &st)) < 0)
         return true;
     if ((st.st_mode & S_IFMT) == type && (st.st_uid == uid || st.st_uid == 0))
         return true;
@@ -122,7 +122,7 @@ bool tern_home_sound(const char *path, mode_t type)
 
 bool tern_ledger_sound(const char *path, bool folder)
 {
-    return tern_home_sound(path, folder ? S_IFDIR : S_IFREG);
+    return tern_ledger_home_sound(path, folder ? S_IFDIR : S_IFREG);
 }
 
 /* ---------------------------------------------------------------- where one writes */
@@ -141,7 +141,7 @@ static bool has_own_run(const char *ledger_dir)
     if (fd >= 0 && !d)
         close(fd);
     for (struct dirent *e; d && !own && (e = readdir(d));)
-        own = tern_ulid_valid(e->d_name) &&
+        own = tern_ledger_ulid_valid(e->d_name) &&
               TERN_AGAIN(fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) == 0 &&
               S_ISDIR(st.st_mode) && st.st_uid == geteuid();
     if (d)
@@ -199,7 +199,7 @@ int tern_ledger_home(const char *ledger_dir, enum tern_ledger_mode mode, char **
         free(home);
         home = tern_strdup(ledger_dir);
     } else if (exists && !mine) {
-        rc = tern_home_not_yours(home, &st, err);
+        rc = tern_ledger_home_not_yours(home, &st, err);
     }
     if (rc == 0)
         *out = home;
@@ -249,7 +249,7 @@ static int add_others(struct tern_ledger_rows *rows, const char *ledger_dir, siz
     int rc = uids ? 0 : -1;
 
     for (struct dirent *e; uids && d && n < MAX_USERS && (e = readdir(d));)
-        if (tern_home_parse_uid(e->d_name, &uid) && uid != geteuid())
+        if (tern_ledger_home_parse_uid(e->d_name, &uid) && uid != geteuid())
             uids[n++] = uid;
     if (d)
         closedir(d);
@@ -257,7 +257,7 @@ static int add_others(struct tern_ledger_rows *rows, const char *ledger_dir, siz
         qsort(uids, n, sizeof *uids, by_uid);
     for (size_t i = 0; i < n && rc == 0; i++) {
         char *home = tern_strf("%s/%u", users, (unsigned)uids[i]);
-        if (!tern_home_sound(home, S_IFDIR)) {
+        if (!tern_ledger_home_sound(home, S_IFDIR)) {
         } else if (TERN_AGAIN(access(home, R_OK | X_OK)) < 0) {
             ++*hidden;
         } else {
@@ -284,7 +284,7 @@ int tern_ledger_homes(const char *ledger_dir, bool all, struct tern_ledger_rows 
     bool shared = is_shared(ledger_dir, &top) && !tern_ledger_home_uid(ledger_dir, &uid);
     bool divided = !tern_ledger_home_uid(ledger_dir, &uid) && TERN_AGAIN(lstat(users, &st)) == 0 &&
                    S_ISDIR(st.st_mode);
-    if (divided && TERN_AGAIN(lstat(own, &st)) == 0 && tern_home_sound(own, S_IFDIR))
+    if (divided && TERN_AGAIN(lstat(own, &st)) == 0 && tern_ledger_home_sound(own, S_IFDIR))
         rc = add_home(&rows, own, err);
     if (rc == 0 &&
         (!shared || is_old(ledger_dir, &top) || (all && TERN_AGAIN(stat(runs, &st)) == 0)))
@@ -330,9 +330,9 @@ static int find_job(struct tern_ledger *l, const char *job, char id[TERN_ULID_SI
 static int find_in(const char *home, const char *words, const char *job, char id[TERN_ULID_SIZE],
                    struct tern_err *err)
 {
-    if (!job && words && tern_ulid_valid(words)) { /* needs no catalogue */
+    if (!job && words && tern_ledger_ulid_valid(words)) { /* needs no catalogue */
         memcpy(id, words, TERN_ULID_SIZE);
-        return tern_home_bits(home, id) < 0;
+        return tern_ledger_home_bits(home, id) < 0;
     }
     if (!job && (!words || strcmp(words, "latest") == 0)) { /* neither does the newest */
         struct tern_ledger_rows ids = {0};
@@ -345,7 +345,7 @@ static int find_in(const char *home, const char *words, const char *job, char id
         return none;
     }
     struct tern_ledger *l = tern_ledger_open(home, err);
-    int rc = !l ? -1 : job ? find_job(l, job, id, err) : tern_view_find(l, words, id, err);
+    int rc = !l ? -1 : job ? find_job(l, job, id, err) : tern_ledger_view_find(l, words, id, err);
     tern_ledger_close(l);
     return rc;
 }
@@ -402,7 +402,7 @@ int tern_ledger_locate(const char *ledger_dir, const char *words, const char *jo
             from++;
         rc = find_among(&all, from, true, words, job, &found, run_id, err);
     }
-    if (rc == 1 && !job && words && tern_ulid_valid(words)) { /* who reads it says so */
+    if (rc == 1 && !job && words && tern_ledger_ulid_valid(words)) { /* who reads it says so */
         memcpy(run_id, words, TERN_ULID_SIZE);
         found = own.names[0];
         rc = 0;
@@ -411,7 +411,7 @@ int tern_ledger_locate(const char *ledger_dir, const char *words, const char *jo
         *home = tern_strdup(found);
     else if (rc == 1)
         rc = job ? tern_err_set(err, TERN_USAGE, "%s: no run of job %s", ledger_dir, job)
-                 : tern_view_none(ledger_dir, words, err);
+                 : tern_ledger_view_none(ledger_dir, words, err);
     tern_ledger_rows_free(&own);
     tern_ledger_rows_free(&all);
     return rc;

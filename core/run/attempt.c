@@ -75,7 +75,7 @@ static bool id_in_comment(const char *comment, char id[TERN_ULID_SIZE])
     char word[TERN_ULID_SIZE];
 
     snprintf(word, sizeof word, "%s", comment);
-    if (strlen(word) != TERN_ULID_SIZE - 1 || !tern_ulid_valid(word) ||
+    if (strlen(word) != TERN_ULID_SIZE - 1 || !tern_ledger_ulid_valid(word) ||
         (comment[TERN_ULID_SIZE - 1] && comment[TERN_ULID_SIZE - 1] != ' '))
         return false;
     memcpy(id, word, TERN_ULID_SIZE);
@@ -120,7 +120,7 @@ static int identify_by_job(struct tern_run_attempt *a, struct tern_err *err)
     a->resumed_step = -1;
     bool known = a->id[0];
     if (!known)
-        tern_ulid_new(a->id);
+        tern_ledger_ulid_new(a->id);
     if (!known && a->place.slurm) {
         if (tern_slurm_job_load(a->place.job, &job, err) < 0)
             return -1;
@@ -139,7 +139,7 @@ static int claim(struct tern_run_attempt *a, struct tern_err *err)
     char owner[400];
     unsigned last = 0;
 
-    tern_ulid_new(a->id);
+    tern_ledger_ulid_new(a->id);
     if (tern_ckpt_run_identity(r->checkpoint.dir, a->id, err) < 0 ||
         tern_ledger_last_attempt(r->ledger.dir, a->id, &last, err) < 0)
         return -1;
@@ -465,7 +465,7 @@ static void let_go(struct tern_run_attempt *a)
     else /* refused before it had a row: the ledger's attempts are numbered without holes */
         tern_ckpt_claim_withdraw(a->claim);
     a->claim = NULL;
-    tern_spool_close(a->spool, NULL);
+    tern_ledger_spool_close(a->spool, NULL);
     a->spool = NULL;
     free(a->resumed);
     a->resumed = NULL;
@@ -495,7 +495,7 @@ int tern_run_attempt_moved(struct tern_run_attempt *a, struct tern_err *err)
 /* Did a task record anything of what the trainer printed? */
 static bool has_values(const struct tern_run_attempt *a)
 {
-    char *dir = tern_spool_dir(a->o->recipe->ledger.dir, a->id, a->number);
+    char *dir = tern_ledger_spool_dir(a->o->recipe->ledger.dir, a->id, a->number);
     DIR *d = opendir(dir);
     bool has = !d; /* nobody knows */
 
@@ -549,7 +549,8 @@ void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_
                               "printed or wrote was a value as the recipe describes them");
     char *why = with_lost(a, end.cause);
     end.cause = why;
-    if (tern_spool_attempt_end(a->spool, &end, &err) < 0 || tern_spool_sync(a->spool, &err) < 0)
+    if (tern_ledger_spool_attempt_end(a->spool, &end, &err) < 0 ||
+        tern_ledger_spool_sync(a->spool, &err) < 0)
         tern_warn("the ledger does not know how the attempt ended: %s", err.text);
     free(why);
 }
@@ -574,6 +575,6 @@ void tern_run_attempt_note(struct tern_run_attempt *a, const char *kind, const c
         tern_info("%s", text);
     else
         tern_warn("%s", text);
-    if (tern_spool_event(a->spool, &e, &err) < 0)
+    if (tern_ledger_spool_event(a->spool, &e, &err) < 0)
         tern_warn("%s", err.text);
 }

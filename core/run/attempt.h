@@ -28,7 +28,7 @@ struct tern_run_attempt {
     unsigned number;
     struct tern_ckpt_claim *claim; /* NULL: a workload without checkpoint.dir */
     pid_t beat;                    /* beat.h; 0 for none */
-    struct tern_spool *spool;
+    struct tern_ledger_spool *spool;
     char *spool_dir;
     char *resumed; /* the checkpoint it goes on from, or NULL */
     int64_t resumed_step;

@@ -103,7 +103,7 @@ static int record(struct tern_run_attempt *a, const struct tern_env_rows *rows,
     int rc = 0;
 
     char *profile = tern_strf("%s: %s", rows->profile, rows->profile_why);
-    rc = tern_spool_param(a->spool, "env.profile", profile, err);
+    rc = tern_ledger_spool_param(a->spool, "env.profile", profile, err);
     free(profile);
     for (size_t i = 0; i < rows->n && rc == 0; i++) {
         const struct tern_env_row *r = &rows->row[i];
@@ -114,7 +114,7 @@ static int record(struct tern_run_attempt *a, const struct tern_env_rows *rows,
                                 r->by == TERN_ENV_PROFILE ? " " : "",
                                 r->by == TERN_ENV_PROFILE ? rows->profile : "",
                                 r->scope == TERN_ENV_RANK ? ", first rank" : "");
-        rc = tern_spool_param(a->spool, name, value, err);
+        rc = tern_ledger_spool_param(a->spool, name, value, err);
         free(value);
         free(name);
     }

@@ -87,7 +87,7 @@ static void record(struct tern_run_attempt *a, const struct tern_health_rows *ro
                 .seconds = r->seconds,
             };
             left--;
-            if (tern_spool_health(a->spool, &row, &err) < 0) {
+            if (tern_ledger_spool_health(a->spool, &row, &err) < 0) {
                 tern_warn("%s", err.text);
                 return;
             }

@@ -15,12 +15,13 @@ enum { BEFORE_BYTES = 64 << 20 };
 
 /* ------------------------------------------------------------------ the ledger's rows */
 
-struct tern_spool *tern_run_keep_spool(struct tern_run_keep *k)
+struct tern_ledger_spool *tern_run_keep_spool(struct tern_run_keep *k)
 {
     struct tern_err err = {0};
 
     if (!k->spool) {
-        k->spool = tern_spool_open(k->o.ledger_dir, k->o.run_id, k->o.attempt, "keeper", &err);
+        k->spool =
+            tern_ledger_spool_open(k->o.ledger_dir, k->o.run_id, k->o.attempt, "keeper", &err);
         if (!k->spool)
             tern_warn("the ledger does not hear of checkpoints: %s", err.text);
     }
@@ -40,7 +41,7 @@ void tern_run_keep_row(struct tern_run_keep *k, const char *path, int64_t step, 
         .state = state,
     };
 
-    if (tern_spool_checkpoint(tern_run_keep_spool(k), &c, &err) < 0)
+    if (tern_ledger_spool_checkpoint(tern_run_keep_spool(k), &c, &err) < 0)
         tern_warn("%s", err.text);
 }
 
@@ -363,5 +364,5 @@ void tern_run_keep_close(struct tern_run_keep *k)
     free(k->item);
     free(k->dir);
     tern_run_foreign_free(&k->before);
-    tern_spool_close(k->spool, NULL);
+    tern_ledger_spool_close(k->spool, NULL);
 }

@@ -33,7 +33,7 @@ struct tern_run_keep {
     struct tern_run_keep_item *item;
     size_t n, cap;
     struct tern_run_founds before;
-    struct tern_spool *spool; /* NULL until there is something to write */
+    struct tern_ledger_spool *spool; /* NULL until there is something to write */
     struct tern_run_keep_own *own;
     size_t n_own;
     size_t copied, left, bad; /* copies made; of the last work: what has no copy yet or is not
@@ -69,7 +69,7 @@ void tern_run_keep_doing(struct tern_run_keep *k, const char *what, const char *
 void tern_run_keep_sweep(const struct tern_run_keep *k, bool copies);
 
 /* The keeper's spool; NULL, told in the log, when it cannot be opened. */
-struct tern_spool *tern_run_keep_spool(struct tern_run_keep *k);
+struct tern_ledger_spool *tern_run_keep_spool(struct tern_run_keep *k);
 /* A checkpoint's row; trouble with the ledger is told in the log. */
 void tern_run_keep_row(struct tern_run_keep *k, const char *path, int64_t step, const char *state,
                        uint64_t bytes, size_t files, const char *digest);

@@ -182,9 +182,10 @@ static void close_one(const struct tern_run_attempt *a, const struct tern_ledger
                  old->host ? old->host : "?");
     }
     end.cause = cause;
-    struct tern_spool *s =
-        tern_spool_open(a->o->recipe->ledger.dir, a->id, old->attempt, "after", &err);
-    if (!s || tern_spool_attempt_end(s, &end, &err) < 0 || tern_spool_close(s, &err) < 0)
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open(a->o->recipe->ledger.dir, a->id, old->attempt, "after", &err);
+    if (!s || tern_ledger_spool_attempt_end(s, &end, &err) < 0 ||
+        tern_ledger_spool_close(s, &err) < 0)
         tern_warn("attempt %" PRIu32 " stays without an end in the ledger: %s", old->attempt,
                   err.text);
     else

@@ -25,7 +25,7 @@ static void complain(struct tern_run_keep *k, const char *text)
     const struct tern_ledger_event e = {.kind = "checkpoint", .severity = "warn", .text = text};
 
     tern_warn("%s", text);
-    if (tern_spool_event(tern_run_keep_spool(k), &e, &err) < 0)
+    if (tern_ledger_spool_event(tern_run_keep_spool(k), &e, &err) < 0)
         tern_warn("%s", err.text);
 }
 

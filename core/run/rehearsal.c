@@ -27,8 +27,9 @@ void tern_run_rehearsal_clear(const struct tern_run_attempt *a,
             .manifest_sha256 = had[i].digest,
             .state = "deleted",
         };
-        if (had[i].state == TERN_CKPT_GOOD && (tern_fs_remove_tree(had[i].path, &err) < 0 ||
-                                               tern_spool_checkpoint(a->spool, &row, &err) < 0))
+        if (had[i].state == TERN_CKPT_GOOD &&
+            (tern_fs_remove_tree(had[i].path, &err) < 0 ||
+             tern_ledger_spool_checkpoint(a->spool, &row, &err) < 0))
             tern_warn("%s", err.text);
     }
     tern_ckpt_list_free(had, n);

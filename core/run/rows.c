@@ -81,7 +81,7 @@ static int write_run(struct tern_run_attempt *a, struct tern_err *err)
         .model = model,
         .created_ns = tern_clock_wall_ns(),
     };
-    int rc = tern_spool_run(a->spool, &run, err);
+    int rc = tern_ledger_spool_run(a->spool, &run, err);
     free(text);
     free(model);
     return rc;
@@ -104,7 +104,7 @@ int tern_run_rows_begin(struct tern_run_attempt *a, struct tern_err *err)
         .array_task = a->place.array_task,
     };
 
-    return tern_spool_attempt_begin(a->spool, &row, err);
+    return tern_ledger_spool_attempt_begin(a->spool, &row, err);
 }
 
 /* What it reads, so that `tern ledger reproduce` can tell whether it is still the same. */
@@ -118,7 +118,7 @@ static void write_inputs(struct tern_run_attempt *a)
     for (size_t i = 0; i < inputs.n; i++) {
         char *name = tern_strf("input.%s", inputs.v[i].key);
         char *value = tern_strf("%s %s", inputs.v[i].sha256, inputs.v[i].path);
-        if (tern_spool_param(a->spool, name, value, &err) < 0)
+        if (tern_ledger_spool_param(a->spool, name, value, &err) < 0)
             tern_warn("%s", err.text);
         free(name);
         free(value);
@@ -131,12 +131,12 @@ int tern_run_rows_open(struct tern_run_attempt *a, struct tern_err *err)
     const struct tern_recipe *r = a->o->recipe;
 
     tern_recipe_hashes(r, a->identity, a->full);
-    a->spool_dir = tern_spool_dir(r->ledger.dir, a->id, a->number);
+    a->spool_dir = tern_ledger_spool_dir(r->ledger.dir, a->id, a->number);
     if (tern_ledger_make(r->ledger.dir, a->id, (enum tern_ledger_mode)r->ledger.mode, err) < 0)
         return -1;
-    a->spool = tern_spool_open(r->ledger.dir, a->id, a->number, "run", err);
+    a->spool = tern_ledger_spool_open(r->ledger.dir, a->id, a->number, "run", err);
     if (!a->spool || write_run(a, err) < 0 || tern_run_rows_begin(a, err) < 0 ||
-        tern_spool_sync(a->spool, err) < 0)
+        tern_ledger_spool_sync(a->spool, err) < 0)
         return -1;
     write_inputs(a);
     setenv("TERN_LEDGER", r->ledger.dir, 1);

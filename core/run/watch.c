@@ -155,7 +155,7 @@ static void note(struct tern_run_watch *w, const char *kind, const char *severit
     struct tern_err err = {0};
     const struct tern_ledger_event e = {.kind = kind, .severity = severity, .text = text};
 
-    if (tern_spool_event(w->spool, &e, &err) < 0)
+    if (tern_ledger_spool_event(w->spool, &e, &err) < 0)
         tern_warn("%s", err.text);
 }
 
@@ -220,7 +220,7 @@ static void beat(struct tern_run_watch *w, int64_t *next)
     if (now < *next || w->fenced.code)
         return;
     *next = now + TERN_CKPT_BEAT_S * second;
-    tern_spool_beat(w->spool);
+    tern_ledger_spool_beat(w->spool);
     if (!w->claim || tern_ckpt_claim_check(w->claim, &err) == 0)
         return;
     tern_warn("%s", err.text);

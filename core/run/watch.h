@@ -15,7 +15,7 @@
 
 struct tern_run_watch {
     struct tern_run_ranks *ranks;
-    struct tern_spool *spool;
+    struct tern_ledger_spool *spool;
     struct tern_rendezvous *meeting; /* NULL: PMIx, or a workload */
     struct tern_ckpt_claim *claim;   /* NULL: a workload without checkpoint.dir */
     const char *checkpoint_dir;      /* NULL likewise */

@@ -214,6 +214,6 @@ void tern_train_record(struct train *t, double lr, double norm, double tokens, d
     v.named = 0;
     if (t->size > 1)
         add_ranks(t, &v);
-    if (tern_spool_step(t->spool, (int64_t)t->step, v.list, v.n, &err) < 0)
+    if (tern_ledger_spool_step(t->spool, (int64_t)t->step, v.list, v.n, &err) < 0)
         tern_warn("%s", err.text);
 }

@@ -197,7 +197,8 @@ static void record(struct train *t, const struct tern_ckpt_saved *saved)
     };
     struct tern_err err;
 
-    if (tern_spool_checkpoint(t->spool, &row, &err) < 0 || tern_spool_sync(t->spool, &err) < 0)
+    if (tern_ledger_spool_checkpoint(t->spool, &row, &err) < 0 ||
+        tern_ledger_spool_sync(t->spool, &err) < 0)
         tern_warn("%s", err.text);
 }
 
@@ -224,7 +225,7 @@ static void prune(struct train *t)
             .state = "deleted",
         };
         if (had[i].state == TERN_CKPT_GOOD && !tern_fs_exists(had[i].path) &&
-            tern_spool_checkpoint(t->spool, &row, &err) < 0)
+            tern_ledger_spool_checkpoint(t->spool, &row, &err) < 0)
             tern_warn("%s", err.text);
     }
     tern_ckpt_list_free(had, n);

@@ -180,11 +180,11 @@ static int open_records(struct train *t, struct tern_err *err)
     if (t->rank != 0)
         return 0;
     if (spool) {
-        if (tern_spool_dir_parse(spool, &ledger_dir, t->run_id, &attempt, err) < 0)
+        if (tern_ledger_spool_dir_parse(spool, &ledger_dir, t->run_id, &attempt, err) < 0)
             return -1;
         free(ledger_dir);
         struct tern_err lost;
-        t->spool = tern_spool_open_dir(spool, "rank0", &lost);
+        t->spool = tern_ledger_spool_open_dir(spool, "rank0", &lost);
         if (!t->spool)
             tern_warn("nothing will be recorded: %s", lost.text);
         return tern_ckpt_claim_attach(dir, attempt, &t->claim, err);
@@ -192,7 +192,7 @@ static int open_records(struct train *t, struct tern_err *err)
     tern_info("no supervisor (tern run): nothing is recorded in the ledger");
     if (tern_inputs_check_vocabulary(t->recipe, err) < 0)
         return -1;
-    tern_ulid_new(t->run_id);
+    tern_ledger_ulid_new(t->run_id);
     gethostname(host, sizeof host - 1);
     snprintf(owner, sizeof owner, "tern train on %s", host);
     if (tern_ckpt_run_identity(dir, t->run_id, err) < 0)
@@ -242,7 +242,7 @@ void tern_train_teardown(struct train *t)
 {
     struct tern_err err;
 
-    if (tern_spool_close(t->spool, &err) < 0)
+    if (tern_ledger_spool_close(t->spool, &err) < 0)
         tern_warn("%s", err.text);
     tern_ckpt_claim_free(t->claim, t->options->spool_dir == NULL);
     for (size_t i = 0; t->held_out && i < t->recipe->data.held_out.n; i++)

@@ -18,7 +18,7 @@ static void record(struct train *t, const char *kind, const char *severity, cons
     const struct tern_ledger_event e = {.kind = kind, .severity = severity, .text = text};
     struct tern_err lost;
 
-    if (tern_spool_event(t->spool, &e, &lost) < 0)
+    if (tern_ledger_spool_event(t->spool, &e, &lost) < 0)
         tern_warn("%s", lost.text);
 }
 

@@ -75,9 +75,9 @@ struct train {
     double peak;                /* FLOP/s of all ranks' matrix products; 0: nothing is recorded */
     struct train_profile *profile; /* profile.c; NULL: nobody asked */
 
-    struct tern_spool *spool;      /* of rank 0, else NULL */
-    struct tern_ckpt_claim *claim; /* of rank 0, else NULL */
-    int64_t beat_ns;               /* when it was last kept alive (boot clock) */
+    struct tern_ledger_spool *spool; /* of rank 0, else NULL */
+    struct tern_ckpt_claim *claim;   /* of rank 0, else NULL */
+    int64_t beat_ns;                 /* when it was last kept alive (boot clock) */
     char run_id[TERN_ULID_SIZE];
     char *files_dir;   /* where config.json and the tokenizer are copied from at the next save */
     char *resumed;     /* the checkpoint this attempt began from, or NULL */

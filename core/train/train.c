@@ -65,7 +65,7 @@ static int evaluate(struct train *t, struct tern_err *err)
             .bytes = (int64_t)e.bytes,
         };
         struct tern_err lost;
-        if (tern_spool_eval(t->spool, &row, &lost) < 0)
+        if (tern_ledger_spool_eval(t->spool, &row, &lost) < 0)
             tern_warn("%s", lost.text);
         char a_byte[40] = "";
         if (e.bytes)
@@ -107,7 +107,7 @@ static void say_beginning(struct train *t)
         {"blas_core", tern_tensor_core()},  {"peak_gflops", peak},
         {TERN_LEDGER_RESUMED, step},        {"resumed_from", t->resumed ? t->resumed : ""}};
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
-        tern_spool_param(t->spool, params[i].name, params[i].value, NULL);
+        tern_ledger_spool_param(t->spool, params[i].name, params[i].value, NULL);
 }
 
 /* Evaluate; the time that takes is none of the steps that the next line tells about. */

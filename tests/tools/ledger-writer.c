@@ -23,7 +23,7 @@ static int check(int rc)
     return rc;
 }
 
-static void hundredth(struct tern_spool *s, const char *dir, int64_t step)
+static void hundredth(struct tern_ledger_spool *s, const char *dir, int64_t step)
 {
     char path[4096];
 
@@ -35,9 +35,9 @@ static void hundredth(struct tern_spool *s, const char *dir, int64_t step)
                                  .nll = 2000 + 1e5 / (double)step,
                                  .tokens = 1000,
                                  .bytes = 4000};
-    check(tern_spool_checkpoint(s, &c, &err));
-    check(tern_spool_eval(s, &e, &err));
-    check(tern_spool_sync(s, &err));
+    check(tern_ledger_spool_checkpoint(s, &c, &err));
+    check(tern_ledger_spool_eval(s, &e, &err));
+    check(tern_ledger_spool_sync(s, &err));
 }
 
 int main(int argc, char **argv)
@@ -47,11 +47,12 @@ int main(int argc, char **argv)
     if (argc < 7)
         return 2;
     bool anew = strcmp(argv[2], "new") == 0;
-    snprintf(id, sizeof id, "%s", anew ? tern_ulid_new(ack) : argv[2]);
+    snprintf(id, sizeof id, "%s", anew ? tern_ledger_ulid_new(ack) : argv[2]);
     if (anew)
         dprintf(1, "%s\n", id);
     int64_t from = atoll(argv[5]), to = atoll(argv[6]);
-    struct tern_spool *s = tern_spool_open(argv[1], id, (unsigned)atoi(argv[3]), "rank0", &err);
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open(argv[1], id, (unsigned)atoi(argv[3]), "rank0", &err);
     if (!s)
         return check(-1), 1;
     struct tern_ledger_run run = {.name = "tried",
@@ -66,12 +67,12 @@ int main(int argc, char **argv)
                                     .pid = getpid(),
                                     .world = 4,
                                     .resumed_step = atoll(argv[4])};
-    check(tern_spool_run(s, &run, &err));
-    check(tern_spool_attempt_begin(s, &a, &err));
+    check(tern_ledger_spool_run(s, &run, &err));
+    check(tern_ledger_spool_attempt_begin(s, &a, &err));
     for (int64_t i = from; i <= to; i++) {
         struct tern_ledger_value v[] = {{"loss", 10 / sqrt((double)i) + 0.1 * sin((double)i)},
                                         {"lr", 1e-4}};
-        if (check(tern_spool_step(s, i, v, 2, &err)) == 0) {
+        if (check(tern_ledger_spool_step(s, i, v, 2, &err)) == 0) {
             int n = snprintf(ack, sizeof ack, "%lld\n", (long long)i);
             if (write(1, ack, (size_t)n) != n)
                 return 3;
@@ -81,7 +82,7 @@ int main(int argc, char **argv)
     }
     if (argc > 7) {
         struct tern_ledger_end e = {.outcome = argv[7], .cause = "the test said so"};
-        check(tern_spool_attempt_end(s, &e, &err));
+        check(tern_ledger_spool_attempt_end(s, &e, &err));
     }
-    return check(tern_spool_close(s, &err)) < 0;
+    return check(tern_ledger_spool_close(s, &err)) < 0;
 }

@@ -328,7 +328,7 @@ static void forge(const char *path, void (*edit)(json_t *manifest))
 
     json_object_del(m, "digest");
     edit(m);
-    if (ckpt_manifest_seal(m, &text, &len, digest, &err) < 0)
+    if (tern_ckpt_manifest_seal(m, &text, &len, digest, &err) < 0)
         abort();
     spill(file, text, len);
     json_decref(m);

@@ -12,10 +12,10 @@ static void test_rule(void)
     const uint64_t bytes[] = {4, 6, 1, 20, 1, 9, 10};
     unsigned shard[7], want[] = {0, 0, 1, 2, 3, 3, 4};
 
-    ok(convert_deal_shards(bytes, 7, 10, shard) == 5 && memcmp(shard, want, sizeof want) == 0,
+    ok(tern_convert_deal_shards(bytes, 7, 10, shard) == 5 && memcmp(shard, want, sizeof want) == 0,
        "a file is filled to the limit, a tensor above it has its own");
-    ok(convert_deal_shards(bytes, 7, UINT64_MAX, shard) == 1, "no limit, one file");
-    ok(convert_deal_shards(bytes, 0, 10, shard) == 1, "nothing, one file");
+    ok(tern_convert_deal_shards(bytes, 7, UINT64_MAX, shard) == 1, "no limit, one file");
+    ok(tern_convert_deal_shards(bytes, 0, 10, shard) == 1, "nothing, one file");
 }
 
 /* The index that was published with Meta-Llama-3-8B. */
@@ -39,7 +39,7 @@ static void test_published(const char *data)
         unsigned *shard = tern_alloc(n, sizeof *shard, "tensors", NULL);
         for (size_t i = 0; i < n; i++)
             bytes[i] = tern_model_tensor_bytes(&c, i, 2);
-        unsigned files = convert_deal_shards(bytes, n, 5000000000, shard);
+        unsigned files = tern_convert_deal_shards(bytes, n, 5000000000, shard);
         for (size_t i = 0; i < n; i++) {
             tern_model_tensor(&c, i, &t);
             snprintf(name, sizeof name, "model-%05u-of-%05u.safetensors", shard[i] + 1, files);

@@ -177,11 +177,12 @@ static void keep(const struct tern_run_keeper_options *o)
 static void keeping(void)
 {
     struct tern_run_keeper_options o = options();
-    struct tern_spool *s = tern_spool_open("ledger", tern_ulid_new(run_id), 1, "run", NULL);
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
     struct tern_run_record r = {0};
     struct tern_err e = {0};
 
-    tern_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
     checkpoint("out/step_5", "of a run before this one");
     keep(&o);
     is(rows("out/"), "", "what was there before the run is not the run's");
@@ -236,7 +237,7 @@ static void keeping(void)
 
     checkpoint("elsewhere/best", "registered");
     char *best = realpath("elsewhere/best", NULL);
-    tern_spool_checkpoint(
+    tern_ledger_spool_checkpoint(
         s, &(struct tern_ledger_checkpoint){.step = 7, .path = best, .state = "foreign"}, NULL);
     keep(&o);
     is(rows("elsewhere/"), "7 verified", "one that tern metric registered");
@@ -252,14 +253,14 @@ static void keeping(void)
     free(file);
     free(path);
     free(dir);
-    tern_spool_close(s, NULL);
+    tern_ledger_spool_close(s, NULL);
 }
 
-static void tell(struct tern_spool *s, int64_t step, const char *path)
+static void tell(struct tern_ledger_spool *s, int64_t step, const char *path)
 {
     char *real = realpath(path, NULL);
 
-    tern_spool_checkpoint(
+    tern_ledger_spool_checkpoint(
         s, &(struct tern_ledger_checkpoint){.step = step, .path = real, .state = "foreign"}, NULL);
     free(real);
 }
@@ -268,9 +269,10 @@ static void tell(struct tern_spool *s, int64_t step, const char *path)
 static void registered(void)
 {
     struct tern_run_keeper_options o = options();
-    struct tern_spool *s = tern_spool_open("ledger", tern_ulid_new(run_id), 1, "run", NULL);
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
 
-    tern_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
     const struct timespec past[2] = {{.tv_sec = 1700000000}, {.tv_sec = 1700000000}};
     checkpoint("reg/base-1", "there before the run");
     if (utimensat(AT_FDCWD, "reg/base-1", past, 0) < 0)
@@ -307,7 +309,7 @@ static void registered(void)
        "1 verified, 2 deleted, 5 verified, 10 deleted, 20 verified, 30 deleted, 40 deleted, "
        "50 verified, 60 verified",
        "nor a folder that holds another checkpoint");
-    tern_spool_close(s, NULL);
+    tern_ledger_spool_close(s, NULL);
 }
 
 /* The attempt that the ledger says made `path`, and its bytes. */
@@ -333,11 +335,12 @@ static const char *maker(const char *under)
 static void makers(void)
 {
     struct tern_run_keeper_options o = options();
-    struct tern_spool *s = tern_spool_open("ledger", tern_ulid_new(run_id), 1, "run", NULL);
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
 
     tern_fs_remove_tree("out", NULL);
-    tern_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
-    tern_spool_close(s, NULL);
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    tern_ledger_spool_close(s, NULL);
     keep(&o);
     checkpoint("out/step_10", "ten");
     if (symlink("/etc", "out/step_10/etc") < 0)
@@ -383,13 +386,14 @@ static void makers(void)
 static void retries(void)
 {
     struct tern_run_keeper_options o = options();
-    struct tern_spool *s = tern_spool_open("ledger", tern_ulid_new(run_id), 1, "run", NULL);
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
     struct tern_run_keep k;
     struct tern_err e = {0};
 
     tern_fs_remove_tree("out", NULL);
-    tern_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
-    tern_spool_close(s, NULL);
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    tern_ledger_spool_close(s, NULL);
     put("wall", "no folder");
     o.mirror = "wall/mirror";
     if (!ok(tern_run_keep_note_before(&o, &e) == 0 && tern_run_keep_open(&k, &o, &e) == 0, "open"))

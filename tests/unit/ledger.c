@@ -20,13 +20,13 @@ static void test_ulid(void)
 {
     char a[TERN_ULID_SIZE], b[TERN_ULID_SIZE];
 
-    tern_ulid_new(a);
+    tern_ledger_ulid_new(a);
     usleep(2000);
-    tern_ulid_new(b);
-    ok(tern_ulid_valid(a) && strcmp(a, b) < 0, "ULIDs sort by time: %s %s", a, b);
-    ok(!tern_ulid_valid("01ARZ3NDEKTSV4RRFFQ69G5FAU") && !tern_ulid_valid("x") &&
-           !tern_ulid_valid("81ARZ3NDEKTSV4RRFFQ69G5FAV") &&
-           tern_ulid_valid("01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+    tern_ledger_ulid_new(b);
+    ok(tern_ledger_ulid_valid(a) && strcmp(a, b) < 0, "ULIDs sort by time: %s %s", a, b);
+    ok(!tern_ledger_ulid_valid("01ARZ3NDEKTSV4RRFFQ69G5FAU") && !tern_ledger_ulid_valid("x") &&
+           !tern_ledger_ulid_valid("81ARZ3NDEKTSV4RRFFQ69G5FAV") &&
+           tern_ledger_ulid_valid("01ARZ3NDEKTSV4RRFFQ69G5FAV"),
        "what is none is refused (U is no digit, 8... has 131 bits)");
 }
 
@@ -34,28 +34,28 @@ static void test_ulid(void)
 static void test_frames(void)
 {
     struct tern_buf one = {0}, all = {0};
-    struct tern_frame f = {.type = TERN_FRAME_PARAM,
-                           .seq = 1,
-                           .wall_ns = 5,
-                           .payload = (const uint8_t *)"payload",
-                           .len = 7};
-    tern_frame_encode(&one, &f);
+    struct tern_ledger_frame f = {.type = TERN_FRAME_PARAM,
+                                  .seq = 1,
+                                  .wall_ns = 5,
+                                  .payload = (const uint8_t *)"payload",
+                                  .len = 7};
+    tern_ledger_frame_encode(&one, &f);
     tern_buf_add(&all, one.data, one.len);
     size_t first = one.len;
     f.prev = f.crc;
     f.seq = 2;
-    tern_frame_encode(&one, &f);
+    tern_ledger_frame_encode(&one, &f);
     tern_buf_add(&all, one.data, one.len);
 
     int missed = 0, harmless = 0;
     for (size_t bit = 0; bit < all.len * 8; bit++) {
         all.data[bit / 8] ^= (char)(1 << bit % 8);
-        struct tern_frame_scan s = {.data = (const uint8_t *)all.data, .len = all.len};
-        struct tern_frame g;
-        enum tern_frame_found found;
+        struct tern_ledger_frame_scan s = {.data = (const uint8_t *)all.data, .len = all.len};
+        struct tern_ledger_frame g;
+        enum tern_ledger_frame_found found;
         int sound = 0;
         bool seen = false;
-        while ((found = tern_frame_next(&s, &g)) != TERN_FRAME_NO_MORE) {
+        while ((found = tern_ledger_frame_next(&s, &g)) != TERN_FRAME_NO_MORE) {
             if (found == TERN_FRAME_OK)
                 sound++;
             else if (found == TERN_FRAME_DAMAGE || found == TERN_FRAME_BREAK)
@@ -73,10 +73,10 @@ static void test_frames(void)
 
     int wrong = 0;
     for (size_t len = 0; len < all.len; len++) {
-        struct tern_frame_scan s = {.data = (const uint8_t *)all.data, .len = len};
-        struct tern_frame g;
-        enum tern_frame_found found;
-        while ((found = tern_frame_next(&s, &g)) == TERN_FRAME_OK)
+        struct tern_ledger_frame_scan s = {.data = (const uint8_t *)all.data, .len = len};
+        struct tern_ledger_frame g;
+        enum tern_ledger_frame_found found;
+        while ((found = tern_ledger_frame_next(&s, &g)) == TERN_FRAME_OK)
             ;
         wrong += found != (len == 0 || len == first ? TERN_FRAME_NO_MORE : TERN_FRAME_TORN);
     }
@@ -86,10 +86,10 @@ static void test_frames(void)
     char *zeros = calloc(1, all.len);
     for (size_t len = 0; len < all.len; len++) { /* the rest has not arrived: zeros */
         memcpy(zeros, all.data, len);
-        struct tern_frame_scan s = {.data = (const uint8_t *)zeros, .len = all.len};
-        struct tern_frame g;
-        enum tern_frame_found found;
-        while ((found = tern_frame_next(&s, &g)) == TERN_FRAME_OK)
+        struct tern_ledger_frame_scan s = {.data = (const uint8_t *)zeros, .len = all.len};
+        struct tern_ledger_frame g;
+        enum tern_ledger_frame_found found;
+        while ((found = tern_ledger_frame_next(&s, &g)) == TERN_FRAME_OK)
             ;
         wrong += found != TERN_FRAME_ZEROS;
     }
@@ -102,11 +102,11 @@ static void test_frames(void)
     tern_buf_free(&all);
 }
 
-static void step(struct tern_spool *s, int64_t n, double loss)
+static void step(struct tern_ledger_spool *s, int64_t n, double loss)
 {
     struct tern_ledger_value v[] = {{"loss", loss}, {"lr", 1e-4}};
 
-    if (tern_spool_step(s, n, v, 2, &err) != 0)
+    if (tern_ledger_spool_step(s, n, v, 2, &err) != 0)
         ok(0, "step %lld: %s", (long long)n, err.text);
 }
 
@@ -119,26 +119,26 @@ static void test_rewind(void)
     struct tern_ledger_rows rows = {0};
     struct tern_ledger_series s = {0};
 
-    struct tern_spool *w = tern_spool_open(dir, id, 1, "rank0", &err);
+    struct tern_ledger_spool *w = tern_ledger_spool_open(dir, id, 1, "rank0", &err);
     ok(w != NULL, "open a spool %s", w ? "" : err.text);
-    tern_spool_run(w, &run, &err);
-    tern_spool_attempt_begin(w, &a, &err);
+    tern_ledger_spool_run(w, &run, &err);
+    tern_ledger_spool_attempt_begin(w, &a, &err);
     for (int i = 1; i <= 8; i++) {
         step(w, i, 10 - i);
         if (i == 5)
-            tern_spool_checkpoint(w, &c, &err);
+            tern_ledger_spool_checkpoint(w, &c, &err);
     }
     struct tern_ledger_end e = {"node_fail", 75, 9, "rank 3 on n2 went away"};
-    tern_spool_attempt_end(w, &e, &err);
-    ok(tern_spool_close(w, &err) == 0, "sync and close");
+    tern_ledger_spool_attempt_end(w, &e, &err);
+    ok(tern_ledger_spool_close(w, &err) == 0, "sync and close");
     ok(tern_ledger_fold(dir, id, &err) == 0, "fold");
 
     struct tern_ledger_attempt b = {
         .job_id = 7, .restart_count = 1, .resumed_checkpoint = c.path, .resumed_step = 5};
-    w = tern_spool_open(dir, id, 2, "rank0", &err);
-    tern_spool_attempt_begin(w, &b, &err);
+    w = tern_ledger_spool_open(dir, id, 2, "rank0", &err);
+    tern_ledger_spool_attempt_begin(w, &b, &err);
     c.state = "verified";
-    tern_spool_checkpoint(w, &c, &err);
+    tern_ledger_spool_checkpoint(w, &c, &err);
     step(w, 6, NAN);
     step(w, 7, INFINITY);
 
@@ -178,7 +178,7 @@ static void test_rewind(void)
            tern_ledger_find(l, "nobody", found, &err) < 0,
        "by name, newest, none");
     tern_ledger_close(l);
-    ok(tern_spool_close(w, &err) == 0 && tern_ledger_fold(dir, id, &err) == 0 &&
+    ok(tern_ledger_spool_close(w, &err) == 0 && tern_ledger_fold(dir, id, &err) == 0 &&
            tern_ledger_fold_catalog(dir, &err) == 0,
        "fold everything");
 }
@@ -232,31 +232,33 @@ static void write_history(const char *run, const struct history *h, bool fold)
     static const char *const names[] = {"loss", "acc", "grad"};
 
     for (int a = 0; a < h->attempts; a++) {
-        struct tern_spool *w = tern_spool_open(dir, run, (unsigned)a + 1, "task0", &err);
+        struct tern_ledger_spool *w =
+            tern_ledger_spool_open(dir, run, (unsigned)a + 1, "task0", &err);
         struct tern_ledger_attempt begin = {.kind = h->train[a] ? "train" : "trial",
                                             .resumed_step = h->told ? -1 : h->resumed[a]};
         char text[16];
         snprintf(text, sizeof text, "%d", h->resumed[a]);
         if (h->told && h->resumed[a] >= 0)
-            tern_spool_param(w, TERN_LEDGER_RESUMED, text, &err);
-        tern_spool_attempt_begin(w, &begin, &err);
+            tern_ledger_spool_param(w, TERN_LEDGER_RESUMED, text, &err);
+        tern_ledger_spool_attempt_begin(w, &begin, &err);
         for (int step = 0; step < STEPS; step++) {
             for (int m = 0; m < SERIES; m++)
                 if (h->has[a][m][step])
-                    tern_spool_step(w, step, &(struct tern_ledger_value){names[m], a}, 1, &err);
+                    tern_ledger_spool_step(w, step, &(struct tern_ledger_value){names[m], a}, 1,
+                                           &err);
             if (!h->has[a][0][step])
                 continue;
             char *path = tern_strf("/c/%d/%d", a, step);
-            tern_spool_eval(
+            tern_ledger_spool_eval(
                 w, &(struct tern_ledger_eval){.step = step, .set = "set", .nll = a, .tokens = 1},
                 &err);
-            tern_spool_checkpoint(
+            tern_ledger_spool_checkpoint(
                 w, &(struct tern_ledger_checkpoint){step, path, .state = "foreign"}, &err);
             free(path);
             if (fold)
                 tern_ledger_fold(dir, run, &err);
         }
-        tern_spool_close(w, &err);
+        tern_ledger_spool_close(w, &err);
     }
 }
 
@@ -374,7 +376,7 @@ static void test_supersede(void)
     for (int known = 0; known < 3; known++) {
         h.resumed[1] = known ? 5 : -1;
         h.told = known == 2;
-        tern_ulid_new(run);
+        tern_ledger_ulid_new(run);
         write_history(run, &h, true);
         wrong += check_history(run, &h);
         struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
@@ -401,7 +403,7 @@ static void test_supersede(void)
                 if (rand() % 3 == 0)
                     h.has[a][m][rand() % STEPS] = true;
         }
-        tern_ulid_new(run);
+        tern_ledger_ulid_new(run);
         write_history(run, &h, rand() % 4 == 0);
         wrong += check_history(run, &h);
         char *path = tern_strf("%s/runs/%s", dir, run);
@@ -425,11 +427,12 @@ static void test_kinds(void)
     struct tern_ledger_rows rows = {0};
     struct tern_ledger_series s = {0};
 
-    struct tern_spool *w = tern_spool_open(dir, id, 3, "rank0", &err);
-    tern_spool_attempt_begin(w, &a, &err);
+    struct tern_ledger_spool *w = tern_ledger_spool_open(dir, id, 3, "rank0", &err);
+    tern_ledger_spool_attempt_begin(w, &a, &err);
     step(w, 1, 99);
     step(w, 900, 99);
-    ok(tern_spool_health(w, &h, &err) == 0 && tern_spool_close(w, &err) == 0, "a trial's records");
+    ok(tern_ledger_spool_health(w, &h, &err) == 0 && tern_ledger_spool_close(w, &err) == 0,
+       "a trial's records");
     struct tern_ledger *l = tern_ledger_open_run(dir, id, &err);
     ok(l && tern_ledger_series(l, "loss", false, &s, &err) == 0 && s.n == 7,
        "its values are not the run's, and supersede nothing");
@@ -453,18 +456,18 @@ static void test_kinds(void)
 static void test_eval(void)
 {
     struct tern_ledger_rows rows = {0};
-    struct tern_spool *w = tern_spool_open(dir, id, 2, "eval", &err);
+    struct tern_ledger_spool *w = tern_ledger_spool_open(dir, id, 2, "eval", &err);
     struct tern_ledger_eval e = {
         .step = 0, .set = "general", .nll = 200, .tokens = 100, .bytes = 400};
     struct tern_ledger_event ev = {.kind = "note", .severity = "info", .text = "a 'text'\nof two"};
 
-    tern_spool_eval(w, &e, &err);
+    tern_ledger_spool_eval(w, &e, &err);
     e.step = 7;
     e.nll = NAN;
-    tern_spool_eval(w, &e, &err);
-    tern_spool_event(w, &ev, &err);
-    tern_spool_param(w, "kernels", "avx512", &err);
-    ok(tern_spool_close(w, &err) == 0, "evals");
+    tern_ledger_spool_eval(w, &e, &err);
+    tern_ledger_spool_event(w, &ev, &err);
+    tern_ledger_spool_param(w, "kernels", "avx512", &err);
+    ok(tern_ledger_spool_close(w, &err) == 0, "evals");
     struct tern_ledger *l = tern_ledger_open_run(dir, id, &err);
     ok(tern_ledger_evals(l, &rows, &err) == 0 && rows.n == 2 &&
            fabs(rows.evals[0].ppl_token - exp(2)) < 1e-12 &&
@@ -580,18 +583,18 @@ static void test_verify(void)
 }
 
 /* A spool as somebody may craft it: every checksum is right, the names are none. */
-static void craft(struct tern_buf *file, struct tern_frame *last, uint16_t type,
+static void craft(struct tern_buf *file, struct tern_ledger_frame *last, uint16_t type,
                   const struct tern_buf *payload)
 {
     struct tern_buf one = {0};
-    struct tern_frame f = {.type = type,
-                           .prev = last->crc,
-                           .seq = last->seq + 1,
-                           .wall_ns = last->wall_ns + 1,
-                           .payload = (const uint8_t *)payload->data,
-                           .len = (uint32_t)payload->len};
+    struct tern_ledger_frame f = {.type = type,
+                                  .prev = last->crc,
+                                  .seq = last->seq + 1,
+                                  .wall_ns = last->wall_ns + 1,
+                                  .payload = (const uint8_t *)payload->data,
+                                  .len = (uint32_t)payload->len};
 
-    tern_frame_encode(&one, &f);
+    tern_ledger_frame_encode(&one, &f);
     tern_buf_add(file, one.data, one.len);
     *last = f;
     tern_buf_free(&one);
@@ -620,22 +623,23 @@ static void test_names(void)
                {TERN_FRAME_PARAM, "a\rb", 3},
                {TERN_FRAME_EVENT, "a\0BBBB", 6}};
     char other[TERN_ULID_SIZE], *path, *db, *data;
-    struct tern_spool *s = tern_spool_open(dir, tern_ulid_new(other), 1, "w", &err);
-    struct tern_frame f, last = {0};
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open(dir, tern_ledger_ulid_new(other), 1, "w", &err);
+    struct tern_ledger_frame f, last = {0};
     struct tern_buf file = {0}, payload = {0}, found = {0};
     struct tern_ledger_check c;
     size_t len;
 
-    ok(tern_spool_step(s, 1, (struct tern_ledger_value[]){{"x\033[2J", 1}}, 1, &err) < 0 &&
-           tern_spool_param(s, "x\n", "1", &err) < 0 &&
-           tern_spool_eval(s, &(struct tern_ledger_eval){.set = "x\r"}, &err) < 0,
+    ok(tern_ledger_spool_step(s, 1, (struct tern_ledger_value[]){{"x\033[2J", 1}}, 1, &err) < 0 &&
+           tern_ledger_spool_param(s, "x\n", "1", &err) < 0 &&
+           tern_ledger_spool_eval(s, &(struct tern_ledger_eval){.set = "x\r"}, &err) < 0,
        "a writer takes no name with a control byte: %s", err.text);
     step(s, 1, 2.0);
-    tern_spool_close(s, &err);
+    tern_ledger_spool_close(s, &err);
     path = tern_strf("%s/runs/%s/spool/1/w.0.spool", dir, other);
     tern_fs_read(path, 1 << 20, &data, &len, &err);
-    struct tern_frame_scan scan = {.data = (const uint8_t *)data, .len = len};
-    while (tern_frame_next(&scan, &f) == TERN_FRAME_OK)
+    struct tern_ledger_frame_scan scan = {.data = (const uint8_t *)data, .len = len};
+    while (tern_ledger_frame_next(&scan, &f) == TERN_FRAME_OK)
         last = f;
     tern_buf_add(&file, data, len);
     const size_t n = sizeof bad / sizeof *bad;
@@ -696,15 +700,15 @@ static void test_find(void)
     char first[TERN_ULID_SIZE], second[TERN_ULID_SIZE], found[TERN_ULID_SIZE], name[9];
     struct tern_ledger *l;
 
-    tern_ulid_new(first);
+    tern_ledger_ulid_new(first);
     usleep(2000);
-    tern_ulid_new(second);
+    tern_ledger_ulid_new(second);
     snprintf(name, sizeof name, "%.8s", first);
     for (int i = 0; i < 2; i++) {
-        struct tern_spool *s = tern_spool_open(dir, i ? second : first, 1, "w", &err);
+        struct tern_ledger_spool *s = tern_ledger_spool_open(dir, i ? second : first, 1, "w", &err);
         struct tern_ledger_run r = {.name = i ? name : "other", .created_ns = 1};
-        tern_spool_run(s, &r, &err);
-        tern_spool_close(s, &err);
+        tern_ledger_spool_run(s, &r, &err);
+        tern_ledger_spool_close(s, &err);
     }
     l = tern_ledger_open(dir, &err);
     ok(l && tern_ledger_find(l, name, found, &err) == 0 && strcmp(found, second) == 0,
@@ -810,25 +814,25 @@ static void test_full(void)
     struct tern_ledger_series s = {0};
     int lost = 0, quiet = 0, written = 0;
 
-    tern_ulid_new(run);
+    tern_ledger_ulid_new(run);
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &old);
     small.rlim_max = old.rlim_max;
-    struct tern_spool *w = tern_spool_open(dir, run, 1, "rank0", &err);
+    struct tern_ledger_spool *w = tern_ledger_spool_open(dir, run, 1, "rank0", &err);
     for (int i = 1; i <= 100; i++) {
         if (i == 20)
             setrlimit(RLIMIT_FSIZE, &small);
         if (i == 90)
             setrlimit(RLIMIT_FSIZE, &old);
         struct tern_ledger_value v = {"loss", i};
-        int rc = tern_spool_step(w, i, &v, 1, &err);
+        int rc = tern_ledger_spool_step(w, i, &v, 1, &err);
         written += rc == 0;
         lost += rc < 0;
         quiet += rc > 0;
     }
-    ok(lost == 1 && quiet > 10 && tern_spool_dropped(w) == 0,
+    ok(lost == 1 && quiet > 10 && tern_ledger_spool_dropped(w) == 0,
        "a full disk: told once, %d more wait quietly, %d written", quiet, written);
-    ok(tern_spool_close(w, &err) == 0, "close");
+    ok(tern_ledger_spool_close(w, &err) == 0, "close");
     struct tern_ledger_check c;
     struct tern_buf found = {0};
     ok(tern_ledger_verify(dir, run, &c, &found, &err) == 0 && c.damaged == 0,
@@ -850,15 +854,15 @@ static void test_full(void)
     for (int i = 0; i < 100; i++)
         many[i] = (struct tern_ledger_value){name, i};
     for (int end = 0; end < 2; end++) {
-        tern_ulid_new(run);
-        w = tern_spool_open(dir, run, 1, "rank0", &err);
+        tern_ledger_ulid_new(run);
+        w = tern_ledger_spool_open(dir, run, 1, "rank0", &err);
         setrlimit(RLIMIT_FSIZE, &small);
         for (int i = 1; i <= 400; i++)
-            tern_spool_step(w, i, many, 100, &err);
-        uint64_t dropped = tern_spool_dropped(w);
+            tern_ledger_spool_step(w, i, many, 100, &err);
+        uint64_t dropped = tern_ledger_spool_dropped(w);
         if (!end)
             setrlimit(RLIMIT_FSIZE, &old);
-        int rc = tern_spool_close(w, &err);
+        int rc = tern_ledger_spool_close(w, &err);
         setrlimit(RLIMIT_FSIZE, &old);
         if (end) {
             ok(rc < 0 && strstr(err.text, "400 records lost (steps 1 to 400): File too large"),
@@ -892,8 +896,8 @@ static void test_moved(void)
     for (int how = 0; how < 3; how++) {
         char run[TERN_ULID_SIZE], *away = tern_strf("%s-away", dir);
         struct tern_ledger_series s = {0};
-        tern_ulid_new(run);
-        struct tern_spool *w = tern_spool_open(dir, run, 1, "rank0", &err);
+        tern_ledger_ulid_new(run);
+        struct tern_ledger_spool *w = tern_ledger_spool_open(dir, run, 1, "rank0", &err);
         for (int i = 1; i <= 30; i++) {
             if (i == 10) {
                 char *folder = how == 0 ? tern_strf("%s/runs/%s", dir, run) : tern_strdup(dir);
@@ -910,7 +914,7 @@ static void test_moved(void)
                 usleep(1100000); /* it is looked for once a second */
             step(w, i, i);
         }
-        ok(tern_spool_close(w, &err) == 0, "close");
+        ok(tern_ledger_spool_close(w, &err) == 0, "close");
         struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
         if (l)
             tern_ledger_series(l, "loss", false, &s, &err);
@@ -927,21 +931,22 @@ static void test_moved(void)
 
 static void test_paths(void)
 {
-    char run[TERN_ULID_SIZE], *spool = tern_spool_dir("/x/led ger", id, 12), *ledger;
+    char run[TERN_ULID_SIZE], *spool = tern_ledger_spool_dir("/x/led ger", id, 12), *ledger;
     unsigned n;
 
-    ok(tern_spool_dir_parse(spool, &ledger, run, &n, &err) == 0 && n == 12 && strcmp(run, id) == 0,
+    ok(tern_ledger_spool_dir_parse(spool, &ledger, run, &n, &err) == 0 && n == 12 &&
+           strcmp(run, id) == 0,
        "a spool folder's path");
     is(ledger, "/x/led ger", "there and back");
     free(ledger);
     free(spool);
-    ok(tern_spool_dir_parse("/tmp", &ledger, run, &n, &err) < 0, "and no other");
-    ok(tern_spool_open(dir, id, 1, "../evil", &err) == NULL &&
-           tern_spool_open(dir, "no", 1, "w", &err) == NULL &&
-           tern_spool_open(dir, id, 0, "w", &err) == NULL,
+    ok(tern_ledger_spool_dir_parse("/tmp", &ledger, run, &n, &err) < 0, "and no other");
+    ok(tern_ledger_spool_open(dir, id, 1, "../evil", &err) == NULL &&
+           tern_ledger_spool_open(dir, "no", 1, "w", &err) == NULL &&
+           tern_ledger_spool_open(dir, id, 0, "w", &err) == NULL,
        "names that are none are refused");
-    ok(tern_spool_step(NULL, 1, (struct tern_ledger_value[]){{"x", 1}}, 1, &err) == 0 &&
-           tern_spool_close(NULL, &err) == 0,
+    ok(tern_ledger_spool_step(NULL, 1, (struct tern_ledger_value[]){{"x", 1}}, 1, &err) == 0 &&
+           tern_ledger_spool_close(NULL, &err) == 0,
        "no spool, no harm");
     ok(tern_ledger_open("/nowhere", &err) == NULL && strstr(err.text, "no such ledger"),
        "no ledger: %s", err.text);
@@ -951,7 +956,7 @@ int main(void)
 {
     if (!mkdtemp(dir))
         abort();
-    tern_ulid_new(id);
+    tern_ledger_ulid_new(id);
     test_ulid();
     test_frames();
     test_rewind();

@@ -446,23 +446,24 @@ static void past(const char *id, unsigned number, const char *text)
 {
     char kind[20], outcome[20], made[4] = "";
     unsigned job;
-    struct tern_spool *s = tern_spool_open("ledger", id, number, "run", NULL);
+    struct tern_ledger_spool *s = tern_ledger_spool_open("ledger", id, number, "run", NULL);
 
     if (sscanf(text, "%u %19s %19s %3s", &job, kind, outcome, made) < 3 || !s)
         abort();
-    tern_spool_run(s, &(struct tern_ledger_run){.name = "past"}, NULL);
-    tern_spool_attempt_begin(s, &(struct tern_ledger_attempt){.kind = kind, .job_id = job}, NULL);
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "past"}, NULL);
+    tern_ledger_spool_attempt_begin(s, &(struct tern_ledger_attempt){.kind = kind, .job_id = job},
+                                    NULL);
     if (made[0])
-        tern_spool_checkpoint(s,
-                              &(struct tern_ledger_checkpoint){
-                                  .step = number,
-                                  .path = made[0] == '+' ? "c" : "copy",
-                                  .state = made[0] == '+' ? "published" : "verified",
-                              },
-                              NULL);
+        tern_ledger_spool_checkpoint(s,
+                                     &(struct tern_ledger_checkpoint){
+                                         .step = number,
+                                         .path = made[0] == '+' ? "c" : "copy",
+                                         .state = made[0] == '+' ? "published" : "verified",
+                                     },
+                                     NULL);
     if (strcmp(outcome, "-") != 0)
-        tern_spool_attempt_end(s, &(struct tern_ledger_end){.outcome = outcome}, NULL);
-    tern_spool_close(s, NULL);
+        tern_ledger_spool_attempt_end(s, &(struct tern_ledger_end){.outcome = outcome}, NULL);
+    tern_ledger_spool_close(s, NULL);
 }
 
 static void histories(void)
@@ -487,7 +488,7 @@ static void histories(void)
         struct tern_run_history h = {0};
         struct tern_err e = {0};
         char id[TERN_ULID_SIZE];
-        tern_ulid_new(id);
+        tern_ledger_ulid_new(id);
         for (unsigned k = 0; k < 8 && cases[i].past[k]; k++)
             past(id, k + 1, cases[i].past[k]);
         ok(tern_run_history_read(&h, "ledger", id, 7, cases[i].kind, &e) == 0 &&

@@ -427,7 +427,7 @@ static char *recorded(const char *config, int64_t rank, const char *const *print
     char *ledger = tern_strf("%s/l%d", work, runs++);
     int64_t now = 1000 * second;
 
-    char *spool = tern_spool_dir(ledger, tern_ulid_new(id), 1);
+    char *spool = tern_ledger_spool_dir(ledger, tern_ledger_ulid_new(id), 1);
     struct tern_intake *i = tern_intake_open(spool, rank, config, now, &err);
     if (!i) {
         tern_buf_puts(&b, err.text);

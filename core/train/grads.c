@@ -21,26 +21,27 @@ struct train_unit {
 
 int tern_train_units_open(struct train *t, struct tern_err *err)
 {
+    struct train_optimizer *o = &t->optimizer;
     const struct tern_model_shard *s = tern_llama_trained(t->model);
 
-    t->units = tern_alloc(s->n_units, sizeof *t->units, "the optimizer's table", err);
-    if (!t->units)
+    o->units = tern_alloc(s->n_units, sizeof *o->units, "the optimizer's table", err);
+    if (!o->units)
         return -1;
-    t->n_state = 0;
+    o->n = 0;
     for (size_t i = 0; i < s->n_units; i++) {
-        struct train_unit *u = &t->units[i];
+        struct train_unit *u = &o->units[i];
         u->to = s->units[i].rows;
         if (t->recipe->parallel.zero)
             tern_model_unit_cut(&s->units[i], t->me.data_rank, t->me.data, &u->from, &u->to);
-        u->state = t->n_state;
-        t->n_state += (uint64_t)((u->to - u->from) * s->units[i].width);
+        u->state = o->n;
+        o->n += (uint64_t)((u->to - u->from) * s->units[i].width);
     }
     return 0;
 }
 
 void tern_train_units_close(struct train *t)
 {
-    free(t->units);
+    free(t->optimizer.units);
 }
 
 /* ---------------------------------------------------------------- sums over ranks */
@@ -67,8 +68,8 @@ static int sum_replicas(struct train *t, const struct tern_model_unit *u, struct
         uint64_t count = p[i].count;
         for (n = 1; i + n < u->parts && others(t, &p[i + n]) == with; n++)
             count += p[i + n].count;
-        if (with && tern_comm_all_reduce(with, t->grads + p[i].offset, count, TRAIN_REAL, TERN_SUM,
-                                         err) < 0)
+        if (with && tern_comm_all_reduce(with, t->weights.grads + p[i].offset, count, TRAIN_REAL,
+                                         TERN_SUM, err) < 0)
             return -1;
     }
     return 0;
@@ -78,10 +79,10 @@ static int sum_replicas(struct train *t, const struct tern_model_unit *u, struct
 static int begin_scatter(struct train *t, size_t i, struct tern_err *err)
 {
     const struct tern_model_unit *u = &tern_llama_trained(t->model)->units[i];
-    struct train_unit *mine = &t->units[i];
+    struct train_unit *mine = &t->optimizer.units[i];
     size_t each = (size_t)(u->rows / t->me.data * u->width), all = (size_t)(u->rows * u->width);
     size_t rest = all - each * (size_t)t->me.data;
-    tern_real *g = t->grads + u->offset;
+    tern_real *g = t->weights.grads + u->offset;
 
     if (each > 0 && tern_comm_reduce_scatter_begin(
                         t->groups.data, g, g + each * (size_t)t->me.data_rank, each, TRAIN_REAL,
@@ -96,14 +97,15 @@ static int begin_scatter(struct train *t, size_t i, struct tern_err *err)
 /* Begin the sum over the data ranks of what waits. */
 static int begin_held(struct train *t, struct tern_err *err)
 {
-    struct train_held *h = &t->held;
-    struct train_unit *first = &t->units[h->unit];
+    struct train_held *h = &t->optimizer.held;
+    struct train_unit *first = &t->optimizer.units[h->unit];
     uint64_t n = h->n;
 
     h->n = 0;
     return n == 0 ? 0
-                  : tern_comm_all_reduce_begin(t->groups.data, t->grads + h->from, n, TRAIN_REAL,
-                                               TERN_SUM, &first->pending[first->n_pending++], err);
+                  : tern_comm_all_reduce_begin(t->groups.data, t->weights.grads + h->from, n,
+                                               TRAIN_REAL, TERN_SUM,
+                                               &first->pending[first->n_pending++], err);
 }
 
 /* A unit's gradients are this rank's whole part.  Backward passes go down in memory: a unit joins
@@ -111,10 +113,10 @@ static int begin_held(struct train *t, struct tern_err *err)
 static int begin_sum(struct train *t, size_t i, struct tern_err *err)
 {
     const struct tern_model_unit *u = &tern_llama_trained(t->model)->units[i];
-    struct train_held *h = &t->held;
+    struct train_held *h = &t->optimizer.held;
     uint64_t n = (uint64_t)(u->rows * u->width);
 
-    t->units[i].n_pending = 0;
+    t->optimizer.units[i].n_pending = 0;
     if (t->me.data == 1)
         return 0;
     if (t->recipe->parallel.zero)
@@ -144,7 +146,7 @@ static int begin_bucket(struct train *t, int bucket, struct tern_err *err)
         if (sum_replicas(t, u, err) < 0 || begin_sum(t, i, err) < 0)
             return -1;
     }
-    if (t->held.n * sizeof(tern_real) >= WORTH && begin_held(t, err) < 0)
+    if (t->optimizer.held.n * sizeof(tern_real) >= WORTH && begin_held(t, err) < 0)
         return -1;
     return tern_fabric_progress(t->options->fabric, err);
 }
@@ -156,8 +158,8 @@ int tern_train_bucket_ready(void *ctx, int bucket, struct tern_err *err)
     int64_t from = tern_clock_boot_ns();
     int rc = begin_bucket(t, bucket, err);
 
-    tern_train_span(t, TRAIN_SPAN_BUCKET, from, NULL);
-    t->phases.inside += (double)(tern_clock_boot_ns() - from) * 1e-9;
+    tern_train_add_span(t->profile, TRAIN_SPAN_BUCKET, from, NULL);
+    t->meter.phases.inside += (double)(tern_clock_boot_ns() - from) * 1e-9;
     return rc;
 }
 
@@ -169,16 +171,16 @@ int tern_train_sums_finish(struct train *t, struct tern_err *err)
         const struct tern_model_unit *u = &s->units[i];
         if (!is_tied(t, u))
             continue;
-        if (tern_comm_all_reduce(t->groups.tied, t->grads + u->offset, (size_t)(u->rows * u->width),
-                                 TRAIN_REAL, TERN_SUM, err) < 0 ||
+        if (tern_comm_all_reduce(t->groups.tied, t->weights.grads + u->offset,
+                                 (size_t)(u->rows * u->width), TRAIN_REAL, TERN_SUM, err) < 0 ||
             begin_sum(t, i, err) < 0)
             return -1;
     }
     if (begin_held(t, err) < 0)
         return -1;
     for (size_t i = 0; i < s->n_units; i++)
-        for (int k = 0; k < t->units[i].n_pending; k++)
-            if (tern_comm_wait(&t->units[i].pending[k], err) < 0)
+        for (int k = 0; k < t->optimizer.units[i].n_pending; k++)
+            if (tern_comm_wait(&t->optimizer.units[i].pending[k], err) < 0)
                 return -1;
     return 0;
 }
@@ -191,7 +193,7 @@ double tern_train_sum_squares(const struct train *t)
     for (size_t i = 0; i < s->n_parts; i++) {
         struct train_rows r;
         if (s->parts[i].owner && tern_train_rows(t, i, true, &r))
-            sum += tern_tensor_sum_squares(t->grads + r.offset, r.count);
+            sum += tern_tensor_sum_squares(t->weights.grads + r.offset, r.count);
     }
     return sum;
 }
@@ -203,7 +205,7 @@ bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_
     const struct tern_model_shard *s = tern_llama_trained(t->model);
     const struct tern_model_part *p = &s->parts[part];
     const struct tern_model_unit *u = &s->units[p->unit];
-    const struct train_unit *mine = &t->units[p->unit];
+    const struct train_unit *mine = &t->optimizer.units[p->unit];
     int64_t first = (int64_t)((p->offset - u->offset) / (uint64_t)u->width);
     int64_t from = mine->from, to = mine->to, cut_from = 0, cut_to = u->rows;
 
@@ -227,29 +229,31 @@ bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_
 
 /* ---------------------------------------------------------------- update */
 
-void *tern_train_params(const struct train *t, uint64_t offset, enum tern_type *type)
+void *tern_train_params(const struct train_weights *w, uint64_t offset, enum tern_type *type)
 {
-    *type = t->params_bf16 ? TERN_BF16 : TRAIN_REAL;
-    return t->params_bf16 ? (void *)(t->params_bf16 + offset) : t->params + offset;
+    *type = w->bf16 ? TERN_BF16 : TRAIN_REAL;
+    return w->bf16 ? (void *)(w->bf16 + offset) : w->params + offset;
 }
 
 /* The master copy's rows `w` of a part, rounded: to the nearest, or at random by seed, step, tensor
  * and element alone, so that every layout and a resumed run round the same. */
 static void round_rows(struct train *t, const struct tern_model_part *p, const struct train_rows *w)
 {
+    const struct train_optimizer *o = &t->optimizer;
     const int64_t columns = p->whole.ndim > 1 ? p->whole.shape[1] : 1, width = p->shape[1];
-    const uint64_t stream = (t->opt_step + 1) << 24 | p->index; /* no model has as many tensors */
+    const uint64_t stream =
+        (t->progress.updates + 1) << 24 | p->index; /* no model has as many tensors */
     const uint64_t seed = (uint64_t)t->recipe->data.seed ^ 0xb0f16;
     int64_t whole = width == columns ? w->rows : 1; /* rows that follow each other there, too */
 
     if (!t->recipe->optimizer.stochastic_rounding) {
-        tern_tensor_to_bf16(t->params_bf16 + w->offset, t->master + w->state, w->count);
+        tern_tensor_to_bf16(t->weights.bf16 + w->offset, o->master + w->state, w->count);
         return;
     }
     for (int64_t r = 0; r < w->rows; r += whole) {
         uint64_t at = (uint64_t)(r * width);
         uint64_t first = (uint64_t)((p->start[0] + w->from + r) * columns + p->start[1]);
-        tern_tensor_to_bf16_random(t->params_bf16 + w->offset + at, t->master + w->state + at,
+        tern_tensor_to_bf16_random(t->weights.bf16 + w->offset + at, o->master + w->state + at,
                                    (size_t)(whole * width), seed, stream, first);
     }
 }
@@ -268,15 +272,16 @@ void tern_train_update(struct train *t, double lr, double grad_scale)
             .eps = r->optimizer.eps,
             .weight_decay = s->parts[i].whole.ndim > 1 ? r->optimizer.weight_decay : 0,
             .grad_scale = grad_scale,
-            .step = t->opt_step + 1,
+            .step = t->progress.updates + 1,
         };
         struct train_rows w;
         if (!tern_train_rows(t, i, false, &w))
             continue;
-        tern_real *p = t->params_bf16 ? t->master + w.state : t->params + w.offset;
-        tern_tensor_adamw(&o, p, t->grads + w.offset, t->exp_avg + w.state, t->exp_avg_sq + w.state,
-                          w.count);
-        if (t->params_bf16)
+        tern_real *p =
+            t->weights.bf16 ? t->optimizer.master + w.state : t->weights.params + w.offset;
+        tern_tensor_adamw(&o, p, t->weights.grads + w.offset, t->optimizer.exp_avg + w.state,
+                          t->optimizer.exp_avg_sq + w.state, w.count);
+        if (t->weights.bf16)
             round_rows(t, &s->parts[i], &w);
     }
 }
@@ -290,13 +295,14 @@ int tern_train_spread(struct train *t, struct tern_err *err)
         return 0;
     for (size_t i = 0; i < s->n_units; i++) {
         const struct tern_model_unit *u = &s->units[i];
-        struct train_unit *mine = &t->units[i];
+        struct train_unit *mine = &t->optimizer.units[i];
         size_t each = (size_t)(u->rows / t->me.data * u->width);
         size_t rest = (size_t)(u->rows * u->width) - each * ranks;
         enum tern_type type;
-        void *all = tern_train_params(t, u->offset, &type);
-        void *own = tern_train_params(t, u->offset + each * (size_t)t->me.data_rank, &type);
-        void *last = tern_train_params(t, u->offset + each * ranks, &type);
+        void *all = tern_train_params(&t->weights, u->offset, &type);
+        void *own =
+            tern_train_params(&t->weights, u->offset + each * (size_t)t->me.data_rank, &type);
+        void *last = tern_train_params(&t->weights, u->offset + each * ranks, &type);
 
         mine->n_pending = 0;
         if (each > 0 && tern_comm_all_gather_begin(t->groups.data, own, all, each, type,
@@ -307,8 +313,8 @@ int tern_train_spread(struct train *t, struct tern_err *err)
             return -1;
     }
     for (size_t i = 0; i < s->n_units; i++)
-        for (int k = 0; k < t->units[i].n_pending; k++)
-            if (tern_comm_wait(&t->units[i].pending[k], err) < 0)
+        for (int k = 0; k < t->optimizer.units[i].n_pending; k++)
+            if (tern_comm_wait(&t->optimizer.units[i].pending[k], err) < 0)
                 return -1;
     return 0;
 }

@@ -95,7 +95,7 @@ int tern_train_group(struct train *t, const struct tern_model_config *c, struct 
     int outside = t->me.data_rank + t->me.data * p->stage; /* which tensor group */
 
     add(&s, outside, p->tensor_rank, &g->tensor);
-    add(&s, t->me.data_rank, t->rank, &g->gang);
+    add(&s, t->me.data_rank, t->rank, &g->model);
     if (t->me.data < t->size)
         add(&s, p->tensor_rank + p->tensor * p->stage, t->me.data_rank, &g->data);
     if (sharers > 1)
@@ -125,7 +125,7 @@ int tern_train_group(struct train *t, const struct tern_model_config *c, struct 
 void tern_train_ungroup(struct train *t)
 {
     struct train_groups *g = &t->groups;
-    struct tern_comm *all[] = {g->tensor,     g->data,       g->gang,    g->keys,   g->tied,
+    struct tern_comm *all[] = {g->tensor,     g->data,       g->model,   g->keys,   g->tied,
                                g->receive[0], g->receive[1], g->send[0], g->send[1]};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -138,8 +138,8 @@ void tern_train_ungroup(struct train *t)
 /* The clock runs on: what is spent here is communication, and not the pass's. */
 static int timed(struct train *t, int64_t from, int rc)
 {
-    tern_train_span(t, TRAIN_SPAN_TENSOR, from, NULL);
-    t->phases.inside += (double)(tern_clock_boot_ns() - from) * 1e-9;
+    tern_train_add_span(t->profile, TRAIN_SPAN_TENSOR, from, NULL);
+    t->meter.phases.inside += (double)(tern_clock_boot_ns() - from) * 1e-9;
     return rc;
 }
 

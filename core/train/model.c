@@ -38,30 +38,31 @@ static struct tern_llama_memory shared_memory(struct train *t, const struct tern
 
 static int make_model(struct train *t, const struct tern_model_config *config, struct tern_err *err)
 {
+    struct train_optimizer *o = &t->optimizer;
     const struct tern_llama_peers peers = tern_train_peers(t);
     struct tern_llama_memory memory;
-    struct tern_llama_options o;
+    struct tern_llama_options options;
 
     if (tern_plan_check_positions(t->recipe, config, err) < 0 || tern_train_pass_open(t, err) < 0)
         return -1;
-    tern_plan_llama(t->recipe, config, &t->me, t->pipeline.slots, &o);
-    o.peers = &peers;
+    tern_plan_llama(t->recipe, config, &t->me, t->passes.plan.slots, &options);
+    options.peers = &peers;
     memory = shared_memory(t, config);
-    o.memory = &memory;
-    t->model = tern_llama_open(&o, err);
+    options.memory = &memory;
+    t->model = tern_llama_open(&options, err);
     if (!t->model || tern_train_units_open(t, err) < 0)
         return -1;
-    t->params = tern_llama_trainable(t->model, &t->n);
-    t->grads = tern_llama_grads(t->model, NULL);
-    if (!t->params) {
-        t->params_bf16 = tern_llama_params_bf16(t->model, &t->n);
-        t->master = tern_alloc(t->n_state, sizeof *t->master, "the master copy", err);
-        if (!t->master)
+    t->weights.params = tern_llama_trainable(t->model, NULL);
+    t->weights.grads = tern_llama_grads(t->model, NULL);
+    if (!t->weights.params) {
+        t->weights.bf16 = tern_llama_params_bf16(t->model, NULL);
+        o->master = tern_alloc(o->n, sizeof *o->master, "the master copy", err);
+        if (!o->master)
             return -1;
     }
-    t->exp_avg = tern_alloc(t->n_state, sizeof *t->exp_avg, "AdamW's first moment", err);
-    t->exp_avg_sq = tern_alloc(t->n_state, sizeof *t->exp_avg_sq, "AdamW's second moment", err);
-    return t->exp_avg && t->exp_avg_sq ? 0 : -1;
+    o->exp_avg = tern_alloc(o->n, sizeof *o->exp_avg, "AdamW's first moment", err);
+    o->exp_avg_sq = tern_alloc(o->n, sizeof *o->exp_avg_sq, "AdamW's second moment", err);
+    return o->exp_avg && o->exp_avg_sq ? 0 : -1;
 }
 
 /* The master copy begins as what the parameters are. */
@@ -70,9 +71,10 @@ static void copy_master(struct train *t)
     const struct tern_model_shard *shard = tern_llama_trained(t->model);
     struct train_rows w;
 
-    for (size_t i = 0; t->master && i < shard->n_parts; i++)
+    for (size_t i = 0; t->optimizer.master && i < shard->n_parts; i++)
         if (tern_train_rows(t, i, false, &w))
-            tern_tensor_from_bf16(t->master + w.state, t->params_bf16 + w.offset, w.count);
+            tern_tensor_from_bf16(t->optimizer.master + w.state, t->weights.bf16 + w.offset,
+                                  w.count);
 }
 
 /* This rank's rows of the arrays `prefix`NAME of what is trained. */
@@ -96,9 +98,9 @@ static int read_rows(struct train *t, const struct tern_infer_source *s, const c
 
 static int read_moments(struct train *t, const struct tern_infer_source *s, struct tern_err *err)
 {
-    if (read_rows(t, s, "exp_avg/", t->exp_avg, err) < 0)
+    if (read_rows(t, s, "exp_avg/", t->optimizer.exp_avg, err) < 0)
         return -1;
-    return read_rows(t, s, "exp_avg_sq/", t->exp_avg_sq, err);
+    return read_rows(t, s, "exp_avg_sq/", t->optimizer.exp_avg_sq, err);
 }
 
 /* The weights of the source, and the master copy of what is in bf16; where only the source has one,
@@ -113,12 +115,12 @@ static int read_weights(struct train *t, const struct tern_infer_source *s, bool
         return -1;
     snprintf(name, sizeof name, "master/%s", shard->parts[0].whole.name);
     bool has = tern_ckpt_find(s->ckpt, name, NULL);
-    if (t->master && s->adapters.rank) { /* they are in the weights by now */
+    if (t->optimizer.master && s->adapters.rank) { /* they are in the weights by now */
         copy_master(t);
         return 0;
     }
-    if (t->master)
-        return read_rows(t, s, has ? "master/" : s->prefix, t->master, err);
+    if (t->optimizer.master)
+        return read_rows(t, s, has ? "master/" : s->prefix, t->optimizer.master, err);
     tern_real *params = tern_llama_params(t->model, NULL);
     for (size_t i = 0; has && params && i < shard->n_parts; i++)
         if (tern_infer_read_part(s, "master/", &shard->parts[i], params + shard->parts[i].offset,
@@ -140,7 +142,7 @@ static uint64_t meta_count(json_t *meta, const char *key, uint64_t otherwise)
 static void tell_of_length(const struct train *t, int64_t was)
 {
     struct tern_recipe before = *t->recipe;
-    const int64_t next = (int64_t)t->step + 1, steps = t->recipe->steps;
+    const int64_t next = (int64_t)t->progress.step + 1, steps = t->recipe->steps;
 
     before.steps = was;
     double old = tern_recipe_lr(&before, next), new = tern_recipe_lr(t->recipe, next);
@@ -176,6 +178,7 @@ static int same_adapters(const struct train *t, const char *path,
  * evaluated since it was published, "" for nothing. */
 int tern_train_resume(struct train *t, const char *path, const char *after, struct tern_err *err)
 {
+    struct train_progress *at = &t->progress;
     struct tern_infer_source s;
     int rc = -1;
 
@@ -185,20 +188,20 @@ int tern_train_resume(struct train *t, const char *path, const char *after, stru
     if (make_model(t, &s.config, err) < 0 || same_adapters(t, path, &s.adapters, err) < 0 ||
         read_weights(t, &s, true, err) < 0 || read_moments(t, &s, err) < 0)
         goto out;
-    t->step = tern_ckpt_step(s.ckpt);
-    t->sample = meta_count(meta, "sample", t->step * (uint64_t)t->recipe->batch.global);
+    at->step = tern_ckpt_step(s.ckpt);
+    at->sample = meta_count(meta, "sample", at->step * (uint64_t)t->recipe->batch.global);
     tell_of_length(t, (int64_t)meta_count(meta, "steps", (uint64_t)t->recipe->steps));
-    t->opt_step = meta_count(meta, "optimizer_step", t->step);
+    at->updates = meta_count(meta, "optimizer_step", at->step);
     json_t *since = json_loads(after, 0, NULL);
-    t->evaluated = json_is_true(json_object_get(since ? since : meta, "evaluated"));
-    tern_train_guard_load(&t->guard, json_object_get(meta, "guard"));
-    tern_train_stop_load(&t->stop_rule, json_object_get(since ? since : meta, "stop"));
+    at->evaluated = json_is_true(json_object_get(since ? since : meta, "evaluated"));
+    tern_train_guard_load(&at->guard, json_object_get(meta, "guard"));
+    tern_train_stop_load(&at->stop_rule, json_object_get(since ? since : meta, "stop"));
     json_decref(since);
-    snprintf(t->saved, sizeof t->saved, "%s", tern_ckpt_digest(s.ckpt));
-    t->ended = json_is_string(json_object_get(meta, "ended")) && /* of less patience, perhaps */
-               tern_train_stop_over(&t->stop_rule);
-    t->resumed = tern_strdup(path);
-    t->files_dir = tern_strdup(path);
+    snprintf(t->checkpoint.digest, sizeof t->checkpoint.digest, "%s", tern_ckpt_digest(s.ckpt));
+    at->ended = json_is_string(json_object_get(meta, "ended")) && /* of less patience, perhaps */
+                tern_train_stop_over(&at->stop_rule);
+    t->checkpoint.resumed_from = tern_strdup(path);
+    t->checkpoint.files_dir = tern_strdup(path);
     rc = 0;
 out:
     tern_infer_close(&s);
@@ -236,7 +239,7 @@ int tern_train_begin(struct train *t, struct tern_err *err)
                                   r->model.from);
         } else if (tern_ckpt_is_ours(tern_ckpt_path(s.ckpt))) {
             rc = read_moments(t, &s, err);
-            t->opt_step =
+            t->progress.updates =
                 meta_count(tern_ckpt_meta(s.ckpt), "optimizer_step", tern_ckpt_step(s.ckpt));
         } else {
             rc = tern_recipe_fail(r, "model.optimizer", err,
@@ -244,7 +247,7 @@ int tern_train_begin(struct train *t, struct tern_err *err)
                                   r->model.from);
         }
     }
-    t->files_dir = tern_strdup(tern_ckpt_path(s.ckpt));
+    t->checkpoint.files_dir = tern_strdup(tern_ckpt_path(s.ckpt));
     tern_infer_close(&s);
     return rc;
 }

@@ -14,34 +14,35 @@ struct train_send {
     bool busy;
 };
 
-static struct train_send *send_of(struct train *t, int direction, int chunk, int slot)
+static struct train_send *send_of(const struct train_passes *p, int direction, int chunk, int slot)
 {
     size_t at = 0;
 
     for (int k = 0; k < chunk; k++)
-        at += (size_t)t->pipeline.slots[k];
-    return &t->sends[2 * (at + (size_t)slot) + (size_t)direction];
+        at += (size_t)p->plan.slots[k];
+    return &p->sends[2 * (at + (size_t)slot) + (size_t)direction];
 }
 
 int tern_train_pass_open(struct train *t, struct tern_err *err)
 {
+    struct train_passes *x = &t->passes;
     const struct tern_model_place *p = &t->me.place;
     const struct tern_plan_stage stage = {p->pipeline, p->stage, p->interleave,
                                           t->me.micro_batches};
     size_t slots = 0;
 
-    if (tern_plan_pipeline(&stage, &t->pipeline, err) < 0)
+    if (tern_plan_pipeline(&stage, &x->plan, err) < 0)
         return -1;
     for (int k = 0; k < p->interleave; k++)
-        slots += (size_t)t->pipeline.slots[k];
-    t->sends = tern_alloc(2 * slots, sizeof *t->sends, "the pipeline's messages", err);
-    return t->sends ? 0 : -1;
+        slots += (size_t)x->plan.slots[k];
+    x->sends = tern_alloc(2 * slots, sizeof *x->sends, "the pipeline's messages", err);
+    return x->sends ? 0 : -1;
 }
 
 void tern_train_pass_close(struct train *t)
 {
-    tern_plan_pipeline_free(&t->pipeline);
-    free(t->sends);
+    tern_plan_pipeline_free(&t->passes.plan);
+    free(t->passes.sends);
 }
 
 /* The memory is about to be written: what was sent from it must have left. */
@@ -53,15 +54,15 @@ static int settle(struct train *t, struct train_send *s, struct tern_err *err)
         return 0;
     s->busy = false;
     int rc = tern_comm_wait(&s->pending, err);
-    tern_train_span(t, TRAIN_SPAN_SENT, from, NULL);
+    tern_train_add_span(t->profile, TRAIN_SPAN_SENT, from, NULL);
     return rc;
 }
 
 static int settle_slot(struct train *t, int chunk, int slot, struct tern_err *err)
 {
-    if (settle(t, send_of(t, FORWARD, chunk, slot), err) < 0)
+    if (settle(t, send_of(&t->passes, FORWARD, chunk, slot), err) < 0)
         return -1;
-    return settle(t, send_of(t, BACKWARD, chunk, slot), err);
+    return settle(t, send_of(&t->passes, BACKWARD, chunk, slot), err);
 }
 
 static enum tern_type stream_type(const struct train *t)
@@ -77,14 +78,14 @@ static int receive(struct train *t, int direction, void *to, const struct tern_p
     int rc = tern_comm_broadcast(t->groups.receive[direction], to, tern_llama_stream(t->model),
                                  stream_type(t), 0, err);
 
-    tern_train_span(t, TRAIN_SPAN_RECEIVE, from, of);
+    tern_train_add_span(t->profile, TRAIN_SPAN_RECEIVE, from, of);
     return rc;
 }
 
 static int send(struct train *t, int direction, int chunk, int slot, void *from,
                 const struct tern_plan_step *of, struct tern_err *err)
 {
-    struct train_send *s = send_of(t, direction, chunk, slot);
+    struct train_send *s = send_of(&t->passes, direction, chunk, slot);
     int64_t begun = tern_clock_boot_ns();
 
     if (tern_comm_broadcast_begin(t->groups.send[direction], from, tern_llama_stream(t->model),
@@ -92,39 +93,40 @@ static int send(struct train *t, int direction, int chunk, int slot, void *from,
         tern_fabric_progress(t->options->fabric, err) < 0) /* what comes next computes */
         return -1;
     s->busy = true;
-    tern_train_span(t, TRAIN_SPAN_SEND, begun, of);
+    tern_train_add_span(t->profile, TRAIN_SPAN_SEND, begun, of);
     return 0;
 }
 
 /* Since *from: communication, and the rest is `*phase`. */
-static void account(struct train *t, int64_t *from, double *phase)
+static void account(struct train_phases *p, int64_t *from, double *phase)
 {
     int64_t now = tern_clock_boot_ns();
 
-    *phase += (double)(now - *from) * 1e-9 - t->phases.inside;
-    t->phases.comm += t->phases.inside;
-    t->phases.inside = 0;
+    *phase += (double)(now - *from) * 1e-9 - p->inside;
+    p->comm += p->inside;
+    p->inside = 0;
     *from = now;
 }
 
 static int forward(struct train *t, const struct tern_plan_step *s, struct tern_err *err)
 {
     const struct tern_llama_batch b = tern_train_batch(t, s->micro);
+    struct train_phases *p = &t->meter.phases;
     int64_t clock = tern_clock_boot_ns();
 
     if (settle_slot(t, s->chunk, s->slot, err) < 0 ||
         (s->receives &&
          receive(t, FORWARD, tern_llama_in(t->model, s->chunk, s->slot), s, err) < 0))
         return -1;
-    account(t, &clock, &t->phases.comm);
+    account(p, &clock, &p->comm);
     if (tern_llama_chunk_forward(t->model, s->chunk, s->slot, &b, err) < 0)
         return -1;
-    tern_train_span(t, TRAIN_SPAN_FORWARD, clock, s);
-    account(t, &clock, &t->phases.forward);
+    tern_train_add_span(t->profile, TRAIN_SPAN_FORWARD, clock, s);
+    account(p, &clock, &p->forward);
     if (s->sends && send(t, FORWARD, s->chunk, s->slot, tern_llama_out(t->model, s->chunk, s->slot),
                          s, err) < 0)
         return -1;
-    account(t, &clock, &t->phases.comm);
+    account(p, &clock, &p->comm);
     return 0;
 }
 
@@ -135,22 +137,23 @@ static int backward(struct train *t, const struct tern_plan_step *s, double scal
     const struct tern_llama_batch b = tern_train_batch(t, s->micro);
     bool last = s->micro == t->me.micro_batches - 1;
     struct tern_llama_loss loss = {0};
+    struct train_phases *p = &t->meter.phases;
     int64_t clock = tern_clock_boot_ns();
 
     if (settle_slot(t, s->chunk, s->slot, err) < 0 ||
         (s->receives &&
          receive(t, BACKWARD, tern_llama_out(t->model, s->chunk, s->slot), s, err) < 0))
         return -1;
-    account(t, &clock, &t->phases.comm);
+    account(p, &clock, &p->comm);
     if (tern_llama_chunk_backward(t->model, s->chunk, s->slot, &b, scale, &loss,
                                   last ? &ready : NULL, err) < 0)
         return -1;
-    tern_train_span(t, TRAIN_SPAN_BACKWARD, clock, s);
-    account(t, &clock, &t->phases.backward);
+    tern_train_add_span(t->profile, TRAIN_SPAN_BACKWARD, clock, s);
+    account(p, &clock, &p->backward);
     if (s->sends && send(t, BACKWARD, s->chunk, s->slot, tern_llama_in(t->model, s->chunk, s->slot),
                          s, err) < 0)
         return -1;
-    account(t, &clock, &t->phases.comm);
+    account(p, &clock, &p->comm);
     sum->sum += loss.sum;
     sum->n += loss.n;
     return 0;
@@ -160,13 +163,13 @@ int tern_train_pass(struct train *t, double scale, struct tern_llama_loss *sum,
                     struct tern_err *err)
 {
     *sum = (struct tern_llama_loss){0};
-    for (size_t i = 0; i < t->pipeline.n; i++) {
-        const struct tern_plan_step *s = &t->pipeline.steps[i];
+    for (size_t i = 0; i < t->passes.plan.n; i++) {
+        const struct tern_plan_step *s = &t->passes.plan.steps[i];
         if ((s->backward ? backward(t, s, scale, sum, err) : forward(t, s, err)) < 0)
             return -1;
     }
     for (int k = 0; k < t->me.place.interleave; k++)
-        for (int slot = 0; slot < t->pipeline.slots[k]; slot++)
+        for (int slot = 0; slot < t->passes.plan.slots[k]; slot++)
             if (settle_slot(t, k, slot, err) < 0)
                 return -1;
     return 0;

@@ -71,7 +71,7 @@ int tern_train_profile_open(struct train *t, struct tern_err *err)
     p = t->profile = tern_alloc(1, sizeof *p, "the profile", err);
     if (!p)
         return -1;
-    p->step = t->step + WARM + 1 < last ? t->step + WARM + 1 : last;
+    p->step = t->progress.step + WARM + 1 < last ? t->progress.step + WARM + 1 : last;
     p->head = (struct head){.node = tern_fabric_node(t->options->fabric),
                             .stage = t->me.place.stage,
                             .data_rank = t->me.data_rank,
@@ -101,7 +101,7 @@ int tern_train_profile_begin(struct train *t, struct tern_err *err)
 {
     struct train_profile *p = t->profile;
 
-    if (!p || t->step + 1 != p->step)
+    if (!p || t->progress.step + 1 != p->step)
         return 0;
     for (int k = 0; k < MEETINGS; k++) {
         p->head.came[k] = tern_clock_boot_ns();
@@ -113,11 +113,9 @@ int tern_train_profile_begin(struct train *t, struct tern_err *err)
     return 0;
 }
 
-void tern_train_span(struct train *t, enum train_span_kind kind, int64_t from,
-                     const struct tern_plan_step *of)
+void tern_train_add_span(struct train_profile *p, enum train_span_kind kind, int64_t from,
+                         const struct tern_plan_step *of)
 {
-    struct train_profile *p = t->profile;
-
     if (!p || !p->active)
         return;
     if (p->head.n == SPANS) {

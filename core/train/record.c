@@ -86,7 +86,7 @@ int tern_train_peak(struct train *t, int rc, struct tern_err *err)
     if (rc == 0)
         rc = tern_comm_barrier(t->world, err);
     int64_t took = tern_clock_boot_ns() - from;
-    t->peak = times * flops * 1e9 / (double)(took > 0 ? took : 1);
+    t->meter.peak = times * flops * 1e9 / (double)(took > 0 ? took : 1);
     free(squares);
     return rc;
 }
@@ -137,31 +137,31 @@ static void add_ranks(const struct train *t, struct values *v)
 {
     for (int p = 0; p < PHASES; p++) {
         for (int r = 0; r < t->size; r++) {
-            double value = of(&t->all[r], p);
-            insert(t->sorted, r, value);
+            double value = of(&t->meter.ranks[r], p);
+            insert(t->meter.sorted, r, value);
             if (t->size <= EACH)
                 add(v, value, "rank%d/%s", r, phases[p].name);
         }
-        add(v, t->sorted[0], "%s_min", phases[p].name);
-        add(v, t->sorted[t->size / 2], "%s_median", phases[p].name);
-        add(v, t->sorted[t->size - 1], "%s_max", phases[p].name);
+        add(v, t->meter.sorted[0], "%s_min", phases[p].name);
+        add(v, t->meter.sorted[t->size / 2], "%s_median", phases[p].name);
+        add(v, t->meter.sorted[t->size - 1], "%s_max", phases[p].name);
     }
 }
 
 /* A new peak came about since the last look, and mates' pages, which do not go away, were at most
  * what they are now: its own part was at least the difference. */
-void tern_train_memory(struct train *t)
+void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *f)
 {
     struct rusage use = {0};
 
     getrusage(RUSAGE_SELF, &use);
     uint64_t most = (uint64_t)use.ru_maxrss * 1024;
-    if (most <= t->resident_bytes)
+    if (most <= m->resident_bytes)
         return;
-    t->resident_bytes = most;
-    uint64_t theirs = tern_fabric_mates_bytes(t->options->fabric);
+    m->resident_bytes = most;
+    uint64_t theirs = tern_fabric_mates_bytes(f);
     uint64_t own = most > theirs ? most - theirs : 0;
-    t->memory_bytes = own > t->memory_bytes ? own : t->memory_bytes;
+    m->memory_bytes = own > m->memory_bytes ? own : m->memory_bytes;
 }
 
 /* Of a step's seconds (rank 0's) those that no phase of a rank has were its wait for others at the
@@ -175,23 +175,23 @@ static void add_wait(struct train_phases *p, double seconds)
 
 void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds)
 {
-    const struct train_phases *ph = &t->all[0]; /* its own: rank 0 records */
+    const struct train_phases *ph = &t->meter.ranks[0]; /* its own: rank 0 records */
     int slowest = 0;
 
     if (!t->spool)
         return;
     for (int r = 0; r < t->size; r++)
-        add_wait(&t->all[r], seconds);
+        add_wait(&t->meter.ranks[r], seconds);
     for (int r = 1; r < t->size; r++)
-        if (busy(&t->all[r]) > busy(&t->all[slowest]))
+        if (busy(&t->meter.ranks[r]) > busy(&t->meter.ranks[slowest]))
             slowest = r;
     const struct tern_ledger_value own[] = {
-        {"loss", t->loss},
+        {"loss", t->progress.loss},
         {"lr", lr},
         {"grad_norm", norm},
         {"tokens", tokens},
         {"tokens_per_second", tokens / seconds},
-        {"mfu", step_flops(t) / seconds / t->peak},
+        {"mfu", step_flops(t) / seconds / t->meter.peak},
         {"step_seconds", seconds},
         {"data_seconds", ph->data},
         {"compute_seconds", ph->forward + ph->backward},
@@ -200,8 +200,8 @@ void tern_train_record(struct train *t, double lr, double norm, double tokens, d
         {"comm_seconds", ph->comm},
         {"update_seconds", ph->optimizer},
         {"slowest_rank", slowest},
-        {"slowest_rank_seconds", busy(&t->all[slowest])},
-        {"skipped_steps", (double)t->guard.skipped}, /* of the run, so far */
+        {"slowest_rank_seconds", busy(&t->meter.ranks[slowest])},
+        {"skipped_steps", (double)t->progress.guard.skipped}, /* of the run, so far */
         {"memory_predicted_bytes", ph->predicted},
         {"memory_bytes", ph->memory}, /* the most so far */
     };
@@ -214,6 +214,6 @@ void tern_train_record(struct train *t, double lr, double norm, double tokens, d
     v.named = 0;
     if (t->size > 1)
         add_ranks(t, &v);
-    if (tern_ledger_spool_step(t->spool, (int64_t)t->step, v.list, v.n, &err) < 0)
+    if (tern_ledger_spool_step(t->spool, (int64_t)t->progress.step, v.list, v.n, &err) < 0)
         tern_warn("%s", err.text);
 }

@@ -58,12 +58,13 @@ static size_t trained(const struct train *t, struct tern_ckpt_array *arrays)
         if (!p->owner || !tern_train_rows(t, i, true, &w))
             continue;
         enum tern_type type;
-        const void *params = tern_train_params(t, w.offset, &type);
+        const void *params = tern_train_params(&t->weights, w.offset, &type);
         const struct {
             const char *prefix;
             const tern_real *data;
-        } state[] = {
-            {"master/", t->master}, {"exp_avg/", t->exp_avg}, {"exp_avg_sq/", t->exp_avg_sq}};
+        } state[] = {{"master/", t->optimizer.master},
+                     {"exp_avg/", t->optimizer.exp_avg},
+                     {"exp_avg_sq/", t->optimizer.exp_avg_sq}};
         arrays[n++] = slice(p, w.from, w.rows, prefix, type, params);
         for (size_t k = 0; k < sizeof state / sizeof *state; k++)
             if (state[k].data)
@@ -99,8 +100,8 @@ static json_t *data(const struct train *t)
 {
     json_t *sets = json_object();
 
-    for (size_t i = 0; i < tern_data_stages_n(t->data); i++) {
-        const struct tern_data_mix *m = tern_data_stages_mix(t->data, i);
+    for (size_t i = 0; i < tern_data_stages_n(t->sets.stages); i++) {
+        const struct tern_data_mix *m = tern_data_stages_mix(t->sets.stages, i);
         for (size_t k = 0; k < tern_data_mix_n_sources(m); k++) {
             uint8_t digest[TERN_SHA256_BYTES];
             char hex[TERN_SHA256_HEX];
@@ -137,6 +138,7 @@ static json_t *adapters(const struct train *t)
 
 static json_t *describe(const struct train *t)
 {
+    const struct train_progress *at = &t->progress;
     const struct tern_recipe *r = t->recipe;
     char identity[TERN_SHA256_HEX], full[TERN_SHA256_HEX];
     bool half = r->precision == TERN_PRECISION_BF16;
@@ -150,14 +152,14 @@ static json_t *describe(const struct train *t)
         "s:o, "
         "s:o, s:o, s:o, s:I, s:O?}",
         "run", t->run_id, "name", r->name, "identity_hash", identity, "full_hash", full, "step",
-        (json_int_t)t->step, "sample", (json_int_t)t->sample, "optimizer_step",
-        (json_int_t)t->opt_step, "evaluated", t->evaluated, "seed", (json_int_t)r->data.seed,
+        (json_int_t)at->step, "sample", (json_int_t)at->sample, "optimizer_step",
+        (json_int_t)at->updates, "evaluated", at->evaluated, "seed", (json_int_t)r->data.seed,
         "layout", layout(t), "lora", adapters(t), "kernels", tern_tensor_kernels(), "blas",
         tern_tensor_blas(), "core", tern_tensor_core(), "threads", tern_tensor_threads(), "config",
         json_loads(config, 0, NULL), "tokenizer", tokenizer ? tokenizer : "", "guard",
-        tern_train_guard_save(&t->guard), "stop", tern_train_stop_save(&t->stop_rule), "ended",
-        t->ended ? tern_train_stop_words(&t->stop_rule) : json_null(), "data", data(t), "steps",
-        (json_int_t)r->steps, "model", t->named);
+        tern_train_guard_save(&at->guard), "stop", tern_train_stop_save(&at->stop_rule), "ended",
+        at->ended ? tern_train_stop_words(&at->stop_rule) : json_null(), "data", data(t), "steps",
+        (json_int_t)r->steps, "model", t->checkpoint.model);
     free(config);
     return meta;
 }
@@ -168,9 +170,9 @@ static size_t find_files(const struct train *t, struct tern_ckpt_file *files)
 {
     const struct tern_recipe *r = t->recipe;
     struct tern_ckpt_file more[TERN_CKPT_COMPANIONS];
-    size_t n = t->files_dir ? tern_ckpt_companions(t->files_dir, files) : 0;
+    size_t n = t->checkpoint.files_dir ? tern_ckpt_companions(t->checkpoint.files_dir, files) : 0;
 
-    if (!t->files_dir)
+    if (!t->checkpoint.files_dir)
         files[n++] = (struct tern_ckpt_file){"config.json", tern_strdup(r->model.config)};
     size_t n_more = r->model.tokenizer ? tern_ckpt_companions(r->model.tokenizer, more) : 0;
     for (size_t i = 0; i < n_more; i++) {
@@ -188,7 +190,7 @@ static size_t find_files(const struct train *t, struct tern_ckpt_file *files)
 static void record(struct train *t, const struct tern_ckpt_saved *saved)
 {
     const struct tern_ledger_checkpoint row = {
-        .step = (int64_t)t->step,
+        .step = (int64_t)t->progress.step,
         .path = saved->path,
         .bytes = (int64_t)saved->bytes,
         .shards = saved->shards,
@@ -212,8 +214,8 @@ static void prune(struct train *t)
 
     if (tern_ckpt_list(r->checkpoint.dir, &had, &n, &err) < 0 ||
         tern_ckpt_prune(r->checkpoint.dir, (unsigned)r->checkpoint.keep,
-                        (uint64_t)r->checkpoint.keep_every, t->stop_rule.best_step, t->claim, NULL,
-                        &err) < 0)
+                        (uint64_t)r->checkpoint.keep_every, t->progress.stop_rule.best_step,
+                        t->checkpoint.lease, NULL, &err) < 0)
         tern_warn("old checkpoints stay: %s", err.text);
     for (size_t i = 0; i < n; i++) {
         const struct tern_ledger_checkpoint row = {
@@ -249,15 +251,15 @@ int tern_train_save(struct train *t, struct tern_err *err)
     n += frozen(t, arrays + n);
     size_t n_files = find_files(t, files);
     json_t *meta = describe(t);
-    rc = tern_ckpt_save(t->recipe->checkpoint.dir, t->step, arrays, n, meta, files, n_files, &peers,
-                        t->claim, &saved, err);
+    rc = tern_ckpt_save(t->recipe->checkpoint.dir, t->progress.step, arrays, n, meta, files,
+                        n_files, &peers, t->checkpoint.lease, &saved, err);
     json_decref(meta);
     tern_ckpt_companions_free(files, n_files);
     if (rc < 0)
         goto out;
-    free(t->files_dir);
-    t->files_dir = tern_strdup(saved.path); /* the newest is never pruned */
-    snprintf(t->saved, sizeof t->saved, "%s", saved.digest);
+    free(t->checkpoint.files_dir);
+    t->checkpoint.files_dir = tern_strdup(saved.path); /* the newest is never pruned */
+    snprintf(t->checkpoint.digest, sizeof t->checkpoint.digest, "%s", saved.digest);
     if (t->rank == 0) {
         record(t, &saved);
         prune(t);
@@ -275,12 +277,12 @@ void tern_train_save_evaluated(const struct train *t)
 {
     struct tern_err err;
 
-    if (t->rank != 0 || !t->evaluated || !t->saved[0])
+    if (t->rank != 0 || !t->progress.evaluated || !t->checkpoint.digest[0])
         return;
-    json_t *after =
-        json_pack("{s:b, s:o}", "evaluated", 1, "stop", tern_train_stop_save(&t->stop_rule));
-    if (tern_ckpt_claim_check(t->claim, &err) < 0 ||
-        tern_ckpt_after_write(t->recipe->checkpoint.dir, t->saved, after, &err) < 0)
+    json_t *after = json_pack("{s:b, s:o}", "evaluated", 1, "stop",
+                              tern_train_stop_save(&t->progress.stop_rule));
+    if (tern_ckpt_claim_check(t->checkpoint.lease, &err) < 0 ||
+        tern_ckpt_after_write(t->recipe->checkpoint.dir, t->checkpoint.digest, after, &err) < 0)
         tern_warn("who starts this run again evaluates once more: %s", err.text);
     json_decref(after);
 }

@@ -31,7 +31,8 @@ static int whole_or_set_aside(struct train *t, const char *path, struct tern_err
         *err = why; /* storage that fails now is no damage */
         return -1;
     }
-    if (tern_ckpt_claim_check(t->claim, err) < 0 || tern_ckpt_mark_bad(path, &to, err) < 0)
+    if (tern_ckpt_claim_check(t->checkpoint.lease, err) < 0 ||
+        tern_ckpt_mark_bad(path, &to, err) < 0)
         return -1;
     tern_warn("%s; it is now %s", why.text, to);
     free(to);
@@ -68,7 +69,7 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
  * when it is gone. */
 static int remember_model(struct train *t, const char *path, struct tern_err *err)
 {
-    t->named = tern_inputs_model(t->recipe);
+    t->checkpoint.model = tern_inputs_model(t->recipe);
     if (!path)
         return 0;
     struct tern_ckpt *c = tern_ckpt_open(path, err);
@@ -76,9 +77,9 @@ static int remember_model(struct train *t, const char *path, struct tern_err *er
         return -1;
     json_t *was = json_object_get(tern_ckpt_meta(c), "model");
     int rc = tern_inputs_same_run(t->recipe, path, tern_ckpt_meta(c), t->options->accept, err);
-    if (json_is_null(t->named) && was) {
-        json_decref(t->named);
-        t->named = json_incref(was);
+    if (json_is_null(t->checkpoint.model) && was) {
+        json_decref(t->checkpoint.model);
+        t->checkpoint.model = json_incref(was);
     }
     tern_ckpt_close(c);
     return rc;
@@ -134,38 +135,40 @@ static int check_vocabulary(const struct train *t, const struct tern_data_set *s
 
 static int open_data(struct train *t, struct tern_err *err)
 {
+    struct train_sets *sets = &t->sets;
     const struct tern_recipe_sets *held_out = &t->recipe->data.held_out;
 
-    t->data = tern_inputs_stages_open(t->recipe, err);
-    if (!t->data || /* one vocabulary in all stages: one set tells */
-        check_vocabulary(t, tern_data_mix_set(tern_data_stages_mix(t->data, 0), 0), err) < 0)
+    sets->stages = tern_inputs_stages_open(t->recipe, err);
+    if (!sets->stages || /* one vocabulary in all stages: one set tells */
+        check_vocabulary(t, tern_data_mix_set(tern_data_stages_mix(sets->stages, 0), 0), err) < 0)
         return -1;
-    t->held_out = tern_alloc(held_out->n, sizeof(struct tern_data_set *), "held-out sets", err);
-    for (size_t i = 0; t->held_out && i < held_out->n; i++) {
-        t->held_out[i] = tern_data_set_open(held_out->sets[i].path, err);
-        if (!t->held_out[i] || check_vocabulary(t, t->held_out[i], err) < 0)
+    sets->held_out = tern_alloc(held_out->n, sizeof(struct tern_data_set *), "held-out sets", err);
+    for (size_t i = 0; sets->held_out && i < held_out->n; i++) {
+        sets->held_out[i] = tern_data_set_open(held_out->sets[i].path, err);
+        if (!sets->held_out[i] || check_vocabulary(t, sets->held_out[i], err) < 0)
             return -1;
     }
-    return t->held_out ? 0 : -1;
+    return sets->held_out ? 0 : -1;
 }
 
 static int make_buffers(struct train *t, struct tern_err *err)
 {
+    struct train_batch *x = &t->batch;
     size_t row = (size_t)t->recipe->batch.seq_len;
     size_t n = (size_t)(t->me.micro_batches * t->recipe->batch.micro) * row;
 
-    t->tokens = tern_alloc(n, sizeof *t->tokens, "a step's samples", err);
-    t->targets = tern_alloc(n, sizeof *t->targets, "a step's samples", err);
-    t->row = tern_alloc(row + 1, sizeof *t->row, "a row", err);
-    t->mask = tern_alloc(n, 1, "a step's samples", err);
+    x->tokens = tern_alloc(n, sizeof *x->tokens, "a step's samples", err);
+    x->targets = tern_alloc(n, sizeof *x->targets, "a step's samples", err);
+    x->row = tern_alloc(row + 1, sizeof *x->row, "a row", err);
+    x->mask = tern_alloc(n, 1, "a step's samples", err);
     if (t->recipe->data.isolate) {
-        t->starts = tern_alloc(n, sizeof *t->starts, "a step's samples", err);
-        if (!t->starts)
+        x->starts = tern_alloc(n, sizeof *x->starts, "a step's samples", err);
+        if (!x->starts)
             return -1;
     }
-    t->all = tern_alloc((size_t)t->size, sizeof *t->all, "the ranks' times", err);
-    t->sorted = tern_alloc((size_t)t->size, sizeof *t->sorted, "the ranks' times", err);
-    if (!t->tokens || !t->targets || !t->row || !t->mask || !t->all || !t->sorted)
+    t->meter.ranks = tern_alloc((size_t)t->size, sizeof *t->meter.ranks, "the ranks' times", err);
+    t->meter.sorted = tern_alloc((size_t)t->size, sizeof *t->meter.sorted, "the ranks' times", err);
+    if (!x->tokens || !x->targets || !x->row || !x->mask || !t->meter.ranks || !t->meter.sorted)
         return -1;
     return tern_train_profile_open(t, err);
 }
@@ -187,7 +190,7 @@ static int open_records(struct train *t, struct tern_err *err)
         t->spool = tern_ledger_spool_open_dir(spool, "rank0", &lost);
         if (!t->spool)
             tern_warn("nothing will be recorded: %s", lost.text);
-        return tern_ckpt_claim_attach(dir, attempt, &t->claim, err);
+        return tern_ckpt_claim_attach(dir, attempt, &t->checkpoint.lease, err);
     }
     tern_info("no supervisor (tern run): nothing is recorded in the ledger");
     if (tern_inputs_check_vocabulary(t->recipe, err) < 0)
@@ -197,16 +200,16 @@ static int open_records(struct train *t, struct tern_err *err)
     snprintf(owner, sizeof owner, "tern train on %s", host);
     if (tern_ckpt_run_identity(dir, t->run_id, err) < 0)
         return -1;
-    return tern_ckpt_claim(dir, 0, owner, &t->claim, err);
+    return tern_ckpt_claim(dir, 0, owner, &t->checkpoint.lease, err);
 }
 
 static int set_up(struct train *t, struct tern_err *err)
 {
     struct start from;
 
-    t->loss = NAN;
-    tern_train_guard_init(&t->guard, t->recipe);
-    tern_train_stop_init(&t->stop_rule, t->recipe);
+    t->progress.loss = NAN;
+    tern_train_guard_init(&t->progress.guard, t->recipe);
+    tern_train_stop_init(&t->progress.stop_rule, t->recipe);
     if (tern_plan_rank(t->recipe, t->size, t->rank, &t->me, err) < 0)
         return -1; /* the same on every rank */
     t->me.wired = tern_fabric_nodes(t->options->fabric) > 1;
@@ -232,40 +235,41 @@ int tern_train_setup(struct train *t, struct tern_err *err)
     int rc = set_up(t, err);
 
     if (rc < 0 && !t->options->spool_dir) { /* nothing was done under its number */
-        tern_ckpt_claim_withdraw(t->claim);
-        t->claim = NULL;
+        tern_ckpt_claim_withdraw(t->checkpoint.lease);
+        t->checkpoint.lease = NULL;
     }
     return rc;
 }
 
 void tern_train_teardown(struct train *t)
 {
+    struct train_batch *x = &t->batch;
     struct tern_err err;
 
     if (tern_ledger_spool_close(t->spool, &err) < 0)
         tern_warn("%s", err.text);
-    tern_ckpt_claim_free(t->claim, t->options->spool_dir == NULL);
-    for (size_t i = 0; t->held_out && i < t->recipe->data.held_out.n; i++)
-        tern_data_set_free(t->held_out[i]);
-    free(t->held_out);
-    tern_data_stages_free(t->data);
-    json_decref(t->named);
+    tern_ckpt_claim_free(t->checkpoint.lease, t->options->spool_dir == NULL);
+    for (size_t i = 0; t->sets.held_out && i < t->recipe->data.held_out.n; i++)
+        tern_data_set_free(t->sets.held_out[i]);
+    free(t->sets.held_out);
+    tern_data_stages_free(t->sets.stages);
+    json_decref(t->checkpoint.model);
     tern_train_ungroup(t);
     tern_fabric_close(t->options->fabric); /* after an error messages may still come into arrays */
     tern_train_pass_close(t);
     tern_train_units_close(t);
     tern_llama_free(t->model);
-    free(t->master);
-    free(t->exp_avg);
-    free(t->exp_avg_sq);
-    free(t->tokens);
-    free(t->targets);
-    free(t->row);
-    free(t->mask);
-    free(t->starts);
-    free(t->all);
-    free(t->sorted);
+    free(t->optimizer.master);
+    free(t->optimizer.exp_avg);
+    free(t->optimizer.exp_avg_sq);
+    free(x->tokens);
+    free(x->targets);
+    free(x->row);
+    free(x->mask);
+    free(x->starts);
+    free(t->meter.ranks);
+    free(t->meter.sorted);
     tern_train_profile_close(t);
-    free(t->files_dir);
-    free(t->resumed);
+    free(t->checkpoint.files_dir);
+    free(t->checkpoint.resumed_from);
 }

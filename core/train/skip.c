@@ -8,9 +8,9 @@
 
 void tern_train_stage(struct train *t)
 {
-    if (t->sample &&
-        tern_data_stages_at(t->data, t->sample) != tern_data_stages_at(t->data, t->sample - 1))
-        tern_train_guard_forget(&t->guard);
+    if (t->progress.sample && tern_data_stages_at(t->sets.stages, t->progress.sample) !=
+                                  tern_data_stages_at(t->sets.stages, t->progress.sample - 1))
+        tern_train_guard_forget(&t->progress.guard);
 }
 
 static void record(struct train *t, const char *kind, const char *severity, const char *text)
@@ -31,7 +31,7 @@ static void add_rows(struct tern_buf *b, const struct train *t, uint64_t first, 
 
     for (uint64_t i = first; i < first + n && i < first + SHOWN; i++) {
         struct tern_data_mix_where w;
-        const struct tern_data_set *set = tern_data_stages_locate(t->data, i, &w);
+        const struct tern_data_set *set = tern_data_stages_locate(t->sets.stages, i, &w);
         if (set != before)
             tern_buf_printf(b, "%s%s rows", before ? "; " : "", tern_data_set_path(set));
         tern_buf_printf(b, "%s %" PRIu64, set == before ? "," : "", w.row);
@@ -43,54 +43,57 @@ static void add_rows(struct tern_buf *b, const struct train *t, uint64_t first, 
 
 int tern_train_skip(struct train *t, const char *why, struct tern_err *err)
 {
+    const struct train_progress *at = &t->progress;
     const uint64_t n = (uint64_t)t->recipe->batch.global;
     struct tern_buf b = {0};
 
     if (t->rank == 0) {
         tern_buf_printf(&b, "step %" PRIu64 ": %s; no update; samples %" PRIu64 " to %" PRIu64 ": ",
-                        t->step + 1, why, t->sample, t->sample + n - 1);
-        add_rows(&b, t, t->sample, n);
+                        at->step + 1, why, at->sample, at->sample + n - 1);
+        add_rows(&b, t, at->sample, n);
         tern_warn("%s", b.data);
         record(t, "skip", "warn", b.data);
         tern_buf_free(&b);
     }
-    if (!tern_train_guard_over(&t->guard))
+    if (!tern_train_guard_over(&at->guard))
         return 0;
     return tern_err_set(err, TERN_FAILED,
                         "no update in %d steps in a row, up to step %" PRIu64
                         ": %s. Look at the data, or lower optimizer.lr; to go on over them all the "
                         "same, raise optimizer.guard.stop_after.",
-                        t->guard.in_a_row, t->step + 1, why);
+                        at->guard.in_a_row, at->step + 1, why);
 }
 
 /* A job that waits for this one (afterok) would begin with its model. */
 int tern_train_worth(const struct train *t, struct tern_err *err)
 {
+    const struct train_progress *at = &t->progress;
     static const char remedy[] = "Go on from a checkpoint before that happened, with other data or "
                                  "a lower optimizer.lr";
 
-    if (t->lost)
+    if (at->not_finite_set)
         return tern_err_set(err, TERN_FAILED,
                             "step %" PRIu64 " is the last one, but the model's loss on %s is not "
                             "finite: this run is not done. %s.",
-                            t->step, t->lost, remedy);
-    if (t->recipe->data.held_out.n == 0 && t->guard.in_a_row && t->guard.not_finite)
+                            at->step, at->not_finite_set, remedy);
+    if (t->recipe->data.held_out.n == 0 && at->guard.in_a_row && at->guard.not_finite)
         return tern_err_set(err, TERN_FAILED,
                             "step %" PRIu64 " is the last one, but the last %d made no update, as "
                             "their losses or gradients are not finite: this run is not done. %s.",
-                            t->step, t->guard.in_a_row, remedy);
+                            at->step, at->guard.in_a_row, remedy);
     return 0;
 }
 
 void tern_train_end(struct train *t, bool already)
 {
-    if (t->ended || !tern_train_stop_over(&t->stop_rule))
+    struct train_progress *at = &t->progress;
+    if (at->ended || !tern_train_stop_over(&at->stop_rule))
         return;
-    t->ended = true;
+    at->ended = true;
     if (t->rank != 0)
         return;
-    json_t *words = tern_train_stop_words(&t->stop_rule);
-    tern_info("step %" PRIu64 ": %s: the run is done", t->step, json_string_value(words));
+    json_t *words = tern_train_stop_words(&at->stop_rule);
+    tern_info("step %" PRIu64 ": %s: the run is done", at->step, json_string_value(words));
     record(t, already ? "over" : "early_stop", "info", json_string_value(words));
     json_decref(words);
 }

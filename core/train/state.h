@@ -16,21 +16,20 @@
 
 #define TRAIN_REAL (sizeof(tern_real) == sizeof(double) ? TERN_F64 : TERN_F32)
 
-/* Communicators; NULL where there is nobody to talk to. */
+/* Communicators; NULL where this rank has no other to talk to. */
 struct train_groups {
     struct tern_comm *tensor, *data;
-    struct tern_comm *gang; /* all who share one copy of the model: tensor x pipeline */
-    struct tern_comm *keys; /* tensor ranks with the same key head */
-    struct tern_comm *tied; /* the stages of embedding and head, of a model that ties them */
+    struct tern_comm *model;                /* the model-parallel group: tensor x pipeline */
+    struct tern_comm *keys;                 /* tensor ranks with the same key head */
+    struct tern_comm *tied;                 /* the stages of embedding and head, of a tied model */
     struct tern_comm *receive[2], *send[2]; /* from and to a neighbour stage: [0] activations
                                                forward, [1] gradients backward */
 };
 
-/* Where a step's time went, in seconds on this rank. */
-struct train_phases {
-    double data, forward, backward, comm, optimizer;
-    double inside;            /* the model's own communication in the pass under way */
-    double memory, predicted; /* bytes: the most so far, and what core/plan foretold */
+/* What is trained of this rank's shard; the model's own arrays. */
+struct train_weights {
+    tern_real *params, *grads; /* [n] */
+    uint16_t *bf16;            /* [n] in place of params, where they are in bf16 */
 };
 
 /* Gradients that wait for more, so that one sum over the data ranks is begun for all. */
@@ -39,64 +38,104 @@ struct train_held {
     uint64_t from, n; /* elements */
 };
 
+/* grads.c: the rows that this rank updates, and AdamW's state of them. */
+struct train_optimizer {
+    struct train_unit *units; /* by the model's units */
+    struct train_held held;
+    uint64_t n;                      /* elements of the moments */
+    tern_real *master;               /* [n] in fp32, where the parameters are in bf16 */
+    tern_real *exp_avg, *exp_avg_sq; /* [n] */
+};
+
+/* pass.c: this stage's list of passes, and its messages that are on their way, by slot. */
+struct train_passes {
+    struct tern_plan_pipeline plan;
+    struct train_send *sends;
+};
+
+/* Token sets. */
+struct train_sets {
+    struct tern_data_stages *stages;
+    struct tern_data_set **held_out; /* [recipe->data.held_out.n] */
+};
+
+/* A step's micro-batches: [micro_batches, micro, seq_len], and a row with its last target. */
+struct train_batch {
+    int32_t *tokens, *targets, *row;
+    uint8_t *mask;
+    int32_t *starts; /* where documents begin; NULL: they see each other */
+};
+
+/* Where a step's time went, in seconds on this rank. */
+struct train_phases {
+    double data, forward, backward, comm, optimizer;
+    double inside;            /* the model's own communication in the pass under way */
+    double memory, predicted; /* bytes: the most so far, and what core/plan predicts */
+};
+
+/* record.c: what is measured. */
+struct train_meter {
+    struct train_phases phases; /* of the present step */
+    struct train_phases *ranks; /* [size], of all ranks */
+    double *sorted;             /* [size] */
+    double peak;                /* FLOP/s of all ranks' matrix products; 0: nothing is recorded */
+    uint64_t predicted_bytes;   /* of memory, by core/plan */
+    uint64_t resident_bytes;    /* the most that the kernel counted so far, */
+    uint64_t memory_bytes;      /* and of it what is this rank's */
+};
+
+/* Rank 0's hold on the checkpoint folder, and what the next checkpoint is made of. */
+struct train_checkpoint {
+    struct tern_ckpt_claim *lease; /* of rank 0, else NULL */
+    int64_t heartbeat_ns;          /* the lease's last one (boot clock) */
+    char *resumed_from;            /* the checkpoint that this attempt began from, or NULL */
+    char *files_dir;               /* config.json and the tokenizer are copied from here */
+    json_t *model;                 /* of rank 0: tern_inputs_model */
+    char digest[65];               /* of this step's checkpoint; "" without one */
+};
+
+/* What a checkpoint remembers of the run. */
+struct train_progress {
+    uint64_t step;    /* finished */
+    uint64_t sample;  /* the next one */
+    uint64_t updates; /* that the moments have seen */
+    double loss;      /* of the last step */
+    bool evaluated;   /* the held-out sets, at this step */
+    bool ended;       /* by evaluate.stop, before the last step */
+    const char
+        *not_finite_set; /* a held-out set whose last loss is not finite; borrowed, or NULL */
+    struct tern_train_guard guard;
+    struct tern_train_stop_rule stop_rule;
+};
+
+/* patience.c */
+struct train_patience {
+    enum tern_fabric_doing doing;
+    int64_t since_ns;                   /* boot clock */
+    double longest[TERN_FABRIC_DOINGS]; /* seconds */
+    bool computed;                      /* a step is behind it */
+};
+
 struct train {
     const struct tern_train_options *options;
     const struct tern_recipe *recipe;
     struct tern_comm *world;
     int rank, size;
-    struct tern_plan_rank me;
-    struct train_groups groups;
-    struct tern_plan_pipeline pipeline;
-    struct train_send *sends; /* what is on its way, by slot: pass.c */
-
-    struct tern_llama *model;  /* this rank's shard */
-    uint64_t n;                /* parameters */
-    tern_real *params, *grads; /* [n], the model's */
-    uint16_t *params_bf16;     /* [n] in place of params, where they are in bf16; and then */
-    tern_real *master;         /* [n_state], what the optimizer updates */
-    struct train_unit *units;  /* who updates what: grads.c */
-    struct train_held held;
-    uint64_t n_state;                /* parameters whose moments are here */
-    uint64_t predicted_bytes;        /* of memory, by core/plan */
-    uint64_t resident_bytes;         /* the most that the kernel counted so far, */
-    uint64_t memory_bytes;           /* and of it what is this rank's: record.c */
-    tern_real *exp_avg, *exp_avg_sq; /* [n_state], AdamW's moments */
-    struct tern_data_stages *data;
-    json_t *named;                   /* of rank 0: tern_inputs_model, for the checkpoints */
-    struct tern_data_set **held_out; /* [recipe->data.held_out.n] */
-
-    /* A step's micro-batches: [micro_batches, micro, seq_len], and a row with its last target. */
-    int32_t *tokens, *targets, *row;
-    uint8_t *mask;
-    int32_t *starts;            /* where documents begin; NULL: they see each other */
-    struct train_phases phases; /* of the present step */
-    struct train_phases *all;   /* [size], everybody's */
-    double *sorted;             /* [size] */
-    double peak;                /* FLOP/s of all ranks' matrix products; 0: nothing is recorded */
-    struct train_profile *profile; /* profile.c; NULL: nobody asked */
-
+    struct tern_plan_rank me;        /* this rank's place in the layout */
+    struct tern_llama *model;        /* this rank's shard */
     struct tern_ledger_spool *spool; /* of rank 0, else NULL */
-    struct tern_ckpt_claim *claim;   /* of rank 0, else NULL */
-    int64_t beat_ns;                 /* when it was last kept alive (boot clock) */
     char run_id[TERN_ULID_SIZE];
-    char *files_dir;   /* where config.json and the tokenizer are copied from at the next save */
-    char *resumed;     /* the checkpoint this attempt began from, or NULL */
-    uint64_t sample;   /* the next one of the run */
-    uint64_t opt_step; /* updates that the moments have seen */
-    bool evaluated;    /* the held-out sets, at this step */
-    char saved[65];    /* digest of this step's checkpoint, where it has one */
-    uint64_t step;     /* finished */
-    double loss;       /* of the last step */
-    bool ended;        /* by evaluate.stop, before the last step */
-    const char *lost;  /* a held-out set whose last loss is not finite, or NULL; borrowed */
-    struct tern_train_guard guard;
-    struct tern_train_stop_rule stop_rule;
-    struct { /* patience.c */
-        enum tern_fabric_doing doing;
-        int64_t since_ns;                   /* boot clock */
-        double longest[TERN_FABRIC_DOINGS]; /* seconds */
-        bool computed;                      /* a step is behind it */
-    } patience;
+    struct train_groups groups;
+    struct train_weights weights;
+    struct train_optimizer optimizer;
+    struct train_passes passes;
+    struct train_sets sets;
+    struct train_batch batch;
+    struct train_meter meter;
+    struct train_profile *profile; /* profile.c; NULL: none was asked for */
+    struct train_checkpoint checkpoint;
+    struct train_progress progress;
+    struct train_patience patience;
 };
 
 /* ---- patience.c ---- */
@@ -158,7 +197,7 @@ int tern_train_bucket_ready(void *ctx, int bucket, struct tern_err *err);
 /* Until all sums are there. */
 int tern_train_sums_finish(struct train *t, struct tern_err *err);
 /* From element `offset` on, of type *type. */
-void *tern_train_params(const struct train *t, uint64_t offset, enum tern_type *type);
+void *tern_train_params(const struct train_weights *w, uint64_t offset, enum tern_type *type);
 
 /* Of the gradients that this rank is to count; the sum over the world is the whole model's. */
 double tern_train_sum_squares(const struct train *t);
@@ -203,7 +242,7 @@ int tern_train_peak(struct train *t, int rc, struct tern_err *err);
  * memory_bytes is the most of it that was resident (ru_maxrss), shared segments of its own
  * included, less what is its mates' (tern_fabric_mates_bytes): sums over ranks count nothing twice,
  * and core/plan predicts it.  Slurm's MaxRSS is larger by the mates'. */
-void tern_train_memory(struct train *t);
+void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *f);
 /* The present step's values into the ledger; `seconds` is what it took, of which t->all gets what
  * no phase of a rank has as its comm. */
 void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds);
@@ -234,8 +273,8 @@ int tern_train_profile_begin(struct train *t, struct tern_err *err);
 int tern_train_profile_write(struct train *t, struct tern_err *err);
 /* This rank did so since `from` (boot clock) until now, for step `of` of the pipeline; NULL: for
  * none of them.  Spans lie apart or one in the other. */
-void tern_train_span(struct train *t, enum train_span_kind kind, int64_t from,
-                     const struct tern_plan_step *of);
+void tern_train_add_span(struct train_profile *p, enum train_span_kind kind, int64_t from,
+                         const struct tern_plan_step *of);
 
 /* ---- skip.c ---- */
 

@@ -10,7 +10,7 @@
 /* Seconds since *from, which were spent so; *from becomes now. */
 static double lap(struct train *t, enum train_span_kind kind, int64_t *from)
 {
-    tern_train_span(t, kind, *from, NULL);
+    tern_train_add_span(t->profile, kind, *from, NULL);
     int64_t now = tern_clock_boot_ns();
     double s = (double)(now - *from) * 1e-9;
 
@@ -21,18 +21,20 @@ static double lap(struct train *t, enum train_span_kind kind, int64_t *from)
 /* Of this data rank, in the present step. */
 static uint64_t first_sample(const struct train *t)
 {
-    return t->sample + (uint64_t)(t->me.data_rank * t->me.micro_batches * t->recipe->batch.micro);
+    return t->progress.sample +
+           (uint64_t)(t->me.data_rank * t->me.micro_batches * t->recipe->batch.micro);
 }
 
 struct tern_llama_batch tern_train_batch(const struct train *t, int64_t micro)
 {
+    const struct train_batch *x = &t->batch;
     const struct tern_recipe *r = t->recipe;
     size_t at = (size_t)(micro * r->batch.micro * r->batch.seq_len);
 
-    return (struct tern_llama_batch){.tokens = t->tokens + at,
-                                     .targets = t->targets + at,
-                                     .mask = t->mask + at,
-                                     .starts = t->starts ? t->starts + at : NULL,
+    return (struct tern_llama_batch){.tokens = x->tokens + at,
+                                     .targets = x->targets + at,
+                                     .mask = x->mask + at,
+                                     .starts = x->starts ? x->starts + at : NULL,
                                      .drops = true,
                                      .sample = first_sample(t) + (uint64_t)(micro * r->batch.micro),
                                      .B = (int)r->batch.micro,
@@ -43,6 +45,7 @@ struct tern_llama_batch tern_train_batch(const struct train *t, int64_t micro)
  * the others wait for its part of the pass; the step's end tells all of them. */
 static int load(struct train *t, struct tern_err *err)
 {
+    const struct train_batch *x = &t->batch;
     const struct tern_recipe *r = t->recipe;
     const size_t len = (size_t)r->batch.seq_len;
     const size_t rows = (size_t)(t->me.micro_batches * r->batch.micro);
@@ -50,21 +53,21 @@ static int load(struct train *t, struct tern_err *err)
     int rc = 0;
 
     for (size_t b = 0; b < rows && rc == 0; b++) {
-        rc = tern_data_stages_sample(t->data, first + b, t->row, t->mask + b * len,
-                                     t->starts ? t->starts + b * len : NULL, err);
-        memcpy(t->tokens + b * len, t->row, len * sizeof *t->row);
-        memcpy(t->targets + b * len, t->row + 1, len * sizeof *t->row);
+        rc = tern_data_stages_sample(t->sets.stages, first + b, x->row, x->mask + b * len,
+                                     x->starts ? x->starts + b * len : NULL, err);
+        memcpy(x->tokens + b * len, x->row, len * sizeof *x->row);
+        memcpy(x->targets + b * len, x->row + 1, len * sizeof *x->row);
     }
     for (int64_t k = 0; k < t->me.micro_batches && rc == 0; k++) {
         const struct tern_llama_batch b = tern_train_batch(t, k);
         rc = tern_llama_batch_check(t->model, &b, err);
     }
     if (rc < 0) {
-        memset(t->tokens, 0, rows * len * sizeof *t->tokens);
-        memset(t->targets, 0, rows * len * sizeof *t->targets);
-        memset(t->mask, 0, rows * len);
-        if (t->starts)
-            memset(t->starts, 0, rows * len * sizeof *t->starts);
+        memset(x->tokens, 0, rows * len * sizeof *x->tokens);
+        memset(x->targets, 0, rows * len * sizeof *x->targets);
+        memset(x->mask, 0, rows * len);
+        if (x->starts)
+            memset(x->starts, 0, rows * len * sizeof *x->starts);
     }
     return rc;
 }
@@ -77,14 +80,15 @@ static int finish(struct train *t, const double total[TRAIN_SUMS], double *lr, d
     double unmask = (double)r->batch.global * (double)r->batch.seq_len / total[TRAIN_TARGETS];
 
     *norm = sqrt(total[TRAIN_SQUARES]) * unmask;
-    *lr = tern_recipe_lr(r, (int64_t)t->step + 1);
+    *lr = tern_recipe_lr(r, (int64_t)t->progress.step + 1);
     char why[TERN_TRAIN_WHY];
-    if (!tern_train_guard_judge(&t->guard, total[TRAIN_LOSS] / total[TRAIN_TARGETS], *norm, why))
+    if (!tern_train_guard_judge(&t->progress.guard, total[TRAIN_LOSS] / total[TRAIN_TARGETS], *norm,
+                                why))
         return tern_train_skip(t, why, err);
     /* As torch's clip_grad_norm_: the small number keeps a zero gradient from dividing. */
     double clip = r->optimizer.clip > 0 ? r->optimizer.clip / (*norm + 1e-6) : 1;
     tern_train_update(t, *lr, unmask * (clip < 1 ? clip : 1));
-    t->opt_step++;
+    t->progress.updates++;
     return 0;
 }
 
@@ -94,7 +98,7 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
     /* The mean over the whole batch; what masks leave out is made up for by finish(). */
     const double scale = 1.0 / ((double)r->batch.global * (double)r->batch.seq_len);
     int64_t clock = tern_clock_boot_ns(), begun = clock;
-    struct train_phases *ph = &t->phases;
+    struct train_phases *ph = &t->meter.phases;
     double lr, norm, total[TRAIN_SUMS] = {0};
     struct tern_llama_loss mine;
     enum tern_train_stop wish;
@@ -125,23 +129,24 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
         return tern_err_set(err, TERN_USAGE,
                             "step %" PRIu64 ": no target in the whole batch: its data is masked "
                             "throughout.",
-                            t->step + 1);
+                            t->progress.step + 1);
     rc = finish(t, total, &lr, &norm, err); /* on all ranks the same */
     ph->optimizer += lap(t, TRAIN_SPAN_UPDATE, &clock);
     if (rc == 0 && tern_train_spread(t, err) < 0)
         return -1;
     ph->comm += lap(t, TRAIN_SPAN_SPREAD, &clock);
-    if (t->peak > 0)
-        tern_train_memory(t);
-    ph->memory = (double)t->memory_bytes;
-    ph->predicted = (double)t->predicted_bytes;
-    if (tern_comm_all_gather(t->world, ph, t->all, sizeof *ph, TERN_U8, rc < 0 ? NULL : err) < 0)
+    if (t->meter.peak > 0)
+        tern_train_measure_memory(&t->meter, t->options->fabric);
+    ph->memory = (double)t->meter.memory_bytes;
+    ph->predicted = (double)t->meter.predicted_bytes;
+    if (tern_comm_all_gather(t->world, ph, t->meter.ranks, sizeof *ph, TERN_U8,
+                             rc < 0 ? NULL : err) < 0)
         return -1;
     lap(t, TRAIN_SPAN_AGREE, &clock); /* no part of what was gathered: tern_train_record adds it */
-    t->step++;
-    t->sample += (uint64_t)r->batch.global;
-    t->evaluated = false;
-    t->loss = total[TRAIN_LOSS] / total[TRAIN_TARGETS];
+    t->progress.step++;
+    t->progress.sample += (uint64_t)r->batch.global;
+    t->progress.evaluated = false;
+    t->progress.loss = total[TRAIN_LOSS] / total[TRAIN_TARGETS];
     tern_train_record(t, lr, norm, total[TRAIN_TARGETS], (double)(clock - begun) * 1e-9);
     *stop = wish;
     return rc;

@@ -15,7 +15,7 @@ static int gang_stop(void *ctx, bool *stop, struct tern_err *err)
     struct train *t = ctx;
     int32_t wish = *stop;
 
-    if (tern_comm_all_reduce(t->groups.gang, &wish, 1, TERN_I32, TERN_MAX, err) < 0)
+    if (tern_comm_all_reduce(t->groups.model, &wish, 1, TERN_I32, TERN_MAX, err) < 0)
         return -1;
     *stop = wish > 0;
     return 0;
@@ -24,12 +24,13 @@ static int gang_stop(void *ctx, bool *stop, struct tern_err *err)
 /* Perplexity on every held-out set, recorded.  1: asked to stop on the way. */
 static int evaluate(struct train *t, struct tern_err *err)
 {
+    struct train_progress *at = &t->progress;
     const struct tern_recipe *r = t->recipe;
     const struct tern_infer_gang gang = {
         .ctx = t,
         .model = t->model,
         .loss = tern_train_loss,
-        .stop = tern_comm_size(t->groups.gang) > 1 ? gang_stop : NULL,
+        .stop = tern_comm_size(t->groups.model) > 1 ? gang_stop : NULL,
         .asked = t->options->stop,
         .gang = t->me.data_rank,
         .gangs = t->me.data,
@@ -37,11 +38,11 @@ static int evaluate(struct train *t, struct tern_err *err)
         .isolate = r->data.isolate,
     };
 
-    t->lost = NULL;
+    at->not_finite_set = NULL;
     for (size_t i = 0; i < r->data.held_out.n; i++) {
         const char *name = r->data.held_out.sets[i].name;
         struct tern_infer_eval e;
-        int rc = tern_infer_evaluate(&gang, t->held_out[i], (uint32_t)r->batch.seq_len,
+        int rc = tern_infer_evaluate(&gang, t->sets.held_out[i], (uint32_t)r->batch.seq_len,
                                      (int)r->batch.micro, t->world, &e, err);
         if (tern_train_agree(t, rc, err) < 0)
             return -1;
@@ -52,13 +53,13 @@ static int evaluate(struct train *t, struct tern_err *err)
                 r, "data.held_out", err,
                 "%s: it has no target that is not masked: there is no loss to tell of.",
                 r->data.held_out.sets[i].path);
-        tern_train_stop_see(&t->stop_rule, name, (int64_t)t->step, e.nll / (double)e.tokens);
+        tern_train_stop_see(&at->stop_rule, name, (int64_t)at->step, e.nll / (double)e.tokens);
         if (!isfinite(e.nll))
-            t->lost = name;
+            at->not_finite_set = name;
         if (t->rank != 0)
             continue;
         const struct tern_ledger_eval row = {
-            .step = (int64_t)t->step,
+            .step = (int64_t)at->step,
             .set = name,
             .nll = e.nll,
             .tokens = (int64_t)e.tokens,
@@ -70,10 +71,10 @@ static int evaluate(struct train *t, struct tern_err *err)
         char a_byte[40] = "";
         if (e.bytes)
             snprintf(a_byte, sizeof a_byte, ", %.3f a byte", exp(e.nll / (double)e.bytes));
-        tern_info("step %" PRIu64 ": %s: perplexity %.2f a token%s (%" PRIu64 " tokens)", t->step,
+        tern_info("step %" PRIu64 ": %s: perplexity %.2f a token%s (%" PRIu64 " tokens)", at->step,
                   name, exp(e.nll / (double)e.tokens), a_byte, e.tokens);
     }
-    t->evaluated = !t->lost; /* else whoever goes on is told again */
+    at->evaluated = !at->not_finite_set; /* else whoever goes on is told again */
     return 0;
 }
 
@@ -84,8 +85,9 @@ static void say_beginning(struct train *t)
     struct tern_plan_memory b = {0};
 
     tern_plan_host_rank(r, tern_llama_config(t->model), &t->me, &b, NULL);
-    t->predicted_bytes = b.total;
-    tern_train_memory(t); /* before there is anything of the mates' */
+    t->meter.predicted_bytes = b.total;
+    /* Before memory of node peers is mapped. */
+    tern_train_measure_memory(&t->meter, t->options->fabric);
     if (t->rank != 0)
         return;
     tern_info("%s", tern_tensor_describe());
@@ -94,18 +96,21 @@ static void say_beginning(struct train *t)
               r->name, (double)tern_model_params(tern_llama_config(t->model)) * 1e-6, t->size,
               r->batch.global, r->batch.seq_len, t->me.micro_batches, r->batch.micro,
               tern_str_bytes(bytes, sizeof bytes, b.total));
-    if (t->resumed)
-        tern_info("going on after step %" PRIu64 " from %s", t->step, t->resumed);
+    if (t->checkpoint.resumed_from)
+        tern_info("going on after step %" PRIu64 " from %s", t->progress.step,
+                  t->checkpoint.resumed_from);
     else
         tern_info("beginning from %s", r->model.from ? r->model.from : "random weights");
-    snprintf(peak, sizeof peak, "%.1f", t->peak * 1e-9);
-    snprintf(step, sizeof step, "%" PRIu64, t->step);
+    snprintf(peak, sizeof peak, "%.1f", t->meter.peak * 1e-9);
+    snprintf(step, sizeof step, "%" PRIu64, t->progress.step);
     const struct {
         const char *name, *value;
-    } params[] = {
-        {"kernels", tern_tensor_kernels()}, {"blas", tern_tensor_blas()},
-        {"blas_core", tern_tensor_core()},  {"peak_gflops", peak},
-        {TERN_LEDGER_RESUMED, step},        {"resumed_from", t->resumed ? t->resumed : ""}};
+    } params[] = {{"kernels", tern_tensor_kernels()},
+                  {"blas", tern_tensor_blas()},
+                  {"blas_core", tern_tensor_core()},
+                  {"peak_gflops", peak},
+                  {TERN_LEDGER_RESUMED, step},
+                  {"resumed_from", t->checkpoint.resumed_from ? t->checkpoint.resumed_from : ""}};
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         tern_ledger_spool_param(t->spool, params[i].name, params[i].value, NULL);
 }
@@ -134,16 +139,17 @@ static int evaluate_last(struct train *t, int64_t *said_ns, struct tern_err *err
 /* A line about now and then: at most one a second. */
 static void say_step(const struct train *t, int64_t *last_ns, uint64_t *last_step)
 {
+    const struct train_progress *at = &t->progress;
     int64_t now = tern_clock_boot_ns();
     const struct tern_recipe *r = t->recipe;
 
-    if (t->rank != 0 || (now - *last_ns < 1000000000 && t->step < (uint64_t)r->steps))
+    if (t->rank != 0 || (now - *last_ns < 1000000000 && at->step < (uint64_t)r->steps))
         return;
-    double steps_per_s = (double)(t->step - *last_step) * 1e9 / (double)(now - *last_ns);
-    tern_info("step %" PRIu64 "/%" PRId64 ": loss %.4f, %.0f tokens/s", t->step, r->steps, t->loss,
-              steps_per_s * (double)(r->batch.global * r->batch.seq_len));
+    double steps_per_s = (double)(at->step - *last_step) * 1e9 / (double)(now - *last_ns);
+    tern_info("step %" PRIu64 "/%" PRId64 ": loss %.4f, %.0f tokens/s", at->step, r->steps,
+              at->loss, steps_per_s * (double)(r->batch.global * r->batch.seq_len));
     *last_ns = now;
-    *last_step = t->step;
+    *last_step = at->step;
 }
 
 /* Without a supervisor the claim on the checkpoints is kept alive here. */
@@ -152,11 +158,11 @@ static void beat(struct train *t)
     int64_t now = tern_clock_boot_ns();
     struct tern_err err;
 
-    if (!t->claim || t->options->spool_dir ||
-        now - t->beat_ns < (int64_t)TERN_CKPT_BEAT_S * 1000000000)
+    if (!t->checkpoint.lease || t->options->spool_dir ||
+        now - t->checkpoint.heartbeat_ns < (int64_t)TERN_CKPT_BEAT_S * 1000000000)
         return;
-    t->beat_ns = now;
-    if (tern_ckpt_claim_beat(t->claim, &err) < 0)
+    t->checkpoint.heartbeat_ns = now;
+    if (tern_ckpt_claim_beat(t->checkpoint.lease, &err) < 0)
         tern_warn("%s", err.text);
 }
 
@@ -167,36 +173,38 @@ static bool due(int64_t every, uint64_t step)
 
 static enum tern_train_stop stop_at(const struct train *t)
 {
+    const uint64_t step = t->progress.step;
     uint64_t at = (uint64_t)t->recipe->launch.stop_at;
 
-    return at && t->step >= at && t->step < (uint64_t)t->recipe->steps ? TERN_TRAIN_CONTINUE_LATER
-                                                                       : TERN_TRAIN_GO_ON;
+    return at && step >= at && step < (uint64_t)t->recipe->steps ? TERN_TRAIN_CONTINUE_LATER
+                                                                 : TERN_TRAIN_GO_ON;
 }
 
 static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
 {
+    const struct train_progress *at = &t->progress;
     const struct tern_recipe *r = t->recipe;
     int64_t said_ns = tern_clock_boot_ns();
-    uint64_t said_step = t->step;
+    uint64_t said_step = at->step;
 
-    if (t->rank == 0 && (t->step >= (uint64_t)r->steps || t->ended))
-        tern_info("nothing is left to do: step %" PRIu64 " of %" PRId64 " is done%s", t->step,
-                  r->steps, t->ended ? ", where evaluate.stop ended the run" : "");
-    bool last = t->step == (uint64_t)r->steps, first = true;
+    if (t->rank == 0 && (at->step >= (uint64_t)r->steps || at->ended))
+        tern_info("nothing is left to do: step %" PRIu64 " of %" PRId64 " is done%s", at->step,
+                  r->steps, at->ended ? ", where evaluate.stop ended the run" : "");
+    bool last = at->step == (uint64_t)r->steps, first = true;
     int rc = 0;
-    if ((t->step == 0 || last || due(r->evaluate.every, t->step)) && !t->evaluated)
+    if ((at->step == 0 || last || due(r->evaluate.every, at->step)) && !at->evaluated)
         rc = last ? evaluate_last(t, &said_ns, err) : evaluate_aside(t, &said_ns, err);
     if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
         return -1;
     /* Where there is no checkpoint yet, the model that the run begins with is one: whoever goes on
      * from it evaluates it. */
-    if (rc > 0 && !t->resumed && tern_train_save(t, err) < 0)
+    if (rc > 0 && !t->checkpoint.resumed_from && tern_train_save(t, err) < 0)
         return -1;
     if (rc == 0 && !last)
         tern_train_end(t, true); /* one that was interrupted, or that less patience makes one */
-    last |= t->ended;
+    last |= at->ended;
     *stop = *stop == TERN_TRAIN_GO_ON ? stop_at(t) : *stop;
-    while (t->step < (uint64_t)r->steps && !t->ended && *stop == TERN_TRAIN_GO_ON) {
+    while (at->step < (uint64_t)r->steps && !at->ended && *stop == TERN_TRAIN_GO_ON) {
         if (tern_train_profile_begin(t, err) < 0 || tern_train_step(t, stop, err) < 0 ||
             tern_train_profile_write(t, err) < 0)
             return -1;
@@ -205,20 +213,20 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
             tern_debug("phase: step");
         first = false;
         if (t->options->watch)
-            t->options->watch(t->options->watch_ctx, t->step, t->loss);
+            t->options->watch(t->options->watch_ctx, at->step, at->loss);
         beat(t);
         say_step(t, &said_ns, &said_step);
         rc = 0;
-        last = t->step == (uint64_t)r->steps;
-        if (!last && *stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, t->step))
+        last = at->step == (uint64_t)r->steps;
+        if (!last && *stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, at->step))
             rc = evaluate_aside(t, &said_ns, err);
         if (rc == 0 && !last)
             tern_train_end(t, false);
         bool end = last; /* which is saved before it is evaluated: that may take long */
-        last |= t->ended;
+        last |= at->ended;
         if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
             return -1;
-        if ((last || *stop != TERN_TRAIN_GO_ON || due(r->checkpoint.every, t->step)) &&
+        if ((last || *stop != TERN_TRAIN_GO_ON || due(r->checkpoint.every, at->step)) &&
             tern_train_save(t, err) < 0)
             return -1;
         if (end && ((rc = evaluate_last(t, &said_ns, err)) < 0 ||
@@ -253,7 +261,8 @@ int tern_train(const struct tern_train_options *options, struct tern_train_resul
     if (rc < 0)
         tern_train_failed(&t, err);
     if (rc == 0)
-        *result = (struct tern_train_result){.step = t.step, .loss = t.loss, .stop = stop};
+        *result = (struct tern_train_result){
+            .step = t.progress.step, .loss = t.progress.loss, .stop = stop};
     tern_train_teardown(&t);
     return rc;
 }

@@ -82,8 +82,8 @@ static int heed_site(struct tern_err *err)
 
 static int add_mount(struct tern_health_options *o, const char *mount, struct tern_err *err)
 {
-    if (o->n_mounts == TERN_HEALTH_MAX_MOUNTS)
-        return tern_err_set(err, TERN_USAGE, "--mount: %d at most", TERN_HEALTH_MAX_MOUNTS);
+    if (o->n_mounts == TERN_RULES_MAX_FOLDERS)
+        return tern_err_set(err, TERN_USAGE, "--mount: %d at most", TERN_RULES_MAX_FOLDERS);
     o->mount[o->n_mounts++] = mount;
     return 0;
 }

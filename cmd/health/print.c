@@ -31,14 +31,14 @@ static const char *color(const struct tern_health_row *r)
 {
     if (!tern_cmd_color(1))
         return "";
-    if (r->severity == TERN_HEALTH_WARN || r->verdict == TERN_HEALTH_UNKNOWN)
+    if (r->severity == TERN_RULES_WARN || r->verdict == TERN_HEALTH_UNKNOWN)
         return "\033[33m";
     return r->verdict > TERN_HEALTH_UNKNOWN ? "\033[31m" : "";
 }
 
 static bool worth_telling(const struct tern_health_row *r)
 {
-    return r->severity != TERN_HEALTH_INFO ||
+    return r->severity != TERN_RULES_INFO ||
            (r->verdict != TERN_HEALTH_OK && r->verdict != TERN_HEALTH_SKIPPED);
 }
 
@@ -47,7 +47,7 @@ static void print_row(const struct tern_health_row *r)
     const char *on = color(r);
 
     printf("%-10s %s%-11s%s %8.3f  %s\n", r->check, on,
-           r->severity == TERN_HEALTH_WARN && r->verdict == TERN_HEALTH_OK
+           r->severity == TERN_RULES_WARN && r->verdict == TERN_HEALTH_OK
                ? "warning"
                : tern_health_verdict_name(r->verdict),
            *on ? "\033[0m" : "", r->seconds, r->text);

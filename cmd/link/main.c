@@ -22,7 +22,7 @@ static void ask_provider(struct tern_health_rows *rows)
 
     if (tern_fabric_provider(NULL, r.text, sizeof r.text, &err) < 0) {
         r.verdict = TERN_HEALTH_NODE_BAD;
-        r.severity = TERN_HEALTH_ERROR;
+        r.severity = TERN_RULES_ERROR;
         snprintf(r.text, sizeof r.text, "%.390s", err.text);
     }
     tern_health_rows_add(rows, &r);

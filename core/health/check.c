@@ -69,7 +69,7 @@ static const struct check checks[] = {
     ROW(link, FABRIC | DEEP, "fabric deep", "error", 300, TERN_HEALTH_FABRIC_BAD,
         "bandwidth and latency to two neighbours, and an all-reduce with a known result"),
 };
-enum { N_CHECKS = sizeof checks / sizeof *checks, MAX_UNITS = N_CHECKS + TERN_HEALTH_MAX_MOUNTS };
+enum { N_CHECKS = sizeof checks / sizeof *checks, MAX_UNITS = N_CHECKS + TERN_RULES_MAX_FOLDERS };
 
 /* All checks of a stage together. */
 static const double budget_s[] = {5, 30, 60, 600};
@@ -96,38 +96,6 @@ const char *tern_health_stage_name(enum tern_health_stage s)
 
 /* ------------------------------------------------------------------ choosing */
 
-/* Is `id` a word of the comma list? */
-static bool listed(const char *list, const char *id)
-{
-    size_t n = strlen(id);
-
-    for (const char *c = list; c && *c; c = strchr(c, ',') ? strchr(c, ',') + 1 : NULL)
-        if (strncmp(c, id, n) == 0 && (c[n] == ',' || c[n] == '\0'))
-            return true;
-    return false;
-}
-
-int tern_health_ids_check(const char *ids, const char *what, struct tern_err *err)
-{
-    char all[400] = "";
-    size_t len = 0;
-
-    for (size_t i = 0; i < N_CHECKS; i++)
-        len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "",
-                                checks[i].about.id);
-    for (const char *c = ids; c && *c;) {
-        size_t n = strcspn(c, ","), i = 0;
-        while (i < N_CHECKS &&
-               (strncmp(checks[i].about.id, c, n) != 0 || checks[i].about.id[n] != '\0'))
-            i++;
-        if (i == N_CHECKS)
-            return tern_err_set(err, TERN_USAGE, "%s: '%.*s' is no check (there are: %s).", what,
-                                (int)(n < 100 ? n : 100), c, all);
-        c += n + (c[n] == ',');
-    }
-    return 0;
-}
-
 /* A check, or one of its subjects. */
 struct unit {
     const struct check *check;
@@ -147,7 +115,8 @@ static void add_skipped(struct tern_health_rows *rows, const char *check, const 
 
 static bool switched_off(const struct tern_health_options *o, const char *id)
 {
-    return listed(o->skip, id) || (!o->unattended && listed(tern_var("TERN_HEALTH_SKIP"), id));
+    return tern_rules_listed(o->skip, id) ||
+           (!o->unattended && tern_rules_listed(tern_var("TERN_HEALTH_SKIP"), id));
 }
 
 static size_t choose(const struct tern_health_options *o, const struct tern_health_want *want,
@@ -157,7 +126,7 @@ static size_t choose(const struct tern_health_options *o, const struct tern_heal
 
     for (size_t i = 0; i < N_CHECKS; i++) {
         const struct check *c = &checks[i];
-        if (!(c->stages & 1 << o->stage) || (o->only && !listed(o->only, c->about.id)))
+        if (!(c->stages & 1 << o->stage) || (o->only && !tern_rules_listed(o->only, c->about.id)))
             continue;
         if (switched_off(o, c->about.id)) {
             add_skipped(rows, c->about.id, node, "switched off");
@@ -190,7 +159,7 @@ static void tell(int fd, const struct message *m)
 }
 
 static void say(struct tern_health_probe *p, enum tern_health_verdict v,
-                enum tern_health_severity severity, const char *subject, double value,
+                enum tern_rules_severity severity, const char *subject, double value,
                 const char *unit, const char *fmt, va_list ap)
 {
     struct message m = {.kind = SAID};
@@ -213,7 +182,7 @@ void tern_health_say(struct tern_health_probe *p, enum tern_health_verdict v, co
     va_list ap;
 
     va_start(ap, fmt);
-    say(p, v, v <= TERN_HEALTH_SKIPPED ? TERN_HEALTH_INFO : p->severity, subject, value, unit, fmt,
+    say(p, v, v <= TERN_HEALTH_SKIPPED ? TERN_RULES_INFO : p->severity, subject, value, unit, fmt,
         ap);
     va_end(ap);
 }
@@ -224,7 +193,7 @@ void tern_health_warn(struct tern_health_probe *p, const char *subject, double v
     va_list ap;
 
     va_start(ap, fmt);
-    say(p, TERN_HEALTH_OK, TERN_HEALTH_WARN, subject, value, unit, fmt, ap);
+    say(p, TERN_HEALTH_OK, TERN_RULES_WARN, subject, value, unit, fmt, ap);
     va_end(ap);
 }
 
@@ -244,8 +213,8 @@ static void work(const struct unit *units, size_t from, size_t n, struct tern_he
     for (size_t i = from; i < n; i++) {
         struct message m = {.kind = BEGIN, .unit = (int)i};
         p->check = units[i].check->about.id;
-        p->severity = strcmp(units[i].check->about.severity, "error") == 0 ? TERN_HEALTH_ERROR
-                                                                           : TERN_HEALTH_WARN;
+        p->severity = strcmp(units[i].check->about.severity, "error") == 0 ? TERN_RULES_ERROR
+                                                                           : TERN_RULES_WARN;
         p->index = units[i].index;
         p->began_ns = tern_clock_boot_ns();
         tell(p->out, &m);
@@ -317,13 +286,13 @@ static void give_up(struct runner *r, enum tern_health_verdict v, const char *fm
 static void give_up(struct runner *r, enum tern_health_verdict v, const char *fmt, ...)
 {
     const struct unit *u = &r->units[r->next];
-    struct tern_health_row row = {.verdict = v, .severity = TERN_HEALTH_ERROR};
+    struct tern_health_row row = {.verdict = v, .severity = TERN_RULES_ERROR};
     va_list ap;
 
     snprintf(row.check, sizeof row.check, "%s", u->check->about.id);
     if (u->check->run == tern_health_check_mount)
         snprintf(row.subject, sizeof row.subject, "%s",
-                 tern_health_subject(r->probe->want->mount[u->index].dir));
+                 tern_health_subject(r->probe->want->mount[u->index].folder.dir));
     row.seconds = (double)(tern_clock_boot_ns() - r->unit_began) / 1e9;
     va_start(ap, fmt);
     vsnprintf(row.text, sizeof row.text, fmt, ap);
@@ -409,11 +378,11 @@ int tern_health_here(const struct tern_health_options *o, struct tern_health_row
     char node[65];
     struct tern_health_probe probe = {.want = &want, .options = o, .root = root_of(o)};
 
-    if (tern_health_ids_check(o->only, "--only", err) < 0 ||
-        tern_health_ids_check(o->skip, "--skip", err) < 0)
+    if (tern_rules_ids_check(o->only, "--only", err) < 0 ||
+        tern_rules_ids_check(o->skip, "--skip", err) < 0)
         return -1;
     const char *skip = o->unattended ? NULL : tern_var("TERN_HEALTH_SKIP");
-    if (skip && tern_health_ids_check(skip, "TERN_HEALTH_SKIP", err) < 0)
+    if (skip && tern_rules_ids_check(skip, "TERN_HEALTH_SKIP", err) < 0)
         return -1;
     if (tern_health_want_here(o, probe.root, &want, err) < 0)
         return -1;

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/rules/rules.h"
 
 /* ------------------------------------------------------------------ rows */
 
@@ -35,10 +36,9 @@ enum tern_health_verdict {
     TERN_HEALTH_STORAGE_BAD, /* shared storage, for all who use it */
     TERN_HEALTH_NODE_BAD,    /* this node: exclude and drain it */
 };
-enum tern_health_severity { TERN_HEALTH_INFO, TERN_HEALTH_WARN, TERN_HEALTH_ERROR };
 
-const char *tern_health_verdict_name(enum tern_health_verdict v);   /* "node_bad" */
-const char *tern_health_severity_name(enum tern_health_severity s); /* "error" */
+const char *tern_health_verdict_name(enum tern_health_verdict v);  /* "node_bad" */
+const char *tern_health_severity_name(enum tern_rules_severity s); /* "error" */
 
 /* What a check found.  Plain data: a row travels through pipes and sockets. */
 struct tern_health_row {
@@ -46,12 +46,12 @@ struct tern_health_row {
     char subject[64]; /* of several: "/fsx", a neighbour's name; "" when there is one only */
     char node[65];
     enum tern_health_verdict verdict;
-    enum tern_health_severity severity; /* a warning comes with verdict ok */
-    double value;                       /* 0 without `unit` */
-    char unit[12];                      /* "ms", "MiB", "MB/s", "devices"; "" for none */
-    double seconds;                     /* that it took */
-    char text[400];                     /* one line, with what to do when it is bad */
-    bool virtual_node;                  /* of `tern cluster up` */
+    enum tern_rules_severity severity; /* a warning comes with verdict ok */
+    double value;                      /* 0 without `unit` */
+    char unit[12];                     /* "ms", "MiB", "MB/s", "devices"; "" for none */
+    double seconds;                    /* that it took */
+    char text[400];                    /* one line, with what to do when it is bad */
+    bool virtual_node;                 /* of `tern cluster up` */
     char same[240]; /* must be equal on all nodes: "kernel=6.1 tern=ab12"; "" for nothing */
 };
 
@@ -83,8 +83,6 @@ enum tern_health_stage {
 int tern_health_stage_of(const char *word);
 const char *tern_health_stage_name(enum tern_health_stage s);
 
-enum { TERN_HEALTH_MAX_MOUNTS = 16 };
-
 struct tern_health_options {
     enum tern_health_stage stage;
     const char *only, *skip; /* ids with commas between; NULL.  TERN_HEALTH_SKIP skips too */
@@ -95,7 +93,7 @@ struct tern_health_options {
     const char *expect;
     /* Folders that must take a file: "/fsx" or "/fsx:10G" (so much free).  Network file systems of
      * /etc/fstab are looked at besides. */
-    const char *mount[TERN_HEALTH_MAX_MOUNTS];
+    const char *mount[TERN_RULES_MAX_FOLDERS];
     size_t n_mounts;
     bool unattended;     /* Prolog or HealthCheckProgram: nothing is read from the environment */
     const char *node;    /* this node's name; NULL: SLURMD_NODENAME, else the host's */
@@ -116,12 +114,6 @@ struct tern_health_about {
 };
 /* The i-th, or NULL behind the last. */
 const struct tern_health_about *tern_health_about(size_t i);
-/* Are all ids of the comma list `ids` known?  `what` stands before the message. */
-int tern_health_ids_check(const char *ids, const char *what, struct tern_err *err);
-/* The same of folders with commas between ("/fsx:100G,/scratch"), and of `expect` as above. */
-int tern_health_mounts_check(const char *mounts, const char *what, struct tern_err *err);
-int tern_health_expect_check(const char *expect, const char *what, struct tern_err *err);
-
 /* This node's name: `o`'s (NULL: it has none), else SLURMD_NODENAME, else the host's. */
 void tern_health_node_name(const struct tern_health_options *o, char to[65]);
 
@@ -169,7 +161,7 @@ struct tern_health_sweep {
     int groups; /* above 1: of a heterogeneous job, and the nodes are all that these have */
     const char *program;                       /* path of tern-health, the same on every node */
     const char *expect, *only, *skip;          /* as above */
-    const char *mount[TERN_HEALTH_MAX_MOUNTS]; /* as above */
+    const char *mount[TERN_RULES_MAX_FOLDERS]; /* as above */
     size_t n_mounts;
     double limit_s; /* until the last answer; 0: 10 s, 35, 65 and 600 by stage: 5 s for srun on top
                        of the nodes' own time.  An srun that stays then has 1 s to end its step */

@@ -31,7 +31,7 @@ static void blame(struct tern_health_row *r, enum tern_health_verdict v, const c
     va_list ap;
 
     r->verdict = v;
-    r->severity = TERN_HEALTH_ERROR;
+    r->severity = TERN_RULES_ERROR;
     va_start(ap, fmt);
     vsnprintf(r->text, sizeof r->text, fmt, ap);
     va_end(ap);
@@ -190,7 +190,7 @@ static void judge_software(struct judge *j)
               "other software than the other nodes': %s.%s", what,
               kernel ? "" : " Install the same everywhere.");
         if (kernel)
-            r->severity = TERN_HEALTH_WARN;
+            r->severity = TERN_RULES_WARN;
     }
 }
 
@@ -255,7 +255,7 @@ static void judge_links(struct judge *j, const char *unit)
         while (peer < j->n && strcmp(j->nodes[peer], r->subject) != 0)
             peer++;
         if (peer < j->n && bad[peer] == all[peer] && all[peer] > 1)
-            r->severity = TERN_HEALTH_INFO;
+            r->severity = TERN_RULES_INFO;
         else
             say_slow(r, TERN_HEALTH_FABRIC_BAD, middle, "The way between these two is slow.");
     }
@@ -279,7 +279,7 @@ static bool is_fabric(const char *check)
 
 static bool failed(const struct tern_health_row *r)
 {
-    return r->verdict >= TERN_HEALTH_FABRIC_BAD && r->severity == TERN_HEALTH_ERROR;
+    return r->verdict >= TERN_HEALTH_FABRIC_BAD && r->severity == TERN_RULES_ERROR;
 }
 
 /* The row's failure is shared by so many nodes of those that tried. */

@@ -19,7 +19,7 @@ static void say(struct tern_health_rows *rows, enum tern_health_verdict v, const
     struct tern_health_row r = {.check = "link", .verdict = v, .value = value};
     va_list ap;
 
-    r.severity = v > TERN_HEALTH_SKIPPED ? TERN_HEALTH_ERROR : TERN_HEALTH_INFO;
+    r.severity = v > TERN_HEALTH_SKIPPED ? TERN_RULES_ERROR : TERN_RULES_INFO;
     snprintf(r.subject, sizeof r.subject, "%s", subject);
     snprintf(r.unit, sizeof r.unit, "%s", unit);
     va_start(ap, fmt);

@@ -142,22 +142,23 @@ static bool has_room(struct tern_health_probe *p, const struct tern_health_mount
     char have[24], need[24];
 
     if (fstatvfs(dir, &v) < 0) {
-        say_failed(p, m->dir, "ask for its free space", errno);
+        say_failed(p, m->folder.dir, "ask for its free space", errno);
         return false;
     }
     uint64_t room = (uint64_t)v.f_bavail * v.f_frsize;
-    uint64_t want = m->need_bytes ? m->need_bytes : least;
+    uint64_t want = m->folder.need_bytes ? m->folder.need_bytes : least;
     *free_mib = (double)(room >> 20);
     if (v.f_blocks && room < want) {
-        tern_health_say(p, TERN_HEALTH_STORAGE_BAD, tern_health_subject(m->dir), *free_mib, "MiB",
-                        "%.200s: %s free, and %s are needed. Make room.", m->dir,
+        tern_health_say(p, TERN_HEALTH_STORAGE_BAD, tern_health_subject(m->folder.dir), *free_mib,
+                        "MiB", "%.200s: %s free, and %s are needed. Make room.", m->folder.dir,
                         tern_str_bytes(have, sizeof have, room),
                         tern_str_bytes(need, sizeof need, want));
         return false;
     }
     if (v.f_files && v.f_favail < INODES) {
-        tern_health_say(p, TERN_HEALTH_STORAGE_BAD, tern_health_subject(m->dir), (double)v.f_favail,
-                        "inodes", "%.200s: %llu inodes are left. Remove small files.", m->dir,
+        tern_health_say(p, TERN_HEALTH_STORAGE_BAD, tern_health_subject(m->folder.dir),
+                        (double)v.f_favail, "inodes",
+                        "%.200s: %llu inodes are left. Remove small files.", m->folder.dir,
                         (unsigned long long)v.f_favail);
         return false;
     }
@@ -170,34 +171,34 @@ void tern_health_check_mount(struct tern_health_probe *p)
     char path[512];
     double free_mib = 0;
 
-    tern_health_path(p, path, "%s", m->dir);
+    tern_health_path(p, path, "%s", m->folder.dir);
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 && errno == ENOENT) {
-        tern_health_say(p, TERN_HEALTH_NODE_BAD, tern_health_subject(m->dir), 0, "",
-                        "%.200s is not there. Is its file system mounted?", m->dir);
+        tern_health_say(p, TERN_HEALTH_NODE_BAD, tern_health_subject(m->folder.dir), 0, "",
+                        "%.200s is not there. Is its file system mounted?", m->folder.dir);
         return;
     }
     if (dir < 0) {
-        say_failed(p, m->dir, "open it", errno);
+        say_failed(p, m->folder.dir, "open it", errno);
         return;
     }
     if (m->fstab && !is_mount_point(path)) {
-        tern_health_say(p, TERN_HEALTH_NODE_BAD, tern_health_subject(m->dir), 0, "",
-                        "%.200s stands in /etc/fstab and is not mounted. mount %.100s", m->dir,
-                        m->dir);
+        tern_health_say(p, TERN_HEALTH_NODE_BAD, tern_health_subject(m->folder.dir), 0, "",
+                        "%.200s stands in /etc/fstab and is not mounted. mount %.100s",
+                        m->folder.dir, m->folder.dir);
         return;
     }
     if (!has_room(p, m, dir, &free_mib))
         return;
     struct taken t = is_safe(dir) ? take_a_file(dir) : take_a_file_as_nobody(dir);
     if (t.failed == STEP_DOWN || t.failed == LOST)
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, tern_health_subject(m->dir), 0, "",
+        tern_health_say(p, TERN_HEALTH_UNKNOWN, tern_health_subject(m->folder.dir), 0, "",
                         "cannot step down from root: %s",
                         t.failed == LOST ? "the process that did was ended" : strerror(t.e));
     else if (t.failed != DONE && (m->asked || (t.e != EACCES && t.e != EPERM)))
-        say_failed(p, m->dir, steps[t.failed], t.e);
+        say_failed(p, m->folder.dir, steps[t.failed], t.e);
     else
-        tern_health_say(p, TERN_HEALTH_OK, tern_health_subject(m->dir), free_mib, "MiB",
-                        "%.200s: %s, %.0f MiB free", m->dir,
+        tern_health_say(p, TERN_HEALTH_OK, tern_health_subject(m->folder.dir), free_mib, "MiB",
+                        "%.200s: %s, %.0f MiB free", m->folder.dir,
                         t.failed == DONE ? "takes a file" : "answers", free_mib);
 }

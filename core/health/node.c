@@ -34,7 +34,7 @@ void tern_health_check_neuron(struct tern_health_probe *p)
     char path[512];
     DIR *d = opendir(tern_health_path(p, path, "/dev"));
     int n = 0, mute = 0, hidden = 0;
-    int64_t want = p->want->neuron;
+    int64_t want = p->want->has.neuron;
 
     for (struct dirent *e; d && (e = readdir(d));) {
         char one[800];
@@ -209,7 +209,7 @@ void tern_health_check_efa(struct tern_health_probe *p)
     DIR *d = opendir(tern_health_path(p, path, "/sys/class/infiniband"));
     int n = 0, up = 0;
     char down[200] = "";
-    int64_t want = p->want->efa;
+    int64_t want = p->want->has.efa;
 
     for (struct dirent *e; d && (e = readdir(d));) {
         char state[800], line[64];
@@ -328,7 +328,7 @@ static int64_t meminfo(const struct tern_health_probe *p, const char *key)
 void tern_health_check_memory(struct tern_health_probe *p)
 {
     int64_t total = meminfo(p, "MemTotal"), free_now = meminfo(p, "MemAvailable");
-    int64_t want = p->want->memory_mib;
+    int64_t want = p->want->has.memory_mib;
 
     if (total < 0 || free_now < 0) {
         tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "", "/proc/meminfo cannot be read");
@@ -360,7 +360,7 @@ void tern_health_check_memory(struct tern_health_probe *p)
 
 void tern_health_check_hugepages(struct tern_health_probe *p)
 {
-    int64_t n = meminfo(p, "HugePages_Total"), want = p->want->hugepages;
+    int64_t n = meminfo(p, "HugePages_Total"), want = p->want->has.hugepages;
 
     if (want < 0)
         tern_health_say(p, TERN_HEALTH_SKIPPED, "", (double)(n < 0 ? 0 : n), "pages",
@@ -377,7 +377,7 @@ void tern_health_check_hugepages(struct tern_health_probe *p)
 void tern_health_check_limits(struct tern_health_probe *p)
 {
     struct rlimit lock, files;
-    bool pinned = !p->want->virtual_node && (p->want->efa > 0 || p->want->neuron > 0);
+    bool pinned = !p->want->virtual_node && (p->want->has.efa > 0 || p->want->has.neuron > 0);
     const rlim_t enough = UINT64_C(16) << 30; /* EFA registers what it sends; its checks ask this */
 
     if (getrlimit(RLIMIT_MEMLOCK, &lock) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0) {

@@ -7,17 +7,16 @@
 
 /* A folder that must take a file. */
 struct tern_health_mount {
-    char dir[256];
-    uint64_t need_bytes; /* free space wanted */
-    bool asked;          /* by the caller: it must take a file; else it is looked at only */
-    bool fstab;          /* a network file system of /etc/fstab: it must be mounted */
+    struct tern_rules_folder folder;
+    bool asked; /* by the caller: it must take a file; else it is looked at only */
+    bool fstab; /* a network file system of /etc/fstab: it must be mounted */
 };
 
-/* What the machine should have; -1 where that is not known. */
+/* What the machine should have. */
 struct tern_health_want {
-    int64_t neuron, efa, memory_mib, hugepages;
+    struct tern_rules_expected has;
     size_t n_mounts;
-    struct tern_health_mount mount[TERN_HEALTH_MAX_MOUNTS];
+    struct tern_health_mount mount[TERN_RULES_MAX_FOLDERS];
     bool virtual_node; /* of `tern cluster up`: it has the machine's memory and none of its cards */
     bool plain;        /* one that shares even /dev with the machine */
 };
@@ -27,7 +26,7 @@ struct tern_health_probe {
     const struct tern_health_options *options;
     const char *root; /* "" or where a test has put its /sys, /dev and /proc */
     const char *check;
-    enum tern_health_severity severity;
+    enum tern_rules_severity severity;
     size_t index; /* of several subjects */
     int64_t began_ns;
     int out; /* where rows go */

@@ -15,7 +15,7 @@ const char *tern_health_verdict_name(enum tern_health_verdict v)
     return verdicts[v];
 }
 
-const char *tern_health_severity_name(enum tern_health_severity s)
+const char *tern_health_severity_name(enum tern_rules_severity s)
 {
     return severities[s];
 }
@@ -109,7 +109,7 @@ int tern_health_row_parse(const char *text, size_t len, struct tern_health_row *
     if (!j)
         return -1;
     int verdict = word(j, "verdict", verdicts, TERN_HEALTH_NODE_BAD + 1);
-    int severity = word(j, "severity", severities, TERN_HEALTH_ERROR + 1);
+    int severity = word(j, "severity", severities, TERN_RULES_ERROR + 1);
     take(r.check, sizeof r.check, j, "check");
     take(r.subject, sizeof r.subject, j, "subject");
     take(r.node, sizeof r.node, j, "node");
@@ -124,7 +124,7 @@ int tern_health_row_parse(const char *text, size_t len, struct tern_health_row *
         return tern_err_set(err, TERN_USAGE,
                             "a health row lacks its check, or has an unknown verdict or severity");
     r.verdict = (enum tern_health_verdict)verdict;
-    r.severity = (enum tern_health_severity)severity;
+    r.severity = (enum tern_rules_severity)severity;
     *row = r;
     return 0;
 }

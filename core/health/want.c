@@ -72,26 +72,6 @@ void tern_health_node_name(const struct tern_health_options *o, char to[65])
 
 /* ------------------------------------------------------------------ the text form */
 
-static int take_number(struct tern_health_want *w, const char *word, const char *what,
-                       struct tern_err *err)
-{
-    const struct {
-        const char *key;
-        int64_t *to;
-    } keys[] = {{"neuron=", &w->neuron},
-                {"efa=", &w->efa},
-                {"memory=", &w->memory_mib},
-                {"hugepages=", &w->hugepages}};
-
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (tern_str_starts(word, keys[i].key) &&
-            tern_str_int(word + strlen(keys[i].key), 0, INT64_C(1) << 40, keys[i].to) == 0)
-            return 0;
-    return tern_err_set(err, TERN_USAGE,
-                        "%s: '%.80s' is none of neuron=N, efa=N, memory=MIB, hugepages=N.", what,
-                        word);
-}
-
 /* Slurm knows nodes as its configuration writes them: "Node1", "node1.example.org"; a machine may
  * call itself otherwise.  Names with different domains are different nodes. */
 static bool same_node(const char *a, const char *b)
@@ -118,30 +98,6 @@ static bool is_in(const char *list, const char *node)
     return found;
 }
 
-/* `node` NULL: the parts of all nodes. */
-static int take_expect(struct tern_health_want *w, const char *text, const char *node,
-                       const char *what, struct tern_err *err)
-{
-    char *copy = tern_strdup(text), *save = NULL, *save2 = NULL;
-    int rc = 0;
-
-    for (char *part = strtok_r(copy, ";", &save); rc == 0 && part;
-         part = strtok_r(NULL, ";", &save)) {
-        char *colon = strchr(part, ':');
-        if (colon) {
-            *colon = '\0';
-            if (node && !is_in(part, node))
-                continue;
-            part = colon + 1;
-        }
-        for (char *word = strtok_r(part, ",", &save2); rc == 0 && word;
-             word = strtok_r(NULL, ",", &save2))
-            rc = take_number(w, word, what, err);
-    }
-    free(copy);
-    return rc;
-}
-
 /* ------------------------------------------------------------------ mounts */
 
 static bool is_network(const char *type)
@@ -155,63 +111,24 @@ static bool is_network(const char *type)
     return false;
 }
 
-static int read_mount(const char *text, const char *what, struct tern_health_mount *to,
-                      struct tern_err *err)
-{
-    struct tern_health_mount m = {.asked = true};
-    const char *colon = strrchr(text, ':');
-    size_t n = colon ? (size_t)(colon - text) : strlen(text);
-
-    if (text[0] != '/' || n >= sizeof m.dir ||
-        (colon && tern_str_size(colon + 1, &m.need_bytes) < 0))
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: '%.200s' is no absolute path of fewer than %zu bytes, or no "
-                            "'DIR:SIZE' (the free space it must have, as in /fsx:10G).",
-                            what, text, sizeof m.dir);
-    snprintf(m.dir, sizeof m.dir, "%.*s", (int)n, text);
-    *to = m;
-    return 0;
-}
-
-int tern_health_mounts_check(const char *mounts, const char *what, struct tern_err *err)
-{
-    char *copy = tern_strdup(mounts), *save = NULL;
-    struct tern_health_mount m;
-    size_t n = 0;
-    int rc = 0;
-
-    for (char *one = strtok_r(copy, ",", &save); rc == 0 && one; one = strtok_r(NULL, ",", &save))
-        rc = ++n > TERN_HEALTH_MAX_MOUNTS ? tern_err_set(err, TERN_USAGE, "%s: %d folders at most.",
-                                                         what, TERN_HEALTH_MAX_MOUNTS)
-                                          : read_mount(one, what, &m, err);
-    free(copy);
-    return rc;
-}
-
-int tern_health_expect_check(const char *expect, const char *what, struct tern_err *err)
-{
-    struct tern_health_want ignored;
-
-    return take_expect(&ignored, expect, NULL, what, err);
-}
-
 static void add_fstab(struct tern_health_want *w, const char *root)
 {
     char *path = tern_strf("%s/etc/fstab", root), text[4096];
     FILE *f = setmntent(path, "re");
     struct mntent e;
 
-    while (f && w->n_mounts < TERN_HEALTH_MAX_MOUNTS && getmntent_r(f, &e, text, sizeof text)) {
+    while (f && w->n_mounts < TERN_RULES_MAX_FOLDERS && getmntent_r(f, &e, text, sizeof text)) {
         struct tern_health_mount m = {.fstab = true};
         bool known = false;
-        if (!is_network(e.mnt_type) || hasmntopt(&e, "noauto") || strlen(e.mnt_dir) >= sizeof m.dir)
+        if (!is_network(e.mnt_type) || hasmntopt(&e, "noauto") ||
+            strlen(e.mnt_dir) >= sizeof m.folder.dir)
             continue;
         for (size_t i = 0; i < w->n_mounts; i++)
-            if (strcmp(w->mount[i].dir, e.mnt_dir) == 0)
+            if (strcmp(w->mount[i].folder.dir, e.mnt_dir) == 0)
                 known = w->mount[i].fstab = true;
         if (known)
             continue;
-        snprintf(m.dir, sizeof m.dir, "%s", e.mnt_dir);
+        snprintf(m.folder.dir, sizeof m.folder.dir, "%s", e.mnt_dir);
         w->mount[w->n_mounts++] = m;
     }
     if (f)
@@ -240,15 +157,15 @@ static void take_firmware(struct tern_health_want *w, const char *root)
     free(path);
     if (!t || w->virtual_node)
         return;
-    w->neuron = t->chips;
-    w->efa = t->efa;
-    w->memory_mib = t->memory_mib * 95 / 100;
+    w->has.neuron = t->chips;
+    w->has.efa = t->efa;
+    w->has.memory_mib = t->memory_mib * 95 / 100;
 }
 
 int tern_health_want_here(const struct tern_health_options *o, const char *root,
                           struct tern_health_want *want, struct tern_err *err)
 {
-    struct tern_health_want w = {.neuron = -1, .efa = -1, .memory_mib = -1, .hugepages = -1};
+    struct tern_health_want w = {.has = {-1, -1, -1, -1}};
     const char *expect = o->expect       ? o->expect
                          : o->unattended ? NULL
                                          : tern_var("TERN_HEALTH_EXPECT");
@@ -258,12 +175,15 @@ int tern_health_want_here(const struct tern_health_options *o, const char *root,
     if (!*root)
         find_virtual(&w);
     take_firmware(&w, root);
-    if (expect &&
-        take_expect(&w, expect, node, o->expect ? "--expect" : "TERN_HEALTH_EXPECT", err) < 0)
+    if (expect && tern_rules_expected_read(expect, o->expect ? "--expect" : "TERN_HEALTH_EXPECT",
+                                           is_in, node, &w.has, err) < 0)
         return -1;
-    for (size_t i = 0; i < o->n_mounts; i++)
-        if (read_mount(o->mount[i], "--mount", &w.mount[w.n_mounts++], err) < 0)
+    for (size_t i = 0; i < o->n_mounts; i++) {
+        struct tern_health_mount *m = &w.mount[w.n_mounts++];
+        m->asked = true;
+        if (tern_rules_folder_read(o->mount[i], "--mount", &m->folder, err) < 0)
             return -1;
+    }
     add_fstab(&w, root);
     *want = w;
     return 0;

@@ -71,7 +71,7 @@ static void record(struct tern_run_attempt *a, const struct tern_health_rows *ro
     for (int well = 0; well <= 1; well++) {
         for (size_t i = 0; i < rows->n && left; i++) {
             const struct tern_health_row *r = &rows->row[i];
-            bool is_well = r->severity == TERN_HEALTH_INFO && r->verdict <= TERN_HEALTH_SKIPPED;
+            bool is_well = r->severity == TERN_RULES_INFO && r->verdict <= TERN_HEALTH_SKIPPED;
             char check[96];
             if (is_well != well)
                 continue;

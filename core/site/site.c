@@ -5,7 +5,7 @@
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/base/yaml.h"
-#include "core/health/health.h"
+#include "core/rules/rules.h"
 #include "core/site/trust.h"
 
 #include <errno.h>
@@ -51,12 +51,12 @@ static const struct key keys[] = {
      .help = "most attempts after the first that a job may have, whatever it asks for"},
     {"launch", "health", WORD, AT(health), .words = health_levels,
      .help = "checks before a launch where neither job nor recipe says"},
-    {"health", "skip", TEXT, AT(health_skip), .check = tern_health_ids_check,
+    {"health", "skip", TEXT, AT(health_skip), .check = tern_rules_ids_check,
      .help = "checks of `tern health` that are left out everywhere, with commas between"},
-    {"health", "mounts", TEXT, AT(health_mounts), .check = tern_health_mounts_check,
+    {"health", "mounts", TEXT, AT(health_mounts), .check = tern_rules_folders_check,
      .help = "folders that must take a file on every node, with the space they must have: "
              "/fsx:100G,/scratch"},
-    {"health", "expect", TEXT, AT(health_expect), .check = tern_health_expect_check,
+    {"health", "expect", TEXT, AT(health_expect), .check = tern_rules_expected_check,
      .help = "what every node must have: neuron=16,efa=8,memory=498073,hugepages=5128"},
     {"cluster", "platform", TEXT, AT(platform), .words = platforms,
      .help = "in whose words the replacement of a bad node is asked for"},

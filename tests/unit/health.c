@@ -24,7 +24,7 @@ static struct tern_health_row *row(int node, const char *check, enum tern_health
 {
     struct tern_health_row r = {.verdict = v};
 
-    r.severity = v > TERN_HEALTH_UNKNOWN ? TERN_HEALTH_ERROR : TERN_HEALTH_INFO;
+    r.severity = v > TERN_HEALTH_UNKNOWN ? TERN_RULES_ERROR : TERN_RULES_INFO;
     snprintf(r.check, sizeof r.check, "%s", check);
     snprintf(r.node, sizeof r.node, "%s", names[node]);
     snprintf(r.text, sizeof r.text, "words of %s", check);
@@ -290,7 +290,7 @@ static void software(void)
     judge(5);
     ok(strstr(judged.node[2].text, "tern=bb (the others: tern=aa)") != NULL,
        "names what differs: %s", judged.node[2].text);
-    ok(rows.row[3].severity == TERN_HEALTH_WARN, "another kernel is a warning");
+    ok(rows.row[3].severity == TERN_RULES_WARN, "another kernel is a warning");
     IS("--N--", "another tern is a bad node");
     strcpy(row(0, "software", TERN_HEALTH_OK)->same, text[0]);
     strcpy(row(1, "software", TERN_HEALTH_OK)->same, text[2]);
@@ -308,7 +308,7 @@ static void texts(void)
 {
     char to[300], check[16], long_text[600];
     struct tern_health_row r = {.verdict = TERN_HEALTH_NODE_BAD,
-                                .severity = TERN_HEALTH_ERROR,
+                                .severity = TERN_RULES_ERROR,
                                 .value = 3.5,
                                 .seconds = 0.25,
                                 .check = "mount",
@@ -519,8 +519,25 @@ static void cores(void)
     ok(CPU_EQUAL(&before, &after), "and the check goes back to where it came from");
 }
 
+/* tern.yaml is read without the table of checks: it knows their ids from a list. */
+static void ids(void)
+{
+    struct tern_err err = {0};
+    size_t n = 0;
+
+    for (const struct tern_health_about *a; (a = tern_health_about(n)); n++)
+        if (!tern_rules_node_ids[n] || strcmp(a->id, tern_rules_node_ids[n]) != 0)
+            break;
+    ok(!tern_health_about(n) && !tern_rules_node_ids[n],
+       "the list of check ids for tern.yaml is that of the table of checks");
+    ok(tern_rules_ids_check("link,neuron", "--only", &err) == 0 &&
+           tern_rules_ids_check("neuro", "--only", &err) < 0 && strstr(err.text, "'neuro' is no"),
+       "an unknown check id is refused: %s", err.text);
+}
+
 int main(void)
 {
+    ids();
     cores();
     collecting();
     kinds();

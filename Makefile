@@ -270,10 +270,15 @@ endif
 
 .PHONY: man
 MAN := $(patsubst $(O)/bin/%,$(O)/man/man1/%.1,$(BINS))
-man: $(MAN)
+man: $(MAN) $(O)/man/topics
 $(O)/man/man1/%.1: $(O)/bin/%
 	@mkdir -p $(@D)
 	@$< --help-man > $@
+# Topics and file formats: `tern` says which pages there are (tern-parallel.7).
+$(O)/man/topics: $(O)/bin/tern
+	@rm -rf $(O)/man/man5 $(O)/man/man7 && mkdir -p $(O)/man/man5 $(O)/man/man7
+	@for page in $$($< --help-topics); do \
+		$< --help-man $$page > $(O)/man/man$${page##*.}/$$page || exit 1; done && touch $@
 
 # ---------------------------------------------------------------- install
 

@@ -1,13 +1,13 @@
 /* tern: finds tern-<name> beside itself and runs it, as git does. */
 #include "cmd/cmd.h"
 
+#include "cmd/tern/help.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/page.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/base/version.h"
-#include "core/recipe/recipe.h"
-#include "core/site/site.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static const struct program programs[] = {
     {"cluster", "check and render layouts, run them as a virtual cluster"},
     {"health", "check nodes, drain the bad ones, have them replaced"},
     {"orphan", "queue a job again whose batch script's node does not answer"},
-    {"link", "measure the ways between nodes: what `tern health fabric` runs on each"},
+    {"link", "measure the links between nodes, for `tern health fabric`"},
     {"fabric", "what ranks speak over; who was missing where when they failed"},
     {"bench", "measure the fabric and the trainer"},
     {NULL, NULL},
@@ -66,11 +66,12 @@ static bool is_there(const char *folder, const struct program *p)
 static int list(void)
 {
     char *folder = programs_folder();
+    const struct topic *t;
 
     fputs("usage: tern [--config FILE] NAME [VERB] [OPTION...] [ARGUMENT...]\n\n"
-          "Continual pre-training of Llama models on Slurm clusters: layouts, launch, training,\n"
-          "ledger. NeuronCores are used by the trainers made for them, launched through\n"
-          "`workload.command`; tern's own trainer computes on CPUs.\n",
+          "Continual pre-training of Llama models on Slurm clusters: layouts, launch,\n"
+          "training, ledger. NeuronCores are used by the trainers made for them, launched\n"
+          "through `workload.command`; tern's own trainer computes on CPUs.\n",
           stdout);
     for (const struct program *p = programs; p->name; p++) {
         if (p->summary)
@@ -79,11 +80,14 @@ static int list(void)
         else
             printf("\n%s\n", p->name);
     }
-    fputs("\n  help environment   the TERN_* variables\n"
-          "  help recipe        the keys of run.yaml\n"
-          "  help site          the keys of /etc/tern/tern.yaml, the site settings\n\n"
-          "`tern --config FILE NAME ...` takes site settings from FILE.\n"
-          "`tern NAME -h` tells about each; `tern --version` which tern this is.\n",
+    for (size_t i = 0; (t = topic_at(i)); i++) {
+        if (t->heading)
+            printf("\n%s\n", t->heading);
+        printf("  %-14s %s\n", t->name, t->summary);
+    }
+    fputs("\n`tern help TOPIC` prints a topic, `tern NAME -h` a program's verbs and options,\n"
+          "`tern NAME VERB -h` a verb's options. `tern --config FILE NAME ...` takes site\n"
+          "settings from FILE. `tern --version` prints the version.\n",
           stdout);
     free(folder);
     return 0;
@@ -92,52 +96,106 @@ static int list(void)
 /* The page that ties the others together; theirs come from their option tables. */
 static int man_page(void)
 {
-    printf(".TH tern 1 \"\" \"tern %s\" \"tern manual\"\n.SH NAME\n"
-           "tern \\- continual pre-training on Slurm clusters\n"
-           ".SH SYNOPSIS\n.B tern\nNAME [VERB] [OPTION...] [ARGUMENT...]\n.SH PROGRAMS\n",
-           TERN_VERSION);
-    for (const struct program *p = programs; p->name; p++)
+    struct tern_page page = {.to = stdout};
+    const struct topic *t;
+
+    tern_page_title(&page, "tern", 1, "continual pre-training on Slurm clusters");
+    tern_page_heading(&page, "SYNOPSIS");
+    tern_page_code(&page, "tern [--config FILE] NAME [VERB] [OPTION...] [ARGUMENT...]\n"
+                          "tern help [TOPIC | NAME [VERB]]\n");
+    tern_page_text(&page, "# DESCRIPTION\n"
+                          "Layouts, launch, training and a ledger of runs. NeuronCores are used by "
+                          "the trainers made for them, launched through `workload.command`; tern's "
+                          "own trainer computes on CPUs.\n"
+                          "# PROGRAMS\n");
+    for (const struct program *p = programs; p->name; p++) {
+        char *name = tern_strf("tern-%s(1)", p->name);
         if (p->summary)
-            printf(".TP\n.BR tern\\-%s (1)\n%s\n", p->name, p->summary);
-    fputs(".SH ENVIRONMENT\n", stdout);
-    for (const struct tern_var *v = tern_vars; v->name; v++)
-        printf(".TP\n.B %s\n%s\n", v->name, v->help);
+            tern_page_item(&page, name, p->summary);
+        free(name);
+    }
+    tern_page_heading(&page, "TOPICS");
+    for (size_t i = 0; (t = topic_at(i)); i++) {
+        char *name = tern_strf("tern-%s(%d)", t->name, t->section);
+        tern_page_item(&page, name, t->summary);
+        free(name);
+    }
+    tern_page_text(&page,
+                   "# OPTIONS\n"
+                   "--config FILE :: Take site settings from FILE, not /etc/tern/tern.yaml.\n"
+                   "--version :: Print the version.\n"
+                   "-h, --help :: List programs and topics.\n"
+                   "# EXAMPLES\n"
+                   "    tern help parallel\n"
+                   "    tern help ledger list\n"
+                   "    tern data build --tokenizer models/my-llama -o pubmed.tds pubmed.jsonl\n"
+                   "    tern submit run.yaml -N 4\n"
+                   "    tern ledger list\n");
+    tern_opt_man_end(stdout, "tern");
+    tern_page_text(&page, "# SEE ALSO\ntern-environment(7) lists the TERN_* variables.\n");
     return 0;
 }
 
-static int list_variables(void)
+/* The man pages that topics are: "tern-parallel.7", one a line. */
+static int list_topics(void)
 {
-    for (const struct tern_var *v = tern_vars; v->name; v++)
-        printf("%-22s %s%s%s%s\n", v->name, v->help, *v->def ? " [" : "", v->def,
-               *v->def ? "]" : "");
+    const struct topic *t;
+
+    for (size_t i = 0; (t = topic_at(i)); i++)
+        printf("tern-%s.%d\n", t->name, t->section);
     return 0;
 }
 
-/* Why there is no such program, in words; the exit status. */
-static int say_missing(const char *name, const char *program)
+/* One of them, by that name. */
+static int man_topic(const char *page)
 {
-    const char *names[32];
+    const struct topic *t;
+
+    for (size_t i = 0; (t = topic_at(i)); i++) {
+        char *name = tern_strf("tern-%s.%d", t->name, t->section);
+        bool is = strcmp(name, page) == 0;
+        free(name);
+        if (is) {
+            topic_print(stdout, t, /* columns= */ 0);
+            return 0;
+        }
+    }
+    tern_error("'%s' is no page of a topic", page);
+    return TERN_USAGE;
+}
+
+/* Say why there is no such program, or (`help`) topic; the exit status. */
+static int say_missing(const char *name, const char *program, bool help)
+{
+    const char *names[128];
+    const struct topic *t;
     size_t n = 0;
 
     for (const struct program *p = programs; p->name; p++)
         if (p->summary)
             names[n++] = p->name;
+    size_t n_programs = n;
+    for (size_t i = 0; help && (t = topic_at(i)); i++)
+        names[n++] = t->name;
     names[n] = NULL;
     const char *near = tern_str_nearest(name, names);
-    if (near && strcmp(near, name) == 0) {
-        tern_error("%s: not there: this tern was built without it (make WITH_TRAINER=no), or "
-                   "installed without it%s",
-                   program,
-                   strcmp(name, "bench") == 0 ? " (make install WITH_BENCH=yes has it)" : "");
-        return TERN_FAILED;
+    for (size_t i = 0; i < n_programs; i++) {
+        if (strcmp(names[i], name) == 0) {
+            tern_error("%s: not there: this tern was built without it (make WITH_TRAINER=no), or "
+                       "installed without it%s",
+                       program,
+                       strcmp(name, "bench") == 0 ? " (make install WITH_BENCH=yes has it)" : "");
+            return TERN_FAILED;
+        }
     }
-    tern_error("'%s' is not a tern program%s%s%s `tern -h` lists them.", name,
+    tern_error("'%s' is %s%s%s%s `tern -h` lists them.", name,
+               help ? "neither a topic nor a tern program" : "not a tern program",
                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ".");
     return TERN_USAGE;
 }
 
 /* Does not return when the program is there. */
-static int exec_program(char **argv)
+static int exec_program(char **argv, bool help)
 {
     char *folder = programs_folder();
     char *program = tern_strf("%s/tern-%s", folder, argv[0]);
@@ -147,7 +205,7 @@ static int exec_program(char **argv)
     if (!strchr(argv[0], '/'))
         execv(program, argv);
     if (errno == ENOENT) {
-        rc = say_missing(argv[0], program);
+        rc = say_missing(argv[0], program, help);
     } else {
         tern_error("%s: cannot run: %s", program, strerror(errno));
         rc = TERN_FAILED;
@@ -177,6 +235,20 @@ static int take_config(int argc, char **argv)
     return argv[1][len] ? 1 : 2;
 }
 
+/* `tern help WORD...`: a topic, else the help of a program or of its verb. */
+static int help(char **words)
+{
+    const struct topic *t = words[1] ? NULL : topic_find(words[0]);
+    int columns = tern_cmd_columns();
+
+    if (!t) {
+        char *ask[] = {words[0], words[1] ? words[1] : "-h", words[1] ? "-h" : NULL, NULL};
+        return exec_program(ask, /* help= */ true);
+    }
+    topic_print(stdout, t, columns < 60 ? 60 : columns > 100 ? 100 : columns);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     int taken = take_config(argc, argv);
@@ -189,28 +261,17 @@ int main(int argc, char **argv)
         list();
         return TERN_USAGE;
     }
-    bool help = strcmp(argv[1], "help") == 0;
-    if (help && argc > 2 && strcmp(argv[2], "environment") == 0)
-        return list_variables();
-    if (help && argc > 2 && strcmp(argv[2], "recipe") == 0) {
-        tern_recipe_describe(stdout);
-        return 0;
-    }
-    if (help && argc > 2 && strcmp(argv[2], "site") == 0) {
-        tern_site_describe(stdout);
-        return 0;
-    }
-    if (help && argc > 2) {
-        char *ask[] = {argv[2], "-h", NULL};
-        return exec_program(ask);
-    }
-    if (help || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)
+    if (strcmp(argv[1], "help") == 0)
+        return argc > 2 ? help(argv + 2) : list();
+    if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)
         return list();
     if (strcmp(argv[1], "--help-man") == 0)
-        return man_page();
+        return argc > 2 ? man_topic(argv[2]) : man_page();
+    if (strcmp(argv[1], "--help-topics") == 0)
+        return list_topics();
     if (strcmp(argv[1], "--version") == 0) {
         printf("tern %s\n", TERN_VERSION);
         return 0;
     }
-    return exec_program(argv + 1);
+    return exec_program(argv + 1, /* help= */ false);
 }

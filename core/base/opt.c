@@ -1,5 +1,7 @@
 #include "core/base/opt.h"
 
+#include "core/base/opt_row.h"
+#include "core/base/page.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
 
@@ -180,43 +182,13 @@ int tern_opt_parse(const struct tern_cmd *cmd, const char *full_name, int argc, 
 
 /* ------------------------------------------------------------------ texts from the table */
 
-/* Words of `text` wrapped at `columns`, every line indented by `indent`; a newline in `text` stays
- * one.  The cursor is at `at` on entry. */
-static void wrap(FILE *to, const char *text, int indent, int columns, int at)
-{
-    for (const char *s = text; *s;) {
-        if (*s == '\n') {
-            fputc('\n', to);
-            at = 0;
-            s++;
-            continue;
-        }
-        size_t word = strcspn(s, " \n");
-        if (word == 0) {
-            s++;
-            continue;
-        }
-        if (at > indent && at + 1 + (int)word > columns) {
-            fputc('\n', to);
-            at = 0;
-        }
-        if (at < indent)
-            at += fprintf(to, "%*s", indent - at, "");
-        else if (at > indent)
-            at += fprintf(to, " ");
-        at += fprintf(to, "%.*s", (int)word, s);
-        s += word;
-    }
-    fputc('\n', to);
-}
-
-static void usage_line(FILE *to, const struct tern_cmd *cmd, const char *full_name)
+void tern_opt_usage(FILE *to, const struct tern_cmd *cmd, const char *full_name)
 {
     fprintf(to, "%s%s%s%s%s", full_name, cmd->opts && cmd->opts->name ? " [OPTION...]" : "",
             cmd->verbs ? " VERB ..." : "", cmd->args ? " " : "", cmd->args ? cmd->args : "");
 }
 
-static void left_column(char *to, size_t n, const struct tern_opt *o)
+void tern_opt_left(char *to, size_t n, const struct tern_opt *o)
 {
     char letter[8] = "    ";
 
@@ -225,7 +197,7 @@ static void left_column(char *to, size_t n, const struct tern_opt *o)
     snprintf(to, n, "%s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
 }
 
-static char *help_with_default(const struct tern_opt *o)
+char *tern_opt_help_text(const struct tern_opt *o)
 {
     return tern_strf("%s%s%s%s%s%s%s", o->help, o->def ? " [" : "", o->def ? o->def : "",
                      o->def ? "]" : "", o->env ? " (or " : "", o->env ? o->env : "",
@@ -240,33 +212,33 @@ void tern_opt_help(FILE *to, const struct tern_cmd *cmd, const char *full_name, 
     if (columns < 60 || columns > 100)
         columns = columns < 60 ? 60 : 100;
     fputs("usage: ", to);
-    usage_line(to, cmd, full_name);
+    tern_opt_usage(to, cmd, full_name);
     fprintf(to, "\n\n%c%s.\n", toupper((unsigned char)cmd->summary[0]), cmd->summary + 1);
     if (cmd->about) {
         fputc('\n', to);
-        wrap(to, cmd->about, 0, columns, 0);
+        tern_page_wrap(to, cmd->about, 0, columns, 0);
     }
     if (cmd->verbs) {
         fputs("\nverbs:\n", to);
         for (const struct tern_cmd *const *v = cmd->verbs; *v; v++) {
             int at = fprintf(to, "  %-14s", (*v)->name);
-            wrap(to, (*v)->summary, 18, columns, at);
+            tern_page_wrap(to, (*v)->summary, 18, columns, at);
         }
     }
     fputs("\noptions:\n", to);
     for (const struct tern_opt *o = cmd->opts; o && o->name; o++) {
-        left_column(left, sizeof left, o);
+        tern_opt_left(left, sizeof left, o);
         int at = fprintf(to, "  %s ", left);
         if (at > LEFT) {
             fputc('\n', to);
             at = 0;
         }
-        char *help = help_with_default(o);
-        wrap(to, help, LEFT, columns, at);
+        char *help = tern_opt_help_text(o);
+        tern_page_wrap(to, help, LEFT, columns, at);
         free(help);
     }
     int at = fprintf(to, "  -h, --help ");
-    wrap(to, "say this and stop", LEFT, columns, at);
+    tern_page_wrap(to, "say this and stop", LEFT, columns, at);
     if (cmd->examples)
         fputs("\nexamples:\n", to);
     for (const char *s = cmd->examples; s && *s;) {
@@ -275,115 +247,6 @@ void tern_opt_help(FILE *to, const struct tern_cmd *cmd, const char *full_name, 
         fprintf(to, "  %.*s\n", (int)line, s);
         s += line + (s[line] == '\n');
     }
-}
-
-/* Text for troff: backslashes and a leading dot or quote mean something there. */
-static void troff(FILE *to, const char *s)
-{
-    bool start = true;
-
-    for (; *s; s++) {
-        if (start && (*s == '.' || *s == '\''))
-            fputs("\\&", to);
-        if (*s == '\\')
-            fputs("\\e", to);
-        else if (*s == '-')
-            fputs("\\-", to);
-        else
-            fputc(*s, to);
-        start = *s == '\n';
-    }
-}
-
-static void man_options(FILE *to, const struct tern_cmd *cmd)
-{
-    char left[128];
-
-    for (const struct tern_opt *o = cmd->opts; o && o->name; o++) {
-        left_column(left, sizeof left, o);
-        fputs(".TP\n.B ", to);
-        troff(to, left + strspn(left, " "));
-        fputc('\n', to);
-        char *help = help_with_default(o);
-        troff(to, help);
-        free(help);
-        fputc('\n', to);
-    }
-}
-
-static void man_examples(FILE *to, const struct tern_cmd *cmd)
-{
-    if (cmd->examples) {
-        fputs(".PP\n.nf\n", to);
-        troff(to, cmd->examples);
-        fputs(".fi\n", to);
-    }
-}
-
-static void man_verb(FILE *to, const struct tern_cmd *cmd, const char *full_name)
-{
-    fputs(".SS ", to);
-    troff(to, full_name);
-    if (cmd->args) {
-        fputc(' ', to);
-        troff(to, cmd->args);
-    }
-    fprintf(to, "\n%c", toupper((unsigned char)cmd->summary[0]));
-    troff(to, cmd->summary + 1);
-    fputs(".\n", to);
-    if (cmd->about) {
-        fputs(".PP\n", to);
-        troff(to, cmd->about);
-        fputc('\n', to);
-    }
-    man_options(to, cmd);
-    man_examples(to, cmd);
-    for (const struct tern_cmd *const *v = cmd->verbs; v && *v; v++) {
-        char *sub = tern_strf("%s %s", full_name, (*v)->name);
-        man_verb(to, *v, sub);
-        free(sub);
-    }
-}
-
-void tern_opt_man(FILE *to, const struct tern_cmd *cmd, const char *full_name)
-{
-    char *page = tern_strdup(full_name);
-
-    for (char *s = page; *s; s++)
-        if (*s == ' ')
-            *s = '-';
-    fprintf(to, ".TH %s 1 \"\" tern \"tern manual\"\n.SH NAME\n", page);
-    troff(to, page);
-    fputs(" \\- ", to);
-    troff(to, cmd->summary);
-    fputs("\n.SH SYNOPSIS\n.B ", to);
-    char *usage = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&usage, &n);
-    if (f) {
-        usage_line(f, cmd, full_name);
-        fclose(f);
-        troff(to, usage);
-    }
-    free(usage);
-    fputs("\n.SH DESCRIPTION\n", to);
-    troff(to, cmd->about ? cmd->about : cmd->summary);
-    fputc('\n', to);
-    man_options(to, cmd);
-    man_examples(to, cmd);
-    if (cmd->verbs) {
-        fputs(".SH VERBS\n", to);
-        for (const struct tern_cmd *const *v = cmd->verbs; *v; v++) {
-            char *sub = tern_strf("%s %s", full_name, (*v)->name);
-            man_verb(to, *v, sub);
-            free(sub);
-        }
-    }
-    fputs(".SH EXIT STATUS\n0 done; 1 failed, trying again will not help; 2 usage or bad input; 75 "
-          "failed for a\nreason outside (node, fabric, storage); 76 stopped with a checkpoint, to "
-          "be continued;\n77 halted with a checkpoint.\n.SH SEE ALSO\n.BR tern (1)\n",
-          to);
-    free(page);
 }
 
 void tern_opt_words(FILE *to, const struct tern_cmd *cmd, const char *full_name)

@@ -78,6 +78,9 @@ int tern_opt_parse(const struct tern_cmd *cmd, const char *full_name, int argc, 
 void tern_opt_help(FILE *to, const struct tern_cmd *cmd, const char *full_name, int columns);
 /* A man page (section 1) for `cmd` and all its verbs. */
 void tern_opt_man(FILE *to, const struct tern_cmd *cmd, const char *full_name);
+/* What stands near the end of every page: the files of `program` ("run"; "tern": all of them) and
+ * the exit status. */
+void tern_opt_man_end(FILE *to, const char *program);
 /* Words for shell completion, one a line: "<full name>\t--option" or "<full name>\tverb". */
 void tern_opt_words(FILE *to, const struct tern_cmd *cmd, const char *full_name);
 

@@ -15,6 +15,8 @@
 #include "core/base/err.h"
 #include "core/base/hash.h"
 
+struct tern_page; /* core/base/page.h */
+
 /* Do not renumber: they enter the recipe's hashes. */
 enum tern_schedule {
     TERN_SCHEDULE_CONSTANT,
@@ -296,7 +298,9 @@ int tern_recipe_fill(const struct tern_recipe *r, const char *key, char *const *
                      const char *const *values, char ***out, struct tern_err *err);
 void tern_recipe_words_free(char **words);
 
-/* Every key with its type, default and meaning, one a line: `tern help recipe`. */
-void tern_recipe_describe(FILE *to);
+/* Write the keys that begin with `prefix` ("lora.", "" for all) with meaning, words and default as
+ * items of a page of help; and what tern fills in in the words of a workload's commands. */
+void tern_recipe_describe(struct tern_page *page, const char *prefix);
+void tern_recipe_describe_fills(struct tern_page *page);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "core/base/fs.h"
 #include "core/base/log.h"
+#include "core/base/page.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/base/yaml.h"
@@ -320,24 +321,22 @@ int tern_site_fill(const struct tern_site *s, struct tern_recipe *r, struct tern
     return 0;
 }
 
-void tern_site_describe(FILE *to)
+void tern_site_describe(struct tern_page *page)
 {
-    fprintf(to,
-            "Site settings, in %s or the file that --config or TERN_CONFIG names.\n"
-            "Command line, job options and recipe win over them; restarts_max is a ceiling.\n\n"
-            "version                  of the format: 1; required\n",
-            usual);
+    tern_page_item(page, "version", "of the format: 1; required");
     for (size_t i = 0; i < N_KEYS; i++) {
         const struct key *k = &keys[i];
+        struct tern_buf help = {0};
         char name[64];
         snprintf(name, sizeof name, "%s.%s", k->section, k->name);
-        fprintf(to, "%-24s %s", name, k->help);
+        tern_buf_puts(&help, k->help);
         for (size_t w = 0; k->words && k->words[w]; w++)
-            fprintf(to, "%s%s", w ? " | " : " (", k->words[w]);
-        fputs(k->words ? ")\n" : "\n", to);
+            tern_buf_printf(&help, "%s%s", w ? " | " : " (", k->words[w]);
+        tern_buf_puts(&help, k->words ? ")" : "");
+        tern_page_item(page, name, help.data);
+        tern_buf_free(&help);
     }
-    fputs("env                      variables for everybody's ranks, between the user's and the\n"
-          "                         profile's: {NAME: value, ...}\n\n"
-          "The plugin reads no file; its settings are arguments on its line in plugstack.conf.\n",
-          to);
+    tern_page_item(page, "env",
+                   "variables for everybody's ranks, between the user's and the profile's: "
+                   "{NAME: value, ...}");
 }

@@ -25,6 +25,8 @@
 #include "core/base/err.h"
 #include "core/recipe/recipe.h"
 
+struct tern_page; /* core/base/page.h */
+
 /* Most variables of `env`; a name has at most 64 bytes and a value 512, so that the plugin, which
  * bounds what it takes over from `tern env`, takes them all over. */
 enum { TERN_SITE_VARS = 64, TERN_SITE_NAME = 64, TERN_SITE_VALUE = 512 };
@@ -63,7 +65,7 @@ void tern_site_free(struct tern_site *site); /* NULL is fine */
  * there is no ledger.dir in either.  Identity and hashes of the recipe are as before. */
 int tern_site_fill(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err);
 
-/* Every key with its meaning, one a line: `tern help site`. */
-void tern_site_describe(FILE *to);
+/* Write every key with its meaning as items of a page of help: `tern help site`. */
+void tern_site_describe(struct tern_page *page);
 
 #endif

@@ -22,7 +22,80 @@ status 0; out_has "ledger.dir"; out_has "plugstack.conf"
 run tern --version
 status 0; grep -qxE 'tern [0-9]+\.[0-9]+\.[0-9]+' out; ok $? "tern says which it is" || cat out
 run tern --help-man
-status 0; out_has ".TH tern 1"; out_has "\"$(tern --version)\"" "and so does its page"
+status 0; out_has ".TH tern 1"; out_has "\"$(tern --version)\"" "tern's man page has the version"
+
+# ---- topics
+run tern help
+status 0 "tern help"; cp out list
+tern --help-topics >pages; [ -s pages ]; ok $? "tern --help-topics lists pages"
+while read -r page; do
+    topic=${page#tern-}; topic=${topic%.*}
+    has list "  $topic " "tern help lists topic $topic"
+    run tern help "$topic"; status 0 "tern help $topic"
+    cp out "$topic.topic"
+    ! grep -q '^@\|^# \| :: ' out; ok $? "tern help $topic: no mark of the text's source is left" || grep '^@\|^# \| :: ' out
+    [ "$(wc -l <out)" -gt 8 ] || [ "$topic" = environment ]; ok $? "tern help $topic is a page"
+done <pages
+for columns in 60 80; do
+    for topic in *.topic; do COLUMNS=$columns tern help "${topic%.topic}" >"$topic.$columns"; done
+done
+for text in list *.topic.80; do
+    wide=$(awk 'length > 80' "$text"); [ -z "$wide" ]; ok $? "${text%.topic.80}: no line over 80 columns" || echo "# $wide"
+done
+for topic in parallel lora precision launch workload env fabric faults recipe site environment; do
+    [ -s $topic.topic ]; ok $? "there is a topic $topic"
+done
+# Every row of a table is on its page.
+rows_on() { # TOPIC ROWS...
+    local topic=$1 row missing=; shift
+    for row in "$@"; do grep -qE -- "^  $row( |\$)" "$topic.topic" || missing="$missing $row"; done
+    [ $# -gt 0 ] && [ -z "$missing" ]; ok $? "tern help $topic has each row of its table" || echo "# missing:$missing"
+}
+# shellcheck disable=SC2046
+if [ -e "$ROOT/core/recipe/keys.c" ]; then
+    keys() { sed -n 's/^    {"\('"$1"'[a-z_.]*\)", KEY_.*/\1/p' "$ROOT/core/recipe/keys.c"; }
+    rows_on recipe version data.train data.stages data.held_out optimizer.betas lora.targets workload.command $(keys '')
+    for section in parallel lora launch workload; do rows_on $section $(keys "$section\\."); done
+    rows_on environment $(sed -n 's/^    {"\(TERN_[A-Z_]*\)".*/\1/p' "$ROOT/core/base/vars.c")
+    rows_on fabric $(sed -n 's/^    {"\(TERN_FABRIC[A-Z_]*\)".*/\1/p' "$ROOT/core/base/vars.c") launch.rails launch.fabric
+fi
+# shellcheck disable=SC2046
+rows_on env $(tern env --list | awk '/^[a-z]/ {print $1}')
+run tern help run.yaml; status 0 "tern help run.yaml"; cmp -s out recipe.topic; ok $? "run.yaml is another name of topic recipe"
+run tern help paralel
+status 2 "tern help of a wrong topic"; err_has "'paralel' is neither a topic nor a tern program; did you mean 'parallel'?"; one_line
+run tern help qqqqqq
+status 2; err_has "'qqqqqq' is neither a topic nor a tern program. "; one_line
+run tern help ledger; status 0; out_has "usage: tern ledger VERB" "tern help NAME is tern NAME -h"
+run tern help ledger list; status 0; out_has "usage: tern ledger list" "tern help NAME VERB is tern NAME VERB -h"
+
+# ---- man pages: of programs, topics and files
+man=${TERN_BUILD:-$ROOT/build}/man
+for page in $(cat pages); do
+    [ -s "$man/man${page##*.}/$page" ] || echo "$page"
+done >missing
+for program in "$BIN"/tern "$BIN"/tern-*; do [ -s "$man/man1/${program##*/}.1" ] || echo "${program##*/}"; done >>missing
+[ ! -s missing ]; ok $? "every program, topic and file has a man page" || cat missing
+date=$(sed -n 's/^#define TERN_RELEASE_DATE "\(.*\)"/\1/p' "$ROOT/core/base/version.h")
+for path in "$man"/man[157]/*; do
+    page=${path##*/} lacks=
+    head -n 1 "$path" | grep -q "^\.TH ${page%.*} ${page##*.} $date " || lacks="$lacks date"
+    sections='NAME DESCRIPTION'
+    case $page in *.1) sections="$sections SYNOPSIS OPTIONS EXAMPLES FILES" ;; esac
+    for section in $sections; do
+        # A heading with a line of text below it.
+        grep -A 1 "^\.SH $section\$" "$path" | tail -n 1 | grep -q . || lacks="$lacks $section"
+    done
+    [ -z "$lacks" ]; ok $? "man page $page is whole" || echo "# lacks:$lacks"
+done
+if command -v groff >/dev/null; then
+    for path in "$man"/man[157]/*; do groff -man -ww -Tutf8 -z "$path" 2>&1; done >complaints
+    [ ! -s complaints ]; ok $? "groff has no warning about a man page" || head complaints
+else skip "groff is not installed"; fi
+if command -v mandoc >/dev/null; then
+    mandoc -T lint -W error "$man"/man[157]/* >complaints 2>&1
+    [ ! -s complaints ]; ok $? "mandoc finds no error in a man page" || head complaints
+else skip "mandoc is not installed"; fi
 
 # Site settings by --config, before the name.
 printf 'version: 1\nledger: {dir: %s/site-ledger}\n' "$WORK" >site.yaml

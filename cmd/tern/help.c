@@ -1,0 +1,127 @@
+#include "cmd/tern/help.h"
+
+#include "core/base/page.h"
+#include "core/base/str.h"
+#include "core/base/vars.h"
+#include "core/env/env.h"
+#include "core/health/health.h"
+#include "core/recipe/recipe.h"
+#include "core/site/site.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct topic topics[] = {
+    {"recipe", "run.yaml", "topics: a run", "the keys of a recipe, run.yaml", topic_recipe, 5},
+    {"parallel", NULL, NULL, "layouts: tensor, sequence, pipeline, ZeRO, recomputation",
+     topic_parallel, 7},
+    {"lora", NULL, NULL, "adapters: LoRA, rsLoRA and DoRA", topic_lora, 7},
+    {"precision", NULL, NULL, "fp32, and bf16 with a master copy", topic_precision, 7},
+    {"launch", NULL, NULL, "how a run starts, stops, goes on, and where its ranks go", topic_launch,
+     7},
+    {"workload", NULL, NULL, "somebody else's trainer: launch, values, checkpoints", topic_workload,
+     7},
+    {"env", NULL, NULL, "profiles of environment variables, and who wins", topic_env, 7},
+    {"faults", NULL, NULL, "what happens when a rank, a node or a disk fails", topic_faults, 7},
+    {"install", NULL, "topics: a site", "build, install, package, remove", topic_install, 7},
+    {"site", "tern.yaml", NULL, "the keys of the site settings, tern.yaml", topic_site, 5},
+    {"checks", NULL, NULL, "the checks of nodes", topic_checks, 7},
+    {"fabric", NULL, NULL, "networks, transports, algorithms, secrecy", topic_fabric, 7},
+    {"environment", "variables", NULL, "the TERN_* variables", topic_environment, 7},
+    {"checkpoint", NULL, "topics: files", "the format of a checkpoint's folder", topic_checkpoint,
+     5},
+    {"token-set", "tds", NULL, "the format of a token set", topic_token_set, 5},
+    {"ledger-files", "spool", NULL, "the ledger on disk: spools, run.db, ledger.db",
+     topic_ledger_files, 5},
+    {"log-files", NULL, NULL, "the format of a rank's log", topic_log_files, 5},
+    {"flight-dump", NULL, NULL, "the format of a rank's dump of the flight recorder",
+     topic_flight_dump, 5},
+};
+enum { N_TOPICS = sizeof topics / sizeof *topics };
+
+const struct topic *topic_at(size_t i)
+{
+    return i < N_TOPICS ? &topics[i] : NULL;
+}
+
+const struct topic *topic_find(const char *name)
+{
+    for (size_t i = 0; i < N_TOPICS; i++) {
+        if (strcmp(topics[i].name, name) == 0 ||
+            (topics[i].also && strcmp(topics[i].also, name) == 0))
+            return &topics[i];
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ tables inside the texts */
+
+/* Variables that begin with `prefix`. */
+static void put_variables(struct tern_page *page, const char *prefix)
+{
+    for (const struct tern_var *v = tern_vars; v->name; v++) {
+        char *help =
+            tern_strf("%s%s%s%s", v->help, *v->def ? " [" : "", v->def, *v->def ? "]" : "");
+        if (tern_str_starts(v->name, prefix))
+            tern_page_item(page, v->name, help);
+        free(help);
+    }
+}
+
+static void put_profiles(struct tern_page *page)
+{
+    const struct tern_env_profile *p;
+
+    for (size_t i = 0; (p = tern_env_profile(i)); i++)
+        tern_page_item(page, p->name, p->summary);
+}
+
+static void put_checks(struct tern_page *page)
+{
+    const struct tern_health_about *c;
+
+    for (size_t i = 0; (c = tern_health_about(i)); i++) {
+        char *text =
+            tern_strf("%s (%s; %s; at most %g s)", c->what, c->stages, c->severity, c->limit_s);
+        tern_page_item(page, c->id, text);
+        free(text);
+    }
+}
+
+/* What a line "@WORDS" of a text stands for. */
+static void insert(struct tern_page *page, const char *words)
+{
+    size_t name = strcspn(words, " ");
+    const char *rest = words + name + (words[name] == ' ');
+
+    if (strncmp(words, "recipe", name) == 0)
+        tern_recipe_describe(page, rest);
+    else if (strncmp(words, "fills", name) == 0)
+        tern_recipe_describe_fills(page);
+    else if (strncmp(words, "site", name) == 0)
+        tern_site_describe(page);
+    else if (strncmp(words, "variables", name) == 0)
+        put_variables(page, rest);
+    else if (strncmp(words, "profiles", name) == 0)
+        put_profiles(page);
+    else if (strncmp(words, "checks", name) == 0)
+        put_checks(page);
+}
+
+void topic_print(FILE *to, const struct topic *t, int columns)
+{
+    struct tern_page page = {.to = to, .columns = columns, .insert = insert};
+    char *name =
+        columns ? tern_strdup(t->name)
+                : tern_strf("tern-%s%s%s", t->name, t->also ? ", " : "", t->also ? t->also : "");
+
+    tern_page_title(&page, name, t->section, t->summary);
+    if (columns == 0)
+        tern_page_heading(&page, "DESCRIPTION");
+    tern_page_text(&page, t->text);
+    if (columns == 0) {
+        tern_page_heading(&page, "SEE ALSO");
+        fputs(".BR tern (1)\n", to);
+    }
+    free(name);
+}

@@ -3,8 +3,8 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ledger/ledger.h"
-#include "core/run/foreign.h"
-#include "core/run/outside.h"
+#include "core/retain/external.h"
+#include "core/retain/offline.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -14,18 +14,18 @@
 
 static bool is_about(const char *file, const char *path)
 {
-    struct tern_run_record r = {0};
-    bool match = tern_run_record_read(file, &r, NULL, NULL) == 0 && (r.verified || r.deleted) &&
+    struct tern_retain_record r = {0};
+    bool match = tern_retain_record_read(file, &r, NULL, NULL) == 0 && (r.verified || r.deleted) &&
                  (strcmp(r.path, path) == 0 || (r.mirror && strcmp(r.mirror, path) == 0));
 
-    tern_run_record_free(&r);
+    tern_retain_record_free(&r);
     return match;
 }
 
 /* The record of `path` or of what it is a copy of; malloc'ed; NULL for none. */
 static char *find_record(const char *dir, const char *path)
 {
-    char *file = tern_run_record_path(dir, path);
+    char *file = tern_retain_record_path(dir, path);
     DIR *d;
 
     if (is_about(file, path))
@@ -63,7 +63,7 @@ static char *record_of_run(const char *path, const char *run, const char *ledger
 
     if (find_run(run, ledger, &home, id, err) < 0)
         return NULL;
-    char *dir = tern_run_foreign_dir(home, id), *real = realpath(path, NULL);
+    char *dir = tern_retain_external_dir(home, id), *real = realpath(path, NULL);
     if (!real)
         tern_err_sys(err, "%s", path);
     else if (!(file = find_record(dir, real)))
@@ -79,16 +79,16 @@ static char *record_of_run(const char *path, const char *run, const char *ledger
 int ckpt_verify_foreign(const char *path, const char *manifest, const char *run, const char *ledger,
                         struct tern_err *err)
 {
-    struct tern_run_record r = {0};
+    struct tern_retain_record r = {0};
     struct tern_tree t = {0};
     char *file = manifest ? tern_strdup(manifest) : record_of_run(path, run, ledger, err);
     int rc = -1;
 
-    if (file && tern_run_record_read(file, &r, &t, err) == 0)
+    if (file && tern_retain_record_read(file, &r, &t, err) == 0)
         rc = tern_tree_verify(path, &t, true, err);
     if (rc == 0)
         printf("%s: good, every byte of %zu files, digest %.12s\n", path, t.n, t.digest);
-    tern_run_record_free(&r);
+    tern_retain_record_free(&r);
     tern_tree_free(&t);
     free(file);
     return rc;
@@ -96,7 +96,7 @@ int ckpt_verify_foreign(const char *path, const char *manifest, const char *run,
 
 int ckpt_mirror(const char *run, const char *ledger, struct tern_err *err)
 {
-    struct tern_run_outside did = {0};
+    struct tern_retain_offline did = {0};
     char id[TERN_ULID_SIZE], *home;
     uint32_t uid;
 
@@ -106,7 +106,7 @@ int ckpt_mirror(const char *run, const char *ledger, struct tern_err *err)
     bool theirs = tern_ledger_home_uid(home, &uid) && uid != geteuid();
     int made = theirs ? tern_err_set(err, TERN_USAGE,
                                      "%s: run %s is another user's, who mirrors it", home, id)
-                      : tern_run_outside(home, id, &did, err);
+                      : tern_retain_run_offline(home, id, &did, err);
     free(home);
     if (made < 0)
         return -1;
@@ -122,6 +122,6 @@ int ckpt_mirror(const char *run, const char *ledger, struct tern_err *err)
                did.mirror ? "verified and has its copy"
                           : "verified (the recipe has no "
                             "checkpoint.mirror)");
-    tern_run_outside_free(&did);
+    tern_retain_offline_free(&did);
     return rc;
 }

@@ -7,7 +7,7 @@
 #include "core/base/vars.h"
 #include "core/inputs/inputs.h"
 #include "core/run/beat.h"
-#include "core/run/keeper.h"
+#include "core/retain/retain.h"
 #include "core/run/later.h"
 #include "core/logs/logs.h"
 #include "core/run/outcome.h"
@@ -28,7 +28,7 @@
 
 enum {
     /* For the last checkpoints of a run that is done: seconds of all its nodes together, which wait
-     * for one process that could do its work elsewhere (outside.h).  A minute is no loss. */
+     * for one process that could do its work elsewhere (offline.h).  A minute is no loss. */
     KEEP_DONE_NODE_S = 900,
     KEEP_DONE_MIN_S = 60,
     KEEP_ENDED_S = 5, /* another attempt takes them up */
@@ -308,19 +308,19 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
 }
 
 /* Who looks after the checkpoints that the ranks write. */
-static int start_keeper(struct tern_run_attempt *a, struct tern_run_keeper *keeper,
+static int start_keeper(struct tern_run_attempt *a, struct tern_retain *keeper,
                         struct tern_err *err)
 {
-    struct tern_run_keeper_options o;
+    struct tern_retain_options o;
 
     if (strcmp(a->kind, "train") != 0) { /* others write nothing that is to be kept */
-        *keeper = (struct tern_run_keeper){.stop = -1};
+        *keeper = (struct tern_retain){.stop = -1};
         return 0;
     }
-    tern_run_keeper_options(a->o->recipe, &o);
+    tern_retain_options_read(a->o->recipe, &o);
     o.run_id = a->id;
     o.attempt = a->number;
-    return tern_run_keeper_start(keeper, &o, err);
+    return tern_retain_start(keeper, &o, err);
 }
 
 /* Ranks whose operations failed have left what they called last. */
@@ -365,7 +365,8 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
 {
     struct tern_run_ranks ranks = {.old_mask = a->old_mask};
     struct tern_run_facts facts = {0};
-    struct tern_run_keeper keeper;
+    struct tern_retain keeper;
+    sigset_t ends;
     struct tern_run_beacon beacon;
     struct tern_run_watch w = {
         .ranks = &ranks,
@@ -398,7 +399,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         w.meeting = tern_rendezvous_open(a->place.slurm ? "0.0.0.0" : "127.0.0.1",
                                          (int)(a->place.nodes * a->place.ranks_per_node), err);
         if (!w.meeting) {
-            tern_run_keeper_finish(&keeper, 0, false, NULL);
+            tern_retain_finish(&keeper, 0, false, NULL, NULL);
             a->command = as_given;
             tern_recipe_words_free(filled);
             return -1;
@@ -439,8 +440,9 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
     a->command = as_given;
     tern_recipe_words_free(filled);
     const bool done = result->status == TERN_OK;
-    tern_run_keeper_finish(&keeper, done ? keep_seconds(a->place.nodes) : KEEP_ENDED_S, done,
-                           a->claim);
+    tern_run_watch_stop_signals(&ends);
+    tern_retain_finish(&keeper, done ? keep_seconds(a->place.nodes) : KEEP_ENDED_S, done, a->claim,
+                       &ends);
     return 0;
 }
 

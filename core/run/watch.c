@@ -39,6 +39,13 @@ void tern_run_watch_signals(sigset_t *set)
         sigaddset(set, signals[i]);
 }
 
+void tern_run_watch_stop_signals(sigset_t *set)
+{
+    tern_run_watch_signals(set);
+    sigdelset(set, SIGCHLD);
+    sigdelset(set, SIGUSR2); /* a look at ranks that are gone */
+}
+
 static pid_t fold_start(const char *ledger_dir, const char *run_id, bool told)
 {
     struct tern_err err = {0};
@@ -132,8 +139,7 @@ static bool reap(struct tern_run_watch *w, struct folder *f)
     while ((pid = ended(r)) > 0 && waitpid(pid, &status, 0) == pid) {
         if (pid == f->pid)
             fold_ended(f, status);
-        if (tern_run_keeper_reaped(w->keeper, pid, status) ||
-            tern_run_limit_reaped(&w->limit, pid) ||
+        if (tern_retain_reaped(w->keeper, pid, status) || tern_run_limit_reaped(&w->limit, pid) ||
             tern_run_stuck_reaped(&w->stuck, w->ranks, pid, status))
             continue;
         for (size_t i = 0; i < r->n; i++) {

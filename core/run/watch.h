@@ -8,7 +8,7 @@
 #include "core/fabric/fabric.h"
 #include "core/ledger/ledger.h"
 #include "core/run/beacon.h"
-#include "core/run/keeper.h"
+#include "core/retain/retain.h"
 #include "core/run/launch.h"
 #include "core/run/limit.h"
 #include "core/run/stuck.h"
@@ -21,7 +21,7 @@ struct tern_run_watch {
     const char *checkpoint_dir;      /* NULL likewise */
     const char *ledger_dir;
     const char *run_id;
-    struct tern_run_keeper *keeper; /* told when it has ended */
+    struct tern_retain *keeper;     /* told when it has ended */
     struct tern_run_stuck stuck;    /* its logs are given */
     struct tern_run_limit limit;    /* its attempt is given */
     struct tern_run_beacon *beacon; /* answers the ranks' nodes */
@@ -42,6 +42,8 @@ enum tern_run_wish tern_run_watch_wish(int asked, int64_t since_ns, int sig);
 
 /* The signals that the supervisor reads. */
 void tern_run_watch_signals(sigset_t *set);
+/* Those of them that end what follows the ranks. */
+void tern_run_watch_stop_signals(sigset_t *set);
 /* Returns when no rank is left. */
 void tern_run_watch(struct tern_run_watch *w);
 /* The fold after the last record, for at most a minute. */

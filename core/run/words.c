@@ -4,7 +4,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/run/foreign.h"
+#include "core/retain/external.h"
 #include "core/slurm/slurm.h"
 
 #include <arpa/inet.h>
@@ -251,7 +251,7 @@ static int add_mount(struct mounts *m, const char *dir, struct tern_err *err)
 /* The folder of the checkpoints that `pattern` finds. */
 static char *glob_folder(const char *pattern)
 {
-    size_t n = pattern ? tern_run_foreign_fixed(pattern) : 0;
+    size_t n = pattern ? tern_retain_external_fixed(pattern) : 0;
 
     return n > 1 ? tern_strf("%.*s", (int)(n - 1), pattern) : NULL;
 }

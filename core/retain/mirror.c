@@ -1,4 +1,4 @@
-#include "core/run/keep.h"
+#include "core/retain/look.h"
 
 #include "core/base/again.h"
 #include "core/base/clock.h"
@@ -19,21 +19,21 @@
 #include <sys/statvfs.h>
 
 /* Trouble, said once. */
-static void complain(struct tern_run_keep *k, const char *text)
+static void complain(struct tern_retain_look *k, const char *text)
 {
     struct tern_err err = {0};
     const struct tern_ledger_event e = {.kind = "checkpoint", .severity = "warn", .text = text};
 
     tern_warn("%s", text);
-    if (tern_ledger_spool_event(tern_run_keep_spool(k), &e, &err) < 0)
+    if (tern_ledger_spool_event(tern_retain_look_spool(k), &e, &err) < 0)
         tern_warn("%s", err.text);
 }
 
-void tern_run_keep_doing(struct tern_run_keep *k, const char *what, const char *path,
-                         const char *to)
+void tern_retain_look_report(struct tern_retain_look *k, const char *what, const char *path,
+                             const char *to)
 {
     if (k->doing)
-        snprintf(k->doing, TERN_RUN_KEEPER_DOING, "%s %.400s%s%.400s", what, path, to ? " to " : "",
+        snprintf(k->doing, TERN_RETAIN_DOING, "%s %.400s%s%.400s", what, path, to ? " to " : "",
                  to ? to : "");
 }
 
@@ -43,12 +43,12 @@ static const int64_t minute = 60 * (int64_t)1000000000;
 
 enum { RETRY_DOUBLED = 6 }; /* from a minute to an hour */
 
-static bool is_due(const struct tern_run_keep *k, const struct tern_run_keep_retry *r)
+static bool is_due(const struct tern_retain_look *k, const struct tern_retain_retry *r)
 {
     return k->last || tern_clock_boot_ns() >= r->at_ns;
 }
 
-static void try_later(struct tern_run_keep_retry *r)
+static void try_later(struct tern_retain_retry *r)
 {
     r->at_ns = tern_clock_boot_ns() + (r->times < RETRY_DOUBLED ? minute << r->times : 60 * minute);
     r->times++;
@@ -56,23 +56,23 @@ static void try_later(struct tern_run_keep_retry *r)
 
 /* ------------------------------------------------------------------ verifying, mirroring */
 
-static void verify(struct tern_run_keep *k, struct tern_run_keep_item *i)
+static void verify(struct tern_retain_look *k, struct tern_retain_item *i)
 {
     struct tern_tree t = {0};
     struct tern_err err = {0};
     char text[1100];
 
-    tern_run_keep_doing(k, "verifying", i->r.path, NULL);
+    tern_retain_look_report(k, "verifying", i->r.path, NULL);
     if (tern_tree_take(i->r.path, &t, &err) == 0) {
         i->r.bytes = t.bytes;
         i->r.files = t.n;
         memcpy(i->r.digest, t.digest, sizeof i->r.digest);
         i->r.verified = true;
-        i->r.verified = tern_run_record_write(k->dir, &i->r, &t, &err) == 0;
+        i->r.verified = tern_retain_record_write(k->dir, &i->r, &t, &err) == 0;
         tern_tree_free(&t);
     }
     if (i->r.verified) {
-        tern_run_keep_item_row(k, i, "verified");
+        tern_retain_look_add_item(k, i, "verified");
         return;
     }
     if (err.code == TERN_TEMPFAIL) { /* it is being written again, or the storage hiccups */
@@ -86,7 +86,7 @@ static void verify(struct tern_run_keep *k, struct tern_run_keep_item *i)
 }
 
 /* Where a folder is put together or taken apart: beside `path`, hidden, this run's alone. */
-static char *beside(const struct tern_run_keep *k, const char *path, const char *what)
+static char *beside(const struct tern_retain_look *k, const char *path, const char *what)
 {
     char *dir = tern_fs_dirname(path);
     char *to = tern_strf("%s/.%s.%s.%s", dir, tern_fs_basename(path), k->o.run_id, what);
@@ -96,7 +96,7 @@ static char *beside(const struct tern_run_keep *k, const char *path, const char 
 }
 
 /* Remove a folder so that no moment shows half of it. */
-static int take_away(const struct tern_run_keep *k, const char *path, struct tern_err *err)
+static int take_away(const struct tern_retain_look *k, const char *path, struct tern_err *err)
 {
     char *trash = beside(k, path, "trash");
     int rc = tern_fs_remove_tree(trash, err);
@@ -135,7 +135,7 @@ static int check_room(const char *to, uint64_t bytes, struct tern_err *err)
 
 /* Copy `from`, whose files are `t`, to `to`.  What lies there is kept if it is the same (a keeper
  * was ended just then), goes if `replace`, and is an error else. */
-static int mirror_to(struct tern_run_keep *k, const char *from, const struct tern_tree *t,
+static int mirror_to(struct tern_retain_look *k, const char *from, const struct tern_tree *t,
                      const char *to, bool replace, struct tern_err *err)
 {
     struct stat st;
@@ -153,22 +153,22 @@ static int mirror_to(struct tern_run_keep *k, const char *from, const struct ter
     }
     if (check_room(to, t->bytes, err) < 0)
         return -1;
-    char *aside = beside(k, to, k->o.outside ? TERN_RUN_KEEP_OUTSIDE : TERN_RUN_KEEP_INSIDE);
+    char *aside = beside(k, to, k->o.offline ? TERN_RETAIN_COPY_OFFLINE : TERN_RETAIN_COPY_ONLINE);
     int rc = tern_tree_copy(from, t, aside, to, err);
     free(aside);
     return rc;
 }
 
-static void mirror(struct tern_run_keep *k, struct tern_run_keep_item *i)
+static void mirror(struct tern_retain_look *k, struct tern_retain_item *i)
 {
-    struct tern_run_record old = {0};
+    struct tern_retain_record old = {0};
     struct tern_tree t = {0};
     struct tern_err err = {0};
-    char *file = tern_run_record_path(k->dir, i->r.path);
+    char *file = tern_retain_record_path(k->dir, i->r.path);
     char *to = tern_fs_join(k->o.mirror, i->r.name), text[1100];
 
-    tern_run_keep_doing(k, "copying", i->r.path, to);
-    int rc = tern_run_record_read(file, &old, &t, &err);
+    tern_retain_look_report(k, "copying", i->r.path, to);
+    int rc = tern_retain_record_read(file, &old, &t, &err);
     if (rc == 0)
         rc = mirror_to(k, i->r.path, &t, to, i->r.replaces && strcmp(i->r.replaces, to) == 0, &err);
     if (rc == 0) {
@@ -177,9 +177,9 @@ static void mirror(struct tern_run_keep *k, struct tern_run_keep_item *i)
         i->r.mirror = to;
         to = NULL;
         k->copied++;
-        tern_run_keep_row(k, i->r.mirror, i->r.step, "verified", i->r.bytes, i->r.files,
-                          i->r.digest);
-        rc = tern_run_record_write(k->dir, &i->r, &t, &err);
+        tern_retain_look_add_row(k, i->r.mirror, i->r.step, "verified", i->r.bytes, i->r.files,
+                                 i->r.digest);
+        rc = tern_retain_record_write(k->dir, &i->r, &t, &err);
     }
     if (rc < 0)
         try_later(&i->retry);
@@ -189,7 +189,7 @@ static void mirror(struct tern_run_keep *k, struct tern_run_keep_item *i)
                  i->r.step, err.text);
         complain(k, text);
     }
-    tern_run_record_free(&old);
+    tern_retain_record_free(&old);
     tern_tree_free(&t);
     free(file);
     free(to);
@@ -197,7 +197,7 @@ static void mirror(struct tern_run_keep *k, struct tern_run_keep_item *i)
 
 /* ------------------------------------------------------------------ pruning */
 
-static void prune_one(struct tern_run_keep *k, struct tern_run_keep_item *i)
+static void prune_one(struct tern_retain_look *k, struct tern_retain_item *i)
 {
     struct tern_err err = {0};
 
@@ -205,9 +205,9 @@ static void prune_one(struct tern_run_keep *k, struct tern_run_keep_item *i)
         tern_warn("%s", err.text);
         return;
     }
-    tern_run_keep_item_row(k, i, "deleted");
+    tern_retain_look_add_item(k, i, "deleted");
     i->r.deleted = true;
-    if (tern_run_keep_rewrite(k, i, &err) < 0)
+    if (tern_retain_look_rewrite(k, i, &err) < 0)
         tern_warn("%s", err.text);
 }
 
@@ -225,13 +225,13 @@ static bool holds(const char *path, const char *what)
 /* What `tern metric checkpoint=DIR` registered may go where the recipe has no glob that says what
  * may.  A trainer may register anything, so only a folder that has its step in its name, was made
  * since the run began and holds nothing else of the run. */
-static bool is_disposable(const struct tern_run_keep *k, const struct tern_run_keep_item *i)
+static bool is_disposable(const struct tern_retain_look *k, const struct tern_retain_item *i)
 {
     const char *const others[] = {".", k->o.ledger_dir, k->o.mirror};
     char *began = tern_fs_join(k->dir, "before.json");
     struct stat run, st;
     bool fine =
-        !k->o.glob && tern_run_foreign_step(i->r.name) == i->r.step &&
+        !k->o.glob && tern_retain_external_step(i->r.name) == i->r.step &&
         TERN_AGAIN(stat(began, &run)) == 0 && TERN_AGAIN(lstat(i->r.path, &st)) == 0 &&
         S_ISDIR(st.st_mode) &&
         (st.st_mtim.tv_sec > run.st_mtim.tv_sec ||
@@ -247,14 +247,14 @@ static bool is_disposable(const struct tern_run_keep *k, const struct tern_run_k
 
 static int by_item_step(const void *a, const void *b)
 {
-    const struct tern_run_keep_item *x = a, *y = b;
+    const struct tern_retain_item *x = a, *y = b;
 
     if (x->r.step != y->r.step)
         return x->r.step < y->r.step ? -1 : 1;
     return strcmp(x->r.path, y->r.path);
 }
 
-static void prune(struct tern_run_keep *k)
+static void prune(struct tern_retain_look *k)
 {
     int64_t *step = calloc(k->n + 1, sizeof *step);
     bool *may = calloc(k->n + 1, sizeof *may), *drop = calloc(k->n + 1, sizeof *drop);
@@ -265,13 +265,13 @@ static void prune(struct tern_run_keep *k)
                  (k->item[i].r.in_glob || is_disposable(k, &k->item[i]));
     }
     if (step && may && drop) {
-        tern_run_foreign_choose(step, may, k->n, k->o.keep, k->o.keep_every, drop);
+        tern_retain_external_choose(step, may, k->n, k->o.keep, k->o.keep_every, drop);
         for (size_t i = 0; i < k->n; i++)
             if (drop[i])
                 prune_one(k, &k->item[i]);
         for (size_t i = k->n; i-- > 0;)
             if (k->item[i].r.deleted)
-                tern_run_keep_drop(k, &k->item[i]);
+                tern_retain_look_drop(k, &k->item[i]);
     }
     free(step);
     free(may);
@@ -293,11 +293,11 @@ static void sweep_folder(const char *dir, const char *end)
         closedir(d);
 }
 
-void tern_run_keep_sweep(const struct tern_run_keep *k, bool copies)
+void tern_retain_look_sweep(const struct tern_retain_look *k, bool copies)
 {
     const char *what = !copies        ? "trash"
-                       : k->o.outside ? TERN_RUN_KEEP_OUTSIDE
-                                      : TERN_RUN_KEEP_INSIDE;
+                       : k->o.offline ? TERN_RETAIN_COPY_OFFLINE
+                                      : TERN_RETAIN_COPY_ONLINE;
     char *end = tern_strf(".%s.%s", k->o.run_id, what), *last = NULL;
 
     for (size_t i = 0; !copies && i < k->n; i++) {
@@ -316,7 +316,7 @@ void tern_run_keep_sweep(const struct tern_run_keep *k, bool copies)
 /* ------------------------------------------------------------------ tern's own checkpoints */
 
 /* NULL when nothing is known of it. */
-static struct tern_run_keep_own *find_own(struct tern_run_keep *k, const char *path)
+static struct tern_retain_own *find_own(struct tern_retain_look *k, const char *path)
 {
     for (size_t i = 0; i < k->n_own; i++)
         if (strcmp(k->own[i].path, path) == 0)
@@ -324,18 +324,18 @@ static struct tern_run_keep_own *find_own(struct tern_run_keep *k, const char *p
     return NULL;
 }
 
-static void own_failed(struct tern_run_keep *k, const struct tern_ckpt_entry *c, const char *why)
+static void own_failed(struct tern_retain_look *k, const struct tern_ckpt_entry *c, const char *why)
 {
-    struct tern_run_keep_own *o = find_own(k, c->path);
+    struct tern_retain_own *o = find_own(k, c->path);
     char text[1100];
 
     if (!o) {
-        struct tern_run_keep_own *more = reallocarray(k->own, k->n_own + 1, sizeof *more);
+        struct tern_retain_own *more = reallocarray(k->own, k->n_own + 1, sizeof *more);
         if (!more)
             return;
         k->own = more;
         o = &k->own[k->n_own++];
-        *o = (struct tern_run_keep_own){.path = tern_strdup(c->path)};
+        *o = (struct tern_retain_own){.path = tern_strdup(c->path)};
         snprintf(text, sizeof text, "the checkpoint of step %" PRIu64 " has no mirror: %s", c->step,
                  why);
         complain(k, text);
@@ -344,7 +344,7 @@ static void own_failed(struct tern_run_keep *k, const struct tern_ckpt_entry *c,
 }
 
 /* Is what lies there a checkpoint of this run? */
-static bool of_this_run(const struct tern_run_keep *k, const char *path)
+static bool of_this_run(const struct tern_retain_look *k, const char *path)
 {
     struct tern_ckpt *c = tern_ckpt_open(path, NULL);
     const char *run = c ? json_string_value(json_object_get(tern_ckpt_meta(c), "run")) : NULL;
@@ -357,7 +357,7 @@ static bool of_this_run(const struct tern_run_keep *k, const char *path)
 /* Was the step set aside as damaged and trained again, so that its mirror is of the damaged one?
  * Asked once the new one is there, whose trainer set the old one aside first: a list that was begun
  * before may show neither. */
-static bool is_made_again(const struct tern_run_keep *k, const struct tern_ckpt_entry *c)
+static bool is_made_again(const struct tern_retain_look *k, const struct tern_ckpt_entry *c)
 {
     struct tern_ckpt_entry *have = NULL;
     size_t n = 0;
@@ -371,13 +371,13 @@ static bool is_made_again(const struct tern_run_keep *k, const struct tern_ckpt_
     return again;
 }
 
-static int mirror_own(struct tern_run_keep *k, const struct tern_ckpt_entry *c)
+static int mirror_own(struct tern_retain_look *k, const struct tern_ckpt_entry *c)
 {
     struct tern_tree t = {0};
     struct tern_err err = {0};
     char *to = tern_fs_join(k->o.mirror, tern_fs_basename(c->path));
 
-    tern_run_keep_doing(k, "copying", c->path, to);
+    tern_retain_look_report(k, "copying", c->path, to);
     int rc = check_room(to, c->bytes, &err);
     if (rc == 0)
         rc = tern_tree_take(c->path, &t, &err);
@@ -387,7 +387,8 @@ static int mirror_own(struct tern_run_keep *k, const struct tern_ckpt_entry *c)
     const bool gone = rc < 0 && !tern_fs_exists(c->path);
     if (rc == 0) {
         k->copied++;
-        tern_run_keep_row(k, to, (int64_t)c->step, "verified", c->bytes, c->shards, c->digest);
+        tern_retain_look_add_row(k, to, (int64_t)c->step, "verified", c->bytes, c->shards,
+                                 c->digest);
     } else if (!gone) {
         own_failed(k, c, err.text);
     }
@@ -396,7 +397,7 @@ static int mirror_own(struct tern_run_keep *k, const struct tern_ckpt_entry *c)
     return gone ? 0 : rc;
 }
 
-static void keep_own(struct tern_run_keep *k)
+static void keep_own(struct tern_retain_look *k)
 {
     struct tern_ckpt_entry *have = NULL, *there = NULL;
     size_t n = 0, m = 0;
@@ -411,7 +412,7 @@ static void keep_own(struct tern_run_keep *k)
         for (size_t j = 0; j < m && !done; j++)
             done = there[j].state == TERN_CKPT_GOOD && there[j].step == have[i].step &&
                    strcmp(there[j].digest, have[i].digest) == 0;
-        const struct tern_run_keep_own *o = done ? NULL : find_own(k, have[i].path);
+        const struct tern_retain_own *o = done ? NULL : find_own(k, have[i].path);
         if (!done && (!o || is_due(k, &o->retry)))
             done = mirror_own(k, &have[i]) == 0;
         k->left += !done;
@@ -420,12 +421,12 @@ static void keep_own(struct tern_run_keep *k)
     tern_ckpt_list_free(there, m);
 }
 
-static void keep_foreign(struct tern_run_keep *k)
+static void keep_foreign(struct tern_retain_look *k)
 {
     if (k->n)
         qsort(k->item, k->n, sizeof *k->item, by_item_step);
     for (size_t n = k->n; n-- > 0;) { /* the newest matters most */
-        struct tern_run_keep_item *i = &k->item[n];
+        struct tern_retain_item *i = &k->item[n];
         if (is_due(k, &i->retry)) {
             if (!i->r.verified && !i->bad)
                 verify(k, i);
@@ -438,7 +439,7 @@ static void keep_foreign(struct tern_run_keep *k)
     prune(k);
 }
 
-void tern_run_keep_work(struct tern_run_keep *k)
+void tern_retain_look_work(struct tern_retain_look *k)
 {
     k->left = k->bad = 0;
     if (k->o.own_dir)
@@ -446,6 +447,6 @@ void tern_run_keep_work(struct tern_run_keep *k)
     else
         keep_foreign(k);
     if (k->left == 0 && !k->swept)
-        tern_run_keep_sweep(k, true);
+        tern_retain_look_sweep(k, true);
     k->swept = k->left == 0;
 }

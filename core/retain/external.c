@@ -1,4 +1,4 @@
-#include "core/run/foreign.h"
+#include "core/retain/external.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
@@ -19,7 +19,7 @@
 
 /* ------------------------------------------------------------------ finding */
 
-int64_t tern_run_foreign_step(const char *name)
+int64_t tern_retain_external_step(const char *name)
 {
     const char *base = tern_fs_basename(name), *end = base + strlen(base);
     int64_t step;
@@ -36,7 +36,7 @@ int64_t tern_run_foreign_step(const char *name)
     return tern_str_int(digits, 0, INT64_MAX, &step) < 0 ? -1 : step;
 }
 
-size_t tern_run_foreign_fixed(const char *pattern)
+size_t tern_retain_external_fixed(const char *pattern)
 {
     size_t n = strcspn(pattern, "*?[\\");
 
@@ -57,7 +57,7 @@ static size_t slashes(const char *s, size_t n)
 /* The parts of a match that come after the pattern's fixed ones. */
 static const char *name_part(const char *pattern, const char *path)
 {
-    for (size_t skip = slashes(pattern, tern_run_foreign_fixed(pattern)); skip; skip--) {
+    for (size_t skip = slashes(pattern, tern_retain_external_fixed(pattern)); skip; skip--) {
         const char *slash = strchr(path, '/');
         if (!slash)
             break;
@@ -72,8 +72,8 @@ static bool is_absent(int why)
     return why == ENOENT || why == ENOTDIR;
 }
 
-int tern_run_foreign_there(const char *path, const char *marker, struct stat *st,
-                           struct tern_err *err)
+int tern_retain_external_there(const char *path, const char *marker, struct stat *st,
+                               struct tern_err *err)
 {
     char *file = tern_strf("%s/%s", path, marker ? marker : ".");
     int rc = TERN_AGAIN(lstat(path, st));
@@ -87,13 +87,13 @@ int tern_run_foreign_there(const char *path, const char *marker, struct stat *st
 }
 
 /* Is it one?  Fills `f` but for its name; 0: it is not; -1: who knows. */
-static int look(const char *path, const char *marker, struct tern_run_found *f,
+static int look(const char *path, const char *marker, struct tern_retain_found *f,
                 struct tern_err *err)
 {
     struct stat st;
-    int rc = tern_run_foreign_there(path, marker, &st, err);
+    int rc = tern_retain_external_there(path, marker, &st, err);
 
-    if (rc <= 0 || (f->step = tern_run_foreign_step(path)) < 0)
+    if (rc <= 0 || (f->step = tern_retain_external_step(path)) < 0)
         return rc < 0 ? -1 : 0;
     f->path = realpath(path, NULL);
     if (!f->path)
@@ -105,7 +105,7 @@ static int look(const char *path, const char *marker, struct tern_run_found *f,
 
 static int by_step(const void *a, const void *b)
 {
-    const struct tern_run_found *x = a, *y = b;
+    const struct tern_retain_found *x = a, *y = b;
 
     if (x->step != y->step)
         return x->step < y->step ? -1 : 1;
@@ -125,12 +125,12 @@ static int on_error(const char *path, int why)
     return 1;
 }
 
-int tern_run_foreign_find(const char *pattern, const char *marker, struct tern_run_founds *out,
-                          struct tern_err *err)
+int tern_retain_external_find(const char *pattern, const char *marker,
+                              struct tern_retain_founds *out, struct tern_err *err)
 {
     glob_t g = {0};
 
-    *out = (struct tern_run_founds){0};
+    *out = (struct tern_retain_founds){0};
     if (!pattern || !marker)
         return 0;
     int rc = glob(pattern, GLOB_NOSORT, on_error, &g);
@@ -144,9 +144,9 @@ int tern_run_foreign_find(const char *pattern, const char *marker, struct tern_r
         rc = -1;
         goto done;
     }
-    if (g.gl_pathc > TERN_RUN_FOREIGN_MAX) {
+    if (g.gl_pathc > TERN_RETAIN_EXTERNAL_MAX) {
         rc = tern_err_set(err, TERN_USAGE, "%s: matches %zu folders; at most %d are watched",
-                          pattern, g.gl_pathc, (int)TERN_RUN_FOREIGN_MAX);
+                          pattern, g.gl_pathc, (int)TERN_RETAIN_EXTERNAL_MAX);
         goto done;
     }
     out->v = tern_alloc(g.gl_pathc, sizeof *out->v, "checkpoints", err);
@@ -171,27 +171,27 @@ int tern_run_foreign_find(const char *pattern, const char *marker, struct tern_r
         qsort(out->v, out->n, sizeof *out->v, by_step);
 done:
     if (rc < 0)
-        tern_run_foreign_free(out);
+        tern_retain_external_free(out);
     free(unreadable);
     unreadable = NULL;
     globfree(&g);
     return rc;
 }
 
-void tern_run_foreign_free(struct tern_run_founds *f)
+void tern_retain_external_free(struct tern_retain_founds *f)
 {
     for (size_t i = 0; i < f->n; i++) {
         free(f->v[i].path);
         free(f->v[i].name);
     }
     free(f->v);
-    *f = (struct tern_run_founds){0};
+    *f = (struct tern_retain_founds){0};
 }
 
 /* ------------------------------------------------------------------ choosing */
 
-void tern_run_foreign_choose(const int64_t *step, const bool *may, size_t n, int64_t keep,
-                             int64_t keep_every, bool *drop)
+void tern_retain_external_choose(const int64_t *step, const bool *may, size_t n, int64_t keep,
+                                 int64_t keep_every, bool *drop)
 {
     int64_t kept = 0;
 
@@ -209,12 +209,12 @@ void tern_run_foreign_choose(const int64_t *step, const bool *may, size_t n, int
 
 /* ------------------------------------------------------------------ what is written down */
 
-char *tern_run_foreign_dir(const char *ledger_dir, const char *run_id)
+char *tern_retain_external_dir(const char *ledger_dir, const char *run_id)
 {
     return tern_strf("%s/runs/%s/foreign", ledger_dir, run_id);
 }
 
-char *tern_run_record_path(const char *dir, const char *checkpoint)
+char *tern_retain_record_path(const char *dir, const char *checkpoint)
 {
     uint8_t digest[TERN_SHA256_BYTES];
     char hex[TERN_SHA256_HEX];
@@ -231,11 +231,11 @@ static void set_text(json_t *j, const char *key, const char *text)
         json_object_set_new(j, key, json_string(text));
 }
 
-int tern_run_record_write(const char *dir, const struct tern_run_record *r,
-                          const struct tern_tree *t, struct tern_err *err)
+int tern_retain_record_write(const char *dir, const struct tern_retain_record *r,
+                             const struct tern_tree *t, struct tern_err *err)
 {
     json_t *j = tern_tree_json(t);
-    char *path = tern_run_record_path(dir, r->path), *text = NULL;
+    char *path = tern_retain_record_path(dir, r->path), *text = NULL;
     int rc = -1;
 
     json_object_set_new(j, "version", json_integer(1));
@@ -265,8 +265,8 @@ static char *get_text(const json_t *j, const char *key)
     return s ? tern_strdup(s) : NULL;
 }
 
-int tern_run_record_read(const char *file, struct tern_run_record *r, struct tern_tree *t,
-                         struct tern_err *err)
+int tern_retain_record_read(const char *file, struct tern_retain_record *r, struct tern_tree *t,
+                            struct tern_err *err)
 {
     struct tern_tree tree = {0};
     json_t *j = tern_json_load(file, RECORD_BYTES, err);
@@ -280,7 +280,7 @@ int tern_run_record_read(const char *file, struct tern_run_record *r, struct ter
     const bool verified = state && strcmp(state, "verified") == 0;
     if ((verified || !digest || *digest) && tern_tree_parse(j, file, &tree, err) < 0)
         goto done;
-    *r = (struct tern_run_record){
+    *r = (struct tern_retain_record){
         .path = get_text(j, "path"),
         .name = get_text(j, "name"),
         .step = json_integer_value(json_object_get(j, "step")),
@@ -295,7 +295,7 @@ int tern_run_record_read(const char *file, struct tern_run_record *r, struct ter
     memcpy(r->digest, tree.digest, sizeof r->digest);
     if (!r->path || !r->name || !written || strlen(written) >= sizeof r->written ||
         json_integer_value(json_object_get(j, "version")) != 1) {
-        tern_run_record_free(r);
+        tern_retain_record_free(r);
         tern_err_set(err, TERN_USAGE, "%s: is no record of a checkpoint (version 1)", file);
         goto done;
     }
@@ -311,11 +311,11 @@ done:
     return rc;
 }
 
-void tern_run_record_free(struct tern_run_record *r)
+void tern_retain_record_free(struct tern_retain_record *r)
 {
     free(r->path);
     free(r->name);
     free(r->mirror);
     free(r->replaces);
-    *r = (struct tern_run_record){0};
+    *r = (struct tern_retain_record){0};
 }

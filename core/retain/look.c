@@ -1,4 +1,4 @@
-#include "core/run/keep.h"
+#include "core/retain/look.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
@@ -15,7 +15,7 @@ enum { BEFORE_BYTES = 64 << 20 };
 
 /* ------------------------------------------------------------------ the ledger's rows */
 
-struct tern_ledger_spool *tern_run_keep_spool(struct tern_run_keep *k)
+struct tern_ledger_spool *tern_retain_look_spool(struct tern_retain_look *k)
 {
     struct tern_err err = {0};
 
@@ -28,8 +28,8 @@ struct tern_ledger_spool *tern_run_keep_spool(struct tern_run_keep *k)
     return k->spool;
 }
 
-void tern_run_keep_row(struct tern_run_keep *k, const char *path, int64_t step, const char *state,
-                       uint64_t bytes, size_t files, const char *digest)
+void tern_retain_look_add_row(struct tern_retain_look *k, const char *path, int64_t step,
+                              const char *state, uint64_t bytes, size_t files, const char *digest)
 {
     struct tern_err err = {0};
     const struct tern_ledger_checkpoint c = {
@@ -41,19 +41,19 @@ void tern_run_keep_row(struct tern_run_keep *k, const char *path, int64_t step, 
         .state = state,
     };
 
-    if (tern_ledger_spool_checkpoint(tern_run_keep_spool(k), &c, &err) < 0)
+    if (tern_ledger_spool_checkpoint(tern_retain_look_spool(k), &c, &err) < 0)
         tern_warn("%s", err.text);
 }
 
-void tern_run_keep_item_row(struct tern_run_keep *k, const struct tern_run_keep_item *i,
-                            const char *state)
+void tern_retain_look_add_item(struct tern_retain_look *k, const struct tern_retain_item *i,
+                               const char *state)
 {
-    tern_run_keep_row(k, i->r.path, i->r.step, state, i->r.bytes, i->r.files, i->r.digest);
+    tern_retain_look_add_row(k, i->r.path, i->r.step, state, i->r.bytes, i->r.files, i->r.digest);
 }
 
 /* ------------------------------------------------------------------ what is known */
 
-static struct tern_run_keep_item *find_item(struct tern_run_keep *k, const char *path)
+static struct tern_retain_item *find_item(struct tern_retain_look *k, const char *path)
 {
     for (size_t i = 0; i < k->n; i++)
         if (strcmp(k->item[i].r.path, path) == 0)
@@ -62,13 +62,13 @@ static struct tern_run_keep_item *find_item(struct tern_run_keep *k, const char 
 }
 
 /* NULL when there are too many. */
-static struct tern_run_keep_item *new_item(struct tern_run_keep *k, const char *path,
-                                           const char *name, int64_t step)
+static struct tern_retain_item *new_item(struct tern_retain_look *k, const char *path,
+                                         const char *name, int64_t step)
 {
     if (k->n == k->cap) {
         size_t cap = k->cap ? 2 * k->cap : 32;
         void *more =
-            cap > 4 * TERN_RUN_FOREIGN_MAX ? NULL : reallocarray(k->item, cap, sizeof *k->item);
+            cap > 4 * TERN_RETAIN_EXTERNAL_MAX ? NULL : reallocarray(k->item, cap, sizeof *k->item);
         if (!more) {
             tern_warn("%s: too many checkpoints to look after", path);
             return NULL;
@@ -76,39 +76,39 @@ static struct tern_run_keep_item *new_item(struct tern_run_keep *k, const char *
         k->item = more;
         k->cap = cap;
     }
-    struct tern_run_keep_item *i = &k->item[k->n++];
-    *i = (struct tern_run_keep_item){
+    struct tern_retain_item *i = &k->item[k->n++];
+    *i = (struct tern_retain_item){
         .r = {.path = tern_strdup(path), .name = tern_strdup(name), .step = step}};
     return i;
 }
 
-void tern_run_keep_drop(struct tern_run_keep *k, struct tern_run_keep_item *i)
+void tern_retain_look_drop(struct tern_retain_look *k, struct tern_retain_item *i)
 {
-    tern_run_record_free(&i->r);
+    tern_retain_record_free(&i->r);
     *i = k->item[--k->n];
 }
 
-static void load_records(struct tern_run_keep *k)
+static void load_records(struct tern_retain_look *k)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(k->dir));
-    struct tern_run_record r = {0};
+    struct tern_retain_record r = {0};
     struct tern_err err = {0};
 
     for (struct dirent *e; d && (e = readdir(d));) {
         if (!tern_str_ends(e->d_name, ".json") || strcmp(e->d_name, "before.json") == 0)
             continue;
         char *file = tern_strf("%s/%s", k->dir, e->d_name);
-        if (tern_run_record_read(file, &r, NULL, &err) < 0) {
+        if (tern_retain_record_read(file, &r, NULL, &err) < 0) {
             tern_warn("%s; its checkpoint is verified anew", err.text);
         } else if (!r.deleted) {
-            struct tern_run_keep_item *i = new_item(k, r.path, r.name, r.step);
+            struct tern_retain_item *i = new_item(k, r.path, r.name, r.step);
             if (i) {
-                tern_run_record_free(&i->r);
+                tern_retain_record_free(&i->r);
                 i->r = r;
-                r = (struct tern_run_record){0};
+                r = (struct tern_retain_record){0};
             }
         }
-        tern_run_record_free(&r);
+        tern_retain_record_free(&r);
         free(file);
     }
     if (d)
@@ -116,17 +116,17 @@ static void load_records(struct tern_run_keep *k)
 }
 
 /* Write the item's record with the files that the old one has. */
-int tern_run_keep_rewrite(struct tern_run_keep *k, const struct tern_run_keep_item *i,
-                          struct tern_err *err)
+int tern_retain_look_rewrite(struct tern_retain_look *k, const struct tern_retain_item *i,
+                             struct tern_err *err)
 {
-    struct tern_run_record old = {0};
+    struct tern_retain_record old = {0};
     struct tern_tree t = {0};
-    char *file = tern_run_record_path(k->dir, i->r.path);
-    int rc = tern_run_record_read(file, &old, &t, err);
+    char *file = tern_retain_record_path(k->dir, i->r.path);
+    int rc = tern_retain_record_read(file, &old, &t, err);
 
     if (rc == 0)
-        rc = tern_run_record_write(k->dir, &i->r, &t, err);
-    tern_run_record_free(&old);
+        rc = tern_retain_record_write(k->dir, &i->r, &t, err);
+    tern_retain_record_free(&old);
     tern_tree_free(&t);
     free(file);
     return rc;
@@ -134,9 +134,9 @@ int tern_run_keep_rewrite(struct tern_run_keep *k, const struct tern_run_keep_it
 
 /* ------------------------------------------------------------------ before the run */
 
-static char *before_path(const struct tern_run_keeper_options *o)
+static char *before_path(const struct tern_retain_options *o)
 {
-    char *dir = tern_run_foreign_dir(o->ledger_dir, o->run_id);
+    char *dir = tern_retain_external_dir(o->ledger_dir, o->run_id);
     char *path = tern_strf("%s/before.json", dir);
 
     free(dir);
@@ -144,17 +144,17 @@ static char *before_path(const struct tern_run_keeper_options *o)
 }
 
 /* What lies there when the run begins: written once. */
-int tern_run_keep_note_before(const struct tern_run_keeper_options *o, struct tern_err *err)
+int tern_retain_note_before(const struct tern_retain_options *o, struct tern_err *err)
 {
     char *path = before_path(o), *text = NULL;
     char *dir = tern_fs_dirname(path);
-    struct tern_run_founds f = {0};
+    struct tern_retain_founds f = {0};
     json_t *list = json_array();
     int rc = 0;
 
     if (tern_fs_exists(path))
         goto out;
-    rc = tern_run_foreign_find(o->glob, o->marker, &f, err);
+    rc = tern_retain_external_find(o->glob, o->marker, &f, err);
     for (size_t i = 0; rc == 0 && i < f.n; i++)
         json_array_append_new(
             list, json_pack("{s:s,s:s}", "path", f.v[i].path, "written", f.v[i].written));
@@ -164,7 +164,7 @@ int tern_run_keep_note_before(const struct tern_run_keeper_options *o, struct te
     if (rc == 0)
         rc = tern_fs_replace(path, text, strlen(text), tern_fs_bits_in(dir), err);
 out:
-    tern_run_foreign_free(&f);
+    tern_retain_external_free(&f);
     json_decref(list);
     free(text);
     free(dir);
@@ -172,7 +172,7 @@ out:
     return rc;
 }
 
-static int load_before(struct tern_run_keep *k, struct tern_err *err)
+static int load_before(struct tern_retain_look *k, struct tern_err *err)
 {
     char *path = before_path(&k->o);
     json_t *list = tern_json_load(path, BEFORE_BYTES, err);
@@ -185,9 +185,9 @@ static int load_before(struct tern_run_keep *k, struct tern_err *err)
         const json_t *j = json_array_get(list, i);
         const char *old = json_string_value(json_object_get(j, "path"));
         const char *written = json_string_value(json_object_get(j, "written"));
-        if (!old || !written || strlen(written) >= TERN_RUN_FOREIGN_WRITTEN)
+        if (!old || !written || strlen(written) >= TERN_RETAIN_WRITTEN)
             continue;
-        struct tern_run_found *f = &k->before.v[k->before.n++];
+        struct tern_retain_found *f = &k->before.v[k->before.n++];
         f->path = tern_strdup(old);
         strcpy(f->written, written);
     }
@@ -195,7 +195,7 @@ static int load_before(struct tern_run_keep *k, struct tern_err *err)
     return k->before.v ? 0 : -1;
 }
 
-static bool was_before(const struct tern_run_keep *k, const struct tern_run_found *f)
+static bool was_before(const struct tern_retain_look *k, const struct tern_retain_found *f)
 {
     for (size_t i = 0; i < k->before.n; i++)
         if (strcmp(k->before.v[i].path, f->path) == 0 &&
@@ -207,22 +207,22 @@ static bool was_before(const struct tern_run_keep *k, const struct tern_run_foun
 /* ------------------------------------------------------------------ looking */
 
 /* Of what lay there before and went: its copy. */
-static void recall(const struct tern_run_keep *k, struct tern_run_keep_item *i)
+static void recall(const struct tern_retain_look *k, struct tern_retain_item *i)
 {
-    char *file = tern_run_record_path(k->dir, i->r.path);
-    struct tern_run_record old = {0};
+    char *file = tern_retain_record_path(k->dir, i->r.path);
+    struct tern_retain_record old = {0};
 
-    if (tern_fs_exists(file) && tern_run_record_read(file, &old, NULL, NULL) == 0) {
+    if (tern_fs_exists(file) && tern_retain_record_read(file, &old, NULL, NULL) == 0) {
         i->r.mirror = old.mirror;
         i->r.replaces = old.replaces;
         old.mirror = old.replaces = NULL;
     }
-    tern_run_record_free(&old);
+    tern_retain_record_free(&old);
     free(file);
 }
 
 /* Written anew: what was verified under this path is no more. */
-static void written_again(struct tern_run_keep_item *i, const char *written)
+static void written_again(struct tern_retain_item *i, const char *written)
 {
     if (i->r.mirror) {
         free(i->r.replaces);
@@ -230,7 +230,7 @@ static void written_again(struct tern_run_keep_item *i, const char *written)
         i->r.mirror = NULL;
     }
     i->r.verified = i->bad = i->told = false;
-    i->retry = (struct tern_run_keep_retry){0};
+    i->retry = (struct tern_retain_retry){0};
     i->r.bytes = 0;
     i->r.files = 0;
     i->r.digest[0] = '\0';
@@ -238,27 +238,27 @@ static void written_again(struct tern_run_keep_item *i, const char *written)
 }
 
 /* In the ledger once, as this attempt's: the record keeps the next one from saying it again. */
-static void register_it(struct tern_run_keep *k, const struct tern_run_keep_item *i)
+static void register_it(struct tern_retain_look *k, const struct tern_retain_item *i)
 {
     const struct tern_tree none = {0};
     struct tern_err err = {0};
 
-    tern_run_keep_item_row(k, i, "foreign");
-    if (tern_run_record_write(k->dir, &i->r, &none, &err) < 0)
+    tern_retain_look_add_item(k, i, "foreign");
+    if (tern_retain_record_write(k->dir, &i->r, &none, &err) < 0)
         tern_warn("%s", err.text);
 }
 
-static int look_by_glob(struct tern_run_keep *k, struct tern_err *err)
+static int look_by_glob(struct tern_retain_look *k, struct tern_err *err)
 {
-    struct tern_run_founds f = {0};
+    struct tern_retain_founds f = {0};
 
-    if (tern_run_foreign_find(k->o.glob, k->o.marker, &f, err) < 0)
+    if (tern_retain_external_find(k->o.glob, k->o.marker, &f, err) < 0)
         return -1;
     for (size_t j = 0; j < f.n; j++) {
-        const struct tern_run_found *one = &f.v[j];
+        const struct tern_retain_found *one = &f.v[j];
         if (was_before(k, one))
             continue;
-        struct tern_run_keep_item *i = find_item(k, one->path);
+        struct tern_retain_item *i = find_item(k, one->path);
         bool fresh = !i;
         if (!i && !(i = new_item(k, one->path, one->name, one->step)))
             break;
@@ -270,23 +270,23 @@ static int look_by_glob(struct tern_run_keep *k, struct tern_err *err)
             register_it(k, i);
         }
     }
-    tern_run_foreign_free(&f);
+    tern_retain_external_free(&f);
     return 0;
 }
 
 /* What `tern metric checkpoint=DIR` registered: its row is the newest of that path. */
-static int look_by_ledger(struct tern_run_keep *k, struct tern_err *err)
+static int look_by_ledger(struct tern_retain_look *k, struct tern_err *err)
 {
     struct tern_ledger *l = tern_ledger_open_run(k->o.ledger_dir, k->o.run_id, err);
     struct tern_ledger_rows rows = {0};
-    char written[TERN_RUN_FOREIGN_WRITTEN];
+    char written[TERN_RETAIN_WRITTEN];
 
     if (!l)
         return -1;
     int rc = tern_ledger_checkpoints(l, &rows, err);
     for (size_t j = 0; rc == 0 && j < rows.n; j++) {
         const struct tern_ledger_checkpoint *c = &rows.checkpoints[j];
-        struct tern_run_keep_item *i = find_item(k, c->path);
+        struct tern_retain_item *i = find_item(k, c->path);
         if (strcmp(c->state, "foreign") != 0 || (i && i->r.in_glob))
             continue;
         snprintf(written, sizeof written, "told-%" PRId64, c->wall_ns);
@@ -306,30 +306,30 @@ static int look_by_ledger(struct tern_run_keep *k, struct tern_err *err)
 }
 
 /* The trainer, or a person, has removed it. */
-static void notice_gone(struct tern_run_keep *k)
+static void notice_gone(struct tern_retain_look *k)
 {
     struct tern_err err = {0};
 
     for (size_t j = 0; j < k->n;) {
-        struct tern_run_keep_item *i = &k->item[j];
+        struct tern_retain_item *i = &k->item[j];
         struct stat st;
         /* glob() passes over what it cannot look at behind its last wildcard. */
-        if (i->seen ||
-            tern_run_foreign_there(i->r.path, i->r.in_glob ? k->o.marker : NULL, &st, NULL) != 0) {
+        if (i->seen || tern_retain_external_there(i->r.path, i->r.in_glob ? k->o.marker : NULL, &st,
+                                                  NULL) != 0) {
             j++;
             continue;
         }
-        tern_run_keep_item_row(k, i, "deleted");
+        tern_retain_look_add_item(k, i, "deleted");
         i->r.deleted = true;
-        if ((i->r.verified || i->r.in_glob) && tern_run_keep_rewrite(k, i, &err) < 0)
+        if ((i->r.verified || i->r.in_glob) && tern_retain_look_rewrite(k, i, &err) < 0)
             tern_warn("%s", err.text);
-        tern_run_keep_drop(k, i);
+        tern_retain_look_drop(k, i);
     }
 }
 
 /* ------------------------------------------------------------------ one look */
 
-int tern_run_keep_look(struct tern_run_keep *k, struct tern_err *err)
+int tern_retain_look_find(struct tern_retain_look *k, struct tern_err *err)
 {
     for (size_t i = 0; i < k->n; i++)
         k->item[i].seen = false;
@@ -339,30 +339,30 @@ int tern_run_keep_look(struct tern_run_keep *k, struct tern_err *err)
     return k->o.own_dir ? 0 : look_by_ledger(k, err);
 }
 
-int tern_run_keep_open(struct tern_run_keep *k, const struct tern_run_keeper_options *o,
-                       struct tern_err *err)
+int tern_retain_look_open(struct tern_retain_look *k, const struct tern_retain_options *o,
+                          struct tern_err *err)
 {
-    *k = (struct tern_run_keep){.o = *o};
-    k->dir = tern_run_foreign_dir(o->ledger_dir, o->run_id);
+    *k = (struct tern_retain_look){.o = *o};
+    k->dir = tern_retain_external_dir(o->ledger_dir, o->run_id);
     if (!o->own_dir) {
         if (load_before(k, err) < 0)
             return -1;
         load_records(k);
     }
-    if (!o->outside)
-        tern_run_keep_sweep(k, false);
+    if (!o->offline)
+        tern_retain_look_sweep(k, false);
     return 0;
 }
 
-void tern_run_keep_close(struct tern_run_keep *k)
+void tern_retain_look_close(struct tern_retain_look *k)
 {
     for (size_t i = 0; i < k->n; i++)
-        tern_run_record_free(&k->item[i].r);
+        tern_retain_record_free(&k->item[i].r);
     for (size_t i = 0; i < k->n_own; i++)
         free(k->own[i].path);
     free(k->own);
     free(k->item);
     free(k->dir);
-    tern_run_foreign_free(&k->before);
+    tern_retain_external_free(&k->before);
     tern_ledger_spool_close(k->spool, NULL);
 }

@@ -1,12 +1,12 @@
-/* core/run/foreign and keeper: checkpoints that somebody else's trainer writes. */
+/* core/retain/external and keeper: checkpoints that somebody else's trainer writes. */
 #include "tests/unit/tap.h"
 
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ledger/ledger.h"
-#include "core/run/foreign.h"
-#include "core/run/keep.h"
-#include "core/run/keeper.h"
+#include "core/retain/external.h"
+#include "core/retain/look.h"
+#include "core/retain/retain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static void steps(void)
                  {"step_99999999999999999999", -1}};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        ok(tern_run_foreign_step(names[i].name) == names[i].step, "step of %s", names[i].name);
+        ok(tern_retain_external_step(names[i].name) == names[i].step, "step of %s", names[i].name);
 }
 
 /* Root may look everywhere. */
@@ -61,7 +61,7 @@ static void as_nobody(bool on)
 
 static void finding(void)
 {
-    struct tern_run_founds f = {0};
+    struct tern_retain_founds f = {0};
     struct tern_err e = {0};
 
     checkpoint("o/a/step_20", "x");
@@ -72,25 +72,25 @@ static void finding(void)
     put("o/a/step_40", "a file");
     if (symlink("step_20", "o/a/step_99") < 0)
         abort();
-    ok(tern_run_foreign_find("o/*/step_*", "done", &f, &e) == 0 && f.n == 3,
+    ok(tern_retain_external_find("o/*/step_*", "done", &f, &e) == 0 && f.n == 3,
        "complete folders alone: no half one, no file, no link, none without a number");
     ok(f.n == 3 && f.v[0].step == 9 && f.v[1].step == 9 && f.v[2].step == 20, "lowest step first");
     is(f.v[2].name, "a/step_20", "named below what the pattern fixes");
     ok(f.v[2].path[0] == '/', "by a whole path");
-    tern_run_foreign_free(&f);
-    ok(tern_run_foreign_find(NULL, "done", &f, &e) == 0 && f.n == 0, "no pattern finds none");
-    ok(tern_run_foreign_find("none/step_*", "done", &f, &e) == 0 && f.n == 0, "nor no folder");
+    tern_retain_external_free(&f);
+    ok(tern_retain_external_find(NULL, "done", &f, &e) == 0 && f.n == 0, "no pattern finds none");
+    ok(tern_retain_external_find("none/step_*", "done", &f, &e) == 0 && f.n == 0, "nor no folder");
 
     /* As storage that hiccups: what cannot be seen is not gone. */
     chmod("o/a", 0600);
     as_nobody(true);
-    ok(tern_run_foreign_find("o/*/step_*", "done", &f, &e) < 0 && f.n == 0,
+    ok(tern_retain_external_find("o/*/step_*", "done", &f, &e) < 0 && f.n == 0,
        "a folder that cannot be looked into is an error");
     has(e.text, "o/a", "that names it");
     struct stat st;
-    ok(tern_run_foreign_there("o/a/step_9", "done", &st, &e) < 0 &&
-           tern_run_foreign_there("o/b/step_8", "done", &st, &e) == 0 &&
-           tern_run_foreign_there("o/b/step_9", "done", &st, &e) == 1,
+    ok(tern_retain_external_there("o/a/step_9", "done", &st, &e) < 0 &&
+           tern_retain_external_there("o/b/step_8", "done", &st, &e) == 0 &&
+           tern_retain_external_there("o/b/step_9", "done", &st, &e) == 1,
        "what lies in it is not gone");
     as_nobody(false);
     chmod("o/a", 0777);
@@ -109,7 +109,7 @@ static const char *choose(const char *what, int64_t keep, int64_t keep_every)
         may[n] = !strchr(w, '!');
         step[n++] = atoll(w);
     }
-    tern_run_foreign_choose(step, may, n, keep, keep_every, drop);
+    tern_retain_external_choose(step, may, n, keep, keep_every, drop);
     out[0] = '\0';
     for (size_t i = 0; i < n; i++)
         if (drop[i])
@@ -134,13 +134,13 @@ static void choosing(void)
 
 static char run_id[TERN_ULID_SIZE];
 
-static struct tern_run_keeper_options options(void)
+static struct tern_retain_options options(void)
 {
-    return (struct tern_run_keeper_options){.ledger_dir = "ledger",
-                                            .run_id = run_id,
-                                            .attempt = 1,
-                                            .glob = "out/step_*",
-                                            .marker = "done"};
+    return (struct tern_retain_options){.ledger_dir = "ledger",
+                                        .run_id = run_id,
+                                        .attempt = 1,
+                                        .glob = "out/step_*",
+                                        .marker = "done"};
 }
 
 /* "10 verified, 20 foreign": the newest state of each path below `under`. */
@@ -166,20 +166,20 @@ static const char *rows(const char *under)
     return out;
 }
 
-static void keep(const struct tern_run_keeper_options *o)
+static void keep(const struct tern_retain_options *o)
 {
     struct tern_err e = {0};
 
-    if (!ok(tern_run_keep_once(o, &e) == 0, "a look"))
+    if (!ok(tern_retain_once(o, &e) == 0, "a look"))
         printf("# %s\n", e.text);
 }
 
 static void keeping(void)
 {
-    struct tern_run_keeper_options o = options();
+    struct tern_retain_options o = options();
     struct tern_ledger_spool *s =
         tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
-    struct tern_run_record r = {0};
+    struct tern_retain_record r = {0};
     struct tern_err e = {0};
 
     tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
@@ -191,12 +191,12 @@ static void keeping(void)
     put("out/step_30/model/half", "");
     keep(&o);
     is(rows("out/"), "10 verified, 20 verified", "what it writes is registered and verified");
-    char *dir = tern_run_foreign_dir("ledger", run_id), *path = realpath("out/step_20", NULL);
-    char *file = tern_run_record_path(dir, path);
-    ok(tern_run_record_read(file, &r, NULL, &e) == 0 && r.step == 20 && r.files == 2 &&
+    char *dir = tern_retain_external_dir("ledger", run_id), *path = realpath("out/step_20", NULL);
+    char *file = tern_retain_record_path(dir, path);
+    ok(tern_retain_record_read(file, &r, NULL, &e) == 0 && r.step == 20 && r.files == 2 &&
            r.bytes == 7 && !r.deleted && !r.mirror,
        "and written down beside the ledger");
-    tern_run_record_free(&r);
+    tern_retain_record_free(&r);
     ok(!tern_fs_exists("out/step_20/manifest.json"), "not in the trainer's folder");
 
     o.mirror = "mirror";
@@ -268,7 +268,7 @@ static void tell(struct tern_ledger_spool *s, int64_t step, const char *path)
 /* A trainer whose checkpoints are known by `tern metric checkpoint=DIR` alone. */
 static void registered(void)
 {
-    struct tern_run_keeper_options o = options();
+    struct tern_retain_options o = options();
     struct tern_ledger_spool *s =
         tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
 
@@ -334,7 +334,7 @@ static const char *maker(const char *under)
  * makes it again. */
 static void makers(void)
 {
-    struct tern_run_keeper_options o = options();
+    struct tern_retain_options o = options();
     struct tern_ledger_spool *s =
         tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
 
@@ -366,7 +366,7 @@ static void makers(void)
 
     chmod("out", 0);
     as_nobody(true);
-    ok(tern_run_keep_once(&o, NULL) < 0, "a look that fails");
+    ok(tern_retain_once(&o, NULL) < 0, "a look that fails");
     as_nobody(false);
     chmod("out", 0777);
     is(maker("out/step_10"), "5 verified 6", "takes nothing for gone");
@@ -385,10 +385,10 @@ static void makers(void)
 /* What failed is not tried again at every look: how often a mirror is read for nothing. */
 static void retries(void)
 {
-    struct tern_run_keeper_options o = options();
+    struct tern_retain_options o = options();
     struct tern_ledger_spool *s =
         tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
-    struct tern_run_keep k;
+    struct tern_retain_look k;
     struct tern_err e = {0};
 
     tern_fs_remove_tree("out", NULL);
@@ -396,20 +396,20 @@ static void retries(void)
     tern_ledger_spool_close(s, NULL);
     put("wall", "no folder");
     o.mirror = "wall/mirror";
-    if (!ok(tern_run_keep_note_before(&o, &e) == 0 && tern_run_keep_open(&k, &o, &e) == 0, "open"))
+    if (!ok(tern_retain_note_before(&o, &e) == 0 && tern_retain_look_open(&k, &o, &e) == 0, "open"))
         return;
     checkpoint("out/step_10", "ten");
-    tern_run_keep_look(&k, &e);
-    tern_run_keep_work(&k);
+    tern_retain_look_find(&k, &e);
+    tern_retain_look_work(&k);
     ok(k.n == 1 && k.item[0].told && !k.item[0].r.mirror, "a mirror that cannot be written");
     unlink("wall");
-    tern_run_keep_look(&k, &e);
-    tern_run_keep_work(&k);
+    tern_retain_look_find(&k, &e);
+    tern_retain_look_work(&k);
     ok(!tern_fs_exists("wall/mirror/step_10"), "is not tried again at once");
     k.last = true;
-    tern_run_keep_work(&k);
+    tern_retain_look_work(&k);
     ok(tern_fs_exists("wall/mirror/step_10/done"), "but in the last look");
-    tern_run_keep_close(&k);
+    tern_retain_look_close(&k);
 }
 
 int main(void)

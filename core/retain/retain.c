@@ -1,12 +1,11 @@
-#include "core/run/keeper.h"
+#include "core/retain/retain.h"
 
 #include "core/base/again.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/yaml.h"
-#include "core/run/keep.h"
-#include "core/run/outside.h"
-#include "core/run/watch.h"
+#include "core/retain/look.h"
+#include "core/retain/offline.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -32,31 +31,31 @@ enum {
     IO_IDLE = 3 << 13, /* ioprio_set(2): IOPRIO_CLASS_IDLE */
 };
 
-int tern_run_keep_once(const struct tern_run_keeper_options *o, struct tern_err *err)
+int tern_retain_once(const struct tern_retain_options *o, struct tern_err *err)
 {
-    struct tern_run_keep k;
+    struct tern_retain_look k;
 
-    if (!o->own_dir && tern_run_keep_note_before(o, err) < 0)
+    if (!o->own_dir && tern_retain_note_before(o, err) < 0)
         return -1;
-    int rc = tern_run_keep_open(&k, o, err);
+    int rc = tern_retain_look_open(&k, o, err);
     if (rc == 0)
-        rc = tern_run_keep_look(&k, err);
+        rc = tern_retain_look_find(&k, err);
     if (rc == 0)
-        tern_run_keep_work(&k);
-    tern_run_keep_close(&k);
+        tern_retain_look_work(&k);
+    tern_retain_look_close(&k);
     return rc;
 }
 
 /* ------------------------------------------------------------------ the process */
 
-static void keep(const struct tern_run_keeper_options *o, int stop, char *doing)
+static void keep(const struct tern_retain_options *o, int stop, char *doing)
 {
-    struct tern_run_keep k;
+    struct tern_retain_look k;
     struct tern_err err = {0};
     struct pollfd asked = {.fd = stop, .events = POLLIN};
     bool last = false, told = false;
 
-    if (tern_run_keep_open(&k, o, &err) < 0) {
+    if (tern_retain_look_open(&k, o, &err) < 0) {
         tern_warn("no checkpoint is looked after: %s", err.text);
         _exit(1);
     }
@@ -65,9 +64,9 @@ static void keep(const struct tern_run_keeper_options *o, int stop, char *doing)
         int64_t began = tern_clock_boot_ns();
         /* Asked before the look: what was written until then is in it. */
         k.last = last = poll(&asked, 1, 0) != 0;
-        if (tern_run_keep_look(&k, &err) == 0) {
+        if (tern_retain_look_find(&k, &err) == 0) {
             int64_t rest = (tern_clock_boot_ns() - began) * REST_TIMES / (second / 1000);
-            tern_run_keep_work(&k);
+            tern_retain_look_work(&k);
             told = false;
             rest = rest < REST_MS ? REST_MS : rest > REST_MAX_MS ? REST_MAX_MS : rest;
             if (!last)
@@ -80,15 +79,15 @@ static void keep(const struct tern_run_keeper_options *o, int stop, char *doing)
                 poll(&asked, 1, REST_MS);
         }
     }
-    tern_run_keep_close(&k);
+    tern_retain_look_close(&k);
     _exit(0);
 }
 
-void tern_run_keeper_options(const struct tern_recipe *r, struct tern_run_keeper_options *o)
+void tern_retain_options_read(const struct tern_recipe *r, struct tern_retain_options *o)
 {
     const struct tern_yaml_node *c = tern_yaml_get(tern_yaml_root(r->source), "checkpoint");
 
-    *o = (struct tern_run_keeper_options){
+    *o = (struct tern_retain_options){
         .ledger_dir = r->ledger.dir,
         .glob = r->workload.progress.glob,
         .marker = r->workload.progress.marker,
@@ -100,31 +99,32 @@ void tern_run_keeper_options(const struct tern_recipe *r, struct tern_run_keeper
     };
 }
 
-static void gone(struct tern_run_keeper *k)
+static void gone(struct tern_retain *k)
 {
     if (k->stop >= 0)
         close(k->stop);
     if (k->doing)
-        munmap(k->doing, TERN_RUN_KEEPER_DOING);
-    *k = (struct tern_run_keeper){.stop = -1};
+        munmap(k->doing, TERN_RETAIN_DOING);
+    *k = (struct tern_retain){.stop = -1};
 }
 
-int tern_run_keeper_start(struct tern_run_keeper *k, const struct tern_run_keeper_options *o,
-                          struct tern_err *err)
+int tern_retain_start(struct tern_retain *k, const struct tern_retain_options *o,
+                      struct tern_err *err)
 {
     int ends[2];
     pid_t parent = getpid();
 
-    *k = (struct tern_run_keeper){.stop = -1};
+    *k = (struct tern_retain){.stop = -1};
     if (o->own_dir && !o->mirror)
         return 0;
-    if ((!o->own_dir && tern_run_keep_note_before(o, err) < 0) || tern_run_outside_note(o, err) < 0)
+    if ((!o->own_dir && tern_retain_note_before(o, err) < 0) ||
+        tern_retain_offline_note(o, err) < 0)
         return -1;
     k->run_id = o->run_id;
     if (TERN_AGAIN(pipe2(ends, O_CLOEXEC)) < 0)
         return tern_err_sys(err, "cannot start looking after checkpoints");
-    k->doing = mmap(NULL, TERN_RUN_KEEPER_DOING, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                    -1, 0);
+    k->doing =
+        mmap(NULL, TERN_RETAIN_DOING, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (k->doing == MAP_FAILED)
         k->doing = NULL;
     k->pid = tern_again_fork();
@@ -149,7 +149,7 @@ int tern_run_keeper_start(struct tern_run_keeper *k, const struct tern_run_keepe
     return 0;
 }
 
-bool tern_run_keeper_reaped(struct tern_run_keeper *k, pid_t pid, int status)
+bool tern_retain_reaped(struct tern_retain *k, pid_t pid, int status)
 {
     const char *run_id = k->run_id;
 
@@ -164,18 +164,18 @@ bool tern_run_keeper_reaped(struct tern_run_keeper *k, pid_t pid, int status)
 }
 
 /* What it does, into `to`; it may be writing just now. */
-static const char *doing(const struct tern_run_keeper *k, char to[TERN_RUN_KEEPER_DOING])
+static const char *doing(const struct tern_retain *k, char to[TERN_RETAIN_DOING])
 {
     to[0] = '\0';
     if (k->doing)
-        memcpy(to, k->doing, TERN_RUN_KEEPER_DOING);
-    to[TERN_RUN_KEEPER_DOING - 1] = '\0';
+        memcpy(to, k->doing, TERN_RETAIN_DOING);
+    to[TERN_RETAIN_DOING - 1] = '\0';
     return *to ? to : "looking for checkpoints";
 }
 
-static void tell(const struct tern_run_keeper *k, int64_t left_ns)
+static void tell(const struct tern_retain *k, int64_t left_ns)
 {
-    char text[TERN_RUN_KEEPER_DOING], how[80] = "";
+    char text[TERN_RETAIN_DOING], how[80] = "";
     const char *job = getenv("SLURM_JOB_ID");
 
     if (job)
@@ -185,25 +185,24 @@ static void tell(const struct tern_run_keeper *k, int64_t left_ns)
               doing(k, text), (double)left_ns / (double)second, how);
 }
 
-static bool signal_pending(void)
+static bool is_pending(const sigset_t *signals)
 {
-    sigset_t pending, ends;
+    sigset_t pending;
 
-    tern_run_watch_signals(&ends);
-    sigdelset(&ends, SIGCHLD);
-    sigdelset(&ends, SIGUSR2); /* a look at ranks that are gone */
+    if (!signals)
+        return false;
     sigpending(&pending);
-    sigandset(&pending, &pending, &ends);
+    sigandset(&pending, &pending, signals);
     return !sigisemptyset(&pending);
 }
 
-void tern_run_keeper_finish(struct tern_run_keeper *k, double seconds, bool done,
-                            struct tern_ckpt_claim *claim)
+void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
+                        struct tern_ckpt_claim *claim, const sigset_t *ends)
 {
     const int64_t began = tern_clock_boot_ns(),
                   deadline = began + (int64_t)(seconds * (double)second);
     int64_t tell_at = began + TELL_AFTER_S * second, beat_at = began;
-    char text[TERN_RUN_KEEPER_DOING];
+    char text[TERN_RETAIN_DOING];
     struct tern_err err = {0};
     const char *why = NULL;
     int status;
@@ -215,13 +214,13 @@ void tern_run_keeper_finish(struct tern_run_keeper *k, double seconds, bool done
     while (!why) {
         pid_t pid = waitpid(k->pid, &status, WNOHANG);
         if (pid) {
-            tern_run_keeper_reaped(k, k->pid, pid > 0 ? status : 0);
+            tern_retain_reaped(k, k->pid, pid > 0 ? status : 0);
             return;
         }
         int64_t now = tern_clock_boot_ns();
         if (now > deadline)
             why = "the time for it is over";
-        else if (signal_pending())
+        else if (is_pending(ends))
             why = "a signal came";
         if (claim && !why && now >= beat_at) {
             beat_at = now + TERN_CKPT_BEAT_S * second;

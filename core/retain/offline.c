@@ -1,11 +1,11 @@
-#include "core/run/outside.h"
+#include "core/retain/offline.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/run/keep.h"
+#include "core/retain/look.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,7 +34,7 @@ static void put_path(json_t *j, const char *key, const char *path)
     free(cwd);
 }
 
-int tern_run_outside_note(const struct tern_run_keeper_options *o, struct tern_err *err)
+int tern_retain_offline_note(const struct tern_retain_options *o, struct tern_err *err)
 {
     char *path = note_path(o->ledger_dir, o->run_id), *dir = tern_fs_dirname(path);
     json_t *j = json_pack("{s:i}", "version", 1);
@@ -71,7 +71,7 @@ static bool has_ended(const char *ledger_dir, const char *run_id)
 }
 
 /* Half copies of a keeper that is no more. */
-static void take_over(const struct tern_run_keeper_options *o)
+static void take_over(const struct tern_retain_options *o)
 {
     char *end = tern_strf(".%s.new", o->run_id);
     DIR *d = o->mirror ? TERN_AGAIN_PTR(opendir(o->mirror)) : NULL;
@@ -80,7 +80,7 @@ static void take_over(const struct tern_run_keeper_options *o)
         if (!tern_str_ends(e->d_name, end))
             continue;
         char *from = tern_strf("%s/%s", o->mirror, e->d_name);
-        char *to = tern_strf("%.*s" TERN_RUN_KEEP_OUTSIDE, (int)(strlen(from) - 3), from);
+        char *to = tern_strf("%.*s" TERN_RETAIN_COPY_OFFLINE, (int)(strlen(from) - 3), from);
         tern_fs_rename(from, to,
                        false); /* fails where an earlier call has begun that copy itself */
         free(from);
@@ -91,33 +91,33 @@ static void take_over(const struct tern_run_keeper_options *o)
     free(end);
 }
 
-static int work(const struct tern_run_keeper_options *o, struct tern_run_outside *out,
+static int work(const struct tern_retain_options *o, struct tern_retain_offline *out,
                 struct tern_err *err)
 {
-    struct tern_run_keep k;
+    struct tern_retain_look k;
 
     if (has_ended(o->ledger_dir, o->run_id))
         take_over(o);
-    if (tern_run_keep_open(&k, o, err) < 0)
+    if (tern_retain_look_open(&k, o, err) < 0)
         return -1;
-    int rc = tern_run_keep_look(&k, err);
+    int rc = tern_retain_look_find(&k, err);
     if (rc == 0) {
-        tern_run_keep_work(&k);
-        *out = (struct tern_run_outside){
+        tern_retain_look_work(&k);
+        *out = (struct tern_retain_offline){
             .mirror = o->mirror ? tern_strdup(o->mirror) : NULL,
             .copied = k.copied,
             .left = k.left + k.bad,
         };
     }
-    tern_run_keep_close(&k);
+    tern_retain_look_close(&k);
     if (rc == 0 && (tern_ledger_fold(o->ledger_dir, o->run_id, err) < 0 ||
                     tern_ledger_fold_catalog(o->ledger_dir, err) < 0))
         tern_warn("%s", err->text);
     return rc;
 }
 
-int tern_run_outside(const char *ledger_dir, const char *run_id, struct tern_run_outside *out,
-                     struct tern_err *err)
+int tern_retain_run_offline(const char *ledger_dir, const char *run_id,
+                            struct tern_retain_offline *out, struct tern_err *err)
 {
     char *path = note_path(ledger_dir, run_id);
     int fd = TERN_AGAIN(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)), rc = -1;
@@ -134,14 +134,14 @@ int tern_run_outside(const char *ledger_dir, const char *run_id, struct tern_run
         tern_err_set(err, TERN_TEMPFAIL, "%s: somebody is at it just now", path);
     else
         j = tern_json_load(path, NOTE_BYTES, err);
-    struct tern_run_keeper_options o = {
+    struct tern_retain_options o = {
         .ledger_dir = ledger_dir,
         .run_id = run_id,
         .glob = json_string_value(json_object_get(j, "glob")),
         .marker = json_string_value(json_object_get(j, "marker")),
         .own_dir = json_string_value(json_object_get(j, "own_dir")),
         .mirror = json_string_value(json_object_get(j, "mirror")),
-        .outside = true,
+        .offline = true,
     };
     if (j && tern_ledger_last_attempt(ledger_dir, run_id, &o.attempt, err) == 0)
         rc = work(&o, out, err);
@@ -152,8 +152,8 @@ int tern_run_outside(const char *ledger_dir, const char *run_id, struct tern_run
     return rc;
 }
 
-void tern_run_outside_free(struct tern_run_outside *o)
+void tern_retain_offline_free(struct tern_retain_offline *o)
 {
     free(o->mirror);
-    *o = (struct tern_run_outside){0};
+    *o = (struct tern_retain_offline){0};
 }

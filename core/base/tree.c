@@ -1,4 +1,4 @@
-#include "core/base/tree.h"
+#include "core/base/tree_file.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
@@ -232,7 +232,7 @@ static void tree_digest(const struct tern_tree *t, char hex[TERN_SHA256_HEX])
     tern_hex(hex, digest, sizeof digest);
 }
 
-static int open_plain(const char *path, struct stat *st, struct tern_err *err)
+int tern_tree_open_file(const char *path, struct stat *st, struct tern_err *err)
 {
     int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
 
@@ -244,9 +244,8 @@ static int open_plain(const char *path, struct stat *st, struct tern_err *err)
     return tern_err_set(err, TERN_TEMPFAIL, "%s: is no file any more", path);
 }
 
-/* The digest of an open file's bytes, which are also written to `to` unless that is -1. */
-static int stream(int fd, const char *path, int to, const char *to_path, char hex[TERN_SHA256_HEX],
-                  struct tern_err *err)
+int tern_tree_stream(int fd, const char *path, int to, const char *to_path,
+                     char hex[TERN_SHA256_HEX], struct tern_err *err)
 {
     uint8_t digest[TERN_SHA256_BYTES];
     char *piece = tern_alloc(PIECE, 1, "a piece of a file", err);
@@ -288,8 +287,8 @@ static int digest_once(const char *dir, const struct tern_tree_file *f, char hex
         return 0;
     }
     char *path = tern_strf("%s/%s", dir, f->name);
-    int fd = open_plain(path, &st, err);
-    int rc = fd < 0 ? -1 : stream(fd, path, -1, NULL, hex, err);
+    int fd = tern_tree_open_file(path, &st, err);
+    int rc = fd < 0 ? -1 : tern_tree_stream(fd, path, -1, NULL, hex, err);
     if (rc == 0 && after && fstat(fd, after) < 0)
         rc = tern_err_sys(err, "%s: cannot stat", path);
     if (fd >= 0) {
@@ -484,190 +483,4 @@ int tern_tree_parse(const json_t *j, const char *what, struct tern_tree *out, st
 fail:
     tern_tree_free(&t);
     return -1;
-}
-
-/* ------------------------------------------------------------------ copying */
-
-/* The folders of `name` under `root`, made as needed. */
-static int make_folders(const char *root, const char *name, struct tern_err *err)
-{
-    const char *slash = strrchr(name, '/');
-
-    if (!slash)
-        return 0;
-    char *dir = tern_strf("%s/%.*s", root, (int)(slash - name), name);
-    int rc = tern_fs_mkdirs(dir, 0777, err);
-    free(dir);
-    return rc;
-}
-
-static int copy_one(const char *from, const struct tern_tree_file *f, const char *to,
-                    struct tern_err *err)
-{
-    char hex[TERN_SHA256_HEX];
-    struct stat st;
-    char *source = tern_strf("%s/%s", from, f->name), *target = tern_strf("%s/%s", to, f->name);
-    int in = -1, out = -1, rc = -1;
-
-    if (make_folders(to, f->name, err) < 0)
-        goto done;
-    if (f->link) {
-        rc = TERN_AGAIN(symlink(f->link, target));
-        if (rc < 0)
-            tern_err_sys(err, "%s: cannot make the link", target);
-        goto done;
-    }
-    in = open_plain(source, &st, err);
-    if (in < 0)
-        goto done;
-    out = TERN_AGAIN(open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (out < 0) {
-        tern_err_sys(err, "%s: cannot create", target);
-        goto done;
-    }
-    if (stream(in, source, out, target, hex, err) < 0)
-        goto done;
-    if (strcmp(hex, f->sha256) != 0) {
-        tern_err_set(err, TERN_TEMPFAIL, "%s: is not what was verified any more", source);
-        goto done;
-    }
-    if (TERN_AGAIN(fchmod(out, f->mode)) < 0 || tern_fs_sync(out) < 0) {
-        tern_err_sys(err, "%s: cannot make it durable", target);
-        goto done;
-    }
-    posix_fadvise(out, 0, 0, POSIX_FADV_DONTNEED); /* what is read back comes from the storage */
-    rc = 0;
-done:
-    if (in >= 0)
-        close(in);
-    if (out >= 0 && tern_fs_close(out) < 0 && rc == 0)
-        rc = tern_err_sys(err, "%s: cannot close", target);
-    free(source);
-    free(target);
-    return rc;
-}
-
-/* Every folder that the copy made.  Names are sorted, so one folder's files are neighbours, but for
- * those of folders between them, which are then synced twice. */
-static int sync_folders(const char *root, const struct tern_tree *t, struct tern_err *err)
-{
-    const char *last = "";
-    size_t last_len = 0;
-
-    for (size_t i = 0; i < t->n; i++) {
-        const char *name = t->file[i].name;
-        for (const char *slash = strchr(name, '/'); slash; slash = strchr(slash + 1, '/')) {
-            size_t len = (size_t)(slash - name);
-            if (len <= last_len && strncmp(name, last, len) == 0 &&
-                (last[len] == '/' || len == last_len))
-                continue;
-            char *dir = tern_strf("%s/%.*s", root, (int)len, name);
-            int rc = tern_fs_sync_dir(dir, err);
-            free(dir);
-            if (rc < 0)
-                return -1;
-        }
-        const char *slash = strrchr(name, '/');
-        last = name;
-        last_len = slash ? (size_t)(slash - name) : 0;
-    }
-    return tern_fs_sync_dir(root, err);
-}
-
-/* Never onto something: rename(2) alone would replace an empty folder. */
-static int put_in_place(const char *aside, const char *to, struct tern_err *err)
-{
-    if (tern_fs_rename(aside, to, /* only_new= */ true) < 0)
-        return tern_err_sys(err, "%s: cannot put it in place", to);
-    return tern_fs_sync_parent(to, err);
-}
-
-/* Of what an ended copy has left under `aside`, what looks whole stays (permission bits come last);
- * that it is shows at the end, when everything is read back.  1: something stays. */
-static int take_up(const char *aside, const struct tern_tree *t, struct tern_err *err)
-{
-    struct tern_tree left = {0};
-    int any = 0;
-
-    if (TERN_AGAIN(mkdir(aside, 0777)) == 0)
-        return 0;
-    if (errno != EEXIST)
-        return tern_err_sys(err, "%s: cannot make folder", aside);
-    if (tern_tree_list(aside, &left, NULL) < 0) {
-        if (tern_fs_remove_tree(aside, err) < 0)
-            return -1;
-        return TERN_AGAIN(mkdir(aside, 0777)) < 0
-                   ? tern_err_sys(err, "%s: cannot make folder", aside)
-                   : 0;
-    }
-    for (size_t i = 0; i < left.n && any >= 0; i++) {
-        const struct tern_tree_file *is = &left.file[i];
-        const struct tern_tree_file *f =
-            t->n ? bsearch(is, t->file, t->n, sizeof *t->file, by_name) : NULL;
-        if (f && !f->link && !is->link && f->bytes == is->bytes && f->mode == is->mode) {
-            any = 1;
-            continue;
-        }
-        char *path = tern_strf("%s/%s", aside, is->name);
-        if (TERN_AGAIN(unlink(path)) < 0)
-            any = tern_err_sys(err, "%s: cannot remove", path);
-        free(path);
-    }
-    tern_tree_free(&left);
-    return any;
-}
-
-/* It was taken up; whoever wrote it may not have made it durable. */
-static int sync_one(const struct tern_tree_file *f, const char *to, struct tern_err *err)
-{
-    char *path = tern_strf("%s/%s", to, f->name);
-    int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)),
-        rc = fd < 0 ? -1 : tern_fs_sync(fd);
-
-    if (rc < 0)
-        tern_err_sys(err, "%s: cannot make it durable", path);
-    if (fd >= 0) {
-        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-        close(fd);
-    }
-    free(path);
-    return rc;
-}
-
-static int fill(const char *from, const struct tern_tree *t, const char *aside,
-                struct tern_err *err)
-{
-    struct stat st;
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < t->n; i++) {
-        char *path = tern_strf("%s/%s", aside, t->file[i].name);
-        rc = TERN_AGAIN(lstat(path, &st)) == 0 ? sync_one(&t->file[i], aside, err)
-                                               : copy_one(from, &t->file[i], aside, err);
-        free(path);
-    }
-    if (rc == 0)
-        rc = sync_folders(aside, t, err);
-    return rc == 0 ? tern_tree_verify(aside, t, true, err) : -1;
-}
-
-int tern_tree_copy(const char *from, const struct tern_tree *t, const char *aside, const char *to,
-                   struct tern_err *err)
-{
-    char *parent = tern_fs_dirname(to);
-    int rc = -1, old = 0;
-
-    if (tern_fs_mkdirs(parent, 0777, err) < 0)
-        goto out;
-    do {
-        old = take_up(aside, t, err);
-        rc = old < 0 ? -1 : fill(from, t, aside, err);
-        if (rc < 0)
-            tern_fs_remove_tree(aside, NULL);
-    } while (rc < 0 && old > 0); /* what was taken up may be of another writing */
-    if (rc == 0 && (rc = put_in_place(aside, to, err)) < 0)
-        tern_fs_remove_tree(aside, NULL);
-out:
-    free(parent);
-    return rc;
 }

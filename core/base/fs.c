@@ -1,6 +1,7 @@
 #include "core/base/fs.h"
 
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/str.h"
 
 #include <dirent.h>
@@ -113,6 +114,7 @@ void tern_fs_new_abort(struct tern_fs_new *f)
 
 int tern_fs_new_commit(struct tern_fs_new *f, struct tern_err *err)
 {
+    tern_assert(f->fd >= 0 && f->temp && f->path, "commit of a file that is not open");
     if (tern_fs_sync(f->fd) < 0) {
         tern_err_sys(err, "%s: cannot make it durable", f->path);
         tern_fs_new_abort(f);
@@ -141,6 +143,7 @@ static int replace_once(const char *path, const void *data, size_t len, mode_t m
         tern_fs_new_abort(&f);
         return -1;
     }
+    tern_assert_cmp(lseek(f.fd, 0, SEEK_CUR), ==, (off_t)len);
     return tern_fs_new_commit(&f, err);
 }
 
@@ -161,6 +164,8 @@ int tern_fs_write(int fd, const void *data, size_t len, const char *path, struct
 {
     const char *p = data;
 
+    tern_assert(fd >= 0, "%s", path);
+    tern_assert_cmp(len, <=, SSIZE_MAX);
     while (len) {
         ssize_t n = write(fd, p, len);
         if (n < 0 && errno == EINTR)

@@ -24,8 +24,9 @@ void tern_json_set_real(json_t *to, const char *key, const char *class, double v
  * cut) becomes U+FFFD, so that nothing is left out for it.  NULL gives null.  A new reference. */
 json_t *tern_json_text(const char *s);
 
-/* Write indented (to people and tools), keys in the order they were set; adds a newline.  Characters
- * that a terminal must not be shown (tern_str_character) are escaped, here and by tern_json_line. */
+/* Write indented (to people and tools), keys in the order they were set; adds a newline. Characters
+ * that a terminal must not be shown (tern_str_character) are escaped, here and by tern_json_line.
+ */
 int tern_json_print(FILE *to, const json_t *j, struct tern_err *err);
 /* The same in one line. */
 void tern_json_line(FILE *to, const json_t *j);

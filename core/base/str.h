@@ -35,9 +35,9 @@ char *tern_strf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *tern_strdup(const char *s);
 /* Bytes of the UTF-8 character at `s`, of which `len` are there; 0 when there is none. */
 size_t tern_str_utf8(const char *s, size_t len);
-/* Bytes of the character at `s`, of which `len` are there, that a terminal may be shown; 0 when they
- * are no UTF-8, a control character (ASCII's or C1), or one that turns the direction of writing and
- * so hides what a line says. */
+/* Bytes of the character at `s`, of which `len` are there, that a terminal may be shown; 0 when
+ * they are no UTF-8, a control character (ASCII's or C1), or one that turns the direction of
+ * writing and so hides what a line says. */
 size_t tern_str_character(const char *s, size_t len);
 /* Make `s` harmless to a terminal, in place: each byte of what is no such character becomes '?'. */
 void tern_str_mask(char *s);
@@ -60,8 +60,8 @@ char *tern_str_bytes(char *to, size_t n, uint64_t bytes);
 /* "1 h 02 min", "3.2 s", "840 us". */
 char *tern_str_seconds(char *to, size_t n, double seconds);
 
-/* The shortest that reads back as `v`, at most 17 digits; NaN, Infinity, -Infinity.  Room for 32 bytes
- * is enough; returns `to`. */
+/* The shortest that reads back as `v`, at most 17 digits; NaN, Infinity, -Infinity.  Room for 32
+ * bytes is enough; returns `to`. */
 char *tern_str_exact(char *to, size_t n, double v);
 
 /* The candidate nearest to `s` (NULL-ended list), or NULL when none is near enough to suggest. */

@@ -1,6 +1,7 @@
 /* Values of a document: what is asked of them. */
 #include "core/base/yaml_node.h"
 
+#include "core/base/assert.h"
 #include "core/base/str.h"
 
 #include <stdarg.h>
@@ -135,11 +136,14 @@ size_t tern_yaml_count(const struct tern_yaml_node *n)
 
 struct tern_yaml_node *tern_yaml_at(const struct tern_yaml_node *n, size_t i)
 {
+    tern_assert_cmp(i, <, n->n);
     return n->values[i];
 }
 
 const char *tern_yaml_key(const struct tern_yaml_node *map, size_t i)
 {
+    tern_assert(map->kind == TERN_YAML_MAP, "%s", map->where);
+    tern_assert_cmp(i, <, map->n);
     map->asked[i] = true;
     return map->keys[i];
 }

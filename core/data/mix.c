@@ -1,6 +1,7 @@
 /* The mix: which row is sample i. */
 #include "core/data/data.h"
 
+#include "core/base/assert.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"
 
@@ -112,6 +113,7 @@ size_t tern_data_mix_n_sources(const struct tern_data_mix *m)
 
 const struct tern_data_set *tern_data_mix_set(const struct tern_data_mix *m, size_t source)
 {
+    tern_assert_cmp(source, <, m->n);
     return m->sources[source].set;
 }
 
@@ -147,6 +149,7 @@ void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_
         i -= before;
     }
     const uint64_t rows = m->sources[k].rows, epoch = i / rows;
+    tern_assert(rows > 0, "%s", tern_data_set_path(m->sources[k].set));
     const uint64_t stream = tern_rand_u64(m->seed ^ seed_order, stage, k);
     *where = (struct tern_data_mix_where){
         .source = (uint32_t)k,

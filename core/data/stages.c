@@ -1,6 +1,7 @@
 /* The stages of a run: which mix a sample is drawn from. */
 #include "core/data/data.h"
 
+#include "core/base/assert.h"
 #include "core/base/str.h"
 
 #include <inttypes.h>
@@ -75,6 +76,7 @@ size_t tern_data_stages_n(const struct tern_data_stages *s)
 
 const struct tern_data_mix *tern_data_stages_mix(const struct tern_data_stages *s, size_t stage)
 {
+    tern_assert_cmp(stage, <, s->n);
     return s->stages[stage].mix;
 }
 

@@ -3,6 +3,7 @@
 #include "core/data/data.h"
 
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/data/format.h"
@@ -73,6 +74,7 @@ static int file_write(struct tern_data_set_writer *w, const char *data, size_t l
         if (w->in_block == TERN_TDS_BLOCK && note_digest(w, err) < 0)
             return -1;
     }
+    tern_assert_cmp(w->in_block, <, TERN_TDS_BLOCK);
     return 0;
 }
 
@@ -91,6 +93,7 @@ static int sink_add(struct tern_data_set_writer *w, struct sink *s, const void *
 {
     if (s->n + len > BUFFER && sink_flush(w, s, err) < 0)
         return -1;
+    tern_assert_cmp(s->n + len, <=, BUFFER);
     memcpy(s->buffer + s->n, data, len);
     s->n += len;
     s->bytes += len;
@@ -214,6 +217,7 @@ static int note_doc(struct tern_data_set_writer *w, struct tern_err *err)
 int tern_data_set_add(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *mask,
                       size_t n, uint64_t text_bytes, struct tern_err *err)
 {
+    tern_assert(!mask == !w->kind.mask, "%s", w->file.path);
     for (size_t i = 0; i < n; i++)
         if (ids[i] >= w->kind.n_vocab)
             return tern_err_set(err, TERN_FAILED, "%s: id %u outside the vocabulary of %u",
@@ -247,6 +251,8 @@ static int pad(struct tern_data_set_writer *w, struct tern_err *err)
 static void add_section(struct tern_data_set_writer *w, enum tern_tds_type type, uint64_t offset,
                         uint64_t bytes)
 {
+    tern_assert_cmp(w->head.n_sections, <, TERN_TDS_SECTIONS);
+    tern_assert(offset % 8 == 0, "section %d at byte %llu", type, (unsigned long long)offset);
     w->head.sections[w->head.n_sections++] =
         (struct tern_tds_section){.type = type, .offset = offset, .bytes = bytes};
 }
@@ -266,6 +272,18 @@ static int place(struct tern_data_set_writer *w, enum tern_tds_type type, struct
         at += n;
     }
     return pad(w, err);
+}
+
+/* What the header will say is what was written. */
+static void check_counts(const struct tern_data_set_writer *w)
+{
+    const struct tern_tds_header *h = &w->head;
+
+    tern_assert_cmp(w->tokens.bytes, ==, h->n_tokens * h->token_bytes);
+    tern_assert_cmp(w->docs.bytes, ==, (h->n_docs + 1) * sizeof(struct tern_tds_doc));
+    if (w->kind.mask)
+        tern_assert_cmp(w->mask.bytes, ==, (h->n_tokens + 7) / 8);
+    tern_assert_cmp(lseek(w->file.fd, 0, SEEK_CUR), ==, (off_t)h->file_bytes);
 }
 
 static int finish(struct tern_data_set_writer *w, const char *meta, struct tern_err *err)
@@ -299,15 +317,30 @@ static int finish(struct tern_data_set_writer *w, const char *meta, struct tern_
     w->head.digests_crc = tern_crc32c(0, w->digests, bytes);
     w->head.file_bytes = end + bytes;
     w->head.crc = tern_crc32c(0, &w->head, sizeof w->head);
+    check_counts(w);
     if (lseek(w->file.fd, 0, SEEK_SET) < 0)
         return tern_err_sys(err, "%s: cannot seek", w->file.path);
     return tern_fs_write(w->file.fd, &w->head, sizeof w->head, w->file.path, err);
+}
+
+/* The first bytes are the header's and the file ends where it says. */
+static void check_written(const struct tern_data_set_writer *w)
+{
+    char magic[sizeof w->head.magic] = "";
+    struct stat st;
+
+    if (fstat(w->file.fd, &st) == 0)
+        tern_assert_cmp(st.st_size, ==, (off_t)w->head.file_bytes);
+    if (pread(w->file.fd, magic, sizeof magic, 0) == (ssize_t)sizeof magic)
+        tern_assert(memcmp(magic, TERN_TDS_MAGIC, sizeof magic) == 0, "%s", w->file.path);
 }
 
 int tern_data_set_commit(struct tern_data_set_writer *w, const char *meta, struct tern_err *err)
 {
     int rc = finish(w, meta, err);
 
+    if (rc == 0)
+        check_written(w);
     if (rc == 0)
         rc = tern_fs_new_commit(&w->file, err);
     tern_data_set_abort(w);

@@ -1,5 +1,6 @@
 #include "core/vcluster/plan.h"
 
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/vars.h"
 #include "core/vcluster/ctl.h"
@@ -198,6 +199,7 @@ static int list_nodes(struct tern_vcluster_plan *p, struct tern_err *err)
         goto out;
     for (size_t i = 0; i < n_groups; i++) {
         for (int k = 1; k <= g[i].count; k++) {
+            tern_assert_cmp(p->n_nodes, <, n);
             struct tern_vcluster_plan_node *node = &p->nodes[p->n_nodes++];
             char *name = tern_layout_node_name(&g[i], k);
             snprintf(node->name, sizeof node->name, "%s", name);
@@ -299,6 +301,8 @@ static int write_file(const char *dir, const char *name, const void *data, size_
 
     if (rc == 0)
         rc = tern_fs_write(fd, data, len, path, err);
+    if (rc == 0)
+        tern_assert_cmp(lseek(fd, 0, SEEK_CUR), ==, (off_t)len);
     if (fd >= 0 && close(fd) < 0 && rc == 0)
         rc = tern_err_sys(err, "%s: cannot write", path);
     free(path);

@@ -3,15 +3,14 @@
 
 #include "core/base/vars.h"
 #include "core/env/env.h"
-#include "core/run/environ.h"
-#include "core/run/task.h"
+#include "core/task/task.h"
 
 static int run(int n_args, char **args, struct tern_err *err)
 {
-    if (tern_var("TERN_RUN_SPOOL") && tern_run_environ_task(tern_env_facts_blas, err) < 0)
+    if (tern_var("TERN_RUN_SPOOL") && tern_task_set_environ(tern_env_facts_blas, err) < 0)
         return -1;
     args[n_args] = NULL; /* main's own array, which has one more */
-    return tern_run_task(args);
+    return tern_task_run(args);
 }
 
 int main(int argc, char **argv)

@@ -11,7 +11,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/recipe/recipe.h"
-#include "core/run/receipt.h"
+#include "core/task/marker.h"
 #include "core/tensor/tensor.h"
 #include "core/train/train.h"
 
@@ -123,7 +123,7 @@ static int run(int n, char **args, struct tern_err *err)
     outlive();
     tern_debug("phase: main");
     const char *local = getenv("SLURM_LOCALID");
-    if (tern_run_receipt(!local || strcmp(local, "0") == 0, err) < 0)
+    if (tern_task_check_marker(!local || strcmp(local, "0") == 0, err) < 0)
         return -1;
     recipe = tern_recipe_load(args[0], overrides.values, overrides.n, err);
     if (!recipe)

@@ -367,7 +367,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
     struct tern_run_facts facts = {0};
     struct tern_retain keeper;
     sigset_t ends;
-    struct tern_run_beacon beacon;
+    struct tern_task_beacon beacon;
     struct tern_run_watch w = {
         .ranks = &ranks,
         .spool = a->spool,
@@ -407,11 +407,11 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         setenv("TERN_RUN_SOCKET", tern_rendezvous_address(w.meeting), 1);
     }
     /* A batch script, whose node's death leaves ranks on others. */
-    tern_run_beacon_open(&beacon,
-                         a->place.slurm && a->place.groups == 1 && a->place.nodes > 1
-                             ? getenv("SLURMD_NODENAME")
-                             : NULL,
-                         a->o->recipe->launch.spares);
+    tern_task_beacon_open(&beacon,
+                          a->place.slurm && a->place.groups == 1 && a->place.nodes > 1
+                              ? getenv("SLURMD_NODENAME")
+                              : NULL,
+                          a->o->recipe->launch.spares);
     w.stuck.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node);
     w.stuck.nodes = a->o->recipe->launch.spares > 0 ? a->place.node_list : NULL;
     w.stuck.logs = tern_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
@@ -429,7 +429,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         tern_run_judge(&facts, result, &result->signal);
         tell_dumps(result);
     }
-    tern_run_beacon_close(&beacon);
+    tern_task_beacon_close(&beacon);
     if (w.fenced.code) {
         result->outcome = "failed";
         result->status = w.fenced.code;

@@ -4,8 +4,6 @@
 
 #include "core/run/attempt.h"
 
-struct tern_env_facts;
-
 /* Set, in this process, what the profile says for the ranks' whole job and for nodes like this one,
  * and record it as the attempt's parameters.  Called once an attempt, before its launch; what an
  * earlier one has set is taken back first.  The profile is TERN_PROFILE's, else launch.profile's,
@@ -16,10 +14,5 @@ int tern_run_environ(struct tern_run_attempt *a, struct tern_err *err);
  * `a` needs no more than o and place. */
 int tern_run_environ_foresee(const struct tern_run_attempt *a, const char *const *names, size_t n,
                              char **values, struct tern_err *err);
-
-/* In a task, before its program: what its node and its own place among the node's ranks ask for.
- * `look` adds what it knows of the node: tern_env_facts_blas, or NULL where no library can be
- * loaded. */
-int tern_run_environ_task(void (*look)(struct tern_env_facts *facts), struct tern_err *err);
 
 #endif

@@ -3,7 +3,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/run/beacon.h"
+#include "core/task/beacon.h"
 #include "core/slurm/slurm.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ enum {
 };
 
 struct orphan {
-    struct tern_run_beacon_asker beacon;
+    struct tern_task_beacon_asker beacon;
     struct tern_slurm_node_address slurmd; /* of the supervisor's node */
     uint32_t job, restarts;
     int turn; /* which this is of the nodes that ask */
@@ -97,7 +97,7 @@ static enum life look_at_node(const struct orphan *o)
 static bool dead(struct orphan *o)
 {
     for (int silent = 0, refused = 0; silent < LOOKS && refused < REFUSALS;) {
-        if (tern_run_beacon_answers(&o->beacon, LOOK_MS))
+        if (tern_task_beacon_await(&o->beacon, LOOK_MS))
             return false;
         switch (look_at_node(o)) {
         case ANSWERS:
@@ -223,7 +223,7 @@ static enum found wait_for_slurm(struct orphan *o, bool *requeue)
     if (o->beacon.spares == 0)
         return OVER;
     while (found == OURS && !node_down(o)) {
-        if (tern_run_beacon_answers(&o->beacon, LOOK_MS))
+        if (tern_task_beacon_await(&o->beacon, LOOK_MS))
             return OVER;
         tern_clock_sleep_ns((o->turn + 1) * WAIT_S * second);
         found = look_at_job_long(o, requeue);
@@ -260,15 +260,15 @@ int tern_run_orphan(struct tern_err *err)
 {
     struct orphan o = {.job = (uint32_t)number("SLURM_JOB_ID", 0),
                        .restarts = (uint32_t)number("SLURM_RESTART_COUNT", 0),
-                       .turn = tern_run_beacon_turn(number("SLURM_NODEID", 0))};
+                       .turn = tern_task_beacon_turn(number("SLURM_NODEID", 0))};
 
-    if (!o.job || o.turn < 0 || !tern_run_beacon_find(&o.beacon))
+    if (!o.job || o.turn < 0 || !tern_task_beacon_find(&o.beacon))
         return tern_err_set(err, TERN_USAGE,
                             "only for a rank that `tern run` has started in a job");
     ignore_signals();
     int rc = tern_slurm_node_load_address(o.beacon.node, &o.slurmd, err);
     if (rc == 0 && dead(&o))
         act(&o);
-    tern_run_beacon_lose(&o.beacon);
+    tern_task_beacon_drop(&o.beacon);
     return rc;
 }

@@ -7,7 +7,7 @@
 #include "core/base/vars.h"
 #include "core/inputs/inputs.h"
 #include "core/logs/logs.h"
-#include "core/run/task.h"
+#include "core/task/task.h"
 #include "core/run/words.h"
 
 #include <pwd.h>
@@ -144,7 +144,7 @@ int tern_run_rows_open(struct tern_run_attempt *a, struct tern_err *err)
     setenv("TERN_RECIPE", a->o->recipe_path, 1);
     if (r->launch.rails && !tern_var("TERN_FABRIC_RAILS"))
         setenv("TERN_FABRIC_RAILS", r->launch.rails, 1);
-    tern_run_task_export(r, a->id, a->number);
+    tern_task_export(r, a->id, a->number);
     tern_logs_trim(r->ledger.dir, a->id, a->number,
                    tern_logs_bytes() * (uint64_t)(a->place.nodes * a->place.ranks_per_node + 1));
     return 0;

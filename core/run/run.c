@@ -12,7 +12,7 @@
 #include "core/run/later.h"
 #include "core/place/nodes.h"
 #include "core/run/precompile.h"
-#include "core/run/receipt.h"
+#include "core/task/marker.h"
 #include "core/run/rehearsal.h"
 #include "core/run/watch.h"
 #include "core/run/words.h"
@@ -388,7 +388,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
 
 int tern_run_job_recipe(const char **path, struct tern_err *err)
 {
-    if (tern_run_receipt(true, err) < 0)
+    if (tern_task_check_marker(true, err) < 0)
         return -1;
     *path = tern_var("TERN_RECIPE");
     return 0;

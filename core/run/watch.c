@@ -252,7 +252,7 @@ static void wait_a_little(struct tern_run_watch *w, int signals)
 
     poll(fds, 3, TICK_MS);
     if (fds[2].revents)
-        tern_run_beacon_answer(w->beacon);
+        tern_task_beacon_answer(w->beacon);
     while (read(signals, &info, sizeof info) == sizeof info)
         if (info.ssi_signo != SIGCHLD)
             pass_on(w, (int)info.ssi_signo);

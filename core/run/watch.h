@@ -7,7 +7,7 @@
 #include "core/ckpt/ckpt.h"
 #include "core/fabric/fabric.h"
 #include "core/ledger/ledger.h"
-#include "core/run/beacon.h"
+#include "core/task/beacon.h"
 #include "core/retain/retain.h"
 #include "core/run/launch.h"
 #include "core/run/limit.h"
@@ -21,10 +21,10 @@ struct tern_run_watch {
     const char *checkpoint_dir;      /* NULL likewise */
     const char *ledger_dir;
     const char *run_id;
-    struct tern_retain *keeper;     /* told when it has ended */
-    struct tern_run_stuck stuck;    /* its logs are given */
-    struct tern_run_limit limit;    /* its attempt is given */
-    struct tern_run_beacon *beacon; /* answers the ranks' nodes */
+    struct tern_retain *keeper;      /* told when it has ended */
+    struct tern_run_stuck stuck;     /* its logs are given */
+    struct tern_run_limit limit;     /* its attempt is given */
+    struct tern_task_beacon *beacon; /* answers the ranks' nodes */
     sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */
     /* results */
     int first;              /* the first child that did not end well; -1: all did */

@@ -47,7 +47,7 @@
 #include <slurm/spank.h>
 #pragma GCC visibility pop
 
-/* What a node's plugin and the receipt's readers agree on (core/run/receipt.h).  The major number
+/* What a node's plugin and the marker's readers agree on (core/task/marker.h).  The major number
  * changes when what is handed over changes its meaning, the minor number when something is added:
  * 1.0 knew --tern alone. */
 #define TERN_SPANK_MAJOR 1

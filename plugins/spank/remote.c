@@ -67,7 +67,7 @@ static int set(spank_t sp, const char *name, const char *value)
     return -1;
 }
 
-/* TERN_RECEIPT=<job>.<step>.<major>.<minor>: see core/run/receipt.h, which reads it. */
+/* TERN_RECEIPT=<job>.<step>.<major>.<minor>: see core/task/marker.h, which reads it. */
 static int recipe_and_receipt(spank_t sp)
 {
     struct tern_spank_names *o = &tern_spank_options[TERN_SPANK_RECIPE];

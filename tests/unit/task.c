@@ -6,7 +6,7 @@
 #include "core/base/hash.h"
 #include "core/base/str.h"
 #include "core/recipe/recipe.h"
-#include "core/run/feed.h"
+#include "core/task/feed.h"
 #include "core/intake/intake.h"
 #include "core/logs/lines.h"
 #include "core/logs/logs.h"
@@ -316,15 +316,15 @@ static void storage_finish(void *self)
     ((struct storage *)self)->finished = true;
 }
 
-static struct tern_run_feed *storage_open(struct storage *s, bool holds, unsigned room)
+static struct tern_task_feed *storage_open(struct storage *s, bool holds, unsigned room)
 {
-    struct tern_run_feed_taker taker = {s, storage_take, storage_lost, storage_idle,
-                                        storage_finish};
+    struct tern_task_feed_taker taker = {s, storage_take, storage_lost, storage_idle,
+                                         storage_finish};
 
     *s = (struct storage){.holds = holds};
     sem_init(&s->hold, 0, 0);
     sem_init(&s->room, 0, room);
-    return tern_run_feed_open(&taker, NULL);
+    return tern_task_feed_open(&taker, NULL);
 }
 
 static void queue(void)
@@ -334,41 +334,41 @@ static void queue(void)
         hangs; /* static: the thread of one that hangs is there until the end */
 
     memset(data, '\n', sizeof data);
-    struct tern_run_feed *f = storage_open(&s, false, 32);
+    struct tern_task_feed *f = storage_open(&s, false, 32);
     for (int i = 0; i < 2000; i++) {
         sem_wait(&s.room);
-        tern_run_feed_put(f, 1, 'o', data, sizeof data);
+        tern_task_feed_put(f, 1, 'o', data, sizeof data);
     }
-    ok(tern_run_feed_close(f, 60000) && s.finished && s.bytes == 2000 * sizeof data &&
+    ok(tern_task_feed_close(f, 60000) && s.finished && s.bytes == 2000 * sizeof data &&
            s.lost == 0 && s.torn == 0,
        "a storage that keeps up gets everything");
 
     memset(data, 'x', sizeof data);
     f = storage_open(&s, true, 0);
-    tern_run_feed_put(f, 1, 'e', data, 1);
+    tern_task_feed_put(f, 1, 'e', data, 1);
     for (int i = 0; i < 200; i++)
-        tern_run_feed_put(f, 1, 'o', data, sizeof data);
+        tern_task_feed_put(f, 1, 'o', data, sizeof data);
     sem_post(&s.hold);
-    ok(tern_run_feed_close(f, 60000) && s.bytes < 200 * sizeof data && s.lost == 0 &&
+    ok(tern_task_feed_close(f, 60000) && s.bytes < 200 * sizeof data && s.lost == 0 &&
            s.torn == 1U << ('o' - 'a'),
        "a piece without a newline is missed, too, in its stream");
 
     f = storage_open(&s, false, 0);
     s.slow = true;
     for (int i = 0; i < 30; i++)
-        tern_run_feed_put(f, 1, 'o', data, sizeof data);
-    ok(tern_run_feed_close(f, 2000) && s.finished && s.bytes == 30 * sizeof data,
+        tern_task_feed_put(f, 1, 'o', data, sizeof data);
+    ok(tern_task_feed_close(f, 2000) && s.finished && s.bytes == 30 * sizeof data,
        "one that is slow is waited for at the end, as long as it goes on");
 
     memset(data, '\n', sizeof data);
     f = storage_open(&hangs, true, 0);
     int64_t began = tern_clock_boot_ns();
     for (int i = 0; i < 2000; i++)
-        tern_run_feed_put(f, 1, 'o', data, sizeof data);
+        tern_task_feed_put(f, 1, 'o', data, sizeof data);
     int64_t took = tern_clock_boot_ns() - began;
     ok(took < 100 * second, "one that hangs is not waited for piece by piece");
     bound((double)took / 1e9, 2, "seconds that it costs the program, once");
-    ok(!tern_run_feed_close(f, 100), "and is not waited for");
+    ok(!tern_task_feed_close(f, 100), "and is not waited for");
 }
 
 /* ------------------------------------------------------------------ values */

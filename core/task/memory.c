@@ -1,4 +1,4 @@
-#include "core/run/memory.h"
+#include "core/task/memory.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
@@ -52,10 +52,10 @@ static int64_t number_in(const char *base, const char *group, const char *file, 
     return n;
 }
 
-struct tern_run_memory tern_run_memory_look(void)
+struct tern_task_memory tern_task_memory_read(void)
 {
     enum { NO_LIMIT_BITS = 62 }; /* v1 says "none" by the largest multiple of a page */
-    struct tern_run_memory m = {-1, -1};
+    struct tern_task_memory m = {-1, -1};
     char *text = read_small("/proc/self/cgroup"), *at = NULL;
 
     for (char *line = text ? strtok_r(text, "\n", &at) : NULL; line;

@@ -1,4 +1,4 @@
-#include "core/run/receipt.h"
+#include "core/task/marker.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +9,12 @@
 
 enum { GROUPS_MAX = 128 }; /* Slurm's MAX_HET_JOB_COMPS */
 
-struct receipt {
+struct marker {
     char job[32], step[32];
     unsigned major, minor;
 };
 
-static bool parse(struct receipt *r, const char *text)
+static bool parse(struct marker *r, const char *text)
 {
     int n = 0;
 
@@ -44,7 +44,7 @@ static bool is_our_job(const char *number)
 }
 
 /* Is it of this job and step?  salloc's interactive step has a number above any of srun's. */
-static bool is_ours(const struct receipt *r)
+static bool is_ours(const struct marker *r)
 {
     const char *step = getenv("SLURM_STEP_ID");
     bool batch = !step || strtoul(step, NULL, 10) >= 0xfffffff0UL;
@@ -52,10 +52,10 @@ static bool is_ours(const struct receipt *r)
     return is_our_job(r->job) && strcmp(r->step, batch ? "batch" : step) == 0;
 }
 
-int tern_run_receipt(bool tell, struct tern_err *err)
+int tern_task_check_marker(bool tell, struct tern_err *err)
 {
     const char *node = getenv("SLURMD_NODENAME"), *text = tern_var("TERN_RECEIPT");
-    struct receipt r;
+    struct marker r;
 
     if (!getenv("SLURM_SPANK__SLURM_SPANK_OPTION_tern_tern") || !node)
         return 0;
@@ -65,18 +65,18 @@ int tern_run_receipt(bool tell, struct tern_err *err)
                             "node %s. Is it in plugstack.conf there, and built for the Slurm "
                             "release there? The slurmd log says.",
                             node);
-    if (r.major != TERN_RUN_RECEIPT_MAJOR)
+    if (r.major != TERN_TASK_MARKER_MAJOR)
         return tern_err_set(err, TERN_TEMPFAIL,
                             "tern's plugin on node %s is of version %u.%u, which does not work "
                             "with this tern (%d.%d). Install the same tern on login and compute "
                             "nodes.",
-                            node, r.major, r.minor, TERN_RUN_RECEIPT_MAJOR, TERN_RUN_RECEIPT_MINOR);
-    if (tell && r.minor < TERN_RUN_RECEIPT_MINOR)
+                            node, r.major, r.minor, TERN_TASK_MARKER_MAJOR, TERN_TASK_MARKER_MINOR);
+    if (tell && r.minor < TERN_TASK_MARKER_MINOR)
         tern_warn("tern's plugin on node %s is older (%u.%u) than this tern (%d.%d): newer "
                   "options of the job may not arrive there",
-                  node, r.major, r.minor, TERN_RUN_RECEIPT_MAJOR, TERN_RUN_RECEIPT_MINOR);
-    else if (tell && r.minor > TERN_RUN_RECEIPT_MINOR)
+                  node, r.major, r.minor, TERN_TASK_MARKER_MAJOR, TERN_TASK_MARKER_MINOR);
+    else if (tell && r.minor > TERN_TASK_MARKER_MINOR)
         tern_info("tern's plugin on node %s is newer (%u.%u) than this tern (%d.%d)", node, r.major,
-                  r.minor, TERN_RUN_RECEIPT_MAJOR, TERN_RUN_RECEIPT_MINOR);
+                  r.minor, TERN_TASK_MARKER_MAJOR, TERN_TASK_MARKER_MINOR);
     return 0;
 }

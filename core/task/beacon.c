@@ -1,4 +1,4 @@
-#include "core/run/beacon.h"
+#include "core/task/beacon.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -18,7 +18,7 @@ enum { MAGIC = 0x424e5254 /* "TRNB" */, QUESTION = 1, ANSWER = 2, EVERY_MS = 200
 enum { FIRST_TURNS = 4 }; /* a power of two */
 
 struct word {
-    uint8_t key[TERN_RUN_BEACON_KEY];
+    uint8_t key[TERN_TASK_BEACON_KEY];
     uint32_t magic, kind;
 };
 
@@ -29,7 +29,7 @@ static void write_hex(struct tern_buf *b, const uint8_t *p, size_t n)
 }
 
 /* "NODE:SPARES:PORT/KEY/ADDRESS,ADDRESS..." */
-static void tell(const struct tern_run_beacon *b, const struct tern_datagram_place *place,
+static void tell(const struct tern_task_beacon *b, const struct tern_datagram_place *place,
                  const char *node, int64_t spares)
 {
     struct tern_buf text = {0};
@@ -44,11 +44,11 @@ static void tell(const struct tern_run_beacon *b, const struct tern_datagram_pla
     tern_buf_free(&text);
 }
 
-void tern_run_beacon_open(struct tern_run_beacon *b, const char *node, int64_t spares)
+void tern_task_beacon_open(struct tern_task_beacon *b, const char *node, int64_t spares)
 {
     struct tern_datagram_place place = {0};
 
-    *b = (struct tern_run_beacon){.socket = {.fd = -1}};
+    *b = (struct tern_task_beacon){.socket = {.fd = -1}};
     unsetenv("TERN_RUN_BEACON");
     if (!node)
         return;
@@ -80,7 +80,7 @@ static bool read_word(const struct tern_datagram *d, const uint8_t *key, uint32_
     }
 }
 
-void tern_run_beacon_answer(struct tern_run_beacon *b)
+void tern_task_beacon_answer(struct tern_task_beacon *b)
 {
     struct word w = {.magic = MAGIC, .kind = ANSWER};
     struct sockaddr_storage from;
@@ -92,7 +92,7 @@ void tern_run_beacon_answer(struct tern_run_beacon *b)
                      (struct sockaddr *)&from, n);
 }
 
-void tern_run_beacon_close(struct tern_run_beacon *b)
+void tern_task_beacon_close(struct tern_task_beacon *b)
 {
     tern_datagram_close(&b->socket);
     unsetenv("TERN_RUN_BEACON");
@@ -112,7 +112,7 @@ static bool read_hex(const char **s, uint8_t *to, size_t n)
     return true;
 }
 
-static bool parse(struct tern_run_beacon_asker *a, const char *s)
+static bool parse(struct tern_task_beacon_asker *a, const char *s)
 {
     const char *colon = strchr(s, ':'), *slash = colon ? strchr(colon, '/') : NULL;
     unsigned port;
@@ -131,18 +131,18 @@ static bool parse(struct tern_run_beacon_asker *a, const char *s)
     return !*s && a->to.n > 0;
 }
 
-bool tern_run_beacon_find(struct tern_run_beacon_asker *a)
+bool tern_task_beacon_find(struct tern_task_beacon_asker *a)
 {
     const char *s = tern_var("TERN_RUN_BEACON");
 
-    *a = (struct tern_run_beacon_asker){.socket = {.fd = -1}};
+    *a = (struct tern_task_beacon_asker){.socket = {.fd = -1}};
     if (!s || !parse(a, s) || tern_datagram_open(&a->socket, NULL) < 0)
         return false;
     a->heard_ns = tern_clock_boot_ns();
     return true;
 }
 
-void tern_run_beacon_ask(const struct tern_run_beacon_asker *a)
+void tern_task_beacon_ask(const struct tern_task_beacon_asker *a)
 {
     struct word w = {.magic = MAGIC, .kind = QUESTION};
 
@@ -150,7 +150,7 @@ void tern_run_beacon_ask(const struct tern_run_beacon_asker *a)
     tern_datagram_send(&a->socket, &a->to, &w, sizeof w);
 }
 
-bool tern_run_beacon_heard(struct tern_run_beacon_asker *a)
+bool tern_task_beacon_heard(struct tern_task_beacon_asker *a)
 {
     struct sockaddr_storage from;
     socklen_t n;
@@ -163,25 +163,25 @@ bool tern_run_beacon_heard(struct tern_run_beacon_asker *a)
     return any;
 }
 
-bool tern_run_beacon_answers(struct tern_run_beacon_asker *a, int ms)
+bool tern_task_beacon_await(struct tern_task_beacon_asker *a, int ms)
 {
     struct pollfd p = {.fd = a->socket.fd, .events = POLLIN};
 
     for (int waited = 0; waited < ms; waited += EVERY_MS) {
-        tern_run_beacon_ask(a);
+        tern_task_beacon_ask(a);
         poll(&p, 1, EVERY_MS);
-        if (tern_run_beacon_heard(a))
+        if (tern_task_beacon_heard(a))
             return true;
     }
     return false;
 }
 
-void tern_run_beacon_lose(struct tern_run_beacon_asker *a)
+void tern_task_beacon_drop(struct tern_task_beacon_asker *a)
 {
     tern_datagram_close(&a->socket);
 }
 
-int tern_run_beacon_turn(int64_t node)
+int tern_task_beacon_turn(int64_t node)
 {
     int turn = FIRST_TURNS;
 

@@ -1,5 +1,5 @@
 /* The supervisor's part: what tern-task finds in its environment, and its own log beside theirs. */
-#include "core/run/task.h"
+#include "core/task/task.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -30,7 +30,7 @@ static void open_own(const char *dir)
         tern_log_copy(keep);
 }
 
-void tern_run_task_export(const struct tern_recipe *r, const char *run_id, unsigned attempt)
+void tern_task_export(const struct tern_recipe *r, const char *run_id, unsigned attempt)
 {
     char *logs = tern_logs_dir(r->ledger.dir, run_id, attempt);
     struct tern_buf b = {0};

@@ -1,12 +1,11 @@
-/* Apart from environ.c, so that what runs before every rank's program loads no libslurm. */
-#include "core/run/environ.h"
+#include "core/task/task.h"
 
 #include "core/base/vars.h"
 #include "core/env/env.h"
 
 extern char **environ;
 
-int tern_run_environ_task(void (*look)(struct tern_env_facts *facts), struct tern_err *err)
+int tern_task_set_environ(void (*look)(struct tern_env_facts *facts), struct tern_err *err)
 {
     struct tern_env_facts facts;
     struct tern_env_rows rows;

@@ -1,4 +1,4 @@
-#include "core/run/feed.h"
+#include "core/task/feed.h"
 
 #include "core/base/str.h"
 
@@ -18,8 +18,8 @@ enum {
 
 /* What was dropped of each stream: whether anything, and lines. */
 struct dropped {
-    bool torn[TERN_RUN_FEED_STREAMS];
-    uint64_t lines[TERN_RUN_FEED_STREAMS];
+    bool torn[TERN_TASK_FEED_STREAMS];
+    uint64_t lines[TERN_TASK_FEED_STREAMS];
 };
 
 struct piece {
@@ -34,8 +34,8 @@ struct side {
     size_t len, cap;
 };
 
-struct tern_run_feed {
-    struct tern_run_feed_taker taker;
+struct tern_task_feed {
+    struct tern_task_feed_taker taker;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t filled, emptied; /* CLOCK_MONOTONIC */
@@ -56,14 +56,14 @@ static struct timespec in_ms(int ms)
     return t;
 }
 
-static void tell(const struct tern_run_feed *f, const struct dropped *d)
+static void tell(const struct tern_task_feed *f, const struct dropped *d)
 {
-    for (int i = 0; i < TERN_RUN_FEED_STREAMS; i++)
+    for (int i = 0; i < TERN_TASK_FEED_STREAMS; i++)
         if (d->torn[i])
-            f->taker.lost(f->taker.self, TERN_RUN_FEED_NAMES[i], d->lines[i]);
+            f->taker.lost(f->taker.self, TERN_TASK_FEED_NAMES[i], d->lines[i]);
 }
 
-static void hand_over(struct tern_run_feed *f)
+static void hand_over(struct tern_task_feed *f)
 {
     struct piece p;
 
@@ -79,13 +79,13 @@ static void hand_over(struct tern_run_feed *f)
 
 static void *consume(void *arg)
 {
-    struct tern_run_feed *f = arg;
+    struct tern_task_feed *f = arg;
     bool ending = false;
 
     while (!ending) {
         pthread_mutex_lock(&f->lock);
         if (!f->front.len && !f->ending) {
-            struct timespec until = in_ms(TERN_RUN_FEED_TICK_MS);
+            struct timespec until = in_ms(TERN_TASK_FEED_TICK_MS);
             pthread_cond_timedwait(&f->filled, &f->lock, &until);
         }
         struct side s = f->front;
@@ -111,10 +111,10 @@ static void *consume(void *arg)
     return NULL;
 }
 
-struct tern_run_feed *tern_run_feed_open(const struct tern_run_feed_taker *taker,
-                                         struct tern_err *err)
+struct tern_task_feed *tern_task_feed_open(const struct tern_task_feed_taker *taker,
+                                           struct tern_err *err)
 {
-    struct tern_run_feed *f = tern_alloc(1, sizeof *f, "a queue", err);
+    struct tern_task_feed *f = tern_alloc(1, sizeof *f, "a queue", err);
     pthread_condattr_t monotonic;
     sigset_t all, old;
 
@@ -140,7 +140,7 @@ struct tern_run_feed *tern_run_feed_open(const struct tern_run_feed_taker *taker
 }
 
 /* Room for `need` bytes more in front; the lock is held. */
-static bool make_room(struct tern_run_feed *f, size_t need)
+static bool make_room(struct tern_task_feed *f, size_t need)
 {
     struct side *s = &f->front;
 
@@ -176,15 +176,15 @@ static uint64_t count_lines(const char *data, size_t len)
     return n;
 }
 
-void tern_run_feed_put(struct tern_run_feed *f, int64_t wall_ns, char stream, const char *data,
-                       size_t len)
+void tern_task_feed_put(struct tern_task_feed *f, int64_t wall_ns, char stream, const char *data,
+                        size_t len)
 {
     pthread_mutex_lock(&f->lock);
     struct piece p = {wall_ns, f->dropped, (uint32_t)len, stream};
     if (!make_room(f, sizeof p + len)) {
-        const char *at = strchr(TERN_RUN_FEED_NAMES, stream);
-        f->dropped.lines[at - TERN_RUN_FEED_NAMES] += count_lines(data, len);
-        f->dropped.torn[at - TERN_RUN_FEED_NAMES] = true;
+        const char *at = strchr(TERN_TASK_FEED_NAMES, stream);
+        f->dropped.lines[at - TERN_TASK_FEED_NAMES] += count_lines(data, len);
+        f->dropped.torn[at - TERN_TASK_FEED_NAMES] = true;
     } else {
         memcpy(f->front.data + f->front.len, &p, sizeof p);
         memcpy(f->front.data + f->front.len + sizeof p, data, len);
@@ -195,7 +195,7 @@ void tern_run_feed_put(struct tern_run_feed *f, int64_t wall_ns, char stream, co
     pthread_mutex_unlock(&f->lock);
 }
 
-bool tern_run_feed_close(struct tern_run_feed *f, int patience_ms)
+bool tern_task_feed_close(struct tern_task_feed *f, int patience_ms)
 {
     struct timespec until = in_ms(patience_ms);
     uint64_t seen = 0;

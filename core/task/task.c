@@ -1,4 +1,4 @@
-#include "core/run/task.h"
+#include "core/task/task.h"
 
 #include "core/base/again.h"
 #include "core/base/clock.h"
@@ -6,12 +6,12 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
-#include "core/run/beacon.h"
-#include "core/run/feed.h"
+#include "core/task/beacon.h"
+#include "core/task/feed.h"
 #include "core/intake/intake.h"
 #include "core/logs/lines.h"
 #include "core/logs/logs.h"
-#include "core/run/memory.h"
+#include "core/task/memory.h"
 #include "core/intake/metric.h"
 
 #include <errno.h>
@@ -34,14 +34,14 @@ enum {
     LINGER_MS = 500,      /* for what the program's children still print when it is gone */
     ASK_MS = 2000,        /* between two questions whether the supervisor's node runs... */
     ASK_AGAIN_MS = 500,   /* ...and while it has not answered one */
-    SILENT_MS = 1000 * TERN_RUN_BEACON_SILENT_S,
+    SILENT_MS = 1000 * TERN_TASK_BEACON_SILENT_S,
     GAP_MS = 3000,       /* between two looks: this process was stopped */
     LAST_WORD_MS = 2000, /* for its answer when the program has ended */
     PATIENCE_MS = 5000,  /* for the log and the ledger at the end, of a storage that hangs */
 };
 
 enum { OUT, ERR, METRIC, N_STREAMS };
-static const char stream_names[] = TERN_RUN_FEED_NAMES;
+static const char stream_names[] = TERN_TASK_FEED_NAMES;
 
 /* What the storage's thread works on. */
 struct keeper {
@@ -54,8 +54,8 @@ struct keeper {
 
 struct task {
     struct keeper keeper;
-    struct tern_run_feed *feed; /* NULL: nothing is kept */
-    int from[N_STREAMS];        /* read ends; -1: at its end */
+    struct tern_task_feed *feed; /* NULL: nothing is kept */
+    int from[N_STREAMS];         /* read ends; -1: at its end */
     int child_end[N_STREAMS];
     int signals; /* signalfd of SIGCHLD */
     pid_t pid;
@@ -65,13 +65,13 @@ struct task {
     sigset_t old_mask;
     char *buffer, *error; /* [CHUNK] */
     /* Of the first rank of some nodes (orphan.h), but not the supervisor's. */
-    struct tern_run_beacon_asker beacon;
+    struct tern_task_beacon_asker beacon;
     int64_t asked_ns, looked_ns;
     pid_t orphan; /* who looks into the supervisor's silence; 0: nobody */
     bool missed;  /* one has, since the last answer */
 };
 
-int64_t tern_run_task_rank(void)
+int64_t tern_task_rank(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"};
     int64_t rank;
@@ -193,7 +193,7 @@ static void finish(void *self)
         if (lines) /* the log itself may have no room for a word */
             tern_warn("rank %" PRId64 ": the last %" PRIu64 " lines are missing in its log (is the "
                       "ledger's storage full?)",
-                      tern_run_task_rank(), lines);
+                      tern_task_rank(), lines);
     }
     if (k->log && !tern_logs_file_unreported(k->log)) {
         tern_logs_file_add_end(k->log, now, k->status);
@@ -208,7 +208,7 @@ static void keeper_open(struct task *t)
     const char *dir = tern_var("TERN_RUN_LOGS"), *spool = tern_var("TERN_RUN_SPOOL");
     struct tern_err err = {0};
     struct keeper *k = &t->keeper;
-    int64_t rank = tern_run_task_rank();
+    int64_t rank = tern_task_rank();
     char name[32], node[256];
     uint64_t bytes = tern_logs_bytes();
 
@@ -235,9 +235,9 @@ static void keeper_open(struct task *t)
     }
     if (!k->log && !k->intake)
         return;
-    const struct tern_run_feed_taker taker = {
+    const struct tern_task_feed_taker taker = {
         .self = k, .take = take, .lost = lost, .idle = idle, .finish = finish};
-    t->feed = tern_run_feed_open(&taker, &err);
+    t->feed = tern_task_feed_open(&taker, &err);
     if (!t->feed)
         tern_warn("rank %" PRId64 " has no log: %s", rank, err.text);
 }
@@ -366,16 +366,15 @@ static size_t get(struct task *t, int which, char *data)
 static void put(struct task *t, int which, const char *data, size_t len)
 {
     if (t->feed)
-        tern_run_feed_put(t->feed, tern_clock_wall_ns(), stream_names[which], data, len);
+        tern_task_feed_put(t->feed, tern_clock_wall_ns(), stream_names[which], data, len);
     if (which == METRIC || pass_on(which == OUT ? STDOUT_FILENO : STDERR_FILENO, data, len) == 0)
         return;
     if (errno == EPIPE) { /* the program finds out, too, that nobody reads */
         shut(t, which);
     } else if (!t->refused) { /* words are not worth a run */
         t->refused = true;
-        tern_warn("rank %" PRId64 ": what it prints cannot be passed on: %s%s",
-                  tern_run_task_rank(), strerror(errno),
-                  t->keeper.log ? " (tern logs has it)" : "");
+        tern_warn("rank %" PRId64 ": what it prints cannot be passed on: %s%s", tern_task_rank(),
+                  strerror(errno), t->keeper.log ? " (tern logs has it)" : "");
     }
 }
 
@@ -413,11 +412,11 @@ static void beacon_find(struct task *t)
 
     t->beacon.socket.fd = -1;
     if (!local || strcmp(local, "0") != 0 || !node || !id ||
-        tern_str_int(id, 0, INT32_MAX, &n) < 0 || tern_run_beacon_turn(n) < 0 ||
-        !tern_run_beacon_find(&t->beacon))
+        tern_str_int(id, 0, INT32_MAX, &n) < 0 || tern_task_beacon_turn(n) < 0 ||
+        !tern_task_beacon_find(&t->beacon))
         return;
     if (strcmp(node, t->beacon.node) == 0)
-        tern_run_beacon_lose(&t->beacon);
+        tern_task_beacon_drop(&t->beacon);
     t->asked_ns = t->looked_ns = tern_clock_boot_ns();
 }
 
@@ -446,11 +445,11 @@ static int beacon_tick(struct task *t)
     if (now - t->looked_ns > GAP_MS * ms)
         t->beacon.heard_ns = now;
     t->looked_ns = now;
-    if (tern_run_beacon_heard(&t->beacon))
+    if (tern_task_beacon_heard(&t->beacon))
         t->missed = false;
     bool waits = t->asked_ns > t->beacon.heard_ns;
     if (now - t->asked_ns >= (waits ? ASK_AGAIN_MS : ASK_MS) * ms) {
-        tern_run_beacon_ask(&t->beacon);
+        tern_task_beacon_ask(&t->beacon);
         t->asked_ns = now;
     }
     if (!t->orphan && now - t->beacon.heard_ns > SILENT_MS * ms)
@@ -463,9 +462,9 @@ static void beacon_last(struct task *t)
 {
     if (t->beacon.socket.fd < 0)
         return;
-    if (!t->orphan && (t->missed || !tern_run_beacon_answers(&t->beacon, LAST_WORD_MS)))
+    if (!t->orphan && (t->missed || !tern_task_beacon_await(&t->beacon, LAST_WORD_MS)))
         orphan_start(t);
-    tern_run_beacon_lose(&t->beacon);
+    tern_task_beacon_drop(&t->beacon);
     while (t->orphan && waitpid(t->orphan, NULL, 0) < 0 && errno == EINTR) {
     }
 }
@@ -543,9 +542,9 @@ static int end_like(int status)
 }
 
 /* A program that was killed, in a cgroup that has killed since: for memory. */
-static void look_at_memory(struct task *t, const struct tern_run_memory *before)
+static void look_at_memory(struct task *t, const struct tern_task_memory *before)
 {
-    struct tern_run_memory now = tern_run_memory_look();
+    struct tern_task_memory now = tern_task_memory_read();
     int status = WIFEXITED(t->status) ? WEXITSTATUS(t->status) : 0;
     char node[256], limit[64] = "";
 
@@ -558,14 +557,14 @@ static void look_at_memory(struct task *t, const struct tern_run_memory *before)
     snprintf(t->keeper.memory, sizeof t->keeper.memory,
              "rank %" PRId64 " on %s was killed for memory: its job's limit there%s%s was reached. "
              "Ask for more (--mem), or fewer ranks a node.",
-             tern_run_task_rank(), node, *limit ? ", " : "", limit);
+             tern_task_rank(), node, *limit ? ", " : "", limit);
     tern_error("%s", t->keeper.memory);
 }
 
-int tern_run_task(char **argv)
+int tern_task_run(char **argv)
 {
     struct task t = {.pid = 0};
-    struct tern_run_memory before = tern_run_memory_look();
+    struct tern_task_memory before = tern_task_memory_read();
 
     keeper_open(&t);
     t.buffer = malloc(CHUNK);
@@ -579,9 +578,9 @@ int tern_run_task(char **argv)
     linger(&t);
     t.keeper.status = t.status;
     look_at_memory(&t, &before);
-    if (!tern_run_feed_close(t.feed, PATIENCE_MS)) {
+    if (!tern_task_feed_close(t.feed, PATIENCE_MS)) {
         tern_warn("rank %" PRId64 ": the storage does not answer; the end of the log is lost",
-                  tern_run_task_rank());
+                  tern_task_rank());
     } else {
         free(t.buffer);
         free(t.error);

@@ -230,7 +230,8 @@ const char topic_flight_dump[] =
     "The flight recorder keeps each rank's newest 4096 operations, in the shared memory of\n"
     "its node. When an operation fails, or on SIGUSR2, each rank writes them to\n"
     "TERN_FABRIC_DUMP; a rank of the same node writes those of a rank that was killed. `tern\n"
-    "run` sets the folder to the attempt's logs. `tern fabric autopsy` reads the dumps of all\n"
+    "run` sets the folder to the attempt's logs. `tern fabric flight-report` reads the dumps of "
+    "all\n"
     "ranks and names the rank that was missing.\n"
     "\n"
     "# FORMAT\n"
@@ -248,4 +249,4 @@ const char topic_flight_dump[] =
     "    u32  zero\n"
     "\n"
     "# EXAMPLES\n"
-    "    tern fabric autopsy LEDGER/runs/RUN/logs/1\n";
+    "    tern fabric flight-report LEDGER/runs/RUN/logs/1\n";

@@ -61,7 +61,7 @@ const char topic_fabric[] =
     "# EXAMPLES\n"
     "    tern fabric info\n"
     "    tern fabric plan -h\n"
-    "    tern fabric autopsy LEDGER/runs/RUN/logs/1     # the rank that was missing\n"
+    "    tern fabric flight-report LEDGER/runs/RUN/logs/1   # the missing rank\n"
     "    tern bench fabric -h\n"
     "\n"
     "`tern fabric -h` lists the verbs.\n";
@@ -109,7 +109,7 @@ const char topic_faults[] =
     "# WHERE TO LOOK\n"
     "    tern ledger show RUN                # attempts with their causes, events\n"
     "    tern logs RUN --attempt all         # output of every rank\n"
-    "    tern fabric autopsy LEDGER/runs/RUN/logs/1\n"
+    "    tern fabric flight-report LEDGER/runs/RUN/logs/1\n"
     "    tern health quick NODE\n"
     "    tern cluster doctor --ledger LEDGER\n";
 

@@ -69,6 +69,55 @@ status 2; err_has "'qqqqqq' is neither a topic nor a tern program. "; one_line
 run tern help ledger; status 0; out_has "usage: tern ledger VERB" "tern help NAME is tern NAME -h"
 run tern help ledger list; status 0; out_has "usage: tern ledger list" "tern help NAME VERB is tern NAME VERB -h"
 
+# ---- README: five doors, and no command in it or in a topic that does not exist
+if [ -e "$ROOT/README.md" ]; then
+    cp "$ROOT/README.md" readme
+    wide=$(awk 'length > 100 {print FNR}' readme); [ -z "$wide" ]; ok $? "README has no line over 100 columns" || echo "# lines $wide"
+    for door in 'A run of your own' 'Your cluster' 'Read the ledger' 'Bring your trainer'; do
+        n=$(awk -v d="## $door" '$0 == d {on = 1} /^## / && $0 != d {on = 0} on' readme | wc -l)
+        [ "$n" -gt 5 ] && [ "$n" -le 40 ]; ok $? "README: door '$door' has at most 40 lines" || echo "# $n"
+    done
+    # Its recipes and settings have no key that tern does not know.
+    awk '/^```yaml/ {n++; on = 1; next} /^```/ {on = 0} on {print >"readme-" n ".yaml"}' readme
+    for file in readme-*.yaml; do
+        if grep -q '^launch: {profile' "$file"; then run tern --config "$file" env; else run tern run --check "$file"; fi
+        ! grep -qE 'unknown key|no number|not one of|YAML' err; ok $? "README: ${file%.yaml} is understood" || cat err
+    done
+    for target in $(grep -oE '^    make [a-z-]+' readme | awk '{print $2}'); do
+        grep -qE "^([a-z-]+ )*$target( [a-z-]+)*:" "$ROOT/Makefile"; ok $? "README: make $target is a target"
+    done
+    for topic in $(grep -oE 'tern help [a-z-]+' readme | awk '{print $3}' | sort -u); do
+        [ -s "$topic.topic" ] || [ "$topic" = lists ]; ok $? "README: tern help $topic exists"
+    done
+fi
+# Lines of commands: the program, its verb and its options are in -h.
+commands_of() { sed -nE 's/^    ([^ ])/\1/p; s/^\$ //p' "$@" | grep -oE '(^|[ (])tern [a-z].*' | sed 's/^[^t]//; s/  *#.*//; s/ -- .*//; s/[`|)"].*//' | sort -u; }
+commands_of ${ROOT:+$(ls readme 2>/dev/null)} *.topic >commands
+[ "$(wc -l <commands)" -gt 20 ]; ok $? "README and topics have commands"
+: >unknown
+while read -r line; do
+    # shellcheck disable=SC2086
+    set -f; set -- $line; set +f
+    name=$2; shift 2
+    [ "$name" != help ] || continue
+    [ -x "$BIN/tern-$name" ] || { echo "$line: no program" >>unknown; continue; }
+    verb=
+    case ${1-} in [a-z]*) tern "$name" --help-words | grep -qxF "tern $name"$'\t'"$1" && verb=$1 ;; esac
+    if [ -z "$verb" ] && tern "$name" -h | grep -q '^verbs:'; then
+        case ${1-} in '' | -*) ;; *) echo "$line: no verb $1" >>unknown; continue ;; esac
+    fi
+    # shellcheck disable=SC2086
+    tern "$name" $verb -h >usage
+    for word in "$@"; do
+        case $word in
+        --) break ;;
+        -[a-zA-Z]*) word=${word:0:2}; grep -qE -- "^  $word, " usage || [ "$word" = -h ] || echo "$line: no $word" >>unknown ;;
+        --*) grep -qE -- " ${word%%=*}( |\$)" usage || echo "$line: no $word" >>unknown ;;
+        esac
+    done
+done <commands
+[ ! -s unknown ]; ok $? "every command in README and in the topics exists" || sed 's/^/# /' unknown
+
 # ---- man pages: of programs, topics and files
 man=${TERN_BUILD:-$ROOT/build}/man
 for page in $(cat pages); do

@@ -142,9 +142,9 @@ static int report(const struct tern_slurm_about *about, const struct tern_doctor
     if (!as_json)
         printf("Slurm %s, tern built for %s; %zu of %zu nodes answered%s: %zu errors, %zu "
                "warnings, %zu for information\n",
-               about->version, tern_slurm_release(), answered, asked, rest, n[TERN_DOCTOR_ERROR],
-               n[TERN_DOCTOR_WARN], n[TERN_DOCTOR_INFO]);
-    bool bad = n[TERN_DOCTOR_ERROR] > 0;
+               about->version, tern_slurm_release(), answered, asked, rest, n[TERN_RULES_ERROR],
+               n[TERN_RULES_WARN], n[TERN_RULES_INFO]);
+    bool bad = n[TERN_RULES_ERROR] > 0;
     tern_doctor_findings_free(&f);
     /* Inside a job the question is about the job's nodes. */
     bool open = unasked > 0 && !getenv("SLURM_JOB_ID");
@@ -172,7 +172,7 @@ static void on_signal(int sig)
     stop = sig;
 }
 
-/* So that neither a job nor a folder on shared storage is left by who presses Ctrl-C. */
+/* Ctrl-C leaves neither a job nor a folder on shared storage behind. */
 static void catch_signals(void)
 {
     const struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
@@ -184,7 +184,7 @@ static void catch_signals(void)
 
 static int run(int n, char **args, struct tern_err *err)
 {
-    const struct tern_doctor_here here = {
+    const struct tern_doctor_gather_options local = {
         .plugstack = plugstack, .plugin_dir = plugin_dir, .tmp_fs = tmp_dir, .probe = probe};
     struct tern_slurm_about *about = NULL;
     struct tern_doctor_facts facts = {0};
@@ -195,7 +195,7 @@ static int run(int n, char **args, struct tern_err *err)
     if (!(timeout >= 1 && timeout <= 3600))
         return tern_err_set(err, TERN_USAGE, "--timeout: wanted 1 to 3600 seconds");
     if (this_node) {
-        tern_doctor_here(&here, put_line, NULL);
+        tern_doctor_gather(&local, put_line, NULL);
         return 0;
     }
     if (tern_slurm_about_load(&about, err) < 0)
@@ -209,7 +209,7 @@ static int run(int n, char **args, struct tern_err *err)
     const struct tern_doctor_options o = {
         .program = exe, .nodes = node_list, .ledger = dir, .timeout_s = timeout, .stop = &stop};
     catch_signals();
-    int rc = tern_doctor_ask(&o, about, &facts, err);
+    int rc = tern_doctor_collect(&o, about, &facts, err);
     if (rc == 0)
         rc = report(about, &facts, err);
     tern_doctor_facts_free(&facts);

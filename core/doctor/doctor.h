@@ -1,9 +1,9 @@
-/* Is tern installed right, on every node?  Facts are gathered where they hold, findings are made of
- * them in one place, each with its remedy.
+/* Is tern installed right, on every node?  Facts are gathered on the nodes; rules (core/rules) make
+ * findings of them in one place, each with its remedy.
  *
- *     tern_doctor_here(NULL, put, arg);                 // this machine's facts, as lines to print
- *     tern_doctor_ask(&options, about, &facts, err);    // the same of every node, by srun
- *     tern_doctor_judge(about, &facts, &findings);      // plain data in, plain data out
+ *     tern_doctor_gather(&options, put, arg);               // this machine's facts, as lines
+ *     tern_doctor_collect(&options, about, &facts, err);    // the same of every node, by srun
+ *     tern_doctor_judge(about, &facts, &findings);          // plain data in, plain data out
  *
  * Bounded in time: a node that does not answer within the limit is a finding.  Not thread-safe.
  */
@@ -15,6 +15,7 @@
 #include <stddef.h>
 
 #include "core/base/err.h"
+#include "core/rules/rules.h"
 #include "core/slurm/slurm.h"
 
 /* ------------------------------------------------------------------ facts */
@@ -22,7 +23,7 @@
 enum { TERN_DOCTOR_VALUE = 512 }; /* a fact's line is one write, which Slurm passes on whole */
 
 struct tern_doctor_fact {
-    char node[65]; /* "" for the machine that asks */
+    char node[65]; /* "" for the machine that collects */
     char key[24], value[TERN_DOCTOR_VALUE];
     size_t next; /* of its bucket, plus 1; 0: none */
 };
@@ -38,20 +39,20 @@ void tern_doctor_facts_add(struct tern_doctor_facts *f, const char *node, const 
                            const char *value);
 /* A line of tern_doctor_line; false for any other. */
 bool tern_doctor_facts_parse(struct tern_doctor_facts *f, const char *line);
-/* NULL when there is none. */
+/* NULL when there is none; of several the one that was added first. */
 const char *tern_doctor_fact(const struct tern_doctor_facts *f, const char *node, const char *key);
 void tern_doctor_facts_free(struct tern_doctor_facts *f);
 
 /* The fact as a line for stdout, malloc'ed, without its newline. */
 char *tern_doctor_line(const char *node, const char *key, const char *value);
 
-struct tern_doctor_here {
-    const char *plugstack, *plugin_dir, *tmp_fs; /* where Slurm looks; NULL: not asked */
-    const char *probe; /* folder on shared storage that tern_doctor_ask prepared; NULL: none */
+struct tern_doctor_gather_options {
+    const char *plugstack, *plugin_dir, *tmp_fs; /* where Slurm looks; NULL: not looked at */
+    const char *probe; /* folder on shared storage that tern_doctor_collect prepared; NULL: none */
 };
 /* This machine's facts, one call of `put` each. */
-void tern_doctor_here(const struct tern_doctor_here *o,
-                      void (*put)(void *arg, const char *key, const char *value), void *arg);
+void tern_doctor_gather(const struct tern_doctor_gather_options *o,
+                        void (*put)(void *arg, const char *key, const char *value), void *arg);
 
 struct tern_doctor_options {
     const char *program;               /* absolute: `tern-cluster` as it is on the nodes too */
@@ -61,19 +62,17 @@ struct tern_doctor_options {
     const volatile sig_atomic_t *stop; /* not 0: come to an end, leaving nothing; NULL: never */
 };
 
-/* This machine's facts and those of every node that can be asked now.  Fails only when nothing can
- * be asked at all, or when it was stopped; what a single node lacks becomes a fact. */
-int tern_doctor_ask(const struct tern_doctor_options *o, const struct tern_slurm_about *about,
-                    struct tern_doctor_facts *facts, struct tern_err *err);
+/* This machine's facts and those of every node that is idle.  Fails only when no node can be
+ * reached at all, or when it was stopped; a single node's trouble becomes a fact. */
+int tern_doctor_collect(const struct tern_doctor_options *o, const struct tern_slurm_about *about,
+                        struct tern_doctor_facts *facts, struct tern_err *err);
 
 /* ------------------------------------------------------------------ findings */
 
-enum tern_doctor_severity { TERN_DOCTOR_INFO, TERN_DOCTOR_WARN, TERN_DOCTOR_ERROR };
-
 struct tern_doctor_finding {
     const char *id; /* "plugin-build"; static */
-    enum tern_doctor_severity severity;
-    char **node; /* n_nodes of them; none: the cluster as a whole; "" is the machine that asks */
+    enum tern_rules_severity severity;
+    char **node; /* n_nodes of them; none: all together; "" is the machine that collects */
     size_t n_nodes;
     char *what, *remedy;
 };
@@ -84,7 +83,10 @@ struct tern_doctor_findings {
     struct tern_doctor_finding *v;
 };
 
-const char *tern_doctor_severity_name(enum tern_doctor_severity s); /* "error" */
+const char *tern_doctor_severity_name(enum tern_rules_severity s); /* "error" */
+
+/* The i-th rule of the table, or NULL behind the last. */
+const struct tern_rule *tern_doctor_rule(size_t i);
 
 /* Worst first.  `about` may hold no nodes. */
 void tern_doctor_judge(const struct tern_slurm_about *about, const struct tern_doctor_facts *facts,

@@ -40,7 +40,7 @@ void tern_doctor_facts_add(struct tern_doctor_facts *f, const char *node, const 
     snprintf(to->node, sizeof to->node, "%s", node);
     snprintf(to->key, sizeof to->key, "%s", key);
     snprintf(to->value, sizeof to->value, "%s", value);
-    /* What a node said is not believed to be printable. */
+    /* A node may send what is not printable. */
     tern_str_mask(to->node);
     tern_str_mask(to->key);
     tern_str_mask(to->value);
@@ -76,7 +76,7 @@ bool tern_doctor_facts_parse(struct tern_doctor_facts *f, const char *line)
 
 const char *tern_doctor_fact(const struct tern_doctor_facts *f, const char *node, const char *key)
 {
-    const char *first = NULL; /* of several, the one that was told first */
+    const char *first = NULL; /* the chain has the last one added first */
 
     for (size_t i = f->bucket ? f->bucket[bucket_of(node, key)] : 0; i; i = f->fact[i - 1].next)
         if (strcmp(f->fact[i - 1].key, key) == 0 && strcmp(f->fact[i - 1].node, node) == 0)

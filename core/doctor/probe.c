@@ -20,12 +20,12 @@
  * for a folder that changes. */
 enum { SEEN_WITHIN_MS = 5000 };
 
-/* The doctor's own folder, in which nobody else can put anything.  It may lie in a user's ledger,
- * who can rename it and put a link to somewhere else in its place while root looks: so everything
- * in it is reached from here, never by its path. */
+/* The doctor's own folder, in which no other user can put anything.  It may lie in a user's ledger,
+ * and that user can rename it and put a link in its place while root looks.  So everything in it is
+ * reached from here, never by its path. */
 static int open_own(const char *dir)
 {
-    const uid_t squashed = 65534; /* root, on a file system that does not believe in it */
+    const uid_t squashed = 65534; /* root, on a file system with root_squash */
     struct stat st;
     int d = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
@@ -108,7 +108,7 @@ int tern_doctor_probe_open(struct tern_doctor_probe *p, const char *ledger, stru
 
 /* ------------------------------------------------------------------ on a node */
 
-/* "held" when the asker's lock is seen here, "free" when it is not. */
+/* "held" when the collector's lock is seen here, "free" when it is not. */
 static const char *lock_seen(int dir, const char *name, bool by_flock)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -171,7 +171,7 @@ void tern_doctor_probe_node(const char *dir, void (*put)(void *, const char *, c
         close(d);
 }
 
-/* ------------------------------------------------------------------ back at the asker */
+/* ------------------------------------------------------------------ back at the collector */
 
 static bool seen(const struct tern_doctor_probe *p, const char *node)
 {

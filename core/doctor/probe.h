@@ -1,5 +1,5 @@
 /* Is a folder one and the same on all nodes, and do the calls that tern builds on hold there?  The
- * asker prepares a folder, every node works in it, the asker counts. */
+ * collector prepares a folder, every node works in it, the collector counts. */
 #ifndef TERN_DOCTOR_PROBE_H
 #define TERN_DOCTOR_PROBE_H
 

@@ -167,7 +167,7 @@ static void test_releases(void)
 {
     struct tern_doctor_findings f = judge("", "client", "19.05.8");
 
-    ok(of(&f, "slurm-built-for") == 1 && f.v[0].severity == TERN_DOCTOR_ERROR,
+    ok(of(&f, "slurm-built-for") == 1 && f.v[0].severity == TERN_RULES_ERROR,
        "commands of a Slurm that tern was not built for");
     ok(of(&f, "slurm-client") == 1, "which is not the controller's either");
     tern_doctor_findings_free(&f);

@@ -1,4 +1,4 @@
-/* What holds on one machine. */
+/* The facts of one machine. */
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"
@@ -41,7 +41,7 @@ static int is_tern(const struct dirent *e)
     return strcmp(e->d_name, "tern") == 0 || tern_str_starts(e->d_name, "tern-");
 }
 
-/* One name for all the programs that lie beside this one: equal where every byte of them is. */
+/* One digest of all programs that lie beside this one. */
 static void say_build(put_fn *put, void *arg)
 {
     char hex[TERN_SHA256_HEX];
@@ -199,7 +199,7 @@ static void say_devices(put_fn *put, void *arg)
     say(put, arg, "rdma-devices", "%d", n);
 }
 
-void tern_doctor_here(const struct tern_doctor_here *o, put_fn *put, void *arg)
+void tern_doctor_gather(const struct tern_doctor_gather_options *o, put_fn *put, void *arg)
 {
     struct timespec now;
 

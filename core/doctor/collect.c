@@ -1,4 +1,4 @@
-/* One srun a partition over the nodes that can be asked, and what they say. */
+/* One srun a partition over its idle nodes, and their answers. */
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -21,7 +21,7 @@
 /* A line of facts has less than a KiB; what is longer is none. */
 enum { LINE = 2048 };
 
-struct asking {
+struct collector {
     const struct tern_doctor_options *o;
     const struct tern_slurm_about *about;
     const char *probe;
@@ -41,24 +41,24 @@ static double mono_s(void)
     return (double)tern_clock_boot_ns() / 1e9;
 }
 
-static bool stopped(const struct asking *a)
+static bool stopped(const struct collector *a)
 {
     return a->o->stop && *a->o->stop;
 }
 
-static void put_here(void *arg, const char *key, const char *value)
+static void put_local(void *arg, const char *key, const char *value)
 {
     tern_doctor_facts_add(arg, "", key, value);
 }
 
 /* ------------------------------------------------------------------ listening */
 
-/* What Slurm says of a node: "slurmstepd-n3: error: execve(): ...", "srun: error: n3: ...". */
-static void note_words(struct asking *a, char *const *nodes, size_t n, const char *line)
+/* Slurm's words about a node: "slurmstepd-n3: error: execve(): ...", "srun: error: n3: ...". */
+static void note_words(struct collector *a, char *const *nodes, size_t n, const char *line)
 {
     const char *error = strstr(line, "error: ");
 
-    /* Because of another node, which is named too: the step's end is told by any node of it. */
+    /* Every node of a step reports its end, which another node caused. */
     if (strstr(line, ": Killed") || strstr(line, "error: *** "))
         return;
     for (size_t i = 0; error && i < n; i++) {
@@ -73,14 +73,14 @@ static void note_words(struct asking *a, char *const *nodes, size_t n, const cha
 }
 
 /* "srun: job 7 queued and waiting for resources", "... step creation temporarily disabled,
- * retrying": passed on at once, since the answer may take as long as the other jobs do. */
+ * retrying": logged at once, since the answer may take as long as the other jobs do. */
 static bool is_waiting(const char *line)
 {
     return tern_str_starts(line, "srun: ") &&
            (strstr(line, "waiting for resources") || strstr(line, "retrying"));
 }
 
-static void take_line(struct asking *a, char *const *nodes, size_t n, const char *line)
+static void take_line(struct collector *a, char *const *nodes, size_t n, const char *line)
 {
     size_t before = a->facts->n;
     char text[64];
@@ -100,7 +100,7 @@ static void take_line(struct asking *a, char *const *nodes, size_t n, const char
     }
 }
 
-static void listen_to(struct asking *a, char *const *nodes, size_t n, int fd, double until)
+static void listen_to(struct collector *a, char *const *nodes, size_t n, int fd, double until)
 {
     char line[LINE];
     size_t len = 0;
@@ -130,8 +130,8 @@ static void listen_to(struct asking *a, char *const *nodes, size_t n, int fd, do
 
 /* ------------------------------------------------------------------ srun */
 
-static void become_srun(const struct asking *a, const char *list, size_t n, const char *partition,
-                        int words)
+static void become_srun(const struct collector *a, const char *list, size_t n,
+                        const char *partition, int words)
 {
     char *argv[32], *nodes = tern_strf("--nodes=%zu", n), *tasks = tern_strf("--ntasks=%zu", n);
     char *where = tern_strf("--nodelist=%s", list);
@@ -174,7 +174,7 @@ static void become_srun(const struct asking *a, const char *list, size_t n, cons
     _exit(127);
 }
 
-/* SIGTERM makes srun end its job; 3 s later nothing is waited for any more. */
+/* SIGTERM makes srun end its job; it has 3 s for that. */
 static void finish(pid_t pid, bool in_time)
 {
     double until = mono_s() + 3;
@@ -192,7 +192,7 @@ static void finish(pid_t pid, bool in_time)
     }
 }
 
-static void ask_group(struct asking *a, char *const *nodes, size_t n, const char *partition)
+static void collect_group(struct collector *a, char *const *nodes, size_t n, const char *partition)
 {
     int words[2];
 
@@ -216,8 +216,8 @@ static void ask_group(struct asking *a, char *const *nodes, size_t n, const char
     free(list);
 }
 
-/* A node that cannot launch takes the step's others with it: those are asked once more. */
-static void ask_again(struct asking *a, char **nodes, size_t n, const char *partition)
+/* A node that cannot launch ends the step for the others: those get one more step. */
+static void collect_again(struct collector *a, char **nodes, size_t n, const char *partition)
 {
     size_t k = 0;
 
@@ -226,11 +226,11 @@ static void ask_again(struct asking *a, char **nodes, size_t n, const char *part
             !tern_doctor_fact(a->facts, nodes[i], "words"))
             nodes[k++] = nodes[i];
     if (k < n)
-        ask_group(a, nodes, k, partition);
+        collect_group(a, nodes, k, partition);
 }
 
 /* "slurm-wlm 22.05.8" -> 22.05.8: the client, which loads the plugin on this machine. */
-static void ask_client(struct tern_doctor_facts *facts)
+static void find_client(struct tern_doctor_facts *facts)
 {
     FILE *f = popen("srun --version 2>/dev/null", "re");
     char name[64], version[64];
@@ -241,7 +241,7 @@ static void ask_client(struct tern_doctor_facts *facts)
         pclose(f);
 }
 
-/* ------------------------------------------------------------------ whom to ask */
+/* ------------------------------------------------------------------ which nodes */
 
 static bool in_list(char *const *hosts, size_t n, const char *name)
 {
@@ -251,8 +251,8 @@ static bool in_list(char *const *hosts, size_t n, const char *name)
     return n == 0 && !hosts;
 }
 
-/* Nodes that can be asked now, and the rest as facts that say why not. */
-static int choose(struct asking *a, char **wanted, size_t n_wanted, const char **partition,
+/* Idle nodes (in a job its own) go to `ask`; each other node gets a fact that says why not. */
+static int choose(struct collector *a, char **wanted, size_t n_wanted, const char **partition,
                   char **ask, size_t *n_ask, struct tern_err *err)
 {
     char **own = NULL, text[300];
@@ -288,7 +288,7 @@ static int choose(struct asking *a, char **wanted, size_t n_wanted, const char *
     return 0;
 }
 
-static void ask_all(struct asking *a, char **ask, const char **partition, size_t n)
+static void collect_all(struct collector *a, char **ask, const char **partition, size_t n)
 {
     char **group = calloc(n + 1, sizeof *group);
 
@@ -303,19 +303,19 @@ static void ask_all(struct asking *a, char **ask, const char **partition, size_t
                 partition[j] = NULL;
             }
         }
-        ask_group(a, group, k, of ? of : "");
-        ask_again(a, group, k, of ? of : "");
+        collect_group(a, group, k, of ? of : "");
+        collect_again(a, group, k, of ? of : "");
     }
     free(group);
 }
 
-int tern_doctor_ask(const struct tern_doctor_options *o, const struct tern_slurm_about *about,
-                    struct tern_doctor_facts *facts, struct tern_err *err)
+int tern_doctor_collect(const struct tern_doctor_options *o, const struct tern_slurm_about *about,
+                        struct tern_doctor_facts *facts, struct tern_err *err)
 {
-    struct asking a = {.o = o, .about = about, .facts = facts};
+    struct collector a = {.o = o, .about = about, .facts = facts};
     struct tern_doctor_probe probe = {.fcntl = -1, .flock = -1};
-    const struct tern_doctor_here here = {.plugstack = about->plugstack,
-                                          .plugin_dir = about->plugin_dir};
+    const struct tern_doctor_gather_options local = {.plugstack = about->plugstack,
+                                                     .plugin_dir = about->plugin_dir};
     struct tern_err why = {0};
     char **wanted = NULL, **ask = tern_alloc(about->n + 1, sizeof *ask, "nodes", err);
     const char **partition = tern_alloc(about->n + 1, sizeof *partition, "nodes", err);
@@ -325,8 +325,8 @@ int tern_doctor_ask(const struct tern_doctor_options *o, const struct tern_slurm
     if (!ask || !partition ||
         (o->nodes && tern_slurm_hosts_expand(o->nodes, &wanted, &n_wanted, err) < 0))
         goto out;
-    tern_doctor_here(&here, put_here, facts);
-    ask_client(facts);
+    tern_doctor_gather(&local, put_local, facts);
+    find_client(facts);
     if (choose(&a, wanted, n_wanted, partition, ask, &n_ask, err) < 0)
         goto out;
     for (size_t i = 0; i < n_wanted; i++) {
@@ -340,12 +340,12 @@ int tern_doctor_ask(const struct tern_doctor_options *o, const struct tern_slurm
     }
     if (o->ledger) {
         tern_doctor_facts_add(facts, "", "ledger", o->ledger);
-        tern_ledger_guard(o->ledger, put_here, facts);
+        tern_ledger_guard(o->ledger, put_local, facts);
         if (tern_doctor_probe_open(&probe, o->ledger, &why) < 0)
             tern_doctor_facts_add(facts, "", "probe-error", why.text);
         a.probe = probe.dir;
     }
-    ask_all(&a, ask, partition, n_ask);
+    collect_all(&a, ask, partition, n_ask);
     if (probe.dir)
         tern_doctor_probe_close(&probe, stopped(&a) ? NULL : facts);
     rc = stopped(&a) ? tern_err_set(err, TERN_FAILED, "stopped by a signal; nothing is left behind")

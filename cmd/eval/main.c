@@ -59,9 +59,9 @@ static int evaluate(const struct tern_recipe *r, const char *path, struct tern_c
         struct tern_data_set *set = tern_data_set_open(sets->sets[i].path, err);
         if (!set)
             goto out;
-        struct tern_infer_gang gang = tern_infer_alone(m, comm, NULL);
-        gang.isolate = r->data.isolate;
-        int one = tern_infer_evaluate(&gang, set, (uint32_t)seq_len, batch, comm, &out[i], err);
+        struct tern_infer_group group = tern_infer_alone(m, comm, NULL);
+        group.isolate = r->data.isolate;
+        int one = tern_infer_evaluate(&group, set, (uint32_t)seq_len, batch, comm, &out[i], err);
         tern_data_set_free(set);
         if (one > 0)
             tern_err_set(err, TERN_FAILED, "another rank failed; its message says why");
@@ -75,7 +75,7 @@ out:
     return rc;
 }
 
-/* The checkpoint meant by --checkpoint, malloc'ed. */
+/* The path of --checkpoint, malloc'ed. */
 static char *resolve(const struct tern_recipe *r, struct tern_err *err)
 {
     bool word = strcmp(checkpoint, "latest") == 0 || strcmp(checkpoint, "best") == 0;
@@ -90,28 +90,29 @@ static char *resolve(const struct tern_recipe *r, struct tern_err *err)
     return path;
 }
 
-/* Rank 0 looks, so that all read the same one while newer ones appear.  malloc'ed. */
+/* Rank 0 resolves the path, so that all ranks read the same one while newer ones appear. malloc'ed.
+ */
 static char *agree_on_path(const struct tern_recipe *r, struct tern_comm *world,
                            struct tern_err *err)
 {
-    char told[1024] = "", *path = tern_comm_rank(world) == 0 ? resolve(r, err) : NULL;
+    char shared[1024] = "", *path = tern_comm_rank(world) == 0 ? resolve(r, err) : NULL;
 
-    if (path && strlen(path) >= sizeof told) {
+    if (path && strlen(path) >= sizeof shared) {
         tern_err_set(err, TERN_USAGE, "%s: the path is too long", path);
         free(path);
         path = NULL;
     }
     if (path)
-        memcpy(told, path, strlen(path));
+        memcpy(shared, path, strlen(path));
     free(path);
     struct tern_err lost;
-    if (tern_comm_broadcast(world, told, sizeof told, TERN_U8, 0, &lost) < 0) {
+    if (tern_comm_broadcast(world, shared, sizeof shared, TERN_U8, 0, &lost) < 0) {
         *err = lost;
         return NULL;
     }
-    if (!*told && tern_comm_rank(world) != 0)
+    if (!*shared && tern_comm_rank(world) != 0)
         tern_err_set(err, TERN_USAGE, "rank 0 found no checkpoint");
-    return *told ? tern_strdup(told) : NULL;
+    return *shared ? tern_strdup(shared) : NULL;
 }
 
 static double per_byte(const struct tern_infer_eval *e)

@@ -46,25 +46,24 @@ static const struct tern_opt opts[] = {
 
 static void on_signal(int sig)
 {
-    int wish = sig == SIGINT ? TERN_TRAIN_HALT : TERN_TRAIN_CONTINUE_LATER;
+    int request = sig == SIGINT ? TERN_TRAIN_HALT : TERN_TRAIN_CONTINUE_LATER;
 
-    if (wish > stop)
-        stop = wish;
-    if (sig == SIGTERM) /* so ranks end whose peer has died, too */
+    if (request > stop)
+        stop = request;
+    if (sig == SIGTERM) /* how a rank ends whose peer has died, too */
         tern_flight_write(true);
 }
 
-static void on_look(int sig)
+static void on_dump(int sig)
 {
     (void)sig;
     tern_flight_write(false);
 }
 
-/* From the beginning: nobody who wants a look means to end the run, nor who has stopped reading
- * what is said of it. */
-static void outlive(void)
+/* From the beginning: neither a request for a dump nor a closed pipe may end the run. */
+static void survive_signals(void)
 {
-    struct sigaction sa = {.sa_handler = on_look, .sa_flags = SA_RESTART};
+    struct sigaction sa = {.sa_handler = on_dump, .sa_flags = SA_RESTART};
 
     sigaction(SIGUSR2, &sa, NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -79,7 +78,7 @@ static void catch_signals(void)
         sigaction(signals[i], &sa, NULL);
 }
 
-/* Of the model that the recipe begins from. */
+/* The config of the model that the recipe begins from. */
 static int read_config(const struct tern_recipe *r, struct tern_model_config *c,
                        struct tern_err *err)
 {
@@ -120,7 +119,7 @@ static int run(int n, char **args, struct tern_err *err)
     int rank = 0, rc = -1;
 
     (void)n;
-    outlive();
+    survive_signals();
     tern_debug("phase: main");
     const char *local = getenv("SLURM_LOCALID");
     if (tern_task_check_marker(!local || strcmp(local, "0") == 0, err) < 0)
@@ -164,7 +163,7 @@ static int run(int n, char **args, struct tern_err *err)
         .accept = accept_change,
         .stop = &stop,
     };
-    rc = tern_train(&options, &result, err);
+    rc = tern_train_run(&options, &result, err);
     fabric = NULL;
     if (rc == 0 && result.stop != TERN_TRAIN_GO_ON) {
         if (rank == 0)
@@ -172,7 +171,7 @@ static int run(int n, char **args, struct tern_err *err)
                       (unsigned long long)result.step, (long long)recipe->steps);
         rc = result.stop == TERN_TRAIN_HALT ? TERN_HALTED : TERN_CONTINUED;
     }
-    /* An error that all ranks agreed on is said once; what a rank saw of others' ends, by each. */
+    /* An error that all ranks agreed on is printed once; a lost connection, by each rank. */
     if (rc < 0 && rank > 0 && err->code != TERN_TEMPFAIL)
         rc = (int)err->code;
 out:
@@ -207,8 +206,8 @@ static const struct tern_cmd cmd = {
         "`TERN_TRAIN_PROFILE=FILE tern run RECIPE` does the same "
         "there.\n\n"
         "SIGTERM, SIGHUP and SIGUSR1 end the run after the present step with a checkpoint (exit "
-        "status 76), SIGINT does so for good (77). SIGUSR2 ends nothing: it writes what the rank "
-        "called last to TERN_FABRIC_DUMP, for `tern fabric flight-report`. It computes on CPUs, "
+        "status 76), SIGINT does so for good (77). SIGUSR2 ends nothing: the rank writes its last "
+        "calls to TERN_FABRIC_DUMP, for `tern fabric flight-report`. It computes on CPUs, "
         "also on "
         "nodes with Neuron devices.",
     .opts = opts,

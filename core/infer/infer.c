@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does the source hold every tensor that its config speaks of? */
+/* Does the source hold every tensor of its config? */
 static int check_tensors(const struct tern_infer_source *s, struct tern_err *err)
 {
     char name[TERN_CKPT_NAME_MAX + 1];
@@ -41,7 +41,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* What older files hold and nobody reads: RoPE's frequencies, which the config gives. */
+/* Older files hold RoPE's frequencies, which follow from the config. */
 static bool is_known_rest(const char *name)
 {
     return tern_str_ends(name, ".rotary_emb.inv_freq");
@@ -80,8 +80,8 @@ static int check_tied(const struct tern_infer_source *s, struct tern_err *err)
     return rc;
 }
 
-/* Does the config place every tensor of a folder that is not ours?  One that it does not is part of
- * another model, which would be trained without it. */
+/* Does the config place every tensor of a folder that tern did not write?  One that it does not
+ * place is part of another model, which would be trained without it. */
 static int check_rest(const struct tern_infer_source *s, struct tern_err *err)
 {
     enum { SHOWN = 3 };
@@ -266,31 +266,31 @@ static int alone_loss(void *ctx, const struct tern_llama_batch *b, struct tern_l
     return tern_llama_chunk_loss(ctx, 0, 0, b, out, err);
 }
 
-struct tern_infer_gang tern_infer_alone(struct tern_llama *m, const struct tern_comm *comm,
-                                        const volatile sig_atomic_t *asked)
+struct tern_infer_group tern_infer_alone(struct tern_llama *m, const struct tern_comm *comm,
+                                         const volatile sig_atomic_t *stop)
 {
-    return (struct tern_infer_gang){.ctx = m,
-                                    .model = m,
-                                    .loss = alone_loss,
-                                    .asked = asked,
-                                    .gang = tern_comm_rank(comm),
-                                    .gangs = tern_comm_size(comm),
-                                    .counts = true};
+    return (struct tern_infer_group){.ctx = m,
+                                     .model = m,
+                                     .loss = alone_loss,
+                                     .stop = stop,
+                                     .index = tern_comm_rank(comm),
+                                     .groups = tern_comm_size(comm),
+                                     .counts = true};
 }
 
-/* Batches between two questions whether to go on, in a gang of several: a round of messages in
- * which no stage works ahead of the others. */
-enum { ASK_EVERY = 8 };
+/* Batches between two rounds of stop requests in a group of several ranks: in such a round no stage
+ * works ahead of the others. */
+enum { AGREE_EVERY = 8 };
 
-/* *stop: this rank's wish on entry, then what is to be done. */
-static int asked_to_stop(const struct tern_infer_gang *g, uint64_t batches, bool *stop,
-                         struct tern_err *err)
+/* *stop: this rank's stop request on entry, the group's on return. */
+static int agree_stop(const struct tern_infer_group *g, uint64_t batches, bool *stop,
+                      struct tern_err *err)
 {
-    *stop |= g->asked && *g->asked;
-    if (!g->stop)
+    *stop |= g->stop && *g->stop;
+    if (!g->agree_stop)
         return 0;
-    if (batches % ASK_EVERY == 0)
-        return g->stop(g->ctx, stop, err);
+    if (batches % AGREE_EVERY == 0)
+        return g->agree_stop(g->ctx, stop, err);
     *stop = false;
     return 0;
 }
@@ -330,13 +330,13 @@ static void clear(struct rows *r, size_t n)
     memset(r->mask, 0, n);
 }
 
-/* Rows `first`, first + gangs, ... of the set; what is left of the batch does not count. */
-static int fill(struct rows *to, const struct tern_infer_gang *g, const struct tern_data_set *set,
+/* Rows `first`, first + groups, ... of the set; the rest of the batch does not count. */
+static int fill(struct rows *to, const struct tern_infer_group *g, const struct tern_data_set *set,
                 uint32_t seq_len, int batch, uint64_t first, struct tern_err *err)
 {
     const uint64_t rows = tern_data_set_rows(set, seq_len);
 
-    for (int b = 0; b < batch && first < rows; b++, first += (uint64_t)g->gangs) {
+    for (int b = 0; b < batch && first < rows; b++, first += (uint64_t)g->groups) {
         size_t at = (size_t)b * seq_len;
         if (tern_data_set_row(set, seq_len, first, to->row, to->mask + at, err) < 0)
             return -1;
@@ -348,19 +348,20 @@ static int fill(struct rows *to, const struct tern_infer_gang *g, const struct t
     return 0;
 }
 
-/* This gang's share of the rows: sums[0] += nats, sums[1] += targets.  1: stopped on the way.  Who
- * cannot read rows goes on with none, as the gang would wait for it, until the gang can be told. */
-static int evaluate_share(const struct tern_infer_gang *g, const struct tern_data_set *set,
+/* This group's share of the rows: sums[0] += nats, sums[1] += targets.  1: a stop request ended it.
+ * A rank that cannot read its rows goes on with none until the group's next round of stop requests,
+ * as the group would wait for it. */
+static int evaluate_share(const struct tern_infer_group *g, const struct tern_data_set *set,
                           uint32_t seq_len, int batch, double sums[2], struct tern_err *err)
 {
     const uint64_t rows = tern_data_set_rows(set, seq_len);
-    const uint64_t stride = (uint64_t)batch * (uint64_t)g->gangs;
+    const uint64_t stride = (uint64_t)batch * (uint64_t)g->groups;
     struct rows r = {0};
-    struct tern_err lost; /* what comes after the first error */
+    struct tern_err lost; /* any after the first */
     int rc = alloc_rows(&r, (size_t)batch, seq_len, err);
     bool stop = false, unread = false;
 
-    for (uint64_t at = (uint64_t)g->gang, n = 0; rc >= 0 && at < rows; at += stride, n++) {
+    for (uint64_t at = (uint64_t)g->index, n = 0; rc >= 0 && at < rows; at += stride, n++) {
         const struct tern_llama_batch b = {.tokens = r.tokens,
                                            .targets = r.targets,
                                            .mask = r.mask,
@@ -370,7 +371,7 @@ static int evaluate_share(const struct tern_infer_gang *g, const struct tern_dat
         struct tern_llama_loss loss;
 
         stop = unread;
-        if (asked_to_stop(g, n, &stop, unread ? &lost : err) < 0)
+        if (agree_stop(g, n, &stop, unread ? &lost : err) < 0)
             rc = -1;
         if (rc < 0 || stop)
             break;
@@ -391,14 +392,14 @@ static int evaluate_share(const struct tern_infer_gang *g, const struct tern_dat
     return rc < 0 || unread ? -1 : stop;
 }
 
-int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_data_set *set,
+int tern_infer_evaluate(const struct tern_infer_group *g, const struct tern_data_set *set,
                         uint32_t seq_len, int batch, struct tern_comm *comm,
                         struct tern_infer_eval *out, struct tern_err *err)
 {
-    double sums[3] = {0, 0, 0}; /* nats, targets (exact up to 2^53), ranks that gave up */
+    double sums[3] = {0, 0, 0}; /* nats, targets (exact up to 2^53), ranks that stopped or failed */
     int rc = evaluate_share(g, set, seq_len, batch, sums, err);
 
-    /* A rank that failed still meets the others: they would wait for it. */
+    /* A rank that failed takes part, as the others would wait for it. */
     sums[2] = rc != 0;
     if (rc < 0) {
         tern_comm_all_reduce(comm, sums, 3, TERN_F64, TERN_SUM, NULL);
@@ -408,7 +409,7 @@ int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_data_
         return -1;
     if (sums[2] > 0)
         return 1;
-    /* A set counts the bytes of all its text, and not of what its mask leaves. */
+    /* A set counts the bytes of all its text, whatever its mask leaves out. */
     *out = (struct tern_infer_eval){
         .nll = sums[0],
         .tokens = (uint64_t)sums[1],

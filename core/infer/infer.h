@@ -27,7 +27,7 @@ struct tern_infer_source {
 
 /* `path`: a Hugging Face folder, a checkpoint, or DIR/latest.  Checks that every tensor of the
  * config is there with its shape; the error names the first that is not. */
-int tern_infer_open(const char *path, struct tern_infer_source *out, struct tern_err *err);
+int tern_infer_open(const char *path, struct tern_infer_source *ret_source, struct tern_err *err);
 void tern_infer_close(struct tern_infer_source *s);
 
 /* Read a slice (its name, start and shape) of array `prefix`NAME ("model/", "exp_avg/") into
@@ -37,8 +37,7 @@ int tern_infer_read_part(const struct tern_infer_source *s, const char *prefix,
 /* Read the parameters of `m`, a model or a shard of one.  Adapters of the source are put into the
  * weights that they stand beside; those of `m` are left alone. */
 int tern_infer_read(const struct tern_infer_source *s, struct tern_llama *m, struct tern_err *err);
-/* The same to go on with a run: adapters of `m` are read, too, and its weights as they stand beside
- * them. */
+/* The same to go on with a run: adapters of `m` are read, too, and its weights without them. */
 int tern_infer_resume(const struct tern_infer_source *s, struct tern_llama *m,
                       struct tern_err *err);
 
@@ -46,36 +45,35 @@ int tern_infer_resume(const struct tern_infer_source *s, struct tern_llama *m,
 struct tern_infer_eval {
     double nll;      /* nats, over all targets */
     uint64_t tokens; /* targets */
-    uint64_t bytes;  /* of text behind them; 0: not known, in a set where not all tokens are */
+    uint64_t bytes;  /* of text behind them; 0: not known, where a set has a mask */
 };
 
-/* Who computes what of an evaluation.  A gang is one rank with a whole model, or several that share
- * one and go through the same batches together. */
-struct tern_infer_gang {
+/* A model-parallel group in an evaluation: one rank with a whole model, or several that share one
+ * and go through the same batches together. */
+struct tern_infer_group {
     void *ctx;
-    const struct tern_llama *model; /* what batches must be fit for */
-    /* The loss of one batch; ranks of a gang may return zeros but for one (see `counts`). */
+    const struct tern_llama *model; /* batches are checked against it */
+    /* The loss of one batch; all ranks of a group but one may return zeros (see `counts`). */
     int (*loss)(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
                 struct tern_err *err);
-    /* Does somebody of the gang want an end?  *stop is this rank's wish on entry, and the same
-     * answer on all of them on return.  Asked now and then.  NULL: a gang of one. */
-    int (*stop)(void *ctx, bool *stop, struct tern_err *err);
-    /* This rank is asked to end; may be NULL. */
-    const volatile sig_atomic_t *asked;
-    int gang, gangs; /* rows are dealt to the gangs */
-    bool counts;     /* this rank's losses enter the sum */
-    bool isolate;    /* documents of a row do not see each other */
+    /* Has any rank of the group a stop request?  *stop: this rank's on entry, the group's on
+     * return. Called every few batches.  NULL: a group of one rank. */
+    int (*agree_stop)(void *ctx, bool *stop, struct tern_err *err);
+    const volatile sig_atomic_t *stop; /* this rank's stop request; may be NULL */
+    int index, groups;                 /* this group; all of them, to which rows are dealt */
+    bool counts;                       /* this rank's losses enter the sum */
+    bool isolate;                      /* documents of a row do not see each other */
 };
 
 /* Over all rows of `set`, cut at seq_len, `batch` rows at a time (the last batch is filled up with
- * rows that do not count); every rank of `comm` gets the same sums.  Collective: 1, and no sums, on
- * the ranks that did their part when another could not, and on all when one was asked to end. */
-int tern_infer_evaluate(const struct tern_infer_gang *g, const struct tern_data_set *set,
+ * rows that do not count); every rank of `comm` gets the same sums.  Collective.  1, without sums:
+ * another rank failed, or a rank had a stop request. */
+int tern_infer_evaluate(const struct tern_infer_group *g, const struct tern_data_set *set,
                         uint32_t seq_len, int batch, struct tern_comm *comm,
-                        struct tern_infer_eval *out, struct tern_err *err);
+                        struct tern_infer_eval *ret_eval, struct tern_err *err);
 
-/* A gang of each rank of `comm` alone, with `m` whole. */
-struct tern_infer_gang tern_infer_alone(struct tern_llama *m, const struct tern_comm *comm,
-                                        const volatile sig_atomic_t *asked);
+/* Each rank of `comm` is a group of its own, with `m` whole. */
+struct tern_infer_group tern_infer_alone(struct tern_llama *m, const struct tern_comm *comm,
+                                         const volatile sig_atomic_t *stop);
 
 #endif

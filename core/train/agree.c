@@ -5,25 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum tern_train_stop wish_of(const struct train *t)
+static enum tern_train_stop request_of(const struct train *t)
 {
     return t->options->stop ? (enum tern_train_stop) * t->options->stop : TERN_TRAIN_GO_ON;
 }
 
-/* Some rank has failed: its error, on all of them.  `mine`: this one's; code 0: it is well. */
-static int tell(struct train *t, const struct tern_err *mine, struct tern_err *err)
+/* Some rank has failed: return its error on all ranks.  `mine`: this rank's; code 0: none. */
+static int share_error(struct train *t, const struct tern_err *mine, struct tern_err *err)
 {
-    enum { WORDS = 400 }; /* a path and a cause; a thousand ranks gather 400 KB */
+    enum { TEXT = 400 }; /* a path and a cause; a thousand ranks gather 400 KB */
     struct {
         int32_t code;
-        char text[WORDS];
-    } say = {(int32_t)mine->code, ""}, *all;
+        char text[TEXT];
+    } mine_short = {(int32_t)mine->code, ""}, *all;
 
-    snprintf(say.text, sizeof say.text, "%.*s", WORDS - 1, mine->text);
+    snprintf(mine_short.text, sizeof mine_short.text, "%.*s", TEXT - 1, mine->text);
     all = tern_alloc((size_t)t->size, sizeof *all, "the ranks' errors", err);
     if (!all)
         return -1;
-    if (tern_comm_all_gather(t->world, &say, all, sizeof say, TERN_U8, err) == 0) {
+    if (tern_comm_all_gather(t->world, &mine_short, all, sizeof mine_short, TERN_U8, err) == 0) {
         int r = 0;
         while (r < t->size - 1 && all[r].code == 0)
             r++;
@@ -56,39 +56,39 @@ int tern_train_agree_sum(struct train *t, int rc, double *sum, struct tern_err *
     if (tern_comm_all_reduce(t->world, v, 2, TERN_F64, TERN_SUM, err) < 0)
         return -1;
     *sum = v[1];
-    return v[0] > 0 ? tell(t, &mine, err) : 0;
+    return v[0] > 0 ? share_error(t, &mine, err) : 0;
 }
 
-int tern_train_meet(struct train *t, int rc, double sum[TRAIN_SUMS], enum tern_train_stop *stop,
-                    struct tern_err *err)
+int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
+                          enum tern_train_stop *ret_stop, struct tern_err *err)
 {
-    enum { FAILED = TRAIN_SUMS, WISHES };
+    enum { FAILED = TRAIN_SUMS, REQUESTS };
     struct tern_err mine = own(rc, err);
-    double v[WISHES + TERN_TRAIN_HALT + 1] = {0};
+    double v[REQUESTS + TERN_TRAIN_HALT + 1] = {0};
 
     if (t->size == 1 && rc < 0)
         return -1;
     for (int i = 0; i < TRAIN_SUMS && rc == 0; i++)
         v[i] = sum[i];
     v[FAILED] = rc < 0;
-    v[WISHES + wish_of(t)] = 1;
+    v[REQUESTS + request_of(t)] = 1;
     if (tern_comm_all_reduce(t->world, v, sizeof v / sizeof *v, TERN_F64, TERN_SUM, err) < 0)
         return -1;
     if (v[FAILED] > 0)
-        return tell(t, &mine, err);
+        return share_error(t, &mine, err);
     memcpy(sum, v, TRAIN_SUMS * sizeof *sum);
-    *stop = TERN_TRAIN_HALT;
-    while (*stop > TERN_TRAIN_GO_ON && v[WISHES + *stop] == 0)
-        --*stop;
+    *ret_stop = TERN_TRAIN_HALT;
+    while (*ret_stop > TERN_TRAIN_GO_ON && v[REQUESTS + *ret_stop] == 0)
+        --*ret_stop;
     return 0;
 }
 
-int tern_train_agree_stop(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
+int tern_train_agree_stop(struct train *t, enum tern_train_stop *ret_stop, struct tern_err *err)
 {
-    int32_t wish = (int32_t)wish_of(t);
+    int32_t request = (int32_t)request_of(t);
 
-    if (tern_comm_all_reduce(t->world, &wish, 1, TERN_I32, TERN_MAX, err) < 0)
+    if (tern_comm_all_reduce(t->world, &request, 1, TERN_I32, TERN_MAX, err) < 0)
         return -1;
-    *stop = (enum tern_train_stop)wish;
+    *ret_stop = (enum tern_train_stop)request;
     return 0;
 }

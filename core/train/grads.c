@@ -1,5 +1,5 @@
-/* From each rank's gradients to everybody's new parameters: sums over the data ranks in buckets,
- * while the backward pass goes on; the update; with ZeRO-1 (Rajbhandari et al. 2020, arXiv
+/* From each rank's gradients to the new parameters of all: sums over the data ranks in buckets,
+ * while the backward pass goes on; the update.  With ZeRO-1 (Rajbhandari et al. 2020, arXiv
  * 1910.02054) each data rank has the optimizer's state of its own rows alone. */
 #include "core/train/state.h"
 
@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 
-/* Bytes of gradients that are worth a sum of their own, as PyTorch's first bucket: what is less
- * costs its rounds rather than its bytes, and waits for the next bucket. */
-enum { WORTH = 1 << 20 };
+/* Bytes of gradients that are worth a sum of their own, as PyTorch's first bucket: fewer cost their
+ * rounds rather than their bytes, and wait for the next bucket. */
+enum { SUM_BYTES = 1 << 20 };
 
 struct train_unit {
     int64_t from, to; /* rows whose state is here, and that this rank updates */
@@ -46,8 +46,8 @@ void tern_train_units_close(struct train *t)
 
 /* ---------------------------------------------------------------- sums over ranks */
 
-/* Who has addends of a part's gradients that this rank lacks; NULL: nobody. */
-static struct tern_comm *others(const struct train *t, const struct tern_model_part *p)
+/* The ranks that have addends of a part's gradients which this rank lacks; NULL: none. */
+static struct tern_comm *replicas_of(const struct train *t, const struct tern_model_part *p)
 {
     bool several = t->me.place.tensor > 1;
 
@@ -64,9 +64,9 @@ static int sum_replicas(struct train *t, const struct tern_model_unit *u, struct
     const struct tern_model_part *p = &tern_llama_trained(t->model)->parts[u->part];
 
     for (size_t i = 0, n; i < u->parts; i += n) {
-        struct tern_comm *with = others(t, &p[i]);
+        struct tern_comm *with = replicas_of(t, &p[i]);
         uint64_t count = p[i].count;
-        for (n = 1; i + n < u->parts && others(t, &p[i + n]) == with; n++)
+        for (n = 1; i + n < u->parts && replicas_of(t, &p[i + n]) == with; n++)
             count += p[i + n].count;
         if (with && tern_comm_all_reduce(with, t->weights.grads + p[i].offset, count, TRAIN_REAL,
                                          TERN_SUM, err) < 0)
@@ -94,7 +94,7 @@ static int begin_scatter(struct train *t, size_t i, struct tern_err *err)
                     : 0;
 }
 
-/* Begin the sum over the data ranks of what waits. */
+/* Begin the sum over the data ranks of the gradients that wait. */
 static int begin_held(struct train *t, struct tern_err *err)
 {
     struct train_held *h = &t->optimizer.held;
@@ -109,7 +109,7 @@ static int begin_held(struct train *t, struct tern_err *err)
 }
 
 /* A unit's gradients are this rank's whole part.  Backward passes go down in memory: a unit joins
- * what waits when that is its next neighbour. */
+ * the gradients that wait when they are its next neighbours. */
 static int begin_sum(struct train *t, size_t i, struct tern_err *err)
 {
     const struct tern_model_unit *u = &tern_llama_trained(t->model)->units[i];
@@ -146,13 +146,13 @@ static int begin_bucket(struct train *t, int bucket, struct tern_err *err)
         if (sum_replicas(t, u, err) < 0 || begin_sum(t, i, err) < 0)
             return -1;
     }
-    if (t->optimizer.held.n * sizeof(tern_real) >= WORTH && begin_held(t, err) < 0)
+    if (t->optimizer.held.n * sizeof(tern_real) >= SUM_BYTES && begin_held(t, err) < 0)
         return -1;
     return tern_fabric_progress(t->options->fabric, err);
 }
 
-/* In the middle of a backward pass: what is spent here is communication. */
-int tern_train_bucket_ready(void *ctx, int bucket, struct tern_err *err)
+/* In the middle of a backward pass; the time counts as communication. */
+int tern_train_begin_bucket(void *ctx, int bucket, struct tern_err *err)
 {
     struct train *t = ctx;
     int64_t from = tern_clock_boot_ns();
@@ -163,7 +163,7 @@ int tern_train_bucket_ready(void *ctx, int bucket, struct tern_err *err)
     return rc;
 }
 
-int tern_train_sums_finish(struct train *t, struct tern_err *err)
+int tern_train_finish_sums(struct train *t, struct tern_err *err)
 {
     const struct tern_model_shard *s = tern_llama_trained(t->model);
 
@@ -192,7 +192,7 @@ double tern_train_sum_squares(const struct train *t)
 
     for (size_t i = 0; i < s->n_parts; i++) {
         struct train_rows r;
-        if (s->parts[i].owner && tern_train_rows(t, i, true, &r))
+        if (s->parts[i].owner && tern_train_find_rows(t, i, true, &r))
             sum += tern_tensor_sum_squares(t->weights.grads + r.offset, r.count);
     }
     return sum;
@@ -200,7 +200,7 @@ double tern_train_sum_squares(const struct train *t)
 
 /* ---------------------------------------------------------------- rows of a part */
 
-bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_rows *out)
+bool tern_train_find_rows(const struct train *t, size_t part, bool own, struct train_rows *ret_rows)
 {
     const struct tern_model_shard *s = tern_llama_trained(t->model);
     const struct tern_model_part *p = &s->parts[part];
@@ -217,7 +217,7 @@ bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_
     to = to < first + p->shape[0] ? to : first + p->shape[0];
     if (from >= to)
         return false;
-    *out = (struct train_rows){
+    *ret_rows = (struct train_rows){
         .from = from - first,
         .rows = to - from,
         .offset = u->offset + (uint64_t)(from * u->width),
@@ -229,9 +229,9 @@ bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_
 
 /* ---------------------------------------------------------------- update */
 
-void *tern_train_params(const struct train_weights *w, uint64_t offset, enum tern_type *type)
+void *tern_train_params_at(const struct train_weights *w, uint64_t offset, enum tern_type *ret_type)
 {
-    *type = w->bf16 ? TERN_BF16 : TRAIN_REAL;
+    *ret_type = w->bf16 ? TERN_BF16 : TRAIN_REAL;
     return w->bf16 ? (void *)(w->bf16 + offset) : w->params + offset;
 }
 
@@ -275,7 +275,7 @@ void tern_train_update(struct train *t, double lr, double grad_scale)
             .step = t->progress.updates + 1,
         };
         struct train_rows w;
-        if (!tern_train_rows(t, i, false, &w))
+        if (!tern_train_find_rows(t, i, false, &w))
             continue;
         tern_real *p =
             t->weights.bf16 ? t->optimizer.master + w.state : t->weights.params + w.offset;
@@ -286,7 +286,7 @@ void tern_train_update(struct train *t, double lr, double grad_scale)
     }
 }
 
-int tern_train_spread(struct train *t, struct tern_err *err)
+int tern_train_gather_params(struct train *t, struct tern_err *err)
 {
     const struct tern_model_shard *s = tern_llama_trained(t->model);
     size_t ranks = (size_t)t->me.data;
@@ -299,10 +299,10 @@ int tern_train_spread(struct train *t, struct tern_err *err)
         size_t each = (size_t)(u->rows / t->me.data * u->width);
         size_t rest = (size_t)(u->rows * u->width) - each * ranks;
         enum tern_type type;
-        void *all = tern_train_params(&t->weights, u->offset, &type);
+        void *all = tern_train_params_at(&t->weights, u->offset, &type);
         void *own =
-            tern_train_params(&t->weights, u->offset + each * (size_t)t->me.data_rank, &type);
-        void *last = tern_train_params(&t->weights, u->offset + each * ranks, &type);
+            tern_train_params_at(&t->weights, u->offset + each * (size_t)t->me.data_rank, &type);
+        void *last = tern_train_params_at(&t->weights, u->offset + each * ranks, &type);
 
         mine->n_pending = 0;
         if (each > 0 && tern_comm_all_gather_begin(t->groups.data, own, all, each, type,

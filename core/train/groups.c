@@ -1,4 +1,4 @@
-/* Who talks to whom, and the tensor ranks' operations as the model wants them. */
+/* The communicators of a layout, and the tensor ranks' operations as core/llama calls them. */
 #include "core/train/state.h"
 
 #include "core/base/clock.h"
@@ -13,9 +13,9 @@ struct splits {
     size_t n;
 };
 
-static void add(struct splits *s, int color, int key, struct tern_comm **out)
+static void add(struct splits *s, int color, int key, struct tern_comm **ret_comm)
 {
-    s->part[s->n++] = (struct tern_comm_part){color, key, out};
+    s->part[s->n++] = (struct tern_comm_part){color, key, ret_comm};
 }
 
 static int turn_of(const struct tern_model_place *p, int from)
@@ -59,47 +59,49 @@ static bool is_end(const struct tern_model_place *p)
     return p->stage == 0 || p->stage == p->pipeline - 1;
 }
 
-static bool is_mate(const struct train *t, int tensor_rank, int data_rank, int stage)
+static bool is_node_peer(const struct train *t, int tensor_rank, int data_rank, int stage)
 {
     int r = tensor_rank + t->me.place.tensor * (data_rank + t->me.data * stage);
 
     return r != t->rank && tern_fabric_is_mate(t->options->fabric, r);
 }
 
-struct train_mates tern_train_mates(const struct train *t, const struct tern_model_config *c)
+struct train_node_peers tern_train_find_node_peers(const struct train *t,
+                                                   const struct tern_model_config *c)
 {
     const struct tern_model_place *p = &t->me.place;
     const int data = t->me.data_rank, sharers = sharers_of(t, c), stages = p->pipeline;
-    struct train_mates m = {0};
+    struct train_node_peers found = {0};
 
     for (int i = 0; i < p->tensor; i++)
-        if (is_mate(t, i, data, p->stage)) {
-            m.tensor = true;
-            m.keys |= i / sharers == p->tensor_rank / sharers;
+        if (is_node_peer(t, i, data, p->stage)) {
+            found.tensor = true;
+            found.keys |= i / sharers == p->tensor_rank / sharers;
         }
     for (int i = 0; i < t->me.data; i++)
-        m.data |= is_mate(t, p->tensor_rank, i, p->stage);
-    m.neighbours = is_mate(t, p->tensor_rank, data, (p->stage + 1) % stages) ||
-                   is_mate(t, p->tensor_rank, data, (p->stage + stages - 1) % stages);
-    m.tied = c->tied && is_end(p) && is_mate(t, p->tensor_rank, data, stages - 1 - p->stage);
-    return m;
+        found.data |= is_node_peer(t, p->tensor_rank, i, p->stage);
+    found.neighbours = is_node_peer(t, p->tensor_rank, data, (p->stage + 1) % stages) ||
+                       is_node_peer(t, p->tensor_rank, data, (p->stage + stages - 1) % stages);
+    found.tied =
+        c->tied && is_end(p) && is_node_peer(t, p->tensor_rank, data, stages - 1 - p->stage);
+    return found;
 }
 
-int tern_train_group(struct train *t, const struct tern_model_config *c, struct tern_err *err)
+int tern_train_groups_open(struct train *t, const struct tern_model_config *c, struct tern_err *err)
 {
     const struct tern_model_place *p = &t->me.place;
     struct train_groups *g = &t->groups;
     struct tern_comm *link[2][TURNS] = {{NULL}};
     struct splits s = {.n = 0};
     int sharers = sharers_of(t, c);
-    int outside = t->me.data_rank + t->me.data * p->stage; /* which tensor group */
+    int tensor_group = t->me.data_rank + t->me.data * p->stage;
 
-    add(&s, outside, p->tensor_rank, &g->tensor);
+    add(&s, tensor_group, p->tensor_rank, &g->tensor);
     add(&s, t->me.data_rank, t->rank, &g->model);
     if (t->me.data < t->size)
         add(&s, p->tensor_rank + p->tensor * p->stage, t->me.data_rank, &g->data);
     if (sharers > 1)
-        add(&s, outside * c->kv_heads + p->tensor_rank / sharers, p->tensor_rank, &g->keys);
+        add(&s, tensor_group * c->kv_heads + p->tensor_rank / sharers, p->tensor_rank, &g->keys);
     if (p->pipeline > 1) {
         add_links(&s, t, false, link[0]);
         add_links(&s, t, true, link[1]);
@@ -122,7 +124,7 @@ int tern_train_group(struct train *t, const struct tern_model_config *c, struct 
     return 0;
 }
 
-void tern_train_ungroup(struct train *t)
+void tern_train_groups_close(struct train *t)
 {
     struct train_groups *g = &t->groups;
     struct tern_comm *all[] = {g->tensor,     g->data,       g->model,   g->keys,   g->tied,
@@ -135,8 +137,8 @@ void tern_train_ungroup(struct train *t)
 
 /* ---------------------------------------------------------------- of the tensor ranks */
 
-/* The clock runs on: what is spent here is communication, and not the pass's. */
-static int timed(struct train *t, int64_t from, int rc)
+/* Count the time since `from` as communication, not as the pass's. */
+static int count_time(struct train *t, int64_t from, int rc)
 {
     tern_train_add_span(t->profile, TRAIN_SPAN_TENSOR, from, NULL);
     t->meter.phases.inside += (double)(tern_clock_boot_ns() - from) * 1e-9;
@@ -148,7 +150,8 @@ static int all_reduce(void *ctx, tern_real *x, size_t n, struct tern_err *err)
     struct train *t = ctx;
     int64_t from = tern_clock_boot_ns();
 
-    return timed(t, from, tern_comm_all_reduce(t->groups.tensor, x, n, TRAIN_REAL, TERN_SUM, err));
+    return count_time(t, from,
+                      tern_comm_all_reduce(t->groups.tensor, x, n, TRAIN_REAL, TERN_SUM, err));
 }
 
 static int all_reduce_doubles(void *ctx, double *x, size_t n, bool maximum, struct tern_err *err)
@@ -156,7 +159,7 @@ static int all_reduce_doubles(void *ctx, double *x, size_t n, bool maximum, stru
     struct train *t = ctx;
     int64_t from = tern_clock_boot_ns();
 
-    return timed(
+    return count_time(
         t, from,
         tern_comm_all_reduce(t->groups.tensor, x, n, TERN_F64, maximum ? TERN_MAX : TERN_SUM, err));
 }
@@ -167,8 +170,8 @@ static int reduce_scatter(void *ctx, const tern_real *in, tern_real *out, size_t
     struct train *t = ctx;
     int64_t from = tern_clock_boot_ns();
 
-    return timed(t, from,
-                 tern_comm_reduce_scatter(t->groups.tensor, in, out, n, TRAIN_REAL, TERN_SUM, err));
+    return count_time(
+        t, from, tern_comm_reduce_scatter(t->groups.tensor, in, out, n, TRAIN_REAL, TERN_SUM, err));
 }
 
 static int all_gather(void *ctx, const tern_real *in, tern_real *out, size_t n,
@@ -177,10 +180,10 @@ static int all_gather(void *ctx, const tern_real *in, tern_real *out, size_t n,
     struct train *t = ctx;
     int64_t from = tern_clock_boot_ns();
 
-    return timed(t, from, tern_comm_all_gather(t->groups.tensor, in, out, n, TRAIN_REAL, err));
+    return count_time(t, from, tern_comm_all_gather(t->groups.tensor, in, out, n, TRAIN_REAL, err));
 }
 
-struct tern_llama_peers tern_train_peers(struct train *t)
+struct tern_llama_peers tern_train_make_peers(struct train *t)
 {
     return (struct tern_llama_peers){t, all_reduce, all_reduce_doubles, reduce_scatter, all_gather};
 }

@@ -77,7 +77,7 @@ bool tern_train_guard_judge(struct tern_train_guard *g, double loss, double norm
     return false;
 }
 
-bool tern_train_guard_over(const struct tern_train_guard *g)
+bool tern_train_guard_is_over(const struct tern_train_guard *g)
 {
     return g->in_a_row >= g->stop_after;
 }

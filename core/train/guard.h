@@ -1,7 +1,7 @@
 /* Which steps make no update: those whose loss or gradient is not finite, and spikes.
  *
- * Every rank judges the same sums and comes to the same word; nothing is sent.  What is remembered
- * goes through checkpoints, so that a run that was cut off judges as one that was not.
+ * Every rank judges the same sums with the same result; nothing is sent.  The windows go through
+ * checkpoints, so that a run that was cut off judges as one that was not.
  */
 #ifndef TERN_TRAIN_GUARD_H
 #define TERN_TRAIN_GUARD_H
@@ -13,7 +13,7 @@
 
 enum {
     TERN_TRAIN_WINDOW = 1024, /* the largest optimizer.guard.window */
-    TERN_TRAIN_WHY = 200,     /* bytes of words about a step */
+    TERN_TRAIN_WHY = 200,     /* bytes of a reason */
 };
 
 struct tern_train_guard {
@@ -26,7 +26,7 @@ struct tern_train_guard {
     double loss[TERN_TRAIN_WINDOW], norm[TERN_TRAIN_WINDOW]; /* rings */
 };
 
-/* As the recipe says; nothing is remembered yet. */
+/* As the recipe says, with empty windows. */
 void tern_train_guard_init(struct tern_train_guard *g, const struct tern_recipe *r);
 
 /* May a step of this loss (a token) and global gradient norm make its update?  If not, `why` has
@@ -38,10 +38,10 @@ void tern_train_guard_init(struct tern_train_guard *g, const struct tern_recipe 
 bool tern_train_guard_judge(struct tern_train_guard *g, double loss, double norm,
                             char why[TERN_TRAIN_WHY]);
 
-/* So many in a row that more would be a waste? */
-bool tern_train_guard_over(const struct tern_train_guard *g);
+/* Were as many steps in a row skipped as optimizer.guard.stop_after allows? */
+bool tern_train_guard_is_over(const struct tern_train_guard *g);
 
-/* Forget the window: what comes is of another kind of data, and not to be measured by it. */
+/* Empty the windows: the next steps are of another kind of data. */
 void tern_train_guard_forget(struct tern_train_guard *g);
 
 /* For a checkpoint, and back; NULL is one without.  A window of another length keeps its newest. */

@@ -16,22 +16,22 @@ static void *alloc_shared(void *ctx, size_t bytes, struct tern_err *err)
     return tern_fabric_alloc(t->options->fabric, bytes, err);
 }
 
-/* What ranks of one node put together lies where they reach it, so that it is not staged:
- * gradients, parameters that data ranks hand each other with ZeRO, and what tensor ranks do with
- * activations and pipeline neighbours hand on.  All else is this process's alone: what is read of a
- * mate's counts as resident here, too.  Freed by tern_fabric_close. */
+/* Arrays that ranks of one node combine lie where they reach them, so that nothing is staged:
+ * gradients, parameters that data ranks exchange with ZeRO, and activations of tensor ranks and
+ * pipeline neighbours.  All other arrays are this process's alone: a node peer's memory that is
+ * read here counts as resident here, too.  Freed by tern_fabric_close. */
 static struct tern_llama_memory shared_memory(struct train *t, const struct tern_model_config *c)
 {
-    const struct train_mates mates = tern_train_mates(t, c);
+    const struct train_node_peers peers = tern_train_find_node_peers(t, c);
 
     return (struct tern_llama_memory){
         .ctx = t,
-        .wanted = {[TERN_LLAMA_BLOCK_PARAMS] = mates.data && t->recipe->parallel.zero,
+        .wanted = {[TERN_LLAMA_BLOCK_PARAMS] = peers.data && t->recipe->parallel.zero,
                    [TERN_LLAMA_BLOCK_GRADS] =
-                       mates.data || mates.keys || mates.tied ||
-                       (mates.tensor && /* of norms; of what adapters have whole */
+                       peers.data || peers.keys || peers.tied ||
+                       (peers.tensor && /* of norms; of what adapters have whole */
                         (t->recipe->parallel.sequence || t->recipe->lora.rank > 0)),
-                   [TERN_LLAMA_BLOCK_ACTIVATIONS] = mates.tensor || mates.neighbours},
+                   [TERN_LLAMA_BLOCK_ACTIVATIONS] = peers.tensor || peers.neighbours},
         .alloc = alloc_shared,
     };
 }
@@ -39,7 +39,7 @@ static struct tern_llama_memory shared_memory(struct train *t, const struct tern
 static int make_model(struct train *t, const struct tern_model_config *config, struct tern_err *err)
 {
     struct train_optimizer *o = &t->optimizer;
-    const struct tern_llama_peers peers = tern_train_peers(t);
+    const struct tern_llama_peers peers = tern_train_make_peers(t);
     struct tern_llama_memory memory;
     struct tern_llama_options options;
 
@@ -72,7 +72,7 @@ static void copy_master(struct train *t)
     struct train_rows w;
 
     for (size_t i = 0; t->optimizer.master && i < shard->n_parts; i++)
-        if (tern_train_rows(t, i, false, &w))
+        if (tern_train_find_rows(t, i, false, &w))
             tern_tensor_from_bf16(t->optimizer.master + w.state, t->weights.bf16 + w.offset,
                                   w.count);
 }
@@ -86,7 +86,7 @@ static int read_rows(struct train *t, const struct tern_infer_source *s, const c
     for (size_t i = 0; i < shard->n_parts; i++) {
         struct tern_model_part p = shard->parts[i];
         struct train_rows w;
-        if (!tern_train_rows(t, i, false, &w))
+        if (!tern_train_find_rows(t, i, false, &w))
             continue;
         p.start[0] += w.from;
         p.shape[0] = w.rows;
@@ -103,8 +103,8 @@ static int read_moments(struct train *t, const struct tern_infer_source *s, stru
     return read_rows(t, s, "exp_avg_sq/", t->optimizer.exp_avg_sq, err);
 }
 
-/* The weights of the source, and the master copy of what is in bf16; where only the source has one,
- * that is the weights, exactly. */
+/* The weights of the source, and the master copy of those in bf16.  Where only the source has a
+ * master copy, it is the weights, exactly. */
 static int read_weights(struct train *t, const struct tern_infer_source *s, bool resume,
                         struct tern_err *err)
 {
@@ -137,9 +137,9 @@ static uint64_t meta_count(json_t *meta, const char *key, uint64_t otherwise)
                                                             : otherwise;
 }
 
-/* Most schedules reach down to the last step: with another one the rate goes on elsewhere.  What it
- * does to later steps alone (wsd) is what who gives it steps means. */
-static void tell_of_length(const struct train *t, int64_t was)
+/* Most schedules reach down to the last step: with another one the rate goes on elsewhere.  A
+ * schedule that changes later steps alone (wsd) is no surprise to a user who adds steps. */
+static void warn_of_length(const struct train *t, int64_t was)
 {
     struct tern_recipe before = *t->recipe;
     const int64_t next = (int64_t)t->progress.step + 1, steps = t->recipe->steps;
@@ -174,8 +174,8 @@ static int same_adapters(const struct train *t, const char *path,
                             __builtin_popcount(mine->targets));
 }
 
-/* Go on from a checkpoint of this run: parameters, moments, place in the data.  `after`: what was
- * evaluated since it was published, "" for nothing. */
+/* Go on from a checkpoint of this run: parameters, moments, place in the data.  `after`: the JSON
+ * of tern_train_save_evaluated, or "". */
 int tern_train_resume(struct train *t, const char *path, const char *after, struct tern_err *err)
 {
     struct train_progress *at = &t->progress;
@@ -190,7 +190,7 @@ int tern_train_resume(struct train *t, const char *path, const char *after, stru
         goto out;
     at->step = tern_ckpt_step(s.ckpt);
     at->sample = meta_count(meta, "sample", at->step * (uint64_t)t->recipe->batch.global);
-    tell_of_length(t, (int64_t)meta_count(meta, "steps", (uint64_t)t->recipe->steps));
+    warn_of_length(t, (int64_t)meta_count(meta, "steps", (uint64_t)t->recipe->steps));
     at->updates = meta_count(meta, "optimizer_step", at->step);
     json_t *since = json_loads(after, 0, NULL);
     at->evaluated = json_is_true(json_object_get(since ? since : meta, "evaluated"));
@@ -199,7 +199,7 @@ int tern_train_resume(struct train *t, const char *path, const char *after, stru
     json_decref(since);
     snprintf(t->checkpoint.digest, sizeof t->checkpoint.digest, "%s", tern_ckpt_digest(s.ckpt));
     at->ended = json_is_string(json_object_get(meta, "ended")) && /* of less patience, perhaps */
-                tern_train_stop_over(&at->stop_rule);
+                tern_train_stop_is_over(&at->stop_rule);
     t->checkpoint.resumed_from = tern_strdup(path);
     t->checkpoint.files_dir = tern_strdup(path);
     rc = 0;

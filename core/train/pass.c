@@ -8,7 +8,7 @@
 
 enum { FORWARD, BACKWARD };
 
-/* What is on its way out of a slot: its output, or the gradient of its input. */
+/* A message on its way out of a slot: its output, or the gradient of its input. */
 struct train_send {
     struct tern_pending pending;
     bool busy;
@@ -45,7 +45,7 @@ void tern_train_pass_close(struct train *t)
     free(t->passes.sends);
 }
 
-/* The memory is about to be written: what was sent from it must have left. */
+/* Wait until a message has left the memory that is about to be written. */
 static int settle(struct train *t, struct train_send *s, struct tern_err *err)
 {
     int64_t from = tern_clock_boot_ns();
@@ -97,7 +97,7 @@ static int send(struct train *t, int direction, int chunk, int slot, void *from,
     return 0;
 }
 
-/* Since *from: communication, and the rest is `*phase`. */
+/* Add the time since *from to `*phase`, but for the model's own communication in it. */
 static void account(struct train_phases *p, int64_t *from, double *phase)
 {
     int64_t now = tern_clock_boot_ns();
@@ -133,7 +133,7 @@ static int forward(struct train *t, const struct tern_plan_step *s, struct tern_
 static int backward(struct train *t, const struct tern_plan_step *s, double scale,
                     struct tern_llama_loss *sum, struct tern_err *err)
 {
-    const struct tern_llama_ready ready = {t, tern_train_bucket_ready};
+    const struct tern_llama_ready ready = {t, tern_train_begin_bucket};
     const struct tern_llama_batch b = tern_train_batch(t, s->micro);
     bool last = s->micro == t->me.micro_batches - 1;
     struct tern_llama_loss loss = {0};
@@ -159,8 +159,8 @@ static int backward(struct train *t, const struct tern_plan_step *s, double scal
     return 0;
 }
 
-int tern_train_pass(struct train *t, double scale, struct tern_llama_loss *sum,
-                    struct tern_err *err)
+int tern_train_run_passes(struct train *t, double scale, struct tern_llama_loss *sum,
+                          struct tern_err *err)
 {
     *sum = (struct tern_llama_loss){0};
     for (size_t i = 0; i < t->passes.plan.n; i++) {
@@ -177,8 +177,8 @@ int tern_train_pass(struct train *t, double scale, struct tern_llama_loss *sum,
 
 /* ---------------------------------------------------------------- evaluation */
 
-int tern_train_loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
-                    struct tern_err *err)
+int tern_train_compute_loss(void *ctx, const struct tern_llama_batch *b,
+                            struct tern_llama_loss *out, struct tern_err *err)
 {
     struct train *t = ctx;
     const struct tern_model_place *p = &t->me.place;

@@ -4,14 +4,13 @@
 
 enum { TIMES = 10 };
 
-void tern_train_doing(struct train *t, enum tern_fabric_doing doing)
+void tern_train_set_doing(struct train *t, enum tern_fabric_doing doing)
 {
     const int64_t now = tern_clock_boot_ns();
     const double lasted = (double)(now - t->patience.since_ns) * 1e-9;
     const enum tern_fabric_doing before = t->patience.doing;
 
-    /* A first step brings the model into memory, from storage perhaps; it is not like the others.
-     */
+    /* The first step does not count: it brings the model into memory, from storage perhaps. */
     const bool counts = before != TERN_FABRIC_COMPUTES || t->patience.computed;
     if (t->patience.since_ns && counts && lasted > t->patience.longest[before])
         t->patience.longest[before] = lasted;

@@ -1,6 +1,6 @@
 /* A Chrome trace of one step: https://chromium.googlesource.com/catapult, "Trace Event Format".
- * Each rank notes its spans in memory that is there from the start; after the step they reach rank
- * 0 one rank after the other, so that nobody holds all of them. */
+ * Each rank notes its spans in memory that is there from the start.  After the step rank 0 receives
+ * them one rank after the other, so that no rank holds all of them. */
 #include "core/train/state.h"
 
 #include "core/base/clock.h"
@@ -14,10 +14,10 @@
 
 enum {
     WARM = 2, /* steps that are not typical: memory is faulted in, connections are made */
-    /* Of a rank; 80 layers in 128 micro-batches with 8 sums each are 82 thousand.  4 MiB of which
-     * only what is used is ever touched. */
+    /* Of a rank; 80 layers in 128 micro-batches with 8 sums each are 82 thousand.  4 MiB, of which
+     * only used pages are ever touched. */
     SPANS = 1 << 17,
-    MEETINGS = 16, /* that tell how clocks of nodes lie apart: the quickest say most */
+    BARRIERS = 16, /* that bound how clocks of nodes lie apart: the quickest bound them best */
 };
 
 static const struct {
@@ -35,7 +35,7 @@ static const struct {
     [TRAIN_SPAN_NORM] = {"norm", "optimizer"},
     [TRAIN_SPAN_AGREE] = {"agree", "comm"},
     [TRAIN_SPAN_UPDATE] = {"update", "optimizer"},
-    [TRAIN_SPAN_SPREAD] = {"gather", "comm"},
+    [TRAIN_SPAN_GATHER] = {"gather", "comm"},
 };
 
 struct span {
@@ -46,15 +46,15 @@ struct span {
     bool backward;
 };
 
-/* What rank 0 is to know of a rank's spans. */
+/* What rank 0 needs to know of a rank's spans. */
 struct head {
-    int64_t came[MEETINGS], left[MEETINGS]; /* boot clock, at barriers before the step */
+    int64_t came[BARRIERS], left[BARRIERS]; /* boot clock, at barriers before the step */
     uint64_t n, lost;
     int32_t node, stage, data_rank, tensor_rank;
 };
 
 struct train_profile {
-    uint64_t step; /* that is looked at */
+    uint64_t step; /* the profiled one */
     bool active, done;
     struct head head, *heads;    /* [size] */
     struct span *mine, *another; /* [SPANS] */
@@ -89,7 +89,7 @@ void tern_train_profile_close(struct train *t)
     if (!p)
         return;
     if (t->rank == 0 && !p->done)
-        tern_warn("no profile: the run ended before step %" PRIu64 ", which it is of, was done",
+        tern_warn("no profile: the run ended before step %" PRIu64 ", which was to be profiled",
                   p->step);
     free(p->heads);
     free(p->mine);
@@ -103,7 +103,7 @@ int tern_train_profile_begin(struct train *t, struct tern_err *err)
 
     if (!p || t->progress.step + 1 != p->step)
         return 0;
-    for (int k = 0; k < MEETINGS; k++) {
+    for (int k = 0; k < BARRIERS; k++) {
         p->head.came[k] = tern_clock_boot_ns();
         if (tern_comm_barrier(t->world, err) < 0)
             return -1;
@@ -165,39 +165,40 @@ static void put_span(struct tern_buf *b, const struct span *s, int node, int ran
     tern_buf_puts(b, "}");
 }
 
-/* When the last rank of a node came to a barrier, and the first left it, by the node's clock. */
-static void meeting(const struct train *t, int node, int k, int64_t *last_came, int64_t *first_left)
+/* When the last rank of a node came to barrier `k`, and the first left it, by the node's clock. */
+static void find_barrier(const struct train *t, int node, int k, int64_t *ret_last_came,
+                         int64_t *ret_first_left)
 {
     const struct head *h = t->profile->heads;
 
-    *last_came = INT64_MIN;
-    *first_left = INT64_MAX;
+    *ret_last_came = INT64_MIN;
+    *ret_first_left = INT64_MAX;
     for (int r = 0; r < t->size; r++) {
         if (h[r].node != node)
             continue;
-        *last_came = h[r].came[k] > *last_came ? h[r].came[k] : *last_came;
-        *first_left = h[r].left[k] < *first_left ? h[r].left[k] : *first_left;
+        *ret_last_came = h[r].came[k] > *ret_last_came ? h[r].came[k] : *ret_last_came;
+        *ret_first_left = h[r].left[k] < *ret_first_left ? h[r].left[k] : *ret_first_left;
     }
 }
 
-/* What a node's clock says when that of rank 0's says 0.  Ranks of a node have one clock.  Nobody
- * leaves a barrier before everybody of another node has come: each barrier bounds from both sides
- * how their clocks lie apart, and in the middle of the closest bounds is what they are taken for;
- * *error, unless NULL: how far that may be from the truth. */
-static int64_t offset_of(const struct train *t, int node, int64_t *error)
+/* What a node's clock shows when the clock of rank 0's node shows 0.  Ranks of a node have one
+ * clock.  No rank leaves a barrier before all ranks have come to it: each barrier bounds the
+ * difference of two nodes' clocks from both sides, and the middle of the closest bounds is taken.
+ * *ret_error, unless NULL: how far that may be from the truth. */
+static int64_t offset_of(const struct train *t, int node, int64_t *ret_error)
 {
     const int own = t->profile->heads[0].node;
     int64_t low = INT64_MIN, high = INT64_MAX;
 
-    for (int k = 0; k < MEETINGS && node != own; k++) {
-        int64_t came, left, here_came, here_left;
-        meeting(t, own, k, &here_came, &here_left);
-        meeting(t, node, k, &came, &left);
-        low = came - here_left > low ? came - here_left : low;
-        high = left - here_came < high ? left - here_came : high;
+    for (int k = 0; k < BARRIERS && node != own; k++) {
+        int64_t came, left, own_came, own_left;
+        find_barrier(t, own, k, &own_came, &own_left);
+        find_barrier(t, node, k, &came, &left);
+        low = came - own_left > low ? came - own_left : low;
+        high = left - own_came < high ? left - own_came : high;
     }
-    if (error)
-        *error = node == own ? 0 : (high - low + 1) / 2;
+    if (ret_error)
+        *ret_error = node == own ? 0 : (high - low + 1) / 2;
     return node == own ? 0 : low + (high - low) / 2;
 }
 
@@ -210,7 +211,7 @@ static int64_t beginning(const struct train *t)
     for (int r = 0; r < t->size; r++) {
         if (r == 0 || h[r].node != h[r - 1].node)
             offset = offset_of(t, h[r].node, NULL);
-        int64_t at = h[r].left[MEETINGS - 1] - offset;
+        int64_t at = h[r].left[BARRIERS - 1] - offset;
         first = at < first ? at : first;
     }
     return first;
@@ -232,7 +233,7 @@ static void put_rank(struct tern_buf *b, const struct train *t, int rank, const 
         put_span(b, &spans[i], h->node, rank, zero);
 }
 
-/* The rest, after which the file is whole. */
+/* The end of the file. */
 static void put_end(struct tern_buf *b, const struct train *t)
 {
     uint64_t lost = 0;
@@ -252,7 +253,7 @@ static void put_end(struct tern_buf *b, const struct train *t)
     }
     tern_buf_puts(b, "]}}\n");
     if (lost)
-        tern_warn("%s: %" PRIu64 " spans are not in it: a rank keeps the first %d",
+        tern_warn("%s: %" PRIu64 " spans are not in it: of each rank it has the first %d",
                   t->options->profile, lost, SPANS);
 }
 
@@ -266,7 +267,8 @@ static int flush(struct tern_buf *b, const struct tern_fs_new *f, struct tern_er
     return rc;
 }
 
-/* Everybody's spans in turn; those of `f`, which only rank 0 has.  *rc: of the file. */
+/* Bring the spans of one rank after the other to rank 0, which writes them to `f`.  *rc: of the
+ * file. */
 static int gather(struct train *t, const struct tern_fs_new *f, struct tern_buf *b, int *rc,
                   struct tern_err *lost, struct tern_err *err)
 {

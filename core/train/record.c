@@ -1,4 +1,4 @@
-/* What rank 0 writes of each step into the ledger, and the peak that its MFU is a share of. */
+/* The values of each step that rank 0 writes into the ledger, and the peak for its MFU. */
 #include "core/train/state.h"
 
 #include "core/base/clock.h"
@@ -15,12 +15,12 @@
 
 enum {
     EACH = 64, /* ranks up to which each one's are recorded: 448 values, some 12 KB a step */
-    /* Between two meetings of all ranks, after one that wakes threads and the processor, whose wide
-     * units are slow for their first millisecond: without a whole one the peak is a sixth too low.
-     * A meeting of many more ranks than cores takes longer than the products. */
+    /* Products between two barriers, after one that wakes threads and the processor.  Its wide
+     * units are slow for their first millisecond: without a whole product before, the peak is a
+     * sixth too low.  A barrier of many more ranks than cores takes longer than the products. */
     TIMES = 2,
-    /* From so many ranks a core on they wake it for each other: one product each, after a few rows
-     * of one, is as exact, and 128 ranks on two cores begin half a second earlier. */
+    /* From so many ranks a core on, ranks wake the core for each other: one product each, after a
+     * few rows of one, is as exact.  128 ranks on two cores begin half a second earlier so. */
     CROWD = 8,
     FIRST_ROWS = 32,
 };
@@ -58,7 +58,7 @@ static void product(int rows, int side, tern_real *squares)
                      squares + (size_t)side * (size_t)side, side);
 }
 
-int tern_train_peak(struct train *t, int rc, struct tern_err *err)
+int tern_train_measure_peak(struct train *t, int rc, struct tern_err *err)
 {
     int side = tern_plan_peak_side(tern_tensor_threads());
     bool crowd = tern_fabric_load(t->options->fabric) >= CROWD;
@@ -76,8 +76,8 @@ int tern_train_peak(struct train *t, int rc, struct tern_err *err)
     if (squares)
         product(crowd ? FIRST_ROWS : side, side, squares);
     rc = tern_train_agree_sum(t, rc, &flops, err);
-    /* Nobody begins before rank 0, whose clock it is, says so: where ranks share cores others would
-     * be done when it goes on from the meeting. */
+    /* No rank begins before rank 0, whose clock measures: where ranks share cores, others would be
+     * done when it goes on from the round before. */
     int64_t from = tern_clock_boot_ns();
     if (rc == 0)
         rc = tern_comm_broadcast(t->world, &flops, 1, TERN_F64, 0, err);
@@ -91,7 +91,7 @@ int tern_train_peak(struct train *t, int rc, struct tern_err *err)
     return rc;
 }
 
-/* The FLOPs of a step, whatever is computed again. */
+/* The FLOPs of a step; what is computed again does not count. */
 static double step_flops(const struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
@@ -148,8 +148,8 @@ static void add_ranks(const struct train *t, struct values *v)
     }
 }
 
-/* A new peak came about since the last look, and mates' pages, which do not go away, were at most
- * what they are now: its own part was at least the difference. */
+/* The peak is new since the last look, and node peers' pages, which do not go away, were at most as
+ * many as now: this rank's own part was at least the difference. */
 void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *f)
 {
     struct rusage use = {0};
@@ -164,8 +164,8 @@ void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *
     m->memory_bytes = own > m->memory_bytes ? own : m->memory_bytes;
 }
 
-/* Of a step's seconds (rank 0's) those that no phase of a rank has were its wait for others at the
- * step's end, in the very message that brings the phases together. */
+/* The step's seconds (rank 0's) that no phase of a rank has: it waited for others at the step's
+ * end, in the very message that brings the phases together. */
 static void add_wait(struct train_phases *p, double seconds)
 {
     double rest = seconds - (p->data + p->forward + p->backward + p->comm + p->optimizer);
@@ -173,9 +173,9 @@ static void add_wait(struct train_phases *p, double seconds)
     p->comm += rest > 0 ? rest : 0;
 }
 
-void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds)
+void tern_train_record_step(struct train *t, double lr, double norm, double tokens, double seconds)
 {
-    const struct train_phases *ph = &t->meter.ranks[0]; /* its own: rank 0 records */
+    const struct train_phases *ph = &t->meter.ranks[0]; /* rank 0 records */
     int slowest = 0;
 
     if (!t->spool)

@@ -55,10 +55,10 @@ static size_t trained(const struct train *t, struct tern_ckpt_array *arrays)
     for (size_t i = 0; i < s->n_parts; i++) {
         const struct tern_model_part *p = &s->parts[i];
         struct train_rows w;
-        if (!p->owner || !tern_train_rows(t, i, true, &w))
+        if (!p->owner || !tern_train_find_rows(t, i, true, &w))
             continue;
         enum tern_type type;
-        const void *params = tern_train_params(&t->weights, w.offset, &type);
+        const void *params = tern_train_params_at(&t->weights, w.offset, &type);
         const struct {
             const char *prefix;
             const tern_real *data;
@@ -74,8 +74,8 @@ static size_t trained(const struct train *t, struct tern_ckpt_array *arrays)
     return n;
 }
 
-/* What adapters stand beside.  Not by the names of a whole model: who knows nothing of adapters
- * would take it for the trained one. */
+/* The weights that adapters stand beside.  Not by the names of a whole model: a reader that knows
+ * nothing of adapters would take them for the trained model. */
 static size_t frozen(const struct train *t, struct tern_ckpt_array *arrays)
 {
     const struct tern_model_shard *s = tern_llama_shard(t->model);
@@ -158,8 +158,8 @@ static json_t *describe(const struct train *t)
         tern_tensor_blas(), "core", tern_tensor_core(), "threads", tern_tensor_threads(), "config",
         json_loads(config, 0, NULL), "tokenizer", tokenizer ? tokenizer : "", "guard",
         tern_train_guard_save(&at->guard), "stop", tern_train_stop_save(&at->stop_rule), "ended",
-        at->ended ? tern_train_stop_words(&at->stop_rule) : json_null(), "data", data(t), "steps",
-        (json_int_t)r->steps, "model", t->checkpoint.model);
+        at->ended ? tern_train_stop_describe(&at->stop_rule) : json_null(), "data", data(t),
+        "steps", (json_int_t)r->steps, "model", t->checkpoint.model);
     free(config);
     return meta;
 }
@@ -204,7 +204,7 @@ static void record(struct train *t, const struct tern_ckpt_saved *saved)
         tern_warn("%s", err.text);
 }
 
-/* Rank 0: make room, and tell the ledger what is gone.  A failure costs disk, not the run. */
+/* Rank 0: make room, and record what is deleted.  A failure costs disk, not the run. */
 static void prune(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
@@ -243,7 +243,7 @@ int tern_train_save(struct train *t, struct tern_err *err)
     struct tern_ckpt_saved saved;
     size_t n = 0;
 
-    tern_train_doing(t, TERN_FABRIC_SAVES);
+    tern_train_set_doing(t, TERN_FABRIC_SAVES);
     int rc = tern_train_agree(t, arrays ? 0 : -1, err);
     if (rc < 0)
         goto out;
@@ -264,7 +264,7 @@ int tern_train_save(struct train *t, struct tern_err *err)
         record(t, &saved);
         prune(t);
     }
-    /* A rank that ends before rank 0 is done would take it along (srun --kill-on-bad-exit). */
+    /* A rank that ended before rank 0 is done would end rank 0 (srun --kill-on-bad-exit). */
     rc = tern_comm_barrier(t->world, err);
 out:
     for (size_t i = 0; i < n; i++)
@@ -283,6 +283,6 @@ void tern_train_save_evaluated(const struct train *t)
                               tern_train_stop_save(&t->progress.stop_rule));
     if (tern_ckpt_claim_check(t->checkpoint.lease, &err) < 0 ||
         tern_ckpt_after_write(t->recipe->checkpoint.dir, t->checkpoint.digest, after, &err) < 0)
-        tern_warn("who starts this run again evaluates once more: %s", err.text);
+        tern_warn("the next attempt of this run evaluates this step once more: %s", err.text);
     json_decref(after);
 }

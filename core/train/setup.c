@@ -13,13 +13,13 @@
 
 enum { START_PATH = 1024, START_AFTER = 1024 };
 
-/* Where all ranks go on from: a checkpoint, and what is known of it that it does not hold. */
+/* The checkpoint that all ranks go on from, and what was evaluated after it was published. */
 struct start {
     char path[START_PATH], after[START_AFTER];
 };
 
-/* Is `path` whole?  1 when it is; 0 when it is damaged and now has a name under which nobody takes
- * it for a checkpoint; -1 when storage or the claim does not let us tell. */
+/* 1: `path` is whole; 0: it is damaged and has been renamed, so that nothing takes it for a
+ * checkpoint; -1: storage or the lease does not let us tell. */
 static int whole_or_set_aside(struct train *t, const char *path, struct tern_err *err)
 {
     struct tern_err why;
@@ -39,8 +39,8 @@ static int whole_or_set_aside(struct train *t, const char *path, struct tern_err
     return 0;
 }
 
-/* Rank 0: the newest checkpoint whose every byte verifies; *found is NULL when there is none. Newer
- * ones that are damaged are set aside: their steps are to be published again. */
+/* Rank 0: the newest checkpoint whose every byte verifies, or NULL.  Newer ones that are damaged
+ * are set aside: their steps are published again. */
 static int newest_whole(struct train *t, char **found, struct tern_err *err)
 {
     struct tern_ckpt_entry *had = NULL;
@@ -65,8 +65,8 @@ static int newest_whole(struct train *t, char **found, struct tern_err *err)
     return *found ? 0 : tern_ckpt_may_begin(t->recipe->checkpoint.dir, err);
 }
 
-/* Rank 0: is `path` of this run, and which model does the recipe name?  What it named before stays
- * when it is gone. */
+/* Rank 0: check that `path` is of this run, and remember which model the recipe names; what it
+ * named before stays when it is gone. */
 static int remember_model(struct train *t, const char *path, struct tern_err *err)
 {
     t->checkpoint.model = tern_inputs_model(t->recipe);
@@ -85,7 +85,7 @@ static int remember_model(struct train *t, const char *path, struct tern_err *er
     return rc;
 }
 
-/* What was evaluated after `path` was published, as JSON; "" when nothing was. */
+/* What was evaluated after `path` was published, as JSON, or "". */
 static void find_after(const struct train *t, const char *path, char text[START_AFTER])
 {
     struct tern_ckpt *c = tern_ckpt_open(path, NULL);
@@ -99,7 +99,7 @@ static void find_after(const struct train *t, const char *path, char text[START_
     tern_ckpt_close(c);
 }
 
-/* The checkpoint to go on from, if this is rank 0; "" when there is none. */
+/* Rank 0: the checkpoint to go on from; path "" when there is none. */
 static int find_checkpoint(struct train *t, struct start *to, struct tern_err *err)
 {
     char *found = NULL;
@@ -139,7 +139,7 @@ static int open_data(struct train *t, struct tern_err *err)
     const struct tern_recipe_sets *held_out = &t->recipe->data.held_out;
 
     sets->stages = tern_inputs_stages_open(t->recipe, err);
-    if (!sets->stages || /* one vocabulary in all stages: one set tells */
+    if (!sets->stages || /* all stages have one vocabulary: one set is enough */
         check_vocabulary(t, tern_data_mix_set(tern_data_stages_mix(sets->stages, 0), 0), err) < 0)
         return -1;
     sets->held_out = tern_alloc(held_out->n, sizeof(struct tern_data_set *), "held-out sets", err);
@@ -173,7 +173,7 @@ static int make_buffers(struct train *t, struct tern_err *err)
     return tern_train_profile_open(t, err);
 }
 
-/* Rank 0's links to the outside: the ledger's spool, the claim on the checkpoint folder. */
+/* Rank 0: open the ledger's spool, and take the lease on the checkpoint folder. */
 static int open_records(struct train *t, struct tern_err *err)
 {
     const char *dir = t->recipe->checkpoint.dir, *spool = t->options->spool_dir;
@@ -211,13 +211,13 @@ static int set_up(struct train *t, struct tern_err *err)
     tern_train_guard_init(&t->progress.guard, t->recipe);
     tern_train_stop_init(&t->progress.stop_rule, t->recipe);
     if (tern_plan_rank(t->recipe, t->size, t->rank, &t->me, err) < 0)
-        return -1; /* the same on every rank */
+        return -1; /* every rank has the same error */
     t->me.wired = tern_fabric_nodes(t->options->fabric) > 1;
     int rc = open_records(t, err);
     if (rc == 0)
         rc = find_checkpoint(t, &from, err);
-    /* All that is rank 0's is done by now, so that one round tells of it. */
-    if (tern_train_peak(t, rc, err) < 0 ||
+    /* Rank 0's own work is done by now, so that one round shares its outcome. */
+    if (tern_train_measure_peak(t, rc, err) < 0 ||
         tern_comm_broadcast(t->world, &from, sizeof from, TERN_U8, 0, err) < 0)
         return -1;
     rc = *from.path ? tern_train_resume(t, from.path, from.after, err) : tern_train_begin(t, err);
@@ -225,7 +225,7 @@ static int set_up(struct train *t, struct tern_err *err)
         rc = -1;
     if (tern_train_agree(t, rc, err) < 0)
         return -1;
-    if (tern_train_group(t, tern_llama_config(t->model), err) < 0)
+    if (tern_train_groups_open(t, tern_llama_config(t->model), err) < 0)
         return -1;
     return *from.path ? 0 : tern_llama_magnitudes_init(t->model, err);
 }
@@ -254,7 +254,7 @@ void tern_train_teardown(struct train *t)
     free(t->sets.held_out);
     tern_data_stages_free(t->sets.stages);
     json_decref(t->checkpoint.model);
-    tern_train_ungroup(t);
+    tern_train_groups_close(t);
     tern_fabric_close(t->options->fabric); /* after an error messages may still come into arrays */
     tern_train_pass_close(t);
     tern_train_units_close(t);

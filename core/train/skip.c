@@ -1,4 +1,4 @@
-/* What is said and recorded of steps without an update, and of a run's early end. */
+/* Messages and events of steps without an update, and of a run's early end. */
 #include "core/train/state.h"
 
 #include "core/base/log.h"
@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-void tern_train_stage(struct train *t)
+void tern_train_enter_stage(struct train *t)
 {
     if (t->progress.sample && tern_data_stages_at(t->sets.stages, t->progress.sample) !=
                                   tern_data_stages_at(t->sets.stages, t->progress.sample - 1))
@@ -22,8 +22,8 @@ static void record(struct train *t, const char *kind, const char *severity, cons
         tern_warn("%s", lost.text);
 }
 
-/* "data/train.tds rows 3, 99; data/other.tds rows 7", of samples [first, first + n): those of a
- * large batch are too many for a line, and follow from their numbers. */
+/* "data/train.tds rows 3, 99; data/other.tds rows 7", of samples [first, first + n); of a large
+ * batch the first ones, as the others follow from their numbers. */
 static void add_rows(struct tern_buf *b, const struct train *t, uint64_t first, uint64_t n)
 {
     enum { SHOWN = 32 };
@@ -55,7 +55,7 @@ int tern_train_skip(struct train *t, const char *why, struct tern_err *err)
         record(t, "skip", "warn", b.data);
         tern_buf_free(&b);
     }
-    if (!tern_train_guard_over(&at->guard))
+    if (!tern_train_guard_is_over(&at->guard))
         return 0;
     return tern_err_set(err, TERN_FAILED,
                         "no update in %d steps in a row, up to step %" PRIu64
@@ -64,8 +64,8 @@ int tern_train_skip(struct train *t, const char *why, struct tern_err *err)
                         at->guard.in_a_row, at->step + 1, why);
 }
 
-/* A job that waits for this one (afterok) would begin with its model. */
-int tern_train_worth(const struct train *t, struct tern_err *err)
+/* A failure also stops a job that waits for this one (afterok) and would begin with its model. */
+int tern_train_check_result(const struct train *t, struct tern_err *err)
 {
     const struct train_progress *at = &t->progress;
     static const char remedy[] = "Go on from a checkpoint before that happened, with other data or "
@@ -84,21 +84,21 @@ int tern_train_worth(const struct train *t, struct tern_err *err)
     return 0;
 }
 
-void tern_train_end(struct train *t, bool already)
+void tern_train_check_end(struct train *t, bool already)
 {
     struct train_progress *at = &t->progress;
-    if (at->ended || !tern_train_stop_over(&at->stop_rule))
+    if (at->ended || !tern_train_stop_is_over(&at->stop_rule))
         return;
     at->ended = true;
     if (t->rank != 0)
         return;
-    json_t *words = tern_train_stop_words(&at->stop_rule);
+    json_t *words = tern_train_stop_describe(&at->stop_rule);
     tern_info("step %" PRIu64 ": %s: the run is done", at->step, json_string_value(words));
     record(t, already ? "over" : "early_stop", "info", json_string_value(words));
     json_decref(words);
 }
 
-void tern_train_failed(struct train *t, const struct tern_err *err)
+void tern_train_record_failure(struct train *t, const struct tern_err *err)
 {
     if (t->rank == 0 && err && err->text[0])
         record(t, "failed", "error", err->text);

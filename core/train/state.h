@@ -140,23 +140,24 @@ struct train {
 
 /* ---- patience.c ---- */
 
-/* What this rank does from now on, for those who wait for it: they do for ten times the longest
- * that it has taken so far in this attempt, and for ten minutes at least where that depends on
- * storage. */
-void tern_train_doing(struct train *t, enum tern_fabric_doing doing);
+/* What this rank does from now on.  Ranks that wait for it allow ten times the longest that it has
+ * taken so far in this attempt, and ten minutes at least where that depends on storage. */
+void tern_train_set_doing(struct train *t, enum tern_fabric_doing doing);
 
 /* ---- groups.c ---- */
 
 /* Make the communicators that t->me asks for.  Collective. */
-int tern_train_group(struct train *t, const struct tern_model_config *c, struct tern_err *err);
-void tern_train_ungroup(struct train *t);
-/* In which of these groups are there ranks whose memory this one reaches?  Before they are made. */
-struct train_mates {
+int tern_train_groups_open(struct train *t, const struct tern_model_config *c,
+                           struct tern_err *err);
+void tern_train_groups_close(struct train *t);
+/* The groups in which this rank has node peers: ranks whose memory it reaches. */
+struct train_node_peers {
     bool tensor, data, keys, tied, neighbours; /* neighbours: stages before and after this one */
 };
-struct train_mates tern_train_mates(const struct train *t, const struct tern_model_config *c);
-/* The tensor ranks' operations, timed. */
-struct tern_llama_peers tern_train_peers(struct train *t);
+struct train_node_peers tern_train_find_node_peers(const struct train *t,
+                                                   const struct tern_model_config *c);
+/* The table of the tensor ranks' operations, timed. */
+struct tern_llama_peers tern_train_make_peers(struct train *t);
 
 /* ---- model.c ---- */
 
@@ -171,15 +172,16 @@ void tern_train_pass_close(struct train *t);
 /* All micro-batches forward and backward: gradients of scale times the summed loss are added, and
  * their sums over the data ranks are begun.  `sum` is set where the head is, on each of its tensor
  * ranks. Collective. */
-int tern_train_pass(struct train *t, double scale, struct tern_llama_loss *sum,
-                    struct tern_err *err);
-/* The loss of one batch, where the head is; `ctx` is the struct train.  Collective in the gang. */
-int tern_train_loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
-                    struct tern_err *err);
+int tern_train_run_passes(struct train *t, double scale, struct tern_llama_loss *sum,
+                          struct tern_err *err);
+/* The loss of one batch, where the head is; `ctx` is the struct train.  Collective in the
+ * model-parallel group. */
+int tern_train_compute_loss(void *ctx, const struct tern_llama_batch *b,
+                            struct tern_llama_loss *out, struct tern_err *err);
 
 /* ---- grads.c ---- */
 
-/* Who updates what, by the model's units.  Sets n_state. */
+/* Deal the model's units to the data ranks; sets the optimizer's `n`. */
 int tern_train_units_open(struct train *t, struct tern_err *err);
 void tern_train_units_close(struct train *t);
 
@@ -188,22 +190,24 @@ struct train_rows {
     int64_t from, rows;            /* in the part */
     uint64_t offset, state, count; /* in the parameters, in the moments; elements */
 };
-/* False when there are none.  `own`: only those that are this data rank's, each of them once in the
- * data ranks, also when all hold all. */
-bool tern_train_rows(const struct train *t, size_t part, bool own, struct train_rows *out);
+/* False when there are none.  `own`: each row on one data rank alone, also where every data rank
+ * holds all of them. */
+bool tern_train_find_rows(const struct train *t, size_t part, bool own,
+                          struct train_rows *ret_rows);
 
 /* A bucket's gradients are whole on this rank: begin their sums. */
-int tern_train_bucket_ready(void *ctx, int bucket, struct tern_err *err);
-/* Until all sums are there. */
-int tern_train_sums_finish(struct train *t, struct tern_err *err);
-/* From element `offset` on, of type *type. */
-void *tern_train_params(const struct train_weights *w, uint64_t offset, enum tern_type *type);
+int tern_train_begin_bucket(void *ctx, int bucket, struct tern_err *err);
+/* Wait until all sums are there. */
+int tern_train_finish_sums(struct train *t, struct tern_err *err);
+/* The parameters from element `offset` on, of type *ret_type. */
+void *tern_train_params_at(const struct train_weights *w, uint64_t offset,
+                           enum tern_type *ret_type);
 
-/* Of the gradients that this rank is to count; the sum over the world is the whole model's. */
+/* Of the gradients that this rank counts; the sum over the world is the whole model's. */
 double tern_train_sum_squares(const struct train *t);
 void tern_train_update(struct train *t, double lr, double grad_scale);
-/* The updated rows reach the other data ranks. */
-int tern_train_spread(struct train *t, struct tern_err *err);
+/* Gather the updated rows on all data ranks. */
+int tern_train_gather_params(struct train *t, struct tern_err *err);
 
 /* ---- setup.c ---- */
 
@@ -218,34 +222,34 @@ void tern_train_teardown(struct train *t);
 int tern_train_agree(struct train *t, int rc, struct tern_err *err);
 /* Likewise, and *sum becomes the sum over ranks, in the same round. */
 int tern_train_agree_sum(struct train *t, int rc, double *sum, struct tern_err *err);
-/* Both at once, and `sum` becomes the sums over ranks: what a step needs of small things costs one
- * round.  Collective. */
+/* Errors, `sum` (which becomes the sums over ranks) and stop requests in one round, for the end of
+ * a step.  Collective. */
 enum { TRAIN_LOSS, TRAIN_TARGETS, TRAIN_SQUARES, TRAIN_SUMS };
-int tern_train_meet(struct train *t, int rc, double sum[TRAIN_SUMS], enum tern_train_stop *stop,
-                    struct tern_err *err);
-/* The strongest wish of any rank.  Collective. */
-int tern_train_agree_stop(struct train *t, enum tern_train_stop *stop, struct tern_err *err);
+int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
+                          enum tern_train_stop *ret_stop, struct tern_err *err);
+/* The strongest stop request of any rank.  Collective. */
+int tern_train_agree_stop(struct train *t, enum tern_train_stop *ret_stop, struct tern_err *err);
 
 /* ---- step.c ---- */
 
 /* Micro-batch `micro` of the step. */
 struct tern_llama_batch tern_train_batch(const struct train *t, int64_t micro);
-/* One optimizer step, recorded.  *stop is what the ranks agree on.  Collective. */
-int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err *err);
+/* One optimizer step, recorded.  *stop: the stop request that the ranks agree on.  Collective. */
+int tern_train_take_step(struct train *t, enum tern_train_stop *stop, struct tern_err *err);
 
 /* ---- record.c ---- */
 
 /* Compare `rc` as tern_train_agree does; and measure the peak that MFU is a share of, if values are
  * recorded: products of squares by all ranks at once, some milliseconds.  Collective. */
-int tern_train_peak(struct train *t, int rc, struct tern_err *err);
+int tern_train_measure_peak(struct train *t, int rc, struct tern_err *err);
 /* Look how much memory this rank uses; cheap unless it is more than ever.  The ledger's
- * memory_bytes is the most of it that was resident (ru_maxrss), shared segments of its own
- * included, less what is its mates' (tern_fabric_mates_bytes): sums over ranks count nothing twice,
- * and core/plan predicts it.  Slurm's MaxRSS is larger by the mates'. */
+ * memory_bytes is the most that was resident (ru_maxrss), less what belongs to node peers
+ * (tern_fabric_mates_bytes).  So sums over ranks count nothing twice, and core/plan predicts it.
+ * Slurm's MaxRSS is larger by the node peers' part. */
 void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *f);
-/* The present step's values into the ledger; `seconds` is what it took, of which t->all gets what
- * no phase of a rank has as its comm. */
-void tern_train_record(struct train *t, double lr, double norm, double tokens, double seconds);
+/* Write the present step's values into the ledger.  `seconds`: the step's.  The part that no phase
+ * of a rank has is added to the rank's comm in t->meter.ranks. */
+void tern_train_record_step(struct train *t, double lr, double norm, double tokens, double seconds);
 
 /* ---- profile.c ---- */
 
@@ -255,49 +259,48 @@ enum train_span_kind {
     TRAIN_SPAN_BACKWARD,
     TRAIN_SPAN_RECEIVE,
     TRAIN_SPAN_SEND,
-    TRAIN_SPAN_SENT,   /* until what was sent has left */
+    TRAIN_SPAN_SENT,   /* until a message has left */
     TRAIN_SPAN_TENSOR, /* an operation of the tensor ranks */
     TRAIN_SPAN_BUCKET, /* sums over the data ranks are begun */
     TRAIN_SPAN_SUMS,
     TRAIN_SPAN_NORM,
     TRAIN_SPAN_AGREE,
     TRAIN_SPAN_UPDATE,
-    TRAIN_SPAN_SPREAD,
+    TRAIN_SPAN_GATHER,
 };
 
-/* What a profile needs, when options->profile asks for one; after the model is there. */
+/* Allocate the profile, where options->profile names one; after the model is there. */
 int tern_train_profile_open(struct train *t, struct tern_err *err);
 void tern_train_profile_close(struct train *t);
-/* Before and after each step; they do something at one of them.  Collective. */
+/* Before and after each step; only at the profiled one they do something.  Collective. */
 int tern_train_profile_begin(struct train *t, struct tern_err *err);
 int tern_train_profile_write(struct train *t, struct tern_err *err);
-/* This rank did so since `from` (boot clock) until now, for step `of` of the pipeline; NULL: for
- * none of them.  Spans lie apart or one in the other. */
+/* A span from `from` (boot clock) until now, of step `of` of the pipeline, or NULL.  Spans lie
+ * apart or one in the other.  `p` may be NULL. */
 void tern_train_add_span(struct train_profile *p, enum train_span_kind kind, int64_t from,
                          const struct tern_plan_step *of);
 
 /* ---- skip.c ---- */
 
-/* The step that comes is the first of a stage of data: what was usual before tells nothing now. */
-void tern_train_stage(struct train *t);
-/* Step t->step + 1 made no update for the reason `why`: said and recorded with its samples.  -1
+/* Forget what was usual before, if the next step is the first of a stage of data. */
+void tern_train_enter_stage(struct train *t);
+/* Log and record that the next step made no update, for the reason `why`, with its samples.  -1
  * when it was one too many. */
 int tern_train_skip(struct train *t, const char *why, struct tern_err *err);
-/* Look whether evaluate.stop says that the run is done after this step, and say and record it: as
- * an event, and in the step's checkpoint, which comes after it; `already`: of a checkpoint that is
- * there and does not say so, by an event of kind "over". */
-void tern_train_end(struct train *t, bool already);
-/* The run cannot go on, `err` says why: recorded, for the supervisor to say. */
-void tern_train_failed(struct train *t, const struct tern_err *err);
-/* Is what the last step leaves a model, or has the run failed although all its steps are over? */
-int tern_train_worth(const struct train *t, struct tern_err *err);
+/* Does evaluate.stop end the run after this step?  If so, log it and record an event; the step's
+ * checkpoint, saved afterwards, says it too.  `already`: this step's checkpoint is there and does
+ * not say it; the event is of kind "over". */
+void tern_train_check_end(struct train *t, bool already);
+/* Record why the run cannot go on; the supervisor prints it. */
+void tern_train_record_failure(struct train *t, const struct tern_err *err);
+/* After the last step: -1 where the model is worthless, so that the run has failed. */
+int tern_train_check_result(const struct train *t, struct tern_err *err);
 
 /* ---- save.c ---- */
 
 /* Publish a checkpoint of the present step, record it, prune.  Collective. */
 int tern_train_save(struct train *t, struct tern_err *err);
-/* The last step was evaluated after it was saved: whoever goes on from it need not do that again.
- */
+/* Note that the last step was evaluated after it was saved: a later attempt does not repeat it. */
 void tern_train_save_evaluated(const struct train *t);
 
 #endif

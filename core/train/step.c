@@ -18,7 +18,7 @@ static double lap(struct train *t, enum train_span_kind kind, int64_t *from)
     return s;
 }
 
-/* Of this data rank, in the present step. */
+/* The first sample of this data rank in the present step. */
 static uint64_t first_sample(const struct train *t)
 {
     return t->progress.sample +
@@ -41,8 +41,8 @@ struct tern_llama_batch tern_train_batch(const struct train *t, int64_t micro)
                                      .T = (int)r->batch.seq_len};
 }
 
-/* This data rank's share of the global batch.  Whoever cannot read it goes on with nothing, since
- * the others wait for its part of the pass; the step's end tells all of them. */
+/* This data rank's share of the global batch.  A rank that cannot read it goes on with an empty
+ * one, since others wait for its part of the pass; at the step's end all ranks learn of it. */
 static int load(struct train *t, struct tern_err *err)
 {
     const struct train_batch *x = &t->batch;
@@ -92,37 +92,37 @@ static int finish(struct train *t, const double total[TRAIN_SUMS], double *lr, d
     return 0;
 }
 
-int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
+int tern_train_take_step(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
 {
     const struct tern_recipe *r = t->recipe;
-    /* The mean over the whole batch; what masks leave out is made up for by finish(). */
+    /* The mean over the whole batch; finish() makes up for masked targets. */
     const double scale = 1.0 / ((double)r->batch.global * (double)r->batch.seq_len);
     int64_t clock = tern_clock_boot_ns(), begun = clock;
     struct train_phases *ph = &t->meter.phases;
     double lr, norm, total[TRAIN_SUMS] = {0};
     struct tern_llama_loss mine;
-    enum tern_train_stop wish;
+    enum tern_train_stop requested;
 
-    tern_train_stage(t);
+    tern_train_enter_stage(t);
     *ph = (struct train_phases){0};
     tern_llama_grads_zero(t->model);
-    tern_train_doing(t, TERN_FABRIC_READS);
+    tern_train_set_doing(t, TERN_FABRIC_READS);
     int rc = load(t, err);
-    tern_train_doing(t, TERN_FABRIC_COMPUTES);
+    tern_train_set_doing(t, TERN_FABRIC_COMPUTES);
     ph->data = lap(t, TRAIN_SPAN_DATA, &clock);
-    if (tern_train_pass(t, scale, &mine, rc < 0 ? NULL : err) < 0)
+    if (tern_train_run_passes(t, scale, &mine, rc < 0 ? NULL : err) < 0)
         return -1;
     clock = tern_clock_boot_ns();
-    if (tern_train_sums_finish(t, rc < 0 ? NULL : err) < 0)
+    if (tern_train_finish_sums(t, rc < 0 ? NULL : err) < 0)
         return -1;
     ph->comm += lap(t, TRAIN_SPAN_SUMS, &clock);
-    if (t->me.place.tensor_rank == 0) { /* its neighbours have the same */
+    if (t->me.place.tensor_rank == 0) { /* the other tensor ranks have the same */
         total[TRAIN_LOSS] = mine.sum;
         total[TRAIN_TARGETS] = (double)mine.n;
     }
     total[TRAIN_SQUARES] = tern_train_sum_squares(t);
     ph->optimizer = lap(t, TRAIN_SPAN_NORM, &clock);
-    if (tern_train_meet(t, rc, total, &wish, err) < 0)
+    if (tern_train_agree_step(t, rc, total, &requested, err) < 0)
         return -1;
     ph->comm += lap(t, TRAIN_SPAN_AGREE, &clock);
     if (total[TRAIN_TARGETS] == 0)
@@ -130,11 +130,11 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
                             "step %" PRIu64 ": no target in the whole batch: its data is masked "
                             "throughout.",
                             t->progress.step + 1);
-    rc = finish(t, total, &lr, &norm, err); /* on all ranks the same */
+    rc = finish(t, total, &lr, &norm, err); /* the same on all ranks */
     ph->optimizer += lap(t, TRAIN_SPAN_UPDATE, &clock);
-    if (rc == 0 && tern_train_spread(t, err) < 0)
+    if (rc == 0 && tern_train_gather_params(t, err) < 0)
         return -1;
-    ph->comm += lap(t, TRAIN_SPAN_SPREAD, &clock);
+    ph->comm += lap(t, TRAIN_SPAN_GATHER, &clock);
     if (t->meter.peak > 0)
         tern_train_measure_memory(&t->meter, t->options->fabric);
     ph->memory = (double)t->meter.memory_bytes;
@@ -142,12 +142,12 @@ int tern_train_step(struct train *t, enum tern_train_stop *stop, struct tern_err
     if (tern_comm_all_gather(t->world, ph, t->meter.ranks, sizeof *ph, TERN_U8,
                              rc < 0 ? NULL : err) < 0)
         return -1;
-    lap(t, TRAIN_SPAN_AGREE, &clock); /* no part of what was gathered: tern_train_record adds it */
+    lap(t, TRAIN_SPAN_AGREE, &clock); /* tern_train_record_step adds it to what was gathered */
     t->progress.step++;
     t->progress.sample += (uint64_t)r->batch.global;
     t->progress.evaluated = false;
     t->progress.loss = total[TRAIN_LOSS] / total[TRAIN_TARGETS];
-    tern_train_record(t, lr, norm, total[TRAIN_TARGETS], (double)(clock - begun) * 1e-9);
-    *stop = wish;
+    tern_train_record_step(t, lr, norm, total[TRAIN_TARGETS], (double)(clock - begun) * 1e-9);
+    *stop = requested;
     return rc;
 }

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a loss: what another number of ranks may change in fp32 without any training (some 1e-7). Less
- * is no better. */
+/* Of a loss.  Another number of ranks changes some 1e-7 of it in fp32 without any training: a
+ * smaller difference is no improvement. */
 static const double ROUNDING = 1e-6;
 
 void tern_train_stop_init(struct tern_train_stop_rule *s, const struct tern_recipe *r)
@@ -36,12 +36,12 @@ void tern_train_stop_see(struct tern_train_stop_rule *s, const char *name, int64
     }
 }
 
-bool tern_train_stop_over(const struct tern_train_stop_rule *s)
+bool tern_train_stop_is_over(const struct tern_train_stop_rule *s)
 {
     return s->metric && s->since >= s->patience;
 }
 
-json_t *tern_train_stop_words(const struct tern_train_stop_rule *s)
+json_t *tern_train_stop_describe(const struct tern_train_stop_rule *s)
 {
     char text[300];
 

@@ -1,6 +1,6 @@
 /* evaluate.stop: the end of a run whose held-out loss gets no better.
  *
- * Every rank sees the same evaluations and comes to the same word; what is remembered goes through
+ * Every rank sees the same evaluations and decides the same; the rule's state goes through
  * checkpoints.
  */
 #ifndef TERN_TRAIN_STOP_H
@@ -23,16 +23,16 @@ struct tern_train_stop_rule {
 void tern_train_stop_init(struct tern_train_stop_rule *s, const struct tern_recipe *r);
 
 /* Held-out set `name` has `loss` a token at `step`.  Other sets than the metric do not count, nor
- * does a step a second time; NaN is not better than anything, nor is what rounding alone may change
- * (a millionth, when a run goes on with other ranks). */
+ * does a step a second time.  A loss that is not finite does not count either.  A loss is better
+ * only by more than a millionth: rounding changes as much when a run goes on with other ranks. */
 void tern_train_stop_see(struct tern_train_stop_rule *s, const char *name, int64_t step,
                          double loss);
 
-/* Is the run done?  Asked again with more patience, it may not be. */
-bool tern_train_stop_over(const struct tern_train_stop_rule *s);
+/* Is the run done?  With more patience it may not be. */
+bool tern_train_stop_is_over(const struct tern_train_stop_rule *s);
 
 /* "held has not got better than 3.2000 a token of step 40 in 3 evaluations"; a new reference. */
-json_t *tern_train_stop_words(const struct tern_train_stop_rule *s);
+json_t *tern_train_stop_describe(const struct tern_train_stop_rule *s);
 
 /* For a checkpoint, and back; NULL is one without.  Another metric begins anew. */
 json_t *tern_train_stop_save(const struct tern_train_stop_rule *s);

@@ -9,31 +9,31 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Does anybody of the gang want an end? */
-static int gang_stop(void *ctx, bool *stop, struct tern_err *err)
+/* Has any rank of the model-parallel group a stop request? */
+static int agree_stop(void *ctx, bool *stop, struct tern_err *err)
 {
     struct train *t = ctx;
-    int32_t wish = *stop;
+    int32_t requested = *stop;
 
-    if (tern_comm_all_reduce(t->groups.model, &wish, 1, TERN_I32, TERN_MAX, err) < 0)
+    if (tern_comm_all_reduce(t->groups.model, &requested, 1, TERN_I32, TERN_MAX, err) < 0)
         return -1;
-    *stop = wish > 0;
+    *stop = requested > 0;
     return 0;
 }
 
-/* Perplexity on every held-out set, recorded.  1: asked to stop on the way. */
+/* Perplexity on every held-out set, recorded.  1: a stop request ended it. */
 static int evaluate(struct train *t, struct tern_err *err)
 {
     struct train_progress *at = &t->progress;
     const struct tern_recipe *r = t->recipe;
-    const struct tern_infer_gang gang = {
+    const struct tern_infer_group group = {
         .ctx = t,
         .model = t->model,
-        .loss = tern_train_loss,
-        .stop = tern_comm_size(t->groups.model) > 1 ? gang_stop : NULL,
-        .asked = t->options->stop,
-        .gang = t->me.data_rank,
-        .gangs = t->me.data,
+        .loss = tern_train_compute_loss,
+        .agree_stop = tern_comm_size(t->groups.model) > 1 ? agree_stop : NULL,
+        .stop = t->options->stop,
+        .index = t->me.data_rank,
+        .groups = t->me.data,
         .counts = t->me.place.tensor_rank == 0,
         .isolate = r->data.isolate,
     };
@@ -42,17 +42,16 @@ static int evaluate(struct train *t, struct tern_err *err)
     for (size_t i = 0; i < r->data.held_out.n; i++) {
         const char *name = r->data.held_out.sets[i].name;
         struct tern_infer_eval e;
-        int rc = tern_infer_evaluate(&gang, t->sets.held_out[i], (uint32_t)r->batch.seq_len,
+        int rc = tern_infer_evaluate(&group, t->sets.held_out[i], (uint32_t)r->batch.seq_len,
                                      (int)r->batch.micro, t->world, &e, err);
         if (tern_train_agree(t, rc, err) < 0)
             return -1;
         if (rc > 0)
             return 1;
         if (e.tokens == 0)
-            return tern_recipe_fail(
-                r, "data.held_out", err,
-                "%s: it has no target that is not masked: there is no loss to tell of.",
-                r->data.held_out.sets[i].path);
+            return tern_recipe_fail(r, "data.held_out", err,
+                                    "%s: every target is masked, so that there is no loss.",
+                                    r->data.held_out.sets[i].path);
         tern_train_stop_see(&at->stop_rule, name, (int64_t)at->step, e.nll / (double)e.tokens);
         if (!isfinite(e.nll))
             at->not_finite_set = name;
@@ -74,11 +73,12 @@ static int evaluate(struct train *t, struct tern_err *err)
         tern_info("step %" PRIu64 ": %s: perplexity %.2f a token%s (%" PRIu64 " tokens)", at->step,
                   name, exp(e.nll / (double)e.tokens), a_byte, e.tokens);
     }
-    at->evaluated = !at->not_finite_set; /* else whoever goes on is told again */
+    at->evaluated =
+        !at->not_finite_set; /* else the next attempt evaluates again, and says it again */
     return 0;
 }
 
-static void say_beginning(struct train *t)
+static void log_beginning(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
     char bytes[32], peak[32], step[24];
@@ -115,29 +115,29 @@ static void say_beginning(struct train *t)
         tern_ledger_spool_param(t->spool, params[i].name, params[i].value, NULL);
 }
 
-/* Evaluate; the time that takes is none of the steps that the next line tells about. */
-static int evaluate_aside(struct train *t, int64_t *said_ns, struct tern_err *err)
+/* Evaluate; the time that takes does not count in the next line's tokens a second. */
+static int evaluate_aside(struct train *t, int64_t *logged_ns, struct tern_err *err)
 {
     int64_t began_ns = tern_clock_boot_ns();
 
-    tern_train_doing(t, TERN_FABRIC_EVALUATES);
+    tern_train_set_doing(t, TERN_FABRIC_EVALUATES);
     int rc = evaluate(t, err);
-    *said_ns += tern_clock_boot_ns() - began_ns;
+    *logged_ns += tern_clock_boot_ns() - began_ns;
     return rc;
 }
 
-/* At the run's end, whose checkpoint is there already and does not know of it. */
-static int evaluate_last(struct train *t, int64_t *said_ns, struct tern_err *err)
+/* At the run's end: the checkpoint was saved before and does not say that it was evaluated. */
+static int evaluate_last(struct train *t, int64_t *logged_ns, struct tern_err *err)
 {
-    int rc = evaluate_aside(t, said_ns, err);
+    int rc = evaluate_aside(t, logged_ns, err);
 
     if (rc == 0)
         tern_train_save_evaluated(t);
     return rc;
 }
 
-/* A line about now and then: at most one a second. */
-static void say_step(const struct train *t, int64_t *last_ns, uint64_t *last_step)
+/* At most one line a second. */
+static void log_step(const struct train *t, int64_t *last_ns, uint64_t *last_step)
 {
     const struct train_progress *at = &t->progress;
     int64_t now = tern_clock_boot_ns();
@@ -152,8 +152,8 @@ static void say_step(const struct train *t, int64_t *last_ns, uint64_t *last_ste
     *last_step = at->step;
 }
 
-/* Without a supervisor the claim on the checkpoints is kept alive here. */
-static void beat(struct train *t)
+/* Without a supervisor the trainer renews the lease on the checkpoint folder. */
+static void renew_lease(struct train *t)
 {
     int64_t now = tern_clock_boot_ns();
     struct tern_err err;
@@ -184,8 +184,8 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
 {
     const struct train_progress *at = &t->progress;
     const struct tern_recipe *r = t->recipe;
-    int64_t said_ns = tern_clock_boot_ns();
-    uint64_t said_step = at->step;
+    int64_t logged_ns = tern_clock_boot_ns();
+    uint64_t logged_step = at->step;
 
     if (t->rank == 0 && (at->step >= (uint64_t)r->steps || at->ended))
         tern_info("nothing is left to do: step %" PRIu64 " of %" PRId64 " is done%s", at->step,
@@ -193,19 +193,19 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
     bool last = at->step == (uint64_t)r->steps, first = true;
     int rc = 0;
     if ((at->step == 0 || last || due(r->evaluate.every, at->step)) && !at->evaluated)
-        rc = last ? evaluate_last(t, &said_ns, err) : evaluate_aside(t, &said_ns, err);
+        rc = last ? evaluate_last(t, &logged_ns, err) : evaluate_aside(t, &logged_ns, err);
     if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
         return -1;
-    /* Where there is no checkpoint yet, the model that the run begins with is one: whoever goes on
-     * from it evaluates it. */
+    /* Where there is no checkpoint yet, save the model that the run begins with: the next attempt
+     * evaluates it. */
     if (rc > 0 && !t->checkpoint.resumed_from && tern_train_save(t, err) < 0)
         return -1;
-    if (rc == 0 && !last)
-        tern_train_end(t, true); /* one that was interrupted, or that less patience makes one */
+    if (rc == 0 && !last) /* it was interrupted there, or less patience makes it the end */
+        tern_train_check_end(t, /* already= */ true);
     last |= at->ended;
     *stop = *stop == TERN_TRAIN_GO_ON ? stop_at(t) : *stop;
     while (at->step < (uint64_t)r->steps && !at->ended && *stop == TERN_TRAIN_GO_ON) {
-        if (tern_train_profile_begin(t, err) < 0 || tern_train_step(t, stop, err) < 0 ||
+        if (tern_train_profile_begin(t, err) < 0 || tern_train_take_step(t, stop, err) < 0 ||
             tern_train_profile_write(t, err) < 0)
             return -1;
         *stop = *stop == TERN_TRAIN_GO_ON ? stop_at(t) : *stop;
@@ -214,32 +214,32 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
         first = false;
         if (t->options->watch)
             t->options->watch(t->options->watch_ctx, at->step, at->loss);
-        beat(t);
-        say_step(t, &said_ns, &said_step);
+        renew_lease(t);
+        log_step(t, &logged_ns, &logged_step);
         rc = 0;
         last = at->step == (uint64_t)r->steps;
         if (!last && *stop == TERN_TRAIN_GO_ON && due(r->evaluate.every, at->step))
-            rc = evaluate_aside(t, &said_ns, err);
+            rc = evaluate_aside(t, &logged_ns, err);
         if (rc == 0 && !last)
-            tern_train_end(t, false);
-        bool end = last; /* which is saved before it is evaluated: that may take long */
+            tern_train_check_end(t, /* already= */ false);
+        bool end = last; /* saved before it is evaluated, which may take long */
         last |= at->ended;
         if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
             return -1;
         if ((last || *stop != TERN_TRAIN_GO_ON || due(r->checkpoint.every, at->step)) &&
             tern_train_save(t, err) < 0)
             return -1;
-        if (end && ((rc = evaluate_last(t, &said_ns, err)) < 0 ||
+        if (end && ((rc = evaluate_last(t, &logged_ns, err)) < 0 ||
                     (rc > 0 && tern_train_agree_stop(t, stop, err) < 0)))
             return -1;
         if (last && rc == 0)
-            *stop = TERN_TRAIN_GO_ON; /* it is done: nothing is left to be stopped */
+            *stop = TERN_TRAIN_GO_ON; /* the run is done: nothing is left to stop */
     }
-    return last && *stop == TERN_TRAIN_GO_ON ? tern_train_worth(t, err) : 0;
+    return last && *stop == TERN_TRAIN_GO_ON ? tern_train_check_result(t, err) : 0;
 }
 
-int tern_train(const struct tern_train_options *options, struct tern_train_result *result,
-               struct tern_err *err)
+int tern_train_run(const struct tern_train_options *options, struct tern_train_result *ret_result,
+                   struct tern_err *err)
 {
     struct train t = {
         .options = options,
@@ -250,18 +250,18 @@ int tern_train(const struct tern_train_options *options, struct tern_train_resul
     };
     enum tern_train_stop stop = TERN_TRAIN_GO_ON;
 
-    tern_train_doing(&t, TERN_FABRIC_STARTS);
+    tern_train_set_doing(&t, TERN_FABRIC_STARTS);
     int rc = tern_train_setup(&t, err);
 
     if (rc == 0) {
         tern_debug("phase: model");
-        say_beginning(&t);
+        log_beginning(&t);
         rc = loop(&t, &stop, err);
     }
     if (rc < 0)
-        tern_train_failed(&t, err);
+        tern_train_record_failure(&t, err);
     if (rc == 0)
-        *result = (struct tern_train_result){
+        *ret_result = (struct tern_train_result){
             .step = t.progress.step, .loss = t.progress.loss, .stop = stop};
     tern_train_teardown(&t);
     return rc;

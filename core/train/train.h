@@ -20,24 +20,24 @@
 #include "core/fabric/fabric.h"
 #include "core/recipe/recipe.h"
 
-/* Why a run should stop at the next step's end; any rank's wish is everybody's.  The larger wins.
- */
+/* A stop request, which takes effect at the next step's end.  A request of any rank holds for all;
+ * the larger wins. */
 enum tern_train_stop {
     TERN_TRAIN_GO_ON,
     TERN_TRAIN_CONTINUE_LATER, /* time limit, preemption: exit status 76 */
-    TERN_TRAIN_HALT,           /* a person said so: 77 */
+    TERN_TRAIN_HALT,           /* a user's SIGINT: 77 */
 };
 
 struct tern_train_options {
     const struct tern_recipe *recipe;
-    /* Taken over: it is closed before what operations may still be under way on is freed. */
+    /* Taken over: it is closed before arrays are freed that operations may still use. */
     struct tern_fabric *fabric;
-    /* TERN_RUN_SPOOL: the attempt's spool folder, which names ledger, run and attempt.  NULL when
-     * there is no supervisor: nothing is recorded, and rank 0 claims the checkpoints itself.  All
-     * ranks alike. */
+    /* TERN_RUN_SPOOL: the attempt's spool folder, which names ledger, run and attempt.  NULL: there
+     * is no supervisor, nothing is recorded, and rank 0 takes the lease on the checkpoint folder
+     * itself.  The same on all ranks. */
     const char *spool_dir;
-    /* A Chrome trace of one step of all ranks: the third, or the last if there are fewer; rank 0
-     * writes it, or says why it cannot.  All ranks alike; NULL: none. */
+    /* File for a Chrome trace of one step of all ranks: the third, or the last if there are fewer.
+     * Rank 0 writes it, or logs why it cannot.  The same on all ranks; NULL: none. */
     const char *profile;
     bool accept;                       /* go on although the recipe's identity has changed */
     const volatile sig_atomic_t *stop; /* enum tern_train_stop, set by a signal handler */
@@ -52,10 +52,10 @@ struct tern_train_result {
 };
 
 /* Train from the newest verified checkpoint, else from the recipe's model, to the last step, or to
- * the end of the step in which somebody wants it to stop; then a checkpoint lies there.
- * Collective.  Where one rank fails, all do, and `err` names the rank that did and its cause.
- * Either way the fabric is closed on return. */
-int tern_train(const struct tern_train_options *options, struct tern_train_result *result,
-               struct tern_err *err);
+ * the end of the step in which a rank gets a stop request; a checkpoint of that step is published.
+ * Collective.  Where one rank fails, all do, and `err` names that rank and its cause.  The fabric
+ * is closed on return in every case. */
+int tern_train_run(const struct tern_train_options *options, struct tern_train_result *ret_result,
+                   struct tern_err *err);
 
 #endif

@@ -101,7 +101,7 @@ static int rank_main(const char *path, const char *const *sets, size_t n_sets,
         struct watched w = {.rank = o->rank, .last_step = (uint64_t)r->steps, .fabric = f};
         const struct tern_train_options options = {
             .recipe = r, .fabric = f, .watch = watch, .watch_ctx = &w};
-        rc = tern_train(&options, &result, &err);
+        rc = tern_train_run(&options, &result, &err);
         if (rc == 0 && w.steps > WARM)
             fprintf(stderr, "rank %d: %llu allocations in %llu steps, %llu bytes staged\n", o->rank,
                     w.last - w.warm, (unsigned long long)(w.steps - WARM),

@@ -38,12 +38,13 @@ static void not_finite(void)
     ok(!tern_train_guard_judge(g, NAN, 1, why), "a loss that is not a number");
     is(why, "loss nan, gradient norm 1: not finite", "with the reason");
     ok(!tern_train_guard_judge(g, 2, INFINITY, why), "a gradient that is not finite");
-    ok(g->skipped == 2 && g->in_a_row == 2 && !tern_train_guard_over(g), "two in a row of three");
+    ok(g->skipped == 2 && g->in_a_row == 2 && !tern_train_guard_is_over(g),
+       "two in a row of three");
     ok(tern_train_guard_judge(g, 1e30, 1e30, why) && g->in_a_row == 0 && g->skipped == 2,
        "without a limit no finite value is a spike, and the row ends");
     for (int i = 0; i < 3; i++)
         tern_train_guard_judge(g, NAN, NAN, why);
-    ok(tern_train_guard_over(g) && g->skipped == 5, "three in a row are too many");
+    ok(tern_train_guard_is_over(g) && g->skipped == 5, "three in a row are too many");
 }
 
 static void spikes(void)
@@ -142,27 +143,27 @@ static void stops(void)
     tern_train_stop_see(&s, "b", 0, 1);
     tern_train_stop_see(&s, "a", 10, 4);
     tern_train_stop_see(&s, "a", 20, 4 - 4e-7); /* rounding: no better */
-    ok(!tern_train_stop_over(&s) && s.best == 4 && s.best_step == 10, "as good is not better");
+    ok(!tern_train_stop_is_over(&s) && s.best == 4 && s.best_step == 10, "as good is not better");
     tern_train_stop_see(&s, "a", 20, 4);
     tern_train_stop_see(&s, "b", 30, 9);
-    ok(!tern_train_stop_over(&s), "neither a step seen twice nor another set counts");
+    ok(!tern_train_stop_is_over(&s), "neither a step seen twice nor another set counts");
     json_t *j = tern_train_stop_save(&s);
     tern_train_stop_see(&s, "a", 30, NAN);
     tern_train_stop_see(&s, "a", 40, INFINITY);
-    ok(!tern_train_stop_over(&s), "what is not finite is no reason to be done");
+    ok(!tern_train_stop_is_over(&s), "what is not finite is no reason to be done");
     tern_train_stop_see(&s, "a", 30, 4.5);
-    ok(tern_train_stop_over(&s), "what is no better is, when the patience is at its end");
-    json_t *words = tern_train_stop_words(&s);
+    ok(tern_train_stop_is_over(&s), "what is no better is, when the patience is at its end");
+    json_t *words = tern_train_stop_describe(&s);
     is(json_string_value(words),
        "a has not got better than 4.0000 a token of step 10 in 2 evaluations (evaluate.stop)",
        "the words for it");
     json_decref(words);
     s = rule("a", 2);
     tern_train_stop_load(&s, j);
-    ok(!tern_train_stop_over(&s) && s.best == 4 && s.last_step == 20, "kept in a checkpoint");
+    ok(!tern_train_stop_is_over(&s) && s.best == 4 && s.last_step == 20, "kept in a checkpoint");
     tern_train_stop_see(&s, "a", 30, 3.9);
     tern_train_stop_see(&s, "a", 40, 4);
-    ok(!tern_train_stop_over(&s), "a better one begins the count anew");
+    ok(!tern_train_stop_is_over(&s), "a better one begins the count anew");
     s = rule("b", 1);
     tern_train_stop_load(&s, j);
     ok(isinf(s.best) && s.last_step == -1, "another metric begins anew");
@@ -174,7 +175,7 @@ static void stops(void)
     s = rule(NULL, 1);
     tern_train_stop_see(&s, "a", 1, 1);
     tern_train_stop_see(&s, "a", 2, 2);
-    ok(!tern_train_stop_over(&s), "without a rule no run ends early");
+    ok(!tern_train_stop_is_over(&s), "without a rule no run ends early");
 }
 
 int main(void)

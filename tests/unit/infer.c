@@ -1,5 +1,5 @@
-/* core/infer: a rank of a gang that cannot go on with an evaluation does not leave the others
- * waiting. */
+/* core/infer: a rank that cannot go on with an evaluation does not leave the others of its
+ * model-parallel group waiting. */
 #include "core/base/fs.h"
 #include "core/fabric/fabric.h"
 #include "core/infer/infer.h"
@@ -12,12 +12,12 @@ static char work[] = "/tmp/tern-infer-XXXXXX";
 
 enum { SEQ_LEN = 16, ROWS = 30, VOCAB = 40 };
 
-/* What the rank's gang sees of it. */
+/* The calls that the rank's group sees. */
 struct seen {
-    int batches, questions;
+    int batches, rounds;
     int ids;     /* outside the model's vocabulary */
     int counted; /* targets of batches after the first that had none */
-    bool empty, wish;
+    bool empty, requested;
 };
 
 static int loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
@@ -38,13 +38,13 @@ static int loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_l
     return 0;
 }
 
-static int question(void *ctx, bool *stop, struct tern_err *err)
+static int agree_stop(void *ctx, bool *stop, struct tern_err *err)
 {
     struct seen *s = ctx;
 
     (void)err;
-    s->questions++;
-    s->wish |= *stop;
+    s->rounds++;
+    s->requested |= *stop;
     return 0;
 }
 
@@ -69,8 +69,8 @@ static struct tern_data_set *make_set(size_t at, uint32_t id, char **path)
 static void test_bytes(const struct tern_llama *m, struct tern_comm *world)
 {
     struct seen s;
-    const struct tern_infer_gang gang = {
-        .ctx = &s, .model = m, .loss = loss, .stop = question, .gangs = 1, .counts = true};
+    const struct tern_infer_group group = {
+        .ctx = &s, .model = m, .loss = loss, .agree_stop = agree_stop, .groups = 1, .counts = true};
     const uint32_t ids[] = {5, 6, 7, 8};
 
     for (int masked = 0; masked < 2; masked++) {
@@ -83,9 +83,10 @@ static void test_bytes(const struct tern_llama *m, struct tern_comm *world)
         tern_data_set_commit(w, "{}", NULL);
         struct tern_data_set *set = tern_data_set_open(path, NULL);
         s = (struct seen){0};
-        int rc = tern_infer_evaluate(&gang, set, SEQ_LEN, 1, world, &e, NULL);
+        int rc = tern_infer_evaluate(&group, set, SEQ_LEN, 1, world, &e, NULL);
         ok(rc == 0 && e.tokens == (masked ? 3 : 5) && e.bytes == (masked ? 0 : 10),
-           "%s: %d targets, %d bytes", masked ? "a mask" : "no mask", (int)e.tokens, (int)e.bytes);
+           "a set with %s has %d targets and %d bytes", masked ? "a mask" : "no mask",
+           (int)e.tokens, (int)e.bytes);
         tern_data_set_free(set);
         free(path);
     }
@@ -94,15 +95,15 @@ static void test_bytes(const struct tern_llama *m, struct tern_comm *world)
 static int evaluate(struct seen *s, struct tern_data_set *set, const struct tern_llama *m,
                     struct tern_comm *world, struct tern_err *err)
 {
-    const struct tern_infer_gang gang = {
-        .ctx = s, .model = m, .loss = loss, .stop = question, .gangs = 1, .counts = true};
+    const struct tern_infer_group group = {
+        .ctx = s, .model = m, .loss = loss, .agree_stop = agree_stop, .groups = 1, .counts = true};
     struct tern_infer_eval e;
 
     *s = (struct seen){0};
-    return tern_infer_evaluate(&gang, set, SEQ_LEN, 1, world, &e, err);
+    return tern_infer_evaluate(&group, set, SEQ_LEN, 1, world, &e, err);
 }
 
-static void test_gang(const struct tern_llama *m, struct tern_comm *world)
+static void test_group(const struct tern_llama *m, struct tern_comm *world)
 {
     struct tern_err err = {0};
     struct seen s;
@@ -110,8 +111,8 @@ static void test_gang(const struct tern_llama *m, struct tern_comm *world)
     struct tern_data_set *set = make_set(0, 5, &path);
     int rc = evaluate(&s, set, m, world, &err);
 
-    ok(rc == 0 && s.batches == ROWS && !s.wish && !s.empty, "a set of %d rows is %d batches", ROWS,
-       s.batches);
+    ok(rc == 0 && s.batches == ROWS && !s.requested && !s.empty, "a set of %d rows is %d batches",
+       ROWS, s.batches);
     tern_data_set_free(set);
     free(path);
 
@@ -119,20 +120,21 @@ static void test_gang(const struct tern_llama *m, struct tern_comm *world)
     set = make_set(10 * SEQ_LEN + 3, 999, &path);
     rc = evaluate(&s, set, m, world, &err);
     ok(rc < 0 && s.ids == 0 && strstr(err.text, "token id 999"),
-       "a token outside the model's vocabulary is an error, and nobody computes with it: %s",
+       "a token outside the model's vocabulary is an error, and no rank computes with it: %s",
        err.text);
-    ok(s.batches == 16 && s.questions == 3 && s.wish && s.counted == 0,
-       "the gang goes on in step with empty batches until the next question tells it (%d batches)",
+    ok(s.batches == 16 && s.rounds == 3 && s.requested && s.counted == 0,
+       "the group goes on with empty batches until the next round of stop requests (%d batches)",
        s.batches);
     tern_data_set_free(set);
     free(path);
 
-    /* Cut off while it is open: from somewhere on it cannot be read. */
+    /* Truncated while it is open, it cannot be read from somewhere on. */
     set = make_set(0, 5, &path);
-    ok(truncate(path, 0) == 0, "a set is cut off");
+    ok(truncate(path, 0) == 0, "a set is truncated while it is open");
     rc = evaluate(&s, set, m, world, &err);
-    ok(rc < 0 && s.batches == 8 && s.wish && s.counted == 0,
-       "rows that cannot be read: the same (%d batches, %s)", s.batches, err.text);
+    ok(rc < 0 && s.batches == 8 && s.requested && s.counted == 0,
+       "a set truncated while it is open ends the evaluation in the next round (%d batches, %s)",
+       s.batches, err.text);
     tern_data_set_free(set);
     free(path);
 }
@@ -157,7 +159,7 @@ int main(void)
     struct tern_fabric *f = tern_fabric_open(&alone, &err);
     struct tern_llama *m = tern_llama_new(&config, 1, SEQ_LEN, false, &err);
     if (ok(f && m, "a rank and a model: %s", err.text)) {
-        test_gang(m, tern_fabric_world(f));
+        test_group(m, tern_fabric_world(f));
         test_bytes(m, tern_fabric_world(f));
     }
     tern_llama_free(m);

@@ -327,7 +327,7 @@ export TERN_SANITIZE := $(SANITIZE)
 check check-% bounds: export SLURM_PREFIX := $(SLURM_PREFIX)
 
 .PHONY: check check-all check-bytes check-long check-unit check-cli check-multi check-slurm check-fault check-peers \
-	check-fuzz check-layers check-headers bounds tests tests-float
+	check-fuzz check-layers check-headers bounds tests tests-float lint mutants
 ifeq ($(WITH_TRAINER),no)
 tests tests-float:
 	@echo "The tests want the whole of tern: build without WITH_TRAINER=no." >&2; exit 1
@@ -387,6 +387,14 @@ bounds:
 
 check-layers:
 	@tests/lib/check-layers
+
+# What a machine can keep of the house's habits.
+lint: all
+	@tests/lib/lint
+
+# Would the tests notice a broken line?  By hand: an hour and more.
+mutants: tests-float
+	@tests/mutants/run
 
 # Every header compiles alone.  One that did is not tried again until something in it changes.
 HEADERS := $(patsubst %,$(O)/headers/%.ok,$(wildcard core/*/*.h cmd/*.h cmd/*/*.h))

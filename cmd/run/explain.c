@@ -5,7 +5,7 @@
 #include "core/base/log.h"
 #include "core/place/explain.h"
 #include "core/run/launch.h"
-#include "core/run/words.h"
+#include "core/run/command.h"
 #include "core/place/nodes.h"
 #include "core/slurm/slurm.h"
 #include "core/vcluster/vcluster.h"
@@ -212,11 +212,11 @@ static int print(const struct explain *e, const struct scene *s, struct tern_err
     setenv("TERN_COMPILE_CACHE", "CACHE", 0);
     if (s->place.slurm && s->order.n)
         setenv("MASTER_ADDR", s->order.hosts[s->order.map.order ? s->order.map.order[0] : 0], 0);
-    if (tern_run_words(&a, &filled, err) < 0)
+    if (tern_run_command_fill(&a, &filled, err) < 0)
         return -1;
     if (filled)
         a.command = filled;
-    char **command = tern_run_command(&a, "tern-1", list ? "HOSTS" : NULL, err);
+    char **command = tern_run_argv_make(&a, "tern-1", list ? "HOSTS" : NULL, err);
     tern_recipe_words_free(filled);
     if (!command)
         return -1;
@@ -243,7 +243,7 @@ static int print(const struct explain *e, const struct scene *s, struct tern_err
             fputs(text.data, stdout);
     }
     tern_buf_free(&text);
-    tern_run_command_free(command);
+    tern_run_argv_free(command);
     return rc;
 }
 

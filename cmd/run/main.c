@@ -140,7 +140,7 @@ static int check_time(const struct tern_recipe *r, int64_t world, struct tern_er
     if (sscanf(step_word, "%9u.%9u%n", &job, &step, &n) < 2 || step_word[n])
         return tern_err_set(err, TERN_USAGE, "--step=%s: is no JOB.STEP, such as 17.0", step_word);
     if (world == 0 || !r->checkpoint.dir || tern_ckpt_run_read(r->checkpoint.dir, id, NULL) < 0 ||
-        tern_run_pace(&pace, r, id, world, NULL) < 0 || pace.step_seconds <= 0)
+        tern_run_pace_read(&pace, r, id, world, NULL) < 0 || pace.step_seconds <= 0)
         return 0;
     struct tern_err trouble = {0};
     if (tern_slurm_step_get_end(job, step, &end, &trouble) < 0) {
@@ -206,7 +206,7 @@ static int check_members(const char *path, struct tern_run_array *array,
         rc = r && tern_run_settle(site, r, err) == 0 ? check(r, err) : -1;
         tern_recipe_free(r);
         if (rc < 0) {
-            char *words = tern_run_array_words(array, i);
+            char *words = tern_run_array_describe(array, i);
             tern_err_prefix(err, "%s", words);
             free(words);
         }
@@ -298,7 +298,8 @@ static const struct tern_cmd cmd = {
         "The exit status is the trainer's (see EXIT STATUS); ranks ended by a signal or a lost "
         "node give 75, any other status of a workload is passed on. SIGTERM, SIGINT, SIGUSR1 and "
         "SIGUSR2 are passed to every rank. A second SIGINT (Ctrl-C) ends them at once, without a "
-        "checkpoint; within 2 s of the first it is the same wish. tern's own trainer goes on after "
+        "checkpoint; within 2 s of the first it is the same stop request. tern's own trainer goes "
+        "on after "
         "SIGUSR2: each rank writes what it called last beside its log (TERN_FABRIC_DUMP), for "
         "`tern fabric flight-report`.",
     .examples = "  exec tern run                       # in train.sbatch\n"

@@ -188,7 +188,7 @@ static int check_members(struct request *q, const struct tern_site *site, struct
     for (size_t i = 0; i < q->array.n; i++) {
         struct tern_opt_list settings = overrides;
         struct tern_recipe *r = tern_run_array_load(&q->array, i, q->path, &settings, err);
-        char *words = tern_run_array_words(&q->array, i);
+        char *words = tern_run_array_describe(&q->array, i);
         int rc = r && tern_run_settle(site, r, err) == 0 ? shape(r, &n_nodes, &per_node, err) : -1;
         if (rc == 0 && (n_nodes != q->nodes || per_node != q->per_node))
             rc = tern_err_set(err, TERN_USAGE,
@@ -275,7 +275,7 @@ static int time_limit(struct request *q, int n, char **more, struct tern_err *er
     /* What a workload does before its first step, such as compiling, nobody knows. */
     if (!q->id[0] || (r->workload.command && !given))
         return 0;
-    if (tern_run_pace(&pace, r, q->id, world, err) < 0)
+    if (tern_run_pace_read(&pace, r, q->id, world, err) < 0)
         return -1;
     q->warn = tern_run_pace_warn(&pace, seconds);
     if (given)

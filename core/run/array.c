@@ -135,7 +135,7 @@ static char *words_but(const struct tern_run_array *a, size_t i, size_t but)
     return b.data;
 }
 
-char *tern_run_array_words(const struct tern_run_array *a, size_t i)
+char *tern_run_array_describe(const struct tern_run_array *a, size_t i)
 {
     return words_but(a, i, a->n_keys);
 }

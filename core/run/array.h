@@ -32,7 +32,7 @@ int tern_run_array_read(struct tern_run_array *a, const char *const *specs, size
 void tern_run_array_free(struct tern_run_array *a);
 
 /* "optimizer.lr=1e-4,batch.global=64", malloc'ed: what member `i` sets. */
-char *tern_run_array_words(const struct tern_run_array *a, size_t i);
+char *tern_run_array_describe(const struct tern_run_array *a, size_t i);
 
 /* The recipe at `path` (absolute) with `settings`, as member `i` of the array has it; what the
  * member sets is added to `settings`, in texts that live as long as `a`.  Without keys it is

@@ -6,15 +6,15 @@
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/inputs/inputs.h"
-#include "core/run/beat.h"
+#include "core/run/heartbeat.h"
 #include "core/retain/retain.h"
-#include "core/run/later.h"
+#include "core/run/requeue.h"
 #include "core/logs/logs.h"
 #include "core/run/outcome.h"
 #include "core/run/pace.h"
 #include "core/run/rows.h"
 #include "core/run/watch.h"
-#include "core/run/words.h"
+#include "core/run/command.h"
 #include "core/slurm/slurm.h"
 
 #include <dirent.h>
@@ -41,7 +41,7 @@ bool tern_run_attempt_is_trainer(const struct tern_run_attempt *a)
 
 /* Every rank gets a kilobyte or so of every other from the supervisor: beyond these, PMIx's tree of
  * daemons is the better way. */
-enum { MEETING_RANKS = 512 };
+enum { RENDEZVOUS_RANKS = 512 };
 
 bool tern_run_attempt_by_mpi(const struct tern_run_attempt *a)
 {
@@ -51,7 +51,7 @@ bool tern_run_attempt_by_mpi(const struct tern_run_attempt *a)
            (asked ? strcmp(asked, "mpi") == 0 : a->o->recipe->launch.fabric == TERN_CARRY_MPI);
 }
 
-bool tern_run_attempt_meets(const struct tern_run_attempt *a)
+bool tern_run_attempt_uses_rendezvous(const struct tern_run_attempt *a)
 {
     const char *wireup = tern_var("TERN_WIREUP");
 
@@ -60,10 +60,10 @@ bool tern_run_attempt_meets(const struct tern_run_attempt *a)
     if (!a->place.slurm)
         return true;
     /* Also of a heterogeneous job: srun --mpi=pmix of Slurm 22.05 may stay when a step of several
-     * groups has ended, and stuck.h then takes half a minute to tell. */
+     * groups has ended, and srun_hang.h then takes half a minute to tell. */
     return a->o->recipe->launch.with == TERN_LAUNCH_SRUN &&
            !tern_run_attempt_by_mpi(a) && /* MPI has its launcher, and meets by it */
-           a->place.nodes * a->place.ranks_per_node <= MEETING_RANKS &&
+           a->place.nodes * a->place.ranks_per_node <= RENDEZVOUS_RANKS &&
            !(wireup && strcmp(wireup, "pmix") == 0);
 }
 
@@ -186,7 +186,7 @@ static int identify(struct tern_run_attempt *a, struct tern_err *err)
         return identify_by_job(a, err);
     if (claim(a, err) < 0)
         return -1;
-    a->beat = tern_run_beat_start(a->claim);
+    a->heartbeat = tern_run_heartbeat_start(a->claim);
     a->resumed_step = -1; /* somebody else's trainer knows itself */
     if (!tern_run_attempt_is_trainer(a))
         return 0;
@@ -267,11 +267,11 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     uint64_t step = 0;
     char *path = NULL;
 
-    f->status = w->stuck.known  ? w->stuck.status
-                : w->first >= 0 ? tern_run_ranks_status(w->ranks, w->first, w->asked)
-                                : 0;
-    f->stuck = w->stuck.ended && !w->stuck.known;
-    const bool good = f->status == 0 || f->stuck;
+    f->status = w->srun_hang.known ? w->srun_hang.status
+                : w->first >= 0    ? tern_run_ranks_status(w->ranks, w->first, w->asked)
+                                   : 0;
+    f->srun_hang = w->srun_hang.ended && !w->srun_hang.known;
+    const bool good = f->status == 0 || f->srun_hang;
     f->rank = a->place.slurm || w->ranks->n == 1 ? -1 : w->first;
     f->asked = a->asked = w->asked;
     a->limit = w->limit.reason;
@@ -308,19 +308,19 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
 }
 
 /* Who looks after the checkpoints that the ranks write. */
-static int start_keeper(struct tern_run_attempt *a, struct tern_retain *keeper,
-                        struct tern_err *err)
+static int start_retention(struct tern_run_attempt *a, struct tern_retain *retention,
+                           struct tern_err *err)
 {
     struct tern_retain_options o;
 
     if (strcmp(a->kind, "train") != 0) { /* others write nothing that is to be kept */
-        *keeper = (struct tern_retain){.stop = -1};
+        *retention = (struct tern_retain){.stop = -1};
         return 0;
     }
     tern_retain_options_read(a->o->recipe, &o);
     o.run_id = a->id;
     o.attempt = a->number;
-    return tern_retain_start(keeper, &o, err);
+    return tern_retain_start(retention, &o, err);
 }
 
 /* Ranks whose operations failed have left what they called last. */
@@ -365,7 +365,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
 {
     struct tern_run_ranks ranks = {.old_mask = a->old_mask};
     struct tern_run_facts facts = {0};
-    struct tern_retain keeper;
+    struct tern_retain retention;
     sigset_t ends;
     struct tern_task_beacon beacon;
     struct tern_run_watch w = {
@@ -375,7 +375,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         .checkpoint_dir = a->o->recipe->checkpoint.dir,
         .ledger_dir = a->o->recipe->ledger.dir,
         .run_id = a->id,
-        .keeper = &keeper,
+        .retention = &retention,
         .beacon = &beacon,
         .limit.a = a->place.slurm && tern_run_attempt_is_trainer(a) && strcmp(a->kind, "train") == 0
                        ? a
@@ -385,7 +385,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
     char **as_given = a->command, **filled = NULL;
     if (a->claim && tern_ckpt_claim_check(a->claim, err) < 0 && err->code != TERN_TEMPFAIL)
         return -1;
-    if (tern_run_words(a, &filled, err) < 0 || start_keeper(a, &keeper, err) < 0) {
+    if (tern_run_command_fill(a, &filled, err) < 0 || start_retention(a, &retention, err) < 0) {
         tern_recipe_words_free(filled);
         return -1;
     }
@@ -395,16 +395,16 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         setenv("TERN_FABRIC", "mpi", 1);
     unsetenv("TERN_RUN_SOCKET");
     forget_place();
-    if (tern_run_attempt_meets(a)) {
-        w.meeting = tern_rendezvous_open(a->place.slurm ? "0.0.0.0" : "127.0.0.1",
-                                         (int)(a->place.nodes * a->place.ranks_per_node), err);
-        if (!w.meeting) {
-            tern_retain_finish(&keeper, 0, false, NULL, NULL);
+    if (tern_run_attempt_uses_rendezvous(a)) {
+        w.rendezvous = tern_rendezvous_open(a->place.slurm ? "0.0.0.0" : "127.0.0.1",
+                                            (int)(a->place.nodes * a->place.ranks_per_node), err);
+        if (!w.rendezvous) {
+            tern_retain_finish(&retention, 0, false, NULL, NULL);
             a->command = as_given;
             tern_recipe_words_free(filled);
             return -1;
         }
-        setenv("TERN_RUN_SOCKET", tern_rendezvous_address(w.meeting), 1);
+        setenv("TERN_RUN_SOCKET", tern_rendezvous_address(w.rendezvous), 1);
     }
     /* A batch script, whose node's death leaves ranks on others. */
     tern_task_beacon_open(&beacon,
@@ -412,11 +412,11 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
                               ? getenv("SLURMD_NODENAME")
                               : NULL,
                           a->o->recipe->launch.spares);
-    w.stuck.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node);
-    w.stuck.nodes = a->o->recipe->launch.spares > 0 ? a->place.node_list : NULL;
-    w.stuck.logs = tern_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
+    w.srun_hang.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node);
+    w.srun_hang.nodes = a->o->recipe->launch.spares > 0 ? a->place.node_list : NULL;
+    w.srun_hang.logs = tern_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
     tern_run_watch_signals(&w.signals);
-    tern_run_beat_stop(&a->beat);
+    tern_run_heartbeat_stop(&a->heartbeat);
     if (tern_run_ranks_start(&ranks, a, err) < 0) {
         tern_run_watch(&w);
         result->outcome = "failed";
@@ -436,13 +436,13 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         snprintf(result->why, sizeof result->why, "%.500s", w.fenced.text);
     }
     tern_run_ranks_free(&ranks);
-    tern_rendezvous_close(w.meeting);
+    tern_rendezvous_close(w.rendezvous);
     a->command = as_given;
     tern_recipe_words_free(filled);
     const bool done = result->status == TERN_OK;
     tern_run_watch_stop_signals(&ends);
-    tern_retain_finish(&keeper, done ? keep_seconds(a->place.nodes) : KEEP_ENDED_S, done, a->claim,
-                       &ends);
+    tern_retain_finish(&retention, done ? keep_seconds(a->place.nodes) : KEEP_ENDED_S, done,
+                       a->claim, &ends);
     return 0;
 }
 
@@ -461,7 +461,7 @@ static void announce(const struct tern_run_attempt *a)
 
 static void let_go(struct tern_run_attempt *a)
 {
-    tern_run_beat_stop(&a->beat);
+    tern_run_heartbeat_stop(&a->heartbeat);
     if (a->spool)
         tern_ckpt_claim_free(a->claim, true);
     else /* refused before it had a row: the ledger's attempts are numbered without holes */
@@ -546,9 +546,10 @@ void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_
     };
 
     if (metrics->n && strcmp(result->outcome, "done") == 0 && !has_values(a))
-        tern_run_attempt_note(a, "metrics", "warn", NULL,
-                              "workload.metrics: the trainer came to its end, and nothing that it "
-                              "printed or wrote was a value as the recipe describes them");
+        tern_run_attempt_add_event(
+            a, "metrics", "warn", NULL,
+            "workload.metrics: the trainer came to its end, and nothing that it "
+            "printed or wrote was a value as the recipe describes them");
     char *why = with_lost(a, end.cause);
     end.cause = why;
     if (tern_ledger_spool_attempt_end(a->spool, &end, &err) < 0 ||
@@ -566,8 +567,8 @@ void tern_run_attempt_end(struct tern_run_attempt *a)
         tern_run_watch_last_fold(a->o->recipe->ledger.dir, a->id);
 }
 
-void tern_run_attempt_note(struct tern_run_attempt *a, const char *kind, const char *severity,
-                           const char *node, const char *text)
+void tern_run_attempt_add_event(struct tern_run_attempt *a, const char *kind, const char *severity,
+                                const char *node, const char *text)
 {
     const struct tern_ledger_event e = {
         .kind = kind, .severity = severity, .node = node, .text = text};

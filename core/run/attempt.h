@@ -2,7 +2,7 @@
  * the ledger.
  *
  *     tern_run_attempt_begin(&a, err)       id, number, claim, rows: it exists from here on
- *     tern_run_gate(&a, ...)                the nodes are looked at (gate.h)
+ *     tern_run_preflight(&a, ...)                the nodes are looked at (preflight.h)
  *     tern_run_attempt_launch(&a, ...)      the ranks, until the last of them is gone
  *     tern_run_attempt_end_row(&a, ...)     how it ended, into the ledger
  *     tern_run_attempt_end(&a)              lets go of everything: claim, spool
@@ -27,7 +27,7 @@ struct tern_run_attempt {
     char id[TERN_ULID_SIZE]; /* of an earlier attempt, or ""; checkpoint.dir knows better */
     unsigned number;
     struct tern_ckpt_claim *claim; /* NULL: a workload without checkpoint.dir */
-    pid_t beat;                    /* beat.h; 0 for none */
+    pid_t heartbeat;               /* heartbeat.h; 0: none runs */
     struct tern_ledger_spool *spool;
     char *spool_dir;
     char *resumed; /* the checkpoint it goes on from, or NULL */
@@ -54,7 +54,7 @@ bool tern_run_attempt_is_trainer(const struct tern_run_attempt *a);
 bool tern_run_attempt_by_mpi(const struct tern_run_attempt *a);
 
 /* Do its ranks meet at the supervisor's socket?  Else by PMIx, or as a workload does by itself. */
-bool tern_run_attempt_meets(const struct tern_run_attempt *a);
+bool tern_run_attempt_uses_rendezvous(const struct tern_run_attempt *a);
 
 /* `a` has o, place, recipe_text, kind, old_mask and command.  -1: nothing is recorded, nothing is
  * held. */
@@ -75,7 +75,7 @@ void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_
 void tern_run_attempt_end(struct tern_run_attempt *a);
 
 /* An event of the attempt, into ledger and log. */
-void tern_run_attempt_note(struct tern_run_attempt *a, const char *kind, const char *severity,
-                           const char *node, const char *text);
+void tern_run_attempt_add_event(struct tern_run_attempt *a, const char *kind, const char *severity,
+                                const char *node, const char *text);
 
 #endif

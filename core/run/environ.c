@@ -122,7 +122,7 @@ static int record(struct tern_run_attempt *a, const struct tern_env_rows *rows,
 }
 
 /* As tern_env_apply leaves it: what an outer call set and this one does not is taken back. */
-static const char *foreseen(const struct tern_env_rows *rows, const char *name)
+static const char *predicted(const struct tern_env_rows *rows, const char *name)
 {
     for (size_t i = 0; i < rows->n; i++)
         if (strcmp(rows->row[i].name, name) == 0)
@@ -133,7 +133,7 @@ static const char *foreseen(const struct tern_env_rows *rows, const char *name)
     return getenv(name);
 }
 
-int tern_run_environ_foresee(const struct tern_run_attempt *a, const char *const *names, size_t n,
+int tern_run_environ_predict(const struct tern_run_attempt *a, const char *const *names, size_t n,
                              char **values, struct tern_err *err)
 {
     struct tern_env_facts facts;
@@ -142,14 +142,14 @@ int tern_run_environ_foresee(const struct tern_run_attempt *a, const char *const
     if (find_facts(a, &facts, err) < 0 || build(a, &facts, &rows, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++) {
-        const char *value = foreseen(&rows, names[i]);
+        const char *value = predicted(&rows, names[i]);
         values[i] = tern_strdup(value ? value : "");
     }
     tern_env_rows_free(&rows);
     return 0;
 }
 
-int tern_run_environ(struct tern_run_attempt *a, struct tern_err *err)
+int tern_run_environ_set(struct tern_run_attempt *a, struct tern_err *err)
 {
     const char *profile = asked_profile(a);
     struct tern_env_facts facts;

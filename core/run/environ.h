@@ -8,11 +8,11 @@
  * and record it as the attempt's parameters.  Called once an attempt, before its launch; what an
  * earlier one has set is taken back first.  The profile is TERN_PROFILE's, else launch.profile's,
  * else the node's. */
-int tern_run_environ(struct tern_run_attempt *a, struct tern_err *err);
+int tern_run_environ_set(struct tern_run_attempt *a, struct tern_err *err);
 
 /* What that would make of the `n` variables `names`, malloc'ed, "" for unset ones; nothing is set.
  * `a` needs no more than o and place. */
-int tern_run_environ_foresee(const struct tern_run_attempt *a, const char *const *names, size_t n,
+int tern_run_environ_predict(const struct tern_run_attempt *a, const char *const *names, size_t n,
                              char **values, struct tern_err *err);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "core/base/str.h"
 #include "core/ledger/ledger.h"
-#include "core/run/later.h"
+#include "core/run/requeue.h"
 
 #include <string.h>
 
@@ -57,7 +57,7 @@ int tern_run_history_read(struct tern_run_history *h, const char *ledger_dir, co
         trailing = trailing && !ended(a, "done") && !made_one(&checkpoints, a->attempt);
         got.attempts += ours;
         got.vain += trailing && ours;
-        got.stuck += trailing && is_fault(a);
+        got.faults += trailing && is_fault(a);
     }
     *h = got;
     rc = 0;

@@ -15,7 +15,7 @@ struct tern_run_history {
     unsigned attempts;
     unsigned vain;    /* of these the newest in a row that made no checkpoint */
     bool newest_left; /* the newest of all left a checkpoint */
-    unsigned stuck;   /* the newest in a row, of any job, that ended by a fault and made no
+    unsigned faults;  /* the newest in a row, of any job, that ended by a fault and made no
                        checkpoint; lost nodes are not counted */
 };
 

@@ -5,7 +5,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/place/order.h"
-#include "core/run/words.h"
+#include "core/run/command.h"
 #include "core/slurm/slurm.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ static void add_srun(struct words *w, const struct tern_place *p, bool spares, c
     if (p->in_step) /* which has the job's CPUs, and would keep them until this one has ended */
         add(w, "--overlap");
     add(w, "--kill-on-bad-exit=1");
-    if (spares) /* the others' ranks outlive a node (stuck.h) */
+    if (spares) /* the others' ranks outlive a node (srun_hang.h) */
         add(w, "--no-kill");
     add(w, "--export=ALL");
     add(w, "--input=none");
@@ -117,19 +117,19 @@ static void add_trainer(struct words *w, const struct tern_run_options *o)
     add(w, "%s", o->recipe_path);
 }
 
-void tern_run_command_free(char **v)
+void tern_run_argv_free(char **v)
 {
     for (size_t i = 0; v && v[i]; i++)
         free(v[i]);
     free(v);
 }
 
-char **tern_run_command(const struct tern_run_attempt *a, const char *step, const char *hosts,
-                        struct tern_err *err)
+char **tern_run_argv_make(const struct tern_run_attempt *a, const char *step, const char *hosts,
+                          struct tern_err *err)
 {
     const struct tern_run_options *o = a->o;
     char **command = a->command ? a->command : o->recipe->workload.command;
-    char *container[TERN_RUN_CONTAINER_WORDS + 1] = {NULL};
+    char *container[TERN_RUN_CONTAINER_OPTIONS + 1] = {NULL};
     struct words w = {0};
     const char *task = o->task;
 
@@ -137,11 +137,11 @@ char **tern_run_command(const struct tern_run_attempt *a, const char *step, cons
         add_mpirun(&w, &a->place, hosts);
     else if (a->place.slurm)
         add_srun(&w, &a->place, o->recipe->launch.spares > 0,
-                 command                     ? NULL
-                 : tern_run_attempt_meets(a) ? "none"
-                                             : "pmix",
+                 command                               ? NULL
+                 : tern_run_attempt_uses_rendezvous(a) ? "none"
+                                                       : "pmix",
                  step, hosts);
-    if (a->place.slurm && command && tern_run_container(a, container, err) < 0) {
+    if (a->place.slurm && command && tern_run_command_container(a, container, err) < 0) {
         tern_recipe_words_free(w.v);
         return NULL;
     }
@@ -161,7 +161,7 @@ char **tern_run_command(const struct tern_run_attempt *a, const char *step, cons
         add_trainer(&w, o);
     if (!w.failed)
         return w.v;
-    tern_run_command_free(w.v);
+    tern_run_argv_free(w.v);
     tern_err_set(err, TERN_FAILED, "no memory for the ranks' command line");
     return NULL;
 }
@@ -305,7 +305,7 @@ int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt
     hosts_path(r, path);
     r->pid = tern_alloc(n, sizeof *r->pid, "ranks", err);
     r->status = tern_alloc(n, sizeof *r->status, "ranks", err);
-    r->argv = tern_run_command(a, r->step, r->hosts >= 0 ? path : NULL, err);
+    r->argv = tern_run_argv_make(a, r->step, r->hosts >= 0 ? path : NULL, err);
     if (!r->pid || !r->status || !r->argv)
         return -1;
     r->n = n;
@@ -316,7 +316,7 @@ int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt
     return 0;
 }
 
-/* mpirun passes on these two; any other it takes for the wish to end the ranks, at once.  The
+/* mpirun passes on these two; any other it takes for a request to end the ranks, at once.  The
  * trainer takes SIGUSR1 as it takes SIGTERM: finish the step, write a checkpoint. */
 static void signal_mpirun(const struct tern_run_ranks *r, int sig)
 {
@@ -336,7 +336,7 @@ static void signal_srun(const struct tern_run_ranks *r, int sig)
     if (told)
         return;
     tern_warn("%s", err.text);
-    /* srun passes these on; any other it takes for the wish to end the step. */
+    /* srun passes these on; any other it takes for a request to end the step. */
     kill(r->pid[0], sig == SIGUSR1 || sig == SIGUSR2 ? sig : SIGTERM);
 }
 
@@ -376,7 +376,7 @@ int tern_run_ranks_status(const struct tern_run_ranks *r, int i, int asked)
 
 void tern_run_ranks_free(struct tern_run_ranks *r)
 {
-    tern_run_command_free(r->argv);
+    tern_run_argv_free(r->argv);
     free(r->pid);
     free(r->status);
     if (r->job && r->hosts > 0)

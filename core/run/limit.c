@@ -2,7 +2,7 @@
 
 #include "core/base/clock.h"
 #include "core/run/pace.h"
-#include "core/run/words.h"
+#include "core/run/command.h"
 #include "core/slurm/slurm.h"
 
 #include <fcntl.h>
@@ -43,8 +43,8 @@ static void look(const struct tern_run_attempt *a, struct answer *to)
     }
     if (!to->end)
         return;
-    tern_run_pace(&pace, a->o->recipe, a->id,
-                  a->place.nodes * tern_run_workers(a->o->recipe, &a->place), NULL);
+    tern_run_pace_read(&pace, a->o->recipe, a->id,
+                       a->place.nodes * tern_run_workers(a->o->recipe, &a->place), NULL);
     to->measured = pace.save_seconds > 0;
     to->need = tern_run_pace_warn(&pace, (int64_t)(to->end - job->start));
 }

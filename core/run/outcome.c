@@ -125,7 +125,7 @@ static void judge_status(const struct tern_run_facts *f, struct tern_run_result 
 }
 
 /* Of the ranks' end only the checkpoint tells. */
-static void judge_stuck(const struct tern_run_facts *f, struct tern_run_result *r)
+static void judge_srun_hang(const struct tern_run_facts *f, struct tern_run_result *r)
 {
     const char *word = job_outcome(f->job_word);
 
@@ -143,8 +143,8 @@ void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *resu
     int status = WIFEXITED(f->status) ? WEXITSTATUS(f->status) : 0;
 
     *sig = 0;
-    if (f->stuck) {
-        judge_stuck(f, result);
+    if (f->srun_hang) {
+        judge_srun_hang(f, result);
         return;
     }
     if (WIFSIGNALED(f->status))

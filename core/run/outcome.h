@@ -16,8 +16,8 @@ struct tern_run_facts {
     char lost_node[256];  /* a node of the job that is down; "" for none */
     int64_t steps;        /* that tern's own trainer was to make; 0 for a workload */
     int64_t newest;       /* step of the newest verified checkpoint; -1 for none */
-    char ended[300];  /* why the run is done with that one before its last step; "": it is not */
-    bool stuck;       /* srun had to be ended after its step (stuck.h): `status` says nothing */
+    char ended[300]; /* why the run is done with that one before its last step; "": it is not */
+    bool srun_hang;  /* srun had to be ended after its step (srun_hang.h): `status` says nothing */
     /* Rank 0's words, "" for none: why it could not go on; after a good end, why the run was over
      * with the checkpoint that it began from. */
     char said[300];

@@ -106,8 +106,8 @@ static void measure_saves(struct tern_run_pace *p, struct tern_ledger *l,
     tern_ledger_rows_free(&rows);
 }
 
-int tern_run_pace(struct tern_run_pace *out, const struct tern_recipe *r, const char *run_id,
-                  int64_t world, struct tern_err *err)
+int tern_run_pace_read(struct tern_run_pace *out, const struct tern_recipe *r, const char *run_id,
+                       int64_t world, struct tern_err *err)
 {
     struct tern_ledger_rows runs = {0}, attempts = {0};
     struct tern_ledger_series s = {0};
@@ -191,7 +191,7 @@ void tern_run_pace_tell(const struct tern_recipe *r, const char *run_id, int64_t
     if (seconds < TERN_RUN_WARN_S)
         tern_warn("the job ends in %s. Give it more --time; a step and a checkpoint must fit.",
                   left);
-    if (tern_run_pace(&p, r, run_id, world, &err) < 0)
+    if (tern_run_pace_read(&p, r, run_id, world, &err) < 0)
         return;
     int64_t wanted = tern_run_pace_left(&p, r);
     if (wanted <= seconds)

@@ -23,8 +23,8 @@ struct tern_run_pace {
 
 /* What is known of run `run_id` on `world` ranks (a workload's workers); another number of ranks
  * does not count. Everything 0 when there is no such run. */
-int tern_run_pace(struct tern_run_pace *out, const struct tern_recipe *r, const char *run_id,
-                  int64_t world, struct tern_err *err);
+int tern_run_pace_read(struct tern_run_pace *out, const struct tern_recipe *r, const char *run_id,
+                       int64_t world, struct tern_err *err);
 
 /* Seconds that a stop needs: twice a step and twice a checkpoint, as measured, and what the end of
  * the ranks and of the job takes; TERN_RUN_WARN_S when that is not known. */

@@ -276,7 +276,7 @@ int tern_run_precompile_open(struct tern_run_precompile *p, const struct tern_ru
     *p = (struct tern_run_precompile){0};
     if (!r->workload.precompile.command)
         return 0;
-    if (tern_run_environ_foresee(a, variables, N_VARIABLES, values, err) < 0)
+    if (tern_run_environ_predict(a, variables, N_VARIABLES, values, err) < 0)
         return -1;
     int rc = make_key(p, a, values, err);
     if (rc == 0)

@@ -8,7 +8,7 @@
 #include "core/inputs/inputs.h"
 #include "core/logs/logs.h"
 #include "core/task/task.h"
-#include "core/run/words.h"
+#include "core/run/command.h"
 
 #include <pwd.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ void tern_run_rows_recipe(struct tern_run_attempt *a)
                  a->o->recipe_path,
                  tern_run_attempt_is_trainer(a) ? "only the ranks read it again"
                                                 : "this attempt runs by the old one");
-        tern_run_attempt_note(a, "recipe", "warn", NULL, text);
+        tern_run_attempt_add_event(a, "recipe", "warn", NULL, text);
     }
     free(now);
 }

@@ -6,16 +6,16 @@
 #include "core/check/check.h"
 #include "core/run/attempt.h"
 #include "core/run/environ.h"
-#include "core/run/gate.h"
+#include "core/run/preflight.h"
 #include "core/run/history.h"
 #include "core/place/place.h"
-#include "core/run/later.h"
+#include "core/run/requeue.h"
 #include "core/place/nodes.h"
 #include "core/run/precompile.h"
 #include "core/task/marker.h"
 #include "core/run/rehearsal.h"
 #include "core/run/watch.h"
-#include "core/run/words.h"
+#include "core/run/command.h"
 #include "core/slurm/slurm.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 
 enum {
     /* Attempts in a row that made no checkpoint: the fault comes back wherever it runs. */
-    STUCK_MAX = 3,
+    VAIN_MAX = 3,
 };
 
 struct supervisor {
@@ -67,13 +67,13 @@ static void stopped(const struct tern_run_attempt *a, struct tern_run_result *re
 
 /* Look at the nodes, and take others for those that are not fit.  1: there are none; *result says
  * it. */
-static int pass_gate(struct supervisor *s, struct tern_run_attempt *a,
-                     struct tern_run_result *result, struct tern_err *err)
+static int pass_preflight(struct supervisor *s, struct tern_run_attempt *a,
+                          struct tern_run_result *result, struct tern_err *err)
 {
     for (;;) {
         char **bad = NULL;
         size_t n = 0;
-        if (tern_run_gate(a, &bad, &n, err) < 0)
+        if (tern_run_preflight(a, &bad, &n, err) < 0)
             return -1;
         for (size_t i = 0; i < n; i++) {
             tern_place_nodes_mark_bad(&s->nodes, bad[i]);
@@ -131,9 +131,9 @@ static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern
     result->why[0] = '\0';
     int rc = pass_history(s, a, result);
     if (rc == 0)
-        rc = pass_gate(s, a, result, err);
+        rc = pass_preflight(s, a, result, err);
     if (rc == 0)
-        rc = tern_run_environ(a, err);
+        rc = tern_run_environ_set(a, err);
     int sig = rc == 0 ? asked_to_stop(s, 0) : 0;
     if (sig) {
         a->asked = sig;
@@ -189,7 +189,7 @@ static void requeue(struct supervisor *s, struct tern_run_attempt *a,
                            "nodes (launch.spares) and --no-kill");
         return;
     }
-    tern_run_attempt_note(a, "requeue", "warn", NULL, why);
+    tern_run_attempt_add_event(a, "requeue", "warn", NULL, why);
     if (tern_slurm_job_requeue(s->place.job, false, &err) < 0)
         add_reason(result, err.text);
     else
@@ -210,7 +210,7 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
     if (tern_run_history_read(&h, s->o->recipe->ledger.dir, a->id, s->place.job, a->kind, &err) <
         0) {
         tern_warn("%s", err.text);
-        h.stuck = s->attempts < STUCK_MAX ? s->attempts : STUCK_MAX - 1; /* no haste */
+        h.faults = s->attempts < VAIN_MAX ? s->attempts : VAIN_MAX - 1; /* no haste */
     }
     /* Outside Slurm every process begins anew, and a ledger that cannot be read counts nothing. */
     if (!s->place.slurm || h.attempts < s->attempts)
@@ -222,10 +222,10 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
         }
         return false;
     }
-    if (h.stuck >= STUCK_MAX) {
-        snprintf(text, sizeof text, "%u attempts in a row made no checkpoint: given up", h.stuck);
+    if (h.faults >= VAIN_MAX) {
+        snprintf(text, sizeof text, "%u attempts in a row made no checkpoint: given up", h.faults);
         add_reason(result, text);
-        tern_run_attempt_note(a, "stuck", "error", NULL, text);
+        tern_run_attempt_add_event(a, "stuck", "error", NULL, text);
         return false;
     }
     struct tern_place probe = s->place;
@@ -233,10 +233,10 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
         requeue(s, a, result, err.text);
         return false;
     }
-    int pause = h.stuck == 0 ? 0 : 1 << (h.stuck - 1);
+    int pause = h.faults == 0 ? 0 : 1 << (h.faults - 1);
     snprintf(text, sizeof text, "attempt %u: %s: %.200s. The next one begins%s", a->number,
              result->outcome, result->why, pause ? " after a pause" : "");
-    tern_run_attempt_note(a, "restart", "warn", a->lost_node[0] ? a->lost_node : NULL, text);
+    tern_run_attempt_add_event(a, "restart", "warn", a->lost_node[0] ? a->lost_node : NULL, text);
     int sig = asked_to_stop(s, pause);
     if (!sig)
         return true;
@@ -366,7 +366,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
             break;
         bool ready = compiled(&s, &a, result);
         tern_run_rehearsal_clear(&a, result);
-        tern_run_later(&a, result);
+        tern_run_requeue_later(&a, result);
         tern_run_attempt_end_row(&a, result);
         more = ready || again(&s, &a, result);
         tern_run_attempt_end(&a);

@@ -139,8 +139,9 @@ static bool reap(struct tern_run_watch *w, struct folder *f)
     while ((pid = ended(r)) > 0 && waitpid(pid, &status, 0) == pid) {
         if (pid == f->pid)
             fold_ended(f, status);
-        if (tern_retain_reaped(w->keeper, pid, status) || tern_run_limit_reaped(&w->limit, pid) ||
-            tern_run_stuck_reaped(&w->stuck, w->ranks, pid, status))
+        if (tern_retain_reaped(w->retention, pid, status) ||
+            tern_run_limit_reaped(&w->limit, pid) ||
+            tern_run_srun_hang_reaped(&w->srun_hang, w->ranks, pid, status))
             continue;
         for (size_t i = 0; i < r->n; i++) {
             if (r->pid[i] != pid)
@@ -165,23 +166,23 @@ static void note(struct tern_run_watch *w, const char *kind, const char *severit
         tern_warn("%s", err.text);
 }
 
-enum tern_run_wish tern_run_watch_wish(int asked, int64_t since_ns, int sig)
+enum tern_run_stop tern_run_watch_classify(int asked, int64_t since_ns, int sig)
 {
     if (sig != SIGINT || asked != SIGINT)
         return TERN_RUN_PASS_ON;
-    return since_ns < TERN_RUN_SAME_S * second ? TERN_RUN_SAME_WISH : TERN_RUN_END_NOW;
+    return since_ns < TERN_RUN_SAME_S * second ? TERN_RUN_SAME_STOP : TERN_RUN_END_NOW;
 }
 
 static void pass_on(struct tern_run_watch *w, int sig)
 {
     const int64_t now = tern_clock_boot_ns();
-    const enum tern_run_wish wish = tern_run_watch_wish(w->asked, now - w->asked_ns, sig);
-    bool again = wish == TERN_RUN_END_NOW;
+    const enum tern_run_stop stop = tern_run_watch_classify(w->asked, now - w->asked_ns, sig);
+    bool again = stop == TERN_RUN_END_NOW;
     bool look = sig == SIGUSR2 && w->ranks->trainer; /* asks for dumps, not for an end */
     char text[80], more[120] = "";
 
-    if (wish == TERN_RUN_SAME_WISH) {
-        tern_info("signal %d again within %d s: the same wish", sig, (int)TERN_RUN_SAME_S);
+    if (stop == TERN_RUN_SAME_STOP) {
+        tern_info("signal %d again within %d s: the same stop request", sig, (int)TERN_RUN_SAME_S);
         return;
     }
     if (sig == SIGHUP)
@@ -218,7 +219,7 @@ static void heed_limit(struct tern_run_watch *w)
 
 /* Say that the attempt is at work, and notice when somebody else has the run, or said so: it must
  * not go on writing then. */
-static void beat(struct tern_run_watch *w, int64_t *next)
+static void send_heartbeat(struct tern_run_watch *w, int64_t *next)
 {
     struct tern_err err = {0};
     int64_t now = tern_clock_boot_ns();
@@ -246,7 +247,7 @@ static void wait_a_little(struct tern_run_watch *w, int signals)
     struct tern_err err = {0};
     struct pollfd fds[3] = {
         {.fd = signals, .events = POLLIN},
-        {.fd = w->meeting ? tern_rendezvous_fd(w->meeting) : -1, .events = POLLIN},
+        {.fd = w->rendezvous ? tern_rendezvous_fd(w->rendezvous) : -1, .events = POLLIN},
         {.fd = w->beacon->socket.fd, .events = POLLIN},
     };
 
@@ -260,14 +261,14 @@ static void wait_a_little(struct tern_run_watch *w, int signals)
            sigtimedwait(&w->signals, &got, &at_once) > 0) /* no descriptor was left */
         if (got.si_signo != SIGCHLD)
             pass_on(w, got.si_signo);
-    if (w->meeting && tern_rendezvous_step(w->meeting, &err) < 0)
+    if (w->rendezvous && tern_rendezvous_step(w->rendezvous, &err) < 0)
         tern_warn("%s", err.text); /* the ranks are told, and end */
 }
 
 void tern_run_watch(struct tern_run_watch *w)
 {
     struct folder folder = {.next = tern_clock_boot_ns() + second};
-    int64_t next_beat = tern_clock_boot_ns() + TERN_CKPT_BEAT_S * second;
+    int64_t next_heartbeat = tern_clock_boot_ns() + TERN_CKPT_BEAT_S * second;
     int64_t kill_at = 0;
     int signals = TERN_AGAIN(signalfd(-1, &w->signals, SFD_CLOEXEC | SFD_NONBLOCK));
 
@@ -282,10 +283,10 @@ void tern_run_watch(struct tern_run_watch *w)
             tern_run_ranks_signal(w->ranks, SIGKILL);
             kill_at = now + second;
         }
-        beat(w, &next_beat);
+        send_heartbeat(w, &next_heartbeat);
         heed_limit(w);
         fold_tick(w, &folder);
-        tern_run_stuck_tick(&w->stuck, w->ranks);
+        tern_run_srun_hang_tick(&w->srun_hang, w->ranks);
         wait_a_little(w, signals);
     }
     close(signals);
@@ -293,6 +294,6 @@ void tern_run_watch(struct tern_run_watch *w)
         kill(folder.pid, SIGKILL);
         waitpid(folder.pid, NULL, 0);
     }
-    tern_run_stuck_free(&w->stuck);
+    tern_run_srun_hang_free(&w->srun_hang);
     tern_run_limit_free(&w->limit);
 }

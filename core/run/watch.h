@@ -11,20 +11,20 @@
 #include "core/retain/retain.h"
 #include "core/run/launch.h"
 #include "core/run/limit.h"
-#include "core/run/stuck.h"
+#include "core/run/srun_hang.h"
 
 struct tern_run_watch {
     struct tern_run_ranks *ranks;
     struct tern_ledger_spool *spool;
-    struct tern_rendezvous *meeting; /* NULL: PMIx, or a workload */
-    struct tern_ckpt_claim *claim;   /* NULL: a workload without checkpoint.dir */
-    const char *checkpoint_dir;      /* NULL likewise */
+    struct tern_rendezvous *rendezvous; /* NULL: PMIx, or a workload */
+    struct tern_ckpt_claim *claim;      /* NULL: a workload without checkpoint.dir */
+    const char *checkpoint_dir;         /* NULL likewise */
     const char *ledger_dir;
     const char *run_id;
-    struct tern_retain *keeper;      /* told when it has ended */
-    struct tern_run_stuck stuck;     /* its logs are given */
-    struct tern_run_limit limit;     /* its attempt is given */
-    struct tern_task_beacon *beacon; /* answers the ranks' nodes */
+    struct tern_retain *retention;       /* told when it has ended */
+    struct tern_run_srun_hang srun_hang; /* its logs are given */
+    struct tern_run_limit limit;         /* its attempt is given */
+    struct tern_task_beacon *beacon;     /* answers the ranks' nodes */
     sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */
     /* results */
     int first;              /* the first child that did not end well; -1: all did */
@@ -35,10 +35,10 @@ struct tern_run_watch {
 
 /* What a signal means `since_ns` after signal `asked` (0: none) was passed on.  The first Ctrl-C
  * asks for a checkpoint and the end, another one ends the ranks without; within TERN_RUN_SAME_S it
- * is the impatient finger's, or came by two ways (terminal and srun), and is the same wish. */
-enum tern_run_wish { TERN_RUN_PASS_ON, TERN_RUN_SAME_WISH, TERN_RUN_END_NOW };
+ * is the impatient finger's, or came by two ways (terminal and srun), and is the same request. */
+enum tern_run_stop { TERN_RUN_PASS_ON, TERN_RUN_SAME_STOP, TERN_RUN_END_NOW };
 enum { TERN_RUN_SAME_S = 2 };
-enum tern_run_wish tern_run_watch_wish(int asked, int64_t since_ns, int sig);
+enum tern_run_stop tern_run_watch_classify(int asked, int64_t since_ns, int sig);
 
 /* The signals that the supervisor reads. */
 void tern_run_watch_signals(sigset_t *set);

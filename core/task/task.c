@@ -44,7 +44,7 @@ enum { OUT, ERR, METRIC, N_STREAMS };
 static const char stream_names[] = TERN_TASK_FEED_NAMES;
 
 /* What the storage's thread works on. */
-struct keeper {
+struct sink {
     char memory[500];           /* that it was killed for it; "": it was not */
     int status;                 /* wait(2)'s of the program, when it has ended */
     struct tern_logs_file *log; /* NULL: none */
@@ -53,7 +53,7 @@ struct keeper {
 };
 
 struct task {
-    struct keeper keeper;
+    struct sink sink;
     struct tern_task_feed *feed; /* NULL: nothing is kept */
     int from[N_STREAMS];         /* read ends; -1: at its end */
     int child_end[N_STREAMS];
@@ -101,7 +101,7 @@ static void node_name(char *to, size_t size)
 static void keep_text(void *self, int64_t wall_ns, char stream, char mark, const char *text,
                       size_t len)
 {
-    struct keeper *k = self;
+    struct sink *k = self;
 
     if (k->log && stream != 'm')
         tern_logs_file_add(k->log, wall_ns, stream, mark, text, len);
@@ -110,7 +110,7 @@ static void keep_text(void *self, int64_t wall_ns, char stream, char mark, const
 static void keep_line(void *self, int64_t wall_ns, char stream, const char *text, size_t len,
                       bool whole)
 {
-    struct keeper *k = self;
+    struct sink *k = self;
 
     if (stream != 'm')
         tern_intake_take_printed(k->intake, wall_ns, text, len, whole);
@@ -121,7 +121,7 @@ static void keep_line(void *self, int64_t wall_ns, char stream, const char *text
 static void keep_words(void *self, int64_t wall_ns, char stream, char mark, const char *text,
                        size_t len)
 {
-    struct keeper *k = self;
+    struct sink *k = self;
 
     (void)wall_ns, (void)stream;
     if (k->lines[METRIC].missing && len)
@@ -140,7 +140,7 @@ static void keep_words(void *self, int64_t wall_ns, char stream, char mark, cons
 
 static void take(void *self, int64_t wall_ns, char stream, const char *data, size_t len)
 {
-    struct keeper *k = self;
+    struct sink *k = self;
     int which = stream == 'o' ? OUT : stream == 'e' ? ERR : METRIC;
 
     tern_logs_lines_take(&k->lines[which], wall_ns, data, len);
@@ -148,7 +148,7 @@ static void take(void *self, int64_t wall_ns, char stream, const char *data, siz
 
 static void lost(void *self, char stream, uint64_t lines)
 {
-    struct keeper *k = self;
+    struct sink *k = self;
 
     for (int i = 0; i < N_STREAMS; i++)
         if (stream == stream_names[i])
@@ -161,7 +161,7 @@ static void lost(void *self, char stream, uint64_t lines)
 
 static void idle(void *self)
 {
-    struct keeper *k = self;
+    struct sink *k = self;
     int64_t now = tern_clock_wall_ns();
 
     for (int i = OUT; i <= ERR; i++)
@@ -175,7 +175,7 @@ static void idle(void *self)
 /* The thread's last work: all that is left. */
 static void finish(void *self)
 {
-    struct keeper *k = self;
+    struct sink *k = self;
     int64_t now = tern_clock_wall_ns();
 
     for (int i = 0; i < N_STREAMS; i++) {
@@ -203,11 +203,11 @@ static void finish(void *self)
 }
 
 /* Log and intake of this rank, as the environment says; what fails is told, and done without. */
-static void keeper_open(struct task *t)
+static void sink_open(struct task *t)
 {
     const char *dir = tern_var("TERN_RUN_LOGS"), *spool = tern_var("TERN_RUN_SPOOL");
     struct tern_err err = {0};
-    struct keeper *k = &t->keeper;
+    struct sink *k = &t->sink;
     int64_t rank = tern_task_rank();
     char name[32], node[256];
     uint64_t bytes = tern_logs_bytes();
@@ -251,7 +251,7 @@ static int pipes_open(struct task *t)
     for (int i = 0; i < N_STREAMS; i++) {
         int ends[2];
         t->from[i] = t->child_end[i] = -1;
-        if (i == METRIC && !(t->feed && t->keeper.intake))
+        if (i == METRIC && !(t->feed && t->sink.intake))
             continue;
         if (TERN_AGAIN(pipe2(ends, O_CLOEXEC)) < 0)
             return -1;
@@ -374,7 +374,7 @@ static void put(struct task *t, int which, const char *data, size_t len)
     } else if (!t->refused) { /* words are not worth a run */
         t->refused = true;
         tern_warn("rank %" PRId64 ": what it prints cannot be passed on: %s%s", tern_task_rank(),
-                  strerror(errno), t->keeper.log ? " (tern logs has it)" : "");
+                  strerror(errno), t->sink.log ? " (tern logs has it)" : "");
     }
 }
 
@@ -554,11 +554,11 @@ static void look_at_memory(struct task *t, const struct tern_task_memory *before
     node_name(node, sizeof node);
     if (now.limit >= 0)
         tern_str_bytes(limit, sizeof limit, (uint64_t)now.limit);
-    snprintf(t->keeper.memory, sizeof t->keeper.memory,
+    snprintf(t->sink.memory, sizeof t->sink.memory,
              "rank %" PRId64 " on %s was killed for memory: its job's limit there%s%s was reached. "
              "Ask for more (--mem), or fewer ranks a node.",
              tern_task_rank(), node, *limit ? ", " : "", limit);
-    tern_error("%s", t->keeper.memory);
+    tern_error("%s", t->sink.memory);
 }
 
 int tern_task_run(char **argv)
@@ -566,7 +566,7 @@ int tern_task_run(char **argv)
     struct task t = {.pid = 0};
     struct tern_task_memory before = tern_task_memory_read();
 
-    keeper_open(&t);
+    sink_open(&t);
     t.buffer = malloc(CHUNK);
     t.error = malloc(CHUNK);
     if (!t.buffer || !t.error || start(&t, argv) < 0) {
@@ -576,7 +576,7 @@ int tern_task_run(char **argv)
     beacon_find(&t);
     attend(&t);
     linger(&t);
-    t.keeper.status = t.status;
+    t.sink.status = t.status;
     look_at_memory(&t, &before);
     if (!tern_task_feed_close(t.feed, PATIENCE_MS)) {
         tern_warn("rank %" PRId64 ": the storage does not answer; the end of the log is lost",

@@ -100,10 +100,10 @@ is $rc 75 "a second Ctrl-C ends ranks that do not listen"
 recipe twice 'trap "for i in 1 2 3 4 5 6 7 8; do sleep 0.05; done; echo kept; exit 77" INT; echo $$ >pid; '"$waits"
 for _ in 1 2 3; do # on a machine that was busy for 2 s in between, once more
     supervise twice.yaml; kill -INT $sup; until_true grep -q 'passed on' err; kill -INT $sup; ended
-    grep -q 'the same wish' err && break
+    grep -q 'the same stop request' err && break
 done
 is "$rc $(grep -c kept out)" "77 1" "Ctrl-C pressed twice at once: the checkpoint is kept"
-err_has 'within 2 s: the same wish'
+err_has 'within 2 s: the same stop request'
 recipe orphan 'echo $$ >pid; exec sleep 300'
 supervise orphan.yaml
 state() { tern ledger list --ledger ledger -s "$1" -n -P -o name,state; }

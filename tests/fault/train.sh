@@ -71,10 +71,10 @@ for _ in 1 2 3 4 5 6; do # on a machine that was busy for 2 s in between, once m
     ranks=$(pgrep -P $pid | sed 's/^/-/')
     kill -STOP -- $ranks
     kill -INT -$pid; said 'passed on'
-    kill -INT -$pid; said 'the same wish\|ending the ranks'
+    kill -INT -$pid; said 'the same stop request\|ending the ranks'
     kill -CONT -- $ranks
     wait $pid; rc=$? cmd="Ctrl-C twice during tern run"
-    grep -q 'the same wish' err && break
+    grep -q 'the same stop request' err && break
 done
 status 77
 last=$(sed -n 's/.*stopped after step \([0-9]*\) .*/\1/p' err | head -n 1)

@@ -11,7 +11,7 @@
 #include "core/run/outcome.h"
 #include "core/run/pace.h"
 #include "core/run/watch.h"
-#include "core/run/words.h"
+#include "core/run/command.h"
 
 #include <unistd.h>
 
@@ -271,7 +271,7 @@ static void stayed(void)
         int sig = -1;
         f.status = SIGKILL;
         f.rank = -1;
-        f.stuck = true;
+        f.srun_hang = true;
         tern_run_judge(&f, &r, &sig);
         is(r.outcome, cases[i].outcome, "srun stayed, %s: outcome", cases[i].what);
         ok(r.status == cases[i].status && sig == 0, "srun stayed, %s: status %d, signal %d",
@@ -328,7 +328,7 @@ static void command_lines(void)
     o.recipe = trainer;
     o.overrides = set;
     o.n_overrides = 1;
-    char *s = joined(tern_run_command(&a, "tern-3", NULL, &err));
+    char *s = joined(tern_run_argv_make(&a, "tern-3", NULL, &err));
     is(s,
        "srun --mpi=none --nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=64 "
        "--distribution=block --kill-on-bad-exit=1 --export=ALL --input=none --job-name=tern-3 "
@@ -338,16 +338,16 @@ static void command_lines(void)
     a.place.slurm = false;
     o.n_overrides = 0;
     o.accept = true;
-    s = joined(tern_run_command(&a, "tern-3", NULL, &err));
+    s = joined(tern_run_argv_make(&a, "tern-3", NULL, &err));
     is(s, "/bin/tern-train --accept /x/run.yaml", "the trainer on one machine");
     free(s);
     o.recipe = workload;
-    s = joined(tern_run_command(&a, "tern-3", NULL, &err));
+    s = joined(tern_run_argv_make(&a, "tern-3", NULL, &err));
     is(s, "torchrun --nnodes 4 a b", "a workload on one machine");
     free(s);
     a.place.slurm = true;
     a.place.cpus_per_rank = 0;
-    s = joined(tern_run_command(&a, "tern-1", NULL, &err));
+    s = joined(tern_run_argv_make(&a, "tern-1", NULL, &err));
     is(s,
        "srun --nodes=4 --ntasks=8 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=1 "
        "--export=ALL --input=none --job-name=tern-1 torchrun --nnodes 4 a b",
@@ -358,20 +358,20 @@ static void command_lines(void)
     a.place.nodes = 2;
     a.place.chosen = true;
     strcpy(a.place.node_list, "n[2,4]");
-    s = joined(tern_run_command(&a, "tern-2", NULL, &err));
+    s = joined(tern_run_argv_make(&a, "tern-2", NULL, &err));
     is(s,
        "srun --nodes=2 --nodelist=n[2,4] --ntasks=4 --ntasks-per-node=2 --distribution=block "
        "--kill-on-bad-exit=1 --export=ALL --input=none --job-name=tern-2 smoke -1",
        "another command on a part of the job's nodes");
     free(s);
-    s = joined(tern_run_command(&a, "tern-2", "/hosts", &err));
+    s = joined(tern_run_argv_make(&a, "tern-2", "/hosts", &err));
     is(s,
        "srun --ntasks=4 --ntasks-per-node=2 --distribution=arbitrary "
        "--kill-on-bad-exit=1 --export=ALL --input=none --job-name=tern-2 smoke -1",
        "in an order of ours");
     free(s);
     a.place.groups = 3;
-    s = joined(tern_run_command(&a, "tern-2", NULL, &err));
+    s = joined(tern_run_argv_make(&a, "tern-2", NULL, &err));
     is(s,
        "srun --het-group=0-2 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=1 "
        "--export=ALL --input=none --job-name=tern-2 smoke -1",
@@ -379,7 +379,7 @@ static void command_lines(void)
     free(s);
     a.command = NULL;
     o.recipe = trainer;
-    s = joined(tern_run_command(&a, "tern-2", NULL, &err));
+    s = joined(tern_run_argv_make(&a, "tern-2", NULL, &err));
     has(s, "srun --mpi=none --het-group=0-2 ", "whose ranks meet at the supervisor, too");
     free(s);
     a.command = own;
@@ -389,14 +389,14 @@ static void command_lines(void)
     const char *root = geteuid() == 0 ? " --allow-run-as-root" : "";
     char *want =
         tern_strf("mpirun%s -n 4 --map-by ppr:2:node:OVERSUBSCRIBE --bind-to none smoke -1", root);
-    s = joined(tern_run_command(&a, "tern-2", NULL, &err));
+    s = joined(tern_run_argv_make(&a, "tern-2", NULL, &err));
     is(s, want, "by mpirun");
     free(s);
     free(want);
     want = tern_strf("mpirun%s -n 4 --map-by seq:OVERSUBSCRIBE --hostfile /hosts --bind-to none "
                      "smoke -1",
                      root);
-    s = joined(tern_run_command(&a, "tern-2", "/hosts", &err));
+    s = joined(tern_run_argv_make(&a, "tern-2", "/hosts", &err));
     is(s, want, "by mpirun in an order of ours");
     free(s);
     free(want);
@@ -432,7 +432,8 @@ static void node_index(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         r->launch.with = cases[i].with;
         a.place.ranks_per_node = cases[i].tasks;
-        if (ok(tern_run_words(&a, &words, &err) == 0 && words, "a command with {node_index}"))
+        if (ok(tern_run_command_fill(&a, &words, &err) == 0 && words,
+               "a command with {node_index}"))
             is(words[2], cases[i].want, "counts in the launcher's ranks");
         tern_recipe_words_free(words);
     }
@@ -470,7 +471,7 @@ static void histories(void)
 {
     static const struct {
         const char *past[8], *kind;
-        unsigned attempts, vain, stuck;
+        unsigned attempts, vain, faults;
     } cases[] = {
         {{"7 train killed", "7 train fault", "7 train killed"}, "train", 3, 3, 3},
         {{"7 train killed", "7 train killed +", "7 train killed"}, "train", 3, 1, 1},
@@ -493,8 +494,8 @@ static void histories(void)
             past(id, k + 1, cases[i].past[k]);
         ok(tern_run_history_read(&h, "ledger", id, 7, cases[i].kind, &e) == 0 &&
                h.attempts == cases[i].attempts && h.vain == cases[i].vain &&
-               h.stuck == cases[i].stuck,
-           "history %zu: %u attempts, %u in vain, %u stuck %s", i, h.attempts, h.vain, h.stuck,
+               h.faults == cases[i].faults,
+           "history %zu: %u attempts, %u in vain, %u by faults %s", i, h.attempts, h.vain, h.faults,
            e.text);
     }
     tern_fs_remove_tree("ledger", NULL);
@@ -659,21 +660,21 @@ static void compilers(void)
 }
 
 /* Times in ms. */
-static enum tern_run_wish wish(int asked, int64_t since, int sig)
+static enum tern_run_stop classify(int asked, int64_t since, int sig)
 {
-    return tern_run_watch_wish(asked, since * 1000000, sig);
+    return tern_run_watch_classify(asked, since * 1000000, sig);
 }
 
-static void wishes(void)
+static void stop_requests(void)
 {
-    ok(wish(0, 5000, SIGINT) == TERN_RUN_PASS_ON, "the first Ctrl-C is passed on");
-    ok(wish(SIGINT, 0, SIGINT) == TERN_RUN_SAME_WISH &&
-           wish(SIGINT, 1999, SIGINT) == TERN_RUN_SAME_WISH,
-       "within two seconds another one is the same wish");
-    ok(wish(SIGINT, 2000, SIGINT) == TERN_RUN_END_NOW, "then it ends the ranks");
-    ok(wish(SIGTERM, 10, SIGINT) == TERN_RUN_PASS_ON &&
-           wish(SIGINT, 10, SIGTERM) == TERN_RUN_PASS_ON &&
-           wish(SIGTERM, 9000, SIGTERM) == TERN_RUN_PASS_ON,
+    ok(classify(0, 5000, SIGINT) == TERN_RUN_PASS_ON, "the first Ctrl-C is passed on");
+    ok(classify(SIGINT, 0, SIGINT) == TERN_RUN_SAME_STOP &&
+           classify(SIGINT, 1999, SIGINT) == TERN_RUN_SAME_STOP,
+       "within two seconds another one is the same stop request");
+    ok(classify(SIGINT, 2000, SIGINT) == TERN_RUN_END_NOW, "then it ends the ranks");
+    ok(classify(SIGTERM, 10, SIGINT) == TERN_RUN_PASS_ON &&
+           classify(SIGINT, 10, SIGTERM) == TERN_RUN_PASS_ON &&
+           classify(SIGTERM, 9000, SIGTERM) == TERN_RUN_PASS_ON,
        "every other signal is passed on each time");
 }
 
@@ -693,7 +694,7 @@ int main(void)
     places();
     mistakes();
     warnings();
-    wishes();
+    stop_requests();
     rmdir(folder);
     return tap_done();
 }

@@ -1,4 +1,4 @@
-#include "core/run/beat.h"
+#include "core/run/heartbeat.h"
 
 #include "core/base/again.h"
 #include "core/base/clock.h"
@@ -14,7 +14,7 @@
 /* It lasts for seconds mostly: looking often costs nothing, and a lost claim is noticed at once. */
 static const int64_t pause_ns = 1000000000;
 
-static void beat(struct tern_ckpt_claim *claim)
+static void renew(struct tern_ckpt_claim *claim)
 {
     struct tern_err err = {0};
 
@@ -23,7 +23,7 @@ static void beat(struct tern_ckpt_claim *claim)
     _exit(0);
 }
 
-pid_t tern_run_beat_start(struct tern_ckpt_claim *claim)
+pid_t tern_run_heartbeat_start(struct tern_ckpt_claim *claim)
 {
     pid_t parent = getpid(), pid = claim ? tern_again_fork() : 0;
 
@@ -40,11 +40,11 @@ pid_t tern_run_beat_start(struct tern_ckpt_claim *claim)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    beat(claim);
+    renew(claim);
     return 0;
 }
 
-void tern_run_beat_stop(pid_t *child)
+void tern_run_heartbeat_stop(pid_t *child)
 {
     if (!*child)
         return;

@@ -1,8 +1,8 @@
 /* Keeping a claim alive while the supervisor is busy with what comes before the ranks: digesting
  * inputs, health gates of a minute and more, waiting for the controller.  While they work, the
  * watch does it (watch.h). */
-#ifndef TERN_RUN_BEAT_H
-#define TERN_RUN_BEAT_H
+#ifndef TERN_RUN_HEARTBEAT_H
+#define TERN_RUN_HEARTBEAT_H
 
 #include <sys/types.h>
 
@@ -10,8 +10,8 @@
 
 /* A child that renews `claim` and ends with this process, or when the claim is lost (which the
  * caller then finds out by itself).  0: there is none, which was told; `claim` NULL needs none. */
-pid_t tern_run_beat_start(struct tern_ckpt_claim *claim);
+pid_t tern_run_heartbeat_start(struct tern_ckpt_claim *claim);
 /* End it; *child becomes 0. */
-void tern_run_beat_stop(pid_t *child);
+void tern_run_heartbeat_stop(pid_t *child);
 
 #endif

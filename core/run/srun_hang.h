@@ -16,8 +16,8 @@
  * The same look tells of an srun whose step is not there yet: other steps have the nodes, or they
  * are still being made ready.
  */
-#ifndef TERN_RUN_STUCK_H
-#define TERN_RUN_STUCK_H
+#ifndef TERN_RUN_SRUN_HANG_H
+#define TERN_RUN_SRUN_HANG_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,11 +27,11 @@
 
 /* Seconds between two looks, and looks in a row that find no step: srun gets this long to write
  * what it still holds. */
-enum { TERN_RUN_STUCK_LOOK_S = 10, TERN_RUN_STUCK_LOOKS = 3 };
+enum { TERN_RUN_SRUN_HANG_LOOK_S = 10, TERN_RUN_SRUN_HANG_LOOKS = 3 };
 /* Seconds without a step after which that is told, and again every so many. */
-enum { TERN_RUN_STUCK_WAITS_S = 3, TERN_RUN_STUCK_WAITS_AGAIN_S = 300 };
+enum { TERN_RUN_SRUN_HANG_WAITS_S = 3, TERN_RUN_SRUN_HANG_WAITS_AGAIN_S = 300 };
 
-struct tern_run_stuck {
+struct tern_run_srun_hang {
     char *logs;   /* the attempt's (tern_logs_dir), malloc'ed: a rank's tells that it began */
     size_t ranks; /* that have logs */
     /* The attempt's in Slurm's notation, where the step outlives one of them (launch.spares), else
@@ -51,11 +51,11 @@ struct tern_run_stuck {
 };
 
 /* When it is time: look, and end an srun that has stayed too long. */
-void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *r);
+void tern_run_srun_hang_tick(struct tern_run_srun_hang *s, const struct tern_run_ranks *r);
 /* A child was waited for.  True when it was the one who asks. */
-bool tern_run_stuck_reaped(struct tern_run_stuck *s, struct tern_run_ranks *r, pid_t pid,
-                           int status);
+bool tern_run_srun_hang_reaped(struct tern_run_srun_hang *s, struct tern_run_ranks *r, pid_t pid,
+                               int status);
 /* Ends who asks. */
-void tern_run_stuck_free(struct tern_run_stuck *s);
+void tern_run_srun_hang_free(struct tern_run_srun_hang *s);
 
 #endif

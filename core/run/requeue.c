@@ -1,4 +1,4 @@
-#include "core/run/later.h"
+#include "core/run/requeue.h"
 
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -33,14 +33,14 @@ static int64_t near_seconds(const struct tern_slurm_job *job)
     return warn + TERN_RUN_WARN_LATE_S;
 }
 
-/* Did the ranks end by a wish of somebody's?  `--signal` without B: tells them and not the batch
+/* Did the ranks end by a stop request?  `--signal` without B: tells them and not the batch
  * script, and a preemption's SIGTERM does so, too. */
-static bool was_wish(const struct tern_run_attempt *a, const struct tern_run_result *result)
+static bool was_requested(const struct tern_run_attempt *a, const struct tern_run_result *result)
 {
-    static const int wishes[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP};
+    static const int stops[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP};
 
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
-        if (result->signal == wishes[i])
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+        if (result->signal == stops[i])
             return true;
     return a->asked || result->status == TERN_CONTINUED;
 }
@@ -61,10 +61,10 @@ static const char *slurms_reason(const struct tern_run_attempt *a, const struct 
     const bool limit = strcmp(result->outcome, "time_limit") == 0;
     if (a->limit && job->state == TERN_SLURM_JOB_RUNNING)
         return a->limit;
-    const bool wish =
+    const bool stopped =
         strcmp(result->outcome, "stopped") == 0 || strcmp(result->outcome, "killed") == 0;
     /* One that is cancelled has its end now. */
-    if (!limit && (!wish || job->state != TERN_SLURM_JOB_RUNNING))
+    if (!limit && (!stopped || job->state != TERN_SLURM_JOB_RUNNING))
         return NULL;
     if (tern_slurm_job_find_reservation(job, a->place.node_list, &reserved, NULL) == 0 &&
         is_near(job, reserved) && (!job->end || reserved <= job->end))
@@ -114,18 +114,18 @@ static void queue_again(struct tern_run_attempt *a, struct tern_run_result *resu
         add(result, "the job cannot be queued again: submit with --requeue");
         return;
     }
-    tern_run_attempt_note(a, "requeue", "info", NULL, result->why);
+    tern_run_attempt_add_event(a, "requeue", "info", NULL, result->why);
     add(result, tern_slurm_job_requeue(a->place.job, false, &err) < 0 ? err.text
                                                                       : "the job is queued again");
 }
 
-void tern_run_later(struct tern_run_attempt *a, struct tern_run_result *result)
+void tern_run_requeue_later(struct tern_run_attempt *a, struct tern_run_result *result)
 {
     const bool trainer = tern_run_attempt_is_trainer(a);
     struct tern_slurm_job *job = NULL;
     struct tern_err err;
 
-    if (!a->place.slurm || !was_wish(a, result) || strcmp(a->kind, "train") != 0 ||
+    if (!a->place.slurm || !was_requested(a, result) || strcmp(a->kind, "train") != 0 ||
         result->status == TERN_OK || result->status == TERN_HALTED ||
         (trainer && result->status != TERN_CONTINUED))
         return;

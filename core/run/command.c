@@ -1,4 +1,4 @@
-#include "core/run/words.h"
+#include "core/run/command.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
@@ -164,7 +164,7 @@ static char **by_shell(char **words, const char *rank, int64_t tasks_per_node, s
     return out;
 }
 
-int tern_run_words(const struct tern_run_attempt *a, char ***out, struct tern_err *err)
+int tern_run_command_fill(const struct tern_run_attempt *a, char ***out, struct tern_err *err)
 {
     const struct tern_recipe *r = a->o->recipe;
     char **command = a->command ? a->command : r->workload.command;
@@ -256,7 +256,7 @@ static char *glob_folder(const char *pattern)
     return n > 1 ? tern_strf("%.*s", (int)(n - 1), pattern) : NULL;
 }
 
-int tern_run_container(const struct tern_run_attempt *a, char **v, struct tern_err *err)
+int tern_run_command_container(const struct tern_run_attempt *a, char **v, struct tern_err *err)
 {
     const struct tern_recipe *r = a->o->recipe;
     struct mounts m = {0};

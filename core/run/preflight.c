@@ -1,4 +1,4 @@
-#include "core/run/gate.h"
+#include "core/run/preflight.h"
 
 #include "core/base/fs.h"
 #include "core/base/log.h"
@@ -13,8 +13,9 @@
 #include <unistd.h>
 
 enum {
-    MAX_ROWS = 4096, /* in the ledger, of one gate: 64 nodes with every check, or the bad of more */
-    MAX_DRAINS = 8,  /* each asks the controller twice */
+    MAX_ROWS =
+        4096, /* in the ledger, of one preflight: 64 nodes with every check, or the bad of more */
+    MAX_DRAINS = 8, /* each asks the controller twice */
 };
 
 /* ------------------------------------------------------------------ what and where */
@@ -138,7 +139,7 @@ static void drain(struct tern_run_attempt *a, const struct tern_health_node *n, 
         tern_warn("%s", err.text);
     else if (done == TERN_HEALTH_DRAINED) {
         snprintf(text, sizeof text, "%s is drained (%s)", n->name, n->check);
-        tern_run_attempt_note(a, "drain", "info", n->name, text);
+        tern_run_attempt_add_event(a, "drain", "info", n->name, text);
     }
 }
 
@@ -159,14 +160,14 @@ static int conclude(struct tern_run_attempt *a, struct tern_health_judged *judge
         snprintf(text, sizeof text, "node %s: %s: %s: %s", node->name,
                  tern_health_verdict_name(node->verdict), node->check, node->text);
         if (node->verdict == TERN_HEALTH_NODE_BAD && a->place.slurm) {
-            tern_run_attempt_note(a, "health", "error", node->name, text);
+            tern_run_attempt_add_event(a, "health", "error", node->name, text);
             /* Of two nobody can tell whose fault a folder is that one of them has: it may be on
              * the other's own disk. */
             if (judged->n > 2 || strcmp(node->check, "mount") != 0)
                 drain(a, node, &drains);
             list[n++] = tern_strdup(node->name);
         } else if (told++ < 3) { /* what is shared is the same on all of them */
-            tern_run_attempt_note(a, "health", "warn", node->name, text);
+            tern_run_attempt_add_event(a, "health", "warn", node->name, text);
         }
     }
     if (told > 3)
@@ -228,7 +229,7 @@ static int look_all(struct tern_run_attempt *a, struct tern_health_sweep *s, int
     return rc;
 }
 
-int tern_run_gate(struct tern_run_attempt *a, char ***bad, size_t *n_bad, struct tern_err *err)
+int tern_run_preflight(struct tern_run_attempt *a, char ***bad, size_t *n_bad, struct tern_err *err)
 {
     struct tern_health_sweep s = {0};
     char *mounts[2] = {NULL, NULL}, *host[] = {a->place.host, NULL}, **nodes = NULL;

@@ -1,4 +1,4 @@
-#include "core/run/stuck.h"
+#include "core/run/srun_hang.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -46,7 +46,7 @@ static bool has(char *const *hosts, size_t n, const char *host)
 }
 
 /* Has the job given up a node of the attempt's? */
-static bool lost(const struct tern_run_stuck *s, uint32_t job)
+static bool lost(const struct tern_run_srun_hang *s, uint32_t job)
 {
     struct tern_slurm_job *j = NULL;
     char **had = NULL, **has_now = NULL;
@@ -87,7 +87,7 @@ static void tell_waiting(const struct tern_run_ranks *r)
     tern_buf_free(&steps);
 }
 
-static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
+static int look(const struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
 {
     struct tern_err err = {0};
     bool there;
@@ -110,7 +110,7 @@ static int look(const struct tern_run_stuck *s, const struct tern_run_ranks *r)
     return WAITS;
 }
 
-static void ask(struct tern_run_stuck *s, const struct tern_run_ranks *r)
+static void ask(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
 {
     pid_t parent = getpid(), pid = fork();
 
@@ -121,36 +121,36 @@ static void ask(struct tern_run_stuck *s, const struct tern_run_ranks *r)
     s->pid = pid > 0 ? pid : 0;
 }
 
-void tern_run_stuck_tick(struct tern_run_stuck *s, const struct tern_run_ranks *r)
+void tern_run_srun_hang_tick(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
 {
     int64_t now = tern_clock_boot_ns();
 
     if (!r->job || r->mpirun || !r->n || !r->pid[0] || s->pid || s->ended || now < s->next)
         return;
     if (!s->tell)
-        s->tell = now + TERN_RUN_STUCK_WAITS_S * second;
+        s->tell = now + TERN_RUN_SRUN_HANG_WAITS_S * second;
     if (s->over >= OVER_LOOKS && tern_logs_ended(s->logs, s->ranks, &s->status)) {
         tern_warn("srun has not ended, though every rank has for %d s: ending it",
-                  (int)TERN_RUN_STUCK_LOOK_S);
+                  (int)TERN_RUN_SRUN_HANG_LOOK_S);
         s->ended = s->known = true;
         kill(-r->pid[0], SIGKILL);
         return;
     }
-    if (s->gone < TERN_RUN_STUCK_LOOKS) {
-        s->next = now + TERN_RUN_STUCK_LOOK_S * second;
+    if (s->gone < TERN_RUN_SRUN_HANG_LOOKS) {
+        s->next = now + TERN_RUN_SRUN_HANG_LOOK_S * second;
         if (!s->began && s->tell > now && s->tell < s->next)
             s->next = s->tell;
         ask(s, r);
         return;
     }
     tern_warn("srun has not ended, though its step has been gone for %d s: ending it",
-              (int)(TERN_RUN_STUCK_LOOKS * TERN_RUN_STUCK_LOOK_S));
+              (int)(TERN_RUN_SRUN_HANG_LOOKS * TERN_RUN_SRUN_HANG_LOOK_S));
     s->ended = true;
     kill(-r->pid[0], SIGKILL); /* SIGTERM it would answer by the thread that waits */
 }
 
-bool tern_run_stuck_reaped(struct tern_run_stuck *s, struct tern_run_ranks *r, pid_t pid,
-                           int status)
+bool tern_run_srun_hang_reaped(struct tern_run_srun_hang *s, struct tern_run_ranks *r, pid_t pid,
+                               int status)
 {
     if (!s->pid || pid != s->pid)
         return false;
@@ -162,18 +162,18 @@ bool tern_run_stuck_reaped(struct tern_run_stuck *s, struct tern_run_ranks *r, p
         tern_run_ranks_signal(r, SIGKILL); /* and srun ends with them */
     }
     if (found == WAITS)
-        s->tell = tern_clock_boot_ns() + TERN_RUN_STUCK_WAITS_AGAIN_S * second;
+        s->tell = tern_clock_boot_ns() + TERN_RUN_SRUN_HANG_WAITS_AGAIN_S * second;
     s->over = found == OVER ? s->over + 1 : 0;
     s->gone = found == GONE ? s->gone + 1 : 0;
     return true;
 }
 
-void tern_run_stuck_free(struct tern_run_stuck *s)
+void tern_run_srun_hang_free(struct tern_run_srun_hang *s)
 {
     if (s->pid) {
         kill(s->pid, SIGKILL);
         waitpid(s->pid, NULL, 0);
     }
     free(s->logs);
-    *s = (struct tern_run_stuck){.ended = s->ended, .known = s->known, .status = s->status};
+    *s = (struct tern_run_srun_hang){.ended = s->ended, .known = s->known, .status = s->status};
 }

@@ -290,7 +290,8 @@ static const struct tern_cmd cmd = {
     .args = "[RECIPE]",
     .summary = "supervise a training run inside a job or on one machine",
     .about =
-        "The last line of a batch script: claims the run, launches tern's own trainer or the "
+        "The last line of a batch script: takes the lease on the run, launches tern's own trainer "
+        "or the "
         "recipe's workload.command on every node of the job with srun, passes signals on, records "
         "the attempt in the ledger and folds it every few seconds. In a job submitted with "
         "--tern=RECIPE it finds the recipe itself. Outside Slurm the ranks are processes of this "

@@ -66,7 +66,7 @@ const char topic_checkpoint[] =
     "DIR/latest, DIR/best :: No files: `tern ckpt`, `tern eval` and `model.from` take them\n"
     "for the newest checkpoint, and for that of the best evaluation (evaluate.stop).\n"
     "run.id :: The id of the run that the folder belongs to.\n"
-    "claim-NNNNNN :: The lease: the right of attempt N to publish and prune here. The highest\n"
+    "lease-NNNNNN :: The lease: the right of attempt N to publish and prune here. The highest\n"
     "number holds. Its modification time is a heartbeat: a lease expires 60 s after the last\n"
     "one.\n"
     "after.json :: Evaluations of the newest checkpoint, by its digest.\n"

@@ -14,9 +14,8 @@
  *
  * Order of calls, on every rank:
  *
- *     tern_ckpt_claim / tern_ckpt_claim_attach   the fence, once an attempt (owner / other ranks)
- *     tern_ckpt_latest, tern_ckpt_open, tern_ckpt_read...   resume
- *     tern_ckpt_save ...                         collective
+ *     tern_ckpt_lease_acquire / tern_ckpt_lease_attach   the fence, once an attempt (owner, other
+ * ranks) tern_ckpt_latest, tern_ckpt_open, tern_ckpt_read...   resume tern_ckpt_save ... collective
  *     tern_ckpt_prune                            one rank, after the ledger has the new row
  *
  * Every array is rectangular and C-contiguous: a rank's slice is `start[d] .. start[d] + shape[d]`
@@ -24,7 +23,7 @@
  * (https://github.com/huggingface/safetensors#format), little-endian.
  *
  * No function here is to be called by two threads at once with the same handle.  Functions that
- * take `peers` are collective: every rank calls them with the same dir, step and claim attempt, and
+ * take `peers` are collective: every rank calls them with the same dir, step and attempt, and
  * all return the same status.
  */
 #ifndef TERN_CKPT_CKPT_H
@@ -105,45 +104,47 @@ int tern_ckpt_run_identity(const char *dir, char ulid[TERN_CKPT_ULID], struct te
 /* The folder's ULID; 1 when it has none yet. */
 int tern_ckpt_run_read(const char *dir, char ulid[TERN_CKPT_ULID], struct tern_err *err);
 
-/* The right of attempt N to publish and prune in `dir`: the file `claim-%06u`, made by link(2).
- * A claim holds until a higher one exists.
+/* The lease: the right of attempt N to publish and prune in `dir`.  It is the file `lease-%06u`,
+ * made by link(2), and holds until a higher one exists.  Leases of tern 0.3, `claim-%06u`, count as
+ * well.
  *
- * A new claim is refused while the owner of the highest one lives.  That owner is
- *   - dead, when the claim was released;
- *   - the caller itself (same boot, pid namespace, pid and start time): it may claim again;
+ * A new lease is refused while the owner of the highest one lives.  That owner is
+ *   - dead, when it released the lease;
+ *   - the caller itself (same boot, pid namespace, pid and start time): it may take another;
  *   - alive or dead for certain, when it ran in this boot and pid namespace: its pid and start time
  *     are looked up;
  *   - dead, when it was this Slurm job with a lower restart count: Slurm ends a job's processes
  *     before it starts them anew;
- *   - else alive while its heartbeat (the claim file's mtime, by the file server's clock) is
- *     younger than TERN_CKPT_LEASE_S.
- * A paused owner that wakes later finds the higher claim before it publishes or prunes.  Between
- * that check and the rename lie microseconds; should it be paused there, it can still only add a
- * whole checkpoint of its own run, and never replace one. */
-struct tern_ckpt_claim;
+ *   - else alive while its heartbeat (the file's mtime, by the file server's clock) is younger than
+ *     TERN_CKPT_LEASE_S.
+ * A paused owner that wakes later finds the higher lease before it publishes or prunes.  Between
+ * that check and the rename lie microseconds.  An owner paused there can still only add a whole
+ * checkpoint of its own run, and never replace one. */
+struct tern_ckpt_lease;
 
 enum {
     TERN_CKPT_LEASE_S = 60, /* four missed heartbeats */
-    TERN_CKPT_BEAT_S = 15,
+    TERN_CKPT_HEARTBEAT_S = 15,
 };
 
-/* Claim `dir` as `attempt` (1 or more; 0: the next free number).  `owner` is free text for people
+/* Take the lease on `dir` as `attempt` (1 or more; 0: the next free number).  `owner` is free text
+ * for people
  * ("node3 job 4711").  TERN_TEMPFAIL when only a young heartbeat speaks against it. */
-int tern_ckpt_claim(const char *dir, unsigned attempt, const char *owner,
-                    struct tern_ckpt_claim **claim, struct tern_err *err);
-/* The claim that another process (`tern run`) made as `attempt`, for a rank that publishes. */
-int tern_ckpt_claim_attach(const char *dir, unsigned attempt, struct tern_ckpt_claim **claim,
+int tern_ckpt_lease_acquire(const char *dir, unsigned attempt, const char *owner,
+                            struct tern_ckpt_lease **lease, struct tern_err *err);
+/* The lease that another process (`tern run`) took as `attempt`, for a rank that publishes. */
+int tern_ckpt_lease_attach(const char *dir, unsigned attempt, struct tern_ckpt_lease **lease,
                            struct tern_err *err);
-unsigned tern_ckpt_claim_attempt(const struct tern_ckpt_claim *claim);
-/* The claim still holds; else an error that names who has it.  Beats, too. */
-int tern_ckpt_claim_check(struct tern_ckpt_claim *claim, struct tern_err *err);
-/* Heartbeat: to be called every TERN_CKPT_BEAT_S by the owner. */
-int tern_ckpt_claim_beat(struct tern_ckpt_claim *claim, struct tern_err *err);
-/* Frees `claim` (NULL will do).  `released`: the owner is done and the next may start at once. */
-void tern_ckpt_claim_free(struct tern_ckpt_claim *claim, bool released);
-/* Frees the owner's `claim` (NULL will do) as if it had never been: the next one gets its number.
+unsigned tern_ckpt_lease_attempt(const struct tern_ckpt_lease *lease);
+/* The lease still holds, and is renewed; else an error that names its new owner. */
+int tern_ckpt_lease_check(struct tern_ckpt_lease *lease, struct tern_err *err);
+/* Heartbeat: to be called every TERN_CKPT_HEARTBEAT_S by the owner. */
+int tern_ckpt_lease_renew(struct tern_ckpt_lease *lease, struct tern_err *err);
+/* Frees `lease` (NULL will do).  `released`: the owner is done and the next may start at once. */
+void tern_ckpt_lease_free(struct tern_ckpt_lease *lease, bool released);
+/* Frees the owner's `lease` (NULL will do) as if it had never been: the next one gets its number.
  * For an attempt that was refused before anything was recorded or written under that number. */
-void tern_ckpt_claim_withdraw(struct tern_ckpt_claim *claim);
+void tern_ckpt_lease_withdraw(struct tern_ckpt_lease *lease);
 
 /* ------------------------------------------------------------------ save */
 
@@ -173,7 +174,7 @@ struct tern_ckpt_saved {
  *
  * Each rank streams its owned slices to its shard, digests them on the way, makes them durable,
  * and checks the size of what it wrote; rank 0 collects the table, checks that the slices of every
- * array tile it exactly, writes the manifest, checks `claim`, renames, and makes the rename
+ * array tile it exactly, writes the manifest, checks `lease`, renames, and makes the rename
  * durable.  A failure on any rank fails all: nothing appears, the temporary folder is removed, and
  * every rank's `err` names the rank and the cause (no space: TERN_TEMPFAIL).  A step that is there
  * already is an error.  When ranks lose each other after the rename, all get an error although the
@@ -185,12 +186,12 @@ struct tern_ckpt_saved {
  *              layout, kernel set, BLAS core type, threads
  * files [n_files]  rank 0's count; copied
  * peers        NULL: one rank
- * claim        NULL: no fence (tools and tests); used by rank 0 alone, the others may give NULL
+ * lease        NULL: no fence (tools and tests); used by rank 0 alone, the others may give NULL
  * out          set on every rank; may be NULL
  */
 int tern_ckpt_save(const char *dir, uint64_t step, const struct tern_ckpt_array *arrays, size_t n,
                    json_t *meta, const struct tern_ckpt_file *files, size_t n_files,
-                   const struct tern_ckpt_peers *peers, struct tern_ckpt_claim *claim,
+                   const struct tern_ckpt_peers *peers, struct tern_ckpt_lease *lease,
                    struct tern_ckpt_saved *out, struct tern_err *err);
 
 /* ------------------------------------------------------------------ find */
@@ -310,6 +311,6 @@ int tern_ckpt_mark_bad(const char *path, char **to, struct tern_err *err);
  * people.  Deletion renames first, so that a half-deleted checkpoint has no checkpoint's name.
  * *removed may be NULL. */
 int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every, int64_t best,
-                    struct tern_ckpt_claim *claim, unsigned *removed, struct tern_err *err);
+                    struct tern_ckpt_lease *lease, unsigned *removed, struct tern_err *err);
 
 #endif

@@ -456,7 +456,7 @@ static int empty_trash(const char *dir, struct tern_err *err)
 }
 
 int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every, int64_t best,
-                    struct tern_ckpt_claim *claim, unsigned *removed, struct tern_err *err)
+                    struct tern_ckpt_lease *lease, unsigned *removed, struct tern_err *err)
 {
     struct name *names;
     size_t n;
@@ -465,14 +465,14 @@ int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every, int64_t
 
     if (keep < 2)
         keep = 2; /* the newest may turn out damaged when its bytes are read */
-    if (claim && tern_ckpt_claim_check(claim, err) < 0)
+    if (lease && tern_ckpt_lease_check(lease, err) < 0)
         return -1;
     if (names_read(dir, &names, &n, err) < 0)
         return -1;
     for (size_t i = n; i-- > 0 && rc == 0;) {
         const struct name *m = &names[i];
         bool old_temp =
-            m->state == TERN_CKPT_TEMP && claim && m->attempt < tern_ckpt_claim_attempt(claim);
+            m->state == TERN_CKPT_TEMP && lease && m->attempt < tern_ckpt_lease_attempt(lease);
         if (old_temp)
             rc = retire(dir, m->text, err);
         if (m->state != TERN_CKPT_GOOD)

@@ -34,7 +34,7 @@ struct save {
     const struct tern_ckpt_array *arrays;
     size_t n;
     const struct tern_ckpt_peers *peers;
-    struct tern_ckpt_claim *claim;
+    struct tern_ckpt_lease *lease;
     int rank, size;
     /* This rank's shard. */
     const struct tern_ckpt_array **own; /* [n_own] */
@@ -160,7 +160,7 @@ static int prepare(struct save *s, struct tern_err *err)
     if (!tern_fs_exists(s->dir) &&
         (tern_fs_mkdirs(s->dir, 0777, err) < 0 || tern_fs_sync_parent(s->dir, err) < 0))
         return -1;
-    if (s->claim && tern_ckpt_claim_check(s->claim, err) < 0)
+    if (s->lease && tern_ckpt_lease_check(s->lease, err) < 0)
         return -1;
     if (TERN_AGAIN(lstat(s->final, &st)) == 0)
         return tern_err_set(err, TERN_FAILED, "%s: is there already; a step is published once",
@@ -464,7 +464,7 @@ static int publish(struct save *s, const char *tables, size_t pitch, json_t *met
     json_decref(body);
     if (rc < 0)
         return -1;
-    if (s->claim && tern_ckpt_claim_check(s->claim, err) < 0)
+    if (s->lease && tern_ckpt_lease_check(s->lease, err) < 0)
         return -1;
     if (tern_ckpt_rename_new(s->temp, s->final, err) < 0)
         return -1;
@@ -513,7 +513,7 @@ static int save_run(struct save *s, json_t *meta, const struct tern_ckpt_file *f
 
     int rc = plan(s, err);
     mine.bytes = s->bytes;
-    mine.attempt = s->claim ? tern_ckpt_claim_attempt(s->claim) : 0;
+    mine.attempt = s->lease ? tern_ckpt_lease_attempt(s->lease) : 0;
     if (agree(s, rc, &mine, err) < 0 || same_step(s, err) < 0)
         return -1;
     for (int r = 0; r < s->size; r++)
@@ -551,7 +551,7 @@ static int save_run(struct save *s, json_t *meta, const struct tern_ckpt_file *f
 
 int tern_ckpt_save(const char *dir, uint64_t step, const struct tern_ckpt_array *arrays, size_t n,
                    json_t *meta, const struct tern_ckpt_file *files, size_t n_files,
-                   const struct tern_ckpt_peers *peers, struct tern_ckpt_claim *claim,
+                   const struct tern_ckpt_peers *peers, struct tern_ckpt_lease *lease,
                    struct tern_ckpt_saved *out, struct tern_err *err)
 {
     struct tern_err own = {0};
@@ -567,7 +567,7 @@ int tern_ckpt_save(const char *dir, uint64_t step, const struct tern_ckpt_array 
 
     if (!err)
         err = &own; /* its text travels to the other ranks */
-    s.claim = s.rank == 0 ? claim : NULL;
+    s.lease = s.rank == 0 ? lease : NULL;
     s.final = tern_strf("%s/step-%08llu", dir, (unsigned long long)step);
     s.reports = tern_alloc((size_t)s.size, sizeof *s.reports, "reports of ranks", err);
     if (s.reports)

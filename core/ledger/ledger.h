@@ -211,7 +211,7 @@ int tern_ledger_spool_sync(struct tern_ledger_spool *s, struct tern_err *err);
 
 /* Say that the attempt is still at work, without a record (the file's time of change): for its
  * owner, many times in TERN_LEDGER_SILENT_S. */
-void tern_ledger_spool_beat(struct tern_ledger_spool *s);
+void tern_ledger_spool_heartbeat(struct tern_ledger_spool *s);
 
 /* Records lost so far, those that wait not among them. */
 uint64_t tern_ledger_spool_dropped(const struct tern_ledger_spool *s);

@@ -358,7 +358,7 @@ int tern_ledger_spool_sync(struct tern_ledger_spool *s, struct tern_err *err)
     return 0;
 }
 
-void tern_ledger_spool_beat(struct tern_ledger_spool *s)
+void tern_ledger_spool_heartbeat(struct tern_ledger_spool *s)
 {
     struct tern_err err;
 

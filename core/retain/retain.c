@@ -197,7 +197,7 @@ static bool is_pending(const sigset_t *signals)
 }
 
 void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
-                        struct tern_ckpt_claim *claim, const sigset_t *ends)
+                        struct tern_ckpt_lease *lease, const sigset_t *ends)
 {
     const int64_t began = tern_clock_boot_ns(),
                   deadline = began + (int64_t)(seconds * (double)second);
@@ -222,9 +222,9 @@ void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
             why = "the time for it is over";
         else if (is_pending(ends))
             why = "a signal came";
-        if (claim && !why && now >= beat_at) {
-            beat_at = now + TERN_CKPT_BEAT_S * second;
-            if (tern_ckpt_claim_check(claim, &err) < 0 && err.code != TERN_TEMPFAIL)
+        if (lease && !why && now >= beat_at) {
+            beat_at = now + TERN_CKPT_HEARTBEAT_S * second;
+            if (tern_ckpt_lease_check(lease, &err) < 0 && err.code != TERN_TEMPFAIL)
                 why = err.text;
         }
         if (!why && now >= tell_at) {

@@ -53,10 +53,10 @@ bool tern_retain_reaped(struct tern_retain *k, pid_t pid, int status);
 /* Let it take a last look and wait for it, `seconds` at most or until one of the signals `ends`
  * (blocked; NULL: none) is pending, which it stays; then it is ended.  A wait that lasts is told,
  * with what it is for and how to end it; what is left then, with who does it: for a run that is
- * `done` no attempt comes.  `claim` (NULL will do) is kept alive meanwhile, and the wait ends when
+ * `done` no attempt comes.  `lease` (NULL will do) is kept alive meanwhile, and the wait ends when
  * it is lost: the run is another's, whose keeper works in the same folders. */
 void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
-                        struct tern_ckpt_claim *claim, const sigset_t *ends);
+                        struct tern_ckpt_lease *lease, const sigset_t *ends);
 
 /* One look, in this process: what the keeper does again and again. */
 int tern_retain_once(const struct tern_retain_options *o, struct tern_err *err);

@@ -133,7 +133,7 @@ static int identify_by_job(struct tern_run_attempt *a, struct tern_err *err)
     return 0;
 }
 
-static int claim(struct tern_run_attempt *a, struct tern_err *err)
+static int take_lease(struct tern_run_attempt *a, struct tern_err *err)
 {
     const struct tern_recipe *r = a->o->recipe;
     char owner[400];
@@ -147,21 +147,21 @@ static int claim(struct tern_run_attempt *a, struct tern_err *err)
         snprintf(owner, sizeof owner, "%s job %u", a->place.host, a->place.job);
     else
         snprintf(owner, sizeof owner, "%s pid %d", a->place.host, (int)getpid());
-    if (tern_ckpt_claim(r->checkpoint.dir, 0, owner, &a->claim, err) < 0)
+    if (tern_ckpt_lease_acquire(r->checkpoint.dir, 0, owner, &a->lease, err) < 0)
         return -1;
     /* The ledger may have seen more of this run than a checkpoint folder that was moved, or less.
      */
-    if (last == 0 && tern_ckpt_claim_attempt(a->claim) > 1)
+    if (last == 0 && tern_ckpt_lease_attempt(a->lease) > 1)
         tern_warn("%s: knows nothing of run %s, of which there were attempts before this one: is "
                   "ledger.dir another one than then? Its history begins anew here.",
                   r->ledger.dir, a->id);
-    if (tern_ckpt_claim_attempt(a->claim) <= last) {
-        tern_ckpt_claim_free(a->claim, true);
-        a->claim = NULL;
-        if (tern_ckpt_claim(r->checkpoint.dir, last + 1, owner, &a->claim, err) < 0)
+    if (tern_ckpt_lease_attempt(a->lease) <= last) {
+        tern_ckpt_lease_free(a->lease, true);
+        a->lease = NULL;
+        if (tern_ckpt_lease_acquire(r->checkpoint.dir, last + 1, owner, &a->lease, err) < 0)
             return -1;
     }
-    a->number = tern_ckpt_claim_attempt(a->claim);
+    a->number = tern_ckpt_lease_attempt(a->lease);
     return 0;
 }
 
@@ -184,9 +184,9 @@ static int identify(struct tern_run_attempt *a, struct tern_err *err)
 
     if (!a->o->recipe->checkpoint.dir)
         return identify_by_job(a, err);
-    if (claim(a, err) < 0)
+    if (take_lease(a, err) < 0)
         return -1;
-    a->heartbeat = tern_run_heartbeat_start(a->claim);
+    a->heartbeat = tern_run_heartbeat_start(a->lease);
     a->resumed_step = -1; /* somebody else's trainer knows itself */
     if (!tern_run_attempt_is_trainer(a))
         return 0;
@@ -371,7 +371,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
     struct tern_run_watch w = {
         .ranks = &ranks,
         .spool = a->spool,
-        .claim = a->claim,
+        .lease = a->lease,
         .checkpoint_dir = a->o->recipe->checkpoint.dir,
         .ledger_dir = a->o->recipe->ledger.dir,
         .run_id = a->id,
@@ -383,7 +383,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
     };
 
     char **as_given = a->command, **filled = NULL;
-    if (a->claim && tern_ckpt_claim_check(a->claim, err) < 0 && err->code != TERN_TEMPFAIL)
+    if (a->lease && tern_ckpt_lease_check(a->lease, err) < 0 && err->code != TERN_TEMPFAIL)
         return -1;
     if (tern_run_command_fill(a, &filled, err) < 0 || start_retention(a, &retention, err) < 0) {
         tern_recipe_words_free(filled);
@@ -442,7 +442,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
     const bool done = result->status == TERN_OK;
     tern_run_watch_stop_signals(&ends);
     tern_retain_finish(&retention, done ? keep_seconds(a->place.nodes) : KEEP_ENDED_S, done,
-                       a->claim, &ends);
+                       a->lease, &ends);
     return 0;
 }
 
@@ -463,10 +463,10 @@ static void let_go(struct tern_run_attempt *a)
 {
     tern_run_heartbeat_stop(&a->heartbeat);
     if (a->spool)
-        tern_ckpt_claim_free(a->claim, true);
+        tern_ckpt_lease_free(a->lease, true);
     else /* refused before it had a row: the ledger's attempts are numbered without holes */
-        tern_ckpt_claim_withdraw(a->claim);
-    a->claim = NULL;
+        tern_ckpt_lease_withdraw(a->lease);
+    a->lease = NULL;
     tern_ledger_spool_close(a->spool, NULL);
     a->spool = NULL;
     free(a->resumed);

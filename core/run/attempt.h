@@ -1,11 +1,11 @@
-/* One attempt: one launch of the ranks, from the claim on the run's checkpoints to its last row in
+/* One attempt: one launch of the ranks, from the lease on the run's checkpoints to its last row in
  * the ledger.
  *
- *     tern_run_attempt_begin(&a, err)       id, number, claim, rows: it exists from here on
+ *     tern_run_attempt_begin(&a, err)       id, number, lease, rows: it exists from here on
  *     tern_run_preflight(&a, ...)                the nodes are looked at (preflight.h)
  *     tern_run_attempt_launch(&a, ...)      the ranks, until the last of them is gone
  *     tern_run_attempt_end_row(&a, ...)     how it ended, into the ledger
- *     tern_run_attempt_end(&a)              lets go of everything: claim, spool
+ *     tern_run_attempt_end(&a)              lets go of everything: lease, spool
  */
 #ifndef TERN_RUN_ATTEMPT_H
 #define TERN_RUN_ATTEMPT_H
@@ -26,7 +26,7 @@ struct tern_run_attempt {
     const char *kind;        /* the ledger's: train, precompile, trial, smoke */
     char id[TERN_ULID_SIZE]; /* of an earlier attempt, or ""; checkpoint.dir knows better */
     unsigned number;
-    struct tern_ckpt_claim *claim; /* NULL: a workload without checkpoint.dir */
+    struct tern_ckpt_lease *lease; /* NULL: a workload without checkpoint.dir */
     pid_t heartbeat;               /* heartbeat.h; 0: none runs */
     struct tern_ledger_spool *spool;
     char *spool_dir;

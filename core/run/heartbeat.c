@@ -11,26 +11,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* It lasts for seconds mostly: looking often costs nothing, and a lost claim is noticed at once. */
+/* It lasts for seconds mostly: looking often costs nothing, and a lost lease is noticed at once. */
 static const int64_t pause_ns = 1000000000;
 
-static void renew(struct tern_ckpt_claim *claim)
+static void renew(struct tern_ckpt_lease *lease)
 {
     struct tern_err err = {0};
 
-    while (tern_ckpt_claim_check(claim, &err) == 0 || err.code == TERN_TEMPFAIL)
+    while (tern_ckpt_lease_check(lease, &err) == 0 || err.code == TERN_TEMPFAIL)
         tern_clock_sleep_ns(pause_ns);
     _exit(0);
 }
 
-pid_t tern_run_heartbeat_start(struct tern_ckpt_claim *claim)
+pid_t tern_run_heartbeat_start(struct tern_ckpt_lease *lease)
 {
-    pid_t parent = getpid(), pid = claim ? tern_again_fork() : 0;
+    pid_t parent = getpid(), pid = lease ? tern_again_fork() : 0;
 
-    if (!claim)
+    if (!lease)
         return 0;
     if (pid < 0) {
-        tern_warn("the claim on the checkpoints is not renewed before the ranks start: %s",
+        tern_warn("the lease on the checkpoints is not renewed before the ranks start: %s",
                   strerror(errno));
         return 0;
     }
@@ -40,7 +40,7 @@ pid_t tern_run_heartbeat_start(struct tern_ckpt_claim *claim)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    renew(claim);
+    renew(lease);
     return 0;
 }
 

@@ -1,10 +1,10 @@
 /* The supervisor: takes a recipe through its attempts and accounts for them in the ledger.
  *
- * It runs in the batch script (or by hand on one machine), claims the run's checkpoints, writes the
- * run and its attempt to the ledger, launches the ranks, passes signals on to them, folds the
- * ledger while they work, and says at the end what became of it.  The ranks are tern's own trainer
- * or whatever `workload.command` names; under Slurm they are one srun step, else processes of this
- * machine.
+ * It runs in the batch script (or by hand on one machine), takes the lease on the run's
+ * checkpoints, writes the run and its attempt to the ledger, launches the ranks, passes signals on
+ * to them, folds the ledger while they work, and says at the end what became of it.  The ranks are
+ * tern's own trainer or whatever `workload.command` names; under Slurm they are one srun step, else
+ * processes of this machine.
  *
  * An attempt that ended for a reason outside the run (75) is followed by another one: on nodes of
  * the job that are still good, if there are enough of them, else by the job itself after it was

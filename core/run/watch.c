@@ -226,9 +226,9 @@ static void send_heartbeat(struct tern_run_watch *w, int64_t *next)
 
     if (now < *next || w->fenced.code)
         return;
-    *next = now + TERN_CKPT_BEAT_S * second;
-    tern_ledger_spool_beat(w->spool);
-    if (!w->claim || tern_ckpt_claim_check(w->claim, &err) == 0)
+    *next = now + TERN_CKPT_HEARTBEAT_S * second;
+    tern_ledger_spool_heartbeat(w->spool);
+    if (!w->lease || tern_ckpt_lease_check(w->lease, &err) == 0)
         return;
     tern_warn("%s", err.text);
     if (err.code == TERN_TEMPFAIL)
@@ -268,7 +268,7 @@ static void wait_a_little(struct tern_run_watch *w, int signals)
 void tern_run_watch(struct tern_run_watch *w)
 {
     struct folder folder = {.next = tern_clock_boot_ns() + second};
-    int64_t next_heartbeat = tern_clock_boot_ns() + TERN_CKPT_BEAT_S * second;
+    int64_t next_heartbeat = tern_clock_boot_ns() + TERN_CKPT_HEARTBEAT_S * second;
     int64_t kill_at = 0;
     int signals = TERN_AGAIN(signalfd(-1, &w->signals, SFD_CLOEXEC | SFD_NONBLOCK));
 

@@ -17,7 +17,7 @@ struct tern_run_watch {
     struct tern_run_ranks *ranks;
     struct tern_ledger_spool *spool;
     struct tern_rendezvous *rendezvous; /* NULL: PMIx, or a workload */
-    struct tern_ckpt_claim *claim;      /* NULL: a workload without checkpoint.dir */
+    struct tern_ckpt_lease *lease;      /* NULL: a workload without checkpoint.dir */
     const char *checkpoint_dir;         /* NULL likewise */
     const char *ledger_dir;
     const char *run_id;
@@ -30,7 +30,7 @@ struct tern_run_watch {
     int first;              /* the first child that did not end well; -1: all did */
     int asked;              /* the last signal passed on; 0 for none */
     int64_t asked_ns;       /* and when, on the boot clock */
-    struct tern_err fenced; /* why the claim was lost; code 0 while it holds */
+    struct tern_err fenced; /* why the lease was lost; code 0 while it holds */
 };
 
 /* What a signal means `since_ns` after signal `asked` (0: none) was passed on.  The first Ctrl-C

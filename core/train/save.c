@@ -281,7 +281,7 @@ void tern_train_save_evaluated(const struct train *t)
         return;
     json_t *after = json_pack("{s:b, s:o}", "evaluated", 1, "stop",
                               tern_train_stop_save(&t->progress.stop_rule));
-    if (tern_ckpt_claim_check(t->checkpoint.lease, &err) < 0 ||
+    if (tern_ckpt_lease_check(t->checkpoint.lease, &err) < 0 ||
         tern_ckpt_after_write(t->recipe->checkpoint.dir, t->checkpoint.digest, after, &err) < 0)
         tern_warn("the next attempt of this run evaluates this step once more: %s", err.text);
     json_decref(after);

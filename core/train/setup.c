@@ -31,7 +31,7 @@ static int whole_or_set_aside(struct train *t, const char *path, struct tern_err
         *err = why; /* storage that fails now is no damage */
         return -1;
     }
-    if (tern_ckpt_claim_check(t->checkpoint.lease, err) < 0 ||
+    if (tern_ckpt_lease_check(t->checkpoint.lease, err) < 0 ||
         tern_ckpt_mark_bad(path, &to, err) < 0)
         return -1;
     tern_warn("%s; it is now %s", why.text, to);
@@ -190,7 +190,7 @@ static int open_records(struct train *t, struct tern_err *err)
         t->spool = tern_ledger_spool_open_dir(spool, "rank0", &lost);
         if (!t->spool)
             tern_warn("nothing will be recorded: %s", lost.text);
-        return tern_ckpt_claim_attach(dir, attempt, &t->checkpoint.lease, err);
+        return tern_ckpt_lease_attach(dir, attempt, &t->checkpoint.lease, err);
     }
     tern_info("no supervisor (tern run): nothing is recorded in the ledger");
     if (tern_inputs_check_vocabulary(t->recipe, err) < 0)
@@ -200,7 +200,7 @@ static int open_records(struct train *t, struct tern_err *err)
     snprintf(owner, sizeof owner, "tern train on %s", host);
     if (tern_ckpt_run_identity(dir, t->run_id, err) < 0)
         return -1;
-    return tern_ckpt_claim(dir, 0, owner, &t->checkpoint.lease, err);
+    return tern_ckpt_lease_acquire(dir, 0, owner, &t->checkpoint.lease, err);
 }
 
 static int set_up(struct train *t, struct tern_err *err)
@@ -235,7 +235,7 @@ int tern_train_setup(struct train *t, struct tern_err *err)
     int rc = set_up(t, err);
 
     if (rc < 0 && !t->options->spool_dir) { /* nothing was done under its number */
-        tern_ckpt_claim_withdraw(t->checkpoint.lease);
+        tern_ckpt_lease_withdraw(t->checkpoint.lease);
         t->checkpoint.lease = NULL;
     }
     return rc;
@@ -248,7 +248,7 @@ void tern_train_teardown(struct train *t)
 
     if (tern_ledger_spool_close(t->spool, &err) < 0)
         tern_warn("%s", err.text);
-    tern_ckpt_claim_free(t->checkpoint.lease, t->options->spool_dir == NULL);
+    tern_ckpt_lease_free(t->checkpoint.lease, t->options->spool_dir == NULL);
     for (size_t i = 0; t->sets.held_out && i < t->recipe->data.held_out.n; i++)
         tern_data_set_free(t->sets.held_out[i]);
     free(t->sets.held_out);

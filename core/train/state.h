@@ -86,7 +86,7 @@ struct train_meter {
 
 /* Rank 0's hold on the checkpoint folder, and what the next checkpoint is made of. */
 struct train_checkpoint {
-    struct tern_ckpt_claim *lease; /* of rank 0, else NULL */
+    struct tern_ckpt_lease *lease; /* of rank 0, else NULL */
     int64_t heartbeat_ns;          /* the lease's last one (boot clock) */
     char *resumed_from;            /* the checkpoint that this attempt began from, or NULL */
     char *files_dir;               /* config.json and the tokenizer are copied from here */

@@ -159,10 +159,10 @@ static void renew_lease(struct train *t)
     struct tern_err err;
 
     if (!t->checkpoint.lease || t->options->spool_dir ||
-        now - t->checkpoint.heartbeat_ns < (int64_t)TERN_CKPT_BEAT_S * 1000000000)
+        now - t->checkpoint.heartbeat_ns < (int64_t)TERN_CKPT_HEARTBEAT_S * 1000000000)
         return;
     t->checkpoint.heartbeat_ns = now;
-    if (tern_ckpt_claim_beat(t->checkpoint.lease, &err) < 0)
+    if (tern_ckpt_lease_renew(t->checkpoint.lease, &err) < 0)
         tern_warn("%s", err.text);
 }
 

@@ -3,7 +3,7 @@
  *
  *     ckpt-tool model DIR                 a small random Hugging Face folder
  *     ckpt-tool save DIR STEP RANKS SRC   save SRC's tensors as RANKS processes, split by rows
- *     ckpt-tool loop DIR RANKS SRC        claim, resume, save step after step; "saved N" to stdout
+ *     ckpt-tool loop DIR RANKS SRC        lease, resume, save step after step; "saved N" to stdout
  *     ckpt-tool same A B                  do both hold the same tensors?  (either kind of folder)
  */
 #include "core/base/clock.h"
@@ -153,15 +153,15 @@ struct task {
     bool loop;
 };
 
-/* Rank 0 claims and finds the newest; the others hear of it. */
+/* Rank 0 leases and finds the newest; the others hear of it. */
 static int loop_begin(const struct task *t, const struct tern_ckpt_peers *p,
-                      struct tern_ckpt_claim **claim, uint64_t *step, struct tern_err *err)
+                      struct tern_ckpt_lease **lease, uint64_t *step, struct tern_err *err)
 {
     uint64_t mine = 0, all[RANKS_MAX];
     char *path = NULL;
 
     if (p->rank == 0) {
-        if (tern_ckpt_claim(t->dir, 0, "ckpt-tool", claim, err) < 0 ||
+        if (tern_ckpt_lease_acquire(t->dir, 0, "ckpt-tool", lease, err) < 0 ||
             tern_ckpt_latest(t->dir, &path, &mine, err) < 0)
             return -1;
         if (path && tern_ckpt_verify(path, true, err) < 0)
@@ -177,7 +177,7 @@ static int loop_begin(const struct task *t, const struct tern_ckpt_peers *p,
 static int rank_run(const struct task *t, struct rank *r, struct tern_err *err)
 {
     struct tern_ckpt_peers p = {r->rank, r->size, r, barrier, all_gather};
-    struct tern_ckpt_claim *claim = NULL;
+    struct tern_ckpt_lease *lease = NULL;
     struct source s;
     uint64_t step = t->step;
     int rc = 0;
@@ -188,18 +188,18 @@ static int rank_run(const struct task *t, struct rank *r, struct tern_err *err)
         rc = tern_ckpt_save(t->dir, step, s.arrays, s.n, s.meta, s.files, s.n_files,
                             r->size > 1 ? &p : NULL, NULL, NULL, err);
     else
-        rc = loop_begin(t, &p, &claim, &step, err);
+        rc = loop_begin(t, &p, &lease, &step, err);
     while (t->loop && rc == 0) {
         step++;
-        rc = tern_ckpt_save(t->dir, step, s.arrays, s.n, s.meta, s.files, s.n_files, &p, claim,
+        rc = tern_ckpt_save(t->dir, step, s.arrays, s.n, s.meta, s.files, s.n_files, &p, lease,
                             NULL, err);
         if (rc == 0 && r->rank == 0) {
             printf("saved %" PRIu64 "\n", step);
             fflush(stdout);
-            rc = tern_ckpt_prune(t->dir, 3, 10, -1, claim, NULL, err);
+            rc = tern_ckpt_prune(t->dir, 3, 10, -1, lease, NULL, err);
         }
     }
-    tern_ckpt_claim_free(claim, true);
+    tern_ckpt_lease_free(lease, true);
     source_free(&s);
     return rc;
 }

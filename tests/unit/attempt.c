@@ -15,14 +15,14 @@
 
 static const char text[] = "version: 1\nname: a\nledger: {dir: ledger}\ncheckpoint: {dir: ck}\n"
                            "workload: {command: [\"true\"]}\n";
-static const char claim[] = "ck/claim-000001";
+static const char lease[] = "ck/lease-000001";
 
-/* As old as a claim that its owner has not renewed for an hour. */
+/* As old as a lease that its owner has not renewed for an hour. */
 static void make_old(void)
 {
     const struct timespec old[2] = {{.tv_sec = time(NULL) - 3600}, {.tv_sec = time(NULL) - 3600}};
 
-    if (utimensat(AT_FDCWD, claim, old, 0) < 0)
+    if (utimensat(AT_FDCWD, lease, old, 0) < 0)
         abort();
 }
 
@@ -32,7 +32,7 @@ static bool renewed(void)
     struct stat st;
 
     for (int i = 0; i < 3000; i++, tern_clock_sleep_ns(10000000))
-        if (stat(claim, &st) == 0 && st.st_mtime > time(NULL) - 60)
+        if (stat(lease, &st) == 0 && st.st_mtime > time(NULL) - 60)
             return true;
     return false;
 }
@@ -43,17 +43,17 @@ static void begun(struct tern_run_attempt *a)
     struct tern_err err = {0};
 
     make_old();
-    ok(renewed(), "the claim is kept alive while the nodes are looked at");
+    ok(renewed(), "the lease is kept alive while the nodes are looked at");
     make_old();
     ok(renewed(), "again and again");
 
     /* Another attempt takes it, as after a pause of this machine. */
     make_old();
-    if (link(claim, "ck/claim-000002") < 0)
+    if (link(lease, "ck/lease-000002") < 0)
         abort();
     ok(tern_run_attempt_launch(a, &result, &err) < 0 && err.code == TERN_FAILED,
        "one that was lost meanwhile starts no ranks");
-    has(err.text, "has lost it", "and says why");
+    has(err.text, "has lost the lease", "and says why");
     tern_run_attempt_end(a);
     ok(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "nobody is left who renews it");
 }

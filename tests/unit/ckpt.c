@@ -561,80 +561,87 @@ static void test_retire(void)
 
 /* ------------------------------------------------------------------ fence */
 
-static void test_claims(void)
+static void test_leases(void)
 {
-    char *dir = in_work("claims"), one[27] = "01J00000000000000000000001",
+    char *dir = in_work("leases"), one[27] = "01J00000000000000000000001",
          two[27] = "01J00000000000000000000002", got[27] = "";
-    struct tern_ckpt_claim *a = NULL, *b = NULL, *c = NULL;
+    struct tern_ckpt_lease *a = NULL, *b = NULL, *c = NULL;
     struct tern_err err = {0};
     char *one_path = tern_fs_join(dir, "step-00000001");
 
-    ok(tern_ckpt_run_read(dir, got, &err) == 1, "no folder, no run");
-    ok(tern_ckpt_run_identity(dir, one, &err) == 0, "a run takes the folder");
+    ok(tern_ckpt_run_read(dir, got, &err) == 1, "a folder that is not there belongs to no run");
+    ok(tern_ckpt_run_identity(dir, one, &err) == 0, "a run puts its ULID into a new folder");
     ok(tern_ckpt_run_identity(dir, two, &err) == 0 && strcmp(one, two) == 0,
-       "who comes later gets its ULID");
-    ok(tern_ckpt_claim(dir, 0, "test", &a, &err) == 0 && tern_ckpt_claim_attempt(a) == 1,
-       "attempt 1 claims");
-    ok(tern_ckpt_claim_attach(dir, 1, &b, &err) == 0 && tern_ckpt_claim_check(b, &err) == 0,
-       "another process publishes under it");
+       "a later process gets the ULID that is there");
+    ok(tern_ckpt_lease_acquire(dir, 0, "test", &a, &err) == 0 && tern_ckpt_lease_attempt(a) == 1,
+       "attempt 1 takes the lease");
+    ok(tern_ckpt_lease_attach(dir, 1, &b, &err) == 0 && tern_ckpt_lease_check(b, &err) == 0,
+       "another process attaches to the lease of attempt 1");
     pid_t pid = fork();
     if (pid == 0) {
-        struct tern_ckpt_claim *child;
+        struct tern_ckpt_lease *child;
         struct tern_err e = {0};
-        int rc = tern_ckpt_claim(dir, 2, "child", &child, &e);
+        int rc = tern_ckpt_lease_acquire(dir, 2, "child", &child, &e);
         _exit(rc < 0 && e.code == TERN_FAILED && strstr(e.text, "which is running") ? 0 : 1);
     }
     int status;
     waitpid(pid, &status, 0);
-    ok(status == 0, "a second live owner is refused");
-    ok(tern_ckpt_claim(dir, 1, "test", &c, &err) < 0, "an attempt is claimed once");
-    ok(tern_ckpt_claim(dir, 3, "test", &c, &err) == 0, "the owner itself goes on as attempt 3");
-    ok(tern_ckpt_claim_check(a, &err) < 0, "attempt 1 has lost the folder");
-    has(err.text, "has lost it to attempt 3", "and is told to whom");
-    ok(tern_ckpt_prune(dir, 2, 0, -1, b, NULL, &err) < 0, "and prunes nothing");
+    ok(status == 0, "a second live owner is refused the lease");
+    ok(tern_ckpt_lease_acquire(dir, 1, "test", &c, &err) < 0, "an attempt takes the lease once");
+    ok(tern_ckpt_lease_acquire(dir, 3, "test", &c, &err) == 0,
+       "the owner of the lease may take it again, as attempt 3");
+    ok(tern_ckpt_lease_check(a, &err) < 0, "attempt 1 has lost the lease then");
+    has(err.text, "has lost the lease to attempt 3", "a lost lease names its new owner");
+    ok(tern_ckpt_prune(dir, 2, 0, -1, b, NULL, &err) < 0,
+       "an attempt without the lease prunes nothing");
     struct tern_ckpt_array x = {"x", TERN_CKPT_F64, 0, {0}, {0}, {0}, &(double){1}, true};
     json_t *meta = json_object();
     ok(tern_ckpt_save(dir, 1, &x, 1, meta, NULL, 0, NULL, b, NULL, &err) < 0 &&
            !tern_fs_exists(one_path),
-       "nor does it publish");
-    ok(tern_ckpt_save(dir, 1, &x, 1, meta, NULL, 0, NULL, c, NULL, &err) == 0, "attempt 3 does");
+       "an attempt without the lease publishes nothing");
+    ok(tern_ckpt_save(dir, 1, &x, 1, meta, NULL, 0, NULL, c, NULL, &err) == 0,
+       "the attempt with the lease publishes");
     json_decref(meta);
     free(one_path);
-    tern_ckpt_claim_free(a, true);
-    tern_ckpt_claim_free(b, false);
+    tern_ckpt_lease_free(a, true);
+    tern_ckpt_lease_free(b, false);
 
     /* An owner elsewhere: only its heartbeat speaks. */
-    char *file = in_work("claims/claim-000003");
+    char *file = in_work("leases/lease-000003");
     const char *far =
         "{\"owner\":\"job 9\",\"host\":\"far\",\"boot\":\"x\",\"pid_namespace\":\"y\","
         "\"pid\":7,\"start\":8,\"cluster\":\"c\",\"job\":\"9\",\"restart\":0}";
     spill(file, far, strlen(far));
-    tern_ckpt_claim_free(c, false);
-    ok(tern_ckpt_claim(dir, 0, "test", &c, &err) < 0 && err.code == TERN_TEMPFAIL,
-       "an owner elsewhere with a young heartbeat is not superseded");
+    tern_ckpt_lease_free(c, false);
+    ok(tern_ckpt_lease_acquire(dir, 0, "test", &c, &err) < 0 && err.code == TERN_TEMPFAIL,
+       "a lease with a young heartbeat on another node is not taken over");
     setenv("SLURM_JOB_ID", "9", 1);
     setenv("SLURM_CLUSTER_NAME", "c", 1);
     setenv("SLURM_RESTART_COUNT", "1", 1);
-    ok(tern_ckpt_claim(dir, 0, "test", &c, &err) == 0, "but by the requeued job itself");
+    ok(tern_ckpt_lease_acquire(dir, 0, "test", &c, &err) == 0,
+       "a requeued job takes the lease of its earlier start");
     unsetenv("SLURM_JOB_ID");
-    tern_ckpt_claim_free(c, true);
+    tern_ckpt_lease_free(c, true);
     free(file);
-    file = in_work("claims/claim-000005");
+    file = in_work("leases/claim-000005");
     spill(file, far, strlen(far));
     struct timespec old[2] = {{time(NULL) - 100, 0}, {time(NULL) - 100, 0}};
+    ok(tern_ckpt_lease_acquire(dir, 0, "test", &c, &err) < 0 && err.code == TERN_TEMPFAIL,
+       "a lease of tern 0.3, in its file claim-N, counts as well");
     utimensat(AT_FDCWD, file, old, 0);
-    ok(tern_ckpt_claim(dir, 0, "test", &c, &err) == 0 && tern_ckpt_claim_attempt(c) == 6,
-       "and by anyone when its heartbeat is old");
-    tern_ckpt_claim_free(c, true);
-    ok(tern_ckpt_claim(dir, 0, "test", &c, &err) == 0 && tern_ckpt_claim_attempt(c) == 7,
-       "a released claim is free at once, its number is spent");
-    tern_ckpt_claim_withdraw(c);
-    ok(tern_ckpt_claim(dir, 0, "test", &c, &err) == 0 && tern_ckpt_claim_attempt(c) == 7,
-       "that of a withdrawn one is the next one's");
-    ok(tern_ckpt_claim_attach(dir, 7, &b, &err) == 0, "another rank has a part in it");
-    tern_ckpt_claim_withdraw(b);
-    ok(tern_ckpt_claim_check(c, &err) == 0, "which only its owner can withdraw");
-    tern_ckpt_claim_free(c, true);
+    ok(tern_ckpt_lease_acquire(dir, 0, "test", &c, &err) == 0 && tern_ckpt_lease_attempt(c) == 6,
+       "a lease whose heartbeat is old is taken over");
+    tern_ckpt_lease_free(c, true);
+    ok(tern_ckpt_lease_acquire(dir, 0, "test", &c, &err) == 0 && tern_ckpt_lease_attempt(c) == 7,
+       "a released lease is free at once, and its number is spent");
+    tern_ckpt_lease_withdraw(c);
+    ok(tern_ckpt_lease_acquire(dir, 0, "test", &c, &err) == 0 && tern_ckpt_lease_attempt(c) == 7,
+       "the number of a withdrawn lease is free again");
+    ok(tern_ckpt_lease_attach(dir, 7, &b, &err) == 0,
+       "a rank attaches to the lease of its supervisor");
+    tern_ckpt_lease_withdraw(b);
+    ok(tern_ckpt_lease_check(c, &err) == 0, "a rank cannot withdraw the lease of its supervisor");
+    tern_ckpt_lease_free(c, true);
     free(file);
     free(dir);
 }
@@ -653,11 +660,11 @@ static void test_race(void)
             abort();
         for (int i = 0; i < RACERS; i++) {
             if (fork() == 0) {
-                struct tern_ckpt_claim *claim;
+                struct tern_ckpt_lease *lease;
                 close(go[1]);
                 close(stay[1]);
                 int rc = (int)read(go[0], &c, 1); /* returns when all are there */
-                rc = tern_ckpt_claim(dir, 0, "racer", &claim, NULL);
+                rc = tern_ckpt_lease_acquire(dir, 0, "racer", &lease, NULL);
                 if (write(tried[1], &c, 1) != 1 || read(stay[0], &c, 1) != 0)
                     abort(); /* alive until all have tried */
                 _exit(rc == 0);
@@ -675,7 +682,8 @@ static void test_race(void)
         while (wait(&status) > 0)
             winners += WIFEXITED(status) && WEXITSTATUS(status) == 1;
     }
-    ok(winners == 10, "of eight that claim at once, one wins (%d of 10 rounds)", winners);
+    ok(winners == 10,
+       "of eight processes that take the lease at once, one gets it (%d of 10 rounds)", winners);
     free(dir);
 }
 
@@ -691,7 +699,7 @@ int main(void)
     test_flips();
     test_links();
     test_retire();
-    test_claims();
+    test_leases();
     test_race();
     tern_fs_remove_tree(work, NULL);
     return tap_done();

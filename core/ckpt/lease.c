@@ -1,5 +1,6 @@
-/* Whose checkpoint folder it is: the run's ULID, and the attempt that may publish. */
+/* Whose checkpoint folder it is: the run's ULID, and the lease of the attempt that may publish. */
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/rand.h"
@@ -17,27 +18,31 @@
 #include <unistd.h>
 
 enum {
-    CLAIM_BYTES = 64 << 10,   /* of a claim's file: some hundred are used */
+    LEASE_BYTES = 64 << 10,   /* of a lease's file: some hundred are used */
     ATTEMPTS_MAX = 100000000, /* what eight digits hold */
     TEXT = 128,               /* of a host's name, a boot id, a namespace */
 };
 #define RELEASED ".released"
+/* What a lease's file is called before its number: by this tern, and by 0.3 (until 0.5). */
+static const char *const prefixes[] = {"lease-", "claim-"};
+enum { PREFIXES = sizeof prefixes / sizeof *prefixes };
 #define START_UNKNOWN UINT64_MAX
 
-struct tern_ckpt_claim {
+struct tern_ckpt_lease {
     char *dir, *path;
     unsigned attempt;
     bool owner;
-    ino_t inode; /* of the claim's file: another one under its name is not ours */
+    ino_t inode; /* of the lease's file: another one under its name is not ours */
 };
 
-/* Who somebody is, told so that another process, maybe elsewhere, can find out whether he lives. */
-struct who {
+/* A process, described so that another one, maybe on another node, can find out whether it lives.
+ */
+struct owner {
     char host[TEXT], boot[TEXT], pidns[TEXT], cluster[TEXT], job[TEXT];
     uint64_t restart, pid, start; /* `start`: clock ticks after boot */
 };
 
-/* ------------------------------------------------------------------ who */
+/* ------------------------------------------------------------------ owners */
 
 static void first_line(const char *path, char to[TEXT])
 {
@@ -69,7 +74,7 @@ static uint64_t start_time(uint64_t pid)
     char *s = strrchr(text, ')');
     for (int field = 2; s && field < 22; field++)
         s = strchr(s + 1, ' ');
-    /* A zombie has ended; its parent has not looked yet. */
+    /* A zombie has ended; its parent has not waited for it yet. */
     const char *state = strrchr(text, ')');
     if (s && state && state[1] == ' ' && state[2] != 'Z')
         start = strtoull(s + 1, NULL, 10);
@@ -81,7 +86,7 @@ static void copy(char to[TEXT], const char *from)
     snprintf(to, TEXT, "%s", from ? from : "");
 }
 
-static void who_am_i(struct who *w)
+static void owner_self(struct owner *w)
 {
     int64_t restart = 0;
 
@@ -100,7 +105,7 @@ static void who_am_i(struct who *w)
     w->start = start_time(w->pid);
 }
 
-static json_t *who_write(const struct who *w)
+static json_t *owner_write(const struct owner *w)
 {
     return json_pack("{s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:I}", "host", w->host, "boot", w->boot,
                      "pid_namespace", w->pidns, "pid", (json_int_t)w->pid, "start",
@@ -108,7 +113,7 @@ static json_t *who_write(const struct who *w)
                      (json_int_t)w->restart);
 }
 
-static void who_read(const json_t *j, struct who *w)
+static void owner_read(const json_t *j, struct owner *w)
 {
     memset(w, 0, sizeof *w);
     copy(w->host, json_string_value(json_object_get(j, "host")));
@@ -123,11 +128,11 @@ static void who_read(const json_t *j, struct who *w)
 
 enum life { DEAD, ALIVE, UNKNOWN };
 
-static enum life life_of(const struct who *w, const struct who *me)
+static enum life life_of(const struct owner *w, const struct owner *me)
 {
     if (*w->boot && strcmp(w->boot, me->boot) == 0 && strcmp(w->pidns, me->pidns) == 0) {
         if (w->pid == me->pid && w->start == me->start)
-            return DEAD; /* the caller himself: he gives up the old claim by taking a new one */
+            return DEAD; /* the caller itself: a new lease ends its old one */
         uint64_t now = w->start ? start_time(w->pid) : 0;
         if (now && (now == START_UNKNOWN || w->start == START_UNKNOWN))
             return UNKNOWN;
@@ -141,7 +146,7 @@ static enum life life_of(const struct who *w, const struct who *me)
 
 /* ------------------------------------------------------------------ whole small files */
 
-/* Write `text` under a temporary name in `dir`, durable; *temp is malloc'ed, *now the file server's
+/* Write `text` durably under a temporary name in `dir`; *temp is malloc'ed, *now the file server's
  * time. */
 static int temp_write(const char *dir, const char *text, size_t len, char **temp,
                       struct timespec *now, struct tern_err *err)
@@ -150,7 +155,7 @@ static int temp_write(const char *dir, const char *text, size_t len, char **temp
     struct stat st;
 
     tern_rand_system(&r, sizeof r);
-    char *path = tern_strf("%s/.claim-%016" PRIx64, dir, r);
+    char *path = tern_strf("%s/.lease-%016" PRIx64, dir, r);
     int fd = TERN_AGAIN(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd < 0) {
         tern_err_sys(err, "%s: cannot create", path);
@@ -173,8 +178,8 @@ static int temp_write(const char *dir, const char *text, size_t len, char **temp
     return 0;
 }
 
-/* Give the file its name; 1 when the name is taken.  The temporary one goes in any case.  Over NFS
- * a link may have worked though the answer was lost: the link count tells. */
+/* Give the file its name; 1 when the name is taken.  The temporary name is removed in any case.
+ * Over NFS a link may exist although its answer was lost: the link count tells. */
 static int temp_link(char *temp, const char *name, struct tern_err *err)
 {
     struct stat st;
@@ -239,14 +244,43 @@ int tern_ckpt_run_identity(const char *dir, char ulid[TERN_CKPT_ULID], struct te
     return rc == 1 ? tern_ckpt_run_read(dir, ulid, err) : rc;
 }
 
-/* ------------------------------------------------------------------ claims */
+/* ------------------------------------------------------------------ leases */
 
-static char *claim_path(const char *dir, unsigned attempt)
+static char *lease_path(const char *dir, unsigned attempt)
 {
-    return tern_strf("%s/claim-%06u", dir, attempt);
+    return tern_strf("%s/%s%06u", dir, prefixes[0], attempt);
 }
 
-/* The highest attempt that was ever claimed; 0 for none.  *released: it was given back. */
+/* The path of a lease that exists, by its old name where it has no other. */
+static char *lease_find(const char *dir, unsigned attempt)
+{
+    for (int i = 1; i < PREFIXES; i++) {
+        char *now = lease_path(dir, attempt);
+        char *old = tern_strf("%s/%s%06u", dir, prefixes[i], attempt);
+        bool is_old = !tern_fs_exists(now) && tern_fs_exists(old);
+        free(is_old ? now : old);
+        if (is_old)
+            return old;
+        free(now);
+    }
+    return lease_path(dir, attempt);
+}
+
+/* The attempt in a lease's name, 0 for another file.  *released: it was given back. */
+static unsigned lease_parse(const char *name, bool *released)
+{
+    for (int i = 0; i < PREFIXES; i++) {
+        char *end;
+        if (!tern_str_starts(name, prefixes[i]))
+            continue;
+        unsigned long n = strtoul(name + strlen(prefixes[i]), &end, 10);
+        *released = strcmp(end, RELEASED) == 0;
+        return (*end && !*released) || n >= ATTEMPTS_MAX ? 0 : (unsigned)n;
+    }
+    return 0;
+}
+
+/* The highest attempt that ever held the lease; 0 for none.  *released: it gave it back. */
 static int highest(const char *dir, unsigned *attempt, bool *released, struct tern_err *err)
 {
     DIR *d = TERN_AGAIN_PTR(opendir(dir));
@@ -256,17 +290,13 @@ static int highest(const char *dir, unsigned *attempt, bool *released, struct te
     *attempt = 0;
     *released = false;
     for (struct dirent *e; (errno = 0, e = readdir(d));) {
-        char *end;
-        if (!tern_str_starts(e->d_name, "claim-"))
-            continue;
-        unsigned long n = strtoul(e->d_name + 6, &end, 10);
-        bool done = strcmp(end, RELEASED) == 0;
-        if ((*end && !done) || n == 0 || n >= ATTEMPTS_MAX)
-            continue;
-        if (n > *attempt) {
-            *attempt = (unsigned)n;
+        bool done = false;
+        unsigned n = lease_parse(e->d_name, &done);
+        if (n > *attempt)
             *released = done;
-        }
+        else if (n && n == *attempt)
+            *released = *released && done;
+        *attempt = n > *attempt ? n : *attempt;
     }
     const int why = errno;
     closedir(d);
@@ -275,28 +305,28 @@ static int highest(const char *dir, unsigned *attempt, bool *released, struct te
 }
 
 /* "attempt 3 (node2 job 4711, pid 1234 on node2)" */
-static void describe(const char *dir, unsigned attempt, char *to, size_t n, struct who *w,
+static void describe(const char *dir, unsigned attempt, char *to, size_t n, struct owner *w,
                      struct stat *st)
 {
-    char *path = claim_path(dir, attempt);
-    json_t *j = tern_json_load(path, CLAIM_BYTES, NULL);
+    char *path = lease_find(dir, attempt);
+    json_t *j = tern_json_load(path, LEASE_BYTES, NULL);
     const char *owner = json_string_value(json_object_get(j, "owner"));
 
     memset(st, 0, sizeof *st);
     TERN_AGAIN(stat(path, st));
-    who_read(j, w);
+    owner_read(j, w);
     snprintf(to, n, "attempt %u (%.100s, pid %" PRIu64 " on %s)", attempt,
              owner ? owner : "owner unknown", w->pid, *w->host ? w->host : "an unknown host");
     json_decref(j);
     free(path);
 }
 
-/* Refuse while the owner of claim `attempt` lives. */
-static int refuse_living(const char *dir, unsigned attempt, const struct who *me,
+/* Refuse while the owner of lease `attempt` lives. */
+static int refuse_living(const char *dir, unsigned attempt, const struct owner *me,
                          const struct timespec *now, struct tern_err *err)
 {
     char text[400];
-    struct who w;
+    struct owner w;
     struct stat st;
 
     describe(dir, attempt, text, sizeof text, &w, &st);
@@ -315,32 +345,32 @@ static int refuse_living(const char *dir, unsigned attempt, const struct who *me
     return 0;
 }
 
-static struct tern_ckpt_claim *claim_new(const char *dir, unsigned attempt, bool owner,
+static struct tern_ckpt_lease *lease_new(const char *dir, unsigned attempt, bool owner,
                                          struct tern_err *err)
 {
-    char *path = claim_path(dir, attempt);
+    char *path = lease_find(dir, attempt);
     struct stat st;
 
     if (TERN_AGAIN(stat(path, &st)) < 0) {
-        tern_err_sys(err, "%s: attempt %u did not claim the folder", path, attempt);
+        tern_err_sys(err, "%s: attempt %u has no lease on the folder", path, attempt);
         free(path);
         return NULL;
     }
-    struct tern_ckpt_claim *c = tern_alloc(1, sizeof *c, "claim", err);
+    struct tern_ckpt_lease *c = tern_alloc(1, sizeof *c, "lease", err);
     if (!c) {
         free(path);
         return NULL;
     }
-    *c = (struct tern_ckpt_claim){
+    *c = (struct tern_ckpt_lease){
         .dir = tern_strdup(dir), .path = path, .attempt = attempt, .owner = owner};
     c->inode = st.st_ino;
     return c;
 }
 
-int tern_ckpt_claim(const char *dir, unsigned attempt, const char *owner,
-                    struct tern_ckpt_claim **claim, struct tern_err *err)
+int tern_ckpt_lease_acquire(const char *dir, unsigned attempt, const char *owner,
+                            struct tern_ckpt_lease **lease, struct tern_err *err)
 {
-    struct who me;
+    struct owner me;
     struct timespec now;
     unsigned last;
     bool released;
@@ -348,14 +378,14 @@ int tern_ckpt_claim(const char *dir, unsigned attempt, const char *owner,
 
     if (tern_fs_mkdirs(dir, 0777, err) < 0)
         return -1;
-    who_am_i(&me);
-    json_t *j = who_write(&me);
+    owner_self(&me);
+    json_t *j = owner_write(&me);
     json_object_set_new(j, "owner", json_string(owner));
     char *text = json_dumps(j, JSON_INDENT(1));
     json_decref(j);
     if (!text || temp_write(dir, text, strlen(text), &temp, &now, err) < 0) {
         free(text);
-        return text ? -1 : tern_err_set(err, TERN_FAILED, "the claim's owner is not UTF-8");
+        return text ? -1 : tern_err_set(err, TERN_FAILED, "the lease's owner is not UTF-8");
     }
     free(text);
     if (highest(dir, &last, &released, err) < 0)
@@ -363,102 +393,104 @@ int tern_ckpt_claim(const char *dir, unsigned attempt, const char *owner,
     if (last && !released && refuse_living(dir, last, &me, &now, err) < 0)
         goto refused;
     if (attempt && attempt <= last) {
-        tern_err_set(err, TERN_FAILED, "%s: attempt %u cannot claim it: attempt %u did already",
-                     dir, attempt, last);
+        tern_err_set(err, TERN_FAILED,
+                     "%s: attempt %u cannot take the lease: attempt %u had it already", dir,
+                     attempt, last);
         goto refused;
     }
     if (!attempt)
         attempt = last + 1;
-    char *path = claim_path(dir, attempt);
+    char *path = lease_path(dir, attempt);
     int rc = temp_link(temp, path, err);
     free(path);
     if (rc == 1)
-        return tern_err_set(err, TERN_FAILED, "%s: another process claimed attempt %u just now",
-                            dir, attempt);
+        return tern_err_set(err, TERN_FAILED,
+                            "%s: another process took the lease as attempt %u just now", dir,
+                            attempt);
     if (rc == 0)
-        *claim = claim_new(dir, attempt, true, err);
-    return rc == 0 && *claim ? 0 : -1;
+        *lease = lease_new(dir, attempt, true, err);
+    return rc == 0 && *lease ? 0 : -1;
 refused:
     TERN_AGAIN(unlink(temp));
     free(temp);
     return -1;
 }
 
-int tern_ckpt_claim_attach(const char *dir, unsigned attempt, struct tern_ckpt_claim **claim,
+int tern_ckpt_lease_attach(const char *dir, unsigned attempt, struct tern_ckpt_lease **lease,
                            struct tern_err *err)
 {
-    struct tern_ckpt_claim *c = claim_new(dir, attempt, false, err);
+    struct tern_ckpt_lease *c = lease_new(dir, attempt, false, err);
 
-    if (!c || tern_ckpt_claim_check(c, err) < 0) {
-        tern_ckpt_claim_free(c, false);
+    if (!c || tern_ckpt_lease_check(c, err) < 0) {
+        tern_ckpt_lease_free(c, false);
         return -1;
     }
-    *claim = c;
+    *lease = c;
     return 0;
 }
 
-unsigned tern_ckpt_claim_attempt(const struct tern_ckpt_claim *claim)
+unsigned tern_ckpt_lease_attempt(const struct tern_ckpt_lease *lease)
 {
-    return claim->attempt;
+    return lease->attempt;
 }
 
-int tern_ckpt_claim_check(struct tern_ckpt_claim *claim, struct tern_err *err)
+int tern_ckpt_lease_check(struct tern_ckpt_lease *lease, struct tern_err *err)
 {
     char text[400];
-    struct who w;
+    struct owner w;
     struct stat st;
     unsigned last;
     bool released;
 
-    if (highest(claim->dir, &last, &released, err) < 0)
+    if (highest(lease->dir, &last, &released, err) < 0)
         return -1;
-    if (last > claim->attempt) {
-        describe(claim->dir, last, text, sizeof text, &w, &st);
+    if (last > lease->attempt) {
+        describe(lease->dir, last, text, sizeof text, &w, &st);
         return tern_err_set(err, TERN_FAILED,
-                            "%s: attempt %u has lost it to %s and writes there no more", claim->dir,
-                            claim->attempt, text);
+                            "%s: attempt %u has lost the lease to %s and writes there no more",
+                            lease->dir, lease->attempt, text);
     }
-    int rc = TERN_AGAIN(stat(claim->path, &st));
+    int rc = TERN_AGAIN(stat(lease->path, &st));
     if (rc < 0 && errno != ENOENT)
-        return tern_err_sys(err, "%s: cannot look at the claim", claim->path);
-    if (rc < 0 || st.st_ino != claim->inode)
-        return tern_err_set(err, TERN_FAILED, "%s: the claim of attempt %u was taken away",
-                            claim->path, claim->attempt);
-    return tern_ckpt_claim_beat(claim, err);
+        return tern_err_sys(err, "%s: cannot look at the lease", lease->path);
+    if (rc < 0 || st.st_ino != lease->inode)
+        return tern_err_set(err, TERN_FAILED, "%s: the lease of attempt %u was removed",
+                            lease->path, lease->attempt);
+    return tern_ckpt_lease_renew(lease, err);
 }
 
-int tern_ckpt_claim_beat(struct tern_ckpt_claim *claim, struct tern_err *err)
+int tern_ckpt_lease_renew(struct tern_ckpt_lease *lease, struct tern_err *err)
 {
     /* NULL times: the file server's clock sets them. */
-    if (TERN_AGAIN(utimensat(AT_FDCWD, claim->path, NULL, 0)) < 0)
-        return tern_err_sys(err, "%s: cannot renew the claim", claim->path);
+    if (TERN_AGAIN(utimensat(AT_FDCWD, lease->path, NULL, 0)) < 0)
+        return tern_err_sys(err, "%s: cannot renew the lease", lease->path);
     return 0;
 }
 
-static bool is_there(const struct tern_ckpt_claim *claim)
+static bool is_there(const struct tern_ckpt_lease *lease)
 {
     struct stat st;
 
-    return claim->owner && TERN_AGAIN(stat(claim->path, &st)) == 0 && st.st_ino == claim->inode;
+    return lease->owner && TERN_AGAIN(stat(lease->path, &st)) == 0 && st.st_ino == lease->inode;
 }
 
-void tern_ckpt_claim_withdraw(struct tern_ckpt_claim *claim)
+void tern_ckpt_lease_withdraw(struct tern_ckpt_lease *lease)
 {
-    if (claim && is_there(claim))
-        TERN_AGAIN(unlink(claim->path));
-    tern_ckpt_claim_free(claim, false);
+    if (lease && is_there(lease))
+        TERN_AGAIN(unlink(lease->path));
+    tern_ckpt_lease_free(lease, false);
 }
 
-void tern_ckpt_claim_free(struct tern_ckpt_claim *claim, bool released)
+void tern_ckpt_lease_free(struct tern_ckpt_lease *lease, bool released)
 {
-    if (!claim)
+    if (!lease)
         return;
-    if (released && is_there(claim)) {
-        char *to = tern_strf("%s%s", claim->path, RELEASED);
-        tern_fs_rename(claim->path, to, false);
+    if (released && is_there(lease)) {
+        char *to = tern_strf("%s%s", lease->path, RELEASED);
+        tern_fs_rename(lease->path, to, false);
         free(to);
     }
-    free(claim->dir);
-    free(claim->path);
-    free(claim);
+    free(lease->dir);
+    free(lease->path);
+    free(lease);
 }

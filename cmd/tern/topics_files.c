@@ -68,7 +68,7 @@ const char topic_checkpoint[] =
     "run.id :: The id of the run that the folder belongs to.\n"
     "lease-NNNNNN :: The lease: the right of attempt N to publish and prune here. The highest\n"
     "number holds. Its modification time is a heartbeat: a lease expires 60 s after the last\n"
-    "one.\n"
+    "one. tern 0.3 called it claim-NNNNNN, which still counts.\n"
     "after.json :: Evaluations of the newest checkpoint, by its digest.\n"
     "\n"
     "# SHARDS\n"

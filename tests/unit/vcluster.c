@@ -449,16 +449,21 @@ static void test_protocol(void)
 
     struct tern_vcluster_info *list;
     size_t n;
-    put(at("home/dead/lock", folder), "", 0600);
-    ok(tern_vcluster_list(&list, &n, &err) == 0 && n == 2, "clusters are listed");
-    ok(strcmp(list[0].name, "dead") == 0 && !list[0].alive && list[0].pid == 0,
+    for (char dead[] = "e"; dead[0] >= 'a'; dead[0]--)
+        put(at("home/%s/lock", folder, dead), "", 0600);
+    ok(tern_vcluster_list(&list, &n, &err) == 0 && n == 6, "clusters are listed");
+    bool sorted = true;
+    for (size_t i = 1; i < n; i++)
+        sorted = sorted && strcmp(list[i - 1].name, list[i].name) < 0;
+    ok(sorted, "clusters are listed by name");
+    ok(strcmp(list[0].name, "a") == 0 && !list[0].alive && list[0].pid == 0,
        "a cluster whose lock is free is listed as dead");
-    ok(list[1].alive && list[1].pid == pid && list[1].n_nodes == 7 &&
-           list[1].mode == TERN_VCLUSTER_PLAIN,
+    ok(list[5].alive && list[5].pid == pid && list[5].n_nodes == 7 &&
+           list[5].mode == TERN_VCLUSTER_PLAIN,
        "a live cluster is listed with its process, nodes and mode");
     tern_vcluster_list_free(list, n);
     is(keep(tern_vcluster_find(NULL, &err)), "served", "the only live cluster needs no name");
-    ok(!tern_vcluster_find("dead", &err) && strstr(err.text, "no cluster 'dead' is up"),
+    ok(!tern_vcluster_find("a", &err) && strstr(err.text, "no cluster 'a' is up"),
        "a dead cluster is not found");
 
     works(tern_vcluster_call("served", in_head, conf, sizeof conf, &err),
@@ -470,10 +475,31 @@ static void test_protocol(void)
     setenv("SLURM_CONF", textf("%s/etc/slurm.conf", dir), 1);
     is(tern_vcluster_here(), dir, "a process in a plain cluster knows the cluster's folder");
     unsetenv("SLURM_CONF");
+    pid_t second = supervisor("second", 100);
+    ok(!tern_vcluster_find(NULL, &err) &&
+           strstr(err.text, "several clusters are up: second, served"),
+       "of several live clusters one must be named");
+    kill(second, SIGKILL);
+    waitpid(second, NULL, 0);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     ok(!tern_vcluster_find(NULL, &err) && strstr(err.text, "no cluster is up"),
        "a cluster ends with its supervisor");
+}
+
+static void test_owner(void)
+{
+    struct tern_err err = {0};
+    char *dir = at("home/theirs", folder);
+
+    if (geteuid() != 0)
+        dir = "/"; /* root's */
+    else if (chown(dir, 65534, 65534) < 0)
+        abort();
+    ok(tern_vcluster_ctl_check_folder(dir, &err) < 0 && err.code == TERN_USAGE &&
+           strstr(err.text, "is another user's. As that user: sudo -u"),
+       "another user's cluster is refused, with the command for its owner");
+    ok(tern_vcluster_ctl_check_folder(folder, &err) == 0, "the caller's own folder is taken");
 }
 
 static void test_exec(void)
@@ -522,6 +548,7 @@ int main(void)
     test_namespaces_written(l);
     test_plain_written(l);
     tern_layout_free(l);
+    test_owner();
     test_protocol();
     test_exec();
     tern_fs_remove_tree(folder, &err);

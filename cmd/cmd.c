@@ -40,7 +40,8 @@ int tern_cmd_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err)
         }
     }
     return tern_err_set(err, TERN_USAGE,
-                        "'%s' is no time (YYYY-MM-DD[THH:MM[:SS]], or now-3days, now-2hours)", s);
+                        "'%s' is not a time (YYYY-MM-DD[THH:MM[:SS]], or now-3days, now-2hours)",
+                        s);
 }
 
 int tern_cmd_columns(void)
@@ -63,7 +64,7 @@ bool tern_cmd_color(int fd)
     return isatty(fd) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
 }
 
-/* The text may repeat what somebody wrote into a file. */
+/* The text may repeat bytes of a user's file. */
 static int say(struct tern_err *err)
 {
     tern_str_mask(err->text);
@@ -85,7 +86,7 @@ static int unknown_verb(const struct tern_cmd *cmd, const char *full_name, const
     return TERN_USAGE;
 }
 
-/* Data that did not reach stdout is a failure, unless nobody wanted it any more (head). */
+/* Data that did not reach stdout is a failure, unless its reader has closed the pipe (head). */
 static int flush(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -127,15 +128,14 @@ static int run(const struct tern_cmd *cmd, const char *full_name, int argc, char
     return flush(rc < 0 ? say(&err) : rc);
 }
 
-/* libfabric's PSM catches signals before main() and calls exit() in the handler: who is in
- * libfabric then waits for itself for ever, and a crash looks like an exit with 1.  What was
- * ignored stays so.
- */
+/* libfabric's PSM catches signals before main() and calls exit() in the handler.  A process that is
+ * inside libfabric then waits for itself for ever, and a crash looks like an exit with 1.  An
+ * ignored signal stays ignored. */
 static void take_signals_back(void)
 {
     static const int signals[] = {
         SIGHUP, SIGINT,  SIGTERM,
-#ifndef __SANITIZE_ADDRESS__ /* whose own report is wanted */
+#ifndef __SANITIZE_ADDRESS__ /* the sanitizer reports these itself */
         SIGILL, SIGABRT, SIGBUS,  SIGFPE, SIGSEGV,
 #endif
     };

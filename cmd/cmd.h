@@ -1,8 +1,8 @@
-/* What every program shares: dispatch over a table of verbs, help, the exit status.
+/* Shared by every program: dispatch over a table of verbs, help, the exit status.
  *
  * Adding a program `tern x`:
  *   1. cmd/x/main.c: a `struct tern_cmd` (core/base/opt.h) and `return tern_cmd_main(&cmd, ...)`;
- *   2. its line in the list of cmd/tern/main.c, which groups programs by who uses them;
+ *   2. its line in the list of cmd/tern/main.c, and its files in core/base/opt_man.c;
  *   3. a test in tests/cli.
  * The Makefile finds the folder; the man page comes from the table.
  */
@@ -19,9 +19,9 @@ int tern_cmd_main(const struct tern_cmd *cmd, int argc, char **argv);
 /* "2026-11-21", "2026-11-21T05:04[:25]", "now-3days": as sacct(1)'s -S, in the local zone. */
 int tern_cmd_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err);
 
-/* Columns of the terminal on stdout, COLUMNS first; 80 when it is none. */
+/* Columns of the terminal on stdout; COLUMNS wins; 80 where there is no terminal. */
 int tern_cmd_columns(void);
-/* May stdout (`fd` 1) or stderr (2) carry colour?  NO_COLOR, TERM=dumb and isatty are heard. */
+/* May stdout (`fd` 1) or stderr (2) carry colour?  NO_COLOR, TERM=dumb and isatty decide. */
 bool tern_cmd_color(int fd);
 
 #endif

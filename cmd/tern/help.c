@@ -21,7 +21,7 @@ static const struct topic topics[] = {
      7},
     {"workload", NULL, NULL, "somebody else's trainer: launch, values, checkpoints", topic_workload,
      7},
-    {"env", NULL, NULL, "profiles of environment variables, and who wins", topic_env, 7},
+    {"env", NULL, NULL, "profiles of environment variables, and precedence", topic_env, 7},
     {"faults", NULL, NULL, "what happens when a rank, a node or a disk fails", topic_faults, 7},
     {"install", NULL, "topics: a site", "build, install, package, remove", topic_install, 7},
     {"site", "tern.yaml", NULL, "the keys of the site settings, tern.yaml", topic_site, 5},

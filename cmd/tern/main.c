@@ -1,4 +1,4 @@
-/* tern: finds tern-<name> beside itself and runs it, as git does. */
+/* tern finds tern-<name> beside itself and runs it, as git does. */
 #include "cmd/cmd.h"
 
 #include "cmd/tern/help.h"
@@ -20,13 +20,13 @@ struct program {
 
 /* In the order of a researcher's day; a NULL summary is a heading. */
 static const struct program programs[] = {
-    {"prepare", NULL},
+    {"prepare and run", NULL},
     {"data", "build, inspect and check token sets"},
     {"ckpt", "list, verify and export checkpoints"},
     {"submit", "write and submit the right sbatch line for a recipe"},
     {"run", "supervise a training run inside a job or on one machine"},
     {"env", "the variables that this node, its fabric and the trainer want"},
-    {"train", "train: what `tern run` launches on every rank"},
+    {"train", "tern's own trainer: `tern run` starts one on every rank"},
     {"task", "run one rank's program, keep its output and its metrics"},
     {"inside", "the same inside a container, whose image needs nothing of tern"},
     {"eval", "perplexity of a checkpoint on held-out sets"},
@@ -39,12 +39,12 @@ static const struct program programs[] = {
     {"health", "check nodes, drain the bad ones, have them replaced"},
     {"orphan", "queue a job again whose batch script's node does not answer"},
     {"link", "measure the links between nodes, for `tern health fabric`"},
-    {"fabric", "what ranks speak over; who was missing where when they failed"},
+    {"fabric", "networks of the ranks, reports of failed or hung operations"},
     {"bench", "measure the fabric and the trainer"},
     {NULL, NULL},
 };
 
-/* Where the other programs lie; the caller frees it. */
+/* The folder of the other programs; the caller frees it. */
 static char *programs_folder(void)
 {
     const char *where = tern_var("TERN_EXEC_PATH");
@@ -53,7 +53,7 @@ static char *programs_folder(void)
     return dir ? dir : tern_strdup(".");
 }
 
-/* A tern built without the trainer lacks some. */
+/* A tern that was built without the trainer lacks some. */
 static bool is_there(const char *folder, const struct program *p)
 {
     char *path = tern_strf("%s/tern-%s", folder, p->name);
@@ -215,8 +215,8 @@ static int exec_program(char **argv, bool help)
     return rc;
 }
 
-/* `--config FILE` before the name: for the program, and for what it starts elsewhere.  The words it
- * took, or -1. */
+/* Take `--config FILE` before the name: TERN_CONFIG hands it to the program and its children.  The
+ * number of words taken, or -1. */
 static int take_config(int argc, char **argv)
 {
     static const char option[] = "--config";

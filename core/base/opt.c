@@ -171,7 +171,7 @@ int tern_opt_parse(const struct tern_cmd *cmd, const char *full_name, int argc, 
         }
     }
     if (n < cmd->args_min)
-        return tern_err_set(err, TERN_USAGE, "too few arguments (wanted: %s). See '%s -h'.",
+        return tern_err_set(err, TERN_USAGE, "too few arguments (expected: %s). See '%s -h'.",
                             cmd->args ? cmd->args : "none", full_name);
     if (cmd->args_max >= 0 && n > cmd->args_max)
         return tern_err_set(err, TERN_USAGE, "'%s' is one argument too many. See '%s -h'.",
@@ -238,7 +238,7 @@ void tern_opt_help(FILE *to, const struct tern_cmd *cmd, const char *full_name, 
         free(help);
     }
     int at = fprintf(to, "  -h, --help ");
-    tern_page_wrap(to, "say this and stop", LEFT, columns, at);
+    tern_page_wrap(to, "print this and stop", LEFT, columns, at);
     if (cmd->examples)
         fputs("\nexamples:\n", to);
     for (const char *s = cmd->examples; s && *s;) {

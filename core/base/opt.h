@@ -40,7 +40,7 @@ struct tern_opt {
     const char *name; /* long form without dashes; NULL ends the table */
     char letter;      /* short form, or 0 */
     enum tern_opt_kind kind;
-    const char *arg; /* what the value is called, with its unit: "SECONDS"; NULL for a flag */
+    const char *arg; /* the value's name, with its unit: "SECONDS"; NULL for a flag */
     const char *def; /* default, as a user would type it; NULL for none */
     const char *env; /* declared in vars.h; NULL for none */
     const char *help;
@@ -63,18 +63,18 @@ struct tern_cmd {
     const struct tern_opt *opts;         /* or NULL */
     const struct tern_cmd *const *verbs; /* NULL-ended; or NULL for a command that runs */
     int args_min, args_max;              /* args_max -1: any number */
-    bool args_raw; /* what follows the first argument that is no option is not looked at */
+    bool args_raw; /* words behind the first argument are arguments, also with a dash */
     /* `args` are the arguments left over.  The exit status, or -1 with `err`. */
     int (*run)(int n_args, char **args, struct tern_err *err);
 };
 
 /* Parse argv[1..] (argv[0] is the verb's or program's name) against `cmd->opts`, fill the
- * destinations, and move what is left to the front of argv from argv[1]; *n_args counts it.  `--`
+ * destinations, and move the arguments left over to argv[1] and on; *n_args counts them.  `--`
  * ends the options; a unique beginning of a long name will do.  1 when -h or --help was met. */
 int tern_opt_parse(const struct tern_cmd *cmd, const char *full_name, int argc, char **argv,
                    int *n_args, struct tern_err *err);
 
-/* `full_name` is what was typed: "tern data build". */
+/* `full_name` is the command as typed: "tern data build". */
 void tern_opt_help(FILE *to, const struct tern_cmd *cmd, const char *full_name, int columns);
 /* A man page (section 1) for `cmd` and all its verbs. */
 void tern_opt_man(FILE *to, const struct tern_cmd *cmd, const char *full_name);

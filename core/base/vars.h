@@ -1,11 +1,11 @@
 /* The TERN_* environment variables, declared once, with help.  Reading one that is not in the table
- * is a bug and aborts, so that the table, which `tern help environment` prints, is complete. */
+ * is a bug and aborts: `tern help environment`, which prints the table, is complete. */
 #ifndef TERN_BASE_VARS_H
 #define TERN_BASE_VARS_H
 
 struct tern_var {
     const char *name;
-    const char *def;  /* what holds when it is unset, as text; "" if nothing does */
+    const char *def;  /* its value when it is unset, as text; "": none */
     const char *help; /* one sentence */
 };
 

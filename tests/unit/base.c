@@ -334,7 +334,7 @@ static void test_opt(void)
     ok(tern_opt_parse(&cmd, "tern x", 4, bad, &n, &e) < 0, "an unknown option");
     has(e.text, "did you mean --steps?", "is put right");
     char *none[] = {"x", NULL};
-    ok(tern_opt_parse(&cmd, "tern x", 1, none, &n, &e) < 0 && strstr(e.text, "wanted: FILE"),
+    ok(tern_opt_parse(&cmd, "tern x", 1, none, &n, &e) < 0 && strstr(e.text, "expected: FILE"),
        "a missing argument");
     char *help = NULL, *man = NULL;
     size_t len;

@@ -105,8 +105,10 @@ SLURM_VERSION := $(shell printf '\043include <slurm/slurm_version.h>\nSLURM_VERS
 
 ROOMS := $(patsubst core/%/,%,$(dir $(wildcard core/*/*.c)))
 ROOMS := $(sort $(ROOMS))
-# Of the fabric, without a trainer: where ranks meet, and a word.
-FABRIC_WITHOUT := core/fabric/rendezvous.c core/fabric/absent.c
+# The folders of a room in which its sources lie: itself, and those inside it.
+sources = $(wildcard core/$(1)/*.c core/$(1)/*/*.c)
+# Of core/wire, without a trainer: the rendezvous of ranks, and an error message.
+WIRE_WITHOUT := core/wire/rendezvous.c core/wire/absent.c
 # tern-inside runs in containers, of whose libc nothing is known: it is static, and there where the
 # compiler can do that.
 STATIC := $(if $(SANITIZE),,$(shell printf 'int main(void){return 0;}' | \
@@ -122,12 +124,12 @@ F64_ROOMS := tensor llama plan infer train
 F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/products unit/llama tools/check_reference tools/train-ranks)
 
 ifeq ($(WITH_TRAINER),no)
-ROOMS := $(filter-out train infer,$(ROOMS))
-SOURCES_OUT := $(filter-out $(FABRIC_WITHOUT),$(wildcard core/fabric/*.c)) core/health/link.c
+ROOMS := $(filter-out train infer fabric flight,$(ROOMS))
+SOURCES_OUT := $(filter-out $(WIRE_WITHOUT),$(call sources,wire)) core/health/link.c
 else
-SOURCES_OUT := core/fabric/absent.c
+SOURCES_OUT := core/wire/absent.c
 endif
-objs = $(patsubst %.c,$(O)/%.o,$(filter-out $(SOURCES_OUT),$(wildcard $(1)/*.c)))
+objs = $(patsubst %.c,$(O)/%.o,$(filter-out $(SOURCES_OUT),$(1)))
 bin = $(O)/bin/$(if $(filter tern,$(1)),tern,tern-$(1))
 ARCHIVES := $(ROOMS:%=$(O)/lib/libtern-%.a)
 BINS := $(foreach p,$(PROGRAMS),$(call bin,$(p)))
@@ -161,26 +163,27 @@ $(O)/%.o: %.c $(O)/flags | ready
 	$(call say,CC,$<)$(compile) -c $< -o $@
 
 define room
-$(2)/lib/libtern-$(1).a: $(patsubst $(O)/%,$(2)/%,$(call objs,core/$(1)))
+$(2)/lib/libtern-$(1).a: $(patsubst $(O)/%,$(2)/%,$(call objs,$(call sources,$(1))))
 	@mkdir -p $$(@D)
 	$$(call say,AR,$(1))rm -f $$@; ar rcsD $$@ $$^
 endef
 $(foreach r,$(ROOMS),$(eval $(call room,$(r),$(O))))
 
 # A program is linked from its own objects and those that it takes from the rooms' archives.  The
-# linker tells which those were (-t): they stand in O/used/PROGRAM, and a change of any other object
-# links nothing again.  Archives are made first, and do not make a program old themselves.
+# linker tells which those were (-t), without their folder inside a room (no two have one name):
+# they stand in O/used/PROGRAM, and a change of any other object links nothing again.  Archives are
+# made first, and do not make a program old themselves.
 link = $(call linked,-fopenmp $(SANFLAGS),$(LIBS))
 USED = $(O)/used/$(@:$(O)/%=%)
 linked = mkdir -p $(dir $(USED)) && $(CC) $(CFLAGS) $(1) $(LDFLAGS) -o $@ $(filter %.o,$(OBJECTS)) \
 	-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(2) -Wl,-t,-t >$(USED).trace && \
-	sed -nE 's,.*$(O)/((f64/)?)lib/libtern-([a-z0-9]+)\.a[()]+([a-z0-9_]+\.o).*,$(O)/\1core/\3/\4,p' $(USED).trace | sort -u | \
+	ls -1 2>/dev/null `sed -nE 's,.*$(O)/((f64/)?)lib/libtern-([a-z0-9]+)\.a[()]+([a-z0-9_]+\.o).*,$(O)/\1core/\3/\4 $(O)/\1core/\3/*/\4,p' $(USED).trace | sort -u` | \
 	awk 'BEGIN {printf "%s:", "$@"} {printf " %s", $$1; l = l "\n" $$1 ":"} END {if (NR == 0) printf " $(ARCHIVES)"; print l}' >$(USED) && \
 	rm -f $(USED).trace
 
 define program
-$(call bin,$(1)): OBJECTS := $(call objs,cmd/$(1)) $(O)/cmd/cmd.o
-$(call bin,$(1)): $(call objs,cmd/$(1)) $(O)/cmd/cmd.o | $(ARCHIVES)
+$(call bin,$(1)): OBJECTS := $(call objs,$(wildcard cmd/$(1)/*.c)) $(O)/cmd/cmd.o
+$(call bin,$(1)): $(call objs,$(wildcard cmd/$(1)/*.c)) $(O)/cmd/cmd.o | $(ARCHIVES)
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)$$(link)
 endef
@@ -211,7 +214,7 @@ PLUGIN := $(if $(wildcard plugins/spank/*.c),$(O)/plugins/tern_spank.so)
 # Everything else does without an MPI library; this is there where mpicc (libopenmpi-dev) is.
 MPICC ?= $(firstword $(shell command -v mpicc) $(wildcard /opt/amazon/openmpi/bin/mpicc /usr/lib64/openmpi/bin/mpicc) mpicc)
 PLUGIN_MPI := $(if $(and $(filter-out xno,x$(WITH_TRAINER)),$(shell command -v $(MPICC))),$(O)/plugins/tern_fabric_mpi.so)
-# libfabric is loaded at run time (core/fabric/libfabric.c): with the version of its symbols that a
+# libfabric is loaded at run time (core/wire/ofi/libfabric.c): with the version of its symbols that a
 # linker would have noted, and perhaps without the libraries that make it slow to load.
 LIBFABRIC := $(if $(filter no,$(WITH_TRAINER)),,$(firstword $(wildcard $(call pkg,--variable=libdir libfabric)/libfabric.so \
 	$(shell $(CC) -print-file-name=libfabric.so 2>/dev/null))))
@@ -226,7 +229,7 @@ $(file >$(O)/flags,$(FLAGS_TEXT))
 endif
 endif
 $(O)/flags: ;
-$(O)/core/fabric/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
+$(O)/core/wire/ofi/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
 .PHONY: plugin
 plugin: $(PLUGIN) $(PLUGIN_MPI) $(if $(LIBFABRIC),$(O)/plugins/no-psm/made)
 $(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map) $(O)/flags | ready
@@ -238,7 +241,7 @@ $(O)/plugins/tern_spank.so: $(wildcard plugins/spank/*.[ch] plugins/spank/*.map)
 $(O)/plugins/no-psm/made: plugins/no-psm/make $(LIBFABRIC)
 	$(call say,MAKE,$(@D))sh $< "$(CC)" "$(LIBFABRIC)" $(@D) && touch $@
 
-$(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/fabric/mpi_table.h $(O)/flags
+$(O)/plugins/tern_fabric_mpi.so: plugins/fabric-mpi/fabric_mpi.c core/wire/mpi/table.h $(O)/flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(MPICC) -std=gnu11 -D_GNU_SOURCE -I. $(WARN) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -fvisibility=hidden \
 		-shared -fPIC -Wl,-z,defs -o $@.new $< && mv -f $@.new $@
@@ -397,7 +400,7 @@ mutants: tests-float
 	@tests/mutants/run
 
 # Every header compiles alone.  One that did is not tried again until something in it changes.
-HEADERS := $(patsubst %,$(O)/headers/%.ok,$(wildcard core/*/*.h cmd/*.h cmd/*/*.h))
+HEADERS := $(patsubst %,$(O)/headers/%.ok,$(wildcard core/*/*.h core/*/*/*.h cmd/*.h cmd/*/*.h))
 check-headers: $(HEADERS)
 	@echo "headers: ok"
 $(O)/headers/%.ok: % $(O)/flags

@@ -1,6 +1,6 @@
 #include "cmd/bench/collectives.h"
 
-#include "core/fabric/mpi.h"
+#include "core/wire/mpi/mpi.h"
 
 #include <math.h>
 #include <string.h>

@@ -19,7 +19,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/fabric/mpi.h"
+#include "core/wire/wireup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -187,7 +187,7 @@ static int check_peer(struct tern_err *err)
         return tern_err_set(err, TERN_USAGE,
                             "--peer mpi: MPI counts up to 2^31 - 1 elements; choose a smaller "
                             "--end");
-    if (ranks == 0 && !tern_fabric_mpi_launched())
+    if (ranks == 0 && !tern_wire_up_mpi_launched())
         return tern_err_set(err, TERN_USAGE,
                             "--peer mpi: MPI has started no rank here. Give --ranks N, or start it "
                             "with srun --mpi=pmix or mpirun");

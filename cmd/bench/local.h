@@ -3,6 +3,7 @@
 #define TERN_CMD_BENCH_LOCAL_H
 
 #include "core/fabric/fabric.h"
+#include "core/wire/rendezvous.h"
 
 /* Fork `n` ranks, run `body` in each, and serve their rendezvous; the highest exit status of all.
  * `body` gets the options to open the fabric with.  -1: they could not be started or served, and

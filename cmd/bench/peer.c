@@ -4,7 +4,7 @@
 
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/fabric/mpi.h"
+#include "core/wire/mpi/mpi.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,12 +42,12 @@ int bench_peer_has(enum tern_type type, enum tern_op op, struct tern_err *err)
 
 struct bench_peer *bench_peer_open(enum tern_type type, enum tern_op op, struct tern_err *err)
 {
-    const struct tern_mpi *mpi = tern_fabric_mpi_start(0, err);
+    const struct tern_mpi *mpi = tern_wire_mpi_start(0, err);
     struct bench_peer *p = mpi ? tern_alloc(1, sizeof *p, "the peer", err) : NULL;
 
     if (!p) {
         if (mpi)
-            tern_fabric_mpi_stop(true);
+            tern_wire_mpi_stop(true);
         return NULL;
     }
     p->mpi = mpi;
@@ -59,13 +59,13 @@ struct bench_peer *bench_peer_open(enum tern_type type, enum tern_op op, struct 
 void bench_peer_close(struct bench_peer *p)
 {
     if (p)
-        tern_fabric_mpi_stop(false);
+        tern_wire_mpi_stop(false);
     free(p);
 }
 
 const char *bench_peer_name(void)
 {
-    return tern_fabric_mpi_library();
+    return tern_wire_mpi_library();
 }
 
 int bench_peer_check(const struct bench_peer *p, int code, struct tern_err *err)
@@ -283,7 +283,7 @@ static int print(const json_t *best, const char *tried, int n, bool json, struct
 int bench_peer_settings(int n, const char *only, char **args, int n_args, bool json,
                         struct tern_err *err)
 {
-    char *plugin = tern_fabric_mpi_plugin(err), *have = plugin ? components() : NULL;
+    char *plugin = tern_wire_mpi_plugin(err), *have = plugin ? components() : NULL;
     struct tern_buf tried = {0};
     json_t *best = NULL;
     int rc = plugin ? 0 : -1;

@@ -3,7 +3,7 @@
 #define TERN_CMD_BENCH_PEER_H
 
 #include "core/fabric/fabric.h"
-#include "core/fabric/mpi_table.h"
+#include "core/wire/mpi/table.h"
 
 /* In each rank, which MPI's launcher started. */
 struct bench_peer {

@@ -2,7 +2,7 @@
 #include "cmd/cmd.h"
 
 #include "core/base/vars.h"
-#include "core/fabric/fabric.h"
+#include "core/wire/wire.h"
 #include "core/health/link.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void ask_provider(struct tern_health_rows *rows)
     struct tern_health_row r = {.check = "provider"};
     struct tern_err err = {0};
 
-    if (tern_fabric_provider(NULL, r.text, sizeof r.text, &err) < 0) {
+    if (tern_wire_provider(NULL, r.text, sizeof r.text, &err) < 0) {
         r.verdict = TERN_HEALTH_NODE_BAD;
         r.severity = TERN_RULES_ERROR;
         snprintf(r.text, sizeof r.text, "%.390s", err.text);

@@ -3,6 +3,7 @@
 #ifndef TERN_BASE_HASH_H
 #define TERN_BASE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,8 @@ uint32_t tern_crc32c(uint32_t crc, const void *data, size_t len);
 #define TERN_SIPHASH_BYTES 16 /* of the key, and of the result */
 void tern_siphash(const uint8_t key[TERN_SIPHASH_BYTES], const void *data, size_t len,
                   uint8_t to[TERN_SIPHASH_BYTES]);
+/* Are these secrets or digests of `n` bytes equal?  Takes as long however many bytes are right. */
+bool tern_hash_same(const uint8_t *a, const uint8_t *b, size_t n);
 
 #define TERN_SHA256_BYTES 32
 #define TERN_SHA256_HEX 65 /* with the NUL */

@@ -59,3 +59,12 @@ void tern_siphash(const uint8_t key[TERN_SIPHASH_BYTES], const void *data, size_
     out[1] = half(v);
     memcpy(to, out, sizeof out);
 }
+
+bool tern_hash_same(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    volatile uint8_t differ = 0;
+
+    for (size_t i = 0; i < n; i++)
+        differ |= a[i] ^ b[i];
+    return differ == 0;
+}

@@ -5,7 +5,7 @@
 #include "core/doctor/doctor.h"
 #include "core/doctor/plugin.h"
 #include "core/doctor/probe.h"
-#include "core/fabric/fabric.h"
+#include "core/wire/wire.h"
 #include "core/site/site.h"
 #include "core/tensor/tensor.h"
 
@@ -112,7 +112,7 @@ static void say_software(put_fn *put, void *arg)
     char about[200];
     struct tern_err err = {0};
 
-    if (tern_fabric_provider(NULL, about, sizeof about, &err) == 0)
+    if (tern_wire_provider(NULL, about, sizeof about, &err) == 0)
         say(put, arg, "fabric", "%s", about);
     else
         say(put, arg, "fabric-error", "%s", err.text);

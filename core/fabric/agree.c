@@ -1,5 +1,5 @@
 /* Do all members call the same?  Inside a node the recorders of the others can be read; between
- * nodes a rank that waits tells the one it waits for what it is in (CONTROL_PING), and whoever
+ * nodes a rank that waits tells the one it waits for what it is in (TERN_WIRE_PING), and whoever
  * finds that it called something else under the same number asks everybody before it speaks. */
 #include "core/fabric/state.h"
 
@@ -15,25 +15,26 @@ enum {
     GROUPS = 3, /* of ranks that called the same: more are not told */
 };
 
-void tern_fabric_agree_heard(struct tern_fabric *f, const struct control *m)
+void tern_fabric_agree_heard(struct tern_fabric *f, const struct tern_wire_control *m)
 {
     uint32_t mark = (uint32_t)m->comm;
     uint64_t mine = mark ? tern_flight_find_call(f->flight.recorder, mark, m->op) : 0;
-    struct control reply = {
-        .kind = CONTROL_CALLED, .sender = f->rank, .comm = m->comm, .op = m->op, .desc = mine};
+    struct tern_wire_control reply = {
+        .kind = TERN_WIRE_CALLED, .sender = f->rank, .comm = m->comm, .op = m->op, .desc = mine};
 
-    if (m->kind == CONTROL_PING && mine && mine != m->desc && !f->suspect.mark)
+    if (m->kind == TERN_WIRE_PING && mine && mine != m->desc && !f->suspect.mark)
         f->suspect = (struct suspect){mark, m->op, m->desc, m->sender};
-    else if (m->kind == CONTROL_ASK)
+    else if (m->kind == TERN_WIRE_ASK)
         f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, m->sender, &reply));
-    else if (m->kind == CONTROL_CALLED && mark == f->asked.mark && m->op == f->asked.op)
+    else if (m->kind == TERN_WIRE_CALLED && mark == f->asked.mark && m->op == f->asked.op)
         f->called[m->sender] = m->desc;
 }
 
 /* f->called of all members, as far as they answer. */
 static void ask(struct tern_fabric *f, struct tern_comm *c, uint64_t op)
 {
-    struct control m = {.kind = CONTROL_ASK, .sender = f->rank, .comm = (int32_t)c->mark, .op = op};
+    struct tern_wire_control m = {
+        .kind = TERN_WIRE_ASK, .sender = f->rank, .comm = (int32_t)c->mark, .op = op};
     int64_t until = tern_clock_boot_ns() + ANSWERS_NS;
     bool all = false;
 
@@ -51,9 +52,9 @@ static void ask(struct tern_fabric *f, struct tern_comm *c, uint64_t op)
         all = true;
         for (int i = 0; i < c->size; i++) {
             int r = c->world[i];
-            struct shm_head *h = r == f->rank ? f->own.head : f->peers[r].shm.head;
+            struct tern_wire_shm_head *h = r == f->rank ? f->own.head : f->peers[r].shm.head;
             if (h)
-                f->called[r] = tern_flight_find_call(shm_recorder(h), c->mark, op);
+                f->called[r] = tern_flight_find_call(tern_wire_shm_recorder(h), c->mark, op);
             all = all && f->called[r] != UINT64_MAX;
         }
         atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
@@ -162,7 +163,7 @@ int tern_fabric_agree_suspect(struct tern_fabric *f, struct tern_err *err)
     if (!s.mark)
         return 0;
     f->suspect.mark = 0;
-    for (int i = 0; i < SHM_COMMS; i++)
+    for (int i = 0; i < TERN_WIRE_SHM_COMMS; i++)
         if (f->comms[i] && f->comms[i]->mark == s.mark)
             return tern_fabric_agree_blame(f->comms[i], s.op, err);
     /* It was freed here, so it was left as if all were well: who else was in it is not known. */

@@ -24,7 +24,9 @@ size_t tern_fabric_stage_bytes(const struct tern_comm *c)
 {
     size_t want = (size_t)c->size * SLICE_BYTES;
 
-    return want < SHM_STAGE ? SHM_STAGE : want < SHM_STAGE_MOST ? want : SHM_STAGE_MOST;
+    return want < TERN_WIRE_SHM_STAGE        ? TERN_WIRE_SHM_STAGE
+           : want < TERN_WIRE_SHM_STAGE_MOST ? want
+                                             : TERN_WIRE_SHM_STAGE_MOST;
 }
 
 static size_t min(size_t a, size_t b)
@@ -286,7 +288,7 @@ static void small(const struct tern_comm *c, const struct task *t, size_t count,
                              last = {t->type, t->type, t->op, c->size};
     size_t es = tern_type_bytes(t->type);
     struct spot *src = c->scratch, own = from, answer = {0};
-    bool tiny = c->p > 1 && count * es <= SHM_INLINE;
+    bool tiny = c->p > 1 && count * es <= TERN_WIRE_SHM_INLINE;
 
     src[0] = from;
     for (int m = 0; m < c->p && c->p > 1; m++)
@@ -551,7 +553,7 @@ size_t tern_fabric_algo_all_gather(const struct tern_comm *c, const struct task 
 
     if (t->direct && t->pushes)
         return spread_in_node(&j);
-    if (c->nodes == 1 && c->p > 1 && (t->direct || t->count * j.es <= SHM_INLINE))
+    if (c->nodes == 1 && c->p > 1 && (t->direct || t->count * j.es <= TERN_WIRE_SHM_INLINE))
         return gather_in_node(&j, t->direct ? PLACE_MATE : PLACE_LINE);
     if (t->algorithm == ALGO_BRUCK)
         return small_gather(&j, t->count);

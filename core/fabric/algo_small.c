@@ -121,12 +121,12 @@ size_t tern_fabric_algo_broadcast(const struct tern_comm *c, const struct task *
                                   struct program *p)
 {
     size_t es = tern_type_bytes(t->type);
-    size_t most = (c->nodes == 1 ? STAGE_CACHED : c->mixed ? SHM_STAGE : WORK_BYTES) / es;
+    size_t most = (c->nodes == 1 ? STAGE_CACHED : c->mixed ? TERN_WIRE_SHM_STAGE : WORK_BYTES) / es;
     size_t n = t->count - at < most ? t->count - at : most, bytes = n * es;
     int rep = c->node == c->node_of[t->root] ? c->local_of[t->root] : 0;
     struct spot here = spot(PLACE_OUT, 0, at * es), stage = spot(PLACE_STAGE, rep, 0);
 
-    if (c->nodes == 1 && c->p > 1 && bytes <= SHM_INLINE) {
+    if (c->nodes == 1 && c->p > 1 && bytes <= TERN_WIRE_SHM_INLINE) {
         tern_fabric_program_hand(p, here, c->rank == t->root ? bytes : 0);
         if (c->rank != t->root)
             tern_fabric_program_copy(p, here, spot(PLACE_LINE, rep, 0), bytes);

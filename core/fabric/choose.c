@@ -47,7 +47,7 @@ static bool possible(const struct tern_comm *c, const struct task *t, enum algor
 {
     size_t bytes = whole(c, t);
     bool reduces = t->call == TERN_CALL_ALL_REDUCE || t->call == TERN_CALL_REDUCE_SCATTER;
-    bool fits = bytes <= SHM_STAGE / 2 - 256; /* twice, on a stage */
+    bool fits = bytes <= TERN_WIRE_SHM_STAGE / 2 - 256; /* twice, on a stage */
 
     switch (a) {
     case ALGO_DOUBLING:
@@ -260,9 +260,9 @@ int tern_fabric_cache_bytes(size_t *bytes, struct tern_err *err)
 }
 
 int tern_fabric_task_offers(const struct tern_comm *c, const struct task *t,
-                            struct offer offers[SHM_OFFERS])
+                            struct offer offers[TERN_WIRE_SHM_OFFERS])
 {
-    struct offer unused[SHM_OFFERS], *o = offers ? offers : unused;
+    struct offer unused[TERN_WIRE_SHM_OFFERS], *o = offers ? offers : unused;
     bool slices =
         t->algorithm == ALGO_DIRECT || t->algorithm == ALGO_RING || t->algorithm == ALGO_HALVING;
     size_t all = whole(c, t);

@@ -237,12 +237,12 @@ int tern_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, si
 {
     struct tern_fabric *f = c->f;
     const size_t each = sizeof(struct vote) + n * sizeof(struct wish);
-    struct tern_comm *made[SHM_COMMS] = {NULL};
+    struct tern_comm *made[TERN_WIRE_SHM_COMMS] = {NULL};
     struct tern_err why = {0};
     uint64_t ids = ~0ull, phase = 0;
     int rc = -1;
 
-    if (n > SHM_COMMS)
+    if (n > TERN_WIRE_SHM_COMMS)
         return tern_err_set(err, TERN_USAGE, "bug: %zu splits at once", n);
     char *votes = tern_alloc((size_t)c->size + 1, each, "a split", &why);
     if (!votes)
@@ -250,7 +250,7 @@ int tern_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, si
     struct vote *mine = (struct vote *)(votes + (size_t)c->size * each);
     struct wish *wishes = (struct wish *)(mine + 1);
     *mine = (struct vote){.high_phase = f->high_phase};
-    for (int i = 0; i < SHM_COMMS; i++)
+    for (int i = 0; i < TERN_WIRE_SHM_COMMS; i++)
         mine->free_ids |= f->comms[i] ? 0 : 1ull << i;
     for (size_t w = 0; w < n; w++)
         wishes[w] = (struct wish){parts[w].color, parts[w].key, c->rank};
@@ -266,7 +266,7 @@ int tern_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, si
     }
     if ((size_t)__builtin_popcountll(ids) < n) {
         tern_err_set(err, TERN_FAILED, "%d communicators are alive, which is the most: free some",
-                     SHM_COMMS);
+                     TERN_WIRE_SHM_COMMS);
         goto out;
     }
     for (size_t w = 0; w < n; w++) {

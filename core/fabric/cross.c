@@ -7,7 +7,7 @@
  * wait before and after, is to know that they hold together and for ever.
  *
  * A waiting rank publishes what it waits in (shm_wait), and whoever waits goes from rank to rank:
- * by memory inside a node, by a message (CONTROL_CHASE) to the next one.  Every operation needs
+ * by memory inside a node, by a message (TERN_WIRE_CHASE) to the next one.  Every operation needs
  * every member, but a broadcast: there it is the root, and who is to send here or to meet. */
 #include "core/fabric/program.h"
 
@@ -29,19 +29,19 @@ static void set(_Atomic uint64_t *v, uint64_t to)
 
 void tern_fabric_cross_comm(struct tern_comm *c, bool ended)
 {
-    struct shm_call *call = &c->f->own.head->calls[c->id];
+    struct tern_wire_shm_call *call = &c->f->own.head->calls[c->id];
 
     set(&call->begun, c->begun);
     set(&call->finished, c->finished);
     set(&call->mark, ended ? 0 : c->mark);
 }
 
-static struct shm_edge edge_of(const struct tern_comm *c)
+static struct tern_wire_shm_edge edge_of(const struct tern_comm *c)
 {
     bool rooted = tern_call_kind(c->desc) == TERN_CALL_BROADCAST;
     int root = rooted ? c->world[tern_call_root(c->desc)] : -1;
 
-    return (struct shm_edge){
+    return (struct tern_wire_shm_edge){
         .mark = c->mark,
         .op = c->ops,
         .desc = c->desc,
@@ -64,9 +64,9 @@ static bool blocked_by_call(const struct tern_comm *c)
 
 void tern_fabric_cross_wait(struct tern_comm *c)
 {
-    struct shm_head *h = c->f->own.head;
+    struct tern_wire_shm_head *h = c->f->own.head;
     uint64_t serial = get(&h->wait.serial);
-    struct shm_edge e = edge_of(c);
+    struct tern_wire_shm_edge e = edge_of(c);
 
     for (uint64_t busy = c->f->busy; busy; busy &= busy - 1) {
         const struct tern_comm *b = c->f->comms[__builtin_ctzll(busy)];
@@ -95,12 +95,12 @@ void tern_fabric_cross_done(struct tern_fabric *f)
 
 /* ---------------------------------------------------------------- from rank to rank */
 
-static struct shm_head *head_of(const struct tern_fabric *f, int r)
+static struct tern_wire_shm_head *head_of(const struct tern_fabric *f, int r)
 {
     return r == f->rank ? f->own.head : f->peers[r].shm.head;
 }
 
-static bool known(const struct chase *k, int rank)
+static bool known(const struct tern_wire_chase *k, int rank)
 {
     for (uint32_t i = 1; i < k->n; i++)
         if (k->steps[i].rank == rank)
@@ -112,7 +112,7 @@ static bool known(const struct chase *k, int rank)
 enum hop { LOST, ON, CAUGHT };
 
 /* One that has called what is needed of it waits there for somebody itself, perhaps. */
-static enum hop pass_by(const struct shm_call *call, struct shm_edge *need)
+static enum hop pass_by(const struct tern_wire_shm_call *call, struct tern_wire_shm_edge *need)
 {
     int64_t to = (int64_t)get(&call->waits_for);
 
@@ -124,15 +124,16 @@ static enum hop pass_by(const struct shm_call *call, struct shm_edge *need)
 
 /* `need` is what the last rank of the path waits in; `h` is that of rank need->to, and `need`
  * becomes what it waits in. */
-static enum hop hop(const struct shm_head *h, struct chase *k, struct shm_edge *need)
+static enum hop hop(const struct tern_wire_shm_head *h, struct tern_wire_chase *k,
+                    struct tern_wire_shm_edge *need)
 {
     uint64_t serial = atomic_load_explicit(&h->wait.serial, memory_order_acquire);
-    struct shm_edge next = h->wait.edge;
+    struct tern_wire_shm_edge next = h->wait.edge;
     int id = 0, rank = need->to;
 
-    while (id < SHM_COMMS && get(&h->calls[id].mark) != need->mark)
+    while (id < TERN_WIRE_SHM_COMMS && get(&h->calls[id].mark) != need->mark)
         id++;
-    if (id == SHM_COMMS)
+    if (id == TERN_WIRE_SHM_COMMS)
         return LOST;
     if (get(&h->calls[id].begun) >= need->op)
         return pass_by(&h->calls[id], need);
@@ -141,24 +142,24 @@ static enum hop hop(const struct shm_head *h, struct chase *k, struct shm_edge *
         return LOST;
     if (rank == k->steps[0].rank)
         return serial == k->serial ? CAUGHT : LOST;
-    if (k->n == CHASE_STEPS || known(k, rank))
+    if (k->n == TERN_WIRE_CHASE_STEPS || known(k, rank))
         return LOST;
-    k->steps[k->n++] = (struct chase_step){rank, next.comm, next.op, next.desc};
+    k->steps[k->n++] = (struct tern_wire_chase_step){rank, next.comm, next.op, next.desc};
     *need = next;
     return ON;
 }
 
-static void chase(struct tern_fabric *f, struct chase *k, struct shm_edge need)
+static void chase(struct tern_fabric *f, struct tern_wire_chase *k, struct tern_wire_shm_edge need)
 {
     while (k->hops++ < HOPS && need.to >= 0 && need.to < f->size) {
-        const struct shm_head *h = head_of(f, need.to);
+        const struct tern_wire_shm_head *h = head_of(f, need.to);
         if (!h) {
-            struct control m = {.kind = CONTROL_CHASE,
-                                .sender = f->rank,
-                                .rank = k->steps[0].rank,
-                                .op = need.op,
-                                .desc = need.desc,
-                                .chase = *k};
+            struct tern_wire_control m = {.kind = TERN_WIRE_CHASE,
+                                          .sender = f->rank,
+                                          .rank = k->steps[0].rank,
+                                          .op = need.op,
+                                          .desc = need.desc,
+                                          .chase = *k};
             m.comm = (int32_t)need.mark;
             m.chase.root = need.root;
             f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, need.to, &m));
@@ -172,33 +173,33 @@ static void chase(struct tern_fabric *f, struct chase *k, struct shm_edge need)
     }
 }
 
-void tern_fabric_cross_heard(struct tern_fabric *f, const struct control *m)
+void tern_fabric_cross_heard(struct tern_fabric *f, const struct tern_wire_control *m)
 {
-    struct chase k = m->chase;
+    struct tern_wire_chase k = m->chase;
 
-    if (k.n < 1 || k.n > CHASE_STEPS || k.steps[0].rank != m->rank || k.root < -1 ||
+    if (k.n < 1 || k.n > TERN_WIRE_CHASE_STEPS || k.steps[0].rank != m->rank || k.root < -1 ||
         k.root >= f->size || f->caught.n)
         return;
     for (uint32_t i = 0; i < k.n; i++)
         if (k.steps[i].rank < 0 || k.steps[i].rank >= f->size)
             return;
     chase(f, &k,
-          (struct shm_edge){.mark = (uint32_t)m->comm,
-                            .op = m->op,
-                            .desc = m->desc,
-                            .root = k.root,
-                            .to = f->rank});
+          (struct tern_wire_shm_edge){.mark = (uint32_t)m->comm,
+                                      .op = m->op,
+                                      .desc = m->desc,
+                                      .root = k.root,
+                                      .to = f->rank});
 }
 
 void tern_fabric_cross_begin(struct tern_fabric *f)
 {
-    const struct shm_head *h = f->own.head;
-    struct chase k = {.serial = get(&h->wait.serial), .n = 1};
-    struct shm_edge e = h->wait.edge;
+    const struct tern_wire_shm_head *h = f->own.head;
+    struct tern_wire_chase k = {.serial = get(&h->wait.serial), .n = 1};
+    struct tern_wire_shm_edge e = h->wait.edge;
 
     if (!(k.serial & 1) || f->caught.n)
         return;
-    k.steps[0] = (struct chase_step){f->rank, e.comm, e.op, e.desc};
+    k.steps[0] = (struct tern_wire_chase_step){f->rank, e.comm, e.op, e.desc};
     chase(f, &k, e);
 }
 
@@ -207,7 +208,7 @@ void tern_fabric_cross_begin(struct tern_fabric *f)
 /* Whoever finds it says the same: the lowest rank first. */
 int tern_fabric_cross_blame(struct tern_fabric *f, struct tern_err *err)
 {
-    const struct chase *k = &f->caught;
+    const struct tern_wire_chase *k = &f->caught;
     char text[600], call[80];
     uint32_t first = 0, i;
     size_t at = 0;
@@ -218,7 +219,7 @@ int tern_fabric_cross_blame(struct tern_fabric *f, struct tern_err *err)
         if (k->steps[i].rank < k->steps[first].rank)
             first = i;
     for (i = 0; i < k->n && at < sizeof text - 220; i++) {
-        const struct chase_step *s = &k->steps[(first + i) % k->n];
+        const struct tern_wire_chase_step *s = &k->steps[(first + i) % k->n];
         at += (size_t)snprintf(
             text + at, sizeof text - at, "%srank %d (%.63s)%s called %s #%llu on communicator %d",
             i ? " and waits for " : "", s->rank, f->peers[s->rank].node_name, i ? ", which" : "",

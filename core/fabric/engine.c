@@ -18,11 +18,11 @@ static struct task *running(struct tern_comm *c)
 /* ---------------------------------------------------------------- meeting in the node */
 
 /* What that mate says at the meeting that was announced last. */
-static const struct shm_post *post_of(const struct tern_comm *c, int local)
+static const struct tern_wire_shm_post *post_of(const struct tern_comm *c, int local)
 {
     const struct tern_fabric *f = c->f;
     int w = c->world[c->mates[local]];
-    const struct shm_head *h = w == f->rank ? f->own.head : f->peers[w].shm.head;
+    const struct tern_wire_shm_head *h = w == f->rank ? f->own.head : f->peers[w].shm.head;
 
     return &h->lines[c->id].post[c->phase & 1];
 }
@@ -40,9 +40,9 @@ static int disagree(struct tern_comm *c, int local, uint64_t theirs, struct tern
 }
 
 /* The place for the next meeting's words. */
-static struct shm_post *next_post(struct tern_comm *c)
+static struct tern_wire_shm_post *next_post(struct tern_comm *c)
 {
-    struct shm_post *post = &c->f->own.head->lines[c->id].post[++c->phase & 1];
+    struct tern_wire_shm_post *post = &c->f->own.head->lines[c->id].post[++c->phase & 1];
 
     post->desc = c->desc;
     if (c->phase > c->f->high_phase)
@@ -54,11 +54,11 @@ static struct shm_post *next_post(struct tern_comm *c)
 /* Tell the mates that this rank has come here, and what it offers them. */
 static void announce(struct tern_comm *c, const struct offer *offers, int n)
 {
-    const struct shm *own = &c->f->own;
-    struct shm_post *post = next_post(c);
+    const struct tern_wire_shm *own = &c->f->own;
+    struct tern_wire_shm_post *post = next_post(c);
 
-    for (int k = 0; k < SHM_OFFERS; k++) {
-        int i = k < n ? tern_fabric_shm_buffer_find(own, offers[k].buf, offers[k].bytes) : -1;
+    for (int k = 0; k < TERN_WIRE_SHM_OFFERS; k++) {
+        int i = k < n ? tern_wire_shm_buffer_find(own, offers[k].buf, offers[k].bytes) : -1;
         post->offers[k].region = i;
         if (i < 0)
             continue;
@@ -71,7 +71,7 @@ static void announce(struct tern_comm *c, const struct offer *offers, int n)
 /* The same, and hand over some bytes. */
 static void hand_over(struct tern_comm *c, const void *from, size_t bytes)
 {
-    struct shm_post *post = next_post(c);
+    struct tern_wire_shm_post *post = next_post(c);
 
     memcpy(post->payload, from, bytes);
     atomic_store_explicit(&post->phase, c->phase, memory_order_release);
@@ -81,7 +81,7 @@ static void hand_over(struct tern_comm *c, const void *from, size_t bytes)
 static enum moved meet(struct tern_comm *c, struct tern_err *err)
 {
     for (; c->met < c->p; c->met++) {
-        const struct shm_post *post = post_of(c, c->met);
+        const struct tern_wire_shm_post *post = post_of(c, c->met);
         if (atomic_load_explicit(&post->phase, memory_order_acquire) < c->phase) {
             c->waits_for = c->mates[c->met];
             c->waits_slot = -1;
@@ -112,20 +112,20 @@ static int reach(struct tern_comm *c, struct task *t, const struct offer *offers
                  struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
-    int k = SHM_OFFERS - 1;
+    int k = TERN_WIRE_SHM_OFFERS - 1;
 
     while (k >= 0 && !offered(c, k))
         k--;
     t->direct = k >= 0;
     t->pushes = k > 0;
     for (int m = 0; m < c->p && k >= 0; m++) {
-        const struct shm_place *at = &post_of(c, m)->offers[k];
+        const struct tern_wire_shm_place *at = &post_of(c, m)->offers[k];
         int w = c->world[c->mates[m]];
         if (t->call == TERN_CALL_BROADCAST && c->mates[m] != t->root)
             continue;
         c->views[m] = w == f->rank
                           ? f->own.buffers[at->region].base + at->offset
-                          : tern_fabric_shm_reach(&f->peers[w].shm, at, offers[k].bytes, err);
+                          : tern_wire_shm_reach(&f->peers[w].shm, at, offers[k].bytes, err);
         if (!c->views[m]) {
             tern_fabric_wait_gone(c, w, err);
             return -1;
@@ -137,9 +137,9 @@ static int reach(struct tern_comm *c, struct task *t, const struct offer *offers
 static char *stage_of(const struct tern_comm *c, int local)
 {
     int w = c->world[c->mates[local]];
-    struct shm_head *h = w == c->f->rank ? c->f->own.head : c->f->peers[w].shm.head;
+    struct tern_wire_shm_head *h = w == c->f->rank ? c->f->own.head : c->f->peers[w].shm.head;
 
-    return (char *)h + shm_stage_offset(c->id, c->half);
+    return (char *)h + tern_wire_shm_stage_offset(c->id, c->half);
 }
 
 /* ---------------------------------------------------------------- steps */
@@ -164,7 +164,8 @@ static char *place(struct tern_comm *c, uint32_t i)
     }
 }
 
-static enum moved message_failed(struct tern_comm *c, const struct message *m, struct tern_err *err)
+static enum moved message_failed(struct tern_comm *c, const struct tern_wire_message *m,
+                                 struct tern_err *err)
 {
     char what[200];
 
@@ -185,39 +186,39 @@ static enum moved message_failed(struct tern_comm *c, const struct message *m, s
 
 static enum moved post(struct tern_comm *c, const struct step *s, struct tern_err *err)
 {
-    struct transport *t = c->f->wire;
+    struct tern_wire_transport *t = c->f->wire;
     bool sends = s->kind == STEP_SEND;
     char *buf = place(c, s->spot);
-    int at = s->n ? tern_fabric_shm_buffer_find(&c->f->own, buf, s->n) : -1;
+    int at = s->n ? tern_wire_shm_buffer_find(&c->f->own, buf, s->n) : -1;
     void *mr = at >= 0 ? c->f->own.buffers[at].mr : NULL;
     int peer = c->world[s->member];
     uint32_t *n = sends ? &c->sent[s->member] : &c->received[s->member];
-    uint64_t tag = transport_tag(c->id, sends ? c->f->rank : peer, c->part, (*n)++);
+    uint64_t tag = tern_wire_tag(c->id, sends ? c->f->rank : peer, c->part, (*n)++);
     uint32_t call = tern_call_hash(c->desc);
 
-    struct message *m = sends ? t->ops->send(t, peer, buf, s->n, tag, call, mr, err)
-                              : t->ops->recv(t, peer, buf, s->n, tag, call, mr, err);
+    const struct tern_wire_transfer x = {peer, buf, s->n, tag, call, mr};
+    struct tern_wire_message *m = sends ? t->ops->send(t, &x, err) : t->ops->recv(t, &x, err);
     c->slots[s->slot] = m;
     if (!m)
         return FAILED;
     c->f->spoke[peer] = true;
     tern_flight_add_wire(c->f->flight.recorder, c->record, s->n);
     /* Now: the others may wait for ever. */
-    return m->state == MESSAGE_FAILED ? message_failed(c, m, err) : MOVED;
+    return m->state == TERN_WIRE_FAILED ? message_failed(c, m, err) : MOVED;
 }
 
 static enum moved over(struct tern_comm *c, uint32_t slot, struct tern_err *err)
 {
-    struct message *m = c->slots[slot];
+    struct tern_wire_message *m = c->slots[slot];
 
     if (!m)
         return MOVED;
-    if (m->state == MESSAGE_PENDING) {
+    if (m->state == TERN_WIRE_PENDING) {
         c->waits_for = tern_fabric_comm_member(c, m->rank);
         c->waits_slot = slot;
         return BLOCKED;
     }
-    if (m->state == MESSAGE_FAILED)
+    if (m->state == TERN_WIRE_FAILED)
         return message_failed(c, m, err);
     c->f->wire->ops->release(c->f->wire, m);
     c->slots[slot] = NULL;
@@ -338,7 +339,8 @@ static int next_program(struct tern_comm *c, struct tern_err *err)
     }
     c->at += p->did;
     if (p->n_slots > c->max_slots) {
-        struct message **more = realloc(c->slots, p->n_slots * sizeof(struct message *));
+        struct tern_wire_message **more =
+            realloc(c->slots, p->n_slots * sizeof(struct tern_wire_message *));
         if (more) {
             memset(more + c->max_slots, 0, (p->n_slots - c->max_slots) * sizeof *more);
             c->slots = more;
@@ -359,7 +361,7 @@ static int next_program(struct tern_comm *c, struct tern_err *err)
 /* Offer this rank's buffer to the mates and learn of theirs. */
 static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *err)
 {
-    struct offer offers[SHM_OFFERS];
+    struct offer offers[TERN_WIRE_SHM_OFFERS];
 
     if (!c->announced) {
         c->ops = c->finished + 1;

@@ -2,7 +2,6 @@
 
 #include "core/base/str.h"
 #include "core/base/vars.h"
-#include "core/fabric/ofi.h"
 
 #include <string.h>
 
@@ -31,10 +30,9 @@ static void explain_nodes(const struct tern_fabric *f, struct tern_buf *to)
 /* The transport that is there, or the one that would be taken. */
 static void explain_transport(const struct tern_fabric *f, struct tern_buf *to)
 {
-    char provider[PROVIDER_NAME];
-    const struct transport_options options = {.rank = f->rank, .size = f->size};
+    const struct tern_wire_options options = {.carrier = "ofi", .rank = f->rank, .size = f->size};
     struct tern_err err = {0};
-    struct transport *t = f->wire;
+    struct tern_wire_transport *t = f->wire;
     const char *carrier = tern_var("TERN_FABRIC");
 
     if (!t && carrier && strcmp(carrier, "mpi") == 0) {
@@ -43,7 +41,7 @@ static void explain_transport(const struct tern_fabric *f, struct tern_buf *to)
     }
     if (!t) {
         tern_buf_puts(to, "between nodes: nothing to do for these ranks; it would be\n");
-        t = tern_fabric_ofi_open(tern_fabric_provider_choose(NULL, provider), &options, &err);
+        t = tern_wire_open(&options, &err);
     } else {
         tern_buf_puts(to, "between nodes:\n");
     }

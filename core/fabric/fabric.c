@@ -5,9 +5,7 @@
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/fabric/copy.h"
-#include "core/fabric/mpi.h"
-#include "core/fabric/ofi.h"
-#include "core/fabric/wireup.h"
+#include "core/wire/wireup.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What ranks tell each other at wire-up: WIREUP_BLOB bytes at most. */
+/* What ranks tell each other at wire-up: TERN_WIRE_BLOB bytes at most. */
 enum { HELLO_VERSION = 5, CPUS = 2048, OWN_FILES = 256 /* open, of the program */ };
 struct hello {
     uint32_t version;
@@ -33,7 +31,7 @@ struct mapping {
     int32_t leader, mapped; /* lowest rank whose memory I reach, myself included; how many */
     double load;            /* ranks a core, as far as I see */
 };
-_Static_assert(sizeof(struct hello) <= WIREUP_BLOB && WIREUP_BLOB - TRANSPORT_ADDRESS >= 0,
+_Static_assert(sizeof(struct hello) <= TERN_WIRE_BLOB && TERN_WIRE_BLOB - TERN_WIRE_ADDRESS >= 0,
                "blobs fit");
 
 /* ---------------------------------------------------------------- the environment */
@@ -46,8 +44,8 @@ static int env_int(const char *name, int otherwise)
     return s && tern_str_int(s, 0, INT32_MAX, &v) == 0 ? (int)v : otherwise;
 }
 
-static int start_socket(struct wireup *w, const struct tern_fabric_options *o, const char *socket,
-                        struct tern_err *err)
+static int start_socket(struct tern_wire_up *w, const struct tern_fabric_options *o,
+                        const char *socket, struct tern_err *err)
 {
     w->rank = o->size > 0 ? o->rank : env_int("SLURM_PROCID", -1);
     w->size = o->size > 0 ? o->size : env_int("SLURM_NTASKS", -1);
@@ -58,7 +56,7 @@ static int start_socket(struct wireup *w, const struct tern_fabric_options *o, c
                             "rank %d of %d: SLURM_PROCID and SLURM_NTASKS are not set as srun sets "
                             "them",
                             w->rank, w->size);
-    return tern_fabric_wireup_socket(w, socket, err);
+    return tern_wire_up_socket(w, socket, err);
 }
 
 static int choose_transport(struct tern_fabric_options *o, struct tern_err *err)
@@ -116,13 +114,14 @@ static bool by_mpi(const struct tern_fabric_options *o)
     return strcmp(o->transport, "mpi") == 0;
 }
 
-static int start_wireup(struct wireup *w, const struct tern_fabric_options *o, struct tern_err *err)
+static int start_wireup(struct tern_wire_up *w, const struct tern_fabric_options *o,
+                        struct tern_err *err)
 {
     const char *socket = o->socket ? o->socket : tern_var("TERN_RUN_SOCKET");
     enum tern_fabric_wireup kind = o->wireup;
     int tasks = env_int("SLURM_STEP_NUM_TASKS", env_int("OMPI_COMM_WORLD_SIZE", 1));
 
-    if (kind == TERN_WIREUP_AUTO && by_mpi(o) && tern_fabric_mpi_launched())
+    if (kind == TERN_WIREUP_AUTO && by_mpi(o) && tern_wire_up_mpi_launched())
         kind = TERN_WIREUP_MPI;
     if (kind == TERN_WIREUP_AUTO)
         kind = getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") ? TERN_WIREUP_PMIX
@@ -134,9 +133,9 @@ static int start_wireup(struct wireup *w, const struct tern_fabric_options *o, s
                             "srun --mpi=pmix",
                             tasks);
     if (kind == TERN_WIREUP_PMIX)
-        return tern_fabric_wireup_pmix(w, err);
+        return tern_wire_up_pmix(w, err);
     if (kind == TERN_WIREUP_MPI)
-        return tern_fabric_wireup_mpi(w, err);
+        return tern_wire_up_mpi(w, err);
     if (kind == TERN_WIREUP_SOCKET)
         return start_socket(w, o, socket, err);
     w->name = "alone";
@@ -144,15 +143,15 @@ static int start_wireup(struct wireup *w, const struct tern_fabric_options *o, s
     return 0;
 }
 
-static int exchange(struct wireup *w, const void *mine, size_t n, uint8_t *all,
+static int exchange(struct tern_wire_up *w, const void *mine, size_t n, uint8_t *all,
                     struct tern_err *err)
 {
-    uint8_t blob[WIREUP_BLOB] = {0};
+    uint8_t blob[TERN_WIRE_BLOB] = {0};
 
     memcpy(blob, mine, n);
     if (w->exchange)
         return w->exchange(w, blob, all, err);
-    memcpy(all, blob, WIREUP_BLOB);
+    memcpy(all, blob, TERN_WIRE_BLOB);
     return 0;
 }
 
@@ -202,7 +201,7 @@ static double load_here(const struct hello *mine, const uint8_t *all, int size)
     struct hello h;
 
     for (int r = 0; r < size; r++) {
-        memcpy(&h, all + (size_t)r * WIREUP_BLOB, sizeof h);
+        memcpy(&h, all + (size_t)r * TERN_WIRE_BLOB, sizeof h);
         if (h.machine != mine->machine)
             continue;
         bool within = true;
@@ -217,7 +216,8 @@ static double load_here(const struct hello *mine, const uint8_t *all, int size)
     return apart > whole ? apart : whole;
 }
 
-static int meet_peers(struct tern_fabric *f, struct wireup *w, uint8_t *all, struct tern_err *err)
+static int meet_peers(struct tern_fabric *f, struct tern_wire_up *w, uint8_t *all,
+                      struct tern_err *err)
 {
     struct hello mine = {.version = HELLO_VERSION,
                          .pid = getpid(),
@@ -238,7 +238,7 @@ static int meet_peers(struct tern_fabric *f, struct wireup *w, uint8_t *all, str
     if (exchange(w, &mine, sizeof mine, all, err) < 0)
         return -1;
     for (int r = 0; r < f->size; r++) {
-        memcpy(&h, all + (size_t)r * WIREUP_BLOB, sizeof h);
+        memcpy(&h, all + (size_t)r * TERN_WIRE_BLOB, sizeof h);
         if (h.version != HELLO_VERSION)
             return tern_err_set(err, TERN_FAILED, "rank %d runs another version of tern", r);
         h.node_name[sizeof h.node_name - 1] = '\0';
@@ -247,7 +247,7 @@ static int meet_peers(struct tern_fabric *f, struct wireup *w, uint8_t *all, str
         if (r == f->rank)
             continue;
         tern_fabric_liveness_meet(f->liveness, r, &h.liveness);
-        tern_fabric_shm_map_peer(&f->peers[r].shm, h.pid, h.fd, h.token);
+        tern_wire_shm_map_peer(&f->peers[r].shm, h.pid, h.fd, h.token);
         m.mapped += f->peers[r].shm.head != NULL;
         if (f->peers[r].shm.head && r < m.leader)
             m.leader = r;
@@ -274,7 +274,7 @@ static int form_nodes(struct tern_fabric *f, const uint8_t *all, struct tern_err
     f->model.load = 1;
     for (int pass = 0; pass < 2; pass++) {
         for (int r = 0; r < f->size; r++) {
-            memcpy(&m, all + (size_t)r * WIREUP_BLOB, sizeof m);
+            memcpy(&m, all + (size_t)r * TERN_WIRE_BLOB, sizeof m);
             struct led *l = &led[m.leader >= 0 && m.leader <= r ? m.leader : r];
             if (pass == 0) {
                 l->split |= l->members++ && l->mapped != m.mapped;
@@ -296,13 +296,13 @@ static int form_nodes(struct tern_fabric *f, const uint8_t *all, struct tern_err
         if (f->peers[r].node == f->node)
             f->local_size++;
         else
-            tern_fabric_shm_unmap_peer(&f->peers[r].shm);
+            tern_wire_shm_unmap_peer(&f->peers[r].shm);
     }
     return 0;
 }
 
 struct telling { /* an exchange while the wire goes on */
-    struct wireup *w;
+    struct tern_wire_up *w;
     const uint8_t *mine;
     uint8_t *all;
     struct tern_err err;
@@ -320,16 +320,16 @@ static void *tell_all(void *arg)
 }
 
 /* What the ranks found of the ways to each other.  Who waits here answers those who still try. */
-static int settle_wire(struct tern_fabric *f, struct wireup *w, struct tern_err *err)
+static int settle_wire(struct tern_fabric *f, struct tern_wire_up *w, struct tern_err *err)
 {
-    const struct transport_ops *ops = f->wire->ops;
-    uint8_t mine[WIREUP_BLOB] = {0};
+    const struct tern_wire_ops *ops = f->wire->ops;
+    uint8_t mine[TERN_WIRE_BLOB] = {0};
     struct telling t = {.w = w, .mine = mine};
     pthread_t thread;
 
     if (!ops->vote || !w->exchange || !ops->vote(f->wire, mine))
         return 0;
-    if (!(t.all = tern_alloc((size_t)f->size, WIREUP_BLOB, "the wire-up", err)))
+    if (!(t.all = tern_alloc((size_t)f->size, TERN_WIRE_BLOB, "the wire-up", err)))
         return -1;
     if (pthread_create(&thread, NULL, tell_all, &t) == 0) {
         while (!atomic_load_explicit(&t.over, memory_order_acquire)) {
@@ -342,39 +342,38 @@ static int settle_wire(struct tern_fabric *f, struct wireup *w, struct tern_err 
     }
     if (t.rc < 0)
         *err = t.err;
-    int rc = t.rc < 0 ? -1 : ops->settle(f->wire, t.all, WIREUP_BLOB, err);
+    int rc = t.rc < 0 ? -1 : ops->settle(f->wire, t.all, TERN_WIRE_BLOB, err);
     free(t.all);
     return rc;
 }
 
-static int open_wire(struct tern_fabric *f, struct wireup *w, const struct tern_fabric_options *o,
-                     uint8_t *all, struct tern_err *err)
+static int open_wire(struct tern_fabric *f, struct tern_wire_up *w,
+                     const struct tern_fabric_options *o, uint8_t *all, struct tern_err *err)
 {
-    char provider[PROVIDER_NAME];
-    uint8_t address[TRANSPORT_ADDRESS];
+    uint8_t address[TERN_WIRE_ADDRESS];
     bool far = false;
 
     if (f->nodes == 1)
         return 0;
     for (int r = 0; r < f->size; r++)
         far |= strcmp(f->peers[r].node_name, f->peers[f->rank].node_name) != 0;
-    const struct transport_options options = {
+    const struct tern_wire_options options = {
+        .carrier = o->transport,
+        .provider = o->provider,
         .rank = f->rank,
         .size = f->size,
         .far = far,
         .owner = {f, tern_fabric_wait_control, tern_fabric_wait_patient},
         .deadline_ns = f->deadline_ns,
         .machine = machine()};
-    f->wire = by_mpi(o) ? tern_fabric_mpi_open(&options, err)
-                        : tern_fabric_ofi_open(tern_fabric_provider_choose(o->provider, provider),
-                                               &options, err);
+    f->wire = tern_wire_open(&options, err);
     if (!f->wire)
         return -1;
     if (!f->wire->ops->address(f->wire, address))
         return tern_err_set(err, TERN_FAILED, "%s: this rank has no address",
                             f->wire->ops->about(f->wire));
     if (exchange(w, address, sizeof address, all, err) < 0 ||
-        f->wire->ops->connect(f->wire, all, WIREUP_BLOB, err) < 0)
+        f->wire->ops->connect(f->wire, all, TERN_WIRE_BLOB, err) < 0)
         return -1;
     return settle_wire(f, w, err);
 }
@@ -383,9 +382,9 @@ static int open_wire(struct tern_fabric *f, struct wireup *w, const struct tern_
 
 static int open_own(struct tern_fabric *f, struct tern_err *err)
 {
-    if (tern_fabric_shm_open_own(&f->own, err) < 0)
+    if (tern_wire_shm_open_own(&f->own, err) < 0)
         return -1;
-    f->flight.recorder = shm_recorder(f->own.head);
+    f->flight.recorder = tern_wire_shm_recorder(f->own.head);
     f->flight.recorder->blamed = -1;
     return 0;
 }
@@ -396,7 +395,7 @@ static int open_flight(struct tern_fabric *f, struct tern_err *err)
         const struct peer *p = &f->peers[r];
         f->flight_ranks[r] = (struct tern_flight_rank){
             .node_name = p->node_name,
-            .recorder = p->shm.head ? shm_recorder(p->shm.head) : NULL,
+            .recorder = p->shm.head ? tern_wire_shm_recorder(p->shm.head) : NULL,
             .process = &p->shm.process,
             .pid = p->shm.pid,
         };
@@ -408,7 +407,7 @@ static int open_flight(struct tern_fabric *f, struct tern_err *err)
 }
 
 /* With nobody's help any more, so who fails here must tell the others: they go on. */
-static int start(struct tern_fabric *f, const struct wireup *w, struct tern_err *err)
+static int start(struct tern_fabric *f, const struct tern_wire_up *w, struct tern_err *err)
 {
     int *world = tern_alloc((size_t)f->size, sizeof *world, "the world", err), rc = -1;
 
@@ -429,10 +428,10 @@ static int start(struct tern_fabric *f, const struct wireup *w, struct tern_err 
     return rc;
 }
 
-static int set_up(struct tern_fabric *f, struct wireup *w, const struct tern_fabric_options *o,
-                  struct tern_err *err)
+static int set_up(struct tern_fabric *f, struct tern_wire_up *w,
+                  const struct tern_fabric_options *o, struct tern_err *err)
 {
-    uint8_t *all = tern_alloc((size_t)w->size, WIREUP_BLOB, "the wire-up", err);
+    uint8_t *all = tern_alloc((size_t)w->size, TERN_WIRE_BLOB, "the wire-up", err);
     struct tern_err why = {0};
     int rc = -1;
 
@@ -465,7 +464,7 @@ struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
 {
     struct tern_fabric_options o = options ? *options : (struct tern_fabric_options){0};
     struct tern_fabric *f = tern_alloc(1, sizeof *f, "the fabric", err);
-    struct wireup w = {0};
+    struct tern_wire_up w = {0};
 
     if (!f)
         return NULL;
@@ -504,7 +503,7 @@ void tern_fabric_close(struct tern_fabric *f)
     tern_fabric_wait_leave(f);
     tern_flight_close(&f->flight);
     tern_fabric_liveness_close(f->liveness);
-    for (int i = 0; i < SHM_COMMS; i++)
+    for (int i = 0; i < TERN_WIRE_SHM_COMMS; i++)
         tern_fabric_comm_delete(f->comms[i]);
     for (int i = 0; i < f->own.n_buffers; i++)
         if (f->own.buffers[i].base && f->own.buffers[i].mr)
@@ -512,8 +511,8 @@ void tern_fabric_close(struct tern_fabric *f)
     if (f->wire)
         f->wire->ops->close(f->wire);
     for (int r = 0; f->peers && r < f->size; r++)
-        tern_fabric_shm_unmap_peer(&f->peers[r].shm);
-    tern_fabric_shm_close_own(&f->own);
+        tern_wire_shm_unmap_peer(&f->peers[r].shm);
+    tern_wire_shm_close_own(&f->own);
     free(f->peers);
     free(f->spoke);
     free(f->left);
@@ -577,13 +576,13 @@ void tern_fabric_doing(struct tern_fabric *f, enum tern_fabric_doing doing, doub
 
 static void *new_buffer(struct tern_fabric *f, size_t bytes, bool huge, struct tern_err *err)
 {
-    int i = tern_fabric_shm_buffer_new(&f->own, bytes, huge, err);
+    int i = tern_wire_shm_buffer_new(&f->own, bytes, huge, err);
 
     if (i < 0)
         return NULL;
-    struct shm_buffer *b = &f->own.buffers[i];
+    struct tern_wire_shm_buffer *b = &f->own.buffers[i];
     if (f->wire && f->wire->ops->enroll(f->wire, b->base, b->bytes, &b->mr, err) < 0) {
-        tern_fabric_shm_buffer_delete(&f->own, i);
+        tern_wire_shm_buffer_delete(&f->own, i);
         return NULL;
     }
     return b->base;
@@ -601,20 +600,20 @@ void *tern_fabric_alloc_sparse(struct tern_fabric *f, size_t bytes, struct tern_
 
 void tern_fabric_free(struct tern_fabric *f, void *p)
 {
-    int i = p ? tern_fabric_shm_buffer_find(&f->own, p, 1) : -1;
+    int i = p ? tern_wire_shm_buffer_find(&f->own, p, 1) : -1;
 
     if (i < 0)
         return;
     if (f->wire)
         f->wire->ops->dismiss(f->wire, f->own.buffers[i].mr);
-    tern_fabric_shm_buffer_delete(&f->own, i);
+    tern_wire_shm_buffer_delete(&f->own, i);
 }
 
 uint64_t tern_fabric_mates_bytes(const struct tern_fabric *f)
 {
-    uint64_t resident, own = tern_fabric_shm_own_bytes(&f->own);
+    uint64_t resident, own = tern_wire_shm_own_bytes(&f->own);
 
-    if (f->local_size < 2 || tern_fabric_shm_resident(&resident) < 0)
+    if (f->local_size < 2 || tern_wire_shm_resident(&resident) < 0)
         return 0;
     return resident > own ? resident - own : 0;
 }

@@ -62,7 +62,7 @@ enum tern_fabric_wireup {
     TERN_WIREUP_AUTO,   /* PMIx when a launcher offers it (MPI when that is the transport), else
                            the socket if named, else alone */
     TERN_WIREUP_PMIX,   /* srun --mpi=pmix, mpirun */
-    TERN_WIREUP_SOCKET, /* a tern_rendezvous, as `tern run` keeps one */
+    TERN_WIREUP_SOCKET, /* a tern_wire_rendezvous, as `tern run` keeps one */
     TERN_WIREUP_ALONE,  /* one rank */
     TERN_WIREUP_MPI,    /* the same launchers as PMIx, by way of MPI */
 };
@@ -70,7 +70,7 @@ enum tern_fabric_wireup {
 /* Zeroed: everything from the environment. */
 struct tern_fabric_options {
     enum tern_fabric_wireup wireup;
-    const char *socket;   /* "host:port/key" (tern_rendezvous_address); NULL: TERN_RUN_SOCKET */
+    const char *socket; /* "host:port/key" (tern_wire_rendezvous_address); NULL: TERN_RUN_SOCKET */
     const char *provider; /* libfabric provider; NULL: TERN_FABRIC_PROVIDER, else what FI_PROVIDER
                              names first, else efa where there is one, else tcp */
     /* Between nodes: "ofi" (libfabric) or "mpi" (a plugin loaded at run time); TERN_FABRIC comes
@@ -226,10 +226,6 @@ int tern_fabric_progress(struct tern_fabric *f, struct tern_err *err);
 
 /* ---------------------------------------------------------------- looking */
 
-/* Can libfabric offer `provider` (NULL: as tern_fabric_open chooses) on this machine?  Opens
- * nothing. `about`, of `size` bytes: "libfabric 1.17: tcp"; untouched on error. */
-int tern_fabric_provider(const char *provider, char *about, size_t size, struct tern_err *err);
-
 /* Everything that was chosen and why, a line each, for people: ranks and nodes, who shares memory,
  * the transport between nodes (also when all ranks share memory: it is opened to look), deadline,
  * polling, and the TERN_* variables that were read. */
@@ -249,31 +245,5 @@ int tern_fabric_plan(const struct tern_fabric_shape *s, const char *call, enum t
  * they met; NULL: with typical numbers for `s`. */
 int tern_fabric_choices(const struct tern_fabric *f, const struct tern_fabric_shape *s,
                         struct tern_buf *to, struct tern_err *err);
-
-/* ---------------------------------------------------------------- the meeting point */
-
-/* Where ranks meet without PMIx: a supervisor opens it, hands its address to the ranks in
- * TERN_RUN_SOCKET, and serves it from its own event loop.  It collects one blob from each rank and
- * gives all blobs to everyone, as often as the ranks ask (a barrier is an empty exchange).  Ranks
- * of a further attempt may meet at the same address once the earlier ones have left.
- *
- * It listens where strangers can reach it: whoever does not know the key in the address is dropped
- * at the first message, sizes are checked before memory is taken, and silent strangers are dropped
- * after ten seconds. */
-struct tern_rendezvous;
-
-/* Listen for `size` ranks on `host` ("127.0.0.1", "0.0.0.0"; NULL: every address).  Each is an open
- * file: the soft limit of them is raised for it, and a hard one that is too low is an error. */
-struct tern_rendezvous *tern_rendezvous_open(const char *host, int size, struct tern_err *err);
-void tern_rendezvous_close(struct tern_rendezvous *r);
-/* What to put into TERN_RUN_SOCKET: "host:port/key".  The host is `host` as given, or this
- * machine's name. */
-const char *tern_rendezvous_address(const struct tern_rendezvous *r);
-/* Readable when tern_rendezvous_step has something to do (an epoll descriptor). */
-int tern_rendezvous_fd(const struct tern_rendezvous *r);
-/* Handle what is ready and return; never blocks.  Call it also once a second or so, for timeouts.
- * Fails only when the machine does (no descriptors, no memory); ranks that disagree or leave are
- * told to the ranks. */
-int tern_rendezvous_step(struct tern_rendezvous *r, struct tern_err *err);
 
 #endif

@@ -1,9 +1,9 @@
 #include "core/fabric/liveness.h"
 
 #include "core/base/clock.h"
+#include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/rand.h"
-#include "core/fabric/ofi_record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +24,6 @@ enum {
     GREETING_MS = 500,    /* ...so far apart */
     GREETED_AT_ONCE = 64, /* questions between two pauses of a millisecond */
 };
-
-_Static_assert((int)LIVENESS_KEY == (int)RECORD_SECRET, "compared as one");
 
 struct datagram {
     uint8_t key[LIVENESS_KEY]; /* the receiver's */
@@ -135,8 +133,8 @@ static void read_all(struct liveness *l)
             continue; /* an address of this rank's that leads to somebody else */
         if (k < 0)
             return;
-        if (k != (ssize_t)sizeof d || !tern_fabric_same_secret(d.key, l->key) || d.magic != MAGIC ||
-            d.rank < 0 || d.rank >= l->size || d.rank == l->rank)
+        if (k != (ssize_t)sizeof d || !tern_hash_same(d.key, l->key, sizeof l->key) ||
+            d.magic != MAGIC || d.rank < 0 || d.rank >= l->size || d.rank == l->rank)
             continue;
         if (d.kind == QUESTION)
             answer(l, d.rank, &from, n);

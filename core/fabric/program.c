@@ -83,8 +83,8 @@ static struct span transfer(struct program *p, enum step_kind kind, int member, 
     struct span span = {p->n_slots, 0};
 
     /* An empty message is one too: it synchronises. */
-    for (size_t from = 0; from < bytes || span.n == 0; from += TRANSPORT_CHUNK, span.n++) {
-        size_t len = bytes - from < TRANSPORT_CHUNK ? bytes - from : TRANSPORT_CHUNK;
+    for (size_t from = 0; from < bytes || span.n == 0; from += TERN_WIRE_CHUNK, span.n++) {
+        size_t len = bytes - from < TERN_WIRE_CHUNK ? bytes - from : TERN_WIRE_CHUNK;
         struct spot here = spot_plus(at, from);
         uint32_t k = add_spots(p, &here, 1);
         struct step *s = add(p, kind);

@@ -75,7 +75,7 @@ struct span {
 void tern_fabric_program_meet(struct program *p);
 /* The last step of a list: this rank has done its part, and nobody does anything for it. */
 void tern_fabric_program_tell(struct program *p);
-/* A meeting at which this rank hands over up to SHM_INLINE bytes; 0 of them is fine. */
+/* A meeting at which this rank hands over up to TERN_WIRE_SHM_INLINE bytes; 0 of them is fine. */
 void tern_fabric_program_hand(struct program *p, struct spot from, size_t bytes);
 struct span tern_fabric_program_recv(struct program *p, int member, struct spot to, size_t bytes);
 struct span tern_fabric_program_send(struct program *p, int member, struct spot from, size_t bytes);
@@ -116,7 +116,7 @@ struct offer {
     size_t bytes;
 };
 int tern_fabric_task_offers(const struct tern_comm *c, const struct task *t,
-                            struct offer offers[SHM_OFFERS]);
+                            struct offer offers[TERN_WIRE_SHM_OFFERS]);
 /* The bytes of the largest cache of a core, or what TERN_FABRIC_CACHE takes them for. */
 int tern_fabric_cache_bytes(size_t *bytes, struct tern_err *err);
 /* The list for the elements from `at` on; how many of them it does, 0 at the end.  One call after

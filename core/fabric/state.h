@@ -5,8 +5,8 @@
 #include "core/fabric/fabric.h"
 #include "core/fabric/liveness.h"
 #include "core/flight/flight.h"
-#include "core/fabric/transport.h"
-#include "core/fabric/shm.h"
+#include "core/wire/wire.h"
+#include "core/wire/shm/shm.h"
 
 enum {
     /* Up to here every rank of a node combines the whole vector itself: one meeting instead of two
@@ -21,7 +21,7 @@ enum {
 struct peer { /* a rank of the world */
     char node_name[64];
     int node, local;
-    struct shm_peer shm; /* .head is NULL when its memory cannot be reached */
+    struct tern_wire_shm_peer shm; /* .head is NULL when its memory cannot be reached */
 };
 
 /* A call that somebody else may know as another one. */
@@ -78,23 +78,23 @@ struct tern_fabric {
     int64_t far_ns;            /* how long the last wait for a remote rank took so far */
     struct liveness *liveness; /* NULL: not to be had */
     int64_t liveness_ns;       /* that a rank may show none */
-    struct shm own;
-    struct transport *wire; /* NULL when all ranks share memory */
+    struct tern_wire_shm own;
+    struct tern_wire_transport *wire; /* NULL when all ranks share memory */
     struct model model;
     uint64_t staged_bytes; /* copied to a stage so far */
     uint64_t busy;         /* a bit for each communicator with an operation under way */
     uint64_t high_phase;   /* highest phase of any communicator so far */
-    struct tern_comm *comms[SHM_COMMS];
+    struct tern_comm *comms[TERN_WIRE_SHM_COMMS];
     bool broken;
-    struct tern_err why;  /* when broken */
-    bool *spoke, *left;   /* [size] messages went between us; it has said that it is done */
-    int64_t *heard_ns;    /* [size] when a remote rank last said that it is waiting itself */
-    struct message *ping; /* the last question whether a silent peer lives */
-    struct waiter asks;   /* for who asks whether operations are done, and never waits */
-    struct suspect suspect, asked; /* agree.c */
-    uint64_t *called;              /* [size] answers to `asked` */
-    struct chase caught;           /* cross.c; n 0: nothing */
-    int *sorted;                   /* [size] scratch for naming ranks */
+    struct tern_err why; /* when broken */
+    bool *spoke, *left;  /* [size] messages went between us; it has said that it is done */
+    int64_t *heard_ns;   /* [size] when a remote rank last said that it is waiting itself */
+    struct tern_wire_message *ping; /* the last question whether a silent peer lives */
+    struct waiter asks;             /* for who asks whether operations are done, and never waits */
+    struct suspect suspect, asked;  /* agree.c */
+    uint64_t *called;               /* [size] answers to `asked` */
+    struct tern_wire_chase caught;  /* cross.c; n 0: nothing */
+    int *sorted;                    /* [size] scratch for naming ranks */
     struct tern_flight flight;
     struct tern_flight_rank *flight_ranks; /* [size] */
     char about[256];
@@ -121,7 +121,7 @@ struct task {
 
 struct tern_comm {
     struct tern_fabric *f; /* NULL: only its shape is asked for */
-    int id;                /* below SHM_COMMS */
+    int id;                /* below TERN_WIRE_SHM_COMMS */
     int rank, size;
     int *world;              /* [size] world rank of a member */
     int *node_of, *local_of; /* [size] */
@@ -137,22 +137,22 @@ struct tern_comm {
     char *work;       /* [WORK_BYTES], from tern_fabric_alloc; NULL in one node */
 
     struct task queue[QUEUE];
-    uint64_t begun, finished; /* operations so far: [finished % QUEUE] is the running one */
-    uint64_t ops, desc;       /* the running one's number, and what it is */
-    uint64_t record;          /* of the running one (recorder.h) */
-    uint32_t serial, mark;    /* the recorder's names for this communicator */
-    bool begun_one;           /* it has a program */
-    size_t at;                /* elements of it that programs were made for */
-    struct program *program;  /* the running one */
-    size_t pc;                /* its step */
-    uint32_t slot;            /* after the last step: messages that are over */
-    uint32_t part;            /* programs so far: what messages are matched by */
-    bool announced;           /* told the mates that we are here */
-    bool owes;                /* ...at a meeting that was left before they came */
-    int met;                  /* mates who were seen here */
-    int waits_for;            /* member, when blocked... */
-    int64_t waits_slot;       /* ...for this message; -1: at a meeting */
-    struct message **slots;   /* [max_slots] messages of the program */
+    uint64_t begun, finished;         /* operations so far: [finished % QUEUE] is the running one */
+    uint64_t ops, desc;               /* the running one's number, and what it is */
+    uint64_t record;                  /* of the running one (recorder.h) */
+    uint32_t serial, mark;            /* the recorder's names for this communicator */
+    bool begun_one;                   /* it has a program */
+    size_t at;                        /* elements of it that programs were made for */
+    struct program *program;          /* the running one */
+    size_t pc;                        /* its step */
+    uint32_t slot;                    /* after the last step: messages that are over */
+    uint32_t part;                    /* programs so far: what messages are matched by */
+    bool announced;                   /* told the mates that we are here */
+    bool owes;                        /* ...at a meeting that was left before they came */
+    int met;                          /* mates who were seen here */
+    int waits_for;                    /* member, when blocked... */
+    int64_t waits_slot;               /* ...for this message; -1: at a meeting */
+    struct tern_wire_message **slots; /* [max_slots] messages of the program */
     size_t max_slots;
     uint32_t *sent, *received; /* [size] messages of the program to and from a member */
     void **views;              /* [size] the mates' buffers */
@@ -200,7 +200,7 @@ int tern_fabric_wait_gone(struct tern_comm *c, int world_rank, struct tern_err *
  * third one's, is waited for, a tenth of a second.  -1 when somebody was blamed, 0 when not. */
 int tern_fabric_wait_word(struct tern_fabric *f, struct tern_err *err);
 /* A control message arrived. */
-void tern_fabric_wait_control(void *fabric, const struct control *m);
+void tern_fabric_wait_control(void *fabric, const struct tern_wire_control *m);
 /* Before the endpoint goes: what was sent may still be on a slow link, and would be lost.  Whoever
  * is done too has got it; they are waited for, a second at most. */
 void tern_fabric_wait_leave(struct tern_fabric *f);
@@ -213,7 +213,7 @@ int tern_fabric_agree_blame(struct tern_comm *c, uint64_t op, struct tern_err *e
 /* Follow up what a ping said; -1 when somebody is to blame. */
 int tern_fabric_agree_suspect(struct tern_fabric *f, struct tern_err *err);
 /* PING, ASK and CALLED. */
-void tern_fabric_agree_heard(struct tern_fabric *f, const struct control *m);
+void tern_fabric_agree_heard(struct tern_fabric *f, const struct tern_wire_control *m);
 
 /* ---- cross.c */
 /* A communicator begins, with its mark, or ends. */
@@ -226,7 +226,7 @@ void tern_fabric_cross_done(struct tern_fabric *f);
 void tern_fabric_cross_begin(struct tern_fabric *f);
 int tern_fabric_cross_blame(struct tern_fabric *f, struct tern_err *err);
 /* CHASE. */
-void tern_fabric_cross_heard(struct tern_fabric *f, const struct control *m);
+void tern_fabric_cross_heard(struct tern_fabric *f, const struct tern_wire_control *m);
 
 /* ---- comm.c */
 /* Member i is world[i], this rank among them.  `id` is free here and no other communicator of any

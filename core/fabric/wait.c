@@ -62,7 +62,7 @@ static const char *name_of(const struct tern_fabric *f, int world_rank)
     return f->peers[world_rank].node_name;
 }
 
-static void send_all(struct tern_fabric *f, const struct control *m)
+static void send_all(struct tern_fabric *f, const struct tern_wire_control *m)
 {
     if (!f->wire)
         return;
@@ -87,7 +87,7 @@ static int give_up(struct tern_fabric *f, int world_rank, const char *text, stru
         f->broken = true;
         f->flight.recorder->blamed = world_rank;
         tern_err_set(&f->why, TERN_TEMPFAIL, "%s", text);
-        struct shm_head *h = f->own.head;
+        struct tern_wire_shm_head *h = f->own.head;
         snprintf(h->why, sizeof h->why, "%s", text);
         atomic_store_explicit(&h->blamed, world_rank + 1, memory_order_release);
     }
@@ -99,7 +99,7 @@ static int give_up(struct tern_fabric *f, int world_rank, const char *text, stru
 int tern_fabric_wait_blame_text(struct tern_fabric *f, int world_rank, const char *text,
                                 struct tern_err *err)
 {
-    struct control m = {.kind = CONTROL_BLAME, .sender = f->rank, .rank = world_rank};
+    struct tern_wire_control m = {.kind = TERN_WIRE_BLAME, .sender = f->rank, .rank = world_rank};
 
     snprintf(m.text, sizeof m.text, "%s", text);
     if (!f->broken) {
@@ -132,7 +132,7 @@ static bool all_left(const struct tern_fabric *f)
 
 void tern_fabric_wait_leave(struct tern_fabric *f)
 {
-    const struct control m = {.kind = CONTROL_LEAVE, .sender = f->rank};
+    const struct tern_wire_control m = {.kind = TERN_WIRE_LEAVE, .sender = f->rank};
     int64_t until = tern_clock_boot_ns() + LEAVE_NS;
 
     if (!f->wire || f->broken || !f->spoke || !f->left)
@@ -146,19 +146,19 @@ void tern_fabric_wait_leave(struct tern_fabric *f)
     }
 }
 
-void tern_fabric_wait_control(void *fabric, const struct control *m)
+void tern_fabric_wait_control(void *fabric, const struct tern_wire_control *m)
 {
     struct tern_fabric *f = fabric;
-    struct control reply = {.kind = CONTROL_WAITING, .sender = f->rank};
+    struct tern_wire_control reply = {.kind = TERN_WIRE_WAITING, .sender = f->rank};
 
     f->heard_ns[m->sender] = tern_clock_boot_ns();
-    if (m->kind == CONTROL_STUCK || m->kind == CONTROL_PING)
+    if (m->kind == TERN_WIRE_STUCK || m->kind == TERN_WIRE_PING)
         f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, m->sender, &reply));
-    if (m->kind == CONTROL_LEAVE) {
+    if (m->kind == TERN_WIRE_LEAVE) {
         f->left[m->sender] = true;
-    } else if (m->kind == CONTROL_BLAME) {
+    } else if (m->kind == TERN_WIRE_BLAME) {
         give_up(f, m->rank, m->text, NULL);
-    } else if (m->kind == CONTROL_CHASE) {
+    } else if (m->kind == TERN_WIRE_CHASE) {
         tern_fabric_cross_heard(f, m);
     } else {
         tern_fabric_agree_heard(f, m);
@@ -170,11 +170,12 @@ int tern_fabric_wait_heard(struct tern_fabric *f, struct tern_err *err)
     if (f->broken)
         return give_up(f, 0, "", err);
     for (int r = 0; r < f->size; r++) {
-        struct shm_head *h = f->peers[r].shm.head;
+        struct tern_wire_shm_head *h = f->peers[r].shm.head;
         int32_t blamed = h ? atomic_load_explicit(&h->blamed, memory_order_acquire) : 0;
         if (blamed > 0) {
             /* Remote ranks must hear it from somebody; the first to know may be gone by now. */
-            struct control m = {.kind = CONTROL_BLAME, .sender = f->rank, .rank = blamed - 1};
+            struct tern_wire_control m = {
+                .kind = TERN_WIRE_BLAME, .sender = f->rank, .rank = blamed - 1};
             snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof h->why - 1, h->why);
             give_up(f, blamed - 1, m.text, err);
             send_all(f, &m);
@@ -213,7 +214,7 @@ bool tern_fabric_wait_patient(void *fabric, int64_t since_ns)
 
 static bool ended(const struct tern_fabric *f, int world_rank, int wait_ms)
 {
-    const struct shm_peer *p = &f->peers[world_rank].shm;
+    const struct tern_wire_shm_peer *p = &f->peers[world_rank].shm;
 
     return p->head && tern_process_ended(&p->process, wait_ms);
 }
@@ -232,7 +233,7 @@ int tern_fabric_wait_gone(struct tern_comm *c, int world_rank, struct tern_err *
 /* When it last said that it waits itself. */
 static int64_t seen(const struct tern_fabric *f, int r)
 {
-    const struct shm_head *h = f->peers[r].shm.head;
+    const struct tern_wire_shm_head *h = f->peers[r].shm.head;
 
     return h ? atomic_load_explicit(&h->beat_ns, memory_order_relaxed) : f->heard_ns[r];
 }
@@ -332,7 +333,7 @@ static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *
 static int ask_around(struct tern_comm *c, struct tern_err *err)
 {
     struct tern_fabric *f = c->f;
-    struct control ask = {.kind = CONTROL_STUCK, .sender = f->rank};
+    struct tern_wire_control ask = {.kind = TERN_WIRE_STUCK, .sender = f->rank};
     int64_t end = tern_clock_boot_ns() + GRACE_NS;
 
     send_all(f, &ask);
@@ -397,15 +398,15 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
 static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *err)
 {
     struct tern_fabric *f = w->c->f;
-    struct shm_head *mate = f->peers[world_rank].shm.head;
-    struct control m = {.kind = CONTROL_PING,
-                        .sender = f->rank,
-                        .comm = (int32_t)w->c->mark,
-                        .op = w->op,
-                        .desc = w->desc};
+    struct tern_wire_shm_head *mate = f->peers[world_rank].shm.head;
+    struct tern_wire_control m = {.kind = TERN_WIRE_PING,
+                                  .sender = f->rank,
+                                  .comm = (int32_t)w->c->mark,
+                                  .op = w->op,
+                                  .desc = w->desc};
     char what[160];
 
-    if (f->ping && f->ping->state == MESSAGE_FAILED && f->ping->rank == world_rank) {
+    if (f->ping && f->ping->state == TERN_WIRE_FAILED && f->ping->rank == world_rank) {
         snprintf(what, sizeof what, "cannot be reached (%s)", f->ping->error);
         return tern_fabric_wait_word(f, err) < 0
                    ? -1
@@ -415,7 +416,7 @@ static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *
         return 0;
     w->pinged = now;
     if (mate) {
-        uint64_t theirs = tern_flight_find_call(shm_recorder(mate), w->c->mark, w->op);
+        uint64_t theirs = tern_flight_find_call(tern_wire_shm_recorder(mate), w->c->mark, w->op);
         if (theirs && theirs != w->desc)
             return tern_fabric_agree_blame(w->c, w->op, err);
     } else {

@@ -2,7 +2,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
-#include "core/fabric/fabric.h"
+#include "core/wire/rendezvous.h"
 #include "core/health/collect.h"
 #include "core/health/probe.h"
 #include "core/slurm/slurm.h"
@@ -132,7 +132,7 @@ static void last_words(int fd, char *to, size_t size)
 }
 
 /* Until every node has answered and srun is gone, srun is gone for a while, or time is up. */
-static void serve(struct tern_health_listener *l, struct tern_rendezvous *meeting, pid_t pid,
+static void serve(struct tern_health_listener *l, struct tern_wire_rendezvous *meeting, pid_t pid,
                   double limit_s)
 {
     const int64_t ms = 1000000;
@@ -155,10 +155,10 @@ static void serve(struct tern_health_listener *l, struct tern_rendezvous *meetin
             return;
         }
         /* srun's end comes without a descriptor: near it the looks are close together. */
-        tern_health_listen_step(l, meeting ? tern_rendezvous_fd(meeting) : -1,
+        tern_health_listen_step(l, meeting ? tern_wire_rendezvous_fd(meeting) : -1,
                                 l->n_done == l->n_nodes ? 2 : 20);
         if (meeting)
-            tern_rendezvous_step(meeting, NULL);
+            tern_wire_rendezvous_step(meeting, NULL);
     }
 }
 
@@ -166,7 +166,7 @@ int tern_health_sweep(const struct tern_health_sweep *s, struct tern_health_rows
                       size_t size, struct tern_err *err)
 {
     struct tern_health_listener l;
-    struct tern_rendezvous *meeting = NULL;
+    struct tern_wire_rendezvous *meeting = NULL;
     bool fabric = s->stage == TERN_HEALTH_STAGE_FABRIC || s->stage == TERN_HEALTH_STAGE_DEEP;
     int words = -1, rc = -1;
 
@@ -181,16 +181,17 @@ int tern_health_sweep(const struct tern_health_sweep *s, struct tern_health_rows
         tern_err_sys(err, "cannot make a file for srun's words");
         goto out;
     }
-    if (fabric && !(meeting = tern_rendezvous_open(NULL, (int)s->n_nodes, err)))
+    if (fabric && !(meeting = tern_wire_rendezvous_open(NULL, (int)s->n_nodes, err)))
         goto out;
-    pid_t pid = start(s, l.address, meeting ? tern_rendezvous_address(meeting) : NULL, words, err);
+    pid_t pid =
+        start(s, l.address, meeting ? tern_wire_rendezvous_address(meeting) : NULL, words, err);
     if (pid < 0)
         goto out;
     serve(&l, meeting, pid, s->limit_s > 0 ? s->limit_s : limits_s[s->stage]);
     last_words(words, said, size);
     rc = 0;
 out:
-    tern_rendezvous_close(meeting);
+    tern_wire_rendezvous_close(meeting);
     if (words >= 0)
         close(words);
     tern_health_listen_end(&l);

@@ -396,7 +396,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
     unsetenv("TERN_RUN_SOCKET");
     forget_place();
     if (tern_run_attempt_uses_rendezvous(a)) {
-        w.rendezvous = tern_rendezvous_open(a->place.slurm ? "0.0.0.0" : "127.0.0.1",
+        w.rendezvous = tern_wire_rendezvous_open(a->place.slurm ? "0.0.0.0" : "127.0.0.1",
                                             (int)(a->place.nodes * a->place.ranks_per_node), err);
         if (!w.rendezvous) {
             tern_retain_finish(&retention, 0, false, NULL, NULL);
@@ -404,7 +404,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
             tern_recipe_words_free(filled);
             return -1;
         }
-        setenv("TERN_RUN_SOCKET", tern_rendezvous_address(w.rendezvous), 1);
+        setenv("TERN_RUN_SOCKET", tern_wire_rendezvous_address(w.rendezvous), 1);
     }
     /* A batch script, whose node's death leaves ranks on others. */
     tern_task_beacon_open(&beacon,
@@ -436,7 +436,7 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         snprintf(result->why, sizeof result->why, "%.500s", w.fenced.text);
     }
     tern_run_ranks_free(&ranks);
-    tern_rendezvous_close(w.rendezvous);
+    tern_wire_rendezvous_close(w.rendezvous);
     a->command = as_given;
     tern_recipe_words_free(filled);
     const bool done = result->status == TERN_OK;

@@ -247,7 +247,7 @@ static void wait_a_little(struct tern_run_watch *w, int signals)
     struct tern_err err = {0};
     struct pollfd fds[3] = {
         {.fd = signals, .events = POLLIN},
-        {.fd = w->rendezvous ? tern_rendezvous_fd(w->rendezvous) : -1, .events = POLLIN},
+        {.fd = w->rendezvous ? tern_wire_rendezvous_fd(w->rendezvous) : -1, .events = POLLIN},
         {.fd = w->beacon->socket.fd, .events = POLLIN},
     };
 
@@ -261,7 +261,7 @@ static void wait_a_little(struct tern_run_watch *w, int signals)
            sigtimedwait(&w->signals, &got, &at_once) > 0) /* no descriptor was left */
         if (got.si_signo != SIGCHLD)
             pass_on(w, got.si_signo);
-    if (w->rendezvous && tern_rendezvous_step(w->rendezvous, &err) < 0)
+    if (w->rendezvous && tern_wire_rendezvous_step(w->rendezvous, &err) < 0)
         tern_warn("%s", err.text); /* the ranks are told, and end */
 }
 

@@ -5,7 +5,7 @@
 #include <signal.h>
 
 #include "core/ckpt/ckpt.h"
-#include "core/fabric/fabric.h"
+#include "core/wire/rendezvous.h"
 #include "core/ledger/ledger.h"
 #include "core/task/beacon.h"
 #include "core/retain/retain.h"
@@ -16,7 +16,7 @@
 struct tern_run_watch {
     struct tern_run_ranks *ranks;
     struct tern_ledger_spool *spool;
-    struct tern_rendezvous *rendezvous; /* NULL: PMIx, or a workload */
+    struct tern_wire_rendezvous *rendezvous; /* NULL: PMIx, or a workload */
     struct tern_ckpt_lease *lease;      /* NULL: a workload without checkpoint.dir */
     const char *checkpoint_dir;         /* NULL likewise */
     const char *ledger_dir;

@@ -1,9 +1,9 @@
-/* The only file that includes <mpi.h>: MPI behind the table of core/fabric/mpi_table.h.
+/* The only file that includes <mpi.h>: MPI behind the table of core/wire/mpi/table.h.
  *
  * Everything runs on a duplicate of MPI_COMM_WORLD whose errors are returned.  Open MPI still ends
- * the process by itself where its own lower layers take an error for fatal; core/fabric/mpi.h says
- * what was seen of that. */
-#include "core/fabric/mpi_table.h"
+ * the process by itself where its own lower layers take an error for fatal; core/wire/mpi/mpi.h
+ * says what was seen of that. */
+#include "core/wire/mpi/table.h"
 
 #include <mpi.h>
 #include <limits.h>

@@ -7,9 +7,10 @@
 
 #include "core/base/clock.h"
 #include "core/fabric/fabric.h"
-#include "core/fabric/rendezvous.h"
+#include "core/wire/rendezvous.h"
+#include "core/wire/rendezvous_frame.h"
 #include "core/fabric/state.h"
-#include "core/fabric/wireup.h"
+#include "core/wire/wireup.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -67,19 +68,19 @@ static int dial(const char *address)
 
 /* ---------------------------------------------------------------- the supervisor's socket */
 
-static void serve(struct tern_rendezvous *r, int ms)
+static void serve(struct tern_wire_rendezvous *r, int ms)
 {
-    struct pollfd p = {tern_rendezvous_fd(r), POLLIN, 0};
+    struct pollfd p = {tern_wire_rendezvous_fd(r), POLLIN, 0};
 
     poll(&p, 1, ms);
-    tern_rendezvous_step(r, NULL);
+    tern_wire_rendezvous_step(r, NULL);
 }
 
 /* Frames as a rank sends them, then changed here and there, cut and sent in pieces. */
-static void say_frames(struct tern_rendezvous *r, int fd)
+static void say_frames(struct tern_wire_rendezvous *r, int fd)
 {
-    const char *key = strchr(tern_rendezvous_address(r), '/') + 1;
-    char bytes[4 * (sizeof(struct rendezvous_frame) + WIREUP_BLOB)];
+    const char *key = strchr(tern_wire_rendezvous_address(r), '/') + 1;
+    char bytes[4 * (sizeof(struct rendezvous_frame) + TERN_WIRE_BLOB)];
     size_t n = 0;
 
     for (uint32_t k = 1 + pick(4); k > 0; k--) {
@@ -87,13 +88,13 @@ static void say_frames(struct tern_rendezvous *r, int fd)
                                      pick(3),          0,           {0}};
         for (int i = 0; i < RENDEZVOUS_KEY; i++)
             sscanf(key + 2 * i, "%2hhx", &h.key[i]);
-        h.bytes = h.kind == RENDEZVOUS_BLOB ? WIREUP_BLOB : 0;
+        h.bytes = h.kind == RENDEZVOUS_BLOB ? TERN_WIRE_BLOB : 0;
         if (pick(4) == 0)
             change(&h, sizeof h);
         memcpy(bytes + n, &h, sizeof h);
         n += sizeof h;
-        junk(bytes + n, h.kind == RENDEZVOUS_BLOB ? WIREUP_BLOB : 0);
-        n += h.kind == RENDEZVOUS_BLOB ? WIREUP_BLOB : 0;
+        junk(bytes + n, h.kind == RENDEZVOUS_BLOB ? TERN_WIRE_BLOB : 0);
+        n += h.kind == RENDEZVOUS_BLOB ? TERN_WIRE_BLOB : 0;
     }
     n -= pick(3) ? 0 : pick((uint32_t)n);
     for (size_t at = 0, k; at < n; at += k) {
@@ -115,7 +116,7 @@ static void *open_rank(void *options)
 }
 
 /* Two good ranks meet there after all that. */
-static bool two_meet(struct tern_rendezvous *r)
+static bool two_meet(struct tern_wire_rendezvous *r)
 {
     struct tern_fabric_options o[2];
     struct tern_fabric *f[2] = {0};
@@ -124,7 +125,7 @@ static bool two_meet(struct tern_rendezvous *r)
 
     for (int i = 0; i < 2; i++) {
         o[i] = (struct tern_fabric_options){.wireup = TERN_WIREUP_SOCKET,
-                                            .socket = tern_rendezvous_address(r),
+                                            .socket = tern_wire_rendezvous_address(r),
                                             .deadline_s = 20,
                                             .rank = i,
                                             .size = 2};
@@ -143,7 +144,7 @@ static bool two_meet(struct tern_rendezvous *r)
 static void strangers_at_the_socket(void)
 {
     struct tern_err err = {0};
-    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 2, &err);
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", 2, &err);
     int fds[MANY_SOCKETS], n = 0;
 
     if (!ok(r != NULL, "a rendezvous opens: %s", err.text))
@@ -154,7 +155,7 @@ static void strangers_at_the_socket(void)
             close(fds[k]);
             fds[k] = fds[--n];
         }
-        if ((fds[n] = dial(tern_rendezvous_address(r))) >= 0)
+        if ((fds[n] = dial(tern_wire_rendezvous_address(r))) >= 0)
             n++;
         serve(r, 0);
         if (n)
@@ -166,7 +167,7 @@ static void strangers_at_the_socket(void)
     for (int i = 0; i < 50; i++)
         serve(r, 1);
     ok(two_meet(r), "after %d hostile conversations two ranks still meet", 10 * runs);
-    tern_rendezvous_close(r);
+    tern_wire_rendezvous_close(r);
 }
 
 /* ---------------------------------------------------------------- a supervisor that lies */
@@ -192,24 +193,24 @@ static void *lying(void *arg)
 {
     struct liar *l = arg;
     struct rendezvous_frame h;
-    static uint8_t blob[WIREUP_BLOB], all[RANKS * WIREUP_BLOB];
+    static uint8_t blob[TERN_WIRE_BLOB], all[RANKS * TERN_WIRE_BLOB];
     int fd = accept(l->listen, NULL, NULL);
     bool good = fd >= 0 && read_all(fd, &h, sizeof h);
 
-    while (good && read_all(fd, &h, sizeof h) && h.bytes == WIREUP_BLOB &&
+    while (good && read_all(fd, &h, sizeof h) && h.bytes == TERN_WIRE_BLOB &&
            read_all(fd, blob, sizeof blob)) {
         for (int r = 0; r < l->size; r++) {
-            memcpy(all + r * WIREUP_BLOB, blob, sizeof blob);
+            memcpy(all + r * TERN_WIRE_BLOB, blob, sizeof blob);
             for (uint32_t k = r == (int)h.rank ? 0 : lie(l, 6); k > 0; k--)
-                all[(uint32_t)r * WIREUP_BLOB + lie(l, lie(l, 2) ? 32 : WIREUP_BLOB)] =
+                all[(uint32_t)r * TERN_WIRE_BLOB + lie(l, lie(l, 2) ? 32 : TERN_WIRE_BLOB)] =
                     (uint8_t)(lie(l, 2) ? lie(l, 256) : lie(l, 4));
         }
         h.kind = lie(l, 12) ? RENDEZVOUS_ALL : RENDEZVOUS_NO;
-        h.bytes =
-            h.kind == RENDEZVOUS_NO ? lie(l, RENDEZVOUS_TEXT + 2) : (uint32_t)l->size * WIREUP_BLOB;
+        h.bytes = h.kind == RENDEZVOUS_NO ? lie(l, RENDEZVOUS_TEXT + 2)
+                                          : (uint32_t)l->size * TERN_WIRE_BLOB;
         if (lie(l, 12) == 0)
             ((uint8_t *)&h)[lie(l, sizeof h)] ^= (uint8_t)(1 + lie(l, 255));
-        size_t n = (size_t)l->size * WIREUP_BLOB;
+        size_t n = (size_t)l->size * TERN_WIRE_BLOB;
         n = lie(l, 12) ? n : lie(l, (uint32_t)n);
         good = send(fd, &h, sizeof h, MSG_NOSIGNAL) > 0 && send(fd, all, n, MSG_NOSIGNAL) >= 0;
     }
@@ -382,25 +383,26 @@ static void stranger_close(struct stranger *s)
 
 static size_t a_control_message(char *to)
 {
-    struct control m = {.kind = (int32_t)pick(8),
-                        .sender = (int32_t)pick(RANKS + 1),
-                        .rank = (int32_t)pick(RANKS + 1),
-                        .comm = (int32_t)pick(70),
-                        .op = pick(1000),
-                        .desc = (uint64_t)pick(1u << 31) << 33 | pick(1u << 31)};
+    struct tern_wire_control m = {.kind = (int32_t)pick(8),
+                                  .sender = (int32_t)pick(RANKS + 1),
+                                  .rank = (int32_t)pick(RANKS + 1),
+                                  .comm = (int32_t)pick(70),
+                                  .op = pick(1000),
+                                  .desc = (uint64_t)pick(1u << 31) << 33 | pick(1u << 31)};
 
     memset(m.text, 'x', sizeof m.text); /* without an end */
     if (pick(3) == 0)
         junk(&m, sizeof m);
-    else if (m.kind == CONTROL_CHASE) {
-        m.chase.n = (uint16_t)pick(CHASE_STEPS + 2);
+    else if (m.kind == TERN_WIRE_CHASE) {
+        m.chase.n = (uint16_t)pick(TERN_WIRE_CHASE_STEPS + 2);
         m.chase.hops = (uint16_t)pick(300);
         m.chase.root = (int32_t)pick(RANKS + 2) - 1;
-        for (int i = 0; i < CHASE_STEPS; i++)
-            m.chase.steps[i] = (struct chase_step){(int32_t)pick(RANKS + pick(2)), 0, 1, m.desc};
+        for (int i = 0; i < TERN_WIRE_CHASE_STEPS; i++)
+            m.chase.steps[i] =
+                (struct tern_wire_chase_step){(int32_t)pick(RANKS + pick(2)), 0, 1, m.desc};
         m.chase.steps[0].rank = pick(8) ? m.rank : (int32_t)pick(RANKS);
-    } else if (m.kind == CONTROL_BLAME && pick(8))
-        m.kind = CONTROL_STUCK; /* so that the ranks go on for a while */
+    } else if (m.kind == TERN_WIRE_BLAME && pick(8))
+        m.kind = TERN_WIRE_STUCK; /* so that the ranks go on for a while */
     memcpy(to, &m, sizeof m);
     return pick(4) ? sizeof m : pick(JUNK);
 }
@@ -428,9 +430,9 @@ static void hostile_tagged(struct stranger *s, char *buf, fi_addr_t to, void *co
     static const size_t sizes[] = {4, 2800, 2800 / 2, 0, 1, 2801, JUNK};
     size_t n = pick(4) ? sizes[pick(sizeof sizes / sizeof *sizes)] : pick(JUNK);
     uint64_t tag =
-        transport_tag((int)pick(3), (int)pick(RANKS), pick(pick(2) ? 50 : 4000), pick(4));
+        tern_wire_tag((int)pick(3), (int)pick(RANKS), pick(pick(2) ? 50 : 4000), pick(4));
 
-    tag += pick(4) ? 0 : pick(TRANSPORT_FRAGMENTS);
+    tag += pick(4) ? 0 : pick(TERN_WIRE_FRAGMENTS);
     fi_tsenddata(s->ep, buf, n, fi_mr_desc(s->mr), a_label(), to, pick(8) ? tag : tag ^ state,
                  context);
 }
@@ -454,7 +456,7 @@ static void hostile_message(struct stranger *s, int i, int peers)
     case 2:
         n = a_control_message(buf);
         fi_tsend(s->ep, buf, n, desc, to,
-                 transport_tag(TRANSPORT_CONTROL_COMM, (int)pick(RANKS), 0, pick(8) == 0), context);
+                 tern_wire_tag(TERN_WIRE_CONTROL_COMM, (int)pick(RANKS), 0, pick(8) == 0), context);
         break;
     case 3:
         fi_writedata(s->ep, buf, n, desc, pick(1u << 31), to, state, pick(1u << 31), context);
@@ -493,7 +495,7 @@ static void attack(uint32_t job, const uint64_t ids[], int n)
 static void one_attack(int *finished, int *failed, int *crashed)
 {
     struct tern_err err = {0};
-    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", RANKS, &err);
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", RANKS, &err);
     uint32_t job = pick(1u << 31);
     uint64_t ids[RANKS];
     int status, left = RANKS + 1, seen = 0;
@@ -503,7 +505,7 @@ static void one_attack(int *finished, int *failed, int *crashed)
     setenv("TERNSRD", faults, 1);
     for (int i = 0; i < RANKS && r; i++)
         if (fork() == 0)
-            _exit(work(tern_rendezvous_address(r), i));
+            _exit(work(tern_wire_rendezvous_address(r), i));
     pid_t attacker = fork();
     if (attacker == 0) {
         for (int ms = 0; ms < 5000 && (seen = endpoints(job, ids, RANKS)) < RANKS; ms += 5)
@@ -523,7 +525,7 @@ static void one_attack(int *finished, int *failed, int *crashed)
         *finished += good && pid != attacker && WEXITSTATUS(status) == 0;
         *failed += good && WEXITSTATUS(status) == 3;
     }
-    tern_rendezvous_close(r);
+    tern_wire_rendezvous_close(r);
 }
 
 static void ranks_under_attack(void)

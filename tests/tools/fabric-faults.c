@@ -13,6 +13,7 @@
  */
 #include "core/base/clock.h"
 #include "core/fabric/fabric.h"
+#include "core/wire/rendezvous.h"
 #include "core/flight/flight.h"
 
 #include <dirent.h>
@@ -269,17 +270,17 @@ static int rank_main(const struct tern_fabric_options *o, const char *second)
 
 /* ---------------------------------------------------------------- all of them */
 
-static int serve(struct tern_rendezvous *r[2], int n)
+static int serve(struct tern_wire_rendezvous *r[2], int n)
 {
     int worst = 0, status, ended = 0;
     pid_t pid;
 
     while (ended < n) {
-        struct pollfd p[2] = {{tern_rendezvous_fd(r[0]), POLLIN, 0},
-                              {r[1] ? tern_rendezvous_fd(r[1]) : -1, POLLIN, 0}};
+        struct pollfd p[2] = {{tern_wire_rendezvous_fd(r[0]), POLLIN, 0},
+                              {r[1] ? tern_wire_rendezvous_fd(r[1]) : -1, POLLIN, 0}};
         poll(p, 2, 10);
         for (int i = 0; i < 2; i++)
-            if (r[i] && tern_rendezvous_step(r[i], &err) < 0)
+            if (r[i] && tern_wire_rendezvous_step(r[i], &err) < 0)
                 return say_error("rendezvous");
         for (int i = 0; passed && i < n; i++)
             kill(pids[i], SIGUSR2);
@@ -296,7 +297,7 @@ static int serve(struct tern_rendezvous *r[2], int n)
 int main(int argc, char **argv)
 {
     int n = argc > 2 ? atoi(argv[2]) : 0;
-    struct tern_rendezvous *r[2] = {NULL, NULL};
+    struct tern_wire_rendezvous *r[2] = {NULL, NULL};
 
     if (argc < 2 || n >= MAX_RANKS)
         return 2;
@@ -305,13 +306,14 @@ int main(int argc, char **argv)
     if (strcmp(mode, "rank") == 0)
         return rank_main(NULL, NULL);
     bool meet = strcmp(mode, "meet") == 0;
-    r[0] = tern_rendezvous_open(meet ? kind : "127.0.0.1", n, &err);
-    r[1] = strcmp(mode, "rebuild") == 0 ? tern_rendezvous_open("127.0.0.1", n - 1, &err) : NULL;
+    r[0] = tern_wire_rendezvous_open(meet ? kind : "127.0.0.1", n, &err);
+    r[1] =
+        strcmp(mode, "rebuild") == 0 ? tern_wire_rendezvous_open("127.0.0.1", n - 1, &err) : NULL;
     if (!r[0])
         return say_error("rendezvous");
     signal(SIGUSR2, pass);
     if (meet) {
-        puts(tern_rendezvous_address(r[0]));
+        puts(tern_wire_rendezvous_address(r[0]));
         fflush(stdout);
         return serve(r, MAX_RANKS);
     }
@@ -319,15 +321,15 @@ int main(int argc, char **argv)
         pids[i] = fork();
         if (pids[i] == 0) {
             struct tern_fabric_options o = {.wireup = TERN_WIREUP_SOCKET,
-                                            .socket = tern_rendezvous_address(r[0]),
+                                            .socket = tern_wire_rendezvous_address(r[0]),
                                             .rank = i,
                                             .size = n};
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            exit(rank_main(&o, r[1] ? tern_rendezvous_address(r[1]) : NULL));
+            exit(rank_main(&o, r[1] ? tern_wire_rendezvous_address(r[1]) : NULL));
         }
     }
     int worst = serve(r, n);
-    tern_rendezvous_close(r[0]);
-    tern_rendezvous_close(r[1]);
+    tern_wire_rendezvous_close(r[0]);
+    tern_wire_rendezvous_close(r[1]);
     return worst;
 }

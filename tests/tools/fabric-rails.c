@@ -9,6 +9,7 @@
  * 3 for an error. */
 #include "core/base/clock.h"
 #include "core/fabric/fabric.h"
+#include "core/wire/rendezvous.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -21,22 +22,22 @@ enum { SEEN = 1 << 30 }; /* added to a small sum, which stays below it: rank 0 h
 
 static int serve(int ranks, const char *host)
 {
-    struct tern_rendezvous *r = tern_rendezvous_open(host, ranks, &err);
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open(host, ranks, &err);
     char byte;
 
     if (!r) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
-    printf("%s\n", tern_rendezvous_address(r));
+    printf("%s\n", tern_wire_rendezvous_address(r));
     fflush(stdout);
     for (;;) {
-        struct pollfd p[2] = {{tern_rendezvous_fd(r), POLLIN, 0}, {0, POLLIN, 0}};
+        struct pollfd p[2] = {{tern_wire_rendezvous_fd(r), POLLIN, 0}, {0, POLLIN, 0}};
         poll(p, 2, 100);
-        if (tern_rendezvous_step(r, &err) < 0 || (p[1].revents && read(0, &byte, 1) <= 0))
+        if (tern_wire_rendezvous_step(r, &err) < 0 || (p[1].revents && read(0, &byte, 1) <= 0))
             break;
     }
-    tern_rendezvous_close(r);
+    tern_wire_rendezvous_close(r);
     return 0;
 }
 

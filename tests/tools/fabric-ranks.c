@@ -36,6 +36,7 @@
 #include "core/base/clock.h"
 #include "core/base/rand.h"
 #include "core/fabric/fabric.h"
+#include "core/wire/rendezvous.h"
 #include "tests/lib/fabric_random.h"
 
 #include <dlfcn.h>
@@ -523,7 +524,7 @@ int main(int argc, char **argv)
     operations = argc > 4 ? atoi(argv[4]) : 100;
     if (n == 0)
         return rank_main(NULL);
-    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", n, &err);
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", n, &err);
     if (!r)
         return say_error("rendezvous");
     int start = strcmp(mode, "short") == 0 ? n - 1 : n;
@@ -533,7 +534,7 @@ int main(int argc, char **argv)
         pids[i] = fork();
         if (pids[i] == 0) {
             struct tern_fabric_options o = {.wireup = TERN_WIREUP_SOCKET,
-                                            .socket = tern_rendezvous_address(r),
+                                            .socket = tern_wire_rendezvous_address(r),
                                             .rank = i,
                                             .size = n};
             char host[16];
@@ -549,8 +550,8 @@ int main(int argc, char **argv)
     close(gone[1]);
     bool holds = strcmp(mode, "hold") == 0;
     int waited = strcmp(mode, "stop") == 0 ? start - 1 : start;
-    while (ended < waited && tern_rendezvous_step(r, &err) == 0) {
-        struct pollfd p = {tern_rendezvous_fd(r), POLLIN, 0};
+    while (ended < waited && tern_wire_rendezvous_step(r, &err) == 0) {
+        struct pollfd p = {tern_wire_rendezvous_fd(r), POLLIN, 0};
         poll(&p, 1, 10);
         while ((pid = waitpid(-1, &status, WNOHANG | (holds ? WUNTRACED : 0))) > 0) {
             if (WIFSTOPPED(status)) {
@@ -567,6 +568,6 @@ int main(int argc, char **argv)
     }
     if (strcmp(mode, "stop") == 0)
         kill(pids[victim], SIGKILL);
-    tern_rendezvous_close(r);
+    tern_wire_rendezvous_close(r);
     return worst;
 }

@@ -12,8 +12,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/rand.h"
-#include "core/fabric/libfabric.h"
-#include "core/fabric/ofi_record.h"
+#include "core/wire/ofi/libfabric.h"
+#include "core/wire/ofi/record.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -58,7 +58,7 @@ static int open_endpoint(const char *provider, struct fid_av **av)
     h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     h->fabric_attr->prov_name = strdup(provider);
     room = calloc(1, ROOM);
-    return fi_getinfo(tern_libfabric_api(), NULL, NULL, 0, h, &info) ||
+    return fi_getinfo(tern_wire_libfabric_api(), NULL, NULL, 0, h, &info) ||
                    fi_fabric(info->fabric_attr, &fabric, NULL) ||
                    fi_domain(fabric, info, &domain, NULL) ||
                    fi_av_open(domain, &av_attr, av, NULL) ||
@@ -91,11 +91,11 @@ static size_t a_record(int ranks)
                        .limit = draw(4) % 2 ? UINT32_MAX : (uint32_t)draw(5),
                        .seen = (uint32_t)(draw(6) % 64),
                        .id = (uint32_t)(draw(7) % 1024 << 10),
-                       .tag = transport_tag((int)(draw(8) % 3), (int)(draw(9) % (uint64_t)ranks),
+                       .tag = tern_wire_tag((int)(draw(8) % 3), (int)(draw(9) % (uint64_t)ranks),
                                             (uint32_t)(draw(10) % 64), 0)};
     size_t more = h.kind == RECORD_EAGER     ? (h.bytes = (uint32_t)(draw(11) % 4096))
                   : h.kind == RECORD_READY   ? sizeof(struct record_ready)
-                  : h.kind == RECORD_CONTROL ? sizeof(struct control)
+                  : h.kind == RECORD_CONTROL ? sizeof(struct tern_wire_control)
                                              : 0;
     uint64_t guess[2] = {draw(12), draw(13)};
 
@@ -105,8 +105,9 @@ static size_t a_record(int ranks)
     memcpy(room, &h, sizeof h);
     if (h.kind == RECORD_CONTROL)
         memcpy(room + sizeof h,
-               &(struct control){.kind = (int32_t)(draw(14) % 8), .sender = (int32_t)h.sender},
-               sizeof(struct control));
+               &(struct tern_wire_control){.kind = (int32_t)(draw(14) % 8),
+                                           .sender = (int32_t)h.sender},
+               sizeof(struct tern_wire_control));
     return sizeof h + more;
 }
 

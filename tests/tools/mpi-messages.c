@@ -6,7 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"
-#include "core/fabric/mpi.h"
+#include "core/wire/mpi/mpi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@
 
 enum { MESSAGES = 40, CALL = 7 };
 static struct tern_err err;
-static struct transport *wire;
+static struct tern_wire_transport *wire;
 static int rank, size;
 
-static void control(void *arg, const struct control *m)
+static void control(void *arg, const struct tern_wire_control *m)
 {
-    *(int *)arg += m->kind == CONTROL_PING;
+    *(int *)arg += m->kind == TERN_WIRE_PING;
 }
 
 static bool patient(void *arg, int64_t since)
@@ -39,7 +39,7 @@ static size_t bytes_of(uint64_t seed, int from, int to, int k)
 {
     uint64_t r = tern_rand_u64(seed, (uint64_t)(from * 1000 + to), (uint64_t)k);
 
-    return r % 4 == 0 ? r / 4 % 64 : r % 4 == 1 ? 8190 + r / 4 % 5 : r / 4 % (TRANSPORT_CHUNK + 1);
+    return r % 4 == 0 ? r / 4 % 64 : r % 4 == 1 ? 8190 + r / 4 % 5 : r / 4 % (TERN_WIRE_CHUNK + 1);
 }
 
 static char byte_of(int from, int to, int k, size_t i)
@@ -58,13 +58,13 @@ static void shuffle(int *order, uint64_t seed)
     }
 }
 
-static int wait_for(struct message *m)
+static int wait_for(struct tern_wire_message *m)
 {
     int64_t end = tern_clock_boot_ns() + 20000000000;
 
-    while (m->state == MESSAGE_PENDING && tern_clock_boot_ns() < end)
+    while (m->state == TERN_WIRE_PENDING && tern_clock_boot_ns() < end)
         wire->ops->progress(wire);
-    return m->state == MESSAGE_PENDING ? fail("a message is not over after 20 s") : 0;
+    return m->state == TERN_WIRE_PENDING ? fail("a message is not over after 20 s") : 0;
 }
 
 static void linger(int ms)
@@ -77,7 +77,7 @@ static void linger(int ms)
 
 static int exchange(uint64_t seed)
 {
-    struct message *m[2][64][MESSAGES] = {{{NULL}}};
+    struct tern_wire_message *m[2][64][MESSAGES] = {{{NULL}}};
     static char *buf[2][64][MESSAGES];
     int order[2][MESSAGES];
 
@@ -98,9 +98,13 @@ static int exchange(uint64_t seed)
             char *b = buf[sends][p][k] = malloc(n + 1);
             for (size_t j = 0; j < n; j++)
                 b[j] = sends ? byte_of(from, to, k, j) : 0;
-            uint64_t tag = transport_tag(1, from, (uint32_t)k / 3, (uint32_t)k % 3);
-            m[sends][p][k] = sends ? wire->ops->send(wire, p, b, n, tag, CALL, NULL, &err)
-                                   : wire->ops->recv(wire, p, b, n, tag, CALL, NULL, &err);
+            uint64_t tag = tern_wire_tag(1, from, (uint32_t)k / 3, (uint32_t)k % 3);
+            m[sends][p][k] =
+                sends
+                    ? wire->ops->send(wire, &(struct tern_wire_transfer){p, b, n, tag, CALL, NULL},
+                                      &err)
+                    : wire->ops->recv(wire, &(struct tern_wire_transfer){p, b, n, tag, CALL, NULL},
+                                      &err);
             if (!m[sends][p][k])
                 return fail("post");
         }
@@ -110,7 +114,7 @@ static int exchange(uint64_t seed)
             for (int k = 0; k < MESSAGES && p != rank; k++) {
                 if (wait_for(m[s][p][k]))
                     return 1;
-                if (m[s][p][k]->state != MESSAGE_DONE)
+                if (m[s][p][k]->state != TERN_WIRE_DONE)
                     return fail(m[s][p][k]->error);
                 size_t n = bytes_of(seed, p, rank, k);
                 for (size_t j = 0; s == 0 && j < n; j++)
@@ -137,15 +141,22 @@ static int wrong(void)
                  {90000, 90000, 1, 2},
                  {90000, 90000, 1, 1}};
     enum { CASES = sizeof cases / sizeof *cases };
-    struct message *m[CASES], *idle;
+    struct tern_wire_message *m[CASES], *idle;
 
-    idle = wire->ops->recv(wire, 1 - rank, in, 5, transport_tag(3, 0, 0, 0), 1, NULL, &err);
+    idle = wire->ops->recv(
+        wire, &(struct tern_wire_transfer){1 - rank, in, 5, tern_wire_tag(3, 0, 0, 0), 1, NULL},
+        &err);
     wire->ops->release(wire, idle); /* before it came */
     for (int i = 0; i < CASES; i++) {
-        uint64_t tag = transport_tag(2, 0, (uint32_t)i, 0);
-        m[i] = rank == 0
-                   ? wire->ops->send(wire, 1, big, cases[i].sent, tag, cases[i].call, NULL, &err)
-                   : wire->ops->recv(wire, 0, in, cases[i].due, tag, cases[i].expected, NULL, &err);
+        uint64_t tag = tern_wire_tag(2, 0, (uint32_t)i, 0);
+        m[i] = rank == 0 ? wire->ops->send(wire,
+                                           &(struct tern_wire_transfer){1, big, cases[i].sent, tag,
+                                                                        cases[i].call, NULL},
+                                           &err)
+                         : wire->ops->recv(wire,
+                                           &(struct tern_wire_transfer){0, in, cases[i].due, tag,
+                                                                        cases[i].expected, NULL},
+                                           &err);
         if (!m[i])
             return fail("post");
     }
@@ -154,7 +165,7 @@ static int wrong(void)
             return 1;
         bool size_wrong = cases[i].sent != cases[i].due,
              call_wrong = cases[i].call != cases[i].expected;
-        if ((m[i]->state == MESSAGE_FAILED) != (size_wrong || call_wrong) ||
+        if ((m[i]->state == TERN_WIRE_FAILED) != (size_wrong || call_wrong) ||
             m[i]->wrong_size != size_wrong || m[i]->wrong_call != call_wrong ||
             m[i]->their_call != cases[i].call)
             return fail("a wrong message is not told as such");
@@ -166,15 +177,16 @@ static int wrong(void)
 int main(int argc, char **argv)
 {
     int pings = 0, rc;
-    const struct tern_mpi *mpi = argc == 2 ? tern_fabric_mpi_start(30000000000, &err) : NULL;
-    uint8_t mine[TRANSPORT_ADDRESS], *all;
+    const struct tern_mpi *mpi = argc == 2 ? tern_wire_mpi_start(30000000000, &err) : NULL;
+    uint8_t mine[TERN_WIRE_ADDRESS], *all;
 
     if (!mpi)
         return fail("start");
     rank = mpi->rank();
     size = mpi->size();
-    const struct transport_options o = {rank, size, false, {&pings, control, patient}, 0, 0};
-    wire = tern_fabric_mpi_open(&o, &err);
+    const struct tern_wire_options o = {
+        .rank = rank, .size = size, .owner = {&pings, control, patient}};
+    wire = tern_wire_mpi_open(&o, &err);
     all = calloc((size_t)size, sizeof mine);
     if (!wire || !all || !wire->ops->address(wire, mine) ||
         mpi->gather(mine, sizeof mine, all, 5000000000) ||
@@ -184,7 +196,7 @@ int main(int argc, char **argv)
         rc = wrong();
     else
         rc = exchange(strtoull(argv[1], NULL, 10));
-    const struct control hello = {.kind = CONTROL_PING, .sender = rank};
+    const struct tern_wire_control hello = {.kind = TERN_WIRE_PING, .sender = rank};
     for (int p = 0; p < size && rc == 0; p++)
         if (p != rank)
             wire->ops->release(wire, wire->ops->tell(wire, p, &hello));
@@ -193,7 +205,7 @@ int main(int argc, char **argv)
     if (rc == 0 && pings != size - 1)
         rc = fail("control messages are missing");
     wire->ops->close(wire);
-    tern_fabric_mpi_stop(rc != 0);
+    tern_wire_mpi_stop(rc != 0);
     free(all);
     return rc;
 }

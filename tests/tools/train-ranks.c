@@ -11,6 +11,7 @@
 #include "core/base/str.h"
 #include "core/inputs/inputs.h"
 #include "core/fabric/fabric.h"
+#include "core/wire/rendezvous.h"
 #include "core/flight/flight.h"
 #include "core/tensor/tensor.h"
 #include "core/train/train.h"
@@ -123,7 +124,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: train-ranks RECIPE RANKS [KEY=VALUE]...\n");
         return 2;
     }
-    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", n, &err);
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", n, &err);
     if (!r) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
@@ -132,14 +133,14 @@ int main(int argc, char **argv)
         if (fork() != 0)
             continue;
         const struct tern_fabric_options o = {.wireup = TERN_WIREUP_SOCKET,
-                                              .socket = tern_rendezvous_address(r),
+                                              .socket = tern_wire_rendezvous_address(r),
                                               .rank = i,
                                               .size = n};
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         _exit(rank_main(argv[1], (const char *const *)argv + 3, (size_t)argc - 3, &o));
     }
-    while (ended < n && tern_rendezvous_step(r, &err) == 0) {
-        struct pollfd p = {tern_rendezvous_fd(r), POLLIN, 0};
+    while (ended < n && tern_wire_rendezvous_step(r, &err) == 0) {
+        struct pollfd p = {tern_wire_rendezvous_fd(r), POLLIN, 0};
         poll(&p, 1, 10);
         while (waitpid(-1, &status, WNOHANG) > 0) {
             int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -147,6 +148,6 @@ int main(int argc, char **argv)
             worst = code > worst ? code : worst;
         }
     }
-    tern_rendezvous_close(r);
+    tern_wire_rendezvous_close(r);
     return worst;
 }

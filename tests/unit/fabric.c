@@ -5,9 +5,10 @@
 #include "core/base/rand.h"
 #include "core/fabric/fabric.h"
 #include "core/fabric/reduce.h"
-#include "core/fabric/rendezvous.h"
+#include "core/wire/rendezvous.h"
+#include "core/wire/rendezvous_frame.h"
 #include "core/fabric/state.h"
-#include "core/fabric/wireup.h"
+#include "core/wire/wireup.h"
 
 #include <arpa/inet.h>
 #include <math.h>
@@ -309,9 +310,9 @@ static void explains_wide_nodes(void)
 
 /* ---------------------------------------------------------------- rendezvous */
 
-static int dial(const struct tern_rendezvous *r)
+static int dial(const struct tern_wire_rendezvous *r)
 {
-    const char *colon = strchr(tern_rendezvous_address(r), ':');
+    const char *colon = strchr(tern_wire_rendezvous_address(r), ':');
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)atoi(colon + 1)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -325,12 +326,12 @@ static int dial(const struct tern_rendezvous *r)
     return fd;
 }
 
-static void serve(struct tern_rendezvous *r, int times)
+static void serve(struct tern_wire_rendezvous *r, int times)
 {
     while (times--) {
-        struct pollfd p = {tern_rendezvous_fd(r), POLLIN, 0};
+        struct pollfd p = {tern_wire_rendezvous_fd(r), POLLIN, 0};
         poll(&p, 1, 5);
-        tern_rendezvous_step(r, NULL);
+        tern_wire_rendezvous_step(r, NULL);
     }
 }
 
@@ -341,17 +342,17 @@ static bool is_closed(int fd)
     return poll(&p, 1, 1000) == 1 && recv(fd, &c, 1, MSG_DONTWAIT) <= 0;
 }
 
-static void frame(struct rendezvous_frame *h, const struct tern_rendezvous *r, uint32_t kind,
+static void frame(struct rendezvous_frame *h, const struct tern_wire_rendezvous *r, uint32_t kind,
                   uint32_t rank, uint32_t size, uint32_t bytes)
 {
-    const char *key = strchr(tern_rendezvous_address(r), '/') + 1;
+    const char *key = strchr(tern_wire_rendezvous_address(r), '/') + 1;
 
     *h = (struct rendezvous_frame){RENDEZVOUS_MAGIC, kind, rank, size, 0, bytes, {0}};
     for (int i = 0; i < RENDEZVOUS_KEY; i++)
         sscanf(key + 2 * i, "%2hhx", &h->key[i]);
 }
 
-static void says(struct tern_rendezvous *r, int fd, const char *want, const char *name)
+static void says(struct tern_wire_rendezvous *r, int fd, const char *want, const char *name)
 {
     char got[sizeof(struct rendezvous_frame) + RENDEZVOUS_TEXT + 1] = "";
 
@@ -364,7 +365,7 @@ static void says(struct tern_rendezvous *r, int fd, const char *want, const char
 static void refuses_strangers(void)
 {
     struct tern_err err = {0};
-    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 2, &err);
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", 2, &err);
     struct rendezvous_frame h;
     int fd, closed = 0, rounds = 300;
 
@@ -406,14 +407,14 @@ static void refuses_strangers(void)
     struct pollfd p = {fd, POLLIN, 0};
     ok(poll(&p, 1, 0) == 0, "which is nothing to one of the right size that comes later");
     close(fd);
-    tern_rendezvous_close(r);
+    tern_wire_rendezvous_close(r);
 }
 
 static void tells_who_left(void)
 {
-    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 2, NULL);
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", 2, NULL);
     struct rendezvous_frame h;
-    static uint8_t blob[WIREUP_BLOB];
+    static uint8_t blob[TERN_WIRE_BLOB];
     int a = dial(r), b = dial(r);
 
     frame(&h, r, RENDEZVOUS_HELLO, 0, 2, 0);
@@ -421,7 +422,7 @@ static void tells_who_left(void)
     frame(&h, r, RENDEZVOUS_HELLO, 1, 2, 0);
     send(b, &h, sizeof h, 0);
     serve(r, 4);
-    frame(&h, r, RENDEZVOUS_BLOB, 0, 2, WIREUP_BLOB);
+    frame(&h, r, RENDEZVOUS_BLOB, 0, 2, TERN_WIRE_BLOB);
     send(a, &h, sizeof h, 0);
     send(a, blob, sizeof blob, 0);
     serve(r, 3);
@@ -438,11 +439,11 @@ static void tells_who_left(void)
     struct pollfd p = {a, POLLIN, 0};
     ok(poll(&p, 1, 0) == 0, "the next attempt may meet at the same place");
     close(a);
-    tern_rendezvous_close(r);
+    tern_wire_rendezvous_close(r);
 }
 
 /* A rank of `size` comes. */
-static int come(struct tern_rendezvous *r, uint32_t rank, uint32_t size)
+static int come(struct tern_wire_rendezvous *r, uint32_t rank, uint32_t size)
 {
     struct rendezvous_frame h;
     int fd = dial(r);
@@ -453,14 +454,15 @@ static int come(struct tern_rendezvous *r, uint32_t rank, uint32_t size)
     return fd;
 }
 
-static void give(struct tern_rendezvous *r, int fd, uint32_t rank, uint32_t size, uint32_t round)
+static void give(struct tern_wire_rendezvous *r, int fd, uint32_t rank, uint32_t size,
+                 uint32_t round)
 {
     struct {
         struct rendezvous_frame h;
-        uint8_t blob[WIREUP_BLOB];
+        uint8_t blob[TERN_WIRE_BLOB];
     } m = {0};
 
-    frame(&m.h, r, RENDEZVOUS_BLOB, rank, size, WIREUP_BLOB);
+    frame(&m.h, r, RENDEZVOUS_BLOB, rank, size, TERN_WIRE_BLOB);
     m.h.round = round;
     send(fd, &m, sizeof m, MSG_NOSIGNAL);
     serve(r, 3);
@@ -469,12 +471,12 @@ static void give(struct tern_rendezvous *r, int fd, uint32_t rank, uint32_t size
 /* Has everybody's blob come? */
 static bool all_of(int fd, uint32_t size)
 {
-    static char got[sizeof(struct rendezvous_frame) + 8 * WIREUP_BLOB];
+    static char got[sizeof(struct rendezvous_frame) + 8 * TERN_WIRE_BLOB];
     struct rendezvous_frame h;
     ssize_t n = recv(fd, got, sizeof got, MSG_DONTWAIT);
 
     memcpy(&h, got, sizeof h);
-    return n == (ssize_t)(sizeof h + size * WIREUP_BLOB) && h.kind == RENDEZVOUS_ALL;
+    return n == (ssize_t)(sizeof h + size * TERN_WIRE_BLOB) && h.kind == RENDEZVOUS_ALL;
 }
 
 static void tells_of_missing_files(void)
@@ -484,18 +486,18 @@ static void tells_of_missing_files(void)
 
     getrlimit(RLIMIT_NOFILE, &was);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){40, was.rlim_max});
-    struct tern_rendezvous *many = tern_rendezvous_open("127.0.0.1", 300, &err);
+    struct tern_wire_rendezvous *many = tern_wire_rendezvous_open("127.0.0.1", 300, &err);
     getrlimit(RLIMIT_NOFILE, &r);
     ok(many && r.rlim_cur > 300 && r.rlim_max == was.rlim_max,
        "for many ranks more files may be open");
-    tern_rendezvous_close(many);
+    tern_wire_rendezvous_close(many);
 
-    struct tern_rendezvous *few = tern_rendezvous_open("127.0.0.1", 3, &err);
+    struct tern_wire_rendezvous *few = tern_wire_rendezvous_open("127.0.0.1", 3, &err);
     int first = come(few, 0, 3), second = dial(few);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)second + 1, was.rlim_max});
-    ok(tern_rendezvous_step(few, &err) < 0, "a rank for which there is no file is an error");
+    ok(tern_wire_rendezvous_step(few, &err) < 0, "a rank for which there is no file is an error");
     has(err.text, "Too many open files", "that says so");
-    struct pollfd p = {tern_rendezvous_fd(few), POLLIN, 0};
+    struct pollfd p = {tern_wire_rendezvous_fd(few), POLLIN, 0};
     ok(poll(&p, 1, 0) == 0, "who waits at the door does not keep it busy");
     says(few, first, "one cannot be let in: Too many open files", "and the ranks are told");
     setrlimit(RLIMIT_NOFILE, &was);
@@ -508,12 +510,12 @@ static void tells_of_missing_files(void)
     p.fd = first;
     ok(poll(&p, 1, 0) == 0, "a second later ranks may come again");
     close(first);
-    tern_rendezvous_close(few);
+    tern_wire_rendezvous_close(few);
 }
 
 static void tells_who_left_between(void)
 {
-    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 3, NULL);
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", 3, NULL);
     int fd[3];
 
     for (uint32_t i = 0; i < 3; i++)
@@ -553,13 +555,13 @@ static void tells_who_left_between(void)
     says(r, fd[1], "rank 2 left while", "the only giver that leaves is named too");
     close(fd[0]);
     close(fd[1]);
-    tern_rendezvous_close(r);
+    tern_wire_rendezvous_close(r);
 }
 
 static void strangers_give_way(void)
 {
     enum { PLACES = 2 + 64 };
-    struct tern_rendezvous *r = tern_rendezvous_open("127.0.0.1", 2, NULL);
+    struct tern_wire_rendezvous *r = tern_wire_rendezvous_open("127.0.0.1", 2, NULL);
     int strangers[PLACES], a, b;
 
     for (int i = 0; i < PLACES; i++) {
@@ -578,7 +580,7 @@ static void strangers_give_way(void)
         close(strangers[i]);
     close(a);
     close(b);
-    tern_rendezvous_close(r);
+    tern_wire_rendezvous_close(r);
 }
 
 static void bad_addresses(void)

@@ -101,8 +101,9 @@ static size_t beyond(int size, int per_node, enum tern_call call, const char *al
         for (int k = 0; k < spots; k++) {
             const struct spot *at = &c->program->spots[s->spot + (uint32_t)k];
             size_t end = at->at + s->n * (s->kind == STEP_REDUCE ? 8 : 1);
-            if (at->place == PLACE_STAGE && end > SHM_STAGE_MOST)
-                most = end - SHM_STAGE_MOST > most ? end - SHM_STAGE_MOST : most;
+            if (at->place == PLACE_STAGE && end > TERN_WIRE_SHM_STAGE_MOST)
+                most =
+                    end - TERN_WIRE_SHM_STAGE_MOST > most ? end - TERN_WIRE_SHM_STAGE_MOST : most;
         }
     }
     if (c->program->work > WORK_BYTES)

@@ -1,11 +1,11 @@
-/* What comes over libfabric's wire in RMA mode, from a peer that is mad: core/fabric/ofi_record.h
+/* What comes over libfabric's wire in RMA mode, from a peer that is mad: core/wire/ofi/record.h
  * alone, and then the whole transport with nothing but such bytes. */
 #include "tests/unit/tap.h"
 
 #include "core/base/clock.h"
 #include "core/base/rand.h"
-#include "core/fabric/ofi.h"
-#include "core/fabric/ofi_state.h"
+#include "core/wire/ofi/ofi.h"
+#include "core/wire/ofi/state.h"
 
 #include <sys/resource.h>
 
@@ -29,14 +29,14 @@ static size_t make_record(uint64_t i, uint8_t *to)
                        .bytes = (uint32_t)(draw(i, 6) % 100),
                        .call = (uint32_t)(draw(i, 7) % 3),
                        .id = (uint32_t)(draw(i, 8) % (REQUESTS * GENERATIONS)),
-                       .tag = transport_tag(1, (int)h.sender, (uint32_t)(draw(i, 9) % 50), 0)};
+                       .tag = tern_wire_tag(1, (int)h.sender, (uint32_t)(draw(i, 9) % 50), 0)};
     struct record_ready r = {.address = draw(i, 10),
                              .chunk = (uint32_t)(4096 + draw(i, 11) % 65536)};
-    struct control c = {.kind = CONTROL_PING, .sender = (int)h.sender};
+    struct tern_wire_control c = {.kind = TERN_WIRE_PING, .sender = (int)h.sender};
     size_t n = sizeof h, more = 0;
 
     if (h.kind == RECORD_READY) {
-        h.bytes = (uint32_t)(EAGER_MAX + draw(i, 6) % (TRANSPORT_CHUNK - EAGER_MAX + 1));
+        h.bytes = (uint32_t)(EAGER_MAX + draw(i, 6) % (TERN_WIRE_CHUNK - EAGER_MAX + 1));
         memcpy(to + n, &r, more = sizeof r);
     } else if (h.kind == RECORD_CONTROL) {
         memcpy(to + n, &c, more = sizeof c);
@@ -64,7 +64,7 @@ static bool sound(const struct record_reader *r, const struct record_view *v, co
            v->head.id < (uint32_t)REQUESTS * GENERATIONS && p == bytes + sizeof v->head &&
            (kind != RECORD_EAGER ||
             (v->head.bytes <= r->eager_max && p + v->head.bytes == bytes + n)) &&
-           (kind != RECORD_READY || (v->ready.chunk && v->head.bytes <= TRANSPORT_CHUNK &&
+           (kind != RECORD_READY || (v->ready.chunk && v->head.bytes <= TERN_WIRE_CHUNK &&
                                      record_chunks(v->head.bytes, v->ready.chunk) <= CHUNKS)) &&
            (kind != RECORD_CONTROL || (v->control.rank >= 0 && v->control.rank < RANKS &&
                                        (uint32_t)v->control.sender == v->head.sender &&
@@ -75,7 +75,7 @@ static bool sound(const struct record_reader *r, const struct record_view *v, co
 static void seal(const uint8_t *secret, uint8_t *bytes, size_t n)
 {
     if (n >= sizeof(struct record))
-        tern_fabric_record_seal(secret, bytes, n);
+        tern_wire_ofi_record_seal(secret, bytes, n);
 }
 
 static void records_are_checked(void)
@@ -92,7 +92,7 @@ static void records_are_checked(void)
         seal(none[0], whole, n);
         uint8_t *exact = malloc(n ? n : 1); /* so that a sanitizer sees a byte too many */
         memcpy(exact, whole, n);
-        if (tern_fabric_record_read(&reader, exact, n, &v, &why) == 0) {
+        if (tern_wire_ofi_record_read(&reader, exact, n, &v, &why) == 0) {
             taken++;
             unsound += !sound(&reader, &v, exact, n);
         } else {
@@ -114,7 +114,7 @@ static void numbers_come_once(void)
     static uint8_t seen[N];
 
     w.low = base;
-    ok(!tern_fabric_window_add(&w, base + WINDOW) && !tern_fabric_window_add(&w, base - 1),
+    ok(!tern_wire_ofi_window_add(&w, base + WINDOW) && !tern_wire_ofi_window_add(&w, base - 1),
        "a number too far ahead, or long gone, is refused");
     for (uint32_t done = 0; done < N; done += 100) {
         /* The oldest hundred last, and everything told again. */
@@ -122,7 +122,7 @@ static void numbers_come_once(void)
             for (uint32_t k = AT_ONCE; k-- > 0;) {
                 uint32_t at = done + k;
                 if (at < N && (k < 100 || draw(at, done) % 3 == 0) &&
-                    tern_fabric_window_add(&w, base + at))
+                    tern_wire_ofi_window_add(&w, base + at))
                     twice += seen[at]++;
             }
         }
@@ -150,7 +150,7 @@ static void immediates_name_all(void)
 /* ---------------------------------------------------------------- the transport */
 
 static long controls;
-static void on_control(void *arg, const struct control *m)
+static void on_control(void *arg, const struct tern_wire_control *m)
 {
     (void)arg;
     controls += m->sender > 0 && m->sender < RANKS;
@@ -164,19 +164,19 @@ static bool patient(void *arg, int64_t since_ns)
 
 /* Rank 0 alone; the others' addresses are its own, so that what it says to them comes back and is
  * refused, too. */
-static struct transport *lonely(struct tern_err *err)
+static struct tern_wire_transport *lonely(struct tern_err *err)
 {
-    const struct transport_options o = {.size = RANKS, .owner = {NULL, on_control, patient}};
-    uint8_t cards[RANKS][TRANSPORT_ADDRESS];
-    struct transport *t;
+    const struct tern_wire_options o = {.size = RANKS, .owner = {NULL, on_control, patient}};
+    uint8_t cards[RANKS][TERN_WIRE_ADDRESS];
+    struct tern_wire_transport *t;
 
     setenv("TERN_FABRIC_MODE", "rma", 1);
-    t = tern_fabric_ofi_open("tcp", &o, err);
+    t = tern_wire_ofi_open("tcp", &o, err);
     if (!t)
         return NULL;
     for (int r = 0; r < RANKS; r++)
         t->ops->address(t, cards[r]);
-    if (t->ops->connect(t, cards[0], TRANSPORT_ADDRESS, err) < 0) {
+    if (t->ops->connect(t, cards[0], TERN_WIRE_ADDRESS, err) < 0) {
         t->ops->close(t);
         return NULL;
     }
@@ -188,37 +188,43 @@ enum { GUARD = 4096, RECEIVES = 100 };
 static void survives_a_mad_peer(void)
 {
     struct tern_err err;
-    struct transport *t = lonely(&err);
+    struct tern_wire_transport *t = lonely(&err);
     struct ofi *o = t ? ofi_of(t) : NULL;
     static uint8_t room[RECEIVES][64 + 2 * GUARD], big[2 * EAGER_STREAM + 2 * GUARD];
-    struct message *m[RECEIVES];
+    struct tern_wire_message *m[RECEIVES];
     long over = 0, touched = 0, bad = 0;
 
     if (!ok(t != NULL, "a transport opens"))
         return;
     void *mr = NULL;
     ok(t->ops->enroll(t, big, sizeof big, &mr, &err) == 0, "memory is enrolled");
-    struct message *long_one =
-        t->ops->recv(t, 1, big + GUARD, 2 * EAGER_STREAM, transport_tag(1, 1, 99, 0), 1, mr, &err);
+    struct tern_wire_message *long_one =
+        t->ops->recv(t,
+                     &(struct tern_wire_transfer){1, big + GUARD, 2 * EAGER_STREAM,
+                                                  tern_wire_tag(1, 1, 99, 0), 1, mr},
+                     &err);
     for (int k = 0; k < RECEIVES; k++)
-        m[k] = t->ops->recv(t, 1 + k % 2, room[k] + GUARD, 64,
-                            transport_tag(1, 1 + k % 2, (uint32_t)(k / 2), 0), 1, NULL, &err);
+        m[k] = t->ops->recv(t,
+                            &(struct tern_wire_transfer){
+                                1 + k % 2, room[k] + GUARD, 64,
+                                tern_wire_tag(1, 1 + k % 2, (uint32_t)(k / 2), 0), 1, NULL},
+                            &err);
     struct op slot = {.data = malloc(RECORD_MAX + 1024)};
     for (uint64_t i = 0; i < ROUNDS / 10; i++) {
         size_t n = make_record(i, slot.data);
         seal(o->secret, slot.data, n);
-        ofi_peer_slot(o, &slot, n);
-        ofi_rma_written(o, 0, (uint32_t)draw(i, 50) & (i % 2 ? UINT32_MAX : 0xffff));
+        tern_wire_ofi_peer_slot(o, &slot, n);
+        tern_wire_ofi_rma_written(o, 0, (uint32_t)draw(i, 50) & (i % 2 ? UINT32_MAX : 0xffff));
         if (i % 64 == 0)
             t->ops->progress(t);
     }
     free(slot.data);
     for (int k = 0; k < RECEIVES; k++) {
-        over += m[k]->state != MESSAGE_PENDING;
+        over += m[k]->state != TERN_WIRE_PENDING;
         for (int g = 0; g < GUARD; g++)
             touched += room[k][g] || room[k][64 + GUARD + g];
         /* Whole, or not at all: `bad` counts what is neither. */
-        if (m[k]->state == MESSAGE_DONE)
+        if (m[k]->state == TERN_WIRE_DONE)
             bad += room[k][GUARD] != 'x' && room[k][GUARD + 63] != 'x';
         t->ops->release(t, m[k]);
     }
@@ -227,7 +233,10 @@ static void survives_a_mad_peer(void)
     ok(controls > 0 && o->refused > 0, "control messages come through, nonsense is counted");
     /* Closing with receives that never end must be clean, too (a sanitizer looks). */
     for (int k = 0; k < 8; k++)
-        t->ops->recv(t, 1, room[k] + GUARD, 64, transport_tag(2, 1, (uint32_t)k, 0), 1, NULL, &err);
+        t->ops->recv(t,
+                     &(struct tern_wire_transfer){1, room[k] + GUARD, 64,
+                                                  tern_wire_tag(2, 1, (uint32_t)k, 0), 1, NULL},
+                     &err);
     t->ops->release(t, long_one);
     t->ops->dismiss(t, mr);
     t->ops->close(t);
@@ -252,22 +261,22 @@ static void what_is_sent_tells_nothing(void)
     struct record_view v;
     const char *why = NULL;
 
-    tern_fabric_ready_mask(asker, 0, &sent.head, &sent.ready);
-    tern_fabric_record_seal(mine, &sent, sizeof sent);
+    tern_wire_ofi_ready_mask(asker, 0, &sent.head, &sent.ready);
+    tern_wire_ofi_record_seal(mine, &sent, sizeof sent);
     int seen = sent.ready.address == ready.address || sent.ready.token == ready.token;
     for (int i = 0; i < RAILS; i++)
         seen += sent.ready.key[i] == ready.key[i];
     ok(seen == 0, "where to write, with which key and token: none of it can be read");
-    ok(tern_fabric_record_read(&reader, &sent, sizeof sent, &v, &why) == 0 &&
+    ok(tern_wire_ofi_record_read(&reader, &sent, sizeof sent, &v, &why) == 0 &&
            memcmp(&v.ready, &ready, sizeof ready) == 0,
        "but by the rank that is asked: %s", why ? why : "all of it");
     other.head.number++;
-    tern_fabric_ready_mask(asker, 0, &other.head, &other.ready);
+    tern_wire_ofi_ready_mask(asker, 0, &other.head, &other.ready);
     ok((other.ready.key[0] ^ sent.ready.key[0]) != 0, "the same does not look the same again");
     int taken = 0;
     for (size_t i = RECORD_SECRET; i < sizeof sent; i++) {
         ((uint8_t *)&sent)[i] ^= 1;
-        taken += tern_fabric_record_read(&reader, &sent, sizeof sent, &v, &why) == 0;
+        taken += tern_wire_ofi_record_read(&reader, &sent, sizeof sent, &v, &why) == 0;
         ((uint8_t *)&sent)[i] ^= 1;
     }
     ok(taken == 0, "its seal is good for nothing else");
@@ -279,10 +288,10 @@ static void strangers_are_not_heard(void)
 {
     enum { BYTES = 4 * EAGER_STREAM };
     struct tern_err err;
-    struct transport *t = lonely(&err);
+    struct tern_wire_transport *t = lonely(&err);
     struct ofi *o = t ? ofi_of(t) : NULL;
     static uint8_t room[RECEIVES][64], big[BYTES], all[RECORD_MAX + 1024];
-    struct message *m[RECEIVES];
+    struct tern_wire_message *m[RECEIVES];
     struct record_view v;
     const char *why = NULL;
     void *mr = NULL, *other = NULL;
@@ -295,21 +304,21 @@ static void strangers_are_not_heard(void)
     for (uint64_t i = 0; n == 0; i++) { /* one that would be taken */
         n = make_record(i, all);
         seal(o->secret, all, n);
-        if (n < sizeof(struct record) || tern_fabric_record_read(&reader, all, n, &v, &why) < 0)
+        if (n < sizeof(struct record) || tern_wire_ofi_record_read(&reader, all, n, &v, &why) < 0)
             n = 0;
     }
     int taken = 0, other_words = 0;
     for (size_t bit = 0; bit < 8 * sizeof(struct record); bit++) {
         all[bit / 8] ^= (uint8_t)(1 << bit % 8);
         why = NULL;
-        taken += tern_fabric_record_read(&reader, all, n, &v, &why) == 0;
+        taken += tern_wire_ofi_record_read(&reader, all, n, &v, &why) == 0;
         other_words += !why || strcmp(why, "a stranger's") != 0;
         all[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     ok(taken == 0 && other_words == 0,
        "a record with one bit of its seal or its head wrong is a stranger's");
     memcpy(all, o->secret, RECORD_SECRET);
-    ok(tern_fabric_record_read(&reader, all, n, &v, &why) < 0, "the secret itself is no seal");
+    ok(tern_wire_ofi_record_read(&reader, all, n, &v, &why) < 0, "the secret itself is no seal");
 
     ok(t->ops->enroll(t, big, sizeof big, &mr, &err) == 0 &&
            t->ops->enroll(t, all, sizeof all, &other, &err) == 0,
@@ -321,11 +330,15 @@ static void strangers_are_not_heard(void)
     else
         ok(a > 1 << 24 && b > 1 << 24 && (a > b ? a - b : b - a) > 1 << 24,
            "keys are drawn from 64 bits");
-    struct message *long_one =
-        t->ops->recv(t, 1, big, sizeof big, transport_tag(1, 1, 99, 0), 1, mr, &err);
+    struct tern_wire_message *long_one = t->ops->recv(
+        t, &(struct tern_wire_transfer){1, big, sizeof big, tern_wire_tag(1, 1, 99, 0), 1, mr},
+        &err);
     for (int k = 0; k < RECEIVES; k++)
-        m[k] = t->ops->recv(t, 1 + k % 2, room[k], 64,
-                            transport_tag(1, 1 + k % 2, (uint32_t)(k / 2), 0), 1, NULL, &err);
+        m[k] = t->ops->recv(
+            t,
+            &(struct tern_wire_transfer){
+                1 + k % 2, room[k], 64, tern_wire_tag(1, 1 + k % 2, (uint32_t)(k / 2), 0), 1, NULL},
+            &err);
     struct op slot = {.data = malloc(RECORD_MAX + 1024)};
     const uint64_t before = o->refused;
     controls = 0;
@@ -334,12 +347,12 @@ static void strangers_are_not_heard(void)
         const uint64_t guess[2] = {draw(i, 60), draw(i, 61)};
         if (i % 2 && n >= RECORD_SECRET)
             memcpy(slot.data, guess, RECORD_SECRET);
-        ofi_peer_slot(o, &slot, n);
+        tern_wire_ofi_peer_slot(o, &slot, n);
     }
     free(slot.data);
-    long over = long_one->state != MESSAGE_PENDING;
+    long over = long_one->state != TERN_WIRE_PENDING;
     for (int k = 0; k < RECEIVES; k++)
-        over += m[k]->state != MESSAGE_PENDING;
+        over += m[k]->state != TERN_WIRE_PENDING;
     ok(over == 0 && controls == 0 && o->refused == before + ROUNDS / 10,
        "of %d records without the secret none is taken", ROUNDS / 10);
 
@@ -347,15 +360,16 @@ static void strangers_are_not_heard(void)
     if (o->wide) {
         for (uint32_t k = 0; k < 1000; k++)
             for (uint32_t c = 0; c < waits->chunks; c++)
-                ofi_rma_written(
+                tern_wire_ofi_rma_written(
                     o, 0,
                     record_data(waits->token ^ (k < 32 ? 1u << k : (uint32_t)draw(k, 5) | 1),
                                 record_immediate(waits->id, c)));
-        ok(long_one->state == MESSAGE_PENDING && waits->arrived == 0,
+        ok(long_one->state == TERN_WIRE_PENDING && waits->arrived == 0,
            "a write with another token is none of the receive's");
         for (uint32_t c = 0; c < waits->chunks; c++)
-            ofi_rma_written(o, 0, record_data(waits->token, record_immediate(waits->id, c)));
-        ok(long_one->state == MESSAGE_DONE, "those with its token end it");
+            tern_wire_ofi_rma_written(o, 0,
+                                      record_data(waits->token, record_immediate(waits->id, c)));
+        ok(long_one->state == TERN_WIRE_DONE, "those with its token end it");
     } else {
         tap_skip("immediates of this provider have no room for tokens");
         tap_skip("immediates of this provider have no room for tokens");
@@ -371,31 +385,31 @@ static void strangers_are_not_heard(void)
 /* ---------------------------------------------------------------- unasked */
 
 /* Rank 0 and rank 1 of two, both here. */
-static bool pair_up(struct transport *t[2], struct tern_err *err)
+static bool pair_up(struct tern_wire_transport *t[2], struct tern_err *err)
 {
-    uint8_t cards[2][TRANSPORT_ADDRESS];
+    uint8_t cards[2][TERN_WIRE_ADDRESS];
 
     for (int r = 0; r < 2; r++) {
-        const struct transport_options o = {
+        const struct tern_wire_options o = {
             .rank = r, .size = 2, .owner = {NULL, on_control, patient}};
-        t[r] = tern_fabric_ofi_open("tcp", &o, err);
+        t[r] = tern_wire_ofi_open("tcp", &o, err);
         if (!t[r])
             return false;
         t[r]->ops->address(t[r], cards[r]);
     }
-    return t[0]->ops->connect(t[0], cards[0], TRANSPORT_ADDRESS, err) == 0 &&
-           t[1]->ops->connect(t[1], cards[0], TRANSPORT_ADDRESS, err) == 0;
+    return t[0]->ops->connect(t[0], cards[0], TERN_WIRE_ADDRESS, err) == 0 &&
+           t[1]->ops->connect(t[1], cards[0], TERN_WIRE_ADDRESS, err) == 0;
 }
 
 /* Both look until `m` is over, or for so many milliseconds. */
-static bool ends(struct transport *const t[2], const struct message *m, int ms)
+static bool ends(struct tern_wire_transport *const t[2], const struct tern_wire_message *m, int ms)
 {
     int64_t until = tern_clock_boot_ns() + ms * 1000000ll;
 
-    while (m->state == MESSAGE_PENDING && tern_clock_boot_ns() < until)
+    while (m->state == TERN_WIRE_PENDING && tern_clock_boot_ns() < until)
         for (int r = 0; r < 2; r++)
             t[r]->ops->progress(t[r]);
-    return m->state == MESSAGE_DONE;
+    return m->state == TERN_WIRE_DONE;
 }
 
 /* What is short enough goes without a word of the receiver, as far as its credit lasts, also where
@@ -404,8 +418,8 @@ static void short_ones_go_unasked(void)
 {
     enum { CREDITS = 16, BYTES = EAGER_STREAM };
     static uint8_t out[BYTES + 1], in[BYTES + 1];
-    struct message *sent[CREDITS + 1], *m;
-    struct transport *t[2] = {NULL};
+    struct tern_wire_message *sent[CREDITS + 1], *m;
+    struct tern_wire_transport *t[2] = {NULL};
     struct tern_err err = {0};
     int gone = 0, right = 0;
 
@@ -414,27 +428,37 @@ static void short_ones_go_unasked(void)
         return;
     for (int k = 0; k < CREDITS; k++) {
         memset(out, k + 1, sizeof out);
-        sent[k] = t[0]->ops->send(t[0], 1, out, BYTES, transport_tag(1, 0, (uint32_t)k, 0), 1, NULL,
+        sent[k] = t[0]->ops->send(t[0],
+                                  &(struct tern_wire_transfer){
+                                      1, out, BYTES, tern_wire_tag(1, 0, (uint32_t)k, 0), 1, NULL},
                                   &err);
         gone += ends(t, sent[k], 5000);
     }
     ok(gone == CREDITS, "%d messages of 64 KiB end before they are asked for (%d)", CREDITS, gone);
     memset(out, CREDITS + 1, sizeof out);
-    sent[CREDITS] =
-        t[0]->ops->send(t[0], 1, out, BYTES, transport_tag(1, 0, CREDITS, 0), 1, NULL, &err);
+    sent[CREDITS] = t[0]->ops->send(
+        t[0], &(struct tern_wire_transfer){1, out, BYTES, tern_wire_tag(1, 0, CREDITS, 0), 1, NULL},
+        &err);
     ok(!ends(t, sent[CREDITS], 50), "one beyond the credit does not");
     for (int k = 0; k <= CREDITS; k++) {
         memset(in, 0, sizeof in);
-        m = t[1]->ops->recv(t[1], 0, in, BYTES, transport_tag(1, 0, (uint32_t)k, 0), 1, NULL, &err);
+        m = t[1]->ops->recv(t[1],
+                            &(struct tern_wire_transfer){
+                                0, in, BYTES, tern_wire_tag(1, 0, (uint32_t)k, 0), 1, NULL},
+                            &err);
         right += ends(t, m, 5000) && in[0] == k + 1 && in[BYTES - 1] == k + 1 && !in[BYTES];
         t[1]->ops->release(t[1], m);
         ends(t, sent[k], 5000);
         t[0]->ops->release(t[0], sent[k]);
     }
     ok(right == CREDITS + 1, "all %d arrive as they were sent (%d)", CREDITS + 1, right);
-    sent[0] = t[0]->ops->send(t[0], 1, out, BYTES + 1, transport_tag(1, 0, 99, 0), 1, NULL, &err);
+    sent[0] = t[0]->ops->send(
+        t[0], &(struct tern_wire_transfer){1, out, BYTES + 1, tern_wire_tag(1, 0, 99, 0), 1, NULL},
+        &err);
     ok(!ends(t, sent[0], 50), "one byte more waits to be asked for");
-    m = t[1]->ops->recv(t[1], 0, in, BYTES + 1, transport_tag(1, 0, 99, 0), 1, NULL, &err);
+    m = t[1]->ops->recv(
+        t[1], &(struct tern_wire_transfer){0, in, BYTES + 1, tern_wire_tag(1, 0, 99, 0), 1, NULL},
+        &err);
     ok(ends(t, m, 5000) && ends(t, sent[0], 5000) && in[BYTES] == CREDITS + 1, "and then comes");
     t[1]->ops->release(t[1], m);
     t[0]->ops->release(t[0], sent[0]);
@@ -453,7 +477,7 @@ static long faults(void)
 static void first_ones_find_their_pages(void)
 {
     enum { N = 200, AFTER = 4 };
-    struct transport *t[2] = {NULL};
+    struct tern_wire_transport *t[2] = {NULL};
     struct tern_err err = {0};
     uint64_t out = 1, in = 0;
     long before = 0, over = 0;
@@ -461,11 +485,13 @@ static void first_ones_find_their_pages(void)
     if (!ok(pair_up(t, &err), "two transports meet over tcp (%s)", err.text))
         return;
     for (int k = 0; k < AFTER + N; k++) {
-        uint64_t tag = transport_tag(1, 0, (uint32_t)k, 0);
+        uint64_t tag = tern_wire_tag(1, 0, (uint32_t)k, 0);
         if (k == AFTER) /* connected by now */
             before = faults();
-        struct message *got = t[1]->ops->recv(t[1], 0, &in, 8, tag, 1, NULL, &err);
-        struct message *sent = t[0]->ops->send(t[0], 1, &out, 8, tag, 1, NULL, &err);
+        struct tern_wire_message *got =
+            t[1]->ops->recv(t[1], &(struct tern_wire_transfer){0, &in, 8, tag, 1, NULL}, &err);
+        struct tern_wire_message *sent =
+            t[0]->ops->send(t[0], &(struct tern_wire_transfer){1, &out, 8, tag, 1, NULL}, &err);
         over += ends(t, got, 5000) && ends(t, sent, 5000);
         t[1]->ops->release(t[1], got);
         t[0]->ops->release(t[0], sent);

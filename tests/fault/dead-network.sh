@@ -2,36 +2,26 @@
 # Nodes (network namespaces) on whose every one there is a network that leads nowhere, as a BMC's or an
 # untrunked VLAN's: one end of each link is there, and nothing is at the other.
 . "$(dirname "$0")/../lib/tap.sh"
-[ "$(id -u)" = 0 ] || skip_all "needs root for network namespaces"
-. "$ROOT/tests/lib/fabric.sh"
-R=$TOOLS/fabric-rails
-A=tern-da-$$ B=tern-db-$$
-pids=
-# shellcheck disable=SC2086
-clean() {
-    [ -z "$pids" ] || kill $pids 2>/dev/null
-    ip netns del $A 2>/dev/null; ip netns del $B 2>/dev/null
-}
-tap_cleanup=clean
+. "$ROOT/tests/lib/netns.sh"
 # dead0 and dead9 lie before and behind `good` in the order in which networks are taken.
 nodes() {
-    ip netns add $A && ip netns add $B || return 1
+    nodes_make || return 1
     ip link add good netns $A type veth peer name good netns $B || return 1
     local i n
     for i in 1:$A 2:$B; do
         n=${i#*:}
-        ip -n "$n" addr add "10.77.5.${i%:*}/24" dev good && ip -n "$n" link set good up && ip -n "$n" link set lo up || return 1
+        ip -n "$n" addr add "10.77.5.${i%:*}/24" dev good && ip -n "$n" link set good up || return 1
         for d in 0 9; do
             ip -n "$n" link add dead$d type veth peer name nobody$d || return 1
             ip -n "$n" addr add "10.77.$d.${i%:*}/24" dev dead$d
             ip -n "$n" link set dead$d up; ip -n "$n" link set nobody$d up
         done
     done
-    until [ "$(cat <(ip -n $A -br link) <(ip -n $B -br link) | grep -cE '^(good|dead).* UP ')" = 6 ]; do sleep 0.05; done
+    nodes_up 6 '^(good|dead)'
 }
 nodes 2>/dev/null || skip_all "no network namespaces here"
-unset TERN_FABRIC_PROVIDER TERN_FABRIC_MODE TERN_FABRIC_RAILS FI_PROVIDER FI_TCP_IFACE FI_NET_IFACE FI_SOCKETS_IFACE FI_UDP_IFACE
-export TERN_DEADLINE=30 TERN_FABRIC_SHARE=1
+unset FI_PROVIDER FI_TCP_IFACE FI_NET_IFACE FI_SOCKETS_IFACE FI_UDP_IFACE
+export TERN_DEADLINE=30 TERN_FABRIC_SHARE=1 SLURM_NTASKS=4
 
 info() { run timeout 60 ip netns exec $A "$BIN/tern" fabric info; }
 FI_TCP_IFACE=good info
@@ -51,25 +41,14 @@ done
 FI_TCP_IFACE=god info
 out_has "FI_TCP_IFACE: there is no interface 'god' here" "one that is not there is told"
 
-rank() { # NAMESPACE RANK STEPS BYTES
-    SLURM_PROCID=$2 SLURMD_NODENAME=node-$2 TERN_RUN_SOCKET=$(cat address) SLURM_NTASKS=4 \
-        ip netns exec "$1" timeout 100 "$R" rank "$3" "$4" >"out.$2" 2>"err.$2" &
-    pids="$pids $!"
-}
 # Two ranks a node; their statuses in $rcs, all their words in ./words.
 meet() { # STEPS BYTES
-    local pid server
-    pids='' rcs=
-    rm -f address hold out.? err.? && mkfifo hold
-    ip netns exec $A "$R" serve 4 "${at:-10.77.5.1}" <hold >address &
-    server=$!
-    exec 9>hold
-    until [ -s address ]; do sleep 0.05; done
+    local pid
+    rcs=
+    serve "${at:-10.77.5.1}"
     rank $A 0 "$1" "$2"; rank $A 1 "$1" "$2"; rank $B 2 "$1" "$2"; rank $B 3 "$1" "$2"
     for pid in $pids; do wait "$pid"; rcs=$rcs$?; done
-    pids=
-    exec 9>&-
-    wait $server
+    serve_end
     cat out.? err.? >words
 }
 words_has() { grep -qE "$1" words; ok $? "$2" || sed 's/^/# /' words | head -20; }

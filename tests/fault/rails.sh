@@ -2,38 +2,21 @@
 # Two "nodes" (network namespaces) with two networks between them, one of which goes down: by
 # TERN_FABRIC_RAILS the run ends with an error that names the rail, or goes on with the other.
 . "$(dirname "$0")/../lib/tap.sh"
-[ "$(id -u)" = 0 ] || skip_all "needs root for network namespaces"
-. "$ROOT/tests/lib/fabric.sh"
-R=$TOOLS/fabric-rails
-A=tern-a-$$ B=tern-b-$$
-pids=
-# shellcheck disable=SC2086
-clean() {
-    [ -z "$pids" ] || kill $pids 2>/dev/null
-    ip netns del $A 2>/dev/null; ip netns del $B 2>/dev/null
-}
-tap_cleanup=clean
+. "$ROOT/tests/lib/netns.sh"
 # Made again for each run: a link that went down runs again a second or so after it came up.
 nodes() {
-    clean
-    ip netns add $A && ip netns add $B || return 1
+    nodes_remove
+    nodes_make || return 1
     for i in 0 1; do
         ip link add a$i netns $A type veth peer name b$i netns $B &&
             ip -n $A addr add 10.77.$i.1/24 dev a$i && ip -n $B addr add 10.77.$i.2/24 dev b$i &&
             ip -n $A link set a$i up && ip -n $B link set b$i up || return 1
     done
-    ip -n $A link set lo up; ip -n $B link set lo up
-    until [ "$(cat <(ip -n $A -br link) <(ip -n $B -br link) | grep -c '^[ab].* UP ')" = 4 ]; do sleep 0.05; done
+    nodes_up 4 '^[ab]'
 }
 nodes 2>/dev/null || skip_all "no network namespaces here"
-unset TERN_FABRIC_PROVIDER TERN_FABRIC_MODE TERN_FABRIC_RAILS
 export TERN_DEADLINE=8 TERN_FABRIC_SHARE=1 SLURM_NTASKS=2
 
-rank() { # NAMESPACE RANK STEPS BYTES
-    SLURM_PROCID=$2 SLURMD_NODENAME=node-$2 TERN_RUN_SOCKET=$(cat address) \
-        ip netns exec "$1" timeout 60 "$R" rank "$3" "$4" >"out.$2" 2>"err.$2" &
-    pids="$pids $!"
-}
 # Do both ranks say that they have given a rail up?  Waits for that, half a minute.
 both_warned() {
     local end=$((SECONDS + 30))
@@ -47,11 +30,7 @@ both_warned() {
 both() { # STEPS BYTES [INTERFACE]
     pids=
     nodes
-    rm -f address hold seen out.? err.? && mkfifo hold
-    ip netns exec $A "$R" serve 2 10.77.0.1 <hold >address &
-    server=$!
-    exec 9>hold
-    until [ -s address ]; do sleep 0.05; done
+    serve 10.77.0.1
     rank $A 0 "$1" "$2"; rank $B 1 "$1" "$2"
     if [ $# = 3 ]; then
         until grep -qs "^step 40" out.0 || ! kill -0 ${pids##* } 2>/dev/null; do sleep 0.05; done
@@ -61,9 +40,7 @@ both() { # STEPS BYTES [INTERFACE]
     # shellcheck disable=SC2086
     set -- $pids
     wait "$1"; rc0=$?; wait "$2"; rc1=$?
-    pids=
-    exec 9>&-
-    wait $server
+    serve_end
 }
 
 both 60 1048576

@@ -45,7 +45,7 @@ at 1 touch /dev/neuron0; on tern health --mend $N-1
 is "$(reason 1)" "idle none" "an admin takes the drain back by name"
 printf '#!/bin/bash\nscontrol update nodename=%s-3 state=drain reason="cable: mine"\nexec tern run run.yaml\n' $N >mine.sbatch
 recipe; at 3 rm /dev/neuron1; rm -f job.out; submit --exclusive --no-kill -N4 -o job.out mine.sbatch
-for _ in 1 2 3; do until_true job_over "$job" && break; done
+await_job 3
 is "$(ranks)" "1 2 4" "a bad node that somebody else drains meanwhile is not used"
 is "$(reason 3)" "drained cable: mine" "and his reason stays"
 at 3 touch /dev/neuron1; resume 3
@@ -105,7 +105,7 @@ fi
 # ---- a node that is gone
 run tern cluster node --power off -c $CLUSTER $N-2
 until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $N-2 -o %T | grep -q down"
-recipe; submit --exclusive --no-kill -N3 -o job.out job.sbatch; for _ in 1 2 3; do until_true job_over "$job" && break; done
+recipe; submit --exclusive --no-kill -N3 -o job.out job.sbatch; await_job 3
 is "$(ranks | wc -w)" 2 "the others work"
 run tern cluster node --power on -c $CLUSTER $N-2
 until_true sh -c "tern cluster exec $CLUSTER -- sinfo -h -n $N-2 -o %T | grep -qx idle"; ok $? "it comes back" || reason 2

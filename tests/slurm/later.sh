@@ -6,7 +6,6 @@
 . "$ROOT/tests/lib/tiny.sh"
 cluster_up
 tiny_make || exit 1
-rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by attempt" | paste -sd,; }
 ended() { case $(job_state "$job") in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) ;; *) return 1 ;; esac; }
 over() { for _ in 1 2 3 4; do until_true ended && break; done; ended; ok $? "$1: the job ends" || tern cluster exec $CLUSTER -- squeue; }
 pending() { for _ in 1 2 3 4; do until_true is_pending && return; done; return 1; }

@@ -12,7 +12,6 @@ on scontrol reconfigure
 on scontrol update partition=trn1 PriorityTier=1 PreemptMode=REQUEUE GraceTime=30
 tiny_make || exit 1
 is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -5 "$name.out" 2>/dev/null | sed 's/^/# /'; }; }
-rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by attempt" | paste -sd,; }
 ended_as() { [ "$(rows 'outcome, exit_code' "$1")" = "$2" ]; }
 in_ledger() { until_true ended_as "$1" "$2"; is "$(rows 'outcome, exit_code' "$1")" "$2" "$3"; } # a moment after the log
 says() { for _ in 1 2 3 4; do until_true grep -q "$2" "$1.out" && return; done; return 1; }

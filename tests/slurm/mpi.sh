@@ -19,7 +19,7 @@ train() {
     rm -rf checkpoints ledger
     printf '#!/bin/bash\nexec %s/tern run run.yaml%s\n' "$BIN" "$(printf ' --set %s' "$@")" >job.sh
     submit -D "$WORK" -o "$WORK/$name.log" -N4 --ntasks-per-node=1 --exclusive job.sh
-    for _ in 1 2 3 4; do until_true job_over "$job" && break; done # sbatch --wait looks every 10 s
+    await_job # sbatch --wait looks every 10 s
     [ "$(job_state "$job")" = COMPLETED ]; ok $? "$name: the job completes" || sed 's/^/# /' "$name.log" | tail -n 20
     tiny_curve ledger >"$name.curve"
     tiny_digests >"$name.digests"

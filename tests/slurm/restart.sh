@@ -10,11 +10,10 @@ recipe() {
         "$1" "$WORK" "$1" "$3" >"$1.yaml"
     printf '%s\n' "$2" >"$1.sh"
 }
-rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by attempt" | paste -sd,; }
 is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -8 "$name.out" | sed 's/^/# /'; }; }
 printf '#!/bin/bash\nexec tern run\n' >job.sbatch
 job() { name=$1; shift; rm -f "$name.out"; submit --exclusive --open-mode=append -o "$name.out" --tern="$name.yaml" "$@" job.sbatch; }
-over() { for _ in 1 2 3 4 5 6; do until_true job_over "$job" && break; done; job_over "$job"; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
+over() { await_job 6; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
 # The workload waits until it is told, unless its node is not the one that fails.
 wait_for='echo $SLURMD_NODENAME >>at.$SLURM_STEP_ID; [ -e go ] || exec sleep 600'
 

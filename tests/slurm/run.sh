@@ -74,7 +74,7 @@ is "$(sqlite3 ledger/ledger.db "select count(*) from run where name = 'again'")"
 recipe lost 'touch ready.$SLURM_PROCID; exec sleep 600'
 rm -f ready.*; job lost -N2 -w 'trn1-st-trn1-[2-3]' --no-requeue --no-kill; until_true ready
 run tern cluster node --power off -c $CLUSTER trn1-st-trn1-3; status 0
-for _ in 1 2 3 4; do until_true job_over "$job" && break; done
+await_job
 is "$(last 'outcome, exit_code' lost)" "node_fail 75" "a lost node is told as such, with 75"
 has lost.out 'node trn1-st-trn1-3 is down' "and named"
 

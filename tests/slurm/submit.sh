@@ -7,7 +7,7 @@ cluster_up
 tiny_make || exit 1
 runs() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from run order by name"; }
 submitted() { on tern submit "$@" -- --parsable; job=$(cat out); }
-over() { for _ in 1 2 3 4 5 6; do until_true job_over "$job" && break; done; [ "$(job_state "$job")" = COMPLETED ]; ok $? "$1" || { cat slurm-*.out | tail -20 | sed 's/^/# /'; }; }
+over() { await_job 6; [ "$(job_state "$job")" = COMPLETED ]; ok $? "$1" || { cat slurm-*.out | tail -20 | sed 's/^/# /'; }; }
 
 # ---- the Comment, also of a job that waits
 on tern submit run.yaml --set checkpoint.dir=first -- --parsable --hold; status 0; job=$(cat out)

@@ -6,8 +6,7 @@
 . "$ROOT/tests/lib/tiny.sh"
 cluster_up
 tiny_make || exit 1
-rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$2') order by attempt" | paste -sd,; }
-over() { for _ in 1 2 3 4; do until_true job_over "$job" && break; done; is "$(job_state "$job")" COMPLETED "$1: the job comes to its end" || cat "$1.out"; }
+over() { await_job; is "$(job_state "$job")" COMPLETED "$1: the job comes to its end" || cat "$1.out"; }
 begin() { # NAME: a job of two nodes at work
     sed "s/^name:.*/name: $1/; s/^steps:.*/steps: 400/; s/every: 1, keep: 2/every: 50, keep: 2/; s/dir: checkpoints/dir: $1/" run.yaml >"$1.yaml"
     submit -N2 --exclusive -o "$1.out" --wrap "exec tern run $1.yaml"; status 0

@@ -12,7 +12,7 @@ is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -25
 rows() { sqlite3 -separator ' ' ledger/ledger.db "select $1 from attempt where run_id in (select id from run where name = '$name') order by begin_ns"; }
 printf '#!/bin/bash\nexec tern run\n' >job.sbatch
 job() { name=$1; shift; submit --exclusive -o "$name.out" --tern="$name.yaml" "$@" job.sbatch; }
-over() { for _ in $(seq "${1:-3}"); do until_true job_over "$job" && break; done; job_over "$job"; ok $? "$name: the job ends" || tail -20 "$name.out"; }
+over() { await_job "${1:-3}"; ok $? "$name: the job ends" || tail -20 "$name.out"; }
 
 # ---- words that differ from node to node
 cat >words.yaml <<'Y'

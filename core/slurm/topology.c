@@ -1,10 +1,17 @@
 #include "core/slurm/topology.h"
 
+#include "core/base/again.h"
 #include "core/base/str.h"
 #include "core/slurm/slurm.h"
+#include "core/slurm/start.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 struct above {
     char name[128];
@@ -129,4 +136,59 @@ void tern_slurm_topology_free(char **where, size_t n)
     for (size_t i = 0; where && i < n; i++)
         free(where[i]);
     free(where);
+}
+
+/* ------------------------------------------------------------------ asking Slurm */
+
+enum { MAX_TOPOLOGY = 64 << 20 }; /* bytes: a thousand times ten thousand nodes' */
+
+/* Since 23.11 the records are a plugin's secret, and the plugin needs symbols that libslurm keeps
+ * to itself: it cannot be loaded into a program that is not Slurm's own.  So one of those prints,
+ * of every release. */
+static int print_topology(struct tern_buf *b, struct tern_err *err)
+{
+    char word[] = "scontrol", show[] = "show", what[] = "topology";
+    char *argv[] = {word, show, what, NULL};
+    posix_spawn_file_actions_t actions;
+    int fds[2], status = 0;
+    pid_t pid;
+
+    if (TERN_AGAIN(pipe2(fds, O_CLOEXEC)) < 0)
+        return tern_err_sys(err, "cannot make a pipe");
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    int rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(fds[1]);
+    char part[4096];
+    for (ssize_t n = 1; rc == 0 && n;) {
+        n = read(fds[0], part, sizeof part);
+        if (n > 0 && b->len < MAX_TOPOLOGY)
+            tern_buf_add(b, part, (size_t)n);
+        else if (n < 0 && errno != EINTR)
+            n = 0;
+    }
+    close(fds[0]);
+    while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (rc)
+        return tern_err_set(err, TERN_FAILED,
+                            "cannot read the network's topology: scontrol: %s. Is it in PATH?",
+                            strerror(rc));
+    if (status)
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "cannot read the network's topology: 'scontrol show topology' fails");
+    return tern_buf_check(b, "the network's topology", err);
+}
+
+int tern_slurm_topology_load(char *const *hosts, size_t n, char ***where, struct tern_err *err)
+{
+    struct tern_buf b = {0};
+
+    int rc = tern_slurm_start(err) < 0 ? -1 : print_topology(&b, err);
+    if (rc == 0)
+        rc = tern_slurm_topology_parse(b.data ? b.data : "", hosts, n, where, err);
+    tern_buf_free(&b);
+    return rc;
 }

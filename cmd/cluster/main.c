@@ -1,5 +1,6 @@
 /* tern cluster: layouts checked and rendered, and run as a virtual cluster on this machine. */
 #include "cmd/cluster/doctor.h"
+#include "cmd/cluster/layout.h"
 #include "cmd/cluster/smoke.h"
 #include "cmd/cmd.h"
 
@@ -16,179 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ------------------------------------------------------------------ check, render */
-
-/* The notes on stderr; how many errors there are is the layout's to say. */
-static void print_notes(const struct tern_layout *l)
-{
-    for (size_t i = 0; i < l->n_notes; i++)
-        tern_log(l->notes[i].error ? TERN_LOG_ERROR : TERN_LOG_WARN, "%s", l->notes[i].text);
-}
-
-static struct tern_layout *load(const char *path, struct tern_err *err)
-{
-    struct tern_layout *l = tern_layout_load(path, err);
-
-    if (!l)
-        return NULL;
-    print_notes(l);
-    if (l->n_errors) {
-        tern_err_set(err, TERN_USAGE, "%s: %zu error%s, named above.", path, l->n_errors,
-                     l->n_errors == 1 ? "" : "s");
-        tern_layout_free(l);
-        return NULL;
-    }
-    return l;
-}
-
-static void describe(const struct tern_layout *l)
-{
-    for (size_t i = 0; i < l->n_queues; i++) {
-        const struct tern_layout_queue *q = &l->queues[i];
-        for (size_t k = 0; k < q->n_resources; k++) {
-            const struct tern_layout_resource *r = &q->resources[k];
-            const struct tern_layout_instance *t = r->type;
-            printf("%s/%s: %d static and %d dynamic %s, each %d CPUs", q->name, r->name, r->min,
-                   r->max - r->min, r->type_name, tern_layout_vcpus(t) / (r->smt ? 1 : t->threads));
-            if (t->chips)
-                printf(", %d Neuron devices (%d NeuronCores)", t->chips, t->neuron_cores);
-            if (r->efa)
-                printf(", %d EFA devices", t->efa);
-            if (t->usd_hour > 0 && q->capacity == TERN_ONDEMAND)
-                printf("; %.2f to %.2f USD an hour on demand", r->min * t->usd_hour,
-                       r->max * t->usd_hour);
-            printf("\n");
-        }
-    }
-    for (size_t i = 0; i < l->n_storage; i++)
-        printf("%s: %s at %s\n", l->storage[i].name, l->storage[i].type, l->storage[i].mount_dir);
-}
-
-static int run_check(int n, char **args, struct tern_err *err)
-{
-    struct tern_err last = {0};
-    int rc = 0;
-
-    for (int i = 0; i < n; i++) {
-        struct tern_layout *l = load(args[i], err);
-        if (l) {
-            describe(l);
-            tern_layout_free(l);
-            continue;
-        }
-        if (rc < 0)
-            tern_error("%s", last.text);
-        last = *err;
-        rc = -1;
-    }
-    if (rc < 0)
-        *err = last;
-    return rc;
-}
-
-static const struct tern_cmd check_cmd = {
-    .name = "check",
-    .args = "LAYOUT...",
-    .summary = "name every mistake in a cluster.yaml",
-    .about = "Reads ParallelCluster 3 YAML, and the .tern.yaml beside it where there is one. Exit "
-             "status 2 when there is an error; warnings alone are no failure.",
-    .examples = "  tern cluster check cluster-templates/trn1-4/cluster.yaml\n",
-    .args_min = 1,
-    .args_max = -1,
-    .run = run_check,
-};
-
-static const char *render_to = "slurm", *render_out;
-static const struct tern_opt render_opts[] = {
-    {"to", 0, TERN_OPT_TEXT, "FORM", "slurm", .to.text = &render_to, .help = "slurm"},
-    {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &render_out,
-     .help = "write the files there; without it all go to stdout"},
-    {0},
-};
-
-/* May `text` take the place of what is at `path`: nothing, the same, or what was rendered before? */
-static int check_rendered(const char *path, const char *text, struct tern_err *err)
-{
-    char *old = NULL;
-    size_t len;
-    bool ours = true;
-
-    if (tern_fs_exists(path)) {
-        ours = tern_fs_read(path, 16 << 20, &old, &len, NULL) == 0;
-        if (ours && strcmp(old, text) != 0) {
-            old[strcspn(old, "\n")] = '\0';
-            ours = strstr(old, ", rendered by tern from ") != NULL;
-        }
-    }
-    free(old);
-    return ours ? 0
-                : tern_err_set(err, TERN_USAGE,
-                               "%s: exists and was not rendered by tern; nothing is written. Move it "
-                               "away, or name another folder.",
-                               path);
-}
-
-static int run_render(int n, char **args, struct tern_err *err)
-{
-    struct tern_layout_conf c;
-    int rc = 0;
-
-    (void)n;
-    if (strcmp(render_to, "slurm") != 0)
-        return tern_err_set(err, TERN_USAGE, "--to: '%s' is not one of: slurm.", render_to);
-    struct tern_layout *l = load(args[0], err);
-    if (!l)
-        return -1;
-    if (tern_layout_render(l, NULL, &c, err) < 0) {
-        tern_layout_free(l);
-        return -1;
-    }
-    const struct {
-        const char *name;
-        const struct tern_buf *text;
-    } files[] = {{"slurm.conf", &c.slurm},
-                 {"gres.conf", &c.gres},
-                 {"topology.conf", &c.topology},
-                 {"cgroup.conf", &c.cgroup},
-                 {"plugstack.conf", &c.plugstack}};
-    if (render_out)
-        rc = tern_fs_mkdirs(render_out, 0755, err);
-    for (size_t i = 0; rc == 0 && render_out && i < sizeof files / sizeof *files; i++) {
-        char *path = tern_strf("%s/%s", render_out, files[i].name);
-        if (files[i].text->len)
-            rc = check_rendered(path, files[i].text->data, err);
-        free(path);
-    }
-    for (size_t i = 0; rc == 0 && i < sizeof files / sizeof *files; i++) {
-        if (!files[i].text->len)
-            continue;
-        if (!render_out) {
-            printf("%s######## %s\n%s", i ? "\n" : "", files[i].name, files[i].text->data);
-            continue;
-        }
-        char *path = tern_strf("%s/%s", render_out, files[i].name);
-        rc = tern_fs_replace(path, files[i].text->data, files[i].text->len, 0644, err);
-        free(path);
-    }
-    tern_layout_conf_free(&c);
-    tern_layout_free(l);
-    return rc;
-}
-
-static const struct tern_cmd render_cmd = {
-    .name = "render",
-    .args = "LAYOUT",
-    .summary = "write Slurm's configuration files for a layout",
-    .about =
-        "slurm.conf, gres.conf (Neuron devices), topology.conf, cgroup.conf and plugstack.conf "
-        "for a real cluster with these nodes. Dynamic nodes are FUTURE ones.",
-    .examples = "  tern cluster render cluster.yaml -o /etc/slurm\n",
-    .opts = render_opts,
-    .args_min = 1,
-    .args_max = 1,
-    .run = run_render,
-};
 
 /* ------------------------------------------------------------------ up, down */
 
@@ -357,7 +185,7 @@ static int run_up(int n, char **args, struct tern_err *err)
     (void)n;
     if (mode_of(up_mode, &o.mode, err) < 0)
         return -1;
-    struct tern_layout *l = load(args[0], err);
+    struct tern_layout *l = cluster_load_layout(args[0], err);
     if (!l)
         return -1;
     if (up_dynamic >= 0)

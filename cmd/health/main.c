@@ -146,7 +146,7 @@ static int local(const struct tern_health_options *o, struct tern_err *err)
     int rc = -1;
 
     tern_health_node_name(NULL, name);
-    if (tern_health_here(o, &rows, err) == 0 &&
+    if (tern_health_check_local(o, &rows, err) == 0 &&
         tern_health_judge(&rows, nodes, 1, &judged, err) == 0 &&
         health_print(&rows, &judged, as_json, err) == 0)
         rc = tern_health_status(&judged);
@@ -165,7 +165,7 @@ static int one_of_many(struct tern_health_options *o, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE,
                             "--node-check: nobody collects (TERN_HEALTH_COLLECT). Use --job.");
     o->fabric = tern_var("TERN_RUN_SOCKET");
-    int rc = tern_health_here(o, &rows, err);
+    int rc = tern_health_check_local(o, &rows, err);
     if (rc == 0)
         rc = tern_health_send(o->collect, &rows, err);
     tern_health_rows_free(&rows);
@@ -306,7 +306,8 @@ static int unattended(struct tern_health_options *o, struct tern_err *err)
     o->unattended = true;
     if (as_program)
         ask_slurm(o, name);
-    if (tern_health_here(o, &rows, err) < 0 || tern_health_judge(&rows, nodes, 1, &judged, err) < 0)
+    if (tern_health_check_local(o, &rows, err) < 0 ||
+        tern_health_judge(&rows, nodes, 1, &judged, err) < 0)
         goto out;
     const struct tern_health_node *n = &judged.node[0];
     if (n->verdict != TERN_HEALTH_OK)
@@ -332,7 +333,7 @@ static int mend_nodes(struct tern_health_options *o, char **nodes, int n, struct
     tern_health_node_name(NULL, name);
     if (n == 0) {
         ask_slurm(o, name);
-        rc = tern_health_here(o, &rows, err);
+        rc = tern_health_check_local(o, &rows, err);
     }
     for (int i = 0; rc == 0 && i < (n ? n : 1); i++) {
         const char *node = n ? nodes[i] : self[0];

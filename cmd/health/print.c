@@ -109,20 +109,21 @@ int health_print(const struct tern_health_rows *rows, const struct tern_health_j
 
 int health_print_checks(bool json, struct tern_err *err)
 {
-    const struct tern_health_about *a;
+    struct tern_health_about a;
     json_t *all = json_array();
     int rc = 0;
 
     if (!json)
         printf("%-10s %-12s %-8s %6s  %s\n", "CHECK", "STAGES", "SEVERITY", "LIMIT", "");
-    for (size_t i = 0; (a = tern_health_about(i)); i++) {
+    for (size_t i = 0; tern_health_about(i, &a) && a.limit_s > 0; i++) {
+        const char *severity = tern_health_severity_name(a.rule->severity);
         if (json)
-            json_array_append_new(all, json_pack("{ss ss ss sf ss}", "check", a->id, "stages",
-                                                 a->stages, "severity", a->severity, "limit_s",
-                                                 a->limit_s, "what", a->what));
+            json_array_append_new(all, json_pack("{ss ss ss sf ss}", "check", a.rule->id, "stages",
+                                                 a.stages, "severity", severity, "limit_s",
+                                                 a.limit_s, "what", a.rule->holds));
         else
-            printf("%-10s %-12s %-8s %4.0f s  %s\n", a->id, a->stages, a->severity, a->limit_s,
-                   a->what);
+            printf("%-10s %-12s %-8s %4.0f s  %s\n", a.rule->id, a.stages, severity, a.limit_s,
+                   a.rule->holds);
     }
     if (json)
         rc = tern_json_print(stdout, all, err);

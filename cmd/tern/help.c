@@ -3,6 +3,7 @@
 #include "core/base/page.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
+#include "core/doctor/doctor.h"
 #include "core/env/env.h"
 #include "core/health/health.h"
 #include "core/recipe/recipe.h"
@@ -76,16 +77,37 @@ static void put_profiles(struct tern_page *page)
         tern_page_item(page, p->name, p->summary);
 }
 
-static void put_checks(struct tern_page *page)
+/* What should hold (severity and limits).  The remedy where it does not. */
+static void put_rule(struct tern_page *page, const struct tern_rule *r, const char *severity,
+                     const char *limits)
 {
-    const struct tern_health_about *c;
+    char *text = tern_strf("%s (%s%s). Remedy: %s", r->holds, severity, limits, r->remedy);
 
-    for (size_t i = 0; (c = tern_health_about(i)); i++) {
-        char *text =
-            tern_strf("%s (%s; %s; at most %g s)", c->what, c->stages, c->severity, c->limit_s);
-        tern_page_item(page, c->id, text);
-        free(text);
+    tern_page_item(page, r->id, text);
+    free(text);
+}
+
+/* Of nodes; `across`: between them. */
+static void put_checks(struct tern_page *page, bool across)
+{
+    struct tern_health_about a;
+
+    for (size_t i = 0; tern_health_about(i, &a); i++) {
+        bool of_node = a.limit_s > 0;
+        char *limits =
+            of_node ? tern_strf("; %s; at most %g s", a.stages, a.limit_s) : tern_strdup("");
+        if (of_node != across)
+            put_rule(page, a.rule, tern_health_severity_name(a.rule->severity), limits);
+        free(limits);
     }
+}
+
+static void put_findings(struct tern_page *page)
+{
+    const struct tern_rule *r;
+
+    for (size_t i = 0; (r = tern_doctor_rule(i)); i++)
+        put_rule(page, r, tern_doctor_severity_name(r->severity), "");
 }
 
 /* What a line "@WORDS" of a text stands for. */
@@ -105,7 +127,9 @@ static void insert(struct tern_page *page, const char *words)
     else if (strncmp(words, "profiles", name) == 0)
         put_profiles(page);
     else if (strncmp(words, "checks", name) == 0)
-        put_checks(page);
+        put_checks(page, strcmp(rest, "across") == 0);
+    else if (strncmp(words, "findings", name) == 0)
+        put_findings(page);
 }
 
 void topic_print(FILE *to, const struct topic *t, int columns)

@@ -312,26 +312,15 @@ out:
     return rc;
 }
 
-void tern_health_check_clock(struct tern_health_probe *p)
+void tern_health_gather_clock(const struct tern_health_probe *p, struct tern_health_facts *f)
 {
     struct tern_err err = {0};
-    double offset, error;
     char node[65];
 
-    if (!p->options->collect) {
-        tern_health_say(p, TERN_HEALTH_SKIPPED, "", 0, "", "compared between the nodes of a job");
+    if (!p->options->collect) /* nothing to compare with */
         return;
-    }
     tern_health_node_name(p->options, node);
-    if (tern_health_clock(p->options->collect, node, &offset, &error, &err) < 0)
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "", "%.390s", err.text);
-    else if (error > 50)
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "",
-                        "the way to the first node and back takes %.0f ms: too long to tell",
-                        2 * error);
-    else
-        tern_health_say(p, TERN_HEALTH_OK, "", offset, "ms",
-                        "%+.3f ms from the first node, give "
-                        "or take %.3f",
-                        offset, error);
+    f->clock.failed = tern_health_clock(p->options->collect, node, &f->clock.offset_ms,
+                                        &f->clock.error_ms, &err) < 0;
+    snprintf(f->clock.why, sizeof f->clock.why, "%.390s", err.text);
 }

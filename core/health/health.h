@@ -3,7 +3,7 @@
  *
  *     struct tern_health_options o = {.stage = TERN_HEALTH_STAGE_QUICK};
  *     struct tern_health_rows rows = {0};
- *     tern_health_here(&o, &rows, &err);                    // this machine
+ *     tern_health_check_local(&o, &rows, &err);                    // this machine
  *     tern_health_sweep(&s, &rows, &err);                   // or: every node of the job
  *     tern_health_judge(&rows, nodes, n, &judged, &err);    // whose fault is what
  *     tern_health_drain(name, check, text, NULL, &done, &err);
@@ -102,18 +102,18 @@ struct tern_health_options {
 };
 
 /* Run the stage's checks here and add their rows.  -1 only for options that make no sense. */
-int tern_health_here(const struct tern_health_options *o, struct tern_health_rows *rows,
-                     struct tern_err *err);
+int tern_health_check_local(const struct tern_health_options *o, struct tern_health_rows *rows,
+                            struct tern_err *err);
 
-/* One line of the table of checks. */
+/* A row of the table of checks. */
 struct tern_health_about {
-    const char *id, *stages; /* "quick deep" */
-    const char *severity;    /* of its failure */
-    double limit_s;
-    const char *what;
+    const struct tern_rule *rule;
+    const char *stages; /* "quick deep"; "nodes" for a rule between nodes */
+    double limit_s;     /* 0: it takes no time */
 };
-/* The i-th, or NULL behind the last. */
-const struct tern_health_about *tern_health_about(size_t i);
+/* The i-th: checks of a node, then the rules between nodes; false behind the last. */
+bool tern_health_about(size_t i, struct tern_health_about *ret_about);
+
 /* This node's name: `o`'s (NULL: it has none), else SLURMD_NODENAME, else the host's. */
 void tern_health_node_name(const struct tern_health_options *o, char to[65]);
 

@@ -162,29 +162,16 @@ static int stray_memory(const struct tern_health_probe *p, char *name, size_t si
     return n;
 }
 
-void tern_health_check_leftovers(struct tern_health_probe *p)
+void tern_health_gather_leftovers(const struct tern_health_probe *p, struct tern_health_facts *f)
 {
-    char name[64] = "";
     size_t n;
     pid_t *pids = processes(p, &n);
     struct leftover left = pids ? leftover(p, pids, n) : (struct leftover){0, 0};
-    int strays = stray_memory(p, name, sizeof name);
 
     free(pids);
-    if (left.job)
-        tern_health_say(p, TERN_HEALTH_NODE_BAD, "", 0, "",
-                        "process %d of job %ld, which is over, holds a Neuron device. kill -9 %d",
-                        (int)left.pid, left.job, (int)left.pid);
-    else if (left.pid)
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "",
-                        "process %d holds a Neuron device, and no cgroup tells its job "
-                        "(ProctrackType=proctrack/cgroup). If it is left over: kill -9 %d",
-                        (int)left.pid, (int)left.pid);
-    else if (strays)
-        tern_health_warn(p, "", strays, "files", "/dev/shm/%s was left there. Remove it.", name);
-    else
-        tern_health_say(p, TERN_HEALTH_OK, "", 0, "", "%s",
-                        geteuid() ? "none among this user's processes" : "none");
+    f->leftovers.pid = left.pid;
+    f->leftovers.job = left.job;
+    f->leftovers.strays = stray_memory(p, f->leftovers.name, sizeof f->leftovers.name);
 }
 
 /* ------------------------------------------------------------------ stuck */
@@ -203,34 +190,25 @@ static bool in_d_state(const struct tern_health_probe *p, pid_t pid, char name[3
     return shut[2] == 'D';
 }
 
-void tern_health_check_stuck(struct tern_health_probe *p)
+void tern_health_gather_hung(const struct tern_health_probe *p, struct tern_health_facts *f)
 {
     enum { LOOKS = 4 };
     size_t n, left = 0;
-    char name[32] = "";
     pid_t *pids = processes(p, &n);
 
-    if (!pids) {
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "", "/proc cannot be read");
-        return;
-    }
+    f->hung.unreadable = !pids;
     /* A healthy process is there for milliseconds; only those seen there again and again count. */
-    for (int look = 0; look < LOOKS; look++) {
+    for (int look = 0; pids && look < LOOKS; look++) {
         left = 0;
         for (size_t i = 0; i < n; i++)
-            if (in_d_state(p, pids[i], name))
+            if (in_d_state(p, pids[i], f->hung.name))
                 pids[left++] = pids[i];
         n = left;
         if (!left)
             break;
         tern_clock_sleep_ns(150000000);
     }
-    if (left)
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", (double)left, "processes",
-                        "process %d (%s) hangs in the kernel%s: storage that does not answer? cat "
-                        "/proc/%d/stack",
-                        (int)pids[0], name, left > 1 ? ", and others" : "", (int)pids[0]);
-    else
-        tern_health_say(p, TERN_HEALTH_OK, "", 0, "processes", "none");
+    f->hung.n = left;
+    f->hung.pid = left ? (int)pids[0] : 0;
     free(pids);
 }

@@ -54,7 +54,7 @@ static void binary_digest(char to[13])
     free(exe);
 }
 
-void tern_health_check_software(struct tern_health_probe *p)
+void tern_health_gather_software(const struct tern_health_probe *p, struct tern_health_facts *f)
 {
     static const char *const usual[] = {"/opt/amazon/efa/lib*", "/usr/local/lib",
                                         "/usr/lib/*-linux-*", "/usr/lib64", NULL};
@@ -62,13 +62,11 @@ void tern_health_check_software(struct tern_health_probe *p)
                                           "/usr/lib64", NULL};
     static const char *const blas_in[] = {"/usr/lib/*/openblas-openmp", "/usr/lib/*/openblas-*",
                                           "/usr/lib64", NULL};
-    char tern[13], pmix[24], blas[24], fabric[24], driver[24], path[512], same[240];
+    char tern[13], pmix[24], blas[24], fabric[24], driver[24], path[512];
     struct utsname u;
 
-    if (p->options->unattended) {
-        tern_health_say(p, TERN_HEALTH_SKIPPED, "", 0, "", "compared between the nodes of a job");
+    if (p->options->unattended) /* nothing to compare with */
         return;
-    }
     if (uname(&u) < 0)
         snprintf(u.release, sizeof u.release, "unknown");
     binary_digest(tern);
@@ -78,7 +76,7 @@ void tern_health_check_software(struct tern_health_probe *p)
     if (tern_health_line(tern_health_path(p, path, "/sys/module/neuron/version"), driver,
                          sizeof driver) < 0)
         snprintf(driver, sizeof driver, "none");
-    snprintf(same, sizeof same, "tern=%s libfabric=%s pmix=%s openblas=%s neuron=%s kernel=%.60s",
-             tern, fabric, pmix, blas, driver, u.release);
-    tern_health_say_same(p, same, same);
+    snprintf(f->software.same, sizeof f->software.same,
+             "tern=%s libfabric=%s pmix=%s openblas=%s neuron=%s kernel=%.60s", tern, fabric, pmix,
+             blas, driver, u.release);
 }

@@ -18,7 +18,7 @@
 
 /* ------------------------------------------------------------------ triad */
 
-void tern_health_check_triad(struct tern_health_probe *p)
+void tern_health_gather_triad(const struct tern_health_probe *p, struct tern_health_facts *f)
 {
     /* 3 x 64 MiB: beyond every cache of a node that shares it; deep takes four times that. */
     const bool deep = p->options->stage == TERN_HEALTH_STAGE_DEEP;
@@ -27,11 +27,10 @@ void tern_health_check_triad(struct tern_health_probe *p)
     double *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b), *c = malloc(n * sizeof *c);
     double best = 0;
 
-    if (!a || !b || !c) {
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "", "no memory for three arrays of %zu MiB",
-                        n * sizeof *a >> 20);
+    f->triad.n = n;
+    f->triad.no_memory = !a || !b || !c;
+    if (f->triad.no_memory)
         goto out;
-    }
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < n; i++) {
         a[i] = 0;
@@ -46,14 +45,9 @@ void tern_health_check_triad(struct tern_health_probe *p)
         double rate = 3.0 * (double)(n * sizeof *a) / (double)(tern_clock_boot_ns() - began);
         best = rate > best ? rate : best;
     }
-    size_t wrong = 0;
+    f->triad.gb_s = best;
     for (size_t i = 0; i < n; i++)
-        wrong += a[i] != (double)(i % 1000) + 3.0;
-    if (wrong)
-        tern_health_say(p, TERN_HEALTH_NODE_BAD, "", best, "GB/s",
-                        "%zu of %zu sums came back from memory wrong. Replace the node.", wrong, n);
-    else
-        tern_health_say(p, TERN_HEALTH_OK, "", best, "GB/s", "%.1f GB/s", best);
+        f->triad.wrong += a[i] != (double)(i % 1000) + 3.0;
 out:
     free(a);
     free(b);
@@ -170,41 +164,29 @@ static enum core try_core(int cpu, int rounds)
 }
 
 /* One thread a CPU that this process may use, each pinned to its own. */
-void tern_health_check_compute(struct tern_health_probe *p)
+void tern_health_gather_compute(const struct tern_health_probe *p, struct tern_health_facts *f)
 {
-    cpu_set_t may; /* of CPU_SETSIZE CPUs, 1024: where the kernel has more, asking fails */
-    int cpus[CPU_SETSIZE], n = 0, first_bad = -1, n_bad = 0, n_right = 0;
+    cpu_set_t may; /* of CPU_SETSIZE CPUs, 1024: where the kernel has more, the call fails */
+    int cpus[CPU_SETSIZE], n = 0;
     const int rounds = p->options->stage == TERN_HEALTH_STAGE_DEEP ? 50 : 2;
 
     if (sched_getaffinity(0, sizeof may, &may) < 0) {
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "", "cannot tell which cores there are: %s",
-                        strerror(errno));
+        f->compute.error = errno;
         return;
     }
     for (int c = 0; c < CPU_SETSIZE; c++)
         if (CPU_ISSET(c, &may))
             cpus[n++] = c;
+    f->compute.n = n;
 #pragma omp parallel for schedule(static, 1) num_threads(n)
     for (int i = 0; i < n; i++) {
         enum core found = try_core(cpus[i], rounds);
 #pragma omp critical
         {
-            n_right += found == RIGHT;
-            n_bad += found == WRONG;
+            f->compute.right += found == RIGHT;
+            f->compute.bad += found == WRONG;
             if (found == WRONG)
-                first_bad = cpus[i];
+                f->compute.first_bad = cpus[i];
         }
     }
-    if (n_bad)
-        tern_health_say(p, TERN_HEALTH_NODE_BAD, "", n_bad, "cores",
-                        "%d of %d cores compute another result than the stored one, core %d among "
-                        "them. Replace the node.",
-                        n_bad, n, first_bad);
-    else if (n_right < n)
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", n_right, "cores",
-                        "%d of %d cores could not be tried (memory, or a cpuset that changes)",
-                        n - n_right, n);
-    else
-        tern_health_say(p, TERN_HEALTH_OK, "", n, "cores",
-                        "%d cores agree with the stored result, bit for bit", n);
 }

@@ -196,7 +196,7 @@ static int look(struct tern_run_attempt *a, struct tern_health_sweep *s, char **
             .stage = s->stage, .expect = s->expect, .skip = s->skip, .n_mounts = s->n_mounts};
         memcpy(o.mount, s->mount, sizeof o.mount);
         o.node = a->place.host;
-        rc = tern_health_here(&o, &rows, err);
+        rc = tern_health_check_local(&o, &rows, err);
     }
     if (rc == 0)
         rc = tern_health_judge(&rows, s->nodes, s->n_nodes, &judged, err);

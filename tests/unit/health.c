@@ -463,15 +463,18 @@ static void collecting(void)
 static const char *compute(void)
 {
     static struct tern_health_options o = {.stage = TERN_HEALTH_STAGE_SPOT, .only = "compute"};
-    static struct tern_health_want want;
+    static struct tern_health_expected expected;
     static char said[8192];
-    struct tern_health_probe p = {.want = &want, .options = &o, .check = "compute"};
+    struct tern_health_probe p = {.expected = &expected, .options = &o, .check = "compute"};
     int fd[2];
 
     if (pipe(fd) < 0)
         return "no pipe";
     p.out = fd[1];
-    tern_health_check_compute(&p);
+    const struct tern_health_check *check = tern_health_checks;
+    while (strcmp(check->rule.id, "compute") != 0)
+        check++;
+    tern_health_apply(check, &p);
     close(fd[1]);
     /* The row's texts stand in its message as they are. */
     ssize_t n = read(fd[0], said, sizeof said - 1);
@@ -525,10 +528,10 @@ static void ids(void)
     struct tern_err err = {0};
     size_t n = 0;
 
-    for (const struct tern_health_about *a; (a = tern_health_about(n)); n++)
-        if (!tern_rules_node_ids[n] || strcmp(a->id, tern_rules_node_ids[n]) != 0)
-            break;
-    ok(!tern_health_about(n) && !tern_rules_node_ids[n],
+    while (n < tern_health_n_checks && tern_rules_node_ids[n] &&
+           strcmp(tern_health_checks[n].rule.id, tern_rules_node_ids[n]) == 0)
+        n++;
+    ok(n == tern_health_n_checks && !tern_rules_node_ids[n],
        "the list of check ids for tern.yaml is that of the table of checks");
     ok(tern_rules_ids_check("link,neuron", "--only", &err) == 0 &&
            tern_rules_ids_check("neuro", "--only", &err) < 0 && strstr(err.text, "'neuro' is no"),

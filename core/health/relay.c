@@ -40,47 +40,38 @@ static FILE *start(const char *option, pid_t *pid)
     return fdopen(fd[0], "r");
 }
 
-/* Its rows, one a line of JSON, become this check's. */
-static void relay(struct tern_health_probe *p, const char *option)
+/* Its rows, one a line of JSON. */
+static void relay(struct tern_health_facts *f, const char *option)
 {
     char line[2048];
     pid_t pid;
-    int n = 0, status = 0;
-    FILE *f = start(option, &pid);
+    int status = 0;
+    FILE *from = start(option, &pid);
 
-    while (f && fgets(line, sizeof line, f)) {
+    while (from && fgets(line, sizeof line, from)) {
         struct tern_health_row r;
-        if (tern_health_row_parse(line, strlen(line), &r, NULL) < 0)
-            continue;
-        n++;
-        tern_health_say(p, r.verdict, r.subject, r.value, r.unit, "%s", r.text);
+        if (tern_health_row_parse(line, strlen(line), &r, NULL) == 0)
+            tern_health_rows_add(&f->relayed.rows, &r);
     }
-    if (f) {
-        fclose(f);
+    f->relayed.started = from != NULL;
+    if (from) {
+        fclose(from);
         waitpid(pid, &status, 0);
     }
-    if (n == 0)
-        tern_health_say(p, TERN_HEALTH_UNKNOWN, "", 0, "",
-                        "tern-link, beside this program, %s. Was tern installed whole?",
-                        f ? "said nothing" : "cannot be started");
 }
 
-void tern_health_check_provider(struct tern_health_probe *p)
+void tern_health_gather_provider(const struct tern_health_probe *p, struct tern_health_facts *f)
 {
     const char *name = tern_var("TERN_FABRIC_PROVIDER");
 
-    if (p->options->unattended)
-        tern_health_say(p, TERN_HEALTH_SKIPPED, "", 0, "", "a job chooses the provider");
-    else if (!name || strcmp(name, "tcp") == 0)
-        /* Asking would cost more than all other checks. */
-        tern_health_say(p, TERN_HEALTH_OK, "", 0, "", "tcp, a part of every libfabric");
-    else
-        relay(p, "--provider");
+    /* tcp is a part of every libfabric, and finding that out costs more than all other checks. */
+    if (!p->options->unattended && name && strcmp(name, "tcp") != 0)
+        relay(f, "--provider");
 }
 
-void tern_health_check_link(struct tern_health_probe *p)
+void tern_health_gather_link(const struct tern_health_probe *p, struct tern_health_facts *f)
 {
     if (p->options->fabric)
         setenv("TERN_RUN_SOCKET", p->options->fabric, 1);
-    relay(p, p->options->stage == TERN_HEALTH_STAGE_DEEP ? "--deep" : NULL);
+    relay(f, p->options->stage == TERN_HEALTH_STAGE_DEEP ? "--deep" : NULL);
 }

@@ -1,6 +1,7 @@
-/* Rows of all nodes against each other.  Pure: the same rows give the same verdicts. */
+/* The rules between nodes: rows of all of them against each other.  Pure: the same rows give the
+ * same verdicts. */
 #include "core/base/str.h"
-#include "core/health/health.h"
+#include "core/health/probe.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -76,8 +77,9 @@ static double *values(const struct judge *j, const char *check, const char *unit
 
 /* ------------------------------------------------------------------ numbers of one node */
 
-static void judge_clock(struct judge *j)
+static void rule_clock(struct tern_rules_case *c)
 {
+    struct judge *j = c->to;
     size_t n;
     double *v = values(j, "clock", "ms", 2, &n);
 
@@ -98,8 +100,9 @@ static void judge_clock(struct judge *j)
     free(v);
 }
 
-static void judge_triad(struct judge *j)
+static void rule_triad(struct tern_rules_case *c)
 {
+    struct judge *j = c->to;
     size_t n;
     double *v = values(j, "triad", "GB/s", 3, &n);
 
@@ -168,8 +171,9 @@ static bool kernel_only(const char *a, const char *b)
     return ka && kb && ka - a == kb - b && strncmp(a, b, (size_t)(ka - a)) == 0;
 }
 
-static void judge_software(struct judge *j)
+static void rule_software(struct tern_rules_case *c)
 {
+    struct judge *j = c->to;
     size_t total;
     const char *most = majority(j, "software", &total);
 
@@ -265,6 +269,16 @@ out:
     free(bad);
 }
 
+static void rule_rate(struct tern_rules_case *c)
+{
+    judge_links(c->to, "MB/s");
+}
+
+static void rule_latency(struct tern_rules_case *c)
+{
+    judge_links(c->to, "us");
+}
+
 /* ------------------------------------------------------------------ what many have in common */
 
 static bool is_storage(const char *check)
@@ -304,8 +318,9 @@ static void share(const struct judge *j, const struct tern_health_row *r, size_t
     free(seen);
 }
 
-static void judge_common(struct judge *j)
+static void rule_common(struct tern_rules_case *c)
 {
+    struct judge *j = c->to;
     enum tern_health_verdict *v = calloc(j->rows->n + 1, sizeof *v);
 
     for (size_t i = 0; v && i < j->rows->n; i++) {
@@ -334,6 +349,31 @@ static void judge_common(struct judge *j)
         j->rows->row[i].verdict = v[i];
     free(v);
 }
+
+/* ------------------------------------------------------------------ the table */
+
+enum { ACROSS = TERN_HEALTH_ACROSS };
+
+/* The last sees what the others found. */
+const struct tern_rule tern_health_across[] = {
+    {"clock", TERN_RULES_ERROR, ACROSS, rule_clock, "clocks are within 100 ms of their median",
+     "Run chronyd (chronyc tracking)."},
+    {"triad", TERN_RULES_ERROR, ACROSS, rule_triad,
+     "memory moves 80 % of the nodes' median at least",
+     "Look for other processes and lost memory modules."},
+    {"software", TERN_RULES_ERROR, ACROSS, rule_software,
+     "software is that of most nodes; another kernel is a warning", "Install the same everywhere."},
+    {"link", TERN_RULES_ERROR, ACROSS, rule_rate,
+     "links move 80 % of what is usual; a node with slow links alone is bad",
+     "Replace the node, or look at the way between the two."},
+    {"link", TERN_RULES_ERROR, ACROSS, rule_latency,
+     "latencies of links are at most 125 % of what is usual",
+     "Replace the node, or look at the way between the two."},
+    {"(any)", TERN_RULES_ERROR, ACROSS, rule_common,
+     "a failure on more than half of the nodes is no node's: storage, fabric or a setting",
+     "Look at what the nodes share; none of them is drained."},
+};
+const size_t tern_health_n_across = sizeof tern_health_across / sizeof *tern_health_across;
 
 /* ------------------------------------------------------------------ the whole */
 
@@ -389,12 +429,8 @@ int tern_health_judge(struct tern_health_rows *rows, char *const *nodes, size_t 
             j.turn_us = TURN_US;
         }
     }
-    judge_clock(&j);
-    judge_triad(&j);
-    judge_software(&j);
-    judge_links(&j, "MB/s");
-    judge_links(&j, "us");
-    judge_common(&j);
+    tern_rules_apply(tern_health_across, tern_health_n_across, TERN_HEALTH_ACROSS,
+                     &(struct tern_rules_case){.to = &j});
     conclude(&j, &out);
     free(j.of);
     *judged = out;

@@ -111,7 +111,7 @@ static bool is_network(const char *type)
     return false;
 }
 
-static void add_fstab(struct tern_health_want *w, const char *root)
+static void add_fstab(struct tern_health_expected *w, const char *root)
 {
     char *path = tern_strf("%s/etc/fstab", root), text[4096];
     FILE *f = setmntent(path, "re");
@@ -139,7 +139,7 @@ static void add_fstab(struct tern_health_want *w, const char *root)
 /* ------------------------------------------------------------------ the machine's own words */
 
 /* In plain mode, where nodes share the machine's /run, it is the slurm.conf that tells. */
-static void find_virtual(struct tern_health_want *w)
+static void find_virtual(struct tern_health_expected *w)
 {
     const char *here = tern_vcluster_here();
 
@@ -148,7 +148,7 @@ static void find_virtual(struct tern_health_want *w)
 }
 
 /* EC2 names the instance type as the product. */
-static void take_firmware(struct tern_health_want *w, const char *root)
+static void take_firmware(struct tern_health_expected *w, const char *root)
 {
     char *path = tern_strf("%s/sys/devices/virtual/dmi/id/product_name", root), name[80];
     const struct tern_layout_instance *t =
@@ -162,10 +162,10 @@ static void take_firmware(struct tern_health_want *w, const char *root)
     w->has.memory_mib = t->memory_mib * 95 / 100;
 }
 
-int tern_health_want_here(const struct tern_health_options *o, const char *root,
-                          struct tern_health_want *want, struct tern_err *err)
+int tern_health_expect_here(const struct tern_health_options *o, const char *root,
+                            struct tern_health_expected *expected, struct tern_err *err)
 {
-    struct tern_health_want w = {.has = {-1, -1, -1, -1}};
+    struct tern_health_expected w = {.has = {-1, -1, -1, -1}};
     const char *expect = o->expect       ? o->expect
                          : o->unattended ? NULL
                                          : tern_var("TERN_HEALTH_EXPECT");
@@ -185,7 +185,7 @@ int tern_health_want_here(const struct tern_health_options *o, const char *root,
             return -1;
     }
     add_fstab(&w, root);
-    *want = w;
+    *expected = w;
     return 0;
 }
 

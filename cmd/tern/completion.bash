@@ -4,6 +4,9 @@ _tern() {
     if [ "$COMP_CWORD" = 1 ]; then
         words=help
         for program in "$(dirname "$(command -v tern)")"/tern-*; do words="$words ${program##*/tern-}"; done
+    elif [ "$name" = help ] && [ "$COMP_CWORD" = 2 ]; then
+        words=$(tern --help-topics 2>/dev/null | sed 's/^tern-//; s/\.[0-9]$//')
+        for program in "$(dirname "$(command -v tern)")"/tern-*; do words="$words ${program##*/tern-}"; done
     else
         full="tern $name"
         words=$(tern "$name" --help-words 2>/dev/null)

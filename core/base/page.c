@@ -3,11 +3,12 @@
 #include "core/base/str.h"
 #include "core/base/version.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEFT = 25, CODE_INDENT = 4 };
+enum { LEFT = 25, CODE_INDENT = 4, TROFF_COLUMNS = 66 };
 
 void tern_page_wrap(FILE *to, const char *text, int indent, int columns, int at)
 {
@@ -79,6 +80,21 @@ void tern_page_troff(FILE *to, const char *text)
     troff(to, text, false);
 }
 
+/* Filled text, in lines that a person can read. */
+static void troff_wrapped(FILE *to, const char *text)
+{
+    char *lines = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&lines, &n);
+
+    if (f) {
+        tern_page_wrap(f, text, 0, TROFF_COLUMNS, 0);
+        fclose(f);
+        troff(to, lines, false);
+    }
+    free(lines);
+}
+
 static void put(struct tern_page *page, const char *s)
 {
     fputs(s, page->to);
@@ -99,8 +115,11 @@ static void begin(struct tern_page *page, enum tern_page_block block)
 void tern_page_title(struct tern_page *page, const char *name, int section, const char *summary)
 {
     if (page->columns == 0) {
-        fprintf(page->to, ".TH %.*s %d %s \"tern %s\" \"tern manual\"\n", (int)strcspn(name, ","),
-                name, section, TERN_RELEASE_DATE, TERN_VERSION);
+        put(page, ".TH ");
+        for (const char *s = name; *s && *s != ','; s++)
+            fputc(toupper((unsigned char)*s), page->to);
+        fprintf(page->to, " %d %s \"tern %s\" \"tern manual\"\n", section, TERN_RELEASE_DATE,
+                TERN_VERSION);
         put(page, ".SH NAME\n");
         troff(page->to, name, false);
         put(page, " \\- ");
@@ -146,8 +165,7 @@ void tern_page_item(struct tern_page *page, const char *term, const char *text)
         put(page, ".TP\n.B ");
         troff(page->to, term, true);
         put(page, "\n");
-        troff(page->to, text, false);
-        put(page, "\n");
+        troff_wrapped(page->to, text);
         return;
     }
     int at = fprintf(page->to, "  %s", term);
@@ -160,9 +178,13 @@ void tern_page_item(struct tern_page *page, const char *term, const char *text)
 
 void tern_page_code(struct tern_page *page, const char *lines)
 {
+    bool first = page->last == TERN_PAGE_HEADING;
+
     begin(page, TERN_PAGE_CODE);
+    if (page->columns == 0 && !first)
+        put(page, ".PP\n");
     if (page->columns == 0)
-        put(page, ".PP\n.nf\n.RS 4\n");
+        put(page, ".nf\n.RS 4\n");
     for (const char *s = lines; *s;) {
         size_t n = strcspn(s, "\n");
         char *line = tern_strf("%.*s", (int)n, s);
@@ -180,11 +202,12 @@ void tern_page_code(struct tern_page *page, const char *lines)
 
 static void paragraph(struct tern_page *page, const char *text)
 {
+    bool first = page->last == TERN_PAGE_HEADING;
+
     begin(page, TERN_PAGE_PARAGRAPH);
     if (page->columns == 0) {
-        put(page, ".PP\n");
-        troff(page->to, text, false);
-        put(page, "\n");
+        put(page, first ? "" : ".PP\n");
+        troff_wrapped(page->to, text);
     } else {
         tern_page_wrap(page->to, text, 0, page->columns, 0);
     }

@@ -22,7 +22,7 @@ status 0; out_has "ledger.dir"; out_has "plugstack.conf"
 run tern --version
 status 0; grep -qxE 'tern [0-9]+\.[0-9]+\.[0-9]+' out; ok $? "tern says which it is" || cat out
 run tern --help-man
-status 0; out_has ".TH tern 1"; out_has "\"$(tern --version)\"" "tern's man page has the version"
+status 0; out_has ".TH TERN 1 "; out_has "\"$(tern --version)\"" "tern's man page has the version"
 
 # ---- topics
 run tern help
@@ -128,7 +128,8 @@ for program in "$BIN"/tern "$BIN"/tern-*; do [ -s "$man/man1/${program##*/}.1" ]
 date=$(sed -n 's/^#define TERN_RELEASE_DATE "\(.*\)"/\1/p' "$ROOT/core/base/version.h")
 for path in "$man"/man[157]/*; do
     page=${path##*/} lacks=
-    head -n 1 "$path" | grep -q "^\.TH ${page%.*} ${page##*.} $date " || lacks="$lacks date"
+    title=${page%.*}
+    head -n 1 "$path" | grep -q "^\.TH ${title^^} ${page##*.} $date " || lacks="$lacks date"
     sections='NAME DESCRIPTION'
     case $page in *.1) sections="$sections SYNOPSIS OPTIONS EXAMPLES FILES" ;; esac
     for section in $sections; do
@@ -142,8 +143,8 @@ if command -v groff >/dev/null; then
     [ ! -s complaints ]; ok $? "groff has no warning about a man page" || head complaints
 else skip "groff is not installed"; fi
 if command -v mandoc >/dev/null; then
-    mandoc -T lint -W error "$man"/man[157]/* >complaints 2>&1
-    [ ! -s complaints ]; ok $? "mandoc finds no error in a man page" || head complaints
+    mandoc -T lint -W warning "$man"/man[157]/* >complaints 2>&1
+    [ ! -s complaints ]; ok $? "mandoc has no warning about a man page" || head complaints
 else skip "mandoc is not installed"; fi
 
 # Site settings by --config, before the name.

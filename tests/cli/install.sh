@@ -83,6 +83,7 @@ complete_words() { # WORD...: what bash would offer for the last one
         pre/share/bash-completion/completions/tern "$@"
 }
 complete_words tern led; out_has ledger "completion: programs"
+complete_words tern help para; out_has parallel "completion: topics of help"
 complete_words tern cluster doc; out_has doctor "completion: verbs"
 complete_words tern cluster doctor --le; out_has --ledger "completion: options of a verb"
 complete_words tern run --se; out_has --set "completion: options of a program"

@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "core/base/listen.h"
 #include "core/base/opt.h"
+#include "core/base/page.h"
 #include "core/base/process.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"
@@ -355,6 +356,50 @@ static void test_opt(void)
     free(man);
 }
 
+/* ------------------------------------------------------------------ pages of help */
+
+static void insert_row(struct tern_page *page, const char *words)
+{
+    tern_page_item(page, words, "a row");
+}
+
+/* `source` as a page, malloc'ed. */
+static char *page_of(const char *source, int columns)
+{
+    char *to = NULL;
+    size_t len;
+    FILE *f = open_memstream(&to, &len);
+    struct tern_page page = {.to = f, .columns = columns, .insert = insert_row};
+
+    tern_page_text(&page, source);
+    fclose(f);
+    return to;
+}
+
+static void test_page(void)
+{
+    static const char source[] = "One `two`\nthree.\n\nFour.\n# KEYS\nkey :: explained\nfurther\n"
+                                 "a.very.long.key.of.a.recipe :: too long for its column\n"
+                                 "@table lora.\n    .code 'x'\n\n    more  code\nlast `tick\n";
+    char *page = page_of(source, 80), *narrow = page_of("aaa bbb ccc\n", 7),
+         *man = page_of(source, 0);
+
+    is(page,
+       "One `two` three.\n\nFour.\n\nKEYS\n  key                    explained further\n"
+       "  a.very.long.key.of.a.recipe\n                         too long for its column\n"
+       "  table lora.            a row\n\n    .code 'x'\n\n    more  code\n\nlast `tick\n",
+       "a page of help on a terminal");
+    is(narrow, "aaa bbb\nccc\n", "a paragraph is wrapped at the terminal's columns");
+    is(man,
+       ".PP\nOne \\fBtwo\\fR three.\n.PP\nFour.\n.SH KEYS\n.TP\n.B key\nexplained further\n.TP\n"
+       ".B a.very.long.key.of.a.recipe\ntoo long for its column\n.TP\n.B table lora.\na row\n"
+       ".PP\n.nf\n.RS 4\n\\&.code \\(aqx\\(aq\n\nmore  code\n.RE\n.fi\n.PP\nlast \\(gatick\n",
+       "a page of help as troff");
+    free(page);
+    free(narrow);
+    free(man);
+}
+
 /* ------------------------------------------------------------------ programs */
 
 static void programs(void)
@@ -571,6 +616,7 @@ int main(void)
     yaml_written();
     test_rand();
     test_opt();
+    test_page();
     test_limit();
     ok(strlen(tern_clock_iso8601(t, sizeof t, tern_clock_wall_ns())) == 25, "time: %s", t);
     json_t *j = tern_json_real(NAN);

@@ -268,7 +268,7 @@ static const struct tern_opt verify_opts[] = {
     {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &verify.ledger,
      .help = "the ledger that knows the run"},
     {"manifest", 0, TERN_OPT_TEXT, "FILE", .to.text = &verify.manifest,
-     .help = "the same from a file of LEDGER/runs/RUN/foreign"},
+     .help = "the same from a file of LEDGER/runs/RUN/external"},
     {0},
 };
 

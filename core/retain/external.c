@@ -211,7 +211,15 @@ void tern_retain_external_choose(const int64_t *step, const bool *may, size_t n,
 
 char *tern_retain_external_dir(const char *ledger_dir, const char *run_id)
 {
-    return tern_strf("%s/runs/%s/foreign", ledger_dir, run_id);
+    char *dir = tern_strf("%s/runs/%s/external", ledger_dir, run_id);
+    char *old = tern_strf("%s/runs/%s/foreign", ledger_dir, run_id);
+
+    if (!tern_fs_exists(dir) && tern_fs_exists(old)) {
+        free(dir);
+        return old;
+    }
+    free(old);
+    return dir;
 }
 
 char *tern_retain_record_path(const char *dir, const char *checkpoint)

@@ -5,7 +5,7 @@
  * whose name has a number, its step ("step_100", "checkpoint-1251").  Links are passed over, so a
  * "latest" beside them counts for nothing.
  *
- * What is known of each stands in LEDGER/runs/RUN/foreign/NAME.json, never in the trainer's
+ * What is known of each stands in LEDGER/runs/RUN/external/NAME.json, never in the trainer's
  * folder: "path", "step", "written", "mirror", "state" (seen, verified, deleted), and of a verified
  * one its files with sizes and digests (core/base/tree.h).
  */
@@ -75,7 +75,7 @@ struct tern_retain_record {
     char digest[TERN_SHA256_HEX];
 };
 
-/* LEDGER/runs/RUN/foreign; malloc'ed. */
+/* LEDGER/runs/RUN/external, or the folder "foreign" that tern 0.3 began there; malloc'ed. */
 char *tern_retain_external_dir(const char *ledger_dir, const char *run_id);
 /* The record's path in that folder; malloc'ed. */
 char *tern_retain_record_path(const char *dir, const char *checkpoint);

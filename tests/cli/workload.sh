@@ -134,7 +134,7 @@ run tern ckpt verify mirror/step_10 --run ck --ledger ledger; status 0 "also of 
 printf W | dd of=ck/step_40/model/r0.pt conv=notrunc status=none
 run tern ckpt verify ck/step_40 --run "$id" --ledger ledger; status 1
 err_has 'ck/step_40/model/r0.pt: its content has changed'; one_line
-run tern ckpt verify ck/step_40 --manifest "$(ls ledger/runs/$id/foreign/step_40-*.json)"; status 1 "the same by the manifest's path"
+run tern ckpt verify ck/step_40 --manifest "$(ls ledger/runs/$id/external/step_40-*.json)"; status 1 "the same by the manifest's path"
 run tern ckpt verify ck/step_5 --run "$id" --ledger ledger; status 2; err_has 'was not verified in run'
 
 # ---- published workflows

@@ -382,6 +382,37 @@ static void makers(void)
     free(text);
 }
 
+/* A run that tern 0.3 began goes on with its records, which lie in the folder "foreign". */
+static void old_records(void)
+{
+    struct tern_retain_options o = options();
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
+    char old[200], new[200];
+
+    snprintf(old, sizeof old, "ledger/runs/%s/foreign", run_id);
+    snprintf(new, sizeof new, "ledger/runs/%s/external", run_id);
+    tern_fs_remove_tree("out", NULL);
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    tern_ledger_spool_close(s, NULL);
+    keep(&o);
+    checkpoint("out/step_10", "ten");
+    keep(&o);
+    char *dir = tern_retain_external_dir("ledger", run_id);
+    is(dir, new, "records of a run lie in its folder external");
+    free(dir);
+    ok(rename(new, old) == 0, "as tern 0.3 left them");
+    dir = tern_retain_external_dir("ledger", run_id);
+    is(dir, old, "the records of a run of tern 0.3 are found");
+    free(dir);
+    o.attempt = 2;
+    checkpoint("out/step_20", "twenty");
+    keep(&o);
+    is(maker("out/step_10"), "1 verified 4", "its checkpoints are not registered again");
+    is(maker("out/step_20"), "2 verified 7", "a new checkpoint is registered and verified");
+    ok(!tern_fs_exists(new), "the run keeps one folder of records");
+}
+
 /* What failed is not tried again at every look: how often a mirror is read for nothing. */
 static void retries(void)
 {
@@ -424,6 +455,7 @@ int main(void)
     keeping();
     registered();
     makers();
+    old_records();
     retries();
     if (chdir("/") == 0)
         tern_fs_remove_tree(dir, NULL);

@@ -3,8 +3,8 @@
 
 #include "core/base/log.h"
 #include "core/base/vars.h"
-#include "core/ledger/ledger.h"
 #include "core/intake/metric.h"
+#include "core/ledger/ledger.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -4,8 +4,6 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/place/explain.h"
-#include "core/run/launch.h"
-#include "core/run/command.h"
 #include "core/place/nodes.h"
 #include "core/slurm/slurm.h"
 #include "core/vcluster/vcluster.h"
@@ -200,24 +198,10 @@ static int assume(const struct explain *e, struct scene *s, struct tern_err *err
 
 static int print(const struct explain *e, const struct scene *s, struct tern_err *err)
 {
-    struct tern_run_attempt a = {
-        .o = &e->options, .place = s->place, .kind = "train", .id = "RUN", .number = 1};
-    const bool list = s->order.map.moved ||
-                      (s->place.chosen && e->options.recipe->launch.with == TERN_LAUNCH_MPIRUN);
-    char **filled = NULL;
+    char **command = tern_run_predict_command(&e->options, &s->place, &s->order, err);
     struct tern_buf text = {0};
     int rc = -1;
 
-    /* What only a launch knows, by its name. */
-    setenv("TERN_COMPILE_CACHE", "CACHE", 0);
-    if (s->place.slurm && s->order.n)
-        setenv("MASTER_ADDR", s->order.hosts[s->order.map.order ? s->order.map.order[0] : 0], 0);
-    if (tern_run_command_fill(&a, &filled, err) < 0)
-        return -1;
-    if (filled)
-        a.command = filled;
-    char **command = tern_run_argv_make(&a, "tern-1", list ? "HOSTS" : NULL, err);
-    tern_recipe_words_free(filled);
     if (!command)
         return -1;
     const struct tern_place_explain x = {
@@ -243,7 +227,7 @@ static int print(const struct explain *e, const struct scene *s, struct tern_err
             fputs(text.data, stdout);
     }
     tern_buf_free(&text);
-    tern_run_argv_free(command);
+    tern_recipe_words_free(command);
     return rc;
 }
 

@@ -7,12 +7,12 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/check/check.h"
-#include "core/inputs/inputs.h"
 #include "core/ckpt/ckpt.h"
+#include "core/inputs/inputs.h"
 #include "core/ledger/ledger.h"
+#include "core/place/place.h"
 #include "core/run/array.h"
 #include "core/run/home.h"
-#include "core/place/place.h"
 #include "core/run/pace.h"
 #include "core/run/run.h"
 #include "core/site/site.h"
@@ -214,6 +214,13 @@ static int check_members(const char *path, struct tern_run_array *array,
     return rc;
 }
 
+static int check_options(struct tern_err *err)
+{
+    if (!explain_only && (explain_cluster || json))
+        return tern_err_set(err, TERN_USAGE, "--cluster and --json go with --explain");
+    return ranks == 0 ? tern_err_set(err, TERN_USAGE, "--ranks: at least 1") : 0;
+}
+
 static int run(int n, char **args, struct tern_err *err)
 {
     const char *path = n > 0 ? args[0] : NULL;
@@ -235,19 +242,15 @@ static int run(int n, char **args, struct tern_err *err)
         return -1;
     if (!check_only || array.n) { /* the ranks may start elsewhere */
         cwd = getcwd(NULL, 0);
-        if (!cwd)
-            return tern_err_sys(err, "cannot tell the current folder");
+        if (!cwd) {
+            tern_err_sys(err, "cannot tell the current folder");
+            goto out;
+        }
         absolute = tern_fs_join(cwd, path);
         path = absolute;
     }
-    if (!explain_only && (explain_cluster || json)) {
-        tern_err_set(err, TERN_USAGE, "--cluster and --json go with --explain");
+    if (check_options(err) < 0)
         goto out;
-    }
-    if (ranks == 0) {
-        tern_err_set(err, TERN_USAGE, "--ranks: at least 1");
-        goto out;
-    }
     /* The ranks share the cores by it. */
     if (ranks > 0 && overrides.n < sizeof overrides.values / sizeof *overrides.values)
         overrides.values[overrides.n++] = per_node =

@@ -2,10 +2,10 @@
 
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/recipe/recipe.h"
-#include "core/intake/printed.h"
 #include "core/intake/metric.h"
+#include "core/intake/printed.h"
 #include "core/intake/tensorboard.h"
+#include "core/recipe/recipe.h"
 
 #include <ctype.h>
 #include <inttypes.h>

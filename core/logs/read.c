@@ -1,7 +1,7 @@
 #include "core/logs/read.h"
 
-#include "core/base/fs.h"
 #include "core/base/again.h"
+#include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ledger/ledger.h"
 #include "core/logs/logs.h"

@@ -187,16 +187,20 @@ static struct tern_place_cost whole(const struct problem *p, struct tern_place_c
     return c;
 }
 
-/* What position k adds if it were at `place`: its edges to positions before `end`, less `but`. */
-static void add_position(const struct problem *p, const uint32_t *place_at, size_t k,
-                         uint32_t place, size_t end, size_t but, int sign,
-                         struct tern_place_cost *c)
+/* A position's edges to the positions before `end`, less the one to `but`. */
+struct edges_of {
+    size_t position, end, but;
+};
+
+/* What they add, `sign` times, if the position were at `place` and the others at `place_at`. */
+static void add_position(const struct problem *p, const uint32_t *place_at, struct edges_of of,
+                         uint32_t place, int sign, struct tern_place_cost *c)
 {
     const uint8_t *row = &p->beyond[place * p->n_places];
 
-    for (size_t i = p->first[k]; i < p->first[k + 1]; i++) {
+    for (size_t i = p->first[of.position]; i < p->first[of.position + 1]; i++) {
         const struct edge *e = &p->edges[i];
-        if (e->to < end && e->to != but)
+        if (e->to < of.end && e->to != of.but)
             add(c, e->kind, sign * (int64_t)e->count * row[place_at[e->to]]);
     }
 }
@@ -242,10 +246,11 @@ static void descend(const struct problem *p, struct arrangement *a)
                     continue;
                 steps += (int64_t)(p->first[i + 1] - p->first[i] + p->first[j + 1] - p->first[j]);
                 /* An edge between the two keeps its length. */
-                add_position(p, a->place_at, i, x, p->n, j, -1, &c);
-                add_position(p, a->place_at, i, y, p->n, j, 1, &c);
-                add_position(p, a->place_at, j, y, p->n, i, -1, &c);
-                add_position(p, a->place_at, j, x, p->n, i, 1, &c);
+                const struct edges_of of_i = {i, p->n, j}, of_j = {j, p->n, i};
+                add_position(p, a->place_at, of_i, x, -1, &c);
+                add_position(p, a->place_at, of_i, y, 1, &c);
+                add_position(p, a->place_at, of_j, y, -1, &c);
+                add_position(p, a->place_at, of_j, x, 1, &c);
                 if (!better(&c, &a->cost))
                     continue;
                 a->place_at[i] = y;
@@ -280,7 +285,7 @@ static bool search(struct search *s, size_t k, const struct tern_place_cost *so_
         s->steps += 1 + (int64_t)(p->first[k + 1] - p->first[k]);
         if (s->steps > SEARCH_STEPS)
             return false;
-        add_position(p, s->place_at, k, place, k, p->n, 1, &c);
+        add_position(p, s->place_at, (struct edges_of){k, k, p->n}, place, 1, &c);
         if (!better(&c, &s->best->cost))
             continue;
         s->place_at[k] = place;

@@ -6,15 +6,15 @@
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/inputs/inputs.h"
-#include "core/run/heartbeat.h"
-#include "core/retain/retain.h"
-#include "core/run/requeue.h"
 #include "core/logs/logs.h"
+#include "core/retain/retain.h"
+#include "core/run/command.h"
+#include "core/run/heartbeat.h"
 #include "core/run/outcome.h"
 #include "core/run/pace.h"
+#include "core/run/requeue.h"
 #include "core/run/rows.h"
 #include "core/run/watch.h"
-#include "core/run/command.h"
 #include "core/slurm/slurm.h"
 
 #include <dirent.h>
@@ -360,14 +360,68 @@ static void forget_place(void)
         unsetenv(names[i]);
 }
 
+/* The socket where tern's own ranks find each other, and how they are told of it. */
+static int open_rendezvous(const struct tern_run_attempt *a, struct tern_run_watch *w,
+                           struct tern_err *err)
+{
+    unsetenv("TERN_RUN_SOCKET");
+    if (!tern_run_attempt_uses_rendezvous(a))
+        return 0;
+    w->rendezvous = tern_wire_rendezvous_open(a->place.slurm ? "0.0.0.0" : "127.0.0.1",
+                                              (int)(a->place.nodes * a->place.ranks_per_node), err);
+    if (!w->rendezvous)
+        return -1;
+    setenv("TERN_RUN_SOCKET", tern_wire_rendezvous_address(w->rendezvous), 1);
+    return 0;
+}
+
+/* Only a batch script has ranks on other nodes, which outlive the node it runs on. */
+static void open_beacon(const struct tern_run_attempt *a, struct tern_task_beacon *beacon)
+{
+    const bool far = a->place.slurm && a->place.groups == 1 && a->place.nodes > 1;
+
+    tern_task_beacon_open(beacon, far ? getenv("SLURMD_NODENAME") : NULL,
+                          a->o->recipe->launch.spares);
+}
+
+static void set_failed(struct tern_run_result *result, const struct tern_err *err)
+{
+    result->outcome = "failed";
+    result->status = err->code;
+    snprintf(result->why, sizeof result->why, "%.500s", err->text);
+}
+
+/* From the launch of the ranks to what became of them. */
+static void run_ranks(struct tern_run_attempt *a, struct tern_run_watch *w,
+                      struct tern_run_result *result)
+{
+    struct tern_run_facts facts = {0};
+    struct tern_err err = {0};
+
+    tern_run_watch_signals(&w->signals);
+    tern_run_heartbeat_stop(&a->heartbeat);
+    if (tern_run_ranks_start(w->ranks, a, &err) < 0) {
+        tern_run_watch(w); /* those that did start */
+        set_failed(result, &err);
+    } else {
+        tern_run_watch(w);
+        tern_run_ranks_leftover(w->ranks);
+        collect(a, w, &facts);
+        tern_run_judge(&facts, result, &result->signal);
+        tell_dumps(result);
+    }
+    if (w->fenced.code)
+        set_failed(result, &w->fenced);
+}
+
 int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *result,
                             struct tern_err *err)
 {
+    const bool limited =
+        a->place.slurm && tern_run_attempt_is_trainer(a) && strcmp(a->kind, "train") == 0;
     struct tern_run_ranks ranks = {.old_mask = a->old_mask};
-    struct tern_run_facts facts = {0};
-    struct tern_retain retention;
-    sigset_t ends;
-    struct tern_task_beacon beacon;
+    struct tern_retain retention = {.stop = -1};
+    struct tern_task_beacon beacon = {.socket.fd = -1};
     struct tern_run_watch w = {
         .ranks = &ranks,
         .spool = a->spool,
@@ -377,73 +431,42 @@ int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *
         .run_id = a->id,
         .retention = &retention,
         .beacon = &beacon,
-        .limit.a = a->place.slurm && tern_run_attempt_is_trainer(a) && strcmp(a->kind, "train") == 0
-                       ? a
-                       : NULL,
+        .limit.a = limited ? a : NULL,
+        .srun_hang.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node),
+        .srun_hang.nodes = a->o->recipe->launch.spares > 0 ? a->place.node_list : NULL,
     };
-
     char **as_given = a->command, **filled = NULL;
+    sigset_t ends;
+    double wait = 0;
+    bool done = false;
+    int rc = -1;
+
     if (a->lease && tern_ckpt_lease_check(a->lease, err) < 0 && err->code != TERN_TEMPFAIL)
-        return -1;
-    if (tern_run_command_fill(a, &filled, err) < 0 || start_retention(a, &retention, err) < 0) {
-        tern_recipe_words_free(filled);
-        return -1;
-    }
+        goto out;
+    if (tern_run_command_fill(a, &filled, err) < 0 || start_retention(a, &retention, err) < 0)
+        goto out;
     if (filled)
         a->command = filled;
     if (tern_run_attempt_by_mpi(a))
         setenv("TERN_FABRIC", "mpi", 1);
-    unsetenv("TERN_RUN_SOCKET");
     forget_place();
-    if (tern_run_attempt_uses_rendezvous(a)) {
-        w.rendezvous = tern_wire_rendezvous_open(a->place.slurm ? "0.0.0.0" : "127.0.0.1",
-                                            (int)(a->place.nodes * a->place.ranks_per_node), err);
-        if (!w.rendezvous) {
-            tern_retain_finish(&retention, 0, false, NULL, NULL);
-            a->command = as_given;
-            tern_recipe_words_free(filled);
-            return -1;
-        }
-        setenv("TERN_RUN_SOCKET", tern_wire_rendezvous_address(w.rendezvous), 1);
-    }
-    /* A batch script, whose node's death leaves ranks on others. */
-    tern_task_beacon_open(&beacon,
-                          a->place.slurm && a->place.groups == 1 && a->place.nodes > 1
-                              ? getenv("SLURMD_NODENAME")
-                              : NULL,
-                          a->o->recipe->launch.spares);
-    w.srun_hang.ranks = (size_t)(a->place.nodes * a->place.ranks_per_node);
-    w.srun_hang.nodes = a->o->recipe->launch.spares > 0 ? a->place.node_list : NULL;
+    if (open_rendezvous(a, &w, err) < 0)
+        goto out;
+    open_beacon(a, &beacon);
     w.srun_hang.logs = tern_logs_dir(a->o->recipe->ledger.dir, a->id, a->number);
-    tern_run_watch_signals(&w.signals);
-    tern_run_heartbeat_stop(&a->heartbeat);
-    if (tern_run_ranks_start(&ranks, a, err) < 0) {
-        tern_run_watch(&w);
-        result->outcome = "failed";
-        result->status = err->code;
-        snprintf(result->why, sizeof result->why, "%.500s", err->text);
-    } else {
-        tern_run_watch(&w);
-        tern_run_ranks_leftover(&ranks);
-        collect(a, &w, &facts);
-        tern_run_judge(&facts, result, &result->signal);
-        tell_dumps(result);
-    }
+    run_ranks(a, &w, result);
+    done = result->status == TERN_OK;
+    wait = done ? keep_seconds(a->place.nodes) : KEEP_ENDED_S;
+    rc = 0;
+out:
     tern_task_beacon_close(&beacon);
-    if (w.fenced.code) {
-        result->outcome = "failed";
-        result->status = w.fenced.code;
-        snprintf(result->why, sizeof result->why, "%.500s", w.fenced.text);
-    }
     tern_run_ranks_free(&ranks);
     tern_wire_rendezvous_close(w.rendezvous);
     a->command = as_given;
     tern_recipe_words_free(filled);
-    const bool done = result->status == TERN_OK;
     tern_run_watch_stop_signals(&ends);
-    tern_retain_finish(&retention, done ? keep_seconds(a->place.nodes) : KEEP_ENDED_S, done,
-                       a->lease, &ends);
-    return 0;
+    tern_retain_finish(&retention, wait, done, a->lease, &ends);
+    return rc;
 }
 
 static void announce(const struct tern_run_attempt *a)

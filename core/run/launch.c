@@ -117,13 +117,6 @@ static void add_trainer(struct words *w, const struct tern_run_options *o)
     add(w, "%s", o->recipe_path);
 }
 
-void tern_run_argv_free(char **v)
-{
-    for (size_t i = 0; v && v[i]; i++)
-        free(v[i]);
-    free(v);
-}
-
 char **tern_run_argv_make(const struct tern_run_attempt *a, const char *step, const char *hosts,
                           struct tern_err *err)
 {
@@ -161,9 +154,29 @@ char **tern_run_argv_make(const struct tern_run_attempt *a, const char *step, co
         add_trainer(&w, o);
     if (!w.failed)
         return w.v;
-    tern_run_argv_free(w.v);
+    tern_recipe_words_free(w.v);
     tern_err_set(err, TERN_FAILED, "no memory for the ranks' command line");
     return NULL;
+}
+
+char **tern_run_predict_command(const struct tern_run_options *o, const struct tern_place *place,
+                                const struct tern_place_order *order, struct tern_err *err)
+{
+    struct tern_run_attempt a = {
+        .o = o, .place = *place, .kind = "train", .id = "RUN", .number = 1};
+    const bool listed =
+        order->map.moved || (place->chosen && o->recipe->launch.with == TERN_LAUNCH_MPIRUN);
+    char **filled = NULL;
+
+    setenv("TERN_COMPILE_CACHE", "CACHE", 0);
+    if (place->slurm && order->n)
+        setenv("MASTER_ADDR", order->hosts[order->map.order ? order->map.order[0] : 0], 0);
+    if (tern_run_command_fill(&a, &filled, err) < 0)
+        return NULL;
+    a.command = filled;
+    char **argv = tern_run_argv_make(&a, "tern-1", listed ? "HOSTS" : NULL, err);
+    tern_recipe_words_free(filled);
+    return argv;
 }
 
 /* ------------------------------------------------------------------ processes */
@@ -376,7 +389,7 @@ int tern_run_ranks_status(const struct tern_run_ranks *r, int i, int asked)
 
 void tern_run_ranks_free(struct tern_run_ranks *r)
 {
-    tern_run_argv_free(r->argv);
+    tern_recipe_words_free(r->argv);
     free(r->pid);
     free(r->status);
     if (r->job && r->hosts > 0)

@@ -28,12 +28,10 @@ struct tern_run_ranks {
 };
 
 /* The arguments of the ranks' common command line, ended by NULL: the launcher's and the program's.
- * malloc'ed, as are its texts.  `hosts`: a file with the host of each rank, in their order, or NULL
- * for the job's own order; srun wants its name in SLURM_HOSTFILE besides. */
+ * Freed with tern_recipe_words_free.  `hosts`: a file with the host of each rank, in their order,
+ * or NULL for the job's own order; srun wants its name in SLURM_HOSTFILE besides. */
 char **tern_run_argv_make(const struct tern_run_attempt *a, const char *step, const char *hosts,
                           struct tern_err *err);
-
-void tern_run_argv_free(char **command);
 
 /* Order the nodes (order.h), start the launcher or the ranks. */
 int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt *a,

@@ -1,8 +1,8 @@
 #include "core/run/limit.h"
 
 #include "core/base/clock.h"
-#include "core/run/pace.h"
 #include "core/run/command.h"
+#include "core/run/pace.h"
 #include "core/slurm/slurm.h"
 
 #include <fcntl.h>

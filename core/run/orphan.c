@@ -3,8 +3,8 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
-#include "core/task/beacon.h"
 #include "core/slurm/slurm.h"
+#include "core/task/beacon.h"
 
 #include <errno.h>
 #include <inttypes.h>

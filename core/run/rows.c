@@ -7,8 +7,8 @@
 #include "core/base/vars.h"
 #include "core/inputs/inputs.h"
 #include "core/logs/logs.h"
-#include "core/task/task.h"
 #include "core/run/command.h"
+#include "core/task/task.h"
 
 #include <pwd.h>
 #include <stdlib.h>

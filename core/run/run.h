@@ -56,6 +56,16 @@ struct tern_run_result {
 int tern_run(const struct tern_run_options *options, struct tern_run_result *result,
              struct tern_err *err);
 
+struct tern_place;
+struct tern_place_order;
+
+/* The command line that a first attempt on `place`, its nodes in this order, would run, NULL-ended;
+ * freed with tern_recipe_words_free.  What only a launch knows stands there by its name: RUN,
+ * CACHE, HOSTS (a file).  Sets TERN_COMPILE_CACHE and MASTER_ADDR of this process to that. */
+char **tern_run_predict_command(const struct tern_run_options *options,
+                                const struct tern_place *place,
+                                const struct tern_place_order *order, struct tern_err *err);
+
 /* The recipe that the job carries (`--tern`), or NULL: TERN_RECIPE, which the plugin sets on the
  * node.  An error when the job carries --tern and the plugin did not run here. */
 int tern_run_job_recipe(const char **path, struct tern_err *err);

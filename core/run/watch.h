@@ -7,18 +7,18 @@
 #include "core/ckpt/ckpt.h"
 #include "core/wire/rendezvous.h"
 #include "core/ledger/ledger.h"
-#include "core/task/beacon.h"
 #include "core/retain/retain.h"
 #include "core/run/launch.h"
 #include "core/run/limit.h"
 #include "core/run/srun_hang.h"
+#include "core/task/beacon.h"
 
 struct tern_run_watch {
     struct tern_run_ranks *ranks;
     struct tern_ledger_spool *spool;
     struct tern_wire_rendezvous *rendezvous; /* NULL: PMIx, or a workload */
-    struct tern_ckpt_lease *lease;      /* NULL: a workload without checkpoint.dir */
-    const char *checkpoint_dir;         /* NULL likewise */
+    struct tern_ckpt_lease *lease;           /* NULL: a workload without checkpoint.dir */
+    const char *checkpoint_dir;              /* NULL likewise */
     const char *ledger_dir;
     const char *run_id;
     struct tern_retain *retention;       /* told when it has ended */

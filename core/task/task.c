@@ -6,13 +6,13 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
-#include "core/task/beacon.h"
-#include "core/task/feed.h"
 #include "core/intake/intake.h"
+#include "core/intake/metric.h"
 #include "core/logs/lines.h"
 #include "core/logs/logs.h"
+#include "core/task/beacon.h"
+#include "core/task/feed.h"
 #include "core/task/memory.h"
-#include "core/intake/metric.h"
 
 #include <errno.h>
 #include <fcntl.h>

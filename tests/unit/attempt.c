@@ -3,8 +3,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/fs.h"
-#include "core/run/attempt.h"
 #include "core/place/place.h"
+#include "core/run/attempt.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,13 +5,13 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ledger/ledger.h"
+#include "core/run/command.h"
 #include "core/run/history.h"
-#include "core/run/precompile.h"
 #include "core/run/launch.h"
 #include "core/run/outcome.h"
 #include "core/run/pace.h"
+#include "core/run/precompile.h"
 #include "core/run/watch.h"
-#include "core/run/command.h"
 
 #include <unistd.h>
 

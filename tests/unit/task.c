@@ -5,14 +5,14 @@
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"
-#include "core/recipe/recipe.h"
-#include "core/task/feed.h"
 #include "core/intake/intake.h"
+#include "core/intake/metric.h"
+#include "core/intake/tensorboard.h"
 #include "core/logs/lines.h"
 #include "core/logs/logs.h"
 #include "core/logs/read.h"
-#include "core/intake/metric.h"
-#include "core/intake/tensorboard.h"
+#include "core/recipe/recipe.h"
+#include "core/task/feed.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

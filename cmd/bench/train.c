@@ -102,8 +102,10 @@ static int limit(struct bench *b, double *out, struct tern_err *err)
         if (b->options.world && tern_comm_barrier(b->options.world, err) < 0)
             return -1;
         t[i] = seconds();
-        tern_tensor_gemm(false, true, SQUARE, SQUARE, SQUARE, 1, a, SQUARE, a + n, SQUARE, 0,
-                         a + 2 * n, SQUARE);
+        tern_tensor_gemm(
+            &(struct tern_tensor_gemm){
+                .tb = true, .M = SQUARE, .N = SQUARE, .K = SQUARE, .alpha = 1},
+            a, a + n, a + 2 * n);
         if (b->options.world && tern_comm_barrier(b->options.world, err) < 0)
             return -1;
         t[i] = seconds() - t[i];

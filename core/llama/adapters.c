@@ -112,9 +112,16 @@ static const tern_real *input(const struct tern_llama *m, const struct pair *p,
 static void low_product(struct tern_llama *m, const struct pair *p, int N, const tern_real *x,
                         tern_real beta, tern_real *y, int ldy)
 {
+    const struct tern_tensor_gemm g = {.tb = true,
+                                       .M = N,
+                                       .N = p->out,
+                                       .K = p->rank,
+                                       .ldc = ldy,
+                                       .alpha = (tern_real)m->lora.scale,
+                                       .beta = beta};
+
     tern_llama_linear(m->a.low, x, p->a, N, p->in, p->rank, 0);
-    tern_tensor_gemm(false, true, N, p->out, p->rank, (tern_real)m->lora.scale, m->a.low, p->rank,
-                     p->b, p->rank, beta, y, ldy);
+    tern_tensor_gemm(&g, m->a.low, p->b, y);
 }
 
 /* ---------------------------------------------------------------- magnitudes */
@@ -144,9 +151,9 @@ static void row_squares(struct tern_llama *m, const struct pair *p)
         int n = p->out - from < TERN_LLAMA_NORM_ROWS ? p->out - from : TERN_LLAMA_NORM_ROWS;
 
         weight_rows(m, rows, p->w + (size_t)from * (size_t)p->in, (size_t)n * (size_t)p->in);
-        tern_tensor_gemm(false, false, n, p->in, p->rank, (tern_real)m->lora.scale,
-                         p->b + (size_t)from * (size_t)p->rank, p->rank, p->a, p->in, 1, rows,
-                         p->in);
+        const struct tern_tensor_gemm g = {
+            .M = n, .N = p->in, .K = p->rank, .alpha = (tern_real)m->lora.scale, .beta = 1};
+        tern_tensor_gemm(&g, p->b + (size_t)from * (size_t)p->rank, p->a, rows);
 #pragma omp parallel for schedule(static)
         for (int r = 0; r < n; r++)
             m->a.squares[from + r] =
@@ -285,9 +292,15 @@ void tern_llama_adapt_grads(struct tern_llama *m, int layer, enum tern_model_kin
         ldy = p.out;
     }
     tern_llama_linear(low, x, p.a, N, p.in, p.rank, 0);
-    tern_tensor_gemm(true, false, p.out, p.rank, N, scale, dy, ldy, low, p.rank, 1, p.db, p.rank);
-    tern_tensor_gemm(false, false, N, p.rank, p.out, scale, dy, ldy, p.b, p.rank, 0, dlow, p.rank);
-    tern_tensor_gemm(true, false, p.rank, p.in, N, 1, dlow, p.rank, x, p.in, 1, p.da, p.in);
+    const struct tern_tensor_gemm db = {
+        .ta = true, .M = p.out, .N = p.rank, .K = N, .lda = ldy, .alpha = scale, .beta = 1};
+    const struct tern_tensor_gemm through_b = {
+        .M = N, .N = p.rank, .K = p.out, .lda = ldy, .alpha = scale};
+    const struct tern_tensor_gemm da = {
+        .ta = true, .M = p.rank, .N = p.in, .K = N, .alpha = 1, .beta = 1};
+    tern_tensor_gemm(&db, dy, low, p.db);
+    tern_tensor_gemm(&through_b, dy, p.b, dlow);
+    tern_tensor_gemm(&da, dlow, x, p.da);
     if (dy != whole) /* for what comes next: of W d */
         times(m->a.product, p.out, whole, ld, factors(m, &p), 1, 0, N, p.out);
 }
@@ -301,14 +314,16 @@ void tern_llama_adapt_dx(struct tern_llama *m, int layer, enum tern_model_kind k
     if (!find(m, layer, kind, &p))
         return;
     const tern_real *dlow = m->a.low + (size_t)N * (size_t)p.rank;
-    if (!drops(m, b)) {
-        tern_tensor_gemm(false, false, N, p.in, p.rank, 1, dlow, p.rank, p.a, p.in, 1, dx, p.in);
+    const bool whole = !drops(m, b);
+    const struct tern_tensor_gemm through_a = {
+        .M = N, .N = p.in, .K = p.rank, .alpha = 1, .beta = whole || p.magnitude ? 1 : 0};
+    if (whole) {
+        tern_tensor_gemm(&through_a, dlow, p.a, dx);
         return;
     }
     if (p.magnitude)
         tern_llama_product_dx(m, p.w, m->a.dropped, m->a.product, N, p.in, p.out);
-    tern_tensor_gemm(false, false, N, p.in, p.rank, 1, dlow, p.rank, p.a, p.in, p.magnitude ? 1 : 0,
-                     m->a.dropped, p.in);
+    tern_tensor_gemm(&through_a, dlow, p.a, m->a.dropped);
     drop(m, &p, b, m->a.dropped, m->a.dropped);
     tern_tensor_add(dx, m->a.dropped, (size_t)N * (size_t)p.in);
 }

@@ -22,8 +22,10 @@ static int norm_backward(struct tern_llama *m, tern_real *dx, size_t w, const te
     if (tern_llama_sum(m, m->a.dnormed, N, err) < 0)
         return -1;
     tern_llama_round(m, dy, (size_t)n * (size_t)C);
-    tern_tensor_rmsnorm_backward(dx, tern_llama_grad(m, w), dy, x, tern_llama_norm_weights(m, w),
-                                 rstd, n, C);
+    tern_tensor_rmsnorm_backward(
+        dx, tern_llama_grad(m, w), dy,
+        &(struct tern_tensor_norm){
+            .x = x, .w = tern_llama_norm_weights(m, w), .rstd = rstd, .n = n, .C = C});
     tern_llama_round(m, dx, (size_t)n * (size_t)C);
     return 0;
 }

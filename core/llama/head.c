@@ -10,24 +10,26 @@ static int entropy(struct tern_llama *m, const int32_t *targets, const uint8_t *
 {
     const struct tern_model_shard *s = m->shard;
     struct tern_llama_scratch *a = &m->a;
-    int V = (int)s->vocab_rows, first = (int)s->vocab_start;
+    int V = (int)s->vocab_rows;
 
     if (m->tensor == 1) {
         tern_tensor_cross_entropy(a->logits, a->losses, targets, mask, grad_scale, rows, V);
         return 0;
     }
+    const struct tern_tensor_vocab v = {
+        .targets = targets, .mask = mask, .first = (int)s->vocab_start, .n = rows, .V = V};
     double *max = a->sums, *sum = max + rows, *picked = sum + rows;
 
-    tern_tensor_vocab_max(max, a->logits, rows, V);
+    tern_tensor_vocab_max(max, a->logits, &v);
     if (m->peers.all_reduce_doubles(m->peers.ctx, max, (size_t)rows, true, err) < 0)
         return -1;
-    tern_tensor_vocab_sum(sum, picked, a->logits, max, targets, first, rows, V);
+    tern_tensor_vocab_sum(sum, picked, a->logits, max, &v);
     if (m->peers.all_reduce_doubles(m->peers.ctx, sum, 2 * (size_t)rows, false, err) < 0)
         return -1;
     for (int r = 0; r < rows; r++)
         a->losses[r] = mask && !mask[r] ? 0 : log(sum[r]) + max[r] - picked[r];
     if (grad_scale != 0)
-        tern_tensor_vocab_gradient(a->logits, sum, targets, mask, first, grad_scale, rows, V);
+        tern_tensor_vocab_gradient(a->logits, sum, &v, grad_scale);
     return 0;
 }
 
@@ -77,8 +79,13 @@ int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern
     y = tern_llama_own_rows(m, a->dnormed, N);
     tern_llama_round(m, y, own);
     tern_tensor_zero(a->dx, own);
-    tern_tensor_rmsnorm_backward(a->dx, tern_llama_grad(m, m->norm), y, out,
-                                 tern_llama_norm_weights(m, m->norm), s->out_rstd, n, C);
+    tern_tensor_rmsnorm_backward(
+        a->dx, tern_llama_grad(m, m->norm), y,
+        &(struct tern_tensor_norm){.x = out,
+                                   .w = tern_llama_norm_weights(m, m->norm),
+                                   .rstd = s->out_rstd,
+                                   .n = n,
+                                   .C = C});
     tern_llama_round(m, a->dx, own);
     return 0;
 }

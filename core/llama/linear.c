@@ -3,32 +3,43 @@
 void tern_llama_linear(tern_real *y, const tern_real *x, const tern_real *w, int n, int in, int out,
                        tern_real beta)
 {
-    tern_tensor_gemm(false, true, n, out, in, 1, x, in, w, in, beta, y, out);
+    const struct tern_tensor_gemm g = {
+        .tb = true, .M = n, .N = out, .K = in, .alpha = 1, .beta = beta};
+
+    tern_tensor_gemm(&g, x, w, y);
 }
 
 void tern_llama_product(const struct tern_llama *m, size_t at, tern_real *y, const tern_real *x,
                         int n, int in, int out, tern_real beta)
 {
+    const struct tern_tensor_gemm g = {
+        .tb = true, .M = n, .N = out, .K = in, .alpha = 1, .beta = beta};
+
     if (m->bf16)
-        tern_tensor_gemm_bf16(false, true, n, out, in, 1, x, in, m->w_bf16 + at, in, beta, y, out);
+        tern_tensor_gemm_bf16(&g, x, m->w_bf16 + at, y);
     else
-        tern_llama_linear(y, x, m->w + at, n, in, out, beta);
+        tern_tensor_gemm(&g, x, m->w + at, y);
 }
 
 void tern_llama_product_grad(const struct tern_llama *m, size_t at, const tern_real *dy,
                              const tern_real *x, int n, int in, int out)
 {
+    const struct tern_tensor_gemm g = {
+        .ta = true, .M = out, .N = in, .K = n, .alpha = 1, .beta = 1};
+
     if (m->g)
-        tern_tensor_gemm(true, false, out, in, n, 1, dy, out, x, in, 1, m->g + at, in);
+        tern_tensor_gemm(&g, dy, x, m->g + at);
 }
 
 void tern_llama_product_dx(const struct tern_llama *m, size_t at, tern_real *dx,
                            const tern_real *dy, int n, int in, int out)
 {
+    const struct tern_tensor_gemm g = {.M = n, .N = in, .K = out, .alpha = 1};
+
     if (m->bf16)
-        tern_tensor_gemm_bf16(false, false, n, in, out, 1, dy, out, m->w_bf16 + at, in, 0, dx, in);
+        tern_tensor_gemm_bf16(&g, dy, m->w_bf16 + at, dx);
     else
-        tern_tensor_gemm(false, false, n, in, out, 1, dy, out, m->w + at, in, 0, dx, in);
+        tern_tensor_gemm(&g, dy, m->w + at, dx);
 }
 
 const tern_real *tern_llama_norm_weights(const struct tern_llama *m, size_t at)

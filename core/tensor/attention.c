@@ -160,13 +160,38 @@ static struct tile tile_of(struct work *w, const struct head *h, int t0)
 static void columns_of_keys(const struct work *w, tern_real *to, const tern_real *turned,
                             const struct tile *t, const tern_real *tile)
 {
-    tern_tensor_gemm_near(true, t->n, TILE, w->D, turned + t->k0, w->wide, tile, TILE, false, to,
-                          TILE);
+    const struct tern_tensor_gemm g = {.ta = true,
+                                       .M = t->n,
+                                       .N = TILE,
+                                       .K = w->D,
+                                       .lda = w->wide,
+                                       .ldb = TILE,
+                                       .ldc = TILE,
+                                       .alpha = 1};
+
+    tern_tensor_gemm_near(&g, turned + t->k0, tile, to);
 }
 
 static tern_real *rows_at(tern_real *x, int t, int ld)
 {
     return x + (size_t)t * (size_t)ld;
+}
+
+/* w->ot[D,TILE]: for each query of the tile the sum of rows of `x` (w->k or w->v), times weights.
+ */
+static void sum_keys(const struct work *w, tern_real *x, const struct tile *t,
+                     const tern_real *weights)
+{
+    const struct tern_tensor_gemm g = {.ta = true,
+                                       .M = w->D,
+                                       .N = TILE,
+                                       .K = t->n,
+                                       .lda = w->ld,
+                                       .ldb = TILE,
+                                       .ldc = TILE,
+                                       .alpha = 1};
+
+    tern_tensor_gemm_near(&g, rows_at(x, t->k0, w->ld), weights, w->ot);
 }
 
 static void tile_forward(struct work *w, const struct head *h, int t0, const tern_real *qkv,
@@ -179,8 +204,7 @@ static void tile_forward(struct work *w, const struct head *h, int t0, const ter
     columns_of_keys(w, w->s, w->kt, &t, w->qt);
     tern_tensor_k->softmax(w->s, t.n, w->from, w->to, (tern_real)(1 / sqrt((double)w->D)), w->max,
                            w->sum);
-    tern_tensor_gemm_near(true, w->D, TILE, t.n, rows_at(w->v, t.k0, w->ld), w->ld, w->s, TILE,
-                          false, w->ot, TILE);
+    sum_keys(w, w->v, &t, w->s);
     for (int c = 0; c < t.rows && stats; c++) {
         stats[h->stats + 2 * (size_t)(t0 + c)] = w->max[c];
         stats[h->stats + 2 * (size_t)(t0 + c) + 1] = w->sum[c];
@@ -225,6 +249,14 @@ static void tile_backward(struct work *w, const struct head *h, int t0, tern_rea
     struct tile t = tile_of(w, h, t0);
     tern_real by = (tern_real)(1 / sqrt((double)w->D));
     size_t keys = (size_t)t.k0 * (size_t)h->row;
+    const struct tern_tensor_gemm to_keys = {.M = t.n,
+                                             .N = w->D,
+                                             .K = t.rows,
+                                             .lda = TILE,
+                                             .ldb = w->ld,
+                                             .ldc = h->row,
+                                             .alpha = 1,
+                                             .beta = 1};
 
     for (int c = 0; c < TILE; c++) {
         const tern_real *s = stats + h->stats + 2 * (size_t)(t0 + c);
@@ -238,14 +270,11 @@ static void tile_backward(struct work *w, const struct head *h, int t0, tern_rea
     turn_tile(w, w->doutt, w->dout, t.rows);
     columns_of_keys(w, w->s, w->kt, &t, w->qt);
     tern_tensor_k->softmax_again(w->s, t.n, w->from, w->to, by, w->max, w->sum);
-    tern_tensor_gemm_near(false, t.n, w->D, t.rows, w->s, TILE, w->dout, w->ld, true,
-                          dqkv + h->v + keys, h->row);
+    tern_tensor_gemm_near(&to_keys, w->s, w->dout, dqkv + h->v + keys);
     columns_of_keys(w, w->ds, w->vt, &t, w->doutt);
     tern_tensor_k->softmax_back(w->ds, w->s, t.n, by);
-    tern_tensor_gemm_near(false, t.n, w->D, t.rows, w->ds, TILE, w->q, w->ld, true,
-                          dqkv + h->k + keys, h->row);
-    tern_tensor_gemm_near(true, w->D, TILE, t.n, rows_at(w->k, t.k0, w->ld), w->ld, w->ds, TILE,
-                          false, w->ot, TILE);
+    tern_tensor_gemm_near(&to_keys, w->ds, w->q, dqkv + h->k + keys);
+    sum_keys(w, w->k, &t, w->ds);
     give(w, dqkv + h->q + (size_t)t0 * (size_t)h->row, w->ot, h->row, t.rows, w->q);
 }
 

@@ -70,8 +70,8 @@ const char *tern_tensor_core(void)
     return blas_core;
 }
 
-/* What a core type's sgemm uses.  OpenBLAS's names (driver/others/dynamic.c); those of other
- * processors and older ones are all "plain" here. */
+/* The vectors that a core type's sgemm uses.  OpenBLAS's names (driver/others/dynamic.c); those of
+ * other processors and older ones are all "plain" here. */
 static enum tern_tensor_cpu core_uses(const char *core)
 {
     static const char *const avx512[] = {"SkylakeX", "Cooperlake", "SapphireRapids", NULL};
@@ -86,7 +86,7 @@ static enum tern_tensor_cpu core_uses(const char *core)
     return TERN_TENSOR_CPU_PLAIN;
 }
 
-/* What to ask for where OpenBLAS takes a CPU for less than it is. */
+/* The core type to request where OpenBLAS takes a CPU for less than it is. */
 static const char *const wanted[] = {
     [TERN_TENSOR_CPU_AVX2] = "Haswell", [TERN_TENSOR_CPU_AVX512] = "SkylakeX"};
 
@@ -234,7 +234,7 @@ int tern_tensor_blas_load(char *why, size_t why_size, struct tern_err *err)
     return 0;
 }
 
-const char *tern_tensor_blas_advice(char *takes, size_t size)
+const char *tern_tensor_blas_advice(char *ret_taken_for, size_t size)
 {
     enum tern_tensor_cpu cpu = tern_tensor_cpu();
     const char *core = NULL;
@@ -243,7 +243,7 @@ const char *tern_tensor_blas_advice(char *takes, size_t size)
     if (getenv(core_variable) || tern_tensor_cpu_well_known() || (!loaded && load(NULL) < 0))
         return NULL;
     if (core_uses(blas.corename()) < cpu) {
-        snprintf(takes, size, "%s", blas.corename());
+        snprintf(ret_taken_for, size, "%s", blas.corename());
         core = wanted[cpu];
     }
     if (!loaded)
@@ -266,10 +266,10 @@ uint64_t tern_tensor_room_bytes(int threads, bool half)
                                 (theirs && half ? PIECE * PIECE * sizeof(tern_real) : 0));
 }
 
-/* By our own kernel or (NULL) by OpenBLAS: a question of the whole product's shape, so that the
- * number of threads does not change it.  On AVX2 OpenBLAS is as fast but where its packing and
- * edges weigh, and faster with a transposed A. */
-static const struct tern_tensor_products *whose(bool ta, int N, int K)
+/* Our own kernel, or NULL for OpenBLAS.  The whole product's shape decides, so that the number of
+ * threads does not change it.  On AVX2 OpenBLAS is as fast except where its packing and edges
+ * weigh, and faster with a transposed A. */
+static const struct tern_tensor_products *kernel_for(bool ta, int N, int K)
 {
     return own_all || (!ta && (N <= NARROW || K <= NARROW)) ? own : NULL;
 }
@@ -302,20 +302,18 @@ static bool pays(int M, int N, int K)
     return M >= OWN_MIN && N >= OWN_MIN && K > 0;
 }
 
-static void by_blas(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
-                    int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc)
+static void by_blas(const struct tern_tensor_gemm *g, const void *A, const void *B, void *C)
 {
-    int opa = ta ? TRANS : NO_TRANS, opb = tb ? TRANS : NO_TRANS;
+    int opa = g->ta ? TRANS : NO_TRANS, opb = g->tb ? TRANS : NO_TRANS;
 
     if (one_at_a_time)
         pthread_mutex_lock(&turn);
     if (sizeof(tern_real) == sizeof(float))
-        blas.sgemm(ROW_MAJOR, opa, opb, M, N, K, (float)alpha, (const float *)(const void *)A, lda,
-                   (const float *)(const void *)B, ldb, (float)beta, (float *)(void *)C, ldc);
+        blas.sgemm(ROW_MAJOR, opa, opb, g->M, g->N, g->K, (float)g->alpha, A, g->lda, B, g->ldb,
+                   (float)g->beta, C, g->ldc);
     else
-        blas.dgemm(ROW_MAJOR, opa, opb, M, N, K, (double)alpha, (const double *)(const void *)A,
-                   lda, (const double *)(const void *)B, ldb, (double)beta, (double *)(void *)C,
-                   ldc);
+        blas.dgemm(ROW_MAJOR, opa, opb, g->M, g->N, g->K, (double)g->alpha, A, g->lda, B, g->ldb,
+                   (double)g->beta, C, g->ldc);
     if (one_at_a_time)
         pthread_mutex_unlock(&turn);
 }
@@ -332,39 +330,41 @@ static tern_real *room(void)
 }
 
 /* OpenBLAS knows one type: op(B) is widened a square of PIECE at a time. */
-static void by_blas_half(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
-                         int lda, const uint16_t *B, int ldb, tern_real beta, tern_real *C, int ldc)
+static void by_blas_half(const struct tern_tensor_gemm *g, const tern_real *A, const uint16_t *B,
+                         tern_real *C)
 {
     tern_real small[SMALL_PIECE * SMALL_PIECE], *piece = room();
     int side = piece ? PIECE : SMALL_PIECE;
+    size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb;
+    struct tern_tensor_gemm part = *g;
 
     piece = piece ? piece : small;
-    for (int j = 0; j < N; j += side)
-        for (int k = 0; k == 0 || k < K; k += side) {
-            int n = N - j < side ? N - j : side, depth = K - k < side ? K - k : side;
-            int rows = tb ? n : depth, columns = tb ? depth : n;
-            const uint16_t *b = B + (tb ? (size_t)j * (size_t)ldb + (size_t)k
-                                        : (size_t)k * (size_t)ldb + (size_t)j);
+    for (int j = 0; j < g->N; j += side)
+        for (int k = 0; k == 0 || k < g->K; k += side) {
+            part.N = g->N - j < side ? g->N - j : side;
+            part.K = g->K - k < side ? g->K - k : side;
+            int rows = g->tb ? part.N : part.K, columns = g->tb ? part.K : part.N;
+            const uint16_t *b =
+                B + (g->tb ? (size_t)j * ldb + (size_t)k : (size_t)k * ldb + (size_t)j);
 
             for (int r = 0; r < rows; r++)
-                tern_tensor_k->from_bf16(piece + (size_t)r * (size_t)columns,
-                                         b + (size_t)r * (size_t)ldb, (size_t)columns);
-            by_blas(ta, tb, M, n, depth, alpha, A + (ta ? (size_t)k * (size_t)lda : (size_t)k), lda,
-                    piece, columns > 0 ? columns : 1, k ? 1 : beta, C + j, ldc);
+                tern_tensor_k->from_bf16(piece + (size_t)r * (size_t)columns, b + (size_t)r * ldb,
+                                         (size_t)columns);
+            part.ldb = columns > 0 ? columns : 1;
+            part.beta = k ? 1 : g->beta;
+            by_blas(&part, A + (g->ta ? (size_t)k * lda : (size_t)k), piece, C + j);
         }
 }
 
-static void product(const struct tern_tensor_products *by, bool ta, bool tb, int M, int N, int K,
-                    tern_real alpha, const tern_real *A, int lda, struct tern_tensor_matrix B,
-                    int ldb, tern_real beta, tern_real *C, int ldc)
+static void product(const struct tern_tensor_products *by, const struct tern_tensor_gemm *g,
+                    const tern_real *A, struct tern_tensor_matrix B, tern_real *C)
 {
-    if (by && pays(M, N, K) && by->ready())
-        by->gemm(ta, tb, M, N, K, (float)alpha, (const float *)(const void *)A, lda, B, ldb,
-                 (float)beta, (float *)(void *)C, ldc);
+    if (by && pays(g->M, g->N, g->K) && by->ready())
+        by->gemm(g, (const float *)(const void *)A, B, (float *)(void *)C);
     else if (B.half)
-        by_blas_half(ta, tb, M, N, K, alpha, A, lda, B.at, ldb, beta, C, ldc);
+        by_blas_half(g, A, B.at, C);
     else
-        by_blas(ta, tb, M, N, K, alpha, A, lda, B.at, ldb, beta, C, ldc);
+        by_blas(g, A, B.at, C);
 }
 
 /* Where thread p of P begins, at a multiple of 16: the width of the micro-kernels. */
@@ -373,61 +373,69 @@ static int cut(int n, int p, int P)
     return p == P ? n : (int)((int64_t)n * p / P / 16 * 16);
 }
 
-/* Among the threads. */
-static void gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
-                 int lda, struct tern_tensor_matrix B, int ldb, tern_real beta, tern_real *C,
-                 int ldc)
+/* The share of thread p of P: rows of C, or columns, whichever are more. */
+static void share(const struct tern_tensor_products *by, struct tern_tensor_gemm g,
+                  const tern_real *A, struct tern_tensor_matrix B, tern_real *C, int p, int P)
 {
-    const struct tern_tensor_products *by = whose(ta, N, K);
+    if (g.M >= g.N) {
+        size_t m = (size_t)cut(g.M, p, P);
 
+        g.M = cut(g.M, p + 1, P) - (int)m;
+        if (g.M > 0)
+            product(by, &g, A + (g.ta ? m : m * (size_t)g.lda), B, C + m * (size_t)g.ldc);
+    } else {
+        size_t n = (size_t)cut(g.N, p, P);
+
+        g.N = cut(g.N, p + 1, P) - (int)n;
+        if (g.N > 0)
+            product(by, &g, A, tern_tensor_from(B, g.tb ? n * (size_t)g.ldb : n), C + n);
+    }
+}
+
+/* The distance between rows of `columns` where a caller gives none. */
+static int distance(int given, int columns)
+{
+    return given ? given : columns > 0 ? columns : 1;
+}
+
+/* Among the threads. */
+static void gemm(const struct tern_tensor_gemm *given, const tern_real *A,
+                 struct tern_tensor_matrix B, tern_real *C)
+{
+    const struct tern_tensor_products *by = kernel_for(given->ta, given->N, given->K);
+    struct tern_tensor_gemm g = *given;
+
+    g.lda = distance(g.lda, g.ta ? g.M : g.K);
+    g.ldb = distance(g.ldb, g.tb ? g.K : g.N);
+    g.ldc = distance(g.ldc, g.N);
     if (omp_in_parallel()) {
-        product(by, ta, tb, M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
+        product(by, &g, A, B, C);
         return;
     }
 #pragma omp parallel
-    {
-        int P = omp_get_num_threads(), p = omp_get_thread_num();
-
-        if (M >= N) {
-            int m = cut(M, p, P), rows = cut(M, p + 1, P) - m;
-
-            if (rows > 0)
-                product(by, ta, tb, rows, N, K, alpha,
-                        A + (ta ? (size_t)m : (size_t)m * (size_t)lda), lda, B, ldb, beta,
-                        C + (size_t)m * (size_t)ldc, ldc);
-        } else {
-            int n = cut(N, p, P), cols = cut(N, p + 1, P) - n;
-
-            if (cols > 0)
-                product(by, ta, tb, M, cols, K, alpha, A, lda,
-                        tern_tensor_from(B, tb ? (size_t)n * (size_t)ldb : (size_t)n), ldb, beta,
-                        C + n, ldc);
-        }
-    }
+    share(by, g, A, B, C, omp_get_thread_num(), omp_get_num_threads());
 }
 
-void tern_tensor_gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
-                      int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc)
+void tern_tensor_gemm(const struct tern_tensor_gemm *g, const tern_real *A, const tern_real *B,
+                      tern_real *C)
 {
-    gemm(ta, tb, M, N, K, alpha, A, lda, (struct tern_tensor_matrix){B, false}, ldb, beta, C, ldc);
+    gemm(g, A, (struct tern_tensor_matrix){B, false}, C);
 }
 
-void tern_tensor_gemm_bf16(bool ta, bool tb, int M, int N, int K, tern_real alpha,
-                           const tern_real *A, int lda, const uint16_t *B, int ldb, tern_real beta,
-                           tern_real *C, int ldc)
+void tern_tensor_gemm_bf16(const struct tern_tensor_gemm *g, const tern_real *A, const uint16_t *B,
+                           tern_real *C)
 {
-    gemm(ta, tb, M, N, K, alpha, A, lda, (struct tern_tensor_matrix){B, true}, ldb, beta, C, ldc);
+    gemm(g, A, (struct tern_tensor_matrix){B, true}, C);
 }
 
-void tern_tensor_gemm_near(bool ta, int M, int N, int K, const tern_real *A, int lda,
-                           const tern_real *B, int ldb, bool add, tern_real *C, int ldc)
+void tern_tensor_gemm_near(const struct tern_tensor_gemm *g, const tern_real *A, const tern_real *B,
+                           tern_real *C)
 {
     if (own)
-        own->near(ta, M, N, K, (const float *)(const void *)A, lda, (const float *)(const void *)B,
-                  ldb, add, (float *)(void *)C, ldc);
+        own->near(g, (const float *)(const void *)A, (const float *)(const void *)B,
+                  (float *)(void *)C);
     else
-        product(NULL, ta, false, M, N, K, 1, A, lda, (struct tern_tensor_matrix){B, false}, ldb,
-                add ? 1 : 0, C, ldc);
+        by_blas(g, A, B, C);
 }
 
 void tern_tensor_turn(tern_real *to, int ld_to, const tern_real *from, int ld, int rows,

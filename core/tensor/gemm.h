@@ -228,6 +228,9 @@ static void pack_b(float *to, bool turned, struct tern_tensor_matrix B, int ldb,
 /* Rows of op(A) in slivers: row at[p] is the first of the p-th, at[parts] the number of rows. */
 struct slivers {
     int parts, at[HEIGHT / TALL + 1];
+    const float *a; /* the block of A that is packed, `depth` of K, in rows lda apart */
+    int lda, depth;
+    bool turned;
 };
 
 static void cut_rows(struct slivers *s, int m)
@@ -237,21 +240,22 @@ static void cut_rows(struct slivers *s, int m)
         s->at[p] = m * p / s->parts;
 }
 
-static void pack_a(float *to, bool turned, const float *A, int lda, const struct slivers *s, int p0,
-                   int p1, int K)
+static void pack_a(float *to, const struct slivers *s, int p0, int p1)
 {
-    if (!turned) {
+    const int lda = s->lda, K = s->depth;
+
+    if (!s->turned) {
         for (int p = p0; p < p1; p++) {
             int rows = s->at[p + 1] - s->at[p];
 
-            turn(to + (size_t)p * SPACE, rows, A + (size_t)s->at[p] * (size_t)lda, lda, rows, K);
+            turn(to + (size_t)p * SPACE, rows, s->a + (size_t)s->at[p] * (size_t)lda, lda, rows, K);
         }
         return;
     }
     for (int k0 = 0; k0 < K; k0 += RUN)
         for (int p = p0; p < p1; p++) {
             int rows = s->at[p + 1] - s->at[p], k1 = K - k0 < RUN ? K : k0 + RUN;
-            const float *from = A + (size_t)k0 * (size_t)lda + s->at[p];
+            const float *from = s->a + (size_t)k0 * (size_t)lda + s->at[p];
             float *at = to + (size_t)p * SPACE + (size_t)(k0 * rows);
             /* Whole registers where the block has them: what is too much is overwritten. */
             mask m = s->at[p] + LANES <= s->at[s->parts] ? lanes(LANES) : lanes(rows);
@@ -295,8 +299,10 @@ static int even(int n, int most)
 
 /* C[m,n] from the packed slivers p0 .. p1-1 of A and the packed panel. */
 static void sweep(const float *a, const struct slivers *s, int p0, int p1, const float *panel,
-                  int n, int K, const struct finish *whole)
+                  int n, const struct finish *whole)
 {
+    const int K = s->depth;
+
     for (int p = p0; p < p1; p++) {
         int rows = s->at[p + 1] - s->at[p];
         struct finish f = *whole;
@@ -311,58 +317,59 @@ static void sweep(const float *a, const struct slivers *s, int p0, int p1, const
     }
 }
 
-static void gemm(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda,
-                 struct tern_tensor_matrix B, int ldb, float beta, float *C, int ldc)
+static void gemm(const struct tern_tensor_gemm *g, const float *A, struct tern_tensor_matrix B,
+                 float *C)
 {
+    const size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb, ldc = (size_t)g->ldc;
+    const int M = g->M, N = g->N, K = g->K;
     float *panel = buffer, *packed = buffer + PANEL;
     int deep = even(K, DEPTH), high = even(M, HEIGHT);
     int wide = (even(N, PANEL / deep / WIDE * WIDE) + WIDE - 1) / WIDE * WIDE;
-    struct slivers s;
+    struct slivers s = {.lda = g->lda, .turned = g->ta};
 
     for (int r = 0; r < M; r += high) {
         cut_rows(&s, M - r < high ? M - r : high);
         for (int k = 0; k < K; k += deep)
             for (int j = 0; j < N; j += wide) {
-                int n = N - j < wide ? N - j : wide, depth = K - k < deep ? K - k : deep;
-                const float *a = A + (ta ? (size_t)k * (size_t)lda + (size_t)r
-                                         : (size_t)r * (size_t)lda + (size_t)k);
-                const struct tern_tensor_matrix b =
-                    tern_tensor_from(B, tb ? (size_t)j * (size_t)ldb + (size_t)k
-                                           : (size_t)k * (size_t)ldb + (size_t)j);
-                const struct finish f = {.alpha = alpha,
-                                         .beta = k ? 1 : beta,
-                                         .c = C + (size_t)r * (size_t)ldc + j,
-                                         .ld = (size_t)ldc};
+                int n = N - j < wide ? N - j : wide;
+                const struct tern_tensor_matrix b = tern_tensor_from(
+                    B, g->tb ? (size_t)j * ldb + (size_t)k : (size_t)k * ldb + (size_t)j);
+                const struct finish f = {.alpha = (float)g->alpha,
+                                         .beta = k ? 1 : (float)g->beta,
+                                         .c = C + (size_t)r * ldc + j,
+                                         .ld = ldc};
 
-                pack_b(panel, tb, b, ldb, n, depth);
+                s.a = A + (g->ta ? (size_t)k * lda + (size_t)r : (size_t)r * lda + (size_t)k);
+                s.depth = K - k < deep ? K - k : deep;
+                pack_b(panel, g->tb, b, g->ldb, n, s.depth);
                 for (int p = 0, end; p < s.parts; p = end) {
                     end = p + TOGETHER < s.parts ? p + TOGETHER : s.parts;
                     if (j == 0)
-                        pack_a(packed, ta, a, lda, &s, p, end, depth);
-                    sweep(packed, &s, p, end, panel, n, depth, &f);
+                        pack_a(packed, &s, p, end);
+                    sweep(packed, &s, p, end, panel, n, &f);
                 }
             }
     }
 }
 
-static void near(bool ta, int M, int N, int K, const float *A, int lda, const float *B, int ldb,
-                 bool add, float *C, int ldc)
+static void near(const struct tern_tensor_gemm *g, const float *A, const float *B, float *C)
 {
-    int parts = (M + TALL - 1) / TALL;
+    const size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb, ldc = (size_t)g->ldc;
+    int parts = (g->M + TALL - 1) / TALL;
 
     for (int p = 0; p < parts; p++) {
-        int r = M * p / parts, rows = M * (p + 1) / parts - r;
+        int r = g->M * p / parts, rows = g->M * (p + 1) / parts - r;
 
-        for (int j = 0; j < N; j += WIDE) {
+        for (int j = 0; j < g->N; j += WIDE) {
             const struct finish f = {.alpha = 1,
-                                     .beta = add ? 1 : 0,
-                                     .c = C + (size_t)r * (size_t)ldc + j,
-                                     .ld = (size_t)ldc,
-                                     .left = lanes(N - j),
-                                     .right = lanes(N - j - LANES)};
+                                     .beta = (float)g->beta,
+                                     .c = C + (size_t)r * ldc + j,
+                                     .ld = ldc,
+                                     .left = lanes(g->N - j),
+                                     .right = lanes(g->N - j - LANES)};
 
-            tiles[rows][ta][N - j > LANES](K, A + (ta ? (size_t)r : (size_t)r * (size_t)lda),
-                                           (size_t)lda, B + j, (size_t)ldb, &f);
+            tiles[rows][g->ta][g->N - j > LANES](g->K, A + (g->ta ? (size_t)r : (size_t)r * lda),
+                                                 lda, B + j, ldb, &f);
         }
     }
 }

@@ -72,12 +72,12 @@ static inline void transpose(vec r[16])
 {
     vec t[16];
 
-UNROLL(8)
+    UNROLL(8)
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
     }
-UNROLL(8)
+    UNROLL(8)
     for (int i = 0; i < 16; i += 4)
         for (int h = 0; h < 2; h++) {
             __m512d lo = (__m512d)t[i + h], hi = (__m512d)t[i + h + 2];
@@ -85,13 +85,13 @@ UNROLL(8)
             r[i + 2 * h] = (vec)_mm512_unpacklo_pd(lo, hi);
             r[i + 2 * h + 1] = (vec)_mm512_unpackhi_pd(lo, hi);
         }
-UNROLL(8)
+    UNROLL(8)
     for (int i = 0; i < 4; i++)
         for (int h = 0; h < 16; h += 8) {
             t[i + h] = _mm512_shuffle_f32x4(r[i + h], r[i + h + 4], 0x88);
             t[i + h + 4] = _mm512_shuffle_f32x4(r[i + h], r[i + h + 4], 0xdd);
         }
-UNROLL(8)
+    UNROLL(8)
     for (int i = 0; i < 8; i++) {
         r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
         r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);

@@ -84,12 +84,12 @@ static inline void transpose(vec r[8])
 {
     vec t[8];
 
-UNROLL(4)
+    UNROLL(4)
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
     }
-UNROLL(2)
+    UNROLL(2)
     for (int i = 0; i < 8; i += 4)
         for (int h = 0; h < 2; h++) {
             __m256d lo = (__m256d)t[i + h], hi = (__m256d)t[i + h + 2];
@@ -97,12 +97,12 @@ UNROLL(2)
             r[i + 2 * h] = (vec)_mm256_unpacklo_pd(lo, hi);
             r[i + 2 * h + 1] = (vec)_mm256_unpackhi_pd(lo, hi);
         }
-UNROLL(4)
+    UNROLL(4)
     for (int i = 0; i < 4; i++) {
         t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
         t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
     }
-UNROLL(8)
+    UNROLL(8)
     for (int i = 0; i < 8; i++)
         r[i] = t[i];
 }

@@ -6,7 +6,7 @@
 
 #include "core/tensor/tensor.h"
 
-/* AdamW's constants as the loop wants them, from struct tern_tensor_adamw. */
+/* AdamW's constants for the loop, from struct tern_tensor_adamw. */
 struct tern_tensor_adamw_loop {
     tern_real keep;            /* 1 - lr * weight_decay */
     tern_real beta1, rest1;    /* beta1, 1 - beta1 */
@@ -27,9 +27,9 @@ struct tern_tensor_kernels {
     /* dx += by * dy * w - x * less */
     void (*norm_dx)(tern_real *dx, const tern_real *dy, const tern_real *x, const tern_real *w,
                     tern_real by, tern_real less, int n);
-    /* dw[c0..c1) += sum over rows of dy * x * rstd; rows are C apart */
-    void (*norm_dw)(tern_real *dw, const tern_real *dy, const tern_real *x, const tern_real *rstd,
-                    int rows, int C, int c0, int c1);
+    /* dw[c0..c1) += sum over rows of dy * x * rstd */
+    void (*norm_dw)(tern_real *dw, const tern_real *dy, const struct tern_tensor_norm *f, int c0,
+                    int c1);
     /* sum of dy * x * w */
     tern_real (*dot3)(const tern_real *dy, const tern_real *x, const tern_real *w, int n);
     void (*swiglu)(tern_real *h, const tern_real *gate, const tern_real *up, int n);
@@ -70,7 +70,7 @@ extern const struct tern_tensor_kernels tern_tensor_kernels_avx512, tern_tensor_
 /* The ones in use; plain until start. */
 extern const struct tern_tensor_kernels *tern_tensor_k;
 
-/* What the CPU and the system let us use. */
+/* The vectors that the CPU and the system allow. */
 enum tern_tensor_cpu { TERN_TENSOR_CPU_PLAIN, TERN_TENSOR_CPU_AVX2, TERN_TENSOR_CPU_AVX512 };
 enum tern_tensor_cpu tern_tensor_cpu(void);
 /* Does every OpenBLAS since 0.3.13 know this CPU?  Then it need not be asked, which takes 20 ms of
@@ -89,36 +89,36 @@ static inline struct tern_tensor_matrix tern_tensor_from(struct tern_tensor_matr
         (const char *)x.at + i * (x.half ? sizeof(uint16_t) : sizeof(tern_real)), x.half};
 }
 
+/* C = op(A) B + beta C without packing, for attention's small products, whose operands lie in a
+ * cache: alpha 1, beta 0 or 1, B not transposed, no distance between rows 0, and lda
+ * TERN_TENSOR_NEAR_LD where A is not transposed.  Up to 15 floats after each row of B are read. */
+enum { TERN_TENSOR_NEAR_LD = 64 };
+void tern_tensor_gemm_near(const struct tern_tensor_gemm *g, const tern_real *A, const tern_real *B,
+                           tern_real *C);
+
 /* Products of floats by a kernel of our own, on this thread alone: one table for each kind of CPU,
  * filled from the same source (gemm.h). */
 struct tern_tensor_products {
     const char *name;
     /* To be called before gemm: allocates this thread's buffers once (false: no memory). */
     bool (*ready)(void);
-    /* tern_tensor_gemm, K > 0. */
-    void (*gemm)(bool ta, bool tb, int M, int N, int K, float alpha, const float *A, int lda,
-                 struct tern_tensor_matrix B, int ldb, float beta, float *C, int ldc);
+    /* tern_tensor_gemm, K > 0, no distance between rows 0 */
+    void (*gemm)(const struct tern_tensor_gemm *g, const float *A, struct tern_tensor_matrix B,
+                 float *C);
     /* tern_tensor_gemm_near */
-    void (*near)(bool ta, int M, int N, int K, const float *A, int lda, const float *B, int ldb,
-                 bool add, float *C, int ldc);
+    void (*near)(const struct tern_tensor_gemm *g, const float *A, const float *B, float *C);
     /* tern_tensor_turn */
     void (*turn)(float *to, int ld_to, const float *from, int ld, int rows, int columns);
 };
 
 extern const struct tern_tensor_products tern_tensor_products_avx512, tern_tensor_products_avx2;
 
-/* C[M,N] = op(A) B, or with `add` C += it, without packing: for attention's small products, whose
- * operands lie in a cache.  op(A)[M,K] is the transpose of A[K,M] when `ta`, else A[M,K] itself
- * with lda TERN_TENSOR_NEAR_LD.  Up to 15 floats after each row of B are read. */
-enum { TERN_TENSOR_NEAR_LD = 64 };
-void tern_tensor_gemm_near(bool ta, int M, int N, int K, const tern_real *A, int lda,
-                           const tern_real *B, int ldb, bool add, tern_real *C, int ldc);
 /* to[columns][ld_to] = the transpose of from[rows][ld]. */
 void tern_tensor_turn(tern_real *to, int ld_to, const tern_real *from, int ld, int rows,
                       int columns);
 
-/* Load OpenBLAS, with the right kernels; sets what tern_tensor_blas and _core return and adds words
- * to `why` when the choice was mended. */
+/* Load OpenBLAS, with the right kernels; sets the texts of tern_tensor_blas and _core, and adds to
+ * `why` when the choice was mended. */
 int tern_tensor_blas_load(char *why, size_t why_size, struct tern_err *err);
 /* Load it again with the kernels of `core`; -1 when it does not take them. */
 int tern_tensor_blas_reload(const char *core, struct tern_err *err);

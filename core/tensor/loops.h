@@ -1,6 +1,6 @@
 /* The bodies of struct tern_tensor_kernels.  Included once by each kernels_*.c, which is compiled
- * for its instruction set (the Makefile's FLAGS) and defines KERNELS (the table's name) and KERNELS_NAME; alone they are
- * the plain ones.
+ * for its instruction set (the Makefile's FLAGS) and defines KERNELS (the table's name) and
+ * KERNELS_NAME; alone they are the plain ones.
  *
  * Sums run in a fixed number of lanes, whatever the registers' width, and no multiply-add is fused:
  * every instruction set gives the same bits. */
@@ -200,9 +200,12 @@ static void norm_dx(tern_real *restrict dx, const tern_real *restrict dy,
         dx[i] += by * dy[i] * w[i] - x[i] * less;
 }
 
-static void norm_dw(tern_real *dw, const tern_real *dy, const tern_real *x, const tern_real *rstd,
-                    int rows, int C, int c0, int c1)
+static void norm_dw(tern_real *dw, const tern_real *dy, const struct tern_tensor_norm *f, int c0,
+                    int c1)
 {
+    const tern_real *x = f->x, *rstd = f->rstd;
+    const int rows = f->n, C = f->C;
+
     for (int c = c0; c < c1; c += LANES) {
         int left = c1 - c, whole = left >= (int)LANES;
         vec total = {0};

@@ -36,13 +36,15 @@ void tern_tensor_rmsnorm_again(tern_real *y, const tern_real *rstd, const tern_r
 }
 
 void tern_tensor_rmsnorm_backward(tern_real *dx, tern_real *dw, const tern_real *dy,
-                                  const tern_real *x, const tern_real *w, const tern_real *rstd,
-                                  int n, int C)
+                                  const struct tern_tensor_norm *f)
 {
+    const tern_real *w = f->w, *rstd = f->rstd;
+    const int n = f->n, C = f->C;
+
     /* With y = x s w and s = (mean(x^2) + eps)^(-1/2): dx = s w dy - x s^3 / C * sum(w dy x). */
     FOR_ROWS(n)
     {
-        const tern_real *row = x + at(r, C), *d = dy + at(r, C);
+        const tern_real *row = f->x + at(r, C), *d = dy + at(r, C);
         double s = (double)rstd[r], sum = (double)tern_tensor_k->dot3(d, row, w, C);
 
         tern_tensor_k->norm_dx(dx + at(r, C), d, row, w, rstd[r], (tern_real)(s * s * s / C * sum),
@@ -52,7 +54,7 @@ void tern_tensor_rmsnorm_backward(tern_real *dx, tern_real *dw, const tern_real 
         return;
 #pragma omp parallel for schedule(static)
     for (int c = 0; c < C; c += STRIP)
-        tern_tensor_k->norm_dw(dw, dy, x, rstd, n, C, c, C - c > STRIP ? c + STRIP : C);
+        tern_tensor_k->norm_dw(dw, dy, f, c, C - c > STRIP ? c + STRIP : C);
 }
 
 void tern_tensor_embed(tern_real *y, const tern_real *table, const int32_t *ids, int n, int C)
@@ -149,43 +151,52 @@ void tern_tensor_cross_entropy(tern_real *logits, double *losses, const int32_t 
     }
 }
 
-void tern_tensor_vocab_max(double *max, const tern_real *logits, int n, int V)
+void tern_tensor_vocab_max(double *max, const tern_real *logits, const struct tern_tensor_vocab *v)
 {
+    const int n = v->n, V = v->V;
+
     FOR_ROWS(n)
     max[r] = V > 0 ? (double)tern_tensor_k->max(logits + at(r, V), V) : -INFINITY;
 }
 
-static bool here(int32_t target, int first, int V)
+/* Does this rank hold the target's word? */
+static bool holds(const struct tern_tensor_vocab *v, int32_t target)
 {
-    return target >= first && target - first < V;
+    return target >= v->first && target - v->first < v->V;
 }
 
 void tern_tensor_vocab_sum(double *sum, double *picked, tern_real *logits, const double *max,
-                           const int32_t *targets, int first, int n, int V)
+                           const struct tern_tensor_vocab *v)
 {
+    const int32_t *targets = v->targets;
+    const int n = v->n, V = v->V;
+
     FOR_ROWS(n)
     {
         tern_real *row = logits + at(r, V);
 
-        picked[r] = here(targets[r], first, V) ? (double)row[targets[r] - first] : 0;
+        picked[r] = holds(v, targets[r]) ? (double)row[targets[r] - v->first] : 0;
         sum[r] = tern_tensor_k->exp_sum(row, (tern_real)max[r], 1, V);
     }
 }
 
-void tern_tensor_vocab_gradient(tern_real *logits, const double *sum, const int32_t *targets,
-                                const uint8_t *mask, int first, double grad_scale, int n, int V)
+void tern_tensor_vocab_gradient(tern_real *logits, const double *sum,
+                                const struct tern_tensor_vocab *v, double grad_scale)
 {
+    const int32_t *targets = v->targets;
+    const int n = v->n, V = v->V;
+
     FOR_ROWS(n)
     {
         tern_real *row = logits + at(r, V);
 
-        if (mask && !mask[r]) {
+        if (v->mask && !v->mask[r]) {
             memset(row, 0, (size_t)V * sizeof(*row));
             continue;
         }
         tern_tensor_k->scale(row, (tern_real)(grad_scale / sum[r]), (size_t)V);
-        if (here(targets[r], first, V))
-            row[targets[r] - first] -= (tern_real)grad_scale;
+        if (holds(v, targets[r]))
+            row[targets[r] - v->first] -= (tern_real)grad_scale;
     }
 }
 

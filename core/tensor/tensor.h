@@ -39,13 +39,14 @@ typedef TERN_REAL tern_real;
  * not below 1. */
 int tern_tensor_start(int threads, int local_ranks, struct tern_err *err);
 
-/* The threads that start would take of the same arguments, here and now: it looks at
- * OMP_NUM_THREADS and at the CPUs this process may use unless `threads` is above 0. */
+/* The threads that start would take with the same arguments now: by OMP_NUM_THREADS and the CPUs
+ * this process may use, unless `threads` is above 0. */
 int tern_tensor_start_threads(int threads, int local_ranks);
 
-/* What products keep of memory in a process of so many threads, by start's choices on this CPU;
- * `half`: also with B in bf16.  Needs no start.  OpenBLAS's share is 1 MiB a thread, as measured
- * with matrices of 512 (0.7 to 1.1); large ones take up to 3.3, beside which they are large. */
+/* Bytes of buffers that products keep in a process of so many threads, by start's choices on this
+ * CPU; `half`: also with B in bf16.  Needs no start.  OpenBLAS's share is 1 MiB a thread, as
+ * measured with matrices of 512 (0.7 to 1.1); large ones take up to 3.3, small beside themselves.
+ */
 uint64_t tern_tensor_room_bytes(int threads, bool half);
 
 /* What was chosen, for the log and the manifest; valid after start, never freed. */
@@ -53,37 +54,42 @@ int tern_tensor_threads(void);
 const char *tern_tensor_blas(void);    /* "OpenBLAS 0.3.21" */
 const char *tern_tensor_core(void);    /* "SkylakeX": its core type */
 const char *tern_tensor_kernels(void); /* "avx512", "avx2" or "plain": our own loops */
-/* All of it in one line, with the reason when the core type was mended: say it once, on rank 0. */
+/* All of it in one line, with the reason when the core type was mended; for rank 0 to log once. */
 const char *tern_tensor_describe(void);
 
-/* The OPENBLAS_CORETYPE that other programs want on this CPU because OpenBLAS misjudges it, and
- * what it takes the CPU for; NULL when it judges well, is not there, or the variable is set
- * already. Needs no start; loads OpenBLAS for a moment (4 to 20 ms) on CPUs that not every release
- * knows. */
-const char *tern_tensor_blas_advice(char *takes, size_t size);
+/* The OPENBLAS_CORETYPE that other programs need on this CPU because OpenBLAS misjudges it, and in
+ * `ret_taken_for` the core type that it takes.  NULL when it judges well, is not there, or the
+ * variable is set already.  Needs no start; loads OpenBLAS for a moment (4 to 20 ms) on CPUs that
+ * not every release knows. */
+const char *tern_tensor_blas_advice(char *ret_taken_for, size_t size);
 
 /* For tests: take the named kernels instead.  -1 when this CPU lacks them. */
 int tern_tensor_kernels_use(const char *name);
 /* For tests and benchmarks: products by "avx512" or "avx2" (ours) or "openblas".  NULL chooses as
  * start does: ours where OpenBLAS's core type is one of the CPU's own best vectors (AVX-512:
- * SkylakeX and later; AVX2: Haswell, Zen), so that who asks for another core type has that one's
- * bits; on AVX2 only products of few columns or steps with A as it lies, and attention's: a matter
- * of shapes alone.  -1 when this CPU or tern_real has no such kernel. */
+ * SkylakeX and later; AVX2: Haswell, Zen), so that a user who sets another core type gets its bits.
+ * On AVX2 ours take only products of few columns or steps with A not transposed, and attention's: a
+ * matter of shapes alone.  -1 when this CPU or tern_real has no such kernel. */
 int tern_tensor_gemm_use(const char *name);
 
 /* ---------------------------------------------------------------- matrix products */
 
 /* C[M,N] = alpha * op(A) op(B) + beta * C.  op(A) is [M,K]: A itself, or the transpose of A[K,M]
- * when `ta`; likewise op(B)[K,N].  beta 0 ignores what C held.  Rows (or columns, whichever are
- * more) are dealt to the threads. */
-void tern_tensor_gemm(bool ta, bool tb, int M, int N, int K, tern_real alpha, const tern_real *A,
-                      int lda, const tern_real *B, int ldb, tern_real beta, tern_real *C, int ldc);
-/* The same with B in bf16, which is widened piece by piece on its way into the product: its bits
- * are those of tern_tensor_gemm on the widened matrix where the kernel is our own, and OpenBLAS's
- * of pieces of it elsewhere. */
-void tern_tensor_gemm_bf16(bool ta, bool tb, int M, int N, int K, tern_real alpha,
-                           const tern_real *A, int lda, const uint16_t *B, int ldb, tern_real beta,
-                           tern_real *C, int ldc);
+ * when `ta`; likewise op(B)[K,N].  beta 0 ignores the contents of C.  Rows (or columns, whichever
+ * are more) are dealt to the threads.
+ *
+ * With B in bf16 it is widened piece by piece on its way into the product.  Where the kernel is our
+ * own, the bits are those of the product of the widened matrix; else OpenBLAS's of its pieces. */
+struct tern_tensor_gemm {
+    bool ta, tb;
+    int M, N, K;
+    int lda, ldb, ldc; /* 0: rows follow each other */
+    tern_real alpha, beta;
+};
+void tern_tensor_gemm(const struct tern_tensor_gemm *g, const tern_real *A, const tern_real *B,
+                      tern_real *C);
+void tern_tensor_gemm_bf16(const struct tern_tensor_gemm *g, const tern_real *A, const uint16_t *B,
+                           tern_real *C);
 
 /* ---------------------------------------------------------------- whole arrays, n elements */
 
@@ -114,10 +120,9 @@ void tern_tensor_to_bf16(uint16_t *to, const tern_real *from, size_t n);
 void tern_tensor_to_bf16_random(uint16_t *to, const tern_real *from, size_t n, uint64_t seed,
                                 uint64_t stream, uint64_t first);
 void tern_tensor_from_bf16(tern_real *to, const uint16_t *from, size_t n);
-/* The same of one number. */
+/* tern_tensor_to_bf16 of one number. */
 uint16_t tern_tensor_bf16(tern_real x);
-/* x becomes what bf16 keeps of it, which `to` gets as tern_tensor_to_bf16 says (NULL: not wanted).
- */
+/* Round x to bf16 in place; `to` gets it in bf16 (NULL: not wanted). */
 void tern_tensor_round_bf16(tern_real *x, uint16_t *to, size_t n);
 
 /* ---------------------------------------------------------------- rows */
@@ -129,10 +134,14 @@ void tern_tensor_rmsnorm(tern_real *y, tern_real *rstd, const tern_real *x, cons
 /* Again y from a saved rstd. */
 void tern_tensor_rmsnorm_again(tern_real *y, const tern_real *rstd, const tern_real *x,
                                const tern_real *w, int n, int C);
-/* dx[n,C] += ..., dw[C] += ... (NULL: not wanted) for dy[n,C]. */
+/* dx[n,C] += ..., dw[C] += ... (NULL: not wanted) for dy[n,C], and the arrays of the forward pass.
+ */
+struct tern_tensor_norm {
+    const tern_real *x, *w, *rstd; /* [n,C], [C], [n] */
+    int n, C;
+};
 void tern_tensor_rmsnorm_backward(tern_real *dx, tern_real *dw, const tern_real *dy,
-                                  const tern_real *x, const tern_real *w, const tern_real *rstd,
-                                  int n, int C);
+                                  const struct tern_tensor_norm *f);
 
 /* y[n,C] = table[ids[i]]; and dtable[ids[i]] += dy[i], rows of equal id in order of i. */
 void tern_tensor_embed(tern_real *y, const tern_real *table, const int32_t *ids, int n, int C);
@@ -163,23 +172,28 @@ void tern_tensor_cross_entropy(tern_real *logits, double *losses, const int32_t 
 
 /* The same where each rank holds the logits[n,V] of V words from word `first` on:
  *
- *     tern_tensor_vocab_max(max, logits, n, V);                          all-reduce max[n] by MAX
- *     tern_tensor_vocab_sum(sum, picked, logits, max, targets, first, n, V);   sum, picked by SUM
+ *     tern_tensor_vocab_max(max, logits, v);                    all-reduce max[n] by MAX
+ *     tern_tensor_vocab_sum(sum, picked, logits, max, v);       all-reduce sum, picked by SUM
  *     loss[r] = log(sum[r]) + max[r] - picked[r]
- *     tern_tensor_vocab_gradient(logits, sum, targets, mask, first, grad_scale, n, V);
+ *     tern_tensor_vocab_gradient(logits, sum, v, grad_scale);
  *
  * sum[n] is of exponentials of logits less max, which replace the logits; picked[n] is the target's
  * logit, 0 on ranks that do not hold it.  V may be 0 (max is then -infinity).  With all words on
  * one rank the bits are those of tern_tensor_cross_entropy. */
-void tern_tensor_vocab_max(double *max, const tern_real *logits, int n, int V);
+struct tern_tensor_vocab {
+    const int32_t *targets; /* [n] */
+    const uint8_t *mask;    /* [n] or NULL; of the gradient alone */
+    int first, n, V;
+};
+void tern_tensor_vocab_max(double *max, const tern_real *logits, const struct tern_tensor_vocab *v);
 void tern_tensor_vocab_sum(double *sum, double *picked, tern_real *logits, const double *max,
-                           const int32_t *targets, int first, int n, int V);
-void tern_tensor_vocab_gradient(tern_real *logits, const double *sum, const int32_t *targets,
-                                const uint8_t *mask, int first, double grad_scale, int n, int V);
+                           const struct tern_tensor_vocab *v);
+void tern_tensor_vocab_gradient(tern_real *logits, const double *sum,
+                                const struct tern_tensor_vocab *v, double grad_scale);
 
 /* y[n,C] = x / (1 - rate), or 0 for a share `rate` of the elements (y may be x): its own gradient,
  * too.  Whether element c of row r is 0 is a function of (seed, stream, row + r, column + c) alone,
- * so that whoever holds a part of the array, in whatever layout, drops the same. */
+ * so that every layout drops the same. */
 struct tern_tensor_dropout {
     double rate; /* from 0, below 1 */
     uint64_t seed, stream;

@@ -54,8 +54,9 @@ static double busy(const struct train_phases *p)
 /* `rows` of it. */
 static void product(int rows, int side, tern_real *squares)
 {
-    tern_tensor_gemm(false, true, rows, side, side, 1, squares, side, squares, side, 0,
-                     squares + (size_t)side * (size_t)side, side);
+    tern_tensor_gemm(
+        &(struct tern_tensor_gemm){.tb = true, .M = rows, .N = side, .K = side, .alpha = 1},
+        squares, squares, squares + (size_t)side * (size_t)side);
 }
 
 int tern_train_measure_peak(struct train *t, int rc, struct tern_err *err)

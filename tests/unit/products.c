@@ -26,7 +26,17 @@ static void gemm(int M, int N, int K)
                          (double)B[tb ? j * (size_t)ldb + l : l * (size_t)ldb + j];
                 want[i * n + j] = 0.5 * s + 2 * (double)C[i * (size_t)ldc + j];
             }
-        tern_tensor_gemm(ta, tb, M, N, K, 0.5F, A, lda, B, ldb, 2, C, ldc);
+        const struct tern_tensor_gemm g = {.ta = ta,
+                                           .tb = tb,
+                                           .M = M,
+                                           .N = N,
+                                           .K = K,
+                                           .lda = lda,
+                                           .ldb = ldb,
+                                           .ldc = ldc,
+                                           .alpha = 0.5F,
+                                           .beta = 2};
+        tern_tensor_gemm(&g, A, B, C);
         for (size_t i = 0; i < m; i++)
             memcpy(got + i * n, C + i * (size_t)ldc, n * sizeof(*got));
         ok(apart(got, want, m * n) < 3 * NEAR, "product %dx%dx%d%s%s", M, N, K, ta ? " A^T" : "",
@@ -59,10 +69,19 @@ static void gemm_bf16(int M, int N, int K, bool own)
                                        (double)B[tb ? j * (size_t)ldb + l : l * (size_t)ldb + j];
         for (size_t i = 0; i < m * n; i++)
             want[i] += 2 * (double)C[i];
-        tern_tensor_gemm_bf16(ta, tb, M, N, K, 0.5F, A, lda, half, ldb, 2, C, N);
+        const struct tern_tensor_gemm g = {.ta = ta,
+                                           .tb = tb,
+                                           .M = M,
+                                           .N = N,
+                                           .K = K,
+                                           .lda = lda,
+                                           .ldb = ldb,
+                                           .alpha = 0.5F,
+                                           .beta = 2};
+        tern_tensor_gemm_bf16(&g, A, half, C);
         ok(apart(C, want, m * n) < 3 * NEAR, "product with bf16 %dx%dx%d%s%s", M, N, K,
            ta ? " A^T" : "", tb ? " B^T" : "");
-        tern_tensor_gemm(ta, tb, M, N, K, 0.5F, A, lda, B, ldb, 2, D, N);
+        tern_tensor_gemm(&g, A, B, D);
         if (own)
             ok(memcmp(C, D, m * n * sizeof(*C)) == 0, "and the widened matrix's bits");
         free(A), free(B), free(C), free(D), free(half), free(want);
@@ -89,7 +108,16 @@ static void near_(int M, int N, int K)
                     want[i * LD + j] +=
                         (double)A[t ? l * LD + i : i * LD + l] * (double)B[l * LD + j];
             }
-        tern_tensor_gemm_near(t, M, N, K, A, LD, B, LD, t, C, LD);
+        const struct tern_tensor_gemm g = {.ta = t,
+                                           .M = M,
+                                           .N = N,
+                                           .K = K,
+                                           .lda = LD,
+                                           .ldb = LD,
+                                           .ldc = LD,
+                                           .alpha = 1,
+                                           .beta = (tern_real)t};
+        tern_tensor_gemm_near(&g, A, B, C);
         ok(apart(C, want, m * LD) < 3 * NEAR, "product without packing %dx%dx%d%s", M, N, K,
            t ? " A^T, added" : "");
     }
@@ -114,7 +142,10 @@ static void own_products(const char *name, tern_real *first)
         free(C);
         C = noise(size, 3);
         omp_set_num_threads(t + 1);
-        tern_tensor_gemm(true, true, M, N, K, 0.5F, A, M, B, K, 1, C, N);
+        tern_tensor_gemm(
+            &(struct tern_tensor_gemm){
+                .ta = true, .tb = true, .M = M, .N = N, .K = K, .alpha = 0.5F, .beta = 1},
+            A, B, C);
         if (isnan((double)first[0]))
             memcpy(first, C, size * sizeof(*C));
         same = same && memcmp(first, C, size * sizeof(*C)) == 0;
@@ -176,7 +207,8 @@ static bool made_by(const char *name)
 
     for (int i = 0; i < 2; i++) {
         tern_tensor_gemm_use(i ? name : NULL);
-        tern_tensor_gemm(false, true, M, N, K, 1, A, K, B, K, 0, C[i], N);
+        tern_tensor_gemm(&(struct tern_tensor_gemm){.tb = true, .M = M, .N = N, .K = K, .alpha = 1},
+                         A, B, C[i]);
     }
     tern_tensor_gemm_use(NULL);
     free(A), free(B);

@@ -83,6 +83,7 @@ static void rmsnorm(int C)
     tern_real *x = noise(n, 1), *w = noise(c, 2), *dy = noise(n, 3), *y = noise(n, 4), rstd[ROWS];
     tern_real *dx = malloc(n * sizeof(*dx)), *dw = malloc(c * sizeof(*dw));
     double *want = zeros(n), *want_dx = zeros(n), *want_dw = zeros(c);
+    const struct tern_tensor_norm forward = {.x = x, .w = w, .rstd = rstd, .n = ROWS, .C = C};
 
     for (int r = 0; r < ROWS; r++) {
         double ss = 0, dot = 0, s;
@@ -108,7 +109,7 @@ static void rmsnorm(int C)
         for (size_t i = 0; i < n; i++)
             dx[i] = 1;
         memset(dw, 0, c * sizeof(*dw));
-        tern_tensor_rmsnorm_backward(dx, dw, dy, x, w, rstd, ROWS, C);
+        tern_tensor_rmsnorm_backward(dx, dw, dy, &forward);
     });
     ok(apart(dx, want_dx, n) < 10 * NEAR, "gradient of its input is added");
     ok(apart(dw, want_dw, c) < 10 * NEAR, "gradient of its weight");
@@ -207,23 +208,28 @@ static void vocabulary(int V, int ranks)
                     int first = V * p / ranks;
                     int words = V * (p + 1) / ranks - first;
                     size_t w = (size_t)words;
+                    struct tern_tensor_vocab vocab;
+
+                    vocab.targets = targets;
+                    vocab.mask = mask;
+                    vocab.first = first;
+                    vocab.n = ROWS;
+                    vocab.V = words;
 
                     for (size_t r = 0; r < ROWS; r++)
                         memcpy(part + r * w, x + r * v + first, w * sizeof(*x));
                     if (step == 0) {
-                        tern_tensor_vocab_max(parts[0], part, ROWS, words);
+                        tern_tensor_vocab_max(parts[0], part, &vocab);
                         for (int r = 0; r < ROWS; r++)
                             max[r] = fmax(max[r], parts[0][r]);
                     } else if (step == 1) {
-                        tern_tensor_vocab_sum(parts[1], parts[2], part, max, targets, first, ROWS,
-                                              words);
+                        tern_tensor_vocab_sum(parts[1], parts[2], part, max, &vocab);
                         for (int r = 0; r < ROWS; r++) {
                             sum[r] += parts[1][r];
                             picked[r] += parts[2][r];
                         }
                     } else {
-                        tern_tensor_vocab_gradient(part, sum, targets, mask, first, 0.5, ROWS,
-                                                   words);
+                        tern_tensor_vocab_gradient(part, sum, &vocab, 0.5);
                     }
                     for (size_t r = 0; r < ROWS; r++)
                         memcpy((step == 2 ? got : x) + r * v + first, part + r * w, w * sizeof(*x));
@@ -517,6 +523,7 @@ static void threads(void)
     enum { N = 100003, C = 300, ROWS = 333 };
     tern_real *x = noise(N, 1), *dx = malloc(N * sizeof(*dx)), *y = malloc(N * sizeof(*y)),
               *w = noise(C, 2), rstd[ROWS], *dw[3];
+    const struct tern_tensor_norm forward = {.x = x, .w = w, .rstd = rstd, .n = ROWS, .C = C};
     double sums[3];
 
     for (int t = 0; t < 3; t++) {
@@ -525,7 +532,7 @@ static void threads(void)
         dw[t] = calloc(C, sizeof(tern_real));
         memset(dx, 0, N * sizeof(*dx));
         tern_tensor_rmsnorm(y, rstd, x, w, ROWS, C, 1e-5);
-        tern_tensor_rmsnorm_backward(dx, dw[t], y, x, w, rstd, ROWS, C);
+        tern_tensor_rmsnorm_backward(dx, dw[t], y, &forward);
     }
     ok(sums[0] == sums[1] && sums[1] == sums[2], "a sum is the same on 1, 2 and 3 threads");
     ok(memcmp(dw[0], dw[1], C * sizeof(*w)) == 0 && memcmp(dw[0], dw[2], C * sizeof(*w)) == 0,

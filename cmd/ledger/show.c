@@ -102,15 +102,22 @@ int show_buf(struct tern_buf *b, struct tern_err *err)
 int show_table(struct show_cells *t, const char *format, struct tern_err *err)
 {
     struct tern_report_column columns[TERN_REPORT_MAX_COLUMNS];
-    struct tern_report_style style = {.parsable = show.parsable, .no_header = show.no_header};
     struct tern_buf b = {0};
     size_t n;
     int rc = tern_report_columns(t->fields, t->n_fields, show.format ? show.format : format,
                                  columns, &n, err);
 
     if (rc == 0) {
-        tern_report_table(&b, t->fields, t->n_fields, columns, n, (const char *const *)t->cells,
-                          t->n_rows, &style);
+        const struct tern_report_table table = {
+            .fields = t->fields,
+            .n_fields = t->n_fields,
+            .columns = columns,
+            .n_columns = n,
+            .cells = (const char *const *)t->cells,
+            .n_rows = t->n_rows,
+            .style = {.parsable = show.parsable, .no_header = show.no_header},
+        };
+        tern_report_table(&b, &table);
         rc = show_buf(&b, err);
     }
     for (size_t i = 0; i < t->n; i++)

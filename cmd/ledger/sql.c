@@ -71,7 +71,9 @@ static int print_table(const struct tern_ledger_table *t, struct tern_err *err)
         fields[j] = (struct tern_report_field){t->names[j], "", right};
         columns[j] = (struct tern_report_column){.field = j, .right = right};
     }
-    tern_report_table(&b, fields, t->n_columns, columns, t->n_columns, cells, t->n_rows, &style);
+    const struct tern_report_table table = {fields, t->n_columns, columns, t->n_columns,
+                                            cells,  t->n_rows,    style};
+    tern_report_table(&b, &table);
     rc = show_buf(&b, err);
 out:
     free(fields);

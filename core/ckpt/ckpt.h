@@ -163,6 +163,22 @@ enum { TERN_CKPT_COMPANIONS = 16 };
 size_t tern_ckpt_companions(const char *dir, struct tern_ckpt_file *files);
 void tern_ckpt_companions_free(struct tern_ckpt_file *files, size_t n);
 
+/* What is saved.  The ranks agree on `dir` and `step`; of meta, files and lease rank 0's count. */
+struct tern_ckpt_save_options {
+    const char *dir;
+    uint64_t step;
+    const struct tern_ckpt_array *arrays; /* [n]: this rank's slices, owned and not */
+    size_t n;
+    /* A JSON object, kept as "meta" in the manifest; borrowed.  By convention: "run", "config" (the
+     * model's config.json), sample index, RNG, hashes, layout, kernel set, BLAS core type, threads
+     */
+    json_t *meta;
+    const struct tern_ckpt_file *files; /* [n_files]; copied */
+    size_t n_files;
+    const struct tern_ckpt_peers *peers; /* NULL: one rank */
+    struct tern_ckpt_lease *lease;       /* NULL: no fence (tools and tests) */
+};
+
 struct tern_ckpt_saved {
     char path[1024];
     uint64_t bytes; /* of all files */
@@ -170,29 +186,18 @@ struct tern_ckpt_saved {
     char digest[65]; /* SHA-256 of the manifest, hex: names the content */
 };
 
-/* Publish `dir`/step-%08d.  Collective.
+/* Publish `o->dir`/step-%08d.  Collective.
  *
  * Each rank streams its owned slices to its shard, digests them on the way, makes them durable,
  * and checks the size of what it wrote; rank 0 collects the table, checks that the slices of every
- * array tile it exactly, writes the manifest, checks `lease`, renames, and makes the rename
+ * array tile it exactly, writes the manifest, checks the lease, renames, and makes the rename
  * durable.  A failure on any rank fails all: nothing appears, the temporary folder is removed, and
  * every rank's `err` names the rank and the cause (no space: TERN_TEMPFAIL).  A step that is there
  * already is an error.  When ranks lose each other after the rename, all get an error although the
  * checkpoint stands: it is whole, and the next attempt finds it.
- *
- * arrays [n]   this rank's slices, owned and not
- * meta         a JSON object, kept as "meta" in the manifest; rank 0's counts; borrowed.  By
- *              convention: "run", "config" (the model's config.json), sample index, RNG, hashes,
- *              layout, kernel set, BLAS core type, threads
- * files [n_files]  rank 0's count; copied
- * peers        NULL: one rank
- * lease        NULL: no fence (tools and tests); used by rank 0 alone, the others may give NULL
- * out          set on every rank; may be NULL
- */
-int tern_ckpt_save(const char *dir, uint64_t step, const struct tern_ckpt_array *arrays, size_t n,
-                   json_t *meta, const struct tern_ckpt_file *files, size_t n_files,
-                   const struct tern_ckpt_peers *peers, struct tern_ckpt_lease *lease,
-                   struct tern_ckpt_saved *out, struct tern_err *err);
+ * *ret_saved (may be NULL) is set on every rank. */
+int tern_ckpt_save(const struct tern_ckpt_save_options *o, struct tern_ckpt_saved *ret_saved,
+                   struct tern_err *err);
 
 /* ------------------------------------------------------------------ find */
 

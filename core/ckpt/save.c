@@ -29,12 +29,8 @@ struct report {
 };
 
 struct save {
-    const char *dir;
-    uint64_t step;
-    const struct tern_ckpt_array *arrays;
-    size_t n;
-    const struct tern_ckpt_peers *peers;
-    struct tern_ckpt_lease *lease;
+    const struct tern_ckpt_save_options *o;
+    struct tern_ckpt_lease *lease; /* of rank 0, else NULL */
     int rank, size;
     /* This rank's shard. */
     const struct tern_ckpt_array **own; /* [n_own] */
@@ -57,8 +53,8 @@ static int agree(struct save *s, int rc, struct report *mine, struct tern_err *e
     }
     if (s->size == 1)
         s->reports[0] = *mine;
-    else if (s->peers->all_gather(s->peers->ctx, mine, s->reports, sizeof *mine, err) < 0)
-        return tern_err_prefix(err, "checkpoint of step %llu", (unsigned long long)s->step);
+    else if (s->o->peers->all_gather(s->o->peers->ctx, mine, s->reports, sizeof *mine, err) < 0)
+        return tern_err_prefix(err, "checkpoint of step %llu", (unsigned long long)s->o->step);
     for (int r = 0; r < s->size; r++) {
         struct report *p = &s->reports[r];
         if (p->code == 0)
@@ -94,15 +90,15 @@ static int array_check(const struct tern_ckpt_array *a, struct tern_err *err)
 
 static int plan(struct save *s, struct tern_err *err)
 {
-    struct tern_ckpt_info *infos = tern_alloc(s->n + 1, sizeof *infos, "list of arrays", err);
+    struct tern_ckpt_info *infos = tern_alloc(s->o->n + 1, sizeof *infos, "list of arrays", err);
     uint64_t data_bytes, elements;
     int rc = -1;
 
-    s->own = tern_alloc(s->n + 1, sizeof *s->own, "list of arrays", err);
+    s->own = tern_alloc(s->o->n + 1, sizeof *s->own, "list of arrays", err);
     if (!infos || !s->own)
         goto out;
-    for (size_t i = 0; i < s->n; i++) {
-        const struct tern_ckpt_array *a = &s->arrays[i];
+    for (size_t i = 0; i < s->o->n; i++) {
+        const struct tern_ckpt_array *a = &s->o->arrays[i];
         if (array_check(a, err) < 0)
             goto out;
         if (!a->owner || tern_ckpt_shape_elements(a->shape, a->ndim, &elements) < 0 ||
@@ -125,7 +121,7 @@ out:
 static int same_step(const struct save *s, struct tern_err *err)
 {
     for (int r = 1; r < s->size; r++)
-        if (s->reports[r].step != s->step)
+        if (s->reports[r].step != s->o->step)
             return tern_err_set(err, TERN_FAILED, "ranks %d and %d save steps %llu and %llu", 0, r,
                                 (unsigned long long)s->reports[0].step,
                                 (unsigned long long)s->reports[r].step);
@@ -139,15 +135,15 @@ static int space_check(const struct save *s, struct tern_err *err)
     struct statvfs v;
     char need[32], have[32];
 
-    if (TERN_AGAIN(statvfs(s->dir, &v)) < 0)
-        return tern_err_sys(err, "%s: cannot ask for free space", s->dir);
+    if (TERN_AGAIN(statvfs(s->o->dir, &v)) < 0)
+        return tern_err_sys(err, "%s: cannot ask for free space", s->o->dir);
     uint64_t avail = (uint64_t)v.f_bavail * v.f_frsize;
     /* Some file systems do not know and say 0 blocks of 0. */
     if (v.f_blocks && avail < s->total)
         return tern_err_set(err, TERN_TEMPFAIL,
                             "%s: the checkpoint of step %llu needs %s and %s are free. Free space, "
                             "or lower checkpoint.keep.",
-                            s->dir, (unsigned long long)s->step,
+                            s->o->dir, (unsigned long long)s->o->step,
                             tern_str_bytes(need, sizeof need, s->total),
                             tern_str_bytes(have, sizeof have, avail));
     return 0;
@@ -157,8 +153,8 @@ static int prepare(struct save *s, struct tern_err *err)
 {
     struct stat st;
 
-    if (!tern_fs_exists(s->dir) &&
-        (tern_fs_mkdirs(s->dir, 0777, err) < 0 || tern_fs_sync_parent(s->dir, err) < 0))
+    if (!tern_fs_exists(s->o->dir) &&
+        (tern_fs_mkdirs(s->o->dir, 0777, err) < 0 || tern_fs_sync_parent(s->o->dir, err) < 0))
         return -1;
     if (s->lease && tern_ckpt_lease_check(s->lease, err) < 0)
         return -1;
@@ -277,8 +273,8 @@ static void list_others(const struct save *s, json_t *list)
 {
     uint64_t n;
 
-    for (size_t i = 0; i < s->n; i++) {
-        const struct tern_ckpt_array *a = &s->arrays[i];
+    for (size_t i = 0; i < s->o->n; i++) {
+        const struct tern_ckpt_array *a = &s->o->arrays[i];
         tern_ckpt_shape_elements(a->shape, a->ndim, &n);
         if (!a->owner || n == 0)
             json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "name", a->name, "dtype",
@@ -362,7 +358,7 @@ static int gather_tables(struct save *s, char **all, size_t *pitch, struct tern_
             memcpy(to, mine, longest);
             rc = 0;
         } else {
-            rc = s->peers->all_gather(s->peers->ctx, mine, to, longest, err);
+            rc = s->o->peers->all_gather(s->o->peers->ctx, mine, to, longest, err);
         }
     }
     free(mine);
@@ -446,15 +442,15 @@ static int write_manifest(struct save *s, const json_t *body, struct tern_err *e
     return tern_fs_sync_dir(s->temp, err);
 }
 
-static int publish(struct save *s, const char *tables, size_t pitch, json_t *meta, json_t *files,
+static int publish(struct save *s, const char *tables, size_t pitch, json_t *files,
                    struct tern_err *err)
 {
     char when[32];
-    json_t *body =
-        json_pack("{s:s,s:i,s:I,s:s,s:i,s:O,s:O,s:[],s:{}}", "format", "tern checkpoint", "version",
-                  1, "step", (json_int_t)s->step, "written",
-                  tern_clock_iso8601(when, sizeof when, tern_clock_wall_ns()), "attempt",
-                  (int)s->reports[0].attempt, "meta", meta, "files", files, "shards", "arrays");
+    json_t *body = json_pack("{s:s,s:i,s:I,s:s,s:i,s:O,s:O,s:[],s:{}}", "format", "tern checkpoint",
+                             "version", 1, "step", (json_int_t)s->o->step, "written",
+                             tern_clock_iso8601(when, sizeof when, tern_clock_wall_ns()), "attempt",
+                             (int)s->reports[0].attempt, "meta", s->o->meta, "files", files,
+                             "shards", "arrays");
 
     if (!body)
         return tern_err_set(err, TERN_FAILED, "the checkpoint's meta is no JSON object");
@@ -468,10 +464,10 @@ static int publish(struct save *s, const char *tables, size_t pitch, json_t *met
         return -1;
     if (tern_ckpt_rename_new(s->temp, s->final, err) < 0)
         return -1;
-    if (tern_fs_sync_dir(s->dir, err) < 0) {
+    if (tern_fs_sync_dir(s->o->dir, err) < 0) {
         /* Not acknowledged, so not to be seen. */
         if (tern_fs_rename(s->final, s->temp, false) == 0)
-            tern_fs_sync_dir(s->dir, NULL);
+            tern_fs_sync_dir(s->o->dir, NULL);
         return -1;
     }
     return 0;
@@ -504,10 +500,9 @@ static int copy_file(const struct save *s, const struct tern_ckpt_file *f, json_
 }
 
 /* The four stages, with an agreement after each.  *made: rank 0's temporary folder may exist. */
-static int save_run(struct save *s, json_t *meta, const struct tern_ckpt_file *files,
-                    size_t n_files, bool *made, struct tern_err *err)
+static int save_run(struct save *s, bool *made, struct tern_err *err)
 {
-    struct report mine = {.step = s->step};
+    struct report mine = {.step = s->o->step};
     char *tables = NULL;
     size_t pitch = 0;
 
@@ -524,8 +519,8 @@ static int save_run(struct save *s, json_t *meta, const struct tern_ckpt_file *f
     if (s->rank == 0) {
         rc = prepare(s, err);
         *made = rc == 0;
-        for (size_t i = 0; rc == 0 && i < n_files; i++)
-            rc = copy_file(s, &files[i], list, &s->total, err);
+        for (size_t i = 0; rc == 0 && i < s->o->n_files; i++)
+            rc = copy_file(s, &s->o->files[i], list, &s->total, err);
     }
     rc = agree(s, rc, &mine, err);
     if (rc == 0) {
@@ -538,7 +533,7 @@ static int save_run(struct save *s, json_t *meta, const struct tern_ckpt_file *f
     if (rc == 0) {
         struct tern_ckpt_saved *o = &s->out;
         if (s->rank == 0)
-            rc = publish(s, tables, pitch, meta, list, err);
+            rc = publish(s, tables, pitch, list, err);
         mine.bytes = o->bytes;
         if (rc == 0)
             snprintf(mine.text, sizeof mine.text, "%s", o->digest);
@@ -549,36 +544,29 @@ static int save_run(struct save *s, json_t *meta, const struct tern_ckpt_file *f
     return rc;
 }
 
-int tern_ckpt_save(const char *dir, uint64_t step, const struct tern_ckpt_array *arrays, size_t n,
-                   json_t *meta, const struct tern_ckpt_file *files, size_t n_files,
-                   const struct tern_ckpt_peers *peers, struct tern_ckpt_lease *lease,
-                   struct tern_ckpt_saved *out, struct tern_err *err)
+int tern_ckpt_save(const struct tern_ckpt_save_options *o, struct tern_ckpt_saved *ret_saved,
+                   struct tern_err *err)
 {
     struct tern_err own = {0};
-    struct save s = {.dir = dir,
-                     .step = step,
-                     .arrays = arrays,
-                     .n = n,
-                     .peers = peers,
-                     .size = peers ? peers->size : 1,
-                     .rank = peers ? peers->rank : 0};
+    struct save s = {
+        .o = o, .size = o->peers ? o->peers->size : 1, .rank = o->peers ? o->peers->rank : 0};
     bool made = false;
     int rc = -1;
 
     if (!err)
         err = &own; /* its text travels to the other ranks */
-    s.lease = s.rank == 0 ? lease : NULL;
-    s.final = tern_strf("%s/step-%08llu", dir, (unsigned long long)step);
+    s.lease = s.rank == 0 ? o->lease : NULL;
+    s.final = tern_strf("%s/step-%08llu", o->dir, (unsigned long long)o->step);
     s.reports = tern_alloc((size_t)s.size, sizeof *s.reports, "reports of ranks", err);
     if (s.reports)
-        rc = save_run(&s, meta, files, n_files, &made, err);
+        rc = save_run(&s, &made, err);
     if (rc < 0 && made)
         tern_fs_remove_tree(s.temp, NULL); /* the cause is told; a rest is pruned later */
-    if (rc == 0 && out) {
-        snprintf(out->path, sizeof out->path, "%s", s.final);
-        snprintf(out->digest, sizeof out->digest, "%.64s", s.reports[0].text);
-        out->bytes = s.reports[0].bytes;
-        out->shards = (unsigned)s.size;
+    if (rc == 0 && ret_saved) {
+        snprintf(ret_saved->path, sizeof ret_saved->path, "%s", s.final);
+        snprintf(ret_saved->digest, sizeof ret_saved->digest, "%.64s", s.reports[0].text);
+        ret_saved->bytes = s.reports[0].bytes;
+        ret_saved->shards = (unsigned)s.size;
     }
     free(s.reports);
     free(s.own);

@@ -4,7 +4,7 @@
 
 #include "core/convert/convert.h"
 
-struct convert_export {
+struct tern_convert_export {
     struct tern_ckpt *c;
     struct tern_ckpt *base; /* a folder of other weights, or NULL */
     const struct tern_convert_hf *options;
@@ -22,17 +22,17 @@ struct convert_export {
 };
 
 /* Append a tensor to the list, which has room for it: it is there in its shape. */
-int tern_convert_add_tensor(struct convert_export *x, const struct tern_model_tensor *t,
+int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_model_tensor *t,
                             struct tern_err *err);
 /* The file `name` of the folder. */
-int tern_convert_write_json(const struct convert_export *x, const char *name, const json_t *j,
+int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,
                             size_t flags, struct tern_err *err);
 
 /* ---- peft.c ---- */
 
 /* The list is of the adapters' arrays, by PEFT's names; `x->adapters` is there. */
-int tern_convert_list_adapters(struct convert_export *x, struct tern_err *err);
+int tern_convert_list_adapters(struct tern_convert_export *x, struct tern_err *err);
 /* adapter_config.json. */
-int tern_convert_write_adapter_config(struct convert_export *x, struct tern_err *err);
+int tern_convert_write_adapter_config(struct tern_convert_export *x, struct tern_err *err);
 
 #endif

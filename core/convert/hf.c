@@ -42,7 +42,7 @@ static enum tern_ckpt_type wanted_type(enum tern_convert_dtype d, enum tern_ckpt
 /* ------------------------------------------------------------------ what is to be written */
 
 /* The model's config: as the checkpoint's meta keeps it, else its own config.json. */
-static int load_config(struct convert_export *x, struct tern_err *err)
+static int load_config(struct tern_convert_export *x, struct tern_err *err)
 {
     const char *path = tern_ckpt_path(x->c);
     char *text = NULL;
@@ -67,7 +67,7 @@ static int load_config(struct convert_export *x, struct tern_err *err)
     return rc;
 }
 
-int tern_convert_add_tensor(struct convert_export *x, const struct tern_model_tensor *t,
+int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_model_tensor *t,
                             struct tern_err *err)
 {
     const char *path = tern_ckpt_path(x->from);
@@ -100,7 +100,7 @@ int tern_convert_add_tensor(struct convert_export *x, const struct tern_model_te
 }
 
 /* Every tensor of the config is there in its shape, and nothing else is. */
-static int list_tensors(struct convert_export *x, struct tern_err *err)
+static int list_tensors(struct tern_convert_export *x, struct tern_err *err)
 {
     size_t n = tern_model_tensors(&x->config);
     struct tern_model_tensor t;
@@ -126,7 +126,7 @@ static int list_tensors(struct convert_export *x, struct tern_err *err)
 }
 
 /* What is to be written, and where it lies. */
-static int list(struct convert_export *x, struct tern_err *err)
+static int list(struct tern_convert_export *x, struct tern_err *err)
 {
     const struct tern_convert_hf *o = x->options;
     bool adapted = tern_convert_adapters(x->c, &x->adapters);
@@ -149,7 +149,7 @@ static int list(struct convert_export *x, struct tern_err *err)
     return x->from ? list_tensors(x, err) : -1;
 }
 
-static bool is_adapters(const struct convert_export *x)
+static bool is_adapters(const struct tern_convert_export *x)
 {
     return x->adapters.rank && !x->options->merge;
 }
@@ -180,7 +180,7 @@ unsigned tern_convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_
     return now + 1;
 }
 
-static int deal_shards(struct convert_export *x, struct tern_err *err)
+static int deal_shards(struct tern_convert_export *x, struct tern_err *err)
 {
     uint64_t max = x->options->max_shard_bytes ? x->options->max_shard_bytes : SHARD_BYTES;
     max = is_adapters(x) ? UINT64_MAX : max; /* PEFT reads one file */
@@ -199,7 +199,7 @@ static int deal_shards(struct convert_export *x, struct tern_err *err)
 
 /* ------------------------------------------------------------------ weights */
 
-static char *shard_name(const struct convert_export *x, unsigned i)
+static char *shard_name(const struct tern_convert_export *x, unsigned i)
 {
     if (is_adapters(x))
         return tern_strdup("adapter_model.safetensors");
@@ -209,24 +209,30 @@ static char *shard_name(const struct convert_export *x, unsigned i)
 }
 
 /* Rows `start` of the tensor, `shape` of them, to `piece`; by `values` when they are merged. */
-static int read_piece(struct convert_export *x, const struct tern_ckpt_info *t,
-                      struct tern_convert_merge *merge, const uint64_t *start,
-                      const uint64_t *shape, double *values, char *piece, struct tern_err *err)
+/* Rows of a tensor, and room for them. */
+struct rows {
+    uint64_t start[TERN_CKPT_DIMS], shape[TERN_CKPT_DIMS];
+    char *piece;    /* as they are written */
+    double *values; /* while an adapter is put in; else NULL */
+};
+
+static int read_piece(struct tern_convert_export *x, const struct tern_ckpt_info *t,
+                      struct tern_convert_merge *merge, const struct rows *w, struct tern_err *err)
 {
-    const int64_t from[] = {(int64_t)start[0], 0};
-    const int64_t some[] = {(int64_t)shape[0], (int64_t)shape[1]};
+    const int64_t from[] = {(int64_t)w->start[0], 0};
+    const int64_t some[] = {(int64_t)w->shape[0], (int64_t)w->shape[1]};
 
     if (!merge)
-        return tern_ckpt_read(x->from, t->name - strlen(x->prefix), t->type, start, shape, piece,
-                              err);
-    if (tern_convert_merge_read(merge, from, some, values, err) < 0)
+        return tern_ckpt_read(x->from, t->name - strlen(x->prefix), t->type, w->start, w->shape,
+                              w->piece, err);
+    if (tern_convert_merge_read(merge, from, some, w->values, err) < 0)
         return -1;
-    tern_ckpt_convert(piece, t->type, values, TERN_CKPT_F64, shape[0] * shape[1]);
+    tern_ckpt_convert(w->piece, t->type, w->values, TERN_CKPT_F64, w->shape[0] * w->shape[1]);
     return 0;
 }
 
 /* f16 ends at 65504, where the other types go on: no weight becomes infinite without a word. */
-static int check_range(const struct convert_export *x, const struct tern_ckpt_info *t,
+static int check_range(const struct tern_convert_export *x, const struct tern_ckpt_info *t,
                        const char *piece, uint64_t n, struct tern_err *err)
 {
     uint64_t infinite = 0;
@@ -246,32 +252,31 @@ static int check_range(const struct convert_export *x, const struct tern_ckpt_in
                               tern_ckpt_path(x->from), t->name, (unsigned long long)infinite);
 }
 
-static int write_rows(struct convert_export *x, const struct tern_ckpt_info *t,
+static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info *t,
                       struct tern_convert_merge *merge, char *piece, int fd, const char *path,
                       struct tern_err *err)
 {
-    uint64_t start[TERN_CKPT_DIMS] = {0}, shape[TERN_CKPT_DIMS];
     uint64_t row = bytes_of(t) / t->shape[0], most = merge ? t->shape[1] * sizeof(double) : row;
-    double *values = merge ? (double *)(piece + PIECE) : NULL;
+    struct rows w = {.piece = piece, .values = merge ? (double *)(piece + PIECE) : NULL};
 
-    memcpy(shape, t->shape, sizeof shape);
+    memcpy(w.shape, t->shape, sizeof w.shape);
     if (most > PIECE)
         return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has rows of %llu bytes (at most %d)",
                             tern_ckpt_path(x->from), t->name, (unsigned long long)most, PIECE);
-    for (; start[0] < t->shape[0]; start[0] += shape[0]) {
+    for (; w.start[0] < t->shape[0]; w.start[0] += w.shape[0]) {
         if (x->options->stop && *x->options->stop)
             return tern_err_set(err, TERN_FAILED, "interrupted; nothing was left behind");
-        uint64_t left = t->shape[0] - start[0];
-        shape[0] = left < PIECE / most ? left : PIECE / most;
-        if (read_piece(x, t, merge, start, shape, values, piece, err) < 0 ||
-            check_range(x, t, piece, shape[0] * (row / 2), err) < 0 ||
-            tern_fs_write(fd, piece, shape[0] * row, path, err) < 0)
+        uint64_t left = t->shape[0] - w.start[0];
+        w.shape[0] = left < PIECE / most ? left : PIECE / most;
+        if (read_piece(x, t, merge, &w, err) < 0 ||
+            check_range(x, t, piece, w.shape[0] * (row / 2), err) < 0 ||
+            tern_fs_write(fd, piece, w.shape[0] * row, path, err) < 0)
             return -1;
     }
     return 0;
 }
 
-static int write_tensor(struct convert_export *x, const struct tern_ckpt_info *t, char *piece,
+static int write_tensor(struct tern_convert_export *x, const struct tern_ckpt_info *t, char *piece,
                         int fd, const char *path, struct tern_err *err)
 {
     struct tern_convert_merge *merge = NULL;
@@ -290,7 +295,7 @@ static int write_tensor(struct convert_export *x, const struct tern_ckpt_info *t
     return rc;
 }
 
-static int write_shard(struct convert_export *x, unsigned i, char *piece, struct tern_err *err)
+static int write_shard(struct tern_convert_export *x, unsigned i, char *piece, struct tern_err *err)
 {
     char *name = shard_name(x, i), *path = tern_fs_join(x->temp, name), *head = NULL;
     size_t first = 0, n = 0, len;
@@ -334,7 +339,7 @@ static char *dump_short(const json_t *j, size_t flags)
     return json_dumps(j, JSON_INDENT(2) | flags);
 }
 
-int tern_convert_write_json(const struct convert_export *x, const char *name, const json_t *j,
+int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,
                             size_t flags, struct tern_err *err)
 {
     char *path = tern_fs_join(x->temp, name), *text = dump_short(j, flags);
@@ -348,7 +353,7 @@ int tern_convert_write_json(const struct convert_export *x, const char *name, co
     return rc;
 }
 
-static int write_index(const struct convert_export *x, struct tern_err *err)
+static int write_index(const struct tern_convert_export *x, struct tern_err *err)
 {
     json_t *map = json_object();
 
@@ -366,7 +371,7 @@ static int write_index(const struct convert_export *x, struct tern_err *err)
 
 /* ------------------------------------------------------------------ the files beside them */
 
-static int write_config(struct convert_export *x, struct tern_err *err)
+static int write_config(struct tern_convert_export *x, struct tern_err *err)
 {
     json_object_set_new(x->config_json, "torch_dtype",
                         json_string(torch_names[x->tensors[0].type]));
@@ -383,8 +388,8 @@ static bool is_tokenizer(const char *name)
 }
 
 /* From the checkpoint's own copies, whose digests are checked; what it lacks, from `from`. */
-static int copy_companions(struct convert_export *x, const char *from, bool own, bool *tokenizer,
-                           struct tern_err *err)
+static int copy_companions(struct tern_convert_export *x, const char *from, bool own,
+                           bool *tokenizer, struct tern_err *err)
 {
     struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
     size_t n = tern_ckpt_companions(own ? tern_ckpt_path(x->c) : from, files), len = 0;
@@ -409,7 +414,7 @@ static int copy_companions(struct convert_export *x, const char *from, bool own,
     return rc;
 }
 
-static int write_companions(struct convert_export *x, bool *tokenizer, struct tern_err *err)
+static int write_companions(struct tern_convert_export *x, bool *tokenizer, struct tern_err *err)
 {
     const char *named = json_string_value(json_object_get(tern_ckpt_meta(x->c), "tokenizer"));
 
@@ -448,7 +453,7 @@ static int out_is_free(const char *out_dir, struct tern_err *err)
                         out_dir);
 }
 
-static int fill(struct convert_export *x, struct tern_convert_out *out, struct tern_err *err)
+static int fill(struct tern_convert_export *x, struct tern_convert_out *out, struct tern_err *err)
 {
     /* As it is written, and in double while an adapter is put in. */
     char *piece = tern_alloc(2 * (size_t)PIECE, 1, "weights", err);
@@ -476,8 +481,8 @@ static char *temp_folder(char *temp)
     return mkdtemp(temp);
 }
 
-static int export_run(struct convert_export *x, const char *out_dir, struct tern_convert_out *out,
-                      struct tern_err *err)
+static int export_run(struct tern_convert_export *x, const char *out_dir,
+                      struct tern_convert_out *out, struct tern_err *err)
 {
     if (load_config(x, err) < 0 || list(x, err) < 0 || deal_shards(x, err) < 0 ||
         out_is_free(out_dir, err) < 0)
@@ -509,7 +514,7 @@ int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_
                        struct tern_convert_out *out, struct tern_err *err)
 {
     static const struct tern_convert_hf defaults;
-    struct convert_export x = {.options = options ? options : &defaults};
+    struct tern_convert_export x = {.options = options ? options : &defaults};
     struct tern_convert_out done = {0};
     char *to = tern_strdup(out_dir);
     int rc = -1;

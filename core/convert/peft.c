@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-int tern_convert_list_adapters(struct convert_export *x, struct tern_err *err)
+int tern_convert_list_adapters(struct tern_convert_export *x, struct tern_err *err)
 {
     struct tern_model_shard *s =
         tern_model_shard_adapters(&x->config, &tern_model_whole, &x->adapters, err);
@@ -30,7 +30,7 @@ static json_t *number(double v)
     return v == floor(v) && fabs(v) < 1e15 ? json_integer((json_int_t)v) : json_real(v);
 }
 
-int tern_convert_write_adapter_config(struct convert_export *x, struct tern_err *err)
+int tern_convert_write_adapter_config(struct tern_convert_export *x, struct tern_err *err)
 {
     static const char *const names[] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                         "gate_proj", "up_proj", "down_proj"};

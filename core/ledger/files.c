@@ -153,13 +153,11 @@ void tern_ledger_spool_files_free(struct tern_ledger_spool_files *l)
 
 /* ---------------------------------------------------------------- reading one */
 
-static int tell(const struct tern_ledger_spool_reader *r, const struct tern_ledger_spool_file *file,
-                enum tern_ledger_frame_found found, uint64_t from, uint64_t to, uint64_t before,
-                uint64_t after, struct tern_err *err)
+static int report(const struct tern_ledger_spool_reader *r,
+                  const struct tern_ledger_spool_file *file,
+                  const struct tern_ledger_spool_find *find, struct tern_err *err)
 {
-    struct tern_ledger_spool_find find = {found, from, to, before, after};
-
-    return r->find ? r->find(r->arg, file, &find, err) : 0;
+    return r->find ? r->find(r->arg, file, find, err) : 0;
 }
 
 /* Reads; a handle that went stale is opened anew: a spool's bytes never change, they only grow. */
@@ -198,7 +196,8 @@ static int read_head(const struct tern_ledger_spool_file *file, int fd, uint64_t
         return 0;
     if ((found != TERN_FRAME_TORN && found != TERN_FRAME_ZEROS) || n == sizeof start)
         found = TERN_FRAME_DAMAGE;
-    return tell(r, file, found, 0, bytes, 0, 0, err) < 0 ? -1 : 1;
+    struct tern_ledger_spool_find find = {.found = found, .from = 0, .to = bytes};
+    return report(r, file, &find, err) < 0 ? -1 : 1;
 }
 
 /* One pass over `data`, which begins at `base` of the file. */
@@ -226,16 +225,19 @@ static int walk(const struct tern_ledger_spool_file *file,
             next.told = true;
             uint64_t after =
                 !ends && tern_ledger_frame_next(&next, &g) == TERN_FRAME_OK ? g.seq : 0;
-            if (tell(r, file, found, base + (ends ? at : scan->from),
-                     base + (ends ? scan->len : scan->to), before, after, err) < 0)
+            struct tern_ledger_spool_find find = {found, base + (ends ? at : scan->from),
+                                                  base + (ends ? scan->len : scan->to), before,
+                                                  after};
+            if (report(r, file, &find, err) < 0)
                 return -1;
             if (ends)
                 return 0;
             continue;
         }
         int rc = r->frame(r->arg, head, &f, err);
-        if (rc < 0 || (rc > 0 && tell(r, file, TERN_FRAME_DAMAGE, base + at, base + scan->at,
-                                      f.seq - 1, f.seq + 1, err) < 0))
+        struct tern_ledger_spool_find find = {TERN_FRAME_DAMAGE, base + at, base + scan->at,
+                                              f.seq - 1, f.seq + 1};
+        if (rc < 0 || (rc > 0 && report(r, file, &find, err) < 0))
             return -1;
         if (rc > 0)
             sound = false;
@@ -261,8 +263,12 @@ int tern_ledger_spool_file_read(const struct tern_ledger_spool_file *file, const
     }
     uint64_t bytes = (uint64_t)st.st_size;
     if (bytes < mark->bytes || bytes > MAX_BYTES) {
-        rc = tell(r, file, TERN_FRAME_DAMAGE, bytes < mark->bytes ? bytes : MAX_BYTES,
-                  bytes < mark->bytes ? mark->bytes : bytes, 0, 0, err);
+        bool cut = bytes < mark->bytes;
+        rc = report(r, file,
+                    &(struct tern_ledger_spool_find){.found = TERN_FRAME_DAMAGE,
+                                                     .from = cut ? bytes : MAX_BYTES,
+                                                     .to = cut ? mark->bytes : bytes},
+                    err);
         goto out;
     }
     rc = read_head(file, fd, bytes, run_id, &head, r, err);

@@ -211,43 +211,52 @@ static int set_aside(const char *path, struct tern_err *err)
     return tern_err_sys(err, "%s: is damaged, and cannot be kept under another name", path);
 }
 
-/* The database with all that the spools say; *how: what became of the snapshot. */
 enum snapshot { SNAPSHOT_NONE, SNAPSHOT_USED, SNAPSHOT_BAD };
 
-static int load_and_fold(const char *ledger_dir, const char *run_id, const char *path,
-                         struct tern_ledger_db_stamp *base, enum snapshot *how, bool *changed,
-                         sqlite3 **out, struct tern_err *err)
-{
-    sqlite3 *db = NULL;
-    int rc = tern_ledger_db_load(path, tern_schema_run, &db, base, err);
+/* A run's database with all that the spools say. */
+struct folded {
+    sqlite3 *db;
+    struct tern_ledger_db_stamp base; /* of the snapshot */
+    enum snapshot how;                /* what became of the snapshot */
+    bool changed;                     /* there were new records */
+};
 
-    *how = rc == 0 ? SNAPSHOT_USED : base->bytes ? SNAPSHOT_BAD : SNAPSHOT_NONE;
+static int load_and_fold(const char *ledger_dir, const char *run_id, const char *path,
+                         struct folded *ret_folded, struct tern_err *err)
+{
+    struct folded f = {0};
+    sqlite3 *db = NULL;
+    int rc = tern_ledger_db_load(path, tern_schema_run, &db, &f.base, err);
+
+    f.how = rc == 0 ? SNAPSHOT_USED : f.base.bytes ? SNAPSHOT_BAD : SNAPSHOT_NONE;
     /* The spools tell more than an older tern took from them, where they are all there. */
     bool gone = false;
-    if (rc == 0 && base->older &&
+    if (rc == 0 && f.base.older &&
         (rc = tern_ledger_fold_gone(ledger_dir, run_id, db, &gone, err)) == 0 && !gone) {
         sqlite3_close(db);
         db = NULL;
         rc = 1;
     }
-    if (rc == 0 && (rc = tern_ledger_fold_tail(ledger_dir, run_id, db, true, changed, err)) < 0 &&
+    if (rc == 0 &&
+        (rc = tern_ledger_fold_tail(ledger_dir, run_id, db, true, &f.changed, err)) < 0 &&
         !tern_ledger_db_sound(db)) {
         tern_warn("%s: %s; the spools are read instead", path, err ? err->text : "is damaged");
         sqlite3_close(db);
         db = NULL;
-        *how = SNAPSHOT_BAD;
+        f.how = SNAPSHOT_BAD;
         rc = 1;
     }
     if (rc > 0) {
         rc = tern_ledger_db_new(tern_schema_run, &db, err);
         if (rc == 0)
-            rc = tern_ledger_fold_tail(ledger_dir, run_id, db, true, changed, err);
+            rc = tern_ledger_fold_tail(ledger_dir, run_id, db, true, &f.changed, err);
     }
     if (rc < 0) {
         sqlite3_close(db);
         return -1;
     }
-    *out = db;
+    f.db = db;
+    *ret_folded = f;
     return 0;
 }
 
@@ -268,17 +277,14 @@ static int publish(sqlite3 *db, const char *path, const struct tern_ledger_db_st
 static int fold_once(const char *ledger_dir, const char *run_id, const char *path,
                      struct tern_err *err)
 {
-    struct tern_ledger_db_stamp base;
-    enum snapshot how;
-    sqlite3 *db = NULL;
-    bool changed = false;
-    int rc = load_and_fold(ledger_dir, run_id, path, &base, &how, &changed, &db, err);
+    struct folded f = {0};
+    int rc = load_and_fold(ledger_dir, run_id, path, &f, err);
 
-    if (rc == 0 && how == SNAPSHOT_BAD)
+    if (rc == 0 && f.how == SNAPSHOT_BAD)
         rc = set_aside(path, err);
-    if (rc == 0 && (changed || how != SNAPSHOT_USED || base.older))
-        rc = publish(db, path, &base, err);
-    sqlite3_close(db);
+    if (rc == 0 && (f.changed || f.how != SNAPSHOT_USED || f.base.older))
+        rc = publish(f.db, path, &f.base, err);
+    sqlite3_close(f.db);
     return rc;
 }
 
@@ -414,8 +420,8 @@ int tern_ledger_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 *
     char *path = tern_ledger_run_db(ledger_dir, run_id);
     sqlite3 *db = NULL;
     struct tern_ledger_db_stamp stamp;
-    enum snapshot how;
-    bool behind = true, changed;
+    struct folded f;
+    bool behind = true;
     int rc = tern_ledger_db_open(path, tern_schema_run, &db, &stamp, err);
 
     if (rc == 0)
@@ -423,7 +429,8 @@ int tern_ledger_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 *
     if (rc >= 0 && (behind || stamp.older)) {
         sqlite3_close(db);
         db = NULL;
-        rc = load_and_fold(ledger_dir, run_id, path, &stamp, &how, &changed, &db, err);
+        rc = load_and_fold(ledger_dir, run_id, path, &f, err);
+        db = rc < 0 ? NULL : f.db;
     }
     free(path);
     if (rc < 0) {

@@ -350,29 +350,34 @@ static int find_in(const char *home, const char *words, const char *job, char id
     return rc;
 }
 
-/* Of homes[from..): the newest run of that name; with `one`, the only one. */
-static int find_among(const struct tern_ledger_rows *homes, size_t from, bool one,
-                      const char *words, const char *job, const char **home,
-                      char run_id[TERN_ULID_SIZE], struct tern_err *err)
+/* What a user typed for a run: `words`, or the job that it belongs to. */
+struct wanted {
+    const char *words, *job; /* or NULL */
+    bool one;                /* of several by that name none is taken, else the newest */
+};
+
+/* The run in homes[from..) that is wanted; 1 for none. */
+static int find_among(const struct tern_ledger_rows *homes, size_t from, const struct wanted *w,
+                      const char **home, char run_id[TERN_ULID_SIZE], struct tern_err *err)
 {
     char id[TERN_ULID_SIZE];
 
     *home = NULL;
     for (size_t i = from; i < homes->n; i++) {
         struct tern_err why = {0};
-        int rc = find_in(homes->names[i], words, job, id, &why);
+        int rc = find_in(homes->names[i], w->words, w->job, id, &why);
         if (rc < 0)
             *err = why;
-        if (rc < 0 && !one)
+        if (rc < 0 && !w->one)
             return -1;
         if (rc != 0)
             continue;
-        if (one && *home)
+        if (w->one && *home)
             return tern_err_set(err, TERN_USAGE,
                                 "'%s' is a run in %s and in %s. Name one with --ledger.",
-                                job     ? job
-                                : words ? words
-                                        : "latest",
+                                w->job     ? w->job
+                                : w->words ? w->words
+                                           : "latest",
                                 *home, homes->names[i]);
         if (!*home || strcmp(id, run_id) > 0) {
             memcpy(run_id, id, TERN_ULID_SIZE);
@@ -386,6 +391,7 @@ int tern_ledger_locate(const char *ledger_dir, const char *words, const char *jo
                        char run_id[TERN_ULID_SIZE], struct tern_err *err)
 {
     struct tern_ledger_rows own = {0}, all = {0};
+    struct wanted wanted = {.words = words, .job = job};
     const char *found = NULL;
 
     if (job && tern_ledger_job_is(job, &(struct tern_ledger_attempt){0}) < 0)
@@ -393,14 +399,15 @@ int tern_ledger_locate(const char *ledger_dir, const char *words, const char *jo
                             "-j '%s': is no job's id, such as 4711, or 4711_3 of an array", job);
     int rc = tern_ledger_homes(ledger_dir, false, &own, err);
     if (rc == 0)
-        rc = find_among(&own, 0, false, words, job, &found, run_id, err);
+        rc = find_among(&own, 0, &wanted, &found, run_id, err);
     if (rc == 1 && tern_ledger_homes(ledger_dir, true, &all, err) < 0)
         rc = -1;
     if (rc == 1) { /* the caller's are the first of all */
         size_t from = 0;
         while (from < own.n && from < all.n && strcmp(own.names[from], all.names[from]) == 0)
             from++;
-        rc = find_among(&all, from, true, words, job, &found, run_id, err);
+        wanted.one = true;
+        rc = find_among(&all, from, &wanted, &found, run_id, err);
     }
     if (rc == 1 && !job && words && tern_ledger_ulid_valid(words)) { /* who reads it says so */
         memcpy(run_id, words, TERN_ULID_SIZE);

@@ -43,12 +43,18 @@ struct tern_report_style {
     int columns;    /* the last column is cut to end here; 0: no limit */
 };
 
-/* `cells` is [n_rows][n_fields], NULL for an empty one; UTF-8.  Line breaks and control characters
- * in cells become spaces, and '|' a space with `parsable`. */
-void tern_report_table(struct tern_buf *to, const struct tern_report_field *fields, size_t n_fields,
-                       const struct tern_report_column *columns, size_t n_columns,
-                       const char *const *cells, size_t n_rows,
-                       const struct tern_report_style *style);
+struct tern_report_table {
+    const struct tern_report_field *fields; /* [n_fields] */
+    size_t n_fields;
+    const struct tern_report_column *columns; /* [n_columns]: those that are shown */
+    size_t n_columns;
+    const char *const *cells; /* [n_rows][n_fields], NULL for an empty one; UTF-8 */
+    size_t n_rows;
+    struct tern_report_style style;
+};
+
+/* Line breaks and control characters in cells become spaces, and '|' a space with `parsable`. */
+void tern_report_table(struct tern_buf *to, const struct tern_report_table *t);
 
 /* ---------------------------------------------------------------- plots */
 

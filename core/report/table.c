@@ -123,38 +123,36 @@ static void put_cell(struct tern_buf *to, const char *cell, const struct tern_re
         tern_buf_printf(to, "%*s", pad, "");
 }
 
-void tern_report_table(struct tern_buf *to, const struct tern_report_field *fields, size_t n_fields,
-                       const struct tern_report_column *columns, size_t n_columns,
-                       const char *const *cells, size_t n_rows,
-                       const struct tern_report_style *style)
+void tern_report_table(struct tern_buf *to, const struct tern_report_table *t)
 {
+    const struct tern_report_style *style = &t->style;
     int widths[TERN_REPORT_MAX_COLUMNS] = {0}, used = 0;
 
-    for (size_t j = 0; j < n_columns && !style->parsable; j++) {
-        const struct tern_report_column *c = &columns[j];
+    for (size_t j = 0; j < t->n_columns && !style->parsable; j++) {
+        const struct tern_report_column *c = &t->columns[j];
         widths[j] = c->width;
         if (!c->width && !style->no_header)
-            widths[j] = width_of(fields[c->field].name, strlen(fields[c->field].name));
-        for (size_t i = 0; !c->width && i < n_rows; i++) {
-            const char *cell = cells[i * n_fields + c->field];
+            widths[j] = width_of(t->fields[c->field].name, strlen(t->fields[c->field].name));
+        for (size_t i = 0; !c->width && i < t->n_rows; i++) {
+            const char *cell = t->cells[i * t->n_fields + c->field];
             int w = cell ? width_of(cell, strlen(cell)) : 0;
             widths[j] = w > widths[j] ? w : widths[j];
         }
-        if (j + 1 == n_columns && style->columns && used + widths[j] > style->columns)
+        if (j + 1 == t->n_columns && style->columns && used + widths[j] > style->columns)
             widths[j] = style->columns > used + 8 ? style->columns - used : 8;
         used += widths[j] + 1;
     }
-    for (size_t i = style->no_header ? 1 : 0; i <= n_rows; i++) {
-        for (size_t j = 0; j < n_columns; j++) {
-            size_t field = columns[j].field;
-            char *cell =
-                clean(i ? cells[(i - 1) * n_fields + field] : fields[field].name, style->parsable);
+    for (size_t i = style->no_header ? 1 : 0; i <= t->n_rows; i++) {
+        for (size_t j = 0; j < t->n_columns; j++) {
+            size_t field = t->columns[j].field;
+            char *cell = clean(i ? t->cells[(i - 1) * t->n_fields + field] : t->fields[field].name,
+                               style->parsable);
             if (style->parsable)
                 tern_buf_puts(to, cell);
             else
-                put_cell(to, cell, &columns[j], widths[j], j + 1 == n_columns);
+                put_cell(to, cell, &t->columns[j], widths[j], j + 1 == t->n_columns);
             free(cell);
-            if (j + 1 < n_columns)
+            if (j + 1 < t->n_columns)
                 tern_buf_puts(to, style->parsable ? "|" : " ");
         }
         tern_buf_puts(to, "\n");

@@ -251,8 +251,18 @@ int tern_train_save(struct train *t, struct tern_err *err)
     n += frozen(t, arrays + n);
     size_t n_files = find_files(t, files);
     json_t *meta = describe(t);
-    rc = tern_ckpt_save(t->recipe->checkpoint.dir, t->progress.step, arrays, n, meta, files,
-                        n_files, &peers, t->checkpoint.lease, &saved, err);
+    const struct tern_ckpt_save_options options = {
+        .dir = t->recipe->checkpoint.dir,
+        .step = t->progress.step,
+        .arrays = arrays,
+        .n = n,
+        .meta = meta,
+        .files = files,
+        .n_files = n_files,
+        .peers = &peers,
+        .lease = t->checkpoint.lease,
+    };
+    rc = tern_ckpt_save(&options, &saved, err);
     json_decref(meta);
     tern_ckpt_companions_free(files, n_files);
     if (rc < 0)

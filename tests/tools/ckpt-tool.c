@@ -184,15 +184,16 @@ static int rank_run(const struct task *t, struct rank *r, struct tern_err *err)
 
     if (source_read(t->src, r->rank, r->size, &s, err) < 0)
         return -1;
+    struct tern_ckpt_save_options o = {t->dir,  step,      s.arrays, s.n, s.meta,
+                                       s.files, s.n_files, &p,       NULL};
     if (!t->loop)
-        rc = tern_ckpt_save(t->dir, step, s.arrays, s.n, s.meta, s.files, s.n_files,
-                            r->size > 1 ? &p : NULL, NULL, NULL, err);
+        rc = tern_ckpt_save(&o, NULL, err);
     else
         rc = loop_begin(t, &p, &lease, &step, err);
     while (t->loop && rc == 0) {
-        step++;
-        rc = tern_ckpt_save(t->dir, step, s.arrays, s.n, s.meta, s.files, s.n_files, &p, lease,
-                            NULL, err);
+        o.step = ++step;
+        o.lease = lease;
+        rc = tern_ckpt_save(&o, NULL, err);
         if (rc == 0 && r->rank == 0) {
             printf("saved %" PRIu64 "\n", step);
             fflush(stdout);

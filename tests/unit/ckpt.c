@@ -108,7 +108,9 @@ static void *save_rank(void *arg)
     if (j->fails == r)
         a[0].start[1] = COLS;
     json_t *meta = json_pack("{s:i,s:s}", "sample", 77, "kernel", "avx512");
-    j->rc = tern_ckpt_save(j->dir, j->step, a, 3, meta, NULL, 0, &peers, NULL, &j->out, &j->err);
+    const struct tern_ckpt_save_options o = {
+        .dir = j->dir, .step = j->step, .arrays = a, .n = 3, .meta = meta, .peers = &peers};
+    j->rc = tern_ckpt_save(&o, &j->out, &j->err);
     json_decref(meta);
     return NULL;
 }
@@ -596,11 +598,12 @@ static void test_leases(void)
        "an attempt without the lease prunes nothing");
     struct tern_ckpt_array x = {"x", TERN_CKPT_F64, 0, {0}, {0}, {0}, &(double){1}, true};
     json_t *meta = json_object();
-    ok(tern_ckpt_save(dir, 1, &x, 1, meta, NULL, 0, NULL, b, NULL, &err) < 0 &&
-           !tern_fs_exists(one_path),
+    struct tern_ckpt_save_options o = {
+        .dir = dir, .step = 1, .arrays = &x, .n = 1, .meta = meta, .lease = b};
+    ok(tern_ckpt_save(&o, NULL, &err) < 0 && !tern_fs_exists(one_path),
        "an attempt without the lease publishes nothing");
-    ok(tern_ckpt_save(dir, 1, &x, 1, meta, NULL, 0, NULL, c, NULL, &err) == 0,
-       "the attempt with the lease publishes");
+    o.lease = c;
+    ok(tern_ckpt_save(&o, NULL, &err) == 0, "the attempt with the lease publishes");
     json_decref(meta);
     free(one_path);
     tern_ckpt_lease_free(a, true);

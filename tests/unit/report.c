@@ -19,7 +19,7 @@ static const char *table(const char *format, const char *const *cells, size_t ro
     tern_buf_clear(&b);
     if (tern_report_columns(fields, 3, format, c, &n, &err) < 0)
         return err.text;
-    tern_report_table(&b, fields, 3, c, n, cells, rows, &style);
+    tern_report_table(&b, &(struct tern_report_table){fields, 3, c, n, cells, rows, style});
     return b.data;
 }
 

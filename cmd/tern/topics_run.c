@@ -166,7 +166,7 @@ const char topic_workload[] =
     "`lightning` are known; {pattern: ERE, names: [step, loss]} reads others. {tensorboard:\n"
     "DIR} reads event files. A process may also call `tern metric step=7 loss=2.31`, or write\n"
     "such lines to the file $TERN_METRIC_FILE. A value without a step beside it is left out,\n"
-    "with a word in the log: Hugging Face's without a progress bar, Lightning's bar of\n"
+    "and logged once: Hugging Face's without a progress bar, Lightning's bar of\n"
     "batches.\n"
     "\n"
     "A trainer tells what it resumed from with `tern metric resumed_step=N`. Without that,\n"

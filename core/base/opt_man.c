@@ -27,7 +27,7 @@ static const struct {
      "What one run recorded: see tern-ledger-files(5)."},
     {"LEDGER/runs/RUN/logs/ATTEMPT/RANK.log", " logs run task inside ",
      "What a rank printed: see tern-log-files(5)."},
-    {"LEDGER/runs/RUN/logs/ATTEMPT/RANK.fabric", " fabric run train logs ",
+    {"LEDGER/runs/RUN/logs/ATTEMPT/fabric-rank-N.tfr", " fabric run train logs ",
      "What a rank called last: see tern-flight-dump(5)."},
     {"$XDG_STATE_HOME/tern/cluster/NAME/", " cluster ", "The state of a virtual cluster."},
     {"/etc/slurm/plugstack.conf.d/tern.conf", " submit cluster health env ",

@@ -60,6 +60,11 @@ if [ -e "$ROOT/core/recipe/keys.c" ]; then
     rows_on fabric $(sed -n 's/^    {"\(TERN_FABRIC[A-Z_]*\)".*/\1/p' "$ROOT/core/base/vars.c") launch.rails launch.fabric
 fi
 # shellcheck disable=SC2046
+if [ -e "$ROOT/core/rules/words.c" ]; then
+    rows_on checks $(sed -n '/tern_rules_node_ids\[\]/,/};/p' "$ROOT/core/rules/words.c" | grep -o '"[a-z]*"' | tr -d '"')
+    rows_on checks $(sed -n 's/^    {"\([a-z-]*\)", [A-Z].*/\1/p' "$ROOT"/core/doctor/*.c)
+fi
+# shellcheck disable=SC2046
 rows_on env $(tern env --list | awk '/^[a-z]/ {print $1}')
 run tern help run.yaml; status 0 "tern help run.yaml"; cmp -s out recipe.topic; ok $? "run.yaml is another name of topic recipe"
 run tern help paralel

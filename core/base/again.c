@@ -11,7 +11,7 @@
 enum {
     LOOK_MS = 20,        /* between two tries for a descriptor */
     STALE_MS = 10,       /* before the second try; twice as long before each further one */
-    IN_VAIN_S = 60,      /* for so long nobody waits after a wait in vain */
+    IN_VAIN_S = 60,      /* after a wait in vain no call waits for so long */
     INTERRUPTED = 10000, /* no signal comes as often as that: something else says EINTR */
 };
 

@@ -1,4 +1,4 @@
-/* System calls that failed for a reason that passes, made again.
+/* Retries of system calls that failed for a passing reason.
  *
  *     int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC));
  *     DIR *d = TERN_AGAIN_PTR(opendir(path));
@@ -6,16 +6,15 @@
  * EINTR, a signal came: again at once.
  *
  * EMFILE and ENFILE, out of descriptors of this process or of the node: others close theirs.  Again
- * for TERN_AGAIN_FILES_S; a line on stderr tells of the wait.  After a wait in vain nobody waits
- * for the next minute.
+ * for TERN_AGAIN_FILES_S; the wait is logged.  After a wait in vain no call waits for a minute.
  *
  * ESTALE, a handle of a network file system is out of date: a call by path looks the path up
  * afresh. Again some times, within half a second.
  *
  * Any other errno is the caller's at once.  For calls that may be made twice: open, stat, opendir,
- * mkdir, unlink.  Not for fsync, which tells of an error once, nor for close, after which the
- * descriptor is gone whatever it said (fs.h has both); a rename is tern_fs_rename.  A descriptor
- * that is stale stays so: who reads from one opens the file again (tern_again_stale).
+ * mkdir, unlink.  Not for fsync, which reports an error once, nor for close, after which the
+ * descriptor is gone in any case (fs.h has both).  A rename is tern_fs_rename.  A stale descriptor
+ * stays stale: its reader opens the file again (tern_again_stale).
  *
  * Threads: any.
  */
@@ -29,13 +28,13 @@
 /* Ten times what a rank's burst of files (shards, spools, logs) takes on a slow storage. */
 enum { TERN_AGAIN_FILES_S = 10, TERN_AGAIN_STALE = 5 };
 
-/* Zeros to begin with; one for each call that is to succeed. */
+/* The retries of one call; starts as zeros. */
 struct tern_again {
     unsigned interrupted, stale;
     int64_t until_ns; /* of a wait for descriptors or processes; 0: none yet */
 };
 
-/* By errno: is the call to be made again?  Waits first where that helps.  Keeps errno when not. */
+/* Should the call be made again, by errno?  Waits first where that helps.  Keeps errno when not. */
 bool tern_again(struct tern_again *a);
 
 /* errno is ESTALE, and the file may be opened once more: true at most TERN_AGAIN_STALE times for

@@ -17,9 +17,9 @@ char *tern_clock_iso8601(char *to, size_t n, int64_t wall_ns);
 /* Sleep at least `ns`, through signals. */
 void tern_clock_sleep_ns(int64_t ns);
 
-/* A limit on waiting.  Of the time between two looks at it `most_ns` counts at most: what is more,
- * this process spent stopped (a suspended job, a frozen machine), as those did perhaps that it
- * waits for.  So whoever waits looks at least that often. */
+/* A limit on waiting.  Time between two looks counts up to `most_ns`.  A longer gap means that this
+ * process was stopped (a suspended job, a frozen machine), and perhaps its peers with it.  The
+ * caller therefore looks at least that often. */
 struct tern_clock_limit {
     int64_t left_ns, seen_ns, most_ns;
 };

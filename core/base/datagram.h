@@ -1,5 +1,5 @@
-/* Short messages to a process on another node, by UDP, to every address that its node has: which of
- * them leads there only the network knows.  What is lost is asked again by whoever asks. */
+/* Short messages to a process on another node, by UDP.  A message goes to every address of the
+ * node, since only the network knows which one leads there.  The caller repeats a lost message. */
 #ifndef TERN_BASE_DATAGRAM_H
 #define TERN_BASE_DATAGRAM_H
 
@@ -19,8 +19,8 @@ struct tern_datagram {
     int family;
 };
 
-/* A socket on a port of the kernel's choice; `place` (NULL: nobody asks it first) is where the
- * others reach it: interfaces that are up, the loopback where there is no other.  -1 with errno. */
+/* A socket on a port of the kernel's choice.  `place` (NULL: no peer sends first) is where peers
+ * reach it: interfaces that are up, the loopback where there is no other.  -1 with errno. */
 int tern_datagram_open(struct tern_datagram *d, struct tern_datagram_place *place);
 void tern_datagram_close(struct tern_datagram *d);
 /* To all addresses of `to`. */

@@ -26,7 +26,7 @@ static enum tern_code code_of_errno(int no)
     case ESTALE:
     case EROFS:
     case ENOMEM:
-    case EINTR: /* of these, what is left when calls were made again (again.h) */
+    case EINTR: /* this one and the next two: after the retries of again.h */
     case EMFILE:
     case ENFILE:
     case EAGAIN: /* a limit of processes */
@@ -45,7 +45,7 @@ static enum tern_code code_of_errno(int no)
     case ETIMEDOUT:
     case EPIPE:
         return TERN_TEMPFAIL;
-    case ENOTDIR: /* what was named is another kind of thing, or no name at all */
+    case ENOTDIR: /* the path names another kind of file, or is not a name */
     case EISDIR:
     case ENAMETOOLONG:
     case ELOOP:

@@ -1,9 +1,9 @@
 /* The error idiom of every room.
  *
  * A function that can fail returns 0 or -1 (or a pointer or NULL) and takes `struct tern_err *err`
- * as its last parameter.  Whoever first knows the cause fills it, once, with all a reader needs
- * (path, line, rank, node, errno text, what to do); callers pass it on or prefix it with what they
- * were doing.  `err` may be NULL: the text is then dropped.  On success it is left untouched.
+ * as its last parameter.  The function that first knows the cause fills it, once, with all that a
+ * reader needs (path, line, rank, node, errno text, remedy).  Callers pass it on or prefix it with
+ * their own action.  `err` may be NULL: the text is then dropped.  On success it is untouched.
  */
 #ifndef TERN_BASE_ERR_H
 #define TERN_BASE_ERR_H
@@ -24,7 +24,7 @@ struct tern_err {
     char text[1000]; /* one line, no trailing newline; long enough for two paths and a remedy */
 };
 
-/* Fill `err` and return -1, so that `return tern_err_set(...)` reads as what it is. */
+/* Fill `err` and return -1, for `return tern_err_set(...)`. */
 int tern_err_set(struct tern_err *err, enum tern_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -18,7 +18,7 @@
 
 enum { WHO = 100 };
 
-/* Where process numbers mean something: the host, and its namespace of them. */
+/* The host and PID namespace in which process numbers have a meaning. */
 static const char *place(char to[WHO])
 {
     char host[65] = "", ns[32] = "";
@@ -252,7 +252,7 @@ int tern_fs_rename(const char *from, const char *to, bool only_new)
         if (rename_once(from, to, only_new) == 0)
             return 0;
         const int why = errno;
-        /* The server did it, and its answer was lost. */
+        /* The server renamed it, and its answer was lost. */
         if (again && (why == ENOENT || why == EEXIST) && TERN_AGAIN(lstat(to, &is)) == 0 &&
             is.st_dev == was.st_dev && is.st_ino == was.st_ino)
             return 0;
@@ -273,7 +273,7 @@ int tern_fs_reopen(int fd, const char *path, struct tern_err *err)
     if (rc < 0)
         tern_err_sys(err, "%s: cannot stat", path);
     else if (!S_ISREG(st.st_mode))
-        rc = tern_err_set(err, TERN_TEMPFAIL, "%s: is no file any more", path);
+        rc = tern_err_set(err, TERN_TEMPFAIL, "%s: is not a regular file any more", path);
     else if (TERN_AGAIN(dup3(now, fd, O_CLOEXEC)) < 0)
         rc = tern_err_sys(err, "%s: cannot open it again", path);
     close(now);

@@ -11,7 +11,7 @@
  * The bytes go to a temporary name in the same folder; commit makes them durable, renames, and
  * makes the rename durable.  Readers see the old file or the new one.
  *
- * Calls that fail for a reason that passes are made again: again.h.
+ * Calls that fail for a passing reason are made again: again.h.
  */
 #ifndef TERN_BASE_FS_H
 #define TERN_BASE_FS_H
@@ -28,15 +28,15 @@ struct tern_fs_new {
     char *path, *temp; /* owned */
 };
 
-/* TERN_USAGE where `path` is there and no regular file: a rename would take a device's place. */
+/* TERN_USAGE where `path` exists and is not a regular file: a rename would replace a device. */
 int tern_fs_new_open(struct tern_fs_new *f, const char *path, mode_t mode, struct tern_err *err);
 int tern_fs_new_commit(struct tern_fs_new *f, struct tern_err *err);
-/* Is `name` such a temporary of a process of this machine that is gone? */
+/* Is `name` such a temporary file, of an ended process of this machine? */
 bool tern_fs_temp_left(const char *name);
 /* Removes the temporary; keeps errno; harmless after commit. */
 void tern_fs_new_abort(struct tern_fs_new *f);
 
-/* The three in one, for bytes at hand. */
+/* Open, write and commit in one call. */
 int tern_fs_replace(const char *path, const void *data, size_t len, mode_t mode,
                     struct tern_err *err);
 
@@ -46,19 +46,19 @@ int tern_fs_write(int fd, const void *data, size_t len, const char *path, struct
 int tern_fs_pread(int fd, void *to, size_t len, uint64_t offset, const char *path,
                   struct tern_err *err);
 
-/* The regular file `path`, opened for reading alone, becomes what `fd` stands for: where a handle
- * of a network file system has gone stale.  It may be another file now: the caller compares. */
+/* Open the regular file `path` again as `fd`, read-only, after a handle of a network file system
+ * went stale.  It may be another file now: the caller compares. */
 int tern_fs_reopen(int fd, const char *path, struct tern_err *err);
 /* mkostemp(3) with O_CLOEXEC, made again; `path` ends in XXXXXX.  -1 with errno. */
 int tern_fs_temp(char *path);
 
-/* fsync(2) and fdatasync(2), through signals only: an error of them is told once. */
+/* fsync(2) and fdatasync(2), repeated after signals only: the kernel reports an error once. */
 int tern_fs_sync(int fd);
 int tern_fs_sync_data(int fd);
 /* close(2); a signal that came meanwhile is no failure: the descriptor is gone. */
 int tern_fs_close(int fd);
-/* rename(2) that is made again (again.h), or the failure in errno.  `only_new`: EEXIST where `to`
- * is there, atomically where the file system can (else ENOTEMPTY of a folder in that moment). */
+/* rename(2) with retries (again.h); -1 with errno.  `only_new`: EEXIST where `to` exists,
+ * atomically where the file system can (else a folder made in that moment gives ENOTEMPTY). */
 int tern_fs_rename(const char *from, const char *to, bool only_new);
 
 /* The whole file, NUL-terminated (the NUL is not in *len), refused above `max` bytes.  Only regular
@@ -72,10 +72,10 @@ int tern_fs_sync_parent(const char *path, struct tern_err *err);
 
 /* mkdir -p; fine when it is there already. */
 int tern_fs_mkdirs(const char *path, mode_t mode, struct tern_err *err);
-/* The same, and what is made has the permissions of the folder above it, whatever the umask (of a
- * sticky one, which is for all to put things into: without the right to write for others). */
+/* The same; each new folder gets the permissions of the folder above it, whatever the umask.  Below
+ * a sticky folder, which all may write to, others get no right to write. */
 int tern_fs_mkdirs_like(const char *path, struct tern_err *err);
-/* The permissions of a file in folder `dir` that is for those whom the folder is for. */
+/* The permissions of a file for the users of folder `dir`. */
 mode_t tern_fs_bits_in(const char *dir);
 /* rm -r; follows no link and crosses no mount; fine when it is gone already. */
 int tern_fs_remove_tree(const char *path, struct tern_err *err);
@@ -95,7 +95,7 @@ char *tern_fs_dirname(const char *path);
 /* The last part of `path`, inside it. */
 const char *tern_fs_basename(const char *path);
 
-/* malloc'ed: the file of this program, and its folder; NULL with errno when /proc does not tell. */
+/* malloc'ed: the file of this program, and its folder; NULL with errno where /proc has none. */
 char *tern_fs_self(void);
 char *tern_fs_self_dir(void);
 /* malloc'ed path of the program `name` in that folder; `name` alone when it is not known. */

@@ -1,5 +1,5 @@
 /* Checksums: CRC-32C (Castagnoli) to notice torn and flipped bytes, SHA-256 to name content,
- * SipHash for short things that nobody without a key may make. */
+ * SipHash to authenticate short messages with a key. */
 #ifndef TERN_BASE_HASH_H
 #define TERN_BASE_HASH_H
 
@@ -26,7 +26,7 @@ bool tern_hash_same(const uint8_t *a, const uint8_t *b, size_t n);
 struct tern_sha256;
 struct tern_sha256 *tern_sha256_new(void); /* aborts without memory */
 void tern_sha256_add(struct tern_sha256 *s, const void *data, size_t len);
-/* Writes the digest and frees `s`; `digest` may be NULL to give it up. */
+/* Writes the digest and frees `s`; `digest` may be NULL. */
 void tern_sha256_end(struct tern_sha256 *s, uint8_t digest[TERN_SHA256_BYTES]);
 
 void tern_sha256(const void *data, size_t len, uint8_t digest[TERN_SHA256_BYTES]);

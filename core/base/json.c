@@ -55,7 +55,7 @@ json_t *tern_json_text(const char *s)
         return whole;
     while (*s) {
         size_t n = 1;
-        json_t *one = NULL; /* jansson knows what a character is */
+        json_t *one = NULL; /* jansson decides whether it is a character */
         for (; n <= 4 && n <= strlen(s) && !(one = json_stringn(s, n)); n++)
             ;
         if (one)

@@ -1,5 +1,5 @@
-/* JSON by libjansson (https://jansson.readthedocs.io): what tern adds is one error line and the
- * encoding of numbers that JSON has not. */
+/* JSON by libjansson (https://jansson.readthedocs.io).  tern adds one-line errors and an encoding
+ * of NaN and infinities, which JSON lacks. */
 #ifndef TERN_BASE_JSON_H
 #define TERN_BASE_JSON_H
 
@@ -14,19 +14,18 @@ json_t *tern_json_parse(const char *text, size_t len, const char *what, struct t
 /* The same from a file of at most `max` bytes. */
 json_t *tern_json_load(const char *path, size_t max, struct tern_err *err);
 
-/* A number, or "NaN", "Infinity", "-Infinity" as a string when it is none. */
+/* A number, or the string "NaN", "Infinity" or "-Infinity". */
 json_t *tern_json_real(double v);
-/* In `to`: `key` a number, or null when it is none, and `class` 0 for finite, 1 NaN, 2 Infinity, 3
+/* Set in `to`: `key` to a finite number or null, and `class` to 0 for finite, 1 NaN, 2 Infinity, 3
  * -Infinity. */
 void tern_json_set_real(json_t *to, const char *key, const char *class, double v);
 
-/* A string; each byte that is no UTF-8 (a name or a reason that somebody typed, a text that was
- * cut) becomes U+FFFD, so that nothing is left out for it.  NULL gives null.  A new reference. */
+/* A string; each byte that is not UTF-8 (in a typed name or reason, at a cut) becomes U+FFFD, since
+ * JSON would refuse the text.  NULL gives null.  A new reference. */
 json_t *tern_json_text(const char *s);
 
-/* Write indented (to people and tools), keys in the order they were set; adds a newline. Characters
- * that a terminal must not be shown (tern_str_character) are escaped, here and by tern_json_line.
- */
+/* Write indented, keys in the order they were set; adds a newline.  Characters that are unsafe on a
+ * terminal (tern_str_character) are escaped, here and by tern_json_line. */
 int tern_json_print(FILE *to, const json_t *j, struct tern_err *err);
 /* The same in one line. */
 void tern_json_line(FILE *to, const json_t *j);

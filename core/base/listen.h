@@ -4,9 +4,9 @@
 
 #include "core/base/err.h"
 
-/* On a free port of `host`; NULL or "0.0.0.0": of every address, of both families where the machine
- * has IPv6 (IPv4 peers then come as ::ffff:a.b.c.d).  The descriptor, which does not block and is
- * closed on exec, with its port in *port; or -1. */
+/* Listen on a free port of `host`.  NULL or "0.0.0.0": on every address, of both families where the
+ * machine has IPv6 (IPv4 peers then come as ::ffff:a.b.c.d).  Returns the descriptor, non-blocking
+ * and closed on exec, with its port in *port; or -1. */
 int tern_listen(const char *host, int backlog, unsigned *port, struct tern_err *err);
 
 #endif

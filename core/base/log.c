@@ -44,7 +44,7 @@ static int threshold_from_environment(void)
     return TERN_LOG_INFO;
 }
 
-/* Paths and names in a message may be other people's: line by line, so that lines stay. */
+/* Paths and names in a message may come from other users.  Newlines stay. */
 static void mask(char *line)
 {
     for (char *end; line; line = end) {

@@ -1,5 +1,5 @@
-/* Words for people, on stderr.  Rooms in core/ say little: what they cannot put into an error and a
- * person would want to know.  Thread-safe: a line is one write(2). */
+/* Messages for people, on stderr.  Rooms in core/ log little: only facts that fit no error and that
+ * a person needs.  Thread-safe: a line is one write(2). */
 #ifndef TERN_BASE_LOG_H
 #define TERN_BASE_LOG_H
 

@@ -53,7 +53,7 @@ int tern_process_open(struct tern_process *p, pid_t pid)
     return p->fd < 0 ? -1 : 0;
 }
 
-/* A process whose parent has not asked for it yet has ended, too. */
+/* A zombie has ended, too. */
 static bool folder_ended(int fd)
 {
     char text[512];
@@ -111,8 +111,8 @@ void tern_process_close(struct tern_process *p)
 
 int tern_process_enter(int folder, int namespaces)
 {
-    /* The user namespace first, which gives the rights that the others ask for; the mounts last,
-     * behind which this /proc is not seen. */
+    /* The user namespace first: it gives the rights that the others need.  The mounts last: this
+     * /proc cannot be seen behind them. */
     static const struct {
         int flag;
         const char *file;
@@ -142,7 +142,7 @@ void tern_close_from(int first)
 {
     if (syscall(SYS_close_range, (unsigned)first, ~0U, 0U) == 0)
         return;
-    /* A folder that is read while its entries go may skip some: until one look finds none. */
+    /* Reading a folder while its entries vanish may skip some: repeat until none is found. */
     for (bool found = true; found;) {
         DIR *d = opendir("/proc/self/fd");
         found = false;

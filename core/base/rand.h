@@ -1,6 +1,6 @@
-/* Random numbers as a pure function of (seed, stream, counter), so that they depend neither on the
- * order in which they are asked for nor on who asks: SplitMix64's finaliser (Steele, Lea, Flood,
- * OOPSLA 2014) applied in three rounds. */
+/* Random numbers as a pure function of (seed, stream, counter): they depend neither on the order of
+ * calls nor on the caller.  SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014) in three
+ * rounds. */
 #ifndef TERN_BASE_RAND_H
 #define TERN_BASE_RAND_H
 

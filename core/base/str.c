@@ -165,7 +165,7 @@ void tern_str_mask(char *s)
 {
     for (size_t left = strlen(s); left > 0;) {
         size_t n = tern_str_character(s, left);
-        /* All of a character that is there and must not be shown. */
+        /* Bytes of an unsafe character at `s`. */
         size_t bad = 1;
         while (n == 0 && bad < left && ((unsigned char)s[bad] & 0xc0) == 0x80)
             bad++;
@@ -343,7 +343,7 @@ char *tern_str_exact(char *to, size_t n, double v)
             break;
     }
     size_t len = strlen(to);
-    if (!strpbrk(to, ".e") && len + 2 < n) /* a real all the same */
+    if (!strpbrk(to, ".e") && len + 2 < n) /* still a real */
         memcpy(to + len, ".0", 3);
     return to;
 }

@@ -27,7 +27,7 @@ void tern_buf_free(struct tern_buf *b);
 /* `s` as one word of a shell: quoted where it must be. */
 void tern_buf_word(struct tern_buf *b, const char *s);
 
-/* 0, or -1 with `what` named when anything added was lost. */
+/* 0, or -1 with an error about `what` when an added byte was lost. */
 int tern_buf_check(const struct tern_buf *b, const char *what, struct tern_err *err);
 
 /* malloc'ed printf and strdup; abort on ENOMEM (they hold paths and names, never data). */
@@ -35,11 +35,11 @@ char *tern_strf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *tern_strdup(const char *s);
 /* Bytes of the UTF-8 character at `s`, of which `len` are there; 0 when there is none. */
 size_t tern_str_utf8(const char *s, size_t len);
-/* Bytes of the character at `s`, of which `len` are there, that a terminal may be shown; 0 when
- * they are no UTF-8, a control character (ASCII's or C1), or one that turns the direction of
- * writing and so hides what a line says. */
+/* Bytes of the character at `s`, of which `len` are there, if it is safe on a terminal.  0 for
+ * bytes that are not UTF-8, for control characters (ASCII's or C1), and for those that change the
+ * direction of writing, which can hide text. */
 size_t tern_str_character(const char *s, size_t len);
-/* Make `s` harmless to a terminal, in place: each byte of what is no such character becomes '?'. */
+/* Make `s` safe for a terminal, in place: each byte of an unsafe character becomes '?'. */
 void tern_str_mask(char *s);
 
 /* Zeroed array of `n` things of `size` bytes; NULL with `err` when there is no room. */

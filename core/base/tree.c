@@ -34,7 +34,7 @@ static int64_t changed_ns(const struct stat *st)
     return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
-/* JSON has no other. */
+/* JSON holds no other text. */
 static bool is_utf8(const char *s)
 {
     json_t *j = json_string(s);
@@ -71,8 +71,8 @@ static struct tern_tree_file *new_file(struct walk *w, const char *name)
     return f;
 }
 
-/* Does a link at `name` with this target end up inside the folder, whatever is there?  By its
- * text: links are not followed, so ".." counts folders of names. */
+/* Does a link at `name` with this target stay inside the folder?  Judged by its text: links are not
+ * followed, so ".." counts folders of names. */
 static bool stays_inside(const char *name, const char *target)
 {
     int depth = 0;
@@ -104,8 +104,8 @@ static int list_link(struct walk *w, int parent, const char *leaf, const char *n
     target[n] = '\0';
     if (!is_utf8(target) || !stays_inside(name, target))
         return tern_err_set(w->err, TERN_USAGE,
-                            "%s/%s: a link that leads out of the folder (to %s). Without what it "
-                            "points to the folder is not whole.",
+                            "%s/%s: a link that leads out of the folder (to %s). A copy would lack "
+                            "its target.",
                             w->root, name, target);
     struct tern_tree_file *f = new_file(w, name);
     if (!f)
@@ -241,7 +241,7 @@ int tern_tree_open_file(const char *path, struct stat *st, struct tern_err *err)
     if (fstat(fd, st) == 0 && S_ISREG(st->st_mode))
         return fd;
     close(fd);
-    return tern_err_set(err, TERN_TEMPFAIL, "%s: is no file any more", path);
+    return tern_err_set(err, TERN_TEMPFAIL, "%s: is not a regular file any more", path);
 }
 
 int tern_tree_stream(int fd, const char *path, int to, const char *to_path,
@@ -292,7 +292,7 @@ static int digest_once(const char *dir, const struct tern_tree_file *f, char hex
     if (rc == 0 && after && fstat(fd, after) < 0)
         rc = tern_err_sys(err, "%s: cannot stat", path);
     if (fd >= 0) {
-        /* Read once: what others keep in memory is worth more. */
+        /* Read once: other files deserve the page cache more. */
         posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
         close(fd);
     }
@@ -329,7 +329,7 @@ int tern_tree_take(const char *dir, struct tern_tree *out, struct tern_err *err)
             goto fail;
         }
     }
-    /* Nothing came or went meanwhile, and what was read first is still what it was. */
+    /* No file came, went or changed meanwhile. */
     if (tern_tree_list(dir, &again, err) < 0)
         goto fail;
     bool same = again.n == t.n;
@@ -468,14 +468,14 @@ int tern_tree_parse(const json_t *j, const char *what, struct tern_tree *out, st
     struct walk w = {.root = what, .t = &t, .err = err};
 
     if (!json_is_array(files) || !is_hex(digest))
-        return tern_err_set(err, TERN_USAGE, "%s: is no list of files with digests", what);
+        return tern_err_set(err, TERN_USAGE, "%s: is not a list of files with digests", what);
     for (size_t i = 0; i < json_array_size(files); i++)
         if (parse_file(json_array_get(files, i), &w) < 0)
             goto fail;
     tree_digest(&t, t.digest);
     if (strcmp(t.digest, digest) != 0) {
-        tern_err_set(err, TERN_USAGE, "%s: its digest is not that of its list: it was changed",
-                     what);
+        tern_err_set(err, TERN_USAGE,
+                     "%s: its digest is not that of its list: the list was changed", what);
         goto fail;
     }
     *out = t;

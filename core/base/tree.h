@@ -1,5 +1,5 @@
-/* A folder of files as a list: every file's size and digest, taken, kept as JSON, compared with
- * what lies on disk, copied whole.
+/* A folder of files as a list with every file's size and digest.  The list is taken from a folder,
+ * stored as JSON, compared with a folder, and copied with it.
  *
  *     struct tern_tree t = {0};
  *     if (tern_tree_take("out/step_100", &t, err) < 0 ||
@@ -9,11 +9,10 @@
  *
  * Files are regular ones, and symbolic links that stay inside the folder: a link is its target's
  * text and is never followed.  Anything else in the folder (a device, a mount, a link that leads
- * out) is an error that names it, since a list without it would not be whole.  Empty folders are
- * not part of it.
+ * out) is an error that names it, since the list would be incomplete.  Empty folders are ignored.
  *
- * Nothing here holds state between calls.  The work is reading; whoever has more urgent things to
- * do runs it in a process of its own.
+ * Nothing here holds state between calls.  The calls read much: a process with urgent work runs
+ * them in a child.
  */
 #ifndef TERN_BASE_TREE_H
 #define TERN_BASE_TREE_H
@@ -56,18 +55,18 @@ void tern_tree_free(struct tern_tree *t);
 /* {"bytes": ..., "digest": ..., "files": [{"name", "bytes", "mode", "sha256"} or {"name", "link",
  * "sha256"}]}; a new reference. */
 json_t *tern_tree_json(const struct tern_tree *t);
-/* Back again; `what` is a path for messages.  Strict: names that lead out of the folder, and a
- * digest that is not the list's, are refused. */
+/* From JSON; `what` is a path for messages.  Names that lead out of the folder and a digest that is
+ * not the list's are refused. */
 int tern_tree_parse(const json_t *j, const char *what, struct tern_tree *out, struct tern_err *err);
 
-/* Is `dir` what `t` says?  The first file that is missing, new, of another size or (with `full`)
- * of another content is named in an error (TERN_FAILED). */
+/* Compare `dir` with `t`.  The error (TERN_FAILED) names the first file that is missing, new, of
+ * another size or (with `full`) of another content. */
 int tern_tree_verify(const char *dir, const struct tern_tree *t, bool full, struct tern_err *err);
 
-/* Copy `from` to `to`, which must not exist and appears whole: first written under `aside` (in the
- * same folder as `to`, one caller's alone), every file and folder made durable, read back and
- * compared with `t`, then renamed.  Files that an ended process has left under `aside` are taken
- * up.  On error `aside` is removed. */
+/* Copy `from` to `to`, which must not exist and appears whole.  The files are written under `aside`
+ * (in the same folder as `to`, used by one caller), made durable, read back, compared with `t` and
+ * renamed.  Files that an ended process left under `aside` are reused.  On error `aside` is
+ * removed. */
 int tern_tree_copy(const char *from, const struct tern_tree *t, const char *aside, const char *to,
                    struct tern_err *err);
 

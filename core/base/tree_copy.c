@@ -59,7 +59,7 @@ static int copy_one(const char *from, const struct tern_tree_file *f, const char
     if (tern_tree_stream(in, source, out, target, hex, err) < 0)
         goto done;
     if (strcmp(hex, f->sha256) != 0) {
-        tern_err_set(err, TERN_TEMPFAIL, "%s: is not what was verified any more", source);
+        tern_err_set(err, TERN_TEMPFAIL, "%s: has changed since it was verified", source);
         goto done;
     }
     tern_assert_cmp(lseek(out, 0, SEEK_CUR), ==, (off_t)f->bytes);
@@ -67,7 +67,7 @@ static int copy_one(const char *from, const struct tern_tree_file *f, const char
         tern_err_sys(err, "%s: cannot make it durable", target);
         goto done;
     }
-    posix_fadvise(out, 0, 0, POSIX_FADV_DONTNEED); /* what is read back comes from the storage */
+    posix_fadvise(out, 0, 0, POSIX_FADV_DONTNEED); /* it is read back from the storage */
     rc = 0;
 done:
     if (in >= 0)
@@ -79,8 +79,8 @@ done:
     return rc;
 }
 
-/* Every folder that the copy made.  Names are sorted, so one folder's files are neighbours, but for
- * those of folders between them, which are then synced twice. */
+/* Every folder that the copy made.  Names are sorted: a folder's files are neighbours.  A folder
+ * with a subfolder's files between its own is synced twice. */
 static int sync_folders(const char *root, const struct tern_tree *t, struct tern_err *err)
 {
     const char *last = "";
@@ -106,7 +106,7 @@ static int sync_folders(const char *root, const struct tern_tree *t, struct tern
     return tern_fs_sync_dir(root, err);
 }
 
-/* Never onto something: rename(2) alone would replace an empty folder. */
+/* rename(2) alone would replace an empty folder. */
 static int put_in_place(const char *aside, const char *to, struct tern_err *err)
 {
     tern_assert(strcmp(aside, to) != 0, "%s", to);
@@ -115,8 +115,8 @@ static int put_in_place(const char *aside, const char *to, struct tern_err *err)
     return tern_fs_sync_parent(to, err);
 }
 
-/* Of what an ended copy has left under `aside`, what looks whole stays (permission bits come last);
- * that it is shows at the end, when everything is read back.  1: something stays. */
+/* Of an ended copy's files under `aside`, those that look whole stay (permission bits are set
+ * last). Reading everything back verifies them.  1: some file stays. */
 static int take_up(const char *aside, const struct tern_tree *t, struct tern_err *err)
 {
     struct tern_tree left = {0};
@@ -150,7 +150,7 @@ static int take_up(const char *aside, const struct tern_tree *t, struct tern_err
     return any;
 }
 
-/* It was taken up; whoever wrote it may not have made it durable. */
+/* A reused file: its writer may have ended before it was durable. */
 static int sync_one(const struct tern_tree_file *f, const char *to, struct tern_err *err)
 {
     char *path = tern_strf("%s/%s", to, f->name);
@@ -197,7 +197,7 @@ int tern_tree_copy(const char *from, const struct tern_tree *t, const char *asid
         rc = old < 0 ? -1 : fill(from, t, aside, err);
         if (rc < 0)
             tern_fs_remove_tree(aside, NULL);
-    } while (rc < 0 && old > 0); /* what was taken up may be of another writing */
+    } while (rc < 0 && old > 0); /* reused files may be of another version */
     if (rc == 0 && (rc = put_in_place(aside, to, err)) < 0)
         tern_fs_remove_tree(aside, NULL);
 out:

@@ -1,4 +1,4 @@
-/* Values of a document: what is asked of them. */
+/* Values of a document: making, finding and reading them. */
 #include "core/base/yaml_node.h"
 
 #include "core/base/assert.h"
@@ -152,7 +152,7 @@ struct tern_yaml_node *tern_yaml_get(const struct tern_yaml_node *map, const cha
 {
     if (!map || map->kind != TERN_YAML_MAP)
         return NULL;
-    /* Being asked is bookkeeping, not a change of the value. */
+    /* Marking a key as read changes no value. */
     struct tern_yaml_node *m = (struct tern_yaml_node *)map;
     size_t i = tern_yaml_node_find(m, key);
     if (i < m->n) {
@@ -175,7 +175,7 @@ int tern_yaml_want(const struct tern_yaml_node *n, enum tern_yaml_kind kind, str
 
     if (!n || n->kind == kind)
         return 0;
-    return tern_yaml_fail(n, err, "is %s where %s is wanted.", names[n->kind], names[kind]);
+    return tern_yaml_fail(n, err, "is %s where %s is expected.", names[n->kind], names[kind]);
 }
 
 int tern_yaml_read_text(const struct tern_yaml_node *n, char **out, struct tern_err *err)

@@ -4,8 +4,8 @@
  * documents, more than 1 MiB, more than 32 levels or 100,000 nodes (a cluster of 50 queues with 50
  * resources each needs a tenth of that).
  *
- * A reader asks for the keys it knows and then calls tern_yaml_no_others(), which names the first
- * key nobody asked for and the nearest one that is known: a typo never passes silently.
+ * A reader gets the keys it knows and then calls tern_yaml_no_others().  That names the first
+ * unread key and the nearest known one: a typo never passes silently.
  */
 #ifndef TERN_BASE_YAML_H
 #define TERN_BASE_YAML_H
@@ -66,7 +66,7 @@ int tern_yaml_read_word(const struct tern_yaml_node *n, const char *const *words
                         struct tern_err *err);
 int tern_yaml_want(const struct tern_yaml_node *n, enum tern_yaml_kind kind, struct tern_err *err);
 
-/* Refuse the first key of `map` (and of maps below it) that nobody asked for. */
+/* Refuse the first key of `map` (and of maps below it) that was never read. */
 int tern_yaml_no_others(const struct tern_yaml_node *map, struct tern_err *err);
 
 /* Set `a.b.c` to the YAML text `value` (`--set`): replaces or adds; makes maps on the way; null
@@ -74,11 +74,11 @@ int tern_yaml_no_others(const struct tern_yaml_node *map, struct tern_err *err);
 int tern_yaml_override(struct tern_yaml *doc, const char *dotted, const char *value,
                        struct tern_err *err);
 
-/* A value as YAML on one line, and a document as YAML that reads back as the same values: a key of
- * the root a line where that fits `columns`.  Comments are not kept. */
+/* A value as YAML on one line.  A document as YAML that reads back as the same values, with each
+ * key of the root on one line where that fits `columns`.  Comments are not kept. */
 void tern_yaml_write(struct tern_buf *to, const struct tern_yaml_node *n);
 void tern_yaml_write_document(struct tern_buf *to, const struct tern_yaml *doc, size_t columns);
-/* Do two values say the same, texts in the same kind of quotes or not? */
+/* Are two values equal, with texts quoted alike? */
 bool tern_yaml_same(const struct tern_yaml_node *a, const struct tern_yaml_node *b);
 
 /* "KEY='text'" for tern_yaml_override or --set, whatever is in `text`; malloc'ed. */

@@ -14,8 +14,8 @@ struct tern_yaml_node {
     size_t n, cap;
     struct tern_yaml_node **values;
     char **keys;  /* of a map */
-    bool *asked;  /* of a map: a reader has asked for this key */
-    char **known; /* of a map: keys asked for and absent, for suggestions */
+    bool *asked;  /* of a map: this key was read */
+    char **known; /* of a map: absent keys that were read, for suggestions */
     size_t n_known;
 };
 

@@ -234,7 +234,7 @@ static struct tern_yaml_node *parse_override(struct tern_yaml *doc, const char *
     struct tern_yaml_node *v = read_document(&r, dotted);
     yaml_parser_delete(&r.parser);
     if (v && v->kind == TERN_YAML_MAP && v->n == 0 && value[strspn(value, " \t\n")] == '\0') {
-        tern_yaml_node_free(v); /* nothing: a text without letters, as `key:` is in a file */
+        tern_yaml_node_free(v); /* an empty text, as of `key:` in a file */
         v = tern_yaml_node_new(doc, TERN_YAML_TEXT, 0, tern_strdup(dotted));
         v->text = tern_strdup("");
     }

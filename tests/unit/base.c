@@ -35,8 +35,9 @@ static void test_err(void)
     ok(tern_err_sys(&e, "%s: cannot write", "x") == -1 && e.code == TERN_TEMPFAIL,
        "a full disk is a reason outside the run");
     tern_err_prefix(&e, "saving step %d", 7);
-    is(e.text, "saving step 7: x: cannot write: No space left on device", "prefix keeps the cause");
-    ok(tern_err_set(NULL, TERN_FAILED, "nobody listens") == -1, "err may be NULL");
+    is(e.text, "saving step 7: x: cannot write: No space left on device",
+       "a prefix keeps the cause");
+    ok(tern_err_set(NULL, TERN_FAILED, "dropped") == -1, "err may be NULL");
 }
 
 static void test_hash(void)
@@ -69,16 +70,18 @@ static void test_str(void)
     char t[40];
     static const char *const words[] = {"seq_len", "micro", "global", NULL};
 
-    ok(tern_str_int("12", 0, 20, &i) == 0 && i == 12, "a number");
+    ok(tern_str_int("12", 0, 20, &i) == 0 && i == 12, "a number is read");
     ok(tern_str_int("12x", 0, 20, &i) < 0 && tern_str_int("", 0, 1, &i) < 0 &&
            tern_str_int("99999999999999999999", 0, INT64_MAX, &i) < 0 && i == 12,
-       "no numbers; the output stays");
-    ok(tern_str_real("nan", -1, 1, &d) < 0 && tern_str_real("0x1p3", 0, 10, &d) < 0, "no reals");
-    ok(tern_str_size("3MiB", &b) == 0 && b == 3u << 20 && tern_str_size("3 MB", &b) < 0, "sizes");
-    ok(tern_str_size("99999999E", &b) < 0, "a size that does not fit");
-    is(tern_str_bytes(t, sizeof t, 1536), "1.50 KiB", "bytes for people");
-    is(tern_str_nearest("seqlen", words), "seq_len", "a near miss");
-    ok(tern_str_nearest("optimizer", words) == NULL, "no near miss");
+       "a text that is not a number leaves the output untouched");
+    ok(tern_str_real("nan", -1, 1, &d) < 0 && tern_str_real("0x1p3", 0, 10, &d) < 0,
+       "NaN and hexadecimal are refused as reals");
+    ok(tern_str_size("3MiB", &b) == 0 && b == 3u << 20 && tern_str_size("3 MB", &b) < 0,
+       "a size has a binary unit");
+    ok(tern_str_size("99999999E", &b) < 0, "a size beyond 64 bits is refused");
+    is(tern_str_bytes(t, sizeof t, 1536), "1.50 KiB", "bytes are printed for people");
+    is(tern_str_nearest("seqlen", words), "seq_len", "a near miss is suggested");
+    ok(tern_str_nearest("optimizer", words) == NULL, "a distant name is not suggested");
     struct tern_buf buf = {.max = 10};
     tern_buf_puts(&buf, "12345678");
     tern_buf_puts(&buf, "901");
@@ -150,37 +153,40 @@ static void test_fs(void)
         abort();
     char *path = tern_fs_join(dir, "a/b/file");
     char *parent = tern_fs_dirname(path);
-    ok(tern_fs_mkdirs(parent, 0755, &e) == 0, "mkdir -p");
+    ok(tern_fs_mkdirs(parent, 0755, &e) == 0, "missing folders are made");
     ok(tern_fs_replace(path, "one", 3, 0640, &e) == 0 &&
            tern_fs_replace(path, "two!", 4, 0640, &e) == 0,
-       "replace");
-    ok(tern_fs_read(path, 100, &data, &len, &e) == 0 && len == 4, "read");
-    is(data, "two!", "the new content");
+       "a file is replaced");
+    ok(tern_fs_read(path, 100, &data, &len, &e) == 0 && len == 4, "a file is read whole");
+    is(data, "two!", "a replaced file has the new content");
     free(data);
     ok(tern_fs_read(path, 3, &data, &len, &e) < 0, "read keeps its ceiling");
-    has(e.text, "4 bytes are more than the 3 allowed", "and says so");
+    has(e.text, "4 bytes are more than the 3 allowed",
+        "a file above the ceiling is an error with both sizes");
     ok(tern_fs_read(dir, 100, &data, &len, &e) < 0 && strstr(e.text, "not a regular file"),
-       "a folder is no file");
+       "a folder is not read as a file");
     char *fifo = tern_fs_join(dir, "fifo");
     struct stat st;
     ok(mkfifo(fifo, 0600) == 0 && tern_fs_replace(fifo, "x", 1, 0644, &e) == -1 &&
            e.code == TERN_USAGE && strstr(e.text, "a device, pipe or socket"),
-       "what is no file is not replaced: %s", e.text);
-    ok(lstat(fifo, &st) == 0 && S_ISFIFO(st.st_mode), "and is what it was");
+       "a pipe is not replaced: %s", e.text);
+    ok(lstat(fifo, &st) == 0 && S_ISFIFO(st.st_mode),
+       "a pipe that was not replaced is still a pipe");
     ok(tern_fs_replace(dir, "x", 1, 0644, &e) == -1 && strstr(e.text, "is a folder"),
-       "nor is a folder");
+       "a folder is not replaced");
     unlink(fifo);
     free(fifo);
     struct tern_fs_new f;
-    ok(tern_fs_new_open(&f, path, 0640, &e) == 0, "begin a replacement");
+    ok(tern_fs_new_open(&f, path, 0640, &e) == 0, "a replacement begins");
     char *temp = tern_strdup(f.temp);
     tern_fs_new_abort(&f);
-    ok(!tern_fs_exists(temp) && tern_fs_exists(path), "abort leaves the old file only");
+    ok(!tern_fs_exists(temp) && tern_fs_exists(path),
+       "an aborted replacement leaves only the old file");
     free(temp);
     char *link = tern_fs_join(dir, "a/out");
     ok(symlink("/usr", link) == 0 && tern_fs_remove_tree(dir, &e) == 0 && !tern_fs_exists(dir) &&
            tern_fs_exists("/usr/bin"),
-       "remove a tree without following its links");
+       "a tree is removed without following its links");
     free(link);
     free(parent);
     free(path);
@@ -195,7 +201,7 @@ static const char *refused(const char *text)
     return y ? "accepted" : e.text;
 }
 
-/* What is written reads back as the same values. */
+/* Written documents read back as the same values. */
 static void yaml_written(void)
 {
     static const char *const texts[] = {
@@ -224,7 +230,7 @@ static void yaml_written(void)
         }
         tern_yaml_free(x);
     }
-    ok(wrong == 0, "documents that are written are read as the same");
+    ok(wrong == 0, "a written document is read back as the same values");
 }
 
 static void test_yaml(void)
@@ -235,42 +241,46 @@ static void test_yaml(void)
     struct tern_yaml_node *root = tern_yaml_root(y), *batch = tern_yaml_get(root, "batch");
     int64_t n = 0;
 
-    ok(tern_yaml_read_int(tern_yaml_get(batch, "micro"), 1, 8, &n, &e) == 0 && n == 4, "a number");
+    ok(tern_yaml_read_int(tern_yaml_get(batch, "micro"), 1, 8, &n, &e) == 0 && n == 4,
+       "a whole number is read from YAML");
     ok(tern_yaml_read_int(tern_yaml_get(batch, "absent"), 1, 8, &n, &e) == 0 && n == 4,
        "an absent key leaves the default");
-    ok(tern_yaml_read_int(tern_yaml_get(batch, "micro"), 5, 8, &n, &e) < 0, "out of range");
-    is(e.text, "f.yaml:3: batch.micro: '4' is not a whole number from 5 to 8.", "with the line");
-    ok(tern_yaml_no_others(root, &e) < 0, "an unknown key");
-    is(e.text, "f.yaml:1: name: unknown key.", "named");
+    ok(tern_yaml_read_int(tern_yaml_get(batch, "micro"), 5, 8, &n, &e) < 0,
+       "a number out of range is refused");
+    is(e.text, "f.yaml:3: batch.micro: '4' is not a whole number from 5 to 8.",
+       "a refused value is named with line and range");
+    ok(tern_yaml_no_others(root, &e) < 0, "an unknown key is refused");
+    is(e.text, "f.yaml:1: name: unknown key.", "an unknown key is named");
     tern_yaml_get(root, "name");
     tern_yaml_get(batch, "lists");
     tern_yaml_get(batch, "empty");
     tern_yaml_no_others(root, &e);
-    is(e.text, "f.yaml:4: batch.list: unknown key. Did you mean 'lists'?", "and the nearest");
+    is(e.text, "f.yaml:4: batch.list: unknown key. Did you mean 'lists'?",
+       "an unknown key comes with the nearest known one");
     ok(tern_yaml_override(y, "batch.micro", "7", &e) == 0 &&
            tern_yaml_read_int(tern_yaml_get(batch, "micro"), 1, 8, &n, &e) == 0 && n == 7,
-       "--set replaces");
+       "--set replaces a value");
     ok(tern_yaml_override(y, "new.deep.key", "[1, 2]", &e) == 0 &&
            tern_yaml_count(
                tern_yaml_get(tern_yaml_get(tern_yaml_get(root, "new"), "deep"), "key")) == 2,
-       "--set adds");
+       "--set adds a value and the maps above it");
     ok(tern_yaml_override(y, "new.deep.key", "null", &e) == 0 &&
            !tern_yaml_get(tern_yaml_get(tern_yaml_get(tern_yaml_root(y), "new"), "deep"), "key"),
-       "null takes a key away");
+       "--set to null removes a key");
     ok(tern_yaml_override(y, "name.sub", "1", &e) < 0, "--set below a value is refused");
     tern_yaml_free(y);
     has(refused("a: 1\nb: 2\na: 3\n"), "f.yaml:3: key 'a' is given twice (first on line 1)",
-        "duplicate keys");
-    has(refused("a: &x 1\n"), "f.yaml:1: anchors", "anchors");
-    has(refused("a: 1\nb: *x\n"), "f.yaml:2: aliases", "aliases");
-    has(refused("a: !!int 1\n"), "tags", "tags");
-    has(refused("a: 1\n---\nb: 1\n"), "second document", "two documents");
-    has(refused("a: [1, 2\n"), "not valid YAML", "syntax");
-    has(refused("? [a]\n: 1\n"), "a key must be plain text", "a list as a key");
+        "duplicate keys are refused");
+    has(refused("a: &x 1\n"), "f.yaml:1: anchors", "anchors are refused");
+    has(refused("a: 1\nb: *x\n"), "f.yaml:2: aliases", "aliases are refused");
+    has(refused("a: !!int 1\n"), "tags", "tags are refused");
+    has(refused("a: 1\n---\nb: 1\n"), "second document", "two documents are refused");
+    has(refused("a: [1, 2\n"), "not valid YAML", "bad syntax is refused");
+    has(refused("? [a]\n: 1\n"), "a key must be plain text", "a list as a key is refused");
     struct tern_buf deep = {0};
     for (int i = 0; i < 5000; i++)
         tern_buf_puts(&deep, "[");
-    has(refused(deep.data), "32 levels", "too deep");
+    has(refused(deep.data), "32 levels", "a document that is too deep is refused");
     tern_buf_free(&deep);
     is(refused(""), "accepted", "an empty document is an empty map");
 }
@@ -290,17 +300,17 @@ static void test_rand(void)
         }
     }
     ok(hit == N, "a permutation hits every place once");
-    ok(tern_rand_permute(1, 1, 0, 1) == 0, "of one element too");
+    ok(tern_rand_permute(1, 1, 0, 1) == 0, "a permutation of one element is the identity");
     for (uint64_t i = 0; i < 100000; i++) {
         double x = tern_rand_normal(7, 0, i);
         sum += x;
         squares += x * x;
     }
-    ok(fabs(sum / 1e5) < 0.02 && fabs(squares / 1e5 - 1) < 0.02, "normal: mean %.4f, variance %.4f",
-       sum / 1e5, squares / 1e5);
+    ok(fabs(sum / 1e5) < 0.02 && fabs(squares / 1e5 - 1) < 0.02,
+       "normal numbers: mean %.4f, variance %.4f", sum / 1e5, squares / 1e5);
     ok(tern_rand_u64(1, 2, 3) == tern_rand_u64(1, 2, 3) &&
            tern_rand_u64(1, 2, 3) != tern_rand_u64(1, 3, 2),
-       "a function of its arguments");
+       "random numbers are a function of their arguments");
 }
 
 static bool flag;
@@ -327,16 +337,17 @@ static void test_opt(void)
     int n = 0;
     char *argv[] = {"x", "-jo", "f", "--set=a=1", "in", "--se", "b=2", NULL};
 
-    ok(tern_opt_parse(&cmd, "tern x", 7, argv, &n, &e) == 0 && n == 1, "parse");
-    ok(flag && integer == 10 && list.n == 2, "flags, defaults, lists");
-    is(text, "f", "a value behind clustered letters");
-    is(argv[1], "in", "the argument left over");
+    ok(tern_opt_parse(&cmd, "tern x", 7, argv, &n, &e) == 0 && n == 1,
+       "options and arguments are parsed");
+    ok(flag && integer == 10 && list.n == 2, "flags, defaults and lists are set");
+    is(text, "f", "a value follows clustered letters");
+    is(argv[1], "in", "the remaining argument is kept");
     char *bad[] = {"x", "--stepz", "3", "in", NULL};
-    ok(tern_opt_parse(&cmd, "tern x", 4, bad, &n, &e) < 0, "an unknown option");
-    has(e.text, "did you mean --steps?", "is put right");
+    ok(tern_opt_parse(&cmd, "tern x", 4, bad, &n, &e) < 0, "an unknown option is refused");
+    has(e.text, "did you mean --steps?", "the nearest option is suggested");
     char *none[] = {"x", NULL};
     ok(tern_opt_parse(&cmd, "tern x", 1, none, &n, &e) < 0 && strstr(e.text, "expected: FILE"),
-       "a missing argument");
+       "a missing argument is named");
     char *help = NULL, *man = NULL;
     size_t len;
     FILE *f = open_memstream(&help, &len);
@@ -407,14 +418,16 @@ static void programs(void)
     char *self = tern_fs_self(), *dir = tern_fs_self_dir(), *beside = tern_fs_beside("other");
     char *other = tern_fs_join(dir, "other"), *path = tern_strdup(getenv("PATH"));
 
-    is(tern_fs_basename(self), "base", "this program's file");
-    is(beside, other, "a program beside it");
-    ok(tern_fs_on_path("sh", true) && !tern_fs_on_path("no-such-program", false), "on PATH");
-    ok(chdir(dir) == 0 && tern_fs_replace("plain", "x", 1, 0644, NULL) == 0, "a plain file");
+    is(tern_fs_basename(self), "base", "a program knows its own file");
+    is(beside, other, "a program finds another beside it");
+    ok(tern_fs_on_path("sh", true) && !tern_fs_on_path("no-such-program", false),
+       "programs are found on PATH");
+    ok(chdir(dir) == 0 && tern_fs_replace("plain", "x", 1, 0644, NULL) == 0,
+       "a plain file is written");
     setenv("PATH", "/nowhere::/bin", 1); /* an empty part is the current folder */
     ok(tern_fs_on_path("plain", false) && !tern_fs_on_path("plain", true),
-       "is there, and cannot be run");
-    ok(!tern_fs_on_path(".", true), "nor can a folder");
+       "a plain file on PATH is found, but not as a program");
+    ok(!tern_fs_on_path(".", true), "a folder on PATH is not a program");
     unlink("plain");
     setenv("PATH", path, 1);
     free(path);
@@ -431,7 +444,7 @@ static void test_process(void)
     int wait[2], spare;
     char c;
 
-    ok(!tern_process_ended(&TERN_PROCESS_NONE, 0), "no process has not ended");
+    ok(!tern_process_ended(&TERN_PROCESS_NONE, 0), "TERN_PROCESS_NONE has not ended");
     if (pipe(wait) < 0)
         abort();
     pid_t pid = fork();
@@ -439,16 +452,17 @@ static void test_process(void)
         close(wait[1]);
         _exit(read(wait[0], &c, 1) == 0 ? 3 : 4);
     }
-    ok(tern_process_open(&p, pid) == 0 && !tern_process_ended(&p, 20), "a process that is there");
-    ok(tern_process_signal(&p, 0) == 0, "takes a signal");
+    ok(tern_process_open(&p, pid) == 0 && !tern_process_ended(&p, 20),
+       "a running process has not ended");
+    ok(tern_process_signal(&p, 0) == 0, "a running process takes a signal");
     close(wait[1]);
-    ok(tern_process_ended(&p, 60000), "one that ended before its parent asked for it");
+    ok(tern_process_ended(&p, 60000), "a zombie has ended");
     waitpid(pid, NULL, 0);
-    ok(tern_process_ended(&p, 0), "and after");
-    ok(tern_process_signal(&p, SIGKILL) < 0 && errno == ESRCH, "takes none any more");
+    ok(tern_process_ended(&p, 0), "a reaped process has ended");
+    ok(tern_process_signal(&p, SIGKILL) < 0 && errno == ESRCH, "a reaped process takes no signal");
     tern_process_close(&p);
     ok(tern_process_open(&p, pid) < 0 && errno == ESRCH && !tern_process_ended(&p, 0),
-       "one that is gone");
+       "a reaped process cannot be opened");
 
     pid = fork();
     if (pid == 0) {
@@ -462,10 +476,11 @@ static void test_process(void)
     }
     int status = -1;
     waitpid(pid, &status, 0);
-    ok(status == 0, "300 descriptors are closed, and no other");
+    ok(status == 0, "tern_close_from closes 300 descriptors and no lower one");
     close(wait[0]);
     int folder = tern_process_folder(0);
-    ok(folder >= 0 && tern_process_enter(folder, 0) == 0, "a process's folder");
+    ok(folder >= 0 && tern_process_enter(folder, 0) == 0,
+       "a process enters through its /proc folder");
     close(folder);
 }
 
@@ -475,10 +490,11 @@ static void test_limit(void)
     struct tern_clock_limit l = tern_clock_limit(1000000000, 1000000);
 
     tern_clock_sleep_ns(20000000);
-    ok(tern_clock_left_ns(&l) == 999000000, "of a gap counts what may lie between two looks");
+    ok(tern_clock_left_ns(&l) == 999000000,
+       "a limit counts a gap only up to the time between two looks");
     l = tern_clock_limit(3000000, 1000000000);
     tern_clock_sleep_ns(5000000);
-    ok(tern_clock_left_ns(&l) <= 0, "and of a wait all");
+    ok(tern_clock_left_ns(&l) <= 0, "a limit counts a whole wait between looks");
 }
 
 static bool reaches(int family, unsigned port)
@@ -503,20 +519,20 @@ static void test_listen(void)
     unsigned port = 0, own = 0;
     int fd = tern_listen(NULL, 8, &port, &err), six = tern_listen("::1", 8, &own, NULL);
 
-    ok(fd >= 0 && reaches(AF_INET, port), "who listens is reached over IPv4");
+    ok(fd >= 0 && reaches(AF_INET, port), "a listener is reached over IPv4");
     if (six >= 0) {
-        ok(reaches(AF_INET6, port), "and over IPv6, for hosts that have nothing else");
-        ok(reaches(AF_INET6, own), "an address of IPv6 is listened on alone");
+        ok(reaches(AF_INET6, port), "a listener is reached over IPv6");
+        ok(reaches(AF_INET6, own), "a listener on an IPv6 address is reached");
     } else {
         printf("# no IPv6 here\n");
     }
     close(fd);
     close(six);
     ok(tern_listen("no such host", 8, &port, &err) < 0 && strstr(err.text, "no such host"),
-       "a name that is none is told");
+       "an unknown host name is an error that names it");
 }
 
-/* What passes, and what does not, by its errno. */
+/* Which failures may pass, by errno. */
 static void test_codes(void)
 {
     static const int passing[] = {ENOSPC, EDQUOT, ESTALE, EINTR, EMFILE, ENFILE, EAGAIN, EIO};
@@ -535,7 +551,7 @@ static void test_codes(void)
         tern_err_sys(&e, "x");
         good = good && e.code == TERN_USAGE;
     }
-    ok(good, "storage and limits may pass; a path of the wrong kind is bad input");
+    ok(good, "errors of storage and limits may pass; a path of the wrong kind is bad input");
 }
 
 /* What a child logs before `fails` aborts it. */
@@ -618,9 +634,10 @@ int main(void)
     test_opt();
     test_page();
     test_limit();
-    ok(strlen(tern_clock_iso8601(t, sizeof t, tern_clock_wall_ns())) == 25, "time: %s", t);
+    ok(strlen(tern_clock_iso8601(t, sizeof t, tern_clock_wall_ns())) == 25,
+       "a time in ISO 8601 has 25 letters: %s", t);
     json_t *j = tern_json_real(NAN);
-    is(json_string_value(j), "NaN", "JSON has no NaN; we say it in words");
+    is(json_string_value(j), "NaN", "NaN is a word in JSON");
     json_decref(j);
     programs();
     return tap_done();

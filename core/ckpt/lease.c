@@ -154,6 +154,7 @@ static int temp_write(const char *dir, const char *text, size_t len, char **temp
     uint64_t r;
     struct stat st;
 
+    tern_assert(len > 0 && len <= LEASE_BYTES, "%zu bytes", len);
     tern_rand_system(&r, sizeof r);
     char *path = tern_strf("%s/.lease-%016" PRIx64, dir, r);
     int fd = TERN_AGAIN(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
@@ -400,6 +401,7 @@ int tern_ckpt_lease_acquire(const char *dir, unsigned attempt, const char *owner
     }
     if (!attempt)
         attempt = last + 1;
+    tern_assert(attempt > last && attempt < ATTEMPTS_MAX, "attempt %u after %u", attempt, last);
     char *path = lease_path(dir, attempt);
     int rc = temp_link(temp, path, err);
     free(path);
@@ -409,7 +411,10 @@ int tern_ckpt_lease_acquire(const char *dir, unsigned attempt, const char *owner
                             attempt);
     if (rc == 0)
         *lease = lease_new(dir, attempt, true, err);
-    return rc == 0 && *lease ? 0 : -1;
+    if (rc < 0 || !*lease)
+        return -1;
+    tern_assert_cmp((*lease)->attempt, ==, attempt);
+    return 0;
 refused:
     TERN_AGAIN(unlink(temp));
     free(temp);

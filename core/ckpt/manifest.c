@@ -1,5 +1,6 @@
 #include "core/ckpt/manifest.h"
 
+#include "core/base/assert.h"
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
@@ -30,6 +31,7 @@ int tern_ckpt_manifest_seal(const json_t *body, char **text, size_t *len,
     tern_hex(digest, sha, sizeof sha);
     *text = tern_strf("%.*s%s%s%s", (int)n, json, TAIL_HEAD, digest, TAIL_END);
     *len = n + TAIL;
+    tern_assert_cmp(strlen(*text), ==, *len);
     free(json);
     return 0;
 }

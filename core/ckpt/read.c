@@ -1,5 +1,6 @@
 /* The bytes of an open checkpoint: any slice, any type, out of whatever shards hold it. */
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/ckpt/folder.h"
@@ -148,6 +149,7 @@ static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
         first = 0;
         end = whole;
     }
+    tern_assert_cmp(s->shard, <, c->n_shards);
     struct tern_sha256 *sum = digest ? tern_sha256_new() : NULL;
     char *path = tern_strf("%s/%s", c->path, c->shards[s->shard].name);
     for (uint64_t at = first, n; at < end; at += n) {

@@ -1,5 +1,6 @@
 /* Publish a checkpoint: every rank writes, rank 0 makes it visible, and all say the same. */
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
@@ -292,13 +293,17 @@ static int write_arrays(const struct save *s, const char *path, json_t *list, st
     json_array_clear(list);
     if (fd < 0)
         return -1;
+    tern_assert_cmp(s->head_len % 8, ==, 0);
+    tern_assert_cmp(s->head_len, <=, s->bytes);
     rc = reserve(fd, s->bytes, path, err);
     if (rc == 0)
         rc = tern_fs_write(fd, s->head, s->head_len, path, err);
     for (size_t i = 0; rc == 0 && i < s->n_own; i++)
         rc = write_array(fd, s->own[i], path, &offset, list, err);
-    if (rc == 0)
+    if (rc == 0) {
+        tern_assert_cmp(offset, ==, s->bytes);
         return seal(fd, s->bytes, path, err);
+    }
     const int why = errno;
     close(fd);
     errno = why;
@@ -437,6 +442,10 @@ static int write_manifest(struct save *s, const json_t *body, struct tern_err *e
     struct tern_ckpt *c = tern_ckpt_open(s->temp, err);
     if (!c)
         return -1;
+    tern_assert_cmp(c->step, ==, s->o->step);
+    tern_assert_cmp(c->n_shards, ==, (size_t)s->size);
+    tern_assert(strcmp(c->digest, s->out.digest) == 0, "%s sealed, %s read", s->out.digest,
+                c->digest);
     tern_ckpt_close(c);
     s->out.bytes = s->total + len;
     return tern_fs_sync_dir(s->temp, err);

@@ -2,6 +2,7 @@
 #include "core/convert/export.h"
 
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -273,6 +274,7 @@ static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info
             tern_fs_write(fd, piece, w.shape[0] * row, path, err) < 0)
             return -1;
     }
+    tern_assert_cmp(w.start[0], ==, t->shape[0]);
     return 0;
 }
 
@@ -309,15 +311,19 @@ static int write_shard(struct tern_convert_export *x, unsigned i, char *piece, s
         n++;
     if (tern_ckpt_safetensors_head(x->tensors + first, n, &head, &len, &data, err) < 0)
         goto out;
+    tern_assert(n > 0 && first + n <= x->n, "shard %u: tensors %zu to %zu", i, first, first + n);
     if (tern_fs_new_open(&f, path, 0644, err) < 0)
         goto out;
     rc = tern_fs_write(f.fd, head, len, path, err);
     for (size_t k = 0; rc == 0 && k < n; k++)
         rc = write_tensor(x, &x->tensors[first + k], piece, f.fd, path, err);
-    if (rc == 0)
+    if (rc == 0) {
+        off_t end = lseek(f.fd, 0, SEEK_CUR);
+        tern_assert(end < 0 || (uint64_t)end == len + data, "%s: %lld bytes", path, (long long)end);
         rc = tern_fs_new_commit(&f, err);
-    else
+    } else {
         tern_fs_new_abort(&f);
+    }
 out:
     free(head);
     free(path);

@@ -1,6 +1,7 @@
 #include "core/ledger/db.h"
 
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -424,6 +425,9 @@ static int write_pages(sqlite3 *db, const struct tern_fs_new *f, struct tern_err
         rc = errno ? tern_err_sys(err, "%s: cannot write", f->path)
                    : tern_ledger_db_fail(file, err, f->path);
     }
+    if (rc == 0)
+        tern_assert_cmp(tern_ledger_db_int(file, "PRAGMA page_count", -1), ==,
+                        tern_ledger_db_int(db, "PRAGMA page_count", 0));
     sqlite3_close(file);
     return rc;
 }
@@ -458,6 +462,9 @@ int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t
     struct tern_ledger_db_stamp now;
     int rc;
 
+    tern_assert_cmp(tern_ledger_db_int(db, "PRAGMA application_id", 0), ==,
+                    TERN_SCHEMA_APPLICATION);
+    tern_assert_cmp(tern_ledger_db_int(db, "PRAGMA user_version", 0), ==, TERN_SCHEMA_VERSION);
     if (tern_fs_new_open(&f, path, 0600, err) < 0) {
         struct stat st;
         return errno == EACCES && TERN_AGAIN(stat(of, &st)) == 0 && st.st_uid != geteuid()

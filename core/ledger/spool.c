@@ -1,5 +1,6 @@
 /* Writing: one file a writer, one write(2) a record. */
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
@@ -125,6 +126,10 @@ static int append(struct tern_ledger_spool *s, const struct tern_ledger_frame *f
 
     if (tern_buf_check(&s->frame, s->path, err) < 0 || reserve(s, err) < 0)
         return -1;
+    tern_assert(s->fd >= 0 && !s->torn, "%s ends in a part of a record", s->path);
+    tern_assert_cmp(s->frame.len, ==, TERN_FRAME_HEADER + f->len + TERN_FRAME_TRAILER);
+    tern_assert(f->type == TERN_FRAME_HEAD || f->seq > s->end.seq, "record %llu after %llu",
+                (unsigned long long)f->seq, (unsigned long long)s->end.seq);
     while (done < s->frame.len) {
         ssize_t n =
             pwrite(s->fd, s->frame.data + done, s->frame.len - done, s->end.offset + (off_t)done);
@@ -138,6 +143,7 @@ static int append(struct tern_ledger_spool *s, const struct tern_ledger_frame *f
         }
         done += (size_t)n;
     }
+    tern_assert_cmp(done, ==, s->frame.len);
     s->end.offset += (off_t)done;
     s->end.crc = f->crc;
     if (f->type != TERN_FRAME_HEAD)

@@ -16,11 +16,12 @@ static const struct {
     {"data.stages", "in place of data.train, one after the other: [{until: 1000, train: [...]}, "
                     "{train: [...]}]; 'until' is a stage's last step"},
     {"data.held_out", "token sets to evaluate on: [{name: a, path: a.tds}, ...]"},
-    {"optimizer.betas", "of the two moments [[0.9, 0.95]]"},
+    {"optimizer.betas", "decay of the two moments [[0.9, 0.95]]"},
     {"lora.targets", "linears with an adapter, of q_proj k_proj v_proj o_proj gate_proj up_proj "
                      "down_proj [[q_proj, v_proj]]"},
-    {"workload.command", "somebody else's trainer: [program, argument, ...]"},
-    {"workload.precompile.command", "compiles its graphs beforehand: [program, argument, ...]"},
+    {"workload.command", "a trainer other than tern's: [program, argument, ...]"},
+    {"workload.precompile.command",
+     "compiles that trainer's graphs beforehand: [program, argument, ...]"},
     {"workload.metrics",
      "its values: [nxd | hf | lightning, {pattern: ERE, names: [step, loss]}, {tensorboard: DIR}]. "
      "Known trainers' lines count from every task, patterns and event files from rank 0; a "

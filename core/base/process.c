@@ -147,7 +147,7 @@ void tern_close_from(int first)
         DIR *d = opendir("/proc/self/fd");
         found = false;
         for (struct dirent *e; d && (e = readdir(d));) {
-            int fd = atoi(e->d_name);
+            int fd = (int)strtol(e->d_name, NULL, 10);
             if (fd >= first && fd != dirfd(d)) {
                 close(fd);
                 found = true;

@@ -290,8 +290,10 @@ static double clock_off(const struct tern_rules_case *c)
 
     if (!asked || !clock || !heard)
         return 0;
-    double t = atof(clock);
-    return t < atof(asked) ? t - atof(asked) : t > atof(heard) ? t - atof(heard) : 0;
+    double t = strtod(clock, NULL);
+    return t < strtod(asked, NULL)   ? t - strtod(asked, NULL)
+           : t > strtod(heard, NULL) ? t - strtod(heard, NULL)
+                                     : 0;
 }
 
 /* Two rows: an error where it is far off, else a warning. */

@@ -13,6 +13,6 @@ void tern_env_facts_blas(struct tern_env_facts *f)
 
     if (!core || strlen(core) >= sizeof f->blas)
         return;
-    strcpy(f->blas, core);
+    snprintf(f->blas, sizeof f->blas, "%s", core);
     snprintf(f->blas_why, sizeof f->blas_why, "OpenBLAS takes this CPU for a %s", takes);
 }

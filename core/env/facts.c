@@ -152,7 +152,7 @@ static void look_at_network(const char *root, struct tern_env_facts *f)
     for (int i = 0; routes && i < 1000 && fgets(line, sizeof line, routes); i++)
         if (sscanf(line, "%16s %x %x %x %*d %*d %*d %x", name, &to, &gateway, &flags, &mask) == 5 &&
             to == 0 && mask == 0 && strlen(name) < sizeof f->interface) {
-            strcpy(f->interface, name);
+            snprintf(f->interface, sizeof f->interface, "%s", name);
             break;
         }
     if (routes)
@@ -260,7 +260,7 @@ static void look_at_job(struct tern_env_facts *f)
     }
     const char *cache = tern_var("TERN_COMPILE_CACHE");
     if (cache && strlen(cache) < sizeof f->cache)
-        strcpy(f->cache, cache);
+        snprintf(f->cache, sizeof f->cache, "%s", cache);
     f->launched = tern_var("TERN_RUN_SPOOL") != NULL;
     f->forked = !f->job && !getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (f->launched && !f->job) { /* `tern run` without Slurm numbers its ranks like srun */
@@ -277,7 +277,7 @@ static void look_at_job(struct tern_env_facts *f)
         f->omp_threads = (int)n_threads;
     const char *provider = tern_var("TERN_FABRIC_PROVIDER");
     if (provider && strlen(provider) < sizeof f->provider)
-        strcpy(f->provider, provider);
+        snprintf(f->provider, sizeof f->provider, "%s", provider);
     const char *workers = f->launched ? tern_var("TERN_RUN_WORKERS") : NULL;
     int64_t n;
     if (workers && tern_str_int(workers, 1, MAX_TASKS, &n) == 0)
@@ -411,7 +411,7 @@ static int assume_text(struct tern_env_facts *f, const char *name, const char *v
             continue;
         if (strlen(value) >= all[i].size)
             return tern_err_set(err, TERN_USAGE, "%s: more than %zu bytes", name, all[i].size - 1);
-        strcpy(all[i].to, value);
+        snprintf(all[i].to, all[i].size, "%s", value);
         return 0;
     }
     return 1;

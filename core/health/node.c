@@ -65,7 +65,7 @@ static int64_t counter(const char *dir, const char *file)
     if (stat(path, &st) < 0)
         return errno == EACCES ? -2 : -1;
     if (S_ISDIR(st.st_mode)) /* newer drivers: total and present */
-        strcat(path, "/total");
+        snprintf(path, sizeof path, "%s/stats/hardware/%s/total", dir, file);
     int64_t v = tern_health_number(path);
     return v < 0 && errno == EACCES ? -2 : v;
 }

@@ -24,7 +24,7 @@ static pid_t *processes(const struct tern_health_probe *p, size_t *n)
     *n = 0;
     for (struct dirent *e; all && d && *n < MAX_PIDS && (e = readdir(d));)
         if (isdigit((unsigned char)e->d_name[0]))
-            all[(*n)++] = (pid_t)atoi(e->d_name);
+            all[(*n)++] = (pid_t)strtol(e->d_name, NULL, 10);
     if (d)
         closedir(d);
     return all;
@@ -61,7 +61,7 @@ static long job_of(const struct tern_health_probe *p, pid_t pid)
         const char *path = strchr(line, '/'), *slurm = path ? strstr(path, "slurm") : NULL;
         const char *job = slurm ? strstr(slurm, "/job_") : NULL;
         if (job && !tern_str_starts(path, "/user.slice/"))
-            return atol(job + strlen("/job_"));
+            return strtol(job + strlen("/job_"), NULL, 10);
     }
     return 0;
 }
@@ -86,7 +86,7 @@ static bool is_live(const struct tern_health_probe *p, const pid_t *pids, size_t
     for (size_t i = 0; i < n; i++) {
         char words[128];
         if (proc_read(p, pids[i], "cmdline", words, sizeof words) <= 0 ||
-            !tern_str_starts(words, title) || atol(words + sizeof title - 1) != job)
+            !tern_str_starts(words, title) || strtol(words + sizeof title - 1, NULL, 10) != job)
             continue;
         int64_t uid = owner(p, pids[i]);
         if (uid == 0 || uid == (int64_t)geteuid())

@@ -66,7 +66,7 @@ static int numa_of(const struct tern_layout_instance *t, int chip)
 static bool listed_count(const char *list, int n)
 {
     for (const char *s = list; *s; s += strcspn(s, ","), s += *s == ',')
-        if (atoi(s) == n)
+        if ((int)strtol(s, NULL, 10) == n)
             return true;
     return false;
 }

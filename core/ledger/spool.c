@@ -81,7 +81,7 @@ int tern_ledger_spool_dir_parse(const char *spool_dir, char **ledger_dir,
                 strcmp(part[3], "runs") == 0;
     if (good) {
         *ledger_dir = tern_strdup(*s ? s : "/");
-        strcpy(run_id, part[2]);
+        snprintf(run_id, TERN_ULID_SIZE, "%s", part[2]);
         *attempt = (unsigned)n;
     }
     free(s);
@@ -231,9 +231,9 @@ static struct tern_ledger_spool *open_spool(const char *dir, const char *run_id,
     if (!s)
         return NULL;
     s->head.format = TERN_FRAME_FORMAT;
-    strcpy(s->head.run_id, run_id);
+    snprintf(s->head.run_id, sizeof s->head.run_id, "%s", run_id);
     s->head.attempt = attempt;
-    strcpy(s->head.writer, writer);
+    snprintf(s->head.writer, sizeof s->head.writer, "%s", writer);
     tern_rand_system(&s->head.instance, sizeof s->head.instance);
     gethostname(s->head.host, sizeof s->head.host - 1);
     s->head.pid = getpid();

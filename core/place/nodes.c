@@ -3,6 +3,7 @@
 #include "core/base/str.h"
 #include "core/slurm/slurm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +66,7 @@ int tern_place_nodes_choose(const struct tern_place_nodes *nodes, size_t want, s
     else if (strlen(list) >= sizeof p->node_list)
         rc = tern_err_set(err, TERN_FAILED, "the list of %zu nodes is too long", want);
     if (rc == 0) {
-        strcpy(p->node_list, list);
+        snprintf(p->node_list, sizeof p->node_list, "%s", list);
         p->nodes = (int64_t)want;
         p->chosen = want < nodes->n;
     }

@@ -329,6 +329,6 @@ int tern_place_read(struct tern_place *p, const struct tern_recipe *r, int64_t r
         return -1;
     if (ranks)
         p->ranks_per_node = ranks;
-    strcpy(p->node_list, p->host);
+    snprintf(p->node_list, sizeof p->node_list, "%s", p->host);
     return check_degrees(p, r, err);
 }

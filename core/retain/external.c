@@ -307,7 +307,7 @@ int tern_retain_record_read(const char *file, struct tern_retain_record *r, stru
         tern_err_set(err, TERN_USAGE, "%s: is no record of a checkpoint (version 1)", file);
         goto done;
     }
-    strcpy(r->written, written);
+    snprintf(r->written, sizeof r->written, "%s", written);
     if (t) {
         *t = tree;
         tree = (struct tern_tree){0};

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,7 +190,7 @@ static int load_before(struct tern_retain_look *k, struct tern_err *err)
             continue;
         struct tern_retain_found *f = &k->before.v[k->before.n++];
         f->path = tern_strdup(old);
-        strcpy(f->written, written);
+        snprintf(f->written, sizeof f->written, "%s", written);
     }
     json_decref(list);
     return k->before.v ? 0 : -1;

@@ -68,7 +68,7 @@ static int set_master(struct values *x, const struct tern_run_attempt *a, struct
     size_t n = 0;
 
     if (!a->place.slurm) {
-        strcpy(x->master, "127.0.0.1");
+        snprintf(x->master, sizeof x->master, "%s", "127.0.0.1");
     } else if (!addr || !*addr) {
         if (tern_slurm_hosts_expand(a->place.node_list, &hosts, &n, err) < 0)
             return -1;

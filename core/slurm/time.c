@@ -28,7 +28,7 @@ int tern_slurm_time_read(const char *s, int64_t *seconds)
     }
     if (strlen(s) >= sizeof word || strstr(s, "::"))
         return -1;
-    strcpy(word, s);
+    snprintf(word, sizeof word, "%s", s);
     for (char *w = strtok_r(word, ":", &at); w; w = strtok_r(NULL, ":", &at)) {
         if (n == 3 || tern_str_int(w, 0, 1000000000, &v[n]) < 0)
             return -1;

@@ -131,7 +131,7 @@ static int better(const char *name, int best)
         return best;
     int kind = blas.parallel();
     if (kind > best && strlen(name) < sizeof library) {
-        strcpy(library, name);
+        snprintf(library, sizeof library, "%s", name);
         best = kind;
     }
     close_it();
@@ -153,7 +153,7 @@ static void choose(void)
         }
     }
     if (best < 0)
-        strcpy(library, names[1]);
+        snprintf(library, sizeof library, "%s", names[1]);
 }
 
 static int load(struct tern_err *err)
@@ -163,7 +163,7 @@ static int load(struct tern_err *err)
     if (!*library && named && strlen(named) >= sizeof library)
         return tern_err_set(err, TERN_USAGE, "TERN_BLAS: the name is too long");
     if (!*library && named)
-        strcpy(library, named);
+        snprintf(library, sizeof library, "%s", named);
     if (!*library)
         choose();
     return open_it(library, err);

@@ -144,7 +144,7 @@ static int read_merges(const json_t *merges, const json_t *vocab, struct tern_pi
         if (n + strlen(right) >= sizeof made)
             return -1;
         memcpy(made, left, n);
-        strcpy(made + n, right);
+        memcpy(made + n, right, strlen(right) + 1);
         const json_t *id = json_object_get(vocab, made);
         if (id && pieces[json_integer_value(id)].order == TERN_RANK_NONE)
             pieces[json_integer_value(id)].order = order++;

@@ -34,8 +34,8 @@ static void close_from(int first)
     int max = first - 1;
 
     for (struct dirent *e; d && (e = readdir(d));)
-        if (atoi(e->d_name) > max)
-            max = atoi(e->d_name);
+        if ((int)strtol(e->d_name, NULL, 10) > max)
+            max = (int)strtol(e->d_name, NULL, 10);
     for (int fd = first; fd <= (d ? max : (int)sysconf(_SC_OPEN_MAX)); fd++)
         close(fd);
 }

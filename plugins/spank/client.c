@@ -73,7 +73,7 @@ static bool inherit(const char *value)
     if (!from_job(TERN_SPANK_RECIPE, value) || !path || path[0] != '/' ||
         strlen(path) >= sizeof recipe || !printable(path))
         return false;
-    strcpy(recipe, path);
+    snprintf(recipe, sizeof recipe, "%s", path);
     inherited = true;
     return true;
 }
@@ -93,7 +93,7 @@ static int take_recipe(const char *program, const char *value)
     /* Slurm may call twice with the same value. */
     if (strcmp(path, recipe) != 0 && tern_spank_check(program, value, NULL) < 0)
         return -1;
-    strcpy(recipe, path);
+    snprintf(recipe, sizeof recipe, "%s", path);
     inherited = false;
     return 0;
 }
@@ -119,7 +119,7 @@ int tern_spank_client_option(const struct tern_spank_config *c, enum tern_spank_
     if (which == TERN_SPANK_PROFILE && !from_job(which, value) && strcmp(v, values[which]) != 0 &&
         tern_spank_check_profile(c->program, v) < 0)
         return -1;
-    strcpy(values[which], v);
+    snprintf(values[which], sizeof values[which], "%s", v);
     return 0;
 }
 

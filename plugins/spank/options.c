@@ -80,7 +80,7 @@ static bool is_restarts(const char *s)
 {
     size_t digits = strspn(s, "0123456789");
 
-    return digits > 0 && digits <= 7 && !s[digits] && atol(s) <= 1000000;
+    return digits > 0 && digits <= 7 && !s[digits] && strtol(s, NULL, 10) <= 1000000;
 }
 
 static bool is_profile(const char *s)
@@ -101,7 +101,7 @@ bool tern_spank_value(char to[TERN_SPANK_VALUE], enum tern_spank_option which, c
     case TERN_SPANK_RESTARTS:
         if (!is_restarts(text))
             return false;
-        snprintf(to, TERN_SPANK_VALUE, "%ld", atol(text));
+        snprintf(to, TERN_SPANK_VALUE, "%ld", strtol(text, NULL, 10));
         return true;
     case TERN_SPANK_PROFILE:
         if (!is_profile(text))
@@ -110,6 +110,6 @@ bool tern_spank_value(char to[TERN_SPANK_VALUE], enum tern_spank_option which, c
     default:
         return false;
     }
-    strcpy(to, text);
+    snprintf(to, TERN_SPANK_VALUE, "%s", text);
     return true;
 }

@@ -53,8 +53,8 @@ static const struct tern_opt opts[] = {
     {"wait", 0, TERN_OPT_REAL, "SECONDS", .to.real = &wait_s,
      .help = "with --replace: until it is there, at most"},
     {"platform", 0, TERN_OPT_TEXT, "NAME", .to.text = &platform,
-     .help = "hyperpod, pcluster or virtual, where it cannot be seen from here, or none: nobody is "
-             "asked"},
+     .help = "hyperpod, pcluster or virtual, where this machine does not show it, or none: no "
+             "request is made"},
     {"node-check", 0, TERN_OPT_FLAG, .to.flag = &node_check,
      .help = "one node's part of --job: rows go to whoever collects them"},
     {0},
@@ -64,7 +64,7 @@ static const struct tern_opt opts[] = {
 static struct tern_site *site;
 static char *all_skipped, *all_expected, *known_here, *site_mounts;
 
-/* The site's file is root's or the caller's (core/site), so root may heed it too. */
+/* The site's file is root's or the caller's (core/site), so root may read it too. */
 static int heed_site(struct tern_err *err)
 {
     struct tern_err why = {0};
@@ -72,7 +72,7 @@ static int heed_site(struct tern_err *err)
     site = tern_site_load(NULL, &why);
     if (site)
         return 0;
-    if (as_prolog || as_program) { /* a mistake there drains nobody */
+    if (as_prolog || as_program) { /* a mistake there drains no node */
         tern_warn("%s", why.text);
         return 0;
     }
@@ -94,8 +94,8 @@ static char *join(const char *a, const char *b)
     return a && b ? tern_strf("%s;%s", a, b) : a || b ? tern_strdup(a ? a : b) : NULL;
 }
 
-/* What the site settles.  A sweep's nodes are told what to expect, by who started it, and of the
- * folders perhaps too. */
+/* The site's settings.  A sweep's nodes have the expectations on their command line already, and
+ * perhaps the folders. */
 static int add_site(struct tern_health_options *o, struct tern_err *err)
 {
     char *save = NULL;
@@ -162,8 +162,9 @@ static int one_of_many(struct tern_health_options *o, struct tern_err *err)
 
     o->collect = tern_var("TERN_HEALTH_COLLECT");
     if (!o->collect)
-        return tern_err_set(err, TERN_USAGE,
-                            "--node-check: nobody collects (TERN_HEALTH_COLLECT). Use --job.");
+        return tern_err_set(
+            err, TERN_USAGE,
+            "--node-check: no collector is named (TERN_HEALTH_COLLECT). Use --job.");
     o->fabric = tern_var("TERN_RUN_SOCKET");
     int rc = tern_health_check_local(o, &rows, err);
     if (rc == 0)
@@ -251,7 +252,7 @@ static void drain_here(const struct tern_health_node *n)
     static const char *const words[] = {
         [TERN_HEALTH_DRAINED] = "drained",
         [TERN_HEALTH_ALREADY] = "drained already",
-        [TERN_HEALTH_FOREIGN] = "bad, and somebody else's reason stands there: left alone",
+        [TERN_HEALTH_FOREIGN] = "bad, and drained for another reason: left alone",
         [TERN_HEALTH_EPIDEMIC] = "bad as too many others are: none of them is drained for it",
     };
     enum tern_health_drained done;
@@ -393,8 +394,8 @@ static int run(int n, char **args, struct tern_err *err)
     return whole_job ? job(&o, err) : local(&o, err);
 }
 
-/* Slurm drains a node whose Prolog fails in any way: what is no verdict on the node is not told by
- * a status. */
+/* Slurm drains a node when its Prolog fails in any way: so the status fails for a bad node alone.
+ */
 static void out_of_time(int signal)
 {
     (void)signal;
@@ -433,7 +434,7 @@ int main(int argc, char **argv)
             "them, longer. Each is a node's own time; all nodes' answers (--job, and before a "
             "launch) are waited for 10, 35, 65 and 600 s, and srun's end 1 s more. Every check has "
             "a limit; one that hangs is a finding. Exit status: 0 all well, 3 a node is bad, 4 "
-            "fabric or storage is bad or something could not be checked (nobody is drained for "
+            "fabric or storage is bad or something could not be checked (no node is drained for "
             "that), 2 usage.\n\n"
             "A site leaves checks out or adds folders in tern.yaml (health.skip, health.mounts, "
             "health.expect).\n\n"

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A share of the median below which a number is an outlier; of virtual nodes, which wait for each
- * other's turn on the same cores, more says nothing. */
+/* A share of the median below which a number is an outlier.  Virtual nodes share cores, and their
+ * numbers vary more. */
 static const double SHARE = 0.8, SHARE_VIRTUAL = 0.25;
 /* A message of theirs may have to wait for a turn on a core, some milliseconds. */
 static const double TURN_US = 4000;
@@ -20,9 +20,9 @@ struct judge {
     struct tern_health_rows *rows;
     char *const *nodes;
     size_t n;
-    int *of; /* [rows->n] the row's node; -1 for one that was not asked */
+    int *of; /* [rows->n] the row's node; -1: it is not judged */
     double share;
-    double turn_us; /* of a latency that says nothing */
+    double turn_us; /* of a latency that does not count */
 };
 
 static void blame(struct tern_health_row *r, enum tern_health_verdict v, const char *fmt, ...)
@@ -91,7 +91,7 @@ static void rule_clock(struct tern_rules_case *c)
         if (r->verdict == TERN_HEALTH_OK && is(r, "clock", "ms") &&
             fabs(r->value - middle) > CLOCK_MS) {
             double off = r->value - middle;
-            /* Of two nobody can tell which one is wrong. */
+            /* Of two clocks either may be wrong. */
             blame(r, n > 2 ? TERN_HEALTH_NODE_BAD : TERN_HEALTH_UNKNOWN,
                   "the clock is %.0f ms %s the other nodes'. Does chronyd run (chronyc tracking)?",
                   fabs(off), off > 0 ? "ahead of" : "behind");
@@ -163,7 +163,7 @@ static const char *majority(const struct judge *j, const char *check, size_t *to
     return 2 * best_n > *total ? best : NULL;
 }
 
-/* Another tern, library or driver is the node's fault; another kernel is worth a word only. */
+/* Another tern, library or driver is the node's fault; another kernel is a warning only. */
 static bool kernel_only(const char *a, const char *b)
 {
     const char *ka = strstr(a, " kernel="), *kb = strstr(b, " kernel=");

@@ -24,7 +24,7 @@
 int tern_health_listen(struct tern_health_listener *l, char *const *nodes, size_t n,
                        struct tern_health_rows *rows, struct tern_err *err)
 {
-    enum { SPARE = 32 }; /* strangers, and connections that are being closed */
+    enum { SPARE = 32 }; /* strangers' connections, and some that are being closed */
     unsigned port;
     uint8_t random[16];
     char host[256];
@@ -74,7 +74,7 @@ static void drop(struct tern_health_conn *c)
 
 static void reply(struct tern_health_conn *c, const char *text)
 {
-    /* Some 20 bytes into an empty buffer: what does not fit was not asked for in good faith. */
+    /* Some 20 bytes go into an empty buffer; a peer that leaves it full is no node. */
     if (send(c->fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         drop(c);
 }
@@ -302,7 +302,7 @@ int tern_health_send(const char *collect, const struct tern_health_rows *rows, s
         sent += (size_t)n;
     }
     if (answer(fd, line, sizeof line) < 0 || strcmp(line, "ok") != 0)
-        tern_err_set(err, TERN_TEMPFAIL, "nobody took the rows");
+        tern_err_set(err, TERN_TEMPFAIL, "the collector did not take the rows");
     else
         rc = 0;
 out:

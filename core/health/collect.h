@@ -24,17 +24,17 @@ struct tern_health_listener {
     char address[400], key[33]; /* "host:port/key" */
     char *const *nodes;
     size_t n_nodes, n_done;
-    bool *done; /* [n_nodes] whose rows are complete */
+    bool *done; /* [n_nodes] are the node's rows complete? */
     struct tern_health_rows *rows;
     size_t n_conns;
     struct tern_health_conn *conn;
-    struct pollfd *poll; /* [n_conns + 2]; the last is the caller's */
+    struct pollfd *poll; /* [n_conns + 2]; the last is the caller's `other` */
 };
 
 int tern_health_listen(struct tern_health_listener *l, char *const *nodes, size_t n,
                        struct tern_health_rows *rows, struct tern_err *err);
 void tern_health_listen_end(struct tern_health_listener *l);
-/* Serve for at most `ms`; `other` (or -1) is a descriptor whose readiness ends the wait too. */
+/* Serve for at most `ms`.  The wait also ends when `other`, a descriptor or -1, is ready. */
 void tern_health_listen_step(struct tern_health_listener *l, int other, int ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* Drains with a reason of tern's, and only those undone again. */
+/* Drains with a reason of tern's; only those are undone. */
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -37,7 +37,7 @@ bool tern_health_reason_ours(const char *reason, char *check)
     return true;
 }
 
-/* Nodes beside `node` that are drained by tern for `check`; *all counts the cluster's. */
+/* *n: nodes beside `node` that tern has drained for `check`; *all: the cluster's nodes. */
 static int befallen(const char *node, const char *check, size_t *n, size_t *all,
                     struct tern_err *err)
 {
@@ -69,7 +69,7 @@ static int undo(const char *node, struct tern_err *err)
     return tern_slurm_node_update(node, TERN_SLURM_NODE_UNDRAIN, NULL, err);
 }
 
-/* Is the node drained, or somebody's with a reason?  *done says whose, and it stays as it is. */
+/* Is the node drained, or has it a reason?  Then *done says which, and the node stays as it is. */
 static int taken(const char *node, bool *is, enum tern_health_drained *done, struct tern_err *err)
 {
     struct tern_slurm_node_state n;
@@ -100,7 +100,7 @@ static int look_again(const char *node, const char *check, enum tern_health_drai
         return -1;
     if (!epidemic(check, n, all))
         return 0;
-    /* An admin may have made the drain his own since, or have taken it back. */
+    /* An admin may have given the drain another reason since, or have undone it. */
     if (taken(node, &drained, &whose, err) < 0)
         return -1;
     if (drained && whose == TERN_HEALTH_ALREADY && undo(node, err) < 0)
@@ -127,7 +127,7 @@ int tern_health_drain(const char *node, const char *check, const char *text, boo
             *done = TERN_HEALTH_EPIDEMIC;
             return 0;
         }
-        /* All of a large cluster's nodes were asked for: an admin may have been here meanwhile. */
+        /* Loading a large cluster's nodes takes time, in which an admin may have drained it. */
         if (taken(node, &is, done, err) < 0)
             return -1;
         if (is)
@@ -164,7 +164,7 @@ int tern_health_mend(const char *node, const struct tern_health_rows *well, bool
     for (size_t i = 0; well && i < well->n; i++) {
         if (strcmp(well->row[i].check, check) != 0)
             continue;
-        /* A row that awaits comparison with other nodes says nothing by itself. */
+        /* A row to be compared with other nodes' is no verdict yet. */
         ok = ok || (well->row[i].verdict == TERN_HEALTH_OK && !*well->row[i].same);
         bad = bad || well->row[i].verdict >= TERN_HEALTH_UNKNOWN;
     }

@@ -1,4 +1,4 @@
-/* What a machine should have, and who it is. */
+/* What a machine should have, and its name. */
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"
@@ -72,8 +72,8 @@ void tern_health_node_name(const struct tern_health_options *o, char to[65])
 
 /* ------------------------------------------------------------------ the text form */
 
-/* Slurm knows nodes as its configuration writes them: "Node1", "node1.example.org"; a machine may
- * call itself otherwise.  Names with different domains are different nodes. */
+/* Slurm knows nodes as its configuration writes them ("Node1", "node1.example.org"); the host's own
+ * name may differ.  Names with different domains are different nodes. */
 static bool same_node(const char *a, const char *b)
 {
     const size_t m = strcspn(a, "."), n = strcspn(b, ".");
@@ -136,9 +136,9 @@ static void add_fstab(struct tern_health_expected *w, const char *root)
     free(path);
 }
 
-/* ------------------------------------------------------------------ the machine's own words */
+/* ------------------------------------------------------------------ the machine itself */
 
-/* In plain mode, where nodes share the machine's /run, it is the slurm.conf that tells. */
+/* In plain mode, where nodes share the machine's /run, slurm.conf shows it. */
 static void find_virtual(struct tern_health_expected *w)
 {
     const char *here = tern_vcluster_here();

@@ -49,8 +49,8 @@ struct link {
     double mb_s, us;
 };
 
-/* An all-gather between two moves a block each way at once.  Who comes late to an operation sees it
- * short, so only many in a row are timed; the best of several such rows counts. */
+/* An all-gather between two moves a block each way at once.  A rank that comes late to an operation
+ * measures it as short, so many in a row are timed; the best of several such rows counts. */
 static int measure(struct tern_comm *c, struct tern_fabric *f, bool deep, struct link *l,
                    struct tern_err *err)
 {
@@ -185,9 +185,9 @@ static int second_look(struct tern_fabric *f, struct link *mine, int round, int 
     return rc;
 }
 
-/* Links are measured many at once, as training uses them, on nodes that may have had something else
- * to do for a moment.  One that came out slow is measured again while the others are still: a slow
- * link is slow then, too.  `all`: of every rank its ROUNDS links. */
+/* Links are measured many at once, as training uses them, on nodes that may be busy for a moment. A
+ * link that came out slow is measured again while the others are idle: a slow link is slow then,
+ * too.  `all`: of every rank its ROUNDS links. */
 static int look_again(struct tern_fabric *f, struct link *mine, const struct link *all,
                       struct link *order, struct tern_err *err)
 {
@@ -256,7 +256,7 @@ void tern_health_link(const char *socket, bool deep, struct tern_health_rows *ro
     if (wrong > 0)
         say(rows, TERN_HEALTH_FABRIC_BAD, "", (double)wrong, "elements",
             "an all-reduce over %d nodes came back with %lld wrong elements. Run `tern health "
-            "fabric` on halves of the nodes to find whose they are.",
+            "fabric` on halves of the nodes to find the node that makes them.",
             size, (long long)wrong);
     else if (wrong < 0)
         say(rows, TERN_HEALTH_FABRIC_BAD, "", 0, "", "%.390s", err.text);

@@ -1,4 +1,4 @@
-/* File systems: mounted, writable, with room.  A hang here is the runner's to notice. */
+/* Facts of file systems: mounted, writable, with room.  The runner notices a hang. */
 #include "core/base/str.h"
 #include "core/health/probe.h"
 

@@ -1,4 +1,4 @@
-/* The machine's parts: Neuron devices, EFA, network links, memory, limits.
+/* Facts of the machine's parts: Neuron devices, EFA, network links, memory, limits.
  *
  * Sources: the Neuron SDK's sysfs user guide and nrt-troubleshoot (counters, NEURON_HW_ERR lines);
  * the kernel's Documentation/ABI for class/net and class/infiniband. */
@@ -101,8 +101,8 @@ void tern_health_gather_ecc(const struct tern_health_probe *p, struct tern_healt
 }
 
 /* The driver's line in a record of /dev/kmsg ("PRIORITY,NUMBER,TIME,FLAGS;TEXT"), or NULL.  Other
- * lines hold words that users choose, the names of their programs for one: only what stands as the
- * driver prints it counts, from the text's first byte. */
+ * lines hold text that users choose, such as the names of their programs.  So only a line that
+ * looks like the driver's from its first byte counts. */
 static const char *hardware_error(const char *record)
 {
     static const char begins[] = "NEURON_HW_ERR=";
@@ -178,8 +178,8 @@ void tern_health_gather_efa(const struct tern_health_probe *p, struct tern_healt
         closedir(d);
 }
 
-/* Switched on and used: packets are routed through it.  A port without a cable that nobody uses may
- * well be up. */
+/* Switched on and used: packets are routed through it.  An unused port without a cable may well be
+ * up. */
 static bool in_use(const struct tern_health_probe *p, const char *class, const char *name)
 {
     char path[800], line[256];

@@ -1,4 +1,4 @@
-/* What else runs here: leftovers of ended jobs, processes that hang in the kernel. */
+/* Facts of other processes: leftovers of ended jobs, and those that hang in the kernel. */
 #include "core/base/clock.h"
 #include "core/base/str.h"
 #include "core/health/probe.h"
@@ -48,9 +48,8 @@ static ssize_t proc_read(const struct tern_health_probe *p, pid_t pid, const cha
 /* ------------------------------------------------------------------ leftovers */
 
 /* The job whose cgroup a process is in: 77 of ".../slurmstepd.scope/job_77/step_0/...", or with the
- * older cgroups ".../slurm/uid_1000/job_77/...".  0 when it is in none.  Its own words
- * (environment, title) do not count: whoever it belongs to writes them.  So are the names below a
- * user's slice. */
+ * older cgroups ".../slurm/uid_1000/job_77/...".  0 when it is in none.  Its environment and title
+ * do not count, since its user writes them; nor do names below a user's slice. */
 static long job_of(const struct tern_health_probe *p, pid_t pid)
 {
     char text[4096], *save = NULL;
@@ -77,8 +76,8 @@ static int64_t owner(const struct tern_health_probe *p, pid_t pid)
     return uid ? strtoll(uid + strlen("\nUid:"), NULL, 10) : -1;
 }
 
-/* Has the job a "slurmstepd: [77.batch]" here?  Anybody may call a process so: it is root's, or of
- * who asks, where that is who runs Slurm. */
+/* Has the job a "slurmstepd: [77.batch]" here?  Any user may call a process so: it counts when it
+ * is root's or this user's, as where a user runs Slurm. */
 static bool is_live(const struct tern_health_probe *p, const pid_t *pids, size_t n, long job)
 {
     static const char title[] = "slurmstepd: [";
@@ -117,17 +116,18 @@ static bool holds_device(const struct tern_health_probe *p, pid_t pid)
     return found;
 }
 
-/* What holds a device here and belongs to no job that runs. */
+/* A process that holds a device and belongs to no job that runs. */
 struct leftover {
     pid_t pid; /* 0: nothing */
-    long job;  /* 0: it cannot be told whose it is */
+    long job;  /* 0: not known */
 };
 
-/* One of an ended job rather than one that cannot be told.  Root's own (neuron-monitor) may. */
+/* One of an ended job rather than one whose job is not known.  Root's own (neuron-monitor) may hold
+ * devices. */
 static struct leftover leftover(const struct tern_health_probe *p, const pid_t *pids, size_t n)
 {
     struct leftover found = {0, 0};
-    long live = 0; /* the last that was: a job has many processes */
+    long live = 0; /* the last live job: a job has many processes */
 
     for (size_t i = 0; i < n; i++) {
         if (!holds_device(p, pids[i]))
@@ -143,8 +143,8 @@ static struct leftover leftover(const struct tern_health_probe *p, const pid_t *
     return found;
 }
 
-/* Shared memory that another version of tern or a killed tool of its tests left; tern's own has no
- * name in the file system. */
+/* Shared memory that an older tern or a killed test left; this tern's has no name in the file
+ * system. */
 static int stray_memory(const struct tern_health_probe *p, char *name, size_t size)
 {
     char path[512];
@@ -176,7 +176,7 @@ void tern_health_gather_leftovers(const struct tern_health_probe *p, struct tern
 
 /* ------------------------------------------------------------------ stuck */
 
-/* In the kernel and not to be interrupted?  Its name in `name`. */
+/* Is it in an uninterruptible sleep?  Its name in `name`. */
 static bool in_d_state(const struct tern_health_probe *p, pid_t pid, char name[32])
 {
     char text[512];
@@ -197,7 +197,7 @@ void tern_health_gather_hung(const struct tern_health_probe *p, struct tern_heal
     pid_t *pids = processes(p, &n);
 
     f->hung.unreadable = !pids;
-    /* A healthy process is there for milliseconds; only those seen there again and again count. */
+    /* A healthy process sleeps so for milliseconds; only those seen each time count. */
     for (int look = 0; pids && look < LOOKS; look++) {
         left = 0;
         for (size_t i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* Checks that need libfabric: tern-link, beside this program, makes them. */
+/* Facts that need libfabric: tern-link, beside this program, finds them. */
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/base/vars.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const char *const names[] = {"none", "hyperpod", "pcluster", "virtual"};
-/* What HyperPod's agent looks for, to the letter. */
+/* HyperPod's agent looks for exactly this. */
 static const char action_replace[] = "Action:Replace";
 
 enum tern_health_platform tern_health_platform_here(void)
@@ -38,7 +38,8 @@ const char *tern_health_platform_name(enum tern_health_platform p)
     return names[p];
 }
 
-static int ask(enum tern_health_platform p, const char *node, const char *why, struct tern_err *err)
+static int request(enum tern_health_platform p, const char *node, const char *why,
+                   struct tern_err *err)
 {
     char reason[256];
 
@@ -56,13 +57,13 @@ static int ask(enum tern_health_platform p, const char *node, const char *why, s
     default:
         return tern_err_set(err, TERN_FAILED,
                             "%s: this is neither HyperPod nor ParallelCluster nor a virtual "
-                            "cluster: ask whoever runs the machines to replace it (--platform "
+                            "cluster: ask the machines' administrator to replace it (--platform "
                             "names the platform where it cannot be seen from here).",
                             node);
     }
 }
 
-/* Has what was asked for come true?  `old` is when the old machine's slurmd had started. */
+/* Is the node replaced?  `old` is when the old machine's slurmd had started. */
 static bool came_true(enum tern_health_platform p, const struct tern_slurm_node_state *n,
                       time_t old, const char **what)
 {
@@ -85,7 +86,7 @@ static bool came_true(enum tern_health_platform p, const struct tern_slurm_node_
 static int wait_for(enum tern_health_platform p, const char *node, time_t old, double wait_s,
                     char *said, size_t size, struct tern_err *err)
 {
-    /* A virtual node is back in half a second, an instance in minutes: one RPC a second at most. */
+    /* A virtual node is back in half a second, an instance in minutes. */
     const int64_t rest = p == TERN_HEALTH_PLATFORM_VIRTUAL ? 200000000 : 1000000000;
     int64_t began = tern_clock_boot_ns(), until = began + (int64_t)(wait_s * 1e9);
     char state[40] = "not known";
@@ -95,7 +96,7 @@ static int wait_for(enum tern_health_platform p, const char *node, time_t old, d
         const char *what;
         if (tern_slurm_node_load_state(node, &n, err) == 0) {
             bool done = came_true(p, &n, old, &what), mended;
-            /* The drain that asked for it is over with the old machine. */
+            /* The drain was for the old machine. */
             if (done && n.drained && p == TERN_HEALTH_PLATFORM_VIRTUAL) {
                 if (tern_health_mend(node, NULL, &mended, err) < 0)
                     return -1;
@@ -130,7 +131,7 @@ int tern_health_replace(enum tern_health_platform p, const char *node, const cha
     bool foreign = *n.reason && !asked && !tern_health_reason_ours(n.reason, NULL);
     if (foreign)
         tern_err_set(err, TERN_FAILED,
-                     "%s: somebody else has it in hand: '%.200s'. tern does not touch that; when "
+                     "%s: has another reason than tern's: '%.200s'. tern leaves that alone; when "
                      "it is settled: scontrol update nodename=%s state=resume.",
                      node, n.reason, node);
     if (foreign)
@@ -138,7 +139,7 @@ int tern_health_replace(enum tern_health_platform p, const char *node, const cha
     /* Slurm keeps whole seconds, and must be able to tell the two machines apart. */
     while (n.started == tern_clock_wall_ns() / 1000000000)
         tern_clock_sleep_ns(100000000);
-    if (!asked && ask(p, node, why, err) < 0)
+    if (!asked && request(p, node, why, err) < 0)
         return -1;
     if (wait_s <= 0) {
         snprintf(said, size, "%s: asked %s for a replacement", node, names[p]);

@@ -1,4 +1,4 @@
-/* A bad node replaced, asked for in the words of the platform that it runs on.
+/* A bad node replaced, by a request that its platform understands.
  *
  *   HyperPod         state FAIL with the reason "Action:Replace", which its agent acts on; the
  *                    replacement keeps the node's name
@@ -14,22 +14,22 @@
 #include "core/base/err.h"
 
 enum tern_health_platform {
-    TERN_HEALTH_PLATFORM_NONE, /* somebody has to do it by hand */
+    TERN_HEALTH_PLATFORM_NONE, /* an administrator does it by hand */
     TERN_HEALTH_PLATFORM_HYPERPOD,
     TERN_HEALTH_PLATFORM_PCLUSTER,
     TERN_HEALTH_PLATFORM_VIRTUAL,
 };
 
-/* By what the platforms leave on their nodes. */
+/* Found by files that the platforms leave on their nodes. */
 enum tern_health_platform tern_health_platform_here(void);
 /* "none", "hyperpod", "pcluster", "virtual"; -1 for another word. */
 int tern_health_platform_of(const char *word);
 const char *tern_health_platform_name(enum tern_health_platform p);
 
-/* Ask for `node` to be replaced because of `why`, and wait up to `wait_s` seconds (0: not at all)
- * for the new one.  `said`, of `size` bytes, tells what came of it.  A node that carries somebody
- * else's reason is left alone (TERN_FAILED); one that has not come back in time is TERN_TEMPFAIL.
- */
+/* Request that `node` be replaced because of `why`, and wait up to `wait_s` seconds (0: not at all)
+ * for the new one.  `said`, of `size` bytes, gets the outcome in a sentence.  A node that carries
+ * another reason than tern's is left alone (TERN_FAILED); one that has not come back in time is
+ * TERN_TEMPFAIL. */
 int tern_health_replace(enum tern_health_platform p, const char *node, const char *why,
                         double wait_s, char *said, size_t size, struct tern_err *err);
 

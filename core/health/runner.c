@@ -206,7 +206,7 @@ static int start(struct runner *r, struct tern_err *err)
     return 0;
 }
 
-/* A child stuck in the kernel cannot be waited for: it is left behind. */
+/* A child that hangs in the kernel cannot be reaped: it is left behind. */
 static void stop(struct runner *r, int *status)
 {
     kill(r->pid, SIGKILL);
@@ -222,7 +222,7 @@ static void add(struct runner *r, struct tern_health_row *row)
     tern_health_rows_add(r->rows, row);
 }
 
-/* A row for a unit that did not get to say one. */
+/* A row for a unit that made none. */
 static void give_up(struct runner *r, enum tern_health_verdict v, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 static void give_up(struct runner *r, enum tern_health_verdict v, const char *fmt, ...)
@@ -281,7 +281,7 @@ static int run_all(struct runner *r, struct tern_err *err)
         if (start(r, err) < 0)
             return -1;
         listen_to(r);
-        /* Its end by itself is waited for a moment, so that its signal can be told. */
+        /* A child that ended by itself is reaped first, so that its signal is known. */
         bool ended = waitpid(r->pid, &status, WNOHANG) == r->pid;
         if (ended)
             close(r->in);
@@ -304,7 +304,7 @@ static int run_all(struct runner *r, struct tern_err *err)
     return 0;
 }
 
-/* Tests put a /sys, a /dev and a /proc of their own there; root's unattended runs never do. */
+/* Tests put a /sys, a /dev and a /proc of their own there; unattended runs of root ignore it. */
 static const char *root_of(const struct tern_health_options *o)
 {
     const char *root = o->unattended ? NULL : tern_var("TERN_HEALTH_ROOT");

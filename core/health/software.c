@@ -1,4 +1,4 @@
-/* What must be the same on every node of a job, in words that are compared between nodes. */
+/* Facts that must be the same on every node of a job, as text that is compared between nodes. */
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"
@@ -11,9 +11,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* The file behind a link names the library's version: libpmix.so.2 -> libpmix.so.2.9.0.  Nothing is
- * loaded to find out: libfabric alone needs 0.2 s for that.  The first that is there, in the order
- * in which the loader would look. */
+/* The file behind a link names the library's version: libpmix.so.2 -> libpmix.so.2.9.0.  No library
+ * is loaded for it: libfabric alone needs 0.2 s.  The first one in the loader's order counts. */
 static void version(char *to, size_t n, const char *file, const char *const *patterns)
 {
     const char *library_path = getenv("LD_LIBRARY_PATH");

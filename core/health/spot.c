@@ -1,4 +1,4 @@
-/* Memory and arithmetic.
+/* Facts of memory and arithmetic.
  *
  * Triad is STREAM's a[i] = b[i] + s * c[i] (McCalpin, https://www.cs.virginia.edu/stream/): three
  * doubles move an element.  Compute is a few steps of a tiny network trained in fp32 with sums in a
@@ -140,7 +140,7 @@ static const char golden[] = "2346e1c7455fe3b09f1776c3621bd83d38970ba50c377f8194
 
 enum core { NOT_TRIED, RIGHT, WRONG };
 
-/* The thread goes to `cpu` for it, and back to where it came from: it may have more to do. */
+/* The thread moves to `cpu` for it, and back afterwards. */
 static enum core try_core(int cpu, int rounds)
 {
     struct network *net = malloc(sizeof *net);

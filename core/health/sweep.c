@@ -19,27 +19,27 @@
 #include <unistd.h>
 
 static const double limits_s[] = {10, 35, 65, 600};
-enum { OWN_FILES = 256 }; /* open, with strangers' connections */
+enum { OWN_FILES = 256 }; /* open ones, with strangers' connections */
 
-struct words {
+struct command {
     char *v[64];
     size_t n;
 };
 
-static void add(struct words *w, char *word)
+static void add(struct command *c, char *word)
 {
-    w->v[w->n++] = word;
+    c->v[c->n++] = word;
 }
 
-static void add_option(struct words *w, const char *name, const char *value)
+static void add_option(struct command *c, const char *name, const char *value)
 {
     if (value && *value)
-        add(w, tern_strf("%s=%s", name, value));
+        add(c, tern_strf("%s=%s", name, value));
 }
 
 /* The step takes nothing from the ranks' share (--overlap: it has the job's devices with them), and
- * a node that fails it ends nobody else's. */
-static void command(struct words *w, const struct tern_health_sweep *s)
+ * a node that fails in it does not end it for the others. */
+static void make_command(struct command *c, const struct tern_health_sweep *s)
 {
     static const char *const fixed[] = {
         "srun",
@@ -58,36 +58,36 @@ static void command(struct words *w, const struct tern_health_sweep *s)
     };
 
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        add(w, tern_strdup(fixed[i]));
+        add(c, tern_strdup(fixed[i]));
     if (s->stage != TERN_HEALTH_STAGE_QUICK)
-        add(w, tern_strdup("--cpu-bind=none")); /* all of the node's cores */
+        add(c, tern_strdup("--cpu-bind=none")); /* all of the node's cores */
     if (s->groups > 1) {                        /* the numbers would be for each group */
-        add(w, tern_strf("--het-group=0-%d", s->groups - 1));
+        add(c, tern_strf("--het-group=0-%d", s->groups - 1));
     } else {
         char *list = tern_slurm_hosts_compress(s->nodes, s->n_nodes);
-        add(w, tern_strf("--nodes=%zu", s->n_nodes));
-        add(w, tern_strf("--ntasks=%zu", s->n_nodes));
-        add(w, tern_strf("--nodelist=%s", list));
+        add(c, tern_strf("--nodes=%zu", s->n_nodes));
+        add(c, tern_strf("--ntasks=%zu", s->n_nodes));
+        add(c, tern_strf("--nodelist=%s", list));
         free(list);
     }
-    add(w, tern_strdup(s->program));
-    add(w, tern_strdup(tern_health_stage_name(s->stage)));
-    add(w, tern_strdup("--node-check"));
-    add_option(w, "--expect", s->expect);
-    add_option(w, "--only", s->only);
-    add_option(w, "--skip", s->skip);
+    add(c, tern_strdup(s->program));
+    add(c, tern_strdup(tern_health_stage_name(s->stage)));
+    add(c, tern_strdup("--node-check"));
+    add_option(c, "--expect", s->expect);
+    add_option(c, "--only", s->only);
+    add_option(c, "--skip", s->skip);
     for (size_t i = 0; i < s->n_mounts; i++)
-        add_option(w, "--mount", s->mount[i]);
-    add(w, NULL);
+        add_option(c, "--mount", s->mount[i]);
+    add(c, NULL);
 }
 
-static pid_t start(const struct tern_health_sweep *s, const char *collect, const char *meeting,
+static pid_t start(const struct tern_health_sweep *s, const char *collect, const char *rendezvous,
                    int said, struct tern_err *err)
 {
-    struct words w = {.n = 0};
+    struct command c = {.n = 0};
     pid_t parent = getpid();
 
-    command(&w, s);
+    make_command(&c, s);
     pid_t pid = fork();
     if (pid == 0) {
         sigset_t none;
@@ -100,22 +100,22 @@ static pid_t start(const struct tern_health_sweep *s, const char *collect, const
             dup2(said, 2) < 0)
             _exit(126);
         setenv("TERN_HEALTH_COLLECT", collect, 1);
-        if (meeting)
-            setenv("TERN_RUN_SOCKET", meeting, 1);
+        if (rendezvous)
+            setenv("TERN_RUN_SOCKET", rendezvous, 1);
         tern_fs_reset_open(); /* srun would have the nodes allow what this one does */
-        execvp(w.v[0], w.v);
+        execvp(c.v[0], c.v);
         dprintf(2, "cannot run srun: %s\n", strerror(errno));
         _exit(127);
     }
     if (pid < 0)
         tern_err_sys(err, "cannot start srun");
-    for (size_t i = 0; i < w.n; i++)
-        free(w.v[i]);
+    for (size_t i = 0; i < c.n; i++)
+        free(c.v[i]);
     return pid;
 }
 
 /* The last line that is not empty. */
-static void last_words(int fd, char *to, size_t size)
+static void last_line(int fd, char *to, size_t size)
 {
     char text[4096];
     off_t end = lseek(fd, 0, SEEK_END);
@@ -132,12 +132,12 @@ static void last_words(int fd, char *to, size_t size)
 }
 
 /* Until every node has answered and srun is gone, srun is gone for a while, or time is up. */
-static void serve(struct tern_health_listener *l, struct tern_wire_rendezvous *meeting, pid_t pid,
-                  double limit_s)
+static void serve(struct tern_health_listener *l, struct tern_wire_rendezvous *rendezvous,
+                  pid_t pid, double limit_s)
 {
     const int64_t ms = 1000000;
     int64_t until = tern_clock_boot_ns() + (int64_t)(limit_s * 1e9), gone = 0;
-    bool told = false;
+    bool ended = false;
 
     for (;;) {
         int64_t now = tern_clock_boot_ns();
@@ -145,20 +145,20 @@ static void serve(struct tern_health_listener *l, struct tern_wire_rendezvous *m
             gone = now;
         if (gone && (l->n_done == l->n_nodes || now > gone + 300 * ms))
             return;
-        if (!told && now > until) {
+        if (!ended && now > until) {
             kill(pid, SIGTERM); /* srun then ends the step on the nodes */
-            told = true;
-        } else if (told && now > until + 1000 * ms) {
+            ended = true;
+        } else if (ended && now > until + 1000 * ms) {
             kill(pid, SIGKILL);
             while (!gone && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;
             return;
         }
         /* srun's end comes without a descriptor: near it the looks are close together. */
-        tern_health_listen_step(l, meeting ? tern_wire_rendezvous_fd(meeting) : -1,
+        tern_health_listen_step(l, rendezvous ? tern_wire_rendezvous_fd(rendezvous) : -1,
                                 l->n_done == l->n_nodes ? 2 : 20);
-        if (meeting)
-            tern_wire_rendezvous_step(meeting, NULL);
+        if (rendezvous)
+            tern_wire_rendezvous_step(rendezvous, NULL);
     }
 }
 
@@ -166,34 +166,34 @@ int tern_health_sweep(const struct tern_health_sweep *s, struct tern_health_rows
                       size_t size, struct tern_err *err)
 {
     struct tern_health_listener l;
-    struct tern_wire_rendezvous *meeting = NULL;
+    struct tern_wire_rendezvous *rendezvous = NULL;
     bool fabric = s->stage == TERN_HEALTH_STAGE_FABRIC || s->stage == TERN_HEALTH_STAGE_DEEP;
-    int words = -1, rc = -1;
+    int output = -1, rc = -1;
 
     *said = '\0';
-    /* A node may come twice, and once more to the fabric's meeting; where fewer files are allowed
-     * they may do. */
+    /* A node may connect twice, and once more to the fabric's rendezvous.  Where fewer files are
+     * allowed they may suffice. */
     tern_fs_allow_open(OWN_FILES + 3 * s->n_nodes, NULL);
     if (tern_health_listen(&l, s->nodes, s->n_nodes, rows, err) < 0)
         return -1;
-    words = memfd_create("srun", MFD_CLOEXEC);
-    if (words < 0) {
-        tern_err_sys(err, "cannot make a file for srun's words");
+    output = memfd_create("srun", MFD_CLOEXEC);
+    if (output < 0) {
+        tern_err_sys(err, "cannot make a file for srun's output");
         goto out;
     }
-    if (fabric && !(meeting = tern_wire_rendezvous_open(NULL, (int)s->n_nodes, err)))
+    if (fabric && !(rendezvous = tern_wire_rendezvous_open(NULL, (int)s->n_nodes, err)))
         goto out;
-    pid_t pid =
-        start(s, l.address, meeting ? tern_wire_rendezvous_address(meeting) : NULL, words, err);
+    pid_t pid = start(s, l.address, rendezvous ? tern_wire_rendezvous_address(rendezvous) : NULL,
+                      output, err);
     if (pid < 0)
         goto out;
-    serve(&l, meeting, pid, s->limit_s > 0 ? s->limit_s : limits_s[s->stage]);
-    last_words(words, said, size);
+    serve(&l, rendezvous, pid, s->limit_s > 0 ? s->limit_s : limits_s[s->stage]);
+    last_line(output, said, size);
     rc = 0;
 out:
-    tern_wire_rendezvous_close(meeting);
-    if (words >= 0)
-        close(words);
+    tern_wire_rendezvous_close(rendezvous);
+    if (output >= 0)
+        close(output);
     tern_health_listen_end(&l);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* Apart from facts.c, so that a program that does not ask links no library loader. */
+/* Apart from facts.c, so that a program without this call links no library loader. */
 #include "core/env/env.h"
 
 #include "core/tensor/tensor.h"

@@ -1,4 +1,4 @@
-/* From profile and facts to rows; what an outer call has set is known by its marks. */
+/* From profile and facts to rows.  An outer call's variables are known by its marks. */
 #include "core/env/env.h"
 
 #include "core/base/str.h"
@@ -123,7 +123,7 @@ const char *tern_env_resolve(const char *profile, const struct tern_env_facts *f
 /* ------------------------------------------------------------------ marks */
 
 /* TERN_PROFILE_SET is "NAME=1a2b3c4d NAME=...", each with its value's hash.  The plugin writes the
- * same (plugins/spank/profile.c), and links nothing of ours. */
+ * same (plugins/spank/profile.c) without linking tern. */
 static uint32_t hash(const char *value)
 {
     uint32_t h = 2166136261U; /* FNV-1a */
@@ -240,7 +240,7 @@ static void settle(struct tern_env_row *r, enum tern_env_by by, const char *valu
     r->why = tern_strdup(why);
 }
 
-/* The user's before the site's before the profile's; but what the launcher of this task has settled
+/* The user's before the site's before the profile's; but a value that this task's launcher has set
  * for the whole job stays. */
 static void fill(struct tern_env_row *r, const struct tern_env_var *v, int generation,
                  const struct tern_env_facts *f, char *const *environ)
@@ -318,8 +318,8 @@ static size_t mark_names(const char *marks, char **names)
     return n;
 }
 
-/* What an outer call has marked and no table has: the site's is kept in a launched task, anything
- * else is stale. */
+/* Variables that an outer call has marked and no table has: a launched task keeps the site's, any
+ * other is stale. */
 static void look_at_marks(struct tern_env_rows *rows, const struct tern_env_facts *f,
                           char *const *environ)
 {

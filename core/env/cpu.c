@@ -18,10 +18,10 @@ static int cpus_each(const struct tern_env_facts *f)
     int cpus = f->cores > 0 ? f->cores : f->cpus > 0 ? f->cpus : 1;
     int threads = f->cores > 0 && f->cpus > f->cores ? f->cpus / f->cores : 1;
     int n = cpus / sharers(f);
-    int told = f->cpus_per_task / threads / f->workers;
+    int given = f->cpus_per_task / threads / f->workers;
 
-    if (told > 0 && told < n)
-        n = told;
+    if (given > 0 && given < n)
+        n = given;
     return n < 1 ? 1 : n;
 }
 
@@ -42,8 +42,7 @@ static void omp_threads(const struct tern_env_facts *f, struct tern_env_answer *
                      sharers(f), sharers(f) == 1 ? "" : "es");
 }
 
-/* Binding threads inside a mask that other ranks have, too, would put all of them on the first
- * cores. */
+/* Threads bound inside a mask that ranks share would all be on its first cores. */
 static bool may_bind(const struct tern_env_facts *f, struct tern_env_answer *a)
 {
     if (oversubscribed(f))

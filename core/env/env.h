@@ -2,17 +2,17 @@
  * here, the reason, and the public source that says so.
  *
  *     struct tern_env_facts f;
- *     tern_env_facts_here(&f, &err);                      what is known of node, job and rank
+ *     tern_env_facts_here(&f, &err);                      facts of node, job and rank
  *     tern_env_build(NULL, &f, environ, &rows, &err);     NULL: the profile that fits the node
- *     tern_env_apply(&rows, &err);                        setenv(3) what is the profile's
+ *     tern_env_apply(&rows, &err);                        set the profile's in this process
  *     tern_env_rows_free(&rows);
  *
- * A value that the user has set wins, always, and is told as the user's.  So that a value set by an
- * outer call (`tern run` around a task, the plugin around `tern run`) is not taken for the user's,
- * TERN_PROFILE_SET lists the variables that a profile has set, each with a hash of its value.
+ * A value that the user has set always wins, and is shown as the user's.  TERN_PROFILE_SET lists
+ * the variables that an outer call has set (`tern run` around a task, the plugin around `tern
+ * run`), each with a hash of its value: those are not taken for the user's.
  *
- * Building reads no file and asks nobody: it depends on its arguments alone.  Not thread-safe where
- * it calls setenv(3): apply and forget.
+ * Building reads no file: it depends on its arguments alone.  Not thread-safe where it calls
+ * setenv(3): apply and forget.
  */
 #ifndef TERN_ENV_ENV_H
 #define TERN_ENV_ENV_H
@@ -36,16 +36,16 @@ struct tern_env_facts {
     char kernel[65];         /* uname -r */
     char instance[64];       /* "trn1.32xlarge", as the firmware names the machine */
     int cpus;                /* CPUs that this process may use (its affinity) */
-    int cores;               /* of them, counting two hardware threads of a core once */
+    int cores;               /* the cores that they are hardware threads of */
     int node_cpus;           /* CPUs of the node that are online */
     int neuron_devices;      /* /dev/neuron* */
     int neuron_cores;        /* NeuronCores of the node */
     int neuron_chips;        /* that the instance type should have */
     int efa_devices;         /* /dev/infiniband/uverbs* */
-    bool container;          /* inside a container with a network name space of its own, perhaps */
+    bool container;          /* inside a container, perhaps with a network name space of its own */
     char interface[16];      /* the network interface of the default route */
     char sdk[16];            /* Neuron SDK, "2.31"; newer than all known profiles: as found */
-    char sdk_from[160];      /* what told: a path and a version */
+    char sdk_from[160];      /* where that was found: a path and a version */
     char blas[24];           /* OpenBLAS core type to force, because it misjudges this CPU */
     char blas_why[96];       /* what it takes the CPU for */
     char ports[256];         /* net.ipv4.ip_local_reserved_ports */
@@ -56,14 +56,14 @@ struct tern_env_facts {
     int node;           /* index of this one, from 0 */
     int tasks_per_node; /* processes that the launcher starts here; 1 */
     int task;           /* which of them this one is (local rank), from 0 */
-    int tasks_to_come;  /* in a batch script: what its job asked for a node; 0 */
+    int tasks_to_come;  /* in a batch script: tasks a node that its job requested; 0 */
     int workers;        /* processes that each task starts itself (torchrun); 1 */
     int cpus_per_task;  /* Slurm's; 0: not said */
     int omp_threads;    /* OMP_NUM_THREADS as it is; 0: not set */
     char master[256];   /* host of rank 0; "" outside Slurm */
     char provider[32];  /* TERN_FABRIC_PROVIDER */
-    bool launched; /* by `tern run`, whose values for the whole job stay: it knows more of it */
-    bool forked;   /* neither Slurm nor mpirun starts the tasks: nobody binds them to CPUs */
+    bool launched;      /* by `tern run`, whose values for the whole job stay */
+    bool forked;        /* neither Slurm nor mpirun starts the tasks and binds them to CPUs */
     /* the recipe */
     bool trainer;      /* tern's own, which computes on CPUs wherever it runs */
     int pipeline;      /* pipeline stages; 0 */
@@ -76,17 +76,17 @@ struct tern_env_facts {
     size_t n_site;
 };
 
-/* Facts of this process: its node's devices and kernel, its Slurm, Open MPI environment.  Reads a
- * dozen small files, no configuration of Slurm.  A value that is no number or no host name counts
- * as not known.  `blas` costs up to 20 ms on CPUs that OpenBLAS may misjudge and is looked at by
- * tern_env_facts_blas() alone. */
+/* Facts of this process: its node's devices and kernel, its environment of Slurm or Open MPI. Reads
+ * a dozen small files, no configuration of Slurm.  A value that is no number or no host name counts
+ * as not known.  `blas` costs up to 20 ms on CPUs that OpenBLAS may misjudge: tern_env_facts_blas()
+ * finds it. */
 int tern_env_facts_here(struct tern_env_facts *f, struct tern_err *err);
 /* The same, reading all files under `root` ("" for /): for tests. */
 int tern_env_facts_under(const char *root, struct tern_env_facts *f, struct tern_err *err);
 void tern_env_facts_blas(struct tern_env_facts *f);
 /* Set one fact by its name, as `tern env --assume nodes=16` does. */
 int tern_env_facts_assume(struct tern_env_facts *f, const char *assignment, struct tern_err *err);
-/* What an instance type says of CPUs, NeuronCores and EFA devices; -1 when it is not known. */
+/* CPUs, NeuronCores and EFA devices of an instance type; -1 when it is not known. */
 int tern_env_facts_instance(struct tern_env_facts *f, const char *type, struct tern_err *err);
 
 /* "a[03-05,9]-x,b" -> "a03-x"; -1 when it is no host list or does not fit. */
@@ -103,7 +103,7 @@ struct tern_env_profile {
 const struct tern_env_profile *tern_env_profile(size_t i);
 
 /* The profile's full name: NULL and "auto" choose by the node, "trn1" by the installed SDK.  `why`
- * (of `size` bytes) tells how it was chosen.  NULL for a name that is none, with the nearest. */
+ * (of `size` bytes) gets the reason.  NULL for an unknown name; `err` has the nearest one. */
 const char *tern_env_resolve(const char *profile, const struct tern_env_facts *f, char *why,
                              size_t size, struct tern_err *err);
 
@@ -116,7 +116,7 @@ enum tern_env_by {
     TERN_ENV_UNSET,   /* left unset, and `why` says why */
 };
 
-/* For whom a value is the same. */
+/* The value is the same throughout the job, the node, or for one rank alone. */
 enum tern_env_scope { TERN_ENV_JOB, TERN_ENV_NODE, TERN_ENV_RANK };
 
 struct tern_env_row {
@@ -137,16 +137,16 @@ struct tern_env_rows {
     size_t n_stale;
     char **stale; /* names that an outer call has set and this one leaves out: to be unset */
     size_t n_advice;
-    char **advice; /* what tern never changes itself: kernel settings, a second look */
+    char **advice; /* settings that tern never changes itself: the kernel's */
 };
 
-/* `environ` is the environment that counts, NULL-ended.  *out is to be freed with
- * tern_env_rows_free; untouched on error, which only a wrong profile name is. */
+/* `environ`, NULL-ended, is the environment that rows are built for.  *out is freed with
+ * tern_env_rows_free.  Only a wrong profile name is an error. */
 int tern_env_build(const char *profile, const struct tern_env_facts *f, char *const *environ,
                    struct tern_env_rows *out, struct tern_err *err);
 void tern_env_rows_free(struct tern_env_rows *rows);
 
-/* Leave out what is of narrower scope than `scope`: for who sets the environment of all ranks. */
+/* Leave out rows of narrower scope than `scope`: a launcher sets the environment of all ranks. */
 void tern_env_limit(struct tern_env_rows *rows, enum tern_env_scope scope);
 
 /* Set in this process what is the profile's or the site's, unset what an outer call set and this
@@ -163,9 +163,9 @@ const char *tern_env_by_word(enum tern_env_by by);
 
 /* ------------------------------------------------------------------ a step of srun around it */
 
-/* srun tells each task its step, its place, how it is bound and how to meet the others.  A `tern
- * run` that srun has started (on its own, in salloc, in a batch script) starts an srun of its own,
- * and that takes such variables for its user's wishes: a mask of CPUs of one node for every node,
+/* srun sets variables for each task: its step, its place, its binding, its rendezvous.  A `tern
+ * run` that srun has started (on its own, in salloc, in a batch script) starts an srun of its own.
+ * That one takes such variables for its user's settings: a mask of CPUs of one node for every node,
  * another step's number of tasks.  The same variables come into a job that was submitted from a
  * step, since sbatch passes its environment on.
  *
@@ -175,10 +175,10 @@ const char *tern_env_by_word(enum tern_env_by by);
  *     tern_env_step_leave(&s);       unsetenv(3) what is another step's
  *     tern_env_step_free(&s);
  *
- * What the user's script has exported is not touched, but for names that srun always sets anew: in
- * a step nobody can tell whose such a value is. */
+ * A value that the user's script has exported stays, but for names that srun always sets anew: in a
+ * step such a value may be either's. */
 
-/* A variable that tells of a step, or is a setting of srun's that a step's would be taken for. */
+/* A variable that describes a step, or is a setting of srun's. */
 struct tern_env_left {
     char *name, *value;
     const char *why; /* static */
@@ -193,7 +193,7 @@ struct tern_env_step {
 };
 
 /* Found by the slurmstepd above this process; where none can be seen (another name space, /proc
- * with hidepid), by SLURM_STEP_ID.  `environ`: the environment that counts, NULL-ended. */
+ * with hidepid), by SLURM_STEP_ID.  `environ`: the environment to look at, NULL-ended. */
 void tern_env_step_look(struct tern_env_step *s, char *const *environ);
 void tern_env_step_leave(const struct tern_env_step *s);
 void tern_env_step_free(struct tern_env_step *s);

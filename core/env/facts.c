@@ -1,5 +1,5 @@
-/* What is known of this node, this job and this rank.  Small files, the environment, nothing that
- * can wait for a network. */
+/* Facts of this node, this job and this rank: small files and the environment, and no wait for a
+ * network. */
 #include "core/env/env.h"
 
 #include "core/base/fs.h"
@@ -27,7 +27,7 @@ enum {
 /* ------------------------------------------------------------------ small files */
 
 /* The first line of `root`/`path`, without its newline; "" when it cannot be read.  Files of /proc
- * and /sys have no size, so this reads what comes. */
+ * and /sys have no size, so this reads to their end. */
 static void first_line(const char *root, const char *path, char *to, size_t size)
 {
     char full[512];
@@ -116,7 +116,7 @@ static const struct tern_layout_instance *instance(const char *type)
     return tern_layout_instance(tern_str_starts(type, "ml.") ? type + 3 : type);
 }
 
-/* Trainium2 shows two physical cores as one (LNC=2) unless told otherwise. */
+/* Trainium2 shows two physical cores as one (LNC=2) unless set otherwise. */
 static int neuron_cores(const struct tern_layout_instance *i)
 {
     return i->chip && strcmp(i->chip, "trn2") == 0 ? i->neuron_cores / 2 : i->neuron_cores;
@@ -140,7 +140,7 @@ static void look_at_devices(const char *root, struct tern_env_facts *f)
     f->neuron_cores = f->neuron_devices * (int)n;
 }
 
-/* The interface of the route to everywhere: the one that leads out of the node. */
+/* The interface of the default route. */
 static void look_at_network(const char *root, struct tern_env_facts *f)
 {
     char path[512], line[256], name[17], range[64];
@@ -239,7 +239,7 @@ static void look_at_nodes(struct tern_env_facts *f)
     }
 }
 
-/* Under mpirun, SLURM_* describe its daemon: Open MPI's own words come first. */
+/* Under mpirun, SLURM_* describe its daemon: Open MPI's own variables come first. */
 static void look_at_job(struct tern_env_facts *f)
 {
     const char *list = getenv("SLURM_STEP_TASKS_PER_NODE");
@@ -326,7 +326,7 @@ int tern_env_first_host(const char *list, char *to, size_t size)
         to[n++] = *c;
     }
     to[n] = '\0';
-    /* A name that begins with a dash would be an option of what it is given to. */
+    /* A name that begins with a dash would be taken for an option. */
     if (n == 0 || to[0] == '-') {
         to[0] = '\0';
         return -1;

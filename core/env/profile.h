@@ -4,7 +4,7 @@
 
 #include "core/env/env.h"
 
-/* What a variable's rule says.  An untouched one means: left unset, for the row's reason. */
+/* A rule's result.  An untouched one means: left unset, for the row's reason. */
 struct tern_env_answer {
     bool set;
     char value[640];
@@ -15,11 +15,11 @@ struct tern_env_var {
     const char *name;
     enum tern_env_scope scope;
     int first, last;  /* generations of the SDK in which it holds; 0: from the first, to the last */
-    bool recipes;     /* by the recipe alone: the same value in the environment is its doing */
+    bool recipes;     /* by the recipe alone: the same value in the environment comes from it */
     const char *gone; /* why it is left out of the others */
-    const char *why;  /* why it is set, or left unset, where `rule` does not say */
+    const char *why;  /* why it is set, or left unset, where `rule` gives no reason */
     const char *origin; /* public source */
-    const char *value;  /* fixed; NULL: `rule` says */
+    const char *value;  /* fixed; NULL: by `rule` */
     void (*rule)(const struct tern_env_facts *f, struct tern_env_answer *a);
 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ------------------------------------------------------------------ whose variable it is */
+/* ------------------------------------------------------------------ which variables are srun's */
 
 /* In which of these a variable is the step's. */
 enum when {
@@ -172,7 +172,7 @@ static pid_t parent_of(pid_t pid)
     return after && sscanf(after + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* The step whose slurmstepd is the nearest above; false where none is seen. */
+/* The step of the nearest slurmstepd above; false where none is seen. */
 static bool find_above(uint32_t *job, char step[32])
 {
     enum { DEEP = 256 }; /* shells in shells; no chain of parents goes round */
@@ -192,7 +192,7 @@ static bool is_number(const char *s)
     return s && *s && s[strspn(s, "0123456789")] == '\0';
 }
 
-/* Are these of srun's: neither batch's nor salloc's, whose number is above all of srun's? */
+/* Is it a step of srun's: neither batch's nor salloc's, which have numbers above all of srun's? */
 static bool of_srun(const char *step)
 {
     return is_number(step) && strlen(step) <= 10 && strtoull(step, NULL, 10) < 0xfffffff0ULL;
@@ -211,7 +211,8 @@ static bool has_group(char *const *environ, unsigned long job)
     return false;
 }
 
-/* SLURM_JOB_ID is a heterogeneous job's first one's everywhere; its groups' steps are theirs. */
+/* SLURM_JOB_ID is that of a heterogeneous job's first group everywhere; steps have their group's.
+ */
 static bool is_our_job(char *const *environ, uint32_t job)
 {
     const char *ours = value_of(environ, "SLURM_JOB_ID");
@@ -240,8 +241,8 @@ static void find_step(struct tern_env_step *s, char *const *environ)
 
 /* ------------------------------------------------------------------ what is left out */
 
-/* As srun composes it, "quiet,mask_cpu:0x1", of _VERBOSE, _TYPE and _LIST, which it sets besides: a
- * value that a script has written there itself is another one. */
+/* As srun composes it, "quiet,mask_cpu:0x1", of _VERBOSE, _TYPE and _LIST, which it also sets.  Any
+ * other value was written by a script. */
 static bool srun_wrote(char *const *environ, const char *name, const char *value)
 {
     char other[48];

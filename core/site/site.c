@@ -34,7 +34,7 @@ struct key {
 
 /* In the order of enum tern_ledger_mode. */
 static const char *const ledger_modes[] = {"umask", "private", "group", "all", NULL};
-/* In the order of enum tern_health_level. */
+/* In the order of enum tern_health_level, of core/recipe. */
 static const char *const health_levels[] = {"off", "quick", "deep", NULL};
 static const char *const platforms[] = {"none", "hyperpod", "pcluster", "virtual", NULL};
 
@@ -43,9 +43,9 @@ static const struct key keys[] = {
     {"ledger", "dir", PATH, AT(ledger),
      .help = "the ledger of recipes that name none; %u in it is the user's name"},
     {"ledger", "mode", WORD, AT(ledger_mode), .words = ledger_modes,
-     .help =
-         "who may read runs whose recipe does not say: by the umask, their user alone, the group "
-         "or all"},
+     .help = "readers of runs without that key in the recipe: by the umask, their user alone, the "
+             "group "
+             "or all"},
     {"launch", "profile", TEXT, AT(profile),
      .help = "environment of the ranks (`tern env`) where neither job nor recipe names one"},
     {"launch", "restarts_max", COUNT, AT(restarts_max), 1000000,
@@ -60,7 +60,7 @@ static const struct key keys[] = {
     {"health", "expect", TEXT, AT(health_expect), .check = tern_rules_expected_check,
      .help = "what every node must have: neuron=16,efa=8,memory=498073,hugepages=5128"},
     {"cluster", "platform", TEXT, AT(platform), .words = platforms,
-     .help = "in whose words the replacement of a bad node is asked for"},
+     .help = "the platform that replaces bad nodes"},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 

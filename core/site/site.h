@@ -1,15 +1,14 @@
-/* tern.yaml: what an admin settles for everybody at a site.
+/* tern.yaml: settings of an admin for all users of a site.
  *
  *     struct tern_site *site = tern_site_load(NULL, err);   // NULL: refused, see err
- *     tern_site_fill(site, recipe, err);                    // what the recipe leaves open
+ *     tern_site_fill(site, recipe, err);                    // keys that the recipe leaves open
  *
- * The file is --config's, else TERN_CONFIG's, else /etc/tern/tern.yaml; without the last one
- * nothing is settled, which is fine.  What is nearer to the user wins: command line, then the job's
- * options (TERN_PROFILE, TERN_HEALTH, TERN_RESTARTS), then the recipe, then this file, then tern's
- * defaults; `launch.restarts_max` alone is a ceiling that nobody raises.
+ * The file is --config's, else TERN_CONFIG's, else /etc/tern/tern.yaml, which may be absent.  The
+ * first of these wins: command line, the job's options (TERN_PROFILE, TERN_HEALTH, TERN_RESTARTS),
+ * recipe, this file, tern's defaults.  `launch.restarts_max` is a ceiling of all of them.
  *
- * It decides where ledgers lie and what is in the environment of everybody's ranks: a file that
- * others than root and the caller could change, itself or by a folder above it, is refused.
+ * The file decides where ledgers lie and the environment of all ranks.  So it is refused when users
+ * other than root and the caller could change it, directly or by a folder above it.
  *
  * The plugin does not read it: it links libc alone and, as root, opens no file.  Its settings are
  * arguments on its line in plugstack.conf.
@@ -27,8 +26,8 @@
 
 struct tern_page; /* core/base/page.h */
 
-/* Most variables of `env`; a name has at most 64 bytes and a value 512, so that the plugin, which
- * bounds what it takes over from `tern env`, takes them all over. */
+/* Most variables of `env`, and most bytes of a name and a value: the bounds of the plugin, which
+ * takes them over from `tern env`. */
 enum { TERN_SITE_VARS = 64, TERN_SITE_NAME = 64, TERN_SITE_VALUE = 512 };
 
 struct tern_site_var {
@@ -60,9 +59,9 @@ struct tern_site {
 struct tern_site *tern_site_load(const char *path, struct tern_err *err);
 void tern_site_free(struct tern_site *site); /* NULL is fine */
 
-/* Settle in `r` what it leaves open: ledger.dir (with it workload.precompile.cache, below it),
- * ledger.mode, launch.profile, launch.health, and launch.restarts down to the ceiling.  Fails when
- * there is no ledger.dir in either.  Identity and hashes of the recipe are as before. */
+/* Set the keys of `r` that it leaves open: ledger.dir (with it workload.precompile.cache, below
+ * it), ledger.mode, launch.profile, launch.health, and launch.restarts down to the ceiling.  Fails
+ * when there is no ledger.dir in either.  Identity and hashes of the recipe are as before. */
 int tern_site_fill(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err);
 
 /* Write every key with its meaning as items of a page of help: `tern help site`. */

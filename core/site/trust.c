@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Inside an ordinary user's namespace (a virtual cluster) root has no number of its own: files of
- * root, and of everybody who is not mapped, show the overflow one. */
+ * root, and of all users that are not mapped, show the overflow one. */
 static bool stands_for_root(uid_t uid)
 {
     unsigned inside, outside, count, overflow = 65534;
@@ -36,8 +36,8 @@ static bool stands_for_root(uid_t uid)
     return !mapped && uid == overflow;
 }
 
-/* Is it the group that many systems give each user, of nobody else, and with it a umask of 002?
- * Then what its owner's group may write is the owner's alone to change. */
+/* Is it the group of one user alone, which many systems give each user together with a umask of
+ * 002? Then a file that the group may write is the owner's alone to change. */
 static bool private_group(uid_t uid, gid_t gid)
 {
     const struct passwd *owner = getpwuid(uid), *p;
@@ -64,21 +64,21 @@ static int trusted(const char *path, const struct stat *st, struct tern_err *err
 
     if (st->st_uid != 0 && st->st_uid != geteuid() && !stands_for_root(st->st_uid))
         return tern_err_set(err, TERN_USAGE,
-                            "%s: belongs to uid %u, neither root nor you: site settings must be "
-                            "nobody else's to change. Run: chown root '%s'",
+                            "%s: belongs to uid %u, neither root nor you, who alone may "
+                            "change site settings. Run: chown root '%s'",
                             path, (unsigned)st->st_uid, path);
     mode_t others = st->st_mode & 022;
     if ((others & 020) && !sticky && !link && private_group(st->st_uid, st->st_gid))
         others &= ~(mode_t)020;
     if (others && !sticky && !link)
         return tern_err_set(err, TERN_USAGE,
-                            "%s: others may write it (mode %04o): site settings must be nobody "
-                            "else's to change. Run: chmod go-w '%s'",
+                            "%s: others may write it (mode %04o): root and you alone "
+                            "may change site settings. Run: chmod go-w '%s'",
                             path, (unsigned)st->st_mode & 07777, path);
     return 0;
 }
 
-/* Every folder above the file: who may rename there may put another file in its place. */
+/* Every folder above the file: a user that may rename there may put another file in its place. */
 static int trusted_folders(const char *path, struct tern_err *err)
 {
     char *at = tern_fs_dirname(path);
@@ -100,8 +100,7 @@ static int trusted_folders(const char *path, struct tern_err *err)
     return rc;
 }
 
-/* The same of the path as it was written, where links may stand: who may put another in place of
- * one chooses which file is read. */
+/* The same of the path as it was written: a user that may replace a link in it chooses the file. */
 static int trusted_links(const char *path, struct tern_err *err)
 {
     char *at = tern_strdup(path);

@@ -92,7 +92,7 @@ static int check_model(const struct tern_recipe *r, bool submission,
                                                          : 1;
 }
 
-/* The run may be shortened for a try, so this is a word and no refusal. */
+/* The run may be shortened for a try, so this is a warning and no refusal. */
 static void warn_of_stages(const struct tern_recipe *r)
 {
     for (size_t k = 0; r->steps && k + 1 < r->data.n_stages; k++)
@@ -101,7 +101,7 @@ static void warn_of_stages(const struct tern_recipe *r)
                       r->path, r->data.stages[k + 1].key, r->data.stages[k].until, r->steps);
 }
 
-/* Can it be made, or written to if it is there?  The nearest folder above that exists tells. */
+/* Can it be made, or written to if it is there?  The nearest folder above that exists decides. */
 static int check_folder(const struct tern_recipe *r, const char *key, const char *dir,
                         struct tern_err *err)
 {
@@ -165,7 +165,7 @@ static int check_any_nodes(const struct tern_recipe *r, const struct tern_check_
     return 0;
 }
 
-/* A tensor group talks in every layer: it fills nodes, or nodes are filled by such groups. */
+/* A tensor group communicates in every layer: it fills nodes, or such groups fill a node. */
 static int check_degrees(const struct tern_recipe *r, const struct tern_check_options *options,
                          struct tern_err *err)
 {
@@ -190,7 +190,7 @@ static int check_degrees(const struct tern_recipe *r, const struct tern_check_op
     return 0;
 }
 
-/* Does the model come apart as the degrees want it?  Trainers of others may pad. */
+/* Can the model be cut by the degrees?  Other trainers may pad. */
 static int check_cuts(const struct tern_recipe *r, const struct tern_model_config *c,
                       struct tern_err *err)
 {
@@ -236,7 +236,7 @@ static int too_much(const struct tern_recipe *r, int64_t n, const struct tern_pl
         tern_str_bytes(room, sizeof room, have));
 }
 
-/* By how the trainer usually works, which is not known: a word, no refusal. */
+/* By an estimate of another trainer's memory: a warning, no refusal. */
 static void warn_of_device(const struct tern_recipe *r, const struct tern_plan_memory *m,
                            uint64_t have)
 {
@@ -280,16 +280,16 @@ static int check_device(const struct tern_recipe *r, const struct tern_check_opt
  * as the batch and the cluster allow. */
 static int64_t data_ranks(const struct tern_recipe *r, const struct tern_check_options *options)
 {
-    const int64_t n = r->launch.ranks_per_node, gang = r->parallel.tensor * r->parallel.pipeline;
+    const int64_t n = r->launch.ranks_per_node, group = r->parallel.tensor * r->parallel.pipeline;
     const int64_t ranks = options->ranks ? options->ranks : n;
-    int64_t data = ranks % gang ? 1 : ranks / gang;
+    int64_t data = ranks % group ? 1 : ranks / group;
 
     if (options->ranks || !r->parallel.zero)
         return data;
     int64_t groups = r->parallel.interleave > 1 ? r->parallel.pipeline : 1;
     int64_t most = r->batch.global / r->batch.micro / groups;
-    if (options->cluster_nodes && options->cluster_nodes * n / gang < most)
-        most = options->cluster_nodes * n / gang;
+    if (options->cluster_nodes && options->cluster_nodes * n / group < most)
+        most = options->cluster_nodes * n / group;
     while (most > data && r->batch.global % (most * r->batch.micro * groups))
         most--;
     return most > data ? most : data;
@@ -311,7 +311,7 @@ static int check_memory(const struct tern_recipe *r, const struct tern_check_opt
     return options->device_memory ? check_device(r, options, config, err) : 0;
 }
 
-/* By the word of the recipe, the site or nobody. */
+/* The profile may be the recipe's or the site's. */
 static int check_profile(const struct tern_recipe *r, struct tern_err *err)
 {
     const struct tern_env_facts none = {.nodes = 1, .tasks_per_node = 1, .workers = 1};

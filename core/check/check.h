@@ -1,8 +1,7 @@
-/* Recipe x model x data x cluster: what is wrong, with the recipe's line, before anything starts.
+/* Recipe x model x data x cluster: mistakes, with the recipe's line, before anything starts.
  *
- * Everything here reads headers only and takes milliseconds: it runs inside `sbatch`.  Somebody
- * else's trainer is checked as far as the recipe tells of it: model, data and degrees may be left
- * out there.
+ * Everything here reads headers only and takes milliseconds: it runs inside `sbatch`.  A recipe of
+ * another trainer is checked as far as it goes: it may leave out model, data and degrees.
  */
 #ifndef TERN_CHECK_CHECK_H
 #define TERN_CHECK_CHECK_H
@@ -14,18 +13,18 @@
 #include "core/recipe/recipe.h"
 
 struct tern_check_options {
-    bool submission;       /* at sbatch: a model that another job still makes may be absent */
-    int64_t nodes;         /* that will work, 0 when it is not known */
-    int64_t ranks;         /* on all of them together; a workload's are its workers; 0: not known */
-    int64_t cluster_nodes; /* that there are at all; 0: not known */
-    uint64_t node_memory;  /* bytes, of the largest node there is; 0: not known */
+    bool submission;        /* at sbatch: a model that another job makes first may be absent */
+    int64_t nodes;          /* that will work, 0 when it is not known */
+    int64_t ranks;          /* of all nodes together; of a workload its workers; 0: not known */
+    int64_t cluster_nodes;  /* that there are at all; 0: not known */
+    uint64_t node_memory;   /* bytes, of the largest node there is; 0: not known */
     uint64_t device_memory; /* bytes, of a NeuronCore; 0: none, or not known */
 };
 
 /* 0, or -1 with one line about the first thing that cannot work: an absent or damaged file, a model
  * and a token set of different vocabularies, tensor groups that do not fit the nodes, a batch that
  * does not divide over the ranks, a model that does not fit the memory.  Where the number of nodes
- * is not known, what works on no number of them. */
+ * is not known, only a recipe that works on no number of them is refused. */
 int tern_check_recipe(const struct tern_recipe *r, const struct tern_check_options *options,
                       struct tern_err *err);
 

@@ -43,8 +43,8 @@ static int check_image(const struct tern_recipe *r, struct tern_err *err)
     return tern_recipe_fail(r, "workload.container", err, "%s: there is no such image.", image);
 }
 
-/* What may be a mistake, and none that a job should die of. */
-static void tell_metrics(const struct tern_recipe *r)
+/* Warnings of possible mistakes. */
+static void warn_of_metrics(const struct tern_recipe *r)
 {
     const struct tern_recipe_metrics *m = &r->workload.metrics;
 
@@ -68,8 +68,8 @@ static void tell_metrics(const struct tern_recipe *r)
 int tern_check_workload(const struct tern_recipe *r, const struct tern_check_options *options,
                         struct tern_err *err)
 {
-    tell_metrics(r);
-    /* What sbatch is typed under is not what the job runs under. */
+    warn_of_metrics(r);
+    /* The job's environment may differ from that of sbatch. */
     if (options->submission || !r->workload.command)
         return 0;
     if (check_image(r, err) < 0)

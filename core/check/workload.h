@@ -1,4 +1,4 @@
-/* Is what a workload starts there?  Nothing is asked at submission. */
+/* Are the programs of a workload there?  Not checked at submission. */
 #ifndef TERN_CHECK_WORKLOAD_H
 #define TERN_CHECK_WORKLOAD_H
 

@@ -20,7 +20,7 @@ struct list {
     size_t n;
 };
 
-/* An input that cannot be read is left out: it says nothing about what was read. */
+/* An input that cannot be read is left out. */
 static void add(struct list *l, char *key, const char *path, const uint8_t *digest)
 {
     if (!digest) {

@@ -1,4 +1,4 @@
-/* Is it the same run?  What a checkpoint remembers against what the recipe says and names now. */
+/* Is it the same run?  A checkpoint's meta against the recipe and the files that it names now. */
 #include "core/inputs/inputs.h"
 
 #include "core/base/fs.h"
@@ -80,8 +80,8 @@ static int same_model(const struct tern_recipe *r, const char *path, json_t *was
 
 /* ---------------------------------------------------------------- the data */
 
-/* Stages end at steps of the recipe's batch, so that with batches of several sizes in a run nobody
- * could say what was seen of which. */
+/* Stages end at steps of the recipe's batch: with several batch sizes in a run, the samples of each
+ * stage would not be known. */
 static int same_batches(const struct tern_recipe *r, const char *path, json_t *meta,
                         struct tern_err *err)
 {
@@ -119,7 +119,7 @@ static int same_set(const struct tern_recipe *r, const char *path, const char *s
                             set, path);
 }
 
-/* The recipe names sets by their paths; what lies there must be what was trained on. */
+/* The recipe names sets by their paths; those there must be the sets of the training. */
 static int same_data(const struct tern_recipe *r, const char *path, json_t *was,
                      struct tern_err *err)
 {
@@ -143,7 +143,7 @@ int tern_inputs_same_run(const struct tern_recipe *r, const char *path, json_t *
         return 0;
     if (same_identity(r, path, json_string_value(json_object_get(meta, "identity_hash")), err) < 0)
         return -1;
-    if (!json_is_object(model)) /* nobody accepted another than the one in it */
+    if (!json_is_object(model)) /* no other model was accepted than the checkpoint's own */
         model = json_object_get(meta, "config");
     if (same_model(r, path, model, err) < 0)
         return -1;

@@ -19,7 +19,7 @@ struct tern_data_stages *tern_inputs_stages_open(const struct tern_recipe *r, st
         stages[k] = (struct tern_data_stage){
             .first = k ? (uint64_t)(r->data.stages[k - 1].until * r->batch.global) : 0,
             .sources = sources[k],
-            .n = s->n, /* too many are refused, not looked at */
+            .n = s->n, /* too many are refused by tern_data_stages_open */
         };
     }
     if (stages && sources)

@@ -52,34 +52,34 @@ if [ "$(id -u)" = 0 ] && chattr +i m/dev/neuron3 2>/dev/null; then # refuses roo
 else
     skip "nothing here refuses root a file"
 fi
-machine; rm m/dev/neuron*; bad "the driver is not loaded" neuron; out_has 'modprobe neuron' "with its remedy"
+machine; rm m/dev/neuron*; bad "the driver is not loaded" neuron; out_has 'modprobe neuron' "a missing driver: the remedy is printed"
 machine; rm m/sys/devices/virtual/dmi/id/product_name; rm m/dev/neuron*
 check "nothing is known of the machine" neuron skipped 0
-bad "told on the command line" neuron --expect neuron=16
-TERN_HEALTH_EXPECT=neuron=2 bad "told by the environment" neuron
-TERN_HEALTH_EXPECT='other-[1-3]:neuron=2' check "told of other nodes" neuron skipped 0
-SLURMD_NODENAME=other-2 TERN_HEALTH_EXPECT='other-[1-3]:neuron=2;cpu-1:neuron=0' bad "told of this node among others" neuron
+bad "--expect neuron=16 on a machine without devices" neuron --expect neuron=16
+TERN_HEALTH_EXPECT=neuron=2 bad "TERN_HEALTH_EXPECT=neuron=2 on a machine without devices" neuron
+TERN_HEALTH_EXPECT='other-[1-3]:neuron=2' check "TERN_HEALTH_EXPECT for other nodes" neuron skipped 0
+SLURMD_NODENAME=other-2 TERN_HEALTH_EXPECT='other-[1-3]:neuron=2;cpu-1:neuron=0' bad "TERN_HEALTH_EXPECT for this node among others" neuron
 host=$(uname -n); host=${host%%.*}
-TERN_HEALTH_EXPECT="${host^^}.example.org:neuron=2" bad "told of this node, by its name in capitals and with a domain" neuron
-SLURMD_NODENAME=n1.a.org TERN_HEALTH_EXPECT='N1.A.ORG:neuron=2' bad "told of a node with a domain" neuron
-SLURMD_NODENAME=n1.a.org TERN_HEALTH_EXPECT='n1.b.org,n1b:neuron=2' check "told of one in another domain" neuron skipped 0
+TERN_HEALTH_EXPECT="${host^^}.example.org:neuron=2" bad "TERN_HEALTH_EXPECT for this node, in capitals and with a domain" neuron
+SLURMD_NODENAME=n1.a.org TERN_HEALTH_EXPECT='N1.A.ORG:neuron=2' bad "TERN_HEALTH_EXPECT for a node with a domain" neuron
+SLURMD_NODENAME=n1.a.org TERN_HEALTH_EXPECT='n1.b.org,n1b:neuron=2' check "TERN_HEALTH_EXPECT for a node in another domain" neuron skipped 0
 
 machine; echo 1 >m/sys/devices/virtual/neuron_device/neuron3/stats/hardware/sram_ecc_uncorrected
 bad "SRAM error" ecc; out_has 'neuron3: sram_ecc_uncorrected is 1' "names device and counter"
 machine; echo 2 >m/sys/devices/virtual/neuron_device/neuron15/stats/hardware/mem_ecc_uncorrected; bad "HBM error" ecc; out_has 'cannot be repaired'
 machine; echo 4 >m/sys/devices/virtual/neuron_device/neuron0/stats/hardware/mem_ecc_repairable_uncorrected/total; bad "repairable error" ecc; out_has 'Reload the Neuron driver'
 machine; rm -r m/sys/devices/virtual/neuron_device; check "no counters" ecc skipped 0
-machine; echo '3,1,2,-;NEURON_HW_ERR=NC_UE nd-id=3 action=TERMINATE_INSTANCE' >m/dev/kmsg; bad "the kernel's log tells" kernel; out_has 'NEURON_HW_ERR=NC_UE'
+machine; echo '3,1,2,-;NEURON_HW_ERR=NC_UE nd-id=3 action=TERMINATE_INSTANCE' >m/dev/kmsg; bad "the kernel's log has a hardware error" kernel; out_has 'NEURON_HW_ERR=NC_UE'
 machine; echo '6,1,2,-;NEURON_HW_ERR=[1431]: segfault at 0 ip 0 sp 0 error 4 in NEURON_HW_ERR=NC_UE nd-id=3' >m/dev/kmsg; good "a program's name in the log is no error" kernel
-machine; echo '6,1,2,-;NEURON_HW_ERR=X nd-id=3[1431]: segfault at 0' >m/dev/kmsg; good "nor is one that looks like half of it" kernel
+machine; echo '6,1,2,-;NEURON_HW_ERR=X nd-id=3[1431]: segfault at 0' >m/dev/kmsg; good "a program's name that begins like the driver's line is no error" kernel
 
 machine; rm -r m/sys/class/infiniband/rdmap5; bad "an EFA device is missing" efa; out_has '7 of 8 EFA devices'
 machine; echo '1: DOWN' >m/sys/class/infiniband/rdmap2/ports/1/state; bad "an EFA port is down" efa; out_has 'rdmap2 is not'
 machine; echo 0 >m/sys/class/net/eth0/carrier; bad "the link in use is cut" nic; out_has 'eth0 is in use'
-machine; echo down >m/sys/class/net/eth0/operstate; bad "or down" nic
+machine; echo down >m/sys/class/net/eth0/operstate; bad "the link in use is down" nic
 machine; n=m/sys/class/net/br-3f2c; mkdir -p $n/bridge; echo 0x1003 >$n/flags; echo 0 >$n/carrier; echo down >$n/operstate
 printf 'br-3f2c\t000012AC\n' >>m/proc/net/route; good "a bridge whose containers are stopped is no cut cable" nic
-rm -r $n; machine; echo 0 >m/sys/class/net/eth1/carrier; good "a port that nobody uses may be cut" nic
+rm -r $n; machine; echo 0 >m/sys/class/net/eth1/carrier; good "an unused port may be cut" nic
 
 machine; printf 'MemTotal: 400000000 kB\nMemAvailable: 390000000 kB\n' >m/proc/meminfo; bad "a memory module is gone" memory
 machine; printf 'MemTotal: 536870912 kB\nMemAvailable: 1000000 kB\n' >m/proc/meminfo; bad "the memory is taken" memory; out_has 'Leftover processes'
@@ -95,33 +95,33 @@ fi
 
 # ---- mounts
 machine; good "a folder that takes a file" mount --mount /fsx
-[ -z "$(ls -A m/fsx)" ]; ok $? "and nothing is left in it"
+[ -z "$(ls -A m/fsx)" ]; ok $? "check mount leaves no file"
 bad_storage() { check "$1" mount storage_bad 4 "${@:2}"; }
 bad "a folder that is not there" mount --mount /scratch
 bad_storage "too little room" --mount /fsx:1000000G; out_has 'Make room'
 printf 'fs:/x /fsx nfs rw 0 0\n' >m/etc/fstab; bad "fstab's file system is not mounted" mount; out_has 'is not mounted'
-bad "the same when it is asked for besides" mount --mount /fsx:0; out_has 'is not mounted'
+bad "fstab's file system that --mount names is not mounted" mount --mount /fsx:0; out_has 'is not mounted'
 printf 'fs:/x /fsx nfs rw,noauto 0 0\n/dev/sda /home ext4 rw 0 0\n' >m/etc/fstab
-run tern health --json --only mount; status 0; [ "$(verdict mount)" = skipped ]; ok $? "local and noauto ones are nobody's business"
+run tern health --json --only mount; status 0; [ "$(verdict mount)" = skipped ]; ok $? "fstab's local and noauto file systems are skipped"
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     machine
     on_ro() { unshare -m sh -c "mount -t tmpfs ${1-} none m/fsx && $2 exec \"\$@\"" sh "${@:3}"; }
-    run on_ro '-o ro' '' tern health --json --only mount --mount /fsx; [ "$(verdict mount) $rc" = "node_bad 3" ]; ok $? "read-only: the node" || cat out err
-    run on_ro '-o size=100m' 'head -c 99m /dev/zero >m/fsx/f;' tern health --json --only mount --mount /fsx; [ "$(verdict mount) $rc" = "storage_bad 4" ]; ok $? "full: the storage" || cat out err
-    run on_ro '-o size=200m,nr_inodes=500' '' tern health --json --only mount --mount /fsx; [ "$(verdict mount) $rc" = "storage_bad 4" ]; ok $? "no inodes: the storage" || cat out err
+    run on_ro '-o ro' '' tern health --json --only mount --mount /fsx; [ "$(verdict mount) $rc" = "node_bad 3" ]; ok $? "a read-only mount is the node's fault" || cat out err
+    run on_ro '-o size=100m' 'head -c 99m /dev/zero >m/fsx/f;' tern health --json --only mount --mount /fsx; [ "$(verdict mount) $rc" = "storage_bad 4" ]; ok $? "a full file system is the storage's fault" || cat out err
+    run on_ro '-o size=200m,nr_inodes=500' '' tern health --json --only mount --mount /fsx; [ "$(verdict mount) $rc" = "storage_bad 4" ]; ok $? "a file system without inodes is the storage's fault" || cat out err
     out_has 'inodes are left'
 else
     skip "only root mounts"
 fi
-# A pipe that nobody reads stands for storage that does not answer: opening it never returns.
+# A pipe without a writer stands for storage that does not answer: opening it never returns.
 machine; rm m/proc/meminfo; mkfifo m/proc/meminfo; began=$SECONDS
 check "a read that never returns" memory unknown 4; out_has 'no answer within 1 s'
 bound $((SECONDS - began)) 4 "a read that never returns: seconds"
-run tern health --json --skip provider,limits --mount /fsx; [ "$(verdict memory) $(verdict software)" = "unknown ok" ]; ok $? "the checks after it are made"
+run tern health --json --skip provider,limits --mount /fsx; [ "$(verdict memory) $(verdict software)" = "unknown ok" ]; ok $? "checks after one that hangs are made"
 if long; then # together they would take 7 s
     rm m/proc/net/route; mkdir m/proc/9; mkfifo m/proc/net/route m/proc/9/cmdline m/proc/9/stat; mkdir m/proc/9/fd; ln -s /dev/neuron3 m/proc/9/fd/5; mkfifo m/proc/9/status m/proc/9/cgroup
     us() { echo "${EPOCHREALTIME/./}"; }
-    began=$(us); run tern health --json --only nic,memory,hugepages,leftovers,stuck; took=$(($(us) - began)); status 4 "five that never return"
+    began=$(us); run tern health --json --only nic,memory,hugepages,leftovers,stuck; took=$(($(us) - began)); status 4 "five checks that hang"
     out_has 'not reached'; bound "$took" 6000000 "microseconds of quick, which is 5 s at most"
 fi
 
@@ -134,7 +134,7 @@ process() {
 holder() { machine; process 4711 "$1" 1000 python; ln -s /dev/neuron3 m/proc/4711/fd/5; printf 'SLURM_JOB_ID=1\0' >m/proc/4711/environ; }
 scope=0::/system.slice/slurmstepd.scope
 holder $scope/job_77/step_0/user/task_0
-bad "a process of an ended job has a device" leftovers; out_has 'process 4711 of job 77' "its cgroup names the job, and not what it wrote into its environment"
+bad "a process of an ended job has a device" leftovers; out_has 'process 4711 of job 77' "a leftover process: its cgroup names the job, not its environment"
 process 4712 0::/ 0 'slurmstepd: [77.0]'; good "its job still runs" leftovers
 process 4712 0::/ 0 'slurmstepd: [770.0]'; bad "another job runs" leftovers
 process 4712 0::/ $(($(id -u) + 1)) 'slurmstepd: [77.0]'; bad "a user's process only looks like the job" leftovers
@@ -142,36 +142,36 @@ for i in $(seq 300); do process $((5000 + i)) 0::/ 0 "slurmstepd: [$i.0]"; done;
 holder 0::/user.slice/user-1000.slice/user@1000.service/slurm/job_77; check "a cgroup of the user's own naming" leftovers unknown 4
 holder 0::/; check "a process whose job cannot be told" leftovers unknown 4; out_has 'process 4711 holds a Neuron device'
 process 4711 0::/ 0 python; good "root's own, a monitor's say" leftovers
-holder $'12:cpuset:/\n4:memory:/slurm_n1/uid_1000/job_77/step_0'; bad "in the older cgroups too" leftovers; out_has 'of job 77'
+holder $'12:cpuset:/\n4:memory:/slurm_n1/uid_1000/job_77/step_0'; bad "a leftover process in the older cgroups" leftovers; out_has 'of job 77'
 if [ "$(id -u)" = 0 ]; then
     machine; chmod 1777 m/fsx; run tern health --json --only mount,leftovers --mount /fsx
-    out_has '"text": "none"' "who stepped down for a mount is root again for the other checks"
+    out_has '"text": "none"' "check leftovers is root's after check mount stepped down"
 else
     skip "only root steps down"
 fi
 machine; : >m/dev/shm/tern-123; good "stray shared memory is a warning" leftovers; out_has '/dev/shm/tern-123'
 machine; mkdir m/proc/99; echo '99 (cp (x) y) D 1 1' >m/proc/99/stat; check "a process hangs in the kernel" stuck unknown 4; out_has 'process 99 (cp (x) y)'
-echo '99 (cp) S 1 1' >m/proc/99/stat; good "and not any more" stuck
+echo '99 (cp) S 1 1' >m/proc/99/stat; good "a process that hangs no more" stuck
 
 # ---- choosing
 machine; rm m/dev/neuron*
 run tern health --json --skip neuron --only neuron,nic; status 0; [ "$(verdict neuron)" = skipped ]; ok $? "--skip switches a check off"
-run env TERN_HEALTH_SKIP=neuron tern health --json --only neuron,nic; status 0 "TERN_HEALTH_SKIP too"
+run env TERN_HEALTH_SKIP=neuron tern health --json --only neuron,nic; status 0 "TERN_HEALTH_SKIP switches a check off"
 printf 'version: 1\nhealth: {skip: neuron, mounts: "/fsx:1000000G"}\n' >site.yaml
 run env TERN_CONFIG="$WORK/site.yaml" tern health --json --only neuron,mount; status 4
-[ "$(verdict neuron) $(verdict mount)" = "skipped storage_bad" ]; ok $? "and the site's file, which adds folders" || sed 's/^/# /' out err
+[ "$(verdict neuron) $(verdict mount)" = "skipped storage_bad" ]; ok $? "tern.yaml switches a check off and adds a folder" || sed 's/^/# /' out err
 printf 'version: 1\nhealth: {expect: "neuron=17,efa=9"}\n' >site.yaml
-machine; TERN_CONFIG=$WORK/site.yaml bad "the site's file tells what must be there" neuron
-TERN_CONFIG=$WORK/site.yaml bad "also beside other words of the command line" neuron --expect efa=8
-TERN_CONFIG=$WORK/site.yaml good "which win" neuron --expect neuron=16
+machine; TERN_CONFIG=$WORK/site.yaml bad "tern.yaml's health.expect" neuron
+TERN_CONFIG=$WORK/site.yaml bad "tern.yaml's health.expect beside --expect of another key" neuron --expect efa=8
+TERN_CONFIG=$WORK/site.yaml good "--expect wins over tern.yaml" neuron --expect neuron=16
 printf 'version: 1\nname: gate\nledger: {dir: ledger}\nlaunch: {restarts: 0}\nworkload: {command: ["true"], tasks_per_node: 1}\n' >gate.yaml
-run env TERN_CONFIG="$WORK/site.yaml" tern run gate.yaml; err_has 'node_bad: neuron: 16 of 17' "tern run's gate heeds it too"
+run env TERN_CONFIG="$WORK/site.yaml" tern run gate.yaml; err_has 'node_bad: neuron: 16 of 17' "tern run's preflight uses tern.yaml's expectation"
 printf 'version: 1\nhealth: {skip: "neuron,limits,mount", expect: neuron=17}\n' >site.yaml
-run env TERN_CONFIG="$WORK/site.yaml" tern run gate.yaml; ! grep -q node_bad err; ok $? "and what the site leaves out" || sed 's/^/# /' err
+run env TERN_CONFIG="$WORK/site.yaml" tern run gate.yaml; ! grep -q node_bad err; ok $? "tern run's preflight leaves out tern.yaml's health.skip" || sed 's/^/# /' err
 for wrong in 'skip: neuron,efaa' 'mounts: /fsx:1G,fsx' 'expect: neurons=3'; do
     printf 'version: 1\nhealth:\n  %s\n' "$wrong" | sed 's/: \(.*\)/: "\1"/; s/"1"/1/' >wrong.yaml
-    run env TERN_CONFIG="$WORK/wrong.yaml" tern health; status 2; err_has "wrong.yaml:3: health.${wrong%%:*}: '" "$wrong: named with its line"
-    run env TERN_CONFIG="$WORK/wrong.yaml" tern health --prolog; status 0 "and no node is drained for it"; err_has 'wrong.yaml:3'
+    run env TERN_CONFIG="$WORK/wrong.yaml" tern health; status 2; err_has "wrong.yaml:3: health.${wrong%%:*}: '" "tern.yaml, $wrong: refused with its line"
+    run env TERN_CONFIG="$WORK/wrong.yaml" tern health --prolog; status 0 "tern.yaml, $wrong: --prolog drains no node"; err_has 'wrong.yaml:3'
 done
 run tern health --only neuronn; status 2; err_has "'neuronn' is no check"
 run env TERN_HEALTH_SKIP=x tern health; status 2
@@ -187,17 +187,17 @@ run tern health --replace n1 --platform moon; status 2
 
 # ---- as root's: no environment, no made-up machine
 run tern health --prolog; [ "$rc" = 0 ] || [ "$rc" = 3 ]; ok $? "--prolog says good or bad only: $rc"
-run env TERN_HEALTH_EXPECT=neuron=99 tern health --prolog; status 0 "and is not told by the environment"
-run env -i "$BIN/tern" health --prolog; status 0 "--prolog without PATH"
+run env TERN_HEALTH_EXPECT=neuron=99 tern health --prolog; status 0 "--prolog ignores TERN_HEALTH_EXPECT"
+run env -i "$BIN/tern" health --prolog; status 0 "--prolog works without PATH"
 for wrong in spot deep 'quick deep' '--mount fsx' '--only efaa' '--expect x=1'; do
-    run tern health --prolog $wrong; status 0 "--prolog $wrong: a mistake there drains nobody"; [ -s err ]; ok $? "and is told"
+    run tern health --prolog $wrong; status 0 "--prolog $wrong: a mistake drains no node"; [ -s err ]; ok $? "--prolog $wrong: a mistake is printed"
 done
-run tern health --program deep; status 2; err_has 'quick' "--program: what Slurm would end is refused"
+run tern health --program deep; status 2; err_has 'quick' "--program deep, which Slurm would kill, is refused"
 run tern health --replace n1 --platform none; status 1
 run tern health -h; out_has 'or none'
 
 # ---- spot
 unset TERN_HEALTH_ROOT
-run tern health spot --json; status 0; [ "$(verdict compute) $(verdict triad)" = "ok ok" ]; ok $? "memory and arithmetic of this machine" || cat out
+run tern health spot --json; status 0; [ "$(verdict compute) $(verdict triad)" = "ok ok" ]; ok $? "checks compute and triad pass on this machine" || cat out
 run tern health fabric; status 0; out_has 'no neighbours'
 tap_done

@@ -66,7 +66,8 @@ static void sizes(void)
     ok(check(path, "parallel.pipeline=2") == 0 && strstr(warned, "run.yaml:3: model: ") &&
            strstr(warned, "gradients"),
        "a trainer that must save memory elsewhere is warned of: %s", warned);
-    ok(check(path, "batch.seq_len=128") < 0, "however short its rows are");
+    ok(check(path, "batch.seq_len=128") < 0,
+       "weights that exceed the device are refused for short rows, too");
     free(text);
     free(config);
     free(path);
@@ -131,7 +132,8 @@ static void zero(void)
        "a recipe for tern's own trainer");
     ok(check(path, NULL) < 0 && strstr(e.text, "the largest node has"),
        "the optimizer's state on every data-parallel rank is too much: %s", e.text);
-    if (!ok(check(path, "parallel.zero=1") == 0, "cut over them it fits, with enough nodes"))
+    if (!ok(check(path, "parallel.zero=1") == 0,
+            "with ZeRO-1 the optimizer's state fits, on enough nodes"))
         printf("# %s\n", e.text);
     free(set);
     free(path);

@@ -100,8 +100,8 @@ static void one(const char *key, const char *value, const char *want)
     if (f.n)
         snprintf(got, sizeof got, "%s %s %s", tern_doctor_severity_name(f.v[0].severity), f.v[0].id,
                  f.v[0].n_nodes ? f.v[0].node[0] : "-");
-    is(got, want, "%s: %s", key, value ? value : "(none)");
-    ok(f.n <= 1 && (f.n == 0 || *f.v[0].remedy), "and nothing else, with a remedy");
+    is(got, want, "finding for fact %s: %s", key, value ? value : "(none)");
+    ok(f.n <= 1 && (f.n == 0 || *f.v[0].remedy), "fact %s: no other finding, and a remedy", key);
     tern_doctor_findings_free(&f);
 }
 
@@ -169,7 +169,7 @@ static void test_releases(void)
 
     ok(of(&f, "slurm-built-for") == 1 && f.v[0].severity == TERN_RULES_ERROR,
        "commands of a Slurm that tern was not built for");
-    ok(of(&f, "slurm-client") == 1, "which is not the controller's either");
+    ok(of(&f, "slurm-client") == 1, "commands of another release than slurmctld: slurm-client");
     tern_doctor_findings_free(&f);
 }
 
@@ -224,7 +224,7 @@ static void test_prolog(void)
     size_t n = 0;
     for (size_t i = 0; i < to.n; i++)
         n += tern_str_starts(to.v[i].id, "plugin");
-    ok(n == 0, "nothing is to be said of the plugin");
+    ok(n == 0, "no finding about the plugin");
     tern_doctor_findings_free(&to);
     tern_doctor_facts_free(&f);
 }
@@ -234,14 +234,17 @@ static void test_facts(void)
     struct tern_doctor_facts f = {0};
     char *line = tern_doctor_line("n1", "site-error", "a\tb\nc\033[0m");
 
-    ok(!strchr(line, '\n') && !strchr(line, '\033'), "a line is one line, without controls");
-    ok(tern_doctor_facts_parse(&f, line), "and is read back");
-    is(tern_doctor_fact(&f, "n1", "site-error"), "a?b?c?[0m", "as it was");
+    ok(!strchr(line, '\n') && !strchr(line, '\033'),
+       "a fact with controls makes one line without them");
+    ok(tern_doctor_facts_parse(&f, line), "a fact's line is parsed again");
+    is(tern_doctor_fact(&f, "n1", "site-error"), "a?b?c?[0m",
+       "a fact's value survives its line, without controls");
     free(line);
-    ok(!tern_doctor_facts_parse(&f, "srun: error"), "other lines are none");
-    ok(!tern_doctor_facts_parse(&f, "tern-doctor\tn1"), "half a line is none");
-    ok(!tern_doctor_facts_parse(&f, "tern-doctor\t\tkey\tvalue"), "nobody's line is none");
-    ok(f.n == 1, "nothing came of them");
+    ok(!tern_doctor_facts_parse(&f, "srun: error"), "srun's own line is no fact");
+    ok(!tern_doctor_facts_parse(&f, "tern-doctor\tn1"), "half a line is no fact");
+    ok(!tern_doctor_facts_parse(&f, "tern-doctor\t\tkey\tvalue"),
+       "a line without a node is no fact");
+    ok(f.n == 1, "refused lines add no fact");
     tern_doctor_facts_free(&f);
 }
 
@@ -258,20 +261,21 @@ static void test_plugin(void)
     const char *line = "optional /lib/tern_spank-22.05.so health=prolog tern=/usr/bin/tern # x\n";
     tern_fs_replace(conf, top, strlen(top), 0644, NULL);
     tern_doctor_plugin_find(conf, &p);
-    ok(!p.file[0], "a comment is no line");
+    ok(!p.file[0], "plugstack.conf: a comment names no plugin");
     tern_fs_mkdirs(sub, 0755, NULL);
     tern_fs_replace(part, line, strlen(line), 0644, NULL);
     tern_doctor_plugin_find(conf, &p);
-    is(p.file, "/lib/tern_spank-22.05.so", "through a relative include");
-    is(p.tern, "/usr/bin/tern", "tern=");
-    is(p.where, part, "and where it stands");
-    ok(!p.required && p.health_prolog, "optional, with health=prolog");
+    is(p.file, "/lib/tern_spank-22.05.so",
+       "plugstack.conf: the plugin is found through a relative include");
+    is(p.tern, "/usr/bin/tern", "plugstack.conf: tern= is read");
+    is(p.where, part, "plugstack.conf: the file with the plugin's line is named");
+    ok(!p.required && p.health_prolog, "plugstack.conf: optional and health=prolog are read");
     const char *loop = "include plugstack.conf\n";
     tern_fs_replace(conf, loop, strlen(loop), 0644, NULL);
     tern_doctor_plugin_find(conf, &p);
-    ok(!p.file[0], "a file that includes itself ends");
+    ok(!p.file[0], "plugstack.conf: a file that includes itself is read to an end");
     tern_doctor_plugin_release(conf, release);
-    is(release, "", "a text is no library");
+    is(release, "", "a text file has no plugin release");
     const char *build = getenv("TERN_BUILD");
     char *so = tern_strf("%s/plugins/tern_spank.so", build ? build : "build"), *data;
     size_t len;
@@ -288,7 +292,7 @@ static void test_plugin(void)
             bad += strlen(release) > 15;
             data[at] = was;
         }
-        ok(bad == 0, "damaged libraries do no harm");
+        ok(bad == 0, "the release of a damaged library is read without a crash");
         free(data);
     }
     tern_fs_remove_tree(dir, NULL);
@@ -315,7 +319,7 @@ static void probe_stays_in_its_folder(void)
     struct tern_err err;
 
     if (!mkdtemp(ledger) || tern_doctor_probe_open(&p, ledger, &err) < 0) {
-        ok(false, "a probe");
+        ok(false, "a probe folder is made");
         return;
     }
     char *moved = tern_fs_join(ledger, "moved"), *theirs = tern_fs_join(moved, "node-n1");
@@ -323,16 +327,17 @@ static void probe_stays_in_its_folder(void)
     tern_doctor_probe_node(p.dir, keep_token, NULL);
     ok(strcmp(token_seen, p.token) == 0, "a node finds the token");
     ok(rename(p.dir, moved) == 0 && unlink(theirs) == 0 && symlink(moved, p.dir) == 0,
-       "the folder is moved, and a link is in its place");
+       "set up: the probe folder is moved, with a link in its place");
     tern_doctor_probe_node(p.dir, keep_token, NULL);
-    ok(!*token_seen && !tern_fs_exists(theirs), "which no node follows");
+    ok(!*token_seen && !tern_fs_exists(theirs),
+       "a node follows no link in place of the probe folder");
     ok(unlink(p.dir) == 0 && rename(moved, p.dir) == 0 && chmod(p.dir, 0777) == 0,
-       "the folder is open to others");
+       "set up: the probe folder is open to others");
     tern_doctor_probe_node(p.dir, keep_token, NULL);
-    ok(!*token_seen, "and no node works in it");
+    ok(!*token_seen, "a node leaves a probe folder that is open to others");
     unsetenv("SLURMD_NODENAME");
     tern_doctor_probe_close(&p, NULL);
-    ok(rmdir(ledger) == 0, "nothing is left");
+    ok(rmdir(ledger) == 0, "the probe leaves nothing in the ledger folder");
     free(moved);
     free(theirs);
 }

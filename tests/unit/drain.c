@@ -83,7 +83,7 @@ int main(void)
     given(NEVER, NULL, false);
     ok(tern_health_drain("n1", "neuron", "gone", true, &done, &err) == 0 &&
            done == TERN_HEALTH_DRAINED && strcmp(state.reason, "tern:neuron: gone") == 0,
-       "nobody comes between: drained");
+       "a bad node is drained with tern's reason");
     given(AT_LIST, "cable: mine", false);
     ok(tern_health_drain("n1", "neuron", "gone", true, &done, &err) == 0 &&
            done == TERN_HEALTH_FOREIGN && strcmp(state.reason, "cable: mine") == 0 && updates == 0,
@@ -91,14 +91,14 @@ int main(void)
     given(NEVER, NULL, true);
     ok(tern_health_drain("n1", "neuron", "gone", true, &done, &err) == 0 &&
            done == TERN_HEALTH_EPIDEMIC && !state.drained,
-       "all nodes drained themselves: taken back");
+       "all nodes drained themselves: the drain is undone");
     given(AT_SLEEP, "cable: mine", true);
     ok(tern_health_drain("n1", "neuron", "gone", true, &done, &err) == 0 &&
            done == TERN_HEALTH_FOREIGN && state.drained && strcmp(state.reason, "cable: mine") == 0,
-       "but not one that an admin made his own meanwhile: %s", state.reason);
+       "a drain that an admin gave another reason meanwhile stays: %s", state.reason);
     given(AT_SLEEP, NULL, true);
     ok(tern_health_drain("n1", "neuron", "gone", true, &done, &err) == 0 &&
            done == TERN_HEALTH_EPIDEMIC && !state.drained && updates == 1,
-       "nor one that he took back himself");
+       "a drain that an admin undid meanwhile is not undone again");
     return tap_done();
 }

@@ -86,14 +86,14 @@ static void kinds(void)
     row(3, "neuron", TERN_HEALTH_NODE_BAD);
     judge(4);
     ok(tern_health_status(&judged) == 3, "a bad node: status 3");
-    ok(strcmp(judged.node[3].check, "neuron") == 0, "its check is named");
+    ok(strcmp(judged.node[3].check, "neuron") == 0, "a bad node has the id of its failed check");
     IS("---N", "one bad node is that node");
 
     for (int i = 0; i < 4; i++)
         row(i, "mount", TERN_HEALTH_STORAGE_BAD);
     judge(4);
     ok(tern_health_status(&judged) == 4, "storage bad: status 4");
-    IS("SSSS", "storage that fails on all nodes is the storage");
+    IS("SSSS", "a mount that fails on all nodes: storage_bad on each");
 
     for (int i = 0; i < 3; i++)
         row(i, "mount", TERN_HEALTH_NODE_BAD);
@@ -104,7 +104,7 @@ static void kinds(void)
     all_well(3, "mount");
     row(3, "mount", TERN_HEALTH_STORAGE_BAD);
     judge(4);
-    IS("---N", "storage that fails on one node of four is that node");
+    IS("---N", "a mount that fails on one node of four: that node is bad");
 
     row(0, "mount", TERN_HEALTH_STORAGE_BAD);
     judge(1);
@@ -124,23 +124,23 @@ static void kinds(void)
     for (int i = 0; i < 4; i++)
         row(i, "limits", TERN_HEALTH_NODE_BAD);
     judge(4);
-    IS("uuuu", "what all nodes lack is a setting of the site, and drains nobody");
+    IS("uuuu", "a failure on all nodes is a setting of the site: none is drained");
 
     row(0, "limits", TERN_HEALTH_NODE_BAD);
     row(1, "limits", TERN_HEALTH_OK);
     judge(2);
-    IS("N-", "one of two is a bad node");
+    IS("N-", "a failure on one node of two: that node is bad");
 
     row(0, "kernel", TERN_HEALTH_UNKNOWN);
     row(1, "kernel", TERN_HEALTH_UNKNOWN);
     judge(2);
-    ok(tern_health_status(&judged) == 4, "unknown: status 4");
+    ok(tern_health_status(&judged) == 4, "an unknown verdict: status 4");
     IS("uu", "unknown stays unknown");
 
     row(0, "nic", TERN_HEALTH_OK);
     judge(2);
-    ok(strcmp(judged.node[1].check, "answer") == 0, "a silent node is told");
-    IS("-u", "and is unknown");
+    ok(strcmp(judged.node[1].check, "answer") == 0, "a node without rows has the check 'answer'");
+    IS("-u", "a node without rows is unknown");
 }
 
 static void clocks(void)
@@ -159,7 +159,7 @@ static void clocks(void)
     value(0, "clock", "", 0, "ms");
     value(1, "clock", "", 500, "ms");
     judge(2);
-    ok(judged.count[TERN_HEALTH_NODE_BAD] == 0, "of two nobody can tell whose it is");
+    ok(judged.count[TERN_HEALTH_NODE_BAD] == 0, "two clocks that differ: neither node is bad");
     seen();
     for (int i = 0; i < 4; i++)
         value(i, "clock", "", i * 33.0, "ms");
@@ -232,11 +232,11 @@ static void links(void)
     ring(4, (double[]){100, 100, 30, 100}, "MB/s");
     IS("--FF", "one slow link of four");
     ring_of(4, (double[]){531, 2437, 744, 744}, "MB/s", true);
-    IS("----", "what other work does to virtual nodes' links is no fault");
+    IS("----", "slow links of busy virtual nodes are no fault");
     ring_of(4, (double[]){64, 4, 4, 53}, "us", true);
     IS("----", "nor what it does to their latency");
     ring_of(4, (double[]){24, 24, 744, 2437}, "MB/s", true);
-    IS("-N--", "but much less is");
+    IS("-N--", "much slower links of a virtual node are its fault");
     ring_of(4, (double[]){24, 24, 311, 227}, "MB/s", true);
     IS("-N--", "also beside much other work");
     ring_of(4, (double[]){9000, 9000, 4, 4}, "us", true);
@@ -295,13 +295,13 @@ static void software(void)
     strcpy(row(0, "software", TERN_HEALTH_OK)->same, text[0]);
     strcpy(row(1, "software", TERN_HEALTH_OK)->same, text[2]);
     judge(2);
-    IS("uu", "of two nobody knows which is right");
+    IS("uu", "two nodes with different software: both are unknown");
 }
 
 static void platforms(void)
 {
-    ok(tern_health_platform_of("none") == TERN_HEALTH_PLATFORM_NONE, "none is a word, too");
-    ok(tern_health_platform_of("moon") == -1, "not every word is");
+    ok(tern_health_platform_of("none") == TERN_HEALTH_PLATFORM_NONE, "'none' is a platform");
+    ok(tern_health_platform_of("moon") == -1, "'moon' is no platform");
 }
 
 static void texts(void)
@@ -324,9 +324,11 @@ static void texts(void)
     ok(strcmp(to, "tern:mount: a?b?[31m ?x? ? ?y? ??") == 0, "a reason is clean: %s", to);
     memset(long_text, 'x', sizeof long_text);
     long_text[sizeof long_text - 1] = '\0';
-    ok(strlen(tern_health_reason(to, sizeof to, "mount", long_text)) < 200, "and short");
-    ok(tern_health_reason_ours("tern:mount: x", check) && strcmp(check, "mount") == 0, "ours");
-    ok(!tern_health_reason_ours("tern: mount", NULL), "not ours: no check");
+    ok(strlen(tern_health_reason(to, sizeof to, "mount", long_text)) < 200,
+       "a reason is shorter than 200 bytes");
+    ok(tern_health_reason_ours("tern:mount: x", check) && strcmp(check, "mount") == 0,
+       "a reason of tern's is recognised, with its check");
+    ok(!tern_health_reason_ours("tern: mount", NULL), "a reason without a check is not tern's");
     ok(!tern_health_reason_ours("NHC: x", NULL) && !tern_health_reason_ours("", NULL) &&
            !tern_health_reason_ours(NULL, NULL) && !tern_health_reason_ours("Action:Replace", NULL),
        "not ours: others'");
@@ -339,7 +341,7 @@ static void texts(void)
     ok(strcmp(back.text, r.text) == 0 && strcmp(back.subject, r.subject) == 0 &&
            strcmp(back.same, r.same) == 0 && back.verdict == r.verdict &&
            back.severity == r.severity && back.value == r.value && back.seconds == r.seconds,
-       "with all that is in it");
+       "a row's fields survive JSON");
     free(text);
     json_decref(j);
     static const char *const wrong[] = {
@@ -435,23 +437,25 @@ static void collecting(void)
     struct tern_err err;
     char line[400];
 
-    if (!ok(tern_health_listen(&listener, names, 3, &got, &err) == 0, "a listener"))
+    if (!ok(tern_health_listen(&listener, names, 3, &got, &err) == 0, "a listener opens"))
         return;
     char *slash = strrchr(listener.address, '/');
-    ok(slash && strlen(slash) == 33, "with a key of 128 bits");
-    ok(serve(ask_time) == 0, "tells the time");
-    ok(serve(send_rows) == 0 && got.n == 1 && listener.n_done == 1, "takes a node's rows");
-    ok(got.n == 1 && strcmp(got.row[0].node, "n2") == 0, "under the name of who sent them");
-    ok(serve(send_rows) != 0 && got.n == 1, "once");
-    ok(serve(wrong_key) == 0 && got.n == 1, "with the key alone");
+    ok(slash && strlen(slash) == 33, "a listener's key has 128 bits");
+    ok(serve(ask_time) == 0, "a listener answers with the time");
+    ok(serve(send_rows) == 0 && got.n == 1 && listener.n_done == 1,
+       "a listener takes a node's rows");
+    ok(got.n == 1 && strcmp(got.row[0].node, "n2") == 0,
+       "rows have the name of the node that sent them");
+    ok(serve(send_rows) != 0 && got.n == 1, "a listener takes a node's rows only once");
+    ok(serve(wrong_key) == 0 && got.n == 1, "a listener takes no rows with a wrong key");
     memset(big, 'x', sizeof big);
-    ok(dropped(big, sizeof big), "hangs up on a line without end");
-    ok(dropped("GET / HTTP/1.0\n", 15), "and on a stranger");
+    ok(dropped(big, sizeof big), "a listener drops a line without end");
+    ok(dropped("GET / HTTP/1.0\n", 15), "a listener drops an HTTP client");
     int n = snprintf(line, sizeof line, "%s n9\n", listener.key);
-    ok(dropped(line, (size_t)n), "and on a node that was not asked");
+    ok(dropped(line, (size_t)n), "a listener drops a node of another job");
     n = snprintf(line, sizeof line, "%s n3\n{\"check\": 3}\n", listener.key);
-    ok(dropped(line, (size_t)n), "and on what is no row");
-    ok(got.n == 1 && listener.n_done == 1, "and takes nothing from them");
+    ok(dropped(line, (size_t)n), "a listener drops a line that is no row");
+    ok(got.n == 1 && listener.n_done == 1, "a listener takes no rows from those that it drops");
     tern_health_rows_free(&got);
     tern_health_rows_free(&rows);
     tern_health_listen_end(&listener);
@@ -515,11 +519,12 @@ static void cores(void)
         _exit(compute_without_memory());
     waitpid(pid, &status, 0);
 #endif
-    ok(status == 0, "cores that were not tried do not agree (%d)", status);
+    ok(status == 0, "check compute without memory reports cores as not tried (%d)", status);
     sched_getaffinity(0, sizeof before, &before);
-    ok(strstr(compute(), "agree with the stored result") != NULL, "the cores of this machine");
+    ok(strstr(compute(), "agree with the stored result") != NULL,
+       "check compute passes on this machine");
     sched_getaffinity(0, sizeof after, &after);
-    ok(CPU_EQUAL(&before, &after), "and the check goes back to where it came from");
+    ok(CPU_EQUAL(&before, &after), "check compute restores the thread's CPUs");
 }
 
 /* tern.yaml is read without the table of checks: it knows their ids from a list. */

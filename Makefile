@@ -124,7 +124,7 @@ F64_ROOMS := tensor llama plan infer train
 F64_TESTS := $(patsubst %,$(O)/tests/%-f64,unit/tensor unit/products unit/llama tools/check_reference tools/train-ranks)
 
 ifeq ($(WITH_TRAINER),no)
-ROOMS := $(filter-out train infer fabric flight,$(ROOMS))
+ROOMS := $(filter-out train infer fabric coll flight,$(ROOMS))
 SOURCES_OUT := $(filter-out $(WIRE_WITHOUT),$(call sources,wire)) core/health/link.c
 else
 SOURCES_OUT := core/wire/absent.c
@@ -150,7 +150,7 @@ ready:
 FLAGS = $(foreach f,$(2),$(O)/$(f).o $(O)/f64/$(f).o): ALL_CFLAGS += $(1)
 AVX2 := -mavx2
 AVX512 := -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512
-$(call FLAGS,-O3,core/fabric/reduce cmd/bench/memory core/tensor/kernels_plain core/tensor/kernels_avx2 \
+$(call FLAGS,-O3,core/coll/reduce cmd/bench/memory core/tensor/kernels_plain core/tensor/kernels_avx2 \
 	core/tensor/kernels_avx512 core/tensor/gemm_avx2 core/tensor/gemm_avx512)
 ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 $(call FLAGS,$(AVX2),core/tensor/kernels_avx2 core/tensor/gemm_avx2)

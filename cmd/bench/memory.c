@@ -1,6 +1,6 @@
 #include "cmd/bench/memory.h"
 
-#include "core/fabric/copy.h"
+#include "core/coll/copy.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 /* Zero, which the compiler must not know. */
 static volatile uint64_t nothing;
 
-TERN_CLONES static void in_place(uint64_t *v, size_t n)
+TERN_COLL_CLONES static void in_place(uint64_t *v, size_t n)
 {
     uint64_t add = nothing;
 
@@ -18,8 +18,8 @@ TERN_CLONES static void in_place(uint64_t *v, size_t n)
 }
 
 /* Each line of the parts once, as core/fabric/reduce.c does and says why. */
-TERN_CLONES static void gather_up(uint64_t *to, const uint64_t *from, size_t n, int parts,
-                                  bool past)
+TERN_COLL_CLONES static void gather_up(uint64_t *to, const uint64_t *from, size_t n, int parts,
+                                       bool past)
 {
     enum { LINE = 8 }; /* words */
     size_t at = 0;
@@ -30,7 +30,7 @@ TERN_CLONES static void gather_up(uint64_t *to, const uint64_t *from, size_t n, 
             for (size_t k = 0; k < LINE; k++)
                 sum[k] += from[(size_t)p * n + at + k];
         if (past)
-            tern_copy_past(to + at, sum, sizeof sum);
+            tern_coll_copy_past(to + at, sum, sizeof sum);
         else
             memcpy(to + at, sum, sizeof sum);
     }
@@ -49,7 +49,7 @@ static void spread(char *to, const char *from, size_t bytes, int places)
     for (size_t at = 0, len; at < bytes; at += len) {
         len = bytes - at < BLOCK ? bytes - at : BLOCK;
         for (int p = 0; p < places; p++)
-            tern_copy_past(to + (size_t)p * bytes + at, from + at, len);
+            tern_coll_copy_past(to + (size_t)p * bytes + at, from + at, len);
     }
 }
 
@@ -57,7 +57,7 @@ void bench_memory_move(enum bench_work work, void *to, const void *from, size_t 
                        size_t cache)
 {
     size_t words = bytes / sizeof(uint64_t), each = bytes / (size_t)parts;
-    /* As tern_fabric_task_past takes them: what this rank gives and gets. */
+    /* As tern_coll_task_past takes them: what this rank gives and gets. */
     bool slice = work != BENCH_IN_PLACE && work != BENCH_COPY;
     bool past = bytes + (slice ? each : bytes) >= cache / (size_t)parts;
 
@@ -80,10 +80,10 @@ void bench_memory_move(enum bench_work work, void *to, const void *from, size_t 
         break;
     case BENCH_COPY:
         if (past)
-            tern_copy_past(to, from, bytes);
+            tern_coll_copy_past(to, from, bytes);
         else
             memcpy(to, from, bytes);
         break;
     }
-    tern_copy_past_end();
+    tern_coll_copy_past_end();
 }

@@ -11,10 +11,9 @@ static const char peer_format[] = "  %10s %8s %6s %10s %10s %10s %6s %s";
 int bench_rows_explain(const struct tern_fabric *f, FILE *to, struct tern_err *err)
 {
     struct tern_buf text = {0};
-    int rc = tern_fabric_choices(f, NULL, &text, err);
 
-    if (rc == 0)
-        rc = tern_buf_check(&text, "the choices", err);
+    tern_fabric_choices(f, &text);
+    int rc = tern_buf_check(&text, "the choices", err);
     for (char *at = text.data, *end; rc == 0 && *at; at = end + (*end == '\n')) {
         end = at + strcspn(at, "\n");
         fprintf(to, "# %.*s\n", (int)(end - at), at);

@@ -1,7 +1,7 @@
 #include "cmd/fabric/fabric.h"
 
 #include "core/base/str.h"
-#include "core/fabric/fabric.h"
+#include "core/coll/coll.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,14 +36,14 @@ static int run(int n, char **args, struct tern_err *err)
     if (ranks < 1 || ranks > INT32_MAX || per_node < 1 || per_node > INT32_MAX || rank < 0 ||
         rank > INT32_MAX)
         return tern_err_set(err, TERN_USAGE, "--ranks, --ranks-per-node, --rank: out of range");
-    const struct tern_fabric_shape shape = {(int)ranks, (int)per_node, (int)rank};
+    const struct tern_coll_cluster cluster = {(int)ranks, (int)per_node, (int)rank};
     if (type_of(type_text, &type, err) < 0)
         return -1;
     if (n > 1 && tern_str_size(args[1], &count) < 0)
         return tern_err_set(err, TERN_USAGE, "COUNT: '%s' is no number such as 4096 or 64K",
                             args[1]);
-    int rc = n == 0 ? tern_fabric_choices(NULL, &shape, &text, err)
-                    : tern_fabric_plan(&shape, args[0], type, (size_t)count, &text, err);
+    int rc = n == 0 ? tern_coll_plan_choices(&cluster, &text, err)
+                    : tern_coll_plan(&cluster, args[0], type, (size_t)count, &text, err);
     if (rc == 0)
         rc = tern_buf_check(&text, "the plan", err);
     if (rc == 0)

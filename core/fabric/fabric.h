@@ -230,20 +230,8 @@ int tern_fabric_progress(struct tern_fabric *f, struct tern_err *err);
  * the transport between nodes (also when all ranks share memory: it is opened to look), deadline,
  * polling, and the TERN_* variables that were read. */
 void tern_fabric_explain(const struct tern_fabric *f, struct tern_buf *to);
-
-/* What ranks would do, without any: `rank` of `ranks`, `per_node` of them on a node, the last one
- * filled as far as they go. */
-struct tern_fabric_shape {
-    int ranks, per_node, rank;
-};
-/* The steps of one operation on that rank, a line each, after a line that names the algorithm.
- * `call`: "all_reduce", "reduce_scatter", "all_gather", "broadcast" or "barrier"; `count` as of the
- * operation.  TERN_USAGE when there is no such call, shape or count. */
-int tern_fabric_plan(const struct tern_fabric_shape *s, const char *call, enum tern_type type,
-                     size_t count, struct tern_buf *to, struct tern_err *err);
-/* Which algorithm for which bytes of f32, a line a change.  With `f` as its ranks measured when
- * they met; NULL: with typical numbers for `s`. */
-int tern_fabric_choices(const struct tern_fabric *f, const struct tern_fabric_shape *s,
-                        struct tern_buf *to, struct tern_err *err);
+/* Which algorithm serves which bytes of f32, a line a change, by the numbers that the ranks
+ * measured when they met. */
+void tern_fabric_choices(const struct tern_fabric *f, struct tern_buf *to);
 
 #endif

@@ -1,20 +1,20 @@
 /* The operations, as their callers see them. */
-#include "core/fabric/program.h"
+#include "core/fabric/state.h"
 
 #include <string.h>
 
-static int check(const struct tern_comm *c, const struct task *t, struct tern_err *err)
+static int check(const struct tern_comm *c, const struct tern_coll_task *t, struct tern_err *err)
 {
     bool each = t->call == TERN_CALL_ALL_GATHER || t->call == TERN_CALL_REDUCE_SCATTER;
     const size_t most = (1ull << 40) - 1; /* bytes: a call's name has 40 bits for the count */
     char call[80];
 
     if ((unsigned)t->type > TERN_U8 || (unsigned)t->op > TERN_MIN || t->root < 0 ||
-        t->root >= c->size)
+        t->root >= c->shape.size)
         return tern_err_set(err, TERN_FAILED, "bug: %s with type %d, operation %d, root %d of %d",
                             tern_call_text(call, sizeof call, t->desc), t->type, t->op, t->root,
-                            c->size);
-    size_t limit = most / tern_type_bytes(t->type) / (each ? (size_t)c->size : 1);
+                            c->shape.size);
+    size_t limit = most / tern_type_bytes(t->type) / (each ? (size_t)c->shape.size : 1);
     if (t->count <= limit)
         return 0;
     size_t verb = strcspn(tern_call_text(call, sizeof call, t->desc), " ");
@@ -24,7 +24,8 @@ static int check(const struct tern_comm *c, const struct task *t, struct tern_er
                         limit, each ? " of all ranks" : "");
 }
 
-static int begin(struct tern_comm *c, struct task t, struct tern_pending *p, struct tern_err *err)
+static int begin(struct tern_comm *c, struct tern_coll_task t, struct tern_pending *p,
+                 struct tern_err *err)
 {
     t.desc = tern_call_pack(t.call, t.type, t.op, t.root, t.count);
     if (check(c, &t, err) < 0)
@@ -33,7 +34,7 @@ static int begin(struct tern_comm *c, struct task t, struct tern_pending *p, str
         t.call = TERN_CALL_BARRIER;
         t.count = 1;
     }
-    if (tern_fabric_engine_begin(c, &t, err) < 0)
+    if (tern_fabric_progress_begin(c, &t, err) < 0)
         return -1;
     *p = (struct tern_pending){c, c->begun};
     return 0;
@@ -43,7 +44,7 @@ int tern_comm_wait(struct tern_pending *p, struct tern_err *err)
 {
     struct tern_comm *c = p->comm;
 
-    if (c && tern_fabric_engine_wait(c, p->number, err) < 0)
+    if (c && tern_fabric_progress_wait(c, p->number, err) < 0)
         return -1;
     p->comm = NULL;
     return 0;
@@ -51,23 +52,19 @@ int tern_comm_wait(struct tern_pending *p, struct tern_err *err)
 
 int tern_comm_test(struct tern_pending *p, bool *done, struct tern_err *err)
 {
-    if (p->comm && tern_fabric_engine_poll(p->comm->f, err) < 0)
+    if (p->comm && tern_fabric_progress(fabric_of(p->comm), err) < 0)
         return -1;
     *done = !p->comm || p->comm->finished >= p->number;
     return 0;
 }
 
-int tern_fabric_progress(struct tern_fabric *f, struct tern_err *err)
-{
-    return tern_fabric_engine_poll(f, err);
-}
-
 int tern_comm_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
                                enum tern_op op, struct tern_pending *p, struct tern_err *err)
 {
-    return begin(
-        c, (struct task){TERN_CALL_ALL_REDUCE, type, op, .count = count, .in = buf, .out = buf}, p,
-        err);
+    return begin(c,
+                 (struct tern_coll_task){TERN_CALL_ALL_REDUCE, type, op, .count = count, .in = buf,
+                                         .out = buf},
+                 p, err);
 }
 
 int tern_comm_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
@@ -75,8 +72,8 @@ int tern_comm_reduce_scatter_begin(struct tern_comm *c, const void *in, void *ou
                                    struct tern_pending *p, struct tern_err *err)
 {
     return begin(c,
-                 (struct task){TERN_CALL_REDUCE_SCATTER, type, op, .count = count_per_rank,
-                               .in = in, .out = out},
+                 (struct tern_coll_task){TERN_CALL_REDUCE_SCATTER, type, op,
+                                         .count = count_per_rank, .in = in, .out = out},
                  p, err);
 }
 
@@ -85,22 +82,23 @@ int tern_comm_all_gather_begin(struct tern_comm *c, const void *in, void *out,
                                struct tern_err *err)
 {
     return begin(c,
-                 (struct task){TERN_CALL_ALL_GATHER, type, TERN_SUM, .count = count_per_rank,
-                               .in = in, .out = out},
+                 (struct tern_coll_task){TERN_CALL_ALL_GATHER, type, TERN_SUM,
+                                         .count = count_per_rank, .in = in, .out = out},
                  p, err);
 }
 
 int tern_comm_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
                               int root, struct tern_pending *p, struct tern_err *err)
 {
-    return begin(
-        c, (struct task){TERN_CALL_BROADCAST, type, TERN_SUM, root, count, .in = buf, .out = buf},
-        p, err);
+    return begin(c,
+                 (struct tern_coll_task){TERN_CALL_BROADCAST, type, TERN_SUM, root, count,
+                                         .in = buf, .out = buf},
+                 p, err);
 }
 
 int tern_comm_barrier_begin(struct tern_comm *c, struct tern_pending *p, struct tern_err *err)
 {
-    return begin(c, (struct task){.call = TERN_CALL_BARRIER, .type = TERN_U8}, p, err);
+    return begin(c, (struct tern_coll_task){.call = TERN_CALL_BARRIER, .type = TERN_U8}, p, err);
 }
 
 /* ---------------------------------------------------------------- begun and waited for */

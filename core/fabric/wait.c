@@ -21,7 +21,6 @@ enum {
     FRESH_NS = 400 * MS,      /* a peer that looked up this recently is waiting itself */
     GRACE_NS = 500 * MS,      /* how long ranks beyond the deadline ask around whose fault it is */
     LEAVE_NS = 1000 * MS,     /* how long others that are done are waited for */
-    FAREWELL_NS = 100 * MS,   /* to bring the bad news out */
     GAP_NS = 1000 * MS,       /* between two looks: this rank did not run in between */
     LIFE_NS = 500 * MS,       /* between two questions whether a silent peer runs... */
     LIFE_FIRST_NS = 500 * MS, /* ...and before the first */
@@ -40,108 +39,43 @@ enum {
  */
 static int64_t shortest_nap(const struct tern_fabric *f)
 {
-    double ns = f->model.load * SHARE_NS;
+    double ns = f->coll.model.load * SHARE_NS;
 
     return ns < NAP_NS ? NAP_NS : ns < NAP_MAX_NS / 2 ? (int64_t)ns : NAP_MAX_NS / 2;
 }
 
 void tern_fabric_wait_begin(struct waiter *w, struct tern_comm *c)
 {
-    struct tern_fabric *f = c->f;
+    struct tern_fabric *f = fabric_of(c);
 
     /* The wait before ended while the core was only lent: nobody was held up by that. */
-    if (f->lent && f->nap_ns > shortest_nap(f))
-        f->nap_ns -= f->nap_ns / 16;
-    f->lent = false;
+    if (f->wait.lent && f->wait.nap_ns > shortest_nap(f))
+        f->wait.nap_ns -= f->wait.nap_ns / 16;
+    f->wait.lent = false;
     *w = (struct waiter){
-        .c = c, .op = c->ops, .desc = c->desc, .record = c->record, .before_ns = f->far_ns};
-}
-
-static const char *name_of(const struct tern_fabric *f, int world_rank)
-{
-    return f->peers[world_rank].node_name;
-}
-
-static void send_all(struct tern_fabric *f, const struct tern_wire_control *m)
-{
-    if (!f->wire)
-        return;
-    for (int r = 0; r < f->size; r++)
-        if (r != f->rank && !f->peers[r].shm.head)
-            f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, r, m));
-}
-
-static void drain(struct tern_fabric *f, int64_t ns)
-{
-    int64_t until = tern_clock_boot_ns() + ns;
-
-    while (f->wire && tern_clock_boot_ns() < until) {
-        f->wire->ops->progress(f->wire);
-        tern_clock_sleep_ns(MS / 2);
-    }
-}
-
-static int give_up(struct tern_fabric *f, int world_rank, const char *text, struct tern_err *err)
-{
-    if (!f->broken) {
-        f->broken = true;
-        f->flight.recorder->blamed = world_rank;
-        tern_err_set(&f->why, TERN_TEMPFAIL, "%s", text);
-        struct tern_wire_shm_head *h = f->own.head;
-        snprintf(h->why, sizeof h->why, "%s", text);
-        atomic_store_explicit(&h->blamed, world_rank + 1, memory_order_release);
-    }
-    if (err)
-        *err = f->why;
-    return -1;
-}
-
-int tern_fabric_wait_blame_text(struct tern_fabric *f, int world_rank, const char *text,
-                                struct tern_err *err)
-{
-    struct tern_wire_control m = {.kind = TERN_WIRE_BLAME, .sender = f->rank, .rank = world_rank};
-
-    snprintf(m.text, sizeof m.text, "%s", text);
-    if (!f->broken) {
-        send_all(f, &m);
-        give_up(f, world_rank, m.text, err);
-        drain(f, FAREWELL_NS);
-    }
-    return give_up(f, world_rank, m.text, err);
-}
-
-int tern_fabric_wait_blame(struct tern_comm *c, int world_rank, const char *what,
-                           struct tern_err *err)
-{
-    struct tern_fabric *f = c->f;
-    char call[80], text[600];
-
-    snprintf(text, sizeof text, "rank %d (%s) %s; rank %d (%s) was in %s #%llu of communicator %d",
-             world_rank, name_of(f, world_rank), what, f->rank, name_of(f, f->rank),
-             tern_call_text(call, sizeof call, c->desc), (unsigned long long)c->ops, c->id);
-    return tern_fabric_wait_blame_text(f, world_rank, text, err);
+        .c = c, .op = c->ops, .desc = c->desc, .record = c->record, .before_ns = f->wait.far_ns};
 }
 
 static bool all_left(const struct tern_fabric *f)
 {
-    for (int r = 0; r < f->size; r++)
-        if (f->spoke[r] && !f->left[r])
+    for (int r = 0; r < f->wire.size; r++)
+        if (f->wire.spoke[r] && !f->wait.left[r])
             return false;
     return true;
 }
 
 void tern_fabric_wait_leave(struct tern_fabric *f)
 {
-    const struct tern_wire_control m = {.kind = TERN_WIRE_LEAVE, .sender = f->rank};
+    const struct tern_wire_control m = {.kind = TERN_WIRE_LEAVE, .sender = f->wire.rank};
     int64_t until = tern_clock_boot_ns() + LEAVE_NS;
 
-    if (!f->wire || f->broken || !f->spoke || !f->left)
+    if (!f->wire.transport || f->broken || !f->wire.spoke || !f->wait.left)
         return;
-    for (int r = 0; r < f->size; r++)
-        if (f->spoke[r])
-            f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, r, &m));
+    for (int r = 0; r < f->wire.size; r++)
+        if (f->wire.spoke[r])
+            tern_wire_send_control(&f->wire, r, &m);
     while (!all_left(f) && !f->broken && tern_clock_boot_ns() < until) {
-        f->wire->ops->progress(f->wire);
+        f->wire.transport->ops->progress(f->wire.transport);
         tern_clock_sleep_ns(MS / 10);
     }
 }
@@ -149,56 +83,20 @@ void tern_fabric_wait_leave(struct tern_fabric *f)
 void tern_fabric_wait_control(void *fabric, const struct tern_wire_control *m)
 {
     struct tern_fabric *f = fabric;
-    struct tern_wire_control reply = {.kind = TERN_WIRE_WAITING, .sender = f->rank};
+    struct tern_wire_control reply = {.kind = TERN_WIRE_WAITING, .sender = f->wire.rank};
 
-    f->heard_ns[m->sender] = tern_clock_boot_ns();
+    f->wait.heard_ns[m->sender] = tern_clock_boot_ns();
     if (m->kind == TERN_WIRE_STUCK || m->kind == TERN_WIRE_PING)
-        f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, m->sender, &reply));
+        tern_wire_send_control(&f->wire, m->sender, &reply);
     if (m->kind == TERN_WIRE_LEAVE) {
-        f->left[m->sender] = true;
+        f->wait.left[m->sender] = true;
     } else if (m->kind == TERN_WIRE_BLAME) {
-        give_up(f, m->rank, m->text, NULL);
+        tern_fabric_blame_keep(f, m->rank, m->text, NULL);
     } else if (m->kind == TERN_WIRE_CHASE) {
-        tern_fabric_cross_heard(f, m);
+        tern_fabric_deadlock_heard(f, m);
     } else {
-        tern_fabric_agree_heard(f, m);
+        tern_fabric_mismatch_heard(f, m);
     }
-}
-
-int tern_fabric_wait_heard(struct tern_fabric *f, struct tern_err *err)
-{
-    if (f->broken)
-        return give_up(f, 0, "", err);
-    for (int r = 0; r < f->size; r++) {
-        struct tern_wire_shm_head *h = f->peers[r].shm.head;
-        int32_t blamed = h ? atomic_load_explicit(&h->blamed, memory_order_acquire) : 0;
-        if (blamed > 0) {
-            /* Remote ranks must hear it from somebody; the first to know may be gone by now. */
-            struct tern_wire_control m = {
-                .kind = TERN_WIRE_BLAME, .sender = f->rank, .rank = blamed - 1};
-            snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof h->why - 1, h->why);
-            give_up(f, blamed - 1, m.text, err);
-            send_all(f, &m);
-            drain(f, FAREWELL_NS);
-            return -1;
-        }
-    }
-    return 0;
-}
-
-int tern_fabric_wait_word(struct tern_fabric *f, struct tern_err *err)
-{
-    int64_t until = tern_clock_boot_ns() + FAREWELL_NS;
-
-    do {
-        if (f->wire)
-            f->wire->ops->progress(f->wire);
-        if (tern_fabric_wait_heard(f, err) < 0)
-            return -1;
-        atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
-        tern_clock_sleep_ns(MS / 2);
-    } while (tern_clock_boot_ns() < until);
-    return 0;
 }
 
 bool tern_fabric_wait_patient(void *fabric, int64_t since_ns)
@@ -206,41 +104,24 @@ bool tern_fabric_wait_patient(void *fabric, int64_t since_ns)
     struct tern_fabric *f = fabric;
     int64_t now = tern_clock_boot_ns();
 
-    atomic_store_explicit(&f->own.head->beat_ns, now, memory_order_relaxed);
-    /* Called from within progress: what makes progress itself, as tern_fabric_wait_heard() does,
+    tern_fabric_beat(f, now);
+    /* Called from within progress: what makes progress itself, as tern_fabric_blame_heard() does,
      * would end the same operations here and there. */
-    return !f->broken && now - since_ns < f->deadline_ns;
-}
-
-static bool ended(const struct tern_fabric *f, int world_rank, int wait_ms)
-{
-    const struct tern_wire_shm_peer *p = &f->peers[world_rank].shm;
-
-    return p->head && tern_process_ended(&p->process, wait_ms);
-}
-
-int tern_fabric_wait_gone(struct tern_comm *c, int world_rank, struct tern_err *err)
-{
-    enum { LAST_MS = 20 }; /* a process that ends has no files a while before it has ended */
-
-    if (tern_fabric_wait_heard(c->f, err) < 0)
-        return -1;
-    return ended(c->f, world_rank, LAST_MS)
-               ? tern_fabric_wait_blame(c, world_rank, "has ended", err)
-               : 0;
+    return !f->broken && now - since_ns < f->wait.deadline_ns;
 }
 
 /* When it last said that it waits itself. */
 static int64_t seen(const struct tern_fabric *f, int r)
 {
-    const struct tern_wire_shm_head *h = f->peers[r].shm.head;
+    const struct tern_wire_shm_head *h = f->wire.peers[r].shm.head;
 
-    return h ? atomic_load_explicit(&h->beat_ns, memory_order_relaxed) : f->heard_ns[r];
+    return h ? atomic_load_explicit(&h->beat_ns, memory_order_relaxed) : f->wait.heard_ns[r];
 }
 
 static bool is_waiting(const struct tern_fabric *f, int r, int64_t now)
 {
-    return r == f->rank || now - seen(f, r) < (f->peers[r].shm.head ? FRESH_NS : 2 * GRACE_NS);
+    return r == f->wire.rank ||
+           now - seen(f, r) < (f->wire.peers[r].shm.head ? FRESH_NS : 2 * GRACE_NS);
 }
 
 static int64_t latest(int64_t a, int64_t b)
@@ -252,25 +133,26 @@ static int64_t latest(int64_t a, int64_t b)
  * itself, tells nothing. */
 static int64_t alive(const struct waiter *w, int r)
 {
-    return latest(tern_fabric_liveness_heard(w->c->f->liveness, r), latest(w->start, w->awake));
+    return latest(tern_fabric_liveness_heard(fabric_of(w->c)->wait.liveness, r),
+                  latest(w->start, w->awake));
 }
 
 /* How long rank r may be silent: the deadline, or what it asked for while it shows life. */
 static int64_t limit(const struct waiter *w, int r, int64_t now)
 {
-    const struct tern_fabric *f = w->c->f;
-    int64_t asked = tern_fabric_liveness_patience(f->liveness, r);
-    bool lives = now - tern_fabric_liveness_heard(f->liveness, r) < f->liveness_ns;
+    const struct tern_fabric *f = fabric_of(w->c);
+    int64_t asked = tern_fabric_liveness_patience(f->wait.liveness, r);
+    bool lives = now - tern_fabric_liveness_heard(f->wait.liveness, r) < f->wait.liveness_ns;
 
-    return lives && asked > f->deadline_ns ? asked : f->deadline_ns;
+    return lives && asked > f->wait.deadline_ns ? asked : f->wait.deadline_ns;
 }
 
 /* The longest of all members'. */
 static int64_t longest(const struct waiter *w, int64_t now)
 {
-    int64_t most = w->c->f->deadline_ns;
+    int64_t most = fabric_of(w->c)->wait.deadline_ns;
 
-    for (int m = 0; m < w->c->size; m++)
+    for (int m = 0; m < w->c->shape.size; m++)
         most = latest(most, limit(w, w->c->world[m], now));
     return most;
 }
@@ -278,18 +160,18 @@ static int64_t longest(const struct waiter *w, int64_t now)
 /* For as long as it may be, in this wait. */
 static bool is_silent(const struct waiter *w, int r, int64_t now)
 {
-    const struct tern_fabric *f = w->c->f;
+    const struct tern_fabric *f = fabric_of(w->c);
     int64_t since = latest(seen(f, r), latest(w->start, w->awake));
 
-    return r != f->rank && now - since > limit(w, r, now);
+    return r != f->wire.rank && now - since > limit(w, r, now);
 }
 
 /* Of the node where rank r is, another rank that can be asked; -1: none. */
 static int neighbour(const struct tern_fabric *f, int r)
 {
-    for (int i = 1; i < f->size; i++) {
-        int other = (r + i) % f->size;
-        if (other != f->rank && f->peers[other].node == f->peers[r].node)
+    for (int i = 1; i < f->wire.size; i++) {
+        int other = (r + i) % f->wire.size;
+        if (other != f->wire.rank && f->wire.peers[other].node == f->wire.peers[r].node)
             return other;
     }
     return -1;
@@ -300,25 +182,26 @@ static int neighbour(const struct tern_fabric *f, int r)
  * the network lost for a moment. */
 static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *err)
 {
-    struct tern_fabric *f = w->c->f;
+    struct tern_fabric *f = fabric_of(w->c);
     int64_t since = alive(w, r);
     char what[160];
 
-    if (!f->liveness || now - since < LIFE_FIRST_NS)
+    if (!f->wait.liveness || now - since < LIFE_FIRST_NS)
         return 0;
-    const int other = f->peers[r].node == f->node ? f->rank : neighbour(f, r);
+    const int other = f->wire.peers[r].node == f->wire.node ? f->wire.rank : neighbour(f, r);
     if (now - w->life_asked >= LIFE_NS) {
         w->life_asked = now;
-        tern_fabric_liveness_ask(f->liveness, r);
+        tern_fabric_liveness_ask(f->wait.liveness, r);
         if (other >= 0)
-            tern_fabric_liveness_ask(f->liveness, other);
+            tern_fabric_liveness_ask(f->wait.liveness, other);
         return 0;
     }
-    if (!tern_fabric_liveness_heard(f->liveness, r))
+    if (!tern_fabric_liveness_heard(f->wait.liveness, r))
         return 0;
-    bool witness = other == f->rank || (other >= 0 && now - alive(w, other) < 2 * LIFE_NS &&
-                                        tern_fabric_liveness_heard(f->liveness, other) > since);
-    if (now - since < (witness ? 1 : WHOLE_NODE) * f->liveness_ns)
+    bool witness =
+        other == f->wire.rank || (other >= 0 && now - alive(w, other) < 2 * LIFE_NS &&
+                                  tern_fabric_liveness_heard(f->wait.liveness, other) > since);
+    if (now - since < (witness ? 1 : WHOLE_NODE) * f->wait.liveness_ns)
         return 0;
     snprintf(what, sizeof what,
              witness
@@ -326,25 +209,25 @@ static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *
                  : "has shown no sign of life for %.3g s: it is stopped, or its node is frozen or "
                    "cut off",
              (double)(now - since) / 1e9);
-    return tern_fabric_wait_blame(w->c, r, what, err);
+    return tern_fabric_blame(w->c, r, what, err);
 }
 
 /* Whoever waits answers while this listens. */
 static int ask_around(struct tern_comm *c, struct tern_err *err)
 {
-    struct tern_fabric *f = c->f;
-    struct tern_wire_control ask = {.kind = TERN_WIRE_STUCK, .sender = f->rank};
+    struct tern_fabric *f = fabric_of(c);
+    struct tern_wire_control ask = {.kind = TERN_WIRE_STUCK, .sender = f->wire.rank};
     int64_t end = tern_clock_boot_ns() + GRACE_NS;
 
-    send_all(f, &ask);
-    for (int m = 0; m < c->size; m++)
-        tern_fabric_liveness_ask(f->liveness, c->world[m]);
+    tern_fabric_blame_send_all(f, &ask);
+    for (int m = 0; m < c->shape.size; m++)
+        tern_fabric_liveness_ask(f->wait.liveness, c->world[m]);
     while (tern_clock_boot_ns() < end) {
-        if (f->wire)
-            f->wire->ops->progress(f->wire);
-        if (tern_fabric_wait_heard(f, err) < 0)
+        if (f->wire.transport)
+            f->wire.transport->ops->progress(f->wire.transport);
+        if (tern_fabric_blame_heard(f, err) < 0)
             return -1;
-        atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
+        tern_fabric_beat(f, tern_clock_boot_ns());
         tern_clock_sleep_ns(2 * MS);
     }
     return 0;
@@ -356,7 +239,7 @@ static int ask_around(struct tern_comm *c, struct tern_err *err)
 static int overdue(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_comm *c = w->c;
-    struct tern_fabric *f = c->f;
+    struct tern_fabric *f = fabric_of(c);
     static const char *const words[TERN_FABRIC_DOINGS] = {
         [TERN_FABRIC_COMPUTES] = "computes",         [TERN_FABRIC_STARTS] = "is still starting",
         [TERN_FABRIC_READS] = "waits for its data",  [TERN_FABRIC_EVALUATES] = "evaluates",
@@ -372,45 +255,46 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
     }
     int64_t now = tern_clock_boot_ns();
     int culprit = c->world[member];
-    for (int m = 0; m < c->size && !is_silent(w, culprit, now); m++)
+    for (int m = 0; m < c->shape.size && !is_silent(w, culprit, now); m++)
         if (is_silent(w, c->world[m], now))
             culprit = c->world[m];
     if (!is_silent(w, culprit, now) && now - w->start < PATIENCE * longest(w, now)) {
         w->asked = now;
         return 0;
     }
-    for (int m = 0; m < c->size && is_waiting(f, culprit, now); m++)
+    for (int m = 0; m < c->shape.size && is_waiting(f, culprit, now); m++)
         if (!is_waiting(f, c->world[m], now))
             culprit = c->world[m];
     bool all = is_waiting(f, culprit, now);
-    bool lives = now - tern_fabric_liveness_heard(f->liveness, culprit) < f->liveness_ns;
+    bool lives = now - tern_fabric_liveness_heard(f->wait.liveness, culprit) < f->wait.liveness_ns;
     snprintf(what, sizeof what,
              all ? "waits for something else after %.3g s (do all ranks call the same operations?)"
                  : "has not come within the deadline of %.3g s%s%s",
              (double)(all ? now - w->start : limit(w, culprit, now)) / 1e9,
              lives ? ": it runs, and " : "",
-             lives ? words[tern_fabric_liveness_doing(f->liveness, culprit)] : "");
-    return tern_fabric_wait_blame(c, culprit, what, err);
+             lives ? words[tern_fabric_liveness_doing(f->wait.liveness, culprit)] : "");
+    return tern_fabric_blame(c, culprit, what, err);
 }
 
 /* A message to a silent remote peer says what waits here, for the peer to compare; with a provider
  * that notices, it fails when the peer's process is gone.  A mate's call can be read. */
 static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *err)
 {
-    struct tern_fabric *f = w->c->f;
-    struct tern_wire_shm_head *mate = f->peers[world_rank].shm.head;
+    struct tern_fabric *f = fabric_of(w->c);
+    struct tern_wire_shm_head *mate = f->wire.peers[world_rank].shm.head;
     struct tern_wire_control m = {.kind = TERN_WIRE_PING,
-                                  .sender = f->rank,
+                                  .sender = f->wire.rank,
                                   .comm = (int32_t)w->c->mark,
                                   .op = w->op,
                                   .desc = w->desc};
     char what[160];
 
-    if (f->ping && f->ping->state == TERN_WIRE_FAILED && f->ping->rank == world_rank) {
-        snprintf(what, sizeof what, "cannot be reached (%s)", f->ping->error);
-        return tern_fabric_wait_word(f, err) < 0
+    if (f->wait.ping && f->wait.ping->state == TERN_WIRE_FAILED &&
+        f->wait.ping->rank == world_rank) {
+        snprintf(what, sizeof what, "cannot be reached (%s)", f->wait.ping->error);
+        return tern_fabric_blame_listen(f, err) < 0
                    ? -1
-                   : tern_fabric_wait_blame(w->c, world_rank, what, err);
+                   : tern_fabric_blame(w->c, world_rank, what, err);
     }
     if (now - (w->pinged ? w->pinged : w->start) < (w->pinged ? PING_NS : PING_FIRST_NS))
         return 0;
@@ -418,18 +302,18 @@ static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *
     if (mate) {
         uint64_t theirs = tern_flight_find_call(tern_wire_shm_recorder(mate), w->c->mark, w->op);
         if (theirs && theirs != w->desc)
-            return tern_fabric_agree_blame(w->c, w->op, err);
+            return tern_fabric_mismatch_blame(w->c, w->op, err);
     } else {
-        f->wire->ops->release(f->wire, f->ping);
-        f->ping = f->wire->ops->tell(f->wire, world_rank, &m);
+        f->wire.transport->ops->release(f->wire.transport, f->wait.ping);
+        f->wait.ping = f->wire.transport->ops->tell(f->wire.transport, world_rank, &m);
     }
-    tern_fabric_cross_begin(f);
-    return tern_fabric_cross_blame(f, err);
+    tern_fabric_deadlock_look(f);
+    return tern_fabric_deadlock_blame(f, err);
 }
 
 static int notice(struct waiter *w, int member, int64_t now, struct tern_err *err)
 {
-    struct tern_fabric *f = w->c->f;
+    struct tern_fabric *f = fabric_of(w->c);
     int peer = w->c->world[member];
 
     if (now - w->looked > GAP_NS) { /* this rank did not run, and neither did the others, perhaps */
@@ -438,43 +322,44 @@ static int notice(struct waiter *w, int member, int64_t now, struct tern_err *er
         w->asking = false;
     }
     w->looked = now;
-    atomic_store_explicit(&f->own.head->beat_ns, now, memory_order_relaxed);
-    if (f->wire) /* somebody elsewhere may ask something, also while a mate is waited for */
-        f->wire->ops->progress(f->wire);
-    if (tern_fabric_wait_heard(f, err) < 0 || tern_fabric_agree_suspect(f, err) < 0 ||
-        tern_fabric_cross_blame(f, err) < 0)
+    tern_fabric_beat(f, now);
+    if (f->wire
+            .transport) /* somebody elsewhere may ask something, also while a mate is waited for */
+        f->wire.transport->ops->progress(f->wire.transport);
+    if (tern_fabric_blame_heard(f, err) < 0 || tern_fabric_mismatch_check(f, err) < 0 ||
+        tern_fabric_deadlock_blame(f, err) < 0)
         return -1;
-    if (ended(f, peer, 0)) {
+    if (tern_fabric_blame_ended(f, peer, 0)) {
         /* It may have come and then ended; so the caller looks once more before we say so. */
         if (w->seen_dead == peer + 1)
-            return tern_fabric_wait_blame(w->c, peer, "has ended", err);
+            return tern_fabric_blame(w->c, peer, "has ended", err);
         w->seen_dead = peer + 1;
         return 0;
     }
     if (ping(w, peer, now, err) < 0 || look_for_life(w, peer, now, err) < 0)
         return -1;
     if (now - w->start > limit(w, peer, now) &&
-        (w->asking || is_silent(w, peer, now) || now - w->asked > f->deadline_ns))
+        (w->asking || is_silent(w, peer, now) || now - w->asked > f->wait.deadline_ns))
         return overdue(w, member, err);
     return 0;
 }
 
 static int look(struct waiter *w, int member, int64_t now, struct tern_err *err)
 {
-    struct tern_fabric *f = w->c->f;
+    struct tern_fabric *f = fabric_of(w->c);
 
     tern_flight_set_state(f->flight.recorder, w->record, TERN_FLIGHT_WAITING, w->c->world[member]);
     tern_flight_write_waiting(&f->flight, now - w->start);
-    tern_fabric_cross_wait(w->c);
+    tern_fabric_deadlock_publish(w->c);
     return notice(w, member, now, err);
 }
 
 /* Time in which nobody asked does not count: what was missing may have waited for this rank. */
 int tern_fabric_wait_glance(struct tern_fabric *f, struct tern_err *err)
 {
-    struct tern_comm *c = f->comms[__builtin_ctzll(f->busy)];
+    struct tern_comm *c = f->coll.comms[__builtin_ctzll(f->coll.busy)];
     uint64_t at = (uint64_t)c->part << 32 ^ (c->pc + c->slot + (size_t)c->met);
-    struct waiter *w = &f->asks;
+    struct waiter *w = &f->wait.glance;
 
     if (++w->polls % GLANCE_POLLS)
         return 0;
@@ -503,30 +388,30 @@ static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
 {
     const int64_t shortest = shortest_nap(f);
 
-    f->lent = false;
-    if (f->nap_ns < shortest)
-        f->nap_ns = shortest;
-    int64_t ns = waited / 20 < f->nap_ns ? waited / 20 : f->nap_ns;
-    if (f->nap_ns > NAP_NS && ns < shortest)
+    f->wait.lent = false;
+    if (f->wait.nap_ns < shortest)
+        f->wait.nap_ns = shortest;
+    int64_t ns = waited / 20 < f->wait.nap_ns ? waited / 20 : f->wait.nap_ns;
+    if (f->wait.nap_ns > NAP_NS && ns < shortest)
         ns = shortest;
     tern_clock_sleep_ns(ns);
     int64_t late = tern_clock_boot_ns() - now - ns;
-    if (late > LATE_NS && f->nap_ns < NAP_MAX_NS)
-        f->nap_ns *= 2;
-    else if (late < LATE_NS / 2 && f->nap_ns > shortest)
-        f->nap_ns -= f->nap_ns / 16;
+    if (late > LATE_NS && f->wait.nap_ns < NAP_MAX_NS)
+        f->wait.nap_ns *= 2;
+    else if (late < LATE_NS / 2 && f->wait.nap_ns > shortest)
+        f->wait.nap_ns -= f->wait.nap_ns / 16;
 }
 
 /* Give the core to whoever wants it.  Where there is one for every rank but two take turns on this
  * one, they would for seconds: only who wakes up is given another core. */
 static void lend(struct tern_fabric *f, int64_t now)
 {
-    f->lent = true;
+    f->wait.lent = true;
     sched_yield();
-    if (f->model.load > 1 || now - f->moved_ns < MOVE_NS)
+    if (f->coll.model.load > 1 || now - f->wait.moved_ns < MOVE_NS)
         return;
     if (tern_clock_boot_ns() - now > TURN_NS) {
-        f->moved_ns = now;
+        f->wait.moved_ns = now;
         tern_clock_sleep_ns(1);
     }
 }
@@ -539,9 +424,9 @@ static void lend(struct tern_fabric *f, int64_t now)
  * would take more of the processor than to move the bytes. */
 static int64_t lending(const struct waiter *w, bool mate)
 {
-    const struct tern_fabric *f = w->c->f;
+    const struct tern_fabric *f = fabric_of(w->c);
 
-    if (f->nap_ns > NAP_NS && f->model.load > (mate ? CROWDED : CROWDED_FAR))
+    if (f->wait.nap_ns > NAP_NS && f->coll.model.load > (mate ? CROWDED : CROWDED_FAR))
         return 0;
     return mate || w->before_ns < LONG_NS ? YIELD_NS : YIELD_LONG_NS;
 }
@@ -558,15 +443,15 @@ static inline void pause_core(void)
 
 int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
 {
-    struct tern_fabric *f = w->c->f;
-    bool mate = f->peers[w->c->world[member]].shm.head;
+    struct tern_fabric *f = fabric_of(w->c);
+    bool mate = f->wire.peers[w->c->world[member]].shm.head;
 
     w->polls++;
-    if (f->wire && (!mate || w->polls % 64 == 0))
-        f->wire->ops->progress(f->wire);
+    if (f->wire.transport && (!mate || w->polls % 64 == 0))
+        f->wire.transport->ops->progress(f->wire.transport);
     if (f->broken)
-        return give_up(f, 0, "", err);
-    if (w->polls < f->spins) {
+        return tern_fabric_blame_keep(f, 0, "", err);
+    if (w->polls < f->wait.spins) {
         pause_core();
         return 0;
     }
@@ -577,7 +462,7 @@ int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
         return -1;
     int64_t waited = now - w->start;
     if (!mate)
-        f->far_ns = waited;
+        f->wait.far_ns = waited;
     if (waited < lending(w, mate))
         lend(f, now);
     else

@@ -4,7 +4,7 @@
 #include "core/base/clock.h"
 #include "core/base/rand.h"
 #include "core/fabric/fabric.h"
-#include "core/fabric/reduce.h"
+#include "core/coll/reduce.h"
 #include "core/wire/rendezvous.h"
 #include "core/wire/rendezvous_frame.h"
 #include "core/fabric/state.h"
@@ -25,7 +25,7 @@ static void reduces_in_a_tree(void)
     static float v[R][N], got[N], copy[N];
     const void *src[R];
     void *dst[2] = {got, copy};
-    struct tern_reduce sum = {TERN_F32, TERN_F32, TERN_SUM, 0};
+    struct tern_coll_reduce sum = {TERN_F32, TERN_F32, TERN_SUM, 0};
     int wrong = 0;
 
     for (int r = 0; r < R; r++) {
@@ -33,7 +33,7 @@ static void reduces_in_a_tree(void)
         for (int i = 0; i < N; i++)
             v[r][i] = (float)tern_rand_normal(1, (uint64_t)r, (uint64_t)i) * 1e3f;
     }
-    tern_reduce(&sum, dst, 2, src, R, N, false);
+    tern_coll_reduce(&sum, dst, 2, src, R, N, false);
     for (int i = 0; i < N; i++) {
         float want = ((v[0][i] + v[1][i]) + (v[2][i] + v[3][i])) + ((v[4][i] + v[5][i]) + v[6][i]);
         wrong += got[i] != want || copy[i] != want;
@@ -41,14 +41,14 @@ static void reduces_in_a_tree(void)
     ok(wrong == 0, "seven sources are summed in the order of the header, at both places");
     memset(got, 0, sizeof got);
     dst[0] = got + 1; /* on no cache line's begin */
-    tern_reduce(&sum, dst, 1, src, R, N - 1, true);
+    tern_coll_reduce(&sum, dst, 1, src, R, N - 1, true);
     ok(memcmp(got + 1, copy, (N - 1) * sizeof *got) == 0 && got[0] == 0,
        "they are the same past the caches, and nothing beside them is written");
     sum.op = TERN_AVG;
     sum.divide_by = R;
     dst[0] = v[3];
     dst[1] = v[0];
-    tern_reduce(&sum, dst, 2, src, R, N, false);
+    tern_coll_reduce(&sum, dst, 2, src, R, N, false);
     for (int i = 0; i < N; i++)
         wrong += v[0][i] != copy[i] / R || v[3][i] != v[0][i];
     ok(wrong == 0, "an average divides once, and may replace two of the sources (%d wrong)", wrong);
@@ -73,8 +73,8 @@ static void reduces_any_number(void)
     static uint16_t half[R][WIDTH];
     const void *src[R], *halves[R];
     void *dst[] = {got};
-    const struct tern_reduce sum = {TERN_F32, TERN_F32, TERN_SUM, 0},
-                             wide = {TERN_BF16, TERN_F32, TERN_SUM, 0};
+    const struct tern_coll_reduce sum = {TERN_F32, TERN_F32, TERN_SUM, 0},
+                                  wide = {TERN_BF16, TERN_F32, TERN_SUM, 0};
     int wrong = 0, wrong_halves = 0;
 
     for (int r = 0; r < R; r++) {
@@ -86,7 +86,7 @@ static void reduces_any_number(void)
         }
     }
     for (int n = 1; n <= R; n++) {
-        tern_reduce(&sum, dst, 1, src, n, N, false);
+        tern_coll_reduce(&sum, dst, 1, src, n, N, false);
         for (int i = 0; i < N; i++)
             wrong += got[i] != (float)tree_of(v, 0, n, i);
     }
@@ -94,14 +94,14 @@ static void reduces_any_number(void)
         for (int i = 0; i < N; i++)
             memset(&v[r][i], 0, 2); /* what bf16 keeps of it */
     for (int n = 1; n <= R; n++) {
-        tern_reduce(&wide, dst, 1, halves, n, N, false);
+        tern_coll_reduce(&wide, dst, 1, halves, n, N, false);
         for (int i = 0; i < N; i++)
             wrong_halves += got[i] != (float)tree_of(v, 0, n, i);
     }
     static uint16_t rounded[2][WIDTH];
-    const struct tern_reduce both = {TERN_BF16, TERN_BF16, TERN_SUM, 0};
+    const struct tern_coll_reduce both = {TERN_BF16, TERN_BF16, TERN_SUM, 0};
     for (int past = 0; past < 2; past++)
-        tern_reduce(&both, (void *[]){rounded[past]}, 1, halves, 3, N, past);
+        tern_coll_reduce(&both, (void *[]){rounded[past]}, 1, halves, 3, N, past);
     ok(rounded[0][N - 1] && memcmp(rounded[0], rounded[1], sizeof rounded[0]) == 0,
        "bf16 is the same past the caches");
     ok(wrong == 0, "1 to 40 sources are summed in that order (%d wrong)", wrong);
@@ -115,11 +115,11 @@ static void reduces_bf16(void)
     uint16_t nan[1] = {0x7f81};
     const void *src[] = {a, b, c}, *bad[] = {a, nan};
     void *dst[] = {out};
-    struct tern_reduce sum = {TERN_BF16, TERN_BF16, TERN_SUM, 0};
+    struct tern_coll_reduce sum = {TERN_BF16, TERN_BF16, TERN_SUM, 0};
 
-    tern_reduce(&sum, dst, 1, src, 3, 1, false);
+    tern_coll_reduce(&sum, dst, 1, src, 3, 1, false);
     ok(out[0] == 0x3f81, "bf16 is summed in fp32 (%04x)", out[0]);
-    tern_reduce(&sum, dst, 1, bad, 2, 1, false);
+    tern_coll_reduce(&sum, dst, 1, bad, 2, 1, false);
     ok((out[0] & 0x7f80) == 0x7f80 && (out[0] & 0x7f), "a NaN stays one in bf16");
 }
 
@@ -128,9 +128,9 @@ static void nan_wins(void)
     float a[2] = {NAN, 1}, b[2] = {1, NAN}, out[2];
     const void *src[] = {a, b};
     void *dst[] = {out};
-    struct tern_reduce max = {TERN_F32, TERN_F32, TERN_MAX, 0};
+    struct tern_coll_reduce max = {TERN_F32, TERN_F32, TERN_MAX, 0};
 
-    tern_reduce(&max, dst, 1, src, 2, 2, false);
+    tern_coll_reduce(&max, dst, 1, src, 2, 2, false);
     ok(isnan(out[0]) && isnan(out[1]), "NaN wins a maximum from either side");
 }
 
@@ -245,14 +245,15 @@ static void calls_pack(void)
 /* Rank 0 of `size`, on a fabric that fails whatever begins: what is refused before that says so. */
 static struct tern_comm *failing(struct tern_fabric *f, int size)
 {
-    int *node_of = calloc((size_t)size, sizeof *node_of);
-    struct tern_comm *c = tern_fabric_comm_shape(size, 0, node_of, NULL);
+    static struct tern_comm c;
+    static struct tern_flight_recorder recorder;
 
-    *f = (struct tern_fabric){.size = size, .broken = true};
+    *f = (struct tern_fabric){.wire = {.size = size}, .broken = true};
+    f->coll.wire = &f->wire;
+    f->coll.recorder = &recorder;
     tern_err_set(&f->why, TERN_TEMPFAIL, "begun");
-    c->f = f;
-    free(node_of);
-    return c;
+    c = (struct tern_comm){.coll = &f->coll, .shape = {.size = size}};
+    return &c;
 }
 
 static void limits_counts(void)
@@ -275,8 +276,6 @@ static void limits_counts(void)
     tern_comm_all_gather(c, &v, &v, 1ull << 32, TERN_F32, &err);
     has(err.text, "all_gather of 4294967296 f32 a rank: 4294967295 are the most",
         "where a count is a rank's, all ranks' blocks are within it");
-    c->f = NULL;
-    tern_fabric_comm_delete(c);
 }
 
 static void waits_again(void)
@@ -290,16 +289,15 @@ static void waits_again(void)
     int first = tern_comm_wait(&p, &err), again = tern_comm_wait(&p, &err);
     ok(first == -1 && again == -1, "who waits again for what failed is told again (%d, %d)", first,
        again);
-    c->f = NULL;
-    tern_fabric_comm_delete(c);
 }
 
 static void explains_wide_nodes(void)
 {
     enum { SIZE = 96 };
-    struct peer *peers = calloc(SIZE, sizeof *peers);
+    struct tern_wire_rank *peers = calloc(SIZE, sizeof *peers);
     int sorted[SIZE];
-    struct tern_fabric f = {.size = SIZE, .nodes = 1, .peers = peers, .sorted = sorted};
+    struct tern_fabric f = {.wire = {.size = SIZE, .nodes = 1, .peers = peers},
+                            .mismatch = {.sorted = sorted}};
     struct tern_buf b = {0};
 
     tern_fabric_explain(&f, &b);

@@ -20,7 +20,6 @@ enum {
     TERN_WIRE_SHM_STAGE = 2 << 20, /* half a stage, as much of it as is used... */
     TERN_WIRE_SHM_STAGE_MOST =
         16 << 20,             /* ...by up to 64 ranks, and at most (tern_fabric_stage_bytes) */
-    STAGE_CACHED = 512 << 10, /* used of it in one node: two ranks' both halves fit a 2 MiB cache */
     TERN_WIRE_SHM_LINE = 128, /* two cache lines: the neighbour line is prefetched too */
 };
 

@@ -9,7 +9,7 @@
  * A waiting rank publishes what it waits in (shm_wait), and whoever waits goes from rank to rank:
  * by memory inside a node, by a message (TERN_WIRE_CHASE) to the next one.  Every operation needs
  * every member, but a broadcast: there it is the root, and who is to send here or to meet. */
-#include "core/fabric/program.h"
+#include "core/fabric/state.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,15 +27,6 @@ static void set(_Atomic uint64_t *v, uint64_t to)
 
 /* ---------------------------------------------------------------- what this rank publishes */
 
-void tern_fabric_cross_comm(struct tern_comm *c, bool ended)
-{
-    struct tern_wire_shm_call *call = &c->f->own.head->calls[c->id];
-
-    set(&call->begun, c->begun);
-    set(&call->finished, c->finished);
-    set(&call->mark, ended ? 0 : c->mark);
-}
-
 static struct tern_wire_shm_edge edge_of(const struct tern_comm *c)
 {
     bool rooted = tern_call_kind(c->desc) == TERN_CALL_BROADCAST;
@@ -51,29 +42,18 @@ static struct tern_wire_shm_edge edge_of(const struct tern_comm *c)
     };
 }
 
-/* Blocked until that rank itself does something in this operation: comes to a meeting, sends. */
-static bool blocked_by_call(const struct tern_comm *c)
+void tern_fabric_deadlock_publish(struct tern_comm *c)
 {
-    const struct program *p = c->program;
-
-    for (size_t i = 0; c->waits_slot >= 0 && i < p->n; i++)
-        if (p->steps[i].slot == c->waits_slot && p->steps[i].kind != STEP_WAIT)
-            return p->steps[i].kind == STEP_RECV;
-    return c->waits_slot < 0;
-}
-
-void tern_fabric_cross_wait(struct tern_comm *c)
-{
-    struct tern_wire_shm_head *h = c->f->own.head;
+    struct tern_wire_shm_head *h = fabric_of(c)->wire.own.head;
     uint64_t serial = get(&h->wait.serial);
     struct tern_wire_shm_edge e = edge_of(c);
 
-    for (uint64_t busy = c->f->busy; busy; busy &= busy - 1) {
-        const struct tern_comm *b = c->f->comms[__builtin_ctzll(busy)];
+    for (uint64_t busy = fabric_of(c)->coll.busy; busy; busy &= busy - 1) {
+        const struct tern_comm *b = fabric_of(c)->coll.comms[__builtin_ctzll(busy)];
         set(&h->calls[b->id].waits_for, (uint64_t)b->world[b->waits_for]);
     }
-    if (e.root >= 0 && e.to != e.root && !blocked_by_call(c)) {
-        tern_fabric_cross_done(c->f);
+    if (e.root >= 0 && e.to != e.root && !tern_coll_blocked_by_call(c)) {
+        tern_fabric_deadlock_withdraw(fabric_of(c));
         return;
     }
     if (serial & 1 && memcmp(&h->wait.edge, &e, sizeof e) == 0)
@@ -85,20 +65,15 @@ void tern_fabric_cross_wait(struct tern_comm *c)
     atomic_store_explicit(&h->wait.serial, serial + 1, memory_order_release);
 }
 
-void tern_fabric_cross_done(struct tern_fabric *f)
+void tern_fabric_deadlock_withdraw(struct tern_fabric *f)
 {
-    uint64_t serial = get(&f->own.head->wait.serial);
+    uint64_t serial = get(&f->wire.own.head->wait.serial);
 
     if (serial & 1)
-        atomic_store_explicit(&f->own.head->wait.serial, serial + 1, memory_order_release);
+        atomic_store_explicit(&f->wire.own.head->wait.serial, serial + 1, memory_order_release);
 }
 
 /* ---------------------------------------------------------------- from rank to rank */
-
-static struct tern_wire_shm_head *head_of(const struct tern_fabric *f, int r)
-{
-    return r == f->rank ? f->own.head : f->peers[r].shm.head;
-}
 
 static bool known(const struct tern_wire_chase *k, int rank)
 {
@@ -151,64 +126,64 @@ static enum hop hop(const struct tern_wire_shm_head *h, struct tern_wire_chase *
 
 static void chase(struct tern_fabric *f, struct tern_wire_chase *k, struct tern_wire_shm_edge need)
 {
-    while (k->hops++ < HOPS && need.to >= 0 && need.to < f->size) {
-        const struct tern_wire_shm_head *h = head_of(f, need.to);
+    while (k->hops++ < HOPS && need.to >= 0 && need.to < f->wire.size) {
+        const struct tern_wire_shm_head *h = tern_wire_head(&f->wire, need.to);
         if (!h) {
             struct tern_wire_control m = {.kind = TERN_WIRE_CHASE,
-                                          .sender = f->rank,
+                                          .sender = f->wire.rank,
                                           .rank = k->steps[0].rank,
                                           .op = need.op,
                                           .desc = need.desc,
                                           .chase = *k};
             m.comm = (int32_t)need.mark;
             m.chase.root = need.root;
-            f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, need.to, &m));
+            tern_wire_send_control(&f->wire, need.to, &m);
             return;
         }
         enum hop to = hop(h, k, &need);
         if (to == CAUGHT)
-            f->caught = *k;
+            f->deadlock = *k;
         if (to != ON)
             return;
     }
 }
 
-void tern_fabric_cross_heard(struct tern_fabric *f, const struct tern_wire_control *m)
+void tern_fabric_deadlock_heard(struct tern_fabric *f, const struct tern_wire_control *m)
 {
     struct tern_wire_chase k = m->chase;
 
     if (k.n < 1 || k.n > TERN_WIRE_CHASE_STEPS || k.steps[0].rank != m->rank || k.root < -1 ||
-        k.root >= f->size || f->caught.n)
+        k.root >= f->wire.size || f->deadlock.n)
         return;
     for (uint32_t i = 0; i < k.n; i++)
-        if (k.steps[i].rank < 0 || k.steps[i].rank >= f->size)
+        if (k.steps[i].rank < 0 || k.steps[i].rank >= f->wire.size)
             return;
     chase(f, &k,
           (struct tern_wire_shm_edge){.mark = (uint32_t)m->comm,
                                       .op = m->op,
                                       .desc = m->desc,
                                       .root = k.root,
-                                      .to = f->rank});
+                                      .to = f->wire.rank});
 }
 
-void tern_fabric_cross_begin(struct tern_fabric *f)
+void tern_fabric_deadlock_look(struct tern_fabric *f)
 {
-    const struct tern_wire_shm_head *h = f->own.head;
+    const struct tern_wire_shm_head *h = f->wire.own.head;
     struct tern_wire_chase k = {.serial = get(&h->wait.serial), .n = 1};
     struct tern_wire_shm_edge e = h->wait.edge;
 
-    if (!(k.serial & 1) || f->caught.n)
+    if (!(k.serial & 1) || f->deadlock.n)
         return;
-    k.steps[0] = (struct tern_wire_chase_step){f->rank, e.comm, e.op, e.desc};
+    k.steps[0] = (struct tern_wire_chase_step){f->wire.rank, e.comm, e.op, e.desc};
     chase(f, &k, e);
 }
 
 /* ---------------------------------------------------------------- words */
 
 /* Whoever finds it says the same: the lowest rank first. */
-int tern_fabric_cross_blame(struct tern_fabric *f, struct tern_err *err)
+int tern_fabric_deadlock_blame(struct tern_fabric *f, struct tern_err *err)
 {
-    const struct tern_wire_chase *k = &f->caught;
+    const struct tern_wire_chase *k = &f->deadlock;
     char text[600], call[80];
     uint32_t first = 0, i;
     size_t at = 0;
@@ -222,10 +197,11 @@ int tern_fabric_cross_blame(struct tern_fabric *f, struct tern_err *err)
         const struct tern_wire_chase_step *s = &k->steps[(first + i) % k->n];
         at += (size_t)snprintf(
             text + at, sizeof text - at, "%srank %d (%.63s)%s called %s #%llu on communicator %d",
-            i ? " and waits for " : "", s->rank, f->peers[s->rank].node_name, i ? ", which" : "",
-            tern_call_text(call, sizeof call, s->desc), (unsigned long long)s->op, s->comm);
+            i ? " and waits for " : "", s->rank, f->wire.peers[s->rank].node_name,
+            i ? ", which" : "", tern_call_text(call, sizeof call, s->desc),
+            (unsigned long long)s->op, s->comm);
     }
     snprintf(text + at, sizeof text - at, " and waits for %s%d",
              i < k->n ? "others, up to rank " : "rank ", k->steps[first].rank);
-    return tern_fabric_wait_blame_text(f, k->steps[first].rank, text, err);
+    return tern_fabric_blame_text(f, k->steps[first].rank, text, err);
 }

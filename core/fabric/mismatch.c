@@ -15,53 +15,59 @@ enum {
     GROUPS = 3, /* of ranks that called the same: more are not told */
 };
 
-void tern_fabric_agree_heard(struct tern_fabric *f, const struct tern_wire_control *m)
+void tern_fabric_mismatch_heard(struct tern_fabric *f, const struct tern_wire_control *m)
 {
     uint32_t mark = (uint32_t)m->comm;
     uint64_t mine = mark ? tern_flight_find_call(f->flight.recorder, mark, m->op) : 0;
-    struct tern_wire_control reply = {
-        .kind = TERN_WIRE_CALLED, .sender = f->rank, .comm = m->comm, .op = m->op, .desc = mine};
+    struct tern_wire_control reply = {.kind = TERN_WIRE_CALLED,
+                                      .sender = f->wire.rank,
+                                      .comm = m->comm,
+                                      .op = m->op,
+                                      .desc = mine};
 
-    if (m->kind == TERN_WIRE_PING && mine && mine != m->desc && !f->suspect.mark)
-        f->suspect = (struct suspect){mark, m->op, m->desc, m->sender};
+    if (m->kind == TERN_WIRE_PING && mine && mine != m->desc && !f->mismatch.suspect.mark)
+        f->mismatch.suspect = (struct suspect){mark, m->op, m->desc, m->sender};
     else if (m->kind == TERN_WIRE_ASK)
-        f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, m->sender, &reply));
-    else if (m->kind == TERN_WIRE_CALLED && mark == f->asked.mark && m->op == f->asked.op)
-        f->called[m->sender] = m->desc;
+        tern_wire_send_control(&f->wire, m->sender, &reply);
+    else if (m->kind == TERN_WIRE_CALLED && mark == f->mismatch.asked.mark &&
+             m->op == f->mismatch.asked.op)
+        f->mismatch.called[m->sender] = m->desc;
 }
 
-/* f->called of all members, as far as they answer. */
+/* f->mismatch.called of all members, as far as they answer. */
 static void ask(struct tern_fabric *f, struct tern_comm *c, uint64_t op)
 {
     struct tern_wire_control m = {
-        .kind = TERN_WIRE_ASK, .sender = f->rank, .comm = (int32_t)c->mark, .op = op};
+        .kind = TERN_WIRE_ASK, .sender = f->wire.rank, .comm = (int32_t)c->mark, .op = op};
     int64_t until = tern_clock_boot_ns() + ANSWERS_NS;
     bool all = false;
 
-    f->asked = (struct suspect){.mark = c->mark, .op = op};
-    for (int i = 0; i < c->size; i++) {
-        f->called[c->world[i]] = UINT64_MAX; /* no answer yet: no call is packed so */
-        if (f->wire && c->world[i] != f->rank && !f->peers[c->world[i]].shm.head)
-            f->wire->ops->release(f->wire, f->wire->ops->tell(f->wire, c->world[i], &m));
+    f->mismatch.asked = (struct suspect){.mark = c->mark, .op = op};
+    for (int i = 0; i < c->shape.size; i++) {
+        f->mismatch.called[c->world[i]] = UINT64_MAX; /* no answer yet: no call is packed so */
+        if (f->wire.transport && c->world[i] != f->wire.rank &&
+            !f->wire.peers[c->world[i]].shm.head)
+            tern_wire_send_control(&f->wire, c->world[i], &m);
     }
     while (!all && !f->broken && tern_clock_boot_ns() < until) {
-        if (f->wire)
-            f->wire->ops->progress(f->wire);
-        if (tern_fabric_wait_heard(f, NULL) < 0) /* who said it first may be gone already */
+        if (f->wire.transport)
+            f->wire.transport->ops->progress(f->wire.transport);
+        if (tern_fabric_blame_heard(f, NULL) < 0) /* who said it first may be gone already */
             break;
         all = true;
-        for (int i = 0; i < c->size; i++) {
+        for (int i = 0; i < c->shape.size; i++) {
             int r = c->world[i];
-            struct tern_wire_shm_head *h = r == f->rank ? f->own.head : f->peers[r].shm.head;
+            struct tern_wire_shm_head *h = tern_wire_head(&f->wire, r);
             if (h)
-                f->called[r] = tern_flight_find_call(tern_wire_shm_recorder(h), c->mark, op);
-            all = all && f->called[r] != UINT64_MAX;
+                f->mismatch.called[r] =
+                    tern_flight_find_call(tern_wire_shm_recorder(h), c->mark, op);
+            all = all && f->mismatch.called[r] != UINT64_MAX;
         }
-        atomic_store_explicit(&f->own.head->beat_ns, tern_clock_boot_ns(), memory_order_relaxed);
+        tern_fabric_beat(f, tern_clock_boot_ns());
         if (!all)
             tern_clock_sleep_ns(MS / 2);
     }
-    f->asked.mark = 0;
+    f->mismatch.asked.mark = 0;
 }
 
 struct group {
@@ -79,16 +85,16 @@ static int group(const struct tern_fabric *f, const struct tern_comm *c, struct 
 {
     int n = 0;
 
-    for (int i = 0; i < c->size; i++) {
+    for (int i = 0; i < c->shape.size; i++) {
         int r = c->world[i], k = 0;
-        if (!answered(f->called[r]))
+        if (!answered(f->mismatch.called[r]))
             continue;
-        while (k < n && g[k].desc != f->called[r])
+        while (k < n && g[k].desc != f->mismatch.called[r])
             k++;
         if (k == GROUPS)
             continue;
         if (k == n)
-            g[n++] = (struct group){f->called[r], r, 0};
+            g[n++] = (struct group){f->mismatch.called[r], r, 0};
         g[k].n++;
         g[k].first = r < g[k].first ? r : g[k].first;
     }
@@ -108,16 +114,16 @@ static void name_group(const struct tern_fabric *f, const struct tern_comm *c,
     char ranks[120];
     int n = 0;
 
-    for (int r = 0; r < f->size; r++)
-        f->sorted[r] = 0;
-    for (int i = 0; i < c->size; i++)
-        f->sorted[c->world[i]] = f->called[c->world[i]] == g->desc;
-    for (int r = 0; r < f->size; r++)
-        if (f->sorted[r])
-            f->sorted[n++] = r;
-    tern_flight_ranks_text(ranks, sizeof ranks, f->sorted, n);
+    for (int r = 0; r < f->wire.size; r++)
+        f->mismatch.sorted[r] = 0;
+    for (int i = 0; i < c->shape.size; i++)
+        f->mismatch.sorted[c->world[i]] = f->mismatch.called[c->world[i]] == g->desc;
+    for (int r = 0; r < f->wire.size; r++)
+        if (f->mismatch.sorted[r])
+            f->mismatch.sorted[n++] = r;
+    tern_flight_ranks_text(ranks, sizeof ranks, f->mismatch.sorted, n);
     if (n == 1)
-        snprintf(to, size, "rank %s (%s)", ranks, f->peers[g->first].node_name);
+        snprintf(to, size, "rank %s (%s)", ranks, f->wire.peers[g->first].node_name);
     else
         snprintf(to, size, "ranks %s", ranks);
 }
@@ -139,12 +145,12 @@ static int blame(struct tern_fabric *f, const struct tern_comm *c, uint64_t op,
     }
     if (at < sizeof text)
         snprintf(text + at, sizeof text - at, " on communicator %d", c->id);
-    return tern_fabric_wait_blame_text(f, g[1].first, text, err);
+    return tern_fabric_blame_text(f, g[1].first, text, err);
 }
 
-int tern_fabric_agree_blame(struct tern_comm *c, uint64_t op, struct tern_err *err)
+int tern_fabric_mismatch_blame(struct tern_comm *c, uint64_t op, struct tern_err *err)
 {
-    struct tern_fabric *f = c->f;
+    struct tern_fabric *f = fabric_of(c);
     struct group g[GROUPS];
 
     for (uint64_t back = 0; back < ROUNDS && back < op && !f->broken; back++) {
@@ -153,27 +159,27 @@ int tern_fabric_agree_blame(struct tern_comm *c, uint64_t op, struct tern_err *e
         if (n > 1)
             return blame(f, c, op - back, g, n, err);
     }
-    return f->broken ? tern_fabric_wait_blame_text(f, 0, "", err) : 0;
+    return f->broken ? tern_fabric_blame_text(f, 0, "", err) : 0;
 }
 
-int tern_fabric_agree_suspect(struct tern_fabric *f, struct tern_err *err)
+int tern_fabric_mismatch_check(struct tern_fabric *f, struct tern_err *err)
 {
-    struct suspect s = f->suspect;
+    struct suspect s = f->mismatch.suspect;
 
     if (!s.mark)
         return 0;
-    f->suspect.mark = 0;
+    f->mismatch.suspect.mark = 0;
     for (int i = 0; i < TERN_WIRE_SHM_COMMS; i++)
-        if (f->comms[i] && f->comms[i]->mark == s.mark)
-            return tern_fabric_agree_blame(f->comms[i], s.op, err);
+        if (f->coll.comms[i] && f->coll.comms[i]->mark == s.mark)
+            return tern_fabric_mismatch_blame(f->coll.comms[i], s.op, err);
     /* It was freed here, so it was left as if all were well: who else was in it is not known. */
     char text[600], mine[80], theirs[80];
     snprintf(
         text, sizeof text,
         "rank %d (%s) called %s as operation #%llu of a communicator where rank %d (%s), which "
         "has freed it, called %s",
-        s.rank, f->peers[s.rank].node_name, tern_call_text(theirs, sizeof theirs, s.desc),
-        (unsigned long long)s.op, f->rank, f->peers[f->rank].node_name,
+        s.rank, f->wire.peers[s.rank].node_name, tern_call_text(theirs, sizeof theirs, s.desc),
+        (unsigned long long)s.op, f->wire.rank, f->wire.peers[f->wire.rank].node_name,
         tern_call_text(mine, sizeof mine, tern_flight_find_call(f->flight.recorder, s.mark, s.op)));
-    return tern_fabric_wait_blame_text(f, s.rank, text, err);
+    return tern_fabric_blame_text(f, s.rank, text, err);
 }

@@ -1,18 +1,17 @@
-/* The one place where programs run.  An operation is queued on its communicator; the first of each
- * queue runs, those of several communicators in turns, whenever a rank calls in. */
-#include "core/fabric/program.h"
+/* The one place where lists of steps run.  An operation is queued on its communicator; the first of
+ * each queue runs, those of several communicators in turns, whenever a rank calls in. */
+#include "core/coll/program.h"
 
-#include "core/fabric/copy.h"
+#include "core/coll/copy.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum moved { BLOCKED, MOVED, FAILED };
 
-static struct task *running(struct tern_comm *c)
+static struct tern_coll_task *running(struct tern_comm *c)
 {
-    return &c->queue[c->finished % QUEUE];
+    return &c->queue[c->finished % TERN_COLL_QUEUE];
 }
 
 /* ---------------------------------------------------------------- meeting in the node */
@@ -20,33 +19,26 @@ static struct task *running(struct tern_comm *c)
 /* What that mate says at the meeting that was announced last. */
 static const struct tern_wire_shm_post *post_of(const struct tern_comm *c, int local)
 {
-    const struct tern_fabric *f = c->f;
-    int w = c->world[c->mates[local]];
-    const struct tern_wire_shm_head *h = w == f->rank ? f->own.head : f->peers[w].shm.head;
+    const struct tern_wire_shm_head *h =
+        tern_wire_head(c->coll->wire, c->world[c->shape.mates[local]]);
 
     return &h->lines[c->id].post[c->phase & 1];
 }
 
-static int disagree(struct tern_comm *c, int local, uint64_t theirs, struct tern_err *err)
+static enum moved failed(struct tern_comm *c, struct tern_coll_trouble why)
 {
-    char mine[80], other[80], what[240];
-
-    if (tern_fabric_agree_blame(c, c->ops, err) < 0)
-        return -1;
-    snprintf(what, sizeof what, "called %s #%llu on communicator %d where rank %d called %s",
-             tern_call_text(other, sizeof other, theirs), (unsigned long long)c->ops, c->id,
-             c->f->rank, tern_call_text(mine, sizeof mine, c->desc));
-    return tern_fabric_wait_blame(c, c->world[c->mates[local]], what, err);
+    c->coll->trouble = why;
+    return FAILED;
 }
 
 /* The place for the next meeting's words. */
 static struct tern_wire_shm_post *next_post(struct tern_comm *c)
 {
-    struct tern_wire_shm_post *post = &c->f->own.head->lines[c->id].post[++c->phase & 1];
+    struct tern_wire_shm_post *post = &c->coll->wire->own.head->lines[c->id].post[++c->phase & 1];
 
     post->desc = c->desc;
-    if (c->phase > c->f->high_phase)
-        c->f->high_phase = c->phase;
+    if (c->phase > c->coll->high_phase)
+        c->coll->high_phase = c->phase;
     c->met = 0;
     return post;
 }
@@ -54,7 +46,7 @@ static struct tern_wire_shm_post *next_post(struct tern_comm *c)
 /* Tell the mates that this rank has come here, and what it offers them. */
 static void announce(struct tern_comm *c, const struct offer *offers, int n)
 {
-    const struct tern_wire_shm *own = &c->f->own;
+    const struct tern_wire_shm *own = &c->coll->wire->own;
     struct tern_wire_shm_post *post = next_post(c);
 
     for (int k = 0; k < TERN_WIRE_SHM_OFFERS; k++) {
@@ -78,20 +70,20 @@ static void hand_over(struct tern_comm *c, const void *from, size_t bytes)
 }
 
 /* Is everybody in the node at the phase that was announced, doing the same? */
-static enum moved meet(struct tern_comm *c, struct tern_err *err)
+static enum moved meet(struct tern_comm *c)
 {
-    for (; c->met < c->p; c->met++) {
+    for (; c->met < c->shape.p; c->met++) {
         const struct tern_wire_shm_post *post = post_of(c, c->met);
         if (atomic_load_explicit(&post->phase, memory_order_acquire) < c->phase) {
-            c->waits_for = c->mates[c->met];
+            c->waits_for = c->shape.mates[c->met];
             c->waits_slot = -1;
             return BLOCKED;
         }
         uint64_t theirs = post->desc;
-        if (theirs != c->desc) {
-            disagree(c, c->met, theirs, err);
-            return FAILED;
-        }
+        if (theirs != c->desc)
+            return failed(c, (struct tern_coll_trouble){.kind = TERN_COLL_MISMATCH,
+                                                        .rank = c->world[c->shape.mates[c->met]],
+                                                        .desc = theirs});
     }
     return MOVED;
 }
@@ -99,7 +91,7 @@ static enum moved meet(struct tern_comm *c, struct tern_err *err)
 /* Have all mates offered that? */
 static bool offered(const struct tern_comm *c, int k)
 {
-    for (int m = 0; m < c->p; m++)
+    for (int m = 0; m < c->shape.p; m++)
         if (post_of(c, m)->offers[k].region < 0)
             return false;
     return true;
@@ -108,26 +100,26 @@ static bool offered(const struct tern_comm *c, int k)
 /* After a meeting: which offer all have made, so that everybody goes the same way, and where the
  * mates' buffers are here.  Of a broadcast the root's alone: who has it goes on,
  * and may have freed its own. */
-static int reach(struct tern_comm *c, struct task *t, const struct offer *offers,
+static int reach(struct tern_comm *c, struct tern_coll_task *t, const struct offer *offers,
                  struct tern_err *err)
 {
-    struct tern_fabric *f = c->f;
+    struct tern_wire_ranks *w = c->coll->wire;
     int k = TERN_WIRE_SHM_OFFERS - 1;
 
     while (k >= 0 && !offered(c, k))
         k--;
     t->direct = k >= 0;
     t->pushes = k > 0;
-    for (int m = 0; m < c->p && k >= 0; m++) {
+    for (int m = 0; m < c->shape.p && k >= 0; m++) {
         const struct tern_wire_shm_place *at = &post_of(c, m)->offers[k];
-        int w = c->world[c->mates[m]];
-        if (t->call == TERN_CALL_BROADCAST && c->mates[m] != t->root)
+        int r = c->world[c->shape.mates[m]];
+        if (t->call == TERN_CALL_BROADCAST && c->shape.mates[m] != t->root)
             continue;
-        c->views[m] = w == f->rank
-                          ? f->own.buffers[at->region].base + at->offset
-                          : tern_wire_shm_reach(&f->peers[w].shm, at, offers[k].bytes, err);
+        c->views[m] = r == w->rank
+                          ? w->own.buffers[at->region].base + at->offset
+                          : tern_wire_shm_reach(&w->peers[r].shm, at, offers[k].bytes, err);
         if (!c->views[m]) {
-            tern_fabric_wait_gone(c, w, err);
+            failed(c, (struct tern_coll_trouble){.kind = TERN_COLL_BUFFER, .rank = r});
             return -1;
         }
     }
@@ -136,8 +128,7 @@ static int reach(struct tern_comm *c, struct task *t, const struct offer *offers
 
 static char *stage_of(const struct tern_comm *c, int local)
 {
-    int w = c->world[c->mates[local]];
-    struct tern_wire_shm_head *h = w == c->f->rank ? c->f->own.head : c->f->peers[w].shm.head;
+    struct tern_wire_shm_head *h = tern_wire_head(c->coll->wire, c->world[c->shape.mates[local]]);
 
     return (char *)h + tern_wire_shm_stage_offset(c->id, c->half);
 }
@@ -146,7 +137,7 @@ static char *stage_of(const struct tern_comm *c, int local)
 
 static char *place(struct tern_comm *c, uint32_t i)
 {
-    const struct spot *s = &c->program->spots[i];
+    const struct tern_coll_spot *s = &c->program->spots[i];
 
     switch (s->place) {
     case PLACE_IN:
@@ -164,81 +155,68 @@ static char *place(struct tern_comm *c, uint32_t i)
     }
 }
 
-static enum moved message_failed(struct tern_comm *c, const struct tern_wire_message *m,
-                                 struct tern_err *err)
+static enum moved message_failed(struct tern_comm *c, const struct tern_wire_message *m)
 {
-    char what[200];
-
-    tern_flight_set_state(c->f->flight.recorder, c->record, TERN_FLIGHT_WAITING, m->rank);
-    if ((m->wrong_call || m->wrong_size) && tern_fabric_agree_blame(c, c->ops, err) < 0)
-        return FAILED;
-    if (m->wrong_call || m->wrong_size)
-        snprintf(what, sizeof what,
-                 "is in another operation (do all ranks call the same operation with the same "
-                 "count?)");
-    else if (tern_fabric_wait_word(c->f, err) < 0)
-        return FAILED;
-    else
-        snprintf(what, sizeof what, "cannot be reached (%s)", m->error);
-    tern_fabric_wait_blame(c, m->rank, what, err);
-    return FAILED;
+    return failed(
+        c, (struct tern_coll_trouble){.kind = TERN_COLL_MESSAGE, .rank = m->rank, .message = m});
 }
 
 static enum moved post(struct tern_comm *c, const struct step *s, struct tern_err *err)
 {
-    struct tern_wire_transport *t = c->f->wire;
+    struct tern_wire_ranks *w = c->coll->wire;
+    struct tern_wire_transport *t = w->transport;
     bool sends = s->kind == STEP_SEND;
     char *buf = place(c, s->spot);
-    int at = s->n ? tern_wire_shm_buffer_find(&c->f->own, buf, s->n) : -1;
-    void *mr = at >= 0 ? c->f->own.buffers[at].mr : NULL;
+    int at = s->n ? tern_wire_shm_buffer_find(&w->own, buf, s->n) : -1;
     int peer = c->world[s->member];
     uint32_t *n = sends ? &c->sent[s->member] : &c->received[s->member];
-    uint64_t tag = tern_wire_tag(c->id, sends ? c->f->rank : peer, c->part, (*n)++);
-    uint32_t call = tern_call_hash(c->desc);
+    const struct tern_wire_transfer x = {
+        .peer = peer,
+        .buf = buf,
+        .bytes = s->n,
+        .tag = tern_wire_tag(c->id, sends ? w->rank : peer, c->part, (*n)++),
+        .call = tern_call_hash(c->desc),
+        .mr = at >= 0 ? w->own.buffers[at].mr : NULL,
+    };
 
-    const struct tern_wire_transfer x = {peer, buf, s->n, tag, call, mr};
     struct tern_wire_message *m = sends ? t->ops->send(t, &x, err) : t->ops->recv(t, &x, err);
     c->slots[s->slot] = m;
     if (!m)
         return FAILED;
-    c->f->spoke[peer] = true;
-    tern_flight_add_wire(c->f->flight.recorder, c->record, s->n);
+    w->spoke[peer] = true;
+    tern_flight_add_wire(c->coll->recorder, c->record, s->n);
     /* Now: the others may wait for ever. */
-    return m->state == TERN_WIRE_FAILED ? message_failed(c, m, err) : MOVED;
+    return m->state == TERN_WIRE_FAILED ? message_failed(c, m) : MOVED;
 }
 
-static enum moved over(struct tern_comm *c, uint32_t slot, struct tern_err *err)
+static enum moved over(struct tern_comm *c, uint32_t slot)
 {
     struct tern_wire_message *m = c->slots[slot];
 
     if (!m)
         return MOVED;
     if (m->state == TERN_WIRE_PENDING) {
-        c->waits_for = tern_fabric_comm_member(c, m->rank);
+        c->waits_for = tern_coll_comm_member(c, m->rank);
         c->waits_slot = slot;
         return BLOCKED;
     }
     if (m->state == TERN_WIRE_FAILED)
-        return message_failed(c, m, err);
-    c->f->wire->ops->release(c->f->wire, m);
+        return message_failed(c, m);
+    c->coll->wire->transport->ops->release(c->coll->wire->transport, m);
     c->slots[slot] = NULL;
     return MOVED;
 }
 
 /* The root's buffer goes with its fabric, which it may close after an error amid the operation:
  * what was read is good if it had not begun to. */
-static enum moved tell(struct tern_comm *c, struct tern_err *err)
+static enum moved tell(struct tern_comm *c)
 {
-    struct tern_fabric *f = c->f;
     int root = c->world[running(c)->root];
+    const struct tern_wire_shm_head *h = c->coll->wire->peers[root].shm.head;
 
     atomic_thread_fence(memory_order_acquire);
-    if (atomic_load_explicit(&f->peers[root].shm.head->calls[c->id].mark, memory_order_relaxed) !=
-        c->mark) {
-        if (tern_fabric_wait_gone(c, root, err) == 0)
-            tern_fabric_wait_blame(c, root, "has left", err);
-        return FAILED;
-    }
+    if (atomic_load_explicit(&h->calls[c->id].mark, memory_order_relaxed) != c->mark)
+        return failed(c, (struct tern_coll_trouble){.kind = TERN_COLL_LEFT, .rank = root});
     announce(c, NULL, 0);
     c->owes = true;
     return MOVED;
@@ -247,25 +225,25 @@ static enum moved tell(struct tern_comm *c, struct tern_err *err)
 static void copy(struct tern_comm *c, const struct step *s)
 {
     enum { BLOCK = 4096 }; /* what several get is read by the first one's copy */
-    const struct spot *spots = &c->program->spots[s->spot];
-    const struct task *t = running(c);
+    const struct tern_coll_spot *spots = &c->program->spots[s->spot];
+    const struct tern_coll_task *t = running(c);
     char *from = place(c, s->spot + (uint32_t)s->n_dst);
 
     if (spots[0].place == PLACE_STAGE)
-        c->f->staged_bytes += s->n;
+        c->coll->staged_bytes += s->n;
     for (size_t at = 0, len; at < s->n; at += len) {
         len = s->n_dst > 1 && s->n - at > BLOCK ? BLOCK : s->n - at;
         for (int i = 0; i < s->n_dst; i++) {
             char *to = place(c, s->spot + (uint32_t)i) + at;
             bool apart = to + len <= from + at || from + at + len <= to;
             if (t->past && (t->pushes || spots[i].place == PLACE_OUT) && apart)
-                tern_copy_past(to, from + at, len);
+                tern_coll_copy_past(to, from + at, len);
             else
                 memmove(to, from + at, len);
         }
     }
     if (t->past)
-        tern_copy_past_end();
+        tern_coll_copy_past_end();
 }
 
 static void reduce(struct tern_comm *c, const struct step *s)
@@ -276,7 +254,7 @@ static void reduce(struct tern_comm *c, const struct step *s)
         c->dst[i] = place(c, s->spot + (uint32_t)i);
     for (int i = 0; i < s->n_src; i++)
         c->src[i] = place(c, s->spot + (uint32_t)(s->n_dst + i));
-    tern_reduce(&s->reduce, c->dst, s->n_dst, c->src, s->n_src, s->n, past);
+    tern_coll_reduce(&s->reduce, c->dst, s->n_dst, c->src, s->n_src, s->n, past);
 }
 
 static enum moved run_step(struct tern_comm *c, const struct step *s, struct tern_err *err)
@@ -285,23 +263,23 @@ static enum moved run_step(struct tern_comm *c, const struct step *s, struct ter
 
     switch (s->kind) {
     case STEP_MEET:
-        if (c->p == 1)
+        if (c->shape.p == 1)
             return MOVED;
         if (!c->announced && s->n)
             hand_over(c, place(c, s->spot), s->n);
         else if (!c->announced)
             announce(c, NULL, 0);
         c->announced = true;
-        m = meet(c, err);
+        m = meet(c);
         c->announced = m != MOVED;
         return m;
     case STEP_TELL:
-        return tell(c, err);
+        return tell(c);
     case STEP_RECV:
     case STEP_SEND:
         return post(c, s, err);
     case STEP_WAIT:
-        return over(c, s->slot, err);
+        return over(c, s->slot);
     case STEP_COPY:
         copy(c, s);
         return MOVED;
@@ -316,7 +294,7 @@ static enum moved run_step(struct tern_comm *c, const struct step *s, struct ter
 
 /* Would `t` have the list that was made for `of`?  A list names places in a call's buffers, not
  * addresses, but whether input and output overlap, and how, makes a difference. */
-static bool alike(const struct task *t, const struct task *of)
+static bool alike(const struct tern_coll_task *t, const struct tern_coll_task *of)
 {
     return t->call == of->call && t->type == of->type && t->op == of->op && t->root == of->root &&
            t->count == of->count && t->algorithm == of->algorithm && t->direct == of->direct &&
@@ -328,13 +306,13 @@ static bool alike(const struct task *t, const struct task *of)
  * and over: to make a short list again takes longer than to run it. */
 static int next_program(struct tern_comm *c, struct tern_err *err)
 {
-    struct program *p = c->program;
-    const struct task *t = running(c);
+    struct tern_coll_program *p = c->program;
+    const struct tern_coll_task *t = running(c);
 
     if (!alike(t, &p->of) || p->from != c->at) {
-        tern_fabric_program_clear(p);
+        tern_coll_program_clear(p);
         p->from = c->at;
-        p->did = tern_fabric_task_program(c, t, c->at, p);
+        p->did = tern_coll_task_program(&c->shape, t, c->at, p);
         p->of = *t;
     }
     c->at += p->did;
@@ -350,8 +328,8 @@ static int next_program(struct tern_comm *c, struct tern_err *err)
     }
     if (p->failed)
         return tern_err_set(err, TERN_FAILED, "out of memory for the steps of an operation");
-    memset(c->sent, 0, (size_t)c->size * sizeof *c->sent);
-    memset(c->received, 0, (size_t)c->size * sizeof *c->received);
+    memset(c->sent, 0, (size_t)c->shape.size * sizeof *c->sent);
+    memset(c->received, 0, (size_t)c->shape.size * sizeof *c->received);
     c->part++;
     c->pc = 0;
     c->slot = 0;
@@ -359,7 +337,7 @@ static int next_program(struct tern_comm *c, struct tern_err *err)
 }
 
 /* Offer this rank's buffer to the mates and learn of theirs. */
-static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *err)
+static enum moved begin(struct tern_comm *c, struct tern_coll_task *t, struct tern_err *err)
 {
     struct offer offers[TERN_WIRE_SHM_OFFERS];
 
@@ -368,17 +346,17 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
         c->desc = t->desc;
         c->record = t->record;
         c->at = 0;
-        tern_flight_set_state(c->f->flight.recorder, c->record, TERN_FLIGHT_RUNNING, -1);
-        t->algorithm = tern_fabric_choose(c, t, &c->f->model);
-        t->direct = c->p == 1;
-        t->past = tern_fabric_task_past(c, t, c->f->cache);
+        tern_flight_set_state(c->coll->recorder, c->record, TERN_FLIGHT_RUNNING, -1);
+        t->algorithm = tern_coll_choose(&c->shape, t, &c->coll->model);
+        t->direct = c->shape.p == 1;
+        t->past = tern_coll_task_past(&c->shape, t, c->coll->cache);
     }
-    int n = tern_fabric_task_offers(c, t, offers);
+    int n = tern_coll_task_offers(&c->shape, t, offers);
     if (n) {
         if (!c->announced)
             announce(c, offers, n);
         c->announced = true;
-        enum moved m = meet(c, err);
+        enum moved m = meet(c);
         if (m != MOVED)
             return m;
         c->announced = false;
@@ -393,14 +371,14 @@ static enum moved begin(struct tern_comm *c, struct task *t, struct tern_err *er
 /* Run the first operation of the queue until it must wait. */
 static enum moved advance(struct tern_comm *c, struct tern_err *err)
 {
-    struct program *p = c->program;
-    struct task *t = running(c);
+    struct tern_coll_program *p = c->program;
+    struct tern_coll_task *t = running(c);
     enum moved any = BLOCKED, m;
 
     /* Whoever reads at one meeting what was said there lets nobody be two meetings ahead. */
     if (c->owes) {
         c->record = t->record; /* which waits: the one before is over */
-        m = meet(c, err);
+        m = meet(c);
         if (m != MOVED)
             return m;
         c->owes = false;
@@ -419,7 +397,7 @@ static enum moved advance(struct tern_comm *c, struct tern_err *err)
                 return m == FAILED ? FAILED : any;
         }
         for (; c->slot < p->n_slots; c->slot++) {
-            m = over(c, c->slot, err);
+            m = over(c, c->slot);
             if (m != MOVED)
                 return m == FAILED ? FAILED : any;
         }
@@ -429,126 +407,55 @@ static enum moved advance(struct tern_comm *c, struct tern_err *err)
         if (next_program(c, err) < 0)
             return FAILED;
     }
-    tern_flight_end(c->f->flight.recorder, c->record, true);
+    tern_flight_end(c->coll->recorder, c->record, true);
     c->begun_one = false;
     c->finished++;
-    atomic_store_explicit(&c->f->own.head->calls[c->id].finished, c->finished,
+    atomic_store_explicit(&c->coll->wire->own.head->calls[c->id].finished, c->finished,
                           memory_order_relaxed);
     return MOVED;
 }
 
-/* Whatever failed, ranks no longer agree on where they are.  What was not said yet is this rank's
- * own, so that nobody else can find it out. */
-static int broken(struct tern_fabric *f, const struct tern_comm *c, const struct tern_err *why,
-                  struct tern_err *err)
+int tern_coll_turn(struct tern_coll *e, const struct tern_comm *mine,
+                   const struct tern_comm **ret_failed, struct tern_err *err)
 {
-    char text[600], in[160] = "", call[80];
-
-    if (!f->broken) {
-        if (c)
-            snprintf(in, sizeof in, "; it was in %s #%llu of communicator %d",
-                     tern_call_text(call, sizeof call, c->desc), (unsigned long long)c->ops, c->id);
-        snprintf(text, sizeof text, "rank %d (%s) cannot go on: %.*s%s", f->rank,
-                 f->peers[f->rank].node_name, (int)(sizeof text - sizeof in - 120), why->text, in);
-        tern_fabric_wait_blame_text(f, f->rank, text, NULL);
-        if (f->flight.recorder->blamed == f->rank) /* nobody else's word came first */
-            f->why.code = why->code;
-    }
-    for (; f->busy; f->busy &= f->busy - 1) {
-        const struct tern_comm *b = f->comms[__builtin_ctzll(f->busy)];
-        for (uint64_t n = b->finished; n < b->begun; n++)
-            tern_flight_end(f->flight.recorder, b->queue[n % QUEUE].record, false);
-    }
-    tern_flight_write_failed(&f->flight, f->why.text);
-    if (err)
-        *err = f->why;
-    return -1;
-}
-
-/* To clear all of its text would take longer than to look whether a mate has come. */
-static struct tern_err *empty(struct tern_err *why)
-{
-    why->code = TERN_OK;
-    why->text[0] = '\0';
-    return why;
-}
-
-/* Every communicator a turn.  1 when `mine` moved, 0 when it did not. */
-static int turn(struct tern_fabric *f, const struct tern_comm *mine, struct tern_err *err)
-{
-    struct tern_err why;
     int moved = 0;
 
-    if (f->broken)
-        return broken(f, NULL, &f->why, err);
-    empty(&why);
-    for (uint64_t busy = f->busy; busy; busy &= busy - 1) {
-        struct tern_comm *c = f->comms[__builtin_ctzll(busy)];
+    for (uint64_t busy = e->busy; busy; busy &= busy - 1) {
+        struct tern_comm *c = e->comms[__builtin_ctzll(busy)];
         enum moved m = MOVED;
+        e->trouble.kind = TERN_COLL_OWN;
         while (c->finished < c->begun && m == MOVED) {
-            m = advance(c, &why);
+            m = advance(c, err);
             moved |= m == MOVED && c == mine;
         }
-        if (m == FAILED)
-            return broken(f, c, &why, err);
+        if (m == FAILED) {
+            *ret_failed = c;
+            return -1;
+        }
         if (c->finished == c->begun)
-            f->busy &= ~(1ull << c->id);
+            e->busy &= ~(1ull << c->id);
     }
     return moved;
 }
 
-int tern_fabric_engine_poll(struct tern_fabric *f, struct tern_err *err)
+void tern_coll_begin(struct tern_comm *c, const struct tern_coll_task *t)
 {
-    struct tern_err why;
+    struct tern_coll *e = c->coll;
+    struct tern_coll_task *queued = &c->queue[c->begun++ % TERN_COLL_QUEUE];
 
-    if (f->wire && f->busy)
-        f->wire->ops->progress(f->wire);
-    if (turn(f, NULL, err) < 0)
-        return -1;
-    return f->busy && tern_fabric_wait_glance(f, empty(&why)) < 0 ? broken(f, NULL, &why, err) : 0;
-}
-
-int tern_fabric_engine_wait(struct tern_comm *c, uint64_t number, struct tern_err *err)
-{
-    struct tern_fabric *f = c->f;
-    struct waiter w;
-    struct tern_err why;
-    bool waiting = false;
-
-    while (c->finished < number) {
-        int moved = turn(f, c, err);
-        if (moved < 0)
-            return -1;
-        if (c->finished >= number)
-            break;
-        if (moved || !waiting)
-            tern_fabric_wait_begin(&w, c);
-        waiting = true;
-        if (tern_fabric_wait_idle(&w, c->waits_for, empty(&why)) < 0)
-            return broken(f, c, &why, err);
-    }
-    if (waiting)
-        tern_fabric_cross_done(f);
-    return 0;
-}
-
-int tern_fabric_engine_fail(struct tern_fabric *f, const struct tern_err *why, struct tern_err *err)
-{
-    return broken(f, NULL, why, err);
-}
-
-int tern_fabric_engine_begin(struct tern_comm *c, const struct task *t, struct tern_err *err)
-{
-    if (c->f->broken)
-        return broken(c->f, NULL, &c->f->why, err);
-    if (c->begun - c->finished == QUEUE &&
-        tern_fabric_engine_wait(c, c->begun - QUEUE + 1, err) < 0)
-        return -1;
-    struct task *queued = &c->queue[c->begun++ % QUEUE];
     *queued = *t;
     queued->record =
-        tern_flight_begin(c->f->flight.recorder, c->serial, c->begun, t->desc, TERN_FLIGHT_QUEUED);
-    c->f->busy |= 1ull << c->id;
-    atomic_store_explicit(&c->f->own.head->calls[c->id].begun, c->begun, memory_order_relaxed);
-    return 0;
+        tern_flight_begin(e->recorder, c->serial, c->begun, t->desc, TERN_FLIGHT_QUEUED);
+    e->busy |= 1ull << c->id;
+    atomic_store_explicit(&e->wire->own.head->calls[c->id].begun, c->begun, memory_order_relaxed);
+}
+
+bool tern_coll_blocked_by_call(const struct tern_comm *c)
+{
+    const struct tern_coll_program *p = c->program;
+
+    for (size_t i = 0; c->waits_slot >= 0 && i < p->n; i++)
+        if (p->steps[i].slot == c->waits_slot && p->steps[i].kind != STEP_WAIT)
+            return p->steps[i].kind == STEP_RECV;
+    return c->waits_slot < 0;
 }

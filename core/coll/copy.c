@@ -1,4 +1,4 @@
-#include "core/fabric/copy.h"
+#include "core/coll/copy.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 /* What sysfs says, not the C library: glibc 2.36 takes a virtual machine's 32 MiB for 256, and so
  * never begins to write past the caches by itself. */
-size_t tern_copy_cache(void)
+size_t tern_coll_copy_cache(void)
 {
     static size_t most; /* the same for every thread that asks at once */
     size_t found = 0;
@@ -35,7 +35,7 @@ size_t tern_copy_cache(void)
 
 #ifdef __SSE2__
 
-void tern_copy_past(void *to, const void *from, size_t bytes)
+void tern_coll_copy_past(void *to, const void *from, size_t bytes)
 {
     enum { LINE = 64 };
     char *d = to;
@@ -58,19 +58,19 @@ void tern_copy_past(void *to, const void *from, size_t bytes)
     memcpy(d, s, bytes);
 }
 
-void tern_copy_past_end(void)
+void tern_coll_copy_past_end(void)
 {
     _mm_sfence();
 }
 
 #else
 
-void tern_copy_past(void *to, const void *from, size_t bytes)
+void tern_coll_copy_past(void *to, const void *from, size_t bytes)
 {
     memcpy(to, from, bytes);
 }
 
-void tern_copy_past_end(void)
+void tern_coll_copy_past_end(void)
 {
 }
 

@@ -1,6 +1,6 @@
-#include "core/fabric/reduce.h"
+#include "core/coll/reduce.h"
 
-#include "core/fabric/copy.h"
+#include "core/coll/copy.h"
 
 #include <string.h>
 
@@ -65,7 +65,7 @@ INLINE float widened(uint16_t v)
             return name##_two(v, name##_two(w, widen(s[6][i])));                                   \
         return name##_two(v, name##_two(w, name##_two(widen(s[6][i]), widen(s[7][i]))));           \
     }                                                                                              \
-    TERN_CLONES static void name(void *to, const void *const *from, int n, size_t count)           \
+    TERN_COLL_CLONES static void name(void *to, const void *const *from, int n, size_t count)      \
     {                                                                                              \
         const S *s[ONCE];                                                                          \
         T *d = to;                                                                                 \
@@ -119,7 +119,7 @@ static kernel *kernel_of(enum tern_type src, enum tern_op op)
     return table[src][op == TERN_MAX ? 1 : op == TERN_MIN ? 2 : 0];
 }
 
-TERN_CLONES static const void *to_f32(float *to, const uint16_t *from, size_t n)
+TERN_COLL_CLONES static const void *to_f32(float *to, const uint16_t *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = widened(from[i]);
@@ -127,7 +127,7 @@ TERN_CLONES static const void *to_f32(float *to, const uint16_t *from, size_t n)
 }
 
 /* To nearest, ties to even; a NaN stays one. */
-TERN_CLONES static const void *narrow(uint16_t *to, const float *from, size_t n)
+TERN_COLL_CLONES static const void *narrow(uint16_t *to, const float *from, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -207,8 +207,8 @@ static const void *combine(const struct tree *t, int lo, int n, int level, void 
     return to;
 }
 
-void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const void *const *src,
-                 int n, size_t count, bool past)
+void tern_coll_reduce(const struct tern_coll_reduce *r, void *const *dst, int n_dst,
+                      const void *const *src, int n, size_t count, bool past)
 {
     enum tern_type between = r->src_type == TERN_BF16 ? TERN_F32 : r->src_type;
     union block temp[DEPTH], result[ASIDE / BLOCK];
@@ -237,12 +237,12 @@ void tern_reduce(const struct tern_reduce *r, void *const *dst, int n_dst, const
         if (r->dst_type == TERN_BF16)
             v = narrow(past ? rounded : (uint16_t *)first, v, t.len);
         if (past)
-            tern_copy_past(first, v, t.len * bytes);
+            tern_coll_copy_past(first, v, t.len * bytes);
         else if (v != first)
             memcpy(first, v, t.len * bytes);
         for (int i = 1; i < n_dst; i++)
             memcpy((char *)dst[i] + t.from * bytes, first, t.len * bytes);
     }
     if (past)
-        tern_copy_past_end();
+        tern_coll_copy_past_end();
 }

@@ -1,7 +1,7 @@
-/* The programs of core/fabric, all ranks' side by side: what one sends another must receive. */
+/* The lists of steps of core/coll, all ranks' side by side: what one sends another must receive. */
 #include "tests/unit/tap.h"
 
-#include "core/fabric/program.h"
+#include "core/coll/program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum { RANKS = 17, LONGEST = 4096 };
 static size_t sent[RANKS][RANKS][LONGEST], received[RANKS][RANKS][LONGEST];
 static int n_sent[RANKS][RANKS], n_received[RANKS][RANKS];
 
-static void note(const struct program *p, int me)
+static void note(const struct tern_coll_program *p, int me)
 {
     for (size_t i = 0; i < p->n; i++) {
         const struct step *s = &p->steps[i];
@@ -23,23 +23,24 @@ static void note(const struct program *p, int me)
 }
 
 /* Programs of every rank for the part from *at on; how many are wrong. */
-static int part(struct tern_comm **c, int n, const struct task *t, size_t *at)
+static int part(const struct tern_coll_shape *c, int n, const struct tern_coll_task *t, size_t *at)
 {
+    static struct tern_coll_program p;
     int wrong = 0;
     size_t done = 0;
 
     memset(n_sent, 0, sizeof n_sent);
     memset(n_received, 0, sizeof n_received);
     for (int r = 0; r < n; r++) {
-        struct task mine = *t;
-        mine.direct = c[r]->p == 1 || (r % 2 && tern_fabric_task_offers(c[r], t, NULL));
-        if (c[r]->p > 1) /* a node decides together */
-            mine.direct = c[r]->node % 2 && tern_fabric_task_offers(c[r], t, NULL);
-        tern_fabric_program_clear(c[r]->program);
-        size_t k = tern_fabric_task_program(c[r], &mine, *at, c[r]->program);
-        wrong += c[r]->program->failed || (r && k != done) || k == 0;
+        struct tern_coll_task mine = *t;
+        mine.direct = c[r].p == 1 || (r % 2 && tern_coll_task_offers(&c[r], t, NULL));
+        if (c[r].p > 1) /* a node decides together */
+            mine.direct = c[r].node % 2 && tern_coll_task_offers(&c[r], t, NULL);
+        tern_coll_program_clear(&p);
+        size_t k = tern_coll_task_program(&c[r], &mine, *at, &p);
+        wrong += p.failed || (r && k != done) || k == 0;
         done = k;
-        note(c[r]->program, r);
+        note(&p, r);
     }
     for (int a = 0; a < n; a++)
         for (int b = 0; b < n; b++)
@@ -52,29 +53,30 @@ static int part(struct tern_comm **c, int n, const struct task *t, size_t *at)
 static int shape(const int *node_of, int n)
 {
     static const size_t counts[] = {1, 3, 64, 1000, 70001, 3000000};
-    struct tern_comm *c[RANKS];
-    struct model m = tern_fabric_model();
+    struct tern_coll_shape c[RANKS];
+    struct tern_coll_model m = tern_coll_model_typical();
     int wrong = 0;
 
     for (int r = 0; r < n; r++)
-        c[r] = tern_fabric_comm_shape(n, r, node_of, NULL);
-    for (int a = ALGO_NONE; a < ALGO_COUNT; a++) {
-        setenv("TERN_FABRIC_ALGORITHM", a ? tern_fabric_algorithm_name((enum algorithm)a) : "", 1);
+        wrong += tern_coll_shape_make(&c[r], n, r, node_of, NULL) < 0;
+    for (int a = TERN_COLL_NONE; a < TERN_COLL_ALGORITHMS; a++) {
+        setenv("TERN_FABRIC_ALGORITHM",
+               a ? tern_coll_algorithm_name((enum tern_coll_algorithm)a) : "", 1);
         for (int call = TERN_CALL_ALL_REDUCE; call <= TERN_CALL_BARRIER; call++)
             for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
-                struct task t = {.call = (enum tern_call)call,
-                                 .type = k % 2 ? TERN_F32 : TERN_BF16,
-                                 .root = n / 2,
-                                 .count = call == TERN_CALL_BARRIER ? 1 : counts[k]};
-                t.algorithm = tern_fabric_choose(c[0], &t, &m);
+                struct tern_coll_task t = {.call = (enum tern_call)call,
+                                           .type = k % 2 ? TERN_F32 : TERN_BF16,
+                                           .root = n / 2,
+                                           .count = call == TERN_CALL_BARRIER ? 1 : counts[k]};
+                t.algorithm = tern_coll_choose(&c[0], &t, &m);
                 for (int r = 1; r < n; r++) /* all choose alike, wherever they sit */
-                    wrong += tern_fabric_choose(c[r], &t, &m) != t.algorithm;
+                    wrong += tern_coll_choose(&c[r], &t, &m) != t.algorithm;
                 for (size_t at = 0; at < t.count && !wrong;)
                     wrong += part(c, n, &t, &at);
             }
     }
     for (int r = 0; r < n; r++)
-        tern_fabric_comm_delete(c[r]);
+        tern_coll_shape_free(&c[r]);
     return wrong;
 }
 
@@ -82,33 +84,36 @@ static int shape(const int *node_of, int n)
 static size_t beyond(int size, int per_node, enum tern_call call, const char *algorithm)
 {
     int *node_of = malloc((size_t)size * sizeof *node_of);
-    struct model m = tern_fabric_model();
-    struct task t = {.call = call, .type = TERN_F64, .count = 10000000};
+    struct tern_coll_model m = tern_coll_model_typical();
+    struct tern_coll_task t = {.call = call, .type = TERN_F64, .count = 10000000};
+    struct tern_coll_program p = {0};
+    struct tern_coll_shape c;
     size_t most = 0;
 
     for (int r = 0; r < size; r++)
         node_of[r] = r / per_node;
     setenv("TERN_FABRIC_ALGORITHM", algorithm, 1);
-    struct tern_comm *c = tern_fabric_comm_shape(size, 0, node_of, NULL);
-    t.algorithm = tern_fabric_choose(c, &t, &m);
-    t.direct = c->p == 1;
-    tern_fabric_task_program(c, &t, 0, c->program);
-    for (size_t i = 0; i < c->program->n; i++) {
-        const struct step *s = &c->program->steps[i];
+    tern_coll_shape_make(&c, size, 0, node_of, NULL);
+    t.algorithm = tern_coll_choose(&c, &t, &m);
+    t.direct = c.p == 1;
+    tern_coll_task_program(&c, &t, 0, &p);
+    for (size_t i = 0; i < p.n; i++) {
+        const struct step *s = &p.steps[i];
         int spots = s->kind == STEP_COPY     ? s->n_dst + 1
                     : s->kind == STEP_REDUCE ? s->n_dst + s->n_src
                                              : s->kind == STEP_RECV || s->kind == STEP_SEND;
         for (int k = 0; k < spots; k++) {
-            const struct spot *at = &c->program->spots[s->spot + (uint32_t)k];
+            const struct tern_coll_spot *at = &p.spots[s->spot + (uint32_t)k];
             size_t end = at->at + s->n * (s->kind == STEP_REDUCE ? 8 : 1);
             if (at->place == PLACE_STAGE && end > TERN_WIRE_SHM_STAGE_MOST)
                 most =
                     end - TERN_WIRE_SHM_STAGE_MOST > most ? end - TERN_WIRE_SHM_STAGE_MOST : most;
         }
     }
-    if (c->program->work > WORK_BYTES)
-        most += c->program->work - WORK_BYTES;
-    tern_fabric_comm_delete(c);
+    if (p.work > TERN_COLL_WORK_BYTES)
+        most += p.work - TERN_COLL_WORK_BYTES;
+    tern_coll_program_free(&p);
+    tern_coll_shape_free(&c);
     free(node_of);
     return most;
 }
@@ -117,20 +122,23 @@ static size_t beyond(int size, int per_node, enum tern_call call, const char *al
 static size_t shortest(int size, int per_node, const char *algorithm)
 {
     int *node_of = malloc((size_t)size * sizeof *node_of);
-    struct model m = tern_fabric_model();
-    struct task t = {.call = TERN_CALL_ALL_REDUCE, .type = TERN_F32, .count = 64 << 20};
+    struct tern_coll_model m = tern_coll_model_typical();
+    struct tern_coll_task t = {.call = TERN_CALL_ALL_REDUCE, .type = TERN_F32, .count = 64 << 20};
+    struct tern_coll_program p = {0};
+    struct tern_coll_shape c;
     size_t least = SIZE_MAX;
 
     for (int r = 0; r < size; r++)
         node_of[r] = r / per_node;
     setenv("TERN_FABRIC_ALGORITHM", algorithm, 1);
-    struct tern_comm *c = tern_fabric_comm_shape(size, 0, node_of, NULL);
-    t.algorithm = tern_fabric_choose(c, &t, &m);
-    tern_fabric_task_program(c, &t, 0, c->program);
-    for (size_t i = 0; i < c->program->n; i++)
-        if (c->program->steps[i].kind == STEP_SEND && c->program->steps[i].n < least)
-            least = c->program->steps[i].n;
-    tern_fabric_comm_delete(c);
+    tern_coll_shape_make(&c, size, 0, node_of, NULL);
+    t.algorithm = tern_coll_choose(&c, &t, &m);
+    tern_coll_task_program(&c, &t, 0, &p);
+    for (size_t i = 0; i < p.n; i++)
+        if (p.steps[i].kind == STEP_SEND && p.steps[i].n < least)
+            least = p.steps[i].n;
+    tern_coll_program_free(&p);
+    tern_coll_shape_free(&c);
     free(node_of);
     return least;
 }
@@ -155,10 +163,10 @@ static void many_ranks(void)
 static bool planned(int ranks, const char *call, size_t count, const char *with,
                     const char *without)
 {
-    const struct tern_fabric_shape s = {ranks, ranks, 0};
+    const struct tern_coll_cluster s = {ranks, ranks, 0};
     struct tern_buf b = {0};
-    bool good = tern_fabric_plan(&s, call, TERN_F32, count, &b, NULL) == 0 &&
-                strstr(b.data, with) && !strstr(b.data, without);
+    bool good = tern_coll_plan(&s, call, TERN_F32, count, &b, NULL) == 0 && strstr(b.data, with) &&
+                !strstr(b.data, without);
 
     if (!good)
         printf("# %s", b.data ? b.data : "nothing\n");
@@ -222,8 +230,8 @@ int main(void)
 
     struct tern_buf folded = {0};
     setenv("TERN_FABRIC_ALGORITHM", "halving", 1);
-    ok(tern_fabric_plan(&(struct tern_fabric_shape){7, 1, 6}, "reduce_scatter", TERN_F32, 99,
-                        &folded, NULL) == 0 &&
+    ok(tern_coll_plan(&(struct tern_coll_cluster){7, 1, 6}, "reduce_scatter", TERN_F32, 99, &folded,
+                      NULL) == 0 &&
            strstr(folded.data, "reduce_scatter: halving") && strstr(folded.data, "to rank 4") &&
            strstr(folded.data, "to rank 5"),
        "halving on seven nodes: the last one gives to the block of two before it");
@@ -231,20 +239,19 @@ int main(void)
 
     struct tern_buf b = {0};
     struct tern_err err = {0};
-    struct tern_fabric_shape s = {4, 1, 2};
+    struct tern_coll_cluster s = {4, 1, 2};
     unsetenv("TERN_FABRIC_ALGORITHM");
-    ok(tern_fabric_plan(&s, "all_reduce", TERN_F32, 2, &b, &err) == 0 &&
+    ok(tern_coll_plan(&s, "all_reduce", TERN_F32, 2, &b, &err) == 0 &&
            strstr(b.data, "all_reduce: doubling") && strstr(b.data, "send #1: 8 bytes to rank 3"),
        "a plan in words");
-    ok(tern_fabric_plan(&s, "all", TERN_F32, 2, &b, &err) < 0 && strstr(err.text, "none of"),
+    ok(tern_coll_plan(&s, "all", TERN_F32, 2, &b, &err) < 0 && strstr(err.text, "none of"),
        "no such call");
     s.rank = 4;
-    ok(tern_fabric_plan(&s, "barrier", TERN_F32, 2, &b, &err) < 0 &&
-           strstr(err.text, "rank 4 of 4"),
+    ok(tern_coll_plan(&s, "barrier", TERN_F32, 2, &b, &err) < 0 && strstr(err.text, "rank 4 of 4"),
        "no such rank");
     s.rank = 0;
     tern_buf_clear(&b);
-    ok(tern_fabric_choices(NULL, &s, &b, &err) == 0 && strstr(b.data, "typical"),
+    ok(tern_coll_plan_choices(&s, &b, &err) == 0 && strstr(b.data, "typical"),
        "choices for a shape");
     tern_buf_free(&b);
     return tap_done();

@@ -6,7 +6,7 @@
  * sums are those of the tree.  What a block has goes to the one before it, which is where the tree
  * combines them; the way back is the same.  ("Binary blocks": Rabenseifner and Traeff, More
  * Efficient Reduction Algorithms for Non-Power-of-Two Number of Processors, 2004.) */
-#include "core/fabric/slices.h"
+#include "core/coll/slices.h"
 
 struct halving {
     const struct job *j;
@@ -31,7 +31,7 @@ static int mirrored(int i, int size)
 
 static struct halving blocks_of(const struct job *j)
 {
-    const struct tern_comm *c = j->c;
+    const struct tern_coll_shape *c = j->c;
     struct halving h = {.j = j, .rail = c->local, .all = (size_t)c->nodes * j->cut.len};
     int bit = 1, before = 0;
 
@@ -92,25 +92,26 @@ static size_t place_of(const struct halving *h, int k)
     return (size_t)(h->pow2 ? mirrored(k, h->j->c->nodes) : k) * h->j->cut.len;
 }
 
-static struct span receive(const struct halving *h, int from, struct spot to, struct range r,
-                           size_t es)
+static struct span receive(const struct halving *h, int from, struct tern_coll_spot to,
+                           struct range r, size_t es)
 {
-    return r.n ? tern_fabric_program_recv(h->j->p, from, to, r.n * es)
+    return r.n ? tern_coll_program_recv(h->j->p, from, to, r.n * es)
                : (struct span){h->j->p->n_slots, 0};
 }
 
-static void send(const struct halving *h, int to, struct spot whole, struct range r, size_t es)
+static void send(const struct halving *h, int to, struct tern_coll_spot whole, struct range r,
+                 size_t es)
 {
     if (r.n)
-        tern_fabric_program_send(h->j->p, to, spot_plus(whole, r.from * es), r.n * es);
+        tern_coll_program_send(h->j->p, to, spot_plus(whole, r.from * es), r.n * es);
 }
 
 /* ---------------------------------------------------------------- reducing */
 
-static void halve(const struct halving *h, struct spot acc, struct spot in)
+static void halve(const struct halving *h, struct tern_coll_spot acc, struct tern_coll_spot in)
 {
     const struct job *j = h->j;
-    const struct tern_reduce step = {j->partial, j->partial, j->t->op, 0};
+    const struct tern_coll_reduce step = {j->partial, j->partial, j->t->op, 0};
     int lo = 0, n = h->size;
 
     for (int d = 1; d < h->size; d *= 2) {
@@ -122,27 +123,27 @@ static void halve(const struct halving *h, struct spot acc, struct spot in)
         struct range keep = buckets(h, lo, n, h->size);
         struct span got = receive(h, with, in, keep, j->pes);
         send(h, with, acc, give, j->pes);
-        tern_fabric_program_wait(j->p, got);
-        struct spot kept = spot_plus(acc, keep.from * j->pes);
-        tern_fabric_program_reduce(j->p, &step, &kept, 1,
-                                   (const struct spot[]){upper ? in : kept, upper ? kept : in}, 2,
-                                   keep.n);
+        tern_coll_program_wait(j->p, got);
+        struct tern_coll_spot kept = spot_plus(acc, keep.from * j->pes);
+        tern_coll_program_reduce(
+            j->p, &step, &kept, 1,
+            (const struct tern_coll_spot[]){upper ? in : kept, upper ? kept : in}, 2, keep.n);
     }
 }
 
 /* What the smaller blocks have comes in from the right, and goes on to the left. */
-static void fold(const struct halving *h, struct spot acc, struct spot in)
+static void fold(const struct halving *h, struct tern_coll_spot acc, struct tern_coll_spot in)
 {
     const struct job *j = h->j;
-    const struct tern_reduce step = {j->partial, j->partial, j->t->op, 0};
+    const struct tern_coll_reduce step = {j->partial, j->partial, j->t->op, 0};
     struct range own = buckets(h, h->bucket, 1, h->size);
-    struct spot kept = spot_plus(acc, own.from * j->pes);
+    struct tern_coll_spot kept = spot_plus(acc, own.from * j->pes);
 
     if (h->behind) {
         int from = owner(h, h->bucket / (h->size / h->behind), h->first + h->size, h->behind);
-        tern_fabric_program_wait(j->p, receive(h, from, in, own, j->pes));
-        tern_fabric_program_reduce(j->p, &step, &kept, 1, (const struct spot[]){kept, in}, 2,
-                                   own.n);
+        tern_coll_program_wait(j->p, receive(h, from, in, own, j->pes));
+        tern_coll_program_reduce(j->p, &step, &kept, 1, (const struct tern_coll_spot[]){kept, in},
+                                 2, own.n);
     }
     int ratio = h->before / h->size;
     for (int k = 0; k < ratio; k++) {
@@ -158,7 +159,7 @@ static void fold(const struct halving *h, struct spot acc, struct spot in)
 static struct range part(const struct halving *h, int k, struct range r)
 {
     size_t from = place_of(h, k);
-    size_t end = from + tern_fabric_slices_len(h->j, h->j->c->node_ranks[k][h->rail]);
+    size_t end = from + tern_coll_slices_len(h->j, h->j->c->node_ranks[k][h->rail]);
 
     from = from > r.from ? from : r.from;
     end = end < r.from + r.n ? end : r.from + r.n;
@@ -166,19 +167,19 @@ static struct range part(const struct halving *h, int k, struct range r)
 }
 
 /* The first block has the result in buckets: to the owners of the slices. */
-static void deliver(const struct halving *h, int block, struct spot all)
+static void deliver(const struct halving *h, int block, struct tern_coll_spot all)
 {
     const struct job *j = h->j;
-    const struct tern_comm *c = j->c;
+    const struct tern_coll_shape *c = j->c;
     size_t mine = place_of(h, c->node);
-    struct spot *dst = c->scratch;
+    struct tern_coll_spot *dst = c->scratch;
 
     for (int q = 0; q < block; q++) {
         struct range r = part(h, c->node, buckets(h, q, 1, block));
         int from = owner(h, q, 0, block);
-        tern_fabric_slices_destinations(j, r.from - mine, dst);
+        tern_coll_slices_destinations(j, r.from - mine, dst);
         if (r.n && from == c->rank)
-            tern_fabric_program_copy(j->p, dst[0], spot_plus(all, r.from * j->es), r.n * j->es);
+            tern_coll_program_copy(j->p, dst[0], spot_plus(all, r.from * j->es), r.n * j->es);
         else if (r.n)
             receive(h, from, dst[0], r, j->es);
     }
@@ -189,7 +190,7 @@ static void deliver(const struct halving *h, int block, struct spot all)
 }
 
 /* Every block's buckets from the one before it, then doubled inside. */
-static void unfold(const struct halving *h, struct spot all)
+static void unfold(const struct halving *h, struct tern_coll_spot all)
 {
     const struct job *j = h->j;
     int ratio = h->before / h->size, lo = h->bucket, n = 1;
@@ -200,7 +201,7 @@ static void unfold(const struct halving *h, struct spot all)
         receive(h, owner(h, h->bucket * ratio + k, h->first - h->before, h->before),
                 spot_plus(all, r.from * j->es), r, j->es);
     }
-    tern_fabric_program_wait(j->p, (struct span){first, j->p->n_slots - first});
+    tern_coll_program_wait(j->p, (struct span){first, j->p->n_slots - first});
     if (h->behind)
         send(h, owner(h, h->bucket / (h->size / h->behind), h->first + h->size, h->behind), all,
              buckets(h, h->bucket, 1, h->size), j->es);
@@ -209,48 +210,49 @@ static void unfold(const struct halving *h, struct spot all)
         struct range theirs = buckets(h, lo ^ n, n, h->size);
         struct span got = receive(h, with, spot_plus(all, theirs.from * j->es), theirs, j->es);
         send(h, with, all, buckets(h, lo, n, h->size), j->es);
-        tern_fabric_program_wait(j->p, got);
+        tern_coll_program_wait(j->p, got);
         lo &= ~n;
         n *= 2;
     }
     for (int k = 0; k < j->c->nodes; k++) {
         int t = j->c->node_ranks[k][h->rail];
-        tern_fabric_program_copy(j->p, tern_fabric_slices_base(j, t, 0),
-                                 spot_plus(all, place_of(h, k) * j->es),
-                                 tern_fabric_slices_len(j, t) * j->es);
+        tern_coll_program_copy(j->p, tern_coll_slices_base(j, t, 0),
+                               spot_plus(all, place_of(h, k) * j->es),
+                               tern_coll_slices_len(j, t) * j->es);
     }
 }
 
-void tern_fabric_algo_halving(const struct job *j, bool spread)
+void tern_coll_algo_halving(const struct job *j, bool spread)
 {
-    const struct tern_comm *c = j->c;
-    const struct tern_reduce last = {j->partial, j->t->type, j->t->op, c->size};
+    const struct tern_coll_shape *c = j->c;
+    const struct tern_coll_reduce last = {j->partial, j->t->type, j->t->op, c->size};
     const struct halving h = blocks_of(j);
-    struct spot acc = tern_fabric_program_work(j->p, h.all * j->pes);
-    struct spot in = tern_fabric_program_work(j->p, (h.all / 2 + 16) * j->pes);
+    struct tern_coll_spot acc = tern_coll_program_work(j->p, h.all * j->pes);
+    struct tern_coll_spot in = tern_coll_program_work(j->p, (h.all / 2 + 16) * j->pes);
     struct range own = buckets(&h, h.bucket, 1, h.size);
-    struct spot sum = spot_plus(acc, own.from * j->pes), *dst = c->scratch;
+    struct tern_coll_spot sum = spot_plus(acc, own.from * j->pes), *dst = c->scratch;
 
     for (int k = 0; k < c->nodes; k++) {
         int t = c->node_ranks[k][h.rail];
-        struct spot to = spot_plus(acc, place_of(&h, k) * j->pes);
-        struct spot have = tern_fabric_slices_combine(j, t, 0, tern_fabric_slices_len(j, t), to);
+        struct tern_coll_spot to = spot_plus(acc, place_of(&h, k) * j->pes);
+        struct tern_coll_spot have =
+            tern_coll_slices_combine(j, t, 0, tern_coll_slices_len(j, t), to);
         if (!j->combines)
-            tern_fabric_program_copy(j->p, to, have, tern_fabric_slices_len(j, t) * j->pes);
+            tern_coll_program_copy(j->p, to, have, tern_coll_slices_len(j, t) * j->pes);
     }
     halve(&h, acc, in);
     fold(&h, acc, in);
     if (h.pow2 && !spread) {
-        int places = tern_fabric_slices_destinations(j, 0, dst);
-        tern_fabric_program_reduce(j->p, &last, dst, places, &sum, 1,
-                                   tern_fabric_slices_len(j, c->rank));
-        tern_fabric_slices_wait_all(j);
+        int places = tern_coll_slices_destinations(j, 0, dst);
+        tern_coll_program_reduce(j->p, &last, dst, places, &sum, 1,
+                                 tern_coll_slices_len(j, c->rank));
+        tern_coll_slices_wait_all(j);
         return;
     }
-    struct spot all = tern_fabric_program_work(j->p, h.all * j->es);
+    struct tern_coll_spot all = tern_coll_program_work(j->p, h.all * j->es);
     dst[0] = spot_plus(all, own.from * j->es);
     if (h.first == 0)
-        tern_fabric_program_reduce(j->p, &last, dst, 1, &sum, 1, own.n);
+        tern_coll_program_reduce(j->p, &last, dst, 1, &sum, 1, own.n);
     int block = 1;
     while (block * 2 <= c->nodes)
         block *= 2;
@@ -258,5 +260,5 @@ void tern_fabric_algo_halving(const struct job *j, bool spread)
         unfold(&h, all);
     else
         deliver(&h, block, all);
-    tern_fabric_slices_wait_all(j);
+    tern_coll_slices_wait_all(j);
 }

@@ -1,9 +1,9 @@
-#include "core/fabric/program.h"
+#include "core/coll/program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void tern_fabric_program_clear(struct program *p)
+void tern_coll_program_clear(struct tern_coll_program *p)
 {
     p->n = p->n_spots = p->work = 0;
     p->n_slots = 0;
@@ -11,11 +11,11 @@ void tern_fabric_program_clear(struct program *p)
     p->of.call = TERN_CALL_NONE;
 }
 
-void tern_fabric_program_free(struct program *p)
+void tern_coll_program_free(struct tern_coll_program *p)
 {
     free(p->steps);
     free(p->spots);
-    *p = (struct program){0};
+    *p = (struct tern_coll_program){0};
 }
 
 /* Lists only grow: once the longest has been made, nothing is allocated any more. */
@@ -32,7 +32,7 @@ static bool room(void **list, size_t size, size_t n, size_t *max)
     return true;
 }
 
-static struct step *add(struct program *p, enum step_kind kind)
+static struct step *add(struct tern_coll_program *p, enum step_kind kind)
 {
     static struct step nowhere;
 
@@ -45,7 +45,7 @@ static struct step *add(struct program *p, enum step_kind kind)
     return s;
 }
 
-static uint32_t add_spots(struct program *p, const struct spot *v, int n)
+static uint32_t add_spots(struct tern_coll_program *p, const struct tern_coll_spot *v, int n)
 {
     size_t at = p->n_spots;
 
@@ -58,17 +58,17 @@ static uint32_t add_spots(struct program *p, const struct spot *v, int n)
     return (uint32_t)at;
 }
 
-void tern_fabric_program_meet(struct program *p)
+void tern_coll_program_meet(struct tern_coll_program *p)
 {
     add(p, STEP_MEET);
 }
 
-void tern_fabric_program_tell(struct program *p)
+void tern_coll_program_tell(struct tern_coll_program *p)
 {
     add(p, STEP_TELL);
 }
 
-void tern_fabric_program_hand(struct program *p, struct spot from, size_t bytes)
+void tern_coll_program_hand(struct tern_coll_program *p, struct tern_coll_spot from, size_t bytes)
 {
     uint32_t k = add_spots(p, &from, 1);
     struct step *s = add(p, STEP_MEET);
@@ -77,15 +77,15 @@ void tern_fabric_program_hand(struct program *p, struct spot from, size_t bytes)
     s->n = bytes;
 }
 
-static struct span transfer(struct program *p, enum step_kind kind, int member, struct spot at,
-                            size_t bytes)
+static struct span transfer(struct tern_coll_program *p, enum step_kind kind, int member,
+                            struct tern_coll_spot at, size_t bytes)
 {
     struct span span = {p->n_slots, 0};
 
     /* An empty message is one too: it synchronises. */
     for (size_t from = 0; from < bytes || span.n == 0; from += TERN_WIRE_CHUNK, span.n++) {
         size_t len = bytes - from < TERN_WIRE_CHUNK ? bytes - from : TERN_WIRE_CHUNK;
-        struct spot here = spot_plus(at, from);
+        struct tern_coll_spot here = spot_plus(at, from);
         uint32_t k = add_spots(p, &here, 1);
         struct step *s = add(p, kind);
         s->member = member;
@@ -96,24 +96,26 @@ static struct span transfer(struct program *p, enum step_kind kind, int member, 
     return span;
 }
 
-struct span tern_fabric_program_recv(struct program *p, int member, struct spot to, size_t bytes)
+struct span tern_coll_program_recv(struct tern_coll_program *p, int member,
+                                   struct tern_coll_spot to, size_t bytes)
 {
     return transfer(p, STEP_RECV, member, to, bytes);
 }
 
-struct span tern_fabric_program_send(struct program *p, int member, struct spot from, size_t bytes)
+struct span tern_coll_program_send(struct tern_coll_program *p, int member,
+                                   struct tern_coll_spot from, size_t bytes)
 {
     return transfer(p, STEP_SEND, member, from, bytes);
 }
 
-void tern_fabric_program_wait(struct program *p, struct span span)
+void tern_coll_program_wait(struct tern_coll_program *p, struct span span)
 {
     for (uint32_t i = 0; i < span.n; i++)
         add(p, STEP_WAIT)->slot = span.first + i;
 }
 
-void tern_fabric_program_spread(struct program *p, const struct spot *to, int n, struct spot from,
-                                size_t bytes)
+void tern_coll_program_spread(struct tern_coll_program *p, const struct tern_coll_spot *to, int n,
+                              struct tern_coll_spot from, size_t bytes)
 {
     if (bytes == 0 || n == 0)
         return;
@@ -125,14 +127,15 @@ void tern_fabric_program_spread(struct program *p, const struct spot *to, int n,
     s->n = bytes;
 }
 
-void tern_fabric_program_copy(struct program *p, struct spot to, struct spot from, size_t bytes)
+void tern_coll_program_copy(struct tern_coll_program *p, struct tern_coll_spot to,
+                            struct tern_coll_spot from, size_t bytes)
 {
-    tern_fabric_program_spread(p, &to, 1, from, bytes);
+    tern_coll_program_spread(p, &to, 1, from, bytes);
 }
 
-void tern_fabric_program_reduce(struct program *p, const struct tern_reduce *r,
-                                const struct spot *dst, int n_dst, const struct spot *src,
-                                int n_src, size_t count)
+void tern_coll_program_reduce(struct tern_coll_program *p, const struct tern_coll_reduce *r,
+                              const struct tern_coll_spot *dst, int n_dst,
+                              const struct tern_coll_spot *src, int n_src, size_t count)
 {
     if (count == 0)
         return;
@@ -146,25 +149,25 @@ void tern_fabric_program_reduce(struct program *p, const struct tern_reduce *r,
     s->reduce = *r;
 }
 
-struct spot tern_fabric_program_work(struct program *p, size_t bytes)
+struct tern_coll_spot tern_coll_program_work(struct tern_coll_program *p, size_t bytes)
 {
     size_t at = p->work;
 
     p->work += (bytes + 127) & ~(size_t)127;
-    if (p->work > WORK_BYTES) /* a mistake of the algorithm's */
+    if (p->work > TERN_COLL_WORK_BYTES) /* a mistake of the algorithm's */
         p->failed = true;
     return spot(PLACE_WORK, 0, at);
 }
 
 /* ---------------------------------------------------------------- for people */
 
-static void print_spot(const struct program *p, uint32_t i, const struct tern_comm *c,
-                       struct tern_buf *to)
+static void print_spot(const struct tern_coll_program *p, uint32_t i,
+                       const struct tern_coll_shape *c, struct tern_buf *to)
 {
     static const char *const own[] = {
         [PLACE_IN] = "in", [PLACE_OUT] = "out", [PLACE_WORK] = "work"};
     static const char *const theirs[] = {"stage", "buffer", "line"};
-    const struct spot *s = &p->spots[i];
+    const struct tern_coll_spot *s = &p->spots[i];
 
     if (s->place >= PLACE_STAGE)
         tern_buf_printf(to, "rank %d's %s", c->mates[s->mate], theirs[s->place - PLACE_STAGE]);
@@ -174,8 +177,8 @@ static void print_spot(const struct program *p, uint32_t i, const struct tern_co
         tern_buf_printf(to, "+%zu", s->at);
 }
 
-static void print_spots(const struct program *p, uint32_t first, int n, const struct tern_comm *c,
-                        struct tern_buf *to)
+static void print_spots(const struct tern_coll_program *p, uint32_t first, int n,
+                        const struct tern_coll_shape *c, struct tern_buf *to)
 {
     for (int i = 0; i < n; i++) {
         tern_buf_puts(to, i ? ", " : "");
@@ -183,8 +186,8 @@ static void print_spots(const struct program *p, uint32_t first, int n, const st
     }
 }
 
-static void print_step(const struct program *p, const struct step *s, const struct tern_comm *c,
-                       struct tern_buf *to)
+static void print_step(const struct tern_coll_program *p, const struct step *s,
+                       const struct tern_coll_shape *c, struct tern_buf *to)
 {
     switch (s->kind) {
     case STEP_MEET:
@@ -225,8 +228,8 @@ static void print_step(const struct program *p, const struct step *s, const stru
     tern_buf_puts(to, "\n");
 }
 
-void tern_fabric_program_print(const struct program *p, const struct tern_comm *c,
-                               struct tern_buf *to)
+void tern_coll_program_print(const struct tern_coll_program *p, const struct tern_coll_shape *c,
+                             struct tern_buf *to)
 {
     for (size_t i = 0; i < p->n; i++)
         print_step(p, &p->steps[i], c, to);

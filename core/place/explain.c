@@ -35,7 +35,7 @@ static void count(const struct tern_place_explain *e, struct pairs *p, int64_t a
     p->at[n < MOST_SWITCHES ? n : MOST_SWITCHES]++;
 }
 
-/* The neighbours that map.h speaks of. */
+/* Count the neighbours that map.h defines. */
 static void count_pairs(const struct tern_place_explain *e, struct all_pairs *all)
 {
     const struct tern_place_map *m = &e->order->map;
@@ -117,7 +117,7 @@ static char *names_of(const struct tern_place_order *o, size_t from, size_t to)
     return list;
 }
 
-/* A cell of at most `width` characters: what is cut ends in "..". */
+/* A cell of at most `width` characters; a longer text is cut and ends in "..". */
 static void cell(struct tern_buf *to, const char *s, int width)
 {
     int n = (int)strlen(s);
@@ -186,7 +186,7 @@ static void print_nodes(const struct tern_place_explain *e, struct tern_buf *to)
         w.where = b > w.where ? b : w.where;
         free(names);
     }
-    /* What ranks, node count, stage and data leave of the line. */
+    /* The columns that ranks, node count, stage and data leave free. */
     int room = e->columns - 43;
     if (w.nodes + w.where > room) {
         w.where = w.where > room / 2 ? room / 2 : w.where;
@@ -267,7 +267,7 @@ static struct tern_layout_instance used_type(const struct tern_place_explain *e)
     return t;
 }
 
-/* The ranks of a tensor group on a node that have their cores from tern; 0: others deal them. */
+/* The ranks of a tensor group on a node whose cores tern assigns; 0: another program does. */
 static int seated_group(const struct tern_place_explain *e)
 {
     const struct tern_place_map *m = &e->order->map;
@@ -294,7 +294,7 @@ static void ranks_on(const struct tern_place_explain *e, const struct tern_layou
     print_span(to, on);
 }
 
-/* How far a tensor group's neighbours are, and who has dealt them their cores. */
+/* How far apart a tensor group's neighbours are, and which program assigns their cores. */
 static void print_ring(const struct tern_place_explain *e, const struct tern_layout_instance *t,
                        struct tern_buf *to)
 {
@@ -347,7 +347,7 @@ static void print_seats(const struct tern_place_explain *e, struct tern_buf *to)
         print_torus(e, &t, to);
     tern_buf_printf(to, "\n%s%s\n", t.chips ? "LOCAL  NEURONCORES  CHIPS  NUMA  " : "LOCAL  NUMA  ",
                     "CPUS NEAR");
-    /* Ranks with like seats in a row, such as those of one chip, would tell the same. */
+    /* Consecutive ranks with like placement, such as those of one chip, share a row. */
     enum { MOST_ROWS = 32 };
     for (int i = 0; i < n && i < MOST_ROWS; i++) {
         char cores[48], chips[48], numa[24];

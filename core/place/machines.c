@@ -14,7 +14,7 @@
 /* Trainium: 32 GiB a chip of two cores (AWS Neuron, Trainium architecture). */
 static const uint64_t neuron_core_bytes = 16ULL << 30;
 
-/* A controller answers in milliseconds; a check must not wait for one that hangs. */
+/* A controller answers in milliseconds; a check does not wait for one that hangs. */
 enum { ANSWER_MS = 3000 };
 
 struct machines {

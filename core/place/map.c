@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    /* A row of switch counts for each kind of place is kept, a byte each: 16 MiB at most. */
+    /* Each kind of place has a row of switch counts, a byte each: 16 MiB at most. */
     MAX_NODES = 4096,
-    MAX_WORLD = 1 << 20, /* three edges each are made, 16 bytes */
+    MAX_WORLD = 1 << 20, /* each with three edges of 16 bytes */
     /* Steps of the exhaustive search and of the swaps: each some ten nanoseconds. */
     SEARCH_STEPS = 1 << 21,
     SWAP_STEPS = 1 << 22,
@@ -139,7 +139,7 @@ static int find_edges(struct problem *p, const struct degrees *d, struct tern_er
         int64_t t = r % d->tensor, dd = r / d->tensor % d->data;
         if (t + 1 < d->tensor)
             put_edge(p->edges, &n, TENSOR, r, r + 1, d->per_node);
-        else if (d->tensor > 2) /* closes the ring */
+        else if (d->tensor > 2) /* the ring closes */
             put_edge(p->edges, &n, TENSOR, r, r - d->tensor + 1, d->per_node);
         if (dd + 1 < d->data)
             put_edge(p->edges, &n, DATA, r, r + d->tensor, d->per_node);
@@ -496,7 +496,7 @@ int tern_place_map_make(const struct tern_place_shape *shape, struct tern_place_
         return -1;
     for (size_t k = 0; k < made.n_nodes; k++)
         made.order[k] = k;
-    if (made.n_nodes <= MAX_NODES && d.world <= MAX_WORLD) { /* else: as they come */
+    if (made.n_nodes <= MAX_NODES && d.world <= MAX_WORLD) { /* else the given order stays */
         int rc = make_problem(&p, shape, &d, err);
         if (rc == 0)
             rc = choose(&p, &d, &made, err);

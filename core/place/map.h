@@ -1,22 +1,21 @@
-/* Which rank lives where.
+/* Which rank runs on which node.
  *
  * world = tensor x data x pipeline, and rank = (pipeline * data + d) * tensor + t: tensor fastest,
  * then data, then pipeline, as NxD and Megatron number them.  Each node holds a block of
- * consecutive ranks, so that a launcher that starts one task a node (torchrun) gets the same places
- * as one that starts every rank.  What is left to choose is the order of the nodes, and it is
- * chosen for the least cost:
+ * consecutive ranks.  A launcher with one task a node (torchrun) therefore gives ranks the same
+ * places as one that starts every rank.  The order of the nodes is chosen for the least cost:
  *
  *   The switches between two nodes are those on the path through the tree: 1 under one leaf, 3 over
- *   the next level, and so on; 0 inside a node.  A cost is the switches crossed by all neighbours
- * of the tensor groups (rings: they talk several times a layer), then by all pipeline neighbours
- *   (every micro-batch), then by all neighbours of the data-parallel groups (rings, once a step).
- *   Costs compare in that order: the second counts only when the first is equal.
+ *   the next level, and so on; 0 inside a node.  A cost has three parts: the switches
+ *   crossed by all neighbours of the tensor groups (rings, several times a layer), by all pipeline
+ *   neighbours (every micro-batch), and by all neighbours of the data-parallel groups (rings, once
+ *   a step).  Costs compare in that order: a part counts only when those before it are equal.
  *
- * Tensor groups lie inside a node, or span whole nodes.  The first node stays the first: scripts
- * take it for the master, which is where rank 0 is.  Of equal orders the given one, then the
- * least changed by the search, is taken; the result depends on the arguments alone.  The search is
- * exhaustive for as many nodes as a fraction of a second allows (a dozen or so) and says when it
- * was; beyond that it is the best of two constructed orders, improved by swaps.
+ * A tensor group lies inside a node, or spans whole nodes.  The first node stays the first: scripts
+ * take it for the master, where rank 0 is.  Among equal orders the given one wins, then the one
+ * that the search changed least; the result depends on the arguments alone.  For a dozen nodes or
+ * so the search is exhaustive, and `exact` says so.  For more it takes the better of two
+ * constructed orders and improves it by swaps.
  */
 #ifndef TERN_PLACE_MAP_H
 #define TERN_PLACE_MAP_H
@@ -37,7 +36,7 @@ struct tern_place_shape {
     const struct tern_place_node *nodes; /* in the job's order */
     int64_t per_node;                    /* ranks (of a workload: its workers) on each */
     int64_t tensor, pipeline;            /* degrees */
-    bool keep;                           /* keep the given order: launch.mapping: block */
+    bool keep;                           /* the given order stays: launch.mapping: block */
 };
 
 /* Switches crossed, summed over neighbours. */
@@ -67,13 +66,13 @@ int tern_place_map_make(const struct tern_place_shape *shape, struct tern_place_
                         struct tern_err *err);
 void tern_place_map_free(struct tern_place_map *m);
 
-/* Only the refusals. */
+/* Only its checks. */
 int tern_place_map_check(size_t n_nodes, int64_t per_node, int64_t tensor, int64_t pipeline,
                          struct tern_err *err);
 
 /* `rank` in [0, world). */
 struct tern_place_rank tern_place_map_rank(const struct tern_place_map *m, int64_t rank);
-/* The reverse. */
+/* The rank at these coordinates. */
 int64_t tern_place_map_number(const struct tern_place_map *m, int64_t tensor, int64_t data,
                               int64_t pipeline);
 
@@ -81,8 +80,7 @@ int64_t tern_place_map_number(const struct tern_place_map *m, int64_t tensor, in
 int tern_place_switches(const char *a, const char *b);
 /* <0, 0, >0. */
 int tern_place_cost_compare(const struct tern_place_cost *a, const struct tern_place_cost *b);
-/* Of nodes in `order`; what tern_place_map makes small.  For tests and for saying what it gained.
- */
+/* The cost of nodes in `order`.  For tests, and to report what the map gained. */
 int tern_place_map_cost(const struct tern_place_shape *shape, const size_t *order,
                         struct tern_place_cost *cost, struct tern_err *err);
 

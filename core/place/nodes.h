@@ -1,4 +1,4 @@
-/* The nodes of a job: which of them an attempt may use. */
+/* The nodes of a job, and which of them an attempt may use. */
 #ifndef TERN_PLACE_NODES_H
 #define TERN_PLACE_NODES_H
 
@@ -18,11 +18,11 @@ int tern_place_nodes_read(struct tern_place_nodes *nodes, const struct tern_plac
                           struct tern_err *err);
 void tern_place_nodes_free(struct tern_place_nodes *nodes);
 
-/* A name that is not the job's is ignored. */
+/* `host` is ignored when it is no node of the job. */
 void tern_place_nodes_mark_bad(struct tern_place_nodes *nodes, const char *host);
 
 /* Put the first `want` good ones into p->nodes and p->node_list.  -1 when there are fewer:
- * TERN_TEMPFAIL, and the bad ones are named. */
+ * TERN_TEMPFAIL with the names of the bad nodes. */
 int tern_place_nodes_choose(const struct tern_place_nodes *nodes, size_t want, struct tern_place *p,
                             struct tern_err *err);
 

@@ -1,4 +1,4 @@
-/* The nodes of a place, in the order of their ranks: core/place/map with what Slurm knows. */
+/* The nodes of a place in the order of their ranks: map.h with the topology that Slurm knows. */
 #ifndef TERN_PLACE_ORDER_H
 #define TERN_PLACE_ORDER_H
 
@@ -14,10 +14,10 @@ struct tern_place_order {
     struct tern_place_map map;
 };
 
-/* Fills *o; free with tern_place_order_free.  Asks the controller once, whatever the number of
- * nodes, and not at all where the order is given (one node, launch.mapping: block, a heterogeneous
- * job, whose groups have theirs).  A controller that does not tell is a warning: no switches are
- * known then. */
+/* Fills *o; free with tern_place_order_free.  The controller is queried once, whatever the number
+ * of nodes, and not at all where the order is given: one node, launch.mapping: block, or a
+ * heterogeneous job.  When the controller does not answer, a warning says so, and no switches are
+ * known. */
 int tern_place_order_read(const struct tern_place *p, const struct tern_recipe *r,
                           struct tern_place_order *o, struct tern_err *err);
 /* The same for nodes named `hosts` under switches `where`, both copied. */
@@ -26,7 +26,8 @@ int tern_place_order_make(char *const *hosts, char *const *where, size_t n,
                           struct tern_err *err);
 void tern_place_order_free(struct tern_place_order *o);
 
-/* One host a line in the order of the tasks, `per_node` each: what srun and mpirun are given. */
+/* One host a line in the order of the tasks, `per_node` each: the list that srun and mpirun read.
+ */
 void tern_place_order_list(const struct tern_place_order *o, int64_t per_node, struct tern_buf *to);
 
 #endif

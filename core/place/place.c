@@ -95,7 +95,7 @@ static int add_nodes(struct tern_place *p, int group, struct tern_err *err)
         group_number(p, "SLURM_JOB_NUM_NODES", group, 1, &nodes, err) < 0)
         return -1;
     if (p->in_step && list && count_hosts(list, &nodes, err) < 0)
-        return -1; /* some releases tell a task of its step's nodes there */
+        return -1; /* some releases put the nodes of the task's step there */
     if (!list || n + strlen(list) + 2 > sizeof p->node_list)
         return tern_err_set(err, TERN_USAGE,
                             "SLURM_JOB_NODELIST is %s: is this the batch script of job %" PRId64
@@ -147,7 +147,7 @@ static int check_tasks(const struct tern_place *p, const struct tern_recipe *r,
     return 0;
 }
 
-/* What sbatch was told by --cpus-per-task, where the variable would be the step's; 0: nothing. */
+/* The --cpus-per-task of the job, where the variable would be the step's; 0: none. */
 static int64_t cpus_of_job(uint32_t id)
 {
     struct tern_slurm_job *job = NULL;
@@ -230,7 +230,7 @@ static int check_degrees(const struct tern_place *p, const struct tern_recipe *r
     return tern_recipe_fail(r, "parallel", err, "%s", why.text);
 }
 
-/* Of a step around this process, what is to be known of it; its variables are not the ranks'. */
+/* Read what matters of a step around this process, and unset its variables. */
 static int leave_step(struct tern_place *p, struct tern_err *err)
 {
     struct tern_env_step step;
@@ -253,8 +253,8 @@ static int leave_step(struct tern_place *p, struct tern_err *err)
     return rc;
 }
 
-/* A job that was submitted from another one has that one's variables, too: Slurm sets these anew
- * only where the new one is a member of an array, or was queued again. */
+/* A job that was submitted inside another job inherits its variables.  Slurm replaces these only
+ * when the new job is a member of an array or was queued again. */
 static void forget_other_job(void)
 {
     static const char *const arrays[] = {"SLURM_ARRAY_JOB_ID",     "SLURM_ARRAY_TASK_ID",

@@ -1,4 +1,4 @@
-/* Where an attempt runs: a Slurm job's nodes, or this machine. */
+/* Where an attempt runs: the nodes of a Slurm job, or this machine. */
 #ifndef TERN_PLACE_PLACE_H
 #define TERN_PLACE_PLACE_H
 
@@ -17,37 +17,38 @@ struct tern_place {
     bool in_step;                  /* srun started this process: the ranks' step lies beside it */
     uint32_t job;                  /* 0 outside Slurm */
     int64_t array_job, array_task; /* of a member of a job array; else array_job is 0 */
-    int64_t restarts;              /* times that Slurm has started the job anew */
+    int64_t restarts;              /* how often Slurm has started the job again */
     int64_t nodes;
     int64_t ranks_per_node;
-    int64_t cpus_per_rank; /* of Slurm's; 0: do not say */
+    int64_t cpus_per_rank; /* for --cpus-per-task; 0: srun gets no such option */
     char node_list[4096];  /* "trn1-[1-4]"; the host's name outside Slurm */
-    bool chosen;           /* node_list is a part of the job's nodes */
+    bool chosen;           /* node_list has only some of the job's nodes */
     char host[256];
     int groups;                                /* of a heterogeneous job; else 1 */
     uint32_t group_job[TERN_PLACE_GROUPS_MAX]; /* the job of each */
 };
 
-/* Read the job's shape from its environment.  `ranks`: asked for outside Slurm, 0 for none.
- * Variables of a step of srun around this process, or left of another one, are unset: they are not
- * the ranks' (core/env/env.h).
+/* Read the job's shape from its environment.  `ranks` on this machine outside Slurm; 0: the
+ * recipe's.  Variables of a srun step around this process, or left from another step, are unset:
+ * ranks must not inherit them (core/env/env.h).
  *
- * Every node gets the same number of ranks, the recipe's.  Refused, with what to ask for: a job
- * whose nodes have fewer CPUs than ranks, as an uneven allocation has, or than ranks x
- * --cpus-per-task; groups of a heterogeneous job that ask for different numbers of tasks a node;
- * ranks that do not divide over tensor x pipeline; a call by one of several tasks of
- * a step.  Told in the log:
- * --ntasks-per-node or -n that say something else than the recipe, which counts. */
+ * Every node gets the same number of ranks, the recipe's.  An error says what to request instead
+ * when
+ *   - a node has fewer CPUs than ranks, as in an uneven allocation, or than ranks x
+ *     --cpus-per-task;
+ *   - groups of a heterogeneous job request different numbers of tasks a node;
+ *   - the ranks do not divide over tensor x pipeline;
+ *   - this process is one of several tasks of a step.
+ * A --ntasks-per-node or -n that differs from the recipe is logged; the recipe counts. */
 int tern_place_read(struct tern_place *p, const struct tern_recipe *r, int64_t ranks,
                     struct tern_err *err);
 
-/* Ranks on a node: of a workload, those that its tasks start (workload.workers_per_node). */
+/* Ranks on a node; of a workload, the workers of its tasks (workload.workers_per_node). */
 int64_t tern_place_ranks_on_node(const struct tern_place *p, const struct tern_recipe *r);
 
-/* What is known of the machines that a recipe is to run on, before it runs: fills the number of
- * nodes of the Slurm cluster, the memory of the largest, and of a NeuronCore where nodes have them;
- * without Slurm, the memory of this machine.  The controller is queried once; what cannot be found
- * out stays 0. */
+/* Before a run, fill in what is known of its machines: the number of nodes of the Slurm cluster,
+ * the memory of the largest node, and of a NeuronCore where nodes have them.  Without Slurm, fill
+ * in the memory of this machine.  The controller is queried once; an unknown value stays 0. */
 void tern_place_find_machines(struct tern_check_options *known);
 
 /* "128(x4),64" -> the least number in it; -1 when it is no such list. */

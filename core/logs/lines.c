@@ -7,8 +7,8 @@
 
 static const int64_t second = 1000000000;
 
-/* Programs that fill a buffer before they write cut lines anywhere, in the middle of a number:
- * only bars are written at a stroke. */
+/* A program that fills a buffer before it writes may cut a line in the middle of a number.  Only
+ * bars are written in one piece. */
 static void match(struct tern_logs_lines *l, bool whole)
 {
     if (!l->to.line || l->len == 0 || l->broken)
@@ -41,7 +41,7 @@ static void draw(struct tern_logs_lines *l, int64_t wall_ns, const char *text, s
     l->drawn_ns = wall_ns;
 }
 
-/* What was overwritten is kept for a moment: it may be the last, as in "text\r\n". */
+/* The overwritten text is kept for a moment: it may be the last, as in "text\r\n". */
 static void on_return(struct tern_logs_lines *l)
 {
     match(l, true);
@@ -63,7 +63,7 @@ static void on_newline(struct tern_logs_lines *l)
     if (l->len == 0 && l->before_len)
         l->to.log(l->to.self, l->before_ns, l->stream, ' ', l->before, l->before_len);
     else if (l->len > l->logged || !l->redrawn) {
-        size_t from = l->redrawn ? 0 : l->logged; /* what was drawn before is drawn anew */
+        size_t from = l->redrawn ? 0 : l->logged; /* the text drawn before is drawn again */
         l->to.log(l->to.self, l->len > from ? l->wall_ns : l->newest_ns, l->stream, ' ',
                   l->text + from, l->len - from);
     }
@@ -71,7 +71,7 @@ static void on_newline(struct tern_logs_lines *l)
     begin(l, false);
 }
 
-/* A line of more than a record's size goes on in the next. */
+/* A line longer than a record goes on in the next record. */
 static void on_full(struct tern_logs_lines *l)
 {
     l->to.log(l->to.self, l->wall_ns, l->stream, '+', l->text + l->logged, l->len - l->logged);

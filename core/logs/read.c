@@ -71,7 +71,7 @@ static ssize_t read_part(const struct tern_logs_reader *r, struct source *s, uns
         n = pread(fd, to, len, (off_t)offset);
     else if (fd >= 0)
         errno = EINVAL;
-    if (n < 0 && errno != ENOENT) /* removed to make room is no trouble */
+    if (n < 0 && errno != ENOENT) /* a part removed to make room is no error */
         s->why = errno;
     if (fd >= 0)
         close(fd);
@@ -117,7 +117,7 @@ static bool make_room(struct source *s)
 static bool refill(struct tern_logs_reader *r, struct source *s)
 {
     if (s->end - s->at > LINE || !make_room(s))
-        s->at = s->end = 0; /* no log of ours: leave it out */
+        s->at = s->end = 0; /* not a log of tern: leave it out */
     if (!s->size && !make_room(s))
         return false;
     ssize_t n = read_part(r, s, s->part, s->buffer + s->end, s->size - s->end, s->offset);
@@ -131,7 +131,7 @@ static bool refill(struct tern_logs_reader *r, struct source *s)
     unsigned next = next_part(r, s, s->part);
     if (next == s->part)
         return false;
-    /* It has a successor, so it is whole: unless something came between the two looks. */
+    /* It has a successor, so it is whole, unless it grew between the two looks. */
     n = n == 0 ? read_part(r, s, s->part, s->buffer + s->end, s->size - s->end, s->offset) : n;
     if (n > 0) {
         s->end += (size_t)n;
@@ -249,7 +249,7 @@ static void push(struct tern_logs_reader *r, struct source *s)
     }
 }
 
-/* Where a log of that name is, or belongs. */
+/* The index of the log of that name, or where it belongs. */
 static size_t find(const struct tern_logs_reader *r, const char *name)
 {
     size_t lo = 0, hi = r->n;
@@ -294,7 +294,7 @@ static struct source *add_source(struct tern_logs_reader *r, const char *name, s
     return s;
 }
 
-/* In a user's folder of a shared ledger, RUN/logs/ATTEMPT are theirs, or not read. */
+/* In a user's folder of a shared ledger, RUN/logs/ATTEMPT are read only when the user owns them. */
 static bool is_sound(const char *dir)
 {
     char *logs = tern_fs_dirname(dir), *run = tern_fs_dirname(logs);
@@ -366,7 +366,7 @@ bool tern_logs_reader_next(struct tern_logs_reader *r, struct tern_logs_line *li
 
 /* ------------------------------------------------------------------ the end of it */
 
-/* Is the record at the beginning of `line` one that was overwritten?  Unknown ones are not. */
+/* Is the record at the beginning of `line` an overwritten one?  Unknown records are not. */
 static bool overwritten(const char *line, size_t len)
 {
     const char *space = memchr(line, ' ', len < 24 ? len : 24);

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-    BUFFER = 1 << 18,    /* written at once, if a flush does not come first */
+    BUFFER = 1 << 18,    /* bytes of one write, unless a flush comes first */
     PARTS_MAX = 1000000, /* six digits */
     HEAD = 32,           /* bytes before a record's text: time, stream, mark, a space */
 };
@@ -39,8 +39,8 @@ struct tern_logs_file {
     int64_t time_ns;
     uint64_t untold; /* lost */
     uint64_t
-        telling; /* lost, and told by the first record of the buffer, which may get lost, too */
-    int why;     /* errno of the last loss; 0: they did not come here */
+        telling; /* lost, and reported by the first record of the buffer, which may be lost, too */
+    int why;     /* errno of the last loss; 0: the lines did not reach the log */
 };
 
 char *tern_logs_dir(const char *ledger_dir, const char *run_id, unsigned attempt)
@@ -77,7 +77,7 @@ static uint64_t folder_bytes(const char *dir)
     return sum;
 }
 
-/* Those of attempts before `attempt`, the earliest first; malloc'ed. */
+/* Attempts before `attempt` that have logs, the earliest first; malloc'ed. */
 static struct old_logs *find_old(const char *logs, unsigned attempt, size_t *n)
 {
     struct old_logs *v = NULL;
@@ -109,7 +109,7 @@ void tern_logs_trim(const char *ledger_dir, const char *run_id, unsigned attempt
     uint64_t sum = 0;
     size_t n, gone = 0;
 
-    if (attempt <= TERN_LOGS_SHARES || !share) /* they cannot be more */
+    if (attempt <= TERN_LOGS_SHARES || !share) /* fewer attempts than shares */
         return;
     char *own = tern_logs_dir(ledger_dir, run_id, attempt), *logs = tern_fs_dirname(own);
     struct old_logs *v = find_old(logs, attempt, &n);
@@ -284,8 +284,8 @@ void tern_logs_file_flush(struct tern_logs_file *f)
             f->untold++;
         }
         if (done == 0 && f->telling)
-            f->untold += f->telling - 1; /* it is itself no line */
-        /* the torn end is written over, or ends the file */
+            f->untold += f->telling - 1; /* the report itself is no line */
+        /* the torn end is overwritten, or ends the file */
     }
     f->offset += done;
     f->len = 0;
@@ -294,7 +294,7 @@ void tern_logs_file_flush(struct tern_logs_file *f)
         part_next(f);
 }
 
-/* Before a record: a word for those that are missing. */
+/* Before a record: report lines that are missing. */
 static void tell(struct tern_logs_file *f, int64_t wall_ns)
 {
     char text[200];
@@ -363,7 +363,7 @@ bool tern_logs_is_end(const char *text, size_t len)
     return len > 7 && memcmp(text, "ended: ", 7) == 0;
 }
 
-/* The last record of the log at `path`, if it tells the end. */
+/* The last record of the log at `path`, if it is an end record. */
 static bool read_ended(const char *path, int *status)
 {
     char tail[120], word[8];
@@ -405,7 +405,7 @@ bool tern_logs_ended(const char *dir, size_t n, int *status)
         char name[24];
         int one = 0;
         snprintf(name, sizeof name, "%zu", i);
-        /* The newest part may have been begun for what never came. */
+        /* The newest part may have been started for records that never came. */
         all = false;
         for (int64_t part = newest[i] - 1; part >= 0 && part >= newest[i] - 2 && !all; part--) {
             char *path = tern_logs_path(dir, name, (unsigned)part);

@@ -20,8 +20,8 @@ static const int64_t second = 1000000000;
 enum {
     LINE_MAX_BYTES = 4096, /* that patterns look at: a line of values is shorter */
     EVENT_FILES_S = 2,     /* between two looks at event files */
-    DICTS_MAX = 64, /* that wait for their bar: a reader that was held up gets many at once */
-    KNOWN_MAX = 16, /* patterns of all known trainers */
+    DICTS_MAX = 64,        /* that wait for their bar; many come at once after a delay */
+    KNOWN_MAX = 16,        /* patterns of all known trainers */
     ROWS_MAX = TERN_RECIPE_PATTERNS + KNOWN_MAX,
 };
 
@@ -32,10 +32,10 @@ struct row {
     const char *must; /* or NULL */
     char *names[TERN_RECIPE_GROUPS + 1];
     bool has_step; /* among the names */
-    uint64_t seen; /* hash of what was recorded last: bars repeat themselves */
+    uint64_t seen; /* hash of the values recorded last: bars repeat themselves */
 };
 
-/* Values that no step is sure for are left out, and counted. */
+/* Values without a certain step are left out and counted. */
 enum left { LEFT_DICT, LEFT_BAR, LEFT_PATTERN, N_LEFT };
 
 /* Hugging Face's dict of values until its bar comes. */
@@ -61,16 +61,16 @@ struct tern_intake {
     struct dict dicts[DICTS_MAX]; /* oldest first */
     size_t n_dicts;
     bool cleared;   /* a bar was, and no bar of training has come since */
-    char epoch[16]; /* of the dict that was placed last, "" for none; and its step */
+    char epoch[16]; /* of the last dict that got a step, "" for none; and its step */
     int64_t step;
     int64_t bar_step, bar_total; /* -1: none seen */
-    bool trained;                /* a dict of training came: the bar before it was its */
+    bool trained;                /* a dict of training came: the bar before it was its bar */
     uint64_t left[N_LEFT];
     /* event files: values of one step together */
     struct tern_intake_metric *events;
     char (*tags)[201]; /* [TERN_INTAKE_METRIC_VALUES] */
     uint64_t refused;  /* lines of TERN_METRIC_FD */
-    uint64_t lost;     /* likewise: they came faster than they could be recorded */
+    uint64_t lost;     /* lines of TERN_METRIC_FD that came faster than they could be recorded */
 };
 
 /* ------------------------------------------------------------------ opening */
@@ -114,7 +114,7 @@ static int add_known(struct tern_intake *i, const char *trainer, struct tern_err
     return rc;
 }
 
-/* A line of the text; it is written to. */
+/* A line of the text; its bytes are changed. */
 static int configure(struct tern_intake *i, char *line, int64_t now_ns, struct tern_err *err)
 {
     const char *names[TERN_RECIPE_GROUPS + 1] = {NULL};
@@ -177,7 +177,7 @@ out:
 
 /* ------------------------------------------------------------------ into the ledger */
 
-/* Is there a file to write to?  What failed once may work again. */
+/* Is there a file to write to?  A spool that failed once may work again. */
 static bool spool(struct tern_intake *i, struct tern_err *err)
 {
     char writer[40];
@@ -247,7 +247,7 @@ static void add_value(struct tern_intake_metric *m, const char *name, const char
 /* ------------------------------------------------------------------ printed lines */
 
 /* "00:10<01:30, 9.90it/s, v_num=0, train_loss=2.310, global_step=7.000": the names and values, and
- * the step where one is that.  tqdm shortens large numbers, which then tell none. */
+ * the step if one of them is it.  tqdm shortens large numbers, which are then no step. */
 static void add_pairs(struct tern_intake_metric *m, char *text, int64_t *step)
 {
     char *at = NULL;
@@ -329,10 +329,10 @@ static void forget_dicts(struct tern_intake *i, size_t n)
     memmove(i->dicts, i->dicts + n, i->n_dicts * sizeof *i->dicts);
 }
 
-/* The bar was cleared, something was printed and the bar is drawn again, at `step`: a dict of
- * values for each such event, in order, where nothing else prints.  But other things are printed
- * so, and a program may print its dicts once more without: equal epochs are one step, different
- * ones are not. */
+/* The bar was cleared, a line was printed and the bar is drawn again, at `step`.  When only the
+ * trainer prints, each such redraw belongs to one dict of values, in order.  Other lines may be
+ * printed so, too, and dicts without a redraw: equal epochs are one step, different ones are not.
+ */
 static void place_dicts(struct tern_intake *i, int64_t step)
 {
     struct dict *d = i->dicts;
@@ -341,9 +341,9 @@ static void place_dicts(struct tern_intake *i, int64_t step)
     while (n < i->n_dicts && strcmp(d[n].epoch, d->epoch) == 0)
         n++;
     if (step == i->step && i->epoch[0] && !known)
-        return; /* one more of the last step */
+        return; /* again of the last step */
     if (step != i->step && known &&
-        n < i->n_dicts) { /* printed behind their event: placed before */
+        n < i->n_dicts) { /* printed after their redraw: they have their step */
         forget_dicts(i, n);
         place_dicts(i, step);
         return;
@@ -354,7 +354,7 @@ static void place_dicts(struct tern_intake *i, int64_t step)
         tern_intake_metric_clear(i->m);
         i->m->step = step;
         add_dict(i->m, d[k].line);
-        /* A bar at 0 is of a run that begins or one that resumes, and nothing tells which. */
+        /* A bar at 0 may be of a run that begins or of one that resumes. */
         if (step > 0)
             record_or_tell(i, i->m);
         else
@@ -368,9 +368,9 @@ static void bar(struct tern_intake *i, const char *line, const regmatch_t *match
     int64_t step = strtoll(line + match[1].rm_so, NULL, 10);
     int64_t total = strtoll(line + match[2].rm_so, NULL, 10);
 
-    if (strstr(line, "\033[A")) /* an evaluation's, below the one of training */
+    if (strstr(line, "\033[A")) /* the bar of an evaluation, below the one of training */
         return;
-    /* The bar of training comes first, unless something else's came to its end before it. */
+    /* The bar of training comes first, unless another bar has ended before it. */
     if (i->bar_total < 0 || (!i->trained && i->bar_step == i->bar_total))
         i->bar_total = total;
     if (total != i->bar_total)
@@ -381,14 +381,14 @@ static void bar(struct tern_intake *i, const char *line, const regmatch_t *match
     i->cleared = false;
 }
 
-/* Waited too long: no bar tells its step. */
+/* Waited too long: no bar gives its step. */
 static void give_up_dict(struct tern_intake *i)
 {
     i->left[LEFT_DICT] += strcmp(i->dicts[0].epoch, i->epoch) != 0;
     forget_dicts(i, 1);
 }
 
-/* Only a dict with an epoch is Trainer's. */
+/* Only a dict with an epoch comes from Trainer. */
 static void dict(struct tern_intake *i, int64_t wall_ns, const char *line)
 {
     const char *epoch = strstr(line, "'epoch': ");
@@ -433,7 +433,7 @@ void tern_intake_take_printed(struct tern_intake *i, int64_t wall_ns, const char
 
 /* ------------------------------------------------------------------ lines of the descriptor */
 
-/* Told once: a program that writes nonsense writes much of it. */
+/* Logged once: a program that writes bad lines writes many. */
 static void refuse(struct tern_intake *i, struct tern_err *err)
 {
     for (char *c = err->text; *c; c++)
@@ -534,44 +534,36 @@ void tern_intake_add_event(struct tern_intake *i, const char *kind, const char *
 
 /* ------------------------------------------------------------------ closing */
 
-static void tell_lost(struct tern_intake *i)
+static void report_lost(struct tern_intake *i)
 {
-    struct tern_err err = {0};
     char text[120];
 
     snprintf(text, sizeof text,
              "%" PRIu64
              " records lost: lines of TERN_METRIC_FD came faster than they could be written",
              i->lost);
-    if (spool(i, &err))
-        tern_ledger_spool_event(
-            i->spool, &(struct tern_ledger_event){.kind = "gap", .severity = "warn", .text = text},
-            &err);
+    tern_intake_add_event(i, "gap", "warn", text);
 }
 
-static void tell_left(struct tern_intake *i, enum left kind)
+static void report_left(struct tern_intake *i, enum left kind)
 {
     static const char *const why[N_LEFT] = {
         [LEFT_DICT] =
-            "hf: %" PRIu64 " dicts of values are left out: no progress bar tells their "
+            "hf: %" PRIu64 " dicts of values are left out: no progress bar gives their "
             "step (disable_tqdm: false; or report_to: tensorboard and {tensorboard: DIR})",
         [LEFT_BAR] =
             "lightning: the values of %" PRIu64 " bars are left out: a bar counts batches. "
-            "One that shows global_step tells it; {tensorboard: lightning_logs} reads what "
-            "its logger writes",
+            "A bar with global_step gives the step; {tensorboard: lightning_logs} reads "
+            "what its logger writes",
         [LEFT_PATTERN] = "%" PRIu64 " lines that match a pattern without a group 'step' are left "
-                         "out: nothing tells their step",
+                         "out: their step is not known",
     };
-    char text[300], told[400];
-    struct tern_err err = {0};
+    char text[300], whole[400];
 
     snprintf(text, sizeof text, why[kind], i->left[kind]);
-    snprintf(told, sizeof told, "workload.metrics: %s", text);
-    tern_warn("rank %" PRId64 ": %s", i->rank, told);
-    if (spool(i, &err))
-        tern_ledger_spool_event(
-            i->spool,
-            &(struct tern_ledger_event){.kind = "metrics", .severity = "warn", .text = told}, &err);
+    snprintf(whole, sizeof whole, "workload.metrics: %s", text);
+    tern_warn("rank %" PRId64 ": %s", i->rank, whole);
+    tern_intake_add_event(i, "metrics", "warn", whole);
 }
 
 void tern_intake_close(struct tern_intake *i)
@@ -584,9 +576,9 @@ void tern_intake_close(struct tern_intake *i)
         tern_warn("TERN_METRIC_FD: %" PRIu64 " lines in all could not be read", i->refused);
     for (int k = 0; k < N_LEFT; k++)
         if (i->left[k])
-            tell_left(i, (enum left)k);
+            report_left(i, (enum left)k);
     if (i->lost)
-        tell_lost(i);
+        report_lost(i);
     if (i->spool && tern_ledger_spool_close(i->spool, &err) < 0)
         tern_warn("%s", err.text);
     for (size_t k = 0; k < i->n_rows; k++) {

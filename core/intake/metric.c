@@ -23,7 +23,7 @@ int tern_intake_metric_parse_value(const char *s, double *out)
     if (!*s || strspn(s, "0123456789+-.eEnNaAiIfFtTyY") != strlen(s))
         return -1;
     double v = strtod(s, &end);
-    if (*end || (isinf(v) && !strpbrk(s, "iI"))) /* more than a double holds */
+    if (*end || (isinf(v) && !strpbrk(s, "iI"))) /* beyond the range of a double */
         return -1;
     *out = v;
     return 0;

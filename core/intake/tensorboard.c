@@ -19,7 +19,7 @@ enum {
     CHUNK = 1 << 20,       /* read at once; longer records are graphs and pictures, stepped over */
     LOOK_BYTES = 32 << 20, /* of a file in one look */
     FRAME = 16,            /* bytes of a record beside its data */
-    SKEW_S = 3600,         /* by which a storage's clock may be behind this node's */
+    SKEW_S = 3600,         /* how far a storage's clock may be behind this node's */
 };
 
 /* ------------------------------------------------------------------ protobuf */
@@ -388,7 +388,7 @@ static void read_file(struct tern_intake_tb *t, const char *path, const struct s
         tern_warn("%s: %llu damaged records left out", path, (unsigned long long)bad);
 }
 
-/* What nobody has written to since is an earlier run's, of which a folder may keep thousands. */
+/* A file not written to since is from an earlier run; a folder may keep thousands. */
 static bool is_new(const struct tern_intake_tb *t, const struct stat *st)
 {
     return (double)st->st_mtim.tv_sec >= t->since_s - SKEW_S;

@@ -1,4 +1,4 @@
-/* Values out of TensorBoard's event files while somebody else's trainer writes them.
+/* Reads values from TensorBoard's event files while a workload's trainer writes them.
  *
  * A file is a row of records: u64 length, u32 masked CRC-32C of it, the bytes, u32 masked CRC-32C
  * of them (TFRecord; little-endian, mask: rotate right by 15, add 0xa282ead8).  The bytes are an
@@ -17,7 +17,7 @@
 struct tern_intake_tb_value {
     double wall_s; /* seconds since 1970 */
     int64_t step;
-    bool restart;  /* no value: what follows begins at this step anew (SessionLog START; torch's
+    bool restart;  /* no value: later events begin at this step again (SessionLog START; torch's
                       SummaryWriter(purge_step=N)) */
     char tag[201]; /* control characters and spaces as '_' */
     double value;
@@ -25,19 +25,19 @@ struct tern_intake_tb_value {
 typedef void tern_intake_tb_take(void *self, const struct tern_intake_tb_value *v);
 
 /* The records at the beginning of `data`: each scalar and restart goes to `take`.  *used: bytes of
- * whole records, to be left out the next time.  *bad counts records whose bytes are damaged; they
- * are stepped over.  -1: the framing is damaged, and nothing behind it can be found. */
+ * whole records, which the next call leaves out.  *bad counts records whose bytes are damaged; they
+ * are stepped over.  -1: the framing is damaged, and no later record can be found. */
 int tern_intake_tb_parse(const char *data, size_t len, tern_intake_tb_take *take, void *self,
                          size_t *used, uint64_t *bad);
 
 /* The masked CRC-32C. */
 uint32_t tern_intake_tb_crc(const void *data, size_t len);
 
-/* All event files under a folder, which need not be there yet. */
+/* All event files under a folder, which need not exist yet. */
 struct tern_intake_tb;
-/* Only events from `since_s` on count: what earlier attempts wrote is known. */
+/* Events before `since_s` are passed over: earlier attempts have recorded them. */
 struct tern_intake_tb *tern_intake_tb_open(const char *dir, double since_s);
-/* What was added since the last look. */
+/* Take the records added since the last look. */
 void tern_intake_tb_look(struct tern_intake_tb *t, tern_intake_tb_take *take, void *self);
 void tern_intake_tb_close(struct tern_intake_tb *t);
 

@@ -54,7 +54,7 @@ static size_t slashes(const char *s, size_t n)
     return count;
 }
 
-/* The parts of a match that come after the pattern's fixed ones. */
+/* The parts of a match behind the fixed parts of the pattern. */
 static const char *name_part(const char *pattern, const char *path)
 {
     for (size_t skip = slashes(pattern, tern_retain_external_fixed(pattern)); skip; skip--) {
@@ -66,7 +66,7 @@ static const char *name_part(const char *pattern, const char *path)
     return path;
 }
 
-/* Only this says that something is not there: whatever else the storage says, it may be. */
+/* Only these errors mean absence; with any other the file may be there. */
 static bool is_absent(int why)
 {
     return why == ENOENT || why == ENOTDIR;
@@ -86,7 +86,7 @@ int tern_retain_external_there(const char *path, const char *marker, struct stat
     return rc;
 }
 
-/* Is it one?  Fills `f` but for its name; 0: it is not; -1: who knows. */
+/* Is it a checkpoint?  1: fills `f` but for its name; 0: no; -1: unknown. */
 static int look(const char *path, const char *marker, struct tern_retain_found *f,
                 struct tern_err *err)
 {
@@ -112,7 +112,7 @@ static int by_step(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-/* glob() has no place for more. */
+/* glob() passes its error function no other data. */
 static _Thread_local char *unreadable;
 
 static int on_error(const char *path, int why)

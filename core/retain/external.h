@@ -1,13 +1,13 @@
-/* Checkpoints that somebody else's trainer writes: how they are found, which may go, and what is
- * written down about each.
+/* Checkpoints that a workload's trainer writes: finding them, choosing which to prune, and a record
+ * of each.
  *
- * One is a folder that `workload.progress.glob` matches, that holds the file `progress.marker`, and
- * whose name has a number, its step ("step_100", "checkpoint-1251").  Links are passed over, so a
- * "latest" beside them counts for nothing.
+ * An external checkpoint is a folder that `workload.progress.glob` matches and that holds the file
+ * `progress.marker`.  A number in its name is its step ("step_100", "checkpoint-1251").  Links,
+ * such as a "latest" beside them, are passed over.
  *
- * What is known of each stands in LEDGER/runs/RUN/external/NAME.json, never in the trainer's
- * folder: "path", "step", "written", "mirror", "state" (seen, verified, deleted), and of a verified
- * one its files with sizes and digests (core/base/tree.h).
+ * The record of each is LEDGER/runs/RUN/external/NAME.json, never a file in the trainer's folder:
+ * "path", "step", "written", "mirror", "state" (seen, verified, deleted).  The record of a verified
+ * checkpoint has its files with sizes and digests (core/base/tree.h).
  */
 #ifndef TERN_RETAIN_EXTERNAL_H
 #define TERN_RETAIN_EXTERNAL_H
@@ -29,7 +29,7 @@ struct tern_retain_found {
     char *path; /* without links */
     char *name; /* below the glob's folder without wildcards: "step_100" */
     int64_t step;
-    char written[TERN_RETAIN_WRITTEN]; /* which writing of that path: the marker's time and
+    char written[TERN_RETAIN_WRITTEN]; /* identifies one writing of that path: the marker's time and
                                                inode */
 };
 
@@ -38,12 +38,12 @@ struct tern_retain_founds {
     size_t n;
 };
 
-/* `glob` NULL finds none.  A folder that cannot be looked into (closed to this user, storage that
- * hiccups) is an error: nobody knows what lies there. */
+/* `glob` NULL finds none.  A folder that cannot be read (permissions, a storage error) is
+ * an error: its checkpoints are unknown. */
 int tern_retain_external_find(const char *glob, const char *marker, struct tern_retain_founds *out,
                               struct tern_err *err);
-/* Is the folder `path` there, with the file `marker` (NULL: any folder)?  1, with that file's *st
- * (the folder's without a marker); 0: no; -1: the storage does not say. */
+/* Is the folder `path` there, with the file `marker` (NULL: any folder)?  1, with *st of that file
+ * (without a marker: of the folder); 0: no; -1: the storage gives an error. */
 int tern_retain_external_there(const char *path, const char *marker, struct stat *st,
                                struct tern_err *err);
 void tern_retain_external_free(struct tern_retain_founds *f);
@@ -53,9 +53,10 @@ size_t tern_retain_external_fixed(const char *glob);
 /* The step in a folder's name: its last number; -1 for none. */
 int64_t tern_retain_external_step(const char *name);
 
-/* Which may go: mark in `drop` [n] those of the verified (and where a mirror is wanted, mirrored)
- * ones, in `may`, that are neither among the newest `keep` of these nor a multiple of `keep_every`
- * (0: none).  `step` [n] ascends.  Never one as new as the newest of all.  `keep` 0 drops none. */
+/* Choose which to prune: mark them in `drop` [n].  `may` [n] marks the candidates: verified, and
+ * mirrored where the recipe has a mirror.  Of these the newest `keep` stay, and the multiples of
+ * `keep_every` (0: none), and those of the newest step of all.  `step` [n] ascends.  `keep` 0 drops
+ * none. */
 void tern_retain_external_choose(const int64_t *step, const bool *may, size_t n, int64_t keep,
                                  int64_t keep_every, bool *drop);
 
@@ -65,11 +66,11 @@ struct tern_retain_record {
     char *path, *name;
     int64_t step;
     char written[TERN_RETAIN_WRITTEN];
-    bool verified; /* its files are in the record; neither this nor deleted: only seen so far */
+    bool verified; /* its files are in the record; when neither this nor deleted: only seen */
     bool deleted;
-    bool in_glob;   /* found by the glob, so that it may be pruned; else mirror.c asks more */
-    char *mirror;   /* the copy; NULL for none */
-    char *replaces; /* the copy of what this path held before, to be replaced; or NULL */
+    bool in_glob;   /* the glob found it, so it may be pruned; else mirror.c checks more */
+    char *mirror;   /* its copy; NULL: none */
+    char *replaces; /* the copy of the former checkpoint of this path, to be replaced; or NULL */
     uint64_t bytes;
     size_t files;
     char digest[TERN_SHA256_HEX];
@@ -82,7 +83,7 @@ char *tern_retain_record_path(const char *dir, const char *checkpoint);
 /* Write it, with the files `t` (empty before it is verified), whole or not at all. */
 int tern_retain_record_write(const char *dir, const struct tern_retain_record *r,
                              const struct tern_tree *t, struct tern_err *err);
-/* Read `file`; `t` may be NULL for those who need no files. */
+/* Read `file`; `t` NULL: its files are not wanted. */
 int tern_retain_record_read(const char *file, struct tern_retain_record *r, struct tern_tree *t,
                             struct tern_err *err);
 void tern_retain_record_free(struct tern_retain_record *r);

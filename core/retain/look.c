@@ -24,7 +24,7 @@ struct tern_ledger_spool *tern_retain_look_spool(struct tern_retain_look *k)
         k->spool =
             tern_ledger_spool_open(k->o.ledger_dir, k->o.run_id, k->o.attempt, "keeper", &err);
         if (!k->spool)
-            tern_warn("the ledger does not hear of checkpoints: %s", err.text);
+            tern_warn("checkpoints are not recorded in the ledger: %s", err.text);
     }
     return k->spool;
 }
@@ -71,7 +71,7 @@ static struct tern_retain_item *new_item(struct tern_retain_look *k, const char 
         void *more =
             cap > 4 * TERN_RETAIN_EXTERNAL_MAX ? NULL : reallocarray(k->item, cap, sizeof *k->item);
         if (!more) {
-            tern_warn("%s: too many checkpoints to look after", path);
+            tern_warn("%s: too many checkpoints", path);
             return NULL;
         }
         k->item = more;
@@ -100,7 +100,7 @@ static void load_records(struct tern_retain_look *k)
             continue;
         char *file = tern_strf("%s/%s", k->dir, e->d_name);
         if (tern_retain_record_read(file, &r, NULL, &err) < 0) {
-            tern_warn("%s; its checkpoint is verified anew", err.text);
+            tern_warn("%s; its checkpoint is verified again", err.text);
         } else if (!r.deleted) {
             struct tern_retain_item *i = new_item(k, r.path, r.name, r.step);
             if (i) {
@@ -116,7 +116,6 @@ static void load_records(struct tern_retain_look *k)
         closedir(d);
 }
 
-/* Write the item's record with the files that the old one has. */
 int tern_retain_look_rewrite(struct tern_retain_look *k, const struct tern_retain_item *i,
                              struct tern_err *err)
 {
@@ -144,7 +143,6 @@ static char *before_path(const struct tern_retain_options *o)
     return path;
 }
 
-/* What lies there when the run begins: written once. */
 int tern_retain_note_before(const struct tern_retain_options *o, struct tern_err *err)
 {
     char *path = before_path(o), *text = NULL;
@@ -207,7 +205,7 @@ static bool was_before(const struct tern_retain_look *k, const struct tern_retai
 
 /* ------------------------------------------------------------------ looking */
 
-/* Of what lay there before and went: its copy. */
+/* Take over the copy of an earlier checkpoint of this path, which is gone. */
 static void recall(const struct tern_retain_look *k, struct tern_retain_item *i)
 {
     char *file = tern_retain_record_path(k->dir, i->r.path);
@@ -222,7 +220,7 @@ static void recall(const struct tern_retain_look *k, struct tern_retain_item *i)
     free(file);
 }
 
-/* Written anew: what was verified under this path is no more. */
+/* The checkpoint of this path was replaced: its verification no longer holds. */
 static void written_again(struct tern_retain_item *i, const char *written)
 {
     if (i->r.mirror) {
@@ -230,7 +228,7 @@ static void written_again(struct tern_retain_item *i, const char *written)
         i->r.replaces = i->r.mirror;
         i->r.mirror = NULL;
     }
-    i->r.verified = i->bad = i->told = false;
+    i->r.verified = i->bad = i->reported = false;
     i->retry = (struct tern_retain_retry){0};
     i->r.bytes = 0;
     i->r.files = 0;
@@ -238,7 +236,7 @@ static void written_again(struct tern_retain_item *i, const char *written)
     snprintf(i->r.written, sizeof i->r.written, "%s", written);
 }
 
-/* In the ledger once, as this attempt's: the record keeps the next one from saying it again. */
+/* Register it in the ledger once, for this attempt: the record keeps later attempts from that. */
 static void register_it(struct tern_retain_look *k, const struct tern_retain_item *i)
 {
     const struct tern_tree none = {0};
@@ -306,7 +304,7 @@ static int look_by_ledger(struct tern_retain_look *k, struct tern_err *err)
     return rc;
 }
 
-/* The trainer, or a person, has removed it. */
+/* Checkpoints that the trainer or a user has removed. */
 static void notice_gone(struct tern_retain_look *k)
 {
     struct tern_err err = {0};
@@ -314,7 +312,7 @@ static void notice_gone(struct tern_retain_look *k)
     for (size_t j = 0; j < k->n;) {
         struct tern_retain_item *i = &k->item[j];
         struct stat st;
-        /* glob() passes over what it cannot look at behind its last wildcard. */
+        /* glob() passes over entries that it cannot read behind its last wildcard. */
         if (i->seen || tern_retain_external_there(i->r.path, i->r.in_glob ? k->o.marker : NULL, &st,
                                                   NULL) != 0) {
             j++;

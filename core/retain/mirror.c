@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-/* Trouble, said once. */
+/* Trouble, logged once. */
 static void complain(struct tern_retain_look *k, const char *text)
 {
     struct tern_err err = {0};
@@ -75,7 +75,8 @@ static void verify(struct tern_retain_look *k, struct tern_retain_item *i)
         tern_retain_look_add_item(k, i, "verified");
         return;
     }
-    if (err.code == TERN_TEMPFAIL) { /* it is being written again, or the storage hiccups */
+    if (err.code ==
+        TERN_TEMPFAIL) { /* it is being written again, or the storage failed for a moment */
         try_later(&i->retry);
         return;
     }
@@ -85,7 +86,7 @@ static void verify(struct tern_retain_look *k, struct tern_retain_item *i)
     complain(k, text);
 }
 
-/* Where a folder is put together or taken apart: beside `path`, hidden, this run's alone. */
+/* The hidden folder beside `path`, of this run alone, where a copy is made or removed. */
 static char *beside(const struct tern_retain_look *k, const char *path, const char *what)
 {
     char *dir = tern_fs_dirname(path);
@@ -111,7 +112,7 @@ static int take_away(const struct tern_retain_look *k, const char *path, struct 
     return rc;
 }
 
-/* Better asked than found out when most of it is written. */
+/* Check the room before most of the copy is written. */
 static int check_room(const char *to, uint64_t bytes, struct tern_err *err)
 {
     char *dir = tern_fs_dirname(to);
@@ -125,7 +126,7 @@ static int check_room(const char *to, uint64_t bytes, struct tern_err *err)
         dir = up;
     }
     free(dir);
-    /* A file system that does not count says 0 blocks. */
+    /* A file system without counts gives 0 blocks. */
     if (rc < 0 || fs.f_blocks == 0 || bytes / fs.f_frsize < fs.f_bavail)
         return 0;
     errno = ENOSPC;
@@ -133,8 +134,9 @@ static int check_room(const char *to, uint64_t bytes, struct tern_err *err)
                         (double)fs.f_bavail * (double)fs.f_frsize / 0x1p20);
 }
 
-/* Copy `from`, whose files are `t`, to `to`.  What lies there is kept if it is the same (a keeper
- * was ended just then), goes if `replace`, and is an error else. */
+/* Copy `from`, whose files are `t`, to `to`.  A folder that is there already stays when
+ * it is the same (an earlier process was ended just then), is replaced if `replace`, and is an
+ * error otherwise. */
 static int mirror_to(struct tern_retain_look *k, const char *from, const struct tern_tree *t,
                      const char *to, bool replace, struct tern_err *err)
 {
@@ -183,8 +185,8 @@ static void mirror(struct tern_retain_look *k, struct tern_retain_item *i)
     }
     if (rc < 0)
         try_later(&i->retry);
-    if (rc < 0 && !i->told) {
-        i->told = true;
+    if (rc < 0 && !i->reported) {
+        i->reported = true;
         snprintf(text, sizeof text, "the checkpoint of step %" PRId64 " has no mirror: %s",
                  i->r.step, err.text);
         complain(k, text);
@@ -211,7 +213,7 @@ static void prune_one(struct tern_retain_look *k, struct tern_retain_item *i)
         tern_warn("%s", err.text);
 }
 
-/* Does folder `path` hold what lies at `what`, or is it that? */
+/* Does folder `path` hold `what`, or is it `what`? */
 static bool holds(const char *path, const char *what)
 {
     char *real = what ? realpath(what, NULL) : NULL;
@@ -222,9 +224,9 @@ static bool holds(const char *path, const char *what)
     return in;
 }
 
-/* What `tern metric checkpoint=DIR` registered may go where the recipe has no glob that says what
- * may.  A trainer may register anything, so only a folder that has its step in its name, was made
- * since the run began and holds nothing else of the run. */
+/* May a checkpoint that `tern metric checkpoint=DIR` registered be pruned?  Only when the recipe
+ * has no glob.  A trainer may register any path, so the folder must have its step in its name, must
+ * be made since the run began and must hold nothing else of the run. */
 static bool is_disposable(const struct tern_retain_look *k, const struct tern_retain_item *i)
 {
     const char *const others[] = {".", k->o.ledger_dir, k->o.mirror};
@@ -315,7 +317,7 @@ void tern_retain_look_sweep(const struct tern_retain_look *k, bool copies)
 
 /* ------------------------------------------------------------------ tern's own checkpoints */
 
-/* NULL when nothing is known of it. */
+/* NULL: it is not known. */
 static struct tern_retain_own *find_own(struct tern_retain_look *k, const char *path)
 {
     for (size_t i = 0; i < k->n_own; i++)
@@ -343,7 +345,7 @@ static void own_failed(struct tern_retain_look *k, const struct tern_ckpt_entry 
     try_later(&o->retry);
 }
 
-/* Is what lies there a checkpoint of this run? */
+/* Is the folder a checkpoint of this run? */
 static bool of_this_run(const struct tern_retain_look *k, const char *path)
 {
     struct tern_ckpt *c = tern_ckpt_open(path, NULL);
@@ -354,9 +356,9 @@ static bool of_this_run(const struct tern_retain_look *k, const char *path)
     return same;
 }
 
-/* Was the step set aside as damaged and trained again, so that its mirror is of the damaged one?
- * Asked once the new one is there, whose trainer set the old one aside first: a list that was begun
- * before may show neither. */
+/* Was the step set aside as damaged and trained again, so that its mirror is the damaged one?
+ * Called when the new checkpoint is there: its trainer set the old one aside first, and a list
+ * begun before that may show neither. */
 static bool is_made_again(const struct tern_retain_look *k, const struct tern_ckpt_entry *c)
 {
     struct tern_ckpt_entry *have = NULL;
@@ -383,7 +385,7 @@ static int mirror_own(struct tern_retain_look *k, const struct tern_ckpt_entry *
         rc = tern_tree_take(c->path, &t, &err);
     if (rc == 0)
         rc = mirror_to(k, c->path, &t, to, of_this_run(k, to) && is_made_again(k, c), &err);
-    /* The trainer prunes while this reads: gone is no trouble. */
+    /* The trainer prunes meanwhile: a checkpoint that is gone is no error. */
     const bool gone = rc < 0 && !tern_fs_exists(c->path);
     if (rc == 0) {
         k->copied++;
@@ -421,11 +423,11 @@ static void keep_own(struct tern_retain_look *k)
     tern_ckpt_list_free(there, m);
 }
 
-static void keep_foreign(struct tern_retain_look *k)
+static void keep_external(struct tern_retain_look *k)
 {
     if (k->n)
         qsort(k->item, k->n, sizeof *k->item, by_item_step);
-    for (size_t n = k->n; n-- > 0;) { /* the newest matters most */
+    for (size_t n = k->n; n-- > 0;) { /* the newest first: it matters most */
         struct tern_retain_item *i = &k->item[n];
         if (is_due(k, &i->retry)) {
             if (!i->r.verified && !i->bad)
@@ -445,7 +447,7 @@ void tern_retain_look_work(struct tern_retain_look *k)
     if (k->o.own_dir)
         keep_own(k);
     else
-        keep_foreign(k);
+        keep_external(k);
     if (k->left == 0 && !k->swept)
         tern_retain_look_sweep(k, true);
     k->swept = k->left == 0;

@@ -22,7 +22,7 @@ static char *note_path(const char *ledger_dir, const char *run_id)
     return tern_strf("%s/runs/%s/keep.json", ledger_dir, run_id);
 }
 
-/* Whoever reads it may be elsewhere. */
+/* A reader may have another working folder, so paths are absolute. */
 static void put_path(json_t *j, const char *key, const char *path)
 {
     char *cwd = path && *path != '/' ? getcwd(NULL, 0) : NULL;
@@ -57,7 +57,7 @@ int tern_retain_offline_note(const struct tern_retain_options *o, struct tern_er
     return rc;
 }
 
-/* Its keeper ended with it. */
+/* Its retention process ended with it. */
 static bool has_ended(const char *ledger_dir, const char *run_id)
 {
     struct tern_ledger *l = tern_ledger_open_run(ledger_dir, run_id, NULL);
@@ -70,7 +70,7 @@ static bool has_ended(const char *ledger_dir, const char *run_id)
     return ended;
 }
 
-/* Half copies of a keeper that is no more. */
+/* Take over half copies of a retention process that has ended. */
 static void take_over(const struct tern_retain_options *o)
 {
     char *end = tern_strf(".%s.new", o->run_id);
@@ -126,12 +126,12 @@ int tern_retain_run_offline(const char *ledger_dir, const char *run_id,
     if (fd < 0 && errno == ENOENT)
         tern_err_set(err, TERN_USAGE,
                      "%s: is not there: the run keeps no checkpoints (checkpoint.mirror, "
-                     "workload.progress), or was last begun by a tern before this one",
+                     "workload.progress), or its last attempt was of an older tern",
                      path);
     else if (fd < 0)
         tern_err_sys(err, "%s", path);
     else if (TERN_AGAIN(flock(fd, LOCK_EX | LOCK_NB)) < 0 && errno == EWOULDBLOCK)
-        tern_err_set(err, TERN_TEMPFAIL, "%s: somebody is at it just now", path);
+        tern_err_set(err, TERN_TEMPFAIL, "%s: another process mirrors this run at present", path);
     else
         j = tern_json_load(path, NOTE_BYTES, err);
     struct tern_retain_options o = {

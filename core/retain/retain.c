@@ -26,8 +26,8 @@ enum {
     REST_MS = 2000,  /* between two looks: a checkpoint takes longer to write */
     REST_TIMES = 10, /* and a look may take a tenth of the time */
     REST_MAX_MS = 60000,
-    TELL_AFTER_S = 2,
-    TELL_AGAIN_S = 60,
+    REPORT_AFTER_S = 2,
+    REPORT_AGAIN_S = 60,
     IO_IDLE = 3 << 13, /* ioprio_set(2): IOPRIO_CLASS_IDLE */
 };
 
@@ -48,35 +48,35 @@ int tern_retain_once(const struct tern_retain_options *o, struct tern_err *err)
 
 /* ------------------------------------------------------------------ the process */
 
-static void keep(const struct tern_retain_options *o, int stop, char *doing)
+static void run_process(const struct tern_retain_options *o, int stop, char *doing)
 {
     struct tern_retain_look k;
     struct tern_err err = {0};
-    struct pollfd asked = {.fd = stop, .events = POLLIN};
-    bool last = false, told = false;
+    struct pollfd end = {.fd = stop, .events = POLLIN};
+    bool last = false, reported = false;
 
     if (tern_retain_look_open(&k, o, &err) < 0) {
-        tern_warn("no checkpoint is looked after: %s", err.text);
+        tern_warn("checkpoints are not kept: %s", err.text);
         _exit(1);
     }
     k.doing = doing;
     while (!last) {
         int64_t began = tern_clock_boot_ns();
-        /* Asked before the look: what was written until then is in it. */
-        k.last = last = poll(&asked, 1, 0) != 0;
+        /* Polled before the look, which then finds all that was written until now. */
+        k.last = last = poll(&end, 1, 0) != 0;
         if (tern_retain_look_find(&k, &err) == 0) {
             int64_t rest = (tern_clock_boot_ns() - began) * REST_TIMES / (second / 1000);
             tern_retain_look_work(&k);
-            told = false;
+            reported = false;
             rest = rest < REST_MS ? REST_MS : rest > REST_MAX_MS ? REST_MAX_MS : rest;
             if (!last)
-                poll(&asked, 1, (int)rest);
+                poll(&end, 1, (int)rest);
         } else {
-            if (!told)
-                tern_warn("checkpoints are not looked after just now: %s", err.text);
-            told = true;
+            if (!reported)
+                tern_warn("checkpoints are not kept at present: %s", err.text);
+            reported = true;
             if (!last)
-                poll(&asked, 1, REST_MS);
+                poll(&end, 1, REST_MS);
         }
     }
     tern_retain_look_close(&k);
@@ -93,13 +93,13 @@ void tern_retain_options_read(const struct tern_recipe *r, struct tern_retain_op
         .marker = r->workload.progress.marker,
         .own_dir = r->workload.command ? NULL : r->checkpoint.dir,
         .mirror = r->checkpoint.mirror,
-        /* Deleting what somebody else wrote is done when asked for, never by default. */
+        /* Checkpoints of another trainer are pruned on request, never by default. */
         .keep = tern_yaml_get(c, "keep") ? r->checkpoint.keep : 0,
         .keep_every = r->checkpoint.keep_every,
     };
 }
 
-static void gone(struct tern_retain *k)
+static void release(struct tern_retain *k)
 {
     if (k->stop >= 0)
         close(k->stop);
@@ -122,17 +122,17 @@ int tern_retain_start(struct tern_retain *k, const struct tern_retain_options *o
         return -1;
     k->run_id = o->run_id;
     if (TERN_AGAIN(pipe2(ends, O_CLOEXEC)) < 0)
-        return tern_err_sys(err, "cannot start looking after checkpoints");
+        return tern_err_sys(err, "cannot start the retention process");
     k->doing =
         mmap(NULL, TERN_RETAIN_DOING, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (k->doing == MAP_FAILED)
         k->doing = NULL;
     k->pid = tern_again_fork();
     if (k->pid < 0) {
-        gone(k);
+        release(k);
         close(ends[0]);
         close(ends[1]);
-        return tern_err_sys(err, "cannot start looking after checkpoints");
+        return tern_err_sys(err, "cannot start the retention process");
     }
     if (k->pid == 0) {
         close(ends[1]);
@@ -142,7 +142,7 @@ int tern_retain_start(struct tern_retain *k, const struct tern_retain_options *o
             _exit(1);
         setpriority(PRIO_PROCESS, 0, 19);
         syscall(SYS_ioprio_set, 1, 0, IO_IDLE);
-        keep(o, ends[0], k->doing);
+        run_process(o, ends[0], k->doing);
     }
     close(ends[0]);
     k->stop = ends[1];
@@ -155,15 +155,15 @@ bool tern_retain_reaped(struct tern_retain *k, pid_t pid, int status)
 
     if (!k->pid || pid != k->pid)
         return false;
-    gone(k);
+    release(k);
     if (status)
-        tern_warn("the process that looks after checkpoints ended (wait status %d); the next "
-                  "attempt, or `tern ckpt mirror %s`, takes up its work",
+        tern_warn("the retention process ended (wait status %d); the next attempt, or `tern ckpt "
+                  "mirror %s`, continues its work",
                   status, run_id);
     return true;
 }
 
-/* What it does, into `to`; it may be writing just now. */
+/* Copy its present work into `to`; it may be writing there at the same time. */
 static const char *doing(const struct tern_retain *k, char to[TERN_RETAIN_DOING])
 {
     to[0] = '\0';
@@ -173,7 +173,7 @@ static const char *doing(const struct tern_retain *k, char to[TERN_RETAIN_DOING]
     return *to ? to : "looking for checkpoints";
 }
 
-static void tell(const struct tern_retain *k, int64_t left_ns)
+static void report_wait(const struct tern_retain *k, int64_t left_ns)
 {
     char text[TERN_RETAIN_DOING], how[80] = "";
     const char *job = getenv("SLURM_JOB_ID");
@@ -201,7 +201,7 @@ void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
 {
     const int64_t began = tern_clock_boot_ns(),
                   deadline = began + (int64_t)(seconds * (double)second);
-    int64_t tell_at = began + TELL_AFTER_S * second, beat_at = began;
+    int64_t report_at = began + REPORT_AFTER_S * second, beat_at = began;
     char text[TERN_RETAIN_DOING];
     struct tern_err err = {0};
     const char *why = NULL;
@@ -227,9 +227,9 @@ void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
             if (tern_ckpt_lease_check(lease, &err) < 0 && err.code != TERN_TEMPFAIL)
                 why = err.text;
         }
-        if (!why && now >= tell_at) {
-            tell_at = now + TELL_AGAIN_S * second;
-            tell(k, deadline - now);
+        if (!why && now >= report_at) {
+            report_at = now + REPORT_AGAIN_S * second;
+            report_wait(k, deadline - now);
         }
         tern_clock_sleep_ns(second / 100);
     }
@@ -238,5 +238,5 @@ void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
               why, doing(k, text), k->run_id, done ? "" : "; the next attempt does, too");
     kill(k->pid, SIGKILL);
     TERN_AGAIN(waitpid(k->pid, NULL, 0));
-    gone(k);
+    release(k);
 }

@@ -1,11 +1,11 @@
 #!/bin/bash
-# kill -9 of tern run while its keeper verifies, mirrors and prunes; and a mirror without room.
+# kill -9 of tern run while the retention process verifies, mirrors and prunes; and a mirror without room.
 . "$(dirname "$0")/../lib/tap.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C|P))'); do unset "$v"; done
 rows() { sqlite3 -separator ' ' ledger/runs/*/run.db "select step, state from checkpoint where path like '$WORK/$1/%' order by step" | tr '\n' ,; }
 
-# A trainer that goes on from its newest checkpoint; 40 files of 32 KiB each.  It leaves the keeper no
-# more than ten to do, however slow the machine.
+# A trainer that goes on from its newest checkpoint; 40 files of 32 KiB each.  It leaves the retention
+# process at most ten to do, however slow the machine.
 cat >train.sh <<'S'
 s=$(ls -d ck/step_*/done 2>/dev/null | sed 's,.*step_\([0-9]*\)/.*,\1,' | sort -n | tail -1)
 while s=$((${s:-0} + 10)); [ $s -le ${1:-400} ]; do
@@ -20,8 +20,8 @@ recipe() {
     printf 'version: 1\nname: keep\nledger: {dir: ledger}\nlaunch: {health: off}\ncheckpoint: {dir: run, keep: 2, mirror: mirror}\nworkload: {command: [bash, train.sh, "%s"], progress: {glob: ck/step_*, marker: done}}\n' "$1" >run.yaml
 }
 recipe 100000
-# A whole folder has its marker and 40 files that are not empty: any other that has a checkpoint's name
-# was torn, and is told with how many it has.
+# A whole folder has its marker and 40 files that are not empty.  Any other folder with a checkpoint's
+# name is torn, and is printed with the number of its files.
 torn() {
     local d n
     for d in "$1"/step_*/; do
@@ -29,8 +29,8 @@ torn() {
     done
 }
 newest() { ls -d ck/step_*/done 2>/dev/null | sed 's,.*step_\([0-9]*\)/.*,\1,' | sort -n | tail -1; }
-# The moment of a kill is seen, not timed: N further checkpoints, the keeper copying, the keeper
-# deleting (which is short: it is not waited for longer than 6 s).
+# The moment of a kill is observed, not timed: N further checkpoints, the retention process copying,
+# or deleting (which is short: the test waits at most 6 s for it).
 moment() { # N | copy | prune
     local from=$(newest) end=$((SECONDS + 60))
     [ $1 != prune ] || end=$((SECONDS + 6))
@@ -46,7 +46,7 @@ killed=0 tears= aside=0
 for when in copy 3 prune $(long && echo 0 copy 8 prune 12 1 copy prune 5); do
     setsid tern run run.yaml >out 2>err & pid=$!
     moment $when; kill -9 $pid; wait $pid 2>/dev/null; killed=$((killed + 1))
-    until_true sh -c "! pgrep -r DRST -s $pid" # its keeper and its ranks end with it
+    until_true sh -c "! pgrep -r DRST -s $pid" # its retention process and its ranks end with it
     ! compgen -G '*/.[!.]*' >/dev/null || aside=$((aside + 1))
     tears=$tears$(torn mirror)$(torn ck)
 done
@@ -65,14 +65,14 @@ bad=; for d in mirror/step_*; do tern ckpt verify "$d" --run keep --ledger ledge
 is "$bad" "" "and every copy is what was verified"
 run tern ledger verify --ledger ledger; status 0 "the ledger is sound"
 
-# ---- the keeper alone is killed, at a certain moment
+# ---- the retention process alone is killed, at a certain moment
 if strace -qq -e trace=none true 2>/dev/null; then
     n=$(long && echo 6 || echo 4) # checkpoints
     recipe $((n * 10))
     for point in unlinkat:20 renameat2:1 $(long && echo unlinkat:3 unlinkat:41 unlinkat:43 renameat2:3 fchmod:20); do
         rm -rf ck mirror run ledger
         strace -f -qq -o trace -e trace="${point%:*}" -e inject="${point%:*}:signal=SIGKILL:when=${point#*:}" tern run run.yaml >out 2>err
-        was=$(grep -c 'looks after checkpoints ended' err)
+        was=$(grep -c 'the retention process ended' err)
         is "$was $(torn mirror)$(torn ck)" "1 " "killed at ${point/:/ }: what has a checkpoint's name is whole"
         tern run run.yaml >/dev/null 2>&1
         is "$(rows mirror | tr , '\n' | grep -c verified) $(ls -A ck mirror | grep -c '^\.')" "$n 0" "and the next takes it up"
@@ -96,7 +96,7 @@ S
     run unshare -m bash full.sh; status 0 "a full mirror does not end the run"
     err_has 'has no mirror: '; err_has ' are free: No space left on device' "no byte is read for a copy that has no room"
     is "$(wc -l <mirror.seen) $(wc -l <mirror.aside)" "1 0" "what fits is whole, what does not is not there"
-    is "$(grep -c 'has no mirror' err)" 2 "told once each"
+    is "$(grep -c 'has no mirror' err)" 2 "trouble with a mirror is logged once for each checkpoint"
     is "$(ls mirror.kept | tr '\n' ' ')" "step_10 step_20 step_30 " "with room, the next attempt copies the rest"
     is "$(rows ck)" "10 deleted,20 verified,30 verified," "and only then prunes"
 else

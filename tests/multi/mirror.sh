@@ -1,5 +1,5 @@
 #!/bin/bash
-# The keeper: copies of tern's own checkpoints, and the wait for the last ones.
+# The retention process: copies of tern's own checkpoints, and the wait for the last ones.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/tiny.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|C|P))'); do unset "$v"; done
@@ -23,7 +23,7 @@ rm -rf copies/$last; echo damaged >>"$(ls copies/*/*.safetensors 2>/dev/null | h
 mkdir copies/$last; echo else >copies/$last/file
 run tern run run.yaml; status 0 "what is no copy lies in the mirror"
 err_has "copies/$last: is there already and is not a copy of"
-is "$(grep -c 'has no mirror' err)" 2 "told once, and once of the copy that was damaged"
+is "$(grep -c 'has no mirror' err)" 2 "trouble with a mirror is logged once, and once more for the damaged copy"
 is "$(cat copies/$last/file)" else "and left alone"
 rm -rf copies/$last
 run tern run run.yaml; status 0
@@ -32,26 +32,26 @@ rm -rf lost; mv checkpoints lost; mkdir checkpoints; cp -r copies/$last checkpoi
 run tern run run.yaml --set steps=9; status 0 "a run goes on from its mirror"
 err_has 'from step 8'
 
-# ---- the wait for the last checkpoint of a run that is done: told, bounded, ended by a signal
+# ---- the wait for the last checkpoint of a finished run: logged, bounded, ended by a signal
 mkdir slow; cd slow || exit 1
 WORK=$WORK/slow
 printf 'version: 1\nname: slow\nledger: {dir: ledger}\nlaunch: {health: off}\nworkload: {command: [sh, -c, "mkdir -p ck/step_10; truncate -s 4T ck/step_10/big; touch ck/step_10/done"], progress: {glob: ck/step_*, marker: done}}\n' >run.yaml
 for sig in TERM USR1; do
     rm -f err # the earlier one's words are there until the redirection is made
     tern run run.yaml >out 2>err & pid=$!
-    until_true grep -q 'waiting for the last checkpoints' err; ok $? "a wait is told"
+    until_true grep -q 'waiting for the last checkpoints' err; ok $? "a wait for the last checkpoints is logged"
     grep -qE "checkpoints: (verifying $WORK/ck/step_10|looking for checkpoints)\." err; ok $? "with what it is for"; has err 'SIGTERM ends the wait' "and how to end it"
     kill -$sig $pid
     until_true sh -c "! kill -0 $pid" || { kill -9 $pid; echo "# had to be killed"; }
     { wait $pid; rc=$?; } 2>/dev/null
     is $rc 0 "SIG$sig ends it, and the run is done"
-    has err 'a signal came: the last checkpoints are not all verified' "which is told"
+    has err 'a signal came: the last checkpoints are not all verified' "the end of the wait by a signal is logged"
     is "$(sqlite3 ledger/runs/*/run.db 'select outcome from attempt order by attempt desc limit 1')" "done" "also in the ledger"
-    has err "\`tern ckpt mirror $(ls ledger/runs)\` does it, without nodes" "with who does it, as no attempt comes"
+    has err "\`tern ckpt mirror $(ls ledger/runs)\` does it, without nodes" "the message names the command that does it, as no attempt comes"
     rm -rf ck ledger
 done
 
-# ---- and by that command
+# ---- that command
 printf 'version: 1\nname: late\nledger: {dir: ledger}\nlaunch: {health: off}\ncheckpoint: {dir: run, mirror: mirror}\nworkload: {command: [sh, -c, "mkdir -p ck/step_10; for f in 1 2 3; do echo $$f >ck/step_10/$$f; done; touch ck/step_10/done"], progress: {glob: ck/step_*, marker: done}}\n' >run.yaml
 echo wall >mirror
 run tern run run.yaml; status 0 "a mirror that cannot be written"; err_has 'has no mirror: '
@@ -60,7 +60,7 @@ run tern ckpt mirror late --ledger ledger; status 75 "tern ckpt mirror"; err_has
 rm mirror; mkdir -p mirror/.step_10.$id.new; cp -p ck/step_10/1 mirror/.step_10.$id.new/; inode=$(stat -c %i mirror/.step_10.$id.new/1)
 run sh -c 'cd / && tern ckpt mirror late --ledger "$0"' "$WORK/ledger"; status 0 "then it can, from anywhere"
 out_has "$id: 1 copied to $WORK/mirror"; diff -r ck/step_10 mirror/step_10; ok $? "a whole copy"
-is "$(stat -c %i mirror/step_10/1)" "$inode" "begun by the run's own keeper"
+is "$(stat -c %i mirror/step_10/1)" "$inode" "a copy that the retention process began is continued"
 is "$(ls -A mirror)" step_10 "nothing is left aside"
 is "$(states ck) $(states mirror)" "10 verified 10 verified" "and the ledger knows"
 run tern ckpt mirror late --ledger ledger; status 0 "there is nothing more to do"; out_has 'has its copy'
@@ -68,7 +68,7 @@ mkdir -p mirror/.step_7.$id.new ck/step_20; touch ck/step_20/done
 run tern ckpt mirror late --ledger ledger; status 0; out_has '1 copied' "one that came last of all"
 run tern ckpt mirror nobody --ledger ledger; status 2; one_line
 run tern ledger verify --ledger ledger; status 0
-run tern run run.yaml; status 0; is "$(ls -A mirror | paste -sd' ')" "step_10 step_20" "an attempt removes what nobody will finish"
+run tern run run.yaml; status 0; is "$(ls -A mirror | paste -sd' ')" "step_10 step_20" "an attempt removes half copies that no process will finish"
 
 cd .. || exit 1
 rm -rf copies/step-*; run tern ckpt mirror tiny --ledger ledger; status 0 "tern's own checkpoints, too"
@@ -81,9 +81,9 @@ run tern run run.yaml --set steps=9; status 0 "a damaged checkpoint is trained a
 [ -d checkpoints/$last.bad-1 ]; ok $? "and set aside" || ls checkpoints
 grep -q 'has no mirror' err; [ $? = 1 ]; ok $? "its copy takes the place of the old one" || cat err
 is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "and is the same"
-# Also when the keeper listed the folder before the old one was set aside, and looks into it after.
-# Every process stops as it opens the one before it in the list; all but the keeper, which alone is
-# as nice as can be, go on at once.
+# Also when the retention process listed the folder before the old one was set aside, and opens it
+# after.  Every process stops as it opens the folder before it in the list; all but the retention
+# process, which alone has nice 19, go on at once.
 cat >aside.sh <<'S'
 while sleep 0.05; do
     for p in $(pgrep -r Tt -s 0); do
@@ -93,7 +93,7 @@ while sleep 0.05; do
 done 2>/dev/null
 S
 if [ "$(nice)" = 19 ]; then
-    skip "a keeper that is held up: all that runs here is as nice as it"
+    skip "a retention process that is held up: all processes here are as nice as it"
 elif strace -qq -e trace=none true 2>/dev/null; then
     rm -rf checkpoints/$last.bad-1
     find checkpoints/$last -type f -size +4k -exec truncate -s -8 {} +
@@ -103,7 +103,7 @@ strace -f -qq -o trace -P "$PWD/checkpoints/step-00000008/manifest.json" -e trac
 rc=$?; kill $pid; exit $rc
 S
     # LeakSanitizer gives up where a tracer is already.
-    ASAN_OPTIONS=detect_leaks=0 run timeout 100 setsid -w bash slowly.sh checkpoints/$last; status 0 "the same with a keeper that is held up"
+    ASAN_OPTIONS=detect_leaks=0 run timeout 100 setsid -w bash slowly.sh checkpoints/$last; status 0 "a damaged copy is replaced also when the retention process is held up"
     [ -d checkpoints/$last.bad-1 ] && ! grep 'has no mirror' err; ok $? "no complaint"
     is "$(digest copies/$last/manifest.json)" "$(digest checkpoints/$last/manifest.json)" "and the same"
 else

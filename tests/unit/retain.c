@@ -1,4 +1,4 @@
-/* core/retain/external and keeper: checkpoints that somebody else's trainer writes. */
+/* core/retain: checkpoints that a workload's trainer writes. */
 #include "tests/unit/tap.h"
 
 #include "core/base/fs.h"
@@ -73,30 +73,32 @@ static void finding(void)
     if (symlink("step_20", "o/a/step_99") < 0)
         abort();
     ok(tern_retain_external_find("o/*/step_*", "done", &f, &e) == 0 && f.n == 3,
-       "complete folders alone: no half one, no file, no link, none without a number");
+       "only complete folders are found: none half written, no file, no link, none without a "
+       "number");
     ok(f.n == 3 && f.v[0].step == 9 && f.v[1].step == 9 && f.v[2].step == 20, "lowest step first");
-    is(f.v[2].name, "a/step_20", "named below what the pattern fixes");
+    is(f.v[2].name, "a/step_20",
+       "a checkpoint is named by its path below the fixed folders of the pattern");
     ok(f.v[2].path[0] == '/', "by a whole path");
     tern_retain_external_free(&f);
     ok(tern_retain_external_find(NULL, "done", &f, &e) == 0 && f.n == 0, "no pattern finds none");
     ok(tern_retain_external_find("none/step_*", "done", &f, &e) == 0 && f.n == 0, "nor no folder");
 
-    /* As storage that hiccups: what cannot be seen is not gone. */
+    /* As when the storage fails for a moment: a folder that cannot be read is not gone. */
     chmod("o/a", 0600);
     as_nobody(true);
     ok(tern_retain_external_find("o/*/step_*", "done", &f, &e) < 0 && f.n == 0,
-       "a folder that cannot be looked into is an error");
+       "a folder that cannot be read is an error");
     has(e.text, "o/a", "that names it");
     struct stat st;
     ok(tern_retain_external_there("o/a/step_9", "done", &st, &e) < 0 &&
            tern_retain_external_there("o/b/step_8", "done", &st, &e) == 0 &&
            tern_retain_external_there("o/b/step_9", "done", &st, &e) == 1,
-       "what lies in it is not gone");
+       "a checkpoint in a folder that cannot be read is not gone");
     as_nobody(false);
     chmod("o/a", 0777);
 }
 
-/* What goes of `may` ("10 20! 30": those with ! may not) as text. */
+/* The pruned steps of `may` ("10 20! 30": those with ! are no candidates) as text. */
 static const char *choose(const char *what, int64_t keep, int64_t keep_every)
 {
     static char out[200];
@@ -123,14 +125,15 @@ static void choosing(void)
     is(choose("10 20 30 40", 2, 0), "10 20 ", "the newest two stay");
     is(choose("10 20 30 40", 0, 0), "", "keep 0 prunes nothing");
     is(choose("10 20 30 40", 2, 20), "10 ", "multiples stay for good");
-    is(choose("10 20 30 40!", 2, 0), "10 ", "what is not verified is neither counted nor pruned");
+    is(choose("10 20 30 40!", 2, 0), "10 ",
+       "an unverified checkpoint is neither counted nor pruned");
     is(choose("10! 20! 30 40", 2, 0), "", "nor when it is old");
-    is(choose("10 20 30 40! 50!", 1, 0), "10 20 ", "of the verified ones the newest stay");
-    is(choose("40 40", 1, 0), "", "never one as new as the newest");
+    is(choose("10 20 30 40! 50!", 1, 0), "10 20 ", "the newest verified checkpoints stay");
+    is(choose("40 40", 1, 0), "", "a checkpoint of the newest step is never pruned");
     is(choose("", 2, 0), "", "none");
 }
 
-/* ------------------------------------------------------------------ the keeper */
+/* ------------------------------------------------------------------ looks */
 
 static char run_id[TERN_ULID_SIZE];
 
@@ -170,7 +173,7 @@ static void keep(const struct tern_retain_options *o)
 {
     struct tern_err e = {0};
 
-    if (!ok(tern_retain_once(o, &e) == 0, "a look"))
+    if (!ok(tern_retain_once(o, &e) == 0, "a look succeeds"))
         printf("# %s\n", e.text);
 }
 
@@ -185,32 +188,34 @@ static void keeping(void)
     tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
     checkpoint("out/step_5", "of a run before this one");
     keep(&o);
-    is(rows("out/"), "", "what was there before the run is not the run's");
+    is(rows("out/"), "", "a checkpoint from before the run is not registered");
     checkpoint("out/step_10", "ten");
     checkpoint("out/step_20", "twenty");
     put("out/step_30/model/half", "");
     keep(&o);
-    is(rows("out/"), "10 verified, 20 verified", "what it writes is registered and verified");
+    is(rows("out/"), "10 verified, 20 verified",
+       "checkpoints of the run are registered and verified");
     char *dir = tern_retain_external_dir("ledger", run_id), *path = realpath("out/step_20", NULL);
     char *file = tern_retain_record_path(dir, path);
     ok(tern_retain_record_read(file, &r, NULL, &e) == 0 && r.step == 20 && r.files == 2 &&
            r.bytes == 7 && !r.deleted && !r.mirror,
-       "and written down beside the ledger");
+       "a verified checkpoint has its record beside the ledger");
     tern_retain_record_free(&r);
-    ok(!tern_fs_exists("out/step_20/manifest.json"), "not in the trainer's folder");
+    ok(!tern_fs_exists("out/step_20/manifest.json"), "no record is in the trainer's folder");
 
     o.mirror = "mirror";
     keep(&o);
-    is(rows("mirror/"), "10 verified, 20 verified", "copies have rows of their own");
+    is(rows("mirror/"), "10 verified, 20 verified", "copies have rows of their own in the ledger");
     ok(tern_fs_exists("mirror/step_10/model/dp_rank_00.pt") && !tern_fs_exists("mirror/step_5"),
        "and are there");
 
-    checkpoint("out/step_20", "twenty, again"); /* from an attempt that began before it */
+    checkpoint("out/step_20", "twenty, again"); /* by an attempt that began before it */
     keep(&o);
     char *text = NULL;
     size_t len = 0;
-    ok(tern_fs_read("mirror/step_20/model/dp_rank_00.pt", 100, &text, &len, &e) == 0, "a copy");
-    is(text, "twenty, again", "follows what is written again");
+    ok(tern_fs_read("mirror/step_20/model/dp_rank_00.pt", 100, &text, &len, &e) == 0,
+       "a checkpoint written again has its copy");
+    is(text, "twenty, again", "a mirror follows a checkpoint that is written again");
     free(text);
 
     put("mirror/step_30/else", "somebody's");
@@ -219,28 +224,28 @@ static void keeping(void)
     o.keep = 2;
     keep(&o);
     is(rows("out/"), "10 deleted, 20 verified, 30 verified, 40 verified",
-       "nothing without a mirror counts: 20 and 40 are the newest two that have one");
+       "only mirrored checkpoints count: 20 and 40 are the newest two");
     ok(tern_fs_exists("mirror/step_30/else") && !tern_fs_exists("mirror/step_30/model"),
-       "what somebody else put there stays");
+       "another user's file in the mirror stays");
     tern_fs_remove_tree("mirror/step_30", NULL);
     keep(&o);
     is(rows("out/"), "10 deleted, 20 deleted, 30 verified, 40 verified",
        "then the newest two stay");
     ok(!tern_fs_exists("out/step_10") && tern_fs_exists("out/step_5") &&
            tern_fs_exists("mirror/step_10"),
-       "pruned: only what is verified and mirrored");
+       "only verified and mirrored checkpoints are pruned");
 
     tern_fs_remove_tree("out/step_30", NULL);
     keep(&o);
     is(rows("out/"), "10 deleted, 20 deleted, 30 deleted, 40 verified",
-       "what the trainer removes is noticed");
+       "a checkpoint that the trainer removes is recorded as deleted");
 
     checkpoint("elsewhere/best", "registered");
     char *best = realpath("elsewhere/best", NULL);
     tern_ledger_spool_checkpoint(
         s, &(struct tern_ledger_checkpoint){.step = 7, .path = best, .state = "foreign"}, NULL);
     keep(&o);
-    is(rows("elsewhere/"), "7 verified", "one that tern metric registered");
+    is(rows("elsewhere/"), "7 verified", "a checkpoint that tern metric registered is verified");
     ok(tern_fs_exists("mirror/best/done"), "is mirrored, too");
     if (symlink("/etc", "out/step_40/etc") < 0)
         abort();
@@ -248,7 +253,7 @@ static void keeping(void)
     if (symlink("/etc", "out/step_50/etc") < 0)
         abort();
     keep(&o);
-    has(rows("out/"), "50 foreign", "one with a link that leads out is never verified");
+    has(rows("out/"), "50 foreign", "a checkpoint with a link that leads out is never verified");
     free(best);
     free(file);
     free(path);
@@ -265,7 +270,7 @@ static void tell(struct tern_ledger_spool *s, int64_t step, const char *path)
     free(real);
 }
 
-/* A trainer whose checkpoints are known by `tern metric checkpoint=DIR` alone. */
+/* A trainer whose checkpoints are known only by `tern metric checkpoint=DIR`. */
 static void registered(void)
 {
     struct tern_retain_options o = options();
@@ -293,10 +298,10 @@ static void registered(void)
     put("reg/at-10.new", "beside it");
     keep(&o);
     is(rows("reg/"), "1 verified, 2 deleted, 5 verified, 10 deleted, 20 verified, 30 verified",
-       "registered ones are pruned to the newest two");
+       "registered checkpoints are pruned to the newest two");
     ok(!tern_fs_exists("reg/at-10") && tern_fs_exists("reg/at-20") && tern_fs_exists("reg/best") &&
            tern_fs_exists("reg/base-1") && tern_fs_exists("reg/at-10.new"),
-       "but not what was there before, nor what has no step in its name");
+       "folders from before the run, or without a step in the name, are not pruned");
     tell(s, 20, "reg/at-20");
     checkpoint("reg/at-40", "x");
     checkpoint("reg/at-50", "x");
@@ -308,11 +313,11 @@ static void registered(void)
     is(rows("reg/"),
        "1 verified, 2 deleted, 5 verified, 10 deleted, 20 verified, 30 deleted, 40 deleted, "
        "50 verified, 60 verified",
-       "nor a folder that holds another checkpoint");
+       "a folder that holds another checkpoint is not pruned");
     tern_ledger_spool_close(s, NULL);
 }
 
-/* The attempt that the ledger says made `path`, and its bytes. */
+/* The attempt that made `path` by the ledger, its state and its bytes. */
 static const char *maker(const char *under)
 {
     static char out[100];
@@ -330,8 +335,8 @@ static const char *maker(const char *under)
     return out;
 }
 
-/* Who made a checkpoint decides whether a run makes headway (history.h): no later attempt's keeper
- * makes it again. */
+/* Whether a run makes headway depends on the attempt that made a checkpoint (history.h): later
+ * attempts do not make it again. */
 static void makers(void)
 {
     struct tern_retain_options o = options();
@@ -346,39 +351,41 @@ static void makers(void)
     if (symlink("/etc", "out/step_10/etc") < 0)
         abort();
     keep(&o);
-    is(maker("out/step_10"), "1 foreign 0", "the attempt that saw it first made it");
+    is(maker("out/step_10"), "1 foreign 0",
+       "a checkpoint is made by the attempt that saw it first");
     o.attempt = 2;
     keep(&o);
     o.attempt = 3;
     keep(&o);
-    is(maker("out/step_10"), "1 foreign 0", "and none after it, verified or not");
+    is(maker("out/step_10"), "1 foreign 0", "later attempts do not make it again, verified or not");
     if (unlink("out/step_10/etc") < 0)
         abort();
     o.attempt = 4;
     o.mirror = "mirror";
     keep(&o);
-    is(maker("out/step_10"), "1 verified 4", "nor the one that verifies it at last");
-    is(maker("mirror/step_10"), "none", "a copy is nobody's progress");
+    is(maker("out/step_10"), "1 verified 4", "the attempt that verifies it does not make it");
+    is(maker("mirror/step_10"), "none", "a copy is made by no attempt");
     checkpoint("out/step_10", "again");
     o.attempt = 5;
     keep(&o);
-    is(maker("out/step_10"), "5 verified 6", "written again, it is made again");
+    is(maker("out/step_10"), "5 verified 6", "a checkpoint written again is made again");
 
     chmod("out", 0);
     as_nobody(true);
-    ok(tern_retain_once(&o, NULL) < 0, "a look that fails");
+    ok(tern_retain_once(&o, NULL) < 0, "a look at a folder that cannot be read fails");
     as_nobody(false);
     chmod("out", 0777);
-    is(maker("out/step_10"), "5 verified 6", "takes nothing for gone");
+    is(maker("out/step_10"), "5 verified 6", "a failed look records no checkpoint as deleted");
     tern_fs_remove_tree("out/step_10", NULL);
     keep(&o);
-    is(maker("out/step_10"), "5 deleted 6", "a look while it is not there");
+    is(maker("out/step_10"), "5 deleted 6", "a removed checkpoint is recorded as deleted");
     checkpoint("out/step_10", "and again");
     keep(&o);
     char *text = NULL;
     size_t len = 0;
-    ok(tern_fs_read("mirror/step_10/model/dp_rank_00.pt", 100, &text, &len, NULL) == 0, "a copy");
-    is(text ? text : "", "and again", "does not keep the new one from its mirror");
+    ok(tern_fs_read("mirror/step_10/model/dp_rank_00.pt", 100, &text, &len, NULL) == 0,
+       "a checkpoint written again has its copy");
+    is(text ? text : "", "and again", "the copy is that of the new checkpoint");
     free(text);
 }
 
@@ -401,7 +408,7 @@ static void old_records(void)
     char *dir = tern_retain_external_dir("ledger", run_id);
     is(dir, new, "records of a run lie in its folder external");
     free(dir);
-    ok(rename(new, old) == 0, "as tern 0.3 left them");
+    ok(rename(new, old) == 0, "the records lie in the folder foreign, as of tern 0.3");
     dir = tern_retain_external_dir("ledger", run_id);
     is(dir, old, "the records of a run of tern 0.3 are found");
     free(dir);
@@ -413,7 +420,7 @@ static void old_records(void)
     ok(!tern_fs_exists(new), "the run keeps one folder of records");
 }
 
-/* What failed is not tried again at every look: how often a mirror is read for nothing. */
+/* Failed work is not tried again at every look. */
 static void retries(void)
 {
     struct tern_retain_options o = options();
@@ -432,20 +439,21 @@ static void retries(void)
     checkpoint("out/step_10", "ten");
     tern_retain_look_find(&k, &e);
     tern_retain_look_work(&k);
-    ok(k.n == 1 && k.item[0].told && !k.item[0].r.mirror, "a mirror that cannot be written");
+    ok(k.n == 1 && k.item[0].reported && !k.item[0].r.mirror,
+       "a mirror that cannot be written is reported");
     unlink("wall");
     tern_retain_look_find(&k, &e);
     tern_retain_look_work(&k);
-    ok(!tern_fs_exists("wall/mirror/step_10"), "is not tried again at once");
+    ok(!tern_fs_exists("wall/mirror/step_10"), "failed work is not tried again at once");
     k.last = true;
     tern_retain_look_work(&k);
-    ok(tern_fs_exists("wall/mirror/step_10/done"), "but in the last look");
+    ok(tern_fs_exists("wall/mirror/step_10/done"), "failed work is tried again in the last look");
     tern_retain_look_close(&k);
 }
 
 int main(void)
 {
-    char dir[] = "/tmp/tern-unit-keeper-XXXXXX";
+    char dir[] = "/tmp/tern-unit-retain-XXXXXX";
 
     if (!mkdtemp(dir) || chmod(dir, 0755) < 0 || chdir(dir) < 0)
         return 1;

@@ -146,7 +146,7 @@ static int report(const struct tern_slurm_about *about, const struct tern_doctor
                n[TERN_RULES_WARN], n[TERN_RULES_INFO]);
     bool bad = n[TERN_RULES_ERROR] > 0;
     tern_doctor_findings_free(&f);
-    /* Inside a job the question is about the job's nodes. */
+    /* Inside a job the job's nodes are checked. */
     bool open = unasked > 0 && !getenv("SLURM_JOB_ID");
     return rc < 0 ? -1 : bad ? TERN_FAILED : open ? UNKNOWN : TERN_OK;
 }

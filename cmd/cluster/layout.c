@@ -1,4 +1,4 @@
-/* tern cluster check and render: what a layout says, and the files made from it. */
+/* tern cluster check and render: a layout's mistakes and nodes, and the files made from it. */
 #include "cmd/cluster/layout.h"
 
 #include "core/base/fs.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The notes on stderr; how many errors there are is the layout's to say. */
+/* The notes on stderr. */
 static void print_notes(const struct tern_layout *l)
 {
     for (size_t i = 0; i < l->n_notes; i++)
@@ -96,8 +96,7 @@ static const struct tern_opt render_opts[] = {
     {0},
 };
 
-/* May `text` take the place of what is at `path`: nothing, the same, or what was rendered before?
- */
+/* May `text` replace the file at `path`?  Yes if that is missing, equal, or was rendered before. */
 static int check_rendered(const char *path, const char *text, struct tern_err *err)
 {
     char *old = NULL;

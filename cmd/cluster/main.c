@@ -43,9 +43,9 @@ static const struct tern_opt up_opts[] = {
     {0},
 };
 
-/* build/bin/tern-cluster -> build/plugins/tern_spank.so; installed, PREFIX/bin ->
- * PREFIX/lib/slurm/tern_spank-22.05.so.
- * As plugstack.conf wants it, with the tern beside this program; NULL when neither is there. */
+/* The plugin's line for plugstack.conf, with the tern beside this program; NULL without a plugin.
+ * build/bin/tern-cluster -> build/plugins/tern_spank.so; installed, PREFIX/bin ->
+ * PREFIX/lib/slurm/tern_spank-22.05.so. */
 static char *find_plugin(void)
 {
     char installed[64];
@@ -162,8 +162,8 @@ static int mode_of(const char *word, enum tern_vcluster_mode *mode, struct tern_
                         word);
 }
 
-/* Until the cluster's name is told: who interrupts before that gets no cluster, and who does after
- * it knows what to end. */
+/* Until the cluster's name is printed: an interrupt before that leaves no cluster, and after it the
+ * user knows the name to end. */
 static void hold_signals(sigset_t *old)
 {
     sigset_t set;
@@ -363,7 +363,7 @@ static int run_exec(int n, char **args, struct tern_err *err)
 
     if (strcmp(command[0], "--") == 0 && n > 2)
         command++;
-    args[n] = NULL; /* behind them lies what the options were */
+    args[n] = NULL; /* parsed options lie behind the arguments */
     char *name = tern_vcluster_find(args[0], err);
     int rc = name ? tern_vcluster_exec(name, exec_node, command, &status, err) : -1;
     free(name);

@@ -1,5 +1,5 @@
-/* tern cluster smoke: two training steps on every node, through all that a real run goes through:
- * sbatch, tern run with its checks, srun, the trainer, a checkpoint, the ledger. */
+/* tern cluster smoke: two training steps on every node, by the parts of a real run: sbatch, tern
+ * run with its checks, srun, the trainer, a checkpoint, the ledger. */
 #include "cmd/cluster/smoke.h"
 
 #include "core/base/clock.h"
@@ -193,9 +193,8 @@ static void cancel(uint32_t job)
         waitpid(pid, NULL, 0);
 }
 
-/* Why, from a job's output: the last line, which is `tern run`'s verdict, and Slurm's first
- * complaint.  Where Slurm did not start the tasks, that is the cause, and the verdict only tells
- * what came of it. */
+/* The cause, from a job's output: the last line, `tern run`'s verdict, and Slurm's first error.  A
+ * task that Slurm could not start has the error as its cause, and the verdict is the effect. */
 static void say_why(const struct smoke *s, const char *name, char to[SAID])
 {
     char *path = tern_strf("%s/%s.out", s->dir, name), *text = NULL, *save = NULL;
@@ -220,9 +219,8 @@ static void say_why(const struct smoke *s, const char *name, char to[SAID])
 
 enum { NEVER_BEGAN = 2 };
 
-/* 1 good, 0 not, NEVER_BEGAN when others had the nodes, -1 it cannot be told; `said` then has
- * words.
- */
+/* 1 good, 0 bad, NEVER_BEGAN when other jobs held the nodes, -1 unknown; `said` then has the
+ * reason. */
 static int wait_for(const struct smoke *s, uint32_t id, const char *name, int64_t until,
                     char said[SAID], struct tern_err *err)
 {
@@ -324,7 +322,7 @@ static int together(struct smoke *s, struct tern_err *err)
     return rc < 0 ? -1 : 0;
 }
 
-/* Those that are left, a job each, at the same time. */
+/* The remaining nodes, a job each, at the same time. */
 static int one_by_one(struct smoke *s, struct tern_err *err)
 {
     int64_t until = tern_clock_boot_ns() + (int64_t)(limit_s * 1e9);
@@ -391,7 +389,7 @@ static int report(const struct smoke *s)
                n->state == GOOD ? "" : n->said);
         bad += n->state == BAD;
     }
-    /* Each works alone: then it is between them. */
+    /* Each node works alone: the fault lies between them. */
     if (!bad && *s->apart) {
         printf("all together: bad: %s\n", s->apart);
         bad++;

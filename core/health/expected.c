@@ -141,7 +141,7 @@ static void add_fstab(struct tern_health_expected *w, const char *root)
 /* In plain mode, where nodes share the machine's /run, slurm.conf shows it. */
 static void find_virtual(struct tern_health_expected *w)
 {
-    const char *here = tern_vcluster_here();
+    const char *here = tern_vcluster_local_folder();
 
     w->virtual_node = here != NULL;
     w->plain = here && strcmp(here, "/run/tern") != 0;

@@ -16,7 +16,7 @@ static const char action_replace[] = "Action:Replace";
 
 enum tern_health_platform tern_health_platform_here(void)
 {
-    if (tern_vcluster_here())
+    if (tern_vcluster_local_folder())
         return TERN_HEALTH_PLATFORM_VIRTUAL;
     if (tern_fs_exists("/opt/sagemaker_cluster") || tern_fs_exists("/opt/ml/config"))
         return TERN_HEALTH_PLATFORM_HYPERPOD;

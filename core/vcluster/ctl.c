@@ -13,8 +13,8 @@
 
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-/* Who enters a cluster does there as its owner's mounts and programs have it: root in the cluster
- * of another user would run that user's programs as root. */
+/* A process in a cluster sees its owner's mounts and programs: root in another user's cluster would
+ * run that user's programs as root. */
 static int check_owner(uid_t owner, const char *dir, struct tern_err *err)
 {
     const char *name = strrchr(dir, '/');
@@ -73,7 +73,7 @@ int tern_vcluster_ctl_listen(const char *dir, struct tern_err *err)
 
     if (d < 0)
         return -1;
-    unlinkat(d, "ctl", 0); /* of a supervisor that could not do it another way */
+    unlinkat(d, "ctl", 0); /* of an ended supervisor */
     if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, 16) < 0) {
         tern_err_sys(err, "%s/ctl: cannot listen", dir);
         close(fd);
@@ -83,7 +83,7 @@ int tern_vcluster_ctl_listen(const char *dir, struct tern_err *err)
     return fd;
 }
 
-/* Nobody may hold up the other side for longer. */
+/* Neither side may hold up the other for longer. */
 static void limit(int fd, int seconds)
 {
     struct timeval t = {.tv_sec = seconds};

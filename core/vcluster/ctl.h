@@ -27,21 +27,21 @@ struct tern_vcluster_ctl_answer {
     uint32_t mode; /* enum tern_vcluster_mode */
     uint32_t user_namespace;
     uint32_t n_nodes;
-    char text[400]; /* why not, when `code` is not 0 */
+    char text[400]; /* the reason, when `code` is not 0 */
 };
 
 /* A listening socket in folder `dir`. */
 int tern_vcluster_ctl_listen(const char *dir, struct tern_err *err);
-/* Is the cluster's folder this user's?  Else TERN_USAGE, with what to type instead. */
+/* Is the cluster's folder this user's?  Else TERN_USAGE, with the command to type. */
 int tern_vcluster_ctl_check_folder(const char *dir, struct tern_err *err);
-/* Ask the supervisor of `dir`; folder and supervisor are this user's, or it is TERN_USAGE.  A
- * refusal is an error.  *folder (or NULL) is the descriptor that came along or -1; *supervisor (or
- * NULL) its process, as the caller sees it.  TERN_USAGE when nobody listens. */
+/* Send a request to the supervisor of `dir`.  A refusal is an error; another user's folder or
+ * supervisor, and a missing one, are TERN_USAGE.  *folder (or NULL) is the descriptor beside the
+ * answer or -1; *supervisor (or NULL) is its process, as the caller sees it. */
 int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_request *q,
                           struct tern_vcluster_ctl_answer *a, int *folder, pid_t *supervisor,
                           struct tern_err *err);
-/* The supervisor's side: take one request from `listener`, NULL-terminated; the connection, or -1
- * when it was not worth an answer. */
+/* The supervisor's side: take one request from `listener`; its node ends in NUL.  The connection,
+ * or -1 when the request gets no answer. */
 int tern_vcluster_ctl_accept(int listener, struct tern_vcluster_ctl_request *q);
 /* Send and close.  `folder` may be -1. */
 void tern_vcluster_ctl_answer(int connection, const struct tern_vcluster_ctl_answer *a, int folder);

@@ -20,7 +20,7 @@
 
 /* ------------------------------------------------------------------ the way in */
 
-/* What a process of the cluster has in its environment besides the caller's. */
+/* Variables that a process of the cluster gets besides the caller's. */
 static void set_environment(const char *dir, bool plain, const char *bin)
 {
     const char *old = getenv("PATH");
@@ -43,7 +43,7 @@ static void set_environment(const char *dir, bool plain, const char *bin)
     }
     /* All nodes share this machine's cores: a waiting rank must not keep a computing one off. */
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-    /* And each node sees all of them: ranks that took what they see would fight over them. */
+    /* Each node sees all cores: ranks that used all of them would slow each other down. */
     setenv("OMP_NUM_THREADS", "1", 0);
 }
 
@@ -54,7 +54,7 @@ static int enter(const char *where, const char *node, struct tern_err *err)
     struct tern_vcluster_ctl_request q = {.size = sizeof q, .op = TERN_VCLUSTER_CTL_ENTER};
     struct tern_vcluster_ctl_answer a;
     int folder = -1, rc = 0;
-    /* A link that is bent meanwhile leads nowhere else. */
+    /* Resolved once: a symbolic link that changes meanwhile has no effect. */
     char *dir = realpath(where, NULL);
 
     if (!dir)
@@ -76,7 +76,7 @@ static int enter(const char *where, const char *node, struct tern_err *err)
         if (folder < 0 ||
             tern_process_enter(folder, flags | (a.user_namespace ? CLONE_NEWUSER : 0)) < 0)
             rc = tern_err_sys(err, "cannot enter the cluster's namespaces");
-        /* What the node does not see is not there: its / will do. */
+        /* A folder that the node does not see: / instead. */
         else if (!had_cwd || chdir(cwd) < 0)
             tern_debug("%s is not seen there; in / instead", had_cwd ? cwd : "the current folder");
     }

@@ -12,7 +12,7 @@ struct tern_vcluster_enter_call {
 };
 
 /* Start fn(question, out) in the head of the cluster in `dir`; `out` has `size` bytes there,
- * zeroed. `question` is what it was at the start. */
+ * zeroed.  `question` is a copy from the start. */
 int tern_vcluster_enter_call_start(struct tern_vcluster_enter_call *c, const char *dir,
                                    int (*fn)(const void *question, void *out, struct tern_err *err),
                                    const void *question, size_t size, struct tern_err *err);

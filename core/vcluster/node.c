@@ -29,8 +29,7 @@ pid_t tern_vcluster_node_clone(int flags)
     return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* What the daemons see: nothing of the environment of whoever said `up`, for it would leak into
- * jobs. */
+/* The daemons' environment has nothing of the caller's of `up`, which would leak into jobs. */
 static void set_environment(const struct tern_vcluster_plan *p)
 {
     char *home = getenv("HOME") ? tern_strdup(getenv("HOME")) : NULL;
@@ -118,7 +117,7 @@ static int await_munged(pid_t pid, const char *log, struct tern_err *err)
     }
 }
 
-/* Reap for ever: what slurmd leaves behind is this process's to wait for. */
+/* Reap for ever: orphans of slurmd become children of this process. */
 static void be_init(const char *name, pid_t munged, pid_t slurmd)
 {
     for (;;) {

@@ -92,7 +92,7 @@ int tern_vcluster_plan_remove(const char *dir, struct tern_err *err)
     return rc == 0 ? tern_fs_remove_tree(dir, err) : rc;
 }
 
-/* A folder with things in it and no lock is somebody else's. */
+/* A folder with files and without a lock is not a cluster's. */
 static bool foreign(const char *dir, const char *lock)
 {
     DIR *d = tern_fs_exists(lock) ? NULL : opendir(dir);
@@ -213,8 +213,8 @@ out:
     return rc;
 }
 
-/* The folders that /tmp and /run of the nodes would hide: what the caller named, the current
- * folder, HOME, and where the programs and the plugin are. */
+/* Folders that /tmp and /run of the nodes would hide: the caller's list, the current folder, HOME,
+ * and those of the programs and the plugin. */
 static int list_share(struct tern_vcluster_plan *p, const struct tern_vcluster_options *o,
                       struct tern_err *err)
 {
@@ -290,8 +290,8 @@ void tern_vcluster_plan_free(struct tern_vcluster_plan *p)
 
 /* ------------------------------------------------------------------ writing it down */
 
-/* Nobody reads these after a crash: the folder is made anew.  So no fsync, which would cost more
- * than all the rest of `up`. */
+/* Without fsync, which would cost more than the rest of `up`: after a crash the folder is made
+ * anew. */
 static int write_file(const char *dir, const char *name, const void *data, size_t len, mode_t mode,
                       struct tern_err *err)
 {
@@ -363,8 +363,8 @@ static int write_hosts(const struct tern_vcluster_plan *p, struct tern_err *err)
     return rc;
 }
 
-/* The name that Slurm's files use for the user.  Slurm refuses a user without one; who has none
- * (containers that pick a number) is called "tern" on the nodes. */
+/* The user's name in Slurm's files.  Slurm refuses a user without a name (in containers that pick a
+ * number): such a user is called "tern" on the nodes. */
 static int name_user(struct tern_vcluster_plan *p, struct tern_err *err)
 {
     struct passwd *pw = getpwuid(geteuid());
@@ -395,8 +395,8 @@ static int name_user(struct tern_vcluster_plan *p, struct tern_err *err)
     return rc;
 }
 
-/* Jobs get the login's environment where they ask for no other (--export=NONE), in which there may
- * be another Slurm's srun or none: the plugin tells them.  NULL: there is no plugin. */
+/* Jobs with --export=NONE get the login's environment, in which PATH may have another Slurm's srun
+ * or none: the plugin sets PATH and SLURM_CONF.  NULL without a plugin. */
 static char *plugin_line(const struct tern_vcluster_plan *p, const char *conf_dir)
 {
     bool plain = p->mode == TERN_VCLUSTER_PLAIN,

@@ -1,4 +1,4 @@
-/* What `up` decided and the supervisor carries out, and the cluster's folder. */
+/* The plan that `up` makes and the supervisor carries out, and the cluster's folder. */
 #ifndef TERN_VCLUSTER_PLAN_H
 #define TERN_VCLUSTER_PLAN_H
 
@@ -15,7 +15,7 @@ struct tern_vcluster_plan_node {
 struct tern_vcluster_plan {
     const struct tern_layout *layout;
     char *name, *dir;
-    char host[65]; /* plain: what slurmctld and the slurmds call themselves */
+    char host[65]; /* plain: the host name of slurmctld and the slurmds */
     enum tern_vcluster_mode mode;
     bool user_namespace;
     int port;                          /* plain: the first of n_nodes + 1 free ones */
@@ -39,14 +39,14 @@ int tern_vcluster_plan_write(struct tern_vcluster_plan *p, struct tern_err *err)
 
 /* malloc'ed: $TERN_CLUSTER_HOME or its default. */
 char *tern_vcluster_plan_home(struct tern_err *err);
-/* malloc'ed folder of cluster `name`, which must look like one. */
+/* malloc'ed folder of cluster `name`; NULL where that is not a valid name. */
 char *tern_vcluster_plan_dir(const char *name, struct tern_err *err);
-/* Make the folder, take its lock, and empty it of what a former cluster left.  The locked
- * descriptor, or -1: TERN_USAGE when the cluster is up (or coming up). */
+/* Make the folder, take its lock, and remove the files of a former cluster.  The locked descriptor,
+ * or -1: TERN_USAGE when the cluster is up (or coming up). */
 int tern_vcluster_plan_lock(const char *dir, const char *name, struct tern_err *err);
 /* Is the lock of `dir` held? */
 bool tern_vcluster_plan_locked(const char *dir);
-/* Remove what is in the folder, and the folder itself. */
+/* Remove the folder with all in it. */
 int tern_vcluster_plan_remove(const char *dir, struct tern_err *err);
 
 #endif

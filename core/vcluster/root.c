@@ -84,7 +84,7 @@ static bool below(const char *path, const char *const *tops)
     return false;
 }
 
-/* Hold those of `share` that lie below one of `tops`. */
+/* Hold the folders of `share` that lie below one of `tops`. */
 static int keep(struct kept *k, char *const *share, const char *const *tops, struct tern_err *err)
 {
     for (; share && *share; share++) {
@@ -101,7 +101,7 @@ static int keep(struct kept *k, char *const *share, const char *const *tops, str
     return 0;
 }
 
-/* Mount what is held at its old path below `root`, and let go. */
+/* Mount the held folders at their old paths below `root`, and close them. */
 static int put_back(struct kept *k, const char *root, struct tern_err *err)
 {
     int rc = 0;
@@ -131,7 +131,7 @@ static int take_over(const char *root, const char *name, struct tern_err *err)
     int rc = 0;
 
     if (lstat(from, &st) < 0) {
-        rc = 0; /* went away meanwhile */
+        rc = 0; /* removed meanwhile */
     } else if (S_ISLNK(st.st_mode)) {
         ssize_t n = readlink(from, target, sizeof target - 1);
         if (n > 0) {
@@ -166,8 +166,8 @@ static int take_over_all(const char *root, struct tern_err *err)
     return rc;
 }
 
-/* Folders of the host are seen by every node anyway, /home among them; the others get one of the
- * cluster's own. */
+/* Every node sees the host's folders, /home among them.  A MountDir that the host lacks gets a
+ * folder of the cluster's own. */
 static int mount_storage(const char *root, const struct tern_layout *l, struct tern_err *err)
 {
     int rc = 0;
@@ -215,7 +215,7 @@ static int mount_over(const char *root, const char *name, const char *to, bool a
     return rc;
 }
 
-/* The configuration, where this machine's Slurm or any looks for it. */
+/* The configuration, where this machine's Slurm (or any Slurm) looks for it. */
 static int mount_conf(const char *root, struct tern_err *err)
 {
     if (strcmp(tern_vcluster_programs_conf_dir(), TERN_VCLUSTER_ROOT_CONF) != 0)
@@ -312,8 +312,8 @@ static int fill_dev(const int *fd, int n_neuron, struct tern_err *err)
     return mount_new("tmpfs", "/dev/shm", "mode=1777", err);
 }
 
-/* A /dev of the node's own.  Nobody may make device files in a user namespace, but everybody may
- * mount the host's over plain ones. */
+/* A /dev of the node's own.  A user namespace cannot make device files, but can mount the host's
+ * over plain ones. */
 static int mount_dev(int n_neuron, struct tern_err *err)
 {
     int fd[N_DEVICES];

@@ -34,7 +34,7 @@ enum { LOOK_MS = 1000 };
 
 struct super {
     struct tern_vcluster_plan *plan;
-    int up;      /* to `up`; -1 once it has said keep */
+    int up;      /* to `up`; -1 once `up` has said that the cluster stays */
     int ctl;     /* listening */
     int signals; /* signalfd */
     int trouble; /* where starting nodes complain */
@@ -62,8 +62,8 @@ static int write_map(const char *path, const char *text, struct tern_err *err)
     return close(fd);
 }
 
-/* The identity map: the user stays who he is, which needs no helper, and Slurm's daemons do not
- * try to become somebody else. */
+/* The identity map: the user keeps the uid, which needs no helper, and Slurm's daemons do not try
+ * to change theirs. */
 static int map_user(uid_t uid, gid_t gid, struct tern_err *err)
 {
     char line[64];
@@ -76,7 +76,7 @@ static int map_user(uid_t uid, gid_t gid, struct tern_err *err)
     return write_map("/proc/self/gid_map", line, err);
 }
 
-/* The last complaint in a log, or what `to` holds already. */
+/* The last error in a log; `to` stays where there is none. */
 static void last_words(const struct tern_vcluster_plan *p, const char *log, char *to, size_t n)
 {
     char *path = tern_strf("%s/log/%s",
@@ -99,14 +99,15 @@ static int daemon_failed(const struct super *s, const char *what, const char *lo
 {
     char words[400] = "";
 
-    last_words(s->plan, "supervisor.log", words, sizeof words); /* what came before a log's start */
+    last_words(s->plan, "supervisor.log", words,
+               sizeof words); /* errors before the daemon opened its log */
     last_words(s->plan, log, words, sizeof words);
     return tern_err_set(err, TERN_FAILED, "%s %s%s%s", what,
                         ended ? "ended while starting" : "does not listen after 20 s",
                         *words ? ": " : "", words);
 }
 
-/* Wait until a connection to `a` works; meanwhile `pid` must live and nobody complain. */
+/* Wait until a connection to `a` works; an end of `pid` or an error of a node ends the wait. */
 static int wait_listen(const struct super *s, const struct sockaddr *a, socklen_t len, pid_t pid,
                        const char *what, const char *log, struct tern_err *err)
 {
@@ -321,7 +322,7 @@ static void serve(struct super *s)
     else if (q.op == TERN_VCLUSTER_CTL_ENTER)
         rc = enter(s, node, &folder, &err);
     else if (q.op != TERN_VCLUSTER_CTL_INFO && node < 0)
-        rc = tern_err_set(&err, TERN_USAGE, "which node?");
+        rc = tern_err_set(&err, TERN_USAGE, "a request without a node.");
     else if (q.op == TERN_VCLUSTER_CTL_OFF)
         rc = power_off(s, (size_t)node, &err);
     else if (q.op == TERN_VCLUSTER_CTL_ON)
@@ -379,7 +380,7 @@ static void end(struct super *s)
     _exit(0); /* the end of a PID namespace's first process is the end of all in it */
 }
 
-/* Somebody removed the cluster's folder: nobody could reach or end the cluster any more. */
+/* Without its folder no process could reach or end the cluster any more. */
 static bool folder_gone(const struct super *s)
 {
     struct stat st;
@@ -461,7 +462,7 @@ static int catch_signals(struct super *s, struct tern_err *err)
     return s->signals < 0 ? tern_err_sys(err, "cannot make a signalfd") : 0;
 }
 
-/* What a kernel or a container may forbid. */
+/* Namespaces, which a kernel or a container may forbid. */
 static int make_head(struct super *s, uid_t uid, gid_t gid, struct tern_err *err)
 {
     struct tern_vcluster_plan *p = s->plan;

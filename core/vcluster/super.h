@@ -5,7 +5,7 @@
 #include "core/base/process.h"
 #include "core/vcluster/plan.h"
 
-/* What the supervisor tells `up`: the daemons run, or why not. */
+/* The supervisor's report to `up`: the daemons run, or an error. */
 struct tern_vcluster_super_report {
     int32_t code;
     bool refused; /* the namespaces could not be made: plain mode may do */
@@ -13,8 +13,8 @@ struct tern_vcluster_super_report {
 };
 
 /* Start it for `plan`, with `lock_fd` as its own.  *up is a socket on which one struct
- * tern_vcluster_super_report will arrive; a byte written to it keeps the supervisor, its end before
- * that ends the cluster.  *super is the supervisor.  -1 when there is no process. */
+ * tern_vcluster_super_report will arrive.  A byte written to it keeps the cluster; a close before
+ * that ends it.  *super is the supervisor.  -1 when there is no process. */
 int tern_vcluster_super_start(struct tern_vcluster_plan *plan, int lock_fd, int *up,
                               struct tern_process *super, bool *refused, struct tern_err *err);
 

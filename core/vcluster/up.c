@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long the end of a cluster may take before somebody is told; a kernel needs 20 ms for 4 nodes
+/* How long the end of a cluster may take before it is an error; a kernel needs 20 ms for 4 nodes
  * and 2 s for 1000. */
 enum { DOWN_MS = 30000 };
 
@@ -70,7 +70,7 @@ static void guard_end(struct guard *g)
     struct signalfd_siginfo info;
 
     while (read(g->fd, &info, sizeof info) == sizeof info)
-        ; /* told already: the error says interrupted */
+        ; /* the error says interrupted */
     close(g->fd);
     sigprocmask(SIG_SETMASK, &g->old, NULL);
 }
@@ -97,7 +97,7 @@ static int wait_for(int fd, const struct guard *g, int64_t deadline_ns, const ch
     }
 }
 
-/* What the waiting process reports: nothing when all are idle. */
+/* The waiting process's report: "" when all nodes are idle. */
 struct idle_word {
     char text[sizeof((struct tern_err *)0)->text];
 };
@@ -168,9 +168,8 @@ static int await_idle(const struct tern_vcluster_plan *p, const struct guard *g,
     return rc;
 }
 
-/* Without namespaces all nodes have one host name, which a Slurm takes once unless it was built for
- * several slurmd a machine.  Some releases call its nodes idle all the same, and no step reaches
- * them. */
+/* Without namespaces all nodes have one host name, which a Slurm accepts once unless it was built
+ * for several slurmd a machine.  Some releases call such nodes idle, and no step reaches them. */
 static int check_several(const struct tern_vcluster_plan *p, struct tern_err *err)
 {
     char *path = tern_strf("%s/log/slurmctld.log", p->dir), *text = NULL;
@@ -189,7 +188,7 @@ static int check_several(const struct tern_vcluster_plan *p, struct tern_err *er
     return rc;
 }
 
-/* That nodes will never be idle stands in the log long before the deadline. */
+/* The log tells long before the deadline that nodes will never be idle. */
 static int await_idle_or_reason(const struct tern_vcluster_plan *p, const struct guard *g,
                                 int64_t deadline_ns, struct tern_err *err)
 {
@@ -228,7 +227,7 @@ static int try_up(struct tern_vcluster_plan *p, int lock_fd, double timeout_s,
     if (word.code) {
         *refused = word.refused;
         tern_err_set(err, (enum tern_code)word.code, "%s", word.text);
-        check_several(p, err); /* if that is why, this is the word for it */
+        check_several(p, err); /* names the cause if it is this one */
         goto out;
     }
     if (await_idle_or_reason(p, g, deadline, err) < 0)
@@ -361,7 +360,7 @@ out:
 
 int tern_vcluster_power(const char *name, const char *node, bool on, struct tern_err *err)
 {
-    const char *here = name ? NULL : tern_vcluster_here();
+    const char *here = name ? NULL : tern_vcluster_local_folder();
     struct tern_vcluster_ctl_request q = {.size = sizeof q,
                                           .op = on ? TERN_VCLUSTER_CTL_ON : TERN_VCLUSTER_CTL_OFF};
     struct tern_vcluster_ctl_answer a;

@@ -6,7 +6,7 @@
  *
  * Every virtual node is its own network, UTS, mount, IPC and PID namespace with its own address,
  * /tmp, /run, /dev and /dev/shm; it sees the host's programs and files.  The head's pid 1 is the
- * supervisor: all else lives in its PID namespace, so that its end is the cluster's end.  An
+ * supervisor.  All other processes live in its PID namespace: its end is the cluster's end.  An
  * ordinary user gets the same inside a user namespace with the identity map.  Where the kernel
  * refuses that, several slurmd run on ports of their own in the host's namespaces ("plain").
  *
@@ -41,7 +41,7 @@ struct tern_vcluster_options {
     enum tern_vcluster_mode mode;
     const char *plugin;       /* path of tern_spank.so and its arguments, or NULL */
     const char *slurm;        /* the prefix of the Slurm to run; NULL: that of the libslurm in use,
-                                 then what PATH and the usual places have */
+                                 then one on PATH or in a usual place */
     const char *const *share; /* NULL-ended: folders under /tmp, /run or /dev/shm that every node
                                  shall see; or NULL.  The current folder is always seen. */
     double timeout_s;         /* until every node is idle; 0: 30 s and 0.1 s a node */
@@ -51,14 +51,14 @@ struct tern_vcluster_up {
     char name[64];
     enum tern_vcluster_mode mode; /* what it became */
     bool user_namespace;
-    char missing[900]; /* why it is plain and what that lacks; "" otherwise */
+    char missing[900]; /* why it is plain and which features it lacks; "" otherwise */
     size_t n_nodes;
     double seconds;
 };
 
 /* Bring `l` up.  On success the supervisor lives on by itself.  On failure, and when SIGINT,
  * SIGTERM or SIGHUP arrives meanwhile (TERN_FAILED, "interrupted"), nothing is left.  A name in
- * use is TERN_USAGE; what a crash or a reboot left of a former one is removed. */
+ * use is TERN_USAGE; remains of a cluster that crashed are removed. */
 int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_options *options,
                      struct tern_vcluster_up *up, struct tern_err *err);
 
@@ -71,12 +71,12 @@ int tern_vcluster_down(const char *name, struct tern_err *err);
 int tern_vcluster_exec(const char *name, const char *node, char *const *argv, int *status,
                        struct tern_err *err);
 
-/* The state folder of the virtual cluster that this process is inside of, as it is seen there; NULL
- * when it is in none.  The text belongs to the room. */
-const char *tern_vcluster_here(void);
+/* The state folder of the virtual cluster around this process, as seen from inside; NULL outside of
+ * any.  The text belongs to the room. */
+const char *tern_vcluster_local_folder(void);
 
-/* Power cut of `node` (on = false), or its return.  `name` NULL: of the cluster that this process
- * is inside of; only who brought it up may. */
+/* Power cut of `node` (on = false), or its return.  `name` NULL: in the cluster around this
+ * process. Only the cluster's owner may. */
 int tern_vcluster_power(const char *name, const char *node, bool on, struct tern_err *err);
 
 /* ------------------------------------------------------------------ looking */
@@ -96,8 +96,8 @@ struct tern_vcluster_info {
 int tern_vcluster_list(struct tern_vcluster_info **list, size_t *n, struct tern_err *err);
 void tern_vcluster_list_free(struct tern_vcluster_info *list, size_t n);
 
-/* The name meant by a user who gave `name` or, with NULL, none: then the only one that is alive.
- * malloc'ed; NULL with `err` when it is not alive or none or several are. */
+/* The live cluster `name`; with NULL the only live one.  Its name, malloc'ed; NULL with `err` when
+ * it is not alive, or none or several are. */
 char *tern_vcluster_find(const char *name, struct tern_err *err);
 
 /* Call fn(arg) in a process of the head and pass its struct of `size` bytes back: how a caller uses

@@ -473,7 +473,8 @@ static void test_protocol(void)
            err.code == TERN_TEMPFAIL && strcmp(err.text, "slurmctld is away") == 0,
        "an error in the head is the caller's, with its code");
     setenv("SLURM_CONF", textf("%s/etc/slurm.conf", dir), 1);
-    is(tern_vcluster_here(), dir, "a process in a plain cluster knows the cluster's folder");
+    is(tern_vcluster_local_folder(), dir,
+       "a process in a plain cluster knows the cluster's folder");
     unsetenv("SLURM_CONF");
     pid_t second = supervisor("second", 100);
     ok(!tern_vcluster_find(NULL, &err) &&

@@ -18,7 +18,7 @@ static bool has_socket(const char *dir)
     return is;
 }
 
-const char *tern_vcluster_here(void)
+const char *tern_vcluster_local_folder(void)
 {
     static char beside[1024];
     const char *conf = getenv("SLURM_CONF");

@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 {
     static const struct tern_cmd cmd = {
         .name = "link",
-        .summary = "measure the ways between nodes: what `tern health fabric` runs on each",
+        .summary = "measure the links between nodes, for `tern health fabric`",
         .about = "Bandwidth and latency with two neighbours on a ring, and an all-reduce whose "
                  "result is known; one process a node. Prints a line of JSON a finding.",
         .examples = "  srun -N4 --ntasks-per-node=1 --mpi=pmix tern link\n",

@@ -210,6 +210,8 @@ static const struct tern_cmd cmd = {
         "calls to TERN_FABRIC_DUMP, for `tern fabric flight-report`. It computes on CPUs, "
         "also on "
         "nodes with Neuron devices.",
+    .examples = "  tern train run.yaml --explain -N 4\n"
+                "  srun --mpi=pmix tern train run.yaml\n",
     .opts = opts,
     .args_min = 1,
     .args_max = 1,

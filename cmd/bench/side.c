@@ -124,6 +124,7 @@ static int compute(struct bench_side *s, double *took, double *clock, struct ter
     const struct bench_size *z = s->o.size;
     const struct tern_llama_batch batch = {
         .tokens = s->tokens, .targets = s->targets, .B = z->B, .T = z->T};
+    const struct tern_llama_pass pass = {.chunk = 0, .slot = 0, .b = &batch};
     size_t row = (size_t)z->B * (size_t)z->T;
     double scale = 1.0 / ((double)row * (double)s->o.micro_batches * (double)s->o.ranks);
     struct tern_llama_loss loss;
@@ -136,10 +137,10 @@ static int compute(struct bench_side *s, double *took, double *clock, struct ter
         memcpy(s->tokens, ids, row * sizeof *ids);
         memcpy(s->targets, ids + 1, row * sizeof *ids);
         lap(took, BENCH_DATA, clock);
-        if (tern_llama_chunk_forward(s->m, 0, 0, &batch, err) < 0)
+        if (tern_llama_chunk_forward(s->m, &pass, err) < 0)
             return -1;
         lap(took, BENCH_FORWARD, clock);
-        if (tern_llama_chunk_backward(s->m, 0, 0, &batch, scale, &loss, NULL, err) < 0)
+        if (tern_llama_chunk_backward(s->m, &pass, scale, &loss, /* ready= */ NULL, err) < 0)
             return -1;
         lap(took, BENCH_BACKWARD, clock);
     }

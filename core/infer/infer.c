@@ -258,12 +258,14 @@ int tern_infer_resume(const struct tern_infer_source *s, struct tern_llama *m, s
 
 /* ---------------------------------------------------------------- perplexity */
 
-static int alone_loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
+static int alone_loss(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *ret_loss,
                       struct tern_err *err)
 {
-    if (tern_llama_chunk_forward(ctx, 0, 0, b, err) < 0)
+    const struct tern_llama_pass pass = {.chunk = 0, .slot = 0, .b = b};
+
+    if (tern_llama_chunk_forward(ctx, &pass, err) < 0)
         return -1;
-    return tern_llama_chunk_loss(ctx, 0, 0, b, out, err);
+    return tern_llama_chunk_loss(ctx, &pass, ret_loss, err);
 }
 
 struct tern_infer_group tern_infer_alone(struct tern_llama *m, const struct tern_comm *comm,

@@ -54,7 +54,7 @@ struct tern_infer_group {
     void *ctx;
     const struct tern_llama *model; /* batches are checked against it */
     /* The loss of one batch; all ranks of a group but one may return zeros (see `counts`). */
-    int (*loss)(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *out,
+    int (*loss)(void *ctx, const struct tern_llama_batch *b, struct tern_llama_loss *ret_loss,
                 struct tern_err *err);
     /* Has any rank of the group a stop request?  *stop: this rank's on entry, the group's on
      * return. Called every few batches.  NULL: a group of one rank. */

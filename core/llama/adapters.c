@@ -1,16 +1,16 @@
 /* Low-rank adapters beside the weights of a layer (LoRA).
  *
  * Of a weight that fans out (q, k, v, gate, up) tensor ranks have all of A and their rows of B; of
- * one that gathers (o, down) their columns of A and all of B: what an adapter adds is summed with
- * the product it is added to, and nothing more is sent but the gradients of what is whole.
+ * one that gathers (o, down) their columns of A and all of B.  So an adapter's addend is summed
+ * with the product it is added to; beyond that only gradients of whole arrays are sent.
  *
  * DoRA (Liu et al. 2024, arXiv 2402.09353) as PEFT has it: with g = m / ||W + scale B A||, a factor
  * for each output whose norm counts as a constant in the backward pass (section 4.3 there),
  *
  *     y = W x + (g - 1) W d + g scale B A d,   d = dropout(x)
  *
- * which without dropout is g (W x + scale B A x).  A norm over a row that tensor ranks share is the
- * one thing more that is sent, as a sum of squares for each row. */
+ * which without dropout is g (W x + scale B A x).  For a norm over a row that tensor ranks share, a
+ * sum of squares is sent in addition. */
 #include "core/llama/layers.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ struct pair {
     size_t w;                                 /* where the weight [out,in] begins */
     tern_real *magnitude, *dmagnitude, *norm; /* [out] each; NULL without DoRA */
     int in, out, rank, first; /* `first`: the first of the weight's inputs that is here */
-    uint64_t stream;          /* of what is dropped */
+    uint64_t stream;          /* of dropout's random numbers */
 };
 
 static bool find(const struct tern_llama *m, int layer, enum tern_model_kind kind, struct pair *p)
@@ -79,7 +79,7 @@ static bool drops(const struct tern_llama *m, const struct tern_llama_batch *b)
     return b->drops && m->lora.dropout > 0;
 }
 
-/* to[N,in] = what is left of from (which may be `to`): by seed, sample, layer, weight, position and
+/* to[N,in] = from (which may be `to`) with dropout: by seed, sample, layer, weight, position and
  * element alone, the same in every layout. */
 static void drop(const struct tern_llama *m, const struct pair *p, const struct tern_llama_batch *b,
                  tern_real *to, const tern_real *from)
@@ -98,7 +98,7 @@ static void drop(const struct tern_llama *m, const struct pair *p, const struct 
     }
 }
 
-/* The adapter's input: x, or what is left of it. */
+/* The adapter's input: x, with dropout where the batch drops. */
 static const tern_real *input(const struct tern_llama *m, const struct pair *p,
                               const struct tern_llama_batch *b, const tern_real *x)
 {
@@ -120,7 +120,7 @@ static void low_product(struct tern_llama *m, const struct pair *p, int N, const
                                        .alpha = (tern_real)m->lora.scale,
                                        .beta = beta};
 
-    tern_llama_linear(m->a.low, x, p->a, N, p->in, p->rank, 0);
+    tern_llama_linear(m->a.low, x, p->a, N, p->in, p->rank);
     tern_tensor_gemm(&g, m->a.low, p->b, y);
 }
 
@@ -188,18 +188,28 @@ static const tern_real *factors(struct tern_llama *m, const struct pair *p)
     return g;
 }
 
-/* to[N,out] = keep * to + (g - less) * from, in rows ld_to and ld apart; `to` may be `from`. */
-static void times(tern_real *to, int ld_to, const tern_real *from, int ld, const tern_real *g,
-                  tern_real less, tern_real keep, int N, int out)
+/* to[N,out] = keep * to + (g - less) * from. */
+struct scaling {
+    const tern_real *g;
+    tern_real less, keep;
+    int N, out;
+};
+
+/* In rows ld_to and ld apart; `to` may be `from`. */
+static void scale_rows(tern_real *to, int ld_to, const tern_real *from, int ld,
+                       const struct scaling *s)
 {
+    const tern_real *g = s->g, less = s->less, keep = s->keep;
+    const int out = s->out;
+
 #pragma omp parallel for schedule(static)
-    for (int r = 0; r < N; r++) {
+    for (int r = 0; r < s->N; r++) {
         tern_real *y = to + (size_t)r * (size_t)ld_to;
         const tern_real *x = from + (size_t)r * (size_t)ld;
 
         for (int o = 0; o < out; o++) {
             tern_real v = (g[o] - less) * x[o];
-            y[o] = keep != 0 ? keep * y[o] + v : v; /* what was there may be anything */
+            y[o] = keep != 0 ? keep * y[o] + v : v; /* its contents may be anything */
         }
     }
 }
@@ -228,70 +238,75 @@ static void magnitude_grads(struct tern_llama *m, const struct pair *p, int N, c
 
 /* ---------------------------------------------------------------- the passes */
 
-void tern_llama_adapt(struct tern_llama *m, int layer, enum tern_model_kind kind,
-                      const struct tern_llama_batch *b, tern_real *y, int ldy, const tern_real *x)
+void tern_llama_adapt(struct tern_llama *m, const struct tern_llama_use *u, tern_real *y, int ldy,
+                      const tern_real *x)
 {
+    const struct tern_llama_batch *b = u->b;
     int N = b->B * b->T;
     struct pair p;
 
-    if (!find(m, layer, kind, &p))
+    if (!find(m, u->layer, u->kind, &p))
         return;
     if (!p.magnitude) {
         low_product(m, &p, N, input(m, &p, b, x), 1, y, ldy);
     } else if (!drops(m, b)) {
         low_product(m, &p, N, x, 1, y, ldy);
-        times(y, ldy, y, ldy, factors(m, &p), 0, 0, N, p.out);
+        scale_rows(y, ldy, y, ldy, &(struct scaling){.g = factors(m, &p), .N = N, .out = p.out});
     } else {
         tern_real *part = m->a.product;
         x = input(m, &p, b, x);
-        tern_llama_product(m, p.w, part, x, N, p.in, p.out, 0);
-        times(y, ldy, part, p.out, factors(m, &p), 1, 1, N, p.out);
+        tern_llama_product(m, p.w, part, x, N, p.in, p.out);
+        scale_rows(
+            y, ldy, part, p.out,
+            &(struct scaling){.g = factors(m, &p), .less = 1, .keep = 1, .N = N, .out = p.out});
         low_product(m, &p, N, x, 0, part, p.out);
-        times(y, ldy, part, p.out, factors(m, &p), 0, 1, N, p.out);
+        scale_rows(y, ldy, part, p.out,
+                   &(struct scaling){.g = factors(m, &p), .keep = 1, .N = N, .out = p.out});
     }
 }
 
-tern_real *tern_llama_adapt_scale(struct tern_llama *m, int layer, enum tern_model_kind kind,
-                                  const struct tern_llama_batch *b, tern_real *dy, int ldy,
-                                  const tern_real *x, bool own)
+tern_real *tern_llama_adapt_scale(struct tern_llama *m, const struct tern_llama_use *u,
+                                  tern_real *dy, int ldy, const tern_real *x, bool own)
 {
-    tern_real *u = m->a.product;
+    const struct tern_llama_batch *b = u->b;
+    tern_real *product = m->a.product;
     int N = b->B * b->T;
     struct pair p;
 
-    if (!find(m, layer, kind, &p) || !p.magnitude)
+    if (!find(m, u->layer, u->kind, &p) || !p.magnitude)
         return dy;
     x = input(m, &p, b, x);
-    tern_llama_product(m, p.w, u, x, N, p.in, p.out, 0);
-    low_product(m, &p, N, x, 1, u, p.out);
-    magnitude_grads(m, &p, N, dy, ldy, u);
-    if (drops(m, b)) /* the product of all of x is not scaled */
+    tern_llama_product(m, p.w, product, x, N, p.in, p.out);
+    low_product(m, &p, N, x, 1, product, p.out);
+    magnitude_grads(m, &p, N, dy, ldy, product);
+    if (drops(m, b)) /* the product of the whole x is not scaled */
         return dy;
-    tern_real *scaled = own ? dy : u; /* of the same row distance: o and down */
-    times(scaled, ldy, dy, ldy, factors(m, &p), 0, 0, N, p.out);
+    tern_real *scaled = own ? dy : product; /* of the same row distance: o and down */
+    scale_rows(scaled, ldy, dy, ldy, &(struct scaling){.g = factors(m, &p), .N = N, .out = p.out});
     return scaled;
 }
 
-void tern_llama_adapt_grads(struct tern_llama *m, int layer, enum tern_model_kind kind,
-                            const struct tern_llama_batch *b, const tern_real *dy, int ldy,
-                            const tern_real *x)
+void tern_llama_adapt_grads(struct tern_llama *m, const struct tern_llama_use *u,
+                            const tern_real *dy, int ldy, const tern_real *x)
 {
+    const struct tern_llama_batch *b = u->b;
     const tern_real scale = (tern_real)m->lora.scale;
     int N = b->B * b->T;
     struct pair p;
 
-    if (!find(m, layer, kind, &p))
+    if (!find(m, u->layer, u->kind, &p))
         return;
     tern_real *low = m->a.low, *dlow = low + (size_t)N * (size_t)p.rank;
     const tern_real *whole = dy;
     const int ld = ldy;
     x = input(m, &p, b, x);
     if (p.magnitude && drops(m, b)) {
-        times(m->a.product, p.out, dy, ldy, factors(m, &p), 0, 0, N, p.out);
+        scale_rows(m->a.product, p.out, dy, ldy,
+                   &(struct scaling){.g = factors(m, &p), .N = N, .out = p.out});
         dy = m->a.product;
         ldy = p.out;
     }
-    tern_llama_linear(low, x, p.a, N, p.in, p.rank, 0);
+    tern_llama_linear(low, x, p.a, N, p.in, p.rank);
     const struct tern_tensor_gemm db = {
         .ta = true, .M = p.out, .N = p.rank, .K = N, .lda = ldy, .alpha = scale, .beta = 1};
     const struct tern_tensor_gemm through_b = {
@@ -301,17 +316,18 @@ void tern_llama_adapt_grads(struct tern_llama *m, int layer, enum tern_model_kin
     tern_tensor_gemm(&db, dy, low, p.db);
     tern_tensor_gemm(&through_b, dy, p.b, dlow);
     tern_tensor_gemm(&da, dlow, x, p.da);
-    if (dy != whole) /* for what comes next: of W d */
-        times(m->a.product, p.out, whole, ld, factors(m, &p), 1, 0, N, p.out);
+    if (dy != whole) /* for tern_llama_adapt_dx: of W d */
+        scale_rows(m->a.product, p.out, whole, ld,
+                   &(struct scaling){.g = factors(m, &p), .less = 1, .N = N, .out = p.out});
 }
 
-void tern_llama_adapt_dx(struct tern_llama *m, int layer, enum tern_model_kind kind,
-                         const struct tern_llama_batch *b, tern_real *dx)
+void tern_llama_adapt_dx(struct tern_llama *m, const struct tern_llama_use *u, tern_real *dx)
 {
+    const struct tern_llama_batch *b = u->b;
     int N = b->B * b->T;
     struct pair p;
 
-    if (!find(m, layer, kind, &p))
+    if (!find(m, u->layer, u->kind, &p))
         return;
     const tern_real *dlow = m->a.low + (size_t)N * (size_t)p.rank;
     const bool whole = !drops(m, b);

@@ -39,7 +39,7 @@ static tern_real *recall_qkv(struct tern_llama *m, struct tern_llama_layer_acts 
                              (size_t)(b->B * b->T) * (size_t)((h.H + 2 * h.K) * h.D));
 }
 
-/* What the forward pass did not keep. */
+/* Compute again what the forward pass did not store. */
 static int again(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
                  const struct tern_llama_batch *b, struct tern_err *err)
 {
@@ -50,13 +50,13 @@ static int again(struct tern_llama *m, int layer, struct tern_llama_layer_acts *
     return 0;
 }
 
-/* Beside a weight whose input is m->a.normed. */
+/* The adapter beside a weight whose input is m->a.normed. */
 static void adapt(struct tern_llama *m, int layer, enum tern_model_kind kind,
                   const struct tern_llama_batch *b, const tern_real *dy, int ldy,
                   const tern_real *x)
 {
-    tern_llama_adapt_grads(m, layer, kind, b, dy, ldy, x);
-    tern_llama_adapt_dx(m, layer, kind, b, m->a.dnormed);
+    tern_llama_adapt_grads(m, &(struct tern_llama_use){layer, kind, b}, dy, ldy, x);
+    tern_llama_adapt_dx(m, &(struct tern_llama_use){layer, kind, b}, m->a.dnormed);
 }
 
 /* From dx, the gradient of the layer's output, to that of `mid`, in its place. */
@@ -77,10 +77,11 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
         tern_llama_round(m, wide, NF);
     }
     tern_llama_product_grad(m, at->down, dy, wide, N, F, C);
-    dy = tern_llama_adapt_scale(m, layer, TERN_MODEL_DOWN, b, dy, C, wide, dy != dx);
-    tern_llama_adapt_grads(m, layer, TERN_MODEL_DOWN, b, dy, C, wide);
+    dy = tern_llama_adapt_scale(m, &(struct tern_llama_use){layer, TERN_MODEL_DOWN, b}, dy, C, wide,
+                                dy != dx);
+    tern_llama_adapt_grads(m, &(struct tern_llama_use){layer, TERN_MODEL_DOWN, b}, dy, C, wide);
     tern_llama_product_dx(m, at->down, wide, dy, N, F, C);
-    tern_llama_adapt_dx(m, layer, TERN_MODEL_DOWN, b, wide);
+    tern_llama_adapt_dx(m, &(struct tern_llama_use){layer, TERN_MODEL_DOWN, b}, wide);
     tern_llama_round(m, wide, NF);
     tern_tensor_swiglu_backward(gate_up, wide, N, F);
     tern_llama_round(m, gate_up, 2 * NF);
@@ -89,8 +90,10 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
          tern_llama_learns(m, layer, TERN_MODEL_UP)) &&
         norm_again(m, a->mid_rstd, mid, at->post_norm, N, err) < 0)
         return -1;
-    tern_llama_adapt_scale(m, layer, TERN_MODEL_GATE, b, gate_up, 2 * F, normed, true);
-    tern_llama_adapt_scale(m, layer, TERN_MODEL_UP, b, gate_up + F, 2 * F, normed, true);
+    tern_llama_adapt_scale(m, &(struct tern_llama_use){layer, TERN_MODEL_GATE, b}, gate_up, 2 * F,
+                           normed, true);
+    tern_llama_adapt_scale(m, &(struct tern_llama_use){layer, TERN_MODEL_UP, b}, gate_up + F, 2 * F,
+                           normed, true);
     tern_llama_product_grad(m, at->gate_up, gate_up, normed, N, C, 2 * F);
     tern_llama_product_dx(m, at->gate_up, dnormed, gate_up, N, C, 2 * F);
     adapt(m, layer, TERN_MODEL_GATE, b, gate_up, 2 * F, normed);
@@ -98,8 +101,8 @@ static int ffn_backward(struct tern_llama *m, int layer, struct tern_llama_layer
     return norm_backward(m, dx, at->post_norm, mid, a->mid_rstd, N, err);
 }
 
-/* From dx, the gradient of `mid`, to that of the layer's input, in its place; that one is not made
- * when it is not `wanted`. */
+/* From dx, the gradient of `mid`, to that of the layer's input, in its place; the latter is made
+ * only when `wanted`. */
 static int attention_backward(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
                               const struct tern_llama_batch *b, tern_real *dx, bool wanted,
                               struct tern_err *err)
@@ -115,11 +118,12 @@ static int attention_backward(struct tern_llama *m, int layer, struct tern_llama
     if (tern_llama_gather_from(m, dx, dnormed, N, &dy, err) < 0)
         return -1;
     const tern_real *out = tern_llama_recall(m, a->heads, m->a.broad, (size_t)N * (size_t)HD);
-    dy = tern_llama_adapt_scale(m, layer, TERN_MODEL_O, b, dy, C, out, dy != dx);
+    dy = tern_llama_adapt_scale(m, &(struct tern_llama_use){layer, TERN_MODEL_O, b}, dy, C, out,
+                                dy != dx);
     tern_llama_product_grad(m, at->o, dy, out, N, HD, C);
     tern_llama_product_dx(m, at->o, wide, dy, N, HD, C);
-    tern_llama_adapt_grads(m, layer, TERN_MODEL_O, b, dy, C, out);
-    tern_llama_adapt_dx(m, layer, TERN_MODEL_O, b, wide);
+    tern_llama_adapt_grads(m, &(struct tern_llama_use){layer, TERN_MODEL_O, b}, dy, C, out);
+    tern_llama_adapt_dx(m, &(struct tern_llama_use){layer, TERN_MODEL_O, b}, wide);
     tern_llama_round(m, wide, (size_t)N * (size_t)HD);
     tern_tensor_attention_backward(dqkv, wide, recall_qkv(m, a, b), a->stats, &heads,
                                    m->a.attention);
@@ -131,14 +135,20 @@ static int attention_backward(struct tern_llama *m, int layer, struct tern_llama
          tern_llama_learns(m, layer, TERN_MODEL_V)) &&
         norm_again(m, a->rstd, x, at->input_norm, N, err) < 0)
         return -1;
-    tern_llama_adapt_scale(m, layer, TERN_MODEL_Q, b, dqkv, W, normed, true);
-    tern_llama_adapt_scale(m, layer, TERN_MODEL_K, b, dqkv + HD, W, normed, true);
-    tern_llama_adapt_scale(m, layer, TERN_MODEL_V, b, dqkv + HD + KD, W, normed, true);
+    tern_llama_adapt_scale(m, &(struct tern_llama_use){layer, TERN_MODEL_Q, b}, dqkv, W, normed,
+                           true);
+    tern_llama_adapt_scale(m, &(struct tern_llama_use){layer, TERN_MODEL_K, b}, dqkv + HD, W,
+                           normed, true);
+    tern_llama_adapt_scale(m, &(struct tern_llama_use){layer, TERN_MODEL_V, b}, dqkv + HD + KD, W,
+                           normed, true);
     tern_llama_product_grad(m, at->qkv, dqkv, normed, N, C, W);
     if (!wanted) {
-        tern_llama_adapt_grads(m, layer, TERN_MODEL_Q, b, dqkv, W, normed);
-        tern_llama_adapt_grads(m, layer, TERN_MODEL_K, b, dqkv + HD, W, normed);
-        tern_llama_adapt_grads(m, layer, TERN_MODEL_V, b, dqkv + HD + KD, W, normed);
+        tern_llama_adapt_grads(m, &(struct tern_llama_use){layer, TERN_MODEL_Q, b}, dqkv, W,
+                               normed);
+        tern_llama_adapt_grads(m, &(struct tern_llama_use){layer, TERN_MODEL_K, b}, dqkv + HD, W,
+                               normed);
+        tern_llama_adapt_grads(m, &(struct tern_llama_use){layer, TERN_MODEL_V, b}, dqkv + HD + KD,
+                               W, normed);
         return 0;
     }
     tern_llama_product_dx(m, at->qkv, dnormed, dqkv, N, C, W);
@@ -158,7 +168,7 @@ static int layer_backward(struct tern_llama *m, int layer, struct tern_llama_lay
     return attention_backward(m, layer, a, b, dx, wanted, err);
 }
 
-static int say_ready(const struct tern_llama_ready *ready, int bucket, struct tern_err *err)
+static int report_ready(const struct tern_llama_ready *ready, int bucket, struct tern_err *err)
 {
     return ready ? ready->bucket(ready->ctx, bucket, err) : 0;
 }
@@ -181,7 +191,7 @@ static int embed_backward(struct tern_llama *m, tern_real *dx, const struct tern
     return 0;
 }
 
-/* What activations lay in begins as gradients. */
+/* Activations lay in this memory: clear it for gradients. */
 static void take_back(struct tern_llama *m, size_t from, size_t to)
 {
     tern_tensor_zero(m->g + from, to - from);
@@ -198,12 +208,12 @@ int tern_llama_backward(struct tern_llama *m, int chunk, int slot, const struct 
                             "bug: gradients of two micro-batches in one's memory");
     m->written = true;
     for (int l = k->is->layers - 1; l >= 0; l--) {
-        bool wanted = l > 0 || !k->is->embeds || m->g; /* else a frozen embedding is all there is */
+        bool wanted = l > 0 || !k->is->embeds || m->g; /* else only a frozen embedding is left */
 
         if (m->lends)
             take_back(m, m->layers[l].qkv, m->layers[l].post_norm + (size_t)m->c.dim);
         if (layer_backward(m, k->is->at + l, &s->layers[l], b, dx, wanted, err) < 0 ||
-            say_ready(ready, k->is->bucket + l, err) < 0)
+            report_ready(ready, k->is->bucket + l, err) < 0)
             return -1;
     }
     if (!k->is->embeds || !m->g)
@@ -212,5 +222,5 @@ int tern_llama_backward(struct tern_llama *m, int chunk, int slot, const struct 
         take_back(m, m->embed, m->embed + (size_t)m->shard->vocab_rows * (size_t)m->c.dim);
     if (embed_backward(m, dx, b, err) < 0)
         return -1;
-    return say_ready(ready, m->shard->embed_bucket, err);
+    return report_ready(ready, m->shard->embed_bucket, err);
 }

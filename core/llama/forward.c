@@ -25,25 +25,25 @@ static int norm(struct tern_llama *m, tern_real *rstd, const tern_real *x, size_
 
 /* to[n,C] = base + x[N,in] w[C,in]^T, the product (w is o or down) summed over the tensor ranks.
  * `base` may be `to`. */
-static int fan_in(struct tern_llama *m, int layer, enum tern_model_kind kind,
-                  const struct tern_llama_batch *b, tern_real *to, const tern_real *base,
-                  const tern_real *x, struct tern_err *err)
+static int fan_in(struct tern_llama *m, const struct tern_llama_use *u, tern_real *to,
+                  const tern_real *base, const tern_real *x, struct tern_err *err)
 {
-    bool down = kind == TERN_MODEL_DOWN;
-    size_t w = down ? m->layers[layer].down : m->layers[layer].o;
+    const struct tern_llama_layer_at *at = &m->layers[u->layer];
+    bool down = u->kind == TERN_MODEL_DOWN;
+    size_t w = down ? at->down : at->o;
     int in = down ? m->shard->ffn : m->shard->heads * m->c.head_dim;
-    int N = b->B * b->T, C = m->c.dim;
+    int N = u->b->B * u->b->T, C = m->c.dim;
     size_t own = (size_t)tern_llama_own(m, N) * (size_t)C;
 
-    if (m->tensor == 1 && !tern_llama_scales(m, layer, kind)) {
+    if (m->tensor == 1 && !tern_llama_scales(m, u->layer, u->kind)) {
         if (to != base)
             tern_tensor_copy(to, base, own);
-        tern_llama_product(m, w, to, x, N, in, C, 1);
-        tern_llama_adapt(m, layer, kind, b, to, C, x);
+        tern_llama_product_add(m, w, to, x, N, in, C);
+        tern_llama_adapt(m, u, to, C, x);
         return 0;
     }
-    tern_llama_product(m, w, m->a.normed, x, N, in, C, 0);
-    tern_llama_adapt(m, layer, kind, b, m->a.normed, C, x);
+    tern_llama_product(m, w, m->a.normed, x, N, in, C);
+    tern_llama_adapt(m, u, m->a.normed, C, x);
     if (tern_llama_sum(m, m->a.normed, N, err) < 0)
         return -1;
     if (to != base)
@@ -72,10 +72,11 @@ static tern_real *project(struct tern_llama *m, int layer, struct tern_llama_lay
     int W = HD + 2 * KD;
     tern_real *qkv = tern_llama_work(m, a->qkv, m->a.broad);
 
-    tern_llama_product(m, m->layers[layer].qkv, qkv, m->a.normed, N, C, W, 0);
-    tern_llama_adapt(m, layer, TERN_MODEL_Q, b, qkv, W, m->a.normed);
-    tern_llama_adapt(m, layer, TERN_MODEL_K, b, qkv + HD, W, m->a.normed);
-    tern_llama_adapt(m, layer, TERN_MODEL_V, b, qkv + HD + KD, W, m->a.normed);
+    tern_llama_product(m, m->layers[layer].qkv, qkv, m->a.normed, N, C, W);
+    tern_llama_adapt(m, &(struct tern_llama_use){layer, TERN_MODEL_Q, b}, qkv, W, m->a.normed);
+    tern_llama_adapt(m, &(struct tern_llama_use){layer, TERN_MODEL_K, b}, qkv + HD, W, m->a.normed);
+    tern_llama_adapt(m, &(struct tern_llama_use){layer, TERN_MODEL_V, b}, qkv + HD + KD, W,
+                     m->a.normed);
     tern_llama_round(m, qkv, (size_t)N * (size_t)W);
     tern_tensor_rope(qkv, m->cos, m->sin, &heads, 1);
     tern_llama_keep(m, a->qkv, qkv, (size_t)N * (size_t)W);
@@ -95,14 +96,16 @@ int tern_llama_layer_inner(struct tern_llama *m, int layer, struct tern_llama_la
     if (norm(m, a->rstd, x, at->input_norm, N, err) < 0)
         return -1;
     const tern_real *heads = tern_llama_attend(m, a, project(m, layer, a, b), b);
-    if (fan_in(m, layer, TERN_MODEL_O, b, mid, x, heads, err) < 0)
+    if (fan_in(m, &(struct tern_llama_use){layer, TERN_MODEL_O, b}, mid, x, heads, err) < 0)
         return -1;
     tern_llama_keep(m, a->mid, mid, own);
     if (norm(m, a->mid_rstd, mid, at->post_norm, N, err) < 0)
         return -1;
-    tern_llama_product(m, at->gate_up, gate_up, m->a.normed, N, C, 2 * F, 0);
-    tern_llama_adapt(m, layer, TERN_MODEL_GATE, b, gate_up, 2 * F, m->a.normed);
-    tern_llama_adapt(m, layer, TERN_MODEL_UP, b, gate_up + F, 2 * F, m->a.normed);
+    tern_llama_product(m, at->gate_up, gate_up, m->a.normed, N, C, 2 * F);
+    tern_llama_adapt(m, &(struct tern_llama_use){layer, TERN_MODEL_GATE, b}, gate_up, 2 * F,
+                     m->a.normed);
+    tern_llama_adapt(m, &(struct tern_llama_use){layer, TERN_MODEL_UP, b}, gate_up + F, 2 * F,
+                     m->a.normed);
     tern_llama_keep(m, a->gate_up, gate_up, (size_t)N * (size_t)(2 * F));
     return 0;
 }
@@ -156,8 +159,8 @@ int tern_llama_forward(struct tern_llama *m, int chunk, int slot, const struct t
             return -1;
         tern_tensor_swiglu(m->a.wide, tern_llama_work(m, a->gate_up, m->a.broad), N, F);
         tern_llama_round(m, m->a.wide, (size_t)N * (size_t)F);
-        if (fan_in(m, layer, TERN_MODEL_DOWN, b, to, tern_llama_work(m, a->mid, m->a.stream),
-                   m->a.wide, err) < 0)
+        if (fan_in(m, &(struct tern_llama_use){layer, TERN_MODEL_DOWN, b}, to,
+                   tern_llama_work(m, a->mid, m->a.stream), m->a.wide, err) < 0)
             return -1;
         tern_llama_keep(m, next, to, own);
     }

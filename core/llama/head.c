@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-/* Softmax cross entropy of rows whose vocabulary lies on several ranks: the largest logit, then the
- * sum of exponentials and the target's logit, are put together; nobody sees a whole row.  In place
- * as tern_tensor_cross_entropy. */
+/* Softmax cross entropy of rows whose vocabulary lies on several ranks: they combine the largest
+ * logit, then the sum of exponentials and the target's logit; no rank has a whole row.  In place as
+ * tern_tensor_cross_entropy. */
 static int entropy(struct tern_llama *m, const int32_t *targets, const uint8_t *mask,
                    double grad_scale, int rows, struct tern_err *err)
 {
@@ -33,8 +33,7 @@ static int entropy(struct tern_llama *m, const int32_t *targets, const uint8_t *
     return 0;
 }
 
-/* Logits are made, used and forgotten head_rows positions at a time: of all [N,V] only that much
- * is ever held. */
+/* Logits are made, used and forgotten head_rows positions at a time: never all [N,V] are held. */
 int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern_llama_batch *b,
                     double grad_scale, struct tern_llama_loss *loss, struct tern_err *err)
 {
@@ -56,7 +55,7 @@ int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern
         const uint8_t *mask = b->mask ? b->mask + r : NULL;
         tern_real *x = a->normed + (size_t)r * (size_t)C;
 
-        tern_llama_product(m, m->head, a->logits, x, rows, C, V, 0);
+        tern_llama_product(m, m->head, a->logits, x, rows, C, V);
         tern_llama_round(m, a->logits, (size_t)rows * (size_t)V);
         if (entropy(m, b->targets + r, mask, grad_scale, rows, err) < 0)
             return -1;

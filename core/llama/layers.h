@@ -27,9 +27,9 @@ struct tern_llama_adapter_at {
     size_t magnitude[TERN_LLAMA_TARGETS], norm[TERN_LLAMA_TARGETS]; /* with DoRA; in m->a.norms */
 };
 
-/* What a layer's backward pass needs of its forward pass.  The normed inputs and the product of
- * gate and up are cheaper to compute again than to keep.  `void` is tern_real, or bf16 with
- * m->bf16: see keep.c. */
+/* The arrays of a layer's forward pass that its backward pass needs.  The normed inputs and the
+ * product of gate and up are cheaper to compute again than to store.  `void` is tern_real, or bf16
+ * with m->bf16: see keep.c. */
 struct tern_llama_layer_acts {
     void *x;             /* [n,C] the layer's input */
     tern_real *rstd;     /* [n] of its norm */
@@ -43,7 +43,7 @@ struct tern_llama_layer_acts {
 
 /* A micro-batch in a chunk. */
 struct tern_llama_slot {
-    struct tern_llama_layer_acts *layers; /* [the chunk's]; what is not kept is everybody's */
+    struct tern_llama_layer_acts *layers; /* [the chunk's]; arrays that are not stored are shared */
     void *out;                            /* [n,C] the last layer's output */
     tern_real *out_rstd;                  /* [n] */
 };
@@ -66,7 +66,7 @@ struct tern_llama_scratch {
     tern_real *attention;
     tern_real *low;     /* [N,2*rank] with adapters */
     tern_real *dropped; /* [N,max(C,F,H*D)] with adapters that drop */
-    /* Only with bf16: what is kept, while something is computed with it. */
+    /* Only with bf16: stored arrays, widened while they are computed with. */
     tern_real *stream; /* [n,C] x, mid or out */
     tern_real *broad;  /* [N,max(W,2F)] qkv, heads or gate_up */
     tern_real *norm;   /* [C] a norm's weights */
@@ -87,7 +87,7 @@ struct tern_llama {
     struct tern_llama_peers peers;
     int tensor, tensor_rank;
     int max_batch, seq_len;
-    int threads; /* that its scratch is for; 0: this process's */
+    int threads; /* of its scratch; 0: this process's */
     bool training, sequence, bf16;
     bool lends;   /* gradients lend their memory to activations until they are written; */
     bool written; /* which they are since tern_llama_grads_zero */
@@ -110,17 +110,19 @@ struct tern_llama {
     struct tern_llama_scratch a;
     tern_real *cos, *sin; /* [seq_len, D/2], in the activations' block */
     void *acts_block;
-    void *owned[4]; /* of w, lora_w, g or lora_g and acts_block those that are not the caller's */
+    void *owned[4]; /* w, lora_w, g or lora_g, acts_block: those that are not the caller's */
     int n_owned;
 };
 
-/* y[n,out] = x[n,in] w[out,in]^T + beta * y */
-void tern_llama_linear(tern_real *y, const tern_real *x, const tern_real *w, int n, int in, int out,
-                       tern_real beta);
-/* The same with the weight that begins at `at` among the parameters. */
+/* y[n,out] = x[n,in] w[out,in]^T */
+void tern_llama_linear(tern_real *y, const tern_real *x, const tern_real *w, int n, int in,
+                       int out);
+/* The same with the weight that begins at `at` among the parameters; and y += it. */
 void tern_llama_product(const struct tern_llama *m, size_t at, tern_real *y, const tern_real *x,
-                        int n, int in, int out, tern_real beta);
-/* Of the same with beta 0: its gradient += dy^T x, where one is wanted; and dx = dy w. */
+                        int n, int in, int out);
+void tern_llama_product_add(const struct tern_llama *m, size_t at, tern_real *y, const tern_real *x,
+                            int n, int in, int out);
+/* Of the first: its gradient += dy^T x, where one is wanted; and dx = dy w. */
 void tern_llama_product_grad(const struct tern_llama *m, size_t at, const tern_real *dy,
                              const tern_real *x, int n, int in, int out);
 void tern_llama_product_dx(const struct tern_llama *m, size_t at, tern_real *dx,
@@ -128,17 +130,17 @@ void tern_llama_product_dx(const struct tern_llama *m, size_t at, tern_real *dx,
 /* The weights w[C] of a norm, until the next call. */
 const tern_real *tern_llama_norm_weights(const struct tern_llama *m, size_t at);
 
-/* ---- keep.c: what is kept, and in bf16 is computed with elsewhere ---- */
+/* ---- keep.c: arrays that are stored, and with bf16 computed with elsewhere ---- */
 
-/* Where to compute what is to be kept in `kept`: there, or, with bf16, in `scratch`. */
+/* Where to compute an array that is stored in `kept`: there, or, with bf16, in `scratch`. */
 tern_real *tern_llama_work(const struct tern_llama *m, void *kept, tern_real *scratch);
-/* work[n] is ready: keep it.  With bf16 both are rounded. */
+/* Store work[n].  With bf16 both are rounded. */
 void tern_llama_keep(const struct tern_llama *m, void *kept, tern_real *work, size_t n);
 /* kept[n], to compute with: itself, or, with bf16, widened in `scratch`. */
 tern_real *tern_llama_recall(const struct tern_llama *m, void *kept, tern_real *scratch, size_t n);
-/* With bf16 x[n] is rounded, though it is not kept. */
+/* With bf16 round x[n], which is not stored. */
 void tern_llama_round(const struct tern_llama *m, tern_real *x, size_t n);
-/* Bytes of an element of what is kept, and of a parameter. */
+/* Bytes of an element of a stored array, and of a parameter. */
 size_t tern_llama_element(const struct tern_llama *m);
 
 /* ---- memory.c ---- */
@@ -147,57 +149,59 @@ size_t tern_llama_element(const struct tern_llama *m);
 int tern_llama_size(struct tern_llama *m, const struct tern_llama_options *o, struct tern_err *err);
 /* Lay out the activations from `base` on; NULL: only count.  Returns the bytes they take. */
 size_t tern_llama_carve(struct tern_llama *m, char *base);
-/* How many things tern_llama_carve fills in. */
-void tern_llama_carve_counts(const struct tern_llama *m, size_t *slots, size_t *layer_acts);
+/* The numbers of slots and of layers' activations that tern_llama_carve fills in. */
+void tern_llama_carve_counts(const struct tern_llama *m, size_t *ret_slots, size_t *ret_layer_acts);
 
-/* ---- peers.c: what tensor ranks do together; with one, nothing ---- */
+/* ---- peers.c: operations of the tensor ranks; with one rank, nothing ---- */
 
 /* This rank's tokens of `tokens`. */
 int tern_llama_own(const struct tern_llama *m, int tokens);
 /* Where they begin in an array of all tokens, C wide. */
 tern_real *tern_llama_own_rows(const struct tern_llama *m, tern_real *all, int tokens);
-/* The own rows of `all` are there: with `sequence`, get the others'. */
+/* With `sequence`, gather the other ranks' rows of `all`, where this rank's own are. */
 int tern_llama_gather(const struct tern_llama *m, tern_real *all, int tokens, struct tern_err *err);
-/* The same from another array; returns it in *out (x itself where nothing is to be gathered). */
+/* The same from another array; the result in *ret_x (x itself where nothing is gathered). */
 int tern_llama_gather_from(const struct tern_llama *m, tern_real *x, tern_real *all, int tokens,
-                           tern_real **out, struct tern_err *err);
+                           tern_real **ret_x, struct tern_err *err);
 /* `all` holds this rank's addends: their sums over the ranks, own rows alone with `sequence`, are
  * in tern_llama_own_rows(all). */
 int tern_llama_sum(const struct tern_llama *m, tern_real *all, int tokens, struct tern_err *err);
 
 /* ---- adapters.c ---- */
 
-/* Is anything beside this weight's input trained, the weight itself or an adapter?  Its input is
- * then wanted again in the backward pass. */
+/* A weight of a layer in a pass over a batch. */
+struct tern_llama_use {
+    int layer;
+    enum tern_model_kind kind;
+    const struct tern_llama_batch *b;
+};
+
+/* Is the weight or an adapter beside it trained?  Its input is then needed again in the backward
+ * pass. */
 bool tern_llama_learns(const struct tern_llama *m, int layer, enum tern_model_kind kind);
-/* Has this weight an adapter with magnitudes?  Its product is then to be made alone: they scale
- * it. */
+/* Has this weight an adapter with magnitudes?  They scale its product, which is then made alone. */
 bool tern_llama_scales(const struct tern_llama *m, int layer, enum tern_model_kind kind);
-/* The norms that a layer's magnitudes are measured by, before its passes.  Collective over the
+/* The norms of the rows that a layer's magnitudes scale, before its passes.  Collective over the
  * tensor ranks. */
 int tern_llama_adapter_norms(struct tern_llama *m, int layer, struct tern_err *err);
-/* A weight's product has been made: what its adapter makes of it.  y[N,out] has rows ldy apart. */
-void tern_llama_adapt(struct tern_llama *m, int layer, enum tern_model_kind kind,
-                      const struct tern_llama_batch *b, tern_real *y, int ldy, const tern_real *x);
-/* Of the gradient dy of the same: the magnitudes' own; and the gradient that product and adapter
- * have then, which is to be used from here on: dy itself, changed (when `own`) or not, or another
- * array of this row distance, which lasts until the next call. */
-tern_real *tern_llama_adapt_scale(struct tern_llama *m, int layer, enum tern_model_kind kind,
-                                  const struct tern_llama_batch *b, tern_real *dy, int ldy,
-                                  const tern_real *x, bool own);
-/* For that: the adapter's gradients; and then, before the next one's, dx[N,in] += what goes through
- * it. */
-void tern_llama_adapt_grads(struct tern_llama *m, int layer, enum tern_model_kind kind,
-                            const struct tern_llama_batch *b, const tern_real *dy, int ldy,
-                            const tern_real *x);
-void tern_llama_adapt_dx(struct tern_llama *m, int layer, enum tern_model_kind kind,
-                         const struct tern_llama_batch *b, tern_real *dx);
-/* Where they begin: fills m->lora_at. */
+/* Add the adapter to its weight's product y[N,out], in rows ldy apart. */
+void tern_llama_adapt(struct tern_llama *m, const struct tern_llama_use *u, tern_real *y, int ldy,
+                      const tern_real *x);
+/* From the gradient dy of that: add the magnitudes' gradients, and return the gradient of product
+ * and adapter, which the caller uses from here on.  It is dy itself, changed (when `own`) or not,
+ * or another array of the same row distance, which lasts until the next call. */
+tern_real *tern_llama_adapt_scale(struct tern_llama *m, const struct tern_llama_use *u,
+                                  tern_real *dy, int ldy, const tern_real *x, bool own);
+/* From that: the adapter's gradients; and then, before the next adapter's, dx[N,in] += its part. */
+void tern_llama_adapt_grads(struct tern_llama *m, const struct tern_llama_use *u,
+                            const tern_real *dy, int ldy, const tern_real *x);
+void tern_llama_adapt_dx(struct tern_llama *m, const struct tern_llama_use *u, tern_real *dx);
+/* Find where adapters begin: fills m->lora_at. */
 void tern_llama_adapters_locate(struct tern_llama *m);
 
 /* ---- the passes ---- */
 
-/* The gradient of what begins at `at`, or NULL: not wanted. */
+/* The gradient of the weight that begins at `at`, or NULL: not wanted. */
 static inline tern_real *tern_llama_grad(const struct tern_llama *m, size_t at)
 {
     return m->g ? m->g + at : NULL;
@@ -212,8 +216,9 @@ int tern_llama_head(struct tern_llama *m, int chunk, int slot, const struct tern
  * embedding. */
 int tern_llama_backward(struct tern_llama *m, int chunk, int slot, const struct tern_llama_batch *b,
                         tern_real *dx, const struct tern_llama_ready *ready, struct tern_err *err);
-/* One layer's forward pass up to gate_up; in backward.c it is done again.  With bf16 m->a.stream
- * holds `mid` then, and m->a.broad gate_up.  Attention alone: its output, kept as a->heads. */
+/* One layer's forward pass up to gate_up, also for recomputation.  Afterwards, with bf16,
+ * m->a.stream holds `mid`, and m->a.broad gate_up.  Attention alone: its output, stored in
+ * a->heads. */
 int tern_llama_layer_inner(struct tern_llama *m, int layer, struct tern_llama_layer_acts *a,
                            const struct tern_llama_batch *b, struct tern_err *err);
 tern_real *tern_llama_attend(struct tern_llama *m, struct tern_llama_layer_acts *a,

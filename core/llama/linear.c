@@ -1,24 +1,37 @@
 #include "core/llama/layers.h"
 
-void tern_llama_linear(tern_real *y, const tern_real *x, const tern_real *w, int n, int in, int out,
-                       tern_real beta)
+void tern_llama_linear(tern_real *y, const tern_real *x, const tern_real *w, int n, int in, int out)
 {
-    const struct tern_tensor_gemm g = {
-        .tb = true, .M = n, .N = out, .K = in, .alpha = 1, .beta = beta};
+    const struct tern_tensor_gemm g = {.tb = true, .M = n, .N = out, .K = in, .alpha = 1};
 
     tern_tensor_gemm(&g, x, w, y);
 }
 
+/* y = x w^T + beta y, where g has n, out, in and beta. */
+static void multiply(const struct tern_llama *m, const struct tern_tensor_gemm *g, size_t at,
+                     tern_real *y, const tern_real *x)
+{
+    if (m->bf16)
+        tern_tensor_gemm_bf16(g, x, m->w_bf16 + at, y);
+    else
+        tern_tensor_gemm(g, x, m->w + at, y);
+}
+
 void tern_llama_product(const struct tern_llama *m, size_t at, tern_real *y, const tern_real *x,
-                        int n, int in, int out, tern_real beta)
+                        int n, int in, int out)
+{
+    const struct tern_tensor_gemm g = {.tb = true, .M = n, .N = out, .K = in, .alpha = 1};
+
+    multiply(m, &g, at, y, x);
+}
+
+void tern_llama_product_add(const struct tern_llama *m, size_t at, tern_real *y, const tern_real *x,
+                            int n, int in, int out)
 {
     const struct tern_tensor_gemm g = {
-        .tb = true, .M = n, .N = out, .K = in, .alpha = 1, .beta = beta};
+        .tb = true, .M = n, .N = out, .K = in, .alpha = 1, .beta = 1};
 
-    if (m->bf16)
-        tern_tensor_gemm_bf16(&g, x, m->w_bf16 + at, y);
-    else
-        tern_tensor_gemm(&g, x, m->w + at, y);
+    multiply(m, &g, at, y, x);
 }
 
 void tern_llama_product_grad(const struct tern_llama *m, size_t at, const tern_real *dy,

@@ -155,18 +155,18 @@ static struct tern_llama *sized(const struct tern_llama_options *o, struct tern_
     return m;
 }
 
-int tern_llama_bytes(const struct tern_llama_options *o, int threads, struct tern_llama_bytes *out,
-                     struct tern_err *err)
+int tern_llama_bytes(const struct tern_llama_options *o, int threads,
+                     struct tern_llama_bytes *ret_bytes, struct tern_err *err)
 {
     struct tern_llama *m = sized(o, err);
 
     if (!m)
         return -1;
     uint64_t adapters = m->lora.rank ? m->lora_shard->params : 0;
-    out->params = m->params * tern_llama_element(m) + adapters * sizeof(tern_real);
-    out->grads = m->training ? (adapters ? adapters : m->params) * sizeof(tern_real) : 0;
+    ret_bytes->params = m->params * tern_llama_element(m) + adapters * sizeof(tern_real);
+    ret_bytes->grads = m->training ? (adapters ? adapters : m->params) * sizeof(tern_real) : 0;
     m->threads = threads;
-    out->activations = tern_llama_carve(m, NULL);
+    ret_bytes->activations = tern_llama_carve(m, NULL);
     tern_llama_free(m);
     return 0;
 }
@@ -258,38 +258,38 @@ const struct tern_model_config *tern_llama_config(const struct tern_llama *m)
     return &m->c;
 }
 
-tern_real *tern_llama_params(struct tern_llama *m, uint64_t *count)
+tern_real *tern_llama_params(struct tern_llama *m, uint64_t *ret_count)
 {
-    if (count)
-        *count = m->params;
+    if (ret_count)
+        *ret_count = m->params;
     return m->w;
 }
 
-uint16_t *tern_llama_params_bf16(struct tern_llama *m, uint64_t *count)
+uint16_t *tern_llama_params_bf16(struct tern_llama *m, uint64_t *ret_count)
 {
-    if (count)
-        *count = m->params;
+    if (ret_count)
+        *ret_count = m->params;
     return m->w_bf16;
 }
 
-tern_real *tern_llama_trainable(struct tern_llama *m, uint64_t *count)
+tern_real *tern_llama_trainable(struct tern_llama *m, uint64_t *ret_count)
 {
-    if (count)
-        *count = tern_llama_trained(m)->params;
+    if (ret_count)
+        *ret_count = tern_llama_trained(m)->params;
     return m->lora.rank ? m->lora_w : m->w;
 }
 
-tern_real *tern_llama_grads(struct tern_llama *m, uint64_t *count)
+tern_real *tern_llama_grads(struct tern_llama *m, uint64_t *ret_count)
 {
-    if (count)
-        *count = m->training ? tern_llama_trained(m)->params : 0;
+    if (ret_count)
+        *ret_count = m->training ? tern_llama_trained(m)->params : 0;
     return m->lora.rank ? m->lora_g : m->g;
 }
 
 void tern_llama_grads_zero(struct tern_llama *m)
 {
     m->written = false;
-    if (m->lends) { /* what is lent begins as zero when it is taken back */
+    if (m->lends) { /* lent memory is cleared when it is taken back */
         tern_tensor_zero(m->g + m->norm, m->params - m->norm);
         if (m->shard->head_is_embed)
             tern_tensor_zero(m->g + m->embed, (size_t)m->shard->vocab_rows * (size_t)m->c.dim);
@@ -361,36 +361,35 @@ size_t tern_llama_stream(const struct tern_llama *m)
     return (size_t)tern_llama_own(m, m->max_batch * m->seq_len) * (size_t)m->c.dim;
 }
 
-int tern_llama_chunk_forward(struct tern_llama *m, int chunk, int slot,
-                             const struct tern_llama_batch *b, struct tern_err *err)
+int tern_llama_chunk_forward(struct tern_llama *m, const struct tern_llama_pass *p,
+                             struct tern_err *err)
 {
-    return tern_llama_forward(m, chunk, slot, b, err);
+    return tern_llama_forward(m, p->chunk, p->slot, p->b, err);
 }
 
-int tern_llama_chunk_loss(struct tern_llama *m, int chunk, int slot,
-                          const struct tern_llama_batch *b, struct tern_llama_loss *loss,
-                          struct tern_err *err)
+int tern_llama_chunk_loss(struct tern_llama *m, const struct tern_llama_pass *p,
+                          struct tern_llama_loss *ret_loss, struct tern_err *err)
 {
-    return tern_llama_head(m, chunk, slot, b, 0, loss, err);
+    return tern_llama_head(m, p->chunk, p->slot, p->b, /* grad_scale= */ 0, ret_loss, err);
 }
 
-int tern_llama_chunk_backward(struct tern_llama *m, int chunk, int slot,
-                              const struct tern_llama_batch *b, double grad_scale,
-                              struct tern_llama_loss *loss, const struct tern_llama_ready *ready,
-                              struct tern_err *err)
+int tern_llama_chunk_backward(struct tern_llama *m, const struct tern_llama_pass *p,
+                              double grad_scale, struct tern_llama_loss *ret_loss,
+                              const struct tern_llama_ready *ready, struct tern_err *err)
 {
-    bool heads = m->chunks[chunk].is->heads;
+    const struct tern_llama_batch *b = p->b;
+    const struct tern_model_chunk *chunk = m->chunks[p->chunk].is;
     size_t own = (size_t)tern_llama_own(m, b->B * b->T) * (size_t)m->c.dim;
-    tern_real *dx =
-        heads ? m->a.dx : tern_llama_recall(m, tern_llama_out(m, chunk, slot), m->a.dx, own);
+    void *out = tern_llama_out(m, p->chunk, p->slot);
+    tern_real *dx = chunk->heads ? m->a.dx : tern_llama_recall(m, out, m->a.dx, own);
 
-    if (heads && (tern_llama_head(m, chunk, slot, b, grad_scale, loss, err) < 0 ||
-                  (ready && ready->bucket(ready->ctx, m->shard->head_bucket, err) < 0)))
+    if (chunk->heads && (tern_llama_head(m, p->chunk, p->slot, b, grad_scale, ret_loss, err) < 0 ||
+                         (ready && ready->bucket(ready->ctx, m->shard->head_bucket, err) < 0)))
         return -1;
-    if (tern_llama_backward(m, chunk, slot, b, dx, ready, err) < 0)
+    if (tern_llama_backward(m, p->chunk, p->slot, b, dx, ready, err) < 0)
         return -1;
-    if (!m->chunks[chunk].is->embeds)
-        tern_llama_keep(m, tern_llama_in(m, chunk, slot), dx, own);
+    if (!chunk->embeds)
+        tern_llama_keep(m, tern_llama_in(m, p->chunk, p->slot), dx, own);
     return 0;
 }
 
@@ -423,34 +422,29 @@ static int forward_all(struct tern_llama *m, const struct tern_llama_batch *b, s
     return 0;
 }
 
-int tern_llama_loss(struct tern_llama *m, const int32_t *tokens, const int32_t *targets,
-                    const uint8_t *mask, int B, int T, struct tern_llama_loss *out,
-                    struct tern_err *err)
+int tern_llama_loss(struct tern_llama *m, const struct tern_llama_batch *b,
+                    struct tern_llama_loss *ret_loss, struct tern_err *err)
 {
-    const struct tern_llama_batch b = {
-        .tokens = tokens, .targets = targets, .mask = mask, .B = B, .T = T};
-
-    if (forward_all(m, &b, err) < 0)
+    if (forward_all(m, b, err) < 0)
         return -1;
-    return tern_llama_head(m, m->shard->n_chunks - 1, 0, &b, 0, out, err);
+    return tern_llama_head(m, m->shard->n_chunks - 1, 0, b, /* grad_scale= */ 0, ret_loss, err);
 }
 
-int tern_llama_step(struct tern_llama *m, const int32_t *tokens, const int32_t *targets,
-                    const uint8_t *mask, int B, int T, double grad_scale,
-                    struct tern_llama_loss *out, struct tern_err *err)
+int tern_llama_step(struct tern_llama *m, const struct tern_llama_batch *b, double grad_scale,
+                    struct tern_llama_loss *ret_loss, struct tern_err *err)
 {
-    const struct tern_llama_batch b = {
-        .tokens = tokens, .targets = targets, .mask = mask, .B = B, .T = T};
-    size_t stream = (size_t)tern_llama_own(m, B * T) * (size_t)m->c.dim;
+    size_t stream = (size_t)tern_llama_own(m, b->B * b->T) * (size_t)m->c.dim;
 
     if (!m->training)
         return tern_err_set(err, TERN_FAILED, "the model was made without training");
     if (grad_scale == 0)
-        return tern_llama_loss(m, tokens, targets, mask, B, T, out, err);
-    if (forward_all(m, &b, err) < 0)
+        return tern_llama_loss(m, b, ret_loss, err);
+    if (forward_all(m, b, err) < 0)
         return -1;
     for (int k = m->shard->n_chunks - 1; k >= 0; k--) {
-        if (tern_llama_chunk_backward(m, k, 0, &b, grad_scale, out, NULL, err) < 0)
+        const struct tern_llama_pass pass = {.chunk = k, .slot = 0, .b = b};
+
+        if (tern_llama_chunk_backward(m, &pass, grad_scale, ret_loss, /* ready= */ NULL, err) < 0)
             return -1;
         if (k > 0)
             hand_on(m, tern_llama_out(m, k - 1, 0), tern_llama_in(m, k, 0), stream);
@@ -473,7 +467,7 @@ int tern_llama_logits(struct tern_llama *m, const int32_t *tokens, int T, tern_r
     tern_tensor_rmsnorm(m->a.normed, s->out_rstd, out + (size_t)(T - 1) * (size_t)C,
                         tern_llama_norm_weights(m, m->norm), 1, C, m->c.norm_eps);
     tern_llama_round(m, m->a.normed, (size_t)C);
-    tern_llama_product(m, m->head, logits, m->a.normed, 1, C, V, 0);
+    tern_llama_product(m, m->head, logits, m->a.normed, 1, C, V);
     tern_llama_round(m, logits, (size_t)V);
     return 0;
 }

@@ -10,8 +10,8 @@ enum {
     HEAD_ROWS_MIN = 64,
 };
 
-/* Hands out aligned pieces of a block, and before of what is lent by another; with base NULL it
- * only counts. */
+/* Hands out aligned pieces of a block, and before that of lent memory; with base NULL it only
+ * counts. */
 struct carver {
     char *base;
     size_t bytes;
@@ -34,7 +34,7 @@ static void *carve_bytes(struct carver *v, size_t bytes)
     return p;
 }
 
-/* Of what is kept. */
+/* A stored array. */
 static void *carve_array(struct carver *v, const struct tern_llama *m, size_t rows, size_t columns)
 {
     return carve_bytes(v, rows * columns * tern_llama_element(m));
@@ -45,7 +45,7 @@ static tern_real *carve(struct carver *v, size_t rows, size_t columns)
     return carve_bytes(v, rows * columns * sizeof(tern_real));
 }
 
-/* Of the widths here. */
+/* The sizes of arrays on this rank. */
 struct widths {
     size_t N, n, C, HD, W, F;
 };
@@ -103,8 +103,8 @@ static void borrow(struct carver *v, const struct tern_llama *m, int layer)
     v->lent_bytes = to > from ? to - from : 0;
 }
 
-/* A layer's share of a slot: what is kept is its own, the rest `same`.  The large first, which find
- * room among gradients while there is some. */
+/* A layer's share of a slot: stored arrays are its own, the rest are `same`.  Large arrays come
+ * first, as they find room among gradients while there is some. */
 static struct tern_llama_layer_acts carve_kept(struct carver *v, const struct tern_llama *m,
                                                const struct tern_llama_layer_acts *same)
 {
@@ -161,12 +161,12 @@ static void carve_scratch(struct carver *v, struct tern_llama *m)
     }
 }
 
-void tern_llama_carve_counts(const struct tern_llama *m, size_t *slots, size_t *layer_acts)
+void tern_llama_carve_counts(const struct tern_llama *m, size_t *ret_slots, size_t *ret_layer_acts)
 {
-    *slots = *layer_acts = 0;
+    *ret_slots = *ret_layer_acts = 0;
     for (int k = 0; k < m->shard->n_chunks; k++) {
-        *slots += (size_t)m->chunks[k].n_slots;
-        *layer_acts += (size_t)(m->chunks[k].n_slots * m->shard->chunks[k].layers);
+        *ret_slots += (size_t)m->chunks[k].n_slots;
+        *ret_layer_acts += (size_t)(m->chunks[k].n_slots * m->shard->chunks[k].layers);
     }
 }
 
@@ -187,7 +187,7 @@ size_t tern_llama_carve(struct tern_llama *m, char *base)
         carve_rest(&v, m, &same);
     for (int k = 0; k < m->shard->n_chunks; k++) {
         for (int s = 0; s < m->chunks[k].n_slots; s++, slot++) {
-            struct tern_llama_slot here = {.layers = base ? m->layer_acts + acts : NULL};
+            struct tern_llama_slot filled = {.layers = base ? m->layer_acts + acts : NULL};
             for (int l = 0; l < m->shard->chunks[k].layers; l++, acts++) {
                 if (m->lends)
                     borrow(&v, m, l);
@@ -196,10 +196,10 @@ size_t tern_llama_carve(struct tern_llama *m, char *base)
                 if (base)
                     m->layer_acts[acts] = a;
             }
-            here.out = m->training ? carve_array(&v, m, w.n, w.C) : same.x;
-            here.out_rstd = carve(&v, w.n, 1);
+            filled.out = m->training ? carve_array(&v, m, w.n, w.C) : same.x;
+            filled.out_rstd = carve(&v, w.n, 1);
             if (base)
-                m->slots[slot] = here;
+                m->slots[slot] = filled;
         }
     }
     carve_scratch(&v, m);
@@ -246,7 +246,7 @@ int tern_llama_size(struct tern_llama *m, const struct tern_llama_options *o, st
         if (!m->lora_shard)
             return -1;
     }
-    /* By the largest part of the vocabulary: tensor ranks put their logits' sums together chunk by
+    /* By the largest part of the vocabulary: tensor ranks combine their logits' sums chunk by
      * chunk, so that chunks must be of one size where the vocabulary does not divide. */
     int64_t widest = (o->config->vocab + place->tensor - 1) / place->tensor;
     int64_t rows = LOGIT_BYTES / (int64_t)sizeof(tern_real) / widest;

@@ -23,9 +23,9 @@ int tern_llama_gather(const struct tern_llama *m, tern_real *all, int tokens, st
 }
 
 int tern_llama_gather_from(const struct tern_llama *m, tern_real *x, tern_real *all, int tokens,
-                           tern_real **out, struct tern_err *err)
+                           tern_real **ret_x, struct tern_err *err)
 {
-    *out = m->sequence ? all : x;
+    *ret_x = m->sequence ? all : x;
     if (!m->sequence)
         return 0;
     return m->peers.all_gather(m->peers.ctx, x, all,

@@ -111,6 +111,7 @@ static void account(struct train_phases *p, int64_t *from, double *phase)
 static int forward(struct train *t, const struct tern_plan_step *s, struct tern_err *err)
 {
     const struct tern_llama_batch b = tern_train_batch(t, s->micro);
+    const struct tern_llama_pass pass = {s->chunk, s->slot, &b};
     struct train_phases *p = &t->meter.phases;
     int64_t clock = tern_clock_boot_ns();
 
@@ -119,7 +120,7 @@ static int forward(struct train *t, const struct tern_plan_step *s, struct tern_
          receive(t, FORWARD, tern_llama_in(t->model, s->chunk, s->slot), s, err) < 0))
         return -1;
     account(p, &clock, &p->comm);
-    if (tern_llama_chunk_forward(t->model, s->chunk, s->slot, &b, err) < 0)
+    if (tern_llama_chunk_forward(t->model, &pass, err) < 0)
         return -1;
     tern_train_add_span(t->profile, TRAIN_SPAN_FORWARD, clock, s);
     account(p, &clock, &p->forward);
@@ -135,6 +136,7 @@ static int backward(struct train *t, const struct tern_plan_step *s, double scal
 {
     const struct tern_llama_ready ready = {t, tern_train_begin_bucket};
     const struct tern_llama_batch b = tern_train_batch(t, s->micro);
+    const struct tern_llama_pass pass = {s->chunk, s->slot, &b};
     bool last = s->micro == t->me.micro_batches - 1;
     struct tern_llama_loss loss = {0};
     struct train_phases *p = &t->meter.phases;
@@ -145,8 +147,7 @@ static int backward(struct train *t, const struct tern_plan_step *s, double scal
          receive(t, BACKWARD, tern_llama_out(t->model, s->chunk, s->slot), s, err) < 0))
         return -1;
     account(p, &clock, &p->comm);
-    if (tern_llama_chunk_backward(t->model, s->chunk, s->slot, &b, scale, &loss,
-                                  last ? &ready : NULL, err) < 0)
+    if (tern_llama_chunk_backward(t->model, &pass, scale, &loss, last ? &ready : NULL, err) < 0)
         return -1;
     tern_train_add_span(t->profile, TRAIN_SPAN_BACKWARD, clock, s);
     account(p, &clock, &p->backward);
@@ -178,21 +179,22 @@ int tern_train_run_passes(struct train *t, double scale, struct tern_llama_loss 
 /* ---------------------------------------------------------------- evaluation */
 
 int tern_train_compute_loss(void *ctx, const struct tern_llama_batch *b,
-                            struct tern_llama_loss *out, struct tern_err *err)
+                            struct tern_llama_loss *ret_loss, struct tern_err *err)
 {
     struct train *t = ctx;
     const struct tern_model_place *p = &t->me.place;
 
-    *out = (struct tern_llama_loss){0};
+    *ret_loss = (struct tern_llama_loss){0};
     for (int k = 0; k < p->interleave; k++) {
+        const struct tern_llama_pass pass = {.chunk = k, .slot = 0, .b = b};
         bool first = k == 0 && p->stage == 0;
         bool last = k == p->interleave - 1 && p->stage == p->pipeline - 1;
         if (settle_slot(t, k, 0, err) < 0 ||
             (!first && receive(t, FORWARD, tern_llama_in(t->model, k, 0), NULL, err) < 0) ||
-            tern_llama_chunk_forward(t->model, k, 0, b, err) < 0)
+            tern_llama_chunk_forward(t->model, &pass, err) < 0)
             return -1;
         if (last)
-            return tern_llama_chunk_loss(t->model, k, 0, b, out, err);
+            return tern_llama_chunk_loss(t->model, &pass, ret_loss, err);
         if (send(t, FORWARD, k, 0, tern_llama_out(t->model, k, 0), NULL, err) < 0)
             return -1;
     }

@@ -177,7 +177,7 @@ int tern_train_run_passes(struct train *t, double scale, struct tern_llama_loss 
 /* The loss of one batch, where the head is; `ctx` is the struct train.  Collective in the
  * model-parallel group. */
 int tern_train_compute_loss(void *ctx, const struct tern_llama_batch *b,
-                            struct tern_llama_loss *out, struct tern_err *err);
+                            struct tern_llama_loss *ret_loss, struct tern_err *err);
 
 /* ---- grads.c ---- */
 

@@ -348,8 +348,11 @@ static int accumulate(const struct dump *d, struct trainer *t, int step, struct 
         struct tern_llama_loss loss;
 
         cut_batch(d, step % d->batches * d->accum + a, t->inputs, t->targets);
-        if (tern_llama_step(t->m, t->inputs, t->targets, NULL, d->batch, d->seq, 1 / (n * d->accum),
-                            &loss, err) < 0)
+        if (tern_llama_step(
+                t->m,
+                &(struct tern_llama_batch){
+                    .tokens = t->inputs, .targets = t->targets, .B = d->batch, .T = d->seq},
+                1 / (n * d->accum), &loss, err) < 0)
             return -1;
         t->losses[step] += loss.sum / n / d->accum;
     }
@@ -434,7 +437,10 @@ static int compare(const struct dump *d, struct trainer *t, struct report *r, st
         update(d, t, i);
     }
     cut_batch(d, 0, t->inputs, t->targets);
-    if (tern_llama_loss(t->m, t->inputs, t->targets, NULL, d->batch, d->seq, &after, err) < 0)
+    if (tern_llama_loss(t->m,
+                        &(struct tern_llama_batch){
+                            .tokens = t->inputs, .targets = t->targets, .B = d->batch, .T = d->seq},
+                        &after, err) < 0)
         return -1;
     loss_after = after.sum / n;
     judge(r, "loss_initial",

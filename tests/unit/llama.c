@@ -24,6 +24,14 @@ static const struct tern_model_config grouped = {.dim = 24,
                                                  .rope_theta = 10000};
 
 static int32_t tokens[N], targets[N];
+static const struct tern_llama_batch batch = {.tokens = tokens, .targets = targets, .B = B, .T = T};
+
+/* The first positions of the first rows. */
+static struct tern_llama_batch first(int rows, int positions)
+{
+    return (struct tern_llama_batch){
+        .tokens = tokens, .targets = targets, .B = rows, .T = positions};
+}
 
 static struct tern_llama *make(const struct tern_model_config *c, int max_batch, bool training)
 {
@@ -42,7 +50,7 @@ static double loss_of(struct tern_llama *m)
 {
     struct tern_llama_loss loss = {NAN, 0};
 
-    tern_llama_loss(m, tokens, targets, NULL, B, T, &loss, NULL);
+    tern_llama_loss(m, &batch, &loss, NULL);
     return loss.sum;
 }
 
@@ -51,7 +59,7 @@ static double step(struct tern_llama *m, double grad_scale)
     struct tern_llama_loss loss = {NAN, 0};
 
     tern_llama_grads_zero(m);
-    tern_llama_step(m, tokens, targets, NULL, B, T, grad_scale, &loss, NULL);
+    tern_llama_step(m, &batch, grad_scale, &loss, NULL);
     return loss.sum;
 }
 
@@ -93,13 +101,14 @@ static double dropped(struct tern_llama *m, bool drops, bool back)
 {
     const struct tern_llama_batch b = {
         .tokens = tokens, .targets = targets, .drops = drops, .sample = 77, .B = B, .T = T};
+    const struct tern_llama_pass pass = {.chunk = 0, .slot = 0, .b = &b};
     struct tern_llama_loss loss = {NAN, 0};
 
-    tern_llama_chunk_forward(m, 0, 0, &b, NULL);
+    tern_llama_chunk_forward(m, &pass, NULL);
     if (!back)
-        tern_llama_chunk_loss(m, 0, 0, &b, &loss, NULL);
+        tern_llama_chunk_loss(m, &pass, &loss, NULL);
     else
-        tern_llama_chunk_backward(m, 0, 0, &b, 1, &loss, NULL, NULL);
+        tern_llama_chunk_backward(m, &pass, 1, &loss, NULL, NULL);
     return loss.sum;
 }
 
@@ -315,13 +324,13 @@ static void lends(const struct tern_model_config *c, bool half, enum tern_llama_
         tern_llama_grads(own, &n);
         ok(same && memcmp(tern_llama_grads(own, NULL), tern_llama_grads(lent, NULL),
                           n * sizeof(tern_real)) == 0,
-           "and the same bits (%s%s, recompute %d)", c->tied ? "tied" : "untied",
-           half ? ", bf16" : "", (int)recompute);
+           "gradients in lent memory have the same bits (%s%s, recompute %d)",
+           c->tied ? "tied" : "untied", half ? ", bf16" : "", (int)recompute);
         loss_of(lent);
     }
-    ok(tern_llama_step(lent, tokens, targets, NULL, B, T, 1, &loss, &err) == -1,
-       "a second micro-batch is refused");
-    has(err.text, "two micro-batches", "and told so");
+    ok(tern_llama_step(lent, &batch, 1, &loss, &err) == -1,
+       "a second micro-batch in lent memory is refused");
+    has(err.text, "two micro-batches", "its message names the two micro-batches");
     tern_llama_free(own);
     tern_llama_free(lent);
 }
@@ -337,7 +346,10 @@ static void accumulates(void)
 
     tern_llama_grads_zero(rows);
     for (int b = 0; b < B; b++) {
-        tern_llama_step(rows, tokens + b * T, targets + b * T, NULL, 1, T, 1.0 / N, &loss, NULL);
+        tern_llama_step(rows,
+                        &(struct tern_llama_batch){
+                            .tokens = tokens + b * T, .targets = targets + b * T, .B = 1, .T = T},
+                        1.0 / N, &loss, NULL);
         parts += loss.sum;
     }
     tern_llama_params(whole, &n);
@@ -356,22 +368,25 @@ static void masks(void)
     struct tern_llama *m = make(&grouped, B, true);
     struct tern_llama_loss loss, none;
     uint8_t mask[N];
+    struct tern_llama_batch masked = batch, row = first(1, T);
     uint64_t n;
     double sum;
     const tern_real *g = tern_llama_grads(m, &n);
 
+    masked.mask = mask;
     /* Leaving out rows 1 and 2 is the same as not having them. */
     for (int i = 0; i < N; i++)
         mask[i] = i < T;
-    tern_llama_step(m, tokens, targets, mask, B, T, 1, &loss, NULL);
-    tern_llama_loss(m, tokens, targets, NULL, 1, T, &none, NULL);
+    tern_llama_step(m, &masked, 1, &loss, NULL);
+    tern_llama_loss(m, &row, &none, NULL);
     ok(loss.n == T && none.n == T && fabs(loss.sum - none.sum) / none.sum < 1e-6,
-       "masked targets do not count");
+       "masked targets do not count in the loss");
     memset(mask, 0, sizeof(mask));
     tern_llama_grads_zero(m);
-    tern_llama_step(m, tokens, targets, mask, B, T, 1, &loss, NULL);
+    tern_llama_step(m, &masked, 1, &loss, NULL);
     sum = tern_tensor_sum_squares(g, n);
-    ok(loss.n == 0 && loss.sum == 0 && sum == 0, "with all masked nothing is learnt");
+    ok(loss.n == 0 && loss.sum == 0 && sum == 0,
+       "with all targets masked loss and gradients are 0");
     tern_llama_free(m);
 }
 
@@ -380,20 +395,21 @@ static void inference(void)
     struct tern_llama *train = make(&grouped, B, true), *infer = make(&grouped, B, false);
     tern_real logits[53];
     double sum = 0, max = -INFINITY, loss;
-    struct tern_llama_loss all, less;
+    const struct tern_llama_batch seven = first(1, 7), six = first(1, 6);
+    struct tern_llama_loss more, less;
 
-    ok(tern_llama_grads(infer, NULL) == NULL, "no gradients without training");
+    ok(tern_llama_grads(infer, NULL) == NULL, "a model made without training has no gradients");
     ok(loss_of(train) == loss_of(infer) && step(train, 1) == loss_of(infer),
-       "the same loss with and without training");
-    tern_llama_loss(infer, tokens, targets, NULL, 1, 7, &all, NULL);
-    tern_llama_loss(infer, tokens, targets, NULL, 1, 6, &less, NULL);
+       "a model has the same loss with and without training");
+    tern_llama_loss(infer, &seven, &more, NULL);
+    tern_llama_loss(infer, &six, &less, NULL);
     tern_llama_logits(infer, tokens, 7, logits, NULL);
     for (int i = 0; i < 53; i++)
         max = fmax(max, (double)logits[i]);
     for (int i = 0; i < 53; i++)
         sum += exp((double)logits[i] - max);
     loss = log(sum) + max - (double)logits[targets[6]];
-    ok(fabs(all.sum - less.sum - loss) < 1e-5,
+    ok(fabs(more.sum - less.sum - loss) < 1e-5,
        "logits agree with the loss; a later position changes no earlier one");
     tern_llama_free(train);
     tern_llama_free(infer);
@@ -405,14 +421,18 @@ static void refusals(void)
     struct tern_llama_loss loss = {42, 42};
     struct tern_err err = {0};
     int32_t bad[T] = {0};
+    const struct tern_llama_batch too_many = first(B + 1, T);
+    struct tern_llama_batch unknown = first(1, T);
 
     bad[9] = 53;
-    ok(tern_llama_loss(m, bad, targets, NULL, 1, T, &loss, &err) == -1 && loss.n == 42,
+    unknown.tokens = bad;
+    ok(tern_llama_loss(m, &unknown, &loss, &err) == -1 && loss.n == 42,
        "an id outside the vocabulary is refused");
-    has(err.text, "token id 53 at row 0, position 9", "and named");
-    ok(tern_llama_loss(m, tokens, targets, NULL, B + 1, T, &loss, &err) == -1, "too many rows");
-    ok(tern_llama_step(m, tokens, targets, NULL, B, T, 1, &loss, &err) == -1, "no training");
-    ok(tern_llama_new(&grouped, 0, T, false, &err) == NULL, "no rows");
+    has(err.text, "token id 53 at row 0, position 9", "the message names the id and its place");
+    ok(tern_llama_loss(m, &too_many, &loss, &err) == -1, "a batch of too many rows is refused");
+    ok(tern_llama_step(m, &batch, 1, &loss, &err) == -1,
+       "a step of a model made without training is refused");
+    ok(tern_llama_new(&grouped, 0, T, false, &err) == NULL, "a model of no rows is refused");
     tern_llama_free(m);
     tern_llama_free(NULL);
 }
@@ -472,16 +492,17 @@ static void bf16(void)
     }
     ok(loss_of(eval) == got, "bf16: the same loss without training");
     tern_llama_logits(eval, tokens, 7, logits, NULL);
-    struct tern_llama_loss all, less;
+    const struct tern_llama_batch seven = first(1, 7), six = first(1, 6);
+    struct tern_llama_loss more, less;
     double max = -INFINITY, sum = 0;
-    tern_llama_loss(eval, tokens, targets, NULL, 1, 7, &all, NULL);
-    tern_llama_loss(eval, tokens, targets, NULL, 1, 6, &less, NULL);
+    tern_llama_loss(eval, &seven, &more, NULL);
+    tern_llama_loss(eval, &six, &less, NULL);
     for (int i = 0; i < 53; i++)
         max = fmax(max, (double)logits[i]);
     for (int i = 0; i < 53; i++)
         sum += exp((double)logits[i] - max);
     /* In float the two products may round to neighbours in bf16. */
-    ok(fabs(all.sum - less.sum - (log(sum) + max - (double)logits[targets[6]])) <
+    ok(fabs(more.sum - less.sum - (log(sum) + max - (double)logits[targets[6]])) <
            (IN_DOUBLE ? 1e-9 : 0x1p-7 * max),
        "bf16: logits agree with the loss");
     same = true;
@@ -555,8 +576,8 @@ static void handed(int rank)
 
     for (int k = 0; k < TERN_LLAMA_BLOCKS; k++)
         memory.wanted[k] = true;
-    ok(!tern_llama_open(&o, &err), "memory that the caller does not have, rank %d", rank);
-    has(err.text, "no block 2", "in the caller's words");
+    ok(!tern_llama_open(&o, &err), "a model fails without the caller's memory, rank %d", rank);
+    has(err.text, "no block 2", "the error is the caller's");
     for (int k = 0; k < 2; k++)
         free(lender.blocks[k]);
     lender = (struct lender){.most = 2};
@@ -570,14 +591,15 @@ static void handed(int rank)
        "parameters and gradients that are trained lie where the caller has them");
     if (!m || !own)
         return;
-    ok(lender.bytes[0] == n * sizeof(tern_real), "and are as large as they have to be");
+    ok(lender.bytes[0] == n * sizeof(tern_real),
+       "the caller's memory is as large as the trained parameters");
     tern_llama_init(m, 5, grouped.init_std);
     tern_llama_init(own, 5, grouped.init_std);
     tern_llama_adapters_init(m);
     tern_llama_adapters_init(own);
     ok(step(m, 0.01) == step(own, 0.01) &&
            memcmp(lender.blocks[1], tern_llama_grads(own, NULL), n * sizeof(tern_real)) == 0,
-       "and have the same bits");
+       "a step in the caller's memory has the same bits");
     tern_llama_free(own);
     free(lender.blocks[0]); /* before the model is told */
     tern_llama_free(m);

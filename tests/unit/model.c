@@ -87,14 +87,15 @@ static void round_trip(void)
                   "\"rope_scaling\":{\"rope_type\":"
                   "\"llama3\",\"factor\":32,\"low_freq_factor\":1,\"high_freq_factor\":4}}",
              &c, &err) == 0,
-       "a config (%s)", err.text);
+       "a config is parsed (%s)", err.text);
     text = tern_model_config_json(&c, "float32");
-    has(text, "\"rms_norm_eps\": 1e-5,", "numbers are written short");
+    has(text, "\"rms_norm_eps\": 1e-5,", "a config's numbers are written short");
     ok(PARSE(text, &again, &err) == 0 && tern_model_config_same(&c, &again),
-       "what is written reads back the same (%s)", err.text);
-    ok(again.n_eos == 10 && again.eos_ids[9] == 17 && again.pad_id == 3, "with every id");
+       "a written config reads back the same (%s)", err.text);
+    ok(again.n_eos == 10 && again.eos_ids[9] == 17 && again.pad_id == 3,
+       "a written config keeps every token id");
     text2 = tern_model_config_json(&again, "float32");
-    is(text, text2, "to the last byte");
+    is(text, text2, "a config written twice has the same bytes");
     again.rope_factor = 8;
     ok(!tern_model_config_same(&c, &again), "another rope factor is another model");
     free(text);
@@ -140,8 +141,8 @@ static void refusals(void)
         struct tern_err err = {0};
 
         ok(PARSE(bad[i].text, &c, &err) == -1 && c.dim == 42, "refused: %s", bad[i].word);
-        has(err.text, bad[i].word, "and says why");
-        ok(err.code == TERN_USAGE, "as bad input");
+        has(err.text, bad[i].word, "the refusal's message says why");
+        ok(err.code == TERN_USAGE, "refused as bad input: %s", bad[i].word);
     }
 }
 
@@ -162,7 +163,8 @@ static void small_table(void)
     ok(good && offset == tern_model_params(&c), "offsets follow each other; names are found");
     ok(tern_model_params(&c) == 131392 && tern_model_matmul_params(&c) == 114688,
        "parameter counts of the reference's tiny model");
-    ok(fabs(tern_model_flops_train(&c, 32) / 1e6 - 0.71) < 0.005, "and its MFLOP a token");
+    ok(fabs(tern_model_flops_train(&c, 32) / 1e6 - 0.71) < 0.005,
+       "the reference's tiny model takes 0.71 MFLOP a token");
     const struct tern_model_adapters q = {.rank = 3, .targets = 1, .dora = true};
     ok(tern_model_flops_train(&c, 32) - tern_model_flops_adapters(&c, 32, &q) ==
            2.0 * 114688 + 2.0 * (64 * 64 + 2 * 32 * 64) - 6.0 * 2 * 3 * (64 + 64),

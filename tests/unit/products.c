@@ -83,7 +83,8 @@ static void gemm_bf16(int M, int N, int K, bool own)
            ta ? " A^T" : "", tb ? " B^T" : "");
         tern_tensor_gemm(&g, A, B, D);
         if (own)
-            ok(memcmp(C, D, m * n * sizeof(*C)) == 0, "and the widened matrix's bits");
+            ok(memcmp(C, D, m * n * sizeof(*C)) == 0,
+               "a product with bf16 has the bits of the widened matrix's");
         free(A), free(B), free(C), free(D), free(half), free(want);
     }
 }
@@ -176,7 +177,7 @@ static void products(void)
         bool can = sizeof(tern_real) == sizeof(float) && (int)tern_tensor_cpu() > i;
 
         ok((tern_tensor_gemm_use(own[i]) == 0) == can, "products by %s: %s", own[i],
-           can ? "as asked" : "refused");
+           can ? "are taken on request" : "are refused, as this CPU lacks them");
         if (can)
             own_products(own[i], first);
         else
@@ -232,17 +233,18 @@ static void cores(void)
     }
     ok(tern_tensor_blas_reload("Sandybridge", &err) == 0, "OpenBLAS takes a core type (%s)",
        err.text);
-    is(tern_tensor_core(), "Sandybridge", "and says so");
-    ok(made_by("openblas"), "products are OpenBLAS's then");
+    is(tern_tensor_core(), "Sandybridge", "OpenBLAS names the core type that it took");
+    ok(made_by("openblas"), "with a lesser core type products are OpenBLAS's");
     gemm(65, 33, 40);
-    ok(tern_tensor_blas_reload("Haswell", &err) == 0, "and another one (%s)", err.text);
+    ok(tern_tensor_blas_reload("Haswell", &err) == 0, "OpenBLAS takes another core type (%s)",
+       err.text);
     bool own = sizeof(tern_real) == sizeof(float) && tern_tensor_cpu() == TERN_TENSOR_CPU_AVX2;
     ok(made_by(own ? "avx2" : "openblas") && made_by("openblas") != own,
-       "products of few columns are %s then", own ? "our own" : "OpenBLAS's");
+       "with Haswell products of few columns are %s", own ? "our own" : "OpenBLAS's");
     gemm(65, 33, 40);
-    ok(getenv("OPENBLAS_CORETYPE") == NULL, "the environment is as it was");
+    ok(getenv("OPENBLAS_CORETYPE") == NULL, "OPENBLAS_CORETYPE is unset afterwards");
     ok(tern_tensor_blas_reload("Abacus", &err) == -1, "an unknown core type is an error");
-    has(err.text, "Abacus", "that names it");
+    has(err.text, "Abacus", "the error names the unknown core type");
     tern_tensor_blas_reload("Haswell", NULL);
 }
 

@@ -57,7 +57,7 @@ static void rates(const char *schedule, const double *at)
             printf("# step %g: %.17g, not %.17g\n", at[0], got, at[1]);
         worst = isnan(off) || off > worst ? off : worst;
     }
-    ok(worst < 1e-12, "its rates, to %.1e of the peak", worst);
+    ok(worst < 1e-12, "a schedule's rates are within %.1e of the peak", worst);
     tern_recipe_free(r);
 }
 
@@ -114,12 +114,12 @@ static void refusals(void)
     has(refused("kind: linear, shape: sqrt"), "schedule.shape: is of kind", "a shape of linear");
     has(refused("kind: wsd"), "say how many", "wsd without decay");
     has(refused("kind: constant, min_lr: 1.0e-4"), "schedule.min_lr: is of kind",
-        "constant falls to nothing");
+        "constant has no min_lr");
     has(refused("kind: infinite, constant_lr: 1.0e-4, min_lr: 1.0e-5"),
         "min_lr: is of kind linear, cosine, wsd and infinite with 'decay'",
         "infinite that does not fall");
     has(refused("kind: infinite, constant_lr: 1.0e-4, shape: sqrt"), "schedule.shape: is of kind",
-        "nor has a shape");
+        "infinite has no shape");
     has(refused("kind: infinite"), "needs 'constant_lr'", "infinite without a constant");
     has(refused("kind: wsd, warmup: 60, decay: 60"), "take 120 steps, but the run has 100",
         "pieces longer than the run");

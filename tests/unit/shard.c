@@ -56,7 +56,7 @@ static void every_layout(void)
                 tiles(&config, (struct tern_model_place){tensor, 0, pipeline, 0, v}, &wrong);
                 tiles(&tied, (struct tern_model_place){tensor, 0, pipeline, 0, v}, &wrong);
             }
-    ok(wrong == 0, "in %d layouts every element has one owner, tied or not", layouts);
+    ok(wrong == 0, "every element has one owner in %d layouts, tied or not", layouts);
 }
 
 static void whole(void)
@@ -115,14 +115,15 @@ static void refusals(void)
     struct tern_err err = {0};
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ok(tern_model_place_check(&config, &bad[i].p, "model", &err) < 0, "refused");
-        has(err.text, bad[i].word, "and why");
+        ok(tern_model_place_check(&config, &bad[i].p, "model", &err) < 0, "a layout is refused: %s",
+           bad[i].word);
+        has(err.text, bad[i].word, "the refusal of a layout says why");
     }
     odd.heads = 12;
     odd.kv_heads = 6;
     ok(tern_model_place_check(&odd, &(struct tern_model_place){4, 0, 1, 0, 1}, "model", &err) < 0,
-       "6 key heads over 4 ranks");
-    has(err.text, "6 key heads and 4 tensor ranks", "and why");
+       "6 key heads over 4 ranks are refused");
+    has(err.text, "6 key heads and 4 tensor ranks", "the refusal names key heads and ranks");
 }
 
 int main(void)

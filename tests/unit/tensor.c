@@ -104,14 +104,14 @@ static void rmsnorm(int C)
     SAME_BITS("RMSNorm", y, n, tern_tensor_rmsnorm(y, rstd, x, w, ROWS, C, 1e-5));
     ok(apart(y, want, n) < NEAR, "RMSNorm of %d columns", C);
     tern_tensor_rmsnorm_again(y, rstd, x, w, ROWS, C);
-    ok(apart(y, want, n) < NEAR, "and again");
-    SAME_BITS("its gradient", dx, n, {
+    ok(apart(y, want, n) < NEAR, "RMSNorm from a saved rstd");
+    SAME_BITS("RMSNorm's gradient", dx, n, {
         for (size_t i = 0; i < n; i++)
             dx[i] = 1;
         memset(dw, 0, c * sizeof(*dw));
         tern_tensor_rmsnorm_backward(dx, dw, dy, &forward);
     });
-    ok(apart(dx, want_dx, n) < 10 * NEAR, "gradient of its input is added");
+    ok(apart(dx, want_dx, n) < 10 * NEAR, "the gradient of RMSNorm's input is added");
     ok(apart(dw, want_dw, c) < 10 * NEAR, "gradient of its weight");
     free(x), free(w), free(dy), free(y), free(dx), free(dw);
     free(want), free(want_dx), free(want_dw);
@@ -135,11 +135,11 @@ static void swiglu(int F)
         }
     SAME_BITS("SwiGLU", h, n, tern_tensor_swiglu(h, gu, 3, F));
     ok(apart(h, want, n) < NEAR, "SwiGLU of %d columns", F);
-    SAME_BITS("its gradient", gu, 2 * n, {
+    SAME_BITS("SwiGLU's gradient", gu, 2 * n, {
         memcpy(gu, g2, 2 * n * sizeof(*gu));
         tern_tensor_swiglu_backward(gu, dh, 3, F);
     });
-    ok(apart(gu, want_d, 2 * n) < NEAR, "gradient in place");
+    ok(apart(gu, want_d, 2 * n) < NEAR, "SwiGLU's gradient in place");
     free(gu), free(dh), free(h), free(g2), free(want), free(want_d);
 }
 
@@ -241,9 +241,9 @@ static void vocabulary(int V, int ranks)
         if (mask[r])
             far = fmax(far, fabs(log(sum[r]) + max[r] - picked[r] - losses[r]));
     ok(far < 1e-6, "%d words on %d ranks: losses within %.1e", V, ranks, far);
-    ok(apart(got, want, n) < NEAR, "and the gradient");
+    ok(apart(got, want, n) < NEAR, "%d words on %d ranks: the gradient", V, ranks);
     ok(ranks > 1 || (far == 0 && memcmp(got, whole, n * sizeof(*got)) == 0),
-       "on one rank to the bit");
+       "%d words on one rank: the bits of tern_tensor_cross_entropy", V);
     free(x), free(whole), free(got), free(want);
 }
 
@@ -332,9 +332,9 @@ static void attention(int B, int T, int H, int K, int D, int document)
     SAME_BITS("attention", out, n, tern_tensor_attention(out, stats, qkv, &a, scratch));
     ok(apart(out, want, n) < NEAR, "attention B %d, T %d, %d heads on %d, size %d, documents of %d",
        B, T, H, K, D, document);
-    SAME_BITS("its gradient", dqkv, w,
+    SAME_BITS("attention's gradient", dqkv, w,
               tern_tensor_attention_backward(dqkv, dout, qkv, stats, &a, scratch));
-    ok(apart(dqkv, want_d, w) < 10 * NEAR, "its gradients");
+    ok(apart(dqkv, want_d, w) < 10 * NEAR, "attention's gradients");
     free(qkv), free(dout), free(out), free(dqkv), free(stats), free(scratch);
     free(want), free(want_d), free(starts);
 }
@@ -368,7 +368,7 @@ static void rope(void)
     tern_tensor_rope(x, cos_, sin_, &a, -1);
     for (int i = 0; i < N; i++)
         want[i] = (double)y[i];
-    ok(apart(x, want, N) < NEAR, "and back");
+    ok(apart(x, want, N) < NEAR, "RoPE with sign -1 undoes RoPE");
     a.starts = starts;
     tern_tensor_rope(x, cos_, sin_, &a, 1);
     for (int r = 0; r < 6; r++)
@@ -442,7 +442,7 @@ static void bf16(void)
     for (int i = SPECIAL; i < N; i++)
         near = near && fabs((double)got[i] - (double)x[i]) <= 0x1p-8 * fabs((double)x[i]) &&
                (float_bits((double)got[i]) & 0xffff) == 0;
-    ok(near, "and back");
+    ok(near, "numbers rounded to bf16 lie within half of its last bit");
     tern_real *rounded = noise(N, 1);
     memcpy(rounded, x, N * sizeof(*x));
     uint16_t *again = malloc(N * sizeof(*again));
@@ -509,12 +509,12 @@ static void dropout(void)
     for (int r = 0; r < ROWS; r++)
         same = same &&
                memcmp(part + r * COLUMNS, y + (r + 50) * C + 200, COLUMNS * sizeof(*part)) == 0;
-    ok(same, "and the same of a part, in place");
+    ok(same, "dropout of a part, in place, drops the same elements");
     d.stream++;
     tern_tensor_dropout(part, x, &d, ROWS, COLUMNS);
     d.rate = 0;
     tern_tensor_dropout(y, x, &d, N, C);
-    ok(memcmp(x, y, N * C * sizeof(*x)) == 0, "a rate of 0 leaves all");
+    ok(memcmp(x, y, N * C * sizeof(*x)) == 0, "dropout at rate 0 leaves all elements");
     free(x), free(y);
 }
 
@@ -536,7 +536,7 @@ static void threads(void)
     }
     ok(sums[0] == sums[1] && sums[1] == sums[2], "a sum is the same on 1, 2 and 3 threads");
     ok(memcmp(dw[0], dw[1], C * sizeof(*w)) == 0 && memcmp(dw[0], dw[2], C * sizeof(*w)) == 0,
-       "and so is a sum of rows");
+       "a sum of rows is the same on 1, 2 and 3 threads");
     omp_set_num_threads(tern_tensor_threads());
     for (int t = 0; t < 3; t++)
         free(dw[t]);

@@ -35,7 +35,11 @@ enum tern_decay {
 enum tern_precision { TERN_PRECISION_FP32, TERN_PRECISION_BF16 };
 enum tern_recompute { TERN_RECOMPUTE_NONE, TERN_RECOMPUTE_SELECTIVE, TERN_RECOMPUTE_FULL };
 enum tern_optimizer_state { TERN_OPTIMIZER_RESET, TERN_OPTIMIZER_KEEP };
-enum tern_health_level { TERN_HEALTH_OFF, TERN_HEALTH_QUICK, TERN_HEALTH_DEEP };
+enum tern_recipe_health {
+    TERN_RECIPE_HEALTH_OFF,
+    TERN_RECIPE_HEALTH_QUICK,
+    TERN_RECIPE_HEALTH_DEEP
+};
 enum tern_mapping { TERN_MAPPING_AUTO, TERN_MAPPING_BLOCK };
 enum tern_at_limit { TERN_AT_LIMIT_REQUEUE, TERN_AT_LIMIT_STOP };
 enum tern_launcher { TERN_LAUNCH_SRUN, TERN_LAUNCH_MPIRUN };
@@ -184,7 +188,7 @@ struct tern_recipe {
         int64_t at_time_limit; /* enum tern_at_limit */
         int64_t stop_at;       /* a step to stop behind, to be continued; 0: none */
         int64_t spares;        /* nodes of the job kept in reserve */
-        int64_t health;        /* enum tern_health_level: checks before each launch */
+        int64_t health;        /* enum tern_recipe_health: checks before each launch */
         int64_t mapping;       /* enum tern_mapping: of ranks to nodes */
         int64_t with;          /* enum tern_launcher */
         int64_t fabric;        /* enum tern_carrier: of messages between nodes */

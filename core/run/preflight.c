@@ -217,7 +217,7 @@ static int look_all(struct tern_run_attempt *a, struct tern_health_sweep *s, int
 {
     static const enum tern_health_stage stages[] = {TERN_HEALTH_STAGE_QUICK, TERN_HEALTH_STAGE_SPOT,
                                                     TERN_HEALTH_STAGE_FABRIC};
-    size_t n = level == TERN_HEALTH_QUICK ? 1 : s->n_nodes > 1 ? 3 : 2;
+    size_t n = level == TERN_RECIPE_HEALTH_QUICK ? 1 : s->n_nodes > 1 ? 3 : 2;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && *n_bad == 0 && i < n; i++) {
@@ -239,7 +239,7 @@ int tern_run_preflight(struct tern_run_attempt *a, char ***bad, size_t *n_bad, s
 
     *bad = NULL;
     *n_bad = 0;
-    if (level == TERN_HEALTH_OFF)
+    if (level == TERN_RECIPE_HEALTH_OFF)
         goto out;
     s.n_mounts = folders(a, mounts);
     for (size_t i = 0; i < s.n_mounts; i++)

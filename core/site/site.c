@@ -34,7 +34,7 @@ struct key {
 
 /* In the order of enum tern_ledger_mode. */
 static const char *const ledger_modes[] = {"umask", "private", "group", "all", NULL};
-/* In the order of enum tern_health_level, of core/recipe. */
+/* In the order of enum tern_recipe_health, of core/recipe. */
 static const char *const health_levels[] = {"off", "quick", "deep", NULL};
 static const char *const platforms[] = {"none", "hyperpod", "pcluster", "virtual", NULL};
 

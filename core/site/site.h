@@ -45,7 +45,7 @@ struct tern_site {
     int64_t ledger_mode;  /* ledger.mode */
     char *profile;        /* launch.profile */
     int64_t restarts_max; /* launch.restarts_max: ceiling of launch.restarts */
-    int64_t health;       /* launch.health: enum tern_health_level */
+    int64_t health;       /* launch.health: enum tern_recipe_health */
     char *platform;       /* cluster.platform: none, hyperpod, pcluster or virtual */
     char *health_skip;    /* health.skip: ids of checks with commas between */
     char *health_mounts;  /* health.mounts: "/fsx:100G,/scratch" */

@@ -58,7 +58,7 @@ static void test_good(void)
     }
     is(s->ledger, want, "%%u is the user's name");
     is(s->profile, "trn1", "launch.profile is read");
-    ok(s->restarts_max == 3 && s->health == TERN_HEALTH_DEEP,
+    ok(s->restarts_max == 3 && s->health == TERN_RECIPE_HEALTH_DEEP,
        "launch.restarts_max and launch.health are read");
     is(s->platform, "hyperpod", "cluster.platform is read");
     is(s->health_skip, "kernel,stuck", "health.skip is read");
@@ -218,13 +218,14 @@ static void test_fill(void)
     }
     is(r->ledger.dir, "/fsx/l", "ledger.dir of the site");
     is(r->launch.profile, "trn1", "profile of the site");
-    ok(r->launch.health == TERN_HEALTH_OFF && r->launch.restarts == 3,
+    ok(r->launch.health == TERN_RECIPE_HEALTH_OFF && r->launch.restarts == 3,
        "health of the site, restarts down to the ceiling");
     tern_recipe_free(r);
     r = filled(s, "ledger: {dir: /own}", "profile: cpu, health: quick, restarts: 2");
     is(r->ledger.dir, "/own", "the recipe's ledger wins");
     is(r->launch.profile, "cpu", "the recipe's profile wins");
-    ok(r->launch.health == TERN_HEALTH_QUICK, "the recipe's health wins, the default's value too");
+    ok(r->launch.health == TERN_RECIPE_HEALTH_QUICK,
+       "the recipe's health wins, the default's value too");
     ok(r->launch.restarts == 2, "restarts below the ceiling are the recipe's");
     tern_recipe_free(r);
     r = filled(s, "", "restarts: 50");

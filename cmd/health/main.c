@@ -258,7 +258,7 @@ static void drain_here(const struct tern_health_node *n)
     enum tern_health_drained done;
     struct tern_err err = {0};
 
-    if (tern_health_drain(n->name, n->check, n->text, true, &done, &err) < 0)
+    if (tern_health_drain(n->name, n->check, n->text, /* alone= */ true, &done, &err) < 0)
         tern_warn("%s: cannot be drained: %s", n->name, err.text);
     else if (done == TERN_HEALTH_MAY_NOT)
         tern_warn("%s", err.text);

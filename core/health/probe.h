@@ -40,6 +40,9 @@ struct tern_health_probe {
 void tern_health_say(struct tern_health_probe *p, enum tern_health_verdict v, const char *subject,
                      double value, const char *unit, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
+/* The same without subject and value. */
+void tern_health_say_only(struct tern_health_probe *p, enum tern_health_verdict v, const char *fmt,
+                          ...) __attribute__((format(printf, 3, 4)));
 /* ok, with a warning. */
 void tern_health_warn(struct tern_health_probe *p, const char *subject, double value,
                       const char *unit, const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -51,9 +51,9 @@ static int request(enum tern_health_platform p, const char *node, const char *wh
         return tern_slurm_node_update(node, TERN_SLURM_NODE_POWER_OFF, reason, err);
     case TERN_HEALTH_PLATFORM_VIRTUAL:
         if (tern_slurm_node_update(node, TERN_SLURM_NODE_DRAIN, reason, err) < 0 ||
-            tern_vcluster_power(NULL, node, false, err) < 0)
+            tern_vcluster_power(/* root= */ NULL, node, /* on= */ false, err) < 0)
             return -1;
-        return tern_vcluster_power(NULL, node, true, err);
+        return tern_vcluster_power(/* root= */ NULL, node, /* on= */ true, err);
     default:
         return tern_err_set(err, TERN_FAILED,
                             "%s: this is neither HyperPod nor ParallelCluster nor a virtual "
@@ -98,7 +98,7 @@ static int wait_for(enum tern_health_platform p, const char *node, time_t old, d
             bool done = came_true(p, &n, old, &what), mended;
             /* The drain was for the old machine. */
             if (done && n.drained && p == TERN_HEALTH_PLATFORM_VIRTUAL) {
-                if (tern_health_mend(node, NULL, &mended, err) < 0)
+                if (tern_health_mend(node, /* well= */ NULL, &mended, err) < 0)
                     return -1;
                 done = false; /* Slurm may still have to notice */
             }

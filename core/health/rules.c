@@ -81,11 +81,12 @@ static void rule_ecc(struct tern_rules_case *c)
     if (facts(c)->ecc.n_read)
         tern_health_say(c->to, OK, "", 0, "errors", "%d counters at 0", facts(c)->ecc.n_read);
     else if (facts(c)->ecc.n_unreadable)
-        tern_health_say(c->to, UNKNOWN, "", 0, "",
-                        "the Neuron driver's counters may be read by root alone. Let slurmd run "
-                        "this as HealthCheckProgram.");
+        tern_health_say_only(
+            c->to, UNKNOWN,
+            "the Neuron driver's counters may be read by root alone. Let slurmd run "
+            "this as HealthCheckProgram.");
     else
-        tern_health_say(c->to, SKIPPED, "", 0, "", "no Neuron driver's counters here");
+        tern_health_say_only(c->to, SKIPPED, "no Neuron driver's counters here");
 }
 
 static void rule_kernel(struct tern_rules_case *c)
@@ -93,9 +94,9 @@ static void rule_kernel(struct tern_rules_case *c)
     const int e = facts(c)->kernel.error;
 
     if (e)
-        tern_health_say(c->to, SKIPPED, "", 0, "", "%s",
-                        e == EACCES || e == EPERM ? "root alone may read the kernel's log"
-                                                  : "there is no kernel log here");
+        tern_health_say_only(c->to, SKIPPED, "%s",
+                             e == EACCES || e == EPERM ? "root alone may read the kernel's log"
+                                                       : "there is no kernel log here");
     else if (facts(c)->kernel.n)
         tern_health_say(c->to, NODE_BAD, "", facts(c)->kernel.n, "errors",
                         "the kernel's log has %s. Replace the instance.", facts(c)->kernel.last);
@@ -156,9 +157,9 @@ static void rule_relayed(struct tern_rules_case *c)
         tern_health_say(c->to, r->verdict, r->subject, r->value, r->unit, "%s", r->text);
     }
     if (rows->n == 0)
-        tern_health_say(c->to, UNKNOWN, "", 0, "",
-                        "tern-link, beside this program, %s. Was tern installed whole?",
-                        facts(c)->relayed.started ? "said nothing" : "cannot be started");
+        tern_health_say_only(c->to, UNKNOWN,
+                             "tern-link, beside this program, %s. Was tern installed whole?",
+                             facts(c)->relayed.started ? "said nothing" : "cannot be started");
 }
 
 static void rule_provider(struct tern_rules_case *c)
@@ -166,9 +167,9 @@ static void rule_provider(struct tern_rules_case *c)
     const char *name = tern_var("TERN_FABRIC_PROVIDER");
 
     if (unattended(c))
-        tern_health_say(c->to, SKIPPED, "", 0, "", "a job chooses the provider");
+        tern_health_say_only(c->to, SKIPPED, "a job chooses the provider");
     else if (!name || strcmp(name, "tcp") == 0)
-        tern_health_say(c->to, OK, "", 0, "", "tcp, a part of every libfabric");
+        tern_health_say_only(c->to, OK, "tcp, a part of every libfabric");
     else
         rule_relayed(c);
 }
@@ -182,7 +183,7 @@ static void rule_memory(struct tern_rules_case *c)
     long long want = expected(c)->has.memory_mib;
 
     if (facts(c)->memory.total_kib < 0 || facts(c)->memory.free_kib < 0) {
-        tern_health_say(c->to, UNKNOWN, "", 0, "", "/proc/meminfo cannot be read");
+        tern_health_say_only(c->to, UNKNOWN, "/proc/meminfo cannot be read");
         return;
     }
     if (expected(c)->virtual_node || want < 0)
@@ -231,8 +232,7 @@ static void rule_limits(struct tern_rules_case *c)
     const bool pinned = !e->virtual_node && (e->has.efa > 0 || e->has.neuron > 0);
 
     if (facts(c)->limits.error)
-        tern_health_say(c->to, UNKNOWN, "", 0, "", "getrlimit: %s",
-                        strerror(facts(c)->limits.error));
+        tern_health_say_only(c->to, UNKNOWN, "getrlimit: %s", strerror(facts(c)->limits.error));
     else if (pinned && lock < enough)
         tern_health_say(c->to, NODE_BAD, "memlock", (double)(lock >> 20), "MiB",
                         "%llu MiB may be locked and EFA needs unlimited. Set LimitMEMLOCK=infinity "
@@ -251,7 +251,7 @@ static void rule_limits(struct tern_rules_case *c)
                         "unlimited. Say `ulimit -l unlimited` before sbatch.",
                         (unsigned long long)soft >> 20);
     else
-        tern_health_say(c->to, OK, "", 0, "", "memlock and nofile suffice");
+        tern_health_say_only(c->to, OK, "memlock and nofile suffice");
 }
 
 /* ------------------------------------------------------------------ clock and software */
@@ -261,13 +261,13 @@ static void rule_clock(struct tern_rules_case *c)
     const double offset = facts(c)->clock.offset_ms, error = facts(c)->clock.error_ms;
 
     if (!((const struct tern_health_probe *)c->to)->options->collect)
-        tern_health_say(c->to, SKIPPED, "", 0, "", "compared between the nodes of a job");
+        tern_health_say_only(c->to, SKIPPED, "compared between the nodes of a job");
     else if (facts(c)->clock.failed)
-        tern_health_say(c->to, UNKNOWN, "", 0, "", "%.390s", facts(c)->clock.why);
+        tern_health_say_only(c->to, UNKNOWN, "%.390s", facts(c)->clock.why);
     else if (error > 50)
-        tern_health_say(c->to, UNKNOWN, "", 0, "",
-                        "the way to the first node and back takes %.0f ms: too long to tell",
-                        2 * error);
+        tern_health_say_only(c->to, UNKNOWN,
+                             "the way to the first node and back takes %.0f ms: too long to tell",
+                             2 * error);
     else
         tern_health_say(c->to, OK, "", offset, "ms",
                         "%+.3f ms from the first node, give or take %.3f", offset, error);
@@ -276,7 +276,7 @@ static void rule_clock(struct tern_rules_case *c)
 static void rule_software(struct tern_rules_case *c)
 {
     if (unattended(c))
-        tern_health_say(c->to, SKIPPED, "", 0, "", "compared between the nodes of a job");
+        tern_health_say_only(c->to, SKIPPED, "compared between the nodes of a job");
     else
         tern_health_say_same(c->to, facts(c)->software.same, facts(c)->software.same);
 }
@@ -289,20 +289,21 @@ static void rule_leftovers(struct tern_rules_case *c)
     const long job = facts(c)->leftovers.job;
 
     if (job)
-        tern_health_say(c->to, NODE_BAD, "", 0, "",
-                        "process %d of job %ld, which is over, holds a Neuron device. kill -9 %d",
-                        pid, job, pid);
+        tern_health_say_only(
+            c->to, NODE_BAD,
+            "process %d of job %ld, which is over, holds a Neuron device. kill -9 %d", pid, job,
+            pid);
     else if (pid)
-        tern_health_say(c->to, UNKNOWN, "", 0, "",
-                        "process %d holds a Neuron device, and no cgroup tells its job "
-                        "(ProctrackType=proctrack/cgroup). If it is left over: kill -9 %d",
-                        pid, pid);
+        tern_health_say_only(c->to, UNKNOWN,
+                             "process %d holds a Neuron device, and no cgroup tells its job "
+                             "(ProctrackType=proctrack/cgroup). If it is left over: kill -9 %d",
+                             pid, pid);
     else if (strays)
         tern_health_warn(c->to, "", strays, "files", "/dev/shm/%s was left there. Remove it.",
                          facts(c)->leftovers.name);
     else
-        tern_health_say(c->to, OK, "", 0, "", "%s",
-                        geteuid() ? "none among this user's processes" : "none");
+        tern_health_say_only(c->to, OK, "%s",
+                             geteuid() ? "none among this user's processes" : "none");
 }
 
 static void rule_stuck(struct tern_rules_case *c)
@@ -310,7 +311,7 @@ static void rule_stuck(struct tern_rules_case *c)
     const int pid = facts(c)->hung.pid;
 
     if (facts(c)->hung.unreadable)
-        tern_health_say(c->to, UNKNOWN, "", 0, "", "/proc cannot be read");
+        tern_health_say_only(c->to, UNKNOWN, "/proc cannot be read");
     else if (facts(c)->hung.n)
         tern_health_say(c->to, UNKNOWN, "", (double)facts(c)->hung.n, "processes",
                         "process %d (%s) hangs in the kernel%s: storage that does not answer? cat "
@@ -413,8 +414,8 @@ static void rule_triad(struct tern_rules_case *c)
     const double rate = facts(c)->triad.gb_s;
 
     if (facts(c)->triad.no_memory)
-        tern_health_say(c->to, UNKNOWN, "", 0, "", "no memory for three arrays of %zu MiB",
-                        n * sizeof(double) >> 20);
+        tern_health_say_only(c->to, UNKNOWN, "no memory for three arrays of %zu MiB",
+                             n * sizeof(double) >> 20);
     else if (wrong)
         tern_health_say(c->to, NODE_BAD, "", rate, "GB/s",
                         "%zu of %zu sums came back from memory wrong. Replace the node.", wrong, n);
@@ -428,8 +429,8 @@ static void rule_compute(struct tern_rules_case *c)
     const int bad = facts(c)->compute.bad;
 
     if (facts(c)->compute.error)
-        tern_health_say(c->to, UNKNOWN, "", 0, "", "cannot tell which cores there are: %s",
-                        strerror(facts(c)->compute.error));
+        tern_health_say_only(c->to, UNKNOWN, "cannot tell which cores there are: %s",
+                             strerror(facts(c)->compute.error));
     else if (bad)
         tern_health_say(c->to, NODE_BAD, "", bad, "cores",
                         "%d of %d cores compute another result than the stored one, core %d among "

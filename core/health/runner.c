@@ -127,6 +127,18 @@ void tern_health_say(struct tern_health_probe *p, enum tern_health_verdict v, co
     tell(p->out, &m);
 }
 
+void tern_health_say_only(struct tern_health_probe *p, enum tern_health_verdict v, const char *fmt,
+                          ...)
+{
+    char text[sizeof((struct tern_health_row *)0)->text];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    tern_health_say(p, v, /* subject= */ NULL, /* value= */ 0, /* unit= */ NULL, "%s", text);
+}
+
 void tern_health_warn(struct tern_health_probe *p, const char *subject, double value,
                       const char *unit, const char *fmt, ...)
 {

@@ -67,7 +67,7 @@ double bench_get(const void *p, enum tern_type type, size_t i)
 static double combined(const struct bench *b, size_t i)
 {
     double v = bench_value(0, i);
-    int n = tern_comm_size(b->c);
+    int n = tern_fabric_comm_size(b->c);
 
     for (int r = 1; r < n; r++) {
         double w = bench_value(r, i);
@@ -84,37 +84,37 @@ static double combined(const struct bench *b, size_t i)
 
 size_t bench_share(const struct bench *b)
 {
-    return b->count / (size_t)tern_comm_size(b->c);
+    return b->count / (size_t)tern_fabric_comm_size(b->c);
 }
 
 size_t bench_moved(const struct bench *b, const struct bench_operation *o)
 {
-    return o->whole ? b->count : bench_share(b) * (size_t)tern_comm_size(b->c);
+    return o->whole ? b->count : bench_share(b) * (size_t)tern_fabric_comm_size(b->c);
 }
 
 char *bench_own(const struct bench *b)
 {
-    return b->out + bench_share(b) * (size_t)tern_comm_rank(b->c) * tern_type_bytes(b->type);
+    return b->out + bench_share(b) * (size_t)tern_fabric_comm_rank(b->c) * tern_type_bytes(b->type);
 }
 
 static int run_all_reduce(struct bench *b, struct tern_err *err)
 {
-    return tern_comm_all_reduce(b->c, b->out, b->count, b->type, b->redop, err);
+    return tern_fabric_all_reduce(b->c, b->out, b->count, b->type, b->redop, err);
 }
 static int run_reduce_scatter(struct bench *b, struct tern_err *err)
 {
-    return tern_comm_reduce_scatter(b->c, b->in_place ? b->out : b->in,
-                                    b->in_place ? bench_own(b) : b->out, bench_share(b), b->type,
-                                    b->redop, err);
+    return tern_fabric_reduce_scatter(b->c, b->in_place ? b->out : b->in,
+                                      b->in_place ? bench_own(b) : b->out, bench_share(b), b->type,
+                                      b->redop, err);
 }
 static int run_all_gather(struct bench *b, struct tern_err *err)
 {
-    return tern_comm_all_gather(b->c, b->in_place ? bench_own(b) : b->in, b->out, bench_share(b),
-                                b->type, err);
+    return tern_fabric_all_gather(b->c, b->in_place ? bench_own(b) : b->in, b->out, bench_share(b),
+                                  b->type, err);
 }
 static int run_broadcast(struct bench *b, struct tern_err *err)
 {
-    return tern_comm_broadcast(b->c, b->out, b->count, b->type, 0, err);
+    return tern_fabric_broadcast(b->c, b->out, b->count, b->type, 0, err);
 }
 
 static int peer_all_reduce(struct bench *b, struct tern_err *err)
@@ -145,7 +145,7 @@ static int peer_broadcast(struct bench *b, struct tern_err *err)
 
 static double expect_scattered(const struct bench *b, size_t i)
 {
-    return combined(b, i + bench_share(b) * (size_t)tern_comm_rank(b->c));
+    return combined(b, i + bench_share(b) * (size_t)tern_fabric_comm_rank(b->c));
 }
 static double expect_gathered(const struct bench *b, size_t i)
 {

@@ -63,7 +63,7 @@ static enum tern_op chosen_redop(void)
 
 static int table(struct bench *b, struct tern_err *err)
 {
-    bool speaks = tern_comm_rank(b->c) == 0;
+    bool speaks = tern_fabric_comm_rank(b->c) == 0;
     json_t *rows = json_array();
     struct bench_row row = {0};
     int rc = 0;
@@ -88,7 +88,7 @@ static int table(struct bench *b, struct tern_err *err)
     if (rc == 0)
         rc = bench_rows_finish(bench_rows_table(tern_fabric_about(b->f),
                                                 b->peer ? bench_peer_name() : NULL,
-                                                tern_comm_size(b->c), in_place, rows),
+                                                tern_fabric_comm_size(b->c), in_place, rows),
                                json, !speaks, err);
     json_decref(rows);
     return rc;

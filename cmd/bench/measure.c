@@ -43,12 +43,12 @@ static int prepare(struct bench *b, const struct bench_operation *o, bench_call 
                    struct tern_err *err)
 {
     for (size_t i = 0; i < b->count; i++) {
-        bench_put(b->in, b->type, i, bench_value(tern_comm_rank(b->c), i));
-        bench_put(b->out, b->type, i, bench_value(tern_comm_rank(b->c), i));
+        bench_put(b->in, b->type, i, bench_value(tern_fabric_comm_rank(b->c), i));
+        bench_put(b->out, b->type, i, bench_value(tern_fabric_comm_rank(b->c), i));
     }
     if (b->in_place && o->gathers)
         memcpy(bench_own(b), b->in, bench_share(b) * tern_type_bytes(b->type));
-    if (tern_comm_barrier(b->c, err) < 0 || run(b, err) < 0)
+    if (tern_fabric_barrier(b->c, err) < 0 || run(b, err) < 0)
         return -1;
     *wrong = (double)count_wrong(b, o, run == o->run_peer);
     for (int64_t i = 0; i < b->warmups; i++)
@@ -74,7 +74,7 @@ static double cpu_us(void)
 static int time_calls(struct bench *b, bench_call *run, double *times, int64_t from, int64_t to,
                       struct spent *sum, struct tern_err *err)
 {
-    if (tern_comm_barrier(b->c, err) < 0)
+    if (tern_fabric_barrier(b->c, err) < 0)
         return -1;
     double cpu = cpu_us();
     int64_t start = tern_clock_boot_ns();
@@ -99,13 +99,13 @@ static int summarize(struct bench *b, const struct bench_operation *o, double *t
     qsort(times, (size_t)b->iterations, sizeof *times, by_value);
     worst[1] = times[b->iterations / 2];
     worst[2] = times[(99 * b->iterations + 99) / 100 - 1];
-    if (tern_comm_all_reduce(b->c, worst, 4, TERN_F64, TERN_MAX, err) < 0 ||
-        tern_comm_all_reduce(b->c, &cpu, 1, TERN_F64, TERN_AVG, err) < 0)
+    if (tern_fabric_all_reduce(b->c, worst, 4, TERN_F64, TERN_MAX, err) < 0 ||
+        tern_fabric_all_reduce(b->c, &cpu, 1, TERN_F64, TERN_AVG, err) < 0)
         return -1;
     size_t bytes = bench_moved(b, o) * tern_type_bytes(b->type);
     *t = (struct bench_times){.mean_us = worst[0], .p50_us = worst[1], .p99_us = worst[2]};
     t->algbw = worst[0] > 0 ? (double)bytes / worst[0] / 1e3 : 0;
-    t->busbw = t->algbw * o->factor(tern_comm_size(b->c));
+    t->busbw = t->algbw * o->factor(tern_fabric_comm_size(b->c));
     t->wrong = worst[3];
     t->cpu_us = cpu;
     return 0;
@@ -127,17 +127,17 @@ static int time_memory(struct bench *b, const struct bench_operation *o, int64_t
 {
     size_t bytes = bench_moved(b, o) * tern_type_bytes(b->type);
 
-    if (tern_comm_barrier(b->c, err) < 0)
+    if (tern_fabric_barrier(b->c, err) < 0)
         return -1;
     m->span[2 * m->n] = -(double)tern_clock_boot_ns() / 1e3;
-    bool idle = o->rooted && tern_comm_rank(b->c) == 0;
+    bool idle = o->rooted && tern_fabric_comm_rank(b->c) == 0;
     /* Where ranks share a core they take turns call by call, as the calls of the operation do: on
      * its own a rank would find what it moved in the call before in the caches.  Few bytes are in
      * them anyhow, and a yield would be all that counts. */
     bool turns = bytes >= TURN_BYTES && tern_fabric_load(b->f) > 1;
     enum bench_work work = b->in_place && o->work == BENCH_SPREAD ? BENCH_SPREAD_REST : o->work;
     for (int64_t i = 0; i < calls && !idle; i++) {
-        bench_memory_move(work, b->out, b->in, bytes, tern_comm_size(b->c),
+        bench_memory_move(work, b->out, b->in, bytes, tern_fabric_comm_size(b->c),
                           tern_fabric_cache(b->f));
         if (turns)
             sched_yield();
@@ -152,7 +152,7 @@ static int sum_up_memory(struct bench *b, struct memory_turns *m, double *us, st
 {
     double each[TURNS];
 
-    if (tern_comm_all_reduce(b->c, m->span, 2 * (size_t)m->n, TERN_F64, TERN_MAX, err) < 0)
+    if (tern_fabric_all_reduce(b->c, m->span, 2 * (size_t)m->n, TERN_F64, TERN_MAX, err) < 0)
         return -1;
     for (int k = 0; k < m->n; k++)
         each[k] = (m->span[2 * k] + m->span[2 * k + 1]) / m->calls[k];
@@ -169,7 +169,7 @@ int bench_measure(struct bench *b, const struct bench_operation *o, struct bench
     struct spent sum[2] = {{0}};
     double wrong[2] = {0};
     struct memory_turns memory = {.n = 0};
-    bool in_node = tern_fabric_nodes(b->f) == 1 && tern_comm_size(b->c) > 1;
+    bool in_node = tern_fabric_nodes(b->f) == 1 && tern_fabric_comm_size(b->c) > 1;
     int sides = b->peer ? 2 : 1, turns = b->peer || in_node ? TURNS : 1;
 
     for (int s = 0; s < sides; s++)

@@ -160,7 +160,8 @@ int bench_side_step(struct bench_side *s, double *took, struct tern_err *err)
     memset(took, 0, BENCH_PHASES * sizeof *took);
     if (compute(s, took, &clock, err) < 0)
         return -1;
-    if (s->o.world && tern_comm_all_reduce(s->o.world, s->grads, s->n, TERN_F32, TERN_SUM, err) < 0)
+    if (s->o.world &&
+        tern_fabric_all_reduce(s->o.world, s->grads, s->n, TERN_F32, TERN_SUM, err) < 0)
         return -1;
     lap(took, BENCH_COMM, &clock);
     o.grad_scale = fmin(1, 1 / (sqrt(tern_tensor_sum_squares(s->grads, s->n)) + 1e-6));

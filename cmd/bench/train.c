@@ -99,14 +99,14 @@ static int limit(struct bench *b, double *out, struct tern_err *err)
 
     tern_tensor_gemm_use("openblas");
     for (int i = 0; i < TIMES; i++) {
-        if (b->options.world && tern_comm_barrier(b->options.world, err) < 0)
+        if (b->options.world && tern_fabric_barrier(b->options.world, err) < 0)
             return -1;
         t[i] = seconds();
         tern_tensor_gemm(
             &(struct tern_tensor_gemm){
                 .tb = true, .M = SQUARE, .N = SQUARE, .K = SQUARE, .alpha = 1},
             a, a + n, a + 2 * n);
-        if (b->options.world && tern_comm_barrier(b->options.world, err) < 0)
+        if (b->options.world && tern_fabric_barrier(b->options.world, err) < 0)
             return -1;
         t[i] = seconds() - t[i];
     }

@@ -95,7 +95,7 @@ static char *resolve(const struct tern_recipe *r, struct tern_err *err)
 static char *agree_on_path(const struct tern_recipe *r, struct tern_comm *world,
                            struct tern_err *err)
 {
-    char shared[1024] = "", *path = tern_comm_rank(world) == 0 ? resolve(r, err) : NULL;
+    char shared[1024] = "", *path = tern_fabric_comm_rank(world) == 0 ? resolve(r, err) : NULL;
 
     if (path && strlen(path) >= sizeof shared) {
         tern_err_set(err, TERN_USAGE, "%s: the path is too long", path);
@@ -106,11 +106,11 @@ static char *agree_on_path(const struct tern_recipe *r, struct tern_comm *world,
         memcpy(shared, path, strlen(path));
     free(path);
     struct tern_err lost;
-    if (tern_comm_broadcast(world, shared, sizeof shared, TERN_U8, 0, &lost) < 0) {
+    if (tern_fabric_broadcast(world, shared, sizeof shared, TERN_U8, 0, &lost) < 0) {
         *err = lost;
         return NULL;
     }
-    if (!*shared && tern_comm_rank(world) != 0)
+    if (!*shared && tern_fabric_comm_rank(world) != 0)
         tern_err_set(err, TERN_USAGE, "rank 0 found no checkpoint");
     return *shared ? tern_strdup(shared) : NULL;
 }

@@ -97,7 +97,7 @@ static int run(int n, char **args, struct tern_err *err)
     if (!all || tern_buf_check(&text, "the explanation", err) < 0)
         goto out;
     transport_of(text.data, mine);
-    if (tern_comm_all_gather(tern_fabric_world(f), mine, all, TRANSPORT_TEXT, TERN_U8, err) < 0)
+    if (tern_fabric_all_gather(tern_fabric_world(f), mine, all, TRANSPORT_TEXT, TERN_U8, err) < 0)
         goto out;
     rc = 0;
     if (tern_fabric_rank(f) != 0)

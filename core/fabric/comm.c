@@ -8,21 +8,21 @@ struct tern_comm *tern_fabric_world(struct tern_fabric *f)
     return f->coll.comms[0];
 }
 
-void tern_comm_free(struct tern_comm *c)
+void tern_fabric_comm_free(struct tern_comm *c)
 {
     if (c && c->id != 0)
         tern_coll_comm_delete(c);
 }
 
-int tern_comm_rank(const struct tern_comm *c)
+int tern_fabric_comm_rank(const struct tern_comm *c)
 {
     return c->shape.rank;
 }
-int tern_comm_size(const struct tern_comm *c)
+int tern_fabric_comm_size(const struct tern_comm *c)
 {
     return c->shape.size;
 }
-int tern_comm_world_rank(const struct tern_comm *c, int rank)
+int tern_fabric_comm_world_rank(const struct tern_comm *c, int rank)
 {
     return c->world[rank];
 }
@@ -71,8 +71,8 @@ static struct tern_comm *make_group(struct tern_comm *c, const char *votes, size
     return made;
 }
 
-int tern_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, size_t n,
-                     struct tern_err *err)
+int tern_fabric_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, size_t n,
+                            struct tern_err *err)
 {
     struct tern_fabric *f = fabric_of(c);
     const size_t each = sizeof(struct vote) + n * sizeof(struct wish);
@@ -93,7 +93,7 @@ int tern_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, si
         mine->free_ids |= f->coll.comms[i] ? 0 : 1ull << i;
     for (size_t w = 0; w < n; w++)
         wishes[w] = (struct wish){parts[w].color, parts[w].key, c->shape.rank};
-    if (tern_comm_all_gather(c, mine, votes, each, TERN_U8, err) < 0)
+    if (tern_fabric_all_gather(c, mine, votes, each, TERN_U8, err) < 0)
         goto out;
     /* All members of c take the same number, so that no rank is in two groups of one number.  The
      * phase begins above everything any of them has shown: an earlier user of the same number that
@@ -127,10 +127,10 @@ out:
     return rc;
 }
 
-int tern_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **out,
-                    struct tern_err *err)
+int tern_fabric_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **out,
+                           struct tern_err *err)
 {
     const struct tern_comm_part part = {color, key, out};
 
-    return tern_comm_splits(c, &part, 1, err);
+    return tern_fabric_comm_splits(c, &part, 1, err);
 }

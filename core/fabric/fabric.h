@@ -3,7 +3,7 @@
  *     struct tern_fabric *f = tern_fabric_open(NULL, &err);         every rank, together
  *     struct tern_comm *world = tern_fabric_world(f);
  *     float *g = tern_fabric_alloc(f, n * sizeof *g, &err);         optional: saves copies
- *     tern_comm_all_reduce(world, g, n, TERN_F32, TERN_SUM, &err);  every rank, same order
+ *     tern_fabric_all_reduce(world, g, n, TERN_F32, TERN_SUM, &err);  every rank, same order
  *     tern_fabric_free(f, g);
  *     tern_fabric_close(f);
  *
@@ -28,8 +28,8 @@
  *   it, its node, the operation and its sequence number; so does one that cannot go on by itself
  *   (no memory, no descriptors).  After an error the fabric is broken: every further call fails
  *   with the same words; tern_fabric_close still works and needs no peer.  Who never waits, but
- *   asks (tern_comm_test), learns all that too while it goes on asking, ten times a second or more:
- *   longer pauses do not count towards the deadline.
+ *   asks (tern_fabric_test), learns all that too while it goes on asking, ten times a second or
+ * more: longer pauses do not count towards the deadline.
  * - What is refused before it begins breaks nothing, and nobody else is told: arguments that cannot
  *   be ("bug: ..."), a count over the limit, one communicator or tern_fabric_alloc too many.
  * - Calls belong to one thread at a time.  Once the largest operation of each kind has been made,
@@ -37,7 +37,7 @@
  *   tern_fabric_alloc).
  * - Operations of one communicator run in the order in which they are begun, those of several
  *   communicators at once, and only while this rank is inside a call: tern_fabric_progress and
- *   tern_comm_test are cheap ones for between computations.
+ *   tern_fabric_test are cheap ones for between computations.
  * - Contents of the output buffers after an error are undefined, and a device or a rank of this
  * node may still read and write the buffers of operations that were under way: neither free nor use
  *   them before tern_fabric_close.
@@ -157,25 +157,25 @@ struct tern_comm *tern_fabric_world(struct tern_fabric *f);
 /* Collective over `c`: ranks that give the same colour (>= 0) form a new communicator, ordered by
  * (key, rank in c).  With colour -1 a rank takes part and *out becomes NULL.  At most 64
  * communicators live at once on a rank, world included. */
-int tern_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **out,
-                    struct tern_err *err);
-/* Several at once, in the time of one: each `out` becomes what tern_comm_split would make it.
- * Collective over `c`, with the same n (64 at most) everywhere. */
+int tern_fabric_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **out,
+                           struct tern_err *err);
+/* Several at once, in the time of one: each `out` becomes what tern_fabric_comm_split would make
+ * it. Collective over `c`, with the same n (64 at most) everywhere. */
 struct tern_comm_part {
     int color, key;
     struct tern_comm **out;
 };
-int tern_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, size_t n,
-                     struct tern_err *err);
+int tern_fabric_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, size_t n,
+                            struct tern_err *err);
 /* Not collective: each member when its last operation has returned.  Once a member has freed it, a
  * split may give its number to others: before a split that not all its members take part in, all
  * of them must have returned from their last operation on it (a barrier tells).  NULL is fine; not
  * world. */
-void tern_comm_free(struct tern_comm *c);
-int tern_comm_rank(const struct tern_comm *c);
-int tern_comm_size(const struct tern_comm *c);
+void tern_fabric_comm_free(struct tern_comm *c);
+int tern_fabric_comm_rank(const struct tern_comm *c);
+int tern_fabric_comm_size(const struct tern_comm *c);
 /* The rank in world of member `rank`. */
-int tern_comm_world_rank(const struct tern_comm *c, int rank);
+int tern_fabric_comm_world_rank(const struct tern_comm *c, int rank);
 
 /* ---------------------------------------------------------------- operations */
 
@@ -183,44 +183,45 @@ int tern_comm_world_rank(const struct tern_comm *c, int rank);
  * than 2^40 bytes: those of `buf`, or, where a count is a rank's, of all ranks together. */
 
 /* buf[count] becomes the combination over all ranks, in place. */
-int tern_comm_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
-                         enum tern_op op, struct tern_err *err);
+int tern_fabric_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                           enum tern_op op, struct tern_err *err);
 /* in[size * count_per_rank] -> out[count_per_rank]: rank r gets the combination of everyone's r-th
  * block.  `out` may be in + own block; otherwise they must not overlap. */
-int tern_comm_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t count_per_rank,
-                             enum tern_type type, enum tern_op op, struct tern_err *err);
+int tern_fabric_reduce_scatter(struct tern_comm *c, const void *in, void *out,
+                               size_t count_per_rank, enum tern_type type, enum tern_op op,
+                               struct tern_err *err);
 /* in[count_per_rank] -> out[size * count_per_rank], in rank order.  `in` may be out + own block;
  * otherwise they must not overlap. */
-int tern_comm_all_gather(struct tern_comm *c, const void *in, void *out, size_t count_per_rank,
-                         enum tern_type type, struct tern_err *err);
+int tern_fabric_all_gather(struct tern_comm *c, const void *in, void *out, size_t count_per_rank,
+                           enum tern_type type, struct tern_err *err);
 /* buf[count] of `root` reaches everybody. */
-int tern_comm_broadcast(struct tern_comm *c, void *buf, size_t count, enum tern_type type, int root,
-                        struct tern_err *err);
+int tern_fabric_broadcast(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                          int root, struct tern_err *err);
 /* Returns when every member has called it. */
-int tern_comm_barrier(struct tern_comm *c, struct tern_err *err);
+int tern_fabric_barrier(struct tern_comm *c, struct tern_err *err);
 
-/* The same without waiting.  Buffers belong to the operation until tern_comm_wait has returned 0 or
- * tern_comm_test said done; `p` is filled.  At most 64 operations of a communicator are under way:
- * a further one waits for the first. */
+/* The same without waiting.  Buffers belong to the operation until tern_fabric_wait has returned 0
+ * or tern_fabric_test said done; `p` is filled.  At most 64 operations of a communicator are under
+ * way: a further one waits for the first. */
 struct tern_pending {
     struct tern_comm *comm;
     uint64_t number;
 };
-int tern_comm_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
-                               enum tern_op op, struct tern_pending *p, struct tern_err *err);
-int tern_comm_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
-                                   size_t count_per_rank, enum tern_type type, enum tern_op op,
-                                   struct tern_pending *p, struct tern_err *err);
-int tern_comm_all_gather_begin(struct tern_comm *c, const void *in, void *out,
-                               size_t count_per_rank, enum tern_type type, struct tern_pending *p,
-                               struct tern_err *err);
-int tern_comm_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
-                              int root, struct tern_pending *p, struct tern_err *err);
-int tern_comm_barrier_begin(struct tern_comm *c, struct tern_pending *p, struct tern_err *err);
+int tern_fabric_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                                 enum tern_op op, struct tern_pending *p, struct tern_err *err);
+int tern_fabric_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
+                                     size_t count_per_rank, enum tern_type type, enum tern_op op,
+                                     struct tern_pending *p, struct tern_err *err);
+int tern_fabric_all_gather_begin(struct tern_comm *c, const void *in, void *out,
+                                 size_t count_per_rank, enum tern_type type, struct tern_pending *p,
+                                 struct tern_err *err);
+int tern_fabric_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                                int root, struct tern_pending *p, struct tern_err *err);
+int tern_fabric_barrier_begin(struct tern_comm *c, struct tern_pending *p, struct tern_err *err);
 /* Until it is finished.  Waiting again for the same is fine, and says the same: 0, or the error. */
-int tern_comm_wait(struct tern_pending *p, struct tern_err *err);
+int tern_fabric_wait(struct tern_pending *p, struct tern_err *err);
 /* Moves everything on that can be moved; *done: is this one finished? */
-int tern_comm_test(struct tern_pending *p, bool *done, struct tern_err *err);
+int tern_fabric_test(struct tern_pending *p, bool *done, struct tern_err *err);
 /* The same for nobody in particular. */
 int tern_fabric_progress(struct tern_fabric *f, struct tern_err *err);
 

@@ -12,8 +12,8 @@ static double shortest(struct tern_comm *c, void *buf, size_t bytes, struct tern
 
     for (int i = 0; i < TRIES; i++) {
         int64_t start = tern_clock_boot_ns();
-        if ((bytes ? tern_comm_broadcast(c, buf, bytes, TERN_U8, 0, err)
-                   : tern_comm_barrier(c, err)) < 0)
+        if ((bytes ? tern_fabric_broadcast(c, buf, bytes, TERN_U8, 0, err)
+                   : tern_fabric_barrier(c, err)) < 0)
             return -1;
         double seconds = (double)(tern_clock_boot_ns() - start) / 1e9;
         if (least < 0 || seconds < least)
@@ -33,7 +33,7 @@ static int probe(struct tern_comm *c, struct tern_coll_model *m, struct tern_err
     if (moved < 0)
         return -1;
     double got[2] = {barrier / log, (moved - barrier) / log / PROBE_BYTES};
-    if (tern_comm_all_reduce(c, got, 2, TERN_F64, TERN_MAX, err) < 0)
+    if (tern_fabric_all_reduce(c, got, 2, TERN_F64, TERN_MAX, err) < 0)
         return -1;
     m->round = got[0] > 1e-6 ? got[0] : 1e-6;
     m->wire = got[1] > 1e-11 ? got[1] : 1e-11;

@@ -40,7 +40,7 @@ static int begin(struct tern_comm *c, struct tern_coll_task t, struct tern_pendi
     return 0;
 }
 
-int tern_comm_wait(struct tern_pending *p, struct tern_err *err)
+int tern_fabric_wait(struct tern_pending *p, struct tern_err *err)
 {
     struct tern_comm *c = p->comm;
 
@@ -50,7 +50,7 @@ int tern_comm_wait(struct tern_pending *p, struct tern_err *err)
     return 0;
 }
 
-int tern_comm_test(struct tern_pending *p, bool *done, struct tern_err *err)
+int tern_fabric_test(struct tern_pending *p, bool *done, struct tern_err *err)
 {
     if (p->comm && tern_fabric_progress(fabric_of(p->comm), err) < 0)
         return -1;
@@ -58,8 +58,8 @@ int tern_comm_test(struct tern_pending *p, bool *done, struct tern_err *err)
     return 0;
 }
 
-int tern_comm_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
-                               enum tern_op op, struct tern_pending *p, struct tern_err *err)
+int tern_fabric_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                                 enum tern_op op, struct tern_pending *p, struct tern_err *err)
 {
     return begin(c,
                  (struct tern_coll_task){TERN_CALL_ALL_REDUCE, type, op, .count = count, .in = buf,
@@ -67,9 +67,9 @@ int tern_comm_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enu
                  p, err);
 }
 
-int tern_comm_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
-                                   size_t count_per_rank, enum tern_type type, enum tern_op op,
-                                   struct tern_pending *p, struct tern_err *err)
+int tern_fabric_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
+                                     size_t count_per_rank, enum tern_type type, enum tern_op op,
+                                     struct tern_pending *p, struct tern_err *err)
 {
     return begin(c,
                  (struct tern_coll_task){TERN_CALL_REDUCE_SCATTER, type, op,
@@ -77,9 +77,9 @@ int tern_comm_reduce_scatter_begin(struct tern_comm *c, const void *in, void *ou
                  p, err);
 }
 
-int tern_comm_all_gather_begin(struct tern_comm *c, const void *in, void *out,
-                               size_t count_per_rank, enum tern_type type, struct tern_pending *p,
-                               struct tern_err *err)
+int tern_fabric_all_gather_begin(struct tern_comm *c, const void *in, void *out,
+                                 size_t count_per_rank, enum tern_type type, struct tern_pending *p,
+                                 struct tern_err *err)
 {
     return begin(c,
                  (struct tern_coll_task){TERN_CALL_ALL_GATHER, type, TERN_SUM,
@@ -87,8 +87,8 @@ int tern_comm_all_gather_begin(struct tern_comm *c, const void *in, void *out,
                  p, err);
 }
 
-int tern_comm_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
-                              int root, struct tern_pending *p, struct tern_err *err)
+int tern_fabric_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                                int root, struct tern_pending *p, struct tern_err *err)
 {
     return begin(c,
                  (struct tern_coll_task){TERN_CALL_BROADCAST, type, TERN_SUM, root, count,
@@ -96,56 +96,56 @@ int tern_comm_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum
                  p, err);
 }
 
-int tern_comm_barrier_begin(struct tern_comm *c, struct tern_pending *p, struct tern_err *err)
+int tern_fabric_barrier_begin(struct tern_comm *c, struct tern_pending *p, struct tern_err *err)
 {
     return begin(c, (struct tern_coll_task){.call = TERN_CALL_BARRIER, .type = TERN_U8}, p, err);
 }
 
 /* ---------------------------------------------------------------- begun and waited for */
 
-int tern_comm_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
-                         enum tern_op op, struct tern_err *err)
+int tern_fabric_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                           enum tern_op op, struct tern_err *err)
 {
     struct tern_pending p;
 
-    return tern_comm_all_reduce_begin(c, buf, count, type, op, &p, err) < 0
+    return tern_fabric_all_reduce_begin(c, buf, count, type, op, &p, err) < 0
                ? -1
-               : tern_comm_wait(&p, err);
+               : tern_fabric_wait(&p, err);
 }
 
-int tern_comm_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t count,
-                             enum tern_type type, enum tern_op op, struct tern_err *err)
+int tern_fabric_reduce_scatter(struct tern_comm *c, const void *in, void *out, size_t count,
+                               enum tern_type type, enum tern_op op, struct tern_err *err)
 {
     struct tern_pending p;
 
-    return tern_comm_reduce_scatter_begin(c, in, out, count, type, op, &p, err) < 0
+    return tern_fabric_reduce_scatter_begin(c, in, out, count, type, op, &p, err) < 0
                ? -1
-               : tern_comm_wait(&p, err);
+               : tern_fabric_wait(&p, err);
 }
 
-int tern_comm_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,
-                         enum tern_type type, struct tern_err *err)
+int tern_fabric_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,
+                           enum tern_type type, struct tern_err *err)
 {
     struct tern_pending p;
 
-    return tern_comm_all_gather_begin(c, in, out, count, type, &p, err) < 0
+    return tern_fabric_all_gather_begin(c, in, out, count, type, &p, err) < 0
                ? -1
-               : tern_comm_wait(&p, err);
+               : tern_fabric_wait(&p, err);
 }
 
-int tern_comm_broadcast(struct tern_comm *c, void *buf, size_t count, enum tern_type type, int root,
-                        struct tern_err *err)
+int tern_fabric_broadcast(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
+                          int root, struct tern_err *err)
 {
     struct tern_pending p;
 
-    return tern_comm_broadcast_begin(c, buf, count, type, root, &p, err) < 0
+    return tern_fabric_broadcast_begin(c, buf, count, type, root, &p, err) < 0
                ? -1
-               : tern_comm_wait(&p, err);
+               : tern_fabric_wait(&p, err);
 }
 
-int tern_comm_barrier(struct tern_comm *c, struct tern_err *err)
+int tern_fabric_barrier(struct tern_comm *c, struct tern_err *err)
 {
     struct tern_pending p;
 
-    return tern_comm_barrier_begin(c, &p, err) < 0 ? -1 : tern_comm_wait(&p, err);
+    return tern_fabric_barrier_begin(c, &p, err) < 0 ? -1 : tern_fabric_wait(&p, err);
 }

@@ -59,12 +59,12 @@ static int measure(struct tern_comm *c, struct tern_fabric *f, bool deep, struct
     const int rows = deep ? 100 : 40, trips = 20; /* short, so that on a busy node one is quiet */
     uint8_t *buf = tern_fabric_alloc(f, 2 * bytes, err);
     double best = INFINITY, best_trip = INFINITY;
-    int rank = tern_comm_rank(c), rc = buf ? 0 : -1;
+    int rank = tern_fabric_comm_rank(c), rc = buf ? 0 : -1;
 
     for (int i = 0; rc == 0 && i < batches + 1; i++) { /* the first opens the connection */
         int64_t began = tern_clock_boot_ns();
         for (int k = 0; rc == 0 && k < rounds; k++)
-            rc = tern_comm_all_gather(c, buf + (size_t)rank * bytes, buf, bytes, TERN_U8, err);
+            rc = tern_fabric_all_gather(c, buf + (size_t)rank * bytes, buf, bytes, TERN_U8, err);
         double took = (double)(tern_clock_boot_ns() - began) / rounds;
         if (i > 0 && took < best)
             best = took;
@@ -72,7 +72,7 @@ static int measure(struct tern_comm *c, struct tern_fabric *f, bool deep, struct
     for (int i = 0; rc == 0 && i < rows; i++) {
         int64_t began = tern_clock_boot_ns();
         for (int k = 0; rc == 0 && k < trips; k++)
-            rc = tern_comm_barrier(c, err);
+            rc = tern_fabric_barrier(c, err);
         best_trip = fmin(best_trip, (double)(tern_clock_boot_ns() - began) / trips);
     }
     tern_fabric_free(f, buf);
@@ -99,7 +99,7 @@ static int64_t all_reduce(struct tern_fabric *f, bool deep, struct tern_err *err
         return -1;
     for (size_t i = 0; i < n; i++)
         v[i] = piece(rank, i);
-    if (tern_comm_all_reduce(tern_fabric_world(f), v, n, TERN_F32, TERN_SUM, err) < 0)
+    if (tern_fabric_all_reduce(tern_fabric_world(f), v, n, TERN_F32, TERN_SUM, err) < 0)
         wrong = -1;
     for (size_t i = 0; wrong >= 0 && i < n; i++) {
         float sum = 0;
@@ -130,11 +130,12 @@ static int first_look(struct tern_fabric *f, bool deep, struct link found[ROUNDS
         if (round >= rounds)
             continue;
         int low = l->peer < 0 || rank < l->peer ? rank : l->peer;
-        if (tern_comm_split(tern_fabric_world(f), l->peer < 0 ? -1 : low, rank, &pair, err) < 0)
+        if (tern_fabric_comm_split(tern_fabric_world(f), l->peer < 0 ? -1 : low, rank, &pair, err) <
+            0)
             return -1;
         int rc = pair ? measure(pair, f, deep, l, err) : 0;
-        tern_comm_free(pair);
-        if (rc < 0 || tern_comm_barrier(tern_fabric_world(f), err) < 0)
+        tern_fabric_comm_free(pair);
+        if (rc < 0 || tern_fabric_barrier(tern_fabric_world(f), err) < 0)
             return -1;
     }
     return 0;
@@ -173,15 +174,15 @@ static int second_look(struct tern_fabric *f, struct link *mine, int round, int 
     struct tern_comm *pair = NULL;
     struct link l = {0};
 
-    if (tern_comm_split(tern_fabric_world(f), rank == low || rank == high ? 0 : -1, rank, &pair,
-                        err) < 0)
+    if (tern_fabric_comm_split(tern_fabric_world(f), rank == low || rank == high ? 0 : -1, rank,
+                               &pair, err) < 0)
         return -1;
     int rc = pair ? measure(pair, f, false, &l, err) : 0;
     if (pair && rc == 0) {
         mine[round].mb_s = fmax(mine[round].mb_s, l.mb_s);
         mine[round].us = fmin(mine[round].us, l.us);
     }
-    tern_comm_free(pair);
+    tern_fabric_comm_free(pair);
     return rc;
 }
 
@@ -204,7 +205,7 @@ static int look_again(struct tern_fabric *f, struct link *mine, const struct lin
         uint8_t go_on = tern_clock_boot_ns() < until;
         if (peer < rank || (all[i].mb_s >= 0.8 * good.mb_s && 0.8 * all[i].us <= good.us))
             continue; /* it is seen from both ends, or is well */
-        if (tern_comm_broadcast(tern_fabric_world(f), &go_on, 1, TERN_U8, 0, err) < 0)
+        if (tern_fabric_broadcast(tern_fabric_world(f), &go_on, 1, TERN_U8, 0, err) < 0)
             return -1;
         if (!go_on)
             return 0;
@@ -223,7 +224,7 @@ static int ring(struct tern_fabric *f, bool deep, struct tern_health_rows *rows,
     int rc = -1;
 
     if (!all || first_look(f, deep, mine, err) < 0 ||
-        tern_comm_all_gather(tern_fabric_world(f), mine, all, sizeof mine, TERN_U8, err) < 0 ||
+        tern_fabric_all_gather(tern_fabric_world(f), mine, all, sizeof mine, TERN_U8, err) < 0 ||
         look_again(f, mine, all, all + n, err) < 0)
         goto out;
     for (const struct link *l = mine; l < mine + ROUNDS; l++) {

@@ -275,8 +275,8 @@ struct tern_infer_group tern_infer_alone(struct tern_llama *m, const struct tern
                                      .model = m,
                                      .loss = alone_loss,
                                      .stop = stop,
-                                     .index = tern_comm_rank(comm),
-                                     .groups = tern_comm_size(comm),
+                                     .index = tern_fabric_comm_rank(comm),
+                                     .groups = tern_fabric_comm_size(comm),
                                      .counts = true};
 }
 
@@ -404,10 +404,10 @@ int tern_infer_evaluate(const struct tern_infer_group *g, const struct tern_data
     /* A rank that failed takes part, as the others would wait for it. */
     sums[2] = rc != 0;
     if (rc < 0) {
-        tern_comm_all_reduce(comm, sums, 3, TERN_F64, TERN_SUM, NULL);
+        tern_fabric_all_reduce(comm, sums, 3, TERN_F64, TERN_SUM, NULL);
         return -1;
     }
-    if (tern_comm_all_reduce(comm, sums, 3, TERN_F64, TERN_SUM, err) < 0)
+    if (tern_fabric_all_reduce(comm, sums, 3, TERN_F64, TERN_SUM, err) < 0)
         return -1;
     if (sums[2] > 0)
         return 1;

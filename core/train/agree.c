@@ -23,7 +23,7 @@ static int share_error(struct train *t, const struct tern_err *mine, struct tern
     all = tern_alloc((size_t)t->size, sizeof *all, "the ranks' errors", err);
     if (!all)
         return -1;
-    if (tern_comm_all_gather(t->world, &mine_short, all, sizeof mine_short, TERN_U8, err) == 0) {
+    if (tern_fabric_all_gather(t->world, &mine_short, all, sizeof mine_short, TERN_U8, err) == 0) {
         int r = 0;
         while (r < t->size - 1 && all[r].code == 0)
             r++;
@@ -53,7 +53,7 @@ int tern_train_agree_sum(struct train *t, int rc, double *sum, struct tern_err *
 
     if (t->size == 1)
         return rc;
-    if (tern_comm_all_reduce(t->world, v, 2, TERN_F64, TERN_SUM, err) < 0)
+    if (tern_fabric_all_reduce(t->world, v, 2, TERN_F64, TERN_SUM, err) < 0)
         return -1;
     *sum = v[1];
     return v[0] > 0 ? share_error(t, &mine, err) : 0;
@@ -72,7 +72,7 @@ int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
         v[i] = sum[i];
     v[FAILED] = rc < 0;
     v[REQUESTS + request_of(t)] = 1;
-    if (tern_comm_all_reduce(t->world, v, sizeof v / sizeof *v, TERN_F64, TERN_SUM, err) < 0)
+    if (tern_fabric_all_reduce(t->world, v, sizeof v / sizeof *v, TERN_F64, TERN_SUM, err) < 0)
         return -1;
     if (v[FAILED] > 0)
         return share_error(t, &mine, err);
@@ -87,7 +87,7 @@ int tern_train_agree_stop(struct train *t, enum tern_train_stop *ret_stop, struc
 {
     int32_t request = (int32_t)request_of(t);
 
-    if (tern_comm_all_reduce(t->world, &request, 1, TERN_I32, TERN_MAX, err) < 0)
+    if (tern_fabric_all_reduce(t->world, &request, 1, TERN_I32, TERN_MAX, err) < 0)
         return -1;
     *ret_stop = (enum tern_train_stop)request;
     return 0;

@@ -68,8 +68,8 @@ static int sum_replicas(struct train *t, const struct tern_model_unit *u, struct
         uint64_t count = p[i].count;
         for (n = 1; i + n < u->parts && replicas_of(t, &p[i + n]) == with; n++)
             count += p[i + n].count;
-        if (with && tern_comm_all_reduce(with, t->weights.grads + p[i].offset, count, TRAIN_REAL,
-                                         TERN_SUM, err) < 0)
+        if (with && tern_fabric_all_reduce(with, t->weights.grads + p[i].offset, count, TRAIN_REAL,
+                                           TERN_SUM, err) < 0)
             return -1;
     }
     return 0;
@@ -84,13 +84,13 @@ static int begin_scatter(struct train *t, size_t i, struct tern_err *err)
     size_t rest = all - each * (size_t)t->me.data;
     tern_real *g = t->weights.grads + u->offset;
 
-    if (each > 0 && tern_comm_reduce_scatter_begin(
+    if (each > 0 && tern_fabric_reduce_scatter_begin(
                         t->groups.data, g, g + each * (size_t)t->me.data_rank, each, TRAIN_REAL,
                         TERN_SUM, &mine->pending[mine->n_pending++], err) < 0)
         return -1;
     /* Rows that do not divide are the last one's. */
-    return rest > 0 ? tern_comm_all_reduce_begin(t->groups.data, g + all - rest, rest, TRAIN_REAL,
-                                                 TERN_SUM, &mine->pending[mine->n_pending++], err)
+    return rest > 0 ? tern_fabric_all_reduce_begin(t->groups.data, g + all - rest, rest, TRAIN_REAL,
+                                                   TERN_SUM, &mine->pending[mine->n_pending++], err)
                     : 0;
 }
 
@@ -103,9 +103,9 @@ static int begin_held(struct train *t, struct tern_err *err)
 
     h->n = 0;
     return n == 0 ? 0
-                  : tern_comm_all_reduce_begin(t->groups.data, t->weights.grads + h->from, n,
-                                               TRAIN_REAL, TERN_SUM,
-                                               &first->pending[first->n_pending++], err);
+                  : tern_fabric_all_reduce_begin(t->groups.data, t->weights.grads + h->from, n,
+                                                 TRAIN_REAL, TERN_SUM,
+                                                 &first->pending[first->n_pending++], err);
 }
 
 /* A unit's gradients are this rank's whole part.  Backward passes go down in memory: a unit joins
@@ -171,8 +171,8 @@ int tern_train_finish_sums(struct train *t, struct tern_err *err)
         const struct tern_model_unit *u = &s->units[i];
         if (!is_tied(t, u))
             continue;
-        if (tern_comm_all_reduce(t->groups.tied, t->weights.grads + u->offset,
-                                 (size_t)(u->rows * u->width), TRAIN_REAL, TERN_SUM, err) < 0 ||
+        if (tern_fabric_all_reduce(t->groups.tied, t->weights.grads + u->offset,
+                                   (size_t)(u->rows * u->width), TRAIN_REAL, TERN_SUM, err) < 0 ||
             begin_sum(t, i, err) < 0)
             return -1;
     }
@@ -180,7 +180,7 @@ int tern_train_finish_sums(struct train *t, struct tern_err *err)
         return -1;
     for (size_t i = 0; i < s->n_units; i++)
         for (int k = 0; k < t->optimizer.units[i].n_pending; k++)
-            if (tern_comm_wait(&t->optimizer.units[i].pending[k], err) < 0)
+            if (tern_fabric_wait(&t->optimizer.units[i].pending[k], err) < 0)
                 return -1;
     return 0;
 }
@@ -305,16 +305,17 @@ int tern_train_gather_params(struct train *t, struct tern_err *err)
         void *last = tern_train_params_at(&t->weights, u->offset + each * ranks, &type);
 
         mine->n_pending = 0;
-        if (each > 0 && tern_comm_all_gather_begin(t->groups.data, own, all, each, type,
-                                                   &mine->pending[mine->n_pending++], err) < 0)
+        if (each > 0 && tern_fabric_all_gather_begin(t->groups.data, own, all, each, type,
+                                                     &mine->pending[mine->n_pending++], err) < 0)
             return -1;
-        if (rest > 0 && tern_comm_broadcast_begin(t->groups.data, last, rest, type, (int)ranks - 1,
-                                                  &mine->pending[mine->n_pending++], err) < 0)
+        if (rest > 0 &&
+            tern_fabric_broadcast_begin(t->groups.data, last, rest, type, (int)ranks - 1,
+                                        &mine->pending[mine->n_pending++], err) < 0)
             return -1;
     }
     for (size_t i = 0; i < s->n_units; i++)
         for (int k = 0; k < t->optimizer.units[i].n_pending; k++)
-            if (tern_comm_wait(&t->optimizer.units[i].pending[k], err) < 0)
+            if (tern_fabric_wait(&t->optimizer.units[i].pending[k], err) < 0)
                 return -1;
     return 0;
 }

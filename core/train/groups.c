@@ -109,14 +109,14 @@ int tern_train_groups_open(struct train *t, const struct tern_model_config *c, s
         if (c->tied)
             add(&s, is_end(p) ? t->rank % (p->tensor * t->me.data) : -1, p->stage, &g->tied);
     }
-    if (tern_comm_splits(t->world, s.part, s.n, err) < 0)
+    if (tern_fabric_comm_splits(t->world, s.part, s.n, err) < 0)
         return -1;
     if (t->me.data == t->size)
         g->data = t->world;
     for (int way = 0; way < 2; way++)
         for (int turn = 0; turn < TURNS; turn++) {
             struct tern_comm *l = link[way][turn];
-            if (l && tern_comm_rank(l) == 0)
+            if (l && tern_fabric_comm_rank(l) == 0)
                 g->send[way] = l;
             else if (l)
                 g->receive[way] = l;
@@ -132,7 +132,7 @@ void tern_train_groups_close(struct train *t)
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] != t->world)
-            tern_comm_free(all[i]);
+            tern_fabric_comm_free(all[i]);
 }
 
 /* ---------------------------------------------------------------- of the tensor ranks */
@@ -151,7 +151,7 @@ static int all_reduce(void *ctx, tern_real *x, size_t n, struct tern_err *err)
     int64_t from = tern_clock_boot_ns();
 
     return count_time(t, from,
-                      tern_comm_all_reduce(t->groups.tensor, x, n, TRAIN_REAL, TERN_SUM, err));
+                      tern_fabric_all_reduce(t->groups.tensor, x, n, TRAIN_REAL, TERN_SUM, err));
 }
 
 static int all_reduce_doubles(void *ctx, double *x, size_t n, bool maximum, struct tern_err *err)
@@ -159,9 +159,9 @@ static int all_reduce_doubles(void *ctx, double *x, size_t n, bool maximum, stru
     struct train *t = ctx;
     int64_t from = tern_clock_boot_ns();
 
-    return count_time(
-        t, from,
-        tern_comm_all_reduce(t->groups.tensor, x, n, TERN_F64, maximum ? TERN_MAX : TERN_SUM, err));
+    return count_time(t, from,
+                      tern_fabric_all_reduce(t->groups.tensor, x, n, TERN_F64,
+                                             maximum ? TERN_MAX : TERN_SUM, err));
 }
 
 static int reduce_scatter(void *ctx, const tern_real *in, tern_real *out, size_t n,
@@ -171,7 +171,8 @@ static int reduce_scatter(void *ctx, const tern_real *in, tern_real *out, size_t
     int64_t from = tern_clock_boot_ns();
 
     return count_time(
-        t, from, tern_comm_reduce_scatter(t->groups.tensor, in, out, n, TRAIN_REAL, TERN_SUM, err));
+        t, from,
+        tern_fabric_reduce_scatter(t->groups.tensor, in, out, n, TRAIN_REAL, TERN_SUM, err));
 }
 
 static int all_gather(void *ctx, const tern_real *in, tern_real *out, size_t n,
@@ -180,7 +181,8 @@ static int all_gather(void *ctx, const tern_real *in, tern_real *out, size_t n,
     struct train *t = ctx;
     int64_t from = tern_clock_boot_ns();
 
-    return count_time(t, from, tern_comm_all_gather(t->groups.tensor, in, out, n, TRAIN_REAL, err));
+    return count_time(t, from,
+                      tern_fabric_all_gather(t->groups.tensor, in, out, n, TRAIN_REAL, err));
 }
 
 struct tern_llama_peers tern_train_make_peers(struct train *t)

@@ -53,7 +53,7 @@ static int settle(struct train *t, struct train_send *s, struct tern_err *err)
     if (!s->busy)
         return 0;
     s->busy = false;
-    int rc = tern_comm_wait(&s->pending, err);
+    int rc = tern_fabric_wait(&s->pending, err);
     tern_train_add_span(t->profile, TRAIN_SPAN_SENT, from, NULL);
     return rc;
 }
@@ -75,8 +75,8 @@ static int receive(struct train *t, int direction, void *to, const struct tern_p
                    struct tern_err *err)
 {
     int64_t from = tern_clock_boot_ns();
-    int rc = tern_comm_broadcast(t->groups.receive[direction], to, tern_llama_stream(t->model),
-                                 stream_type(t), 0, err);
+    int rc = tern_fabric_broadcast(t->groups.receive[direction], to, tern_llama_stream(t->model),
+                                   stream_type(t), 0, err);
 
     tern_train_add_span(t->profile, TRAIN_SPAN_RECEIVE, from, of);
     return rc;
@@ -88,8 +88,8 @@ static int send(struct train *t, int direction, int chunk, int slot, void *from,
     struct train_send *s = send_of(&t->passes, direction, chunk, slot);
     int64_t begun = tern_clock_boot_ns();
 
-    if (tern_comm_broadcast_begin(t->groups.send[direction], from, tern_llama_stream(t->model),
-                                  stream_type(t), 0, &s->pending, err) < 0 ||
+    if (tern_fabric_broadcast_begin(t->groups.send[direction], from, tern_llama_stream(t->model),
+                                    stream_type(t), 0, &s->pending, err) < 0 ||
         tern_fabric_progress(t->options->fabric, err) < 0) /* what comes next computes */
         return -1;
     s->busy = true;

@@ -105,7 +105,7 @@ int tern_train_profile_begin(struct train *t, struct tern_err *err)
         return 0;
     for (int k = 0; k < BARRIERS; k++) {
         p->head.came[k] = tern_clock_boot_ns();
-        if (tern_comm_barrier(t->world, err) < 0)
+        if (tern_fabric_barrier(t->world, err) < 0)
             return -1;
         p->head.left[k] = tern_clock_boot_ns();
     }
@@ -276,8 +276,8 @@ static int gather(struct train *t, const struct tern_fs_new *f, struct tern_buf 
 
     for (int r = 0; r < t->size; r++) {
         struct span *spans = r == t->rank ? p->mine : p->another;
-        if (r > 0 && tern_comm_broadcast(t->world, spans, p->heads[r].n * sizeof *spans, TERN_U8, r,
-                                         err) < 0)
+        if (r > 0 && tern_fabric_broadcast(t->world, spans, p->heads[r].n * sizeof *spans, TERN_U8,
+                                           r, err) < 0)
             return -1;
         if (t->rank != 0 || *rc < 0)
             continue;
@@ -299,7 +299,7 @@ int tern_train_profile_write(struct train *t, struct tern_err *err)
         return 0;
     p->active = false;
     p->done = true;
-    if (tern_comm_all_gather(t->world, &p->head, p->heads, sizeof p->head, TERN_U8, err) < 0)
+    if (tern_fabric_all_gather(t->world, &p->head, p->heads, sizeof p->head, TERN_U8, err) < 0)
         return -1;
     bool opened =
         t->rank == 0 && (rc = tern_fs_new_open(&f, t->options->profile, 0644, &lost)) == 0;

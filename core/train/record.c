@@ -81,11 +81,11 @@ int tern_train_measure_peak(struct train *t, int rc, struct tern_err *err)
      * done when it goes on from the round before. */
     int64_t from = tern_clock_boot_ns();
     if (rc == 0)
-        rc = tern_comm_broadcast(t->world, &flops, 1, TERN_F64, 0, err);
+        rc = tern_fabric_broadcast(t->world, &flops, 1, TERN_F64, 0, err);
     for (int k = 0; k < times && rc == 0; k++)
         product(side, side, squares);
     if (rc == 0)
-        rc = tern_comm_barrier(t->world, err);
+        rc = tern_fabric_barrier(t->world, err);
     int64_t took = tern_clock_boot_ns() - from;
     t->meter.peak = times * flops * 1e9 / (double)(took > 0 ? took : 1);
     free(squares);

@@ -10,14 +10,14 @@
 
 static int barrier(void *ctx, struct tern_err *err)
 {
-    return tern_comm_barrier(((struct train *)ctx)->world, err);
+    return tern_fabric_barrier(((struct train *)ctx)->world, err);
 }
 
 static int all_gather(void *ctx, const void *in, void *out, size_t bytes_per_rank,
                       struct tern_err *err)
 {
-    return tern_comm_all_gather(((struct train *)ctx)->world, in, out, bytes_per_rank, TERN_U8,
-                                err);
+    return tern_fabric_all_gather(((struct train *)ctx)->world, in, out, bytes_per_rank, TERN_U8,
+                                  err);
 }
 
 /* Rows [from, from + rows) of a part, which begin at `data`, of type TRAIN_REAL or TERN_BF16. */
@@ -275,7 +275,7 @@ int tern_train_save(struct train *t, struct tern_err *err)
         prune(t);
     }
     /* A rank that ended before rank 0 is done would end rank 0 (srun --kill-on-bad-exit). */
-    rc = tern_comm_barrier(t->world, err);
+    rc = tern_fabric_barrier(t->world, err);
 out:
     for (size_t i = 0; i < n; i++)
         free((char *)arrays[i].name);

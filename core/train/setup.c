@@ -218,7 +218,7 @@ static int set_up(struct train *t, struct tern_err *err)
         rc = find_checkpoint(t, &from, err);
     /* Rank 0's own work is done by now, so that one round shares its outcome. */
     if (tern_train_measure_peak(t, rc, err) < 0 ||
-        tern_comm_broadcast(t->world, &from, sizeof from, TERN_U8, 0, err) < 0)
+        tern_fabric_broadcast(t->world, &from, sizeof from, TERN_U8, 0, err) < 0)
         return -1;
     rc = *from.path ? tern_train_resume(t, from.path, from.after, err) : tern_train_begin(t, err);
     if (rc == 0 && (open_data(t, err) < 0 || make_buffers(t, err) < 0))

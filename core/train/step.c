@@ -139,8 +139,8 @@ int tern_train_take_step(struct train *t, enum tern_train_stop *stop, struct ter
         tern_train_measure_memory(&t->meter, t->options->fabric);
     ph->memory = (double)t->meter.memory_bytes;
     ph->predicted = (double)t->meter.predicted_bytes;
-    if (tern_comm_all_gather(t->world, ph, t->meter.ranks, sizeof *ph, TERN_U8,
-                             rc < 0 ? NULL : err) < 0)
+    if (tern_fabric_all_gather(t->world, ph, t->meter.ranks, sizeof *ph, TERN_U8,
+                               rc < 0 ? NULL : err) < 0)
         return -1;
     lap(t, TRAIN_SPAN_AGREE, &clock); /* tern_train_record_step adds it to what was gathered */
     t->progress.step++;

@@ -15,7 +15,7 @@ static int agree_stop(void *ctx, bool *stop, struct tern_err *err)
     struct train *t = ctx;
     int32_t requested = *stop;
 
-    if (tern_comm_all_reduce(t->groups.model, &requested, 1, TERN_I32, TERN_MAX, err) < 0)
+    if (tern_fabric_all_reduce(t->groups.model, &requested, 1, TERN_I32, TERN_MAX, err) < 0)
         return -1;
     *stop = requested > 0;
     return 0;
@@ -30,7 +30,7 @@ static int evaluate(struct train *t, struct tern_err *err)
         .ctx = t,
         .model = t->model,
         .loss = tern_train_compute_loss,
-        .agree_stop = tern_comm_size(t->groups.model) > 1 ? agree_stop : NULL,
+        .agree_stop = tern_fabric_comm_size(t->groups.model) > 1 ? agree_stop : NULL,
         .stop = t->options->stop,
         .index = t->me.data_rank,
         .groups = t->me.data,

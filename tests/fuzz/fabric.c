@@ -278,11 +278,11 @@ static int work(const char *address, int rank)
     float *v = tern_fabric_alloc(f, 1 << 20, &err);
     int32_t on = v != NULL;
     for (uint32_t i = 0; rc == 0 && on; i++) {
-        rc = tern_comm_all_reduce(tern_fabric_world(f), v, i % 3 ? 700 : 200000, TERN_F32, TERN_MAX,
-                                  &err);
+        rc = tern_fabric_all_reduce(tern_fabric_world(f), v, i % 3 ? 700 : 200000, TERN_F32,
+                                    TERN_MAX, &err);
         on = tern_clock_boot_ns() < end;
         if (rc == 0)
-            rc = tern_comm_all_reduce(tern_fabric_world(f), &on, 1, TERN_I32, TERN_MIN, &err);
+            rc = tern_fabric_all_reduce(tern_fabric_world(f), &on, 1, TERN_I32, TERN_MIN, &err);
     }
     tern_fabric_close(f);
     return rc < 0 ? 3 : 0;

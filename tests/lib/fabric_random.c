@@ -145,7 +145,7 @@ struct memory {
 
 static int one(struct tern_comm *c, struct memory *m, uint64_t id, uint64_t bits)
 {
-    int n = tern_comm_size(c), me = tern_comm_rank(c), rc = -1;
+    int n = tern_fabric_comm_size(c), me = tern_fabric_comm_rank(c), rc = -1;
     struct draw d = {.type = (enum tern_type)(bits % 6),
                      .op = (enum tern_op)(bits / 6 % 4),
                      .call = (int)(bits / 24 % 4),
@@ -166,13 +166,13 @@ static int one(struct tern_comm *c, struct memory *m, uint64_t id, uint64_t bits
     for (size_t i = 0; i < whole; i++)
         put(d.call == 0 || d.call == 3 ? out : in, d.type, i, input(&d, me, i));
     if (d.call == 0)
-        rc = tern_comm_all_reduce(c, out, d.count, d.type, d.op, &err);
+        rc = tern_fabric_all_reduce(c, out, d.count, d.type, d.op, &err);
     else if (d.call == 1)
-        rc = tern_comm_reduce_scatter(c, in, out, d.count, d.type, d.op, &err);
+        rc = tern_fabric_reduce_scatter(c, in, out, d.count, d.type, d.op, &err);
     else if (d.call == 2)
-        rc = tern_comm_all_gather(c, in, out, d.count, d.type, &err);
+        rc = tern_fabric_all_gather(c, in, out, d.count, d.type, &err);
     else
-        rc = tern_comm_broadcast(c, out, d.count, d.type, d.root, &err);
+        rc = tern_fabric_broadcast(c, out, d.count, d.type, d.root, &err);
     if (rc < 0)
         return say_error("operation");
     if (d.call <= 1) {
@@ -198,7 +198,7 @@ static int one(struct tern_comm *c, struct memory *m, uint64_t id, uint64_t bits
         int64_t crc[2] = {tern_crc32c(0, out, block)};
         crc[1] = -crc[0];
         int64_t was = crc[0];
-        if (tern_comm_all_reduce(c, crc, 2, TERN_I64, TERN_MAX, &err) < 0)
+        if (tern_fabric_all_reduce(c, crc, 2, TERN_I64, TERN_MAX, &err) < 0)
             return say_error("checksum");
         if (crc[0] != was || crc[1] != -was) {
             fprintf(stderr, "ranks differ in all_reduce %s %zu\n", tern_type_name(d.type), d.count);
@@ -229,9 +229,9 @@ int fabric_random(struct tern_fabric *f, uint64_t from, int operations)
         bits = k && new % 3 == 0 ? (bits & ~(1ull << 40)) | (new & 1ull << 40) : new;
         if (k % 16 == 7) { /* a new group, with a rank left out now and then; memory moves too */
             int rank = tern_fabric_rank(f), color = (int)((bits >> (rank % 32)) & 3) - 1;
-            tern_comm_free(group);
-            if (tern_comm_split(world, color, (int)(bits >> 50) & 1 ? -rank : rank, &group, &err) <
-                0)
+            tern_fabric_comm_free(group);
+            if (tern_fabric_comm_split(world, color, (int)(bits >> 50) & 1 ? -rank : rank, &group,
+                                       &err) < 0)
                 return say_error("split");
             tern_fabric_free(f, m.shared[0]);
             m.shared[0] = tern_fabric_alloc(f, MAX_BYTES, &err);
@@ -240,10 +240,11 @@ int fabric_random(struct tern_fabric *f, uint64_t from, int operations)
         /* Groups of one split run at the same time, each with its own numbers. */
         if (c)
             rc = one(c, &m,
-                     (uint64_t)k * 64 + (uint64_t)(c == world ? 63 : tern_comm_world_rank(c, 0)),
+                     (uint64_t)k * 64 +
+                         (uint64_t)(c == world ? 63 : tern_fabric_comm_world_rank(c, 0)),
                      bits);
     }
-    if (rc == 0 && tern_comm_barrier(world, &err) < 0)
+    if (rc == 0 && tern_fabric_barrier(world, &err) < 0)
         return say_error("barrier");
     for (int i = 0; i < 2; i++)
         free(m.own[i]);

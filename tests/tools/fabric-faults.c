@@ -55,12 +55,12 @@ static void pass(int sig)
 static int different(struct tern_comm *c, float *v)
 {
     if (strcmp(kind, "op") == 0)
-        return tern_comm_all_gather(c, v, v + COUNT, 64, TERN_F32, &err);
+        return tern_fabric_all_gather(c, v, v + COUNT, 64, TERN_F32, &err);
     if (strcmp(kind, "type") == 0)
-        return tern_comm_all_reduce(c, v, COUNT, TERN_I32, TERN_SUM, &err);
+        return tern_fabric_all_reduce(c, v, COUNT, TERN_I32, TERN_SUM, &err);
     if (strcmp(kind, "count") == 0)
-        return tern_comm_all_reduce(c, v, COUNT - 1, TERN_F32, TERN_SUM, &err);
-    return tern_comm_broadcast(c, v, COUNT, TERN_F32, 1, &err);
+        return tern_fabric_all_reduce(c, v, COUNT - 1, TERN_F32, TERN_SUM, &err);
+    return tern_fabric_broadcast(c, v, COUNT, TERN_F32, 1, &err);
 }
 
 /* Two communicators of everybody, and those of a grid of two columns.  `two`: the last rank calls
@@ -74,36 +74,36 @@ static int cross(struct tern_fabric *f, float *v)
     bool last = rank == n - 1;
     struct tern_pending p[2];
 
-    if (tern_comm_split(world, 0, rank, &all[0], &err) < 0 ||
-        tern_comm_split(world, 0, rank, &all[1], &err) < 0 ||
-        tern_comm_split(world, rank / 2, rank, &row, &err) < 0 ||
-        tern_comm_split(world, rank % 2, rank, &column, &err) < 0)
+    if (tern_fabric_comm_split(world, 0, rank, &all[0], &err) < 0 ||
+        tern_fabric_comm_split(world, 0, rank, &all[1], &err) < 0 ||
+        tern_fabric_comm_split(world, rank / 2, rank, &row, &err) < 0 ||
+        tern_fabric_comm_split(world, rank % 2, rank, &column, &err) < 0)
         return -1;
     if (strcmp(kind, "two") == 0)
-        return tern_comm_all_reduce(all[last], v, COUNT, TERN_F32, TERN_SUM, &err);
+        return tern_fabric_all_reduce(all[last], v, COUNT, TERN_F32, TERN_SUM, &err);
     if (strcmp(kind, "broadcast") == 0)
-        return last ? tern_comm_broadcast(all[1], v, COUNT, TERN_F32, 0, &err)
-                    : tern_comm_all_reduce(all[0], v, COUNT, TERN_F32, TERN_SUM, &err);
+        return last ? tern_fabric_broadcast(all[1], v, COUNT, TERN_F32, 0, &err)
+                    : tern_fabric_all_reduce(all[0], v, COUNT, TERN_F32, TERN_SUM, &err);
     if (strcmp(kind, "four") == 0)
-        return tern_comm_all_reduce(rank % 4 == 0 || rank % 4 == 3 ? row : column, v, COUNT,
-                                    TERN_F32, TERN_SUM, &err);
+        return tern_fabric_all_reduce(rank % 4 == 0 || rank % 4 == 3 ? row : column, v, COUNT,
+                                      TERN_F32, TERN_SUM, &err);
     if (rank == 0)
         tern_clock_sleep_ns(2500000000ll);
     /* Rank 3 waits for rank 1, which has come but waits for rank 0, and in its column for rank 3.
      */
-    if (tern_comm_all_reduce_begin(all[0], v, 1, TERN_F32, TERN_SUM, &p[0], &err) < 0 ||
-        (rank != 1 && tern_comm_wait(&p[0], &err) < 0) ||
-        tern_comm_all_reduce(column, v + COUNT, 1, TERN_F32, TERN_SUM, &err) < 0 ||
-        tern_comm_wait(&p[0], &err) < 0)
+    if (tern_fabric_all_reduce_begin(all[0], v, 1, TERN_F32, TERN_SUM, &p[0], &err) < 0 ||
+        (rank != 1 && tern_fabric_wait(&p[0], &err) < 0) ||
+        tern_fabric_all_reduce(column, v + COUNT, 1, TERN_F32, TERN_SUM, &err) < 0 ||
+        tern_fabric_wait(&p[0], &err) < 0)
         return -1;
     for (int k = 0; k < 100; k++)
         for (int i = 0; i < 2; i++) {
             int c = i ^ (rank & 1);
-            if (tern_comm_all_reduce_begin(all[c], v + c * COUNT, COUNT, TERN_F32, TERN_SUM, &p[c],
-                                           &err) < 0)
+            if (tern_fabric_all_reduce_begin(all[c], v + c * COUNT, COUNT, TERN_F32, TERN_SUM,
+                                             &p[c], &err) < 0)
                 return -1;
-            if (i && (tern_comm_wait(&p[rank >> 1 & 1], &err) < 0 ||
-                      tern_comm_wait(&p[~rank >> 1 & 1], &err) < 0))
+            if (i && (tern_fabric_wait(&p[rank >> 1 & 1], &err) < 0 ||
+                      tern_fabric_wait(&p[~rank >> 1 & 1], &err) < 0))
                 return -1;
         }
     exit(0);
@@ -116,11 +116,11 @@ static int ask(struct tern_comm *c, int64_t ms)
     struct tern_pending p;
     bool done = false;
 
-    if (tern_comm_barrier_begin(c, &p, &err) < 0)
+    if (tern_fabric_barrier_begin(c, &p, &err) < 0)
         return -1;
     while (!done) {
         int64_t start = tern_clock_boot_ns();
-        if (tern_comm_test(&p, &done, &err) < 0)
+        if (tern_fabric_test(&p, &done, &err) < 0)
             return -1;
         tern_clock_sleep_ns((tern_clock_boot_ns() - start > LONG_NS ? ms : 1) * 1000000);
     }
@@ -134,25 +134,25 @@ static int chain(struct tern_fabric *f)
     int rank = tern_fabric_rank(f), n = tern_fabric_size(f);
 
     for (int k = 0; k < 2; k++) /* those after even ranks and those after odd ones */
-        if (tern_comm_split(world, (rank + k) / 2, rank, &with[k], &err) < 0)
+        if (tern_fabric_comm_split(world, (rank + k) / 2, rank, &with[k], &err) < 0)
             return -1;
     if (rank == n - 1 && kind[0])
         return ask(with[rank & 1 ? 0 : 1], atoll(kind));
-    if (rank > 0 && tern_comm_barrier(with[rank & 1 ? 0 : 1], &err) < 0)
+    if (rank > 0 && tern_fabric_barrier(with[rank & 1 ? 0 : 1], &err) < 0)
         return -1;
     tern_clock_sleep_ns(1500000000);
-    if (rank < n - 1 && tern_comm_barrier(with[rank & 1 ? 1 : 0], &err) < 0)
+    if (rank < n - 1 && tern_fabric_barrier(with[rank & 1 ? 1 : 0], &err) < 0)
         return -1;
     exit(0);
 }
 
 static int tardy(struct tern_comm *c)
 {
-    if (tern_comm_rank(c) == 0)
+    if (tern_fabric_comm_rank(c) == 0)
         tern_clock_sleep_ns(atoll(kind) * 1000000);
-    if (tern_comm_barrier(c, &err) < 0)
+    if (tern_fabric_barrier(c, &err) < 0)
         return -1;
-    if (tern_comm_rank(c) == 0)
+    if (tern_fabric_comm_rank(c) == 0)
         tern_clock_sleep_ns(1000000000);
     exit(0);
 }
@@ -175,10 +175,10 @@ static int step(struct tern_fabric *f, struct tern_comm *c, float *v, int i)
     if (i == AT && strcmp(mode, "cross") == 0)
         return cross(f, v);
     if (i == AT && strcmp(kind, "root") == 0)
-        return tern_comm_broadcast(c, v, COUNT, TERN_F32, 0, &err);
+        return tern_fabric_broadcast(c, v, COUNT, TERN_F32, 0, &err);
     if (strcmp(mode, "rank") == 0)
         tern_clock_sleep_ns(5000000);
-    return tern_comm_all_reduce(c, v, COUNT, TERN_F32, TERN_SUM, &err);
+    return tern_fabric_all_reduce(c, v, COUNT, TERN_F32, TERN_SUM, &err);
 }
 
 static int until_error(struct tern_fabric *f)
@@ -246,7 +246,7 @@ static int rebuild(struct tern_fabric_options o, const char *second)
         o.socket = second;
         o.size -= !again;
         f = tern_fabric_open(&o, &err);
-        if (!f || tern_comm_all_reduce(tern_fabric_world(f), &v, 1, TERN_F32, TERN_SUM, &err) < 0)
+        if (!f || tern_fabric_all_reduce(tern_fabric_world(f), &v, 1, TERN_F32, TERN_SUM, &err) < 0)
             return say_error("rebuild");
         dprintf(2, "rebuilt: %.0f ms, %d ranks, sum %g\n",
                 (double)(tern_clock_boot_ns() - start) / 1e6, tern_fabric_size(f), (double)v);

@@ -44,13 +44,13 @@ static int serve(int ranks, const char *host)
 /* *seen: in, for rank 0; out, for everybody. */
 static int step(struct tern_comm *c, int32_t *v, size_t n, int k, bool *seen)
 {
-    int size = tern_comm_size(c), rank = tern_comm_rank(c);
+    int size = tern_fabric_comm_size(c), rank = tern_fabric_comm_rank(c);
     int64_t small = rank + k + (rank == 0 && *seen ? SEEN : 0);
 
     for (size_t i = 0; i < n; i++)
         v[i] = (int32_t)(i * 7) + rank + k;
-    if (tern_comm_all_reduce(c, v, n, TERN_I32, TERN_SUM, &err) < 0 ||
-        tern_comm_all_reduce(c, &small, 1, TERN_I64, TERN_SUM, &err) < 0)
+    if (tern_fabric_all_reduce(c, v, n, TERN_I32, TERN_SUM, &err) < 0 ||
+        tern_fabric_all_reduce(c, &small, 1, TERN_I64, TERN_SUM, &err) < 0)
         return 3;
     *seen = small >= SEEN;
     int32_t more = (int32_t)(size * (size - 1) / 2 + size * k);

@@ -92,10 +92,10 @@ static int begin_all(struct begun *b, struct tern_comm **groups, int rank, int r
         one->count =
             tern_rand_u64(seed, (uint64_t)(round * GROUPS + g), (uint64_t)next[g]) % PENDING_MAX;
         for (size_t i = 0; i < one->count; i++)
-            one->buf[i] = (int64_t)i * (tern_comm_rank(one->c) + 1) + round + next[g];
+            one->buf[i] = (int64_t)i * (tern_fabric_comm_rank(one->c) + 1) + round + next[g];
         next[g]++, left--;
-        if (tern_comm_all_reduce_begin(one->c, one->buf, one->count, TERN_I64, TERN_SUM,
-                                       &one->pending, &err) < 0)
+        if (tern_fabric_all_reduce_begin(one->c, one->buf, one->count, TERN_I64, TERN_SUM,
+                                         &one->pending, &err) < 0)
             return say_error("begin");
     }
     return 0;
@@ -106,17 +106,17 @@ static int end_all(struct begun *b, int rank, int round)
     for (int k = 0; k < GROUPS * DEPTH; k++) {
         int which = (k * 5 + rank * 7 + round) % (GROUPS * DEPTH); /* 5 and 18 have no divisor */
         struct begun *one = &b[which];
-        int n = tern_comm_size(one->c);
+        int n = tern_fabric_comm_size(one->c);
         bool done = false;
         int64_t until = tern_clock_boot_ns() + 10000000000;
         while (k % 2 && !done && tern_clock_boot_ns() < until)
-            if (tern_comm_test(&one->pending, &done, &err) < 0)
+            if (tern_fabric_test(&one->pending, &done, &err) < 0)
                 return say_error("test");
         if (k % 2 && !done) {
             fprintf(stderr, "rank %d: an operation is never done\n", rank);
             return 1;
         }
-        if (tern_comm_wait(&one->pending, &err) < 0)
+        if (tern_fabric_wait(&one->pending, &err) < 0)
             return say_error("wait");
         for (size_t i = 0; i < one->count; i++)
             if (one->buf[i] !=
@@ -136,7 +136,7 @@ static int pending_operations(struct tern_fabric *f)
 
     const struct tern_comm_part parts[] = {{rank / 2, rank, &groups[1]},
                                            {rank % 2, rank, &groups[2]}};
-    if (tern_comm_splits(groups[0], parts, 2, &err) < 0)
+    if (tern_fabric_comm_splits(groups[0], parts, 2, &err) < 0)
         return say_error("splits");
     for (int i = 0; i < GROUPS * DEPTH; i++) {
         b[i].buf = i % 3 ? tern_fabric_alloc(f, PENDING_MAX * sizeof *b[i].buf, &err)
@@ -161,12 +161,12 @@ static int broadcast_at_leisure(struct tern_fabric *f, char *v, size_t bytes)
 {
     struct tern_pending p;
 
-    if (tern_comm_broadcast_begin(tern_fabric_world(f), v, bytes, TERN_U8, 0, &p, &err) < 0 ||
+    if (tern_fabric_broadcast_begin(tern_fabric_world(f), v, bytes, TERN_U8, 0, &p, &err) < 0 ||
         tern_fabric_progress(f, &err) < 0)
         return -1;
     if (tern_fabric_rank(f) == 0)
         tern_clock_sleep_ns(5000000);
-    return tern_comm_wait(&p, &err);
+    return tern_fabric_wait(&p, &err);
 }
 
 static int free_at_once(struct tern_fabric *f)
@@ -201,11 +201,11 @@ static int run_ahead(struct tern_fabric *f)
     for (int k = 0; k < BEGUN; k++) {
         for (int i = 0; i < COUNT; i++)
             v[k][i] = root ? k * COUNT + i : -1;
-        if (tern_comm_broadcast_begin(tern_fabric_world(f), v[k], COUNT, TERN_I32, 0, &p[k], &err) <
-            0)
+        if (tern_fabric_broadcast_begin(tern_fabric_world(f), v[k], COUNT, TERN_I32, 0, &p[k],
+                                        &err) < 0)
             return say_error("broadcast");
     }
-    if (tern_comm_wait(&p[BEGUN - 1], &err) < 0)
+    if (tern_fabric_wait(&p[BEGUN - 1], &err) < 0)
         return say_error("wait");
     for (int k = 0; k < BEGUN; k++)
         for (int i = 0; i < COUNT; i++)
@@ -230,7 +230,7 @@ static int leave(struct tern_fabric *f)
     if (!v)
         return say_error("alloc");
     memset(v, root ? 7 : 0, COUNT);
-    if (tern_comm_broadcast_begin(c, v, COUNT, TERN_U8, 0, &p, &err) < 0 ||
+    if (tern_fabric_broadcast_begin(c, v, COUNT, TERN_U8, 0, &p, &err) < 0 ||
         tern_fabric_progress(f, &err) < 0)
         return say_error("broadcast");
     if (root) {
@@ -238,7 +238,7 @@ static int leave(struct tern_fabric *f)
         if (read(gone[0], &byte, 1) != 0)
             return 1;
     }
-    if (tern_comm_wait(&p, &err) < 0)
+    if (tern_fabric_wait(&p, &err) < 0)
         return say_error("broadcast");
     if (v[0] != 7 || memcmp(v, v + 1, COUNT - 1) != 0)
         return fprintf(stderr, "a broadcast is wrong\n"), 1;
@@ -256,16 +256,16 @@ static int quit(struct tern_fabric *f)
     if (!v)
         return say_error("alloc");
     memset(v, tern_fabric_rank(f) == 0 ? 7 : 1, COUNT);
-    if (tern_comm_barrier(c, &err) < 0)
+    if (tern_fabric_barrier(c, &err) < 0)
         return say_error("barrier");
     if (tern_fabric_rank(f) == 0) {
-        if (tern_comm_broadcast_begin(c, v, COUNT, TERN_U8, 0, &p, &err) < 0 ||
+        if (tern_fabric_broadcast_begin(c, v, COUNT, TERN_U8, 0, &p, &err) < 0 ||
             tern_fabric_progress(f, &err) < 0)
             return say_error("broadcast");
         tern_clock_sleep_ns(20000000);
         return 0;
     }
-    if (tern_comm_broadcast(c, v, COUNT, TERN_U8, 0, &err) < 0)
+    if (tern_fabric_broadcast(c, v, COUNT, TERN_U8, 0, &err) < 0)
         return 0;
     for (size_t i = 0; i < COUNT; i++)
         wrong += v[i] != 7;
@@ -288,11 +288,11 @@ static int reduce(struct tern_fabric *f, float *v, size_t count)
     bool done = false;
 
     if (strcmp(mode, "poll") != 0)
-        return tern_comm_all_reduce(c, v, count, TERN_F32, TERN_SUM, &err);
-    if (tern_comm_all_reduce_begin(c, v, count, TERN_F32, TERN_SUM, &p, &err) < 0)
+        return tern_fabric_all_reduce(c, v, count, TERN_F32, TERN_SUM, &err);
+    if (tern_fabric_all_reduce_begin(c, v, count, TERN_F32, TERN_SUM, &p, &err) < 0)
         return -1;
     while (!done)
-        if (tern_comm_test(&p, &done, &err) < 0)
+        if (tern_fabric_test(&p, &done, &err) < 0)
             return -1;
     return 0;
 }
@@ -328,7 +328,7 @@ static int gather(struct tern_fabric *f)
         for (int i = 0; i < N; i++)
             in[k >> 2 * rank & 1][i] = (float)(rank * N + i + k);
         memset(to, 0, all);
-        if (tern_comm_all_gather(world, from, to, N, TERN_F32, &err) < 0)
+        if (tern_fabric_all_gather(world, from, to, N, TERN_F32, &err) < 0)
             return say_error("all_gather");
         for (int i = 0; i < n * N; i++)
             wrong += to[i] != (float)(i + k);
@@ -358,8 +358,8 @@ static int late(struct tern_fabric *f)
     int64_t late_ns = (int64_t)((deadline ? strtod(deadline, NULL) : 0) * 2e9) + 900000000;
     if (rank == size - 1)
         tern_clock_sleep_ns(late_ns);
-    if (tern_comm_all_gather(tern_fabric_world(f), v + (size_t)rank * block, v, block, TERN_U8,
-                             &err) == 0)
+    if (tern_fabric_all_gather(tern_fabric_world(f), v + (size_t)rank * block, v, block, TERN_U8,
+                               &err) == 0)
         return 0;
     if (rank < size - 1) {
         munmap(v, bytes);
@@ -396,9 +396,9 @@ static int until_error(struct tern_fabric *f)
             if (!tern_fabric_alloc(f, 1, &err))
                 break;
         if (i == 20 && strcmp(mode, "cram") == 0)
-            rc = tern_comm_split(tern_fabric_world(f), 0, 0, &new, &err);
+            rc = tern_fabric_comm_split(tern_fabric_world(f), 0, 0, &new, &err);
         else if (i == 20 && rank == size - 1 && differs)
-            rc = tern_comm_all_gather(tern_fabric_world(f), v, v + 1024, 64, TERN_F32, &err);
+            rc = tern_fabric_all_gather(tern_fabric_world(f), v, v + 1024, 64, TERN_F32, &err);
         else
             rc = reduce(f, v, few ? 1000 : i % 2 ? 4096 : 200000);
         if (rc < 0 && files.rlim_cur) /* leak checkers want some */
@@ -419,13 +419,13 @@ static int uneven(struct tern_fabric *f)
         int64_t until = tern_clock_boot_ns() + COMPUTE_NS;
         while ((tern_fabric_rank(f) + i) % 2 && tern_clock_boot_ns() < until)
             ;
-        if (tern_comm_barrier(c, &err) < 0)
+        if (tern_fabric_barrier(c, &err) < 0)
             return say_error("barrier");
     }
     unsetenv("TEST_FABRIC_LATE");
     int before = sleeps ? sleeps() : 0;
     for (int i = 0; i < BARRIERS; i++)
-        if (tern_comm_barrier(c, &err) < 0)
+        if (tern_fabric_barrier(c, &err) < 0)
             return say_error("barrier");
     if (tern_fabric_rank(f) == 0)
         printf("sleeps: %d\n", sleeps ? sleeps() - before : -1);
@@ -442,7 +442,7 @@ static int paced(struct tern_fabric *f)
     for (int i = 0; i < BARRIERS; i++) {
         if (last)
             tern_clock_sleep_ns(LATE_NS);
-        if (tern_comm_barrier(tern_fabric_world(f), &err) < 0)
+        if (tern_fabric_barrier(tern_fabric_world(f), &err) < 0)
             return say_error("barrier");
     }
     if (tern_fabric_rank(f) == 0)

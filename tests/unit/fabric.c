@@ -201,30 +201,32 @@ static void alone(void)
         return;
     struct tern_comm *w = tern_fabric_world(f);
     ok(tern_fabric_size(f) == 1 && tern_fabric_nodes(f) == 1, "it is the whole world");
-    ok(tern_comm_reduce_scatter(w, in, out, 3, TERN_F32, TERN_AVG, &err) == 0 && out[2] == 3,
+    ok(tern_fabric_reduce_scatter(w, in, out, 3, TERN_F32, TERN_AVG, &err) == 0 && out[2] == 3,
        "operations of one rank copy");
     char *p = tern_fabric_alloc(f, 100, &err);
     ok(p && p[99] == 0, "shared memory comes zeroed");
     tern_fabric_free(f, p);
     huge_pages(f);
-    ok(tern_comm_split(w, -1, 0, &half, &err) == 0 && !half, "colour -1 gives no communicator");
+    ok(tern_fabric_comm_split(w, -1, 0, &half, &err) == 0 && !half,
+       "colour -1 gives no communicator");
     struct tern_comm *some[40] = {NULL};
     struct tern_comm_part parts[40];
     for (int i = 0; i < 40; i++)
         parts[i] = (struct tern_comm_part){i % 3 - 1, 0, &some[i]};
-    ok(tern_comm_splits(w, parts, 40, &err) == 0 && !some[0] && some[1] && some[2] &&
-           some[1] != some[2] && tern_comm_size(some[1]) == 1,
+    ok(tern_fabric_comm_splits(w, parts, 40, &err) == 0 && !some[0] && some[1] && some[2] &&
+           some[1] != some[2] && tern_fabric_comm_size(some[1]) == 1,
        "several splits at once");
-    ok(tern_comm_splits(w, parts, 40, &err) < 0 && strstr(err.text, "64") &&
-           tern_comm_barrier(some[1], &err) == 0,
+    ok(tern_fabric_comm_splits(w, parts, 40, &err) < 0 && strstr(err.text, "64") &&
+           tern_fabric_barrier(some[1], &err) == 0,
        "too many at once are refused, and break nothing");
     for (int i = 0; i < 40; i++)
-        tern_comm_free(some[i]);
+        tern_fabric_comm_free(some[i]);
     int n = 0;
-    while (n < 100 && tern_comm_split(w, 0, 0, &half, &err) == 0)
+    while (n < 100 && tern_fabric_comm_split(w, 0, 0, &half, &err) == 0)
         n++;
     ok(n == 63 && strstr(err.text, "64"), "the 65th communicator is refused: %s", err.text);
-    ok(tern_comm_broadcast(w, in, 1, TERN_F32, 1, &err) < 0, "a root that is no member is refused");
+    ok(tern_fabric_broadcast(w, in, 1, TERN_F32, 1, &err) < 0,
+       "a root that is no member is refused");
     tern_fabric_close(f);
 }
 
@@ -264,16 +266,16 @@ static void limits_counts(void)
     size_t most = (1ull << 38) - 1; /* of four bytes, below 2^40 */
     char v;
 
-    tern_comm_all_reduce(c, &v, most, TERN_F32, TERN_SUM, &err);
+    tern_fabric_all_reduce(c, &v, most, TERN_F32, TERN_SUM, &err);
     is(err.text, "begun", "64 ranks all-reduce 1 TiB but one element");
-    tern_comm_broadcast(c, &v, 4 * most, TERN_U8, 0, &err);
+    tern_fabric_broadcast(c, &v, 4 * most, TERN_U8, 0, &err);
     is(err.text, "begun", "and broadcast as much");
-    tern_comm_all_reduce(c, &v, most + 1, TERN_F32, TERN_SUM, &err);
+    tern_fabric_all_reduce(c, &v, most + 1, TERN_F32, TERN_SUM, &err);
     is(err.text,
        "all_reduce of 274877906944 f32: 274877906943 are the most (less than 1 TiB): do it in "
        "parts",
        "one more is refused, and the limit told");
-    tern_comm_all_gather(c, &v, &v, 1ull << 32, TERN_F32, &err);
+    tern_fabric_all_gather(c, &v, &v, 1ull << 32, TERN_F32, &err);
     has(err.text, "all_gather of 4294967296 f32 a rank: 4294967295 are the most",
         "where a count is a rank's, all ranks' blocks are within it");
 }
@@ -286,7 +288,7 @@ static void waits_again(void)
     struct tern_err err = {0};
 
     c->begun = 1;
-    int first = tern_comm_wait(&p, &err), again = tern_comm_wait(&p, &err);
+    int first = tern_fabric_wait(&p, &err), again = tern_fabric_wait(&p, &err);
     ok(first == -1 && again == -1, "who waits again for what failed is told again (%d, %d)", first,
        again);
 }

@@ -126,7 +126,7 @@ static void dumps(void)
 
     ok(f != NULL, "a fabric of one rank opens");
     for (int i = 0; i < 3; i++)
-        tern_comm_barrier(tern_fabric_world(f), &err);
+        tern_fabric_barrier(tern_fabric_world(f), &err);
     ok(!tern_fs_exists(path), "nothing is written while all is well");
     signal(SIGUSR2, on_signal);
     raise(SIGUSR2);

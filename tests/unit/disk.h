@@ -114,6 +114,22 @@ int unlink(const char *path)
     return (int)rc;
 }
 
+int unlinkat(int dir, const char *name, int flags)
+{
+    char link[64], path[512];
+    long rc = syscall(SYS_unlinkat, dir, name, flags);
+    const int why = errno;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+    ssize_t n = dir == AT_FDCWD ? 0 : readlink(link, path, sizeof path - 1);
+    snprintf(path + (n > 0 ? n : 0), sizeof path - (size_t)(n > 0 ? n : 0), "%s%s",
+             n > 0 ? "/" : "", name);
+    errno = why;
+    if (rc == 0)
+        disk_add("unlink", path, NULL);
+    return (int)rc;
+}
+
 /* The first event from `at` on of `call` on `path` (of link and rename: to it); -1 for none. */
 static inline int disk_find(int at, const char *call, const char *path)
 {

@@ -6,14 +6,17 @@
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
+#include "core/base/tree.h"
 #include "core/ckpt/ckpt.h"
 #include "core/convert/convert.h"
+#include "core/data/data.h"
 #include "core/ledger/ledger.h"
 #include "core/model/model.h"
 #include "tests/unit/tap.h"
 
 #include <dirent.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static char work[] = "/tmp/tern-durable-XXXXXX";
 static struct tern_err err;
@@ -295,6 +298,81 @@ static void test_ledger(void)
     free(spool), free(second), free(db), free(all), free(ledger);
 }
 
+/* ------------------------------------------------------------------ files, trees, token sets */
+
+static void test_files(void)
+{
+    char *path = in_work("file"), *sub = in_work("sub"), *data = in_work("set.tds");
+    const struct tern_data_set_kind kind = {.n_vocab = 100, .eos = 2, .bos = -1};
+
+    for (int again = 0; again < 2; again++) {
+        disk_clear();
+        ok(tern_fs_replace(path, "text", 4, 0644, &err) == 0 && checked(placed("rename", path)),
+           again ? "a file that replaces another is durable before and after its rename"
+                 : "a new file is durable before and after its rename");
+    }
+    disk_clear();
+    ok(mkdir(sub, 0755) == 0 && tern_fs_sync_parent(sub, &err) == 0 &&
+           checked(disk_synced(work, 0, -1)),
+       "the folder above a path is synced on request");
+    disk_clear();
+    ok(tern_fs_sync_dir(sub, &err) == 0 && checked(disk_synced(sub, 0, -1)),
+       "a folder is synced on request");
+    disk_clear();
+    struct tern_data_set_writer *w = tern_data_set_create(data, &kind, &err);
+    ok(w && tern_data_set_add(w, (uint32_t[]){5, 6}, NULL, 2, 8, &err) == 0 &&
+           tern_data_set_commit(w, "{}", &err) == 0 && checked(placed("rename", data)),
+       "a token set is durable before and after its rename");
+    free(path);
+    free(sub);
+    free(data);
+}
+
+/* Two files at the top and one two folders down, as an outside trainer's checkpoint. */
+static void make_tree(const char *dir)
+{
+    static const char *const names[] = {"a", "b", "in/deeper/c"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = tern_fs_join(dir, names[i]), *above = tern_fs_dirname(path);
+        if (tern_fs_mkdirs(above, 0755, &err) < 0 ||
+            tern_fs_replace(path, names[i], strlen(names[i]), 0644, &err) < 0)
+            exit(1);
+        free(above);
+        free(path);
+    }
+}
+
+static void test_tree(void)
+{
+    char *from = in_work("tree"), *aside = in_work(".copy"), *to = in_work("copy");
+    char *left = tern_fs_join(aside, "a"), *in = tern_fs_join(aside, "in");
+    char *deeper = tern_fs_join(in, "deeper"), *file = tern_fs_join(deeper, "c");
+    struct tern_tree t = {0};
+
+    make_tree(from);
+    /* Of an ended copy: whole, and perhaps not durable. */
+    if (tern_tree_take(from, &t, &err) < 0 || mkdir(aside, 0755) < 0 ||
+        tern_fs_replace(left, "a", 1, 0644, &err) < 0)
+        exit(1);
+    disk_clear();
+    ok(tern_tree_copy(from, &t, aside, to, &err) == 0 && checked(placed("rename", to)),
+       "a copied tree is durable before and after its rename");
+    int at = disk_find(0, "rename", to);
+    ok(checked(disk_synced(left, 0, at)), "a file that an ended copy left is synced");
+    ok(checked(disk_synced(file, 0, at)), "a file in a folder of the tree is synced");
+    ok(checked(disk_synced(in, 0, at) && disk_synced(deeper, 0, at)),
+       "each folder of the tree is synced");
+    tern_tree_free(&t);
+    free(file);
+    free(deeper);
+    free(in);
+    free(left);
+    free(to);
+    free(aside);
+    free(from);
+}
+
 int main(void)
 {
     static const char config[] =
@@ -310,6 +388,8 @@ int main(void)
     if (!f || fputs(config, f) < 0 || fclose(f) != 0)
         return 1;
     free(path);
+    test_files();
+    test_tree();
     test_lease();
     test_save();
     test_unpublish();

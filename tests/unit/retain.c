@@ -1,4 +1,5 @@
 /* core/retain: checkpoints that a workload's trainer writes. */
+#include "tests/unit/disk.h"
 #include "tests/unit/tap.h"
 
 #include "core/base/fs.h"
@@ -177,6 +178,28 @@ static void keep(const struct tern_retain_options *o)
         printf("# %s\n", e.text);
 }
 
+/* Folder `path` got a name that begins with `trash`; that was durable before anything in it went.
+ */
+static bool pruned_in_order(const char *path, const char *trash)
+{
+    char *from = realpath("out", NULL), *hidden = tern_fs_join(from, tern_fs_basename(trash));
+    int moved = -1, gone = -1;
+
+    for (int i = 0; i < disk_n; i++) {
+        const struct disk_event *e = &disk_events[i];
+        if (strcmp(e->call, "rename") == 0 && tern_str_ends(e->path, path) && moved < 0)
+            moved = i;
+        if (strcmp(e->call, "unlink") == 0 && tern_str_starts(e->path, hidden) && gone < 0)
+            gone = i;
+    }
+    bool good = moved >= 0 && gone > moved && disk_synced(from, moved, gone);
+    if (!good)
+        disk_print();
+    free(hidden);
+    free(from);
+    return good;
+}
+
 static void keeping(void)
 {
     struct tern_retain_options o = options();
@@ -228,7 +251,10 @@ static void keeping(void)
     ok(tern_fs_exists("mirror/step_30/else") && !tern_fs_exists("mirror/step_30/model"),
        "another user's file in the mirror stays");
     tern_fs_remove_tree("mirror/step_30", NULL);
+    disk_clear();
     keep(&o);
+    ok(pruned_in_order("out/step_20", "out/.step_20."),
+       "a pruned checkpoint's rename is durable before its first file is removed");
     is(rows("out/"), "10 deleted, 20 deleted, 30 verified, 40 verified",
        "then the newest two stay");
     ok(!tern_fs_exists("out/step_10") && tern_fs_exists("out/step_5") &&

@@ -243,7 +243,7 @@ static int run(int n, char **args, struct tern_err *err)
     if (!check_only || array.n) { /* the ranks may start elsewhere */
         cwd = getcwd(NULL, 0);
         if (!cwd) {
-            tern_err_sys(err, "cannot tell the current folder");
+            tern_err_sys(err, "cannot determine the current folder");
             goto out;
         }
         absolute = tern_fs_join(cwd, path);

@@ -44,7 +44,7 @@ int trial_begin(struct trial *t, const struct tern_recipe *r, int64_t steps,
     if (*t->folder != '/') { /* an override's path is relative to the recipe's folder */
         char cwd[4096];
         if (!getcwd(cwd, sizeof cwd))
-            return tern_err_sys(err, "cannot tell the current folder");
+            return tern_err_sys(err, "cannot determine the current folder");
         whole = tern_fs_join(cwd, t->folder);
         free(t->folder);
         t->folder = whole;

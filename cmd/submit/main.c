@@ -366,7 +366,7 @@ static int run(int n, char **args, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "more than %d options for sbatch", OPTIONS_MAX);
     char *cwd = getcwd(NULL, 0);
     if (!cwd)
-        return tern_err_sys(err, "cannot tell the current folder");
+        return tern_err_sys(err, "cannot determine the current folder");
     q.path = tern_fs_join(cwd, args[0]);
     heed_nodes(n - 1, args + 1);
     struct tern_site *site = tern_site_load(NULL, err);

@@ -1,9 +1,9 @@
-/* A cluster description: AWS ParallelCluster 3 YAML (a subset, and nothing that `pcluster` would
- * not accept), the sidecar *.tern.yaml beside it for what tern alone needs, the catalogue of
- * instance types, the lint, and the texts of Slurm's configuration files.
+/* A cluster description: AWS ParallelCluster 3 YAML (a subset that `pcluster` accepts), the sidecar
+ * *.tern.yaml beside it with tern's own settings, the catalogue of instance types, the lint, and
+ * the texts of Slurm's configuration files.
  *
  *     struct tern_layout *l = tern_layout_load("cluster.yaml", &err);   // NULL: not readable YAML
- *     if (l->n_errors) ...                                              // l->notes tell each
+ *     if (l->n_errors) ...                                              // l->notes has each
  *     struct tern_layout_conf conf;
  *     tern_layout_render(l, NULL, &conf, &err);
  *
@@ -50,10 +50,10 @@ int tern_layout_vcpus(const struct tern_layout_instance *i);
 
 /* ------------------------------------------------------------------ inside a node */
 
-/* What a local rank has of its node. */
+/* A local rank's share of its node. */
 struct tern_layout_placement {
     int core, cores; /* NeuronCores [core, core + cores); cores 0 where there are none */
-    int chip, chips; /* those they lie on */
+    int chip, chips; /* the chips of these cores */
     int numa;        /* NUMA node of its chips, or of its CPUs without chips; -1: more than one */
     char cpus[512];  /* its share of the NUMA nodes' CPUs: "0-1,64-65" */
 };
@@ -73,8 +73,8 @@ struct tern_layout_placement {
  *
  * A group's cores are the same ones, only their order changes.  The runtime takes any single core,
  * or a range from a multiple of its length (NEURON_RT_VISIBLE_CORES), so only ranks of at most a
- * chip's cores can go backwards; larger ones keep the numbers, and so does everybody where NxD goes
- * by them (`by_number`). */
+ * chip's cores can go backwards.  Larger ones keep the numbers, and so do all ranks where NxD
+ * orders its groups by number (`by_number`). */
 int tern_layout_first_core(const struct tern_layout_instance *t, int n, int i, int group);
 
 /* Core placement of local rank `i` of `n` on a node of type `t` whose cores show `threads` CPUs
@@ -139,10 +139,10 @@ struct tern_layout_storage {
     char *type;             /* "FsxLustre" */
 };
 
-/* What the lint found, in file order. */
+/* The lint's findings, in file order. */
 struct tern_layout_note {
     bool error; /* else a warning */
-    char *text; /* "cluster.yaml:12: Scheduling...: what is wrong. What to do." */
+    char *text; /* "cluster.yaml:12: Scheduling...: the mistake. The remedy." */
 };
 
 struct tern_layout {
@@ -167,7 +167,7 @@ struct tern_layout {
 };
 
 /* Read `path` and its sidecar and check both.  NULL with `err` only when a file cannot be read or
- * is no YAML; whatever else is wrong stands in `notes`, and a layout with n_errors > 0 may be
+ * is no YAML.  Any other mistake stands in `notes`, and a layout with n_errors > 0 may be
  * looked at but not rendered.  Free with tern_layout_free (NULL is fine). */
 struct tern_layout *tern_layout_load(const char *path, struct tern_err *err);
 void tern_layout_free(struct tern_layout *l);
@@ -187,12 +187,14 @@ struct tern_layout_group {
 struct tern_layout_group *tern_layout_groups(const struct tern_layout *l, size_t *n);
 /* malloc'ed name of the group's node `i` (from 1), or with i = 0 of all: "trn1-st-cr-[1-4]". */
 char *tern_layout_node_name(const struct tern_layout_group *g, int i);
-/* malloc'ed: the switches above node `i` (from 1), root first, as Slurm will tell: "spine.q-cr". */
+/* malloc'ed: the switches above node `i` (from 1), root first, as Slurm names them: "spine.q-cr".
+ */
 char *tern_layout_switches(const struct tern_layout *l, const struct tern_layout_group *g, int i);
 
 /* ------------------------------------------------------------------ Slurm's files */
 
-/* Where the cluster lives.  NULL for a real one: the file then says what a site must fill in. */
+/* Where the cluster lives.  NULL for a real one: the file then names the settings that a site must
+ * fill in. */
 struct tern_layout_local {
     const char *cluster_name;
     const char *head_name, *head_addr;

@@ -1,4 +1,4 @@
-/* Reading a layout: typed reads that note what is wrong and go on, so that one run of the lint
+/* Reading a layout: typed reads that note a mistake and go on, so that one run of the lint
  * names every mistake. */
 #ifndef TERN_LAYOUT_NOTES_H
 #define TERN_LAYOUT_NOTES_H
@@ -6,7 +6,7 @@
 #include "core/base/yaml.h"
 #include "core/layout/layout.h"
 
-/* What is kept of one layout's notes: nobody reads more. */
+/* Notes kept of one layout; a reader needs no more. */
 enum { TERN_LAYOUT_MAX_NOTES = 200 };
 
 /* "file:line: where: text" for a node; the same text is never noted twice. */

@@ -14,7 +14,7 @@ static const char *const denied_in_queue[] = {
 static const char *const denied_in_resource[] = {
     "cpus", "features", "gres", "nodeaddr", "nodehostname", "nodename", "state", "weight", NULL};
 
-/* What a queue hands down to its resources. */
+/* Settings of a queue that its resources inherit. */
 struct inherited {
     const struct tern_yaml_node *group;     /* its PlacementGroup, or NULL */
     const struct tern_yaml_node *public_ip; /* AssignPublicIp when it is true, or NULL */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the slurm.conf of a cluster gets from ParallelCluster alone (its validators' deny-list). */
+/* Settings of slurm.conf that only ParallelCluster may set (its validators' deny-list). */
 static const char *const denied_in_slurm_conf[] = {
     "epilog",
     "grestypes",

@@ -247,7 +247,7 @@ static void gres_conf(struct tern_buf *b, const struct tern_layout *l,
 }
 
 /* The switch of a group's node `i` (from 1), malloc'ed.  A placement group is the nearest thing to
- * a switch that EC2 tells of, so a resource is one, unless the sidecar says how many nodes are. */
+ * a switch that EC2 knows: a resource is one switch, unless the sidecar gives nodes a switch. */
 static char *leaf_name(const struct tern_layout *l, const struct tern_layout_group *g, int i)
 {
     int before = g->dynamic ? g->resource->min : 0;

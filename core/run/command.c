@@ -275,7 +275,7 @@ int tern_run_command_container(const struct tern_run_attempt *a, char **v, struc
         return -1;
     char *home = tern_fs_dirname(a->o->recipe_path), *out = glob_folder(r->workload.progress.glob);
     if (!getcwd(cwd, sizeof cwd)) {
-        tern_err_sys(err, "cannot tell the current folder");
+        tern_err_sys(err, "cannot determine the current folder");
         goto done;
     }
     const char *const dirs[] = {

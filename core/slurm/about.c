@@ -1,4 +1,4 @@
-/* Which Slurm this is. */
+/* Slurm's release and configuration. */
 #include "core/base/str.h"
 #include "core/slurm/release.h"
 #include "core/slurm/start.h"

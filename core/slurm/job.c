@@ -1,4 +1,4 @@
-/* Jobs looked at and changed. */
+/* Jobs: load, find, change. */
 #include "core/slurm/slurm.h"
 
 #include "core/base/clock.h"

@@ -1,4 +1,4 @@
-/* One node looked at and changed. */
+/* One node: load, change. */
 #include "core/slurm/slurm.h"
 
 #include "core/slurm/release.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Whatever the controller refused stays refused, the rest is trouble on the way to it. */
+/* A refusal by the controller is final; any other failure may pass. */
 static int failed(struct tern_err *err, const char *name, const char *what)
 {
     int e = errno;
@@ -71,7 +71,7 @@ int tern_slurm_node_load_state(const char *name, struct tern_slurm_node_state *s
         .memory_mib = n->real_memory,
     };
     snprintf(state->word, sizeof state->word, "%s", word_of(state));
-    /* What stands beside a node in service is left from before: newer Slurms keep it. */
+    /* The reason of a node in service is an old one: newer Slurms keep it. */
     bool serves = !state->drained && !state->failed && !state->down && !state->powered_down &&
                   !state->powering;
     snprintf(state->reason, sizeof state->reason, "%s", n->reason && !serves ? n->reason : "");

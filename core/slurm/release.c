@@ -4,7 +4,7 @@
 
 #define SINCE(year, month) (SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(year, month, 0))
 
-/* 25.11 began to name jobs and steps by one struct, and 26.05 went on with it. */
+/* 25.11 names jobs and steps by one struct in some calls, 26.05 in more. */
 #if SINCE(25, 11)
 static slurm_step_id_t name_of(uint32_t job, uint32_t step)
 {

@@ -1,11 +1,11 @@
-/* What differs between releases of Slurm (22.05 to 26.05): release.c is the one file that knows. */
+/* Differences between releases of Slurm (22.05 to 26.05), all of them in release.c. */
 #ifndef TERN_SLURM_RELEASE_H
 #define TERN_SLURM_RELEASE_H
 
 #include <slurm/slurm.h>
 
-/* As the functions of libslurm that they stand for: SLURM_SUCCESS, or another value and errno.
- * What they load is the caller's to free by libslurm's functions, and by release_conf_free(). */
+/* Return values as of the functions of libslurm behind them: SLURM_SUCCESS, or another value and
+ * errno.  The caller frees loaded messages by libslurm's functions, and by release_conf_free(). */
 int tern_slurm_release_job_load(uint32_t job, job_info_msg_t **ret_msg);
 int tern_slurm_release_job_requeue(uint32_t job, uint32_t flags);
 /* Every step of `job` where `step` is NO_VAL. */

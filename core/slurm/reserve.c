@@ -29,7 +29,7 @@ static time_t takes(const reserve_info_t *r, const struct tern_slurm_job *job, c
 {
     if (*job->reservation)
         return r->name && strcmp(r->name, job->reservation) == 0 ? r->end_time : 0;
-    /* One that began before the job has let it in. */
+    /* A reservation that began before the job has let the job start. */
     const bool maintenance = (r->flags & RESERVE_FLAG_MAINT) || r->max_start_delay;
     return maintenance && r->start_time > job->start && has_one(r->node_list, hosts) ? r->start_time
                                                                                      : 0;

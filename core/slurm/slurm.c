@@ -1,4 +1,4 @@
-/* Before any call: which configuration, and libslurm's start. */
+/* The configuration, and the start of libslurm. */
 #include "core/slurm/slurm.h"
 
 #include "core/base/again.h"
@@ -32,7 +32,7 @@ const char *tern_slurm_conf(void)
     return NULL;
 }
 
-/* Of a login node of a configless cluster, which has no file: the controller that gives it. */
+/* The controller that serves the configuration to a login node of a configless cluster. */
 static const char *conf_server(void)
 {
     const char *server = getenv("SLURM_CONF_SERVER");

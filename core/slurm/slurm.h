@@ -1,13 +1,13 @@
-/* Slurm behind plain structs: the only room with <slurm/slurm.h>, so that a change of Slurm's API
- * is mended here alone.  Nothing parses what scontrol, squeue or sinfo print.
+/* Slurm behind plain structs.  Only this room includes <slurm/slurm.h>: a change of Slurm's API
+ * changes this room alone.  No code parses the output of squeue or sinfo.
  *
  *     if (!tern_slurm_available()) ...             // no configuration: not a Slurm machine
  *     if (tern_slurm_job_load(id, &job, err) < 0) ...
  *     tern_slurm_job_free(job);
  *
- * Calls that need the controller read the configuration once a process, at the first of them; a
- * process that wants another cluster sets SLURM_CONF before that.  A dead controller is an error
- * after about 10 s (MessageTimeout), TERN_TEMPFAIL.  One thread at a time.
+ * The first call that needs the controller reads the configuration, once a process: set SLURM_CONF
+ * for another cluster before that.  A dead controller is an error after about 10 s
+ * (MessageTimeout), TERN_TEMPFAIL.  One thread at a time.
  *
  * Jobs are submitted by running sbatch, never from here: only sbatch calls the plugins that
  * register --tern and knows every site's options and defaults.
@@ -26,17 +26,17 @@
  * usual places.  Looked for first because slurm_init() ends the process when it finds none.  The
  * text belongs to the room. */
 const char *tern_slurm_conf(void);
-/* There is one, or a controller that gives it (SLURM_CONF_SERVER, of configless clusters). */
+/* There is one, or a controller that serves it (SLURM_CONF_SERVER, of configless clusters). */
 bool tern_slurm_available(void);
 
 /* "22.05": the release of the headers that tern was built with.  A plugin works in its own release
  * only. */
 const char *tern_slurm_release(void);
-/* Where the libslurm lies that was loaded, malloc'ed; NULL when that cannot be told.  Its release
- * is the headers': it is loaded by a name with a number that every release has anew. */
+/* The path of the loaded libslurm, malloc'ed; NULL when unknown.  Its release is the headers': its
+ * file name has a number that changes with every release. */
 char *tern_slurm_library(void);
 
-/* What the controller says of itself and of its nodes; texts are "" where it says nothing. */
+/* The controller's facts about itself and its nodes; unknown texts are "". */
 struct tern_slurm_about {
     char *version; /* slurmctld's: "22.05.8" */
     char *conf, *plugstack, *plugin_dir, *tmp_fs;
@@ -69,11 +69,11 @@ struct tern_slurm_job {
     uint32_t n_nodes;
     uint32_t uid;
     uint32_t array_job; /* of a member of a job array; else 0 */
-    int cpus_per_task;  /* 1 where nobody asked for a number */
+    int cpus_per_task;  /* 1 where the job gave no number */
     int exit_status;    /* as wait(2) gives it; of an ended job */
     time_t start,
         end;        /* seconds since 1970; `end` is the time limit while it runs, 0 without one */
-    time_t preempt; /* when it was told that another job takes its place; 0: it was not */
+    time_t preempt; /* when it was warned of preemption; 0: it was not */
     bool requeue;   /* may be requeued */
     char *reservation;                        /* that it runs in; "" for none */
     char *name, *partition, *nodes, *comment; /* "" when there is none */
@@ -84,9 +84,9 @@ struct tern_slurm_job {
 int tern_slurm_job_load(uint32_t id, struct tern_slurm_job **job, struct tern_err *err);
 void tern_slurm_job_free(struct tern_slurm_job *job);
 
-/* When a reservation takes the job's nodes (`nodes`, a list of hosts) from it: the end of the one
- * that it runs in, or the begin of one for maintenance (MAINT, or MaxStartDelay) on a node of it;
- * the first of them, 0 when there is none, or none that the caller may see. */
+/* When a reservation takes the job's nodes (`nodes`, a list of hosts) from it: at the end of the
+ * job's own reservation, or the begin of one for maintenance (MAINT, or MaxStartDelay) on a node of
+ * the job.  The earliest; 0 without any that the caller may see. */
 int tern_slurm_job_find_reservation(const struct tern_slurm_job *job, const char *nodes,
                                     time_t *ret_when, struct tern_err *err);
 
@@ -98,32 +98,32 @@ int tern_slurm_job_find(const char *comment, uint32_t *id, const char **word, st
 int tern_slurm_job_set_comment(uint32_t id, const char *comment, struct tern_err *err);
 /* End the job and queue it again under its id; `hold` keeps it from starting. */
 int tern_slurm_job_requeue(uint32_t id, bool hold, struct tern_err *err);
-/* When a job that waits, or will when it has been freed after a requeue, begins at the earliest. */
+/* Set the earliest begin of a pending job, or of one that is held after a requeue. */
 int tern_slurm_job_set_begin(uint32_t id, time_t when, struct tern_err *err);
 /* scancel. */
 int tern_slurm_job_cancel(uint32_t id, struct tern_err *err);
-/* Send `sig` to every task of the job's newest step called `name` (srun --job-name).  This, and not
- * a signal to srun itself, which takes SIGTERM as the wish to kill the step.  Fine when the job
- * is being ended already: Slurm has then told them. */
+/* Send `sig` to every task of the job's newest step called `name` (srun --job-name).  A SIGTERM to
+ * srun itself would kill the step instead.  Succeeds when Slurm is ending the job already: its
+ * tasks have a signal then. */
 int tern_slurm_step_signal(uint32_t job, const char *name, int sig, struct tern_err *err);
 
 /* Has the job a step called `name` that is neither over nor still waiting for nodes? */
 int tern_slurm_step_exists(uint32_t job, const char *name, bool *there, struct tern_err *err);
 
-/* Add the steps that srun has in the job to `to`: "12.0 (sleep on n[1-2]), 12.3 (bash on n1)"; the
- * first few of many. */
+/* Append the job's steps that srun started: "12.0 (sleep on n[1-2]), 12.3 (bash on n1)"; the first
+ * few of many. */
 struct tern_buf;
 int tern_slurm_steps_describe(uint32_t job, struct tern_buf *to, struct tern_err *err);
 
-/* When a step of a running job will be ended: by its own time limit, or by the job's if that comes
- * first; 0 without either. */
+/* The end of a step of a running job by its own time limit, or by the job's if that comes first; 0
+ * without either. */
 int tern_slurm_step_get_end(uint32_t job, uint32_t step, time_t *end, struct tern_err *err);
 
 /* ------------------------------------------------------------------ nodes */
 
 struct tern_slurm_node {
     char *name, *addr;
-    char state[40]; /* sinfo's word: "idle", "mixed", "drained", "down*" */
+    char state[40]; /* as sinfo prints it: "idle", "mixed", "drained", "down*" */
     bool usable;    /* can run work now or when its jobs end: not down, drained or powered off */
     bool down;      /* gone: down, or it does not answer */
     uint32_t cpus;
@@ -139,12 +139,12 @@ struct tern_slurm_nodes {
 };
 
 int tern_slurm_nodes_load(struct tern_slurm_nodes **nodes, struct tern_err *err);
-/* How many nodes the cluster can have: those that it knows, down and powered down ones and those of
- * state FUTURE with them, or slurm.conf's MaxNodeCount where dynamic nodes may come. */
+/* How many nodes the cluster can have: all known ones (also down, powered down and FUTURE), or
+ * slurm.conf's MaxNodeCount where dynamic nodes may come. */
 int tern_slurm_nodes_count_max(int64_t *most, struct tern_err *err);
 void tern_slurm_nodes_free(struct tern_slurm_nodes *nodes);
 
-/* How one node is, for those who drain and replace it. */
+/* A node's state, for draining and replacing it. */
 struct tern_slurm_node_state {
     bool drained;                /* or draining */
     bool failed;                 /* FAIL or FAILING */
@@ -173,15 +173,15 @@ int tern_slurm_node_load_address(const char *name, struct tern_slurm_node_addres
 bool tern_slurm_is_slurm_user(uint32_t uid);
 
 enum tern_slurm_node_change {
-    TERN_SLURM_NODE_DRAIN,     /* no further jobs; wants a reason */
+    TERN_SLURM_NODE_DRAIN,     /* no further jobs; needs a reason */
     TERN_SLURM_NODE_UNDRAIN,   /* takes the drain back, whatever else holds */
     TERN_SLURM_NODE_RESUME,    /* back to work from down, drained or failed */
-    TERN_SLURM_NODE_FAIL,      /* FAIL; wants a reason */
-    TERN_SLURM_NODE_DOWN,      /* gone, and what ran there with it; wants a reason */
-    TERN_SLURM_NODE_POWER_OFF, /* power saving: at once, whatever runs there */
+    TERN_SLURM_NODE_FAIL,      /* FAIL; needs a reason */
+    TERN_SLURM_NODE_DOWN,      /* its jobs end; needs a reason */
+    TERN_SLURM_NODE_POWER_OFF, /* power saving: at once, jobs or not */
 };
 /* For an admin (or SlurmUser or root); a refusal is TERN_FAILED.  `reason` may be NULL where none
- * is wanted; it is passed on as it is. */
+ * is needed. */
 int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change, const char *reason,
                            struct tern_err *err);
 

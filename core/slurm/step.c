@@ -24,7 +24,7 @@ static job_step_info_response_msg_t *load(uint32_t job, uint32_t step, struct te
     return NULL;
 }
 
-/* Started by srun and there: not waiting for nodes, nor the batch script's. */
+/* Is it srun's and running: not waiting for nodes, nor the batch script's? */
 static bool is_there(const job_step_info_t *s)
 {
     return s->step_id.step_id < SLURM_INTERACTIVE_STEP;

@@ -42,7 +42,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Those with more nodes lie higher; a spine with a single leaf is told by its level. */
+/* A switch with more nodes is higher; a spine with a single leaf differs by its level. */
 static int compare_above(const void *x, const void *y)
 {
     const struct above *a = x, *b = y;
@@ -54,7 +54,7 @@ static int compare_above(const void *x, const void *y)
     return strcmp(a->name, b->name);
 }
 
-/* One line; *a stays empty when it tells of no nodes. */
+/* One line; *a stays empty when the line names no nodes. */
 static int read_line(const char *line, struct above *a, struct tern_err *err)
 {
     size_t size = strlen(line) + 1;
@@ -142,9 +142,9 @@ void tern_slurm_topology_free(char **where, size_t n)
 
 enum { MAX_TOPOLOGY = 64 << 20 }; /* bytes: a thousand times ten thousand nodes' */
 
-/* Since 23.11 the records are a plugin's secret, and the plugin needs symbols that libslurm keeps
- * to itself: it cannot be loaded into a program that is not Slurm's own.  So one of those prints,
- * of every release. */
+/* Since 23.11 only a plugin can read the records, and the plugin needs symbols that libslurm does
+ * not export: it loads into Slurm's own programs alone.  So scontrol prints them, in every release.
+ */
 static int print_topology(struct tern_buf *b, struct tern_err *err)
 {
     char word[] = "scontrol", show[] = "show", what[] = "topology";

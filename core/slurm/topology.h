@@ -1,4 +1,4 @@
-/* The words in which Slurm tells its topology. */
+/* Slurm's printed topology. */
 #ifndef TERN_SLURM_TOPOLOGY_H
 #define TERN_SLURM_TOPOLOGY_H
 

@@ -19,8 +19,8 @@ pid_t tern_vcluster_node_start_munged(const struct tern_vcluster_plan *p, const 
                                       const char *log, struct tern_err *err);
 
 /* Node `i` (from 0) in namespaces of its own.  Its process mounts what it needs, runs munged, waits
- * for the end of `go`, sets up its network and runs slurmd.  What goes wrong before that is written
- * to `trouble`.  The pid, or -1. */
+ * for the end of `go`, sets up its network and runs slurmd.  An error before that is written to
+ * `trouble`.  The pid, or -1. */
 pid_t tern_vcluster_node_start(const struct tern_vcluster_plan *p, size_t i, int go, int trouble,
                                struct tern_err *err);
 

@@ -241,7 +241,7 @@ static int mount_etc(const char *root, struct tern_err *err)
 int tern_vcluster_root_mount_head(const char *dir, const struct tern_layout *l, char *const *share,
                                   struct tern_err *err)
 {
-    /* The new root grows over /run, the one folder that the host's copy is not wanted of: anywhere
+    /* The new root is made over /run, the one folder of the host that nodes do not get: anywhere
      * else it would be copied into itself. */
     static const char root[] = "/run";
     static const char *const hidden[] = {"/run", NULL};

@@ -54,12 +54,12 @@ int tern_spank_check(const char *program, const char *recipe, const struct tern_
     if (WIFSIGNALED(c.status))
         slurm_error("tern: '%s run --check %s' ended by signal %d", program, recipe,
                     WTERMSIG(c.status));
-    /* A tern older than this plugin cannot be asked. */
+    /* A tern older than this plugin has no such option. */
     if (step &&
         (strstr(c.said, "--nodes: no such option") || strstr(c.said, "--step: no such option")))
         return 0;
     else if (c.status != 0 && !c.said[0])
-        slurm_error("tern: '%s run --check %s' ended with %d and said nothing", program, recipe,
+        slurm_error("tern: '%s run --check %s' ended with %d and printed nothing", program, recipe,
                     WEXITSTATUS(c.status));
     bool no = c.unseen ? refused(c.said) : c.status != 0;
     tern_spank_repeat(c.said, own_error);

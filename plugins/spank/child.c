@@ -1,4 +1,4 @@
-/* A child process with a bound on its time and on what it may say. */
+/* A child process with a bound on its time and its output. */
 #include "plugin.h"
 
 #include <dirent.h>
@@ -66,7 +66,7 @@ static void become(const struct tern_spank_child *c, int out, int words)
     _exit(127);
 }
 
-/* One read of what is there: kept as far as there is room.  False at its end. */
+/* One read; bytes are kept as far as there is room.  False at the end. */
 static bool take(int fd, char *to, size_t room, size_t *n, bool *more)
 {
     char rest[4096];

@@ -34,7 +34,7 @@ static int absolute(char to[TERN_SPANK_PATH], const char *path)
     bool is = path[0] == '/';
 
     if (!is && !getcwd(cwd, sizeof cwd)) {
-        slurm_error("tern: cannot tell the current folder: %s", strerror(errno));
+        slurm_error("tern: cannot determine the current folder: %s", strerror(errno));
         return -1;
     }
     if (snprintf(to, TERN_SPANK_PATH, "%s%s%s", cwd, is ? "" : "/", path) >= TERN_SPANK_PATH) {
@@ -65,7 +65,7 @@ static bool from_job(enum tern_spank_option which, const char *value)
 }
 
 /* The job's recipe was checked at submission, and its path is relative to where that was typed:
- * take what was made of it there. */
+ * use the absolute path from there. */
 static bool inherit(const char *value)
 {
     const char *path = getenv(tern_spank_options[TERN_SPANK_RECIPE].handed);
@@ -152,7 +152,7 @@ int tern_spank_client_ready(spank_t sp)
     if (spank_context() == S_CTX_LOCAL && setenv(r->handed, recipe, 1) == 0)
         return 0;
     if (spank_job_control_setenv(sp, r->control, recipe, 1) != ESPANK_SUCCESS) {
-        slurm_error("tern: cannot hand the recipe's path to the job");
+        slurm_error("tern: cannot pass the recipe's path to the job");
         return -1;
     }
     return 0;

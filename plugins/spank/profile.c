@@ -1,5 +1,5 @@
-/* --tern-profile without `tern run`: what the profile says for this task, into its environment.
- * In the task, as the user. */
+/* --tern-profile without `tern run`: sets the profile's variables in the task's environment.  Runs
+ * in the task, as the user. */
 #include "plugin.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@ enum {
 };
 
 /* The names that a plugin has set and the hash of each value, "NAME=1a2b3c4d NAME=...".  A batch
- * script's environment is its steps' too: what was meant for that task is no choice of the user's
- * in the next, unless the script has changed it. */
+ * script's steps inherit its environment: a variable that a plugin set is not the user's choice,
+ * unless the script has changed it. */
 static const char set_before[] = "TERN_PROFILE_SET";
 
 static uint32_t hash(const char *s)
@@ -44,7 +44,7 @@ static bool was_ours(const char *list, const char *pair)
     return false;
 }
 
-/* The task's environment without what a plugin set in it; its texts are still the task's. */
+/* The task's environment without a plugin's variables; its texts belong to the task. */
 static char **users_own(spank_t sp, char **env)
 {
     char list[SET_BYTES] = "";
@@ -62,8 +62,8 @@ static char **users_own(spank_t sp, char **env)
     return own;
 }
 
-/* Take back what a plugin set in the environment that this task inherited: the profile may leave it
- * unset here.  Names are copied first, since taking one back moves the others. */
+/* Unset a plugin's variables in the environment that this task inherited: the profile may leave
+ * them unset here.  Names are copied first, since unsetenv moves the others. */
 static void take_back(spank_t sp, char **env)
 {
     char list[SET_BYTES] = "", names[SET_BYTES];
@@ -105,7 +105,9 @@ static int set_all(spank_t sp, const char *profile, char *text, size_t n)
     for (char *at = text; at < text + n; at += strlen(at) + 1) {
         size_t name = name_length(at);
         if (!name || used + name + 12 > sizeof list) {
-            slurm_error("tern: profile %s: `tern env --export0` said what is no variable", profile);
+            slurm_error(
+                "tern: profile %s: `tern env --export0` printed a line that is not a variable",
+                profile);
             return -1;
         }
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%.*s=%08x", used ? " " : "",
@@ -127,21 +129,21 @@ static int set_all(spank_t sp, const char *profile, char *text, size_t n)
     return 0;
 }
 
-/* Says why when it did not work. */
+/* Logs the reason when it failed. */
 static bool worked(struct tern_spank_child *c, const char *profile)
 {
     if (c->late)
         slurm_error("tern: profile %s: `%s env` took more than %d s on this node", profile,
                     c->program, LIMIT_MS / 1000);
     else if (c->more)
-        slurm_error("tern: profile %s: `%s env` said more than %d bytes", profile, c->program,
+        slurm_error("tern: profile %s: `%s env` printed more than %d bytes", profile, c->program,
                     OUT_BYTES);
     else if (WIFSIGNALED(c->status))
         slurm_error("tern: profile %s: `%s env` ended by signal %d", profile, c->program,
                     WTERMSIG(c->status));
     else if (c->status != 0)
-        slurm_error("tern: profile %s cannot be had on this node (`%s env` ended with %d)", profile,
-                    c->program, WEXITSTATUS(c->status));
+        slurm_error("tern: profile %s is not available on this node (`%s env` ended with %d)",
+                    profile, c->program, WEXITSTATUS(c->status));
     else
         return true;
     tern_spank_repeat(c->said, "tern env: error: ");

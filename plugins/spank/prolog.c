@@ -1,8 +1,8 @@
 /* health=prolog: `tern health quick --prolog` before a job's first task on a node.  Runs as root.
  *
- * Of the job only its number is used; the environment, which also holds the user's SPANK_*
- * variables, is not passed on, but rebuilt.  Everything fails open but the one answer that it is
- * for: this node is bad. */
+ * Only the job's number is used.  The environment, which holds the user's SPANK_* variables, is
+ * rebuilt, not passed on.  Every failure lets the job start, except the verdict that the node is
+ * bad. */
 #include "plugin.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@
 
 enum {
     LIMIT_MS = 10000, /* the quick checks are to take 5 s */
-    NODE_BAD = 3      /* the command's word for it; any other status is no verdict on the node */
+    NODE_BAD = 3      /* the command's status for it; any other is no verdict on the node */
 };
 
-/* May only root (or who runs Slurm's daemons) change `path`?  In a sticky folder others may not
- * replace what is not theirs. */
+/* May only root (or the user of Slurm's daemons) change `path`?  In a sticky folder users can
+ * replace only their own files. */
 static bool is_safe(const char *path)
 {
     struct stat st;
@@ -48,7 +48,7 @@ static bool is_safe_all_up(const char *path)
     return is_safe("/");
 }
 
-/* In the child: a file system that hangs is not to hold up the prolog. */
+/* In the child: a file system that hangs must not block the prolog. */
 static const char *find(const char *program)
 {
     static char path[PATH_MAX];

@@ -1,5 +1,5 @@
-/* slurmstepd and the task it forks.  As root, in the options' callback, only one fact is kept of
- * each: that it is there.  Texts are read in task_init, which runs as the user, in the task. */
+/* slurmstepd and the task it forks.  As root, the options' callback notes only that an option is
+ * given.  Texts are read in task_init, which runs as the user, in the task. */
 #include "plugin.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ static bool has(spank_t sp, const char *name)
     return spank_getenv(sp, name, none, sizeof none) != ESPANK_ENV_NOEXIST;
 }
 
-/* A batch step with --export=NONE is told of the option by its environment alone. */
+/* A batch step with --export=NONE has the option in its environment only. */
 static bool carries(spank_t sp, enum tern_spank_option which)
 {
     return tern_spank_options[which].since <= TERN_SPANK_MINOR &&
@@ -71,18 +71,18 @@ static int set(spank_t sp, const char *name, const char *value)
 static int recipe_and_receipt(spank_t sp)
 {
     struct tern_spank_names *o = &tern_spank_options[TERN_SPANK_RECIPE];
-    char receipt[64], step[32], recipe[TERN_SPANK_PATH];
+    char marker[64], step[32], recipe[TERN_SPANK_PATH];
     char *value = NULL;
     uint32_t job;
 
     step_name(step, sp, &job);
-    /* A job submitted by another job's step has that one's number and spool in its environment. */
+    /* A job submitted by another job's step inherits that job's number and spool. */
     if (step_number(sp) == BATCH_STEP) {
         spank_unsetenv(sp, "SLURM_STEP_ID");
         spank_unsetenv(sp, "TERN_RUN_SPOOL");
     }
-    snprintf(receipt, sizeof receipt, "%u.%s.%d.%d", job, step, TERN_SPANK_MAJOR, TERN_SPANK_MINOR);
-    if (set(sp, "TERN_RECEIPT", receipt) < 0)
+    snprintf(marker, sizeof marker, "%u.%s.%d.%d", job, step, TERN_SPANK_MAJOR, TERN_SPANK_MINOR);
+    if (set(sp, "TERN_RECEIPT", marker) < 0)
         return -1;
     if (!carries(sp, TERN_SPANK_RECIPE))
         return 0;
@@ -109,13 +109,13 @@ static int read_value(char to[TERN_SPANK_VALUE], spank_t sp, enum tern_spank_opt
         value = spank_getenv(sp, o->slurm, text, sizeof text) == ESPANK_SUCCESS ? text : "";
     if (tern_spank_value(to, which, value))
         return 0;
-    slurm_error("tern: %s: what arrived on this node is not %s", o->option,
+    slurm_error("tern: %s: the value that arrived on this node is not %s", o->option,
                 tern_spank_allowed(which));
     return -1;
 }
 
-/* `tern run` sets the profile for its ranks itself: in the batch step of a job with a recipe it is
- * still to come, in its own steps it has been.  Everywhere else nobody else would. */
+/* `tern run` sets the profile for its ranks itself: it starts in the batch step of a job with a
+ * recipe, and has set it for its own steps.  In all other tasks the plugin sets it. */
 static bool profile_is_ours(spank_t sp)
 {
     if (has(sp, "TERN_RUN_SPOOL"))
@@ -138,7 +138,7 @@ static int hand_over(spank_t sp, const struct tern_spank_config *c)
     return 0;
 }
 
-/* Slurm itself leaves PATH to the job, which knows this Slurm from the login or not at all. */
+/* Slurm leaves PATH to the job, whose login may not know this Slurm. */
 static void find_slurm(spank_t sp, const struct tern_spank_config *c)
 {
     char path[TERN_SPANK_PATH], more[2 * TERN_SPANK_PATH];
@@ -178,7 +178,7 @@ int tern_spank_remote_task_init(spank_t sp, const struct tern_spank_config *c)
     return hand_over(sp, c) < 0 ? NODE_FAILED : 0;
 }
 
-/* Into the node's log, for the admin who looks for a task that died without words. */
+/* Into the node's log, for an admin who looks for a task that died without a message. */
 int tern_spank_remote_task_exit(spank_t sp)
 {
     char step[32];

@@ -19,7 +19,7 @@ static int on_option(int which, const char *value, int remote)
     return tern_spank_client_option(&config, which, value);
 }
 
-/* Every hook is given them anew; who made a mistake in them is told once, on the user's side. */
+/* Every hook gets the arguments anew; a mistake in them is logged once, on the user's side. */
 static void read_arguments(int ac, char **av, bool tell)
 {
     static const char program[] = "tern=";
@@ -78,7 +78,7 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
     read_arguments(ac, av, false);
     int status = tern_spank_remote_task_init(sp, &config);
-    if (status) /* what a hook returns is ignored under `optional` */
+    if (status) /* a hook's return value is ignored under `optional` */
         _exit(status);
     return 0;
 }

@@ -32,7 +32,7 @@ static const char sql_span[] = "UPDATE attempt SET first_step = min(coalesce(fir
 static const char sql_metric_span[] =
     "INSERT INTO span VALUES(?1, ?2, ?3, ?4, NULL, NULL) ON CONFLICT(metric_id, attempt) DO UPDATE"
     " SET first_step = min(first_step, ?3), last_step = max(last_step, ?4)";
-/* A trainer knows better than its launcher, who looks at checkpoints before it. */
+/* A trainer knows better than its launcher, which looks at checkpoints before it. */
 static const char sql_resumed[] =
     "UPDATE attempt SET resumed_step = coalesce((SELECT CAST(p.value AS INT) FROM param p WHERE"
     " p.attempt = attempt.attempt AND p.name = '" TERN_LEDGER_RESUMED "' AND p.value <> ''"
@@ -56,8 +56,8 @@ static const char sql_point[] =
     "INSERT INTO point VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(metric_id, attempt, step) DO UPDATE"
     " SET value = excluded.value, class = excluded.class, wall_ns = excluded.wall_ns"
     " WHERE excluded.wall_ns > point.wall_ns";
-/* Who made it: of the newest record that made it.  How large it is: of that, or of one that
- * verified it since, which is often the first to know.  Its state: of the newest. */
+/* Its maker is taken from the newest record that made it.  Its size is taken from that, or from one
+ * that verified it since, which is often the first to know.  Its state: from the newest. */
 #define NEWLY_MADE "(excluded.made_ns, excluded.wall_ns) > (made_ns, checkpoint.wall_ns)"
 #define IF(condition, column)                                                                      \
     column " = CASE WHEN " condition " THEN excluded." column " ELSE " column " END, "
@@ -298,7 +298,7 @@ static int run(struct binder *b, struct tern_err *err)
 
 /* ---------------------------------------------------------------- one function a record */
 
-/* Each attempt tells what the run is, with the recipe that it itself goes by. */
+/* Each attempt describes the run, with its own recipe. */
 static int apply_run(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
                      int64_t attempt, struct tern_err *err)
 {
@@ -421,7 +421,7 @@ static int extend_metric_span(struct tern_ledger_apply *a, struct metric *m, int
     return 0;
 }
 
-/* Names over the ceiling are left out, which is told once. */
+/* Names over the ceiling are left out; one event reports that. */
 static int tell_limit(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
                       int64_t attempt, struct tern_err *err)
 {
@@ -564,7 +564,7 @@ static int apply_param(struct tern_ledger_apply *a, const struct tern_ledger_fra
     return run(&b, err);
 }
 
-/* Rows for the run and the attempt are there as soon as anybody writes for them. */
+/* Rows of the run and the attempt exist from the first record of any writer. */
 static int see_head(struct tern_ledger_apply *a, const struct tern_ledger_record_head *h,
                     struct tern_err *err)
 {

@@ -11,7 +11,7 @@
 
 struct tern_ledger_apply;
 
-/* The kind of the event that tells that a run has more names than are kept. */
+/* The kind of the event of a run with more names than are kept. */
 #define TERN_APPLY_LIMIT "limit"
 
 /* `points` false: values of steps count for "newest" only and are not stored. */

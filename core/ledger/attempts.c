@@ -1,4 +1,4 @@
-/* What the spool files tell of a run's attempts without being read, and what jobs are called. */
+/* Attempts by the names and times of their spool files, and names of jobs. */
 #include "core/ledger/files.h"
 
 #include "core/base/again.h"

@@ -29,7 +29,7 @@ int tern_ledger_ids(const char *ledger_dir, struct tern_ledger_rows *out, struct
     char *dir = tern_fs_join(ledger_dir, "runs");
     struct tern_ledger_rows rows = {0};
     DIR *d = NULL;
-    uint32_t uid; /* who has no home has no runs */
+    uint32_t uid; /* a user without a home has no runs */
     int rc = 0;
 
     errno = ENOENT;
@@ -172,7 +172,7 @@ static int refresh_run(const char *ledger_dir, const char *run_id, sqlite3 *db, 
     return rc < 0 ? -1 : 0;
 }
 
-/* Rows of runs whose folder is gone go too. */
+/* Rows of runs whose folder is gone are removed. */
 static int forget(sqlite3 *db, const struct tern_ledger_rows *ids, bool *changed,
                   struct tern_err *err)
 {
@@ -298,7 +298,7 @@ static int publish(const char *ledger_dir, const char *path, sqlite3 *db,
     return rc;
 }
 
-/* Who may not read a run may not read its rows either, once they are in. */
+/* A user that may not read a run may not read its rows here, either. */
 static bool too_open(const char *ledger_dir, const char *path)
 {
     struct stat st;
@@ -333,8 +333,8 @@ int tern_ledger_fold_catalog(const char *ledger_dir, struct tern_err *err)
     bool published = false;
     int rc = 1;
 
-    /* After one's own another look: of two who replace it at once, the later may not have seen what
-     * the other put in. */
+    /* Look once more after publishing: of two processes that replace it at once, the later may not
+     * have seen the other's rows. */
     for (int i = 0; i < MAX_RACES && (rc == 1 || published); i++)
         rc = fold_once(ledger_dir, path, &published, err);
     if (rc == 1)

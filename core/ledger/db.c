@@ -95,7 +95,7 @@ int64_t tern_ledger_db_int(sqlite3 *db, const char *sql, int64_t def)
 }
 
 /* A view belongs to one thread at a time (ledger.h): SQLite need not lock for it.  Nor for a file
- * (unix-none), which nobody writes to once it has its name. */
+ * (unix-none), which no process writes to once it has its name. */
 static int open_db(const char *name, sqlite3 **db, struct tern_err *err)
 {
     tern_ledger_calls();
@@ -137,8 +137,8 @@ int tern_ledger_db_new(const char *schema, sqlite3 **out, struct tern_err *err)
     return 0;
 }
 
-/* Has `db` what `schema` makes, and nothing else?  A view of somebody else's under a table's name
- * could keep a reader for ever. */
+/* Has `db` the tables and views of `schema`, and nothing else?  A strange view under a table's name
+ * could keep a reader busy for ever. */
 static bool same_schema(sqlite3 *db, const char *schema)
 {
     sqlite3_stmt *st = tern_ledger_db_prepare(
@@ -236,7 +236,7 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
     if (!stamp->bytes)
         return 1;
     if (TERN_AGAIN(access(path, R_OK)) < 0 &&
-        errno == EACCES) { /* who may read spools needs none */
+        errno == EACCES) { /* a reader of the spools needs none */
         tern_debug("%s: may not be read; the spools are read instead", path);
         return 1;
     }
@@ -435,7 +435,7 @@ static int write_pages(sqlite3 *db, const struct tern_fs_new *f, struct tern_err
 static int not_ours(const char *path, const struct stat *st, struct tern_err *err)
 {
     char *owner = tern_ledger_user(st->st_uid);
-    int rc = tern_err_set(err, TERN_USAGE, "%s: belongs to %s, who alone %s", path, owner,
+    int rc = tern_err_set(err, TERN_USAGE, "%s: belongs to %s, and only that user %s", path, owner,
                           S_ISDIR(st->st_mode) ? "folds what lies there" : "may replace it");
 
     free(owner);

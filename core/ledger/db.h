@@ -1,7 +1,13 @@
 /* SQLite for this room: snapshots in memory, put in place whole.
  *
- * A database is built or extended in memory and written as one file that then gets its name, so
- * there is no journal, no lock and no half-written database anywhere at any time. */
+ *     run.db --load--> memory --apply records--> memory --write--> run.db.tmp-X
+ *                                     fsync of run.db.tmp-X, rename to run.db, fsync of the folder
+ *
+ *     +---------------------------------------------+---------------------+---------------+
+ *     | SQLite's header: application_id, version 4  | tables of schema.h  | views on them |
+ *     +---------------------------------------------+---------------------+---------------+
+ *
+ * So no journal, lock or half-written database is ever on a disk. */
 #ifndef TERN_LEDGER_DB_H
 #define TERN_LEDGER_DB_H
 
@@ -34,9 +40,8 @@ int64_t tern_ledger_db_int(sqlite3 *db, const char *sql, int64_t def);
 /* A new database in memory with `schema`. */
 int tern_ledger_db_new(const char *schema, sqlite3 **out, struct tern_err *err);
 /* The snapshot at `path` in memory, to be extended; its tables are those of `schema`, also when an
- * older tern made it.  1 when there is none or it is no sound database of this kind (it can be made
- * again; another schema's tables and views are somebody else's); -1 when it is of a newer tern or
- * cannot be read. */
+ * older tern made it.  1 when there is none, or it is no sound database of this kind and can be
+ * made again; -1 when it is of a newer tern or cannot be read. */
 int tern_ledger_db_load(const char *path, const char *schema, sqlite3 **out,
                         struct tern_ledger_db_stamp *stamp, struct tern_err *err);
 /* The snapshot where it lies, without locks: it never changes.  As tern_ledger_db_load otherwise,
@@ -53,8 +58,8 @@ bool tern_ledger_db_damaged(sqlite3 *db);
 int tern_ledger_db_copy(sqlite3 *from, const char *select, sqlite3 *to, const char *table,
                         struct tern_err *err);
 
-/* Put the database at `path`, read-only for those whom `bits` (permissions of a folder) let read,
- * unless the file there is no more the one of `base`: then 1, and nothing is done.  TERN_USAGE
+/* Put the database at `path`, read-only, readable as `bits` (permissions of a folder) are, unless
+ * the file there is no more the one of `base`: then 1, and nothing is done.  TERN_USAGE
  * where that file, or the folder `of`, is another user's: it stays as it is. */
 int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t bits,
                            const struct tern_ledger_db_stamp *base, struct tern_err *err);

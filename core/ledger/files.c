@@ -175,7 +175,7 @@ static int spool_pread(const struct tern_ledger_spool_file *file, int fd, void *
     }
 }
 
-/* The head of the file: 1 when it has none (told why). */
+/* The head of the file: 1 when it has none (reported). */
 static int read_head(const struct tern_ledger_spool_file *file, int fd, uint64_t bytes,
                      const char *run_id, struct tern_ledger_record_head *head,
                      const struct tern_ledger_spool_reader *r, struct tern_err *err)
@@ -222,7 +222,7 @@ static int walk(const struct tern_ledger_spool_file *file,
             before = last;
             struct tern_ledger_frame_scan next = *scan;
             struct tern_ledger_frame g;
-            next.told = true;
+            next.reported = true;
             uint64_t after =
                 !ends && tern_ledger_frame_next(&next, &g) == TERN_FRAME_OK ? g.seq : 0;
             struct tern_ledger_spool_find find = {found, base + (ends ? at : scan->from),

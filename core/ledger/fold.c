@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    /* Times to begin again because somebody else published first.  Each of them made progress. */
+    /* Times to begin again because another process published first.  Each of them made progress. */
     MAX_RACES = 20,
 };
 
@@ -229,7 +229,7 @@ static int load_and_fold(const char *ledger_dir, const char *run_id, const char 
     int rc = tern_ledger_db_load(path, tern_schema_run, &db, &f.base, err);
 
     f.how = rc == 0 ? SNAPSHOT_USED : f.base.bytes ? SNAPSHOT_BAD : SNAPSHOT_NONE;
-    /* The spools tell more than an older tern took from them, where they are all there. */
+    /* The spools hold more than an older tern took from them, if they are all there. */
     bool gone = false;
     if (rc == 0 && f.base.older &&
         (rc = tern_ledger_fold_gone(ledger_dir, run_id, db, &gone, err)) == 0 && !gone) {
@@ -273,7 +273,7 @@ static int publish(sqlite3 *db, const char *path, const struct tern_ledger_db_st
     return rc;
 }
 
-/* 1 when somebody else published meanwhile. */
+/* 1 when another process published meanwhile. */
 static int fold_once(const char *ledger_dir, const char *run_id, const char *path,
                      struct tern_err *err)
 {

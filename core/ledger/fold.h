@@ -9,8 +9,8 @@
 
 char *tern_ledger_run_db(const char *ledger_dir, const char *run_id);
 
-/* Apply to `db` (run.db's tables) what the spools hold beyond its ingest table; *changed tells
- * whether there was anything.  `points` as tern_ledger_apply_new. */
+/* Apply to `db` (run.db's tables) what the spools hold beyond its ingest table; *changed: there
+ * was something.  `points` as tern_ledger_apply_new. */
 int tern_ledger_fold_tail(const char *ledger_dir, const char *run_id, sqlite3 *db, bool points,
                           bool *changed, struct tern_err *err);
 /* Do the spools hold anything beyond `db`? */
@@ -33,11 +33,11 @@ int tern_ledger_fold_whole(const char *ledger_dir, const char *run_id, sqlite3 *
 int tern_ledger_catalogue_take(sqlite3 *catalogue, const char *run_id, sqlite3 *run,
                                const struct tern_ledger_db_stamp *stamp, struct tern_err *err);
 
-/* The catalogue at `path` in memory, which every row of is sound; else (*anew) an empty one. */
+/* The catalogue at `path` in memory, if every row of it is sound; else (*anew) an empty one. */
 int tern_ledger_catalogue_load(const char *path, sqlite3 **out, struct tern_ledger_db_stamp *stamp,
                                bool *anew, struct tern_err *err);
 
-/* Permissions of a file that tells of all runs: whoever may read it may read each of them. */
+/* Permissions of a file that shows all runs: its readers may read each of them. */
 int tern_ledger_catalogue_bits(const char *ledger_dir, mode_t *bits, struct tern_err *err);
 
 /* Bring the catalogue `db` up to all runs; `fresh`: with the tails of their spools, of those that

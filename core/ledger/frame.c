@@ -94,7 +94,7 @@ static enum tern_ledger_frame_found damage(struct tern_ledger_frame_scan *s, siz
     s->from = s->at;
     s->to = to < s->len ? to : s->len;
     s->at = s->to;
-    s->told = true; /* the link behind damage is broken too: one finding is enough */
+    s->reported = true; /* the link behind damage is broken too: one finding is enough */
     return TERN_FRAME_DAMAGE;
 }
 
@@ -134,13 +134,13 @@ enum tern_ledger_frame_found tern_ledger_frame_next(struct tern_ledger_frame_sca
                                   .payload = p + TERN_FRAME_HEADER};
     size_t body = TERN_FRAME_HEADER + (size_t)f.len;
     f.crc = get32(p + body);
-    if (s->linked && !s->told && (f.prev != s->prev || f.seq != s->seq + 1)) {
-        s->told = true;
+    if (s->linked && !s->reported && (f.prev != s->prev || f.seq != s->seq + 1)) {
+        s->reported = true;
         s->from = s->to = s->at;
         return TERN_FRAME_BREAK;
     }
     s->linked = true;
-    s->told = false;
+    s->reported = false;
     s->prev = f.crc;
     s->seq = f.seq;
     s->at += body + TERN_FRAME_TRAILER;

@@ -1,4 +1,15 @@
-/* Frames: how a record lies in a spool file.  All numbers little-endian; do not renumber.
+/* Frames: how a record lies in a spool file.
+ *
+ *     rank0.0.spool
+ *     +------+---------+---------+--   --+---------+ - - - +
+ *     | HEAD | frame 1 | frame 2 |  ...  | frame n | zeros, or a part of a frame: being written
+ *     +------+---------+---------+--   --+---------+ - - - +
+ *             ^       |  ^     |
+ *             |       +--+     +-- each frame holds the CRC of the one before
+ *
+ *     frame   | TERN | length | type | 0 | previous CRC | seq | time | header CRC | payload | CRC |
+ *
+ * All numbers are little-endian; do not renumber.
  *
  *     offset  bytes
  *          0      4  sync: "TERN"
@@ -12,14 +23,14 @@
  *         36      n  payload
  *     36 + n      4  CRC-32C of everything above
  *
- * The header's own CRC makes the length trustworthy, so that a torn end can be told from damage;
- * the link to the frame before makes a missing or doubled frame visible; the sync word and the
- * frame's own CRC let a reader go on behind damage.
+ * The header's own CRC makes the length trustworthy: a torn end differs from damage.  The link to
+ * the frame before makes a missing or doubled frame visible.  The sync word and the frame's own CRC
+ * let a reader go on behind damage.
  *
  * A file begins with a head: u32 format (1), text run id, u32 attempt, text writer, u32 number of
  * the file, u64 instance (random, the same in all files of one writer), u64 seq of the first
- * record, text host, u64 pid.  Payloads are listed in record.h.  Readers skip types they do not
- * know and ignore bytes behind the fields they know: that is how the format grows.
+ * record, text host, u64 pid.  Payloads are listed in record.h.  The format grows: a
+ * reader skips types that it does not know, and bytes behind the fields that it knows.
  */
 #ifndef TERN_LEDGER_FRAME_H
 #define TERN_LEDGER_FRAME_H
@@ -75,7 +86,7 @@ struct tern_ledger_frame_scan {
     const uint8_t *data;
     size_t len, at;
     bool linked;     /* `prev` and `seq` say what the next frame must continue */
-    bool told;       /* a BREAK before the frame at `at` was reported */
+    bool reported;   /* a BREAK before the frame at `at` */
     uint32_t prev;   /* CRC of the last good frame */
     uint64_t seq;    /* and its seq */
     size_t from, to; /* of DAMAGE */

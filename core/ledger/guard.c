@@ -1,4 +1,4 @@
-/* Whom a ledger's permissions let in who should not be: for `tern cluster doctor`. */
+/* Permissions of a ledger that let in users that should not be: for `tern cluster doctor`. */
 #include "core/base/fs.h"
 #include "core/ledger/fold.h"
 #include "core/ledger/homes.h"
@@ -8,24 +8,24 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { TOLD = 20 }; /* of a ledger; they are mended one after the other */
+enum { REPORTS = 20 }; /* of a ledger; they are mended one after the other */
 
 struct guard {
-    void (*tell)(void *arg, const char *id, const char *words);
+    void (*report)(void *arg, const char *id, const char *words);
     void *arg;
     int n;
 };
 
-static void tell(struct guard *g, const char *id, const char *path, const char *what)
+static void report(struct guard *g, const char *id, const char *path, const char *what)
 {
     char *words = tern_strf("%s: %s", path, what);
 
-    if (g->n++ < TOLD)
-        g->tell(g->arg, id, words);
+    if (g->n++ < REPORTS)
+        g->report(g->arg, id, words);
     free(words);
 }
 
-/* Does the catalogue tell those of a run who may not read it? */
+/* Does the catalogue show a run to users that may not read the run? */
 static void look_at_catalogue(struct guard *g, const char *home)
 {
     char *path = tern_fs_join(home, "ledger.db");
@@ -35,8 +35,8 @@ static void look_at_catalogue(struct guard *g, const char *home)
     if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
         tern_ledger_catalogue_bits(home, &bits, &(struct tern_err){0}) == 0 &&
         (st.st_mode & 0044 & ~bits))
-        tell(g, "ledger-open", path,
-             "tells of a private run to those who may not read that: its name, recipe and losses");
+        report(g, "ledger-open", path,
+               "shows the name, recipe and losses of a private run to users that may not read it");
     free(path);
 }
 
@@ -47,11 +47,11 @@ static void look_at_user(struct guard *g, const char *home, uint32_t uid)
     if (lstat(home, &st) < 0)
         return;
     if (!S_ISDIR(st.st_mode))
-        tell(g, "ledger-taken", home, "is no folder: its user's runs are refused");
+        report(g, "ledger-taken", home, "is no folder: its user's runs are refused");
     else if (st.st_uid != uid)
-        tell(g, "ledger-taken", home, "is not its user's, whose runs are refused");
+        report(g, "ledger-taken", home, "is not its user's, whose runs are refused");
     else if (st.st_mode & 0022)
-        tell(g, "ledger-others", home, "others than its user may write there");
+        report(g, "ledger-others", home, "other users may write there");
     else
         look_at_catalogue(g, home);
 }
@@ -62,13 +62,13 @@ static void look_at_sharing(struct guard *g, const char *dir)
 
     if (lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 0002) &&
         !(st.st_mode & S_ISVTX))
-        tell(g, "ledger-sticky", dir, "everybody may rename and remove what is another's there");
+        report(g, "ledger-sticky", dir, "every user may rename and remove files of others there");
 }
 
 void tern_ledger_guard(const char *ledger_dir,
                        void (*put)(void *arg, const char *id, const char *words), void *arg)
 {
-    struct guard g = {.tell = put, .arg = arg};
+    struct guard g = {.report = put, .arg = arg};
     char *users = tern_fs_join(ledger_dir, "u");
     DIR *d = opendir(users);
     uint32_t uid;

@@ -16,7 +16,7 @@
 
 enum { ALL_BITS = 07777 };
 
-/* ---------------------------------------------------------------- whose a path is */
+/* ---------------------------------------------------------------- the owner of a path */
 
 static bool parse_uid(const char *s, size_t len, uint32_t *uid)
 {
@@ -109,7 +109,7 @@ static int make_dir(const char *path, mode_t mode, struct tern_err *err)
     return 0;
 }
 
-/* LEDGER and LEDGER/u, for everybody whom LEDGER is for; sticky: nobody moves another's folder. */
+/* LEDGER and LEDGER/u, for all users of LEDGER; sticky: no user moves another's folder. */
 static int make_users(const char *home, mode_t bits, struct tern_err *err)
 {
     char *users = tern_fs_dirname(home), *ledger = tern_fs_dirname(users);
@@ -137,7 +137,7 @@ static int make_users(const char *home, mode_t bits, struct tern_err *err)
     return rc;
 }
 
-/* The caller's own, which nobody else writes to. */
+/* The caller's own, to which no other user writes. */
 static int make_home(const char *home, mode_t bits, struct tern_err *err)
 {
     struct stat st, top;
@@ -153,7 +153,7 @@ static int make_home(const char *home, mode_t bits, struct tern_err *err)
     }
     if (rc == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid()))
         rc = tern_ledger_home_not_yours(home, &st, err);
-    /* Who may read a run must come by here; what else lies here has permissions of its own. */
+    /* A reader of a run passes here; other files here have permissions of their own. */
     mode_t want = (st.st_mode & ALL_BITS & ~(mode_t)022) | (bits & ~(mode_t)022);
     if (rc == 0 && TERN_AGAIN(stat(users, &top)) == 0 && top.st_gid != st.st_gid &&
         (top.st_mode & S_IWGRP) && chown(home, (uid_t)-1, top.st_gid) == 0)

@@ -1,7 +1,7 @@
-/* Whose is what in a shared ledger: LEDGER/u/UID is UID's, and all below it.
+/* Owners in a shared ledger: LEDGER/u/UID and all below it belong to UID.
  *
- * A path says it (.../u/1000/runs/...), so that whoever opens one below a home needs no more than
- * the path to tell whether what lies there is of the home's owner. */
+ * A path below a home names the owner (.../u/1000/runs/...), so it is enough to check what lies
+ * there. */
 #ifndef TERN_LEDGER_HOMES_H
 #define TERN_LEDGER_HOMES_H
 
@@ -12,11 +12,11 @@
 #include "core/ledger/ledger.h"
 
 /* May a folder (S_IFDIR) or file (S_IFREG) of a ledger be read?  Within a home it must be of the
- * home's owner, or root's, and no link; what is not is told once by a warning.  What is not there
- * is fine, and so is everything outside homes. */
+ * home's owner, or root's, and no link; anything else is logged once.  True of a path that does not
+ * exist, or lies in no home. */
 bool tern_ledger_home_sound(const char *path, mode_t type);
 
-/* Bytes of `path` that name the home it lies in (".../u/1000"), and whose that is; 0 for none. */
+/* Bytes of `path` that name the home it lies in (".../u/1000"), and its owner; 0 for none. */
 size_t tern_ledger_home_part(const char *path, uint32_t *uid);
 /* A uid as such a folder is called. */
 bool tern_ledger_home_parse_uid(const char *word, uint32_t *uid);
@@ -25,13 +25,12 @@ int tern_ledger_home_not_yours(const char *home, const struct stat *st, struct t
 
 /* Is it a user's home, or a ledger that others write to? */
 bool tern_ledger_home_shared(const char *ledger_dir);
-/* Whose a run in a shared ledger is, by its folder, malloc'ed; NULL where the ledger is not shared,
- * or the ledger's own user has all of it (storage may give every file one owner). */
+/* The owner of a run in a shared ledger, by its folder, malloc'ed; NULL where the ledger is not
+ * shared, or its own user has all of it (storage may give every file one owner). */
 char *tern_ledger_home_user(const char *ledger_dir, const char *run_id);
 
 /* The folder of a run (NULL: the home alone, if it is a user's), made with all above it that is
- * missing.  `bits`: the permissions of a new
- * one; negative: as the umask has it. */
+ * missing.  `bits`: the permissions of a new one; negative: by the umask. */
 int tern_ledger_home_make_run(const char *home, const char *run_id, int bits, struct tern_err *err);
 
 /* An attempt's spool folder (LEDGER[/u/UID]/runs/RUN/spool/N), and what is missing above it; *bits:

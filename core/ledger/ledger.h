@@ -1,30 +1,35 @@
-/* The run ledger: what happened to every run, kept so that no crash loses it.
+/* The run ledger: the history of every run, kept so that no crash loses it.
  *
- *     LEDGER/ledger.db                                   catalogue: a row a run, attempt,
- * checkpoint LEDGER/runs/RUN/run.db                             everything about one run, SQLite
- *     LEDGER/runs/RUN/spool/ATTEMPT/WRITER.N.spool       the truth: what each process appended
+ *     LEDGER/ledger.db                                   catalogue of runs, attempts, checkpoints
+ *     LEDGER/runs/RUN/run.db                             everything about one run
+ *     LEDGER/runs/RUN/spool/ATTEMPT/WRITER.N.spool       the truth: the records of each process
  *
- * Three roles, none of which waits for another:
+ *     rank 0 --append--> rank0.0.spool --+
+ *     tern run --------> run.0.spool ----+--fold--> run.db --fold--> ledger.db
+ *     tern metric -----> metric-7.0.spool+             |                |
+ *                              |                       +------ read ----+
+ *                              +------- records that no fold has seen --+
  *
- *   Writers append records to a spool file of their own.  A record is one write(2) of a framed,
- *   checksummed, chained piece (frame.h): when the call returns 0 it survives a kill -9 of the
- *   writer; after tern_ledger_spool_sync() it survives a power cut.  No lock, no rename, no
- * database.
+ * Writers, folders and readers never wait for each other:
  *
- *   Folders (the run's owner, or anybody later) turn spools into run.db and ledger.db.  Each is a
- *   whole SQLite snapshot put in place by rename, so no SQLite lock ever depends on a network file
- *   system, and plain `sqlite3` reads it anywhere.  Folding is idempotent: killed at any moment,
- *   run twice or run by two at once, the content is that of a rebuild from the spools.
+ *   A writer appends records to a spool file of its own, each by one write(2) of a framed,
+ *   checksummed, chained piece (frame.h).  A written record survives a kill -9 of the writer; after
+ *   tern_ledger_spool_sync() it survives a power cut.  There is no lock, rename or database.
  *
- *   Readers take a snapshot and lay over it, in memory, what the spools hold beyond it.
+ *   A folder (the run's owner, or any process later) turns spools into run.db and ledger.db.  Each
+ *   is a whole SQLite snapshot, put in place by rename.  So no SQLite lock depends on a network
+ *   file system, and plain `sqlite3` reads it anywhere.  Folding is idempotent: killed at any
+ *   moment, or done twice or by two at once, it gives the content of a rebuild from the spools.
  *
- * Steps count finished optimizer steps: the first is 1, 0 is "before training".  An *attempt* is
- * one try under one Slurm job and restart count, counted from 1.  A value of attempt A at step S is
- * effective if every later attempt began after S: behind the step it resumed from, or, where
- * nothing is known of that, at its own first value of the same metric (or set of evaluation, or
- * checkpoint). Of two at one step, an evaluation done again after a resume, the newer is.
- * Superseded values stay queryable.  NaN and infinities are values: in SQL NaN is NULL with class
- * 1, the infinities are REAL with classes 2 and 3.
+ *   A reader takes a snapshot and adds, in memory, the newer records of the spools.
+ *
+ * Steps count finished optimizer steps: the first is 1; 0 is before training.  An *attempt* is one
+ * try under one Slurm job and restart count, counted from 1.  A value of attempt A at step S is
+ * effective if every later attempt began after S.  An attempt begins after the step it resumed
+ * from.  Where that is not known, it begins at its first value of the same metric (or evaluation
+ * set, or checkpoint).  Of two values at one step (an evaluation after a resume) the newer is
+ * effective.  Superseded values stay queryable.  NaN and infinities are values: in SQL NaN is NULL
+ * with class 1, the infinities are REAL with classes 2 and 3.
  *
  * Threads: any number may use this room; each struct belongs to one thread at a time.
  */
@@ -71,7 +76,7 @@ struct tern_ledger_run {
     int64_t array_job, array_task; /* likewise, as an attempt's */
     int64_t last_step;             /* the newest, or where a later attempt cut it; -1 for none */
     double last_loss;   /* metric "loss" of the newest step that has it; NaN for none or NaN */
-    bool has_loss;      /* tells the two apart */
+    bool has_loss;      /* false: none */
     int64_t updated_ns; /* of the newest record */
     int64_t lost;       /* records that the storage did not take */
     int64_t ckpt_step;  /* the newest published or verified checkpoint, -1 for none */
@@ -87,7 +92,7 @@ struct tern_ledger_attempt {
     int64_t pid;                    /* of the owner */
     int64_t world;                  /* ranks */
     const char *resumed_checkpoint; /* path; NULL when it began from scratch */
-    int64_t resumed_step;           /* -1 when unknown (somebody else's trainer); 0 from scratch */
+    int64_t resumed_step;           /* -1 when unknown (an external trainer); 0 from scratch */
     const char *full_hash;          /* the recipe this attempt ran with */
     int64_t array_job, array_task;  /* of a member of a job array, SLURM_ARRAY_JOB_ID and
                                        SLURM_ARRAY_TASK_ID; else array_job is 0 */
@@ -131,8 +136,8 @@ struct tern_ledger_checkpoint {
     const char *path;
     int64_t bytes, shards;
     const char *manifest_sha256; /* hex */
-    const char *state; /* writing, published, verified, failed, deleted; foreign for a path that a
-                          trainer of somebody else's reported */
+    const char *state; /* writing, published, verified, failed, deleted; foreign for a path that an
+                          external trainer reported */
     /* read only */
     const char *run_id;
     uint32_t attempt;
@@ -172,12 +177,12 @@ struct tern_ledger_health {
  * A full disk must not end a training run.  So every record call returns
  *     0   written: in the ledger even if this process is killed now,
  *    -1   not written, and `err` says why: the caller logs it and goes on,
- *     1   not written for the reason already told; nothing to say again (`err` untouched).
- * What is not written waits in memory, up to 4 MiB, and is written when the storage takes it again;
- * what has no room to wait is lost, which an event of kind "gap" tells: how many records, and of
- * which steps.  So is what waits at the close; of a file system that can promise room (fallocate) a
- * little is kept for that word.  A ledger whose folder is removed, moved or replaced gets the file
- * once more. The calls allocate nothing after the first ones of each size.
+ *     1   not written for a reason that was already reported: `err` is untouched.
+ * A record that cannot be written waits in memory, up to 4 MiB, until the storage takes it. Without
+ * room to wait it is lost, and so is one that still waits at the close.  An event of kind "gap"
+ * gives the number of lost records and their steps.  A file system that can promise room
+ * (fallocate) keeps a little for that event.  A ledger whose folder is removed, moved or replaced
+ * gets the file once more.  The calls allocate nothing after the first ones of each size.
  */
 
 struct tern_ledger_spool;
@@ -190,27 +195,26 @@ int tern_ledger_spool_dir_parse(const char *spool_dir, char **ledger_dir,
                                 char run_id[TERN_ULID_SIZE], unsigned *attempt,
                                 struct tern_err *err);
 
-/* Begin a file of one's own, making folders as needed.  `writer` is a word ([a-zA-Z0-9_.-], at most
- * 64) that says who writes: "run", "rank0", "metric-1234"; the same word twice makes two files,
- * never one shared.  `run_id` is a ULID, `attempt` 1 to 999999.  NULL with `err` on failure; a
- * caller that can live without a ledger may pass NULL to every call below, which then does nothing
- * and returns 0. */
+/* Begin a new file, making folders as needed.  `writer` names the process ([a-zA-Z0-9_.-], at most
+ * 64): "run", "rank0", "metric-1234"; the same name twice makes two files, never one shared.
+ * `run_id` is a ULID, `attempt` 1 to 999999.  NULL with `err` on failure; a caller that can live
+ * without a ledger may pass NULL to every call below, which then does nothing and returns 0. */
 struct tern_ledger_spool *tern_ledger_spool_open(const char *ledger_dir, const char *run_id,
                                                  unsigned attempt, const char *writer,
                                                  struct tern_err *err);
 /* The same from TERN_RUN_SPOOL's value. */
 struct tern_ledger_spool *tern_ledger_spool_open_dir(const char *spool_dir, const char *writer,
                                                      struct tern_err *err);
-/* Write what waits, sync and free.  Also frees when it fails; -1 tells how many records are lost,
- * and of which steps. */
+/* Write what waits, sync and free.  Also frees when it fails; on -1 `err` gives the number of
+ * lost records and their steps. */
 int tern_ledger_spool_close(struct tern_ledger_spool *s, struct tern_err *err);
 
 /* Make everything written so far survive a power cut.  If the storage refuses, the records since
  * the last good sync are written again to a new file, which is synced instead. */
 int tern_ledger_spool_sync(struct tern_ledger_spool *s, struct tern_err *err);
 
-/* Say that the attempt is still at work, without a record (the file's time of change): for its
- * owner, many times in TERN_LEDGER_SILENT_S. */
+/* Show without a record that the attempt is at work (by the file's mtime).  Its owner calls this
+ * many times in TERN_LEDGER_SILENT_S. */
 void tern_ledger_spool_heartbeat(struct tern_ledger_spool *s);
 
 /* Records lost so far, those that wait not among them. */
@@ -244,18 +248,18 @@ int tern_ledger_spool_param(struct tern_ledger_spool *s, const char *name, const
 
 /* ---------------------------------------------------------------- shared ledgers
  *
- * A ledger whose folder others may write to is shared: each user has a ledger of their own in it,
+ * A ledger whose folder other users may write to is shared: each user has a ledger of their own in
+ * it, to which no other user writes:
  *
  *     LEDGER/u/UID/ledger.db, LEDGER/u/UID/runs/...
  *
- * to which nobody else writes.  Such a folder is called a home, and is what every function here
- * takes as `ledger_dir`.  Below a home nothing is read that is not of its owner (or root's), and no
- * link.  Of a ledger that is not shared, or was not when the caller's runs began, the home is the
- * ledger's folder itself.
+ * Such a folder is called a home; every function here takes one as `ledger_dir`.  Below a home only
+ * files of its owner or of root are read, and no links.  Of a ledger that is not shared, or was not
+ * when the caller's runs began, the home is the ledger's folder itself.
  */
 
-/* Who may read a run: who may by the umask of its first attempt; its user; the group; everybody.
- * The latter two make a ledger that is not there yet a shared one. */
+/* The readers of a run: by the umask of its first attempt; its user; the group; all users.  The
+ * latter two make a new ledger a shared one. */
 enum tern_ledger_mode {
     TERN_LEDGER_UMASK,
     TERN_LEDGER_PRIVATE,
@@ -263,7 +267,7 @@ enum tern_ledger_mode {
     TERN_LEDGER_ALL,
 };
 
-/* The home that the caller writes to; *out is malloc'ed.  TERN_USAGE where somebody else has taken
+/* The home that the caller writes to; *out is malloc'ed.  TERN_USAGE where another user has taken
  * its name.  Makes nothing. */
 int tern_ledger_home(const char *ledger_dir, enum tern_ledger_mode mode, char **out,
                      struct tern_err *err);
@@ -274,18 +278,18 @@ int tern_ledger_make(const char *home, const char *run_id, enum tern_ledger_mode
 /* Is it the home of a user in a shared ledger, and whose? */
 bool tern_ledger_home_uid(const char *home, uint32_t *uid);
 /* May a folder or file below a home be read: is it its owner's (or root's), and no link?  True of
- * what is not there or below no home; what may not be read is told once, by a warning. */
+ * a path that does not exist or lies below no home; one that may not be read is logged once. */
 bool tern_ledger_sound(const char *path, bool folder);
 /* A user's name, or number; malloc'ed. */
 char *tern_ledger_user(uint32_t uid);
 
-/* The homes of a ledger: those that are the caller's to read without asking for more, and with
- * `all` everybody's that may be read, the caller's first.  Free with tern_ledger_rows_free, as
+/* The homes of a ledger: the caller's own, and with `all` those of all users that may be read, the
+ * caller's first.  Free with tern_ledger_rows_free, as
  * rows->names. */
 int tern_ledger_homes(const char *ledger_dir, bool all, struct tern_ledger_rows *out,
                       struct tern_err *err);
 /* The run that a person calls `words` (tern_ledger_find), or that job `job` belongs to (NULL: any),
- * and its home (malloc'ed): of the caller's, else of everybody's. */
+ * and its home (malloc'ed): of the caller's runs, else of all users'. */
 int tern_ledger_locate(const char *ledger_dir, const char *words, const char *job, char **home,
                        char run_id[TERN_ULID_SIZE], struct tern_err *err);
 
@@ -297,8 +301,8 @@ void tern_ledger_guard(const char *ledger_dir,
 
 /* ---------------------------------------------------------------- folding
  *
- * A fold costs about as much as copying run.db, so whoever folds again and again should rest
- * between two folds for some ten times what the last one took.
+ * A fold costs about as much as copying run.db: a process that folds again and again should rest
+ * between two folds for some ten times the last one's time.
  */
 
 /* Bring runs/RUN/run.db up to its spools; does nothing when nothing is new. */
@@ -322,8 +326,8 @@ struct tern_ledger *tern_ledger_open_homes(const struct tern_ledger_rows *homes,
                                            struct tern_err *err);
 void tern_ledger_close(struct tern_ledger *l);
 
-/* What a person may call a run: its id, a unique beginning of it, its name (then the newest of that
- * name), "latest" or NULL (the newest).  From the catalogue's view. */
+/* A run by a name that a user may type: its id, a unique beginning of it, its name (then the newest
+ * of that name), "latest" or NULL (the newest).  From the catalogue's view. */
 int tern_ledger_find(struct tern_ledger *catalogue, const char *words, char run_id[TERN_ULID_SIZE],
                      struct tern_err *err);
 
@@ -349,7 +353,7 @@ void tern_ledger_rows_free(struct tern_ledger_rows *rows);
 int tern_ledger_runs(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
 int tern_ledger_attempts(struct tern_ledger *l, struct tern_ledger_rows *out, struct tern_err *err);
 /* Of one run: those that an attempt of it made; a copy, say, was only ever verified.  wall_ns is
- * when that was, whatever became of it since. */
+ * that time, also of one that was deleted since. */
 int tern_ledger_checkpoints_made(struct tern_ledger *l, struct tern_ledger_rows *out,
                                  struct tern_err *err);
 int tern_ledger_checkpoints(struct tern_ledger *l, struct tern_ledger_rows *out,
@@ -430,10 +434,10 @@ int tern_ledger_verify(const char *ledger_dir, const char *run_id, struct tern_l
 
 /* ---------------------------------------------------------------- attempts */
 
-/* An attempt without an end whose files nobody has touched for so long has lost its owner. */
+/* An attempt without an end whose files were not touched for so long has lost its owner. */
 enum { TERN_LEDGER_SILENT_S = 180 };
-/* Seconds since the newest attempt's last record or beat, by this machine's clock against the file
- * server's; 0 where it cannot be told. */
+/* Seconds since the newest attempt's last record or heartbeat, by this machine's clock against the
+ * file server's; 0 where that is not known. */
 double tern_ledger_silence(const char *ledger_dir, const char *run_id);
 
 /* The greatest attempt that has a spool folder, 0 for none: the next one is one more. */

@@ -1,4 +1,4 @@
-/* What a frame's payload says, and back.  Fields in the order of the struct's below: numbers as
+/* A frame's payload as a struct, and back.  Fields in the order of the struct's below: numbers as
  * u64 (signed ones in two's complement, reals by their IEEE 754 bits), texts as u32 length (all
  * ones for NULL) and bytes.  A step is: step, count, then name and value for each.
  *
@@ -36,7 +36,7 @@ struct tern_ledger_record_reader {
 int64_t tern_ledger_record_get_int(struct tern_ledger_record_reader *r);
 double tern_ledger_record_get_real(struct tern_ledger_record_reader *r);
 /* Bytes inside the payload, not NUL-terminated; *len 0 and NULL for a NULL text.  A NUL byte in it
- * is bad: whoever reads it on would take its beginning for all of it. */
+ * is bad: a reader of the text would take its beginning for all of it. */
 const char *tern_ledger_record_get_text(struct tern_ledger_record_reader *r, size_t *len);
 /* May it be a name?  It has a byte, and no control byte, NUL among them. */
 bool tern_ledger_record_name_good(const char *s, size_t len);

@@ -25,7 +25,7 @@ enum {
     "run_id, attempt, step, path, bytes, shards, manifest_sha256, state, effective, wall_ns"
 
 /* Does the value at `step` of the attempt s hold?  Known resumes cut all values (attempt.to_step);
- * of an attempt that did not tell, each series' own first value does.  Behind a known resume a
+ * of an attempt that did not report one, each series' first value does.  Behind a known resume a
  * later attempt may still do a step again, an evaluation of the step it began from: then the newer
  * holds. */
 #define TERN_SCHEMA_EFFECTIVE                                                                      \

@@ -24,8 +24,8 @@ enum {
     MAX_VALUES = 1024,
     MAX_FILE = 64 << 20, /* a reader holds a file in memory; half a million steps of six values */
     MAX_FILES = 100000,  /* of one writer's word */
-    RESERVE = 16 << 10,  /* of a file, asked for at once, so that a full disk is seen before the */
-    LAST_WORDS = 1024,   /* last of it is used, which is for the word of what was lost */
+    RESERVE = 16 << 10,  /* bytes reserved at once, so that a full disk is seen before its last */
+    LAST_WORDS = 1024,   /* bytes are used: they are for the event of what was lost */
 };
 
 static const int64_t second = 1000000000;
@@ -49,7 +49,7 @@ struct tern_ledger_spool {
     int64_t looked_ns; /* on the boot clock: that the file was in its place */
     uint64_t dropped;
     struct tern_ledger_waiting waiting;
-    struct tern_ledger_lost lost; /* and not told in the ledger yet */
+    struct tern_ledger_lost lost; /* and not in the ledger yet */
     char said[200];               /* the failure that the caller knows of; "" while all is well */
     struct tern_buf payload, frame;
 };
@@ -91,8 +91,8 @@ int tern_ledger_spool_dir_parse(const char *spool_dir, char **ledger_dir,
                                spool_dir);
 }
 
-/* Has the storage room for the frame buffer, and for a last word behind it?  Where it cannot tell
- * it is taken to have. */
+/* Has the storage room for the frame buffer, and for a last event behind it?  A storage that cannot
+ * promise room is taken to have it. */
 static int reserve(struct tern_ledger_spool *s, struct tern_err *err)
 {
     const off_t need = s->end.offset + (off_t)s->frame.len;
@@ -112,7 +112,7 @@ static int reserve(struct tern_ledger_spool *s, struct tern_err *err)
 static void close_file(struct tern_ledger_spool *s)
 {
     if (s->reserved &&
-        TERN_AGAIN(ftruncate(s->fd, s->end.offset)) < 0) { /* what was asked for, and not used */
+        TERN_AGAIN(ftruncate(s->fd, s->end.offset)) < 0) { /* reserved, and not used */
     }
     close(s->fd);
     s->fd = -1;
@@ -176,7 +176,7 @@ static int begin_file(struct tern_ledger_spool *s, struct tern_err *err)
     s->path = path;
     s->fd = fd;
     s->torn = false;
-    s->reserved = 1; /* to be asked for */
+    s->reserved = 1; /* to be reserved */
     s->looked_ns = tern_clock_boot_ns();
     s->begin = (struct mark){.seq = s->end.seq, .crc = s->end.crc};
     s->end.offset = 0;
@@ -313,9 +313,8 @@ static int write_again(struct tern_ledger_spool *s, struct tern_err *err)
     return rc;
 }
 
-/* Once a second: is the file still where the ledger is looked for?  Somebody may have removed the
- * folder, moved it, or put another in its place; then all of it goes there once more, under the
- * same seqs. */
+/* Once a second: is the file still in its place?  When its folder was removed, moved or replaced,
+ * all of the file is written there once more, under the same seqs. */
 static int follow(struct tern_ledger_spool *s, bool now, struct tern_err *err)
 {
     int64_t boot = tern_clock_boot_ns();
@@ -370,7 +369,7 @@ void tern_ledger_spool_heartbeat(struct tern_ledger_spool *s)
 
     if (!s)
         return;
-    follow(s, false, &err); /* told with the next record */
+    follow(s, false, &err); /* the next record reports it */
     if (s->fd >= 0)
         futimens(s->fd, NULL); /* the file server's time */
 }
@@ -419,7 +418,7 @@ static void put_event(struct tern_buf *p, const struct tern_ledger_event *e)
     tern_ledger_record_put_text(p, e->text);
 }
 
-/* What is lost for good is told in the ledger, as an event. */
+/* An event in the ledger reports lost records. */
 static int tell_gap(struct tern_ledger_spool *s, struct tern_err *err)
 {
     struct tern_buf p = {0};
@@ -491,7 +490,7 @@ static int finish(struct tern_ledger_spool *s, enum tern_ledger_frame_type type,
     return -1;
 }
 
-/* The last try; what waits still is lost then, which the room that was kept for it may tell. */
+/* The last try.  Records that still wait are lost; the room that was kept reports them. */
 static int end_waiting(struct tern_ledger_spool *s, struct tern_err *err)
 {
     struct tern_err why = {0};

@@ -46,7 +46,7 @@ static int only_reads(void *arg, int action, const char *a, const char *b, const
         return SQLITE_OK;
     case SQLITE_FUNCTION:
         return b && sqlite3_stricmp(b, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
-    case SQLITE_PRAGMA: /* what tells about tables, and sets nothing */
+    case SQLITE_PRAGMA: /* those that describe tables, and set nothing */
         return a && (sqlite3_strnicmp(a, "table_", 6) == 0 ||
                      sqlite3_strnicmp(a, "index_", 6) == 0 ||
                      ((sqlite3_stricmp(a, "user_version") == 0 ||
@@ -343,7 +343,7 @@ static int ask(struct tern_ledger *l, const char *sql, size_t max_rows, double s
     close(pipes[0]);
     if (pid < 0)
         return tern_err_sys(err, "cannot ask the ledger");
-    kill(pid, SIGKILL); /* who said all has ended, or is about to */
+    kill(pid, SIGKILL); /* it has sent all, and ends */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (late)

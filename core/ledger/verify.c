@@ -48,7 +48,7 @@ static void digest_cell(struct tern_sha256 *h, sqlite3_stmt *st, int i)
     }
 }
 
-/* Which names are kept of too many depends on the order of folding, and which event tells of it. */
+/* Of too many names, the order of folding decides which are kept, and which event reports it. */
 static bool over_limit(sqlite3 *db)
 {
     return tern_ledger_db_int(db, "SELECT count(*) FROM event WHERE kind = '" TERN_APPLY_LIMIT "'",

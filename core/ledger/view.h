@@ -1,4 +1,4 @@
-/* What an open view is. */
+/* An open view. */
 #ifndef TERN_LEDGER_VIEW_H
 #define TERN_LEDGER_VIEW_H
 
@@ -12,15 +12,15 @@ struct tern_ledger {
     char *what;       /* for messages: the ledger's folder, or the run's */
     char *ledger_dir; /* of a run, until its run.db was found damaged; NULL */
     char run_id[TERN_ULID_SIZE];
-    char *user; /* of a run in a shared ledger: whose it is, whatever its rows say; NULL */
+    char *user; /* the owner of a run in a shared ledger, whatever its rows say; else NULL */
 };
 
-/* After a failure of l->db: is it a run's, damaged, and what the spools say there instead now? */
+/* After a failure of l->db: was it a damaged run's, and is now made from the spools? */
 bool tern_ledger_view_heal(struct tern_ledger *l);
 /* The same where it is known to be damaged. */
 bool tern_ledger_view_mend(struct tern_ledger *l, const char *why);
 
-/* tern_ledger_find, but that 1 is for none; and the error of none. */
+/* tern_ledger_find, with 1 for none; and the error of none. */
 int tern_ledger_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
                           struct tern_err *err);
 int tern_ledger_view_none(const char *ledger, const char *words, struct tern_err *err);

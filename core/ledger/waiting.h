@@ -32,7 +32,7 @@ bool tern_ledger_waiting_first(const struct tern_ledger_waiting *w,
 void tern_ledger_waiting_pop(struct tern_ledger_waiting *w);
 void tern_ledger_waiting_free(struct tern_ledger_waiting *w);
 
-/* What is lost for good: how many records, and of which steps (-1: of none). */
+/* Lost records: their number, and their first and last step (-1: of none). */
 struct tern_ledger_lost {
     uint64_t n;
     int64_t first, last;

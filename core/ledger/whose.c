@@ -30,7 +30,7 @@ char *tern_ledger_user(uint32_t uid)
     return pw ? tern_strdup(pw->pw_name) : tern_strf("%u", (unsigned)uid);
 }
 
-/* Is the folder's group its owner's alone (as useradd makes it, and pam_umask tells it)? */
+/* Has the folder's group only its owner (as useradd makes it, and pam_umask takes it)? */
 static bool private_group(const struct stat *st)
 {
     const struct passwd *pw = getpwuid(st->st_uid);
@@ -41,7 +41,7 @@ static bool private_group(const struct stat *st)
     return st->st_uid == st->st_gid || (pw && gr && strcmp(pw->pw_name, gr->gr_name) == 0);
 }
 
-/* Is a folder there whose owner lets others put something into it? */
+/* Is it a folder into which other users may put files? */
 static bool is_shared(const char *dir, struct stat *st)
 {
     return TERN_AGAIN(stat(dir, st)) == 0 && S_ISDIR(st->st_mode) &&
@@ -75,21 +75,21 @@ char *tern_ledger_home_user(const char *ledger_dir, const char *run_id)
 
 /* ---------------------------------------------------------------- what may be read */
 
-/* Once a path and process: the same is asked of a run again and again. */
-static void tell(const char *path, const char *what)
+/* Once a path and process: a run is checked again and again. */
+static void warn_once(const char *path, const char *what)
 {
-    enum { TOLD = 64 };
-    static uint64_t told[TOLD];
+    enum { LOGGED = 64 };
+    static uint64_t logged[LOGGED];
     static size_t n;
     uint64_t h = 14695981039346656037u; /* FNV-1a */
 
     for (const char *s = path; *s; s++)
         h = (h ^ (unsigned char)*s) * 1099511628211u;
     for (size_t i = 0; i < n; i++)
-        if (told[i] == h)
+        if (logged[i] == h)
             return;
-    if (n < TOLD)
-        told[n++] = h;
+    if (n < LOGGED)
+        logged[n++] = h;
     char *name = tern_strdup(path);
     tern_str_mask(name);
     tern_warn("%s: %s; it is left out", name, what);
@@ -107,13 +107,13 @@ bool tern_ledger_home_sound(const char *path, mode_t type)
     if ((st.st_mode & S_IFMT) == type && (st.st_uid == uid || st.st_uid == 0))
         return true;
     if (S_ISLNK(st.st_mode)) {
-        tell(path, "is a link, which nothing in a user's folder of a shared ledger may be");
+        warn_once(path, "is a link, and links are not read in a user's folder of a shared ledger");
     } else if ((st.st_mode & S_IFMT) != type) {
-        tell(path, type == S_IFDIR ? "is no folder" : "is no file");
+        warn_once(path, type == S_IFDIR ? "is no folder" : "is no file");
     } else {
         char *owner = tern_ledger_user(st.st_uid), *user = tern_ledger_user(uid);
         snprintf(words, sizeof words, "belongs to %.40s, not to %.40s", owner, user);
-        tell(path, words);
+        warn_once(path, words);
         free(owner);
         free(user);
     }
@@ -162,8 +162,8 @@ static bool runs_are_sound(const char *ledger_dir)
     return sound;
 }
 
-/* Does the storage give every user's files one owner, as an access point of EFS does?  Then there
- * is nobody to be told from another. */
+/* Does the storage give every user's files one owner, as an access point of EFS does?  Then users
+ * cannot be distinguished. */
 static bool maps_users(const char *dir)
 {
     char *probe = tern_strf("%s/.whose-XXXXXX", dir);
@@ -220,7 +220,7 @@ static int add_home(struct tern_ledger_rows *rows, const char *dir, struct tern_
     return 0;
 }
 
-/* Is LEDGER/runs from before the ledger was shared, rather than what anybody may have put there? */
+/* Is LEDGER/runs from before the ledger was shared, and not made by another user? */
 static bool is_old(const char *ledger_dir, const struct stat *top)
 {
     char *runs = tern_fs_join(ledger_dir, "runs");
@@ -238,7 +238,7 @@ static int by_uid(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Everybody's but the caller's, by uid; `hidden` counts those that may not be read. */
+/* All users' homes but the caller's, by uid; `hidden` counts those that may not be read. */
 static int add_others(struct tern_ledger_rows *rows, const char *ledger_dir, size_t *hidden,
                       struct tern_err *err)
 {
@@ -409,7 +409,8 @@ int tern_ledger_locate(const char *ledger_dir, const char *words, const char *jo
         wanted.one = true;
         rc = find_among(&all, from, &wanted, &found, run_id, err);
     }
-    if (rc == 1 && !job && words && tern_ledger_ulid_valid(words)) { /* who reads it says so */
+    if (rc == 1 && !job && words &&
+        tern_ledger_ulid_valid(words)) { /* reading it gives the error */
         memcpy(run_id, words, TERN_ULID_SIZE);
         found = own.names[0];
         rc = 0;

@@ -102,11 +102,14 @@ int ckpt_mirror(const char *run, const char *ledger, struct tern_err *err)
 
     if (find_run(run, ledger, &home, id, err) < 0)
         return -1;
-    /* What is copied, and over what, stands in the run's folder. */
+    /* The run's folder says which files are copied, and where: another user may have written it. */
     bool theirs = tern_ledger_home_uid(home, &uid) && uid != geteuid();
-    int made = theirs ? tern_err_set(err, TERN_USAGE,
-                                     "%s: run %s is another user's, who mirrors it", home, id)
-                      : tern_retain_run_offline(home, id, &did, err);
+    int made =
+        theirs
+            ? tern_err_set(err, TERN_USAGE,
+                           "%s: run %s belongs to another user, and only that user can mirror it",
+                           home, id)
+            : tern_retain_run_offline(home, id, &did, err);
     free(home);
     if (made < 0)
         return -1;

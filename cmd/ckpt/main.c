@@ -263,8 +263,8 @@ static const struct tern_opt verify_opts[] = {
     {"full", 0, TERN_OPT_FLAG, .to.flag = &verify.full,
      .help = "read every byte and compare every digest; else the manifest's digest and all sizes"},
     {"run", 'r', TERN_OPT_TEXT, "RUN", .to.text = &verify.run,
-     .help = "a checkpoint of somebody else's trainer, or a copy of one: compare every byte with "
-             "what this run verified"},
+     .help = "an external checkpoint, or a copy of one: compare every byte with the record "
+             "of this run"},
     {"ledger", 'l', TERN_OPT_TEXT, "DIR", .env = "TERN_LEDGER", .to.text = &verify.ledger,
      .help = "the ledger that knows the run"},
     {"manifest", 0, TERN_OPT_TEXT, "FILE", .to.text = &verify.manifest,
@@ -339,7 +339,7 @@ static void show_arrays(const struct tern_ckpt *c)
             snprintf(shape + n, sizeof shape - n, "%s%" PRIu64, d ? "x" : "", a.shape[d]);
             bytes *= a.shape[d];
         }
-        char *name = tern_strdup(a.name); /* as somebody's file has it */
+        char *name = tern_strdup(a.name); /* as the file has it */
         tern_str_mask(name);
         printf("  %-5s %-16s %s\n", tern_ckpt_type_name(a.type), a.ndim ? shape : "scalar", name);
         free(name);
@@ -545,11 +545,12 @@ static const struct tern_cmd merge_cmd = {
     .args_min = 1,
     .args_max = 1,
     .summary = "put a checkpoint's adapters into its weights: a Hugging Face folder",
-    .about = "The whole model of a run that trained adapters (LoRA, DoRA), for what knows nothing "
-             "of them: each weight W with an adapter becomes W + scale B A, with DoRA brought to "
-             "its magnitudes, computed in double and rounded once to the type that is written.  "
-             "One weight is in memory at a time.  The folder appears whole or not at all.  PATH is "
-             "a checkpoint, DIR/latest or DIR/best.",
+    .about =
+        "The whole model of a run that trained adapters (LoRA, DoRA), for programs that do "
+        "not know them: each weight W with an adapter becomes W + scale B A, with DoRA brought to "
+        "its magnitudes, computed in double and rounded once to the type that is written.  "
+        "One weight is in memory at a time.  The folder appears whole or not at all.  PATH is "
+        "a checkpoint, DIR/latest or DIR/best.",
     .examples = "  tern ckpt merge checkpoints/latest -o out-hf --dtype bf16\n",
     .opts = merge_opts,
     .run = merge_run,

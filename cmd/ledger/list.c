@@ -21,7 +21,7 @@ static const struct tern_report_field fields[] = {
     {"lost", "records that the storage did not take", true},
     {"updated", "time of the newest record", false},
     {"created", "when the run began", false},
-    {"user", "who began it", false},
+    {"user", "user that began it", false},
     {"model", "what it trains", false},
     {"recipe", "the recipe's path", false},
 };
@@ -139,7 +139,7 @@ static int by_id(const void *x, const void *y)
     return rc ? rc : strcmp(a->home->dir, b->home->dir);
 }
 
-/* Those that are asked for, the newest last. */
+/* The selected runs, the newest last. */
 static struct listed *choose(const struct home *homes, size_t n_homes, const struct jobs *jobs,
                              int64_t since, size_t *n, struct tern_err *err)
 {
@@ -242,9 +242,9 @@ const struct tern_cmd ledger_list = {
     .name = "list",
     .summary = "list runs, the newest last",
     .about =
-        "In a ledger that users share (its folder lets others write) each has a folder of their "
-        "own, LEDGER/u/UID, to which nobody else writes: yours is listed, with -a everybody's "
-        "that you may read. Whoever names a run by its id need not be its user.",
+        "In a ledger that users share (its folder lets others write) each user has a folder, "
+        "LEDGER/u/UID, to which no other user writes. Your runs are listed, with -a those of all "
+        "users that you may read. A run named by its id may be another user's.",
     .examples = "  tern ledger list -S now-7days\n"
                 "  tern ledger list -j 4711 -n -o id\n",
     .opts = opts,

@@ -126,8 +126,8 @@ static const struct tern_cmd fold_cmd = {
     .name = "fold",
     .args = "[RUN]",
     .summary = "bring run.db and ledger.db up to the spools",
-    .about = "`tern run` does it all the time; this is for runs whose owner died. Any number may "
-             "fold at once, and be killed at any moment.",
+    .about = "`tern run` does it all the time; this is for runs whose owner died. Any number of "
+             "processes may fold at once, and be killed at any moment.",
     .opts = fold_opts,
     .args_max = 1,
     .run = fold,

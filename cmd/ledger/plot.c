@@ -110,7 +110,7 @@ static int print_json(const struct tern_ledger_series *s, char *const *names, si
     return show_json(top, err);
 }
 
-/* An unknown name is told together with the known ones. */
+/* The error of an unknown name lists the known ones. */
 static int name_metrics(struct tern_ledger *l, struct tern_err *err)
 {
     struct tern_ledger_rows m = {0};
@@ -119,9 +119,9 @@ static int name_metrics(struct tern_ledger *l, struct tern_err *err)
     if (tern_ledger_metrics(l, &m, NULL) == 0 && err && m.n) {
         for (size_t i = 0; i < m.n && i < 20; i++)
             tern_buf_printf(&b, " %s", m.names[i]);
-        char *told = tern_strdup(err->text);
-        tern_err_set(err, err->code, "%s. There are:%s%s", told, b.data, m.n > 20 ? " ..." : "");
-        free(told);
+        char *text = tern_strdup(err->text);
+        tern_err_set(err, err->code, "%s. There are:%s%s", text, b.data, m.n > 20 ? " ..." : "");
+        free(text);
     }
     tern_buf_free(&b);
     tern_ledger_rows_free(&m);

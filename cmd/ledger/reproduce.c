@@ -279,8 +279,8 @@ static char *recipe_again(const struct past *p)
 
 /* ------------------------------------------------------------------ printing */
 
-/* A line of remarks.  Whoever named a run or a parameter must not end the remark: what is printed
- * is made to be saved and run. */
+/* A line of remarks.  A name of a run or a parameter must not end the remark: the output is saved
+ * and run. */
 static void remark(struct tern_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void remark(struct tern_buf *b, const char *fmt, ...)
 {

@@ -59,11 +59,11 @@ static const struct tern_report_field event_fields[] = {
     {"kind", "one word", false},
     {"node", "where", false},
     {"text", "what happened", false},
-    {"writer", "who told", false},
+    {"writer", "process that reported it", false},
 };
 static const struct tern_report_field health_fields[] = {
     {"time", "when", false},
-    {"attempt", "that asked", true},
+    {"attempt", "that ran the check", true},
     {"node", "that was looked at; empty: all of them together", false},
     {"check", "its id", false},
     {"verdict", "ok, node_bad, fabric_bad, storage_bad, unknown, skipped", false},
@@ -311,7 +311,7 @@ static int print_json(const struct everything *e, struct tern_err *err)
     return show_json(j, err);
 }
 
-/* A line for a terminal: names and paths are of whoever ran it. */
+/* A line for a terminal: names and paths come from the run's user. */
 __attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
 {
     char *line;

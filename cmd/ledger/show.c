@@ -142,7 +142,7 @@ json_t *show_json_text(const char *s)
 
     if (j)
         return j;
-    /* No UTF-8: somebody's binary in a cause or a name. */
+    /* No UTF-8: binary data in a cause or a name. */
     char *mended = tern_strdup(s);
     for (char *c = mended; *c; c++)
         if (*c & 0x80)

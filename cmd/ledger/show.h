@@ -23,7 +23,7 @@ extern struct show_options show;
 #define SHOW_OPT_ALL                                                                               \
     {                                                                                              \
         "all-users", 'a', TERN_OPT_FLAG, .to.flag = &show.all,                                     \
-                                         .help = "of everybody in a shared ledger"                 \
+                                         .help = "of all users in a shared ledger"                 \
     }
 #define SHOW_OPT_STYLE                                                                             \
     {"noheader", 'n', TERN_OPT_FLAG, .to.flag = &show.no_header, .help = "no heading"},            \

@@ -132,13 +132,13 @@ static const struct tern_opt opts[] = {
 const struct tern_cmd ledger_sql = {
     .name = "sql",
     .args = "QUERY",
-    .summary = "ask the ledger in SQL, read-only",
+    .summary = "query the ledger in SQL, read-only",
     .about =
         "The answer includes what is not folded yet. Plain `sqlite3 LEDGER/ledger.db` and "
         "`sqlite3 LEDGER/runs/RUN/run.db` work too, as of the last fold; where a file system "
         "refuses locks, as 'file:ledger.db?immutable=1'. NaN is NULL with class 1; the "
-        "infinities are values with classes 2 and 3. Of a ledger that users share, yours is asked, "
-        "with -a everybody's; plain `sqlite3` finds them in LEDGER/u/UID.",
+        "infinities are values with classes 2 and 3. Of a ledger that users share, your runs are "
+        "queried, with -a those of all users; plain `sqlite3` finds them in LEDGER/u/UID.",
     .examples =
         "  tern ledger sql 'SELECT name, state, last_step FROM run'\n"
         "  tern ledger sql -r latest \"SELECT step, value FROM step WHERE name = 'loss'\"\n",

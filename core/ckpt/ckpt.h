@@ -85,7 +85,8 @@ struct tern_ckpt_array {
     bool owner;       /* this rank writes it; replicas do not */
 };
 
-/* How ranks meet.  With size 1 the functions may be NULL.  Both return 0 or -1 with `err`. */
+/* How ranks communicate.  With size 1 the functions may be NULL.  Both return 0 or -1 with `err`.
+ */
 struct tern_ckpt_peers {
     int rank, size;
     void *ctx;
@@ -99,7 +100,7 @@ struct tern_ckpt_peers {
 
 /* The run that checkpoint folder `dir` belongs to.  `ulid` holds a fresh ULID on entry: it becomes
  * the folder's, in `run.id`, unless the folder has one, which then replaces it.  The folder is made
- * if need be.  Whoever comes first wins, whole: a temporary file is linked to the name. */
+ * if need be.  Of several callers the first wins: a temporary file is linked to the name. */
 int tern_ckpt_run_identity(const char *dir, char ulid[TERN_CKPT_ULID], struct tern_err *err);
 /* The folder's ULID; 1 when it has none yet. */
 int tern_ckpt_run_read(const char *dir, char ulid[TERN_CKPT_ULID], struct tern_err *err);
@@ -226,20 +227,21 @@ void tern_ckpt_list_free(struct tern_ckpt_entry *entries, size_t n);
 
 /* The newest good one by step number; a warning says why a newer one was passed over.  *path is
  * malloc'ed; NULL, with 0 returned, when there is none or no such folder.  Several ranks: call it
- * on one and tell the others. */
+ * on one and send it to the others. */
 int tern_ckpt_latest(const char *dir, char **path, uint64_t *step, struct tern_err *err);
 
-/* What became known of a checkpoint in `dir` after it was published (an evaluation), by its digest:
- * that of the newest one is kept, in `dir`/after.json.  `what` is a JSON object; borrowed. */
+/* Facts about a checkpoint in `dir` that came after it was published (an evaluation), by its
+ * digest. Those of the newest one are kept, in `dir`/after.json.  `what` is a JSON object;
+ * borrowed. */
 int tern_ckpt_after_write(const char *dir, const char *digest, json_t *what, struct tern_err *err);
 /* A new reference; NULL when nothing is known. */
 json_t *tern_ckpt_after_read(const char *dir, const char *digest);
 
-/* May a run that finds no good one begin from nothing?  Not where `dir` has checkpoints all the
- * same: what was trained would be passed over without a word.  An error then. */
+/* May a run that finds no good one begin from nothing?  An error where `dir` has checkpoints all
+ * the same: their training would be ignored silently. */
 int tern_ckpt_may_begin(const char *dir, struct tern_err *err);
 
-/* What a user typed: a checkpoint's folder, "DIR/latest", or "DIR/best": of a run with
+/* Resolve what a user typed: a checkpoint's folder, "DIR/latest", or "DIR/best": of a run with
  * evaluate.stop that of its best evaluation, or the newest before that, as the newest checkpoint
  * knows it.  *path is malloc'ed. */
 int tern_ckpt_resolve(const char *typed, char **path, struct tern_err *err);
@@ -269,7 +271,7 @@ const char *tern_ckpt_path(const struct tern_ckpt *c);
 uint64_t tern_ckpt_step(const struct tern_ckpt *c);
 json_t *tern_ckpt_meta(const struct tern_ckpt *c);
 const char *tern_ckpt_digest(const struct tern_ckpt *c);
-/* The whole manifest (borrowed), for those who print it; NULL for a Hugging Face folder. */
+/* The whole manifest (borrowed), for printing; NULL for a Hugging Face folder. */
 json_t *tern_ckpt_manifest(const struct tern_ckpt *c);
 
 /* Arrays in the order in which they were saved. */

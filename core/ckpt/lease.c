@@ -1,4 +1,4 @@
-/* Whose checkpoint folder it is: the run's ULID, and the lease of the attempt that may publish. */
+/* The owner of a checkpoint folder: the run's ULID, and the lease of the attempt that publishes. */
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"

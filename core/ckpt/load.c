@@ -1,4 +1,4 @@
-/* Open a checkpoint or a Hugging Face folder, and tell what is in it. */
+/* Open a checkpoint or a Hugging Face folder, and list its arrays. */
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
@@ -200,8 +200,8 @@ static bool has_shard(const struct tern_ckpt *c, const char *name)
     return false;
 }
 
-/* What an index may name without there being such a tensor: nobody reads it, or only in some
- * models, where it is missed by its name. */
+/* Tensors that an index may name though no file has them: no model reads the first; a model that
+ * reads the second reports it by name. */
 static bool may_be_absent(const char *tensor)
 {
     return tern_str_ends(tensor, ".rotary_emb.inv_freq") || strcmp(tensor, "lm_head.weight") == 0;

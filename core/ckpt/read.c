@@ -208,7 +208,7 @@ int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type ty
 
 /* ------------------------------------------------------------------ verify */
 
-/* The header's digest, and that it tells the same as the manifest. */
+/* The header's digest, and that it agrees with the manifest. */
 static int header_verify(struct tern_ckpt *c, unsigned i, struct tern_err *err)
 {
     struct tern_ckpt_shard *s = &c->shards[i];

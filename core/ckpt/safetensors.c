@@ -99,7 +99,7 @@ static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, con
                             path, name);
     t->offset = data_at + begin;
     t->info.name = tern_strdup(name);
-    if (tern_ckpt_type_parse(dtype, &t->info.type) < 0) { /* which is an error for who wants it */
+    if (tern_ckpt_type_parse(dtype, &t->info.type) < 0) { /* an error for a reader of that tensor */
         t->info.type = TERN_CKPT_OTHER;
         t->info.ndim = 1;
         t->info.shape[0] = t->bytes = end >= begin ? end - begin : UINT64_MAX;

@@ -1,4 +1,4 @@
-/* Publish a checkpoint: every rank writes, rank 0 makes it visible, and all say the same. */
+/* Publish a checkpoint: every rank writes, rank 0 makes it visible, and all return the same. */
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/clock.h"
@@ -21,7 +21,7 @@ enum {
     TABLE_MAX = 64 << 20 /* of one rank: 300,000 slices */
 };
 
-/* What every rank tells every other one after each stage. */
+/* What the ranks exchange after each stage. */
 struct report {
     int32_t code; /* enum tern_code */
     uint32_t attempt;
@@ -45,7 +45,8 @@ struct save {
     struct tern_ckpt_saved out;
 };
 
-/* All ranks hear how all fared.  On failure `err` holds the first rank's that failed, on each. */
+/* Exchange results.  After a failure `err` is, on every rank, that of the first rank that failed.
+ */
 static int agree(struct save *s, int rc, struct report *mine, struct tern_err *err)
 {
     if (rc < 0) {
@@ -206,8 +207,8 @@ static int create(const char *path, struct tern_err *err)
     return fd < 0 ? tern_err_sys(err, "%s: cannot create", path) : fd;
 }
 
-/* May `path`, whose writing failed, be written anew?  Where its handle went stale, and nothing of
- * it is left. */
+/* May `path`, whose writing failed, be written anew?  Its handle must have gone stale, and nothing
+ * of it be left. */
 static bool anew(struct tern_again *a, const char *path)
 {
     return tern_again_stale(a) && (TERN_AGAIN(unlink(path)) == 0 || errno == ENOENT);
@@ -269,7 +270,7 @@ static int write_array(int fd, const struct tern_ckpt_array *a, const char *path
     return 0;
 }
 
-/* Arrays that this rank knows and does not write: one that nobody writes must not go missing. */
+/* Arrays that this rank knows and does not write: one that no rank writes must not go missing. */
 static void list_others(const struct save *s, json_t *list)
 {
     uint64_t n;
@@ -284,7 +285,7 @@ static void list_others(const struct save *s, json_t *list)
     }
 }
 
-/* The shard's bytes; `list` is told of each array. */
+/* The shard's bytes; `list` gets an entry for each array. */
 static int write_arrays(const struct save *s, const char *path, json_t *list, struct tern_err *err)
 {
     uint64_t offset = s->head_len;
@@ -570,7 +571,7 @@ int tern_ckpt_save(const struct tern_ckpt_save_options *o, struct tern_ckpt_save
     if (s.reports)
         rc = save_run(&s, &made, err);
     if (rc < 0 && made)
-        tern_fs_remove_tree(s.temp, NULL); /* the cause is told; a rest is pruned later */
+        tern_fs_remove_tree(s.temp, NULL); /* a rest is pruned later */
     if (rc == 0 && ret_saved) {
         snprintf(ret_saved->path, sizeof ret_saved->path, "%s", s.final);
         snprintf(ret_saved->digest, sizeof ret_saved->digest, "%.64s", s.reports[0].text);

@@ -73,7 +73,7 @@ struct tern_convert_merge *tern_convert_merge_open(struct tern_ckpt *base, const
                                                    const struct tern_model_tensor *t,
                                                    struct tern_err *err);
 /* Rows and columns start .. start + shape of the merged weight into to[shape], computed in double.
- * With DoRA whole rows are read from disk, whose norms are wanted. */
+ * With DoRA whole rows are read from disk, for their norms. */
 int tern_convert_merge_read(struct tern_convert_merge *m, const int64_t start[2],
                             const int64_t shape[2], double *to, struct tern_err *err);
 void tern_convert_merge_close(struct tern_convert_merge *m);

@@ -1,4 +1,4 @@
-/* What the files of this room share of an export under way. */
+/* An export under way, shared by the files of this room. */
 #ifndef TERN_CONVERT_EXPORT_H
 #define TERN_CONVERT_EXPORT_H
 

@@ -331,7 +331,7 @@ out:
     return rc;
 }
 
-/* 1e-05 as people write it, where 15 digits tell the number; else all 17. */
+/* 1e-05 as people write it, if 15 digits are exact; else all 17. */
 static char *dump_short(const json_t *j, size_t flags)
 {
     char *text = json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(15) | flags);
@@ -393,7 +393,7 @@ static bool is_tokenizer(const char *name)
            strcmp(name, "vocab.json") == 0;
 }
 
-/* From the checkpoint's own copies, whose digests are checked; what it lacks, from `from`. */
+/* From the checkpoint's own copies, whose digests are checked; files that it lacks, from `from`. */
 static int copy_companions(struct tern_convert_export *x, const char *from, bool own,
                            bool *tokenizer, struct tern_err *err)
 {

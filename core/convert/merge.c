@@ -120,7 +120,7 @@ static void merge_row(const struct tern_convert_merge *m, size_t o, size_t first
 static int merge_block(struct tern_convert_merge *m, size_t from, size_t n, size_t first,
                        size_t columns, double *to, struct tern_err *err)
 {
-    const bool whole = m->magnitude != NULL; /* whose norm is wanted */
+    const bool whole = m->magnitude != NULL; /* for its norm */
     const size_t read_first = whole ? 0 : first, width = whole ? m->in : columns;
     const uint64_t start[] = {from, read_first}, shape[] = {n, width};
 

@@ -1,4 +1,4 @@
-/* Words and pictures for terminals, from plain structs: tables in the manner of Slurm's tools, line
+/* Tables and plots for terminals, from plain structs: tables like those of Slurm's tools, line
  * plots in braille.  Everything is rendered into a buffer; nothing is printed here. */
 #ifndef TERN_REPORT_REPORT_H
 #define TERN_REPORT_REPORT_H

@@ -86,7 +86,7 @@ int tern_report_columns(const struct tern_report_field *fields, size_t n_fields,
         s += len + (s[len] == ',');
     }
     if (got == 0)
-        return tern_err_set(err, TERN_USAGE, "no columns are asked for. See --helpformat.");
+        return tern_err_set(err, TERN_USAGE, "no columns are named. See --helpformat.");
     *n = got;
     return 0;
 }

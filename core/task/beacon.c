@@ -53,14 +53,14 @@ void tern_task_beacon_open(struct tern_task_beacon *b, const char *node, int64_t
     if (!node)
         return;
     if (tern_datagram_open(&b->socket, &place) < 0) {
-        tern_warn("the death of this node will not be noticed by the others: %s", strerror(errno));
+        tern_warn("other nodes will not notice the death of this node: %s", strerror(errno));
         return;
     }
     tern_rand_system(b->key, sizeof b->key);
     tell(b, &place, node, spares);
 }
 
-/* The next word to this side, of `kind`; its sender in *from. */
+/* The next message of `kind` with the right key; its sender in *from. */
 static bool read_word(const struct tern_datagram *d, const uint8_t *key, uint32_t kind,
                       struct sockaddr_storage *from, socklen_t *n)
 {
@@ -72,7 +72,7 @@ static bool read_word(const struct tern_datagram *d, const uint8_t *key, uint32_
             recvfrom(d->fd, &w, sizeof w, MSG_DONTWAIT | MSG_TRUNC, (struct sockaddr *)from, n);
         if (k < 0 && errno != EINTR)
             return false;
-        volatile uint8_t differs = 0; /* in a time that tells nothing of the key */
+        volatile uint8_t differs = 0; /* in constant time, which reveals nothing of the key */
         for (size_t i = 0; k == (ssize_t)sizeof w && i < sizeof w.key; i++)
             differs |= w.key[i] ^ key[i];
         if (k == (ssize_t)sizeof w && !differs && w.magic == MAGIC && w.kind == kind)

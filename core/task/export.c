@@ -1,4 +1,5 @@
-/* The supervisor's part: what tern-task finds in its environment, and its own log beside theirs. */
+/* The part of the supervisor: the environment of tern-task, and its own log beside those of ranks.
+ */
 #include "core/task/task.h"
 
 #include "core/base/clock.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static struct tern_logs_file *own; /* of the newest attempt; there is one supervisor a process */
+static struct tern_logs_file *own; /* of the newest attempt; a process has one supervisor */
 
 static void keep(const char *line, size_t len)
 {

@@ -13,10 +13,10 @@
 enum {
     ROOM = 4 << 20, /* a second of a talkative program, 40 ms of one that prints 100 MB/s */
     ROOM_FIRST = 1 << 16,
-    PATIENCE_MS = 200, /* a pause in training that nobody sees */
+    PATIENCE_MS = 200, /* too short a pause to matter in training */
 };
 
-/* What was dropped of each stream: whether anything, and lines. */
+/* Of each stream: were bytes dropped, and how many lines. */
 struct dropped {
     bool torn[TERN_TASK_FEED_STREAMS];
     uint64_t lines[TERN_TASK_FEED_STREAMS];
@@ -211,7 +211,7 @@ bool tern_task_feed_close(struct tern_task_feed *f, int patience_ms)
         uint64_t taken = atomic_load_explicit(&f->taken, memory_order_relaxed);
         if (taken == seen)
             break;
-        seen = taken; /* slow, but it moves */
+        seen = taken; /* slow, but it makes headway */
         until = in_ms(patience_ms);
     }
     bool done = f->done;

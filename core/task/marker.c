@@ -27,7 +27,7 @@ static bool parse(struct marker *r, const char *text)
     return sscanf(text, ".%9u%n", &r->minor, &n) == 1 && !text[n];
 }
 
-/* A heterogeneous job's groups are jobs of their own; SLURM_JOB_ID is everywhere the first one's.
+/* The groups of a heterogeneous job are jobs of their own; SLURM_JOB_ID is the first one's in all.
  */
 static bool is_our_job(const char *number)
 {
@@ -43,7 +43,7 @@ static bool is_our_job(const char *number)
     return job && strcmp(number, job) == 0;
 }
 
-/* Is it of this job and step?  salloc's interactive step has a number above any of srun's. */
+/* Is it of this job and step?  The number of salloc's interactive step is above any of srun's. */
 static bool is_ours(const struct marker *r)
 {
     const char *step = getenv("SLURM_STEP_ID");
@@ -52,7 +52,7 @@ static bool is_ours(const struct marker *r)
     return is_our_job(r->job) && strcmp(r->step, batch ? "batch" : step) == 0;
 }
 
-int tern_task_check_marker(bool tell, struct tern_err *err)
+int tern_task_check_marker(bool report, struct tern_err *err)
 {
     const char *node = getenv("SLURMD_NODENAME"), *text = tern_var("TERN_RECEIPT");
     struct marker r;
@@ -71,11 +71,11 @@ int tern_task_check_marker(bool tell, struct tern_err *err)
                             "with this tern (%d.%d). Install the same tern on login and compute "
                             "nodes.",
                             node, r.major, r.minor, TERN_TASK_MARKER_MAJOR, TERN_TASK_MARKER_MINOR);
-    if (tell && r.minor < TERN_TASK_MARKER_MINOR)
+    if (report && r.minor < TERN_TASK_MARKER_MINOR)
         tern_warn("tern's plugin on node %s is older (%u.%u) than this tern (%d.%d): newer "
                   "options of the job may not arrive there",
                   node, r.major, r.minor, TERN_TASK_MARKER_MAJOR, TERN_TASK_MARKER_MINOR);
-    else if (tell && r.minor > TERN_TASK_MARKER_MINOR)
+    else if (report && r.minor > TERN_TASK_MARKER_MINOR)
         tern_info("tern's plugin on node %s is newer (%u.%u) than this tern (%d.%d)", node, r.major,
                   r.minor, TERN_TASK_MARKER_MAJOR, TERN_TASK_MARKER_MINOR);
     return 0;

@@ -1,13 +1,13 @@
-/* The plugin's word that it ran in this task.
+/* The marker by which tern's plugin shows that it ran in this task.
  *
- * A job that was submitted with --tern tells so in its environment, on every node; but only the
- * plugin on the node can hand over what the option brings.  It writes
+ * The environment of a job submitted with --tern says so on every node.  But only the plugin on the
+ * node can hand over the option's values.  It sets
  *
  *     TERN_RECEIPT=<job>.<step>.<major>.<minor>        step: a number, or "batch"
  *
- * into each task.  One of another step was inherited, and says nothing about this node.  The
+ * in each task.  A marker of another step was inherited, and says nothing about this node.  The
  * version is the plugin's (plugins/spank/plugin.h): another major number means that it hands over
- * something else; a lower minor one that newer options are lost on the way. */
+ * other values, a lower minor number that newer options are lost. */
 #ifndef TERN_TASK_MARKER_H
 #define TERN_TASK_MARKER_H
 
@@ -17,9 +17,9 @@
 
 enum { TERN_TASK_MARKER_MAJOR = 1, TERN_TASK_MARKER_MINOR = 1 };
 
-/* 0 when the job carries no --tern, when this is no task of a node (salloc's own shell), and when
- * the marker is this task's; -1 with TERN_TEMPFAIL when the plugin is missing on the node or of
- * another major version.  `tell`: log when its minor version is another. */
-int tern_task_check_marker(bool tell, struct tern_err *err);
+/* 0 when the job has no --tern, when this is no task of a node (salloc's own shell), and when the
+ * marker is of this task.  -1 with TERN_TEMPFAIL when the plugin is missing on the node or of
+ * another major version.  `report`: log when its minor version differs. */
+int tern_task_check_marker(bool report, struct tern_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Was it the memory limit?  What the kernel's cgroups tell of processes that they killed for it. */
+/* Was a process killed for its memory limit?  Read from the kernel's cgroups. */
 #ifndef TERN_TASK_MEMORY_H
 #define TERN_TASK_MEMORY_H
 

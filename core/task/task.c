@@ -30,22 +30,22 @@
 
 enum {
     CHUNK = 1 << 16,      /* a pipe's usual size */
-    PIPE_BYTES = 1 << 20, /* asked for: fewer switches for a talkative program */
-    LINGER_MS = 500,      /* for what the program's children still print when it is gone */
-    ASK_MS = 2000,        /* between two questions whether the supervisor's node runs... */
-    ASK_AGAIN_MS = 500,   /* ...and while it has not answered one */
+    PIPE_BYTES = 1 << 20, /* requested: fewer switches for a program that prints much */
+    LINGER_MS = 500,      /* for output of the program's children after its end */
+    ASK_MS = 2000,        /* between two queries of the supervisor's beacon... */
+    ASK_AGAIN_MS = 500,   /* ...and while a query is unanswered */
     SILENT_MS = 1000 * TERN_TASK_BEACON_SILENT_S,
-    GAP_MS = 3000,       /* between two looks: this process was stopped */
-    LAST_WORD_MS = 2000, /* for its answer when the program has ended */
-    PATIENCE_MS = 5000,  /* for the log and the ledger at the end, of a storage that hangs */
+    GAP_MS = 3000,       /* a longer gap between two looks: this process was stopped */
+    LAST_WORD_MS = 2000, /* for an answer of the beacon when the program has ended */
+    PATIENCE_MS = 5000,  /* for log and ledger at the end, when the storage hangs */
 };
 
 enum { OUT, ERR, METRIC, N_STREAMS };
 static const char stream_names[] = TERN_TASK_FEED_NAMES;
 
-/* What the storage's thread works on. */
+/* The state of the thread that writes to storage. */
 struct sink {
-    char memory[500];           /* that it was killed for it; "": it was not */
+    char memory[500];           /* why the program was killed for memory; "": it was not */
     int status;                 /* wait(2)'s of the program, when it has ended */
     struct tern_logs_file *log; /* NULL: none */
     struct tern_intake *intake; /* NULL: none */
@@ -55,20 +55,20 @@ struct sink {
 struct task {
     struct sink sink;
     struct tern_task_feed *feed; /* NULL: nothing is kept */
-    int from[N_STREAMS];         /* read ends; -1: at its end */
+    int from[N_STREAMS];         /* read ends; -1: closed */
     int child_end[N_STREAMS];
     int signals; /* signalfd of SIGCHLD */
     pid_t pid;
     int status; /* wait(2)'s, once `ended` */
     bool ended;
-    bool refused; /* told that its output is */
+    bool refused; /* it is logged that its output is refused */
     sigset_t old_mask;
     char *buffer, *error; /* [CHUNK] */
-    /* Of the first rank of some nodes (orphan.h), but not the supervisor's. */
+    /* On the first rank of some nodes (beacon.h), but not on the supervisor's. */
     struct tern_task_beacon_asker beacon;
     int64_t asked_ns, looked_ns;
-    pid_t orphan; /* who looks into the supervisor's silence; 0: nobody */
-    bool missed;  /* one has, since the last answer */
+    pid_t orphan; /* child that runs `tern orphan`; 0: none */
+    bool missed;  /* one was started since the last answer */
 };
 
 int64_t tern_task_rank(void)
@@ -116,8 +116,8 @@ static void keep_line(void *self, int64_t wall_ns, char stream, const char *text
         tern_intake_take_printed(k->intake, wall_ns, text, len, whole);
 }
 
-/* Lines of the descriptor are taken whole only: what a writer left that was killed may end within
- * a number.  A piece of one that is too long is for the intake to refuse. */
+/* Lines of the descriptor are taken only whole: a line of a killed writer may end within a number.
+ * The intake refuses a piece of a line that is too long. */
 static void keep_words(void *self, int64_t wall_ns, char stream, char mark, const char *text,
                        size_t len)
 {
@@ -172,7 +172,7 @@ static void idle(void *self)
         tern_intake_tick(k->intake, now, false);
 }
 
-/* The thread's last work: all that is left. */
+/* The last work of the thread: all that is left. */
 static void finish(void *self)
 {
     struct sink *k = self;
@@ -190,7 +190,7 @@ static void finish(void *self)
     if (k->log) {
         tern_logs_file_flush(k->log);
         uint64_t lines = tern_logs_file_unreported(k->log);
-        if (lines) /* the log itself may have no room for a word */
+        if (lines) /* the log itself may have no room for this message */
             tern_warn("rank %" PRId64 ": the last %" PRIu64 " lines are missing in its log (is the "
                       "ledger's storage full?)",
                       tern_task_rank(), lines);
@@ -202,7 +202,8 @@ static void finish(void *self)
     tern_logs_file_close(k->log);
 }
 
-/* Log and intake of this rank, as the environment says; what fails is told, and done without. */
+/* Open log and intake of this rank from the environment.  A failure is logged, and the rank runs
+ * without. */
 static void sink_open(struct task *t)
 {
     const char *dir = tern_var("TERN_RUN_LOGS"), *spool = tern_var("TERN_RUN_SPOOL");
@@ -257,13 +258,13 @@ static int pipes_open(struct task *t)
             return -1;
         fcntl(ends[0], F_SETFL, O_NONBLOCK);
         if (i != METRIC)
-            fcntl(ends[0], F_SETPIPE_SZ, PIPE_BYTES); /* or as large as it may be */
+            fcntl(ends[0], F_SETPIPE_SZ, PIPE_BYTES); /* or the largest allowed size */
         t->from[i] = ends[0];
         t->child_end[i] = ends[1];
     }
     if (t->child_end[METRIC] < 0)
         return 0;
-    /* Inherited, and for those whose parents close what they inherit, also under a name. */
+    /* Inherited; for processes whose parents close inherited descriptors, also under a name. */
     fcntl(t->child_end[METRIC], F_SETFD, 0);
     snprintf(text, sizeof text, "%d", t->child_end[METRIC]);
     setenv("TERN_METRIC_FD", text, 1);
@@ -281,14 +282,14 @@ static void become(struct task *t, char **argv, pid_t parent)
     dup2(t->child_end[ERR], STDERR_FILENO);
     sigprocmask(SIG_SETMASK, &t->old_mask, NULL);
     execvp(argv[0], argv);
-    /* A folder of PATH that is closed to the user hides that the program is in none. */
+    /* A folder of PATH without permission hides that the program is in none. */
     if (errno == EACCES && !strchr(argv[0], '/') && !tern_fs_on_path(argv[0], false))
         errno = ENOENT;
     tern_error("cannot run '%s': %s", argv[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-/* Signals are for the program, which gets them itself.  From here on: before, it was not there. */
+/* Signals are for the program, which gets them itself; called once the program runs. */
 static void ignore_signals(void)
 {
     static const int signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM,   SIGTERM,
@@ -325,7 +326,7 @@ static int start(struct task *t, char **argv)
 
 /* ------------------------------------------------------------------ passing on */
 
-/* Everything, also to a descriptor that does not block; -1 with errno when it is not taken. */
+/* Write all, also to a non-blocking descriptor; -1 with errno when the descriptor refuses it. */
 static int pass_on(int fd, const char *data, size_t len)
 {
     while (len) {
@@ -369,11 +370,11 @@ static void put(struct task *t, int which, const char *data, size_t len)
         tern_task_feed_put(t->feed, tern_clock_wall_ns(), stream_names[which], data, len);
     if (which == METRIC || pass_on(which == OUT ? STDOUT_FILENO : STDERR_FILENO, data, len) == 0)
         return;
-    if (errno == EPIPE) { /* the program finds out, too, that nobody reads */
+    if (errno == EPIPE) { /* the reader is gone: the program notices, too */
         shut(t, which);
-    } else if (!t->refused) { /* words are not worth a run */
+    } else if (!t->refused) { /* output is not worth a run */
         t->refused = true;
-        tern_warn("rank %" PRId64 ": what it prints cannot be passed on: %s%s", tern_task_rank(),
+        tern_warn("rank %" PRId64 ": its output cannot be passed on: %s%s", tern_task_rank(),
                   strerror(errno), t->sink.log ? " (tern logs has it)" : "");
     }
 }
@@ -388,8 +389,8 @@ static bool move(struct task *t, int which)
     return n > 0;
 }
 
-/* Likewise of stderr, and before it goes on all that stdout had by then: a bar that is drawn again
- * tells the step of what was printed before it (intake.c). */
+/* Likewise of stderr, but all of stdout until then is passed on first: a redrawn bar gives the step
+ * of lines printed before it (core/intake/intake.c). */
 static bool move_error(struct task *t)
 {
     size_t n = get(t, ERR, t->error);
@@ -457,7 +458,7 @@ static int beacon_tick(struct task *t)
     return ASK_AGAIN_MS;
 }
 
-/* The program has ended: perhaps for the same reason for which no one will learn of it. */
+/* The program has ended, perhaps because the supervisor's node died. */
 static void beacon_last(struct task *t)
 {
     if (t->beacon.socket.fd < 0)
@@ -469,7 +470,7 @@ static void beacon_last(struct task *t)
     }
 }
 
-/* Until the program is gone. */
+/* Runs until the program is gone. */
 static void attend(struct task *t)
 {
     struct signalfd_siginfo info;
@@ -488,16 +489,17 @@ static void attend(struct task *t)
             continue;
         while (read(t->signals, &info, sizeof info) == sizeof info) {
         }
-        /* Others may have become our children: those of nobody, when we are told to take them. */
+        /* By pid: orphans become children of this process where it is PID 1 of a container. */
         t->ended = TERN_AGAIN(waitpid(t->pid, &t->status, WNOHANG)) == t->pid;
         if (t->orphan && waitpid(t->orphan, NULL, WNOHANG) == t->orphan) {
             t->orphan = 0;
-            t->beacon.heard_ns = tern_clock_boot_ns(); /* it answers, or all is done */
+            /* It ends when the beacon answers, or when its work is done. */
+            t->beacon.heard_ns = tern_clock_boot_ns();
         }
     }
 }
 
-/* What is in the pipes, and for a moment what children of the program that outlive it print. */
+/* Drain the pipes, and for a moment read output of children that outlive the program. */
 static void linger(struct task *t)
 {
     int64_t deadline = tern_clock_boot_ns() + (int64_t)LINGER_MS * 1000000;
@@ -523,7 +525,7 @@ static void linger(struct task *t)
 
 /* ------------------------------------------------------------------ all of it */
 
-/* Ends as the program did; no second core file. */
+/* End as the program did, without a second core file. */
 static int end_like(int status)
 {
     const struct rlimit none = {0, 0};
@@ -541,7 +543,7 @@ static int end_like(int status)
     return 128 + sig;
 }
 
-/* A program that was killed, in a cgroup that has killed since: for memory. */
+/* The program was killed, and its cgroup has killed since it began: for memory. */
 static void look_at_memory(struct task *t, const struct tern_task_memory *before)
 {
     struct tern_task_memory now = tern_task_memory_read();

@@ -558,7 +558,7 @@ static void look_at_memory(struct task *t, const struct tern_task_memory *before
         tern_str_bytes(limit, sizeof limit, (uint64_t)now.limit);
     snprintf(t->sink.memory, sizeof t->sink.memory,
              "rank %" PRId64 " on %s was killed for memory: its job's limit there%s%s was reached. "
-             "Ask for more (--mem), or fewer ranks a node.",
+             "Request more (--mem), or fewer ranks a node.",
              tern_task_rank(), node, *limit ? ", " : "", limit);
     tern_error("%s", t->sink.memory);
 }

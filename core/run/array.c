@@ -59,7 +59,7 @@ static int read_key(struct tern_run_array_key *k, const char *spec, struct tern_
     }
 }
 
-/* The later one would win, and members be one run. */
+/* The later list would win, and members would be one run. */
 static bool is_twice(const struct tern_run_array *a, struct tern_err *err)
 {
     const char *newest = a->keys[a->n_keys - 1].name;
@@ -124,7 +124,7 @@ static const char *value_of(const struct tern_run_array *a, size_t k, size_t i)
     return a->keys[k].values[i % a->keys[k].n];
 }
 
-/* But for the key `but`, if that is one; NULL when nothing is left. */
+/* Its settings without key `but`; NULL when none is left. */
 static char *words_but(const struct tern_run_array *a, size_t i, size_t but)
 {
     struct tern_buf b = {0};
@@ -147,7 +147,7 @@ static void keep_only(char *s, const char *allowed)
             *s = '_';
 }
 
-/* `setting` is the array's from here on. */
+/* The array owns `setting` from here on. */
 static int add(struct tern_run_array *a, struct tern_opt_list *l, char *setting,
                struct tern_err *err)
 {
@@ -167,7 +167,7 @@ static int add(struct tern_run_array *a, struct tern_opt_list *l, char *setting,
     return 0;
 }
 
-/* "cpt.lr-1e-4": the run's name with what the member sets. */
+/* "cpt.lr-1e-4": the run's name with the member's settings. */
 static char *name_of(const struct tern_run_array *a, size_t i, const char *base)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -186,8 +186,8 @@ static char *name_of(const struct tern_run_array *a, size_t i, const char *base)
     return b.data;
 }
 
-/* "optimizer.lr=1e-4", and the member's number where that is not the whole of it; NULL when only
- * the key `but` tells members apart. */
+/* "optimizer.lr=1e-4", and the member's number when that was cut; NULL when members differ only
+ * in key `but`. */
 static char *folder_of(const struct tern_run_array *a, size_t i, size_t but)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

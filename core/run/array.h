@@ -1,9 +1,9 @@
-/* A job array over a recipe: lists of values, one member a combination.
+/* A job array over a recipe: lists of values, a member for each combination.
  *
  *     optimizer.lr=1e-4,2e-4    batch.global=64,128     ->  4 members, the last list fastest
  *
- * Each member is a run of its own: what it sets is added to its name, and names a folder below
- * checkpoint.dir; values of checkpoint.dir itself are taken as they are.
+ * Each member is a run of its own.  Its settings are added to its name, and name a folder below
+ * checkpoint.dir; values of checkpoint.dir itself are used as they are.
  */
 #ifndef TERN_RUN_ARRAY_H
 #define TERN_RUN_ARRAY_H

@@ -26,11 +26,11 @@
 #include <unistd.h>
 
 enum {
-    /* For the last checkpoints of a run that is done: seconds of all its nodes together, which wait
-     * for one process that could do its work elsewhere (offline.h).  A minute is no loss. */
+    /* For the last checkpoints of a run that is done: node-seconds.  The nodes wait for one process
+     * that could do its work elsewhere (core/retain/offline.h).  A minute is no loss. */
     KEEP_DONE_NODE_S = 900,
     KEEP_DONE_MIN_S = 60,
-    KEEP_ENDED_S = 5, /* another attempt takes them up */
+    KEEP_ENDED_S = 5, /* another attempt continues them */
 };
 
 bool tern_run_attempt_is_trainer(const struct tern_run_attempt *a)
@@ -38,8 +38,8 @@ bool tern_run_attempt_is_trainer(const struct tern_run_attempt *a)
     return !a->command && !a->o->recipe->workload.command;
 }
 
-/* Every rank gets a kilobyte or so of every other from the supervisor: beyond these, PMIx's tree of
- * daemons is the better way. */
+/* Every rank gets a kilobyte or so of every other rank from the supervisor.  With more ranks,
+ * PMIx's tree of daemons is better. */
 enum { RENDEZVOUS_RANKS = 512 };
 
 bool tern_run_attempt_by_mpi(const struct tern_run_attempt *a)
@@ -59,16 +59,16 @@ bool tern_run_attempt_uses_rendezvous(const struct tern_run_attempt *a)
     if (!a->place.slurm)
         return true;
     /* Also of a heterogeneous job: srun --mpi=pmix of Slurm 22.05 may stay when a step of several
-     * groups has ended, and srun_hang.h then takes half a minute to tell. */
+     * groups has ended, and srun_hang.h takes half a minute to detect it. */
     return a->o->recipe->launch.with == TERN_LAUNCH_SRUN &&
-           !tern_run_attempt_by_mpi(a) && /* MPI has its launcher, and meets by it */
+           !tern_run_attempt_by_mpi(a) && /* MPI's own launcher connects them */
            a->place.nodes * a->place.ranks_per_node <= RENDEZVOUS_RANKS &&
            !(wireup && strcmp(wireup, "pmix") == 0);
 }
 
 /* ------------------------------------------------------------------ running it */
 
-/* A node of the job that Slurm has given up, into `to`. */
+/* A node of the job that Slurm has declared down, into `to`. */
 static void find_lost_node(const struct tern_run_attempt *a, char *to, size_t size)
 {
     struct tern_slurm_nodes *nodes = NULL;
@@ -92,9 +92,7 @@ static void find_lost_node(const struct tern_run_attempt *a, char *to, size_t si
     tern_slurm_hosts_free(hosts);
 }
 
-/* The last event of this kind in this attempt, of rank 0 or (NULL) anybody: what it said of its
- * end.
- */
+/* The text of the last event of this kind in this attempt, of `writer` (NULL: of any). */
 static void read_said(const struct tern_run_attempt *a, const char *kind, const char *writer,
                       char *to, size_t size)
 {
@@ -175,13 +173,13 @@ static void collect(struct tern_run_attempt *a, const struct tern_run_watch *w,
     memcpy(a->lost_node, f->lost_node, sizeof a->lost_node);
 }
 
-/* Who looks after the checkpoints that the ranks write. */
+/* Start the retention process. */
 static int start_retention(struct tern_run_attempt *a, struct tern_retain *retention,
                            struct tern_err *err)
 {
     struct tern_retain_options o;
 
-    if (strcmp(a->kind, "train") != 0) { /* others write nothing that is to be kept */
+    if (strcmp(a->kind, "train") != 0) { /* attempts of other kinds leave nothing to keep */
         *retention = (struct tern_retain){.stop = -1};
         return 0;
     }
@@ -191,8 +189,8 @@ static int start_retention(struct tern_run_attempt *a, struct tern_retain *reten
     return tern_retain_start(retention, &o, err);
 }
 
-/* Ranks whose operations failed have left what they called last. */
-static void tell_dumps(const struct tern_run_result *result)
+/* Ranks whose operations failed have left their flight records. */
+static void report_dumps(const struct tern_run_result *result)
 {
     const char *dir = tern_var("TERN_FABRIC_DUMP");
     char *pattern = dir ? tern_strf("%s/fabric-rank-*.tfr", dir) : NULL;
@@ -200,7 +198,7 @@ static void tell_dumps(const struct tern_run_result *result)
 
     if (pattern && result->status != TERN_OK && result->status != TERN_CONTINUED &&
         result->status != TERN_HALTED && glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
-        tern_info("`tern fabric flight-report %s` tells which rank was missing where", dir);
+        tern_info("`tern fabric flight-report %s` reports which rank was missing where", dir);
     globfree(&found);
     free(pattern);
 }
@@ -212,8 +210,9 @@ static double keep_seconds(int64_t nodes)
     return share > KEEP_DONE_MIN_S ? share : KEEP_DONE_MIN_S;
 }
 
-/* Whoever started the supervisor's shell as a rank (`srun --mpi=pmix --pty bash`, mpirun) told it
- * its place; ranks that inherited that would all be the same one.  Their launcher sets it anew. */
+/* When the supervisor's shell was started as a rank (`srun --mpi=pmix --pty bash`, mpirun), it has
+ * the variables of that rank.  Ranks that inherited these would all be the same one; their own
+ * launcher sets them again. */
 static void forget_place(void)
 {
     static const char *const names[] = {"PMIX_RANK",
@@ -228,7 +227,7 @@ static void forget_place(void)
         unsetenv(names[i]);
 }
 
-/* The socket where tern's own ranks find each other, and how they are told of it. */
+/* Open the socket where tern's own ranks find each other, and set its address for them. */
 static int open_rendezvous(const struct tern_run_attempt *a, struct tern_run_watch *w,
                            struct tern_err *err)
 {
@@ -243,7 +242,7 @@ static int open_rendezvous(const struct tern_run_attempt *a, struct tern_run_wat
     return 0;
 }
 
-/* Only a batch script has ranks on other nodes, which outlive the node it runs on. */
+/* Only a batch script has ranks on other nodes, which survive the death of its node. */
 static void open_beacon(const struct tern_run_attempt *a, struct tern_task_beacon *beacon)
 {
     const bool far = a->place.slurm && a->place.groups == 1 && a->place.nodes > 1;
@@ -259,7 +258,7 @@ static void set_failed(struct tern_run_result *result, const struct tern_err *er
     snprintf(result->why, sizeof result->why, "%.500s", err->text);
 }
 
-/* From the launch of the ranks to what became of them. */
+/* Launch the ranks, watch them, and judge how they ended. */
 static void run_ranks(struct tern_run_attempt *a, struct tern_run_watch *w,
                       struct tern_run_result *result)
 {
@@ -276,7 +275,7 @@ static void run_ranks(struct tern_run_attempt *a, struct tern_run_watch *w,
         tern_run_ranks_leftover(w->ranks);
         collect(a, w, &facts);
         tern_run_judge(&facts, result, &result->signal);
-        tell_dumps(result);
+        report_dumps(result);
     }
     if (w->fenced.code)
         set_failed(result, &w->fenced);
@@ -350,12 +349,12 @@ static void announce(const struct tern_run_attempt *a)
 
 /* ------------------------------------------------------------------ from begin to end */
 
-static void let_go(struct tern_run_attempt *a)
+static void release(struct tern_run_attempt *a)
 {
     tern_run_heartbeat_stop(&a->heartbeat);
     if (a->spool)
         tern_ckpt_lease_free(a->lease, true);
-    else /* refused before it had a row: the ledger's attempts are numbered without holes */
+    else /* refused before it had a row: numbers of attempts in the ledger have no holes */
         tern_ckpt_lease_withdraw(a->lease);
     a->lease = NULL;
     tern_ledger_spool_close(a->spool, NULL);
@@ -369,7 +368,7 @@ static void let_go(struct tern_run_attempt *a)
 int tern_run_attempt_begin(struct tern_run_attempt *a, struct tern_err *err)
 {
     if (tern_run_identify(a, err) < 0 || tern_run_rows_open(a, err) < 0) {
-        let_go(a);
+        release(a);
         return -1;
     }
     announce(a);
@@ -385,12 +384,12 @@ int tern_run_attempt_moved(struct tern_run_attempt *a, struct tern_err *err)
     return tern_run_rows_begin(a, err);
 }
 
-/* Did a task record anything of what the trainer printed? */
+/* Did a task record any value of the trainer? */
 static bool has_values(const struct tern_run_attempt *a)
 {
     char *dir = tern_ledger_spool_dir(a->o->recipe->ledger.dir, a->id, a->number);
     DIR *d = opendir(dir);
-    bool has = !d; /* nobody knows */
+    bool has = !d; /* not known */
 
     for (struct dirent *e; d && !has && (e = readdir(d));)
         has = tern_str_starts(e->d_name, "task");
@@ -400,7 +399,7 @@ static bool has_values(const struct tern_run_attempt *a)
     return has;
 }
 
-/* The cause, and what the attempt's writers could not write, malloc'ed; NULL for neither. */
+/* The cause, and the records that the attempt's writers lost, malloc'ed; NULL for neither. */
 static char *with_lost(const struct tern_run_attempt *a, const char *cause)
 {
     struct tern_ledger_rows events = {0};
@@ -416,9 +415,9 @@ static char *with_lost(const struct tern_run_attempt *a, const char *cause)
         const struct tern_ledger_event *e = &events.events[i];
         if (e->attempt != a->number || strcmp(e->kind, "gap") != 0)
             continue;
-        tern_buf_printf(&b, "%sthe ledger lacks what %s could not write: %s", b.len ? "; " : "",
-                        e->writer, e->text);
-        tern_warn("the ledger lacks what %s could not write: %s", e->writer, e->text);
+        tern_buf_printf(&b, "%sthe ledger lacks records that %s could not write: %s",
+                        b.len ? "; " : "", e->writer, e->text);
+        tern_warn("the ledger lacks records that %s could not write: %s", e->writer, e->text);
     }
     tern_ledger_rows_free(&events);
     tern_ledger_close(l);
@@ -445,7 +444,7 @@ void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_
     end.cause = why;
     if (tern_ledger_spool_attempt_end(a->spool, &end, &err) < 0 ||
         tern_ledger_spool_sync(a->spool, &err) < 0)
-        tern_warn("the ledger does not know how the attempt ended: %s", err.text);
+        tern_warn("the end of the attempt is not in the ledger: %s", err.text);
     free(why);
 }
 
@@ -453,7 +452,7 @@ void tern_run_attempt_end(struct tern_run_attempt *a)
 {
     const bool began = a->spool;
 
-    let_go(a);
+    release(a);
     if (began)
         tern_run_watch_last_fold(a->o->recipe->ledger.dir, a->id);
 }

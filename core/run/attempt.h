@@ -2,10 +2,10 @@
  * the ledger.
  *
  *     tern_run_attempt_begin(&a, err)       id, number, lease, rows: it exists from here on
- *     tern_run_preflight(&a, ...)                the nodes are looked at (preflight.h)
+ *     tern_run_preflight(&a, ...)                the nodes are checked (preflight.h)
  *     tern_run_attempt_launch(&a, ...)      the ranks, until the last of them is gone
  *     tern_run_attempt_end_row(&a, ...)     how it ended, into the ledger
- *     tern_run_attempt_end(&a)              lets go of everything: lease, spool
+ *     tern_run_attempt_end(&a)              releases lease and spool
  */
 #ifndef TERN_RUN_ATTEMPT_H
 #define TERN_RUN_ATTEMPT_H
@@ -22,26 +22,26 @@
 struct tern_run_attempt {
     const struct tern_run_options *o;
     struct tern_place place;
-    const char *recipe_text; /* the file as `o->recipe` was read from it */
+    const char *recipe_text; /* the file's text when `o->recipe` was read */
     const char *kind;        /* the ledger's: train, precompile, trial, smoke */
-    char id[TERN_ULID_SIZE]; /* of an earlier attempt, or ""; checkpoint.dir knows better */
+    char id[TERN_ULID_SIZE]; /* of an earlier attempt, or ""; the id in checkpoint.dir wins */
     unsigned number;
     struct tern_ckpt_lease *lease; /* NULL: a workload without checkpoint.dir */
     pid_t heartbeat;               /* heartbeat.h; 0: none runs */
     struct tern_ledger_spool *spool;
     char *spool_dir;
-    char *resumed; /* the checkpoint it goes on from, or NULL */
+    char *resumed; /* the checkpoint it resumes from, or NULL */
     int64_t resumed_step;
     char full[TERN_SHA256_HEX], identity[TERN_SHA256_HEX];
-    sigset_t *old_mask; /* the caller's, given back to the ranks; the supervisor's signals are
+    sigset_t *old_mask; /* the caller's, restored in the ranks; the supervisor's signals are
                            blocked from before the first attempt to after the last */
-    char **command;     /* what the ranks run, NULL-ended, in place of the recipe's command or the
-                           trainer; NULL: those */
+    char **command;     /* run by the ranks, NULL-ended, in place of the recipe's command or the
+                           trainer; NULL: those run */
     /* results of the launch */
-    int asked; /* the last signal passed on; 0 for none */
+    int asked; /* the last signal passed on; 0: none */
     const char
-        *limit; /* why this process made them stop: time_limit, reservation; NULL: it did not */
-    char lost_node[256]; /* a node that Slurm has given up; "" for none */
+        *limit; /* why this process stopped them: time_limit, reservation; NULL: it did not */
+    char lost_node[256]; /* a node that Slurm has declared down; "": none */
 };
 
 /* The recipe file's text, "" when it cannot be read now; malloc'ed. */
@@ -50,28 +50,29 @@ char *tern_run_recipe_text(const struct tern_run_options *o);
 /* Does it run tern's own trainer? */
 bool tern_run_attempt_is_trainer(const struct tern_run_attempt *a);
 
-/* Do its ranks speak by MPI between nodes?  TERN_FABRIC's word comes before the recipe's. */
+/* Do its ranks communicate by MPI between nodes?  TERN_FABRIC comes before the recipe. */
 bool tern_run_attempt_by_mpi(const struct tern_run_attempt *a);
 
-/* Do its ranks meet at the supervisor's socket?  Else by PMIx, or as a workload does by itself. */
+/* Do its ranks use the supervisor's rendezvous socket?  Otherwise PMIx, or the means of a workload.
+ */
 bool tern_run_attempt_uses_rendezvous(const struct tern_run_attempt *a);
 
-/* `a` has o, place, recipe_text, kind, old_mask and command.  -1: nothing is recorded, nothing is
- * held. */
+/* `a` has o, place, recipe_text, kind, old_mask and command.  -1: nothing is recorded or held.
+ */
 int tern_run_attempt_begin(struct tern_run_attempt *a, struct tern_err *err);
 
-/* Start the ranks and watch them; *result tells what became of them, also when they could not be
- * started. -1 only when the attempt's own means fail. */
+/* Start the ranks and watch them.  *result: how they ended, also when they could not be started. -1
+ * only when the attempt's own means fail. */
 int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *result,
                             struct tern_err *err);
 
-/* Its place has changed since the begin: other nodes. */
+/* Announce and record that its nodes have changed since the begin. */
 int tern_run_attempt_moved(struct tern_run_attempt *a, struct tern_err *err);
 
-/* How it ended, into the ledger. */
+/* Record in the ledger how it ended. */
 void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_result *result);
 
-/* Let go of everything, and fold the ledger. */
+/* Release lease and spool, and fold the ledger. */
 void tern_run_attempt_end(struct tern_run_attempt *a);
 
 /* An event of the attempt, into ledger and log. */

@@ -37,13 +37,13 @@ struct values {
 
 static void set_number(struct values *x, enum tern_recipe_fill what, int64_t n)
 {
-    if (n <= 0) /* a key that the recipe does not give */
+    if (n <= 0) /* the recipe does not set this key */
         return;
     snprintf(x->number[what], NUMBER, "%" PRId64, n);
     x->v[what] = x->number[what];
 }
 
-/* A port of this machine that nobody has just now. */
+/* A port of this machine that is free at present. */
 static int64_t free_port(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -59,8 +59,8 @@ static int64_t free_port(void)
     return port;
 }
 
-/* Where the workers meet: as the environment says already (a profile, or the user), else the first
- * node. */
+/* The workers' master: the one in the environment (of a profile or the user), else the first node.
+ */
 static int set_master(struct values *x, const struct tern_run_attempt *a, struct tern_err *err)
 {
     const char *addr = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
@@ -105,14 +105,14 @@ static int set_all(struct values *x, const struct tern_run_attempt *a, struct te
     set_number(x, TERN_FILL_WORLD, world);
     x->v[TERN_FILL_RUN] = a->id;
     x->v[TERN_FILL_CACHE] = getenv("TERN_COMPILE_CACHE");
-    /* A byte that no word has: found again below. */
+    /* A byte that no word has; replaced below. */
     x->v[TERN_FILL_NODE_INDEX] = a->place.slurm ? "\001" : "0";
     return set_master(x, a, err);
 }
 
 /* ------------------------------------------------------------------ words */
 
-/* What a shell takes as it stands stays readable. */
+/* Text that a shell takes unquoted stays readable. */
 static void quote(struct tern_buf *b, const char *word, const char *rank, int64_t tasks_per_node)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -140,7 +140,7 @@ static void quote(struct tern_buf *b, const char *word, const char *rank, int64_
 }
 
 /* {"sh", "-c", "exec 'word' ..."} in the place of `words`, which are freed.  `rank` is the variable
- * that tells a task its number: ranks come in blocks, a node's after the other's. */
+ * with a task's number: ranks come in blocks, node after node. */
 static char **by_shell(char **words, const char *rank, int64_t tasks_per_node, struct tern_err *err)
 {
     struct tern_buf b = {.max = 1 << 20};
@@ -184,7 +184,7 @@ int tern_run_command_fill(const struct tern_run_attempt *a, char ***out, struct 
         return -1;
     for (char **w = words; *w; w++)
         by_node = by_node || strchr(*w, '\001');
-    /* mpirun's daemons are srun's tasks, and SLURM_PROCID is theirs. */
+    /* Under mpirun the tasks of srun are its daemons: SLURM_PROCID is theirs. */
     const char *rank =
         r->launch.with == TERN_LAUNCH_MPIRUN ? "OMPI_COMM_WORLD_RANK" : "SLURM_PROCID";
     if (by_node && !(words = by_shell(words, rank, a->place.ranks_per_node, err)))
@@ -202,14 +202,14 @@ struct mounts {
     size_t n;
 };
 
-/* pyxis has no way to write them. */
+/* pyxis cannot express such paths. */
 static int check_mount(const char *path, struct tern_err *err)
 {
     if (!strpbrk(path, ",:"))
         return 0;
     return tern_err_set(err, TERN_USAGE,
-                        "%s: cannot be mounted into the container: pyxis parts mounts by commas "
-                        "and colons. Move it, or link to it under another name's real folder.",
+                        "%s: cannot be mounted into the container: pyxis separates mounts by "
+                        "commas and colons. Move it to another path.",
                         path);
 }
 
@@ -220,7 +220,7 @@ static bool is_below(const char *path, const char *dir)
     return strncmp(path, dir, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-/* Add `dir`, which may be NULL; made if need be, since a mount needs something to mount. */
+/* Add `dir`, which may be NULL; it is made if it is absent, since only a folder can be mounted. */
 static int add_mount(struct mounts *m, const char *dir, struct tern_err *err)
 {
     if (!dir)
@@ -248,7 +248,7 @@ static int add_mount(struct mounts *m, const char *dir, struct tern_err *err)
     return 0;
 }
 
-/* The folder of the checkpoints that `pattern` finds. */
+/* The folder above the checkpoints of `pattern`. */
 static char *glob_folder(const char *pattern)
 {
     size_t n = pattern ? tern_retain_external_fixed(pattern) : 0;
@@ -269,7 +269,7 @@ int tern_run_command_container(const struct tern_run_attempt *a, char **v, struc
         return 0;
     if (!a->o->inside)
         tern_warn("%s: this tern was built without tern-inside (static libraries were missing): no "
-                  "rank in the container has a log, and no value of it is taken",
+                  "rank in the container has a log, and no value is recorded",
                   r->workload.container);
     else if (check_mount(a->o->inside, err) < 0)
         return -1;

@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-/* Rank 0 is where the order of the ranks says; torchrun's own ranks follow it. */
+/* The node of rank 0 by the order of ranks; torchrun's own ranks follow it. */
 static int find_master(const struct tern_run_attempt *a, struct tern_env_facts *f,
                        struct tern_err *err)
 {
@@ -22,7 +22,7 @@ static int find_master(const struct tern_run_attempt *a, struct tern_env_facts *
 
     if (!p->slurm)
         return 0;
-    /* The trainer meets without it, and a heterogeneous job's groups keep their order. */
+    /* The trainer needs no master, and groups of a heterogeneous job keep their order. */
     if (tern_run_attempt_is_trainer(a) || p->groups > 1 || p->nodes == 1) {
         if (p->groups <= 1)
             tern_env_first_host(p->node_list, f->master, sizeof f->master);
@@ -44,13 +44,13 @@ static int64_t workers(const struct tern_run_attempt *a)
     return n < 1 ? 1 : n;
 }
 
-/* Of groups that may have other cores than by their numbers. */
+/* The tensor degree where cores may differ from the ranks' numbers; else 1. */
 static int64_t tensor(const struct tern_recipe *r)
 {
     return r->launch.mapping == TERN_MAPPING_BLOCK ? 1 : r->parallel.tensor;
 }
 
-/* What this process knows of a rank: the node by itself, the rest by the recipe. */
+/* What this process knows of a rank: the node from this one, the rest from the recipe. */
 static int find_facts(const struct tern_run_attempt *a, struct tern_env_facts *f,
                       struct tern_err *err)
 {
@@ -121,7 +121,7 @@ static int record(struct tern_run_attempt *a, const struct tern_env_rows *rows,
     return rc;
 }
 
-/* As tern_env_apply leaves it: what an outer call set and this one does not is taken back. */
+/* As tern_env_apply leaves it: variables that only an outer call set are taken back. */
 static const char *predicted(const struct tern_env_rows *rows, const char *name)
 {
     for (size_t i = 0; i < rows->n; i++)
@@ -164,7 +164,7 @@ int tern_run_environ_set(struct tern_run_attempt *a, struct tern_err *err)
     int rc = record(a, &rows, err);
     for (size_t i = 0; i < rows.n_advice; i++)
         tern_info("%s", rows.advice[i]);
-    /* The tasks look at their own nodes, but not at the recipe. */
+    /* The tasks know their own nodes, but not the recipe. */
     if (facts.trainer)
         profile = rows.profile;
     tern_env_limit(&rows, TERN_ENV_NODE);

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* It lasts for seconds mostly: looking often costs nothing, and a lost lease is noticed at once. */
+/* It runs for seconds mostly: frequent checks cost nothing, and a lost lease is noticed at once. */
 static const int64_t pause_ns = 1000000000;
 
 static void renew(struct tern_ckpt_lease *lease)

@@ -1,6 +1,6 @@
-/* Keeping a lease alive while the supervisor is busy with what comes before the ranks: digesting
- * inputs, health gates of a minute and more, waiting for the controller.  While they work, the
- * watch does it (watch.h). */
+/* Renews a lease while the supervisor is busy before the ranks start: digests of inputs, preflight
+ * checks of a minute and more, waits for the controller.  While ranks work, the watch does it
+ * (watch.h). */
 #ifndef TERN_RUN_HEARTBEAT_H
 #define TERN_RUN_HEARTBEAT_H
 
@@ -8,8 +8,8 @@
 
 #include "core/ckpt/ckpt.h"
 
-/* A child that renews `lease` and ends with this process, or when the lease is lost (which the
- * caller then finds out by itself).  0: there is none, which was told; `lease` NULL needs none. */
+/* Start a child that renews `lease`.  It ends with this process, or when the lease is lost, which
+ * the caller then notices itself.  0: no child runs, which is logged; `lease` NULL needs none. */
 pid_t tern_run_heartbeat_start(struct tern_ckpt_lease *lease);
 /* End it; *child becomes 0. */
 void tern_run_heartbeat_stop(pid_t *child);

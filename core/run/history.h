@@ -1,4 +1,4 @@
-/* What became of a run so far, from its ledger. */
+/* The attempts of a run so far, from its ledger. */
 #ifndef TERN_RUN_HISTORY_H
 #define TERN_RUN_HISTORY_H
 
@@ -7,11 +7,11 @@
 
 #include "core/base/err.h"
 
-/* Of the attempts of one kind: those for training and those that compile are counted apart. */
+/* Of attempts of one kind: those that train and those that compile are counted apart. */
 struct tern_run_history {
-    /* Of the Slurm job: ended by a lost node or a fault, or not ended at all: their supervisor was
-     * lost with its node, or they go on.  Those that a person or Slurm ended (preempted, time
-     * limit) used up no restart. */
+    /* Of the Slurm job: ended by a lost node or a fault, or not ended (their supervisor was lost
+     * with its node, or they run).  An attempt that a user or Slurm ended (preempted, time limit)
+     * uses up no restart. */
     unsigned attempts;
     unsigned vain;    /* of these the newest in a row that made no checkpoint */
     bool newest_left; /* the newest of all left a checkpoint */

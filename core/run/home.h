@@ -1,4 +1,4 @@
-/* Where in the ledger a run is recorded. */
+/* The folder of the ledger where a run is recorded. */
 #ifndef TERN_RUN_HOME_H
 #define TERN_RUN_HOME_H
 
@@ -6,7 +6,7 @@
 #include "core/site/site.h"
 
 /* tern_site_fill, and then ledger.dir becomes the caller's home in it (ledger.h), with
- * workload.precompile.cache where that is below it.  Makes nothing. */
+ * workload.precompile.cache where that is below it.  No folder is made. */
 int tern_run_settle(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err);
 
 #endif

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* "01J... words of the user": the run that the job has been before it was queued again. */
+/* "01J... text of the user": the run of the job before it was queued again. */
 static bool id_in_comment(const char *comment, char id[TERN_ULID_SIZE])
 {
     char word[TERN_ULID_SIZE];
@@ -27,8 +27,6 @@ static bool id_in_comment(const char *comment, char id[TERN_ULID_SIZE])
     return true;
 }
 
-/* The job's Comment names the run, so that squeue finds it (and sacct, where slurm.conf has
- * AccountingStoreFlags=job_comment); its time limit is held against the run's pace. */
 void tern_run_identify_job(const struct tern_run_attempt *a)
 {
     struct tern_slurm_job *job = NULL;
@@ -56,7 +54,7 @@ void tern_run_identify_job(const struct tern_run_attempt *a)
     tern_slurm_job_free(job);
 }
 
-/* A workload that keeps its checkpoints to itself is known by the job. */
+/* A workload without checkpoint.dir is identified by the job. */
 static int identify_by_job(struct tern_run_attempt *a, struct tern_err *err)
 {
     struct tern_slurm_job *job = NULL;
@@ -94,11 +92,10 @@ static int take_lease(struct tern_run_attempt *a, struct tern_err *err)
         snprintf(owner, sizeof owner, "%s pid %d", a->place.host, (int)getpid());
     if (tern_ckpt_lease_acquire(r->checkpoint.dir, 0, owner, &a->lease, err) < 0)
         return -1;
-    /* The ledger may have seen more of this run than a checkpoint folder that was moved, or less.
-     */
+    /* A checkpoint folder that was moved may have more or fewer attempts than the ledger. */
     if (last == 0 && tern_ckpt_lease_attempt(a->lease) > 1)
-        tern_warn("%s: knows nothing of run %s, of which there were attempts before this one: is "
-                  "ledger.dir another one than then? Its history begins anew here.",
+        tern_warn("%s: has no attempts of run %s, which had some before: has ledger.dir changed? "
+                  "The history of the run starts over here.",
                   r->ledger.dir, a->id);
     if (tern_ckpt_lease_attempt(a->lease) <= last) {
         tern_ckpt_lease_free(a->lease, true);
@@ -110,7 +107,7 @@ static int take_lease(struct tern_run_attempt *a, struct tern_err *err)
     return 0;
 }
 
-/* A recipe of another run is refused before anything is recorded. */
+/* A recipe of another run fails before anything is recorded. */
 static int check_same_run(const struct tern_run_attempt *a, struct tern_err *err)
 {
     if (!a->resumed)
@@ -132,7 +129,7 @@ int tern_run_identify(struct tern_run_attempt *a, struct tern_err *err)
     if (take_lease(a, err) < 0)
         return -1;
     a->heartbeat = tern_run_heartbeat_start(a->lease);
-    a->resumed_step = -1; /* somebody else's trainer knows itself */
+    a->resumed_step = -1; /* a workload's trainer finds its own checkpoint */
     if (!tern_run_attempt_is_trainer(a))
         return 0;
     if (tern_ckpt_latest(a->o->recipe->checkpoint.dir, &a->resumed, &step, err) < 0)

@@ -52,20 +52,20 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *w, const cha
     w->v[w->n] = NULL;
 }
 
-/* Even blocks of ranks whatever sbatch was told, every variable of ours also under
- * --export=NONE, and one rank's end is everybody's. */
+/* Even blocks of ranks whatever options sbatch had, all variables also under --export=NONE, and one
+ * rank's failure ends all. */
 static void add_srun(struct words *w, const struct tern_place *p, bool spares, const char *mpi,
                      const char *step, const char *hosts)
 {
     add(w, "srun");
     if (mpi)
         add(w, "--mpi=%s", mpi);
-    if (p->groups > 1) { /* each group's nodes are its own, and the numbers are for each */
+    if (p->groups > 1) { /* each group has its own nodes, and the numbers apply to each */
         add(w, "--het-group=0-%d", p->groups - 1);
     } else {
-        if (!hosts) /* else 24.11 wants them told by the list of hosts alone */
+        if (!hosts) /* 24.11 takes either --nodes or a list of hosts */
             add(w, "--nodes=%" PRId64, p->nodes);
-        if (p->chosen && !hosts) /* of the job's nodes, which may be more, or gone */
+        if (p->chosen && !hosts) /* the job may have more nodes, or lost ones */
             add(w, "--nodelist=%s", p->node_list);
         add(w, "--ntasks=%" PRId64, p->nodes * p->ranks_per_node);
     }
@@ -73,18 +73,18 @@ static void add_srun(struct words *w, const struct tern_place *p, bool spares, c
     if (p->cpus_per_rank)
         add(w, "--cpus-per-task=%" PRId64, p->cpus_per_rank);
     add(w, "--distribution=%s", hosts ? "arbitrary" : "block");
-    if (p->in_step) /* which has the job's CPUs, and would keep them until this one has ended */
+    if (p->in_step) /* the outer step has the job's CPUs until it ends */
         add(w, "--overlap");
     add(w, "--kill-on-bad-exit=1");
-    if (spares) /* the others' ranks outlive a node (srun_hang.h) */
+    if (spares) /* ranks on other nodes survive a node (srun_hang.h) */
         add(w, "--no-kill");
     add(w, "--export=ALL");
     add(w, "--input=none");
     add(w, "--job-name=%s", step);
 }
 
-/* Open MPI 4.1 and 5.0.  It refuses root unless told, binds ranks to cores that the virtual nodes
- * of one machine share, and starts its daemons with srun, which passes the environment on. */
+/* Open MPI 4.1 and 5.0.  By default it refuses root, and binds ranks to cores that the virtual
+ * nodes of one machine share.  It starts its daemons with srun, which passes the environment on. */
 static void add_mpirun(struct words *w, const struct tern_place *p, const char *hosts)
 {
     add(w, "mpirun");
@@ -92,7 +92,7 @@ static void add_mpirun(struct words *w, const struct tern_place *p, const char *
         add(w, "--allow-run-as-root");
     add(w, "-n");
     add(w, "%" PRId64, p->nodes * p->ranks_per_node);
-    /* The placement is settled here; what sbatch was told of tasks does not count. */
+    /* The placement is decided here; sbatch's options for tasks do not count. */
     add(w, "--map-by");
     if (hosts) {
         add(w, "seq:OVERSUBSCRIBE");
@@ -138,7 +138,7 @@ char **tern_run_argv_make(const struct tern_run_attempt *a, const char *step, co
         tern_recipe_words_free(w.v);
         return NULL;
     }
-    if (container[0]) /* an image has no tern */
+    if (container[0]) /* an image does not contain tern */
         task = o->inside;
     for (size_t i = 0; container[i]; i++) {
         add(&w, "%s", container[i]);
@@ -181,13 +181,13 @@ char **tern_run_predict_command(const struct tern_run_options *o, const struct t
 
 /* ------------------------------------------------------------------ processes */
 
-/* Where a child finds the list of hosts; a descriptor, so that none is left behind. */
+/* The path of the list of hosts for a child: a descriptor, which leaves no file behind. */
 static void hosts_path(const struct tern_run_ranks *r, char to[32])
 {
     snprintf(to, 32, "/proc/self/fd/%d", r->hosts);
 }
 
-/* Under the names that ranks know from srun. */
+/* Set rank and size under the names that srun uses. */
 static void set_place(const struct tern_run_ranks *r, size_t i)
 {
     char number[24];
@@ -199,8 +199,8 @@ static void set_place(const struct tern_run_ranks *r, size_t i)
     setenv("SLURM_NTASKS", number, 1);
 }
 
-/* mpirun's srun lies beside the step around this process, and mpirun counts a node's places by the
- * job's variable, which was the step's. */
+/* The srun of mpirun runs beside the step around this process.  mpirun counts the slots of a node
+ * by the job's variable, which has the step's value here. */
 static void leave_step(const struct tern_run_ranks *r)
 {
     char per_node[64];
@@ -210,15 +210,15 @@ static void leave_step(const struct tern_run_ranks *r)
     setenv("SLURM_OVERLAP", "1", 1);
 }
 
-/* In the child.  Outside Slurm it gets its place; a group of its own, so that Ctrl-C reaches the
- * supervisor alone, which passes it on once; and an end with the supervisor, whatever ends that. */
+/* Runs in the child.  Outside Slurm the child gets its rank.  It gets a process group of its own:
+ * Ctrl-C reaches only the supervisor, which passes it on once.  It ends with the supervisor. */
 static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
 {
     char path[32];
     int null = TERN_AGAIN(open("/dev/null", O_RDONLY | O_CLOEXEC));
 
     setpgid(0, 0);
-    /* SIGTERM is how srun is told to end its step. */
+    /* SIGTERM makes srun end its step. */
     prctl(PR_SET_PDEATHSIG, r->job ? SIGTERM : SIGKILL);
     if (getppid() != parent)
         _exit(TERN_TEMPFAIL);
@@ -229,7 +229,7 @@ static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
     if (r->hosts >= 0) {
         char nodes[24];
         snprintf(nodes, sizeof nodes, "%" PRId64, r->nodes);
-        setenv("SLURM_NNODES", nodes, 1); /* without --nodes, srun takes the job's from here */
+        setenv("SLURM_NNODES", nodes, 1); /* without --nodes, srun reads the number here */
         setenv("SLURM_JOB_NUM_NODES", nodes, 1);
         hosts_path(r, path);
         setenv("SLURM_HOSTFILE", path, 1);
@@ -237,15 +237,15 @@ static void become(const struct tern_run_ranks *r, size_t i, pid_t parent)
     } else {
         unsetenv("SLURM_HOSTFILE");
     }
-    if (r->mpirun) { /* sbatch --export=NONE means it, and mpirun's srun obeys */
+    if (r->mpirun) { /* sbatch --export=NONE would apply to mpirun's srun */
         setenv("SLURM_EXPORT_ENV", "ALL", 1);
         unsetenv("SLURM_HOSTFILE");
         if (r->in_step)
             leave_step(r);
     }
     sigprocmask(SIG_SETMASK, r->old_mask, NULL);
-    signal(SIGPIPE, SIG_DFL); /* a workload's own is */
-    tern_fs_reset_open();     /* srun would have the nodes allow what this one does */
+    signal(SIGPIPE, SIG_DFL); /* the default for a workload */
+    tern_fs_reset_open();     /* srun would set the limit of this process on the nodes */
     execvp(r->argv[0], r->argv);
     tern_error("cannot run '%s': %s", r->argv[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
@@ -292,7 +292,7 @@ static int start_one(struct tern_run_ranks *r, size_t i, pid_t self, struct tern
         return -1;
     }
     r->pid[i] = pid;
-    setpgid(pid, pid); /* also here: it must hold before the first signal */
+    setpgid(pid, pid); /* also here: the group must exist before the first signal */
     return 0;
 }
 
@@ -329,8 +329,8 @@ int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt
     return 0;
 }
 
-/* mpirun passes on these two; any other it takes for a request to end the ranks, at once.  The
- * trainer takes SIGUSR1 as it takes SIGTERM: finish the step, write a checkpoint. */
+/* mpirun passes SIGUSR1 and SIGUSR2 on; on any other signal it ends the ranks at once.  SIGUSR1
+ * means the same as SIGTERM to the trainer: finish the step, write a checkpoint. */
 static void signal_mpirun(const struct tern_run_ranks *r, int sig)
 {
     if (r->trainer && (sig == SIGTERM || sig == SIGINT))
@@ -341,15 +341,15 @@ static void signal_mpirun(const struct tern_run_ranks *r, int sig)
 static void signal_srun(const struct tern_run_ranks *r, int sig)
 {
     struct tern_err err = {0};
-    bool told = true;
+    bool passed = true;
 
     for (size_t g = 0; g < r->n_groups; g++)
         if (tern_slurm_step_signal(r->groups[g], r->step, sig, &err) < 0)
-            told = false;
-    if (told)
+            passed = false;
+    if (passed)
         return;
     tern_warn("%s", err.text);
-    /* srun passes these on; any other it takes for a request to end the step. */
+    /* srun passes these on; on any other signal it ends the step. */
     kill(r->pid[0], sig == SIGUSR1 || sig == SIGUSR2 ? sig : SIGTERM);
 }
 
@@ -383,7 +383,7 @@ int tern_run_ranks_status(const struct tern_run_ranks *r, int i, int asked)
 
     if (r->mpirun && WIFEXITED(status) && WEXITSTATUS(status) == 1 &&
         (asked == SIGTERM || asked == SIGINT))
-        return asked; /* it was made to end the ranks */
+        return asked; /* mpirun ended the ranks on request */
     return status;
 }
 

@@ -22,27 +22,27 @@ struct tern_run_ranks {
     bool in_step;       /* srun has started the supervisor (place.h) */
     bool mpirun;        /* the child is mpirun, not srun */
     bool trainer;       /* tern's own */
-    char **argv;        /* what was run */
-    int hosts;          /* descriptor of the hosts in the ranks' order; -1: it is the job's own */
-    sigset_t *old_mask; /* the caller's, given back to the children */
+    char **argv;        /* the command line */
+    int hosts;          /* descriptor of the hosts in the ranks' order; -1: the job's order */
+    sigset_t *old_mask; /* the caller's, restored in the children */
 };
 
-/* The arguments of the ranks' common command line, ended by NULL: the launcher's and the program's.
+/* The arguments of the ranks' common command line, NULL-ended: the launcher's, then the program's.
  * Freed with tern_recipe_words_free.  `hosts`: a file with the host of each rank, in their order,
- * or NULL for the job's own order; srun wants its name in SLURM_HOSTFILE besides. */
+ * or NULL for the job's own order; srun needs its name in SLURM_HOSTFILE, too. */
 char **tern_run_argv_make(const struct tern_run_attempt *a, const char *step, const char *hosts,
                           struct tern_err *err);
 
 /* Order the nodes (order.h), start the launcher or the ranks. */
 int tern_run_ranks_start(struct tern_run_ranks *r, const struct tern_run_attempt *a,
                          struct tern_err *err);
-/* Pass `sig` on to every rank that is there. */
+/* Pass `sig` on to every rank. */
 void tern_run_ranks_signal(struct tern_run_ranks *r, int sig);
-/* End what is left of a step whose srun was killed: nobody else ends it, and the next step of these
- * nodes would wait for it. */
+/* End the rest of a step whose srun was killed: no other process ends it, and the next step on
+ * these nodes would wait for it. */
 void tern_run_ranks_leftover(const struct tern_run_ranks *r);
-/* wait(2)'s of child `i`, after `asked` was passed on: as srun would have it where mpirun says 1.
- */
+/* wait(2)'s of child `i`, after `asked` was passed on: mpirun's 1 becomes the
+ * status that srun would give. */
 int tern_run_ranks_status(const struct tern_run_ranks *r, int i, int asked);
 void tern_run_ranks_free(struct tern_run_ranks *r);
 

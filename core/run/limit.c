@@ -17,8 +17,8 @@ static const int64_t second = 1000000000;
 
 enum {
     FIRST_S = 5, /* the launch goes first */
-    LOOK_S = 30, /* limits are changed, reservations made */
-    NEAR_S = 5,  /* between looks when the end is near: it may have been put off */
+    LOOK_S = 30, /* limits and reservations may change */
+    NEAR_S = 5,  /* between queries when the end is near: it may have moved */
 };
 
 struct answer {
@@ -49,7 +49,7 @@ static void look(const struct tern_run_attempt *a, struct answer *to)
     to->need = tern_run_pace_warn(&pace, (int64_t)(to->end - job->start));
 }
 
-static void ask(struct tern_run_limit *l)
+static void query(struct tern_run_limit *l)
 {
     const pid_t parent = getpid();
     int ends[2];
@@ -84,16 +84,16 @@ bool tern_run_limit_tick(struct tern_run_limit *l, char *text, size_t size)
         l->next = now + FIRST_S * second;
     if (!l->pid && now >= l->next) {
         l->next = now + (left < l->need + LOOK_S ? NEAR_S : LOOK_S) * second;
-        ask(l);
+        query(l);
     }
     if (left > l->need)
         return false;
     l->reason = l->reserved ? "reservation" : "time_limit";
-    snprintf(text, size, "%s in %" PRId64 " s, and %s: the ranks are told to stop",
+    snprintf(text, size, "%s in %" PRId64 " s, and %s: stopping the ranks",
              l->reserved ? "a reservation takes the job's nodes" : "the job's time limit is",
              left > 0 ? left : 0,
-             l->measured ? "a stop with a checkpoint takes as long here"
-                         : "what a checkpoint takes here is not known yet");
+             l->measured ? "a stop with a checkpoint takes that long here"
+                         : "the time of a checkpoint is not known here yet");
     return true;
 }
 

@@ -1,13 +1,11 @@
-/* The end that Slurm has in mind for the job, and the stop in time before it.
+/* Stops the ranks in time before Slurm ends the job.
  *
- * A warning signal is sent only where `--signal` asked for one, and so long before the end as
- * somebody guessed.  The supervisor knows better: the job's end and the reservations that take its
- * nodes are asked for now and then, and what a step and a checkpoint take here is in the ledger.
- * By a child, as a controller or a storage that does not answer must hold up neither signals nor
- * heartbeats.
+ * Slurm sends a warning signal only with `--signal`, and a user guessed its time.  The supervisor
+ * knows better.  It queries the job's end, and reservations that take its nodes, now and then; the
+ * ledger has the times of a step and a checkpoint.  A child does this, as a controller or storage
+ * that does not answer must delay neither signals nor heartbeats.
  *
- * For tern's own trainer alone: nobody knows what another program does at a signal that it did not
- * ask for.
+ * For tern's own trainer alone: what another program does on an unexpected signal is not known.
  */
 #ifndef TERN_RUN_LIMIT_H
 #define TERN_RUN_LIMIT_H
@@ -20,23 +18,23 @@
 #include "core/run/attempt.h"
 
 struct tern_run_limit {
-    const struct tern_run_attempt *a; /* NULL: nothing is looked at */
-    pid_t pid;                        /* who looks; 0: nobody */
-    int fd;                           /* what it answers */
-    int64_t next;                     /* look, on the boot clock */
-    time_t end;                       /* 0: none is known */
+    const struct tern_run_attempt *a; /* NULL: no end is looked for */
+    pid_t pid;                        /* the child that queries; 0: none */
+    int fd;                           /* the pipe of its answer */
+    int64_t next;                     /* query, on the boot clock */
+    time_t end;                       /* of the job; 0: not known */
     int64_t need;                     /* seconds before it at which the ranks are to stop */
     bool measured;                    /* `need` is */
-    bool reserved;                    /* a reservation's, not the time limit's */
-    /* result: why the ranks had to stop, the ledger's word; NULL: they had not */
+    bool reserved;                    /* `end` is of a reservation, not of the time limit */
+    /* result: why the ranks had to stop, a word of the ledger; NULL: they did not have to */
     const char *reason;
 };
 
-/* When it is time: look.  True, once, when the ranks are to stop now; `text` then tells why. */
+/* Query when it is time.  True, once, when the ranks are to stop now; `text` is the reason. */
 bool tern_run_limit_tick(struct tern_run_limit *l, char *text, size_t size);
-/* A child was waited for.  True when it was the one who looks. */
+/* Child `pid` was waited for.  True when it was the child that queries. */
 bool tern_run_limit_reaped(struct tern_run_limit *l, pid_t pid);
-/* Ends who looks. */
+/* End the child. */
 void tern_run_limit_free(struct tern_run_limit *l);
 
 #endif

@@ -22,16 +22,17 @@
 static const int64_t second = 1000000000;
 
 enum {
-    LOOK_MS = 300,     /* for an answer of the supervisor's */
+    LOOK_MS = 300,     /* for an answer of the supervisor */
     CONNECT_MS = 2000, /* to the node's slurmd */
     LOOKS = 2,         /* that find the node silent... */
     REFUSALS = 5,      /* ...or without a slurmd, a second apart */
-    TURN_S = 1,        /* between two nodes that would act */
-    WAIT_S = 2,        /* between two looks for the node's end, of the first of them */
-    TRIES = 10,        /* of asking the controller, and between two of them */
+    TURN_S = 1,        /* between the turns of two nodes */
+    WAIT_S = 2,        /* between two checks for the node's end, on the first of them */
+    TRIES = 10,        /* queries of the controller, and the time between two */
     TRY_S = 3,
-    FREED_S = 25, /* until Slurm has let go of the others: slurmstepd tries to tell the srun that is
-                     gone (12 s), and slurmd looks for its end at growing distances (8 s) */
+    FREED_S =
+        25, /* until Slurm has released the other nodes: slurmstepd tries to reach the srun that
+               is gone (12 s), and slurmd checks for its end at growing intervals (8 s) */
     BEGIN_LOOKS = 10, /* a tenth of a second apart */
 };
 
@@ -39,7 +40,7 @@ struct orphan {
     struct tern_task_beacon_asker beacon;
     struct tern_slurm_node_address slurmd; /* of the supervisor's node */
     uint32_t job, restarts;
-    int turn; /* which this is of the nodes that ask */
+    int turn; /* of this node among those that query the beacon */
 };
 
 static int64_t number(const char *name, int64_t otherwise)
@@ -52,15 +53,14 @@ static int64_t number(const char *name, int64_t otherwise)
 
 enum life { SILENT, REFUSES, ANSWERS };
 
-/* The kernel of a node answers for a slurmd that is stopped, too, and says so where there is none.
- */
+/* A node's kernel accepts connections for a stopped slurmd, too, and refuses them without one. */
 static enum life look_at_address(const struct addrinfo *a)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), e = 0;
     socklen_t n = sizeof e;
 
     if (fd < 0)
-        return ANSWERS; /* no fault of the node's */
+        return ANSWERS; /* not the fault of the node */
     if (connect(fd, a->ai_addr, a->ai_addrlen) < 0)
         e = errno;
     if (e == EINPROGRESS) {
@@ -81,10 +81,10 @@ static enum life look_at_node(const struct orphan *o)
     char port[8];
 
     if (tern_slurm_node_load_state(o->beacon.node, &state, NULL) == 0 && state.down)
-        return SILENT; /* for Slurm, too */
+        return SILENT; /* Slurm cannot reach it, either */
     snprintf(port, sizeof port, "%u", o->slurmd.port);
     if (getaddrinfo(o->slurmd.address, port, &hints, &list) != 0)
-        return ANSWERS; /* what has no address says nothing */
+        return ANSWERS; /* without an address nothing is known */
     for (struct addrinfo *a = list; a && found != ANSWERS; a = a->ai_next) {
         enum life l = look_at_address(a);
         found = l > found ? l : found;
@@ -93,7 +93,7 @@ static enum life look_at_node(const struct orphan *o)
     return found;
 }
 
-/* Is the node gone, or at least all that Slurm has on it? */
+/* Is the node gone, or at least its slurmd and the supervisor? */
 static bool dead(struct orphan *o)
 {
     for (int silent = 0, refused = 0; silent < LOOKS && refused < REFUSALS;) {
@@ -105,7 +105,7 @@ static bool dead(struct orphan *o)
         case SILENT:
             silent++;
             break;
-        case REFUSES: /* a slurmd that is started anew is back by the next one */
+        case REFUSES: /* a slurmd that restarts is back by the next look */
             refused++;
             tern_clock_sleep_ns(second);
             break;
@@ -116,7 +116,7 @@ static bool dead(struct orphan *o)
 
 enum found { OURS, QUEUED, OVER, UNKNOWN };
 
-/* Is the job still the one that this rank belongs to, or is it queued again already? */
+/* Is it still the job of this rank, or is it queued again already? */
 static enum found look_at_job(const struct orphan *o, bool *requeue)
 {
     struct tern_slurm_job *j = NULL;
@@ -134,7 +134,7 @@ static enum found look_at_job(const struct orphan *o, bool *requeue)
 }
 
 /* The controller may take seconds to answer (without slurmdbd, when the job has lost the node
- * already); what it has been told it does without this process, too. */
+ * already).  It completes the request without this process, too. */
 static void begin(const struct orphan *o, time_t when)
 {
     struct tern_err err = {0};
@@ -159,9 +159,9 @@ static bool may_set_down(void)
     return geteuid() == 0 || tern_slurm_is_slurm_user(geteuid());
 }
 
-/* In this order: from the requeue on, Slurm ends what the job has here, within KillWait; and from
- * the node's end on, at once.  A job that may begin before it is free begins when its credentials
- * have run out (cred_expire: 2 minutes) after that. */
+/* In this order: after the requeue Slurm ends the job's processes here within KillWait, and at once
+ * when the node is down.  A job that may begin before its nodes are free begins only when its
+ * credentials have expired (cred_expire: 2 minutes). */
 static void queue_again(const struct orphan *o)
 {
     struct tern_err err = {0};
@@ -179,13 +179,13 @@ static void queue_again(const struct orphan *o)
         tern_warn("%s", err.text);
 }
 
-/* A job that outlives its nodes and may not be queued again would stay with nothing in it. */
+/* A job of spares that cannot be queued again would stay, empty. */
 static void give_up(const struct orphan *o)
 {
     struct tern_err err = {0};
 
     if (o->beacon.spares == 0)
-        return; /* Slurm ends it, when it has given up the node */
+        return; /* Slurm ends it when it declares the node down */
     tern_error("node %s does not answer, and job %" PRIu32
                " cannot be queued again: submit with --requeue. It is ended.",
                o->beacon.node, o->job);
@@ -193,7 +193,7 @@ static void give_up(const struct orphan *o)
         tern_error("%s", err.text);
 }
 
-/* It may be this node that is cut off. */
+/* This node itself may be cut off. */
 static enum found look_at_job_long(const struct orphan *o, bool *requeue)
 {
     enum found found = look_at_job(o, requeue);
@@ -212,10 +212,10 @@ static bool node_down(const struct orphan *o)
     return tern_slurm_node_load_state(o->beacon.node, &state, NULL) == 0 && state.given_up;
 }
 
-/* Slurm gives up the node in its own time.  A job that is queued again before that is let go of by
- * the node's end alone, and Slurm 22.05 then begins it without having given back the devices it had
- * (they stay in use until slurmctld is started anew).  Slurm itself does the right thing for a job
- * that it ends with the node; one of spares it keeps. */
+/* Slurm declares the node down in its own time.  A job queued again before that is released only by
+ * the node's end.  Slurm 22.05 then begins it without returning its devices, which stay in use
+ * until slurmctld restarts.  A job that Slurm itself ends with the node is released correctly; a
+ * job of spares is not ended. */
 static enum found wait_for_slurm(struct orphan *o, bool *requeue)
 {
     enum found found = OURS;
@@ -238,17 +238,17 @@ static void act(struct orphan *o)
 
     if (found == OURS && !may_set_down())
         found = wait_for_slurm(o, &requeue);
-    if (found == OURS && o->turn > 0) { /* the nodes before this one, if they still run, do it */
+    if (found == OURS && o->turn > 0) { /* nodes with an earlier turn, if they run, do it */
         tern_clock_sleep_ns(o->turn * TURN_S * second);
         found = look_at_job_long(o, &requeue);
     }
     if (found == OURS)
         requeue ? queue_again(o) : give_up(o);
-    else if (found == QUEUED) /* what still runs here has held it up */
+    else if (found == QUEUED) /* processes on this node have delayed it */
         begin(o, time(NULL) + FREED_S);
 }
 
-static void ignore_signals(void) /* this is what outlives the step for a while */
+static void ignore_signals(void) /* this process outlives the step for a while */
 {
     static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};
 

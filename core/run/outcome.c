@@ -27,7 +27,7 @@ static const char *job_outcome(const char *word)
     } words[] = {
         {"TIMEOUT", "time_limit"},  {"DEADLINE", "time_limit"}, {"PREEMPTED", "preempted"},
         {"CANCELLED", "cancelled"}, {"NODE_FAIL", "node_fail"}, {"OUT_OF_MEMORY", "killed"},
-        {"PENDING", "requeued"}, /* it waits again while its ranks end */
+        {"PENDING", "requeued"}, /* queued again while its ranks end */
     };
 
     for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
@@ -51,20 +51,20 @@ static void judge_signal(const struct tern_run_facts *f, struct tern_run_result 
         say(r, word, TERN_TEMPFAIL, "Slurm ended the job (%s); %s ended by signal %d (%s)",
             f->job_word, who, sig, strsignal(sig));
     else if (f->job_word && sig == SIGTERM && !f->asked)
-        /* srun says the highest status, and that is its own SIGTERM for those that were left. */
+        /* srun gives the highest status, which is its own SIGTERM to the other ranks. */
         say(r, "killed", TERN_TEMPFAIL,
             "a rank was killed, and srun ended the others; the output "
-            "above says which");
-    else if (sig == f->asked) /* no fault of anybody's: it counts for no restart */
+            "above has the rank");
+    else if (sig == f->asked) /* on request: it uses up no restart */
         say(r, "stopped", TERN_TEMPFAIL, "%s ended by signal %d (%s), passed on", who, sig,
             strsignal(sig));
     else
         say(r, "killed", TERN_TEMPFAIL, "%s ended by signal %d (%s)", who, sig, strsignal(sig));
 }
 
-/* Why the run is done with its newest checkpoint before the last step; "": it is not.  What rank 0
- * says without a checkpoint that says so holds for the one it began from alone: of another one it
- * would be the end of what was lost. */
+/* Why the run is done with its newest checkpoint before the last step; "": it is not.  The message
+ * of rank 0, without a checkpoint that agrees, holds only for the checkpoint it resumed from: it
+ * might concern steps that were lost. */
 static const char *early(const struct tern_run_facts *f)
 {
     if (f->ended[0])
@@ -72,7 +72,7 @@ static const char *early(const struct tern_run_facts *f)
     return f->newest >= 0 && f->newest == f->resumed ? f->said : "";
 }
 
-/* Status 0: is the work there? */
+/* Status 0: is there a checkpoint of the last step? */
 static void judge_done(const struct tern_run_facts *f, struct tern_run_result *r)
 {
     if (f->steps == 0 || f->newest >= f->steps || early(f)[0])
@@ -124,7 +124,7 @@ static void judge_status(const struct tern_run_facts *f, struct tern_run_result 
     }
 }
 
-/* Of the ranks' end only the checkpoint tells. */
+/* Only the checkpoint shows how the ranks ended. */
 static void judge_srun_hang(const struct tern_run_facts *f, struct tern_run_result *r)
 {
     const char *word = job_outcome(f->job_word);
@@ -149,7 +149,7 @@ void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *resu
     }
     if (WIFSIGNALED(f->status))
         *sig = WTERMSIG(f->status);
-    /* As shells and srun say it; a workload's shell says it of its own children, too. */
+    /* 128 + signal, as of shells and srun; a workload's shell gives it for its children, too. */
     if (status > 128 && status < 128 + 65)
         *sig = status - 128;
     if (*sig)

@@ -32,8 +32,8 @@ double tern_run_median(double *v, size_t n)
     return v[n / 2];
 }
 
-/* Seconds a step at point i: its value, or for a workload that does not report them the time since
- * the values before it, 0 of those that came together; -1 when that is not known. */
+/* Seconds a step at point i: its value; for a workload that reports none, the time since the values
+ * before it, 0 for values that came together; -1: not known. */
 static double seconds_at(const struct tern_ledger_series *s, size_t i, bool by_clock)
 {
     if (!by_clock)
@@ -43,7 +43,7 @@ static double seconds_at(const struct tern_ledger_series *s, size_t i, bool by_c
     return (double)(s->wall_ns[i] - s->wall_ns[i - 1]) / 1e9 / (s->step[i] - s->step[i - 1]);
 }
 
-/* The newest attempt of so many ranks that measured anything, and the median of its newest steps.
+/* The newest attempt on this number of ranks with measurements, and the median of its newest steps.
  */
 static void measure(struct tern_run_pace *p, const struct tern_ledger_series *s,
                     const struct tern_ledger_rows *attempts, int64_t world, bool by_clock)
@@ -66,7 +66,7 @@ static void measure(struct tern_run_pace *p, const struct tern_ledger_series *s,
     p->step_seconds = tern_run_median(sample, n);
 }
 
-/* By the times at which the ledger got a workload's values. */
+/* From the times at which the ledger got a workload's values. */
 static void measure_by_clock(struct tern_run_pace *p, struct tern_ledger *l,
                              const struct tern_ledger_rows *attempts, int64_t world)
 {
@@ -83,7 +83,7 @@ static void measure_by_clock(struct tern_run_pace *p, struct tern_ledger *l,
     tern_ledger_rows_free(&names);
 }
 
-/* Of the attempt that measured the steps: its ranks are as many. */
+/* Only of the attempt that measured the steps: it had this number of ranks. */
 static void measure_saves(struct tern_run_pace *p, struct tern_ledger *l,
                           const struct tern_ledger_series *s)
 {

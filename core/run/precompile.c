@@ -22,16 +22,16 @@
 #include <unistd.h>
 
 enum {
-    KEY_DIGITS = 16, /* of the folder's name: two keys of a site meet by chance once in 2^32 */
+    KEY_DIGITS = 16, /* of the folder's name: two keys of a site collide once in 2^32 */
     CONFIG_BYTES = 1 << 20,
     MARK_BYTES = 1 << 20,
-    GRACE_NS = 500000000, /* for one that is killed */
-    VERSION_S = 120, /* a compiler that starts Python from shared storage, which others use, too */
+    GRACE_NS = 500000000, /* for a killed child to end */
+    VERSION_S = 120,      /* the compiler starts Python from shared, busy storage */
 };
 
 /* ------------------------------------------------------------------ the key */
 
-/* The first line with a version in it: warnings come before it at times. */
+/* The first line with a version: warnings may come before it. */
 static int pick_version(char *text, char *to, size_t size)
 {
     char *at = NULL;
@@ -45,7 +45,7 @@ static int pick_version(char *text, char *to, size_t size)
     return -1;
 }
 
-/* What the process with the other end says until it ends; -1: it was not done in time. */
+/* Read what the process at the other end writes until it ends; -1: it did not end in time. */
 static int read_all(int from, char *to, size_t size, int64_t deadline)
 {
     struct pollfd in = {.fd = from, .events = POLLIN};
@@ -68,7 +68,7 @@ static int read_all(int from, char *to, size_t size, int64_t deadline)
     return 0;
 }
 
-/* Until `deadline`; false when it is still there then. */
+/* Wait until `deadline`; false when it still runs then. */
 static bool ended(pid_t pid, int64_t deadline, int *status)
 {
     pid_t got;
@@ -88,7 +88,7 @@ int tern_run_compiler_version(char *to, size_t size, int seconds, struct tern_er
     int ends[2], status = 0;
 
     if (TERN_AGAIN(pipe2(ends, O_CLOEXEC)) < 0)
-        return tern_err_sys(err, "cannot ask neuronx-cc for its version");
+        return tern_err_sys(err, "cannot get the version of neuronx-cc");
     pid_t pid = tern_again_fork();
     if (pid == 0) {
         int null = TERN_AGAIN(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -105,24 +105,24 @@ int tern_run_compiler_version(char *to, size_t size, int seconds, struct tern_er
     int rc = pid < 0 ? -1 : read_all(ends[0], text, sizeof text, deadline);
     close(ends[0]);
     if (pid < 0)
-        return tern_err_sys(err, "cannot ask neuronx-cc for its version");
+        return tern_err_sys(err, "cannot get the version of neuronx-cc");
     if (rc < 0 || !ended(pid, deadline, &status)) {
         kill(pid, SIGKILL);
-        /* One that hangs in a file system is not even killed: it is left behind then. */
+        /* A process that hangs in a file system cannot be killed: it is left behind. */
         ended(pid, tern_clock_boot_ns() + GRACE_NS, &status);
         status = 0;
     }
     if (rc < 0)
         return tern_err_set(err, TERN_TEMPFAIL,
                             "neuronx-cc --version: no answer within %d s, so the compile cache for "
-                            "it is not known. Is the storage that it lies on well?",
+                            "it is not known. Does its storage answer?",
                             seconds);
     *to = '\0';
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) /* there is none here */
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) /* it is not installed */
         return 0;
     if (pick_version(text, to, size) < 0)
         return tern_err_set(err, TERN_FAILED,
-                            "neuronx-cc --version: tells no version (wait status %d), so the "
+                            "neuronx-cc --version: prints no version (wait status %d), so the "
                             "compile cache for it is not known. Try it by hand.",
                             status);
     return 0;
@@ -162,7 +162,7 @@ enum { FLAGS, N_VARIABLES = 3 };
 static const char *const variables[N_VARIABLES] = {
     [FLAGS] = "NEURON_CC_FLAGS", "XLA_USE_BF16", "XLA_DOWNCAST_BF16"};
 
-/* 0 when it is no file: an image of a registry. */
+/* 0 when it is no file but an image of a registry. */
 static uint64_t file_bytes(const char *path)
 {
     struct stat st;
@@ -192,7 +192,7 @@ static int make_key(struct tern_run_precompile *p, const struct tern_run_attempt
     tern_buf_printf(&b, "global %" PRId64 "\nmicro %" PRId64 "\nseq_len %" PRId64 "\n",
                     r->batch.global, r->batch.micro, r->batch.seq_len);
     if (add_model(&b, r, err) < 0 ||
-        /* an image, by its name and size, tells its compiler */
+        /* the name and size of an image stand for its compiler */
         (!r->workload.container &&
          tern_run_compiler_version(version, sizeof version, VERSION_S, err) < 0)) {
         tern_buf_free(&b);
@@ -218,7 +218,7 @@ static char *mark_path(const struct tern_run_precompile *p)
     return tern_strf("%s/complete.json", p->dir);
 }
 
-/* A damaged mark counts for nothing. */
+/* A damaged mark does not count. */
 static bool read_mark(const struct tern_run_precompile *p)
 {
     char *path = mark_path(p);
@@ -246,7 +246,7 @@ static void name_it(const struct tern_run_precompile *p, const struct tern_recip
                   other);
     if (strstr(flags, "--cache_dir"))
         tern_warn("NEURON_CC_FLAGS has --cache_dir, which wins over workload.precompile.cache: "
-                  "graphs will be kept there, and not be found by their recipe. Take it out.");
+                  "graphs are kept there, and the recipe does not find them. Remove it.");
     snprintf(steps, sizeof steps, "%" PRId64, r->workload.precompile.steps);
     setenv("TERN_COMPILE_CACHE", p->dir, 1);
     setenv("NEURON_COMPILE_CACHE_URL", p->dir, 1);

@@ -2,7 +2,7 @@
  *
  * Compilers for fixed graphs (neuronx-cc) take an hour for what training then takes seconds for, so
  * `workload.precompile.command` (neuron_parallel_compile ...) runs first, as an attempt of its own
- * kind, on the same nodes with the same degrees.  What it makes goes to <cache>/<key>/, where <key>
+ * kind, on the same nodes with the same degrees.  Its output goes to <cache>/<key>/, where <key>
  * is a digest of all that may change a graph:
  *
  *     the words of workload.command and workload.precompile.command, and the container
@@ -29,13 +29,13 @@
 struct tern_run_precompile {
     char *dir;                 /* <cache>/<key>; NULL: nothing is compiled beforehand */
     char key[TERN_SHA256_HEX]; /* its first KEY_DIGITS name the folder */
-    char *words;               /* what the key was made of, a line each */
+    char *words;               /* the parts of the key, a line each */
     bool complete;
 };
 
 /* Find or make the cache's folder for an attempt like `a`, of which o and place are known (its
- * nodes: those that work), and name it in the environment.  Does nothing without
- * workload.precompile. */
+ * nodes without spares), and set it in the environment.  Does nothing without workload.precompile.
+ */
 int tern_run_precompile_open(struct tern_run_precompile *p, const struct tern_run_attempt *a,
                              struct tern_err *err);
 /* The command came to a good end in attempt `attempt` of run `run_id`. */
@@ -43,8 +43,8 @@ int tern_run_precompile_mark(struct tern_run_precompile *p, const char *run_id, 
                              struct tern_err *err);
 void tern_run_precompile_free(struct tern_run_precompile *p);
 
-/* The line of `neuronx-cc --version` that tells one, into `to`; "" where there is no neuronx-cc. No
- * answer within `seconds` is an error: a key made without it would be that of another cache. */
+/* The line of `neuronx-cc --version` with a version, into `to`; "" without neuronx-cc.  No answer
+ * within `seconds` is an error: a key without the version would name another cache. */
 int tern_run_compiler_version(char *to, size_t size, int seconds, struct tern_err *err);
 
 #endif

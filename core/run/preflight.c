@@ -14,13 +14,13 @@
 
 enum {
     MAX_ROWS =
-        4096, /* in the ledger, of one preflight: 64 nodes with every check, or the bad of more */
-    MAX_DRAINS = 8, /* each asks the controller twice */
+        4096, /* in the ledger, of one preflight: 64 nodes with every check, or bad rows of more */
+    MAX_DRAINS = 8, /* each queries the controller twice */
 };
 
 /* ------------------------------------------------------------------ what and where */
 
-/* The job's word (--tern-health), else the recipe's. */
+/* The job's level (--tern-health), else the recipe's. */
 static int64_t level_of(const struct tern_run_attempt *a)
 {
     static const char *const words[] = {"off", "quick", "deep"};
@@ -34,8 +34,8 @@ static int64_t level_of(const struct tern_run_attempt *a)
     return a->o->recipe->launch.health;
 }
 
-/* What the nodes must have: Slurm's word (NULL: none), then the site's, which wins; malloc'ed, NULL
- * where nobody says. */
+/* What the nodes must have: by Slurm (NULL: unknown), then by the site, which wins; malloc'ed, NULL
+ * when neither says. */
 static char *expected(const struct tern_run_attempt *a, const char *slurm)
 {
     const char *site = a->o->site ? a->o->site->health_expect : NULL;
@@ -68,7 +68,7 @@ static void record(struct tern_run_attempt *a, const struct tern_health_rows *ro
     struct tern_err err = {0};
     size_t left = MAX_ROWS;
 
-    /* What is not well first; of very many nodes the rest is left out. */
+    /* Failed checks first; of very many nodes the rest is left out. */
     for (int well = 0; well <= 1; well++) {
         for (size_t i = 0; i < rows->n && left; i++) {
             const struct tern_health_row *r = &rows->row[i];
@@ -98,8 +98,8 @@ static void record(struct tern_run_attempt *a, const struct tern_health_rows *ro
 
 /* ------------------------------------------------------------------ what follows */
 
-/* Slurm may know why a node is silent; of others it is not asked. */
-static void ask_slurm(struct tern_health_judged *judged)
+/* Slurm may know why a node is silent; it is queried for silent nodes alone. */
+static void query_slurm(struct tern_health_judged *judged)
 {
     struct tern_slurm_nodes *nodes = NULL;
     struct tern_err err = {0};
@@ -143,12 +143,12 @@ static void drain(struct tern_run_attempt *a, const struct tern_health_node *n, 
     }
 }
 
-/* Everything is told; bad nodes are drained and named. */
+/* Log and record every failed node; drain bad ones and add them to *bad. */
 static int conclude(struct tern_run_attempt *a, struct tern_health_judged *judged, const char *said,
                     char ***bad, size_t *n_bad, struct tern_err *err)
 {
     char **list = tern_alloc(judged->n + 1, sizeof *list, "bad nodes", err), text[600];
-    size_t n = 0, told = 0;
+    size_t n = 0, warned = 0;
     int drains = 0;
 
     if (!list)
@@ -161,18 +161,18 @@ static int conclude(struct tern_run_attempt *a, struct tern_health_judged *judge
                  tern_health_verdict_name(node->verdict), node->check, node->text);
         if (node->verdict == TERN_HEALTH_NODE_BAD && a->place.slurm) {
             tern_run_attempt_add_event(a, "health", "error", node->name, text);
-            /* Of two nobody can tell whose fault a folder is that one of them has: it may be on
-             * the other's own disk. */
+            /* With two nodes and a folder that only one has, either may be at fault: the folder may
+             * be on the other's own disk. */
             if (judged->n > 2 || strcmp(node->check, "mount") != 0)
                 drain(a, node, &drains);
             list[n++] = tern_strdup(node->name);
-        } else if (told++ < 3) { /* what is shared is the same on all of them */
+        } else if (warned++ < 3) { /* shared trouble is the same on all nodes */
             tern_run_attempt_add_event(a, "health", "warn", node->name, text);
         }
     }
-    if (told > 3)
-        tern_warn("and so on %zu further nodes; the ledger has each", told - 3);
-    if (told && *said)
+    if (warned > 3)
+        tern_warn("the same on %zu further nodes; the ledger has each", warned - 3);
+    if (warned && *said)
         tern_warn("%s", said);
     *bad = list;
     *n_bad = n;
@@ -203,7 +203,7 @@ static int look(struct tern_run_attempt *a, struct tern_health_sweep *s, char **
     if (rc == 0) {
         record(a, &rows);
         if (a->place.slurm && judged.worst >= TERN_HEALTH_UNKNOWN)
-            ask_slurm(&judged);
+            query_slurm(&judged);
         rc = conclude(a, &judged, said, bad, n_bad, err);
     }
     tern_health_judged_free(&judged);
@@ -258,9 +258,9 @@ int tern_run_preflight(struct tern_run_attempt *a, char ***bad, size_t *n_bad, s
     s.skip = a->o->site ? a->o->site->health_skip : NULL;
     if (rc == 0)
         rc = look_all(a, &s, level, bad, n_bad, err);
-    /* What cannot be checked stops nobody. */
+    /* A failure of the checks themselves does not stop the launch. */
     if (rc < 0) {
-        tern_warn("the nodes go unchecked: %s", err->text);
+        tern_warn("the nodes are not checked: %s", err->text);
         *n_bad = 0;
         rc = 0;
     }

@@ -4,9 +4,9 @@
 
 #include "core/run/attempt.h"
 
-/* Before the attempt's end is recorded: whoever asked for a trial or smoke test that went well has
- * its folder removed, so its checkpoints go now, and the ledger calls them deleted.  What cannot be
- * removed is a warning.  Nothing happens to attempts of other kinds. */
+/* Called before the attempt's end is recorded.  The caller of a successful trial or smoke test
+ * removes its folder, so its checkpoints are removed here and recorded as deleted.  A checkpoint
+ * that cannot be removed is a warning.  Attempts of other kinds are left alone. */
 void tern_run_rehearsal_clear(const struct tern_run_attempt *a,
                               const struct tern_run_result *result);
 

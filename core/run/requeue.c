@@ -17,24 +17,24 @@ enum { LONGEST_WARN_S = 3600 };
 
 /* ------------------------------------------------------------------ the job's time is up */
 
-/* A warning of Slurm's may have come so long before the end, and the ranks have ended since.  `tern
- * submit` says how long; of a job's own --signal Slurm does not tell, and it is longer for longer
+/* How long before the end Slurm's warning may have come, after which the ranks ended.  `tern
+ * submit` sets it.  The time of a job's own --signal cannot be queried; it is longer for longer
  * jobs. */
 static int64_t near_seconds(const struct tern_slurm_job *job)
 {
-    const char *asked = tern_var("TERN_RUN_WARN");
-    const int64_t tenth = job->end && !asked ? (int64_t)(job->end - job->start) / 10 : 0;
+    const char *set = tern_var("TERN_RUN_WARN");
+    const int64_t tenth = job->end && !set ? (int64_t)(job->end - job->start) / 10 : 0;
     int64_t warn;
 
-    if (!asked || tern_str_int(asked, 1, INT32_MAX, &warn) < 0 || warn < TERN_RUN_WARN_S)
+    if (!set || tern_str_int(set, 1, INT32_MAX, &warn) < 0 || warn < TERN_RUN_WARN_S)
         warn = TERN_RUN_WARN_S;
     if (tenth > warn)
         warn = tenth < LONGEST_WARN_S ? tenth : LONGEST_WARN_S;
     return warn + TERN_RUN_WARN_LATE_S;
 }
 
-/* Did the ranks end by a stop request?  `--signal` without B: tells them and not the batch
- * script, and a preemption's SIGTERM does so, too. */
+/* Did the ranks end by a stop request?  `--signal` without B: reaches them and not the
+ * batch script; so does a preemption's SIGTERM. */
 static bool was_requested(const struct tern_run_attempt *a, const struct tern_run_result *result)
 {
     static const int stops[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP};
@@ -50,7 +50,7 @@ static bool is_near(const struct tern_slurm_job *job, time_t when)
     return when && when - time(NULL) <= near_seconds(job);
 }
 
-/* Why Slurm wants an end of it; NULL: it does not, and a person did. */
+/* Why Slurm ends the job; NULL: it does not, and a user did. */
 static const char *slurms_reason(const struct tern_run_attempt *a, const struct tern_slurm_job *job,
                                  const struct tern_run_result *result)
 {
@@ -63,7 +63,7 @@ static const char *slurms_reason(const struct tern_run_attempt *a, const struct 
         return a->limit;
     const bool stopped =
         strcmp(result->outcome, "stopped") == 0 || strcmp(result->outcome, "killed") == 0;
-    /* One that is cancelled has its end now. */
+    /* The end of a cancelled job is the present time. */
     if (!limit && (!stopped || job->state != TERN_SLURM_JOB_RUNNING))
         return NULL;
     if (tern_slurm_job_find_reservation(job, a->place.node_list, &reserved, NULL) == 0 &&
@@ -72,7 +72,7 @@ static const char *slurms_reason(const struct tern_run_attempt *a, const struct 
     return limit || is_near(job, job->end) ? "time_limit" : NULL;
 }
 
-static const char *in_words(const char *reason)
+static const char *describe(const char *reason)
 {
     if (strcmp(reason, "preempted") == 0)
         return "Slurm preempts the job";
@@ -87,7 +87,7 @@ static void add(struct tern_run_result *result, const char *text)
     snprintf(result->why + n, sizeof result->why - n, "%s%s", n ? "; " : "", text);
 }
 
-/* Did this attempt bring the run on? */
+/* Did this attempt leave a checkpoint? */
 static bool left_checkpoint(const struct tern_run_attempt *a)
 {
     struct tern_run_history h = {0};
@@ -136,7 +136,7 @@ void tern_run_requeue_later(struct tern_run_attempt *a, struct tern_run_result *
     const char *reason = slurms_reason(a, job, result);
     if (reason) {
         result->outcome = reason;
-        add(result, in_words(reason));
+        add(result, describe(reason));
         queue_again(a, result, job->requeue);
     }
     tern_slurm_job_free(job);
@@ -175,7 +175,7 @@ static void close_one(const struct tern_run_attempt *a, const struct tern_ledger
         snprintf(cause, sizeof cause, TERN_RUN_GONE ", and node %s is down", node);
     } else if (same_job && old->restart_count < a->place.restarts) {
         end.outcome = "requeued";
-        snprintf(cause, sizeof cause, TERN_RUN_GONE "; Slurm has started job %" PRId64 " anew",
+        snprintf(cause, sizeof cause, TERN_RUN_GONE "; Slurm has started job %" PRId64 " again",
                  old->job_id);
     } else {
         snprintf(cause, sizeof cause, TERN_RUN_GONE " (process %" PRId64 " on %s)", old->pid,
@@ -186,8 +186,7 @@ static void close_one(const struct tern_run_attempt *a, const struct tern_ledger
         tern_ledger_spool_open(a->o->recipe->ledger.dir, a->id, old->attempt, "after", &err);
     if (!s || tern_ledger_spool_attempt_end(s, &end, &err) < 0 ||
         tern_ledger_spool_close(s, &err) < 0)
-        tern_warn("attempt %" PRIu32 " stays without an end in the ledger: %s", old->attempt,
-                  err.text);
+        tern_warn("attempt %" PRIu32 " has no end in the ledger: %s", old->attempt, err.text);
     else
         tern_info("attempt %" PRIu32 " had no end in the ledger: %s, %s", old->attempt, end.outcome,
                   cause);

@@ -26,7 +26,7 @@ char *tern_run_recipe_text(const struct tern_run_options *o)
     return tern_strdup("");
 }
 
-/* The recipe as used: its text, and what the command line changed. */
+/* The recipe as used: its text and the settings of the command line. */
 static char *recipe_used(const struct tern_run_attempt *a)
 {
     struct tern_buf b = {0};
@@ -45,11 +45,11 @@ void tern_run_rows_recipe(struct tern_run_attempt *a)
 
     if (strcmp(now, a->recipe_text) != 0) {
         snprintf(text, sizeof text,
-                 "%.400s was changed after this job had read it: %s. To have the new one, begin "
-                 "the job anew.",
+                 "%.400s was changed after this job had read it: %s. To use the new one, "
+                 "start the job again.",
                  a->o->recipe_path,
                  tern_run_attempt_is_trainer(a) ? "only the ranks read it again"
-                                                : "this attempt runs by the old one");
+                                                : "this attempt uses the old one");
         tern_run_attempt_add_event(a, "recipe", "warn", NULL, text);
     }
     free(now);
@@ -107,7 +107,7 @@ int tern_run_rows_begin(struct tern_run_attempt *a, struct tern_err *err)
     return tern_ledger_spool_attempt_begin(a->spool, &row, err);
 }
 
-/* What it reads, so that `tern ledger reproduce` can tell whether it is still the same. */
+/* The digests of its inputs, with which `tern ledger reproduce` detects a change. */
 static void write_inputs(struct tern_run_attempt *a)
 {
     struct tern_inputs inputs = {0};

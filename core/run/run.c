@@ -25,7 +25,7 @@
 #include <time.h>
 
 enum {
-    /* Attempts in a row that made no checkpoint: the fault comes back wherever it runs. */
+    /* Attempts in a row without a checkpoint: the fault comes back on any nodes. */
     VAIN_MAX = 3,
 };
 
@@ -43,21 +43,21 @@ struct supervisor {
 
 /* ------------------------------------------------------------------ one attempt */
 
-/* Somebody asked for the end while no rank was there to be told. */
-static int asked_to_stop(struct supervisor *s, int seconds)
+/* A signal that requests the end while no rank runs; 0: none came within `seconds`. */
+static int wait_stop(struct supervisor *s, int seconds)
 {
     const struct timespec wait = {.tv_sec = seconds};
     sigset_t ends = s->signals;
     int sig;
 
     sigdelset(&ends, SIGCHLD);
-    do /* to tern's own trainer SIGUSR2 means a look, never an end */
+    do /* for tern's own trainer SIGUSR2 requests a dump, never the end */
         sig = sigtimedwait(&ends, NULL, &wait);
     while ((sig < 0 && errno == EINTR) || (sig == SIGUSR2 && !s->o->recipe->workload.command));
     return sig > 0 ? sig : 0;
 }
 
-static void stopped(const struct tern_run_attempt *a, struct tern_run_result *result, int sig)
+static void set_stopped(const struct tern_run_attempt *a, struct tern_run_result *result, int sig)
 {
     result->outcome = "stopped";
     result->status = a->resumed ? TERN_CONTINUED : TERN_TEMPFAIL;
@@ -65,8 +65,8 @@ static void stopped(const struct tern_run_attempt *a, struct tern_run_result *re
              strsignal(sig));
 }
 
-/* Look at the nodes, and take others for those that are not fit.  1: there are none; *result says
- * it. */
+/* Check the nodes, and replace those that are not fit.  1: no others are left; *result has the end.
+ */
 static int pass_preflight(struct supervisor *s, struct tern_run_attempt *a,
                           struct tern_run_result *result, struct tern_err *err)
 {
@@ -93,8 +93,8 @@ static int pass_preflight(struct supervisor *s, struct tern_run_attempt *a,
     }
 }
 
-/* The node of the batch script may be the one that is lost, every time: then nobody is left to
- * count, and Slurm queues the job again by itself.  1: that was often enough; *result says it. */
+/* When the node of the batch script is lost every time, no process is left to count, and Slurm
+ * itself queues the job again.  1: no restart is left; *result has the end. */
 static int pass_history(struct supervisor *s, const struct tern_run_attempt *a,
                         struct tern_run_result *result)
 {
@@ -105,18 +105,18 @@ static int pass_history(struct supervisor *s, const struct tern_run_attempt *a,
         return 0;
     if (tern_run_history_read(&h, s->o->recipe->ledger.dir, a->id, s->place.job, a->kind, &err) < 0)
         tern_warn("%s", err.text);
-    if (h.vain <= s->restarts + 1) /* with this one */
+    if (h.vain <= s->restarts + 1) /* including this one */
         return 0;
     result->outcome = "failed";
     result->status = TERN_TEMPFAIL;
     snprintf(result->why, sizeof result->why,
              "%u attempts of this job were lost and made no checkpoint; no restart is left of "
-             "%" PRId64 " (launch.restarts). `tern ledger show %s` tells their nodes.",
+             "%" PRId64 " (launch.restarts). `tern ledger show %s` shows their nodes.",
              h.vain - 1, s->restarts, a->id);
     return 1;
 }
 
-/* -1: it could not begin, and nothing of it is recorded. */
+/* -1: it could not begin; nothing is recorded. */
 static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern_run_result *result,
                    struct tern_err *err)
 {
@@ -134,10 +134,10 @@ static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern
         rc = pass_preflight(s, a, result, err);
     if (rc == 0)
         rc = tern_run_environ_set(a, err);
-    int sig = rc == 0 ? asked_to_stop(s, 0) : 0;
+    int sig = rc == 0 ? wait_stop(s, 0) : 0;
     if (sig) {
         a->asked = sig;
-        stopped(a, result, sig);
+        set_stopped(a, result, sig);
     } else if (rc == 0) {
         rc = tern_run_attempt_launch(a, result, err);
     }
@@ -151,7 +151,7 @@ static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern
 
 /* ------------------------------------------------------------------ and the next one */
 
-/* What Slurm or a person ended is not begun again from here. */
+/* An attempt that Slurm or a user ended is not repeated from here. */
 static bool worth_another(const struct tern_run_attempt *a, const struct tern_run_result *result)
 {
     static const char *const ours[] = {"node_fail", "killed", "fault", NULL};
@@ -169,7 +169,7 @@ static void add_reason(struct tern_run_result *result, const char *reason)
     snprintf(result->why + n, sizeof result->why - n, "%s%s", n ? "; " : "", reason);
 }
 
-/* Not enough good nodes: the job is queued again and gets others. */
+/* Too few good nodes: queue the job again for others. */
 static void requeue(struct supervisor *s, struct tern_run_attempt *a,
                     struct tern_run_result *result, const char *why)
 {
@@ -196,7 +196,7 @@ static void requeue(struct supervisor *s, struct tern_run_attempt *a,
         add_reason(result, "the job is queued again");
 }
 
-/* Is there to be another attempt?  Everything is said, in log, ledger and `result`, when not. */
+/* Is there to be another attempt?  If not, log, ledger and `result` have the reason. */
 static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_run_result *result)
 {
     struct tern_run_history h = {0};
@@ -212,7 +212,8 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
         tern_warn("%s", err.text);
         h.faults = s->attempts < VAIN_MAX ? s->attempts : VAIN_MAX - 1; /* no haste */
     }
-    /* Outside Slurm every process begins anew, and a ledger that cannot be read counts nothing. */
+    /* Outside Slurm every process counts from 0, and a ledger that cannot be read counts nothing.
+     */
     if (!s->place.slurm || h.attempts < s->attempts)
         h.attempts = s->attempts;
     if (h.attempts > s->restarts) {
@@ -237,7 +238,7 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
     snprintf(text, sizeof text, "attempt %u: %s: %.200s. The next one begins%s", a->number,
              result->outcome, result->why, pause ? " after a pause" : "");
     tern_run_attempt_add_event(a, "restart", "warn", a->lost_node[0] ? a->lost_node : NULL, text);
-    int sig = asked_to_stop(s, pause);
+    int sig = wait_stop(s, pause);
     if (!sig)
         return true;
     snprintf(text, sizeof text, "signal %d (%s) came before the next attempt", sig, strsignal(sig));
@@ -247,7 +248,7 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
 
 /* ------------------------------------------------------------------ compiling beforehand */
 
-/* What the next attempt is for. */
+/* Set the kind of the next attempt. */
 static void set_kind(const struct supervisor *s, struct tern_run_attempt *a)
 {
     a->kind = s->o->kind ? s->o->kind : "train";
@@ -263,8 +264,8 @@ static void set_kind(const struct supervisor *s, struct tern_run_attempt *a)
     tern_info("no complete cache of compiled graphs yet: compiling into %s", s->precompile.dir);
 }
 
-/* Compiling came to its end: true when it was a good one.  Otherwise it fails under its own name,
- * unless it was stopped, or is worth another attempt. */
+/* An attempt ended: true when it was a good compilation.  A failed compilation gets an outcome of
+ * its own, unless it was stopped or is worth another attempt. */
 static bool compiled(struct supervisor *s, struct tern_run_attempt *a,
                      struct tern_run_result *result)
 {
@@ -291,7 +292,7 @@ static bool compiled(struct supervisor *s, struct tern_run_attempt *a,
 
 /* ------------------------------------------------------------------ the whole */
 
-static int64_t restarts_asked(const struct tern_run_options *o)
+static int64_t requested_restarts(const struct tern_run_options *o)
 {
     const char *job = tern_var("TERN_RESTARTS");
     int64_t n;
@@ -307,7 +308,7 @@ static int64_t restarts_asked(const struct tern_run_options *o)
 
 static int64_t restarts_of(const struct tern_run_options *o)
 {
-    int64_t n = restarts_asked(o), most = o->site ? o->site->restarts_max : -1;
+    int64_t n = requested_restarts(o), most = o->site ? o->site->restarts_max : -1;
 
     if (most < 0 || n <= most)
         return n;
@@ -371,11 +372,11 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
         more = ready || again(&s, &a, result);
         tern_run_attempt_end(&a);
     }
-    if (rc < 0 && s.attempts > 0) { /* the one before took place */
+    if (rc < 0 && s.attempts > 0) { /* an earlier attempt took place */
         add_reason(result, err->text);
         rc = 0;
     }
-    while (asked_to_stop(&s, 0)) /* it is the end already, and its words are still to be said */
+    while (wait_stop(&s, 0)) /* the run has ended; its report is still to be printed */
         ;
     sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
     free(s.recipe_text);
@@ -384,7 +385,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
     return rc;
 }
 
-/* ------------------------------------------------------------------ the plugin's word */
+/* ------------------------------------------------------------------ the job's recipe */
 
 int tern_run_job_recipe(const char **path, struct tern_err *err)
 {

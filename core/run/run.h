@@ -6,11 +6,11 @@
  * tern's own trainer or whatever `workload.command` names; under Slurm they are one srun step, else
  * processes of this machine.
  *
- * An attempt that ended for a reason outside the run (75) is followed by another one: on nodes of
- * the job that are still good, if there are enough of them, else by the job itself after it was
- * queued again.  Three attempts in a row that brought no newer checkpoint, and that no lost node
- * excuses, end it.  The process is the supervisor's alone meanwhile: its signals are blocked and
- * read, its children are waited for.
+ * After an attempt that ended for a reason outside the run (75), another one begins: on good nodes
+ * of the job, if enough are left, else in the same job after it was queued again.  The run ends
+ * after three attempts in a row without a newer checkpoint, unless a lost node excuses them.  The
+ * process belongs to the supervisor meanwhile: its signals are blocked and read, its children are
+ * waited for.
  */
 #ifndef TERN_RUN_RUN_H
 #define TERN_RUN_RUN_H
@@ -31,28 +31,27 @@ struct tern_run_options {
     const char *trainer; /* path of tern-train, for ranks without workload.command */
     const char *task;    /* path of tern-task, which every rank runs under; NULL: none */
     const char *inside;  /* of tern-inside, likewise in a container; NULL: none */
-    bool accept;         /* go on although what must not change within a run has changed */
-    int64_t ranks;       /* processes outside Slurm; 0: what the recipe says for a node */
+    bool accept;         /* resume although settings that must not change in a run have changed */
+    int64_t ranks;       /* processes outside Slurm; 0: the recipe's for a node */
     const char *kind;    /* of attempt, the ledger's; NULL: train */
     int64_t restarts;    /* attempts after the first; -1: the job's, else the recipe's */
-    /* Whose ceilings hold; NULL: none. */
+    /* Its ceilings apply; NULL: none. */
     const struct tern_site *site;
 };
 
 struct tern_run_result {
     char run_id[27]; /* ULID */
     unsigned attempt;
-    /* One word, the ledger's: done, stopped, halted, time_limit, preempted, reservation, cancelled,
+    /* A word of the ledger: done, stopped, halted, time_limit, preempted, reservation, cancelled,
      * requeued, node_fail, killed, fault, refused, failed, precompile_failed. */
     const char *outcome;
-    int status;    /* exit status of `tern run`: DESIGN 3, or the workload's own */
-    int signal;    /* that ended the ranks; 0 for none */
+    int status;    /* exit status of `tern run`: DESIGN 3, or that of the workload */
+    int signal;    /* that ended the ranks; 0: none did */
     char why[512]; /* a sentence; "" when it is done */
 };
 
-/* 0 when an attempt took place, whatever became of the last one; -1 when none could begin, and then
- * nothing is recorded.  A damaged ledger does not stop a run that goes on; it is told in the log.
- */
+/* 0 when an attempt took place, however the last one ended.  -1 when none could begin; then nothing
+ * is recorded.  A damaged ledger does not stop a run that resumes; it is logged. */
 int tern_run(const struct tern_run_options *options, struct tern_run_result *result,
              struct tern_err *err);
 
@@ -67,7 +66,7 @@ char **tern_run_predict_command(const struct tern_run_options *options,
                                 const struct tern_place_order *order, struct tern_err *err);
 
 /* The recipe that the job carries (`--tern`), or NULL: TERN_RECIPE, which the plugin sets on the
- * node.  An error when the job carries --tern and the plugin did not run here. */
+ * node.  Fails when the job carries --tern and the plugin did not run here. */
 int tern_run_job_recipe(const char **path, struct tern_err *err);
 
 #endif

@@ -16,12 +16,12 @@
 
 static const int64_t second = 1000000000;
 
-enum { OVER_LOOKS = 2 }; /* in a row: the last may have ended just before the first */
+enum { OVER_LOOKS = 2 }; /* in a row: the last rank may have ended just before the first of them */
 
-/* What who asks ends with. */
+/* The exit status of the child that queries. */
 enum { THERE, GONE, NOT_BEGUN, NOT_KNOWN, OVER, LOST, WAITS };
 
-/* Ranks' logs are named by their numbers; the supervisor's is there, too. */
+/* A rank's log is named by its number; the supervisor's log is there, too. */
 static bool has_rank_log(const char *logs)
 {
     DIR *d = logs ? opendir(logs) : NULL;
@@ -45,7 +45,7 @@ static bool has(char *const *hosts, size_t n, const char *host)
     return false;
 }
 
-/* Has the job given up a node of the attempt's? */
+/* Has the job lost a node of the attempt? */
 static bool lost(const struct tern_run_srun_hang *s, uint32_t job)
 {
     struct tern_slurm_job *j = NULL;
@@ -67,22 +67,22 @@ static bool lost(const struct tern_run_srun_hang *s, uint32_t job)
     return any;
 }
 
-/* srun says it, too, but not where it was told to be quiet, and never what it waits for. */
-static void tell_waiting(const struct tern_run_ranks *r)
+/* srun logs it, too, but not with --quiet, and never what it waits for. */
+static void report_waiting(const struct tern_run_ranks *r)
 {
     struct tern_buf steps = {0};
-    bool asked = true;
+    bool known = true;
 
     for (size_t g = 0; g < r->n_groups; g++)
-        asked = asked && tern_slurm_steps_describe(r->groups[g], &steps, NULL) == 0;
+        known = known && tern_slurm_steps_describe(r->groups[g], &steps, NULL) == 0;
     if (steps.len)
         tern_warn(
             "the ranks wait: other steps of the job have its nodes: %s. They begin when those "
             "have ended (scancel ends one); with SLURM_OVERLAP=1 in the environment of `tern "
             "run` they do not wait for them.",
             steps.data);
-    else if (asked)
-        tern_warn("the ranks wait: no step of the job's is in their way, but Slurm has not begun "
+    else if (known)
+        tern_warn("the ranks wait: no other step of the job has its nodes, but Slurm has not begun "
                   "theirs yet. Are its nodes still booting, or in a prolog?");
     tern_buf_free(&steps);
 }
@@ -104,13 +104,13 @@ static int look(const struct tern_run_srun_hang *s, const struct tern_run_ranks 
     }
     if (s->began || has_rank_log(s->logs))
         return GONE;
-    if (tern_clock_boot_ns() < s->tell)
+    if (tern_clock_boot_ns() < s->report_at)
         return NOT_BEGUN;
-    tell_waiting(r);
+    report_waiting(r);
     return WAITS;
 }
 
-static void ask(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
+static void query(struct tern_run_srun_hang *s, const struct tern_run_ranks *r)
 {
     pid_t parent = getpid(), pid = fork();
 
@@ -127,8 +127,8 @@ void tern_run_srun_hang_tick(struct tern_run_srun_hang *s, const struct tern_run
 
     if (!r->job || r->mpirun || !r->n || !r->pid[0] || s->pid || s->ended || now < s->next)
         return;
-    if (!s->tell)
-        s->tell = now + TERN_RUN_SRUN_HANG_WAITS_S * second;
+    if (!s->report_at)
+        s->report_at = now + TERN_RUN_SRUN_HANG_WAITS_S * second;
     if (s->over >= OVER_LOOKS && tern_logs_ended(s->logs, s->ranks, &s->status)) {
         tern_warn("srun has not ended, though every rank has for %d s: ending it",
                   (int)TERN_RUN_SRUN_HANG_LOOK_S);
@@ -138,15 +138,15 @@ void tern_run_srun_hang_tick(struct tern_run_srun_hang *s, const struct tern_run
     }
     if (s->gone < TERN_RUN_SRUN_HANG_LOOKS) {
         s->next = now + TERN_RUN_SRUN_HANG_LOOK_S * second;
-        if (!s->began && s->tell > now && s->tell < s->next)
-            s->next = s->tell;
-        ask(s, r);
+        if (!s->began && s->report_at > now && s->report_at < s->next)
+            s->next = s->report_at;
+        query(s, r);
         return;
     }
     tern_warn("srun has not ended, though its step has been gone for %d s: ending it",
               (int)(TERN_RUN_SRUN_HANG_LOOKS * TERN_RUN_SRUN_HANG_LOOK_S));
     s->ended = true;
-    kill(-r->pid[0], SIGKILL); /* SIGTERM it would answer by the thread that waits */
+    kill(-r->pid[0], SIGKILL); /* SIGTERM would be handled by the thread that waits */
 }
 
 bool tern_run_srun_hang_reaped(struct tern_run_srun_hang *s, struct tern_run_ranks *r, pid_t pid,
@@ -159,10 +159,10 @@ bool tern_run_srun_hang_reaped(struct tern_run_srun_hang *s, struct tern_run_ran
     s->began = s->began || found == THERE || found == GONE || found == OVER || found == LOST;
     if (found == LOST && !s->lost) {
         s->lost = true;
-        tern_run_ranks_signal(r, SIGKILL); /* and srun ends with them */
+        tern_run_ranks_signal(r, SIGKILL); /* srun ends with them */
     }
     if (found == WAITS)
-        s->tell = tern_clock_boot_ns() + TERN_RUN_SRUN_HANG_WAITS_AGAIN_S * second;
+        s->report_at = tern_clock_boot_ns() + TERN_RUN_SRUN_HANG_WAITS_AGAIN_S * second;
     s->over = found == OVER ? s->over + 1 : 0;
     s->gone = found == GONE ? s->gone + 1 : 0;
     return true;

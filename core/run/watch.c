@@ -18,15 +18,15 @@ enum {
     TICK_MS = 200,        /* between two looks when no signal comes */
     FOLD_REST_S = 3,      /* a reader sees what is older than this in plain sqlite3 */
     FOLD_REST_TIMES = 10, /* and a fold may take a tenth of the time (ledger.h) */
-    GRACE_S = 10,         /* for the other ranks when one has ended badly, and to say so */
+    GRACE_S = 10,         /* for the other ranks to end and report when one has failed */
     LAST_FOLD_S = 60,
 };
 
-/* Folding is a child's work: storage that hangs then holds up neither signals nor heartbeats. */
+/* A child folds: storage that hangs delays neither signals nor heartbeats. */
 struct folder {
-    pid_t pid; /* 0: none at work */
+    pid_t pid; /* the child; 0: none */
     int64_t began, next;
-    bool told;            /* that it does not work: said once */
+    bool reported;        /* a failure is logged once */
     struct timespec seen; /* checkpoint_dir's time of change at the last fold */
 };
 
@@ -43,10 +43,10 @@ void tern_run_watch_stop_signals(sigset_t *set)
 {
     tern_run_watch_signals(set);
     sigdelset(set, SIGCHLD);
-    sigdelset(set, SIGUSR2); /* a look at ranks that are gone */
+    sigdelset(set, SIGUSR2); /* a request for dumps, which ranks that are gone cannot write */
 }
 
-static pid_t fold_start(const char *ledger_dir, const char *run_id, bool told)
+static pid_t fold_start(const char *ledger_dir, const char *run_id, bool reported)
 {
     struct tern_err err = {0};
     pid_t parent = getpid(), pid = fork();
@@ -59,7 +59,7 @@ static pid_t fold_start(const char *ledger_dir, const char *run_id, bool told)
         _exit(1);
     if (tern_ledger_fold(ledger_dir, run_id, &err) < 0 ||
         tern_ledger_fold_catalog(ledger_dir, &err) < 0) {
-        if (!told)
+        if (!reported)
             tern_warn("the ledger is behind (spools that are there are safe): %s", err.text);
         _exit(1);
     }
@@ -84,7 +84,7 @@ static void fold_tick(struct tern_run_watch *w, struct folder *f)
         return;
     f->began = now;
     f->next = now + FOLD_REST_S * second;
-    f->pid = fold_start(w->ledger_dir, w->run_id, f->told);
+    f->pid = fold_start(w->ledger_dir, w->run_id, f->reported);
 }
 
 static void fold_ended(struct folder *f, int status)
@@ -92,9 +92,9 @@ static void fold_ended(struct folder *f, int status)
     int64_t now = tern_clock_boot_ns(), rest = (now - f->began) * FOLD_REST_TIMES;
 
     f->pid = 0;
-    if (f->told && status == 0)
+    if (f->reported && status == 0)
         tern_info("the ledger is folded again");
-    f->told = status != 0;
+    f->reported = status != 0;
     f->next = now + (rest > FOLD_REST_S * second ? rest : FOLD_REST_S * second);
 }
 
@@ -113,9 +113,9 @@ void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id)
     }
 }
 
-/* Somebody who has ended, to be waited for; 0 for none.  On this machine what a rank has started
- * ends with it, as it does in a step of Slurm: its workers have memory, devices and ports that the
- * next attempt wants.  Its number stands for its group until it is waited for. */
+/* A child that has ended and is to be waited for; 0: none.  Outside Slurm the processes that a rank
+ * has started are ended with it, as in a step of Slurm: its workers have memory, devices and ports
+ * that the next attempt needs.  Until the rank is waited for, its pid names its group. */
 static pid_t ended(const struct tern_run_ranks *r)
 {
     siginfo_t info = {0};
@@ -128,7 +128,7 @@ static pid_t ended(const struct tern_run_ranks *r)
     return info.si_pid;
 }
 
-/* Collect whoever has ended; true while ranks are left. */
+/* Wait for children that have ended; true while ranks are left. */
 static bool reap(struct tern_run_watch *w, struct folder *f)
 {
     struct tern_run_ranks *r = w->ranks;
@@ -178,7 +178,7 @@ static void pass_on(struct tern_run_watch *w, int sig)
     const int64_t now = tern_clock_boot_ns();
     const enum tern_run_stop stop = tern_run_watch_classify(w->asked, now - w->asked_ns, sig);
     bool again = stop == TERN_RUN_END_NOW;
-    bool look = sig == SIGUSR2 && w->ranks->trainer; /* asks for dumps, not for an end */
+    bool look = sig == SIGUSR2 && w->ranks->trainer; /* requests dumps, not the end */
     char text[80], more[120] = "";
 
     if (stop == TERN_RUN_SAME_STOP) {
@@ -186,7 +186,7 @@ static void pass_on(struct tern_run_watch *w, int sig)
         return;
     }
     if (sig == SIGHUP)
-        sig = SIGTERM; /* the terminal is gone: come to an end */
+        sig = SIGTERM; /* the terminal is gone: end the run */
     snprintf(text, sizeof text, "signal %d (%s)%s", sig, strsignal(sig),
              again ? " again: ending the ranks" : ", passed on to the ranks");
     if (sig == SIGINT && !again)
@@ -203,8 +203,8 @@ static void pass_on(struct tern_run_watch *w, int sig)
     tern_run_ranks_signal(w->ranks, again ? SIGKILL : sig);
 }
 
-/* As --signal would have it, where nobody asked for a signal, or for a later one. */
-static void heed_limit(struct tern_run_watch *w)
+/* Stop the ranks in time as --signal would, when the job has none or a later one. */
+static void stop_in_time(struct tern_run_watch *w)
 {
     char text[200];
 
@@ -217,8 +217,8 @@ static void heed_limit(struct tern_run_watch *w)
     tern_run_ranks_signal(w->ranks, SIGUSR1);
 }
 
-/* Say that the attempt is at work, and notice when somebody else has the run, or said so: it must
- * not go on writing then. */
+/* Record that the attempt runs, and renew the lease.  When another process has the run, the attempt
+ * must not go on writing. */
 static void send_heartbeat(struct tern_run_watch *w, int64_t *next)
 {
     struct tern_err err = {0};
@@ -232,13 +232,13 @@ static void send_heartbeat(struct tern_run_watch *w, int64_t *next)
         return;
     tern_warn("%s", err.text);
     if (err.code == TERN_TEMPFAIL)
-        return; /* the storage: the ranks will notice what matters to them */
+        return; /* the storage failed: the ranks notice when it matters to them */
     w->fenced = err;
     note(w, "fenced", "error", err.text);
     tern_run_ranks_signal(w->ranks, SIGKILL);
 }
 
-/* Until a signal comes, ranks want to meet, or it is time to look again. */
+/* Wait for a signal, a rank at the rendezvous, a beacon query, or the next tick. */
 static void wait_a_little(struct tern_run_watch *w, int signals)
 {
     struct signalfd_siginfo info;
@@ -258,11 +258,11 @@ static void wait_a_little(struct tern_run_watch *w, int signals)
         if (info.ssi_signo != SIGCHLD)
             pass_on(w, (int)info.ssi_signo);
     while (signals < 0 &&
-           sigtimedwait(&w->signals, &got, &at_once) > 0) /* no descriptor was left */
+           sigtimedwait(&w->signals, &got, &at_once) > 0) /* no descriptor was left for signalfd */
         if (got.si_signo != SIGCHLD)
             pass_on(w, got.si_signo);
     if (w->rendezvous && tern_wire_rendezvous_step(w->rendezvous, &err) < 0)
-        tern_warn("%s", err.text); /* the ranks are told, and end */
+        tern_warn("%s", err.text); /* the ranks get the error, and end */
 }
 
 void tern_run_watch(struct tern_run_watch *w)
@@ -276,7 +276,7 @@ void tern_run_watch(struct tern_run_watch *w)
     while (reap(w, &folder)) {
         int64_t now = tern_clock_boot_ns();
         if (w->first >= 0 && !kill_at) {
-            /* As srun's --kill-on-bad-exit: the rest cannot go on without it. */
+            /* As srun's --kill-on-bad-exit: the other ranks cannot go on without it. */
             tern_run_ranks_signal(w->ranks, SIGTERM);
             kill_at = now + GRACE_S * second;
         } else if (kill_at && now > kill_at) {
@@ -284,7 +284,7 @@ void tern_run_watch(struct tern_run_watch *w)
             kill_at = now + second;
         }
         send_heartbeat(w, &next_heartbeat);
-        heed_limit(w);
+        stop_in_time(w);
         fold_tick(w, &folder);
         tern_run_srun_hang_tick(&w->srun_hang, w->ranks);
         wait_a_little(w, signals);

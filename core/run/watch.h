@@ -16,33 +16,33 @@
 struct tern_run_watch {
     struct tern_run_ranks *ranks;
     struct tern_ledger_spool *spool;
-    struct tern_wire_rendezvous *rendezvous; /* NULL: PMIx, or a workload */
+    struct tern_wire_rendezvous *rendezvous; /* NULL: PMIx is used, or a workload */
     struct tern_ckpt_lease *lease;           /* NULL: a workload without checkpoint.dir */
     const char *checkpoint_dir;              /* NULL likewise */
     const char *ledger_dir;
     const char *run_id;
-    struct tern_retain *retention;       /* told when it has ended */
-    struct tern_run_srun_hang srun_hang; /* its logs are given */
-    struct tern_run_limit limit;         /* its attempt is given */
+    struct tern_retain *retention;       /* notified when its child has ended */
+    struct tern_run_srun_hang srun_hang; /* the caller sets ranks, nodes and logs */
+    struct tern_run_limit limit;         /* the caller sets its attempt */
     struct tern_task_beacon *beacon;     /* answers the ranks' nodes */
     sigset_t signals; /* blocked since before the ranks were started; SIGCHLD is one */
     /* results */
-    int first;              /* the first child that did not end well; -1: all did */
+    int first;              /* the first child that failed; -1: none did */
     int asked;              /* the last signal passed on; 0 for none */
     int64_t asked_ns;       /* and when, on the boot clock */
     struct tern_err fenced; /* why the lease was lost; code 0 while it holds */
 };
 
-/* What a signal means `since_ns` after signal `asked` (0: none) was passed on.  The first Ctrl-C
- * asks for a checkpoint and the end, another one ends the ranks without; within TERN_RUN_SAME_S it
- * is the impatient finger's, or came by two ways (terminal and srun), and is the same request. */
+/* The meaning of a signal `since_ns` after signal `asked` (0: none) was passed on.  The first
+ * Ctrl-C requests a checkpoint and the end; another one ends the ranks without a checkpoint. Within
+ * TERN_RUN_SAME_S it is the same stop request: a double press, or it came by terminal and srun. */
 enum tern_run_stop { TERN_RUN_PASS_ON, TERN_RUN_SAME_STOP, TERN_RUN_END_NOW };
 enum { TERN_RUN_SAME_S = 2 };
 enum tern_run_stop tern_run_watch_classify(int asked, int64_t since_ns, int sig);
 
 /* The signals that the supervisor reads. */
 void tern_run_watch_signals(sigset_t *set);
-/* Those of them that end what follows the ranks. */
+/* Those of them that end the waits after the ranks. */
 void tern_run_watch_stop_signals(sigset_t *set);
 /* Returns when no rank is left. */
 void tern_run_watch(struct tern_run_watch *w);

@@ -71,7 +71,7 @@ rm tries; run tern run tries.yaml --restarts 1; status 75 "--restarts 1: two tri
 err_has 'no restart is left of 1'
 recipe edited 'echo x >>edits; echo "steps: [" >edited.yaml; [ $(wc -l <edits) = 2 ] || kill -9 $$' 1 ' '
 run tern run edited.yaml; status 0 "a recipe that is edited while it is used"
-err_has 'this attempt runs by the old one' "is told"
+err_has 'this attempt uses the old one' "a recipe changed after the job read it is logged"
 is "$(sqlite3 ledger/ledger.db "select recipe from run where name = 'edited'" | head -2 | tail -1)" "name: edited" "and the ledger keeps the one that was used"
 recipe absent '' 1; sed -i 's/bash, absent.sh/no-such-program/' absent.yaml
 run tern run absent.yaml; status 2 "a program that is not there"

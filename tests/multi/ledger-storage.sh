@@ -36,7 +36,7 @@ rc=$(cat rc) cmd="a ledger on a disk that fills up"; status 0; [ -d checkpoints/
 kept=$(cat steps); [ "$kept" -gt 0 ] && [ "$kept" -lt 1500 ]; ok $? "the ledger has $kept steps of 1500"
 grep -qx "[0-9]* records lost (steps $((kept + 1)) to 1500): No space left on device" gap; ok $? "and says which it lacks" || sed 's/^/# /' gap
 err_has "records lost (steps $((kept + 1)) to 1500): No space left on device"
-has cause "the ledger lacks what rank0 could not write: " "so does the end record"
+has cause "the ledger lacks records that rank0 could not write: " "so does the end record"
 has list " lost " "list has a column for it then"; has show "records that the storage did not take" "show a line"
 has verify "records lost (steps $((kept + 1)) to 1500)" "verify too"; is "$(tail -n 1 verify)" 0 "which finds no damage"
 tap_done

@@ -143,7 +143,7 @@ victim=$(for p in /proc/[0-9]*; do # of the run's ranks, that with number 1
 done)
 kill -9 $victim; wait $pid; rc=$? cmd="tern run, a rank killed"
 status 75
-err_has 'tells which rank was missing where'
+err_has 'reports which rank was missing where'
 run tern fabric flight-report ledger5/runs/*/logs/1
 status 0
 head -n 1 out | grep -q 'for rank 1 (.*), which has no dump: it died or was cut off'

@@ -69,5 +69,5 @@ on scancel "$nodes"
 says deaf 'left no checkpoint'; is "$(rows outcome deaf)" time_limit "a workload that the warning killed has the limit as its cause"
 again unasked "the job's time limit is near" "a job without --signal"
 in_ledger unasked "time_limit 76" "its cause is the time limit"
-grep -qE "the job's time limit is in (30|29) s, and a stop with a checkpoint takes as long here" unasked.out; ok $? "warned as late as a checkpoint here allows" || tail -5 unasked.out
+grep -qE "the job's time limit is in (30|29) s, and a stop with a checkpoint takes that long here" unasked.out; ok $? "warned as late as a checkpoint here allows" || tail -5 unasked.out
 on scancel "$unasked"; until_true queue_empty; tap_done

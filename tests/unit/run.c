@@ -652,7 +652,7 @@ static void compilers(void)
     has(version("sleep 90; echo Compiler version 2.16", &code), "no answer within 1 s",
         "one that does not answer");
     ok(code == TERN_TEMPFAIL, "is for another try, not for another cache");
-    has(version("echo broken; exit 1", &code), "tells no version", "one that is broken");
+    has(version("echo broken; exit 1", &code), "prints no version", "one that is broken");
     setenv("PATH", path, 1);
     unlink("neuronx-cc");
     free(with);

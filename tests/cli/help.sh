@@ -95,6 +95,17 @@ if [ -e "$ROOT/README.md" ]; then
         [ -s "$topic.topic" ] || [ "$topic" = lists ]; ok $? "README: tern help $topic exists"
     done
 fi
+# HACKING: each room, and no path that is not there.
+if [ -e "$ROOT/HACKING.md" ]; then
+    for room in "$ROOT"/core/*/; do grep -qE "^\| .*\`$(basename "$room")\`" "$ROOT/HACKING.md" || basename "$room"; done >missing
+    [ ! -s missing ]; ok $? "HACKING's tour has each room of core/" || sed 's/^/# /' missing
+    for path in $(grep -hoE '\`?(core|cmd|tests|plugins|cluster-templates)/[A-Za-z0-9_./*-]+' "$ROOT/HACKING.md" "$ROOT/README.md" | tr -d '\`' | sed 's/[.,:]*$//' | sort -u); do
+        # shellcheck disable=SC2086
+        ls -d "$ROOT"/$path >/dev/null 2>&1 || echo "$path"
+    done >missing
+    [ ! -s missing ]; ok $? "HACKING and README name no path that is not there" || sed 's/^/# /' missing
+    wide=$(awk 'length > 110 {print FNR}' "$ROOT/HACKING.md"); [ -z "$wide" ]; ok $? "HACKING has no line over 110 columns" || echo "# lines $wide"
+fi
 # Lines of commands: the program, its verb and its options are in -h.
 commands_of() { sed -nE 's/^    ([^ ])/\1/p; s/^\$ //p' "$@" | grep -oE '(^|[ (])tern [a-z].*' | sed 's/^[^t]//; s/  *#.*//; s/ -- .*//; s/[`|)"].*//' | sort -u; }
 commands_of ${ROOT:+$(ls readme 2>/dev/null)} *.topic >commands

@@ -76,7 +76,7 @@ static char *blas_folder(void)
     return path;
 }
 
-/* What PyTorch does best with here, in words, or set in the environment of this process. */
+/* Is there a malloc that keeps its pages? */
 static bool keeps_pages(void)
 {
     return dlopen(malloc_library, RTLD_LAZY | RTLD_LOCAL) != NULL;
@@ -109,25 +109,25 @@ static void describe_setting(struct bench_torch *t, bool tuned)
                                : "glibc's malloc, which is slower than libtcmalloc-minimal4's");
 }
 
-static void run_child(const int to[2], const int from[2], const char *python, bool tuned,
-                      const char *script, const char *model, int threads)
+static void run_child(const int to[2], const int from[2], const struct bench_torch_options *o,
+                      const char *script, const char *model)
 {
     char n[16];
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(to[0], STDIN_FILENO);
     dup2(from[1], STDOUT_FILENO);
-    snprintf(n, sizeof n, "%d", threads);
+    snprintf(n, sizeof n, "%d", o->threads);
     setenv("OMP_NUM_THREADS", n, 1);
-    if (tuned)
+    if (o->tuned)
         tune();
-    execlp(python, python, script, model, tuned ? "fused" : "eager", (char *)NULL);
-    fprintf(stderr, "%s: %s\n", python, strerror(errno));
+    execlp(o->python, o->python, script, model, o->tuned ? "fused" : "eager", (char *)NULL);
+    fprintf(stderr, "%s: %s\n", o->python, strerror(errno));
     _exit(127);
 }
 
-/* PyTorch has ended, how says who waits for it. */
-static void say_end(struct bench_torch *t, struct tern_err *err)
+/* PyTorch has ended: set `err` by its exit status. */
+static void explain_end(struct bench_torch *t, struct tern_err *err)
 {
     int status = 0;
 
@@ -139,13 +139,12 @@ static void say_end(struct bench_torch *t, struct tern_err *err)
         tern_err_set(err, TERN_FAILED, "--peer torch: PyTorch was ended by signal %d (%s)%s",
                      WTERMSIG(status), strsignal(WTERMSIG(status)),
                      WTERMSIG(status) == SIGKILL
-                         ? ": by somebody, or by the kernel for lack of memory (see dmesg)"
+                         ? ": by a user, or by the kernel for lack of memory (see dmesg)"
                          : "");
     else
-        tern_err_set(
-            err, TERN_FAILED,
-            "--peer torch: PyTorch ended; what it said stands above. It wants python3 with "
-            "torch (Debian: apt-get install python3-torch)");
+        tern_err_set(err, TERN_FAILED,
+                     "--peer torch: PyTorch ended; its output stands above. It needs python3 with "
+                     "torch (Debian: apt-get install python3-torch)");
 }
 
 /* One line of JSON from the script; a new reference. */
@@ -155,7 +154,7 @@ static json_t *answer(struct bench_torch *t, struct tern_err *err)
     json_t *j;
 
     if (!fgets(line, sizeof line, t->from)) {
-        say_end(t, err);
+        explain_end(t, err);
         return NULL;
     }
     j = tern_json_parse(line, strlen(line), "train_torch.py", err);
@@ -186,12 +185,12 @@ static char *describe(const struct tern_model_config *c, int B, int T)
         c->tied ? "true" : "false", c->rope_theta, c->norm_eps, B, T);
 }
 
-static int start(struct bench_torch *t, const char *model, int threads, bool tuned,
-                 const char *python, const char *script, struct tern_err *err)
+static int start(struct bench_torch *t, const struct bench_torch_options *o, const char *model,
+                 const char *script, struct tern_err *err)
 {
     int to[2], from[2];
 
-    /* Closed in what is started later: PyTorch ends when its pipe has no other end. */
+    /* Closed in later children: PyTorch ends when its pipe has no other end. */
     if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
         return tern_err_sys(err, "cannot make pipes for PyTorch");
     fflush(stdout);
@@ -199,24 +198,22 @@ static int start(struct bench_torch *t, const char *model, int threads, bool tun
     if (t->pid < 0)
         return tern_err_sys(err, "cannot start PyTorch");
     if (t->pid == 0)
-        run_child(to, from, python, tuned, script, model, threads);
+        run_child(to, from, o, script, model);
     close(to[0]);
     close(from[1]);
     t->to = fdopen(to[1], "w");
     t->from = fdopen(from[0], "r");
     signal(SIGPIPE, SIG_IGN);
-    describe_setting(t, tuned);
+    describe_setting(t, o->tuned);
     return greet(t, err);
 }
 
-struct bench_torch *bench_torch_open(const struct tern_model_config *c, int B, int T, int threads,
-                                     bool tuned, const char *python, const char *script,
-                                     struct tern_err *err)
+struct bench_torch *bench_torch_open(const struct bench_torch_options *o, struct tern_err *err)
 {
-    char *path = find_script(script, err), *model = describe(c, B, T);
+    char *path = find_script(o->script, err), *model = describe(o->config, o->B, o->T);
     struct bench_torch *t = path ? tern_alloc(1, sizeof *t, "PyTorch's pipes", err) : NULL;
 
-    if (t && start(t, model, threads, tuned, python, path, err) < 0) {
+    if (t && start(t, o, model, path, err) < 0) {
         bench_torch_close(t);
         t = NULL;
     }

@@ -34,7 +34,7 @@ enum {
     LORA_MAX = 1024,
 };
 
-/* Who makes steps in turns with us. */
+/* A trainer that makes steps in turns with ours. */
 struct peer {
     struct bench_torch *torch; /* or */
     struct bench_side *full;
@@ -134,8 +134,15 @@ static int open_full(struct bench *b, struct peer *p, struct tern_err *err)
 
 static int open_torch(struct bench *b, struct peer *p, bool tuned, struct tern_err *err)
 {
-    p->torch = bench_torch_open(&b->size->c, b->size->B, b->size->T, tern_tensor_threads(), tuned,
-                                python, script_text, err);
+    const struct bench_torch_options o = {.config = &b->size->c,
+                                          .B = b->size->B,
+                                          .T = b->size->T,
+                                          .threads = tern_tensor_threads(),
+                                          .tuned = tuned,
+                                          .python = python,
+                                          .script = script_text};
+
+    p->torch = bench_torch_open(&o, err);
     if (!p->torch)
         return -1;
     snprintf(p->name, sizeof p->name, "%s", bench_torch_name(p->torch));

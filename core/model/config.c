@@ -19,7 +19,7 @@ enum {
     LAYERS_MAX = 4096,
 };
 
-/* What is being read: the messages need it. */
+/* The text that is read, for messages. */
 struct reader {
     const json_t *root;
     const char *what;
@@ -120,7 +120,7 @@ static void refuse_rope(struct reader *r, const char *what)
     r->failed = true;
 }
 
-/* Settings that are one of another kind, or of each layer by itself. */
+/* Refuse RoPE of a part of a head, or of each kind of layer by itself. */
 static void check_rope_keys(struct reader *r, const json_t *p)
 {
     const char *key;
@@ -134,8 +134,8 @@ static void check_rope_keys(struct reader *r, const json_t *p)
         refuse_rope(r, "partial_rotary_factor: tern turns whole heads");
 }
 
-/* rope_scaling, or rope_parameters as transformers 5 writes it, and of what both leave out what
- * transformers takes (5.24, modeling_rope_utils.py).  A guess would be another model. */
+/* rope_scaling, or rope_parameters as transformers 5 writes it, with the defaults of transformers
+ * for absent keys (5.24, modeling_rope_utils.py).  A guess would be another model. */
 static void read_rope(struct reader *r, struct tern_model_config *c)
 {
     const json_t *p = json_object_get(r->root, "rope_scaling");
@@ -203,9 +203,9 @@ static void read_ids(struct reader *r, struct tern_model_config *c)
         c->eos_ids[c->n_eos++] = (int)json_integer_value(json_array_get(eos, i));
 }
 
-/* Python writes NaN and Infinity, and reads them; in keys that nobody looks at they do no harm, and
- * in one that counts a text is refused.  malloc'ed. */
-static char *quote_nan(const char *text, size_t len, size_t *out)
+/* Python writes and reads NaN and Infinity.  Quoted, they do no harm in a key that is not used, and
+ * in one that is used a text is refused.  malloc'ed. */
+static char *quote_nan(const char *text, size_t len, size_t *ret_len)
 {
     static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
     struct tern_buf b = {0};
@@ -223,12 +223,12 @@ static char *quote_nan(const char *text, size_t len, size_t *out)
         tern_buf_puts(&b, word ? "\"" : "");
         i += n;
     }
-    *out = b.len;
+    *ret_len = b.len;
     return b.data ? b.data : tern_strdup("");
 }
 
 int tern_model_config_parse(const char *text, size_t len, const char *what,
-                            struct tern_model_config *out, struct tern_err *err)
+                            struct tern_model_config *ret_config, struct tern_err *err)
 {
     struct tern_model_config c = {0};
     size_t n;
@@ -251,7 +251,7 @@ int tern_model_config_parse(const char *text, size_t len, const char *what,
     c.kv_heads = get_int(&r, root, "num_key_value_heads", c.heads, 1, SIZE_MAX_EACH);
     c.vocab = get_int(&r, root, "vocab_size", -1, 1, SIZE_MAX_EACH);
     c.max_position = get_int(&r, root, "max_position_embeddings", 2048, 1, 1 << 30);
-    /* 0 stands for absent: the head size is then what makes all heads as wide as the model. */
+    /* 0 stands for absent: all heads are then as wide as the model. */
     c.head_dim = get_int(&r, root, "head_dim", 0, 1, SIZE_MAX_EACH);
     c.norm_eps = get_real(&r, root, "rms_norm_eps", 1e-6, 0, 1);
     c.init_std = get_real(&r, root, "initializer_range", 0.02, 0, 100);
@@ -271,11 +271,12 @@ int tern_model_config_parse(const char *text, size_t len, const char *what,
     }
     if (tern_model_config_check(&c, what, err) < 0)
         return -1;
-    *out = c;
+    *ret_config = c;
     return 0;
 }
 
-int tern_model_config_load(const char *path, struct tern_model_config *out, struct tern_err *err)
+int tern_model_config_load(const char *path, struct tern_model_config *ret_config,
+                           struct tern_err *err)
 {
     struct stat st;
     char *file, *text = NULL;
@@ -287,7 +288,7 @@ int tern_model_config_load(const char *path, struct tern_model_config *out, stru
                : tern_strdup(path);
     rc = tern_fs_read(file, CONFIG_BYTES_MAX, &text, &len, err);
     if (rc == 0)
-        rc = tern_model_config_parse(text, len, file, out, err);
+        rc = tern_model_config_parse(text, len, file, ret_config, err);
     free(text);
     free(file);
     return rc;
@@ -378,7 +379,7 @@ char *tern_model_config_json(const struct tern_model_config *c, const char *dtyp
     char *out;
 
     if (!text)
-        abort(); /* a kilobyte of text: only no memory explains it */
+        abort(); /* no memory for a kilobyte of text */
     out = tern_strf("%s\n", text);
     free(text);
     json_decref(j);

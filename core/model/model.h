@@ -43,20 +43,21 @@ struct tern_model_config {
 /* Read `path`, a config.json or the folder that holds one.  Unknown keys are ignored; absent ones
  * take LlamaConfig's defaults where a published config relies on them (rope_theta 10000,
  * num_key_value_heads, head_dim, rms_norm_eps 1e-6, tie_word_embeddings false).  An error names the
- * file and the key.  `out` is set on success only. */
-int tern_model_config_load(const char *path, struct tern_model_config *out, struct tern_err *err);
+ * file and the key.  Outputs are set on success only. */
+int tern_model_config_load(const char *path, struct tern_model_config *ret_config,
+                           struct tern_err *err);
 
 /* The same from text; `what` stands for the path in messages. */
 int tern_model_config_parse(const char *text, size_t len, const char *what,
-                            struct tern_model_config *out, struct tern_err *err);
+                            struct tern_model_config *ret_config, struct tern_err *err);
 
 /* Do the numbers make a model?  (heads % kv_heads, even head_dim, ranges.)  `what` begins the
  * message. */
 int tern_model_config_check(const struct tern_model_config *c, const char *what,
                             struct tern_err *err);
 
-/* config.json as transformers reads it, ended by a newline; `dtype` is what the weights beside it
- * are stored in ("float32", "bfloat16").  malloc'ed; aborts without memory. */
+/* config.json as transformers reads it, ended by a newline; `dtype` is the type of the stored
+ * weights ("float32", "bfloat16").  malloc'ed; aborts without memory. */
 char *tern_model_config_json(const struct tern_model_config *c, const char *dtype);
 
 /* Two configs describe the same weights (dtype, ids and max_position may differ). */
@@ -94,7 +95,8 @@ struct tern_model_tensor {
 
 /* How many tensors; `i` below counts from 0. */
 size_t tern_model_tensors(const struct tern_model_config *c);
-void tern_model_tensor(const struct tern_model_config *c, size_t i, struct tern_model_tensor *out);
+void tern_model_tensor(const struct tern_model_config *c, size_t i,
+                       struct tern_model_tensor *ret_tensor);
 /* The index of a name, or -1. */
 int64_t tern_model_tensor_find(const struct tern_model_config *c, const char *name);
 
@@ -108,11 +110,11 @@ uint64_t tern_model_tensor_bytes(const struct tern_model_config *c, size_t i, in
 /* ---------------------------------------------------------------- shards
  *
  * The part of a model that one rank holds when tensor x pipeline ranks share it.  Tensor ranks cut
- * each matrix (Megatron-LM, arXiv 1909.08053): what fans out by rows, what gathers by columns, the
- * vocabulary by rows; norms are held whole by all.  With fewer key heads than tensor ranks, each
- * key head is held by several neighbours.  The layers form pipeline x interleave chunks in a row,
- * as equal as they can be; stage s holds chunks s, s + pipeline, ... (arXiv 2104.04473).  The first
- * chunk has the embedding, the last one norm and head; a tied head on another stage than the
+ * each matrix (Megatron-LM, arXiv 1909.08053): those that fan out by rows, those that gather by
+ * columns, the vocabulary by rows; all hold whole norms.  With fewer key heads than tensor ranks,
+ * each key head is held by several neighbours.  The layers form pipeline x interleave chunks in a
+ * row, as equal as they can be; stage s holds chunks s, s + pipeline, ... (arXiv 2104.04473).  The
+ * first chunk has the embedding, the last one norm and head; a tied head on another stage than the
  * embedding is a copy of it. */
 struct tern_model_place {
     int tensor, tensor_rank;
@@ -127,12 +129,12 @@ extern const struct tern_model_place tern_model_whole;
 int tern_model_place_check(const struct tern_model_config *c, const struct tern_model_place *p,
                            const char *what, struct tern_err *err);
 
-/* Whose gradients are to be added up over tensor ranks, each having only its own addends. */
+/* The tensor ranks over which a gradient is summed, as each has only its own addends. */
 enum tern_model_sum {
     TERN_MODEL_SUM_NONE,
-    TERN_MODEL_SUM_KEYS,     /* over those that hold the same key head */
-    TERN_MODEL_SUM_SEQUENCE, /* over all, when each has tokens of its own (norms) */
-    TERN_MODEL_SUM_TENSOR,   /* over all */
+    TERN_MODEL_SUM_KEYS,     /* those that hold the same key head */
+    TERN_MODEL_SUM_SEQUENCE, /* all, when each has tokens of its own (norms) */
+    TERN_MODEL_SUM_TENSOR,   /* all */
 };
 
 /* One tensor, or the slice of it that lies here. */
@@ -147,13 +149,13 @@ struct tern_model_part {
     int unit;
 };
 
-/* Neighbouring parts of one width, which are one matrix [rows, width] to whoever sends or cuts
- * them: embedding; a layer's q, k and v; o; gate and up; down; norms; norm; head. */
+/* Neighbouring parts of one width, which are sent and cut as one matrix [rows, width]: embedding; a
+ * layer's q, k and v; o; gate and up; down; norms; norm; head. */
 struct tern_model_unit {
     uint64_t offset;
     int64_t rows, width;
     size_t part, parts; /* the first, and how many */
-    int bucket;         /* what is ready at once: a layer, the embedding, norm and head */
+    int bucket;         /* of units that are ready at once: a layer, the embedding, norm and head */
 };
 
 struct tern_model_chunk {
@@ -187,19 +189,19 @@ void tern_model_shard_free(struct tern_model_shard *s);
 /* Low-rank adapters (Hu et al. 2021, arXiv 2106.09685): beside a weight W [out,in] of a layer stand
  * A [rank,in] and B [out,rank], and its product becomes W x + scale B A dropout(x).  With `dora`
  * (Liu et al. 2024, arXiv 2402.09353) also the magnitudes m [out]: the weight is that of W + scale
- * B A, each row brought to the length that m says.  Names are PEFT's. */
+ * B A, each row scaled to the length in m.  Names are PEFT's. */
 struct tern_model_adapters {
     int rank;         /* 0: none */
     unsigned targets; /* bit 1 << (kind - TERN_MODEL_Q) of TERN_MODEL_Q .. TERN_MODEL_DOWN */
     double scale;     /* alpha / rank; rsLoRA: alpha / sqrt(rank) (arXiv 2312.03732) */
     double dropout;
     bool dora;
-    uint64_t seed; /* of A, and of what is dropped */
+    uint64_t seed; /* of A, and of dropout */
 };
 
-/* Has a weight of this kind an adapter? */
+/* Does a weight of this kind have an adapter? */
 bool tern_model_adapter_beside(const struct tern_model_adapters *a, enum tern_model_kind kind);
-/* How many arrays a weight has beside it: A, B, and with `dora` the magnitudes. */
+/* The number of arrays beside a weight: A, B, and with `dora` the magnitudes. */
 int tern_model_adapter_arrays(const struct tern_model_adapters *a);
 
 /* The adapters of a shard alone: for each weight as many parts, in this order, each a unit;
@@ -212,10 +214,10 @@ struct tern_model_shard *tern_model_shard_adapters(const struct tern_model_confi
 uint64_t tern_model_adapter_params(const struct tern_model_config *c,
                                    const struct tern_model_adapters *a);
 
-/* Rows [*from, *to) of `unit` that are `rank`'s when `ranks` data ranks share them: equal blocks,
- * and what does not divide is the last one's, too. */
-void tern_model_unit_cut(const struct tern_model_unit *u, int rank, int ranks, int64_t *from,
-                         int64_t *to);
+/* Rows [*ret_from, *ret_to) of `u` that are `rank`'s when `ranks` data ranks share them: equal
+ * blocks; the last rank has the remainder, too. */
+void tern_model_unit_cut(const struct tern_model_unit *u, int rank, int ranks, int64_t *ret_from,
+                         int64_t *ret_to);
 
 /* FLOPs a token in rows of `seq_len`: two a multiply-add, matrix products and attention's two
  * products over the seq_len / 2 positions a token sees on average (the masked half is not counted);
@@ -224,8 +226,8 @@ void tern_model_unit_cut(const struct tern_model_unit *u, int rank, int ranks, i
 double tern_model_flops_forward(const struct tern_model_config *c, int seq_len);
 double tern_model_flops_train(const struct tern_model_config *c, int seq_len);
 /* Of training adapters alone: a frozen matrix has no gradient, and nothing before the first layer
- * wants one, so that q, k and v hand none on there.  DoRA's magnitudes and norms are not counted,
- * nor what is computed again for them. */
+ * needs one, so that q, k and v pass none on there.  DoRA's magnitudes and norms do not count, nor
+ * the recomputation for them. */
 double tern_model_flops_adapters(const struct tern_model_config *c, int seq_len,
                                  const struct tern_model_adapters *a);
 

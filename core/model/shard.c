@@ -1,4 +1,4 @@
-/* Who holds what of a model that several ranks share. */
+/* The parts of a model that each of several ranks holds. */
 #include "core/model/model.h"
 
 #include "core/base/str.h"
@@ -25,10 +25,11 @@ int tern_model_place_check(const struct tern_model_config *c, const struct tern_
                             "%s: %d key heads and %d tensor ranks: one must divide the other", what,
                             c->kv_heads, p->tensor);
     if (c->ffn < p->tensor || c->vocab < p->tensor)
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: intermediate size %d and vocabulary %d are to be cut over %d "
-                            "tensor ranks",
-                            what, c->ffn, c->vocab, p->tensor);
+        return tern_err_set(
+            err, TERN_USAGE,
+            "%s: intermediate size %d and vocabulary %d are too small to be cut over "
+            "%d tensor ranks",
+            what, c->ffn, c->vocab, p->tensor);
     if (c->layers < chunks)
         return tern_err_set(err, TERN_USAGE,
                             "%s: %d layers are fewer than the %d chunks of %d pipeline stages",
@@ -42,8 +43,8 @@ static int64_t cut(int64_t n, int t, int ranks)
     return n * t / ranks;
 }
 
-/* Layers of the chunks before chunk g.  What does not divide goes to chunks in the middle: the last
- * has the head's product besides, and the first has the embedding and the most micro-batches. */
+/* Layers of the chunks before chunk g.  The remainder goes to chunks in the middle: the last chunk
+ * also has the head's product, and the first has the embedding and the most micro-batches. */
 static int layers_before(int layers, int g, int chunks)
 {
     int more = layers % chunks, from = (chunks - more) / 2;
@@ -208,8 +209,8 @@ int tern_model_adapter_arrays(const struct tern_model_adapters *a)
     return a->dora ? 3 : 2;
 }
 
-/* Array `which` beside the weight `w`; the caller gives it its place.  What its weight does not cut
- * is whole everywhere, with addends of its gradient on each tensor rank. */
+/* Array `which` beside the weight `w`; the caller sets its offset.  An array that its weight does
+ * not cut is whole on all tensor ranks, each of which has addends of its gradient. */
 static struct tern_model_part adapter(const struct tern_model_part *w,
                                       const struct tern_model_adapters *a,
                                       const struct tern_model_place *p, int which)
@@ -217,7 +218,7 @@ static struct tern_model_part adapter(const struct tern_model_part *w,
     static const char *const names[] = {"lora_A.weight", "lora_B.weight", "lora_magnitude_vector"};
     const int64_t width = which < 2 ? a->rank : 1;
     const char *name = w->whole.name;
-    int axis = which ? 0 : 1; /* the one it has of its weight's */
+    int axis = which ? 0 : 1; /* that it shares with its weight */
     struct tern_model_part part = *w;
     struct tern_model_tensor *t = &part.whole;
 
@@ -300,11 +301,11 @@ uint64_t tern_model_adapter_params(const struct tern_model_config *c,
     return n;
 }
 
-void tern_model_unit_cut(const struct tern_model_unit *u, int rank, int ranks, int64_t *from,
-                         int64_t *to)
+void tern_model_unit_cut(const struct tern_model_unit *u, int rank, int ranks, int64_t *ret_from,
+                         int64_t *ret_to)
 {
     int64_t each = u->rows / ranks;
 
-    *from = each * rank;
-    *to = rank == ranks - 1 ? u->rows : *from + each;
+    *ret_from = each * rank;
+    *ret_to = rank == ranks - 1 ? u->rows : *ret_from + each;
 }

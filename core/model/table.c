@@ -7,7 +7,7 @@
 /* One row a kind, in the order of enum tern_model_kind. */
 static const struct {
     const char *name; /* inside its layer, or whole */
-    int split_axis;   /* out features of what fans out, in features of what gathers */
+    int split_axis;   /* out features where it fans out, in features where it gathers */
 } kinds[] = {
     [TERN_MODEL_EMBED] = {"model.embed_tokens.weight", 0},
     [TERN_MODEL_Q] = {"self_attn.q_proj.weight", 0},
@@ -88,7 +88,8 @@ size_t tern_model_tensors(const struct tern_model_config *c)
     return 1 + (size_t)c->layers * PER_LAYER + 1 + (c->tied ? 0 : 1);
 }
 
-void tern_model_tensor(const struct tern_model_config *c, size_t i, struct tern_model_tensor *out)
+void tern_model_tensor(const struct tern_model_config *c, size_t i,
+                       struct tern_model_tensor *ret_tensor)
 {
     uint64_t layer = layer_count(c, TERN_MODEL_NORM), embed = count_of(c, TERN_MODEL_EMBED);
     size_t in_layers = (size_t)c->layers * PER_LAYER;
@@ -114,7 +115,7 @@ void tern_model_tensor(const struct tern_model_config *c, size_t i, struct tern_
     t.ndim = shape_of(c, t.kind, t.shape);
     t.split_axis = kinds[t.kind].split_axis;
     t.count = count_of(c, t.kind);
-    *out = t;
+    *ret_tensor = t;
 }
 
 int64_t tern_model_tensor_find(const struct tern_model_config *c, const char *name)

@@ -1,11 +1,11 @@
-/* Who does what where, in words: `tern train --explain`. */
+/* The plan of a run as text: `tern train --explain`. */
 #include "core/plan/plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-static void say_model(const struct tern_recipe *r, const struct tern_model_config *c,
-                      const struct tern_model_adapters *a, struct tern_buf *to)
+static void print_model(const struct tern_recipe *r, const struct tern_model_config *c,
+                        const struct tern_model_adapters *a, struct tern_buf *to)
 {
     uint64_t all = tern_model_params(c), adapters = tern_model_adapter_params(c, a);
 
@@ -28,8 +28,8 @@ static void say_model(const struct tern_recipe *r, const struct tern_model_confi
     tern_buf_puts(to, "\n");
 }
 
-static void say_layout(const struct tern_recipe *r, const struct tern_plan_rank *p, int64_t ranks,
-                       struct tern_buf *to)
+static void print_layout(const struct tern_recipe *r, const struct tern_plan_rank *p, int64_t ranks,
+                         struct tern_buf *to)
 {
     const int64_t tokens = r->batch.global * r->batch.seq_len;
     const struct tern_model_place *w = &p->place;
@@ -58,8 +58,8 @@ static void say_layout(const struct tern_recipe *r, const struct tern_plan_rank 
                             (w->pipeline - 1 + (double)p->micro_batches * w->interleave));
 }
 
-/* With sequence parallelism: the gradients of both halves of a layer, and what their first weights
- * multiplied where something is learnt of it; and what is computed again. */
+/* All-gathers of a layer's backward pass with sequence parallelism: the gradients of both halves,
+ * the inputs of trained first weights, and those of recomputation. */
 static int gathers_backward(const struct tern_recipe *r)
 {
     const unsigned attention = 1U << TERN_LORA_Q | 1U << TERN_LORA_K | 1U << TERN_LORA_V;
@@ -70,15 +70,15 @@ static int gathers_backward(const struct tern_recipe *r)
            (r->parallel.recompute == TERN_RECOMPUTE_FULL ? 2 : 0);
 }
 
-/* The forward pass is made again but for its last sum. */
+/* Sums of a layer's backward pass: recomputation makes all of the forward pass but its last sum. */
 static int sums_backward(const struct tern_recipe *r)
 {
     return r->parallel.recompute == TERN_RECOMPUTE_FULL ? 3 : 2;
 }
 
-/* What the groups of ranks say to each other in a step. */
-static int say_traffic(const struct tern_recipe *r, const struct tern_model_config *c,
-                       const struct tern_plan_rank *p, struct tern_buf *to, struct tern_err *err)
+/* The messages of each group of ranks in a step. */
+static int print_traffic(const struct tern_recipe *r, const struct tern_model_config *c,
+                         const struct tern_plan_rank *p, struct tern_buf *to, struct tern_err *err)
 {
     const struct tern_model_place *w = &p->place;
     struct tern_plan_memory m;
@@ -126,8 +126,8 @@ static int say_traffic(const struct tern_recipe *r, const struct tern_model_conf
 
 /* The first passes of a stage: F3 is micro-batch 3 forward, B3 backward; F3b in the second chunk.
  */
-static void say_passes(const struct tern_plan_pipeline *p, int stage, int interleave,
-                       struct tern_buf *to)
+static void print_passes(const struct tern_plan_pipeline *p, int stage, int interleave,
+                         struct tern_buf *to)
 {
     enum { COLUMNS = 78 };
     size_t start = to->len, i = 0;
@@ -143,7 +143,7 @@ static void say_passes(const struct tern_plan_pipeline *p, int stage, int interl
 }
 
 /* "0-9,40-49": of many chunks the first two and the last. */
-static void say_layers(const struct tern_model_shard *s, char *text, size_t size)
+static void print_layers(const struct tern_model_shard *s, char *text, size_t size)
 {
     size_t len = 0;
 
@@ -163,22 +163,22 @@ static int layers_width(const struct tern_recipe *r)
     return r->parallel.interleave == 1 ? 9 : r->parallel.interleave == 2 ? 19 : 33;
 }
 
-static int say_stage(const struct tern_recipe *r, const struct tern_model_config *c, int64_t ranks,
-                     int stage, struct tern_buf *to, struct tern_err *err)
+static int print_stage(const struct tern_recipe *r, const struct tern_model_config *c,
+                       int64_t ranks, int stage, struct tern_buf *to, struct tern_err *err)
 {
     struct tern_plan_rank p;
     struct tern_plan_memory m;
     char layers[64] = "", range[32], bytes[6][16];
     int64_t across = ranks / r->parallel.pipeline;
 
-    /* The last rank of a stage has what did not divide. */
+    /* The last rank of a stage has the remainders. */
     if (tern_plan_rank(r, ranks, (stage + 1) * across - 1, &p, err) < 0 ||
         tern_plan_host_rank(r, c, &p, &m, err) < 0)
         return -1;
     struct tern_model_shard *s = tern_model_shard_new(c, &p.place, err);
     if (!s)
         return -1;
-    say_layers(s, layers, sizeof layers);
+    print_layers(s, layers, sizeof layers);
     snprintf(range, sizeof range, "%" PRId64 "-%" PRId64, stage * across, (stage + 1) * across - 1);
     tern_buf_printf(to, "%-5d %-11s %-*s %-2s %10s %10s %10s %11s %9s %10s\n", stage, range,
                     layers_width(r), layers,
@@ -203,20 +203,20 @@ int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_confi
     if (tern_plan_rank(r, ranks, 0, &p, err) < 0 || tern_plan_check_positions(r, c, err) < 0 ||
         tern_model_place_check(c, &p.place, r->path, err) < 0)
         return -1;
-    say_model(r, c, &p.adapters, to);
+    print_model(r, c, &p.adapters, to);
     if (r->precision == TERN_PRECISION_BF16)
         tern_buf_printf(to, "precision: parameters and activations in bf16%s\n",
                         tern_plan_master(r) ? "; gradients, master copy and moments in fp32"
                                             : "; adapters, their gradients and moments in fp32");
-    say_layout(r, &p, ranks, to);
-    if (say_traffic(r, c, &p, to, err) < 0)
+    print_layout(r, &p, ranks, to);
+    if (print_traffic(r, c, &p, to, err) < 0)
         return -1;
     tern_buf_puts(to, "\nMemory of a rank (e: embedding, h: head)\n");
     tern_buf_printf(to, "%-5s %-11s %-*s %10s %10s %10s %11s %9s %10s\n", "stage", "ranks",
                     layers_width(r) + 3, "layers", "parameters", "gradients", "optimizer",
                     "activations", "process", "sum");
     for (int s = 0; s < p.place.pipeline; s++)
-        if (say_stage(r, c, ranks, s, to, err) < 0)
+        if (print_stage(r, c, ranks, s, to, err) < 0)
             return -1;
     if (p.place.pipeline > 1)
         tern_buf_puts(to, "\nOrder of passes: F forward, B backward, the number is the "
@@ -227,7 +227,7 @@ int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_confi
         struct tern_plan_pipeline plan;
         if (tern_plan_pipeline(&stage, &plan, err) < 0)
             return -1;
-        say_passes(&plan, s, p.place.interleave, to);
+        print_passes(&plan, s, p.place.interleave, to);
         tern_plan_pipeline_free(&plan);
     }
     return tern_buf_check(to, "the explanation", err);

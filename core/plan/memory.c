@@ -21,7 +21,7 @@ static struct tern_model_adapters adapters(const struct tern_recipe *r)
 }
 
 int tern_plan_rank(const struct tern_recipe *r, int64_t world, int64_t rank,
-                   struct tern_plan_rank *out, struct tern_err *err)
+                   struct tern_plan_rank *ret_rank, struct tern_err *err)
 {
     int64_t data, micro_batches, tensor = r->parallel.tensor;
 
@@ -30,9 +30,9 @@ int tern_plan_rank(const struct tern_recipe *r, int64_t world, int64_t rank,
     if (r->parallel.interleave > 1 && micro_batches % r->parallel.pipeline)
         return tern_recipe_fail(r, "parallel.interleave", err,
                                 "%lld micro-batches a step and data-parallel rank are no multiple "
-                                "of the %lld pipeline stages, as interleaving wants.",
+                                "of the %lld pipeline stages, as interleaving requires.",
                                 (long long)micro_batches, (long long)r->parallel.pipeline);
-    *out = (struct tern_plan_rank){
+    *ret_rank = (struct tern_plan_rank){
         .place = {.tensor = (int)tensor,
                   .tensor_rank = (int)(rank % tensor),
                   .pipeline = (int)r->parallel.pipeline,
@@ -60,7 +60,7 @@ int tern_plan_check_positions(const struct tern_recipe *r, const struct tern_mod
 
 void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config *c,
                      const struct tern_plan_rank *p, const int *slots,
-                     struct tern_llama_options *out)
+                     struct tern_llama_options *ret_options)
 {
     static const enum tern_llama_recompute recompute[] = {
         [TERN_RECOMPUTE_NONE] = TERN_LLAMA_RECOMPUTE_NONE,
@@ -68,7 +68,7 @@ void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config
         [TERN_RECOMPUTE_FULL] = TERN_LLAMA_RECOMPUTE_FULL,
     };
 
-    *out = (struct tern_llama_options){
+    *ret_options = (struct tern_llama_options){
         .config = c,
         .place = &p->place,
         .max_batch = (int)r->batch.micro,
@@ -128,7 +128,7 @@ static uint64_t state_elements(const struct tern_model_shard *s, const struct te
 }
 
 int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_config *c,
-                        const struct tern_plan_rank *p, struct tern_plan_memory *out,
+                        const struct tern_plan_rank *p, struct tern_plan_memory *ret_memory,
                         struct tern_err *err)
 {
     const struct tern_plan_stage stage = {p->place.pipeline, p->place.stage, p->place.interleave,
@@ -149,18 +149,19 @@ int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_con
     if (shard) {
         uint64_t state = state_elements(shard, p, r->parallel.zero > 0) * sizeof(tern_real);
         uint64_t copies = tern_plan_master(r) ? 3 : 2; /* with the moments */
-        *out = (struct tern_plan_memory){
+        *ret_memory = (struct tern_plan_memory){
             .params = b.params,
             .grads = b.grads,
             .moments = copies * state,
             .activations = b.activations,
         };
         uint64_t samples = sample_bytes(r, p), squares = peak_bytes(threads);
-        uint64_t model = out->params + out->grads + out->moments + out->activations;
-        out->process = PROGRAM_BYTES + (p->wired ? WIRE_BYTES : 0) +
-                       tern_tensor_room_bytes(threads, o.bf16) +
-                       (model + samples < squares ? squares - model : samples);
-        out->total = model + out->process;
+        uint64_t model =
+            ret_memory->params + ret_memory->grads + ret_memory->moments + ret_memory->activations;
+        ret_memory->process = PROGRAM_BYTES + (p->wired ? WIRE_BYTES : 0) +
+                              tern_tensor_room_bytes(threads, o.bf16) +
+                              (model + samples < squares ? squares - model : samples);
+        ret_memory->total = model + ret_memory->process;
     }
     tern_model_shard_free(shard);
     tern_plan_pipeline_free(&pipeline);
@@ -168,13 +169,13 @@ int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_con
 }
 
 int tern_plan_host(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
-                   struct tern_plan_memory *out, struct tern_err *err)
+                   struct tern_plan_memory *ret_memory, struct tern_err *err)
 {
     const int64_t tensor = r->parallel.tensor, pipeline = r->parallel.pipeline;
     struct tern_plan_memory most = {0}, m;
     struct tern_plan_rank p;
 
-    /* The last of the tensor and data ranks have what did not divide. */
+    /* The last tensor and data ranks have the remainders. */
     for (int64_t stage = 0; stage < pipeline; stage++) {
         int64_t rank = (stage + 1) * tensor * data - 1;
         if (tern_plan_rank(r, tensor * pipeline * data, rank, &p, err) < 0 ||
@@ -183,12 +184,12 @@ int tern_plan_host(const struct tern_recipe *r, const struct tern_model_config *
         if (m.total > most.total)
             most = m;
     }
-    *out = most;
+    *ret_memory = most;
     return 0;
 }
 
 void tern_plan_device(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
-                      struct tern_plan_memory *out)
+                      struct tern_plan_memory *ret_memory)
 {
     enum { WEIGHT = 2, GRADIENT = 4, MASTER = 4, MOMENTS = 8, ACTIVATION = 34 };
     uint64_t cut = (uint64_t)(r->parallel.tensor * r->parallel.pipeline);
@@ -197,12 +198,13 @@ void tern_plan_device(const struct tern_recipe *r, const struct tern_model_confi
     /* The first of P stages holds P micro-batches of L / P layers: L layers of one. */
     uint64_t layers = (uint64_t)c->layers;
 
-    *out = (struct tern_plan_memory){
+    *ret_memory = (struct tern_plan_memory){
         .params = params * WEIGHT,
         .grads = params * GRADIENT,
         .moments = data ? params * (MASTER + MOMENTS) / (uint64_t)data : 0,
         .activations =
             tokens * (uint64_t)c->dim * ACTIVATION / (uint64_t)r->parallel.tensor * layers,
     };
-    out->total = out->params + out->grads + out->moments + out->activations;
+    ret_memory->total =
+        ret_memory->params + ret_memory->grads + ret_memory->moments + ret_memory->activations;
 }

@@ -32,7 +32,7 @@ static int64_t warm_up(const struct tern_plan_stage *s, int64_t total)
 }
 
 /* Does the other end of this pass lie on another stage? */
-static void meet(const struct tern_plan_stage *s, struct tern_plan_step *p)
+static void find_ends(const struct tern_plan_stage *s, struct tern_plan_step *p)
 {
     bool first = s->stage == 0 && p->chunk == 0;
     bool last = s->stage == s->stages - 1 && p->chunk == s->interleave - 1;
@@ -63,17 +63,17 @@ static void place(struct tern_plan_pipeline *p, int *slot_of, bool *taken, int64
     }
 }
 
-int tern_plan_pipeline(const struct tern_plan_stage *s, struct tern_plan_pipeline *out,
+int tern_plan_pipeline(const struct tern_plan_stage *s, struct tern_plan_pipeline *ret_pipeline,
                        struct tern_err *err)
 {
     int64_t total = s->micro_batches * s->interleave, warm = warm_up(s, total);
     struct tern_plan_pipeline p = {.n = 2 * (size_t)total};
 
-    /* With a smaller last group a stage would wait for one that waits for it. */
+    /* With a smaller last group two stages would wait for each other. */
     if (s->interleave > 1 && s->micro_batches % s->stages)
         return tern_err_set(err, TERN_USAGE,
                             "%lld micro-batches a step are no multiple of %d pipeline stages, as "
-                            "interleaving wants",
+                            "interleaving requires",
                             (long long)s->micro_batches, s->stages);
     size_t cells = (size_t)total;
     int *slot_of = tern_alloc(cells, sizeof *slot_of, "a pipeline's plan", err);
@@ -87,10 +87,10 @@ int tern_plan_pipeline(const struct tern_plan_stage *s, struct tern_plan_pipelin
     for (int64_t forward = 0, backward = 0, i = 0; i < (int64_t)p.n; i++) {
         bool back = forward == total || (forward > warm && forward - backward > warm);
         p.steps[i] = back ? pass(s, backward++, true) : pass(s, forward++, false);
-        meet(s, &p.steps[i]);
+        find_ends(s, &p.steps[i]);
     }
     place(&p, slot_of, taken, s->micro_batches);
-    *out = p;
+    *ret_pipeline = p;
     rc = 0;
 out:
     if (rc < 0)

@@ -15,7 +15,7 @@
 /* Bytes by kind.  A master copy of parameters in bf16 counts among the moments. */
 struct tern_plan_memory {
     uint64_t params, grads, moments, activations;
-    uint64_t process; /* the program itself, what its products keep, a step's tokens */
+    uint64_t process; /* the program itself, its products' buffers, a step's tokens */
     uint64_t total;
 };
 
@@ -26,44 +26,44 @@ struct tern_plan_memory {
 struct tern_plan_rank {
     struct tern_model_place place;
     int data, data_rank;   /* data-parallel degree, and this rank's place in it */
-    int64_t micro_batches; /* that each adds up in a step */
+    int64_t micro_batches; /* in a step, of each data rank */
     struct tern_model_adapters adapters;
-    bool wired; /* does it talk to other nodes, too?  By the recipe's ranks a node */
+    bool wired; /* ranks of several nodes: by the recipe's ranks a node */
 };
 
 /* TERN_USAGE, at the recipe's line, when `world` ranks cannot share the batch so. */
 int tern_plan_rank(const struct tern_recipe *r, int64_t world, int64_t rank,
-                   struct tern_plan_rank *out, struct tern_err *err);
+                   struct tern_plan_rank *ret_rank, struct tern_err *err);
 
-/* TERN_USAGE when a row is longer than what the model was made for. */
+/* TERN_USAGE when a row is longer than the model's positions. */
 int tern_plan_check_positions(const struct tern_recipe *r, const struct tern_model_config *c,
                               struct tern_err *err);
 
-/* What a rank asks core/llama for; `slots` as tern_plan_pipeline says; both are borrowed. */
+/* A rank's options for core/llama; `slots` of tern_plan_pipeline.  Both are borrowed. */
 void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config *c,
                      const struct tern_plan_rank *p, const int *slots,
-                     struct tern_llama_options *out);
+                     struct tern_llama_options *ret_options);
 
 /* Are the trained parameters in bf16, so that the optimizer has an fp32 master copy of them, cut as
  * its moments?  Adapters are fp32 themselves. */
 bool tern_plan_master(const struct tern_recipe *r);
 
-/* Host memory of one rank of tern's own trainer: what `tern train` allocates for the model and its
- * share of a step's tokens, to the byte, and for the process 9.5 MiB (8.3 to 10.7 were measured on
- * x86-64: programs, libraries, messages), 6 MiB more where ranks are `wired` (libfabric), and what
- * its threads' products keep (core/tensor).  Of a model smaller than the two matrices that are
- * multiplied before it is there (tern_plan_peak_side; under `tern run` alone), they are the most,
- * and count as the process's.  Threads are launch.threads, else as many as a rank started here
- * would take.  Token sets are read, not held. */
+/* Host memory of one rank of tern's own trainer: the model and its share of a step's tokens, to the
+ * byte.  The process takes 9.5 MiB (8.3 to 10.7 were measured on x86-64: programs, libraries,
+ * messages), 6 MiB more where ranks are `wired` (libfabric), and the buffers of its threads'
+ * products (core/tensor).  Before the model is there, two matrices are multiplied
+ * (tern_plan_peak_side; under `tern run` alone): where the model is smaller, the difference counts
+ * as the process's.  Threads are launch.threads, else as many as a rank started here would take.
+ * Token sets are read, not held. */
 int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_config *c,
-                        const struct tern_plan_rank *p, struct tern_plan_memory *out,
+                        const struct tern_plan_rank *p, struct tern_plan_memory *ret_memory,
                         struct tern_err *err);
-/* Of the rank that needs most, with `data` data-parallel ranks. */
+/* The same of the rank that needs most, with `data` data-parallel ranks. */
 int tern_plan_host(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
-                   struct tern_plan_memory *out, struct tern_err *err);
+                   struct tern_plan_memory *ret_memory, struct tern_err *err);
 
-/* The side of the squares whose product, before there is a model, is the peak that MFU is a share
- * of (core/train).  One thread reaches its limit at 512 (measured: 174 GFLOP/s of 176 at 2048, in
+/* The side of the squares whose product, before there is a model, measures the peak for MFU
+ * (core/train).  One thread reaches its limit at 512 (measured: 174 GFLOP/s of 176 at 2048, in
  * 1.5 ms); several wait for each other (two: 47, 129, 183, 161 at 512, 1024, 1536, 2048). */
 int tern_plan_peak_side(int threads);
 
@@ -72,17 +72,17 @@ int tern_plan_peak_side(int threads);
  * cut by data, too (ZeRO-1), and activations with sequence parallelism and selective recomputation,
  * 34 bytes a token and hidden unit of a layer and micro-batch over the tensor ranks, for as many
  * micro-batches as are in flight in the first stage (Korthikanti et al. 2022, arXiv 2205.05198,
- * table 2).  `data` is the data-parallel degree; 0, when it is not known, leaves out what it cuts.
- * An estimate: a trainer may recompute all, train adapters alone, keep no master copy.  Only
- * `params` is needed whatever it does. */
+ * table 2).  `data` is the data-parallel degree; 0, not known, leaves out moments.  An estimate: a
+ * trainer may recompute all, train adapters alone, keep no master copy.  Only `params` is needed by
+ * every trainer. */
 void tern_plan_device(const struct tern_recipe *r, const struct tern_model_config *c, int64_t data,
-                      struct tern_plan_memory *out);
+                      struct tern_plan_memory *ret_memory);
 
 /* ---------------------------------------------------------------- a pipeline's order
  *
  * One forward and one backward pass in turns (1F1B; Narayanan et al. 2019, PipeDream), with several
- * chunks a stage interleaved.  Each stage follows its own list; what it sends does not wait for the
- * receiver, so that no order between stages is needed but that of the data. */
+ * chunks a stage interleaved.  Each stage follows its own list; a send does not wait for the
+ * receiver, so that only the data order the stages. */
 
 struct tern_plan_stage {
     int stages, stage, interleave;
@@ -93,25 +93,25 @@ struct tern_plan_step {
     bool backward;
     int chunk;     /* of this stage's, 0 .. interleave-1 */
     int64_t micro; /* 0 .. micro_batches-1 */
-    int slot;      /* where its activations lie from its forward to its backward pass */
-    bool receives; /* from another stage: its input, or that gradient */
+    int slot;      /* of its activations, from its forward to its backward pass */
+    bool receives; /* from another stage: its input, or its output's gradient */
     bool sends;    /* to another stage, when done */
 };
 
 struct tern_plan_pipeline {
     struct tern_plan_step *steps;
     size_t n;
-    int *slots; /* [interleave] how many each chunk needs */
+    int *slots; /* [interleave] that each chunk needs */
 };
 
 /* With interleaving the micro-batches must be a multiple of the stages.  Free with
- * tern_plan_pipeline_free (which takes a zeroed one, too). */
-int tern_plan_pipeline(const struct tern_plan_stage *s, struct tern_plan_pipeline *out,
+ * tern_plan_pipeline_free, which also takes a zeroed one. */
+int tern_plan_pipeline(const struct tern_plan_stage *s, struct tern_plan_pipeline *ret_pipeline,
                        struct tern_err *err);
 void tern_plan_pipeline_free(struct tern_plan_pipeline *p);
 
-/* Who does what where with `ranks` ranks of tern's own trainer: layout, batch arithmetic, what is
- * sent, memory by kind, the pipeline's order. */
+/* Print the plan of `ranks` ranks of tern's own trainer: layout, batch arithmetic, messages, memory
+ * by kind, the pipeline's order. */
 int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_config *c, int64_t ranks,
                       struct tern_buf *to, struct tern_err *err);
 

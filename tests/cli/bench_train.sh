@@ -63,7 +63,7 @@ run timeout 60 tern bench train --size tiny --peer torch --peer-python bash --pe
 err_has 'PyTorch ended'
 echo 'kill -9 $$' >killed
 run tern bench train --size tiny --peer torch --peer-python bash --peer-script killed; status 1
-err_has 'PyTorch was ended by signal 9 (Killed): by somebody, or by the kernel for lack of memory'
+err_has 'PyTorch was ended by signal 9 (Killed): by a user, or by the kernel for lack of memory'
 if long; then
     run tern bench train --size tiny --steps 2 --peer torch-tuned --peer-python bash --peer-script fake; status 0
     out_has 'of straw fused, tuned'; ! grep -q eager out; ok $? "tuned alone"

@@ -258,14 +258,23 @@ static void judge_list(struct report *r, const char *what, const double *got, co
     judge(r, what, worst, bound);
 }
 
+/* Arrays of all tensors, and the reference's of the same. */
+struct compared {
+    const char *what; /* in the report */
+    const tern_real *have;
+    const char *file;  /* the reference's safetensors */
+    const char *norms; /* its key in the expected numbers */
+    double bound;      /* on the relative difference */
+};
+
 /* Every tensor of `have` against a safetensors file of the dump, relative to the tensor's norm,
  * and its norm against expected.json's table `norms`. */
-static int judge_tensors(struct report *r, const struct dump *d, const char *what,
-                         const tern_real *have, const char *file, const char *norms, double bound,
+static int judge_tensors(struct report *r, const struct dump *d, const struct compared *c,
                          struct tern_err *err)
 {
-    char *path = tern_fs_join(d->dir, file);
-    const json_t *table = json_object_get(d->expected, norms);
+    const tern_real *have = c->have;
+    char *path = tern_fs_join(d->dir, c->file);
+    const json_t *table = json_object_get(d->expected, c->norms);
     json_t *list = json_object();
     struct safetensors s = {0};
     double worst = 0, worst_norm = 0;
@@ -300,12 +309,12 @@ static int judge_tensors(struct report *r, const struct dump *d, const char *wha
         json_object_set_new(list, t.name, row);
     }
     if (rc == 0) {
-        char *name = tern_strf("%s_norms", what);
+        char *name = tern_strf("%s_norms", c->what);
 
-        json_object_set(r->root, what, list);
+        json_object_set(r->root, c->what, list);
         judge(r, name, worst_norm, r->grad_bound);
         if (file_there)
-            judge(r, what, worst, bound);
+            judge(r, c->what, worst, c->bound);
         free(name);
     }
     json_decref(list);
@@ -431,8 +440,11 @@ static int compare(const struct dump *d, struct trainer *t, struct report *r, st
         if (accumulate(d, t, i, err) < 0)
             return -1;
         if (i == 0 &&
-            judge_tensors(r, d, "gradients", tern_llama_grads(t->m, NULL), "grads0.safetensors",
-                          "grad_norm_by_tensor_step0", r->tensor_bound, err) < 0)
+            judge_tensors(r, d,
+                          &(struct compared){"gradients", tern_llama_grads(t->m, NULL),
+                                             "grads0.safetensors", "grad_norm_by_tensor_step0",
+                                             r->tensor_bound},
+                          err) < 0)
             return -1;
         update(d, t, i);
     }
@@ -456,8 +468,10 @@ static int compare(const struct dump *d, struct trainer *t, struct report *r, st
           relative(loss_after, json_number_value(json_object_get(d->expected, "loss_after"))),
           r->loss_bound);
     json_object_set_new(r->root, "loss_after", json_real(loss_after));
-    return judge_tensors(r, d, "params_after", t->params, "final.safetensors",
-                         "param_norm_by_tensor_final", r->params_bound, err);
+    return judge_tensors(r, d,
+                         &(struct compared){"params_after", t->params, "final.safetensors",
+                                            "param_norm_by_tensor_final", r->params_bound},
+                         err);
 }
 
 static int run(const struct dump *d, struct report *r, struct tern_err *err)

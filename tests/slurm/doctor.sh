@@ -21,8 +21,8 @@ clean() { doctor; status 0 "${1:-mended}: nothing is wrong any more"; out_has "$
 doctor; status 0 "a cluster as it should be"
 out_has "4 of 4 nodes answered: $nothing"
 doctor --json; status 0; out_has '"nodes_answered": 4'
-on ls -A /fsx/ledger; [ ! -s out ]; ok $? "nothing is left on the shared storage" || cat out
-until_true queue_empty; ok $? "and nothing in the queue"
+on ls -A /fsx/ledger; [ ! -s out ]; ok $? "doctor leaves nothing on the shared storage" || cat out
+until_true queue_empty; ok $? "doctor leaves no job in the queue"
 # Stopped while it waits for its nodes; another was killed long ago.
 cat >stop.sh <<'S'
 mkdir -p /fsx/ledger/.doctor-killed; touch -d '2 days ago' /fsx/ledger/.doctor-killed
@@ -31,8 +31,8 @@ for _ in $(seq 500); do ls /fsx/ledger/.doctor-??????/token >/dev/null 2>&1 && b
 kill -TERM $p; wait $p; echo "ended $?"
 S
 on bash stop.sh; out_has 'ended 1' "stopped by a signal"; has err 'stopped by a signal'
-on ls -A /fsx/ledger; [ ! -s out ]; ok $? "nothing is left on the shared storage, nor by one that was killed" || cat out
-until_true queue_empty; ok $? "nor in the queue"
+on ls -A /fsx/ledger; [ ! -s out ]; ok $? "a stopped doctor leaves nothing on the shared storage" || cat out
+until_true queue_empty; ok $? "a stopped doctor leaves no job in the queue"
 doctor -w 'trn1-st-trn1-[1,3]'; out_has '2 of 2 nodes answered' "--node"
 doctor -w none-1; status 2; err_has "no node 'none-1'"; one_line
 
@@ -61,7 +61,7 @@ if [ -z "${skip_version-}" ]; then
 else
     skip "no python3 or readelf"
 fi
-echo "optional $so tern=$WORK/none" >"$conf"; doctor; finds error plugin-tern '\(here\),trn1-st-trn1-\[1-4\]' "its tern is not there"
+echo "optional $so tern=$WORK/none" >"$conf"; doctor; finds error plugin-tern '\(here\),trn1-st-trn1-\[1-4\]' "the plugin's tern=PATH is not there"
 cp kept "$conf"; clean "the plugin's line"
 mkdir p; cp "$so" p/tern_spank.so; echo "optional $WORK/p/tern_spank.so" >"$conf"
 cp "$so" changed.so; echo x >>changed.so
@@ -73,7 +73,7 @@ if run tern cluster exec --node trn1-st-trn1-2 $CLUSTER -- mount --bind "$WORK/c
     run tern cluster exec --node trn1-st-trn1-2 $CLUSTER -- umount "$WORK/p/tern_spank.so"
     run tern cluster exec --node trn1-st-trn1-4 $CLUSTER -- mount --bind /dev/null "$BIN/tern-cluster"
     doctor; status 1; finds error node-answer trn1-st-trn1-4 "no tern on one node"
-    out_has '3 of 4 nodes answered' "the others answer all the same"
+    out_has '3 of 4 nodes answered' "no tern on one node: the others answer"
     run tern cluster exec --node trn1-st-trn1-4 $CLUSTER -- umount "$BIN/tern-cluster"
     run tern cluster exec --node trn1-st-trn1-4 $CLUSTER -- mount --bind /dev/null "$BIN/tern-run"
     doctor; status 1; finds error tern-build trn1-st-trn1-4 "another build of tern on one node"
@@ -94,10 +94,10 @@ run tern cluster exec $CLUSTER -- sh -c 'mkdir -m 777 /fsx/shared && mkdir -p /f
 doctor --ledger /fsx/shared; finds warning ledger-open '\(here\)' "a catalogue that tells of a private run"
 finds error ledger-taken '\(here\)' "a user's folder that is another's"; finds warning ledger-sticky '\(here\)' "a folder for all that is not sticky"
 run tern cluster exec $CLUSTER -- rm -r /fsx/shared
-run bash -c 'ulimit -n 512; exec tern cluster exec '$CLUSTER' -- tern cluster doctor'; finds warning limit-nofile '\(here\),trn1-st-trn1-\[1-4\]' "few files"
-on env TERN_FABRIC_MODE=tagged tern cluster doctor; finds info fabric-tagged '\(here\),trn1-st-trn1-\[1-4\]' "messages that do not tell who sent them"; out_has unauthenticated
+run bash -c 'ulimit -n 512; exec tern cluster exec '$CLUSTER' -- tern cluster doctor'; finds warning limit-nofile '\(here\),trn1-st-trn1-\[1-4\]' "a limit of 512 open files"
+on env TERN_FABRIC_MODE=tagged tern cluster doctor; finds info fabric-tagged '\(here\),trn1-st-trn1-\[1-4\]' "messages without proof of their sender"; out_has unauthenticated
 on env OPENBLAS_CORETYPE=Prescott tern cluster doctor
-grep -q 'tern.s own: plain' out || finds warning blas-core '\(here\),trn1-st-trn1-\[1-4\]' "a BLAS that is told the wrong CPU"
+grep -q 'tern.s own: plain' out || finds warning blas-core '\(here\),trn1-st-trn1-\[1-4\]' "OPENBLAS_CORETYPE of another CPU"
 echo 'ledgr: {dir: /x}' >>site/tern.yaml
 doctor; status 1; finds error site '\(here\),trn1-st-trn1-\[1-4\]' "an unknown key in the site settings"; out_has "Did you mean 'ledger'?"
 sed -i '$d' site/tern.yaml; chmod 666 site/tern.yaml
@@ -107,7 +107,7 @@ chmod 644 site/tern.yaml; clean "site settings"
 # ---- nodes that cannot be asked
 submit -N1 -w trn1-st-trn1-1 --exclusive --wrap 'sleep 600'
 until_true sh -c "tern cluster exec $CLUSTER -- squeue -h -t R | grep -q ."
-doctor; status 4 "no error, but not all are checked"; finds info node-busy trn1-st-trn1-1 "a node that works is left alone"
+doctor; status 4 "a busy node: status 4"; finds info node-busy trn1-st-trn1-1 "a node that works is left alone"
 out_has '3 of 3 nodes answered, 1 not idle and not checked: 0 errors'
 doctor --json; status 4; out_has '"nodes_not_asked": 1'
 on scancel "$job"; until_true queue_empty
@@ -115,16 +115,16 @@ on scontrol update nodename=trn1-st-trn1-3 state=drain reason='bad cable'
 doctor; finds warning node-state trn1-st-trn1-3 "a drained node is named"; out_has 'bad cable'
 on scontrol update nodename=trn1-st-trn1-3 state=drain reason="$(printf 'x\377y\302\2331m')"
 doctor --json; out_has '"id": "node-state"' "a reason that is no UTF-8 hides no finding"
-doctor; ! grep -q "$(printf '\302\233')" out; ok $? "nor does it command the terminal" || cat -v out
+doctor; ! grep -q "$(printf '\302\233')" out; ok $? "a reason with a control sequence is printed without it" || cat -v out
 on scontrol update nodename=trn1-st-trn1-3 state=resume
 rested() { [ "$(tern cluster exec $CLUSTER -- sinfo -h -N -o %t | sort -u)" = idle ]; }
 until_true rested
 clean "nodes"
 for t in 0 -5 1e300 nan; do doctor --timeout $t; status 2 "--timeout $t"; done
-on salloc -N2 tern cluster doctor; status 0 "inside a job"; out_has '2 of 2 nodes answered'
+on salloc -N2 tern cluster doctor; status 0 "doctor inside a job"; out_has '2 of 2 nodes answered'
 run tern cluster node trn1-st-trn1-3 -c $CLUSTER --power off
 before=$SECONDS; on timeout 300 tern cluster doctor --timeout 20; [ $rc != 124 ]; ok $? "a node without power: an answer"
 bound $((SECONDS - before)) 40 "a node without power: seconds until the answer"
-grep -qE '^(error +node-answer|warning +node-state) +trn1-st-trn1-3$' out && out_has '3 of'; ok $? "it is named" || cat out
+grep -qE '^(error +node-answer|warning +node-state) +trn1-st-trn1-3$' out && out_has '3 of'; ok $? "a node without power is named" || cat out
 run env SLURM_CONF=/nonexistent tern cluster doctor; status 1 "no Slurm"; err_has 'SLURM_CONF'; one_line
 tap_done

@@ -19,7 +19,7 @@ port=$((20000 + 2 * (job % 4000)))
 for place in 0.0:0-7 0.3:24-31 1.0:0-7 1.1:8-15 1.2:16-23; do
     has step.out "${place%:*} cores ${place#*:} at trn1-st-trn1-1:$port root trn1-st-trn1-1:$((port + 1)) tcp" "task ${place%:*} has cores ${place#*:}"
 done
-is "$(grep -c '^[01][.][0-3] cores ' step.out)" 8 "eight tasks"
+is "$(grep -c '^[01][.][0-3] cores ' step.out)" 8 "srun: eight tasks have cores"
 has step.out "MASTER_ADDR=trn1-st-trn1-2" "a step on another node meets there"
 has step.out "this node has no EFA device" "a virtual node has no EFA, and says so"
 
@@ -45,7 +45,7 @@ srun -N1 --ntasks-per-node=4 bash -c 'echo "task ${OMP_PROC_BIND-none} ${TERN_PR
 X
 name=left; OMP_NUM_THREADS=2 submit -N1 --exclusive --tern-profile=cpu -o left.out left.sbatch; over
 if grep -q '^batch close$' left.out; then
-    is "$(grep -c '^task none ' left.out)" 4 "what the script has and a task is not to have is taken back"
+    is "$(grep -c '^task none ' left.out)" 4 "a variable of the batch script's profile that tasks must not have is unset"
 else
     skip "one CPU: nothing is bound"
 fi
@@ -62,8 +62,8 @@ recipe workers trn1-2.30 "$say" 1 32
 name=workers; submit -N2 --exclusive -o workers.out --tern=workers.yaml job.sbatch; over
 port=$((20000 + 2 * (job % 4000)))
 for r in 0 1; do has workers.out "rank $r: trn1-st-trn1-1:$port softmax 1 requests 3 cores none" "torchrun's task $r"; done
-is "$(param FI_PROVIDER)" "tcp (profile trn1-2.30)" "the ledger tells the value and the profile"
-is "$(param profile)" "trn1-2.30: asked for" "and which profile, and why"
+is "$(param FI_PROVIDER)" "tcp (profile trn1-2.30)" "the ledger has a value and its profile"
+is "$(param profile)" "trn1-2.30: asked for" "the ledger has the profile and its reason"
 
 recipe ranks trn1-2.31 "$say" 4 4
 name=ranks; submit -N2 --exclusive -o ranks.out --tern=ranks.yaml job.sbatch; over
@@ -91,7 +91,7 @@ fi
 recipe users '' "$say" 1 1
 name=users; NEURON_FUSE_SOFTMAX=0 submit -N1 --exclusive -o users.out --tern=users.yaml job.sbatch; over
 has users.out "softmax 0" "the user's value reaches the rank"
-is "$(param NEURON_FUSE_SOFTMAX)" "0 (you)" "and the ledger says whose it is"
+is "$(param NEURON_FUSE_SOFTMAX)" "0 (you)" "the ledger marks a value as the user's"
 case $(param profile) in "trn1-2.31: 16 Neuron devices here; no Neuron SDK is installed"*) true ;; *) false ;; esac
 ok $? "without a name the node's devices decide" || param profile
 
@@ -99,7 +99,7 @@ ok $? "without a name the node's devices decide" || param profile
 recipe again trn1-2.31 "$say"'
 [ -e ended ] && exit 0; touch ended; exit 75' 1 1
 name=again; MALLOC_ARENA_MAX=7 submit -N1 --exclusive -o again.out --tern=again.yaml -w trn1-st-trn1-3 job.sbatch; over
-is "$(grep -c "rank 0: trn1-st-trn1-3:$((20000 + 2 * (job % 4000)))" again.out)" 2 "two attempts"
-is "$(param NEURON_FUSE_SOFTMAX) $(param MALLOC_ARENA_MAX)" "1 (profile trn1-2.31) 7 (you)" "the second one tells its own values from the user's"
+is "$(grep -c "rank 0: trn1-st-trn1-3:$((20000 + 2 * (job % 4000)))" again.out)" 2 "a requeued job: two attempts have the rendezvous"
+is "$(param NEURON_FUSE_SOFTMAX) $(param MALLOC_ARENA_MAX)" "1 (profile trn1-2.31) 7 (you)" "the second attempt tells the profile's values from the user's"
 
 tap_done

@@ -89,7 +89,7 @@ static void test_hosts(void)
             ok(rc < 0, "'%s' has no first host", cases[i].list);
     }
     ok(tern_env_first_host("a-name-too-long-for-16", to, sizeof to) < 0,
-       "nor one that is too long");
+       "a first host that is too long is refused");
 }
 
 static void file(const char *root, const char *path, const char *text)
@@ -111,7 +111,7 @@ static void test_facts(void)
         return;
     ok(tern_env_facts_under(root, &f, &e) == 0 && f.neuron_devices == 0 && f.cpus > 0 &&
            !f.sdk[0] && !f.instance[0] && !f.port_low,
-       "a machine without /proc, /sys and /dev has facts, too");
+       "facts of a machine without /proc, /sys and /dev");
     for (int i = 0; i < 16; i++) {
         snprintf(path, sizeof path, "/dev/neuron%d", i);
         file(root, path, "");
@@ -140,16 +140,16 @@ static void test_facts(void)
     is(f.sdk, "2.22", "the SDK by Debian's list of packages");
     file(root, "/opt/aws/neuron/lib/libnrt.so.2.33.10.0", "");
     snprintf(link, sizeof link, "%s/opt/aws/neuron/lib/libnrt.so.1", root);
-    ok(symlink("libnrt.so.2.33.10.0", link) == 0, "(a link)");
+    ok(symlink("libnrt.so.2.33.10.0", link) == 0, "set up: a link to the runtime library");
     tern_env_facts_under(root, &f, &e);
     is(f.sdk, "2.31", "the SDK by the runtime library's name");
-    has(f.sdk_from, "2.33.10.0", "and what told it");
+    has(f.sdk_from, "2.33.10.0", "the file that has the SDK's version is named");
     file(root, "/sys/devices/virtual/dmi/id/product_name", "trn1.32xlarge\n");
     tern_env_facts_under(root, &f, &e);
     is(f.instance, "trn1.32xlarge", "the instance type by the firmware");
     file(root, "/sys/devices/virtual/dmi/id/product_name", "Standard PC; rm -rf /\n");
     tern_env_facts_under(root, &f, &e);
-    is(f.instance, "", "which other firmware does not name");
+    is(f.instance, "", "firmware without an instance type gives none");
     tern_fs_remove_tree(root, NULL);
 }
 
@@ -166,7 +166,7 @@ static void test_job(void)
     setenv("SLURM_NODEID", "2", 1);
     setenv("SLURM_LOCALID", "1", 1);
     tern_env_facts_here(&f, &e);
-    is(f.master, "n6", "rank 0 is on the step's first node, which need not be the job's");
+    is(f.master, "n6", "rank 0 is on the step's first node, not the job's");
     ok(f.job == 4242 && f.nodes == 3 && f.node == 2 && f.tasks_per_node == 2 && f.task == 1,
        "job, nodes, tasks of this node, local rank");
     unsetenv("SLURM_STEP_TASKS_PER_NODE");
@@ -176,7 +176,8 @@ static void test_job(void)
     ok(f.tasks_per_node == 1 && f.tasks_to_come == 4, "a batch script is one process");
     struct tern_env_rows rows;
     if (tern_env_build("cpu", &f, nothing, &rows, &e) == 0) {
-        has(rows.n_advice ? rows.advice[0] : "", "srun tern env -- COMMAND", "and is told so");
+        has(rows.n_advice ? rows.advice[0] : "", "srun tern env -- COMMAND",
+            "a batch script gets advice to use srun");
         tern_env_rows_free(&rows);
     }
     setenv("SLURM_HET_JOB_ID", "4200", 1);
@@ -186,11 +187,11 @@ static void test_job(void)
     setenv("SLURM_JOB_NUM_NODES_HET_GROUP_1", "4", 1);
     tern_env_facts_here(&f, &e);
     is(f.master, "head1", "a heterogeneous job meets at its first component");
-    ok(f.job == 4200 && f.nodes == 5, "under its leader's id, with the nodes of all");
+    ok(f.job == 4200 && f.nodes == 5, "a heterogeneous job has its leader's id and all nodes");
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "8", 1);
     setenv("OMPI_COMM_WORLD_LOCAL_RANK", "7", 1);
     tern_env_facts_here(&f, &e);
-    ok(f.tasks_per_node == 8 && f.task == 7, "mpirun's word counts before its daemon's");
+    ok(f.tasks_per_node == 8 && f.task == 7, "mpirun's variables win over its daemon's");
     setenv("SLURM_HET_JOB_ID", "$(id)", 1);
     setenv("SLURM_JOB_ID", "-1", 1);
     tern_env_facts_here(&f, &e);
@@ -239,23 +240,25 @@ static void test_choice(void)
     own.neuron_devices = 0;
     is(tern_env_resolve(NULL, &own, why, sizeof why, &e), "trn1-2.25",
        "an instance type that should have devices is trn1");
-    has(why, "is the driver loaded", "and that none is here is told");
+    has(why, "is the driver loaded", "an instance type without its devices: the reason says so");
     own = facts(trn1);
     own.trainer = true;
-    is(tern_env_resolve(NULL, &own, why, sizeof why, &e), "cpu", "tern's own trainer is cpu");
-    is(resolved(NULL, cpu, why), "cpu", "a node without devices is cpu");
-    has(why, "no Neuron device", "and the reason is told");
+    is(tern_env_resolve(NULL, &own, why, sizeof why, &e), "cpu",
+       "tern's own trainer has profile cpu");
+    is(resolved(NULL, cpu, why), "cpu", "a node without devices has profile cpu");
+    has(why, "no Neuron device", "profile cpu: the reason is no device");
     is(resolved("auto", trn1, why), "trn1-2.25", "Neuron devices and SDK 2.25");
     has(why, "16 Neuron devices", "reason: the devices");
-    is(resolved("trn1", bare, why), "trn1-2.31", "without an SDK the newest known");
-    has(why, "newest known", "and that is told");
-    is(resolved("trn1", next, why), "trn1-2.31", "a newer SDK takes the newest known");
-    has(why, "2.33 (as given) is newer", "and that is told");
-    is(resolved("trn1", old, why), "trn1-2.18", "an older one the oldest");
-    is(resolved("trn1-2.20", next, why), "trn1-2.20", "a name is taken by its word");
+    is(resolved("trn1", bare, why), "trn1-2.31", "without an SDK: the newest known profile");
+    has(why, "newest known", "without an SDK: the reason says newest known");
+    is(resolved("trn1", next, why), "trn1-2.31", "a newer SDK: the newest known profile");
+    has(why, "2.33 (as given) is newer", "a newer SDK: the reason says so");
+    is(resolved("trn1", old, why), "trn1-2.18", "an older SDK: the oldest profile");
+    is(resolved("trn1-2.20", next, why), "trn1-2.20", "a named profile wins over the SDK");
     has(resolved("trn1-2.20x", next, why), "there is no profile 'trn1-2.20x'",
-        "an unknown name is an error");
-    has(resolved("cpus", cpu, why), "did you mean 'cpu'", "that names the nearest");
+        "an unknown profile is an error");
+    has(resolved("cpus", cpu, why), "did you mean 'cpu'",
+        "an unknown profile: the nearest is named");
     size_t n = 0;
     while (tern_env_profile(n))
         n++;
@@ -268,26 +271,28 @@ static void test_trn1(void)
 {
     static const char p[] = "trn1-2.31", old[] = "trn1-2.30";
 
-    is(VALUE(p, "FI_PROVIDER", NODE), "efa", "EFA is asked for");
-    is(VALUE(p, "FI_PROVIDER", NODE, "efa=0"), "tcp", "but not where there is none");
+    is(VALUE(p, "FI_PROVIDER", NODE), "efa", "FI_PROVIDER is efa on a node with EFA");
+    is(VALUE(p, "FI_PROVIDER", NODE, "efa=0"), "tcp", "FI_PROVIDER is tcp without EFA");
     is(VALUE(p, "FI_EFA_USE_DEVICE_RDMA", NODE, "nodes=2"), "1", "device RDMA between nodes");
-    has(VALUE(p, "FI_EFA_USE_DEVICE_RDMA", NODE), "unset: one node", "not on one");
+    has(VALUE(p, "FI_EFA_USE_DEVICE_RDMA", NODE), "unset: one node", "no device RDMA on one node");
     is(VALUE(p, "FI_EFA_FORK_SAFE", NODE, "kernel=5.10.220-209.amzn2"), "1", "fork: kernel 5.10");
     is(VALUE(p, "FI_EFA_FORK_SAFE", NODE, "kernel=4.14.1"), "1", "fork: kernel 4.14");
-    has(VALUE(p, "FI_EFA_FORK_SAFE", NODE, "kernel=5.15.0-aws"), "unset:", "fork: not from 5.15");
-    has(VALUE(p, "FI_EFA_FORK_SAFE", NODE, "kernel=6.8.0"), "unset:", "fork: nor with 6.8");
+    has(VALUE(p, "FI_EFA_FORK_SAFE", NODE, "kernel=5.15.0-aws"),
+        "unset:", "fork: unset with kernel 5.15");
+    has(VALUE(p, "FI_EFA_FORK_SAFE", NODE, "kernel=6.8.0"),
+        "unset:", "fork: unset with kernel 6.8");
 
     is(VALUE(old, "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", NODE), "3", "requests in flight");
     is(VALUE(old, "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", NODE, "pipeline=8"), "7",
-       "more with pipelines");
+       "more requests in flight with a pipeline");
     has(VALUE(p, "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", NODE), "unset: removed",
-        "gone with 2.31");
+        "requests in flight: unset with 2.31");
     is(VALUE("trn1-2.22", "XLA_DOWNCAST_BF16", NODE, "precision=mixed"), "1", "bf16 by XLA");
     is(VALUE("trn1-2.22", "XLA_USE_BF16", NODE, "precision=bf16"), "1", "bf16 by XLA, all of it");
     has(VALUE("trn1-2.22", "XLA_USE_BF16", NODE), "unset: the recipe does not tell",
-        "but never unasked");
+        "bf16 by XLA: unset without the recipe's precision");
     has(VALUE("trn1-2.23", "XLA_USE_BF16", NODE, "precision=bf16"), "unset: deprecated",
-        "and not from 2.23");
+        "bf16 by XLA: unset from 2.23");
 
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=0"), "0", "rank 0 of 32");
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=31"), "31", "rank 31 of 32");
@@ -295,29 +300,31 @@ static void test_trn1(void)
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=8", "tensor=32"), "14",
        "a tensor group of four rows takes the second one backwards");
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=16", "task=8", "tensor=8"), "24-25",
-       "the second group of two rows begins with the last one");
+       "a second tensor group of two rows begins with the last row");
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=8", "tensor=8"), "8",
-       "one of a row keeps the numbers");
+       "a tensor group of one row keeps the core numbers");
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=4", "task=1", "tensor=4"), "8-15",
-       "and so do ranks of several chips");
+       "ranks of several chips keep the core numbers");
     has(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "workers=32", "tensor=32"), "unset: each of",
         "torchrun's workers are not renumbered");
     has(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "workers=32"), "unset: each of torchrun's",
-        "torchrun's workers choose themselves");
-    is(VALUE(p, "NEURON_RT_NUM_CORES", NODE, "workers=32"), "32", "from the node's 32");
-    is(VALUE(p, "NEURON_RT_NUM_CORES", NODE, "tasks=4"), "8", "as many as are visible");
+        "torchrun's workers choose their cores themselves");
+    is(VALUE(p, "NEURON_RT_NUM_CORES", NODE, "workers=32"), "32",
+       "torchrun's workers share the node's 32 cores");
+    is(VALUE(p, "NEURON_RT_NUM_CORES", NODE, "tasks=4"), "8",
+       "NUM_CORES is the number of visible cores");
     has(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=5"), "unset: 5 tasks cannot share 32",
-        "an uneven share is told");
+        "5 tasks on 32 cores: the reason of no share");
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", "instance=trn1.2xlarge", "tasks=2", "task=1"), "1",
        "trn1.2xlarge has two cores");
 
     is(VALUE(p, "MASTER_ADDR", NODE, "master=n[4-9]"), "n4", "the master");
-    is(VALUE(p, "MASTER_PORT", NODE, "job=4001"), "20002", "its port by the job's id");
+    is(VALUE(p, "MASTER_PORT", NODE, "job=4001"), "20002", "the master's port by the job's id");
     is(VALUE(p, "NEURON_RT_ROOT_COMM_ID", NODE, "job=4001", "master=n4"), "n4:20003",
-       "the collectives' root is beside it");
+       "the collectives' root has the next port");
     is(VALUE(p, "NEURON_RT_ROOT_COMM_ID", NODE,
              "master=n4.a-domain-with-a-very-long-name.of-many-parts.compute.internal.example.org"),
-       "n4:20001", "under a name that the runtime can take");
+       "n4:20001", "the collectives' root has a name that the runtime takes");
     is(VALUE(p, "CCOM_SOCKET_IFNAME", NODE, "container=1", "interface=eth0"), "eth0", "container");
     has(VALUE(p, "CCOM_SOCKET_IFNAME", NODE, "interface=eth0"), "unset:", "no container");
     is(VALUE(p, "NEURON_COMPILE_CACHE_URL", NODE, "cache=/fsx/cache"), "/fsx/cache", "cache");
@@ -336,46 +343,51 @@ static void test_cpu(void)
        "two ranks that Slurm has bound");
     is(VALUE(p, "OMP_NUM_THREADS", "cpus=2", "cores=2", "node_cpus=2", "tasks=2",
              "cpus_per_task=64"),
-       "1", "what Slurm believes cannot add CPUs");
+       "1", "cpus_per_task cannot add CPUs");
     is(VALUE(p, "OMP_NUM_THREADS", "cpus=8", "cores=8", "cpus_per_task=3"), "3",
-       "but take some away");
+       "cpus_per_task lowers the threads");
     is(VALUE(p, "OMP_NUM_THREADS", "cpus=8", "cores=8", "workers=4"), "2", "torchrun's workers");
     is(VALUE(p, "OMP_NUM_THREADS", "cpus=2", "cores=2", "workers=32"), "1", "at least one");
     is(VALUE(p, "OMP_PROC_BIND", "cpus=4", "cores=4", "node_cpus=8", "tasks=2"), "close",
        "threads are bound inside the rank's own CPUs");
-    is(VALUE(p, "OMP_PLACES", "cpus=4", "cores=4", "node_cpus=8", "tasks=2"), "cores", "by core");
+    is(VALUE(p, "OMP_PLACES", "cpus=4", "cores=4", "node_cpus=8", "tasks=2"), "cores",
+       "threads are bound by core");
     has(VALUE(p, "OMP_PROC_BIND", "cpus=8", "cores=8", "omp_threads=1"), "unset: one thread",
         "one thread is not bound: virtual nodes share their cores");
-    is(VALUE(p, "OMP_PROC_BIND", "cpus=8", "cores=8", "omp_threads=4"), "close", "four are");
+    is(VALUE(p, "OMP_PROC_BIND", "cpus=8", "cores=8", "omp_threads=4"), "close",
+       "four threads are bound");
     has(VALUE(p, "OMP_PROC_BIND", "cpus=8", "cores=8", "node_cpus=8", "tasks=2"),
-        "unset: the 2 ranks", "not in CPUs that others have, too");
+        "unset: the 2 ranks", "threads are not bound in CPUs that ranks share");
     has(VALUE(p, "OMP_PROC_BIND", "cpus=2", "cores=2", "node_cpus=2", "tasks=4"),
-        "unset: more processes than CPUs", "left alone when oversubscribed");
+        "unset: more processes than CPUs", "threads are not bound when oversubscribed");
     has(VALUE(p, "OMP_PROC_BIND", "cpus=8", "cores=8", "workers=2"), "unset: each task starts",
-        "nor for workers that a task starts");
+        "threads of a task's workers are not bound");
     is(VALUE(p, "OMPI_MCA_mpi_yield_when_idle", "cpus=2", "node_cpus=2", "tasks=4"), "1",
        "waiting ranks yield when oversubscribed");
     has(VALUE(p, "OMPI_MCA_mpi_yield_when_idle", "cpus=4", "node_cpus=4", "tasks=4"),
-        "unset:", "and spin when not");
+        "unset:", "waiting ranks spin when not oversubscribed");
     is(VALUE(p, "FI_PROVIDER", "efa=0"), "tcp", "tcp between nodes");
-    has(VALUE(p, "FI_PROVIDER", "efa=1"), "unset: EFA is here", "unless there is EFA");
+    has(VALUE(p, "FI_PROVIDER", "efa=1"), "unset: EFA is here",
+        "profile cpu: FI_PROVIDER is unset with EFA");
 
     struct tern_env_facts forked =
         facts((const char *[]){"cpus=4", "cores=4", "node_cpus=64", NULL});
     forked.tasks_per_node = 4;
     forked.forked = true; /* `taskset -c 0-3 tern run --ranks 4` */
-    is(value(p, &forked, nothing, "OMP_NUM_THREADS"), "1",
-       "tasks that nobody has bound share a mask");
+    is(value(p, &forked, nothing, "OMP_NUM_THREADS"), "1", "unbound tasks share a mask");
     has(value(p, &forked, nothing, "OMP_PROC_BIND"),
-        "unset: ", "and are not put on its first cores");
+        "unset: ", "unbound tasks are not put on the first cores");
 
     struct tern_env_facts f = facts(NULL);
     strcpy(f.provider, "verbs");
-    has(value(p, &f, nothing, "FI_PROVIDER"), "TERN_FABRIC_PROVIDER=verbs", "or the user's choice");
-    has(value(p, &f, nothing, "OPENBLAS_CORETYPE"), "unset:", "OpenBLAS is left alone");
+    has(value(p, &f, nothing, "FI_PROVIDER"), "TERN_FABRIC_PROVIDER=verbs",
+        "FI_PROVIDER is unset with TERN_FABRIC_PROVIDER");
+    has(value(p, &f, nothing, "OPENBLAS_CORETYPE"),
+        "unset:", "OPENBLAS_CORETYPE is unset on a known CPU");
     strcpy(f.blas, "SkylakeX");
     strcpy(f.blas_why, "OpenBLAS takes this CPU for a Prescott");
-    is(value(p, &f, nothing, "OPENBLAS_CORETYPE"), "SkylakeX", "unless it misjudges the CPU");
+    is(value(p, &f, nothing, "OPENBLAS_CORETYPE"), "SkylakeX",
+       "OPENBLAS_CORETYPE is set on a CPU that OpenBLAS misjudges");
 }
 
 /* ------------------------------------------------------------------ whose value */
@@ -390,16 +402,19 @@ static void test_user(void)
     struct tern_env_rows rows;
 
     strcpy(f.kernel, "6.8.0");
-    ok(tern_env_build("trn1-2.31", &f, own, &rows, &e) == 0, "beside values of the user");
+    ok(tern_env_build("trn1-2.31", &f, own, &rows, &e) == 0,
+       "rows are built beside values of the user");
     const struct tern_env_row *r = row(&rows, "FI_PROVIDER");
-    ok(r->by == TERN_ENV_USER, "the user's own value is told as such");
-    is(r->value, "tcp", "and stays");
-    is(r->would, "efa", "beside what the profile would set");
+    ok(r->by == TERN_ENV_USER, "the user's value is marked as the user's");
+    is(r->value, "tcp", "the user's value stays");
+    is(r->would, "efa", "the user's row has the profile's value, too");
     r = row(&rows, "MALLOC_ARENA_MAX");
     ok(r->by == TERN_ENV_USER && !*r->value, "an empty value is a value");
     r = row(&rows, "FI_EFA_FORK_SAFE");
-    ok(r->by == TERN_ENV_USER && !r->would, "also where the profile would leave it unset");
-    is(row(&rows, "NEURON_CC_FLAGS")->value, "-O1 'x' \"$(id)\"", "byte for byte");
+    ok(r->by == TERN_ENV_USER && !r->would,
+       "a user's value of a variable that the profile leaves unset");
+    is(row(&rows, "NEURON_CC_FLAGS")->value, "-O1 'x' \"$(id)\"",
+       "a user's value stays byte for byte");
     tern_env_rows_free(&rows);
     e.text[0] = 0;
     ok(tern_env_build("nonsense", &f, own, &rows, &e) < 0 && e.code == TERN_USAGE,
@@ -416,10 +431,11 @@ static void test_cache(void)
 
     tern_env_build("trn1-2.31", &f, recipes, &rows, &e);
     ok(row(&rows, "NEURON_COMPILE_CACHE_URL")->by == TERN_ENV_PROFILE,
-       "the recipe's cache in the environment is not the user's word");
+       "the recipe's cache in the environment is not the user's");
     tern_env_rows_free(&rows);
     tern_env_build("trn1-2.31", &f, own, &rows, &e);
-    ok(row(&rows, "NEURON_COMPILE_CACHE_URL")->by == TERN_ENV_USER, "another folder is");
+    ok(row(&rows, "NEURON_COMPILE_CACHE_URL")->by == TERN_ENV_USER,
+       "another cache folder in the environment is the user's");
     tern_env_rows_free(&rows);
 }
 
@@ -432,10 +448,10 @@ static void test_marks(void)
     clearenv();
     setenv("FI_PROVIDER", "tcp", 1);
     tern_env_build("trn1-2.30", &f, environ, &rows, &e);
-    ok(tern_env_apply(&rows, &e) == 0, "set");
+    ok(tern_env_apply(&rows, &e) == 0, "rows are applied");
     tern_env_rows_free(&rows);
-    is(getenv("NEURON_RT_VISIBLE_CORES"), "3", "in this process");
-    is(getenv("FI_PROVIDER"), "tcp", "without the user's");
+    is(getenv("NEURON_RT_VISIBLE_CORES"), "3", "an applied row is in the environment");
+    is(getenv("FI_PROVIDER"), "tcp", "the user's value is not overwritten");
     setenv("NEURON_FUSE_SOFTMAX", "0", 1); /* the user changes one afterwards */
 
     f.task = 5;
@@ -444,34 +460,35 @@ static void test_marks(void)
     tern_env_build("trn1-2.30", &f, environ, &rows, &e);
     const struct tern_env_row *r = row(&rows, "NEURON_RT_VISIBLE_CORES");
     ok(r->by == TERN_ENV_PROFILE && strcmp(r->value, "5") == 0,
-       "a rank's variable is made anew in another task");
+       "a rank's variable is set anew in another task");
     r = row(&rows, "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS");
     ok(r->by == TERN_ENV_PROFILE && strcmp(r->value, "7") == 0,
-       "one for the whole job stays as its launcher made it");
-    ok(row(&rows, "FI_PROVIDER")->by == TERN_ENV_USER, "the user's is still the user's");
+       "a variable of the whole job stays as its launcher set it");
+    ok(row(&rows, "FI_PROVIDER")->by == TERN_ENV_USER,
+       "the user's value is the user's in an inner call");
     ok(row(&rows, "NEURON_FUSE_SOFTMAX")->by == TERN_ENV_USER,
-       "and so is a profile's that the user has changed");
+       "a profile's value that the user changed is the user's");
     tern_env_rows_free(&rows);
 
     f.launched = false;
     tern_env_build("trn1-2.30", &f, environ, &rows, &e);
     is(row(&rows, "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS")->value, "3",
-       "outside `tern run` it is made anew");
+       "a variable of the whole job is set anew outside `tern run`");
     tern_env_rows_free(&rows);
     tern_env_build("trn1-2.31", &f, environ, &rows, &e);
     tern_env_apply(&rows, &e);
     tern_env_rows_free(&rows);
     ok(!getenv("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS"),
-       "another profile takes back what it does not have");
+       "another profile unsets variables that it lacks");
 
     tern_env_forget();
     ok(!getenv("NEURON_RT_VISIBLE_CORES") && !getenv("MASTER_ADDR") && !getenv("TERN_PROFILE_SET"),
-       "forgotten");
-    is(getenv("FI_PROVIDER"), "tcp", "but not the user's");
-    is(getenv("NEURON_FUSE_SOFTMAX"), "0", "nor what the user has changed");
+       "tern_env_forget unsets the profile's variables");
+    is(getenv("FI_PROVIDER"), "tcp", "tern_env_forget keeps the user's value");
+    is(getenv("NEURON_FUSE_SOFTMAX"), "0", "tern_env_forget keeps a value that the user changed");
     setenv("TERN_PROFILE_SET", "= == FI_PROVIDER FI_PROVIDER= =12345678 FI_PROVIDER=zz", 1);
     tern_env_forget();
-    is(getenv("FI_PROVIDER"), "tcp", "nor by a list that is none");
+    is(getenv("FI_PROVIDER"), "tcp", "tern_env_forget ignores a malformed list");
 }
 
 static void test_advice(void)
@@ -483,18 +500,18 @@ static void test_advice(void)
     f.port_low = 1024;
     f.port_high = 65535;
     tern_env_build("cpu", &f, nothing, &rows, &e);
-    ok(rows.n_advice == 1, "a port among the ephemeral ones is told");
+    ok(rows.n_advice == 1, "a port among the ephemeral ones: advice");
     has(rows.n_advice ? rows.advice[0] : "", "ip_local_reserved_ports=20000-27999",
-        "with what an admin can do");
+        "a port among the ephemeral ones: the admin's setting");
     tern_env_rows_free(&rows);
     strcpy(f.ports, "44000,20000-27999");
     tern_env_build("cpu", &f, nothing, &rows, &e);
-    ok(rows.n_advice == 0, "a reserved one is not");
+    ok(rows.n_advice == 0, "a reserved port: no advice");
     tern_env_rows_free(&rows);
     strcpy(f.ports, "");
     f.port_low = 32768;
     tern_env_build("cpu", &f, nothing, &rows, &e);
-    ok(rows.n_advice == 0, "nor one below Linux's usual range");
+    ok(rows.n_advice == 0, "a port below the ephemeral range: no advice");
     tern_env_rows_free(&rows);
 }
 
@@ -570,7 +587,8 @@ static void test_workflows(void)
     char *names[MAX_WORKFLOWS], *assume[MAX_WORKFLOWS], *data = NULL, *at = NULL;
     size_t len, n = 0, n_workflows = 0, n_same = 0;
 
-    if (!ok(tern_fs_read(WORKFLOWS, 1 << 20, &data, &len, &e) == 0, "the table is there"))
+    if (!ok(tern_fs_read(WORKFLOWS, 1 << 20, &data, &len, &e) == 0,
+            "the table of published workflows is read"))
         return;
     for (char *l = strtok_r(data, "\n", &at); l; l = strtok_r(NULL, "\n", &at)) {
         char *cell[6];

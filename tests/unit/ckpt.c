@@ -1,5 +1,5 @@
 /* core/ckpt: what is saved by any number of ranks is read back by any slice, and nothing damaged,
- * hostile or foreign is taken for a checkpoint. */
+ * hostile or of another kind is taken for a checkpoint. */
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"
@@ -168,21 +168,21 @@ static void test_layouts(void)
            i % 2 ? "columns" : "rows");
         struct tern_err err = {0};
         struct tern_ckpt *c = tern_ckpt_open(jobs[0].out.path, &err);
-        if (!ok(c != NULL, "it opens"))
+        if (!ok(c != NULL, "a checkpoint opens"))
             printf("# %s\n", err.text);
         float b[BIAS];
         double s = 0;
-        ok(c && all_slices_right(c), "every rectangle of the matrix reads back");
+        ok(c && all_slices_right(c), "every rectangle of a saved matrix reads back");
         ok(tern_ckpt_read(c, "model/b", TERN_CKPT_F32, NULL, NULL, b, &err) == 0 && isnan(b[2]) &&
                isinf(b[3]) && signbit(b[4]) && b[1] == 1,
-           "NaN, infinity and -0 come back");
+           "NaN, infinity and -0 read back from a checkpoint");
         ok(tern_ckpt_read(c, "rng", TERN_CKPT_F64, NULL, NULL, &s, &err) == 0 && s == 3.25,
-           "a scalar comes back");
+           "a scalar reads back from a checkpoint");
         ok(json_integer_value(json_object_get(tern_ckpt_meta(c), "sample")) == 77 &&
                tern_ckpt_step(c) == i,
-           "meta and step come back");
+           "meta and step read back from a checkpoint");
         tern_ckpt_close(c);
-        ok(tern_ckpt_verify(jobs[0].out.path, true, &err) == 0, "it verifies in full");
+        ok(tern_ckpt_verify(jobs[0].out.path, true, &err) == 0, "a checkpoint verifies in full");
     }
     free(dir);
 }
@@ -200,24 +200,26 @@ static void test_failures(void)
     bool all = true;
     for (int r = 0; r < 4; r++)
         all = all && jobs[r].rc < 0 && strstr(jobs[r].err.text, "rank 2: array 'model/w'");
-    ok(all, "one rank fails: every rank says which and why");
+    ok(all, "when one rank fails to save, every rank names it and its reason");
     like.fails = -1;
     like.hole = true;
     save_world(3, jobs, &like);
-    ok(jobs[0].rc < 0 && jobs[2].rc < 0, "an array that nobody owns whole is not published");
+    ok(jobs[0].rc < 0 && jobs[2].rc < 0, "an array with a hole is not published");
     like.hole = false;
     int listed = tern_ckpt_list(dir, &e, &n, &err);
-    ok(listed == 0 && n == 0 && access(dir, F_OK) == 0, "nothing lies in the folder");
+    ok(listed == 0 && n == 0 && access(dir, F_OK) == 0,
+       "a failed save leaves nothing in the folder");
     if (listed == 0)
         tern_ckpt_list_free(e, n);
     save_world(2, jobs, &like);
-    ok(jobs[0].rc == 0 && jobs[1].rc == 0, "then the step is saved");
+    ok(jobs[0].rc == 0 && jobs[1].rc == 0, "a step whose save failed can be saved");
     struct tern_ckpt_saved first = jobs[0].out;
     save_world(3, jobs, &like);
     ok(jobs[0].rc < 0 && jobs[2].rc < 0, "a step is not published twice");
-    has(jobs[1].err.text, "is there already", "and says so");
+    has(jobs[1].err.text, "is there already", "a step that is published twice is refused by name");
     struct tern_ckpt *c = tern_ckpt_open(first.path, &err);
-    ok(c && strcmp(tern_ckpt_digest(c), first.digest) == 0, "the first one stands");
+    ok(c && strcmp(tern_ckpt_digest(c), first.digest) == 0,
+       "a refused second save leaves the first checkpoint");
     tern_ckpt_close(c);
     free(dir);
 }
@@ -285,13 +287,16 @@ static void test_read_types(void)
     uint64_t start[] = {2, 0}, shape[] = {1, COLS}, far[] = {2, 1};
 
     ok(tern_ckpt_read(c, "model/w", TERN_CKPT_BF16, start, shape, b, &err) == 0 && b[0] == 0x41c8,
-       "read as BF16");
+       "an F32 array is read as BF16");
     ok(tern_ckpt_read(c, "model/w", TERN_CKPT_F64, start, shape, d, &err) == 0 && d[3] == 25.375,
-       "read as F64");
-    ok(tern_ckpt_read(c, "model/w", TERN_CKPT_I32, start, shape, d, &err) < 0, "not as I32");
-    ok(tern_ckpt_read(c, "model/w", TERN_CKPT_F32, far, shape, d, &err) < 0, "not past the end");
-    has(err.text, "dimension 1", "which is named");
-    ok(tern_ckpt_read(c, "model/nope", TERN_CKPT_F32, NULL, NULL, d, &err) < 0, "no such array");
+       "an F32 array is read as F64");
+    ok(tern_ckpt_read(c, "model/w", TERN_CKPT_I32, start, shape, d, &err) < 0,
+       "an F32 array is not read as I32");
+    ok(tern_ckpt_read(c, "model/w", TERN_CKPT_F32, far, shape, d, &err) < 0,
+       "a slice beyond an array's end is refused");
+    has(err.text, "dimension 1", "a slice beyond an array's end is refused with its dimension");
+    ok(tern_ckpt_read(c, "model/nope", TERN_CKPT_F32, NULL, NULL, d, &err) < 0,
+       "an array that is not there is refused");
     tern_ckpt_close(c);
     free(p);
 }
@@ -445,9 +450,9 @@ static void test_forged(void)
         struct tern_err err = {0};
         char *path = fresh("forged");
         forge(path, lies[i].edit);
-        ok(tern_ckpt_open(path, &err) == NULL && err.code == TERN_USAGE, "%s is refused",
-           lies[i].what);
-        has(err.text, lies[i].says, "and named");
+        ok(tern_ckpt_open(path, &err) == NULL && err.code == TERN_USAGE,
+           "a forged manifest is refused: %s", lies[i].what);
+        has(err.text, lies[i].says, "a damaged or forged checkpoint is refused with its reason");
         free(path);
     }
 }
@@ -484,9 +489,10 @@ static void test_flips(void)
         free(text);
         free(file);
     }
-    ok(missed == 0, "%zu flips and truncations: %zu missed", total, missed);
-    ok(unread == 0, "and none reached a reader");
-    ok(tern_ckpt_verify(path, true, &err) == 0, "put back, it verifies");
+    ok(missed == 0, "of %zu flips and truncations of a checkpoint's files %zu were missed", total,
+       missed);
+    ok(unread == 0, "no flipped byte of a checkpoint reaches a reader");
+    ok(tern_ckpt_verify(path, true, &err) == 0, "a checkpoint whose bytes are put back verifies");
     free(path);
 }
 
@@ -498,14 +504,15 @@ static void test_links(void)
     uint64_t step = 0;
 
     rename(shard, moved);
-    ok(tern_ckpt_open(path, &err) == NULL, "a missing shard is noticed");
-    has(err.text, "is missing", "and named");
-    ok(symlink(moved, shard) == 0 && tern_ckpt_open(path, &err) == NULL, "a linked shard, too");
-    has(err.text, "symbolic link", "and named");
+    ok(tern_ckpt_open(path, &err) == NULL, "a checkpoint with a missing shard does not open");
+    has(err.text, "is missing", "a damaged or forged checkpoint is refused with its reason");
+    ok(symlink(moved, shard) == 0 && tern_ckpt_open(path, &err) == NULL,
+       "a checkpoint with a linked shard does not open");
+    has(err.text, "symbolic link", "a damaged or forged checkpoint is refused with its reason");
     unlink(shard);
     rename(moved, shard);
     ok(symlink(path, to) == 0 && tern_ckpt_latest(work, &latest, &step, &err) == 0 && !latest,
-       "no checkpoint in the folder above");
+       "a folder above checkpoints is no checkpoint");
     char *dir = in_work("links");
     ok(tern_ckpt_latest(dir, &latest, &step, &err) == 0 && latest && step == 1,
        "a link with a checkpoint's name is passed over");
@@ -525,7 +532,8 @@ static void test_retire(void)
     unsigned removed = 0;
     size_t n;
 
-    ok(tern_ckpt_latest(dir, &latest, &step, &err) == 0 && !latest, "no folder, no checkpoint");
+    ok(tern_ckpt_latest(dir, &latest, &step, &err) == 0 && !latest,
+       "a folder that does not exist holds no checkpoint");
     for (uint64_t s = 10; s <= 70; s += 10) {
         struct job like = {.dir = dir, .step = s, .fails = -1};
         save_world(1, jobs, &like);
@@ -533,17 +541,17 @@ static void test_retire(void)
     char *broken = tern_fs_join(dir, "step-00000070/manifest.json");
     spill(broken, "{", 1);
     ok(tern_ckpt_latest(dir, &latest, &step, &err) == 0 && step == 60,
-       "a broken one is passed over for an older one");
+       "a broken checkpoint is passed over for an older one");
     ok(tern_ckpt_mark_bad(latest, &marked, &err) == 0 && strstr(marked, "step-00000060.bad-1"),
-       "one is marked bad");
+       "a checkpoint is marked bad");
     free(latest);
     free(marked);
     ok(tern_ckpt_resolve(typed, &latest, &err) == 0 && strstr(latest, "step-00000050"),
-       "DIR/latest is the newest that is left");
+       "DIR/latest is the newest good checkpoint");
     free(latest);
     ok(tern_ckpt_prune(dir, 1, 20, -1, NULL, &removed, &err) == 0 && removed == 2,
        "prune keeps two and the milestones (%u gone)", removed);
-    ok(tern_ckpt_list(dir, &e, &n, &err) == 0 && n == 5, "five are left");
+    ok(tern_ckpt_list(dir, &e, &n, &err) == 0 && n == 5, "after prune five checkpoints are listed");
     static const struct {
         uint64_t step;
         enum tern_ckpt_state state;
@@ -555,8 +563,9 @@ static void test_retire(void)
     bool right = n == 5;
     for (size_t i = 0; right && i < 5; i++)
         right = e[i].step == want[i].step && e[i].state == want[i].state;
-    ok(right, "the ones that were to stay");
-    ok(n == 5 && e[4].why && strstr(e[4].why, "manifest.json"), "a broken one says why");
+    ok(right, "prune leaves the newest two, milestones, bad and broken ones");
+    ok(n == 5 && e[4].why && strstr(e[4].why, "manifest.json"),
+       "the list says what is wrong with a broken checkpoint");
     tern_ckpt_list_free(e, n);
     free(broken), free(typed), free(dir);
 }
@@ -579,6 +588,16 @@ static void test_leases(void)
        "attempt 1 takes the lease");
     ok(tern_ckpt_lease_attach(dir, 1, &b, &err) == 0 && tern_ckpt_lease_check(b, &err) == 0,
        "another process attaches to the lease of attempt 1");
+    char *own = in_work("leases/lease-000001");
+    struct timespec past[2] = {{time(NULL) - 100, 0}, {time(NULL) - 100, 0}};
+    struct stat st;
+    utimensat(AT_FDCWD, own, past, 0);
+    ok(tern_ckpt_lease_renew(a, &err) == 0 && stat(own, &st) == 0 && st.st_mtime > time(NULL) - 50,
+       "a heartbeat renews the lease's file");
+    utimensat(AT_FDCWD, own, past, 0);
+    ok(tern_ckpt_lease_check(b, &err) == 0 && stat(own, &st) == 0 && st.st_mtime > time(NULL) - 50,
+       "a rank that checks its lease renews it");
+    free(own);
     pid_t pid = fork();
     if (pid == 0) {
         struct tern_ckpt_lease *child;
@@ -620,6 +639,9 @@ static void test_leases(void)
        "a lease with a young heartbeat on another node is not taken over");
     setenv("SLURM_JOB_ID", "9", 1);
     setenv("SLURM_CLUSTER_NAME", "c", 1);
+    setenv("SLURM_RESTART_COUNT", "0", 1);
+    ok(tern_ckpt_lease_acquire(dir, 0, "test", &c, &err) < 0 && err.code == TERN_TEMPFAIL,
+       "a lease of the same start of the job is not taken over");
     setenv("SLURM_RESTART_COUNT", "1", 1);
     ok(tern_ckpt_lease_acquire(dir, 0, "test", &c, &err) == 0,
        "a requeued job takes the lease of its earlier start");
@@ -646,6 +668,25 @@ static void test_leases(void)
     ok(tern_ckpt_lease_check(c, &err) == 0, "a rank cannot withdraw the lease of its supervisor");
     tern_ckpt_lease_free(c, true);
     free(file);
+    free(dir);
+}
+
+/* A process that has ended, and that its parent has not waited for, holds no lease. */
+static void test_zombie(void)
+{
+    char *dir = in_work("zombie");
+    struct tern_ckpt_lease *lease = NULL;
+    struct tern_err err = {0};
+    siginfo_t info;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(tern_ckpt_lease_acquire(dir, 0, "child", &lease, &err) < 0);
+    waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+    ok(info.si_status == 0 && tern_ckpt_lease_acquire(dir, 0, "test", &lease, &err) == 0,
+       "the lease of a zombie is taken over");
+    waitpid(pid, NULL, 0);
+    tern_ckpt_lease_free(lease, true);
     free(dir);
 }
 
@@ -703,6 +744,7 @@ int main(void)
     test_links();
     test_retire();
     test_leases();
+    test_zombie();
     test_race();
     tern_fs_remove_tree(work, NULL);
     return tap_done();

@@ -13,9 +13,10 @@ static void test_rule(void)
     unsigned shard[7], want[] = {0, 0, 1, 2, 3, 3, 4};
 
     ok(tern_convert_deal_shards(bytes, 7, 10, shard) == 5 && memcmp(shard, want, sizeof want) == 0,
-       "a file is filled to the limit, a tensor above it has its own");
-    ok(tern_convert_deal_shards(bytes, 7, UINT64_MAX, shard) == 1, "no limit, one file");
-    ok(tern_convert_deal_shards(bytes, 0, 10, shard) == 1, "nothing, one file");
+       "a file of an export is filled to its limit, a tensor above it has its own");
+    ok(tern_convert_deal_shards(bytes, 7, UINT64_MAX, shard) == 1,
+       "without a limit an export is one file");
+    ok(tern_convert_deal_shards(bytes, 0, 10, shard) == 1, "an export of nothing is one file");
 }
 
 /* The index that was published with Meta-Llama-3-8B. */
@@ -32,7 +33,8 @@ static void test_published(const char *data)
         tap_skip("the published index is not there (shared/data)");
     } else {
         json_t *j = tern_json_load(index, 1 << 20, &err);
-        ok(j && tern_model_config_load(config, &c, &err) == 0, "config and index: %s", err.text);
+        ok(j && tern_model_config_load(config, &c, &err) == 0,
+           "a published config and index are read: %s", err.text);
         json_t *map = json_object_get(j, "weight_map");
         size_t n = tern_model_tensors(&c), same = 0;
         uint64_t *bytes = tern_alloc(n, sizeof *bytes, "tensors", NULL);

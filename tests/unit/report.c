@@ -30,16 +30,21 @@ static void test_table(void)
                              narrow = {.columns = 20};
 
     is(table("name,steps,cause", cells, 2, plain),
-       "name   steps cause\npubmed  1500 a|b c\ngröße      7 \n", "aligned; letters, not bytes");
-    is(table("STEPS,name", cells, 2, parsable), "steps|name\n1500|pubmed\n7|größe\n", "-P");
-    is(table("cause", cells, 1, parsable), "cause\na b c\n", "a '|' in a cell cannot break -P");
+       "name   steps cause\npubmed  1500 a|b c\ngröße      7 \n",
+       "a table is aligned by letters, not bytes");
+    is(table("STEPS,name", cells, 2, parsable), "steps|name\n1500|pubmed\n7|größe\n",
+       "-P separates cells by '|'");
+    is(table("cause", cells, 1, parsable), "cause\na b c\n",
+       "a '|' in a cell becomes a space with -P");
     is(table("name%3,steps%-6,name%4", cells, 2, bare), "pub 1500   pubm\ngrö 7      größ\n",
-       "widths cut and align");
+       "column widths cut and align cells");
     is(table("name,steps,cause", (const char *[]){"x", "1", "0123456789abcdef"}, 1, narrow),
-       "name steps cause\nx        1 012345678\n", "the last column ends with the terminal");
-    has(table("nam", cells, 1, plain), "did you mean 'name'?", "an unknown field");
-    has(table("name%x", cells, 1, plain), "a width is %N", "a bad width");
-    has(table("", cells, 1, plain), "no columns", "no field");
+       "name steps cause\nx        1 012345678\n",
+       "the last column is cut at the terminal's width");
+    has(table("nam", cells, 1, plain), "did you mean 'name'?",
+        "an unknown field is refused with the nearest name");
+    has(table("name%x", cells, 1, plain), "a width is %N", "a bad column width is refused");
+    has(table("", cells, 1, plain), "no columns", "an empty list of fields is refused");
 }
 
 static const char *plot(struct tern_report_plot p)

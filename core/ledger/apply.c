@@ -1,5 +1,6 @@
 #include "core/ledger/apply.h"
 
+#include "core/ledger/apply_sql.h"
 #include "core/ledger/db.h"
 
 #include <math.h>
@@ -13,128 +14,6 @@ enum {
     MAX_NAME = 200,        /* bytes of a metric's */
 };
 
-static const char sql_seen_run[] = "INSERT OR IGNORE INTO run(id, wall_ns) VALUES(?, 0)";
-static const char sql_seen_attempt[] = "INSERT OR IGNORE INTO attempt(attempt) VALUES(?)";
-static const char sql_run[] =
-    "UPDATE run SET name = ?2, user = ?3, recipe_path = ?4, recipe = ?5, identity_hash = ?6,"
-    " full_hash = ?7, model = ?8, created_ns = ?9, wall_ns = ?1 WHERE wall_ns < ?1";
-static const char sql_attempt_recipe[] = "UPDATE attempt SET recipe = ?2 WHERE attempt = ?1";
-static const char sql_begin[] =
-    "UPDATE attempt SET job_id = ?3, restart_count = ?4, nodes = ?5, host = ?6, pid = ?7,"
-    " world = ?8, resumed_checkpoint = ?9, begun_from = ?10, full_hash = ?11,"
-    " kind = coalesce(?12, 'train'), array_job = ?13, array_task = ?14, begin_ns = ?1"
-    " WHERE attempt = ?2 AND begin_ns < ?1";
-static const char sql_end[] =
-    "UPDATE attempt SET outcome = ?3, exit_code = ?4, signal = ?5, cause = ?6, end_ns = ?1"
-    " WHERE attempt = ?2 AND end_ns < ?1";
-static const char sql_span[] = "UPDATE attempt SET first_step = min(coalesce(first_step, ?2), ?2),"
-                               " last_step = max(coalesce(last_step, ?3), ?3) WHERE attempt = ?1";
-static const char sql_metric_span[] =
-    "INSERT INTO span VALUES(?1, ?2, ?3, ?4, NULL, NULL) ON CONFLICT(metric_id, attempt) DO UPDATE"
-    " SET first_step = min(first_step, ?3), last_step = max(last_step, ?4)";
-/* A trainer knows better than its launcher, which looks at checkpoints before it. */
-static const char sql_resumed[] =
-    "UPDATE attempt SET resumed_step = coalesce((SELECT CAST(p.value AS INT) FROM param p WHERE"
-    " p.attempt = attempt.attempt AND p.name = '" TERN_LEDGER_RESUMED "' AND p.value <> ''"
-    " AND p.value NOT GLOB '*[^0-9]*' AND length(p.value) < 16), begun_from)";
-static const char sql_supersede[] =
-    "UPDATE attempt SET to_step = CASE kind WHEN 'train' THEN (SELECT min(b.resumed_step) FROM"
-    " attempt b WHERE b.attempt > attempt.attempt AND b.kind = 'train') ELSE -1 END";
-static const char sql_supersede_spans[] =
-    "UPDATE span SET (to_step, again_step) = (SELECT"
-    " min(CASE WHEN b.resumed_step IS NULL THEN t.first_step - 1 END),"
-    " max(CASE WHEN t.first_step <= b.resumed_step THEN min(b.resumed_step, t.last_step) END)"
-    " FROM span t JOIN attempt b ON b.attempt = t.attempt WHERE t.metric_id = span.metric_id AND"
-    " t.attempt > span.attempt AND b.kind = 'train')"
-    " WHERE to_step IS NOT NULL OR again_step IS NOT NULL OR EXISTS (SELECT 1 FROM attempt b WHERE"
-    " b.attempt > span.attempt AND b.kind = 'train' AND"
-    " (b.resumed_step IS NULL OR b.first_step <= b.resumed_step))";
-static const char sql_metric[] =
-    "INSERT INTO metric VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(id) DO UPDATE SET"
-    " attempt = ?3, step = ?4, value = ?5, class = ?6, wall_ns = ?7";
-static const char sql_point[] =
-    "INSERT INTO point VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(metric_id, attempt, step) DO UPDATE"
-    " SET value = excluded.value, class = excluded.class, wall_ns = excluded.wall_ns"
-    " WHERE excluded.wall_ns > point.wall_ns";
-/* Its maker is taken from the newest record that made it.  Its size is taken from that, or from one
- * that verified it since, which is often the first to know.  Its state: from the newest. */
-#define NEWLY_MADE "(excluded.made_ns, excluded.wall_ns) > (made_ns, checkpoint.wall_ns)"
-#define IF(condition, column)                                                                      \
-    column " = CASE WHEN " condition " THEN excluded." column " ELSE " column " END, "
-#define MADE(column) IF(NEWLY_MADE, column)
-#define SIZE(column)                                                                               \
-    IF(NEWLY_MADE " AND (excluded.bytes > 0 OR excluded.wall_ns > checkpoint.wall_ns)"             \
-                  " OR excluded.state = 'verified' AND excluded.bytes > 0 AND"                     \
-                  " excluded.wall_ns > checkpoint.wall_ns",                                        \
-       column)
-static const char sql_checkpoint[] =
-    "INSERT INTO checkpoint VALUES(?3, ?2, ?4, ?5, ?6, ?7, CASE WHEN ?8 IN ('writing', 'published',"
-    " 'foreign') THEN ?1 ELSE 0 END, ?8, ?1) ON CONFLICT(path) DO UPDATE SET " MADE("attempt")
-        MADE("step") SIZE("bytes") SIZE("shards") SIZE("manifest_sha256") MADE("made_ns")
-            IF("excluded.wall_ns > checkpoint.wall_ns",
-               "state") "wall_ns = max(excluded.wall_ns, checkpoint.wall_ns)";
-static const char sql_eval[] =
-    "INSERT INTO eval VALUES(?2, ?3, ?4, ?5, ?10, ?6, ?7, ?8, ?9, ?1)"
-    " ON CONFLICT(attempt, step, set_name) DO UPDATE SET"
-    " nll = excluded.nll, class = excluded.class, tokens = excluded.tokens, bytes = excluded.bytes,"
-    " ppl_token = excluded.ppl_token, ppl_byte = excluded.ppl_byte, wall_ns = excluded.wall_ns"
-    " WHERE excluded.wall_ns > eval.wall_ns";
-static const char sql_event[] =
-    "INSERT OR IGNORE INTO event VALUES(?3, ?4, ?2, ?5, ?1, ?6, ?7, ?8, ?9)";
-static const char sql_limit[] =
-    "INSERT OR IGNORE INTO event VALUES(0, 0, ?1, 'fold', ?2, '" TERN_APPLY_LIMIT
-    "', 'warn', NULL, ?3)";
-static const char sql_health[] =
-    "INSERT OR IGNORE INTO health VALUES(?3, ?4, ?2, ?5, ?1, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-static const char sql_param[] =
-    "INSERT INTO param VALUES(?2, ?3, ?4, ?1) ON CONFLICT(attempt, name) DO UPDATE SET"
-    " value = excluded.value, wall_ns = excluded.wall_ns WHERE excluded.wall_ns > param.wall_ns";
-
-enum {
-    RUN,
-    ATTEMPT,
-    SET_RUN,
-    ATTEMPT_RECIPE,
-    BEGIN,
-    END,
-    SPAN,
-    METRIC_SPAN,
-    RESUMED,
-    SUPERSEDE,
-    SUPERSEDE_SPANS,
-    METRIC,
-    POINT,
-    CHECKPOINT,
-    EVAL,
-    EVENT,
-    LIMIT,
-    HEALTH,
-    PARAM,
-    N
-};
-
-static const char *const texts[N] = {
-    [RUN] = sql_seen_run,
-    [ATTEMPT] = sql_seen_attempt,
-    [SET_RUN] = sql_run,
-    [ATTEMPT_RECIPE] = sql_attempt_recipe,
-    [BEGIN] = sql_begin,
-    [END] = sql_end,
-    [SPAN] = sql_span,
-    [METRIC_SPAN] = sql_metric_span,
-    [RESUMED] = sql_resumed,
-    [SUPERSEDE] = sql_supersede,
-    [SUPERSEDE_SPANS] = sql_supersede_spans,
-    [METRIC] = sql_metric,
-    [POINT] = sql_point,
-    [CHECKPOINT] = sql_checkpoint,
-    [EVAL] = sql_eval,
-    [EVENT] = sql_event,
-    [LIMIT] = sql_limit,
-    [HEALTH] = sql_health,
-    [PARAM] = sql_param,
-};
-
 struct metric {
     char *name;
     size_t len;
@@ -146,7 +25,7 @@ struct metric {
 
 struct tern_ledger_apply {
     sqlite3_stmt *st[N];
-    bool points, limit_told;
+    bool points, limit_reported;
     struct metric *metrics; /* [MAX_METRICS] */
     uint32_t *slots;        /* [2 * MAX_METRICS]: index + 1 into metrics, by hash of the name */
     size_t n_metrics;
@@ -422,15 +301,15 @@ static int extend_metric_span(struct tern_ledger_apply *a, struct metric *m, int
 }
 
 /* Names over the ceiling are left out; one event reports that. */
-static int tell_limit(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
-                      int64_t attempt, struct tern_err *err)
+static int report_limit(struct tern_ledger_apply *a, const struct tern_ledger_frame *f,
+                        int64_t attempt, struct tern_err *err)
 {
     sqlite3_stmt *st = a->st[LIMIT];
     char text[100];
 
-    if (a->limit_told)
+    if (a->limit_reported)
         return 0;
-    a->limit_told = true;
+    a->limit_reported = true;
     snprintf(text, sizeof text,
              "more than %d names of metrics: the values of the others are left out", MAX_METRICS);
     sqlite3_bind_int64(st, 1, attempt);
@@ -465,7 +344,7 @@ static int apply_step(struct tern_ledger_apply *a, const struct tern_ledger_fram
         double value = tern_ledger_record_get_real(&r);
         struct metric *m = metric(a, name, len);
         if (!m) {
-            if (tell_limit(a, f, attempt, err) < 0)
+            if (report_limit(a, f, attempt, err) < 0)
                 return -1;
             continue;
         }

@@ -1,13 +1,11 @@
-/* Writing: one file a writer, one write(2) a record. */
+/* Writing: one file a writer, one write(2) a record; records that wait. */
 #include "core/base/again.h"
-#include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/rand.h"
 #include "core/ledger/homes.h"
-#include "core/ledger/record.h"
-#include "core/ledger/waiting.h"
+#include "core/ledger/spool_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,35 +21,6 @@ enum {
     MAX_NAME = 200,
     MAX_VALUES = 1024,
     MAX_FILE = 64 << 20, /* a reader holds a file in memory; half a million steps of six values */
-    MAX_FILES = 100000,  /* of one writer's word */
-    RESERVE = 16 << 10,  /* bytes reserved at once, so that a full disk is seen before its last */
-    LAST_WORDS = 1024,   /* bytes are used: they are for the event of what was lost */
-};
-
-static const int64_t second = 1000000000;
-
-struct mark {
-    off_t offset;
-    uint64_t seq;
-    uint32_t crc;
-};
-
-struct tern_ledger_spool {
-    struct tern_ledger_record_head head;
-    char *dir, *path; /* path: of the file being written */
-    int bits;         /* permissions of the run's folder, which all in it has */
-    int fd;           /* -1: the next record begins a new file */
-    bool torn;        /* the file ends in part of a record: nothing may follow it there */
-    struct mark begin, end, durable; /* begin: before the file's first record */
-    off_t reserved;    /* bytes of the file that the storage has promised; 0: it does not do that */
-    bool closing;      /* the last words are allowed */
-    int64_t wall_ns;   /* of the newest record */
-    int64_t looked_ns; /* on the boot clock: that the file was in its place */
-    uint64_t dropped;
-    struct tern_ledger_waiting waiting;
-    struct tern_ledger_lost lost; /* and not in the ledger yet */
-    char said[200];               /* the failure that the caller knows of; "" while all is well */
-    struct tern_buf payload, frame;
 };
 
 char *tern_ledger_spool_dir(const char *ledger_dir, const char *run_id, unsigned attempt)
@@ -89,118 +58,6 @@ int tern_ledger_spool_dir_parse(const char *spool_dir, char **ledger_dir,
                 : tern_err_set(err, TERN_USAGE,
                                "%s: is not a spool folder (LEDGER/runs/RUN/spool/ATTEMPT)",
                                spool_dir);
-}
-
-/* Has the storage room for the frame buffer, and for a last event behind it?  A storage that cannot
- * promise room is taken to have it. */
-static int reserve(struct tern_ledger_spool *s, struct tern_err *err)
-{
-    const off_t need = s->end.offset + (off_t)s->frame.len;
-
-    if (s->closing || s->reserved == 0 || need + LAST_WORDS <= s->reserved)
-        return 0;
-    if (TERN_AGAIN(fallocate(s->fd, FALLOC_FL_KEEP_SIZE, 0, need + RESERVE)) == 0) {
-        s->reserved = need + RESERVE;
-        return 0;
-    }
-    if (errno == ENOSPC || errno == EDQUOT)
-        return tern_err_sys(err, "%s: cannot write", s->path);
-    s->reserved = 0;
-    return 0;
-}
-
-static void close_file(struct tern_ledger_spool *s)
-{
-    if (s->reserved &&
-        TERN_AGAIN(ftruncate(s->fd, s->end.offset)) < 0) { /* reserved, and not used */
-    }
-    close(s->fd);
-    s->fd = -1;
-}
-
-/* Write all of the frame buffer at the end of the file, or take back what was written of it. */
-static int append(struct tern_ledger_spool *s, const struct tern_ledger_frame *f,
-                  struct tern_err *err)
-{
-    size_t done = 0;
-
-    if (tern_buf_check(&s->frame, s->path, err) < 0 || reserve(s, err) < 0)
-        return -1;
-    tern_assert(s->fd >= 0 && !s->torn, "%s ends in a part of a record", s->path);
-    tern_assert_cmp(s->frame.len, ==, TERN_FRAME_HEADER + f->len + TERN_FRAME_TRAILER);
-    tern_assert(f->type == TERN_FRAME_HEAD || f->seq > s->end.seq, "record %llu after %llu",
-                (unsigned long long)f->seq, (unsigned long long)s->end.seq);
-    while (done < s->frame.len) {
-        ssize_t n =
-            pwrite(s->fd, s->frame.data + done, s->frame.len - done, s->end.offset + (off_t)done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            errno = n < 0 ? errno : ENOSPC;
-            tern_err_sys(err, "%s: cannot write", s->path);
-            s->torn = TERN_AGAIN(ftruncate(s->fd, s->end.offset)) < 0;
-            return -1;
-        }
-        done += (size_t)n;
-    }
-    tern_assert_cmp(done, ==, s->frame.len);
-    s->end.offset += (off_t)done;
-    s->end.crc = f->crc;
-    if (f->type != TERN_FRAME_HEAD)
-        s->end.seq = f->seq;
-    return 0;
-}
-
-static int begin_file(struct tern_ledger_spool *s, struct tern_err *err)
-{
-    int fd = -1;
-    char *path = NULL;
-
-    for (;; s->head.number++) {
-        free(path);
-        path = tern_strf("%s/%s.%u.spool", s->dir, s->head.writer, s->head.number);
-        fd = TERN_AGAIN(
-            open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, s->bits & 0666));
-        if (fd >= 0 || errno != EEXIST || s->head.number >= MAX_FILES)
-            break;
-    }
-    if (fd < 0) {
-        tern_err_sys(err, "%s: cannot create", path);
-        free(path);
-        return -1;
-    }
-    struct stat st;
-    if (TERN_AGAIN(fstat(fd, &st)) == 0 && (st.st_mode & 0777) != ((mode_t)s->bits & 0666))
-        fchmod(fd, s->bits & 0666); /* past the umask; a file system without them has none */
-    free(s->path);
-    s->path = path;
-    s->fd = fd;
-    s->torn = false;
-    s->reserved = 1; /* to be reserved */
-    s->looked_ns = tern_clock_boot_ns();
-    s->begin = (struct mark){.seq = s->end.seq, .crc = s->end.crc};
-    s->end.offset = 0;
-    s->head.first_seq = s->end.seq + 1;
-    struct tern_buf head = {0};
-    tern_ledger_record_put_head(&head, &s->head);
-    struct tern_ledger_frame f = {.type = TERN_FRAME_HEAD,
-                                  .prev = s->end.crc,
-                                  .seq = s->end.seq,
-                                  .wall_ns = tern_clock_wall_ns(),
-                                  .payload = (const uint8_t *)head.data,
-                                  .len = (uint32_t)head.len};
-    tern_ledger_frame_encode(&s->frame, &f);
-    tern_buf_free(&head);
-    if (append(s, &f, err) < 0) {
-        /* Without a head it is no spool file; leave none behind. */
-        TERN_AGAIN(unlink(s->path));
-        close(s->fd);
-        s->fd = -1;
-        return -1;
-    }
-    s->durable = (struct mark){.seq = s->end.seq};
-    s->head.number++;
-    return 0;
 }
 
 static bool writer_good(const char *w)
@@ -241,7 +98,7 @@ static struct tern_ledger_spool *open_spool(const char *dir, const char *run_id,
     s->bits = bits < 0 ? 0755 : bits;
     s->fd = -1;
     s->payload.max = s->frame.max = TERN_FRAME_MAX + TERN_FRAME_HEADER + TERN_FRAME_TRAILER;
-    if (begin_file(s, err) < 0) {
+    if (tern_ledger_spool_begin_file(s, err) < 0) {
         tern_ledger_spool_close(s, NULL);
         return NULL;
     }
@@ -271,105 +128,13 @@ struct tern_ledger_spool *tern_ledger_spool_open_dir(const char *spool_dir, cons
     return open_spool(spool_dir, run_id, attempt, writer, err);
 }
 
-/* ---------------------------------------------------------------- durability */
-
-/* Records since the durable mark, read back from the file that cannot be trusted any more and
- * written to a new one under the same seqs: folding takes each once. */
-static int write_again(struct tern_ledger_spool *s, struct tern_err *err)
-{
-    off_t from = s->durable.offset, len = s->end.offset - from;
-    uint64_t last = s->end.seq;
-    int old = s->fd, rc = -1;
-    uint8_t *data = len > 0 ? tern_alloc((size_t)len, 1, s->path, err) : NULL;
-
-    s->fd = -1;
-    bool read = data && tern_fs_pread(old, data, (size_t)len, (uint64_t)from, s->path, err) == 0;
-    if (data && !read && errno == ESTALE && tern_fs_reopen(old, s->path, NULL) == 0)
-        read = tern_fs_pread(old, data, (size_t)len, (uint64_t)from, s->path, err) == 0;
-    if (read) {
-        struct tern_ledger_frame_scan scan = {.data = data, .len = (size_t)len};
-        struct tern_ledger_frame f;
-        s->end.seq = s->durable.seq;
-        rc = begin_file(s, err);
-        while (rc == 0 && tern_ledger_frame_next(&scan, &f) == TERN_FRAME_OK) {
-            if (f.type == TERN_FRAME_HEAD)
-                continue;
-            f.prev = s->end.crc;
-            tern_ledger_frame_encode(&s->frame, &f);
-            rc = append(s, &f, err);
-        }
-    }
-    if (rc == 0 && s->end.seq != last)
-        rc = tern_err_set(err, TERN_TEMPFAIL, "%s: cannot be read back", s->path);
-    if (rc < 0) {
-        s->dropped += last - s->end.seq;
-        if (s->lost.n == 0)
-            s->lost.first = s->lost.last = -1;
-        s->lost.n += last - s->end.seq;
-        s->end.seq = last; /* the gap stays visible in the seqs */
-    }
-    free(data);
-    close(old);
-    return rc;
-}
-
-/* Once a second: is the file still in its place?  When its folder was removed, moved or replaced,
- * all of the file is written there once more, under the same seqs. */
-static int follow(struct tern_ledger_spool *s, bool now, struct tern_err *err)
-{
-    int64_t boot = tern_clock_boot_ns();
-    struct stat is, there;
-
-    if (s->fd < 0 || (!now && boot - s->looked_ns < second))
-        return 0;
-    s->looked_ns = boot;
-    if (TERN_AGAIN(fstat(s->fd, &is)) < 0 ||
-        (TERN_AGAIN(stat(s->path, &there)) == 0 && there.st_ino == is.st_ino &&
-         there.st_dev == is.st_dev))
-        return 0;
-    struct tern_err why = {0};
-    int bits = s->bits;
-    if (tern_ledger_home_make_attempt(s->dir, s->head.run_id, &bits, &why) <
-        0) { /* it may come back */
-        *err = why;
-        return -1;
-    }
-    tern_warn("%s: is not there any more; its records are written once more beside it", s->path);
-    s->durable = s->begin;
-    return write_again(s, err);
-}
-
-int tern_ledger_spool_sync(struct tern_ledger_spool *s, struct tern_err *err)
-{
-    struct tern_err first = {0};
-
-    if (!s || s->fd < 0 || (s->durable.offset == s->end.offset && s->durable.crc == s->end.crc))
-        return 0;
-    bool new_file = s->durable.offset == 0;
-    if (tern_fs_sync_data(s->fd) < 0) {
-        /* The kernel reports a lost page once and then calls it clean: never ask this file again
-         * (https://wiki.postgresql.org/wiki/Fsync_Errors). */
-        tern_err_sys(&first, "%s: cannot make it durable", s->path);
-        tern_warn("%s; writing the records since the last sync to a new file", first.text);
-        if (write_again(s, err) < 0 || s->fd < 0)
-            return -1;
-        if (tern_fs_sync_data(s->fd) < 0)
-            return tern_err_sys(err, "%s: cannot make it durable", s->path);
-        new_file = true;
-    }
-    if (new_file && tern_ledger_home_sync(s->dir, err) < 0)
-        return -1;
-    s->durable = s->end;
-    return 0;
-}
-
 void tern_ledger_spool_heartbeat(struct tern_ledger_spool *s)
 {
     struct tern_err err;
 
     if (!s)
         return;
-    follow(s, false, &err); /* the next record reports it */
+    tern_ledger_spool_follow(s, false, &err); /* the next record reports it */
     if (s->fd >= 0)
         futimens(s->fd, NULL); /* the file server's time */
 }
@@ -387,9 +152,9 @@ static int write_frame(struct tern_ledger_spool *s, const struct tern_ledger_wai
     if (s->fd >= 0 && (s->torn || s->end.offset >= MAX_FILE)) {
         if (tern_ledger_spool_sync(s, err) < 0)
             return -1;
-        close_file(s);
+        tern_ledger_spool_close_file(s);
     }
-    if (s->fd < 0 && begin_file(s, err) < 0)
+    if (s->fd < 0 && tern_ledger_spool_begin_file(s, err) < 0)
         return -1;
     struct tern_ledger_frame f = {.type = (uint16_t)r->type,
                                   .prev = s->end.crc,
@@ -398,7 +163,7 @@ static int write_frame(struct tern_ledger_spool *s, const struct tern_ledger_wai
                                   .payload = r->payload,
                                   .len = r->len};
     tern_ledger_frame_encode(&s->frame, &f);
-    return append(s, &f, err);
+    return tern_ledger_spool_append(s, &f, err);
 }
 
 /* The time of a record that is made now: a writer's times only grow. */
@@ -419,12 +184,13 @@ static void put_event(struct tern_buf *p, const struct tern_ledger_event *e)
 }
 
 /* An event in the ledger reports lost records. */
-static int tell_gap(struct tern_ledger_spool *s, struct tern_err *err)
+static int report_gap(struct tern_ledger_spool *s, struct tern_err *err)
 {
     struct tern_buf p = {0};
     char text[300];
 
-    tern_ledger_lost_words(&s->lost, *s->said ? s->said : "storage error", text, sizeof text);
+    tern_ledger_lost_words(&s->lost, *s->reported ? s->reported : "storage error", text,
+                           sizeof text);
     put_event(&p, &(struct tern_ledger_event){
                       .kind = "gap", .severity = "warn", .node = s->head.host, .text = text});
     const struct tern_ledger_waiting_record r = {TERN_FRAME_EVENT, new_time(s),
@@ -436,7 +202,7 @@ static int tell_gap(struct tern_ledger_spool *s, struct tern_err *err)
     return rc;
 }
 
-/* All that waits, oldest first, and the word of what had no room to. */
+/* All that waits, oldest first, and the event of records that had no room. */
 static int write_waiting(struct tern_ledger_spool *s, struct tern_err *err)
 {
     struct tern_ledger_waiting_record r;
@@ -446,18 +212,19 @@ static int write_waiting(struct tern_ledger_spool *s, struct tern_err *err)
             return -1;
         tern_ledger_waiting_pop(&s->waiting);
     }
-    return s->lost.n ? tell_gap(s, err) : 0;
+    return s->lost.n ? report_gap(s, err) : 0;
 }
 
-/* The cause, without the path: a file's number may change from try to try.  False: it is known. */
+/* The cause, without the path: a file's number may change from try to try.  False: it was reported.
+ */
 static bool is_news(struct tern_ledger_spool *s, const struct tern_err *why)
 {
     const char *cause = strrchr(why->text, ':');
 
     cause = cause ? cause + 1 + strspn(cause + 1, " ") : why->text;
-    if (strncmp(s->said, cause, sizeof s->said - 1) == 0)
+    if (strncmp(s->reported, cause, sizeof s->reported - 1) == 0)
         return false;
-    snprintf(s->said, sizeof s->said, "%.*s", (int)sizeof s->said - 1, cause);
+    snprintf(s->reported, sizeof s->reported, "%.*s", (int)sizeof s->reported - 1, cause);
     return true;
 }
 
@@ -472,11 +239,11 @@ static int finish(struct tern_ledger_spool *s, enum tern_ledger_frame_type type,
     if (s->payload.len > TERN_FRAME_MAX)
         return tern_err_set(err, TERN_USAGE, "a ledger record of %zu bytes is over the limit of %d",
                             s->payload.len, TERN_FRAME_MAX);
-    bool ready = follow(s, false, &why) == 0 && write_waiting(s, &why) == 0;
+    bool ready = tern_ledger_spool_follow(s, false, &why) == 0 && write_waiting(s, &why) == 0;
     const struct tern_ledger_waiting_record r = {
         type, new_time(s), (const uint8_t *)s->payload.data, (uint32_t)s->payload.len};
     if (ready && write_frame(s, &r, &why) == 0) {
-        s->said[0] = '\0';
+        s->reported[0] = '\0';
         return 0;
     }
     if (!tern_ledger_waiting_add(&s->waiting, &r)) {
@@ -497,17 +264,17 @@ static int end_waiting(struct tern_ledger_spool *s, struct tern_err *err)
     struct tern_ledger_waiting_record r;
     char text[300];
 
-    if (follow(s, true, &why) == 0 && write_waiting(s, &why) == 0)
+    if (tern_ledger_spool_follow(s, true, &why) == 0 && write_waiting(s, &why) == 0)
         return 0;
     is_news(s, &why);
     for (; tern_ledger_waiting_first(&s->waiting, &r); tern_ledger_waiting_pop(&s->waiting)) {
         tern_ledger_lost_add(&s->lost, &r);
         s->dropped++;
     }
-    tern_ledger_lost_words(&s->lost, s->said, text, sizeof text);
+    tern_ledger_lost_words(&s->lost, s->reported, text, sizeof text);
     s->closing = true;
     if (s->lost.n)
-        tell_gap(s, NULL);
+        report_gap(s, NULL);
     return tern_err_set(err, TERN_TEMPFAIL, "ledger: %s", text);
 }
 
@@ -519,7 +286,7 @@ int tern_ledger_spool_close(struct tern_ledger_spool *s, struct tern_err *err)
     if (tern_ledger_spool_sync(s, rc == 0 ? err : NULL) < 0)
         rc = -1;
     if (s->fd >= 0)
-        close_file(s);
+        tern_ledger_spool_close_file(s);
     free(s->dir);
     free(s->path);
     tern_ledger_waiting_free(&s->waiting);

@@ -1,0 +1,258 @@
+/* core/ckpt: one run and one attempt own a checkpoint folder; the lease passes on when its owner is
+ * dead, and fences it. */
+#include "core/base/fs.h"
+#include "core/ckpt/ckpt.h"
+#include "tests/unit/tap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char work[] = "/tmp/tern-lease-XXXXXX";
+static struct tern_err err;
+
+static char *in_work(const char *name)
+{
+    return tern_fs_join(work, name);
+}
+
+static int acquire(const char *dir, struct tern_ckpt_lease **lease)
+{
+    return tern_ckpt_lease_acquire(dir, /* attempt= */ 0, "test", lease, &err);
+}
+
+/* As old as a lease whose owner is gone. */
+static void make_old(const char *file)
+{
+    const struct timespec past[2] = {{time(NULL) - 100, 0}, {time(NULL) - 100, 0}};
+
+    if (utimensat(AT_FDCWD, file, past, 0) < 0)
+        abort();
+}
+
+static bool is_young(const char *file)
+{
+    struct stat st;
+
+    return stat(file, &st) == 0 && st.st_mtime > time(NULL) - 50;
+}
+
+/* A lease of job 9 on another node. */
+static void put_far(const char *file)
+{
+    static const char far[] =
+        "{\"owner\":\"job 9\",\"host\":\"far\",\"boot\":\"x\",\"pid_namespace\":\"y\","
+        "\"pid\":7,\"start\":8,\"cluster\":\"c\",\"job\":\"9\",\"restart\":0}";
+
+    if (tern_fs_replace(file, far, strlen(far), 0644, &err) < 0)
+        abort();
+}
+
+static void test_identity(void)
+{
+    char *dir = in_work("identity"), one[TERN_CKPT_ULID] = "01J00000000000000000000001",
+         two[TERN_CKPT_ULID] = "01J00000000000000000000002", got[TERN_CKPT_ULID] = "";
+
+    ok(tern_ckpt_run_read(dir, got, &err) == 1, "a folder that is not there belongs to no run");
+    ok(tern_ckpt_run_identity(dir, one, &err) == 0, "a run puts its ULID into a new folder");
+    ok(tern_ckpt_run_identity(dir, two, &err) == 0 && strcmp(one, two) == 0,
+       "a later process gets the ULID that is there");
+    char *file = in_work("identity/run.id");
+    ok(tern_fs_replace(file, "no ULID\n", 8, 0644, &err) == 0 &&
+           tern_ckpt_run_read(dir, got, &err) < 0,
+       "a run.id that holds no ULID is refused");
+    has(err.text, "holds no run's ULID", "a run.id that holds no ULID is refused by name");
+    free(file), free(dir);
+}
+
+static void test_heartbeat(void)
+{
+    char *dir = in_work("beats"), *file = in_work("beats/lease-000001");
+    struct tern_ckpt_lease *a = NULL, *b = NULL;
+
+    ok(acquire(dir, &a) == 0 && tern_ckpt_lease_attempt(a) == 1, "attempt 1 takes the lease");
+    ok(tern_ckpt_lease_attach(dir, 1, &b, &err) == 0, "another process attaches to it");
+    make_old(file);
+    ok(tern_ckpt_lease_renew(a, &err) == 0 && is_young(file),
+       "a heartbeat renews the lease's file");
+    make_old(file);
+    ok(tern_ckpt_lease_check(b, &err) == 0 && is_young(file),
+       "a rank that checks its lease renews it");
+    tern_ckpt_lease_free(b, false);
+    tern_ckpt_lease_free(a, true);
+    free(dir), free(file);
+}
+
+static int save(const char *dir, struct tern_ckpt_lease *lease)
+{
+    struct tern_ckpt_array x = {"x", TERN_CKPT_F64, 0, {0}, {0}, {0}, &(double){1}, true};
+    json_t *meta = json_object();
+    struct tern_ckpt_save_options o = {
+        .dir = dir, .step = 1, .arrays = &x, .n = 1, .meta = meta, .lease = lease};
+    int rc = tern_ckpt_save(&o, NULL, &err);
+
+    json_decref(meta);
+    return rc;
+}
+
+static void test_fence(void)
+{
+    char *dir = in_work("fence"), *one = in_work("fence/step-00000001");
+    struct tern_ckpt_lease *a = NULL, *b = NULL, *c = NULL;
+    int status;
+
+    ok(acquire(dir, &a) == 0 && tern_ckpt_lease_attach(dir, 1, &b, &err) == 0,
+       "attempt 1 has the lease");
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct tern_ckpt_lease *child;
+        int rc = tern_ckpt_lease_acquire(dir, 2, "child", &child, &err);
+        _exit(rc < 0 && err.code == TERN_FAILED && strstr(err.text, "which is running") ? 0 : 1);
+    }
+    waitpid(pid, &status, 0);
+    ok(status == 0, "a second live owner is refused the lease");
+    ok(tern_ckpt_lease_acquire(dir, 1, "test", &c, &err) < 0, "an attempt takes the lease once");
+    ok(tern_ckpt_lease_acquire(dir, 3, "test", &c, &err) == 0,
+       "the owner of the lease may take it again, as attempt 3");
+    ok(tern_ckpt_lease_check(a, &err) < 0, "attempt 1 has lost the lease then");
+    has(err.text, "has lost the lease to attempt 3", "a lost lease names its new owner");
+    ok(tern_ckpt_prune(dir, 2, 0, -1, b, NULL, &err) < 0,
+       "an attempt without the lease prunes nothing");
+    ok(save(dir, b) < 0 && !tern_fs_exists(one), "an attempt without the lease publishes nothing");
+    ok(save(dir, c) == 0, "the attempt with the lease publishes");
+    tern_ckpt_lease_free(a, true);
+    tern_ckpt_lease_free(b, false);
+    tern_ckpt_lease_free(c, false);
+    free(dir), free(one);
+}
+
+/* An owner on another node: only its heartbeat, and its job, are known. */
+static void test_elsewhere(void)
+{
+    char *dir = in_work("far"), *three = in_work("far/lease-000003"),
+         *five = in_work("far/claim-000005");
+    struct tern_ckpt_lease *c = NULL;
+
+    tern_fs_mkdirs(dir, 0777, NULL);
+    put_far(three);
+    ok(acquire(dir, &c) < 0 && err.code == TERN_TEMPFAIL,
+       "a lease with a young heartbeat on another node is not taken over");
+    setenv("SLURM_JOB_ID", "9", 1);
+    setenv("SLURM_CLUSTER_NAME", "c", 1);
+    setenv("SLURM_RESTART_COUNT", "0", 1);
+    ok(acquire(dir, &c) < 0 && err.code == TERN_TEMPFAIL,
+       "a lease of the same start of the job is not taken over");
+    setenv("SLURM_RESTART_COUNT", "1", 1);
+    ok(acquire(dir, &c) == 0 && tern_ckpt_lease_attempt(c) == 4,
+       "a requeued job takes the lease of its earlier start");
+    unsetenv("SLURM_JOB_ID");
+    tern_ckpt_lease_free(c, true);
+    put_far(five);
+    ok(acquire(dir, &c) < 0 && err.code == TERN_TEMPFAIL,
+       "a lease of tern 0.3, in its file claim-N, counts as well");
+    make_old(five);
+    ok(acquire(dir, &c) == 0 && tern_ckpt_lease_attempt(c) == 6,
+       "a lease whose heartbeat is old is taken over");
+    tern_ckpt_lease_free(c, false);
+    free(dir), free(three), free(five);
+}
+
+static void test_release(void)
+{
+    char *dir = in_work("release"), *old = in_work("release/claim-000004");
+    struct tern_ckpt_lease *b = NULL, *c = NULL;
+
+    ok(acquire(dir, &c) == 0, "attempt 1 takes the lease to release it");
+    tern_ckpt_lease_free(c, true);
+    ok(acquire(dir, &c) == 0 && tern_ckpt_lease_attempt(c) == 2,
+       "a released lease is free at once, and its number is spent");
+    tern_ckpt_lease_withdraw(c);
+    ok(acquire(dir, &c) == 0 && tern_ckpt_lease_attempt(c) == 2,
+       "the number of a withdrawn lease is free again");
+    ok(tern_ckpt_lease_attach(dir, 2, &b, &err) == 0,
+       "a rank attaches to the lease of its supervisor");
+    tern_ckpt_lease_withdraw(b);
+    ok(tern_ckpt_lease_check(c, &err) == 0, "a rank cannot withdraw the lease of its supervisor");
+    tern_ckpt_lease_free(c, true);
+    put_far(old);
+    ok(tern_ckpt_lease_attach(dir, 4, &b, &err) == 0,
+       "a rank attaches to the lease of a supervisor of tern 0.3");
+    ok(unlink(old) == 0 && tern_ckpt_lease_check(b, &err) < 0, "a lease that was removed is lost");
+    tern_ckpt_lease_free(b, false);
+    free(dir), free(old);
+}
+
+/* A process that has ended, and that its parent has not waited for, holds no lease. */
+static void test_zombie(void)
+{
+    char *dir = in_work("zombie");
+    struct tern_ckpt_lease *lease = NULL;
+    siginfo_t info;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(tern_ckpt_lease_acquire(dir, 0, "child", &lease, &err) < 0);
+    waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+    ok(info.si_status == 0 && acquire(dir, &lease) == 0, "the lease of a zombie is taken over");
+    waitpid(pid, NULL, 0);
+    tern_ckpt_lease_free(lease, true);
+    free(dir);
+}
+
+/* Eight processes reach for the folder at once: one gets it. */
+static void test_race(void)
+{
+    char *dir = in_work("race");
+    enum { RACERS = 8 };
+    int go[2], tried[2], stay[2], status, winners = 0;
+    char c;
+
+    for (int round = 0; round < 10; round++) {
+        tern_fs_remove_tree(dir, NULL);
+        if (pipe(go) < 0 || pipe(tried) < 0 || pipe(stay) < 0)
+            abort();
+        for (int i = 0; i < RACERS; i++) {
+            if (fork() == 0) {
+                struct tern_ckpt_lease *lease;
+                close(go[1]);
+                close(stay[1]);
+                int rc = (int)read(go[0], &c, 1); /* returns when all are there */
+                rc = tern_ckpt_lease_acquire(dir, 0, "racer", &lease, NULL);
+                if (write(tried[1], &c, 1) != 1 || read(stay[0], &c, 1) != 0)
+                    abort(); /* alive until all have tried */
+                _exit(rc == 0);
+            }
+        }
+        close(go[0]);
+        close(go[1]);
+        for (int i = 0; i < RACERS; i++)
+            if (read(tried[0], &c, 1) != 1)
+                abort();
+        close(stay[1]);
+        close(stay[0]);
+        close(tried[0]);
+        close(tried[1]);
+        while (wait(&status) > 0)
+            winners += WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    }
+    ok(winners == 10,
+       "of eight processes that take the lease at once, one gets it (%d of 10 rounds)", winners);
+    free(dir);
+}
+
+int main(void)
+{
+    if (!mkdtemp(work))
+        return 1;
+    test_identity();
+    test_heartbeat();
+    test_fence();
+    test_elsewhere();
+    test_release();
+    test_zombie();
+    test_race();
+    tern_fs_remove_tree(work, NULL);
+    return tap_done();
+}

@@ -22,30 +22,30 @@ adapt dora ', dora: true'
 
 # As PEFT's.
 run tern ckpt export lora/latest -o peft; status 0; err_has '20 tensors of adapters'; err_has 'tern ckpt merge'
-is "$(ls peft | tr '\n' ' ')" "adapter_config.json adapter_model.safetensors " "what PEFT reads, and nothing else"
+is "$(ls peft | tr '\n' ' ')" "adapter_config.json adapter_model.safetensors " "an export has the files that PEFT reads, and no others"
 is "$(jq -c '[.peft_type, .task_type, .r, .lora_alpha, .lora_dropout, .use_rslora, .use_dora, .bias, .fan_in_fan_out]' peft/adapter_config.json)" \
     '["LORA","CAUSAL_LM",3,5,0.25,true,false,"none",false]' "its config"
-is "$(jq -r '.target_modules | join(" ")' peft/adapter_config.json)" "q_proj v_proj o_proj up_proj down_proj" "the linears"
-is "$(jq -r .base_model_name_or_path peft/adapter_config.json)" "$PWD/base" "what they stand beside"
+is "$(jq -r '.target_modules | join(" ")' peft/adapter_config.json)" "q_proj v_proj o_proj up_proj down_proj" "adapter_config.json names the linear layers"
+is "$(jq -r .base_model_name_or_path peft/adapter_config.json)" "$PWD/base" "adapter_config.json names the base model"
 run tern ckpt export dora/latest -o peft-dora --base me/base-8b --dtype bf16; status 0; err_has '30 tensors'
-is "$(jq -c '[.use_dora, .use_rslora, .base_model_name_or_path]' peft-dora/adapter_config.json)" '[true,false,"me/base-8b"]' "of DoRA, with another name for its base"
+is "$(jq -c '[.use_dora, .use_rslora, .base_model_name_or_path]' peft-dora/adapter_config.json)" '[true,false,"me/base-8b"]' "an export of DoRA has the name given for its base"
 names() { head -c "$((8 + $(od -An -tu8 -N8 "$1")))" "$1" | tail -c +9 | jq -r 'keys[] | select(. != "__metadata__")'; }
-is "$(names peft-dora/adapter_model.safetensors | grep -c '^base_model.model.model.layers.[01].\(self_attn\|mlp\).[a-z]*_proj.\(lora_[AB].weight\|lora_magnitude_vector\)$')" 30 "PEFT's names"
+is "$(names peft-dora/adapter_model.safetensors | grep -c '^base_model.model.model.layers.[01].\(self_attn\|mlp\).[a-z]*_proj.\(lora_[AB].weight\|lora_magnitude_vector\)$')" 30 "arrays of an export have PEFT's names"
 
 # Put into the weights.
 for m in lora dora; do
     run tern ckpt merge $m/latest -o $m-hf; status 0
-    is "$(ls $m-hf | tr '\n' ' ')" "config.json generation_config.json model.safetensors tokenizer.model " "a whole folder"
+    is "$(ls $m-hf | tr '\n' ' ')" "config.json generation_config.json model.safetensors tokenizer.model " "a merge makes a whole Hugging Face folder"
     a=$(nats $m/latest); b=$(nats $m-hf); c=$(nats base)
     d=$(tern ledger sql --ledger ledger -r $m -n -P "select printf('%.17g', nll) from eval where step = 8")
     near "$a" "$b" && near "$b" "$d" && awk -v a="$a" -v c="$c" 'BEGIN {exit !(a - c < -1)}'
     ok $? "$m: merged, the loss of the checkpoint, which the run has with adapters beside ($b, $a, $d; before $c)"
     run tern ckpt merge $m/latest --base base -o $m-beside; status 0
-    cmp $m-hf/model.safetensors $m-beside/model.safetensors; ok $? "into the weights of a folder: the same"
+    cmp $m-hf/model.safetensors $m-beside/model.safetensors; ok $? "a merge into the weights of a folder gives the same"
 done
-! cmp -s lora-hf/model.safetensors base/model.safetensors; ok $? "they are not the weights of before"
+! cmp -s lora-hf/model.safetensors base/model.safetensors; ok $? "merged weights differ from the base's"
 run tern ckpt merge dora/latest -o half --dtype bf16 --max-shard 40KB; status 0
-has half/config.json '"torch_dtype": "bfloat16"'; [ -f half/model.safetensors.index.json ]; ok $? "in several files"
+has half/config.json '"torch_dtype": "bfloat16"'; [ -f half/model.safetensors.index.json ]; ok $? "a merge into several files"
 
 # New adapters beside a model that had some: these are in its weights.
 run tern run run.yaml --set name=more --set checkpoint.dir=more --set 'model={from: dora/latest, tokenizer: model}' --set 'lora={rank: 2}' --set steps=1 --set schedule.warmup=0; status 0
@@ -58,7 +58,7 @@ while IFS='|' read -r lora words; do
     rm -rf shape; cp -r lora shape
     run tern train run.yaml --accept --set checkpoint.dir=shape --set steps=9 --set 'model={from: base, tokenizer: model}' ${lora:+--set "lora={$lora}"}
     status 2 "adapters do not go on as ${lora:-the whole model}"; err_has "$words"
-    [ "$(ls shape)" = "$(ls lora)" ]; ok $? "and nothing is written"
+    [ "$(ls shape)" = "$(ls lora)" ]; ok $? "a refused export or merge writes nothing"
 done <<E
 rank: 1, $where|the recipe of rank 1 beside 5
 rank: 3, targets: [q_proj]|the recipe of rank 3 beside 1
@@ -90,7 +90,7 @@ if strace -o /dev/null true 2>/dev/null; then
         run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=write -e inject=write:signal=$1:when=$2 \
             tern ckpt merge dora/latest -o cut --max-shard 40KB
     }
-    cut_off INT 4; status 130; one_line; [ -z "$(ls -d cut* 2>/dev/null)" ]; ok $? "Ctrl-C leaves nothing"
+    cut_off INT 4; status 130; one_line; [ -z "$(ls -d cut* 2>/dev/null)" ]; ok $? "Ctrl-C in a merge leaves nothing"
     for n in 1 2 4 8 12; do
         cut_off KILL $n 2>/dev/null
         [ ! -e cut ]; ok $? "killed at write $n, there is no folder of that name (status $rc)"

@@ -25,15 +25,15 @@ run tern ckpt verify --full run; status 0
 
 run tern ckpt export run/step-00000010 -o out1; status 0
 "$T" same hf out1; ok $? "the export holds the same tensors"
-cmp -s hf/model.safetensors out1/model.safetensors; ok $? "in one file it is the source, byte for byte"
-cmp -s hf/tokenizer.model out1/tokenizer.model; ok $? "the tokenizer came along"
+cmp -s hf/model.safetensors out1/model.safetensors; ok $? "an export to one file is its source, byte for byte"
+cmp -s hf/tokenizer.model out1/tokenizer.model; ok $? "an export has the tokenizer"
 has out1/config.json '"torch_dtype": "float32"'
 run tern ckpt export run/latest -o out2 --dtype bf16 --max-shard 40KB; status 0
-"$T" same hf out2; ok $? "several files in BF16 hold the same, rounded"
+"$T" same hf out2; ok $? "an export to several files in BF16 holds the same tensors, rounded"
 has out2/config.json '"torch_dtype": "bfloat16"'
 has out2/model.safetensors.index.json '"total_size": 169056'
 big=$(find out2 -name '*.safetensors' -size +41k | wc -l)
-[ "$big" = 0 ] && [ "$(ls out2/model-0000?-of-0000?.safetensors | wc -l)" -gt 3 ]; ok $? "no file passes the limit"
+[ "$big" = 0 ] && [ "$(ls out2/model-0000?-of-0000?.safetensors | wc -l)" -gt 3 ]; ok $? "no file of an export is larger than --max-shard"
 run tern ckpt export run/latest -o half --dtype f16; status 0 "as f16, where all of it is small"
 for value in 65519 65520 -70000 3e38; do # the last that f16 rounds down to 65504, and the first that it does not
     cp -r hf big
@@ -46,8 +46,8 @@ P
     rm -rf big-run half; "$T" save big-run 1 2 big
     run tern ckpt export big-run/latest -o half --dtype f16
     if [ "$value" = 65519 ]; then status 0 "f16: $value"; else
-        status 2 "f16: $value"; one_line; err_has "beyond f16's 65504"; [ ! -e half ]; ok $? "nothing is written"
-        run tern ckpt export big-run/latest -o half --dtype bf16; status 0 "as bf16"
+        status 2 "f16: $value"; one_line; err_has "beyond f16's 65504"; [ ! -e half ]; ok $? "a refused export as f16 leaves nothing"
+        run tern ckpt export big-run/latest -o half --dtype bf16; status 0 "weights beyond f16 are exported as bf16"
     fi
     rm -rf big half
 done
@@ -64,7 +64,7 @@ run tern ckpt export hf -o out3; status 2; one_line; err_has 'is no checkpoint'
 cp -r run bad
 s=bad/step-00000010/shard-00001-of-00003.safetensors
 printf '\377' | dd of=$s bs=1 seek=60000 conv=notrunc 2>/dev/null
-run tern ckpt verify bad; status 0 "a flipped byte: sizes alone do not tell"
+run tern ckpt verify bad; status 0 "verify without --full misses a flipped byte"
 run tern ckpt verify --full bad; status 2; err_has 'shard-00001-of-00003.safetensors: is damaged'; one_line
 run tern ckpt export bad/step-00000010 -o out3; status 2; one_line; err_has 'does not match its digest'
 [ -z "$(ls -d out3* 2>/dev/null)" ]; ok $? "a damaged checkpoint exports nothing"
@@ -86,8 +86,8 @@ if strace -o /dev/null true 2>/dev/null; then
     run env ASAN_OPTIONS=detect_leaks=0 \
         strace -f -o /dev/null -e trace=write -e inject=write:signal=INT:when=4 \
         tern ckpt export run/latest -o out4 --max-shard 40KB
-    status 130 "Ctrl-C in an export: exit status 130"; one_line "and one clear line"
-    [ -z "$(ls -d out4* 2>/dev/null)" ]; ok $? "and nothing is left behind"
+    status 130 "Ctrl-C in an export: exit status 130"; one_line "an interrupted export prints one clear line"
+    [ -z "$(ls -d out4* 2>/dev/null)" ]; ok $? "an interrupted export leaves nothing"
 else
     skip "strace may not trace here"
 fi

@@ -17,7 +17,7 @@ answers() { # what people ask
     timeout 60 tern ledger sql -r latest -P -n 'select * from eval_effective order by step'
     timeout 60 tern ledger plot --json
 } 2>said
-answers >right; [ ! -s said ] && [ -s right ]; ok $? "the answers" || cat said
+answers >right; [ ! -s said ] && [ -s right ]; ok $? "the first answers are complete" || cat said
 reset() { rm -f $r/run.db* ledger/ledger.db; cp run.good $r/run.db; cp ledger.good ledger/ledger.db; }
 # make FILE SQL: as somebody who may write there could leave it
 altered() { chmod 644 "$1"; sqlite3 -cmd ".dbconfig defensive off" "$1" "PRAGMA writable_schema = ON; PRAGMA ignore_check_constraints = ON; $2" 2>&1 | sed 's/^/# /'; }
@@ -65,7 +65,7 @@ import sqlite3, sys
 d = sqlite3.connect(sys.argv[1])
 d.executescript("PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = 'CREATE TABLE source(run_id TEXT PRIMARY KEY, inode INT, mtime_ns INT, bytes INT)' WHERE name = 'source'")
 P
-answers >now; cmp -s right now; ok $? "a catalogue whose rows have no ids"
+answers >now; cmp -s right now; ok $? "a catalogue whose rows have no ids gives the right answers"
 
 # Bits anywhere: no reader crashes or hangs, and what verify passes changes no answer.
 flips=$(long && echo 200 || echo 10)
@@ -95,16 +95,16 @@ done
 # Where the spools are not whole run.db is the only copy of what it holds.
 reset; mv $r/spool/1 gone
 run tern ledger fold --rebuild; status 2 "a rebuild from spools that are gone is refused"; err_has 'of which some are gone'; one_line
-cmp -s run.good $r/run.db; ok $? "and run.db is as it was"
-run tern ledger fold; status 0; cmp -s run.good $r/run.db; ok $? "as by a fold"
+cmp -s run.good $r/run.db; ok $? "a refused rebuild leaves run.db"
+run tern ledger fold; status 0; cmp -s run.good $r/run.db; ok $? "a fold without all spools leaves run.db"
 head -c 5000 run.good >cut; rm -f $r/run.db; cp cut $r/run.db
-tern ledger fold 2>said; cmp -s cut $r/run.db.bad; ok $? "a damaged one is kept under another name"
-rm -f $r/run.db; echo again >$r/run.db; tern ledger fold 2>said; cmp -s cut $r/run.db.bad && [ "$(cat $r/run.db.bad.2)" = again ]; ok $? "each of them"
+tern ledger fold 2>said; cmp -s cut $r/run.db.bad; ok $? "a damaged run.db is kept under another name"
+rm -f $r/run.db; echo again >$r/run.db; tern ledger fold 2>said; cmp -s cut $r/run.db.bad && [ "$(cat $r/run.db.bad.2)" = again ]; ok $? "each damaged run.db is kept under a name of its own"
 mv gone $r/spool/1
 if strace -qq -e trace=none true 2>/dev/null; then
     reset; rm $r/run.db; cp cut $r/run.db
     LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=detect_leaks=0 strace -f -qq -o /dev/null -e inject=link,linkat:error=EPERM tern ledger fold 2>said
-    cmp -s cut $r/run.db.bad && run tern ledger verify && [ "$rc" = 0 ]; ok $? "also where there are no links" || cat said
+    cmp -s cut $r/run.db.bad && run tern ledger verify && [ "$rc" = 0 ]; ok $? "a damaged run.db is kept also where there are no links" || cat said
 else
     skip "strace is not installed, or may not trace"
 fi
@@ -115,8 +115,8 @@ if [ "$(id -u)" = 0 ]; then
     chmod 755 "$WORK"; reach 65534; reset; rm $r/run.db; cp cut $r/run.db; chmod -R go+rX ledger
     asked >right2; PATH=$REACH_BIN:$PATH
     { setpriv --reuid 65534 --regid 65534 --clear-groups tern ledger list -P -n; setpriv --reuid 65534 --regid 65534 --clear-groups tern ledger sql -r latest -P -n "$quick"; } >now 2>said
-    head -2 right | cmp -s - now; ok $? "a reader who may not write heals it for himself" || { cat said; diff right now; }
-    cmp -s cut $r/run.db; ok $? "and leaves it"
+    head -2 right | cmp -s - now; ok $? "a reader that may not write reads the spools instead of a damaged run.db" || { cat said; diff right now; }
+    cmp -s cut $r/run.db; ok $? "a reader that may not write leaves run.db as it is"
 else
     skip "another user's reading wants root"
 fi

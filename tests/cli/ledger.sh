@@ -9,7 +9,7 @@ mkdir "$L"
 run tern ledger list; status 2; err_has "no ledger is named"; one_line
 run tern ledger list -l /nowhere; status 2; err_has "no such ledger folder"; one_line
 export TERN_LEDGER=$L
-run tern ledger list -n; status 0 "an empty ledger lists nothing"; [ ! -s out ]; ok $? "and says nothing"
+run tern ledger list -n; status 0 "an empty ledger lists nothing"; [ ! -s out ]; ok $? "a list of an empty ledger prints nothing"
 run tern ledger show; status 2; err_has "holds no run yet"
 
 # A run of two attempts; the second began at step 250.  Nothing is folded yet.
@@ -21,7 +21,7 @@ run tern ledger list -j 4,5 -n; [ ! -s out ]; ok $? "-j of no run"
 run tern ledger list -j x; status 2; one_line
 run tern ledger list -S now-1hours -P -o name,state,step; out_has "tried|running|400"
 run tern ledger list -S 2099-01-01 -n; [ ! -s out ]; ok $? "-S in the future"
-run tern ledger list -S yesterdaze; status 2; err_has "is no time"
+run tern ledger list -S yesterdaze; status 2; err_has "is not a time"
 run tern ledger list -o nmae; status 2; err_has "did you mean 'name'?"
 run tern ledger list --helpformat; out_has "ckpt"
 run tern ledger list --json; python3 -c '
@@ -47,14 +47,14 @@ run tern ledger show -o step; status 2; err_has "needs one table"
 run tern ledger sql -r latest -P -n "SELECT count(*), count(DISTINCT step) FROM step WHERE name = 'loss'"
 [ "$(cat out)" = "400|400" ]; ok $? "one effective value a step"
 run tern ledger sql -r latest -P -n "SELECT count(*) FROM step_all WHERE name = 'loss' AND NOT effective"
-[ "$(cat out)" = "50" ]; ok $? "superseded ones stay queryable"
+[ "$(cat out)" = "50" ]; ok $? "superseded values stay queryable"
 run tern ledger sql "DELETE FROM run"; status 2; err_has "can only be read"; one_line
 run tern ledger sql "SELECT name FROM run" --json; out_has '"name": "tried"'
 run tern ledger sql -r latest --max-rows 3 "SELECT * FROM step"; err_has "cut after 3 rows"
 
 run tern ledger sql -P -n "select 0.1 + 0.2, 1.0, 0.5, 1e300 * 10, 2.5e-8, 1/3.0, 7, 9e999"
 is "$(cat out)" "0.30000000000000004|1.0|0.5|1e+301|2.5e-08|0.3333333333333333|7|Infinity" "-P: numbers that read back as they are"
-run tern ledger list -P -n -o loss; loss=$(cat out); run tern ledger sql -r latest --json "select value from step where name = 'loss' order by step desc limit 1"; out_has "$loss" "also in lists"
+run tern ledger list -P -n -o loss; loss=$(cat out); run tern ledger sql -r latest --json "select value from step where name = 'loss' order by step desc limit 1"; out_has "$loss" "list prints the loss in full precision"
 run tern ledger plot; status 0; out_has "┤"; out_has "R restart"
 run env LC_ALL=C tern ledger plot latest lr loss --rows 10
 ! LC_ALL=C grep -q '[^ -~]' out; ok $? "plain ASCII in a plain locale"
@@ -112,10 +112,10 @@ r = {p["step"]: (p["value"], p["class"]) for p in json.load(open(sys.argv[1]))["
 assert [r[s] for s in range(401, 406)] == [(None, 1), (3.0, 0), (None, 3), (None, 2), (None, 1)], r
 P
 run tern ledger sql -r latest --json "SELECT value, class FROM step WHERE step IN (401, 402, 404) AND name = 'loss' ORDER BY step"
-is "$(tr -d ' \n' <out)" '[{"value":null,"class":1},{"value":3.0,"class":0},{"value":null,"value_class":2,"class":2}]' "of every column"
+is "$(tr -d ' \n' <out)" '[{"value":null,"class":1},{"value":3.0,"class":0},{"value":null,"value_class":2,"class":2}]' "JSON of a query has a class for a value that is not finite"
 run tern ledger show --json; out_has '"last_loss": null'; out_has '"last_loss_class": 1'
 run tern ledger list --json; out_has '"last_loss_class": 1'
-run tern ledger sql --json "SELECT last_loss, last_loss_class FROM run"; is "$(tr -d ' \n' <out)" '[{"last_loss":null,"last_loss_class":1}]' "in the catalogue"
+run tern ledger sql --json "SELECT last_loss, last_loss_class FROM run"; is "$(tr -d ' \n' <out)" '[{"last_loss":null,"last_loss_class":1}]' "JSON of the catalogue has a class for a loss that is not finite"
 run tern ledger show -c -P -n -o step,state,path; out_has "402|foreign|$WORK/ck"
 
 run tern ledger verify; status 0; out_has "ok: "
@@ -175,7 +175,7 @@ frame(2, text(evil) * 4 + text(b'a') * 2 + text(evil) + struct.pack('<q', wall))
 open(path, 'wb').write(data)
 P
 commands() { LC_ALL=C grep -qE "$(printf '\302[\200-\237]|\342\200[\216\217\252-\256]|\342\201[\246-\251]|[\001-\010\013-\037\177]|(^|[ -~])[\200-\301]')" "$@"; }
-printf '%s\n' "$bidi" "$c1" "$raw" | while read -r word; do printf '%s\n' "$word" >word; commands word || echo "$word"; done >unseen; [ ! -s unseen ]; ok $? "the test sees them"
+printf '%s\n' "$bidi" "$c1" "$raw" | while read -r word; do printf '%s\n' "$word" >word; commands word || echo "$word"; done >unseen; [ ! -s unseen ]; ok $? "the test recognises commands of a terminal"
 for words in "ledger list" "ledger list -P" "ledger list --json" "ledger list -o name,user,model --json" "ledger show" "ledger show --json" "ledger plot latest loss $bidi $c1" \
     "ledger plot latest loss $raw" "ledger plot latest nothing" "ledger plot latest $bidi --json" "ledger verify" "ledger sql -r latest 'select name from metric'" "ledger sql -r latest --json 'select * from event'" "ledger show -P"; do
     eval "run tern $words"; cat out err >all; ! commands all; ok $? "tern ${words%% *x*}: no command of a terminal" || cat -v all | head -5
@@ -184,17 +184,17 @@ done
 before=$SECONDS
 for sql in "select length(hex(zeroblob(900000000)))" "select length(replace(hex(zeroblob(2000000)), '0', hex(zeroblob(2000000))))" \
     "select 'a' like '%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%a%ab'"; do
-    run tern ledger sql "$sql"; status 2 "too much for one cell"; one_line
+    run tern ledger sql "$sql"; status 2 "a cell of SQL that is too large is refused"; one_line
 done
 bound $((SECONDS - before)) 10 "seconds of three that are too much"
 # These would work for hours within one cell: nobody waits for more than was given.
 for cell in "instr(zeroblob(4000000), zeroblob(2000000) || x'01')" "replace(hex(zeroblob(1900000)), hex(zeroblob(900000)) || '1', 'b')" \
     "instr(hex(zeroblob(1900000)), hex(zeroblob(900000)) || '1')"; do
-    run timeout 200 tern ledger sql --seconds 0.2 "select $cell"; status 1 "one cell of hours"; err_has "stopped after 0.2 s"; one_line
+    run timeout 200 tern ledger sql --seconds 0.2 "select $cell"; status 1 "a cell of SQL that takes hours is stopped"; err_has "stopped after 0.2 s"; one_line
 done
 run tern ledger sql --json "select $(printf "zeroblob(4000000) || %d," $(seq 40)) 1"; status 1 "one row of more than is shown"; err_has "a row has more than the 64 MiB"; one_line
 run tern ledger sql "select $(printf "hex(zeroblob(1999990)) || %d," $(seq 200)) 1"; [ "$rc" != 0 ]; ok $? "one row of more memory than there should be"; one_line
-run tern ledger sql -P -n "select 1, 2.5, 'x', null, x'00ff'"; is "$(cat out)" "1|2.5|x||00ff" "every kind of value comes as it is"
+run tern ledger sql -P -n "select 1, 2.5, 'x', null, x'00ff'"; is "$(cat out)" "1|2.5|x||00ff" "sql prints every kind of value as it is"
 export TERN_LEDGER=$L
 
 # ---- a ledger of a tern that made STRICT tables
@@ -214,27 +214,27 @@ for version in 2 3; do
             select attempt, step, set_name, nullif(nll, 'NaN'), tokens, bytes, nullif(ppl_token, 'NaN'), nullif(ppl_byte, 'NaN'), wall_ns from eval"; }
     rows >before
     run tern ledger list -P -n -o id,state,step; is "$(cat out)" "$id2|completed|14" "a ledger of version $version is read: list"
-    run tern ledger show -c -P -n -o step,state; is "$(cat out)" "8|verified" "show"
-    run tern ledger sql -r latest -P -n "select step, value from step where name = 'acc'"; is "$(cat out)" "13|0.5" "sql"
-    sqlite3 "$db" "pragma user_version" >was; is "$(cat was)" "$version" "reading changes nothing"
-    run tern ledger fold; status 0 "fold brings it up to date, also where its spools are gone"
+    run tern ledger show -c -P -n -o step,state; is "$(cat out)" "8|verified" "show of an old ledger's checkpoints"
+    run tern ledger sql -r latest -P -n "select step, value from step where name = 'acc'"; is "$(cat out)" "13|0.5" "sql of an old ledger's values"
+    sqlite3 "$db" "pragma user_version" >was; is "$(cat was)" "$version" "reading an old ledger changes nothing"
+    run tern ledger fold; status 0 "fold makes an old ledger's snapshot anew, also without its spools"
     is "$(sqlite3 "$db" 'pragma user_version; pragma integrity_check')" "4
-ok" "to today's version"
-    rows >after; cmp before after; ok $? "with every row"
+ok" "a folded old ledger has today's version"
+    rows >after; cmp before after; ok $? "a folded old ledger has every row"
     is "$(sqlite3 "$db" "select set_name, class, typeof(nll) from eval order by 1; select name, first_step, last_step from span s join metric on metric_id = id where s.attempt = 2 order by 1")" "broken|1|null
 heldout|0|real
 acc|13|13
 loss|9|14
 lr|9|14
-top|13|13" "and what they lacked"
-    is "$(sqlite3 "$db" "select count(*), sum(effective) from step_all")" "$(sqlite3 "$db" 'select count(*), count(*) from point')" "all values are effective, as before"
-    run tern ledger show; status 0; out_has "the test said so"; out_has heldout; run tern ledger sql -r latest -P -n 'select text from health'; is "$(cat out)" fine "with its health"
+top|13|13" "a folded old ledger has the classes and spans that it lacked"
+    is "$(sqlite3 "$db" "select count(*), sum(effective) from step_all")" "$(sqlite3 "$db" 'select count(*), count(*) from point')" "all values of a folded old ledger are effective"
+    run tern ledger show; status 0; out_has "the test said so"; out_has heldout; run tern ledger sql -r latest -P -n 'select text from health'; is "$(cat out)" fine "a folded old ledger has its health rows"
 done
 # Types are held where STRICT is not known, too; nothing in the file needs a newer SQLite than RHEL 8's.
 for t in "point values(1, 1, 'x', 1.0, 0, 1)" "point values(1, 1, 1, 'x', 0, 1)" "param values(1, x'00', 'v', 1)" \
     "attempt(attempt, job_id) values(9, 1.5)" "attempt(attempt, cause) values(9, x'00')"; do
     cp "$L/runs/$id/run.db" typed.db; chmod u+w typed.db
-    run sqlite3 typed.db "insert into $t"; [ $rc != 0 ] && grep -q CHECK err; ok $? "no $t"
+    run sqlite3 typed.db "insert into $t"; [ $rc != 0 ] && grep -q CHECK err; ok $? "CHECK refuses a value of another type: $t"
 done
 for f in "$L/runs/$id/run.db" "$L/ledger.db"; do
     ! sqlite3 "$f" .schema | grep -iE 'strict|generated always|iif\('; ok $? "${f##*/}: SQL that SQLite 3.26 reads"

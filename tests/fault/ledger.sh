@@ -39,7 +39,7 @@ for ((i = 2; i <= ROUNDS + 1; i++)); do
     n=$(grep -c . "$WORK/acks.$i"); [ "$n" = 0 ] || last=$(tail -1 "$WORK/acks.$i")
 done
 tern ledger fold; ok $? "fold after $killed kills"
-is $killed "$ROUNDS" "the kills did happen, each in the middle of writing"
+is $killed "$ROUNDS" "each kill hit a writer at work"
 for ((i = 1; i <= ROUNDS + 1; i++)); do
     steps "$id" "$i" >"$WORK/got"
     n=$(wc -l <"$WORK/acks.$i")
@@ -50,12 +50,12 @@ for ((i = 1; i <= ROUNDS + 1; i++)); do
 done
 acks=$(cat "$WORK"/acks.* | wc -l)
 ok $lost "of $acks acknowledged records every one is there, once and in order ($lost attempts differ)"
-ok $extra "and nothing else ($extra attempts with more)"
+ok $extra "the ledger has no other records ($extra attempts with more)"
 run tern ledger sql -r "$id" -P -n "SELECT count(*) - count(DISTINCT step), min(step), max(step) - count(*) FROM step WHERE name = 'loss'"
 [ "$(cat out)" = "0|1|0" ]; ok $? "the effective series is that of a run never killed: no step twice, none missing"
-run tern ledger verify; status 0 "nothing is damaged"
+run tern ledger verify; status 0 "killed writers leave no damage"
 content "$id" >a; run tern ledger fold --rebuild "$id"; content "$id" >b
-cmp -s a b; ok $? "folding in pieces says what a rebuild says"
+cmp -s a b; ok $? "folding in pieces gives what a rebuild gives"
 
 # ---------------------------------------------------------------- kill the folder at any syscall
 if ! command -v strace >/dev/null || ! strace -o /dev/null true 2>/dev/null; then
@@ -83,11 +83,11 @@ else
         done
     done
     ok $bad "the folder killed at $points places: readers always see whole databases"
-    [ $points -gt $(long && echo 60 || echo 15) ]; ok $? "the kills did happen"
+    [ $points -gt $(long && echo 60 || echo 15) ]; ok $? "each kill hit a folder at work"
     tern ledger fold "$small"; content "$small" >a
     tern ledger fold --rebuild "$small"; content "$small" >b
-    cmp -s a b; ok $? "the next fold says what a rebuild says"
-    [ "$(grep -c . a)" -gt 150 ]; ok $? "and that is something"
+    cmp -s a b; ok $? "the fold after killed folders gives what a rebuild gives"
+    [ "$(grep -c . a)" -gt 150 ]; ok $? "the rebuild has rows"
     : >"$L/runs/$small/run.db.tmp-elsewhere-n1-7-abcdef"; touch -d '2 hours ago' "$L/runs/$small"/run.db.tmp-elsewhere*
     : >"$L/runs/$small/run.db.tmp-elsewhere-n1-8-abcdef"
     tern ledger fold "$small"
@@ -99,11 +99,11 @@ else
     strace -f -o trace -e trace=fdatasync -e inject=fdatasync:error=EIO:when=1 \
         "$W" "$L" "$sick" 2 1 2 150 >acks 2>err
     ok $? "an fsync that fails once is survived"
-    grep -q INJECTED trace; ok $? "it did fail"
-    [ -e "$L/runs/$sick/spool/2/rank0.1.spool" ]; ok $? "the records went to a new file"
+    grep -q INJECTED trace; ok $? "an fsync failed"
+    [ -e "$L/runs/$sick/spool/2/rank0.1.spool" ]; ok $? "records after a failed fsync are in a new file"
     has err "cannot make it durable"
     rm "$L/runs/$sick/spool/2/rank0.0.spool" # the file that cannot be trusted loses everything
-    tern ledger fold "$sick"; steps "$sick" 2 | cmp -s - acks; ok $? "where all of them are"
+    tern ledger fold "$sick"; steps "$sick" 2 | cmp -s - acks; ok $? "the new file has all records since the last good fsync"
 
     # A disk that is full at the k-th write: told, counted, and over when it is over.
     worst=0
@@ -136,7 +136,7 @@ for p in $folds; do wait "$p" || bad=1; done
 for p in $pids; do wait "$p" || bad=1; done
 ok $bad "three writers, three folders and readers at once"
 tern ledger fold "$many"; content "$many" >a; tern ledger fold --rebuild "$many"; content "$many" >b
-cmp -s a b && [ "$(grep -c '|loss|' a)" = 9001 ]; ok $? "nothing is lost or doubled"
+cmp -s a b && [ "$(grep -c '|loss|' a)" = 9001 ]; ok $? "writers, folders and readers at once lose and double nothing"
 
 # ---------------------------------------------------------------- a full disk under the snapshot
 if mkdir -p small && mount -t tmpfs -o size=200k tmpfs small 2>/dev/null; then
@@ -147,9 +147,9 @@ if mkdir -p small && mount -t tmpfs -o size=200k tmpfs small 2>/dev/null; then
     run tern ledger fold -l small
     status 75 "a snapshot that does not fit"; err_has "No space left"; one_line
     [ $first != 0 ] || [ "$(sqlite3 small/runs/*/run.db 'PRAGMA integrity_check')" = ok ]
-    ok $? "leaves the old one"
-    [ -z "$(find small -name '*.tmp-*')" ]; ok $? "and no temporary"
-    run tern ledger show -l small; status 0 "readers read on"
+    ok $? "a fold on a full disk leaves the old snapshot"
+    [ -z "$(find small -name '*.tmp-*')" ]; ok $? "a fold on a full disk leaves no temporary"
+    run tern ledger show -l small; status 0 "readers read on while a fold fails"
     umount small; tap_cleanup=:
 else
     skip "a small file system needs the right to mount"
@@ -163,7 +163,7 @@ if strace -qq -e trace=none true 2>/dev/null; then
         ASAN_OPTIONS=detect_leaks=0 run strace -f -qq -o trace -e trace=pwrite64 -e inject=pwrite64:error="${word%%:*}" tern ledger fold -l quota
         status 75 "a snapshot is refused with ${word%%:*}"; err_has "${word#*:}"; one_line
     done
-    run tern ledger fold -l quota; status 0 "then it is written"
+    run tern ledger fold -l quota; status 0 "a fold after a full disk writes the snapshot"
 else
     skip "no strace"
 fi

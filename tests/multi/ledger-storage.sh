@@ -14,9 +14,9 @@ for how in 'rm -rf ledger' 'mv ledger away'; do
     tern run run.yaml --ranks 2 2>err & pid=$!
     until_true grep -q 'step [1-9]' err; $how; wait $pid; rc=$? cmd="$how in the middle of a run"
     status 0; err_has "is not there any more"
-    is "$(losses ledger)" 1500 "every step is in the ledger that stands there now"
+    is "$(losses ledger)" 1500 "every step is in the ledger that is there now"
     run tern ledger verify -l ledger; status 0
-    is "$(tern ledger list -l ledger -n -P -o state,step,ckpt,lost)" "done|1500|1500|0" "and its end"
+    is "$(tern ledger list -l ledger -n -P -o state,step,ckpt,lost)" "done|1500|1500|0" "the run's end is in the ledger that is there now"
     long || break
 done
 # Another ledger than the one that knows the run's checkpoints.
@@ -32,11 +32,11 @@ tern ledger sql -l small/l -r latest -n -P "select text from event where kind = 
 tern ledger sql -l small/l -r latest -n -P "select cause from attempt" >cause
 S
 unshare -m bash inside.sh
-rc=$(cat rc) cmd="a ledger on a disk that fills up"; status 0; [ -d checkpoints/step-00001500 ]; ok $? "training comes to its end"
+rc=$(cat rc) cmd="a ledger on a disk that fills up"; status 0; [ -d checkpoints/step-00001500 ]; ok $? "training on a full disk ends well"
 kept=$(cat steps); [ "$kept" -gt 0 ] && [ "$kept" -lt 1500 ]; ok $? "the ledger has $kept steps of 1500"
-grep -qx "[0-9]* records lost (steps $((kept + 1)) to 1500): No space left on device" gap; ok $? "and says which it lacks" || sed 's/^/# /' gap
+grep -qx "[0-9]* records lost (steps $((kept + 1)) to 1500): No space left on device" gap; ok $? "a gap event has the steps that the ledger lacks" || sed 's/^/# /' gap
 err_has "records lost (steps $((kept + 1)) to 1500): No space left on device"
 has cause "the ledger lacks records that rank0 could not write: " "so does the end record"
 has list " lost " "list has a column for it then"; has show "records that the storage did not take" "show a line"
-has verify "records lost (steps $((kept + 1)) to 1500)" "verify too"; is "$(tail -n 1 verify)" 0 "which finds no damage"
+has verify "records lost (steps $((kept + 1)) to 1500)" "verify too"; is "$(tail -n 1 verify)" 0 "verify finds no damage after a full disk"
 tap_done

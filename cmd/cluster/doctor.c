@@ -31,7 +31,7 @@ static const struct tern_opt opts[] = {
     {"timeout", 0, TERN_OPT_REAL, "SECONDS", "30", .to.real = &timeout,
      .help = "for the nodes of each partition to answer, 1 to 3600"},
     {"this-node", 0, TERN_OPT_FLAG, .to.flag = &this_node,
-     .help = "print what holds on this machine, one fact a line: what runs on every node"},
+     .help = "print this machine's facts, one a line, as on every node"},
     {"plugstack", 0, TERN_OPT_TEXT, "FILE", .to.text = &plugstack,
      .help = "with --this-node: Slurm's plugstack.conf"},
     {"plugin-dir", 0, TERN_OPT_TEXT, "DIR", .to.text = &plugin_dir,
@@ -193,7 +193,7 @@ static int run(int n, char **args, struct tern_err *err)
     if (config && setenv("TERN_CONFIG", config, 1) < 0)
         return tern_err_sys(err, "--config");
     if (!(timeout >= 1 && timeout <= 3600))
-        return tern_err_set(err, TERN_USAGE, "--timeout: wanted 1 to 3600 seconds");
+        return tern_err_set(err, TERN_USAGE, "--timeout: 1 to 3600 seconds are allowed");
     if (this_node) {
         tern_doctor_gather(&local, put_line, NULL);
         return 0;
@@ -203,7 +203,7 @@ static int run(int n, char **args, struct tern_err *err)
     char *exe = tern_fs_self();
     if (!exe) {
         tern_slurm_about_free(about);
-        return tern_err_sys(err, "cannot tell where this program is");
+        return tern_err_sys(err, "cannot determine where this program is");
     }
     char *dir = find_ledger();
     const struct tern_doctor_options o = {

@@ -34,7 +34,7 @@ static const struct tern_opt up_opts[] = {
      .help = "start the first N dynamic nodes of each compute resource too"},
     {"slurm", 0, TERN_OPT_TEXT, "PREFIX", .env = "TERN_SLURM", .to.text = &up_slurm,
      .help = "the Slurm to run: its sbin and bin are below PREFIX. Else the one whose library tern "
-             "uses, or what PATH has"},
+             "uses, or one on PATH"},
     {"share", 0, TERN_OPT_LIST, "DIR", .to.list = &up_share,
      .help = "a folder under /tmp that every node shall see, as it sees the current one; may be "
              "given again"},
@@ -242,8 +242,9 @@ static const struct tern_cmd down_cmd = {
     .name = "down",
     .args = "[NAME]",
     .summary = "end a virtual cluster and remove its folder",
-    .about = "Jobs that run on it die, and what lies in its shared storage goes with it. Without "
-             "NAME the only one that is up is meant.",
+    .about =
+        "Its jobs die and its shared storage is removed. Without NAME the only cluster that is "
+        "up is ended.",
     .args_max = 1,
     .run = run_down,
 };
@@ -389,7 +390,7 @@ static const struct tern_cmd exec_cmd = {
 static const char *node_power, *node_cluster;
 static const struct tern_opt node_opts[] = {
     {"power", 0, TERN_OPT_TEXT, "on|off", .to.text = &node_power,
-     .help = "off: a power cut, nothing is told; on: it boots again"},
+     .help = "off: a power cut without notice; on: it boots again"},
     {"cluster", 'c', TERN_OPT_TEXT, "NAME", .to.text = &node_cluster,
      .help = "of which cluster; else of the only one"},
     {0},

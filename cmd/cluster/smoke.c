@@ -368,7 +368,7 @@ static int prepare(struct smoke *s, struct tern_err *err)
         return tern_err_sys(err, "%s: cannot be used", where ? where : ".");
     s->bin = tern_fs_self_dir();
     if (!s->bin)
-        return tern_err_sys(err, "cannot tell where this program is");
+        return tern_err_sys(err, "cannot determine where this program is");
     s->dir = tern_strf("%s/tern-smoke-XXXXXX", base);
     s->ledger = ledger && *ledger == '/' ? tern_strdup(ledger)
                                          : tern_strf("%s/%s", base, ledger ? ledger : "ledger");
@@ -467,10 +467,10 @@ const struct tern_cmd smoke_cmd = {
     .name = "smoke",
     .args = "[NAME|here]",
     .summary = "train two steps of a tiny model on every idle node",
-    .about = "Goes the whole way of a real run: sbatch, `tern run` with its checks, srun, the "
+    .about = "Runs all parts of a real run: sbatch, `tern run` with its checks, srun, the "
              "trainer on every node at once, a checkpoint, the ledger (attempts of kind 'smoke'). "
              "When that fails, every node is tried by itself. Says ok, bad or busy for each node. "
-             "'here' is the Slurm of this machine; else a virtual cluster is meant. Exit status 75 "
+             "'here' is the Slurm of this machine; else NAME is a virtual cluster. Exit status 75 "
              "when a node is bad.",
     .examples = "  tern cluster smoke here --dir /fsx\n"
                 "  tern cluster smoke trn1-4\n",

@@ -18,7 +18,7 @@ static struct data_text_opts text;
 static const char *out;
 static bool bos;
 
-/* Set by a signal; looked at between documents, so that what was begun is taken away. */
+/* Set by a signal and checked between documents, so that an unfinished set is removed. */
 static volatile sig_atomic_t stopped;
 
 static void on_signal(int number)
@@ -118,7 +118,7 @@ static int add_file(struct build *b, const char *path, struct tern_err *err)
     }
     show_end(b);
     if (rc == 0)
-        data_tell_counts(path, tern_data_text_counts(t));
+        data_log_counts(path, tern_data_text_counts(t));
     tern_data_text_close(t);
     if (stopped)
         return interrupted(err);
@@ -199,7 +199,7 @@ static char *default_out(const char *path)
     return to;
 }
 
-/* The set must be none of what it is made from. */
+/* The set must not be one of its sources. */
 static int check_out(int n_args, char **args, bool by_default, struct tern_err *err)
 {
     struct stat set, from;
@@ -273,7 +273,7 @@ const struct tern_cmd data_build = {
     .summary = "tokenise text into a token set (.tds)",
     .about = "Each document becomes its tokens and an EOS. The set appears whole or not at all; it "
              "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input. "
-             "Text is UTF-8; a mark at its beginning that says so is no text. Tokenizers are "
+             "Text is UTF-8; a byte order mark at its beginning is skipped. Tokenizers are "
              "SentencePiece BPE models; tokenizer.json and tiktoken files are not read.",
     .examples = "tern data build --tokenizer model/ -o pubmed.tds pubmed/*.jsonl.gz\n"
                 "tern data build -t tokenizer.model --split % -o fortunes.tds fortunes.txt",

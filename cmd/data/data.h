@@ -1,4 +1,4 @@
-/* tern data: what its verbs share. */
+/* tern data: shared by its verbs. */
 #ifndef TERN_CMD_DATA_DATA_H
 #define TERN_CMD_DATA_DATA_H
 
@@ -53,8 +53,8 @@ struct data_text_opts {
 
 /* The tokenizer of --tokenizer, which has no default. */
 struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err);
-/* What was mended or left out of `path`, in words on stderr; nothing where nothing was. */
-void data_tell_counts(const char *path, struct tern_data_text_counts c);
+/* Log how much of `path` was replaced or left out, if anything. */
+void data_log_counts(const char *path, struct tern_data_text_counts c);
 int data_text_how(const struct data_text_opts *o, struct tern_data_text_how *how,
                   struct tern_err *err);
 

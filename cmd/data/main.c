@@ -49,7 +49,7 @@ int data_text_how(const struct data_text_opts *o, struct tern_data_text_how *how
     return 0;
 }
 
-void data_tell_counts(const char *path, struct tern_data_text_counts c)
+void data_log_counts(const char *path, struct tern_data_text_counts c)
 {
     if (c.replaced)
         tern_warn("%s: %llu bytes that are not UTF-8 were replaced", path,
@@ -146,7 +146,7 @@ static const struct tern_opt info_opts[] = {
 static const struct tern_cmd info = {
     .name = "info",
     .args = "SET",
-    .summary = "what a token set holds",
+    .summary = "show the numbers of a token set",
     .opts = info_opts,
     .args_min = 1,
     .args_max = 1,
@@ -207,7 +207,7 @@ static int encode_file(const char *path, struct tern_token_encoder *e, struct te
             break;
         }
     }
-    data_tell_counts(path, tern_data_text_counts(t));
+    data_log_counts(path, tern_data_text_counts(t));
     tern_data_text_close(t);
     return rc;
 }
@@ -260,7 +260,7 @@ static int read_ids(const char *path, struct tern_buf *raw, struct tern_err *err
     if (f != stdin)
         fclose(f);
     if (rc == 0 && raw->len % sizeof(uint32_t))
-        rc = tern_err_set(err, TERN_USAGE, "%s: %zu bytes are no whole number of u32 ids", path,
+        rc = tern_err_set(err, TERN_USAGE, "%s: %zu bytes are not a whole number of u32 ids", path,
                           raw->len);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* tern data sample: what the samples of a run are. */
+/* tern data sample: shows the samples of a run. */
 #include "cmd/data/data.h"
 
 #include "core/base/json.h"
@@ -29,8 +29,7 @@ static int read_range(const char *text, uint64_t *first, uint64_t *last, struct 
     free(copy);
     if (rc < 0)
         return tern_err_set(err, TERN_USAGE,
-                            "%s: is no number of a sample nor a range of them, such as 4096-4159",
-                            text);
+                            "%s: is not the number of a sample or a range such as 4096-4159", text);
     *first = (uint64_t)from;
     *last = (uint64_t)to;
     return 0;
@@ -45,7 +44,7 @@ struct printer {
     json_t *list;                 /* NULL: print lines */
 };
 
-/* The targets of a row, which are what a step learns. */
+/* The targets of a row, which a step learns. */
 static int decode(const struct printer *p, uint64_t i, struct tern_buf *to, struct tern_err *err)
 {
     const size_t n = (size_t)p->recipe->batch.seq_len;
@@ -106,7 +105,7 @@ static int open_text(struct printer *p, struct tern_err *err)
 
 static int run_sample(int n_args, char **args, struct tern_err *err)
 {
-    enum { MOST = 1 << 20 }; /* rows of a table that somebody reads */
+    enum { MOST = 1 << 20 }; /* rows of a table for people */
     struct printer p = {0};
     uint64_t first = 0, last = 0;
     int rc = -1;
@@ -141,7 +140,7 @@ out:
 }
 
 static const struct tern_opt opts[] = {
-    {"text", 0, TERN_OPT_FLAG, .to.flag = &with_text, .help = "print what each says, too"},
+    {"text", 0, TERN_OPT_FLAG, .to.flag = &with_text, .help = "print each one's text, too"},
     {"tokenizer", 't', TERN_OPT_TEXT, "PATH", .to.text = &tokenizer,
      .help = "for --text; default: the recipe's"},
     {"json", 0, TERN_OPT_FLAG, .to.flag = &as_json, .help = "print JSON"},
@@ -153,7 +152,7 @@ static const struct tern_opt opts[] = {
 const struct tern_cmd data_sample = {
     .name = "sample",
     .args = "RECIPE SAMPLE[-SAMPLE]",
-    .summary = "tell which rows a run's samples are",
+    .summary = "show which rows a run's samples are",
     .about = "Samples are counted over the whole run, from 0; step S takes batch.global of them "
              "from (S - 1) x batch.global on, whatever the ranks. The ledger's events of kind skip "
              "name the samples of steps that made no update.",

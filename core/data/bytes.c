@@ -1,4 +1,5 @@
-/* zlib's gzread drops what follows a member and is none; here inflate is asked member by member. */
+/* zlib's gzread drops bytes behind a member that are not a member; here each member is inflated by
+ * itself. */
 #include "core/data/bytes.h"
 
 #include "core/base/str.h"
@@ -28,7 +29,7 @@ struct tern_data_bytes {
     enum state state;
     bool eof;
     uint64_t done;
-    z_stream z; /* next_in, avail_in: what is read of the file and not yet used */
+    z_stream z; /* next_in, avail_in: bytes read and not yet used */
     uint8_t in[PIECE];
 };
 
@@ -64,7 +65,7 @@ uint64_t tern_data_bytes_done(const struct tern_data_bytes *b)
     return b->done - b->z.avail_in;
 }
 
-/* Have at least `want` bytes to look at, but at the file's end. */
+/* Read until `want` bytes are at hand, or the file ends. */
 static int fill(struct tern_data_bytes *b, size_t want, struct tern_err *err)
 {
     if (b->z.avail_in && b->z.next_in != b->in && b->z.avail_in < want)
@@ -109,7 +110,7 @@ static int next_member(struct tern_data_bytes *b, struct tern_err *err)
         b->z.avail_in--;
     }
     if (!at_magic(b))
-        return damaged(b, "what follows is no gzip", err);
+        return damaged(b, "bytes behind it are not gzip", err);
     inflateReset(&b->z);
     b->state = MEMBER;
     return 0;

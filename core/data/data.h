@@ -83,11 +83,10 @@ int tern_data_set_row(const struct tern_data_set *s, uint32_t seq_len, uint64_t 
  * the document that begins at position starts[j] <= j of the row, and is position j - starts[j] of
  * it.  `tokens` as tern_data_set_row gave them; only inputs, tokens[0 .. seq_len-1], are looked at.
  *
- * A document begins where its first token is predicted from nothing of the one before: with the EOS
- * in front of it, which stands for a beginning and is not attended to by what it ended; or, in a
- * set built with BOS, with its BOS.  So a document has the same loss in whatever row it lies, as
- * long as it is not cut.  A row that begins in the middle of a document begins one.  starts
- * [seq_len]. */
+ * A document begins where no token of the one before helps to predict its first token: with the EOS
+ * in front of it (which the document before does not attend to) or, in a set built with BOS, with
+ * its BOS.  So a document that is not cut has the same loss in every row.  A row that begins in the
+ * middle of a document begins a new one.  starts [seq_len]. */
 void tern_data_set_starts(const struct tern_data_set *s, uint32_t seq_len, const int32_t *tokens,
                           int32_t *starts);
 
@@ -191,17 +190,17 @@ void tern_data_set_abort(struct tern_data_set_writer *w); /* leaves nothing; NUL
 
 enum tern_data_text_format {
     TERN_DATA_TEXT_AUTO, /* by name: .jsonl, .jsonlines, .ndjson, in capitals, with more behind them
-                       and .gz, are JSONL; .json is refused; what else begins with a line that is a
-                       JSON object is JSONL where that has the field, and refused where not; others
-                       are text */
+                       and .gz, are JSONL; .json is refused.  Another file whose first line is a
+                       JSON object is JSONL if that has the field, and refused if not.  Others are
+                       text */
     TERN_DATA_TEXT_JSONL, /* one object a line, the text under a field */
     TERN_DATA_TEXT_PLAIN, /* a file is a document, or several parted by a line */
 };
 
-/* What becomes of a document that is not UTF-8. */
+/* How a document that is not UTF-8 is treated. */
 enum tern_data_text_invalid {
     TERN_DATA_TEXT_REFUSE,  /* an error with file, offset and count */
-    TERN_DATA_TEXT_REPLACE, /* each byte that is none is U+FFFD */
+    TERN_DATA_TEXT_REPLACE, /* each bad byte becomes U+FFFD */
     TERN_DATA_TEXT_SKIP,    /* it is left out */
 };
 
@@ -215,7 +214,7 @@ struct tern_data_text_how {
     bool skip_bad; /* JSONL: lines without the field, or that are no object, are left out */
 };
 
-/* What was found on the way. */
+/* Bad input so far. */
 struct tern_data_text_counts {
     uint64_t replaced; /* bytes that were no UTF-8 */
     uint64_t skipped;  /* documents that were not */

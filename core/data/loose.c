@@ -59,7 +59,7 @@ static void put(struct tern_buf *to, uint32_t c)
     tern_buf_add(to, b, n);
 }
 
-/* What follows a backslash. */
+/* The rest of an escape, behind the backslash. */
 static bool escape(struct scan *s, struct tern_buf *to)
 {
     static const char from[] = "\"\\/bfnrt", is[] = "\"\\/\b\f\n\r\t";

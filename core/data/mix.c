@@ -16,7 +16,7 @@ static const uint64_t seed_phase = 0x7068617365, seed_order = 0x6f72646572;
 struct source {
     struct tern_data_set *set;
     uint64_t rows;
-    uint64_t share; /* of what the sources before it left, in units of 2^-64 */
+    uint64_t share; /* of the turns that earlier sources left, in units of 2^-64 */
 };
 
 struct tern_data_mix {
@@ -132,8 +132,7 @@ static uint64_t turns(uint64_t i, uint64_t share, uint64_t phase)
     return (uint64_t)(((unsigned __int128)i * share + phase) >> 64);
 }
 
-/* Each source in turn takes its share of the turns that those before it left; the last takes all
- * that is left. */
+/* Each source takes its share of the turns that earlier ones left; the last takes the rest. */
 void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
                           struct tern_data_mix_where *where)
 {

@@ -27,8 +27,8 @@ static int bad(const struct tern_data_set *s, const char *what, struct tern_err 
                         what);
 }
 
-/* Reads; a handle that went stale is opened anew, and then it must be the same set: on NFS a file
- * that somebody replaces goes stale, too.  The header has the digest of all digests. */
+/* Reads.  A stale handle is opened anew and must then be the same set: on NFS a replaced file goes
+ * stale, too.  The header, with the digest of all digests, tells. */
 static int set_pread(const struct tern_data_set *s, void *to, size_t len, uint64_t offset,
                      struct tern_err *err)
 {
@@ -183,7 +183,7 @@ void tern_data_set_free(struct tern_data_set *s)
     free(s);
 }
 
-/* ---- what the header says ---- */
+/* ---- fields of the header ---- */
 
 const char *tern_data_set_path(const struct tern_data_set *s)
 {
@@ -284,7 +284,8 @@ int tern_data_set_verify(const struct tern_data_set *s, struct tern_err *err)
             goto out;
         if (tern_crc32c(0, block, len) != digests[i]) {
             tern_err_set(err, TERN_USAGE,
-                         "%s: damaged token set: bytes %llu to %llu are not what was written. Copy "
+                         "%s: damaged token set: bytes %llu to %llu have changed since they were "
+                         "written. Copy "
                          "or build it again.",
                          s->path, (unsigned long long)at, (unsigned long long)(at + len - 1));
             goto out;
@@ -303,7 +304,7 @@ int tern_data_set_read(const struct tern_data_set *s, uint64_t first, size_t n, 
     const unsigned size = s->head.token_bytes;
 
     if (first > s->head.n_tokens || n > s->head.n_tokens - first)
-        return tern_err_set(err, TERN_FAILED, "%s: tokens %llu + %zu asked for of %llu", s->path,
+        return tern_err_set(err, TERN_FAILED, "%s: tokens %llu + %zu of %llu requested", s->path,
                             (unsigned long long)first, n, (unsigned long long)s->head.n_tokens);
     if (n == 0)
         return 0;
@@ -330,7 +331,7 @@ int tern_data_set_doc(const struct tern_data_set *s, uint64_t i, struct tern_dat
     struct tern_tds_doc d[2];
 
     if (i >= s->head.n_docs)
-        return tern_err_set(err, TERN_FAILED, "%s: document %llu asked for of %llu", s->path,
+        return tern_err_set(err, TERN_FAILED, "%s: document %llu of %llu requested", s->path,
                             (unsigned long long)i, (unsigned long long)s->head.n_docs);
     if (set_pread(s, d, sizeof d, s->docs->offset + i * sizeof d[0], err) < 0)
         return -1;
@@ -374,7 +375,7 @@ int tern_data_set_row(const struct tern_data_set *s, uint32_t seq_len, uint64_t 
                       uint8_t *mask, struct tern_err *err)
 {
     if (r >= tern_data_set_rows(s, seq_len))
-        return tern_err_set(err, TERN_FAILED, "%s: row %llu asked for of %llu", s->path,
+        return tern_err_set(err, TERN_FAILED, "%s: row %llu of %llu requested", s->path,
                             (unsigned long long)r,
                             (unsigned long long)tern_data_set_rows(s, seq_len));
     const uint64_t first = r * seq_len, left = s->head.n_tokens - first;

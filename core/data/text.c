@@ -27,7 +27,7 @@ struct tern_data_text {
     char *field, *split;
     struct tern_data_bytes *file;
     uint64_t file_bytes;
-    /* What is read and not yet given: buffer[at .. end). */
+    /* Bytes read and not yet returned: buffer[at .. end). */
     char *buffer;
     size_t at, end, cap;
     bool eof, given;     /* given: a plain file that is one document has been */
@@ -97,7 +97,7 @@ static int next_line(struct tern_data_text *t, char **line, size_t *len, struct 
 
 /* ---- opening ---- */
 
-/* Does a name have `.word`, in whatever case, at its end or before what was put behind it
+/* Does a name have `.word`, in any case, at its end or before a suffix
  * ("shard-1.jsonl-of-8", "data.jsonl.bak")? */
 static bool has_suffix(const char *name, const char *word)
 {
@@ -116,7 +116,7 @@ static int ask(const struct tern_data_text *t, const char *what, struct tern_err
                         t->path, what);
 }
 
-/* By the first line, where the name does not tell. */
+/* Find the format by the first line, where the name does not tell it. */
 static int look_inside(struct tern_data_text *t, struct tern_err *err)
 {
     size_t at = t->at, n;
@@ -162,7 +162,7 @@ static int find_format(struct tern_data_text *t, const char *path, struct tern_e
     return look_inside(t, err);
 }
 
-/* The first bytes: a mark that says UTF-8 is no text, one of UTF-16 or 32 is not UTF-8. */
+/* The first bytes: a byte order mark of UTF-8 is skipped, one of UTF-16 or 32 is refused. */
 static int begin(struct tern_data_text *t, struct tern_err *err)
 {
     while (!t->eof && t->end < PIECE)
@@ -281,8 +281,7 @@ static size_t good_bytes(const char *s, size_t len)
     return at;
 }
 
-/* 1 and the text as it may be, 0 when it is to be left out, -1.  `from`: its place in the file, of
- * which JSON's escapes know nothing. */
+/* 1 and a text in UTF-8, 0 when it is left out, or -1. */
 static int check_text(struct tern_data_text *t, const char **text, size_t *len,
                       struct tern_err *err)
 {
@@ -349,7 +348,7 @@ static bool is_blank(const char *line, size_t len)
     return len == 0;
 }
 
-/* The field of an object whose others hold what a strict reader stops at. */
+/* The field of an object whose other fields a strict reader refuses. */
 static int read_loosely(struct tern_data_text *t, const char *line, size_t n, const char *why,
                         const char **text, size_t *len, struct tern_err *err)
 {

@@ -1,5 +1,5 @@
-/* Writing token sets: tokens go straight to the file, what cannot be placed yet (documents, mask)
- * to unnamed files beside it, the header last. */
+/* Writing token sets: tokens go straight to the file, documents and mask to unnamed files beside it
+ * until their places are known, the header last. */
 #include "core/data/data.h"
 
 #include "core/base/again.h"
@@ -32,7 +32,7 @@ struct tern_data_set_writer {
     struct sink tokens, docs, mask;
     uint8_t bits; /* the mask's unfinished byte */
 
-    /* Digests of what went into the file, block by block. */
+    /* Digests of the written bytes, block by block. */
     uint32_t crc;
     size_t in_block;
     uint32_t *digests;
@@ -138,7 +138,7 @@ static void sink_close(struct sink *s)
 
 /* ---- documents ---- */
 
-/* What lies at `path` is replaced where it is a token set, or nothing yet. */
+/* `path` may be a token set, an empty file or missing: other files are not replaced. */
 static int check_out(const char *path, struct tern_err *err)
 {
     char magic[sizeof TERN_TDS_MAGIC - 1] = "";
@@ -156,10 +156,11 @@ static int check_out(const char *path, struct tern_err *err)
                memcmp(magic, TERN_TDS_MAGIC, sizeof magic) == 0);
     close(fd);
     return set ? 0
-               : tern_err_set(err, TERN_USAGE,
-                              "%s: exists and is no token set; it is left as it is. Name another "
-                              "file to write.",
-                              path);
+               : tern_err_set(
+                     err, TERN_USAGE,
+                     "%s: exists and is not a token set; it is left as it is. Name another "
+                     "file to write.",
+                     path);
 }
 
 struct tern_data_set_writer *
@@ -257,7 +258,7 @@ static void add_section(struct tern_data_set_writer *w, enum tern_tds_type type,
         (struct tern_tds_section){.type = type, .offset = offset, .bytes = bytes};
 }
 
-/* Copy what waited in an unnamed file. */
+/* Copy an unnamed file's bytes. */
 static int place(struct tern_data_set_writer *w, enum tern_tds_type type, struct sink *s,
                  struct tern_err *err)
 {
@@ -274,7 +275,7 @@ static int place(struct tern_data_set_writer *w, enum tern_tds_type type, struct
     return pad(w, err);
 }
 
-/* What the header will say is what was written. */
+/* The header's counts are those of the written bytes. */
 static void check_counts(const struct tern_data_set_writer *w)
 {
     const struct tern_tds_header *h = &w->head;

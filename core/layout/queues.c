@@ -29,7 +29,7 @@ static void check_name(struct tern_layout *l, const struct tern_yaml_node *n, co
     if (len == 0 || len > MAX_NAME || name[0] < 'a' || name[0] > 'z' ||
         strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != len)
         tern_layout_error(l, n,
-                          "'%s' is no name: 1 to %d of a-z, 0-9 and '-', beginning with a "
+                          "'%s' is not a name: 1 to %d of a-z, 0-9 and '-', beginning with a "
                           "letter.",
                           name, MAX_NAME);
     else if (strcmp(name, "default") == 0)
@@ -90,8 +90,9 @@ static void read_type(struct tern_layout *l, const struct tern_yaml_node *m,
     r->type = tern_layout_instance(r->type_name);
     if (!r->type) {
         const char *near = tern_layout_instance_near(r->type_name);
-        tern_layout_error(l, at, "'%s' is no instance type that tern knows.%s%s%s", r->type_name,
-                          near ? " Did you mean '" : "", near ? near : "", near ? "'?" : "");
+        tern_layout_error(l, at, "'%s' is not an instance type that tern knows.%s%s%s",
+                          r->type_name, near ? " Did you mean '" : "", near ? near : "",
+                          near ? "'?" : "");
     }
 }
 

@@ -53,7 +53,7 @@ static void read_setting(struct tern_layout *l, const struct tern_yaml_node *map
                               key);
         } else if (strspn(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") !=
                    strlen(key)) {
-            tern_layout_error(l, v, "'%s' is no name of a Slurm setting.", key);
+            tern_layout_error(l, v, "'%s' is not the name of a Slurm setting.", key);
         } else {
             out->at = reallocarray(out->at, out->n + 1, sizeof *out->at);
             if (!out->at)
@@ -77,7 +77,7 @@ void tern_layout_read_settings(struct tern_layout *l, const struct tern_yaml_nod
         if (tern_yaml_kind(m) == TERN_YAML_MAP)
             read_setting(l, m, denied, out);
         else
-            tern_layout_error(l, m, "is no 'Key: value'.");
+            tern_layout_error(l, m, "is not 'Key: value'.");
     }
 }
 
@@ -173,7 +173,8 @@ static void check_mount_dir(struct tern_layout *l, const struct tern_yaml_node *
 
     if (s->mount_dir[0] != '/' || strstr(s->mount_dir, "..") || strstr(s->mount_dir, "//") ||
         strpbrk(s->mount_dir, " \t\n'\"\\$")) {
-        tern_layout_error(l, n, "'%s' is no absolute path. Write one such as /fsx.", s->mount_dir);
+        tern_layout_error(l, n, "'%s' is not an absolute path. Write one such as /fsx.",
+                          s->mount_dir);
         return;
     }
     if (listed(s->mount_dir, reserved))
@@ -306,7 +307,7 @@ struct tern_layout *tern_layout_load(const char *path, struct tern_err *err)
     l->gres = true;
     const struct tern_yaml_node *root = tern_yaml_root(doc);
     if (tern_yaml_kind(root) != TERN_YAML_MAP) {
-        tern_layout_error(l, root, "is no map of Region, Image, HeadNode, Scheduling.");
+        tern_layout_error(l, root, "is not a map of Region, Image, HeadNode, Scheduling.");
     } else {
         tern_layout_text(l, root, "Region", false, &l->region);
         read_image(l, root);

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Paths count as they are written: a run goes on where its folder was moved to, and from whatever
- * folder it is started. */
+/* Paths count as they are written: a run continues after its folder was moved, and from any current
+ * folder. */
 static const char *as_written(const struct tern_yaml_node *n)
 {
     const char *text = n ? tern_yaml_text(n) : NULL;
@@ -81,7 +81,7 @@ static void add_key(struct tern_buf *b, const struct tern_recipe *r,
         tern_buf_printf(b, "%s=%" PRId64 "\n", k->name, *(const int64_t *)from);
 }
 
-/* What the table has no row for. */
+/* Keys without a row in the table. */
 static void add_identity(struct tern_buf *b, const struct tern_recipe *r)
 {
     tern_buf_printf(b, "optimizer.betas=%.17g %.17g\n", r->optimizer.beta1, r->optimizer.beta2);

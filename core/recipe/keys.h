@@ -1,4 +1,4 @@
-/* The keys that are one value, as a table: what reads them, hashes them and prints their help. */
+/* Keys with one value, as a table that reads them, hashes them and prints their help. */
 #ifndef TERN_RECIPE_KEYS_H
 #define TERN_RECIPE_KEYS_H
 

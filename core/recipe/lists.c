@@ -155,7 +155,7 @@ int tern_recipe_read_betas(struct tern_recipe *r, struct tern_err *err)
     if (!n)
         return 0;
     if (tern_yaml_count(n) != 2)
-        return tern_yaml_fail(n, err, "has %zu numbers; two are wanted: [0.9, 0.95].",
+        return tern_yaml_fail(n, err, "has %zu numbers; two are expected: [0.9, 0.95].",
                               tern_yaml_count(n));
     if (tern_yaml_read_real(tern_yaml_at(n, 0), 0, 0.999999, &r->optimizer.beta1, err) < 0)
         return -1;
@@ -204,7 +204,7 @@ static int check_pattern(struct tern_yaml_node *n, const struct tern_recipe_metr
     int rc = regcomp(&regex, m->pattern, REG_EXTENDED);
     if (rc) {
         regerror(rc, &regex, why, sizeof why);
-        return tern_yaml_fail(n, err, "is no extended regular expression: %s", why);
+        return tern_yaml_fail(n, err, "is not an extended regular expression: %s", why);
     }
     size_t groups = regex.re_nsub;
     regfree(&regex);
@@ -241,7 +241,7 @@ static int read_metric(struct tern_recipe *r, struct tern_yaml_node *n,
     return m->pattern ? check_pattern(tern_yaml_get(n, "pattern"), m, err) : 0;
 }
 
-/* The ranks take no more, and would say so when it is too late. */
+/* The ranks refuse more, but only after the start. */
 static int check_metric_count(struct tern_yaml_node *list, const struct tern_recipe_metrics *m,
                               struct tern_err *err)
 {

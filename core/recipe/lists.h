@@ -1,4 +1,4 @@
-/* The keys that are more than one value: sets, commands, metrics; and what cannot be together. */
+/* Keys with more than one value: sets, commands, metrics; and combinations that are refused. */
 #ifndef TERN_RECIPE_LISTS_H
 #define TERN_RECIPE_LISTS_H
 
@@ -20,17 +20,17 @@ int tern_recipe_read_command(struct tern_recipe *r, const char *name, char ***ou
                              struct tern_err *err);
 int tern_recipe_read_metrics(struct tern_recipe *r, struct tern_err *err);
 
-/* Which of steps, epochs and tokens says the length; the others become 0. */
+/* Read the length from one of steps, epochs and tokens; the others become 0. */
 int tern_recipe_read_length(struct tern_recipe *r, struct tern_err *err);
-/* The steps that `tokens` stand for; and whether what `epochs` needs is there. */
+/* Compute the steps of `tokens`; check the keys that `epochs` needs. */
 int tern_recipe_find_length(struct tern_recipe *r, struct tern_err *err);
-/* What needs to know the number of steps: schedule, stages. */
+/* Checks that need the number of steps: schedule, stages. */
 int tern_recipe_check_length(const struct tern_recipe *r, struct tern_err *err);
 int tern_recipe_check_schedule(const struct tern_recipe *r, struct tern_err *err);
 
-/* What tern's own trainer needs and does. */
+/* Keys that tern's own trainer needs or refuses. */
 int tern_recipe_check_trainer(const struct tern_recipe *r, struct tern_err *err);
-/* What a workload cannot be; and checkpoint.mirror, of any run. */
+/* Keys that a workload refuses; and checkpoint.mirror, of any run. */
 int tern_recipe_check_workload(const struct tern_recipe *r, struct tern_err *err);
 int tern_recipe_check_mirror(const struct tern_recipe *r, struct tern_err *err);
 

@@ -58,7 +58,7 @@ static int read_version(struct tern_recipe *r, struct tern_err *err)
     return 0;
 }
 
-/* ------------------------------------------------------------------ what cannot be together */
+/* ------------------------------------------------------------------ refused combinations */
 
 static int check_name(const struct tern_recipe *r, struct tern_err *err)
 {

@@ -1,8 +1,7 @@
-/* run.yaml: what a run is, in the vocabulary of the field (DESIGN 3, "Recipe").
+/* run.yaml: the description of a run, in the vocabulary of the field (DESIGN 3, "Recipe").
  *
- * Reading checks syntax, types, ranges and combinations that need nothing but the recipe itself;
- * what needs the model, the token sets or the cluster is core/check's.  Relative paths in the file
- * are relative to its folder and come out joined to it.
+ * Reading checks syntax, types, ranges and combinations within the recipe.  core/check compares it
+ * with the model, the token sets and the cluster.  Relative paths are joined to the file's folder.
  */
 #ifndef TERN_RECIPE_RECIPE_H
 #define TERN_RECIPE_RECIPE_H
@@ -45,8 +44,8 @@ enum tern_at_limit { TERN_AT_LIMIT_REQUEUE, TERN_AT_LIMIT_STOP };
 enum tern_launcher { TERN_LAUNCH_SRUN, TERN_LAUNCH_MPIRUN };
 enum tern_carrier { TERN_CARRY_OFI, TERN_CARRY_MPI };
 
-/* Nodes that anybody may ask about: more than Slurm's MAX_SLURM_NODES ever was, and products with
- * ranks a node stay far below 2^63. */
+/* The most nodes of a question: above Slurm's MAX_SLURM_NODES of any release, and the product with
+ * ranks a node stays far below 2^63. */
 enum { TERN_RECIPE_NODES_MAX = 1000000 };
 
 struct tern_recipe_set {
@@ -60,7 +59,7 @@ struct tern_recipe_sets {
     size_t n;
 };
 
-/* What one stretch of the run is trained on. */
+/* The data of one stretch of the run. */
 struct tern_recipe_stage {
     char *key;     /* where its sets are written: "data.train", "data.stages[1].train" */
     int64_t until; /* its last step; 0: the run's */
@@ -88,7 +87,7 @@ enum {
     TERN_RECIPE_EVENTS = 8,    /* folders of event files */
 };
 
-/* Where the values of somebody else's trainer come from: exactly one of the first three. */
+/* The source of an external trainer's values: exactly one of the first three. */
 struct tern_recipe_metric {
     char *known;       /* a trainer whose printed lines are known: nxd, hf, lightning */
     char *pattern;     /* POSIX extended regular expression over printed lines */
@@ -112,7 +111,7 @@ struct tern_recipe {
         bool pending;      /* `from` is made by a job that this one waits for */
         char *config;      /* config.json for random weights */
         char *tokenizer;   /* its folder or file, to travel with exports; default: model.from */
-        int64_t optimizer; /* enum tern_optimizer_state: what to do with the moments in `from` */
+        int64_t optimizer; /* enum tern_optimizer_state, for the moments in `from` */
         double init_std;   /* of random weights */
     } model;
     int64_t precision; /* enum tern_precision, of parameters and activations */
@@ -124,7 +123,7 @@ struct tern_recipe {
     } lora;
     struct {
         struct tern_recipe_stage *stages; /* in order; `data.train` is one until the end */
-        size_t n_stages;                  /* 0: somebody else's trainer, which has its own data */
+        size_t n_stages;                  /* 0: an external trainer, which has its own data */
         struct tern_recipe_sets held_out;
         int64_t seed;
         bool isolate; /* documents in one row do not attend to each other */
@@ -192,7 +191,7 @@ struct tern_recipe {
         int64_t mapping;       /* enum tern_mapping: of ranks to nodes */
         int64_t with;          /* enum tern_launcher */
         int64_t fabric;        /* enum tern_carrier: of messages between nodes */
-        char *profile;         /* of the environment; NULL: by what the node is */
+        char *profile;         /* of the environment; NULL: chosen by the node's type */
         char *rails;           /* as TERN_FABRIC_RAILS, which goes before it; NULL: all */
     } launch;
     struct {
@@ -227,13 +226,13 @@ int tern_recipe_fail(const struct tern_recipe *r, const char *key, struct tern_e
 
 /* Is `key` ("launch.health") written in the recipe, or did its default come in? */
 bool tern_recipe_given(const struct tern_recipe *r, const char *key);
-/* Must attempts of one run agree on `key` (dotted; of a list its first parts)? */
+/* Must all attempts of a run have the same `key` (dotted; of a list its first parts)? */
 bool tern_recipe_is_identity(const char *key);
 
 /* Where a recipe says `epochs`, the run's length follows from its first training set, which has
- * `rows` rows of batch.seq_len: as many samples as it takes until the mix has seen that set
- * `epochs` times, in whole steps.  (That set is what the run is about; what stands behind it is
- * replayed beside it.)  Else nothing changes.  Whatever needs `steps` comes after this. */
+ * `rows` rows of batch.seq_len: enough samples for the mix to see that set `epochs` times, in whole
+ * steps.  (The first set is the subject of the run; the others are replayed beside it.)  Else
+ * nothing changes.  Call this before using `steps`. */
 int tern_recipe_resolve(struct tern_recipe *r, uint64_t rows, struct tern_err *err);
 
 /* Two names for the recipe, as hex.  `identity` covers what may not change within a run (model,
@@ -246,7 +245,7 @@ void tern_recipe_hashes(const struct tern_recipe *r, char identity[TERN_SHA256_H
 /* The learning rate of step s (1 is the first).  With peak = optimizer.lr, N = steps and
  * schedule.{warmup W, start_lr, min_lr, decay D, cooldown C, constant_lr}:
  *
- *     s <= W    start_lr + (peak - start_lr) s / W, whatever comes after
+ *     s <= W    start_lr + (peak - start_lr) s / W, in every schedule
  *     constant  peak
  *     linear    min_lr + (peak - min_lr) (1 - x),                 x = (s - W) / (N - W)
  *     cosine    min_lr + (peak - min_lr) (1 + cos(pi x)) / 2
@@ -259,8 +258,8 @@ void tern_recipe_hashes(const struct tern_recipe *r, char identity[TERN_SHA256_H
  * exp a (min_lr / a)^x.  Infinite is Ibrahim et al. 2024 (arXiv 2403.08763, 4.4): with D = 0 it
  * never needs to know where it ends.  To warm up again from a finished checkpoint (Gupta et al.
  * 2023, arXiv 2308.04014) is a run of its own, with model.from and start_lr = where that one ended.
- * Step s has what Hugging Face's schedulers give as lambda(s): they make their first update with
- * lambda(0) = 0, and so none.  After N the rate stays that of N. */
+ * Step s has the rate of Hugging Face's lambda(s): their first update, with lambda(0) = 0, changes
+ * nothing.  After N the rate stays that of N. */
 double tern_recipe_lr(const struct tern_recipe *r, int64_t step);
 
 /* Ranks that hold different samples, out of `world`; and the micro-batches each adds up in a step.
@@ -303,7 +302,7 @@ int tern_recipe_fill(const struct tern_recipe *r, const char *key, char *const *
 void tern_recipe_words_free(char **words);
 
 /* Write the keys that begin with `prefix` ("lora.", "" for all) with meaning, words and default as
- * items of a page of help; and what tern fills in in the words of a workload's commands. */
+ * items of a page of help; and the names that tern fills in in a workload's commands. */
 void tern_recipe_describe(struct tern_page *page, const char *prefix);
 void tern_recipe_describe_fills(struct tern_page *page);
 

@@ -1,4 +1,4 @@
-/* The learning rate, by the formulas of recipe.h; and schedules that cannot be meant. */
+/* The learning rate, by the formulas of recipe.h; and schedules that are refused. */
 #include "core/recipe/lists.h"
 
 #include <inttypes.h>
@@ -75,7 +75,7 @@ double tern_recipe_lr(const struct tern_recipe *r, int64_t step)
                                                     : cosine(peak, end, x);
 }
 
-/* A key of another kind's would be without effect, and so is not what its writer meant. */
+/* A key of another kind has no effect: its author expects one. */
 static int check_kind(const struct tern_recipe *r, struct tern_err *err)
 {
     const bool infinite = r->schedule.kind == TERN_SCHEDULE_INFINITE;
@@ -98,7 +98,7 @@ static int check_kind(const struct tern_recipe *r, struct tern_err *err)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].given && !keys[i].fits)
             return tern_recipe_fail(r, keys[i].key, err,
-                                    "is of kind %s. Give what it wants, or take it out.",
+                                    "is for kind %s. Change the kind, or take it out.",
                                     keys[i].words);
     if (r->schedule.kind == TERN_SCHEDULE_WSD && r->schedule.decay == 0)
         return tern_recipe_fail(r, "schedule", err,

@@ -1,4 +1,4 @@
-/* The run's length, and what tern's own trainer needs of a recipe. */
+/* The run's length, and the keys of tern's own trainer. */
 #include "core/recipe/keys.h"
 #include "core/recipe/lists.h"
 
@@ -28,7 +28,7 @@ int tern_recipe_read_length(struct tern_recipe *r, struct tern_err *err)
         given += n[i] != NULL;
         set += n[i] && tern_yaml_line(n[i]) == 0;
     }
-    for (size_t i = 0; i < 3; i++) /* what --set says goes before the file */
+    for (size_t i = 0; i < 3; i++) /* --set overrides the file */
         use[i] = n[i] && (set == 0 || tern_yaml_line(n[i]) == 0);
     if (given > 1 && set != 1)
         return tern_recipe_fail(r, n[2] ? names[2] : names[1], err,
@@ -57,7 +57,7 @@ static int needs_batch(const struct tern_recipe *r, const char *key, struct tern
     if (r->batch.global && r->batch.seq_len)
         return 0;
     return tern_recipe_fail(r, key, err,
-                            "needs batch.global and batch.seq_len, which tell what a step is.");
+                            "needs batch.global and batch.seq_len, which define a step.");
 }
 
 int tern_recipe_resolve(struct tern_recipe *r, uint64_t rows, struct tern_err *err)
@@ -200,7 +200,7 @@ static int check_stop(const struct tern_recipe *r, struct tern_err *err)
         i++;
     if (i == sets->n)
         return tern_recipe_fail(r, "evaluate.stop.metric", err,
-                                "'%s' is no name of a set in data.held_out.", metric);
+                                "'%s' is not the name of a set in data.held_out.", metric);
     if (r->evaluate.every == 0)
         return tern_recipe_fail(r, "evaluate.stop", err,
                                 "without evaluate.every there is one evaluation, and that is at "

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------ what cannot be together */
+/* ------------------------------------------------------------------ refused combinations */
 
 static int check_progress(const struct tern_recipe *r, struct tern_err *err)
 {
@@ -53,8 +53,8 @@ static int check_container(const struct tern_recipe *r, struct tern_err *err)
                                 "is for srun (pyxis); launch.with says mpirun.");
     if (is_file_like(image) && *image != '/' && strncmp(image, "./", 2) != 0)
         return tern_recipe_fail(r, "workload.container", err,
-                                "'%s' would be looked for in a registry: pyxis takes for a file "
-                                "only what begins with / or ./ . Write ./%s, or its whole path.",
+                                "'%s' would be an image of a registry: for pyxis a file's name "
+                                "begins with / or ./ . Write ./%s, or its whole path.",
                                 image, image);
     return 0;
 }
@@ -91,7 +91,7 @@ int tern_recipe_check_mirror(const struct tern_recipe *r, struct tern_err *err)
 
     if (mirror && strstr(mirror, "://"))
         return tern_recipe_fail(r, "checkpoint.mirror", err,
-                                "'%s' is no folder. Only folders can be mirrors.", mirror);
+                                "'%s' is not a folder. Only folders can be mirrors.", mirror);
     if (mirror && dir && strcmp(mirror, dir) == 0)
         return tern_recipe_fail(r, "checkpoint.mirror", err, "is checkpoint.dir itself.");
     return 0;

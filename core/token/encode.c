@@ -325,7 +325,7 @@ static int put_stretch(struct tern_token_encoder *e, size_t at, size_t len, stru
     if (merge(e, at, len, err) < 0)
         return -1;
     size_t n = e->n_ids - first;
-    /* With unk in it the ids depend on what stood before. */
+    /* A word with unk depends on the text before it. */
     if (e->saw_unk || n > CACHE_IDS)
         return 0;
     w->len = (uint8_t)len;

@@ -1,8 +1,9 @@
-/* Hugging Face's tokenizer.json: not to tokenise with, but to tell which vocabulary it is.
+/* Hugging Face's tokenizer.json: read to name its vocabulary, never to tokenise.
  *
- * A converted SentencePiece BPE model keeps its pieces with their ids, its merges in their order,
- * and says its flags as a normaliser (Prepend, Replace) or a pre-tokeniser (Metaspace).  Pieces of
- * byte-level BPE (GPT-2, Llama 3) spell bytes as other letters: those vocabularies are others. */
+ * A converted SentencePiece BPE model keeps its pieces with their ids and its merges in their
+ * order. Its flags become a normaliser (Prepend, Replace) or a pre-tokeniser (Metaspace).
+ * Byte-level BPE (GPT-2, Llama 3) spells bytes as other letters: its vocabularies are different
+ * ones. */
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/token/vocab.h"
@@ -94,9 +95,8 @@ static int read_pieces(const json_t *vocab, const char *unk, struct tern_piece *
     return 0;
 }
 
-/* The piece for what no piece spells.  transformers 5 leaves it out where bytes stand in for it, so
- * that it can never come of a text; SentencePiece's name for it is "<unk>" unless told otherwise.
- */
+/* The piece for unknown text.  transformers 5 leaves it out where byte pieces make it unnecessary;
+ * SentencePiece's default name for it is "<unk>". */
 static const char *unknown_of(const json_t *model, const json_t *vocab)
 {
     const char *told = json_string_value(json_object_get(model, "unk_token"));
@@ -213,7 +213,7 @@ static void digest(struct tern_token *t, uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA
     tern_token_hash(t, hash[2]);
 }
 
-/* The same digest over what is no SentencePiece vocabulary must not look like one. */
+/* The digest of another kind of vocabulary must differ from every SentencePiece one. */
 static void mark_other(uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES])
 {
     for (int i = 0; i < TERN_TOKEN_NAMES; i++) {

@@ -134,7 +134,7 @@ void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]
 
 /* ---- decoding ---- */
 
-/* Add a run of bytes as UTF-8, what is none as U+FFFD. */
+/* Add a run of bytes as UTF-8, bad bytes as U+FFFD. */
 static void add_bytes(struct tern_buf *to, const char *bytes, size_t len)
 {
     unsigned n;

@@ -41,7 +41,7 @@ void tern_token_free(struct tern_token *t); /* NULL is fine */
 
 /* Ids are 0 .. n_vocab - 1. */
 uint32_t tern_token_n_vocab(const struct tern_token *t);
-/* Ids that begin and end a document and that stand for what the vocabulary cannot write; or
+/* The ids that begin a document, that end one, and that stand for text outside the vocabulary; or
  * TERN_TOKEN_NONE. */
 int32_t tern_token_bos(const struct tern_token *t);
 int32_t tern_token_eos(const struct tern_token *t);
@@ -54,11 +54,11 @@ const char *tern_token_path(const struct tern_token *t);
  * scores, and a list of merges made from them, give the same order. */
 void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]);
 
-/* The vocabulary's name from a Hugging Face `tokenizer.json`, which is not tokenised with: the one
- * that the SentencePiece model has that it was made from.  Several, because a few merges
- * come in another order from some converters: a vocabulary is the same if any is equal.  1; 0 when
- * the file says something that has no such name here (another algorithm than BPE, a normaliser that
- * maps characters, ids with gaps); -1 when it cannot be read.  `hash` is set on 1 only. */
+/* The vocabulary's name from a Hugging Face `tokenizer.json`: that of the SentencePiece model it
+ * was converted from.  There are several, because converters order a few merges differently:
+ * vocabularies are the same if any name is equal.  Returns 1; 0 when the file has no such name
+ * (another algorithm than BPE, a normaliser that maps characters, ids with gaps); -1 when it cannot
+ * be read.  `hash` is set on 1 only. */
 enum { TERN_TOKEN_NAMES = 3 };
 int tern_token_json_hash(const char *path, uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES],
                          struct tern_err *err);

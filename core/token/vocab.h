@@ -1,4 +1,4 @@
-/* Inside the token room: what a tokenizer file says, and the merge tables made from it.
+/* Inside the token room: a tokenizer file's contents, and the merge tables made from it.
  *
  * Pieces are kept in two spellings.  In the file a space is written U+2581; texts are matched with
  * that character turned into one plain space, which keeps words short.  The two spellings are the
@@ -63,7 +63,7 @@ struct tern_token {
     uint32_t n_vocab;
     int32_t bos, eos, unk;
     uint32_t byte_id[256]; /* when byte_fallback */
-    char *unk_surface;     /* what decoding writes for unk */
+    char *unk_surface;     /* decoded text of unk */
 
     bool byte_fallback;
     bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
@@ -81,7 +81,7 @@ struct tern_token {
     uint32_t n_symbols;
 
     /* Which characters stand next to each other inside any piece: exact for ASCII, a hashed bitmap
-     * (which may say yes for no) for the others.  Merging never crosses where none do. */
+     * (with false positives) for the others.  Merging never crosses where none do. */
     uint64_t ascii_near[128][2];
     uint64_t *near;
 };

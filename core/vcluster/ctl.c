@@ -131,12 +131,12 @@ int tern_vcluster_ctl_ask(const char *dir, const struct tern_vcluster_ctl_reques
     if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) {
         tern_err_set(err, TERN_USAGE,
                      "%s: no supervisor answers (%s). `tern cluster list` shows "
-                     "what is up.",
+                     "live ones.",
                      dir, strerror(errno));
         goto out;
     }
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0) {
-        tern_err_sys(err, "%s: cannot tell the supervisor's process", dir);
+        tern_err_sys(err, "%s: cannot identify the supervisor's process", dir);
         goto out;
     }
     if (check_owner(who.uid, dir, err) < 0)

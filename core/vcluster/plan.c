@@ -36,7 +36,7 @@ char *tern_vcluster_plan_home(struct tern_err *err)
     if (home && home[0] == '/')
         return tern_strdup(home);
     if (home) {
-        tern_err_set(err, TERN_USAGE, "TERN_CLUSTER_HOME: '%s' is no absolute path. Set one.",
+        tern_err_set(err, TERN_USAGE, "TERN_CLUSTER_HOME: '%s' is not an absolute path. Set one.",
                      home);
         return NULL;
     }
@@ -55,7 +55,7 @@ char *tern_vcluster_plan_dir(const char *name, struct tern_err *err)
     if (n == 0 || n > 40 || name[0] == '-' ||
         strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != n) {
         tern_err_set(err, TERN_USAGE,
-                     "'%s' is no name for a cluster: 1 to 40 letters, digits, "
+                     "'%s' is not a name for a cluster: 1 to 40 letters, digits, "
                      "'-' and '_'.",
                      name);
         return NULL;
@@ -189,8 +189,8 @@ static int list_nodes(struct tern_vcluster_plan *p, struct tern_err *err)
     }
     if (n > MAX_NODES) {
         tern_err_set(err, TERN_USAGE,
-                     "%s: %zu nodes are more than the %d that one machine is "
-                     "asked to run. Lower MinCount.",
+                     "%s: %zu nodes are more than the %d that one machine "
+                     "may run. Lower MinCount.",
                      l->path, n, MAX_NODES);
         goto out;
     }

@@ -137,7 +137,7 @@ static int check_release(const struct tern_vcluster_plan *p, struct tern_err *er
                                 "%s is of Slurm %s, and this tern was built for %s. Name a Slurm "
                                 "of that release by --slurm PREFIX, or build tern for this one: "
                                 "make SLURM_PREFIX=...",
-                                daemons[i], *version ? version : "(no version told)", ours);
+                                daemons[i], *version ? version : "(unknown version)", ours);
     }
     return 0;
 }

@@ -290,7 +290,7 @@ static int enter(const struct super *s, ssize_t node, int *folder, struct tern_e
 
     if (plain(s))
         return n ? tern_err_set(err, TERN_USAGE,
-                                "%s: in plain mode a node is no place of its own. "
+                                "%s: in plain mode a node has no namespaces of its own. "
                                 "Use srun -w %s.",
                                 n->name, n->name)
                  : 0;

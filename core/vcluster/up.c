@@ -283,7 +283,7 @@ int tern_vcluster_up(const struct tern_layout *l, const struct tern_vcluster_opt
         else if (rc < 0)
             tern_err_set(err, why.code, "%s%s%s", why.text, *advice ? "." : "", advice);
     } else {
-        snprintf(done.missing, sizeof done.missing, "as asked: %s", lacking);
+        snprintf(done.missing, sizeof done.missing, "as requested: %s", lacking);
     }
     if (done.missing[0]) {
         p.mode = TERN_VCLUSTER_PLAIN;
@@ -366,7 +366,7 @@ int tern_vcluster_power(const char *name, const char *node, bool on, struct tern
     struct tern_vcluster_ctl_answer a;
 
     if (!name && !here)
-        return tern_err_set(err, TERN_USAGE, "this is no node of a virtual cluster");
+        return tern_err_set(err, TERN_USAGE, "this is not a node of a virtual cluster");
     char *dir = here ? tern_strdup(here) : tern_vcluster_plan_dir(name, err);
     if (!dir)
         return -1;

@@ -43,7 +43,7 @@ run tern cluster check broken.yaml; status 2; one_line
 sed 's/MinCount: 4/MinCount: 0/' "$template" >dynamic.yaml
 run tern cluster check dynamic.yaml; status 0
 run tern cluster up dynamic.yaml --name 'a b'; status 2
-err_has 'is no name for a cluster'
+err_has 'is not a name for a cluster'
 if PATH=$PATH:/usr/sbin:/usr/local/sbin:/opt/slurm/sbin:${SLURM_PREFIX:+$SLURM_PREFIX/sbin} command -v slurmctld >/dev/null; then
     run tern cluster up dynamic.yaml; status 2
     err_has 'no static nodes'

@@ -58,7 +58,7 @@ first=$(head -c "$(wc -c <good.ids)" out | sha256sum)
 printf 'abc' >good.ids
 run tern data decode --tokenizer "$T" good.ids
 status 2
-err_has 'no whole number'
+err_has 'not a whole number'
 
 # ---- bad input
 refused() { # TEXT: one line, usage status, nothing left
@@ -223,7 +223,7 @@ for cut in 1 5 9 12 $((size - 9)) $((size - 1)); do { cat one.gz; head -c $cut t
 
 # ---- what is written over
 mkdir -p g; for i in 1 2 3; do echo '{"text": "document '$i'"}' >g/$i.jsonl; done
-run tern data build -t model -o g/*.jsonl; status 2 "-o takes the first of the files"; err_has 'exists and is no token set'; one_line; has g/1.jsonl 'document 1'
+run tern data build -t model -o g/*.jsonl; status 2 "-o takes the first of the files"; err_has 'exists and is not a token set'; one_line; has g/1.jsonl 'document 1'
 run tern data build -t model -o g/1.jsonl g/1.jsonl; status 2; err_has 'is an input itself'; has g/1.jsonl 'document 1'
 cp model/tokenizer.model tk.model; cp tk.model kept.model; run tern data build -t tk.model -o tk.model g/1.jsonl; status 2; err_has 'is the tokenizer itself'; cmp -s tk.model kept.model; ok $? "the tokenizer is as it was"
 run tern data build -t model -o model/tokenizer.model g/1.jsonl; status 2; cmp -s model/tokenizer.model kept.model; ok $? "also in its folder"

@@ -39,11 +39,11 @@ bad 'command: [true], workers_per_node: 8' "parallel: 1 node x 8 ranks are 8, no
 batch: {global: 8, seq_len: 8}' 6:' '
 bad 'command: [true], workers_per_node: 8' "batch.global: 12 sequences do not divide over 8 data-parallel ranks" 'batch: {global: 12}' 6:' '
 bad 'command: [true], tasks_per_node: 3, workers_per_node: 8' 'workload.workers_per_node: 8 workers do not divide over 3 tasks a node.' '' 5:' '
-bad 'command: [true], container: image.sqsh' "workload.container: 'image.sqsh' would be looked for in a registry" '' 5:' '
+bad 'command: [true], container: image.sqsh' "workload.container: 'image.sqsh' would be an image of a registry" '' 5:' '
 bad 'command: [true], container: ./image.sqsh' "workload.container: ./image.sqsh: there is no such image." '' 5:' '
 bad 'command: [true], progress: {glob: ck/*}' "workload.progress.glob: without 'marker'" '' 5:' '
 bad 'command: [true], progress: {glob: ck/*, marker: ../x}' "workload.progress.marker: '../x' is not the name of a file" '' 5:' '
-bad 'command: [true]' "checkpoint.mirror: 's3://b/x' is no folder" 'checkpoint: {mirror: "s3://b/x"}' 6:' '
+bad 'command: [true]' "checkpoint.mirror: 's3://b/x' is not a folder" 'checkpoint: {mirror: "s3://b/x"}' 6:' '
 
 # ---- compiling beforehand
 cat >compile.sh <<'S'

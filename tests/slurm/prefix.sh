@@ -26,7 +26,7 @@ printf '#!/bin/sh\n[ "$1" = -V ] && echo "slurm 20.11.9" && exit\nexec %s "$@"\n
 up --slurm "$WORK/other"; status 2 "one slurmd is of another release"
 err_has "$WORK/other/sbin/slurmd is of Slurm 20.11.9, and this tern was built for "; one_line
 printf '#!/bin/sh\nexit 1\n' >other/sbin/slurmctld
-TERN_SLURM=$WORK/other up; status 2 "a slurmctld that says nothing, by TERN_SLURM"; err_has "slurmctld is of Slurm (no version told)"
+TERN_SLURM=$WORK/other up; status 2 "a slurmctld that says nothing, by TERN_SLURM"; err_has "slurmctld is of Slurm (unknown version)"
 
 # ---- a prefix of one's own
 prefix mine

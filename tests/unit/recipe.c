@@ -188,7 +188,7 @@ static void test_keys(void)
         "recompute");
     has(refused("evaluate={every: 5, stop: {patience: 2}}"), "evaluate.stop.metric: is missing",
         "a stop without a metric");
-    has(refused("evaluate={every: 5, stop: {metric: b}}"), "'b' is no name of a set",
+    has(refused("evaluate={every: 5, stop: {metric: b}}"), "'b' is not the name of a set",
         "a metric that is not there");
     has(refused("evaluate={stop: {metric: a}}"), "without evaluate.every", "a stop without looks");
     has(refused("model={config: x, optimizer: keep}"), "random weights have no moments", "keep");
@@ -244,7 +244,7 @@ int main(void)
     has(refused("model.config=x.json"), "either 'from'", "from and config");
     has(refused("steps=0"), "not a whole number from 1", "no steps");
     has(refused("optimizer.lr=nan"), "not a number", "a learning rate that is none");
-    has(refused("optimizer.betas=[0.9]"), "two are wanted", "one beta");
+    has(refused("optimizer.betas=[0.9]"), "two are expected", "one beta");
     has(refused("data.train=[]"), "data.train: is missing", "no data");
     has(refused("data.train=[{path: x, weight: 0}]"), "more than 0", "a weight of nothing");
     has(refused("data.held_out=[{name: a, path: x}, {name: a, path: y}]"),

@@ -108,17 +108,17 @@ static void edges(void)
 static void refusals(void)
 {
     has(refused("kind: cosine, decay: 5"),
-        "run.yaml:9: schedule.decay: is of kind wsd and infinite", "decay of a cosine");
-    has(refused("kind: wsd, decay: 5, constant_lr: 1.0e-4"), "constant_lr: is of kind infinite",
+        "run.yaml:9: schedule.decay: is for kind wsd and infinite", "decay of a cosine");
+    has(refused("kind: wsd, decay: 5, constant_lr: 1.0e-4"), "constant_lr: is for kind infinite",
         "constant_lr of wsd");
-    has(refused("kind: linear, shape: sqrt"), "schedule.shape: is of kind", "a shape of linear");
+    has(refused("kind: linear, shape: sqrt"), "schedule.shape: is for kind", "a shape of linear");
     has(refused("kind: wsd"), "say how many", "wsd without decay");
-    has(refused("kind: constant, min_lr: 1.0e-4"), "schedule.min_lr: is of kind",
+    has(refused("kind: constant, min_lr: 1.0e-4"), "schedule.min_lr: is for kind",
         "constant has no min_lr");
     has(refused("kind: infinite, constant_lr: 1.0e-4, min_lr: 1.0e-5"),
-        "min_lr: is of kind linear, cosine, wsd and infinite with 'decay'",
+        "min_lr: is for kind linear, cosine, wsd and infinite with 'decay'",
         "infinite that does not fall");
-    has(refused("kind: infinite, constant_lr: 1.0e-4, shape: sqrt"), "schedule.shape: is of kind",
+    has(refused("kind: infinite, constant_lr: 1.0e-4, shape: sqrt"), "schedule.shape: is for kind",
         "infinite has no shape");
     has(refused("kind: infinite"), "needs 'constant_lr'", "infinite without a constant");
     has(refused("kind: wsd, warmup: 60, decay: 60"), "take 120 steps, but the run has 100",

@@ -17,27 +17,27 @@
 static const int64_t second = 1000000000;
 
 enum {
-    POLL_MS = 500, /* where inotify does not tell: network file systems */
-    LEDGER_S = 1,  /* between two questions whether the run has ended */
-    GRACE_S = 15,  /* for the next attempt, when nothing else tells that there will be one */
-    LOST_S = 3,    /* for a supervisor that is gone to have said how it ended */
-    JOB_S = 5,     /* between two questions to Slurm */
+    POLL_MS = 500, /* for network file systems, where inotify does not notify */
+    LEDGER_S = 1,  /* between two checks whether the run has ended */
+    GRACE_S = 15,  /* for the next attempt, when it is not known whether there will be one */
+    LOST_S = 3,    /* for the end record of a supervisor that is gone */
+    JOB_S = 5,     /* between two queries of Slurm */
 };
 
-/* What the ledger says of the attempt that is followed. */
+/* The attempt that is followed, by the ledger. */
 enum state { GOES_ON, ENDED, NEXT };
 
 struct follow {
     const char *ledger, *id;
     unsigned attempt;
     int64_t next_ask, next_job, ended_ns, gone_ns;
-    int job_alive; /* -1: nobody knows */
+    int job_alive; /* -1: not known */
     bool told;
     char outcome[32];
     int inotify; /* -1: none */
 };
 
-/* Does the job live, or the supervisor where there is none?  -1: not to be told from here. */
+/* Does the job run, or without a job the supervisor?  -1: not known from here. */
 static int alive(struct follow *f, const struct tern_ledger_attempt *a)
 {
     char host[256] = "";
@@ -52,7 +52,7 @@ static int alive(struct follow *f, const struct tern_ledger_attempt *a)
     if (now >= f->next_job) {
         struct tern_slurm_job *job = NULL;
         struct tern_err err = {0};
-        f->job_alive = -1; /* also a controller that does not answer */
+        f->job_alive = -1; /* -1 also when the controller does not answer */
         if (tern_slurm_available() && tern_slurm_job_load((uint32_t)a->job_id, &job, &err) == 0)
             f->job_alive = strcmp(job->word, "PENDING") == 0 || strcmp(job->word, "RUNNING") == 0 ||
                            strcmp(job->word, "SUSPENDED") == 0;
@@ -62,7 +62,7 @@ static int alive(struct follow *f, const struct tern_ledger_attempt *a)
     return f->job_alive;
 }
 
-/* Will the run be tried again? */
+/* Will there be another attempt? */
 static bool may_come(struct follow *f, const struct tern_ledger_attempt *a)
 {
     if (a->exit_code != TERN_TEMPFAIL && a->exit_code != TERN_CONTINUED)
@@ -73,7 +73,7 @@ static bool may_come(struct follow *f, const struct tern_ledger_attempt *a)
     return tern_clock_boot_ns() - f->ended_ns < GRACE_S * second;
 }
 
-/* Its supervisor was killed, or lost with its node, and nobody wrote down how it ended. */
+/* Its supervisor was killed, or lost with its node, and its end is not recorded. */
 static bool is_lost(struct follow *f, const struct tern_ledger_attempt *a)
 {
     if (alive(f, a) != 0)
@@ -92,7 +92,7 @@ static enum state ask(struct follow *f, struct tern_err *err)
 
     if (!l || tern_ledger_attempts(l, &rows, err) < 0) {
         tern_ledger_close(l);
-        return GOES_ON; /* asked again */
+        return GOES_ON; /* checked again later */
     }
     for (size_t i = 0; i < rows.n; i++) {
         const struct tern_ledger_attempt *a = &rows.attempts[i];
@@ -129,7 +129,7 @@ static void print_all(struct follow *f, struct tern_logs_reader *r)
     fflush(stdout);
 }
 
-/* Until something is written, or a moment. */
+/* Wait until a file is written, or a moment. */
 static void wait_a_little(struct follow *f)
 {
     struct pollfd p = {.fd = f->inotify, .events = POLLIN};
@@ -138,7 +138,7 @@ static void wait_a_little(struct follow *f)
     if (poll(&p, 1, POLL_MS) > 0) {
         while (read(f->inotify, events, sizeof events) > 0) {
         }
-        poll(NULL, 0, 20); /* what ranks print together comes together */
+        poll(NULL, 0, 20); /* lines that ranks print together come together */
     }
 }
 

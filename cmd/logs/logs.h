@@ -1,4 +1,4 @@
-/* The parts of `tern logs`: main.c asks, print.c prints, follow.c waits. */
+/* The parts of `tern logs`: main.c parses options, print.c prints, follow.c waits. */
 #ifndef TERN_CMD_LOGS_LOGS_H
 #define TERN_CMD_LOGS_LOGS_H
 
@@ -24,16 +24,16 @@ struct logs_options {
 };
 extern struct logs_options logs;
 
-/* A log of these is wanted (tern_logs_choose). */
+/* Is a log of this rank and node wanted? (tern_logs_choose) */
 bool logs_want(void *self, int64_t rank, const char *node);
 /* Print a line if it is wanted. */
 void logs_line(const struct tern_logs_line *line, unsigned attempt);
-/* The last `logs.tail` lines that are wanted, of all that is there. */
+/* Print the last `logs.tail` wanted lines. */
 int logs_tail(struct tern_logs_reader *r, unsigned attempt, struct tern_err *err);
-/* Everything of some attempts. */
+/* Print all wanted lines of some attempts. */
 int logs_print(const char *ledger, const char *id, unsigned first, unsigned last,
                struct tern_err *err);
-/* All of attempt `first` and what comes after it. */
+/* Print all of attempt `first`, and follow it and later attempts. */
 int logs_follow(const char *ledger, const char *id, unsigned first, struct tern_err *err);
 
 #endif

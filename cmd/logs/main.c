@@ -1,4 +1,4 @@
-/* tern logs: what the ranks printed, merged by time. */
+/* tern logs: the output of the ranks, merged by time. */
 #include "cmd/logs/logs.h"
 
 #include "core/base/clock.h"
@@ -83,7 +83,7 @@ static int parse(struct tern_err *err)
         return -1;
     if (logs.raw && isatty(STDOUT_FILENO))
         return tern_err_set(err, TERN_USAGE,
-                            "--raw writes what ranks printed as it is, also what commands a "
+                            "--raw writes the ranks' bytes unchanged, with control sequences for a "
                             "terminal: send it to a file or a pipe");
     if (logs.tail > LOGS_TAIL)
         return tern_err_set(err, TERN_USAGE, "--tail: at most %d", LOGS_TAIL);
@@ -121,7 +121,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     if (logs.follow && (!only || only == last))
         return logs_follow(ledger, id, first, err);
     if (logs.follow)
-        tern_info("attempt %u is over: attempt %u is the newest", first, last);
+        tern_info("attempt %u has ended: attempt %u is the newest", first, last);
     return logs_print(ledger, id, first, only ? first : last, err);
 }
 
@@ -133,7 +133,7 @@ int main(int argc, char **argv)
         {"job", 'j', TERN_OPT_TEXT, "JOBID", .to.text = &job,
          .help = "the run of this Slurm job (4711, or 4711_3 of an array), in place of RUN"},
         {"follow", 'f', TERN_OPT_FLAG, .to.flag = &logs.follow,
-         .help = "go on with what is printed, over new attempts, until the run ends"},
+         .help = "print new lines as they come, over new attempts, until the run ends"},
         {"rank", 'r', TERN_OPT_TEXT, "RANKS", .to.text = &ranks,
          .help = "only these: 0,4-7; 'run' is the supervisor"},
         {"node", 'w', TERN_OPT_TEXT, "NODE", .to.text = &logs.node,
@@ -147,7 +147,7 @@ int main(int argc, char **argv)
         {"tail", 'n', TERN_OPT_INT, "LINES", .to.integer = &logs.tail,
          .help = "only the last LINES of them"},
         {"progress", 0, TERN_OPT_FLAG, .to.flag = &logs.progress,
-         .help = "also what progress bars overwrote, once a second"},
+         .help = "also lines that progress bars overwrote, once a second"},
         {"no-time", 0, TERN_OPT_FLAG, .to.flag = &logs.no_time, .help = "leave out the times"},
         {"json", 0, TERN_OPT_FLAG, .to.flag = &logs.json, .help = "print a JSON object a line"},
         {"raw", 0, TERN_OPT_FLAG, .to.flag = &logs.raw,
@@ -157,9 +157,9 @@ int main(int argc, char **argv)
     static const struct tern_cmd cmd = {
         .name = "logs",
         .args = "[RUN]",
-        .summary = "what the ranks of a run printed, merged by time",
+        .summary = "print the output of a run's ranks, merged by time",
         .about =
-            "A line each: time, rank, node, stream (o stdout, e stderr, t tern's own words), text. "
+            "A line each: time, rank, node, stream (o stdout, e stderr, t tern's own lines), text. "
             "The rank 'run' is the supervisor. RUN is an id or its beginning, a name, or 'latest', "
             "the default. Control characters are made visible; a line that took more than a second "
             "or 64 KiB comes in pieces.\n\n"

@@ -62,7 +62,7 @@ static void add_visible(struct tern_buf *b, const char *text, size_t len)
 
 /* ---------------------------------------------------------------- lines */
 
-/* The second's text is asked for once. */
+/* The text of a second is formatted once. */
 static const char *time_text(int64_t wall_ns)
 {
     static char text[64];
@@ -72,7 +72,7 @@ static const char *time_text(int64_t wall_ns)
     if (wall_ns / 1000000000 != second) {
         second = wall_ns / 1000000000;
         tern_clock_iso8601(iso, sizeof iso, wall_ns);
-        snprintf(text, sizeof text, "%.19s.000%s", iso, iso + 19); /* the zone is its end */
+        snprintf(text, sizeof text, "%.19s.000%s", iso, iso + 19); /* its end is the zone */
     }
     int ms = (int)(wall_ns / 1000000 % 1000);
     text[20] = (char)('0' + ms / 100);
@@ -148,7 +148,7 @@ void logs_line(const struct tern_logs_line *l, unsigned attempt)
 
 /* ---------------------------------------------------------------- the last ones */
 
-/* A line that waits to be among the last. */
+/* A candidate for the last lines. */
 struct kept {
     struct tern_logs_line line;
     unsigned attempt;
@@ -157,7 +157,7 @@ struct kept {
 
 struct ring {
     struct kept *v;
-    size_t size, n; /* n: so far, in all */
+    size_t size, n; /* n: lines so far */
 };
 
 static void keep(struct ring *r, const struct tern_logs_line *l, unsigned attempt)
@@ -194,12 +194,12 @@ static int ring_open(struct ring *ring, struct tern_err *err)
     return ring->v ? 0 : -1;
 }
 
-/* What may be among the last of one attempt. */
+/* Collect the candidates of one attempt. */
 static void keep_last(struct ring *ring, struct tern_logs_reader *r, unsigned attempt)
 {
     struct tern_logs_line line;
 
-    if (!logs.has_grep && !logs.raw) /* each log's last would do */
+    if (!logs.has_grep && !logs.raw) /* the last lines of each log suffice */
         tern_logs_reader_tail(r, (uint64_t)logs.tail + TERN_LOGS_PARTS, logs.progress);
     tern_logs_reader_refresh(r);
     while (tern_logs_reader_next(r, &line))
@@ -262,7 +262,7 @@ int logs_print(const char *ledger, const char *id, unsigned first, unsigned last
     else if (rc == 0 && !chosen)
         rc = tern_err_set(err, TERN_USAGE,
                           "run %s, attempt %u: none of the %zu logs is of %s%s%s. Without --rank "
-                          "and --node you see whose there are.",
+                          "and --node all are shown.",
                           id, last, found, logs.n_ranks ? "that rank" : "",
                           logs.n_ranks && logs.node ? " on " : "", logs.node ? logs.node : "");
     return rc;

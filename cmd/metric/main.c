@@ -1,4 +1,4 @@
-/* tern metric: record values from somebody else's trainer. */
+/* tern metric: record values from a workload's trainer. */
 #include "cmd/cmd.h"
 
 #include "core/base/log.h"
@@ -43,9 +43,9 @@ static int take_line(struct tern_ledger_spool *s, struct tern_intake_metric *m, 
                : 0;
 }
 
-/* A line of standard input is what one call's arguments are.  A trainer that prints there is read
- * to its end, since it would not outlive who reads it, and may print other things: that is an error
- * only when nothing else came. */
+/* A line of standard input is like the arguments of one call.  The input is read to its end, since
+ * a trainer that prints there would not survive its reader.  It may print other lines: they are an
+ * error only when no value came. */
 static int lines(struct tern_ledger_spool *s, struct tern_intake_metric *m, struct tern_err *err)
 {
     static char line[TERN_INTAKE_METRIC_LINE];
@@ -129,12 +129,12 @@ int main(int argc, char **argv)
     static const struct tern_cmd cmd = {
         .name = "metric",
         .args = "step=N NAME=VALUE...",
-        .summary = "record a value from somebody else's trainer",
+        .summary = "record a value from a workload's trainer",
         .about = "Works in processes that `tern run` started: it sets TERN_RUN_SPOOL, which names "
                  "the run and the attempt. nan, inf and -inf are values. checkpoint=DIR registers "
                  "a checkpoint that the trainer wrote by itself. resumed_step=N says that this "
-                 "attempt goes on behind step N: what earlier ones recorded behind it is "
-                 "superseded, which otherwise is judged by each metric's first value. A trainer "
+                 "attempt resumes after step N: values of later steps from earlier attempts are "
+                 "superseded. Without it, each metric's first value decides that. A trainer "
                  "that reports often "
                  "should keep one `tern metric --stdin` open: each call makes a file.",
         .examples = "  tern metric step=7 loss=2.31 lr=1e-4\n"

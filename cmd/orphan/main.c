@@ -1,4 +1,4 @@
-/* tern orphan: what tern-task starts on a rank's node when the supervisor is silent. */
+/* tern orphan: tern-task starts it on a rank's node when the supervisor is silent. */
 #include "cmd/cmd.h"
 
 #include "core/run/orphan.h"
@@ -17,9 +17,9 @@ int main(int argc, char **argv)
         .about =
             "Started by tern-task on a rank's node when the supervisor has not answered for some "
             "seconds (TERN_RUN_BEACON).  Returns when it or its node answers.  When neither does, "
-            "the job is queued again, by the first of its nodes that can: where the caller may set "
-            "the node DOWN, at once, else (a job of spares) when Slurm has given up the node.  A "
-            "job of spares that may not be queued again is ended.",
+            "the first of the job's nodes that can queues the job again: at once where the caller "
+            "may set the node DOWN, else (a job of spares) when Slurm has declared the node down.  "
+            "A job of spares that cannot be queued again is ended.",
         .run = run,
     };
 

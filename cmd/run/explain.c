@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the words are made of. */
+/* The nodes, and how they are described. */
 struct scene {
     struct tern_place place;
     struct tern_place_order order;
@@ -52,7 +52,7 @@ static int in_job(const struct explain *e, struct scene *s, struct tern_err *err
 
     if (e->nodes || e->cluster)
         return tern_err_set(err, TERN_USAGE,
-                            "this is job %u, whose nodes count: leave --nodes and --cluster out",
+                            "this is job %u, and its nodes count: leave --nodes and --cluster out",
                             s->place.job);
     if (tern_place_nodes_read(&nodes, &s->place, err) < 0)
         return -1;
@@ -119,7 +119,7 @@ static char *find_layout(const char *cluster, struct tern_err *err)
     return path;
 }
 
-/* The first nodes of the layout's first queue, all of one kind. */
+/* The first nodes of the layout's first queue, all of one type. */
 static int from_layout(const struct explain *e, struct scene *s, struct assumed *a,
                        struct tern_err *err)
 {

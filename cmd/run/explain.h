@@ -1,4 +1,4 @@
-/* `tern run --explain`: who would be where. */
+/* `tern run --explain`: where each rank would run. */
 #ifndef TERN_CMD_RUN_EXPLAIN_H
 #define TERN_CMD_RUN_EXPLAIN_H
 
@@ -14,7 +14,7 @@ struct explain {
     bool json;
 };
 
-/* Prints.  Inside a job its nodes count, and `nodes` and `cluster` are refused. */
+/* Print it.  Inside a job its nodes count, and `nodes` and `cluster` are refused. */
 int explain(const struct explain *e, struct tern_err *err);
 
 #endif

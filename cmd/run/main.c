@@ -34,17 +34,17 @@ static int64_t ranks = -1, restarts = -1, nodes = -1, tasks = -1;
 
 static const struct tern_opt opts[] = {
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
-     .help = "change a key of the recipe, such as optimizer.lr=1e-4 (null: take it away); may be "
+     .help = "change a key of the recipe, such as optimizer.lr=1e-4 (null: remove it); may be "
              "given again"},
     {"array", 0, TERN_OPT_LIST, "KEY=V1,V2", .to.list = &arrays,
      .help = "in a job array: this member's value of each list, by SLURM_ARRAY_TASK_ID; with "
              "--check: all of them"},
     {"ranks", 'n', TERN_OPT_INT, "RANKS", .to.integer = &ranks,
-     .help = "outside Slurm: processes to start on this machine; default: what the recipe says for "
-             "a node"},
+     .help = "outside Slurm: processes to start on this machine; default: the recipe's "
+             "number for a node"},
     {"restarts", 0, TERN_OPT_INT, "N", .to.integer = &restarts,
-     .help = "attempts after the first, for reasons outside the run; default: what sbatch "
-             "--tern-restarts said, else launch.restarts"},
+     .help = "attempts after the first, for reasons outside the run; default: that of sbatch "
+             "--tern-restarts, else launch.restarts"},
     {"trial", 0, TERN_OPT_INT, "STEPS", .to.integer = &trial_steps,
      .help = "only so many steps of tern's own trainer, as a run of its own that leaves this one's "
              "checkpoints and values alone; prints tokens a second and memory"},
@@ -106,7 +106,8 @@ static int supervise(const struct tern_recipe *recipe, const struct tern_site *s
                                 (enum tern_ledger_mode)recipe->ledger.mode, err) < 0) {
         rc = -1;
     } else {
-        signal(SIGPIPE, SIG_IGN); /* a run outlives who reads its words: Ctrl-C ends `tee` first */
+        signal(SIGPIPE,
+               SIG_IGN); /* a run outlives the reader of its output: Ctrl-C ends `tee` first */
         rc = tern_run(&options, &result, err);
     }
     free(trainer);
@@ -128,7 +129,7 @@ static int supervise(const struct tern_recipe *recipe, const struct tern_site *s
     return result.status;
 }
 
-/* Is the step given time for one of the run's, which an earlier attempt has measured? */
+/* Is there time for one step, as an earlier attempt has measured it? */
 static int check_time(const struct tern_recipe *r, int64_t world, struct tern_err *err)
 {
     struct tern_run_pace pace = {0};
@@ -144,7 +145,7 @@ static int check_time(const struct tern_recipe *r, int64_t world, struct tern_er
         return 0;
     struct tern_err trouble = {0};
     if (tern_slurm_step_get_end(job, step, &end, &trouble) < 0) {
-        tern_warn("%s", trouble.text); /* no reason to refuse what fits for all that is known */
+        tern_warn("%s", trouble.text); /* the time is not known: no reason to refuse the step */
         return 0;
     }
     int64_t seconds = end - time(NULL);
@@ -153,7 +154,7 @@ static int check_time(const struct tern_recipe *r, int64_t world, struct tern_er
     return 0;
 }
 
-/* As far as the shape of the job is known. */
+/* Check the shape of the job as far as it is known. */
 static int check(const struct tern_recipe *r, struct tern_err *err)
 {
     struct tern_check_options known = {.submission = true};
@@ -177,7 +178,7 @@ static int check(const struct tern_recipe *r, struct tern_err *err)
     return step_word ? check_time(r, known.ranks, err) : 0;
 }
 
-/* Which member of the array this process is. */
+/* The number of this process among the members of the array. */
 static int member(const struct tern_run_array *array, size_t *i, struct tern_err *err)
 {
     const char *task = getenv("SLURM_ARRAY_TASK_ID");
@@ -251,7 +252,7 @@ static int run(int n, char **args, struct tern_err *err)
     }
     if (check_options(err) < 0)
         goto out;
-    /* The ranks share the cores by it. */
+    /* By this number the ranks share the cores. */
     if (ranks > 0 && overrides.n < sizeof overrides.values / sizeof *overrides.values)
         overrides.values[overrides.n++] = per_node =
             tern_strf("launch.ranks_per_node=%lld", (long long)ranks);
@@ -304,7 +305,7 @@ static const struct tern_cmd cmd = {
         "SIGUSR2 are passed to every rank. A second SIGINT (Ctrl-C) ends them at once, without a "
         "checkpoint; within 2 s of the first it is the same stop request. tern's own trainer goes "
         "on after "
-        "SIGUSR2: each rank writes what it called last beside its log (TERN_FABRIC_DUMP), for "
+        "SIGUSR2: each rank writes its flight record beside its log (TERN_FABRIC_DUMP), for "
         "`tern fabric flight-report`.",
     .examples = "  exec tern run                       # in train.sbatch\n"
                 "  tern run run.yaml --ranks 2         # on this machine\n"

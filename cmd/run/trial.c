@@ -41,7 +41,7 @@ int trial_begin(struct trial *t, const struct tern_recipe *r, int64_t steps,
     gethostname(host, sizeof host - 1);
     t->folder = tern_strf("%s.trial-%s-%d", r->checkpoint.dir, host, (int)getpid());
     char *whole = NULL;
-    if (*t->folder != '/') { /* an override's path is relative to the recipe's folder */
+    if (*t->folder != '/') { /* the path of a --set is relative to the recipe's folder */
         char cwd[4096];
         if (!getcwd(cwd, sizeof cwd))
             return tern_err_sys(err, "cannot determine the current folder");
@@ -68,8 +68,8 @@ int trial_begin(struct trial *t, const struct tern_recipe *r, int64_t steps,
     return rc;
 }
 
-/* A trial's values are none of a run's, so superseded ones are asked for, too.  The median of the
- * steps after the warm-up, or of all when there are no others; NaN for none. */
+/* The median of the steps after the warm-up, or of all when there are no others; NaN: none.  A
+ * trial reads superseded values, too. */
 static double median(struct tern_ledger *l, const char *metric, size_t *n, struct tern_err *err)
 {
     struct tern_ledger_series s = {0};

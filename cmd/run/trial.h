@@ -8,14 +8,15 @@
 
 struct trial {
     char *folder;  /* of its checkpoints: beside checkpoint.dir, removed at the end */
-    char *set[12]; /* what it changes in the recipe, KEY=VALUE */
+    char *set[12]; /* its changes to the recipe, KEY=VALUE */
     size_t n;
 };
 
-/* Add to `overrides` what makes `r` a trial of `steps` steps; the recipe is to be loaded again. */
+/* Add to `overrides` the settings that make `r` a trial of `steps` steps.  The caller loads the
+ * recipe again. */
 int trial_begin(struct trial *t, const struct tern_recipe *r, int64_t steps,
                 struct tern_opt_list *overrides, struct tern_err *err);
-/* Print what run `run_id` of the ledger measured. */
+/* Print the measurements of run `run_id` in the ledger. */
 int trial_print(const char *ledger_dir, const char *run_id, struct tern_err *err);
 /* Remove its checkpoints. */
 void trial_end(struct trial *t);

@@ -30,35 +30,35 @@ static int64_t nodes = -1;
 
 static const struct tern_opt opts[] = {
     {"nodes", 'N', TERN_OPT_INT, "NODES", .to.integer = &nodes,
-     .help = "nodes to ask for, with those in reserve; default: the fewest that hold the "
+     .help = "nodes to request, with those in reserve; default: the fewest that hold the "
              "recipe's tensor and pipeline degrees"},
     {"set", 0, TERN_OPT_LIST, "KEY=VALUE", .to.list = &overrides,
-     .help = "change a key of the recipe, such as optimizer.lr=1e-4 (null: take it away); may be "
+     .help = "change a key of the recipe, such as optimizer.lr=1e-4 (null: remove it); may be "
              "given again"},
     {"array", 0, TERN_OPT_LIST, "KEY=V1,V2", .to.list = &arrays,
      .help =
          "a job array, one run a value, each in a folder of its own below checkpoint.dir; given "
          "again: every combination"},
-    {"dry-run", 0, TERN_OPT_FLAG, .to.flag = &dry_run, .help = "print the line, submit nothing"},
+    {"dry-run", 0, TERN_OPT_FLAG, .to.flag = &dry_run, .help = "print the line, do not submit"},
     {"no-plugin", 0, TERN_OPT_FLAG, .to.flag = &no_plugin,
      .help = "leave out --tern, for clusters without tern's Slurm plugin"},
     {0},
 };
 
 enum {
-    OPTIONS_MAX = 200, /* of the user's; ours are some twenty */
+    OPTIONS_MAX = 200, /* of the user's; tern adds some twenty */
     MAX_WORDS = 256,
 };
 
-/* What is to be submitted. */
+/* The job to submit. */
 struct request {
     char *path; /* of the recipe, absolute */
     struct tern_recipe *recipe;
     struct tern_run_array array;
     int64_t nodes, per_node;
     char id[TERN_CKPT_ULID]; /* of the run, or "" */
-    int64_t limit;           /* seconds to ask for; 0: what the user said, or the partition's */
-    int64_t warn;            /* seconds before the end */
+    int64_t limit; /* seconds to request; 0: the user's option, or the partition's limit */
+    int64_t warn;  /* seconds before the end */
 };
 
 struct line {
@@ -119,8 +119,8 @@ static void compose(struct line *l, const struct request *q, int n_more, char **
     add(l, tern_strf("--nodes=%" PRId64, q->nodes));
     add(l, tern_strf("--ntasks-per-node=%" PRId64, q->per_node));
     add(l, tern_strdup("--exclusive"));
-    /* With nodes in reserve a lost one ends the attempt, not the job.  Without, Slurm ends it and
-     * queues it again, also when it is the batch script's node that is lost. */
+    /* With nodes in reserve a lost node ends the attempt, not the job.  Without, Slurm ends the job
+     * and queues it again, also when the batch script's node is lost. */
     if (q->recipe->launch.spares > 0)
         add(l, tern_strdup("--no-kill"));
     add(l, tern_strdup("--requeue"));
@@ -135,7 +135,7 @@ static void compose(struct line *l, const struct request *q, int n_more, char **
         add(l, tern_strf("--array=0-%zu", q->array.n - 1));
     if (q->id[0])
         add(l, tern_strf("--comment=%s", q->id));
-    else if (!q->array.n) /* only --dry-run has none: submitting makes one */
+    else if (!q->array.n) /* only --dry-run has no id: submitting makes one */
         add(l, tern_strdup("--comment=<new id>"));
     if (!no_plugin)
         add(l, tern_strf("--tern=%s", q->path));
@@ -158,7 +158,7 @@ static void print(const struct line *l)
     tern_buf_free(&b);
 }
 
-/* Nodes that the recipe asks for, and whether the run works on them. */
+/* The nodes that the recipe needs, and whether the run works on them. */
 static int shape(const struct tern_recipe *r, int64_t *n_nodes, int64_t *per_node,
                  struct tern_err *err)
 {
@@ -228,7 +228,7 @@ static const char *option(int n, char **more, const char *name, char letter)
     return found;
 }
 
-/* sbatch heeds the user's --nodes, so it counts here too; a range is Slurm's to choose from. */
+/* sbatch uses the user's --nodes, so it counts here, too; Slurm chooses from a range. */
 static void heed_nodes(int n, char **more)
 {
     const char *given = option(n, more, "--nodes", 'N');
@@ -238,7 +238,7 @@ static void heed_nodes(int n, char **more)
         nodes = number;
 }
 
-/* The plugin checks the file alone: where only --set makes it right, sbatch would refuse it. */
+/* The plugin checks the file alone: when only --set makes it valid, sbatch would refuse it. */
 static bool good_alone(const char *path, const struct tern_site *site)
 {
     struct tern_err err = {0};
@@ -248,14 +248,14 @@ static bool good_alone(const char *path, const struct tern_site *site)
                 shape(r, &n_nodes, &per_node, &err) == 0;
 
     if (!good)
-        tern_info("without --tern, whose check would refuse the recipe as it lies there (%s): "
+        tern_info("without --tern, whose check would refuse the recipe's file (%s): "
                   "tern run checks it with --set instead, as was done here",
                   err.text);
     tern_recipe_free(r);
     return good;
 }
 
-/* How long the job may and must take. */
+/* How long the job may and must run. */
 static int time_limit(struct request *q, int n, char **more, struct tern_err *err)
 {
     const struct tern_recipe *r = q->recipe;
@@ -272,7 +272,7 @@ static int time_limit(struct request *q, int n, char **more, struct tern_err *er
     q->warn = tern_run_pace_warn(&pace, seconds);
     const int64_t ranks = r->workload.command ? r->workload.workers_per_node : q->per_node;
     const int64_t world = (q->nodes - r->launch.spares) * ranks;
-    /* What a workload does before its first step, such as compiling, nobody knows. */
+    /* The time of a workload before its first step, such as compiling, is not known. */
     if (!q->id[0] || (r->workload.command && !given))
         return 0;
     if (tern_run_pace_read(&pace, r, q->id, world, err) < 0)
@@ -285,7 +285,7 @@ static int time_limit(struct request *q, int n, char **more, struct tern_err *er
     q->limit = tern_run_pace_left(&pace, r);
     if (q->limit)
         tern_info("%" PRId64 " steps are left, at %s each as attempt %" PRIu32
-                  " measured: asking for that time and a tenth more; --time=... after -- wins",
+                  " measured: requesting that time and a tenth more; --time=... after -- wins",
                   r->steps - pace.done, tern_str_seconds(step, sizeof step, pace.step_seconds),
                   pace.attempt);
     return 0;
@@ -314,8 +314,8 @@ struct other {
     char word[24];
 };
 
-/* In a child: libslurm ends a process whose configuration it does not like, and sbatch, which comes
- * next, says that better. */
+/* In a child: libslurm ends a process when the configuration is bad, and sbatch, which runs next,
+ * has the better message. */
 static bool ask_for_other(const char *id, struct other *o)
 {
     int ends[2];
@@ -341,7 +341,7 @@ static bool ask_for_other(const char *id, struct other *o)
     return got;
 }
 
-/* Two jobs of one run cannot work at once.  What sbatch is told to wait for is the user's own. */
+/* Two jobs of one run cannot work at once.  A --dependency is the user's own decision. */
 static void tell_of_others(const struct request *q, int n_more, char **more)
 {
     struct other o = {0};
@@ -351,8 +351,8 @@ static void tell_of_others(const struct request *q, int n_more, char **more)
             tern_str_starts(more[i], "--hold") || strcmp(more[i], "-H") == 0)
             return;
     if (q->id[0] && tern_slurm_available() && ask_for_other(q->id, &o) && o.job)
-        tern_warn("run %s is job %u already (%s): two cannot work at once, and this one is "
-                  "refused while that works. To go on after it: -- --dependency=afterany:%u",
+        tern_warn("run %s is job %u already (%s): two cannot work at once, and this one fails "
+                  "while that one runs. To run after it: -- --dependency=afterany:%u",
                   q->id, o.job, o.word, o.job);
 }
 
@@ -401,9 +401,9 @@ static const struct tern_cmd cmd = {
     .args = "RECIPE [-- SBATCH-OPTION...]",
     .summary = "write and submit the right sbatch line for a recipe",
     .about =
-        "Checks the recipe, then runs sbatch with the nodes and ranks that it asks for, with "
+        "Checks the recipe, then runs sbatch with the nodes and ranks that it needs, with "
         "requeueing, one output file for all attempts, and a warning before the time limit, so "
-        "that the run stops with a checkpoint. Options after -- are sbatch's own and win. The "
+        "that the run stops with a checkpoint. Options after -- go to sbatch and win. The "
         "job's Comment is the run's id: squeue -o %k shows it, and sacct -o comment where "
         "slurm.conf has AccountingStoreFlags=job_comment.",
     .examples = "  tern submit run.yaml -N 4 --dry-run\n"

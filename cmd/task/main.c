@@ -1,4 +1,4 @@
-/* tern task: what `tern run` puts before a rank's program. */
+/* tern task: `tern run` starts each rank's program under it. */
 #include "cmd/cmd.h"
 
 #include "core/base/vars.h"
@@ -20,11 +20,11 @@ int main(int argc, char **argv)
         .args = "PROGRAM [ARGUMENT...]",
         .summary = "run one rank's program, keep its output and its metrics",
         .about =
-            "`tern run` starts every rank under it. What the program prints is passed on "
+            "`tern run` starts every rank under it. The program's output is passed on "
             "unchanged, and kept, with time and stream, in the log that `tern logs` shows "
             "(TERN_RUN_LOGS, TERN_LOG_BYTES). Values among it go to the ledger as the recipe's "
             "workload.metrics says.  Under `tern run` it also sets the variables that the rank's "
-            "node and place ask for (`tern env --explain`).\n\n"
+            "node and place need (`tern env --explain`).\n\n"
             "The program may also write lines like 'step=7 loss=2.31' or 'step=100 "
             "checkpoint=DIR' to the descriptor TERN_METRIC_FD, or to the file TERN_METRIC_FILE "
             "(the same pipe, for processes whose parent closes descriptors, such as torchrun's "

@@ -92,7 +92,7 @@ run tern logs again --rank 0 --no-time; out_has 'attempt of 2'; ! grep -q 'of 1'
 run tern logs again --attempt 1 --rank 0; out_has 'attempt of 1'
 run tern logs again --attempt all --rank 0; is "$(grep -c 'attempt of' out)" 2 "--attempt all"
 run tern logs again --attempt all --rank 0 --tail 5; is "$(grep -c 'attempt of' out)" 2 "--tail is of all of them"
-run tern logs again --attempt 1 -f --rank 0; status 0; err_has 'attempt 1 is over'
+run tern logs again --attempt 1 -f --rank 0; status 0; err_has 'attempt 1 has ended'
 run tern logs 01ARZ3NDEKTSV4RRFFQ69G5FAV; status 2; one_line; err_has 'has no attempts yet, or is not there'
 cp again.yaml $'x\e[31m.yaml'; run tern run $'x\e[31m.yaml'; run tern ledger show; out_has 'x?[31m.yaml' "no escapes of a name reach the terminal"
 

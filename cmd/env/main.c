@@ -232,7 +232,7 @@ static int become(const struct tern_env_rows *rows, char **args, struct tern_err
     return -1;
 }
 
-static int tell(const struct tern_env_rows *rows, struct tern_err *err)
+static int print_all(const struct tern_env_rows *rows, struct tern_err *err)
 {
     struct tern_env_step step;
     int rc = 0;
@@ -253,7 +253,7 @@ static int show(const struct tern_env_rows *rows, int n_args, char **args, struc
     if (n_args)
         rc = become(rows, args, err);
     else if (json || explain)
-        rc = tell(rows, err);
+        rc = print_all(rows, err);
     else if (export0)
         print_export0(rows);
     else
@@ -269,7 +269,7 @@ static int with_site(const struct tern_site *site, int n_args, char **args, stru
     struct tern_env_facts facts;
     struct tern_env_rows rows;
 
-    if (tern_env_facts_here(&facts, err) < 0)
+    if (tern_env_facts_gather(&facts, err) < 0)
         return -1;
     for (size_t i = 0; i < assume.n; i++)
         if (tern_env_facts_assume(&facts, assume.values[i], err) < 0)

@@ -354,7 +354,7 @@ static int replace_node(struct tern_err *err)
 {
     char said[400];
     const char *word = platform ? platform : site ? site->platform : NULL;
-    int p = word ? tern_health_platform_of(word) : (int)tern_health_platform_here();
+    int p = word ? tern_health_platform_of(word) : (int)tern_health_platform_find();
 
     if (p < 0)
         return tern_err_set(err, TERN_USAGE,

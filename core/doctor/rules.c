@@ -449,8 +449,7 @@ static void rule_conf_cred_expire(struct tern_rules_case *c)
 static void rule_conf_prolog_hold(struct tern_rules_case *c)
 {
     if (!strstr(about(c)->scheduler, "nohold_on_prolog_fail"))
-        tern_doctor_found(
-            c, "a job that the node's check sends back is held until somebody releases it");
+        tern_doctor_found(c, "a job that the node's check sends back is held until it is released");
 }
 
 static void rule_conf_prolog_alloc(struct tern_rules_case *c)

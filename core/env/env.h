@@ -2,7 +2,7 @@
  * here, the reason, and the public source that says so.
  *
  *     struct tern_env_facts f;
- *     tern_env_facts_here(&f, &err);                      facts of node, job and rank
+ *     tern_env_facts_gather(&f, &err);                      facts of node, job and rank
  *     tern_env_build(NULL, &f, environ, &rows, &err);     NULL: the profile that fits the node
  *     tern_env_apply(&rows, &err);                        set the profile's in this process
  *     tern_env_rows_free(&rows);
@@ -80,7 +80,7 @@ struct tern_env_facts {
  * a dozen small files, no configuration of Slurm.  A value that is no number or no host name counts
  * as not known.  `blas` costs up to 20 ms on CPUs that OpenBLAS may misjudge: tern_env_facts_blas()
  * finds it. */
-int tern_env_facts_here(struct tern_env_facts *f, struct tern_err *err);
+int tern_env_facts_gather(struct tern_env_facts *f, struct tern_err *err);
 /* The same, reading all files under `root` ("" for /): for tests. */
 int tern_env_facts_under(const char *root, struct tern_env_facts *f, struct tern_err *err);
 void tern_env_facts_blas(struct tern_env_facts *f);

@@ -296,7 +296,7 @@ int tern_env_facts_under(const char *root, struct tern_env_facts *f, struct tern
     return 0;
 }
 
-int tern_env_facts_here(struct tern_env_facts *f, struct tern_err *err)
+int tern_env_facts_gather(struct tern_env_facts *f, struct tern_err *err)
 {
     return tern_env_facts_under("", f, err);
 }

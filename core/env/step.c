@@ -27,7 +27,7 @@ struct rule {
     const char *why;
 };
 
-static const char step_why[] = "tells of the step around `tern run`; the ranks' own srun sets it";
+static const char step_why[] = "describes the step around `tern run`; the ranks' own srun sets it";
 static const char place_why[] = "is this process's place in its step; each rank gets its own";
 static const char shape_why[] = "is the shape of the step around `tern run`, which srun would take "
                                 "for the ranks' own";

@@ -162,8 +162,8 @@ static void take_firmware(struct tern_health_expected *w, const char *root)
     w->has.memory_mib = t->memory_mib * 95 / 100;
 }
 
-int tern_health_expect_here(const struct tern_health_options *o, const char *root,
-                            struct tern_health_expected *expected, struct tern_err *err)
+int tern_health_expected_find(const struct tern_health_options *o, const char *root,
+                              struct tern_health_expected *expected, struct tern_err *err)
 {
     struct tern_health_expected w = {.has = {-1, -1, -1, -1}};
     const char *expect = o->expect       ? o->expect

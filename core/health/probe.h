@@ -61,8 +61,8 @@ int tern_health_line(const char *path, char *to, size_t n);
 int64_t tern_health_number(const char *path);
 
 /* Fill *expected from options, environment, firmware. */
-int tern_health_expect_here(const struct tern_health_options *o, const char *root,
-                            struct tern_health_expected *expected, struct tern_err *err);
+int tern_health_expected_find(const struct tern_health_options *o, const char *root,
+                              struct tern_health_expected *expected, struct tern_err *err);
 /* "host:port/key" apart; -1 when it is none. */
 int tern_health_address(const char *address, char host[256], char port[8], char key[80]);
 /* The clock's offset from the sweep that listens at `address`, and half the round trip, both in

@@ -14,7 +14,7 @@ static const char *const names[] = {"none", "hyperpod", "pcluster", "virtual"};
 /* HyperPod's agent looks for exactly this. */
 static const char action_replace[] = "Action:Replace";
 
-enum tern_health_platform tern_health_platform_here(void)
+enum tern_health_platform tern_health_platform_find(void)
 {
     if (tern_vcluster_local_folder())
         return TERN_HEALTH_PLATFORM_VIRTUAL;

@@ -21,7 +21,7 @@ enum tern_health_platform {
 };
 
 /* Found by files that the platforms leave on their nodes. */
-enum tern_health_platform tern_health_platform_here(void);
+enum tern_health_platform tern_health_platform_find(void);
 /* "none", "hyperpod", "pcluster", "virtual"; -1 for another word. */
 int tern_health_platform_of(const char *word);
 const char *tern_health_platform_name(enum tern_health_platform p);

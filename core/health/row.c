@@ -1,5 +1,6 @@
 #include "core/health/health.h"
 
+#include "core/base/assert.h"
 #include "core/base/json.h"
 
 #include <stdio.h>
@@ -12,11 +13,13 @@ static const char *const severities[] = {"info", "warn", "error"};
 
 const char *tern_health_verdict_name(enum tern_health_verdict v)
 {
+    tern_assert(v <= TERN_HEALTH_NODE_BAD);
     return verdicts[v];
 }
 
 const char *tern_health_severity_name(enum tern_rules_severity s)
 {
+    tern_assert(s <= TERN_RULES_ERROR);
     return severities[s];
 }
 

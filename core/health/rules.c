@@ -39,19 +39,19 @@ static void rule_neuron(struct tern_rules_case *c)
 {
     const int n = facts(c)->neuron.n, mute = facts(c)->neuron.mute;
     const int hidden = facts(c)->neuron.hidden;
-    const int64_t want = expected(c)->has.neuron;
+    const int64_t needed = expected(c)->has.neuron;
     static const char unit[] = "devices";
 
     if (expected(c)->plain)
         tern_health_say(c->to, SKIPPED, "", n, unit,
                         "a virtual node in plain mode has no /dev of its own");
-    else if (want < 0 && n == 0)
+    else if (needed < 0 && n == 0)
         tern_health_say(c->to, SKIPPED, "", 0, unit, "no Neuron device, and none is expected");
-    else if (want >= 0 && n < want)
+    else if (needed >= 0 && n < needed)
         tern_health_say(c->to, NODE_BAD, "", n, unit,
                         "%d of %lld Neuron devices are there%s. Is the driver loaded (modprobe "
                         "neuron)? Else stop and start the instance, or replace it.",
-                        n, (long long)want, n ? "" : " (/dev/neuron*)");
+                        n, (long long)needed, n ? "" : " (/dev/neuron*)");
     else if (mute)
         tern_health_say(c->to, NODE_BAD, "", n - mute, unit,
                         "%d of %d Neuron devices may not be opened by this user. See the udev rule "
@@ -64,7 +64,7 @@ static void rule_neuron(struct tern_rules_case *c)
                         hidden, n);
     else
         tern_health_say(c->to, OK, "", n, unit, "%d Neuron device%s%s", n, plural(n),
-                        want < 0 ? "; --expect neuron=N tells how many there should be" : "");
+                        needed < 0 ? "; --expect neuron=N tells how many there should be" : "");
 }
 
 static void rule_ecc(struct tern_rules_case *c)
@@ -110,25 +110,25 @@ static void rule_efa(struct tern_rules_case *c)
 {
     const int n = facts(c)->efa.n, up = facts(c)->efa.up;
     const char *down = facts(c)->efa.down;
-    const int64_t want = expected(c)->has.efa;
+    const int64_t needed = expected(c)->has.efa;
     static const char unit[] = "devices";
 
     if (expected(c)->virtual_node)
         tern_health_say(c->to, SKIPPED, "", n, unit, "a virtual node has no EFA");
-    else if (want <= 0 && n == 0)
+    else if (needed <= 0 && n == 0)
         tern_health_say(c->to, SKIPPED, "", 0, unit, "no EFA device, and none is expected");
-    else if (want > 0 && n < want)
+    else if (needed > 0 && n < needed)
         tern_health_say(c->to, NODE_BAD, "", n, unit,
                         "%d of %lld EFA devices are there. Is the driver loaded (modprobe efa), "
                         "and does the launch template give every network card an EFA interface?",
-                        n, (long long)want);
+                        n, (long long)needed);
     else if (up < n)
         tern_health_say(c->to, NODE_BAD, down, up, unit,
                         "%d of %d EFA devices are active; %s is not. Stop and start the instance.",
                         up, n, down);
     else
         tern_health_say(c->to, OK, "", n, unit, "%d EFA device%s active%s", n, plural(n),
-                        want <= 0 ? "; --expect efa=N tells how many there should be" : "");
+                        needed <= 0 ? "; --expect efa=N tells how many there should be" : "");
 }
 
 static void rule_nic(struct tern_rules_case *c)
@@ -180,44 +180,44 @@ static void rule_memory(struct tern_rules_case *c)
 {
     const long long total = facts(c)->memory.total_kib >> 10;
     const long long free_now = facts(c)->memory.free_kib >> 10;
-    long long want = expected(c)->has.memory_mib;
+    long long needed = expected(c)->has.memory_mib;
 
     if (facts(c)->memory.total_kib < 0 || facts(c)->memory.free_kib < 0) {
         tern_health_say_only(c->to, UNKNOWN, "/proc/meminfo cannot be read");
         return;
     }
-    if (expected(c)->virtual_node || want < 0)
-        want = total;
-    if (total < want)
+    if (expected(c)->virtual_node || needed < 0)
+        needed = total;
+    if (total < needed)
         tern_health_say(c->to, NODE_BAD, "", (double)total, "MiB",
                         "%lld MiB of memory, and Slurm believes %lld (RealMemory): a module may "
                         "have failed. Replace the node, or mend RealMemory.",
-                        total, want);
-    else if (free_now < want / 10)
+                        total, needed);
+    else if (free_now < needed / 10)
         tern_health_say(c->to, unattended(c) ? UNKNOWN : NODE_BAD, "", (double)free_now, "MiB",
                         "%lld of %lld MiB of memory are free. Leftover processes or files in "
                         "/dev/shm?",
-                        free_now, want);
-    else if (free_now < want / 2 && !unattended(c))
+                        free_now, needed);
+    else if (free_now < needed / 2 && !unattended(c))
         tern_health_warn(c->to, "", (double)free_now, "MiB", "%lld of %lld MiB of memory are free",
-                         free_now, want);
+                         free_now, needed);
     else
         tern_health_say(c->to, OK, "", (double)free_now, "MiB",
-                        "%lld of %lld MiB of memory are free", free_now, want);
+                        "%lld of %lld MiB of memory are free", free_now, needed);
 }
 
 static void rule_hugepages(struct tern_rules_case *c)
 {
-    const long long n = facts(c)->memory.hugepages, want = expected(c)->has.hugepages;
+    const long long n = facts(c)->memory.hugepages, needed = expected(c)->has.hugepages;
 
-    if (want < 0)
+    if (needed < 0)
         tern_health_say(c->to, SKIPPED, "", (double)(n < 0 ? 0 : n), "pages",
                         "no number is expected (--expect hugepages=N)");
-    else if (n < want)
+    else if (n < needed)
         tern_health_say(c->to, NODE_BAD, "", (double)n, "pages",
                         "%lld of %lld huge pages. Set vm.nr_hugepages (sysctl); after long uptime "
                         "only a reboot finds so much memory in one piece.",
-                        n, want);
+                        n, needed);
     else
         tern_health_say(c->to, OK, "", (double)n, "pages", "%lld huge pages", n);
 }

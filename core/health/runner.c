@@ -1,5 +1,6 @@
 /* The runner: one child works through a stage's checks and is replaced when it hangs or dies, so
  * that the usual case costs one fork. */
+#include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/vars.h"
 #include "core/health/probe.h"
@@ -96,7 +97,7 @@ struct message {
 };
 _Static_assert(sizeof(struct message) <= 4096, "a message is one write");
 
-static void tell(int fd, const struct message *m)
+static void send_message(int fd, const struct message *m)
 {
     while (write(fd, m, sizeof *m) < 0 && errno == EINTR)
         ;
@@ -124,7 +125,7 @@ void tern_health_say(struct tern_health_probe *p, enum tern_health_verdict v, co
     va_start(ap, fmt);
     vsnprintf(m.row.text, sizeof m.row.text, fmt, ap);
     va_end(ap);
-    tell(p->out, &m);
+    send_message(p->out, &m);
 }
 
 void tern_health_say_only(struct tern_health_probe *p, enum tern_health_verdict v, const char *fmt,
@@ -150,7 +151,7 @@ void tern_health_warn(struct tern_health_probe *p, const char *subject, double v
     va_start(ap, fmt);
     vsnprintf(m.row.text, sizeof m.row.text, fmt, ap);
     va_end(ap);
-    tell(p->out, &m);
+    send_message(p->out, &m);
 }
 
 void tern_health_say_same(struct tern_health_probe *p, const char *same, const char *text)
@@ -160,7 +161,7 @@ void tern_health_say_same(struct tern_health_probe *p, const char *same, const c
     begin_row(p, TERN_HEALTH_OK, "", &m.row);
     snprintf(m.row.text, sizeof m.row.text, "%s", text);
     snprintf(m.row.same, sizeof m.row.same, "%s", same);
-    tell(p->out, &m);
+    send_message(p->out, &m);
 }
 
 static void work(const struct unit *units, size_t from, size_t n, struct tern_health_probe *p)
@@ -171,10 +172,10 @@ static void work(const struct unit *units, size_t from, size_t n, struct tern_he
         p->severity = units[i].check->rule.severity;
         p->index = units[i].index;
         p->began_ns = tern_clock_boot_ns();
-        tell(p->out, &m);
+        send_message(p->out, &m);
         tern_health_apply(units[i].check, p);
         m.kind = END;
-        tell(p->out, &m);
+        send_message(p->out, &m);
     }
 }
 
@@ -280,8 +281,10 @@ static void listen_to(struct runner *r)
             add(r, &m.row);
         else if (m.kind == BEGIN)
             r->unit_began = tern_clock_boot_ns();
-        else
+        else {
+            tern_assert(m.unit >= 0 && (size_t)m.unit < r->n);
             r->next = (size_t)m.unit + 1;
+        }
     }
 }
 
@@ -338,7 +341,7 @@ int tern_health_check_local(const struct tern_health_options *o, struct tern_hea
     const char *skip = o->unattended ? NULL : tern_var("TERN_HEALTH_SKIP");
     if (skip && tern_rules_ids_check(skip, "TERN_HEALTH_SKIP", err) < 0)
         return -1;
-    if (tern_health_expect_here(o, probe.root, &expected, err) < 0)
+    if (tern_health_expected_find(o, probe.root, &expected, err) < 0)
         return -1;
     tern_health_node_name(o, node);
     struct runner r = {

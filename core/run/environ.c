@@ -57,7 +57,7 @@ static int find_facts(const struct tern_run_attempt *a, struct tern_env_facts *f
     const struct tern_recipe *r = a->o->recipe;
     const struct tern_place *p = &a->place;
 
-    if (tern_env_facts_here(f, err) < 0)
+    if (tern_env_facts_gather(f, err) < 0)
         return -1;
     f->launched = false;
     f->trainer = tern_run_attempt_is_trainer(a);

@@ -10,7 +10,7 @@ int tern_task_set_environ(void (*look)(struct tern_env_facts *facts), struct ter
     struct tern_env_facts facts;
     struct tern_env_rows rows;
 
-    if (tern_env_facts_here(&facts, err) < 0)
+    if (tern_env_facts_gather(&facts, err) < 0)
         return -1;
     facts.launched = true;
     if (look)

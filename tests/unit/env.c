@@ -165,14 +165,14 @@ static void test_job(void)
     setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2),2", 1);
     setenv("SLURM_NODEID", "2", 1);
     setenv("SLURM_LOCALID", "1", 1);
-    tern_env_facts_here(&f, &e);
+    tern_env_facts_gather(&f, &e);
     is(f.master, "n6", "rank 0 is on the step's first node, not the job's");
     ok(f.job == 4242 && f.nodes == 3 && f.node == 2 && f.tasks_per_node == 2 && f.task == 1,
        "job, nodes, tasks of this node, local rank");
     unsetenv("SLURM_STEP_TASKS_PER_NODE");
     setenv("SLURM_NTASKS_PER_NODE", "4", 1);
     setenv("SLURM_TASKS_PER_NODE", "4(x4)", 1);
-    tern_env_facts_here(&f, &e);
+    tern_env_facts_gather(&f, &e);
     ok(f.tasks_per_node == 1 && f.tasks_to_come == 4, "a batch script is one process");
     struct tern_env_rows rows;
     if (tern_env_build("cpu", &f, nothing, &rows, &e) == 0) {
@@ -185,16 +185,16 @@ static void test_job(void)
     setenv("SLURM_JOB_NODELIST_HET_GROUP_0", "head1", 1);
     setenv("SLURM_JOB_NUM_NODES_HET_GROUP_0", "1", 1);
     setenv("SLURM_JOB_NUM_NODES_HET_GROUP_1", "4", 1);
-    tern_env_facts_here(&f, &e);
+    tern_env_facts_gather(&f, &e);
     is(f.master, "head1", "a heterogeneous job meets at its first component");
     ok(f.job == 4200 && f.nodes == 5, "a heterogeneous job has its leader's id and all nodes");
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "8", 1);
     setenv("OMPI_COMM_WORLD_LOCAL_RANK", "7", 1);
-    tern_env_facts_here(&f, &e);
+    tern_env_facts_gather(&f, &e);
     ok(f.tasks_per_node == 8 && f.task == 7, "mpirun's variables win over its daemon's");
     setenv("SLURM_HET_JOB_ID", "$(id)", 1);
     setenv("SLURM_JOB_ID", "-1", 1);
-    tern_env_facts_here(&f, &e);
+    tern_env_facts_gather(&f, &e);
     ok(f.job == 0 && !f.master[0], "an id that is no number counts as none");
     static const char *const set[] = {"SLURM_JOB_ID",
                                       "SLURM_JOB_NODELIST",

@@ -1,22 +1,21 @@
 /* Vectors that are cut into one slice a member.
  *
- * Inside each node every slice has a holder: its owner if it is in the node, else the mate that
- * speaks for that owner here.  To reduce, each holder combines its slices over the node out of the
- * mates' memory and sends them to their owners, and owners combine what comes from the nodes.  To
- * gather, owners send their slice to its holder in each other node, and mates copy from the
- * holders.  So every link carries each byte once, all ranks work at the same time, and the mates'
- * rings between nodes are separate ("split rail").
+ * Inside each node every slice has a holder: its owner if it is in the node, else the node peer
+ * that speaks for that owner here.  To reduce, each holder combines its slices over the node out of
+ * the node peers' memory and sends them to their owners, and owners combine what comes from the
+ * nodes.  To gather, owners send their slice to its holder in each other node, and node peers copy
+ * from the holders.  So every link carries each byte once, all ranks work at the same time, and the
+ * node peers' rings between nodes are separate ("split rail").
  *
- * Members' data is read where it lies when all mates offer shared buffers, else through the stage,
- * in alternating halves: a half is written again only after a later meeting has told that everyone
- * is done with it.  One node may do the one and another the other, so where nodes have several
+ * Members' data is read where it lies when all node peers offer shared buffers, else through the
+ * stage, in alternating halves: a half is written again only after a later meeting, at which all
+ * are done with it.  One node may do the one and another the other, so where nodes have several
  * members all vectors are cut to fit the stage. */
 #include "core/coll/slices.h"
 
 enum {
     PIECE_BYTES = 512 << 10, /* on the wire and combined while the next ones come */
-    /* A slice of a list: so long a message takes as long on the wire (1.2 GB/s) as a round does (30
-     * us), while what is left of a smaller one is mostly rounds. */
+    /* A slice of a list: the wire takes as long for it (1.2 GB/s) as a round takes (30 us). */
     SLICE_BYTES = 32 << 10,
 };
 
@@ -71,7 +70,7 @@ static int in_node(const struct tern_coll_shape *c, int t, int node)
     return c->node_ranks[node][holder(c, t, node)];
 }
 
-/* Element `i` of slice t in what mate `m` gives. */
+/* Element `i` of slice t in what node peer `m` gives. */
 static struct tern_coll_spot given(const struct job *j, int m, int t, size_t i)
 {
     size_t at = ((size_t)t * j->cut.stride + i) * j->es;
@@ -80,7 +79,7 @@ static struct tern_coll_spot given(const struct job *j, int m, int t, size_t i)
         return spot(PLACE_STAGE, m, at);
     if (j->c->p == 1)
         return spot(j->t->call == TERN_CALL_REDUCE_SCATTER ? PLACE_IN : PLACE_OUT, 0, j->at + at);
-    return spot(PLACE_MATE, m, j->at + at);
+    return spot(PLACE_PEER, m, j->at + at);
 }
 
 struct tern_coll_spot tern_coll_slices_base(const struct job *j, int t, size_t i)
@@ -160,7 +159,7 @@ int tern_coll_slices_destinations(const struct job *j, size_t i, struct tern_col
         dst[0] = tern_coll_slices_base(j, c->rank, i);
         return 1;
     }
-    /* In one node it goes to all mates while it is in the cache. */
+    /* In one node it goes to all node peers while it is in the cache. */
     for (int m = 0; m < c->p; m++)
         dst[m] = given(j, m, c->rank, i);
     return c->p;
@@ -278,31 +277,37 @@ static void reduce_slices(const struct job *j, bool spread)
 
 /* ---------------------------------------------------------------- all-reduce */
 
-/* Everybody has all: one meeting in the node, few messages between nodes.  With `own_slice` only
- * that of the result is kept. */
-static void small(const struct tern_coll_shape *c, const struct tern_coll_task *t, size_t count,
-                  struct tern_coll_spot from, struct tern_coll_spot to, size_t keep, size_t keep_at,
-                  struct tern_coll_program *p)
+/* A vector of `count` elements at `from`, of whose combination this rank keeps `keep` elements from
+ * `keep_at` on, at `to`. */
+struct whole {
+    size_t count;
+    struct tern_coll_spot from, to;
+    size_t keep, keep_at;
+};
+
+/* Every rank has all: one meeting in the node, few messages between nodes. */
+static void small(const struct tern_coll_shape *c, const struct tern_coll_task *t,
+                  const struct whole *v, struct tern_coll_program *p)
 {
     enum tern_type partial = t->type == TERN_BF16 && c->nodes > 1 ? TERN_F32 : t->type;
     const struct tern_coll_reduce inside = {t->type, partial, t->op, 0},
                                   last = {t->type, t->type, t->op, c->size};
-    size_t es = tern_type_bytes(t->type);
-    struct tern_coll_spot *src = c->scratch, own = from, answer = {0};
+    size_t es = tern_type_bytes(t->type), count = v->count, keep = v->keep;
+    struct tern_coll_spot *src = c->scratch, own = v->from, to = v->to, answer = {0};
     bool tiny = c->p > 1 && count * es <= TERN_WIRE_SHM_INLINE;
 
-    src[0] = from;
+    src[0] = v->from;
     for (int m = 0; m < c->p && c->p > 1; m++)
         src[m] = spot(tiny ? PLACE_LINE : PLACE_STAGE, m, 0);
     if (tiny) {
-        tern_coll_program_hand(p, from, count * es);
+        tern_coll_program_hand(p, v->from, count * es);
     } else if (c->p > 1) {
-        tern_coll_program_copy(p, spot(PLACE_STAGE, c->local, 0), from, count * es);
+        tern_coll_program_copy(p, spot(PLACE_STAGE, c->local, 0), v->from, count * es);
         tern_coll_program_meet(p);
     }
     if (c->nodes == 1) {
         for (int m = 0; m < c->p; m++)
-            src[m] = spot_plus(src[m], keep_at * es);
+            src[m] = spot_plus(src[m], v->keep_at * es);
         tern_coll_program_reduce(p, &last, &to, 1, src, c->p, keep);
         return;
     }
@@ -324,7 +329,7 @@ static void small(const struct tern_coll_shape *c, const struct tern_coll_task *
         tern_coll_program_meet(p);
     }
     if (c->p > 1 || keep != count)
-        tern_coll_program_copy(p, to, spot_plus(answer, keep_at * es), keep * es);
+        tern_coll_program_copy(p, to, spot_plus(answer, v->keep_at * es), keep * es);
 }
 
 static bool whole_vectors(const struct tern_coll_shape *c, const struct tern_coll_task *t)
@@ -341,7 +346,7 @@ size_t tern_coll_algo_all_reduce(const struct tern_coll_shape *c, const struct t
     struct tern_coll_spot out = spot(PLACE_OUT, 0, 0);
 
     if (whole_vectors(c, t)) {
-        small(c, t, t->count, out, out, t->count, 0, p);
+        small(c, t, &(struct whole){t->count, out, out, .keep = t->count}, p);
         return t->count;
     }
     size_t most = longest(&j), part = min(t->count - at, most * n);
@@ -385,8 +390,12 @@ size_t tern_coll_algo_reduce_scatter(const struct tern_coll_shape *c,
     size_t n = (size_t)c->size;
 
     if (whole_vectors(c, t)) {
-        small(c, t, n * t->count, spot(PLACE_IN, 0, 0), spot(PLACE_OUT, 0, 0), t->count,
-              (size_t)c->rank * t->count, p);
+        const struct whole v = {.count = n * t->count,
+                                .from = spot(PLACE_IN, 0, 0),
+                                .to = spot(PLACE_OUT, 0, 0),
+                                .keep = t->count,
+                                .keep_at = (size_t)c->rank * t->count};
+        small(c, t, &v, p);
         return t->count;
     }
     size_t len = min(t->count - at, longest(&j));
@@ -415,7 +424,7 @@ static void spread_direct(const struct job *j)
         if (holds(j, t))
             tern_coll_program_recv(j->p, t, tern_coll_slices_base(j, t, 0),
                                    tern_coll_slices_len(j, t) * j->es);
-    for (int k = 1; k < c->nodes; k++) { /* not everybody to the same first */
+    for (int k = 1; k < c->nodes; k++) { /* not all to the same first */
         int node = (c->node + k) % c->nodes;
         tern_coll_program_send(j->p, in_node(c, c->rank, node),
                                tern_coll_slices_base(j, c->rank, 0),
@@ -478,7 +487,7 @@ static size_t small_gather(const struct job *j, size_t count)
         for (int m = 0; m < c->p; m++)
             tern_coll_program_copy(
                 p, spot_plus(all, (size_t)m * block),
-                c->p > 1 ? spot(PLACE_STAGE, 0, (size_t)c->mates[m] * block) : in, block);
+                c->p > 1 ? spot(PLACE_STAGE, 0, (size_t)c->peers[m] * block) : in, block);
         gather_bruck(c, all, mine, p);
         for (int k = 0; k < c->nodes; k++)
             for (int m = 0; m < c->p; m++) {
@@ -495,7 +504,7 @@ static size_t small_gather(const struct job *j, size_t count)
     return count;
 }
 
-/* Everything that the mates have and this rank has not, and its own block too with `own`. */
+/* Everything that the node peers have and this rank has not, and its own block too with `own`. */
 static void copy_others(const struct job *j, size_t count, bool own)
 {
     const struct tern_coll_shape *c = j->c;
@@ -509,7 +518,7 @@ static void copy_others(const struct job *j, size_t count, bool own)
     }
 }
 
-/* In one node: everybody takes everything from where it was given, by `from`. */
+/* In one node: every rank takes everything from where it was given, by `from`. */
 static size_t gather_in_node(const struct job *j, enum place from)
 {
     const struct tern_coll_shape *c = j->c;
@@ -526,12 +535,12 @@ static size_t gather_in_node(const struct job *j, enum place from)
                 j->p, spot(PLACE_OUT, 0, (size_t)t * bytes),
                 t == c->rank ? spot(PLACE_IN, 0, 0) : spot(from, c->local_of[t], 0), bytes);
     }
-    if (from == PLACE_MATE)
+    if (from == PLACE_PEER)
         tern_coll_program_meet(j->p);
     return j->t->count;
 }
 
-/* The same, but everybody puts its own where it was offered. */
+/* The same, but every rank puts its own where it was offered. */
 static size_t spread_in_node(const struct job *j)
 {
     const struct tern_coll_shape *c = j->c;
@@ -541,7 +550,7 @@ static size_t spread_in_node(const struct job *j)
     int n = 0;
 
     for (int i = there; i < c->p; i++)
-        dst[n++] = spot(PLACE_MATE, (c->local + i) % c->p, mine);
+        dst[n++] = spot(PLACE_PEER, (c->local + i) % c->p, mine);
     tern_coll_program_spread(j->p, dst, n, spot(PLACE_IN, 0, 0), bytes);
     tern_coll_program_meet(j->p);
     return j->t->count;
@@ -556,7 +565,7 @@ size_t tern_coll_algo_all_gather(const struct tern_coll_shape *c, const struct t
     if (t->direct && t->pushes)
         return spread_in_node(&j);
     if (c->nodes == 1 && c->p > 1 && (t->direct || t->count * j.es <= TERN_WIRE_SHM_INLINE))
-        return gather_in_node(&j, t->direct ? PLACE_MATE : PLACE_LINE);
+        return gather_in_node(&j, t->direct ? PLACE_PEER : PLACE_LINE);
     if (t->algorithm == TERN_COLL_BRUCK)
         return small_gather(&j, t->count);
     if (t->direct) {

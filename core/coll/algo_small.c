@@ -141,7 +141,7 @@ size_t tern_coll_algo_broadcast(const struct tern_coll_shape *c, const struct te
         if (c->rank == t->root) {
             tern_coll_program_meet(p);
         } else {
-            tern_coll_program_copy(p, here, spot(PLACE_MATE, rep, at * es), (t->count - at) * es);
+            tern_coll_program_copy(p, here, spot(PLACE_PEER, rep, at * es), (t->count - at) * es);
             tern_coll_program_tell(p);
         }
         return t->count - at;

@@ -97,7 +97,7 @@ static double cost(const struct tern_coll_shape *c, const struct tern_coll_task 
         combined = t->call == TERN_CALL_ALL_GATHER ? 0 : share;
         break;
     case TERN_COLL_RING:
-        rounds = messages = n - 1, bytes = share * (n - 1) / n * 0.9; /* nobody is crowded */
+        rounds = messages = n - 1, bytes = share * (n - 1) / n * 0.9; /* no rank is crowded */
         break;
     default: /* Bruck */
         rounds = messages = log, bytes = all, combined = 2 * all, workers = 1;
@@ -116,7 +116,7 @@ static double cost(const struct tern_coll_shape *c, const struct tern_coll_task 
     return crowd > 1 ? path + (crowd - 1) * work : path;
 }
 
-/* TERN_FABRIC_ALGORITHM: for those who compare. */
+/* TERN_FABRIC_ALGORITHM, to compare algorithms. */
 static enum tern_coll_algorithm wanted(void)
 {
     const char *name = tern_var("TERN_FABRIC_ALGORITHM");
@@ -222,7 +222,7 @@ int tern_coll_task_offers(const struct tern_coll_shape *c, const struct tern_col
     if (t->call == TERN_CALL_ALL_GATHER && c->nodes == 1) {
         o[0] = (struct offer){t->in, all / (size_t)c->size};
         o[1] = (struct offer){t->out, all};
-        /* Past the caches each input is read once if everybody writes it to all the results. */
+        /* Past the caches each input is read once if every rank writes it to all the results. */
         return t->past ? 2 : 1;
     }
     o[0] = (struct offer){t->call == TERN_CALL_REDUCE_SCATTER ? t->in : t->out, all};

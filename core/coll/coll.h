@@ -8,7 +8,7 @@
  * An algorithm knows a shape (which member is on which node) and a task, and writes a list of
  * steps.  It needs no transport, so lists are tested without one.  The engine goes through the
  * lists: it posts messages, meets the node in shared memory, copies and combines.  It never waits
- * and blames nobody: where a step fails, tern_coll.trouble says why, and the caller (core/fabric)
+ * and blames no rank: where a step fails, tern_coll.trouble says why, and the caller (core/fabric)
  * finds the rank at fault. */
 #ifndef TERN_COLL_COLL_H
 #define TERN_COLL_COLL_H
@@ -41,7 +41,7 @@ struct tern_coll_shape {
     int *node_size;                 /* [nodes] */
     int **node_ranks;               /* [nodes][node_size] members in order */
     int p, local;                   /* members in this rank's node, its place among them */
-    int *mates;                     /* [p] members in this rank's node: node_ranks[node] */
+    int *peers;                     /* [p] members in this rank's node: node_ranks[node] */
     bool mixed;                     /* several nodes, some with several members */
     bool even;                      /* all nodes have as many members */
     struct tern_coll_spot *scratch; /* [2 size] for the algorithms */
@@ -77,9 +77,10 @@ struct tern_coll_task {
     uint64_t record; /* of the flight recorder */
     /* settled when it starts */
     enum tern_coll_algorithm algorithm;
-    bool direct; /* all mates have offered their buffers */
-    bool past;   /* the caches cannot hold what the mates read and write (copy.h) */
-    bool pushes; /* all_gather: each writes into all mates' results instead of reading their inputs
+    bool direct; /* all node peers have offered their buffers */
+    bool past;   /* the caches cannot hold what the node peers read and write (copy.h) */
+    bool pushes; /* all_gather: each writes into all node peers' results instead of reading their
+                  * inputs
                   */
 };
 
@@ -176,16 +177,16 @@ struct tern_comm {
     size_t pc;          /* the program's step */
     uint32_t slot;      /* after the last step: messages that are over */
     uint32_t part;      /* programs so far: what messages are matched by */
-    bool announced;     /* told the mates that we are here */
+    bool announced;     /* the node peers see that this rank is here */
     bool owes;          /* ...at a meeting that was left before they came */
-    int met;            /* mates who were seen here */
+    int met;            /* node peers that were seen here */
     int waits_for;      /* member, when blocked... */
     int64_t waits_slot; /* ...for this message; -1: at a meeting */
 
     struct tern_wire_message **slots; /* [max_slots] messages of the program */
     size_t max_slots;
     uint32_t *sent, *received; /* [size] messages of the program to and from a member */
-    void **views;              /* [size] the mates' buffers */
+    void **views;              /* [size] the node peers' buffers */
     void **dst;                /* [size] scratch of a step */
     const void **src;          /* [size] */
 };

@@ -8,7 +8,7 @@ static void *array(size_t n, size_t size)
     return calloc(n ? n : 1, size);
 }
 
-/* How far this rank is, for those who look for a deadlock; `ended`: the communicator goes. */
+/* How far this rank is, for ranks that look for a deadlock; `ended`: the communicator goes. */
 static void publish(struct tern_comm *c, bool ended)
 {
     struct tern_wire_shm_call *call = &c->coll->wire->own.head->calls[c->id];

@@ -16,11 +16,11 @@ static struct tern_coll_task *running(struct tern_comm *c)
 
 /* ---------------------------------------------------------------- meeting in the node */
 
-/* What that mate says at the meeting that was announced last. */
+/* What that node peer says at the meeting that was announced last. */
 static const struct tern_wire_shm_post *post_of(const struct tern_comm *c, int local)
 {
     const struct tern_wire_shm_head *h =
-        tern_wire_head(c->coll->wire, c->world[c->shape.mates[local]]);
+        tern_wire_head(c->coll->wire, c->world[c->shape.peers[local]]);
 
     return &h->lines[c->id].post[c->phase & 1];
 }
@@ -43,7 +43,7 @@ static struct tern_wire_shm_post *next_post(struct tern_comm *c)
     return post;
 }
 
-/* Tell the mates that this rank has come here, and what it offers them. */
+/* Tell the node peers that this rank has come here, and what it offers them. */
 static void announce(struct tern_comm *c, const struct offer *offers, int n)
 {
     const struct tern_wire_shm *own = &c->coll->wire->own;
@@ -69,26 +69,26 @@ static void hand_over(struct tern_comm *c, const void *from, size_t bytes)
     atomic_store_explicit(&post->phase, c->phase, memory_order_release);
 }
 
-/* Is everybody in the node at the phase that was announced, doing the same? */
+/* Are all ranks of the node at the phase that was announced, in the same call? */
 static enum moved meet(struct tern_comm *c)
 {
     for (; c->met < c->shape.p; c->met++) {
         const struct tern_wire_shm_post *post = post_of(c, c->met);
         if (atomic_load_explicit(&post->phase, memory_order_acquire) < c->phase) {
-            c->waits_for = c->shape.mates[c->met];
+            c->waits_for = c->shape.peers[c->met];
             c->waits_slot = -1;
             return BLOCKED;
         }
         uint64_t theirs = post->desc;
         if (theirs != c->desc)
             return failed(c, (struct tern_coll_trouble){.kind = TERN_COLL_MISMATCH,
-                                                        .rank = c->world[c->shape.mates[c->met]],
+                                                        .rank = c->world[c->shape.peers[c->met]],
                                                         .desc = theirs});
     }
     return MOVED;
 }
 
-/* Have all mates offered that? */
+/* Have all node peers offered that? */
 static bool offered(const struct tern_comm *c, int k)
 {
     for (int m = 0; m < c->shape.p; m++)
@@ -97,9 +97,9 @@ static bool offered(const struct tern_comm *c, int k)
     return true;
 }
 
-/* After a meeting: which offer all have made, so that everybody goes the same way, and where the
- * mates' buffers are here.  Of a broadcast the root's alone: who has it goes on,
- * and may have freed its own. */
+/* After a meeting: which offer all have made, so that all go the same way, and where the node
+ * peers' buffers are here. Of a broadcast the root's alone: a rank that has the data goes on, and
+ * may have freed its own. */
 static int reach(struct tern_comm *c, struct tern_coll_task *t, const struct offer *offers,
                  struct tern_err *err)
 {
@@ -112,8 +112,8 @@ static int reach(struct tern_comm *c, struct tern_coll_task *t, const struct off
     t->pushes = k > 0;
     for (int m = 0; m < c->shape.p && k >= 0; m++) {
         const struct tern_wire_shm_place *at = &post_of(c, m)->offers[k];
-        int r = c->world[c->shape.mates[m]];
-        if (t->call == TERN_CALL_BROADCAST && c->shape.mates[m] != t->root)
+        int r = c->world[c->shape.peers[m]];
+        if (t->call == TERN_CALL_BROADCAST && c->shape.peers[m] != t->root)
             continue;
         c->views[m] = r == w->rank
                           ? w->own.buffers[at->region].base + at->offset
@@ -128,7 +128,7 @@ static int reach(struct tern_comm *c, struct tern_coll_task *t, const struct off
 
 static char *stage_of(const struct tern_comm *c, int local)
 {
-    struct tern_wire_shm_head *h = tern_wire_head(c->coll->wire, c->world[c->shape.mates[local]]);
+    struct tern_wire_shm_head *h = tern_wire_head(c->coll->wire, c->world[c->shape.peers[local]]);
 
     return (char *)h + tern_wire_shm_stage_offset(c->id, c->half);
 }
@@ -147,11 +147,11 @@ static char *place(struct tern_comm *c, uint32_t i)
     case PLACE_WORK:
         return c->work + s->at;
     case PLACE_STAGE:
-        return stage_of(c, s->mate) + s->at;
+        return stage_of(c, s->peer) + s->at;
     case PLACE_LINE: /* only read from */
-        return (char *)(uintptr_t)post_of(c, s->mate)->payload + s->at;
+        return (char *)(uintptr_t)post_of(c, s->peer)->payload + s->at;
     default:
-        return (char *)c->views[s->mate] + s->at;
+        return (char *)c->views[s->peer] + s->at;
     }
 }
 
@@ -336,7 +336,7 @@ static int next_program(struct tern_comm *c, struct tern_err *err)
     return 0;
 }
 
-/* Offer this rank's buffer to the mates and learn of theirs. */
+/* Offer this rank's buffer to the node peers and learn of theirs. */
 static enum moved begin(struct tern_comm *c, struct tern_coll_task *t, struct tern_err *err)
 {
     struct offer offers[TERN_WIRE_SHM_OFFERS];
@@ -375,7 +375,8 @@ static enum moved advance(struct tern_comm *c, struct tern_err *err)
     struct tern_coll_task *t = running(c);
     enum moved any = BLOCKED, m;
 
-    /* Whoever reads at one meeting what was said there lets nobody be two meetings ahead. */
+    /* A rank that still reads what was said at one meeting keeps the others from being two meetings
+     * ahead. */
     if (c->owes) {
         c->record = t->record; /* which waits: the one before is over */
         m = meet(c);

@@ -170,7 +170,7 @@ static void print_spot(const struct tern_coll_program *p, uint32_t i,
     const struct tern_coll_spot *s = &p->spots[i];
 
     if (s->place >= PLACE_STAGE)
-        tern_buf_printf(to, "rank %d's %s", c->mates[s->mate], theirs[s->place - PLACE_STAGE]);
+        tern_buf_printf(to, "rank %d's %s", c->peers[s->peer], theirs[s->place - PLACE_STAGE]);
     else
         tern_buf_puts(to, own[s->place]);
     if (s->at)

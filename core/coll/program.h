@@ -23,13 +23,13 @@ enum place {
     PLACE_IN,    /* the caller's input */
     PLACE_OUT,   /* the caller's output */
     PLACE_WORK,  /* this rank's own space for what comes from other nodes and goes there */
-    PLACE_STAGE, /* the stage of the mate with local rank `mate` */
-    PLACE_MATE,  /* the buffer that this mate has offered */
-    PLACE_LINE,  /* what this mate has handed over at the last meeting */
+    PLACE_STAGE, /* the stage of the node peer with local rank `peer` */
+    PLACE_PEER,  /* the buffer that this node peer has offered */
+    PLACE_LINE,  /* what this node peer has handed over at the last meeting */
 };
 struct tern_coll_spot {
     size_t at;
-    int32_t mate;
+    int32_t peer;
     enum place place;
 };
 
@@ -66,9 +66,9 @@ void tern_coll_program_free(struct tern_coll_program *p);
 
 /* ---- making one; what fails is remembered in `failed` */
 
-static inline struct tern_coll_spot spot(enum place place, int mate, size_t at)
+static inline struct tern_coll_spot spot(enum place place, int peer, size_t at)
 {
-    return (struct tern_coll_spot){at, mate, place};
+    return (struct tern_coll_spot){at, peer, place};
 }
 static inline struct tern_coll_spot spot_plus(struct tern_coll_spot s, size_t bytes)
 {
@@ -81,7 +81,7 @@ struct span {
     uint32_t first, n;
 };
 void tern_coll_program_meet(struct tern_coll_program *p);
-/* The last step of a list: this rank has done its part, and nobody does anything for it. */
+/* The last step of a list: this rank has done its part, and no other rank does anything for it. */
 void tern_coll_program_tell(struct tern_coll_program *p);
 /* A meeting at which this rank hands over up to TERN_WIRE_SHM_INLINE bytes; 0 of them is fine. */
 void tern_coll_program_hand(struct tern_coll_program *p, struct tern_coll_spot from, size_t bytes);
@@ -113,12 +113,12 @@ size_t tern_coll_stage_bytes(const struct tern_coll_shape *c);
 /* How many lists the algorithms on slices make of a task between nodes, one after the other. */
 size_t tern_coll_slices_lists(const struct tern_coll_shape *c, const struct tern_coll_task *t);
 
-/* Do the mates read and write more than a cache of so many bytes holds, which they share? */
+/* Do the node peers read and write more than a cache of so many bytes holds, which they share? */
 bool tern_coll_task_past(const struct tern_coll_shape *c, const struct tern_coll_task *t,
                          size_t cache);
 /* What this rank offers in the meeting with which the task begins: how many, 0 where it begins with
- * none.  The last that all mates can offer is what the task goes by: where there are two, they read
- * the first and write to the second.  `offers` may be NULL. */
+ * none.  The last that all node peers can offer is what the task goes by: where there are two, they
+ * read the first and write to the second.  `offers` may be NULL. */
 struct offer {
     const void *buf;
     size_t bytes;

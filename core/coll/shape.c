@@ -36,7 +36,7 @@ static int place_members(struct tern_coll_shape *c, const int *number, int most)
     c->node = c->node_of[c->rank];
     c->local = c->local_of[c->rank];
     c->p = c->node_size[c->node];
-    c->mates = c->node_ranks[c->node];
+    c->peers = c->node_ranks[c->node];
     return 0;
 }
 

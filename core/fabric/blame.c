@@ -82,7 +82,8 @@ int tern_fabric_blame_heard(struct tern_fabric *f, struct tern_err *err)
         struct tern_wire_shm_head *h = f->wire.peers[r].shm.head;
         int32_t blamed = h ? atomic_load_explicit(&h->blamed, memory_order_acquire) : 0;
         if (blamed > 0) {
-            /* Remote ranks must hear it from somebody; the first to know may be gone by now. */
+            /* Remote ranks must hear it from a rank that still runs: the first to know may be gone
+             * by now. */
             struct tern_wire_control m = {
                 .kind = TERN_WIRE_BLAME, .sender = f->wire.rank, .rank = blamed - 1};
             snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof h->why - 1, h->why);
@@ -104,7 +105,7 @@ int tern_fabric_blame_listen(struct tern_fabric *f, struct tern_err *err)
             f->wire.transport->ops->progress(f->wire.transport);
         if (tern_fabric_blame_heard(f, err) < 0)
             return -1;
-        tern_fabric_beat(f, tern_clock_boot_ns());
+        tern_fabric_heartbeat(f, tern_clock_boot_ns());
         tern_clock_sleep_ns(MS / 2);
     } while (tern_clock_boot_ns() < until);
     return 0;
@@ -117,7 +118,7 @@ bool tern_fabric_blame_ended(const struct tern_fabric *f, int world_rank, int wa
     return p->head && tern_process_ended(&p->process, wait_ms);
 }
 
-int tern_fabric_blame_mate(struct tern_comm *c, int world_rank, struct tern_err *err)
+int tern_fabric_blame_peer(struct tern_comm *c, int world_rank, struct tern_err *err)
 {
     enum { LAST_MS = 20 }; /* a process that ends has no files a while before it has ended */
 

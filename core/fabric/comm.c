@@ -29,29 +29,37 @@ int tern_fabric_comm_world_rank(const struct tern_comm *c, int rank)
 
 /* ---------------------------------------------------------------- split */
 
-/* What each member says of all the splits: this, and behind it a wish for each of them. */
+/* What each member says of all the splits: this, and behind it a choice for each of them. */
 struct vote {
     uint64_t free_ids, high_phase;
 };
-struct wish {
+struct choice {
     int64_t color, key, member;
 };
 
 static int by_key(const void *a, const void *b)
 {
-    const struct wish *x = a, *y = b;
+    const struct choice *x = a, *y = b;
 
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
     return x->member < y->member ? -1 : 1;
 }
 
-/* The group of colour `color` in the w-th split, as `id`; `votes` lie `each` bytes apart. */
-static struct tern_comm *make_group(struct tern_comm *c, const char *votes, size_t each, size_t w,
-                                    int color, int id, uint64_t phase, struct tern_err *err)
+struct split {
+    const char *votes; /* of all members, `each` bytes apart */
+    size_t each;
+    size_t index; /* of the split, of several at once */
+    int color, id;
+    uint64_t phase;
+};
+
+/* The group of one colour in a split. */
+static struct tern_comm *make_group(struct tern_comm *c, const struct split *s,
+                                    struct tern_err *err)
 {
     size_t all = (size_t)c->shape.size;
-    struct wish *in = tern_alloc(all, sizeof *in + sizeof(int), "a split", err);
+    struct choice *in = tern_alloc(all, sizeof *in + sizeof(int), "a split", err);
     struct tern_comm *made = NULL;
     int n = 0;
 
@@ -59,14 +67,15 @@ static struct tern_comm *make_group(struct tern_comm *c, const char *votes, size
         return NULL;
     int *world = (int *)(in + all);
     for (size_t i = 0; i < all; i++) {
-        const struct wish *p = (const struct wish *)(votes + i * each + sizeof(struct vote)) + w;
-        if (p->color == color)
+        const char *vote = s->votes + i * s->each;
+        const struct choice *p = (const struct choice *)(vote + sizeof(struct vote)) + s->index;
+        if (p->color == s->color)
             in[n++] = *p;
     }
     qsort(in, (size_t)n, sizeof *in, by_key);
     for (int i = 0; i < n; i++)
         world[i] = c->world[in[i].member];
-    made = tern_coll_comm_new(c->coll, id, n, world, phase, err);
+    made = tern_coll_comm_new(c->coll, s->id, n, world, s->phase, err);
     free(in);
     return made;
 }
@@ -75,7 +84,7 @@ int tern_fabric_comm_splits(struct tern_comm *c, const struct tern_comm_part *pa
                             struct tern_err *err)
 {
     struct tern_fabric *f = fabric_of(c);
-    const size_t each = sizeof(struct vote) + n * sizeof(struct wish);
+    const size_t each = sizeof(struct vote) + n * sizeof(struct choice);
     struct tern_comm *made[TERN_WIRE_SHM_COMMS] = {NULL};
     struct tern_err why = {0};
     uint64_t ids = ~0ull, phase = 0;
@@ -87,12 +96,12 @@ int tern_fabric_comm_splits(struct tern_comm *c, const struct tern_comm_part *pa
     if (!votes)
         return tern_fabric_progress_fail(f, &why, err);
     struct vote *mine = (struct vote *)(votes + (size_t)c->shape.size * each);
-    struct wish *wishes = (struct wish *)(mine + 1);
+    struct choice *choices = (struct choice *)(mine + 1);
     *mine = (struct vote){.high_phase = f->coll.high_phase};
     for (int i = 0; i < TERN_WIRE_SHM_COMMS; i++)
         mine->free_ids |= f->coll.comms[i] ? 0 : 1ull << i;
     for (size_t w = 0; w < n; w++)
-        wishes[w] = (struct wish){parts[w].color, parts[w].key, c->shape.rank};
+        choices[w] = (struct choice){parts[w].color, parts[w].key, c->shape.rank};
     if (tern_fabric_all_gather(c, mine, votes, each, TERN_U8, err) < 0)
         goto out;
     /* All members of c take the same number, so that no rank is in two groups of one number.  The
@@ -113,7 +122,8 @@ int tern_fabric_comm_splits(struct tern_comm *c, const struct tern_comm_part *pa
         ids &= ids - 1;
         if (parts[w].color < 0)
             continue;
-        made[w] = make_group(c, votes, each, w, parts[w].color, id, phase + 1, &why);
+        made[w] =
+            make_group(c, &(struct split){votes, each, w, parts[w].color, id, phase + 1}, &why);
         if (!made[w]) { /* the others have theirs, and would wait for this rank */
             tern_fabric_progress_fail(f, &why, err);
             goto out;

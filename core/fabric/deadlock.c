@@ -6,9 +6,10 @@
  * the next one does, and to have seen them one after the other, with the first rank in the same
  * wait before and after, is to know that they hold together and for ever.
  *
- * A waiting rank publishes what it waits in (shm_wait), and whoever waits goes from rank to rank:
- * by memory inside a node, by a message (TERN_WIRE_CHASE) to the next one.  Every operation needs
- * every member, but a broadcast: there it is the root, and who is to send here or to meet. */
+ * A waiting rank publishes the operation that it waits in (tern_wire_shm_wait), and goes itself
+ * from rank to rank: by memory inside a node, by a message (TERN_WIRE_CHASE) to the next one. Every
+ * operation needs every member, except a broadcast, which needs the root and the rank that is to
+ * send here or to meet. */
 #include "core/fabric/state.h"
 
 #include <stdio.h>
@@ -86,7 +87,7 @@ static bool known(const struct tern_wire_chase *k, int rank)
 /* Is what is needed of it known to be missing for ever? */
 enum hop { LOST, ON, CAUGHT };
 
-/* One that has called what is needed of it waits there for somebody itself, perhaps. */
+/* A rank that has called the operation may wait in it for another rank itself. */
 static enum hop pass_by(const struct tern_wire_shm_call *call, struct tern_wire_shm_edge *need)
 {
     int64_t to = (int64_t)get(&call->waits_for);
@@ -180,7 +181,7 @@ void tern_fabric_deadlock_look(struct tern_fabric *f)
 
 /* ---------------------------------------------------------------- words */
 
-/* Whoever finds it says the same: the lowest rank first. */
+/* Every rank that finds it says the same: the lowest rank first. */
 int tern_fabric_deadlock_blame(struct tern_fabric *f, struct tern_err *err)
 {
     const struct tern_wire_chase *k = &f->deadlock;

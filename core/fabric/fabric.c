@@ -32,7 +32,7 @@ int tern_fabric_local_size(const struct tern_fabric *f)
 {
     return f->wire.local_size;
 }
-bool tern_fabric_is_mate(const struct tern_fabric *f, int rank)
+bool tern_fabric_is_peer(const struct tern_fabric *f, int rank)
 {
     return f->wire.peers[rank].node == f->wire.node;
 }
@@ -60,7 +60,7 @@ void tern_fabric_free(struct tern_fabric *f, void *p)
     tern_wire_free(&f->wire, p);
 }
 
-uint64_t tern_fabric_mates_bytes(const struct tern_fabric *f)
+uint64_t tern_fabric_peers_bytes(const struct tern_fabric *f)
 {
     uint64_t resident, own = tern_wire_shm_own_bytes(&f->wire.own);
 

@@ -1,46 +1,54 @@
 /* Collectives between the ranks of a job: shared memory inside a node, libfabric between nodes.
  *
- *     struct tern_fabric *f = tern_fabric_open(NULL, &err);         every rank, together
+ *     struct tern_fabric *f = tern_fabric_open(NULL, &err);           every rank, together
  *     struct tern_comm *world = tern_fabric_world(f);
- *     float *g = tern_fabric_alloc(f, n * sizeof *g, &err);         optional: saves copies
+ *     float *g = tern_fabric_alloc(f, n * sizeof *g, &err);           optional: saves copies
  *     tern_fabric_all_reduce(world, g, n, TERN_F32, TERN_SUM, &err);  every rank, same order
  *     tern_fabric_free(f, g);
  *     tern_fabric_close(f);
  *
- * Rules that hold everywhere:
+ * The contract:
  *
- * - Every member of a communicator calls the same operations in the same order with the same
- *   counts.  Different calls are an error that says who called what (at once inside a node, within
- *   a second between nodes); so are ranks in calls on several communicators that wait for each
- *   other crosswise, up to 24 of them, as soon as the last one has come there (of more, and with
- *   TERN_FABRIC_MODE=tagged over plain tcp, which holds up whatever comes behind a message that is
- *   not asked for, it is told after four deadlines).
- * - Results are the same bits on every rank and in every run: values are combined pairwise in a
- *   binary tree over the ranks, ((0+1)+(2+3))+..., whatever the timing.  The tree is first taken
- *   over the ranks of each node and then over the nodes, so the result is also independent of how
- *   ranks are spread over nodes when each node holds one aligned block of 2^k ranks.  TERN_BF16 is
- *   summed in fp32 and rounded once.  Of a sum that is a NaN, that it is one is all that is
- * promised: which NaN (sign, payload) depends on the processor.
- * - No wait is longer than the deadline after the last sign of life of whom it is for, which ranks
- *   give while they wait themselves (as the stages of a pipeline that fills), and than four
- *   deadlines in all; so no rank may compute for longer than a deadline.  A rank that died, stopped
- *   or is cut off ends the operation on every other rank with an error (TERN_TEMPFAIL) that names
- *   it, its node, the operation and its sequence number; so does one that cannot go on by itself
- *   (no memory, no descriptors).  After an error the fabric is broken: every further call fails
- *   with the same words; tern_fabric_close still works and needs no peer.  Who never waits, but
- *   asks (tern_fabric_test), learns all that too while it goes on asking, ten times a second or
- * more: longer pauses do not count towards the deadline.
- * - What is refused before it begins breaks nothing, and nobody else is told: arguments that cannot
- *   be ("bug: ..."), a count over the limit, one communicator or tern_fabric_alloc too many.
- * - Calls belong to one thread at a time.  Once the largest operation of each kind has been made,
- *   they allocate nothing except where a provider wants a private buffer registered (use
- *   tern_fabric_alloc).
- * - Operations of one communicator run in the order in which they are begun, those of several
- *   communicators at once, and only while this rank is inside a call: tern_fabric_progress and
- *   tern_fabric_test are cheap ones for between computations.
- * - Contents of the output buffers after an error are undefined, and a device or a rank of this
- * node may still read and write the buffers of operations that were under way: neither free nor use
- *   them before tern_fabric_close.
+ *  1. Every member of a communicator calls the same operations in the same order with the same
+ *     counts.
+ *  2. A result has the same bits on every rank and in every run, whatever the timing.  Values are
+ *     combined pairwise in a binary tree over the ranks, ((0+1)+(2+3))+...: first over the ranks of
+ *     each node, then over the nodes.  So the result does not depend on how ranks are spread over
+ *     nodes, when each node holds one aligned block of 2^k ranks.
+ *  3. TERN_BF16 is summed in fp32 and rounded once.  Where a sum is a NaN, its sign and payload
+ *     depend on the processor.
+ *  4. Operations of one communicator run in the order in which they are begun, operations of
+ *     several communicators at once.  They run only while this rank is inside a call:
+ *     tern_fabric_progress and tern_fabric_test are cheap calls for between computations.
+ *  5. One thread at a time calls.
+ *  6. Once the largest operation of each kind has been made, calls allocate nothing, except where a
+ *     provider wants a private buffer registered (use tern_fabric_alloc).
+ *  7. A call that is refused before it begins breaks nothing, and the other ranks do not hear of
+ *     it: arguments that cannot be ("bug: ..."), a count over the limit, one communicator or
+ *     tern_fabric_alloc too many.
+ *  8. Any other error breaks the fabric on all ranks: every further call fails with the same words.
+ *     tern_fabric_close still works and needs no peer.
+ *  9. After an error the output buffers are undefined.  A device or a rank of this node may still
+ *     read and write the buffers of operations that were under way: neither free nor use them
+ *     before tern_fabric_close.
+ *
+ * Deadlines and errors:
+ *
+ * 10. A wait ends at the deadline after the last sign of life of the rank that it is for, and after
+ *     four deadlines in all.  A rank gives signs of life while it waits itself, as the stages of a
+ *     pipeline that fills; so no rank may compute for longer than a deadline (but see
+ *     tern_fabric_doing).
+ * 11. A rank that died, stopped or is cut off ends the operation on every other rank with
+ *     TERN_TEMPFAIL.  The error names the rank, its node, the operation and its number.  So does
+ *     the error of a rank that cannot go on by itself (no memory, no descriptors).
+ * 12. A mismatch, ranks in different calls, is an error that names the ranks and their calls: at
+ *     once inside a node, within a second between nodes.
+ * 13. A deadlock, up to 24 ranks that wait for each other in calls on several communicators, is an
+ *     error as soon as the last of them has come there.  A deadlock of more ranks is an error after
+ *     four deadlines.  So is any with TERN_FABRIC_MODE=tagged over plain tcp, where a message that
+ *     has no receive yet holds up those behind it.
+ * 14. A rank that never waits but tests (tern_fabric_test) gets all these errors too, if it tests
+ *     ten times a second or more: longer pauses do not count towards the deadline.
  */
 #ifndef TERN_FABRIC_FABRIC_H
 #define TERN_FABRIC_FABRIC_H
@@ -62,7 +70,7 @@ enum tern_fabric_wireup {
     TERN_WIREUP_AUTO,   /* PMIx when a launcher offers it (MPI when that is the transport), else
                            the socket if named, else alone */
     TERN_WIREUP_PMIX,   /* srun --mpi=pmix, mpirun */
-    TERN_WIREUP_SOCKET, /* a tern_wire_rendezvous, as `tern run` keeps one */
+    TERN_WIREUP_SOCKET, /* a rendezvous (core/wire/rendezvous.h), as `tern run` keeps one */
     TERN_WIREUP_ALONE,  /* one rank */
     TERN_WIREUP_MPI,    /* the same launchers as PMIx, by way of MPI */
 };
@@ -71,8 +79,8 @@ enum tern_fabric_wireup {
 struct tern_fabric_options {
     enum tern_fabric_wireup wireup;
     const char *socket; /* "host:port/key" (tern_wire_rendezvous_address); NULL: TERN_RUN_SOCKET */
-    const char *provider; /* libfabric provider; NULL: TERN_FABRIC_PROVIDER, else what FI_PROVIDER
-                             names first, else efa where there is one, else tcp */
+    const char *provider; /* libfabric provider; NULL: TERN_FABRIC_PROVIDER, else the first of
+                             FI_PROVIDER, else efa where there is one, else tcp */
     /* Between nodes: "ofi" (libfabric) or "mpi" (a plugin loaded at run time); TERN_FABRIC comes
      * before it; NULL: ofi. */
     const char *transport;
@@ -80,17 +88,20 @@ struct tern_fabric_options {
     int rank, size;    /* for the socket; size 0: SLURM_PROCID and SLURM_NTASKS */
 };
 
-/* Joins the other ranks.  `options` may be NULL.  PMIx is finalized before this returns: an
- * unfinalized client that dies would take the whole Slurm step with it.  With the transport "mpi"
- * that cannot be: MPI keeps its own PMIx client until the fabric is closed, the death of a rank is
- * then the launcher's to deal with, closing waits up to the deadline for the other ranks to close
- * too, and a process opens such a fabric once.  The process's soft limit of open files is raised to
- * what so many ranks may need, as far as the hard one allows.  NULL with `err` on failure. */
+/* Joins the other ranks.  `options` may be NULL.  NULL with `err` on failure.
+ *
+ * PMIx is finalized before this returns: an unfinalized client that dies would take the whole Slurm
+ * step with it.  The transport "mpi" cannot do so, because MPI keeps its own PMIx client until the
+ * fabric is closed.  Then the launcher handles the death of a rank, closing waits up to the
+ * deadline for the other ranks to close too, and a process can open only one such fabric.
+ *
+ * The process's soft limit of open files is raised to the number that so many ranks may need, as
+ * far as the hard limit allows. */
 struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
                                      struct tern_err *err);
-/* Leaves.  Ranks elsewhere that messages were exchanged with are waited for, a second at most, and
- * not at all after an error: what they are still to get would be lost.  Frees every communicator
- * and tern_fabric_alloc buffer that is left.  NULL is fine.  Keeps errno. */
+/* Leaves.  Waits a second at most for ranks of other nodes that exchanged messages with this one,
+ * since messages still on their way would be lost; not at all after an error.  Frees every
+ * communicator and tern_fabric_alloc buffer that is left.  NULL is fine.  Keeps errno. */
 void tern_fabric_close(struct tern_fabric *f);
 
 int tern_fabric_rank(const struct tern_fabric *f);
@@ -100,53 +111,54 @@ double tern_fabric_load(const struct tern_fabric *f);
 /* Bytes of the cache that a node's ranks share: /sys says so, or TERN_FABRIC_CACHE. */
 size_t tern_fabric_cache(const struct tern_fabric *f);
 /* Ranks that can map each other's memory form a node, however their hosts are named.  Nodes are
- * numbered by their lowest rank; the local rank is the place in one's node by rank. */
+ * numbered by their lowest rank.  The local rank is this rank's place among those of its node. */
 int tern_fabric_node(const struct tern_fabric *f);
 int tern_fabric_nodes(const struct tern_fabric *f);
 int tern_fabric_local_rank(const struct tern_fabric *f);
 int tern_fabric_local_size(const struct tern_fabric *f);
-/* Is that rank in one's node?  One is one's own mate. */
-bool tern_fabric_is_mate(const struct tern_fabric *f, int rank);
+/* Is that rank on this node?  This rank itself is. */
+bool tern_fabric_is_peer(const struct tern_fabric *f, int rank);
 /* SLURMD_NODENAME of that rank, else its host name.  Lives as long as `f`. */
 const char *tern_fabric_node_name(const struct tern_fabric *f, int rank);
-/* One line for people: wire-up, provider, who shares memory.  Lives as long as `f`. */
+/* One line for people: wire-up, provider, shared memory.  Lives as long as `f`. */
 const char *tern_fabric_about(const struct tern_fabric *f);
 
-/* What this rank is at between two operations. */
+/* The work of this rank between two operations. */
 enum tern_fabric_doing {
     TERN_FABRIC_COMPUTES,
-    TERN_FABRIC_STARTS, /* reads the model and what else a run begins with */
+    TERN_FABRIC_STARTS, /* reads the model and other inputs */
     TERN_FABRIC_READS,  /* waits for its data */
     TERN_FABRIC_EVALUATES,
     TERN_FABRIC_SAVES,
     TERN_FABRIC_DOINGS
 };
 enum { TERN_FABRIC_STORAGE_S = 600 }; /* a file system that hangs, and comes back */
-/* Until the next call the others wait for this rank for so many seconds, or for the deadline, which
- * is longer, as long as it shows life: a thread of the fabric's answers them while this one
- * computes.  A rank that shows none for TERN_LIVENESS seconds, though it did, was stopped or frozen
- * and is named at once; of a node that is silent as a whole, which may be the network's fault, that
- * takes three times as long.  Time in which the waiting rank was stopped itself does not count. */
+/* Until the next call, the other ranks wait for this rank for so many seconds, or for the deadline
+ * if that is longer, as long as this rank shows life: a thread of the fabric answers them while
+ * this one computes.  A rank that has shown life, and then none for TERN_LIVENESS seconds, was
+ * stopped or frozen, and an error names it at once.  For a node that is silent as a whole, perhaps
+ * through a fault of the network, that takes three times as long.  Time in which the waiting rank
+ * was stopped itself does not count. */
 void tern_fabric_doing(struct tern_fabric *f, enum tern_fabric_doing doing, double seconds);
 
-/* Zeroed memory, page aligned, that the ranks of one's node can reach directly: operations on it
- * copy nothing inside the node, and it is registered with the provider once.  From 2 MiB on it
- * begins at a multiple of that and is made of huge pages where the kernel has them, all at once, so
- * computing on it is as fast as on any memory.  A rank has 256 such buffers at most: allocate one
- * block and cut it; any part of it may be given to an operation.  Any rank may call it alone.  NULL
- * with `err` when there is no room. */
+/* Zeroed, page-aligned memory that the ranks of this node can reach directly.  Operations on it
+ * copy nothing inside the node, and it is registered with the provider once.  A buffer of 2 MiB or
+ * more begins at a multiple of 2 MiB and is made of huge pages where the kernel has them, all at
+ * once; so computing on it is as fast as on any memory.  A rank has 256 such buffers at most:
+ * allocate one block and cut it; an operation takes any part of it.  Not collective.  NULL with
+ * `err` when there is no room. */
 void *tern_fabric_alloc(struct tern_fabric *f, size_t bytes, struct tern_err *err);
 /* `p` from tern_fabric_alloc, or NULL. */
 void tern_fabric_free(struct tern_fabric *f, void *p);
 
-/* How much of the memory that the kernel counts as this process's (VmRSS, ru_maxrss) is its mates':
- * pages of their buffers that operations have read or written here, which are theirs as well.  It
- * only grows, but for buffers that are freed.  Told by the kernel's count of shared pages less what
- * this rank's own segments hold, so that shared memory of others than tern is in it, too; 0 where
- * there are no mates.  Some 20 us. */
-uint64_t tern_fabric_mates_bytes(const struct tern_fabric *f);
-/* How much operations have copied so far to where mates can read it, since it did not lie there
- * (tern_fabric_alloc).  Short vectors always are. */
+/* How much of the memory that the kernel counts as this process's (VmRSS, ru_maxrss) belongs to its
+ * node peers: pages of their buffers that operations have read or written here.  It only grows,
+ * except when buffers are freed.  It is the kernel's count of shared pages less those of this
+ * rank's own segments, so shared memory of other software is in it too; 0 without node peers.
+ * Takes some 20 us. */
+uint64_t tern_fabric_peers_bytes(const struct tern_fabric *f);
+/* Bytes that operations have copied so far to memory that node peers can read, because they were
+ * not there (tern_fabric_alloc).  Short vectors always are copied. */
 uint64_t tern_fabric_staged_bytes(const struct tern_fabric *f);
 
 /* ---------------------------------------------------------------- communicators */
@@ -155,7 +167,7 @@ uint64_t tern_fabric_staged_bytes(const struct tern_fabric *f);
 struct tern_comm *tern_fabric_world(struct tern_fabric *f);
 
 /* Collective over `c`: ranks that give the same colour (>= 0) form a new communicator, ordered by
- * (key, rank in c).  With colour -1 a rank takes part and *out becomes NULL.  At most 64
+ * (key, rank in c).  A rank that gives colour -1 takes part, and *out becomes NULL.  At most 64
  * communicators live at once on a rank, world included. */
 int tern_fabric_comm_split(struct tern_comm *c, int color, int key, struct tern_comm **out,
                            struct tern_err *err);
@@ -167,10 +179,10 @@ struct tern_comm_part {
 };
 int tern_fabric_comm_splits(struct tern_comm *c, const struct tern_comm_part *parts, size_t n,
                             struct tern_err *err);
-/* Not collective: each member when its last operation has returned.  Once a member has freed it, a
- * split may give its number to others: before a split that not all its members take part in, all
- * of them must have returned from their last operation on it (a barrier tells).  NULL is fine; not
- * world. */
+/* Not collective: each member calls it when its last operation has returned.  Once a member has
+ * freed it, a split may give its number to another communicator.  So before a split that not all
+ * its members take part in, all of them must have returned from their last operation on it (a
+ * barrier proves that).  NULL is fine; not for the world. */
 void tern_fabric_comm_free(struct tern_comm *c);
 int tern_fabric_comm_rank(const struct tern_comm *c);
 int tern_fabric_comm_size(const struct tern_comm *c);
@@ -185,7 +197,7 @@ int tern_fabric_comm_world_rank(const struct tern_comm *c, int rank);
 /* buf[count] becomes the combination over all ranks, in place. */
 int tern_fabric_all_reduce(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
                            enum tern_op op, struct tern_err *err);
-/* in[size * count_per_rank] -> out[count_per_rank]: rank r gets the combination of everyone's r-th
+/* in[size * count_per_rank] -> out[count_per_rank]: rank r gets the combination of all ranks' r-th
  * block.  `out` may be in + own block; otherwise they must not overlap. */
 int tern_fabric_reduce_scatter(struct tern_comm *c, const void *in, void *out,
                                size_t count_per_rank, enum tern_type type, enum tern_op op,
@@ -194,7 +206,7 @@ int tern_fabric_reduce_scatter(struct tern_comm *c, const void *in, void *out,
  * otherwise they must not overlap. */
 int tern_fabric_all_gather(struct tern_comm *c, const void *in, void *out, size_t count_per_rank,
                            enum tern_type type, struct tern_err *err);
-/* buf[count] of `root` reaches everybody. */
+/* buf[count] of `root` is copied to all members. */
 int tern_fabric_broadcast(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
                           int root, struct tern_err *err);
 /* Returns when every member has called it. */
@@ -209,8 +221,14 @@ struct tern_pending {
 };
 int tern_fabric_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
                                  enum tern_op op, struct tern_pending *p, struct tern_err *err);
-int tern_fabric_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
-                                     size_t count_per_rank, enum tern_type type, enum tern_op op,
+struct tern_fabric_scatter { /* the arguments of tern_fabric_reduce_scatter */
+    const void *in;
+    void *out;
+    size_t count_per_rank;
+    enum tern_type type;
+    enum tern_op op;
+};
+int tern_fabric_reduce_scatter_begin(struct tern_comm *c, const struct tern_fabric_scatter *s,
                                      struct tern_pending *p, struct tern_err *err);
 int tern_fabric_all_gather_begin(struct tern_comm *c, const void *in, void *out,
                                  size_t count_per_rank, enum tern_type type, struct tern_pending *p,
@@ -218,17 +236,17 @@ int tern_fabric_all_gather_begin(struct tern_comm *c, const void *in, void *out,
 int tern_fabric_broadcast_begin(struct tern_comm *c, void *buf, size_t count, enum tern_type type,
                                 int root, struct tern_pending *p, struct tern_err *err);
 int tern_fabric_barrier_begin(struct tern_comm *c, struct tern_pending *p, struct tern_err *err);
-/* Until it is finished.  Waiting again for the same is fine, and says the same: 0, or the error. */
+/* Waits until it is finished.  A second call for the same operation returns the same. */
 int tern_fabric_wait(struct tern_pending *p, struct tern_err *err);
 /* Moves everything on that can be moved; *done: is this one finished? */
 int tern_fabric_test(struct tern_pending *p, bool *done, struct tern_err *err);
-/* The same for nobody in particular. */
+/* Moves on what can be moved, for no operation in particular. */
 int tern_fabric_progress(struct tern_fabric *f, struct tern_err *err);
 
 /* ---------------------------------------------------------------- looking */
 
-/* Everything that was chosen and why, a line each, for people: ranks and nodes, who shares memory,
- * the transport between nodes (also when all ranks share memory: it is opened to look), deadline,
+/* Everything that was chosen and why, a line each, for people: ranks and nodes, shared memory, the
+ * transport between nodes (also when all ranks share memory: it is opened to look), deadline,
  * polling, and the TERN_* variables that were read. */
 void tern_fabric_explain(const struct tern_fabric *f, struct tern_buf *to);
 /* Which algorithm serves which bytes of f32, a line a change, by the numbers that the ranks

@@ -20,7 +20,7 @@ enum {
     MAGIC = 0x4c4e5254, /* "TRNL" */
     QUESTION = 1,
     ANSWER = 2,
-    GREETINGS = 3,        /* rounds in which those are asked who have not answered yet... */
+    GREETINGS = 3,        /* rounds of questions to ranks that have not answered yet... */
     GREETING_MS = 500,    /* ...so far apart */
     GREETED_AT_ONCE = 64, /* questions between two pauses of a millisecond */
 };
@@ -130,7 +130,7 @@ static void read_all(struct liveness *l)
         ssize_t k = recvfrom(l->socket.fd, &d, sizeof d, MSG_DONTWAIT | MSG_TRUNC,
                              (struct sockaddr *)&from, &n);
         if (k < 0 && (errno == EINTR || errno == ECONNREFUSED))
-            continue; /* an address of this rank's that leads to somebody else */
+            continue; /* an address of this rank's that leads to another process */
         if (k < 0)
             return;
         if (k != (ssize_t)sizeof d || !tern_hash_same(d.key, l->key, sizeof l->key) ||
@@ -143,7 +143,7 @@ static void read_all(struct liveness *l)
     }
 }
 
-/* Everybody who has not answered yet is asked. */
+/* A question to every rank that has not answered yet. */
 static void greet(struct liveness *l)
 {
     for (int i = 1, asked = 0; i < l->size; i++) {

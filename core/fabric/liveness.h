@@ -5,11 +5,10 @@
  * them apart is a thread of each rank that answers questions and does nothing else: it runs when
  * the process does.  Questions and answers are datagrams (UDP), to every address of the rank's
  * node, whatever network the messages themselves take; each begins with 128 bits that the receiver
- * drew and told at wire-up.
+ * drew, and gave to the ranks at wire-up.
  *
- * Only a rank that has answered before is known to live: where datagrams do not get through, nobody
- * is, and waits have their deadline alone.
- */
+ * Only a rank that has answered before is known to live. Where datagrams do not get through, no
+ * rank is, and waits have their deadline alone. */
 #ifndef TERN_FABRIC_LIVENESS_H
 #define TERN_FABRIC_LIVENESS_H
 
@@ -28,10 +27,10 @@ struct liveness_card {
 
 struct liveness;
 
-/* Fills *card.  NULL when this rank cannot be asked and cannot ask (no socket, no memory): told in
- * the log, and the fabric does without. */
+/* Fills *card.  NULL when this rank cannot ask or answer (no socket, no memory): that is logged,
+ * and the fabric does without. */
 struct liveness *tern_fabric_liveness_open(int rank, int size, struct liveness_card *card);
-/* Begins to answer, and asks everyone once.  `card`: of rank r; copied. */
+/* Begins to answer, and asks every rank once.  `card`: of rank r; copied. */
 void tern_fabric_liveness_meet(struct liveness *l, int r, const struct liveness_card *card);
 void tern_fabric_liveness_start(struct liveness *l);
 void tern_fabric_liveness_close(struct liveness *l);

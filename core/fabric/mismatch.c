@@ -1,6 +1,6 @@
 /* Do all members call the same?  Inside a node the recorders of the others can be read; between
- * nodes a rank that waits tells the one it waits for what it is in (TERN_WIRE_PING), and whoever
- * finds that it called something else under the same number asks everybody before it speaks. */
+ * nodes a waiting rank sends its call to the rank that it waits for (TERN_WIRE_PING). A rank that
+ * called something else under the same number asks all members before it speaks. */
 #include "core/fabric/state.h"
 
 #include "core/base/clock.h"
@@ -12,7 +12,7 @@ enum {
     MS = 1000000,
     ANSWERS_NS = 250 * MS, /* a rank that computes does not answer; both rounds stay in a second */
     ROUNDS = 2, /* an operation that some passed without noticing is found from the next one */
-    GROUPS = 3, /* of ranks that called the same: more are not told */
+    GROUPS = 3, /* of ranks that called the same: more are not named */
 };
 
 void tern_fabric_mismatch_heard(struct tern_fabric *f, const struct tern_wire_control *m)
@@ -52,7 +52,7 @@ static void ask(struct tern_fabric *f, struct tern_comm *c, uint64_t op)
     while (!all && !f->broken && tern_clock_boot_ns() < until) {
         if (f->wire.transport)
             f->wire.transport->ops->progress(f->wire.transport);
-        if (tern_fabric_blame_heard(f, NULL) < 0) /* who said it first may be gone already */
+        if (tern_fabric_blame_heard(f, NULL) < 0) /* the first to say it may be gone already */
             break;
         all = true;
         for (int i = 0; i < c->shape.size; i++) {
@@ -63,7 +63,7 @@ static void ask(struct tern_fabric *f, struct tern_comm *c, uint64_t op)
                     tern_flight_find_call(tern_wire_shm_recorder(h), c->mark, op);
             all = all && f->mismatch.called[r] != UINT64_MAX;
         }
-        tern_fabric_beat(f, tern_clock_boot_ns());
+        tern_fabric_heartbeat(f, tern_clock_boot_ns());
         if (!all)
             tern_clock_sleep_ns(MS / 2);
     }
@@ -80,7 +80,8 @@ static bool answered(uint64_t desc)
     return desc && desc != UINT64_MAX;
 }
 
-/* Those who called the same, the largest first; of equals the one with the lowest rank. */
+/* Groups of ranks that called the same, the largest first; of equals the one with the lowest rank.
+ */
 static int group(const struct tern_fabric *f, const struct tern_comm *c, struct group g[GROUPS])
 {
     int n = 0;
@@ -172,7 +173,7 @@ int tern_fabric_mismatch_check(struct tern_fabric *f, struct tern_err *err)
     for (int i = 0; i < TERN_WIRE_SHM_COMMS; i++)
         if (f->coll.comms[i] && f->coll.comms[i]->mark == s.mark)
             return tern_fabric_mismatch_blame(f->coll.comms[i], s.op, err);
-    /* It was freed here, so it was left as if all were well: who else was in it is not known. */
+    /* It was freed here, so it was left as if all were well: its other members are not known. */
     char text[600], mine[80], theirs[80];
     snprintf(
         text, sizeof text,

@@ -155,7 +155,8 @@ static int exchange(struct tern_wire_up *w, const void *mine, size_t n, uint8_t 
     return 0;
 }
 
-/* ---------------------------------------------------------------- who shares memory */
+/* ---------------------------------------------------------------- nodes: ranks that share memory
+ */
 
 /* Since when this machine runs: nodes of a virtual cluster have it in common. */
 static uint64_t machine(void)
@@ -192,8 +193,8 @@ static int count_cpus(const uint64_t cpus[CPUS / 64])
 }
 
 /* Ranks a core on this machine: all ranks on all cores that any of them has, or, where that is
- * more, those that can run on no core but mine on mine.  No rank can tell for the others, who may
- * be bound elsewhere: the most that any has seen is what holds for all. */
+ * more, those that can run on no core but mine on mine.  No rank knows this of the others, which
+ * may be bound elsewhere: the most that any rank has seen holds for all. */
 static double load_here(const struct hello *mine, const uint8_t *all, int size)
 {
     uint64_t any[CPUS / 64] = {0};
@@ -319,7 +320,8 @@ static void *tell_all(void *arg)
     return NULL;
 }
 
-/* What the ranks found of the ways to each other.  Who waits here answers those who still try. */
+/* What the ranks found of the ways to each other. A rank that waits here answers those that still
+ * try. */
 static int settle_wire(struct tern_fabric *f, struct tern_wire_up *w, struct tern_err *err)
 {
     const struct tern_wire_ops *ops = f->wire.transport->ops;
@@ -407,15 +409,15 @@ static int open_flight(struct tern_fabric *f, struct tern_err *err)
     return tern_flight_open(&f->flight, err);
 }
 
-/* With nobody's help any more, so who fails here must tell the others: they go on. */
+/* The wire-up is over, so a rank that fails here must tell the others: they go on. */
 static int start(struct tern_fabric *f, const struct tern_wire_up *w, struct tern_err *err)
 {
     int *world = tern_alloc((size_t)f->wire.size, sizeof *world, "the world", err), rc = -1;
 
     if (!world)
         return -1;
-    /* More ranks than cores: whoever polls keeps another from working.  A poll of the wire is some
-     * system calls, beside which a yield is cheap. */
+    /* More ranks than cores: a rank that polls keeps another from working.  A poll of the wire is
+     * some system calls, beside which a yield is cheap. */
     f->wait.spins = f->wire.nodes > 1 ? 2 : f->coll.model.load > 1 ? 20 : 2000;
     for (int r = 0; r < f->wire.size; r++)
         world[r] = r;
@@ -439,7 +441,7 @@ static int set_up(struct tern_fabric *f, struct tern_wire_up *w,
 
     f->wire.rank = w->rank;
     f->wire.size = w->size;
-    /* One for each mate, and as many as two connections with a remote rank that is spoken to.
+    /* One for each node peer, and as many as two connections with a remote rank that is spoken to.
      * Where fewer are allowed, they may do: most operations are with a few ranks. */
     tern_fs_allow_open(OWN_FILES + 2 * (size_t)f->wire.size, NULL);
     f->wire.peers = tern_alloc((size_t)f->wire.size, sizeof *f->wire.peers, "the peers", err);

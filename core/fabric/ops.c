@@ -67,13 +67,12 @@ int tern_fabric_all_reduce_begin(struct tern_comm *c, void *buf, size_t count, e
                  p, err);
 }
 
-int tern_fabric_reduce_scatter_begin(struct tern_comm *c, const void *in, void *out,
-                                     size_t count_per_rank, enum tern_type type, enum tern_op op,
+int tern_fabric_reduce_scatter_begin(struct tern_comm *c, const struct tern_fabric_scatter *s,
                                      struct tern_pending *p, struct tern_err *err)
 {
     return begin(c,
-                 (struct tern_coll_task){TERN_CALL_REDUCE_SCATTER, type, op,
-                                         .count = count_per_rank, .in = in, .out = out},
+                 (struct tern_coll_task){TERN_CALL_REDUCE_SCATTER, s->type, s->op,
+                                         .count = s->count_per_rank, .in = s->in, .out = s->out},
                  p, err);
 }
 
@@ -117,10 +116,9 @@ int tern_fabric_reduce_scatter(struct tern_comm *c, const void *in, void *out, s
                                enum tern_type type, enum tern_op op, struct tern_err *err)
 {
     struct tern_pending p;
+    const struct tern_fabric_scatter s = {in, out, count, type, op};
 
-    return tern_fabric_reduce_scatter_begin(c, in, out, count, type, op, &p, err) < 0
-               ? -1
-               : tern_fabric_wait(&p, err);
+    return tern_fabric_reduce_scatter_begin(c, &s, &p, err) < 0 ? -1 : tern_fabric_wait(&p, err);
 }
 
 int tern_fabric_all_gather(struct tern_comm *c, const void *in, void *out, size_t count,

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* A mate is in another call. */
+/* A node peer is in another call. */
 static void blame_call(struct tern_comm *c, const struct tern_coll_trouble *t, struct tern_err *err)
 {
     char mine[80], other[80], what[240];
@@ -37,7 +37,7 @@ static void blame_message(struct tern_comm *c, const struct tern_wire_message *m
 }
 
 /* Whatever failed, ranks no longer agree on where they are.  What was not said yet is this rank's
- * own, so that nobody else can find it out. */
+ * own, so that no other rank can find it out. */
 static int broken(struct tern_fabric *f, const struct tern_comm *c, const struct tern_err *why,
                   struct tern_err *err)
 {
@@ -51,7 +51,7 @@ static int broken(struct tern_fabric *f, const struct tern_comm *c, const struct
                  f->wire.peers[f->wire.rank].node_name, (int)(sizeof text - sizeof in - 120),
                  why->text, in);
         tern_fabric_blame_text(f, f->wire.rank, text, NULL);
-        if (f->flight.recorder->blamed == f->wire.rank) /* nobody else's word came first */
+        if (f->flight.recorder->blamed == f->wire.rank) /* no other rank's word came first */
             f->why.code = why->code;
     }
     for (; f->coll.busy; f->coll.busy &= f->coll.busy - 1) {
@@ -65,7 +65,7 @@ static int broken(struct tern_fabric *f, const struct tern_comm *c, const struct
     return -1;
 }
 
-/* To clear all of its text would take longer than to look whether a mate has come. */
+/* To clear all of its text would take longer than to look whether a node peer has come. */
 static struct tern_err *empty(struct tern_err *why)
 {
     why->code = TERN_OK;
@@ -88,10 +88,10 @@ static void explain_trouble(struct tern_comm *c, struct tern_err *err)
         blame_message(c, t->message, err);
         break;
     case TERN_COLL_BUFFER:
-        tern_fabric_blame_mate(c, t->rank, err);
+        tern_fabric_blame_peer(c, t->rank, err);
         break;
     case TERN_COLL_LEFT:
-        if (tern_fabric_blame_mate(c, t->rank, err) == 0)
+        if (tern_fabric_blame_peer(c, t->rank, err) == 0)
             tern_fabric_blame(c, t->rank, "has left", err);
         break;
     }

@@ -5,7 +5,7 @@
  *     wait.c            the one place where a rank is idle
  *     mismatch.c        ranks that call different operations
  *     deadlock.c        ranks that wait for each other
- *     blame.c           the rank at fault: told to all, and heard from them
+ *     blame.c           the rank at fault: sent to all ranks, and heard from them
  *     liveness.c        does a silent rank still run?
  *
  * Each calls those below it, and none above. */
@@ -144,21 +144,21 @@ int tern_fabric_blame_keep(struct tern_fabric *f, int world_rank, const char *te
                            struct tern_err *err);
 /* A control message to every rank that shares no memory. */
 void tern_fabric_blame_send_all(struct tern_fabric *f, const struct tern_wire_control *m);
-/* Bad news: what a mate says, or came from elsewhere; -1 with its words, else 0. */
+/* Bad news: what a node peer says, or came from elsewhere; -1 with its words, else 0. */
 int tern_fabric_blame_heard(struct tern_fabric *f, struct tern_err *err);
-/* Has a mate's process ended?  Waits up to `wait_ms` for it. */
+/* Has a node peer's process ended?  Waits up to `wait_ms` for it. */
 bool tern_fabric_blame_ended(const struct tern_fabric *f, int world_rank, int wait_ms);
-/* What mate `world_rank` offered is not to be had: -1 when there was bad news in the node, or the
- * mate has ended, in words that say so; 0: it is not the mate. */
-int tern_fabric_blame_mate(struct tern_comm *c, int world_rank, struct tern_err *err);
+/* What node peer `world_rank` offered is not to be had: -1 when there was bad news in the node, or
+ * the node peer has ended, in words that say so; 0: it is not the node peer. */
+int tern_fabric_blame_peer(struct tern_comm *c, int world_rank, struct tern_err *err);
 /* A rank is not reached any more.  It may have left because of another one: its last word, or a
  * third one's, is waited for, a tenth of a second.  -1 when a rank was blamed, 0 when not. */
 int tern_fabric_blame_listen(struct tern_fabric *f, struct tern_err *err);
 
-/* This rank is alive, for the mates that wait for it. */
-static inline void tern_fabric_beat(struct tern_fabric *f, int64_t now)
+/* This rank is alive, for the node peers that wait for it. */
+static inline void tern_fabric_heartbeat(struct tern_fabric *f, int64_t now)
 {
-    atomic_store_explicit(&f->wire.own.head->beat_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&f->wire.own.head->heartbeat_ns, now, memory_order_relaxed);
 }
 
 #endif

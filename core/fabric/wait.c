@@ -25,9 +25,9 @@ enum {
     LIFE_NS = 500 * MS,       /* between two questions whether a silent peer runs... */
     LIFE_FIRST_NS = 500 * MS, /* ...and before the first */
     WHOLE_NODE = 3,   /* as long as one rank's may the silence of a whole node be: the network's */
-    CROWDED = 4,      /* ranks a core, beyond which lending it helps nobody... */
+    CROWDED = 4,      /* ranks a core, beyond which lending it does not help... */
     CROWDED_FAR = 2,  /* ...where each look takes system calls */
-    TURN_NS = 3000,   /* a yield that took longer was somebody else's turn */
+    TURN_NS = 3000,   /* a yield that took longer was another process's turn */
     MOVE_NS = 2 * MS, /* between two sleeps of 0.06 ms for another core */
     GLANCE_POLLS = 4, /* the clock costs as much as a short poll */
     /* Deadlines for which ranks that show life are waited for: the stages of a pipeline that fills
@@ -48,7 +48,7 @@ void tern_fabric_wait_begin(struct waiter *w, struct tern_comm *c)
 {
     struct tern_fabric *f = fabric_of(c);
 
-    /* The wait before ended while the core was only lent: nobody was held up by that. */
+    /* The wait before ended while the core was only lent: that held no rank up. */
     if (f->wait.lent && f->wait.nap_ns > shortest_nap(f))
         f->wait.nap_ns -= f->wait.nap_ns / 16;
     f->wait.lent = false;
@@ -104,7 +104,7 @@ bool tern_fabric_wait_patient(void *fabric, int64_t since_ns)
     struct tern_fabric *f = fabric;
     int64_t now = tern_clock_boot_ns();
 
-    tern_fabric_beat(f, now);
+    tern_fabric_heartbeat(f, now);
     /* Called from within progress: what makes progress itself, as tern_fabric_blame_heard() does,
      * would end the same operations here and there. */
     return !f->broken && now - since_ns < f->wait.deadline_ns;
@@ -115,7 +115,7 @@ static int64_t seen(const struct tern_fabric *f, int r)
 {
     const struct tern_wire_shm_head *h = f->wire.peers[r].shm.head;
 
-    return h ? atomic_load_explicit(&h->beat_ns, memory_order_relaxed) : f->wait.heard_ns[r];
+    return h ? atomic_load_explicit(&h->heartbeat_ns, memory_order_relaxed) : f->wait.heard_ns[r];
 }
 
 static bool is_waiting(const struct tern_fabric *f, int r, int64_t now)
@@ -166,7 +166,7 @@ static bool is_silent(const struct waiter *w, int r, int64_t now)
     return r != f->wire.rank && now - since > limit(w, r, now);
 }
 
-/* Of the node where rank r is, another rank that can be asked; -1: none. */
+/* Another rank on the node of rank r, which can be asked; -1: none. */
 static int neighbour(const struct tern_fabric *f, int r)
 {
     for (int i = 1; i < f->wire.size; i++) {
@@ -178,8 +178,8 @@ static int neighbour(const struct tern_fabric *f, int r)
 }
 
 /* A rank that answered once and does not any more is stopped, or frozen, if its node still runs: a
- * mate answers from there, or this rank is one.  A node that is silent as a whole may be one that
- * the network lost for a moment. */
+ * node peer answers from there, or this rank is one.  A node that is silent as a whole may be one
+ * that the network lost for a moment. */
 static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *err)
 {
     struct tern_fabric *f = fabric_of(w->c);
@@ -212,7 +212,7 @@ static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *
     return tern_fabric_blame(w->c, r, what, err);
 }
 
-/* Whoever waits answers while this listens. */
+/* Ranks that wait answer while this one listens. */
 static int ask_around(struct tern_comm *c, struct tern_err *err)
 {
     struct tern_fabric *f = fabric_of(c);
@@ -227,15 +227,15 @@ static int ask_around(struct tern_comm *c, struct tern_err *err)
             f->wire.transport->ops->progress(f->wire.transport);
         if (tern_fabric_blame_heard(f, err) < 0)
             return -1;
-        tern_fabric_beat(f, tern_clock_boot_ns());
+        tern_fabric_heartbeat(f, tern_clock_boot_ns());
         tern_clock_sleep_ns(2 * MS);
     }
     return 0;
 }
 
-/* The deadline is over.  The rank waited for may itself be waiting for somebody: those who answer
- * are, and whoever has not for a deadline is at fault.  It may also have come while this asked, and
- * have gone on at once, without a word: so the caller looks once more before we say so. */
+/* The deadline is over.  The awaited rank may itself wait for another: ranks that answer do, and a
+ * rank that has not answered for a deadline is at fault.  It may also have come while this asked,
+ * and have gone on at once, without a word: so the caller looks once more before we say so. */
 static int overdue(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_comm *c = w->c;
@@ -277,11 +277,11 @@ static int overdue(struct waiter *w, int member, struct tern_err *err)
 }
 
 /* A message to a silent remote peer says what waits here, for the peer to compare; with a provider
- * that notices, it fails when the peer's process is gone.  A mate's call can be read. */
+ * that notices, it fails when the peer's process is gone.  A node peer's call can be read. */
 static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *err)
 {
     struct tern_fabric *f = fabric_of(w->c);
-    struct tern_wire_shm_head *mate = f->wire.peers[world_rank].shm.head;
+    struct tern_wire_shm_head *head = f->wire.peers[world_rank].shm.head;
     struct tern_wire_control m = {.kind = TERN_WIRE_PING,
                                   .sender = f->wire.rank,
                                   .comm = (int32_t)w->c->mark,
@@ -299,8 +299,8 @@ static int ping(struct waiter *w, int world_rank, int64_t now, struct tern_err *
     if (now - (w->pinged ? w->pinged : w->start) < (w->pinged ? PING_NS : PING_FIRST_NS))
         return 0;
     w->pinged = now;
-    if (mate) {
-        uint64_t theirs = tern_flight_find_call(tern_wire_shm_recorder(mate), w->c->mark, w->op);
+    if (head) {
+        uint64_t theirs = tern_flight_find_call(tern_wire_shm_recorder(head), w->c->mark, w->op);
         if (theirs && theirs != w->desc)
             return tern_fabric_mismatch_blame(w->c, w->op, err);
     } else {
@@ -322,9 +322,9 @@ static int notice(struct waiter *w, int member, int64_t now, struct tern_err *er
         w->asking = false;
     }
     w->looked = now;
-    tern_fabric_beat(f, now);
-    if (f->wire
-            .transport) /* somebody elsewhere may ask something, also while a mate is waited for */
+    tern_fabric_heartbeat(f, now);
+    /* A remote rank may ask something, also while this one waits for a node peer. */
+    if (f->wire.transport)
         f->wire.transport->ops->progress(f->wire.transport);
     if (tern_fabric_blame_heard(f, err) < 0 || tern_fabric_mismatch_check(f, err) < 0 ||
         tern_fabric_deadlock_blame(f, err) < 0)
@@ -354,7 +354,7 @@ static int look(struct waiter *w, int member, int64_t now, struct tern_err *err)
     return notice(w, member, now, err);
 }
 
-/* Time in which nobody asked does not count: what was missing may have waited for this rank. */
+/* Time between two tests does not count: the missing rank may have waited for this one. */
 int tern_fabric_wait_glance(struct tern_fabric *f, struct tern_err *err)
 {
     struct tern_comm *c = f->coll.comms[__builtin_ctzll(f->coll.busy)];
@@ -382,8 +382,8 @@ int tern_fabric_wait_glance(struct tern_fabric *f, struct tern_err *err)
 
 /* The longer it takes, or the wait before took, the less a late look costs: at most 5 % of either,
  * or half a millisecond.  Where a sleep ends late, more processes than cores want to run, such as
- * the nodes of a virtual cluster; then it is the looking that holds up those waited for, and
- * everybody looks less often until sleeps end in time. */
+ * the nodes of a virtual cluster; then looking itself holds up the awaited ranks, and every rank
+ * looks less often until sleeps end in time. */
 static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
 {
     const int64_t shortest = shortest_nap(f);
@@ -402,8 +402,9 @@ static void nap(struct tern_fabric *f, int64_t waited, int64_t now)
         f->wait.nap_ns -= f->wait.nap_ns / 16;
 }
 
-/* Give the core to whoever wants it.  Where there is one for every rank but two take turns on this
- * one, they would for seconds: only who wakes up is given another core. */
+/* Give the core to any process that wants it. Where there is a core for every rank, but two ranks
+ * take turns on this one, they would do so for seconds: the kernel moves only a process that wakes
+ * up. */
 static void lend(struct tern_fabric *f, int64_t now)
 {
     f->wait.lent = true;
@@ -422,13 +423,13 @@ static void lend(struct tern_fabric *f, int64_t now)
  * has come.  Each look for a remote rank takes system calls: where the link is what takes long, the
  * pieces of a large operation come milliseconds apart, and to look all the time for the first one
  * would take more of the processor than to move the bytes. */
-static int64_t lending(const struct waiter *w, bool mate)
+static int64_t lending(const struct waiter *w, bool local)
 {
     const struct tern_fabric *f = fabric_of(w->c);
 
-    if (f->wait.nap_ns > NAP_NS && f->coll.model.load > (mate ? CROWDED : CROWDED_FAR))
+    if (f->wait.nap_ns > NAP_NS && f->coll.model.load > (local ? CROWDED : CROWDED_FAR))
         return 0;
-    return mate || w->before_ns < LONG_NS ? YIELD_NS : YIELD_LONG_NS;
+    return local || w->before_ns < LONG_NS ? YIELD_NS : YIELD_LONG_NS;
 }
 
 /* Leaves the core's units to its other thread for some cycles. */
@@ -444,10 +445,10 @@ static inline void pause_core(void)
 int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
 {
     struct tern_fabric *f = fabric_of(w->c);
-    bool mate = f->wire.peers[w->c->world[member]].shm.head;
+    bool local = f->wire.peers[w->c->world[member]].shm.head;
 
     w->polls++;
-    if (f->wire.transport && (!mate || w->polls % 64 == 0))
+    if (f->wire.transport && (!local || w->polls % 64 == 0))
         f->wire.transport->ops->progress(f->wire.transport);
     if (f->broken)
         return tern_fabric_blame_keep(f, 0, "", err);
@@ -461,11 +462,11 @@ int tern_fabric_wait_idle(struct waiter *w, int member, struct tern_err *err)
     if (now - w->looked > LOOK_NS && look(w, member, now, err) < 0)
         return -1;
     int64_t waited = now - w->start;
-    if (!mate)
+    if (!local)
         f->wait.far_ns = waited;
-    if (waited < lending(w, mate))
+    if (waited < lending(w, local))
         lend(f, now);
     else
-        nap(f, mate || waited > w->before_ns ? waited : w->before_ns, now);
+        nap(f, local || waited > w->before_ns ? waited : w->before_ns, now);
     return 0;
 }

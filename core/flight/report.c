@@ -282,9 +282,9 @@ static int look_at(struct tern_flight_report *a, struct place *p, const struct v
     return 0;
 }
 
-/* ---------------------------------------------------------------- who waits for whom */
+/* ---------------------------------------------------------------- which rank waits for which */
 
-/* What the rank was in: of several operations begun at once, one that waits for somebody rather
+/* The operation that the rank was in. Of several begun at once: one that waits for a rank rather
  * than one behind it in the queue, and of these the newest. */
 static const struct dump_record *open_record(const struct dump *d)
 {
@@ -302,7 +302,7 @@ static const struct dump_record *open_record(const struct dump *d)
 }
 
 /* From `rank` along whom each waits for; where it ends and why.  `chain` has room for all ranks,
- * `seen` tells who was in one of mark `round`. */
+ * seen[r] is `round` for the ranks of this chain. */
 static int follow(const struct tern_flight_report *a, const struct dump_record *const *open,
                   int rank, int *chain, int *n, int *seen, enum culprit_kind *why)
 {
@@ -337,7 +337,7 @@ static bool is_member(const struct place *p, int rank)
     return false;
 }
 
-/* The one for whom most wait.  A rank that was told of the failure between two waits has a chain
+/* The rank that most ranks wait for. A rank that heard of the failure between two waits has a chain
  * that ends at once and says nothing: it is the culprit only where there is no other, and else
  * waited, through the others of its operation, for the one they waited for. */
 static void choose_culprit(struct tern_flight_report *a, const struct verdict *ends)
@@ -425,7 +425,7 @@ static void judge(struct tern_flight_report *a)
     }
 }
 
-/* ---------------------------------------------------------------- who comes last */
+/* ---------------------------------------------------------------- the last to come */
 
 struct lateness {
     int rank;

@@ -6,7 +6,7 @@
 #include "core/flight/dump.h"
 
 enum {
-    REPORT_PARTS = 12, /* kinds of trouble in one communicator that are told apart */
+    REPORT_PARTS = 12, /* kinds of trouble in one communicator */
     REPORT_SLOW = 3,   /* ranks named as the slowest */
 };
 
@@ -49,13 +49,13 @@ struct slow {
     double seconds; /* behind the last but one, in all */
 };
 
-/* How the chains of who waits for whom end. */
+/* How the chains of ranks, each waiting for the next, end. */
 enum culprit_kind {
     CULPRIT_NONE,
     CULPRIT_DIFFERS, /* `place` says it */
     CULPRIT_NO_DUMP,
     CULPRIT_BEHIND, /* of others, in `place` */
-    CULPRIT_ABSENT, /* not by itself: a mate wrote its dump, so it was killed or hung */
+    CULPRIT_ABSENT, /* not by itself: a node peer wrote its dump, so it was killed or hung */
     CULPRIT_CIRCLE,
     CULPRIT_LOST, /* waits for one that has finished it, or does not know for whom */
 };

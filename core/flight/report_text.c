@@ -227,7 +227,7 @@ static int same_words(const struct tern_flight_report *a, int rank, int *ranks)
     return n;
 }
 
-enum { SAID = 16 }; /* different errors told */
+enum { SAID = 16 }; /* different errors printed */
 
 static void missing(const struct tern_flight_report *a, int *ranks, int *n)
 {

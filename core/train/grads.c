@@ -83,10 +83,11 @@ static int begin_scatter(struct train *t, size_t i, struct tern_err *err)
     size_t each = (size_t)(u->rows / t->me.data * u->width), all = (size_t)(u->rows * u->width);
     size_t rest = all - each * (size_t)t->me.data;
     tern_real *g = t->weights.grads + u->offset;
+    const struct tern_fabric_scatter even = {g, g + each * (size_t)t->me.data_rank, each,
+                                             TRAIN_REAL, TERN_SUM};
 
-    if (each > 0 && tern_fabric_reduce_scatter_begin(
-                        t->groups.data, g, g + each * (size_t)t->me.data_rank, each, TRAIN_REAL,
-                        TERN_SUM, &mine->pending[mine->n_pending++], err) < 0)
+    if (each > 0 && tern_fabric_reduce_scatter_begin(t->groups.data, &even,
+                                                     &mine->pending[mine->n_pending++], err) < 0)
         return -1;
     /* Rows that do not divide are the last one's. */
     return rest > 0 ? tern_fabric_all_reduce_begin(t->groups.data, g + all - rest, rest, TRAIN_REAL,

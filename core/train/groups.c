@@ -63,7 +63,7 @@ static bool is_node_peer(const struct train *t, int tensor_rank, int data_rank, 
 {
     int r = tensor_rank + t->me.place.tensor * (data_rank + t->me.data * stage);
 
-    return r != t->rank && tern_fabric_is_mate(t->options->fabric, r);
+    return r != t->rank && tern_fabric_is_peer(t->options->fabric, r);
 }
 
 struct train_node_peers tern_train_find_node_peers(const struct train *t,

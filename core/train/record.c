@@ -160,7 +160,7 @@ void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *
     if (most <= m->resident_bytes)
         return;
     m->resident_bytes = most;
-    uint64_t theirs = tern_fabric_mates_bytes(f);
+    uint64_t theirs = tern_fabric_peers_bytes(f);
     uint64_t own = most > theirs ? most - theirs : 0;
     m->memory_bytes = own > m->memory_bytes ? own : m->memory_bytes;
 }

@@ -244,7 +244,7 @@ int tern_train_take_step(struct train *t, enum tern_train_stop *stop, struct ter
 int tern_train_measure_peak(struct train *t, int rc, struct tern_err *err);
 /* Look how much memory this rank uses; cheap unless it is more than ever.  The ledger's
  * memory_bytes is the most that was resident (ru_maxrss), less what belongs to node peers
- * (tern_fabric_mates_bytes).  So sums over ranks count nothing twice, and core/plan predicts it.
+ * (tern_fabric_peers_bytes).  So sums over ranks count nothing twice, and core/plan predicts it.
  * Slurm's MaxRSS is larger by the node peers' part. */
 void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *f);
 /* Write the present step's values into the ledger.  `seconds`: the step's.  The part that no phase

@@ -1,5 +1,5 @@
-/* In place of this room where tern is built without its trainer (make WITH_TRAINER=no), but for the
- * ranks' meeting point: what the other programs ask it for. */
+/* In place of this room where tern is built without its trainer (make WITH_TRAINER=no), except the
+ * rendezvous: the functions that other programs call. */
 #include "core/wire/wire.h"
 
 int tern_wire_provider(const char *name, char *about, size_t about_size, struct tern_err *err)

@@ -9,7 +9,7 @@
 
 char *tern_wire_plugin(const char *name)
 {
-    /* The last one for build/tests/... alone: what lies above PREFIX may be anybody's. */
+    /* The last one for build/tests/... alone: what lies above PREFIX may belong to any user. */
     static const char *const folders[] = {"../plugins", "../lib/tern", "../../plugins"};
     static const char tests[] = "/tests";
     const size_t len = sizeof tests - 1;

@@ -25,7 +25,7 @@ enum {
     STRANGERS = 64,            /* connections beyond the ranks' */
     OWN_FILES = 64,            /* of the process, beside these */
     SILENCE_S = 10,            /* how long a connection may stay without a valid HELLO */
-    DEAF_S = 1,                /* how long nobody is let in who could not be let in */
+    DEAF_S = 1,                /* how long new connections wait after one could not be accepted */
     MAX_SIZE = 65536,          /* ranks; a message tag has 16 bits for one */
     EVENTS = 64,               /* handled in one wake-up */
     OUT_MAX = RENDEZVOUS_TEXT, /* a NO; the blobs are sent from the common copy */
@@ -47,7 +47,7 @@ struct guest { /* a connection */
 
 struct tern_wire_rendezvous {
     int size, listen, epoll;
-    int64_t deaf_ns; /* since when it listens to nobody new; 0: it listens */
+    int64_t deaf_ns; /* since when it accepts no connection; 0: it does */
     uint8_t key[RENDEZVOUS_KEY];
     char address[400];
     struct guest *guests; /* [n_guests] */
@@ -58,7 +58,7 @@ struct tern_wire_rendezvous {
         *blobs[2]; /* [size][TERN_WIRE_BLOB] by round & 1: a slow reader may be one round behind */
     bool failed;   /* until all have left */
     char why[RENDEZVOUS_TEXT];
-    char left[120]; /* who left last between two rounds, perhaps because it was done */
+    char left[120]; /* the rank that left last between two rounds, perhaps because it was done */
 };
 
 static int hear(struct tern_wire_rendezvous *r)
@@ -201,7 +201,7 @@ static void refuse(struct tern_wire_rendezvous *r, struct guest *g, const char *
     flush(r, g);
 }
 
-/* Nobody can go on: everyone is told once, also those who come later. */
+/* No rank can go on: each gets the text once, also those that come later. */
 static void fail_all(struct tern_wire_rendezvous *r, const char *why)
 {
     if (r->failed)
@@ -257,7 +257,7 @@ static void hello(struct tern_wire_rendezvous *r, struct guest *g, const struct 
         snprintf(why, sizeof why, "rank %u of %u came where %d ranks are expected", h->rank,
                  h->size, r->size);
         refuse(r, g, why);
-        if (r->joined > 0) /* else nobody would leave, which is what ends a failure */
+        if (r->joined > 0) /* else no rank would leave, which is what ends a failure */
             fail_all(r, why);
         return;
     }
@@ -277,7 +277,8 @@ static void blob(struct tern_wire_rendezvous *r, struct guest *g, const uint8_t 
     memcpy(blobs + (size_t)g->rank * TERN_WIRE_BLOB, data, TERN_WIRE_BLOB);
     g->given = true;
     r->given++;
-    if (r->joined < r->size && r->round > 0) { /* who has left was not done, and none may come */
+    if (r->joined < r->size &&
+        r->round > 0) { /* a rank that has left was not done, and none may come */
         fail_all(r, r->left);
         return;
     }
@@ -375,7 +376,8 @@ static int place(struct tern_wire_rendezvous *r)
     return -1;
 }
 
-/* Who knocks stays at the door, so that each look would end at once: nobody listens for a while. */
+/* A connection that cannot be accepted stays in the queue, and each look would end at once: so no
+ * look for a while. */
 static int shut(struct tern_wire_rendezvous *r, struct tern_err *err)
 {
     struct tern_err e;

@@ -1,7 +1,12 @@
-/* What the supervisor's socket speaks.  Little-endian, fixed sizes.
+/* The frames between a rank and the rendezvous.  Little-endian, fixed sizes.
  *
- * A rank sends HELLO (round 0, its rank and the size it believes in) and then one BLOB a round; the
- * other side answers each round with ALL (size blobs), or with NO and a text, and closes. */
+ *      0        4       8       12      16      20      24         40
+ *     +--------+-------+-------+-------+-------+-------+----------+-------------------+
+ *     | magic  | kind  | rank  | size  | round | bytes |   key    | `bytes` of data   |
+ *     +--------+-------+-------+-------+-------+-------+----------+-------------------+
+ *
+ * A rank sends HELLO (round 0, its rank and the size it believes in) and then one BLOB a round. The
+ * rendezvous answers each round with ALL (`size` blobs), or with NO and a text, and closes. */
 #ifndef TERN_WIRE_RENDEZVOUS_FRAME_H
 #define TERN_WIRE_RENDEZVOUS_FRAME_H
 

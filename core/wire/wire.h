@@ -21,8 +21,8 @@ enum {
     TERN_WIRE_FRAGMENTS = 1 << TERN_WIRE_FRAGMENT_BITS,
 };
 
-/* Which communicator, who sends, which of the communicator's operations (or parts of one, counted
- * alike by all members), and which of the messages to this receiver within it. */
+/* Which communicator, which sender, which of the communicator's operations (or parts of one,
+ * counted alike by all members), and which of the messages to this receiver within it. */
 static inline uint64_t tern_wire_tag(int comm, int sender, uint32_t op, uint32_t message)
 {
     return (uint64_t)(comm & 0x7f) << 57 | (uint64_t)(sender & 0xffff) << 41 |
@@ -43,7 +43,7 @@ struct tern_wire_message {
 
 enum tern_wire_control_kind {
     TERN_WIRE_PING,    /* I wait for you in this call; whether it arrives tells whether you live */
-    TERN_WIRE_STUCK,   /* my deadline is over; who else is waiting? */
+    TERN_WIRE_STUCK,   /* my deadline is over; which ranks wait too? */
     TERN_WIRE_WAITING, /* I am waiting too */
     TERN_WIRE_BLAME,   /* I give up: `rank` is at fault, `text` says why */
     TERN_WIRE_ASK,     /* what did you call there? */
@@ -60,7 +60,7 @@ struct tern_wire_chase_step { /* a rank, and the operation it waits in */
 };
 struct tern_wire_chase {
     uint64_t serial; /* of the first rank's wait */
-    int32_t root;    /* of a broadcast: nobody else is needed there */
+    int32_t root;    /* of a broadcast: no other rank is needed there */
     uint16_t hops, n;
     struct tern_wire_chase_step steps[TERN_WIRE_CHASE_STEPS];
 };
@@ -70,7 +70,7 @@ struct tern_wire_control {
     uint64_t op, desc; /* ...and what that is to the sender */
     union {
         char text[600];               /* of BLAME */
-        struct tern_wire_chase chase; /* of CHASE; `rank` is who began it */
+        struct tern_wire_chase chase; /* of CHASE; `rank` began it */
     };
 };
 
@@ -112,9 +112,10 @@ struct tern_wire_ops {
     /* Addresses of all ranks, in rank order, `stride` bytes apart; to be kept until `settle`. */
     int (*connect)(struct tern_wire_transport *t, const uint8_t *addresses, size_t stride,
                    struct tern_err *err);
-    /* Which ways lead to others is tried, then told to all ranks by whoever owns it (progress goes
-     * on meanwhile), and all come to the same; NULL where there is nothing to try.  What this rank
-     * has found; its length, 0 where that is so for all ranks: nothing is to be told then. */
+    /* Ways to other ranks are tried; then the owner collects what all ranks have found (progress
+     * goes on meanwhile), and all ranks decide alike; NULL where there is nothing to try.  What
+     * this rank has found; its length, 0 where that is so for all ranks: nothing is collected then.
+     */
     size_t (*vote)(struct tern_wire_transport *t, uint8_t to[TERN_WIRE_ADDRESS]);
     int (*settle)(struct tern_wire_transport *t, const uint8_t *votes, size_t stride,
                   struct tern_err *err);

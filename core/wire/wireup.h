@@ -1,4 +1,4 @@
-/* How ranks first find each other: each gives a blob and gets everybody's. */
+/* How ranks first find each other: each gives a blob and gets those of all ranks. */
 #ifndef TERN_WIRE_WIREUP_H
 #define TERN_WIRE_WIREUP_H
 
@@ -16,8 +16,9 @@ struct tern_wire_up {
     int64_t deadline_ns; /* a duration */
     void *state;
     /* Collective: blob[TERN_WIRE_BLOB] of every rank to all[size][TERN_WIRE_BLOB].  Each takes
-     * deadline_ns at most, else it is an error that says who is missing where that is known.  After
-     * an error `all` is undefined, the other ranks may have theirs, and only `close` may follow. */
+     * deadline_ns at most, else it is an error that names the missing rank where that is known.
+     * After an error `all` is undefined, the other ranks may have theirs, and only `close` may
+     * follow. */
     int (*exchange)(struct tern_wire_up *w, const uint8_t *blob, uint8_t *all,
                     struct tern_err *err);
     /* Harmless when not open. */

@@ -1,4 +1,4 @@
-/* Meeting by MPI_Allgather: where MPI carries the messages, or is compared with, PMIx is its own.
+/* Wire-up by MPI_Allgather: where MPI carries the messages, or is compared with, PMIx is its own.
  */
 #include "core/wire/wireup.h"
 

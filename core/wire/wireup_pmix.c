@@ -18,7 +18,7 @@
 struct state {
     pmix_proc_t self;
     int round, size;
-    int limit_s; /* for PMIx itself, which may know who is missing */
+    int limit_s; /* for PMIx itself, which may know the missing rank */
     uint8_t blob[TERN_WIRE_BLOB], *all;
     /* what came of a call */
     pmix_status_t rc;

@@ -20,7 +20,7 @@
 
 enum {
     LOOK_MS = 1000,
-    CONNECT_MS = 4000, /* with an address that nobody has, a connection takes 3 s to fail */
+    CONNECT_MS = 4000, /* to an address that no machine has, a connection takes 3 s to fail */
 };
 
 struct state {
@@ -141,7 +141,8 @@ static int exchange(struct tern_wire_up *w, const uint8_t *blob, uint8_t *all, s
     struct tern_clock_limit limit = tern_clock_limit(w->deadline_ns, LOOK_MS * 1000000ll);
     char text[RENDEZVOUS_TEXT + 1] = "";
 
-    /* Who refuses says why and closes, so that is read even where nothing can be sent any more. */
+    /* The other side gives a reason before it closes, so that is read even where nothing can be
+     * sent any more. */
     put(w, RENDEZVOUS_BLOB, blob, TERN_WIRE_BLOB, &limit, err);
     if (move(s, false, &h, sizeof h, &limit, err) < 0)
         return -1;

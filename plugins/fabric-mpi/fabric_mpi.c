@@ -23,7 +23,7 @@ static struct {
     int *index; /* of those that are over */
     MPI_Status *status;
     int n, room;
-    struct tern_mpi_done *done; /* and not told yet */
+    struct tern_mpi_done *done; /* and not returned yet */
     int n_done, told;
 } flight;
 
@@ -135,7 +135,7 @@ static const char *text(int code)
     return to;
 }
 
-/* Sleeps between looks: whoever is waited for may need this core. */
+/* Sleeps between looks: the awaited rank may need this core. */
 static int wait_until(MPI_Request *r, int64_t until)
 {
     const struct timespec nap = {.tv_nsec = 200000};
@@ -173,7 +173,7 @@ static int make_room(void)
 {
     int room = flight.room ? 2 * flight.room : 256;
 
-    /* What is over and not told yet fits the larger array too. */
+    /* What is over and not returned yet fits the larger array too. */
     if (grow((void **)&flight.request, sizeof *flight.request, room) ||
         grow((void **)&flight.context, sizeof *flight.context, room) ||
         grow((void **)&flight.index, sizeof *flight.index, room) ||

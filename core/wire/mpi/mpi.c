@@ -1,7 +1,7 @@
 /* The transport over MPI.
  *
  * MPI's tags are too short for ours, so a message is a packet with a header, under one tag of MPI
- * and received from anybody into slots that are always posted; matching is done here.  Up to
+ * and received from any rank into slots that are always posted; matching is done here.  Up to
  * INLINE bytes travel in the packet.  A longer message's payload is sent at the same time under a
  * short tag that the header tells; it is received right into the buffer it is for, once that is
  * known, and until then MPI keeps it with the sender. */

@@ -1,10 +1,11 @@
 /* MPI: a transport, and a place to meet.  The library is reached through plugins/fabric-mpi alone
- * (mpi_table.h), which is loaded when it is first asked for.
+ * (table.h), which is loaded when it is first asked for.
  *
  * What differs from libfabric, because MPI is so:
  *
  * - MPI keeps its PMIx client to the end.  A rank that dies in the middle therefore takes the step
- *   with it (srun --mpi=pmix), and mpirun ends the others, often before they can tell who it was.
+ *   with it (srun --mpi=pmix), and mpirun ends the others, often before they can name the dead
+ * rank.
  * - MPI starts once in a process; a fabric that was closed cannot be opened again over it.
  * - Starting waits for all ranks in MPI_Init, which has no limit and cannot be called off: after
  * the deadline it is left in a thread of its own, and the error says which wait it was.

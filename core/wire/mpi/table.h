@@ -1,5 +1,6 @@
-/* What plugins/fabric-mpi offers to whoever loads it: MPI behind one table of plain C, so that
- * nothing else is linked with an MPI library.  This header knows neither MPI nor the rest of tern.
+/* What plugins/fabric-mpi offers to a program that loads it: MPI behind one table of plain C, so
+ * that nothing else is linked with an MPI library.  This header knows neither MPI nor the rest of
+ * tern.
  *
  *     void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
  *     const struct tern_mpi *m = dlsym(so, TERN_MPI_SYMBOL);      then look at m->version

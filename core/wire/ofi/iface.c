@@ -43,7 +43,7 @@ const char *tern_wire_ofi_name_of(const struct fi_info *i)
     return i->domain_attr->name ? i->domain_attr->name : "?";
 }
 
-/* Mbit/s, 0 when nobody knows. */
+/* Mbit/s, 0 when not known. */
 long tern_wire_ofi_speed_of(const struct fi_info *i)
 {
     char path[128];

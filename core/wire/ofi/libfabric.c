@@ -47,8 +47,8 @@ static bool wants_psm(const char *provider)
 /* Debian's libfabric is linked with the libraries of TrueScale (PSM) and Omni-Path (PSM2).  Each
  * takes 100 ms of every start to count the cycles of core 0, which it binds its thread to (all of a
  * node's ranks the same), and one sets handlers for SIGSEGV and SIGTERM.  Libraries of these names
- * that are loaded before are taken for them, here and by whoever else wants them in this process:
- * ours fail every call.  plugins/no-psm makes them; without them all is the same, later. */
+ * that are loaded before are taken for them by the whole process: ours fail every call.
+ * plugins/no-psm makes them; without them all is the same, later. */
 static void no_psm(void *held[2])
 {
     static const char *const names[2] = {"no-psm/libpsm_infinipath.so.1", "no-psm/libpsm2.so.2"};

@@ -232,7 +232,7 @@ static bool in_use(const struct op_list *l, const struct reg *r)
     return op != NULL;
 }
 
-/* Does somebody read from this memory, or write to it? */
+/* Does a rank or a device read from this memory, or write to it? */
 static bool is_busy(const struct ofi *o, const struct reg *r)
 {
     bool busy = o->abandoned;

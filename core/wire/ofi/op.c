@@ -20,7 +20,8 @@ enum {
     REFUSALS = 4,    /* of a queue in one look: the others would be refused, too */
     TICK_POLLS = 32,
     TICK_NS = 10000000,
-    IMPATIENT_NS = 1000000000, /* from when a queued operation's owner is asked about it */
+    IMPATIENT_NS =
+        1000000000, /* after that, the owner of a queued operation is asked whether to go on */
 };
 
 void tern_wire_ofi_list_add(struct op_list *l, struct op *op)
@@ -174,7 +175,7 @@ static ssize_t post_record(const struct rail *l, struct op *op)
                          .iov_count = op->buf ? 2 : 1,
                          .addr = l->peers[op->rank],
                          .context = &op->context};
-    /* Not fi_inject: its end is never told, and a rank might leave before the message has. */
+    /* Not fi_inject: its end is not reported, and a rank might leave before the message has. */
     return fi_sendmsg(l->ep, &msg, FI_COMPLETION | (op->buf ? 0 : FI_INJECT));
 }
 
@@ -213,7 +214,7 @@ static void done(struct ofi *o, struct op *op, int code, size_t bytes, uint64_t 
         tern_wire_ofi_rma_done(o, op, code, bytes);
 }
 
-/* Completions may be told twice by a bad provider: only of what is posted they are believed. */
+/* A bad provider may report a completion twice: only those of posted operations count. */
 static void completed(struct ofi *o, struct op *op, int code, size_t bytes, uint64_t data)
 {
     if (!op->posted)

@@ -83,15 +83,14 @@ void tern_wire_ofi_peer_say_on(struct ofi *o, int rail, int rank, enum record_ki
     tern_wire_ofi_op_post(o, op);
 }
 
-void tern_wire_ofi_peer_say(struct ofi *o, int rank, enum record_kind kind, uint32_t number,
-                            uint32_t id, uint64_t tag, uint32_t bytes, uint32_t call)
+void tern_wire_ofi_peer_say(struct ofi *o, int rank, enum record_kind kind, uint32_t id,
+                            uint64_t tag, uint32_t bytes, uint32_t call)
 {
     struct record *head;
     struct op *op = tern_wire_ofi_record_new(o, kind, rank, 0, &head);
 
     if (!op)
         return;
-    head->number = number;
     head->id = id;
     head->tag = tag;
     head->bytes = bytes;
@@ -104,7 +103,7 @@ void tern_wire_ofi_peer_credit(struct ofi *o, int rank)
     struct peer_link *p = &o->links[rank];
 
     if (window_ahead(limit_for(o, p), p->told) >= (int32_t)o->credits / 2)
-        tern_wire_ofi_peer_say(o, rank, RECORD_CREDIT, 0, 0, 0, 0, 0);
+        tern_wire_ofi_peer_say(o, rank, RECORD_CREDIT, 0, 0, 0, 0);
 }
 
 /* ---------------------------------------------------------------- rails that do not work */
@@ -147,7 +146,7 @@ void tern_wire_ofi_rail_drop(struct ofi *o, int rail, const char *why)
     for (int r = 0; r < o->size; r++) {
         if (r == o->rank)
             continue;
-        tern_wire_ofi_peer_say(o, r, RECORD_CREDIT, 0, 0, 0, 0, 0);
+        tern_wire_ofi_peer_say(o, r, RECORD_CREDIT, 0, 0, 0, 0);
         both_lost(o, r, o->links[r].down & was);
     }
 }
@@ -202,7 +201,7 @@ static void echoed(struct ofi *o, int rank, int rail, uint32_t round)
 {
     struct peer_link *p = &o->links[rank];
 
-    /* One who was busy elsewhere answers old rounds in a bunch, rail by rail. */
+    /* A rank that was busy answers old rounds in a bunch, rail by rail. */
     if (round != p->round || round == p->answered)
         return;
     p->answered = round;

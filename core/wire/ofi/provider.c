@@ -26,7 +26,7 @@ static bool told_to_libfabric(char name[TERN_WIRE_PROVIDER_NAME])
 
 /* Over "tcp" tern takes tcp's own reliable endpoints where there are any; a list that names tcp
  * alone, as profiles and sites have it, would hide them where they go by another name: libfabric
- * 1.16 and 1.17's "net".  Who means tcp;ofi_rxm says so to TERN_FABRIC_PROVIDER. */
+ * 1.16 and 1.17's "net".  For tcp;ofi_rxm, set TERN_FABRIC_PROVIDER. */
 static void show_net(void)
 {
     const char *list = getenv("FI_PROVIDER");
@@ -38,7 +38,7 @@ static void show_net(void)
         setenv("FI_PROVIDER", more, 1);
 }
 
-/* Does libfabric offer EFA here?  Without a device nobody is asked: that takes its time. */
+/* Does libfabric offer EFA here? Without a device it is not asked: that takes its time. */
 static bool has_efa(void)
 {
     if (access("/sys/class/infiniband", F_OK) < 0)

@@ -189,7 +189,7 @@ struct left_open {
     struct left_open *next;
 };
 
-/* Nobody reads this list: it is where a leak checker finds what is left on purpose. */
+/* Never read: this list is where a leak checker finds what is left on purpose. */
 static void leave_open(struct rail *l)
 {
     static _Atomic(struct left_open *) all;

@@ -1,16 +1,22 @@
-/* What libfabric's transport puts on the wire in RMA mode: records, and the immediate of a write.
- * Nothing here touches an endpoint, so hostile bytes can be tried on it alone.
+/* The records that libfabric's transport sends in RMA mode, and the immediate of a write.  Nothing
+ * here touches an endpoint, so hostile bytes can be tried on it alone.
  *
- * Every rank draws 128 bits, its secret, and tells it to the ranks of its job where they meet.  A
- * record begins with its seal, 128 bits that are a hash of its head and of what follows it, but for
- * messages' bytes, keyed with the receiver's secret.  A process that was not told the secret is not
- * heard, and does not learn it from what it is sent where it takes a rank's port; nor does it learn
- * from a READY where it could write: that is masked with the secret of the rank that asks.  (A
- * process that can change what is on the wire is another matter: that needs encryption below.)
+ *      0      16      18     19     20       24       28      32     36      40     44   48    56
+ *     +------+-------+------+------+--------+--------+-------+------+-------+------+----+-----+---
+ *     | seal | magic | kind | down | sender | number | limit | seen | bytes | call | id | tag | ...
+ *     +------+-------+------+------+--------+--------+-------+------+-------+------+----+-----+---
  *
- * A record is a head, followed by a short message's bytes (EAGER), by where a long one is to be
- * written (READY), or by a control message (CONTROL).  All machines of a job have one byte order:
- * little endian. */
+ * Behind the head come a short message's bytes (EAGER), the place where a long message is to be
+ * written (READY), or a control message (CONTROL).  All machines of a job have one byte order:
+ * little endian.
+ *
+ * Every rank draws 128 bits, its secret, and gives it to the ranks of its job at the rendezvous.
+ * The seal is a hash, keyed with the receiver's secret, of the head and the data behind it, except
+ * a message's bytes.  A process without the secret cannot make a record that is read, and cannot
+ * learn the secret from records that it receives in place of a rank, on that rank's port.  A READY
+ * does not show it where to write either: the place is masked with the secret of the rank that
+ * asks.  (A process that can change bytes on the wire is not stopped: that needs encryption below.)
+ */
 #ifndef TERN_WIRE_OFI_RECORD_H
 #define TERN_WIRE_OFI_RECORD_H
 
@@ -69,12 +75,12 @@ _Static_assert(sizeof(struct record) == 56 && sizeof(struct record_ready) == 80,
 enum { RECORD_MAX = sizeof(struct record) + EAGER_MAX };
 _Static_assert(sizeof(struct tern_wire_control) <= EAGER_MAX, "a control message fits a slot");
 
-/* Who reads, for the checks. */
+/* The reader of a record, for the checks. */
 struct record_reader {
     const uint8_t *secret; /* [RECORD_SECRET] its own */
     int rank, size;
     size_t eager_max;                        /* agreed on by all ranks */
-    const uint8_t (*secrets)[RECORD_SECRET]; /* [size] everybody's */
+    const uint8_t (*secrets)[RECORD_SECRET]; /* [size] of all ranks */
 };
 
 /* What came, checked: `payload` is inside `bytes`.  The pointers are NULL where the kind has none.
@@ -86,7 +92,8 @@ struct record_view {
     struct tern_wire_control control;
 };
 
-/* Seal one of `n` bytes for who has this secret; an EAGER's payload need not be there. */
+/* Seal a record of `n` bytes for the rank with this secret; an EAGER's payload need not be there.
+ */
 void tern_wire_ofi_record_seal(const uint8_t secret[RECORD_SECRET], void *record, size_t n);
 /* Mask, or unmask, where and with which keys a READY's sender, whose secret it is, has `to` write.
  */

@@ -177,7 +177,7 @@ static void keep_early(struct ofi *o, const struct record_view *v)
     struct peer_link *p = &o->links[v->head.sender];
     struct early *e = NULL;
 
-    /* Nobody may send more than it was allowed unless it was asked to, and then a receive waits. */
+    /* A rank may send more than it was allowed only when asked to, and then a receive waits. */
     if (p->early < o->credits)
         e = tern_wire_ofi_kept_take(o, sizeof *e + v->head.bytes);
     if (!e) {
@@ -305,7 +305,7 @@ void tern_wire_ofi_rma_written(struct ofi *o, int rail, uint64_t data)
     uint32_t token = (uint32_t)(data >> 32), id = (uint32_t)data >> 8, chunk = data % CHUNKS;
     struct ofi_msg *m = id >> 10 < REQUESTS ? o->requests[id >> 10].m : NULL;
 
-    /* A late one of a receive that is over, told twice, or nonsense. */
+    /* A late one of a receive that is over, reported twice, or nonsense. */
     if (!m || m->id != id || (o->wide && m->token != token) || chunk >= m->chunks ||
         m->have[chunk / 64] >> chunk % 64 & 1) {
         o->refused++;
@@ -316,7 +316,7 @@ void tern_wire_ofi_rma_written(struct ofi *o, int rail, uint64_t data)
     if (++m->arrived < m->chunks)
         return;
     if (o->failover)
-        tern_wire_ofi_peer_say(o, m->m.rank, RECORD_FIN, 0, m->id, m->node.tag, 0, 0);
+        tern_wire_ofi_peer_say(o, m->m.rank, RECORD_FIN, m->id, m->node.tag, 0, 0);
     tern_wire_ofi_msg_end(o, m, NULL);
 }
 
@@ -358,8 +358,8 @@ static void answer(struct ofi *o, struct ofi_msg *m, const struct record *head,
                    const struct record_ready *ready)
 {
     if (head->bytes != m->bytes || head->call != m->call) {
-        tern_wire_ofi_peer_say(o, m->m.rank, RECORD_WRONG, 0, head->id, head->tag,
-                               (uint32_t)m->bytes, m->call);
+        tern_wire_ofi_peer_say(o, m->m.rank, RECORD_WRONG, head->id, head->tag, (uint32_t)m->bytes,
+                               m->call);
         tern_wire_ofi_msg_wrong(o, m, head->bytes, head->call);
         return;
     }
@@ -463,7 +463,7 @@ static void on_ask(struct ofi *o, const struct record *h)
     if (!m)
         return;
     if (h->bytes != m->bytes || h->call != m->call) {
-        tern_wire_ofi_peer_say(o, (int)h->sender, RECORD_WRONG, 0, 0, h->tag, (uint32_t)m->bytes,
+        tern_wire_ofi_peer_say(o, (int)h->sender, RECORD_WRONG, 0, h->tag, (uint32_t)m->bytes,
                                m->call);
         tern_wire_ofi_msg_wrong(o, m, h->bytes, h->call);
     } else if (m->stalled) {
@@ -476,7 +476,7 @@ static void on_query(struct ofi *o, const struct record *h)
     const struct ofi_msg *m = o->requests[h->id >> 10].m;
 
     if (!m || m->id != h->id)
-        tern_wire_ofi_peer_say(o, (int)h->sender, RECORD_FIN, 0, h->id, h->tag, 0, 0);
+        tern_wire_ofi_peer_say(o, (int)h->sender, RECORD_FIN, h->id, h->tag, 0, 0);
 }
 
 static void on_fin(struct ofi *o, const struct record *h)
@@ -521,79 +521,6 @@ void tern_wire_ofi_rma_record(struct ofi *o, const struct record_view *v)
     }
 }
 
-/* ---------------------------------------------------------------- operations that ended */
-
-static const char *words(struct ofi *o, const struct op *op, int code)
-{
-    return o->n_rails > 1 ? o->rails[op->rail].fault : fi_strerror(code);
-}
-
-static void record_done(struct ofi *o, struct op *op, int code)
-{
-    struct ofi_msg *m = op->m;
-    bool kept = false;
-
-    if (code && op->control && o->failover && !o->closing &&
-        tern_wire_ofi_peer_reached(o, op->rank)) {
-        op->rail = (uint8_t)tern_wire_ofi_peer_rail(o, op->rank); /* by another one */
-        tern_wire_ofi_op_post(o, op);
-        return;
-    }
-    if (o->failover && m && !m->receives && op->bytes >= sizeof(struct record) &&
-        ((struct record *)(void *)op->data)->kind == RECORD_EAGER) {
-        struct peer_link *p = &o->links[op->rank];
-        kept = window_ahead(op->number, p->acked) >= 0;
-        if (kept) {
-            op->retained = true;
-            op->m = NULL;
-            tern_wire_ofi_list_add(&p->retained, op);
-        }
-    } else if (op->retained) {
-        struct peer_link *p = &o->links[op->rank];
-        kept = window_ahead(op->number, p->acked) >= 0;
-        if (kept)
-            tern_wire_ofi_list_add(&p->retained, op);
-    }
-    if (m && code && (!o->failover || op->control))
-        tern_wire_ofi_msg_end(o, m, words(o, op, code));
-    else if (m && !m->receives)
-        tern_wire_ofi_msg_end(
-            o, m, NULL); /* if with an error: it goes again, from the copy, or has come */
-    if (op->control)
-        o->controls[op->rank]--;
-    if (!kept)
-        tern_wire_ofi_op_give(o, op);
-    if (m)
-        tern_wire_ofi_msg_settle(o, m);
-}
-
-void tern_wire_ofi_rma_done(struct ofi *o, struct op *op, int code, size_t bytes)
-{
-    struct ofi_msg *m = op->m;
-
-    if (op->kind == OP_SLOT) {
-        if (!code && !o->closing)
-            tern_wire_ofi_peer_slot(o, op, bytes);
-        if (!o->closing && !o->rails[op->rail].down)
-            tern_wire_ofi_op_later(o, op);
-        return;
-    }
-    if (code && !o->closing)
-        tern_wire_ofi_peer_fault(o, op->rank, op->rail, code);
-    if (op->kind == OP_RECORD) {
-        record_done(o, op, code);
-        return;
-    }
-    if (code && !o->failover)
-        tern_wire_ofi_msg_end(o, m, words(o, op, code));
-    else if (!code && ++m->arrived == m->chunks && !o->failover)
-        tern_wire_ofi_msg_end(o, m, NULL);
-    else if (m->fin && m->left == 1)
-        tern_wire_ofi_msg_end(o, m, NULL);
-    tern_wire_ofi_op_give(o, op);
-    tern_wire_ofi_msg_settle(o, m);
-}
-
 /* ---------------------------------------------------------------- time passes */
 
 void tern_wire_ofi_rma_retry(struct ofi *o)
@@ -629,7 +556,7 @@ void tern_wire_ofi_rma_tick(struct ofi *o, int64_t now)
             continue;
         m->asked_ns = now;
         m->period_ns = m->period_ns < 500 * MS ? 2 * m->period_ns : m->period_ns;
-        tern_wire_ofi_peer_say(o, m->m.rank, RECORD_ASK, 0, 0, m->node.tag, (uint32_t)m->bytes,
+        tern_wire_ofi_peer_say(o, m->m.rank, RECORD_ASK, 0, m->node.tag, (uint32_t)m->bytes,
                                m->call);
         if (o->ends != ends)
             return;
@@ -656,7 +583,7 @@ void tern_wire_ofi_rma_again(struct ofi *o, int rank)
         if (m->receives && m->ready_sent)
             ask_for(o, m);
         else if (!m->receives && m->answered)
-            tern_wire_ofi_peer_say(o, rank, RECORD_QUERY, 0, m->id, m->node.tag, 0, 0);
+            tern_wire_ofi_peer_say(o, rank, RECORD_QUERY, m->id, m->node.tag, 0, 0);
         if (o->ends != ends)
             return;
     }

@@ -1,16 +1,17 @@
 /* What the transport over libfabric is made of, for its files:
  *
- *   ofi.c          opening, addresses, the table; what both modes share
- *   ofi_iface.c    which networks there are
- *   ofi_rail.c     which of them are used, their endpoints
- *   ofi_card.c     what ranks tell each other of their rails
- *   ofi_try.c      which of them lead anywhere
- *   ofi_memory.c   registered memory; that of records which came early
- *   ofi_op.c       posting, completions, messages, the queue for what libfabric does not take yet
- *   ofi_tagged.c   messages as tagged messages
- *   ofi_rma.c      messages as records and writes
- *   ofi_peer.c     records from and to a peer: credits, probes, a rail that is lost
- *   ofi_record.c   what records look like */
+ *   ofi.c       opening, addresses, the table; what both modes share
+ *   iface.c     which networks there are
+ *   rail.c      which of them are used, their endpoints
+ *   card.c      the cards on which ranks describe their rails
+ *   try.c       which of them lead anywhere
+ *   memory.c    registered memory; that of records which came early
+ *   op.c        posting, completions, messages, the queue for what libfabric does not take yet
+ *   tagged.c    messages as tagged messages
+ *   rma.c       messages as records and writes
+ *   rma_done.c  operations of these that ended
+ *   peer.c      records from and to a peer: credits, probes, a rail that is lost
+ *   record.c    what records look like */
 #ifndef TERN_WIRE_OFI_STATE_H
 #define TERN_WIRE_OFI_STATE_H
 
@@ -47,7 +48,7 @@ enum op_kind { OP_SLOT, OP_RECORD, OP_WRITE, OP_TSEND, OP_TRECV };
 struct op {
     struct fi_context2 context;
     struct op *next, *prev; /* in its rail's `posted` or `queue`, a retained list, the free list */
-    struct ofi_msg *m;      /* told of the end; NULL: nobody is */
+    struct ofi_msg *m;      /* the message that ends with it, or NULL */
     const struct reg *home; /* of `data` */
     uint8_t *data;          /* [room] of its own, for SLOT and RECORD */
     size_t room;
@@ -175,7 +176,7 @@ struct ofi {
     uint8_t down;
     unsigned turn;
     uint8_t secret[RECORD_SECRET];     /* this rank's */
-    uint8_t (*secrets)[RECORD_SECRET]; /* [size] everybody's */
+    uint8_t (*secrets)[RECORD_SECRET]; /* [size] of all ranks */
     bool wide;                         /* immediates have 64 bits, with all ranks */
     size_t eager_max, fragment;
     struct op_pool small, big;
@@ -214,7 +215,7 @@ static inline size_t ofi_record_max(const struct ofi *o)
     return o->eager_max > EAGER_MAX ? sizeof(struct record) + o->eager_max : RECORD_MAX;
 }
 
-/* ---- ofi_iface.c */
+/* ---- iface.c */
 enum { CANDIDATES = 64 };
 /* NULL where its address is none of these. */
 const struct sockaddr_in *tern_wire_ofi_ipv4(const struct fi_info *i);
@@ -232,7 +233,7 @@ void tern_wire_ofi_heed_iface(struct fi_info **list);
 int tern_wire_ofi_candidates(struct fi_info *list, bool reaching, const char *names,
                              struct fi_info *to[CANDIDATES]);
 
-/* ---- ofi_rail.c */
+/* ---- rail.c */
 struct fi_info *tern_wire_ofi_hints(const char *provider, enum ofi_mode mode);
 /* Chooses mode and rails and opens their endpoints. */
 int tern_wire_ofi_rails_open(struct ofi *o, const char *provider, struct tern_err *err);
@@ -244,8 +245,8 @@ void tern_wire_ofi_rails_keep(struct ofi *o, const int *kept, int n);
 void tern_wire_ofi_rail_close(struct rail *l); /* all of it; memory must have been unregistered */
 void tern_wire_ofi_rails_explain(const struct ofi *o, struct tern_buf *to);
 
-/* ---- ofi_card.c */
-/* What is known of everybody's rails, in the order in which they are used. */
+/* ---- card.c */
+/* What is known of all ranks' rails, in the order in which they are used. */
 struct way {
     long speed;     /* Mbit/s, 0: unknown */
     char where[48]; /* the address, empty where it is none of IP */
@@ -257,21 +258,21 @@ struct ways {
 };
 void tern_wire_ofi_ways_free(struct ways *w);
 size_t tern_wire_ofi_rails_address(const struct ofi *o, uint8_t to[TERN_WIRE_ADDRESS]);
-/* Which rails all ranks have in common, and everybody's addresses on them. */
+/* Which rails all ranks have in common, and all ranks' addresses on them. */
 int tern_wire_ofi_rails_connect(struct ofi *o, const uint8_t *addresses, size_t stride,
                                 struct ways *w, struct tern_err *err);
 
-/* ---- ofi_try.c */
+/* ---- try.c */
 /* Begin with rails of which all have been connected; takes `w`. */
 int tern_wire_ofi_try_open(struct ofi *o, const struct ways *w, struct tern_err *err);
 void tern_wire_ofi_try_close(struct ofi *o);
 void tern_wire_ofi_try_echoed(struct ofi *o, int rank, int rail);
 size_t tern_wire_ofi_try_vote(struct ofi *o, uint8_t to[TERN_WIRE_ADDRESS]);
-/* Closes all rails that not everybody got through on, or that are too many. */
+/* Closes all rails on which some rank did not get through, or that are too many. */
 int tern_wire_ofi_try_settle(struct ofi *o, const uint8_t *votes, size_t stride,
                              struct tern_err *err);
 
-/* ---- ofi_memory.c */
+/* ---- memory.c */
 
 /* NULL with `err` where that fails; needs no registration: a reg without any mr. */
 struct reg *tern_wire_ofi_register(struct ofi *o, void *p, size_t bytes, bool written,
@@ -287,7 +288,7 @@ static inline void *ofi_desc(const struct reg *r, int rail)
     return r && r->mr[rail] ? fi_mr_desc(r->mr[rail]) : NULL;
 }
 
-/* ---- ofi_op.c */
+/* ---- op.c */
 struct op *tern_wire_ofi_op_take(struct ofi *o, size_t room,
                                  struct tern_err *err); /* NULL: none is free */
 void tern_wire_ofi_op_give(struct ofi *o, struct op *op);
@@ -317,7 +318,7 @@ struct node *tern_wire_ofi_node_find(struct ofi *o, enum node_kind kind, int ran
 void tern_wire_ofi_node_remove(struct ofi *o, struct node *n);
 #define OFI_OF(type, member, p) ((type *)(void *)((char *)(p)-offsetof(type, member)))
 
-/* ---- ofi_tagged.c */
+/* ---- tagged.c */
 /* With room for `n` control messages on each rail. */
 int tern_wire_ofi_tagged_start(struct ofi *o, int n, struct tern_err *err);
 void tern_wire_ofi_tagged_try(struct ofi *o, int rank, int rail, enum tern_wire_control_kind kind);
@@ -327,7 +328,7 @@ void tern_wire_ofi_tagged_tell(struct ofi *o, struct ofi_msg *m, struct op *op,
                                const struct tern_wire_control *c);
 void tern_wire_ofi_tagged_done(struct ofi *o, struct op *op, int code, size_t bytes, uint64_t data);
 
-/* ---- ofi_rma.c */
+/* ---- rma.c */
 int tern_wire_ofi_rma_start(struct ofi *o, struct tern_err *err);
 /* Room for records: so many more on each rail that it is `most`, or what the provider takes. */
 int tern_wire_ofi_rma_slots(struct ofi *o, size_t from, size_t most, struct tern_err *err);
@@ -343,7 +344,7 @@ void tern_wire_ofi_rma_retry(struct ofi *o);
 void tern_wire_ofi_rma_tick(struct ofi *o, int64_t now);
 void tern_wire_ofi_rma_free(struct ofi *o);
 
-/* ---- ofi_peer.c */
+/* ---- peer.c */
 struct op *tern_wire_ofi_record_new(struct ofi *o, enum record_kind kind, int rank, size_t more,
                                     struct record **head);
 /* Which rail the next short thing to `rank` takes. */
@@ -353,8 +354,8 @@ bool tern_wire_ofi_peer_reached(const struct ofi *o, int rank);
 /* On a rail of one's choice. */
 void tern_wire_ofi_peer_say_on(struct ofi *o, int rail, int rank, enum record_kind kind,
                                uint32_t number);
-void tern_wire_ofi_peer_say(struct ofi *o, int rank, enum record_kind kind, uint32_t number,
-                            uint32_t id, uint64_t tag, uint32_t bytes, uint32_t call);
+void tern_wire_ofi_peer_say(struct ofi *o, int rank, enum record_kind kind, uint32_t id,
+                            uint64_t tag, uint32_t bytes, uint32_t call);
 void tern_wire_ofi_peer_credit(struct ofi *o, int rank);
 void tern_wire_ofi_peer_heard(struct ofi *o, int rank, int rail);
 void tern_wire_ofi_peer_slot(struct ofi *o, struct op *slot, size_t bytes);

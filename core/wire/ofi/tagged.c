@@ -19,7 +19,7 @@ int tern_wire_ofi_tagged_start(struct ofi *o, int n, struct tern_err *err)
         op->kind = OP_SLOT;
         op->rail = (uint8_t)(i % o->n_rails);
         op->tag = control_tag(0);
-        op->key = control_tag(0xffff) ^ control_tag(0); /* from anybody */
+        op->key = control_tag(0xffff) ^ control_tag(0); /* from any rank */
         tern_wire_ofi_op_post(o, op);
     }
     return 0;

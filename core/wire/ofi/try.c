@@ -1,7 +1,7 @@
 /* Which rails lead anywhere.  A network may be there on every node and lead nowhere: a BMC's, one
  * whose VLAN no switch carries.  So where ranks meet, each sends a message to a rank of the next
  * node over each rail and waits for its answer by the same one; all tell what they found, and a
- * rail that failed anybody is done without by everybody. */
+ * rail that failed for one rank is given up by all. */
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/vars.h"
@@ -35,12 +35,12 @@ struct ballot {
     int32_t partner, seconds;
     char why[RAILS_TRIED][48]; /* of one that failed, if more is known than silence */
 };
-_Static_assert(sizeof(struct ballot) <= TERN_WIRE_ADDRESS, "it is told as an address is");
+_Static_assert(sizeof(struct ballot) <= TERN_WIRE_ADDRESS, "it travels as an address does");
 
 /* ---------------------------------------------------------------- whom to ask */
 
 /* A rank of the host that comes next in the ranks' order, where this one's place is: of hosts in a
- * ring, so that wherever some do not reach others there is one who notices. */
+ * ring, so that wherever some ranks do not reach others, at least one notices. */
 static int partner_of(const struct ofi *o, const uint64_t *host)
 {
     int next = (o->rank + 1) % o->size, place = 0, count = 0;

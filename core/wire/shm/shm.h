@@ -1,6 +1,22 @@
 /* Memory that the ranks of one node see of each other.  Each rank makes its own segments (memfd),
- * and the others map them through /proc/PID/fd; a random token in the segment tells whether what
- * was mapped is really that rank's, so ranks in different PID namespaces never meet by accident. */
+ * and the others map them through /proc/PID/fd.  A random token in the segment proves that it is
+ * really that rank's, so ranks in different PID namespaces never map a wrong file.
+ *
+ * A rank's segment, of which only the pages in use take memory:
+ *
+ *     +-------------------------------------------------+
+ *     | head: token, heartbeat, blame, its wait,        |
+ *     |   calls[64], regions[256], lines[64]            |
+ *     +-------------------------------------------------+  a page boundary
+ *     | stage of communicator 0: half 0 (16 MiB)        |
+ *     |                          half 1 (16 MiB)        |
+ *     | ...                                             |
+ *     | stage of communicator 63                        |
+ *     +-------------------------------------------------+
+ *     | flight recorder                                 |
+ *     +-------------------------------------------------+
+ *
+ * Buffers of tern_wire_alloc are segments of their own, listed in `regions`. */
 #ifndef TERN_WIRE_SHM_SHM_H
 #define TERN_WIRE_SHM_SHM_H
 
@@ -33,24 +49,22 @@ struct tern_wire_shm_place { /* in one of its owner's buffers */
 };
 
 /* What a rank says at a meeting, its flag included: one cache line and the one that the processor
- * fetches with it, so that who sees the flag has all of it. */
+ * fetches with it, so that a rank that sees the flag has all of it. */
 struct tern_wire_shm_post {
-    _Alignas(TERN_WIRE_SHM_LINE) _Atomic uint64_t
-        phase; /* the meeting's number, once the rest is written */
+    /* The meeting's number, once the rest is written. */
+    _Alignas(TERN_WIRE_SHM_LINE) _Atomic uint64_t phase;
     uint64_t desc;
     union {
         struct tern_wire_shm_place offers[TERN_WIRE_SHM_OFFERS];
-        uint8_t
-            payload[TERN_WIRE_SHM_INLINE]; /* of a meeting that hands over bytes: `desc` tells */
+        uint8_t payload[TERN_WIRE_SHM_INLINE]; /* of a meeting that hands over bytes */
     };
 };
 _Static_assert(offsetof(struct tern_wire_shm_post, payload) + TERN_WIRE_SHM_INLINE ==
                    TERN_WIRE_SHM_LINE,
                "flag and payload together");
 
-struct tern_wire_shm_line { /* of one communicator; written by its owner only */
-    struct tern_wire_shm_post
-        post[2]; /* [phase & 1]: the owner may be one meeting ahead of a reader */
+struct tern_wire_shm_line {            /* of one communicator; written by its owner only */
+    struct tern_wire_shm_post post[2]; /* [phase & 1]: the owner may be a meeting ahead */
 };
 
 struct tern_wire_shm_region {
@@ -59,7 +73,7 @@ struct tern_wire_shm_region {
     uint64_t bytes;
 };
 
-struct tern_wire_shm_call { /* of one communicator: how far its owner is (cross.c) */
+struct tern_wire_shm_call { /* of one communicator: how far its owner is (core/fabric/deadlock.c) */
     _Atomic uint64_t mark, begun, finished, waits_for;
 };
 struct tern_wire_shm_edge { /* operation `op` of a communicator waits for the world's rank `to` */
@@ -73,8 +87,8 @@ struct tern_wire_shm_wait {  /* the owner is in a call that ends when this does 
 
 struct tern_wire_shm_head {
     uint8_t token[16];
-    _Alignas(TERN_WIRE_SHM_LINE) _Atomic int64_t
-        beat_ns;            /* when the owner last looked up while waiting */
+    /* When the owner last looked up while waiting. */
+    _Alignas(TERN_WIRE_SHM_LINE) _Atomic int64_t heartbeat_ns;
     _Atomic int32_t blamed; /* world rank + 1, once `why` is written */
     char why[600];
     struct tern_wire_shm_wait wait;
@@ -127,8 +141,8 @@ int tern_wire_shm_buffer_find(const struct tern_wire_shm *s, const void *p, size
 
 /* Bytes of memory behind this rank's segments, its buffers and what was staged. */
 uint64_t tern_wire_shm_own_bytes(const struct tern_wire_shm *s);
-/* *bytes of shared memory, anybody's, that is mapped here with its pages; -1 where /proc does not
- * say. */
+/* *bytes of shared memory of any process that is mapped here with its pages; -1 where /proc does
+ * not say. */
 int tern_wire_shm_resident(uint64_t *bytes);
 
 /* Where a peer's offered buffer is here; mapped on first use. */

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ranks that call different things, or wait for each other crosswise, or are only late.
+# Ranks that call different operations, or wait for each other (a deadlock), or are only late.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/fabric.sh"
 R=$TOOLS/fabric-faults

@@ -1,5 +1,5 @@
 /* tern ckpt: list, verify, copy, show, export and merge checkpoints. */
-#include "cmd/ckpt/foreign.h"
+#include "cmd/ckpt/external.h"
 #include "cmd/cmd.h"
 
 #include "core/base/clock.h"

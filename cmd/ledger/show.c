@@ -28,22 +28,22 @@ int show_want_ledger(struct tern_err *err)
                         "ledger.dir).");
 }
 
-int show_find(const char *words, char run_id[TERN_ULID_SIZE], struct tern_err *err)
+int show_find(const char *typed, char run_id[TERN_ULID_SIZE], struct tern_err *err)
 {
     char *home = NULL;
 
     if (show_want_ledger(err) < 0 ||
-        tern_ledger_locate(show.ledger, words, /* job= */ NULL, &home, run_id, err) < 0)
+        tern_ledger_locate(show.ledger, typed, /* job= */ NULL, &home, run_id, err) < 0)
         return -1;
     show.ledger = home; /* until the program ends */
     return 0;
 }
 
-struct tern_ledger *show_open_run(const char *words, struct tern_err *err)
+struct tern_ledger *show_open_run(const char *typed, struct tern_err *err)
 {
     char id[TERN_ULID_SIZE];
 
-    return show_find(words, id, err) < 0 ? NULL : tern_ledger_open_run(show.ledger, id, err);
+    return show_find(typed, id, err) < 0 ? NULL : tern_ledger_open_run(show.ledger, id, err);
 }
 
 /* ---------------------------------------------------------------- tables */

@@ -46,9 +46,9 @@ extern struct show_options show;
 
 /* --ledger was given? */
 int show_want_ledger(struct tern_err *err);
-/* The id of the run that `words` (NULL: the newest) names; show.ledger is its home from then on. */
-int show_find(const char *words, char run_id[TERN_ULID_SIZE], struct tern_err *err);
-struct tern_ledger *show_open_run(const char *words, struct tern_err *err);
+/* The id of the run that `typed` (NULL: the newest) names; show.ledger is its home from then on. */
+int show_find(const char *typed, char run_id[TERN_ULID_SIZE], struct tern_err *err);
+struct tern_ledger *show_open_run(const char *typed, struct tern_err *err);
 
 /* Is the owner of the newest attempt gone, if that has no end? */
 bool show_silent(const char *run_id);

@@ -47,7 +47,7 @@ struct save {
 
 /* Exchange results.  After a failure `err` is, on every rank, that of the first rank that failed.
  */
-static int agree(struct save *s, int rc, struct report *mine, struct tern_err *err)
+static int exchange(struct save *s, int rc, struct report *mine, struct tern_err *err)
 {
     if (rc < 0) {
         mine->code = err->code ? (int32_t)err->code : TERN_FAILED;
@@ -519,7 +519,7 @@ static int save_run(struct save *s, bool *made, struct tern_err *err)
     int rc = plan(s, err);
     mine.bytes = s->bytes;
     mine.attempt = s->lease ? tern_ckpt_lease_attempt(s->lease) : 0;
-    if (agree(s, rc, &mine, err) < 0 || same_step(s, err) < 0)
+    if (exchange(s, rc, &mine, err) < 0 || same_step(s, err) < 0)
         return -1;
     for (int r = 0; r < s->size; r++)
         s->total += s->reports[r].bytes;
@@ -532,11 +532,11 @@ static int save_run(struct save *s, bool *made, struct tern_err *err)
         for (size_t i = 0; rc == 0 && i < s->o->n_files; i++)
             rc = copy_file(s, &s->o->files[i], list, &s->total, err);
     }
-    rc = agree(s, rc, &mine, err);
+    rc = exchange(s, rc, &mine, err);
     if (rc == 0) {
         rc = write_shard(s, err);
         mine.table_bytes = rc == 0 ? strlen(s->table) + 1 : 0;
-        rc = agree(s, rc, &mine, err);
+        rc = exchange(s, rc, &mine, err);
     }
     if (rc == 0)
         rc = gather_tables(s, &tables, &pitch, err);
@@ -547,7 +547,7 @@ static int save_run(struct save *s, bool *made, struct tern_err *err)
         mine.bytes = o->bytes;
         if (rc == 0)
             snprintf(mine.text, sizeof mine.text, "%s", o->digest);
-        rc = agree(s, rc, &mine, err);
+        rc = exchange(s, rc, &mine, err);
     }
     json_decref(list);
     free(tables);

@@ -50,14 +50,14 @@ char *tern_ledger_job_name(char to[TERN_LEDGER_JOB_SIZE], int64_t job_id, int64_
     return to;
 }
 
-int tern_ledger_job_is(const char *words, const struct tern_ledger_attempt *a)
+int tern_ledger_job_is(const char *name, const struct tern_ledger_attempt *a)
 {
     char master[24];
-    const char *task = strchr(words, '_');
+    const char *task = strchr(name, '_');
     int64_t job, member = -1;
 
-    snprintf(master, sizeof master, "%.*s", (int)(task ? task - words : 23), words);
-    if (strlen(words) >= TERN_LEDGER_JOB_SIZE || tern_str_int(master, 1, INT64_MAX, &job) < 0 ||
+    snprintf(master, sizeof master, "%.*s", (int)(task ? task - name : 23), name);
+    if (strlen(name) >= TERN_LEDGER_JOB_SIZE || tern_str_int(master, 1, INT64_MAX, &job) < 0 ||
         (task && tern_str_int(task + 1, 0, INT64_MAX, &member) < 0))
         return -1;
     if (task)

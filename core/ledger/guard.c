@@ -11,18 +11,18 @@
 enum { REPORTS = 20 }; /* of a ledger; they are mended one after the other */
 
 struct guard {
-    void (*report)(void *arg, const char *id, const char *words);
+    void (*report)(void *arg, const char *id, const char *text);
     void *arg;
     int n;
 };
 
 static void report(struct guard *g, const char *id, const char *path, const char *what)
 {
-    char *words = tern_strf("%s: %s", path, what);
+    char *text = tern_strf("%s: %s", path, what);
 
     if (g->n++ < REPORTS)
-        g->report(g->arg, id, words);
-    free(words);
+        g->report(g->arg, id, text);
+    free(text);
 }
 
 /* Does the catalogue show a run to users that may not read the run? */
@@ -66,7 +66,7 @@ static void look_at_sharing(struct guard *g, const char *dir)
 }
 
 void tern_ledger_guard(const char *ledger_dir,
-                       void (*put)(void *arg, const char *id, const char *words), void *arg)
+                       void (*put)(void *arg, const char *id, const char *text), void *arg)
 {
     struct guard g = {.report = put, .arg = arg};
     char *users = tern_fs_join(ledger_dir, "u");

@@ -288,16 +288,16 @@ char *tern_ledger_user(uint32_t uid);
  * rows->names. */
 int tern_ledger_homes(const char *ledger_dir, bool all, struct tern_ledger_rows *out,
                       struct tern_err *err);
-/* The run that a person calls `words` (tern_ledger_find), or that job `job` belongs to (NULL: any),
+/* The run that a user typed (tern_ledger_find), or that job `job` belongs to (NULL: any),
  * and its home (malloc'ed): of the caller's runs, else of all users'. */
-int tern_ledger_locate(const char *ledger_dir, const char *words, const char *job, char **home,
+int tern_ledger_locate(const char *ledger_dir, const char *typed, const char *job, char **home,
                        char run_id[TERN_ULID_SIZE], struct tern_err *err);
 
 /* What is wrong with a ledger's permissions, a call each: `id` is ledger-open (a catalogue is read
  * by more than a run in it), ledger-others (others may write to a user's folder), ledger-taken (it
- * is another's) or ledger-sticky (others may rename it); `words` begin with the path. */
+ * is another's) or ledger-sticky (others may rename it); `text` begins with the path. */
 void tern_ledger_guard(const char *ledger_dir,
-                       void (*put)(void *arg, const char *id, const char *words), void *arg);
+                       void (*put)(void *arg, const char *id, const char *text), void *arg);
 
 /* ---------------------------------------------------------------- folding
  *
@@ -328,7 +328,7 @@ void tern_ledger_close(struct tern_ledger *l);
 
 /* A run by a name that a user may type: its id, a unique beginning of it, its name (then the newest
  * of that name), "latest" or NULL (the newest).  From the catalogue's view. */
-int tern_ledger_find(struct tern_ledger *catalogue, const char *words, char run_id[TERN_ULID_SIZE],
+int tern_ledger_find(struct tern_ledger *catalogue, const char *typed, char run_id[TERN_ULID_SIZE],
                      struct tern_err *err);
 
 /* Rows of one kind, with the memory of their texts: free with tern_ledger_rows_free.  Start from
@@ -370,9 +370,9 @@ int tern_ledger_metrics(struct tern_ledger *l, struct tern_ledger_rows *out, str
 enum { TERN_LEDGER_JOB_SIZE = 48 };
 char *tern_ledger_job_name(char to[TERN_LEDGER_JOB_SIZE], int64_t job_id, int64_t array_job,
                            int64_t array_task);
-/* Is `words` a job by that name or by its own number (of an array's master: any of its members)? 1,
+/* Is `name` a job by that name or by its own number (of an array's master: any of its members)? 1,
  * 0, or -1 when they are no job's name. */
-int tern_ledger_job_is(const char *words, const struct tern_ledger_attempt *a);
+int tern_ledger_job_is(const char *name, const struct tern_ledger_attempt *a);
 
 /* The points of one metric in order of step: effective ones, or with `all` the superseded too (in
  * order of attempt, then step).  Free with tern_ledger_series_free; start from {0}. */
@@ -422,7 +422,7 @@ struct tern_ledger_check {
     uint64_t files, records, bytes; /* looked at, sound */
     uint64_t in_flight;             /* files that end in a torn record or in zeros: harmless */
     uint64_t damaged;               /* places where what was written is not what is there */
-    uint64_t lost;                  /* words of writers about records that they could not write */
+    uint64_t lost;                  /* gap events of writers: records that they could not write */
     bool unfolded;                  /* run.db is behind the spools: harmless */
 };
 

@@ -441,15 +441,15 @@ int tern_ledger_metrics(struct tern_ledger *l, struct tern_ledger_rows *out, str
 
 /* ---------------------------------------------------------------- which run */
 
-static int find_by(struct tern_ledger *l, const char *sql, const char *words, int *n,
+static int find_by(struct tern_ledger *l, const char *sql, const char *typed, int *n,
                    char run_id[TERN_ULID_SIZE], struct tern_err *err)
 {
     sqlite3_stmt *st = tern_ledger_db_prepare(l->db, sql, err);
 
     if (!st)
         return -1;
-    if (words)
-        sqlite3_bind_text(st, 1, words, -1, SQLITE_STATIC);
+    if (typed)
+        sqlite3_bind_text(st, 1, typed, -1, SQLITE_STATIC);
     for (*n = 0; sqlite3_step(st) == SQLITE_ROW && *n < 2; ++*n)
         if (*n == 0)
             snprintf(run_id, TERN_ULID_SIZE, "%s", (const char *)sqlite3_column_text(st, 0));
@@ -457,50 +457,50 @@ static int find_by(struct tern_ledger *l, const char *sql, const char *words, in
     return 0;
 }
 
-int tern_ledger_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
+int tern_ledger_view_find(struct tern_ledger *l, const char *typed, char run_id[TERN_ULID_SIZE],
                           struct tern_err *err)
 {
     char id[TERN_ULID_SIZE] = "";
     int n = 0;
 
-    if (!words || strcmp(words, "latest") == 0) {
+    if (!typed || strcmp(typed, "latest") == 0) {
         if (find_by(l, "SELECT id FROM run ORDER BY id DESC LIMIT 1", NULL, &n, id, err) < 0)
             return -1;
     } else {
-        if (find_by(l, "SELECT id FROM run WHERE name = ?1 ORDER BY id DESC LIMIT 1", words, &n, id,
+        if (find_by(l, "SELECT id FROM run WHERE name = ?1 ORDER BY id DESC LIMIT 1", typed, &n, id,
                     err) < 0)
             return -1;
         /* An id's beginning, which is what no run is called. */
-        if (n == 0 && strlen(words) >= 4 &&
+        if (n == 0 && strlen(typed) >= 4 &&
             find_by(l,
                     "SELECT id FROM run WHERE substr(id, 1, length(?1)) = upper(?1) COLLATE BINARY",
-                    words, &n, id, err) < 0)
+                    typed, &n, id, err) < 0)
             return -1;
         if (n > 1)
             return tern_err_set(err, TERN_USAGE,
                                 "%s: several runs begin with '%s'. Give more of the id.", l->what,
-                                words);
+                                typed);
     }
     if (n)
         memcpy(run_id, id, TERN_ULID_SIZE);
     return n ? 0 : 1;
 }
 
-int tern_ledger_view_none(const char *ledger, const char *words, struct tern_err *err)
+int tern_ledger_view_none(const char *ledger, const char *typed, struct tern_err *err)
 {
-    return !words || strcmp(words, "latest") == 0
+    return !typed || strcmp(typed, "latest") == 0
                ? tern_err_set(err, TERN_USAGE, "%s: holds no run yet", ledger)
                : tern_err_set(err, TERN_USAGE,
                               "%s: no run is called '%s'. 'tern ledger list' shows them.", ledger,
-                              words);
+                              typed);
 }
 
-int tern_ledger_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
+int tern_ledger_find(struct tern_ledger *l, const char *typed, char run_id[TERN_ULID_SIZE],
                      struct tern_err *err)
 {
-    int rc = tern_ledger_view_find(l, words, run_id, err);
+    int rc = tern_ledger_view_find(l, typed, run_id, err);
 
-    return rc == 1 ? tern_ledger_view_none(l->what, words, err) : rc;
+    return rc == 1 ? tern_ledger_view_none(l->what, typed, err) : rc;
 }
 
 /* ---------------------------------------------------------------- series */

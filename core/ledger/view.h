@@ -21,8 +21,8 @@ bool tern_ledger_view_heal(struct tern_ledger *l);
 bool tern_ledger_view_mend(struct tern_ledger *l, const char *why);
 
 /* tern_ledger_find, with 1 for none; and the error of none. */
-int tern_ledger_view_find(struct tern_ledger *l, const char *words, char run_id[TERN_ULID_SIZE],
+int tern_ledger_view_find(struct tern_ledger *l, const char *typed, char run_id[TERN_ULID_SIZE],
                           struct tern_err *err);
-int tern_ledger_view_none(const char *ledger, const char *words, struct tern_err *err);
+int tern_ledger_view_none(const char *ledger, const char *typed, struct tern_err *err);
 
 #endif

@@ -327,14 +327,14 @@ static int find_job(struct tern_ledger *l, const char *job, char id[TERN_ULID_SI
 }
 
 /* In one home: 0, 1 for none, -1. */
-static int find_in(const char *home, const char *words, const char *job, char id[TERN_ULID_SIZE],
+static int find_in(const char *home, const char *typed, const char *job, char id[TERN_ULID_SIZE],
                    struct tern_err *err)
 {
-    if (!job && words && tern_ledger_ulid_valid(words)) { /* needs no catalogue */
-        memcpy(id, words, TERN_ULID_SIZE);
+    if (!job && typed && tern_ledger_ulid_valid(typed)) { /* needs no catalogue */
+        memcpy(id, typed, TERN_ULID_SIZE);
         return tern_ledger_home_bits(home, id) < 0;
     }
-    if (!job && (!words || strcmp(words, "latest") == 0)) { /* neither does the newest */
+    if (!job && (!typed || strcmp(typed, "latest") == 0)) { /* neither does the newest */
         struct tern_ledger_rows ids = {0};
         if (tern_ledger_ids(home, &ids, err) < 0)
             return -1;
@@ -345,14 +345,14 @@ static int find_in(const char *home, const char *words, const char *job, char id
         return none;
     }
     struct tern_ledger *l = tern_ledger_open(home, err);
-    int rc = !l ? -1 : job ? find_job(l, job, id, err) : tern_ledger_view_find(l, words, id, err);
+    int rc = !l ? -1 : job ? find_job(l, job, id, err) : tern_ledger_view_find(l, typed, id, err);
     tern_ledger_close(l);
     return rc;
 }
 
-/* What a user typed for a run: `words`, or the job that it belongs to. */
+/* What a user typed for a run: `typed`, or the job that it belongs to. */
 struct wanted {
-    const char *words, *job; /* or NULL */
+    const char *typed, *job; /* or NULL */
     bool one;                /* of several by that name none is taken, else the newest */
 };
 
@@ -365,7 +365,7 @@ static int find_among(const struct tern_ledger_rows *homes, size_t from, const s
     *home = NULL;
     for (size_t i = from; i < homes->n; i++) {
         struct tern_err why = {0};
-        int rc = find_in(homes->names[i], w->words, w->job, id, &why);
+        int rc = find_in(homes->names[i], w->typed, w->job, id, &why);
         if (rc < 0)
             *err = why;
         if (rc < 0 && !w->one)
@@ -376,7 +376,7 @@ static int find_among(const struct tern_ledger_rows *homes, size_t from, const s
             return tern_err_set(err, TERN_USAGE,
                                 "'%s' is a run in %s and in %s. Name one with --ledger.",
                                 w->job     ? w->job
-                                : w->words ? w->words
+                                : w->typed ? w->typed
                                            : "latest",
                                 *home, homes->names[i]);
         if (!*home || strcmp(id, run_id) > 0) {
@@ -387,11 +387,11 @@ static int find_among(const struct tern_ledger_rows *homes, size_t from, const s
     return *home ? 0 : 1;
 }
 
-int tern_ledger_locate(const char *ledger_dir, const char *words, const char *job, char **home,
+int tern_ledger_locate(const char *ledger_dir, const char *typed, const char *job, char **home,
                        char run_id[TERN_ULID_SIZE], struct tern_err *err)
 {
     struct tern_ledger_rows own = {0}, all = {0};
-    struct wanted wanted = {.words = words, .job = job};
+    struct wanted wanted = {.typed = typed, .job = job};
     const char *found = NULL;
 
     if (job && tern_ledger_job_is(job, &(struct tern_ledger_attempt){0}) < 0)
@@ -409,9 +409,9 @@ int tern_ledger_locate(const char *ledger_dir, const char *words, const char *jo
         wanted.one = true;
         rc = find_among(&all, from, &wanted, &found, run_id, err);
     }
-    if (rc == 1 && !job && words &&
-        tern_ledger_ulid_valid(words)) { /* reading it gives the error */
-        memcpy(run_id, words, TERN_ULID_SIZE);
+    if (rc == 1 && !job && typed &&
+        tern_ledger_ulid_valid(typed)) { /* reading it gives the error */
+        memcpy(run_id, typed, TERN_ULID_SIZE);
         found = own.names[0];
         rc = 0;
     }
@@ -419,7 +419,7 @@ int tern_ledger_locate(const char *ledger_dir, const char *words, const char *jo
         *home = tern_strdup(found);
     else if (rc == 1)
         rc = job ? tern_err_set(err, TERN_USAGE, "%s: no run of job %s", ledger_dir, job)
-                 : tern_ledger_view_none(ledger_dir, words, err);
+                 : tern_ledger_view_none(ledger_dir, typed, err);
     tern_ledger_rows_free(&own);
     tern_ledger_rows_free(&all);
     return rc;

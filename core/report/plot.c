@@ -262,7 +262,7 @@ static void put_x_axis(struct tern_buf *to, const struct tern_report_plot *p,
 {
     double at[MAX_TICKS];
     int n = ticks(c->x0, c->x1, c->columns / 12 < MAX_TICKS ? c->columns / 12 : MAX_TICKS - 1, at);
-    struct tern_buf words = {0};
+    struct tern_buf marks = {0};
     int used = 0;
 
     tern_buf_printf(to, "%*s %s", LABEL, "", p->utf8 ? "└" : "+");
@@ -280,13 +280,13 @@ static void put_x_axis(struct tern_buf *to, const struct tern_report_plot *p,
         int start = x - len / 2 < 0 ? 0 : x - len / 2;
         if (start < used)
             continue;
-        tern_buf_printf(&words, "%*s%s", start - used, "", s);
+        tern_buf_printf(&marks, "%*s%s", start - used, "", s);
         used = start + len + 1;
-        tern_buf_puts(&words, " ");
+        tern_buf_puts(&marks, " ");
     }
-    tern_buf_printf(to, "%*s  %s%s\n", LABEL, "", words.data ? words.data : "",
+    tern_buf_printf(to, "%*s  %s%s\n", LABEL, "", marks.data ? marks.data : "",
                     p->x_label ? p->x_label : "");
-    tern_buf_free(&words);
+    tern_buf_free(&marks);
 }
 
 static void put_clean(struct tern_buf *to, const char *text)

@@ -496,6 +496,31 @@ static void test_flips(void)
     free(path);
 }
 
+/* A small file that was published with a checkpoint, and changed there. */
+static void test_companion(void)
+{
+    char *dir = in_work("companion"), *from = in_work("config.json"), *data = NULL;
+    const struct tern_ckpt_file file = {"config.json", from};
+    struct tern_ckpt_save_options o = {
+        .dir = dir, .meta = json_object(), .files = &file, .n_files = 1};
+    struct tern_ckpt_saved saved;
+    struct tern_err err = {0};
+
+    spill(from, "{}\n", 3);
+    ok(tern_ckpt_save(&o, &saved, &err) == 0, "a checkpoint with a companion file is saved");
+    struct tern_ckpt *c = tern_ckpt_open(saved.path, &err);
+    ok(c && tern_ckpt_file_read(c, "config.json", &data, NULL, &err) == 0 &&
+           strcmp(data, "{}\n") == 0,
+       "a companion file reads back");
+    char *there = tern_fs_join(saved.path, "config.json");
+    spill(there, "[]\n", 3);
+    ok(c && tern_ckpt_file_read(c, "config.json", NULL, NULL, &err) < 0,
+       "a changed companion file is refused");
+    tern_ckpt_close(c);
+    json_decref(o.meta);
+    free(dir), free(from), free(data), free(there);
+}
+
 static void test_links(void)
 {
     char *path = fresh("links"), *shard = tern_fs_join(path, "shard-00000-of-00001.safetensors");
@@ -580,6 +605,7 @@ int main(void)
     test_read_types();
     test_forged();
     test_flips();
+    test_companion();
     test_links();
     test_retire();
     tern_fs_remove_tree(work, NULL);

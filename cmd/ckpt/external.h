@@ -1,6 +1,6 @@
 /* tern ckpt verify and mirror by what `tern run` wrote down in the ledger. */
-#ifndef TERN_CMD_CKPT_FOREIGN_H
-#define TERN_CMD_CKPT_FOREIGN_H
+#ifndef TERN_CMD_CKPT_EXTERNAL_H
+#define TERN_CMD_CKPT_EXTERNAL_H
 
 #include "core/base/err.h"
 

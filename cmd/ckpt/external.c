@@ -1,4 +1,4 @@
-#include "cmd/ckpt/foreign.h"
+#include "cmd/ckpt/external.h"
 
 #include "core/base/fs.h"
 #include "core/base/str.h"

@@ -179,9 +179,48 @@ static void test_release(void)
     put_far(old);
     ok(tern_ckpt_lease_attach(dir, 4, &b, &err) == 0,
        "a rank attaches to the lease of a supervisor of tern 0.3");
+    put_far(old); /* another file of that name */
+    ok(tern_ckpt_lease_check(b, &err) < 0, "another file under a lease's name is no lease");
     ok(unlink(old) == 0 && tern_ckpt_lease_check(b, &err) < 0, "a lease that was removed is lost");
     tern_ckpt_lease_free(b, false);
     free(dir), free(old);
+}
+
+/* Two ranks of which one is there: the other says the same.  Before the tables are exchanged,
+ * another attempt takes the lease. */
+static int gather_and_lose(void *ctx, const void *in, void *out, size_t bytes, struct tern_err *e)
+{
+    int *calls = ctx;
+
+    (void)e;
+    memcpy(out, in, bytes);
+    memcpy((char *)out + bytes, in, bytes);
+    if (++*calls == 4) {
+        char *file = in_work("late/lease-000009");
+        put_far(file);
+        free(file);
+    }
+    return 0;
+}
+
+static void test_late(void)
+{
+    char *dir = in_work("late"), *one = in_work("late/step-00000001");
+    struct tern_ckpt_lease *a = NULL;
+    int calls = 0;
+    const struct tern_ckpt_peers peers = {
+        .rank = 0, .size = 2, .ctx = &calls, .all_gather = gather_and_lose};
+    struct tern_ckpt_save_options o = {.dir = dir, .step = 1, .peers = &peers};
+
+    o.meta = json_object();
+    ok(acquire(dir, &a) == 0, "attempt 1 takes the lease to save");
+    o.lease = a;
+    ok(tern_ckpt_save(&o, NULL, &err) < 0 && !tern_fs_exists(one),
+       "a save that loses the lease while it writes publishes nothing");
+    has(err.text, "has lost the lease to attempt 9", "a save that loses the lease names the owner");
+    json_decref(o.meta);
+    tern_ckpt_lease_free(a, false);
+    free(dir), free(one);
 }
 
 /* A process that has ended, and that its parent has not waited for, holds no lease. */
@@ -251,6 +290,7 @@ int main(void)
     test_fence();
     test_elsewhere();
     test_release();
+    test_late();
     test_zombie();
     test_race();
     tern_fs_remove_tree(work, NULL);

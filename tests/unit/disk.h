@@ -130,6 +130,23 @@ int unlinkat(int dir, const char *name, int flags)
     return (int)rc;
 }
 
+/* Of a path with this text the last byte of each write is dropped, and not reported. */
+static const char *disk_drops;
+
+ssize_t write(int fd, const void *data, size_t n)
+{
+    char link[64], path[512];
+
+    if (disk_drops && n) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t len = readlink(link, path, sizeof path - 1);
+        path[len > 0 ? len : 0] = '\0';
+        if (strstr(path, disk_drops))
+            return syscall(SYS_write, fd, data, n - 1) < 0 ? -1 : (ssize_t)n;
+    }
+    return syscall(SYS_write, fd, data, n);
+}
+
 /* The first event from `at` on of `call` on `path` (of link and rename: to it); -1 for none. */
 static inline int disk_find(int at, const char *call, const char *path)
 {

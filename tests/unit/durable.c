@@ -191,6 +191,18 @@ static void test_unpublish(void)
     free(dir), free(one);
 }
 
+static void test_short(void)
+{
+    char *dir = in_work("short"), *one = in_work("short/step-00000001");
+
+    disk_drops = "/config.json";
+    ok(save(dir, 1, NULL) < 0 && !tern_fs_exists(one),
+       "a checkpoint with a file that is shorter than written is not published");
+    disk_drops = NULL;
+    has(err.text, "were written", "a file that is shorter than written is named");
+    free(dir), free(one);
+}
+
 /* ------------------------------------------------------------------ exports */
 
 static void test_export(void)
@@ -393,6 +405,7 @@ int main(void)
     test_lease();
     test_save();
     test_unpublish();
+    test_short();
     test_export();
     test_ledger();
     tern_fs_remove_tree(work, NULL);

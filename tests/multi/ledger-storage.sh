@@ -20,7 +20,7 @@ for how in 'rm -rf ledger' 'mv ledger away'; do
     long || break
 done
 # Another ledger than the one that knows the run's checkpoints.
-run tern run run.yaml --ranks 2 --set ledger.dir=other --set steps=1501; status 0; err_has "of which there were attempts before this one"
+run tern run run.yaml --ranks 2 --set ledger.dir=other --set steps=1501; status 0; err_has "which had some before"
 
 if [ "$(id -u)" != 0 ] || ! unshare -m true 2>/dev/null; then skip "a full disk: only root can mount one"; tap_done; exit; fi
 rm -rf ledger checkpoints; mkdir small

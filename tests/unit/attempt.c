@@ -1,4 +1,4 @@
-/* core/run/attempt: what an attempt holds between its begin and its ranks. */
+/* core/run/attempt: the lease of an attempt between its begin and its ranks. */
 #include "tests/unit/tap.h"
 
 #include "core/base/clock.h"

@@ -25,13 +25,17 @@ static struct tern_place_shape shape(size_t n, const char *const *where, int per
 
 static void switches(void)
 {
-    ok(tern_place_switches("", "") == 1, "nothing known: one switch");
+    ok(tern_place_switches("", "") == 1, "nodes without known switches have one between them");
     ok(tern_place_switches("s.a", "s.a") == 1, "one leaf: one switch");
-    ok(tern_place_switches("s.a", "s.b") == 3, "two leaves of a spine: three");
-    ok(tern_place_switches("r.s.a", "r.t.b") == 5, "two spines under a root: five");
-    ok(tern_place_switches("s.a", "s") == 2, "a node at the spine itself: two");
-    ok(tern_place_switches("a", "b") == 3, "nothing in common: over something above both");
-    ok(tern_place_switches("s.a1", "s.a") == 3, "a name that begins like the other");
+    ok(tern_place_switches("s.a", "s.b") == 3,
+       "nodes under two leaves of a spine have three switches between them");
+    ok(tern_place_switches("r.s.a", "r.t.b") == 5,
+       "nodes under two spines of a root have five switches between them");
+    ok(tern_place_switches("s.a", "s") == 2,
+       "a node at the spine and one under its leaf have two switches between them");
+    ok(tern_place_switches("a", "b") == 3, "nodes with nothing in common meet above both");
+    ok(tern_place_switches("s.a1", "s.a") == 3,
+       "a switch whose name begins like another is another switch");
 }
 
 static void numbers(void)
@@ -68,7 +72,8 @@ static void refused(void)
     ok(tern_place_map_make(&s, &m, &err) < 0, "groups of 4 on nodes of 6: refused");
     has(err.text, "share a node", "and why");
     s = shape(4, NULL, 6, 4, 1);
-    ok(tern_place_map_make(&s, &m, &err) < 0, "also when the ranks divide");
+    ok(tern_place_map_make(&s, &m, &err) < 0,
+       "a tensor group that shares a node is refused also when the ranks divide");
 }
 
 /* Stage neighbours lie under one leaf although the job's order has them apart. */
@@ -83,7 +88,7 @@ static void pipelines(void)
     ok(m.given.pipeline == 12 && m.cost.pipeline == 4 && m.moved && m.exact,
        "pipeline neighbours under one leaf: 4 switches, not 12");
     ok(m.order[0] == 0 && m.order[1] == 2 && m.order[2] == 1 && m.order[3] == 3,
-       "which alternates the leaves");
+       "the order alternates the leaves");
     tern_place_map_free(&m);
     s.keep = true;
     tern_place_map_make(&s, &m, &err);
@@ -156,12 +161,12 @@ static void brute_force(void)
                 tern_place_map_free(&m);
             }
     ok(cases > 50 && moved > 10, "%d cases, %d of them rearranged", (int)cases, (int)moved);
-    ok(same, "each as cheap as the cheapest of all orders");
+    ok(same, "each order is as cheap as the cheapest of all");
     ok(all_exact, "and known to be");
 }
 
-/* 16 leaves of nodes in a mixed order: the search cannot see all, and must still find what is
- * plain to see. */
+/* 16 leaves of nodes in a mixed order: the search cannot try all, and must still find the obvious
+ * order. */
 static void large(size_t n, int tensor, int pipeline, int64_t pipeline_cost)
 {
     static const char *where[MOST];

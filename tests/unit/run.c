@@ -1,4 +1,4 @@
-/* core/run: where it runs, what it launches, what it makes of an end. */
+/* core/run and core/place: the place of an attempt, its command line, the judgement of its end. */
 #include "tap.h"
 
 #include "core/base/clock.h"
@@ -18,11 +18,11 @@
 static void least_cpus(void)
 {
     ok(tern_place_least_cpus("128(x4)") == 128, "CPUs: one kind of node");
-    ok(tern_place_least_cpus("5,1(x3)") == 1, "CPUs: the least of several");
+    ok(tern_place_least_cpus("5,1(x3)") == 1, "the least number in a list of CPUs");
     ok(tern_place_least_cpus("64(x2),128,72") == 64, "CPUs: a longer list");
     ok(tern_place_least_cpus("") == -1 && tern_place_least_cpus("x") == -1 &&
            tern_place_least_cpus("4(x2") == -1 && tern_place_least_cpus("0") == -1,
-       "CPUs: what is no such list");
+       "a text that is no list of CPUs is refused");
 }
 
 /* ------------------------------------------------------------------ outcomes */
@@ -70,19 +70,19 @@ static void outcomes(void)
          0,
          0,
          "a has not got better"},
-        {"over, says one whose checkpoint was lost with a node",
+        {"the run is over, says a rank whose checkpoint was lost with a node",
          {0, -1, 0, "RUNNING", "n2", 10, 7, "", false, "a has not got better", 3, ""},
          "node_fail",
          75,
          0,
          "n2"},
-        {"the same, and srun had to be ended",
+        {"the run is over, says a rank, and srun had to be ended",
          {0, -1, 0, NULL, "", 10, 7, "", true, "a has not got better", 3, ""},
          "fault",
          75,
          0,
          "how the ranks ended is not known"},
-        {"over, without any checkpoint",
+        {"the run is over, says a rank, without any checkpoint",
          {0, -1, 0, NULL, "", 10, -1, "", false, "a has not got better", -1, ""},
          "failed",
          1,
@@ -178,7 +178,7 @@ static void outcomes(void)
          75,
          9,
          "n4"},
-        {"killed, as srun tells it of the others",
+        {"killed, with srun's status of the other ranks",
          {EXITED(143), -1, 0, "RUNNING", "", 0, -1, "", false, "", -1, ""},
          "killed",
          75,
@@ -208,7 +208,7 @@ static void outcomes(void)
          3,
          0,
          "status 3"},
-        {"a status that the trainer has not",
+        {"a status that the trainer does not use",
          {EXITED(127), 0, 0, NULL, "", 10, -1, "", false, "", -1, ""},
          "failed",
          1,
@@ -227,7 +227,7 @@ static void outcomes(void)
     }
 }
 
-/* An srun that stayed when its ranks had gone, and was ended. */
+/* An srun that stayed when its ranks were gone, and was ended. */
 static void stayed(void)
 {
     const struct {
@@ -380,7 +380,8 @@ static void command_lines(void)
     a.command = NULL;
     o.recipe = trainer;
     s = joined(tern_run_argv_make(&a, "tern-2", NULL, &err));
-    has(s, "srun --mpi=none --het-group=0-2 ", "whose ranks meet at the supervisor, too");
+    has(s, "srun --mpi=none --het-group=0-2 ",
+        "ranks of a heterogeneous job use the supervisor's rendezvous, too");
     free(s);
     a.command = own;
     o.recipe = workload;
@@ -397,14 +398,14 @@ static void command_lines(void)
                      "smoke -1",
                      root);
     s = joined(tern_run_argv_make(&a, "tern-2", "/hosts", &err));
-    is(s, want, "by mpirun in an order of ours");
+    is(s, want, "mpirun with an order of tern's own");
     free(s);
     free(want);
     tern_recipe_free(trainer);
     tern_recipe_free(workload);
 }
 
-/* A word that differs from node to node: who starts the ranks says which they are. */
+/* A word that differs from node to node: the launcher's variable gives the rank. */
 static void node_index(void)
 {
     struct tern_recipe *r = recipe("version: 1\nname: a\nledger: {dir: l}\n"
@@ -433,8 +434,8 @@ static void node_index(void)
         r->launch.with = cases[i].with;
         a.place.ranks_per_node = cases[i].tasks;
         if (ok(tern_run_command_fill(&a, &words, &err) == 0 && words,
-               "a command with {node_index}"))
-            is(words[2], cases[i].want, "counts in the launcher's ranks");
+               "a command with {node_index} is completed"))
+            is(words[2], cases[i].want, "{node_index} is computed from the launcher's rank");
         tern_recipe_words_free(words);
     }
     tern_recipe_free(r);
@@ -529,7 +530,7 @@ static void places(void)
        "in a job: its nodes, CPUs shared by the ranks");
     setenv("SLURM_JOB_CPUS_PER_NODE", "4,1(x2)", 1);
     ok(tern_place_read(&p, r, 0, &err) < 0 && err.code == TERN_USAGE, "an uneven allocation");
-    has(err.text, "--ntasks-per-node=2", "is answered with what to ask for");
+    has(err.text, "--ntasks-per-node=2", "an uneven job is refused with what to request");
     setenv("SLURM_JOB_CPUS_PER_NODE", "4(x3)", 1);
     setenv("SLURM_STEP_ID", "0", 1);
     setenv("SLURM_STEP_NUM_TASKS", "3", 1);
@@ -537,7 +538,7 @@ static void places(void)
     has(err.text, "one of the 3 tasks of step 12.0", "is refused");
     has(err.text, "srun -N1 -n1 tern run", "with the way out");
     setenv("SLURM_STEP_NUM_TASKS", "x", 1);
-    ok(tern_place_read(&p, r, 0, &err) < 0, "nonsense in the environment");
+    ok(tern_place_read(&p, r, 0, &err) < 0, "bad values in the environment are refused");
     has(err.text, "SLURM_STEP_NUM_TASKS", "is named");
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     setenv("SLURM_JOB_NUM_NODES", "1", 1);
@@ -547,11 +548,12 @@ static void places(void)
     ok(!getenv("SLURM_STEP_ID") && !getenv("SLURM_STEP_NUM_TASKS"), "the step is left");
     setenv("SLURM_JOB_NUM_NODES", "3", 1);
     setenv("SLURM_STEP_ID", "4294967290", 1);
-    ok(tern_place_read(&p, r, 0, &err) == 0 && !p.in_step, "salloc's interactive step is none");
+    ok(tern_place_read(&p, r, 0, &err) == 0 && !p.in_step,
+       "salloc's interactive step is no step around tern run");
     tern_recipe_free(r);
 }
 
-/* What sbatch was told, against the recipe. */
+/* The options of sbatch against the recipe. */
 static void mistakes(void)
 {
     struct tern_err err = {0};
@@ -565,7 +567,7 @@ static void mistakes(void)
     has(err.text,
         "--cpus-per-task=3, and 2 ranks a node (workload.tasks_per_node) would need 6 of "
         "a node's 4 CPUs. Leave it out, or submit with --cpus-per-task=2.",
-        "is answered with one that fits");
+        "a --cpus-per-task that is too large is refused with one that fits");
     unsetenv("SLURM_CPUS_PER_TASK");
     ok(tern_place_read(&p, r, 0, &err) == 0 && tern_place_ranks_on_node(&p, r) == 8,
        "3 nodes x 8 workers over 4 x 3");
@@ -604,12 +606,12 @@ static void warnings(void)
     struct tern_run_pace p = {0};
 
     ok(tern_run_pace_need(&p) == TERN_RUN_WARN_S && tern_run_pace_warn(&p, 0) == TERN_RUN_WARN_S,
-       "two minutes for a stop while nothing is measured");
-    ok(tern_run_pace_warn(&p, 60) == 30, "never more than half of the job's time");
+       "a stop has two minutes without measurements");
+    ok(tern_run_pace_warn(&p, 60) == 30, "the warning comes never before half of the job's time");
     p.step_seconds = 1.5;
     p.save_seconds = 10;
     ok(tern_run_pace_need(&p) == 53 && tern_run_pace_warn(&p, 3600) == 53,
-       "else twice a step and a checkpoint, and half a minute");
+       "a stop has twice a step and a checkpoint, and half a minute");
     p.save_seconds = 900;
     ok(tern_run_pace_warn(&p, 86400) == 1833, "be that short or long");
 }
@@ -647,11 +649,13 @@ static void compilers(void)
     int64_t began = tern_clock_boot_ns();
     is(version("echo Compiler version 2.17; exec sleep 90 >&-", &code), "Compiler version 2.17",
        "one that has answered");
-    ok(tern_clock_boot_ns() - began < 80 * 1000000000ll, "and does not end is not waited for");
+    ok(tern_clock_boot_ns() - began < 80 * 1000000000ll,
+       "a compiler that prints its version and does not end is not waited for");
     bound((double)(tern_clock_boot_ns() - began) / 1e9, 3, "seconds for its version");
     has(version("sleep 90; echo Compiler version 2.16", &code), "no answer within 1 s",
         "one that does not answer");
-    ok(code == TERN_TEMPFAIL, "is for another try, not for another cache");
+    ok(code == TERN_TEMPFAIL,
+       "a compiler without an answer fails the attempt, and names no other cache");
     has(version("echo broken; exit 1", &code), "prints no version", "one that is broken");
     setenv("PATH", path, 1);
     unlink("neuronx-cc");

@@ -1,4 +1,4 @@
-/* core/run: what ranks print, on disk and back; values in it. */
+/* core/logs, core/task, core/intake: output of ranks on disk and back, and values in it. */
 #include "tap.h"
 
 #include "core/base/clock.h"
@@ -159,20 +159,20 @@ static void logs(void)
     is(s, "30 run@n0 t same\n30 1@n1 e+th\n", "the last line of each");
     free(s);
 
-    /* A torn record at the end is not there yet; rubbish is left out. */
+    /* A torn record at the end is not read yet; bad lines are left out. */
     char *path = tern_logs_path(dir, "1", 0);
     FILE *f = fopen(path, "a");
     fputs("rubbish\n99999999999999999999 o x\n40 q x\n40 o torn", f);
     fclose(f);
     s = merged(dir, 0);
-    has(s, "30 1@n1 e+th\n", "a torn record is left alone");
+    has(s, "30 1@n1 e+th\n", "a torn record at the end of a log is not read");
     ok(!strstr(s, "torn") && !strstr(s, "rubbish"), "and rubbish too");
     free(s);
     free(path);
     tern_logs_file_close(a);
     tern_logs_file_close(b);
 
-    /* Bounded: the beginning and the newest stay, the gap is told. */
+    /* A log is bounded: the beginning and the newest stay, the gap is reported. */
     char *small = tern_strf("%s/small", work), line[120];
     a = tern_logs_file_open(small, "0", "n", 1 << 20, &err);
     for (int i = 0; i < 50000; i++) {
@@ -210,7 +210,8 @@ static void logs(void)
        "the last three lines of many files");
     free(s);
 
-    /* A storage that refuses: lines are lost, told when it takes something again. */
+    /* A storage that refuses writes: lines are lost, and that is reported when it takes writes
+     * again. */
     char *full = tern_strf("%s/full", work);
     struct rlimit old, tiny;
     getrlimit(RLIMIT_FSIZE, &old);
@@ -225,14 +226,15 @@ static void logs(void)
        tern_logs_file_unreported(a));
     tern_logs_file_add(a, 8, 'o', ' ', "0123456789", 10);
     tern_logs_file_flush(a);
-    ok(tern_logs_file_unreported(a) == 5, "nor the word that tells it, which is no line: %" PRIu64,
+    ok(tern_logs_file_unreported(a) == 5,
+       "the report of lost lines is lost, too, and is no line: %" PRIu64,
        tern_logs_file_unreported(a));
     setrlimit(RLIMIT_FSIZE, &old);
     tern_logs_file_add(a, 9, 'o', ' ', "again", 5);
     tern_logs_file_close(a);
     s = merged(full, 0);
     is(s, "0 0@n o 0123456789\n9 0@n t 5 lines are missing here: File too large\n9 0@n o again\n",
-       "and that is told in their place");
+       "the log reports lost lines in their place");
     free(s);
     free(dir);
     free(small);
@@ -269,16 +271,16 @@ static const char *kept(unsigned n, size_t bytes, uint64_t share)
 static void trims(void)
 {
     is(kept(8, 1000, 1000), "1 7 8 ",
-       "a run's logs: the first, and the newest that there is room for");
+       "a run keeps the first log and the newest that there is room for");
     is(kept(8, 100, 1000), "1 2 3 4 5 6 7 8 ", "all while they are small");
-    is(kept(6, 9000, 1000), "1 6 ", "the first and the one before stay whatever they are");
+    is(kept(6, 9000, 1000), "1 6 ", "the logs of the first and the previous attempt always stay");
     is(kept(3, 9000, 1000), "1 2 3 ", "few need no look");
 }
 
 /* ------------------------------------------------------------------ the queue */
 
-/* One that takes what comes.  With `hold` it waits with its first piece until it is let go; `room`
-   counts the pieces that it has not taken yet, for a program that waits for it. */
+/* A storage.  With `hold` it keeps its first piece until it is released; `room` counts the pieces
+   that it has not taken yet, for a program that waits for it. */
 struct storage {
     sem_t hold, room;
     bool holds, slow, finished;
@@ -341,7 +343,7 @@ static void queue(void)
     }
     ok(tern_task_feed_close(f, 60000) && s.finished && s.bytes == 2000 * sizeof data &&
            s.lost == 0 && s.torn == 0,
-       "a storage that keeps up gets everything");
+       "a storage that keeps up gets every byte");
 
     memset(data, 'x', sizeof data);
     f = storage_open(&s, true, 0);
@@ -351,14 +353,14 @@ static void queue(void)
     sem_post(&s.hold);
     ok(tern_task_feed_close(f, 60000) && s.bytes < 200 * sizeof data && s.lost == 0 &&
            s.torn == 1U << ('o' - 'a'),
-       "a piece without a newline is missed, too, in its stream");
+       "a dropped piece without a newline is reported, too");
 
     f = storage_open(&s, false, 0);
     s.slow = true;
     for (int i = 0; i < 30; i++)
         tern_task_feed_put(f, 1, 'o', data, sizeof data);
     ok(tern_task_feed_close(f, 2000) && s.finished && s.bytes == 30 * sizeof data,
-       "one that is slow is waited for at the end, as long as it goes on");
+       "a slow storage is waited for at the end as long as it makes headway");
 
     memset(data, '\n', sizeof data);
     f = storage_open(&hangs, true, 0);
@@ -366,9 +368,9 @@ static void queue(void)
     for (int i = 0; i < 2000; i++)
         tern_task_feed_put(f, 1, 'o', data, sizeof data);
     int64_t took = tern_clock_boot_ns() - began;
-    ok(took < 100 * second, "one that hangs is not waited for piece by piece");
-    bound((double)took / 1e9, 2, "seconds that it costs the program, once");
-    ok(!tern_task_feed_close(f, 100), "and is not waited for");
+    ok(took < 100 * second, "the program does not wait for a hanging storage at every piece");
+    bound((double)took / 1e9, 2, "seconds that the program waits for a hanging storage, once");
+    ok(!tern_task_feed_close(f, 100), "a hanging storage is not waited for at the end");
 }
 
 /* ------------------------------------------------------------------ values */
@@ -405,7 +407,7 @@ static void grammar(void)
     is(words(" loss=nan\tstep=0 a=-inf b=Infinity "), "0 loss=nan a=-inf b=inf",
        "values that are none");
     is(words("checkpoint=out/a step=3"), "3 at out/a", "a checkpoint");
-    is(words("resumed_step=20"), "-1 from 20", "what the trainer resumed from");
+    is(words("resumed_step=20"), "-1 from 20", "resumed_step is taken");
     has(words("resumed_step=x"), "a step is a whole number", "which is a step");
     has(words("loss=2"), "which step?", "a value without its step");
     has(words("step=3"), "nothing to record", "a step alone");
@@ -416,7 +418,7 @@ static void grammar(void)
     has(words("step=1 loss"), "wanted NAME=VALUE", "no value");
 }
 
-/* What the ledger has of a task that printed `lines`, as "step name=value ..." a row. */
+/* The ledger's values of a task that printed `lines`, as "step name=value ..." a row. */
 static char *recorded(const char *config, int64_t rank, const char *const *printed)
 {
     static int runs;
@@ -474,7 +476,7 @@ static void values(const char *what, const char *config, int64_t rank, const cha
     free(got);
 }
 
-/* Lines as the trainers print them (core/intake/printed.c names the sources). */
+/* Lines as the trainers print them; core/intake/printed.c has the sources. */
 static void printed(void)
 {
     values("NxD, tensor and data parallel", "known\tnxd\n", 5,
@@ -516,7 +518,7 @@ static void printed(void)
                   "{'loss': 2.25, 'epoch': 1}",
                   "100%|##########| 500/500 [09:00<00:00,  1.10s/it]"),
            "epoch 10:0.02 500:1\nloss 10:2.5 500:2.25\n");
-    values("a reader that was held up gets dicts and bars apart", "known\thf\n", 0,
+    values("a delayed reader gets dicts and bars apart", "known\thf\n", 0,
            PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "{'loss': 2.5, 'epoch': '0.02'}",
                   "{'eval_loss': 2, 'epoch': '0.02'}", "{'loss': 2.25, 'epoch': '0.04'}",
                   "  2%|#         | 9/500 [00:10<09:01,  1.10s/it]", "   ",
@@ -541,13 +543,13 @@ static void printed(void)
                   "{'key': 'no number'}"),
            "");
     values(
-        "Lightning's bar that tells the step", "known\tlightning\n", 0,
+        "Lightning's bar with the step", "known\tlightning\n", 0,
         PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
                "v_num=0, train_loss=2.310, global_step=2.000]",
                "Training: |          | 4/? [00:00<00:00, 28.1it/s, loss=1.5, global_step=12345.0]",
                "Epoch 1:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, loss=9, global_step=1e+3]"),
         "loss 12345:1.5\ntrain_loss 2:2.31\n");
-    values("Lightning's bar that does not", "known\tlightning\n", 0,
+    values("Lightning's bar without the step", "known\tlightning\n", 0,
            PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
                   "v_num=0, train_loss=2.310]",
                   "Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
@@ -556,7 +558,7 @@ static void printed(void)
                   "Validation DataLoader 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s]"),
            "");
     values(
-        "names that would command a terminal", "known\thf\nknown\tlightning\n", 0,
+        "names with control characters", "known\thf\nknown\tlightning\n", 0,
         PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ",
                "{'\033[31mloss': 2.5, '\302\2331mlr': 1, 'epoch': 0.02}",
                "  0%|          | 1/500 [00:00<?, ?it/s]",
@@ -565,7 +567,7 @@ static void printed(void)
     values("a pattern of one's own", "pattern\titer ([0-9]+): (loss|cost) ([^ ]+)\tstep\t-\tloss\n",
            0, PIECES("iter 3: cost 1.5 s", "iter 4: loss inf", "iter 5: loss high"),
            "loss 3:1.5 4:inf\n");
-    values("without a step there is no value", "pattern\tloss=([0-9.]+)\tloss\n", 0,
+    values("a pattern without a step gives no value", "pattern\tloss=([0-9.]+)\tloss\n", 0,
            PIECES("loss=3", "x", "loss=2"), "");
     values(
         "a line that pauses is taken when it is whole",
@@ -576,7 +578,8 @@ static void printed(void)
     tern_buf_puts(&most, "known\tnxd\nknown\thf\nknown\tlightning\n");
     for (int i = 0; i < TERN_RECIPE_PATTERNS; i++)
         tern_buf_printf(&most, "pattern\t([0-9]+) v%d=([0-9.]+)\tstep\tv\n", i);
-    values("as many as a recipe may have", most.data, 0, PIECES("1 v63=4"), "v 1:4\n");
+    values("as many patterns as a recipe may have are taken", most.data, 0, PIECES("1 v63=4"),
+           "v 1:4\n");
     tern_buf_free(&most);
     values("patterns are for rank 0", "pattern\t([0-9]+) loss=([0-9.]+)\tstep\tloss\n", 1,
            PIECES("1 loss=3"), "");
@@ -607,7 +610,7 @@ static void see_event(void *self, const struct tern_intake_tb_value *v)
         tern_buf_printf(self, "%.0f %" PRId64 " %s %g|", v->wall_s, v->step, v->tag, v->value);
 }
 
-/* Records that TensorFlow's own writer made. */
+/* Records of TensorFlow's own writer. */
 static const char version_record[] =
     "1800000000000000a37f4b220900000040fc54d9411a0d627261696e2e45766"
     "56e743a32eced8f9d";
@@ -618,7 +621,7 @@ static const char tensor[] =
     "34000000000000005e33175c0900004040fc54d94110072a270a250a0a747261696e2f"
     "6c6f7373420808012a04000020404a0d0a090a077363616c617273200178a1af50";
 
-/* What torch's SummaryWriter(purge_step=21) begins with, and what ends a session. */
+/* The first record of torch's SummaryWriter(purge_step=21), and the last of a session. */
 static const char session_start[] =
     "0f000000000000006d532b090900000040fc54d94110153a0208013d8562bc";
 static const char session_stop[] = "0f000000000000006d532b090900000040fc54d94110153a0208029ca7baa0";
@@ -645,31 +648,31 @@ static void event_files(void)
     tern_buf_clear(&b);
     ok(tern_intake_tb_parse(session, m, see_event, &b, &used, &bad) == 0 && used == m && bad == 0,
        "sessions");
-    is(b.data, "1700000000 21 anew|", "of which a start tells where it goes on");
+    is(b.data, "1700000000 21 anew|", "a session's start gives the step where it goes on");
     for (size_t cut = 0; cut < n; cut++) {
         size_t whole = cut < first ? 0 : cut < second_end ? first : second_end;
         tern_buf_clear(&b);
         if (tern_intake_tb_parse(data, cut, see_event, &b, &used, &bad) != 0 || used != whole)
             ok(0, "cut at %zu: used %zu, wanted %zu", cut, used, whole);
     }
-    ok(bad == 0, "a file that ends anywhere is no damage");
+    ok(bad == 0, "an event file may end anywhere without damage");
     tern_buf_clear(&b);
     data[first + 20] ^= 1;
     ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 1,
-       "a flipped bit costs its record");
+       "a flipped bit loses one record");
     is(b.data, "1700000001 7 train/loss 2.5|", "and no other");
     data[first] ^= 1;
     ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) < 0 && used == first,
-       "one in a length ends the file");
+       "a flipped bit in a length ends the file");
 
-    /* Followed while it grows; what is older than the attempt is not counted. */
+    /* A file is followed while it grows; values older than the attempt do not count. */
     char *dir = tern_strf("%s/tb/run1", work), *path = tern_strf("%s/x.tfevents.1", dir);
     char *root = tern_strf("%s/tb", work);
     struct tern_intake_tb *t = tern_intake_tb_open(root, 1700000000.5);
     struct tern_intake_tb *late = tern_intake_tb_open(root, 1700000002);
     tern_buf_clear(&b);
     tern_intake_tb_look(t, see_event, &b);
-    ok(b.len == 0, "a folder that is not there yet");
+    ok(b.len == 0, "a folder that does not exist yet gives no value");
     tern_fs_mkdirs(dir, 0777, NULL);
     n = from_hex(version_record, data);
     n += from_hex(simple, data + n);
@@ -677,7 +680,7 @@ static void event_files(void)
     fwrite(data, 1, n - 3, f);
     fflush(f);
     tern_intake_tb_look(t, see_event, &b);
-    ok(b.len == 0, "a record that is not whole yet");
+    ok(b.len == 0, "a record that is not whole yet gives no value");
     fwrite(data + n - 3, 1, 3, f);
     fclose(f);
     tern_intake_tb_look(t, see_event, &b);
@@ -685,11 +688,11 @@ static void event_files(void)
     is(b.data, "1700000001 7 train/loss 2.5|", "comes once, when it is");
     tern_buf_clear(&b);
     tern_intake_tb_look(late, see_event, &b);
-    ok(b.len == 0, "values of attempts before this one are left alone");
+    ok(b.len == 0, "values of earlier attempts are left out");
     tern_intake_tb_close(t);
     tern_intake_tb_close(late);
 
-    /* Files of earlier runs are left alone: they would take the room of this one's. */
+    /* Files of earlier runs are left out: they would take the room of this run's. */
     for (int i = 0; i < 1100; i++) {
         const struct timespec then[2] = {{.tv_sec = 1600000000}, {.tv_sec = 1600000000}};
         char *old = tern_strf("%s/a%d.tfevents", dir, i);
@@ -701,7 +704,8 @@ static void event_files(void)
     t = tern_intake_tb_open(root, 1700000000.5);
     tern_buf_clear(&b);
     tern_intake_tb_look(t, see_event, &b);
-    is(b.data, "1700000001 7 train/loss 2.5|", "among a thousand files of earlier runs");
+    is(b.data, "1700000001 7 train/loss 2.5|",
+       "a value is found among a thousand files of earlier runs");
     tern_intake_tb_close(t);
     tern_buf_free(&b);
     free(dir);

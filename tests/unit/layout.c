@@ -28,7 +28,7 @@ static struct tern_layout *load(const char *resource, const char *networking, co
                            networking, resource, more);
     tern_fs_replace(path, text, strlen(text), 0600, &err);
     struct tern_layout *l = tern_layout_load(path, &err);
-    ok(l != NULL, "it loads%s%s", l ? "" : ": ", l ? "" : err.text);
+    ok(l != NULL, "a layout of this test loads%s%s", l ? "" : ": ", l ? "" : err.text);
     free(path);
     free(text);
     return l;
@@ -62,44 +62,48 @@ static void test_catalogue(void)
        "trn1.32xlarge: 128 CPUs in 2x32x2, 16 devices, 32 NeuronCores, 8 EFA");
     t = tern_layout_instance("trn1.2xlarge");
     ok(t && tern_layout_vcpus(t) == 8 && t->chips == 1 && t->efa == 0, "trn1.2xlarge has no EFA");
-    ok(!tern_layout_instance("trn1.32xl"), "no such type");
-    is(tern_layout_instance_near("trn1.32xl"), "trn1.32xlarge", "the nearest");
+    ok(!tern_layout_instance("trn1.32xl"), "an unknown instance type has no row");
+    is(tern_layout_instance_near("trn1.32xl"), "trn1.32xlarge",
+       "the nearest instance type is suggested");
 }
 
 static void test_lint(void)
 {
     is(notes(load(good, group, "")), "", "a good layout has no notes");
     has(notes(load(good, "", "")), "cluster.yaml:15: Scheduling.SlurmQueues[0]",
-        "notes name the line");
-    has(notes(load(good, "", "")), "explicit Networking.PlacementGroup", "EFA wants a group");
+        "a note names its line");
+    has(notes(load(good, "", "")), "explicit Networking.PlacementGroup",
+        "EFA without a placement group is an error");
     has(notes(load(good, ", PlacementGroup: {Enabled: false}", "")), "W ",
-        "EFA without one on purpose is a warning");
+        "EFA with the group switched off is a warning");
     has(notes(load("          InstanceType: trn1.2xlarge\n          Efa: {Enabled: true}\n", group,
                    "")),
-        "trn1.2xlarge has no EFA", "no EFA there");
+        "trn1.2xlarge has no EFA", "EFA on a type without EFA is an error");
     has(notes(load("          InstanceType: trn1.32xlage\n", group, "")),
-        "Did you mean 'trn1.32xlarge'?", "an unknown type and the nearest one");
+        "Did you mean 'trn1.32xlarge'?", "an unknown type is noted with the nearest one");
     has(notes(load("          InstanceType: trn1.32xlarge\n", group, "")), "would talk TCP",
-        "EFA forgotten");
+        "a type's unused EFA is a warning");
     has(notes(load("          InstanceType: trn1.32xlarge\n          MinCount: 4\n"
                    "          MaxCount: 2\n",
                    group, "")),
-        "MaxCount 2 is less than MinCount 4", "Max < Min");
-    has(notes(load(good, group, "          Gpus: 8\n")), "Gpus: unknown key", "unknown keys");
-    has(notes(load(good, group, "          Efaa: {}\n")), "unknown key", "slips");
+        "MaxCount 2 is less than MinCount 4", "MaxCount below MinCount is an error");
+    has(notes(load(good, group, "          Gpus: 8\n")), "Gpus: unknown key",
+        "unknown keys are noted");
+    has(notes(load(good, group, "          Efaa: {}\n")), "unknown key",
+        "mistyped keys are noted with the nearest one");
     has(notes(load(good, group, "        - Name: cr\n          InstanceType: c5.large\n")),
-        "also the name in line 11", "a name twice");
+        "also the name in line 11", "a doubled name is an error");
     has(notes(load(good, group, "        - Name: a-dy-b\n          InstanceType: c5.large\n")),
-        "-st or -dy", "a name that node names are split at");
+        "-st or -dy", "a name with -st- is an error");
     has(notes(load(good, group, "          CustomSlurmSettings: {Gres: 'neuron:1'}\n")),
-        "refuses it here", "what ParallelCluster keeps for itself");
+        "refuses it here", "settings reserved for ParallelCluster are errors");
     has(notes(load(good, ", PlacementGroup: {Enabled: true}, AssignPublicIp: true", "")),
-        "public address", "public addresses and several cards");
+        "public address", "public addresses with several network cards are an error");
     has(notes(load(good, group,
                    "SharedStorage:\n"
                    "  - {Name: a, MountDir: /fsx, StorageType: Efs}\n"
                    "  - {Name: b, MountDir: /fsx/b, StorageType: Efs}\n")),
-        "overlaps '/fsx' (line 17)", "one mount in another");
+        "overlaps '/fsx' (line 17)", "a mount inside another is an error");
     is(notes(load(good, group,
                   "SharedStorage:\n  - {Name: a, MountDir: /fsx, StorageType: Efs}\n"
                   "  - {Name: b, MountDir: /fsx2, StorageType: Efs}\n")),
@@ -113,10 +117,10 @@ static void test_nodes(void)
     struct tern_layout_group *g = tern_layout_groups(l, &n);
 
     ok(n == 2 && !g[0].dynamic && g[0].count == 2 && g[1].dynamic && g[1].count == 3,
-       "static and dynamic nodes");
+       "static and dynamic nodes are two groups");
     char *all = tern_layout_node_name(&g[0], 0), *one = tern_layout_node_name(&g[1], 3);
-    is(all, "q-st-cr-[1-2]", "the group's name");
-    is(one, "q-dy-cr-3", "a node's name");
+    is(all, "q-st-cr-[1-2]", "a group of nodes has a range as its name");
+    is(one, "q-dy-cr-3", "a node's name has its number");
     free(all);
     free(one);
     free(g);
@@ -135,27 +139,30 @@ static void test_render(void)
         "NodeName=q-st-cr-[1-2] CPUs=128 Sockets=2 CoresPerSocket=32 ThreadsPerCore=2 "
         "RealMemory=498073 Feature=static,trn1.32xlarge,cr,efa Weight=1 Gres=neuron:trn1:16 "
         "CoreSpecCount=1 State=UNKNOWN\n",
-        "the static nodes' line");
-    has(c.slurm.data, "NodeName=q-dy-cr-[1-3] ", "the dynamic nodes' line");
-    has(c.slurm.data, "State=FUTURE\n", "dynamic nodes are not there");
-    has(c.slurm.data, "PartitionName=q Nodes=q-st-cr-[1-2],q-dy-cr-[1-3] ", "the partition");
+        "slurm.conf has the static nodes");
+    has(c.slurm.data, "NodeName=q-dy-cr-[1-3] ", "slurm.conf has the dynamic nodes");
+    has(c.slurm.data, "State=FUTURE\n", "dynamic nodes are FUTURE");
+    has(c.slurm.data, "PartitionName=q Nodes=q-st-cr-[1-2],q-dy-cr-[1-3] ",
+        "slurm.conf has the partition");
     has(c.gres.data, "NodeName=q-st-cr-[1-2] Name=neuron Type=trn1 File=/dev/neuron[0-15]\n",
-        "gres.conf");
-    has(c.topology.data, "SwitchName=q-cr Nodes=q-st-cr-[1-2],q-dy-cr-[1-3]\n", "topology.conf");
+        "gres.conf has the Neuron devices");
+    has(c.topology.data, "SwitchName=q-cr Nodes=q-st-cr-[1-2],q-dy-cr-[1-3]\n",
+        "topology.conf has the switches");
     tern_layout_conf_free(&c);
     tern_layout_free(l);
 
     l = load("          InstanceType: trn1.32xlarge\n          MinCount: 1\n"
              "          DisableSimultaneousMultithreading: true\n",
              group, "");
-    ok(tern_layout_render(l, NULL, &c, &err) == 0, "it renders");
-    has(c.slurm.data, "CPUs=64 Sockets=2 CoresPerSocket=32 ThreadsPerCore=1", "without threads");
+    ok(tern_layout_render(l, NULL, &c, &err) == 0, "a layout without hyper-threads renders");
+    has(c.slurm.data, "CPUs=64 Sockets=2 CoresPerSocket=32 ThreadsPerCore=1",
+        "without hyper-threads a core has one CPU");
     tern_layout_conf_free(&c);
     tern_layout_free(l);
 
     l = load(good, "", "");
     ok(tern_layout_render(l, NULL, &c, &err) < 0 && err.code == TERN_USAGE,
-       "a layout with errors does not");
+       "a layout with errors does not render");
     tern_layout_free(l);
 }
 
@@ -169,11 +176,12 @@ static void test_sidecar(void)
     tern_fs_replace(path, text, sizeof text - 1, 0600, &err);
     struct tern_layout *l = load(good, group, "");
     ok(l && !l->gres && l->virtual_dynamic == 2, "the sidecar is read");
-    has(notes(l), "cluster.tern.yaml:2: virtual.colour: unknown key", "and checked");
+    has(notes(l), "cluster.tern.yaml:2: virtual.colour: unknown key",
+        "a mistake in the sidecar is noted");
     tern_fs_replace(path, text, sizeof "gres: {neuron: false}\n" - 1, 0600, &err);
     l = load(good, group, "");
     ok(tern_layout_render(l, NULL, &c, &err) == 0 && !strstr(c.slurm.data, "neuron") && !c.gres.len,
-       "without the Neuron GRES");
+       "gres.neuron: false leaves the devices out");
     tern_layout_conf_free(&c);
     tern_layout_free(l);
     unlink(path);
@@ -261,7 +269,7 @@ static void test_placement(void)
                s.chips == 1 && s.core == 2 * d && s.cores == 2 && s.numa == table[d].numa;
     }
     ok(near, "trn1: each device's four neighbours are the table's");
-    ok(numa, "and its NUMA node");
+    ok(numa, "trn1: each device has the table's NUMA node");
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         int used = 0, cpu, end;
         for (int i = 0; i < counts[k]; i++) {
@@ -280,17 +288,19 @@ static void test_placement(void)
     tern_layout_place_cores(t, 2, 32, 5, 0, &s, &err);
     is(s.cpus, "34-35,98-99", "NeuronCore 5 is on device 2, which is NUMA node 1's second core");
     tern_layout_place_cores(t, 1, 32, 5, 0, &s, &err);
-    is(s.cpus, "34-35", "without hyper-threads");
+    is(s.cpus, "34-35", "without hyper-threads NeuronCore 5 has one CPU");
     test_rings(t);
-    ok(tern_layout_place_cores(t, 2, 8, 0, 0, &s, &err) < 0, "8 ranks of 4 cores: refused");
+    ok(tern_layout_place_cores(t, 2, 8, 0, 0, &s, &err) < 0,
+       "8 ranks of 4 NeuronCores are refused");
     has(err.text, "8 ranks a node have 4 NeuronCores each; the runtime gives a process 1,2,8,32",
-        "and why");
-    ok(tern_layout_place_cores(t, 2, 24, 0, 0, &s, &err) < 0, "24 ranks: refused");
-    has(err.text, "do not divide", "and why");
+        "the runtime's allowed shares are named");
+    ok(tern_layout_place_cores(t, 2, 24, 0, 0, &s, &err) < 0,
+       "24 ranks on 32 NeuronCores are refused");
+    has(err.text, "do not divide", "NeuronCores that do not divide are named");
     t = tern_layout_instance("c5.18xlarge");
     ok(tern_layout_place_cores(t, 2, 4, 2, 0, &s, &err) == 0 && s.cores == 0 && s.numa == 1,
        "a node without chips: the third of four ranks is on the second socket");
-    is(s.cpus, "18-26,54-62", "with half its cores");
+    is(s.cpus, "18-26,54-62", "the third of four ranks has half a socket's cores");
     t = tern_layout_instance("m5.large");
     ok(tern_layout_place_cores(t, 2, 4, 3, 0, &s, &err) == 0 && strcmp(s.cpus, "0,1") == 0,
        "more ranks than cores share them");
@@ -306,15 +316,15 @@ static void test_leaves(void)
 
     tern_fs_replace(path, text, strlen(text), 0600, NULL);
     struct tern_layout *l = load(good, group, "");
-    ok(l && tern_layout_render(l, NULL, &c, &err) == 0, "topology.leaf: it renders");
+    ok(l && tern_layout_render(l, NULL, &c, &err) == 0, "a layout with topology.leaf renders");
     has(c.topology.data,
         "SwitchName=q-cr-1 Nodes=q-st-cr-[1-2],q-dy-cr-1\nSwitchName=q-cr-2 Nodes=q-dy-cr-[2-3]\n"
         "SwitchName=spine Switches=q-cr-1,q-cr-2\n",
-        "three nodes a switch, static ones first");
+        "topology.leaf puts three nodes under a switch, static ones first");
     struct tern_layout_group *g = tern_layout_groups(l, &n);
     char *a = tern_layout_switches(l, &g[1], 1), *b = tern_layout_switches(l, &g[1], 2);
-    is(a, "spine.q-cr-1", "a node's switches");
-    is(b, "spine.q-cr-2", "and the next one's");
+    is(a, "spine.q-cr-1", "a node's switches are known");
+    is(b, "spine.q-cr-2", "a node of the next switch has that one");
     free(a);
     free(b);
     free(g);

@@ -82,18 +82,21 @@ static void test_good(void)
         printf("# %s\n", e.text);
         return;
     }
-    ok(r->steps == 200 && r->batch.micro == 2 && r->checkpoint.keep == 3, "values and defaults");
+    ok(r->steps == 200 && r->batch.micro == 2 && r->checkpoint.keep == 3,
+       "a recipe has its values and defaults");
     ok(tern_str_starts(r->data.stages[0].train.sets[0].path, dir),
        "paths are relative to the recipe");
-    is(r->data.stages[0].train.sets[1].path, "/abs/b.tds", "or absolute");
+    is(r->data.stages[0].train.sets[1].path, "/abs/b.tds", "an absolute path stays");
     ok(fabs(tern_recipe_lr(r, 5) - 5e-4) < 1e-12 && fabs(tern_recipe_lr(r, 10) - 1e-3) < 1e-12 &&
            fabs(tern_recipe_lr(r, 105) - 5.5e-4) < 1e-12 &&
            fabs(tern_recipe_lr(r, 200) - 1e-4) < 1e-12,
-       "warm-up, then cosine");
-    ok(tern_recipe_split(r, 4, &data, &micro, &e) == 0 && data == 4 && micro == 1, "4 ranks");
-    ok(tern_recipe_split(r, 3, &data, &micro, &e) < 0, "3 ranks do not divide the batch");
+       "the rate warms up, then follows the cosine");
+    ok(tern_recipe_split(r, 4, &data, &micro, &e) == 0 && data == 4 && micro == 1,
+       "4 ranks split the batch");
+    ok(tern_recipe_split(r, 3, &data, &micro, &e) < 0,
+       "3 ranks that do not divide the batch are refused");
     has(e.text, "run.yaml:7: batch.global: 8 sequences do not divide over 3 data-parallel ranks",
-        "said at its line");
+        "a batch that does not divide is named with its line");
     char id[2][TERN_SHA256_HEX], full[2][TERN_SHA256_HEX];
     tern_recipe_hashes(r, id[0], full[0]);
     tern_recipe_free(r);
@@ -114,7 +117,7 @@ static void test_good(void)
     free(here);
     r = load(good, "optimizer.lr=2e-3");
     tern_recipe_hashes(r, id[1], full[1]);
-    ok(strcmp(id[0], id[1]) != 0, "the learning rate may not");
+    ok(strcmp(id[0], id[1]) != 0, "the learning rate may not change within a run");
     tern_recipe_free(r);
 }
 
@@ -129,7 +132,7 @@ static void test_hashes(void)
     is(id[0], "f3cae7c46c4df171639c5483d4c33461bad8c62eba26d55d6797e1761efcf3b4",
        "a recipe of an older tern keeps its identity");
     is(full[0], "523538d73faacdfb99b9790501096b8843ccf664134630d7e0bd0ea2e3d85a5c",
-       "and its full hash");
+       "a recipe of an older tern keeps its full hash");
     static const char *const same[] = {"precision=fp32", "parallel.zero=0", "data.isolate=false",
                                        "schedule.start_lr=0", "optimizer.guard.stop_after=5"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
@@ -145,11 +148,11 @@ static void test_hashes(void)
     tern_recipe_free(r);
     r = load(good, "schedule.start_lr=1e-5");
     tern_recipe_hashes(r, id[1], full[1]);
-    ok(strcmp(id[0], id[1]) != 0, "where the warm-up begins may not");
+    ok(strcmp(id[0], id[1]) != 0, "start_lr may not change within a run");
     tern_recipe_free(r);
     r = load(good, "precision=bf16");
     tern_recipe_hashes(r, id[1], full[1]);
-    ok(strcmp(id[0], id[1]) != 0, "nor may the precision");
+    ok(strcmp(id[0], id[1]) != 0, "the precision may not change within a run");
     tern_recipe_free(r);
 }
 
@@ -163,35 +166,41 @@ static void test_keys(void)
     r = load(good, "epochs=3");
     ok(r && r->steps == 0 && tern_recipe_resolve(r, 330, &e) == 0 && r->steps == 125,
        "epochs: 3 times the first set's 330 rows, 99 in 100 samples, are 1000 samples");
-    ok(r && tern_recipe_resolve(r, 10, &e) < 0, "epochs that leave no room for the warm-up");
-    has(e.text, "10 steps of warm-up, but the run has 4", "are refused when they are known");
+    ok(r && tern_recipe_resolve(r, 10, &e) < 0, "epochs shorter than the warm-up are read");
+    has(e.text, "10 steps of warm-up, but the run has 4",
+        "epochs shorter than the warm-up are refused once the rows are known");
     tern_recipe_free(r);
     has(refused("schedule.epochs=3"),
         "schedule.epochs: the run's length stands at the top, "
         "'epochs: 3' in place of 'steps'",
-        "epochs of the schedule");
+        "epochs with a schedule that needs steps are refused");
     struct tern_buf b = {0};
     tern_buf_printf(&b, "%sepochs: 2\n", good);
-    has(refused_text(b.data), "run.yaml:13: epochs: the run's length is said twice", "two lengths");
+    has(refused_text(b.data), "run.yaml:13: epochs: the run's length is said twice",
+        "two lengths are refused");
     tern_buf_free(&b);
-    has(refused("lora={alpha: 4}"), "lora.rank: is missing", "adapters of no rank");
-    is(refused("lora={rank: 4, dora: true}"), "accepted", "DoRA");
+    has(refused("lora={alpha: 4}"), "lora.rank: is missing", "adapters of rank 0 are refused");
+    is(refused("lora={rank: 4, dora: true}"), "accepted", "lora.dora with a rank is read");
     has(refused("lora={rank: 4, targets: [q_proj, qkv_proj]}"), "'qkv_proj' is not one of: q_proj",
-        "a linear that is none");
-    has(refused("lora={rank: 4, targets: [q_proj, q_proj]}"), "is there twice", "a linear twice");
+        "an unknown target of lora is refused");
+    has(refused("lora={rank: 4, targets: [q_proj, q_proj]}"), "is there twice",
+        "a doubled target of lora is refused");
     has(refused("parallel={tensor: 1, sequence: true}"), "parallel.sequence: without",
-        "sequence without tensor");
+        "parallel.sequence without parallel.tensor is refused");
     has(refused("parallel={tensor: 3, sequence: true}"), "(128) tokens do not divide over 3",
-        "tokens that do not divide");
-    has(refused("parallel={interleave: 2}"), "nothing to interleave", "interleave of one stage");
+        "tokens that do not divide over tensor ranks are refused");
+    has(refused("parallel={interleave: 2}"), "nothing to interleave",
+        "interleave with one pipeline stage is refused");
     has(refused("parallel={recompute: half}"), "'half' is not one of: none, selective, full",
-        "recompute");
+        "an unknown recompute is refused");
     has(refused("evaluate={every: 5, stop: {patience: 2}}"), "evaluate.stop.metric: is missing",
-        "a stop without a metric");
+        "a stop without a metric is refused");
     has(refused("evaluate={every: 5, stop: {metric: b}}"), "'b' is not the name of a set",
-        "a metric that is not there");
-    has(refused("evaluate={stop: {metric: a}}"), "without evaluate.every", "a stop without looks");
-    has(refused("model={config: x, optimizer: keep}"), "random weights have no moments", "keep");
+        "a stop at an unknown metric is refused");
+    has(refused("evaluate={stop: {metric: a}}"), "without evaluate.every",
+        "a stop without evaluations is refused");
+    has(refused("model={config: x, optimizer: keep}"), "random weights have no moments",
+        "moments of random weights cannot be kept");
 }
 
 static const char *const staged = "version: 1\n"
@@ -211,12 +220,14 @@ static void test_stages(void)
     char *text = tern_strf(staged, 60, "c.tds", "steps");
 
     has(refused_text(text), "run.yaml:7: data.stages[1].until: 60 is not after the stage before",
-        "stages that do not follow each other");
+        "stages out of order are refused");
     free(text);
     text = tern_strf(staged, 80, "c.tds", "epochs");
-    has(refused_text(text), "run.yaml:10: epochs: data.stages are counted in steps", "epochs");
+    has(refused_text(text), "run.yaml:10: epochs: data.stages are counted in steps",
+        "epochs with stages are refused");
     free(text);
-    has(refused("data.stages=[{train: [{path: a.tds}]}]"), "beside data.train", "stages and train");
+    has(refused("data.stages=[{train: [{path: a.tds}]}]"), "beside data.train",
+        "stages beside data.train are refused");
 }
 
 int main(void)
@@ -228,68 +239,79 @@ int main(void)
     test_keys();
     test_stages();
     is(refused("optimiser.lr=1"), "--set optimiser: unknown key. Did you mean 'optimizer'?",
-       "an unknown section");
+       "an unknown section is refused");
     is(refused("batch.seqlen=64"), "--set batch.seqlen: unknown key. Did you mean 'seq_len'?",
-       "an unknown key");
-    has(refused("optimizer.lrr=1"), "Did you mean 'lr'?", "a key of a section, nearly");
-    has(refused("schedule.warmup=101"), "101 steps of warm-up, but the run has 100", "warm-up");
-    has(refused("batch.global=7"), "not a multiple of batch.micro (2)", "batch");
+       "an unknown key is refused");
+    has(refused("optimizer.lrr=1"), "Did you mean 'lr'?",
+        "a mistyped key is refused with the nearest one");
+    has(refused("schedule.warmup=101"), "101 steps of warm-up, but the run has 100",
+        "a warm-up longer than the run is refused");
+    has(refused("batch.global=7"), "not a multiple of batch.micro (2)",
+        "a batch that is not a multiple of batch.micro is refused");
     is(refused(
            "parallel={tensor: 8, pipeline: 4, interleave: 2, sequence: true, zero: 1, recompute: "
            "full}"),
-       "accepted", "all degrees");
-    is(refused("precision=bf16"), "accepted", "bf16");
-    is(refused("lora={rank: 4, dora: true}"), "accepted", "DoRA");
-    has(refused("optimizer.stochastic_rounding=true"), "no parameter is rounded", "rounding fp32");
-    has(refused("model.config=x.json"), "either 'from'", "from and config");
-    has(refused("steps=0"), "not a whole number from 1", "no steps");
-    has(refused("optimizer.lr=nan"), "not a number", "a learning rate that is none");
-    has(refused("optimizer.betas=[0.9]"), "two are expected", "one beta");
-    has(refused("data.train=[]"), "data.train: is missing", "no data");
-    has(refused("data.train=[{path: x, weight: 0}]"), "more than 0", "a weight of nothing");
+       "accepted", "all degrees of parallelism are read");
+    is(refused("precision=bf16"), "accepted", "precision bf16 is read");
+    has(refused("optimizer.stochastic_rounding=true"), "no parameter is rounded",
+        "stochastic rounding of fp32 is refused");
+    has(refused("model.config=x.json"), "either 'from'",
+        "model.from beside model.config is refused");
+    has(refused("steps=0"), "not a whole number from 1", "a recipe without a length is refused");
+    has(refused("optimizer.lr=nan"), "not a number",
+        "a learning rate that is not a number is refused");
+    has(refused("optimizer.betas=[0.9]"), "two are expected", "one beta is refused");
+    has(refused("data.train=[]"), "data.train: is missing", "a recipe without data is refused");
+    has(refused("data.train=[{path: x, weight: 0}]"), "more than 0", "a weight of 0 is refused");
     has(refused("data.held_out=[{name: a, path: x}, {name: a, path: y}]"),
-        "a second set called 'a'", "held-out names");
-    has(refused("name=a b"), "not 1 to 64 letters", "a name with a space");
-    has(refused("precision=fp8"), "'fp8' is not one of: fp32, bf16", "precision");
-    has(refused("model=7"), "is a single value where a map", "a section that is a value");
-    is(refused("workload.command=[python3, x.py]"), "accepted", "somebody else's trainer");
-    has(refused("workload.command=[]"), "is empty", "no command");
+        "a second set called 'a'", "doubled names of held-out sets are refused");
+    has(refused("name=a b"), "not 1 to 64 letters", "a run's name with a blank is refused");
+    has(refused("precision=fp8"), "'fp8' is not one of: fp32, bf16",
+        "an unknown precision is refused");
+    has(refused("model=7"), "is a single value where a map",
+        "a value in a section's place is refused");
+    is(refused("workload.command=[python3, x.py]"), "accepted", "a workload is read");
+    has(refused("workload.command=[]"), "is empty", "a workload without a command is refused");
     is(refused("workload={command: [a], tasks_per_node: 1, workers_per_node: 32, metrics: [nxd, "
                "{pattern: 'l=(.*)', names: [loss]}, {tensorboard: tb}], precompile: {command: [b], "
                "steps: 5, cache: c}, progress: {glob: out/step_*, marker: done}, container: ./x}"),
-       "accepted", "with everything that it may say");
+       "accepted", "a workload with all its keys is read");
     char *list = many("{pattern: \"l=(.)\", names: [l]}", TERN_RECIPE_PATTERNS);
     char *more = tern_strf("%.*s, {pattern: \"m=(.)\", names: [m]}]}", (int)strlen(list) - 2, list);
-    is(refused(list), "accepted", "as many patterns as can be read");
+    is(refused(list), "accepted", "64 patterns of metrics are read");
     has(refused(more), "is more than can be read (at most 64 patterns",
-        "and one more, with its line");
+        "a 65th pattern is refused with its line");
     free(list);
     free(more);
     list = many("{tensorboard: t}", TERN_RECIPE_EVENTS + 1);
-    has(refused(list), "8 folders of event files", "too many folders");
+    has(refused(list), "8 folders of event files", "too many folders of event files are refused");
     free(list);
     has(refused("workload={command: [a], metrics: [nxd, hf, nxd]}"), "is there twice",
-        "a trainer twice");
+        "a known trainer given twice is refused");
     has(refused("workload={command: [a], metrics: [nemo]}"), "'nemo' is not one of: nxd, hf",
-        "lines that nobody knows");
+        "an unknown trainer is refused");
     has(refused("workload={command: [a], metrics: [{pattern: x}]}"), "has no 'names'",
-        "a pattern whose groups have no names");
+        "a pattern whose groups have no names is refused");
     has(refused("workload={command: [a], metrics: [{pattern: x, tensorboard: y, names: [z]}]}"),
-        "neither or both", "two sources in one");
+        "neither or both", "a metric with two sources is refused");
     has(refused("workload={command: [a], tasks_per_node: 3, workers_per_node: 32}"),
-        "32 workers do not divide over 3 tasks", "workers");
+        "32 workers do not divide over 3 tasks",
+        "ranks of a node beside workers_per_node are refused");
     is(refused("launch={restarts: 0, spares: 1, health: deep, mapping: block, with: mpirun, "
                "fabric: mpi, "
                "profile: cpu}"),
-       "accepted", "how it is launched");
-    has(refused("launch.health=full"), "'full' is not one of: off, quick, deep", "a health level");
-    has(refused("lr"), "is not KEY=VALUE", "--set without a value");
-    has(refused_text("name: x\n"), "run.yaml:1: no 'version'", "no version");
+       "accepted", "the keys of launch are read");
+    has(refused("launch.health=full"), "'full' is not one of: off, quick, deep",
+        "an unknown health level is refused");
+    has(refused("lr"), "is not KEY=VALUE", "--set without a value is refused");
+    has(refused_text("name: x\n"), "run.yaml:1: no 'version'",
+        "a recipe without a version is refused");
     has(refused_text("version: 2\n"), "run.yaml:1: version: 2 is newer than this tern",
-        "another version");
-    has(refused_text("- a\n"), "is a list where a map", "a list");
+        "a recipe of another version is refused");
+    has(refused_text("- a\n"), "is a list where a map", "a list as a recipe is refused");
     char *path = tern_fs_join(dir, "absent.yaml");
-    ok(!tern_recipe_load(path, NULL, 0, &e) && e.code == TERN_USAGE, "an absent file");
+    ok(!tern_recipe_load(path, NULL, 0, &e) && e.code == TERN_USAGE,
+       "a missing recipe is bad input");
     free(path);
     tern_fs_remove_tree(dir, NULL);
     return tap_done();

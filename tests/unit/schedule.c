@@ -108,28 +108,35 @@ static void edges(void)
 static void refusals(void)
 {
     has(refused("kind: cosine, decay: 5"),
-        "run.yaml:9: schedule.decay: is for kind wsd and infinite", "decay of a cosine");
+        "run.yaml:9: schedule.decay: is for kind wsd and infinite", "decay is refused with cosine");
     has(refused("kind: wsd, decay: 5, constant_lr: 1.0e-4"), "constant_lr: is for kind infinite",
-        "constant_lr of wsd");
-    has(refused("kind: linear, shape: sqrt"), "schedule.shape: is for kind", "a shape of linear");
-    has(refused("kind: wsd"), "say how many", "wsd without decay");
+        "constant_lr is refused with wsd");
+    has(refused("kind: linear, shape: sqrt"), "schedule.shape: is for kind",
+        "shape is refused with linear");
+    has(refused("kind: wsd"), "say how many", "wsd without decay is refused");
     has(refused("kind: constant, min_lr: 1.0e-4"), "schedule.min_lr: is for kind",
-        "constant has no min_lr");
+        "min_lr is refused with constant");
     has(refused("kind: infinite, constant_lr: 1.0e-4, min_lr: 1.0e-5"),
         "min_lr: is for kind linear, cosine, wsd and infinite with 'decay'",
-        "infinite that does not fall");
+        "min_lr is refused with infinite without decay");
     has(refused("kind: infinite, constant_lr: 1.0e-4, shape: sqrt"), "schedule.shape: is for kind",
-        "infinite has no shape");
-    has(refused("kind: infinite"), "needs 'constant_lr'", "infinite without a constant");
+        "shape is refused with infinite without decay");
+    has(refused("kind: infinite"), "needs 'constant_lr'",
+        "infinite without constant_lr is refused");
     has(refused("kind: wsd, warmup: 60, decay: 60"), "take 120 steps, but the run has 100",
-        "pieces longer than the run");
-    has(refused("warmup: 101"), "the peak learning rate is never reached", "a warm-up likewise");
-    has(refused("kind: wsd, decay: 5, shape: exp"), "never reaches 0", "exponential to nothing");
-    has(refused("warmup: 5, start_lr: 2.0e-3"), "is above the peak", "a warm-up that goes down");
-    has(refused("start_lr: 1.0e-5"), "nothing begins from it", "a start without a warm-up");
-    has(refused("kind: infinite, constant_lr: 2.0e-3"), "is above the peak", "a constant too high");
+        "parts longer than the run are refused");
+    has(refused("warmup: 101"), "the peak learning rate is never reached",
+        "a warm-up longer than the run is refused");
+    has(refused("kind: wsd, decay: 5, shape: exp"), "never reaches 0",
+        "an exponential decay to 0 is refused");
+    has(refused("warmup: 5, start_lr: 2.0e-3"), "is above the peak",
+        "a start_lr above the peak is refused");
+    has(refused("start_lr: 1.0e-5"), "nothing begins from it",
+        "start_lr without a warm-up is refused");
+    has(refused("kind: infinite, constant_lr: 2.0e-3"), "is above the peak",
+        "a constant_lr above the peak is refused");
     has(refused("kind: infinite, constant_lr: 1.0e-4, min_lr: 2.0e-4, decay: 5"),
-        "is above constant_lr", "an end above the constant");
+        "is above constant_lr", "a min_lr above constant_lr is refused");
 }
 
 int main(void)

@@ -19,18 +19,19 @@ static void hosts(void)
 
     ok(tern_slurm_hosts_expand("trn1-st-a-[1-3,7],head,b[08-10]", &names, &n, &err) == 0 && n == 8,
        "a host list expands");
-    is(n == 8 ? names[3] : "", "trn1-st-a-7", "ranges with gaps");
-    is(n == 8 ? names[4] : "", "head", "order is kept");
-    is(n == 8 ? names[5] : "", "b08", "leading zeros are kept");
-    ok(n == 8 && names[8] == NULL, "ended by NULL");
+    is(n == 8 ? names[3] : "", "trn1-st-a-7", "ranges with gaps expand");
+    is(n == 8 ? names[4] : "", "head", "a host list keeps its order");
+    is(n == 8 ? names[5] : "", "b08", "leading zeros of host names are kept");
+    ok(n == 8 && names[8] == NULL, "an expanded host list ends in NULL");
     char *s = tern_slurm_hosts_compress(names, n);
-    is(s, "trn1-st-a-[1-3,7],head,b[08-10]", "and compresses back");
+    is(s, "trn1-st-a-[1-3,7],head,b[08-10]", "an expanded host list compresses back");
     free(s);
     tern_slurm_hosts_free(names);
     s = tern_slurm_hosts_compress(NULL, 0);
-    is(s, "", "no hosts: an empty text");
+    is(s, "", "no hosts compress to an empty text");
     free(s);
-    ok(tern_slurm_hosts_expand("", &names, &n, &err) == 0 && n == 0, "an empty list is no hosts");
+    ok(tern_slurm_hosts_expand("", &names, &n, &err) == 0 && n == 0,
+       "an empty host list has no hosts");
     tern_slurm_hosts_free(names);
 }
 
@@ -41,8 +42,9 @@ static void no_configuration(void)
 
     setenv("SLURM_CONF", "/nonexistent/slurm.conf", 1);
     ok(!tern_slurm_available(), "no configuration: Slurm is not available");
-    ok(tern_slurm_job_load(1, &job, &err) < 0 && !job, "a call then fails, and does not exit");
-    has(err.text, "/nonexistent/slurm.conf", "the message names the file");
+    ok(tern_slurm_job_load(1, &job, &err) < 0 && !job,
+       "a call without configuration fails and does not exit");
+    has(err.text, "/nonexistent/slurm.conf", "a missing configuration is named");
 }
 
 static void topology(void)
@@ -56,27 +58,27 @@ static void topology(void)
                                        "SwitchName=spine Level=1 LinkSpeed=1 Nodes=a[1-3] "
                                        "Switches=leaf1,leaf.2\n",
                                        hosts, 4, &w, &err);
-    ok(rc == 0, "a tree is read");
-    is(w[0], "spine.leaf_2", "a node under the second leaf; dots in names would mislead");
-    is(w[3], "spine.leaf1", "and one under the first");
-    is(w[2], "", "a node that no switch has");
+    ok(rc == 0, "a topology tree is read");
+    is(w[0], "spine.leaf_2", "a node under the second leaf has it, with dots in names replaced");
+    is(w[3], "spine.leaf1", "a node under the first leaf has it");
+    is(w[2], "", "a node without a switch has none");
     tern_slurm_topology_free(w, 4);
     rc = tern_slurm_topology_parse("SwitchName=only Level=0 Nodes=a[1-3]\n"
                                    "SwitchName=root Level=1 Nodes=a[1-3] Switches=only\n",
                                    hosts, 4, &w, &err);
-    is(rc == 0 ? w[0] : "", "root.only", "of two with the same nodes, by level");
+    is(rc == 0 ? w[0] : "", "root.only", "switches with the same nodes are ordered by level");
     tern_slurm_topology_free(w, 4);
     rc = tern_slurm_topology_parse("BlockName=b1 BlockIndex=0 Nodes=a[1-2] BlockSize=2\n"
                                    "BlockName=b2 BlockIndex=1 Nodes=a[3-4] BlockSize=2\n"
                                    "AggregatedBlock=b[1-2] BlockIndex=2 Nodes=a[1-4] BlockSize=4\n",
                                    hosts, 4, &w, &err);
-    is(rc == 0 ? w[0] : "", "b[1-2].b2", "blocks of blocks");
+    is(rc == 0 ? w[0] : "", "b[1-2].b2", "blocks of blocks are read");
     tern_slurm_topology_free(w, 4);
     rc = tern_slurm_topology_parse("No topology information available\n", hosts, 4, &w, &err);
-    is(rc == 0 ? w[1] : "x", "", "no topology");
+    is(rc == 0 ? w[1] : "x", "", "an empty topology is read");
     tern_slurm_topology_free(w, 4);
     ok(tern_slurm_topology_parse("SwitchName=s Nodes=a[1-99999999]\n", hosts, 4, &w, &err) < 0,
-       "an absurd list is refused");
+       "a host list of 99999999 hosts is refused");
 }
 
 static void times(void)
@@ -96,10 +98,10 @@ static void times(void)
            "--time=%s: %d", cases[i].text, (int)s);
     }
     char *w = tern_slurm_time_write(93784);
-    is(w, "1-02:04:00", "a limit, in whole minutes");
+    is(w, "1-02:04:00", "a time limit is written in whole minutes");
     free(w);
     w = tern_slurm_time_write(61);
-    is(w, "0:02:00", "a short one");
+    is(w, "0:02:00", "a short time limit is written as 0:MM:SS");
     free(w);
 }
 

@@ -47,12 +47,12 @@ err_has 'is not a name for a cluster'
 if PATH=$PATH:/usr/sbin:/usr/local/sbin:/opt/slurm/sbin:${SLURM_PREFIX:+$SLURM_PREFIX/sbin} command -v slurmctld >/dev/null; then
     run tern cluster up dynamic.yaml; status 2
     err_has 'no static nodes'
-    [ ! -e clusters ]; ok $? 'no folder of a cluster that cannot be'
+    [ ! -e clusters ]; ok $? 'a refused cluster leaves no folder'
     mkdir -p clusters/photos; echo mine >clusters/photos/one
     run tern cluster up "$template" --name photos; status 2
     run tern cluster down photos; status 2
     [ "$(cat clusters/photos/one)" = mine ]; ok $? "files that are no cluster's are left alone"
-    run tern cluster list; ! grep -q photos out; ok $? 'and are not listed'
+    run tern cluster list; ! grep -q photos out; ok $? 'folders that are not clusters are not listed'
 else
     run tern cluster up "$template"; status 2
     err_has 'apt-get install'
@@ -69,6 +69,6 @@ run env -u HOME -u TERN_CLUSTER_HOME -u XDG_STATE_HOME tern cluster list; status
 err_has 'TERN_CLUSTER_HOME'
 printf 'Region: x\nNonsense: 1\n' >first.yaml; printf 'Region: x\nMore: 1\n' >second.yaml
 run tern cluster check first.yaml "$ROOT/cluster-templates/trn1-4/cluster.yaml" second.yaml
-status 2; err_has first.yaml; err_has second.yaml "mistakes of every layout"
-out_has trn1.32xlarge "and what the good one between them is"
+status 2; err_has first.yaml; err_has second.yaml "check names the mistakes of every layout"
+out_has trn1.32xlarge "check describes the good layout between bad ones"
 tap_done

@@ -157,7 +157,7 @@ fi
 printf 'a\0b' >binary.txt
 run tern data build -t "$ROOT/tests/golden/spm-bpe-800.model" -o binary.tds binary.txt
 status 2; err_has "is not text"; one_line
-[ ! -e binary.tds ]; ok $? "and makes no set"
+[ ! -e binary.tds ]; ok $? "a failed build makes no set"
 # ---- what is no text, no JSONL, no gzip: told, and never taken for something else
 count() { tern data info "$1" --json | sed -n 's/^ *"documents": \([0-9]*\).*/\1/p' | head -n 1; }
 docs() { is "$(count o.tds)" "$1" "$1 documents"; }
@@ -167,10 +167,10 @@ two='{"text": "Alpha document one."}
 for name in x.jsonl X.JSONL x.jsonl.bak x.jsonlines x.ndjson shard-00001.jsonl-of-00010 noext x.txt x.log; do
     printf '%s\n' "$two" >"$name"; build "$name"; status 0; is "$(count o.tds)" 2 "$name: two documents"; rm "$name"
 done
-printf '%s\n' "$two" | gzip >x.JSONL.GZ; build x.JSONL.GZ; is "$(count o.tds)" 2 "in capitals and gzip"
-printf '%s\n' "$two" | { rm -f o.tds; tern data build -t model -o o.tds - 2>/dev/null; }; is "$(count o.tds)" 2 "on standard input"
+printf '%s\n' "$two" | gzip >x.JSONL.GZ; build x.JSONL.GZ; is "$(count o.tds)" 2 "JSONL by a name in capitals with .GZ"
+printf '%s\n' "$two" | { rm -f o.tds; tern data build -t model -o o.tds - 2>/dev/null; }; is "$(count o.tds)" 2 "JSONL on standard input"
 printf '{"body": "x"}\n' >x; build x; status 2 "objects without the field"; err_has 'Say --format jsonl'; one_line
-build --format text x; status 0 "as text, where that is said"
+build --format text x; status 0 "--format text reads JSONL as text"
 printf '{"a": 1,\n "text": "x"}\n' >x.json; build x.json; status 2; err_has 'Say --format jsonl'
 printf '{ this is prose }\n' >x; build x; status 0 "a brace is no JSON"
 
@@ -178,7 +178,7 @@ for line in '{"text": "ab", "x": NaN}' '{"text": "ab", "x": [-Infinity, Infinity
     '{"x": 1, "x": 2, "text": "ab"}' '{"a\u0000b": 1, "text": "ab"}' '{"m": "\ud800", "text": "ab"}' '{"m": {"x": [{"y": NaN}]}, "text": "\u0061\u0062"}' '{"text": "a\u0062", "e": "\ud83d\ude00", "z": NaN}'; do
     printf '%s\n' "$line" >odd.jsonl; build odd.jsonl; status 0 "read: $line"
     run tern data encode -t model odd.jsonl; cp out odd.ids; printf '{"text": "ab"}\n' >plain.jsonl; run tern data encode -t model plain.jsonl
-    cmp -s out odd.ids; ok $? "as what its text says"
+    cmp -s out odd.ids; ok $? "an odd JSONL line has its text's ids"
 done
 for line in '{"text": "ab"' '{"text": "ab", "x": NaNs}' '{"text": "ab" "x": 1}' '["text"]' '{"text": "a	b", "x": NaN}' '{"text": null}' '{"text": 1, "x": NaN}' '{"x": Infinit}' '{"text": "\ud800"}' '{"text": "ab"}}' '{"text": "ab", "x": 01}' '{"text": "ab", "x": NaN,}' '{"te\u0078t"}'; do
     printf '{"text": "good"}\n%s\n{"text": "good too"}\n' "$line" >bad.jsonl
@@ -193,12 +193,12 @@ run tern data encode -t model --invalid replace latin1.txt; cp out replaced; pri
 echo good >good.txt; build --invalid skip latin1.txt good.txt; status 0; is "$(count o.tds)" 1 "left out where that is said"; err_has 'latin1.txt: 1 documents that are not UTF-8 were left out'
 build --invalid maybe good.txt; status 2; err_has 'allowed are refuse, replace and skip'
 printf 'one\n%%\ntw\303\n%%\nthree\n' >parts.txt; build --split % parts.txt; status 2; err_has 'parts.txt: is not UTF-8: 0xc3 at byte 8, 1 such'
-build --split % --invalid skip parts.txt; is "$(count o.tds)" 2 "of several documents the one"
+build --split % --invalid skip parts.txt; is "$(count o.tds)" 2 "--invalid skip leaves out one document of several"
 for bytes in '\300\257' '\355\240\200' '\364\220\200\200' '\342\202' '\200' '\377' '\360\237\230'; do
     printf "ab$bytes cd" >x.txt; build x.txt; status 2 "no UTF-8: $bytes"; err_has 'at byte 2'
     printf '{"text": "ab'"$bytes"' cd"}\n' >x.jsonl; build x.jsonl; status 2; err_has 'x.jsonl:1: '
 done
-printf '\303\251\342\202\254\360\237\230\200\357\277\275\n' >x.txt; build x.txt; status 0 "all lengths of UTF-8"
+printf '\303\251\342\202\254\360\237\230\200\357\277\275\n' >x.txt; build x.txt; status 0 "UTF-8 of all lengths is read"
 printf 'a\0b\0' >x.txt; build x.txt; status 2; err_has 'byte 1 is NUL'
 printf '\377\376\100\116\072\123' >x.txt; build x.txt; status 2 "UTF-16"; err_has 'begins as UTF-16 does'; one_line
 for name in bom.txt bom.jsonl bom; do
@@ -210,14 +210,14 @@ printf '%s\n' "$two" | gzip >one.gz; printf '{"text": "Gamma."}\n' | gzip >two.g
 good() { build g.jsonl.gz; status 0 "gzip: $1"; docs "$2"; }
 bad() { build g.jsonl.gz; status 2 "gzip: $1"; err_has 'damaged gzip file'; one_line; [ ! -e o.tds ]; ok $? "nothing is written"; }
 cat one.gz two.gz >g.jsonl.gz; good "two members" 3
-{ cat one.gz; head -c 512 /dev/zero; } >g.jsonl.gz; good "NULs behind" 2
-{ cat one.gz; head -c 3 /dev/zero; cat two.gz; } >g.jsonl.gz; good "NULs between" 3
-{ cat one.gz; printf '{"text": "plain"}\n'; } >g.jsonl.gz; bad "plain text behind"
-{ cat one.gz; printf x; } >g.jsonl.gz; bad "one byte behind"
-{ cat one.gz; printf '\037'; } >g.jsonl.gz; bad "half a mark behind"
-{ cat one.gz; head -c 9 /dev/zero; printf x; } >g.jsonl.gz; bad "NULs and a byte behind"
+{ cat one.gz; head -c 512 /dev/zero; } >g.jsonl.gz; good "gzip with NUL bytes behind it" 2
+{ cat one.gz; head -c 3 /dev/zero; cat two.gz; } >g.jsonl.gz; good "gzip members with NUL bytes between them" 3
+{ cat one.gz; printf '{"text": "plain"}\n'; } >g.jsonl.gz; bad "gzip with plain text behind it"
+{ cat one.gz; printf x; } >g.jsonl.gz; bad "gzip with one byte behind it"
+{ cat one.gz; printf '\037'; } >g.jsonl.gz; bad "gzip with half a magic number behind it"
+{ cat one.gz; head -c 9 /dev/zero; printf x; } >g.jsonl.gz; bad "gzip with NUL bytes and a byte behind it"
 size=$(stat -c %s two.gz)
-for at in 0 1 2 3; do { cat one.gz; head -c $at two.gz; printf '\252'; tail -c +$((at + 2)) two.gz; } >g.jsonl.gz; [ $at = 3 ] || bad "byte $at of the second member"; done
+for at in 0 1 2 3; do { cat one.gz; head -c $at two.gz; printf '\252'; tail -c +$((at + 2)) two.gz; } >g.jsonl.gz; [ $at = 3 ] || bad "gzip with a wrong byte $at of the second member"; done
 for cut in 1 5 9 12 $((size - 9)) $((size - 1)); do { cat one.gz; head -c $cut two.gz; } >g.jsonl.gz; bad "a second member of $cut bytes"; done
 { cat one.gz; head -c $((size - 5)) two.gz; printf '\252'; tail -c 4 two.gz; } >g.jsonl.gz; bad "a wrong checksum"
 
@@ -225,11 +225,11 @@ for cut in 1 5 9 12 $((size - 9)) $((size - 1)); do { cat one.gz; head -c $cut t
 mkdir -p g; for i in 1 2 3; do echo '{"text": "document '$i'"}' >g/$i.jsonl; done
 run tern data build -t model -o g/*.jsonl; status 2 "-o takes the first of the files"; err_has 'exists and is not a token set'; one_line; has g/1.jsonl 'document 1'
 run tern data build -t model -o g/1.jsonl g/1.jsonl; status 2; err_has 'is an input itself'; has g/1.jsonl 'document 1'
-cp model/tokenizer.model tk.model; cp tk.model kept.model; run tern data build -t tk.model -o tk.model g/1.jsonl; status 2; err_has 'is the tokenizer itself'; cmp -s tk.model kept.model; ok $? "the tokenizer is as it was"
-run tern data build -t model -o model/tokenizer.model g/1.jsonl; status 2; cmp -s model/tokenizer.model kept.model; ok $? "also in its folder"
+cp model/tokenizer.model tk.model; cp tk.model kept.model; run tern data build -t tk.model -o tk.model g/1.jsonl; status 2; err_has 'is the tokenizer itself'; cmp -s tk.model kept.model; ok $? "a build leaves its tokenizer's file"
+run tern data build -t model -o model/tokenizer.model g/1.jsonl; status 2; cmp -s model/tokenizer.model kept.model; ok $? "a build leaves the tokenizer in its folder"
 ln -s g/2.jsonl link; run tern data build -t model -o link g/1.jsonl; status 2 "a link to somebody's text"; has g/2.jsonl 'document 2'
-run tern data build -t model -o g g/1.jsonl; status 2 "a folder"
-run tern data build -t model -o set.tds g/1.jsonl; status 0; run tern data build -t model -o set.tds g/1.jsonl g/2.jsonl; status 0 "a set takes the place of a set"; is "$(count set.tds)" 2 "with two documents"
+run tern data build -t model -o g g/1.jsonl; status 2 "a folder is refused as the set's place"
+run tern data build -t model -o set.tds g/1.jsonl; status 0; run tern data build -t model -o set.tds g/1.jsonl g/2.jsonl; status 0 "a set takes the place of a set"; is "$(count set.tds)" 2 "the replacing set has two documents"
 run tern data build -t model g/3.jsonl; status 0; mkdir h; echo '{"text": "other"}' >h/3.jsonl; cp 3.tds kept.tds
-run tern data build -t model h/3.jsonl; status 2 "a name that was not asked for is not written over"; err_has 'Say where to write'; cmp -s 3.tds kept.tds; ok $? "the first set is as it was"
+run tern data build -t model h/3.jsonl; status 2 "a name that was not asked for is not written over"; err_has 'Say where to write'; cmp -s 3.tds kept.tds; ok $? "a refused build leaves the old set"
 tap_done

@@ -88,9 +88,9 @@ static void test_roundtrip(uint32_t n_vocab, int32_t bos, bool mask)
     ok(at == tern_data_set_n_tokens(s) && bytes == tern_data_set_text_bytes(s) &&
            tern_data_set_n_docs(s) == DOCS && tern_data_set_eos(s) == EOS &&
            tern_data_set_bos(s) == bos && tern_data_set_has_mask(s) == mask,
-       "its counts add up");
-    is(tern_data_set_meta(s), "{\"a\":1}", "its notes come back");
-    ok(tern_data_set_verify(s, &err) == 0, "it verifies");
+       "a set's counts add up");
+    is(tern_data_set_meta(s), "{\"a\":1}", "a set's notes come back");
+    ok(tern_data_set_verify(s, &err) == 0, "a new set verifies");
 
     int32_t all[64];
     ok(tern_data_set_read(s, at - 3, 4, all, &err) < 0, "reading beyond the end is refused");
@@ -179,7 +179,7 @@ static void test_damage(void)
         wordless += !strstr(err.text, "d.tds");
         flip(path, at);
     }
-    ok(opens_and_verifies(path, &err), "the set is whole again");
+    ok(opens_and_verifies(path, &err), "a repaired set verifies");
     ok(unnoticed == 0, "no byte of a set can be flipped unnoticed");
     for (size_t cut = 0; cut < len; cut += 997) {
         if (truncate(path, (off_t)cut) < 0)
@@ -203,7 +203,7 @@ static void test_damage(void)
     uint8_t mask[16];
     ok(s && tern_data_set_row(s, 16, 0, row, mask, &err) < 0,
        "a token outside the vocabulary is refused");
-    has(err.text, "token 10 is 70000", "and named");
+    has(err.text, "token 10 is 70000", "a token outside the vocabulary is named");
     tern_data_set_free(s);
     free(data);
     unlink(path);
@@ -220,7 +220,7 @@ static void test_abort(void)
     ok(tern_data_set_add(w, (uint32_t[]){100}, NULL, 1, 8, NULL) < 0,
        "an id outside the vocabulary is not written");
     tern_data_set_abort(w);
-    ok(!tern_fs_exists(path) && rmdir(work) == 0, "a set given up leaves nothing");
+    ok(!tern_fs_exists(path) && rmdir(work) == 0, "an aborted set leaves no file");
     if (mkdir(work, 0700) < 0)
         abort();
     free(path);
@@ -316,14 +316,14 @@ static void test_mix_refusals(void)
     tern_data_set_commit(w, "{}", NULL);
     struct tern_data_mix_source two[2] = {{path, 1}, {other, 1}};
     ok(!tern_data_mix_open(two, 2, 16, 0, &err), "sets of two vocabularies do not mix");
-    has(err.text, "another vocabulary", "and it is said");
+    has(err.text, "another vocabulary", "the two vocabularies are named");
     two[1] = (struct tern_data_mix_source){path, 0};
     ok(!tern_data_mix_open(two, 2, 16, 0, &err), "a weight of 0 is refused");
     two[1].weight = (double)NAN;
     ok(!tern_data_mix_open(two, 2, 16, 0, &err), "a weight of NaN is refused");
     two[1] = (struct tern_data_mix_source){empty, 1};
     ok(!tern_data_mix_open(two, 2, 16, 0, &err), "an empty set is refused");
-    has(err.text, "is empty", "and it is said");
+    has(err.text, "is empty", "the empty set is named");
     unlink(path);
     unlink(other);
     unlink(empty);
@@ -406,7 +406,7 @@ static void test_stages(void)
     const struct tern_data_mix_source foreign = {other, 1};
     const struct tern_data_stage two[] = {{0, &a, 1}, {5, &foreign, 1}};
     ok(!tern_data_stages_open(two, 2, SEQ, 9, &err), "a stage of another vocabulary is refused");
-    has(err.text, "another vocabulary", "and it is said");
+    has(err.text, "another vocabulary", "the stage of another vocabulary is named");
     unlink(other);
     free(other);
     for (size_t i = 0; i < 2; i++) {
@@ -450,20 +450,23 @@ static void test_text(void)
     blank.split = "";
     is(documents("a.txt", "one\n\ntwo\n", how), "[one\n\ntwo\n]", "a plain file is one document");
     is(documents("a.txt", "one\n\ntwo\n", blank), "[one][two]", "blank lines part documents");
-    is(documents("a.txt", "a\nb\n%\nc\n%\n", split), "[a\nb][c]", "so does a line that is %%");
+    is(documents("a.txt", "a\nb\n%\nc\n%\n", split), "[a\nb][c]",
+       "a line that is %% parts documents");
     is(documents("a.jsonl", "{\"text\":\"x\"}\n\n{\"text\":\"\\u00e9\\n\"}", how),
-       "[x][\xc3\xa9\n]", "JSONL with a blank line and no last newline");
-    is(documents("a.jsonl", "{\"body\":\"x\",\"text\":1}\n", body), "[x]", "another field");
+       "[x][\xc3\xa9\n]", "JSONL with a blank line and no last newline is read");
+    is(documents("a.jsonl", "{\"body\":\"x\",\"text\":1}\n", body), "[x]",
+       "JSONL is read by another field");
     has(documents("a.jsonl", "{\"text\":\"x\"}\n{\"body\":1}\n", how),
-        "a.jsonl:2: no field 'text' (found: body)", "a missing field is told with its line");
+        "a.jsonl:2: no field 'text' (found: body)", "a missing field is named with its line");
     has(documents("a.jsonl", "{\"text\":5}\n", how), "a.jsonl:1: field 'text' is not a string",
-        "so is a wrong type");
-    has(documents("a.jsonl", "[1]\n", how), "a.jsonl:1: not a JSON object", "so is an array");
+        "a field of a wrong type is named with its line");
+    has(documents("a.jsonl", "[1]\n", how), "a.jsonl:1: not a JSON object",
+        "an array is named with its line");
     has(documents("a.jsonl", "{\"text\":\"x\"}\n{\"text\":\"y\n", how), "a.jsonl:2: not a JSON",
-        "so is a torn line");
-    has(documents("a.json", "{}", how), "--format jsonl", ".json must be said");
-    has(documents("a.gz", "\x1f\x8b\x08", how), "damaged gzip", "a torn gzip is told");
-    has(documents("a.gz", "\x1f\x8b", how), "damaged gzip", "also when only two bytes are left");
+        "a torn line is named with its line");
+    has(documents("a.json", "{}", how), "--format jsonl", ".json without a format is refused");
+    has(documents("a.gz", "\x1f\x8b\x08", how), "damaged gzip", "a torn gzip is an error");
+    has(documents("a.gz", "\x1f\x8b", how), "damaged gzip", "a gzip of two bytes is an error");
 }
 
 int main(void)

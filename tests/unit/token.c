@@ -65,7 +65,7 @@ static void test_golden(struct tern_token *t, struct tern_token_encoder *e)
     if (f)
         fclose(f);
     ok(n_cases > 70 && bad_ids == 0, "ids equal sentencepiece's on %d texts", n_cases);
-    ok(n_cases > 70 && bad_text == 0, "and so does the text made from them");
+    ok(n_cases > 70 && bad_text == 0, "decoded text equals sentencepiece's");
 }
 
 /* Cases parted by a line; the ids of one case a line. */
@@ -143,7 +143,7 @@ static void test_long(struct tern_token *t, struct tern_token_encoder *e)
     ok(tern_token_encode(e, s, LEN, &ids, &n, NULL) == 0 && n > 0,
        "a megabyte without a space is merged");
     ok(tern_token_decode(t, ids, n, &b, NULL) == 0 && b.len == LEN && memcmp(b.data, s, LEN) == 0,
-       "and comes back");
+       "a megabyte without a space decodes to itself");
     tern_buf_free(&b);
     free(s);
 }
@@ -155,7 +155,7 @@ static void test_decode_range(const struct tern_token *t)
     uint32_t id = tern_token_n_vocab(t);
 
     ok(tern_token_decode(t, &id, 1, &b, &err) < 0, "an id outside the vocabulary is refused");
-    has(err.text, "outside the vocabulary of 800", "and said");
+    has(err.text, "outside the vocabulary of 800", "an id outside the vocabulary is named");
     tern_buf_free(&b);
 }
 
@@ -186,7 +186,7 @@ static void test_damaged(void)
         tern_token_free(t);
     }
     ok(accepted == 0, "no beginning of a model is taken for a model");
-    ok(wordless == 0, "each is refused in words that name the file");
+    ok(wordless == 0, "each refusal of a damaged model names the file");
 
     /* Protocol buffers merge: a later setting wins.  Field 2 (trainer), its field 3 (type) = 1. */
     struct {
@@ -209,8 +209,8 @@ static void test_damaged(void)
         memcpy(more, data, len);
         memcpy(more + len, extra[i].tail, extra[i].len);
         struct tern_token *t = load_bytes(more, len + extra[i].len, &err);
-        ok(!t, "refused: %s", extra[i].words);
-        has(err.text, extra[i].words, "and said");
+        ok(!t, "a model that is %s is refused", extra[i].words);
+        has(err.text, extra[i].words, "the error gives the reason: %s", extra[i].words);
         tern_token_free(t);
         free(more);
     }
@@ -233,7 +233,7 @@ static void test_hash(struct tern_token *t)
     /* Sets on disk carry this; a change of the rule would orphan them. */
     hash_of(t, a);
     is(a, "45d1700b359743b282cc90af38d243f3c67eeddd3a0d679f09e2efbbb9bd1ef6",
-       "the vocabulary's hash is what it was");
+       "the vocabulary's hash is the known one");
     if (tern_fs_read(MODEL, 1 << 20, &data, &len, NULL) < 0)
         return;
     char *more = malloc(len + 4);
@@ -242,7 +242,7 @@ static void test_hash(struct tern_token *t)
     struct tern_token *other = load_bytes(more, len + 4, NULL);
     if (ok(other != NULL, "the same pieces without a dummy prefix load")) {
         hash_of(other, b);
-        ok(strcmp(a, b) != 0, "and are another vocabulary");
+        ok(strcmp(a, b) != 0, "a model without a dummy prefix is another vocabulary");
     }
     tern_token_free(other);
     free(more);
@@ -255,10 +255,10 @@ static void test_folders(void)
     char *json = tern_strf("%s/tokenizer.json", work);
 
     ok(!tern_token_load(work, &err), "a folder without a tokenizer is refused");
-    has(err.text, "no tokenizer.model", "and said");
+    has(err.text, "no tokenizer.model", "a folder without a tokenizer is named");
     tern_fs_replace(json, "{}", 2, 0644, NULL);
     ok(!tern_token_load(work, &err), "a folder with tokenizer.json alone is refused");
-    has(err.text, "only tokenizer.json", "and said");
+    has(err.text, "only tokenizer.json", "a folder with tokenizer.json alone is named");
     unlink(json);
     free(json);
     char *data, *model = tern_strf("%s/tokenizer.model", work);
@@ -340,43 +340,43 @@ static void test_json(const struct tern_token *t)
 
     ok(named(j, t) == 1, "tokenizer.json of the same vocabulary has its name");
     json_object_set_new(model, "unk_token", json_null());
-    ok(named(j, t) == 1, "also as transformers 5 saves it, without its unk_token");
+    ok(named(j, t) == 1, "tokenizer.json without unk_token (transformers 5) has the same name");
     json_object_set_new(model, "unk_token", json_string("<unk>"));
     json_object_set_new(j, "normalizer", json_null());
-    ok(named(j, t) == 0, "without its normaliser it is another");
+    ok(named(j, t) == 0, "tokenizer.json without its normaliser is another vocabulary");
     json_object_set_new(j, "pre_tokenizer",
                         json_pack("{s:s, s:s, s:s, s:b}", "type", "Metaspace", "replacement",
                                   TERN_SPACE_MARK, "prepend_scheme", "first", "split", 0));
-    ok(named(j, t) == 1, "which Metaspace stands for in newer files");
+    ok(named(j, t) == 1, "Metaspace stands for the normaliser in newer files");
     json_object_set_new(j, "pre_tokenizer", json_pack("{s:s}", "type", "ByteLevel"));
     ok(named(j, t) == 0, "byte-level BPE is another vocabulary");
     json_object_set_new(j, "pre_tokenizer", json_null());
     json_object_set_new(j, "normalizer",
                         json_pack("{s:s, s:{s:i}, s:s}", "type", "Replace", "pattern", "String", 1,
                                   "content", TERN_SPACE_MARK));
-    ok(named(j, t) == 2, "a pattern that is no text: no name");
+    ok(named(j, t) == 2, "tokenizer.json with a pattern that is not text has no name");
     json_object_set_new(j, "normalizer", json_pack("{s:s}", "type", "NFKC"));
-    ok(named(j, t) == 2, "a normaliser that maps characters: no name");
+    ok(named(j, t) == 2, "tokenizer.json with a mapping normaliser has no name");
     json_object_set(j, "normalizer", normalizer);
     json_t *last = json_incref(json_array_get(merges, json_array_size(merges) - 1));
     json_array_remove(merges, json_array_size(merges) - 1);
     json_array_insert(merges, 0, last);
-    ok(named(j, t) == 0, "merges in another order: another vocabulary");
+    ok(named(j, t) == 0, "merges in another order are another vocabulary");
     json_array_remove(merges, 0);
     json_array_append_new(merges, last);
     json_object_set_new(vocab, "</s>", json_integer(1));
-    ok(named(j, t) == 2, "an id twice: no name");
+    ok(named(j, t) == 2, "tokenizer.json with a doubled id has no name");
     json_object_set_new(vocab, "</s>", json_integer(1 << 30));
-    ok(named(j, t) == 2, "an id far out: no name");
+    ok(named(j, t) == 2, "tokenizer.json with an id far out has no name");
     json_object_set_new(vocab, "</s>", json_string("2"));
-    ok(named(j, t) == 2, "an id that is no number: no name");
+    ok(named(j, t) == 2, "tokenizer.json with an id that is not a number has no name");
     json_object_set_new(vocab, "</s>", json_integer(2));
     json_array_append_new(merges, json_integer(3));
-    ok(named(j, t) == 2, "a merge that is none: no name");
+    ok(named(j, t) == 2, "tokenizer.json with a bad merge has no name");
     json_object_set_new(model, "type", json_string("Unigram"));
-    ok(named(j, t) == 2, "Unigram: no name");
+    ok(named(j, t) == 2, "tokenizer.json of a unigram model has no name");
     json_t *list = json_array();
-    ok(named(list, t) == 2, "a file that is a list: no name");
+    ok(named(list, t) == 2, "tokenizer.json that is a list has no name");
     json_decref(list);
     json_decref(normalizer);
     json_decref(j);
@@ -441,14 +441,14 @@ static void test_spaces(void)
     const size_t n = json_array_size(runs), all = json_array_size(merges);
     ok(n > 20 && strcmp(json_string_value(json_array_get(merges, all - 1)),
                         json_string_value(json_array_get(runs, n - 1))) == 0,
-       "it ends with its %zu runs of spaces", n);
+       "a converted vocabulary ends with its %zu runs of spaces", n);
     for (size_t i = 0; i < n; i++)
         json_array_set(merges, all - 1 - i, json_array_get(runs, i));
-    ok(named(j, t) == 1, "and the longest may come first");
+    ok(named(j, t) == 1, "runs of spaces may come longest first");
     json_object_set_new(json_object_get(j, "model"), "unk_token", json_null());
     json_t *by_id = sorted_by_id(merges, json_object_get(json_object_get(j, "model"), "vocab"));
     json_object_set_new(json_object_get(j, "model"), "merges", by_id);
-    ok(named(j, t) == 1, "transformers 5 puts all merges in the order of ids");
+    ok(named(j, t) == 1, "transformers 5 orders merges by id");
 out:
     json_decref(runs);
     json_decref(j);
@@ -469,10 +469,10 @@ int main(void)
     struct tern_token_encoder *e = tern_token_encoder_new(t, &err);
     ok(tern_token_n_vocab(t) == 800 && tern_token_unk(t) == 0 && tern_token_bos(t) == 1 &&
            tern_token_eos(t) == 2,
-       "its size and special ids");
+       "a model has its size and special ids");
     size_t len;
     const char *piece = tern_token_piece(t, 2, &len);
-    ok(len == 4 && memcmp(piece, "</s>", 4) == 0, "its pieces can be read");
+    ok(len == 4 && memcmp(piece, "</s>", 4) == 0, "a model's pieces can be read");
     test_golden(t, e);
     test_cache(t, e);
     test_long(t, e);

@@ -25,9 +25,9 @@ export TERN_DEADLINE=30 TERN_FABRIC_SHARE=1 SLURM_NTASKS=4
 
 info() { run timeout 60 ip netns exec $A "$BIN/tern" fabric info; }
 FI_TCP_IFACE=good info
-out_has 'rail 0: good (10.77.5.1)' "FI_TCP_IFACE is heeded, whatever tcp is called"
+out_has 'rail 0: good (10.77.5.1)' "FI_TCP_IFACE selects tcp's interface, under any name of the provider"
 FI_TCP_IFACE=dead info
-out_has 'rail 0: dead0' "or names' beginning, as libfabric has it"
+out_has 'rail 0: dead0' "FI_TCP_IFACE selects by a prefix, as in libfabric"
 if grep -q 'provider net' out; then # libfabric 1.16 and 1.17
     FI_NET_IFACE=good FI_TCP_IFACE=dead0 info
     out_has 'rail 0: good' "FI_NET_IFACE comes first where that is tcp's name"
@@ -39,7 +39,7 @@ for p in sockets:SOCKETS 'udp;ofi_rxd:UDP' 'tcp;ofi_rxm:TCP'; do
     out_has 'rail 0: good' "${p%:*}: FI_${p#*:}_IFACE"
 done
 FI_TCP_IFACE=god info
-out_has "FI_TCP_IFACE: there is no interface 'god' here" "one that is not there is told"
+out_has "FI_TCP_IFACE: there is no interface 'god' here" "FI_TCP_IFACE with an unknown interface is an error"
 
 # Two ranks a node; their statuses in $rcs, all their words in ./words.
 meet() { # STEPS BYTES
@@ -57,12 +57,12 @@ told="a network that leads nowhere is left out: dead[09] \\(10.77.[09].1\\): ran
 for how in all any; do
     TERN_FABRIC_RAILS=$how meet 20 300000
     [ "$rcs" = 0000 ]; ok $? "$how: ranks meet where every node has two more networks, that lead nowhere" || sed 's/^/# /' words | head -20
-    [ "$(grep -cE "$told" words)" = 2 ]; ok $? "$how: each is told, once, with interface and addresses" || sed 's/^/# /' words | head -20
-    [ "$(grep -c ' on good (10.77.5.0/24)$' words)" = 4 ]; ok $? "$how: messages go by the one that leads to all" || sed 's/^/# /' words | head -20
+    [ "$(grep -cE "$told" words)" = 2 ]; ok $? "$how: each dead network is logged once, with interface and addresses" || sed 's/^/# /' words | head -20
+    [ "$(grep -c ' on good (10.77.5.0/24)$' words)" = 4 ]; ok $? "$how: messages use the network that leads to all" || sed 's/^/# /' words | head -20
 done
 TERN_FABRIC_MODE=tagged meet 20 300000
 [ "$rcs" = 0000 ] && [ "$(grep -c '(tagged) on good (10.77.5.0/24)$' words)" = 4 ]
-ok $? "tagged messages, too, which use one" || sed 's/^/# /' words | head -20
+ok $? "tagged messages use the network that leads to all" || sed 's/^/# /' words | head -20
 FI_TCP_IFACE=good meet 20 300000
 [ "$rcs" = 0000 ] && ! grep -q 'left out' words
 ok $? "FI_TCP_IFACE=good: nothing else is tried" || sed 's/^/# /' words | head -20
@@ -71,10 +71,10 @@ ok $? "FI_TCP_IFACE=good: nothing else is tried" || sed 's/^/# /' words | head -
 export TERN_DEADLINE=8
 FI_TCP_IFACE=dead meet 20 300000
 [ "$rcs" = 3333 ]; ok $? "no network leads anywhere: all ranks end" || sed 's/^/# /' words
-words_has "code 75: no network between the nodes leads anywhere: dead0 \\(10.77.0.1\\): rank 0 at 10.77.0.1 hears nothing from rank 2 at 10.77.0.2.*dead9 .*launch.rails .*TERN_FABRIC_RAILS.*FI_TCP_IFACE \\(dead\\)" "each is named, its addresses, and the settings"
+words_has "code 75: no network between the nodes leads anywhere: dead0 \\(10.77.0.1\\): rank 0 at 10.77.0.1 hears nothing from rank 2 at 10.77.0.2.*dead9 .*launch.rails .*TERN_FABRIC_RAILS.*FI_TCP_IFACE \\(dead\\)" "the error names each dead network, its addresses and the settings"
 TERN_FABRIC_RAILS=dead9 meet 20 300000
-[ "$rcs" = 3333 ]; ok $? "one is asked for that leads nowhere: all ranks end" || sed 's/^/# /' words
-words_has "code 75: the network between the nodes leads nowhere: dead9 .*TERN_FABRIC_RAILS, now dead9" "it is named, and that it was asked for"
+[ "$rcs" = 3333 ]; ok $? "a requested network that leads nowhere ends all ranks" || sed 's/^/# /' words
+words_has "code 75: the network between the nodes leads nowhere: dead9 .*TERN_FABRIC_RAILS, now dead9" "the error names the requested network and its setting"
 
 # Nodes that have no other IPv4 than their own loopback's.
 export TERN_DEADLINE=30
@@ -85,5 +85,5 @@ for i in 1:$A 2:$B; do
 done
 at=fd77:5::1 meet 20 300000
 [ "$rcs" = 0000 ] && [ "$(grep -c ' on good (fd77:5::/64)$' words)" = 4 ]
-ok $? "nodes of IPv6 alone" || sed 's/^/# /' words | head -20
+ok $? "ranks meet on nodes of IPv6 alone" || sed 's/^/# /' words | head -20
 tap_done

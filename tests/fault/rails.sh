@@ -1,5 +1,5 @@
 #!/bin/bash
-# Two "nodes" (network namespaces) with two networks between them, one of which goes down: by
+# Two nodes (network namespaces) with two networks between them, one of which goes down: by
 # TERN_FABRIC_RAILS the run ends with an error that names the rail, or goes on with the other.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/netns.sh"
@@ -47,10 +47,10 @@ both 60 1048576
 [ "$rc0$rc1" = 00 ]
 ok $? "two networks: sums are right" || sed 's/^/# /' err.0 err.1
 grep -q 'on a0 .*, a1 ' out.0 && grep -q 'on b0 .*, b1 ' out.1
-ok $? "both are rails" || sed 's/^/# /' out.0 out.1
+ok $? "both networks are rails" || sed 's/^/# /' out.0 out.1
 moved=$(ip -n $A -s -s link show a1 | awk '/TX:/ {getline; print $1}')
 [ "$moved" -gt 15000000 ]
-ok $? "the second carries its part of 60 MiB" || echo "# $moved bytes"
+ok $? "the second rail carries its part of 60 MiB" || echo "# $moved bytes"
 
 # Probes of all that time wait for it, on each rail.
 TEST_PAUSE=4 both 20 1048576
@@ -59,7 +59,7 @@ ok $? "a rank that computes for half the deadline loses no rail" || sed 's/^/# /
 
 TERN_FABRIC_RAILS=a1,b1 both 20 1048576
 [ "$rc0$rc1" = 22 ] || { [ "$rc0$rc1" = 33 ] && grep -q "there is no interface 'b1'" err.0; }
-ok $? "a list that names what is not there is an error" || sed 's/^/# /' err.0 err.1
+ok $? "a list of rails with an unknown interface is an error" || sed 's/^/# /' err.0 err.1
 
 for down in ${DOWN:-$(long && echo a0) a1}; do
     both 100000 1048576 $down
@@ -73,7 +73,7 @@ for down in ${DOWN:-$(long && echo a0) a1}; do
         ok $? "any, and $down goes down amid messages of $bytes bytes: it goes on, with right sums" ||
             sed 's/^/# /' err.0 err.1
         [ "$(cat err.0 err.1 | grep -c 'is given up')" = 2 ]
-        ok $? "one warning a rank" || sed 's/^/# /' err.0 err.1
+        ok $? "each rank warns once of a lost rail" || sed 's/^/# /' err.0 err.1
     done
 done
 tap_done

@@ -20,35 +20,35 @@ submit $limits --no-requeue -N1 -o norequeue.out --wrap "exec tern run long.yaml
 printf 'version: 1\nname: nothing\nledger: {dir: ledger}\nworkload: {command: [sleep, "600"]}\n' >nothing.yaml
 submit $limits -N1 -o nothing.out --wrap "exec tern run nothing.yaml"; nothing_job=$job
 until_true grep -q 'attempt 1' long.out; job=$long_job; pending; ok $? "a job whose time is up is queued again" || cat long.out
-has long.out "the job's time limit is near; the job is queued again" "which is told"
+has long.out "the job's time limit is near; the job is queued again" "a job's requeue at its time limit is logged"
 first=$(rows 'last_step' long)
 start_again # Slurm would wait for two minutes
-job=$stop_job; over stop; is "$(job_state $stop_job)" FAILED "launch.at_time_limit: stop"
-is "$(rows 'outcome, exit_code' stop)" "time_limit 76" "its cause is the time limit"
+job=$stop_job; over stop; is "$(job_state $stop_job)" FAILED "launch.at_time_limit: stop ends the job"
+is "$(rows 'outcome, exit_code' stop)" "time_limit 76" "the cause of a stopped job is the time limit"
 job=$norequeue_job; over "not to be requeued"; has norequeue.out 'cannot be queued again: submit with --requeue'
-is "$(rows 'outcome, exit_code' norequeue)" "time_limit 76" "its cause likewise"
+is "$(rows 'outcome, exit_code' norequeue)" "time_limit 76" "the cause of a job with --no-requeue is the time limit"
 job=$nothing_job; over "no checkpoint"; has nothing.out 'it left no checkpoint: not queued again'
-is "$(rows outcome nothing)" time_limit "of a workload, too"
+is "$(rows outcome nothing)" time_limit "the cause of a workload without a checkpoint is the time limit"
 
-# A person's wish is none of Slurm's.
+# A signal by a person is not the time limit.
 submit --time=30 --exclusive -N1 -o wish.out --requeue --wrap "exec tern run long.yaml --set name=wish --set checkpoint.dir=wish"
 until_true grep -q 'step ' wish.out; on scancel --signal=USR1 --batch "$job"
-over "a person's signal"; is "$(rows 'outcome, exit_code' wish)" "stopped 76" "is not Slurm's"
+over "a person's signal"; is "$(rows 'outcome, exit_code' wish)" "stopped 76" "a person's signal has another cause than the time limit"
 
 # An admin's requeue: what the ranks have is kept, and the job goes on with it.
 submit --time=30 --exclusive --open-mode=append -N1 -o again.out --requeue --wrap "exec tern run long.yaml --set name=again --set checkpoint.dir=again"
 until_true grep -q 'step ' again.out; on scontrol requeue "$job"; status 0 "scontrol requeue"
 pending; start_again; until_true sh -c "[ \$(grep -c 'step ' again.out) -gt 1 ] && grep -q 'attempt 2' again.out"
 on scancel --signal=USR1 --batch "$job"; over "queued again by an admin"
-is "$(rows 'outcome' again)" "requeued,stopped" "its cause is the requeue"
-[ "$(rows 'resumed_step > 0' again)" = "0,1" ]; ok $? "and the second attempt goes on where the first was" || rows 'resumed_step, last_step' again
+is "$(rows 'outcome' again)" "requeued,stopped" "the cause of an admin's requeue is the requeue"
+[ "$(rows 'resumed_step > 0' again)" = "0,1" ]; ok $? "after an admin's requeue the second attempt continues the first" || rows 'resumed_step, last_step' again
 
-until_true grep -q 'attempt 2' long.out; job=$long_job; pending; ok $? "and once more" || cat long.out
+until_true grep -q 'attempt 2' long.out; job=$long_job; pending; ok $? "a job whose time is up is queued again twice" || cat long.out
 is "$(rows 'outcome' long)" "time_limit,time_limit" "two attempts ended by the limit"
-[ "$(rows resumed_step long)" = "0,$first" ]; ok $? "the second went on where the first had ended" || rows 'resumed_step, last_step' long
+[ "$(rows resumed_step long)" = "0,$first" ]; ok $? "the second attempt continued the first" || rows 'resumed_step, last_step' long
 sed -i "s/^steps:.*/steps: $(($(sqlite3 ledger/ledger.db "select last_step from run where name = 'long'") + 10))/" long.yaml
-start_again; over long; is "$(job_state $long_job)" COMPLETED "the third comes to the end"
-is "$(rows outcome long)" "time_limit,time_limit,done" "of one job and one run"
-is "$(rows restart_count long)" "0,1,2" "as Slurm's restarts"
-job=$after; over "what waited for it (afterok)"; has after.out after "runs"
+start_again; over long; is "$(job_state $long_job)" COMPLETED "the third attempt completes the run"
+is "$(rows outcome long)" "time_limit,time_limit,done" "three attempts belong to one job and one run"
+is "$(rows restart_count long)" "0,1,2" "attempts have Slurm's restart counts"
+job=$after; over "a job with afterok"; has after.out after "a job with afterok runs after the last attempt"
 tap_done

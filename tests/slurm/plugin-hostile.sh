@@ -29,15 +29,15 @@ for path in "x${esc}]0;x" "x${c1}31m" "$(printf 'x\ny')" "$(printf 'x\ry')" "$(h
     [ $rc != 0 ] && calm; ok $? "refused, quietly: $(printf '%.20q' "$path")"
 done
 printf 'version: 1\nna%sme%s: toy\n%%n%%s: 1\n' "$esc[31m" "$c1" >bad.yaml
-on sbatch --tern=bad.yaml --wrap true; [ $rc != 0 ] && calm; ok $? "a recipe's own text is told without its controls" || cat -v err
+on sbatch --tern=bad.yaml --wrap true; [ $rc != 0 ] && calm; ok $? "a recipe's text is printed without control characters" || cat -v err
 mkdir "dir$esc"; cp good.yaml "dir$esc/"
 (cd "dir$esc" && tern cluster exec $CLUSTER -- sbatch --tern=good.yaml --wrap true) >out 2>err; rc=$?
-[ $rc != 0 ] && calm; ok $? "and so is the current folder's name"
+[ $rc != 0 ] && calm; ok $? "the current folder's name is printed without control characters"
 mkfifo fifo; s=$(date +%s); on timeout 300 sbatch --tern=fifo --wrap true
-[ $rc != 0 ] && [ $rc != 124 ]; ok $? "a pipe that nobody writes is no recipe" || cat err
+[ $rc != 0 ] && [ $rc != 124 ]; ok $? "a pipe without a writer is refused as a recipe" || cat err
 bound $(($(date +%s) - s)) 29 "a pipe that nobody writes: seconds until it is told"
-on sbatch --tern=/dev/zero --wrap true; [ $rc != 0 ]; ok $? "nor is /dev/zero"
-queue_empty && well; ok $? "nothing was run or queued"
+on sbatch --tern=/dev/zero --wrap true; [ $rc != 0 ]; ok $? "/dev/zero is refused as a recipe"
+queue_empty && well; ok $? "refused recipes run and queue nothing"
 
 # ---- environment.  FORGED=VALUE...: a task either runs as if it were not there, or ends itself.
 many=$(head -c 5000 /dev/zero | tr '\0' z)
@@ -57,14 +57,14 @@ for value in '$(touch pwned)' "$many" "$(printf 'a\nb')" "$esc[31m" '%n%n%n' '' 
     forge "SLURM_SPANK_TERN_RECIPE=$value" --tern=good.yaml
     calm && well && grep -q "|$WORK/good.yaml$" job.out; ok $? "a forged path does not replace the recipe's" || cat -v err job.out
 done
-forge SLURM_SPANK_TERN_REFUSED=1; grep -q '^end' job.out; ok $? "a forged refusal is nothing to a job without options"
+forge SLURM_SPANK_TERN_REFUSED=1; grep -q '^end' job.out; ok $? "a forged refusal does not affect a job without options"
 for name in TERN_HEALTH TERN_RESTARTS TERN_PROFILE; do
     forge "$name=forged" --tern=good.yaml --tern-health=off --tern-restarts=1 --tern-profile=cpu
     has job.out 'end off|1|cpu|' "the option wins over a forged $name"
 done
-forge TERN_PROFILE_SET="$many$many" --tern-profile=cpu; has job.out 'end ||cpu|' "a forged list of a profile's variables"
-forge TERN_PROFILE_SET="OMP_NUM_THREADS=%n =0 ==" --tern-profile=cpu; has job.out 'end ||cpu|' "and one that is none"
-well; ok $? "every node is well"
+forge TERN_PROFILE_SET="$many$many" --tern-profile=cpu; has job.out 'end ||cpu|' "a forged list of a profile's variables is ignored"
+forge TERN_PROFILE_SET="OMP_NUM_THREADS=%n =0 ==" --tern-profile=cpu; has job.out 'end ||cpu|' "a malformed list of a profile's variables is ignored"
+well; ok $? "every node is idle after forged variables"
 
 # ---- who runs what.  A library that the user preloads says as whom it runs.
 if [ "$(id -u)" = 0 ] && command -v setpriv gcc >/dev/null; then
@@ -97,8 +97,8 @@ T
     job=$(cat out)
     if [ -n "$job" ]; then
         until_true job_over "$job"
-        has users/job.out "as 65534 $job.batch" "another user's job"
-        [ -s as ] && ! grep -qx 0 as; ok $? "what the user preloads ran as the user alone" || sort as | uniq -c
+        has users/job.out "as 65534 $job.batch" "another user's job runs as that user"
+        [ -s as ] && ! grep -qx 0 as; ok $? "a user's preloaded library runs as the user alone" || sort as | uniq -c
         sort -u ran >who
         grep -qx 'run 65534' who && grep -qx 'env 65534' who && grep -qx 'health 0' who && [ "$(wc -l <who)" = 3 ]
         ok $? "the recipe and the profile are read as the user; health alone runs as root" || cat who
@@ -107,5 +107,5 @@ T
     fi
 else skip "needs root, setpriv and gcc"; fi
 cp kept "$conf"
-well; ok $? "every node is well after all that"
+well; ok $? "every node is idle at the end"
 tap_done

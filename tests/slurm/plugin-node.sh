@@ -37,14 +37,14 @@ try() {
     until_true eval '[ "$(node_state)" = idle ]'
 }
 try ok 0 optional
-[ "$state $node" = 'COMPLETED idle' ]; ok $? "health=prolog: a well node runs the job" || echo "# $state $node"
-has called 'args health quick --prolog' "the check is what was asked for"
+[ "$state $node" = 'COMPLETED idle' ]; ok $? "health=prolog: a good node runs the job" || echo "# $state $node"
+has called 'args health quick --prolog' "the prolog runs tern health quick --prolog"
 [ "$(grep -c = called)" -le 8 ] && ! grep -qE '^(EVIL|LD_PRELOAD|BASH_ENV|SPANK_|SLURM_SPANK|HOME|USER)' called
-ok $? "its environment is constructed" || cat called
+ok $? "the prolog's check has a constructed environment" || cat called
 [ -s fds ] && ! grep -vxE '[012]|255' fds; ok $? "and no descriptor is passed on" # 255: the shell's script
 try bad 3 required
 [ "$state $node" = 'PENDING drain' ]; ok $? "a bad node, required: drained, and the job waits for another" || echo "# $state $node"
-has "$log" 'tern: neuron0 is gone' "why is in the node's log"
+has "$log" 'tern: neuron0 is gone' "a bad node's reason is in its log"
 try bad 3 optional
 [ "$state $node" = 'COMPLETED idle' ]; ok $? "a bad node, optional: the job starts" || echo "# $state $node"
 for answer in 75 signal $(long && echo 1 2 4 126); do
@@ -53,7 +53,7 @@ for answer in 75 signal $(long && echo 1 2 4 126); do
 done
 try slow slow required
 [ "$state $node" = 'COMPLETED idle' ] && [ -e called ]; ok $? "a check that hangs: ended, the job starts" || echo "# $state $node"
-has "$log" 'took more than 10 s and was ended' "and it is told"
+has "$log" 'took more than 10 s and was ended' "a check that hangs is logged"
 : >"$log"; try real 0 optional "$BIN/tern"
 [ "$state $node" = 'COMPLETED idle' ] && ! grep -q 'ended with 2\|ended by\|cannot check\|needs tern=' "$log"
 ok $? "tern's own health check in the prolog" || grep tern: "$log"
@@ -70,7 +70,7 @@ for path in tern $(long && echo "bin/tern $WORK/bin/none"); do
     try path 3 required "$path"
     [ "$state $node" = 'COMPLETED idle' ] && [ ! -e called ]; ok $? "tern=$path: it is not run" || echo "# $state $node"
 done
-has "$log" 'health=prolog needs tern=/PATH' "and the log says what it needs"
+has "$log" 'health=prolog needs tern=/PATH' "the log names the rule for tern= in the prolog"
 cp kept "$conf"
 
 # ---- replaced while jobs run, and the slurmd that has it loaded
@@ -90,9 +90,9 @@ until_true grep -q next next.out
 touch go; job=$first; until_true job_over "$job"
 [ "$(grep -c "^step $job.0." running.out)" = 2 ] && grep -q "^next .*.batch." next.out
 ok $? "the .so is replaced by rename under a running job: it goes on, and so does the next" || cat running.out next.out
-[ "$(job_state "$job")" = COMPLETED ]; ok $? "and ends well"
+[ "$(job_state "$job")" = COMPLETED ]; ok $? "a job over a replaced .so ends well"
 submit -w $n1 --tern=good.yaml -o last.out --wrap 'echo "last $TERN_RECEIPT"'; until_true job_over "$job"
-has last.out "last $job.batch." "the slurmd that has the old one runs further jobs"; is "$(node_state)" idle "and stays well"
+has last.out "last $job.batch." "the slurmd that has the old one runs further jobs"; is "$(node_state)" idle "every node stays idle after the .so is replaced"
 
 # ---- a login host and a node one version apart
 build() { gcc -std=gnu11 -D_GNU_SOURCE $SLURM_INCLUDE -DTERN_SPANK_MINOR="$1" -fvisibility=hidden -shared -fPIC -I"$ROOT" \
@@ -117,9 +117,9 @@ X
             until_true job_over "$job"
             grep -q "^batch $job.batch.1.$node" skew.out && [ "$(grep -c "^step $job.0.1.$node" skew.out)" = 2 ]
             ok $? "1.1 on the login host, 1.$node on the nodes, --export=$export: the recipe arrives" || cat skew.out
-            has skew.out 'tern run: 0' "the job runs"
+            has skew.out 'tern run: 0' "a job between plugin versions runs"
             [ $node = 0 ] && word=older || word=newer
-            has skew.out "is $word (1.$node) than this tern" "and the difference is told"
+            has skew.out "is $word (1.$node) than this tern" "a difference of plugin versions is logged"
         done
     done
     echo "optional $WORK/minor0.so tern=$BIN/tern" >"$conf"
@@ -129,5 +129,5 @@ X
     has skew.out 'tern run: 0' "1.0 on the login host, 1.1 on the nodes"
 else skip "gcc cannot build the plugin here"; fi
 cp kept "$conf"
-on sinfo -h -o '%t'; ! grep -qE 'drain|drng|down|fail' out; ok $? "every node is well after all that" || cat out
+on sinfo -h -o '%t'; ! grep -qE 'drain|drng|down|fail' out; ok $? "every node is idle at the end" || cat out
 tap_done

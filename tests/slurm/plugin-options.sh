@@ -23,7 +23,7 @@ for value in health=Off health=deeper health= restarts=-1 restarts=1000001 resta
         ok $? "$1 refuses --tern-$(printf '%.30q' "$value")" || cat err
     done
 done
-[ ! -e pwned ] && queue_empty; ok $? "nothing of it was run or queued"
+[ ! -e pwned ] && queue_empty; ok $? "refused options run and queue nothing"
 for how in sbatch salloc srun; do
     on $how --help
     grep -q -- '--tern-health=off|quick|deep' out && grep -q -- '--tern-restarts=N' out && grep -q -- '--tern-profile=NAME' out
@@ -72,10 +72,10 @@ for export in NONE $(long && echo ALL); do
     [ "$(grep -c '^other deep 3 cpu$' show.out)" = 2 ]; ok $? "--export=$export: an option of the step wins" || cat show.out
 done
 on salloc -N2 --tern-health=off --tern-profile=cpu bash -c 'echo "shell $TERN_HEALTH $TERN_PROFILE"; srun --mpi=none sh -c "echo step \$TERN_HEALTH \$TERN_PROFILE \$P_ONE"'
-out_has 'shell off cpu' "salloc's own shell has them"
-[ "$(grep -c '^step off cpu 1$' out)" = 2 ]; ok $? "and its steps" || cat out err
+out_has 'shell off cpu' "salloc's own shell has the options"
+[ "$(grep -c '^step off cpu 1$' out)" = 2 ]; ok $? "salloc's steps have the options" || cat out err
 on srun --mpi=none -N2 --tern-health=quick sh -c 'echo "$TERN_HEALTH"'
-[ "$(grep -c '^quick$' out)" = 2 ]; ok $? "srun on its own" || cat out err
+[ "$(grep -c '^quick$' out)" = 2 ]; ok $? "srun without a job has the options" || cat out err
 if command -v mpirun >/dev/null; then
     cat >mpi.sbatch <<'X'
 #!/bin/bash
@@ -84,7 +84,7 @@ mpirun -n 2 --map-by node sh -c 'echo "rank $(hostname) $TERN_HEALTH $P_ONE"'
 X
     submit -N2 --tern-health=off --tern-profile=cpu -o mpi.out mpi.sbatch
     until_true job_over "$job"
-    [ "$(sort -u mpi.out | grep -c '^rank trn1-st-trn1-[0-9]* off 1$')" = 2 ]; ok $? "ranks that mpirun started, on each node" || cat mpi.out
+    [ "$(sort -u mpi.out | grep -c '^rank trn1-st-trn1-[0-9]* off 1$')" = 2 ]; ok $? "ranks of mpirun have the options on each node" || cat mpi.out
 else skip "mpirun is not installed"; fi
 
 # ---- a profile, without `tern run`
@@ -99,11 +99,11 @@ submit -N2 --tern-profile=cpu -o prof.out prof.sbatch
 unset P_USER
 until_true job_over "$job"
 has prof.out 'batch 1 own 0 (a b=c)' "the batch script has the profile, and the user's own value wins"
-has prof.out 'step 1 own 1 (a b=c)' "each task has its own: what the batch script was given is not the user's choice"
-has prof.out 'said 1 own mine' "but what the script says itself is"
+has prof.out 'step 1 own 1 (a b=c)' "each task has its own profile: the batch script's is not the user's choice"
+has prof.out 'said 1 own mine' "a variable that the script sets is the user's choice"
 submit -N2 --tern=good.yaml --tern-profile=cpu -o prof.out prof.sbatch
 until_true job_over "$job"
-has prof.out 'batch    ()' "with a recipe the batch script's is left to tern run"
+has prof.out 'batch    ()' "with a recipe the batch script's profile is left to tern run"
 for profile in $({ long || [ -n "${TERN_TEST_BOUNDS-}" ]; } && echo slow) sick words cut long; do
     s=$(date +%s)
     on timeout 300 srun --mpi=none -N2 --tern-profile=$profile touch ran
@@ -111,7 +111,7 @@ for profile in $({ long || [ -n "${TERN_TEST_BOUNDS-}" ]; } && echo slow) sick w
     grep -q "tern: profile $profile" err; ok $? "and says why: $(grep -o "tern: profile.*" err | head -1)"
     bound $(($(date +%s) - s)) 19 "profile '$profile': seconds until it is told"
 done
-err_has 'more than 65536 bytes' "bounded in size too"
+err_has 'more than 65536 bytes' "a profile is bounded in size"
 cp kept "$conf"
 on env -u OMP_PROC_BIND OMP_NUM_THREADS=2 OMP_PLACES=sockets srun --mpi=none --tern-profile=cpu sh -c 'echo "$OMP_PROC_BIND $OMP_PLACES"'
 out_has 'close sockets' "tern env's own profile arrives, below the user's value"
@@ -120,9 +120,9 @@ use
 submit --tern-profile=sick -o sick.out --wrap 'echo ran'
 until_true job_over "$job"
 [ "$(job_state "$job")" = FAILED ]; ok $? "a batch job that cannot have its profile FAILED" || job_state "$job"
-has sick.out 'no such device here' "with the reason in its output"
+has sick.out 'no such device here' "a batch job without its profile has the reason in its output"
 on sbatch --tern-profile=trn9 --wrap true
 [ $rc != 0 ]; ok $? "an unknown profile is refused at submission"; err_has "no profile 'trn9' (allowed: cpu)"
-on sinfo -h -o '%t'; ! grep -qE 'drain|drng|down|fail' out; ok $? "every node is well after all that" || cat out
+on sinfo -h -o '%t'; ! grep -qE 'drain|drng|down|fail' out; ok $? "every node is idle at the end" || cat out
 cp kept "$conf"
 tap_done

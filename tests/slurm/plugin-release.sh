@@ -26,9 +26,9 @@ wrong="$other: Incompatible plugin version|Incompatible Slurm plugin $other vers
 use optional "$other"
 on sbatch --tern=good.yaml -N2 job.sbatch
 [ "$rc" != 0 ]; ok $? "--tern is refused"
-grep -qE "$wrong" err; ok $? "and Slurm says why" || cat err; err_has "--tern=good.yaml"
+grep -qE "$wrong" err; ok $? "Slurm gives the reason of the refusal" || cat err; err_has "--tern=good.yaml"
 on srun -N2 echo well; status 0 "srun without --tern works"
-[ "$(grep -c well out)" = 2 ]; ok $? "on both nodes"
+[ "$(grep -c well out)" = 2 ]; ok $? "srun without --tern runs on both nodes"
 
 # ---- on the nodes alone
 use optional "$so"
@@ -37,11 +37,11 @@ use optional "$other"
 on scontrol release "$job"
 until_true job_over "$job"
 [ "$(job_state "$job")" = COMPLETED ] && grep -q '^batch none' job.out && [ "$(grep -c '^step none' job.out)" = 2 ]
-ok $? "optional: the job and its step run, without a receipt" || cat job.out
-has job.out "plugin did not run on node" "and tern run says it"
-has job.out 'tern run: 75' "and does not start"
-grep -qE "$wrong" "$log"/slurmd-trn1-st-trn1-1.log; ok $? "the node's log names the plugin" || tail -5 "$log"/slurmd-trn1-st-trn1-1.log
-[ "$(tern cluster exec $CLUSTER -- sinfo -h -N -o '%t' | sort -u)" = idle ]; ok $? "no node is drained"
+ok $? "optional: the job and its step run without a marker" || cat job.out
+has job.out "plugin did not run on node" "optional: tern run logs the missing marker"
+has job.out 'tern run: 75' "optional: tern run does not start"
+grep -qE "$wrong" "$log"/slurmd-trn1-st-trn1-1.log; ok $? "optional: the node's log names the plugin" || tail -5 "$log"/slurmd-trn1-st-trn1-1.log
+[ "$(tern cluster exec $CLUSTER -- sinfo -h -N -o '%t' | sort -u)" = idle ]; ok $? "optional: no node is drained"
 # Why it ships as `optional`.
 use optional "$so"
 submit -H -N2 --tern=good.yaml -o job.out job.sbatch

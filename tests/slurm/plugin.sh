@@ -33,9 +33,9 @@ sed 's/"hidden_size": 32/"hidden_size": 32768/; s/"intermediate_size": 64/"inter
 sed 's,{config: model/config.json.*,{config: small.json},' tiny/run.yaml >tiny/vocab.yaml
 sed 's,{config: model/config.json.*,{config: large.json},' tiny/run.yaml >tiny/memory.yaml
 printf 'version: 1\nname: toy\nledger: {dir: ledger}\nparallel: {tensor: 2, pipeline: 2}\nlaunch: {ranks_per_node: 2}\nworkload: {command: [true]}\n' >degrees.yaml
-on sbatch --test-only --tern=tiny/run.yaml --wrap true; status 0 "a recipe of tern's own trainer"
+on sbatch --test-only --tern=tiny/run.yaml --wrap true; status 0 "sbatch accepts a recipe of tern's own trainer"
 refuse() { # TEXT COMMAND...
-    on "${@:2}"; [ $rc != 0 ]; ok $? "${*:2}: refused"; err_has "$1"; queue_empty; ok $? "and nothing is queued"
+    on "${@:2}"; [ $rc != 0 ]; ok $? "${*:2}: refused"; err_has "$1"; queue_empty; ok $? "${*:2}: nothing is queued"
 }
 refuse "tokenised with 800 ids, but the model's vocabulary has 700" sbatch --tern=tiny/vocab.yaml --wrap true
 refuse 'and the largest node has' sbatch --tern=tiny/memory.yaml --wrap true
@@ -44,8 +44,8 @@ refuse 'wide.yaml:4: parallel: tensor x pipeline (16) and 2 ranks a node need 8 
 sed 's/pipeline: 8/pipeline: 4/; s/{ranks_per_node: 2}/{spares: 1}/' wide.yaml >spare.yaml
 refuse 'spare.yaml:5: launch.spares: tensor x pipeline (8) and 2 ranks a node need 4 nodes' sbatch --tern=spare.yaml --wrap true
 on srun --mpi=none -N2 -n6 --tern=degrees.yaml touch ran.x; [ $rc != 0 ]; ok $? "srun with tasks that no degrees divide: refused"; err_has '6 ranks are not'
-until_true queue_empty; ok $? "and its allocation is given back" || tern cluster exec $CLUSTER -- squeue -a
-[ ! -e ran.x ]; ok $? "no task of it starts"
+until_true queue_empty; ok $? "a refused srun gives its allocation back" || tern cluster exec $CLUSTER -- squeue -a
+[ ! -e ran.x ]; ok $? "a refused srun starts no task"
 on sbatch --help; out_has '--tern=RECIPE'
 on salloc --help; out_has '--tern=RECIPE'
 
@@ -72,8 +72,8 @@ sed -i 's/^[a-z]*/optional/' "$conf"
 het 1 1; [ $rc = 0 ] && [ -e ran.a.end ] && [ -e ran.b.end ]; ok $? "srun A : B whose groups fit together, and neither alone, runs" || { cat err; ls; }
 step srun --mpi=none -N2 -n4 --tern=pairs.yaml; [ $rc = 0 ] && [ -e ran.3 ]; ok $? "srun with tasks that they divide runs" || cat err
 on salloc -N2 bash -c 'srun --mpi=none -n3 --tern=pairs.yaml touch ran.x; echo "step $?"'
-out_has 'step 2' "a step of a job is refused too, when the recipe is typed for it"; [ ! -e ran.x ]; ok $? "and does not start"
-step salloc -N2 --tern=pairs.yaml srun --mpi=none -n3; [ $rc = 0 ] && [ -e ran.2 ]; ok $? "but not a helper's step of the job that carries it" || cat err
+out_has 'step 2' "a step of a job is refused too, when the recipe is typed for it"; [ ! -e ran.x ]; ok $? "a refused step does not start"
+step salloc -N2 --tern=pairs.yaml srun --mpi=none -n3; [ $rc = 0 ] && [ -e ran.2 ]; ok $? "a helper's step in a job with a recipe runs" || cat err
 
 # ---- hostile values
 rm -f pwned
@@ -81,9 +81,9 @@ for value in '$(touch pwned)' '`touch pwned`' '; touch pwned;' '%s%n%s%n' '../..
     "$(printf '\033]0;x\007')" "$(printf 'a\nb')" "$(head -c 5000 /dev/zero | tr '\0' a)"; do
     on sbatch -J hostile "--tern=$value" --wrap true
     [ $rc != 0 ] && [ $rc -lt 128 ] || [ $rc = 255 ]; ok $? "refused: $(printf '%.30q' "$value")"
-    grep -q "$(printf '\033')" <(grep '^sbatch: error: tern:' err); [ $? = 1 ]; ok $? "and no control character is passed on"
+    grep -q "$(printf '\033')" <(grep '^sbatch: error: tern:' err); [ $? = 1 ]; ok $? "no control character of a path is passed on"
 done
-on squeue -h -t all -n hostile; [ ! -e pwned ] && [ $rc = 0 ] && [ ! -s out ]; ok $? "nothing of it was run or queued" || cat out err
+on squeue -h -t all -n hostile; [ ! -e pwned ] && [ $rc = 0 ] && [ ! -s out ]; ok $? "refused paths run and queue nothing" || cat out err
 
 # ---- accepted: receipt and recipe reach every kind of task
 cat >show.sbatch <<'X'
@@ -101,21 +101,21 @@ for export in ALL NONE; do
     rm -f inner.out
     submit -N2 --tern=good.yaml --export=$export,HERE="$WORK" -o show.out show.sbatch
     until_true queue_empty
-    has show.out "batch $job.batch.1.1 $WORK/good.yaml" "--export=$export: the batch script has receipt and absolute path" || cat err
+    has show.out "batch $job.batch.1.1 $WORK/good.yaml" "--export=$export: the batch script has marker and absolute path" || cat err
     [ "$(grep -c "^step $job.0.1.1 $WORK/good.yaml\$" show.out)" = 2 ]; ok $? "--export=$export: so has every task of a step" || cat show.out
-    has inner.out "inner $WORK/good.yaml" "--export=$export: a job submitted from inside inherits it from elsewhere"
+    has inner.out "inner $WORK/good.yaml" "--export=$export: a job submitted from inside inherits the recipe"
     has show.out "other $WORK/other/good.yaml" "--export=$export: a recipe given inside wins"
 done
 on srun --mpi=none -N2 --tern=good.yaml sh -c 'echo "$TERN_RECEIPT $TERN_RECIPE"'
-[ "$(grep -c "\.0\.1\.1 $WORK/good.yaml\$" out)" = 2 ]; ok $? "srun on its own" || cat out err
+[ "$(grep -c "\.0\.1\.1 $WORK/good.yaml\$" out)" = 2 ]; ok $? "srun without a job carries the recipe" || cat out err
 on salloc -N1 --tern=good.yaml srun --mpi=none sh -c 'echo "$TERN_RECIPE"'
-out_has "$WORK/good.yaml" "srun under salloc"
+out_has "$WORK/good.yaml" "srun under salloc carries the recipe"
 printf '#!/bin/bash\nexec %s run\n' "$BIN/tern" >inner.sbatch
 on srun --mpi=none -N1 sbatch --parsable --tern=good.yaml -o inner.out inner.sbatch; job=$(cat out)
-until_true job_over "$job"; [ "$(job_state "$job")" = COMPLETED ]; ok $? "a job submitted by a step, whose number it inherits" || cat inner.out
+until_true job_over "$job"; [ "$(job_state "$job")" = COMPLETED ]; ok $? "a job submitted by a step has a marker of its own" || cat inner.out
 on srun --mpi=none sh -c 'echo "none:$TERN_RECEIPT$TERN_RECIPE"'; out_has none: "a job without --tern gets nothing"
 has "$TERN_CLUSTER_HOME/$CLUSTER"/log/slurmd-trn1-st-trn1-1.log "tern: job $job step 0 task 0: exit 0" "the task's end is in the node's log"
-on sinfo -h -o '%t'; ! grep -qE 'drain|drng|down|fail' out; ok $? "every node is well after all that" || cat out
+on sinfo -h -o '%t'; ! grep -qE 'drain|drng|down|fail' out; ok $? "every node is idle at the end" || cat out
 
 # ---- what its absence does
 conf=$TERN_CLUSTER_HOME/$CLUSTER/etc/plugstack.conf
@@ -127,6 +127,6 @@ cp kept "$conf"
 printf '#!/bin/bash\nexec env -u TERN_RECEIPT tern run\n' >norec.sbatch
 submit --tern=good.yaml -o norec.out norec.sbatch
 until_true job_over "$job"
-has norec.out 'plugin did not run on node trn1-st-trn1-' "a node without the plugin is told by tern run, by name"
-[ "$(tern cluster exec $CLUSTER -- scontrol show job "$job" -o | sed 's/.*ExitCode=\([0-9]*\).*/\1/')" = 75 ]; ok $? "with status 75"
+has norec.out 'plugin did not run on node trn1-st-trn1-' "tern run names a node without the plugin"
+[ "$(tern cluster exec $CLUSTER -- scontrol show job "$job" -o | sed 's/.*ExitCode=\([0-9]*\).*/\1/')" = 75 ]; ok $? "tern run ends with status 75 on a node without the plugin"
 tap_done

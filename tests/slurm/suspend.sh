@@ -20,15 +20,15 @@ on scontrol suspend "$job"; status 0
 until_true sh -c "tern cluster exec $CLUSTER -- squeue -h -j $job -o %T | grep -qx SUSPENDED"
 at=$(ls held | sort | tail -n 1); sleep 10 # more than twice the deadline
 on scontrol resume "$job"; status 0
-over held; is "$(rows outcome held)" "done" "suspended for longer than the deadline: one attempt"
+over held; is "$(rows outcome held)" "done" "a job suspended for longer than the deadline has one attempt"
 digests() { tern ckpt show "$1/latest" --json | grep '"sha256"' | sort; }
-digests left >want; digests held | cmp -s - want; ok $? "the weights are those of a job left alone"
+digests left >want; digests held | cmp -s - want; ok $? "a suspended job has the weights of an undisturbed one"
 
 export TERN_DEADLINE=60
 begin stopped
 kill -STOP "$(pgrep -f '^[^ ]*tern-train .*/stopped.yaml' | tail -n 1)"
 over stopped
-is "$(rows outcome stopped)" "fault,done" "a rank that is stopped alone: another attempt"
-has stopped.out 'no sign of life' "in words that tell"
-digests stopped | cmp -s - want; ok $? "and the weights are the same"
+is "$(rows outcome stopped)" "fault,done" "a rank that is stopped alone causes another attempt"
+has stopped.out 'no sign of life' "a stopped rank's error says that it gave no sign of life"
+digests stopped | cmp -s - want; ok $? "a job with a stopped rank ends with the same weights"
 tap_done

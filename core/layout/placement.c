@@ -1,6 +1,8 @@
 /* Local ranks on a node's NeuronCores, chips, NUMA nodes and CPUs. */
 #include "core/layout/layout.h"
 
+#include "core/base/assert.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +110,7 @@ static void share_numa(struct cpus *c, int numa, int k, int of)
 
     if (to == from)
         to++;
+    tern_assert_cmp(base + here, <=, (int)(sizeof c->mine / sizeof *c->mine));
     for (int core = from; core < to && core < here; core++)
         c->mine[base + core] = true;
 }

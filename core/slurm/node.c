@@ -1,6 +1,7 @@
 /* One node: load, change. */
 #include "core/slurm/slurm.h"
 
+#include "core/base/assert.h"
 #include "core/slurm/release.h"
 #include "core/slurm/start.h"
 
@@ -112,6 +113,7 @@ int tern_slurm_node_update(const char *name, enum tern_slurm_node_change change,
     };
     update_node_msg_t msg;
 
+    tern_assert_cmp((size_t)change, <, sizeof changes / sizeof *changes);
     if (tern_slurm_start(err) < 0)
         return -1;
     slurm_init_update_node_msg(&msg);

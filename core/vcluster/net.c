@@ -1,5 +1,7 @@
 #include "core/vcluster/net.h"
 
+#include "core/base/assert.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +28,7 @@ char *tern_vcluster_net_address(char *to, size_t n, int i)
 {
     uint32_t a = i ? FIRST + (uint32_t)i : HEAD;
 
+    tern_assert(i >= 0 && i < (1 << (32 - NET_BITS)) - 256, "node %d", i);
     snprintf(to, n, "%u.%u.%u.%u", a >> 24, a >> 16 & 255, a >> 8 & 255, a & 255);
     return to;
 }

@@ -1,0 +1,231 @@
+/* Files that others wrote: layouts, config.json, tokenizers.  Each is taken or refused in words,
+ * and nothing is read that is not there.  FUZZ_RUNS: how many inputs of each. */
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/layout/layout.h"
+#include "core/model/model.h"
+#include "core/token/token.h"
+#include "tests/fuzz/mutate.h"
+
+#include <unistd.h>
+
+static char work[] = "/tmp/tern-fuzz-inputs-XXXXXX";
+static int taken, refused;
+
+static void put(const char *path, const char *data, size_t len)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!f || fwrite(data, 1, len, f) != len || fclose(f) != 0)
+        abort();
+}
+
+static void count(bool good, const struct tern_err *err)
+{
+    taken += good;
+    refused += !good;
+    if (!good && !err->text[0])
+        ok(0, "what is refused is refused in words");
+}
+
+static void told(const char *what)
+{
+    ok(taken > 0 && refused > 0, "%s: %d taken, %d refused", what, taken, refused);
+    taken = refused = 0;
+}
+
+/* ------------------------------------------------------------------ layouts */
+
+static const char layout[] =
+    "Region: us-east-1\nImage: {Os: ubuntu2204}\n"
+    "HeadNode:\n  InstanceType: c5.2xlarge\n  Networking: {SubnetId: subnet-1}\n"
+    "Scheduling:\n  Scheduler: slurm\n  SlurmSettings:\n    CustomSlurmSettings:\n"
+    "      - PropagateResourceLimits: NONE\n  SlurmQueues:\n    - Name: train\n"
+    "      CapacityType: CAPACITY_BLOCK\n      Networking:\n        SubnetIds: [subnet-2]\n"
+    "        PlacementGroup: {Enabled: true}\n      ComputeResources:\n        - Name: trn\n"
+    "          InstanceType: trn1.32xlarge\n          MinCount: 4\n          MaxCount: 4\n"
+    "          Efa: {Enabled: true}\n    - Name: cpu\n      Networking: {SubnetIds: [subnet-2]}\n"
+    "      ComputeResources:\n        - {Name: c, Instances: [{InstanceType: c5.large}], MaxCount: "
+    "9}\nSharedStorage:\n  - {Name: fsx, MountDir: /fsx, StorageType: FsxLustre}\n";
+static const char *const layout_words[] = {
+    "\n",    "  ",     ": ",          "- ",    "{",    "}",   "[",  "]",  ",",
+    "0",     "-1",     "99999999999", "null",  "true", "\"",  "'",  "&a", "*a",
+    "!!int", "Name: ", "MaxCount: ",  "Queue", "%",    "|\n", "..", "/",  NULL};
+
+static void fuzz_layouts(int n)
+{
+    char *path = tern_fs_join(work, "cluster.yaml");
+    const struct tern_layout_local local = {.cluster_name = "c",
+                                            .head_name = "h",
+                                            .head_addr = "10.0.0.1",
+                                            .user = "u",
+                                            .state = "/s",
+                                            .log = "/l",
+                                            .spool = "/p",
+                                            .pid_dir = "/r",
+                                            .munge_socket = "/m",
+                                            .conf_dir = "/c",
+                                            .port = 6817};
+
+    for (int i = 0; i < n; i++) {
+        struct tern_layout_conf conf;
+        struct tern_err err = {0};
+        size_t len;
+        char *data = fuzz_mutate(layout, sizeof layout - 1, layout_words, &len);
+        put(path, data, len);
+        struct tern_layout *l = tern_layout_load(path, &err);
+        bool good = l && tern_layout_render(l, i % 2 ? &local : NULL, &conf, &err) == 0;
+        if (good)
+            tern_layout_conf_free(&conf);
+        count(good, &err);
+        tern_layout_free(l);
+        free(data);
+    }
+    free(path);
+    told("layouts");
+}
+
+/* ------------------------------------------------------------------ config.json */
+
+static const char config[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 64,"
+    " \"intermediate_size\": 128, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+    " \"num_key_value_heads\": 2, \"vocab_size\": 300, \"max_position_embeddings\": 4096,"
+    " \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0, \"tie_word_embeddings\": false,"
+    " \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0,"
+    " \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 1024},"
+    " \"hidden_act\": \"silu\", \"eos_token_id\": [2, 7], \"bos_token_id\": 1, \"head_dim\": 16}";
+static const char *const config_words[] = {"{",
+                                           "}",
+                                           "[",
+                                           "]",
+                                           ",",
+                                           ":",
+                                           "\"",
+                                           "\\",
+                                           "\\u0000",
+                                           "null",
+                                           "true",
+                                           "NaN",
+                                           "-Infinity",
+                                           "0",
+                                           "-1",
+                                           "1e999",
+                                           "16777217",
+                                           "99999999999999999999",
+                                           "\"factor\": 0",
+                                           "\"head_dim\": 3",
+                                           NULL};
+
+static void fuzz_configs(int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct tern_model_config c, again;
+        struct tern_err err = {0};
+        size_t len;
+        char *data = fuzz_mutate(config, sizeof config - 1, config_words, &len);
+        bool good = tern_model_config_parse(data, len, "config.json", &c, &err) == 0;
+        count(good, &err);
+        if (good) {
+            struct tern_model_tensor t;
+            uint64_t params = 0;
+            for (size_t k = 0; k < tern_model_tensors(&c); k++) {
+                tern_model_tensor(&c, k, &t);
+                params += t.count;
+            }
+            char *json = tern_model_config_json(&c, "float32");
+            if (params != tern_model_params(&c) ||
+                tern_model_config_parse(json, strlen(json), "written", &again, &err) < 0 ||
+                !tern_model_config_same(&c, &again))
+                ok(0, "round %d: what was taken is written and read back: %s", i, err.text);
+            free(json);
+        }
+        free(data);
+    }
+    told("config.json");
+}
+
+/* ------------------------------------------------------------------ tokenizers */
+
+static void use(const char *path, const char *text, size_t len)
+{
+    struct tern_err err = {0};
+    struct tern_token *t = tern_token_load(path, &err);
+    struct tern_token_encoder *e = t ? tern_token_encoder_new(t, &err) : NULL;
+    struct tern_buf back = {0};
+    const uint32_t *ids;
+    size_t n;
+
+    count(t, &err);
+    if (e && tern_token_encode(e, text, len, &ids, &n, &err) == 0)
+        tern_token_decode(t, ids, n, &back, &err);
+    tern_buf_free(&back);
+    tern_token_encoder_free(e);
+    tern_token_free(t);
+}
+
+static void fuzz_models(int n)
+{
+    static const char *const words[] = {
+        "\x0a", "\x12\x03", "\x15", "\xff\xff\xff\xff\x0f", "<0x41>", "\xe2\x96\x81", "\x18\x06",
+        "\x80", "<unk>",    NULL};
+    static const char text[] = "The quick  brown\tfox \xe2\x96\x81 \xf0\x9f\x90\xa7\n\xff ends.";
+    char *path = tern_fs_join(work, "tokenizer.model"), *seed;
+    struct tern_err err = {0};
+    size_t len, all;
+
+    if (tern_fs_read("tests/golden/spm-bpe-800.model", 1 << 20, &seed, &all, &err) < 0) {
+        ok(0, "%s", err.text);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        char *data = fuzz_mutate(seed, all, words, &len);
+        put(path, data, len);
+        use(path, text, sizeof text - 1);
+        free(data);
+    }
+    free(seed);
+    free(path);
+    told("tokenizer.model");
+}
+
+static const char tokenizer[] =
+    "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": "
+    "true},"
+    " {\"id\": 1, \"content\": \"<s>\", \"special\": true}], \"normalizer\": {\"type\": "
+    "\"Sequence\","
+    " \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"\xe2\x96\x81\"}, {\"type\":"
+    " \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xe2\x96\x81\"}]},"
+    " \"pre_tokenizer\": null, \"model\": {\"type\": \"BPE\", \"unk_token\": \"<unk>\","
+    " \"byte_fallback\": false, \"vocab\": {\"<unk>\": 0, \"<s>\": 1, \"a\": 2, \"b\": 3, \"ab\": "
+    "4},"
+    " \"merges\": [\"a b\", [\"a\", \"b\"]]}}";
+
+static void fuzz_json(int n)
+{
+    char *path = tern_fs_join(work, "tokenizer.json");
+
+    for (int i = 0; i < n; i++) {
+        uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES];
+        struct tern_err err = {0};
+        size_t len;
+        char *data = fuzz_mutate(tokenizer, sizeof tokenizer - 1, config_words, &len);
+        put(path, data, len);
+        count(tern_token_json_hash(path, hash, &err) >= 0, &err);
+        free(data);
+    }
+    free(path);
+    told("tokenizer.json");
+}
+
+int main(void)
+{
+    if (!mkdtemp(work))
+        return 1;
+    fuzz_layouts(fuzz_runs(2000));
+    fuzz_configs(fuzz_runs(20000));
+    fuzz_models(fuzz_runs(500));
+    fuzz_json(fuzz_runs(5000));
+    tern_fs_remove_tree(work, NULL);
+    return tap_done();
+}

@@ -337,6 +337,7 @@ static void test_tensors(void)
 {
     static const char two[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},"
                               "\"b\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[%s]}}";
+    static const char out[] = "{\"weight_map\": {\"a\": \"../above.safetensors\"}}";
     char *dir = in_work("hf/inner"), *file = tern_fs_join(dir, "model.safetensors");
     char *good = tern_strf(two, "16,32"), *twice = tern_strf(two, "0,16");
     char *above = in_work("hf/above.safetensors");
@@ -355,8 +356,9 @@ static void test_tensors(void)
     has(err.text, "overlaps another or leaves a hole", "that is told");
     unlink(file);
     put_tensors(above, good, 32);
-    put(index, "{\"weight_map\": {\"a\": \"../above.safetensors\"}}", 46);
+    put(index, out, sizeof out - 1);
     ok(!tern_ckpt_open_hf(dir, &err), "an index that leads out of its folder is refused");
+    has(err.text, "places tensor 'a'", "the tensor is named");
     free(index);
     free(above);
     free(twice);

@@ -179,7 +179,7 @@ link = $(call linked,-fopenmp $(SANFLAGS),$(LIBS))
 USED = $(O)/used/$(@:$(O)/%=%)
 linked = mkdir -p $(dir $(USED)) && $(CC) $(CFLAGS) $(1) $(LDFLAGS) -o $@ $(filter %.o,$(OBJECTS)) \
 	-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(2) -Wl,-t,-t >$(USED).trace && \
-	sed -nE 's,.*$(O)/((f64/)?)lib/libtern-([a-z0-9]+)\.a[()]+([a-z0-9_]+\.o).*,$(O)/\1core/\3/\4 $(O)/\1core/\3/*/\4,p' $(USED).trace | sort -u | xargs -r ls -1 2>/dev/null | \
+	sed -nE 's,.*$(O)/((f64/)?)lib/libtern-([a-z0-9]+)\.a[()]+([a-z0-9_]+\.o).*,$(O)/\1core/\3/\4 $(O)/\1core/\3/*/\4,p' $(USED).trace | sort -u | sed "s/^/ls -1 /" | sh 2>/dev/null | \
 	awk 'BEGIN {printf "%s:", "$@"} {printf " %s", $$1; l = l "\n" $$1 ":"} END {if (NR == 0) printf " $(ARCHIVES)"; print l}' >$(USED) && \
 	rm -f $(USED).trace
 

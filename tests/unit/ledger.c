@@ -243,6 +243,7 @@ static void test_paths(void)
     ok(tern_ledger_spool_dir_parse("/tmp", &ledger, run, &n, &err) < 0,
        "a path of another form is no spool folder");
     ok(tern_ledger_spool_open(dir, id, 1, "../evil", &err) == NULL &&
+           tern_ledger_spool_open(dir, id, 1, ".w", &err) == NULL &&
            tern_ledger_spool_open(dir, "no", 1, "w", &err) == NULL &&
            tern_ledger_spool_open(dir, id, 0, "w", &err) == NULL,
        "a spool with a bad writer, run id or attempt is refused");

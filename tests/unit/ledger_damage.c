@@ -1,6 +1,7 @@
 /* core/ledger: damage to frames, spools and run.db is seen, and reaches no reader. */
 #include "tests/unit/ledger.h"
 
+#include "core/base/hash.h"
 #include "core/ledger/frame.h"
 
 #include <fcntl.h>
@@ -74,6 +75,38 @@ static void test_frames(void)
     ok(wrong <= 2 * (TERN_FRAME_TRAILER - 1), "zeros at the end are 'not here yet' (%d doubtful)",
        wrong);
     free(zeros);
+    tern_buf_free(&one);
+    tern_buf_free(&all);
+}
+
+/* Frames with right checksums that say what no writer says. */
+static void test_liars(void)
+{
+    struct tern_buf one = {0}, all = {0};
+    struct tern_ledger_frame f = {.type = TERN_FRAME_PARAM,
+                                  .seq = 1,
+                                  .payload = (const uint8_t *)"payload",
+                                  .len = 7},
+                             g;
+
+    tern_ledger_frame_encode(&one, &f);
+    tern_buf_add(&all, one.data, one.len);
+    f.prev = f.crc;
+    f.seq = 3;
+    tern_ledger_frame_encode(&one, &f);
+    tern_buf_add(&all, one.data, one.len);
+    struct tern_ledger_frame_scan s = {.data = (const uint8_t *)all.data, .len = all.len};
+    ok(tern_ledger_frame_next(&s, &g) == TERN_FRAME_OK &&
+           tern_ledger_frame_next(&s, &g) == TERN_FRAME_BREAK,
+       "a frame that skips a seq breaks the chain, whatever its link");
+
+    const uint32_t length = TERN_FRAME_MAX + 1;
+    memcpy(one.data + 4, &length, 4); /* little-endian */
+    const uint32_t crc = tern_crc32c(0, one.data, 32);
+    memcpy(one.data + 32, &crc, 4);
+    s = (struct tern_ledger_frame_scan){.data = (const uint8_t *)one.data, .len = one.len};
+    ok(tern_ledger_frame_next(&s, &g) == TERN_FRAME_DAMAGE,
+       "a frame longer than the limit is damage, no torn end");
     tern_buf_free(&one);
     tern_buf_free(&all);
 }
@@ -372,6 +405,7 @@ int main(void)
 {
     ledger_begin();
     test_frames();
+    test_liars();
     make_run();
     test_verify();
     test_names();

@@ -22,7 +22,7 @@ static bool is_about(const char *file, const char *path)
     return match;
 }
 
-/* The record of `path` or of what it is a copy of; malloc'ed; NULL for none. */
+/* The record of `path`, or of the checkpoint that it is a copy of; malloc'ed; NULL for none. */
 static char *find_record(const char *dir, const char *path)
 {
     char *file = tern_retain_record_path(dir, path);
@@ -76,8 +76,8 @@ static char *record_of_run(const char *path, const char *run, const char *ledger
     return file;
 }
 
-int ckpt_verify_foreign(const char *path, const char *manifest, const char *run, const char *ledger,
-                        struct tern_err *err)
+int ckpt_verify_external(const char *path, const char *manifest, const char *run,
+                         const char *ledger, struct tern_err *err)
 {
     struct tern_retain_record r = {0};
     struct tern_tree t = {0};
@@ -117,7 +117,7 @@ int ckpt_mirror(const char *run, const char *ledger, struct tern_err *err)
         printf("%s: %zu copied to %s\n", id, did.copied, did.mirror);
     int rc = did.left ? tern_err_set(err, TERN_TEMPFAIL,
                                      "%zu checkpoints of run %s are not verified%s; why stands "
-                                     "above. What is done stays; try again.",
+                                     "above. Those that are done stay; try again.",
                                      did.left, id, did.mirror ? " and copied" : "")
                       : 0;
     if (rc == 0)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where what a user typed leads: a checkpoint, or a folder of them. */
+/* The path that a user typed: a checkpoint, or a folder of them. */
 static char *checkpoint(const char *typed, struct tern_err *err)
 {
     char *path;
@@ -247,7 +247,7 @@ static int verify_run(int n_args, char **args, struct tern_err *err)
 {
     (void)n_args;
     if (verify.manifest || verify.run)
-        return ckpt_verify_foreign(args[0], verify.manifest, verify.run, verify.ledger, err);
+        return ckpt_verify_external(args[0], verify.manifest, verify.run, verify.ledger, err);
     char *path = checkpoint(args[0], err);
     if (!path)
         return -1;

@@ -11,7 +11,7 @@ enum { MAX_LINES = 6, MAX_MARKS = 4096, ROWS = 20 };
 static bool all, log_y, ascii;
 static int64_t rows;
 
-/* The first step that `attempt` has in what is drawn; -1 for none. */
+/* The first step of `attempt` that is drawn; -1 for none. */
 static int64_t first_drawn(const struct tern_ledger_series *s, uint32_t attempt)
 {
     for (size_t i = 0; i < s->n; i++)

@@ -28,7 +28,7 @@ struct part {
     bool accept;            /* in what attempts of one run agree on otherwise */
 };
 
-/* What the ledger knows of the run's attempts at training. */
+/* The run's training attempts, from the ledger. */
 struct past {
     struct tern_ledger_rows runs, attempts;
     const struct tern_ledger_run *run;
@@ -211,7 +211,7 @@ static int find_parts(struct past *p, struct tern_err *err)
     return 0;
 }
 
-/* Is the recipe's file still what the run was made with?  Its last line may have had no end. */
+/* Is the recipe's file still the run's?  Its last line may have had no end. */
 static bool unchanged(const struct tern_ledger_run *r, size_t body)
 {
     char *text = NULL;

@@ -1,4 +1,4 @@
-/* What the verbs of `tern ledger` share: options, tables, JSON. */
+/* Options, tables and JSON of all verbs of `tern ledger`. */
 #ifndef TERN_CMD_LEDGER_SHOW_H
 #define TERN_CMD_LEDGER_SHOW_H
 

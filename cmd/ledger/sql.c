@@ -1,4 +1,4 @@
-/* tern ledger sql: questions of one's own. */
+/* tern ledger sql: queries in SQL. */
 #include "cmd/ledger/show.h"
 
 #include "core/base/log.h"

@@ -164,7 +164,8 @@ enum { TERN_CKPT_COMPANIONS = 16 };
 size_t tern_ckpt_companions(const char *dir, struct tern_ckpt_file *files);
 void tern_ckpt_companions_free(struct tern_ckpt_file *files, size_t n);
 
-/* What is saved.  The ranks agree on `dir` and `step`; of meta, files and lease rank 0's count. */
+/* The content of a checkpoint.  The ranks agree on `dir` and `step`; of meta, files and lease rank
+ * 0's count. */
 struct tern_ckpt_save_options {
     const char *dir;
     uint64_t step;
@@ -190,7 +191,7 @@ struct tern_ckpt_saved {
 /* Publish `o->dir`/step-%08d.  Collective.
  *
  * Each rank streams its owned slices to its shard, digests them on the way, makes them durable,
- * and checks the size of what it wrote; rank 0 collects the table, checks that the slices of every
+ * and checks their size; rank 0 collects the table, checks that the slices of every
  * array tile it exactly, writes the manifest, checks the lease, renames, and makes the rename
  * durable.  A failure on any rank fails all: nothing appears, the temporary folder is removed, and
  * every rank's `err` names the rank and the cause (no space: TERN_TEMPFAIL).  A step that is there
@@ -220,7 +221,7 @@ struct tern_ckpt_entry {
     char *why;       /* what is wrong with a BROKEN one; else NULL */
 };
 
-/* What lies in `dir`, lowest step first.  An absent folder is an error. */
+/* The checkpoints in `dir`, of every state, lowest step first.  An absent folder is an error. */
 int tern_ckpt_list(const char *dir, struct tern_ckpt_entry **entries, size_t *n,
                    struct tern_err *err);
 void tern_ckpt_list_free(struct tern_ckpt_entry *entries, size_t n);
@@ -302,7 +303,7 @@ int tern_ckpt_verify(const char *path, bool full, struct tern_err *err);
 
 /* The beginning of a safetensors file that holds `arrays` [n] whole, one after the other in this
  * order: eight bytes of length and the JSON header, padded so that the data begins at a multiple of
- * eight.  *head is malloc'ed; *len its bytes, *data_bytes what must follow. */
+ * eight.  *head is malloc'ed; *len its bytes, *data_bytes those that must follow. */
 int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, char **head,
                                size_t *len, uint64_t *data_bytes, struct tern_err *err);
 

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A folder with more names than this is none of ours. */
+/* A folder with more names than this is no folder of checkpoints. */
 enum { NAMES_MAX = 1000000 };
 
 int tern_ckpt_rename_new(const char *from, const char *to, struct tern_err *err)
@@ -335,8 +335,8 @@ json_t *tern_ckpt_after_read(const char *dir, const char *digest)
     return after;
 }
 
-/* From the newest one, *path, to that of the best evaluation, as its meta names it, or what was
- * evaluated since. */
+/* From the newest one, *path, to that of the best evaluation, by its meta or a later
+ * evaluation. */
 static int find_best(const char *dir, char **path, struct tern_err *err)
 {
     struct tern_ckpt *c = tern_ckpt_open(*path, err);

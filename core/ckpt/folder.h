@@ -7,8 +7,7 @@
 /* rename(2) that fails when `to` exists. */
 int tern_ckpt_rename_new(const char *from, const char *to, struct tern_err *err);
 
-/* Is what lies at `path` what its name says, if it has a checkpoint's name?  Not a link, and of the
- * step in the name. */
+/* If `path` has a checkpoint's name: is it no link, and of the step in the name? */
 int tern_ckpt_name_check(const struct tern_ckpt *c, const char *path, struct tern_err *err);
 
 #endif

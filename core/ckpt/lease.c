@@ -23,7 +23,7 @@ enum {
     TEXT = 128,               /* of a host's name, a boot id, a namespace */
 };
 #define RELEASED ".released"
-/* What a lease's file is called before its number: by this tern, and by 0.3 (until 0.5). */
+/* The name of a lease's file before its number: in this tern, and in 0.3 (read until 0.5). */
 static const char *const prefixes[] = {"lease-", "claim-"};
 enum { PREFIXES = sizeof prefixes / sizeof *prefixes };
 #define START_UNKNOWN UINT64_MAX

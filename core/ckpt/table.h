@@ -1,5 +1,5 @@
-/* What an open checkpoint is in memory: which slice of which array lies where.  The manifest and
- * the headers of safetensors files are read into it; nothing in it is trusted before
+/* An open checkpoint in memory: the slices of each array, and their places in the shards.  The
+ * manifest and the headers of safetensors files are read into it; nothing in it is trusted before
  * tern_ckpt_table_check() has passed. */
 #ifndef TERN_CKPT_TABLE_H
 #define TERN_CKPT_TABLE_H
@@ -56,7 +56,7 @@ struct tern_ckpt {
     size_t *by_name; /* [n_entries] */
     struct tern_ckpt_extra *files;
     size_t n_files;
-    char *piece;     /* what is read at a time, made on first use */
+    char *piece;     /* a buffer of one read, made on first use */
     unsigned opened; /* shards opened so far: which one to close next */
 };
 

@@ -38,7 +38,7 @@ struct tern_convert_out {
     uint64_t bytes; /* of weights */
     unsigned tensors, shards;
     bool tokenizer; /* one was found and copied */
-    bool adapters;  /* they are what was written */
+    bool adapters;  /* adapters alone were written */
 };
 
 /* Write the arrays "model/..." of checkpoint `path` to the new folder `out_dir`: config.json (with

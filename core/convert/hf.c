@@ -126,7 +126,7 @@ static int list_tensors(struct tern_convert_export *x, struct tern_err *err)
     return 0;
 }
 
-/* What is to be written, and where it lies. */
+/* The tensors to write, and their places. */
 static int list(struct tern_convert_export *x, struct tern_err *err)
 {
     const struct tern_convert_hf *o = x->options;
@@ -160,7 +160,7 @@ static uint64_t bytes_of(const struct tern_ckpt_info *t)
     uint64_t n = tern_ckpt_type_bytes(t->type);
 
     for (int d = 0; d < t->ndim; d++)
-        n *= t->shape[d]; /* cannot wrap: it was compared with what lies on disk */
+        n *= t->shape[d]; /* cannot wrap: it was compared with the file */
     return n;
 }
 

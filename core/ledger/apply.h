@@ -19,7 +19,7 @@ struct tern_ledger_apply *tern_ledger_apply_new(sqlite3 *db, bool points, struct
 /* One record of the file that begins with `head`.  1 when its payload makes no sense. */
 int tern_ledger_apply_frame(struct tern_ledger_apply *a, const struct tern_ledger_record_head *head,
                             const struct tern_ledger_frame *f, struct tern_err *err);
-/* Write what was collected (newest values, spans of attempts).  Call it once, at the end. */
+/* Write the collected rows (newest values, spans of attempts).  Call it once, at the end. */
 int tern_ledger_apply_end(struct tern_ledger_apply *a, struct tern_err *err);
 void tern_ledger_apply_free(struct tern_ledger_apply *a);
 

@@ -133,7 +133,7 @@ static bool up_to_date(sqlite3_stmt *get, const char *run_id,
     return same;
 }
 
-/* The run's snapshot; where that cannot be copied from, what the spools say. */
+/* The run's snapshot, or its spools where the snapshot cannot be copied from. */
 static int open_sound(const char *ledger_dir, const char *run_id, const char *path, sqlite3 **run,
                       struct tern_ledger_db_stamp *stamp, struct tern_err *err)
 {

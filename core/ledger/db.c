@@ -248,7 +248,7 @@ static int open_snapshot(const char *path, const char *schema, sqlite3 **out, in
     int rc =
         sqlite3_open_v2(u, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
     free(u);
-    if (rc == SQLITE_OK) /* what stands in the file is data */
+    if (rc == SQLITE_OK) /* the file is data, never code */
         sqlite3_exec(db, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON", NULL, NULL,
                      NULL);
     rc = rc == SQLITE_OK ? check_kind(db, path, schema, version, err)

@@ -88,7 +88,7 @@ static int take_file(struct tail *t, const struct tern_ledger_spool_file *file, 
     if (file->bytes == mark.bytes)
         return 0;
     old = mark;
-    /* What is found damaged is looked at anew each time: it may have been on its way only. */
+    /* Damage is read anew at each fold: the bytes may only have been on their way. */
     sqlite3_bind_text(t->forget, 1, file->name, -1, SQLITE_STATIC);
     if (tern_ledger_db_run(t->forget, err) < 0 ||
         tern_ledger_spool_file_read(file, run_id, &mark, &reader, err) < 0)
@@ -189,7 +189,7 @@ int tern_ledger_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *d
 
 /* ---------------------------------------------------------------- publishing */
 
-/* A run.db that cannot be read may be the only copy of what it holds: spools may be incomplete. */
+/* A run.db that cannot be read may be the only copy of its rows: spools may be incomplete. */
 static int set_aside(const char *path, struct tern_err *err)
 {
     for (int i = 1; i < 1000; i++) {
@@ -217,7 +217,7 @@ enum snapshot { SNAPSHOT_NONE, SNAPSHOT_USED, SNAPSHOT_BAD };
 struct folded {
     sqlite3 *db;
     struct tern_ledger_db_stamp base; /* of the snapshot */
-    enum snapshot how;                /* what became of the snapshot */
+    enum snapshot how;                /* was the snapshot used? */
     bool changed;                     /* there were new records */
 };
 
@@ -260,7 +260,7 @@ static int load_and_fold(const char *ledger_dir, const char *run_id, const char 
     return 0;
 }
 
-/* Beside what it is of, with that folder's permissions. */
+/* In the run's folder, with that folder's permissions. */
 static int publish(sqlite3 *db, const char *path, const struct tern_ledger_db_stamp *base,
                    struct tern_err *err)
 {

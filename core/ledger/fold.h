@@ -9,7 +9,7 @@
 
 char *tern_ledger_run_db(const char *ledger_dir, const char *run_id);
 
-/* Apply to `db` (run.db's tables) what the spools hold beyond its ingest table; *changed: there
+/* Apply to `db` (run.db's tables) the records that are not in its ingest table; *changed: there
  * was something.  `points` as tern_ledger_apply_new. */
 int tern_ledger_fold_tail(const char *ledger_dir, const char *run_id, sqlite3 *db, bool points,
                           bool *changed, struct tern_err *err);
@@ -22,7 +22,7 @@ int tern_ledger_fold_light(const char *ledger_dir, const char *run_id, sqlite3 *
 /* Has `db` read spool files, or parts of them, that are not there any more? */
 int tern_ledger_fold_gone(const char *ledger_dir, const char *run_id, sqlite3 *db, bool *gone,
                           struct tern_err *err);
-/* A run's database of what the spools say, in memory. */
+/* A run's database made from its spools alone, in memory. */
 int tern_ledger_fold_spools(const char *ledger_dir, const char *run_id, sqlite3 **out,
                             struct tern_err *err);
 /* A run's database with everything, fresh; in memory only as far as needed. */

@@ -98,7 +98,7 @@ static enum tern_ledger_frame_found damage(struct tern_ledger_frame_scan *s, siz
     return TERN_FRAME_DAMAGE;
 }
 
-/* What the bytes at s->at are when they are no frame. */
+/* The kind of bytes at s->at that are no frame. */
 static enum tern_ledger_frame_found no_frame(struct tern_ledger_frame_scan *s)
 {
     const uint8_t *p = s->data + s->at;

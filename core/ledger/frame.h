@@ -65,7 +65,7 @@ struct tern_ledger_frame {
     uint32_t prev, crc;
     uint64_t seq;
     int64_t wall_ns;
-    const uint8_t *payload; /* inside what was scanned */
+    const uint8_t *payload; /* inside the scanned bytes */
     uint32_t len;
 };
 
@@ -77,8 +77,8 @@ enum tern_ledger_frame_found {
     TERN_FRAME_NO_MORE, /* the bytes end where a frame ends */
     TERN_FRAME_TORN,    /* they end inside a frame: it is being written, or its writer died */
     TERN_FRAME_ZEROS,   /* zeros to the end: not here yet (network file systems), or never synced */
-    TERN_FRAME_DAMAGE,  /* [from, to) is not what was written; the next call goes on at `to` */
-    TERN_FRAME_BREAK,   /* the next frame is sound, but not the one that belongs here */
+    TERN_FRAME_DAMAGE, /* [from, to) differs from what was written; the next call goes on at `to` */
+    TERN_FRAME_BREAK,  /* the next frame is sound, but not the one that belongs here */
 };
 
 /* Walking over the bytes of a file, or of its end. */

@@ -255,7 +255,7 @@ int tern_ledger_home_sync(const char *dir, struct tern_err *err)
     return rc;
 }
 
-/* The permissions of what lies in a run's folder follow a new `ledger.mode`; nothing outside it. */
+/* Files in a run's folder get the permissions of a new `ledger.mode`; files elsewhere do not. */
 static void change_bits(int parent, const char *name, mode_t bits)
 {
     int fd = TERN_AGAIN(openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));

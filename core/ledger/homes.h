@@ -33,8 +33,8 @@ char *tern_ledger_home_user(const char *ledger_dir, const char *run_id);
  * missing.  `bits`: the permissions of a new one; negative: by the umask. */
 int tern_ledger_home_make_run(const char *home, const char *run_id, int bits, struct tern_err *err);
 
-/* An attempt's spool folder (LEDGER[/u/UID]/runs/RUN/spool/N), and what is missing above it; *bits:
- * as of tern_ledger_home_make_run, and then the permissions that all of the run has. */
+/* An attempt's spool folder (LEDGER[/u/UID]/runs/RUN/spool/N), with missing folders above it;
+ * *bits: as of tern_ledger_home_make_run, and then the permissions that all of the run has. */
 int tern_ledger_home_make_attempt(const char *dir, const char *run_id, int *bits,
                                   struct tern_err *err);
 /* Make it and those above it, up to the ledger's, survive a power cut. */

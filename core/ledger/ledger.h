@@ -56,7 +56,7 @@ bool tern_ledger_ulid_valid(const char *s);
 /* ---------------------------------------------------------------- records
  *
  * One struct for writing and reading.  A text may be NULL (unknown) and then reads back as NULL.
- * What a reader fills in on top stands under "read only" and is ignored by writers.
+ * Members under "read only" are filled in by readers and ignored by writers.
  */
 
 struct tern_ledger_run {
@@ -162,8 +162,8 @@ struct tern_ledger_health {
     const char *node;     /* NULL: not of one node */
     const char *verdict;  /* ok, node_bad, fabric_bad, storage_bad, unknown, skipped */
     const char *severity; /* info, warn, error */
-    const char *text;     /* what was found, and the remedy; NULL when there is nothing to say */
-    double value;         /* what was measured; NaN when nothing was */
+    const char *text;     /* the finding and its remedy; NULL for none */
+    double value;         /* the measured value; NaN for none */
     const char *unit;     /* "GB/s"; NULL without a value */
     double seconds;       /* that the check took */
     /* read only */
@@ -271,7 +271,7 @@ enum tern_ledger_mode {
  * its name.  Makes nothing. */
 int tern_ledger_home(const char *ledger_dir, enum tern_ledger_mode mode, char **out,
                      struct tern_err *err);
-/* Make the run's folder in that home, with its permissions; what lies there already gets them.
+/* Make the run's folder in that home, with its permissions; files that are there already get them.
  * `run_id` NULL: the home alone, where it is a user's in a shared ledger. */
 int tern_ledger_make(const char *home, const char *run_id, enum tern_ledger_mode mode,
                      struct tern_err *err);
@@ -293,7 +293,7 @@ int tern_ledger_homes(const char *ledger_dir, bool all, struct tern_ledger_rows 
 int tern_ledger_locate(const char *ledger_dir, const char *typed, const char *job, char **home,
                        char run_id[TERN_ULID_SIZE], struct tern_err *err);
 
-/* What is wrong with a ledger's permissions, a call each: `id` is ledger-open (a catalogue is read
+/* The faults of a ledger's permissions, a call each: `id` is ledger-open (a catalogue is read
  * by more than a run in it), ledger-others (others may write to a user's folder), ledger-taken (it
  * is another's) or ledger-sticky (others may rename it); `text` begins with the path. */
 void tern_ledger_guard(const char *ledger_dir,
@@ -421,7 +421,7 @@ void tern_ledger_table_free(struct tern_ledger_table *t);
 struct tern_ledger_check {
     uint64_t files, records, bytes; /* looked at, sound */
     uint64_t in_flight;             /* files that end in a torn record or in zeros: harmless */
-    uint64_t damaged;               /* places where what was written is not what is there */
+    uint64_t damaged;               /* places where bytes differ from those written */
     uint64_t lost;                  /* gap events of writers: records that they could not write */
     bool unfolded;                  /* run.db is behind the spools: harmless */
 };

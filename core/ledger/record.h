@@ -27,7 +27,7 @@ void tern_ledger_record_put_int(struct tern_buf *to, int64_t v);
 void tern_ledger_record_put_real(struct tern_buf *to, double v);
 void tern_ledger_record_put_text(struct tern_buf *to, const char *s);
 
-/* Reading one: what is missing or wrong sets `bad` and reads as 0 or NULL. */
+/* Reading one: a field that is missing or wrong sets `bad` and reads as 0 or NULL. */
 struct tern_ledger_record_reader {
     const uint8_t *at, *end;
     bool bad;

@@ -1,4 +1,4 @@
-/* A spool's file: its end, its room, and what is durable of it. */
+/* A spool's file: its end, its room, and its durable part. */
 #include "core/ledger/spool_file.h"
 
 #include "core/base/again.h"

@@ -350,7 +350,7 @@ static int find_in(const char *home, const char *typed, const char *job, char id
     return rc;
 }
 
-/* What a user typed for a run: `typed`, or the job that it belongs to. */
+/* The run that a user wants: by its name as typed, or by the job that it belongs to. */
 struct wanted {
     const char *typed, *job; /* or NULL */
     bool one;                /* of several by that name none is taken, else the newest */

@@ -69,7 +69,7 @@ out_has '[  8-9]--[10-11]--' 'launch.mapping: block keeps the numbers'
 out_has 'at most two chips apart, by number'
 run tern run --explain run.yaml -N 2 -c cluster.yaml --set parallel.tensor=32 --set parallel.pipeline=1
 out_has '[  8-9]--[10-11]--' 'torchrun deals the cores by LOCAL_RANK'; narrow
-out_has 'workers take the core of their LOCAL_RANK' 'which is told'
+out_has 'workers take the core of their LOCAL_RANK' 'a workload assigns cores by LOCAL_RANK, and the table says so'
 out_has 'intranode-collective-comm.rst' 'with its source'
 
 run tern run --explain run.yaml --set launch.with=mpirun -N 2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What ranks print: passed on unchanged, kept, shown by tern logs; values in it; how tern-task ends.
+# The output of ranks: passed on unchanged, kept, shown by tern logs; values in it; how tern-task ends.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/reach.sh"
 for v in $(compgen -e | grep -E '^(SLURM|TERN_(R|L|M))'); do unset "$v"; done
@@ -19,23 +19,23 @@ run tern task -- sh -c 'cat bytes; cat bytes >&2'
 status 0
 cmp -s bytes out && cmp -s bytes err; ok $? "bytes pass through tern-task unchanged"
 for s in 0 1 7 75 77 255; do run tern task -- sh -c "exit $s"; [ $rc = $s ] || break; done
-is $rc 255 "exit statuses too"
+is $rc 255 "tern-task has the program's exit status"
 for s in KILL TERM SEGV; do run sh -c 'ulimit -c 0; exec tern task -- sh -c "kill -$0 \$\$"' $s 2>/dev/null; [ $rc = $((128 + $(kill -l $s))) ] || break; done
-is "$s $rc" "SEGV 139" "and signals"
+is "$s $rc" "SEGV 139" "tern-task ends by the program's signal"
 run tern task -- no-such-program; status 127; err_has "cannot run 'no-such-program': No such file"; one_line
-run tern task -- sh -c 'read x || echo nothing'; out_has nothing "stdin is the launcher's"
+run tern task -- sh -c 'read x || echo nothing'; out_has nothing "the program has the launcher's stdin"
 run tern task -- sh -c 'exec >&- 2>&-; sleep 0.3; exit 5'; status 5 "a program that closes its streams is waited for"
 run timeout 100 tern task -- sh -c 'sleep 300 & echo $! >daemon; echo done'; status 0 "a child that outlives the program is not waited for"
 kill "$(cat daemon)" 2>/dev/null
-run tern task -- sh -c '(sleep 0.2; echo late) & echo early'; out_has late "but what it prints within a moment is passed on"
+run tern task -- sh -c '(sleep 0.2; echo late) & echo early'; out_has late "output within a moment after the program's end is passed on"
 run bash -c 'set -o pipefail; tern task -- yes | head -n 1'
-is "$(cat out) $rc" "y 141" "nobody reads any more: the program gets SIGPIPE, as without tern-task"
+is "$(cat out) $rc" "y 141" "when the reader is gone, the program gets SIGPIPE, as without tern-task"
 TERN_RUN_LOGS=$WORK/fulllogs tern task bash -c 'for i in 1 2 3 4; do echo "line $i"; sleep 0.1; done; echo went >went' >/dev/full 2>err
 is "$? $(cat went)" "0 went" "a full disk behind its output: the program goes on"; one_line
-err_has 'No space left on device'; is "$(grep -c 'line [1-4]$' fulllogs/0.log)" 4 "and the log has what was printed"
+err_has 'No space left on device'; is "$(grep -c 'line [1-4]$' fulllogs/0.log)" 4 "the log has the lines printed before the reader was gone"
 tern task -- sh -c 'echo $$ >pid; exec sleep 30' & task=$!
 until_true test -s pid; kill -9 $task; wait $task 2>/dev/null
-until_true sh -c '! kill -0 $(cat pid)'; ok $? "kill -9 of tern-task: the program goes with it"
+until_true sh -c '! kill -0 $(cat pid)'; ok $? "kill -9 of tern-task ends the program, too"
 
 # ---- a signal reaches the program once
 cat >once.sh <<'S'
@@ -52,13 +52,13 @@ run tern run talk.yaml; status 0
 for r in 0 1 2; do out_has "rank $r line 3"; done
 run tern logs; status 0
 is "$(grep -c 'line [123]$' out)" 9 "tern logs shows every rank's lines"
-cut -c1-29 out | sort -c; ok $? "in the order of their times"
+cut -c1-29 out | sort -c; ok $? "tern logs shows lines in the order of their times"
 grep -Eq '^20[0-9-]+T[0-9:]+\.[0-9]{3}[+-][0-9:]{5} +1 [^ ]+ o rank 1 line 2$' out; ok $? "time, rank, node, stream, text" || sed 's/^/# /' out
-grep -q ' run [^ ]* t tern run: run ' out; ok $? "the supervisor's words are among them"
+grep -q ' run [^ ]* t tern run: run ' out; ok $? "tern logs shows the supervisor's lines"
 out_has '^[[31mred^[[0m^G \xc2\x9b café \xff' "control characters are made visible, letters stay"
 run tern logs --rank 1,run --no-time --grep 'line 2|attempt 1'
 is "$(awk '{print $1}' out | sort -u | tr '\n' ' ')" "1 run " "--rank and --grep choose"
-run tern logs -r 0-1 --tail 2 --no-time; is "$(grep -c . out)" 2 "--tail"
+run tern logs -r 0-1 --tail 2 --no-time; is "$(grep -c . out)" 2 "--tail shows the last lines"
 run tern logs --rank 0 --raw; is "$(head -n 1 out)" "rank 0 line 1" "--raw is the text alone"
 run tern logs --json --rank 2 --grep oops
 python3 -c 'import json,sys; d=json.load(open("out")); assert (d["rank"],d["stream"],d["text"],d["attempt"])==("2","stderr","oops 2",1)' 2>/dev/null
@@ -68,7 +68,7 @@ run tern logs --since 2100-01-01; is "$(wc -l <out)" 0 "--since leaves out what 
 run tern logs --node nowhere; is "$(wc -l <out)" 0 "--node leaves out other nodes"
 status 2 "a node that has no log"; one_line; err_has 'none of the 4 logs is of nowhere'
 run tern logs --rank 3-9 --tail 2; status 2 "ranks that are not there"; one_line; err_has 'none of the 4 logs is of that rank'
-run tern logs --rank 1 --grep 'no such text'; status 0 "a text that is not there"
+run tern logs --rank 1 --grep 'no such text'; status 0 "--grep for a text that does not occur prints no line"
 logs=$(ls -d ledger/runs/*/logs/1 | tail -1)
 if [ "$(id -u)" != 0 ] || setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
     reach 65534
@@ -88,10 +88,10 @@ TERN_LEDGER='' run tern logs; status 2; one_line; err_has TERN_LEDGER
 # ---- attempts
 recipe again 'echo "attempt of $(cat n)"; exit ${CODE:-0}' 1 ; printf 'checkpoint: {dir: ck}\nlaunch: {restarts: 0}\n' >>again.yaml
 for n in 1 2; do echo $n >n; run tern run again.yaml; done
-run tern logs again --rank 0 --no-time; out_has 'attempt of 2'; ! grep -q 'of 1' out; ok $? "the newest attempt's by default"
+run tern logs again --rank 0 --no-time; out_has 'attempt of 2'; ! grep -q 'of 1' out; ok $? "tern logs shows the newest attempt by default"
 run tern logs again --attempt 1 --rank 0; out_has 'attempt of 1'
-run tern logs again --attempt all --rank 0; is "$(grep -c 'attempt of' out)" 2 "--attempt all"
-run tern logs again --attempt all --rank 0 --tail 5; is "$(grep -c 'attempt of' out)" 2 "--tail is of all of them"
+run tern logs again --attempt all --rank 0; is "$(grep -c 'attempt of' out)" 2 "--attempt all shows every attempt"
+run tern logs again --attempt all --rank 0 --tail 5; is "$(grep -c 'attempt of' out)" 2 "--tail with --attempt all shows the last lines of all"
 run tern logs again --attempt 1 -f --rank 0; status 0; err_has 'attempt 1 has ended'
 run tern logs 01ARZ3NDEKTSV4RRFFQ69G5FAV; status 2; one_line; err_has 'has no attempts yet, or is not there'
 cp again.yaml $'x\e[31m.yaml'; run tern run $'x\e[31m.yaml'; run tern ledger show; out_has 'x?[31m.yaml' "no escapes of a name reach the terminal"
@@ -101,8 +101,8 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     recipe full 'seq -f "line %09.0f of very many lines that nobody will ever read again" 60000'; mkdir small
     run unshare -m sh -c 'mount -t tmpfs -o size=300k tmpfs small && tern run full.yaml --set ledger.dir=small && grep -c " o line" small/runs/*/logs/1/0*.log >kept'
     status 0 "a full ledger does not end the run"
-    is "$(grep -c '^line' out)" 60000 "nor does it hold back what is printed"
-    err_has "the last $((60000 - $(cat kept))) lines are missing in its log" "the loss is told, to the line"
+    is "$(grep -c '^line' out)" 60000 "a full ledger does not delay the program's output"
+    err_has "the last $((60000 - $(cat kept))) lines are missing in its log" "the log's missing lines are counted exactly"
 else
     skip "no mount namespace"
 fi
@@ -111,7 +111,7 @@ fi
 recipe live 'for i in 1 2 3 4 5 6; do echo "beat $i"; sleep 0.2; done'
 tern run live.yaml >/dev/null 2>&1 & sup=$!
 until_true sh -c 'tern logs live'
-run timeout 100 tern logs live -f --attempt 1 --rank 0; status 0 "-f ends with the run"
+run timeout 100 tern logs live -f --attempt 1 --rank 0; status 0 "tern logs -f ends with the run"
 is "$(grep -c 'beat [1-6]' out)" 6 "-f shows all of it"; err_has 'done'
 wait $sup
 recipe lost 'echo here; exec sleep 300'
@@ -123,14 +123,14 @@ run timeout 100 tern logs lost -f --rank 0; status 0 "-f ends when the superviso
 # ---- bounded
 recipe big 'seq -f "line %09.0f of very many lines that nobody will ever read again" 60000'
 TERN_LOG_BYTES=1M run tern run big.yaml; status 0
-is "$(wc -l <out)" 60000 "all is passed on"
+is "$(wc -l <out)" 60000 "a long output is passed on whole"
 [ "$(cat ledger/runs/*/logs/1/0*.log | wc -c)" -gt 2000000 ]; bigger=$?
 dir=$(ls -td ledger/runs/*/logs | head -n 1)/1
 size=$(cat "$dir"/0*.log | wc -c); [ "$size" -le 1048576 ] && [ "$bigger" != 0 ]; ok $? "TERN_LOG_BYTES bounds what is kept: $size"
 run tern logs big --rank 0; out_has 'line 000000001'; out_has 'line 000060000'; out_has 'lines are left out here'
 TERN_LOG_BYTES=0 run tern run talk.yaml; status 0; run tern logs; status 2 "TERN_LOG_BYTES=0 keeps nothing"; one_line
 
-# ---- a log that cannot be, and a storage that hangs
+# ---- a log that cannot be written, and a storage that hangs
 mkdir -p hang/1; mkfifo hang/1/fifo
 recipe nolog 'echo fine'
 TERN_RUN_LOGS=/proc/nowhere run tern task -- echo fine; status 0; out_has fine; err_has 'has no log'; one_line
@@ -139,9 +139,9 @@ if ! long; then :; elif strace -o /dev/null true 2>/dev/null; then
     ASAN_OPTIONS=detect_leaks=0 TERN_RUN_LOGS=$WORK/slow run strace -f -o trace -e trace=pwrite64 -e inject=pwrite64:delay_enter=9000000:when=2+ \
         tern task -- sh -c 'seq 300000; date +%s%N >done'
     status 0 "a storage that hangs does not stop the program"
-    is "$(tail -n 1 out)" 300000 "its output arrives"
+    is "$(tail -n 1 out)" 300000 "output arrives when the log's storage hangs"
     bound $((($(cat done) - start) / 1000000)) 8000 "milliseconds of a program whose log hangs for 9000"
-    err_has 'does not answer' "and the loss is told"
+    err_has 'does not answer' "lines lost to a hanging storage are logged"
 else
     skip "a storage that hangs: no strace"
 fi
@@ -155,21 +155,21 @@ echo "step=9 fd=1.5" >&"$TERN_METRIC_FD"
 for i in 1 2 3; do echo "this is nonsense" >"$TERN_METRIC_FILE"; done; head -c 100000 /dev/zero | tr "\0" x >"$TERN_METRIC_FILE"; echo >"$TERN_METRIC_FILE"' 2 \
     ", metrics: [nxd, {pattern: 'iter ([0-9]+) cost=(.*)', names: [step, cost]}, {tensorboard: tb}]"
 run tern run values.yaml; status 0
-is "$(value loss)" "4:2.25" "a known trainer's lines"
-is "$(tern ledger sql -r latest -n -P "select step, name, value, class from step where name = 'cost'")" "7|cost||1" "a pattern of one's own; nan is a value"
-is "$(value fd)" "9:1.5" "TERN_METRIC_FD"
-is "$(value file)" "10:-Inf" "TERN_METRIC_FILE"
-is "$(tern ledger sql -r latest -n -P 'select step, path from checkpoint')" "11|$WORK/made" "a checkpoint by the descriptor"
-is "$(grep -c TERN_METRIC_FD err)" 2 "nonsense is told once, and counted"
-# What has no step that is surely its own has none.
+is "$(value loss)" "4:2.25" "values of a known trainer's lines are recorded"
+is "$(tern ledger sql -r latest -n -P "select step, name, value, class from step where name = 'cost'")" "7|cost||1" "a pattern of the recipe gives values, nan among them"
+is "$(value fd)" "9:1.5" "values of TERN_METRIC_FD are recorded"
+is "$(value file)" "10:-Inf" "values of TERN_METRIC_FILE are recorded"
+is "$(tern ledger sql -r latest -n -P 'select step, path from checkpoint')" "11|$WORK/made" "a checkpoint of TERN_METRIC_FD is registered"
+is "$(grep -c TERN_METRIC_FD err)" 2 "bad lines are logged once and counted"
+# A value without a certain step gets none.
 recipe unplaced 'for i in 3 2; do echo "loss=$i"; done' 1 ", metrics: [{pattern: 'loss=([0-9.]+)', names: [loss]}, lightning]"
 run tern run --check unplaced.yaml; status 0; err_has "pattern 'loss=([0-9.]+)': none of its names is 'step'"; err_has "lightning: its progress bar counts batches"
 run tern run unplaced.yaml; status 0; err_has "workload.metrics: 2 lines that match a pattern"
-is "$(tern ledger sql -r latest -n -P "select count(*) from step")" 0 "no value is made up"
-run tern ledger show latest --events -P; out_has "2 lines that match a pattern without a group 'step' are left out" "the ledger has the word"
+is "$(tern ledger sql -r latest -n -P "select count(*) from step")" 0 "lines without a step give no value"
+run tern ledger show latest --events -P; out_has "2 lines that match a pattern without a group 'step' are left out" "the ledger has the event of lines without values"
 recipe silent 'echo nothing' 1 ", metrics: [hf]"
 run tern run silent.yaml; status 0; err_has "nothing that it printed or wrote was a value"
-# More lines at once than can be recorded: what is lost is counted, and all the others are there.
+# More lines at once than can be recorded: lost ones are counted, all others are there.
 recipe burst 'python3 -c "
 import os
 with open(os.environ[\"TERN_METRIC_FILE\"], \"w\", buffering=1 << 20) as f:
@@ -178,9 +178,9 @@ with open(os.environ[\"TERN_METRIC_FILE\"], \"w\", buffering=1 << 20) as f:
 run tern run burst.yaml; status 0
 there=$(tern ledger sql -r latest -n -P "select count(*) from step where name = 'loss'")
 gone=$(tern ledger sql -r latest -n -P "select coalesce(sum(cast(text as int)), 0) from event where kind = 'gap'")
-[ $((there + gone)) = 1000000 ]; ok $? "a million lines at once: $there recorded, $gone told as lost"
-is "$(tern ledger list -n -P -o lost | tail -n 1)" "$gone" "in the list, too"
-# One early value of a later attempt hides no other metric; what it resumed from may be told.
+[ $((there + gone)) = 1000000 ]; ok $? "a million lines at once: $there recorded, $gone counted as lost"
+is "$(tern ledger list -n -P -o lost | tail -n 1)" "$gone" "tern ledger list shows the lost values, too"
+# One early value of a later attempt hides no other metric; it may report the step that it resumed from.
 for told in "" resumed_step=5; do
     rm -f once; recipe sanity "
 if [ ! -e once ]; then touch once; for s in 1 2 3 4 5 6 7 8 9 10; do tern metric step=\$s loss=\$s.1 lr=0.1; done; exit 75; fi
@@ -191,8 +191,8 @@ for s in 6 7 8 9; do tern metric step=\$s loss=\$s.2 lr=0.1; done"
     run tern run sanity.yaml; status 0
     is "$(tern ledger sql -r latest -n -P "select group_concat(step || ':' || attempt, ' ') from (select * from step where name = 'loss' order by step)")" \
         "1:1 2:1 3:1 4:1 5:1 6:2 7:2 8:2 9:2" "a sanity evaluation at step 0${told:+, $told}"
-    is "$(value val_loss)" "0:3.5" "which is there, too"
-    is "$(tern ledger show latest -a -n -P -o attempt,resumed | tail -1)" "2|${told#*=}" "what the attempt resumed from"
+    is "$(value val_loss)" "0:3.5" "values of the later attempt are shown, too"
+    is "$(tern ledger show latest -a -n -P -o attempt,resumed | tail -1)" "2|${told#*=}" "the ledger has the step that the attempt resumed from"
 done
 for bad in "{pattern: '(', names: [a]}" "{pattern: 'a', names: [a]}" "{pattern: '(a)'}" "megatron"; do
     recipe bad 'exit 0' 1 ", metrics: [$bad]"
@@ -210,9 +210,9 @@ if [ -n "$group" ] && limit; then
     printf 'launch: {restarts: 0}\n' >>eats.yaml
     run sh -c "echo \$\$ >$group/cgroup.procs; exec tern run eats.yaml"; status 75
     err_has "rank 0 on "; err_has "was killed for memory: its job's limit there, 100 MiB was reached"
-    tern ledger sql -r latest -n -P 'select outcome, cause from attempt' >cause; has cause 'killed|rank 0 on ' "and the cause in the ledger says so"
+    tern ledger sql -r latest -n -P 'select outcome, cause from attempt' >cause; has cause 'killed|rank 0 on ' "the ledger's cause is the kill for memory"
     recipe dies 'kill -9 $$'; printf 'launch: {restarts: 0}\n' >>dies.yaml
-    run sh -c "echo \$\$ >$group/cgroup.procs; exec tern run dies.yaml"; status 75; grep -q 'for memory' err; [ $? = 1 ]; ok $? "another kill is not taken for one"
+    run sh -c "echo \$\$ >$group/cgroup.procs; exec tern run dies.yaml"; status 75; grep -q 'for memory' err; [ $? = 1 ]; ok $? "another kill is not taken for a kill for memory"
     rmdir $group
 else
     skip "killed for memory: no cgroup of memory can be made here"

@@ -10,20 +10,20 @@ before=$(find checkpoints -type f -exec sha256sum {} + | sort)
 curve=$(tiny_curve ledger); files=$(ls)
 run tern run --trial 5 run.yaml; status 0
 out_has 'tokens/s  '; out_has 'memory    '; out_has 'medians of 3 steps'
-is "$(find checkpoints -type f -exec sha256sum {} + | sort)" "$before" "the run's checkpoints are what they were"
-is "$(ls)" "$files" "the trial's are gone"
-is "$(sqlite3 -separator ' ' ledger/ledger.db "select r.name, a.kind, a.outcome, a.attempt from attempt a join run r on r.id = run_id order by begin_ns" | tr '\n' ,)" "tiny train done 1,tiny-trial trial done 1," "an attempt of its own kind, in a run of its own"
-is "$(tern ledger sql --ledger ledger -r tiny -n -P "select printf('%.17g', value) from step where name = 'loss' order by step")" "$curve" "the run's values are what they were"
-is "$(tern ledger sql --ledger ledger -r tiny-trial -n -P 'select distinct step, state from checkpoint')" "5|deleted" "the ledger knows that its checkpoint is gone"
-run tern run --trial 1 --set schedule.warmup=4 run.yaml; status 0 "a warm-up longer than the trial"
-run tern run --trial 3 --set "checkpoint.dir=o'brien" run.yaml; status 0 "a folder with a quote in its name"
-is "$(ls)" "$files" "is gone afterwards, too"
+is "$(find checkpoints -type f -exec sha256sum {} + | sort)" "$before" "a trial leaves the run's checkpoints as they were"
+is "$(ls)" "$files" "the trial's checkpoints are removed"
+is "$(sqlite3 -separator ' ' ledger/ledger.db "select r.name, a.kind, a.outcome, a.attempt from attempt a join run r on r.id = run_id order by begin_ns" | tr '\n' ,)" "tiny train done 1,tiny-trial trial done 1," "a trial is an attempt of its own kind in a run of its own"
+is "$(tern ledger sql --ledger ledger -r tiny -n -P "select printf('%.17g', value) from step where name = 'loss' order by step")" "$curve" "a trial leaves the run's values as they were"
+is "$(tern ledger sql --ledger ledger -r tiny-trial -n -P 'select distinct step, state from checkpoint')" "5|deleted" "the ledger has the trial's checkpoint as deleted"
+run tern run --trial 1 --set schedule.warmup=4 run.yaml; status 0 "a warm-up longer than the trial is accepted"
+run tern run --trial 3 --set "checkpoint.dir=o'brien" run.yaml; status 0 "a trial works in a folder with a quote in its name"
+is "$(ls)" "$files" "the trial's folder with a quote is removed"
 run tern ledger reproduce tiny --ledger ledger --check; status 0; out_has "same     model.config" "tern ledger reproduce --check"
 run tern ledger reproduce tiny --ledger ledger --check --json; status 0
-is "$(jq -r '.same, .inputs[0].state' out | tr '\n' ' ')" "true same " "as JSON"
+is "$(jq -r '.same, .inputs[0].state' out | tr '\n' ' ')" "true same " "tern ledger reproduce --check --json has the state of inputs"
 run tern run --trial 0 run.yaml; status 2; err_has '--trial: from 1'
-run tern run --trial 3 run.yaml --set data.train='[{path: none.tds}]'; status 2 "a recipe that cannot work"
-is "$(ls)" "$files" "leaves nothing"
+run tern run --trial 3 run.yaml --set data.train='[{path: none.tds}]'; status 2 "a trial of a recipe with errors is refused"
+is "$(ls)" "$files" "a refused trial leaves no folder"
 run tern run --trial 5 run.yaml --set 'workload.command=[true]'; status 2; err_has 'workload.precompile'
 
 # A line's tokens/s are of the steps alone: no longer than from the end of one evaluation to the next one's first set.

@@ -51,7 +51,7 @@ says prod prod; has prod.out prod "the other job runs"
 job=$victim; start_again; until_true grep -q 'attempt 2: .*from step' victim.out; ok $? "it goes on from its checkpoint"
 on scancel "$victim"
 
-# ---- nobody asked for a warning: a stop takes twice a step and a checkpoint, as measured here, and half a minute
+# ---- without --signal: a stop takes twice a step and a checkpoint, as measured here, and half a minute
 recipe unasked; sed -i 's/every: 1000000,/every: 100,/' unasked.yaml
 submit --time=2 --exclusive --open-mode=append --requeue -N1 -o unasked.out --wrap "exec tern run unasked.yaml"; unasked=$job
 

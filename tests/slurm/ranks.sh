@@ -1,5 +1,5 @@
 #!/bin/bash
-# Where ranks go: the network's switches, srun and mpirun, heterogeneous jobs, what sbatch was told.
+# Where ranks go: the network's switches, srun and mpirun, heterogeneous jobs, options of sbatch.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/vcluster.sh"
 . "$ROOT/tests/lib/tiny.sh"
@@ -27,7 +27,7 @@ workload: {command: [bash, $WORK/tree.sh], tasks_per_node: 2}" "$who"
 job tree -N4; over
 is "$(grep '^at' tree.out | sort -k2n | cut -d' ' -f3,4 | tr '\n' ,)" "1 0,1 1,3 0,3 1,2 0,2 1,4 0,4 1," \
     "pipeline neighbours share a switch: nodes 1, 3, 2, 4"
-has tree.out "node trn1-st-trn1-3 comes second" "which is told"
+has tree.out "node trn1-st-trn1-3 comes second" "an order by switches is logged"
 sed "s/exec .*/& --explain tree.yaml/" job.sbatch >explain.sbatch
 name=tree; submit --exclusive -N4 -o tree.out explain.sbatch; over
 has tree.out "Nodes: of job $job, trn1.32xlarge" "--explain in a job"
@@ -140,15 +140,15 @@ has het-train.out 'node_fail: 3 nodes are left of the 4' "and the launch is refu
 run tern cluster exec --node trn1-st-trn1-4 $CLUSTER -- touch /dev/neuron3
 on tern health --mend trn1-st-trn1-4
 
-# ---- what sbatch was told
+# ---- options of sbatch
 recipe told "workload: {command: [bash, $WORK/told.sh], tasks_per_node: 2}" "$who"
 job told -N2 --ntasks-per-node=4; over
-has told.out "the job asked for --ntasks-per-node=4, the recipe's workload.tasks_per_node is 2" "--ntasks-per-node that is not the recipe's: told"
-is "$(grep -c '^at' told.out)" 4 "and the recipe's number is started"
+has told.out "the job asked for --ntasks-per-node=4, the recipe's workload.tasks_per_node is 2" "--ntasks-per-node that differs from the recipe is logged"
+is "$(grep -c '^at' told.out)" 4 "the recipe's number of ranks is started"
 job told -N2 -n5; over
-has told.out "the job asked for -n 5 on 2 nodes" "-n likewise"
-is "$(grep '^at' told.out | cut -d' ' -f3 | sort | uniq -c | tr -s ' \n' ' ')" " 2 1 2 2 " "and placement is even"
+has told.out "the job asked for -n 5 on 2 nodes" "-n that differs from the recipe is logged"
+is "$(grep '^at' told.out | cut -d' ' -f3 | sort | uniq -c | tr -s ' \n' ' ')" " 2 1 2 2 " "ranks are placed evenly whatever -n says"
 job told -N2 --ntasks-per-node=1 --cpus-per-task=100; over
-has told.out "--cpus-per-task=100, and 2 ranks a node (workload.tasks_per_node) would need 200 of a node's 128 CPUs" "--cpus-per-task too large: refused"
+has told.out "--cpus-per-task=100, and 2 ranks a node (workload.tasks_per_node) would need 200 of a node's 128 CPUs" "--cpus-per-task that is too large is refused"
 is "$(exit_code)" "2:0" "with status 2"
 tap_done

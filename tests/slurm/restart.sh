@@ -14,7 +14,7 @@ is() { [ "$1" = "$2" ]; ok $? "$3" || { echo "# got '$1', wanted '$2'"; tail -8 
 printf '#!/bin/bash\nexec tern run\n' >job.sbatch
 job() { name=$1; shift; rm -f "$name.out"; submit --exclusive --open-mode=append -o "$name.out" --tern="$name.yaml" "$@" job.sbatch; }
 over() { await_job 6; ok $? "$name: the job ends" || tern cluster exec $CLUSTER -- squeue; }
-# The workload waits until it is told, unless its node is not the one that fails.
+# The workload waits for a file, unless its node is not the one that fails.
 wait_for='echo $SLURMD_NODENAME >>at.$SLURM_STEP_ID; [ -e go ] || exec sleep 600'
 
 # ---- a spare node takes the place of a lost one

@@ -23,7 +23,7 @@ recipe good 'echo "rank $SLURM_PROCID on $SLURMD_NODENAME receipt $TERN_RECEIPT 
 [ $SLURM_PROCID = 0 ] && for s in 1 2 3; do tern metric step=$s loss=$((10 - s)); done; exit 0' 2
 job good -N4; over
 [ "$(grep -c '^rank [0-7] on trn1-st-trn1-[1-4] receipt '"$job"'[.][0-9.]* cpus 64$' good.out)" = 8 ]
-ok $? "eight ranks on four nodes, each with its receipt and half the node's CPUs" || cat good.out
+ok $? "eight ranks on four nodes, each with its marker and half the node's CPUs" || cat good.out
 for r in 0 1; do has good.out "rank $r on trn1-st-trn1-1"; done
 is "$(last 'outcome, exit_code, job_id, nodes, world, last_step' good)" "done 0 $job trn1-st-trn1-[1-4] 8 3" "the attempt's row"
 is "$(job_field Comment)" "$(last run_id good)" "the job's Comment is the run"
@@ -75,13 +75,13 @@ recipe lost 'touch ready.$SLURM_PROCID; exec sleep 600'
 rm -f ready.*; job lost -N2 -w 'trn1-st-trn1-[2-3]' --no-requeue --no-kill; until_true ready
 run tern cluster node --power off -c $CLUSTER trn1-st-trn1-3; status 0
 await_job
-is "$(last 'outcome, exit_code' lost)" "node_fail 75" "a lost node is told as such, with 75"
+is "$(last 'outcome, exit_code' lost)" "node_fail 75" "a lost node has the outcome node_fail, with 75"
 has lost.out 'node trn1-st-trn1-3 is down' "and named"
 
 # ---- shapes that cannot work
 recipe wide 'exit 0' 3
 name=wide; submit -N2 -o wide.out --tern=wide.yaml job.sbatch; over
-has wide.out '--ntasks-per-node=3' "too few CPUs for the ranks: told what to ask for"
+has wide.out '--ntasks-per-node=3' "too few CPUs for the ranks: the error says what to request"
 is "$(job_field ExitCode)" "2:0" "with status 2"
 on srun --mpi=none -N2 tern run wide.yaml
 err_has 'call it once, in the batch script' "tern run under srun is refused"

@@ -24,11 +24,11 @@ for name in stays stays-workload $(long && echo late); do
 done
 for _ in 1 2 3 4 5 6; do until_true queue_empty && break; done
 name=stays
-has stays.out "srun has not ended, though its step has been gone" "an srun that stays is ended, which is told"
+has stays.out "srun has not ended, though its step has been gone" "an srun that stays is ended, and that is logged"
 is "$(last 'outcome, exit_code, last_step' stays)" "done 0 8" "the trainer's work is done: its checkpoint tells"
 name=stays-workload
 is "$(last 'outcome, exit_code' stays-workload)" "fault 75" "a workload's status went with srun"
-has stays-workload.out "how the ranks ended is not known" "which is told"
+has stays-workload.out "how the ranks ended is not known" "the cause says that the ranks' end is not known"
 if long; then
     name=late
     is "$(last 'outcome, exit_code' late)" "done 0" "an srun that waits before its step is left alone"

@@ -37,7 +37,7 @@ err_has '199988 steps are left, at '
 on tern submit run.yaml --set checkpoint.dir=first --set steps=200000 --dry-run -- --time=1
 out_has '--signal=B:USR1@30 '; grep -q -- '--time=0' out; [ $? = 1 ]; ok $? "the user's limit wins, and the warning leaves time to work"
 on tern submit run.yaml --set checkpoint.dir=first --set steps=20000000 -- --parsable --time=5; job=$(cat out)
-on tern submit run.yaml --set checkpoint.dir=first --dry-run; err_has "run $id is job $job already" "a second submission of a run that works is told"; err_has "--dependency=afterany:$job"
+on tern submit run.yaml --set checkpoint.dir=first --dry-run; err_has "run $id is job $job already" "a second submission of a running run is a warning"; err_has "--dependency=afterany:$job"
 on tern submit run.yaml --set checkpoint.dir=first --dry-run -- --dependency=afterany:$job; grep -q already err; [ $? = 1 ]; ok $? "one that waits is not"
 until_true grep -q 'it will stop with a checkpoint, to be continued' slurm-"$job".out; ok $? "tern run tells what the limit will do"
 on scancel "$job"; until_true job_over "$job"

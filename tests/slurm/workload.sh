@@ -69,7 +69,7 @@ Y
         is "$(grep -c "^sees /: $top ${inside%/*}: tern-inside$" inimage.out)" 2 "it has nothing of tern's but that file"
         run tern logs inimage --ledger ledger --no-time; status 0; is "$(grep -c 'step 3: loss 2.3' out)" 2 "every rank in a container has its log"
         id=$(rows run_id); run tern ledger sql --ledger ledger -r "$id" -n -P "select name, step, value from step order by name, step"
-        is "$(tr '\n' , <out)" "loss|1|2.1,loss|2|2.2,loss|3|2.3,told|3|7.0," "and its values are in the ledger, printed and told"
+        is "$(tr '\n' , <out)" "loss|1|2.1,loss|2|2.2,loss|3|2.3,told|3|7.0," "values of the workload are in the ledger, printed ones and those of the descriptor"
     else
         skip "no tern-inside: no static libc here"
     fi
@@ -139,6 +139,6 @@ mkdir ranks; cp "$T"/* ranks; cd ranks || exit 1
 name=torch-ranks; submit -o torch-ranks.out --tern=ranks.yaml --export="ALL,PATH=$BIN:$PATH" train.sbatch; over 12
 is "$(rows 'outcome, world')" "done 4" "ranks of Slurm, without torchrun"
 id=$(rows run_id | tail -1)
-is "$(sqlite3 "ledger/runs/$id/run.db" "select count(*), min(step), max(step) from step where name = 'loss'")" "60|1|60" "it told its loss itself"
+is "$(sqlite3 "ledger/runs/$id/run.db" "select count(*), min(step), max(step) from step where name = 'loss'")" "60|1|60" "the workload recorded its own loss"
 is "$(kept ck)" "10 deleted,20 deleted,30 deleted,40 deleted,50 verified,60 verified," "and its checkpoints, which are verified and pruned"
 tap_done

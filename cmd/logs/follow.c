@@ -32,7 +32,7 @@ struct follow {
     unsigned attempt;
     int64_t next_ask, next_job, ended_ns, gone_ns;
     int job_alive; /* -1: not known */
-    bool told;
+    bool reported;
     char outcome[32];
     int inotify; /* -1: none */
 };
@@ -103,11 +103,11 @@ static enum state ask(struct follow *f, struct tern_err *err)
             if (!f->ended_ns)
                 f->ended_ns = tern_clock_boot_ns();
             s = may_come(f, a) ? GOES_ON : ENDED;
-            if (s == GOES_ON && !f->told) {
+            if (s == GOES_ON && !f->reported) {
                 fflush(stdout);
                 tern_info("attempt %u: %s; waiting for the next one (Ctrl-C ends this)", f->attempt,
                           f->outcome);
-                f->told = true;
+                f->reported = true;
             }
         } else if (a->attempt == f->attempt && s != NEXT && is_lost(f, a)) {
             snprintf(f->outcome, sizeof f->outcome, "lost: its supervisor is gone");
@@ -152,7 +152,7 @@ static enum state follow_one(struct follow *f, struct tern_err *err)
     f->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     int watch = -1;
     f->ended_ns = f->next_ask = f->next_job = f->gone_ns = 0;
-    f->told = false;
+    f->reported = false;
     if (r && logs.tail > 0)
         logs_tail(r, f->attempt, err);
     while (r && s == GOES_ON && !ferror(stdout)) {

@@ -191,12 +191,12 @@ static bool spool(struct tern_intake *i, struct tern_err *err)
 
 static int record(struct tern_intake *i, const struct tern_intake_metric *m, struct tern_err *err)
 {
-    bool told = i->spool_failed;
+    bool reported = i->spool_failed;
 
     if (spool(i, err))
         return tern_intake_metric_record(i->spool, m, err);
     i->spool_failed = i->spool_dir != NULL;
-    return i->spool_failed && !told ? -1 : 0;
+    return i->spool_failed && !reported ? -1 : 0;
 }
 
 static void record_or_tell(struct tern_intake *i, const struct tern_intake_metric *m)

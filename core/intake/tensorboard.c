@@ -280,7 +280,7 @@ struct tern_intake_tb {
     char *chunk;
     tern_intake_tb_take *take; /* during a look */
     void *self;
-    bool told;
+    bool reported;
 };
 
 struct tern_intake_tb *tern_intake_tb_open(const char *dir, double since_s)
@@ -317,9 +317,9 @@ static struct file *find_file(struct tern_intake_tb *t, const char *path)
         if (strcmp(t->files[i].path, path) == 0)
             return &t->files[i];
     if (t->n == FILES_MAX) {
-        if (!t->told)
+        if (!t->reported)
             tern_warn("%s: more than %d event files; the others are not read", t->dir, FILES_MAX);
-        t->told = true;
+        t->reported = true;
         return NULL;
     }
     t->files[t->n].path = tern_strdup(path);

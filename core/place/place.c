@@ -107,7 +107,7 @@ static int add_nodes(struct tern_place *p, int group, struct tern_err *err)
     return 0;
 }
 
-/* ------------------------------------------------------------------ what sbatch was told */
+/* ------------------------------------------------------------------ the options of sbatch */
 
 static const char *per_node_key(const struct tern_recipe *r)
 {

@@ -39,27 +39,27 @@ static const char *job_outcome(const char *word)
 static void judge_signal(const struct tern_run_facts *f, struct tern_run_result *r, int sig)
 {
     const char *word = job_outcome(f->job_word);
-    char who[32] = "the ranks";
+    char ranks[32] = "the ranks";
 
     if (f->rank >= 0)
-        snprintf(who, sizeof who, "rank %d", f->rank);
+        snprintf(ranks, sizeof ranks, "rank %d", f->rank);
     if (f->lost_node[0])
         say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
     else if (f->memory[0])
         say(r, "killed", TERN_TEMPFAIL, "%s", f->memory);
     else if (word)
         say(r, word, TERN_TEMPFAIL, "Slurm ended the job (%s); %s ended by signal %d (%s)",
-            f->job_word, who, sig, strsignal(sig));
+            f->job_word, ranks, sig, strsignal(sig));
     else if (f->job_word && sig == SIGTERM && !f->asked)
         /* srun gives the highest status, which is its own SIGTERM to the other ranks. */
         say(r, "killed", TERN_TEMPFAIL,
             "a rank was killed, and srun ended the others; the output "
             "above has the rank");
     else if (sig == f->asked) /* on request: it uses up no restart */
-        say(r, "stopped", TERN_TEMPFAIL, "%s ended by signal %d (%s), passed on", who, sig,
+        say(r, "stopped", TERN_TEMPFAIL, "%s ended by signal %d (%s), passed on", ranks, sig,
             strsignal(sig));
     else
-        say(r, "killed", TERN_TEMPFAIL, "%s ended by signal %d (%s)", who, sig, strsignal(sig));
+        say(r, "killed", TERN_TEMPFAIL, "%s ended by signal %d (%s)", ranks, sig, strsignal(sig));
 }
 
 /* Why the run is done with its newest checkpoint before the last step; "": it is not.  The message
@@ -92,20 +92,20 @@ static void judge_done(const struct tern_run_facts *f, struct tern_run_result *r
 static void judge_status(const struct tern_run_facts *f, struct tern_run_result *r, int status)
 {
     const char *word = job_outcome(f->job_word);
-    char who[32] = "the ranks";
+    char ranks[32] = "the ranks";
 
     if (f->rank >= 0)
-        snprintf(who, sizeof who, "rank %d", f->rank);
+        snprintf(ranks, sizeof ranks, "rank %d", f->rank);
     switch (status) {
     case TERN_USAGE:
-        say(r, "refused", status, "%s ended with status 2: %s", who,
+        say(r, "refused", status, "%s ended with status 2: %s", ranks,
             f->said[0] ? f->said : "usage or bad input");
         break;
     case TERN_TEMPFAIL:
         if (f->lost_node[0])
             say(r, "node_fail", status, "node %s is down", f->lost_node);
         else
-            say(r, "fault", status, "%s ended for a reason outside the run (status 75)%s%s", who,
+            say(r, "fault", status, "%s ended for a reason outside the run (status 75)%s%s", ranks,
                 f->said[0] ? ": " : "", f->said);
         break;
     case TERN_CONTINUED:
@@ -118,7 +118,7 @@ static void judge_status(const struct tern_run_facts *f, struct tern_run_result 
         if (f->lost_node[0])
             say(r, "node_fail", TERN_TEMPFAIL, "node %s is down", f->lost_node);
         else
-            say(r, "failed", f->steps ? TERN_FAILED : status, "%s ended with status %d%s%s", who,
+            say(r, "failed", f->steps ? TERN_FAILED : status, "%s ended with status %d%s%s", ranks,
                 status, f->said[0] ? ": " : "", f->said);
         break;
     }

@@ -55,7 +55,7 @@ static void begun(struct tern_run_attempt *a)
        "one that was lost meanwhile starts no ranks");
     has(err.text, "has lost the lease", "and says why");
     tern_run_attempt_end(a);
-    ok(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "nobody is left who renews it");
+    ok(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "no child is left that renews the lease");
 }
 
 int main(void)

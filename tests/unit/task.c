@@ -197,7 +197,7 @@ static void logs(void)
     s = merged(small, 0);
     has(s, "line 000000", "the beginning is there");
     has(s, "line 049999", "the end is there");
-    has(s, "t lines are left out here", "the gap is told");
+    has(s, "t lines are left out here", "a gap in a log is reported");
     ok(strstr(s, "left out") == strstr(s, "left out here") && strstr(s, "left out") &&
            !strstr(strstr(s, "left out") + 5, "left out"),
        "once");

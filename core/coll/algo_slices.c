@@ -177,7 +177,7 @@ static void reduce_in_node(const struct job *j)
     tern_coll_program_reduce(j->p, &last, dst, n, src, c->p, tern_coll_slices_len(j, c->rank));
 }
 
-/* Post the receives of what the other nodes have of this rank's slice, piece by piece. */
+/* Post the receives of the other nodes' parts of this rank's slice, piece by piece. */
 static uint32_t expect_parts(const struct job *j, struct tern_coll_spot parts, size_t most)
 {
     const struct tern_coll_shape *c = j->c;
@@ -193,7 +193,7 @@ static uint32_t expect_parts(const struct job *j, struct tern_coll_spot parts, s
     return first;
 }
 
-/* Combine and send what this rank holds of others' slices. */
+/* Combine and send the parts of others' slices that this rank holds. */
 static uint32_t send_parts(const struct job *j, size_t most)
 {
     uint32_t first = j->p->n_slots;
@@ -433,7 +433,7 @@ static void spread_direct(const struct job *j)
     tern_coll_slices_wait_all(j);
 }
 
-/* The same by neighbours: what came last goes on to the next node. */
+/* The same by neighbours: the data that came last goes on to the next node. */
 static void spread_ring(const struct job *j)
 {
     const struct tern_coll_shape *c = j->c;

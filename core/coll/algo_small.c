@@ -1,5 +1,5 @@
-/* Whole vectors between nodes: few bytes, so that what counts is the number of rounds.  One rank
- * speaks for each node.
+/* Whole vectors between nodes: few bytes, so the number of rounds counts.  One rank speaks for each
+ * node.
  *
  * Every way of combining gives the tree over the nodes that fabric.h promises, so they agree to the
  * last bit: a round combines blocks of 1, 2, 4, ... nodes with their right neighbours. */

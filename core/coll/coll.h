@@ -100,7 +100,7 @@ struct tern_coll_model tern_coll_model_typical(void);
 enum tern_coll_algorithm tern_coll_choose(const struct tern_coll_shape *s,
                                           const struct tern_coll_task *t,
                                           const struct tern_coll_model *m);
-/* What the chosen one should take, in seconds; 0 in one node. */
+/* The time that the chosen algorithm should take, in seconds; 0 in one node. */
 double tern_coll_cost(const struct tern_coll_shape *s, const struct tern_coll_task *t,
                       const struct tern_coll_model *m);
 

@@ -76,7 +76,7 @@ struct tern_comm *tern_coll_comm_new(struct tern_coll *e, int id, int size, cons
     return c;
 }
 
-/* What others know of it. */
+/* Takes back everything that others know of it. */
 static void withdraw(struct tern_comm *c)
 {
     struct tern_coll *e = c->coll;

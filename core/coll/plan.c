@@ -1,4 +1,4 @@
-/* What the ranks would do, in words: nothing is opened. */
+/* The steps that ranks would run, in words: nothing is opened. */
 #include "core/coll/program.h"
 
 #include "core/coll/copy.h"
@@ -42,7 +42,7 @@ static enum tern_call call_of(const char *name)
     return TERN_CALL_NONE;
 }
 
-/* What has one way only has no name to choose by. */
+/* Broadcast and barrier have one algorithm each, and no name to choose by. */
 static const char *way_of(const struct tern_coll_shape *c, const struct tern_coll_task *t)
 {
     if (c->nodes > 1 && t->call == TERN_CALL_BROADCAST)

@@ -22,7 +22,7 @@ enum {
 enum place {
     PLACE_IN,    /* the caller's input */
     PLACE_OUT,   /* the caller's output */
-    PLACE_WORK,  /* this rank's own space for what comes from other nodes and goes there */
+    PLACE_WORK,  /* this rank's own space for data from and to other nodes */
     PLACE_STAGE, /* the stage of the node peer with local rank `peer` */
     PLACE_PEER,  /* the buffer that this node peer has offered */
     PLACE_LINE,  /* what this node peer has handed over at the last meeting */
@@ -116,9 +116,9 @@ size_t tern_coll_slices_lists(const struct tern_coll_shape *c, const struct tern
 /* Do the node peers read and write more than a cache of so many bytes holds, which they share? */
 bool tern_coll_task_past(const struct tern_coll_shape *c, const struct tern_coll_task *t,
                          size_t cache);
-/* What this rank offers in the meeting with which the task begins: how many, 0 where it begins with
- * none.  The last that all node peers can offer is what the task goes by: where there are two, they
- * read the first and write to the second.  `offers` may be NULL. */
+/* The buffers that this rank offers in the meeting with which the task begins; returns how many, 0
+ * where it begins with none. The task uses the last one that all node peers can offer: where there
+ * are two, they read the first and write to the second.  `offers` may be NULL. */
 struct offer {
     const void *buf;
     size_t bytes;
@@ -142,9 +142,9 @@ size_t tern_coll_algo_broadcast(const struct tern_coll_shape *c, const struct te
 size_t tern_coll_algo_barrier(const struct tern_coll_shape *c, const struct tern_coll_task *t,
                               size_t at, struct tern_coll_program *p);
 
-/* Whole vectors between the nodes: what the small ones use (algo_small.c).  `own` is this node's
- * vector in t's partial type; the result, divided and in the result's type, arrives at `to`.  By
- * this rank, as the one that speaks for its node. */
+/* Whole vectors between the nodes, for small ones (algo_small.c).  `own` is this node's vector in
+ * t's partial type; the result, divided and in the result's type, arrives at `to`.  By this rank,
+ * as the one that speaks for its node. */
 void tern_coll_algo_combine_nodes(const struct tern_coll_shape *c, const struct tern_coll_task *t,
                                   struct tern_coll_spot own, struct tern_coll_spot to, size_t count,
                                   struct tern_coll_program *p);

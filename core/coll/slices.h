@@ -1,4 +1,4 @@
-/* What the algorithms on slices share (algo_slices.c, algo_halving.c). */
+/* Shared by the algorithms on slices (algo_slices.c, algo_halving.c). */
 #ifndef TERN_COLL_SLICES_H
 #define TERN_COLL_SLICES_H
 

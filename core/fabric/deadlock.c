@@ -26,7 +26,7 @@ static void set(_Atomic uint64_t *v, uint64_t to)
     atomic_store_explicit(v, to, memory_order_relaxed);
 }
 
-/* ---------------------------------------------------------------- what this rank publishes */
+/* ---------------------------------------------------------------- this rank's own wait */
 
 static struct tern_wire_shm_edge edge_of(const struct tern_comm *c)
 {
@@ -84,7 +84,7 @@ static bool known(const struct tern_wire_chase *k, int rank)
     return false;
 }
 
-/* Is what is needed of it known to be missing for ever? */
+/* Is it proved that the needed call never comes? */
 enum hop { LOST, ON, CAUGHT };
 
 /* A rank that has called the operation may wait in it for another rank itself. */
@@ -98,8 +98,8 @@ static enum hop pass_by(const struct tern_wire_shm_call *call, struct tern_wire_
     return ON;
 }
 
-/* `need` is what the last rank of the path waits in; `h` is that of rank need->to, and `need`
- * becomes what it waits in. */
+/* `need` is the wait of the last rank of the path, `h` the head of rank need->to; `need` becomes
+ * the wait of that rank. */
 static enum hop hop(const struct tern_wire_shm_head *h, struct tern_wire_chase *k,
                     struct tern_wire_shm_edge *need)
 {

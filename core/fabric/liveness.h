@@ -19,7 +19,7 @@
 
 enum { LIVENESS_KEY = 16 };
 
-/* What the others must know of a rank; exchanged at wire-up. */
+/* The data with which others ask a rank; exchanged at wire-up. */
 struct liveness_card {
     uint8_t key[LIVENESS_KEY];
     struct tern_datagram_place place; /* no port: it does not answer */
@@ -41,9 +41,9 @@ void tern_fabric_liveness_close(struct liveness *l);
 void tern_fabric_liveness_ask(struct liveness *l, int r);
 /* When rank r last answered, on the boot clock; 0: never. */
 int64_t tern_fabric_liveness_heard(const struct liveness *l, int r);
-/* How long rank r, by its last answer, may be at what it is doing; 0 when not known. */
+/* How long the work of rank r may take, by its last answer; 0 when not known. */
 int64_t tern_fabric_liveness_patience(const struct liveness *l, int r);
-/* And what that is. */
+/* That work. */
 enum tern_fabric_doing tern_fabric_liveness_doing(const struct liveness *l, int r);
 /* Of this rank. */
 void tern_fabric_liveness_tell(struct liveness *l, enum tern_fabric_doing doing,

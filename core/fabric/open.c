@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What ranks tell each other at wire-up: TERN_WIRE_BLOB bytes at most. */
+/* Exchanged at wire-up: TERN_WIRE_BLOB bytes at most. */
 enum { HELLO_VERSION = 5, CPUS = 2048, OWN_FILES = 256 /* open, of the program */ };
 struct hello {
     uint32_t version;
@@ -320,7 +320,7 @@ static void *tell_all(void *arg)
     return NULL;
 }
 
-/* What the ranks found of the ways to each other. A rank that waits here answers those that still
+/* The ranks settle which ways to each other work. A rank that waits here answers those that still
  * try. */
 static int settle_wire(struct tern_fabric *f, struct tern_wire_up *w, struct tern_err *err)
 {

@@ -1,4 +1,4 @@
-/* What a fabric is made of, for the files of this room.
+/* The parts of a fabric, for the files of this room.
  *
  *     ops.c, comm.c     operations and communicators, as callers see them
  *     progress.c        runs the engine (core/coll) until an operation is finished
@@ -144,15 +144,15 @@ int tern_fabric_blame_keep(struct tern_fabric *f, int world_rank, const char *te
                            struct tern_err *err);
 /* A control message to every rank that shares no memory. */
 void tern_fabric_blame_send_all(struct tern_fabric *f, const struct tern_wire_control *m);
-/* Bad news: what a node peer says, or came from elsewhere; -1 with its words, else 0. */
+/* Did a node peer or a remote rank report a failure? -1 with its words, else 0. */
 int tern_fabric_blame_heard(struct tern_fabric *f, struct tern_err *err);
 /* Has a node peer's process ended?  Waits up to `wait_ms` for it. */
 bool tern_fabric_blame_ended(const struct tern_fabric *f, int world_rank, int wait_ms);
-/* What node peer `world_rank` offered is not to be had: -1 when there was bad news in the node, or
- * the node peer has ended, in words that say so; 0: it is not the node peer. */
+/* The buffer of node peer `world_rank` cannot be reached. -1 in the words of a failure that the
+ * node reports, or when that rank has ended; 0: the rank is not at fault. */
 int tern_fabric_blame_peer(struct tern_comm *c, int world_rank, struct tern_err *err);
-/* A rank is not reached any more.  It may have left because of another one: its last word, or a
- * third one's, is waited for, a tenth of a second.  -1 when a rank was blamed, 0 when not. */
+/* A rank cannot be reached any more, perhaps because it left on account of another one. Waits a
+ * tenth of a second for a report of that.  -1 when a rank was blamed, 0 when not. */
 int tern_fabric_blame_listen(struct tern_fabric *f, struct tern_err *err);
 
 /* This rank is alive, for the node peers that wait for it. */

@@ -116,7 +116,7 @@ void tern_flight_add_wire(struct tern_flight_recorder *r, uint64_t record, size_
         e->wire_bytes += bytes;
 }
 
-/* Whom a failed operation waited for stays. */
+/* The rank that a failed operation waited for stays in the record. */
 void tern_flight_end(struct tern_flight_recorder *r, uint64_t record, bool good)
 {
     struct tern_flight_record *e = record_of(r, record);

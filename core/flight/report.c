@@ -301,8 +301,8 @@ static const struct dump_record *open_record(const struct dump *d)
     return best;
 }
 
-/* From `rank` along whom each waits for; where it ends and why.  `chain` has room for all ranks,
- * seen[r] is `round` for the ranks of this chain. */
+/* From `rank` to the rank that it waits for, and so on; where the chain ends and why.  `chain` has
+ * room for all ranks, seen[r] is `round` for the ranks of this chain. */
 static int follow(const struct tern_flight_report *a, const struct dump_record *const *open,
                   int rank, int *chain, int *n, int *seen, enum culprit_kind *why)
 {

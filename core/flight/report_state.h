@@ -1,4 +1,4 @@
-/* What a flight report is made of, for the files that make it and put it into words. */
+/* The parts of a flight report, for the files that make it and put it into words. */
 #ifndef TERN_FLIGHT_REPORT_STATE_H
 #define TERN_FLIGHT_REPORT_STATE_H
 

@@ -182,7 +182,7 @@ static void verdict_text(const struct tern_flight_report *a, struct tern_buf *to
     const char *by = "";
 
     if (a->kind == CULPRIT_NONE) {
-        tern_buf_puts(to, "no operation was under way: nobody waited for anybody");
+        tern_buf_puts(to, "no operation was under way: no rank waited for another");
         return;
     }
     if (a->kind == CULPRIT_DIFFERS) {
@@ -205,11 +205,11 @@ static void verdict_text(const struct tern_flight_report *a, struct tern_buf *to
     else if (a->kind == CULPRIT_CIRCLE)
         tern_buf_puts(to, ", which waits for one of them: a circle");
     else
-        tern_buf_puts(to, ", which was in an operation and waited for nobody");
+        tern_buf_puts(to, ", which was in an operation and waited for no rank");
     chain_text(a, to);
 }
 
-/* ---------------------------------------------------------------- what they said */
+/* ---------------------------------------------------------------- the ranks' errors */
 
 /* The ranks whose words are those of `rank`, unless a lower one has said them; their number. */
 static int same_words(const struct tern_flight_report *a, int rank, int *ranks)

@@ -1,8 +1,8 @@
 /* Messages between ranks that share no memory: the table that a transport fills.  There are two:
  * libfabric (ofi/) and MPI (mpi/).  Ranks of one node share memory instead (shm/shm.h).
  *
- * Every message carries a tag, which says what it is, and is matched by that alone: a transport
- * may deliver messages in any order.  A message is whole or failed, never cut. */
+ * Every message carries a tag, and is matched by that alone: a transport may deliver messages in
+ * any order.  A message is whole or failed, never cut. */
 #ifndef TERN_WIRE_WIRE_H
 #define TERN_WIRE_WIRE_H
 
@@ -35,7 +35,7 @@ enum tern_wire_state { TERN_WIRE_PENDING, TERN_WIRE_DONE, TERN_WIRE_FAILED };
 struct tern_wire_message {
     enum tern_wire_state state;
     int rank;          /* the other side, in the world */
-    const char *error; /* of a failed one: what the transport says; static */
+    const char *error; /* of a failed one: the transport's reason; static */
     bool wrong_size;   /* failed since another amount came */
     bool wrong_call;   /* failed since the sender was in another call: `their_call` */
     uint32_t their_call;
@@ -74,7 +74,7 @@ struct tern_wire_control {
     };
 };
 
-/* What a transport asks of its owner. */
+/* Functions of the owner that a transport calls. */
 struct tern_wire_owner {
     void *arg;
     /* A control message came; from transport_progress. */
@@ -107,7 +107,7 @@ struct tern_wire_transfer {
 struct tern_wire_transport;
 struct tern_wire_ops {
     void (*close)(struct tern_wire_transport *t); /* needs no peer */
-    /* What others need to reach this rank; its length, 0 on failure. */
+    /* The data with which others reach this rank; its length, 0 on failure. */
     size_t (*address)(const struct tern_wire_transport *t, uint8_t to[TERN_WIRE_ADDRESS]);
     /* Addresses of all ranks, in rank order, `stride` bytes apart; to be kept until `settle`. */
     int (*connect)(struct tern_wire_transport *t, const uint8_t *addresses, size_t stride,

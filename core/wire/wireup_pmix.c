@@ -20,7 +20,7 @@ struct state {
     int round, size;
     int limit_s; /* for PMIx itself, which may know the missing rank */
     uint8_t blob[TERN_WIRE_BLOB], *all;
-    /* what came of a call */
+    /* the result of a call */
     pmix_status_t rc;
     const char *what; /* that failed; NULL: nothing did */
     int who;          /* rank it is about, or -1 */

@@ -36,7 +36,7 @@ if [ -n "${TERN_SANITIZE-}" ]; then
     skip "ranks whose sleeps ended late: the sanitizer wants to be loaded first"
     skip "a remote rank that comes late: the sanitizer wants to be loaded first"
 else
-    # As on a machine that has no core for whoever wakes up.
+    # As on a machine that has no core for a process that wakes up.
     gcc -shared -fPIC -x c -o late.so - -ldl <<'C'
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -79,6 +79,6 @@ C
     FAIL=fork LD_PRELOAD=$WORK/fail.so run timeout 60 tern bench fabric --ranks 4 -e 8
     status 75; one_line; err_has 'cannot start rank 2' "a rank that cannot be started ends the others"
     FAIL=epoll LD_PRELOAD=$WORK/fail.so run timeout 60 tern bench fabric --ranks 4 -e 8
-    status 1; one_line; err_has 'the rendezvous' "and so does a meeting that fails"
+    status 1; one_line; err_has 'the rendezvous' "a rendezvous that fails: one line names it"
 fi
 tap_done

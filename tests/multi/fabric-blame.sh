@@ -14,14 +14,14 @@ for case in 1:kill 8:kill 1:stop 8:stop 2:kill 1:poll 8:poll; do
 done
 run timeout 60 "$R" mismatch 3
 [ "$(grep -c 'rank 2 (.*) called all_gather f32 64 #21 where rank.* called all_reduce f32 sum 200000' err)" = 3 ]
-ok $? "ranks that call different things are told who called what" || sed 's/^/# /' err
+ok $? "ranks that call different operations: the error names the ranks and their calls" || sed 's/^/# /' err
 TERN_FABRIC_SHARE=1 run timeout 60 "$R" mismatch 3
 [ "$(grep -c 'rank 2 (.*) called all_gather f32 64 #21 where rank.* called all_reduce f32 sum 200000' err)" = 3 ]
 ok $? "the same between nodes" || sed 's/^/# /' err
 for share in $(long && echo 4 2 1 || echo 4 1); do
     TERN_FABRIC_SHARE=$share run timeout 60 "$R" differ 4
     [ "$(grep -c 'rank 3 (.*) called all_gather f32 64 #21 where ranks 0-2 called all_reduce f32 sum 1000 on' err)" = 4 ]
-    ok $? "at most $share sharing: nobody is missing among those who called the other thing" || sed 's/^/# /' err
+    ok $? "at most $share sharing: all ranks that called the other operation are named" || sed 's/^/# /' err
 done
 for share in 4 2; do # all mapped by memory; told between nodes too
     TERN_FABRIC_ALGORITHM=direct TERN_FABRIC_SHARE=$share run timeout 60 "$R" starve 4 2

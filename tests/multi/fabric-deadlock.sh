@@ -14,7 +14,7 @@ for share in $(long && echo 4 2 1 || echo 4 1); do
         TERN_FABRIC_SHARE=$share run timeout 60 "$R" differ 4 $kind
         [ "$(grep -c "rank 3 (.*) called ${last[$kind]} #21 where rank.* called $rest on" err)" = 4 ]
         ok $? "another $kind, at most $share sharing: every rank names both calls" || sed 's/^/# /' err
-        bound "$(slowest)" 1 "another $kind, at most $share sharing: seconds until it is told"
+        bound "$(slowest)" 1 "another $kind, at most $share sharing: seconds until the error"
     done
 done
 
@@ -28,11 +28,11 @@ declare -A said=(
 for share in $(long && echo 4 2 1 || echo 4 1); do
     for kind in two broadcast four; do
         TERN_FABRIC_SHARE=$share run timeout 60 "$R" cross 4 $kind
-        words=${said[$kind]} # whom of the first three the last one waits for is the algorithm's to say
+        words=${said[$kind]} # the algorithm decides which of the first three the last rank waits for
         [ $kind = four ] || words=${words//rank 0/'rank [0-2]'}
         [ "$(grep -c "code 75: $words$" err)" = 4 ]
-        ok $? "crosswise, $kind, at most $share sharing: every rank says who waits where" || sed 's/^/# /' err
-        bound "$(slowest)" 1 "crosswise, $kind, at most $share sharing: seconds until it is told"
+        ok $? "deadlock, $kind, at most $share sharing: every rank names the waiting ranks and their calls" || sed 's/^/# /' err
+        bound "$(slowest)" 1 "deadlock, $kind, at most $share sharing: seconds until the error"
     done
     TERN_FABRIC_SHARE=$share run timeout 60 "$R" cross 4 legal
     status 0 "in any order without waiting, at most $share sharing: goes well"

@@ -51,7 +51,7 @@ begun tern fabric info >libraries
 grep -q libfabric libraries && ! grep psm libraries | grep -qv /no-psm/; ok $? "where it is loaded, PSM's libraries are not" || cat libraries
 for provider in TERN_FABRIC_PROVIDER=psm2 FI_PROVIDER=psm2,tcp; do
     begun env $provider tern fabric info >libraries
-    ! grep -q /no-psm/ libraries; ok $? "unless somebody asks for them: $provider"
+    ! grep -q /no-psm/ libraries; ok $? "unless a variable asks for them: $provider"
 done
 begun env FI_PROVIDER=^psm,psm2 tern fabric info >libraries
 ! grep psm libraries | grep -qv /no-psm/; ok $? "nor where they are forbidden" || cat libraries

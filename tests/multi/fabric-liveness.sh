@@ -1,5 +1,5 @@
 #!/bin/bash
-# A rank that is stopped is told from one that computes, and from a wait that stood still itself.
+# A stopped rank is not taken for one that computes, nor for a wait that stood still itself.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/fabric.sh"
 export TERN_DEADLINE=40 TERN_LIVENESS=2
@@ -26,5 +26,5 @@ words "a rank that computes beyond the deadline: named, with the word that it ru
 TERN_DEADLINE=2 TERN_LIVENESS=0 run timeout 100 "$R" stop 3 2
 named 2 'rank 2 \(.*within the deadline of 2 s'; words "TERN_LIVENESS=0: the deadline alone counts"
 TERN_LIVENESS=soon run "$R" stop 3 2
-err_has "TERN_LIVENESS: 'soon' is not a number of seconds" "a wrong number is told"
+err_has "TERN_LIVENESS: 'soon' is not a number of seconds" "TERN_LIVENESS that is no number is refused"
 tap_done

@@ -36,7 +36,7 @@ for n in $(long && echo 2) 4; do
     status 0 "$n ranks: messages in any order of tags, all sizes"
 done
 mpi -n 2 "$TOOLS/mpi-messages" wrong
-status 0 "another size and another call are told"
+status 0 "messages of another size and another call fail"
 for n in $(long && echo 2 3 5 8 || echo 3 8); do
     TERN_FABRIC_SHARE=1 mpi -n $n "$R" random 0 1$n 25
     status 0 "$n ranks over MPI: random operations agree with the reference, bit for bit"
@@ -65,8 +65,8 @@ for deadline in 2 8 30; do
 done
 [ "$(grep -c 'code 75: rank 2 (' err)" -ge 1 ]; ok $? "stop: rank 2 is named" || sed 's/^/# /' err
 TERN_FABRIC_SHARE=1 mpi -n 3 "$R" mismatch 0
-has err 'called all_gather f32 64 #21' "ranks that call different things are told at once"
-bound "$(slowest)" 1 "different calls: seconds until they are told"
+has err 'called all_gather f32 64 #21' "ranks that call different operations: the error names the call"
+bound "$(slowest)" 1 "different calls: seconds until the error"
 
 # Nor does MPI_Init wait for ever; mpirun ends all of them when the first has gone.
 TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 mpi -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 30; tern fabric info; echo "exit $?"'

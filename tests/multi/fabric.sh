@@ -43,11 +43,11 @@ status 0; err_has 'one rank alone'; err_has '--ranks N'
 run bash -c 'ulimit -Sn 20; tern bench fabric --ranks 16 -b 8 -e 8 -n 2 --op all_reduce'
 status 0 "a low limit of open files is raised for the ranks"
 run bash -c 'ulimit -n 20; timeout 60 tern bench fabric --ranks 16 -b 8 -e 8 -n 2 --op all_reduce'
-status 1; err_has 'cannot serve 16 ranks: 144 files may have to be open' "one that cannot be is told at once"
+status 1; err_has 'cannot serve 16 ranks: 144 files may have to be open' "a rendezvous for more ranks than files is refused at once"
 TERN_FABRIC_SHARE=1 FI_PROVIDER=tcp run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
 status 0; own_endpoints "nor does a site's FI_PROVIDER=tcp hide them"
 TERN_FABRIC_SHARE=1 FI_PROVIDER=tcp TERN_FABRIC_PROVIDER='tcp;ofi_rxm' run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
-status 0; out_has 'tcp;ofi_rxm' "who asks for the others has them"
+status 0; out_has 'tcp;ofi_rxm' "tcp;ofi_rxm is used when it is asked for"
 FI_PROVIDER=udp,shm TERN_FABRIC_SHARE=1 run tern bench fabric --ranks 2 -b 8 -e 8 -n 2 --op all_reduce
 status 0; grep -qi 'udp;ofi_rxd' out; ok $? "what FI_PROVIDER names is taken"
 TERN_FABRIC_SHARE=2 TEST_FABRIC_ORDER=any run timeout 60 "$R" random 8 21 40
@@ -66,9 +66,9 @@ for n in 2 4; do
     status 0 "$n ranks: what rank 0 broadcasts is read where it lies, also when it looks again after the others left"
 done
 run timeout 60 "$R" quit 2
-status 0 "who reads a broadcast of a rank that leaves has all of it, or is told"
+status 0 "a rank that reads a broadcast of a leaving rank has all of it, or an error"
 run timeout 60 "$R" free 3
-status 0 "who has a broadcast frees it while the root computes"
+status 0 "a rank frees the buffer of a finished broadcast while the root computes"
 TERN_FABRIC_SHARE=1 run timeout 60 "$R" ahead 3
 status 0 "a rank may begin 64 operations before the others come"
 

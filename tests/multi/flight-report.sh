@@ -15,10 +15,10 @@ look 'rank 3 \(.*\) called all_gather f32 64 #21 where rank.* called all_reduce 
 rm -rf dumps
 TERN_FABRIC_SHARE=2 run timeout 60 "$TOOLS/fabric-ranks" kill 4 2
 look '3 ranks wait, .* for rank 2 \(.*\), which wrote no dump itself \(rank 3 .*\): it was killed or hung' \
-    "the dump of a killed rank is written by its mate"
+    "the dump of a killed rank is written by a rank of its node"
 out_has 'finished #20'
 grep -q 'rank 2 (.*) left all_reduce f32 sum 4096 #20 at [0-9:.]* and never called #21' out
-ok $? "with what it did last" || sed 's/^/# /' out
+ok $? "the report has the last call of the killed rank" || sed 's/^/# /' out
 rm -rf dumps
 TERN_DEADLINE=2 TERN_FABRIC_SHARE=1 run timeout 60 "$TOOLS/fabric-ranks" kill 4 2
 look '3 ranks wait, .* for rank 2 \(.*\), which has no dump: it died or was cut off' "killed alone on its node"
@@ -37,7 +37,7 @@ out_has 'ranks 0-2 are in all_reduce f32 sum 4096 #21'
 run tern fabric flight-report --json dumps
 out_has '"culprit": 3'
 out_has '"waits_for": 3'
-kill -0 $pid; ok $? "and the ranks go on"
+kill -0 $pid; ok $? "ranks go on after SIGUSR2"
 kill $pid; wait $pid 2>/dev/null
 run tern fabric flight-report dumps; mv out new
 run tern fabric autopsy dumps

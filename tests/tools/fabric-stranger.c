@@ -175,7 +175,7 @@ static size_t learn_request(struct fid_av *av, uint8_t *to, size_t size, in_port
     return got;
 }
 
-/* One that is taken for who listens at `port`. */
+/* A process that is taken for the one that listens at `port`. */
 static int claim(const struct sockaddr_in *to, in_port_t port, uint8_t *request, size_t n,
                  in_port_t own)
 {

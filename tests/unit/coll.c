@@ -190,7 +190,7 @@ static void one_node(void)
                "copy 4194304 bytes: rank 1's buffer <- in\n"
                "meet the node\n",
                "stage"),
-       "what no cache holds is put into the mates' results, and read once");
+       "what no cache holds is put into the node peers' results, and read once");
     unsetenv("TERN_FABRIC_CACHE");
     ok(planned(2, "all_gather", 4096,
                "offer the buffer to the node, meet\n"
@@ -218,11 +218,12 @@ int main(void)
         for (int r = 0; r < 16; r++)
             node_of[r] = r / p;
         wrong = shape(node_of, 16);
-        ok(wrong == 0, "16 ranks, %d a node: the same", p);
+        ok(wrong == 0, "16 ranks, %d a node: every message sent is awaited, and no other", p);
     }
     for (size_t i = 0; i < sizeof uneven / sizeof *uneven; i++) {
         wrong = shape(uneven[i], 9);
-        ok(wrong == 0, "9 ranks on uneven nodes, shape %zu: the same", i);
+        ok(wrong == 0,
+           "9 ranks on uneven nodes, shape %zu: every message sent is awaited, and no other", i);
     }
 
     many_ranks();
@@ -243,16 +244,16 @@ int main(void)
     unsetenv("TERN_FABRIC_ALGORITHM");
     ok(tern_coll_plan(&s, "all_reduce", TERN_F32, 2, &b, &err) == 0 &&
            strstr(b.data, "all_reduce: doubling") && strstr(b.data, "send #1: 8 bytes to rank 3"),
-       "a plan in words");
+       "the plan of an all-reduce on four nodes: doubling, with its sends");
     ok(tern_coll_plan(&s, "all", TERN_F32, 2, &b, &err) < 0 && strstr(err.text, "none of"),
-       "no such call");
+       "a plan of a call that does not exist is refused");
     s.rank = 4;
     ok(tern_coll_plan(&s, "barrier", TERN_F32, 2, &b, &err) < 0 && strstr(err.text, "rank 4 of 4"),
-       "no such rank");
+       "a plan for a rank that does not exist is refused");
     s.rank = 0;
     tern_buf_clear(&b);
     ok(tern_coll_plan_choices(&s, &b, &err) == 0 && strstr(b.data, "typical"),
-       "choices for a shape");
+       "the choices for a cluster, by typical numbers");
     tern_buf_free(&b);
     return tap_done();
 }

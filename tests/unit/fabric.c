@@ -261,12 +261,12 @@ static void limits_counts(void)
     tern_fabric_all_reduce(c, &v, most, TERN_F32, TERN_SUM, &err);
     is(err.text, "begun", "64 ranks all-reduce 1 TiB but one element");
     tern_fabric_broadcast(c, &v, 4 * most, TERN_U8, 0, &err);
-    is(err.text, "begun", "and broadcast as much");
+    is(err.text, "begun", "64 ranks broadcast 1 TiB but four bytes");
     tern_fabric_all_reduce(c, &v, most + 1, TERN_F32, TERN_SUM, &err);
     is(err.text,
        "all_reduce of 274877906944 f32: 274877906943 are the most (less than 1 TiB): do it in "
        "parts",
-       "one more is refused, and the limit told");
+       "one element more is refused, and the error names the limit");
     tern_fabric_all_gather(c, &v, &v, 1ull << 32, TERN_F32, &err);
     has(err.text, "all_gather of 4294967296 f32 a rank: 4294967295 are the most",
         "where a count is a rank's, all ranks' blocks are within it");
@@ -281,7 +281,7 @@ static void waits_again(void)
 
     c->begun = 1;
     int first = tern_fabric_wait(&p, &err), again = tern_fabric_wait(&p, &err);
-    ok(first == -1 && again == -1, "who waits again for what failed is told again (%d, %d)", first,
+    ok(first == -1 && again == -1, "a second wait for a failed operation fails too (%d, %d)", first,
        again);
 }
 
@@ -295,7 +295,7 @@ static void explains_wide_nodes(void)
     struct tern_buf b = {0};
 
     tern_fabric_explain(&f, &b);
-    has(b.data, "ranks 0-95,", "all 96 ranks of a node are told");
+    has(b.data, "ranks 0-95,", "the explanation names all 96 ranks of a node");
     tern_buf_free(&b);
     free(peers);
 }

@@ -42,18 +42,19 @@ static void keeps_the_newest(void)
     struct group c = begin(r, 0, 4, world, 0), other = begin(r, 1, 2, world, 7);
     uint64_t desc = tern_call_pack(TERN_CALL_ALL_REDUCE, TERN_F32, TERN_SUM, 0, 100);
 
-    ok(c.mark && other.mark && c.mark != other.mark, "communicators are told apart");
+    ok(c.mark && other.mark && c.mark != other.mark, "two communicators have different marks");
     for (uint64_t op = 1; op <= 5000; op++) {
         uint64_t h = tern_flight_begin(r, c.serial, op, desc + op, TERN_FLIGHT_RUNNING);
         tern_flight_end(r, h, true);
     }
-    ok(tern_flight_find_call(r, c.mark, 5000) == desc + 5000, "the newest is found");
+    ok(tern_flight_find_call(r, c.mark, 5000) == desc + 5000, "the newest call is found");
     ok(tern_flight_find_call(r, c.mark, 5000 - TERN_FLIGHT_RING + 2) ==
            desc + 5000 - TERN_FLIGHT_RING + 2,
-       "and so are those before it");
-    ok(tern_flight_find_call(r, c.mark, 500) == 0, "the oldest are forgotten");
-    ok(tern_flight_find_call(r, c.mark, 5001) == 0, "what was not called yet is not there");
-    ok(tern_flight_find_call(r, other.mark, 5000) == 0, "another communicator has its own");
+       "a call 4094 before the newest is found");
+    ok(tern_flight_find_call(r, c.mark, 500) == 0, "calls older than the ring are not found");
+    ok(tern_flight_find_call(r, c.mark, 5001) == 0, "a call that was not made yet is not found");
+    ok(tern_flight_find_call(r, other.mark, 5000) == 0,
+       "a call of another communicator is not found");
     /* A record whose place was taken by a later one must not be changed through its old number. */
     uint64_t old = tern_flight_begin(r, other.serial, 1, desc, TERN_FLIGHT_RUNNING);
     for (int i = 0; i < TERN_FLIGHT_RING; i++)
@@ -127,7 +128,7 @@ static void dumps(void)
     ok(f != NULL, "a fabric of one rank opens");
     for (int i = 0; i < 3; i++)
         tern_fabric_barrier(tern_fabric_world(f), &err);
-    ok(!tern_fs_exists(path), "nothing is written while all is well");
+    ok(!tern_fs_exists(path), "no dump is written while all is well");
     signal(SIGUSR2, on_signal);
     raise(SIGUSR2);
     ok(tern_fs_read(path, 1 << 20, &data, &len, &err) == 0, "a signal handler writes the dump");
@@ -135,13 +136,14 @@ static void dumps(void)
     memcpy(&h, data ? data : "", len < sizeof h ? len : sizeof h);
     ok(memcmp(h.magic, TERN_FLIGHT_MAGIC, 8) == 0 && h.n_records == 3 && h.n_comms == 1 &&
            h.pid == getpid(),
-       "with its records and its communicator");
+       "the dump has the three records and the communicator");
     ok(len == sizeof h + sizeof(struct tern_flight_name) + offsetof(struct tern_flight_comm, runs) +
                   sizeof(struct tern_flight_run) + 3 * sizeof(struct tern_flight_record),
-       "and nothing besides (%zu bytes)", len);
+       "the dump has nothing else (%zu bytes)", len);
     unlink(path);
     tern_flight_write(true);
-    ok(!tern_fs_exists(path), "nothing when only who waits is asked, and nobody does");
+    ok(!tern_fs_exists(path),
+       "a dump of waiting ranks only is not written by a rank that does not wait");
     tern_fabric_close(f);
     tern_flight_write(false);
     ok(!tern_fs_exists(path), "a closed fabric is not dumped");
@@ -155,11 +157,13 @@ static void names_ranks(void)
     char text[64], small[40];
     int some[6] = {0, 1, 2, 5, 8, 9}, many[40];
 
-    is(tern_flight_ranks_text(text, sizeof text, some, 6), "0-2,5,8-9", "ranges of ranks");
-    is(tern_flight_ranks_text(text, sizeof text, some, 0), "", "none");
+    is(tern_flight_ranks_text(text, sizeof text, some, 6), "0-2,5,8-9",
+       "ranks are printed as ranges");
+    is(tern_flight_ranks_text(text, sizeof text, some, 0), "", "no ranks are an empty text");
     for (int i = 0; i < 40; i++)
         many[i] = i * 100;
-    has(tern_flight_ranks_text(small, sizeof small, many, 40), ",...", "a long list is cut");
+    has(tern_flight_ranks_text(small, sizeof small, many, 40), ",...",
+        "a long list of ranks is cut");
 }
 
 int main(void)

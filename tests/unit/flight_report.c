@@ -99,7 +99,7 @@ int main(void)
             "died or was cut off");
     verdict((int[]){NOBODY, 0, 0, 0},
             "4 ranks wait, directly or through others, for rank 0 (node), which was in an "
-            "operation and waited for nobody");
+            "operation and waited for no rank");
     verdict((int[]){1, 0, 0, 0},
             "3 ranks wait, directly or through others, for rank 0 (node), which waits for one of "
             "them: a circle (rank 2 waits for 0, which waits for 1, which waits for 0)");

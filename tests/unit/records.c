@@ -130,7 +130,7 @@ static void numbers_come_once(void)
     for (int i = 0; i < N; i++)
         missed += !seen[i];
     ok(twice == 0 && missed == 0 && w.low == base + N,
-       "numbers in any order and told twice are each taken once");
+       "numbers in any order, some twice, are each taken once");
 }
 
 static void immediates_name_all(void)

@@ -102,7 +102,8 @@ static void refuses_strangers(void)
     fd = dial(r);
     frame(&h, r, RENDEZVOUS_HELLO, 1, 3, 0);
     send(fd, &h, sizeof h, 0);
-    says(r, fd, "rank 1 of 3 came where 2 ranks are expected", "a rank of another size is told so");
+    says(r, fd, "rank 1 of 3 came where 2 ranks are expected",
+         "a rank that believes in another size gets a text");
     close(fd);
     serve(r, 2);
     fd = dial(r);
@@ -132,7 +133,8 @@ static void names_a_rank_that_left(void)
     send(a, blob, sizeof blob, 0);
     serve(r, 3);
     close(b);
-    says(r, a, "rank 1 left while the ranks were meeting", "who leaves is named to the others");
+    says(r, a, "rank 1 left while the ranks were meeting",
+         "the other ranks get the name of the rank that left");
     serve(r, 2);
     ok(is_closed(a), "and they are let go");
     close(a);
@@ -203,7 +205,7 @@ static void reports_missing_files(void)
     ok(tern_wire_rendezvous_step(few, &err) < 0, "a rank for which there is no file is an error");
     has(err.text, "Too many open files", "that says so");
     struct pollfd p = {tern_wire_rendezvous_fd(few), POLLIN, 0};
-    ok(poll(&p, 1, 0) == 0, "who waits at the door does not keep it busy");
+    ok(poll(&p, 1, 0) == 0, "a connection that cannot be accepted does not keep the loop busy");
     says(few, first, "one cannot be let in: Too many open files", "and the ranks are told");
     setrlimit(RLIMIT_NOFILE, &was);
     close(first);
@@ -240,7 +242,7 @@ static void names_a_rank_that_left_between(void)
     close(fd[2]);
     serve(r, 3);
     struct pollfd p = {fd[0], POLLIN, 0};
-    ok(poll(&p, 1, 0) == 0, "who leaves between two rounds may be done");
+    ok(poll(&p, 1, 0) == 0, "a rank that leaves between two rounds may be done");
     give(r, fd[0], 0, 3, 1);
     says(r, fd[0], "rank 2 left while", "else it is named to the next that gives a blob");
     says(r, fd[1], "rank 2 left while", "and to those who have given none");

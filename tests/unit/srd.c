@@ -255,15 +255,15 @@ static void writes(void)
     ok(n == 1 && e[0].data == 77 && e[0].len == 100000 && e[0].flags & FI_REMOTE_WRITE &&
            !e[0].op_context && p.s[1].buf[4] == 1 && p.s[1].buf[5] == 7 &&
            p.s[1].buf[100004] == 7 && p.s[1].buf[100005] == 1,
-       "a write comes whole and is told once (%d)", n);
+       "a write comes whole, with one completion (%d)", n);
     while (fi_cq_read(p.s[0].cq, e, 1) == 1)
         ;
     ok(written(&p, BYTES - 100, 101, key, &bad) < 0 && bad.err == FI_EACCES,
        "a write beyond the region fails");
-    has(refusals(), "outside of its region", "and is told");
+    has(refusals(), "outside of its region", "a write beyond the region: the provider logs it");
     ok(written(&p, 0, 100, key + 1, &bad) < 0 && bad.err == FI_EACCES,
        "a write with another key fails");
-    has(refusals(), "a key of nothing open", "and is told");
+    has(refusals(), "a key of nothing open", "a write with another key: the provider logs it");
     pair_close(&p, "writes");
 
     pair_open(&p, "dupdata=1");
@@ -271,7 +271,7 @@ static void writes(void)
     fi_writedata(p.s[0].ep, p.s[0].buf, 8, fi_mr_desc(p.s[0].mr), 78, 1,
                  (uint64_t)(uintptr_t)p.s[1].buf, fi_mr_key(p.s[1].mr), &d);
     n = collect(&p, 1, e, 3, &bad);
-    ok(n == 2 && e[1].data == 78, "dupdata: a write is told twice (%d)", n);
+    ok(n == 2 && e[1].data == 78, "dupdata: a write has two completions (%d)", n);
     pair_close(&p, "dupdata");
 }
 
@@ -289,32 +289,34 @@ static void misuse(void)
     pair_open(&p, "msg=8192");
     struct side *s = p.s;
     void *desc = fi_mr_desc(s[0].mr);
-    ok(fi_send(s[0].ep, s[0].buf, 8, NULL, 1, &c) == -FI_EINVAL, "no descriptor");
-    has(refusals(), "without a descriptor", "is told");
-    ok(fi_send(s[0].ep, small, 8, desc, 1, &c) == -FI_EINVAL, "another's descriptor");
-    has(refusals(), "outside of its region", "is told");
-    ok(fi_send(s[0].ep, s[0].buf, 8193, desc, 1, &c) == -FI_EMSGSIZE, "too long a message");
-    has(refusals(), "at most 8192", "is told");
-    ok(fi_inject(s[0].ep, small, 33, 1) == -FI_EMSGSIZE, "too much to inject");
-    has(refusals(), "at most 32", "is told");
-    ok(fi_send(s[0].ep, s[0].buf, 8, desc, 2, &c) == -FI_EINVAL, "an address that is none");
-    has(refusals(), "not in the table", "is told");
+    ok(fi_send(s[0].ep, s[0].buf, 8, NULL, 1, &c) == -FI_EINVAL,
+       "a send without a descriptor fails");
+    has(refusals(), "without a descriptor", "no descriptor: the provider logs it");
+    ok(fi_send(s[0].ep, small, 8, desc, 1, &c) == -FI_EINVAL,
+       "a send with another buffer's descriptor fails");
+    has(refusals(), "outside of its region", "another buffer's descriptor: the provider logs it");
+    ok(fi_send(s[0].ep, s[0].buf, 8193, desc, 1, &c) == -FI_EMSGSIZE, "too long a message fails");
+    has(refusals(), "at most 8192", "too long a message: the provider logs it");
+    ok(fi_inject(s[0].ep, small, 33, 1) == -FI_EMSGSIZE, "too long an inject fails");
+    has(refusals(), "at most 32", "too long an inject: the provider logs it");
+    ok(fi_send(s[0].ep, s[0].buf, 8, desc, 2, &c) == -FI_EINVAL, "a send to no address fails");
+    has(refusals(), "not in the table", "no address: the provider logs it");
     ok(fi_mr_reg(s[0].domain, s[0].buf, 64, FI_RECV, 0, 0, 0, &mr, NULL) == 0 &&
            fi_send(s[0].ep, s[0].buf, 8, fi_mr_desc(mr), 1, &c) == -FI_EINVAL,
-       "memory that was registered for receives only");
-    has(refusals(), "registered for access", "is told");
+       "a send from memory that was registered for receives only fails");
+    has(refusals(), "registered for access", "memory for receives only: the provider logs it");
     ok(fi_close(&s[0].domain->fid) == -FI_EBUSY, "a domain that is in use stays");
-    has(refusals(), "objects open", "which is told");
+    has(refusals(), "objects open", "a domain in use: the provider logs it");
     fi_close(&mr->fid);
     ok(fi_send(s[0].ep, s[0].buf, 8, desc, 1, &c) == 0, "a good send");
     c.internal[3] = NULL;
-    ok(collect(&p, 0, &e, 1, &bad) == 1, "ends");
-    has(refusals(), "context of a send was changed", "a context that was changed is told");
+    ok(collect(&p, 0, &e, 1, &bad) == 1, "a good send ends");
+    has(refusals(), "context of a send was changed", "a changed context: the provider logs it");
     void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap(page, 4096);
     ok(fi_mr_reg(s[0].domain, page, 4096, FI_SEND, 0, 0, 0, &mr, NULL) == -FI_EINVAL,
-       "memory that is not there");
-    has(refusals(), "not there", "is told");
+       "memory that is not there cannot be registered");
+    has(refusals(), "not there", "memory that is not there: the provider logs it");
     ok(fi_read(s[0].ep, s[0].buf, 8, desc, 1, 0, 0, &c) == -FI_ENOSYS &&
            fi_getopt(&s[0].ep->fid, 0, 0, NULL, NULL) < 0 &&
            s[0].ep->atomic->write(s[0].ep, NULL, 0, NULL, 0, 0, 0, FI_INT8, FI_SUM, NULL) ==
@@ -355,9 +357,11 @@ static void endings(void)
 
     pair_open(&p, "die=0@1");
     fi_send(p.s[0].ep, p.s[0].buf, 8, fi_mr_desc(p.s[0].mr), 1, &c);
-    ok(collect(&p, 0, &e, 1, &bad) < 0 && bad.err == FI_EHOSTUNREACH, "die: it reaches nobody");
+    ok(collect(&p, 0, &e, 1, &bad) < 0 && bad.err == FI_EHOSTUNREACH,
+       "die: a message from the dead endpoint fails");
     fi_send(p.s[1].ep, p.s[1].buf, 8, fi_mr_desc(p.s[1].mr), 0, &d);
-    ok(collect(&p, 1, &e, 1, &bad) < 0 && bad.err == FI_EHOSTUNREACH, "die: nobody reaches it");
+    ok(collect(&p, 1, &e, 1, &bad) < 0 && bad.err == FI_EHOSTUNREACH,
+       "die: a message to the dead endpoint fails");
     pair_close(&p, "die");
 
     pair_open(&p, "seed=1");

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What a rank says of itself, in TERN_WIRE_ADDRESS bytes. */
+/* A rank's description of itself, in TERN_WIRE_ADDRESS bytes. */
 struct card {
     uint16_t magic;
     uint8_t version, mode, rule, n;
     uint8_t wide, zero;
-    uint8_t secret[RECORD_SECRET]; /* what it wants to see before it listens */
+    uint8_t secret[RECORD_SECRET]; /* the key of records that it accepts */
     uint64_t host; /* network namespace: the same address in two of them leads nowhere */
     uint64_t eager_max;
 };

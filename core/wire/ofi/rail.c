@@ -421,7 +421,7 @@ static int choose_rails(struct ofi *o, struct fi_info *list, struct fi_info **c,
                                 "all ranks are on one host");
         n = 1;
     }
-    /* Of devices each is open to a few only, and none of them is somebody's else. */
+    /* Each of several devices has few users, all of them this job's. */
     int most = tern_wire_ofi_ipv4(c[0]) || tern_wire_ofi_ipv6(c[0]) ? RAILS_TRIED
                : o->mode == OFI_TAGGED                              ? 1
                                                                     : RAILS;

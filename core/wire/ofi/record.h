@@ -83,8 +83,8 @@ struct record_reader {
     const uint8_t (*secrets)[RECORD_SECRET]; /* [size] of all ranks */
 };
 
-/* What came, checked: `payload` is inside `bytes`.  The pointers are NULL where the kind has none.
- */
+/* A record that was checked: `payload` is inside `bytes`.  The pointers are NULL where the kind has
+ * none. */
 struct record_view {
     struct record head;
     const void *payload;

@@ -392,7 +392,7 @@ static struct ofi_msg *send_of(struct ofi *o, const struct record *h)
     return n ? OFI_OF(struct ofi_msg, node, n) : NULL;
 }
 
-/* What was written by a rail that is lost. */
+/* The chunks that went by a lost rail. */
 static void write_again(struct ofi *o, const struct record_view *v)
 {
     struct ofi_msg *m = send_of(o, &v->head);

@@ -1,4 +1,4 @@
-/* What the transport over libfabric is made of, for its files:
+/* The parts of the transport over libfabric, for its files:
  *
  *   ofi.c       opening, addresses, the table; what both modes share
  *   iface.c     which networks there are
@@ -75,7 +75,7 @@ struct op_pool {
     uint8_t **data;
 };
 
-/* What is looked up by the peer and a tag. */
+/* An entry that is looked up by the peer and a tag. */
 enum node_kind { NODE_RECV, NODE_SEND, NODE_EARLY, NODE_READY };
 struct node {
     struct node *next;
@@ -127,7 +127,7 @@ struct ofi_msg {
     struct ofi_msg *next, *prev; /* in `waiting`; `next`: free list */
 };
 
-struct peer_link {              /* what this rank knows of another */
+struct peer_link {              /* this rank's view of another */
     uint32_t next_eager, limit; /* numbers of mine below `limit` may go */
     uint32_t acked;             /* all below have been seen there */
     struct window eager_in, ready_in, ready_done;
@@ -246,7 +246,7 @@ void tern_wire_ofi_rail_close(struct rail *l); /* all of it; memory must have be
 void tern_wire_ofi_rails_explain(const struct ofi *o, struct tern_buf *to);
 
 /* ---- card.c */
-/* What is known of all ranks' rails, in the order in which they are used. */
+/* All ranks' rails, in the order in which they are used. */
 struct way {
     long speed;     /* Mbit/s, 0: unknown */
     char where[48]; /* the address, empty where it is none of IP */

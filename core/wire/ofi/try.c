@@ -28,7 +28,7 @@ struct trial {
     int seconds; /* it took to give up */
 };
 
-/* What a rank tells. */
+/* The vote of a rank. */
 struct ballot {
     uint16_t magic;
     uint8_t good, zero; /* a bit for each rail that an answer came by */
@@ -37,7 +37,7 @@ struct ballot {
 };
 _Static_assert(sizeof(struct ballot) <= TERN_WIRE_ADDRESS, "it travels as an address does");
 
-/* ---------------------------------------------------------------- whom to ask */
+/* ---------------------------------------------------------------- which ranks to ask */
 
 /* A rank of the host that comes next in the ranks' order, where this one's place is: of hosts in a
  * ring, so that wherever some ranks do not reach others, at least one notices. */
@@ -148,9 +148,9 @@ size_t tern_wire_ofi_try_vote(struct ofi *o, uint8_t to[TERN_WIRE_ADDRESS])
     return sizeof b;
 }
 
-/* ---------------------------------------------------------------- what all have found */
+/* ---------------------------------------------------------------- the result of all votes */
 
-/* Whom it failed first. */
+/* The first rank that it failed for. */
 static void tell_rail(const struct ofi *o, const uint8_t *votes, size_t stride, int rail,
                       struct tern_buf *to)
 {

@@ -48,7 +48,7 @@ struct tern_wire_shm_place { /* in one of its owner's buffers */
     uint64_t offset;
 };
 
-/* What a rank says at a meeting, its flag included: one cache line and the one that the processor
+/* A rank's words at a meeting, its flag included: one cache line and the one that the processor
  * fetches with it, so that a rank that sees the flag has all of it. */
 struct tern_wire_shm_post {
     /* The meeting's number, once the rest is written. */
@@ -139,7 +139,7 @@ void tern_wire_shm_buffer_delete(struct tern_wire_shm *s, int i);
 /* The buffer that holds [p, p + bytes), or -1. */
 int tern_wire_shm_buffer_find(const struct tern_wire_shm *s, const void *p, size_t bytes);
 
-/* Bytes of memory behind this rank's segments, its buffers and what was staged. */
+/* Bytes of memory behind this rank's segments: its buffers, and data on its stages. */
 uint64_t tern_wire_shm_own_bytes(const struct tern_wire_shm *s);
 /* *bytes of shared memory of any process that is mapped here with its pages; -1 where /proc does
  * not say. */

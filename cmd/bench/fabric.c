@@ -3,7 +3,7 @@
  *
  *   algbw = size / time, where size is that of the whole buffer (for all_gather and
  *           reduce_scatter as many elements as every rank has the same share of, 0 when fewer are
- *           asked for than there are ranks); 1 GB/s = 10^9 bytes a second
+ *           given than there are ranks); 1 GB/s = 10^9 bytes a second
  *   busbw = algbw * what each rank's link must carry at least of each byte: 2 (n-1)/n for
  *           all_reduce, (n-1)/n for all_gather and reduce_scatter, 1 for broadcast
  *   time  = the mean over -n calls, of the slowest rank; p50 and p99 are of single calls
@@ -194,7 +194,7 @@ static int check_peer(struct tern_err *err)
     return bench_peer_has(chosen_type(), chosen_redop(), err);
 }
 
-/* What the ranks that mpirun starts are to do, the same as this process was told. */
+/* Pass this process's options on to the ranks that mpirun starts. */
 static int by_mpirun(struct tern_err *err)
 {
     char begin[24], end[24], by[24], n[24], w[24];

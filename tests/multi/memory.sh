@@ -1,5 +1,5 @@
 #!/bin/bash
-# Memory as it was foretold: of every rank both numbers are recorded, and they are within 10 %.
+# Memory as predicted: both numbers of every rank are recorded, and are within 10 % of each other.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/layouts.sh"
 [ -z "${TERN_SANITIZE-}" ] || skip_all "a sanitizer takes its own memory"
@@ -18,27 +18,27 @@ memory() {
 }
 measured() { awk -F'|' '$1 == "memory_bytes" {print $3}' numbers; }
 # RANKS WHAT: of all ranks, the one that is furthest off, by the larger of predicted / measured and its inverse.
-foretold() {
+check_predicted() {
     local off
     off=$(awk -F'|' '$2 > 0 && $3 > 0 {d = $2 > $3 ? $2 / $3 - 1 : $3 / $2 - 1; w = d > w ? d : w; n++} END {if (n == (N > 1 ? N + 1 : 1)) print w + 0}' N="$1" numbers)
     bound "$off" 0.1 "memory predicted and measured of ranks $1, $2" || sed 's/^/# /' numbers
 }
 # Of a model that is large beside its process; of one of 1 MiB, beside which that is large; of one
 # whose size is in its layers, not its vocabulary.
-large() { memory "$1" "$2"; foretold "$1" "$2"; }
+large() { memory "$1" "$2"; check_predicted "$1" "$2"; }
 small() { # RANKS THREADS
     memory "$1" model.config=model/config.json 'batch={global: 8, micro: 2, seq_len: 32}' "launch={threads: $2, ranks_per_node: $1}"
-    foretold "$1" "threads $2, a small model"
+    check_predicted "$1" "threads $2, a small model"
 }
 narrow() { # SETTING...
     memory 1 model.config=narrow.json 'batch={global: 8, micro: 8, seq_len: 256}' "$@"
-    foretold 1 "$*, a narrow model"
+    check_predicted 1 "$*, a narrow model"
 }
 
 small 2 2
 if ! all; then # a model between the two, in a moment
     memory 4 model.config=narrow.json 'batch={global: 8, micro: 2, seq_len: 32}'
-    foretold 4 "a narrow model"
+    check_predicted 4 "a narrow model"
 else
     while next; do large "$n" "$sets"; done <<'L'
 1 parallel.recompute=none
@@ -54,7 +54,7 @@ else
 4 parallel={pipeline: 4, interleave: 2}
 L
     export TERN_FABRIC_SHARE=1
-    memory 3 parallel.pipeline=3; foretold 3 "parallel.pipeline=3, on a node each"
+    memory 3 parallel.pipeline=3; check_predicted 3 "parallel.pipeline=3, on a node each"
     unset TERN_FABRIC_SHARE
     for threads in 1 2 4; do small 1 $threads; done
     small 4 1

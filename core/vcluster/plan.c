@@ -93,7 +93,7 @@ int tern_vcluster_plan_remove(const char *dir, struct tern_err *err)
 }
 
 /* A folder with files and without a lock is not a cluster's. */
-static bool foreign(const char *dir, const char *lock)
+static bool holds_other_files(const char *dir, const char *lock)
 {
     DIR *d = tern_fs_exists(lock) ? NULL : opendir(dir);
     bool any = false;
@@ -109,7 +109,7 @@ static int lock_once(const char *dir, const char *path, const char *name, struct
 {
     struct stat mine, there;
 
-    if (foreign(dir, path))
+    if (holds_other_files(dir, path))
         return tern_err_set(err, TERN_USAGE,
                             "%s: holds files that are no cluster's. Move them, or use another "
                             "name (--name) or TERN_CLUSTER_HOME.",
@@ -400,12 +400,12 @@ static int name_user(struct tern_vcluster_plan *p, struct tern_err *err)
 static char *plugin_line(const struct tern_vcluster_plan *p, const char *conf_dir)
 {
     bool plain = p->mode == TERN_VCLUSTER_PLAIN,
-         foreign = tern_vcluster_programs_non_system(p->bin);
+         other_slurm = tern_vcluster_programs_non_system(p->bin);
 
     if (!p->plugin || (!plain && !tern_vcluster_programs_conf(p->bin)) || strpbrk(p->bin, " \t"))
         return p->plugin ? tern_strdup(p->plugin) : NULL;
-    return tern_strf("%s%s%s conf=%s/slurm.conf", p->plugin, foreign ? " bin=" : "",
-                     foreign ? p->bin : "", conf_dir);
+    return tern_strf("%s%s%s conf=%s/slurm.conf", p->plugin, other_slurm ? " bin=" : "",
+                     other_slurm ? p->bin : "", conf_dir);
 }
 
 static int write_key(const struct tern_vcluster_plan *p, struct tern_err *err)

@@ -147,8 +147,8 @@ int tern_spank_client_ready(spank_t sp)
     if (!recipe[0])
         return 0;
     /* Arrives in the job's tasks as SLURM_SPANK_TERN_RECIPE, unlike setenv() also with
-     * --export=NONE; but not in those of the srun that asks for the job itself, or for another
-     * recipe than the job's. */
+     * --export=NONE; but not in the tasks of an srun that submits the job itself, or that has
+     * another recipe than the job. */
     if (spank_context() == S_CTX_LOCAL && setenv(r->handed, recipe, 1) == 0)
         return 0;
     if (spank_job_control_setenv(sp, r->control, recipe, 1) != ESPANK_SUCCESS) {
@@ -185,8 +185,8 @@ static bool read_step(spank_t sp, struct tern_spank_step *s)
 }
 
 /* The hook runs for one group, and the others have their environments already: end their tasks as
- * they begin.  srun answers SIGTERM with the end of what has begun by then, so it is told until it
- * has ended, in 13 s at most and at ever longer intervals: each time it says so. */
+ * they begin.  On SIGTERM srun ends the tasks that have begun by then.  So it is sent until srun
+ * has ended, for 13 s at most, at ever longer intervals since srun logs each one. */
 static void end_other_groups(void)
 {
     enum { FIRST_MS = 50, TIMES = 8 };
@@ -205,8 +205,8 @@ static void end_other_groups(void)
     _exit(0);
 }
 
-/* A job's recipe says nothing about the other steps of its script, so only one that was typed for
- * this step is held against its shape and its time; `tern run` checks its own. */
+/* A job's recipe does not describe the other steps of its script: only a recipe typed for this step
+ * is checked against its shape and its time; `tern run` checks its own. */
 void tern_spank_client_step(spank_t sp, const struct tern_spank_config *c)
 {
     struct tern_spank_step s = {0};

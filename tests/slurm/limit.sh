@@ -62,7 +62,7 @@ until_true grep -q 'step ' nodes.out
 on scontrol create reservation reservation=works starttime=now+130seconds duration=10 flags=maint,ignore_jobs nodes="$(grep -o 'rank on [^,]*' nodes.out | head -1 | sed 's/rank on //')" users=root; status 0
 again nodes "a reservation takes the job's nodes" "a job that stops for a maintenance"
 in_ledger nodes "reservation 76" "its cause is the reservation"
-grep -qE "a reservation takes the job's nodes in [0-9]+ s, and what a checkpoint takes here is not known yet" nodes.out; ok $? "in time for what is not known yet"
+grep -qE "a reservation takes the job's nodes in [0-9]+ s, and the time of a checkpoint is not known here yet" nodes.out; ok $? "a stop in time when the time of a checkpoint is not known"
 on scontrol delete reservation=works
 job=$nodes; start_again; until_true grep -q 'attempt 2: .*from step' nodes.out; ok $? "it goes on from its checkpoint"
 on scancel "$nodes"

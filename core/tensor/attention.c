@@ -18,7 +18,7 @@
 
 enum { TILE = TERN_TENSOR_NEAR_LD };
 
-/* What one thread works in, for one key head: rows of heads are `ld` floats here, D rounded up to
+/* One thread's memory, for one key head: rows of heads are `ld` floats here, D rounded up to
  * registers, and columns of all positions `wide`. */
 struct work {
     int T, D, ld, wide;

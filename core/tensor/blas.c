@@ -18,8 +18,8 @@
  * call it at once, so one does at a time. */
 static const char *const names[] = {
     "libopenblaso.so.0",                           /* OpenMP: Fedora, EPEL, SUSE */
-    "libopenblas.so.0",                            /* Debian: what update-alternatives says, and
-                                                      what the link line's rpath points at */
+    "libopenblas.so.0",                            /* Debian: update-alternatives' choice, or
+                                                      the rpath's */
     "/usr/lib/*/openblas-openmp/libopenblas.so.0", /* OpenMP: Debian, Ubuntu */
     "libopenblasp.so.0",                           /* threads: Fedora, EPEL, SUSE */
     "/usr/lib/*/openblas-pthread/libopenblas.so.0",
@@ -124,7 +124,7 @@ static int open_it(const char *name, struct tern_err *err)
     return 0;
 }
 
-/* Open `name` if it is better than what was found before; its kind, or `best`. */
+/* Take `name` if it is better than the library found before; its kind, or `best`. */
 static int better(const char *name, int best)
 {
     if (open_it(name, NULL) < 0)

@@ -73,8 +73,8 @@ extern const struct tern_tensor_kernels *tern_tensor_k;
 /* The vectors that the CPU and the system allow. */
 enum tern_tensor_cpu { TERN_TENSOR_CPU_PLAIN, TERN_TENSOR_CPU_AVX2, TERN_TENSOR_CPU_AVX512 };
 enum tern_tensor_cpu tern_tensor_cpu(void);
-/* Does every OpenBLAS since 0.3.13 know this CPU?  Then it need not be asked, which takes 20 ms of
- * loading it. */
+/* Does every OpenBLAS since 0.3.13 know this CPU?  Then it need not be loaded, which takes
+ * 20 ms. */
 bool tern_tensor_cpu_well_known(void);
 
 /* A matrix of one type or the other: tern_real, or bf16 with `half`. */

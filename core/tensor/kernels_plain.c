@@ -1,2 +1,2 @@
-/* The loops for any CPU that the compiler was told of. */
+/* The loops for any CPU of the compiler's target. */
 #include "core/tensor/loops.h"

@@ -1,4 +1,4 @@
-/* What this process computes with: BLAS, loops, threads. */
+/* The choice of BLAS, loops and threads for this process. */
 #include "core/tensor/kernels.h"
 
 #include "core/base/str.h"

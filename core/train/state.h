@@ -132,7 +132,7 @@ struct train {
     struct train_sets sets;
     struct train_batch batch;
     struct train_meter meter;
-    struct train_profile *profile; /* profile.c; NULL: none was asked for */
+    struct train_profile *profile; /* profile.c; NULL: none is written */
     struct train_checkpoint checkpoint;
     struct train_progress progress;
     struct train_patience patience;

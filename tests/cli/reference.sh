@@ -22,11 +22,11 @@ run "$CHECK" dump
 status 1 "another weight decay is noticed"
 copy; truncate -s -4 dump/model.safetensors
 run "$CHECK" dump
-status 2 "a cut model is no dump"
+status 2 "a dump whose model is cut is refused"
 err_has "model.safetensors: "
 copy; truncate -s -4 dump/tokens.i32
 run "$CHECK" dump
-status 2 "nor are cut tokens"
+status 2 "a dump whose tokens are cut is refused"
 err_has "the settings imply"
 run "$CHECK" /nowhere
 status 2

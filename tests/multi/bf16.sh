@@ -23,7 +23,7 @@ within "$apart" 1e-2 && beyond "$apart" 1e-4; ok $? "$steps steps in bf16 are ne
 evaluated run.yaml >half
 awk -v a="$ran" '{exit !(a > 1 && sprintf("%.2f", $1) == a)}' half; ok $? "tern eval: the perplexity of the run ($ran)"
 evaluated fp32.yaml >wide
-paste half wide | awk '{d = $1 / $2 - 1; if (d < 0) d = -d} END {exit !(NF == 2 && d > 0 && d < 1e-2)}'; ok $? "and by an fp32 recipe nearly so"
+paste half wide | awk '{d = $1 / $2 - 1; if (d < 0) d = -d} END {exit !(NF == 2 && d > 0 && d < 1e-2)}'; ok $? "tern eval by an fp32 recipe: nearly the same perplexity"
 for how in full $(long && echo selective); do
     train 1 parallel.recompute=$how; cmp -s out one; ok $? "recompute $how: the same bits"
 done
@@ -83,9 +83,9 @@ run tern train fp32.yaml $still --accept; status 0 "with it"
 digests eight/latest master >was; digests checkpoints/latest model >is
 cmp -s was is && [ "$(wc -l <is)" = 83 ] && types checkpoints/latest | grep -q 'model F32'; ok $? "from the master copy, to the last bit"
 cp -r checkpoints nine
-run tern train run.yaml --set steps=10 --set optimizer.lr=0 --accept; status 0 "and back to bf16"
-digests checkpoints/latest master | cmp -s - was; ok $? "with the same master copy"
-digests eight/latest model >was; digests checkpoints/latest model | cmp -s - was; ok $? "and, rounded, the same model"
+run tern train run.yaml --set steps=10 --set optimizer.lr=0 --accept; status 0 "a run of bf16 that went on in fp32 goes back to bf16"
+digests checkpoints/latest master | cmp -s - was; ok $? "back in bf16 the master copy is the same"
+digests eight/latest model >was; digests checkpoints/latest model | cmp -s - was; ok $? "back in bf16 the rounded model is the same"
 # Another run begins from it, in either.
 for p in fp32 bf16; do
     rm -rf checkpoints
@@ -100,13 +100,13 @@ rounded() { # FILE RANKS [KEY=VALUE]...: the model as exported
 }
 rounded alone 1; digests checkpoints/latest model >is; digests eight/latest model >was
 [ "$(wc -l <is)" = 83 ] && ! cmp -s is was; ok $? "stochastic rounding: other parameters than to the nearest"
-digests checkpoints/latest master >is; digests nine/latest model | cmp -s - is; ok $? "of the same master copy"
-rounded shared 8 $mixed; cmp -s alone shared && [ -s alone ]; ok $? "the same on 8 ranks"
+digests checkpoints/latest master >is; digests nine/latest model | cmp -s - is; ok $? "stochastic rounding: of the same master copy"
+rounded shared 8 $mixed; cmp -s alone shared && [ -s alone ]; ok $? "stochastic rounding: the same parameters on 8 ranks"
 random="optimizer.stochastic_rounding=true parallel.tensor=2 parallel.zero=1"
 train 4 $random; cp out whole; tiny_digests >whole.digests
 train 4 $random steps=$((steps / 2)); cp out parts; more 4 $random >>parts
-cmp -s parts whole && tiny_digests | cmp -s - whole.digests && [ -s whole.digests ]; ok $? "stopped and gone on: the same bits"
-d=$(difference one whole "$steps"); within "$d" 1e-2; ok $? "and losses near the others ($d)"
+cmp -s parts whole && tiny_digests | cmp -s - whole.digests && [ -s whole.digests ]; ok $? "stochastic rounding: stopped and gone on, the same bits"
+d=$(difference one whole "$steps"); within "$d" 1e-2; ok $? "stochastic rounding: losses near those of rounding to the nearest ($d)"
 
 # ---- adapters: fp32 beside frozen weights in bf16
 lora='lora={rank: 3, alpha: 6, dropout: 0.1, targets: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj]}'

@@ -61,7 +61,7 @@ run tern train run.yaml --set steps=2
 run tern train run.yaml --set steps=4 --set batch.global=4 --accept
 status 0 "without stages it goes on with the next sample"
 run tern train staged.yaml --set steps=6 --set batch.global=4 --accept
-status 2 "and has none later"; err_has "was not trained with 4 sequences a step throughout"
+status 2 "a run that changed its batch has no stages later"; err_has "was not trained with 4 sequences a step throughout"
 run tern run --check staged.yaml --set steps=3
 status 0 "a run too short for its second stage is begun"
 err_has "data.stages[1].train: this stage begins after step 4, and the run has 3"

@@ -92,7 +92,7 @@ early() { run tern run --check from.yaml; status 2 "at submission: $1"; err_has 
 early "a file that is not there" "model-00003-of-00003.safetensors: cannot open"
 shards ""; truncate -s -1 other/model-00002-of-00002.safetensors; early "a file that is cut short" "is truncated"
 shards ""; printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n' >other/model-00001-of-00002.safetensors; early "a Git LFS pointer" "is a Git LFS pointer"
-rm -rf other; cp -r hf other; run tern run --check from.yaml; status 0 "and nothing is found in a good one"
+rm -rf other; cp -r hf other; run tern run --check from.yaml; status 0 "the check finds nothing in a good folder of weights"
 # Token sets of another vocabulary, without a supervisor, too.
 cp -r model model2; python3 - model2/tokenizer.model <<'P'
 import sys

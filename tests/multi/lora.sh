@@ -19,7 +19,7 @@ adapted() { # LAST-ARRAY: a checkpoint of adapters, read, and gone on with
     double 1 $go; cp out one
     double 2 $go steps=4 parallel.tensor=2 && cp out parts && program=train-ranks-f64 more 3 $go parallel.zero=1 >>parts
     d=$(difference one parts 8)
-    within "$d" 1e-9; ok $? "and go on in another layout: the same losses ($d)"
+    within "$d" 1e-9; ok $? "adapters that go on in another layout: the same losses ($d)"
 }
 double 1; cp out together
 

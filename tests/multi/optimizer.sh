@@ -38,7 +38,7 @@ status 0
 for s in 1 2 3 4 5 6 8; do lr ledger2 $s; done >rates
 printf '%s\n' 0.0004 0.0007 0.001 0.00075 0.0005 0.0005 0.0005 | paste rates - |
     awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-12) bad = 1} END {exit bad || NR != 7}'
-ok $? "its rates are start_lr's, the peak's, the cooldown's, the constant's" || cat rates
+ok $? "a schedule's recorded rates are start_lr's, the peak's, the cooldown's, the constant's" || cat rates
 [ "$(meta optimizer_step)" = '"optimizer_step":16' ]; ok $? "keep: its moments have seen 16 updates" || meta optimizer_step
 tiny_digests >kept
 rm -rf checkpoints

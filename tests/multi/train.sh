@@ -7,7 +7,7 @@ tiny_make
 # One rank, whole, on its own.
 run tern train run.yaml
 status 0 "a run of 8 steps"
-err_has "step 8/8" "its last step is said"
+err_has "step 8/8" "a run's log has its last step"
 err_has "perplexity" "held-out sets are evaluated"
 run tern ckpt verify --full checkpoints/latest
 status 0 "the last checkpoint verifies"
@@ -25,13 +25,13 @@ run tern train run.yaml
 status 0 "the newest checkpoint is cut short: the run goes on from the one before"
 [ -d checkpoints/step-00000008.bad-1 ]; ok $? "the damaged one is kept under another name"
 tiny_digests | cmp -s - whole
-ok $? "and its step has the same weights again, to the last bit"
+ok $? "the step of a checkpoint cut short is made again with the same weights, to the last bit"
 printf 'flip' | dd of="$(shard)" bs=1 seek=$(($(stat -c %s "$(shard)") - 100)) conv=notrunc 2>/dev/null
 run tern train run.yaml
 status 0 "the newest checkpoint has flipped bytes: likewise"
 err_has "does not match its digest"
 tiny_digests | cmp -s - whole
-ok $? "with the same weights"
+ok $? "the step of a checkpoint with flipped bytes is made again with the same weights"
 # A copy under a later step's name, and a link: nobody takes them for that step, with a supervisor or
 # without one.
 for by in train run; do
@@ -40,8 +40,8 @@ for by in train run; do
         $how "$([ "$how" = "ln -s" ] || echo checkpoints/)step-00000007" checkpoints/step-00000008
         run tern ckpt verify checkpoints/step-00000008; [ $rc != 0 ]; ok $? "$by: $how: tern ckpt verify sees it"
         run tern $by run.yaml; status 0 "$by: $how"; err_has "going on after step 7 "
-        [ -e checkpoints/step-00000008.bad-1 ] || [ -L checkpoints/step-00000008.bad-1 ]; ok $? "it is set aside"
-        tiny_digests | cmp -s - whole; ok $? "and the step is made"
+        [ -e checkpoints/step-00000008.bad-1 ] || [ -L checkpoints/step-00000008.bad-1 ]; ok $? "$by: $how: the checkpoint under a later step's name is set aside"
+        tiny_digests | cmp -s - whole; ok $? "$by: $how: the step is made"
         rm -rf kept8
     done
 done
@@ -52,7 +52,7 @@ for by in train run; do
     for s in checkpoints/step-*; do printf 'flip' | dd of="$(ls "$s"/shard-* | head -1)" bs=1 seek=3000 conv=notrunc 2>/dev/null; done
     run tern $by run.yaml; status 1 "$by: all damaged"
     err_has "checkpoints, and none is whole"; err_has "To begin from nothing, remove or move them"
-    run tern $by run.yaml; status 1 "$by: nor the second time"; err_has "none is whole"
+    run tern $by run.yaml; status 1 "$by: all damaged, a second time"; err_has "none is whole"
     rm -rf checkpoints/*.bad-*
     run tern $by run.yaml; status 0 "$by: a person removed them"; err_has "beginning from random weights"
 done
@@ -78,7 +78,7 @@ for ranks in 1 2; do
     run tern run long.yaml --ranks $ranks; status 0; err_has "nothing is left"; grep -q perplexity err; [ $? = 1 ]; ok $? "$ranks: started once more it evaluates nothing"
 done
 run tern run long.yaml --ranks 2 --set steps=9 --set data.held_out='[{name: held, path: data/test.tds}]'; status 0
-grep -q 'step 8: held' err; [ $? = 1 ]; ok $? "nor does one that goes on from there"
+grep -q 'step 8: held' err; [ $? = 1 ]; ok $? "a run that goes on from a finished one does not evaluate its last step again"
 rm -rf long short data/long.tds ledger9 ledger10
 run tern eval run.yaml --set batch.seq_len=128
 status 2 "tern eval of rows longer than the model"; err_has "max_position_embeddings"
@@ -182,18 +182,18 @@ status 2 "a model of another shape under the same name is refused"
 err_has "model.config: " && err_has "is another model than" && one_error
 sed 's/"llama"/"mistral"/' was.json >model/config.json
 run tern train run.yaml --set steps=3
-status 2 "so is one that is no Llama"; err_has "mistral"
+status 2 "a config of another model than Llama is refused"; err_has "mistral"
 echo '{' >model/config.json
 run tern train run.yaml --set steps=3
-status 2 "and one that cannot be read"; err_has "model/config.json"
+status 2 "a config that cannot be read is refused"; err_has "model/config.json"
 sed 's/10000.0/10000.00000000001/' was.json >model/config.json
 run tern train run.yaml --set steps=2
-status 0 "not one whose numbers have other digits"
+status 0 "a config whose numbers have other digits is no other model"
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 4/' was.json >model/config.json
 run tern train run.yaml --set steps=3 --accept
 status 0 "--accept goes on with the checkpoint's"; err_has "step 3/3"
 run tern train run.yaml --set steps=4
-status 0 "and is said once"
+status 0 "the attempt after --accept goes on without it"
 cp was.json model/config.json
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger9 --set steps=5
 status 2 "the one that it began with is another by now"
@@ -201,7 +201,7 @@ status 2 "the one that it began with is another by now"
 ok $? "refused before there is an attempt"
 rm model/config.json
 run tern train run.yaml --set steps=5
-status 0 "so does a run whose file is gone"; err_has "step 5/5"
+status 0 "a run whose config.json is gone goes on with the checkpoint's"; err_has "step 5/5"
 cp was.json model/config.json
 rm -rf checkpoints
 
@@ -246,7 +246,7 @@ status 2; err_has "none.tds"; one_error
 head -c 300 data/train.tds >data/cut.tds
 run tern train run.yaml --set data.train='[{path: data/cut.tds}]' --set checkpoint.dir=new
 status 2; err_has "cut.tds"; one_error
-[ ! -e new/step-00000001 ]; ok $? "and no checkpoint appeared"
+[ ! -e new/step-00000001 ]; ok $? "a run with a damaged token set writes no checkpoint"
 
 # Two ranks see the same samples as one: the same curve within rounding, and the same bits twice.
 rm -rf checkpoints

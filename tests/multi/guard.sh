@@ -11,7 +11,7 @@ value() { # LEDGER NAME STEP
     tern ledger sql --ledger "$1" -r latest -n -P "select value from step where name = '$2' and step = $3"
 }
 
-# A model to go on from that knows its text well, and one with a weight that is not a number.
+# A model that knows its text well, and one with a weight that is not a number.
 tern train run.yaml --set steps=60 --set optimizer.lr=1e-2 --set checkpoint.every=0 2>/dev/null
 tern ckpt export checkpoints/latest -o hf >/dev/null 2>&1
 cp -r hf bad
@@ -21,39 +21,39 @@ sed 's/^model: .*/model: {from: bad}/' run.yaml >bad.yaml
 
 # Not finite: skipped, counted, recorded, and the count survives a restart.
 run tern run bad.yaml --ranks 2 --set ledger.dir=ledger1 --set steps=3
-status 1 "three steps in a row without an update are borne, but at the end no model is there"
+status 1 "three steps in a row without an update are allowed, but the run ends without a model"
 err_has "step 3 is the last one, but the model's loss on held is not finite: this run is not done"
 err_has "step 3: loss nan, gradient norm nan: not finite; no update; samples 16 to 23: $PWD/data/train.tds rows"
-[ "$(events ledger1 skip | wc -l)" = 3 ]; ok $? "the ledger has an event for each"
+[ "$(events ledger1 skip | wc -l)" = 3 ]; ok $? "the ledger has an event for each step without an update"
 events ledger1 skip | sed -n 2p | grep -q '^step 2: .*no update; samples 8 to 15: [^ ]*/data/train.tds rows [0-9, ]*$'
-ok $? "with its samples and their rows" || events ledger1 skip
-[ "$(value ledger1 skipped_steps 3)" = 3.0 ]; ok $? "skipped_steps counts them" || value ledger1 skipped_steps 3
+ok $? "the event of a skipped step has its samples and their rows" || events ledger1 skip
+[ "$(value ledger1 skipped_steps 3)" = 3.0 ]; ok $? "skipped_steps counts the steps without an update" || value ledger1 skipped_steps 3
 run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1 --set steps=3
-status 1 "also when nothing is left to do"
+status 1 "a run without a finite loss is not done, also when no step is left"
 err_has "step 3 is the last one, but the model's loss on held is not finite: this run is not done"
 run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1
 status 1 "resumed, the run fails two steps later"
 err_has "no update in 5 steps in a row, up to step 5"
 [ ! -e checkpoints/step-00000005 ]; ok $? "there is no checkpoint of that step"
-is "$(value ledger1 skipped_steps 5)" 5.0 "the step that was one too many is recorded, too"
+is "$(value ledger1 skipped_steps 5)" 5.0 "the skipped step that ended the run is recorded, too"
 tern ledger sql --ledger ledger1 -r latest -n -P "select cause from attempt order by attempt desc limit 1" | grep -q 'no update in 5 steps in a row'
 ok $? "the ledger says why the attempt failed"
 run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1 --set optimizer.guard.stop_after=100
-status 1 "with more patience it goes on over them, as the same run"
+status 1 "with more patience the same run goes on over skipped steps"
 err_has "step 8 is the last one"
-[ "$(value ledger1 skipped_steps 8)" = 8.0 ]; ok $? "and counts on"
-awk -v s="$(value ledger1 slowest_rank_seconds 8)" 'BEGIN {exit !(s > 0)}'; ok $? "a single rank is the slowest, and takes time"
+[ "$(value ledger1 skipped_steps 8)" = 8.0 ]; ok $? "skipped_steps counts on in the resumed run"
+awk -v s="$(value ledger1 slowest_rank_seconds 8)" 'BEGIN {exit !(s > 0)}'; ok $? "a single rank is the slowest of a skipped step, and takes time"
 tern ckpt show checkpoints/latest --json | tr -d ' \n' | grep -q '"optimizer_step":0,'
 ok $? "no update was made"
 
 rm -rf checkpoints
 run tern run bad.yaml --ranks 1 --set ledger.dir=ledger1s --set 'evaluate={every: 1, stop: {metric: held, patience: 2}}'
-status 1 "losses that are not finite end a run as failed, not as done for want of anything better"
+status 1 "losses that are not finite end a run as failed, not as done by evaluate.stop"
 err_has "no update in 5 steps in a row"
 rm -rf checkpoints
 for ranks in 2 1; do # the second time nothing is left to do
     run tern run bad.yaml --ranks $ranks --set ledger.dir=ledger1h --set steps=3 --set data.held_out=[]
-    status 1 "without held-out text the steps tell"
+    status 1 "without held-out text the last steps decide whether the run is done"
     err_has "step 3 is the last one, but the last 3 made no update, as their losses or gradients are not finite: this run is not done"
 done
 rm -rf checkpoints
@@ -74,8 +74,8 @@ tiny_digests >whole
 rm -rf checkpoints
 for n in 20 47 61; do run tern run spike.yaml --ranks 1 --set ledger.dir=ledger3 --set steps=$n; done
 run tern run spike.yaml --ranks 1 --set ledger.dir=ledger3
-events ledger3 skip | cmp -s - skips; ok $? "cut off three times: the same spikes" || { events ledger3 skip | diff - skips; }
-tiny_digests | cmp -s - whole; ok $? "and the same weights to the last bit"
+events ledger3 skip | cmp -s - skips; ok $? "a run cut off three times records the same spikes" || { events ledger3 skip | diff - skips; }
+tiny_digests | cmp -s - whole; ok $? "a run cut off three times has the same weights to the last bit"
 rm -rf checkpoints
 sed 's|^  train: .*|  stages: [{until: 20, train: [{path: data/train.tds}]}, {train: [{path: data/odd.tds}]}]|; s/^steps: .*/steps: 30/' spike.yaml >turn.yaml
 run tern run turn.yaml --ranks 1 --set ledger.dir=ledger3t
@@ -96,12 +96,12 @@ run tern run stop.yaml --ranks 2 --set ledger.dir=ledger4 --set steps=20
 status 0 "a run that gets no better is done"
 err_has "step 6: held has not got better than 6."
 err_has "done: held has not got better"
-[ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000006 ]; ok $? "with a checkpoint where it ended"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000006 ]; ok $? "a run that evaluate.stop ended has a checkpoint of its last step"
 [ "$(tern ledger sql --ledger ledger4 -r latest -n -P 'select outcome from attempt')" = done ]
-ok $? "the ledger says done"
+ok $? "the outcome of a run that evaluate.stop ended is done"
 tern ledger sql --ledger ledger4 -r latest -n -P 'select cause from attempt' | grep -q 'has not got better than'
-ok $? "and why"
-events ledger4 early_stop | grep -q 'of step 0 in 3 evaluations'; ok $? "with an event"; is "$(events ledger4 over | wc -l)" 0 "which is not that of a run that was over before"
+ok $? "the cause of a run that evaluate.stop ended is in the ledger"
+events ledger4 early_stop | grep -q 'of step 0 in 3 evaluations'; ok $? "with an event"; is "$(events ledger4 over | wc -l)" 0 "the cause differs from that of a run that was done before"
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=20
 status 0; err_has "nothing is left to do: step 6 of 20 is done, where evaluate.stop ended the run"
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger4 --set steps=20 --set evaluate.stop.patience=4
@@ -115,28 +115,28 @@ status 0 "less patience than before: done already"; err_has "nothing is left to 
 rm -rf checkpoints
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger6 --set steps=4
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger6 --set steps=20 --set evaluate.stop.patience=2
-status 0 "less patience than before, and no checkpoint says so: done all the same, and no step more"
+status 0 "with less patience than before the run is done without another step"
 err_has "step 4: held has not got better"; err_has "done: held has not got better"
-[ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000004 ]; ok $? "where it was"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000004 ]; ok $? "the newest checkpoint of a run done with less patience stays the same"
 rm -rf checkpoints
 run tern run stop.yaml --ranks 2 --set ledger.dir=ledger7 --set steps=6
 run tern run stop.yaml --ranks 2 --set ledger.dir=ledger7 --set steps=20
-status 0 "its last step was the one that ended it: more steps change nothing"
+status 0 "a run ended at its last step stays done with more steps"
 err_has "step 6: held has not got better"; err_has "done: held has not got better"
-[ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000006 ]; ok $? "and it is the same run's end"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = checkpoints/step-00000006 ]; ok $? "the cause of a run ended at its last step stays the same"
 run tern run stop.yaml --ranks 1 --set ledger.dir=ledger7 --set steps=20 --set evaluate.stop.patience=4
 status 0 "with more patience it goes on"; err_has "step 8: held has not got better"
 # Stopped at a step that is to be evaluated: that is made up for, and no step is made beyond it.
 rm -rf checkpoints
 tern run stop.yaml --ranks 2 --set ledger.dir=ledger8 --set steps=1000000 --set evaluate.every=1000000 2>err >out </dev/null & pid=$!
 until_true compgen -G 'checkpoints/step-*'; kill -USR1 $pid; wait $pid; rc=$?
-status 76 "stopped on the way"
+status 76 "a run is stopped before the step of its evaluation"
 at=$(ls -d checkpoints/step-* | tail -n 1)
-tern ckpt show checkpoints/latest --json | tr -d ' \n' | grep -q '"evaluated":false,'; ok $? "not evaluated there"
+tern ckpt show checkpoints/latest --json | tr -d ' \n' | grep -q '"evaluated":false,'; ok $? "a stopped run's checkpoint is not evaluated"
 run tern run stop.yaml --ranks 2 --set ledger.dir=ledger8 --set steps=1000000 --set evaluate.every=1 --set evaluate.stop.patience=1
-status 0 "what it would have been told there is the end"
+status 0 "the missing evaluation is made up for, and ends the run"
 [ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "and of that step ($at)"
-is "$(events ledger8 over | grep -c 'has not got better')" 1 "as the ledger says"
+is "$(events ledger8 over | grep -c 'has not got better')" 1 "the ledger has the end of the evaluation that was made up for"
 # And stopped again while that is made up for.
 rm -rf checkpoints
 for _ in $(seq 300); do cat test.jsonl; done >long.jsonl
@@ -147,20 +147,20 @@ until_true compgen -G 'checkpoints/step-*'; kill -USR1 $pid; wait $pid
 at=$(ls -d checkpoints/step-* | tail -n 1)
 begin --set evaluate.every=1 --set evaluate.stop.patience=1
 until_true grep -q "going on after" err; sleep 0.1; kill -USR1 $pid; wait $pid; rc=$?
-status 76 "stopped in the evaluation"
-[ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "no step is made" || ls checkpoints
+status 76 "a run is stopped again in the evaluation that is made up for"
+[ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "a run stopped in an evaluation makes no step" || ls checkpoints
 begin --set evaluate.every=1 --set evaluate.stop.patience=1
 wait $pid; rc=$?
-status 0 "then it is the end"
+status 0 "the evaluation that is made up for at last ends the run"
 [ "$(ls -d checkpoints/step-* | tail -n 1)" = "$at" ]; ok $? "of that step ($at)"
 rm -rf checkpoints
 run tern run run.yaml --ranks 2 --set ledger.dir=ledger9 --set steps=2
 run tern run run.yaml --ranks 2 --set ledger.dir=ledger9 --set steps=4 --accept --set 'lora={rank: 2, alpha: 2, targets: [q_proj]}'
-status 2 "what ranks refuse before their first step"
+status 2 "a setting that ranks refuse before their first step fails the run"
 tern ledger sql --ledger ledger9 -r latest -n -P "select cause from attempt order by attempt desc limit 1" | grep -q 'adapters'
 ok $? "is the attempt's cause, in rank 0's words" || tern ledger sql --ledger ledger9 -r latest -n -P "select cause from attempt"
 run tern run --trial 3 stop.yaml
-status 0 "a trial of it"
+status 0 "a trial of a recipe with evaluate.stop succeeds"
 # The best evaluation's checkpoint outlives the newest ones, whatever is kept of these.
 printf '{"text": "the cat sees a dog on the old river stone. the cat runs in a house."}\n' >few.jsonl
 tern data build --tokenizer model -o data/few.tds few.jsonl 2>/dev/null
@@ -169,10 +169,10 @@ echo 'evaluate: {every: 2, stop: {metric: held, patience: 4}}' >>overfit.yaml
 run tern run overfit.yaml --ranks 1 --set ledger.dir=ledger9; status 0 "a run that gets worse is ended by evaluate.stop"
 best=$(cat out err | sed -n 's/.*has not got better than .* of step \([0-9]*\) in .*/\1/p' | head -n 1)
 [ -n "$best" ] && ls overfit >there && [ "$(ls -d overfit/step-* | head -n 1)" = "$(printf 'overfit/step-%08d' "$best")" ]; ok $? "its best checkpoint, of step $best, is there" || cat there err
-[ "$(ls -d overfit/step-* | wc -l)" = 4 ]; ok $? "beside the three newest" || cat there
+[ "$(ls -d overfit/step-* | wc -l)" = 4 ]; ok $? "the best checkpoint stays beside the three newest" || cat there
 run tern ckpt show overfit/best; status 0 "best is a checkpoint's name"; out_has "step $best"
-run tern eval overfit.yaml -c best; status 0; run tern eval overfit.yaml -c overfit/best; status 0 "tern eval takes it"
-run tern ckpt export overfit/best -o best-hf; status 0 "so does tern ckpt export"
+run tern eval overfit.yaml -c best; status 0; run tern eval overfit.yaml -c overfit/best; status 0 "tern eval takes the best checkpoint"
+run tern ckpt export overfit/best -o best-hf; status 0 "tern ckpt export takes the best checkpoint"
 run tern ckpt show checkpoints/best; status 2 "a run without evaluate.stop has none"; one_line
 rm -rf "$(printf 'overfit/step-%08d' "$best")"; run tern ckpt show overfit/best; status 2; err_has 'is gone'; one_line
 tap_done

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a step says of itself: MFU, each rank's times, a profile of one step.
+# Measurements of a step: MFU, each rank's times, a profile of one step.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/tiny.sh"
 tiny_make
@@ -13,7 +13,7 @@ counts() { # RANK NAME: how many spans of that name
 run env TERN_TRAIN_PROFILE=trace.json tern run run.yaml --ranks 4 --set parallel.tensor=2 --set parallel.pipeline=2
 status 0 "four ranks, profiled under tern run"
 err_has "trace.json: where the time of step 3 went"
-[ "$(ls trace.json*)" = trace.json ]; ok $? "nothing else lies beside it"
+[ "$(ls trace.json*)" = trace.json ]; ok $? "no other file lies beside the profile"
 run "$TOOLS/trace-check" trace.json
 status 0 "spans lie apart or the model's sums within a pass, and what is received was sent"
 cp out spans
@@ -23,18 +23,18 @@ for r in 0 1 2 3; do # 4 micro-batches of 2
     [ "$(counts $r 'tensor ranks')" -ge 8 ] && [ "$(counts $r data) $(counts $r update)" = "1 1" ]
     ok $? "rank $r: sums of the tensor ranks, data, update"
 done
-grep -q '"name": "rank 3: stage 1, data 0, tensor 1"' trace.json; ok $? "a rank says what it is"
+grep -q '"name": "rank 3: stage 1, data 0, tensor 1"' trace.json; ok $? "the profile names each rank's place"
 sql ledger "select name from step where step = 5" >names
 for r in 0 1 2 3; do for p in data_seconds forward_seconds backward_seconds comm_seconds update_seconds memory_bytes memory_predicted_bytes; do echo "rank$r/$p"; done; done | sort >wanted
 grep '^rank' names | sort | cmp -s - wanted; ok $? "each rank's phases and memory are recorded" || cat names
 sql ledger "select s.step, r.name, s.value, sum(p.value) from step s, step r, step p where s.name = 'step_seconds' and r.step = s.step and r.name like 'rank_/data_seconds' and p.step = s.step and p.name like substr(r.name, 1, 6) || '%_seconds' group by s.step, r.name" >sums
-awk -F'|' '{if (!($4 >= 0.999 * $3)) bad = 1} END {exit !(NR == 20 && !bad)}' sums; ok $? "no time of a step is nobody's" || cat sums
+awk -F'|' '{if (!($4 >= 0.999 * $3)) bad = 1} END {exit !(NR == 20 && !bad)}' sums; ok $? "the phases of a step add up to its time" || cat sums
 [ "$(sql ledger "select count(*) from step lo, step mid, step hi where lo.step = mid.step and mid.step = hi.step and lo.name = 'backward_seconds_min' and mid.name = 'backward_seconds_median' and hi.name = 'backward_seconds_max' and lo.value > 0 and lo.value <= mid.value and mid.value <= hi.value")" = 5 ]
-ok $? "with the least, the median and the most"
+ok $? "phases have the least, the median and the most of ranks"
 [ "$(sql ledger "select count(*) from step s, step m where s.name = 'backward_seconds_max' and m.step = s.step and m.name like 'rank_/backward_seconds' and m.value = s.value")" -ge 5 ]
-ok $? "which are a rank's"
+ok $? "the least and the most of a phase are values of a rank"
 [ "$(sql ledger "select count(*) from step a, step b where a.name = 'comm_seconds' and b.name = 'rank0/comm_seconds' and a.step = b.step and a.value = b.value")" = 5 ]
-ok $? "rank 0's is the same under both names"
+ok $? "rank 0's time is the same under both names"
 [ "$(sql ledger "select count(*) from step m, step s, step r where m.name = 'mfu' and s.name = 'slowest_rank' and r.name = 'step_seconds' and s.step = m.step and r.step = m.step and m.value > 0 and s.value between 0 and 3")" = 5 ]
 ok $? "each step has its MFU, and a rank that is the slowest"
 
@@ -49,8 +49,8 @@ rm -rf checkpoints
 run tern run run.yaml --ranks 1 --set ledger.dir=ledger1 --set 'lora={rank: 2, alpha: 2, targets: [q_proj]}'
 status 0
 agree ledger1 $((flops - 8 * 32 * (2 * (2 * (32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64) + 32 * 800) + 2 * (32 * 32 + 32 * 16 * 2) - 6 * 2 * 2 * (32 + 32))))
-ok $? "frozen weights have no gradient, adapters have"
-[ "$(sql ledger1 "select count(*) from step where name like 'rank%/%'")" = 0 ]; ok $? "one rank is not told twice"
+ok $? "gradients are of adapters, not of frozen weights"
+[ "$(sql ledger1 "select count(*) from step where name like 'rank%/%'")" = 0 ]; ok $? "a single rank's phases are recorded once"
 
 # Without tern run, sums over data ranks, ZeRO-1; the last step where there is no third.
 rm -rf checkpoints
@@ -58,10 +58,10 @@ run tern train run.yaml --profile one.json --set steps=2
 status 0; err_has "one.json: where the time of step 2 went"
 run "$TOOLS/trace-check" one.json
 status 0; cp out spans
-[ "$(counts 0 forward) $(counts 0 backward) $(counts 0 send)" = "4 4 " ]; ok $? "one rank sends nothing"
+[ "$(counts 0 forward) $(counts 0 backward) $(counts 0 send)" = "4 4 " ]; ok $? "one rank sends no message"
 rm -rf checkpoints
 run env TERN_FABRIC_SHARE=1 TERN_TRAIN_PROFILE=zero.json tern run run.yaml --ranks 2 --set ledger.dir=ledger2 --set parallel.zero=1
-status 0 "two ranks that share no memory"
+status 0 "two ranks without shared memory run"
 run "$TOOLS/trace-check" zero.json
 status 0; cp out spans
 for r in 0 1; do
@@ -69,9 +69,9 @@ for r in 0 1; do
     ok $? "rank $r: sums over the data ranks, and parameters back" || sed 's/^/# /' spans
     [ "$(counts $r 'begin sums in backward')" -ge 1 ]; ok $? "rank $r: they begin while the backward pass goes on" || sed 's/^/# /' spans
 done
-grep -q '"pid": 1, "tid": 1' zero.json; ok $? "each is a node"
+grep -q '"pid": 1, "tid": 1' zero.json; ok $? "each rank without shared memory is a node"
 
-# What cannot be.
+# Profiles that cannot be made.
 rm -rf checkpoints
 run tern train run.yaml --profile none/trace.json
 status 0 "a profile that cannot be written ends no run"; err_has "no profile: none/trace.json"
@@ -80,7 +80,7 @@ run tern train run.yaml --profile late.json
 status 0; err_has "no profile: the run ended before step 5"
 [ ! -e late.json ]; ok $? "a finished run has no profile"
 
-# Ranks that crowd a core, of which rank 0 oversleeps: what they did meanwhile is not done in no time.
+# Ranks that crowd a core, of which rank 0 oversleeps: their work of that time does not count as done at once.
 # No core does 512 GFLOP/s (two 512-bit units at 8 GHz).
 if [ -n "${TERN_SANITIZE-}" ]; then
     skip "the peak where rank 0 oversleeps: the sanitizer wants to be loaded first"
@@ -122,8 +122,8 @@ else
     TERN_FABRIC_SHARE=1 run timeout 60 mpirun $root --oversubscribe -n 2 ./later tern train run.yaml --set steps=5 --set parallel.pipeline=2 --set 'data.held_out=[]' --profile apart.json
     status 0 "two ranks whose clocks are 5000 s apart"
     run "$TOOLS/trace-check" apart.json
-    status 0 "what a rank receives the one of another clock began to send before"
+    status 0 "a message is received after a rank with another clock began to send it"
     [ "$(grep -c '"process_name"' apart.json)" = 2 ] && grep -o '"ts": [-0-9.]*' apart.json | awk '{bad += $2 < 0 || $2 > 6e7} END {exit bad || !NR}'
-    ok $? "on one axis of time"
+    ok $? "ranks with different clocks are on one time axis"
 fi
 tap_done

@@ -1,7 +1,6 @@
 /* core/base: what the other rooms stand on. */
 #include "tests/unit/tap.h"
 
-#include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/fs.h"
@@ -21,7 +20,6 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -554,71 +552,10 @@ static void test_codes(void)
     ok(good, "errors of storage and limits may pass; a path of the wrong kind is bad input");
 }
 
-/* What a child logs before `fails` aborts it. */
-static const char *last_words(void (*fails)(void))
-{
-    static char words[1000];
-    int ends[2], status = 0;
-    size_t n = 0;
-
-    fflush(stdout);
-    if (pipe(ends) < 0)
-        return "no pipe";
-    pid_t child = fork();
-    if (child == 0) {
-        const struct rlimit no_core = {0, 0};
-        setrlimit(RLIMIT_CORE, &no_core);
-        dup2(ends[1], STDERR_FILENO);
-        fails();
-        _exit(0);
-    }
-    close(ends[1]);
-    for (ssize_t got; (got = read(ends[0], words + n, sizeof words - 1 - n)) > 0;)
-        n += (size_t)got;
-    words[n] = '\0';
-    close(ends[0]);
-    waitpid(child, &status, 0);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? words : "not aborted";
-}
-
-static int evaluated;
-
-static void fails_bare(void)
-{
-    tern_assert(evaluated > 7);
-}
-
-static void fails_with_word(void)
-{
-    tern_assert(evaluated > 7, "%s after %d bytes", "out/step_3", 12);
-}
-
-static void fails_with_values(void)
-{
-    size_t written = 12;
-    tern_assert_cmp(written + 1, ==, sizeof(char[16]));
-}
-
-static void test_assert(void)
-{
-    tern_assert(++evaluated == 1, "evaluated %d times", evaluated);
-    tern_assert_cmp(evaluated++, <, 2);
-    ok(evaluated == 2, "an assertion that holds evaluates its condition once and goes on");
-    const char *words = last_words(fails_bare);
-    has(words, "tests/unit/base.c:", "an assertion that fails aborts and names its file and line");
-    has(words, ": assertion failed: evaluated > 7 (",
-        "an assertion that fails shows its condition");
-    has(last_words(fails_with_word), "evaluated > 7: out/step_3 after 12 bytes (",
-        "an assertion's format follows its condition");
-    has(last_words(fails_with_values), "written + 1 == sizeof(char[16]): 13 and 16 (",
-        "an assertion of two values shows both");
-}
-
 int main(void)
 {
     char t[40];
 
-    test_assert();
     test_err();
     test_codes();
     test_listen();

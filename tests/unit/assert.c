@@ -1,0 +1,72 @@
+/* core/base/assert: assertions that stay on. */
+#include "tests/unit/tap.h"
+
+#include "core/base/assert.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What a child logs before `fails` aborts it. */
+static const char *last_words(void (*fails)(void))
+{
+    static char words[1000];
+    int ends[2], status = 0;
+    size_t n = 0;
+
+    fflush(stdout);
+    if (pipe(ends) < 0)
+        return "no pipe";
+    pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        dup2(ends[1], STDERR_FILENO);
+        fails();
+        _exit(0);
+    }
+    close(ends[1]);
+    for (ssize_t got; (got = read(ends[0], words + n, sizeof words - 1 - n)) > 0;)
+        n += (size_t)got;
+    words[n] = '\0';
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? words : "not aborted";
+}
+
+static int evaluated;
+
+static void fails_bare(void)
+{
+    tern_assert(evaluated > 7);
+}
+
+static void fails_with_word(void)
+{
+    tern_assert(evaluated > 7, "%s after %d bytes", "out/step_3", 12);
+}
+
+static void fails_with_values(void)
+{
+    size_t written = 12;
+    tern_assert_cmp(written + 1, ==, sizeof(char[16]));
+}
+
+int main(void)
+{
+    tern_assert(++evaluated == 1, "evaluated %d times", evaluated);
+    tern_assert_cmp(evaluated++, <, 2);
+    ok(evaluated == 2, "an assertion that holds evaluates its condition once and goes on");
+    const char *words = last_words(fails_bare);
+    has(words,
+        "tests/unit/assert.c:", "an assertion that fails aborts and names its file and line");
+    has(words, ": assertion failed: evaluated > 7 (",
+        "an assertion that fails shows its condition");
+    has(last_words(fails_with_word), "evaluated > 7: out/step_3 after 12 bytes (",
+        "an assertion's format follows its condition");
+    has(last_words(fails_with_values), "written + 1 == sizeof(char[16]): 13 and 16 (",
+        "an assertion of two values shows both");
+    return tap_done();
+}

@@ -1,0 +1,146 @@
+/* core/run/srun_hang, limit, pace: when an srun that stays is ended, when ranks are told to stop,
+ * and what a step takes. */
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/ledger/ledger.h"
+#include "core/logs/logs.h"
+#include "core/run/limit.h"
+#include "core/run/pace.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Its answers are its own words: the file is this test's. */
+#include "core/run/srun_hang.c"
+
+#include "tests/unit/tap.h"
+
+static char work[] = "/tmp/tern-srun-hang-XXXXXX";
+
+/* A look ended and found `what`. */
+static void found(struct tern_run_srun_hang *s, struct tern_run_ranks *r, int what)
+{
+    s->pid = 7;
+    if (!tern_run_srun_hang_reaped(s, r, 7, what << 8))
+        abort();
+}
+
+static void test_looks(void)
+{
+    struct tern_run_srun_hang s = {0};
+    struct tern_run_ranks r = {0};
+
+    found(&s, &r, OVER);
+    found(&s, &r, THERE);
+    found(&s, &r, OVER);
+    ok(s.over == 1, "looks that find all ranks ended count in a row only");
+    found(&s, &r, GONE);
+    found(&s, &r, GONE);
+    ok(s.gone == 2 && s.over == 0, "looks that find no step are counted");
+    found(&s, &r, NOT_KNOWN);
+    ok(s.gone == 0, "one that is not known ends the row");
+    found(&s, &r, LOST);
+    ok(s.lost, "ranks of a job that lost a node are ended");
+}
+
+static pid_t sleeper(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        setpgid(0, 0);
+        sleep(90);
+        _exit(0);
+    }
+    setpgid(pid, pid);
+    return pid;
+}
+
+/* An srun whose ranks have all ended, seen `over` times. */
+static bool ended(unsigned over)
+{
+    pid_t srun = sleeper();
+    struct tern_run_ranks r = {.n = 1, .pid = &srun, .job = 1};
+    struct tern_run_srun_hang s = {.logs = tern_fs_join(work, "logs"), .ranks = 1, .over = over};
+    int status;
+
+    tern_run_srun_hang_tick(&s, &r);
+    bool is = s.ended && s.known;
+    tern_run_srun_hang_free(&s);
+    kill(srun, SIGKILL);
+    waitpid(srun, &status, 0);
+    return is;
+}
+
+static void test_tick(void)
+{
+    char *dir = tern_fs_join(work, "logs");
+    struct tern_logs_file *f = tern_logs_file_open(dir, "0", "node", 1 << 20, NULL);
+
+    tern_logs_file_add_end(f, 1, 0);
+    tern_logs_file_close(f);
+    ok(ended(OVER_LOOKS), "srun is ended when its ranks have been over for two looks");
+    ok(!ended(OVER_LOOKS - 1), "and not after one");
+    free(dir);
+}
+
+static void test_limit(void)
+{
+    struct tern_run_limit l = {.a = (const struct tern_run_attempt *)&l, .next = INT64_MAX};
+    char text[300];
+
+    l.end = time(NULL) + 100;
+    l.need = 50;
+    ok(!tern_run_limit_tick(&l, text, sizeof text), "100 s before the end 50 are enough");
+    l.need = 200;
+    ok(tern_run_limit_tick(&l, text, sizeof text) && strcmp(l.reason, "time_limit") == 0,
+       "ranks are told to stop as long before the end as a stop takes");
+}
+
+static void steps(struct tern_ledger_spool *s, const double *seconds, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        tern_ledger_spool_step(s, (int64_t)i + 1,
+                               &(struct tern_ledger_value){"step_seconds", seconds[i]}, 1, NULL);
+}
+
+static void test_pace(void)
+{
+    char run[TERN_ULID_SIZE], *ledger = tern_fs_join(work, "ledger");
+    struct tern_recipe r = {.steps = 100};
+    struct tern_run_pace p;
+    struct tern_err err = {0};
+
+    r.ledger.dir = ledger;
+    tern_ledger_ulid_new(run);
+    for (unsigned attempt = 1; attempt <= 2; attempt++) {
+        struct tern_ledger_spool *s = tern_ledger_spool_open(ledger, run, attempt, "run", &err);
+        tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "pace"}, NULL);
+        tern_ledger_spool_attempt_begin(
+            s, &(struct tern_ledger_attempt){.kind = "train", .world = attempt == 1 ? 4 : 8}, NULL);
+        steps(s, attempt == 1 ? (const double[]){1, 2, 30} : (const double[]){5, 6, 7}, 3);
+        tern_ledger_spool_close(s, NULL);
+    }
+    int rc = tern_run_pace_read(&p, &r, run, 4, &err);
+    ok(rc == 0 && p.attempt == 1 && p.step_seconds > 1.5 && p.step_seconds < 2.5,
+       "on 4 ranks a step takes the median of the attempt on 4 ranks: %g s, attempt %u",
+       p.step_seconds, p.attempt);
+    ok(tern_run_pace_read(&p, &r, run, 16, &err) == 0 && p.step_seconds <= 0,
+       "on 16 ranks nothing was measured");
+    free(ledger);
+}
+
+int main(void)
+{
+    if (!mkdtemp(work))
+        return 1;
+    test_looks();
+    test_tick();
+    test_limit();
+    test_pace();
+    tern_fs_remove_tree(work, NULL);
+    return tap_done();
+}

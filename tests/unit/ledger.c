@@ -18,6 +18,27 @@ static void test_ulid(void)
        "texts that are no ULIDs are refused (U is no digit, 8... has 131 bits)");
 }
 
+/* The catalogue of a run whose second attempt is at work. */
+static void check_catalogue(void)
+{
+    struct tern_ledger_rows rows = {0};
+
+    struct tern_ledger *l = tern_ledger_open(dir, &err);
+    ok(l && tern_ledger_runs(l, &rows, &err) == 0 && rows.n == 1,
+       "a catalogue that was never folded lists the run");
+    ok(rows.runs[0].last_step == 7 && rows.runs[0].attempts == 2 && rows.runs[0].ckpt_step == 5 &&
+           rows.runs[0].has_loss && rows.runs[0].last_loss == INFINITY,
+       "the catalogue has what is not folded");
+    is(rows.runs[0].state, "running", "the catalogue says that a run without an end is running");
+    tern_ledger_rows_free(&rows);
+    char found[TERN_ULID_SIZE];
+    ok(tern_ledger_find(l, "cpt", found, &err) == 0 && strcmp(found, id) == 0 &&
+           tern_ledger_find(l, NULL, found, &err) == 0 &&
+           tern_ledger_find(l, "nobody", found, &err) < 0,
+       "a run is found by its name or as the newest, and no other name finds one");
+    tern_ledger_close(l);
+}
+
 static void test_rewind(void)
 {
     struct tern_ledger_run run = {.name = "cpt", .user = "me", .recipe = "version: 1\n"};
@@ -75,20 +96,7 @@ static void test_rewind(void)
     tern_ledger_rows_free(&rows);
     tern_ledger_close(l);
 
-    l = tern_ledger_open(dir, &err);
-    ok(l && tern_ledger_runs(l, &rows, &err) == 0 && rows.n == 1,
-       "a catalogue that was never folded lists the run");
-    ok(rows.runs[0].last_step == 7 && rows.runs[0].attempts == 2 && rows.runs[0].ckpt_step == 5 &&
-           rows.runs[0].has_loss && rows.runs[0].last_loss == INFINITY,
-       "the catalogue has what is not folded");
-    is(rows.runs[0].state, "running", "the catalogue says that a run without an end is running");
-    tern_ledger_rows_free(&rows);
-    char found[TERN_ULID_SIZE];
-    ok(tern_ledger_find(l, "cpt", found, &err) == 0 && strcmp(found, id) == 0 &&
-           tern_ledger_find(l, NULL, found, &err) == 0 &&
-           tern_ledger_find(l, "nobody", found, &err) < 0,
-       "a run is found by its name or as the newest, and no other name finds one");
-    tern_ledger_close(l);
+    check_catalogue();
     ok(tern_ledger_spool_close(w, &err) == 0 && tern_ledger_fold(dir, id, &err) == 0 &&
            tern_ledger_fold_catalog(dir, &err) == 0,
        "runs and catalogue are folded");

@@ -37,19 +37,17 @@ static void test_clock(void)
     tern_ledger_close(l);
 }
 
+static struct rlimit old, small = {4096, RLIM_INFINITY};
+
 /* A file system that is full: nothing stops, and the loss is counted and reported. */
 static void test_full(void)
 {
     char run[TERN_ULID_SIZE];
-    struct rlimit old, small = {4096, RLIM_INFINITY};
     struct tern_ledger_rows rows = {0};
     struct tern_ledger_series s = {0};
     int lost = 0, quiet = 0, written = 0;
 
     tern_ledger_ulid_new(run);
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &old);
-    small.rlim_max = old.rlim_max;
     struct tern_ledger_spool *w = tern_ledger_spool_open(dir, run, 1, "rank0", &err);
     for (int i = 1; i <= 100; i++) {
         if (i == 20)
@@ -80,8 +78,17 @@ static void test_full(void)
        "no gap is reported when all records were written");
     tern_ledger_rows_free(&rows);
     tern_ledger_close(l);
+    tern_buf_free(&found);
+}
 
-    /* More than memory takes; and it stays full to the end. */
+/* More than memory takes; and a disk that stays full to the end. */
+static void test_lost(void)
+{
+    char run[TERN_ULID_SIZE];
+    struct tern_ledger_rows rows = {0};
+    struct tern_ledger_check c;
+    struct tern_buf found = {0};
+
     static char name[200];
     memset(name, 'm', sizeof name - 1);
     struct tern_ledger_value many[100];
@@ -89,7 +96,7 @@ static void test_full(void)
         many[i] = (struct tern_ledger_value){name, i};
     for (int end = 0; end < 2; end++) {
         tern_ledger_ulid_new(run);
-        w = tern_ledger_spool_open(dir, run, 1, "rank0", &err);
+        struct tern_ledger_spool *w = tern_ledger_spool_open(dir, run, 1, "rank0", &err);
         setrlimit(RLIMIT_FSIZE, &small);
         for (int i = 1; i <= 400; i++)
             tern_ledger_spool_step(w, i, many, 100, &err);
@@ -105,7 +112,7 @@ static void test_full(void)
         }
         ok(rc == 0 && dropped > 100 && dropped < 300, "of 400 large records %d had no room to wait",
            (int)dropped);
-        l = tern_ledger_open_run(dir, run, &err);
+        struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
         char *want = tern_strf("%d records lost (steps %d to 400): File too large", (int)dropped,
                                401 - (int)dropped);
         ok(tern_ledger_events(l, &rows, &err) == 0 && rows.n == 1,
@@ -173,8 +180,12 @@ static void test_moved(void)
 int main(void)
 {
     ledger_begin();
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old);
+    small.rlim_max = old.rlim_max;
     test_clock();
     test_full();
+    test_lost();
     test_moved();
     return ledger_end();
 }

@@ -415,6 +415,44 @@ static int fails_in_head(void *out, struct tern_err *err)
     return tern_err_set(err, TERN_TEMPFAIL, "slurmctld is away");
 }
 
+static void test_list(pid_t pid)
+{
+    struct tern_err err = {0};
+    struct tern_vcluster_info *list;
+    size_t n;
+
+    for (char dead[] = "e"; dead[0] >= 'a'; dead[0]--)
+        put(at("home/%s/lock", folder, dead), "", 0600);
+    ok(tern_vcluster_list(&list, &n, &err) == 0 && n == 6, "clusters are listed");
+    bool sorted = true;
+    for (size_t i = 1; i < n; i++)
+        sorted = sorted && strcmp(list[i - 1].name, list[i].name) < 0;
+    ok(sorted, "clusters are listed by name");
+    ok(strcmp(list[0].name, "a") == 0 && !list[0].alive && list[0].pid == 0,
+       "a cluster whose lock is free is listed as dead");
+    ok(list[5].alive && list[5].pid == pid && list[5].n_nodes == 7 &&
+           list[5].mode == TERN_VCLUSTER_PLAIN,
+       "a live cluster is listed with its process, nodes and mode");
+    tern_vcluster_list_free(list, n);
+}
+
+static void test_call(const char *dir)
+{
+    struct tern_err err = {0};
+    char conf[200] = "";
+
+    works(tern_vcluster_call("served", in_head, conf, sizeof conf, &err),
+          "a function runs in the head");
+    is(conf, textf("%s/etc/slurm.conf", dir), "in the head SLURM_CONF is the cluster's");
+    ok(tern_vcluster_call("served", fails_in_head, conf, sizeof conf, &err) < 0 &&
+           err.code == TERN_TEMPFAIL && strcmp(err.text, "slurmctld is away") == 0,
+       "an error in the head is the caller's, with its code");
+    setenv("SLURM_CONF", textf("%s/etc/slurm.conf", dir), 1);
+    is(tern_vcluster_local_folder(), dir,
+       "a process in a plain cluster knows the cluster's folder");
+    unsetenv("SLURM_CONF");
+}
+
 static void test_protocol(void)
 {
     struct tern_err err = {0};
@@ -423,7 +461,7 @@ static void test_protocol(void)
     struct stat lock, got;
     int folder_fd = -1;
     pid_t seen = 0;
-    char *dir = at("home/served", folder), conf[200] = "";
+    char *dir = at("home/served", folder);
 
     mkdir(dir, 0700);
     ok(tern_vcluster_ctl_ask(dir, &q, &a, NULL, NULL, &err) < 0 && err.code == TERN_USAGE,
@@ -447,35 +485,12 @@ static void test_protocol(void)
        "a request of another version of tern gets no answer");
     has(err.text, "another version of tern", "a request without an answer names the version");
 
-    struct tern_vcluster_info *list;
-    size_t n;
-    for (char dead[] = "e"; dead[0] >= 'a'; dead[0]--)
-        put(at("home/%s/lock", folder, dead), "", 0600);
-    ok(tern_vcluster_list(&list, &n, &err) == 0 && n == 6, "clusters are listed");
-    bool sorted = true;
-    for (size_t i = 1; i < n; i++)
-        sorted = sorted && strcmp(list[i - 1].name, list[i].name) < 0;
-    ok(sorted, "clusters are listed by name");
-    ok(strcmp(list[0].name, "a") == 0 && !list[0].alive && list[0].pid == 0,
-       "a cluster whose lock is free is listed as dead");
-    ok(list[5].alive && list[5].pid == pid && list[5].n_nodes == 7 &&
-           list[5].mode == TERN_VCLUSTER_PLAIN,
-       "a live cluster is listed with its process, nodes and mode");
-    tern_vcluster_list_free(list, n);
+    test_list(pid);
     is(keep(tern_vcluster_find(NULL, &err)), "served", "the only live cluster needs no name");
     ok(!tern_vcluster_find("a", &err) && strstr(err.text, "no cluster 'a' is up"),
        "a dead cluster is not found");
 
-    works(tern_vcluster_call("served", in_head, conf, sizeof conf, &err),
-          "a function runs in the head");
-    is(conf, textf("%s/etc/slurm.conf", dir), "in the head SLURM_CONF is the cluster's");
-    ok(tern_vcluster_call("served", fails_in_head, conf, sizeof conf, &err) < 0 &&
-           err.code == TERN_TEMPFAIL && strcmp(err.text, "slurmctld is away") == 0,
-       "an error in the head is the caller's, with its code");
-    setenv("SLURM_CONF", textf("%s/etc/slurm.conf", dir), 1);
-    is(tern_vcluster_local_folder(), dir,
-       "a process in a plain cluster knows the cluster's folder");
-    unsetenv("SLURM_CONF");
+    test_call(dir);
     pid_t second = supervisor("second", 100);
     ok(!tern_vcluster_find(NULL, &err) &&
            strstr(err.text, "several clusters are up: second, served"),

@@ -228,6 +228,54 @@ static void test_abort(void)
 
 /* ---- the mix ---- */
 
+static void test_order(const struct tern_data_mix_source *sources)
+{
+    /* Rows: a permutation each epoch, another one each time. */
+    struct tern_data_mix *m = tern_data_mix_open(sources, 1, 8, 7, NULL);
+    uint64_t rows = tern_data_mix_rows(m), missing = 0, same = 0, in_order = 0;
+    uint32_t *seen = calloc(rows, sizeof *seen);
+    for (uint64_t i = 0; i < 3 * rows; i++) {
+        struct tern_data_mix_where w, stage1;
+        tern_data_mix_locate(m, 0, i, &w);
+        tern_data_mix_locate(m, 1, i, &stage1);
+        missing += w.epoch != i / rows || seen[w.row]++ != w.epoch;
+        same += stage1.row == w.row;
+        in_order += w.row == i % rows;
+    }
+    ok(rows > 50 && missing == 0, "every row once an epoch, for three epochs of %u",
+       (unsigned)rows);
+    ok(in_order < rows / 4, "rows do not come in their own order");
+    ok(same < rows / 4, "another stage has another order of rows");
+    free(seen);
+    tern_data_mix_free(m);
+
+    /* Golden places: a change would give runs that exist other data. */
+    m = tern_data_mix_open(sources, 3, 16, 1234, NULL);
+    struct tern_buf b = {0};
+    for (uint64_t i = 0; i < 8; i++) {
+        struct tern_data_mix_where w;
+        tern_data_mix_locate(m, 2, 1000003 * i, &w);
+        tern_buf_printf(&b, "%u:%u:%u ", w.source, (unsigned)w.epoch, (unsigned)w.row);
+    }
+    is(b.data,
+       "0:0:26 0:18000:3 2:1592:54 0:54000:26 0:72000:0 0:90000:46 0:108000:38 0:126000:37 ",
+       "sample i of a run that exists stays in its place");
+    tern_buf_free(&b);
+
+    /* What is given is the row that locate names. */
+    int32_t a[17], c[17];
+    uint8_t ma[16], mc[16];
+    struct tern_data_mix_where w;
+    int wrong = 0;
+    for (uint64_t i = 0; i < 100; i++) {
+        wrong += tern_data_mix_sample(m, 0, i, a, ma, &w, NULL) < 0 ||
+                 tern_data_set_row(tern_data_mix_set(m, w.source), 16, w.row, c, mc, NULL) < 0 ||
+                 memcmp(a, c, sizeof a) != 0 || memcmp(ma, mc, sizeof ma) != 0;
+    }
+    ok(wrong == 0, "a sample is the row that it names");
+    tern_data_mix_free(m);
+}
+
 static void test_shares(void)
 {
     char *p[3] = {make_set("x.tds", 1, 40, 1000, -1, false),
@@ -252,52 +300,9 @@ static void test_shares(void)
         tern_data_mix_free(m);
     }
     ok(worst2 < 1, "two sources: shares are off by less than 1 over any prefix (%.2f)", worst2);
-    ok(worst3 < 3, "three sources: by less than 3 (%.2f)", worst3);
+    ok(worst3 < 3, "three sources: shares are off by less than 3 over any prefix (%.2f)", worst3);
 
-    /* Rows: a permutation each epoch, another one each time. */
-    struct tern_data_mix *m = tern_data_mix_open(sources, 1, 8, 7, NULL);
-    uint64_t rows = tern_data_mix_rows(m), missing = 0, same = 0, in_order = 0;
-    uint32_t *seen = calloc(rows, sizeof *seen);
-    for (uint64_t i = 0; i < 3 * rows; i++) {
-        struct tern_data_mix_where w, stage1;
-        tern_data_mix_locate(m, 0, i, &w);
-        tern_data_mix_locate(m, 1, i, &stage1);
-        missing += w.epoch != i / rows || seen[w.row]++ != w.epoch;
-        same += stage1.row == w.row;
-        in_order += w.row == i % rows;
-    }
-    ok(rows > 50 && missing == 0, "every row once an epoch, for three epochs of %u",
-       (unsigned)rows);
-    ok(in_order < rows / 4, "not in their own order");
-    ok(same < rows / 4, "another stage has another order");
-    free(seen);
-    tern_data_mix_free(m);
-
-    /* Golden places: a change would give runs that exist other data. */
-    m = tern_data_mix_open(sources, 3, 16, 1234, NULL);
-    struct tern_buf b = {0};
-    for (uint64_t i = 0; i < 8; i++) {
-        struct tern_data_mix_where w;
-        tern_data_mix_locate(m, 2, 1000003 * i, &w);
-        tern_buf_printf(&b, "%u:%u:%u ", w.source, (unsigned)w.epoch, (unsigned)w.row);
-    }
-    is(b.data,
-       "0:0:26 0:18000:3 2:1592:54 0:54000:26 0:72000:0 0:90000:46 0:108000:38 0:126000:37 ",
-       "sample i is where it was");
-    tern_buf_free(&b);
-
-    /* What is given is the row that locate names. */
-    int32_t a[17], c[17];
-    uint8_t ma[16], mc[16];
-    struct tern_data_mix_where w;
-    int wrong = 0;
-    for (uint64_t i = 0; i < 100; i++) {
-        wrong += tern_data_mix_sample(m, 0, i, a, ma, &w, NULL) < 0 ||
-                 tern_data_set_row(tern_data_mix_set(m, w.source), 16, w.row, c, mc, NULL) < 0 ||
-                 memcmp(a, c, sizeof a) != 0 || memcmp(ma, mc, sizeof ma) != 0;
-    }
-    ok(wrong == 0, "a sample is the row that it names");
-    tern_data_mix_free(m);
+    test_order(sources);
     for (int i = 0; i < 3; i++) {
         unlink(p[i]);
         free(p[i]);

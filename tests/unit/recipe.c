@@ -230,14 +230,8 @@ static void test_stages(void)
         "stages beside data.train are refused");
 }
 
-int main(void)
+static void test_refusals(void)
 {
-    if (!mkdtemp(dir))
-        return 1;
-    test_good();
-    test_hashes();
-    test_keys();
-    test_stages();
     is(refused("optimiser.lr=1"), "--set optimiser: unknown key. Did you mean 'optimizer'?",
        "an unknown section is refused");
     is(refused("batch.seqlen=64"), "--set batch.seqlen: unknown key. Did you mean 'seq_len'?",
@@ -270,6 +264,10 @@ int main(void)
         "an unknown precision is refused");
     has(refused("model=7"), "is a single value where a map",
         "a value in a section's place is refused");
+}
+
+static void test_workloads(void)
+{
     is(refused("workload.command=[python3, x.py]"), "accepted", "a workload is read");
     has(refused("workload.command=[]"), "is empty", "a workload without a command is refused");
     is(refused("workload={command: [a], tasks_per_node: 1, workers_per_node: 32, metrics: [nxd, "
@@ -297,6 +295,18 @@ int main(void)
     has(refused("workload={command: [a], tasks_per_node: 3, workers_per_node: 32}"),
         "32 workers do not divide over 3 tasks",
         "ranks of a node beside workers_per_node are refused");
+}
+
+int main(void)
+{
+    if (!mkdtemp(dir))
+        return 1;
+    test_good();
+    test_hashes();
+    test_keys();
+    test_stages();
+    test_refusals();
+    test_workloads();
     is(refused("launch={restarts: 0, spares: 1, health: deep, mapping: block, with: mpirun, "
                "fabric: mpi, "
                "profile: cpu}"),

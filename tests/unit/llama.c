@@ -478,11 +478,12 @@ static void bf16(void)
     ok(same && tern_llama_params_bf16(full, NULL) == NULL,
        "bf16: the same seed draws the same model, rounded");
     tern_tensor_round_bf16(p, NULL, n);
-    double want = step(full, 1), got = step(half, 1), apart = grads_apart(half, full);
+    double expected = step(full, 1), got = step(half, 1), apart = grads_apart(half, full);
     /* A rounding is off by 2^-7 / sqrt(12) of a number's power of two, 1.6e-3 of a number in the
      * mean.  Some 40 stand behind a gradient, on the way there and back: 1e-2 together, and twice
      * that for what is not independent. */
-    ok(fabs(got / want - 1) < 1e-3 && got != want, "bf16: the loss is %.1e off", got / want - 1);
+    ok(fabs(got / expected - 1) < 1e-3 && got != expected, "bf16: the loss is %.1e off",
+       got / expected - 1);
     ok(apart < 2e-2 && apart > 1e-3, "bf16: the gradients are %.1e off", apart);
     for (int r = 1; r <= TERN_LLAMA_RECOMPUTE_FULL; r++) {
         struct tern_llama *again = make_bf16((enum tern_llama_recompute)r, true);

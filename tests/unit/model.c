@@ -190,19 +190,19 @@ static void published(const char *dir, const char *config, const char *tsv, uint
         tern_fs_read(table, 1 << 20, &text, &len, &err) == 0) {
         for (line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), i++) {
             struct tern_model_tensor t;
-            char want[200];
+            char expected[200];
 
             if (i >= tern_model_tensors(&c))
                 break;
             tern_model_tensor(&c, i, &t);
             if (t.ndim == 2)
-                snprintf(want, sizeof(want), "%s\t%jdx%jd\t%ju", t.name, (intmax_t)t.shape[0],
-                         (intmax_t)t.shape[1], (uintmax_t)t.count);
+                snprintf(expected, sizeof(expected), "%s\t%jdx%jd\t%ju", t.name,
+                         (intmax_t)t.shape[0], (intmax_t)t.shape[1], (uintmax_t)t.count);
             else
-                snprintf(want, sizeof(want), "%s\t%jd\t%ju", t.name, (intmax_t)t.shape[0],
+                snprintf(expected, sizeof(expected), "%s\t%jd\t%ju", t.name, (intmax_t)t.shape[0],
                          (uintmax_t)t.count);
-            if (strcmp(want, line) != 0 && wrong++ == 0)
-                printf("# want %s\n# got  %s\n", line, want);
+            if (strcmp(expected, line) != 0 && wrong++ == 0)
+                printf("# expected %s\n# got  %s\n", line, expected);
         }
         ok(wrong == 0 && i == tern_model_tensors(&c) && tern_model_params(&c) == params,
            "%s: %zu tensors, %ju parameters", tsv, i, (uintmax_t)tern_model_params(&c));

@@ -15,7 +15,7 @@ static void gemm(int M, int N, int K)
         tern_real *A = noise((size_t)lda * (ta ? k : m), 1);
         tern_real *B = noise((size_t)ldb * (tb ? n : k), 2);
         tern_real *C = noise((size_t)ldc * m, 3), *got = malloc(m * n * sizeof(*got));
-        double *want = zeros(m * n);
+        double *expected = zeros(m * n);
 
         for (size_t i = 0; i < m; i++)
             for (size_t j = 0; j < n; j++) {
@@ -24,7 +24,7 @@ static void gemm(int M, int N, int K)
                 for (size_t l = 0; l < k; l++)
                     s += (double)A[ta ? l * (size_t)lda + i : i * (size_t)lda + l] *
                          (double)B[tb ? j * (size_t)ldb + l : l * (size_t)ldb + j];
-                want[i * n + j] = 0.5 * s + 2 * (double)C[i * (size_t)ldc + j];
+                expected[i * n + j] = 0.5 * s + 2 * (double)C[i * (size_t)ldc + j];
             }
         const struct tern_tensor_gemm g = {.ta = ta,
                                            .tb = tb,
@@ -39,9 +39,9 @@ static void gemm(int M, int N, int K)
         tern_tensor_gemm(&g, A, B, C);
         for (size_t i = 0; i < m; i++)
             memcpy(got + i * n, C + i * (size_t)ldc, n * sizeof(*got));
-        ok(apart(got, want, m * n) < 3 * NEAR, "product %dx%dx%d%s%s", M, N, K, ta ? " A^T" : "",
-           tb ? " B^T" : "");
-        free(A), free(B), free(C), free(got), free(want);
+        ok(apart(got, expected, m * n) < 3 * NEAR, "product %dx%dx%d%s%s", M, N, K,
+           ta ? " A^T" : "", tb ? " B^T" : "");
+        free(A), free(B), free(C), free(got), free(expected);
     }
 }
 
@@ -58,17 +58,17 @@ static void gemm_bf16(int M, int N, int K, bool own)
         tern_real *A = noise((size_t)lda * (ta ? k : m), 1), *B = noise(of_b, 2);
         tern_real *C = noise(m * n, 3), *D = noise(m * n, 3);
         uint16_t *half = malloc(of_b * sizeof(*half));
-        double *want = zeros(m * n);
+        double *expected = zeros(m * n);
 
         tern_tensor_round_bf16(B, half, of_b);
         for (size_t i = 0; i < m; i++)
             for (size_t l = 0; l < k; l++)
                 for (size_t j = 0; j < n; j++)
-                    want[i * n + j] += 0.5 *
-                                       (double)A[ta ? l * (size_t)lda + i : i * (size_t)lda + l] *
-                                       (double)B[tb ? j * (size_t)ldb + l : l * (size_t)ldb + j];
+                    expected[i * n + j] +=
+                        0.5 * (double)A[ta ? l * (size_t)lda + i : i * (size_t)lda + l] *
+                        (double)B[tb ? j * (size_t)ldb + l : l * (size_t)ldb + j];
         for (size_t i = 0; i < m * n; i++)
-            want[i] += 2 * (double)C[i];
+            expected[i] += 2 * (double)C[i];
         const struct tern_tensor_gemm g = {.ta = ta,
                                            .tb = tb,
                                            .M = M,
@@ -79,13 +79,13 @@ static void gemm_bf16(int M, int N, int K, bool own)
                                            .alpha = 0.5F,
                                            .beta = 2};
         tern_tensor_gemm_bf16(&g, A, half, C);
-        ok(apart(C, want, m * n) < 3 * NEAR, "product with bf16 %dx%dx%d%s%s", M, N, K,
+        ok(apart(C, expected, m * n) < 3 * NEAR, "product with bf16 %dx%dx%d%s%s", M, N, K,
            ta ? " A^T" : "", tb ? " B^T" : "");
         tern_tensor_gemm(&g, A, B, D);
         if (own)
             ok(memcmp(C, D, m * n * sizeof(*C)) == 0,
                "a product with bf16 has the bits of the widened matrix's");
-        free(A), free(B), free(C), free(D), free(half), free(want);
+        free(A), free(B), free(C), free(D), free(half), free(expected);
     }
 }
 
@@ -96,17 +96,17 @@ static void near_(int M, int N, int K)
     size_t m = (size_t)M, n = (size_t)N, k = (size_t)K, most = m > k ? m : k;
     tern_real *A = noise(most * LD, 1), *B = noise(k * LD + 16, 2);
     tern_real *C = noise(m * LD, 3), *turned = malloc(LD * most * sizeof(*turned));
-    double *want = zeros(m * LD);
+    double *expected = zeros(m * LD);
     int good = 1;
 
     for (int t = 0; t < 2; t++) {
         for (size_t i = 0; i < m * LD; i++)
-            want[i] = (double)C[i];
+            expected[i] = (double)C[i];
         for (size_t i = 0; i < m; i++)
             for (size_t j = 0; j < n; j++) {
-                want[i * LD + j] *= t;
+                expected[i * LD + j] *= t;
                 for (size_t l = 0; l < k; l++)
-                    want[i * LD + j] +=
+                    expected[i * LD + j] +=
                         (double)A[t ? l * LD + i : i * LD + l] * (double)B[l * LD + j];
             }
         const struct tern_tensor_gemm g = {.ta = t,
@@ -119,7 +119,7 @@ static void near_(int M, int N, int K)
                                            .alpha = 1,
                                            .beta = (tern_real)t};
         tern_tensor_gemm_near(&g, A, B, C);
-        ok(apart(C, want, m * LD) < 3 * NEAR, "product without packing %dx%dx%d%s", M, N, K,
+        ok(apart(C, expected, m * LD) < 3 * NEAR, "product without packing %dx%dx%d%s", M, N, K,
            t ? " A^T, added" : "");
     }
     tern_tensor_turn(turned, M, A, LD, M, K);
@@ -127,7 +127,7 @@ static void near_(int M, int N, int K)
         for (size_t l = 0; l < k; l++)
             good = good && turned[l * m + i] == A[i * LD + l];
     ok(good, "%dx%d turned", M, K);
-    free(A), free(B), free(C), free(turned), free(want);
+    free(A), free(B), free(C), free(turned), free(expected);
 }
 
 /* By the named kernel: like a plain loop, with bf16, and the same on any number of threads.

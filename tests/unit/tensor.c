@@ -33,7 +33,7 @@ static void arrays(int n)
 {
     size_t N = (size_t)n;
     tern_real *x = noise(N, 1), *y = noise(N, 2), *m = noise(N, 3), *v = noise(N, 4), sum[1];
-    double *want = zeros(N), square = 0;
+    double *expected = zeros(N), square = 0;
     const struct tern_tensor_adamw o = {1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, 3};
 
     for (int i = 0; i < n; i++) {
@@ -42,8 +42,8 @@ static void arrays(int n)
         v[i] = v[i] * v[i];
         mi = 0.9 * (double)m[i] + 0.1 * g;
         vi = 0.95 * (double)v[i] + 0.05 * g * g;
-        want[i] = (double)x[i] * (1 - 1e-3) -
-                  1e-2 / (1 - pow(0.9, 3)) * mi / (sqrt(vi / (1 - pow(0.95, 3))) + 1e-8);
+        expected[i] = (double)x[i] * (1 - 1e-3) -
+                      1e-2 / (1 - pow(0.9, 3)) * mi / (sqrt(vi / (1 - pow(0.95, 3))) + 1e-8);
         square += (double)x[i] * (double)x[i];
     }
     sum[0] = (tern_real)tern_tensor_sum_squares(x, N);
@@ -59,7 +59,7 @@ static void arrays(int n)
             memcpy(v2, v, N * sizeof(*p));
             tern_tensor_adamw(&o, p, y, m2, v2, N);
         });
-        ok(apart(p, want, N) < NEAR, "AdamW on %d values", n);
+        ok(apart(p, expected, N) < NEAR, "AdamW on %d values", n);
         free(p);
         free(m2);
         free(v2);
@@ -73,7 +73,7 @@ static void arrays(int n)
     free(y);
     free(m);
     free(v);
-    free(want);
+    free(expected);
 }
 
 static void rmsnorm(int C)
@@ -82,7 +82,7 @@ static void rmsnorm(int C)
     size_t n = (size_t)C * ROWS, c = (size_t)C;
     tern_real *x = noise(n, 1), *w = noise(c, 2), *dy = noise(n, 3), *y = noise(n, 4), rstd[ROWS];
     tern_real *dx = malloc(n * sizeof(*dx)), *dw = malloc(c * sizeof(*dw));
-    double *want = zeros(n), *want_dx = zeros(n), *want_dw = zeros(c);
+    double *expected = zeros(n), *expected_dx = zeros(n), *expected_dw = zeros(c);
     const struct tern_tensor_norm forward = {.x = x, .w = w, .rstd = rstd, .n = ROWS, .C = C};
 
     for (int r = 0; r < ROWS; r++) {
@@ -95,33 +95,33 @@ static void rmsnorm(int C)
         }
         s = 1 / sqrt(ss / C + 1e-5);
         for (size_t i = 0; i < c; i++) {
-            want[at + i] = (double)x[at + i] * s * (double)w[i];
-            want_dx[at + i] =
+            expected[at + i] = (double)x[at + i] * s * (double)w[i];
+            expected_dx[at + i] =
                 1 + s * (double)dy[at + i] * (double)w[i] - (double)x[at + i] * s * s * s / C * dot;
-            want_dw[i] += (double)dy[at + i] * (double)x[at + i] * s;
+            expected_dw[i] += (double)dy[at + i] * (double)x[at + i] * s;
         }
     }
     SAME_BITS("RMSNorm", y, n, tern_tensor_rmsnorm(y, rstd, x, w, ROWS, C, 1e-5));
-    ok(apart(y, want, n) < NEAR, "RMSNorm of %d columns", C);
+    ok(apart(y, expected, n) < NEAR, "RMSNorm of %d columns", C);
     tern_tensor_rmsnorm_again(y, rstd, x, w, ROWS, C);
-    ok(apart(y, want, n) < NEAR, "RMSNorm from a saved rstd");
+    ok(apart(y, expected, n) < NEAR, "RMSNorm from a saved rstd");
     SAME_BITS("RMSNorm's gradient", dx, n, {
         for (size_t i = 0; i < n; i++)
             dx[i] = 1;
         memset(dw, 0, c * sizeof(*dw));
         tern_tensor_rmsnorm_backward(dx, dw, dy, &forward);
     });
-    ok(apart(dx, want_dx, n) < 10 * NEAR, "the gradient of RMSNorm's input is added");
-    ok(apart(dw, want_dw, c) < 10 * NEAR, "gradient of its weight");
+    ok(apart(dx, expected_dx, n) < 10 * NEAR, "the gradient of RMSNorm's input is added");
+    ok(apart(dw, expected_dw, c) < 10 * NEAR, "gradient of its weight");
     free(x), free(w), free(dy), free(y), free(dx), free(dw);
-    free(want), free(want_dx), free(want_dw);
+    free(expected), free(expected_dx), free(expected_dw);
 }
 
 static void swiglu(int F)
 {
     size_t f = (size_t)F, n = 3 * f;
     tern_real *gu = noise(2 * n, 1), *dh = noise(n, 2), *h = noise(n, 3), *g2 = noise(2 * n, 1);
-    double *want = zeros(n), *want_d = zeros(2 * n);
+    double *expected = zeros(n), *expected_d = zeros(2 * n);
 
     gu[0] = g2[0] = -200; /* where exp would overflow */
     for (size_t r = 0; r < 3; r++)
@@ -129,18 +129,18 @@ static void swiglu(int F)
             double g = (double)gu[2 * r * f + i], u = (double)gu[2 * r * f + f + i];
             double s = 1 / (1 + exp(-g)), d = (double)dh[r * f + i];
 
-            want[r * f + i] = g * s * u;
-            want_d[2 * r * f + i] = d * u * s * (1 + g * (1 - s));
-            want_d[2 * r * f + f + i] = d * g * s;
+            expected[r * f + i] = g * s * u;
+            expected_d[2 * r * f + i] = d * u * s * (1 + g * (1 - s));
+            expected_d[2 * r * f + f + i] = d * g * s;
         }
     SAME_BITS("SwiGLU", h, n, tern_tensor_swiglu(h, gu, 3, F));
-    ok(apart(h, want, n) < NEAR, "SwiGLU of %d columns", F);
+    ok(apart(h, expected, n) < NEAR, "SwiGLU of %d columns", F);
     SAME_BITS("SwiGLU's gradient", gu, 2 * n, {
         memcpy(gu, g2, 2 * n * sizeof(*gu));
         tern_tensor_swiglu_backward(gu, dh, 3, F);
     });
-    ok(apart(gu, want_d, 2 * n) < NEAR, "SwiGLU's gradient in place");
-    free(gu), free(dh), free(h), free(g2), free(want), free(want_d);
+    ok(apart(gu, expected_d, 2 * n) < NEAR, "SwiGLU's gradient in place");
+    free(gu), free(dh), free(h), free(g2), free(expected), free(expected_d);
 }
 
 static void cross_entropy(int V)
@@ -150,7 +150,7 @@ static void cross_entropy(int V)
     tern_real *x = noise(n, 1), *y = noise(n, 1);
     int32_t targets[ROWS] = {0, V - 1, V / 2, 0, 0};
     const uint8_t mask[ROWS] = {1, 1, 1, 0, 1};
-    double *want = zeros(n), losses[ROWS], lost = 0;
+    double *expected = zeros(n), losses[ROWS], lost = 0;
 
     x[4 * v] = y[4 * v] = 1e4F; /* a sure winner: loss 0, no overflow */
     SAME_BITS("cross entropy", y, n, {
@@ -166,16 +166,16 @@ static void cross_entropy(int V)
             sum += exp((double)x[r * v + i] - max);
         loss = log(sum) + max - (double)x[r * v + (size_t)targets[r]];
         for (size_t i = 0; i < v && mask[r]; i++)
-            want[r * v + i] =
+            expected[r * v + i] =
                 0.25 * (exp((double)x[r * v + i] - max) / sum - (i == (size_t)targets[r] ? 1 : 0));
         lost = fmax(lost, fabs(losses[r] - (mask[r] ? loss : 0)));
     }
     ok(lost < 1e-6, "cross entropy over %d: losses within %.1e", V, lost);
-    ok(apart(y, want, n) < NEAR, "gradient; nothing where the mask is 0");
+    ok(apart(y, expected, n) < NEAR, "gradient; nothing where the mask is 0");
     memcpy(y, x, n * sizeof(*y));
     tern_tensor_cross_entropy(y, losses, targets, NULL, 0, ROWS, V);
     ok(memcmp(x, y, n * sizeof(*y)) == 0 && (V == 1 || losses[3] > 0), "logits stay without one");
-    free(x), free(y), free(want);
+    free(x), free(y), free(expected);
 }
 
 /* The vocabulary cut over ranks: the losses and gradient of the whole. */
@@ -187,13 +187,13 @@ static void vocabulary(int V, int ranks)
     const int32_t targets[ROWS] = {V - 1, 0, V / 2, 0};
     const uint8_t mask[ROWS] = {1, 1, 1, 0};
     double max[ROWS], sum[ROWS] = {0}, picked[ROWS] = {0}, losses[ROWS], far = 0;
-    double *want = zeros(n);
+    double *expected = zeros(n);
 
     for (int r = 0; r < ROWS; r++)
         max[r] = -INFINITY;
     tern_tensor_cross_entropy(whole, losses, targets, mask, 0.5, ROWS, V);
     for (size_t i = 0; i < n; i++)
-        want[i] = (double)whole[i];
+        expected[i] = (double)whole[i];
     for (int pass = 0; pass < 3; pass++)
         SAME_BITS("a vocabulary in parts", pass < 2 ? x : got, n, {
             tern_real *part = malloc((n + 1) * sizeof(*part));
@@ -241,10 +241,10 @@ static void vocabulary(int V, int ranks)
         if (mask[r])
             far = fmax(far, fabs(log(sum[r]) + max[r] - picked[r] - losses[r]));
     ok(far < 1e-6, "%d words on %d ranks: losses within %.1e", V, ranks, far);
-    ok(apart(got, want, n) < NEAR, "%d words on %d ranks: the gradient", V, ranks);
+    ok(apart(got, expected, n) < NEAR, "%d words on %d ranks: the gradient", V, ranks);
     ok(ranks > 1 || (far == 0 && memcmp(got, whole, n * sizeof(*got)) == 0),
        "%d words on one rank: the bits of tern_tensor_cross_entropy", V);
-    free(x), free(whole), free(got), free(want);
+    free(x), free(whole), free(got), free(expected);
 }
 
 /* What is no number must reach the loss, wherever it stands. */
@@ -321,22 +321,22 @@ static void attention(int B, int T, int H, int K, int D, int document)
     tern_real *qkv = noise(w, 1), *dout = noise(n, 2), *out = noise(n, 3), *dqkv = noise(w, 4);
     tern_real *stats = noise((size_t)(2 * B * H * T), 5);
     tern_real *scratch = malloc(tern_tensor_attention_scratch(T, D, 0) * sizeof(*scratch));
-    double *want = zeros(n), *want_d = zeros(w);
+    double *expected = zeros(n), *expected_d = zeros(w);
 
     for (int i = 1; document && i < B * T; i++)
         starts[i] = i % T == 0                                                    ? 0
                     : tern_rand_below(7, 6, (uint64_t)i, (uint64_t)document) == 0 ? i % T
                                                                                   : starts[i - 1];
     a.starts = document ? starts : NULL;
-    attention_plain(&a, qkv, dout, want, want_d);
+    attention_plain(&a, qkv, dout, expected, expected_d);
     SAME_BITS("attention", out, n, tern_tensor_attention(out, stats, qkv, &a, scratch));
-    ok(apart(out, want, n) < NEAR, "attention B %d, T %d, %d heads on %d, size %d, documents of %d",
-       B, T, H, K, D, document);
+    ok(apart(out, expected, n) < NEAR,
+       "attention B %d, T %d, %d heads on %d, size %d, documents of %d", B, T, H, K, D, document);
     SAME_BITS("attention's gradient", dqkv, w,
               tern_tensor_attention_backward(dqkv, dout, qkv, stats, &a, scratch));
-    ok(apart(dqkv, want_d, w) < 10 * NEAR, "attention's gradients");
+    ok(apart(dqkv, expected_d, w) < 10 * NEAR, "attention's gradients");
     free(qkv), free(dout), free(out), free(dqkv), free(stats), free(scratch);
-    free(want), free(want_d), free(starts);
+    free(expected), free(expected_d), free(starts);
 }
 
 static void rope(void)
@@ -345,7 +345,7 @@ static void rope(void)
     const int32_t starts[] = {0, 0, 2, 0, 1, 1}, positions[] = {0, 1, 0, 0, 0, 1};
     enum { W = 4 * 6, N = 6 * W };
     tern_real *x = noise(N, 1), *y = noise(N, 1), cos_[9], sin_[9];
-    double want[N];
+    double expected[N];
 
     for (int t = 0; t < 3; t++)
         for (int i = 0; i < 3; i++) {
@@ -353,22 +353,22 @@ static void rope(void)
             sin_[t * 3 + i] = (tern_real)sin(t * (i + 1));
         }
     for (int i = 0; i < N; i++)
-        want[i] = (double)x[i];
+        expected[i] = (double)x[i];
     for (int r = 0; r < 6; r++)
         for (int h = 0; h < 3; h++)
             for (int i = 0; i < 3; i++) {
                 int at = r * W + h * 6 + i;
                 double angle = r % 3 * (i + 1);
 
-                want[at] = (double)x[at] * cos(angle) - (double)x[at + 3] * sin(angle);
-                want[at + 3] = (double)x[at + 3] * cos(angle) + (double)x[at] * sin(angle);
+                expected[at] = (double)x[at] * cos(angle) - (double)x[at + 3] * sin(angle);
+                expected[at + 3] = (double)x[at + 3] * cos(angle) + (double)x[at] * sin(angle);
             }
     tern_tensor_rope(x, cos_, sin_, &a, 1);
-    ok(apart(x, want, N) < NEAR, "RoPE turns queries and keys, not values");
+    ok(apart(x, expected, N) < NEAR, "RoPE turns queries and keys, not values");
     tern_tensor_rope(x, cos_, sin_, &a, -1);
     for (int i = 0; i < N; i++)
-        want[i] = (double)y[i];
-    ok(apart(x, want, N) < NEAR, "RoPE with sign -1 undoes RoPE");
+        expected[i] = (double)y[i];
+    ok(apart(x, expected, N) < NEAR, "RoPE with sign -1 undoes RoPE");
     a.starts = starts;
     tern_tensor_rope(x, cos_, sin_, &a, 1);
     for (int r = 0; r < 6; r++)
@@ -377,10 +377,10 @@ static void rope(void)
                 int at = r * W + h * 6 + i;
                 double lo = (double)y[at], hi = (double)y[at + 3], angle = positions[r] * (i + 1);
 
-                want[at] = lo * cos(angle) - hi * sin(angle);
-                want[at + 3] = hi * cos(angle) + lo * sin(angle);
+                expected[at] = lo * cos(angle) - hi * sin(angle);
+                expected[at + 3] = hi * cos(angle) + lo * sin(angle);
             }
-    ok(apart(x, want, N) < NEAR, "each document from position 0");
+    ok(apart(x, expected, N) < NEAR, "each document from position 0");
     free(x), free(y);
 }
 
@@ -422,9 +422,9 @@ static void bf16(void)
     /* A tie on each side, the largest float, what is no number. */
     static const double special[] = {
         1 + 0x1p-8, 1 + 3 * 0x1p-8, -0.0, 3.4e38, INFINITY, -INFINITY, NAN, 1e-40, 1 + 0x1.1p-8};
-    static const uint16_t want[] = {0x3f80, 0x3f82, 0x8000, 0x7f80, 0x7f80,
-                                    0xff80, 0x7fc0, 0x0001, 0x3f81};
-    enum { SPECIAL = sizeof(want) / sizeof(*want) };
+    static const uint16_t expected[] = {0x3f80, 0x3f82, 0x8000, 0x7f80, 0x7f80,
+                                        0xff80, 0x7fc0, 0x0001, 0x3f81};
+    enum { SPECIAL = sizeof(expected) / sizeof(*expected) };
     tern_real *x = noise(N, 1), *got = malloc(N * sizeof(*got));
     uint16_t *h = malloc(N * sizeof(*h));
     int good = 1, near = 1, odd = 0;
@@ -437,7 +437,7 @@ static void bf16(void)
         tern_tensor_from_bf16(got, h, N);
     });
     for (int i = 0; i < SPECIAL; i++)
-        good = good && (h[i] & (isnan(special[i]) ? 0x7fff : 0xffff)) == want[i];
+        good = good && (h[i] & (isnan(special[i]) ? 0x7fff : 0xffff)) == expected[i];
     ok(good, "bf16: to the nearest, ties to even, infinities and NaN");
     for (int i = SPECIAL; i < N; i++)
         near = near && fabs((double)got[i] - (double)x[i]) <= 0x1p-8 * fabs((double)x[i]) &&

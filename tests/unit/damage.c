@@ -9,6 +9,7 @@
 #include "core/ckpt/manifest.h"
 #include "core/data/data.h"
 #include "core/data/format.h"
+#include "core/data/loose.h"
 #include "tests/unit/tap.h"
 
 #include <fcntl.h>
@@ -202,6 +203,21 @@ static void test_sets(void)
     const struct tern_data_mix_source heavy = {path, (double)INFINITY};
     ok(!tern_data_mix_open(&heavy, 1, 4, 0, &err), "a weight that is infinite is refused");
     free(path);
+}
+
+static void test_loose(void)
+{
+    enum { DEEP = 600 };
+    struct tern_buf line = {0}, to = {0};
+
+    tern_buf_puts(&line, "{\"a\": ");
+    for (int i = 0; i < 2 * DEEP; i++)
+        tern_buf_puts(&line, i < DEEP ? "[" : "]");
+    tern_buf_puts(&line, ", \"text\": \"x\"}");
+    ok(tern_data_loose_field(line.data, line.len, "text", &to) == TERN_DATA_LOOSE_NO_JSON,
+       "a line that nests %d deep is refused", DEEP);
+    tern_buf_free(&line);
+    tern_buf_free(&to);
 }
 
 /* ------------------------------------------------------------------ checkpoints */
@@ -407,6 +423,7 @@ int main(void)
     ok(parse_tree("../x") < 0 && parse_tree("a/../../x") < 0, "one that leads out is refused");
     ok(parse_tree("a/./x") < 0 && parse_tree("/x") < 0, "so is one that is not plain");
     test_sets();
+    test_loose();
     test_save();
     test_manifest();
     test_tensors();

@@ -1,33 +1,11 @@
 /* The kernels against plain loops in double, for every instruction set that this CPU has.  Built in
  * float and in double (tensor-f64). */
-#include "core/tensor/kernels.h"
-#include "tests/unit/apart.h"
+#include "tests/unit/same_bits.h"
 
 #include <omp.h>
 
-static const char *const sets[] = {"plain", "avx2", "avx512"};
 static const int sizes[] = {1, 63, 64, 65, 1000};
-enum { SETS = 3, SIZES = 5 };
-
-/* Run BODY (which fills `out`, `n` values) with every instruction set: all the same bits. */
-#define SAME_BITS(name, out, n, BODY)                                                              \
-    do {                                                                                           \
-        tern_real *first_ = NULL;                                                                  \
-        int same_ = 1, ran_ = 0;                                                                   \
-        for (int s_ = 0; s_ < SETS; s_++) {                                                        \
-            if (tern_tensor_kernels_use(sets[s_]) < 0)                                             \
-                continue;                                                                          \
-            ran_++;                                                                                \
-            BODY;                                                                                  \
-            if (!first_) {                                                                         \
-                first_ = malloc((n) * sizeof(tern_real));                                          \
-                memcpy(first_, out, (n) * sizeof(tern_real));                                      \
-            }                                                                                      \
-            same_ = same_ && memcmp(first_, out, (n) * sizeof(tern_real)) == 0;                    \
-        }                                                                                          \
-        free(first_);                                                                              \
-        ok(same_, "%s, %zu values: %d instruction sets, the same bits", name, (size_t)(n), ran_);  \
-    } while (0)
+enum { SIZES = 5 };
 
 static void arrays(int n)
 {
@@ -178,6 +156,28 @@ static void cross_entropy(int V)
     free(x), free(y), free(expected);
 }
 
+/* One rank's part of step 0, 1 or 2 of cross entropy in parts: the largest, the sums, the gradient.
+ */
+static void vocabulary_step(int step, tern_real *part, const struct tern_tensor_vocab *vocab,
+                            double *max, double *sum, double *picked)
+{
+    double sums[4], more[4];
+
+    if (step == 0) {
+        tern_tensor_vocab_max(sums, part, vocab);
+        for (int r = 0; r < vocab->n; r++)
+            max[r] = fmax(max[r], sums[r]);
+    } else if (step == 1) {
+        tern_tensor_vocab_sum(sums, more, part, max, vocab);
+        for (int r = 0; r < vocab->n; r++) {
+            sum[r] += sums[r];
+            picked[r] += more[r];
+        }
+    } else {
+        tern_tensor_vocab_gradient(part, sum, vocab, 0.5);
+    }
+}
+
 /* The vocabulary cut over ranks: the losses and gradient of the whole. */
 static void vocabulary(int V, int ranks)
 {
@@ -198,7 +198,6 @@ static void vocabulary(int V, int ranks)
         SAME_BITS("a vocabulary in parts", pass < 2 ? x : got, n, {
             tern_real *part = malloc((n + 1) * sizeof(*part));
             tern_real *again = noise(n, 1);
-            double parts[3][ROWS];
 
             memcpy(x, again, n * sizeof(*x));
             memset(sum, 0, sizeof(sum));
@@ -218,19 +217,7 @@ static void vocabulary(int V, int ranks)
 
                     for (size_t r = 0; r < ROWS; r++)
                         memcpy(part + r * w, x + r * v + first, w * sizeof(*x));
-                    if (step == 0) {
-                        tern_tensor_vocab_max(parts[0], part, &vocab);
-                        for (int r = 0; r < ROWS; r++)
-                            max[r] = fmax(max[r], parts[0][r]);
-                    } else if (step == 1) {
-                        tern_tensor_vocab_sum(parts[1], parts[2], part, max, &vocab);
-                        for (int r = 0; r < ROWS; r++) {
-                            sum[r] += parts[1][r];
-                            picked[r] += parts[2][r];
-                        }
-                    } else {
-                        tern_tensor_vocab_gradient(part, sum, &vocab, 0.5);
-                    }
+                    vocabulary_step(step, part, &vocab, max, sum, picked);
                     for (size_t r = 0; r < ROWS; r++)
                         memcpy((step == 2 ? got : x) + r * v + first, part + r * w, w * sizeof(*x));
                 }
@@ -407,87 +394,6 @@ static void embedding(void)
     free(table);
 }
 
-static uint32_t float_bits(double x)
-{
-    float f = (float)x;
-    uint32_t u;
-
-    memcpy(&u, &f, sizeof(u));
-    return u;
-}
-
-static void bf16(void)
-{
-    enum { N = 40001 };
-    /* A tie on each side, the largest float, what is no number. */
-    static const double special[] = {
-        1 + 0x1p-8, 1 + 3 * 0x1p-8, -0.0, 3.4e38, INFINITY, -INFINITY, NAN, 1e-40, 1 + 0x1.1p-8};
-    static const uint16_t expected[] = {0x3f80, 0x3f82, 0x8000, 0x7f80, 0x7f80,
-                                        0xff80, 0x7fc0, 0x0001, 0x3f81};
-    enum { SPECIAL = sizeof(expected) / sizeof(*expected) };
-    tern_real *x = noise(N, 1), *got = malloc(N * sizeof(*got));
-    uint16_t *h = malloc(N * sizeof(*h));
-    int good = 1, near = 1, odd = 0;
-    double mean = 0;
-
-    for (int i = 0; i < SPECIAL; i++)
-        x[i] = (tern_real)special[i];
-    SAME_BITS("bf16", got, N, {
-        tern_tensor_to_bf16(h, x, N);
-        tern_tensor_from_bf16(got, h, N);
-    });
-    for (int i = 0; i < SPECIAL; i++)
-        good = good && (h[i] & (isnan(special[i]) ? 0x7fff : 0xffff)) == expected[i];
-    ok(good, "bf16: to the nearest, ties to even, infinities and NaN");
-    for (int i = SPECIAL; i < N; i++)
-        near = near && fabs((double)got[i] - (double)x[i]) <= 0x1p-8 * fabs((double)x[i]) &&
-               (float_bits((double)got[i]) & 0xffff) == 0;
-    ok(near, "numbers rounded to bf16 lie within half of its last bit");
-    tern_real *rounded = noise(N, 1);
-    memcpy(rounded, x, N * sizeof(*x));
-    uint16_t *again = malloc(N * sizeof(*again));
-    tern_tensor_round_bf16(rounded, again, N);
-    good = memcmp(rounded, got, N * sizeof(*got)) == 0 && memcmp(again, h, N * sizeof(*h)) == 0;
-    tern_tensor_round_bf16(rounded, NULL, N);
-    ok(good && memcmp(rounded, got, N * sizeof(*got)) == 0,
-       "rounded in place: the same, and a second time nothing");
-    good = 1;
-    for (int i = 0; i < N; i++)
-        good = good && tern_tensor_bf16(x[i]) == h[i];
-    ok(good, "one by one: the same");
-    /* All that bf16 has, subnormals too, goes there and back; a signalling NaN becomes a quiet one.
-     */
-    for (int i = 0; i < 0x10000; i++) {
-        uint16_t one = (uint16_t)i, back;
-        tern_real wide[1];
-
-        tern_tensor_from_bf16(wide, &one, 1);
-        tern_tensor_to_bf16(&back, wide, 1);
-        good = good && back == ((i & 0x7fff) > 0x7f80 ? one | 0x40 : one);
-    }
-    ok(good, "each of the 65536");
-    free(rounded), free(again);
-    for (int i = SPECIAL; i < N; i++)
-        x[i] = (tern_real)(1 + 0.25 * 0x1p-7);
-    SAME_BITS("bf16 at random", got, N, {
-        tern_tensor_to_bf16_random(h, x, N, 1, 2, (1ULL << 32) - 20000);
-        tern_tensor_from_bf16(got, h, N);
-    });
-    for (int i = SPECIAL; i < N; i++) {
-        odd += h[i] != 0x3f80 && h[i] != 0x3f81;
-        mean += ((double)got[i] - 1) * 0x1p7 / (N - SPECIAL);
-    }
-    ok(odd == 0 && fabs(mean - 0.25) < 0.01,
-       "at random to one of two neighbours, right in the mean "
-       "(%.3f of 0.25)",
-       mean);
-    ok(h[4] == 0x7f80 && isnan((double)got[6]), "infinities and NaN stay");
-    tern_tensor_to_bf16_random(h, x + 20000, 100, 1, 2, 1ULL << 32);
-    tern_tensor_from_bf16(x, h, 100);
-    ok(memcmp(x, got + 20000, 100 * sizeof(*x)) == 0, "a part is rounded as in the whole");
-    free(x), free(got), free(h);
-}
-
 static void dropout(void)
 {
     enum { N = 90, C = 301, ROWS = 5, COLUMNS = 33 };
@@ -576,7 +482,6 @@ int main(void)
     vocabulary(1000, 7);
     rope();
     embedding();
-    bf16();
     dropout();
     threads();
     return tap_done();

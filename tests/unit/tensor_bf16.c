@@ -1,0 +1,104 @@
+/* Rounding to bf16: to the nearest and at random, with every instruction set that this CPU has. */
+#include "tests/unit/same_bits.h"
+
+static uint32_t float_bits(double x)
+{
+    float f = (float)x;
+    uint32_t u;
+
+    memcpy(&u, &f, sizeof(u));
+    return u;
+}
+
+/* A tie on each side, the largest float, what is no number. */
+static const double bf16_special[] = {
+    1 + 0x1p-8, 1 + 3 * 0x1p-8, -0.0, 3.4e38, INFINITY, -INFINITY, NAN, 1e-40, 1 + 0x1.1p-8};
+enum { BF16_N = 40001, BF16_SPECIAL = sizeof(bf16_special) / sizeof(*bf16_special) };
+
+static void bf16(void)
+{
+    static const uint16_t expected[] = {0x3f80, 0x3f82, 0x8000, 0x7f80, 0x7f80,
+                                        0xff80, 0x7fc0, 0x0001, 0x3f81};
+    tern_real *x = noise(BF16_N, 1), *got = malloc(BF16_N * sizeof(*got));
+    uint16_t *h = malloc(BF16_N * sizeof(*h));
+    int good = 1, near = 1;
+
+    for (int i = 0; i < BF16_SPECIAL; i++)
+        x[i] = (tern_real)bf16_special[i];
+    SAME_BITS("bf16", got, BF16_N, {
+        tern_tensor_to_bf16(h, x, BF16_N);
+        tern_tensor_from_bf16(got, h, BF16_N);
+    });
+    for (int i = 0; i < BF16_SPECIAL; i++)
+        good = good && (h[i] & (isnan(bf16_special[i]) ? 0x7fff : 0xffff)) == expected[i];
+    ok(good, "bf16: to the nearest, ties to even, infinities and NaN");
+    for (int i = BF16_SPECIAL; i < BF16_N; i++)
+        near = near && fabs((double)got[i] - (double)x[i]) <= 0x1p-8 * fabs((double)x[i]) &&
+               (float_bits((double)got[i]) & 0xffff) == 0;
+    ok(near, "numbers rounded to bf16 lie within half of its last bit");
+    tern_real *rounded = noise(BF16_N, 1);
+    memcpy(rounded, x, BF16_N * sizeof(*x));
+    uint16_t *again = malloc(BF16_N * sizeof(*again));
+    tern_tensor_round_bf16(rounded, again, BF16_N);
+    good = memcmp(rounded, got, BF16_N * sizeof(*got)) == 0 &&
+           memcmp(again, h, BF16_N * sizeof(*h)) == 0;
+    tern_tensor_round_bf16(rounded, NULL, BF16_N);
+    ok(good && memcmp(rounded, got, BF16_N * sizeof(*got)) == 0,
+       "rounded in place: the same, and a second time nothing");
+    good = 1;
+    for (int i = 0; i < BF16_N; i++)
+        good = good && tern_tensor_bf16(x[i]) == h[i];
+    ok(good, "one by one: the same");
+    /* All that bf16 has, subnormals too, goes there and back; a signalling NaN becomes a quiet one.
+     */
+    for (int i = 0; i < 0x10000; i++) {
+        uint16_t one = (uint16_t)i, back;
+        tern_real wide[1];
+
+        tern_tensor_from_bf16(wide, &one, 1);
+        tern_tensor_to_bf16(&back, wide, 1);
+        good = good && back == ((i & 0x7fff) > 0x7f80 ? one | 0x40 : one);
+    }
+    ok(good, "each of the 65536");
+    free(rounded), free(again);
+    free(x), free(got), free(h);
+}
+
+static void bf16_at_random(void)
+{
+    tern_real *x = noise(BF16_N, 1), *got = malloc(BF16_N * sizeof(*got));
+    uint16_t *h = malloc(BF16_N * sizeof(*h));
+    int odd = 0;
+    double mean = 0;
+
+    for (int i = 0; i < BF16_SPECIAL; i++)
+        x[i] = (tern_real)bf16_special[i];
+    for (int i = BF16_SPECIAL; i < BF16_N; i++)
+        x[i] = (tern_real)(1 + 0.25 * 0x1p-7);
+    SAME_BITS("bf16 at random", got, BF16_N, {
+        tern_tensor_to_bf16_random(h, x, BF16_N, 1, 2, (1ULL << 32) - 20000);
+        tern_tensor_from_bf16(got, h, BF16_N);
+    });
+    for (int i = BF16_SPECIAL; i < BF16_N; i++) {
+        odd += h[i] != 0x3f80 && h[i] != 0x3f81;
+        mean += ((double)got[i] - 1) * 0x1p7 / (BF16_N - BF16_SPECIAL);
+    }
+    ok(odd == 0 && fabs(mean - 0.25) < 0.01,
+       "at random to one of two neighbours, right in the mean "
+       "(%.3f of 0.25)",
+       mean);
+    ok(h[4] == 0x7f80 && isnan((double)got[6]), "infinities and NaN stay");
+    tern_tensor_to_bf16_random(h, x + 20000, 100, 1, 2, 1ULL << 32);
+    tern_tensor_from_bf16(x, h, 100);
+    ok(memcmp(x, got + 20000, 100 * sizeof(*x)) == 0, "a part is rounded as in the whole");
+    free(x), free(got), free(h);
+}
+
+int main(void)
+{
+    if (tern_tensor_start(2, 1, NULL) < 0)
+        return 1;
+    bf16();
+    bf16_at_random();
+    return tap_done();
+}

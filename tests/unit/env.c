@@ -1,38 +1,13 @@
-/* core/env: what each profile says of each node, and how it stands to published workflows. */
-#include "tests/unit/tap.h"
+/* core/env: what each profile says of each node. */
+#include "tests/unit/env.h"
 
 #include "core/base/fs.h"
 #include "core/base/str.h"
-#include "core/env/env.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WORKFLOWS "tests/golden/env-workflows.tsv"
-
 extern char **environ;
-
-static struct tern_err e;
-static char *nothing[] = {NULL};
-
-static struct tern_env_facts facts(const char *const *assume)
-{
-    struct tern_env_facts f = {
-        .nodes = 1, .tasks_per_node = 1, .workers = 1, .cpus = 8, .cores = 4, .node_cpus = 8};
-
-    for (; assume && *assume; assume++)
-        if (tern_env_facts_assume(&f, *assume, &e) < 0)
-            printf("# %s\n", e.text);
-    return f;
-}
-
-static const struct tern_env_row *row(const struct tern_env_rows *rows, const char *name)
-{
-    for (size_t i = 0; i < rows->n; i++)
-        if (strcmp(rows->row[i].name, name) == 0)
-            return &rows->row[i];
-    return NULL;
-}
 
 /* The value of `name` under `profile`, or "unset: <why>", or "none"; good until the next call. */
 static const char *value(const char *profile, const struct tern_env_facts *f, char *const *env,
@@ -293,6 +268,12 @@ static void test_trn1(void)
         "bf16 by XLA: unset without the recipe's precision");
     has(VALUE("trn1-2.23", "XLA_USE_BF16", NODE, "precision=bf16"), "unset: deprecated",
         "bf16 by XLA: unset from 2.23");
+}
+
+/* Which cores a task sees, by its rank and the tensor group. */
+static void test_cores(void)
+{
+    static const char p[] = "trn1-2.31";
 
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=0"), "0", "rank 0 of 32");
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", NODE, "tasks=32", "task=31"), "31", "rank 31 of 32");
@@ -317,6 +298,11 @@ static void test_trn1(void)
         "5 tasks on 32 cores: the reason of no share");
     is(VALUE(p, "NEURON_RT_VISIBLE_CORES", "instance=trn1.2xlarge", "tasks=2", "task=1"), "1",
        "trn1.2xlarge has two cores");
+}
+
+static void test_addresses(void)
+{
+    static const char p[] = "trn1-2.31";
 
     is(VALUE(p, "MASTER_ADDR", NODE, "master=n[4-9]"), "n4", "the master");
     is(VALUE(p, "MASTER_PORT", NODE, "job=4001"), "20002", "the master's port by the job's id");
@@ -515,109 +501,6 @@ static void test_advice(void)
     tern_env_rows_free(&rows);
 }
 
-/* ------------------------------------------------------------------ published workflows */
-
-struct line {
-    char *workflow, *generations, *name, *script, *profile, *verdict;
-};
-
-enum { MAX_LINES = 400, MAX_WORKFLOWS = 16 };
-
-static int cut(char *text, char **to, int n)
-{
-    int i = 0;
-
-    for (char *at = text; at && i < n; i++) {
-        to[i] = at;
-        at = strchr(at, '\t');
-        if (at)
-            *at++ = '\0';
-    }
-    return i;
-}
-
-static bool covers(const char *generations, int n)
-{
-    char *end;
-    long low = strtol(generations, &end, 10);
-
-    return n >= low && n <= (*end == '-' ? strtol(end + 1, NULL, 10) : low);
-}
-
-/* One workflow under one generation; the first disagreement into `found`. */
-static void compare(const struct line *lines, size_t n, const char *workflow,
-                    const struct tern_env_facts *f, int generation, char *found, size_t size)
-{
-    char profile[16];
-    struct tern_env_rows rows;
-    size_t seen = 0;
-
-    snprintf(profile, sizeof profile, "trn1-2.%d", generation);
-    if (tern_env_build(profile, f, nothing, &rows, &e) < 0) {
-        snprintf(found, size, "%.800s", e.text);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const struct line *l = &lines[i];
-        if (strcmp(l->workflow, workflow) != 0 || !covers(l->generations, generation))
-            continue;
-        const struct tern_env_row *r = row(&rows, l->name);
-        const char *got = r && r->value ? r->value : "-";
-        seen += strcmp(got, "-") != 0;
-        bool same = strcmp(l->script, l->profile) == 0;
-        if (strcmp(got, l->profile) != 0)
-            snprintf(found, size, "%s: %s is %s, the table says %s", profile, l->name, got,
-                     l->profile);
-        else if (same != (strcmp(l->verdict, "same") == 0) || (!same && strlen(l->verdict) < 10))
-            snprintf(found, size, "%s: %s: the script's %s needs a reason to differ", profile,
-                     l->name, l->script);
-    }
-    size_t set = 0;
-    for (size_t i = 0; i < rows.n; i++)
-        set += rows.row[i].value != NULL;
-    if (set != seen)
-        snprintf(found, size, "%s sets %zu variables, %zu of them in the table", profile, set,
-                 seen);
-    tern_env_rows_free(&rows);
-}
-
-static void test_workflows(void)
-{
-    static struct line lines[MAX_LINES];
-    char *names[MAX_WORKFLOWS], *assume[MAX_WORKFLOWS], *data = NULL, *at = NULL;
-    size_t len, n = 0, n_workflows = 0, n_same = 0;
-
-    if (!ok(tern_fs_read(WORKFLOWS, 1 << 20, &data, &len, &e) == 0,
-            "the table of published workflows is read"))
-        return;
-    for (char *l = strtok_r(data, "\n", &at); l; l = strtok_r(NULL, "\n", &at)) {
-        char *cell[6];
-        int cells = cut(l, cell, 6);
-        if (strcmp(cell[0], "# facts") == 0 && cells == 4 && n_workflows < MAX_WORKFLOWS) {
-            names[n_workflows] = cell[1];
-            assume[n_workflows++] = cell[2];
-        } else if (*l != '#' &&
-                   ok(cells == 6, "%s %s: six cells", cell[0], cells > 2 ? cell[2] : "") &&
-                   n < MAX_LINES) {
-            lines[n] = (struct line){cell[0], cell[1], cell[2], cell[3], cell[4], cell[5]};
-            n_same += strcmp(lines[n++].verdict, "same") == 0;
-        }
-    }
-    ok(n_workflows == 4 && n_same > 20, "four workflows, %zu values the same of %zu", n_same, n);
-    for (size_t w = 0; w < n_workflows; w++) {
-        struct tern_env_facts f = facts(NULL);
-        char *word = NULL;
-        for (char *a = strtok_r(assume[w], " ", &word); a; a = strtok_r(NULL, " ", &word))
-            if (tern_env_facts_assume(&f, a, &e) < 0)
-                ok(0, "%s: %s", names[w], e.text);
-        char found[1200] = "";
-        for (int g = 18; g <= 31 && !found[0]; g++)
-            compare(lines, n, names[w], &f, g, found, sizeof found);
-        is(found, "", "%s: SDK 2.18 to 2.31 agree with the table", names[w]);
-    }
-    free(data);
-}
-
 int main(void)
 {
     test_hosts();
@@ -625,11 +508,12 @@ int main(void)
     test_job();
     test_choice();
     test_trn1();
+    test_cores();
+    test_addresses();
     test_cpu();
     test_user();
     test_cache();
     test_advice();
-    test_workflows();
     test_marks(); /* clears the environment */
     return tap_done();
 }

@@ -244,8 +244,11 @@ bool srd_cq_full(const struct srd_cq *cq);
 void srd_cq_add(struct srd_cq *cq, const struct fi_cq_err_entry *e, fi_addr_t from,
                 uint32_t delay_us);
 
-/* ---------------------------------------------------------------- endpoint.c, match.c */
+/* ---------------------------------------------------------------- endpoint.c, post.c, match.c */
 int srd_endpoint(struct fid_domain *d, struct fi_info *info, struct fid_ep **ep, void *context);
+extern struct fi_ops_msg srd_msg_ops;
+extern struct fi_ops_tagged srd_tag_ops;
+extern struct fi_ops_rma srd_rma_ops;
 /* Ends an operation: a completion, with `code` an error one; frees it. */
 void srd_finish(struct srd_ep *ep, struct srd_op *op, int code, size_t came, fi_addr_t from);
 void srd_receive(struct srd_ep *ep, struct srd_op *op);

@@ -71,6 +71,28 @@ static void see_value(void *self, const struct tern_intake_tb_value *v)
     *(double *)self += v->value;
 }
 
+/* An event whose checksums are right, and whose inside is not. */
+static void parse_event(void)
+{
+    static const unsigned char event[] = {
+        0x09, 0, 0,   0x40, 0x40, 0xfc, 0x54, 0xd9, 0x41, 0x10, 7, 0x2a, 0x10, 0x0a, 0x0e,
+        0x0a, 1, 'a', 0x42, 9,    8,    1,    0x2a, 4,    0,    0, 0x20, 0x40, 0x30, 1};
+    unsigned char record[sizeof event + 16] = {sizeof event};
+    memcpy(record + 12, event, sizeof event);
+    for (uint32_t k = pick(4); k > 0; k--)
+        record[12 + pick(sizeof event)] = (unsigned char)pick(256);
+    uint32_t crc = tern_intake_tb_crc(record, 8);
+    memcpy(record + 8, &crc, 4);
+    crc = tern_intake_tb_crc(record + 12, sizeof event);
+    memcpy(record + 12 + sizeof event, &crc, 4);
+    uint64_t bad = 0;
+    size_t used;
+    double sum = 0;
+    if (tern_intake_tb_parse((char *)record, sizeof record, see_value, &sum, &used, &bad) < 0 ||
+        bad)
+        ok(0, "a record with good checksums is read");
+}
+
 int main(void)
 {
     char dir[] = "/tmp/tern-fuzz-task-XXXXXX", data[4096];
@@ -83,7 +105,7 @@ int main(void)
     struct tern_intake *in =
         tern_intake_open(NULL, 0, "known\tnxd\nknown\thf\nknown\tlightning\n", 1, NULL);
     for (int i = 0; i < n; i++) {
-        size_t len = mutate(data, sizeof data), used;
+        size_t len = mutate(data, sizeof data);
         char *exact = malloc(len + 1); /* so that a byte too far is seen */
         memcpy(exact, data, len);
         struct tern_logs_lines l = {.to = {in, see_log, see_line}, .stream = 'o'};
@@ -110,24 +132,7 @@ int main(void)
             tern_logs_reader_close(r);
         }
         free(exact);
-
-        /* An event whose checksums are right, and whose inside is not. */
-        static const unsigned char event[] = {
-            0x09, 0, 0,   0x40, 0x40, 0xfc, 0x54, 0xd9, 0x41, 0x10, 7, 0x2a, 0x10, 0x0a, 0x0e,
-            0x0a, 1, 'a', 0x42, 9,    8,    1,    0x2a, 4,    0,    0, 0x20, 0x40, 0x30, 1};
-        unsigned char record[sizeof event + 16] = {sizeof event};
-        memcpy(record + 12, event, sizeof event);
-        for (uint32_t k = pick(4); k > 0; k--)
-            record[12 + pick(sizeof event)] = (unsigned char)pick(256);
-        uint32_t crc = tern_intake_tb_crc(record, 8);
-        memcpy(record + 8, &crc, 4);
-        crc = tern_intake_tb_crc(record + 12, sizeof event);
-        memcpy(record + 12 + sizeof event, &crc, 4);
-        uint64_t bad = 0;
-        double sum = 0;
-        if (tern_intake_tb_parse((char *)record, sizeof record, see_value, &sum, &used, &bad) < 0 ||
-            bad)
-            ok(0, "a record with good checksums is read");
+        parse_event();
     }
     tern_intake_close(in);
     tern_fs_remove_tree(dir, NULL);

@@ -143,6 +143,20 @@ struct memory {
     char *shared[2], *own[2];
 };
 
+/* The result of an all_reduce has the same bits on all ranks. */
+static int same_everywhere(struct tern_comm *c, const struct draw *d, const char *out)
+{
+    const int64_t mine = tern_crc32c(0, out, d->count * tern_type_bytes(d->type));
+    int64_t crc[2] = {mine, -mine};
+
+    if (tern_fabric_all_reduce(c, crc, 2, TERN_I64, TERN_MAX, &err) < 0)
+        return say_error("checksum");
+    if (crc[0] == mine && crc[1] == -mine)
+        return 0;
+    fprintf(stderr, "ranks differ in all_reduce %s %zu\n", tern_type_name(d->type), d->count);
+    return 1;
+}
+
 static int one(struct tern_comm *c, struct memory *m, uint64_t id, uint64_t bits)
 {
     int n = tern_fabric_comm_size(c), me = tern_fabric_comm_rank(c), rc = -1;
@@ -194,18 +208,7 @@ static int one(struct tern_comm *c, struct memory *m, uint64_t id, uint64_t bits
                 wrong);
         return 1;
     }
-    if (d.call == 0) { /* the same bits everywhere */
-        int64_t crc[2] = {tern_crc32c(0, out, block)};
-        crc[1] = -crc[0];
-        int64_t was = crc[0];
-        if (tern_fabric_all_reduce(c, crc, 2, TERN_I64, TERN_MAX, &err) < 0)
-            return say_error("checksum");
-        if (crc[0] != was || crc[1] != -was) {
-            fprintf(stderr, "ranks differ in all_reduce %s %zu\n", tern_type_name(d.type), d.count);
-            return 1;
-        }
-    }
-    return 0;
+    return d.call == 0 ? same_everywhere(c, &d, out) : 0;
 }
 
 int fabric_random(struct tern_fabric *f, uint64_t from, int operations)

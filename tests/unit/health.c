@@ -90,6 +90,30 @@ static void kinds(void)
     IS("---N", "one bad node is that node");
 
     for (int i = 0; i < 4; i++)
+        row(i, "limits", TERN_HEALTH_NODE_BAD);
+    judge(4);
+    IS("uuuu", "a failure on all nodes is a setting of the site: none is drained");
+
+    row(0, "limits", TERN_HEALTH_NODE_BAD);
+    row(1, "limits", TERN_HEALTH_OK);
+    judge(2);
+    IS("N-", "a failure on one node of two: that node is bad");
+
+    row(0, "kernel", TERN_HEALTH_UNKNOWN);
+    row(1, "kernel", TERN_HEALTH_UNKNOWN);
+    judge(2);
+    ok(tern_health_status(&judged) == 4, "an unknown verdict: status 4");
+    IS("uu", "unknown stays unknown");
+
+    row(0, "nic", TERN_HEALTH_OK);
+    judge(2);
+    ok(strcmp(judged.node[1].check, "answer") == 0, "a node without rows has the check 'answer'");
+    IS("-u", "a node without rows is unknown");
+}
+
+static void storage(void)
+{
+    for (int i = 0; i < 4; i++)
         row(i, "mount", TERN_HEALTH_STORAGE_BAD);
     judge(4);
     ok(tern_health_status(&judged) == 4, "storage bad: status 4");
@@ -120,27 +144,6 @@ static void kinds(void)
     }
     judge(4);
     IS("NN--", "different folders on different nodes are different failures");
-
-    for (int i = 0; i < 4; i++)
-        row(i, "limits", TERN_HEALTH_NODE_BAD);
-    judge(4);
-    IS("uuuu", "a failure on all nodes is a setting of the site: none is drained");
-
-    row(0, "limits", TERN_HEALTH_NODE_BAD);
-    row(1, "limits", TERN_HEALTH_OK);
-    judge(2);
-    IS("N-", "a failure on one node of two: that node is bad");
-
-    row(0, "kernel", TERN_HEALTH_UNKNOWN);
-    row(1, "kernel", TERN_HEALTH_UNKNOWN);
-    judge(2);
-    ok(tern_health_status(&judged) == 4, "an unknown verdict: status 4");
-    IS("uu", "unknown stays unknown");
-
-    row(0, "nic", TERN_HEALTH_OK);
-    judge(2);
-    ok(strcmp(judged.node[1].check, "answer") == 0, "a node without rows has the check 'answer'");
-    IS("-u", "a node without rows is unknown");
 }
 
 static void clocks(void)
@@ -549,6 +552,7 @@ int main(void)
     cores();
     collecting();
     kinds();
+    storage();
     clocks();
     numbers();
     links();

@@ -56,40 +56,47 @@ static const char *plot(struct tern_report_plot p)
     return b.data;
 }
 
-static void test_plot(void)
-{
-    enum { N = 1000000 };
-    double *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+enum { N = 1000000 };
 
-    for (int i = 0; i < N; i++) {
-        x[i] = i;
-        y[i] = 2;
-    }
-    y[500000] = 10; /* a spike of one point in a million */
-    struct tern_report_line l = {"loss", x, y, N};
-    struct tern_report_mark m[] = {{0, 'C'}, {250000, 'R'}};
-    struct tern_report_plot p = {.title = "loss",
-                                 .x_label = "step",
-                                 .columns = 80,
-                                 .rows = 16,
-                                 .utf8 = true,
-                                 .lines = &l,
-                                 .n_lines = 1,
-                                 .marks = m,
-                                 .n_marks = 2,
-                                 .mark_help = "R restart"};
-    const char *s = plot(p);
-    printf("%s", s);
-    int rows_with_spike = 0;
+static const struct tern_report_mark marks[] = {{0, 'C'}, {250000, 'R'}};
+static const struct tern_report_plot million = {.title = "loss",
+                                                .x_label = "step",
+                                                .columns = 80,
+                                                .rows = 16,
+                                                .utf8 = true,
+                                                .n_lines = 1,
+                                                .marks = marks,
+                                                .n_marks = 2,
+                                                .mark_help = "R restart"};
+
+/* The rows of a picture in UTF-8 that have a dot of a line. */
+static int rows_with_dots(const char *s)
+{
+    int rows = 0;
+
     for (const char *line = s; *line; line = strchr(line, '\n') + 1) {
         size_t n = strcspn(line, "\n");
         for (size_t i = 0; i + 1 < n; i++)
             if ((line[i] & 0xff) == 0xe2 &&
                 ((line[i + 1] & 0xff) >= 0xa0 && (line[i + 1] & 0xff) <= 0xa3)) {
-                rows_with_spike++;
+                rows++;
                 break;
             }
     }
+    return rows;
+}
+
+/* One point in a million stands out. */
+static void test_spike(const double *x, double *y)
+{
+    struct tern_report_line l = {"loss", x, y, N};
+    struct tern_report_plot p = million;
+    p.lines = &l;
+
+    y[500000] = 10;
+    const char *s = plot(p);
+    printf("%s", s);
+    int rows_with_spike = rows_with_dots(s);
     ok(rows_with_spike == 12, "a spike of one in a million reaches the top (%d rows)",
        rows_with_spike);
     has(s, "R   R restart", "restarts are marked");
@@ -106,6 +113,12 @@ static void test_plot(void)
     for (int i = 0; i < N; i++)
         y[i] = NAN;
     has(plot(p), "nothing to draw", "all NaN");
+}
+
+/* Few points: a single one, a hole, a logarithmic axis. */
+static void test_few_points(void)
+{
+    struct tern_report_plot p = million;
     double one = 3;
     struct tern_report_line single = {"x", &one, &one, 1};
     p.lines = &single;
@@ -128,6 +141,18 @@ static void test_plot(void)
     has(plot(p), "100", "a logarithmic axis");
     p.rows = p.columns = 0;
     ok(plot(p) != NULL, "the smallest picture");
+}
+
+static void test_plot(void)
+{
+    double *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+
+    for (int i = 0; i < N; i++) {
+        x[i] = i;
+        y[i] = 2;
+    }
+    test_spike(x, y);
+    test_few_points();
     free(x);
     free(y);
 }

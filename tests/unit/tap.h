@@ -48,8 +48,8 @@ __attribute__((format(printf, 4, 5), unused)) static int tap_check(int good, con
             printf("# got  '%s'\n# without '%s'\n", g_ ? g_ : "(null)", w_);                       \
     } while (0)
 
-/* A measured time, rate or memory against what tern promises of it: a benchmark, asserted only under
- * `make bounds`, on a machine that does nothing else, and told otherwise. */
+/* A measured time, rate or memory against what tern promises of it: a benchmark, asserted only
+ * under `make bounds`, on a machine that does nothing else, and told otherwise. */
 #define bound(value, limit, ...)                                                                   \
     do {                                                                                           \
         double v_ = (value), l_ = (limit);                                                         \

@@ -1,0 +1,404 @@
+/* core/intake: values in the output of ranks. */
+#include "tests/unit/tap.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/intake/intake.h"
+#include "core/intake/metric.h"
+#include "core/intake/tensorboard.h"
+#include "core/ledger/ledger.h"
+#include "core/recipe/recipe.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char work[] = "/tmp/tern-unit-intake-XXXXXX";
+static const int64_t second = 1000000000;
+#define PIECES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* ------------------------------------------------------------------ values */
+
+static const char *words(const char *line)
+{
+    static char out[300];
+    static struct tern_intake_metric m;
+    struct tern_err err = {0};
+    char *copy = tern_strdup(line);
+    int n = 0;
+
+    tern_intake_metric_clear(&m);
+    if (tern_intake_metric_parse_line(&m, copy, &err) < 0 ||
+        tern_intake_metric_check(&m, &err) < 0) {
+        snprintf(out, sizeof out, "%.200s", err.text);
+    } else {
+        n = snprintf(out, sizeof out, "%" PRId64, m.step);
+        for (size_t i = 0; i < m.n; i++)
+            n += snprintf(out + n, sizeof out - (size_t)n, " %s=%g", m.values[i].name,
+                          m.values[i].value);
+        if (m.checkpoint)
+            snprintf(out + n, sizeof out - (size_t)n, " at %s", m.checkpoint);
+        if (m.resumed >= 0)
+            snprintf(out + n, sizeof out - (size_t)n, " from %" PRId64, m.resumed);
+    }
+    free(copy);
+    return out;
+}
+
+static void grammar(void)
+{
+    is(words("step=7 loss=2.31 lr=1e-4\n"), "7 loss=2.31 lr=0.0001", "a step and its values");
+    is(words(" loss=nan\tstep=0 a=-inf b=Infinity "), "0 loss=nan a=-inf b=inf",
+       "values that are none");
+    is(words("checkpoint=out/a step=3"), "3 at out/a", "a checkpoint");
+    is(words("resumed_step=20"), "-1 from 20", "resumed_step is taken");
+    has(words("resumed_step=x"), "a step is a whole number", "which is a step");
+    has(words("loss=2"), "which step?", "a value without its step");
+    has(words("step=3"), "nothing to record", "a step alone");
+    has(words("step=-1 a=1"), "a step is a whole number", "a step below 0");
+    has(words("step=1 a=0x10"), "is no number", "hex is no number");
+    has(words("step=1 a="), "is no number", "nothing is no number");
+    has(words("step=1 =1"), "wanted NAME=VALUE", "no name");
+    has(words("step=1 loss"), "wanted NAME=VALUE", "no value");
+}
+
+/* The ledger's values of a task that printed `lines`, as "step name=value ..." a row. */
+static char *recorded(const char *config, int64_t rank, const char *const *printed)
+{
+    static int runs;
+    struct tern_ledger_rows names = {0};
+    struct tern_buf b = {0};
+    struct tern_err err = {0};
+    char id[TERN_ULID_SIZE];
+    char *ledger = tern_strf("%s/l%d", work, runs++);
+    int64_t now = 1000 * second;
+
+    char *spool = tern_ledger_spool_dir(ledger, tern_ledger_ulid_new(id), 1);
+    struct tern_intake *i = tern_intake_open(spool, rank, config, now, &err);
+    if (!i) {
+        tern_buf_puts(&b, err.text);
+        goto out;
+    }
+    for (; *printed; printed++) {
+        char *copy = tern_strdup(*printed);
+        if (copy[0] == '>')
+            tern_intake_take_metrics(i, copy + 1, strlen(copy + 1));
+        else if (copy[0] == '~') /* the line pauses here */
+            tern_intake_take_printed(i, now, copy + 1, strlen(copy + 1), false);
+        else
+            tern_intake_take_printed(i, now, copy, strlen(copy), true);
+        free(copy);
+    }
+    tern_intake_tick(i, now, true);
+    tern_intake_close(i);
+    struct tern_ledger *l = tern_ledger_open_run(ledger, id, &err);
+    if (!l || tern_ledger_metrics(l, &names, &err) < 0)
+        goto out;
+    for (size_t n = 0; n < names.n; n++) {
+        struct tern_ledger_series s = {0};
+        tern_ledger_series(l, names.names[n], false, &s, &err);
+        tern_buf_printf(&b, "%s", names.names[n]);
+        for (size_t k = 0; k < s.n; k++)
+            tern_buf_printf(&b, " %g:%g", s.step[k], s.value[k]);
+        tern_buf_puts(&b, "\n");
+        tern_ledger_series_free(&s);
+    }
+    tern_ledger_rows_free(&names);
+    tern_ledger_close(l);
+out:
+    free(spool);
+    free(ledger);
+    return b.data ? b.data : tern_strdup("");
+}
+
+static void values(const char *what, const char *config, int64_t rank, const char *const *printed,
+                   const char *want)
+{
+    char *got = recorded(config, rank, printed);
+
+    is(got, want, "%s", what);
+    free(got);
+}
+
+/* ------------------------------------------------------------------ printed lines */
+
+/* Lines as the trainers print them; core/intake/printed.c has the sources. */
+static void printed_by_nxd(void)
+{
+    values("NxD, tensor and data parallel", "known\tnxd\n", 5,
+           PIECES("LOG Sat Nov 21 08:31:07 2026 - (0, 7) step_loss : 2.3102 learning_rate : "
+                  "1.50e-04 throughput : 12.34 seq/s grad-norm : 0.75",
+                  "LOG Sat Nov 21 08:31:09 2026 - (1, 8) step_loss : nan learning_rate : "
+                  "1.50e-04 throughput : 12.50 seq/s ",
+                  "something else with step_loss in it"),
+           "epoch 7:0 8:1\ngrad_norm 7:0.75\nloss 7:2.3102 8:nan\nlr 7:0.00015 8:0.00015\n"
+           "throughput 7:12.34 8:12.5\n");
+    values("NxD, pipeline parallel", "known\tnxd\n", 224,
+           PIECES("step 0 step_time 11.532891750335693s throughput 18.02 seq/s loss "
+                  "10.375 grad norm 6.21875",
+                  "step 1 step_time 1.5s throughput 20 seq/s loss 10.25 grad norm None"),
+           "grad_norm 0:6.21875\nloss 0:10.375 1:10.25\nstep_seconds 0:11.5329 1:1.5\n"
+           "throughput 0:18.02 1:20\n");
+    values("NxD by Lightning", "known\tlightning\n", 0,
+           PIECES("step 12 loss is 3.5, lr is 0.0003, throughput 7.5 seq/s,  input_ids 29870654, "
+                  "norm tensor([1.25], device='xla:0'), global rank 0"),
+           "grad_norm 12:1.25\nloss 12:3.5\nlr 12:0.0003\nthroughput 12:7.5\n");
+}
+
+static void printed_by_hugging_face(void)
+{
+    values("Hugging Face with a bar", "known\thf\n", 0,
+           PIECES("Map: 100%|##########| 1000/1000 [00:00<00:00, 9000.00 examples/s]",
+                  "  0%|          | 0/500 [00:00<?, ?it/s]",
+                  "  1%|#         | 8/500 [00:09<09:01,  1.10s/it]",
+                  "                                                    ",
+                  "{'loss': 2.5, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.02}",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+                  " 50%|#####     | 5/10 [00:01<00:01,  4.00it/s]\033[A",
+                  "  2%|#         | 11/500 [00:12<09:01,  1.10s/it]", "        ",
+                  "{'loss': '2.25', 'grad_norm': 'nan', 'learning_rate': '9e-06', 'epoch': '0.04'}",
+                  "  4%|#         | 20/500 [00:22<08:50,  1.10s/it]"),
+           "epoch 10:0.02 20:0.04\ngrad_norm 10:0.5 20:nan\nlearning_rate 10:1e-05 20:9e-06\n"
+           "loss 10:2.5 20:2.25\n");
+    values("Hugging Face after other bars", "known\thf\n", 0,
+           PIECES("100%|##########| 8/8 [00:01<00:00,  8.00it/s]",
+                  "{'learning_rate': 1e-05, 'steps': 500}",
+                  "  0%|          | 0/500 [00:00<?, ?it/s]", "   ", "{'loss': 2.5, 'epoch': 0.02}",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "   ",
+                  "{'loss': 2.25, 'epoch': 1}",
+                  "100%|##########| 500/500 [09:00<00:00,  1.10s/it]"),
+           "epoch 10:0.02 500:1\nloss 10:2.5 500:2.25\n");
+    values("a delayed reader gets dicts and bars apart", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "{'loss': 2.5, 'epoch': '0.02'}",
+                  "{'eval_loss': 2, 'epoch': '0.02'}", "{'loss': 2.25, 'epoch': '0.04'}",
+                  "  2%|#         | 9/500 [00:10<09:01,  1.10s/it]", "   ",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]", "   ",
+                  "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+                  "  4%|#         | 19/500 [00:22<09:01,  1.10s/it]", "   ",
+                  "  4%|#         | 20/500 [00:22<09:01,  1.10s/it]"),
+           "epoch 10:0.02 20:0.04\neval_loss 10:2\nloss 10:2.5 20:2.25\n");
+    values(
+        "a dict that a callback prints once more is of the step before", "known\thf\n", 0,
+        PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ", "{'loss': '2.5', 'epoch': '0.02'}",
+               "  2%|#         | 10/500 [00:11<09:01,  1.10s/it]",
+               "{'loss': 2.50001, 'epoch': 0.0200001}", "   ", "{'loss': '2.25', 'epoch': '0.04'}",
+               "  4%|#         | 20/500 [00:22<09:01,  1.10s/it]"),
+        "epoch 10:0.02 20:0.04\nloss 10:2.5 20:2.25\n");
+    values("Hugging Face at the start, where it may have resumed", "known\thf\n", 0,
+           PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ",
+                  "{'eval_loss': 2.5, 'epoch': 0}", "  0%|          | 0/500 [00:00<?, ?it/s]"),
+           "");
+    values("Hugging Face without a bar", "known\thf\n", 0,
+           PIECES("{'loss': 2.5, 'epoch': 0.02}", "{'loss': 2.25, 'epoch': 0.04}",
+                  "{'key': 'no number'}"),
+           "");
+}
+
+static void printed_by_lightning(void)
+{
+    values(
+        "Lightning's bar with the step", "known\tlightning\n", 0,
+        PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
+               "v_num=0, train_loss=2.310, global_step=2.000]",
+               "Training: |          | 4/? [00:00<00:00, 28.1it/s, loss=1.5, global_step=12345.0]",
+               "Epoch 1:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, loss=9, global_step=1e+3]"),
+        "loss 12345:1.5\ntrain_loss 2:2.31\n");
+    values("Lightning's bar without the step", "known\tlightning\n", 0,
+           PIECES("Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
+                  "v_num=0, train_loss=2.310]",
+                  "Epoch 0:  50%|\xe2\x96\x88\xe2\x96\x88   | 5/10 [00:01<00:01,  4.21it/s, "
+                  "v_num=0, train_loss=2.310]",
+                  "Epoch 1:  20%|##   | 2/10 [00:01<00:01,  4.21it/s, loss=1.5, v_num=0]",
+                  "Validation DataLoader 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s]"),
+           "");
+    values(
+        "names with control characters", "known\thf\nknown\tlightning\n", 0,
+        PIECES("  0%|          | 0/500 [00:00<?, ?it/s]", "   ",
+               "{'\033[31mloss': 2.5, '\302\2331mlr': 1, 'epoch': 0.02}",
+               "  0%|          | 1/500 [00:00<?, ?it/s]",
+               "Epoch 0:  50%|##   | 5/10 [00:01<00:01,  4.21it/s, \033[2Jloss=2.3, a=1, step=5]"),
+        "a 5:1\nepoch 1:0.02\n");
+}
+
+static void printed_for_patterns(void)
+{
+    values("a pattern of one's own", "pattern\titer ([0-9]+): (loss|cost) ([^ ]+)\tstep\t-\tloss\n",
+           0, PIECES("iter 3: cost 1.5 s", "iter 4: loss inf", "iter 5: loss high"),
+           "loss 3:1.5 4:inf\n");
+    values("a pattern without a step gives no value", "pattern\tloss=([0-9.]+)\tloss\n", 0,
+           PIECES("loss=3", "x", "loss=2"), "");
+    values(
+        "a line that pauses is taken when it is whole",
+        "pattern\t([0-9]+) loss=([0-9.]+)\tstep\tloss\n", 0,
+        PIECES("~1 loss=3", "1 loss=3.5 time=1", "~2 loss=2", "~2 loss=2 time", "2 loss=2 time=1"),
+        "loss 1:3.5 2:2\n");
+    struct tern_buf most = {0};
+    tern_buf_puts(&most, "known\tnxd\nknown\thf\nknown\tlightning\n");
+    for (int i = 0; i < TERN_RECIPE_PATTERNS; i++)
+        tern_buf_printf(&most, "pattern\t([0-9]+) v%d=([0-9.]+)\tstep\tv\n", i);
+    values("as many patterns as a recipe may have are taken", most.data, 0, PIECES("1 v63=4"),
+           "v 1:4\n");
+    tern_buf_free(&most);
+    values("patterns are for rank 0", "pattern\t([0-9]+) loss=([0-9.]+)\tstep\tloss\n", 1,
+           PIECES("1 loss=3"), "");
+    values("lines of the descriptor", NULL, 3,
+           PIECES(">step=1 loss=3 a/b=4\n", ">nonsense\033[2J", ">step=2 loss=nan"),
+           "a/b 1:4\nloss 1:3 2:nan\n");
+}
+
+/* ------------------------------------------------------------------ event files */
+
+static size_t from_hex(const char *hex, char *to)
+{
+    size_t n = strlen(hex) / 2;
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned v;
+        sscanf(hex + 2 * i, "%2x", &v);
+        to[i] = (char)v;
+    }
+    return n;
+}
+
+static void see_event(void *self, const struct tern_intake_tb_value *v)
+{
+    if (v->restart)
+        tern_buf_printf(self, "%.0f %" PRId64 " anew|", v->wall_s, v->step);
+    else
+        tern_buf_printf(self, "%.0f %" PRId64 " %s %g|", v->wall_s, v->step, v->tag, v->value);
+}
+
+/* Records of TensorFlow's own writer. */
+static const char version_record[] =
+    "1800000000000000a37f4b220900000040fc54d9411a0d627261696e2e45766"
+    "56e743a32eced8f9d";
+static const char simple[] =
+    "200000000000000029eda9500900004040fc54d94110072a130a110a0a747261696e2f"
+    "6c6f7373150000204055c9c66f";
+static const char tensor[] =
+    "34000000000000005e33175c0900004040fc54d94110072a270a250a0a747261696e2f"
+    "6c6f7373420808012a04000020404a0d0a090a077363616c617273200178a1af50";
+
+/* The first record of torch's SummaryWriter(purge_step=21), and the last of a session. */
+static const char session_start[] =
+    "0f000000000000006d532b090900000040fc54d94110153a0208013d8562bc";
+static const char session_stop[] = "0f000000000000006d532b090900000040fc54d94110153a0208029ca7baa0";
+
+static void event_records(void)
+{
+    char data[400];
+    struct tern_buf b = {0};
+    size_t used, n = 0;
+    uint64_t bad = 0;
+
+    n += from_hex(version_record, data + n);
+    size_t first = n;
+    n += from_hex(simple, data + n);
+    size_t second_end = n;
+    n += from_hex(tensor, data + n);
+    ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 0,
+       "event files: whole records");
+    is(b.data, "1700000001 7 train/loss 2.5|1700000001 7 train/loss 2.5|",
+       "a simple value, and a tensor");
+    char session[80];
+    size_t m = from_hex(session_start, session);
+    m += from_hex(session_stop, session + m);
+    tern_buf_clear(&b);
+    ok(tern_intake_tb_parse(session, m, see_event, &b, &used, &bad) == 0 && used == m && bad == 0,
+       "sessions");
+    is(b.data, "1700000000 21 anew|", "a session's start gives the step where it goes on");
+    for (size_t cut = 0; cut < n; cut++) {
+        size_t whole = cut < first ? 0 : cut < second_end ? first : second_end;
+        tern_buf_clear(&b);
+        if (tern_intake_tb_parse(data, cut, see_event, &b, &used, &bad) != 0 || used != whole)
+            ok(0, "cut at %zu: used %zu, wanted %zu", cut, used, whole);
+    }
+    ok(bad == 0, "an event file may end anywhere without damage");
+    tern_buf_clear(&b);
+    data[first + 20] ^= 1;
+    ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) == 0 && used == n && bad == 1,
+       "a flipped bit loses one record");
+    is(b.data, "1700000001 7 train/loss 2.5|", "and no other");
+    data[first] ^= 1;
+    ok(tern_intake_tb_parse(data, n, see_event, &b, &used, &bad) < 0 && used == first,
+       "a flipped bit in a length ends the file");
+    tern_buf_free(&b);
+}
+
+/* A file is followed while it grows; values older than the attempt do not count. */
+static void growing_file(const char *root, const char *dir)
+{
+    char data[400], *path = tern_strf("%s/x.tfevents.1", dir);
+    struct tern_buf b = {0};
+    struct tern_intake_tb *t = tern_intake_tb_open(root, 1700000000.5);
+    struct tern_intake_tb *late = tern_intake_tb_open(root, 1700000002);
+    tern_intake_tb_look(t, see_event, &b);
+    ok(b.len == 0, "a folder that does not exist yet gives no value");
+    tern_fs_mkdirs(dir, 0777, NULL);
+    size_t n = from_hex(version_record, data);
+    n += from_hex(simple, data + n);
+    FILE *f = fopen(path, "w");
+    fwrite(data, 1, n - 3, f);
+    fflush(f);
+    tern_intake_tb_look(t, see_event, &b);
+    ok(b.len == 0, "a record that is not whole yet gives no value");
+    fwrite(data + n - 3, 1, 3, f);
+    fclose(f);
+    tern_intake_tb_look(t, see_event, &b);
+    tern_intake_tb_look(t, see_event, &b);
+    is(b.data, "1700000001 7 train/loss 2.5|", "comes once, when it is");
+    tern_buf_clear(&b);
+    tern_intake_tb_look(late, see_event, &b);
+    ok(b.len == 0, "values of earlier attempts are left out");
+    tern_intake_tb_close(t);
+    tern_intake_tb_close(late);
+    tern_buf_free(&b);
+    free(path);
+}
+
+/* Files of earlier runs are left out: they would take the room of this run's. */
+static void earlier_files(const char *root, const char *dir)
+{
+    struct tern_buf b = {0};
+
+    for (int i = 0; i < 1100; i++) {
+        const struct timespec then[2] = {{.tv_sec = 1600000000}, {.tv_sec = 1600000000}};
+        char *old = tern_strf("%s/a%d.tfevents", dir, i);
+        int fd = open(old, O_WRONLY | O_CREAT, 0666);
+        futimens(fd, then);
+        close(fd);
+        free(old);
+    }
+    struct tern_intake_tb *t = tern_intake_tb_open(root, 1700000000.5);
+    tern_intake_tb_look(t, see_event, &b);
+    is(b.data, "1700000001 7 train/loss 2.5|",
+       "a value is found among a thousand files of earlier runs");
+    tern_intake_tb_close(t);
+    tern_buf_free(&b);
+}
+
+static void event_files(void)
+{
+    char *root = tern_strf("%s/tb", work), *dir = tern_strf("%s/run1", root);
+
+    event_records();
+    growing_file(root, dir);
+    earlier_files(root, dir);
+    free(dir);
+    free(root);
+}
+
+int main(void)
+{
+    if (!mkdtemp(work))
+        return 1;
+    grammar();
+    printed_by_nxd();
+    printed_by_hugging_face();
+    printed_by_lightning();
+    printed_for_patterns();
+    event_files();
+    tern_fs_remove_tree(work, NULL);
+    return tap_done();
+}

@@ -1,0 +1,295 @@
+/* core/logs: output of ranks on disk and back. */
+#include "tests/unit/tap.h"
+
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/logs/lines.h"
+#include "core/logs/logs.h"
+#include "core/logs/read.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char work[] = "/tmp/tern-unit-logs-XXXXXX";
+static const int64_t second = 1000000000;
+
+/* ------------------------------------------------------------------ lines */
+
+struct seen {
+    struct tern_buf log, lines;
+};
+
+static void see_log(void *self, int64_t wall_ns, char stream, char mark, const char *text,
+                    size_t len)
+{
+    struct seen *s = self;
+
+    tern_buf_printf(&s->log, "%" PRId64 "%c%c%.*s|", wall_ns / second, stream, mark, (int)len,
+                    text);
+}
+
+static void see_line(void *self, int64_t wall_ns, char stream, const char *text, size_t len,
+                     bool whole)
+{
+    struct seen *s = self;
+
+    (void)wall_ns, (void)stream, (void)len;
+    tern_buf_printf(&s->lines, "%s%s|", text, whole ? "" : "..");
+}
+
+#define GAP "\001" /* a piece that got lost */
+
+/* Pieces of text a second apart, with idle moments between; "" is an idle moment alone. */
+static void shown(const char *what, const char *const *pieces, const char *log, const char *lines)
+{
+    struct seen s = {0};
+    struct tern_logs_lines l = {.to = {&s, see_log, see_line}, .stream = 'o'};
+    int64_t now = 100 * second;
+
+    for (; *pieces; pieces++, now += second) {
+        if (strcmp(*pieces, GAP) == 0) {
+            tern_logs_lines_gap(&l);
+            continue;
+        }
+        tern_logs_lines_take(&l, now, *pieces, strlen(*pieces));
+        tern_logs_lines_idle(&l, now + second / 2, false);
+        if (!**pieces)
+            tern_logs_lines_idle(&l, now + 2 * second, false);
+    }
+    tern_logs_lines_idle(&l, now, true);
+    is(s.log.data ? s.log.data : "", log, "%s: the log", what);
+    is(s.lines.data ? s.lines.data : "", lines, "%s: what patterns see", what);
+    tern_logs_lines_free(&l);
+    tern_buf_free(&s.log);
+    tern_buf_free(&s.lines);
+}
+#define PIECES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void lines(void)
+{
+    shown("lines", PIECES("a\nb\n\nc\n"), "100o a|100o b|100o |100o c|", "a|b|c|");
+    shown("a line in two pieces", PIECES("a", "b\n"), "100o ab|", "ab|");
+    shown("a line that waits", PIECES("a", "", "b\n"), "100o+a|102o b|", "ab|");
+    shown("no newline at the end", PIECES("a"), "100o+a|", "a|");
+    shown("lines of Windows", PIECES("a\r\nb\r\n"), "100o a|100o b|", "a|b|");
+    shown("a bar", PIECES("\r 1%|", "", "\r 2%|", "\r 3%|\n"), "100o~ 1%||103o  3%||",
+          " 1%|..| 1%|| 2%|..| 2%|| 3%||");
+    shown("a gap", PIECES("step=1", GAP, "7 loss=2\nnext\n"),
+          "100o+step=1|102o 7 loss=2|102o next|", "next|");
+    shown("a gap between lines", PIECES("a\n", GAP, "b\nc\n"), "100o a|102o b|102o c|", "a|c|");
+    shown("a gap in a bar", PIECES("\r 1%", GAP, "|\r 2%|\n"), "100o+ 1%|102o  2%||",
+          " 1%..| 2%||");
+    shown("a fast bar", PIECES("\r1\r2\r3\r4", "", "\r5\n"), "100o~4|102o 5|", "1|2|3|4..|4|5|");
+
+    struct seen s = {0};
+    struct tern_logs_lines l = {.to = {&s, see_log, see_line}, .stream = 'e'};
+    char *big = malloc(TERN_LOGS_TEXT_MAX * 2 + 10);
+    memset(big, 'x', TERN_LOGS_TEXT_MAX * 2 + 10);
+    big[TERN_LOGS_TEXT_MAX * 2 + 9] = '\n';
+    tern_logs_lines_take(&l, 1, big, TERN_LOGS_TEXT_MAX * 2 + 10);
+    ok(s.log.len == TERN_LOGS_TEXT_MAX * 2 + 9 + 3 * 4, "a long line comes in three pieces");
+    tern_logs_lines_free(&l);
+    tern_buf_free(&s.log);
+    tern_buf_free(&s.lines);
+    free(big);
+}
+
+/* ------------------------------------------------------------------ logs */
+
+static char *merged(const char *dir, int64_t tail)
+{
+    struct tern_logs_reader *r = tern_logs_reader_open(dir, NULL, NULL, NULL);
+    struct tern_logs_line l;
+    struct tern_buf b = {0};
+
+    if (tail)
+        tern_logs_reader_tail(r, (uint64_t)tail, false);
+    tern_logs_reader_refresh(r);
+    while (tern_logs_reader_next(r, &l))
+        tern_buf_printf(&b, "%" PRId64 " %s@%s %c%c%.*s\n", l.wall_ns, l.name, l.node, l.stream,
+                        l.mark, (int)l.len, l.text);
+    tern_logs_reader_close(r);
+    return b.data ? b.data : tern_strdup("");
+}
+
+static void names(void)
+{
+    char name[32];
+    unsigned part = 7;
+
+    ok(tern_logs_parse_name("12.log", name, &part) == 0 && part == 0 && strcmp(name, "12") == 0 &&
+           tern_logs_parse_name("run.000012.log", name, &part) == 0 && part == 12 &&
+           strcmp(name, "run") == 0,
+       "names of logs");
+    ok(tern_logs_parse_name("a-b.log", name, &part) < 0 &&
+           tern_logs_parse_name("1.12.log", name, &part) < 0 &&
+           tern_logs_parse_name("1.000000.log", name, &part) < 0 &&
+           tern_logs_parse_name("..log", name, &part) < 0 &&
+           tern_logs_parse_name("0123456789012345678901234567890123456789.log", name, &part) < 0,
+       "names of none");
+}
+
+static void merging(void)
+{
+    struct tern_err err = {0};
+    char *dir = tern_strf("%s/ledger/logs", work), *s;
+    struct tern_logs_file *a = tern_logs_file_open(dir, "1", "n1", 1 << 20, &err);
+    struct tern_logs_file *b = tern_logs_file_open(dir, "run", "n0", 1 << 20, &err);
+    ok(a && b, "two logs: %s", err.text);
+    tern_logs_file_add(a, 10, 'o', ' ', "one", 3);
+    tern_logs_file_add(b, 5, 't', ' ', "begin", 5);
+    tern_logs_file_add(a, 30, 'e', '+', "th", 2);
+    tern_logs_file_add(b, 20, 't', ' ', "", 0);
+    tern_logs_file_add(b, 30, 't', ' ', "same", 4);
+    tern_logs_file_flush(a);
+    tern_logs_file_flush(b);
+    s = merged(dir, 0);
+    is(s, "5 run@n0 t begin\n10 1@n1 o one\n20 run@n0 t \n30 run@n0 t same\n30 1@n1 e+th\n",
+       "merged by time; the supervisor first");
+    free(s);
+    s = merged(dir, 1);
+    is(s, "30 run@n0 t same\n30 1@n1 e+th\n", "the last line of each");
+    free(s);
+
+    /* A torn record at the end is not read yet; bad lines are left out. */
+    char *path = tern_logs_path(dir, "1", 0);
+    FILE *f = fopen(path, "a");
+    fputs("rubbish\n99999999999999999999 o x\n40 q x\n40 o torn", f);
+    fclose(f);
+    s = merged(dir, 0);
+    has(s, "30 1@n1 e+th\n", "a torn record at the end of a log is not read");
+    ok(!strstr(s, "torn") && !strstr(s, "rubbish"), "and rubbish too");
+    free(s);
+    free(path);
+    tern_logs_file_close(a);
+    tern_logs_file_close(b);
+    free(dir);
+}
+
+/* A log is bounded: the beginning and the newest stay, the gap is reported. */
+static void bounded(void)
+{
+    struct tern_err err = {0};
+    char *small = tern_strf("%s/small", work), line[120], *path, *s;
+    struct tern_logs_file *a = tern_logs_file_open(small, "0", "n", 1 << 20, &err);
+    for (int i = 0; i < 50000; i++) {
+        int n = snprintf(line, sizeof line, "line %06d of a talkative program", i);
+        tern_logs_file_add(a, i, 'o', ' ', line, (size_t)n);
+    }
+    tern_logs_file_close(a);
+    uint64_t bytes = 0;
+    int files = 0;
+    for (unsigned i = 0; i < 100; i++) {
+        struct stat st;
+        path = tern_logs_path(small, "0", i);
+        if (stat(path, &st) == 0) {
+            files++;
+            bytes += (uint64_t)st.st_size;
+        }
+        free(path);
+    }
+    ok(files == TERN_LOGS_PARTS && bytes <= 1 << 20, "%d files, %" PRIu64 " bytes of %d", files,
+       bytes, 1 << 20);
+    ok(bytes > (1 << 20) * 3 / 4, "and they are used");
+    s = merged(small, 0);
+    has(s, "line 000000", "the beginning is there");
+    has(s, "line 049999", "the end is there");
+    has(s, "t lines are left out here", "a gap in a log is reported");
+    ok(strstr(s, "left out") == strstr(s, "left out here") && strstr(s, "left out") &&
+           !strstr(strstr(s, "left out") + 5, "left out"),
+       "once");
+    free(s);
+    s = merged(small, 3);
+    is(s,
+       "49997 0@n o line 049997 of a talkative program\n"
+       "49998 0@n o line 049998 of a talkative program\n"
+       "49999 0@n o line 049999 of a talkative program\n",
+       "the last three lines of many files");
+    free(s);
+    free(small);
+}
+
+/* A storage that refuses writes: lines are lost, and that is reported when it takes writes again.
+ */
+static void lost(void)
+{
+    struct tern_err err = {0};
+    char *full = tern_strf("%s/full", work);
+    struct rlimit old, tiny;
+    getrlimit(RLIMIT_FSIZE, &old);
+    signal(SIGXFSZ, SIG_IGN);
+    struct tern_logs_file *a = tern_logs_file_open(full, "0", "n", 1 << 20, &err);
+    tiny = (struct rlimit){40, old.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &tiny);
+    for (int i = 0; i < 5; i++)
+        tern_logs_file_add(a, i, 'o', ' ', "0123456789", 10);
+    tern_logs_file_flush(a);
+    ok(tern_logs_file_unreported(a) == 4, "of five lines four did not fit: %" PRIu64,
+       tern_logs_file_unreported(a));
+    tern_logs_file_add(a, 8, 'o', ' ', "0123456789", 10);
+    tern_logs_file_flush(a);
+    ok(tern_logs_file_unreported(a) == 5,
+       "the report of lost lines is lost, too, and is no line: %" PRIu64,
+       tern_logs_file_unreported(a));
+    setrlimit(RLIMIT_FSIZE, &old);
+    tern_logs_file_add(a, 9, 'o', ' ', "again", 5);
+    tern_logs_file_close(a);
+    char *s = merged(full, 0);
+    is(s, "0 0@n o 0123456789\n9 0@n t 5 lines are missing here: File too large\n9 0@n o again\n",
+       "the log reports lost lines in their place");
+    free(s);
+    free(full);
+}
+
+/* Which attempts of `n`, with `bytes` each, have logs before the next one begins. */
+static const char *kept(unsigned n, size_t bytes, uint64_t share)
+{
+    static char out[200];
+    char *ledger = tern_strf("%s/trim", work), *text = calloc(1, bytes + 1);
+
+    for (unsigned a = 1; a <= n; a++) {
+        char *dir = tern_logs_dir(ledger, "R", a), *file = tern_logs_path(dir, "0", 0);
+        tern_fs_mkdirs(dir, 0777, NULL);
+        tern_fs_replace(file, text, bytes, 0644, NULL);
+        free(dir);
+        free(file);
+    }
+    tern_logs_trim(ledger, "R", n + 1, share);
+    out[0] = '\0';
+    for (unsigned a = 1; a <= n; a++) {
+        char *dir = tern_logs_dir(ledger, "R", a);
+        if (tern_fs_exists(dir))
+            snprintf(out + strlen(out), sizeof out - strlen(out), "%u ", a);
+        free(dir);
+    }
+    tern_fs_remove_tree(ledger, NULL);
+    free(ledger);
+    free(text);
+    return out;
+}
+
+static void trims(void)
+{
+    is(kept(8, 1000, 1000), "1 7 8 ",
+       "a run keeps the first log and the newest that there is room for");
+    is(kept(8, 100, 1000), "1 2 3 4 5 6 7 8 ", "all while they are small");
+    is(kept(6, 9000, 1000), "1 6 ", "the logs of the first and the previous attempt always stay");
+    is(kept(3, 9000, 1000), "1 2 3 ", "few need no look");
+}
+
+int main(void)
+{
+    if (!mkdtemp(work))
+        return 1;
+    lines();
+    names();
+    merging();
+    bounded();
+    lost();
+    trims();
+    tern_fs_remove_tree(work, NULL);
+    return tap_done();
+}

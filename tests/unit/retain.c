@@ -200,22 +200,18 @@ static bool pruned_in_order(const char *path, const char *trash)
     return good;
 }
 
-static void keeping(void)
+static void registering(const struct tern_retain_options *o)
 {
-    struct tern_retain_options o = options();
-    struct tern_ledger_spool *s =
-        tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
     struct tern_retain_record r = {0};
     struct tern_err e = {0};
 
-    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
     checkpoint("out/step_5", "of a run before this one");
-    keep(&o);
+    keep(o);
     is(rows("out/"), "", "a checkpoint from before the run is not registered");
     checkpoint("out/step_10", "ten");
     checkpoint("out/step_20", "twenty");
     put("out/step_30/model/half", "");
-    keep(&o);
+    keep(o);
     is(rows("out/"), "10 verified, 20 verified",
        "checkpoints of the run are registered and verified");
     char *dir = tern_retain_external_dir("ledger", run_id), *path = realpath("out/step_20", NULL);
@@ -225,34 +221,44 @@ static void keeping(void)
        "a verified checkpoint has its record beside the ledger");
     tern_retain_record_free(&r);
     ok(!tern_fs_exists("out/step_20/manifest.json"), "no record is in the trainer's folder");
+    free(file);
+    free(path);
+    free(dir);
+}
 
-    o.mirror = "mirror";
-    keep(&o);
+static void mirroring(const struct tern_retain_options *o)
+{
+    struct tern_err e = {0};
+
+    keep(o);
     is(rows("mirror/"), "10 verified, 20 verified", "copies have rows of their own in the ledger");
     ok(tern_fs_exists("mirror/step_10/model/dp_rank_00.pt") && !tern_fs_exists("mirror/step_5"),
        "and are there");
 
     checkpoint("out/step_20", "twenty, again"); /* by an attempt that began before it */
-    keep(&o);
+    keep(o);
     char *text = NULL;
     size_t len = 0;
     ok(tern_fs_read("mirror/step_20/model/dp_rank_00.pt", 100, &text, &len, &e) == 0,
        "a checkpoint written again has its copy");
     is(text, "twenty, again", "a mirror follows a checkpoint that is written again");
     free(text);
+}
 
+/* All but the newest two, once they are mirrored. */
+static void pruning(const struct tern_retain_options *o)
+{
     put("mirror/step_30/else", "somebody's");
     checkpoint("out/step_30", "thirty");
     checkpoint("out/step_40", "forty");
-    o.keep = 2;
-    keep(&o);
+    keep(o);
     is(rows("out/"), "10 deleted, 20 verified, 30 verified, 40 verified",
        "only mirrored checkpoints count: 20 and 40 are the newest two");
     ok(tern_fs_exists("mirror/step_30/else") && !tern_fs_exists("mirror/step_30/model"),
        "another user's file in the mirror stays");
     tern_fs_remove_tree("mirror/step_30", NULL);
     disk_clear();
-    keep(&o);
+    keep(o);
     ok(pruned_in_order("out/step_20", "out/.step_20."),
        "a pruned checkpoint's rename is durable before its first file is removed");
     is(rows("out/"), "10 deleted, 20 deleted, 30 verified, 40 verified",
@@ -262,15 +268,19 @@ static void keeping(void)
        "only verified and mirrored checkpoints are pruned");
 
     tern_fs_remove_tree("out/step_30", NULL);
-    keep(&o);
+    keep(o);
     is(rows("out/"), "10 deleted, 20 deleted, 30 deleted, 40 verified",
        "a checkpoint that the trainer removes is recorded as deleted");
+}
 
+/* Checkpoints that came by tern metric, and one with a link that leads out. */
+static void mirroring_others(const struct tern_retain_options *o, struct tern_ledger_spool *s)
+{
     checkpoint("elsewhere/best", "registered");
     char *best = realpath("elsewhere/best", NULL);
     tern_ledger_spool_checkpoint(
         s, &(struct tern_ledger_checkpoint){.step = 7, .path = best, .state = "foreign"}, NULL);
-    keep(&o);
+    keep(o);
     is(rows("elsewhere/"), "7 verified", "a checkpoint that tern metric registered is verified");
     ok(tern_fs_exists("mirror/best/done"), "is mirrored, too");
     if (symlink("/etc", "out/step_40/etc") < 0)
@@ -278,12 +288,24 @@ static void keeping(void)
     checkpoint("out/step_50", "fifty");
     if (symlink("/etc", "out/step_50/etc") < 0)
         abort();
-    keep(&o);
+    keep(o);
     has(rows("out/"), "50 foreign", "a checkpoint with a link that leads out is never verified");
     free(best);
-    free(file);
-    free(path);
-    free(dir);
+}
+
+static void keeping(void)
+{
+    struct tern_retain_options o = options();
+    struct tern_ledger_spool *s =
+        tern_ledger_spool_open("ledger", tern_ledger_ulid_new(run_id), 1, "run", NULL);
+
+    tern_ledger_spool_run(s, &(struct tern_ledger_run){.name = "unit"}, NULL);
+    registering(&o);
+    o.mirror = "mirror";
+    mirroring(&o);
+    o.keep = 2;
+    pruning(&o);
+    mirroring_others(&o, s);
     tern_ledger_spool_close(s, NULL);
 }
 

@@ -222,10 +222,24 @@ static int check_options(struct tern_err *err)
     return ranks == 0 ? tern_err_set(err, TERN_USAGE, "--ranks: at least 1") : 0;
 }
 
+/* malloc'ed; NULL on error. */
+static char *in_current_folder(const char *path, struct tern_err *err)
+{
+    char *cwd = getcwd(NULL, 0);
+
+    if (!cwd) {
+        tern_err_sys(err, "cannot determine the current folder");
+        return NULL;
+    }
+    char *absolute = tern_fs_join(cwd, path);
+    free(cwd);
+    return absolute;
+}
+
 static int run(int n, char **args, struct tern_err *err)
 {
     const char *path = n > 0 ? args[0] : NULL;
-    char *cwd = NULL, *absolute = NULL, *per_node = NULL;
+    char *absolute = NULL, *per_node = NULL;
     struct tern_recipe *recipe = NULL;
     struct tern_site *site = NULL;
     struct tern_run_array array = {0};
@@ -242,12 +256,9 @@ static int run(int n, char **args, struct tern_err *err)
     if (tern_run_array_read(&array, arrays.values, arrays.n, err) < 0)
         return -1;
     if (!check_only || array.n) { /* the ranks may start elsewhere */
-        cwd = getcwd(NULL, 0);
-        if (!cwd) {
-            tern_err_sys(err, "cannot determine the current folder");
+        absolute = in_current_folder(path, err);
+        if (!absolute)
             goto out;
-        }
-        absolute = tern_fs_join(cwd, path);
         path = absolute;
     }
     if (check_options(err) < 0)
@@ -285,7 +296,6 @@ out:
     tern_recipe_free(recipe);
     free(per_node);
     free(absolute);
-    free(cwd);
     return rc;
 }
 

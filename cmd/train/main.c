@@ -111,6 +111,18 @@ static int explain(const struct tern_recipe *r, struct tern_err *err)
     return rc;
 }
 
+/* This rank's name in messages, and a warning about devices that stay idle. */
+static void introduce(int rank)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "tern train: rank %d", rank);
+    tern_log_name(rank ? name : "tern train");
+    if (rank == 0 && access("/dev/neuron0", F_OK) == 0)
+        tern_info("this node has Neuron devices; tern's own trainer computes on CPUs. NeuronCores "
+                  "are used by trainers made for them, launched through workload.command");
+}
+
 static int run(int n, char **args, struct tern_err *err)
 {
     struct tern_recipe *recipe = NULL;
@@ -149,12 +161,7 @@ static int run(int n, char **args, struct tern_err *err)
         goto out;
     tern_debug("phase: fabric");
     rank = tern_fabric_rank(fabric);
-    char name[64];
-    snprintf(name, sizeof name, "tern train: rank %d", rank);
-    tern_log_name(rank ? name : "tern train");
-    if (rank == 0 && access("/dev/neuron0", F_OK) == 0)
-        tern_info("this node has Neuron devices; tern's own trainer computes on CPUs. NeuronCores "
-                  "are used by trainers made for them, launched through workload.command");
+    introduce(rank);
     const struct tern_train_options options = {
         .recipe = recipe,
         .fabric = fabric,

@@ -7,27 +7,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Every flipped bit and every cut of two frames is seen for what it is. */
-static void test_frames(void)
+/* Every flipped bit of two frames is seen for what it is. */
+static void test_flipped_bits(struct tern_buf *all)
 {
-    struct tern_buf one = {0}, all = {0};
-    struct tern_ledger_frame f = {.type = TERN_FRAME_PARAM,
-                                  .seq = 1,
-                                  .wall_ns = 5,
-                                  .payload = (const uint8_t *)"payload",
-                                  .len = 7};
-    tern_ledger_frame_encode(&one, &f);
-    tern_buf_add(&all, one.data, one.len);
-    size_t first = one.len;
-    f.prev = f.crc;
-    f.seq = 2;
-    tern_ledger_frame_encode(&one, &f);
-    tern_buf_add(&all, one.data, one.len);
-
     int missed = 0, harmless = 0;
-    for (size_t bit = 0; bit < all.len * 8; bit++) {
-        all.data[bit / 8] ^= (char)(1 << bit % 8);
-        struct tern_ledger_frame_scan s = {.data = (const uint8_t *)all.data, .len = all.len};
+
+    for (size_t bit = 0; bit < all->len * 8; bit++) {
+        all->data[bit / 8] ^= (char)(1 << bit % 8);
+        struct tern_ledger_frame_scan s = {.data = (const uint8_t *)all->data, .len = all->len};
         struct tern_ledger_frame g;
         enum tern_ledger_frame_found found;
         int sound = 0;
@@ -43,14 +30,19 @@ static void test_frames(void)
             }
         }
         missed += !seen || sound != 1;
-        all.data[bit / 8] ^= (char)(1 << bit % 8);
+        all->data[bit / 8] ^= (char)(1 << bit % 8);
     }
     ok(missed == 0 && harmless == 0,
-       "each of %zu flipped bits in two frames costs one record and is seen", all.len * 8);
+       "each of %zu flipped bits in two frames costs one record and is seen", all->len * 8);
+}
 
+/* Every cut of two frames, the first of `first` bytes, is seen for what it is. */
+static void test_cuts(const struct tern_buf *all, size_t first)
+{
     int wrong = 0;
-    for (size_t len = 0; len < all.len; len++) {
-        struct tern_ledger_frame_scan s = {.data = (const uint8_t *)all.data, .len = len};
+
+    for (size_t len = 0; len < all->len; len++) {
+        struct tern_ledger_frame_scan s = {.data = (const uint8_t *)all->data, .len = len};
         struct tern_ledger_frame g;
         enum tern_ledger_frame_found found;
         while ((found = tern_ledger_frame_next(&s, &g)) == TERN_FRAME_OK)
@@ -60,10 +52,10 @@ static void test_frames(void)
     ok(wrong == 0, "each cut is a torn end, not damage");
 
     wrong = 0;
-    char *zeros = calloc(1, all.len);
-    for (size_t len = 0; len < all.len; len++) { /* the rest has not arrived: zeros */
-        memcpy(zeros, all.data, len);
-        struct tern_ledger_frame_scan s = {.data = (const uint8_t *)zeros, .len = all.len};
+    char *zeros = calloc(1, all->len);
+    for (size_t len = 0; len < all->len; len++) { /* the rest has not arrived: zeros */
+        memcpy(zeros, all->data, len);
+        struct tern_ledger_frame_scan s = {.data = (const uint8_t *)zeros, .len = all->len};
         struct tern_ledger_frame g;
         enum tern_ledger_frame_found found;
         while ((found = tern_ledger_frame_next(&s, &g)) == TERN_FRAME_OK)
@@ -75,6 +67,25 @@ static void test_frames(void)
     ok(wrong <= 2 * (TERN_FRAME_TRAILER - 1), "zeros at the end are 'not here yet' (%d doubtful)",
        wrong);
     free(zeros);
+}
+
+static void test_frames(void)
+{
+    struct tern_buf one = {0}, all = {0};
+    struct tern_ledger_frame f = {.type = TERN_FRAME_PARAM,
+                                  .seq = 1,
+                                  .wall_ns = 5,
+                                  .payload = (const uint8_t *)"payload",
+                                  .len = 7};
+    tern_ledger_frame_encode(&one, &f);
+    tern_buf_add(&all, one.data, one.len);
+    size_t first = one.len;
+    f.prev = f.crc;
+    f.seq = 2;
+    tern_ledger_frame_encode(&one, &f);
+    tern_buf_add(&all, one.data, one.len);
+    test_flipped_bits(&all);
+    test_cuts(&all, first);
     tern_buf_free(&one);
     tern_buf_free(&all);
 }
@@ -240,22 +251,64 @@ static void put_bytes(struct tern_buf *to, const char *s, uint32_t len)
     tern_buf_add(to, s, len);
 }
 
+/* Names that no writer writes. */
+static const struct {
+    uint16_t type;
+    const char *name;
+    uint32_t len;
+} bad[] = {{TERN_FRAME_STEP, "a\0BBBBBBBBBBBBBBBBBBBBBBBBBBBBB", 31},
+           {TERN_FRAME_STEP, "a\033[31m", 6},
+           {TERN_FRAME_STEP, "a\nb", 3},
+           {TERN_FRAME_STEP, "a\177", 2},
+           {TERN_FRAME_STEP, "", 0},
+           {TERN_FRAME_EVAL, "a\0BBBB", 6},
+           {TERN_FRAME_EVAL, "a\tb", 3},
+           {TERN_FRAME_PARAM, "a\0BBBB", 6},
+           {TERN_FRAME_PARAM, "a\rb", 3},
+           {TERN_FRAME_EVENT, "a\0BBBB", 6}};
+
+/* What a frame of `type` has around a name. */
+static void name_payload(struct tern_buf *to, uint16_t type, const char *name, uint32_t len)
+{
+    const int64_t two[2] = {2, 2};
+    const double value = 1.0;
+
+    tern_buf_clear(to);
+    if (type == TERN_FRAME_STEP) { /* behind a good one, which does not count then */
+        tern_buf_add(to, two, 16);
+        put_bytes(to, "loss", 4);
+        tern_buf_add(to, &value, 8);
+    } else if (type == TERN_FRAME_EVAL) {
+        tern_buf_add(to, two, 8);
+    }
+    put_bytes(to, name, len);
+    for (int k = 0; k < 3; k++) /* what else the kind has */
+        if (type == TERN_FRAME_STEP || type == TERN_FRAME_EVAL)
+            tern_buf_add(to, &value, 8);
+        else
+            put_bytes(to, "x", 1);
+}
+
+/* Of `n` records with crafted names, run.db of `run` has the damage alone. */
+static void no_record_of(const char *run, size_t n)
+{
+    struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
+    struct tern_ledger_table t;
+    ok(l &&
+           tern_ledger_sql(l,
+                           "SELECT (SELECT count(*) FROM metric), (SELECT count(*) FROM point), "
+                           "(SELECT count(*) FROM eval) + (SELECT count(*) FROM param) + "
+                           "(SELECT count(*) FROM event), (SELECT count(*) FROM damage)",
+                           9, 9, &t, &err) == 0 &&
+           t.cells[0].integer == 2 && t.cells[1].integer == 2 && t.cells[2].integer == 0 &&
+           t.cells[3].integer == (int64_t)n,
+       "no record with a crafted name is taken");
+    tern_ledger_table_free(&t);
+    tern_ledger_close(l);
+}
+
 static void test_names(void)
 {
-    static const struct {
-        uint16_t type;
-        const char *name;
-        uint32_t len;
-    } bad[] = {{TERN_FRAME_STEP, "a\0BBBBBBBBBBBBBBBBBBBBBBBBBBBBB", 31},
-               {TERN_FRAME_STEP, "a\033[31m", 6},
-               {TERN_FRAME_STEP, "a\nb", 3},
-               {TERN_FRAME_STEP, "a\177", 2},
-               {TERN_FRAME_STEP, "", 0},
-               {TERN_FRAME_EVAL, "a\0BBBB", 6},
-               {TERN_FRAME_EVAL, "a\tb", 3},
-               {TERN_FRAME_PARAM, "a\0BBBB", 6},
-               {TERN_FRAME_PARAM, "a\rb", 3},
-               {TERN_FRAME_EVENT, "a\0BBBB", 6}};
     char other[TERN_ULID_SIZE], *path, *db, *data;
     struct tern_ledger_spool *s =
         tern_ledger_spool_open(dir, tern_ledger_ulid_new(other), 1, "w", &err);
@@ -278,22 +331,7 @@ static void test_names(void)
     tern_buf_add(&file, data, len);
     const size_t n = sizeof bad / sizeof *bad;
     for (size_t i = 0; i < n; i++) {
-        const int64_t two[2] = {2, 2};
-        const double value = 1.0;
-        tern_buf_clear(&payload);
-        if (bad[i].type == TERN_FRAME_STEP) { /* behind a good one, which does not count then */
-            tern_buf_add(&payload, two, 16);
-            put_bytes(&payload, "loss", 4);
-            tern_buf_add(&payload, &value, 8);
-        } else if (bad[i].type == TERN_FRAME_EVAL) {
-            tern_buf_add(&payload, two, 8);
-        }
-        put_bytes(&payload, bad[i].name, bad[i].len);
-        for (int k = 0; k < 3; k++) /* what else the kind has */
-            if (bad[i].type == TERN_FRAME_STEP || bad[i].type == TERN_FRAME_EVAL)
-                tern_buf_add(&payload, &value, 8);
-            else
-                put_bytes(&payload, "x", 1);
+        name_payload(&payload, bad[i].type, bad[i].name, bad[i].len);
         craft(&file, &last, bad[i].type, &payload);
     }
     tern_fs_replace(path, file.data, file.len, 0644, &err);
@@ -304,19 +342,7 @@ static void test_names(void)
     path = tern_strf("%s/runs/%s/run.db", dir, other);
     tern_fs_read(path, 1 << 24, &db, &len, &err);
     ok(!memmem(db, len, "BBBB", 4), "of a name with a NUL nothing behind it is in run.db");
-    struct tern_ledger *l = tern_ledger_open_run(dir, other, &err);
-    struct tern_ledger_table t;
-    ok(l &&
-           tern_ledger_sql(l,
-                           "SELECT (SELECT count(*) FROM metric), (SELECT count(*) FROM point), "
-                           "(SELECT count(*) FROM eval) + (SELECT count(*) FROM param) + "
-                           "(SELECT count(*) FROM event), (SELECT count(*) FROM damage)",
-                           9, 9, &t, &err) == 0 &&
-           t.cells[0].integer == 2 && t.cells[1].integer == 2 && t.cells[2].integer == 0 &&
-           t.cells[3].integer == (int64_t)n,
-       "no record with a crafted name is taken");
-    tern_ledger_table_free(&t);
-    tern_ledger_close(l);
+    no_record_of(other, n);
     ok(tern_ledger_verify(dir, other, &c, &found, &err) == 0 && c.damaged == n,
        "verify reports each record with a crafted name (%d): %s", (int)c.damaged,
        found.data ? found.data : "");

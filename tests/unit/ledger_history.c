@@ -104,6 +104,48 @@ static int differ(const char *what, char *got, struct tern_buf *wanted)
     return differs;
 }
 
+/* The checkpoints that count, as "attempt step " each. */
+static void expected_checkpoints(const struct history *h, struct tern_buf *to)
+{
+    /* A checkpoint is no value that a later one of the same step replaces: both are there. */
+    for (int a = 0; a < h->attempts; a++)
+        for (int step = 0; step < STEPS; step++) {
+            bool good = h->has[a][0][step] && h->train[a];
+            for (int b = a + 1; b < h->attempts && good; b++) {
+                int first = 0;
+                while (first < STEPS && !h->has[b][0][first])
+                    first++;
+                good = !h->train[b] || step <= (h->resumed[b] >= 0 ? h->resumed[b] : first - 1);
+            }
+            if (good)
+                tern_buf_printf(to, "%d %d ", a + 1, step);
+        }
+}
+
+/* What run_row and tern ledger verify say of `run`: the number of differences. */
+static int check_end(const char *run, int last)
+{
+    struct tern_ledger_rows rows = {0};
+    struct tern_ledger *l = tern_ledger_open(dir, &err);
+    int wrong = 0;
+
+    tern_ledger_runs(l, &rows, &err);
+    for (size_t i = 0; i < rows.n; i++)
+        if (strcmp(rows.runs[i].id, run) == 0 && rows.runs[i].last_step != last) {
+            printf("# last step %d, wanted %d\n", (int)rows.runs[i].last_step, last);
+            wrong++;
+        }
+    tern_ledger_rows_free(&rows);
+    tern_ledger_close(l);
+    struct tern_ledger_check c;
+    struct tern_buf found = {0};
+    wrong += tern_ledger_verify(dir, run, &c, &found, &err) != 0 || c.damaged > 0;
+    if (found.data)
+        printf("# %s", found.data);
+    tern_buf_free(&found);
+    return wrong;
+}
+
 static int check_history(const char *run, const struct history *h)
 {
     struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
@@ -128,19 +170,7 @@ static int check_history(const char *run, const struct history *h)
             int reach = newest(h, a, m);
             last = reach > last ? reach : last;
         }
-    /* A checkpoint is no value that a later one of the same step replaces: both are there. */
-    for (int a = 0; a < h->attempts; a++)
-        for (int step = 0; step < STEPS; step++) {
-            bool good = h->has[a][0][step] && h->train[a];
-            for (int b = a + 1; b < h->attempts && good; b++) {
-                int first = 0;
-                while (first < STEPS && !h->has[b][0][first])
-                    first++;
-                good = !h->train[b] || step <= (h->resumed[b] >= 0 ? h->resumed[b] : first - 1);
-            }
-            if (good)
-                tern_buf_printf(&checkpoints, "%d %d ", a + 1, step);
-        }
+    expected_checkpoints(h, &checkpoints);
     int wrong = differ(
         "steps",
         rows_of(l, "SELECT CASE name WHEN 'loss' THEN 0 WHEN 'acc' THEN 1 ELSE 2 END, step, attempt"
@@ -159,23 +189,7 @@ static int check_history(const char *run, const struct history *h)
                                " attempt, step"),
                     &checkpoints);
     tern_ledger_close(l);
-    struct tern_ledger_rows rows = {0};
-    l = tern_ledger_open(dir, &err);
-    tern_ledger_runs(l, &rows, &err);
-    for (size_t i = 0; i < rows.n; i++)
-        if (strcmp(rows.runs[i].id, run) == 0 && rows.runs[i].last_step != last) {
-            printf("# last step %d, wanted %d\n", (int)rows.runs[i].last_step, last);
-            wrong++;
-        }
-    tern_ledger_rows_free(&rows);
-    tern_ledger_close(l);
-    struct tern_ledger_check c;
-    struct tern_buf found = {0};
-    wrong += tern_ledger_verify(dir, run, &c, &found, &err) != 0 || c.damaged > 0;
-    if (found.data)
-        printf("# %s", found.data);
-    tern_buf_free(&found);
-    return wrong;
+    return wrong + check_end(run, last);
 }
 
 static void test_supersede(void)

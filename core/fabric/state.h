@@ -22,12 +22,14 @@ struct waiter {
     uint64_t at;               /* how far it is, of one that is only looked at */
     unsigned polls;
     int64_t start, looked, pinged;
-    int64_t awake; /* when this rank last went on after it was stopped itself; 0: was not */
-    int64_t life_asked;
-    int64_t before_ns; /* how long a remote rank was waited for last */
-    int64_t asked;     /* when all members showed life although the deadline was over */
-    bool asking;       /* the deadline is over, and the other ranks were asked */
-    int seen_dead;     /* world rank + 1 whose end was noticed at the last look */
+    int64_t awake;      /* when this rank last went on after it was stopped itself; 0: was not */
+    int life_of;        /* world rank + 1 that is asked whether it runs... */
+    int64_t life_since; /* ...since then in this wait... */
+    int64_t life_asked; /* ...and last */
+    int64_t before_ns;  /* how long a remote rank was waited for last */
+    int64_t asked;      /* when all members showed life although the deadline was over */
+    bool asking;        /* the deadline is over, and the other ranks were asked */
+    int seen_dead;      /* world rank + 1 whose end was noticed at the last look */
 };
 
 /* wait.c: how long, and how often this rank looks meanwhile. */

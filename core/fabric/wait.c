@@ -189,6 +189,11 @@ static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *
     if (!f->wait.liveness || now - since < LIFE_FIRST_NS)
         return 0;
     const int other = f->wire.peers[r].node == f->wire.node ? f->wire.rank : neighbour(f, r);
+    if (w->life_of != r + 1) {
+        w->life_of = r + 1;
+        w->life_since = now;
+        w->life_asked = now - LIFE_NS;
+    }
     if (now - w->life_asked >= LIFE_NS) {
         w->life_asked = now;
         tern_fabric_liveness_ask(f->wait.liveness, r);
@@ -201,7 +206,9 @@ static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *
     bool witness =
         other == f->wire.rank || (other >= 0 && now - alive(w, other) < 2 * LIFE_NS &&
                                   tern_fabric_liveness_heard(f->wait.liveness, other) > since);
-    if (now - since < (witness ? 1 : WHOLE_NODE) * f->wait.liveness_ns)
+    const int64_t most = (witness ? 1 : WHOLE_NODE) * f->wait.liveness_ns;
+    /* It may be awaited only now, after others that were late: its silence before tells nothing. */
+    if (now - since < most || now - w->life_since < most - LIFE_FIRST_NS)
         return 0;
     snprintf(what, sizeof what,
              witness

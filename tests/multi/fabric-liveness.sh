@@ -20,6 +20,11 @@ for case in '4:and its node has: it is stopped or frozen' '2:and its node has: i
     status 0 "all are stopped and go on: none is named, at most $share sharing"
 done
 
+for share in 8 1; do
+    TERN_LIVENESS=2 TERN_FABRIC_SHARE=$share run timeout 100 "$R" turns 8 0 3000
+    status 0 "ranks that are awaited one after the other for longer than that, at most $share sharing: none is named"
+done
+
 TERN_DEADLINE=3 TERN_FABRIC_SHARE=1 run timeout 100 "$R" busy 3 2 8000
 named 3 'rank 2 \(.*not come within the deadline of 3 s: it runs, and computes'
 words "a rank that computes beyond the deadline: named, with the word that it runs"

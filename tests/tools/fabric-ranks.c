@@ -24,6 +24,8 @@
  *                                 "yields: N" of rank 0 in one, as tern_test_yields() counts
  *   busy RANKS VICTIM MS          VICTIM computes for MS amid operations; with TEST_FABRIC_SAVES it
  *                                 says before that it writes a checkpoint, for a minute
+ *   turns RANKS 0 MS              rank 0 waits for the others one after the other: they come to an
+ *                                 all-reduce after MS, 0.2 s apart
  *   hold RANKS VICTIM MS          VICTIM, and then all ranks are stopped for MS amid operations and
  *                                 go on, those that waited first
  *   mismatch RANKS                the last rank calls something else
@@ -342,6 +344,21 @@ static int gather(struct tern_fabric *f)
     return wrong ? 1 : 0;
 }
 
+static int turns(struct tern_fabric *f)
+{
+    int rank = tern_fabric_rank(f);
+    float v = 1;
+
+    if (tern_fabric_barrier(tern_fabric_world(f), &err) < 0)
+        return say_error("barrier");
+    if (rank)
+        tern_clock_sleep_ns(operations * 1000000ll + rank * 200000000ll);
+    int64_t start = tern_clock_boot_ns();
+    return tern_fabric_all_reduce(tern_fabric_world(f), &v, 1, TERN_F32, TERN_SUM, &err) == 0
+               ? 0
+               : say_after(start);
+}
+
 static int late(struct tern_fabric *f)
 {
     const size_t block = 1 << 20;
@@ -503,6 +520,7 @@ static int rank_main(const struct tern_fabric_options *o)
              : strcmp(mode, "uneven") == 0  ? uneven(f)
              : strcmp(mode, "paced") == 0   ? paced(f)
              : strcmp(mode, "late") == 0    ? late(f)
+             : strcmp(mode, "turns") == 0   ? turns(f)
              : strcmp(mode, "busy") == 0    ? steady(f)
              : strcmp(mode, "hold") == 0    ? steady(f)
                                             : until_error(f);

@@ -1,7 +1,7 @@
 /* Seen from inside: a node of a virtual cluster, or its head. */
 #include "core/base/fs.h"
 #include "core/base/str.h"
-#include "core/vcluster/root.h"
+#include "core/vcluster/rootfs.h"
 #include "core/vcluster/vcluster.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "core/base/log.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/programs.h"
-#include "core/vcluster/root.h"
+#include "core/vcluster/rootfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -145,7 +145,7 @@ static void node_main(const struct tern_vcluster_plan *p, size_t i, int go, int 
         tern_err_sys(&err, "%s: cannot set its host name", name);
         goto failed;
     }
-    if (tern_vcluster_root_mount_node(name, p->share, p->nodes[i].chips, &err) < 0)
+    if (tern_vcluster_rootfs_mount_node(name, p->share, p->nodes[i].chips, &err) < 0)
         goto failed;
     munged = tern_vcluster_node_start_munged(p, TERN_VCLUSTER_ROOT_MUNGE, log, &err);
     if (munged < 0)

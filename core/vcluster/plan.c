@@ -6,7 +6,7 @@
 #include "core/vcluster/ctl.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/programs.h"
-#include "core/vcluster/root.h"
+#include "core/vcluster/rootfs.h"
 
 #include <dirent.h>
 #include <errno.h>

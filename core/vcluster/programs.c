@@ -3,7 +3,7 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/slurm/slurm.h"
-#include "core/vcluster/root.h"
+#include "core/vcluster/rootfs.h"
 
 #include <errno.h>
 #include <fcntl.h>

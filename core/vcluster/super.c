@@ -7,7 +7,7 @@
 #include "core/vcluster/ctl.h"
 #include "core/vcluster/net.h"
 #include "core/vcluster/node.h"
-#include "core/vcluster/root.h"
+#include "core/vcluster/rootfs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -471,7 +471,7 @@ static int make_head(struct super *s, uid_t uid, gid_t gid, struct tern_err *err
         return -1;
     if (sethostname("head", 4) < 0)
         return tern_err_sys(err, "cannot set the host name");
-    if (tern_vcluster_root_mount_head(p->dir, p->layout, p->share, err) < 0)
+    if (tern_vcluster_rootfs_mount_head(p->dir, p->layout, p->share, err) < 0)
         return -1;
     return tern_vcluster_net_setup_head(err);
 }

@@ -10,7 +10,7 @@
 #include "core/vcluster/net.h"
 #include "core/vcluster/plan.h"
 #include "core/vcluster/programs.h"
-#include "core/vcluster/root.h"
+#include "core/vcluster/rootfs.h"
 #include "core/vcluster/vcluster.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* A node's file system: the host's programs and files, its own /etc/slurm, /etc/hosts, /proc, /sys,
  * /run, /tmp, /dev and /dev/shm, and the cluster's shared storage. */
-#ifndef TERN_VCLUSTER_ROOT_H
-#define TERN_VCLUSTER_ROOT_H
+#ifndef TERN_VCLUSTER_ROOTFS_H
+#define TERN_VCLUSTER_ROOTFS_H
 
 #include "core/base/err.h"
 #include "core/layout/layout.h"
@@ -16,12 +16,12 @@
 
 /* The head, in a mount namespace of its own: a new root of the host's folders.  `dir` is the
  * cluster's folder; `share` (NULL-ended) are folders kept visible where /run would hide them. */
-int tern_vcluster_root_mount_head(const char *dir, const struct tern_layout *l, char *const *share,
-                                  struct tern_err *err);
+int tern_vcluster_rootfs_mount_head(const char *dir, const struct tern_layout *l,
+                                    char *const *share, struct tern_err *err);
 
 /* A node's own mounts, in a copy of the head's mount namespace.  `n_devices` plain files
  * /dev/neuron0... stand for its Neuron devices. */
-int tern_vcluster_root_mount_node(const char *name, char *const *share, int n_devices,
-                                  struct tern_err *err);
+int tern_vcluster_rootfs_mount_node(const char *name, char *const *share, int n_devices,
+                                    struct tern_err *err);
 
 #endif

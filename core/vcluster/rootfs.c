@@ -1,4 +1,4 @@
-#include "core/vcluster/root.h"
+#include "core/vcluster/rootfs.h"
 
 #include "core/base/fs.h"
 #include "core/base/log.h"
@@ -238,8 +238,8 @@ static int mount_etc(const char *root, struct tern_err *err)
     return mount_over(root, "passwd", "passwd", false, err);
 }
 
-int tern_vcluster_root_mount_head(const char *dir, const struct tern_layout *l, char *const *share,
-                                  struct tern_err *err)
+int tern_vcluster_rootfs_mount_head(const char *dir, const struct tern_layout *l,
+                                    char *const *share, struct tern_err *err)
 {
     /* The new root is made over /run, the one folder of the host that nodes do not get: anywhere
      * else it would be copied into itself. */
@@ -332,8 +332,8 @@ static int mount_dev(int n_neuron, struct tern_err *err)
     return rc;
 }
 
-int tern_vcluster_root_mount_node(const char *name, char *const *share, int n_devices,
-                                  struct tern_err *err)
+int tern_vcluster_rootfs_mount_node(const char *name, char *const *share, int n_devices,
+                                    struct tern_err *err)
 {
     static const char *const hidden[] = {"/tmp", "/run", "/dev/shm", NULL};
     struct kept k = {0};

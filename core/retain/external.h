@@ -68,7 +68,7 @@ struct tern_retain_record {
     char written[TERN_RETAIN_WRITTEN];
     bool verified; /* its files are in the record; when neither this nor deleted: only seen */
     bool deleted;
-    bool in_glob;   /* the glob found it, so it may be pruned; else mirror.c checks more */
+    bool in_glob;   /* the glob found it, so it may be pruned; else prune.c checks more */
     char *mirror;   /* its copy; NULL: none */
     char *replaces; /* the copy of the former checkpoint of this path, to be replaced; or NULL */
     uint64_t bytes;

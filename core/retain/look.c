@@ -1,6 +1,7 @@
 #include "core/retain/look.h"
 
 #include "core/base/again.h"
+#include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
@@ -50,6 +51,24 @@ void tern_retain_look_add_item(struct tern_retain_look *k, const struct tern_ret
                                const char *state)
 {
     tern_retain_look_add_row(k, i->r.path, i->r.step, state, i->r.bytes, i->r.files, i->r.digest);
+}
+
+void tern_retain_look_complain(struct tern_retain_look *k, const char *text)
+{
+    struct tern_err err = {0};
+    const struct tern_ledger_event e = {.kind = "checkpoint", .severity = "warn", .text = text};
+
+    tern_warn("%s", text);
+    if (tern_ledger_spool_event(tern_retain_look_spool(k), &e, &err) < 0)
+        tern_warn("%s", err.text);
+}
+
+void tern_retain_look_report(struct tern_retain_look *k, const char *what, const char *path,
+                             const char *to)
+{
+    if (k->doing)
+        snprintf(k->doing, TERN_RETAIN_DOING, "%s %.400s%s%.400s", what, path, to ? " to " : "",
+                 to ? to : "");
 }
 
 /* ------------------------------------------------------------------ what is known */
@@ -326,7 +345,33 @@ static void notice_gone(struct tern_retain_look *k)
     }
 }
 
+/* ------------------------------------------------------------------ trying again */
+
+static const int64_t minute = 60 * (int64_t)1000000000;
+
+enum { RETRY_DOUBLED = 6 }; /* from a minute to an hour */
+
+bool tern_retain_retry_is_due(const struct tern_retain_look *k, const struct tern_retain_retry *r)
+{
+    return k->last || tern_clock_boot_ns() >= r->at_ns;
+}
+
+void tern_retain_retry_later(struct tern_retain_retry *r)
+{
+    r->at_ns = tern_clock_boot_ns() + (r->times < RETRY_DOUBLED ? minute << r->times : 60 * minute);
+    r->times++;
+}
+
 /* ------------------------------------------------------------------ one look */
+
+char *tern_retain_look_beside(const struct tern_retain_look *k, const char *path, const char *what)
+{
+    char *dir = tern_fs_dirname(path);
+    char *to = tern_strf("%s/.%s.%s.%s", dir, tern_fs_basename(path), k->o.run_id, what);
+
+    free(dir);
+    return to;
+}
 
 int tern_retain_look_find(struct tern_retain_look *k, struct tern_err *err)
 {
@@ -349,7 +394,7 @@ int tern_retain_look_open(struct tern_retain_look *k, const struct tern_retain_o
         load_records(k);
     }
     if (!o->offline)
-        tern_retain_look_sweep(k, false);
+        tern_retain_prune_sweep(k, false);
     return 0;
 }
 

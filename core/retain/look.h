@@ -52,21 +52,19 @@ void tern_retain_look_close(struct tern_retain_look *k);
 
 /* Find checkpoints that are new, written again or gone, and record them in the ledger. */
 int tern_retain_look_find(struct tern_retain_look *k, struct tern_err *err);
-/* Verify, mirror, prune.  Failed work is logged once and tried again. */
-void tern_retain_look_work(struct tern_retain_look *k);
+
+/* Log trouble, as an event of the ledger, too. */
+void tern_retain_look_complain(struct tern_retain_look *k, const char *text);
 
 /* Report the present work to the supervisor; `to` may be NULL. */
 void tern_retain_look_report(struct tern_retain_look *k, const char *what, const char *path,
                              const char *to);
-
-/* The end of a copy's name while it is made: the retention process and `tern ckpt mirror` may work
- * at the same time. */
-#define TERN_RETAIN_COPY_ONLINE "new"
-#define TERN_RETAIN_COPY_OFFLINE "mirror"
-
-/* Remove hidden folders with this run's id that an earlier retention process left: folders it was
- * removing, or with `copies` half copies of checkpoints that have a copy now or need none. */
-void tern_retain_look_sweep(const struct tern_retain_look *k, bool copies);
+/* The hidden folder beside `path`, of this run alone, where a copy is made or removed.  Freed by
+ * the caller. */
+char *tern_retain_look_beside(const struct tern_retain_look *k, const char *path, const char *what);
+/* May failed work be tried again?  In the last look always. */
+bool tern_retain_retry_is_due(const struct tern_retain_look *k, const struct tern_retain_retry *r);
+void tern_retain_retry_later(struct tern_retain_retry *r);
 
 /* The spool of the retention process; NULL when it cannot be opened, which is logged. */
 struct tern_ledger_spool *tern_retain_look_spool(struct tern_retain_look *k);
@@ -79,5 +77,33 @@ void tern_retain_look_add_item(struct tern_retain_look *k, const struct tern_ret
 int tern_retain_look_rewrite(struct tern_retain_look *k, const struct tern_retain_item *i,
                              struct tern_err *err);
 void tern_retain_look_drop(struct tern_retain_look *k, struct tern_retain_item *i);
+
+/* ---- work.c: verify, mirror, prune.  Failed work is logged once and tried again. */
+void tern_retain_work(struct tern_retain_look *k);
+
+/* ---- mirror.c */
+
+/* The end of a copy's name while it is made: the retention process and `tern ckpt mirror` may work
+ * at the same time. */
+#define TERN_RETAIN_COPY_ONLINE "new"
+#define TERN_RETAIN_COPY_OFFLINE "mirror"
+
+/* Copy a verified external checkpoint to the mirror. */
+void tern_retain_mirror(struct tern_retain_look *k, struct tern_retain_item *i);
+/* Copy a checkpoint of tern's own trainer; -1 when that failed, which is logged once. */
+int tern_retain_mirror_own(struct tern_retain_look *k, const struct tern_ckpt_entry *c);
+/* The trouble with that checkpoint's mirror; NULL: none is known. */
+struct tern_retain_own *tern_retain_mirror_find_own(struct tern_retain_look *k, const char *path);
+
+/* ---- prune.c */
+
+/* Remove the external checkpoints that the recipe does not keep. */
+void tern_retain_prune(struct tern_retain_look *k);
+/* Remove a folder so that no moment shows half of it. */
+int tern_retain_prune_remove(const struct tern_retain_look *k, const char *path,
+                             struct tern_err *err);
+/* Remove hidden folders with this run's id that an earlier retention process left: folders it was
+ * removing, or with `copies` half copies of checkpoints that have a copy now or need none. */
+void tern_retain_prune_sweep(const struct tern_retain_look *k, bool copies);
 
 #endif

@@ -102,7 +102,7 @@ static int work(const struct tern_retain_options *o, struct tern_retain_offline 
         return -1;
     int rc = tern_retain_look_find(&k, err);
     if (rc == 0) {
-        tern_retain_look_work(&k);
+        tern_retain_work(&k);
         *out = (struct tern_retain_offline){
             .mirror = o->mirror ? tern_strdup(o->mirror) : NULL,
             .copied = k.copied,

@@ -41,7 +41,7 @@ int tern_retain_once(const struct tern_retain_options *o, struct tern_err *err)
     if (rc == 0)
         rc = tern_retain_look_find(&k, err);
     if (rc == 0)
-        tern_retain_look_work(&k);
+        tern_retain_work(&k);
     tern_retain_look_close(&k);
     return rc;
 }
@@ -66,7 +66,7 @@ static void run_process(const struct tern_retain_options *o, int stop, char *doi
         k.last = last = poll(&end, 1, 0) != 0;
         if (tern_retain_look_find(&k, &err) == 0) {
             int64_t rest = (tern_clock_boot_ns() - began) * REST_TIMES / (second / 1000);
-            tern_retain_look_work(&k);
+            tern_retain_work(&k);
             reported = false;
             rest = rest < REST_MS ? REST_MS : rest > REST_MAX_MS ? REST_MAX_MS : rest;
             if (!last)

@@ -486,15 +486,15 @@ static void retries(void)
         return;
     checkpoint("out/step_10", "ten");
     tern_retain_look_find(&k, &e);
-    tern_retain_look_work(&k);
+    tern_retain_work(&k);
     ok(k.n == 1 && k.item[0].reported && !k.item[0].r.mirror,
        "a mirror that cannot be written is reported");
     unlink("wall");
     tern_retain_look_find(&k, &e);
-    tern_retain_look_work(&k);
+    tern_retain_work(&k);
     ok(!tern_fs_exists("wall/mirror/step_10"), "failed work is not tried again at once");
     k.last = true;
-    tern_retain_look_work(&k);
+    tern_retain_work(&k);
     ok(tern_fs_exists("wall/mirror/step_10/done"), "failed work is tried again in the last look");
     tern_retain_look_close(&k);
 }

@@ -390,7 +390,7 @@ static bool move(struct task *t, int which)
 }
 
 /* Likewise of stderr, but all of stdout until then is passed on first: a redrawn bar gives the step
- * of lines printed before it (core/intake/intake.c). */
+ * of lines printed before it (core/intake/printed.c). */
 static bool move_error(struct task *t)
 {
     size_t n = get(t, ERR, t->error);

@@ -123,7 +123,7 @@ static void values(const char *what, const char *config, int64_t rank, const cha
 
 /* ------------------------------------------------------------------ printed lines */
 
-/* Lines as the trainers print them; core/intake/printed.c has the sources. */
+/* Lines as the trainers print them; core/intake/patterns.c has the sources. */
 static void printed_by_nxd(void)
 {
     values("NxD, tensor and data parallel", "known\tnxd\n", 5,

@@ -105,9 +105,9 @@ int tern_ckpt_run_identity(const char *dir, char ulid[TERN_CKPT_ULID], struct te
 /* The folder's ULID; 1 when it has none yet. */
 int tern_ckpt_run_read(const char *dir, char ulid[TERN_CKPT_ULID], struct tern_err *err);
 
-/* The lease: the right of attempt N to publish and prune in `dir`.  It is the file `lease-%06u`,
- * made by link(2), and holds until a higher one exists.  Leases of tern 0.3, `claim-%06u`, count as
- * well.
+/* The lease: the right of attempt N to publish and prune in `dir`.  It is the file `claim-%06u`,
+ * made by link(2), and holds until a higher one exists.  `lease-%06u`, as it will be called, counts
+ * as well.
  *
  * A new lease is refused while the owner of the highest one lives.  That owner is
  *   - dead, when it released the lease;

@@ -23,8 +23,10 @@ enum {
     TEXT = 128,               /* of a host's name, a boot id, a namespace */
 };
 #define RELEASED ".released"
-/* The name of a lease's file before its number: in this tern, and in 0.3 (read until 0.5). */
-static const char *const prefixes[] = {"lease-", "claim-"};
+/* The name of a lease's file before its number.  The first is written: a supervisor of tern 0.3 on
+ * the same folder looks for it alone, and must see this lease.  From 0.5 on it is "lease-", which
+ * this tern reads already. */
+static const char *const prefixes[] = {"claim-", "lease-"};
 enum { PREFIXES = sizeof prefixes / sizeof *prefixes };
 #define START_UNKNOWN UINT64_MAX
 
@@ -252,17 +254,17 @@ static char *lease_path(const char *dir, unsigned attempt)
     return tern_strf("%s/%s%06u", dir, prefixes[0], attempt);
 }
 
-/* The path of a lease that exists, by its old name where it has no other. */
+/* The path of a lease that exists, by the other name where it has none that is written. */
 static char *lease_find(const char *dir, unsigned attempt)
 {
     for (int i = 1; i < PREFIXES; i++) {
-        char *now = lease_path(dir, attempt);
-        char *old = tern_strf("%s/%s%06u", dir, prefixes[i], attempt);
-        bool is_old = !tern_fs_exists(now) && tern_fs_exists(old);
-        free(is_old ? now : old);
-        if (is_old)
-            return old;
-        free(now);
+        char *written = lease_path(dir, attempt);
+        char *other = tern_strf("%s/%s%06u", dir, prefixes[i], attempt);
+        bool is_other = !tern_fs_exists(written) && tern_fs_exists(other);
+        free(is_other ? written : other);
+        if (is_other)
+            return other;
+        free(written);
     }
     return lease_path(dir, attempt);
 }
@@ -401,7 +403,14 @@ int tern_ckpt_lease_acquire(const char *dir, unsigned attempt, const char *owner
     }
     if (!attempt)
         attempt = last + 1;
-    tern_assert(attempt > last && attempt < ATTEMPTS_MAX, "attempt %u after %u", attempt, last);
+    if (attempt >= ATTEMPTS_MAX) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: the numbers of attempts are used up: remove the file %s%u there, if no "
+                     "run of tern made it",
+                     dir, prefixes[0], last);
+        goto refused;
+    }
+    tern_assert(attempt > last, "attempt %u after %u", attempt, last);
     char *path = lease_path(dir, attempt);
     int rc = temp_link(temp, path, err);
     free(path);

@@ -15,7 +15,7 @@
 
 static const char text[] = "version: 1\nname: a\nledger: {dir: ledger}\ncheckpoint: {dir: ck}\n"
                            "workload: {command: [\"true\"]}\n";
-static const char lease[] = "ck/lease-000001";
+static const char lease[] = "ck/claim-000001";
 
 /* As old as a lease that its owner has not renewed for an hour. */
 static void make_old(void)
@@ -49,7 +49,7 @@ static void begun(struct tern_run_attempt *a)
 
     /* Another attempt takes it, as after a pause of this machine. */
     make_old();
-    if (link(lease, "ck/lease-000002") < 0)
+    if (link(lease, "ck/claim-000002") < 0)
         abort();
     ok(tern_run_attempt_launch(a, &result, &err) < 0 && err.code == TERN_FAILED,
        "one that was lost meanwhile starts no ranks");

@@ -69,7 +69,7 @@ static void test_identity(void)
 
 static void test_heartbeat(void)
 {
-    char *dir = in_work("beats"), *file = in_work("beats/lease-000001");
+    char *dir = in_work("beats"), *file = in_work("beats/claim-000001");
     struct tern_ckpt_lease *a = NULL, *b = NULL;
 
     ok(acquire(dir, &a) == 0 && tern_ckpt_lease_attempt(a) == 1, "attempt 1 takes the lease");
@@ -131,8 +131,8 @@ static void test_fence(void)
 /* An owner on another node: only its heartbeat, and its job, are known. */
 static void test_elsewhere(void)
 {
-    char *dir = in_work("far"), *three = in_work("far/lease-000003"),
-         *five = in_work("far/claim-000005");
+    char *dir = in_work("far"), *three = in_work("far/claim-000003"),
+         *five = in_work("far/lease-000005");
     struct tern_ckpt_lease *c = NULL;
 
     tern_fs_mkdirs(dir, 0777, NULL);
@@ -151,7 +151,7 @@ static void test_elsewhere(void)
     tern_ckpt_lease_free(c, true);
     put_far(five);
     ok(acquire(dir, &c) < 0 && err.code == TERN_TEMPFAIL,
-       "a lease of tern 0.3, in its file claim-N, counts as well");
+       "a lease by its other name, lease-N, counts as well");
     make_old(five);
     ok(acquire(dir, &c) == 0 && tern_ckpt_lease_attempt(c) == 6,
        "a lease whose heartbeat is old is taken over");
@@ -161,7 +161,8 @@ static void test_elsewhere(void)
 
 static void test_release(void)
 {
-    char *dir = in_work("release"), *old = in_work("release/claim-000004");
+    char *dir = in_work("release"), *old = in_work("release/lease-000004"),
+         *now = in_work("release/claim-000002.released"), *most = in_work("release/claim-99999999");
     struct tern_ckpt_lease *b = NULL, *c = NULL;
 
     ok(acquire(dir, &c) == 0, "attempt 1 takes the lease to release it");
@@ -176,14 +177,19 @@ static void test_release(void)
     tern_ckpt_lease_withdraw(b);
     ok(tern_ckpt_lease_check(c, &err) == 0, "a rank cannot withdraw the lease of its supervisor");
     tern_ckpt_lease_free(c, true);
+    ok(tern_fs_exists(now), "a lease has the name that a supervisor of tern 0.3 looks for");
     put_far(old);
     ok(tern_ckpt_lease_attach(dir, 4, &b, &err) == 0,
-       "a rank attaches to the lease of a supervisor of tern 0.3");
+       "a rank attaches to a lease by its other name");
     put_far(old); /* another file of that name */
     ok(tern_ckpt_lease_check(b, &err) < 0, "another file under a lease's name is no lease");
     ok(unlink(old) == 0 && tern_ckpt_lease_check(b, &err) < 0, "a lease that was removed is lost");
     tern_ckpt_lease_free(b, false);
-    free(dir), free(old);
+    put_far(most);
+    make_old(most);
+    ok(acquire(dir, &c) < 0 && err.code == TERN_USAGE && strstr(err.text, "claim-99999999"),
+       "after the highest number of an attempt the file with that number is named");
+    free(dir), free(old), free(now), free(most);
 }
 
 /* Two ranks of which one is there: the other says the same.  Before the tables are exchanged,
@@ -196,7 +202,7 @@ static int gather_and_lose(void *ctx, const void *in, void *out, size_t bytes, s
     memcpy(out, in, bytes);
     memcpy((char *)out + bytes, in, bytes);
     if (++*calls == 4) {
-        char *file = in_work("late/lease-000009");
+        char *file = in_work("late/claim-000009");
         put_far(file);
         free(file);
     }

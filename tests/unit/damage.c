@@ -403,7 +403,7 @@ static void test_leases(void)
        "the number of a lease that was released is not taken again");
     if (tern_ckpt_lease_acquire(dir, 0, "test", &lease, &err) < 0)
         abort();
-    char *path = tern_strf("%s/lease-%06u", dir, tern_ckpt_lease_attempt(lease));
+    char *path = tern_strf("%s/claim-%06u", dir, tern_ckpt_lease_attempt(lease));
     ok(tern_ckpt_lease_check(lease, &err) == 0, "a lease holds");
     put(other, "{}", 2);
     ok(rename(other, path) == 0 && tern_ckpt_lease_check(lease, &err) < 0,

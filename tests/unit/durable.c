@@ -102,7 +102,7 @@ static int save(const char *dir, uint64_t step, struct tern_ckpt_lease *lease)
 static void test_lease(void)
 {
     char *dir = in_work("lease"), *id = in_work("lease/run.id"),
-         *file = in_work("lease/lease-000001");
+         *file = in_work("lease/claim-000001");
     char ulid[TERN_CKPT_ULID] = "01J00000000000000000000001";
     struct tern_ckpt_lease *lease = NULL;
 

@@ -28,7 +28,8 @@ int tern_ckpt_rename_new(const char *from, const char *to, struct tern_err *err)
     if (tern_fs_rename(from, to, /* only_new= */ true) == 0)
         return 0;
     if (errno == EEXIST || errno == ENOTEMPTY)
-        return tern_err_set(err, TERN_FAILED, "%s: is there already; a step is published once", to);
+        return tern_err_set(err, TERN_FAILED, "%s: already exists; each step is published once",
+                            to);
     return tern_err_sys(err, "%s: cannot be put in place", to);
 }
 
@@ -353,7 +354,7 @@ static int find_best(const char *dir, char **path, struct tern_err *err)
     if (at < 0)
         return tern_err_set(
             err, TERN_USAGE,
-            "%s: knows no best evaluation: its run has no evaluate.stop, or was not "
+            "%s: no best evaluation is recorded: its run has no evaluate.stop, or was not "
             "evaluated yet",
             dir);
     free(*path);

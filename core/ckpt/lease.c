@@ -461,8 +461,8 @@ int tern_ckpt_lease_check(struct tern_ckpt_lease *lease, struct tern_err *err)
     if (last > lease->attempt) {
         describe(lease->dir, last, text, sizeof text, &w, &st);
         return tern_err_set(err, TERN_FAILED,
-                            "%s: attempt %u has lost the lease to %s and writes there no more",
-                            lease->dir, lease->attempt, text);
+                            "%s: attempt %u lost its lease to %s; it stops writing", lease->dir,
+                            lease->attempt, text);
     }
     int rc = TERN_AGAIN(stat(lease->path, &st));
     if (rc < 0 && errno != ENOENT)

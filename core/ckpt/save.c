@@ -161,7 +161,7 @@ static int prepare(struct save *s, struct tern_err *err)
     if (s->lease && tern_ckpt_lease_check(s->lease, err) < 0)
         return -1;
     if (TERN_AGAIN(lstat(s->final, &st)) == 0)
-        return tern_err_set(err, TERN_FAILED, "%s: is there already; a step is published once",
+        return tern_err_set(err, TERN_FAILED, "%s: already exists; each step is published once",
                             s->final);
     /* What this attempt left here when an earlier save of the step failed. */
     if (tern_fs_remove_tree(s->temp, err) < 0 || space_check(s, err) < 0)
@@ -497,7 +497,8 @@ static int copy_file(const struct save *s, const struct tern_ckpt_file *f, json_
 
     if (!tern_ckpt_name_is_plain(f->name) || strcmp(f->name, TERN_CKPT_MANIFEST) == 0 ||
         tern_str_ends(f->name, ".safetensors"))
-        return tern_err_set(err, TERN_FAILED, "'%s' is no name for a checkpoint's file", f->name);
+        return tern_err_set(err, TERN_FAILED, "'%s' is not a valid file name in a checkpoint",
+                            f->name);
     if (tern_fs_read(f->path, TERN_CKPT_FILE_MAX, &text, &len, err) < 0)
         return -1;
     path = tern_strf("%s/%s", s->temp, f->name);

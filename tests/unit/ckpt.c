@@ -216,7 +216,8 @@ static void test_failures(void)
     struct tern_ckpt_saved first = jobs[0].out;
     save_world(3, jobs, &like);
     ok(jobs[0].rc < 0 && jobs[2].rc < 0, "a step is not published twice");
-    has(jobs[1].err.text, "is there already", "a step that is published twice is refused by name");
+    has(jobs[1].err.text, "already exists; each step is published once",
+        "a step that is published twice is refused by name");
     struct tern_ckpt *c = tern_ckpt_open(first.path, &err);
     ok(c && strcmp(tern_ckpt_digest(c), first.digest) == 0,
        "a refused second save leaves the first checkpoint");

@@ -117,7 +117,7 @@ static void test_fence(void)
     ok(tern_ckpt_lease_acquire(dir, 3, "test", &c, &err) == 0,
        "the owner of the lease may take it again, as attempt 3");
     ok(tern_ckpt_lease_check(a, &err) < 0, "attempt 1 has lost the lease then");
-    has(err.text, "has lost the lease to attempt 3", "a lost lease names its new owner");
+    has(err.text, "lost its lease to attempt 3", "a lost lease names its new owner");
     ok(tern_ckpt_prune(dir, 2, 0, -1, b, NULL, &err) < 0,
        "an attempt without the lease prunes nothing");
     ok(save(dir, b) < 0 && !tern_fs_exists(one), "an attempt without the lease publishes nothing");
@@ -223,7 +223,7 @@ static void test_late(void)
     o.lease = a;
     ok(tern_ckpt_save(&o, NULL, &err) < 0 && !tern_fs_exists(one),
        "a save that loses the lease while it writes publishes nothing");
-    has(err.text, "has lost the lease to attempt 9", "a save that loses the lease names the owner");
+    has(err.text, "lost its lease to attempt 9", "a save that loses the lease names the owner");
     json_decref(o.meta);
     tern_ckpt_lease_free(a, false);
     free(dir), free(one);

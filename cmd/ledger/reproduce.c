@@ -312,7 +312,7 @@ static int print_text(const struct past *p, const char *path, struct tern_err *e
     for (size_t i = 0; i < p->params.n_rows; i++)
         remark(&b, "%s: %s", p->params.cells[2 * i].text, p->params.cells[2 * i + 1].text);
     tern_buf_puts(&b, "#\n");
-    remark(&b, "To have it again, save this as %s and do:", path);
+    remark(&b, "To reproduce it, save this as %s and run:", path);
     for (size_t i = 0; i < p->n_parts; i++) {
         const struct part *now = &p->parts[i];
         char *line = command(p, i, path);

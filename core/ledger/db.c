@@ -435,8 +435,8 @@ static int write_pages(sqlite3 *db, const struct tern_fs_new *f, struct tern_err
 static int not_ours(const char *path, const struct stat *st, struct tern_err *err)
 {
     char *owner = tern_ledger_user(st->st_uid);
-    int rc = tern_err_set(err, TERN_USAGE, "%s: belongs to %s, and only that user %s", path, owner,
-                          S_ISDIR(st->st_mode) ? "folds what lies there" : "may replace it");
+    int rc = tern_err_set(err, TERN_USAGE, "%s: belongs to %s; only its owner may %s it", path,
+                          owner, S_ISDIR(st->st_mode) ? "fold" : "replace");
 
     free(owner);
     return rc;

@@ -14,7 +14,7 @@
  * A tensor group lies inside a node, or spans whole nodes.  The first node stays the first: scripts
  * take it for the master, where rank 0 is.  Among equal orders the given one wins, then the one
  * that the search changed least; the result depends on the arguments alone.  For a dozen nodes or
- * so the search is exhaustive, and `exact` says so.  For more it takes the better of two
+ * so the search (search.c) is exhaustive, and `exact` says so.  For more it takes the better of two
  * constructed orders and improves it by swaps.
  */
 #ifndef TERN_PLACE_MAP_H

@@ -1,4 +1,5 @@
-/* The nodes of a place in the order of their ranks: map.h with the topology that Slurm knows. */
+/* The nodes of a place in the order of their ranks: reads hosts and switches from Slurm and makes
+ * the map (map.h), whose order search.c chooses. */
 #ifndef TERN_PLACE_ORDER_H
 #define TERN_PLACE_ORDER_H
 

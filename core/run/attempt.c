@@ -251,13 +251,6 @@ static void open_beacon(const struct tern_run_attempt *a, struct tern_task_beaco
                           a->o->recipe->launch.spares);
 }
 
-static void set_failed(struct tern_run_result *result, const struct tern_err *err)
-{
-    result->outcome = "failed";
-    result->status = err->code;
-    snprintf(result->why, sizeof result->why, "%.500s", err->text);
-}
-
 /* Launch the ranks, watch them, and judge how they ended. */
 static void run_ranks(struct tern_run_attempt *a, struct tern_run_watch *w,
                       struct tern_run_result *result)
@@ -269,7 +262,7 @@ static void run_ranks(struct tern_run_attempt *a, struct tern_run_watch *w,
     tern_run_heartbeat_stop(&a->heartbeat);
     if (tern_run_ranks_start(w->ranks, a, &err) < 0) {
         tern_run_watch(w); /* those that did start */
-        set_failed(result, &err);
+        tern_run_outcome_failed(result, &err);
     } else {
         tern_run_watch(w);
         tern_run_ranks_leftover(w->ranks);
@@ -278,7 +271,7 @@ static void run_ranks(struct tern_run_attempt *a, struct tern_run_watch *w,
         report_dumps(result);
     }
     if (w->fenced.code)
-        set_failed(result, &w->fenced);
+        tern_run_outcome_failed(result, &w->fenced);
 }
 
 int tern_run_attempt_launch(struct tern_run_attempt *a, struct tern_run_result *result,

@@ -159,3 +159,35 @@ void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *resu
     else
         judge_status(f, result, status);
 }
+
+void tern_run_outcome_failed(struct tern_run_result *result, const struct tern_err *err)
+{
+    say(result, "failed", err->code, "%.500s", err->text);
+}
+
+void tern_run_outcome_stopped(struct tern_run_result *result, int sig, bool resumed)
+{
+    say(result, "stopped", resumed ? TERN_CONTINUED : TERN_TEMPFAIL,
+        "signal %d (%s) before the ranks were started", sig, strsignal(sig));
+}
+
+void tern_run_outcome_unfit(struct tern_run_result *result, const struct tern_err *err)
+{
+    say(result, "node_fail", TERN_TEMPFAIL, "%.500s", err->text);
+}
+
+void tern_run_outcome_lost(struct tern_run_result *result, unsigned lost, int64_t restarts)
+{
+    say(result, "failed", TERN_TEMPFAIL,
+        "%u attempts of this job were lost and made no checkpoint; no restart is left of "
+        "%" PRId64 " (launch.restarts). `tern ledger show %s` shows their nodes.",
+        lost, restarts, result->run_id);
+}
+
+void tern_run_outcome_precompile_failed(struct tern_run_result *result)
+{
+    char why[sizeof result->why];
+
+    memcpy(why, result->why, sizeof why);
+    say(result, "precompile_failed", result->status, "workload.precompile.command: %.450s", why);
+}

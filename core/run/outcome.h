@@ -34,4 +34,18 @@ struct tern_run_facts {
  * that they were done.  Any other status of a workload is passed on. */
 void tern_run_judge(const struct tern_run_facts *f, struct tern_run_result *result, int *sig);
 
+/* Ends without ranks to judge: fill outcome, status and why of `result`.  requeue.c alone changes
+ * the word later, to the reason that Slurm has. */
+
+/* The attempt failed, with this error. */
+void tern_run_outcome_failed(struct tern_run_result *result, const struct tern_err *err);
+/* Signal `sig` came before the ranks were started. */
+void tern_run_outcome_stopped(struct tern_run_result *result, int sig, bool resumed);
+/* Too few nodes passed the preflight. */
+void tern_run_outcome_unfit(struct tern_run_result *result, const struct tern_err *err);
+/* `lost` attempts of this job made no checkpoint, and none of its `restarts` is left. */
+void tern_run_outcome_lost(struct tern_run_result *result, unsigned lost, int64_t restarts);
+/* The compilation failed, as `result` has it. */
+void tern_run_outcome_precompile_failed(struct tern_run_result *result);
+
 #endif

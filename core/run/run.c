@@ -10,6 +10,7 @@
 #include "core/run/command.h"
 #include "core/run/environ.h"
 #include "core/run/history.h"
+#include "core/run/outcome.h"
 #include "core/run/precompile.h"
 #include "core/run/preflight.h"
 #include "core/run/rehearsal.h"
@@ -57,14 +58,6 @@ static int wait_stop(struct supervisor *s, int seconds)
     return sig > 0 ? sig : 0;
 }
 
-static void set_stopped(const struct tern_run_attempt *a, struct tern_run_result *result, int sig)
-{
-    result->outcome = "stopped";
-    result->status = a->resumed ? TERN_CONTINUED : TERN_TEMPFAIL;
-    snprintf(result->why, sizeof result->why, "signal %d (%s) before the ranks were started", sig,
-             strsignal(sig));
-}
-
 /* Check the nodes, and replace those that are not fit.  1: no others are left; *result has the end.
  */
 static int pass_preflight(struct supervisor *s, struct tern_run_attempt *a,
@@ -83,9 +76,7 @@ static int pass_preflight(struct supervisor *s, struct tern_run_attempt *a,
         if (n == 0)
             return 0;
         if (tern_place_nodes_choose(&s->nodes, s->want, &a->place, err) < 0) {
-            result->outcome = "node_fail";
-            result->status = TERN_TEMPFAIL;
-            snprintf(result->why, sizeof result->why, "%.500s", err->text);
+            tern_run_outcome_unfit(result, err);
             return 1;
         }
         if (tern_run_attempt_moved(a, err) < 0)
@@ -107,12 +98,7 @@ static int pass_history(struct supervisor *s, const struct tern_run_attempt *a,
         tern_warn("%s", err.text);
     if (h.vain <= s->restarts + 1) /* including this one */
         return 0;
-    result->outcome = "failed";
-    result->status = TERN_TEMPFAIL;
-    snprintf(result->why, sizeof result->why,
-             "%u attempts of this job were lost and made no checkpoint; no restart is left of "
-             "%" PRId64 " (launch.restarts). `tern ledger show %s` shows their nodes.",
-             h.vain - 1, s->restarts, a->id);
+    tern_run_outcome_lost(result, h.vain - 1, s->restarts);
     return 1;
 }
 
@@ -137,15 +123,12 @@ static int attempt(struct supervisor *s, struct tern_run_attempt *a, struct tern
     int sig = rc == 0 ? wait_stop(s, 0) : 0;
     if (sig) {
         a->asked = sig;
-        set_stopped(a, result, sig);
+        tern_run_outcome_stopped(result, sig, a->resumed);
     } else if (rc == 0) {
         rc = tern_run_attempt_launch(a, result, err);
     }
-    if (rc < 0) {
-        result->outcome = "failed";
-        result->status = err->code;
-        snprintf(result->why, sizeof result->why, "%.500s", err->text);
-    }
+    if (rc < 0)
+        tern_run_outcome_failed(result, err);
     return 0;
 }
 
@@ -270,7 +253,6 @@ static bool compiled(struct supervisor *s, struct tern_run_attempt *a,
                      struct tern_run_result *result)
 {
     struct tern_err err = {0};
-    char why[sizeof result->why];
 
     if (strcmp(a->kind, "precompile") != 0)
         return false;
@@ -279,14 +261,11 @@ static bool compiled(struct supervisor *s, struct tern_run_attempt *a,
             s->attempts = 0;
             return true;
         }
-        result->status = err.code;
-        snprintf(result->why, sizeof result->why, "%.500s", err.text);
+        tern_run_outcome_failed(result, &err);
     } else if (strcmp(result->outcome, "failed") != 0 && strcmp(result->outcome, "refused") != 0) {
         return false;
     }
-    result->outcome = "precompile_failed";
-    snprintf(why, sizeof why, "workload.precompile.command: %.450s", result->why);
-    memcpy(result->why, why, sizeof why);
+    tern_run_outcome_precompile_failed(result);
     return false;
 }
 

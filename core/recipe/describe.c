@@ -13,7 +13,7 @@ static const struct {
     const char *name, *help;
 } lists[] = {
     {"data.train", "token sets to train on: [{path: a.tds, weight: 0.99}, ...]"},
-    {"data.stages", "in place of data.train, one after the other: [{until: 1000, train: [...]}, "
+    {"data.stages", "instead of data.train, one after the other: [{until: 1000, train: [...]}, "
                     "{train: [...]}]; 'until' is a stage's last step"},
     {"data.held_out", "token sets to evaluate on: [{name: a, path: a.tds}, ...]"},
     {"optimizer.betas", "decay of the two moments [[0.9, 0.95]]"},
@@ -21,11 +21,12 @@ static const struct {
                      "down_proj [[q_proj, v_proj]]"},
     {"workload.command", "a trainer other than tern's: [program, argument, ...]"},
     {"workload.precompile.command",
-     "compiles that trainer's graphs beforehand: [program, argument, ...]"},
+     "compiles that trainer's graphs before the run: [program, argument, ...]"},
     {"workload.metrics",
-     "its values: [nxd | hf | lightning, {pattern: ERE, names: [step, loss]}, {tensorboard: DIR}]. "
-     "Known trainers' lines count from every task, patterns and event files from rank 0; a "
-     "pattern's values need the name step beside them, and '-' names nothing"},
+     "that trainer's values: [nxd | hf | lightning, {pattern: ERE, names: [step, loss]}, "
+     "{tensorboard: DIR}]. "
+     "tern reads known trainers' lines from every task, and patterns and event files from rank 0. "
+     "A pattern's names must include step; the name '-' skips a group"},
 };
 
 static void describe(struct tern_page *page, const struct tern_recipe_key *k)

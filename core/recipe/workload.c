@@ -100,23 +100,24 @@ int tern_recipe_check_mirror(const struct tern_recipe *r, struct tern_err *err)
 /* ------------------------------------------------------------------ {nodes} */
 
 const struct tern_recipe_fill_name tern_recipe_fills[TERN_FILLS + 1] = {
-    [TERN_FILL_ACCUMULATE] = {"accumulate", "micro-batches a worker adds up in a step"},
-    [TERN_FILL_ATTEMPT] = {"attempt", "its number, from 1"},
+    [TERN_FILL_ACCUMULATE] = {"accumulate", "micro-batches that a worker adds up in a step"},
+    [TERN_FILL_ATTEMPT] = {"attempt", "the attempt's number, from 1"},
     [TERN_FILL_CACHE] = {"cache", "the folder of graphs compiled for this recipe and layout"},
     [TERN_FILL_DATA] = {"data", "data-parallel degree: world / (tensor x pipeline)"},
     [TERN_FILL_GLOBAL_BATCH] = {"global_batch", "batch.global"},
     [TERN_FILL_MASTER_ADDR] = {"master_addr", "name of the first node"},
-    [TERN_FILL_MASTER_PORT] = {"master_port", "a port there"},
+    [TERN_FILL_MASTER_PORT] = {"master_port", "a port on the first node"},
     [TERN_FILL_MICRO_BATCH] = {"micro_batch", "batch.micro"},
-    [TERN_FILL_NODE_INDEX] = {"node_index", "the node's, from 0; it differs from node to node"},
-    [TERN_FILL_NODES] = {"nodes", "how many"},
+    [TERN_FILL_NODE_INDEX] = {"node_index", "the node's number, from 0"},
+    [TERN_FILL_NODES] = {"nodes", "number of nodes"},
     [TERN_FILL_PIPELINE] = {"pipeline", "parallel.pipeline"},
     [TERN_FILL_RUN] = {"run", "the run's id"},
     [TERN_FILL_SEQ_LEN] = {"seq_len", "batch.seq_len"},
-    [TERN_FILL_STEPS] = {"steps", "of the run; precompile.steps in precompile.command"},
+    [TERN_FILL_STEPS] = {"steps", "the run's steps; in precompile.command, precompile.steps"},
     [TERN_FILL_TENSOR] = {"tensor", "parallel.tensor"},
-    [TERN_FILL_WORKERS] = {"workers", "a task starts: workers_per_node / tasks_per_node"},
-    [TERN_FILL_WORLD] = {"world", "workers in all"},
+    [TERN_FILL_WORKERS] = {"workers",
+                           "workers that a task starts: workers_per_node / tasks_per_node"},
+    [TERN_FILL_WORLD] = {"world", "number of all workers"},
     [TERN_FILLS] = {NULL, NULL},
 };
 

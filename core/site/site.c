@@ -41,19 +41,19 @@ static const char *const platforms[] = {"none", "hyperpod", "pcluster", "virtual
 #define AT(member) offsetof(struct tern_site, member)
 static const struct key keys[] = {
     {"ledger", "dir", PATH, AT(ledger),
-     .help = "the ledger of recipes that name none; %u in it is the user's name"},
+     .help = "the ledger for recipes without ledger.dir; %u in it is the user's name"},
     {"ledger", "mode", WORD, AT(ledger_mode), .words = ledger_modes,
-     .help = "readers of runs without that key in the recipe: by the umask, their user alone, the "
-             "group "
-             "or all"},
+     .help =
+         "users who can read a run whose recipe lacks that key: by the umask, its user alone, the "
+         "group or all"},
     {"launch", "profile", TEXT, AT(profile),
-     .help = "environment of the ranks (`tern env`) where neither job nor recipe names one"},
+     .help = "profile of the ranks' environment (`tern env`) if neither job nor recipe names one"},
     {"launch", "restarts_max", COUNT, AT(restarts_max), 1000000,
-     .help = "most attempts after the first that a job may have, whatever it asks for"},
+     .help = "most attempts after the first that a job may have, even if it requests more"},
     {"launch", "health", WORD, AT(health), .words = health_levels,
-     .help = "checks before a launch where neither job nor recipe says"},
+     .help = "checks before a launch if neither job nor recipe names them"},
     {"health", "skip", TEXT, AT(health_skip), .check = tern_rules_ids_check,
-     .help = "checks of `tern health` that are left out everywhere, with commas between"},
+     .help = "checks that `tern health` leaves out on every node, with commas between"},
     {"health", "mounts", TEXT, AT(health_mounts), .check = tern_rules_folders_check,
      .help = "folders that must take a file on every node, with the space they must have: "
              "/fsx:100G,/scratch"},
@@ -337,6 +337,6 @@ void tern_site_describe(struct tern_page *page)
         tern_buf_free(&help);
     }
     tern_page_item(page, "env",
-                   "variables for everybody's ranks, between the user's and the profile's: "
+                   "variables for all users' ranks, after the user's own and before the profile's: "
                    "{NAME: value, ...}");
 }

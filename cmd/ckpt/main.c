@@ -191,10 +191,9 @@ static const struct tern_cmd ls_cmd = {
     .args = "[DIR]",
     .args_max = 1,
     .summary = "list the checkpoints in a folder",
-    .about =
-        "A checkpoint is good when its manifest and the sizes of all files verify; broken when "
-        "they do not; bad when a run refused it once (.bad-K); unfinished while a run writes "
-        "it, or when the writer died.  DIR is `checkpoints` unless given.",
+    .about = "A checkpoint is good when its manifest and the sizes of all files verify, and broken "
+             "when they do not. It is bad when a run refused it (.bad-K), and unfinished while a "
+             "run writes it, or when the writer died. The default DIR is `checkpoints`.",
     .examples = "  tern ckpt ls\n  tern ckpt ls -nP -o step,path run1/checkpoints\n",
     .opts = ls_opts,
     .run = ls_run,
@@ -280,7 +279,7 @@ static const struct tern_cmd verify_cmd = {
     .summary = "verify a checkpoint, or all in a folder",
     .about =
         "PATH is a checkpoint, a folder of checkpoints, DIR/latest or DIR/best. Checkpoints that a "
-        "workload wrote have no manifest; `tern run` keeps one of each beside the ledger.",
+        "workload wrote have no manifest: `tern run` writes one for each, beside the ledger.",
     .examples = "  tern ckpt verify checkpoints/latest --full\n"
                 "  tern ckpt verify out/step_100 --run llama-70b\n",
     .opts = verify_opts,
@@ -309,11 +308,12 @@ static const struct tern_cmd mirror_cmd = {
     .args_min = 1,
     .args_max = 1,
     .summary = "verify and copy what a run has left",
-    .about = "`tern run` digests the checkpoints of a workload and copies them, and tern's own, to "
-             "checkpoint.mirror while it runs. For what is left when a run ends, its nodes wait a "
-             "minute, or few of them some more; this does the rest, on any machine that sees the "
-             "folders. Ended half-way, it goes on from the files that it has copied. It prunes "
-             "nothing. Exit status 75: some are left.",
+    .about = "While it runs, `tern run` digests a workload's checkpoints. It copies them, and "
+             "tern's own, to checkpoint.mirror. When a run ends, all of its nodes wait up to a "
+             "minute for unfinished copies, and a few of them some time more. This command makes "
+             "the copies that are then still missing, on any machine that sees the folders. If it "
+             "is ended half-way, the next call keeps the files that it has copied. It prunes "
+             "nothing. Exit status 75: some copies are still missing.",
     .examples = "  tern ckpt mirror llama-70b --ledger /shared/ledger\n",
     .opts = mirror_opts,
     .run = mirror_run,
@@ -508,11 +508,11 @@ static const struct tern_cmd export_cmd = {
     .args_min = 1,
     .args_max = 1,
     .summary = "write a checkpoint's model as a Hugging Face folder",
-    .about = "Loads in transformers, vLLM and llama.cpp: config.json, the tokenizer's files, and "
-             "safetensors, in one file or several with an index.  Of a run that trained adapters "
-             "(LoRA, DoRA) they alone are written, as PEFT's: adapter_model.safetensors and "
-             "adapter_config.json.  The folder appears whole or not at all.  PATH is a checkpoint, "
-             "DIR/latest or DIR/best.",
+    .about = "Writes a folder that transformers, vLLM and llama.cpp load: config.json, the "
+             "tokenizer's files, and safetensors, in one file or several with an index.  If the "
+             "run trained adapters (LoRA, DoRA), this command writes only the adapters, as PEFT "
+             "does: adapter_model.safetensors and adapter_config.json.  The folder appears whole "
+             "or not at all.  PATH is a checkpoint, DIR/latest or DIR/best.",
     .examples = "  tern ckpt export checkpoints/latest -o out-hf --dtype bf16\n",
     .opts = export_opts,
     .run = export_run,
@@ -545,12 +545,11 @@ static const struct tern_cmd merge_cmd = {
     .args_min = 1,
     .args_max = 1,
     .summary = "put a checkpoint's adapters into its weights: a Hugging Face folder",
-    .about =
-        "The whole model of a run that trained adapters (LoRA, DoRA), for programs that do "
-        "not know them: each weight W with an adapter becomes W + scale B A, with DoRA brought to "
-        "its magnitudes, computed in double and rounded once to the type that is written.  "
-        "One weight is in memory at a time.  The folder appears whole or not at all.  PATH is "
-        "a checkpoint, DIR/latest or DIR/best.",
+    .about = "Writes the whole model of a run that trained adapters (LoRA, DoRA), for programs "
+             "that do not know adapters. Each weight W with an adapter becomes W + scale B A; DoRA "
+             "then scales it to its magnitudes. tern computes this in double precision and rounds "
+             "once, to the type that it writes.  One weight is in memory at a time.  The folder "
+             "appears whole or not at all.  PATH is a checkpoint, DIR/latest or DIR/best.",
     .examples = "  tern ckpt merge checkpoints/latest -o out-hf --dtype bf16\n",
     .opts = merge_opts,
     .run = merge_run,

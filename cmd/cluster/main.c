@@ -214,12 +214,12 @@ static const struct tern_cmd up_cmd = {
     .name = "up",
     .args = "LAYOUT",
     .summary = "run a layout as a real Slurm on this machine",
-    .about = "Starts munged, slurmctld and one slurmd a node, and returns when every node is idle. "
-             "Nodes see this machine's programs and files; /tmp, /run, /dev and /dev/shm are their "
-             "own, /etc/slurm (where there is none, /run/slurm/conf) and the layout's "
-             "SharedStorage the cluster's. The current folder and "
-             "HOME are seen by all even under /tmp. Nodes reach each other and nothing else. An "
-             "ordinary user needs no right for it beyond the kernel's user namespaces.",
+    .about = "Starts munged, slurmctld and one slurmd for each node, and returns when every node "
+             "is idle. Nodes see this machine's programs and files. Each node has its own /tmp, "
+             "/run, /dev and /dev/shm. The cluster has its own /etc/slurm (/run/slurm/conf if this "
+             "machine has no /etc/slurm) and the layout's SharedStorage. All nodes see the current "
+             "folder and HOME, even under /tmp. Nodes reach each other and nothing else. An "
+             "ordinary user needs only the right to use the kernel's user namespaces.",
     .examples = "  tern cluster up cluster-templates/trn1-4/cluster.yaml\n"
                 "  tern cluster exec trn1-4 -- srun -N4 hostname\n",
     .opts = up_opts,
@@ -242,9 +242,8 @@ static const struct tern_cmd down_cmd = {
     .name = "down",
     .args = "[NAME]",
     .summary = "end a virtual cluster and remove its folder",
-    .about =
-        "Its jobs die and its shared storage is removed. Without NAME the only cluster that is "
-        "up is ended.",
+    .about = "The cluster's jobs die, and its shared storage is removed. Without NAME, this "
+             "command ends the only cluster that is up.",
     .args_max = 1,
     .run = run_down,
 };
@@ -344,7 +343,7 @@ static int run_list(int n_args, char **args, struct tern_err *err)
 static const struct tern_cmd list_cmd = {
     .name = "list",
     .summary = "the virtual clusters of this user",
-    .about = "A dead one was left by a crash or a reboot; `down` or the next `up` removes it.",
+    .about = "A crash or a reboot leaves a dead cluster; `down` or the next `up` removes it.",
     .opts = list_opts,
     .run = run_list,
 };
@@ -375,9 +374,9 @@ static const struct tern_cmd exec_cmd = {
     .name = "exec",
     .args = "NAME [--] COMMAND...",
     .summary = "run a command on the head or on a node",
-    .about =
-        "In the current folder (or / where it is not seen there), with this environment, stdin "
-        "and stdout; the exit status is the command's, 128 + n after signal n.",
+    .about = "Runs the command in the current folder (or in /, if the cluster does not see that "
+             "folder), with this environment, stdin and stdout. The exit status is the command's, "
+             "or 128 + n after signal n.",
     .examples = "  tern cluster exec trn1-4 -- sinfo\n"
                 "  tern cluster exec --node trn1-st-trn1-2 trn1-4 -- ls /dev\n",
     .opts = exec_opts,
@@ -427,9 +426,9 @@ int main(int argc, char **argv)
     static const struct tern_cmd cmd = {
         .name = "cluster",
         .summary = "check and render layouts, run them as a virtual cluster",
-        .about = "A layout is ParallelCluster 3 YAML (cluster.yaml). What tern alone needs stands "
-                 "in cluster.tern.yaml beside it: 'gres: {neuron: false}' leaves the Neuron "
-                 "devices out of Slurm, 'virtual: {dynamic: N}' starts dynamic nodes, 'topology: "
+        .about = "A layout is ParallelCluster 3 YAML (cluster.yaml). cluster.tern.yaml beside it "
+                 "holds settings for tern alone: 'gres: {neuron: false}' leaves the Neuron devices "
+                 "out of Slurm, 'virtual: {dynamic: N}' starts dynamic nodes, and 'topology: "
                  "{leaf: N}' puts N nodes of a compute resource under one switch.",
         .verbs = verbs,
     };

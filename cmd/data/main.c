@@ -172,9 +172,8 @@ static const struct tern_cmd verify = {
     .name = "verify",
     .args = "SET...",
     .summary = "read every byte and compare the digests",
-    .about =
-        "Training does not: a step reads the rows it needs and checks that their tokens are of "
-        "the vocabulary. Verify a set after it was copied.",
+    .about = "Training does not verify a set: a step reads only its rows and checks that their "
+             "tokens are in the vocabulary. Verify a set after you have copied it.",
     .args_min = 1,
     .args_max = -1,
     .run = run_verify,

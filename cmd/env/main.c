@@ -322,13 +322,12 @@ int main(int argc, char **argv)
         .name = "env",
         .args = "[COMMAND [ARGUMENT...]]",
         .summary = "the variables that this node, its fabric and the trainer want",
-        .about =
-            "Prints `export` lines for a shell, or runs COMMAND with them. A value that you have "
-            "set yourself stays, and --explain says so. In a job `tern run` does this for every "
-            "rank by itself; nothing here is needed then but to look.\n\n"
-            "Profiles: cpu, and trn1 by generation of the Neuron SDK, since its variables come and "
-            "go. Without --profile the node decides: its Neuron devices, and the SDK that is "
-            "installed.",
+        .about = "Prints `export` lines for a shell, or runs COMMAND with them. tern does not "
+                 "change a variable that you have set, and --explain says so. In a job, `tern run` "
+                 "sets the variables of every rank; there you need this command only to look at "
+                 "them.\n\nProfiles: cpu, and trn1 by generation of the Neuron SDK, since each SDK "
+                 "has its own variables. Without --profile, tern chooses the profile by the node's "
+                 "Neuron devices and its installed SDK.",
         .examples = "  tern env --explain\n"
                     "  eval \"$(tern env)\"\n"
                     "  tern env -- torchrun --nproc_per_node 32 train.py\n"

@@ -226,8 +226,8 @@ static const struct tern_cmd cmd = {
     .args = "RECIPE",
     .summary = "perplexity of a checkpoint on the recipe's held-out sets",
     .about = "Evaluates the model that the recipe begins from and a checkpoint of its run, row by "
-             "row of batch.seq_len tokens. Works on one machine as it is, and on all ranks of a "
-             "job as `srun --mpi=pmix tern eval RECIPE`.",
+             "row of batch.seq_len tokens. Runs on one machine if you call it directly, and on all "
+             "ranks of a job with `srun --mpi=pmix tern eval RECIPE`.",
     .examples = "  tern eval run.yaml\n  srun --mpi=pmix tern eval run.yaml --checkpoint "
                 "checkpoints/step-00000100\n",
     .opts = opts,

@@ -19,9 +19,8 @@ int main(int argc, char **argv)
         .name = "inside",
         .args = "PROGRAM [ARGUMENT...]",
         .summary = "the same inside a container, whose image needs nothing of tern",
-        .about = "What `tern task` is to a rank on a node, this is to one in a container "
-                 "(workload.container): `tern run` has it mounted into every image, under its own "
-                 "path. It needs no library.",
+        .about = "Does in a container (workload.container) the work of `tern task` on a node. "
+                 "`tern run` mounts it into every image, under its own path. It needs no library.",
         .args_min = 1,
         .args_max = -1,
         .args_raw = true,

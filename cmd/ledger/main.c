@@ -126,8 +126,8 @@ static const struct tern_cmd fold_cmd = {
     .name = "fold",
     .args = "[RUN]",
     .summary = "bring run.db and ledger.db up to the spools",
-    .about = "`tern run` does it all the time; this is for runs whose owner died. Any number of "
-             "processes may fold at once, and be killed at any moment.",
+    .about = "`tern run` folds its run all the time. Use this command for runs whose `tern run` "
+             "died. Any number of processes may fold at once, and you may kill them at any moment.",
     .opts = fold_opts,
     .args_max = 1,
     .run = fold,
@@ -143,8 +143,8 @@ static const struct tern_cmd verify_cmd = {
     .name = "verify",
     .args = "[RUN]",
     .summary = "check every record's checksum, and run.db against a rebuild",
-    .about = "Exit status 1 when something is damaged. A torn end is a record that was being "
-             "written, and no damage.",
+    .about = "Exit status 1 when something is damaged. A torn end is not damage: it is a record "
+             "whose write was interrupted.",
     .opts = verify_opts,
     .args_max = 1,
     .run = verify,
@@ -158,8 +158,8 @@ int main(int argc, char **argv)
     static const struct tern_cmd cmd = {
         .name = "ledger",
         .summary = "list, show, plot and query runs",
-        .about = "Everything that runs record: attempts, losses, checkpoints, held-out "
-                 "perplexities. Answers include what is being written now.",
+        .about = "Shows the records of runs: attempts, losses, checkpoints, held-out perplexities. "
+                 "Answers include records that are not folded yet.",
         .examples = "  export TERN_LEDGER=/shared/ledger\n"
                     "  tern ledger list\n"
                     "  tern ledger show latest\n"

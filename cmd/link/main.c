@@ -52,8 +52,9 @@ int main(int argc, char **argv)
     static const struct tern_cmd cmd = {
         .name = "link",
         .summary = "measure the links between nodes, for `tern health fabric`",
-        .about = "Bandwidth and latency with two neighbours on a ring, and an all-reduce whose "
-                 "result is known; one process a node. Prints a line of JSON a finding.",
+        .about = "Measures bandwidth and latency to two neighbours on a ring, and makes an "
+                 "all-reduce with a known result. Start one process on each node. It prints one "
+                 "line of JSON for each finding.",
         .examples = "  srun -N4 --ntasks-per-node=1 --mpi=pmix tern link\n",
         .opts = opts,
         .run = run,

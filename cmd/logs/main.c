@@ -158,15 +158,14 @@ int main(int argc, char **argv)
         .name = "logs",
         .args = "[RUN]",
         .summary = "print the output of a run's ranks, merged by time",
-        .about =
-            "A line each: time, rank, node, stream (o stdout, e stderr, t tern's own lines), text. "
-            "The rank 'run' is the supervisor. RUN is an id or its beginning, a name, or 'latest', "
-            "the default. Control characters are made visible; a line that took more than a second "
-            "or 64 KiB comes in pieces.\n\n"
-            "Each rank has a log of its own for each attempt, kept across requeues and of at most "
-            "TERN_LOG_BYTES (64 MiB): an eighth of it for the beginning, the rest for the newest "
-            "lines. Of many attempts with full logs the first one's and the newest three's stay. "
-            "They are text files: LEDGER/runs/RUN/logs/ATTEMPT/RANK.log.",
+        .about = "Each line has: time, rank, node, stream (o stdout, e stderr, t tern's own "
+                 "lines), text. The rank 'run' is the supervisor. RUN is an id or its beginning, a "
+                 "name, or 'latest', the default. Control characters are made visible. A line that "
+                 "took more than a second, or has more than 64 KiB, is printed in pieces.\n\nEach "
+                 "rank has its own log in each attempt, kept across requeues. A log has at most "
+                 "TERN_LOG_BYTES (64 MiB): an eighth of it for the beginning, the rest for the "
+                 "newest lines. If all logs are full, those of the first attempt and of the newest "
+                 "three stay. Logs are text files: LEDGER/runs/RUN/logs/ATTEMPT/RANK.log.",
         .examples = "  tern logs                           # the newest run's newest attempt\n"
                     "  tern logs pubmed-cpt -f --rank 0\n"
                     "  tern logs -j 1234 --attempt all --grep 'error|Traceback'\n"

@@ -134,9 +134,9 @@ int main(int argc, char **argv)
                  "the run and the attempt. nan, inf and -inf are values. checkpoint=DIR registers "
                  "a checkpoint that the trainer wrote by itself. resumed_step=N says that this "
                  "attempt resumes after step N: values of later steps from earlier attempts are "
-                 "superseded. Without it, each metric's first value decides that. A trainer "
-                 "that reports often "
-                 "should keep one `tern metric --stdin` open: each call makes a file.",
+                 "superseded. Without it, tern decides for each metric by its first value. A "
+                 "trainer that reports often should keep one `tern metric --stdin` open: each call "
+                 "of `tern metric` makes a file.",
         .examples = "  tern metric step=7 loss=2.31 lr=1e-4\n"
                     "  tern metric step=100 checkpoint=out/checkpoint-100\n"
                     "  tern metric resumed_step=100\n"

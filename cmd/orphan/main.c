@@ -16,10 +16,10 @@ int main(int argc, char **argv)
         .summary = "queue a job again whose batch script's node does not answer",
         .about =
             "Started by tern-task on a rank's node when the supervisor has not answered for some "
-            "seconds (TERN_RUN_BEACON).  Returns when it or its node answers.  When neither does, "
-            "the first of the job's nodes that can queues the job again: at once where the caller "
-            "may set the node DOWN, else (a job of spares) when Slurm has declared the node down.  "
-            "A job of spares that cannot be queued again is ended.",
+            "seconds (TERN_RUN_BEACON).  Returns when the supervisor or its node answers.  When "
+            "neither answers, one of the job's other nodes queues the job again. It does this at "
+            "once if the caller may set the node DOWN, else (for a job of spares) after Slurm has "
+            "declared the node down.  A job of spares that cannot be queued again is ended.",
         .run = run,
     };
 

@@ -303,20 +303,17 @@ static const struct tern_cmd cmd = {
     .name = "run",
     .args = "[RECIPE]",
     .summary = "supervise a training run inside a job or on one machine",
-    .about =
-        "The last line of a batch script: takes the lease on the run, launches tern's own trainer "
-        "or the "
-        "recipe's workload.command on every node of the job with srun, passes signals on, records "
-        "the attempt in the ledger and folds it every few seconds. In a job submitted with "
-        "--tern=RECIPE it finds the recipe itself. Outside Slurm the ranks are processes of this "
-        "machine.\n\n"
-        "The exit status is the trainer's (see EXIT STATUS); ranks ended by a signal or a lost "
-        "node give 75, any other status of a workload is passed on. SIGTERM, SIGINT, SIGUSR1 and "
-        "SIGUSR2 are passed to every rank. A second SIGINT (Ctrl-C) ends them at once, without a "
-        "checkpoint; within 2 s of the first it is the same stop request. tern's own trainer goes "
-        "on after "
-        "SIGUSR2: each rank writes its flight record beside its log (TERN_FABRIC_DUMP), for "
-        "`tern fabric flight-report`.",
+    .about = "`tern run` is the last line of a batch script. It acquires the lease on the run, and "
+             "launches tern's own trainer or the recipe's workload.command on every node of the "
+             "job with srun. It passes signals on, records the attempt in the ledger and folds it "
+             "every few seconds. In a job submitted with --tern=RECIPE, it finds the recipe "
+             "itself. Outside Slurm, the ranks are processes of this machine.\n\nThe exit status "
+             "is the trainer's (see EXIT STATUS). It is 75 after a signal or a lost node ended the "
+             "ranks; any other status of a workload is passed on. `tern run` passes SIGTERM, "
+             "SIGINT, SIGUSR1 and SIGUSR2 to every rank. A second SIGINT (Ctrl-C) ends the ranks "
+             "at once, without a checkpoint; within 2 s of the first, it counts as the same stop "
+             "request. tern's own trainer keeps running after SIGUSR2: each rank writes its flight "
+             "record beside its log (TERN_FABRIC_DUMP), for `tern fabric flight-report`.",
     .examples = "  exec tern run                       # in train.sbatch\n"
                 "  tern run run.yaml --ranks 2         # on this machine\n"
                 "  tern run --check run.yaml\n"

@@ -400,12 +400,11 @@ static const struct tern_cmd cmd = {
     .name = "submit",
     .args = "RECIPE [-- SBATCH-OPTION...]",
     .summary = "write and submit the right sbatch line for a recipe",
-    .about =
-        "Checks the recipe, then runs sbatch with the nodes and ranks that it needs, with "
-        "requeueing, one output file for all attempts, and a warning before the time limit, so "
-        "that the run stops with a checkpoint. Options after -- go to sbatch and win. The "
-        "job's Comment is the run's id: squeue -o %k shows it, and sacct -o comment where "
-        "slurm.conf has AccountingStoreFlags=job_comment.",
+    .about = "Checks the recipe, then runs sbatch with the nodes and ranks that it needs, with "
+             "requeueing, one output file for all attempts, and a warning before the time limit, "
+             "so that the run stops with a checkpoint. Options after -- go to sbatch and have "
+             "precedence. The job's Comment is the run's id: squeue -o %k shows it, and so does "
+             "sacct -o comment if slurm.conf has AccountingStoreFlags=job_comment.",
     .examples = "  tern submit run.yaml -N 4 --dry-run\n"
                 "  tern submit run.yaml -N 4 --array optimizer.lr=1e-4,2e-4\n"
                 "  tern submit run.yaml -N 4 --set optimizer.lr=1e-4 -- --time=8:00:00 -p trn1\n",

@@ -18,3 +18,20 @@ void tern_assert_failed(const char *file, int line, const char *condition, const
                line, condition, values[1] ? ":" : "", values[1] ? values : "");
     abort();
 }
+
+static const char *print(char to[24], struct tern_assert_value v)
+{
+    if (v.negative)
+        snprintf(to, 24, "%lld", (long long)v.bits);
+    else
+        snprintf(to, 24, "%llu", v.bits);
+    return to;
+}
+
+void tern_assert_failed_cmp(const char *file, int line, const char *condition,
+                            struct tern_assert_value a, struct tern_assert_value b)
+{
+    char first[24], second[24];
+
+    tern_assert_failed(file, line, condition, " %s and %s", print(first, a), print(second, b));
+}

@@ -4,6 +4,7 @@
 #include "core/base/assert.h"
 
 #include <signal.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -54,6 +55,23 @@ static void fails_with_values(void)
     tern_assert_cmp(written + 1, ==, sizeof(char[16]));
 }
 
+static void fails_with_large_values(void)
+{
+    uint64_t large = UINT64_MAX;
+    tern_assert_cmp(large, <, large);
+}
+
+static void fails_with_negative_values(void)
+{
+    int64_t at = -1;
+    tern_assert_cmp(at, ==, 1);
+}
+
+static void fails_once(void)
+{
+    tern_assert_cmp(++evaluated, ==, 0);
+}
+
 int main(void)
 {
     tern_assert(++evaluated == 1, "evaluated %d times", evaluated);
@@ -68,5 +86,11 @@ int main(void)
         "an assertion's format follows its condition");
     has(last_words(fails_with_values), "written + 1 == sizeof(char[16]): 13 and 16 (",
         "an assertion of two values shows both");
+    has(last_words(fails_with_large_values), ": 18446744073709551615 and 18446744073709551615 (",
+        "an assertion shows unsigned values of 64 bits");
+    has(last_words(fails_with_negative_values), ": -1 and 1 (",
+        "an assertion shows negative values");
+    evaluated = 2;
+    has(last_words(fails_once), ": 3 and 0 (", "an assertion that fails evaluates a value once");
     return tap_done();
 }

@@ -411,6 +411,18 @@ static bool same(const struct tern_ledger_db_stamp *a, const struct tern_ledger_
     return a->inode == b->inode && a->mtime_ns == b->mtime_ns && a->bytes == b->bytes;
 }
 
+/* As tern_ledger_db_int, but what cannot be read is an error. */
+static int read_number(sqlite3 *db, const char *sql, int64_t *ret_value, struct tern_err *err)
+{
+    sqlite3_stmt *st = tern_ledger_db_prepare(db, sql, NULL);
+    int rc = st && sqlite3_step(st) == SQLITE_ROW ? 0 : tern_ledger_db_fail(db, err, sql);
+
+    if (rc == 0)
+        *ret_value = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    return rc;
+}
+
 /* The pages of `db` become those of the new file `f`. */
 static int write_pages(sqlite3 *db, const struct tern_fs_new *f, struct tern_err *err)
 {
@@ -425,9 +437,13 @@ static int write_pages(sqlite3 *db, const struct tern_fs_new *f, struct tern_err
         rc = errno ? tern_err_sys(err, "%s: cannot write", f->path)
                    : tern_ledger_db_fail(file, err, f->path);
     }
+    int64_t pages, written;
     if (rc == 0)
-        tern_assert_cmp(tern_ledger_db_int(file, "PRAGMA page_count", -1), ==,
-                        tern_ledger_db_int(db, "PRAGMA page_count", 0));
+        rc = read_number(db, "PRAGMA page_count", &pages, err);
+    if (rc == 0)
+        rc = read_number(file, "PRAGMA page_count", &written, err);
+    if (rc == 0)
+        tern_assert_cmp(written, ==, pages);
     sqlite3_close(file);
     return rc;
 }
@@ -460,11 +476,14 @@ int tern_ledger_db_publish(sqlite3 *db, const char *path, const char *of, mode_t
 {
     struct tern_fs_new f;
     struct tern_ledger_db_stamp now;
+    int64_t application, version;
     int rc;
 
-    tern_assert_cmp(tern_ledger_db_int(db, "PRAGMA application_id", 0), ==,
-                    TERN_SCHEMA_APPLICATION);
-    tern_assert_cmp(tern_ledger_db_int(db, "PRAGMA user_version", 0), ==, TERN_SCHEMA_VERSION);
+    if (read_number(db, "PRAGMA application_id", &application, err) < 0 ||
+        read_number(db, "PRAGMA user_version", &version, err) < 0)
+        return -1;
+    tern_assert_cmp(application, ==, TERN_SCHEMA_APPLICATION);
+    tern_assert_cmp(version, ==, TERN_SCHEMA_VERSION);
     if (tern_fs_new_open(&f, path, 0600, err) < 0) {
         struct stat st;
         return errno == EACCES && TERN_AGAIN(stat(of, &st)) == 0 && st.st_uid != geteuid()

@@ -154,7 +154,8 @@ static int write_again(struct tern_ledger_spool *s, struct tern_err *err)
         s->end.seq = s->durable.seq;
         rc = tern_ledger_spool_begin_file(s, err);
         while (rc == 0 && tern_ledger_frame_next(&scan, &f) == TERN_FRAME_OK) {
-            if (f.type == TERN_FRAME_HEAD)
+            /* One that is out of place is lost: what lies there may be another's. */
+            if (f.type == TERN_FRAME_HEAD || f.seq <= s->end.seq || f.seq > last)
                 continue;
             f.prev = s->end.crc;
             tern_ledger_frame_encode(&s->frame, &f);

@@ -1,6 +1,11 @@
 /* core/ledger: a disk that is full, and a folder that is moved away. */
 #include "tests/unit/ledger.h"
 
+#include "core/ledger/db.h"
+#include "core/ledger/frame.h"
+#include "core/ledger/schema.h"
+
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -177,6 +182,101 @@ static void test_moved(void)
     }
 }
 
+/* The frames of the file at `path` get other seqs; its length stays. */
+static void renumber(const char *path, uint64_t by)
+{
+    struct tern_buf all = {0}, one = {0};
+    struct tern_ledger_frame f;
+    char *data;
+    size_t len;
+    uint32_t prev = 0;
+
+    if (tern_fs_read(path, 1 << 20, &data, &len, &err) < 0)
+        abort();
+    struct tern_ledger_frame_scan scan = {.data = (const uint8_t *)data, .len = len};
+    while (tern_ledger_frame_next(&scan, &f) == TERN_FRAME_OK) {
+        f.seq += by;
+        f.prev = prev;
+        tern_ledger_frame_encode(&one, &f);
+        prev = f.crc;
+        tern_buf_add(&all, one.data, one.len);
+    }
+    int fd = open(path, O_WRONLY);
+    if (fd < 0 || all.len > len || pwrite(fd, all.data, all.len, 0) != (ssize_t)all.len)
+        abort();
+    close(fd);
+    free(data);
+    tern_buf_free(&all);
+    tern_buf_free(&one);
+}
+
+/* A file that lost its name, with sound records in it that are not this writer's. */
+static void test_renumbered(uint64_t by, int lost)
+{
+    char run[TERN_ULID_SIZE];
+    struct tern_ledger_value v = {"loss", 6};
+    struct tern_ledger_series s = {0};
+    struct tern_ledger_rows rows = {0};
+
+    tern_ledger_ulid_new(run);
+    struct tern_ledger_spool *w = tern_ledger_spool_open(dir, run, 1, "rank0", &err);
+    char *path = tern_strf("%s/runs/%s/spool/1/rank0.0.spool", dir, run);
+    for (int i = 1; i <= 5; i++)
+        step(w, i, i);
+    renumber(path, by);
+    ok(unlink(path) == 0, "a spool's file lost its name");
+    usleep(1100000); /* it is looked for once a second */
+    for (int i = 6; i <= 10; i++)
+        tern_ledger_spool_step(w, i, &v, 1, &err);
+    ok(tern_ledger_spool_dropped(w) == (uint64_t)lost,
+       "of 5 records with seqs %+lld %d are counted as lost (%d)", (long long)by, lost,
+       (int)tern_ledger_spool_dropped(w));
+    tern_ledger_spool_close(w, &err);
+    struct tern_ledger *l = tern_ledger_open_run(dir, run, &err);
+    char *want = tern_strf("%d record%s lost: cannot be read back", lost, lost == 1 ? "" : "s");
+    ok(l && tern_ledger_events(l, &rows, &err) == 0 && rows.n > 0,
+       "records with wrong seqs are a recorded loss");
+    is(rows.n ? rows.events[0].text : NULL, want, "a recorded loss has the number of records");
+    ok(l && tern_ledger_series(l, "loss", false, &s, &err) == 0, "the losses are read");
+    ok(s.n >= 5 && s.step[s.n - 1] == 10, "steps after records with wrong seqs are written (%d)",
+       (int)s.n);
+    free(want);
+    tern_ledger_rows_free(&rows);
+    tern_ledger_series_free(&s);
+    tern_ledger_close(l);
+    free(path);
+}
+
+static const char *denied; /* a pragma */
+
+static int deny(void *arg, int what, const char *name, const char *value, const char *base,
+                const char *trigger)
+{
+    (void)arg, (void)value, (void)base, (void)trigger;
+    return what == SQLITE_PRAGMA && strcmp(name, denied) == 0 ? SQLITE_DENY : SQLITE_OK;
+}
+
+/* A database that cannot be read any more is not published, and nothing aborts. */
+static void test_unreadable(void)
+{
+    static const char *const pragmas[] = {"application_id", "user_version", "page_count"};
+    char *path = tern_strf("%s/unreadable.db", dir);
+
+    for (size_t i = 0; i < sizeof pragmas / sizeof *pragmas; i++) {
+        struct tern_ledger_db_stamp none = {0};
+        sqlite3 *db = NULL;
+        if (tern_ledger_db_new(tern_schema_run, &db, &err) < 0)
+            abort();
+        denied = pragmas[i];
+        sqlite3_set_authorizer(db, deny, NULL);
+        ok(tern_ledger_db_publish(db, path, dir, 0644, &none, &err) == -1 && err.text[0],
+           "a database whose %s cannot be read is an error: %s", denied, err.text);
+        ok(!tern_fs_exists(path), "a database that cannot be read is not published");
+        sqlite3_close(db);
+    }
+    free(path);
+}
+
 int main(void)
 {
     ledger_begin();
@@ -187,5 +287,9 @@ int main(void)
     test_full();
     test_lost();
     test_moved();
+    test_renumbered((uint64_t)-1, 1);
+    test_renumbered((uint64_t)-3, 3);
+    test_renumbered(7, 5);
+    test_unreadable();
     return ledger_end();
 }

@@ -62,7 +62,16 @@ static int copy_one(const char *from, const struct tern_tree_file *f, const char
         tern_err_set(err, TERN_TEMPFAIL, "%s: has changed since it was verified", source);
         goto done;
     }
-    tern_assert_cmp(lseek(out, 0, SEEK_CUR), ==, (off_t)f->bytes);
+    const off_t copied = lseek(out, 0, SEEK_CUR);
+    if (copied < 0) {
+        tern_err_sys(err, "%s: cannot seek", target);
+        goto done;
+    }
+    if ((uint64_t)copied != f->bytes) {
+        tern_err_set(err, TERN_TEMPFAIL, "%s: has %lld bytes, its record says %llu", source,
+                     (long long)copied, (unsigned long long)f->bytes);
+        goto done;
+    }
     if (TERN_AGAIN(fchmod(out, f->mode)) < 0 || tern_fs_sync(out) < 0) {
         tern_err_sys(err, "%s: cannot make it durable", target);
         goto done;

@@ -105,6 +105,10 @@ static struct tern_yaml *parse_recipe(const char *text, struct tern_err *err)
     size_t body, n = find_settings(text, sets, &body);
     struct tern_yaml *y = tern_yaml_parse(text, body, "the recipe in the ledger", err);
 
+    if (y && tern_yaml_want(tern_yaml_root(y), TERN_YAML_MAP, err) < 0) {
+        tern_yaml_free(y);
+        y = NULL;
+    }
     for (size_t i = 0; i < n; i++) {
         char *value = y ? strchr(sets[i], '=') : NULL;
         if (value) {

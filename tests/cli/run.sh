@@ -300,5 +300,11 @@ for db in ledger/ledger.db ledger/runs/*/run.db; do rewrite "$db" "update run se
 run tern ledger reproduce good --ledger ledger; status 0
 out_has 'm?touch owned'; [ "$(grep -c '^touch' out)" = 0 ]; ok $? "the reproducing command holds no text of the ledger but the recipe"
 run tern ledger reproduce nobody --ledger ledger; status 2; one_line
+cp -a ledger lists
+for text in '- version: 1' 'a scalar'; do
+    for db in lists/ledger.db lists/runs/*/run.db; do rewrite "$db" "update run set recipe = '$text'; update attempt set recipe = '$text'" 2>/dev/null; done
+    run tern ledger reproduce good --ledger lists; status 2 "a recipe in the ledger that is no map is an error"; err_has "where a map (key: value) is expected"; one_line
+done
+rm -rf lists
 run tern ledger show good --ledger ledger --health; status 0
 tap_done

@@ -1,7 +1,8 @@
-/* Files that others wrote: layouts, config.json, tokenizers.  Each is taken or refused in words,
- * and nothing is read that is not there.  FUZZ_RUNS: how many inputs of each. */
+/* Texts that others wrote: layouts, recipes, config.json, tokenizers.  Each is taken or refused in
+ * words, and nothing is read that is not there.  FUZZ_RUNS: how many inputs of each. */
 #include "core/base/fs.h"
 #include "core/base/str.h"
+#include "core/base/yaml.h"
 #include "core/layout/layout.h"
 #include "core/model/model.h"
 #include "core/token/token.h"
@@ -83,6 +84,44 @@ static void fuzz_layouts(int n)
     }
     free(path);
     told("layouts");
+}
+
+/* ------------------------------------------------------------------ recipes of a ledger */
+
+/* Every value of a map, as `tern ledger reproduce` compares them. */
+static void walk(const struct tern_yaml_node *map, struct tern_buf *b)
+{
+    for (size_t i = 0; i < tern_yaml_count(map); i++) {
+        const struct tern_yaml_node *v = tern_yaml_get(map, tern_yaml_key(map, i));
+        tern_yaml_write(b, v);
+        if (tern_yaml_kind(v) == TERN_YAML_MAP)
+            walk(v, b);
+    }
+}
+
+static void fuzz_recipes(int n)
+{
+    static const char *const seeds[] = {
+        "version: 1\nname: a\nworkload: {command: [bash, a.sh], tasks_per_node: 3}\n"
+        "launch:\n  threads: 2\n",
+        "- version: 1\n- name: a\n", "a scalar\n", "[]\n"};
+
+    for (int i = 0; i < n; i++) {
+        const char *seed = seeds[(size_t)i % (sizeof seeds / sizeof *seeds)];
+        struct tern_err err = {0};
+        struct tern_buf b = {0};
+        size_t len;
+        char *data = fuzz_mutate(seed, strlen(seed), layout_words, &len);
+        struct tern_yaml *y = tern_yaml_parse(data, len, "the recipe in the ledger", &err);
+        bool good = y && tern_yaml_want(tern_yaml_root(y), TERN_YAML_MAP, &err) == 0;
+        count(good, &err);
+        if (good)
+            walk(tern_yaml_root(y), &b);
+        tern_buf_free(&b);
+        tern_yaml_free(y);
+        free(data);
+    }
+    told("recipes");
 }
 
 /* ------------------------------------------------------------------ config.json */
@@ -223,6 +262,7 @@ int main(void)
     if (!mkdtemp(work))
         return 1;
     fuzz_layouts(fuzz_runs(2000));
+    fuzz_recipes(fuzz_runs(2000));
     fuzz_configs(fuzz_runs(20000));
     fuzz_models(fuzz_runs(500));
     fuzz_json(fuzz_runs(5000));

@@ -147,8 +147,9 @@ void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_
         }
         i -= before;
     }
-    const uint64_t rows = m->sources[k].rows, epoch = i / rows;
+    const uint64_t rows = m->sources[k].rows;
     tern_assert(rows > 0, "%s", tern_data_set_path(m->sources[k].set));
+    const uint64_t epoch = i / rows;
     const uint64_t stream = tern_rand_u64(m->seed ^ seed_order, stage, k);
     *where = (struct tern_data_mix_where){
         .source = (uint32_t)k,

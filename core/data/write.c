@@ -324,16 +324,21 @@ static int finish(struct tern_data_set_writer *w, const char *meta, struct tern_
     return tern_fs_write(w->file.fd, &w->head, sizeof w->head, w->file.path, err);
 }
 
-/* The first bytes are the header's and the file ends where it says. */
-static void check_written(const struct tern_data_set_writer *w)
+/* The storage has the header's first bytes, and the file ends where it says. */
+static int check_written(const struct tern_data_set_writer *w, struct tern_err *err)
 {
     char magic[sizeof w->head.magic] = "";
     struct stat st;
 
-    if (fstat(w->file.fd, &st) == 0)
-        tern_assert_cmp(st.st_size, ==, (off_t)w->head.file_bytes);
-    if (pread(w->file.fd, magic, sizeof magic, 0) == (ssize_t)sizeof magic)
-        tern_assert(memcmp(magic, TERN_TDS_MAGIC, sizeof magic) == 0, "%s", w->file.path);
+    if (fstat(w->file.fd, &st) == 0 && (uint64_t)st.st_size != w->head.file_bytes)
+        return tern_err_set(err, TERN_TEMPFAIL, "%s: has %lld bytes, %llu were written",
+                            w->file.path, (long long)st.st_size,
+                            (unsigned long long)w->head.file_bytes);
+    if (pread(w->file.fd, magic, sizeof magic, 0) == (ssize_t)sizeof magic &&
+        memcmp(magic, TERN_TDS_MAGIC, sizeof magic) != 0)
+        return tern_err_set(err, TERN_TEMPFAIL, "%s: cannot be read back as it was written",
+                            w->file.path);
+    return 0;
 }
 
 int tern_data_set_commit(struct tern_data_set_writer *w, const char *meta, struct tern_err *err)
@@ -341,7 +346,7 @@ int tern_data_set_commit(struct tern_data_set_writer *w, const char *meta, struc
     int rc = finish(w, meta, err);
 
     if (rc == 0)
-        check_written(w);
+        rc = check_written(w, err);
     if (rc == 0)
         rc = tern_fs_new_commit(&w->file, err);
     tern_data_set_abort(w);

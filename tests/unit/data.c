@@ -7,6 +7,7 @@
 #include "core/data/format.h"
 #include "tests/unit/tap.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -223,6 +224,30 @@ static void test_abort(void)
     ok(!tern_fs_exists(path) && rmdir(work) == 0, "an aborted set leaves no file");
     if (mkdir(work, 0700) < 0)
         abort();
+    free(path);
+}
+
+/* The storage has more of the file than was written to it. */
+static void test_longer(void)
+{
+    char *path = in_work("longer.tds"), *temp = NULL;
+    struct tern_data_set_kind kind = {100, EOS, -1, false, {0}};
+    struct tern_err err = {0};
+    struct tern_data_set_writer *w = tern_data_set_create(path, &kind, NULL);
+    struct dirent *e;
+
+    DIR *d = opendir(work);
+    while (d && (e = readdir(d)))
+        if (strstr(e->d_name, "longer.tds"))
+            temp = in_work(e->d_name);
+    closedir(d);
+    tern_data_set_add(w, (uint32_t[]){5, 6}, NULL, 2, 8, NULL);
+    ok(temp && truncate(temp, 1 << 20) == 0 && tern_data_set_commit(w, "{}", &err) < 0 &&
+           err.code == TERN_TEMPFAIL,
+       "a set of which the storage has more than was written is an error");
+    has(err.text, "longer.tds: has 1048576 bytes, ", "a set of another size is named with it");
+    ok(!tern_fs_exists(path), "a set of another size is not put in place");
+    free(temp);
     free(path);
 }
 
@@ -479,6 +504,7 @@ int main(void)
     if (!mkdtemp(work))
         return 1;
     test_abort();
+    test_longer();
     test_roundtrip(32000, -1, false);
     test_roundtrip(65537, BOS, true);
     static const uint32_t lens[] = {1, 7, 63, 64, 65, 100000};

@@ -2,7 +2,7 @@
  *
  *     ops.c, comm.c     operations and communicators, as callers see them
  *     progress.c        runs the engine (core/coll) until an operation is finished
- *     wait.c            the one place where a rank is idle
+ *     wait.c            where a rank is idle: finds a rank that is dead, frozen or late
  *     mismatch.c        ranks that call different operations
  *     deadlock.c        ranks that wait for each other
  *     blame.c           the rank at fault: sent to all ranks, and heard from them

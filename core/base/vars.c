@@ -9,22 +9,23 @@ const struct tern_var tern_vars[] = {
      "The OpenBLAS to compute with, a path or a library's name; else its OpenMP build under its "
      "name in Debian, Fedora or SUSE, or any other build."},
     {"TERN_CLUSTER_HOME", "$XDG_STATE_HOME/tern/cluster",
-     "The folder of virtual clusters, one folder in it for each."},
+     "The folder that holds a folder for each virtual cluster."},
     {"TERN_COMPILE_CACHE", "",
      "Set by `tern run`: the folder of graphs compiled for this recipe and layout."},
     {"TERN_CONFIG", "/etc/tern/tern.yaml", "Site settings: `tern help site`."},
     {"TERN_DEADLINE", "60",
-     "Seconds after which a wait for another rank is an error; longer for a rank that is alive and "
-     "evaluates, reads or writes."},
+     "Seconds after which a wait for another rank is an error; tern waits longer for a rank that "
+     "is "
+     "alive and evaluates, reads or writes."},
     {"TERN_EXEC_PATH", "", "The folder in which `tern` looks for tern-<name> before its own."},
     {"TERN_FABRIC", "",
      "The carrier of messages between nodes, ofi or mpi; wins over launch.fabric, from which "
      "`tern run` sets it."},
     {"TERN_FABRIC_ALGORITHM", "",
-     "The algorithm between nodes, where it serves the call: doubling, tree, halving, direct, ring "
-     "or bruck; to compare."},
+     "The algorithm between nodes, if it can do the call: doubling, tree, halving, direct, ring "
+     "or bruck; for comparisons."},
     {"TERN_FABRIC_CACHE", "",
-     "Bytes of the largest cache that a node's ranks share, where /sys is wrong. A collective "
+     "Bytes of the largest cache that a node's ranks share, if /sys is wrong. A collective "
      "inside the node that moves more than that writes past the caches."},
     {"TERN_FABRIC_DUMP", "",
      "Set by `tern run`: folder for the operations that each rank called last, written when one "
@@ -65,8 +66,8 @@ const struct tern_var tern_vars[] = {
      "Set by `tern run`: steps whose graphs workload.precompile.command is to compile."},
     {"TERN_PROFILE", "", "Set by the plugin: --tern-profile; wins over launch.profile."},
     {"TERN_PROFILE_SET", "",
-     "Set with a profile's variables: their names and hashes of their values, which tell them from "
-     "your own."},
+     "Set with a profile's variables: their names and hashes of their values, by which tern "
+     "distinguishes them from your own."},
     {"TERN_RECEIPT", "",
      "Set by the plugin on the node: proves to the trainer that --tern arrived there."},
     {"TERN_RECIPE", "", "Set by the plugin on the node: the recipe of `sbatch --tern=RECIPE`."},

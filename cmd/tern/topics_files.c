@@ -203,7 +203,7 @@ const char topic_ledger_files[] =
     "# EXAMPLES\n"
     "    sqlite3 ledger/ledger.db 'select name, attempt, outcome\n"
     "        from attempt join run on run.id = run_id'\n"
-    "    tern ledger verify                  # every checksum, run.db rebuilt\n"
+    "    tern ledger verify                  # checksums; run.db and a rebuild\n"
     "    tern ledger sql 'select * from run'\n";
 
 const char topic_log_files[] =

@@ -6,6 +6,7 @@ for v in $(compgen -e | grep -E '^(SLURM|PMI|TERN_R)'); do unset "$v"; done
 export OMP_NUM_THREADS=1
 
 run tern bench train --size tiny --steps 3 --json; status 0 "a tiny model"
+bound "$(jq '.gflops / .limit_gflops' out)" 2 "a step's FLOPs over the limit"
 number '.steps == 3 and .ranks == 1 and .tokens_per_step == 128 and .parameters > 4000000' "what was measured"
 number '.tokens_per_second > 0 and .share > 0 and .limit_gflops > 0 and .peak_bytes > 60e6' "a step has a rate, a limit, a share and a peak of memory"
 number '.seconds | .step >= .forward and .forward > 0 and .backward > 0 and .optimizer > 0 and .comm >= 0 and .data >= 0' "a step's seconds are there by phase"

@@ -73,7 +73,7 @@ static void run_process(const struct tern_retain_options *o, int stop, char *doi
                 poll(&end, 1, (int)rest);
         } else {
             if (!reported)
-                tern_warn("checkpoints are not kept at present: %s", err.text);
+                tern_warn("retention is paused: %s", err.text);
             reported = true;
             if (!last)
                 poll(&end, 1, REST_MS);
@@ -234,7 +234,7 @@ void tern_retain_finish(struct tern_retain *k, double seconds, bool done,
         tern_clock_sleep_ns(second / 100);
     }
     tern_warn("%s: the last checkpoints are not all verified or mirrored (%s was not finished). "
-              "`tern ckpt mirror %s` does it, without nodes%s",
+              "`tern ckpt mirror %s` finishes this without holding nodes%s",
               why, doing(k, text), k->run_id, done ? "" : "; the next attempt does, too");
     kill(k->pid, SIGKILL);
     TERN_AGAIN(waitpid(k->pid, NULL, 0));

@@ -429,10 +429,8 @@ void tern_run_attempt_end_row(struct tern_run_attempt *a, const struct tern_run_
     };
 
     if (metrics->n && strcmp(result->outcome, "done") == 0 && !has_values(a))
-        tern_run_attempt_add_event(
-            a, "metrics", "warn", NULL,
-            "workload.metrics: the trainer came to its end, and nothing that it "
-            "printed or wrote was a value as the recipe describes them");
+        tern_run_attempt_add_event(a, "metrics", "warn", NULL,
+                                   "the trainer finished, but no output matched workload.metrics");
     char *why = with_lost(a, end.cause);
     end.cause = why;
     if (tern_ledger_spool_attempt_end(a->spool, &end, &err) < 0 ||

@@ -269,7 +269,7 @@ int tern_run_command_container(const struct tern_run_attempt *a, char **v, struc
         return 0;
     if (!a->o->inside)
         tern_warn("%s: this tern was built without tern-inside (static libraries were missing): no "
-                  "rank in the container has a log, and no value is recorded",
+                  "rank in the container is logged, and their metrics are not recorded",
                   r->workload.container);
     else if (check_mount(a->o->inside, err) < 0)
         return -1;

@@ -47,7 +47,7 @@ for sig in TERM USR1; do
     is $rc 0 "SIG$sig ends it, and the run is done"
     has err 'a signal came: the last checkpoints are not all verified' "the end of the wait by a signal is logged"
     is "$(sqlite3 ledger/runs/*/run.db 'select outcome from attempt order by attempt desc limit 1')" "done" "also in the ledger"
-    has err "\`tern ckpt mirror $(ls ledger/runs)\` does it, without nodes" "the message names the command that does it, as no attempt comes"
+    has err "\`tern ckpt mirror $(ls ledger/runs)\` finishes this without holding nodes" "the message names the command that does it, as no attempt comes"
     rm -rf ck ledger
 done
 

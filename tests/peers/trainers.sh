@@ -121,6 +121,6 @@ for how in whole broken; do
     try batches pl.py lightning '{}' $how; is "$there" 0 "Lightning's bar alone tells no step"; word "lightning: "
     try tells pl.py lightning '{"tells": true}' $how; is "$missing" 0 "one that shows global_step does"
     try four pl.py lightning '{"tells": true, "accumulate": 4}' $how; is "$missing" 0 "with accumulation, too"
-    try rich pl.py lightning '{"rich": true}' $how; is "$there" 0 "of rich's bar nothing"; word "the trainer came to its end"
+    try rich pl.py lightning '{"rich": true}' $how; is "$there" 0 "of rich's bar nothing"; word "the trainer finished, but no output matched"
 done
 tap_done

@@ -194,7 +194,8 @@ static void rounding(const struct tern_env_facts *f, struct tern_env_answer *a)
         tern_env_say(a, "all of it in bf16: small updates would round away");
     } else {
         tern_env_let(a, "0");
-        tern_env_say(a, "an fp32 master copy keeps small updates: round to nearest, as everybody");
+        tern_env_say(
+            a, "an fp32 master copy keeps small updates: use round-to-nearest, the usual mode");
     }
 }
 

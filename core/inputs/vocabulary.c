@@ -80,7 +80,8 @@ static int check_sizes(const struct tern_recipe *r, const char *key, const struc
         return 0;
     return tern_recipe_fail(r, key, err,
                             "%s: was tokenised with %" PRId64 " ids, but the model's vocabulary "
-                            "has %" PRId64 ", and no padding makes %d more. Build it with the "
+                            "has %" PRId64
+                            ", and padding cannot explain %d more. Build it with the "
                             "model's tokenizer; if it was, name that in model.tokenizer.",
                             tern_data_set_path(s), set, model, (int)(model - set));
 }

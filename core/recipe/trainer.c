@@ -32,7 +32,7 @@ int tern_recipe_read_length(struct tern_recipe *r, struct tern_err *err)
         use[i] = n[i] && (set == 0 || tern_yaml_line(n[i]) == 0);
     if (given > 1 && set != 1)
         return tern_recipe_fail(r, n[2] ? names[2] : names[1], err,
-                                "the run's length is said twice. Give one of steps, epochs and "
+                                "the run's length is given twice. Give one of steps, epochs and "
                                 "tokens.");
     r->steps = use[0] ? r->steps : 0;
     r->epochs = use[1] ? r->epochs : 0;

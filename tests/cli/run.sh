@@ -234,7 +234,7 @@ sed 's/, tokenizer: shape//' nxd.yaml >blind.yaml
 for n in 927 928; do sed "s/\"vocab_size\": 800/\"vocab_size\": $n/" shape/config.json >wide$n.json; done
 run tern run --check blind.yaml --set model.config=wide927.json; status 0 "a padded vocabulary without a tokenizer is accepted"
 run tern run --check blind.yaml --set model.config=wide928.json; status 2 "a vocabulary with more padding than any tokenizer needs is refused"; one_line
-err_has 'blind.yaml:4: data.train: ' "at the line of the data"; err_has 'was tokenised with 800 ids, but the model'; err_has 'has 928, and no padding makes 128 more'
+err_has 'blind.yaml:4: data.train: ' "at the line of the data"; err_has 'was tokenised with 800 ids, but the model'; err_has 'has 928, and padding cannot explain 128 more'
 run tern run --check nxd.yaml --set model.config=wide928.json; status 0 "the tokenizer of the recipe decides about the vocabulary"
 # The same size, another vocabulary, known from tokenizer.json alone.
 mkdir other; cp shape/config.json other

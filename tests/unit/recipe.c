@@ -176,7 +176,7 @@ static void test_keys(void)
         "epochs with a schedule that needs steps are refused");
     struct tern_buf b = {0};
     tern_buf_printf(&b, "%sepochs: 2\n", good);
-    has(refused_text(b.data), "run.yaml:13: epochs: the run's length is said twice",
+    has(refused_text(b.data), "run.yaml:13: epochs: the run's length is given twice",
         "two lengths are refused");
     tern_buf_free(&b);
     has(refused("lora={alpha: 4}"), "lora.rank: is missing", "adapters of rank 0 are refused");

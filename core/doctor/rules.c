@@ -488,12 +488,13 @@ enum {
     LISTED = TERN_DOCTOR_LISTED,
     NODE = TERN_DOCTOR_ANSWERED,
     EACH = LOCAL | NODE,
+    SENT = LOCAL | LISTED, /* also of a node that did not answer to the end */
 };
 
 static const char set_clock[] =
     "Run chrony or ntpd there: munge refuses credentials of other times, and the ledger "
     "orders by them.";
-static const char permissions[] = "Mend permissions or the mount.";
+static const char permissions[] = "Fix permissions or the mount.";
 
 const struct tern_rule tern_doctor_rules[] = {
     {"node-answer", ERROR, LISTED, rule_node_answer, "every idle node answers in time",
@@ -502,7 +503,7 @@ const struct tern_rule tern_doctor_rules[] = {
     {"node-state", WARN, LISTED, rule_node_mute, "slurmctld reaches every slurmd",
      "Not checked. Look whether its slurmd runs and the controller's port is open."},
     {"node-state", WARN, LISTED, rule_node_state, "every node is up",
-     "Not checked. Mend it, then: scontrol update nodename=NODE state=resume"},
+     "Not checked. Fix it, then: scontrol update nodename=NODE state=resume"},
     {"node-busy", INFO, LISTED, rule_node_busy, "every node is idle, and so checked",
      "Not checked. Run it again when the node is idle, or inside a job on it."},
     {"slurm-built-for", ERROR, LOCAL, rule_slurm_built_for, "tern is built for the Slurm that runs",
@@ -515,14 +516,14 @@ const struct tern_rule tern_doctor_rules[] = {
      "Run make install there, or add the line it prints. Without it --tern is unknown or does "
      "nothing."},
     {"plugin-file", ERROR, EACH, rule_plugin_file, "the line names a plugin",
-     "Run make install there, or mend the path in the line."},
+     "Run make install there, or fix the path in the line."},
     {"plugin-release", ERROR, EACH, rule_plugin_release,
      "the plugin is built for the Slurm that loads it",
      "Build it with that Slurm's headers: make install SLURM_PREFIX=DIR"},
     {"plugin-build", ERROR, NODE, rule_plugin_build, "the plugin is this machine's build",
      "Run make install there with the same build."},
     {"plugin-tern", ERROR, EACH, rule_plugin_tern, "tern=PATH on the plugin's line can be run",
-     "Mend tern=PATH on the plugin's line."},
+     "Fix tern=PATH on the plugin's line."},
     {"plugin-health", WARN, EACH, rule_plugin_health,
      "health=prolog stands on a 'required' line alone",
      "Write 'required' (a bad node then drains), or take health=prolog out and let "
@@ -553,10 +554,10 @@ const struct tern_rule tern_doctor_rules[] = {
     {"clock", ERROR, NODE, rule_clock, "the clock is right within 30 s", set_clock},
     {"clock", WARN, NODE, rule_clock, "the clock is right within a second", set_clock},
     {"tmp-fs", ERROR, EACH, rule_tmp_fs, "TmpFS is a folder that jobs may write",
-     "Mend TmpFS in slurm.conf; PMIx keeps its sockets there."},
+     "Fix TmpFS in slurm.conf; PMIx keeps its sockets there."},
     {"site", ERROR, EACH, rule_error, "tern.yaml can be read", "`tern help site` lists the keys."},
     {"site-differs", WARN, NODE, rule_site_differs, "tern.yaml is this machine's",
-     "Put one file everywhere."},
+     "Install the same tern.yaml on every node."},
     {"storage", INFO, CLUSTER, rule_storage, "the ledger's folder is known, and so checked",
      "Name it: --ledger DIR, TERN_LEDGER, or ledger.dir in the site settings."},
     {"storage-shared", ERROR, NODE, rule_storage_shared, "the ledger's folder is one for all nodes",
@@ -572,13 +573,13 @@ const struct tern_rule tern_doctor_rules[] = {
      "Use a file system with POSIX semantics for ledger and checkpoints (Lustre, NFSv4, GPFS)."},
     {"storage-locks", WARN, NODE, rule_storage_locks, "locks hold between nodes",
      "tern needs no locks there; other tools may (Lustre: mount with flock; NFS: without nolock)."},
-    {"ledger-open", WARN, EACH, rule_ledger, "private runs are not in a ledger that others read",
+    {"ledger-open", WARN, SENT, rule_ledger, "private runs are not in a ledger that others read",
      "Its user folds it anew, or makes it theirs: tern ledger fold, chmod go-r."},
-    {"ledger-others", WARN, EACH, rule_ledger, "a user's runs are that user's alone to write",
+    {"ledger-others", WARN, SENT, rule_ledger, "a user's runs are that user's alone to write",
      "chmod go-w."},
-    {"ledger-taken", ERROR, EACH, rule_ledger, "a user's folder in the ledger is that user's",
+    {"ledger-taken", ERROR, SENT, rule_ledger, "a user's folder in the ledger is that user's",
      "Remove it, or give it to its user (chown)."},
-    {"ledger-sticky", WARN, EACH, rule_ledger, "the ledger's shared folder is sticky", "chmod +t."},
+    {"ledger-sticky", WARN, SENT, rule_ledger, "the ledger's shared folder is sticky", "chmod +t."},
     {"conf-requeue", INFO, CLUSTER, rule_conf_requeue, "Slurm queues a job again by itself",
      "JobRequeue=1, or sbatch --requeue (tern submit does)."},
     {"conf-return", INFO, CLUSTER, rule_conf_return, "a node that came back is used again",

@@ -105,6 +105,26 @@ static void one(const char *key, const char *value, const char *want)
     tern_doctor_findings_free(&f);
 }
 
+/* What a node said before it fell silent counts, as that it did not end does. */
+static void silent_node(void)
+{
+    struct tern_doctor_facts facts = {0};
+    struct tern_doctor_findings f = {0};
+    bool taken = false, late = false;
+
+    tern_doctor_facts_add(&facts, "n2", "asked", "100.0");
+    tern_doctor_facts_add(&facts, "n2", "ledger-taken", "/l/u/7: is not");
+    tern_doctor_judge(&about, &facts, &f);
+    for (size_t i = 0; i < f.n; i++) {
+        bool here = f.v[i].n_nodes == 1 && strcmp(f.v[i].node[0], "n2") == 0;
+        taken |= here && strcmp(f.v[i].id, "ledger-taken") == 0;
+        late |= here && strcmp(f.v[i].id, "node-answer") == 0;
+    }
+    ok(taken && late, "facts on the ledger count from a node that did not answer to the end");
+    tern_doctor_findings_free(&f);
+    tern_doctor_facts_free(&facts);
+}
+
 static void test_judge(void)
 {
     struct tern_doctor_findings f = judge(NULL, "", "");
@@ -347,6 +367,7 @@ int main(void)
     snprintf(version, sizeof version, "%s.8", tern_slurm_release());
     snprintf(patch, sizeof patch, "%s.1", tern_slurm_release());
     test_judge();
+    silent_node();
     test_releases();
     test_each_setting();
     test_settings();

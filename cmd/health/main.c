@@ -56,7 +56,7 @@ static const struct tern_opt opts[] = {
      .help = "hyperpod, pcluster or virtual, where this machine does not show it, or none: no "
              "request is made"},
     {"node-check", 0, TERN_OPT_FLAG, .to.flag = &node_check,
-     .help = "one node's part of --job: rows go to whoever collects them"},
+     .help = "one node's part of --job: send rows to the collector"},
     {0},
 };
 

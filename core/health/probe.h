@@ -1,7 +1,7 @@
 /* A check of a node: facts are gathered, then a rule makes rows of them.  Both happen in a child
  * process of the runner's (runner.c), which ends a check that hangs.
  *
- *     gather   reads /sys, /proc and the like, or measures; makes no row
+ *     gather   reads /sys, /proc and the like, or measures; makes no row (but relay.c)
  *     rule     from facts and expectations to rows, and nothing else (rules.c)
  */
 #ifndef TERN_HEALTH_PROBE_H
@@ -37,8 +37,8 @@ struct tern_health_probe {
 };
 
 /* A row.  `unit` "" or NULL: `value` means nothing. */
-void tern_health_say(struct tern_health_probe *p, enum tern_health_verdict v, const char *subject,
-                     double value, const char *unit, const char *fmt, ...)
+void tern_health_say(const struct tern_health_probe *p, enum tern_health_verdict v,
+                     const char *subject, double value, const char *unit, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
 /* The same without subject and value. */
 void tern_health_say_only(struct tern_health_probe *p, enum tern_health_verdict v, const char *fmt,
@@ -159,8 +159,8 @@ struct tern_health_facts {
     } compute;
     struct {
         bool started;
-        struct tern_health_rows rows;
-    } relayed; /* checks provider and link */
+        size_t n; /* rows, which relay.c has reported */
+    } relayed;    /* checks provider and link */
 };
 
 /* Files below a Neuron device's stats/hardware. */

@@ -40,8 +40,10 @@ static FILE *start(const char *option, pid_t *pid)
     return fdopen(fd[0], "r");
 }
 
-/* Its rows, one a line of JSON. */
-static void relay(struct tern_health_facts *f, const char *option)
+/* Its rows, one a line of JSON.  Each is reported as it is read: the runner may end this process
+ * while tern-link hangs, and the rows before that count. */
+static void relay(const struct tern_health_probe *p, struct tern_health_facts *f,
+                  const char *option)
 {
     char line[2048];
     pid_t pid;
@@ -50,8 +52,10 @@ static void relay(struct tern_health_facts *f, const char *option)
 
     while (from && fgets(line, sizeof line, from)) {
         struct tern_health_row r;
-        if (tern_health_row_parse(line, strlen(line), &r, NULL) == 0)
-            tern_health_rows_add(&f->relayed.rows, &r);
+        if (tern_health_row_parse(line, strlen(line), &r, NULL) < 0)
+            continue;
+        f->relayed.n++;
+        tern_health_say(p, r.verdict, r.subject, r.value, r.unit, "%s", r.text);
     }
     f->relayed.started = from != NULL;
     if (from) {
@@ -66,12 +70,12 @@ void tern_health_gather_provider(const struct tern_health_probe *p, struct tern_
 
     /* tcp is a part of every libfabric, and finding that out costs more than all other checks. */
     if (!p->options->unattended && name && strcmp(name, "tcp") != 0)
-        relay(f, "--provider");
+        relay(p, f, "--provider");
 }
 
 void tern_health_gather_link(const struct tern_health_probe *p, struct tern_health_facts *f)
 {
     if (p->options->fabric)
         setenv("TERN_RUN_SOCKET", p->options->fabric, 1);
-    relay(f, p->options->stage == TERN_HEALTH_STAGE_DEEP ? "--deep" : NULL);
+    relay(p, f, p->options->stage == TERN_HEALTH_STAGE_DEEP ? "--deep" : NULL);
 }

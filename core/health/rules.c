@@ -59,12 +59,12 @@ static void rule_neuron(struct tern_rules_case *c)
                         mute, n);
     else if (hidden)
         tern_health_say(c->to, UNKNOWN, "", n - hidden, unit,
-                        "%d of %d Neuron devices are not this job's to open (ConstrainDevices). "
+                        "%d of %d Neuron devices are not allocated to this job (ConstrainDevices). "
                         "Ask for all of them (--gres) to have them checked.",
                         hidden, n);
     else
         tern_health_say(c->to, OK, "", n, unit, "%d Neuron device%s%s", n, plural(n),
-                        needed < 0 ? "; --expect neuron=N tells how many there should be" : "");
+                        needed < 0 ? "; --expect neuron=N sets the expected number" : "");
 }
 
 static void rule_ecc(struct tern_rules_case *c)
@@ -128,7 +128,7 @@ static void rule_efa(struct tern_rules_case *c)
                         up, n, down);
     else
         tern_health_say(c->to, OK, "", n, unit, "%d EFA device%s active%s", n, plural(n),
-                        needed <= 0 ? "; --expect efa=N tells how many there should be" : "");
+                        needed <= 0 ? "; --expect efa=N sets the expected number" : "");
 }
 
 static void rule_nic(struct tern_rules_case *c)
@@ -148,15 +148,10 @@ static void rule_nic(struct tern_rules_case *c)
 }
 
 /* Rows of tern-link, which has the verdicts: it talks to the other nodes. */
+/* The rows themselves were reported as they came (relay.c). */
 static void rule_relayed(struct tern_rules_case *c)
 {
-    const struct tern_health_rows *rows = &facts(c)->relayed.rows;
-
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct tern_health_row *r = &rows->row[i];
-        tern_health_say(c->to, r->verdict, r->subject, r->value, r->unit, "%s", r->text);
-    }
-    if (rows->n == 0)
+    if (facts(c)->relayed.n == 0)
         tern_health_say_only(c->to, UNKNOWN,
                              "tern-link, beside this program, %s. Was tern installed whole?",
                              facts(c)->relayed.started ? "said nothing" : "cannot be started");
@@ -191,7 +186,7 @@ static void rule_memory(struct tern_rules_case *c)
     if (total < needed)
         tern_health_say(c->to, NODE_BAD, "", (double)total, "MiB",
                         "%lld MiB of memory, and Slurm believes %lld (RealMemory): a module may "
-                        "have failed. Replace the node, or mend RealMemory.",
+                        "have failed. Replace the node, or fix RealMemory.",
                         total, needed);
     else if (free_now < needed / 10)
         tern_health_say(c->to, unattended(c) ? UNKNOWN : NODE_BAD, "", (double)free_now, "MiB",
@@ -266,7 +261,7 @@ static void rule_clock(struct tern_rules_case *c)
         tern_health_say_only(c->to, UNKNOWN, "%.390s", facts(c)->clock.why);
     else if (error > 50)
         tern_health_say_only(c->to, UNKNOWN,
-                             "the way to the first node and back takes %.0f ms: too long to tell",
+                             "the round trip to the first node takes %.0f ms: too long to tell",
                              2 * error);
     else
         tern_health_say(c->to, OK, "", offset, "ms",
@@ -399,7 +394,7 @@ static void rule_mount(struct tern_rules_case *c)
         say_failed(c, dir, "open it", facts(c)->mount.open_error);
     else if (m->fstab && !facts(c)->mount.mounted)
         tern_health_say(c->to, NODE_BAD, tern_health_subject(dir), 0, "",
-                        "%.200s stands in /etc/fstab and is not mounted. mount %.100s", dir, dir);
+                        "%.200s is in /etc/fstab but not mounted. mount %.100s", dir, dir);
     else if (facts(c)->mount.room_error)
         say_failed(c, dir, "ask for its free space", facts(c)->mount.room_error);
     else if (!say_full(c, &m->folder))
@@ -487,7 +482,7 @@ const struct tern_health_check tern_health_checks[] = {
          "Install libfabric with that provider (for EFA: the EFA installer)."),
      2, LATE_UNKNOWN, GATHER(provider)},
     {ROW(memory, ERROR, QUICK, "as much memory as Slurm believes, and free",
-         "End leftover processes, remove files in /dev/shm; replace the node, or mend RealMemory."),
+         "End leftover processes, remove files in /dev/shm; replace the node, or fix RealMemory."),
      1, LATE_UNKNOWN, GATHER(memory)},
     {ROW(hugepages, ERROR, QUICK, "huge pages as expected",
          "Set vm.nr_hugepages (sysctl), and reboot after long uptime."),
@@ -539,5 +534,4 @@ void tern_health_apply(const struct tern_health_check *check, struct tern_health
     memset(&f, 0, sizeof f);
     check->gather(p, &f);
     tern_rules_apply(&check->rule, 1, check->rule.where, &c);
-    tern_health_rows_free(&f.relayed.rows);
 }

@@ -1,6 +1,7 @@
 /* The runner: one child works through a stage's checks and is replaced when it hangs or dies, so
  * that the usual case costs one fork. */
 #include "core/base/clock.h"
+#include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/health/probe.h"
 
@@ -15,8 +16,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { MAX_CHECKS = 24, MAX_UNITS = MAX_CHECKS + TERN_RULES_MAX_FOLDERS };
 
 /* All checks of a stage together. */
 static const double budget_s[] = {5, 30, 60, 600};
@@ -61,13 +60,19 @@ static bool switched_off(const struct tern_health_options *o, const char *id)
            (!o->unattended && tern_rules_listed(tern_var("TERN_HEALTH_SKIP"), id));
 }
 
+/* The most that `choose` makes: each check with each folder. */
+static size_t max_units(void)
+{
+    return tern_health_n_checks * TERN_RULES_MAX_FOLDERS;
+}
+
 static size_t choose(const struct tern_health_options *o,
-                     const struct tern_health_expected *expected, struct unit units[MAX_UNITS],
+                     const struct tern_health_expected *expected, struct unit *units,
                      struct tern_health_rows *rows, const char *node)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < tern_health_n_checks && i < MAX_CHECKS; i++) {
+    for (size_t i = 0; i < tern_health_n_checks; i++) {
         const struct tern_health_check *c = &tern_health_checks[i];
         if (!(c->rule.where & 1u << o->stage) ||
             (o->only && !tern_rules_listed(o->only, c->rule.id)))
@@ -112,8 +117,8 @@ static void begin_row(const struct tern_health_probe *p, enum tern_health_verdic
     r->seconds = (double)(tern_clock_boot_ns() - p->began_ns) / 1e9;
 }
 
-void tern_health_say(struct tern_health_probe *p, enum tern_health_verdict v, const char *subject,
-                     double value, const char *unit, const char *fmt, ...)
+void tern_health_say(const struct tern_health_probe *p, enum tern_health_verdict v,
+                     const char *subject, double value, const char *unit, const char *fmt, ...)
 {
     struct message m = {.kind = SAID, .row = {.value = value}};
     va_list ap;
@@ -330,7 +335,6 @@ int tern_health_check_local(const struct tern_health_options *o, struct tern_hea
                             struct tern_err *err)
 {
     struct tern_health_expected expected;
-    struct unit units[MAX_UNITS];
     char node[65];
     struct tern_health_probe probe = {.expected = &expected, .options = o, .root = root_of(o)};
 
@@ -342,6 +346,9 @@ int tern_health_check_local(const struct tern_health_options *o, struct tern_hea
         return -1;
     if (tern_health_expected_find(o, probe.root, &expected, err) < 0)
         return -1;
+    struct unit *units = tern_alloc(max_units(), sizeof *units, "checks", err);
+    if (!units)
+        return -1;
     tern_health_node_name(o, node);
     struct runner r = {
         .units = units,
@@ -351,5 +358,7 @@ int tern_health_check_local(const struct tern_health_options *o, struct tern_hea
         .node = node,
         .deadline = tern_clock_boot_ns() + (int64_t)(budget_s[o->stage] * 1e9),
     };
-    return run_all(&r, err);
+    int rc = run_all(&r, err);
+    free(units);
+    return rc;
 }

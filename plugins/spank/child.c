@@ -61,7 +61,7 @@ static void become(const struct tern_spank_child *c, int out, int words)
     if (c->find && !(program = c->find(program)))
         _exit(126);
     execvp(program, c->argv);
-    dprintf(2, "error: cannot run '%s': %s. Ask the admin to mend tern=PATH in plugstack.conf.\n",
+    dprintf(2, "error: cannot run '%s': %s. Ask the admin to fix tern=PATH in plugstack.conf.\n",
             c->program, strerror(errno));
     _exit(127);
 }

@@ -99,8 +99,8 @@ machine; good "a folder that takes a file" mount --mount /fsx
 bad_storage() { check "$1" mount storage_bad 4 "${@:2}"; }
 bad "a folder that is not there" mount --mount /scratch
 bad_storage "too little room" --mount /fsx:1000000G; out_has 'Make room'
-printf 'fs:/x /fsx nfs rw 0 0\n' >m/etc/fstab; bad "fstab's file system is not mounted" mount; out_has 'is not mounted'
-bad "fstab's file system that --mount names is not mounted" mount --mount /fsx:0; out_has 'is not mounted'
+printf 'fs:/x /fsx nfs rw 0 0\n' >m/etc/fstab; bad "fstab's file system is not mounted" mount; out_has 'but not mounted'
+bad "fstab's file system that --mount names is not mounted" mount --mount /fsx:0; out_has 'but not mounted'
 printf 'fs:/x /fsx nfs rw,noauto 0 0\n/dev/sda /home ext4 rw 0 0\n' >m/etc/fstab
 run tern health --json --only mount; status 0; [ "$(verdict mount)" = skipped ]; ok $? "fstab's local and noauto file systems are skipped"
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
@@ -184,6 +184,13 @@ run tern health --job; status 2; err_has 'not inside a Slurm job'
 run tern health --node-check; status 2
 run tern health --replace n1; status 1; err_has 'no Slurm configuration'
 run tern health --replace n1 --platform moon; status 2
+
+# ---- a tern-link that hangs after its row
+mkdir -p hangs; cp "$BIN/tern" "$BIN/tern-health" hangs/
+printf '%s\n' '#!/bin/sh' 'echo "{\"check\": \"provider\", \"verdict\": \"ok\", \"severity\": \"info\", \"text\": \"efa, from a stand-in\"}"' 'exec sleep 60' >hangs/tern-link; chmod +x hangs/tern-link
+run env TERN_FABRIC_PROVIDER=efa hangs/tern health --json --only provider
+[ "$(verdict provider)" = "ok unknown" ]; ok $? "a row of tern-link counts though it hangs after that" || cat out err
+out_has 'from a stand-in'; out_has 'no answer within 2 s'
 
 # ---- as root's: no environment, no made-up machine
 run tern health --prolog; [ "$rc" = 0 ] || [ "$rc" = 3 ]; ok $? "--prolog says good or bad only: $rc"

@@ -1,5 +1,7 @@
 /* core/health: rows, reasons, and what the rows of all nodes mean together. */
 #include "core/health/health.h"
+
+#include "core/base/str.h"
 #include "core/health/collect.h"
 #include "core/health/probe.h"
 #include "core/health/replace.h"
@@ -546,9 +548,32 @@ static void ids(void)
        "an unknown check id is refused: %s", err.text);
 }
 
+/* Each row of the table has its turn in each of its stages. */
+static void every_check(void)
+{
+    struct tern_buf all = {0};
+    struct tern_err err;
+    bool whole = true;
+
+    for (size_t i = 0; i < tern_health_n_checks; i++)
+        tern_buf_printf(&all, "%s%s", i ? "," : "", tern_health_checks[i].rule.id);
+    for (int stage = TERN_HEALTH_STAGE_QUICK; stage <= TERN_HEALTH_STAGE_DEEP; stage++) {
+        struct tern_health_options o = {.stage = stage, .skip = all.data};
+        struct tern_health_rows made = {0};
+        size_t n = 0;
+        for (size_t i = 0; i < tern_health_n_checks; i++)
+            n += (tern_health_checks[i].rule.where & 1u << stage) != 0;
+        whole &= tern_health_check_local(&o, &made, &err) == 0 && made.n == n;
+        tern_health_rows_free(&made);
+    }
+    ok(whole, "every check of a stage has a row, however many there are");
+    tern_buf_free(&all);
+}
+
 int main(void)
 {
     ids();
+    every_check();
     cores();
     collecting();
     kinds();

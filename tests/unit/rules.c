@@ -93,7 +93,7 @@ static void node(void)
     says("neuron", "15 of 16 Neuron devices are there");
     facts.neuron.n = 16;
     facts.neuron.hidden = 2;
-    says("neuron", "2 of 16 Neuron devices are not this job's");
+    says("neuron", "2 of 16 Neuron devices are not allocated to this job");
     facts.ecc.n_read = 2;
     facts.ecc.n_bad = 1;
     facts.ecc.bad[0] = (struct tern_health_counter){"neuron3", 1, 7};
@@ -143,7 +143,7 @@ static void mounts(void)
     facts.mount.taken = (struct tern_health_taken){TERN_HEALTH_CREATE, EACCES};
     says("mount", "/fsx: answers");
     expected.mount[0].fstab = true;
-    says("mount", "stands in /etc/fstab and is not mounted");
+    says("mount", "is in /etc/fstab but not mounted");
 }
 
 int main(void)

@@ -166,7 +166,7 @@ const char topic_ledger_files[] =
     "Times are nanoseconds since 1970. `sqlite3 run.db .schema` shows every column with its\n"
     "meaning. run.db has these tables and views:\n"
     "\n"
-    "run, attempt, param :: The run; its tries; settings of a try.\n"
+    "run, attempt, param :: The run; its attempts; settings of an attempt.\n"
     "metric, span, point :: Values as they are stored; read `step` instead.\n"
     "step, step_all :: Views: only the values that are not superseded; all values, with\n"
     "`effective`.\n"

@@ -138,7 +138,7 @@ const char topic_install[] =
     "\n"
     "# SLURM\n"
     "`make install` asks Slurm for the place of plugstack.conf. If that file includes a\n"
-    "folder, tern adds the plugin's line there as tern.conf. Otherwise tern prints the line\n"
+    "folder, it writes the plugin's line there as tern.conf. Otherwise it prints the line\n"
     "and changes no file of Slurm's. The plugin's name has its release (tern_spank-22.05.so).\n"
     "A Slurm of another release refuses the plugin, so `make install` refuses, too. If PREFIX\n"
     "is not on shared storage, install on every node. No daemon needs a restart.\n"

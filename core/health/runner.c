@@ -260,6 +260,15 @@ static void give_up(struct runner *r, enum tern_health_verdict v, const char *fm
     r->next++;
 }
 
+/* A library of a check may write into the child's memory, or into its pipe. */
+static bool makes_sense(const struct runner *r, const struct message *m)
+{
+    if (m->kind == SAID)
+        return (unsigned)m->row.verdict <= TERN_HEALTH_NODE_BAD &&
+               (unsigned)m->row.severity <= TERN_RULES_ERROR;
+    return m->kind == BEGIN || (m->unit >= 0 && (size_t)m->unit < r->n);
+}
+
 /* Listen until the child ends, or its check or all of them are late. */
 static void listen_to(struct runner *r)
 {
@@ -281,14 +290,14 @@ static void listen_to(struct runner *r)
             continue;
         if (got != sizeof m)
             return;
+        if (!makes_sense(r, &m))
+            return;
         if (m.kind == SAID)
             add(r, &m.row);
         else if (m.kind == BEGIN)
             r->unit_began = tern_clock_boot_ns();
-        else if (m.unit >= 0 && (size_t)m.unit < r->n)
+        else
             r->next = (size_t)m.unit + 1;
-        else /* a library of a check wrote into the child's memory, or into its pipe */
-            return;
     }
 }
 

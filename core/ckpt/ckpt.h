@@ -14,9 +14,11 @@
  *
  * Order of calls, on every rank:
  *
- *     tern_ckpt_lease_acquire / tern_ckpt_lease_attach   the fence, once an attempt (owner, other
- * ranks) tern_ckpt_latest, tern_ckpt_open, tern_ckpt_read...   resume tern_ckpt_save ... collective
- *     tern_ckpt_prune                            one rank, after the ledger has the new row
+ *     tern_ckpt_lease_acquire        the fence, once an attempt: its owner...
+ *     tern_ckpt_lease_attach         ...and the other ranks
+ *     tern_ckpt_latest, tern_ckpt_open, tern_ckpt_read...    resume
+ *     tern_ckpt_save ...             collective
+ *     tern_ckpt_prune                one rank, after the ledger has the new row
  *
  * Every array is rectangular and C-contiguous: a rank's slice is `start[d] .. start[d] + shape[d]`
  * of the global shape in each dimension d.  Shards are safetensors files

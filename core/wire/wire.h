@@ -49,7 +49,8 @@ enum tern_wire_control_kind {
     TERN_WIRE_ASK,     /* what did you call there? */
     TERN_WIRE_CALLED,  /* this; desc 0: nothing yet */
     TERN_WIRE_LEAVE,   /* I am done: nothing more comes from me */
-    TERN_WIRE_CHASE, /* have you come to this operation, and else what do you wait in? (cross.c) */
+    TERN_WIRE_CHASE, /* have you come to this operation, and else what do you wait in? (deadlock.c)
+                      */
     TERN_WIRE_TRY,   /* a transport's own: does this rail lead to you? */
     TERN_WIRE_TRIED, /* it does */
 };
@@ -77,7 +78,7 @@ struct tern_wire_control {
 /* Functions of the owner that a transport calls. */
 struct tern_wire_owner {
     void *arg;
-    /* A control message came; from transport_progress. */
+    /* A control message came; from the transport's `progress`. */
     void (*control)(void *arg, const struct tern_wire_control *m);
     /* Shall a message go on trying for its place in the queue, since boot time `since_ns`? */
     bool (*patient)(void *arg, int64_t since_ns);

@@ -35,7 +35,7 @@ enum {
     TERN_WIRE_SHM_REGIONS = 256,   /* tern_fabric_alloc buffers of a rank */
     TERN_WIRE_SHM_STAGE = 2 << 20, /* half a stage, as much of it as is used... */
     TERN_WIRE_SHM_STAGE_MOST =
-        16 << 20,             /* ...by up to 64 ranks, and at most (tern_fabric_stage_bytes) */
+        16 << 20,             /* ...by up to 64 ranks, and at most (tern_coll_stage_bytes) */
     TERN_WIRE_SHM_LINE = 128, /* two cache lines: the neighbour line is prefetched too */
 };
 

@@ -6,10 +6,10 @@
  *     tern_coll_turn        runs what can run
  *
  * An algorithm knows a shape (which member is on which node) and a task, and writes a list of
- * steps.  It needs no transport, so lists are tested without one.  The engine goes through the
- * lists: it posts messages, meets the node in shared memory, copies and combines.  It never waits
- * and blames no rank: where a step fails, tern_coll.trouble says why, and the caller (core/fabric)
- * finds the rank at fault. */
+ * steps.  Of core/wire it needs sizes and no transport, so lists are tested without one.  The
+ * engine goes through the lists: it posts messages, meets the node in shared memory, copies and
+ * combines.  It never waits and blames no rank: where a step fails, tern_coll.trouble says why, and
+ * the caller (core/fabric) finds the rank at fault. */
 #ifndef TERN_COLL_COLL_H
 #define TERN_COLL_COLL_H
 
@@ -141,6 +141,7 @@ struct tern_coll_trouble {
 
 /* The engine of a rank: what its communicators share. */
 struct tern_coll {
+    void *owner; /* the caller's, which finds it again from a communicator */
     struct tern_wire_ranks *wire;
     struct tern_flight_recorder *recorder;
     struct tern_coll_model model;

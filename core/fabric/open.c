@@ -388,6 +388,7 @@ static int open_own(struct tern_fabric *f, struct tern_err *err)
         return -1;
     f->flight.recorder = f->coll.recorder = tern_wire_shm_recorder(f->wire.own.head);
     f->coll.wire = &f->wire;
+    f->coll.owner = f;
     f->flight.recorder->blamed = -1;
     return 0;
 }

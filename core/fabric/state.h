@@ -1,11 +1,15 @@
 /* The parts of a fabric, for the files of this room.
  *
+ *     open.c            joins the other ranks, and leaves them
+ *     explain.c         a fabric in words, for people
+ *     measure.c         the numbers by which core/coll chooses algorithms
  *     ops.c, comm.c     operations and communicators, as callers see them
  *     progress.c        runs the engine (core/coll) until an operation is finished
  *     wait.c            where a rank is idle: finds a rank that is dead, frozen or late
  *     mismatch.c        ranks that call different operations
  *     deadlock.c        ranks that wait for each other
  *     blame.c           the rank at fault: sent to all ranks, and heard from them
+ *     fabric.c          what callers read of a fabric; its memory
  *     liveness.c        does a silent rank still run?
  *
  * Each calls those below it, and none above. */
@@ -77,7 +81,7 @@ struct tern_fabric {
 
 static inline struct tern_fabric *fabric_of(const struct tern_comm *c)
 {
-    return (struct tern_fabric *)(void *)((char *)c->coll - offsetof(struct tern_fabric, coll));
+    return c->coll->owner;
 }
 
 /* ---- progress.c: arguments are checked */
@@ -150,8 +154,9 @@ void tern_fabric_blame_send_all(struct tern_fabric *f, const struct tern_wire_co
 int tern_fabric_blame_heard(struct tern_fabric *f, struct tern_err *err);
 /* Has a node peer's process ended?  Waits up to `wait_ms` for it. */
 bool tern_fabric_blame_ended(const struct tern_fabric *f, int world_rank, int wait_ms);
-/* The buffer of node peer `world_rank` cannot be reached. -1 in the words of a failure that the
- * node reports, or when that rank has ended; 0: the rank is not at fault. */
+/* The buffer of node peer `world_rank` cannot be reached, or it left while its buffer was read. -1
+ * in the words of a failure that the node reports, or when that rank has ended; 0: the rank is not
+ * at fault. */
 int tern_fabric_blame_peer(struct tern_comm *c, int world_rank, struct tern_err *err);
 /* A rank cannot be reached any more, perhaps because it left on account of another one. Waits a
  * tenth of a second for a report of that.  -1 when a rank was blamed, 0 when not. */

@@ -244,6 +244,7 @@ static struct tern_comm *failing(struct tern_fabric *f, int size)
 
     *f = (struct tern_fabric){.wire = {.size = size}, .broken = true};
     f->coll.wire = &f->wire;
+    f->coll.owner = f;
     f->coll.recorder = &recorder;
     tern_err_set(&f->why, TERN_TEMPFAIL, "begun");
     c = (struct tern_comm){.coll = &f->coll, .shape = {.size = size}};

@@ -202,7 +202,7 @@ static int run(int n, char **args, struct tern_err *err)
         err);
     if (!fabric)
         goto out;
-    tern_fabric_doing(fabric, TERN_FABRIC_EVALUATES, TERN_FABRIC_STORAGE_S);
+    tern_fabric_set_activity(fabric, TERN_FABRIC_EVALUATES, TERN_FABRIC_STORAGE_S);
     struct tern_comm *world = tern_fabric_world(fabric);
     path = agree_on_path(r, world, err);
     if (!path)

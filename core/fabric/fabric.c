@@ -45,7 +45,8 @@ const char *tern_fabric_about(const struct tern_fabric *f)
     return f->about;
 }
 
-void tern_fabric_doing(struct tern_fabric *f, enum tern_fabric_doing doing, double seconds)
+void tern_fabric_set_activity(struct tern_fabric *f, enum tern_fabric_activity doing,
+                              double seconds)
 {
     tern_fabric_liveness_tell(f->wait.liveness, doing, (int64_t)(seconds * 1e9));
 }

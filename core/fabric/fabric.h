@@ -37,7 +37,7 @@
  * 10. A wait ends at the deadline after the last sign of life of the rank that it is for, and after
  *     four deadlines in all.  A rank gives signs of life while it waits itself, as the stages of a
  *     pipeline that fills; so no rank may compute for longer than a deadline (but see
- *     tern_fabric_doing).
+ *     tern_fabric_set_activity).
  * 11. A rank that died, stopped or is cut off ends the operation on every other rank with
  *     TERN_TEMPFAIL.  The error names the rank, its node, the operation and its number.  So does
  *     the error of a rank that cannot go on by itself (no memory, no descriptors).
@@ -124,7 +124,7 @@ const char *tern_fabric_node_name(const struct tern_fabric *f, int rank);
 const char *tern_fabric_about(const struct tern_fabric *f);
 
 /* The work of this rank between two operations. */
-enum tern_fabric_doing {
+enum tern_fabric_activity {
     TERN_FABRIC_COMPUTES,
     TERN_FABRIC_STARTS, /* reads the model and other inputs */
     TERN_FABRIC_READS,  /* waits for its data */
@@ -139,7 +139,8 @@ enum { TERN_FABRIC_STORAGE_S = 600 }; /* a file system that hangs, and comes bac
  * stopped or frozen, and an error names it at once.  For a node that is silent as a whole, perhaps
  * through a fault of the network, that takes three times as long.  Time in which the waiting rank
  * was stopped itself does not count. */
-void tern_fabric_doing(struct tern_fabric *f, enum tern_fabric_doing doing, double seconds);
+void tern_fabric_set_activity(struct tern_fabric *f, enum tern_fabric_activity doing,
+                              double seconds);
 
 /* Zeroed, page-aligned memory that the ranks of this node can reach directly.  Operations on it
  * copy nothing inside the node, and it is registered with the provider once.  A buffer of 2 MiB or

@@ -72,14 +72,14 @@ int64_t tern_fabric_liveness_patience(const struct liveness *l, int r)
     return l ? atomic_load_explicit(&l->ranks[r].patience_ns, memory_order_relaxed) : 0;
 }
 
-enum tern_fabric_doing tern_fabric_liveness_doing(const struct liveness *l, int r)
+enum tern_fabric_activity tern_fabric_liveness_doing(const struct liveness *l, int r)
 {
-    return l ? (enum tern_fabric_doing)atomic_load_explicit(&l->ranks[r].doing,
-                                                            memory_order_relaxed)
+    return l ? (enum tern_fabric_activity)atomic_load_explicit(&l->ranks[r].doing,
+                                                               memory_order_relaxed)
              : TERN_FABRIC_COMPUTES;
 }
 
-void tern_fabric_liveness_tell(struct liveness *l, enum tern_fabric_doing doing,
+void tern_fabric_liveness_tell(struct liveness *l, enum tern_fabric_activity doing,
                                int64_t patience_ns)
 {
     if (!l)

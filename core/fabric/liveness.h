@@ -44,9 +44,9 @@ int64_t tern_fabric_liveness_heard(const struct liveness *l, int r);
 /* How long the work of rank r may take, by its last answer; 0 when not known. */
 int64_t tern_fabric_liveness_patience(const struct liveness *l, int r);
 /* That work. */
-enum tern_fabric_doing tern_fabric_liveness_doing(const struct liveness *l, int r);
+enum tern_fabric_activity tern_fabric_liveness_doing(const struct liveness *l, int r);
 /* Of this rank. */
-void tern_fabric_liveness_tell(struct liveness *l, enum tern_fabric_doing doing,
+void tern_fabric_liveness_tell(struct liveness *l, enum tern_fabric_activity doing,
                                int64_t patience_ns);
 
 #endif

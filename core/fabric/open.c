@@ -425,7 +425,7 @@ static int start(struct tern_fabric *f, const struct tern_wire_up *w, struct ter
     if (tern_coll_comm_new(&f->coll, 0, f->wire.size, world, 0, err) &&
         tern_fabric_measure(f, err) == 0 && open_flight(f, err) == 0)
         rc = 0;
-    snprintf(f->about, sizeof f->about, "%d rank%s in %d node%s, met by %s; %s", f->wire.size,
+    snprintf(f->about, sizeof f->about, "%d rank%s in %d node%s; wire-up: %s; %s", f->wire.size,
              f->wire.size > 1 ? "s" : "", f->wire.nodes, f->wire.nodes > 1 ? "s" : "", w->name,
              f->wire.transport ? f->wire.transport->ops->about(f->wire.transport)
                                : "shared memory");

@@ -212,7 +212,8 @@ static int look_for_life(struct waiter *w, int r, int64_t now, struct tern_err *
         return 0;
     snprintf(what, sizeof what,
              witness
-                 ? "has shown no sign of life for %.3g s, and its node has: it is stopped or frozen"
+                 ? "has shown no sign of life for %.3g s, but its node is alive: the process is "
+                   "stopped or frozen"
                  : "has shown no sign of life for %.3g s: it is stopped, or its node is frozen or "
                    "cut off",
              (double)(now - since) / 1e9);

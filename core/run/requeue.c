@@ -119,7 +119,7 @@ static void queue_again(struct tern_run_attempt *a, struct tern_run_result *resu
                                                                       : "the job is queued again");
 }
 
-void tern_run_requeue_later(struct tern_run_attempt *a, struct tern_run_result *result)
+void tern_run_requeue_if_ended_by_slurm(struct tern_run_attempt *a, struct tern_run_result *result)
 {
     const bool trainer = tern_run_attempt_is_trainer(a);
     struct tern_slurm_job *job = NULL;

@@ -9,7 +9,7 @@
  * limit, a preemption or a reservation that takes its nodes, set result->outcome and why to that.
  * Then queue the job again, if Slurm allows it, the recipe allows it (launch.at_time_limit) and
  * this attempt left a checkpoint.  For any other end do nothing. */
-void tern_run_requeue_later(struct tern_run_attempt *a, struct tern_run_result *result);
+void tern_run_requeue_if_ended_by_slurm(struct tern_run_attempt *a, struct tern_run_result *result);
 
 /* When an earlier attempt has no end in the ledger, its supervisor was lost, with its node or
  * without.  Record its end: node_fail, requeued or killed, with the cause. */

@@ -27,7 +27,7 @@
 
 enum {
     /* Attempts in a row without a checkpoint: the fault comes back on any nodes. */
-    VAIN_MAX = 3,
+    MAX_ATTEMPTS_WITHOUT_CHECKPOINT = 3,
 };
 
 struct supervisor {
@@ -193,7 +193,9 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
     if (tern_run_history_read(&h, s->o->recipe->ledger.dir, a->id, s->place.job, a->kind, &err) <
         0) {
         tern_warn("%s", err.text);
-        h.faults = s->attempts < VAIN_MAX ? s->attempts : VAIN_MAX - 1; /* no haste */
+        h.faults = s->attempts < MAX_ATTEMPTS_WITHOUT_CHECKPOINT
+                       ? s->attempts
+                       : MAX_ATTEMPTS_WITHOUT_CHECKPOINT - 1; /* no haste */
     }
     /* Outside Slurm every process counts from 0, and a ledger that cannot be read counts nothing.
      */
@@ -206,7 +208,7 @@ static bool again(struct supervisor *s, struct tern_run_attempt *a, struct tern_
         }
         return false;
     }
-    if (h.faults >= VAIN_MAX) {
+    if (h.faults >= MAX_ATTEMPTS_WITHOUT_CHECKPOINT) {
         snprintf(text, sizeof text, "%u attempts in a row made no checkpoint: given up", h.faults);
         add_reason(result, text);
         tern_run_attempt_add_event(a, "stuck", "error", NULL, text);
@@ -346,7 +348,7 @@ int tern_run(const struct tern_run_options *options, struct tern_run_result *res
             break;
         bool ready = compiled(&s, &a, result);
         tern_run_rehearsal_clear(&a, result);
-        tern_run_requeue_later(&a, result);
+        tern_run_requeue_if_ended_by_slurm(&a, result);
         tern_run_attempt_end_row(&a, result);
         more = ready || again(&s, &a, result);
         tern_run_attempt_end(&a);

@@ -4,11 +4,11 @@
 
 enum { TIMES = 10 };
 
-void tern_train_set_doing(struct train *t, enum tern_fabric_doing doing)
+void tern_train_set_doing(struct train *t, enum tern_fabric_activity doing)
 {
     const int64_t now = tern_clock_boot_ns();
     const double lasted = (double)(now - t->patience.since_ns) * 1e-9;
-    const enum tern_fabric_doing before = t->patience.doing;
+    const enum tern_fabric_activity before = t->patience.doing;
 
     /* The first step does not count: it brings the model into memory, from storage perhaps. */
     const bool counts = before != TERN_FABRIC_COMPUTES || t->patience.computed;
@@ -20,5 +20,5 @@ void tern_train_set_doing(struct train *t, enum tern_fabric_doing doing)
     double seconds = TIMES * t->patience.longest[doing];
     if ((doing != TERN_FABRIC_COMPUTES || !t->patience.computed) && seconds < TERN_FABRIC_STORAGE_S)
         seconds = TERN_FABRIC_STORAGE_S;
-    tern_fabric_doing(t->options->fabric, doing, seconds);
+    tern_fabric_set_activity(t->options->fabric, doing, seconds);
 }

@@ -110,7 +110,7 @@ struct train_progress {
 
 /* patience.c */
 struct train_patience {
-    enum tern_fabric_doing doing;
+    enum tern_fabric_activity doing;
     int64_t since_ns;                   /* boot clock */
     double longest[TERN_FABRIC_DOINGS]; /* seconds */
     bool computed;                      /* a step is behind it */
@@ -142,7 +142,7 @@ struct train {
 
 /* What this rank does from now on.  Ranks that wait for it allow ten times the longest that it has
  * taken so far in this attempt, and ten minutes at least where that depends on storage. */
-void tern_train_set_doing(struct train *t, enum tern_fabric_doing doing);
+void tern_train_set_doing(struct train *t, enum tern_fabric_activity doing);
 
 /* ---- groups.c ---- */
 

@@ -47,7 +47,7 @@ struct guest { /* a connection */
 
 struct tern_wire_rendezvous {
     int size, listen, epoll;
-    int64_t deaf_ns; /* since when it accepts no connection; 0: it does */
+    int64_t accept_paused_ns; /* since when it accepts no connection; 0: it does */
     uint8_t key[RENDEZVOUS_KEY];
     char address[400];
     struct guest *guests; /* [n_guests] */
@@ -65,7 +65,7 @@ static int hear(struct tern_wire_rendezvous *r)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
 
-    r->deaf_ns = 0;
+    r->accept_paused_ns = 0;
     return epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->listen, &e);
 }
 
@@ -385,7 +385,7 @@ static int shut(struct tern_wire_rendezvous *r, struct tern_err *err)
     tern_err_sys(&e, "the ranks cannot meet, since one cannot be let in");
     fail_all(r, e.text);
     epoll_ctl(r->epoll, EPOLL_CTL_DEL, r->listen, NULL);
-    r->deaf_ns = tern_clock_boot_ns();
+    r->accept_paused_ns = tern_clock_boot_ns();
     if (err)
         *err = e;
     return -1;
@@ -433,7 +433,7 @@ int tern_wire_rendezvous_step(struct tern_wire_rendezvous *r, struct tern_err *e
             receive(r, g);
     }
     int64_t now = tern_clock_boot_ns();
-    if (r->deaf_ns && now - r->deaf_ns > DEAF_S * 1000000000ll)
+    if (r->accept_paused_ns && now - r->accept_paused_ns > DEAF_S * 1000000000ll)
         hear(r);
     for (int i = 0; i < r->n_guests; i++) {
         struct guest *g = &r->guests[i];

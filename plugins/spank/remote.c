@@ -68,7 +68,7 @@ static int set(spank_t sp, const char *name, const char *value)
 }
 
 /* TERN_RECEIPT=<job>.<step>.<major>.<minor>: see core/task/marker.h, which reads it. */
-static int recipe_and_receipt(spank_t sp)
+static int set_recipe_and_marker(spank_t sp)
 {
     struct tern_spank_names *o = &tern_spank_options[TERN_SPANK_RECIPE];
     char marker[64], step[32], recipe[TERN_SPANK_PATH];
@@ -127,7 +127,7 @@ static int hand_over(spank_t sp, const struct tern_spank_config *c)
 {
     char values[TERN_SPANK_OPTIONS][TERN_SPANK_VALUE];
 
-    if (recipe_and_receipt(sp) < 0)
+    if (set_recipe_and_marker(sp) < 0)
         return -1;
     for (int i = TERN_SPANK_RECIPE + 1; i < TERN_SPANK_OPTIONS; i++)
         if (read_value(values[i], sp, i) < 0 ||

@@ -5,7 +5,7 @@
 export TERN_DEADLINE=40 TERN_LIVENESS=2
 
 # ranks a node, and what the others say of the one that is stopped: alone on its node it may be cut off
-for case in '4:and its node has: it is stopped or frozen' '2:and its node has: it is stopped or frozen' \
+for case in '4:but its node is alive: the process is stopped or frozen' '2:but its node is alive: the process is stopped or frozen' \
             '1:it is stopped, or its node is frozen or cut off'; do
     share=${case%%:*}
     TERN_FABRIC_SHARE=$share run timeout 100 "$R" stop 4 2

@@ -16,7 +16,7 @@ run tern cluster up "$WORK/fabric-4/cluster.yaml"; status 0 "up"
 [ "$rc" = 0 ] || tap_done
 has_pmix tern cluster exec fabric-4 -- || { skip "$NO_PMIX"; tap_done; }
 on srun --mpi=pmix -N4 --ntasks-per-node=1 tern bench fabric -b 8 -e 1M -f 16 -n 5
-status 0 "one rank a node"; out_has '4 ranks in 4 nodes, met by PMIx; libfabric'; out_has 'values: 0 OK'
+status 0 "one rank a node"; out_has '4 ranks in 4 nodes; wire-up: PMIx; libfabric'; out_has 'values: 0 OK'
 on srun --mpi=pmix -N4 --ntasks-per-node=2 "$R" random 0 3 40
 status 0 "two ranks a node: the same bits as the reference, which knows no nodes"
 on srun --mpi=pmix -N2 --ntasks-per-node=2 tern bench fabric -b 8 -e 64K -f 16 -n 5

@@ -481,9 +481,9 @@ static int steady(struct tern_fabric *f)
             raise(SIGSTOP);
         if (mine && strcmp(mode, "busy") == 0) {
             if (getenv("TEST_FABRIC_SAVES"))
-                tern_fabric_doing(f, TERN_FABRIC_SAVES, 60);
+                tern_fabric_set_activity(f, TERN_FABRIC_SAVES, 60);
             tern_clock_sleep_ns(operations * 1000000ll);
-            tern_fabric_doing(f, TERN_FABRIC_COMPUTES, 0);
+            tern_fabric_set_activity(f, TERN_FABRIC_COMPUTES, 0);
         }
         if (reduce(f, v, 4096) < 0)
             return say_after(start);

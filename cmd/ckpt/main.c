@@ -309,11 +309,11 @@ static const struct tern_cmd mirror_cmd = {
     .args_max = 1,
     .summary = "verify and copy what a run has left",
     .about = "While it runs, `tern run` digests a workload's checkpoints. It copies them, and "
-             "tern's own, to checkpoint.mirror. When a run ends, all of its nodes wait up to a "
-             "minute for unfinished copies, and a few of them some time more. This command makes "
-             "the copies that are then still missing, on any machine that sees the folders. If it "
-             "is ended half-way, the next call keeps the files that it has copied. It prunes "
-             "nothing. Exit status 75: some copies are still missing.",
+             "tern's own, to checkpoint.mirror. When a run is done, its job waits up to a minute "
+             "for unfinished copies, or longer if it has few nodes. This command makes the copies "
+             "that are then still missing, on any machine that sees the folders. If it is ended "
+             "half-way, the next call keeps the files that it has copied. It prunes nothing. Exit "
+             "status 75: some copies are still missing.",
     .examples = "  tern ckpt mirror llama-70b --ledger /shared/ledger\n",
     .opts = mirror_opts,
     .run = mirror_run,

@@ -37,17 +37,17 @@ struct tern_health_probe {
 };
 
 /* A row.  `unit` "" or NULL: `value` means nothing. */
-void tern_health_say(const struct tern_health_probe *p, enum tern_health_verdict v,
-                     const char *subject, double value, const char *unit, const char *fmt, ...)
+void tern_health_report(const struct tern_health_probe *p, enum tern_health_verdict v,
+                        const char *subject, double value, const char *unit, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
 /* The same without subject and value. */
-void tern_health_say_only(struct tern_health_probe *p, enum tern_health_verdict v, const char *fmt,
-                          ...) __attribute__((format(printf, 3, 4)));
+void tern_health_report_only(struct tern_health_probe *p, enum tern_health_verdict v,
+                             const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* ok, with a warning. */
 void tern_health_warn(struct tern_health_probe *p, const char *subject, double value,
                       const char *unit, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 /* ok, with words that must be the same on all nodes. */
-void tern_health_say_same(struct tern_health_probe *p, const char *same, const char *text);
+void tern_health_report_same(struct tern_health_probe *p, const char *same, const char *text);
 
 /* The root before a path, in `to`. */
 const char *tern_health_path(const struct tern_health_probe *p, char to[512], const char *fmt, ...)

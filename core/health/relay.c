@@ -55,7 +55,7 @@ static void relay(const struct tern_health_probe *p, struct tern_health_facts *f
         if (tern_health_row_parse(line, strlen(line), &r, NULL) < 0)
             continue;
         f->relayed.n++;
-        tern_health_say(p, r.verdict, r.subject, r.value, r.unit, "%s", r.text);
+        tern_health_report(p, r.verdict, r.subject, r.value, r.unit, "%s", r.text);
     }
     f->relayed.started = from != NULL;
     if (from) {

@@ -43,28 +43,30 @@ static void rule_neuron(struct tern_rules_case *c)
     static const char unit[] = "devices";
 
     if (expected(c)->plain)
-        tern_health_say(c->to, SKIPPED, "", n, unit,
-                        "a virtual node in plain mode has no /dev of its own");
+        tern_health_report(c->to, SKIPPED, "", n, unit,
+                           "a virtual node in plain mode has no /dev of its own");
     else if (needed < 0 && n == 0)
-        tern_health_say(c->to, SKIPPED, "", 0, unit, "no Neuron device, and none is expected");
+        tern_health_report(c->to, SKIPPED, "", 0, unit, "no Neuron device, and none is expected");
     else if (needed >= 0 && n < needed)
-        tern_health_say(c->to, NODE_BAD, "", n, unit,
-                        "%d of %lld Neuron devices are there%s. Is the driver loaded (modprobe "
-                        "neuron)? Else stop and start the instance, or replace it.",
-                        n, (long long)needed, n ? "" : " (/dev/neuron*)");
+        tern_health_report(c->to, NODE_BAD, "", n, unit,
+                           "%d of %lld Neuron devices are there%s. Is the driver loaded (modprobe "
+                           "neuron)? Else stop and start the instance, or replace it.",
+                           n, (long long)needed, n ? "" : " (/dev/neuron*)");
     else if (mute)
-        tern_health_say(c->to, NODE_BAD, "", n - mute, unit,
-                        "%d of %d Neuron devices may not be opened by this user. See the udev rule "
-                        "of aws-neuronx-dkms.",
-                        mute, n);
+        tern_health_report(
+            c->to, NODE_BAD, "", n - mute, unit,
+            "%d of %d Neuron devices may not be opened by this user. See the udev rule "
+            "of aws-neuronx-dkms.",
+            mute, n);
     else if (hidden)
-        tern_health_say(c->to, UNKNOWN, "", n - hidden, unit,
-                        "%d of %d Neuron devices are not allocated to this job (ConstrainDevices). "
-                        "Ask for all of them (--gres) to have them checked.",
-                        hidden, n);
+        tern_health_report(
+            c->to, UNKNOWN, "", n - hidden, unit,
+            "%d of %d Neuron devices are not allocated to this job (ConstrainDevices). "
+            "Ask for all of them (--gres) to have them checked.",
+            hidden, n);
     else
-        tern_health_say(c->to, OK, "", n, unit, "%d Neuron device%s%s", n, plural(n),
-                        needed < 0 ? "; --expect neuron=N sets the expected number" : "");
+        tern_health_report(c->to, OK, "", n, unit, "%d Neuron device%s%s", n, plural(n),
+                           needed < 0 ? "; --expect neuron=N sets the expected number" : "");
 }
 
 static void rule_ecc(struct tern_rules_case *c)
@@ -72,21 +74,21 @@ static void rule_ecc(struct tern_rules_case *c)
     for (int i = 0; i < facts(c)->ecc.n_bad; i++) {
         const struct tern_health_counter *bad = &facts(c)->ecc.bad[i];
         const struct tern_health_counter_kind *kind = &tern_health_counters[bad->which];
-        tern_health_say(c->to, NODE_BAD, bad->device, (double)bad->value, "errors",
-                        "%s: %s is %lld. %s", bad->device, kind->file, (long long)bad->value,
-                        kind->remedy);
+        tern_health_report(c->to, NODE_BAD, bad->device, (double)bad->value, "errors",
+                           "%s: %s is %lld. %s", bad->device, kind->file, (long long)bad->value,
+                           kind->remedy);
     }
     if (facts(c)->ecc.n_bad)
         return;
     if (facts(c)->ecc.n_read)
-        tern_health_say(c->to, OK, "", 0, "errors", "%d counters at 0", facts(c)->ecc.n_read);
+        tern_health_report(c->to, OK, "", 0, "errors", "%d counters at 0", facts(c)->ecc.n_read);
     else if (facts(c)->ecc.n_unreadable)
-        tern_health_say_only(
+        tern_health_report_only(
             c->to, UNKNOWN,
             "the Neuron driver's counters may be read by root alone. Let slurmd run "
             "this as HealthCheckProgram.");
     else
-        tern_health_say_only(c->to, SKIPPED, "no Neuron driver's counters here");
+        tern_health_report_only(c->to, SKIPPED, "no Neuron driver's counters here");
 }
 
 static void rule_kernel(struct tern_rules_case *c)
@@ -94,14 +96,14 @@ static void rule_kernel(struct tern_rules_case *c)
     const int e = facts(c)->kernel.error;
 
     if (e)
-        tern_health_say_only(c->to, SKIPPED, "%s",
-                             e == EACCES || e == EPERM ? "root alone may read the kernel's log"
-                                                       : "there is no kernel log here");
+        tern_health_report_only(c->to, SKIPPED, "%s",
+                                e == EACCES || e == EPERM ? "root alone may read the kernel's log"
+                                                          : "there is no kernel log here");
     else if (facts(c)->kernel.n)
-        tern_health_say(c->to, NODE_BAD, "", facts(c)->kernel.n, "errors",
-                        "the kernel's log has %s. Replace the instance.", facts(c)->kernel.last);
+        tern_health_report(c->to, NODE_BAD, "", facts(c)->kernel.n, "errors",
+                           "the kernel's log has %s. Replace the instance.", facts(c)->kernel.last);
     else
-        tern_health_say(c->to, OK, "", 0, "errors", "no NEURON_HW_ERR");
+        tern_health_report(c->to, OK, "", 0, "errors", "no NEURON_HW_ERR");
 }
 
 /* ------------------------------------------------------------------ EFA and links */
@@ -114,21 +116,22 @@ static void rule_efa(struct tern_rules_case *c)
     static const char unit[] = "devices";
 
     if (expected(c)->virtual_node)
-        tern_health_say(c->to, SKIPPED, "", n, unit, "a virtual node has no EFA");
+        tern_health_report(c->to, SKIPPED, "", n, unit, "a virtual node has no EFA");
     else if (needed <= 0 && n == 0)
-        tern_health_say(c->to, SKIPPED, "", 0, unit, "no EFA device, and none is expected");
+        tern_health_report(c->to, SKIPPED, "", 0, unit, "no EFA device, and none is expected");
     else if (needed > 0 && n < needed)
-        tern_health_say(c->to, NODE_BAD, "", n, unit,
-                        "%d of %lld EFA devices are there. Is the driver loaded (modprobe efa), "
-                        "and does the launch template give every network card an EFA interface?",
-                        n, (long long)needed);
+        tern_health_report(c->to, NODE_BAD, "", n, unit,
+                           "%d of %lld EFA devices are there. Is the driver loaded (modprobe efa), "
+                           "and does the launch template give every network card an EFA interface?",
+                           n, (long long)needed);
     else if (up < n)
-        tern_health_say(c->to, NODE_BAD, down, up, unit,
-                        "%d of %d EFA devices are active; %s is not. Stop and start the instance.",
-                        up, n, down);
+        tern_health_report(
+            c->to, NODE_BAD, down, up, unit,
+            "%d of %d EFA devices are active; %s is not. Stop and start the instance.", up, n,
+            down);
     else
-        tern_health_say(c->to, OK, "", n, unit, "%d EFA device%s active%s", n, plural(n),
-                        needed <= 0 ? "; --expect efa=N sets the expected number" : "");
+        tern_health_report(c->to, OK, "", n, unit, "%d EFA device%s active%s", n, plural(n),
+                           needed <= 0 ? "; --expect efa=N sets the expected number" : "");
 }
 
 static void rule_nic(struct tern_rules_case *c)
@@ -137,14 +140,15 @@ static void rule_nic(struct tern_rules_case *c)
     const char *down = facts(c)->nic.down;
 
     if (n == 0)
-        tern_health_say(c->to, SKIPPED, "", 0, "links", "no network link is in use");
+        tern_health_report(c->to, SKIPPED, "", 0, "links", "no network link is in use");
     else if (up < n)
-        tern_health_say(c->to, NODE_BAD, down, up, "links",
-                        "%s is in use and has no link. Look at its cable or port; on EC2 stop and "
-                        "start the instance.",
-                        down);
+        tern_health_report(
+            c->to, NODE_BAD, down, up, "links",
+            "%s is in use and has no link. Look at its cable or port; on EC2 stop and "
+            "start the instance.",
+            down);
     else
-        tern_health_say(c->to, OK, "", up, "links", "%d link%s up", up, plural(up));
+        tern_health_report(c->to, OK, "", up, "links", "%d link%s up", up, plural(up));
 }
 
 /* Rows of tern-link, which has the verdicts: it talks to the other nodes. */
@@ -152,9 +156,9 @@ static void rule_nic(struct tern_rules_case *c)
 static void rule_relayed(struct tern_rules_case *c)
 {
     if (facts(c)->relayed.n == 0)
-        tern_health_say_only(c->to, UNKNOWN,
-                             "tern-link, beside this program, %s. Was tern installed whole?",
-                             facts(c)->relayed.started ? "said nothing" : "cannot be started");
+        tern_health_report_only(c->to, UNKNOWN,
+                                "tern-link, beside this program, %s. Was tern installed whole?",
+                                facts(c)->relayed.started ? "said nothing" : "cannot be started");
 }
 
 static void rule_provider(struct tern_rules_case *c)
@@ -162,9 +166,9 @@ static void rule_provider(struct tern_rules_case *c)
     const char *name = tern_var("TERN_FABRIC_PROVIDER");
 
     if (unattended(c))
-        tern_health_say_only(c->to, SKIPPED, "a job chooses the provider");
+        tern_health_report_only(c->to, SKIPPED, "a job chooses the provider");
     else if (!name || strcmp(name, "tcp") == 0)
-        tern_health_say_only(c->to, OK, "tcp, a part of every libfabric");
+        tern_health_report_only(c->to, OK, "tcp, a part of every libfabric");
     else
         rule_relayed(c);
 }
@@ -178,27 +182,27 @@ static void rule_memory(struct tern_rules_case *c)
     long long needed = expected(c)->has.memory_mib;
 
     if (facts(c)->memory.total_kib < 0 || facts(c)->memory.free_kib < 0) {
-        tern_health_say_only(c->to, UNKNOWN, "/proc/meminfo cannot be read");
+        tern_health_report_only(c->to, UNKNOWN, "/proc/meminfo cannot be read");
         return;
     }
     if (expected(c)->virtual_node || needed < 0)
         needed = total;
     if (total < needed)
-        tern_health_say(c->to, NODE_BAD, "", (double)total, "MiB",
-                        "%lld MiB of memory, and Slurm believes %lld (RealMemory): a module may "
-                        "have failed. Replace the node, or fix RealMemory.",
-                        total, needed);
+        tern_health_report(c->to, NODE_BAD, "", (double)total, "MiB",
+                           "%lld MiB of memory, and Slurm believes %lld (RealMemory): a module may "
+                           "have failed. Replace the node, or fix RealMemory.",
+                           total, needed);
     else if (free_now < needed / 10)
-        tern_health_say(c->to, unattended(c) ? UNKNOWN : NODE_BAD, "", (double)free_now, "MiB",
-                        "%lld of %lld MiB of memory are free. Leftover processes or files in "
-                        "/dev/shm?",
-                        free_now, needed);
+        tern_health_report(c->to, unattended(c) ? UNKNOWN : NODE_BAD, "", (double)free_now, "MiB",
+                           "%lld of %lld MiB of memory are free. Leftover processes or files in "
+                           "/dev/shm?",
+                           free_now, needed);
     else if (free_now < needed / 2 && !unattended(c))
         tern_health_warn(c->to, "", (double)free_now, "MiB", "%lld of %lld MiB of memory are free",
                          free_now, needed);
     else
-        tern_health_say(c->to, OK, "", (double)free_now, "MiB",
-                        "%lld of %lld MiB of memory are free", free_now, needed);
+        tern_health_report(c->to, OK, "", (double)free_now, "MiB",
+                           "%lld of %lld MiB of memory are free", free_now, needed);
 }
 
 static void rule_hugepages(struct tern_rules_case *c)
@@ -206,15 +210,16 @@ static void rule_hugepages(struct tern_rules_case *c)
     const long long n = facts(c)->memory.hugepages, needed = expected(c)->has.hugepages;
 
     if (needed < 0)
-        tern_health_say(c->to, SKIPPED, "", (double)(n < 0 ? 0 : n), "pages",
-                        "no number is expected (--expect hugepages=N)");
+        tern_health_report(c->to, SKIPPED, "", (double)(n < 0 ? 0 : n), "pages",
+                           "no number is expected (--expect hugepages=N)");
     else if (n < needed)
-        tern_health_say(c->to, NODE_BAD, "", (double)n, "pages",
-                        "%lld of %lld huge pages. Set vm.nr_hugepages (sysctl); after long uptime "
-                        "only a reboot finds so much memory in one piece.",
-                        n, needed);
+        tern_health_report(
+            c->to, NODE_BAD, "", (double)n, "pages",
+            "%lld of %lld huge pages. Set vm.nr_hugepages (sysctl); after long uptime "
+            "only a reboot finds so much memory in one piece.",
+            n, needed);
     else
-        tern_health_say(c->to, OK, "", (double)n, "pages", "%lld huge pages", n);
+        tern_health_report(c->to, OK, "", (double)n, "pages", "%lld huge pages", n);
 }
 
 static void rule_limits(struct tern_rules_case *c)
@@ -227,26 +232,27 @@ static void rule_limits(struct tern_rules_case *c)
     const bool pinned = !e->virtual_node && (e->has.efa > 0 || e->has.neuron > 0);
 
     if (facts(c)->limits.error)
-        tern_health_say_only(c->to, UNKNOWN, "getrlimit: %s", strerror(facts(c)->limits.error));
+        tern_health_report_only(c->to, UNKNOWN, "getrlimit: %s", strerror(facts(c)->limits.error));
     else if (pinned && lock < enough)
-        tern_health_say(c->to, NODE_BAD, "memlock", (double)(lock >> 20), "MiB",
-                        "%llu MiB may be locked and EFA needs unlimited. Set LimitMEMLOCK=infinity "
-                        "in slurmd.service and PropagateResourceLimitsExcept=MEMLOCK in "
-                        "slurm.conf.",
-                        (unsigned long long)lock >> 20);
+        tern_health_report(
+            c->to, NODE_BAD, "memlock", (double)(lock >> 20), "MiB",
+            "%llu MiB may be locked and EFA needs unlimited. Set LimitMEMLOCK=infinity "
+            "in slurmd.service and PropagateResourceLimitsExcept=MEMLOCK in "
+            "slurm.conf.",
+            (unsigned long long)lock >> 20);
     else if (files < 4096)
-        tern_health_say(c->to, NODE_BAD, "nofile", (double)files, "files",
-                        "%llu open files at most, and 4096 are needed. Set LimitNOFILE in "
-                        "slurmd.service.",
-                        (unsigned long long)files);
+        tern_health_report(c->to, NODE_BAD, "nofile", (double)files, "files",
+                           "%llu open files at most, and 4096 are needed. Set LimitNOFILE in "
+                           "slurmd.service.",
+                           (unsigned long long)files);
     else if (pinned && soft < enough)
         /* Slurm took it over from the shell that submitted: no fault of the node's. */
-        tern_health_say(c->to, UNKNOWN, "memlock", (double)(soft >> 20), "MiB",
-                        "%llu MiB may be locked by the job's own soft limit, and EFA needs "
-                        "unlimited. Say `ulimit -l unlimited` before sbatch.",
-                        (unsigned long long)soft >> 20);
+        tern_health_report(c->to, UNKNOWN, "memlock", (double)(soft >> 20), "MiB",
+                           "%llu MiB may be locked by the job's own soft limit, and EFA needs "
+                           "unlimited. Say `ulimit -l unlimited` before sbatch.",
+                           (unsigned long long)soft >> 20);
     else
-        tern_health_say_only(c->to, OK, "memlock and nofile suffice");
+        tern_health_report_only(c->to, OK, "memlock and nofile suffice");
 }
 
 /* ------------------------------------------------------------------ clock and software */
@@ -256,24 +262,24 @@ static void rule_clock(struct tern_rules_case *c)
     const double offset = facts(c)->clock.offset_ms, error = facts(c)->clock.error_ms;
 
     if (!((const struct tern_health_probe *)c->to)->options->collect)
-        tern_health_say_only(c->to, SKIPPED, "compared between the nodes of a job");
+        tern_health_report_only(c->to, SKIPPED, "compared between the nodes of a job");
     else if (facts(c)->clock.failed)
-        tern_health_say_only(c->to, UNKNOWN, "%.390s", facts(c)->clock.why);
+        tern_health_report_only(c->to, UNKNOWN, "%.390s", facts(c)->clock.why);
     else if (error > 50)
-        tern_health_say_only(c->to, UNKNOWN,
-                             "the round trip to the first node takes %.0f ms: too long to tell",
-                             2 * error);
+        tern_health_report_only(c->to, UNKNOWN,
+                                "the round trip to the first node takes %.0f ms: too long to tell",
+                                2 * error);
     else
-        tern_health_say(c->to, OK, "", offset, "ms",
-                        "%+.3f ms from the first node, give or take %.3f", offset, error);
+        tern_health_report(c->to, OK, "", offset, "ms",
+                           "%+.3f ms from the first node, give or take %.3f", offset, error);
 }
 
 static void rule_software(struct tern_rules_case *c)
 {
     if (unattended(c))
-        tern_health_say_only(c->to, SKIPPED, "compared between the nodes of a job");
+        tern_health_report_only(c->to, SKIPPED, "compared between the nodes of a job");
     else
-        tern_health_say_same(c->to, facts(c)->software.same, facts(c)->software.same);
+        tern_health_report_same(c->to, facts(c)->software.same, facts(c)->software.same);
 }
 
 /* ------------------------------------------------------------------ processes */
@@ -284,21 +290,21 @@ static void rule_leftovers(struct tern_rules_case *c)
     const long job = facts(c)->leftovers.job;
 
     if (job)
-        tern_health_say_only(
+        tern_health_report_only(
             c->to, NODE_BAD,
             "process %d of job %ld, which is over, holds a Neuron device. kill -9 %d", pid, job,
             pid);
     else if (pid)
-        tern_health_say_only(c->to, UNKNOWN,
-                             "process %d holds a Neuron device, and no cgroup tells its job "
-                             "(ProctrackType=proctrack/cgroup). If it is left over: kill -9 %d",
-                             pid, pid);
+        tern_health_report_only(c->to, UNKNOWN,
+                                "process %d holds a Neuron device, and no cgroup tells its job "
+                                "(ProctrackType=proctrack/cgroup). If it is left over: kill -9 %d",
+                                pid, pid);
     else if (strays)
         tern_health_warn(c->to, "", strays, "files", "/dev/shm/%s was left there. Remove it.",
                          facts(c)->leftovers.name);
     else
-        tern_health_say_only(c->to, OK, "%s",
-                             geteuid() ? "none among this user's processes" : "none");
+        tern_health_report_only(c->to, OK, "%s",
+                                geteuid() ? "none among this user's processes" : "none");
 }
 
 static void rule_stuck(struct tern_rules_case *c)
@@ -306,14 +312,15 @@ static void rule_stuck(struct tern_rules_case *c)
     const int pid = facts(c)->hung.pid;
 
     if (facts(c)->hung.unreadable)
-        tern_health_say_only(c->to, UNKNOWN, "/proc cannot be read");
+        tern_health_report_only(c->to, UNKNOWN, "/proc cannot be read");
     else if (facts(c)->hung.n)
-        tern_health_say(c->to, UNKNOWN, "", (double)facts(c)->hung.n, "processes",
-                        "process %d (%s) hangs in the kernel%s: storage that does not answer? cat "
-                        "/proc/%d/stack",
-                        pid, facts(c)->hung.name, facts(c)->hung.n > 1 ? ", and others" : "", pid);
+        tern_health_report(
+            c->to, UNKNOWN, "", (double)facts(c)->hung.n, "processes",
+            "process %d (%s) hangs in the kernel%s: storage that does not answer? cat "
+            "/proc/%d/stack",
+            pid, facts(c)->hung.name, facts(c)->hung.n > 1 ? ", and others" : "", pid);
     else
-        tern_health_say(c->to, OK, "", 0, "processes", "none");
+        tern_health_report(c->to, OK, "", 0, "processes", "none");
 }
 
 /* ------------------------------------------------------------------ mounts */
@@ -328,12 +335,12 @@ static void say_failed(struct tern_rules_case *c, const char *dir, const char *w
                                        : "Look at the file system's server and the kernel's log.";
 
     /* A full or broken server fails for all; a mount turned read-only is first this node's. */
-    tern_health_say(c->to,
-                    ours         ? UNKNOWN
-                    : e == EROFS ? NODE_BAD
-                                 : STORAGE_BAD,
-                    tern_health_subject(dir), 0, "", "%.200s: cannot %s: %s. %s", dir, what,
-                    strerror(e), remedy);
+    tern_health_report(c->to,
+                       ours         ? UNKNOWN
+                       : e == EROFS ? NODE_BAD
+                                    : STORAGE_BAD,
+                       tern_health_subject(dir), 0, "", "%.200s: cannot %s: %s. %s", dir, what,
+                       strerror(e), remedy);
 }
 
 /* Was a row made of too little space? */
@@ -345,14 +352,14 @@ static bool say_full(struct tern_rules_case *c, const struct tern_rules_folder *
     char have[24], least[24];
 
     if (facts(c)->mount.has_blocks && room < need)
-        tern_health_say(c->to, STORAGE_BAD, tern_health_subject(folder->dir), (double)(room >> 20),
-                        "MiB", "%.200s: %s free, and %s are needed. Make room.", folder->dir,
-                        tern_str_bytes(have, sizeof have, room),
-                        tern_str_bytes(least, sizeof least, need));
+        tern_health_report(
+            c->to, STORAGE_BAD, tern_health_subject(folder->dir), (double)(room >> 20), "MiB",
+            "%.200s: %s free, and %s are needed. Make room.", folder->dir,
+            tern_str_bytes(have, sizeof have, room), tern_str_bytes(least, sizeof least, need));
     else if (facts(c)->mount.has_inodes && inodes < TERN_HEALTH_LEAST_INODES)
-        tern_health_say(c->to, STORAGE_BAD, tern_health_subject(folder->dir), (double)inodes,
-                        "inodes", "%.200s: %llu inodes are left. Remove small files.", folder->dir,
-                        inodes);
+        tern_health_report(c->to, STORAGE_BAD, tern_health_subject(folder->dir), (double)inodes,
+                           "inodes", "%.200s: %llu inodes are left. Remove small files.",
+                           folder->dir, inodes);
     else
         return false;
     return true;
@@ -370,15 +377,15 @@ static void say_taken(struct tern_rules_case *c, const struct tern_health_mount 
     const double free_mib = (double)(facts(c)->mount.free_bytes >> 20);
 
     if (t.failed == TERN_HEALTH_STEP_DOWN || t.failed == TERN_HEALTH_LOST)
-        tern_health_say(
+        tern_health_report(
             c->to, UNKNOWN, tern_health_subject(dir), 0, "", "cannot step down from root: %s",
             t.failed == TERN_HEALTH_LOST ? "the process that did was ended" : strerror(t.error));
     else if (t.failed != TERN_HEALTH_DONE && (m->asked || (t.error != EACCES && t.error != EPERM)))
         say_failed(c, dir, steps[t.failed], t.error);
     else
-        tern_health_say(c->to, OK, tern_health_subject(dir), free_mib, "MiB",
-                        "%.200s: %s, %.0f MiB free", dir,
-                        t.failed == TERN_HEALTH_DONE ? "takes a file" : "answers", free_mib);
+        tern_health_report(c->to, OK, tern_health_subject(dir), free_mib, "MiB",
+                           "%.200s: %s, %.0f MiB free", dir,
+                           t.failed == TERN_HEALTH_DONE ? "takes a file" : "answers", free_mib);
 }
 
 static void rule_mount(struct tern_rules_case *c)
@@ -388,13 +395,13 @@ static void rule_mount(struct tern_rules_case *c)
     const char *dir = m->folder.dir;
 
     if (facts(c)->mount.open_error == ENOENT)
-        tern_health_say(c->to, NODE_BAD, tern_health_subject(dir), 0, "",
-                        "%.200s is not there. Is its file system mounted?", dir);
+        tern_health_report(c->to, NODE_BAD, tern_health_subject(dir), 0, "",
+                           "%.200s is not there. Is its file system mounted?", dir);
     else if (facts(c)->mount.open_error)
         say_failed(c, dir, "open it", facts(c)->mount.open_error);
     else if (m->fstab && !facts(c)->mount.mounted)
-        tern_health_say(c->to, NODE_BAD, tern_health_subject(dir), 0, "",
-                        "%.200s is in /etc/fstab but not mounted. mount %.100s", dir, dir);
+        tern_health_report(c->to, NODE_BAD, tern_health_subject(dir), 0, "",
+                           "%.200s is in /etc/fstab but not mounted. mount %.100s", dir, dir);
     else if (facts(c)->mount.room_error)
         say_failed(c, dir, "ask for its free space", facts(c)->mount.room_error);
     else if (!say_full(c, &m->folder))
@@ -409,13 +416,14 @@ static void rule_triad(struct tern_rules_case *c)
     const double rate = facts(c)->triad.gb_s;
 
     if (facts(c)->triad.no_memory)
-        tern_health_say_only(c->to, UNKNOWN, "no memory for three arrays of %zu MiB",
-                             n * sizeof(double) >> 20);
+        tern_health_report_only(c->to, UNKNOWN, "no memory for three arrays of %zu MiB",
+                                n * sizeof(double) >> 20);
     else if (wrong)
-        tern_health_say(c->to, NODE_BAD, "", rate, "GB/s",
-                        "%zu of %zu sums came back from memory wrong. Replace the node.", wrong, n);
+        tern_health_report(c->to, NODE_BAD, "", rate, "GB/s",
+                           "%zu of %zu sums came back from memory wrong. Replace the node.", wrong,
+                           n);
     else
-        tern_health_say(c->to, OK, "", rate, "GB/s", "%.1f GB/s", rate);
+        tern_health_report(c->to, OK, "", rate, "GB/s", "%.1f GB/s", rate);
 }
 
 static void rule_compute(struct tern_rules_case *c)
@@ -424,20 +432,21 @@ static void rule_compute(struct tern_rules_case *c)
     const int bad = facts(c)->compute.bad;
 
     if (facts(c)->compute.error)
-        tern_health_say_only(c->to, UNKNOWN, "cannot tell which cores there are: %s",
-                             strerror(facts(c)->compute.error));
+        tern_health_report_only(c->to, UNKNOWN, "cannot tell which cores there are: %s",
+                                strerror(facts(c)->compute.error));
     else if (bad)
-        tern_health_say(c->to, NODE_BAD, "", bad, "cores",
-                        "%d of %d cores compute another result than the stored one, core %d among "
-                        "them. Replace the node.",
-                        bad, n, facts(c)->compute.first_bad);
+        tern_health_report(
+            c->to, NODE_BAD, "", bad, "cores",
+            "%d of %d cores compute another result than the stored one, core %d among "
+            "them. Replace the node.",
+            bad, n, facts(c)->compute.first_bad);
     else if (right < n)
-        tern_health_say(c->to, UNKNOWN, "", right, "cores",
-                        "%d of %d cores could not be tried (memory, or a cpuset that changes)",
-                        n - right, n);
+        tern_health_report(c->to, UNKNOWN, "", right, "cores",
+                           "%d of %d cores could not be tried (memory, or a cpuset that changes)",
+                           n - right, n);
     else
-        tern_health_say(c->to, OK, "", n, "cores",
-                        "%d cores agree with the stored result, bit for bit", n);
+        tern_health_report(c->to, OK, "", n, "cores",
+                           "%d cores agree with the stored result, bit for bit", n);
 }
 
 /* ------------------------------------------------------------------ the table */

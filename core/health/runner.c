@@ -117,8 +117,8 @@ static void begin_row(const struct tern_health_probe *p, enum tern_health_verdic
     r->seconds = (double)(tern_clock_boot_ns() - p->began_ns) / 1e9;
 }
 
-void tern_health_say(const struct tern_health_probe *p, enum tern_health_verdict v,
-                     const char *subject, double value, const char *unit, const char *fmt, ...)
+void tern_health_report(const struct tern_health_probe *p, enum tern_health_verdict v,
+                        const char *subject, double value, const char *unit, const char *fmt, ...)
 {
     struct message m = {.kind = SAID, .row = {.value = value}};
     va_list ap;
@@ -132,8 +132,8 @@ void tern_health_say(const struct tern_health_probe *p, enum tern_health_verdict
     send_message(p->out, &m);
 }
 
-void tern_health_say_only(struct tern_health_probe *p, enum tern_health_verdict v, const char *fmt,
-                          ...)
+void tern_health_report_only(struct tern_health_probe *p, enum tern_health_verdict v,
+                             const char *fmt, ...)
 {
     char text[sizeof((struct tern_health_row *)0)->text];
     va_list ap;
@@ -141,7 +141,7 @@ void tern_health_say_only(struct tern_health_probe *p, enum tern_health_verdict 
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    tern_health_say(p, v, /* subject= */ NULL, /* value= */ 0, /* unit= */ NULL, "%s", text);
+    tern_health_report(p, v, /* subject= */ NULL, /* value= */ 0, /* unit= */ NULL, "%s", text);
 }
 
 void tern_health_warn(struct tern_health_probe *p, const char *subject, double value,
@@ -158,7 +158,7 @@ void tern_health_warn(struct tern_health_probe *p, const char *subject, double v
     send_message(p->out, &m);
 }
 
-void tern_health_say_same(struct tern_health_probe *p, const char *same, const char *text)
+void tern_health_report_same(struct tern_health_probe *p, const char *same, const char *text)
 {
     struct message m = {.kind = SAID};
 

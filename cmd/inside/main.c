@@ -18,7 +18,7 @@ int main(int argc, char **argv)
     static const struct tern_cmd cmd = {
         .name = "inside",
         .args = "PROGRAM [ARGUMENT...]",
-        .summary = "the same inside a container, whose image needs nothing of tern",
+        .summary = "the same inside a container without tern",
         .about = "Does in a container (workload.container) the work of `tern task` on a node. "
                  "`tern run` mounts it into every image, under its own path. It needs no library.",
         .args_min = 1,

@@ -28,7 +28,7 @@ static const struct program programs[] = {
     {"env", "the variables that this node, its fabric and the trainer want"},
     {"train", "tern's own trainer: `tern run` starts one on every rank"},
     {"task", "run one rank's program, keep its output and its metrics"},
-    {"inside", "the same inside a container, whose image needs nothing of tern"},
+    {"inside", "the same inside a container without tern"},
     {"eval", "perplexity of a checkpoint on held-out sets"},
     {"look back", NULL},
     {"ledger", "list, show, plot and query runs"},
@@ -75,8 +75,8 @@ static int list(void)
           stdout);
     for (const struct program *p = programs; p->name; p++) {
         if (p->summary)
-            printf("  %-10s %s%s\n", p->name, p->summary,
-                   is_there(folder, p) ? "" : " (not installed)");
+            printf("  %-10s %s\n%s", p->name, p->summary,
+                   is_there(folder, p) ? "" : "             (not installed)\n");
         else
             printf("\n%s\n", p->name);
     }

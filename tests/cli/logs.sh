@@ -168,7 +168,7 @@ run tern run unplaced.yaml; status 0; err_has "workload.metrics: 2 lines that ma
 is "$(tern ledger sql -r latest -n -P "select count(*) from step")" 0 "lines without a step give no value"
 run tern ledger show latest --events -P; out_has "2 lines that match a pattern without a group 'step' are left out" "the ledger has the event of lines without values"
 recipe silent 'echo nothing' 1 ", metrics: [hf]"
-run tern run silent.yaml; status 0; err_has "nothing that it printed or wrote was a value"
+run tern run silent.yaml; status 0; err_has "finished, but no output matched workload.metrics"
 # More lines at once than can be recorded: lost ones are counted, all others are there.
 recipe burst 'python3 -c "
 import os

@@ -64,7 +64,7 @@ on salloc -N2 --exclusive --gres=neuron:16 bash -c 'srun --gres=neuron:16 --mpi=
     tern health --job --json --only neuron; rc=$?; kill $!; wait; exit $rc'
 status 0 "nodes are checked while another step has all devices"; is "$(grep -c '16 Neuron devices' out)" 2 "the check sees devices that another step has"
 run tern cluster exec --node trn1-st-trn1-1 $CLUSTER -- tern health quick --only neuron
-out_has '16 Neuron devices; --expect neuron=N tells' "without an expectation the row names --expect"
+out_has '16 Neuron devices; --expect neuron=N sets' "without an expectation the row names --expect"
 
 # ---- who may not drain is told what to ask for
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then

@@ -527,7 +527,8 @@ static void first_ones_find_their_pages(void)
         t[0]->ops->release(t[0], sent);
     }
     long met = faults() - before;
-    ok(over == AFTER + N && met < 40, "%d first messages meet %ld fresh pages", N, met);
+    /* Without their pages each of them would meet one; a sanitizer has some of its own. */
+    ok(over == AFTER + N && met < N / 2, "%d first messages meet %ld fresh pages", N, met);
     for (int r = 0; r < 2; r++)
         t[r]->ops->close(t[r]);
 }

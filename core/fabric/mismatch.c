@@ -132,17 +132,17 @@ static void name_group(const struct tern_fabric *f, const struct tern_comm *c,
 static int blame(struct tern_fabric *f, const struct tern_comm *c, uint64_t op,
                  const struct group *g, int n, struct tern_err *err)
 {
-    char text[600], who[200], call[80];
+    char text[600], names[200], call[80];
     size_t at = 0;
 
     for (int k = 1; k <= n && at < sizeof text; k++) {
-        name_group(f, c, &g[k % n], who, sizeof who);
+        name_group(f, c, &g[k % n], names, sizeof names);
         tern_call_text(call, sizeof call, g[k % n].desc);
         at += (size_t)snprintf(text + at, sizeof text - at,
                                k == 1   ? "%s called %s #%llu"
                                : k == n ? " where %s called %s"
                                         : ", %s called %s #%llu",
-                               who, call, (unsigned long long)op);
+                               names, call, (unsigned long long)op);
     }
     if (at < sizeof text)
         snprintf(text + at, sizeof text - at, " on communicator %d", c->id);

@@ -58,11 +58,11 @@ static const char *const state_names[] = {
 static void part_text(const struct tern_flight_report *a, const struct place *p,
                       const struct part *x, struct tern_buf *to)
 {
-    char who[NAMES], other[NAMES], call[100], at[32];
+    char names[NAMES], other[NAMES], call[100], at[32];
     const bool one = x->n == 1;
     unsigned long long op = p->op;
 
-    tern_buf_printf(to, "  %s ", name(a, x->ranks, x->n, who));
+    tern_buf_printf(to, "  %s ", name(a, x->ranks, x->n, names));
     tern_call_text(call, sizeof call, x->desc);
     if (x->kind == PART_NO_DUMP) {
         tern_buf_printf(to, "%s no dump: %s died or %s cut off\n", one ? "has" : "have",
@@ -92,9 +92,9 @@ static void part_text(const struct tern_flight_report *a, const struct place *p,
 static void place_text(const struct tern_flight_report *a, const struct place *p,
                        struct tern_buf *to)
 {
-    char who[NAMES];
+    char names[NAMES];
 
-    tern_buf_printf(to, "communicator %d (%s%s): ", p->id, name(a, p->members, p->n, who),
+    tern_buf_printf(to, "communicator %d (%s%s): ", p->id, name(a, p->members, p->n, names),
                     p->cut ? " and others" : "");
     if (p->finished)
         tern_buf_printf(to, "all that left a dump finished #%llu\n",
@@ -131,7 +131,7 @@ static void differ_text(const struct tern_flight_report *a, const struct place *
                         struct tern_buf *to)
 {
     uint64_t descs[REPORT_PARTS];
-    char who[NAMES], call[100];
+    char names[NAMES], call[100];
     int *ranks = calloc((size_t)p->n, sizeof *ranks), n = 0, most = 0, most_n = 0;
 
     for (int k = 0, j; ranks && k < p->n_parts; k++) {
@@ -147,13 +147,13 @@ static void differ_text(const struct tern_flight_report *a, const struct place *
     for (int k = 0, told = 0; k < n; k++) {
         if (k == most)
             continue;
-        name(a, ranks, callers(p, descs[k], ranks), who);
-        tern_buf_printf(to, "%s%s called %s #%llu", told++ ? ", " : "", who,
+        name(a, ranks, callers(p, descs[k], ranks), names);
+        tern_buf_printf(to, "%s%s called %s #%llu", told++ ? ", " : "", names,
                         tern_call_text(call, sizeof call, descs[k]), (unsigned long long)p->op);
     }
     if (n) {
-        name(a, ranks, callers(p, descs[most], ranks), who);
-        tern_buf_printf(to, " where %s called %s on communicator %d", who,
+        name(a, ranks, callers(p, descs[most], ranks), names);
+        tern_buf_printf(to, " where %s called %s on communicator %d", names,
                         tern_call_text(call, sizeof call, descs[most]), p->id);
     }
     free(ranks);
@@ -178,7 +178,7 @@ static void chain_text(const struct tern_flight_report *a, struct tern_buf *to)
 
 static void verdict_text(const struct tern_flight_report *a, struct tern_buf *to)
 {
-    char who[NAMES], other[NAMES];
+    char names[NAMES], other[NAMES];
     const char *by = "";
 
     if (a->kind == CULPRIT_NONE) {
@@ -189,12 +189,12 @@ static void verdict_text(const struct tern_flight_report *a, struct tern_buf *to
         differ_text(a, &a->places[a->place], to);
         return;
     }
-    name_one(a, a->culprit, who);
+    name_one(a, a->culprit, names);
     const struct dump *d = a->dumps[a->culprit];
     if (a->kind == CULPRIT_ABSENT)
         by = name_one(a, d->written_by, other);
     tern_buf_printf(to, "%d rank%s wait%s, directly or through others, for %s", a->n_waiting,
-                    a->n_waiting == 1 ? "" : "s", a->n_waiting == 1 ? "s" : "", who);
+                    a->n_waiting == 1 ? "" : "s", a->n_waiting == 1 ? "s" : "", names);
     if (a->kind == CULPRIT_NO_DUMP)
         tern_buf_puts(to, ", which has no dump: it died or was cut off");
     else if (a->kind == CULPRIT_ABSENT)
@@ -239,7 +239,7 @@ static void missing(const struct tern_flight_report *a, int *ranks, int *n)
 
 static void slow_text(const struct tern_flight_report *a, struct tern_buf *to)
 {
-    char who[NAMES];
+    char names[NAMES];
 
     if (!a->n_slow)
         return;
@@ -247,7 +247,7 @@ static void slow_text(const struct tern_flight_report *a, struct tern_buf *to)
                     (unsigned long long)a->compared);
     for (int i = 0; i < a->n_slow; i++)
         tern_buf_printf(to, "%s %s %llu times, %.3g s behind the others in all", i ? ";" : "",
-                        name_one(a, a->slow[i].rank, who), (unsigned long long)a->slow[i].times,
+                        name_one(a, a->slow[i].rank, names), (unsigned long long)a->slow[i].times,
                         a->slow[i].seconds);
     tern_buf_puts(to, "\n");
 }
@@ -255,7 +255,7 @@ static void slow_text(const struct tern_flight_report *a, struct tern_buf *to)
 void tern_flight_report_text(const struct tern_flight_report *a, struct tern_buf *to)
 {
     int *ranks = calloc((size_t)a->size, sizeof *ranks), n = 0;
-    char who[NAMES];
+    char names[NAMES];
 
     if (!ranks)
         return;
@@ -263,13 +263,13 @@ void tern_flight_report_text(const struct tern_flight_report *a, struct tern_buf
     tern_buf_printf(to, "\n\n%d rank%s, dumps of %d", a->size, a->size > 1 ? "s" : "", a->n_dumps);
     missing(a, ranks, &n);
     if (n)
-        tern_buf_printf(to, "; none of %s", name(a, ranks, n, who));
+        tern_buf_printf(to, "; none of %s", name(a, ranks, n, names));
     tern_buf_puts(to, "\n");
     for (int r = 0, said = 0; r < a->size && said < SAID; r++) {
         n = same_words(a, r, ranks);
         said += n > 0;
         if (n)
-            tern_buf_printf(to, "%s said: %s\n", name(a, ranks, n, who), a->dumps[r]->why);
+            tern_buf_printf(to, "%s said: %s\n", name(a, ranks, n, names), a->dumps[r]->why);
     }
     for (int i = 0; i < a->n_places; i++)
         place_text(a, &a->places[i], to);

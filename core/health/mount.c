@@ -58,7 +58,7 @@ static struct tern_health_taken take_a_file(int dir)
     return t;
 }
 
-/* Root makes no file where others may rename what it makes: there it becomes user nobody. */
+/* Where other users may rename files, root makes none: the process becomes user nobody. */
 static bool is_safe(int dir)
 {
     struct stat st;

@@ -85,6 +85,7 @@ struct tern_fabric_options {
      * before it; NULL: ofi. */
     const char *transport;
     double deadline_s; /* 0: TERN_DEADLINE */
+    double wireup_s;   /* the longest wait for other ranks to open theirs; 0: the deadline */
     int rank, size;    /* for the socket; size 0: SLURM_PROCID and SLURM_NTASKS */
 };
 

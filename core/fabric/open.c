@@ -488,7 +488,8 @@ struct tern_fabric *tern_fabric_open(const struct tern_fabric_options *options,
         rc = tern_coll_cache_bytes(&f->coll.cache, err);
     if (rc == 0)
         rc = tern_coll_algorithm_check(err);
-    f->wait.deadline_ns = w.deadline_ns = (int64_t)(o.deadline_s * 1e9);
+    f->wait.deadline_ns = (int64_t)(o.deadline_s * 1e9);
+    w.deadline_ns = o.wireup_s > 0 ? (int64_t)(o.wireup_s * 1e9) : f->wait.deadline_ns;
     if (rc == 0)
         rc = start_wireup(&w, &o, err);
     if (rc == 0)

@@ -36,6 +36,9 @@ run timeout 60 "$R" short 3
 [ "$(grep -cE 'not all ranks reached|left while the ranks were meeting' err)" = 2 ]
 ok $? "a rank that never comes is an error, not a hang" || sed 's/^/# /' err
 
+TERN_DEADLINE=1 TEST_FABRIC_ENTERS_LATE=1 run timeout 60 "$R" random 2 1 10
+status 0 "a rank that comes after the deadline of waits, within that of the wire-up, is waited for"
+
 # A launcher that takes the connection and never says a word.
 if [ -n "${TERN_SANITIZE-}" ]; then
     skip "a mute launcher: libpmix itself leaks under the leak sanitizer"

@@ -323,7 +323,9 @@ int main(int argc, char **argv)
             struct tern_fabric_options o = {.wireup = TERN_WIREUP_SOCKET,
                                             .socket = tern_wire_rendezvous_address(r[0]),
                                             .rank = i,
-                                            .size = n};
+                                            .size = n,
+                                            /* however busy the machine: deadlines are of waits */
+                                            .wireup_s = 60};
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             exit(rank_main(&o, r[1] ? tern_wire_rendezvous_address(r[1]) : NULL));
         }

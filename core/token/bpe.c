@@ -343,6 +343,28 @@ static int rank_pieces(struct tern_token *t, struct tern_err *err)
     return 0;
 }
 
+int tern_token_merges_new(struct tern_token *t, size_t n, struct tern_err *err)
+{
+    uint32_t slots = slots_for(n);
+
+    t->pair_mask = slots - 1;
+    t->pairs = tern_alloc(slots, sizeof *t->pairs, "merges", err);
+    for (uint32_t k = 0; t->pairs && k < slots; k++)
+        t->pairs[k].rank = TERN_RANK_NONE;
+    return t->pairs ? 0 : -1;
+}
+
+void tern_token_merge_add(struct tern_token *t, uint32_t left, uint32_t right, uint32_t merged,
+                          int32_t rank)
+{
+    uint32_t k = tern_pair_slot(left, right) & t->pair_mask;
+
+    while (t->pairs[k].rank != TERN_RANK_NONE &&
+           (t->pairs[k].left != left || t->pairs[k].right != right))
+        k = (k + 1) & t->pair_mask;
+    t->pairs[k] = (struct tern_pair){left, right, merged, rank};
+}
+
 static int make_pairs(struct tern_token *t, const struct names *names, struct tern_err *err)
 {
     struct pair_list list = {0};
@@ -359,20 +381,11 @@ static int make_pairs(struct tern_token *t, const struct names *names, struct te
             goto out;
     if (rank_pieces(t, err) < 0)
         goto out;
-    uint32_t slots = slots_for(list.n);
-    t->pair_mask = slots - 1;
-    t->pairs = tern_alloc(slots, sizeof *t->pairs, "merges", err);
-    if (!t->pairs)
+    if (tern_token_merges_new(t, list.n, err) < 0)
         goto out;
-    for (uint32_t k = 0; k < slots; k++)
-        t->pairs[k].rank = TERN_RANK_NONE;
-    for (size_t i = 0; i < list.n; i++) {
-        uint32_t k = tern_pair_slot(list.v[i].left, list.v[i].right) & t->pair_mask;
-        while (t->pairs[k].rank != TERN_RANK_NONE)
-            k = (k + 1) & t->pair_mask;
-        t->pairs[k] = list.v[i];
-        t->pairs[k].rank = t->pieces[list.v[i].merged].rank;
-    }
+    for (size_t i = 0; i < list.n; i++)
+        tern_token_merge_add(t, list.v[i].left, list.v[i].right, list.v[i].merged,
+                             t->pieces[list.v[i].merged].rank);
     rc = 0;
 out:
     free(list.v);

@@ -189,24 +189,8 @@ static int read_piece(struct message m, struct tern_piece *p)
     return rc;
 }
 
-/* A line of tiktoken's files, such as Llama 3's tokenizer.model: a piece in base64, and its rank.
- */
-static bool is_tiktoken(const char *text)
-{
-    size_t piece =
-        strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=");
-    size_t rank = text[piece] == ' ' ? strspn(text + piece + 1, "0123456789") : 0;
-
-    return piece > 0 && rank > 0 && text[piece + 1 + rank] == '\n';
-}
-
 static int damaged(const struct tern_token *t, const char *where, struct tern_err *err)
 {
-    if (is_tiktoken(t->pool))
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: a tiktoken file, as Llama 3 has; only SentencePiece BPE models "
-                            "are supported",
-                            t->path);
     return tern_err_set(err, TERN_USAGE,
                         "%s: damaged or not a SentencePiece model (%s). Fetch it again.", t->path,
                         where);

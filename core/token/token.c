@@ -1,47 +1,59 @@
 #include "core/token/token.h"
 
-#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/token/vocab.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* Several times the largest published model (Gemma's 262,144 pieces: 4.7 MB). */
 enum { FILE_MAX = 32 << 20 };
 
-/* The file to read for `path`; malloc'ed. */
-static char *model_file(const char *path, struct tern_err *err)
+void *tern_token_keep(struct tern_token *t, size_t n, struct tern_err *err)
 {
-    struct stat st;
+    enum { BLOCK = 1 << 20 };
+    struct tern_pool *p = t->texts;
 
-    if (TERN_AGAIN(stat(path, &st)) < 0 || !S_ISDIR(st.st_mode))
-        return tern_strdup(path);
-    char *file = tern_fs_join(path, "tokenizer.model");
-    if (tern_fs_exists(file))
-        return file;
-    free(file);
-    file = tern_fs_join(path, "tokenizer.json");
-    tern_err_set(err, TERN_USAGE, "%s: holds no tokenizer.model%s", path,
-                 tern_fs_exists(file)
-                     ? " (only tokenizer.json, which is not supported: SentencePiece "
-                       "BPE models are)"
-                     : ". Name a folder or a .model file that does.");
-    free(file);
-    return NULL;
+    if (!p || p->size - p->used < n) {
+        size_t size = n > BLOCK ? n : BLOCK;
+        p = tern_alloc(1, sizeof *p + size, "a tokenizer", err);
+        if (!p)
+            return NULL;
+        *p = (struct tern_pool){.next = t->texts, .size = size};
+        t->texts = p;
+    }
+    void *at = p->data + p->used;
+    p->used += (n + 7) / 8 * 8 > p->size - p->used ? p->size - p->used : (n + 7) / 8 * 8;
+    return at;
+}
+
+/* Read t->path by what it holds. */
+static int parse(struct tern_token *t, struct tern_err *err)
+{
+    size_t len;
+
+    if (tern_str_ends(t->path, ".json")) {
+        t->format = TERN_TOKEN_JSON;
+        return tern_token_json_parse(t, err);
+    }
+    if (tern_fs_read(t->path, FILE_MAX, &t->pool, &len, err) < 0)
+        return -1;
+    if (!tern_token_is_tiktoken(t->pool, len))
+        return tern_token_spm_parse(t, len, err);
+    t->format = TERN_TOKEN_TIKTOKEN;
+    return tern_token_tiktoken_parse(t, len, err);
 }
 
 struct tern_token *tern_token_load(const char *path, struct tern_err *err)
 {
     struct tern_token *t = tern_alloc(1, sizeof *t, "a tokenizer", err);
-    size_t len;
 
     if (!t)
         return NULL;
-    t->path = model_file(path, err);
-    if (!t->path || tern_fs_read(t->path, FILE_MAX, &t->pool, &len, err) < 0 ||
-        tern_token_spm_parse(t, len, err) < 0 || tern_token_bpe_build(t, err) < 0) {
+    t->bos = t->eos = t->unk = TERN_TOKEN_NONE;
+    t->path = tern_token_file(path, err);
+    if (!t->path || parse(t, err) < 0 || tern_token_specials(t, t->path, err) < 0 ||
+        tern_token_bpe_build(t, err) < 0) {
         tern_token_free(t);
         return NULL;
     }
@@ -57,7 +69,14 @@ void tern_token_free(struct tern_token *t)
     free(t->match_pool);
     free(t->pieces);
     free(t->unk_surface);
+    free(t->added);
     free(t->user);
+    free(t->names);
+    tern_charsmap_free(t->charsmap);
+    for (struct tern_pool *p = t->texts, *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
     free(t->pairs);
     free(t->chars);
     free(t->near);

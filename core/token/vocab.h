@@ -1,8 +1,13 @@
 /* Inside the token room: a tokenizer file's contents, and the merge tables made from it.
  *
- * Pieces are kept in two spellings.  In the file a space is written U+2581; texts are matched with
- * that character turned into one plain space, which keeps words short.  The two spellings are the
- * same language when escape_whitespaces is on; when it is off nothing is turned.
+ * A reader (spm.c, tiktoken.c, json.c) fills in the first half of struct tern_token, up to
+ * "tables"; tern_token_bpe_build (bpe.c) makes the rest.
+ *
+ * Pieces are kept in two spellings: `text` as the file has it, `match` as it stands in the text
+ * that is merged.  In a vocabulary of characters a space is written U+2581 in the file; texts are
+ * matched with that character turned into one plain space, which keeps words short.  The two
+ * spellings are the same language when escape_whitespaces is on; when it is off nothing is turned.
+ * In a vocabulary of bytes both are the bytes that the piece stands for.
  */
 #ifndef TERN_TOKEN_VOCAB_H
 #define TERN_TOKEN_VOCAB_H
@@ -11,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/token/split.h"
 #include "core/token/token.h"
 
 /* Numbers of sentencepiece_model.proto; they enter the vocabulary's hash: do not renumber. */
@@ -54,13 +60,58 @@ struct tern_char {
     uint32_t symbol; /* TERN_SYMBOL_NONE: the slot is free */
 };
 
+enum tern_token_format {
+    TERN_TOKEN_SENTENCEPIECE, /* .model: a protocol buffer */
+    TERN_TOKEN_TIKTOKEN,      /* lines of base64 and rank */
+    TERN_TOKEN_JSON,          /* Hugging Face's tokenizer.json */
+};
+
+/* A token that is found in text before any merging (tokenizer.json's added_tokens). */
+struct tern_added {
+    const char *text; /* as the file has it, len bytes */
+    const char *find; /* as it is searched: normalised where `normalized`; find_len bytes */
+    uint32_t len, find_len, id;
+    bool special; /* found only where the encoder is told so */
+    bool single_word, lstrip, rstrip;
+    bool normalized; /* searched in normalised text */
+};
+
+/* One step of tokenizer.json's normalizer. */
+struct tern_normal {
+    enum tern_normal_kind {
+        TERN_NORMAL_PREPEND, /* `to` before a text that is not empty */
+        TERN_NORMAL_REPLACE, /* each `from` by `to` */
+        TERN_NORMAL_NFC,
+    } kind;
+    const char *from, *to;
+};
+enum { TERN_NORMALS_MAX = 8 };
+
+/* How tokenizer.json's Metaspace puts a space before a text that does not begin with one. */
+enum tern_metaspace {
+    TERN_METASPACE_NONE,
+    TERN_METASPACE_NEVER,
+    TERN_METASPACE_FIRST,
+    TERN_METASPACE_ALWAYS
+};
+
+/* An owner of the memory that pieces and the like point into: a list of blocks. */
+struct tern_pool {
+    struct tern_pool *next;
+    size_t used, size;
+    char data[];
+};
+
 struct tern_token {
+    enum tern_token_format format;
     char *path;
-    char *pool; /* the file; pieces[].text point into it */
+    char *pool; /* SentencePiece: the file; pieces[].text point into it */
     char *match_pool;
+    struct tern_pool *texts; /* other formats' texts */
 
     struct tern_piece *pieces;
     uint32_t n_vocab;
+    uint32_t n_model; /* ids below are the model's, others were added to it (tokenizer.json) */
     int32_t bos, eos, unk;
     uint32_t byte_id[256]; /* when byte_fallback */
     char *unk_surface;     /* decoded text of unk */
@@ -68,10 +119,37 @@ struct tern_token {
     bool byte_fallback;
     bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
     bool whitespace_as_suffix;
+    struct tern_charsmap *charsmap; /* SentencePiece's nfkc and the like; NULL: identity */
+    bool has_unused;                /* pieces that are taken apart again after merging */
+
+    /* Vocabularies of bytes (tiktoken, tokenizer.json with ByteLevel). */
+    bool byte_level;
+    bool by_text;      /* tiktoken: two neighbours merge when their bytes together are a piece */
+    bool whole_first;  /* a word that is a piece is not merged (ignore_merges; tiktoken) */
+    bool prefix_space; /* ByteLevel's add_prefix_space */
+    enum tern_split split; /* how text is cut into words */
+    bool split_digits;     /* before that, every digit by itself (SmolLM) */
+
+    /* tokenizer.json. */
+    bool drop_unknown; /* no unk_token: what has no piece vanishes */
+    bool split_unk;    /* fuse_unk is off: one unk for every character */
+    struct tern_normal normals[TERN_NORMALS_MAX];
+    unsigned n_normals;
+    enum tern_metaspace metaspace;
+    bool metaspace_split; /* words begin at their space */
+    struct tern_added *added;
+    uint32_t n_added;
+    bool strip_first; /* the decoder takes the first space off */
+
+    /* ---- tables, made by tern_token_bpe_build ---- */
 
     uint32_t *user; /* ids of user-defined pieces, longest first */
     uint32_t n_user;
     bool user_first[256]; /* first bytes of those */
+
+    uint32_t byte_symbol[256]; /* byte_level: the piece of one byte, or TERN_SYMBOL_NONE */
+    uint32_t *names;           /* byte_level: id + 1 by match; 0 is free; names_mask + 1 slots */
+    uint32_t names_mask;
 
     struct tern_pair *pairs; /* open addressing, pair_mask + 1 slots */
     uint32_t pair_mask;
@@ -109,9 +187,49 @@ static inline uint32_t tern_char_slot(uint32_t code)
  * (overlong, surrogate, above U+10FFFF, cut off). */
 uint32_t tern_token_utf8_decode(const char *s, size_t n, unsigned *bytes);
 
-/* Read a SentencePiece model (spm.c): everything but the tables.  `pool` is t->pool, len bytes. */
+/* `n` bytes that live as long as `t`; NULL without memory. */
+void *tern_token_keep(struct tern_token *t, size_t n, struct tern_err *err);
+
+/* Readers: everything but the tables.  t->path is the file; spm: t->pool is its contents, len bytes
+ * (tiktoken: the same; json reads the file itself). */
 int tern_token_spm_parse(struct tern_token *t, size_t len, struct tern_err *err);
-/* Make the tables (bpe.c): match, rank, emit, user, pairs, chars, near, bos .. unk. */
+bool tern_token_is_tiktoken(const char *text, size_t len);
+int tern_token_tiktoken_parse(struct tern_token *t, size_t len, struct tern_err *err);
+/* tokenizer.json; merges are added with tern_token_merge. */
+int tern_token_json_parse(struct tern_token *t, struct tern_err *err);
+
+/* Room for the merges of a list (tokenizer.json), and one of them: the first in the list has rank
+ * 0. The last of several of one pair counts. */
+int tern_token_merges_new(struct tern_token *t, size_t n, struct tern_err *err);
+void tern_token_merge_add(struct tern_token *t, uint32_t left, uint32_t right, uint32_t merged,
+                          int32_t rank);
+
+/* Make the tables (bpe.c): match (where the reader has set none), rank, emit, user, pairs, chars,
+ * near, byte_symbol, names. */
 int tern_token_bpe_build(struct tern_token *t, struct tern_err *err);
+
+/* byte_level: the piece whose bytes are these, or TERN_SYMBOL_NONE. */
+uint32_t tern_token_find(const struct tern_token *t, const char *s, size_t len);
+
+/* ---- a folder (folder.c) ---- */
+
+/* The file to read for `path`, a file or a folder: tokenizer.model before tokenizer.json;
+ * malloc'ed, or NULL with a word. */
+char *tern_token_file(const char *path, struct tern_err *err);
+/* The texts of BOS and EOS as the folder of `file` has them in tokenizer_config.json,
+ * special_tokens_map.json or config.json (there by id); sets t->bos and t->eos where it finds them.
+ */
+int tern_token_specials(struct tern_token *t, const char *file, struct tern_err *err);
+
+/* ---- SentencePiece's character maps (charsmap.c) ---- */
+
+/* From precompiled_charsmap; NULL (TERN_USAGE) when it is damaged.  `name` is for messages. */
+struct tern_charsmap *tern_charsmap_new(const char *data, size_t len, const char *name,
+                                        struct tern_err *err);
+void tern_charsmap_free(struct tern_charsmap *m);
+/* What the text at `s` (n > 0 bytes) begins with becomes *to, *to_len bytes (0: nothing): how many
+ * bytes of `s` that takes.  0 when nothing maps there. */
+size_t tern_charsmap_next(const struct tern_charsmap *m, const char *s, size_t n, const char **to,
+                          size_t *to_len);
 
 #endif

@@ -1,0 +1,33 @@
+/* Inside the token room: text is cut into words, which are merged one by one.
+ *
+ * Each way is one published regular expression, which is written here by hand; the words are those
+ * that the expression finds one after the other (every text is covered).  \p{L}, \p{N} and \s are
+ * those of Unicode 16.0 (unicode.h).
+ */
+#ifndef TERN_TOKEN_SPLIT_H
+#define TERN_TOKEN_SPLIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum tern_split {
+    TERN_SPLIT_NONE, /* a text is one word */
+    /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+    TERN_SPLIT_GPT2,
+    /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+     * \s*[\r\n]+|\s+(?!\S)|\s+ */
+    TERN_SPLIT_LLAMA3,
+    /* The same with \p{N} in place of \p{N}{1,3}. */
+    TERN_SPLIT_QWEN2,
+};
+
+/* Bytes of the first word of `s`, n > 0 bytes of UTF-8. */
+size_t tern_split_next(enum tern_split how, const char *s, size_t n);
+/* Bytes of the first part of `s` (n > 0) when every digit (\p{N}) is a part by itself: one digit,
+ * or all up to the first digit. */
+size_t tern_split_digit(const char *s, size_t n);
+/* The way of a regular expression as tokenizer.json spells it, in any of the published spellings;
+ * TERN_SPLIT_NONE when it is not one of them. */
+enum tern_split tern_split_named(const char *regex);
+
+#endif

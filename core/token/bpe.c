@@ -146,7 +146,10 @@ static int spell(struct tern_token *t, struct tern_err *err)
         struct tern_piece *p = &t->pieces[i];
         char *start = to;
         bool plain_space = false;
-        if (p->kind != TERN_PIECE_NORMAL && p->kind != TERN_PIECE_USER_DEFINED)
+        /* In a list of merges every piece of the model is text, whatever else it is. */
+        if (t->format == TERN_TOKEN_JSON
+                ? i >= t->n_model
+                : p->kind != TERN_PIECE_NORMAL && p->kind != TERN_PIECE_USER_DEFINED)
             continue;
         for (uint32_t k = 0; k < p->len;) {
             unsigned n;
@@ -426,7 +429,77 @@ static int list_user(struct tern_token *t, struct tern_err *err)
     return 0;
 }
 
-int tern_token_bpe_build(struct tern_token *t, struct tern_err *err)
+/* ---- pieces by their bytes ---- */
+
+static inline uint64_t bytes_hash(const char *s, size_t len)
+{
+    uint64_t h = len * base, w;
+
+    for (; len >= 8; s += 8, len -= 8) {
+        memcpy(&w, s, 8);
+        h = (h ^ w) * base;
+        h ^= h >> 32;
+    }
+    w = 0;
+    memcpy(&w, s, len);
+    h = (h ^ w) * base;
+    return h ^ h >> 29;
+}
+
+uint32_t tern_token_find(const struct tern_token *t, const char *s, size_t len)
+{
+    const uint64_t hash = bytes_hash(s, len);
+
+    for (uint32_t k = (uint32_t)hash & t->names_mask;; k = (k + 1) & t->names_mask) {
+        const struct tern_name *name = &t->names[k];
+        if (!name->id1)
+            return TERN_SYMBOL_NONE;
+        if (name->tag != (uint32_t)(hash >> 32))
+            continue;
+        const struct tern_piece *p = &t->pieces[name->id1 - 1];
+        if (p->match_len == len && memcmp(p->match, s, len) == 0)
+            return name->id1 - 1;
+    }
+}
+
+static int build_bytes(struct tern_token *t, struct tern_err *err)
+{
+    uint32_t slots = slots_for(t->n_vocab);
+
+    memset(t->byte_symbol, 0xff, sizeof t->byte_symbol);
+    t->names_mask = slots - 1;
+    t->names = tern_alloc(slots, sizeof *t->names, "names of pieces", err);
+    if (!t->names)
+        return -1;
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        struct tern_piece *p = &t->pieces[i];
+        p->emit = i;
+        if (!p->match)
+            continue;
+        if (p->match_len == 1)
+            t->byte_symbol[(uint8_t)p->match[0]] = i;
+        uint64_t hash = bytes_hash(p->match, p->match_len);
+        uint32_t k = (uint32_t)hash & t->names_mask;
+        while (t->names[k].id1)
+            k = (k + 1) & t->names_mask;
+        t->names[k] = (struct tern_name){(uint32_t)(hash >> 32), i + 1};
+    }
+    return 0;
+}
+
+/* ---- building ---- */
+
+/* Of a vocabulary of characters whose merges are listed (tokenizer.json). */
+static int build_listed(struct tern_token *t, struct tern_err *err)
+{
+    if (spell(t, err) < 0)
+        return -1;
+    for (uint32_t i = 0; i < t->n_vocab; i++)
+        t->pieces[i].emit = i;
+    return read_chars(t, err);
+}
+
+static int build_sentencepiece(struct tern_token *t, struct tern_err *err)
 {
     struct names texts = {0}, reserved = {0};
     int rc = -1;
@@ -455,4 +528,13 @@ out:
     names_free(&texts);
     names_free(&reserved);
     return rc;
+}
+
+int tern_token_bpe_build(struct tern_token *t, struct tern_err *err)
+{
+    if (t->format == TERN_TOKEN_SENTENCEPIECE)
+        return build_sentencepiece(t, err);
+    if (tern_token_added_build(t, err) < 0)
+        return -1;
+    return t->byte_level ? build_bytes(t, err) : build_listed(t, err);
 }

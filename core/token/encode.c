@@ -1,49 +1,12 @@
 /* Text to ids.
  *
- * Normalise, then cut the text wherever no piece holds the two characters that meet there: no merge
- * can cross, so every stretch is merged alone, with the same result as merging the whole.  Short
- * stretches (words) are remembered with their ids, which is why most text is looked up. */
-#include "core/token/vocab.h"
+ * Text is normalised and cut into words, which are merged one by one: where the tokenizer cuts (
+ * split.h), or wherever no piece holds the two characters that meet there. No merge can cross such
+ * a place, so every stretch is merged alone, with the same result as merging the whole. */
+#include "core/token/encoder.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* A line of cache remembers a word; 2^15 lines (2 MiB) hold the running vocabulary of prose. */
-enum { CACHE_BITS = 15, CACHE_KEY = 30, CACHE_IDS = 8 };
-
-struct word {
-    uint8_t len, n; /* len 0: the line is free */
-    char key[CACHE_KEY];
-    uint32_t ids[CACHE_IDS];
-};
-
-/* A run of characters that stay together; a list in an array, as merging takes from the middle. */
-struct symbol {
-    uint32_t symbol;
-    uint32_t at, len; /* place in the normalised text; len 0: merged into the one before */
-    int32_t prev, next;
-};
-
-/* A merge that was possible when it was noted. */
-struct merge {
-    uint64_t key; /* rank << 32 | left: the lowest rank first, the leftmost among equals */
-    uint32_t right, len, symbol;
-};
-
-struct tern_token_encoder {
-    const struct tern_token *t;
-    struct word *cache;
-    char *text; /* normalised */
-    size_t text_len, text_cap;
-    uint32_t *ids;
-    size_t n_ids, ids_cap;
-    struct symbol *symbols;
-    size_t symbols_cap;
-    struct merge *heap;
-    size_t n_heap, heap_cap;
-    bool after_unk; /* the last id is unk: more of the same adds none */
-    bool saw_unk;   /* since put_stretch cleared it */
-};
 
 struct tern_token_encoder *tern_token_encoder_new(const struct tern_token *t, struct tern_err *err)
 {
@@ -52,8 +15,8 @@ struct tern_token_encoder *tern_token_encoder_new(const struct tern_token *t, st
     if (!e)
         return NULL;
     e->t = t;
-    e->cache = tern_alloc((size_t)1 << CACHE_BITS, sizeof *e->cache, "an encoder", err);
-    if (!e->cache) {
+    e->words = tern_words_new(err);
+    if (!e->words) {
         free(e);
         return NULL;
     }
@@ -64,7 +27,9 @@ void tern_token_encoder_free(struct tern_token_encoder *e)
 {
     if (!e)
         return;
-    free(e->cache);
+    tern_words_free(e->words);
+    for (int i = 0; i < 4; i++)
+        tern_buf_free(&e->scratch[i]);
     free(e->text);
     free(e->ids);
     free(e->symbols);
@@ -72,21 +37,9 @@ void tern_token_encoder_free(struct tern_token_encoder *e)
     free(e);
 }
 
-/* Room for `n` things of `size` bytes in *p.  Nothing is asked for above what one text can need. */
-static int reserve(void *p, size_t *cap, size_t n, size_t size, struct tern_err *err)
+void tern_token_encoder_specials(struct tern_token_encoder *e, bool found)
 {
-    void **at = p;
-
-    if (n <= *cap)
-        return 0;
-    size_t grown = n + n / 2 + 1024;
-    void *new = realloc(*at, grown * size);
-    if (!new)
-        return tern_err_set(err, TERN_FAILED, "no memory for %zu bytes of tokenizer work",
-                            grown * size);
-    *at = new;
-    *cap = grown;
-    return 0;
+    e->specials = found;
 }
 
 /* ---- normalising ---- */
@@ -106,7 +59,7 @@ static int normalise(struct tern_token_encoder *e, const char *text, size_t len,
     if (len == 0)
         return 0;
     /* A bad byte becomes three; a space is added at one end. */
-    if (reserve(&e->text, &e->text_cap, 3 * len + 1, 1, err) < 0)
+    if (tern_token_reserve(&e->text, &e->text_cap, 3 * len + 1, 1, err) < 0)
         return -1;
     to = e->text;
     if (t->add_dummy_prefix && !t->whitespace_as_suffix)
@@ -140,199 +93,34 @@ static int normalise(struct tern_token_encoder *e, const char *text, size_t len,
     return 0;
 }
 
-/* ---- writing ids ---- */
+/* ---- words ---- */
 
-static int put(struct tern_token_encoder *e, uint32_t id, struct tern_err *err)
+/* Words that wait to be looked up together. */
+struct batch {
+    const char *start; /* of the first */
+    const char *end;   /* of the text */
+    uint32_t ends[TERN_WORDS_BATCH];
+    size_t n;
+};
+
+static int batch_flush(struct tern_token_encoder *e, struct batch *b, struct tern_err *err)
 {
-    if (e->n_ids == e->ids_cap &&
-        reserve(&e->ids, &e->ids_cap, e->n_ids + 1, sizeof *e->ids, err) < 0)
-        return -1;
-    e->ids[e->n_ids++] = id;
-    return 0;
-}
-
-/* A character that is no piece: its bytes, or unk once for a run of them. */
-static int put_unknown(struct tern_token_encoder *e, const char *s, size_t len,
-                       struct tern_err *err)
-{
-    const struct tern_token *t = e->t;
-
-    if (!t->byte_fallback) {
-        int rc = e->after_unk ? 0 : put(e, (uint32_t)t->unk, err);
-        e->after_unk = e->saw_unk = true;
-        return rc;
-    }
-    if (len == 1 && *s == ' ' && t->escape_whitespaces) {
-        s = TERN_SPACE_MARK;
-        len = 3;
-    }
-    for (size_t i = 0; i < len; i++)
-        if (put(e, t->byte_id[(uint8_t)s[i]], err) < 0)
-            return -1;
-    return 0;
-}
-
-static int put_symbol(struct tern_token_encoder *e, uint32_t symbol, const char *s, size_t len,
-                      struct tern_err *err)
-{
-    const struct tern_token *t = e->t;
-
-    if (symbol >= t->n_vocab)
-        return put_unknown(e, s, len, err);
-    uint32_t id = t->pieces[symbol].emit;
-    if (t->pieces[id].kind == TERN_PIECE_UNKNOWN)
-        return put_unknown(e, s, len, err);
-    e->after_unk = false;
-    return put(e, id, err);
-}
-
-/* ---- merging ---- */
-
-static void heap_push(struct merge *heap, size_t n, struct merge m)
-{
-    while (n > 0 && heap[(n - 1) / 2].key > m.key) {
-        heap[n] = heap[(n - 1) / 2];
-        n = (n - 1) / 2;
-    }
-    heap[n] = m;
-}
-
-/* Take the first of `n` merges; n - 1 are left. */
-static struct merge heap_pop(struct merge *heap, size_t n)
-{
-    struct merge top = heap[0], last = heap[--n];
-    size_t i = 0;
-
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && heap[child + 1].key < heap[child].key)
-            child++;
-        if (last.key <= heap[child].key)
-            break;
-        heap[i] = heap[child];
-    }
-    heap[i] = last;
-    return top;
-}
-
-/* Note the merge of two neighbours, if there is one.  A text of n characters never notes more than
- * 3 n: n - 1 at first, and two after each of at most n - 1 merges. */
-static void note(struct tern_token_encoder *e, int32_t left, int32_t right)
-{
-    const struct tern_token *t = e->t;
-
-    if (left < 0 || right < 0)
-        return;
-    const struct symbol *l = &e->symbols[left], *r = &e->symbols[right];
-    if (l->symbol == TERN_SYMBOL_NONE || r->symbol == TERN_SYMBOL_NONE)
-        return;
-    for (uint32_t k = tern_pair_slot(l->symbol, r->symbol) & t->pair_mask;;
-         k = (k + 1) & t->pair_mask) {
-        const struct tern_pair *p = &t->pairs[k];
-        if (p->rank == TERN_RANK_NONE)
-            return;
-        if (p->left == l->symbol && p->right == r->symbol) {
-            struct merge m = {(uint64_t)(uint32_t)p->rank << 32 | (uint32_t)left, (uint32_t)right,
-                              l->len + r->len, p->merged};
-            heap_push(e->heap, e->n_heap++, m);
-            return;
-        }
-    }
-}
-
-static uint32_t symbol_of(const struct tern_token *t, uint32_t code)
-{
-    if (code < 128)
-        return t->ascii[code];
-    for (uint32_t k = tern_char_slot(code) & t->char_mask;; k = (k + 1) & t->char_mask)
-        if (t->chars[k].symbol == TERN_SYMBOL_NONE || t->chars[k].code == code)
-            return t->chars[k].symbol;
-}
-
-static int merge(struct tern_token_encoder *e, size_t at, size_t len, struct tern_err *err)
-{
-    int32_t n = 0;
-    unsigned bytes;
-
-    if (reserve(&e->symbols, &e->symbols_cap, len, sizeof *e->symbols, err) < 0 ||
-        reserve(&e->heap, &e->heap_cap, 3 * len, sizeof *e->heap, err) < 0)
-        return -1;
-    struct symbol *s = e->symbols;
-    for (size_t k = at; k < at + len; k += bytes, n++) {
-        uint32_t code = tern_token_utf8_decode(e->text + k, at + len - k, &bytes);
-        s[n] = (struct symbol){symbol_of(e->t, code), (uint32_t)k, bytes, n - 1, n + 1};
-    }
-    s[n - 1].next = -1;
-    e->n_heap = 0;
-    for (int32_t i = 1; i < n; i++)
-        note(e, i - 1, i);
-    while (e->n_heap) {
-        struct merge m = heap_pop(e->heap, e->n_heap--);
-        struct symbol *l = &s[(uint32_t)m.key], *r = &s[m.right];
-        /* One of the two has merged with another since. */
-        if (l->len == 0 || r->len == 0 || l->len + r->len != m.len)
-            continue;
-        l->symbol = m.symbol;
-        l->len = m.len;
-        r->len = 0;
-        l->next = r->next;
-        if (r->next >= 0)
-            s[r->next].prev = (int32_t)(l - s);
-        note(e, l->prev, (int32_t)(l - s));
-        note(e, (int32_t)(l - s), l->next);
-    }
-    for (int32_t i = 0; i >= 0; i = s[i].next)
-        if (put_symbol(e, s[i].symbol, e->text + s[i].at, s[i].len, err) < 0)
-            return -1;
-    return 0;
-}
-
-/* ---- stretches ---- */
-
-static struct word *cache_line(struct tern_token_encoder *e, const char *s, size_t len)
-{
-    const uint64_t k = 0x9e3779b97f4a7c15u;
-    uint64_t h = len, w;
-
-    for (; len >= 8; s += 8, len -= 8) {
-        memcpy(&w, s, 8);
-        h = (h ^ w) * k;
-        h ^= h >> 32;
-    }
-    w = 0;
-    memcpy(&w, s, len);
-    h = (h ^ w) * k;
-    h ^= h >> 32;
-    return &e->cache[(h * k) >> (64 - CACHE_BITS)];
-}
-
-/* The ids of a stretch of several characters. */
-static int put_stretch(struct tern_token_encoder *e, size_t at, size_t len, struct tern_err *err)
-{
-    if (len > CACHE_KEY)
-        return merge(e, at, len, err);
-    struct word *w = cache_line(e, e->text + at, len);
-    if (w->len == len && memcmp(w->key, e->text + at, len) == 0) {
-        if (e->n_ids + CACHE_IDS > e->ids_cap &&
-            reserve(&e->ids, &e->ids_cap, e->n_ids + CACHE_IDS, sizeof *e->ids, err) < 0)
-            return -1;
-        memcpy(e->ids + e->n_ids, w->ids, sizeof w->ids);
-        e->n_ids += w->n;
-        e->after_unk = false;
+    if (b->n == 0)
         return 0;
-    }
-    size_t first = e->n_ids;
-    e->saw_unk = false;
-    if (merge(e, at, len, err) < 0)
+    const size_t n = b->n;
+    b->n = 0;
+    if (tern_words_put(e, b->start, (size_t)(b->end - b->start), b->ends, n, err) < 0)
         return -1;
-    size_t n = e->n_ids - first;
-    /* A word with unk depends on the text before it. */
-    if (e->saw_unk || n > CACHE_IDS)
-        return 0;
-    w->len = (uint8_t)len;
-    w->n = (uint8_t)n;
-    memcpy(w->key, e->text + at, len);
-    memcpy(w->ids, e->ids + first, n * sizeof *w->ids);
+    b->start += b->ends[n - 1];
     return 0;
+}
+
+/* The word from where the last one ended to `end`. */
+static inline int batch_add(struct tern_token_encoder *e, struct batch *b, const char *end,
+                            struct tern_err *err)
+{
+    b->ends[b->n++] = (uint32_t)(end - b->start);
+    return b->n == TERN_WORDS_BATCH ? batch_flush(e, b, err) : 0;
 }
 
 /* Bytes of the longest user-defined piece that text at `s` begins with, and its id; 0 for none. */
@@ -358,35 +146,75 @@ static bool near(const struct tern_token *t, uint32_t a, uint32_t b)
     return t->near[slot >> 6] >> (slot & 63) & 1;
 }
 
-static int put_text(struct tern_token_encoder *e, struct tern_err *err)
+int tern_token_put_text(struct tern_token_encoder *e, const char *s, size_t len,
+                        struct tern_err *err)
 {
     const struct tern_token *t = e->t;
-    const char *s = e->text;
-    const size_t len = e->text_len;
+    struct batch b = {.start = s, .end = s + len};
     unsigned n;
 
     for (size_t at = 0, end; at < len; at = end) {
-        uint32_t id, code, first;
+        uint32_t id;
         size_t user = t->n_user ? user_match(t, s + at, len - at, &id) : 0;
         if (user) {
             end = at + user;
-            if (put_symbol(e, id, s + at, user, err) < 0)
+            if (batch_flush(e, &b, err) < 0 || tern_token_put_symbol(e, id, s + at, user, err) < 0)
                 return -1;
+            b.start = s + end;
             continue;
         }
-        first = code = tern_token_utf8_decode(s + at, len - at, &n);
-        bool several = false;
-        for (end = at + n; end < len; end += n, several = true) {
+        uint32_t code = tern_token_utf8_decode(s + at, len - at, &n);
+        for (end = at + n; end < len; end += n) {
             uint32_t following = tern_token_utf8_decode(s + end, len - end, &n);
-            if (!near(t, code, following) || (t->n_user && user_match(t, s + end, len - end, &id)))
+            if (!near(t, code, following) || (following == ' ' && t->metaspace_split) ||
+                (t->n_user && user_match(t, s + end, len - end, &id)))
                 break;
             code = following;
         }
-        if ((several ? put_stretch(e, at, end - at, err)
-                     : put_symbol(e, symbol_of(t, first), s + at, end - at, err)) < 0)
+        if (batch_add(e, &b, s + end, err) < 0)
+            return -1;
+    }
+    return batch_flush(e, &b, err);
+}
+
+/* A stretch without digits, or of one. */
+static inline int split_part(struct tern_token_encoder *e, struct batch *b, const char *s, size_t n,
+                             struct tern_err *err)
+{
+    for (const char *end = s + n; s < end;) {
+        s += tern_split_next(e->t->split, s, (size_t)(end - s));
+        if (batch_add(e, b, s, err) < 0)
             return -1;
     }
     return 0;
+}
+
+int tern_token_put_split(struct tern_token_encoder *e, const char *s, size_t n,
+                         struct tern_err *err)
+{
+    struct batch b = {.start = s, .end = s + n};
+
+    if (!e->t->split_digits)
+        return split_part(e, &b, s, n, err) < 0 ? -1 : batch_flush(e, &b, err);
+    for (size_t part; n; s += part, n -= part) {
+        part = tern_split_digit(s, n);
+        if (split_part(e, &b, s, part, err) < 0)
+            return -1;
+    }
+    return batch_flush(e, &b, err);
+}
+
+/* ---- texts ---- */
+
+static int encode(struct tern_token_encoder *e, const char *text, size_t len, struct tern_err *err)
+{
+    const struct tern_token *t = e->t;
+
+    if (t->format != TERN_TOKEN_SENTENCEPIECE)
+        return tern_token_put_segments(e, text, len, err);
+    if (normalise(e, text, len, err) < 0)
+        return -1;
+    return tern_token_put_text(e, e->text, e->text_len, err);
 }
 
 int tern_token_encode(struct tern_token_encoder *e, const char *text, size_t len,
@@ -398,7 +226,7 @@ int tern_token_encode(struct tern_token_encoder *e, const char *text, size_t len
                             len, TERN_TOKEN_TEXT_MAX);
     e->n_ids = 0;
     e->after_unk = false;
-    if (normalise(e, text, len, err) < 0 || put_text(e, err) < 0)
+    if (encode(e, text, len, err) < 0)
         return -1;
     *ids = e->ids;
     *n = e->n_ids;

@@ -70,6 +70,8 @@ void tern_token_free(struct tern_token *t)
     free(t->pieces);
     free(t->unk_surface);
     free(t->added);
+    free(t->finders[0].order);
+    free(t->finders[1].order);
     free(t->user);
     free(t->names);
     tern_charsmap_free(t->charsmap);
@@ -149,74 +151,4 @@ void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]
         tern_sha256_add(s, p->text, p->len);
     }
     tern_sha256_end(s, hash);
-}
-
-/* ---- decoding ---- */
-
-/* Add a run of bytes as UTF-8, bad bytes as U+FFFD. */
-static void add_bytes(struct tern_buf *to, const char *bytes, size_t len)
-{
-    unsigned n;
-
-    for (size_t i = 0; i < len; i += n ? n : 1) {
-        tern_token_utf8_decode(bytes + i, len - i, &n);
-        tern_buf_add(to, n ? bytes + i : "\xef\xbf\xbd", n ? n : 3);
-    }
-}
-
-/* Add a piece with its space marks as spaces. */
-static void add_text(struct tern_buf *to, const char *s, size_t len)
-{
-    for (const char *end = s + len; s < end;) {
-        const char *mark = memmem(s, (size_t)(end - s), TERN_SPACE_MARK, 3);
-        tern_buf_add(to, s, (size_t)((mark ? mark : end) - s));
-        s = mark ? mark + 3 : end;
-        if (mark)
-            tern_buf_puts(to, " ");
-    }
-}
-
-int tern_token_decode(const struct tern_token *t, const uint32_t *ids, size_t n,
-                      struct tern_buf *to, struct tern_err *err)
-{
-    const bool strip = t->add_dummy_prefix || t->remove_extra_whitespaces;
-    struct tern_buf bytes = {0};
-    size_t start = to->len;
-    bool at_start = true; /* nothing written: a leading space mark is the one that was added */
-
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] >= t->n_vocab)
-            return tern_err_set(err, TERN_USAGE,
-                                "%s: id %u at place %zu is outside the vocabulary of %u", t->path,
-                                ids[i], i, t->n_vocab);
-    for (size_t i = 0; i < n; i++) {
-        const struct tern_piece *p = &t->pieces[ids[i]];
-        const char *s = p->text;
-        size_t len = p->len;
-        if (p->kind == TERN_PIECE_BYTE) {
-            char b = (char)strtoul((char[]){s[3], s[4], 0}, NULL, 16);
-            tern_buf_add(&bytes, &b, 1);
-            continue;
-        }
-        add_bytes(to, bytes.data, bytes.len);
-        tern_buf_clear(&bytes);
-        if (to->len > start)
-            at_start = false;
-        if (p->kind == TERN_PIECE_CONTROL)
-            continue;
-        if (p->kind == TERN_PIECE_UNKNOWN) {
-            tern_buf_puts(to, t->unk_surface);
-            continue;
-        }
-        if (at_start && strip && len >= 3 && memcmp(s, TERN_SPACE_MARK, 3) == 0) {
-            s += 3;
-            len -= 3;
-            at_start = t->remove_extra_whitespaces;
-        }
-        add_text(to, s, len);
-    }
-    add_bytes(to, bytes.data, bytes.len);
-    to->failed |= bytes.failed;
-    tern_buf_free(&bytes);
-    return tern_buf_check(to, "decoded text", err);
 }

@@ -18,6 +18,7 @@
 #ifndef TERN_TOKEN_TOKEN_H
 #define TERN_TOKEN_TOKEN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -72,6 +73,10 @@ const char *tern_token_piece(const struct tern_token *t, uint32_t id, size_t *le
 struct tern_token_encoder;
 struct tern_token_encoder *tern_token_encoder_new(const struct tern_token *t, struct tern_err *err);
 void tern_token_encoder_free(struct tern_token_encoder *e); /* NULL is fine */
+
+/* Are special tokens (tokenizer.json's added ones, Llama 3's) found in text?  They are not unless
+ * this is called with true: a user's text cannot end a document.  SentencePiece has none such. */
+void tern_token_encoder_specials(struct tern_token_encoder *e, bool found);
 
 /* The ids of `text` (any bytes, NUL too; a byte that is not UTF-8 counts as U+FFFD), without BOS
  * and EOS.  Control symbols are never recognised in text.  *ids has *n values and belongs to `e`

@@ -55,6 +55,12 @@ struct tern_pair {
     int32_t rank; /* TERN_RANK_NONE: the slot is free */
 };
 
+/* A slot of the table of pieces by their bytes. */
+struct tern_name {
+    uint32_t tag; /* other bits of the hash */
+    uint32_t id1; /* id + 1; 0: the slot is free */
+};
+
 struct tern_char {
     uint32_t code;   /* Unicode scalar value */
     uint32_t symbol; /* TERN_SYMBOL_NONE: the slot is free */
@@ -102,6 +108,14 @@ struct tern_pool {
     char data[];
 };
 
+/* Where added tokens are looked for: in text as it is, or in normalised text. */
+struct tern_finder {
+    uint32_t *order; /* places in `added`, by the bytes of `find` */
+    uint32_t n;
+    bool any_plain;  /* some are no special ones */
+    bool first[256]; /* first bytes of `find` */
+};
+
 struct tern_token {
     enum tern_token_format format;
     char *path;
@@ -139,16 +153,19 @@ struct tern_token {
     bool metaspace_split; /* words begin at their space */
     struct tern_added *added;
     uint32_t n_added;
-    bool strip_first; /* the decoder takes the first space off */
+    bool strip_first; /* the decoder takes one space off the beginning */
+    bool drop_first;  /* Metaspace's decoder: all space marks of the first token */
 
     /* ---- tables, made by tern_token_bpe_build ---- */
+
+    struct tern_finder finders[2]; /* of added tokens that are not `normalized`, and that are */
 
     uint32_t *user; /* ids of user-defined pieces, longest first */
     uint32_t n_user;
     bool user_first[256]; /* first bytes of those */
 
     uint32_t byte_symbol[256]; /* byte_level: the piece of one byte, or TERN_SYMBOL_NONE */
-    uint32_t *names;           /* byte_level: id + 1 by match; 0 is free; names_mask + 1 slots */
+    struct tern_name *names;   /* byte_level: pieces by their bytes; names_mask + 1 slots */
     uint32_t names_mask;
 
     struct tern_pair *pairs; /* open addressing, pair_mask + 1 slots */
@@ -207,6 +224,9 @@ void tern_token_merge_add(struct tern_token *t, uint32_t left, uint32_t right, u
 /* Make the tables (bpe.c): match (where the reader has set none), rank, emit, user, pairs, chars,
  * near, byte_symbol, names. */
 int tern_token_bpe_build(struct tern_token *t, struct tern_err *err);
+
+/* The tables of added tokens (segments.c). */
+int tern_token_added_build(struct tern_token *t, struct tern_err *err);
 
 /* byte_level: the piece whose bytes are these, or TERN_SYMBOL_NONE. */
 uint32_t tern_token_find(const struct tern_token *t, const char *s, size_t len);

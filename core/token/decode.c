@@ -1,0 +1,195 @@
+/* Ids back to text. */
+#include "core/token/vocab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- bytes ---- */
+
+/* Add a run of bytes as UTF-8, each bad byte as U+FFFD (SentencePiece). */
+static void add_bytes(struct tern_buf *to, const char *bytes, size_t len)
+{
+    unsigned n;
+
+    for (size_t i = 0; i < len; i += n ? n : 1) {
+        tern_token_utf8_decode(bytes + i, len - i, &n);
+        tern_buf_add(to, n ? bytes + i : "\xef\xbf\xbd", n ? n : 3);
+    }
+}
+
+/* How many bytes at `s`, which begin no character, could have become one with others behind them:
+ * they are one U+FFFD together (Unicode's "maximal subpart"). */
+static size_t bad_part(const char *s, size_t n)
+{
+    const uint8_t *b = (const uint8_t *)s;
+    size_t want = b[0] >= 0xc2 && b[0] < 0xe0   ? 2
+                  : b[0] >= 0xe0 && b[0] < 0xf0 ? 3
+                  : b[0] >= 0xf0 && b[0] < 0xf5 ? 4
+                                                : 1;
+    size_t k = 1;
+
+    for (; k < want && k < n; k++) {
+        uint8_t low = k == 1 && b[0] == 0xe0 ? 0xa0 : k == 1 && b[0] == 0xf0 ? 0x90 : 0x80;
+        uint8_t high = k == 1 && b[0] == 0xed ? 0x9f : k == 1 && b[0] == 0xf4 ? 0x8f : 0xbf;
+        if (b[k] < low || b[k] > high)
+            break;
+    }
+    return k;
+}
+
+static void add_lossy(struct tern_buf *to, const char *s, size_t len)
+{
+    unsigned n;
+
+    for (size_t i = 0; i < len;) {
+        tern_token_utf8_decode(s + i, len - i, &n);
+        tern_buf_add(to, n ? s + i : "\xef\xbf\xbd", n ? n : 3);
+        i += n ? n : bad_part(s + i, len - i);
+    }
+}
+
+/* A run of byte pieces as tokenizers reads it: UTF-8 as a whole, or U+FFFD for every byte. */
+static void add_fallback(struct tern_buf *to, const char *s, size_t len)
+{
+    unsigned n = 1;
+    size_t i = 0;
+
+    for (; i < len && n; i += n)
+        tern_token_utf8_decode(s + i, len - i, &n);
+    if (n) {
+        tern_buf_add(to, s, len);
+        return;
+    }
+    for (i = 0; i < len; i++)
+        tern_buf_add(to, "\xef\xbf\xbd", 3);
+}
+
+/* Add a piece with its space marks as spaces. */
+static void add_text(struct tern_buf *to, const char *s, size_t len)
+{
+    for (const char *end = s + len; s < end;) {
+        const char *mark = memmem(s, (size_t)(end - s), TERN_SPACE_MARK, 3);
+        tern_buf_add(to, s, (size_t)((mark ? mark : end) - s));
+        s = mark ? mark + 3 : end;
+        if (mark)
+            tern_buf_puts(to, " ");
+    }
+}
+
+static char byte_of(const struct tern_piece *p)
+{
+    return (char)strtoul((char[]){p->text[3], p->text[4], 0}, NULL, 16);
+}
+
+/* ---- formats ---- */
+
+static void decode_sentencepiece(const struct tern_token *t, const uint32_t *ids, size_t n,
+                                 struct tern_buf *to)
+{
+    const bool strip = t->add_dummy_prefix || t->remove_extra_whitespaces;
+    struct tern_buf bytes = {0};
+    size_t start = to->len;
+    bool at_start = true; /* nothing written: a leading space mark is the one that was added */
+
+    for (size_t i = 0; i < n; i++) {
+        const struct tern_piece *p = &t->pieces[ids[i]];
+        const char *s = p->text;
+        size_t len = p->len;
+        if (p->kind == TERN_PIECE_BYTE) {
+            tern_buf_add(&bytes, (char[]){byte_of(p)}, 1);
+            continue;
+        }
+        add_bytes(to, bytes.data, bytes.len);
+        tern_buf_clear(&bytes);
+        if (to->len > start)
+            at_start = false;
+        if (p->kind == TERN_PIECE_CONTROL)
+            continue;
+        if (p->kind == TERN_PIECE_UNKNOWN) {
+            tern_buf_puts(to, t->unk_surface);
+            continue;
+        }
+        if (at_start && strip && len >= 3 && memcmp(s, TERN_SPACE_MARK, 3) == 0) {
+            s += 3;
+            len -= 3;
+            at_start = t->remove_extra_whitespaces;
+        }
+        add_text(to, s, len);
+    }
+    add_bytes(to, bytes.data, bytes.len);
+    to->failed |= bytes.failed;
+    tern_buf_free(&bytes);
+}
+
+static void decode_byte_level(const struct tern_token *t, const uint32_t *ids, size_t n,
+                              struct tern_buf *to)
+{
+    struct tern_buf bytes = {0};
+
+    for (size_t i = 0; i < n; i++) {
+        const struct tern_piece *p = &t->pieces[ids[i]];
+        if (p->kind != TERN_PIECE_CONTROL)
+            tern_buf_add(&bytes, p->text, p->len);
+    }
+    add_lossy(to, bytes.data, bytes.len);
+    to->failed |= bytes.failed;
+    tern_buf_free(&bytes);
+}
+
+/* Characters by tokenizer.json: Llama's decoder (space marks, byte pieces, one space taken off), or
+ * Metaspace's, which drops all marks of the first token. */
+static void decode_characters(const struct tern_token *t, const uint32_t *ids, size_t n,
+                              struct tern_buf *to)
+{
+    struct tern_buf all = {0}, bytes = {0};
+    bool first = true;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct tern_piece *p = &t->pieces[ids[i]];
+        if (p->kind == TERN_PIECE_CONTROL)
+            continue;
+        if (p->kind == TERN_PIECE_BYTE) {
+            tern_buf_add(&bytes, (char[]){byte_of(p)}, 1);
+            first = false;
+            continue;
+        }
+        add_fallback(&all, bytes.data, bytes.len);
+        tern_buf_clear(&bytes);
+        if (first && t->drop_first) {
+            for (size_t k = 0; k < p->len; k++) {
+                bool mark = p->len - k >= 3 && memcmp(p->text + k, TERN_SPACE_MARK, 3) == 0;
+                if (!mark)
+                    tern_buf_add(&all, p->text + k, 1);
+                k += mark ? 2 : 0;
+            }
+        } else if (t->escape_whitespaces) {
+            add_text(&all, p->text, p->len);
+        } else {
+            tern_buf_add(&all, p->text, p->len);
+        }
+        first = false;
+    }
+    add_fallback(&all, bytes.data, bytes.len);
+    size_t skip = t->strip_first && all.len && all.data[0] == ' ';
+    tern_buf_add(to, all.len ? all.data + skip : "", all.len - skip);
+    to->failed |= all.failed | bytes.failed;
+    tern_buf_free(&all);
+    tern_buf_free(&bytes);
+}
+
+int tern_token_decode(const struct tern_token *t, const uint32_t *ids, size_t n,
+                      struct tern_buf *to, struct tern_err *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= t->n_vocab)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: id %u at place %zu is outside the vocabulary of %u", t->path,
+                                ids[i], i, t->n_vocab);
+    if (t->format == TERN_TOKEN_SENTENCEPIECE)
+        decode_sentencepiece(t, ids, n, to);
+    else if (t->byte_level)
+        decode_byte_level(t, ids, n, to);
+    else
+        decode_characters(t, ids, n, to);
+    return tern_buf_check(to, "decoded text", err);
+}

@@ -118,14 +118,25 @@ static int next_member(struct tern_data_bytes *b, struct tern_err *err)
 
 static ptrdiff_t read_plain(struct tern_data_bytes *b, char *to, size_t room, struct tern_err *err)
 {
-    if (fill(b, 1, err) < 0)
-        return -1;
     size_t n = b->z.avail_in < room ? b->z.avail_in : room;
-    if (n)
+    ssize_t got;
+
+    if (n) { /* read to find out what the file is */
         memcpy(to, b->z.next_in, n);
-    b->z.next_in += n;
-    b->z.avail_in -= (uInt)n;
-    return (ptrdiff_t)n;
+        b->z.next_in += n;
+        b->z.avail_in -= (uInt)n;
+        return (ptrdiff_t)n;
+    }
+    if (b->eof)
+        return 0;
+    do
+        got = read(b->fd, to, room);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return tern_err_sys(err, "%s: cannot read", b->path);
+    b->eof = got == 0;
+    b->done += (uint64_t)got;
+    return got;
 }
 
 ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,

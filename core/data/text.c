@@ -6,7 +6,8 @@
 #include "core/base/str.h"
 #include "core/base/fs.h"
 #include "core/data/bytes.h"
-#include "core/data/loose.h"
+#include "core/data/line.h"
+#include "core/data/utf8.h"
 #include "core/token/token.h"
 
 #include <ctype.h>
@@ -33,8 +34,7 @@ struct tern_data_text {
     bool eof, given;     /* given: a plain file that is one document has been */
     uint64_t base;       /* of buffer[0] in the text */
     uint64_t line, from; /* of the line, or the document, given last: its number, its place */
-    json_t *object;      /* holds the document given last */
-    struct tern_buf doc, whole; /* a document of several lines; one that was mended */
+    struct tern_buf doc, whole; /* a document that is no piece of the buffer; one that was mended */
     enum tern_data_text_invalid invalid;
     bool skip_bad;
     struct tern_data_text_counts counts;
@@ -131,11 +131,12 @@ static int look_inside(struct tern_data_text *t, struct tern_err *err)
     n = nl ? (size_t)(nl - line) : t->end - at;
     if (!nl && !t->eof) /* longer than what was read */
         return n > 1 && line[1] == '"' ? ask(t, "does it hold one JSON object a line?", err) : 0;
-    switch (tern_data_loose_field(line, n, t->field, &t->whole)) {
-    case TERN_DATA_LOOSE_STRING:
+    struct tern_data_line_text text;
+    switch (tern_data_line_field(line, n, t->field, &t->whole, &text)) {
+    case TERN_DATA_LINE_STRING:
         t->format = TERN_DATA_TEXT_JSONL;
         return 0;
-    case TERN_DATA_LOOSE_NO_JSON:
+    case TERN_DATA_LINE_NO_JSON:
         return 0;
     default:
         return ask(t, "its first line is a JSON object", err);
@@ -235,7 +236,6 @@ void tern_data_text_close(struct tern_data_text *t)
     if (!t)
         return;
     tern_data_bytes_close(t->file);
-    json_decref(t->object);
     tern_buf_free(&t->doc);
     tern_buf_free(&t->whole);
     free(t->buffer);
@@ -259,34 +259,12 @@ struct tern_data_text_counts tern_data_text_counts(const struct tern_data_text *
 
 /* ---- UTF-8 ---- */
 
-/* How many bytes from `s` on are UTF-8. */
-static size_t good_bytes(const char *s, size_t len)
-{
-    size_t at = 0;
-
-    while (at < len) {
-        uint64_t eight;
-        if (len - at >= sizeof eight) {
-            memcpy(&eight, s + at, sizeof eight);
-            if (!(eight & UINT64_C(0x8080808080808080))) {
-                at += sizeof eight;
-                continue;
-            }
-        }
-        size_t n = tern_str_utf8(s + at, len - at);
-        if (n == 0)
-            break;
-        at += n;
-    }
-    return at;
-}
-
 /* 1 and a text in UTF-8, 0 when it is left out, or -1. */
 static int check_text(struct tern_data_text *t, const char **text, size_t *len,
                       struct tern_err *err)
 {
     const char *s = *text;
-    size_t n = *len, good = good_bytes(s, n), bad = 0;
+    size_t n = *len, good = tern_data_utf8_good(s, n), bad = 0;
 
     if (good == n)
         return 1;
@@ -297,7 +275,7 @@ static int check_text(struct tern_data_text *t, const char **text, size_t *len,
     tern_buf_clear(&t->whole);
     const size_t first = good;
     for (size_t at = 0; at < n; at += good) {
-        good = good_bytes(s + at, n - at);
+        good = tern_data_utf8_good(s + at, n - at);
         tern_buf_add(&t->whole, s + at, good);
         if (at + good < n) {
             tern_buf_add(&t->whole, "\xef\xbf\xbd", 3);
@@ -327,16 +305,20 @@ static int check_text(struct tern_data_text *t, const char **text, size_t *len,
 
 /* ---- documents ---- */
 
-static int no_field(const struct tern_data_text *t, struct tern_err *err)
+static int no_field(const struct tern_data_text *t, const json_t *object, struct tern_err *err)
 {
     struct tern_buf keys = {.max = 200};
     const char *key;
     json_t *value;
 
-    json_object_foreach(t->object, key, value)
+    json_object_foreach((json_t *)object, key, value)
         tern_buf_printf(&keys, "%s%s", keys.len ? ", " : "", key);
-    tern_err_set(err, TERN_USAGE, "%s:%llu: no field '%s' (found: %s). Choose one with --field.",
-                 t->path, (unsigned long long)t->line, t->field, keys.len ? keys.data : "none");
+    tern_err_set(err, TERN_USAGE, "%s:%llu: no field '%s'%s%s%s. Choose one with --field.", t->path,
+                 (unsigned long long)t->line, t->field, object ? " (found: " : "",
+                 !object    ? ""
+                 : keys.len ? keys.data
+                            : "none",
+                 object ? ")" : "");
     tern_buf_free(&keys);
     return -1;
 }
@@ -348,49 +330,44 @@ static bool is_blank(const char *line, size_t len)
     return len == 0;
 }
 
-/* The field of an object whose other fields a strict reader refuses. */
-static int read_loosely(struct tern_data_text *t, const char *line, size_t n, const char *why,
-                        const char **text, size_t *len, struct tern_err *err)
+/* Why a line has no text: the words of a strict reader, where it finds something. */
+static int bad_line(const struct tern_data_text *t, const char *line, size_t n,
+                    enum tern_data_line_found found, struct tern_err *err)
 {
-    switch (tern_data_loose_field(line, n, t->field, &t->doc)) {
-    case TERN_DATA_LOOSE_STRING:
-        *text = t->doc.data ? t->doc.data : "";
-        *len = t->doc.len;
-        return tern_buf_check(&t->doc, t->path, err) < 0 ? -1 : 1;
-    case TERN_DATA_LOOSE_NO_STRING:
-        return tern_err_set(err, TERN_USAGE, "%s:%llu: field '%s' is not a string", t->path,
-                            (unsigned long long)t->line, t->field);
-    case TERN_DATA_LOOSE_NO_FIELD:
-        return tern_err_set(err, TERN_USAGE, "%s:%llu: no field '%s'. Choose one with --field.",
-                            t->path, (unsigned long long)t->line, t->field);
-    default:
-        return tern_err_set(err, TERN_USAGE, "%s:%llu: not a JSON object on one line: %s", t->path,
-                            (unsigned long long)t->line, why);
-    }
+    json_error_t je;
+    json_t *object = json_loadb(line, n, JSON_ALLOW_NUL, &je);
+    int rc;
+
+    if (found == TERN_DATA_LINE_NO_STRING)
+        rc = tern_err_set(err, TERN_USAGE, "%s:%llu: field '%s' is not a string", t->path,
+                          (unsigned long long)t->line, t->field);
+    else if (found == TERN_DATA_LINE_NO_FIELD)
+        rc = no_field(t, object, err);
+    else
+        rc =
+            tern_err_set(err, TERN_USAGE, "%s:%llu: not a JSON object%s%s", t->path,
+                         (unsigned long long)t->line, json_is_array(object) ? "" : " on one line: ",
+                         json_is_array(object)    ? ""
+                         : json_is_object(object) ? "a NUL byte" /* jansson skips some */
+                                                  : je.text);
+    json_decref(object);
+    return rc;
 }
 
-/* The text of one line: 1, or -1. */
+/* The text of one line: 1, 0 when it is left out, or -1. */
 static int read_line(struct tern_data_text *t, const char *line, size_t n, const char **text,
                      size_t *len, struct tern_err *err)
 {
-    json_error_t je;
+    struct tern_data_line_text found;
+    enum tern_data_line_found what = tern_data_line_field(line, n, t->field, &t->doc, &found);
 
-    json_decref(t->object);
-    t->object = json_loadb(line, n, JSON_ALLOW_NUL, &je);
-    if (!t->object)
-        return read_loosely(t, line, n, je.text, text, len, err);
-    json_t *value = json_object_get(t->object, t->field);
-    if (!json_is_object(t->object))
-        return tern_err_set(err, TERN_USAGE, "%s:%llu: not a JSON object", t->path,
-                            (unsigned long long)t->line);
-    if (!value)
-        return no_field(t, err);
-    if (!json_is_string(value))
-        return tern_err_set(err, TERN_USAGE, "%s:%llu: field '%s' is not a string", t->path,
-                            (unsigned long long)t->line, t->field);
-    *text = json_string_value(value);
-    *len = json_string_length(value);
-    return 1;
+    if (what != TERN_DATA_LINE_STRING)
+        return bad_line(t, line, n, what, err);
+    if (tern_buf_check(&t->doc, t->path, err) < 0)
+        return -1;
+    *text = found.s;
+    *len = found.len;
+    return found.ascii ? 1 : check_text(t, text, len, err);
 }
 
 static int next_json(struct tern_data_text *t, const char **text, size_t *len, struct tern_err *err)
@@ -405,8 +382,6 @@ static int next_json(struct tern_data_text *t, const char **text, size_t *len, s
         if (is_blank(line, n))
             continue;
         rc = read_line(t, line, n, text, len, err);
-        if (rc > 0)
-            rc = check_text(t, text, len, err);
         if (rc > 0)
             return 1;
         if (rc < 0 && !(t->skip_bad && err && err->code == TERN_USAGE))

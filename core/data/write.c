@@ -192,20 +192,85 @@ fail:
     return NULL;
 }
 
-static int add_token(struct tern_data_set_writer *w, uint32_t id, bool target, struct tern_err *err)
+/* `n` ids, at most as many as a buffer holds, as the file has them. */
+static int add_ids(struct tern_data_set_writer *w, const uint32_t *ids, size_t n,
+                   struct tern_err *err)
 {
-    const uint64_t i = w->head.n_tokens++;
+    struct sink *s = &w->tokens;
+    const size_t bytes = n * w->head.token_bytes;
 
-    if (sink_add(w, &w->tokens, &id, w->head.token_bytes, err) < 0)
+    if (w->head.token_bytes == sizeof *ids)
+        return sink_add(w, s, ids, bytes, err);
+    if (s->n + bytes > BUFFER && sink_flush(w, s, err) < 0)
         return -1;
-    if (!w->kind.mask)
-        return 0;
-    w->bits |= (uint8_t)(target << (i % 8));
-    if (i % 8 != 7)
-        return 0;
-    int rc = sink_add(w, &w->mask, &w->bits, 1, err);
-    w->bits = 0;
-    return rc;
+    tern_assert_cmp(s->n + bytes, <=, BUFFER);
+    tern_assert(s->n % sizeof(uint16_t) == 0, "%zu bytes", s->n);
+    uint16_t *to = (uint16_t *)(void *)(s->buffer + s->n);
+    for (size_t i = 0; i < n; i++)
+        to[i] = (uint16_t)ids[i];
+    s->n += bytes;
+    s->bytes += bytes;
+    return 0;
+}
+
+/* Bit k is byte k's, which is not 0. */
+static uint8_t eight_bits(const uint8_t *target)
+{
+    const uint64_t low = UINT64_C(0x7f7f7f7f7f7f7f7f);
+    uint64_t w;
+
+    memcpy(&w, target, sizeof w);
+    w = (((w & low) + low) | w) & ~low;
+    return (uint8_t)((w >> 7) * UINT64_C(0x0102040810204080) >> 56);
+}
+
+/* The mask's next bits; `target` NULL: all are targets. */
+static int add_mask(struct tern_data_set_writer *w, const uint8_t *target, size_t n,
+                    struct tern_err *err)
+{
+    const unsigned shift = w->head.n_tokens % 8;
+    size_t i = 0;
+
+    for (; i < n; i += 8) {
+        const size_t here = n - i < 8 ? n - i : 8;
+        uint8_t last[8] = {0}, all[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+        memcpy(last, target ? target + i : all, here);
+        const unsigned bits = w->bits | (unsigned)eight_bits(last) << shift;
+        const uint8_t byte = (uint8_t)bits;
+        if (shift + here < 8) {
+            w->bits = byte;
+            break;
+        }
+        if (sink_add(w, &w->mask, &byte, 1, err) < 0)
+            return -1;
+        w->bits = (uint8_t)(bits >> 8);
+    }
+    return 0;
+}
+
+/* `target` may be NULL: all are. */
+static int add_tokens(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *target,
+                      size_t n, struct tern_err *err)
+{
+    enum { MANY = BUFFER / sizeof *ids };
+
+    for (size_t i = 0; i < n; i += MANY) {
+        const size_t here = n - i < MANY ? n - i : MANY;
+        if (add_ids(w, ids + i, here, err) < 0 ||
+            (w->kind.mask && add_mask(w, target ? target + i : NULL, here, err) < 0))
+            return -1;
+        w->head.n_tokens += here;
+    }
+    return 0;
+}
+
+static uint32_t largest(const uint32_t *ids, size_t n)
+{
+    uint32_t max = 0;
+
+    for (size_t i = 0; i < n; i++)
+        max = ids[i] > max ? ids[i] : max;
+    return max;
 }
 
 static int note_doc(struct tern_data_set_writer *w, struct tern_err *err)
@@ -218,19 +283,16 @@ static int note_doc(struct tern_data_set_writer *w, struct tern_err *err)
 int tern_data_set_add(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *mask,
                       size_t n, uint64_t text_bytes, struct tern_err *err)
 {
+    const uint32_t bos = (uint32_t)w->kind.bos;
+
     tern_assert(!mask == !w->kind.mask, "%s", w->file.path);
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] >= w->kind.n_vocab)
-            return tern_err_set(err, TERN_FAILED, "%s: id %u outside the vocabulary of %u",
-                                w->file.path, ids[i], w->kind.n_vocab);
-    if (note_doc(w, err) < 0)
-        return -1;
-    if (w->kind.bos >= 0 && add_token(w, (uint32_t)w->kind.bos, false, err) < 0)
-        return -1;
-    for (size_t i = 0; i < n; i++)
-        if (add_token(w, ids[i], mask ? mask[i] : true, err) < 0)
-            return -1;
-    if (add_token(w, w->kind.eos, true, err) < 0)
+    if (n && largest(ids, n) >= w->kind.n_vocab)
+        return tern_err_set(err, TERN_FAILED, "%s: id %u outside the vocabulary of %u",
+                            w->file.path, largest(ids, n), w->kind.n_vocab);
+    if (note_doc(w, err) < 0 ||
+        (w->kind.bos >= 0 && add_tokens(w, &bos, (uint8_t[]){0}, 1, err) < 0) ||
+        add_tokens(w, ids, mask, n, err) < 0 ||
+        add_tokens(w, &w->kind.eos, /* target= */ NULL, 1, err) < 0)
         return -1;
     w->head.n_docs++;
     w->head.text_bytes += text_bytes;

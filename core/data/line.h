@@ -1,0 +1,32 @@
+/* One field of a JSON object on one line.  The rules are JSON's, with what Python's json reads and
+ * writes beside it: NaN and Infinity, numbers without bound, lone surrogates, doubled keys, NUL in
+ * a key.  Bytes that are not UTF-8 pass.  The whole line is checked. */
+#ifndef TERN_DATA_LINE_H
+#define TERN_DATA_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/str.h"
+
+enum tern_data_line_found {
+    TERN_DATA_LINE_NO_JSON, /* no object, even by these rules */
+    TERN_DATA_LINE_NO_FIELD,
+    TERN_DATA_LINE_NO_STRING, /* the field is not a string */
+    TERN_DATA_LINE_STRING,
+};
+
+struct tern_data_line_text {
+    const char *s; /* in the line, or in `room` where it had escapes */
+    size_t len;
+    bool ascii; /* surely; false says nothing */
+};
+
+/* Of several fields of that name the last counts.  A lone surrogate in the string is written as
+ * three bytes, which are not UTF-8.  *ret_text is set with TERN_DATA_LINE_STRING; room->failed says
+ * that there was no memory for it. */
+enum tern_data_line_found tern_data_line_field(const char *line, size_t len, const char *field,
+                                               struct tern_buf *room,
+                                               struct tern_data_line_text *ret_text);
+
+#endif

@@ -40,6 +40,10 @@ struct tern_token_encoder {
 /* Room for `n` things of `size` bytes in *p, *cap of which are there. */
 int tern_token_reserve(void *p, size_t *cap, size_t n, size_t size, struct tern_err *err);
 
+/* e->text becomes SentencePiece's normalised `text`: spaces are plain, bad bytes U+FFFD. */
+int tern_token_spm_normalise(struct tern_token_encoder *e, const char *text, size_t len,
+                             struct tern_err *err);
+
 /* Append one id, or a symbol's: `s` is its text. */
 int tern_token_put(struct tern_token_encoder *e, uint32_t id, struct tern_err *err);
 int tern_token_put_symbol(struct tern_token_encoder *e, uint32_t symbol, const char *s, size_t len,

@@ -74,7 +74,7 @@ void tern_token_free(struct tern_token *t)
     free(t->finders[1].order);
     free(t->user);
     free(t->names);
-    tern_charsmap_free(t->charsmap);
+    tern_token_charsmap_free(t->charsmap);
     for (struct tern_pool *p = t->texts, *next; p; p = next) {
         next = p->next;
         free(p);

@@ -244,12 +244,12 @@ int tern_token_specials(struct tern_token *t, const char *file, struct tern_err 
 /* ---- SentencePiece's character maps (charsmap.c) ---- */
 
 /* From precompiled_charsmap; NULL (TERN_USAGE) when it is damaged.  `name` is for messages. */
-struct tern_charsmap *tern_charsmap_new(const char *data, size_t len, const char *name,
-                                        struct tern_err *err);
-void tern_charsmap_free(struct tern_charsmap *m);
+struct tern_charsmap *tern_token_charsmap_new(const char *data, size_t len, const char *name,
+                                              struct tern_err *err);
+void tern_token_charsmap_free(struct tern_charsmap *m);
 /* What the text at `s` (n > 0 bytes) begins with becomes *to, *to_len bytes (0: nothing): how many
  * bytes of `s` that takes.  0 when nothing maps there. */
-size_t tern_charsmap_next(const struct tern_charsmap *m, const char *s, size_t n, const char **to,
-                          size_t *to_len);
+size_t tern_token_charsmap_next(const struct tern_charsmap *m, const char *s, size_t n,
+                                const char **to, size_t *to_len);
 
 #endif

@@ -41,9 +41,10 @@ static int model_flag(const struct tern_token_json *j, const json_t *model, cons
     return 0;
 }
 
-static int read_model(struct tern_token_json *j, const json_t *model, struct tern_err *err)
+static int read_model(struct tern_token_json *j, struct tern_err *err)
 {
     struct tern_token *t = j->t;
+    const json_t *model = json_object_get(j->tree, "model");
     const json_t *type = json_object_get(model, "type"), *v = json_object_get(model, "dropout");
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     char what[128];
@@ -81,10 +82,10 @@ static int read_model(struct tern_token_json *j, const json_t *model, struct ter
 }
 
 /* Which id stands for unknown text, and can there be any? */
-static int read_unknown(struct tern_token_json *j, const json_t *model, struct tern_err *err)
+static int read_unknown(struct tern_token_json *j, struct tern_err *err)
 {
     struct tern_token *t = j->t;
-    const char *name = word(model, "unk_token");
+    const char *name = word(json_object_get(j->tree, "model"), "unk_token");
     const bool all = tern_token_json_all_bytes(j);
 
     if (t->byte_fallback && !all)
@@ -221,7 +222,7 @@ static int place(const struct tern_token_json *j, const struct tern_added *a, bo
                                  .emit = a->id};
         t->n_vocab = a->id < t->n_vocab ? t->n_vocab : a->id + 1;
     }
-    if (p->kind != TERN_PIECE_UNKNOWN)
+    if (!inside || p->kind == TERN_PIECE_NORMAL)
         p->kind = a->special ? TERN_PIECE_CONTROL : TERN_PIECE_USER_DEFINED;
     return 0;
 }
@@ -362,26 +363,31 @@ static int read_surface(struct tern_token *t, struct tern_err *err)
     return t->unk_surface ? 0 : tern_err_sys(err, "%s", t->path);
 }
 
-static int parse(struct tern_token_json *j, struct tern_err *err)
+int tern_token_json_settings(struct tern_token_json *j, struct tern_err *err)
 {
-    struct tern_token *t = j->t;
+    return read_others(j, err) < 0 || tern_token_json_normalizer(j, err) < 0 ||
+                   tern_token_json_pre_tokenizer(j, err) < 0 ||
+                   tern_token_json_decoder(j, err) < 0 || read_model(j, err) < 0
+               ? -1
+               : 0;
+}
 
-    if (tern_token_json_open(j, err) < 0 || read_others(j, err) < 0)
-        return -1;
-    const json_t *model = json_object_get(j->tree, "model");
-    if (tern_token_json_normalizer(j, err) < 0 || tern_token_json_pre_tokenizer(j, err) < 0 ||
-        tern_token_json_decoder(j, err) < 0 || read_model(j, model, err) < 0 ||
-        tern_token_json_vocab(j, err) < 0 || read_unknown(j, model, err) < 0 ||
-        tern_token_json_merges(j, err) < 0 || read_added(j, err) < 0)
-        return -1;
-    return read_surface(t, err);
+int tern_token_json_pieces(struct tern_token_json *j, struct tern_err *err)
+{
+    return tern_token_json_vocab(j, err) < 0 || read_unknown(j, err) < 0 ||
+                   tern_token_json_merges(j, err) < 0 || read_added(j, err) < 0 ||
+                   read_surface(j->t, err) < 0
+               ? -1
+               : 0;
 }
 
 int tern_token_json_parse(struct tern_token *t, struct tern_err *err)
 {
     struct tern_token_json j = {.t = t};
-    int rc = parse(&j, err);
+    int rc = tern_token_json_open(&j, err);
 
+    if (rc == 0 && (rc = tern_token_json_settings(&j, err)) == 0)
+        rc = tern_token_json_pieces(&j, err);
     tern_token_json_close(&j);
     return rc;
 }

@@ -36,6 +36,11 @@ void tern_token_json_close(struct tern_token_json *j);
 int tern_token_json_fail(const struct tern_token_json *j, const char *at, struct tern_err *err,
                          const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
+/* After that: the settings of j->t, which may be unsupported; then its pieces, merges and added
+ * tokens (json.c). */
+int tern_token_json_settings(struct tern_token_json *j, struct tern_err *err);
+int tern_token_json_pieces(struct tern_token_json *j, struct tern_err *err);
+
 /* ---- scanning (json_scan.c) ---- */
 
 /* A place in the text and room for a string with escapes. */
@@ -56,8 +61,7 @@ int tern_token_json_number(struct tern_token_cursor *c, uint32_t max, uint32_t *
 
 /* ---- vocabulary and merges (json_vocab.c) ---- */
 
-/* Fill in t->pieces from model.vocab, in the spellings that t->byte_level and
- * t->escape_whitespaces call for. */
+/* Fill in t->pieces from model.vocab; where t->byte_level, with the bytes that they stand for. */
 int tern_token_json_vocab(struct tern_token_json *j, struct tern_err *err);
 int tern_token_json_merges(struct tern_token_json *j, struct tern_err *err);
 /* The id of a text as it stands in the file, or TERN_SYMBOL_NONE. */

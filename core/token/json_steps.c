@@ -278,8 +278,8 @@ static int decode(struct steps *s, const char *type, const json_t *step)
         if (!is(word(step, "replacement"), TERN_SPACE_MARK))
             return refuse(s, type, " with a replacement other than U+2581");
         const char *scheme = word(step, "prepend_scheme");
-        t->strip_first = scheme ? !is(scheme, "never")
-                                : !json_is_false(json_object_get(step, "add_prefix_space"));
+        t->drop_first = scheme ? !is(scheme, "never")
+                               : !json_is_false(json_object_get(step, "add_prefix_space"));
         return 0;
     }
     if (t->byte_level)

@@ -176,39 +176,9 @@ static bool is_byte(const char *s, size_t len)
            memchr(hex, s[4], 16);
 }
 
-/* `match` of a piece in a vocabulary of characters; `to` has room for it.  Returns bytes used. */
-static size_t spell(const struct tern_token *t, struct tern_piece *p, char *to)
-{
-    const char *mark = memmem(p->text, p->len, TERN_SPACE_MARK, 3), *s = p->text;
-    char *start = to;
-
-    if (!t->escape_whitespaces || (!mark && !memchr(p->text, ' ', p->len))) {
-        p->match = p->len ? p->text : NULL;
-        p->match_len = p->len;
-        return 0;
-    }
-    /* Normalised text has no plain space. */
-    if (memchr(p->text, ' ', p->len))
-        return 0;
-    for (const char *end = p->text + p->len; s < end; s = mark + 3) {
-        mark = memmem(s, (size_t)(end - s), TERN_SPACE_MARK, 3);
-        if (!mark) {
-            memcpy(to, s, (size_t)(end - s));
-            to += end - s;
-            break;
-        }
-        memcpy(to, s, (size_t)(mark - s));
-        to += mark - s;
-        *to++ = ' ';
-    }
-    p->match = start;
-    p->match_len = (uint32_t)(to - start);
-    return p->match_len;
-}
-
-/* Memory that texts and matches are written to. */
+/* Memory that texts are written to. */
 struct texts {
-    char *text, *match;
+    char *text;
     const char *start;
 };
 
@@ -248,12 +218,9 @@ static int add_piece(struct tern_token_json *j, struct tern_token_cursor *c, str
     if (t->byte_level) {
         p->match = bytes ? p->text : NULL;
         p->match_len = (uint32_t)bytes;
-    } else {
-        to->match += spell(t, p, to->match);
-        if (is_byte(p->text, p->len)) {
-            p->kind = TERN_PIECE_BYTE;
-            t->byte_id[strtoul((char[]){p->text[3], p->text[4], 0}, NULL, 16)] = id;
-        }
+    } else if (is_byte(p->text, p->len)) {
+        p->kind = TERN_PIECE_BYTE;
+        t->byte_id[strtoul((char[]){p->text[3], p->text[4], 0}, NULL, 16)] = id;
     }
     if (id >= t->n_vocab)
         t->n_vocab = id + 1;
@@ -284,8 +251,6 @@ static int make_room(struct tern_token_json *j, size_t n, size_t added, struct t
     if (!to->text)
         return -1;
     to->start = to->text;
-    if (!j->t->byte_level && !(to->match = tern_token_keep(j->t, bytes, err)))
-        return -1;
     j->names = names_new(n, to->start, err);
     j->t->pieces = tern_alloc(2 * n + added, sizeof *j->t->pieces, "a vocabulary", err);
     return j->names && j->t->pieces ? 0 : -1;

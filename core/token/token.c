@@ -125,6 +125,26 @@ static void add_u32(struct tern_sha256 *s, uint32_t v)
     tern_sha256_add(s, b, sizeof b);
 }
 
+/* Of a vocabulary of bytes: "tern vocabulary of bytes 1\n"; then for each id in order that is
+ * neither special nor added: the id, its length and its bytes.  tiktoken's file and tokenizer.json
+ * of one vocabulary have one name, whatever tokens were added. */
+static void hash_bytes(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES])
+{
+    static const char name[] = "tern vocabulary of bytes 1\n";
+    struct tern_sha256 *s = tern_sha256_new();
+
+    tern_sha256_add(s, name, sizeof name - 1);
+    for (uint32_t i = 0; i < t->n_model; i++) {
+        const struct tern_piece *p = &t->pieces[i];
+        if (p->kind != TERN_PIECE_NORMAL)
+            continue;
+        add_u32(s, i);
+        add_u32(s, p->len);
+        tern_sha256_add(s, p->text, p->len);
+    }
+    tern_sha256_end(s, hash);
+}
+
 /* Digested, all numbers u32 little-endian: "tern vocabulary 1\n"; n_vocab; the flags byte_fallback,
  * add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces, whitespace_as_suffix as 0 or 1;
  * then for each id in order its kind, its place in the order of merges (2^32 - 1 where no merge
@@ -134,16 +154,22 @@ static void add_u32(struct tern_sha256 *s, uint32_t v)
 void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES])
 {
     static const char name[] = "tern vocabulary 1\n";
-    struct tern_sha256 *s = tern_sha256_new();
+    /* Tokens that were added behind the vocabulary are no part of it. */
+    const uint32_t n = t->format == TERN_TOKEN_JSON ? t->n_model : t->n_vocab;
 
+    if (t->byte_level) {
+        hash_bytes(t, hash);
+        return;
+    }
+    struct tern_sha256 *s = tern_sha256_new();
     tern_sha256_add(s, name, sizeof name - 1);
-    add_u32(s, t->n_vocab);
+    add_u32(s, n);
     add_u32(s, t->byte_fallback);
     add_u32(s, t->add_dummy_prefix);
     add_u32(s, t->remove_extra_whitespaces);
     add_u32(s, t->escape_whitespaces);
     add_u32(s, t->whitespace_as_suffix);
-    for (uint32_t i = 0; i < t->n_vocab; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         const struct tern_piece *p = &t->pieces[i];
         add_u32(s, p->kind);
         add_u32(s, (uint32_t)p->order);

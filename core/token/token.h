@@ -51,15 +51,16 @@ int32_t tern_token_unk(const struct tern_token *t);
 const char *tern_token_path(const struct tern_token *t);
 
 /* The vocabulary's name: SHA-256 over every id's bytes, kind and place in the order of merges, and
- * over the normaliser's flags (token.c says exactly how).  It does not depend on the format:
- * scores, and a list of merges made from them, give the same order. */
+ * over the normaliser's flags; of a vocabulary of bytes over the bytes of the ids that are neither
+ * special nor added (token.c says exactly how).  It does not depend on the format: scores, and a
+ * list of merges made from them, give the same order. */
 void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]);
 
 /* The vocabulary's name from a Hugging Face `tokenizer.json`: that of the SentencePiece model it
- * was converted from.  There are several, because converters order a few merges differently:
- * vocabularies are the same if any name is equal.  Returns 1; 0 when the file has no such name
- * (another algorithm than BPE, a normaliser that maps characters, ids with gaps); -1 when it cannot
- * be read.  `hash` is set on 1 only. */
+ * was converted from, or of the tiktoken file.  There are several, because converters order a few
+ * merges differently: vocabularies are the same if any name is equal.  Returns 1; 0 when the file
+ * has no such name (a kind of tokenizer that is not supported, ids with gaps); -1 when it cannot be
+ * read.  `hash` is set on 1 only. */
 enum { TERN_TOKEN_NAMES = 3 };
 int tern_token_json_hash(const char *path, uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES],
                          struct tern_err *err);

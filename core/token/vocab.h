@@ -236,9 +236,10 @@ uint32_t tern_token_find(const struct tern_token *t, const char *s, size_t len);
 /* The file to read for `path`, a file or a folder: tokenizer.model before tokenizer.json;
  * malloc'ed, or NULL with a word. */
 char *tern_token_file(const char *path, struct tern_err *err);
-/* The texts of BOS and EOS as the folder of `file` has them in tokenizer_config.json,
- * special_tokens_map.json or config.json (there by id); sets t->bos and t->eos where it finds them.
- */
+/* Set t->bos and t->eos as the folder of `file` has them: by name in tokenizer_config.json, else in
+ * special_tokens_map.json; for tokenizer.json else by id in config.json or generation_config.json,
+ * else the one special token with a well-known name, which is logged.  A name that is not in the
+ * vocabulary is an error; other formats keep their own then, with a warning. */
 int tern_token_specials(struct tern_token *t, const char *file, struct tern_err *err);
 
 /* ---- SentencePiece's character maps (charsmap.c) ---- */

@@ -72,7 +72,7 @@ run tern data build -t cut.model -o x.tds a.jsonl
 refused 'cut.model: damaged'
 printf 'IQ== 0\nIg== 1\nIw== 2\n' >llama3.model
 run tern data build -t llama3.model -o x.tds a.jsonl
-refused 'llama3.model: a tiktoken file'
+refused 'llama3.model: no piece for the byte'
 run tern data build -t nowhere.model -o x.tds a.jsonl
 refused 'nowhere.model'
 run tern data build -o x.tds a.jsonl
@@ -142,10 +142,11 @@ clean
 if [ -n "$DATA" ]; then
     run tern data build -t "$DATA/tokenizers/sentencepiece-test-1k/test_model.model" -o x.tds a.jsonl
     refused 'unigram model'
-    run tern data build -t "$DATA/tokenizers/torchtitan-test-2k" -o x.tds a.jsonl
-    refused 'only tokenizer.json'
-    run tern data build -t "$DATA/tokenizers/llama3" -o x.tds a.jsonl
-    refused 'a tiktoken file, as Llama 3 has'
+    for tokenizer in torchtitan-test-2k gpt2 llama3; do
+        run tern data build -t "$DATA/tokenizers/$tokenizer" -o x.tds a.jsonl
+        status 0
+        rm -f x.tds
+    done
     while read -r file tokenizer _ _ sum; do
         [ "$tokenizer" = llama2 ] || continue
         got=$(tern data encode -t "$DATA/tokenizers/llama2" "$DATA/$file" | sha256sum | cut -d' ' -f1)

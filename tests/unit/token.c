@@ -257,8 +257,8 @@ static void test_folders(void)
     ok(!tern_token_load(work, &err), "a folder without a tokenizer is refused");
     has(err.text, "no tokenizer.model", "a folder without a tokenizer is named");
     tern_fs_replace(json, "{}", 2, 0644, NULL);
-    ok(!tern_token_load(work, &err), "a folder with tokenizer.json alone is refused");
-    has(err.text, "only tokenizer.json", "a folder with tokenizer.json alone is named");
+    ok(!tern_token_load(work, &err), "a folder with an empty tokenizer.json is refused");
+    has(err.text, "tokenizer.json: has no model", "an empty tokenizer.json is named");
     unlink(json);
     free(json);
     char *data, *model = tern_strf("%s/tokenizer.model", work);
@@ -286,6 +286,12 @@ static void add_merges(json_t *merges, const struct tern_piece *p, const json_t 
     }
 }
 
+static json_t *added_token(const char *text, uint32_t id, bool special)
+{
+    return json_pack("{s:s, s:i, s:b, s:b, s:b, s:b, s:b}", "content", text, "id", id, "special",
+                     special, "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0);
+}
+
 /* As Hugging Face's converter does it. */
 static json_t *converted(const struct tern_token *t)
 {
@@ -296,16 +302,14 @@ static json_t *converted(const struct tern_token *t)
         char *text = tern_strf("%.*s", (int)p->len, p->text);
         json_object_set_new(vocab, text, json_integer(i));
         if (p->kind != TERN_PIECE_NORMAL && p->kind != TERN_PIECE_BYTE)
-            json_array_append_new(added, json_pack("{s:s, s:i, s:b}", "content", text, "id", i,
-                                                   "special", p->kind != TERN_PIECE_USER_DEFINED));
+            json_array_append_new(added, added_token(text, i, p->kind != TERN_PIECE_USER_DEFINED));
         free(text);
     }
     for (int32_t order = 0; order < (int32_t)t->n_vocab; order++)
         for (uint32_t i = 0; i < t->n_vocab; i++)
             if (t->pieces[i].order == order)
                 add_merges(merges, &t->pieces[i], vocab);
-    json_array_append_new(
-        added, json_pack("{s:s, s:i, s:b}", "content", "<pad>", "id", 800, "special", 1));
+    json_array_append_new(added, added_token("<pad>", 800, true));
     return json_pack("{s:o, s:{s:s, s:[{s:s, s:s}, {s:s, s:{s:s}, s:s}]}, s:n, s:{s:s, s:s, s:b, "
                      "s:o, s:o}}",
                      "added_tokens", added, "normalizer", "type", "Sequence", "normalizers", "type",
@@ -348,8 +352,12 @@ static void test_json(const struct tern_token *t)
                         json_pack("{s:s, s:s, s:s, s:b}", "type", "Metaspace", "replacement",
                                   TERN_SPACE_MARK, "prepend_scheme", "first", "split", 0));
     ok(named(j, t) == 1, "Metaspace stands for the normaliser in newer files");
-    json_object_set_new(j, "pre_tokenizer", json_pack("{s:s}", "type", "ByteLevel"));
+    json_object_set_new(model, "byte_fallback", json_false());
+    json_object_set_new(
+        j, "pre_tokenizer",
+        json_pack("{s:s, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 1));
     ok(named(j, t) == 0, "byte-level BPE is another vocabulary");
+    json_object_set_new(model, "byte_fallback", json_true());
     json_object_set_new(j, "pre_tokenizer", json_null());
     json_object_set_new(j, "normalizer",
                         json_pack("{s:s, s:{s:i}, s:s}", "type", "Replace", "pattern", "String", 1,
@@ -365,14 +373,14 @@ static void test_json(const struct tern_token *t)
     json_array_remove(merges, 0);
     json_array_append_new(merges, last);
     json_object_set_new(vocab, "</s>", json_integer(1));
-    ok(named(j, t) == 2, "tokenizer.json with a doubled id has no name");
+    ok(named(j, t) == -1, "tokenizer.json with a doubled id is not read");
     json_object_set_new(vocab, "</s>", json_integer(1 << 30));
-    ok(named(j, t) == 2, "tokenizer.json with an id far out has no name");
+    ok(named(j, t) == -1, "tokenizer.json with an id far out is not read");
     json_object_set_new(vocab, "</s>", json_string("2"));
-    ok(named(j, t) == 2, "tokenizer.json with an id that is not a number has no name");
+    ok(named(j, t) == -1, "tokenizer.json with an id that is not a number is not read");
     json_object_set_new(vocab, "</s>", json_integer(2));
     json_array_append_new(merges, json_integer(3));
-    ok(named(j, t) == 2, "tokenizer.json with a bad merge has no name");
+    ok(named(j, t) == -1, "tokenizer.json with a bad merge is not read");
     json_object_set_new(model, "type", json_string("Unigram"));
     ok(named(j, t) == 2, "tokenizer.json of a unigram model has no name");
     json_t *list = json_array();

@@ -12,3 +12,11 @@ venv() {
         "$VENV/bin/pip" install -q --disable-pip-version-check "$@" >/dev/null 2>&1
     "$VENV/bin/python" -c "import $modules" 2>/dev/null
 }
+
+# The libraries that tokenizers are compared with (tests/peers/tokenizers.txt), in the versions named
+# there.
+venv_tokenizers() {
+    local list=${BASH_SOURCE[0]%/*}/../peers/tokenizers.txt
+    venv "tokenizers-$(sed '/^#/d' "$list" | cksum | cut -d' ' -f1)" \
+        'gigatoken, google.protobuf, regex, sentencepiece, tiktoken, tokenizers, transformers' -r "$list"
+}

@@ -146,9 +146,9 @@ static void decode_characters(const struct tern_token *t, const uint32_t *ids, s
 
     for (size_t i = 0; i < n; i++) {
         const struct tern_piece *p = &t->pieces[ids[i]];
-        if (p->kind == TERN_PIECE_CONTROL)
+        if (p->kind == TERN_PIECE_CONTROL || (p->kind == TERN_PIECE_UNKNOWN && !*t->unk_surface))
             continue;
-        if (p->kind == TERN_PIECE_BYTE) {
+        if (p->kind == TERN_PIECE_BYTE && !t->show_bytes) {
             tern_buf_add(&bytes, (char[]){byte_of(p)}, 1);
             first = false;
             continue;

@@ -142,16 +142,19 @@ static void replace_all(struct tern_buf *to, const char *s, size_t n,
     }
 }
 
-/* a->find: the text as it stands in normalised text. */
+/* a->find: the text as it stands in normalised text, in which the encoder turns U+2581 into
+ * spaces. */
 static int normalise(const struct tern_token_json *j, struct tern_added *a, struct tern_err *err)
 {
     const struct tern_token *t = j->t;
     struct tern_buf b[2] = {{.max = 64 * TERN_PIECE_BYTES_MAX}, {.max = 64 * TERN_PIECE_BYTES_MAX}};
     unsigned now = 0;
 
+    const bool turn = t->escape_whitespaces && !t->metaspace;
     tern_buf_add(&b[0], a->text, a->len);
-    for (unsigned i = 0; i < t->n_normals && b[now].len; i++, now ^= 1) {
-        const struct tern_normal *step = &t->normals[i];
+    for (unsigned i = 0; i < t->n_normals + turn && b[now].len; i++, now ^= 1) {
+        static const struct tern_normal spell = {TERN_NORMAL_REPLACE, TERN_SPACE_MARK, " "};
+        const struct tern_normal *step = i < t->n_normals ? &t->normals[i] : &spell;
         struct tern_buf *from = &b[now], *to = &b[now ^ 1];
         tern_buf_clear(to);
         if (step->kind == TERN_NORMAL_NFC) {

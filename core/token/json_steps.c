@@ -15,9 +15,9 @@ struct steps {
     struct tern_token_json *j;
     const char *member; /* "normalizer", for messages */
     struct tern_err *err;
-    bool replaced;                      /* normalizer: a space has become U+2581 */
-    bool split;                         /* pre_tokenizer: Split was there */
-    bool fuse, fallback, strip, spaces; /* decoder */
+    bool replaced;              /* normalizer: a space has become U+2581 */
+    bool split;                 /* pre_tokenizer: Split was there */
+    bool fuse, fallback, strip; /* decoder */
     unsigned n;
 };
 
@@ -249,7 +249,6 @@ static int decode_replace(struct steps *s, const char *type, const json_t *step)
 
     if (!is(from, TERN_SPACE_MARK) || !is(word(step, "content"), " ") || s->n > 1)
         return refuse(s, type, " other than U+2581 by a space at first");
-    s->spaces = true;
     return 0;
 }
 
@@ -299,5 +298,8 @@ int tern_token_json_decoder(struct tern_token_json *j, struct tern_err *err)
 {
     struct steps s = {.j = j, .member = "decoder", .err = err};
 
-    return each(&s, json_object_get(j->tree, "decoder"), "decoders", 0, decode);
+    if (each(&s, json_object_get(j->tree, "decoder"), "decoders", 0, decode) < 0)
+        return -1;
+    j->t->show_bytes = !s.fallback;
+    return 0;
 }

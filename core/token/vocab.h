@@ -128,7 +128,7 @@ struct tern_token {
     uint32_t n_model; /* ids below are the model's, others were added to it (tokenizer.json) */
     int32_t bos, eos, unk;
     uint32_t byte_id[256]; /* when byte_fallback */
-    char *unk_surface;     /* decoded text of unk */
+    char *unk_surface;     /* decoded text of unk; empty where it is special */
 
     bool byte_fallback;
     bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
@@ -155,6 +155,7 @@ struct tern_token {
     uint32_t n_added;
     bool strip_first; /* the decoder takes one space off the beginning */
     bool drop_first;  /* Metaspace's decoder: all space marks of the first token */
+    bool show_bytes;  /* the decoder leaves "<0x0A>" as it is */
 
     /* ---- tables, made by tern_token_bpe_build ---- */
 

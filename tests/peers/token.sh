@@ -47,6 +47,7 @@ if [ -n "$DATA" ]; then
     row json "$T/llama2/tokenizer.json" llama2-json | against everything
     row json "$T/gpt2/tokenizer.json" gpt2 | against everything
     row tiktoken "$T/llama3/tokenizer.model" llama3 | against everything
+    row json? "$T/torchtitan-test-2k/tokenizer.json" torchtitan-test-2k | against some
 fi
 $python "$ROOT/tests/peers/token_models.py" "$WORK/models" text ${DATA:+"$T"} >made 2>made.err
 ok $? "models are made" || tail -5 made.err

@@ -1,7 +1,8 @@
 """Models that tokenizers are compared on, made of published shapes: token_models.py TO TEXT [TOKENIZERS]
 
 TEXT: what they learn from, one text a line.  TOKENIZERS: the folder of tokenizers of the shared data.
-Prints a line a model: what compares it, its file, its name."""
+Prints a line a model: what compares it, its file, its name.  Where a "?" follows, no published model
+has the shape, and tern may refuse it by name."""
 import base64
 import json
 import os
@@ -29,12 +30,12 @@ def say(format, path, name):
     print(format, path, name, sep="\t")
 
 
-def save(name, j):
+def save(name, j, refused=""):
     path = os.path.join(TO, name, "tokenizer.json")
     os.makedirs(os.path.dirname(path))
     with open(path, "w", encoding="utf-8") as f:
         json.dump(j, f, ensure_ascii=False)
-    say("json", path, name)
+    say("json" + refused, path, name)
 
 
 def learnt(pre, normalizer=None, size=1500, model=None, alphabet=()):
@@ -64,13 +65,17 @@ def every_added(j, first, mark=""):
            {"normalized": False}, {"normalized": False}, {}, {"lstrip": True, "normalized": False},
            {"single_word": True, "normalized": False, "rstrip": True}, {"normalized": False}, {},
            {"normalized": False}, {"special": True}]
+    if mark:
+        words.append(mark + "<PRE>")
+        how.append({"normalized": False})
+    # A token of the vocabulary keeps its id; the others follow one by one.
+    ids = {**j["model"]["vocab"], **{t["content"]: t["id"] for t in j["added_tokens"]}}
     old = {t["content"] for t in j["added_tokens"]}
-    for i, (word, kind) in enumerate(zip(words, how)):
+    for word, kind in zip(words, how):
         if word not in old:
             kind = dict(kind)
-            j["added_tokens"].append(added(word, first + i, kind.pop("special", False), **kind))
-    if mark:
-        j["added_tokens"].append(added(mark + "<PRE>", first + len(words), special=False, normalized=False))
+            id = ids.setdefault(word, max(first, *ids.values()) + (first in ids.values()))
+            j["added_tokens"].append(added(word, id, kind.pop("special", False), **kind))
 
 
 def copy(j):
@@ -131,7 +136,7 @@ def byte_level():
     with open(path, "wb") as f:
         for piece, rank in sorted(ranks.items(), key=lambda x: x[1]):
             f.write(base64.b64encode(piece) + b" %d\n" % rank)
-    say("tiktoken", path, "made-tiktoken")
+    say("tiktoken?", path, "made-tiktoken")
 
 
 def bytes_of(piece):
@@ -171,12 +176,12 @@ def characters():
                          "whole-first": {"ignore_merges": True}}.items():
         j = copy(old)
         j["model"].update(change)
-        save("tinyllama-" + name, j)
+        save("tinyllama-" + name, j, refused="?" if name == "whole-first" else "")
     holes = copy(old)
     for piece in ("<0x0A>", "<0xE4>", "<0xC3>"):
         holes["model"]["vocab"].pop(piece)
     holes["model"]["vocab"] = {p: i for i, p in enumerate(holes["model"]["vocab"])}
-    save("tinyllama-bytes-lacking", holes)
+    save("tinyllama-bytes-lacking", holes, refused="?")
     for scheme in ("first", "always", "never"):
         for split in (True, False):
             j = copy(old)
@@ -185,17 +190,17 @@ def characters():
                                   "split": split}
             # As transformers 5 saves it.
             j["decoder"] = {"type": "Sequence", "decoders": back + ([] if scheme == "never" else [strip])}
-            if split:
-                j["decoder"] = dict(j["pre_tokenizer"], type="Metaspace")
             name = "metaspace-%s%s" % (scheme, "-split" if split else "")
             save(name, j)
             every = copy(j)
             every_added(every, n, mark=SPACE)
             save(name + "-added", every)
-    return old
+    j = copy(j)
+    j["decoder"] = dict(j["pre_tokenizer"], prepend_scheme="always")
+    save("metaspace-decoder", j, refused="?")
 
 
-def from_shared(old):
+def from_shared():
     with open(os.path.join(SHARED, "llama2/tokenizer.json"), encoding="utf-8") as f:
         llama2 = json.load(f)
     pieces = ["<SU", "<SUF", "<PRE", "<M", "<MID", "<E", "<EOT"]
@@ -289,6 +294,6 @@ def sentences():
 os.makedirs(TO, exist_ok=True)
 sentences()
 byte_level()
-old = characters()
+characters()
 if SHARED:
-    from_shared(old)
+    from_shared()

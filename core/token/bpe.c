@@ -352,16 +352,19 @@ int tern_token_merges_new(struct tern_token *t, size_t n, struct tern_err *err)
 
     t->pair_mask = slots - 1;
     t->pairs = tern_alloc(slots, sizeof *t->pairs, "merges", err);
+    t->maybe = tern_alloc((1 << TERN_MAYBE_BITS) / 64, sizeof *t->maybe, "merges", err);
     for (uint32_t k = 0; t->pairs && k < slots; k++)
         t->pairs[k].rank = TERN_RANK_NONE;
-    return t->pairs ? 0 : -1;
+    return t->pairs && t->maybe ? 0 : -1;
 }
 
 void tern_token_merge_add(struct tern_token *t, uint32_t left, uint32_t right, uint32_t merged,
                           int32_t rank)
 {
-    uint32_t k = tern_pair_slot(left, right) & t->pair_mask;
+    const uint32_t hash = tern_pair_hash(left, right), bit = hash >> (32 - TERN_MAYBE_BITS);
+    uint32_t k = hash & t->pair_mask;
 
+    t->maybe[bit >> 6] |= (uint64_t)1 << (bit & 63);
     while (t->pairs[k].rank != TERN_RANK_NONE &&
            (t->pairs[k].left != left || t->pairs[k].right != right))
         k = (k + 1) & t->pair_mask;

@@ -95,12 +95,46 @@ static bool near(const struct tern_token *t, uint32_t a, uint32_t b)
     return t->near[slot >> 6] >> (slot & 63) & 1;
 }
 
+/* Where the stretch of characters that begins at `at` ends: all that pieces join to their
+ * neighbours. */
+static size_t stretch(const struct tern_token *t, const char *s, size_t at, size_t len)
+{
+    uint32_t id;
+    unsigned n;
+    uint32_t code = tern_token_utf8_decode(s + at, len - at, &n);
+
+    for (size_t end = at + n; end < len; end += n) {
+        uint32_t following = tern_token_utf8_decode(s + end, len - end, &n);
+        if (!near(t, code, following) || (following == ' ' && t->metaspace_split) ||
+            (t->n_user && user_match(t, s + end, len - end, &id)))
+            return end;
+        code = following;
+    }
+    return len;
+}
+
+/* The same as far as it is ASCII; `at` where it does not begin with that. */
+static size_t ascii_stretch(const struct tern_token *t, const char *s, size_t at, size_t len)
+{
+    uint8_t a = (uint8_t)s[at];
+
+    if (a >= 0x80)
+        return at;
+    while (++at < len) {
+        uint8_t b = (uint8_t)s[at];
+        if (b >= 0x80 || !(t->ascii_near[a][b >> 6] >> (b & 63) & 1))
+            break;
+        a = b;
+    }
+    return at;
+}
+
 int tern_token_put_text(struct tern_token_encoder *e, const char *s, size_t len,
                         struct tern_err *err)
 {
     const struct tern_token *t = e->t;
+    const bool plain = t->n_user == 0 && !t->metaspace_split;
     struct batch b = {.start = s, .end = s + len};
-    unsigned n;
 
     for (size_t at = 0, end; at < len; at = end) {
         uint32_t id;
@@ -112,14 +146,9 @@ int tern_token_put_text(struct tern_token_encoder *e, const char *s, size_t len,
             b.start = s + end;
             continue;
         }
-        uint32_t code = tern_token_utf8_decode(s + at, len - at, &n);
-        for (end = at + n; end < len; end += n) {
-            uint32_t following = tern_token_utf8_decode(s + end, len - end, &n);
-            if (!near(t, code, following) || (following == ' ' && t->metaspace_split) ||
-                (t->n_user && user_match(t, s + end, len - end, &id)))
-                break;
-            code = following;
-        }
+        end = plain ? ascii_stretch(t, s, at, len) : at;
+        if (end == at || (end < len && (uint8_t)s[end] >= 0x80))
+            end = stretch(t, s, end == at ? at : end - 1, len);
         if (batch_add(e, &b, s + end, err) < 0)
             return -1;
     }

@@ -88,7 +88,10 @@ static inline struct result pair(const struct tern_token *t, uint32_t left, uint
     }
     if (left == TERN_SYMBOL_NONE || right == TERN_SYMBOL_NONE)
         return none;
-    for (uint32_t k = tern_pair_slot(left, right) & t->pair_mask;; k = (k + 1) & t->pair_mask) {
+    const uint32_t hash = tern_pair_hash(left, right), bit = hash >> (32 - TERN_MAYBE_BITS);
+    if (!(t->maybe[bit >> 6] >> (bit & 63) & 1))
+        return none;
+    for (uint32_t k = hash & t->pair_mask;; k = (k + 1) & t->pair_mask) {
         const struct tern_pair *p = &t->pairs[k];
         if (p->rank == TERN_RANK_NONE)
             return none;

@@ -80,6 +80,7 @@ void tern_token_free(struct tern_token *t)
         free(p);
     }
     free(t->pairs);
+    free(t->maybe);
     free(t->chars);
     free(t->near);
     free(t);

@@ -160,7 +160,7 @@ static inline int split_part(struct tern_token_encoder *e, struct batch *b, cons
                              struct tern_err *err)
 {
     for (const char *end = s + n; s < end;) {
-        s += tern_split_next(e->t->split, s, (size_t)(end - s));
+        s += tern_token_split_next(e->t->split, s, (size_t)(end - s));
         if (batch_add(e, b, s, err) < 0)
             return -1;
     }
@@ -175,7 +175,7 @@ int tern_token_put_split(struct tern_token_encoder *e, const char *s, size_t n,
     if (!e->t->split_digits)
         return split_part(e, &b, s, n, err) < 0 ? -1 : batch_flush(e, &b, err);
     for (size_t part; n; s += part, n -= part) {
-        part = tern_split_digit(s, n);
+        part = tern_token_split_digit(s, n);
         if (split_part(e, &b, s, part, err) < 0)
             return -1;
     }

@@ -158,7 +158,7 @@ static int normalise(const struct tern_token_json *j, struct tern_added *a, stru
         struct tern_buf *from = &b[now], *to = &b[now ^ 1];
         tern_buf_clear(to);
         if (step->kind == TERN_NORMAL_NFC) {
-            tern_unicode_nfc(from->data, from->len, to);
+            tern_token_nfc(from->data, from->len, to);
         } else if (step->kind == TERN_NORMAL_REPLACE) {
             replace_all(to, from->data, from->len, step);
         } else {

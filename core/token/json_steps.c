@@ -141,7 +141,7 @@ static int split(struct steps *s, const char *type, const json_t *step)
     /* Every text is covered, so that nothing is between the words to be removed or kept. */
     if (!is(behavior, "Isolated") && !(is(behavior, "Removed") && invert))
         return refuse(s, type, " with this behavior");
-    t->split = tern_split_named(regex);
+    t->split = tern_token_split_named(regex);
     if (t->split == TERN_SPLIT_NONE)
         return tern_err_set(s->err, TERN_USAGE,
                             "%s: pre_tokenizer Split by the regular expression %s is not supported",

@@ -193,7 +193,7 @@ static int normalise(struct tern_token_encoder *e, const char **s, size_t *n, st
     }
     for (unsigned i = 0; i < t->n_normals && *n; i++) {
         const struct tern_normal *how = &t->normals[i];
-        if (how->kind == TERN_NORMAL_NFC && tern_unicode_is_nfc(*s, *n))
+        if (how->kind == TERN_NORMAL_NFC && tern_token_is_nfc(*s, *n))
             continue;
         to = *s == e->scratch[0].data ? &e->scratch[1] : &e->scratch[0];
         tern_buf_clear(to);
@@ -203,7 +203,7 @@ static int normalise(struct tern_token_encoder *e, const char **s, size_t *n, st
         } else if (how->kind == TERN_NORMAL_REPLACE) {
             replace(to, *s, *n, how);
         } else {
-            tern_unicode_nfc(*s, *n, to);
+            tern_token_nfc(*s, *n, to);
         }
         if (tern_buf_check(to, "a text", err) < 0)
             return -1;

@@ -1,0 +1,54 @@
+/* split-pipe gpt2 | llama3 | qwen2 | digit | nfc: cuts what a test sends into words, or composes
+ * it.
+ *
+ * In, again and again: u32 length, that many bytes of UTF-8.  Out: u32 number of words and the end
+ * of each (u32); with nfc u32 length and the text.  A text ends where its memory does, so that
+ * sanitizers see a byte read behind it. */
+#include "core/token/split.h"
+#include "core/token/unicode.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void send(const void *data, size_t size, size_t n)
+{
+    uint32_t count = (uint32_t)n;
+
+    fwrite(&count, sizeof count, 1, stdout);
+    fwrite(data, size, n, stdout);
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc == 2 ? argv[1] : "";
+    enum tern_split how = strcmp(way, "gpt2") == 0     ? TERN_SPLIT_GPT2
+                          : strcmp(way, "llama3") == 0 ? TERN_SPLIT_LLAMA3
+                                                       : TERN_SPLIT_QWEN2;
+    uint32_t len;
+
+    while (fread(&len, sizeof len, 1, stdin) == 1) {
+        char *text = malloc(len ? len : 1);
+        uint32_t *ends = malloc((len ? len : 1) * sizeof *ends);
+        size_t n = 0;
+        if (!text || !ends || fread(text, 1, len, stdin) != len)
+            return 1;
+        if (strcmp(way, "nfc") == 0) {
+            struct tern_buf to = {0};
+            if (!tern_token_is_nfc(text, len))
+                tern_token_nfc(text, len, &to);
+            else
+                tern_buf_add(&to, text, len);
+            send(to.data, 1, to.len);
+            tern_buf_free(&to);
+        } else {
+            for (size_t at = 0; at < len; ends[n++] = (uint32_t)at)
+                at += strcmp(way, "digit") == 0 ? tern_token_split_digit(text + at, len - at)
+                                                : tern_token_split_next(how, text + at, len - at);
+            send(ends, sizeof *ends, n);
+        }
+        free(text);
+        free(ends);
+    }
+    return 0;
+}

@@ -204,6 +204,9 @@ static void char_set(struct tern_token *t, uint32_t code, uint32_t symbol)
 
 static void near_set(struct tern_token *t, uint32_t a, uint32_t b)
 {
+    const enum tern_class left = a < 128 ? tern_class((uint8_t)a) : TERN_CLASS_BEYOND;
+
+    t->joins[left] |= (uint8_t)(1 << (b < 128 ? tern_class((uint8_t)b) : TERN_CLASS_BEYOND));
     if (a < 128 && b < 128) {
         t->ascii_near[a][b >> 6] |= (uint64_t)1 << (b & 63);
         return;
@@ -490,6 +493,20 @@ static int build_bytes(struct tern_token *t, struct tern_err *err)
     return 0;
 }
 
+/* ---- classes ---- */
+
+/* Texts are cut by classes if that parts words. */
+static void settle_classes(struct tern_token *t)
+{
+    const uint8_t space = 1 << TERN_CLASS_SPACE;
+
+    t->joins[TERN_CLASS_BEYOND] |= 1 << TERN_CLASS_BEYOND; /* the bytes of a character */
+    for (int c = 0; t->metaspace_split && c < TERN_CLASSES; c++)
+        t->joins[c] &= (uint8_t)~space;
+    t->by_class =
+        t->n_user == 0 && !((t->joins[TERN_CLASS_LETTER] | t->joins[TERN_CLASS_OTHER]) & space);
+}
+
 /* ---- building ---- */
 
 /* Of a vocabulary of characters whose merges are listed (tokenizer.json). */
@@ -499,7 +516,10 @@ static int build_listed(struct tern_token *t, struct tern_err *err)
         return -1;
     for (uint32_t i = 0; i < t->n_vocab; i++)
         t->pieces[i].emit = i;
-    return read_chars(t, err);
+    if (read_chars(t, err) < 0)
+        return -1;
+    settle_classes(t);
+    return 0;
 }
 
 static int build_sentencepiece(struct tern_token *t, struct tern_err *err)
@@ -526,6 +546,7 @@ static int build_sentencepiece(struct tern_token *t, struct tern_err *err)
     }
     if (read_chars(t, err) < 0 || make_pairs(t, &texts, err) < 0 || list_user(t, err) < 0)
         goto out;
+    settle_classes(t);
     rc = 0;
 out:
     names_free(&texts);

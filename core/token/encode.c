@@ -113,28 +113,66 @@ static size_t stretch(const struct tern_token *t, const char *s, size_t at, size
     return len;
 }
 
-/* The same as far as it is ASCII; `at` where it does not begin with that. */
-static size_t ascii_stretch(const struct tern_token *t, const char *s, size_t at, size_t len)
+static inline int put_stretch(struct tern_token_encoder *e, struct batch *b, const char *s,
+                              size_t from, size_t to, bool cut_further, struct tern_err *err)
 {
-    uint8_t a = (uint8_t)s[at];
-
-    if (a >= 0x80)
-        return at;
-    while (++at < len) {
-        uint8_t b = (uint8_t)s[at];
-        if (b >= 0x80 || !(t->ascii_near[a][b >> 6] >> (b & 63) & 1))
-            break;
-        a = b;
+    while (cut_further && from < to) {
+        from = stretch(e->t, s, from, to);
+        if (from < to && batch_add(e, b, s + from, err) < 0)
+            return -1;
     }
-    return at;
+    return batch_add(e, b, s + to, err);
+}
+
+/* Cut a text by classes of characters: where no piece joins two classes, none joins two of their
+ * characters.  Stretches with characters beyond ASCII are cut further, one by one. */
+static int put_by_class(struct tern_token_encoder *e, const char *s, size_t len,
+                        struct tern_err *err)
+{
+    const struct tern_token *t = e->t;
+    struct batch b = {.start = s, .end = s + len};
+    uint64_t mask[TERN_CLASSES], last = 0; /* the classes of the byte before */
+    size_t from = 0, beyond = 0;           /* the stretch begins; the last byte beyond ASCII + 1 */
+
+    for (size_t base_at = 0; base_at < len; base_at += 64) {
+        const size_t n = len - base_at < 64 ? len - base_at : 64;
+        uint64_t joined = 0, now = 0;
+        tern_classes(s + base_at, n, mask);
+        for (int c = 0; c < TERN_CLASSES; c++) {
+            uint64_t behind = 0;
+            for (int d = 0; d < TERN_CLASSES; d++)
+                behind |= mask[d] & -(uint64_t)(t->joins[c] >> d & 1);
+            joined |= (mask[c] << 1 | (last >> c & 1)) & behind;
+            now |= (mask[c] >> (n - 1) & 1) << c;
+        }
+        last = now;
+        uint64_t cut = ~joined & (n < 64 ? ((uint64_t)1 << n) - 1 : UINT64_MAX);
+        cut &= base_at ? UINT64_MAX : ~(uint64_t)1;
+        for (; cut; cut &= cut - 1) {
+            const unsigned i = (unsigned)__builtin_ctzll(cut);
+            const uint64_t below = mask[TERN_CLASS_BEYOND] & (((uint64_t)1 << i) - 1);
+            if (below)
+                beyond = base_at + 64 - (size_t)__builtin_clzll(below);
+            if (put_stretch(e, &b, s, from, base_at + i, beyond > from, err) < 0)
+                return -1;
+            from = base_at + i;
+        }
+        if (mask[TERN_CLASS_BEYOND])
+            beyond = base_at + 64 - (size_t)__builtin_clzll(mask[TERN_CLASS_BEYOND]);
+    }
+    if (from < len && put_stretch(e, &b, s, from, len, beyond > from, err) < 0)
+        return -1;
+    return batch_flush(e, &b, err);
 }
 
 int tern_token_put_text(struct tern_token_encoder *e, const char *s, size_t len,
                         struct tern_err *err)
 {
     const struct tern_token *t = e->t;
-    const bool plain = t->n_user == 0 && !t->metaspace_split;
     struct batch b = {.start = s, .end = s + len};
+
+    if (t->by_class)
+        return put_by_class(e, s, len, err);
 
     for (size_t at = 0, end; at < len; at = end) {
         uint32_t id;
@@ -146,9 +184,7 @@ int tern_token_put_text(struct tern_token_encoder *e, const char *s, size_t len,
             b.start = s + end;
             continue;
         }
-        end = plain ? ascii_stretch(t, s, at, len) : at;
-        if (end == at || (end < len && (uint8_t)s[end] >= 0x80))
-            end = stretch(t, s, end == at ? at : end - 1, len);
+        end = stretch(t, s, at, len);
         if (batch_add(e, &b, s + end, err) < 0)
             return -1;
     }

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/token/classes.h"
 #include "core/token/split.h"
 #include "core/token/token.h"
 
@@ -183,6 +184,10 @@ struct tern_token {
      * (with false positives) for the others.  Merging never crosses where none do. */
     uint64_t ascii_near[128][2];
     uint64_t *near;
+    /* The same of classes (classes.h): bit b of joins[a], some character of class a stands before
+     * one of class b. */
+    uint8_t joins[TERN_CLASSES];
+    bool by_class; /* words are apart by their classes */
 };
 
 /* Bits of `near`: several times the ten thousand or so pairs of the largest vocabularies. */

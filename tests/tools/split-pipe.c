@@ -19,6 +19,44 @@ static void send(const void *data, size_t size, size_t n)
     fwrite(data, size, n, stdout);
 }
 
+static size_t digits(const char *text, size_t len, uint32_t *ends)
+{
+    size_t n = 0;
+
+    for (size_t at = 0; at < len; ends[n++] = (uint32_t)at)
+        at += tern_token_split_digit(text + at, len - at);
+    return n;
+}
+
+/* In batches of several sizes, which find what is found word by word. */
+static size_t words(enum tern_split how, const char *text, size_t len, uint32_t *ends)
+{
+    size_t n = 0, at = 0, one = 0;
+
+    for (unsigned round = 0; at < len; round++) {
+        size_t max = round % 3 == 0 ? 70 : round % 3 == 1 ? 3 : len - at;
+        uint32_t *some = malloc(max * sizeof *some);
+        size_t found;
+        if (!some)
+            exit(1);
+        found = tern_token_split_words(how, text + at, len - at, some, max);
+        if (found == 0 || found > max)
+            exit(1);
+        for (size_t i = 0; i < found; i++) {
+            ends[n] = (uint32_t)at + some[i];
+            one += tern_token_split_next(how, text + one, len - one);
+            if (ends[n++] != one) {
+                fprintf(stderr, "split-pipe: a batch ends a word at %u, not at %zu\n", ends[n - 1],
+                        one);
+                exit(1);
+            }
+        }
+        at = one;
+        free(some);
+    }
+    return n;
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc == 2 ? argv[1] : "";
@@ -42,9 +80,7 @@ int main(int argc, char **argv)
             send(to.data, 1, to.len);
             tern_buf_free(&to);
         } else {
-            for (size_t at = 0; at < len; ends[n++] = (uint32_t)at)
-                at += strcmp(way, "digit") == 0 ? tern_token_split_digit(text + at, len - at)
-                                                : tern_token_split_next(how, text + at, len - at);
+            n = strcmp(way, "digit") == 0 ? digits(text, len, ends) : words(how, text, len, ends);
             send(ends, sizeof *ends, n);
         }
         free(text);

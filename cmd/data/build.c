@@ -18,12 +18,17 @@ static struct data_text_opts text;
 static const char *out;
 static bool bos;
 
-/* Set by a signal and checked between documents, so that an unfinished set is removed. */
-static volatile sig_atomic_t stopped;
+/* Set by a signal and looked at between documents, so that an unfinished set is removed. */
+static int stopped;
 
 static void on_signal(int number)
 {
-    stopped = number;
+    __atomic_store_n(&stopped, number, __ATOMIC_RELAXED);
+}
+
+static int stop_signal(void)
+{
+    return __atomic_load_n(&stopped, __ATOMIC_RELAXED);
 }
 
 static void catch_signals(void)
@@ -37,96 +42,111 @@ static void catch_signals(void)
 
 struct build {
     struct tern_token *token;
-    struct tern_token_encoder *encoder;
+    struct tern_data_feed *feed;
     struct tern_data_set_writer *writer;
     json_t *files; /* [{path, documents, tokens}, ...] */
+    char **paths;
+    int n_paths, path;               /* path: of the document added last */
+    uint64_t path_docs, path_tokens; /* of the paths before it */
     uint64_t n_docs, n_tokens, n_bytes, n_empty;
     int64_t start_ns, shown_ns;
     bool show; /* stderr is a terminal */
 };
 
-/* Meta data names this many files; the others are in its counts only. */
-enum { FILES_NAMED = 1000 };
+enum {
+    FILES_NAMED = 1000, /* meta data names this many files; the others are in its counts only */
+    SHOW_MS = 200,      /* on a terminal */
+    LOG_MS = 60 * 1000, /* elsewhere */
+};
 
-static void show(struct build *b, const char *path, const struct tern_data_text *t)
+/* Share, rate and time left: one line on a terminal, a line a minute elsewhere. */
+static void show(struct build *b)
 {
     uint64_t done, all;
-    char bytes[32];
-    int64_t now = tern_clock_boot_ns();
+    char bytes[32], left[32], share[80] = "";
+    const int64_t now = tern_clock_boot_ns(),
+                  every = (b->show ? SHOW_MS : LOG_MS) * INT64_C(1000000);
 
-    if (!b->show || now - b->shown_ns < 200 * 1000 * 1000)
+    if (now - b->shown_ns < every)
         return;
     b->shown_ns = now;
-    tern_data_text_progress(t, &done, &all);
-    fprintf(stderr, "\r\033[K%s %.0f%%  %s of text, %.2f M tokens, %.1f MB/s",
-            tern_fs_basename(path), all ? 100.0 * (double)done / (double)all : 100.0,
-            tern_str_bytes(bytes, sizeof bytes, b->n_bytes), (double)b->n_tokens / 1e6,
-            (double)b->n_bytes * 1e3 / (double)(now - b->start_ns));
+    const double s = (double)(now - b->start_ns) / 1e9;
+    tern_data_feed_progress(b->feed, &done, &all);
+    if (all && done)
+        snprintf(share, sizeof share, "%.0f %%, %s left, ", 100.0 * (double)done / (double)all,
+                 tern_str_seconds(left, sizeof left,
+                                  done < all ? s * (double)(all - done) / (double)done : 0));
+    tern_str_bytes(bytes, sizeof bytes, b->n_bytes);
+    if (b->show)
+        fprintf(stderr, "\r\033[K%s: %s%s of text, %.2f M tokens, %.1f MB/s", out, share, bytes,
+                (double)b->n_tokens / 1e6, (double)b->n_bytes / 1e6 / s);
+    else
+        tern_info("%s: %s%s of text, %.2f M tokens, %.1f MB/s", out, share, bytes,
+                  (double)b->n_tokens / 1e6, (double)b->n_bytes / 1e6 / s);
 }
 
 static void show_end(const struct build *b)
 {
-    if (b->show && b->shown_ns)
+    if (b->show)
         fputs("\r\033[K", stderr);
 }
 
-static int add_document(struct build *b, const char *s, size_t len, struct tern_err *err)
+static int add_document(struct build *b, const struct tern_data_feed_doc *d, struct tern_err *err)
 {
-    const uint32_t *ids;
-    size_t n;
-
-    if (tern_token_encode(b->encoder, s, len, &ids, &n, err) < 0)
-        return -1;
-    if (n == 0) {
+    if (d->n_ids == 0) {
         b->n_empty++;
         return 0;
     }
-    if (tern_data_set_add(b->writer, ids, NULL, n, len, err) < 0)
+    if (tern_data_set_add(b->writer, d->ids, NULL, d->n_ids, d->text_bytes, err) < 0)
         return -1;
     b->n_docs++;
-    b->n_tokens += n + 1 + bos;
-    b->n_bytes += len;
+    b->n_tokens += d->n_ids + 1 + bos;
+    b->n_bytes += d->text_bytes;
     return 0;
 }
 
 static int interrupted(struct tern_err *err)
 {
     return tern_err_set(err, TERN_FAILED, "%s: interrupted (signal %d); nothing was written", out,
-                        (int)stopped);
+                        stop_signal());
 }
 
-static int add_file(struct build *b, const char *path, struct tern_err *err)
+/* Note the files before `path`. */
+static void end_files(struct build *b, int path)
 {
-    struct tern_data_text_how how;
-    const char *s;
-    size_t len;
-    int rc;
-    const uint64_t docs = b->n_docs, tokens = b->n_tokens;
+    for (; b->path < path; b->path++) {
+        if (b->path < FILES_NAMED)
+            json_array_append_new(b->files,
+                                  json_pack("{s:s, s:I, s:I}", "path", b->paths[b->path],
+                                            "documents", (json_int_t)(b->n_docs - b->path_docs),
+                                            "tokens", (json_int_t)(b->n_tokens - b->path_tokens)));
+        b->path_docs = b->n_docs;
+        b->path_tokens = b->n_tokens;
+    }
+}
 
-    if (data_text_how(&text, &how, err) < 0)
+static int add_files(struct build *b, struct tern_err *err)
+{
+    struct tern_data_feed_doc doc;
+    int rc;
+
+    b->feed = data_feed_open(&text, b->token, b->paths, b->n_paths, &stopped, err);
+    if (!b->feed)
         return -1;
-    struct tern_data_text *t = tern_data_text_open(path, &how, err);
-    if (!t)
-        return -1;
-    while ((rc = tern_data_text_next(t, &s, &len, err)) > 0 && !stopped) {
-        if (add_document(b, s, len, err) < 0) {
-            tern_err_prefix(err, "%s", path);
-            rc = -1;
-            break;
-        }
-        show(b, path, t);
+    while ((rc = tern_data_feed_next(b->feed, &doc, err)) > 0) {
+        end_files(b, (int)doc.path);
+        if (add_document(b, &doc, err) < 0)
+            return tern_err_prefix(err, "%s", b->paths[doc.path]);
+        show(b);
     }
     show_end(b);
-    if (rc == 0)
-        data_log_counts(path, tern_data_text_counts(t));
-    tern_data_text_close(t);
-    if (stopped)
+    if (stop_signal())
         return interrupted(err);
-    if (rc == 0 && json_array_size(b->files) < FILES_NAMED)
-        json_array_append_new(b->files, json_pack("{s:s, s:I, s:I}", "path", path, "documents",
-                                                  (json_int_t)(b->n_docs - docs), "tokens",
-                                                  (json_int_t)(b->n_tokens - tokens)));
-    return rc;
+    if (rc < 0)
+        return -1;
+    end_files(b, b->n_paths);
+    data_log_counts(b->feed, b->paths, b->n_paths);
+    return 0;
 }
 
 static int build_open(struct build *b, struct tern_err *err)
@@ -146,9 +166,6 @@ static int build_open(struct build *b, struct tern_err *err)
     if (bos)
         kind.bos = tern_token_bos(b->token);
     tern_token_hash(b->token, kind.vocab_hash);
-    b->encoder = tern_token_encoder_new(b->token, err);
-    if (!b->encoder)
-        return -1;
     b->writer = tern_data_set_create(out, &kind, err);
     return b->writer ? 0 : -1;
 }
@@ -165,8 +182,8 @@ static int build_commit(struct build *b, struct tern_err *err)
         return tern_err_set(err, TERN_FAILED, "%s: file names that are not UTF-8", out);
     struct tern_data_set_writer *writer = b->writer;
     b->writer = NULL;
-    int rc = stopped ? (tern_data_set_abort(writer), interrupted(err))
-                     : tern_data_set_commit(writer, words, err);
+    int rc = stop_signal() ? (tern_data_set_abort(writer), interrupted(err))
+                           : tern_data_set_commit(writer, words, err);
     free(words);
     return rc;
 }
@@ -231,7 +248,12 @@ static int check_out(int n_args, char **args, bool by_default, struct tern_err *
 
 static int run(int n_args, char **args, struct tern_err *err)
 {
-    struct build b = {.start_ns = tern_clock_boot_ns(), .show = isatty(STDERR_FILENO)};
+    const int64_t now = tern_clock_boot_ns();
+    struct build b = {.start_ns = now,
+                      .shown_ns = now,
+                      .show = isatty(STDERR_FILENO),
+                      .paths = args,
+                      .n_paths = n_args};
     char *by_default = out ? NULL : default_out(args[0]);
     int rc = -1;
 
@@ -239,18 +261,14 @@ static int run(int n_args, char **args, struct tern_err *err)
         out = by_default;
     catch_signals();
     b.files = json_array();
-    if (!b.files || check_out(n_args, args, by_default != NULL, err) < 0 || build_open(&b, err) < 0)
-        goto done;
-    for (int i = 0; i < n_args; i++)
-        if (add_file(&b, args[i], err) < 0)
-            goto done;
-    rc = build_commit(&b, err);
-done:
+    if (b.files && check_out(n_args, args, by_default != NULL, err) == 0 &&
+        build_open(&b, err) == 0 && add_files(&b, err) == 0)
+        rc = build_commit(&b, err);
     show_end(&b);
     if (rc == 0)
         report(&b);
+    tern_data_feed_close(b.feed);
     tern_data_set_abort(b.writer);
-    tern_token_encoder_free(b.encoder);
     tern_token_free(b.token);
     json_decref(b.files);
     free(by_default);

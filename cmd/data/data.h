@@ -10,6 +10,7 @@
 struct data_text_opts {
     const char *tokenizer, *format, *field, *split, *invalid;
     bool skip_bad;
+    int64_t threads;
 };
 
 #define DATA_TOKENIZER_ROW(dest)                                                                   \
@@ -43,6 +44,13 @@ struct data_text_opts {
                  "skip"},                                                                          \
         {"skip-bad", 0, TERN_OPT_FLAG, .to.flag = &(o).skip_bad,                                   \
          .help = "leave out JSONL lines that cannot be read, and count them"},                     \
+        {"threads",                                                                                \
+         0,                                                                                        \
+         TERN_OPT_INT,                                                                             \
+         "N",                                                                                      \
+         .def = "0",                                                                               \
+         .to.integer = &(o).threads,                                                               \
+         .help = "threads that tokenise; 0: one for each CPU. What is written is the same"},       \
     {                                                                                              \
         "split", 0, TERN_OPT_TEXT, "LINE",                                                         \
             .to.text = &(o).split,                                                                 \
@@ -53,10 +61,12 @@ struct data_text_opts {
 
 /* The tokenizer of --tokenizer, which has no default. */
 struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err);
-/* Log how much of `path` was replaced or left out, if anything. */
-void data_log_counts(const char *path, struct tern_data_text_counts c);
-int data_text_how(const struct data_text_opts *o, struct tern_data_text_how *how,
-                  struct tern_err *err);
+/* The documents of `paths` (kept) as tokens.  `stop` as in tern_data_text_how. */
+struct tern_data_feed *data_feed_open(const struct data_text_opts *o, const struct tern_token *t,
+                                      char *const *paths, int n_paths, const int *stop,
+                                      struct tern_err *err);
+/* Log how much of each file was replaced or left out, if anything. */
+void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_paths);
 
 extern const struct tern_cmd data_build, data_sample;
 

@@ -23,8 +23,8 @@ struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err)
     return tern_token_load(path, err);
 }
 
-int data_text_how(const struct data_text_opts *o, struct tern_data_text_how *how,
-                  struct tern_err *err)
+static int text_how(const struct data_text_opts *o, struct tern_data_text_how *how,
+                    struct tern_err *err)
 {
     static const char *const invalid[] = {"refuse", "replace", "skip", NULL};
     int k = 0;
@@ -49,17 +49,52 @@ int data_text_how(const struct data_text_opts *o, struct tern_data_text_how *how
     return 0;
 }
 
-void data_log_counts(const char *path, struct tern_data_text_counts c)
+struct tern_data_feed *data_feed_open(const struct data_text_opts *o, const struct tern_token *t,
+                                      char *const *paths, int n_paths, const int *stop,
+                                      struct tern_err *err)
 {
-    if (c.replaced)
-        tern_warn("%s: %llu bytes that are not UTF-8 were replaced", path,
-                  (unsigned long long)c.replaced);
-    if (c.skipped)
-        tern_warn("%s: %llu documents that are not UTF-8 were left out", path,
-                  (unsigned long long)c.skipped);
-    if (c.bad)
-        tern_warn("%s: %llu lines that cannot be read were left out", path,
-                  (unsigned long long)c.bad);
+    struct tern_data_feed_how how = {.token = t,
+                                     .paths = paths,
+                                     .n_paths = (size_t)n_paths,
+                                     .threads = o->threads ? (unsigned)o->threads
+                                                           : tern_data_feed_threads()};
+
+    if (o->threads > TERN_DATA_FEED_THREADS_MAX) {
+        tern_err_set(err, TERN_USAGE, "--threads %lld; allowed are 0 to %d", (long long)o->threads,
+                     TERN_DATA_FEED_THREADS_MAX);
+        return NULL;
+    }
+    if (text_how(o, &how.text, err) < 0)
+        return NULL;
+    how.text.stop = stop;
+    return tern_data_feed_open(&how, err);
+}
+
+static void log_bad(const char *path, const struct tern_data_text_counts *c)
+{
+    struct tern_buf lines = {0};
+
+    for (uint64_t i = 0; i < c->bad && i < TERN_DATA_TEXT_BAD_NAMED; i++)
+        tern_buf_printf(&lines, "%s%llu", i ? ", " : "", (unsigned long long)c->bad_line[i]);
+    tern_warn("%s: %llu lines that cannot be read were left out: %s%s", path,
+              (unsigned long long)c->bad, lines.data ? lines.data : "",
+              c->bad > TERN_DATA_TEXT_BAD_NAMED ? " ..." : "");
+    tern_buf_free(&lines);
+}
+
+void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_paths)
+{
+    for (int i = 0; i < n_paths; i++) {
+        const struct tern_data_text_counts c = tern_data_feed_counts(f, (size_t)i);
+        if (c.replaced)
+            tern_warn("%s: %llu bytes that are not UTF-8 were replaced", paths[i],
+                      (unsigned long long)c.replaced);
+        if (c.skipped)
+            tern_warn("%s: %llu documents that are not UTF-8 were left out", paths[i],
+                      (unsigned long long)c.skipped);
+        if (c.bad)
+            log_bad(paths[i], &c);
+    }
 }
 
 /* ---- info ---- */
@@ -183,48 +218,27 @@ static const struct tern_cmd verify = {
 
 static struct data_text_opts text;
 
-static int encode_file(const char *path, struct tern_token_encoder *e, struct tern_err *err)
+static int encode_files(struct tern_data_feed *f, struct tern_err *err)
 {
-    struct tern_data_text_how how;
-    const uint32_t *ids;
-    const char *s;
-    size_t len, n;
+    struct tern_data_feed_doc doc;
     int rc;
 
-    if (data_text_how(&text, &how, err) < 0)
-        return -1;
-    struct tern_data_text *t = tern_data_text_open(path, &how, err);
-    if (!t)
-        return -1;
-    while ((rc = tern_data_text_next(t, &s, &len, err)) > 0) {
-        if (tern_token_encode(e, s, len, &ids, &n, err) < 0) {
-            rc = tern_err_prefix(err, "%s", path);
-            break;
-        }
-        if (n && fwrite(ids, sizeof *ids, n, stdout) != n) {
-            rc = tern_err_sys(err, "cannot write to stdout");
-            break;
-        }
-    }
-    data_log_counts(path, tern_data_text_counts(t));
-    tern_data_text_close(t);
+    while ((rc = tern_data_feed_next(f, &doc, err)) > 0)
+        if (doc.n_ids && fwrite(doc.ids, sizeof *doc.ids, doc.n_ids, stdout) != doc.n_ids)
+            return tern_err_sys(err, "cannot write to stdout");
     return rc;
 }
 
 static int run_encode(int n_args, char **args, struct tern_err *err)
 {
-    int rc = -1;
     struct tern_token *t = data_load_tokenizer(text.tokenizer, err);
-    struct tern_token_encoder *e = t ? tern_token_encoder_new(t, err) : NULL;
+    struct tern_data_feed *f =
+        t ? data_feed_open(&text, t, args, n_args, /* stop= */ NULL, err) : NULL;
+    int rc = f ? encode_files(f, err) : -1;
 
-    if (!e)
-        goto out;
-    for (int i = 0; i < n_args; i++)
-        if (encode_file(args[i], e, err) < 0)
-            goto out;
-    rc = 0;
-out:
-    tern_token_encoder_free(e);
+    if (f)
+        data_log_counts(f, args, n_args);
+    tern_data_feed_close(f);
     tern_token_free(t);
     return rc;
 }

@@ -5,9 +5,11 @@
 #include "core/base/str.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -26,6 +28,7 @@ enum state {
 struct tern_data_bytes {
     int fd;
     const char *path;
+    const int *stop; /* NULL where a read does not wait */
     enum state state;
     bool eof;
     uint64_t done;
@@ -33,8 +36,10 @@ struct tern_data_bytes {
     uint8_t in[PIECE];
 };
 
-struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, struct tern_err *err)
+struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, const int *stop,
+                                             struct tern_err *err)
 {
+    struct stat st;
     struct tern_data_bytes *b = tern_alloc(1, sizeof *b, path, err);
 
     if (!b) {
@@ -43,6 +48,7 @@ struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, struct te
     }
     b->fd = fd;
     b->path = path;
+    b->stop = stop && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode) ? stop : NULL;
     if (inflateInit2(&b->z, GZIP) == Z_OK)
         return b;
     tern_err_set(err, TERN_FAILED, "%s: no memory for zlib", path);
@@ -65,6 +71,26 @@ uint64_t tern_data_bytes_done(const struct tern_data_bytes *b)
     return b->done - b->z.avail_in;
 }
 
+/* read(2), which waits for a pipe only as long as nothing says stop. */
+static ssize_t get(struct tern_data_bytes *b, void *to, size_t room, struct tern_err *err)
+{
+    enum { LOOK_MS = 100 };
+    struct pollfd in = {.fd = b->fd, .events = POLLIN};
+    ssize_t n;
+
+    while (b->stop && poll(&in, 1, LOOK_MS) <= 0)
+        if (__atomic_load_n(b->stop, __ATOMIC_RELAXED))
+            return tern_err_set(err, TERN_FAILED, "%s: interrupted", b->path);
+    do
+        n = read(b->fd, to, room);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return tern_err_sys(err, "%s: cannot read", b->path);
+    b->eof = n == 0;
+    b->done += (uint64_t)n;
+    return n;
+}
+
 /* Read until `want` bytes are at hand, or the file ends. */
 static int fill(struct tern_data_bytes *b, size_t want, struct tern_err *err)
 {
@@ -73,14 +99,10 @@ static int fill(struct tern_data_bytes *b, size_t want, struct tern_err *err)
     if (b->z.avail_in < want)
         b->z.next_in = b->in;
     while (b->z.avail_in < want && !b->eof) {
-        ssize_t n = read(b->fd, b->in + b->z.avail_in, sizeof b->in - b->z.avail_in);
-        if (n < 0 && errno == EINTR)
-            continue;
+        ssize_t n = get(b, b->in + b->z.avail_in, sizeof b->in - b->z.avail_in, err);
         if (n < 0)
-            return tern_err_sys(err, "%s: cannot read", b->path);
-        b->eof = n == 0;
+            return -1;
         b->z.avail_in += (uInt)n;
-        b->done += (uint64_t)n;
     }
     return 0;
 }
@@ -119,7 +141,6 @@ static int next_member(struct tern_data_bytes *b, struct tern_err *err)
 static ptrdiff_t read_plain(struct tern_data_bytes *b, char *to, size_t room, struct tern_err *err)
 {
     size_t n = b->z.avail_in < room ? b->z.avail_in : room;
-    ssize_t got;
 
     if (n) { /* read to find out what the file is */
         memcpy(to, b->z.next_in, n);
@@ -127,16 +148,7 @@ static ptrdiff_t read_plain(struct tern_data_bytes *b, char *to, size_t room, st
         b->z.avail_in -= (uInt)n;
         return (ptrdiff_t)n;
     }
-    if (b->eof)
-        return 0;
-    do
-        got = read(b->fd, to, room);
-    while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return tern_err_sys(err, "%s: cannot read", b->path);
-    b->eof = got == 0;
-    b->done += (uint64_t)got;
-    return got;
+    return b->eof ? 0 : get(b, to, room, err);
 }
 
 ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,

@@ -9,8 +9,10 @@
 
 struct tern_data_bytes;
 
-/* Takes `fd` over, also on failure.  `path` is for messages, and is kept. */
-struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, struct tern_err *err);
+/* Takes `fd` over, also on failure.  `path` is for messages; it and `stop` (as in
+ * tern_data_text_how) are kept. */
+struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, const int *stop,
+                                             struct tern_err *err);
 /* Up to `room` bytes into `to`: how many, 0 at the end, -1.  Gzip's members follow one another, NUL
  * bytes may stand behind them; anything else behind a member, and a member that ends too early, is
  * an error. */

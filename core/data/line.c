@@ -175,7 +175,7 @@ static bool escape(struct scan *s, uint32_t *ret_code)
 static bool skip_string(struct scan *s)
 {
     uint32_t code;
-    bool ascii;
+    bool ascii = true;
 
     for (;;) {
         s->at = skip_plain(s->at, s->end, &ascii);

@@ -1,0 +1,243 @@
+/* Documents: a line of JSONL, a file, or a part of one. */
+#include "core/data/parse.h"
+
+#include "core/base/json.h"
+#include "core/data/line.h"
+#include "core/data/utf8.h"
+#include "core/token/token.h"
+
+#include <string.h>
+
+void tern_data_parser_begin(struct tern_data_parser *p, const struct tern_data_text_how *how,
+                            const char *path, enum tern_data_text_format format,
+                            struct tern_data_chunk *chunk)
+{
+    p->how = how;
+    p->path = path;
+    p->field = how->field ? how->field : "text";
+    p->format = format;
+    p->chunk = chunk;
+    p->given = false;
+    p->line = chunk->line;
+    p->counts = (struct tern_data_text_counts){0};
+    p->doc.max = p->whole.max = TERN_TOKEN_TEXT_MAX;
+}
+
+void tern_data_parser_free(struct tern_data_parser *p)
+{
+    tern_buf_free(&p->doc);
+    tern_buf_free(&p->whole);
+}
+
+/* The next line without its newline; false at the end. */
+static bool next_line(struct tern_data_parser *p, const char **line, size_t *len)
+{
+    struct tern_data_chunk *c = p->chunk;
+    const char *start = c->bytes + c->at;
+
+    if (c->at == c->end)
+        return false;
+    const char *nl = memchr(start, '\n', c->end - c->at);
+    *line = start;
+    *len = nl ? (size_t)(nl - start) : c->end - c->at;
+    p->from = c->base + c->at;
+    p->line++;
+    c->at += *len + (nl != NULL);
+    return true;
+}
+
+/* 1 and a text in UTF-8, 0 when it is left out, or -1. */
+static int check_text(struct tern_data_parser *p, const char **text, size_t *len,
+                      struct tern_err *err)
+{
+    const char *s = *text;
+    size_t n = *len, good = tern_data_utf8_good(s, n), bad = 0;
+
+    if (good == n)
+        return 1;
+    if (p->how->invalid == TERN_DATA_TEXT_SKIP) {
+        p->counts.skipped++;
+        return 0;
+    }
+    tern_buf_clear(&p->whole);
+    const size_t first = good;
+    for (size_t at = 0; at < n; at += good) {
+        good = tern_data_utf8_good(s + at, n - at);
+        tern_buf_add(&p->whole, s + at, good);
+        if (at + good < n) {
+            tern_buf_add(&p->whole, "\xef\xbf\xbd", 3);
+            bad++;
+            good++;
+        }
+    }
+    if (p->how->invalid == TERN_DATA_TEXT_REFUSE && p->format == TERN_DATA_TEXT_JSONL)
+        return tern_err_set(
+            err, TERN_USAGE,
+            "%s:%llu: is not UTF-8: 0x%02x at byte %zu of the text, %zu such bytes in "
+            "it. Convert the file, or say --invalid replace or skip.",
+            p->path, (unsigned long long)p->line, (unsigned char)s[first], first, bad);
+    if (p->how->invalid == TERN_DATA_TEXT_REFUSE)
+        return tern_err_set(
+            err, TERN_USAGE,
+            "%s: is not UTF-8: 0x%02x at byte %llu, %zu such bytes in its document. "
+            "Convert it (iconv), or say --invalid replace or skip.",
+            p->path, (unsigned char)s[first], (unsigned long long)(p->from + first), bad);
+    p->counts.replaced += bad;
+    if (tern_buf_check(&p->whole, p->path, err) < 0)
+        return -1;
+    *text = p->whole.data;
+    *len = p->whole.len;
+    return 1;
+}
+
+/* ---- documents ---- */
+
+static int no_field(const struct tern_data_parser *p, const json_t *object, struct tern_err *err)
+{
+    struct tern_buf keys = {.max = 200};
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, key, value)
+        tern_buf_printf(&keys, "%s%s", keys.len ? ", " : "", key);
+    tern_err_set(err, TERN_USAGE, "%s:%llu: no field '%s'%s%s%s. Choose one with --field.", p->path,
+                 (unsigned long long)p->line, p->field, object ? " (found: " : "",
+                 !object    ? ""
+                 : keys.len ? keys.data
+                            : "none",
+                 object ? ")" : "");
+    tern_buf_free(&keys);
+    return -1;
+}
+
+static bool is_blank(const char *line, size_t len)
+{
+    while (len && (line[len - 1] == ' ' || line[len - 1] == '\t' || line[len - 1] == '\r'))
+        len--;
+    return len == 0;
+}
+
+/* Why a line has no text: the words of a strict reader, where it finds something. */
+static int bad_line(const struct tern_data_parser *p, const char *line, size_t n,
+                    enum tern_data_line_found found, struct tern_err *err)
+{
+    json_error_t je;
+    json_t *object = json_loadb(line, n, JSON_ALLOW_NUL, &je);
+    int rc;
+
+    if (found == TERN_DATA_LINE_NO_STRING)
+        rc = tern_err_set(err, TERN_USAGE, "%s:%llu: field '%s' is not a string", p->path,
+                          (unsigned long long)p->line, p->field);
+    else if (found == TERN_DATA_LINE_NO_FIELD)
+        rc = no_field(p, object, err);
+    else
+        rc =
+            tern_err_set(err, TERN_USAGE, "%s:%llu: not a JSON object%s%s", p->path,
+                         (unsigned long long)p->line, json_is_array(object) ? "" : " on one line: ",
+                         json_is_array(object)    ? ""
+                         : json_is_object(object) ? "a NUL byte" /* jansson skips some */
+                                                  : je.text);
+    json_decref(object);
+    return rc;
+}
+
+/* The text of one line: 1, 0 when it is left out, or -1. */
+static int read_line(struct tern_data_parser *p, const char *line, size_t n, const char **text,
+                     size_t *len, struct tern_err *err)
+{
+    struct tern_data_line_text found;
+    enum tern_data_line_found what = tern_data_line_field(line, n, p->field, &p->doc, &found);
+
+    if (what != TERN_DATA_LINE_STRING)
+        return bad_line(p, line, n, what, err);
+    if (tern_buf_check(&p->doc, p->path, err) < 0)
+        return -1;
+    *text = found.s;
+    *len = found.len;
+    return found.ascii ? 1 : check_text(p, text, len, err);
+}
+
+static void note_bad(struct tern_data_parser *p)
+{
+    if (p->counts.bad < TERN_DATA_TEXT_BAD_NAMED)
+        p->counts.bad_line[p->counts.bad] = p->line;
+    p->counts.bad++;
+}
+
+static int next_json(struct tern_data_parser *p, const char **text, size_t *len,
+                     struct tern_err *err)
+{
+    const char *line;
+    size_t n;
+
+    while (next_line(p, &line, &n)) {
+        if (is_blank(line, n))
+            continue;
+        int rc = read_line(p, line, n, text, len, err);
+        if (rc > 0)
+            return 1;
+        if (rc < 0 && !(p->how->skip_bad && err && err->code == TERN_USAGE))
+            return -1;
+        if (rc < 0)
+            note_bad(p);
+    }
+    return 0;
+}
+
+static int next_whole(struct tern_data_parser *p, const char **text, size_t *len)
+{
+    struct tern_data_chunk *c = p->chunk;
+
+    if (p->given)
+        return 0;
+    p->given = true;
+    p->from = c->base + c->at;
+    *text = c->end ? c->bytes + c->at : "";
+    *len = c->end - c->at;
+    c->at = c->end;
+    return 1;
+}
+
+static int next_split(struct tern_data_parser *p, const char **text, size_t *len)
+{
+    const struct tern_data_chunk *c = p->chunk;
+    const size_t from = c->at;
+    size_t end = from, n;
+    const char *line = NULL;
+    bool parted = false;
+
+    while (!parted && next_line(p, &line, &n)) {
+        parted = tern_data_is_split(p->how->split, line, n);
+        if (!parted) /* without the newline before what follows */
+            end = (size_t)(line - c->bytes) + n;
+    }
+    if (!line)
+        return 0;
+    p->from = c->base + from;
+    *text = c->bytes + from;
+    *len = end - from;
+    return 1;
+}
+
+int tern_data_parser_next(struct tern_data_parser *p, const char **text, size_t *len,
+                          struct tern_err *err)
+{
+    if (p->format == TERN_DATA_TEXT_JSONL)
+        return next_json(p, text, len, err);
+    for (;;) {
+        int rc = p->how->split ? next_split(p, text, len) : next_whole(p, text, len);
+        if (rc <= 0)
+            return rc;
+        const char *nul = memchr(*text, '\0', *len);
+        if (nul && p->how->invalid == TERN_DATA_TEXT_SKIP) {
+            p->counts.skipped++;
+            continue;
+        }
+        if (nul)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: is not text: byte %llu is NUL. Leave the file out.", p->path,
+                                (unsigned long long)p->from + (uint64_t)(nul - *text));
+        if ((rc = check_text(p, text, len, err)) != 0)
+            return rc;
+    }
+}

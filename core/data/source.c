@@ -1,0 +1,297 @@
+/* Opening files of text, and cutting them where documents end. */
+#include "core/data/source.h"
+
+#include "core/base/again.h"
+#include "core/base/fs.h"
+#include "core/base/str.h"
+#include "core/data/bytes.h"
+#include "core/data/line.h"
+#include "core/token/token.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A piece stays in a core's cache, and system calls are below a thousandth of the work. */
+enum { PIECE = 256 << 10 };
+
+/* ---- opening ---- */
+
+/* Does a name have `.word`, in any case, at its end or before a suffix
+ * ("shard-1.jsonl-of-8", "data.jsonl.bak")? */
+static bool has_suffix(const char *name, const char *word)
+{
+    const size_t n = strlen(word);
+
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
+        if (strncasecmp(dot + 1, word, n) == 0 && !isalnum((unsigned char)dot[1 + n]))
+            return true;
+    return false;
+}
+
+static int ask(const struct tern_data_source *s, const char *what, struct tern_err *err)
+{
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: %s. Say --format jsonl if each line is an object, or --format text.",
+                        s->path, what);
+}
+
+/* Find the format by the first line, where the name does not tell it. */
+static int look_inside(struct tern_data_source *s, struct tern_err *err)
+{
+    struct tern_buf room = {0};
+    size_t at = 0, n;
+
+    while (at < s->n_rest && strchr(" \t\r\n", s->rest[at]) && s->rest[at])
+        at++;
+    const char *line = s->rest + at, *nl;
+    s->format = TERN_DATA_TEXT_PLAIN;
+    if (at == s->n_rest || *line != '{')
+        return 0;
+    nl = memchr(line, '\n', s->n_rest - at);
+    n = nl ? (size_t)(nl - line) : s->n_rest - at;
+    if (!nl && !s->eof) /* longer than what was read */
+        return n > 1 && line[1] == '"' ? ask(s, "does it hold one JSON object a line?", err) : 0;
+    const char *field = s->how->field ? s->how->field : "text";
+    struct tern_data_line_text text;
+    enum tern_data_line_found found = tern_data_line_field(line, n, field, &room, &text);
+    tern_buf_free(&room);
+    switch (found) {
+    case TERN_DATA_LINE_STRING:
+        s->format = TERN_DATA_TEXT_JSONL;
+        return 0;
+    case TERN_DATA_LINE_NO_JSON:
+        return 0;
+    default:
+        return ask(s, "its first line is a JSON object", err);
+    }
+}
+
+static int find_format(struct tern_data_source *s, const char *path, struct tern_err *err)
+{
+    static const char *const words[] = {"jsonl", "jsonlines", "ndjson", "ldjson", NULL};
+    const char *name = tern_fs_basename(path);
+    size_t n = strlen(name);
+
+    for (const char *const *w = words; *w; w++)
+        if (has_suffix(name, *w)) {
+            s->format = TERN_DATA_TEXT_JSONL;
+            return 0;
+        }
+    if ((n >= 5 && strcasecmp(name + n - 5, ".json") == 0) ||
+        (n >= 8 && strcasecmp(name + n - 8, ".json.gz") == 0))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: one JSON document or JSONL? Say --format jsonl if each line is "
+                            "an object.",
+                            path);
+    return look_inside(s, err);
+}
+
+/* The first bytes: a byte order mark of UTF-8 is skipped, one of UTF-16 or 32 is refused. */
+static int begin(struct tern_data_source *s, struct tern_err *err)
+{
+    s->rest = tern_alloc(1, PIECE, s->path, err);
+    if (!s->rest)
+        return -1;
+    while (!s->eof && s->n_rest < PIECE) {
+        ptrdiff_t n = tern_data_bytes_read(s->file, s->rest + s->n_rest, PIECE - s->n_rest, err);
+        if (n < 0)
+            return -1;
+        s->n_rest += (size_t)n;
+        s->eof = n == 0;
+    }
+    if (s->n_rest >= 3 && memcmp(s->rest, "\xef\xbb\xbf", 3) == 0) {
+        s->n_rest -= 3;
+        s->base = 3;
+        memmove(s->rest, s->rest + 3, s->n_rest);
+    } else if (s->n_rest >= 2 && s->how->invalid == TERN_DATA_TEXT_REFUSE &&
+               (memcmp(s->rest, "\xff\xfe", 2) == 0 || memcmp(s->rest, "\xfe\xff", 2) == 0)) {
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: begins as UTF-16 does, and text is UTF-8 here. Convert it: iconv "
+                            "-f UTF-16 -t UTF-8.",
+                            s->path);
+    }
+    return 0;
+}
+
+static int open_fd(const char *path, uint64_t *bytes, struct tern_err *err)
+{
+    struct stat st;
+    int fd =
+        strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC));
+
+    if (fd < 0 || TERN_AGAIN(fstat(fd, &st)) < 0) {
+        tern_err_sys(err, "%s: cannot open", path);
+        if (err && errno == ENOENT)
+            err->code = TERN_USAGE;
+        goto fail;
+    }
+    if (S_ISDIR(st.st_mode)) {
+        tern_err_set(err, TERN_USAGE, "%s: is a folder. Name the files in it.", path);
+        goto fail;
+    }
+    *bytes = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    return fd;
+fail:
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+const char *tern_data_source_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
+struct tern_data_source *
+tern_data_source_open(const char *path, const struct tern_data_text_how *how, struct tern_err *err)
+{
+    struct tern_data_source *s = tern_alloc(1, sizeof *s, "a text", err);
+
+    if (!s)
+        return NULL;
+    s->path = tern_strdup(tern_data_source_name(path));
+    s->how = how;
+    s->format = how->format;
+    int fd = open_fd(path, &s->file_bytes, err);
+    if (fd < 0)
+        goto fail;
+    s->file = tern_data_bytes_open(fd, s->path, how->stop, err);
+    if (!s->file || begin(s, err) < 0 ||
+        (s->format == TERN_DATA_TEXT_AUTO && find_format(s, path, err) < 0))
+        goto fail;
+    return s;
+fail:
+    tern_data_source_close(s);
+    return NULL;
+}
+
+void tern_data_source_close(struct tern_data_source *s)
+{
+    if (!s)
+        return;
+    tern_data_bytes_close(s->file);
+    free(s->rest);
+    free(s->path);
+    free(s);
+}
+
+/* ---- cutting ---- */
+
+void tern_data_chunk_free(struct tern_data_chunk *c)
+{
+    free(c->bytes);
+    *c = (struct tern_data_chunk){0};
+}
+
+static int grow(struct tern_data_chunk *c, size_t cap, const char *path, struct tern_err *err)
+{
+    if (cap <= c->cap)
+        return 0;
+    char *grown = realloc(c->bytes, cap);
+    if (!grown)
+        return tern_err_sys(err, "%s: a document", path);
+    c->bytes = grown;
+    c->cap = cap;
+    return 0;
+}
+
+/* A piece more, or all that is left. */
+static int fill(struct tern_data_source *s, struct tern_data_chunk *c, struct tern_err *err)
+{
+    const size_t want = c->end < PIECE ? PIECE : c->end + PIECE;
+
+    if (c->end > TERN_TOKEN_TEXT_MAX)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s:%llu: longer than %d MiB. Split it into documents.", s->path,
+                            (unsigned long long)s->line + 1, TERN_TOKEN_TEXT_MAX >> 20);
+    if (want > c->cap && grow(c, want > PIECE ? 2 * want : want, s->path, err) < 0)
+        return -1;
+    while (!s->eof && c->end < want) {
+        ptrdiff_t n = tern_data_bytes_read(s->file, c->bytes + c->end, want - c->end, err);
+        if (n < 0)
+            return -1;
+        c->end += (size_t)n;
+        s->eof = n == 0;
+    }
+    return 0;
+}
+
+bool tern_data_is_split(const char *split, const char *line, size_t len)
+{
+    if (len && line[len - 1] == '\r')
+        len--;
+    return strlen(split) == len && memcmp(line, split, len) == 0;
+}
+
+/* Behind the last document of bytes[from .. end), 0 if none ends there; *ret_from: where to look
+ * on when there are more bytes. */
+static size_t last_end(const struct tern_data_source *s, const struct tern_data_chunk *c,
+                       size_t from, size_t *ret_from)
+{
+    const char *nl, *at = c->bytes + from, *end = c->bytes + c->end;
+    size_t last = 0;
+
+    *ret_from = c->end;
+    if (s->format == TERN_DATA_TEXT_JSONL) {
+        nl = memrchr(at, '\n', c->end - from);
+        return nl ? (size_t)(nl + 1 - c->bytes) : 0;
+    }
+    if (!s->how->split)
+        return 0;
+    for (; (nl = memchr(at, '\n', (size_t)(end - at))); at = nl + 1)
+        if (tern_data_is_split(s->how->split, at, (size_t)(nl - at)))
+            last = (size_t)(nl + 1 - c->bytes);
+    *ret_from = (size_t)(at - c->bytes);
+    return last;
+}
+
+/* Keep what lies behind byte `end` for the next time. */
+static int keep(struct tern_data_source *s, struct tern_data_chunk *c, size_t end,
+                struct tern_err *err)
+{
+    s->n_rest = c->end - end;
+    if (s->n_rest > PIECE) {
+        char *grown = realloc(s->rest, s->n_rest);
+        if (!grown)
+            return tern_err_sys(err, "%s: a document", s->path);
+        s->rest = grown;
+    }
+    if (s->n_rest)
+        memcpy(s->rest, c->bytes + end, s->n_rest);
+    c->end = end;
+    s->base += end;
+    s->given = true;
+    return 1;
+}
+
+int tern_data_source_cut(struct tern_data_source *s, struct tern_data_chunk *c,
+                         struct tern_err *err)
+{
+    const bool one = s->format == TERN_DATA_TEXT_PLAIN && !s->how->split;
+    size_t from = 0, end;
+
+    if (s->eof && s->n_rest == 0 && (s->given || !one))
+        return 0;
+    if (grow(c, s->n_rest > PIECE ? s->n_rest : PIECE, s->path, err) < 0)
+        return -1;
+    memcpy(c->bytes, s->rest, s->n_rest);
+    c->at = 0;
+    c->end = s->n_rest;
+    c->base = s->base;
+    c->line = s->line;
+    s->n_rest = 0;
+    if (c->end < PIECE && fill(s, c, err) < 0)
+        return -1;
+    while ((end = last_end(s, c, from, &from)) == 0 && !s->eof)
+        if (fill(s, c, err) < 0)
+            return -1;
+    if (s->eof)
+        end = c->end;
+    return end || one ? keep(s, c, end, err) : 0;
+}

@@ -1,9 +1,10 @@
-/* split-pipe gpt2 | llama3 | qwen2 | digit | nfc: cuts what a test sends into words, or composes
- * it.
+/* split-pipe gpt2 | llama3 | qwen2 | digit | word | named | nfc: cuts what a test sends into words,
+ * tells whether its first character is one of words (\w) or which regular expression it is, or
+ * composes it.
  *
  * In, again and again: u32 length, that many bytes of UTF-8.  Out: u32 number of words and the end
- * of each (u32); with nfc u32 length and the text.  A text ends where its memory does, so that
- * sanitizers see a byte read behind it. */
+ * of each (u32); with word and named 1 and the answer; with nfc u32 length and the text.  A text ends
+ * where its memory does, so that sanitizers see a byte read behind it. */
 #include "core/token/split.h"
 #include "core/token/unicode.h"
 
@@ -26,6 +27,23 @@ static size_t digits(const char *text, size_t len, uint32_t *ends)
     for (size_t at = 0; at < len; ends[n++] = (uint32_t)at)
         at += tern_token_split_digit(text + at, len - at);
     return n;
+}
+
+static size_t is_word(const char *text, uint32_t *ends)
+{
+    unsigned bytes;
+
+    *ends = tern_unicode_is_word(tern_unicode_decode(text, &bytes));
+    return 1;
+}
+
+static size_t named(const char *text, size_t len, uint32_t *ends)
+{
+    char *regex = strndup(text, len);
+
+    *ends = tern_token_split_named(regex);
+    free(regex);
+    return 1;
 }
 
 /* In batches of several sizes, which find what is found word by word. */
@@ -80,7 +98,14 @@ int main(int argc, char **argv)
             send(to.data, 1, to.len);
             tern_buf_free(&to);
         } else {
-            n = strcmp(way, "digit") == 0 ? digits(text, len, ends) : words(how, text, len, ends);
+            if (strcmp(way, "word") == 0)
+                n = is_word(text, ends);
+            else if (strcmp(way, "named") == 0)
+                n = named(text, len, ends);
+            else if (strcmp(way, "digit") == 0)
+                n = digits(text, len, ends);
+            else
+                n = words(how, text, len, ends);
             send(ends, sizeof *ends, n);
         }
         free(text);

@@ -5,6 +5,7 @@
  * symbols and never texts.  Halves may be pieces or single characters, known or not. */
 #include "core/token/vocab.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,6 +133,14 @@ static void names_free(struct names *names)
 
 /* ---- spelling ---- */
 
+/* May text become this piece of a SentencePiece model, by merging or as a whole?  A NUL does not.
+ */
+static bool merges(const struct tern_piece *p)
+{
+    return p->kind == TERN_PIECE_NORMAL || p->kind == TERN_PIECE_USER_DEFINED ||
+           (p->kind == TERN_PIECE_UNUSED && !memchr(p->text, '\0', p->len));
+}
+
 /* Set match and match_len of the pieces that text can become. */
 static int spell(struct tern_token *t, struct tern_err *err)
 {
@@ -147,9 +156,7 @@ static int spell(struct tern_token *t, struct tern_err *err)
         char *start = to;
         bool plain_space = false;
         /* In a list of merges every piece of the model is text, whatever else it is. */
-        if (t->format == TERN_TOKEN_JSON
-                ? i >= t->n_model
-                : p->kind != TERN_PIECE_NORMAL && p->kind != TERN_PIECE_USER_DEFINED)
+        if (t->format == TERN_TOKEN_JSON ? i >= t->n_model : !merges(p))
             continue;
         for (uint32_t k = 0; k < p->len;) {
             unsigned n;
@@ -165,11 +172,6 @@ static int spell(struct tern_token *t, struct tern_err *err)
             }
             k += n;
         }
-        if (plain_space && p->kind == TERN_PIECE_USER_DEFINED && t->remove_extra_whitespaces)
-            return tern_err_set(err, TERN_USAGE,
-                                "%s: user-defined piece %u holds a space while "
-                                "remove_extra_whitespaces is on, which is not supported",
-                                t->path, i);
         /* Where spaces are escaped, normalised text has no plain space to match. */
         if (plain_space && t->escape_whitespaces) {
             to = start;
@@ -317,12 +319,20 @@ struct scored {
     uint32_t id;
 };
 
+/* SentencePiece puts -0 below 0. */
+static bool same_score(const struct scored *x, const struct scored *y)
+{
+    return x->score == y->score && !signbit(x->score) == !signbit(y->score);
+}
+
 static int by_score(const void *a, const void *b)
 {
     const struct scored *x = a, *y = b;
 
-    if (x->score != y->score)
-        return x->score > y->score ? -1 : 1;
+    if (!same_score(x, y)) {
+        bool falls = x->score != y->score ? x->score > y->score : signbit(y->score);
+        return falls ? -1 : 1;
+    }
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
@@ -340,7 +350,7 @@ static int rank_pieces(struct tern_token *t, struct tern_err *err)
             list[n++] = (struct scored){t->pieces[i].score, i};
     qsort(list, n, sizeof *list, by_score);
     for (uint32_t k = 0; k < n; k++) {
-        if (k == 0 || list[k].score != list[k - 1].score)
+        if (k == 0 || !same_score(&list[k], &list[k - 1]))
             rank++;
         t->pieces[list[k].id].rank = rank;
         t->pieces[list[k].id].order = (int32_t)k;
@@ -404,34 +414,24 @@ out:
 
 /* ---- user-defined pieces ---- */
 
-static int longer_first(const void *a, const void *b, void *pieces)
-{
-    const struct tern_piece *p = pieces;
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    if (p[x].match_len != p[y].match_len)
-        return p[x].match_len > p[y].match_len ? -1 : 1;
-    return x < y ? -1 : x > y;
-}
-
 static int list_user(struct tern_token *t, struct tern_err *err)
 {
-    uint32_t n = 0;
+    struct tern_prefixes *user = &t->user;
 
     for (uint32_t i = 0; i < t->n_vocab; i++)
-        n += t->pieces[i].kind == TERN_PIECE_USER_DEFINED && t->pieces[i].match;
-    if (n == 0)
+        user->n += t->pieces[i].kind == TERN_PIECE_USER_DEFINED && t->pieces[i].match;
+    if (user->n == 0)
         return 0;
-    t->user = tern_alloc(n, sizeof *t->user, "user-defined pieces", err);
-    if (!t->user)
+    user->v = tern_alloc(user->n, sizeof *user->v, "user-defined pieces", err);
+    if (!user->v)
         return -1;
+    user->n = 0;
     for (uint32_t i = 0; i < t->n_vocab; i++) {
-        if (t->pieces[i].kind == TERN_PIECE_USER_DEFINED && t->pieces[i].match) {
-            t->user[t->n_user++] = i;
-            t->user_first[(uint8_t)t->pieces[i].match[0]] = true;
-        }
+        const struct tern_piece *p = &t->pieces[i];
+        if (p->kind == TERN_PIECE_USER_DEFINED && p->match)
+            user->v[user->n++] = (struct tern_prefix){p->match, p->match_len, i};
     }
-    qsort_r(t->user, n, sizeof *t->user, longer_first, t->pieces);
+    tern_token_prefixes_sort(user);
     return 0;
 }
 
@@ -504,7 +504,7 @@ static void settle_classes(struct tern_token *t)
     for (int c = 0; t->metaspace_split && c < TERN_CLASSES; c++)
         t->joins[c] &= (uint8_t)~space;
     t->by_class =
-        t->n_user == 0 && !((t->joins[TERN_CLASS_LETTER] | t->joins[TERN_CLASS_OTHER]) & space);
+        t->user.n == 0 && !((t->joins[TERN_CLASS_LETTER] | t->joins[TERN_CLASS_OTHER]) & space);
 }
 
 /* ---- building ---- */
@@ -524,25 +524,20 @@ static int build_listed(struct tern_token *t, struct tern_err *err)
 
 static int build_sentencepiece(struct tern_token *t, struct tern_err *err)
 {
-    struct names texts = {0}, reserved = {0};
+    struct names texts = {0}, names = {0};
     int rc = -1;
 
     if (spell(t, err) < 0)
         return -1;
-    if (names_new(&texts, t->n_vocab, err) < 0 || names_new(&reserved, t->n_vocab, err) < 0)
+    if (names_new(&texts, t->n_vocab, err) < 0 || names_new(&names, t->n_vocab, err) < 0)
         goto out;
     for (uint32_t i = 0; i < t->n_vocab; i++) {
         const struct tern_piece *p = &t->pieces[i];
-        bool normal = p->kind == TERN_PIECE_NORMAL || p->kind == TERN_PIECE_USER_DEFINED;
-        if (!normal && insert(t, &reserved, false, i, err) < 0)
+        if (p->kind != TERN_PIECE_UNUSED && insert(t, &names, false, i, err) < 0)
             goto out;
         if (p->match && insert(t, &texts, true, i, err) < 0)
             goto out;
-    }
-    for (uint32_t i = 0; i < t->n_vocab; i++) {
-        struct tern_piece *p = &t->pieces[i];
-        int64_t id = find(t, &reserved, false, p->text, p->len, text_hash(p->text, p->len));
-        p->emit = id < 0 ? i : (uint32_t)id;
+        t->pieces[i].emit = i;
     }
     if (read_chars(t, err) < 0 || make_pairs(t, &texts, err) < 0 || list_user(t, err) < 0)
         goto out;
@@ -550,7 +545,7 @@ static int build_sentencepiece(struct tern_token *t, struct tern_err *err)
     rc = 0;
 out:
     names_free(&texts);
-    names_free(&reserved);
+    names_free(&names);
     return rc;
 }
 

@@ -34,6 +34,7 @@ void tern_token_encoder_free(struct tern_token_encoder *e)
     free(e->ids);
     free(e->symbols);
     free(e->heap);
+    free(e->halves);
     free(e);
 }
 
@@ -72,21 +73,6 @@ static inline int batch_add(struct tern_token_encoder *e, struct batch *b, const
     return b->n == TERN_WORDS_BATCH ? batch_flush(e, b, err) : 0;
 }
 
-/* Bytes of the longest user-defined piece that text at `s` begins with, and its id; 0 for none. */
-static size_t user_match(const struct tern_token *t, const char *s, size_t n, uint32_t *id)
-{
-    if (!t->user_first[(uint8_t)*s])
-        return 0;
-    for (uint32_t i = 0; i < t->n_user; i++) {
-        const struct tern_piece *p = &t->pieces[t->user[i]];
-        if (p->match_len <= n && memcmp(p->match, s, p->match_len) == 0) {
-            *id = t->user[i];
-            return p->match_len;
-        }
-    }
-    return 0;
-}
-
 static bool near(const struct tern_token *t, uint32_t a, uint32_t b)
 {
     if (a < 128 && b < 128)
@@ -106,7 +92,7 @@ static size_t stretch(const struct tern_token *t, const char *s, size_t at, size
     for (size_t end = at + n; end < len; end += n) {
         uint32_t following = tern_token_utf8_decode(s + end, len - end, &n);
         if (!near(t, code, following) || (following == ' ' && t->metaspace_split) ||
-            (t->n_user && user_match(t, s + end, len - end, &id)))
+            (t->user.n && tern_token_prefix(&t->user, s + end, len - end, &id)))
             return end;
         code = following;
     }
@@ -176,7 +162,7 @@ int tern_token_put_text(struct tern_token_encoder *e, const char *s, size_t len,
 
     for (size_t at = 0, end; at < len; at = end) {
         uint32_t id;
-        size_t user = t->n_user ? user_match(t, s + at, len - at, &id) : 0;
+        size_t user = t->user.n ? tern_token_prefix(&t->user, s + at, len - at, &id) : 0;
         if (user) {
             end = at + user;
             if (batch_flush(e, &b, err) < 0 || tern_token_put_symbol(e, id, s + at, user, err) < 0)
@@ -228,7 +214,8 @@ static int encode(struct tern_token_encoder *e, const char *text, size_t len, st
         return tern_token_put_segments(e, text, len, err);
     if (tern_token_spm_normalise(e, text, len, err) < 0)
         return -1;
-    return tern_token_put_text(e, e->text, e->text_len, err);
+    return t->has_unused ? tern_token_put_resegmented(e, e->text, e->text_len, err)
+                         : tern_token_put_text(e, e->text, e->text_len, err);
 }
 
 int tern_token_encode(struct tern_token_encoder *e, const char *text, size_t len,

@@ -33,8 +33,9 @@ struct tern_token_encoder {
     size_t symbols_cap;
     struct tern_merge *heap;
     size_t n_heap, heap_cap;
-    bool after_unk; /* the last id is unk: more of the same adds none */
-    bool saw_unk;   /* since a word began */
+    struct tern_halves *halves; /* of resegment.c: by id */
+    bool after_unk;             /* the last id is unk: more of the same adds none */
+    bool saw_unk;               /* since a word began */
 };
 
 /* Room for `n` things of `size` bytes in *p, *cap of which are there. */
@@ -51,6 +52,18 @@ int tern_token_put_symbol(struct tern_token_encoder *e, uint32_t symbol, const c
 
 /* Append the ids of a word (len > 0) by merging it (merge.c). */
 int tern_token_merge(struct tern_token_encoder *e, const char *s, size_t len, struct tern_err *err);
+
+/* Append the ids of SentencePiece's normalised text by a vocabulary with unused pieces
+ * (resegment.c). */
+int tern_token_put_resegmented(struct tern_token_encoder *e, const char *s, size_t len,
+                               struct tern_err *err);
+
+/* The symbol of a character, or TERN_SYMBOL_NONE; the pair that two neighbours are, or NULL. */
+uint32_t tern_token_char_symbol(const struct tern_token *t, uint32_t code);
+const struct tern_pair *tern_token_pair(const struct tern_token *t, uint32_t left, uint32_t right);
+/* A heap of `n` merges: add one; take the first, n - 1 are left. */
+void tern_token_heap_push(struct tern_merge *heap, size_t n, struct tern_merge m);
+struct tern_merge tern_token_heap_pop(struct tern_merge *heap, size_t n);
 
 /* ---- words that were met before (words.c) ---- */
 

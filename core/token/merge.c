@@ -76,6 +76,22 @@ struct result {
 
 enum { NO_RANK = INT32_MAX }; /* above every rank */
 
+const struct tern_pair *tern_token_pair(const struct tern_token *t, uint32_t left, uint32_t right)
+{
+    if (left == TERN_SYMBOL_NONE || right == TERN_SYMBOL_NONE)
+        return NULL;
+    const uint32_t hash = tern_pair_hash(left, right), bit = hash >> (32 - TERN_MAYBE_BITS);
+    if (!(t->maybe[bit >> 6] >> (bit & 63) & 1))
+        return NULL;
+    for (uint32_t k = hash & t->pair_mask;; k = (k + 1) & t->pair_mask) {
+        const struct tern_pair *p = &t->pairs[k];
+        if (p->rank == TERN_RANK_NONE)
+            return NULL;
+        if (p->left == left && p->right == right)
+            return p;
+    }
+}
+
 /* What two neighbours become, whose bytes are at `s`. */
 static inline struct result pair(const struct tern_token *t, uint32_t left, uint32_t right,
                                  const char *s, size_t len)
@@ -86,21 +102,11 @@ static inline struct result pair(const struct tern_token *t, uint32_t left, uint
         uint32_t id = tern_token_find(t, s, len);
         return id == TERN_SYMBOL_NONE ? none : (struct result){id, id};
     }
-    if (left == TERN_SYMBOL_NONE || right == TERN_SYMBOL_NONE)
-        return none;
-    const uint32_t hash = tern_pair_hash(left, right), bit = hash >> (32 - TERN_MAYBE_BITS);
-    if (!(t->maybe[bit >> 6] >> (bit & 63) & 1))
-        return none;
-    for (uint32_t k = hash & t->pair_mask;; k = (k + 1) & t->pair_mask) {
-        const struct tern_pair *p = &t->pairs[k];
-        if (p->rank == TERN_RANK_NONE)
-            return none;
-        if (p->left == left && p->right == right)
-            return (struct result){(uint32_t)p->rank, p->merged};
-    }
+    const struct tern_pair *p = tern_token_pair(t, left, right);
+    return p ? (struct result){(uint32_t)p->rank, p->merged} : none;
 }
 
-static uint32_t char_symbol(const struct tern_token *t, uint32_t code)
+uint32_t tern_token_char_symbol(const struct tern_token *t, uint32_t code)
 {
     if (code < 128)
         return t->ascii[code];
@@ -117,7 +123,7 @@ static inline uint32_t first_symbol(const struct tern_token *t, const char *s, s
         *bytes = 1;
         return t->byte_symbol[(uint8_t)*s];
     }
-    return char_symbol(t, tern_token_utf8_decode(s, n, bytes));
+    return tern_token_char_symbol(t, tern_token_utf8_decode(s, n, bytes));
 }
 
 /* ---- short words ---- */
@@ -171,7 +177,7 @@ static int merge_short(struct tern_token_encoder *e, const char *s, size_t len,
 
 /* ---- long words ---- */
 
-static void heap_push(struct tern_merge *heap, size_t n, struct tern_merge m)
+void tern_token_heap_push(struct tern_merge *heap, size_t n, struct tern_merge m)
 {
     while (n > 0 && heap[(n - 1) / 2].key > m.key) {
         heap[n] = heap[(n - 1) / 2];
@@ -181,7 +187,7 @@ static void heap_push(struct tern_merge *heap, size_t n, struct tern_merge m)
 }
 
 /* Take the first of `n` merges; n - 1 are left. */
-static struct tern_merge heap_pop(struct tern_merge *heap, size_t n)
+struct tern_merge tern_token_heap_pop(struct tern_merge *heap, size_t n)
 {
     struct tern_merge top = heap[0], last = heap[--n];
     size_t i = 0;
@@ -207,9 +213,9 @@ static void note(struct tern_token_encoder *e, const char *text, int32_t left, i
     struct result x = pair(e->t, l->symbol, r->symbol, text + l->at, (size_t)l->len + r->len);
     if (x.rank == NO_RANK)
         return;
-    heap_push(e->heap, e->n_heap++,
-              (struct tern_merge){(uint64_t)x.rank << 32 | (uint32_t)left, (uint32_t)right,
-                                  l->len + r->len, x.symbol});
+    tern_token_heap_push(e->heap, e->n_heap++,
+                         (struct tern_merge){(uint64_t)x.rank << 32 | (uint32_t)left,
+                                             (uint32_t)right, l->len + r->len, x.symbol});
 }
 
 static int merge_long(struct tern_token_encoder *e, const char *text, size_t len,
@@ -231,7 +237,7 @@ static int merge_long(struct tern_token_encoder *e, const char *text, size_t len
     for (int32_t i = 1; i < n; i++)
         note(e, text, i - 1, i);
     while (e->n_heap) {
-        struct tern_merge m = heap_pop(e->heap, e->n_heap--);
+        struct tern_merge m = tern_token_heap_pop(e->heap, e->n_heap--);
         struct tern_symbol *l = &s[(uint32_t)m.key], *r = &s[m.right];
         /* One of the two has merged with another since. */
         if (l->len == 0 || r->len == 0 || l->len + r->len != m.len)

@@ -19,7 +19,6 @@ enum {
     TRAINER_EOS_PIECE = 47,
 };
 enum {
-    NORMALIZER_NAME = 1,
     NORMALIZER_CHARSMAP = 2,
     NORMALIZER_DUMMY_PREFIX = 3,
     NORMALIZER_REMOVE_EXTRA = 4,
@@ -103,8 +102,8 @@ struct spec {
     bool has_trainer, has_normalizer;
     uint64_t model_type;
     struct message unk_surface, bos_piece, eos_piece;
-    struct message normalizer;
-    uint64_t charsmap_bytes, denormalizer_bytes;
+    struct message charsmap;
+    uint64_t denormalizer_bytes;
 };
 
 #define LITERAL(s)                                                                                 \
@@ -142,10 +141,8 @@ static int read_normalizer(struct tern_token *t, struct message m, struct spec *
 
     spec->has_normalizer = true;
     while ((rc = next(&m, &f)) > 0) {
-        if (is(&f, NORMALIZER_NAME, WIRE_BYTES))
-            spec->normalizer = f.bytes;
-        else if (is(&f, NORMALIZER_CHARSMAP, WIRE_BYTES))
-            spec->charsmap_bytes = (uint64_t)(f.bytes.end - f.bytes.at);
+        if (is(&f, NORMALIZER_CHARSMAP, WIRE_BYTES))
+            spec->charsmap = f.bytes;
         else if (is(&f, NORMALIZER_DUMMY_PREFIX, WIRE_VARINT))
             t->add_dummy_prefix = f.number_value != 0;
         else if (is(&f, NORMALIZER_REMOVE_EXTRA, WIRE_VARINT))
@@ -209,18 +206,16 @@ static int check_spec(const struct tern_token *t, const struct spec *spec, struc
         return tern_err_set(err, TERN_USAGE,
                             "%s: a SentencePiece %s model; only BPE models are supported", t->path,
                             spec->model_type <= TYPE_CHAR ? types[spec->model_type] : "?");
-    if (spec->charsmap_bytes)
-        return tern_err_set(
-            err, TERN_USAGE, "%s: normaliser '%.*s' maps characters; only 'identity' is supported",
-            t->path, (int)(spec->normalizer.end - spec->normalizer.at), spec->normalizer.at);
     if (spec->denormalizer_bytes)
         return tern_err_set(err, TERN_USAGE, "%s: a denormaliser is not supported", t->path);
     return 0;
 }
 
-/* The id of the control piece called `name`. */
-static int32_t control(const struct tern_token *t, struct message name)
+/* The id of the control piece called `name`, or `usual` where the file has none. */
+static int32_t control(const struct tern_token *t, struct message name, const char *usual)
 {
+    if (name.at == name.end)
+        name = (struct message){usual, usual + strlen(usual)};
     size_t len = (size_t)(name.end - name.at);
 
     for (uint32_t i = 0; i < t->n_vocab; i++)
@@ -230,6 +225,11 @@ static int32_t control(const struct tern_token *t, struct message name)
     return TERN_TOKEN_NONE;
 }
 
+static bool is_nul(const struct tern_piece *p)
+{
+    return p->len == 1 && p->text[0] == '\0';
+}
+
 static int check_pieces(struct tern_token *t, struct tern_err *err)
 {
     bool found[256] = {false};
@@ -237,10 +237,13 @@ static int check_pieces(struct tern_token *t, struct tern_err *err)
 
     t->unk = TERN_TOKEN_NONE;
     for (uint32_t i = 0; i < t->n_vocab; i++) {
-        const struct tern_piece *p = &t->pieces[i];
+        struct tern_piece *p = &t->pieces[i];
         const char *bad = NULL;
         char digits[3] = "", *end;
 
+        /* Some converters add a NUL to the bytes' pieces: it is never met. */
+        if (is_nul(p) && t->byte_fallback)
+            p->kind = TERN_PIECE_UNUSED;
         if (p->len == 0)
             bad = "is empty";
         else if (p->len > TERN_PIECE_BYTES_MAX)
@@ -249,8 +252,10 @@ static int check_pieces(struct tern_token *t, struct tern_err *err)
             bad = "has no score";
         else if (p->kind == 0)
             bad = "is of an unknown kind";
+        else if (memchr(p->text, '\0', p->len) && p->kind != TERN_PIECE_UNUSED)
+            bad = "holds a NUL";
         else if (p->kind == TERN_PIECE_UNUSED)
-            bad = "is marked unused, which is not supported";
+            t->has_unused |= !is_nul(p);
         else if (p->kind == TERN_PIECE_UNKNOWN && t->unk != TERN_TOKEN_NONE)
             bad = "is a second one for unknown text";
         else if (p->kind == TERN_PIECE_UNKNOWN)
@@ -272,13 +277,46 @@ static int check_pieces(struct tern_token *t, struct tern_err *err)
         if (bad)
             return tern_err_set(err, TERN_USAGE, "%s: piece %u %s", t->path, i, bad);
     }
-    if (t->unk == TERN_TOKEN_NONE)
+    if (t->unk == TERN_TOKEN_NONE && !t->byte_fallback)
         return tern_err_set(err, TERN_USAGE, "%s: no piece for unknown text", t->path);
     if (t->byte_fallback && n_bytes != 256)
         return tern_err_set(err, TERN_USAGE,
                             "%s: byte_fallback is on, but %u of 256 bytes have a "
                             "piece",
                             t->path, n_bytes);
+    return 0;
+}
+
+/* What the normaliser needs beside its flags: the character map, and the pieces that it leaves as
+ * they are.  Without a map those show in extra spaces alone. */
+static int make_normalizer(struct tern_token *t, const struct spec *spec, struct tern_err *err)
+{
+    struct tern_prefixes *raw = &t->user_raw;
+    bool space = false;
+
+    if (spec->charsmap.at < spec->charsmap.end) {
+        t->charsmap = tern_token_charsmap_new(
+            spec->charsmap.at, (size_t)(spec->charsmap.end - spec->charsmap.at), t->path, err);
+        if (!t->charsmap)
+            return -1;
+    }
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        const struct tern_piece *p = &t->pieces[i];
+        raw->n += p->kind == TERN_PIECE_USER_DEFINED;
+        space |= p->kind == TERN_PIECE_USER_DEFINED && memchr(p->text, ' ', p->len);
+    }
+    if (!t->charsmap && !(space && t->remove_extra_whitespaces))
+        raw->n = 0;
+    if (raw->n == 0)
+        return 0;
+    raw->v = tern_alloc(raw->n, sizeof *raw->v, "user-defined pieces", err);
+    if (!raw->v)
+        return -1;
+    raw->n = 0;
+    for (uint32_t i = 0; i < t->n_vocab; i++)
+        if (t->pieces[i].kind == TERN_PIECE_USER_DEFINED)
+            raw->v[raw->n++] = (struct tern_prefix){t->pieces[i].text, t->pieces[i].len, i};
+    tern_token_prefixes_sort(raw);
     return 0;
 }
 
@@ -305,10 +343,7 @@ static int add_piece(struct tern_token *t, struct message m, size_t *cap, struct
 int tern_token_spm_parse(struct tern_token *t, size_t len, struct tern_err *err)
 {
     struct message m = {t->pool, t->pool + len};
-    struct spec spec = {.model_type = TYPE_UNIGRAM,
-                        .unk_surface = LITERAL(" \xe2\x81\x87 "),
-                        .bos_piece = LITERAL("<s>"),
-                        .eos_piece = LITERAL("</s>")};
+    struct spec spec = {.model_type = TYPE_UNIGRAM, .unk_surface = LITERAL(" \xe2\x81\x87 ")};
     struct field f;
     size_t cap = 0;
     int rc;
@@ -329,10 +364,11 @@ int tern_token_spm_parse(struct tern_token *t, size_t len, struct tern_err *err)
         snprintf(where, sizeof where, "near byte %zu of %zu", (size_t)(m.at - t->pool), len);
         return damaged(t, where, err);
     }
-    if (check_spec(t, &spec, err) < 0 || check_pieces(t, err) < 0)
+    if (check_spec(t, &spec, err) < 0 || check_pieces(t, err) < 0 ||
+        make_normalizer(t, &spec, err) < 0)
         return -1;
-    t->bos = control(t, spec.bos_piece);
-    t->eos = control(t, spec.eos_piece);
+    t->bos = control(t, spec.bos_piece, "<s>");
+    t->eos = control(t, spec.eos_piece, "</s>");
     t->unk_surface =
         strndup(spec.unk_surface.at, (size_t)(spec.unk_surface.end - spec.unk_surface.at));
     return t->unk_surface ? 0 : tern_err_sys(err, "%s", t->path);

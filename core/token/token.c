@@ -72,9 +72,10 @@ void tern_token_free(struct tern_token *t)
     free(t->added);
     free(t->finders[0].order);
     free(t->finders[1].order);
-    free(t->user);
+    free(t->user.v);
     free(t->names);
     tern_token_charsmap_free(t->charsmap);
+    free(t->user_raw.v);
     for (struct tern_pool *p = t->texts, *next; p; p = next) {
         next = p->next;
         free(p);
@@ -148,10 +149,10 @@ static void hash_bytes(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTE
 
 /* Digested, all numbers u32 little-endian: "tern vocabulary 1\n"; n_vocab; the flags byte_fallback,
  * add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces, whitespace_as_suffix as 0 or 1;
- * then for each id in order its kind, its place in the order of merges (2^32 - 1 where no merge
- * makes it), its length in bytes and its bytes.  Llama's runs of spaces have one score between
- * them; they are counted by id, which is the order that Hugging Face's converter gives them in
- * tokenizer.json. */
+ * the character map, if there is one; then for each id in order its kind, its place in the order of
+ * merges (2^32 - 1 where no merge makes it), its length in bytes and its bytes.  Llama's runs of
+ * spaces have one score between them; they are counted by id, which is the order that Hugging
+ * Face's converter gives them in tokenizer.json. */
 void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES])
 {
     static const char name[] = "tern vocabulary 1\n";
@@ -170,6 +171,8 @@ void tern_token_hash(const struct tern_token *t, uint8_t hash[TERN_SHA256_BYTES]
     add_u32(s, t->remove_extra_whitespaces);
     add_u32(s, t->escape_whitespaces);
     add_u32(s, t->whitespace_as_suffix);
+    if (t->charsmap)
+        tern_token_charsmap_digest(t->charsmap, s);
     for (uint32_t i = 0; i < n; i++) {
         const struct tern_piece *p = &t->pieces[i];
         add_u32(s, p->kind);

@@ -117,6 +117,16 @@ struct tern_finder {
     bool first[256]; /* first bytes of `find` */
 };
 
+/* Texts, of which the longest that another text begins with is looked for (prefix.c). */
+struct tern_prefixes {
+    struct tern_prefix {
+        const char *text;
+        uint32_t len, id;
+    } * v; /* in the order of their bytes */
+    uint32_t n;
+    uint32_t first[257]; /* v[first[b]] to v[first[b + 1]] begin with the byte b */
+};
+
 struct tern_token {
     enum tern_token_format format;
     char *path;
@@ -136,6 +146,7 @@ struct tern_token {
     bool whitespace_as_suffix;
     struct tern_charsmap *charsmap; /* SentencePiece's nfkc and the like; NULL: identity */
     bool has_unused;                /* pieces that are taken apart again after merging */
+    struct tern_prefixes user_raw;  /* user-defined pieces that the normaliser leaves as they are */
 
     /* Vocabularies of bytes (tiktoken, tokenizer.json with ByteLevel). */
     bool byte_level;
@@ -162,9 +173,7 @@ struct tern_token {
 
     struct tern_finder finders[2]; /* of added tokens that are not `normalized`, and that are */
 
-    uint32_t *user; /* ids of user-defined pieces, longest first */
-    uint32_t n_user;
-    bool user_first[256]; /* first bytes of those */
+    struct tern_prefixes user; /* user-defined pieces as met in normalised text */
 
     uint32_t byte_symbol[256]; /* byte_level: the piece of one byte, or TERN_SYMBOL_NONE */
     struct tern_name *names;   /* byte_level: pieces by their bytes; names_mask + 1 slots */
@@ -254,12 +263,22 @@ char *tern_token_file(const char *path, struct tern_err *err);
  * vocabulary is an error; other formats keep their own then, with a warning. */
 int tern_token_specials(struct tern_token *t, const char *file, struct tern_err *err);
 
+/* ---- prefixes (prefix.c) ---- */
+
+/* p->v and p->n are filled in (texts that are not empty, each once): order them. */
+void tern_token_prefixes_sort(struct tern_prefixes *p);
+/* Bytes of the longest text that `s` (n > 0 bytes) begins with, and its id; 0 for none.  Of more
+ * than 64, the longest of the 64 shortest. */
+size_t tern_token_prefix(const struct tern_prefixes *p, const char *s, size_t n, uint32_t *id);
+
 /* ---- SentencePiece's character maps (charsmap.c) ---- */
 
 /* From precompiled_charsmap; NULL (TERN_USAGE) when it is damaged.  `name` is for messages. */
 struct tern_charsmap *tern_token_charsmap_new(const char *data, size_t len, const char *name,
                                               struct tern_err *err);
 void tern_token_charsmap_free(struct tern_charsmap *m);
+/* Add all of the map to a digest. */
+void tern_token_charsmap_digest(const struct tern_charsmap *m, struct tern_sha256 *s);
 /* What the text at `s` (n > 0 bytes) begins with becomes *to, *to_len bytes (0: nothing): how many
  * bytes of `s` that takes.  0 when nothing maps there. */
 size_t tern_token_charsmap_next(const struct tern_charsmap *m, const char *s, size_t n,

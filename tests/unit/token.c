@@ -195,11 +195,11 @@ static void test_damaged(void)
         const char *words;
     } extra[] = {
         {"\x12\x02\x18\x01", 4, "unigram"},
-        {"\x1a\x03\x12\x01x", 5, "maps characters"},
+        {"\x1a\x03\x12\x01x", 5, "character map is damaged"},
         {"\x0a\x07\x0a\x05<sep>", 9, "have the same text"},
         {"\x0a\x05\x0a\x01\xff\x18\x04", 7, "not UTF-8"},
         {"\x0a\x00", 2, "is empty"},
-        {"\x0a\x05\x0a\x01q\x18\x05", 7, "unused"},
+        {"\x0a\x06\x0a\x02q\x00\x18\x01", 8, "a NUL"},
         {"\x12\x03\x98\x02\x00", 5, "byte_fallback is off"},
         {"\x0a\x85\x80\x80\x80\x08\x0a\x01q", 9, "damaged"},
     };

@@ -3,8 +3,8 @@
  * composes it.
  *
  * In, again and again: u32 length, that many bytes of UTF-8.  Out: u32 number of words and the end
- * of each (u32); with word and named 1 and the answer; with nfc u32 length and the text.  A text ends
- * where its memory does, so that sanitizers see a byte read behind it. */
+ * of each (u32); with word and named 1 and the answer; with nfc u32 length and the text.  A text
+ * ends where its memory does, so that sanitizers see a byte read behind it. */
 #include "core/token/split.h"
 #include "core/token/unicode.h"
 

@@ -28,7 +28,7 @@ void tern_token_encoder_free(struct tern_token_encoder *e)
     if (!e)
         return;
     tern_words_free(e->words);
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof e->scratch / sizeof e->scratch[0]; i++)
         tern_buf_free(&e->scratch[i]);
     free(e->text);
     free(e->ids);
@@ -155,6 +155,8 @@ int tern_token_put_text(struct tern_token_encoder *e, const char *s, size_t len,
                         struct tern_err *err)
 {
     const struct tern_token *t = e->t;
+    if (t->drop_unknown && tern_token_keep_known(e, &s, &len, err) < 0)
+        return -1;
     struct batch b = {.start = s, .end = s + len};
 
     if (t->by_class)

@@ -26,7 +26,7 @@ struct tern_token_encoder {
     size_t text_len, text_cap;
     /* Of segments.c: two of the normaliser, one with a space before it, the text when it was
      * mended. */
-    struct tern_buf scratch[4];
+    struct tern_buf scratch[5];
     uint32_t *ids;
     size_t n_ids, ids_cap;
     struct tern_symbol *symbols;
@@ -50,6 +50,9 @@ int tern_token_put(struct tern_token_encoder *e, uint32_t id, struct tern_err *e
 int tern_token_put_symbol(struct tern_token_encoder *e, uint32_t symbol, const char *s, size_t len,
                           struct tern_err *err);
 
+/* drop_unknown: *s, *len without the characters that are no piece, whose neighbours merge. */
+int tern_token_keep_known(struct tern_token_encoder *e, const char **s, size_t *len,
+                          struct tern_err *err);
 /* Append the ids of a word (len > 0) by merging it (merge.c). */
 int tern_token_merge(struct tern_token_encoder *e, const char *s, size_t len, struct tern_err *err);
 

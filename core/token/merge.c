@@ -126,6 +126,24 @@ static inline uint32_t first_symbol(const struct tern_token *t, const char *s, s
     return tern_token_char_symbol(t, tern_token_utf8_decode(s, n, bytes));
 }
 
+int tern_token_keep_known(struct tern_token_encoder *e, const char **s, size_t *len,
+                          struct tern_err *err)
+{
+    struct tern_buf *to = &e->scratch[4];
+    unsigned bytes;
+
+    tern_buf_clear(to);
+    for (size_t k = 0; k < *len; k += bytes) {
+        uint32_t symbol = first_symbol(e->t, *s + k, *len - k, &bytes);
+        /* A space that is no piece begins a word before it vanishes. */
+        if (symbol < e->t->n_vocab || ((*s)[k] == ' ' && e->t->metaspace_split))
+            tern_buf_add(to, *s + k, bytes);
+    }
+    *s = to->len ? to->data : "";
+    *len = to->len;
+    return tern_buf_check(to, "a text", err);
+}
+
 /* ---- short words ---- */
 
 /* So many symbols lie in arrays, in which the best pair is looked for each time. */
@@ -265,6 +283,12 @@ int tern_token_merge(struct tern_token_encoder *e, const char *s, size_t len, st
             e->after_unk = false;
             return tern_token_put(e, id, err);
         }
+    }
+    if (e->t->drop_unknown && e->t->byte_level) {
+        if (tern_token_keep_known(e, &s, &len, err) < 0)
+            return -1;
+        if (len == 0)
+            return 0;
     }
     return len <= SHORT ? merge_short(e, s, len, err) : merge_long(e, s, len, err);
 }

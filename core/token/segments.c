@@ -22,6 +22,7 @@ int tern_token_added_build(struct tern_token *t, struct tern_err *err)
 {
     for (int pass = 0; pass < 2; pass++) {
         struct tern_finder *f = &t->finders[pass];
+        f->marks = pass == 1 && t->escape_whitespaces && !t->metaspace;
         f->order = tern_alloc(t->n_added + 1, sizeof *f->order, "added tokens", err);
         if (!f->order)
             return -1;
@@ -79,21 +80,26 @@ static bool alone(const char *s, size_t n, size_t from, size_t to)
     return to == n || !tern_unicode_is_word(tern_token_utf8_decode(s + to, n - to, &bytes));
 }
 
-static size_t spaces_before(const char *s, size_t at)
+/* `marks`: a plain space stands for U+2581, which is no space. */
+static bool is_space(uint32_t code, bool marks)
+{
+    return tern_unicode_class(code) == TERN_UNICODE_SPACE && !(marks && code == ' ');
+}
+
+static size_t spaces_before(const char *s, size_t at, bool marks)
 {
     unsigned bytes;
 
-    while (at > 0 && tern_unicode_class(char_before(s, at, &bytes)) == TERN_UNICODE_SPACE)
+    while (at > 0 && is_space(char_before(s, at, &bytes), marks))
         at -= bytes;
     return at;
 }
 
-static size_t spaces_behind(const char *s, size_t n, size_t at)
+static size_t spaces_behind(const char *s, size_t n, size_t at, bool marks)
 {
     unsigned bytes;
 
-    while (at < n &&
-           tern_unicode_class(tern_token_utf8_decode(s + at, n - at, &bytes)) == TERN_UNICODE_SPACE)
+    while (at < n && is_space(tern_token_utf8_decode(s + at, n - at, &bytes), marks))
         at += bytes;
     return at;
 }
@@ -105,6 +111,7 @@ typedef int between_fn(struct tern_token_encoder *e, const char *s, size_t n, bo
 static int take_added(struct tern_token_encoder *e, const struct tern_finder *f, const char *s,
                       size_t n, bool at_start, between_fn *between, struct tern_err *err)
 {
+    const bool marks = f->marks;
     size_t done = 0;
 
     if (f->n == 0 || !(f->any_plain || e->specials))
@@ -121,12 +128,12 @@ static int take_added(struct tern_token_encoder *e, const struct tern_finder *f,
         if ((a->special && !e->specials) || (a->single_word && !alone(s, n, from, to)))
             continue;
         if (a->lstrip) {
-            from = spaces_before(s, from);
+            from = spaces_before(s, from, marks);
             if (from < done)
                 from = done;
         }
         if (a->rstrip)
-            to = spaces_behind(s, n, to);
+            to = spaces_behind(s, n, to, marks);
         if (done < from && between(e, s + done, from - done, at_start && done == 0, err) < 0)
             return -1;
         e->after_unk = false;

@@ -114,6 +114,7 @@ struct tern_finder {
     uint32_t *order; /* places in `added`, by the bytes of `find` */
     uint32_t n;
     bool any_plain;  /* some are no special ones */
+    bool marks;      /* in that text a plain space stands for U+2581 */
     bool first[256]; /* first bytes of `find` */
 };
 

@@ -92,7 +92,7 @@ static int read_unknown(struct tern_token_json *j, struct tern_err *err)
         return refuse(j, err, "model.byte_fallback without a piece for each of the 256 bytes");
     if (t->byte_level)
         t->byte_fallback = false; /* nothing is left for it */
-    t->drop_unknown = !name;
+    t->drop_unknown = !name && !all;
     /* transformers 5 leaves out a name that byte pieces make unnecessary. */
     if (!name && t->byte_fallback)
         name = "<unk>";
@@ -142,19 +142,16 @@ static void replace_all(struct tern_buf *to, const char *s, size_t n,
     }
 }
 
-/* a->find: the text as it stands in normalised text, in which the encoder turns U+2581 into
- * spaces. */
+/* a->find: the text as it stands in normalised text. */
 static int normalise(const struct tern_token_json *j, struct tern_added *a, struct tern_err *err)
 {
     const struct tern_token *t = j->t;
     struct tern_buf b[2] = {{.max = 64 * TERN_PIECE_BYTES_MAX}, {.max = 64 * TERN_PIECE_BYTES_MAX}};
     unsigned now = 0;
 
-    const bool turn = t->escape_whitespaces && !t->metaspace;
     tern_buf_add(&b[0], a->text, a->len);
-    for (unsigned i = 0; i < t->n_normals + turn && b[now].len; i++, now ^= 1) {
-        static const struct tern_normal spell = {TERN_NORMAL_REPLACE, TERN_SPACE_MARK, " "};
-        const struct tern_normal *step = i < t->n_normals ? &t->normals[i] : &spell;
+    for (unsigned i = 0; i < t->n_normals && b[now].len; i++, now ^= 1) {
+        const struct tern_normal *step = &t->normals[i];
         struct tern_buf *from = &b[now], *to = &b[now ^ 1];
         tern_buf_clear(to);
         if (step->kind == TERN_NORMAL_NFC) {
@@ -210,16 +207,17 @@ static int place(const struct tern_token_json *j, const struct tern_added *a, bo
     struct tern_piece *p = &t->pieces[a->id];
 
     if (!inside) {
-        char *text = keep(j, a->text, a->len, err);
+        /* Decoded as it was found: normalised. */
+        char *text = keep(j, a->find, a->find_len, err);
         if (!text)
             return -1;
         if (a->id < t->n_vocab && p->kind != TERN_PIECE_UNUSED)
             return added_fail(j, a, err, "has the id of a piece of the vocabulary");
-        size_t bytes = t->byte_level ? tern_token_json_bytes(a->text, a->len, text) : 0;
+        size_t bytes = t->byte_level ? tern_token_json_bytes(a->find, a->find_len, text) : 0;
         if (t->byte_level && bytes == 0)
-            memcpy(text, a->text, a->len);
+            memcpy(text, a->find, a->find_len);
         *p = (struct tern_piece){.text = text,
-                                 .len = bytes ? (uint32_t)bytes : a->len,
+                                 .len = bytes ? (uint32_t)bytes : a->find_len,
                                  .rank = TERN_RANK_NONE,
                                  .order = TERN_RANK_NONE,
                                  .emit = a->id};
@@ -228,6 +226,21 @@ static int place(const struct tern_token_json *j, const struct tern_added *a, bo
     if (!inside || p->kind == TERN_PIECE_NORMAL)
         p->kind = a->special ? TERN_PIECE_CONTROL : TERN_PIECE_USER_DEFINED;
     return 0;
+}
+
+/* The encoder turns U+2581 into spaces before it looks for normalised tokens. */
+static int spell(const struct tern_token_json *j, struct tern_added *a, struct tern_err *err)
+{
+    static const struct tern_normal turn = {TERN_NORMAL_REPLACE, TERN_SPACE_MARK, " "};
+    struct tern_buf b = {0};
+
+    if (!a->normalized || !j->t->escape_whitespaces || j->t->metaspace)
+        return 0;
+    replace_all(&b, a->find, a->find_len, &turn);
+    a->find_len = (uint32_t)b.len;
+    a->find = keep(j, b.data, b.len, err);
+    tern_buf_free(&b);
+    return a->find ? 0 : -1;
 }
 
 /* `next`: the id of the next one that the vocabulary has not. */
@@ -258,7 +271,7 @@ static int read_token(const struct tern_token_json *j, const json_t *token, uint
     }
     if (a->normalized && j->t->n_normals && normalise(j, a, err) < 0)
         return -1;
-    return place(j, a, inside, err);
+    return place(j, a, inside, err) < 0 || spell(j, a, err) < 0 ? -1 : 0;
 }
 
 static int compare(const char *a, size_t a_len, const char *b, size_t b_len)

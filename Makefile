@@ -44,7 +44,9 @@ deps:
 deps-demo:
 	@$(NEEDS) -i $(NEEDS_BUILD) run
 deps-peers:
-	@$(NEEDS) -p $(PACKAGES_PEERS)
+	@$(NEEDS) -p $(PACKAGES_PEERS) || lack=1; bash -c '. tests/lib/venv.sh; if venv_tokenizers; then \
+		echo "tokenizers of others: $$VENV/bin/python"; else echo "tokenizers of others: not to be had from PyPI here"; \
+		exit 1; fi' && [ -z "$$lack" ]
 
 # ---------------------------------------------------------------- flags
 

@@ -1,5 +1,7 @@
 #include "cmd/bench/torch.h"
 
+#include "cmd/bench/script.h"
+
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/tensor/tensor.h"
@@ -7,7 +9,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,26 +41,6 @@ const char *bench_torch_setting(const struct bench_torch *t)
 double bench_torch_peak_bytes(const struct bench_torch *t)
 {
     return t->peak;
-}
-
-static char *find_script(const char *given, struct tern_err *err)
-{
-    char exe[2048];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    char *path;
-
-    exe[n < 0 ? 0 : n] = '\0';
-    path =
-        given ? tern_strdup(given) : tern_strf("%s/../../tests/bench/train_torch.py", dirname(exe));
-    if (access(path, R_OK) == 0)
-        return path;
-    tern_err_set(
-        err, TERN_USAGE,
-        "--peer torch: %s: %s. It is tests/bench/train_torch.py of tern's source; say where "
-        "with --peer-script",
-        path, strerror(errno));
-    free(path);
-    return NULL;
 }
 
 /* The folder of the OpenBLAS that we use, which shares its threads with PyTorch. */
@@ -210,7 +191,8 @@ static int start(struct bench_torch *t, const struct bench_torch_options *o, con
 
 struct bench_torch *bench_torch_open(const struct bench_torch_options *o, struct tern_err *err)
 {
-    char *path = find_script(o->script, err), *model = describe(o->config, o->B, o->T);
+    char *path = bench_script_find(o->script, "train_torch.py", "torch", "peer-script", err),
+         *model = describe(o->config, o->B, o->T);
     struct bench_torch *t = path ? tern_alloc(1, sizeof *t, "PyTorch's pipes", err) : NULL;
 
     if (t && start(t, o, model, path, err) < 0) {

@@ -1,0 +1,28 @@
+#include "cmd/bench/script.h"
+
+#include "core/base/str.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+char *bench_script_find(const char *given, const char *name, const char *peer, const char *option,
+                        struct tern_err *err)
+{
+    char exe[2048];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    char *path;
+
+    exe[n < 0 ? 0 : n] = '\0';
+    path = given ? tern_strdup(given) : tern_strf("%s/../../tests/bench/%s", dirname(exe), name);
+    if (access(path, R_OK) == 0)
+        return path;
+    tern_err_set(err, TERN_USAGE,
+                 "--peer %s: %s: %s. It is tests/bench/%s of tern's source; say where with "
+                 "--%s",
+                 peer, path, strerror(errno), name, option);
+    free(path);
+    return NULL;
+}

@@ -143,15 +143,57 @@ struct window {
     uint64_t more;  /* bytes of a character behind its first */
 };
 
-#define BITS(vector) ((uint64_t)(uint32_t)_mm_movemask_epi8(vector))
-#define BETWEEN(v, first, last)                                                                    \
-    between(v, _mm_set1_epi8((char)(first)), _mm_set1_epi8((char)((last) - (first))))
-#define EQUAL(v, c) _mm_cmpeq_epi8(v, _mm_set1_epi8(c))
+/* A byte of each is ~0 or 0; the bits of four, 64. */
+#define BITS(of, v)                                                                                \
+    ((uint64_t)(uint32_t)_mm_movemask_epi8(of(v[0])) |                                             \
+     (uint64_t)(uint32_t)_mm_movemask_epi8(of(v[1])) << 16 |                                       \
+     (uint64_t)(uint32_t)_mm_movemask_epi8(of(v[2])) << 32 |                                       \
+     (uint64_t)(uint32_t)_mm_movemask_epi8(of(v[3])) << 48)
 
-static inline __m128i between(__m128i v, __m128i first, __m128i more)
+static inline __m128i equal(__m128i v, char c)
 {
-    v = _mm_sub_epi8(v, first);
-    return _mm_cmpeq_epi8(_mm_min_epu8(v, more), v);
+    return _mm_cmpeq_epi8(v, _mm_set1_epi8(c));
+}
+
+static inline __m128i between(__m128i v, char first, char last)
+{
+    v = _mm_sub_epi8(v, _mm_set1_epi8(first));
+    return _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8((char)(last - first))), v);
+}
+
+static inline __m128i is_high(__m128i v)
+{
+    return v;
+}
+
+static inline __m128i is_letter(__m128i v)
+{
+    return between(_mm_or_si128(v, _mm_set1_epi8(0x20)), 'a', 'z');
+}
+
+static inline __m128i is_number(__m128i v)
+{
+    return between(v, '0', '9');
+}
+
+static inline __m128i is_blank(__m128i v)
+{
+    return equal(v, ' ');
+}
+
+static inline __m128i is_control(__m128i v)
+{
+    return between(v, '\t', '\r');
+}
+
+static inline __m128i is_line(__m128i v)
+{
+    return _mm_or_si128(equal(v, '\r'), equal(v, '\n'));
+}
+
+static inline __m128i is_quote(__m128i v)
+{
+    return equal(v, '\'');
 }
 
 static inline uint64_t low_bits(unsigned n)
@@ -161,65 +203,66 @@ static inline uint64_t low_bits(unsigned n)
 
 /* Characters above U+007F, whose first bytes are among `high`.  The window ends before white space
  * and numbers: they count by characters, not by bytes. */
-static void classify(struct window *w, uint64_t high)
+static struct window classify(struct window w, uint64_t high)
 {
     unsigned bytes;
 
     while (high) {
         unsigned at = (unsigned)__builtin_ctzll(high);
         uint32_t code;
-        uint8_t first = (uint8_t)w->s[at];
+        uint8_t first = (uint8_t)w.s[at];
         bytes = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-        if (at + bytes > w->known) {
-            w->known = at;
+        if (at + bytes > w.known) {
+            w.known = at;
             break;
         }
-        code = tern_unicode_decode(w->s + at, &bytes);
+        code = tern_unicode_decode(w.s + at, &bytes);
         unsigned class = tern_unicode_class(code);
         uint64_t all = low_bits(bytes) << at;
         if (class == TERN_UNICODE_LETTER) {
-            w->letter |= all;
+            w.letter |= all;
         } else if (class == TERN_UNICODE_OTHER) {
-            w->other |= all;
+            w.other |= all;
         } else {
-            w->known = at;
+            w.known = at;
             break;
         }
-        w->more |= all & (all - 1) & ~((uint64_t)1 << at);
+        w.more |= all & (all - 1) & ~((uint64_t)1 << at);
         high &= ~all;
     }
+    return w;
 }
 
 /* 64 bytes are at `s`, of which `known` are text. */
-static inline void look(struct window *w, const char *s, unsigned known)
+static inline struct window look(const char *s, unsigned known)
 {
-    uint64_t high = 0;
+    __m128i v[4];
 
-    memset(w, 0, sizeof *w);
-    w->s = s;
-    w->known = known;
-    for (unsigned k = 0; k < 64; k += 16) {
-        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(s + k));
-        __m128i blank = EQUAL(v, ' ');
-        w->letter |= BITS(BETWEEN(_mm_or_si128(v, _mm_set1_epi8(0x20)), 'a', 'z')) << k;
-        w->number |= BITS(BETWEEN(v, '0', '9')) << k;
-        w->space |= BITS(_mm_or_si128(BETWEEN(v, '\t', '\r'), blank)) << k;
-        w->blank |= BITS(blank) << k;
-        w->line |= BITS(_mm_or_si128(EQUAL(v, '\r'), EQUAL(v, '\n'))) << k;
-        w->quote |= BITS(EQUAL(v, '\'')) << k;
-        high |= BITS(v) << k;
-    }
-    w->other = ~(w->letter | w->number | w->space | high);
+    for (int k = 0; k < 4; k++)
+        v[k] = _mm_loadu_si128((const __m128i *)(const void *)(s + 16 * k));
+    struct window w = {.s = s, .known = known};
+    uint64_t high = BITS(is_high, v);
+    w.letter = BITS(is_letter, v);
+    w.number = BITS(is_number, v);
+    w.blank = BITS(is_blank, v);
+    w.space = BITS(is_control, v);
+    w.line = w.space ? BITS(is_line, v) : 0;
+    w.quote = BITS(is_quote, v);
+    w.space |= w.blank;
+    w.other = ~(w.letter | w.number | w.space | high);
+    if (known == 64 && !high)
+        return w;
     high &= low_bits(known);
     if (high)
-        classify(w, high);
-    uint64_t mask = low_bits(w->known);
-    w->letter &= mask;
-    w->number &= mask;
-    w->space &= mask;
-    w->blank &= mask;
-    w->line &= mask;
-    w->other &= mask;
+        w = classify(w, high);
+    uint64_t mask = low_bits(w.known);
+    w.letter &= mask;
+    w.number &= mask;
+    w.space &= mask;
+    w.blank &= mask;
+    w.line &= mask;
+    w.other &= mask;
+    return w;
 }
 
 /* Where a word begins with an apostrophe, its end is marked if it is a contraction; *ret_inside
@@ -303,46 +346,80 @@ static inline uint64_t starts_llama3(const struct window *w, bool by_three, unsi
     return starts | contractions(w, other, /* fold= */ true, &inside);
 }
 
-/* Ends of words up to 64 bytes behind `s`, of which `known` are text: how many. */
-static inline size_t window_ends(enum tern_split how, const char *s, unsigned known, uint32_t at,
+static inline unsigned count_bits(uint64_t v)
+{
+#ifdef __POPCNT__
+    return (unsigned)__builtin_popcountll(v);
+#else
+    v -= v >> 1 & 0x5555555555555555u;
+    v = (v & 0x3333333333333333u) + (v >> 2 & 0x3333333333333333u);
+    return (unsigned)(((v + (v >> 4)) & 0x0f0f0f0f0f0f0f0fu) * 0x0101010101010101u >> 56);
+#endif
+}
+
+/* The places of the two lowest bits, which are taken away; anything where there are none.  Bit 63
+ * never is one. */
+static inline uint64_t put_two(uint64_t bits, uint32_t from, uint32_t *places)
+{
+    const uint64_t guard = (uint64_t)1 << 63;
+
+    places[0] = from + (uint32_t)__builtin_ctzll(bits | guard);
+    bits &= bits - 1;
+    places[1] = from + (uint32_t)__builtin_ctzll(bits | guard);
+    return bits & (bits - 1);
+}
+
+/* Ends of words up to 64 bytes behind `s`, of which `known` are text: how many, and *at moves to
+ * the last.  Written are groups of eight: the branch is more often right than one for each end. */
+static inline size_t window_ends(enum tern_split how, const char *s, unsigned known, size_t *at,
                                  uint32_t *ends)
 {
-    struct window w;
+    struct window w = look(s, known);
     uint64_t starts;
-    size_t n = 0;
+    uint32_t from = (uint32_t)*at;
 
-    look(&w, s, known);
     known = w.known;
     if (how == TERN_SPLIT_GPT2)
         starts = starts_gpt2(&w);
     else
         starts = starts_llama3(&w, how == TERN_SPLIT_LLAMA3, &known);
     starts &= known ? low_bits(known - 1) & ~(uint64_t)1 : 0;
-    for (; starts; starts &= starts - 1)
-        ends[n++] = at + (uint32_t)__builtin_ctzll(starts);
+    if (!starts)
+        return 0;
+    *at += 63 - (unsigned)__builtin_clzll(starts);
+    unsigned n = count_bits(starts);
+    for (unsigned done = 0; done < n; done += 8, ends += 8) {
+        starts = put_two(put_two(starts, from, ends), from, ends + 2);
+        starts = put_two(put_two(starts, from, ends + 4), from, ends + 6);
+    }
     return n;
 }
 
 static inline size_t words(enum tern_split how, const char *s, size_t n, uint32_t *ends, size_t max)
 {
-    enum { MOST = 64 }; /* words in a window */
+    enum { MOST = 64 }; /* words in a window, and what is written behind them */
     size_t at = 0, count = 0;
     char last[64] = {0};
 
     while (at < n && count < max) {
         size_t some = 0;
         if (max - count >= MOST) {
-            if (n - at >= 64) {
-                some = window_ends(how, s + at, 64, (uint32_t)at, ends + count);
-            } else {
-                memcpy(last, s + at, n - at);
-                some = window_ends(how, last, (unsigned)(n - at), (uint32_t)at, ends + count);
+            const char *from = s + at;
+            unsigned known = 64;
+            if (n - at < 64) {
+                from = memcpy(last, from, n - at);
+                known = (unsigned)(n - at);
             }
+            some = window_ends(how, from, known, &at, ends + count);
+        } else if (max >= MOST) {
+            break;
         }
-        if (some == 0)
-            ends[count + some++] = (uint32_t)(at + next(how, s + at, n - at));
+        if (some == 0) {
+            at += next(how, s + at, n - at);
+            ends[count] = (uint32_t)at;
+            some = 1;
+        }
         count += some;
-        at = ends[count - 1];
     }
     return count;
 }

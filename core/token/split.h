@@ -27,9 +27,9 @@ enum tern_split {
 
 /* Bytes of the first word of `s`, n > 0 bytes of UTF-8. */
 size_t tern_token_split_next(enum tern_split how, const char *s, size_t n);
-/* The ends of the first words of `s`, n bytes below 2^32, at most `max` of them; returns how many.
- * The text is done when the last end is n.  Several times as fast as one by one where `max` is 64
- * and more. */
+/* The ends of the first words of `s`, n > 0 bytes and below 2^32: at least one, at most `max`,
+ * which may be fewer than there is room for; returns how many.  The text is done when the last end
+ * is n. Several times as fast as one by one, if `max` is some hundreds. */
 size_t tern_token_split_words(enum tern_split how, const char *s, size_t n, uint32_t *ret_ends,
                               size_t max);
 /* Bytes of the first part of `s` (n > 0) when every digit is a part by itself: one digit, or all up

@@ -199,7 +199,8 @@ static void test_batches(void)
             size_t count = tern_token_split_words((enum tern_split)how, exact, len, ends, ROOM);
             bad += count != n || memcmp(ends, want, n * sizeof *ends) != 0;
             size_t few = tern_token_split_words((enum tern_split)how, exact, len, ends, n / 2);
-            bad += few != n / 2 || memcmp(ends, want, few * sizeof *ends) != 0;
+            bad +=
+                few > n / 2 || (few == 0 && n >= 2) || memcmp(ends, want, few * sizeof *ends) != 0;
         }
         free(exact);
     }

@@ -479,7 +479,6 @@ static int build_bytes(struct tern_token *t, struct tern_err *err)
         return -1;
     for (uint32_t i = 0; i < t->n_vocab; i++) {
         struct tern_piece *p = &t->pieces[i];
-        p->emit = i;
         if (!p->match)
             continue;
         if (p->match_len == 1)
@@ -514,8 +513,6 @@ static int build_listed(struct tern_token *t, struct tern_err *err)
 {
     if (spell(t, err) < 0)
         return -1;
-    for (uint32_t i = 0; i < t->n_vocab; i++)
-        t->pieces[i].emit = i;
     if (read_chars(t, err) < 0)
         return -1;
     settle_classes(t);
@@ -537,7 +534,6 @@ static int build_sentencepiece(struct tern_token *t, struct tern_err *err)
             goto out;
         if (p->match && insert(t, &texts, true, i, err) < 0)
             goto out;
-        t->pieces[i].emit = i;
     }
     if (read_chars(t, err) < 0 || make_pairs(t, &texts, err) < 0 || list_user(t, err) < 0)
         goto out;

@@ -16,10 +16,15 @@ struct tern_token_encoder *tern_token_encoder_new(const struct tern_token *t, st
         return NULL;
     e->t = t;
     e->words = tern_words_new(err);
-    if (!e->words) {
-        free(e);
+    if (t->by_text)
+        e->pairs =
+            tern_alloc((size_t)1 << TERN_KNOWN_PAIRS_BITS, sizeof *e->pairs, "an encoder", err);
+    if (!e->words || (t->by_text && !e->pairs)) {
+        tern_token_encoder_free(e);
         return NULL;
     }
+    for (size_t k = 0; e->pairs && k >> TERN_KNOWN_PAIRS_BITS == 0; k++)
+        e->pairs[k].rank = TERN_RANK_NONE;
     return e;
 }
 
@@ -35,6 +40,7 @@ void tern_token_encoder_free(struct tern_token_encoder *e)
     free(e->symbols);
     free(e->heap);
     free(e->halves);
+    free(e->pairs);
     free(e);
 }
 

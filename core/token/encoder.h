@@ -18,6 +18,9 @@ struct tern_merge {
     uint32_t right, len, symbol;
 };
 
+/* Twice as many as a million words of prose ask for often; they fit the processor's cache. */
+enum { TERN_KNOWN_PAIRS_BITS = 15 };
+
 struct tern_token_encoder {
     const struct tern_token *t;
     bool specials; /* special tokens are found in text */
@@ -31,6 +34,7 @@ struct tern_token_encoder {
     size_t n_ids, ids_cap;
     struct tern_symbol *symbols;
     size_t symbols_cap;
+    struct tern_pair *pairs; /* by_text: pairs looked up before */
     struct tern_merge *heap;
     size_t n_heap, heap_cap;
     struct tern_halves *halves; /* of resegment.c: by id */

@@ -219,8 +219,7 @@ static int place(const struct tern_token_json *j, const struct tern_added *a, bo
         *p = (struct tern_piece){.text = text,
                                  .len = bytes ? (uint32_t)bytes : a->find_len,
                                  .rank = TERN_RANK_NONE,
-                                 .order = TERN_RANK_NONE,
-                                 .emit = a->id};
+                                 .order = TERN_RANK_NONE};
         t->n_vocab = a->id < t->n_vocab ? t->n_vocab : a->id + 1;
     }
     if (!inside || p->kind == TERN_PIECE_NORMAL)

@@ -212,7 +212,6 @@ static int add_piece(struct tern_token_json *j, struct tern_token_cursor *c, str
                              .len = key & ~PLAIN,
                              .rank = TERN_RANK_NONE,
                              .order = TERN_RANK_NONE,
-                             .emit = id,
                              .kind = TERN_PIECE_NORMAL};
     to->text += p->len;
     if (t->byte_level) {
@@ -278,7 +277,6 @@ int tern_token_json_vocab(struct tern_token_json *j, struct tern_err *err)
             j->t->pieces[i] = (struct tern_piece){.text = "",
                                                   .rank = TERN_RANK_NONE,
                                                   .order = TERN_RANK_NONE,
-                                                  .emit = i,
                                                   .kind = TERN_PIECE_UNUSED};
     j->t->n_model = j->t->n_vocab;
     return rc;

@@ -57,15 +57,10 @@ static int put_unknown(struct tern_token_encoder *e, const char *s, size_t len,
 int tern_token_put_symbol(struct tern_token_encoder *e, uint32_t symbol, const char *s, size_t len,
                           struct tern_err *err)
 {
-    const struct tern_token *t = e->t;
-
-    if (symbol >= t->n_vocab)
-        return put_unknown(e, s, len, err);
-    uint32_t id = t->pieces[symbol].emit;
-    if (t->format == TERN_TOKEN_SENTENCEPIECE && t->pieces[id].kind == TERN_PIECE_UNKNOWN)
+    if (symbol >= e->t->n_vocab)
         return put_unknown(e, s, len, err);
     e->after_unk = false;
-    return tern_token_put(e, id, err);
+    return tern_token_put(e, symbol, err);
 }
 
 /* ---- pairs ---- */
@@ -92,17 +87,30 @@ const struct tern_pair *tern_token_pair(const struct tern_token *t, uint32_t lef
     }
 }
 
+static const struct result none = {NO_RANK, TERN_SYMBOL_NONE};
+
+/* The piece whose bytes are those of two neighbours; its id is its rank.  Looking texts up takes
+ * several times as long as asking what was found for the same two before. */
+static struct result pair_by_text(struct tern_token_encoder *e, uint32_t left, uint32_t right,
+                                  const char *s, size_t len)
+{
+    struct tern_pair *known =
+        &e->pairs[tern_pair_hash(left, right) >> (32 - TERN_KNOWN_PAIRS_BITS)];
+
+    if (known->rank == TERN_RANK_NONE || known->left != left || known->right != right) {
+        uint32_t id = tern_token_find(e->t, s, len);
+        *known = (struct tern_pair){left, right, id, 0};
+    }
+    return known->merged == TERN_SYMBOL_NONE ? none : (struct result){known->merged, known->merged};
+}
+
 /* What two neighbours become, whose bytes are at `s`. */
-static inline struct result pair(const struct tern_token *t, uint32_t left, uint32_t right,
+static inline struct result pair(struct tern_token_encoder *e, uint32_t left, uint32_t right,
                                  const char *s, size_t len)
 {
-    const struct result none = {NO_RANK, TERN_SYMBOL_NONE};
-
-    if (t->by_text) {
-        uint32_t id = tern_token_find(t, s, len);
-        return id == TERN_SYMBOL_NONE ? none : (struct result){id, id};
-    }
-    const struct tern_pair *p = tern_token_pair(t, left, right);
+    if (e->t->by_text)
+        return pair_by_text(e, left, right, s, len);
+    const struct tern_pair *p = tern_token_pair(e->t, left, right);
     return p ? (struct result){(uint32_t)p->rank, p->merged} : none;
 }
 
@@ -164,7 +172,7 @@ static int merge_short(struct tern_token_encoder *e, const char *s, size_t len,
     }
     at[n] = (uint8_t)len;
     for (unsigned i = 0; i + 1 < n; i++)
-        next[i] = pair(t, symbol[i], symbol[i + 1], s + at[i], at[i + 2] - at[i]);
+        next[i] = pair(e, symbol[i], symbol[i + 1], s + at[i], at[i + 2] - at[i]);
     while (n > 1) {
         unsigned best = 0;
         for (unsigned i = 1; i + 1 < n; i++)
@@ -181,11 +189,11 @@ static int merge_short(struct tern_token_encoder *e, const char *s, size_t len,
         }
         at[n] = (uint8_t)len;
         if (best > 0)
-            next[best - 1] = pair(t, symbol[best - 1], symbol[best], s + at[best - 1],
+            next[best - 1] = pair(e, symbol[best - 1], symbol[best], s + at[best - 1],
                                   at[best + 1] - at[best - 1]);
         if (best + 1 < n)
             next[best] =
-                pair(t, symbol[best], symbol[best + 1], s + at[best], at[best + 2] - at[best]);
+                pair(e, symbol[best], symbol[best + 1], s + at[best], at[best + 2] - at[best]);
     }
     for (unsigned i = 0; i < n; i++)
         if (tern_token_put_symbol(e, symbol[i], s + at[i], at[i + 1] - at[i], err) < 0)
@@ -228,7 +236,7 @@ static void note(struct tern_token_encoder *e, const char *text, int32_t left, i
     if (left < 0 || right < 0)
         return;
     const struct tern_symbol *l = &e->symbols[left], *r = &e->symbols[right];
-    struct result x = pair(e->t, l->symbol, r->symbol, text + l->at, (size_t)l->len + r->len);
+    struct result x = pair(e, l->symbol, r->symbol, text + l->at, (size_t)l->len + r->len);
     if (x.rank == NO_RANK)
         return;
     tern_token_heap_push(e->heap, e->n_heap++,

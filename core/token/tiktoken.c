@@ -112,7 +112,6 @@ static int read_line(struct reader *r, const char *s, size_t n, char **to, struc
                              .match_len = (uint32_t)(*to - start),
                              .rank = TERN_RANK_NONE,
                              .order = TERN_RANK_NONE,
-                             .emit = (uint32_t)rank,
                              .kind = TERN_PIECE_NORMAL};
     return 0;
 }
@@ -165,7 +164,6 @@ static int add_special(struct reader *r, uint32_t at, const char *name, struct t
                                         .len = len,
                                         .rank = TERN_RANK_NONE,
                                         .order = TERN_RANK_NONE,
-                                        .emit = id,
                                         .kind = TERN_PIECE_CONTROL};
     t->added[at] = (struct tern_added){
         .text = text, .find = text, .len = len, .find_len = len, .id = id, .special = true};

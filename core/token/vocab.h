@@ -45,7 +45,6 @@ struct tern_piece {
     float score;
     int32_t rank;  /* place in the order of merges, equal for equal scores; or TERN_RANK_NONE */
     int32_t order; /* the same, equal scores by id */
-    uint32_t emit; /* id written for it: another one only if a reserved piece has the same text */
     uint8_t kind;
 };
 
@@ -243,7 +242,7 @@ int tern_token_merges_new(struct tern_token *t, size_t n, struct tern_err *err);
 void tern_token_merge_add(struct tern_token *t, uint32_t left, uint32_t right, uint32_t merged,
                           int32_t rank);
 
-/* Make the tables (bpe.c): match (where the reader has set none), rank, emit, user, pairs, chars,
+/* Make the tables (bpe.c): match (where the reader has set none), rank, user, pairs, chars,
  * near, byte_symbol, names. */
 int tern_token_bpe_build(struct tern_token *t, struct tern_err *err);
 

@@ -89,10 +89,14 @@ PKGS_LIBS += $(patsubst -L%,-Wl$(comma)-rpath$(comma)%,$(filter -L%,$(PKGS_LIBS)
 PMIX_AT := $(if $(and $(filter pmix,$(PKGS)),$(call pkg,--exists pmix && echo yes)),$(if $(wildcard $(call pkg,--variable=includedir pmix)/pmix.h),,$(firstword $(wildcard /usr/lib/*/pmix2))))
 PKGS_CFLAGS += $(PMIX_AT:%=-isystem %/include)
 PKGS_LIBS += $(PMIX_AT:%=-L%/lib)
+# Compressed texts: by the libraries that are here, beside zlib.
+PACKED := $(if $(call pkg,--exists libzstd && echo yes),ZSTD:zstd) $(if $(call pkg,--exists liblzma && echo yes),XZ:lzma) \
+	$(if $(shell printf '\043include <bzlib.h>\nint main(void){return !BZ2_bzlibVersion();}' | \
+	$(CC) $(CPPFLAGS) -x c - -o /dev/null $(LDFLAGS) -lbz2 2>/dev/null && echo yes),BZIP2:bz2)
 # No errno from roots: a loop that may set it is not made of vectors (AdamW took 2.7 times as long).
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) \
 	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(PKGS_CFLAGS)
-LIBS := -Wl,--as-needed $(PKGS_LIBS) $(SLURM_LIBS) $(BLAS_DIR:%=-Wl,-rpath,%) -lm -ldl -lpthread
+LIBS := -Wl,--as-needed $(PKGS_LIBS) $(foreach p,$(PACKED),-l$(lastword $(subst :, ,$(p)))) $(SLURM_LIBS) $(BLAS_DIR:%=-Wl,-rpath,%) -lm -ldl -lpthread
 # Where ccache is installed, a second clone or a second build takes from the first what is the same
 # (no path of the tree stands in an object).  CCACHE= does without.
 CCACHE ?= $(shell command -v ccache)
@@ -231,8 +235,14 @@ ifneq ($(file <$(O)/flags),$(FLAGS_TEXT))
 $(shell mkdir -p $(O))
 $(file >$(O)/flags,$(FLAGS_TEXT))
 endif
+ifneq ($(file <$(O)/packed),$(strip $(PACKED)))
+$(shell mkdir -p $(O))
+$(file >$(O)/packed,$(strip $(PACKED)))
 endif
-$(O)/flags: ;
+endif
+$(O)/flags $(O)/packed: ;
+$(O)/core/data/codec.o: $(O)/packed
+$(O)/core/data/codec.o: ALL_CFLAGS += $(foreach p,$(PACKED),-DTERN_WITH_$(firstword $(subst :, ,$(p))))
 $(O)/core/wire/ofi/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
 .PHONY: plugin
 plugin: $(PLUGIN) $(PLUGIN_MPI) $(if $(LIBFABRIC),$(O)/plugins/no-psm/made)

@@ -205,12 +205,14 @@ static void report(const struct build *b)
 /* "pubmed/train.jsonl.gz" becomes "train.tds" in the current folder; malloc'ed. */
 static char *default_out(const char *path)
 {
-    static const char *const suffixes[] = {".gz", ".jsonl", ".ndjson", ".txt", ".md", NULL};
+    static const char *const suffixes[] = {".jsonl", ".ndjson", ".txt", ".md", NULL};
+    const char *const *const lists[] = {tern_data_suffixes, suffixes};
     char *name = tern_strdup(strcmp(path, "-") == 0 ? "stdin" : tern_fs_basename(path));
 
-    for (const char *const *s = suffixes; *s; s++)
-        if (tern_str_ends(name, *s) && strlen(name) > strlen(*s))
-            name[strlen(name) - strlen(*s)] = '\0';
+    for (int i = 0; i < 2; i++)
+        for (const char *const *s = lists[i]; *s; s++)
+            if (tern_str_ends(name, *s) && strlen(name) > strlen(*s))
+                name[strlen(name) - strlen(*s)] = '\0';
     char *to = tern_strf("%s.tds", name);
     free(name);
     return to;

@@ -26,7 +26,8 @@ struct data_text_opts {
          "FORMAT",                                                                                 \
          .def = "auto",                                                                            \
          .to.text = &(o).format,                                                                   \
-         .help = "jsonl, text, or auto (by the name and the first line; .gz is seen through)"},    \
+         .help = "jsonl, text, or auto (by the name and the first line). .gz, .zst, .bz2 and .xz " \
+                 "are seen through"},                                                              \
         {"field",                                                                                  \
          0,                                                                                        \
          TERN_OPT_TEXT,                                                                            \

@@ -1,8 +1,7 @@
-/* zlib's gzread drops bytes behind a member that are not a member; here each member is inflated by
- * itself. */
 #include "core/data/bytes.h"
 
 #include "core/base/str.h"
+#include "core/data/codec.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,12 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-enum {
-    PIECE = 256 << 10,     /* keeps system calls below a thousandth of the work */
-    GZIP = 16 + MAX_WBITS, /* inflateInit2's word for it */
-};
+enum { PIECE = 256 << 10 }; /* keeps system calls below a thousandth of the work */
 
 enum state {
     UNKNOWN, /* nothing was read */
@@ -32,7 +27,9 @@ struct tern_data_bytes {
     enum state state;
     bool eof;
     uint64_t done;
-    z_stream z; /* next_in, avail_in: bytes read and not yet used */
+    const struct tern_data_codec *codec;
+    void *decoder;
+    struct tern_data_codec_io io; /* in, n_in: bytes read and not yet used */
     uint8_t in[PIECE];
 };
 
@@ -49,26 +46,22 @@ struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, const int
     b->fd = fd;
     b->path = path;
     b->stop = stop && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode) ? stop : NULL;
-    if (inflateInit2(&b->z, GZIP) == Z_OK)
-        return b;
-    tern_err_set(err, TERN_FAILED, "%s: no memory for zlib", path);
-    close(fd);
-    free(b);
-    return NULL;
+    return b;
 }
 
 void tern_data_bytes_close(struct tern_data_bytes *b)
 {
     if (!b)
         return;
-    inflateEnd(&b->z);
+    if (b->decoder)
+        b->codec->close(b->decoder);
     close(b->fd);
     free(b);
 }
 
 uint64_t tern_data_bytes_done(const struct tern_data_bytes *b)
 {
-    return b->done - b->z.avail_in;
+    return b->done - b->io.n_in;
 }
 
 /* read(2), which waits for a pipe only as long as nothing says stop. */
@@ -94,58 +87,77 @@ static ssize_t get(struct tern_data_bytes *b, void *to, size_t room, struct tern
 /* Read until `want` bytes are at hand, or the file ends. */
 static int fill(struct tern_data_bytes *b, size_t want, struct tern_err *err)
 {
-    if (b->z.avail_in && b->z.next_in != b->in && b->z.avail_in < want)
-        memmove(b->in, b->z.next_in, b->z.avail_in);
-    if (b->z.avail_in < want)
-        b->z.next_in = b->in;
-    while (b->z.avail_in < want && !b->eof) {
-        ssize_t n = get(b, b->in + b->z.avail_in, sizeof b->in - b->z.avail_in, err);
+    if (b->io.n_in && b->io.in != b->in && b->io.n_in < want)
+        memmove(b->in, b->io.in, b->io.n_in);
+    if (b->io.n_in < want)
+        b->io.in = b->in;
+    while (b->io.n_in < want && !b->eof) {
+        ssize_t n = get(b, b->in + b->io.n_in, sizeof b->in - b->io.n_in, err);
         if (n < 0)
             return -1;
-        b->z.avail_in += (uInt)n;
+        b->io.n_in += (size_t)n;
     }
     return 0;
 }
 
-static bool at_magic(const struct tern_data_bytes *b)
-{
-    return b->z.avail_in >= 2 && b->z.next_in[0] == 0x1f && b->z.next_in[1] == 0x8b;
-}
-
 static int damaged(const struct tern_data_bytes *b, const char *why, struct tern_err *err)
 {
-    return tern_err_set(err, TERN_USAGE, "%s: damaged gzip file: %s, at byte %llu of it", b->path,
-                        why, (unsigned long long)tern_data_bytes_done(b));
+    return tern_err_set(err, TERN_USAGE, "%s: damaged %s file: %s, at byte %llu of it", b->path,
+                        b->codec->name, why, (unsigned long long)tern_data_bytes_done(b));
+}
+
+static int no_memory(const struct tern_data_bytes *b, struct tern_err *err)
+{
+    return tern_err_set(err, TERN_FAILED, "%s: no memory for %s", b->path, b->codec->library);
+}
+
+/* Find out what the file is. */
+static int begin(struct tern_data_bytes *b, struct tern_err *err)
+{
+    if (fill(b, TERN_DATA_CODEC_MAGIC, err) < 0)
+        return -1;
+    b->codec = tern_data_codec_of(b->io.in, b->io.n_in);
+    b->state = b->codec ? MEMBER : PLAIN;
+    if (!b->codec)
+        return 0;
+    if (!b->codec->open)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: is compressed by %s, and this tern was built without %s. "
+                            "Decompress it first, or build tern where %s's headers are.",
+                            b->path, b->codec->name, b->codec->library, b->codec->library);
+    b->decoder = b->codec->open();
+    return b->decoder ? 0 : no_memory(b, err);
 }
 
 /* Behind a member: another, or NULs to the end.  1 at the end. */
 static int next_member(struct tern_data_bytes *b, struct tern_err *err)
 {
     for (;;) {
-        if (fill(b, 2, err) < 0)
+        if (fill(b, TERN_DATA_CODEC_MAGIC, err) < 0)
             return -1;
-        if (b->z.avail_in == 0)
+        if (b->io.n_in == 0)
             return 1;
-        if (*b->z.next_in != 0)
+        if (*b->io.in != 0)
             break;
-        b->z.next_in++;
-        b->z.avail_in--;
+        b->io.in++;
+        b->io.n_in--;
     }
-    if (!at_magic(b))
-        return damaged(b, "bytes behind it are not gzip", err);
-    inflateReset(&b->z);
+    if (tern_data_codec_of(b->io.in, b->io.n_in) != b->codec)
+        return damaged(b, "bytes behind it are of another kind", err);
+    if (!b->codec->again(b->decoder))
+        return no_memory(b, err);
     b->state = MEMBER;
     return 0;
 }
 
 static ptrdiff_t read_plain(struct tern_data_bytes *b, char *to, size_t room, struct tern_err *err)
 {
-    size_t n = b->z.avail_in < room ? b->z.avail_in : room;
+    size_t n = b->io.n_in < room ? b->io.n_in : room;
 
     if (n) { /* read to find out what the file is */
-        memcpy(to, b->z.next_in, n);
-        b->z.next_in += n;
-        b->z.avail_in -= (uInt)n;
+        memcpy(to, b->io.in, n);
+        b->io.in += n;
+        b->io.n_in -= n;
         return (ptrdiff_t)n;
     }
     return b->eof ? 0 : get(b, to, room, err);
@@ -154,17 +166,16 @@ static ptrdiff_t read_plain(struct tern_data_bytes *b, char *to, size_t room, st
 ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,
                                struct tern_err *err)
 {
-    if (b->state == UNKNOWN) {
-        if (fill(b, 2, err) < 0)
-            return -1;
-        b->state = at_magic(b) ? MEMBER : PLAIN;
-    }
+    const char *why;
+
+    if (b->state == UNKNOWN && begin(b, err) < 0)
+        return -1;
     if (b->state == PLAIN)
         return read_plain(b, to, room, err);
-    b->z.next_out = (uint8_t *)to;
-    b->z.avail_out = (uInt)(room < PIECE ? room : PIECE);
-    const uInt wanted = b->z.avail_out;
-    while (b->z.avail_out == wanted) {
+    const size_t wanted = room < PIECE ? room : PIECE;
+    b->io.out = (uint8_t *)to;
+    b->io.n_out = wanted;
+    while (b->io.n_out == wanted) {
         if (b->state == BETWEEN) {
             int rc = next_member(b, err);
             if (rc != 0)
@@ -172,15 +183,19 @@ ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,
         }
         if (fill(b, 1, err) < 0)
             return -1;
-        int rc = inflate(&b->z, Z_NO_FLUSH);
-        if (rc == Z_STREAM_END)
+        switch (b->codec->step(b->decoder, &b->io, &why)) {
+        case TERN_DATA_CODEC_END:
             b->state = BETWEEN;
-        else if (rc == Z_MEM_ERROR)
-            return tern_err_set(err, TERN_FAILED, "%s: no memory for zlib", b->path);
-        else if (rc != Z_OK && rc != Z_BUF_ERROR)
-            return damaged(b, b->z.msg ? b->z.msg : "no zlib stream", err);
-        else if (b->eof && b->z.avail_in == 0 && b->z.avail_out == wanted)
-            return damaged(b, "it ends too early", err);
+            break;
+        case TERN_DATA_CODEC_MORE:
+            if (b->eof && b->io.n_in == 0 && b->io.n_out == wanted)
+                return damaged(b, "it ends too early", err);
+            break;
+        case TERN_DATA_CODEC_NO_MEMORY:
+            return no_memory(b, err);
+        default:
+            return damaged(b, why, err);
+        }
     }
-    return (ptrdiff_t)(wanted - b->z.avail_out);
+    return (ptrdiff_t)(wanted - b->io.n_out);
 }

@@ -1,4 +1,4 @@
-/* The bytes of a file as they were before gzip, where it is gzip. */
+/* The bytes of a file as they were before it was compressed, where it is (codec.h). */
 #ifndef TERN_DATA_BYTES_H
 #define TERN_DATA_BYTES_H
 
@@ -13,9 +13,9 @@ struct tern_data_bytes;
  * tern_data_text_how) are kept. */
 struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, const int *stop,
                                              struct tern_err *err);
-/* Up to `room` bytes into `to`: how many, 0 at the end, -1.  Gzip's members follow one another, NUL
- * bytes may stand behind them; anything else behind a member, and a member that ends too early, is
- * an error. */
+/* Up to `room` bytes into `to`: how many, 0 at the end, -1.  Members follow one another, NUL bytes
+ * may stand behind them; anything else behind a member, and a member that ends too early, is an
+ * error. */
 ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,
                                struct tern_err *err);
 /* How many of the file's own bytes were read. */

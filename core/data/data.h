@@ -189,10 +189,10 @@ void tern_data_set_abort(struct tern_data_set_writer *w); /* leaves nothing; NUL
 /* ---- reading text ---- */
 
 enum tern_data_text_format {
-    TERN_DATA_TEXT_AUTO, /* by name: .jsonl, .jsonlines, .ndjson, in capitals, with more behind them
-                       and .gz, are JSONL; .json is refused.  Another file whose first line is a
-                       JSON object is JSONL if that has the field, and refused if not.  Others are
-                       text */
+    TERN_DATA_TEXT_AUTO,  /* by name: .jsonl, .jsonlines, .ndjson, in capitals, with more behind
+                        them,  are JSONL; .json is refused.  Another file whose first line is a  JSON
+                        object is JSONL if that has the field, and refused if not.  Others are  text
+                      */
     TERN_DATA_TEXT_JSONL, /* one object a line, the text under a field */
     TERN_DATA_TEXT_PLAIN, /* a file is a document, or several parted by a line */
 };
@@ -229,7 +229,11 @@ struct tern_data_text_counts {
 void tern_data_text_counts_add(struct tern_data_text_counts *to,
                                const struct tern_data_text_counts *more);
 
-/* The documents of one file, plain or gzip, in order; "-" is standard input.  One thread at a
+/* Of compressed files; NULL at the end. */
+extern const char *const tern_data_suffixes[];
+
+/* The documents of one file, in order, compressed or not (gzip, Zstandard, bzip2, xz, by its first
+ * bytes); "-" is standard input.  One thread at a
  * time. */
 struct tern_data_text;
 struct tern_data_text *tern_data_text_open(const char *path, const struct tern_data_text_how *how,

@@ -20,6 +20,8 @@
 /* A piece stays in a core's cache, and system calls are below a thousandth of the work. */
 enum { PIECE = 256 << 10 };
 
+const char *const tern_data_suffixes[] = {".gz", ".zst", ".bz2", ".xz", NULL};
+
 /* ---- opening ---- */
 
 /* Does a name have `.word`, in any case, at its end or before a suffix
@@ -83,8 +85,11 @@ static int find_format(struct tern_data_source *s, const char *path, struct tern
             s->format = TERN_DATA_TEXT_JSONL;
             return 0;
         }
-    if ((n >= 5 && strcasecmp(name + n - 5, ".json") == 0) ||
-        (n >= 8 && strcasecmp(name + n - 8, ".json.gz") == 0))
+    const char *dot = strrchr(name, '.');
+    for (const char *const *z = tern_data_suffixes; dot && *z; z++)
+        if (strcasecmp(dot, *z) == 0)
+            n = (size_t)(dot - name);
+    if (n >= 5 && strncasecmp(name + n - 5, ".json", 5) == 0)
         return tern_err_set(err, TERN_USAGE,
                             "%s: one JSON document or JSONL? Say --format jsonl if each line is "
                             "an object.",

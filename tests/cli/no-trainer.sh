@@ -28,6 +28,9 @@ done
 run o/bin/tern train run.yaml; status 1; err_has 'built without it (make WITH_TRAINER=no)'; one_line
 run o/bin/tern -h; status 0; out_has '(not installed)'
 [ "$(grep -c 'not installed' out)" = 5 ]; ok $? "tern -h marks the five programs that a build without the trainer lacks"
+printf '\050\265\057\375\044\000\001\000\000\231' >x.jsonl.zst
+run o/bin/tern data build -t "$ROOT/tests/golden/spm-bpe-800.model" x.jsonl.zst; status 2 "a build without libzstd refuses its files"
+err_has 'is compressed by Zstandard, and this tern was built without libzstd'; one_line
 run tern -h; ! grep -q 'not installed' out; ok $? "tern -h marks none in a whole build"
 tools_make install DESTDIR="$WORK/root" PREFIX=/usr PLUGSTACK_DIR=/etc/slurm/plugstack.conf.d; status 0 "installs"
 [ -x root/usr/bin/tern-submit ] && [ ! -e root/usr/bin/tern-train ]; ok $? "what there is" || find root

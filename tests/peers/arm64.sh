@@ -17,7 +17,7 @@ if [ ! -e "$root/whole" ]; then
     eval "$(apt-config shell proxy Acquire::http::Proxy)"
     [ -z "${proxy-}" ] || export http_proxy="$proxy"
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -n 1)
-    debootstrap --arch=arm64 --foreign --variant=minbase --include=gcc,libslurm-dev,libpmix-dev,libfabric-dev,libjansson-dev,libyaml-dev,libsqlite3-dev,libssl-dev,zlib1g-dev,libopenblas0-openmp \
+    debootstrap --arch=arm64 --foreign --variant=minbase --include=gcc,libslurm-dev,libpmix-dev,libfabric-dev,libjansson-dev,libyaml-dev,libsqlite3-dev,libssl-dev,zlib1g-dev,libzstd-dev,liblzma-dev,libbz2-dev,libopenblas0-openmp \
         bookworm "$root" ${mirror:+"$mirror"} >debootstrap.log 2>&1 || skip_all "debootstrap: $(tail -n 1 debootstrap.log)"
     # Its second stage would run each package's scripts; the files are enough.
     for f in "$root"/var/cache/apt/archives/*.deb; do dpkg-deb -x "$f" "$root" || exit 1; done

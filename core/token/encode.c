@@ -185,31 +185,22 @@ int tern_token_put_text(struct tern_token_encoder *e, const char *s, size_t len,
     return batch_flush(e, &b, err);
 }
 
-/* A stretch without digits, or of one. */
-static inline int split_part(struct tern_token_encoder *e, struct batch *b, const char *s, size_t n,
-                             struct tern_err *err)
-{
-    for (const char *end = s + n; s < end;) {
-        s += tern_token_split_next(e->t->split, s, (size_t)(end - s));
-        if (batch_add(e, b, s, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
 int tern_token_put_split(struct tern_token_encoder *e, const char *s, size_t n,
                          struct tern_err *err)
 {
-    struct batch b = {.start = s, .end = s + n};
+    const struct tern_token *t = e->t;
+    uint32_t ends[TERN_WORDS_BATCH];
 
-    if (!e->t->split_digits)
-        return split_part(e, &b, s, n, err) < 0 ? -1 : batch_flush(e, &b, err);
-    for (size_t part; n; s += part, n -= part) {
-        part = tern_token_split_digit(s, n);
-        if (split_part(e, &b, s, part, err) < 0)
-            return -1;
+    for (size_t done; n; s += done, n -= done) {
+        const size_t part = t->split_digits ? tern_token_split_digit(s, n) : n;
+        for (size_t at = 0, k; at < part; at += ends[k - 1]) {
+            k = tern_token_split_words(t->split, s + at, part - at, ends, TERN_WORDS_BATCH);
+            if (tern_words_put(e, s + at, n - at, ends, k, err) < 0)
+                return -1;
+        }
+        done = part;
     }
-    return batch_flush(e, &b, err);
+    return 0;
 }
 
 /* ---- texts ---- */

@@ -77,7 +77,7 @@ struct tern_merge tern_token_heap_pop(struct tern_merge *heap, size_t n);
 struct tern_words *tern_words_new(struct tern_err *err);
 void tern_words_free(struct tern_words *w);
 
-enum { TERN_WORDS_BATCH = 128 };
+enum { TERN_WORDS_BATCH = 256 };
 /* Append the ids of `n` words (<= TERN_WORDS_BATCH): word i is s[ends[i - 1] .. ends[i]), the first
  * begins at 0.  `room`: bytes that may be read from `s`. */
 int tern_words_put(struct tern_token_encoder *e, const char *s, size_t room, const uint32_t *ends,

@@ -40,9 +40,4 @@ size_t tern_token_split_digit(const char *s, size_t n);
  * TERN_SPLIT_NONE when it is not one of them. */
 enum tern_split tern_token_split_named(const char *regex);
 
-/* Names until their callers have the room's prefix. */
-#define tern_split_next tern_token_split_next
-#define tern_split_digit tern_token_split_digit
-#define tern_split_named tern_token_split_named
-
 #endif

@@ -491,6 +491,8 @@ int main(void)
     test_json(t);
     test_spaces();
     test_vectors(SHARED "llama2", "llama-spm");
+    test_vectors(SHARED "llama3", "llama-bpe");
+    test_vectors(SHARED "gpt2", "gpt-2");
     tern_token_encoder_free(e);
     tern_token_free(t);
     rmdir(work);

@@ -149,13 +149,20 @@ static void cut(const struct tern_token_json *j, bool lines, struct tern_buf *to
     tern_buf_add(to, at, (size_t)(j->text + j->len - at));
 }
 
+/* The rest of published files, mostly added tokens, stays below 2 MiB. */
+enum { REST_MAX = 16 << 20 };
+
 static json_t *parse_rest(const struct tern_token_json *j, bool lines, struct tern_err *err)
 {
     struct tern_buf rest = {0};
     json_t *tree = NULL;
 
     cut(j, lines, &rest);
-    if (tern_buf_check(&rest, j->t->path, err) == 0)
+    if (rest.len > REST_MAX)
+        tern_err_set(err, TERN_USAGE,
+                     "%s: damaged, or more than 16 MiB beside model.vocab and model.merges",
+                     j->t->path);
+    else if (tern_buf_check(&rest, j->t->path, err) == 0)
         tree = tern_json_parse(rest.data ? rest.data : "", rest.len, j->t->path, err);
     tern_buf_free(&rest);
     return tree;

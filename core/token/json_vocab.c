@@ -396,6 +396,9 @@ int tern_token_json_merges(struct tern_token_json *j, struct tern_err *err)
     const bool pairs = !empty && tern_token_json_take(&c, '[');
     c.at = first;
     const size_t n = empty ? 0 : pairs ? j->merges.n_commas / 2 + 1 : j->merges.n_commas + 1;
+    if (n > TERN_TOKEN_VOCAB_MAX)
+        return tern_err_set(err, TERN_USAGE, "%s: more than %d merges", j->t->path,
+                            TERN_TOKEN_VOCAB_MAX);
     if (tern_token_merges_new(j->t, n, err) < 0)
         return -1;
     while (!empty && rc == 1) {

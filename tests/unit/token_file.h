@@ -86,8 +86,9 @@ static struct tern_token *load(const struct file *f, struct tern_err *err)
 #define FLAGS(special, normalized)                                                                 \
     "\"special\":" special ",\"normalized\":" normalized                                           \
     ",\"lstrip\":false,\"rstrip\":false,\"single_word\":false}"
-#define ADDED(id, content, special)                                                                \
-    "{\"id\":" id ",\"content\":\"" content "\"," FLAGS(special, "false")
+#define TOKEN(id, content, special, normalized)                                                    \
+    "{\"id\":" id ",\"content\":\"" content "\"," FLAGS(special, normalized)
+#define ADDED(id, content, special) TOKEN(id, content, special, "false")
 #define PREPEND "{\"type\":\"Prepend\",\"prepend\":\"\u2581\"}"
 #define REPLACE "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\u2581\"}"
 #define LLAMA_NORMALS "{\"type\":\"Sequence\",\"normalizers\":[" PREPEND "," REPLACE "]}"

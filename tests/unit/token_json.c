@@ -181,8 +181,8 @@ static void test_added(void)
                           "{\"id\":10,\"content\":\"<r>\",\"special\":false,\"normalized\":false,"
                           "\"lstrip\":false,\"rstrip\":true,\"single_word\":false},"
                           "{\"id\":11,\"content\":\"abw\",\"special\":false,\"normalized\":false,"
-                          "\"lstrip\":false,\"rstrip\":false,\"single_word\":true},"
-                          "{\"id\":12,\"content\":\"a b\"," FLAGS("false", "true") "]";
+                          "\"lstrip\":false,\"rstrip\":false,\"single_word\":true}," TOKEN(
+                              "12", "a b", "false", "true") "]";
     struct tern_token *t = load(&f, &err);
     if (!ok(t && t->n_vocab == 13 && t->n_model == 9, "added tokens follow the vocabulary"))
         printf("# %s\n", err.text);
@@ -346,14 +346,14 @@ static void test_refusals(void)
     for (size_t i = 0; i < sizeof of_bytes / sizeof of_bytes[0]; i++)
         refused(&bytes, &of_bytes[i]);
     f.normalizer = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"y\"},\"content\":\"x\"}";
-    f.added = "[{\"id\":261,\"content\":\"x\"," FLAGS(
-        "false", "true") ","
-                         "{\"id\":262,\"content\":\"xy\"," FLAGS("false", "true") "]";
+    f.added = "[" TOKEN("261", "xx", "false", "true") "," TOKEN("262", "xy", "false", "true") "]";
     ok(!load(&f, &err), "two added tokens that are one when normalised are refused");
-    has(err.text, "is another one when it is normalised", "they are named: %s", err.text);
+    has(err.text, "is another one when it is normalised",
+        "the reason is given: two added tokens are one when normalised");
     f.normalizer = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"xy\"},\"content\":\"\"}";
     ok(!load(&f, &err), "an added token that is nothing when normalised is refused");
-    has(err.text, "is nothing when it is normalised", "it is named: %s", err.text);
+    has(err.text, "is nothing when it is normalised",
+        "the reason is given: an added token is nothing when normalised");
     free(vocab);
 }
 
@@ -395,7 +395,7 @@ static void test_whole_files(void)
         tern_buf_puts(&deep, "]}");
     tern_buf_puts(&deep, ",\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}");
     ok(!load_text(deep.data, deep.len, &err), "lists in lists in lists are refused");
-    has(err.text, "Sequence so deep", "they are named: %s", err.text);
+    has(err.text, "Sequence so deep", "the reason is given: lists in lists in lists");
     tern_buf_free(&deep);
 }
 

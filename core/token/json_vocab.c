@@ -197,11 +197,12 @@ static int add_piece(struct tern_token_json *j, struct tern_token_cursor *c, str
     if (bytes == 0)
         memcpy(to->text, s, len);
     uint32_t key = bytes ? (uint32_t)bytes : (uint32_t)len | (t->byte_level ? PLAIN : 0);
+    uint32_t hash = name_hash(j->names, to->text, key);
+    __builtin_prefetch(&j->names->slots[hash & j->names->mask], 1);
     if (!tern_token_json_take(c, ':'))
         return tern_token_json_fail(j, c->at, c->err, "':' should stand here");
     if (tern_token_json_number(c, most, &id) < 0)
         return -1;
-    uint32_t hash = name_hash(j->names, to->text, key);
     struct name *name = name_find(j->names, to->text, key, hash);
     struct tern_piece *p = &t->pieces[id];
     if (name->id || p->text)
@@ -323,79 +324,144 @@ static int read_merge(struct tern_token_cursor *c, bool pairs, struct tern_token
     return 1;
 }
 
-struct parts {
-    uint32_t left, right, merged;
+/* A merge that waits for its names: those of several are fetched from memory together. */
+enum { AHEAD = 16, AHEAD_BYTES = 56 };
+enum { LEFT, RIGHT, MERGED, PARTS };
+
+struct waiting {
+    const char *place;
+    uint32_t from[PARTS], len[PARTS], hash[PARTS]; /* texts inside `s` */
+    uint32_t id[PARTS];
+    char s[AHEAD_BYTES];
 };
 
-/* The ids of a merge's parts and of what it makes. */
-static void find_parts(const struct tern_token_json *j, const struct merge *m, struct parts *p)
-{
-    char s[2 * TERN_PIECE_BYTES_MAX];
-    size_t left = 0, right = 0;
+struct merges {
+    struct tern_token_json *j;
+    struct tern_token_cursor c, right; /* `right`: a pair's second string */
+    bool pairs;
+    int32_t rank, order;
+    unsigned n;
+    struct waiting ahead[AHEAD];
+};
 
-    if (j->t->byte_level) {
-        left = tern_token_json_bytes(m->left, m->n_left, s);
-        right = tern_token_json_bytes(m->right, m->n_right, s + left);
-    }
-    if (left == 0 || right == 0) {
-        memcpy(s, m->left, m->n_left);
-        memcpy(s + m->n_left, m->right, m->n_right);
-        p->left = tern_token_json_id(j, m->left, m->n_left);
-        p->right = tern_token_json_id(j, m->right, m->n_right);
-        p->merged = tern_token_json_id(j, s, m->n_left + m->n_right);
-        return;
-    }
-    p->left = name_id(j, s, (uint32_t)left);
-    p->right = name_id(j, s + left, (uint32_t)right);
-    p->merged = name_id(j, s, (uint32_t)(left + right));
+/* An error about the merge at `place`. */
+static int bad_merge(struct merges *v, const char *place, const char *why)
+{
+    struct merge m = {0};
+
+    v->c.at = place;
+    read_merge(&v->c, v->pairs, &v->right, &m);
+    return tern_token_json_fail(v->j, place, v->c.err, "the merge '%.*s %.*s' has %s",
+                                (int)(m.n_left < 64 ? m.n_left : 64), m.left,
+                                (int)(m.n_right < 64 ? m.n_right : 64), m.right, why);
 }
 
-static int add_merge(struct tern_token_json *j, struct tern_token_cursor *c, const char *place,
-                     const struct merge *m, int32_t rank, int32_t *order)
+static int add_merge(struct merges *v, const char *place, const uint32_t id[PARTS])
 {
-    struct tern_token *t = j->t;
-    struct parts p;
-    const char *missing = NULL;
+    static const char *const missing[PARTS] = {[LEFT] = "a left part that is not in the vocabulary",
+                                               [RIGHT] =
+                                                   "a right part that is not in the vocabulary",
+                                               [MERGED] = "a result that is not in the vocabulary"};
+    struct tern_token *t = v->j->t;
 
-    find_parts(j, m, &p);
-    if (m->n_left == 0 || m->n_right == 0)
-        missing = "an empty part";
-    else if (p.left == TERN_SYMBOL_NONE)
-        missing = "a left part that is not in the vocabulary";
-    else if (p.right == TERN_SYMBOL_NONE)
-        missing = "a right part that is not in the vocabulary";
-    else if (p.merged == TERN_SYMBOL_NONE)
-        missing = "a result that is not in the vocabulary";
-    else if (t->byte_fallback && (t->pieces[p.left].kind == TERN_PIECE_BYTE ||
-                                  t->pieces[p.right].kind == TERN_PIECE_BYTE))
-        missing = "a piece of one byte as a part, which is not supported";
-    if (missing)
-        return tern_token_json_fail(j, place, c->err, "the merge '%.*s %.*s' has %s",
-                                    (int)(m->n_left < 64 ? m->n_left : 64), m->left,
-                                    (int)(m->n_right < 64 ? m->n_right : 64), m->right, missing);
-    tern_token_merge_add(t, p.left, p.right, p.merged, rank);
-    struct tern_piece *made = &t->pieces[p.merged];
+    for (int k = 0; k < PARTS; k++)
+        if (id[k] == TERN_SYMBOL_NONE)
+            return bad_merge(v, place, missing[k]);
+    if (t->byte_fallback && (t->pieces[id[LEFT]].kind == TERN_PIECE_BYTE ||
+                             t->pieces[id[RIGHT]].kind == TERN_PIECE_BYTE))
+        return bad_merge(v, place, "a piece of one byte as a part, which is not supported");
+    tern_token_merge_add(t, id[LEFT], id[RIGHT], id[MERGED], v->rank++);
+    struct tern_piece *made = &t->pieces[id[MERGED]];
     if (made->order == TERN_RANK_NONE)
-        made->rank = made->order = (*order)++;
+        made->rank = made->order = v->order++;
     return 0;
+}
+
+/* Add the merges that wait. */
+static int flush(struct merges *v)
+{
+    struct tern_token_names *names = v->j->names;
+    const struct tern_token *t = v->j->t;
+    const unsigned n = v->n;
+
+    v->n = 0;
+    for (unsigned i = 0; i < n; i++) {
+        struct waiting *w = &v->ahead[i];
+        for (int k = 0; k < PARTS; k++)
+            w->id[k] = name_find(names, w->s + w->from[k], w->len[k], w->hash[k])->id - 1;
+        __builtin_prefetch(&t->pairs[tern_pair_hash(w->id[LEFT], w->id[RIGHT]) & t->pair_mask], 1);
+        if (w->id[MERGED] != TERN_SYMBOL_NONE)
+            __builtin_prefetch(&t->pieces[w->id[MERGED]].order, 1);
+    }
+    for (unsigned i = 0; i < n; i++)
+        if (add_merge(v, v->ahead[i].place, v->ahead[i].id) < 0)
+            return -1;
+    return 0;
+}
+
+/* A merge whose texts are long, or have other letters than bytes have. */
+static int add_odd(struct merges *v, const char *place, const struct merge *m)
+{
+    char s[2 * TERN_PIECE_BYTES_MAX];
+    uint32_t id[PARTS];
+
+    if (flush(v) < 0)
+        return -1;
+    memcpy(s, m->left, m->n_left);
+    memcpy(s + m->n_left, m->right, m->n_right);
+    id[LEFT] = tern_token_json_id(v->j, s, m->n_left);
+    id[RIGHT] = tern_token_json_id(v->j, s + m->n_left, m->n_right);
+    id[MERGED] = tern_token_json_id(v->j, s, m->n_left + m->n_right);
+    return add_merge(v, place, id);
+}
+
+static int take_merge(struct merges *v, const char *place, const struct merge *m)
+{
+    const struct tern_token_names *names = v->j->names;
+    struct waiting *w = &v->ahead[v->n];
+    size_t left = m->n_left, right = m->n_right;
+
+    if (left == 0 || right == 0)
+        return bad_merge(v, place, "an empty part");
+    if (left + right > AHEAD_BYTES)
+        return add_odd(v, place, m);
+    if (v->j->t->byte_level) {
+        left = tern_token_json_bytes(m->left, m->n_left, w->s);
+        right = tern_token_json_bytes(m->right, m->n_right, w->s + left);
+        if (left == 0 || right == 0)
+            return add_odd(v, place, m);
+    } else {
+        memcpy(w->s, m->left, left);
+        memcpy(w->s + left, m->right, right);
+    }
+    w->place = place;
+    w->from[LEFT] = w->from[MERGED] = 0;
+    w->from[RIGHT] = w->len[LEFT] = (uint32_t)left;
+    w->len[RIGHT] = (uint32_t)right;
+    w->len[MERGED] = (uint32_t)(left + right);
+    for (int k = 0; k < PARTS; k++) {
+        w->hash[k] = name_hash(names, w->s + w->from[k], w->len[k]);
+        __builtin_prefetch(&names->slots[w->hash[k] & names->mask]);
+    }
+    return ++v->n == AHEAD ? flush(v) : 0;
 }
 
 int tern_token_json_merges(struct tern_token_json *j, struct tern_err *err)
 {
     char scratch[TERN_PIECE_BYTES_MAX + 4], second[sizeof scratch];
-    struct tern_token_cursor c = {j, j->merges.at, scratch, sizeof scratch, err},
-                             right = {j, NULL, second, sizeof second, err};
-    int32_t rank = 0, order = 0;
+    struct merges v = {.j = j,
+                       .c = {j, j->merges.at, scratch, sizeof scratch, err},
+                       .right = {j, NULL, second, sizeof second, err}};
     int rc = 1;
 
     if (!j->merges.at)
         return tern_err_set(err, TERN_USAGE, "%s: has no model.merges", j->t->path);
-    c.at++;
-    const bool empty = tern_token_json_take(&c, ']');
-    const char *first = c.at;
-    const bool pairs = !empty && tern_token_json_take(&c, '[');
-    c.at = first;
-    const size_t n = empty ? 0 : pairs ? j->merges.n_commas / 2 + 1 : j->merges.n_commas + 1;
+    v.c.at++;
+    const bool empty = tern_token_json_take(&v.c, ']');
+    const char *first = v.c.at;
+    v.pairs = !empty && tern_token_json_take(&v.c, '[');
+    v.c.at = first;
+    const size_t n = empty ? 0 : v.pairs ? j->merges.n_commas / 2 + 1 : j->merges.n_commas + 1;
     if (n > TERN_TOKEN_VOCAB_MAX)
         return tern_err_set(err, TERN_USAGE, "%s: more than %d merges", j->t->path,
                             TERN_TOKEN_VOCAB_MAX);
@@ -403,11 +469,11 @@ int tern_token_json_merges(struct tern_token_json *j, struct tern_err *err)
         return -1;
     while (!empty && rc == 1) {
         struct merge m;
-        const char *place = c.at;
-        rc = read_merge(&c, pairs, &right, &m);
-        if (rc < 0 || (rc > 0 && add_merge(j, &c, place, &m, rank++, &order) < 0))
+        const char *place = v.c.at;
+        rc = read_merge(&v.c, v.pairs, &v.right, &m);
+        if (rc < 0 || (rc > 0 && take_merge(&v, place, &m) < 0))
             return -1;
-        rc = more(&c, ']');
+        rc = more(&v.c, ']');
     }
-    return rc < 0 ? -1 : 0;
+    return rc < 0 ? -1 : flush(&v);
 }

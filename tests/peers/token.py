@@ -256,7 +256,7 @@ class Comparison:
             self.say("%sok - %s: %s%s" % ("not " if bad else "", self.name, label,
                                           ": %d differ" % bad if bad else ""))
         size = sum(map(len, self.texts)) / 1e6
-        mine = float(words)
+        mine = float(words.split("\n")[-1])
         self.say("# %s: %.1f MB; tern %.1f MB/s, its peer %.1f MB/s: %.1f times as fast" %
                  (self.name, size, size / mine, size / self.seconds, self.seconds / mine))
 

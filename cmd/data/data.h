@@ -26,7 +26,8 @@ struct data_text_opts {
          "FORMAT",                                                                                 \
          .def = "auto",                                                                            \
          .to.text = &(o).format,                                                                   \
-         .help = "jsonl, text, or auto (by the name and the first line). .gz, .zst, .bz2 and .xz " \
+         .help = "jsonl, s2orc (papers of Semantic Scholar), text, or auto (by the name and the "  \
+                 "first line). .gz, .zst, .bz2 and .xz "                                           \
                  "are seen through"},                                                              \
         {"field",                                                                                  \
          0,                                                                                        \
@@ -34,7 +35,8 @@ struct data_text_opts {
          "NAME",                                                                                   \
          .def = "text",                                                                            \
          .to.text = &(o).field,                                                                    \
-         .help = "the JSONL field that holds the text"},                                           \
+         .help = "the JSONL field that holds the text; a path leads into objects and lists: "      \
+                 "body_text[].text"},                                                              \
         {"invalid",                                                                                \
          0,                                                                                        \
          TERN_OPT_TEXT,                                                                            \

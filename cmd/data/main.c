@@ -27,6 +27,7 @@ static int text_how(const struct data_text_opts *o, struct tern_data_text_how *h
                     struct tern_err *err)
 {
     static const char *const invalid[] = {"refuse", "replace", "skip", NULL};
+    static const char *const formats[] = {"auto", "jsonl", "s2orc", "text", NULL};
     int k = 0;
 
     *how =
@@ -37,15 +38,12 @@ static int text_how(const struct data_text_opts *o, struct tern_data_text_how *h
         return tern_err_set(err, TERN_USAGE, "--invalid %s; allowed are refuse, replace and skip",
                             o->invalid);
     how->invalid = (enum tern_data_text_invalid)k;
-    if (strcmp(o->format, "auto") == 0)
-        how->format = TERN_DATA_TEXT_AUTO;
-    else if (strcmp(o->format, "jsonl") == 0)
-        how->format = TERN_DATA_TEXT_JSONL;
-    else if (strcmp(o->format, "text") == 0)
-        how->format = TERN_DATA_TEXT_PLAIN;
-    else
-        return tern_err_set(err, TERN_USAGE, "--format %s; allowed are auto, jsonl and text",
+    for (k = 0; formats[k] && strcmp(o->format, formats[k]) != 0; k++)
+        ;
+    if (!formats[k])
+        return tern_err_set(err, TERN_USAGE, "--format %s; allowed are auto, jsonl, s2orc and text",
                             o->format);
+    how->format = (enum tern_data_text_format)k;
     return 0;
 }
 

@@ -194,6 +194,8 @@ enum tern_data_text_format {
                         object is JSONL if that has the field, and refused if not.  Others are  text
                       */
     TERN_DATA_TEXT_JSONL, /* one object a line, the text under a field */
+    TERN_DATA_TEXT_S2ORC, /* JSONL of Semantic Scholar: the field is body_text[].text, content.text
+                       or body.text, whichever a line has */
     TERN_DATA_TEXT_PLAIN, /* a file is a document, or several parted by a line */
 };
 
@@ -206,7 +208,9 @@ enum tern_data_text_invalid {
 
 struct tern_data_text_how {
     enum tern_data_text_format format;
-    const char *field; /* JSONL: the field that holds the text; NULL means "text" */
+    /* JSONL: the field that holds the text; NULL means "text".  Also a path: "content.text"; with
+     * [] through lists, whose strings are joined by newlines: "body_text[].text". */
+    const char *field;
     /* Plain: a line that is exactly this parts documents ("" for blank lines, "%" for fortunes);
      * the newline before it belongs to neither.  NULL: the file is one document. */
     const char *split;

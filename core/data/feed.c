@@ -111,7 +111,7 @@ static void count_lines(struct tern_data_source *s, const struct tern_data_chunk
 {
     const char *at = c->bytes + c->at, *end = c->bytes + c->end, *nl;
 
-    for (; s->format == TERN_DATA_TEXT_JSONL && (nl = memchr(at, '\n', (size_t)(end - at)));
+    for (; s->format != TERN_DATA_TEXT_PLAIN && (nl = memchr(at, '\n', (size_t)(end - at)));
          at = nl + 1)
         s->line++;
 }

@@ -189,9 +189,10 @@ static bool skip_string(struct scan *s)
     }
 }
 
-/* Room for `n` bytes, which the line has, and STEP more, which copy_plain may write. */
+/* Room for `n` bytes more, which the line has, and STEP more, which copy_plain may write. */
 static bool reserve(struct tern_buf *b, size_t n)
 {
+    n += b->len;
     if (b->cap >= n + STEP)
         return true;
     size_t cap = n + n / 4 + 4096;
@@ -205,7 +206,7 @@ static bool reserve(struct tern_buf *b, size_t n)
     return true;
 }
 
-/* A string, behind its first quote, as text. */
+/* A string, behind its first quote, as text: in the line, or appended to `room`. */
 static bool take_string(struct scan *s, struct tern_buf *room, struct tern_data_line_text *text)
 {
     const char *from = s->at;
@@ -222,7 +223,7 @@ static bool take_string(struct scan *s, struct tern_buf *room, struct tern_data_
     /* An escape is longer than its character. */
     if (!reserve(room, (size_t)(s->end - from)))
         return skip_string(s);
-    char *to = room->data;
+    char *to = room->data + room->len;
     for (;;) {
         to = copy_plain(to, s, &text->ascii);
         if (s->at == s->end)
@@ -235,8 +236,9 @@ static bool take_string(struct scan *s, struct tern_buf *room, struct tern_data_
         text->ascii = text->ascii && code < 0x80;
         to = put(to, code);
     }
-    text->s = room->data;
-    text->len = room->len = (size_t)(to - room->data);
+    text->s = room->data + room->len;
+    text->len = (size_t)(to - text->s);
+    room->len += text->len;
     return true;
 }
 
@@ -315,8 +317,62 @@ static bool value(struct scan *s, int depth)
 
 /* ---- the field ---- */
 
+/* What was found so far.  Strings that follow are appended in the room, so that an older state
+ * stays good. */
+struct state {
+    enum tern_data_line_found found;
+    bool in_room; /* from its beginning; else text.s is in the line */
+    struct tern_data_line_text text;
+    size_t n_strings;
+};
+
+struct find {
+    struct scan s;
+    const struct tern_data_field *field;
+    struct tern_buf *room;
+    struct state now;
+};
+
+/* One more string, behind its first quote, where there are some. */
+static bool join_string(struct find *f)
+{
+    struct tern_data_line_text *all = &f->now.text, more;
+    struct tern_buf *room = f->room;
+
+    room->len = f->now.in_room ? all->len : 0;
+    if (!reserve(room, all->len + 1 + (size_t)(f->s.end - f->s.at)))
+        return false;
+    if (!f->now.in_room)
+        memcpy(room->data, all->s, all->len);
+    room->len = all->len;
+    room->data[room->len++] = '\n';
+    const size_t at = room->len;
+    if (!take_string(&f->s, room, &more) || room->failed)
+        return false;
+    if (room->len == at) { /* it is in the line */
+        memcpy(room->data + at, more.s, more.len);
+        room->len += more.len;
+    }
+    *all = (struct tern_data_line_text){room->data, room->len, all->ascii && more.ascii};
+    f->now.in_room = true;
+    return true;
+}
+
+/* A string behind its first quote: all of the text, or more of it. */
+static bool found_string(struct find *f)
+{
+    if (f->now.found != TERN_DATA_LINE_NO_STRING)
+        f->now.found = TERN_DATA_LINE_STRING;
+    if (f->now.n_strings++ > 0)
+        return join_string(f);
+    f->room->len = 0;
+    bool good = take_string(&f->s, f->room, &f->now.text);
+    f->now.in_room = f->room->len > 0;
+    return good && !f->room->failed;
+}
+
 /* A key, behind its first quote, and its colon. */
-static bool take_key(struct scan *s, const char *field, size_t len, bool *ret_ours)
+static bool take_key(struct scan *s, const char *wanted, size_t len, bool *ret_ours)
 {
     const char *from = s->at;
     struct tern_buf room = {0};
@@ -325,45 +381,115 @@ static bool take_key(struct scan *s, const char *field, size_t len, bool *ret_ou
     if (!skip_string(s))
         return false;
     const size_t n = (size_t)(s->at - from) - 1;
-    *ret_ours = n == len && memcmp(from, field, len) == 0;
+    *ret_ours = n == len && memcmp(from, wanted, len) == 0;
     if (!*ret_ours && n > len && memchr(from, '\\', n)) {
         struct scan again = {from, s->end};
         *ret_ours = take_string(&again, &room, &key) && !room.failed && key.len == len &&
-                    memcmp(key.s, field, len) == 0;
+                    memcmp(key.s, wanted, len) == 0;
         tern_buf_free(&room);
     }
     return take(s, ':');
 }
 
-enum tern_data_line_found tern_data_line_field(const char *line, size_t len, const char *field,
+static bool follow(struct find *f, size_t step, int depth);
+
+/* A list, whose elements have the path's next step. */
+static bool follow_each(struct find *f, size_t step, int depth)
+{
+    if (f->now.found == TERN_DATA_LINE_NO_FIELD) {
+        f->now.found = TERN_DATA_LINE_STRING;
+        f->now.text = (struct tern_data_line_text){"", 0, true};
+    }
+    if (take(&f->s, ']'))
+        return true;
+    do
+        if (!follow(f, step, depth))
+            return false;
+    while (take(&f->s, ','));
+    return take(&f->s, ']');
+}
+
+/* The members of an object, behind its bracket; of those named as the step the last counts. */
+static bool follow_members(struct find *f, size_t step, int depth)
+{
+    const struct tern_data_field_step *k = &f->field->step[step];
+    const struct state before = f->now;
+    bool ours;
+
+    if (take(&f->s, '}'))
+        return true;
+    do {
+        if (!take(&f->s, '"') || !take_key(&f->s, k->key, k->len, &ours))
+            return false;
+        if (ours) {
+            f->now = before;
+            if (k->each && peek(&f->s) == '[') {
+                f->s.at++;
+                ours = follow_each(f, step + 1, depth + 1);
+            } else if (k->each) {
+                f->now.found = TERN_DATA_LINE_NO_STRING;
+                ours = value(&f->s, depth);
+            } else {
+                ours = follow(f, step + 1, depth);
+            }
+            if (!ours)
+                return false;
+        } else if (!value(&f->s, depth)) {
+            return false;
+        }
+    } while (take(&f->s, ','));
+    return take(&f->s, '}');
+}
+
+/* The value that the path's first `step` keys lead to. */
+static bool follow(struct find *f, size_t step, int depth)
+{
+    const char next = peek(&f->s);
+
+    if (step == f->field->n_steps && next == '"') {
+        f->s.at++;
+        return found_string(f);
+    }
+    if (step < f->field->n_steps && next == '{') {
+        f->s.at++;
+        return follow_members(f, step, depth + 1);
+    }
+    if (step == f->field->n_steps)
+        f->now.found = TERN_DATA_LINE_NO_STRING;
+    return value(&f->s, depth);
+}
+
+static enum tern_data_line_found look_for(const char *line, size_t len,
+                                          const struct tern_data_field *field,
+                                          struct tern_buf *room,
+                                          struct tern_data_line_text *ret_text)
+{
+    struct find f = {{line, line + len}, field, room, {.found = TERN_DATA_LINE_NO_FIELD}};
+
+    tern_buf_clear(room);
+    if (!take(&f.s, '{') || !follow_members(&f, /* step= */ 0, /* depth= */ 0))
+        return TERN_DATA_LINE_NO_JSON;
+    blanks(&f.s);
+    if (f.s.at != f.s.end)
+        return TERN_DATA_LINE_NO_JSON;
+    if (f.now.found != TERN_DATA_LINE_STRING)
+        return f.now.found;
+    *ret_text = f.now.text;
+    if (f.now.in_room)
+        ret_text->s = room->data;
+    return f.now.found;
+}
+
+enum tern_data_line_found tern_data_line_field(const char *line, size_t len,
+                                               const struct tern_data_field *field,
                                                struct tern_buf *room,
                                                struct tern_data_line_text *ret_text)
 {
-    struct scan s = {line, line + len};
-    struct tern_data_line_text text = {0};
-    enum tern_data_line_found found = TERN_DATA_LINE_NO_FIELD;
-    const size_t field_len = strlen(field);
-    bool good = take(&s, '{'), ours;
+    struct tern_data_field key = {field->whole, 1, {{field->whole, strlen(field->whole), false}}};
+    enum tern_data_line_found found = look_for(line, len, field, room, ret_text);
 
-    tern_buf_clear(room);
-    if (good && !take(&s, '}')) {
-        do {
-            good = take(&s, '"') && take_key(&s, field, field_len, &ours);
-            if (good && ours && peek(&s) == '"') {
-                s.at++;
-                good = take_string(&s, room, &text);
-                found = TERN_DATA_LINE_STRING;
-            } else if (good) {
-                good = value(&s, /* depth= */ 0);
-                found = ours ? TERN_DATA_LINE_NO_STRING : found;
-            }
-        } while (good && take(&s, ','));
-        good = good && take(&s, '}');
-    }
-    blanks(&s);
-    if (!good || s.at != s.end)
-        return TERN_DATA_LINE_NO_JSON;
-    if (found == TERN_DATA_LINE_STRING)
-        *ret_text = text;
+    /* A key may have dots in it. */
+    if (found == TERN_DATA_LINE_NO_FIELD && (field->n_steps > 1 || field->step[0].each))
+        found = look_for(line, len, &key, room, ret_text);
     return found;
 }

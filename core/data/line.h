@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "core/base/str.h"
+#include "core/data/field.h"
 
 enum tern_data_line_found {
     TERN_DATA_LINE_NO_JSON, /* no object, even by these rules */
@@ -22,10 +23,12 @@ struct tern_data_line_text {
     bool ascii; /* surely; false says nothing */
 };
 
-/* Of several fields of that name the last counts.  A lone surrogate in the string is written as
- * three bytes, which are not UTF-8.  *ret_text is set with TERN_DATA_LINE_STRING; room->failed says
- * that there was no memory for it. */
-enum tern_data_line_found tern_data_line_field(const char *line, size_t len, const char *field,
+/* The strings of a path with lists are joined by newlines; where the lists are empty the text is.
+ * Of several keys of one name the last counts.  A lone surrogate in a string is written as three
+ * bytes, which are not UTF-8.  *ret_text is set with TERN_DATA_LINE_STRING; room->failed says that
+ * there was no memory for it. */
+enum tern_data_line_found tern_data_line_field(const char *line, size_t len,
+                                               const struct tern_data_field *field,
                                                struct tern_buf *room,
                                                struct tern_data_line_text *ret_text);
 

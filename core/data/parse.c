@@ -8,14 +8,26 @@
 
 #include <string.h>
 
+size_t tern_data_fields(const struct tern_data_text_how *how, enum tern_data_text_format format,
+                        struct tern_data_field ret_field[TERN_DATA_FIELDS_MAX])
+{
+    /* S2ORC of 2020: paragraphs; Semantic Scholar's data sets, and their second version. */
+    static const char *const s2orc[] = {"body_text[].text", "content.text", "body.text"};
+    const size_t n = format == TERN_DATA_TEXT_S2ORC ? sizeof s2orc / sizeof s2orc[0] : 1;
+
+    for (size_t i = 0; i < n; i++)
+        ret_field[i] = tern_data_field_of(n > 1 ? s2orc[i] : how->field ? how->field : "text");
+    return n;
+}
+
 void tern_data_parser_begin(struct tern_data_parser *p, const struct tern_data_text_how *how,
                             const char *path, enum tern_data_text_format format,
                             struct tern_data_chunk *chunk)
 {
     p->how = how;
     p->path = path;
-    p->field = how->field ? how->field : "text";
     p->format = format;
+    p->n_fields = tern_data_fields(how, format, p->field);
     p->chunk = chunk;
     p->given = false;
     p->line = chunk->line;
@@ -70,7 +82,7 @@ static int check_text(struct tern_data_parser *p, const char **text, size_t *len
             good++;
         }
     }
-    if (p->how->invalid == TERN_DATA_TEXT_REFUSE && p->format == TERN_DATA_TEXT_JSONL)
+    if (p->how->invalid == TERN_DATA_TEXT_REFUSE && p->format != TERN_DATA_TEXT_PLAIN)
         return tern_err_set(
             err, TERN_USAGE,
             "%s:%llu: is not UTF-8: 0x%02x at byte %zu of the text, %zu such bytes in "
@@ -94,19 +106,23 @@ static int check_text(struct tern_data_parser *p, const char **text, size_t *len
 
 static int no_field(const struct tern_data_parser *p, const json_t *object, struct tern_err *err)
 {
-    struct tern_buf keys = {.max = 200};
+    struct tern_buf keys = {.max = 200}, wanted = {0};
     const char *key;
     json_t *value;
 
+    for (size_t i = 0; i < p->n_fields; i++)
+        tern_buf_printf(&wanted, "%s'%s'", i ? " and no " : "", p->field[i].whole);
     json_object_foreach((json_t *)object, key, value)
         tern_buf_printf(&keys, "%s%s", keys.len ? ", " : "", key);
-    tern_err_set(err, TERN_USAGE, "%s:%llu: no field '%s'%s%s%s. Choose one with --field.", p->path,
-                 (unsigned long long)p->line, p->field, object ? " (found: " : "",
+    tern_err_set(err, TERN_USAGE, "%s:%llu: no field %s%s%s%s. Choose one with --field.", p->path,
+                 (unsigned long long)p->line, wanted.data ? wanted.data : "",
+                 object ? " (found: " : "",
                  !object    ? ""
                  : keys.len ? keys.data
                             : "none",
                  object ? ")" : "");
     tern_buf_free(&keys);
+    tern_buf_free(&wanted);
     return -1;
 }
 
@@ -127,7 +143,7 @@ static int bad_line(const struct tern_data_parser *p, const char *line, size_t n
 
     if (found == TERN_DATA_LINE_NO_STRING)
         rc = tern_err_set(err, TERN_USAGE, "%s:%llu: field '%s' is not a string", p->path,
-                          (unsigned long long)p->line, p->field);
+                          (unsigned long long)p->line, p->field[0].whole);
     else if (found == TERN_DATA_LINE_NO_FIELD)
         rc = no_field(p, object, err);
     else
@@ -146,12 +162,14 @@ static int read_line(struct tern_data_parser *p, const char *line, size_t n, con
                      size_t *len, struct tern_err *err)
 {
     struct tern_data_line_text found;
-    enum tern_data_line_found what = tern_data_line_field(line, n, p->field, &p->doc, &found);
+    enum tern_data_line_found what = TERN_DATA_LINE_NO_FIELD;
 
-    if (what != TERN_DATA_LINE_STRING)
-        return bad_line(p, line, n, what, err);
+    for (size_t i = 0; i < p->n_fields && what == TERN_DATA_LINE_NO_FIELD; i++)
+        what = tern_data_line_field(line, n, &p->field[i], &p->doc, &found);
     if (tern_buf_check(&p->doc, p->path, err) < 0)
         return -1;
+    if (what != TERN_DATA_LINE_STRING)
+        return bad_line(p, line, n, what, err);
     *text = found.s;
     *len = found.len;
     return found.ascii ? 1 : check_text(p, text, len, err);
@@ -222,7 +240,7 @@ static int next_split(struct tern_data_parser *p, const char **text, size_t *len
 int tern_data_parser_next(struct tern_data_parser *p, const char **text, size_t *len,
                           struct tern_err *err)
 {
-    if (p->format == TERN_DATA_TEXT_JSONL)
+    if (p->format == TERN_DATA_TEXT_JSONL || p->format == TERN_DATA_TEXT_S2ORC)
         return next_json(p, text, len, err);
     for (;;) {
         int rc = p->how->split ? next_split(p, text, len) : next_whole(p, text, len);

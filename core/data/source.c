@@ -59,9 +59,9 @@ static int look_inside(struct tern_data_source *s, struct tern_err *err)
     n = nl ? (size_t)(nl - line) : s->n_rest - at;
     if (!nl && !s->eof) /* longer than what was read */
         return n > 1 && line[1] == '"' ? ask(s, "does it hold one JSON object a line?", err) : 0;
-    const char *field = s->how->field ? s->how->field : "text";
+    const struct tern_data_field field = tern_data_field_of(s->how->field ? s->how->field : "text");
     struct tern_data_line_text text;
-    enum tern_data_line_found found = tern_data_line_field(line, n, field, &room, &text);
+    enum tern_data_line_found found = tern_data_line_field(line, n, &field, &room, &text);
     tern_buf_free(&room);
     switch (found) {
     case TERN_DATA_LINE_STRING:
@@ -243,7 +243,7 @@ static size_t last_end(const struct tern_data_source *s, const struct tern_data_
     size_t last = 0;
 
     *ret_from = c->end;
-    if (s->format == TERN_DATA_TEXT_JSONL) {
+    if (s->format == TERN_DATA_TEXT_JSONL || s->format == TERN_DATA_TEXT_S2ORC) {
         nl = memrchr(at, '\n', c->end - from);
         return nl ? (size_t)(nl + 1 - c->bytes) : 0;
     }

@@ -38,4 +38,21 @@ compressed gzip gz gzip -c
 compressed Zstandard zst zstd -qc
 compressed bzip2 bz2 bzip2 -c
 compressed xz xz xz -c
+
+# ---- the text inside a record
+printf '{"text": "One.\\nTwo \\u00e9."}\n{"text": ""}\n{"text": "Three."}\n' >flat.jsonl
+wanted=$(ids flat.jsonl)
+printf '%s\n' '{"paper_id": "1", "abstract": [{"text": "no"}], "body_text": [{"text": "One.", "cite_spans": [{"text": "[1]"}]}, {"section": "", "text": "Two \u00e9."}]}' \
+    '{"paper_id": "2", "body_text": []}' '{"body_text": [{"text": "Three."}]}' >s2orc-2020.jsonl
+printf '%s\n' '{"corpusid": 1, "content": {"source": {"pdfurls": null}, "text": "One.\nTwo \u00e9.", "annotations": {"paragraph": "[{\"start\":0,\"end\":4}]"}}}' \
+    '{"corpusid": 2, "content": {"text": ""}}' '{"content": {"annotations": {"text": "no"}, "text": "Three."}}' >s2orc-1
+printf '%s\n' '{"corpusid": 1, "title": "t", "body": {"text": "One.\nTwo \u00e9.", "annotations": {"paragraph": [{"start": 0}]}}}' \
+    '{"body": {"text": ""}, "bibliography": {"text": "no"}}' '{"body": {"text": "Three."}}' >s2orc-2
+is "$(ids --field 'body_text[].text' s2orc-2020.jsonl)" "$wanted" "--field body_text[].text"
+is "$(ids --format jsonl --field content.text s2orc-1)" "$wanted" "--field content.text"
+is "$(ids --field body.text s2orc-2)" "$wanted" "--field body.text finds the format, too"
+for f in s2orc-2020.jsonl s2orc-1 s2orc-2; do is "$(ids --format s2orc $f)" "$wanted" "--format s2orc: $f"; done
+printf '{"corpusid": 1, "content": null}\n' >none
+build --format s2orc none; refused "a paper without text" "none:1: no field 'body_text[].text' and no 'content.text' and no 'body.text' (found: corpusid, content)"
+build --format s2orc --skip-bad none s2orc-1; status 0 "a paper without text is left out"; err_has 'none: 1 lines that cannot be read were left out: 1'
 tap_done

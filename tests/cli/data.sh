@@ -91,7 +91,7 @@ refused 'torn.jsonl.gz: damaged gzip'
 run tern data build -t "$T" -o x.tds text0.txt
 refused 'no text in the files given'
 run tern data build -t "$T" -o x.tds --format csv a.jsonl
-refused 'allowed are auto, jsonl and text'
+refused 'allowed are auto, jsonl, s2orc and text'
 run tern data build -t "$T" -o nowhere/x.tds a.jsonl
 status 1
 err_has 'nowhere/x.tds: cannot create'

@@ -208,6 +208,7 @@ static void test_sets(void)
 static void test_line(void)
 {
     enum { DEEP = 2100 };
+    const struct tern_data_field field = tern_data_field_of("text");
     struct tern_buf line = {0}, room = {0};
     struct tern_data_line_text text;
 
@@ -215,7 +216,7 @@ static void test_line(void)
     for (int i = 0; i < 2 * DEEP; i++)
         tern_buf_puts(&line, i < DEEP ? "[" : "]");
     tern_buf_puts(&line, ", \"text\": \"x\"}");
-    ok(tern_data_line_field(line.data, line.len, "text", &room, &text) == TERN_DATA_LINE_NO_JSON,
+    ok(tern_data_line_field(line.data, line.len, &field, &room, &text) == TERN_DATA_LINE_NO_JSON,
        "a line that nests %d deep is refused", DEEP);
     tern_buf_free(&line);
     tern_buf_free(&room);

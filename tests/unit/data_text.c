@@ -87,11 +87,12 @@ static const char *const seeds[] = {
 /* What tern finds in a line that jansson reads is what jansson finds. */
 static bool same(const char *line, size_t len, struct tern_buf *room)
 {
+    const struct tern_data_field field = tern_data_field_of("text");
     struct tern_data_line_text text;
     char *exact = malloc(len + 1); /* no byte behind the line is readable to sanitizers */
     memcpy(exact, line, len);
     exact = realloc(exact, len ? len : 1);
-    enum tern_data_line_found found = tern_data_line_field(exact, len, "text", room, &text);
+    enum tern_data_line_found found = tern_data_line_field(exact, len, &field, room, &text);
     json_t *object = json_loadb(line, len, JSON_ALLOW_NUL, NULL);
     const json_t *value = json_object_get(object, "text");
     bool good = true;
@@ -144,9 +145,61 @@ static void test_lines(void)
     tern_buf_free(&room);
 }
 
+/* The text of a path, or the name of what was found. */
+static const char *at_path(const char *path, const char *line)
+{
+    static struct tern_buf room;
+    static char copy[256];
+    const struct tern_data_field field = tern_data_field_of(path);
+    struct tern_data_line_text text;
+
+    switch (tern_data_line_field(line, strlen(line), &field, &room, &text)) {
+    case TERN_DATA_LINE_STRING:
+        snprintf(copy, sizeof copy, "[%.*s]", (int)text.len, text.s);
+        return copy;
+    case TERN_DATA_LINE_NO_STRING:
+        return "no string";
+    case TERN_DATA_LINE_NO_FIELD:
+        return "no field";
+    default:
+        return "no JSON";
+    }
+}
+
+static void test_paths(void)
+{
+    static const char body[] = "body_text[].text";
+
+    is(at_path("a.b", "{\"a\": {\"c\": 1, \"b\": \"x\"}, \"b\": \"y\"}"), "[x]",
+       "a key inside an object");
+    is(at_path("a.b", "{\"a.b\": \"x\"}"), "[x]", "a key with a dot");
+    is(at_path("a.b", "{\"a.b\": \"x\", \"a\": {\"b\": \"y\"}}"), "[y]",
+       "of a path and a key with a dot the path counts");
+    is(at_path("a..b", "{\"a..b\": \"x\"}"), "[x]", "what is no path is a key");
+    is(at_path(body, "{\"body_text\": [{\"text\": \"one\"}, {\"text\": \"t\\tw\"}, {\"no\": 1}, "
+                     "{\"text\": \"three\"}]}"),
+       "[one\nt\tw\nthree]", "strings of a list, with and without escapes");
+    is(at_path(body, "{\"body_text\": []}"), "[]", "an empty list is an empty text");
+    is(at_path(body, "{\"body_text\": null}"), "no string", "null is no list");
+    is(at_path(body, "{\"body_text\": [{\"text\": \"a\"}, {\"text\": null}, {\"text\": \"b\"}]}"),
+       "no string", "an element without a string");
+    is(at_path(body, "{\"body_text\": [{\"text\": \"a\"}, {\"text\": \"b\\n\", \"text\": \"c\"}, "
+                     "{\"text\": \"d\"}]}"),
+       "[a\nc\nd]", "of two keys of a name in an element the last counts");
+    is(at_path(body, "{\"body_text\": [{\"text\": \"a\"}], \"body_text\": [{\"text\": \"b\"}]}"),
+       "[b]", "of two lists of a name the last counts");
+    is(at_path("a[]", "{\"a\": [\"x\", \"y\"]}"), "[x\ny]", "a list of strings");
+    is(at_path("a[].b[].c", "{\"a\": [{\"b\": [{\"c\": \"1\"}, {\"c\": \"2\"}]}, {\"b\": []}, "
+                            "{\"b\": [{\"c\": \"3\"}]}]}"),
+       "[1\n2\n3]", "lists in lists");
+    is(at_path("a.b", "{\"a\": {\"b\": \"x\"}"), "no JSON", "a path in a line that is cut off");
+    is(at_path("a.b", "{\"a\": \"x\"}"), "no field", "a string where an object should be");
+}
+
 int main(void)
 {
     test_utf8();
     test_lines();
+    test_paths();
     return tap_done();
 }

@@ -67,7 +67,23 @@ int tern_token_put_resegmented(struct tern_token_encoder *e, const char *s, size
 
 /* The symbol of a character, or TERN_SYMBOL_NONE; the pair that two neighbours are, or NULL. */
 uint32_t tern_token_char_symbol(const struct tern_token *t, uint32_t code);
-const struct tern_pair *tern_token_pair(const struct tern_token *t, uint32_t left, uint32_t right);
+/* What two symbols merge to; NULL for nothing. */
+static inline const struct tern_pair *tern_token_pair(const struct tern_token *t, uint32_t left,
+                                                      uint32_t right)
+{
+    if (left == TERN_SYMBOL_NONE || right == TERN_SYMBOL_NONE)
+        return NULL;
+    const uint32_t hash = tern_pair_hash(left, right), bit = hash >> (32 - TERN_MAYBE_BITS);
+    if (!(t->maybe[bit >> 6] >> (bit & 63) & 1))
+        return NULL;
+    for (uint32_t k = hash & t->pair_mask;; k = (k + 1) & t->pair_mask) {
+        const struct tern_pair *p = &t->pairs[k];
+        if (p->rank == TERN_RANK_NONE)
+            return NULL;
+        if (p->left == left && p->right == right)
+            return p;
+    }
+}
 /* A heap of `n` merges: add one; take the first, n - 1 are left. */
 void tern_token_heap_push(struct tern_merge *heap, size_t n, struct tern_merge m);
 struct tern_merge tern_token_heap_pop(struct tern_merge *heap, size_t n);

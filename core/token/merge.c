@@ -71,22 +71,6 @@ struct result {
 
 enum { NO_RANK = INT32_MAX }; /* above every rank */
 
-const struct tern_pair *tern_token_pair(const struct tern_token *t, uint32_t left, uint32_t right)
-{
-    if (left == TERN_SYMBOL_NONE || right == TERN_SYMBOL_NONE)
-        return NULL;
-    const uint32_t hash = tern_pair_hash(left, right), bit = hash >> (32 - TERN_MAYBE_BITS);
-    if (!(t->maybe[bit >> 6] >> (bit & 63) & 1))
-        return NULL;
-    for (uint32_t k = hash & t->pair_mask;; k = (k + 1) & t->pair_mask) {
-        const struct tern_pair *p = &t->pairs[k];
-        if (p->rank == TERN_RANK_NONE)
-            return NULL;
-        if (p->left == left && p->right == right)
-            return p;
-    }
-}
-
 static const struct result none = {NO_RANK, TERN_SYMBOL_NONE};
 
 /* The piece whose bytes are those of two neighbours; its id is its rank.  Looking texts up takes

@@ -149,6 +149,24 @@ static int add_files(struct build *b, struct tern_err *err)
     return 0;
 }
 
+/* A model that was trained by way of tokenizer.json may have met other ids. */
+static void warn_of_other_ids(const struct tern_token *t)
+{
+    const char *probe = tern_token_disagree(text.tokenizer, t);
+    char shown[64];
+
+    if (!probe)
+        return;
+    json_t *j = json_string(probe);
+    char *quoted = json_dumps(j, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    snprintf(shown, sizeof shown, "%s", quoted ? quoted : "?");
+    free(quoted);
+    json_decref(j);
+    tern_warn("%s: tokenizer.model and tokenizer.json differ, first in the ids of %s; those of "
+              "tokenizer.model are written. Name the file to take the other one.",
+              text.tokenizer, shown);
+}
+
 static int build_open(struct build *b, struct tern_err *err)
 {
     struct tern_data_set_kind kind = {.bos = TERN_TOKEN_NONE};
@@ -157,10 +175,12 @@ static int build_open(struct build *b, struct tern_err *err)
     if (!b->token)
         return -1;
     if (tern_token_eos(b->token) < 0 || (bos && tern_token_bos(b->token) < 0))
-        return tern_err_set(err, TERN_USAGE, "%s: has no %s, which documents need",
-                            tern_token_path(b->token),
-                            tern_token_eos(b->token) < 0 ? "end-of-sequence piece (</s>)"
-                                                         : "begin-of-sequence piece (<s>)");
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: has no %s token, which documents need. Its name is expected as "
+                            "%s_token in a tokenizer_config.json beside it.",
+                            tern_token_path(b->token), tern_token_eos(b->token) < 0 ? "EOS" : "BOS",
+                            tern_token_eos(b->token) < 0 ? "eos" : "bos");
+    warn_of_other_ids(b->token);
     kind.n_vocab = tern_token_n_vocab(b->token);
     kind.eos = (uint32_t)tern_token_eos(b->token);
     if (bos)
@@ -175,7 +195,9 @@ static int build_commit(struct build *b, struct tern_err *err)
     if (b->n_docs == 0)
         return tern_err_set(err, TERN_USAGE, "%s: no text in the files given; nothing was written",
                             out);
-    json_t *meta = json_pack("{s:s, s:O}", "tokenizer", text.tokenizer, "files", b->files);
+    json_t *meta = json_pack("{s:s, s:s, s:s, s:O}", "tokenizer", text.tokenizer, "tokenizer_file",
+                             tern_token_path(b->token), "tokenizer_format",
+                             tern_token_format(b->token), "files", b->files);
     char *words = meta ? json_dumps(meta, JSON_COMPACT) : NULL;
     json_decref(meta);
     if (!words)
@@ -222,20 +244,19 @@ static char *default_out(const char *path)
 static int check_out(int n_args, char **args, bool by_default, struct tern_err *err)
 {
     struct stat set, from;
-    char *inside = tern_fs_join(text.tokenizer ? text.tokenizer : "", "tokenizer.model");
-    const char *tokenizers[] = {text.tokenizer, inside};
+    char *inside[] = {tern_fs_join(text.tokenizer ? text.tokenizer : "", "tokenizer.model"),
+                      tern_fs_join(text.tokenizer ? text.tokenizer : "", "tokenizer.json")};
+    const char *tokenizers[] = {text.tokenizer, inside[0], inside[1]};
     int rc = 0;
 
-    if (stat(out, &set) < 0) {
-        free(inside);
-        return 0;
-    }
+    if (stat(out, &set) < 0)
+        goto free;
     if (by_default)
         rc = tern_err_set(err, TERN_USAGE,
                           "%s: is there already; it has the first file's name. Say where to write: "
                           "-o SET",
                           out);
-    for (int i = 0; i < n_args + 2 && rc == 0; i++) {
+    for (int i = 0; i < n_args + 3 && rc == 0; i++) {
         const char *path = i < n_args ? args[i] : tokenizers[i - n_args];
         int found = !path                    ? -1
                     : strcmp(path, "-") == 0 ? fstat(STDIN_FILENO, &from)
@@ -244,7 +265,9 @@ static int check_out(int n_args, char **args, bool by_default, struct tern_err *
             rc = tern_err_set(err, TERN_USAGE, "-o %s: is %s itself; it is left as it is", out,
                               i < n_args ? "an input" : "the tokenizer");
     }
-    free(inside);
+free:
+    free(inside[0]);
+    free(inside[1]);
     return rc;
 }
 
@@ -294,7 +317,9 @@ const struct tern_cmd data_build = {
     .about = "Each document becomes its tokens and an EOS. The set appears whole or not at all; it "
              "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input. "
              "Text is UTF-8; a byte order mark at its beginning is skipped. Tokenizers are "
-             "SentencePiece BPE models; tokenizer.json and tiktoken files are not read.",
+             "SentencePiece BPE models, tiktoken files (Llama 3's tokenizer.model) and "
+             "tokenizer.json; ids are those of the library that each belongs to. Special tokens "
+             "are never found in text.",
     .examples = "tern data build --tokenizer model/ -o pubmed.tds pubmed/*.jsonl.gz\n"
                 "tern data build -t tokenizer.model --split % -o fortunes.tds fortunes.txt",
     .opts = opts,

@@ -16,7 +16,7 @@ struct data_text_opts {
 #define DATA_TOKENIZER_ROW(dest)                                                                   \
     {                                                                                              \
         "tokenizer", 't', TERN_OPT_TEXT, "PATH",                                                   \
-            .to.text = &(dest), .help = "the model's folder or its tokenizer.model"                \
+            .to.text = &(dest), .help = "the model's folder, tokenizer.model or tokenizer.json"    \
     }
 #define DATA_TEXT_ROWS(o)                                                                          \
     DATA_TOKENIZER_ROW((o).tokenizer),                                                             \

@@ -17,7 +17,7 @@ struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err)
 {
     if (!path) {
         tern_err_set(err, TERN_USAGE,
-                     "--tokenizer is missing. Give the model's folder or its tokenizer.model.");
+                     "--tokenizer is missing. Give the model's folder or its tokenizer file.");
         return NULL;
     }
     return tern_token_load(path, err);

@@ -7,13 +7,18 @@
  *     tern_token_encoder_free(e);
  *     tern_token_free(t);
  *
- * Read are SentencePiece BPE models (`tokenizer.model`: Llama, Llama 2, Mistral, TinyLlama), with
- * or without byte fallback; ids equal those of the sentencepiece library on every input.  A unigram
- * model, a normaliser with a character map (nfkc) and other formats are refused by name.
+ * Three formats are read, each with the ids of the library that it belongs to:
  *
- * Format: the protocol buffer of sentencepiece_model.proto; algorithm: Sennrich, Haddow, Birch,
- * "Neural Machine Translation of Rare Words with Subword Units" (ACL 2016), the best-scored pair
- * first and the leftmost among equals.
+ *   SentencePiece BPE models   `tokenizer.model` of Llama 2, Mistral, TinyLlama   sentencepiece
+ * 0.2.3 tiktoken files             `tokenizer.model` of Llama 3                       tiktoken 0.14
+ *   `tokenizer.json`           BPE of bytes (GPT-2, Llama 3, SmolLM, Qwen 2) or   tokenizers 0.23
+ *                              of characters (Llama 2, CodeLlama)
+ *
+ * The libraries differ among themselves: a file means what its own library makes of it.  What is
+ * not understood (a unigram model, another regular expression) is refused by name.
+ *
+ * Algorithm: Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units"
+ * (ACL 2016), the best-scored pair first and the leftmost among equals.
  */
 #ifndef TERN_TOKEN_TOKEN_H
 #define TERN_TOKEN_TOKEN_H
@@ -35,8 +40,10 @@ enum {
 /* A vocabulary.  Never changes after loading: any number of threads may use it. */
 struct tern_token;
 
-/* `path`: a SentencePiece .model file, or a folder (Hugging Face) that holds `tokenizer.model`.
- * NULL with the file and the reason (TERN_USAGE) when it is damaged or not supported. */
+/* `path`: a file of one of the formats, or a folder (Hugging Face) that holds `tokenizer.model` or,
+ * which is read if that is not there, `tokenizer.json`.  BOS and EOS are those of the configuration
+ * beside the file, if it names some.  NULL with the file and the reason (TERN_USAGE) when it is
+ * damaged or not supported. */
 struct tern_token *tern_token_load(const char *path, struct tern_err *err);
 void tern_token_free(struct tern_token *t); /* NULL is fine */
 
@@ -49,6 +56,13 @@ int32_t tern_token_eos(const struct tern_token *t);
 int32_t tern_token_unk(const struct tern_token *t);
 /* The file that was read; belongs to `t`. */
 const char *tern_token_path(const struct tern_token *t);
+/* "sentencepiece", "tiktoken" or "tokenizer.json". */
+const char *tern_token_format(const struct tern_token *t);
+
+/* Of a folder with `tokenizer.model` and `tokenizer.json`: does the latter give other ids for some
+ * short texts, as files do that newer converters wrote?  NULL if not (or where it is not both, or
+ * the latter cannot be read); else the first of those texts, a constant. */
+const char *tern_token_disagree(const char *folder, const struct tern_token *t);
 
 /* The vocabulary's name: SHA-256 over every id's bytes, kind and place in the order of merges, and
  * over the normaliser's flags; of a vocabulary of bytes over the bytes of the ids that are neither

@@ -131,8 +131,7 @@ size_t tern_token_split_next(enum tern_split how, const char *s, size_t n)
 #ifdef __SSE2__
 #include <emmintrin.h>
 
-/* 64 bytes of text from the start of a word, a bit a byte.  Nothing is known of bytes from `known`
- * on: their bits are 0. */
+/* 64 bytes of text from the start of a word, a bit a byte.  Bits from `known` on mean nothing. */
 struct window {
     const char *s;
     unsigned known;
@@ -209,15 +208,7 @@ static struct window classify(struct window w, uint64_t high)
 
     while (high) {
         unsigned at = (unsigned)__builtin_ctzll(high);
-        uint32_t code;
-        uint8_t first = (uint8_t)w.s[at];
-        bytes = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-        if (at + bytes > w.known) {
-            w.known = at;
-            break;
-        }
-        code = tern_unicode_decode(w.s + at, &bytes);
-        unsigned class = tern_unicode_class(code);
+        unsigned class = class_at(w.s + at, &bytes);
         uint64_t all = low_bits(bytes) << at;
         if (class == TERN_UNICODE_LETTER) {
             w.letter |= all;
@@ -227,7 +218,7 @@ static struct window classify(struct window w, uint64_t high)
             w.known = at;
             break;
         }
-        w.more |= all & (all - 1) & ~((uint64_t)1 << at);
+        w.more |= all & (all - 1);
         high &= ~all;
     }
     return w;
@@ -250,18 +241,10 @@ static inline struct window look(const char *s, unsigned known)
     w.quote = BITS(is_quote, v);
     w.space |= w.blank;
     w.other = ~(w.letter | w.number | w.space | high);
-    if (known == 64 && !high)
-        return w;
     high &= low_bits(known);
     if (high)
         w = classify(w, high);
-    uint64_t mask = low_bits(w.known);
-    w.letter &= mask;
-    w.number &= mask;
-    w.space &= mask;
-    w.blank &= mask;
-    w.line &= mask;
-    w.other &= mask;
+    w.quote &= low_bits(w.known);
     return w;
 }
 
@@ -314,8 +297,7 @@ static inline uint64_t threes(uint64_t number)
     return starts;
 }
 
-/* As above; *known falls where white space must be known to its end. */
-static inline uint64_t starts_llama3(const struct window *w, bool by_three, unsigned *known)
+static inline uint64_t starts_llama3(const struct window *w, bool by_three)
 {
     uint64_t other = w->other & ~(w->other << 1) & ~(w->blank << 1);
     /* CR and LF directly behind other characters belong to those. */
@@ -332,16 +314,11 @@ static inline uint64_t starts_llama3(const struct window *w, bool by_three, unsi
     starts |= other;
     starts |= space & ~(space << 1);
     starts |= plain & ~(space >> 1);
-    /* Behind the last CR or LF of white space. */
+    /* Behind the last CR or LF of white space, if that is known to be the last. */
     for (uint64_t left = plain & ~(plain << 1) & ((w->line & space) << 1); left; left &= left - 1) {
-        unsigned at = (unsigned)__builtin_ctzll(left);
-        uint64_t end = (plain + ((uint64_t)1 << at)) & ~plain;
-        if (!(end & low_bits(w->known))) {
-            *known = at + 1;
-            break;
-        }
-        if (!(end & w->line))
-            starts |= (uint64_t)1 << at;
+        uint64_t first = left & -left, end = (plain + first) & ~plain;
+        if (end & ~w->line & low_bits(w->known))
+            starts |= first;
     }
     return starts | contractions(w, other, /* fold= */ true, &inside);
 }
@@ -378,12 +355,8 @@ static inline size_t window_ends(enum tern_split how, const char *s, unsigned kn
     uint64_t starts;
     uint32_t from = (uint32_t)*at;
 
-    known = w.known;
-    if (how == TERN_SPLIT_GPT2)
-        starts = starts_gpt2(&w);
-    else
-        starts = starts_llama3(&w, how == TERN_SPLIT_LLAMA3, &known);
-    starts &= known ? low_bits(known - 1) & ~(uint64_t)1 : 0;
+    starts = how == TERN_SPLIT_GPT2 ? starts_gpt2(&w) : starts_llama3(&w, how == TERN_SPLIT_LLAMA3);
+    starts &= w.known ? low_bits(w.known - 1) & ~(uint64_t)1 : 0;
     if (!starts)
         return 0;
     *at += 63 - (unsigned)__builtin_clzll(starts);

@@ -121,18 +121,11 @@ static void add(struct codes *to, uint32_t code)
     to->v[to->n++] = code | class_of(code) << 24;
 }
 
+/* Syllables of Hangul stay whole: what they are made of joins nothing but the last jamo. */
 static void add_apart(struct codes *to, uint32_t code)
 {
     size_t lo = 0, hi = LENGTH(canonical);
 
-    if (code - HANGUL < N_L * N_V * N_T) {
-        code -= HANGUL;
-        add(to, HANGUL_L + code / (N_V * N_T));
-        add(to, HANGUL_V + code / N_T % N_V);
-        if (code % N_T)
-            add(to, HANGUL_T + code % N_T);
-        return;
-    }
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
         if (canonical[mid].code < code)

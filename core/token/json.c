@@ -92,7 +92,7 @@ static int read_unknown(struct tern_token_json *j, struct tern_err *err)
         return refuse(j, err, "model.byte_fallback without a piece for each of the 256 bytes");
     if (t->byte_level)
         t->byte_fallback = false; /* nothing is left for it */
-    t->drop_unknown = !name && !all;
+    t->drop_unknown = !name && !(all && (t->byte_level || t->byte_fallback));
     /* transformers 5 leaves out a name that byte pieces make unnecessary. */
     if (!name && t->byte_fallback)
         name = "<unk>";

@@ -85,18 +85,28 @@ static int64_t find(const struct tern_token *t, const struct names *names, bool 
     }
 }
 
-static int insert(const struct tern_token *t, struct names *names, bool match, uint32_t id,
-                  struct tern_err *err)
+/* No piece in `names` has the text of this one. */
+static int is_new(const struct tern_token *t, const struct names *names, bool match, uint32_t id,
+                  uint64_t hash, struct tern_err *err)
 {
     const struct tern_piece *p = &t->pieces[id];
     const char *s = match ? p->match : p->text;
     size_t n = match ? p->match_len : p->len;
-    uint64_t hash = text_hash(s, n);
     int64_t other = find(t, names, match, s, n, hash);
 
-    if (other >= 0)
-        return tern_err_set(err, TERN_USAGE, "%s: pieces %u and %u have the same text", t->path,
-                            (unsigned)other, id);
+    return other < 0 ? 0
+                     : tern_err_set(err, TERN_USAGE, "%s: pieces %u and %u have the same text",
+                                    t->path, (unsigned)other, id);
+}
+
+static int insert(const struct tern_token *t, struct names *names, bool match, uint32_t id,
+                  struct tern_err *err)
+{
+    const struct tern_piece *p = &t->pieces[id];
+    uint64_t hash = match ? text_hash(p->match, p->match_len) : text_hash(p->text, p->len);
+
+    if (is_new(t, names, match, id, hash, err) < 0)
+        return -1;
     uint32_t k = name_slot(names, hash);
     while (names->slots[k])
         k = (k + 1) & names->mask;
@@ -530,9 +540,14 @@ static int build_sentencepiece(struct tern_token *t, struct tern_err *err)
         goto out;
     for (uint32_t i = 0; i < t->n_vocab; i++) {
         const struct tern_piece *p = &t->pieces[i];
-        if (p->kind != TERN_PIECE_UNUSED && insert(t, &names, false, i, err) < 0)
+        if (!p->match && p->kind != TERN_PIECE_UNUSED && insert(t, &names, false, i, err) < 0)
             goto out;
         if (p->match && insert(t, &texts, true, i, err) < 0)
+            goto out;
+    }
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        const struct tern_piece *p = &t->pieces[i];
+        if (p->match && is_new(t, &names, false, i, text_hash(p->text, p->len), err) < 0)
             goto out;
     }
     if (read_chars(t, err) < 0 || make_pairs(t, &texts, err) < 0 || list_user(t, err) < 0)

@@ -252,7 +252,7 @@ static int check_pieces(struct tern_token *t, struct tern_err *err)
             bad = "has no score";
         else if (p->kind == 0)
             bad = "is of an unknown kind";
-        else if (memchr(p->text, '\0', p->len) && p->kind != TERN_PIECE_UNUSED)
+        else if (memchr(p->text, '\0', p->len) && !(is_nul(p) && p->kind == TERN_PIECE_UNUSED))
             bad = "holds a NUL";
         else if (p->kind == TERN_PIECE_UNUSED)
             t->has_unused |= !is_nul(p);

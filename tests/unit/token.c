@@ -9,6 +9,7 @@
 #include "core/base/rand.h"
 #include "core/token/vocab.h"
 #include "tests/unit/tap.h"
+#include "tests/unit/token_cases.h"
 
 #include <unistd.h>
 
@@ -17,56 +18,6 @@
 #define SHARED "../shared/data/tokenizers/"
 
 static char work[] = "/tmp/tern-token-XXXXXX";
-
-static size_t unhex(const char *hex, size_t n, char *to)
-{
-    for (size_t i = 0; i + 1 < n; i += 2)
-        to[i / 2] = (char)strtoul((char[]){hex[i], hex[i + 1], 0}, NULL, 16);
-    return n / 2;
-}
-
-static bool same_ids(const uint32_t *ids, size_t n, const char *want)
-{
-    for (size_t i = 0; i < n; i++) {
-        char *end;
-        if (strtoul(want, &end, 10) != ids[i] || end == want)
-            return false;
-        want = end;
-    }
-    return strspn(want, " \r\n") == strlen(want);
-}
-
-static void test_golden(struct tern_token *t, struct tern_token_encoder *e)
-{
-    FILE *f = fopen(CASES, "r");
-    char line[8192], text[2048], back[2048];
-    int n_cases = 0, bad_ids = 0, bad_text = 0;
-
-    while (f && fgets(line, sizeof line, f)) {
-        char *ids_text = strchr(line, '\t') + 1, *back_hex = strchr(ids_text, '\t') + 1;
-        size_t len = unhex(line, (size_t)(ids_text - 1 - line), text), n;
-        size_t back_len = unhex(back_hex, strcspn(back_hex, "\n"), back);
-        const uint32_t *ids;
-        struct tern_buf b = {0};
-        back_hex[-1] = '\0';
-        n_cases++;
-        if (tern_token_encode(e, text, len, &ids, &n, NULL) < 0 || !same_ids(ids, n, ids_text)) {
-            printf("# ids of case %d differ\n", n_cases);
-            bad_ids++;
-            continue;
-        }
-        if (tern_token_decode(t, ids, n, &b, NULL) < 0 || b.len != back_len ||
-            (b.len && memcmp(b.data, back, b.len) != 0)) {
-            printf("# text of case %d differs\n", n_cases);
-            bad_text++;
-        }
-        tern_buf_free(&b);
-    }
-    if (f)
-        fclose(f);
-    ok(n_cases > 70 && bad_ids == 0, "ids equal sentencepiece's on %d texts", n_cases);
-    ok(n_cases > 70 && bad_text == 0, "decoded text equals sentencepiece's");
-}
 
 /* Cases parted by a line; the ids of one case a line. */
 static void test_vectors(const char *model, const char *name)
@@ -481,7 +432,7 @@ int main(void)
     size_t len;
     const char *piece = tern_token_piece(t, 2, &len);
     ok(len == 4 && memcmp(piece, "</s>", 4) == 0, "a model's pieces can be read");
-    test_golden(t, e);
+    test_cases(t, e, CASES);
     test_cache(t, e);
     test_long(t, e);
     test_decode_range(t);

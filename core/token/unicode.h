@@ -77,8 +77,4 @@ bool tern_token_is_nfc(const char *s, size_t n);
 /* Append the NFC of `s` (n bytes of UTF-8) to `to`; to->failed without memory. */
 void tern_token_nfc(const char *s, size_t n, struct tern_buf *to);
 
-/* Names until their callers have the room's prefix. */
-#define tern_unicode_is_nfc tern_token_is_nfc
-#define tern_unicode_nfc tern_token_nfc
-
 #endif

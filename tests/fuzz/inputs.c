@@ -228,29 +228,52 @@ static void fuzz_models(int n)
     told("tokenizer.model");
 }
 
-static const char tokenizer[] =
-    "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": "
-    "true},"
-    " {\"id\": 1, \"content\": \"<s>\", \"special\": true}], \"normalizer\": {\"type\": "
-    "\"Sequence\","
-    " \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"\xe2\x96\x81\"}, {\"type\":"
-    " \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xe2\x96\x81\"}]},"
-    " \"pre_tokenizer\": null, \"model\": {\"type\": \"BPE\", \"unk_token\": \"<unk>\","
-    " \"byte_fallback\": false, \"vocab\": {\"<unk>\": 0, \"<s>\": 1, \"a\": 2, \"b\": 3, \"ab\": "
-    "4},"
-    " \"merges\": [\"a b\", [\"a\", \"b\"]]}}";
+#define ADDED(id, content, special)                                                                \
+    "{\"id\":" id ",\"content\":\"" content "\",\"special\":" special                              \
+    ",\"normalized\":false,\"lstrip\":true,\"rstrip\":true,\"single_word\":true}"
+#define MARK "\xe2\x96\x81"
+
+/* Of characters, as Llama 2's, and of bytes, as GPT-2's with the steps of Qwen 2 and SmolLM. */
+static const char *const tokenizers[] = {
+    "{\"version\":\"1.0\",\"added_tokens\":[" ADDED("0", "<unk>", "true") "," ADDED(
+        "6", "fox",
+        "false") "],\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":["
+                 "{\"type\":\"Prepend\",\"prepend\":\"" MARK "\"},{\"type\":"
+                 "\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARK
+                 "\"}]},\"pre_tokenizer\":null,\"decoder\":{\"type\":\"Sequence\","
+                 "\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK
+                 "\"},\"content\":\" \"},{\"type\":\"Fuse\"},{\"type\":\"Strip\","
+                 "\"content\":\" \",\"start\":1,\"stop\":0}]},"
+                 "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,"
+                 "\"vocab\":{\"<unk>\":0,\"" MARK "\":1,\"e\":2,\"n\":3,\"en\":4,\"" MARK "en\":5},"
+                 "\"merges\":[\"e n\",\"" MARK " en\"]}}",
+    "{\"added_tokens\":[" ADDED(
+        "4", "quick",
+        "false") "],\"normalizer\":{\"type\":\"NFC\"},"
+                 "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\","
+                 "\"individual_digits\":true},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                 "\"use_regex\":true}]},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{"
+                 "\"ignore_merges\":true,\"vocab\":{\"\xc4\xa0\":0,\"\\u0065\":1,\"n\":2,\"en\":3},"
+                 "\"merges\":[[\"e\",\"n\"]]}}",
+    "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK
+    "\",\"prepend_scheme\":\"first\",\"split\":true},\"model\":{\"vocab\":{\"" MARK
+    "\":0,\"q\":1,\"" MARK "q\":2},\"merges\":[[\"" MARK "\",\"q\"]]}}",
+};
 
 static void fuzz_json(int n)
 {
+    static const char text[] = "The quick  brown\tfox " MARK " \xf0\x9f\x90\xa7\n\xff ends.";
     char *path = tern_fs_join(work, "tokenizer.json");
 
     for (int i = 0; i < n; i++) {
+        const char *seed = tokenizers[(size_t)i % (sizeof tokenizers / sizeof tokenizers[0])];
         uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES];
         struct tern_err err = {0};
         size_t len;
-        char *data = fuzz_mutate(tokenizer, sizeof tokenizer - 1, config_words, &len);
+        char *data = fuzz_mutate(seed, strlen(seed), config_words, &len);
         put(path, data, len);
         count(tern_token_json_hash(path, hash, &err) >= 0, &err);
+        use(path, text, sizeof text - 1);
         free(data);
     }
     free(path);

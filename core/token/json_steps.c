@@ -77,9 +77,10 @@ static int each(struct steps *s, const json_t *step, const char *list, int depth
 
 static const char *keep(const struct steps *s, const char *text)
 {
-    char *to = tern_token_keep(s->j->t, strlen(text) + 1, s->err);
+    const size_t n = strlen(text) + 1;
+    char *to = tern_token_keep(s->j->t, n, s->err);
 
-    return to ? strcpy(to, text) : NULL;
+    return to ? memcpy(to, text, n) : NULL;
 }
 
 static int normal(struct steps *s, const char *type, const json_t *step)

@@ -216,9 +216,9 @@ static void char_set(struct tern_token *t, uint32_t code, uint32_t symbol)
 
 static void near_set(struct tern_token *t, uint32_t a, uint32_t b)
 {
-    const enum tern_class left = a < 128 ? tern_class((uint8_t)a) : TERN_CLASS_BEYOND;
+    const enum tern_class left = a < 128 ? tern_token_class((uint8_t)a) : TERN_CLASS_BEYOND;
 
-    t->joins[left] |= (uint8_t)(1 << (b < 128 ? tern_class((uint8_t)b) : TERN_CLASS_BEYOND));
+    t->joins[left] |= (uint8_t)(1 << (b < 128 ? tern_token_class((uint8_t)b) : TERN_CLASS_BEYOND));
     if (a < 128 && b < 128) {
         t->ascii_near[a][b >> 6] |= (uint64_t)1 << (b & 63);
         return;

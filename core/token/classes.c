@@ -6,7 +6,7 @@
 #include <emmintrin.h>
 #endif
 
-enum tern_class tern_class(uint8_t b)
+enum tern_class tern_token_class(uint8_t b)
 {
     if ((uint8_t)((b | 0x20) - 'a') < 26)
         return TERN_CLASS_LETTER;
@@ -49,12 +49,12 @@ static void classes64(const char *s, uint64_t mask[TERN_CLASSES])
 {
     memset(mask, 0, TERN_CLASSES * sizeof *mask);
     for (int i = 0; i < 64; i++)
-        mask[tern_class((uint8_t)s[i])] |= (uint64_t)1 << i;
+        mask[tern_token_class((uint8_t)s[i])] |= (uint64_t)1 << i;
 }
 
 #endif
 
-void tern_classes(const char *s, size_t n, uint64_t mask[TERN_CLASSES])
+void tern_token_classes(const char *s, size_t n, uint64_t mask[TERN_CLASSES])
 {
     char last[64] = "";
 

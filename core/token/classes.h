@@ -20,8 +20,8 @@ enum tern_class {
 };
 
 /* Bit i of mask[c]: s[i] is of class c, for i < n <= 64. */
-void tern_classes(const char *s, size_t n, uint64_t mask[TERN_CLASSES]);
+void tern_token_classes(const char *s, size_t n, uint64_t mask[TERN_CLASSES]);
 /* The class of one byte. */
-enum tern_class tern_class(uint8_t b);
+enum tern_class tern_token_class(uint8_t b);
 
 #endif

@@ -129,7 +129,7 @@ static int put_by_class(struct tern_token_encoder *e, const char *s, size_t len,
     for (size_t base_at = 0; base_at < len; base_at += 64) {
         const size_t n = len - base_at < 64 ? len - base_at : 64;
         uint64_t joined = 0, now = 0;
-        tern_classes(s + base_at, n, mask);
+        tern_token_classes(s + base_at, n, mask);
         for (int c = 0; c < TERN_CLASSES; c++) {
             uint64_t behind = 0;
             for (int d = 0; d < TERN_CLASSES; d++)

@@ -506,8 +506,9 @@ static void hold_all(const pid_t *pids, int n)
 
 static int rank_main(const struct tern_fabric_options *o)
 {
+    if (getenv("TEST_FABRIC_ENTERS_LATE") && o && o->rank == o->size - 1)
+        tern_clock_sleep_ns(1500000000);
     struct tern_fabric *f = tern_fabric_open(o, &err);
-
     if (!f)
         return say_error("open");
     int rc = strcmp(mode, "random") == 0    ? fabric_random(f, seed, operations)
@@ -564,8 +565,6 @@ int main(int argc, char **argv)
             if (hasty && i == atoi(hasty))
                 o.deadline_s = 2;
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (getenv("TEST_FABRIC_ENTERS_LATE") && i == n - 1)
-                tern_clock_sleep_ns(1500000000);
             exit(rank_main(&o));
         }
     }

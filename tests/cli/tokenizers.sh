@@ -1,0 +1,67 @@
+#!/bin/bash
+# Tokenizers of every format by way of tern data: which file is read, what ends a document, what a set
+# says of it.
+. "$(dirname "$0")/../lib/tap.sh"
+
+tokenizer() { # MODEL-TYPE: a tokenizer.json
+    cat <<J
+{"version": "1.0", "truncation": null, "padding": null,
+ "added_tokens": [{"id": 0, "content": "</s>", "special": true, "single_word": false, "lstrip": false,
+                   "rstrip": false, "normalized": false}],
+ "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+ "pre_tokenizer": null, "post_processor": null, "decoder": null,
+ "model": {"type": "$1", "dropout": null, "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": false,
+           "vocab": {"</s>": 0, "<unk>": 1, "▁": 2, "a": 3, "b": 4, "▁a": 5, "ab": 6},
+           "merges": ["▁ a", "a b"]}}
+J
+}
+ids() { od -An -v -tu4 out | tr -s ' \n' ' '; }
+
+mkdir json && tokenizer BPE >json/tokenizer.json
+printf 'ab a</s>' >a.txt
+run tern data encode -t json a.txt
+is "$(ids)" " 5 4 5 1 " "tokenizer.json's merges go by their order, and a special token in text is text"
+cp out ids
+run tern data decode -t json ids
+has out 'ab a' "ids of tokenizer.json are text again"
+
+run tern data build -t json -o a.tds a.txt
+status 0; err_has '</s> is taken' "a tokenizer.json without a configuration: the one well-known EOS is taken, and logged"
+run tern data info --json a.tds
+out_has '"eos": 0' "its id ends the documents"
+out_has '"tokenizer_format": "tokenizer.json"' "a set says which format its tokenizer has"
+out_has '"tokenizer_file": "json/tokenizer.json"' "and which file was read"
+
+echo '{"eos_token": {"content": "ab"}}' >json/tokenizer_config.json
+run tern data build -t json -o b.tds a.txt
+status 0; run tern data info --json b.tds; out_has '"eos": 6' "tokenizer_config.json names the EOS"
+echo '{"eos_token": "nothing"}' >json/tokenizer_config.json
+run tern data build -t json -o c.tds a.txt
+status 2; err_has "eos_token 'nothing' is not in the vocabulary" "an EOS that is no piece is refused by name"
+[ ! -e c.tds ]; ok $? "and leaves no set"
+echo '{"eos_token": null}' >json/tokenizer_config.json
+run tern data build -t json -o c.tds a.txt
+status 2; err_has 'has no EOS token' "a tokenizer whose EOS is null cannot end documents"
+rm json/tokenizer_config.json
+
+cp -r json both && cp "$ROOT/tests/golden/spm-bpe-800.model" both/tokenizer.model
+run tern data build -t both -o both.tds a.txt
+status 0; err_has 'tokenizer.model is read, not tokenizer.json' "a folder with both: the model is read, and that is logged"
+err_has 'tokenizer.model and tokenizer.json differ, first in the ids of " "' "where both give other ids, a warning names a text"
+run tern data info --json both.tds; out_has '"tokenizer_format": "sentencepiece"' "the set was made with the model"
+
+mkdir words && tokenizer WordPiece >words/tokenizer.json
+run tern data build -t words -o c.tds a.txt
+status 2; err_has "a model of type 'WordPiece' is not supported" "another algorithm is refused by name"
+
+cp json/tokenizer.json kept
+run tern data build -t json -o json/tokenizer.json a.txt
+status 2; cmp -s kept json/tokenizer.json; ok $? "a build leaves a folder's tokenizer.json as it is"
+
+for n in 1 100 127999; do
+    awk -v n=$n 'BEGIN {for (i = 0; i < n; i++) print "QQ== " i}' >ranks.model
+    run tern data encode -t ranks.model a.txt
+    status 2
+done
+tap_done

@@ -76,6 +76,16 @@ static void add_text(struct tern_buf *to, const char *s, size_t len)
     }
 }
 
+/* Add a piece without its space marks. */
+static void add_without_marks(struct tern_buf *to, const char *s, size_t len)
+{
+    for (const char *end = s + len; s < end;) {
+        const char *mark = memmem(s, (size_t)(end - s), TERN_SPACE_MARK, 3);
+        tern_buf_add(to, s, (size_t)((mark ? mark : end) - s));
+        s = mark ? mark + 3 : end;
+    }
+}
+
 static char byte_of(const struct tern_piece *p)
 {
     return (char)strtoul((char[]){p->text[3], p->text[4], 0}, NULL, 16);
@@ -136,6 +146,23 @@ static void decode_byte_level(const struct tern_token *t, const uint32_t *ids, s
     tern_buf_free(&bytes);
 }
 
+/* What an id is decoded as: an added token as it was found, which is its normalised text. */
+static void surface(const struct tern_token *t, uint32_t id, const char **s, size_t *len)
+{
+    const struct tern_piece *p = &t->pieces[id];
+
+    *s = p->text;
+    *len = p->len;
+    if (p->kind != TERN_PIECE_USER_DEFINED)
+        return;
+    for (uint32_t i = 0; i < t->n_added; i++) {
+        if (t->added[i].id == id && t->added[i].normalized) {
+            *s = t->added[i].find;
+            *len = t->added[i].find_len;
+        }
+    }
+}
+
 /* Characters by tokenizer.json: Llama's decoder (space marks, byte pieces, one space taken off), or
  * Metaspace's, which drops all marks of the first token. */
 static void decode_characters(const struct tern_token *t, const uint32_t *ids, size_t n,
@@ -155,18 +182,15 @@ static void decode_characters(const struct tern_token *t, const uint32_t *ids, s
         }
         add_fallback(&all, bytes.data, bytes.len);
         tern_buf_clear(&bytes);
-        if (first && t->drop_first) {
-            for (size_t k = 0; k < p->len; k++) {
-                bool mark = p->len - k >= 3 && memcmp(p->text + k, TERN_SPACE_MARK, 3) == 0;
-                if (!mark)
-                    tern_buf_add(&all, p->text + k, 1);
-                k += mark ? 2 : 0;
-            }
-        } else if (t->escape_whitespaces) {
-            add_text(&all, p->text, p->len);
-        } else {
-            tern_buf_add(&all, p->text, p->len);
-        }
+        const char *text;
+        size_t len;
+        surface(t, ids[i], &text, &len);
+        if (first && t->drop_first)
+            add_without_marks(&all, text, len);
+        else if (t->escape_whitespaces)
+            add_text(&all, text, len);
+        else
+            tern_buf_add(&all, text, len);
         first = false;
     }
     add_fallback(&all, bytes.data, bytes.len);

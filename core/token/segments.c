@@ -127,11 +127,8 @@ static int take_added(struct tern_token_encoder *e, const struct tern_finder *f,
         at = to;
         if ((a->special && !e->specials) || (a->single_word && !alone(s, n, from, to)))
             continue;
-        if (a->lstrip) {
+        if (a->lstrip) /* perhaps spaces that the token before took: nothing is between them */
             from = spaces_before(s, from, marks);
-            if (from < done)
-                from = done;
-        }
         if (a->rstrip)
             to = spaces_behind(s, n, to, marks);
         if (done < from && between(e, s + done, from - done, at_start && done == 0, err) < 0)

@@ -101,6 +101,8 @@ static void test_bytes(void)
     is(ids_of(t, "a<|end|><tag>", true), "97 261 262", "special ones are when they are asked for");
     is(text_of_ids(t, (const uint32_t[]){258, 195, 169, 261, 262}, 5), "hell\u00e9<tag>",
        "bytes become text when ids are decoded");
+    is(text_of_ids(t, (const uint32_t[]){0xe2, 0x82, 'a', 0xff}, 4), "\ufffda\ufffd",
+       "a character that is cut off is decoded as one U+FFFD");
     tern_token_free(t);
     f.settings = "\"ignore_merges\":true,\"type\":\"BPE\",";
     t = load(&f, &err);

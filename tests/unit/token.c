@@ -165,6 +165,16 @@ static void test_damaged(void)
         tern_token_free(t);
         free(more);
     }
+    /* A piece's kind stands behind its text and its score. */
+    char *kind = memmem(data, len, "<0x41>", 6);
+    kind = kind ? memmem(kind, 16, "\x18\x06", 2) : NULL;
+    if (ok(kind != NULL, "the model has a piece for the byte 0x41")) {
+        struct tern_err err = {0};
+        kind[1] = TERN_PIECE_NORMAL;
+        struct tern_token *t = load_bytes(data, len, &err);
+        has(err.text, "255 of 256 bytes", "a byte without a piece is refused");
+        tern_token_free(t);
+    }
     free(data);
 }
 

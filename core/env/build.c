@@ -133,13 +133,13 @@ static uint32_t hash(const char *value)
     return h;
 }
 
-static const char *look_up(char *const *environ, const char *name)
+static const char *look_up(char *const *variables, const char *name)
 {
     size_t len = strlen(name);
 
-    for (; environ && *environ; environ++)
-        if (strncmp(*environ, name, len) == 0 && (*environ)[len] == '=')
-            return *environ + len + 1;
+    for (; variables && *variables; variables++)
+        if (strncmp(*variables, name, len) == 0 && (*variables)[len] == '=')
+            return *variables + len + 1;
     return NULL;
 }
 
@@ -243,9 +243,9 @@ static void settle(struct tern_env_row *r, enum tern_env_by by, const char *valu
 /* The user's before the site's before the profile's; but a value that this task's launcher has set
  * for the whole job stays. */
 static void fill(struct tern_env_row *r, const struct tern_env_var *v, int generation,
-                 const struct tern_env_facts *f, char *const *environ)
+                 const struct tern_env_facts *f, char *const *variables)
 {
-    const char *own = look_up(environ, v->name), *marks = look_up(environ, marks_variable);
+    const char *own = look_up(variables, v->name), *marks = look_up(variables, marks_variable);
     const char *site = site_value(f, v->name);
     enum mark mark = own ? marked(marks, v->name, own) : NOT_MARKED;
     struct tern_env_answer a;
@@ -281,9 +281,9 @@ static bool has_row(const struct tern_env_rows *rows, const char *name)
 
 /* A variable that no profile has: the site's, also as an outer call has set it. */
 static void add_site(struct tern_env_rows *rows, const char *name, const char *value,
-                     char *const *environ)
+                     char *const *variables)
 {
-    const char *own = look_up(environ, name), *marks = look_up(environ, marks_variable);
+    const char *own = look_up(variables, name), *marks = look_up(variables, marks_variable);
     bool users = own && marked(marks, name, own) == NOT_MARKED;
     struct tern_env_row *r = &rows->row[rows->n];
 
@@ -321,17 +321,17 @@ static size_t mark_names(const char *marks, char **names)
 /* Variables that an outer call has marked and no table has: a launched task keeps the site's, any
  * other is stale. */
 static void look_at_marks(struct tern_env_rows *rows, const struct tern_env_facts *f,
-                          char *const *environ)
+                          char *const *variables)
 {
-    const char *marks = look_up(environ, marks_variable);
+    const char *marks = look_up(variables, marks_variable);
     char *names[MAX_MARKS];
     size_t n = mark_names(marks, names);
 
     for (size_t i = 0; i < n; i++) {
-        const char *value = look_up(environ, names[i]);
+        const char *value = look_up(variables, names[i]);
         enum mark mark = value ? marked(marks, names[i], value) : NOT_MARKED;
         if (mark == MARKED_SITE && f->launched)
-            add_site(rows, names[i], value, environ);
+            add_site(rows, names[i], value, variables);
         bool stale = mark != NOT_MARKED;
         for (size_t j = 0; j < rows->n && stale; j++)
             stale = !is_ours(&rows->row[j]) || strcmp(rows->row[j].name, names[i]) != 0;
@@ -420,7 +420,7 @@ static void advise_cores(struct tern_env_rows *rows, const struct tern_env_facts
 
 /* ------------------------------------------------------------------ build, free */
 
-int tern_env_build(const char *profile, const struct tern_env_facts *f, char *const *environ,
+int tern_env_build(const char *profile, const struct tern_env_facts *f, char *const *variables,
                    struct tern_env_rows *out, struct tern_err *err)
 {
     char why[400] = "";
@@ -443,10 +443,10 @@ int tern_env_build(const char *profile, const struct tern_env_facts *f, char *co
         return -1;
     }
     for (; rows.n < n; rows.n++)
-        fill(&rows.row[rows.n], &vars[rows.n], generation, f, environ);
+        fill(&rows.row[rows.n], &vars[rows.n], generation, f, variables);
     for (size_t i = 0; i < f->n_site; i++)
-        add_site(&rows, f->site[i].name, f->site[i].value, environ);
-    look_at_marks(&rows, f, environ);
+        add_site(&rows, f->site[i].name, f->site[i].value, variables);
+    look_at_marks(&rows, f, variables);
     rows.profile_why = tern_strdup(why);
     advise_ports(&rows, f, neuron);
     advise_batch(&rows, f);

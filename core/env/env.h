@@ -140,9 +140,9 @@ struct tern_env_rows {
     char **advice; /* settings that tern never changes itself: the kernel's */
 };
 
-/* `environ`, NULL-ended, is the environment that rows are built for.  *out is freed with
+/* `variables`, NULL-ended, is the environment that rows are built for.  *out is freed with
  * tern_env_rows_free.  Only a wrong profile name is an error. */
-int tern_env_build(const char *profile, const struct tern_env_facts *f, char *const *environ,
+int tern_env_build(const char *profile, const struct tern_env_facts *f, char *const *variables,
                    struct tern_env_rows *out, struct tern_err *err);
 void tern_env_rows_free(struct tern_env_rows *rows);
 
@@ -193,8 +193,8 @@ struct tern_env_step {
 };
 
 /* Found by the slurmstepd above this process; where none can be seen (another name space, /proc
- * with hidepid), by SLURM_STEP_ID.  `environ`: the environment to look at, NULL-ended. */
-void tern_env_step_look(struct tern_env_step *s, char *const *environ);
+ * with hidepid), by SLURM_STEP_ID.  `variables`: the environment to look at, NULL-ended. */
+void tern_env_step_look(struct tern_env_step *s, char *const *variables);
 void tern_env_step_leave(const struct tern_env_step *s);
 void tern_env_step_free(struct tern_env_step *s);
 

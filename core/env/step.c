@@ -115,13 +115,13 @@ static const struct rule *rule_of(const char *name)
     return NULL;
 }
 
-static const char *value_of(char *const *environ, const char *name)
+static const char *value_of(char *const *variables, const char *name)
 {
     size_t n = strlen(name);
 
-    for (; *environ; environ++)
-        if (strncmp(*environ, name, n) == 0 && (*environ)[n] == '=')
-            return *environ + n + 1;
+    for (; *variables; variables++)
+        if (strncmp(*variables, name, n) == 0 && (*variables)[n] == '=')
+            return *variables + n + 1;
     return NULL;
 }
 
@@ -199,13 +199,13 @@ static bool of_srun(const char *step)
 }
 
 /* "SLURM_JOB_ID_HET_GROUP_1=13": is a group of that number among them? */
-static bool has_group(char *const *environ, unsigned long job)
+static bool has_group(char *const *variables, unsigned long job)
 {
     static const char group[] = "SLURM_JOB_ID_HET_GROUP_";
 
-    for (; *environ; environ++) {
-        const char *is = strchr(*environ, '=');
-        if (is && tern_str_starts(*environ, group) && strtoul(is + 1, NULL, 10) == job)
+    for (; *variables; variables++) {
+        const char *is = strchr(*variables, '=');
+        if (is && tern_str_starts(*variables, group) && strtoul(is + 1, NULL, 10) == job)
             return true;
     }
     return false;
@@ -213,24 +213,24 @@ static bool has_group(char *const *environ, unsigned long job)
 
 /* SLURM_JOB_ID is that of a heterogeneous job's first group everywhere; steps have their group's.
  */
-static bool is_our_job(char *const *environ, uint32_t job)
+static bool is_our_job(char *const *variables, uint32_t job)
 {
-    const char *ours = value_of(environ, "SLURM_JOB_ID");
+    const char *ours = value_of(variables, "SLURM_JOB_ID");
 
-    return (ours && strtoul(ours, NULL, 10) == job) || has_group(environ, job);
+    return (ours && strtoul(ours, NULL, 10) == job) || has_group(variables, job);
 }
 
-static void find_step(struct tern_env_step *s, char *const *environ)
+static void find_step(struct tern_env_step *s, char *const *variables)
 {
-    const char *job = value_of(environ, "SLURM_JOB_ID");
-    const char *step = value_of(environ, "SLURM_STEP_ID");
+    const char *job = value_of(variables, "SLURM_JOB_ID");
+    const char *step = value_of(variables, "SLURM_STEP_ID");
     uint32_t above_job;
     char above[32];
 
     if (!step)
-        step = value_of(environ, "SLURM_STEPID");
+        step = value_of(variables, "SLURM_STEPID");
     if (find_above(&above_job, above)) {
-        s->inside = of_srun(above) && is_our_job(environ, above_job);
+        s->inside = of_srun(above) && is_our_job(variables, above_job);
         if (s->inside)
             snprintf(s->name, sizeof s->name, "%u.%s", above_job, above);
     } else if (job && step && of_srun(step)) {
@@ -243,14 +243,14 @@ static void find_step(struct tern_env_step *s, char *const *environ)
 
 /* As srun composes it, "quiet,mask_cpu:0x1", of _VERBOSE, _TYPE and _LIST, which it also sets.  Any
  * other value was written by a script. */
-static bool srun_wrote(char *const *environ, const char *name, const char *value)
+static bool srun_wrote(char *const *variables, const char *name, const char *value)
 {
     char other[48];
 
     snprintf(other, sizeof other, "%.20s_TYPE", name);
-    const char *type = value_of(environ, other);
+    const char *type = value_of(variables, other);
     snprintf(other, sizeof other, "%.20s_LIST", name);
-    const char *list = value_of(environ, other);
+    const char *list = value_of(variables, other);
     size_t n = strlen(value), t = type ? strlen(type) : 0, l = list ? strlen(list) : 0;
 
     if (strncmp(value, "quiet", 5) == 0 || strstr(value, "mask_") || strstr(value, "map_"))
@@ -259,14 +259,14 @@ static bool srun_wrote(char *const *environ, const char *name, const char *value
            strcmp(value + n - l, list ? list : "") == 0;
 }
 
-static bool is_count(char *const *environ, const char *value)
+static bool is_count(char *const *variables, const char *value)
 {
-    const char *tasks = value_of(environ, "SLURM_STEP_NUM_TASKS");
+    const char *tasks = value_of(variables, "SLURM_STEP_NUM_TASKS");
 
     return tasks && strcmp(tasks, value) == 0;
 }
 
-static bool is_left(const struct rule *r, bool inside, bool marked, char *const *environ,
+static bool is_left(const struct rule *r, bool inside, bool marked, char *const *variables,
                     const char *name, const char *value)
 {
     switch (r->when) {
@@ -278,10 +278,10 @@ static bool is_left(const struct rule *r, bool inside, bool marked, char *const 
         return inside || marked;
     case BOUND:
         /* The parts ("..._BIND_TYPE") are no settings of srun's; the whole is. */
-        return (inside || marked) &&
-               (strcmp(name + strlen(name) - 5, "_BIND") != 0 || srun_wrote(environ, name, value));
+        return (inside || marked) && (strcmp(name + strlen(name) - 5, "_BIND") != 0 ||
+                                      srun_wrote(variables, name, value));
     case COUNT:
-        return inside || (marked && is_count(environ, value));
+        return inside || (marked && is_count(variables, value));
     case INSIDE:
         return inside;
     }
@@ -295,12 +295,12 @@ static bool is_group(const char *name)
            tern_str_starts(name, "SLURM_HET_") || tern_str_starts(name, "SLURM_PACK_");
 }
 
-static bool of_other_groups(char *const *environ)
+static bool of_other_groups(char *const *variables)
 {
-    const char *job = value_of(environ, "SLURM_JOB_ID");
+    const char *job = value_of(variables, "SLURM_JOB_ID");
 
-    return job && value_of(environ, "SLURM_JOB_ID_HET_GROUP_0") &&
-           !has_group(environ, strtoul(job, NULL, 10));
+    return job && value_of(variables, "SLURM_JOB_ID_HET_GROUP_0") &&
+           !has_group(variables, strtoul(job, NULL, 10));
 }
 
 static void add(struct tern_env_step *s, const char *name, const char *value, const char *why,
@@ -314,13 +314,13 @@ static void add(struct tern_env_step *s, const char *name, const char *value, co
     left[s->n++] = (struct tern_env_left){tern_strdup(name), tern_strdup(value), why, stays};
 }
 
-void tern_env_step_look(struct tern_env_step *s, char *const *environ)
+void tern_env_step_look(struct tern_env_step *s, char *const *variables)
 {
     *s = (struct tern_env_step){0};
-    find_step(s, environ);
-    const bool marked = value_of(environ, "SLURM_STEP_ID") || value_of(environ, "SLURM_STEPID");
-    const bool groups = of_other_groups(environ);
-    for (char *const *e = environ; *e; e++) {
+    find_step(s, variables);
+    const bool marked = value_of(variables, "SLURM_STEP_ID") || value_of(variables, "SLURM_STEPID");
+    const bool groups = of_other_groups(variables);
+    for (char *const *e = variables; *e; e++) {
         const char *is = strchr(*e, '=');
         if (!is || is == *e)
             continue;
@@ -328,7 +328,7 @@ void tern_env_step_look(struct tern_env_step *s, char *const *environ)
         const struct rule *r = rule_of(name);
         if (groups && is_group(name))
             add(s, name, is + 1, other_why, /* stays= */ false);
-        else if (r && is_left(r, s->inside, marked, environ, name, is + 1))
+        else if (r && is_left(r, s->inside, marked, variables, name, is + 1))
             add(s, name, is + 1, r->why, /* stays= */ false);
         else if (r && r->when == BOUND)
             add(s, name, is + 1, users_why, /* stays= */ true);

@@ -11,7 +11,7 @@ workload: {command: [torchrun, --nproc_per_node, '32', "it's", train.py], worker
 Y
 sed 's/MinCount: 4/MinCount: 64/; s/MaxCount: 4/MaxCount: 64/' "$ROOT/cluster-templates/trn1-4/cluster.yaml" >cluster.yaml
 echo 'topology: {leaf: 12}' >cluster.tern.yaml
-narrow() { [ -z "$(awk 'length > 80' out)" ]; ok $? "$cmd: at most 80 columns" || awk 'length > 80' out; }
+narrow() { ! wider 80 out >wide; ok $? "$cmd: at most 80 columns" || cat wide; }
 
 run tern run --explain run.yaml -N 4
 status 0; narrow

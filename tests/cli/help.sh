@@ -40,7 +40,7 @@ for columns in 60 80; do
     for topic in *.topic; do COLUMNS=$columns tern help "${topic%.topic}" >"$topic.$columns"; done
 done
 for text in list *.topic.80; do
-    wide=$(awk 'length > 80' "$text"); [ -z "$wide" ]; ok $? "${text%.topic.80}: no line over 80 columns" || echo "# $wide"
+    wide=$(wider 80 "$text"); [ -z "$wide" ]; ok $? "${text%.topic.80}: no line over 80 columns" || echo "# $wide"
 done
 for topic in parallel lora precision launch workload env fabric faults recipe site environment; do
     [ -s $topic.topic ]; ok $? "there is a topic $topic"
@@ -77,7 +77,7 @@ run tern help ledger list; status 0; out_has "usage: tern ledger list" "tern hel
 # ---- README: five doors, and no command in it or in a topic that does not exist
 if [ -e "$ROOT/README.md" ]; then
     cp "$ROOT/README.md" readme
-    wide=$(awk 'length > 100 {print FNR}' readme); [ -z "$wide" ]; ok $? "README has no line over 100 columns" || echo "# lines $wide"
+    wide=$(wider 100 readme); [ -z "$wide" ]; ok $? "README has no line over 100 columns" || echo "# lines $wide"
     for door in 'A run of your own' 'Your cluster' 'Read the ledger' 'Bring your trainer'; do
         n=$(awk -v d="## $door" '$0 == d {on = 1} /^## / && $0 != d {on = 0} on' readme | wc -l)
         [ "$n" -gt 5 ] && [ "$n" -le 40 ]; ok $? "README: door '$door' has at most 40 lines" || echo "# $n"
@@ -104,7 +104,7 @@ if [ -e "$ROOT/HACKING.md" ]; then
         ls -d "$ROOT"/$path >/dev/null 2>&1 || echo "$path"
     done >missing
     [ ! -s missing ]; ok $? "HACKING and README name no path that is not there" || sed 's/^/# /' missing
-    wide=$(awk 'length > 110 {print FNR}' "$ROOT/HACKING.md"); [ -z "$wide" ]; ok $? "HACKING has no line over 110 columns" || echo "# lines $wide"
+    wide=$(wider 110 "$ROOT/HACKING.md"); [ -z "$wide" ]; ok $? "HACKING has no line over 110 columns" || echo "# lines $wide"
 fi
 # Lines of commands: the program, its verb and its options are in -h.
 commands_of() { sed -nE 's/^    ([^ ])/\1/p; s/^\$ //p' "$@" | grep -oE '(^|[ (])tern [a-z].*' | sed 's/^[^t]//; s/  *#.*//; s/ -- .*//; s/[`|)"].*//' | sort -u; }

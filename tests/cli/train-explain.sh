@@ -16,7 +16,7 @@ parallel: {tensor: 8, pipeline: 8, sequence: true, zero: 1, recompute: selective
 checkpoint: {dir: ck}
 launch: {ranks_per_node: 32}
 Y
-narrow() { [ -z "$(awk 'length > 120' out)" ]; ok $? "at most 120 columns" || awk 'length > 120' out; }
+narrow() { ! wider 120 out >wide; ok $? "at most 120 columns" || cat wide; }
 run tern train run.yaml --explain -N 32
 status 0; narrow
 out_has 'llama2-70b: 68976648192 parameters'

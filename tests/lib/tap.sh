@@ -30,6 +30,8 @@ is() { # GOT WANTED NAME
     [ "$1" = "$2" ]; ok $? "$3" || echo "# got '$1', wanted '$2'"
 }
 # Until COMMAND succeeds, for half a minute at most: whether it does is asked, not when.
+# wider COLUMNS FILE: the lines of UTF-8 that have more, with their numbers.
+wider() { LC_ALL=C.UTF-8 grep -nE "^.{$(($1 + 1))}" "$2"; }
 until_true() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
 # A measured time, rate or memory against what tern promises of it: a benchmark.  That it was measured
 # is asserted; that it is at most LIMIT only under `make bounds`, on a machine that does nothing else.

@@ -14,8 +14,10 @@ static const char *name_of(const struct file *f, int *rc)
 
     *rc = tern_token_json_hash(path, names, NULL);
     free(path);
-    if (!t || *rc != 1)
+    if (!t || *rc != 1) {
+        tern_token_free(t);
         return "(none)";
+    }
     tern_token_hash(t, loaded);
     tern_token_free(t);
     if (memcmp(loaded, names[0], sizeof loaded) != 0)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    SLOTS_A_THREAD = 4,      /* a worker that has a long document holds nobody up for a while */
+    SLOTS_A_THREAD = 4,      /* others go on for a while beside a long document */
     KEEP = 4 << 20,          /* bytes of a slot that are kept for the next piece */
     FLIGHT = 256 << 20,      /* bytes of text in all slots: long documents come one by one */
     PIECE_BYTES = 256 << 10, /* of most pieces */

@@ -58,7 +58,7 @@ static struct tern_health_taken take_a_file(int dir)
     return t;
 }
 
-/* Where other users may rename files, root makes none: the process becomes user nobody. */
+/* The process becomes user nobody where other users may rename files: root creates none there. */
 static bool is_safe(int dir)
 {
     struct stat st;

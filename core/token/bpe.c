@@ -447,24 +447,9 @@ static int list_user(struct tern_token *t, struct tern_err *err)
 
 /* ---- pieces by their bytes ---- */
 
-static inline uint64_t bytes_hash(const char *s, size_t len)
-{
-    uint64_t h = len * base, w;
-
-    for (; len >= 8; s += 8, len -= 8) {
-        memcpy(&w, s, 8);
-        h = (h ^ w) * base;
-        h ^= h >> 32;
-    }
-    w = 0;
-    memcpy(&w, s, len);
-    h = (h ^ w) * base;
-    return h ^ h >> 29;
-}
-
 uint32_t tern_token_find(const struct tern_token *t, const char *s, size_t len)
 {
-    const uint64_t hash = bytes_hash(s, len);
+    const uint64_t hash = tern_token_bytes_hash(s, len);
 
     for (uint32_t k = (uint32_t)hash & t->names_mask;; k = (k + 1) & t->names_mask) {
         const struct tern_name *name = &t->names[k];
@@ -493,7 +478,7 @@ static int build_bytes(struct tern_token *t, struct tern_err *err)
             continue;
         if (p->match_len == 1)
             t->byte_symbol[(uint8_t)p->match[0]] = i;
-        uint64_t hash = bytes_hash(p->match, p->match_len);
+        uint64_t hash = tern_token_bytes_hash(p->match, p->match_len);
         uint32_t k = (uint32_t)hash & t->names_mask;
         while (t->names[k].id1)
             k = (k + 1) & t->names_mask;

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "core/token/classes.h"
 #include "core/token/split.h"
@@ -219,6 +220,22 @@ enum { TERN_MAYBE_BITS = 20 };
 static inline uint32_t tern_char_slot(uint32_t code)
 {
     return code * 0x9e3779b1u >> 8;
+}
+
+static inline uint64_t tern_token_bytes_hash(const char *s, size_t len)
+{
+    const uint64_t k = 0x9e3779b97f4a7c15u; /* odd; the multiplier of Fibonacci hashing */
+    uint64_t h = len * k, w;
+
+    for (; len >= 8; s += 8, len -= 8) {
+        memcpy(&w, s, 8);
+        h = (h ^ w) * k;
+        h ^= h >> 32;
+    }
+    w = 0;
+    memcpy(&w, s, len);
+    h = (h ^ w) * k;
+    return h ^ h >> 29;
 }
 
 /* The scalar value at `s` (n > 0 bytes) and how many bytes it takes; 0 bytes when it is not UTF-8

@@ -72,17 +72,8 @@ static inline size_t short_place(const uint64_t key[2])
 
 static struct long_word *long_place(struct tern_words *words, const char *s, size_t len)
 {
-    uint64_t h = len, w;
+    const uint64_t h = tern_token_bytes_hash(s, len);
 
-    for (; len >= 8; s += 8, len -= 8) {
-        memcpy(&w, s, 8);
-        h = (h ^ w) * mix;
-        h ^= h >> 32;
-    }
-    w = 0;
-    memcpy(&w, s, len);
-    h = (h ^ w) * mix;
-    h ^= h >> 32;
     return &words->longs[(h * mix) >> (64 - LONG_BITS)];
 }
 

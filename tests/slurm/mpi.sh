@@ -41,7 +41,7 @@ mpi() { on timeout 60 env TERN_FABRIC=mpi TERN_FABRIC_MPI_PLUGIN="${TERN_BUILD:-
 mpi srun --mpi=pmix -N4 --ntasks-per-node=2 "$R" random 0 3 40
 status 0 "two ranks a node: the same bits as the reference, which knows no nodes"
 mpi srun --mpi=pmix -N2 --ntasks-per-node=2 tern bench fabric -b 8 -e 64K -f 16 -n 5
-out_has '4 ranks in 2 nodes; wire-up: Open MPI' "who shares memory is found as ever"
+out_has '4 ranks in 2 nodes; wire-up: Open MPI' "with Open MPI, ranks of a node are found to share memory"
 out_has 'values: 0 OK'
 mpi srun --mpi=pmix -N2 --ntasks-per-node=1 env -u TERN_FABRIC tern bench fabric --peer mpi -b 64 -e 64K -f 32 -n 5
 status 0 "libfabric beside Open MPI between nodes"; out_has '; libfabric'; out_has 'values: 0 OK'

@@ -24,7 +24,7 @@ static void begin(struct tern_logs_lines *l, bool redrawn)
 {
     l->len = l->logged = l->matched = 0;
     l->redrawn = redrawn;
-    l->broken = l->missing = false;
+    l->broken = false;
 }
 
 static bool blank(const char *s, size_t len)
@@ -62,13 +62,14 @@ static void on_newline(struct tern_logs_lines *l)
     match(l, true);
     if (l->len == 0 && l->before_len)
         l->to.log(l->to.self, l->before_ns, l->stream, ' ', l->before, l->before_len);
-    else if (l->len > l->logged || !l->redrawn) {
+    else if (l->len > l->logged || !l->redrawn || l->missing) {
         size_t from = l->redrawn ? 0 : l->logged; /* the text drawn before is drawn again */
         l->to.log(l->to.self, l->len > from ? l->wall_ns : l->newest_ns, l->stream, ' ',
                   l->text + from, l->len - from);
     }
     l->before_len = 0;
     begin(l, false);
+    l->missing = false;
 }
 
 /* A line longer than a record goes on in the next record. */
@@ -79,16 +80,16 @@ static void on_full(struct tern_logs_lines *l)
     l->broken = true;
 }
 
-void tern_logs_lines_gap(struct tern_logs_lines *l)
+void tern_logs_lines_gap(struct tern_logs_lines *l, bool inside)
 {
-    l->broken = true;
+    l->broken = l->missing = true;
     if (l->before_len && l->len == 0)
         draw(l, l->before_ns, l->before, l->before_len);
     if (l->len > l->logged)
         l->to.log(l->to.self, l->wall_ns, l->stream, '+', l->text + l->logged, l->len - l->logged);
     l->before_len = 0;
     begin(l, false);
-    l->broken = l->missing = true;
+    l->broken = l->missing = inside;
 }
 
 static void add(struct tern_logs_lines *l, const char *data, size_t len)

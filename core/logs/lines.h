@@ -31,7 +31,7 @@ struct tern_logs_lines {
     int64_t newest_ns;
     bool redrawn; /* a carriage return started it over */
     bool broken;  /* its beginning is missing: it is logged, not matched */
-    bool missing; /* bytes were lost before it */
+    bool missing; /* bytes were lost since the last newline */
     char *before; /* the text that it overwrote, [TERN_LOGS_TEXT_MAX] */
     size_t before_len;
     int64_t before_ns, drawn_ns; /* drawn_ns: of the last '~' in the log */
@@ -39,9 +39,9 @@ struct tern_logs_lines {
 
 /* `l` starts as {0}; memory is allocated with the first bytes; aborts when there is none. */
 void tern_logs_lines_take(struct tern_logs_lines *l, int64_t wall_ns, const char *data, size_t len);
-/* Bytes are missing before the next ones: the line so far and the rest of the next line are logged
- * and not matched. */
-void tern_logs_lines_gap(struct tern_logs_lines *l);
+/* Bytes are missing before the next ones: the line so far is logged and not matched.  `inside`:
+ * they end within a line, whose rest is logged and not matched either. */
+void tern_logs_lines_gap(struct tern_logs_lines *l, bool inside);
 /* No byte came for a moment: match a bar, and log text that has waited for a second; `end`: log all
  * that is left. */
 void tern_logs_lines_idle(struct tern_logs_lines *l, int64_t now_ns, bool end);

@@ -16,9 +16,9 @@ enum {
     PATIENCE_MS = 200, /* too short a pause to matter in training */
 };
 
-/* Of each stream: were bytes dropped, and how many lines. */
+/* Of each stream: were bytes dropped, do they end within a line, and how many newlines had they. */
 struct dropped {
-    bool torn[TERN_TASK_FEED_STREAMS];
+    bool torn[TERN_TASK_FEED_STREAMS], inside[TERN_TASK_FEED_STREAMS];
     uint64_t lines[TERN_TASK_FEED_STREAMS];
 };
 
@@ -60,7 +60,7 @@ static void tell(const struct tern_task_feed *f, const struct dropped *d)
 {
     for (int i = 0; i < TERN_TASK_FEED_STREAMS; i++)
         if (d->torn[i])
-            f->taker.lost(f->taker.self, TERN_TASK_FEED_NAMES[i], d->lines[i]);
+            f->taker.lost(f->taker.self, TERN_TASK_FEED_NAMES[i], d->lines[i], d->inside[i]);
 }
 
 static void hand_over(struct tern_task_feed *f)
@@ -182,9 +182,10 @@ void tern_task_feed_put(struct tern_task_feed *f, int64_t wall_ns, char stream, 
     pthread_mutex_lock(&f->lock);
     struct piece p = {wall_ns, f->dropped, (uint32_t)len, stream};
     if (!make_room(f, sizeof p + len)) {
-        const char *at = strchr(TERN_TASK_FEED_NAMES, stream);
-        f->dropped.lines[at - TERN_TASK_FEED_NAMES] += count_lines(data, len);
-        f->dropped.torn[at - TERN_TASK_FEED_NAMES] = true;
+        ptrdiff_t which = strchr(TERN_TASK_FEED_NAMES, stream) - TERN_TASK_FEED_NAMES;
+        f->dropped.lines[which] += count_lines(data, len);
+        f->dropped.torn[which] = true;
+        f->dropped.inside[which] = len && data[len - 1] != '\n';
     } else {
         memcpy(f->front.data + f->front.len, &p, sizeof p);
         memcpy(f->front.data + f->front.len + sizeof p, data, len);

@@ -17,8 +17,9 @@ struct tern_task_feed_taker {
     void *self;
     /* Bytes of a stream, in the order they came in. */
     void (*take)(void *self, int64_t wall_ns, char stream, const char *data, size_t len);
-    /* Bytes of a stream were dropped before the next ones, `lines` newlines among them. */
-    void (*lost)(void *self, char stream, uint64_t lines);
+    /* Bytes of a stream were dropped before the next ones, `lines` newlines among them; `inside`:
+     * the last one is no newline. */
+    void (*lost)(void *self, char stream, uint64_t lines, bool inside);
     /* The queue is empty; called again after at most TERN_TASK_FEED_TICK_MS. */
     void (*idle)(void *self);
     /* The last call. */

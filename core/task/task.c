@@ -117,15 +117,19 @@ static void keep_line(void *self, int64_t wall_ns, char stream, const char *text
 }
 
 /* Lines of the descriptor are taken only whole: a line of a killed writer may end within a number.
- * The intake refuses a piece of a line that is too long. */
+ * A line with lost bytes counts once, at its newline: here, or in lost() when that was dropped,
+ * too. The intake refuses a piece of a line that is too long. */
 static void keep_words(void *self, int64_t wall_ns, char stream, char mark, const char *text,
                        size_t len)
 {
     struct sink *k = self;
 
     (void)wall_ns, (void)stream;
-    if (k->lines[METRIC].missing && len)
-        tern_intake_note_lost(k->intake, 1);
+    if (k->lines[METRIC].missing) {
+        if (mark == ' ')
+            tern_intake_note_lost(k->intake, 1);
+        return;
+    }
     if (k->lines[METRIC].broken)
         return;
     if (mark != ' ' && len < TERN_INTAKE_METRIC_LINE) {
@@ -146,13 +150,13 @@ static void take(void *self, int64_t wall_ns, char stream, const char *data, siz
     tern_logs_lines_take(&k->lines[which], wall_ns, data, len);
 }
 
-static void lost(void *self, char stream, uint64_t lines)
+static void lost(void *self, char stream, uint64_t lines, bool inside)
 {
     struct sink *k = self;
 
     for (int i = 0; i < N_STREAMS; i++)
         if (stream == stream_names[i])
-            tern_logs_lines_gap(&k->lines[i]);
+            tern_logs_lines_gap(&k->lines[i], inside);
     if (stream == stream_names[METRIC] && k->intake)
         tern_intake_note_lost(k->intake, lines);
     else if (k->log && lines)

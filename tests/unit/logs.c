@@ -40,7 +40,8 @@ static void see_line(void *self, int64_t wall_ns, char stream, const char *text,
     tern_buf_printf(&s->lines, "%s%s|", text, whole ? "" : "..");
 }
 
-#define GAP "\001" /* a piece that got lost */
+#define GAP "\001"       /* a piece that got lost; it ended within a line */
+#define GAP_LINES "\002" /* it ended with a newline */
 
 /* Pieces of text a second apart, with idle moments between; "" is an idle moment alone. */
 static void shown(const char *what, const char *const *pieces, const char *log, const char *lines)
@@ -50,8 +51,8 @@ static void shown(const char *what, const char *const *pieces, const char *log, 
     int64_t now = 100 * second;
 
     for (; *pieces; pieces++, now += second) {
-        if (strcmp(*pieces, GAP) == 0) {
-            tern_logs_lines_gap(&l);
+        if (strcmp(*pieces, GAP) == 0 || strcmp(*pieces, GAP_LINES) == 0) {
+            tern_logs_lines_gap(&l, strcmp(*pieces, GAP) == 0);
             continue;
         }
         tern_logs_lines_take(&l, now, *pieces, strlen(*pieces));
@@ -80,6 +81,8 @@ static void lines(void)
     shown("a gap", PIECES("step=1", GAP, "7 loss=2\nnext\n"),
           "100o+step=1|102o 7 loss=2|102o next|", "next|");
     shown("a gap between lines", PIECES("a\n", GAP, "b\nc\n"), "100o a|102o b|102o c|", "a|c|");
+    shown("a gap that ends with a line", PIECES("ste", GAP_LINES, "b\nc\n"),
+          "100o+ste|102o b|102o c|", "b|c|");
     shown("a gap in a bar", PIECES("\r 1%", GAP, "|\r 2%|\n"), "100o+ 1%|102o  2%||",
           " 1%..| 2%||");
     shown("a fast bar", PIECES("\r1\r2\r3\r4", "", "\r5\n"), "100o~4|102o 5|", "1|2|3|4..|4|5|");
@@ -95,6 +98,63 @@ static void lines(void)
     tern_buf_free(&s.log);
     tern_buf_free(&s.lines);
     free(big);
+}
+
+struct counted {
+    struct tern_logs_lines l;
+    unsigned whole, torn;
+};
+
+static void count(void *self, int64_t wall_ns, char stream, char mark, const char *text, size_t len)
+{
+    struct counted *c = self;
+
+    (void)wall_ns, (void)stream, (void)text, (void)len;
+    if (mark == ' ')
+        *(c->l.missing ? &c->torn : &c->whole) += 1;
+}
+
+/* Lines of `text` without its bytes from `a` to `b`: whole ones, torn ones and dropped newlines. */
+static unsigned count_with_gap(const char *text, size_t a, size_t b, unsigned *whole)
+{
+    struct counted c = {.l = {.stream = 'm'}};
+    unsigned dropped = 0;
+
+    c.l.to = (struct tern_logs_lines_to){&c, count, NULL};
+    for (size_t i = a; i < b; i++)
+        dropped += text[i] == '\n';
+    tern_logs_lines_take(&c.l, 1, text, a);
+    tern_logs_lines_gap(&c.l, text[b - 1] != '\n');
+    tern_logs_lines_take(&c.l, 2, text + b, strlen(text + b));
+    tern_logs_lines_free(&c.l);
+    *whole = c.whole;
+    return c.whole + c.torn + dropped;
+}
+
+/* Wherever bytes get lost, every line is there or counted, and none that they touch looks whole. */
+static void accounts(void)
+{
+    static const char *const texts[] = {"a=1 b=2\nc=3\n\nd=4\n", "a=1\r\nb=2\r\nc=3\r\n"};
+    unsigned n, wrong = 0, torn = 0;
+
+    for (size_t t = 0; t < 2; t++) {
+        size_t len = strlen(texts[t]), lines = 0;
+        for (size_t i = 0; i < len; i++)
+            lines += texts[t][i] == '\n';
+        for (size_t a = 0; a < len; a++)
+            for (size_t b = a + 1; b <= len; b++) {
+                size_t touched = 0, begin = 0;
+                wrong += count_with_gap(texts[t], a, b, &n) != lines;
+                for (size_t i = 0; i < len; i++)
+                    if (texts[t][i] == '\n') {
+                        touched += begin < b && a <= i;
+                        begin = i + 1;
+                    }
+                torn += n != lines - touched;
+            }
+    }
+    ok(wrong == 0, "wherever bytes are lost, all lines are counted (%u times not)", wrong);
+    ok(torn == 0, "a line that lost a byte is not whole, every other one is (%u times not)", torn);
 }
 
 /* ------------------------------------------------------------------ logs */
@@ -285,6 +345,7 @@ int main(void)
     if (!mkdtemp(work))
         return 1;
     lines();
+    accounts();
     names();
     merging();
     bounded();

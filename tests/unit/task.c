@@ -12,7 +12,7 @@ static const int64_t second = 1000000000;
    that it has not taken yet, for a program that waits for it. */
 struct storage {
     sem_t hold, room;
-    bool holds, slow, finished;
+    bool holds, slow, finished, inside;
     uint64_t bytes, lost;
     uint32_t torn;
 };
@@ -31,9 +31,10 @@ static void storage_take(void *self, int64_t wall_ns, char stream, const char *d
     sem_post(&s->room);
 }
 
-static void storage_lost(void *self, char stream, uint64_t n)
+static void storage_lost(void *self, char stream, uint64_t n, bool inside)
 {
     ((struct storage *)self)->lost += n;
+    ((struct storage *)self)->inside = inside;
     ((struct storage *)self)->torn |= 1U << (stream - 'a');
 }
 
@@ -81,7 +82,7 @@ static void queue(void)
         tern_task_feed_put(f, 1, 'o', data, sizeof data);
     sem_post(&s.hold);
     ok(tern_task_feed_close(f, 60000) && s.bytes < 200 * sizeof data && s.lost == 0 &&
-           s.torn == 1U << ('o' - 'a'),
+           s.torn == 1U << ('o' - 'a') && s.inside,
        "a dropped piece without a newline is reported, too");
 
     f = storage_open(&s, false, 0);

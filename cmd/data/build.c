@@ -228,7 +228,7 @@ static void report(const struct build *b)
 static char *default_out(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson", ".txt", ".md", NULL};
-    const char *const *const lists[] = {tern_data_suffixes, suffixes};
+    const char *const *const lists[] = {tern_text_suffixes, suffixes};
     char *name = tern_strdup(strcmp(path, "-") == 0 ? "stdin" : tern_fs_basename(path));
 
     for (int i = 0; i < 2; i++)

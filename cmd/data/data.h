@@ -4,6 +4,7 @@
 
 #include "core/base/opt.h"
 #include "core/data/data.h"
+#include "core/data/feed.h"
 #include "core/token/token.h"
 
 /* Where text comes from and how it is read: the same rows in build and encode. */
@@ -64,7 +65,7 @@ struct data_text_opts {
 
 /* The tokenizer of --tokenizer, which has no default. */
 struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err);
-/* The documents of `paths` (kept) as tokens.  `stop` as in tern_data_text_how. */
+/* The documents of `paths` (kept) as tokens.  `stop` as in tern_text_how. */
 struct tern_data_feed *data_feed_open(const struct data_text_opts *o, const struct tern_token *t,
                                       char *const *paths, int n_paths, const int *stop,
                                       struct tern_err *err);

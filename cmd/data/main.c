@@ -23,27 +23,25 @@ struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err)
     return tern_token_load(path, err);
 }
 
-static int text_how(const struct data_text_opts *o, struct tern_data_text_how *how,
-                    struct tern_err *err)
+static int text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
 {
     static const char *const invalid[] = {"refuse", "replace", "skip", NULL};
     static const char *const formats[] = {"auto", "jsonl", "s2orc", "text", NULL};
     int k = 0;
 
-    *how =
-        (struct tern_data_text_how){.field = o->field, .split = o->split, .skip_bad = o->skip_bad};
+    *how = (struct tern_text_how){.field = o->field, .split = o->split, .skip_bad = o->skip_bad};
     while (invalid[k] && strcmp(o->invalid, invalid[k]) != 0)
         k++;
     if (!invalid[k])
         return tern_err_set(err, TERN_USAGE, "--invalid %s; allowed are refuse, replace and skip",
                             o->invalid);
-    how->invalid = (enum tern_data_text_invalid)k;
+    how->invalid = (enum tern_text_invalid)k;
     for (k = 0; formats[k] && strcmp(o->format, formats[k]) != 0; k++)
         ;
     if (!formats[k])
         return tern_err_set(err, TERN_USAGE, "--format %s; allowed are auto, jsonl, s2orc and text",
                             o->format);
-    how->format = (enum tern_data_text_format)k;
+    how->format = (enum tern_text_format)k;
     return 0;
 }
 
@@ -68,22 +66,22 @@ struct tern_data_feed *data_feed_open(const struct data_text_opts *o, const stru
     return tern_data_feed_open(&how, err);
 }
 
-static void log_bad(const char *path, const struct tern_data_text_counts *c)
+static void log_bad(const char *path, const struct tern_text_counts *c)
 {
     struct tern_buf lines = {0};
 
-    for (uint64_t i = 0; i < c->bad && i < TERN_DATA_TEXT_BAD_NAMED; i++)
+    for (uint64_t i = 0; i < c->bad && i < TERN_TEXT_BAD_NAMED; i++)
         tern_buf_printf(&lines, "%s%llu", i ? ", " : "", (unsigned long long)c->bad_line[i]);
     tern_warn("%s: %llu lines that cannot be read were left out: %s%s", path,
               (unsigned long long)c->bad, lines.data ? lines.data : "",
-              c->bad > TERN_DATA_TEXT_BAD_NAMED ? " ..." : "");
+              c->bad > TERN_TEXT_BAD_NAMED ? " ..." : "");
     tern_buf_free(&lines);
 }
 
 void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_paths)
 {
     for (int i = 0; i < n_paths; i++) {
-        const struct tern_data_text_counts c = tern_data_feed_counts(f, (size_t)i);
+        const struct tern_text_counts c = tern_data_feed_counts(f, (size_t)i);
         if (c.replaced)
             tern_warn("%s: %llu bytes that are not UTF-8 were replaced", paths[i],
                       (unsigned long long)c.replaced);

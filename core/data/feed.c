@@ -1,8 +1,9 @@
 /* A reader cuts files into pieces, workers tokenise pieces, the caller takes them in order.  Pieces
  * go round in a ring of slots: slot i % n_slots holds piece i. */
 #include "core/base/str.h"
-#include "core/data/bytes.h"
-#include "core/data/parse.h"
+#include "core/data/feed.h"
+#include "core/text/bytes.h"
+#include "core/text/parse.h"
 #include "core/token/token.h"
 
 #include <pthread.h>
@@ -26,14 +27,14 @@ struct doc {
 };
 
 struct slot {
-    struct tern_data_chunk chunk;
+    struct tern_text_chunk chunk;
     size_t path;
-    enum tern_data_text_format format;
+    enum tern_text_format format;
     uint64_t done_bytes; /* of all files, with this piece */
     bool done;           /* tokenised, or failed */
     bool failed;         /* behind its documents */
     struct tern_err err;
-    struct tern_data_text_counts counts;
+    struct tern_text_counts counts;
     struct doc *docs;
     size_t n_docs, docs_cap;
     uint32_t *ids;
@@ -43,16 +44,16 @@ struct slot {
 struct worker {
     struct tern_data_feed *feed;
     struct tern_token_encoder *encoder;
-    struct tern_data_parser parser;
+    struct tern_text_parser parser;
     pthread_t thread;
 };
 
 struct tern_data_feed {
     struct tern_data_feed_how how;
-    const int *stop;                      /* the caller's */
-    struct tern_data_text_counts *counts; /* by path */
+    const int *stop;                 /* the caller's */
+    struct tern_text_counts *counts; /* by path */
     uint64_t all_bytes, done_bytes;
-    struct tern_data_source *source; /* the reader's */
+    struct tern_text_source *source; /* the reader's */
     size_t n_opened;                 /* paths */
     uint64_t before_bytes;           /* of the paths before */
 
@@ -69,7 +70,7 @@ struct tern_data_feed {
     uint64_t n_cut, n_begun, n_taken; /* pieces */
     size_t flight;                    /* bytes of text in slots */
     bool all_cut;
-    int quit; /* also read by tern_data_bytes_read */
+    int quit; /* also read by tern_text_bytes_read */
 
     /* The caller's place in the oldest piece. */
     bool inside;
@@ -79,7 +80,7 @@ struct tern_data_feed {
 /* ---- cutting ---- */
 
 /* The next piece of the files: 1, 0 at the end, -1.  *ret_path is set in any case. */
-static int cut(struct tern_data_feed *f, struct tern_data_chunk *c, size_t *ret_path,
+static int cut(struct tern_data_feed *f, struct tern_text_chunk *c, size_t *ret_path,
                struct tern_err *err)
 {
     for (;;) {
@@ -88,31 +89,30 @@ static int cut(struct tern_data_feed *f, struct tern_data_chunk *c, size_t *ret_
             if (f->n_opened == f->how.n_paths)
                 return 0;
             *ret_path = f->n_opened++;
-            f->source = tern_data_source_open(f->how.paths[*ret_path], &f->how.text, err);
+            f->source = tern_text_source_open(f->how.paths[*ret_path], &f->how.text, err);
             if (!f->source)
                 return -1;
         }
-        int rc = tern_data_source_cut(f->source, c, err);
+        int rc = tern_text_source_cut(f->source, c, err);
         if (rc != 0)
             return rc;
         f->before_bytes += f->source->file_bytes;
-        tern_data_source_close(f->source);
+        tern_text_source_close(f->source);
         f->source = NULL;
     }
 }
 
 static uint64_t cut_bytes(const struct tern_data_feed *f)
 {
-    return f->before_bytes + tern_data_bytes_done(f->source->file);
+    return f->before_bytes + tern_text_bytes_done(f->source->file);
 }
 
 /* Workers see single pieces: the reader counts the lines before them. */
-static void count_lines(struct tern_data_source *s, const struct tern_data_chunk *c)
+static void count_lines(struct tern_text_source *s, const struct tern_text_chunk *c)
 {
     const char *at = c->bytes + c->at, *end = c->bytes + c->end, *nl;
 
-    for (; s->format != TERN_DATA_TEXT_PLAIN && (nl = memchr(at, '\n', (size_t)(end - at)));
-         at = nl + 1)
+    for (; s->format != TERN_TEXT_PLAIN && (nl = memchr(at, '\n', (size_t)(end - at))); at = nl + 1)
         s->line++;
 }
 
@@ -210,9 +210,9 @@ static int tokenise(struct worker *w, struct slot *s)
     int rc;
 
     s->n_docs = s->n_ids = 0;
-    tern_data_parser_begin(&w->parser, &how->text, tern_data_source_name(how->paths[s->path]),
+    tern_text_parser_begin(&w->parser, &how->text, tern_text_source_name(how->paths[s->path]),
                            s->format, &s->chunk);
-    while ((rc = tern_data_parser_next(&w->parser, &text, &len, &s->err)) > 0)
+    while ((rc = tern_text_parser_next(&w->parser, &text, &len, &s->err)) > 0)
         if (__atomic_load_n(&w->feed->quit, __ATOMIC_RELAXED) ||
             encode(w, s->path, text, len, &ids, &n, &s->err) < 0 ||
             keep_doc(s, ids, n, len, &s->err) < 0)
@@ -251,7 +251,7 @@ static void *work(void *arg)
 static void drop_large(struct slot *s)
 {
     if (s->chunk.cap > KEEP)
-        tern_data_chunk_free(&s->chunk);
+        tern_text_chunk_free(&s->chunk);
     if (s->ids_cap > KEEP / sizeof *s->ids) {
         free(s->ids);
         s->ids = NULL;
@@ -330,7 +330,7 @@ static int next_threaded(struct tern_data_feed *f, struct tern_data_feed_doc *re
                 *err = s->err;
             return -1;
         }
-        tern_data_text_counts_add(&f->counts[s->path], &s->counts);
+        tern_text_counts_add(&f->counts[s->path], &s->counts);
         leave_slot(f, s);
     }
 }
@@ -340,14 +340,14 @@ static int next_alone(struct tern_data_feed *f, struct tern_data_feed_doc *ret_d
                       struct tern_err *err)
 {
     struct worker *w = &f->workers[0];
-    struct tern_data_parser *p = &w->parser;
+    struct tern_text_parser *p = &w->parser;
     struct slot *s = &f->slots[0];
     const char *text;
     size_t len;
     int rc;
 
     for (;;) {
-        if (f->inside && (rc = tern_data_parser_next(p, &text, &len, err)) != 0) {
+        if (f->inside && (rc = tern_text_parser_next(p, &text, &len, err)) != 0) {
             ret_doc->path = s->path;
             ret_doc->text_bytes = len;
             return rc < 0                                                                   ? rc
@@ -356,7 +356,7 @@ static int next_alone(struct tern_data_feed *f, struct tern_data_feed_doc *ret_d
         }
         if (f->inside) {
             f->source->line = p->line;
-            tern_data_text_counts_add(&f->counts[s->path], &p->counts);
+            tern_text_counts_add(&f->counts[s->path], &p->counts);
             drop_large(s);
         }
         f->inside = false;
@@ -364,7 +364,7 @@ static int next_alone(struct tern_data_feed *f, struct tern_data_feed_doc *ret_d
             return rc;
         f->inside = true;
         f->done_bytes = cut_bytes(f);
-        tern_data_parser_begin(p, &f->how.text, tern_data_source_name(f->how.paths[s->path]),
+        tern_text_parser_begin(p, &f->how.text, tern_text_source_name(f->how.paths[s->path]),
                                f->source->format, &s->chunk);
     }
 }
@@ -383,7 +383,7 @@ void tern_data_feed_progress(const struct tern_data_feed *f, uint64_t *ret_done,
     *ret_all = f->all_bytes;
 }
 
-struct tern_data_text_counts tern_data_feed_counts(const struct tern_data_feed *f, size_t path)
+struct tern_text_counts tern_data_feed_counts(const struct tern_data_feed *f, size_t path)
 {
     return f->counts[path];
 }
@@ -490,14 +490,14 @@ void tern_data_feed_close(struct tern_data_feed *f)
         pthread_join(f->workers[i].thread, NULL);
     for (unsigned i = 0; f->workers && i < f->n_workers; i++) {
         tern_token_encoder_free(f->workers[i].encoder);
-        tern_data_parser_free(&f->workers[i].parser);
+        tern_text_parser_free(&f->workers[i].parser);
     }
     for (size_t i = 0; f->slots && i < f->n_slots; i++) {
-        tern_data_chunk_free(&f->slots[i].chunk);
+        tern_text_chunk_free(&f->slots[i].chunk);
         free(f->slots[i].docs);
         free(f->slots[i].ids);
     }
-    tern_data_source_close(f->source);
+    tern_text_source_close(f->source);
     pthread_cond_destroy(&f->to_cut);
     pthread_cond_destroy(&f->to_tokenise);
     pthread_cond_destroy(&f->to_take);

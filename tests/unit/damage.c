@@ -8,8 +8,9 @@
 #include "core/ckpt/ckpt.h"
 #include "core/ckpt/manifest.h"
 #include "core/data/data.h"
+#include "core/data/feed.h"
 #include "core/data/format.h"
-#include "core/data/line.h"
+#include "core/text/line.h"
 #include "tests/unit/tap.h"
 
 #include <fcntl.h>
@@ -208,15 +209,15 @@ static void test_sets(void)
 static void test_line(void)
 {
     enum { DEEP = 2100 };
-    const struct tern_data_field field = tern_data_field_of("text");
+    const struct tern_text_field field = tern_text_field_of("text");
     struct tern_buf line = {0}, room = {0};
-    struct tern_data_line_text text;
+    struct tern_text_line_text text;
 
     tern_buf_puts(&line, "{\"a\": ");
     for (int i = 0; i < 2 * DEEP; i++)
         tern_buf_puts(&line, i < DEEP ? "[" : "]");
     tern_buf_puts(&line, ", \"text\": \"x\"}");
-    ok(tern_data_line_field(line.data, line.len, &field, &room, &text) == TERN_DATA_LINE_NO_JSON,
+    ok(tern_text_line_field(line.data, line.len, &field, &room, &text) == TERN_TEXT_LINE_NO_JSON,
        "a line that nests %d deep is refused", DEEP);
     tern_buf_free(&line);
     tern_buf_free(&room);

@@ -4,6 +4,7 @@
 #include "core/base/rand.h"
 #include "core/base/str.h"
 #include "core/data/data.h"
+#include "core/data/feed.h"
 #include "core/data/format.h"
 #include "tests/unit/tap.h"
 
@@ -448,7 +449,7 @@ static void test_stages(void)
 /* ---- text ---- */
 
 /* All documents of a file, each between brackets; or the error. */
-static const char *documents(const char *name, const char *content, struct tern_data_text_how how)
+static const char *documents(const char *name, const char *content, struct tern_text_how how)
 {
     static struct tern_buf b;
     struct tern_err err = {0};
@@ -459,12 +460,12 @@ static const char *documents(const char *name, const char *content, struct tern_
 
     tern_buf_clear(&b);
     tern_fs_replace(path, content, strlen(content), 0644, NULL);
-    struct tern_data_text *t = tern_data_text_open(path, &how, &err);
-    while (t && (rc = tern_data_text_next(t, &s, &n, &err)) > 0)
+    struct tern_text *t = tern_text_open(path, &how, &err);
+    while (t && (rc = tern_text_next(t, &s, &n, &err)) > 0)
         tern_buf_printf(&b, "[%.*s]", (int)n, s);
     if (rc < 0)
         tern_buf_printf(&b, "%s", strstr(err.text, name) ? strstr(err.text, name) : err.text);
-    tern_data_text_close(t);
+    tern_text_close(t);
     unlink(path);
     free(path);
     return b.data ? b.data : "";
@@ -472,8 +473,7 @@ static const char *documents(const char *name, const char *content, struct tern_
 
 static void test_text(void)
 {
-    struct tern_data_text_how how = {.format = TERN_DATA_TEXT_AUTO}, body = how, split = how,
-                              blank = how;
+    struct tern_text_how how = {.format = TERN_TEXT_AUTO}, body = how, split = how, blank = how;
 
     body.field = "body";
     split.split = "%";

@@ -2,8 +2,8 @@
  * JSON reader finds. */
 #include "core/base/rand.h"
 #include "core/base/str.h"
-#include "core/data/line.h"
-#include "core/data/utf8.h"
+#include "core/text/line.h"
+#include "core/text/utf8.h"
 #include "tests/unit/tap.h"
 
 #include <jansson.h>
@@ -33,7 +33,7 @@ static uint64_t wrong_places(const unsigned char four[4], const char *around)
             text[i + place % strlen(around)] = around[i % strlen(around)];
         memcpy(text + place, four, 4);
         memset(text + place + 4, 'y', sizeof text - place - 4);
-        wrong += tern_data_utf8_good(text, sizeof text) != good_slowly(text, sizeof text);
+        wrong += tern_text_utf8_good(text, sizeof text) != good_slowly(text, sizeof text);
     }
     return wrong;
 }
@@ -67,7 +67,7 @@ static void test_utf8(void)
             memcpy(text + at, c, n);
             at += n;
         }
-        wrong += tern_data_utf8_good(text, len) != good_slowly(text, len);
+        wrong += tern_text_utf8_good(text, len) != good_slowly(text, len);
     }
     ok(wrong == 0, "random UTF-8 with single bad bytes is good up to the first of them");
 }
@@ -87,27 +87,27 @@ static const char *const seeds[] = {
 /* What tern finds in a line that jansson reads is what jansson finds. */
 static bool same(const char *line, size_t len, struct tern_buf *room)
 {
-    const struct tern_data_field field = tern_data_field_of("text");
-    struct tern_data_line_text text;
+    const struct tern_text_field field = tern_text_field_of("text");
+    struct tern_text_line_text text;
     char *exact = malloc(len + 1); /* no byte behind the line is readable to sanitizers */
     memcpy(exact, line, len);
     exact = realloc(exact, len ? len : 1);
-    enum tern_data_line_found found = tern_data_line_field(exact, len, &field, room, &text);
+    enum tern_text_line_found found = tern_text_line_field(exact, len, &field, room, &text);
     json_t *object = json_loadb(line, len, JSON_ALLOW_NUL, NULL);
     const json_t *value = json_object_get(object, "text");
     bool good = true;
 
     if (object && !json_is_object(object))
-        good = found == TERN_DATA_LINE_NO_JSON;
+        good = found == TERN_TEXT_LINE_NO_JSON;
     else if (object && !value)
-        good = found == TERN_DATA_LINE_NO_FIELD;
+        good = found == TERN_TEXT_LINE_NO_FIELD;
     else if (object && !json_is_string(value))
-        good = found == TERN_DATA_LINE_NO_STRING;
+        good = found == TERN_TEXT_LINE_NO_STRING;
     else if (object)
-        good = found == TERN_DATA_LINE_STRING && text.len == json_string_length(value) &&
+        good = found == TERN_TEXT_LINE_STRING && text.len == json_string_length(value) &&
                memcmp(text.s, json_string_value(value), text.len) == 0 &&
-               tern_data_utf8_good(text.s, text.len) == text.len;
-    if (found == TERN_DATA_LINE_STRING && text.ascii)
+               tern_text_utf8_good(text.s, text.len) == text.len;
+    if (found == TERN_TEXT_LINE_STRING && text.ascii)
         for (size_t i = 0; i < text.len; i++)
             good = good && (text.s[i] & 0x80) == 0;
     json_decref(object);
@@ -150,16 +150,16 @@ static const char *at_path(const char *path, const char *line)
 {
     static struct tern_buf room;
     static char copy[256];
-    const struct tern_data_field field = tern_data_field_of(path);
-    struct tern_data_line_text text;
+    const struct tern_text_field field = tern_text_field_of(path);
+    struct tern_text_line_text text;
 
-    switch (tern_data_line_field(line, strlen(line), &field, &room, &text)) {
-    case TERN_DATA_LINE_STRING:
+    switch (tern_text_line_field(line, strlen(line), &field, &room, &text)) {
+    case TERN_TEXT_LINE_STRING:
         snprintf(copy, sizeof copy, "[%.*s]", (int)text.len, text.s);
         return copy;
-    case TERN_DATA_LINE_NO_STRING:
+    case TERN_TEXT_LINE_NO_STRING:
         return "no string";
-    case TERN_DATA_LINE_NO_FIELD:
+    case TERN_TEXT_LINE_NO_FIELD:
         return "no field";
     default:
         return "no JSON";

@@ -1,11 +1,11 @@
 /* Opening files of text, and cutting them where documents end. */
-#include "core/data/source.h"
+#include "core/text/source.h"
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
-#include "core/data/bytes.h"
-#include "core/data/line.h"
+#include "core/text/bytes.h"
+#include "core/text/line.h"
 #include "core/token/token.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@
 /* A piece stays in a core's cache, and system calls are below a thousandth of the work. */
 enum { PIECE = 256 << 10 };
 
-const char *const tern_data_suffixes[] = {".gz", ".zst", ".bz2", ".xz", NULL};
+const char *const tern_text_suffixes[] = {".gz", ".zst", ".bz2", ".xz", NULL};
 
 /* ---- opening ---- */
 
@@ -36,7 +36,7 @@ static bool has_suffix(const char *name, const char *word)
     return false;
 }
 
-static int ask(const struct tern_data_source *s, const char *what, struct tern_err *err)
+static int ask(const struct tern_text_source *s, const char *what, struct tern_err *err)
 {
     return tern_err_set(err, TERN_USAGE,
                         "%s: %s. Say --format jsonl if each line is an object, or --format text.",
@@ -44,7 +44,7 @@ static int ask(const struct tern_data_source *s, const char *what, struct tern_e
 }
 
 /* Find the format by the first line, where the name does not tell it. */
-static int look_inside(struct tern_data_source *s, struct tern_err *err)
+static int look_inside(struct tern_text_source *s, struct tern_err *err)
 {
     struct tern_buf room = {0};
     size_t at = 0, n;
@@ -52,29 +52,29 @@ static int look_inside(struct tern_data_source *s, struct tern_err *err)
     while (at < s->n_rest && strchr(" \t\r\n", s->rest[at]) && s->rest[at])
         at++;
     const char *line = s->rest + at, *nl;
-    s->format = TERN_DATA_TEXT_PLAIN;
+    s->format = TERN_TEXT_PLAIN;
     if (at == s->n_rest || *line != '{')
         return 0;
     nl = memchr(line, '\n', s->n_rest - at);
     n = nl ? (size_t)(nl - line) : s->n_rest - at;
     if (!nl && !s->eof) /* longer than what was read */
         return n > 1 && line[1] == '"' ? ask(s, "does it hold one JSON object a line?", err) : 0;
-    const struct tern_data_field field = tern_data_field_of(s->how->field ? s->how->field : "text");
-    struct tern_data_line_text text;
-    enum tern_data_line_found found = tern_data_line_field(line, n, &field, &room, &text);
+    const struct tern_text_field field = tern_text_field_of(s->how->field ? s->how->field : "text");
+    struct tern_text_line_text text;
+    enum tern_text_line_found found = tern_text_line_field(line, n, &field, &room, &text);
     tern_buf_free(&room);
     switch (found) {
-    case TERN_DATA_LINE_STRING:
-        s->format = TERN_DATA_TEXT_JSONL;
+    case TERN_TEXT_LINE_STRING:
+        s->format = TERN_TEXT_JSONL;
         return 0;
-    case TERN_DATA_LINE_NO_JSON:
+    case TERN_TEXT_LINE_NO_JSON:
         return 0;
     default:
         return ask(s, "its first line is a JSON object", err);
     }
 }
 
-static int find_format(struct tern_data_source *s, const char *path, struct tern_err *err)
+static int find_format(struct tern_text_source *s, const char *path, struct tern_err *err)
 {
     static const char *const words[] = {"jsonl", "jsonlines", "ndjson", "ldjson", NULL};
     const char *name = tern_fs_basename(path);
@@ -82,11 +82,11 @@ static int find_format(struct tern_data_source *s, const char *path, struct tern
 
     for (const char *const *w = words; *w; w++)
         if (has_suffix(name, *w)) {
-            s->format = TERN_DATA_TEXT_JSONL;
+            s->format = TERN_TEXT_JSONL;
             return 0;
         }
     const char *dot = strrchr(name, '.');
-    for (const char *const *z = tern_data_suffixes; dot && *z; z++)
+    for (const char *const *z = tern_text_suffixes; dot && *z; z++)
         if (strcasecmp(dot, *z) == 0)
             n = (size_t)(dot - name);
     if (n >= 5 && strncasecmp(name + n - 5, ".json", 5) == 0)
@@ -98,13 +98,13 @@ static int find_format(struct tern_data_source *s, const char *path, struct tern
 }
 
 /* The first bytes: a byte order mark of UTF-8 is skipped, one of UTF-16 or 32 is refused. */
-static int begin(struct tern_data_source *s, struct tern_err *err)
+static int begin(struct tern_text_source *s, struct tern_err *err)
 {
     s->rest = tern_alloc(1, PIECE, s->path, err);
     if (!s->rest)
         return -1;
     while (!s->eof && s->n_rest < PIECE) {
-        ptrdiff_t n = tern_data_bytes_read(s->file, s->rest + s->n_rest, PIECE - s->n_rest, err);
+        ptrdiff_t n = tern_text_bytes_read(s->file, s->rest + s->n_rest, PIECE - s->n_rest, err);
         if (n < 0)
             return -1;
         s->n_rest += (size_t)n;
@@ -114,7 +114,7 @@ static int begin(struct tern_data_source *s, struct tern_err *err)
         s->n_rest -= 3;
         s->base = 3;
         memmove(s->rest, s->rest + 3, s->n_rest);
-    } else if (s->n_rest >= 2 && s->how->invalid == TERN_DATA_TEXT_REFUSE &&
+    } else if (s->n_rest >= 2 && s->how->invalid == TERN_TEXT_REFUSE &&
                (memcmp(s->rest, "\xff\xfe", 2) == 0 || memcmp(s->rest, "\xfe\xff", 2) == 0)) {
         return tern_err_set(err, TERN_USAGE,
                             "%s: begins as UTF-16 does, and text is UTF-8 here. Convert it: iconv "
@@ -148,39 +148,39 @@ fail:
     return -1;
 }
 
-const char *tern_data_source_name(const char *path)
+const char *tern_text_source_name(const char *path)
 {
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
-struct tern_data_source *
-tern_data_source_open(const char *path, const struct tern_data_text_how *how, struct tern_err *err)
+struct tern_text_source *tern_text_source_open(const char *path, const struct tern_text_how *how,
+                                               struct tern_err *err)
 {
-    struct tern_data_source *s = tern_alloc(1, sizeof *s, "a text", err);
+    struct tern_text_source *s = tern_alloc(1, sizeof *s, "a text", err);
 
     if (!s)
         return NULL;
-    s->path = tern_strdup(tern_data_source_name(path));
+    s->path = tern_strdup(tern_text_source_name(path));
     s->how = how;
     s->format = how->format;
     int fd = open_fd(path, &s->file_bytes, err);
     if (fd < 0)
         goto fail;
-    s->file = tern_data_bytes_open(fd, s->path, how->stop, err);
+    s->file = tern_text_bytes_open(fd, s->path, how->stop, err);
     if (!s->file || begin(s, err) < 0 ||
-        (s->format == TERN_DATA_TEXT_AUTO && find_format(s, path, err) < 0))
+        (s->format == TERN_TEXT_AUTO && find_format(s, path, err) < 0))
         goto fail;
     return s;
 fail:
-    tern_data_source_close(s);
+    tern_text_source_close(s);
     return NULL;
 }
 
-void tern_data_source_close(struct tern_data_source *s)
+void tern_text_source_close(struct tern_text_source *s)
 {
     if (!s)
         return;
-    tern_data_bytes_close(s->file);
+    tern_text_bytes_close(s->file);
     free(s->rest);
     free(s->path);
     free(s);
@@ -188,13 +188,13 @@ void tern_data_source_close(struct tern_data_source *s)
 
 /* ---- cutting ---- */
 
-void tern_data_chunk_free(struct tern_data_chunk *c)
+void tern_text_chunk_free(struct tern_text_chunk *c)
 {
     free(c->bytes);
-    *c = (struct tern_data_chunk){0};
+    *c = (struct tern_text_chunk){0};
 }
 
-static int grow(struct tern_data_chunk *c, size_t cap, const char *path, struct tern_err *err)
+static int grow(struct tern_text_chunk *c, size_t cap, const char *path, struct tern_err *err)
 {
     if (cap <= c->cap)
         return 0;
@@ -207,7 +207,7 @@ static int grow(struct tern_data_chunk *c, size_t cap, const char *path, struct 
 }
 
 /* A piece more, or all that is left. */
-static int fill(struct tern_data_source *s, struct tern_data_chunk *c, struct tern_err *err)
+static int fill(struct tern_text_source *s, struct tern_text_chunk *c, struct tern_err *err)
 {
     const size_t want = c->end < PIECE ? PIECE : c->end + PIECE;
 
@@ -218,7 +218,7 @@ static int fill(struct tern_data_source *s, struct tern_data_chunk *c, struct te
     if (want > c->cap && grow(c, want > PIECE ? 2 * want : want, s->path, err) < 0)
         return -1;
     while (!s->eof && c->end < want) {
-        ptrdiff_t n = tern_data_bytes_read(s->file, c->bytes + c->end, want - c->end, err);
+        ptrdiff_t n = tern_text_bytes_read(s->file, c->bytes + c->end, want - c->end, err);
         if (n < 0)
             return -1;
         c->end += (size_t)n;
@@ -227,7 +227,7 @@ static int fill(struct tern_data_source *s, struct tern_data_chunk *c, struct te
     return 0;
 }
 
-bool tern_data_is_split(const char *split, const char *line, size_t len)
+bool tern_text_is_split(const char *split, const char *line, size_t len)
 {
     if (len && line[len - 1] == '\r')
         len--;
@@ -236,28 +236,28 @@ bool tern_data_is_split(const char *split, const char *line, size_t len)
 
 /* Behind the last document of bytes[from .. end), 0 if none ends there; *ret_from: where to look
  * on when there are more bytes. */
-static size_t last_end(const struct tern_data_source *s, const struct tern_data_chunk *c,
+static size_t last_end(const struct tern_text_source *s, const struct tern_text_chunk *c,
                        size_t from, size_t *ret_from)
 {
     const char *nl, *at = c->bytes + from, *end = c->bytes + c->end;
     size_t last = 0;
 
     *ret_from = c->end;
-    if (s->format == TERN_DATA_TEXT_JSONL || s->format == TERN_DATA_TEXT_S2ORC) {
+    if (s->format == TERN_TEXT_JSONL || s->format == TERN_TEXT_S2ORC) {
         nl = memrchr(at, '\n', c->end - from);
         return nl ? (size_t)(nl + 1 - c->bytes) : 0;
     }
     if (!s->how->split)
         return 0;
     for (; (nl = memchr(at, '\n', (size_t)(end - at))); at = nl + 1)
-        if (tern_data_is_split(s->how->split, at, (size_t)(nl - at)))
+        if (tern_text_is_split(s->how->split, at, (size_t)(nl - at)))
             last = (size_t)(nl + 1 - c->bytes);
     *ret_from = (size_t)(at - c->bytes);
     return last;
 }
 
 /* Keep what lies behind byte `end` for the next time. */
-static int keep(struct tern_data_source *s, struct tern_data_chunk *c, size_t end,
+static int keep(struct tern_text_source *s, struct tern_text_chunk *c, size_t end,
                 struct tern_err *err)
 {
     s->n_rest = c->end - end;
@@ -275,10 +275,10 @@ static int keep(struct tern_data_source *s, struct tern_data_chunk *c, size_t en
     return 1;
 }
 
-int tern_data_source_cut(struct tern_data_source *s, struct tern_data_chunk *c,
+int tern_text_source_cut(struct tern_text_source *s, struct tern_text_chunk *c,
                          struct tern_err *err)
 {
-    const bool one = s->format == TERN_DATA_TEXT_PLAIN && !s->how->split;
+    const bool one = s->format == TERN_TEXT_PLAIN && !s->how->split;
     size_t from = 0, end;
 
     if (s->eof && s->n_rest == 0 && (s->given || !one))

@@ -1,7 +1,7 @@
-#include "core/data/bytes.h"
+#include "core/text/bytes.h"
 
 #include "core/base/str.h"
-#include "core/data/codec.h"
+#include "core/text/codec.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,24 +20,24 @@ enum state {
     BETWEEN, /* behind one */
 };
 
-struct tern_data_bytes {
+struct tern_text_bytes {
     int fd;
     const char *path;
     const int *stop; /* NULL where a read does not wait */
     enum state state;
     bool eof;
     uint64_t done;
-    const struct tern_data_codec *codec;
+    const struct tern_text_codec *codec;
     void *decoder;
-    struct tern_data_codec_io io; /* in, n_in: bytes read and not yet used */
+    struct tern_text_codec_io io; /* in, n_in: bytes read and not yet used */
     uint8_t in[PIECE];
 };
 
-struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, const int *stop,
+struct tern_text_bytes *tern_text_bytes_open(int fd, const char *path, const int *stop,
                                              struct tern_err *err)
 {
     struct stat st;
-    struct tern_data_bytes *b = tern_alloc(1, sizeof *b, path, err);
+    struct tern_text_bytes *b = tern_alloc(1, sizeof *b, path, err);
 
     if (!b) {
         close(fd);
@@ -49,7 +49,7 @@ struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, const int
     return b;
 }
 
-void tern_data_bytes_close(struct tern_data_bytes *b)
+void tern_text_bytes_close(struct tern_text_bytes *b)
 {
     if (!b)
         return;
@@ -59,13 +59,13 @@ void tern_data_bytes_close(struct tern_data_bytes *b)
     free(b);
 }
 
-uint64_t tern_data_bytes_done(const struct tern_data_bytes *b)
+uint64_t tern_text_bytes_done(const struct tern_text_bytes *b)
 {
     return b->done - b->io.n_in;
 }
 
 /* read(2), which waits for a pipe only as long as nothing says stop. */
-static ssize_t get(struct tern_data_bytes *b, void *to, size_t room, struct tern_err *err)
+static ssize_t get(struct tern_text_bytes *b, void *to, size_t room, struct tern_err *err)
 {
     enum { LOOK_MS = 100 };
     struct pollfd in = {.fd = b->fd, .events = POLLIN};
@@ -85,7 +85,7 @@ static ssize_t get(struct tern_data_bytes *b, void *to, size_t room, struct tern
 }
 
 /* Read until `want` bytes are at hand, or the file ends. */
-static int fill(struct tern_data_bytes *b, size_t want, struct tern_err *err)
+static int fill(struct tern_text_bytes *b, size_t want, struct tern_err *err)
 {
     if (b->io.n_in && b->io.in != b->in && b->io.n_in < want)
         memmove(b->in, b->io.in, b->io.n_in);
@@ -100,23 +100,23 @@ static int fill(struct tern_data_bytes *b, size_t want, struct tern_err *err)
     return 0;
 }
 
-static int damaged(const struct tern_data_bytes *b, const char *why, struct tern_err *err)
+static int damaged(const struct tern_text_bytes *b, const char *why, struct tern_err *err)
 {
     return tern_err_set(err, TERN_USAGE, "%s: damaged %s file: %s, at byte %llu of it", b->path,
-                        b->codec->name, why, (unsigned long long)tern_data_bytes_done(b));
+                        b->codec->name, why, (unsigned long long)tern_text_bytes_done(b));
 }
 
-static int no_memory(const struct tern_data_bytes *b, struct tern_err *err)
+static int no_memory(const struct tern_text_bytes *b, struct tern_err *err)
 {
     return tern_err_set(err, TERN_FAILED, "%s: no memory for %s", b->path, b->codec->library);
 }
 
 /* Find out what the file is. */
-static int begin(struct tern_data_bytes *b, struct tern_err *err)
+static int begin(struct tern_text_bytes *b, struct tern_err *err)
 {
-    if (fill(b, TERN_DATA_CODEC_MAGIC, err) < 0)
+    if (fill(b, TERN_TEXT_CODEC_MAGIC, err) < 0)
         return -1;
-    b->codec = tern_data_codec_of(b->io.in, b->io.n_in);
+    b->codec = tern_text_codec_of(b->io.in, b->io.n_in);
     b->state = b->codec ? MEMBER : PLAIN;
     if (!b->codec)
         return 0;
@@ -130,10 +130,10 @@ static int begin(struct tern_data_bytes *b, struct tern_err *err)
 }
 
 /* Behind a member: another, or NULs to the end.  1 at the end. */
-static int next_member(struct tern_data_bytes *b, struct tern_err *err)
+static int next_member(struct tern_text_bytes *b, struct tern_err *err)
 {
     for (;;) {
-        if (fill(b, TERN_DATA_CODEC_MAGIC, err) < 0)
+        if (fill(b, TERN_TEXT_CODEC_MAGIC, err) < 0)
             return -1;
         if (b->io.n_in == 0)
             return 1;
@@ -142,7 +142,7 @@ static int next_member(struct tern_data_bytes *b, struct tern_err *err)
         b->io.in++;
         b->io.n_in--;
     }
-    if (tern_data_codec_of(b->io.in, b->io.n_in) != b->codec)
+    if (tern_text_codec_of(b->io.in, b->io.n_in) != b->codec)
         return damaged(b, "bytes behind it are of another kind", err);
     if (!b->codec->again(b->decoder))
         return no_memory(b, err);
@@ -150,7 +150,7 @@ static int next_member(struct tern_data_bytes *b, struct tern_err *err)
     return 0;
 }
 
-static ptrdiff_t read_plain(struct tern_data_bytes *b, char *to, size_t room, struct tern_err *err)
+static ptrdiff_t read_plain(struct tern_text_bytes *b, char *to, size_t room, struct tern_err *err)
 {
     size_t n = b->io.n_in < room ? b->io.n_in : room;
 
@@ -163,7 +163,7 @@ static ptrdiff_t read_plain(struct tern_data_bytes *b, char *to, size_t room, st
     return b->eof ? 0 : get(b, to, room, err);
 }
 
-ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,
+ptrdiff_t tern_text_bytes_read(struct tern_text_bytes *b, char *to, size_t room,
                                struct tern_err *err)
 {
     const char *why;
@@ -184,14 +184,14 @@ ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,
         if (fill(b, 1, err) < 0)
             return -1;
         switch (b->codec->step(b->decoder, &b->io, &why)) {
-        case TERN_DATA_CODEC_END:
+        case TERN_TEXT_CODEC_END:
             b->state = BETWEEN;
             break;
-        case TERN_DATA_CODEC_MORE:
+        case TERN_TEXT_CODEC_MORE:
             if (b->eof && b->io.n_in == 0 && b->io.n_out == wanted)
                 return damaged(b, "it ends too early", err);
             break;
-        case TERN_DATA_CODEC_NO_MEMORY:
+        case TERN_TEXT_CODEC_NO_MEMORY:
             return no_memory(b, err);
         default:
             return damaged(b, why, err);

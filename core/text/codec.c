@@ -1,4 +1,4 @@
-#include "core/data/codec.h"
+#include "core/text/codec.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static unsigned at_most(size_t n)
     return n < UINT_MAX ? (unsigned)n : UINT_MAX;
 }
 
-static void used(struct tern_data_codec_io *io, size_t in, size_t out)
+static void used(struct tern_text_codec_io *io, size_t in, size_t out)
 {
     io->in += in;
     io->n_in -= in;
@@ -49,7 +49,7 @@ static void *gzip_open(void)
     return z;
 }
 
-static enum tern_data_codec_result gzip_step(void *state, struct tern_data_codec_io *io,
+static enum tern_text_codec_result gzip_step(void *state, struct tern_text_codec_io *io,
                                              const char **ret_why)
 {
     z_stream *z = state;
@@ -62,10 +62,10 @@ static enum tern_data_codec_result gzip_step(void *state, struct tern_data_codec
     int rc = inflate(z, Z_NO_FLUSH);
     used(io, in - z->avail_in, out - z->avail_out);
     *ret_why = z->msg ? z->msg : "no zlib stream";
-    return rc == Z_STREAM_END                ? TERN_DATA_CODEC_END
-           : rc == Z_MEM_ERROR               ? TERN_DATA_CODEC_NO_MEMORY
-           : rc == Z_OK || rc == Z_BUF_ERROR ? TERN_DATA_CODEC_MORE
-                                             : TERN_DATA_CODEC_DAMAGED;
+    return rc == Z_STREAM_END                ? TERN_TEXT_CODEC_END
+           : rc == Z_MEM_ERROR               ? TERN_TEXT_CODEC_NO_MEMORY
+           : rc == Z_OK || rc == Z_BUF_ERROR ? TERN_TEXT_CODEC_MORE
+                                             : TERN_TEXT_CODEC_DAMAGED;
 }
 
 static bool gzip_again(void *state)
@@ -94,7 +94,7 @@ static void *zstd_open(void)
     return ZSTD_createDStream();
 }
 
-static enum tern_data_codec_result zstd_step(void *state, struct tern_data_codec_io *io,
+static enum tern_text_codec_result zstd_step(void *state, struct tern_text_codec_io *io,
                                              const char **ret_why)
 {
     ZSTD_inBuffer in = {io->in, io->n_in, 0};
@@ -104,9 +104,9 @@ static enum tern_data_codec_result zstd_step(void *state, struct tern_data_codec
     used(io, in.pos, out.pos);
     *ret_why = ZSTD_getErrorName(rc);
     if (!ZSTD_isError(rc))
-        return rc == 0 ? TERN_DATA_CODEC_END : TERN_DATA_CODEC_MORE;
-    return ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation ? TERN_DATA_CODEC_NO_MEMORY
-                                                                 : TERN_DATA_CODEC_DAMAGED;
+        return rc == 0 ? TERN_TEXT_CODEC_END : TERN_TEXT_CODEC_MORE;
+    return ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation ? TERN_TEXT_CODEC_NO_MEMORY
+                                                                 : TERN_TEXT_CODEC_DAMAGED;
 }
 
 static bool zstd_again(void *state)
@@ -142,7 +142,7 @@ static void *bzip2_open(void)
     return z;
 }
 
-static enum tern_data_codec_result bzip2_step(void *state, struct tern_data_codec_io *io,
+static enum tern_text_codec_result bzip2_step(void *state, struct tern_text_codec_io *io,
                                               const char **ret_why)
 {
     bz_stream *z = state;
@@ -155,10 +155,10 @@ static enum tern_data_codec_result bzip2_step(void *state, struct tern_data_code
     int rc = BZ2_bzDecompress(z);
     used(io, in - z->avail_in, out - z->avail_out);
     *ret_why = rc == BZ_DATA_ERROR ? "a checksum is wrong" : "no bzip2 stream";
-    return rc == BZ_STREAM_END  ? TERN_DATA_CODEC_END
-           : rc == BZ_MEM_ERROR ? TERN_DATA_CODEC_NO_MEMORY
-           : rc == BZ_OK        ? TERN_DATA_CODEC_MORE
-                                : TERN_DATA_CODEC_DAMAGED;
+    return rc == BZ_STREAM_END  ? TERN_TEXT_CODEC_END
+           : rc == BZ_MEM_ERROR ? TERN_TEXT_CODEC_NO_MEMORY
+           : rc == BZ_OK        ? TERN_TEXT_CODEC_MORE
+                                : TERN_TEXT_CODEC_DAMAGED;
 }
 
 static bool bzip2_again(void *state)
@@ -216,7 +216,7 @@ static void *xz_open(void)
     return NULL;
 }
 
-static enum tern_data_codec_result xz_step(void *state, struct tern_data_codec_io *io,
+static enum tern_text_codec_result xz_step(void *state, struct tern_text_codec_io *io,
                                            const char **ret_why)
 {
     lzma_stream *z = state;
@@ -231,14 +231,14 @@ static enum tern_data_codec_result xz_step(void *state, struct tern_data_codec_i
                : rc == LZMA_DATA_ERROR    ? "a checksum or a code is wrong"
                : rc == LZMA_OPTIONS_ERROR ? "it has options that liblzma does not know"
                                           : "no xz stream";
-    return rc == LZMA_STREAM_END                   ? TERN_DATA_CODEC_END
-           : rc == LZMA_MEM_ERROR                  ? TERN_DATA_CODEC_NO_MEMORY
-           : rc == LZMA_OK || rc == LZMA_BUF_ERROR ? TERN_DATA_CODEC_MORE
-                                                   : TERN_DATA_CODEC_DAMAGED;
+    return rc == LZMA_STREAM_END                   ? TERN_TEXT_CODEC_END
+           : rc == LZMA_MEM_ERROR                  ? TERN_TEXT_CODEC_NO_MEMORY
+           : rc == LZMA_OK || rc == LZMA_BUF_ERROR ? TERN_TEXT_CODEC_MORE
+                                                   : TERN_TEXT_CODEC_DAMAGED;
 }
 #endif
 
-static const struct tern_data_codec codecs[] = {
+static const struct tern_text_codec codecs[] = {
     {"gzip", "zlib", is_gzip, gzip_open, gzip_step, gzip_again, gzip_close},
 #ifdef TERN_WITH_ZSTD
     {"Zstandard", "libzstd", is_zstd, zstd_open, zstd_step, zstd_again, zstd_close},
@@ -257,7 +257,7 @@ static const struct tern_data_codec codecs[] = {
 #endif
 };
 
-const struct tern_data_codec *tern_data_codec_of(const uint8_t *in, size_t n)
+const struct tern_text_codec *tern_text_codec_of(const uint8_t *in, size_t n)
 {
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++)
         if (codecs[i].begins(in, n))

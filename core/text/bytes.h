@@ -1,25 +1,25 @@
 /* The bytes of a file as they were before it was compressed, where it is (codec.h). */
-#ifndef TERN_DATA_BYTES_H
-#define TERN_DATA_BYTES_H
+#ifndef TERN_TEXT_BYTES_H
+#define TERN_TEXT_BYTES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/base/err.h"
 
-struct tern_data_bytes;
+struct tern_text_bytes;
 
 /* Takes `fd` over, also on failure.  `path` is for messages; it and `stop` (as in
- * tern_data_text_how) are kept. */
-struct tern_data_bytes *tern_data_bytes_open(int fd, const char *path, const int *stop,
+ * tern_text_how) are kept. */
+struct tern_text_bytes *tern_text_bytes_open(int fd, const char *path, const int *stop,
                                              struct tern_err *err);
 /* Up to `room` bytes into `to`: how many, 0 at the end, -1.  Members follow one another, NUL bytes
  * may stand behind them; anything else behind a member, and a member that ends too early, is an
  * error. */
-ptrdiff_t tern_data_bytes_read(struct tern_data_bytes *b, char *to, size_t room,
+ptrdiff_t tern_text_bytes_read(struct tern_text_bytes *b, char *to, size_t room,
                                struct tern_err *err);
 /* How many of the file's own bytes were read. */
-uint64_t tern_data_bytes_done(const struct tern_data_bytes *b);
-void tern_data_bytes_close(struct tern_data_bytes *b); /* NULL is fine */
+uint64_t tern_text_bytes_done(const struct tern_text_bytes *b);
+void tern_text_bytes_close(struct tern_text_bytes *b); /* NULL is fine */
 
 #endif

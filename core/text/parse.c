@@ -1,50 +1,50 @@
 /* Documents: a line of JSONL, a file, or a part of one. */
-#include "core/data/parse.h"
+#include "core/text/parse.h"
 
 #include "core/base/json.h"
-#include "core/data/line.h"
-#include "core/data/utf8.h"
+#include "core/text/line.h"
+#include "core/text/utf8.h"
 #include "core/token/token.h"
 
 #include <string.h>
 
-size_t tern_data_fields(const struct tern_data_text_how *how, enum tern_data_text_format format,
-                        struct tern_data_field ret_field[TERN_DATA_FIELDS_MAX])
+size_t tern_text_fields(const struct tern_text_how *how, enum tern_text_format format,
+                        struct tern_text_field ret_field[TERN_TEXT_FIELDS_MAX])
 {
     /* S2ORC of 2020: paragraphs; Semantic Scholar's data sets, and their second version. */
     static const char *const s2orc[] = {"body_text[].text", "content.text", "body.text"};
-    const size_t n = format == TERN_DATA_TEXT_S2ORC ? sizeof s2orc / sizeof s2orc[0] : 1;
+    const size_t n = format == TERN_TEXT_S2ORC ? sizeof s2orc / sizeof s2orc[0] : 1;
 
     for (size_t i = 0; i < n; i++)
-        ret_field[i] = tern_data_field_of(n > 1 ? s2orc[i] : how->field ? how->field : "text");
+        ret_field[i] = tern_text_field_of(n > 1 ? s2orc[i] : how->field ? how->field : "text");
     return n;
 }
 
-void tern_data_parser_begin(struct tern_data_parser *p, const struct tern_data_text_how *how,
-                            const char *path, enum tern_data_text_format format,
-                            struct tern_data_chunk *chunk)
+void tern_text_parser_begin(struct tern_text_parser *p, const struct tern_text_how *how,
+                            const char *path, enum tern_text_format format,
+                            struct tern_text_chunk *chunk)
 {
     p->how = how;
     p->path = path;
     p->format = format;
-    p->n_fields = tern_data_fields(how, format, p->field);
+    p->n_fields = tern_text_fields(how, format, p->field);
     p->chunk = chunk;
     p->given = false;
     p->line = chunk->line;
-    p->counts = (struct tern_data_text_counts){0};
+    p->counts = (struct tern_text_counts){0};
     p->doc.max = p->whole.max = TERN_TOKEN_TEXT_MAX;
 }
 
-void tern_data_parser_free(struct tern_data_parser *p)
+void tern_text_parser_free(struct tern_text_parser *p)
 {
     tern_buf_free(&p->doc);
     tern_buf_free(&p->whole);
 }
 
 /* The next line without its newline; false at the end. */
-static bool next_line(struct tern_data_parser *p, const char **line, size_t *len)
+static bool next_line(struct tern_text_parser *p, const char **line, size_t *len)
 {
-    struct tern_data_chunk *c = p->chunk;
+    struct tern_text_chunk *c = p->chunk;
     const char *start = c->bytes + c->at;
 
     if (c->at == c->end)
@@ -59,22 +59,22 @@ static bool next_line(struct tern_data_parser *p, const char **line, size_t *len
 }
 
 /* 1 and a text in UTF-8, 0 when it is left out, or -1. */
-static int check_text(struct tern_data_parser *p, const char **text, size_t *len,
+static int check_text(struct tern_text_parser *p, const char **text, size_t *len,
                       struct tern_err *err)
 {
     const char *s = *text;
-    size_t n = *len, good = tern_data_utf8_good(s, n), bad = 0;
+    size_t n = *len, good = tern_text_utf8_good(s, n), bad = 0;
 
     if (good == n)
         return 1;
-    if (p->how->invalid == TERN_DATA_TEXT_SKIP) {
+    if (p->how->invalid == TERN_TEXT_SKIP) {
         p->counts.skipped++;
         return 0;
     }
     tern_buf_clear(&p->whole);
     const size_t first = good;
     for (size_t at = 0; at < n; at += good) {
-        good = tern_data_utf8_good(s + at, n - at);
+        good = tern_text_utf8_good(s + at, n - at);
         tern_buf_add(&p->whole, s + at, good);
         if (at + good < n) {
             tern_buf_add(&p->whole, "\xef\xbf\xbd", 3);
@@ -82,13 +82,13 @@ static int check_text(struct tern_data_parser *p, const char **text, size_t *len
             good++;
         }
     }
-    if (p->how->invalid == TERN_DATA_TEXT_REFUSE && p->format != TERN_DATA_TEXT_PLAIN)
+    if (p->how->invalid == TERN_TEXT_REFUSE && p->format != TERN_TEXT_PLAIN)
         return tern_err_set(
             err, TERN_USAGE,
             "%s:%llu: is not UTF-8: 0x%02x at byte %zu of the text, %zu such bytes in "
             "it. Convert the file, or say --invalid replace or skip.",
             p->path, (unsigned long long)p->line, (unsigned char)s[first], first, bad);
-    if (p->how->invalid == TERN_DATA_TEXT_REFUSE)
+    if (p->how->invalid == TERN_TEXT_REFUSE)
         return tern_err_set(
             err, TERN_USAGE,
             "%s: is not UTF-8: 0x%02x at byte %llu, %zu such bytes in its document. "
@@ -104,7 +104,7 @@ static int check_text(struct tern_data_parser *p, const char **text, size_t *len
 
 /* ---- documents ---- */
 
-static int no_field(const struct tern_data_parser *p, const json_t *object, struct tern_err *err)
+static int no_field(const struct tern_text_parser *p, const json_t *object, struct tern_err *err)
 {
     struct tern_buf keys = {.max = 200}, wanted = {0};
     const char *key;
@@ -134,17 +134,17 @@ static bool is_blank(const char *line, size_t len)
 }
 
 /* Why a line has no text: the words of a strict reader, where it finds something. */
-static int bad_line(const struct tern_data_parser *p, const char *line, size_t n,
-                    enum tern_data_line_found found, struct tern_err *err)
+static int bad_line(const struct tern_text_parser *p, const char *line, size_t n,
+                    enum tern_text_line_found found, struct tern_err *err)
 {
     json_error_t je;
     json_t *object = json_loadb(line, n, JSON_ALLOW_NUL, &je);
     int rc;
 
-    if (found == TERN_DATA_LINE_NO_STRING)
+    if (found == TERN_TEXT_LINE_NO_STRING)
         rc = tern_err_set(err, TERN_USAGE, "%s:%llu: field '%s' is not a string", p->path,
                           (unsigned long long)p->line, p->field[0].whole);
-    else if (found == TERN_DATA_LINE_NO_FIELD)
+    else if (found == TERN_TEXT_LINE_NO_FIELD)
         rc = no_field(p, object, err);
     else
         rc =
@@ -158,31 +158,31 @@ static int bad_line(const struct tern_data_parser *p, const char *line, size_t n
 }
 
 /* The text of one line: 1, 0 when it is left out, or -1. */
-static int read_line(struct tern_data_parser *p, const char *line, size_t n, const char **text,
+static int read_line(struct tern_text_parser *p, const char *line, size_t n, const char **text,
                      size_t *len, struct tern_err *err)
 {
-    struct tern_data_line_text found;
-    enum tern_data_line_found what = TERN_DATA_LINE_NO_FIELD;
+    struct tern_text_line_text found;
+    enum tern_text_line_found what = TERN_TEXT_LINE_NO_FIELD;
 
-    for (size_t i = 0; i < p->n_fields && what == TERN_DATA_LINE_NO_FIELD; i++)
-        what = tern_data_line_field(line, n, &p->field[i], &p->doc, &found);
+    for (size_t i = 0; i < p->n_fields && what == TERN_TEXT_LINE_NO_FIELD; i++)
+        what = tern_text_line_field(line, n, &p->field[i], &p->doc, &found);
     if (tern_buf_check(&p->doc, p->path, err) < 0)
         return -1;
-    if (what != TERN_DATA_LINE_STRING)
+    if (what != TERN_TEXT_LINE_STRING)
         return bad_line(p, line, n, what, err);
     *text = found.s;
     *len = found.len;
     return found.ascii ? 1 : check_text(p, text, len, err);
 }
 
-static void note_bad(struct tern_data_parser *p)
+static void note_bad(struct tern_text_parser *p)
 {
-    if (p->counts.bad < TERN_DATA_TEXT_BAD_NAMED)
+    if (p->counts.bad < TERN_TEXT_BAD_NAMED)
         p->counts.bad_line[p->counts.bad] = p->line;
     p->counts.bad++;
 }
 
-static int next_json(struct tern_data_parser *p, const char **text, size_t *len,
+static int next_json(struct tern_text_parser *p, const char **text, size_t *len,
                      struct tern_err *err)
 {
     const char *line;
@@ -202,9 +202,9 @@ static int next_json(struct tern_data_parser *p, const char **text, size_t *len,
     return 0;
 }
 
-static int next_whole(struct tern_data_parser *p, const char **text, size_t *len)
+static int next_whole(struct tern_text_parser *p, const char **text, size_t *len)
 {
-    struct tern_data_chunk *c = p->chunk;
+    struct tern_text_chunk *c = p->chunk;
 
     if (p->given)
         return 0;
@@ -216,16 +216,16 @@ static int next_whole(struct tern_data_parser *p, const char **text, size_t *len
     return 1;
 }
 
-static int next_split(struct tern_data_parser *p, const char **text, size_t *len)
+static int next_split(struct tern_text_parser *p, const char **text, size_t *len)
 {
-    const struct tern_data_chunk *c = p->chunk;
+    const struct tern_text_chunk *c = p->chunk;
     const size_t from = c->at;
     size_t end = from, n;
     const char *line = NULL;
     bool parted = false;
 
     while (!parted && next_line(p, &line, &n)) {
-        parted = tern_data_is_split(p->how->split, line, n);
+        parted = tern_text_is_split(p->how->split, line, n);
         if (!parted) /* without the newline before what follows */
             end = (size_t)(line - c->bytes) + n;
     }
@@ -237,17 +237,17 @@ static int next_split(struct tern_data_parser *p, const char **text, size_t *len
     return 1;
 }
 
-int tern_data_parser_next(struct tern_data_parser *p, const char **text, size_t *len,
+int tern_text_parser_next(struct tern_text_parser *p, const char **text, size_t *len,
                           struct tern_err *err)
 {
-    if (p->format == TERN_DATA_TEXT_JSONL || p->format == TERN_DATA_TEXT_S2ORC)
+    if (p->format == TERN_TEXT_JSONL || p->format == TERN_TEXT_S2ORC)
         return next_json(p, text, len, err);
     for (;;) {
         int rc = p->how->split ? next_split(p, text, len) : next_whole(p, text, len);
         if (rc <= 0)
             return rc;
         const char *nul = memchr(*text, '\0', *len);
-        if (nul && p->how->invalid == TERN_DATA_TEXT_SKIP) {
+        if (nul && p->how->invalid == TERN_TEXT_SKIP) {
             p->counts.skipped++;
             continue;
         }

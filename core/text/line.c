@@ -1,4 +1,4 @@
-#include "core/data/line.h"
+#include "core/text/line.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -207,7 +207,7 @@ static bool reserve(struct tern_buf *b, size_t n)
 }
 
 /* A string, behind its first quote, as text: in the line, or appended to `room`. */
-static bool take_string(struct scan *s, struct tern_buf *room, struct tern_data_line_text *text)
+static bool take_string(struct scan *s, struct tern_buf *room, struct tern_text_line_text *text)
 {
     const char *from = s->at;
     uint32_t code;
@@ -320,15 +320,15 @@ static bool value(struct scan *s, int depth)
 /* What was found so far.  Strings that follow are appended in the room, so that an older state
  * stays good. */
 struct state {
-    enum tern_data_line_found found;
+    enum tern_text_line_found found;
     bool in_room; /* from its beginning; else text.s is in the line */
-    struct tern_data_line_text text;
+    struct tern_text_line_text text;
     size_t n_strings;
 };
 
 struct find {
     struct scan s;
-    const struct tern_data_field *field;
+    const struct tern_text_field *field;
     struct tern_buf *room;
     struct state now;
 };
@@ -336,7 +336,7 @@ struct find {
 /* One more string, behind its first quote, where there are some. */
 static bool join_string(struct find *f)
 {
-    struct tern_data_line_text *all = &f->now.text, more;
+    struct tern_text_line_text *all = &f->now.text, more;
     struct tern_buf *room = f->room;
 
     room->len = f->now.in_room ? all->len : 0;
@@ -353,7 +353,7 @@ static bool join_string(struct find *f)
         memcpy(room->data + at, more.s, more.len);
         room->len += more.len;
     }
-    *all = (struct tern_data_line_text){room->data, room->len, all->ascii && more.ascii};
+    *all = (struct tern_text_line_text){room->data, room->len, all->ascii && more.ascii};
     f->now.in_room = true;
     return true;
 }
@@ -361,8 +361,8 @@ static bool join_string(struct find *f)
 /* A string behind its first quote: all of the text, or more of it. */
 static bool found_string(struct find *f)
 {
-    if (f->now.found != TERN_DATA_LINE_NO_STRING)
-        f->now.found = TERN_DATA_LINE_STRING;
+    if (f->now.found != TERN_TEXT_LINE_NO_STRING)
+        f->now.found = TERN_TEXT_LINE_STRING;
     if (f->now.n_strings++ > 0)
         return join_string(f);
     f->room->len = 0;
@@ -376,7 +376,7 @@ static bool take_key(struct scan *s, const char *wanted, size_t len, bool *ret_o
 {
     const char *from = s->at;
     struct tern_buf room = {0};
-    struct tern_data_line_text key;
+    struct tern_text_line_text key;
 
     if (!skip_string(s))
         return false;
@@ -396,9 +396,9 @@ static bool follow(struct find *f, size_t step, int depth);
 /* A list, whose elements have the path's next step. */
 static bool follow_each(struct find *f, size_t step, int depth)
 {
-    if (f->now.found == TERN_DATA_LINE_NO_FIELD) {
-        f->now.found = TERN_DATA_LINE_STRING;
-        f->now.text = (struct tern_data_line_text){"", 0, true};
+    if (f->now.found == TERN_TEXT_LINE_NO_FIELD) {
+        f->now.found = TERN_TEXT_LINE_STRING;
+        f->now.text = (struct tern_text_line_text){"", 0, true};
     }
     if (take(&f->s, ']'))
         return true;
@@ -412,7 +412,7 @@ static bool follow_each(struct find *f, size_t step, int depth)
 /* The members of an object, behind its bracket; of those named as the step the last counts. */
 static bool follow_members(struct find *f, size_t step, int depth)
 {
-    const struct tern_data_field_step *k = &f->field->step[step];
+    const struct tern_text_field_step *k = &f->field->step[step];
     const struct state before = f->now;
     bool ours;
 
@@ -427,7 +427,7 @@ static bool follow_members(struct find *f, size_t step, int depth)
                 f->s.at++;
                 ours = follow_each(f, step + 1, depth + 1);
             } else if (k->each) {
-                f->now.found = TERN_DATA_LINE_NO_STRING;
+                f->now.found = TERN_TEXT_LINE_NO_STRING;
                 ours = value(&f->s, depth);
             } else {
                 ours = follow(f, step + 1, depth);
@@ -455,24 +455,24 @@ static bool follow(struct find *f, size_t step, int depth)
         return follow_members(f, step, depth + 1);
     }
     if (step == f->field->n_steps)
-        f->now.found = TERN_DATA_LINE_NO_STRING;
+        f->now.found = TERN_TEXT_LINE_NO_STRING;
     return value(&f->s, depth);
 }
 
-static enum tern_data_line_found look_for(const char *line, size_t len,
-                                          const struct tern_data_field *field,
+static enum tern_text_line_found look_for(const char *line, size_t len,
+                                          const struct tern_text_field *field,
                                           struct tern_buf *room,
-                                          struct tern_data_line_text *ret_text)
+                                          struct tern_text_line_text *ret_text)
 {
-    struct find f = {{line, line + len}, field, room, {.found = TERN_DATA_LINE_NO_FIELD}};
+    struct find f = {{line, line + len}, field, room, {.found = TERN_TEXT_LINE_NO_FIELD}};
 
     tern_buf_clear(room);
     if (!take(&f.s, '{') || !follow_members(&f, /* step= */ 0, /* depth= */ 0))
-        return TERN_DATA_LINE_NO_JSON;
+        return TERN_TEXT_LINE_NO_JSON;
     blanks(&f.s);
     if (f.s.at != f.s.end)
-        return TERN_DATA_LINE_NO_JSON;
-    if (f.now.found != TERN_DATA_LINE_STRING)
+        return TERN_TEXT_LINE_NO_JSON;
+    if (f.now.found != TERN_TEXT_LINE_STRING)
         return f.now.found;
     *ret_text = f.now.text;
     if (f.now.in_room)
@@ -480,16 +480,16 @@ static enum tern_data_line_found look_for(const char *line, size_t len,
     return f.now.found;
 }
 
-enum tern_data_line_found tern_data_line_field(const char *line, size_t len,
-                                               const struct tern_data_field *field,
+enum tern_text_line_found tern_text_line_field(const char *line, size_t len,
+                                               const struct tern_text_field *field,
                                                struct tern_buf *room,
-                                               struct tern_data_line_text *ret_text)
+                                               struct tern_text_line_text *ret_text)
 {
-    struct tern_data_field key = {field->whole, 1, {{field->whole, strlen(field->whole), false}}};
-    enum tern_data_line_found found = look_for(line, len, field, room, ret_text);
+    struct tern_text_field key = {field->whole, 1, {{field->whole, strlen(field->whole), false}}};
+    enum tern_text_line_found found = look_for(line, len, field, room, ret_text);
 
     /* A key may have dots in it. */
-    if (found == TERN_DATA_LINE_NO_FIELD && (field->n_steps > 1 || field->step[0].each))
+    if (found == TERN_TEXT_LINE_NO_FIELD && (field->n_steps > 1 || field->step[0].each))
         found = look_for(line, len, &key, room, ret_text);
     return found;
 }

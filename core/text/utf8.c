@@ -1,7 +1,7 @@
 /* Three tables, looked up by half bytes for 16 bytes together, find each pair of bytes that cannot
  * stand beside each other.  Keiser, Lemire, "Validating UTF-8 in less than one instruction per
  * byte" (2021). */
-#include "core/data/utf8.h"
+#include "core/text/utf8.h"
 
 #include "core/base/str.h"
 
@@ -106,14 +106,14 @@ __attribute__((target("ssse3"))) static size_t good_blocks(const char *s, size_t
     return at;
 }
 
-size_t tern_data_utf8_good(const char *s, size_t len)
+size_t tern_text_utf8_good(const char *s, size_t len)
 {
     size_t at = len >= 16 && __builtin_cpu_supports("ssse3") ? good_blocks(s, len) : 0;
 
     return good_slowly(s, at, len);
 }
 #else
-size_t tern_data_utf8_good(const char *s, size_t len)
+size_t tern_text_utf8_good(const char *s, size_t len)
 {
     return good_slowly(s, 0, len);
 }

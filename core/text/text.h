@@ -1,0 +1,74 @@
+/* Files of text as documents: JSON lines, records of Semantic Scholar, plain text; compressed or
+ * not.
+ */
+#ifndef TERN_TEXT_TEXT_H
+#define TERN_TEXT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+enum tern_text_format {
+    TERN_TEXT_AUTO,  /* by name: .jsonl, .jsonlines, .ndjson, in capitals, with more behind
+                        them,  are JSONL; .json is refused.  Another file whose first line is a  JSON
+                        object is JSONL if that has the field, and refused if not.  Others are  text
+                      */
+    TERN_TEXT_JSONL, /* one object a line, the text under a field */
+    TERN_TEXT_S2ORC, /* JSONL of Semantic Scholar: the field is body_text[].text, content.text
+                       or body.text, whichever a line has */
+    TERN_TEXT_PLAIN, /* a file is a document, or several parted by a line */
+};
+
+/* How a document that is not UTF-8 is treated. */
+enum tern_text_invalid {
+    TERN_TEXT_REFUSE,  /* an error with file, offset and count */
+    TERN_TEXT_REPLACE, /* each bad byte becomes U+FFFD */
+    TERN_TEXT_SKIP,    /* it is left out */
+};
+
+struct tern_text_how {
+    enum tern_text_format format;
+    /* JSONL: the field that holds the text; NULL means "text".  Also a path: "content.text"; with
+     * [] through lists, whose strings are joined by newlines: "body_text[].text". */
+    const char *field;
+    /* Plain: a line that is exactly this parts documents ("" for blank lines, "%" for fortunes);
+     * the newline before it belongs to neither.  NULL: the file is one document. */
+    const char *split;
+    enum tern_text_invalid invalid;
+    bool skip_bad; /* JSONL: lines without the field, or that are no object, are left out */
+    /* Not 0, perhaps set by a signal's handler: waiting for a pipe ends with an error.  May be
+     * NULL. */
+    const int *stop;
+};
+
+enum { TERN_TEXT_BAD_NAMED = 10 };
+
+/* Bad input so far. */
+struct tern_text_counts {
+    uint64_t replaced;                      /* bytes that were no UTF-8 */
+    uint64_t skipped;                       /* documents that were not */
+    uint64_t bad;                           /* lines */
+    uint64_t bad_line[TERN_TEXT_BAD_NAMED]; /* the first of them, from 1 */
+};
+void tern_text_counts_add(struct tern_text_counts *to, const struct tern_text_counts *more);
+
+/* Of compressed files; NULL at the end. */
+extern const char *const tern_text_suffixes[];
+
+/* The documents of one file, in order, compressed or not (gzip, Zstandard, bzip2, xz, by its first
+ * bytes); "-" is standard input.  One thread at a
+ * time. */
+struct tern_text;
+struct tern_text *tern_text_open(const char *path, const struct tern_text_how *how,
+                                 struct tern_err *err);
+/* 1 and the next document (valid until the next call), 0 at the end, -1 on an error that names
+ * file:line.  A document may be empty. */
+int tern_text_next(struct tern_text *t, const char **text, size_t *len, struct tern_err *err);
+/* Bytes of the file consumed so far, as stored, and its size, for progress. */
+void tern_text_progress(const struct tern_text *t, uint64_t *done_bytes, uint64_t *all_bytes);
+struct tern_text_counts tern_text_counts(const struct tern_text *t);
+void tern_text_close(struct tern_text *t); /* NULL is fine */
+
+#endif

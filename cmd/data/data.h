@@ -9,9 +9,9 @@
 
 /* Where text comes from and how it is read: the same rows in build and encode. */
 struct data_text_opts {
-    const char *tokenizer, *format, *field, *split, *invalid;
+    const char *tokenizer, *format, *field, *split, *encoding, *invalid;
     bool skip_bad;
-    int64_t threads;
+    int64_t threads, min_length;
 };
 
 #define DATA_TOKENIZER_ROW(dest)                                                                   \
@@ -27,9 +27,18 @@ struct data_text_opts {
          "FORMAT",                                                                                 \
          .def = "auto",                                                                            \
          .to.text = &(o).format,                                                                   \
-         .help = "jsonl, s2orc (papers of Semantic Scholar), text, or auto (by the name and the "  \
-                 "first line). .gz, .zst, .bz2 and .xz "                                           \
-                 "are seen through"},                                                              \
+         .help = "jsonl, s2orc (papers of Semantic Scholar), wikicorpus (articles from <doc ...> " \
+                 "to </doc>; entities stay as they are), text, or auto (by the name and the "      \
+                 "first line). .gz, .zst, .bz2 and .xz are seen through"},                         \
+        {"encoding",                                                                               \
+         0,                                                                                        \
+         TERN_OPT_TEXT,                                                                            \
+         "NAME",                                                                                   \
+         .def = "auto",                                                                            \
+         .to.text = &(o).encoding,                                                                 \
+         .help =                                                                                   \
+             "of the files: utf-8, latin-1, or auto (utf-8, but latin-1 for wikicorpus, as it "    \
+             "is published)"},                                                                     \
         {"field",                                                                                  \
          0,                                                                                        \
          TERN_OPT_TEXT,                                                                            \
@@ -47,7 +56,14 @@ struct data_text_opts {
          .help = "of documents that are not UTF-8: refuse, replace (each such byte by U+FFFD) or " \
                  "skip"},                                                                          \
         {"skip-bad", 0, TERN_OPT_FLAG, .to.flag = &(o).skip_bad,                                   \
-         .help = "leave out JSONL lines that cannot be read, and count them"},                     \
+         .help = "leave out JSONL lines and articles that cannot be read, and count them"},        \
+        {"min-length",                                                                             \
+         0,                                                                                        \
+         TERN_OPT_INT,                                                                             \
+         "BYTES",                                                                                  \
+         .def = "0",                                                                               \
+         .to.integer = &(o).min_length,                                                            \
+         .help = "leave out documents with less text, and count them"},                            \
         {"threads",                                                                                \
          0,                                                                                        \
          TERN_OPT_INT,                                                                             \

@@ -23,25 +23,43 @@ struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err)
     return tern_token_load(path, err);
 }
 
+/* The place of a word in a list; `option` and `allowed` are for the message. */
+static int choice(const char *word, const char *const *words, const char *option,
+                  const char *allowed, struct tern_err *err)
+{
+    for (int k = 0; words[k]; k++)
+        if (strcmp(word, words[k]) == 0)
+            return k;
+    return tern_err_set(err, TERN_USAGE, "--%s %s; allowed are %s", option, word, allowed);
+}
+
+static int text_format(const struct data_text_opts *o, struct tern_err *err)
+{
+    static const char *const formats[] = {"auto", "jsonl", "s2orc", "text", "wikicorpus", NULL};
+
+    return choice(o->format, formats, "format", "auto, jsonl, s2orc, wikicorpus and text", err);
+}
+
 static int text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
 {
-    static const char *const invalid[] = {"refuse", "replace", "skip", NULL};
-    static const char *const formats[] = {"auto", "jsonl", "s2orc", "text", NULL};
-    int k = 0;
+    static const char *const policies[] = {"refuse", "replace", "skip", NULL};
+    static const char *const encodings[] = {"auto", "utf-8", "latin-1", NULL};
+    const int format = text_format(o, err);
+    const int invalid =
+        format < 0 ? -1 : choice(o->invalid, policies, "invalid", "refuse, replace and skip", err);
+    const int encoding =
+        invalid < 0 ? -1
+                    : choice(o->encoding, encodings, "encoding", "auto, utf-8 and latin-1", err);
 
-    *how = (struct tern_text_how){.field = o->field, .split = o->split, .skip_bad = o->skip_bad};
-    while (invalid[k] && strcmp(o->invalid, invalid[k]) != 0)
-        k++;
-    if (!invalid[k])
-        return tern_err_set(err, TERN_USAGE, "--invalid %s; allowed are refuse, replace and skip",
-                            o->invalid);
-    how->invalid = (enum tern_text_invalid)k;
-    for (k = 0; formats[k] && strcmp(o->format, formats[k]) != 0; k++)
-        ;
-    if (!formats[k])
-        return tern_err_set(err, TERN_USAGE, "--format %s; allowed are auto, jsonl, s2orc and text",
-                            o->format);
-    how->format = (enum tern_text_format)k;
+    if (encoding < 0)
+        return -1;
+    *how = (struct tern_text_how){.format = (enum tern_text_format)format,
+                                  .field = o->field,
+                                  .split = o->split,
+                                  .encoding = (enum tern_text_encoding)encoding,
+                                  .invalid = (enum tern_text_invalid)invalid,
+                                  .min_bytes = (uint64_t)o->min_length,
+                                  .skip_bad = o->skip_bad};
     return 0;
 }
 
@@ -88,6 +106,9 @@ void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_p
         if (c.skipped)
             tern_warn("%s: %llu documents that are not UTF-8 were left out", paths[i],
                       (unsigned long long)c.skipped);
+        if (c.too_short)
+            tern_info("%s: %llu documents below --min-length were left out", paths[i],
+                      (unsigned long long)c.too_short);
         if (c.bad)
             log_bad(paths[i], &c);
     }

@@ -2,6 +2,7 @@
 #include "core/text/parse.h"
 
 #include "core/base/json.h"
+#include "core/text/article.h"
 #include "core/text/line.h"
 #include "core/text/utf8.h"
 #include "core/token/token.h"
@@ -41,8 +42,7 @@ void tern_text_parser_free(struct tern_text_parser *p)
     tern_buf_free(&p->whole);
 }
 
-/* The next line without its newline; false at the end. */
-static bool next_line(struct tern_text_parser *p, const char **line, size_t *len)
+bool tern_text_parser_take_line(struct tern_text_parser *p, const char **line, size_t *len)
 {
     struct tern_text_chunk *c = p->chunk;
     const char *start = c->bytes + c->at;
@@ -175,7 +175,7 @@ static int read_line(struct tern_text_parser *p, const char *line, size_t n, con
     return found.ascii ? 1 : check_text(p, text, len, err);
 }
 
-static void note_bad(struct tern_text_parser *p)
+void tern_text_parser_bad(struct tern_text_parser *p)
 {
     if (p->counts.bad < TERN_TEXT_BAD_NAMED)
         p->counts.bad_line[p->counts.bad] = p->line;
@@ -188,7 +188,7 @@ static int next_json(struct tern_text_parser *p, const char **text, size_t *len,
     const char *line;
     size_t n;
 
-    while (next_line(p, &line, &n)) {
+    while (tern_text_parser_take_line(p, &line, &n)) {
         if (is_blank(line, n))
             continue;
         int rc = read_line(p, line, n, text, len, err);
@@ -197,7 +197,7 @@ static int next_json(struct tern_text_parser *p, const char **text, size_t *len,
         if (rc < 0 && !(p->how->skip_bad && err && err->code == TERN_USAGE))
             return -1;
         if (rc < 0)
-            note_bad(p);
+            tern_text_parser_bad(p);
     }
     return 0;
 }
@@ -224,7 +224,7 @@ static int next_split(struct tern_text_parser *p, const char **text, size_t *len
     const char *line = NULL;
     bool parted = false;
 
-    while (!parted && next_line(p, &line, &n)) {
+    while (!parted && tern_text_parser_take_line(p, &line, &n)) {
         parted = tern_text_is_split(p->how->split, line, n);
         if (!parted) /* without the newline before what follows */
             end = (size_t)(line - c->bytes) + n;
@@ -237,13 +237,16 @@ static int next_split(struct tern_text_parser *p, const char **text, size_t *len
     return 1;
 }
 
-int tern_text_parser_next(struct tern_text_parser *p, const char **text, size_t *len,
-                          struct tern_err *err)
+/* The next document of text that is not JSONL, checked: as tern_text_parser_next. */
+static int next_plain(struct tern_text_parser *p, const char **text, size_t *len,
+                      struct tern_err *err)
 {
-    if (p->format == TERN_TEXT_JSONL || p->format == TERN_TEXT_S2ORC)
-        return next_json(p, text, len, err);
+    const bool articles = p->format == TERN_TEXT_WIKICORPUS;
+
     for (;;) {
-        int rc = p->how->split ? next_split(p, text, len) : next_whole(p, text, len);
+        int rc = articles        ? tern_text_article_next(p, text, len, err)
+                 : p->how->split ? next_split(p, text, len)
+                                 : next_whole(p, text, len);
         if (rc <= 0)
             return rc;
         const char *nul = memchr(*text, '\0', *len);
@@ -251,11 +254,34 @@ int tern_text_parser_next(struct tern_text_parser *p, const char **text, size_t 
             p->counts.skipped++;
             continue;
         }
+        if (nul && articles)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s:%llu: the article is not text: byte %zu of it is NUL. Say "
+                                "--invalid skip to leave it out.",
+                                p->path, (unsigned long long)p->doc_line, (size_t)(nul - *text));
         if (nul)
             return tern_err_set(err, TERN_USAGE,
                                 "%s: is not text: byte %llu is NUL. Leave the file out.", p->path,
                                 (unsigned long long)p->from + (uint64_t)(nul - *text));
-        if ((rc = check_text(p, text, len, err)) != 0)
+        const uint64_t last = p->line;
+        if (articles)
+            p->line = p->doc_line;
+        rc = check_text(p, text, len, err);
+        p->line = last;
+        if (rc != 0)
             return rc;
+    }
+}
+
+int tern_text_parser_next(struct tern_text_parser *p, const char **text, size_t *len,
+                          struct tern_err *err)
+{
+    const bool json = p->format == TERN_TEXT_JSONL || p->format == TERN_TEXT_S2ORC;
+
+    for (;;) {
+        int rc = json ? next_json(p, text, len, err) : next_plain(p, text, len, err);
+        if (rc <= 0 || *len == 0 || *len >= p->how->min_bytes)
+            return rc;
+        p->counts.too_short++;
     }
 }

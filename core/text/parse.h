@@ -22,6 +22,7 @@ struct tern_text_parser {
     struct tern_text_chunk *chunk;
     bool given;
     uint64_t line, from;            /* of the line, or the document, given last: number, place */
+    uint64_t doc_line;              /* Wikicorpus: of <doc */
     struct tern_buf doc, whole;     /* a document that is no part of the piece; a mended one */
     struct tern_text_counts counts; /* of this piece */
 };
@@ -33,6 +34,10 @@ void tern_text_parser_begin(struct tern_text_parser *p, const struct tern_text_h
 /* As tern_text_next. */
 int tern_text_parser_next(struct tern_text_parser *p, const char **text, size_t *len,
                           struct tern_err *err);
+/* The next line without its newline; false at the end of the piece. */
+bool tern_text_parser_take_line(struct tern_text_parser *p, const char **line, size_t *len);
+/* Count the line given last as bad. */
+void tern_text_parser_bad(struct tern_text_parser *p);
 void tern_text_parser_free(struct tern_text_parser *p);
 
 #endif

@@ -4,37 +4,24 @@
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
+#include "core/text/article.h"
 #include "core/text/bytes.h"
+#include "core/text/kind.h"
 #include "core/text/line.h"
+#include "core/text/names.h"
 #include "core/token/token.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* A piece stays in a core's cache, and system calls are below a thousandth of the work. */
 enum { PIECE = 256 << 10 };
 
-const char *const tern_text_suffixes[] = {".gz", ".zst", ".bz2", ".xz", NULL};
-
 /* ---- opening ---- */
-
-/* Does a name have `.word`, in any case, at its end or before a suffix
- * ("shard-1.jsonl-of-8", "data.jsonl.bak")? */
-static bool has_suffix(const char *name, const char *word)
-{
-    const size_t n = strlen(word);
-
-    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
-        if (strncasecmp(dot + 1, word, n) == 0 && !isalnum((unsigned char)dot[1 + n]))
-            return true;
-    return false;
-}
 
 static int ask(const struct tern_text_source *s, const char *what, struct tern_err *err)
 {
@@ -43,16 +30,24 @@ static int ask(const struct tern_text_source *s, const char *what, struct tern_e
                         s->path, what);
 }
 
+/* The byte order mark of UTF-8. */
+static bool has_mark(const struct tern_text_source *s)
+{
+    return s->n_rest >= 3 && memcmp(s->rest, "\xef\xbb\xbf", 3) == 0;
+}
+
 /* Find the format by the first line, where the name does not tell it. */
 static int look_inside(struct tern_text_source *s, struct tern_err *err)
 {
     struct tern_buf room = {0};
-    size_t at = 0, n;
+    size_t at = has_mark(s) ? 3 : 0, n;
 
     while (at < s->n_rest && strchr(" \t\r\n", s->rest[at]) && s->rest[at])
         at++;
     const char *line = s->rest + at, *nl;
     s->format = TERN_TEXT_PLAIN;
+    if (!s->how->split && tern_text_article_begins(line, s->n_rest - at))
+        s->format = TERN_TEXT_WIKICORPUS;
     if (at == s->n_rest || *line != '{')
         return 0;
     nl = memchr(line, '\n', s->n_rest - at);
@@ -76,30 +71,25 @@ static int look_inside(struct tern_text_source *s, struct tern_err *err)
 
 static int find_format(struct tern_text_source *s, const char *path, struct tern_err *err)
 {
-    static const char *const words[] = {"jsonl", "jsonlines", "ndjson", "ldjson", NULL};
-    const char *name = tern_fs_basename(path);
-    size_t n = strlen(name);
-
-    for (const char *const *w = words; *w; w++)
-        if (has_suffix(name, *w)) {
-            s->format = TERN_TEXT_JSONL;
-            return 0;
-        }
-    const char *dot = strrchr(name, '.');
-    for (const char *const *z = tern_text_suffixes; dot && *z; z++)
-        if (strcasecmp(dot, *z) == 0)
-            n = (size_t)(dot - name);
-    if (n >= 5 && strncasecmp(name + n - 5, ".json", 5) == 0)
+    switch (tern_text_name_of(tern_fs_basename(path))) {
+    case TERN_TEXT_NAME_JSONL:
+        s->format = TERN_TEXT_JSONL;
+        return 0;
+    case TERN_TEXT_NAME_JSON:
         return tern_err_set(err, TERN_USAGE,
                             "%s: one JSON document or JSONL? Say --format jsonl if each line is "
                             "an object.",
                             path);
-    return look_inside(s, err);
+    default:
+        return look_inside(s, err);
+    }
 }
 
-/* The first bytes: a byte order mark of UTF-8 is skipped, one of UTF-16 or 32 is refused. */
+/* The first bytes, which may show that the file is no text. */
 static int begin(struct tern_text_source *s, struct tern_err *err)
 {
+    const struct tern_text_kind *kind;
+
     s->rest = tern_alloc(1, PIECE, s->path, err);
     if (!s->rest)
         return -1;
@@ -110,18 +100,48 @@ static int begin(struct tern_text_source *s, struct tern_err *err)
         s->n_rest += (size_t)n;
         s->eof = n == 0;
     }
-    if (s->n_rest >= 3 && memcmp(s->rest, "\xef\xbb\xbf", 3) == 0) {
+    if ((kind = tern_text_kind_of(s->rest, s->n_rest)))
+        return tern_err_set(err, TERN_USAGE, "%s: is %s, not text in UTF-8. %s", s->path,
+                            kind->what, kind->then);
+    return 0;
+}
+
+/* Once the format is known: the byte order mark of UTF-8 is skipped; Latin-1 becomes UTF-8. */
+static int begin_encoding(struct tern_text_source *s, struct tern_err *err)
+{
+    const enum tern_text_encoding wanted = s->how->encoding;
+    const bool mark = has_mark(s);
+
+    s->is_latin1 = wanted == TERN_TEXT_LATIN1 || (wanted == TERN_TEXT_ENCODING_AUTO &&
+                                                  s->format == TERN_TEXT_WIKICORPUS && !mark);
+    s->latin1.sure = wanted == TERN_TEXT_LATIN1;
+    if (mark && !s->is_latin1) {
         s->n_rest -= 3;
         s->base = 3;
         memmove(s->rest, s->rest + 3, s->n_rest);
-    } else if (s->n_rest >= 2 && s->how->invalid == TERN_TEXT_REFUSE &&
-               (memcmp(s->rest, "\xff\xfe", 2) == 0 || memcmp(s->rest, "\xfe\xff", 2) == 0)) {
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: begins as UTF-16 does, and text is UTF-8 here. Convert it: iconv "
-                            "-f UTF-16 -t UTF-8.",
-                            s->path);
     }
+    if (!s->is_latin1)
+        return 0;
+    if (mark)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: begins with UTF-8's byte order mark. Say --encoding utf-8.",
+                            s->path);
+    if (tern_text_latin1_is_utf8(&s->latin1, s->rest, s->n_rest))
+        return tern_text_latin1_refuse(s->path, err);
+    char *wide = tern_alloc(2, PIECE, s->path, err);
+    if (!wide)
+        return -1;
+    s->n_rest = tern_text_latin1_decode(s->rest, s->n_rest, wide);
+    free(s->rest);
+    s->rest = wide;
     return 0;
+}
+
+/* Up to `room` bytes of text: how many, 0 at the end, -1. */
+static ptrdiff_t read_text(struct tern_text_source *s, char *to, size_t room, struct tern_err *err)
+{
+    return s->is_latin1 ? tern_text_latin1_read(&s->latin1, s->file, s->path, to, room, err)
+                        : tern_text_bytes_read(s->file, to, room, err);
 }
 
 static int open_fd(const char *path, uint64_t *bytes, struct tern_err *err)
@@ -137,7 +157,7 @@ static int open_fd(const char *path, uint64_t *bytes, struct tern_err *err)
         goto fail;
     }
     if (S_ISDIR(st.st_mode)) {
-        tern_err_set(err, TERN_USAGE, "%s: is a folder. Name the files in it.", path);
+        tern_err_set(err, TERN_USAGE, "%s: is a folder", path);
         goto fail;
     }
     *bytes = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
@@ -168,8 +188,15 @@ struct tern_text_source *tern_text_source_open(const char *path, const struct te
         goto fail;
     s->file = tern_text_bytes_open(fd, s->path, how->stop, err);
     if (!s->file || begin(s, err) < 0 ||
-        (s->format == TERN_TEXT_AUTO && find_format(s, path, err) < 0))
+        (s->format == TERN_TEXT_AUTO && find_format(s, path, err) < 0) ||
+        begin_encoding(s, err) < 0)
         goto fail;
+    if (s->format == TERN_TEXT_WIKICORPUS && tern_text_article_tagged(s->rest, s->n_rest)) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: is of the tagged Wikicorpus. Take the raw one: raw.ca, raw.en, raw.es.",
+                     s->path);
+        goto fail;
+    }
     return s;
 fail:
     tern_text_source_close(s);
@@ -218,7 +245,7 @@ static int fill(struct tern_text_source *s, struct tern_text_chunk *c, struct te
     if (want > c->cap && grow(c, want > PIECE ? 2 * want : want, s->path, err) < 0)
         return -1;
     while (!s->eof && c->end < want) {
-        ptrdiff_t n = tern_text_bytes_read(s->file, c->bytes + c->end, want - c->end, err);
+        ptrdiff_t n = read_text(s, c->bytes + c->end, want - c->end, err);
         if (n < 0)
             return -1;
         c->end += (size_t)n;
@@ -247,10 +274,11 @@ static size_t last_end(const struct tern_text_source *s, const struct tern_text_
         nl = memrchr(at, '\n', c->end - from);
         return nl ? (size_t)(nl + 1 - c->bytes) : 0;
     }
-    if (!s->how->split)
+    const char *split = s->format == TERN_TEXT_WIKICORPUS ? TERN_TEXT_ARTICLE_END : s->how->split;
+    if (!split)
         return 0;
     for (; (nl = memchr(at, '\n', (size_t)(end - at))); at = nl + 1)
-        if (tern_text_is_split(s->how->split, at, (size_t)(nl - at)))
+        if (tern_text_is_split(split, at, (size_t)(nl - at)))
             last = (size_t)(nl + 1 - c->bytes);
     *ret_from = (size_t)(at - c->bytes);
     return last;

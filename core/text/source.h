@@ -3,6 +3,7 @@
 #ifndef TERN_TEXT_SOURCE_H
 #define TERN_TEXT_SOURCE_H
 
+#include "core/text/latin1.h"
 #include "core/text/text.h"
 
 /* Whole documents: bytes[at .. end).  {0} to begin; free with tern_text_chunk_free. */
@@ -19,6 +20,8 @@ struct tern_text_source {
     enum tern_text_format format;
     const struct tern_text_how *how;
     struct tern_text_bytes *file;
+    bool is_latin1;
+    struct tern_text_latin1 latin1;
     uint64_t file_bytes;
     /* Read and not yet cut. */
     char *rest;

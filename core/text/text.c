@@ -58,6 +58,7 @@ void tern_text_counts_add(struct tern_text_counts *to, const struct tern_text_co
     to->bad += more->bad;
     to->replaced += more->replaced;
     to->skipped += more->skipped;
+    to->too_short += more->too_short;
 }
 
 struct tern_text_counts tern_text_counts(const struct tern_text *t)

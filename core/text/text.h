@@ -1,5 +1,5 @@
-/* Files of text as documents: JSON lines, records of Semantic Scholar, plain text; compressed or
- * not.
+/* Files of text as documents: JSON lines, records of Semantic Scholar, articles of Wikicorpus,
+ * plain text; compressed or not.
  */
 #ifndef TERN_TEXT_TEXT_H
 #define TERN_TEXT_TEXT_H
@@ -12,13 +12,23 @@
 
 enum tern_text_format {
     TERN_TEXT_AUTO,  /* by name: .jsonl, .jsonlines, .ndjson, in capitals, with more behind
-                        them,  are JSONL; .json is refused.  Another file whose first line is a  JSON
-                        object is JSONL if that has the field, and refused if not.  Others are  text
-                      */
+                        them, are JSONL; .json is refused.  Another file whose first line is a JSON
+                        object is JSONL if that has the field, and refused if not; one that begins
+                        with "<doc id=" is Wikicorpus.  Others are text */
     TERN_TEXT_JSONL, /* one object a line, the text under a field */
     TERN_TEXT_S2ORC, /* JSONL of Semantic Scholar: the field is body_text[].text, content.text
                        or body.text, whichever a line has */
     TERN_TEXT_PLAIN, /* a file is a document, or several parted by a line */
+    /* Articles from a line <doc ...> to a line </doc>, as the raw files of Wikicorpus and those of
+     * WikiExtractor have them.  Blanks at both ends, CR before a newline and the line ENDOFARTICLE.
+     * do not belong to the text; entities stay as they are. */
+    TERN_TEXT_WIKICORPUS,
+};
+
+enum tern_text_encoding {
+    TERN_TEXT_ENCODING_AUTO, /* UTF-8; Latin-1 for Wikicorpus, which is refused if it is UTF-8 */
+    TERN_TEXT_UTF8,
+    TERN_TEXT_LATIN1,
 };
 
 /* How a document that is not UTF-8 is treated. */
@@ -36,8 +46,12 @@ struct tern_text_how {
     /* Plain: a line that is exactly this parts documents ("" for blank lines, "%" for fortunes);
      * the newline before it belongs to neither.  NULL: the file is one document. */
     const char *split;
+    enum tern_text_encoding encoding;
     enum tern_text_invalid invalid;
-    bool skip_bad; /* JSONL: lines without the field, or that are no object, are left out */
+    uint64_t min_bytes; /* shorter documents, in UTF-8, are left out, but for empty ones */
+    /* JSONL: lines without the field, or that are no object, are left out.  Wikicorpus: articles
+     * without a line </doc>, and text outside of them. */
+    bool skip_bad;
     /* Not 0, perhaps set by a signal's handler: waiting for a pipe ends with an error.  May be
      * NULL. */
     const int *stop;
@@ -49,6 +63,7 @@ enum { TERN_TEXT_BAD_NAMED = 10 };
 struct tern_text_counts {
     uint64_t replaced;                      /* bytes that were no UTF-8 */
     uint64_t skipped;                       /* documents that were not */
+    uint64_t too_short;                     /* documents below min_bytes */
     uint64_t bad;                           /* lines */
     uint64_t bad_line[TERN_TEXT_BAD_NAMED]; /* the first of them, from 1 */
 };

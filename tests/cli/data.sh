@@ -91,7 +91,7 @@ refused 'torn.jsonl.gz: damaged gzip'
 run tern data build -t "$T" -o x.tds text0.txt
 refused 'no text in the files given'
 run tern data build -t "$T" -o x.tds --format csv a.jsonl
-refused 'allowed are auto, jsonl, s2orc and text'
+refused 'allowed are auto, jsonl, s2orc, wikicorpus and text'
 run tern data build -t "$T" -o nowhere/x.tds a.jsonl
 status 1
 err_has 'nowhere/x.tds: cannot create'
@@ -200,7 +200,7 @@ for bytes in '\300\257' '\355\240\200' '\364\220\200\200' '\342\202' '\200' '\37
 done
 printf '\303\251\342\202\254\360\237\230\200\357\277\275\n' >x.txt; build x.txt; status 0 "UTF-8 of all lengths is read"
 printf 'a\0b\0' >x.txt; build x.txt; status 2; err_has 'byte 1 is NUL'
-printf '\377\376\100\116\072\123' >x.txt; build x.txt; status 2 "UTF-16"; err_has 'begins as UTF-16 does'; one_line
+printf '\377\376\100\116\072\123' >x.txt; build x.txt; status 2 "UTF-16"; err_has 'is UTF-16 or UTF-32, not text in UTF-8'; one_line
 for name in bom.txt bom.jsonl bom; do
     if [ $name = bom.txt ]; then printf 'plain words'; else printf '{"text": "plain words"}\n'; fi >without; { printf '\357\273\277'; cat without; } >$name
     run tern data encode -t model --format "$([ $name = bom.txt ] && echo text || echo jsonl)" without; cp out wanted; run tern data encode -t model $name; cmp -s out wanted; ok $? "$name: the mark at its beginning is no text"

@@ -1,16 +1,19 @@
-/* Mutated tokenizers and token sets: each is refused in words or works; nothing crashes, hangs or
- * reads astray (run under SANITIZE=address,undefined to know that).
+/* Mutated tokenizers, token sets and texts: each is refused in words or works; nothing crashes,
+ * hangs or reads astray (run under SANITIZE=address,undefined to know that).
  *
  *   data [SEED [ROUNDS]]       a failing round is repeated with its SEED
  */
 #include "core/base/fs.h"
 #include "core/base/rand.h"
+#include "core/base/str.h"
 #include "core/data/data.h"
 #include "core/data/format.h"
+#include "core/text/text.h"
 #include "core/token/token.h"
 #include "tests/unit/tap.h"
 
 #include <unistd.h>
+#include <zlib.h>
 
 #define MODEL "tests/golden/spm-bpe-800.model"
 
@@ -214,6 +217,85 @@ static void fuzz_sets(const struct bytes *set, uint64_t rounds)
     free(path);
 }
 
+/* ---- texts ---- */
+
+static const char *const texts[] = {
+    "{\"text\": \"One.\\nTwo \\u00e9.\"}\n{\"text\": \"\"}\n{\"text\": \"caf\xc3\xa9\"}\n",
+    "{\"body_text\": [{\"text\": \"a\"}, {\"text\": \"b\"}]}\n{\"content\": {\"text\": \"c\", "
+    "\"annotations\": "
+    "{\"text\": \"[{}]\"}}}\n{\"body\": {\"text\": \"d\"}}\n",
+    "<doc id=\"1\" title=\"T\" dbindex=\"0\">\r\nEl \xe0"
+    "bac\r\n\r\nENDOFARTICLE.\r\n</doc>\r\n<doc "
+    "id=\"2\">\nDos\n</doc>\n",
+    "one\n%\ntwo\n%\n%\nthree \xe2\x82\xac\n",
+};
+
+static struct bytes packed(const char *text)
+{
+    struct bytes b = {malloc(4096), 0};
+    z_stream z = {.next_in = (uint8_t *)text,
+                  .avail_in = (unsigned)strlen(text),
+                  .next_out = (uint8_t *)b.data,
+                  .avail_out = 4096};
+
+    if (deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK ||
+        deflate(&z, Z_FINISH) != Z_STREAM_END)
+        abort();
+    b.len = z.total_out;
+    deflateEnd(&z);
+    return b;
+}
+
+/* All documents, or words.  Where bytes are to be replaced, what comes is UTF-8. */
+static bool use_text(const char *path, uint64_t round)
+{
+    const struct tern_text_how how = {
+        .format = (enum tern_text_format)draw(round, 90, TERN_TEXT_WIKICORPUS + 1),
+        .encoding = (enum tern_text_encoding)draw(round, 91, TERN_TEXT_LATIN1 + 1),
+        .invalid = (enum tern_text_invalid)draw(round, 92, TERN_TEXT_SKIP + 1),
+        .split = draw(round, 93, 2) ? "%" : NULL,
+        .min_bytes = draw(round, 94, 3),
+        .skip_bad = draw(round, 95, 2)};
+    struct tern_err err = {0};
+    struct tern_text *t = tern_text_open(path, &how, &err);
+    const char *text;
+    size_t len;
+    bool good = true;
+    int rc = -1;
+
+    while (t && (rc = tern_text_next(t, &text, &len, &err)) > 0)
+        for (size_t at = 0, n; at < len && good; at += n) {
+            n = tern_str_utf8(text + at, len - at);
+            good = n > 0 && (len >= how.min_bytes || len == 0);
+        }
+    tern_text_close(t);
+    return good && (rc == 0 || said(&err));
+}
+
+static void fuzz_texts(uint64_t rounds)
+{
+    enum { N = sizeof texts / sizeof texts[0] };
+    char *path = tern_fs_join(work, "x");
+    uint64_t wrong = 0;
+
+    for (uint64_t r = 0; r < rounds; r++) {
+        const char *text = texts[r % N];
+        struct bytes whole =
+            r / N % 4 == 0 ? packed(text) : (struct bytes){tern_strdup(text), strlen(text)};
+        struct bytes b = mutate(&whole, r);
+        tern_fs_replace(path, b.data, b.len, 0644, NULL);
+        if (!use_text(path, r)) {
+            printf("# seed %llu, round %llu\n", (unsigned long long)seed, (unsigned long long)r);
+            wrong++;
+        }
+        free(whole.data);
+        free(b.data);
+    }
+    ok(wrong == 0, "%u mutated texts are UTF-8 or refused in words", (unsigned)rounds);
+    unlink(path);
+    free(path);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : tap_long() ? 60000 : 3000;
@@ -226,6 +308,7 @@ int main(int argc, char **argv)
     fuzz_models(&model, rounds);
     set = make_set();
     fuzz_sets(&set, rounds);
+    fuzz_texts(rounds);
     free(model.data);
     free(set.data);
     rmdir(work);

@@ -224,13 +224,22 @@ static void report(const struct build *b)
         tern_info("%" PRIu64 " empty documents were left out", b->n_empty);
 }
 
-/* "pubmed/train.jsonl.gz" becomes "train.tds" in the current folder; malloc'ed. */
+/* "pubmed/train.jsonl.gz" becomes "train.tds" in the current folder, "pubmed/" "pubmed.tds";
+ * malloc'ed. */
 static char *default_out(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson", ".txt", ".md", NULL};
     const char *const *const lists[] = {tern_text_suffixes, suffixes};
-    char *name = tern_strdup(strcmp(path, "-") == 0 ? "stdin" : tern_fs_basename(path));
+    char *whole = tern_strdup(strcmp(path, "-") == 0 ? "stdin" : path);
 
+    for (size_t n = strlen(whole); n > 1 && whole[n - 1] == '/'; n--)
+        whole[n - 1] = '\0';
+    char *name = tern_strdup(tern_fs_basename(whole));
+    free(whole);
+    if (strspn(name, "./") == strlen(name)) {
+        free(name);
+        name = tern_strdup("texts");
+    }
     for (int i = 0; i < 2; i++)
         for (const char *const *s = lists[i]; *s; s++)
             if (tern_str_ends(name, *s) && strlen(name) > strlen(*s))
@@ -274,11 +283,8 @@ free:
 static int run(int n_args, char **args, struct tern_err *err)
 {
     const int64_t now = tern_clock_boot_ns();
-    struct build b = {.start_ns = now,
-                      .shown_ns = now,
-                      .show = isatty(STDERR_FILENO),
-                      .paths = args,
-                      .n_paths = n_args};
+    struct tern_text_files files = {0};
+    struct build b = {.start_ns = now, .shown_ns = now, .show = isatty(STDERR_FILENO)};
     char *by_default = out ? NULL : default_out(args[0]);
     int rc = -1;
 
@@ -286,7 +292,11 @@ static int run(int n_args, char **args, struct tern_err *err)
         out = by_default;
     catch_signals();
     b.files = json_array();
-    if (b.files && check_out(n_args, args, by_default != NULL, err) == 0 &&
+    if (b.files && data_files(&text, args, n_args, &files, err) == 0) {
+        b.paths = files.paths;
+        b.n_paths = (int)files.n;
+    }
+    if (b.paths && check_out(b.n_paths, b.paths, by_default != NULL, err) == 0 &&
         build_open(&b, err) == 0 && add_files(&b, err) == 0)
         rc = build_commit(&b, err);
     show_end(&b);
@@ -295,6 +305,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     tern_data_feed_close(b.feed);
     tern_data_set_abort(b.writer);
     tern_token_free(b.token);
+    tern_text_files_free(&files);
     json_decref(b.files);
     free(by_default);
     out = NULL;
@@ -315,7 +326,11 @@ const struct tern_cmd data_build = {
     .args = "FILE...",
     .summary = "tokenise text into a token set (.tds)",
     .about = "Each document becomes its tokens and an EOS. The set appears whole or not at all; it "
-             "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input. "
+             "holds no rows, so any seq_len can be cut from it. FILE may be - for standard input, "
+             "or a folder: its JSONL files (by their names) or, where it has none, .txt, .md and "
+             "others of prose and files without a suffix, in the order of their paths' bytes. "
+             "With a --format, files with unknown suffixes are taken, too. Hidden files, README "
+             "and the like are left out; the log names them. "
              "Text is UTF-8; a byte order mark at its beginning is skipped. Tokenizers are "
              "SentencePiece BPE models, tiktoken files (Llama 3's tokenizer.model) and "
              "tokenizer.json; ids are those of the library that each belongs to. Special tokens "

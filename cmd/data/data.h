@@ -81,6 +81,9 @@ struct data_text_opts {
 
 /* The tokenizer of --tokenizer, which has no default. */
 struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err);
+/* The files that arguments mean; free with tern_text_files_free. */
+int data_files(const struct data_text_opts *o, char *const *args, int n_args,
+               struct tern_text_files *ret_files, struct tern_err *err);
 /* The documents of `paths` (kept) as tokens.  `stop` as in tern_text_how. */
 struct tern_data_feed *data_feed_open(const struct data_text_opts *o, const struct tern_token *t,
                                       char *const *paths, int n_paths, const int *stop,

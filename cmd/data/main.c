@@ -40,6 +40,17 @@ static int text_format(const struct data_text_opts *o, struct tern_err *err)
     return choice(o->format, formats, "format", "auto, jsonl, s2orc, wikicorpus and text", err);
 }
 
+int data_files(const struct data_text_opts *o, char *const *args, int n_args,
+               struct tern_text_files *ret_files, struct tern_err *err)
+{
+    const int format = text_format(o, err);
+
+    if (format < 0)
+        return -1;
+    return tern_text_files_find(args, (size_t)n_args, (enum tern_text_format)format, ret_files,
+                                err);
+}
+
 static int text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
 {
     static const char *const policies[] = {"refuse", "replace", "skip", NULL};
@@ -248,14 +259,17 @@ static int encode_files(struct tern_data_feed *f, struct tern_err *err)
 
 static int run_encode(int n_args, char **args, struct tern_err *err)
 {
+    struct tern_text_files files = {0};
     struct tern_token *t = data_load_tokenizer(text.tokenizer, err);
-    struct tern_data_feed *f =
-        t ? data_feed_open(&text, t, args, n_args, /* stop= */ NULL, err) : NULL;
-    int rc = f ? encode_files(f, err) : -1;
+    struct tern_data_feed *f = NULL;
 
+    if (t && data_files(&text, args, n_args, &files, err) == 0)
+        f = data_feed_open(&text, t, files.paths, (int)files.n, /* stop= */ NULL, err);
+    int rc = f ? encode_files(f, err) : -1;
     if (f)
-        data_log_counts(f, args, n_args);
+        data_log_counts(f, files.paths, (int)files.n);
     tern_data_feed_close(f);
+    tern_text_files_free(&files);
     tern_token_free(t);
     return rc;
 }
@@ -266,7 +280,8 @@ static const struct tern_cmd encode = {
     .name = "encode",
     .args = "FILE...",
     .summary = "write the ids of text or JSONL files to stdout",
-    .about = "Ids are u32 little-endian, in the order of the files, without BOS and EOS.",
+    .about = "Ids are u32 little-endian, in the order of the files, without BOS and EOS. FILE may "
+             "be a folder or - for standard input, as for build.",
     .examples = "tern data encode --tokenizer model/ corpus.jsonl | sha256sum",
     .opts = encode_opts,
     .args_min = 1,

@@ -72,6 +72,21 @@ void tern_text_counts_add(struct tern_text_counts *to, const struct tern_text_co
 /* Of compressed files; NULL at the end. */
 extern const char *const tern_text_suffixes[];
 
+/* The files that arguments mean.  A folder means the files of text below it, in the order of their
+ * paths' bytes: the JSONL files where there are some by their names, else .txt, .md and others of
+ * prose, and files without a suffix.  A format that is not TERN_TEXT_AUTO also takes suffixes that
+ * it does not know.  Links are followed, not back to a folder that holds them.  Hidden files and
+ * folders are left out; the log names other files that are.  A file that is found twice in folders
+ * is read once. */
+struct tern_text_files {
+    char **paths; /* malloc'ed, as each of them */
+    size_t n;
+};
+/* TERN_USAGE for an argument that is missing, and for a folder without text. */
+int tern_text_files_find(char *const *args, size_t n_args, enum tern_text_format format,
+                         struct tern_text_files *ret_files, struct tern_err *err);
+void tern_text_files_free(struct tern_text_files *f); /* {0} is fine */
+
 /* The documents of one file, in order, compressed or not (gzip, Zstandard, bzip2, xz, by its first
  * bytes); "-" is standard input.  One thread at a
  * time. */

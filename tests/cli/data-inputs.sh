@@ -55,4 +55,55 @@ for f in s2orc-2020.jsonl s2orc-1 s2orc-2; do is "$(ids --format s2orc $f)" "$wa
 printf '{"corpusid": 1, "content": null}\n' >none
 build --format s2orc none; refused "a paper without text" "none:1: no field 'body_text[].text' and no 'content.text' and no 'body.text' (found: corpusid, content)"
 build --format s2orc --skip-bad none s2orc-1; status 0 "a paper without text is left out"; err_has 'none: 1 lines that cannot be read were left out: 1'
+
+# ---- folders
+mkdir -p corpus/b corpus/a.d corpus/.git
+cp plain.jsonl corpus/b/1.jsonl; gzip -c more.jsonl >corpus/a.d/2.jsonl.gz
+printf '{"text": "hidden"}\n' | tee corpus/.hidden.jsonl >corpus/.git/x.jsonl
+echo 'About this corpus' >corpus/README.md; echo x >corpus/b/1.jsonl.sha256
+wanted=$(ids more.jsonl plain.jsonl)
+is "$(ids corpus)" "$wanted" "a folder is its JSONL files, in the order of their paths"
+is "$(ids corpus/)" "$wanted" "a folder may be named with a slash"
+is "$(cd corpus && ids .)" "$wanted" "a folder may be ."
+for n in 1 2 3; do is "$(ids --threads $n corpus)" "$wanted" "a folder with $n threads"; done
+rm -f corpus.tds; run tern data build -t "$T" corpus/; status 0 "a folder is built"; [ -f corpus.tds ]; ok $? "its set has the folder's name"
+err_has 'corpus/: 2 files; left out: README.md, b/1.jsonl.sha256'; is "$(count corpus.tds)" 301 "and all documents"
+ln -s .. corpus/b/up; ln -s 1.jsonl corpus/b/same.jsonl
+is "$(ids corpus)" "$wanted" "links back are not followed, and a file with two names is read once"
+build corpus corpus/b; status 0; err_has 'files that were found twice are read once: corpus/b/same.jsonl, corpus/b/1.jsonl, corpus/b/same.jsonl'
+is "$(count o.tds)" 301 "a folder inside another is read once"
+build corpus/b/1.jsonl corpus/b/1.jsonl; err_has 'corpus/b/1.jsonl: is named twice; its documents are read twice'; is "$(count o.tds)" 600 "a file that is named twice is read twice"
+mkdir empty; build empty; refused "an empty folder" "empty: no files of text in this folder"
+mkdir arrow; : >arrow/data-00000-of-00001.arrow; : >arrow/state.json; build arrow; refused "a folder of Arrow files" "arrow: its files are Arrow, which tern does not read. Write their texts as JSONL"
+build nowhere.jsonl plain.jsonl; refused "a missing file" "nowhere.jsonl: cannot open"
+
+# ---- Wikicorpus
+doc() { printf '<doc id="%s" title="T" nonfiltered="1" processed="1" dbindex="0">\r\n%b\r\n\r\n\r\nENDOFARTICLE.\r\n</doc>\r\n' "$1" "$2"; }
+mkdir wiki; { doc 1 'El r\xedo &amp; la\r\n\r\n Notas .'; doc 2 'Dos.'; } >wiki/spanishText_0_5000; doc 3 'A\xf1o.' >wiki/spanishText_5000_10000
+printf '%s\n' '{"text": "El r\u00edo &amp; la\n\n Notas ."}' '{"text": "Dos."}' '{"text": "A\u00f1o."}' >wiki.jsonl
+wanted=$(ids wiki.jsonl)
+is "$(ids wiki)" "$wanted" "a folder of Wikicorpus is found by itself"
+is "$(ids --format wikicorpus --encoding latin-1 wiki/*)" "$wanted" "and read as it is said to be"
+is "$(cat wiki/* | ids -)" "$wanted" "Wikicorpus on standard input"
+gzip -k wiki/*; mkdir wiki.gz; mv wiki/*.gz wiki.gz; is "$(ids wiki.gz)" "$wanted" "a folder of compressed Wikicorpus"
+tar -cf raw.es.tar wiki; gzip -c raw.es.tar >raw.es.tgz
+for f in raw.es.tar raw.es.tgz; do build $f; refused "$f" "$f: is a tar archive, not text in UTF-8. Unpack it (tar -xf) and name the folder."; done
+iconv -f latin1 -t utf-8 wiki/spanishText_0_5000 >utf8; doc 4 '\xc3\xa1\xc3\xa9' >>utf8
+build utf8; refused "Wikicorpus in UTF-8" "utf8: is UTF-8, and would be read as Latin-1"
+build --encoding utf-8 utf8; status 0 "Wikicorpus in UTF-8 is read when said"; is "$(count o.tds)" 3 "all articles of it"
+head -c -8 wiki/spanishText_0_5000 >cut; build cut; refused "Wikicorpus cut off" "cut:9: the article has no line </doc>"
+build --skip-bad cut; status 0 "an article cut off is left out"; err_has 'cut: 1 lines that cannot be read were left out: 9'; is "$(count o.tds)" 1 "and the others stay"
+printf 'caf\351\n' >latin.txt; printf 'café\n' >utf.txt; is "$(ids --encoding latin-1 latin.txt)" "$(ids utf.txt)" "--encoding latin-1 of plain text"
+build --encoding utf-16 latin.txt; refused "another encoding" "--encoding utf-16; allowed are auto, utf-8 and latin-1"
+
+# ---- short documents, files that are no text
+printf '{"text": "ab"}\n{"text": "abc"}\n{"text": ""}\n{"text": "abcd"}\n' >short.jsonl
+build --min-length 3 short.jsonl; status 0 "--min-length"; is "$(count o.tds)" 2 "leaves shorter documents out"; err_has 'short.jsonl: 1 documents below --min-length were left out'
+no_text() { printf "$1" >x.bin; build x.bin; refused "$2" "x.bin: is $2, not text in UTF-8. $3"; }
+no_text 'PAR1\025\004\025' 'a Parquet file' 'Write its texts as JSONL: '
+no_text 'ARROW1\0\0' 'an Arrow file' 'Write its texts as JSONL: '
+no_text 'PK\003\004\024' 'a zip archive' 'Unpack it (unzip) and name the folder.'
+no_text '%%PDF-1.7\n' 'a PDF file' 'Take its text out of it: pdftotext.'
+no_text '\377\376a\0' 'UTF-16 or UTF-32' 'Convert it: iconv -f UTF-16 -t UTF-8.'
+cp o.tds set.tds 2>/dev/null || tern data build -t "$T" -o set.tds plain.jsonl 2>/dev/null; build set.tds; refused "a token set" "set.tds: is a token set already"
 tap_done

@@ -49,7 +49,7 @@ check() { # WORD FILE...: every number of threads says the same, with the word, 
     for n in 2 3 8; do is "$(message $n "${@:2}")" "$one" "--threads $n says '$1'"; done
 }
 check "bad.jsonl:2100: no field 'text' (found: id, tex)" text.jsonl bad.jsonl worse.jsonl
-check "worse.jsonl:2500: not a JSON object" worse.jsonl bad.jsonl nowhere.jsonl
+check "worse.jsonl:2500: not a JSON object" worse.jsonl bad.jsonl
 check "nowhere.jsonl: cannot open" text.jsonl nowhere.jsonl bad.jsonl
 check "latin1.txt: is not UTF-8: 0xe9 at byte 3" zipped.jsonl.gz latin1.txt bad.jsonl
 head -c 30000 zipped.jsonl.gz >cut.jsonl.gz

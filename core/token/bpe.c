@@ -50,9 +50,7 @@ struct names {
     uint32_t mask;
 };
 
-static const uint64_t base = 0x9e3779b97f4a7c15u; /* odd; the multiplier of Fibonacci hashing */
-
-static uint64_t text_hash(const char *s, size_t n)
+static uint64_t text_hash(uint64_t base, const char *s, size_t n)
 {
     uint64_t h = 0;
 
@@ -103,7 +101,8 @@ static int insert(const struct tern_token *t, struct names *names, bool match, u
                   struct tern_err *err)
 {
     const struct tern_piece *p = &t->pieces[id];
-    uint64_t hash = match ? text_hash(p->match, p->match_len) : text_hash(p->text, p->len);
+    uint64_t hash =
+        match ? text_hash(t->seed, p->match, p->match_len) : text_hash(t->seed, p->text, p->len);
 
     if (is_new(t, names, match, id, hash, err) < 0)
         return -1;
@@ -306,7 +305,7 @@ static int cut_piece(struct tern_token *t, const struct names *names, const uint
     uint64_t left = 0;
 
     for (uint32_t k = 1; k < p->match_len; k++) {
-        left = left * base + (uint8_t)p->match[k - 1] + 1;
+        left = left * t->seed + (uint8_t)p->match[k - 1] + 1;
         if (((uint8_t)p->match[k] & 0xc0) == 0x80)
             continue;
         uint32_t n = p->match_len - k;
@@ -384,7 +383,8 @@ int tern_token_merges_new(struct tern_token *t, size_t n, struct tern_err *err)
 void tern_token_merge_add(struct tern_token *t, uint32_t left, uint32_t right, uint32_t merged,
                           int32_t rank)
 {
-    const uint32_t hash = tern_pair_hash(left, right), bit = hash >> (32 - TERN_MAYBE_BITS);
+    const uint32_t hash = tern_pair_hash(t->seed, left, right),
+                   bit = hash >> (32 - TERN_MAYBE_BITS);
     uint32_t k = hash & t->pair_mask;
 
     t->maybe[bit >> 6] |= (uint64_t)1 << (bit & 63);
@@ -404,7 +404,7 @@ static int make_pairs(struct tern_token *t, const struct names *names, struct te
         return -1;
     powers[0] = 1;
     for (size_t i = 1; i <= TERN_PIECE_BYTES_MAX; i++)
-        powers[i] = powers[i - 1] * base;
+        powers[i] = powers[i - 1] * t->seed;
     for (uint32_t i = 0; i < t->n_vocab; i++)
         if (t->pieces[i].match && cut_piece(t, names, powers, i, &list, err) < 0)
             goto out;
@@ -449,7 +449,7 @@ static int list_user(struct tern_token *t, struct tern_err *err)
 
 uint32_t tern_token_find(const struct tern_token *t, const char *s, size_t len)
 {
-    const uint64_t hash = tern_token_bytes_hash(s, len);
+    const uint64_t hash = tern_token_bytes_hash(t->seed, s, len);
 
     for (uint32_t k = (uint32_t)hash & t->names_mask;; k = (k + 1) & t->names_mask) {
         const struct tern_name *name = &t->names[k];
@@ -478,7 +478,7 @@ static int build_bytes(struct tern_token *t, struct tern_err *err)
             continue;
         if (p->match_len == 1)
             t->byte_symbol[(uint8_t)p->match[0]] = i;
-        uint64_t hash = tern_token_bytes_hash(p->match, p->match_len);
+        uint64_t hash = tern_token_bytes_hash(t->seed, p->match, p->match_len);
         uint32_t k = (uint32_t)hash & t->names_mask;
         while (t->names[k].id1)
             k = (k + 1) & t->names_mask;
@@ -532,7 +532,7 @@ static int build_sentencepiece(struct tern_token *t, struct tern_err *err)
     }
     for (uint32_t i = 0; i < t->n_vocab; i++) {
         const struct tern_piece *p = &t->pieces[i];
-        if (p->match && is_new(t, &names, false, i, text_hash(p->text, p->len), err) < 0)
+        if (p->match && is_new(t, &names, false, i, text_hash(t->seed, p->text, p->len), err) < 0)
             goto out;
     }
     if (read_chars(t, err) < 0 || make_pairs(t, &texts, err) < 0 || list_user(t, err) < 0)

@@ -73,7 +73,8 @@ static inline const struct tern_pair *tern_token_pair(const struct tern_token *t
 {
     if (left == TERN_SYMBOL_NONE || right == TERN_SYMBOL_NONE)
         return NULL;
-    const uint32_t hash = tern_pair_hash(left, right), bit = hash >> (32 - TERN_MAYBE_BITS);
+    const uint32_t hash = tern_pair_hash(t->seed, left, right),
+                   bit = hash >> (32 - TERN_MAYBE_BITS);
     if (!(t->maybe[bit >> 6] >> (bit & 63) & 1))
         return NULL;
     for (uint32_t k = hash & t->pair_mask;; k = (k + 1) & t->pair_mask) {

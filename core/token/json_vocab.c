@@ -389,7 +389,8 @@ static int flush(struct merges *v)
         struct waiting *w = &v->ahead[i];
         for (int k = 0; k < PARTS; k++)
             w->id[k] = name_find(names, w->s + w->from[k], w->len[k], w->hash[k])->id - 1;
-        __builtin_prefetch(&t->pairs[tern_pair_hash(w->id[LEFT], w->id[RIGHT]) & t->pair_mask], 1);
+        __builtin_prefetch(
+            &t->pairs[tern_pair_hash(t->seed, w->id[LEFT], w->id[RIGHT]) & t->pair_mask], 1);
         if (w->id[MERGED] != TERN_SYMBOL_NONE)
             __builtin_prefetch(&t->pieces[w->id[MERGED]].order, 1);
     }

@@ -79,7 +79,7 @@ static struct result pair_by_text(struct tern_token_encoder *e, uint32_t left, u
                                   const char *s, size_t len)
 {
     struct tern_pair *known =
-        &e->pairs[tern_pair_hash(left, right) >> (32 - TERN_KNOWN_PAIRS_BITS)];
+        &e->pairs[tern_pair_hash(e->t->seed, left, right) >> (32 - TERN_KNOWN_PAIRS_BITS)];
 
     if (known->rank == TERN_RANK_NONE || known->left != left || known->right != right) {
         uint32_t id = tern_token_find(e->t, s, len);

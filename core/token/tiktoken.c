@@ -172,12 +172,12 @@ static int add_special(struct reader *r, uint32_t at, const char *name, struct t
 
 /* ---- pieces that are there twice ---- */
 
-static uint64_t text_hash(const struct tern_piece *p)
+static uint64_t text_hash(uint64_t seed, const struct tern_piece *p)
 {
     uint64_t h = p->len;
 
     for (uint32_t i = 0; i < p->len; i++)
-        h = (h ^ (uint8_t)p->text[i]) * 0x9e3779b97f4a7c15u;
+        h = (h ^ (uint8_t)p->text[i]) * seed;
     return h;
 }
 
@@ -244,7 +244,7 @@ static int check_names(const struct reader *r, struct tern_err *err)
             other = name_piece(t, names, slots - 1, *h, id);
         }
         if (i < t->n_vocab) {
-            *h = text_hash(&t->pieces[i]);
+            *h = text_hash(t->seed, &t->pieces[i]);
             __builtin_prefetch(&names[(*h >> 24) & (slots - 1)], 1);
         }
     }

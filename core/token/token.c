@@ -1,6 +1,7 @@
 #include "core/token/token.h"
 
 #include "core/base/fs.h"
+#include "core/base/rand.h"
 #include "core/token/vocab.h"
 
 #include <stdlib.h>
@@ -51,6 +52,8 @@ struct tern_token *tern_token_load(const char *path, struct tern_err *err)
     if (!t)
         return NULL;
     t->bos = t->eos = t->unk = TERN_TOKEN_NONE;
+    tern_rand_system(&t->seed, sizeof t->seed);
+    t->seed |= 1;
     t->path = tern_token_file(path, err);
     if (!t->path || parse(t, err) < 0 || tern_token_specials(t, t->path, err) < 0 ||
         tern_token_bpe_build(t, err) < 0) {

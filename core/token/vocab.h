@@ -130,6 +130,7 @@ struct tern_prefixes {
 
 struct tern_token {
     enum tern_token_format format;
+    uint64_t seed; /* of hashes: odd, random, so that no file makes its texts collide */
     char *path;
     char *pool; /* SentencePiece: the file; pieces[].text point into it */
     char *match_pool;
@@ -209,9 +210,9 @@ static inline uint32_t tern_near_slot(uint32_t a, uint32_t b)
 }
 
 /* Its upper bits are for the bit in `maybe`, its lower ones for the slot. */
-static inline uint32_t tern_pair_hash(uint32_t left, uint32_t right)
+static inline uint32_t tern_pair_hash(uint64_t seed, uint32_t left, uint32_t right)
 {
-    uint64_t h = ((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15u;
+    uint64_t h = ((uint64_t)left << 32 | right) * seed;
     return (uint32_t)(h >> 32);
 }
 
@@ -222,9 +223,8 @@ static inline uint32_t tern_char_slot(uint32_t code)
     return code * 0x9e3779b1u >> 8;
 }
 
-static inline uint64_t tern_token_bytes_hash(const char *s, size_t len)
+static inline uint64_t tern_token_bytes_hash(uint64_t k, const char *s, size_t len)
 {
-    const uint64_t k = 0x9e3779b97f4a7c15u; /* odd; the multiplier of Fibonacci hashing */
     uint64_t h = len * k, w;
 
     for (; len >= 8; s += 8, len -= 8) {

@@ -72,7 +72,7 @@ static inline size_t short_place(const uint64_t key[2])
 
 static struct long_word *long_place(struct tern_words *words, const char *s, size_t len)
 {
-    const uint64_t h = tern_token_bytes_hash(s, len);
+    const uint64_t h = tern_token_bytes_hash(mix, s, len);
 
     return &words->longs[(h * mix) >> (64 - LONG_BITS)];
 }

@@ -241,8 +241,8 @@ $(file >$(O)/packed,$(strip $(PACKED)))
 endif
 endif
 $(O)/flags $(O)/packed: ;
-$(O)/core/text/codec.o: $(O)/packed
-$(O)/core/text/codec.o: ALL_CFLAGS += $(foreach p,$(PACKED),-DTERN_WITH_$(firstword $(subst :, ,$(p))))
+$(O)/core/text/codec.o $(O)/core/arrow/body.o: $(O)/packed
+$(O)/core/text/codec.o $(O)/core/arrow/body.o: ALL_CFLAGS += $(foreach p,$(PACKED),-DTERN_WITH_$(firstword $(subst :, ,$(p))))
 $(O)/core/wire/ofi/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
 .PHONY: plugin
 plugin: $(PLUGIN) $(PLUGIN_MPI) $(if $(LIBFABRIC),$(O)/plugins/no-psm/made)

@@ -84,14 +84,13 @@ static bool is_whole(const struct tern_token *t)
 int tern_token_json_hash(const char *path, uint8_t hash[TERN_TOKEN_NAMES][TERN_SHA256_BYTES],
                          struct tern_err *err)
 {
-    struct tern_token *t = tern_alloc(1, sizeof *t, "a tokenizer", err);
+    struct tern_token *t = tern_token_new(err);
     struct tern_token_json j = {.t = t};
     int rc = -1;
 
     if (!t)
         return -1;
     t->format = TERN_TOKEN_JSON;
-    t->unk = TERN_TOKEN_NONE;
     t->path = tern_strdup(path);
     if (tern_token_json_open(&j, err) == 0)
         rc = tern_token_json_settings(&j, NULL) < 0 ? 0

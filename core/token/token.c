@@ -45,7 +45,7 @@ static int parse(struct tern_token *t, struct tern_err *err)
     return tern_token_tiktoken_parse(t, len, err);
 }
 
-struct tern_token *tern_token_load(const char *path, struct tern_err *err)
+struct tern_token *tern_token_new(struct tern_err *err)
 {
     struct tern_token *t = tern_alloc(1, sizeof *t, "a tokenizer", err);
 
@@ -54,6 +54,15 @@ struct tern_token *tern_token_load(const char *path, struct tern_err *err)
     t->bos = t->eos = t->unk = TERN_TOKEN_NONE;
     tern_rand_system(&t->seed, sizeof t->seed);
     t->seed |= 1;
+    return t;
+}
+
+struct tern_token *tern_token_load(const char *path, struct tern_err *err)
+{
+    struct tern_token *t = tern_token_new(err);
+
+    if (!t)
+        return NULL;
     t->path = tern_token_file(path, err);
     if (!t->path || parse(t, err) < 0 || tern_token_specials(t, t->path, err) < 0 ||
         tern_token_bpe_build(t, err) < 0) {

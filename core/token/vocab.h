@@ -242,6 +242,9 @@ static inline uint64_t tern_token_bytes_hash(uint64_t k, const char *s, size_t l
  * (overlong, surrogate, above U+10FFFF, cut off). */
 uint32_t tern_token_utf8_decode(const char *s, size_t n, unsigned *bytes);
 
+/* One without pieces; its seed is set. */
+struct tern_token *tern_token_new(struct tern_err *err);
+
 /* `n` bytes that live as long as `t`; NULL without memory. */
 void *tern_token_keep(struct tern_token *t, size_t n, struct tern_err *err);
 

@@ -48,10 +48,9 @@ static void made_file(struct tern_buf *b, unsigned n)
 /* A file called x.model of these bytes, not parsed yet. */
 static struct tern_token *bytes_of(const char *data, size_t len)
 {
-    struct tern_token *t = calloc(1, sizeof *t);
+    struct tern_token *t = tern_token_new(NULL);
 
     t->path = tern_strdup("x.model");
-    t->bos = t->eos = t->unk = TERN_TOKEN_NONE;
     t->pool = malloc(len + 1);
     memcpy(t->pool, data, len);
     t->pool[len] = '\0';

@@ -27,9 +27,11 @@ struct data_text_opts {
          "FORMAT",                                                                                 \
          .def = "auto",                                                                            \
          .to.text = &(o).format,                                                                   \
-         .help = "jsonl, s2orc (papers of Semantic Scholar), wikicorpus (articles from <doc ...> " \
-                 "to </doc>; entities stay as they are), text, or auto (by the name and the "      \
-                 "first line). .gz, .zst, .bz2 and .xz are seen through"},                         \
+         .help =                                                                                   \
+             "jsonl, s2orc (papers of Semantic Scholar), wikicorpus (articles from <doc ...> "     \
+             "to </doc>; entities stay as they are), text, or auto: by the name and the "          \
+             "first line, Arrow files of `datasets` by their first bytes. .gz, .zst, .bz2 and "    \
+             ".xz are seen through"},                                                              \
         {"encoding",                                                                               \
          0,                                                                                        \
          TERN_OPT_TEXT,                                                                            \
@@ -45,7 +47,8 @@ struct data_text_opts {
          "NAME",                                                                                   \
          .def = "text",                                                                            \
          .to.text = &(o).field,                                                                    \
-         .help = "the JSONL field that holds the text; a path leads into objects and lists: "      \
+         .help = "the JSONL field, or Arrow column, that holds the text; a path leads into "       \
+                 "objects and lists: "                                                             \
                  "body_text[].text"},                                                              \
         {"invalid",                                                                                \
          0,                                                                                        \

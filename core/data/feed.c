@@ -104,7 +104,7 @@ static int cut(struct tern_data_feed *f, struct tern_text_chunk *c, size_t *ret_
 
 static uint64_t cut_bytes(const struct tern_data_feed *f)
 {
-    return f->before_bytes + tern_text_bytes_done(f->source->file);
+    return f->before_bytes + tern_text_source_done(f->source);
 }
 
 /* Workers see single pieces: the reader counts the lines before them. */

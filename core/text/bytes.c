@@ -59,6 +59,11 @@ void tern_text_bytes_close(struct tern_text_bytes *b)
     free(b);
 }
 
+bool tern_text_bytes_packed(const struct tern_text_bytes *b)
+{
+    return b->codec != NULL;
+}
+
 uint64_t tern_text_bytes_done(const struct tern_text_bytes *b)
 {
     return b->done - b->io.n_in;

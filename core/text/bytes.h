@@ -2,6 +2,7 @@
 #ifndef TERN_TEXT_BYTES_H
 #define TERN_TEXT_BYTES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,8 @@ struct tern_text_bytes *tern_text_bytes_open(int fd, const char *path, const int
  * error. */
 ptrdiff_t tern_text_bytes_read(struct tern_text_bytes *b, char *to, size_t room,
                                struct tern_err *err);
+/* Is the file compressed?  Once something was read of it. */
+bool tern_text_bytes_packed(const struct tern_text_bytes *b);
 /* How many of the file's own bytes were read. */
 uint64_t tern_text_bytes_done(const struct tern_text_bytes *b);
 void tern_text_bytes_close(struct tern_text_bytes *b); /* NULL is fine */

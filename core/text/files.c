@@ -1,4 +1,5 @@
 /* Folders as files of text: which files are taken, in which order. */
+#include "core/arrow/arrow.h"
 #include "core/base/again.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -220,14 +221,17 @@ static int nothing(const struct walk *w, struct tern_err *err)
 
     for (size_t i = 0; i < w->all.n; i++)
         n[w->all.files[i].name]++;
-    if (n[TERN_TEXT_NAME_ARROW] || n[TERN_TEXT_NAME_PARQUET])
-        return tern_err_set(
-            err, TERN_USAGE,
-            "%s: its files are %s, which tern does not read. Write their texts as JSONL: %s.",
-            w->top, n[TERN_TEXT_NAME_ARROW] ? "Arrow" : "Parquet",
-            n[TERN_TEXT_NAME_ARROW]
-                ? "datasets.load_from_disk('...').to_json('texts.jsonl')"
-                : "datasets.Dataset.from_parquet('...').to_json('texts.jsonl')");
+    if (n[TERN_TEXT_NAME_PARQUET])
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: its files are Parquet, which tern does not read. Write their "
+                            "texts as JSONL: "
+                            "datasets.Dataset.from_parquet('...').to_json('texts.jsonl').",
+                            w->top);
+    if (n[TERN_TEXT_NAME_ARROW])
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: its files are Arrow. Leave --format away: the column of --field "
+                            "is read.",
+                            w->top);
     if (n[TERN_TEXT_NAME_JSON])
         return tern_err_set(err, TERN_USAGE,
                             "%s: no files of text but .json. Say --format jsonl if each line is "
@@ -246,15 +250,15 @@ static int by_path(const void *a, const void *b)
 static int choose(struct walk *w, enum tern_text_format format, struct list *to)
 {
     const size_t before = to->n;
-    bool jsonl = false;
+    struct tern_text_names names = {0};
 
     if (w->all.n)
         qsort(w->all.files, w->all.n, sizeof *w->all.files, by_path);
     for (size_t i = 0; i < w->all.n; i++)
-        jsonl = jsonl || w->all.files[i].name == TERN_TEXT_NAME_JSONL;
+        names.has[w->all.files[i].name] = true;
     for (size_t i = 0; i < w->all.n; i++) {
         struct found *f = &w->all.files[i];
-        if (!tern_text_name_taken(f->name, format, jsonl)) {
+        if (!tern_text_name_taken(f->name, format, &names)) {
             leave_out(w, f->path, "");
             continue;
         }
@@ -308,6 +312,33 @@ static int add_folder(const char *path, enum tern_text_format format, struct lis
     list_free(&w->all);
     tern_buf_free(&w->left.words);
     free(w);
+    return rc;
+}
+
+/* A folder that `datasets` saved: its files, in the order of its rows. */
+static int add_dataset(const char *path, struct list *to, struct tern_err *err)
+{
+    struct tern_arrow_dataset d;
+    struct stat st;
+    int rc = 0;
+
+    if (tern_arrow_dataset_list(path, &d, err) < 0)
+        return -1;
+    if (d.n == 0)
+        rc = tern_err_set(err, TERN_USAGE, "%s: a data set without files", path);
+    for (size_t i = 0; i < d.n && rc == 0; i++) {
+        struct found f = {NULL, 0, 0, TERN_TEXT_NAME_ARROW, false};
+        if (TERN_AGAIN(stat(d.path[i], &st)) < 0) {
+            rc = tern_err_sys(err, "%s: cannot open", d.path[i]);
+            break;
+        }
+        f.dev = st.st_dev;
+        f.ino = st.st_ino;
+        f.path = tern_strdup(d.path[i]);
+        if ((rc = list_add(to, f, err)) < 0)
+            free(f.path);
+    }
+    tern_arrow_dataset_free(&d);
     return rc;
 }
 
@@ -372,7 +403,9 @@ int tern_text_files_find(char *const *args, size_t n_args, enum tern_text_format
                 break;
             }
             if (S_ISDIR(st.st_mode)) {
-                rc = add_folder(args[i], format, &all, &st, err);
+                rc = format == TERN_TEXT_AUTO && tern_arrow_is_dataset(args[i])
+                         ? add_dataset(args[i], &all, err)
+                         : add_folder(args[i], format, &all, &st, err);
                 continue;
             }
             f.dev = st.st_dev;

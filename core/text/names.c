@@ -91,22 +91,28 @@ static bool is_about(const char *name)
 enum tern_text_name tern_text_name_in_folder(const char *name)
 {
     const enum tern_text_name kind = tern_text_name_of(name);
+    /* Results that `datasets` keeps for itself. */
+    const bool cache = kind == TERN_TEXT_NAME_ARROW && strncmp(name, "cache-", 6) == 0;
     const bool prose =
         kind == TERN_TEXT_NAME_TEXT || kind == TERN_TEXT_NAME_BARE || kind == TERN_TEXT_NAME_OTHER;
 
-    return is_no_data(name) || (prose && is_about(name)) ? TERN_TEXT_NAME_BESIDE : kind;
+    return cache || is_no_data(name) || (prose && is_about(name)) ? TERN_TEXT_NAME_BESIDE : kind;
 }
 
-bool tern_text_name_taken(enum tern_text_name name, enum tern_text_format format, bool jsonl)
+bool tern_text_name_taken(enum tern_text_name name, enum tern_text_format format,
+                          const struct tern_text_names *all)
 {
-    const bool bare = name == TERN_TEXT_NAME_BARE, other = name == TERN_TEXT_NAME_OTHER;
+    const bool bare = name == TERN_TEXT_NAME_BARE, other = name == TERN_TEXT_NAME_OTHER,
+               lines = all->has[TERN_TEXT_NAME_JSONL];
 
     switch (format) {
     case TERN_TEXT_AUTO:
-        return jsonl ? name == TERN_TEXT_NAME_JSONL : name == TERN_TEXT_NAME_TEXT || bare;
+        return lines                            ? name == TERN_TEXT_NAME_JSONL
+               : all->has[TERN_TEXT_NAME_ARROW] ? name == TERN_TEXT_NAME_ARROW
+                                                : name == TERN_TEXT_NAME_TEXT || bare;
     case TERN_TEXT_JSONL:
     case TERN_TEXT_S2ORC:
-        return jsonl ? name == TERN_TEXT_NAME_JSONL : name == TERN_TEXT_NAME_JSON || bare || other;
+        return lines ? name == TERN_TEXT_NAME_JSONL : name == TERN_TEXT_NAME_JSON || bare || other;
     default:
         return name == TERN_TEXT_NAME_TEXT || bare || other;
     }

@@ -18,7 +18,12 @@ enum tern_text_name {
 /* Suffixes of compressed files are seen through; capitals do not count. */
 enum tern_text_name tern_text_name_of(const char *name); /* not TERN_TEXT_NAME_BESIDE */
 enum tern_text_name tern_text_name_in_folder(const char *name);
-/* Is a file of a folder read?  `jsonl`: the folder holds files with names of JSONL. */
-bool tern_text_name_taken(enum tern_text_name name, enum tern_text_format format, bool jsonl);
+/* Which names files of a folder have. */
+struct tern_text_names {
+    bool has[TERN_TEXT_NAME_OTHER + 1];
+};
+/* Is a file of a folder read? */
+bool tern_text_name_taken(enum tern_text_name name, enum tern_text_format format,
+                          const struct tern_text_names *all);
 
 #endif

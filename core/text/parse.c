@@ -4,6 +4,7 @@
 #include "core/base/json.h"
 #include "core/text/article.h"
 #include "core/text/line.h"
+#include "core/text/table.h"
 #include "core/text/utf8.h"
 #include "core/token/token.h"
 
@@ -273,13 +274,34 @@ static int next_plain(struct tern_text_parser *p, const char **text, size_t *len
     }
 }
 
+/* Rows of a table. */
+static int next_row(struct tern_text_parser *p, const char **text, size_t *len,
+                    struct tern_err *err)
+{
+    while (tern_text_table_take(p->chunk, text, len)) {
+        p->line++;
+        int rc = *text ? check_text(p, text, len, err) : 0;
+        if (rc != 0)
+            return rc;
+        if (!*text && !p->how->skip_bad)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s:%llu: the row has no text. --skip-bad leaves such rows out.",
+                                p->path, (unsigned long long)p->line);
+        if (!*text)
+            tern_text_parser_bad(p);
+    }
+    return 0;
+}
+
 int tern_text_parser_next(struct tern_text_parser *p, const char **text, size_t *len,
                           struct tern_err *err)
 {
     const bool json = p->format == TERN_TEXT_JSONL || p->format == TERN_TEXT_S2ORC;
 
     for (;;) {
-        int rc = json ? next_json(p, text, len, err) : next_plain(p, text, len, err);
+        int rc = json                           ? next_json(p, text, len, err)
+                 : p->format == TERN_TEXT_ARROW ? next_row(p, text, len, err)
+                                                : next_plain(p, text, len, err);
         if (rc <= 0 || *len == 0 || *len >= p->how->min_bytes)
             return rc;
         p->counts.too_short++;

@@ -9,6 +9,7 @@
 #include "core/text/kind.h"
 #include "core/text/line.h"
 #include "core/text/names.h"
+#include "core/text/table.h"
 #include "core/token/token.h"
 
 #include <errno.h>
@@ -86,7 +87,7 @@ static int find_format(struct tern_text_source *s, const char *path, struct tern
 }
 
 /* The first bytes, which may show that the file is no text. */
-static int begin(struct tern_text_source *s, struct tern_err *err)
+static int begin(struct tern_text_source *s, const char *path, struct tern_err *err)
 {
     const struct tern_text_kind *kind;
 
@@ -99,6 +100,12 @@ static int begin(struct tern_text_source *s, struct tern_err *err)
             return -1;
         s->n_rest += (size_t)n;
         s->eof = n == 0;
+    }
+    if (s->how->format == TERN_TEXT_AUTO && tern_text_table_is(s->rest, s->n_rest) &&
+        strcmp(path, "-") != 0 && !tern_text_bytes_packed(s->file)) {
+        s->format = TERN_TEXT_ARROW;
+        s->table = tern_text_table_open(s->path, s->how->field ? s->how->field : "text", err);
+        return s->table ? 0 : -1;
     }
     if ((kind = tern_text_kind_of(s->rest, s->n_rest)))
         return tern_err_set(err, TERN_USAGE, "%s: is %s, not text in UTF-8. %s", s->path,
@@ -187,9 +194,9 @@ struct tern_text_source *tern_text_source_open(const char *path, const struct te
     if (fd < 0)
         goto fail;
     s->file = tern_text_bytes_open(fd, s->path, how->stop, err);
-    if (!s->file || begin(s, err) < 0 ||
+    if (!s->file || begin(s, path, err) < 0 ||
         (s->format == TERN_TEXT_AUTO && find_format(s, path, err) < 0) ||
-        begin_encoding(s, err) < 0)
+        (!s->table && begin_encoding(s, err) < 0))
         goto fail;
     if (s->format == TERN_TEXT_WIKICORPUS && tern_text_article_tagged(s->rest, s->n_rest)) {
         tern_err_set(err, TERN_USAGE,
@@ -203,11 +210,17 @@ fail:
     return NULL;
 }
 
+uint64_t tern_text_source_done(const struct tern_text_source *s)
+{
+    return s->table ? tern_text_table_done(s->table) : tern_text_bytes_done(s->file);
+}
+
 void tern_text_source_close(struct tern_text_source *s)
 {
     if (!s)
         return;
     tern_text_bytes_close(s->file);
+    tern_text_table_close(s->table);
     free(s->rest);
     free(s->path);
     free(s);
@@ -309,6 +322,8 @@ int tern_text_source_cut(struct tern_text_source *s, struct tern_text_chunk *c,
     const bool one = s->format == TERN_TEXT_PLAIN && !s->how->split;
     size_t from = 0, end;
 
+    if (s->table)
+        return tern_text_table_cut(s->table, c, PIECE, err);
     if (s->eof && s->n_rest == 0 && (s->given || !one))
         return 0;
     if (grow(c, s->n_rest > PIECE ? s->n_rest : PIECE, s->path, err) < 0)

@@ -20,6 +20,7 @@ struct tern_text_source {
     enum tern_text_format format;
     const struct tern_text_how *how;
     struct tern_text_bytes *file;
+    struct tern_text_table *table; /* of an Arrow file, else NULL */
     bool is_latin1;
     struct tern_text_latin1 latin1;
     uint64_t file_bytes;
@@ -38,6 +39,8 @@ struct tern_text_source *tern_text_source_open(const char *path, const struct te
 /* The next documents into `c`: 1; 0 at the end; -1. */
 int tern_text_source_cut(struct tern_text_source *s, struct tern_text_chunk *c,
                          struct tern_err *err);
+/* Bytes of the file consumed so far, as stored. */
+uint64_t tern_text_source_done(const struct tern_text_source *s);
 void tern_text_source_close(struct tern_text_source *s); /* NULL is fine */
 
 /* "-" as messages call it. */

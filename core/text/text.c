@@ -1,6 +1,5 @@
 /* Documents of one file, one after the other. */
 #include "core/base/str.h"
-#include "core/text/bytes.h"
 #include "core/text/parse.h"
 
 #include <stdlib.h>
@@ -46,7 +45,7 @@ void tern_text_close(struct tern_text *t)
 
 void tern_text_progress(const struct tern_text *t, uint64_t *done_bytes, uint64_t *all_bytes)
 {
-    *done_bytes = tern_text_bytes_done(t->source->file);
+    *done_bytes = tern_text_source_done(t->source);
     *all_bytes = t->source->file_bytes;
 }
 

@@ -23,6 +23,9 @@ enum tern_text_format {
      * WikiExtractor have them.  Blanks at both ends, CR before a newline and the line ENDOFARTICLE.
      * do not belong to the text; entities stay as they are. */
     TERN_TEXT_WIKICORPUS,
+    /* Rows of an Arrow file, as `datasets` saves them: the text is the column `field`.  Found with
+     * TERN_TEXT_AUTO, by the first bytes of a file that is not compressed. */
+    TERN_TEXT_ARROW,
 };
 
 enum tern_text_encoding {
@@ -73,8 +76,9 @@ void tern_text_counts_add(struct tern_text_counts *to, const struct tern_text_co
 extern const char *const tern_text_suffixes[];
 
 /* The files that arguments mean.  A folder means the files of text below it, in the order of their
- * paths' bytes: the JSONL files where there are some by their names, else .txt, .md and others of
- * prose, and files without a suffix.  A format that is not TERN_TEXT_AUTO also takes suffixes that
+ * paths' bytes: the JSONL files where there are some by their names, else the Arrow files, else
+ * .txt, .md and others of prose, and files without a suffix.  One that `datasets` saved means the
+ * files that its state.json lists.  A format that is not TERN_TEXT_AUTO also takes suffixes that
  * it does not know.  Links are followed, not back to a folder that holds them.  Hidden files and
  * folders are left out; the log names other files that are.  A file that is found twice in folders
  * is read once. */

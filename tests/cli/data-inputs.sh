@@ -74,7 +74,6 @@ build corpus corpus/b; status 0; err_has 'files that were found twice are read o
 is "$(count o.tds)" 301 "a folder inside another is read once"
 build corpus/b/1.jsonl corpus/b/1.jsonl; err_has 'corpus/b/1.jsonl: is named twice; its documents are read twice'; is "$(count o.tds)" 600 "a file that is named twice is read twice"
 mkdir empty; build empty; refused "an empty folder" "empty: no files of text in this folder"
-mkdir arrow; : >arrow/data-00000-of-00001.arrow; : >arrow/state.json; build arrow; refused "a folder of Arrow files" "arrow: its files are Arrow, which tern does not read. Write their texts as JSONL"
 build nowhere.jsonl plain.jsonl; refused "a missing file" "nowhere.jsonl: cannot open"
 
 # ---- Wikicorpus
@@ -96,12 +95,31 @@ build --skip-bad cut; status 0 "an article cut off is left out"; err_has 'cut: 1
 printf 'caf\351\n' >latin.txt; printf 'café\n' >utf.txt; is "$(ids --encoding latin-1 latin.txt)" "$(ids utf.txt)" "--encoding latin-1 of plain text"
 build --encoding utf-16 latin.txt; refused "another encoding" "--encoding utf-16; allowed are auto, utf-8 and latin-1"
 
+# ---- Arrow
+G=$ROOT/tests/golden
+for i in 0 1 2 4 5; do printf '{"text": "word %d é😀"}\n' $i; done >file.jsonl
+{ cat file.jsonl; for i in 6 7; do printf '{"text": "word %d é😀"}\n' $i; done; } >stream.jsonl
+build $G/arrow-file.arrow; refused "a row without text" "arrow-file.arrow:4: the row has no text. --skip-bad leaves such rows out."
+build --skip-bad $G/arrow-file.arrow; status 0 "an Arrow file"; is "$(count o.tds)" 5 "its rows with a text"; err_has 'arrow-file.arrow: 1 lines that cannot be read were left out: 4'
+wanted=$(ids file.jsonl); is "$(ids --skip-bad $G/arrow-file.arrow)" "$wanted" "the column text of an Arrow file"
+for n in 1 2 3; do is "$(ids --skip-bad --threads $n $G/arrow-stream.arrow)" "$(ids stream.jsonl)" "the column text of an Arrow stream with $n threads"; done
+for i in 0 1 3 4 5; do printf '{"text": "b%d"}\n' $i; done >body.jsonl; is "$(ids --skip-bad --field body.text $G/arrow-file.arrow)" "$(ids body.jsonl)" "a field of a column"
+build --field ids $G/arrow-file.arrow; refused "a column of numbers" "column 'ids' is list<int32>, not text. Choose another with --field."
+build --field none $G/arrow-file.arrow; refused "a missing column" "none"
+mkdir saved split; cp $G/arrow-stream.arrow saved/b.arrow; cp $G/arrow-file.arrow saved/a.arrow; cp $G/arrow-file.arrow saved/cache-1.arrow
+mv saved split/train; is "$(ids --skip-bad split/train)" "$(ids file.jsonl stream.jsonl)" "a folder of Arrow files, in the order of their names, without datasets' caches"
+printf '{"_data_files": [{"filename": "b.arrow"}, {"filename": "a.arrow"}]}' >split/train/state.json
+is "$(ids --skip-bad split/train)" "$(ids stream.jsonl file.jsonl)" "a folder that datasets saved, in the order of its rows"
+echo '{"splits": ["train", "test"]}' >split/dataset_dict.json; build split; refused "several data sets" "split/train, split/test"
+gzip -c $G/arrow-file.arrow >x.arrow.gz; build x.arrow.gz; refused "compressed Arrow" "is an Arrow file, not text in UTF-8. Name it decompressed"
+build --format jsonl $G/arrow-stream.arrow; refused "Arrow as JSONL" "is an Arrow stream, not text in UTF-8. Name it decompressed, not as standard input, and without --format."
+head -c 2000 $G/arrow-stream.arrow >cut.arrow; build --skip-bad cut.arrow; refused "Arrow cut off" "cut.arrow: "
+
 # ---- short documents, files that are no text
 printf '{"text": "ab"}\n{"text": "abc"}\n{"text": ""}\n{"text": "abcd"}\n' >short.jsonl
 build --min-length 3 short.jsonl; status 0 "--min-length"; is "$(count o.tds)" 2 "leaves shorter documents out"; err_has 'short.jsonl: 1 documents below --min-length were left out'
 no_text() { printf "$1" >x.bin; build x.bin; refused "$2" "x.bin: is $2, not text in UTF-8. $3"; }
 no_text 'PAR1\025\004\025' 'a Parquet file' 'Write its texts as JSONL: '
-no_text 'ARROW1\0\0' 'an Arrow file' 'Write its texts as JSONL: '
 no_text 'PK\003\004\024' 'a zip archive' 'Unpack it (unzip) and name the folder.'
 no_text '%%PDF-1.7\n' 'a PDF file' 'Take its text out of it: pdftotext.'
 no_text '\377\376a\0' 'UTF-16 or UTF-32' 'Convert it: iconv -f UTF-16 -t UTF-8.'

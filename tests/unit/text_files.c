@@ -195,10 +195,11 @@ static void test_refused(void)
               "parquet: its files are Parquet, which tern does not"),
        "a folder of Parquet is refused by name");
     put("arrow/data-00000-of-00001.arrow");
-    put("arrow/state.json");
-    ok(strstr(find(TERN_TEXT_AUTO, "arrow"),
-              "arrow: its files are Arrow, which tern does not read"),
-       "a folder that datasets saved is refused by name");
+    put("arrow/cache-1.arrow");
+    is(find(TERN_TEXT_AUTO, "arrow"), "arrow/data-00000-of-00001.arrow",
+       "a folder of Arrow files is these, without what datasets keeps for itself");
+    ok(strstr(find(TERN_TEXT_JSONL, "arrow"), "arrow: its files are Arrow. Leave --format away"),
+       "a folder of Arrow files is not JSONL");
     put("json/a.json");
     ok(strstr(find(TERN_TEXT_AUTO, "json"), "Say --format jsonl if each line is an object"),
        "a folder of .json files asks for --format");

@@ -1,0 +1,137 @@
+#include "core/export/folder.h"
+
+#include "core/base/again.h"
+#include "core/base/assert.h"
+#include "core/base/str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUFFER = 1 << 20 };
+
+/* `dir` may be absent, or an empty folder, which rename(2) replaces. */
+static int is_free(const char *dir, struct tern_err *err)
+{
+    DIR *d = TERN_AGAIN_PTR(opendir(dir));
+    int names = 0;
+
+    if (!d && errno == ENOENT)
+        return 0;
+    if (!d)
+        return tern_err_sys(err, "%s: cannot be made a folder", dir);
+    while (names < 3 && readdir(d))
+        names++; /* "." and ".." are two */
+    closedir(d);
+    if (names < 3)
+        return 0;
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: is there already and not empty. Remove it, or choose another name.",
+                        dir);
+}
+
+/* mkdtemp(3) that may be called again. */
+static char *temp_folder(char *temp)
+{
+    memset(temp + strlen(temp) - 6, 'X', 6);
+    return mkdtemp(temp);
+}
+
+int tern_export_folder_begin(struct tern_export_folder *f, const char *dir, struct tern_err *err)
+{
+    char *to = tern_strdup(dir);
+
+    for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
+        to[--n] = '\0';
+    char *temp = tern_strf("%s.tmp-XXXXXX", to), *parent = tern_fs_dirname(to);
+    int rc = is_free(to, err) < 0 || tern_fs_mkdirs(parent, 0777, err) < 0 ? -1 : 0;
+    if (rc == 0 && !TERN_AGAIN_PTR(temp_folder(temp)))
+        rc = tern_err_sys(err, "%s: cannot make folder", to);
+    free(parent);
+    if (rc < 0) {
+        free(temp);
+        free(to);
+        return -1;
+    }
+    *f = (struct tern_export_folder){.to = to, .temp = temp};
+    const mode_t mask = umask(0);
+    umask(mask);
+    if (TERN_AGAIN(chmod(temp, 0777 & ~mask)) < 0)
+        return tern_export_folder_end(f, tern_err_sys(err, "%s: cannot set its mode", temp), err);
+    return 0;
+}
+
+int tern_export_folder_end(struct tern_export_folder *f, int rc, struct tern_err *err)
+{
+    if (rc == 0)
+        rc = tern_fs_sync_dir(f->temp, err);
+    if (rc == 0 && tern_fs_rename(f->temp, f->to, /* only_new= */ false) < 0)
+        rc = tern_err_sys(err, "%s: cannot be put in place", f->to);
+    if (rc < 0)
+        tern_fs_remove_tree(f->temp, NULL);
+    else
+        rc = tern_fs_sync_parent(f->to, err);
+    free(f->temp);
+    free(f->to);
+    *f = (struct tern_export_folder){0};
+    return rc;
+}
+
+int tern_export_file_open(struct tern_export_file *x, const struct tern_export_folder *f,
+                          const char *name, struct tern_err *err)
+{
+    *x = (struct tern_export_file){.path = tern_fs_join(f->temp, name)};
+    x->buffer = tern_alloc(1, BUFFER, "a file", err);
+    x->fd = TERN_AGAIN(open(x->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (x->fd < 0)
+        tern_err_sys(err, "%s: cannot create", x->path);
+    return x->buffer && x->fd >= 0 ? 0 : tern_export_file_close(x, -1, err);
+}
+
+static int flush(struct tern_export_file *x, struct tern_err *err)
+{
+    const size_t n = x->n;
+
+    x->n = 0;
+    return tern_fs_write(x->fd, x->buffer, n, x->path, err);
+}
+
+int tern_export_file_add(struct tern_export_file *x, const void *data, size_t len,
+                         struct tern_err *err)
+{
+    if (x->n + len > BUFFER && flush(x, err) < 0)
+        return -1;
+    x->bytes += len;
+    if (len > BUFFER)
+        return tern_fs_write(x->fd, data, len, x->path, err);
+    memcpy(x->buffer + x->n, data, len);
+    x->n += len;
+    return 0;
+}
+
+int tern_export_file_close(struct tern_export_file *x, int rc, struct tern_err *err)
+{
+    if (rc == 0)
+        rc = flush(x, err);
+    if (rc == 0 && tern_fs_sync_data(x->fd) < 0)
+        rc = tern_err_sys(err, "%s: cannot be made durable", x->path);
+    if (x->fd >= 0 && tern_fs_close(x->fd) < 0 && rc == 0)
+        rc = tern_err_sys(err, "%s: cannot be closed", x->path);
+    free(x->buffer);
+    free(x->path);
+    *x = (struct tern_export_file){.fd = -1};
+    return rc;
+}
+
+int tern_export_stopped(const int *stop, const char *path, struct tern_err *err)
+{
+    const int number = stop ? __atomic_load_n(stop, __ATOMIC_RELAXED) : 0;
+
+    return number ? tern_err_set(err, TERN_FAILED,
+                                 "%s: interrupted (signal %d); nothing was written", path, number)
+                  : 0;
+}

@@ -94,6 +94,9 @@ struct tern_data_feed *data_feed_open(const struct data_text_opts *o, const stru
 /* Log how much of each file was replaced or left out, if anything. */
 void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_paths);
 
-extern const struct tern_cmd data_build, data_sample;
+/* Samples of a run: "4096" or "4096-4159". */
+int data_read_range(const char *text, uint64_t *first, uint64_t *last, struct tern_err *err);
+
+extern const struct tern_cmd data_build, data_sample, data_export, data_import;
 
 #endif

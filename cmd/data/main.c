@@ -419,8 +419,9 @@ static const struct tern_cmd head = {
     .run = run_head,
 };
 
-static const struct tern_cmd *const verbs[] = {&data_build, &info, &verify,      &encode,
-                                               &decode,     &head, &data_sample, NULL};
+static const struct tern_cmd *const verbs[] = {&data_build,  &info, &verify,      &encode,
+                                               &decode,      &head, &data_sample, &data_export,
+                                               &data_import, NULL};
 
 int main(int argc, char **argv)
 {

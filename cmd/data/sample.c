@@ -14,8 +14,7 @@ static struct tern_opt_list overrides;
 static bool as_json, with_text;
 static const char *tokenizer;
 
-/* "4096" or "4096-4159". */
-static int read_range(const char *text, uint64_t *first, uint64_t *last, struct tern_err *err)
+int data_read_range(const char *text, uint64_t *first, uint64_t *last, struct tern_err *err)
 {
     char *copy = tern_strdup(text), *dash = strchr(copy, '-');
     int64_t from = 0, to = 0;
@@ -111,7 +110,7 @@ static int run_sample(int n_args, char **args, struct tern_err *err)
     int rc = -1;
 
     (void)n_args;
-    if (read_range(args[1], &first, &last, err) < 0)
+    if (data_read_range(args[1], &first, &last, err) < 0)
         return -1;
     if (last - first >= MOST)
         return tern_err_set(err, TERN_USAGE, "%s: at most %d at once", args[1], MOST);

@@ -101,7 +101,7 @@ static void fold_ended(struct folder *f, int status)
 void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id)
 {
     pid_t pid = fold_start(ledger_dir, run_id, false);
-    int64_t deadline = tern_clock_boot_ns() + LAST_FOLD_S * second;
+    int64_t deadline = tern_clock_boot_ns() + LAST_FOLD_S * second, pause = second / 1000;
 
     while (pid && waitpid(pid, NULL, WNOHANG) == 0) {
         if (tern_clock_boot_ns() > deadline) {
@@ -109,7 +109,8 @@ void tern_run_watch_last_fold(const char *ledger_dir, const char *run_id)
                       (int)LAST_FOLD_S);
             return;
         }
-        tern_clock_sleep_ns(second / 1000);
+        tern_clock_sleep_ns(pause);
+        pause = pause < second / 20 ? 2 * pause : pause;
     }
 }
 

@@ -276,6 +276,22 @@ char *tern_str_bytes(char *to, size_t n, uint64_t bytes)
     return to;
 }
 
+char *tern_str_count(char *to, size_t n, uint64_t count)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
+    size_t at = 0;
+
+    for (int i = 0; i < len && at + 2 < n; i++) {
+        if (i && (len - i) % 3 == 0)
+            to[at++] = ',';
+        to[at++] = digits[i];
+    }
+    if (n)
+        to[at] = '\0';
+    return to;
+}
+
 char *tern_str_seconds(char *to, size_t n, double seconds)
 {
     if (seconds < 1e-3)

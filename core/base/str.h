@@ -57,6 +57,8 @@ bool tern_str_ends(const char *s, const char *suffix);
 
 /* "1.5 GiB"; writes at most `n` bytes and returns `to`. */
 char *tern_str_bytes(char *to, size_t n, uint64_t bytes);
+/* "4,410,336"; 27 bytes are enough for any number. */
+char *tern_str_count(char *to, size_t n, uint64_t count);
 /* "1 h 02 min", "3.2 s", "840 us". */
 char *tern_str_seconds(char *to, size_t n, double seconds);
 

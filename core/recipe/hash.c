@@ -24,6 +24,18 @@ static void add_sets(struct tern_buf *b, const char *name, struct tern_yaml_node
                         s->sets[i].name ? s->sets[i].name : "", s->sets[i].weight);
 }
 
+/* They say where a stage ends, as `until` does.  The end of the run is no part of its identity. */
+static void add_limits(struct tern_buf *b, const struct tern_recipe *r)
+{
+    for (size_t i = 0; i < r->data.n_stages; i++) {
+        const struct tern_recipe_stage *s = &r->data.stages[i];
+        for (size_t k = 0; k < s->train.n; k++)
+            if (s->train.sets[k].epochs)
+                tern_buf_printf(b, "%s[%zu].epochs=%" PRId64 "\n", s->key, k,
+                                s->train.sets[k].epochs);
+    }
+}
+
 static void add_data(struct tern_buf *b, const struct tern_recipe *r)
 {
     struct tern_yaml_node *stages = NULL, *train = NULL;
@@ -33,10 +45,12 @@ static void add_data(struct tern_buf *b, const struct tern_recipe *r)
     for (size_t i = 0; i < r->data.n_stages; i++) {
         const struct tern_recipe_stage *s = &r->data.stages[i];
         if (stages)
-            tern_buf_printf(b, "data.stages[%zu].until=%" PRId64 "\n", i, s->until);
+            tern_buf_printf(b, "data.stages[%zu].until=%" PRId64 "\n", i, s->written);
         add_sets(b, s->key, stages ? tern_yaml_get(tern_yaml_at(stages, i), "train") : train,
                  &s->train);
     }
+    if (stages)
+        add_limits(b, r);
 }
 
 static bool is_default(const struct tern_recipe_key *k, const char *from)
@@ -77,6 +91,8 @@ static void add_key(struct tern_buf *b, const struct tern_recipe *r,
         tern_buf_printf(b, "%s=%.17g\n", k->name, *(const double *)from);
     else if (from == (const char *)&r->steps && (r->epochs > 0 || r->tokens > 0))
         tern_buf_printf(b, "%s=0\n", k->name); /* as written: the same before tern_recipe_resolve */
+    else if (from == (const char *)&r->steps && r->asked_steps)
+        tern_buf_printf(b, "%s=%" PRId64 "\n", k->name, r->asked_steps);
     else
         tern_buf_printf(b, "%s=%" PRId64 "\n", k->name, *(const int64_t *)from);
 }
@@ -116,6 +132,8 @@ void tern_recipe_hashes(const struct tern_recipe *r, char identity[TERN_SHA256_H
             add_key(&b, r, &tern_recipe_keys[i]);
     tern_recipe_look_up(r, "data.held_out", &held_out, NULL);
     add_sets(&b, "data.held_out", held_out, &r->data.held_out);
+    if (!tern_recipe_given(r, "data.stages"))
+        add_limits(&b, r);
     for (char **c = r->workload.command; c && *c; c++)
         tern_buf_printf(&b, "workload.command=%s\n", *c);
     for (char **c = r->workload.precompile.command; c && *c; c++)

@@ -19,6 +19,9 @@ static const char *const mappings[] = {"auto", "block", NULL};
 /* In the order of enum tern_ledger_mode. */
 static const char *const ledger_modes[] = {"umask", "private", "group", "all", NULL};
 static const char *const at_limits[] = {"requeue", "stop", NULL};
+/* In the order of enum tern_packing and tern_longer. */
+static const char *const packings[] = {"concat", "best-fit", "padded", NULL};
+static const char *const longers[] = {"cut", "drop", NULL};
 static const char *const launchers[] = {"srun", "mpirun", NULL};
 static const char *const carriers[] = {"ofi", "mpi", NULL};
 
@@ -56,6 +59,12 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "seed for the order of samples and for random weights"},
     {"data.isolate", KEY_YESNO, AT(data.isolate), .identity = true, .late = true,
      .help = "documents in one row do not attend to each other"},
+    {"data.packing", KEY_WORD, AT(data.packing), .words = packings, .identity = true, .late = true,
+     .by_word = true,
+     .help = "rows of training data: documents one after the other, cut where a row ends; whole "
+             "documents, as many as fit; or one document a row. Evaluation is concat"},
+    {"data.longer", KEY_WORD, AT(data.longer), .words = longers, .identity = true, .late = true,
+     .by_word = true, .help = "best-fit, padded: documents longer than a row"},
     {"batch.global", KEY_COUNT, AT(batch.global), 1, 1 << 24, 0, .identity = true,
      .help = "sequences per step, over all ranks"},
     {"batch.micro", KEY_COUNT, AT(batch.micro), 1, 65536, 1, .identity = true,

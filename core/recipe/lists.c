@@ -10,6 +10,30 @@
 
 static const char *const trainers[] = {"nxd", "hf", "lightning", NULL};
 
+static const char *const exhausted[] = {"repeat", "stop", NULL};
+
+/* Keys of a set of training data. */
+static int read_mixed(struct tern_yaml_node *n, struct tern_recipe_set *s, struct tern_err *err)
+{
+    struct tern_yaml_node *w = tern_yaml_get(n, "weight"), *e = tern_yaml_get(n, "epochs"),
+                          *x = tern_yaml_get(n, "exhausted");
+    int word = e ? 1 : 0;
+
+    if (tern_yaml_read_real(w, 0, 1e9, &s->weight, err) < 0 ||
+        tern_yaml_read_int(e, 1, 1000000, &s->epochs, err) < 0 ||
+        tern_yaml_read_word(x, exhausted, &word, err) < 0)
+        return -1;
+    if (s->weight <= 0)
+        return tern_yaml_fail(w, err, "must be more than 0. Take the set out instead.");
+    if (e && word == 0)
+        return tern_yaml_fail(x, err,
+                              "'repeat' beside 'epochs', after which the set is exhausted. Take "
+                              "one of them out.");
+    if (word == 1 && !e)
+        s->epochs = 1;
+    return 0;
+}
+
 static int read_sets(struct tern_recipe *r, struct tern_yaml_node *list, bool named,
                      struct tern_recipe_sets *out, struct tern_err *err)
 {
@@ -31,11 +55,8 @@ static int read_sets(struct tern_recipe *r, struct tern_yaml_node *list, bool na
             return tern_yaml_fail(n, err, "has no 'path'.");
         tern_recipe_join(r, &s->path);
         if (!named) {
-            struct tern_yaml_node *w = tern_yaml_get(n, "weight");
-            if (tern_yaml_read_real(w, 0, 1e9, &s->weight, err) < 0)
+            if (read_mixed(n, s, err) < 0)
                 return -1;
-            if (s->weight <= 0)
-                return tern_yaml_fail(w, err, "must be more than 0. Take the set out instead.");
         } else if (tern_yaml_read_text(tern_yaml_get(n, "name"), &s->name, err) < 0) {
             return -1;
         } else if (!s->name) {
@@ -68,6 +89,7 @@ static int read_stage(struct tern_recipe *r, struct tern_yaml_node *n, bool last
             0 ||
         read_sets(r, tern_yaml_get(n, "train"), false, &s->train, err) < 0)
         return -1;
+    s->written = s->until;
     if (s->train.n == 0)
         return tern_yaml_fail(n, err, "has no 'train': [{path: text.tds}].");
     if (!s->until && !last)

@@ -41,6 +41,9 @@ enum tern_recipe_health {
 };
 enum tern_mapping { TERN_MAPPING_AUTO, TERN_MAPPING_BLOCK };
 enum tern_at_limit { TERN_AT_LIMIT_REQUEUE, TERN_AT_LIMIT_STOP };
+/* As enum tern_data_packing and tern_data_longer: core/inputs hands them on. */
+enum tern_packing { TERN_PACKING_CONCAT, TERN_PACKING_BEST_FIT, TERN_PACKING_PADDED };
+enum tern_longer { TERN_LONGER_CUT, TERN_LONGER_DROP };
 enum tern_launcher { TERN_LAUNCH_SRUN, TERN_LAUNCH_MPIRUN };
 enum tern_carrier { TERN_CARRY_OFI, TERN_CARRY_MPI };
 
@@ -51,7 +54,8 @@ enum { TERN_RECIPE_NODES_MAX = 1000000 };
 struct tern_recipe_set {
     char *name; /* of a held-out set; NULL for training data */
     char *path;
-    double weight; /* of training data; they need not sum to 1 */
+    double weight;  /* of training data; they need not sum to 1 */
+    int64_t epochs; /* of training data: after so many passes its stage ends; 0: it is repeated */
 };
 
 struct tern_recipe_sets {
@@ -64,6 +68,10 @@ struct tern_recipe_stage {
     char *key;     /* where its sets are written: "data.train", "data.stages[1].train" */
     int64_t until; /* its last step; 0: the run's */
     struct tern_recipe_sets train;
+    int64_t written; /* `until` as the recipe has it */
+    /* Set by tern_recipe_end_stage: */
+    const struct tern_recipe_set *exhausted; /* the set that ends it earlier; NULL: none does */
+    int64_t asked;                           /* the last step that it would have had */
 };
 enum { TERN_RECIPE_STAGES = 64 }; /* more would be a schedule of its own */
 
@@ -126,7 +134,9 @@ struct tern_recipe {
         size_t n_stages;                  /* 0: an external trainer, which has its own data */
         struct tern_recipe_sets held_out;
         int64_t seed;
-        bool isolate; /* documents in one row do not attend to each other */
+        bool isolate;    /* documents in one row do not attend to each other */
+        int64_t packing; /* enum tern_packing, of training data */
+        int64_t longer;  /* enum tern_longer: documents longer than a row */
     } data;
     struct {
         int64_t global, micro; /* sequences: a step, a rank's forward pass */
@@ -135,6 +145,7 @@ struct tern_recipe {
     /* The run's length: `steps`, or what it is made from.  With `epochs` it is 0 until
      * tern_recipe_resolve. */
     int64_t steps;
+    int64_t asked_steps;   /* before a training set that is exhausted ended it; 0: none did */
     double epochs, tokens; /* 0: not given */
     struct {
         int64_t tensor, pipeline;
@@ -234,6 +245,11 @@ bool tern_recipe_is_identity(const char *key);
  * steps.  (The first set is the subject of the run; the others are replayed beside it.)  Else
  * nothing changes.  Call this before using `steps`. */
 int tern_recipe_resolve(struct tern_recipe *r, uint64_t rows, struct tern_err *err);
+
+/* Stage `k` ends at step `end`, before its last one, as `set` of it is exhausted; so does the run,
+ * if it is the last stage that the run has. */
+int tern_recipe_end_stage(struct tern_recipe *r, size_t k, int64_t end,
+                          const struct tern_recipe_set *set, struct tern_err *err);
 
 /* Two names for the recipe, as hex.  `identity` covers what may not change within a run (model,
  * precision, data, seed, batch, optimizer, schedule); `full` covers every key.  Paths count as

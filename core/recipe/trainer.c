@@ -74,6 +74,29 @@ int tern_recipe_resolve(struct tern_recipe *r, uint64_t rows, struct tern_err *e
     return r->workload.command ? 0 : tern_recipe_check_length(r, err);
 }
 
+int tern_recipe_end_stage(struct tern_recipe *r, size_t k, int64_t end,
+                          const struct tern_recipe_set *set, struct tern_err *err)
+{
+    struct tern_recipe_stage *s = &r->data.stages[k];
+    const int64_t begin = k ? r->data.stages[k - 1].until : 0;
+    const bool last = !s->until || s->until >= r->steps;
+
+    if (end <= begin)
+        return tern_recipe_fail(r, s->key, err,
+                                "%s is exhausted before the first step of its stage is whole. "
+                                "Raise its 'epochs', or let it repeat.",
+                                set->path);
+    s->asked = last ? r->steps : s->until;
+    s->exhausted = set;
+    if (s->until)
+        s->until = end;
+    if (!last)
+        return 0;
+    r->asked_steps = r->steps;
+    r->steps = end;
+    return tern_recipe_check_length(r, err);
+}
+
 static int check_stages(const struct tern_recipe *r, struct tern_err *err)
 {
     const size_t n = r->data.n_stages;
@@ -208,10 +231,19 @@ static int check_stop(const struct tern_recipe *r, struct tern_err *err)
     return 0;
 }
 
+static int check_packing(const struct tern_recipe *r, struct tern_err *err)
+{
+    if (r->data.longer == TERN_LONGER_CUT || r->data.packing != TERN_PACKING_CONCAT)
+        return 0;
+    return tern_recipe_fail(r, "data.longer", err,
+                            "is for packing best-fit and padded; concat cuts where a row ends. "
+                            "Change data.packing, or take it out.");
+}
+
 int tern_recipe_check_trainer(const struct tern_recipe *r, struct tern_err *err)
 {
     if (check_there(r, err) < 0 || check_lora(r, err) < 0 || check_degrees(r, err) < 0 ||
-        check_rounding(r, err) < 0 || check_stop(r, err) < 0)
+        check_rounding(r, err) < 0 || check_stop(r, err) < 0 || check_packing(r, err) < 0)
         return -1;
     if (r->model.optimizer == TERN_OPTIMIZER_KEEP && r->model.config)
         return tern_recipe_fail(r, "model.optimizer", err,

@@ -150,6 +150,15 @@ static void test_hashes(void)
     tern_recipe_hashes(r, id[1], full[1]);
     ok(strcmp(id[0], id[1]) != 0, "start_lr may not change within a run");
     tern_recipe_free(r);
+    r = load(good, "data.packing=concat");
+    tern_recipe_hashes(r, id[1], full[1]);
+    ok(strcmp(id[0], id[1]) == 0 && strcmp(full[0], full[1]) == 0,
+       "a run from before there were packings keeps its names");
+    tern_recipe_free(r);
+    r = load(good, "data.packing=best-fit");
+    tern_recipe_hashes(r, id[1], full[1]);
+    ok(strcmp(id[0], id[1]) != 0, "the packing may not change within a run");
+    tern_recipe_free(r);
     r = load(good, "precision=bf16");
     tern_recipe_hashes(r, id[1], full[1]);
     ok(strcmp(id[0], id[1]) != 0, "the precision may not change within a run");
@@ -230,6 +239,39 @@ static void test_stages(void)
         "stages beside data.train are refused");
 }
 
+/* A stage, or the run, ends where a set of it is exhausted. */
+static void test_exhausted(void)
+{
+    char *text = tern_strf(staged, 80, "c.tds, exhausted: stop", "steps");
+    char id[2][TERN_SHA256_HEX], full[2][TERN_SHA256_HEX];
+    struct tern_recipe *r = load(text, NULL);
+
+    free(text);
+    ok(r && r->data.stages[2].train.sets[0].epochs == 1 &&
+           r->data.stages[0].train.sets[0].epochs == 0,
+       "exhausted: stop is one epoch, without it a set is repeated");
+    tern_recipe_hashes(r, id[0], full[0]);
+    ok(tern_recipe_end_stage(r, 0, 50, r->data.stages[0].train.sets, &e) == 0 &&
+           r->data.stages[0].until == 50 && r->steps == 100 && r->data.stages[0].asked == 60,
+       "a stage ends earlier, the run does not");
+    ok(tern_recipe_end_stage(r, 2, 90, r->data.stages[2].train.sets, &e) == 0 && r->steps == 90 &&
+           r->asked_steps == 100,
+       "the last stage ends the run");
+    tern_recipe_hashes(r, id[1], full[1]);
+    ok(strcmp(id[0], id[1]) == 0 && strcmp(full[0], full[1]) == 0,
+       "the hashes are of what is written, not of where it ends");
+    ok(tern_recipe_end_stage(r, 1, 50, r->data.stages[1].train.sets, &e) < 0,
+       "a stage without a whole step is refused");
+    has(e.text, "b.tds is exhausted before the first step", "the set of it is named");
+    tern_recipe_free(r);
+    has(refused("data.train=[{path: a.tds, epochs: 2, exhausted: repeat}]"),
+        "'repeat' beside 'epochs'", "epochs of a set that is repeated are refused");
+    has(refused("data.train=[{path: a.tds, exhausted: drop}]"),
+        "'drop' is not one of: repeat, stop", "an unknown word of exhausted is refused");
+    has(refused("data.longer=drop"), "is for packing best-fit and padded",
+        "data.longer with concat is refused");
+}
+
 static void test_refusals(void)
 {
     is(refused("optimiser.lr=1"), "--set optimiser: unknown key. Did you mean 'optimizer'?",
@@ -305,6 +347,7 @@ int main(void)
     test_hashes();
     test_keys();
     test_stages();
+    test_exhausted();
     test_refusals();
     test_workloads();
     is(refused("launch={restarts: 0, spares: 1, health: deep, mapping: block, with: mpirun, "

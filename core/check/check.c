@@ -95,8 +95,18 @@ static int check_model(const struct tern_recipe *r, bool submission,
 /* The run may be shortened for a try, so this is a warning and no refusal. */
 static void warn_of_stages(const struct tern_recipe *r)
 {
+    for (size_t k = 0; k < r->data.n_stages; k++) {
+        const struct tern_recipe_stage *s = &r->data.stages[k];
+        const bool run = k + 1 == r->data.n_stages || s->until == r->steps;
+        if (s->exhausted)
+            tern_warn("%s: %s: %" PRId64 " steps asked, but %s is exhausted at step %" PRId64
+                      " (%" PRId64 " epoch%s): the %s ends there",
+                      r->path, s->key, s->asked, s->exhausted->path, run ? r->steps : s->until,
+                      s->exhausted->epochs, s->exhausted->epochs == 1 ? "" : "s",
+                      run ? "run" : "stage");
+    }
     for (size_t k = 0; r->steps && k + 1 < r->data.n_stages; k++)
-        if (r->data.stages[k].until >= r->steps)
+        if (r->data.stages[k].until >= r->steps && !r->data.stages[k].exhausted)
             tern_warn("%s: %s: this stage begins after step %" PRId64 ", and the run has %" PRId64,
                       r->path, r->data.stages[k + 1].key, r->data.stages[k].until, r->steps);
 }

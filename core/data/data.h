@@ -67,6 +67,13 @@ struct tern_data_set_doc {
 };
 int tern_data_set_doc(const struct tern_data_set *s, uint64_t i, struct tern_data_set_doc *doc,
                       struct tern_err *err);
+/* Documents first .. first + n - 1. */
+int tern_data_set_docs(const struct tern_data_set *s, uint64_t first, size_t n,
+                       struct tern_data_set_doc *docs, struct tern_err *err);
+/* Of tokens first .. first + n - 1, 1 for each that is a target: all of them in a set without a
+ * mask. */
+int tern_data_set_mask(const struct tern_data_set *s, uint64_t first, size_t n, uint8_t *mask,
+                       struct tern_err *err);
 
 /* Rows of seq_len (> 0) targets: the documents one after the other, cut every seq_len tokens, so
  * ceil(n_tokens / seq_len) of them. */
@@ -90,6 +97,54 @@ int tern_data_set_row(const struct tern_data_set *s, uint32_t seq_len, uint64_t 
 void tern_data_set_starts(const struct tern_data_set *s, uint32_t seq_len, const int32_t *tokens,
                           int32_t *starts);
 
+/* ---- packing: which documents share a row ---- */
+
+/* Do not renumber: they enter a recipe's hashes.
+ *
+ *     concat    | a a a a a a . b | b b . c c c c c | c c c . - - - - |   tern_data_set_row
+ *     best-fit  | c c c c c c c c | a a a a a a . - | b b b . c c c . |   . EOS   - padding
+ *     padded    | a a a a a a . - | b b b . - - - - | c c c c c c c c | c c c . - - - - |
+ */
+enum tern_data_packing { TERN_DATA_CONCAT, TERN_DATA_BEST_FIT, TERN_DATA_PADDED };
+/* A document that is longer than a row is cut into whole rows and a rest, or left out. */
+enum tern_data_longer { TERN_DATA_LONGER_CUT, TERN_DATA_LONGER_DROP };
+
+struct tern_data_pack_how {
+    uint32_t seq_len; /* targets of a row; positive */
+    enum tern_data_packing packing;
+    enum tern_data_longer longer; /* of best-fit and padded; concat cuts anyway */
+};
+
+struct tern_data_pack_counts {
+    uint64_t rows;
+    uint64_t padding;                 /* targets of all rows without a token of the set */
+    uint64_t cut;                     /* documents that are longer than a row, but for concat */
+    uint64_t dropped, dropped_tokens; /* documents, and their tokens */
+};
+
+struct tern_data_pack;
+
+/* How the documents of `s` (which is kept, and must outlive it) lie in rows: a pure function of the
+ * set and `how`.  Reads the lengths of all documents, but for concat.  Best-fit-decreasing: the
+ * longest document first, each into the row with the least room that it fits in.  Memory: at most
+ * 12 bytes a document, 20 while it is made; nothing for concat. */
+struct tern_data_pack *tern_data_pack_new(const struct tern_data_set *s,
+                                          const struct tern_data_pack_how *how,
+                                          struct tern_err *err);
+void tern_data_pack_free(struct tern_data_pack *p); /* NULL is fine */
+
+struct tern_data_pack_counts tern_data_pack_counts(const struct tern_data_pack *p);
+/* Targets of row r that are tokens of the set, masked ones among them. */
+uint32_t tern_data_pack_filled(const struct tern_data_pack *p, uint64_t r);
+
+/* Row r, as tern_data_set_row.  In best-fit and padded a row begins with a document, whose input 0
+ * is an EOS or, in a set with BOS, its BOS; or with a piece of a cut document, behind the token
+ * before it.  Other documents follow an EOS.  What is left is EOS with mask 0.  Every token that is
+ * not dropped is a target once, but a BOS never, so that a document has the same targets in every
+ * row. */
+int tern_data_pack_row(const struct tern_data_pack *p, uint64_t r, int32_t *tokens, uint8_t *mask,
+                       struct tern_err *err);
+
 /* ---- the mix ---- */
 
 struct tern_data_mix_source {
@@ -108,15 +163,18 @@ enum { TERN_DATA_MIX_SOURCES_MAX = 256 };
 
 struct tern_data_mix;
 
-/* Opens the sets (all of one vocabulary, none empty).  `sources` is not kept. */
+/* Opens the sets (all of one vocabulary, none without a row) and packs them.  `sources` is not
+ * kept. */
 struct tern_data_mix *tern_data_mix_open(const struct tern_data_mix_source *sources, size_t n,
-                                         uint32_t seq_len, uint64_t seed, struct tern_err *err);
+                                         const struct tern_data_pack_how *how, uint64_t seed,
+                                         struct tern_err *err);
 void tern_data_mix_free(struct tern_data_mix *m); /* NULL is fine */
 
 uint32_t tern_data_mix_seq_len(const struct tern_data_mix *m);
 size_t tern_data_mix_n_sources(const struct tern_data_mix *m);
-/* The opened set of one source; belongs to `m`. */
+/* The opened set of one source, and its rows; they belong to `m`. */
 const struct tern_data_set *tern_data_mix_set(const struct tern_data_mix *m, size_t source);
+const struct tern_data_pack *tern_data_mix_pack(const struct tern_data_mix *m, size_t source);
 /* Rows of all sources together: one epoch, where weights are in proportion to sizes. */
 uint64_t tern_data_mix_rows(const struct tern_data_mix *m);
 
@@ -124,12 +182,19 @@ uint64_t tern_data_mix_rows(const struct tern_data_mix *m);
  * and batch size.  Among samples 0 .. i-1 each source's count differs from its share of i by less
  * than the number of sources (by less than 1 with two).  A source's rows come in a keyed
  * permutation, every row once an epoch, another permutation each epoch and stage.
- * tokens [seq_len + 1] and mask [seq_len] as in tern_data_set_row; `where` may be NULL. */
+ * tokens [seq_len + 1] and mask [seq_len] as in tern_data_pack_row; `where` may be NULL. */
 int tern_data_mix_sample(const struct tern_data_mix *m, uint64_t stage, uint64_t i, int32_t *tokens,
                          uint8_t *mask, struct tern_data_mix_where *where, struct tern_err *err);
 /* The same without reading anything. */
 void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
                           struct tern_data_mix_where *where);
+/* How many of samples 0 .. i-1 each source has: counts [sources]. */
+void tern_data_mix_counts(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
+                          uint64_t *counts);
+/* And how many tokens of its set were targets in them, masked ones among them.  Costs as much as
+ * locating the samples of one epoch where rows are padded, next to nothing else. */
+void tern_data_mix_tokens(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
+                          uint64_t *tokens);
 
 /* ---- the stages of a run ---- */
 
@@ -142,12 +207,15 @@ struct tern_data_stage {
 
 struct tern_data_stages;
 
-/* Opens the mix of each stage; all sets are of one vocabulary.  `stages` is not kept. */
+/* Opens the mix of each stage; all sets are of one vocabulary.  A set of several stages is opened
+ * and packed once.  `stages` is not kept. */
 struct tern_data_stages *tern_data_stages_open(const struct tern_data_stage *stages, size_t n,
-                                               uint32_t seq_len, uint64_t seed,
+                                               const struct tern_data_pack_how *how, uint64_t seed,
                                                struct tern_err *err);
 void tern_data_stages_free(struct tern_data_stages *s); /* NULL is fine */
 size_t tern_data_stages_n(const struct tern_data_stages *s);
+/* The first sample of a stage. */
+uint64_t tern_data_stages_first(const struct tern_data_stages *s, size_t stage);
 const struct tern_data_mix *tern_data_stages_mix(const struct tern_data_stages *s, size_t stage);
 
 /* The stage of sample i of the run. */

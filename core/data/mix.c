@@ -1,5 +1,5 @@
 /* The mix: which row is sample i. */
-#include "core/data/data.h"
+#include "core/data/mix.h"
 
 #include "core/base/assert.h"
 #include "core/base/rand.h"
@@ -15,6 +15,8 @@ static const uint64_t seed_phase = 0x7068617365, seed_order = 0x6f72646572;
 
 struct source {
     struct tern_data_set *set;
+    struct tern_data_pack *pack;
+    bool lent; /* both belong to another mix */
     uint64_t rows;
     uint64_t share; /* of the turns that earlier sources left, in units of 2^-64 */
 };
@@ -26,13 +28,13 @@ struct tern_data_mix {
     struct source sources[];
 };
 
-static int check_sources(const struct tern_data_mix_source *sources, size_t n, uint32_t seq_len,
-                         struct tern_err *err)
+static int check_sources(const struct tern_data_mix_source *sources, size_t n,
+                         const struct tern_data_pack_how *how, struct tern_err *err)
 {
     if (n == 0 || n > TERN_DATA_MIX_SOURCES_MAX)
         return tern_err_set(err, TERN_USAGE, "a mix of %zu token sets; 1 to %d are allowed", n,
                             TERN_DATA_MIX_SOURCES_MAX);
-    if (seq_len == 0)
+    if (how->seq_len == 0)
         return tern_err_set(err, TERN_USAGE, "rows of 0 tokens; 1 or more are needed");
     for (size_t i = 0; i < n; i++)
         if (!(sources[i].weight > 0) || isinf(sources[i].weight))
@@ -45,8 +47,13 @@ static int check_same(const struct tern_data_mix *m, size_t i, struct tern_err *
 {
     const struct tern_data_set *a = m->sources[0].set, *b = m->sources[i].set;
 
-    if (m->sources[i].rows == 0)
+    if (tern_data_set_n_tokens(b) == 0)
         return tern_err_set(err, TERN_USAGE, "%s: the token set is empty", tern_data_set_path(b));
+    if (m->sources[i].rows == 0)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: every document is longer than a row of %u tokens, and longer "
+                            "documents are dropped. Cut them, or use longer rows.",
+                            tern_data_set_path(b), m->seq_len);
     if (memcmp(tern_data_set_vocab_hash(a), tern_data_set_vocab_hash(b), TERN_SHA256_BYTES) != 0)
         return tern_err_set(err, TERN_USAGE,
                             "%s: tokenised with another vocabulary than %s. Build both with the "
@@ -61,24 +68,51 @@ static uint64_t fixed(double share)
     return share >= 1 ? UINT64_MAX : (uint64_t)(share * 0x1p64);
 }
 
-struct tern_data_mix *tern_data_mix_open(const struct tern_data_mix_source *sources, size_t n,
-                                         uint32_t seq_len, uint64_t seed, struct tern_err *err)
+/* A source that an earlier mix has is opened and packed once. */
+static bool borrow(struct source *to, const char *path, struct tern_data_mix *const *mixes,
+                   size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < mixes[k]->n; i++)
+            if (strcmp(tern_data_set_path(mixes[k]->sources[i].set), path) == 0) {
+                *to = mixes[k]->sources[i];
+                to->lent = true;
+                return true;
+            }
+    return false;
+}
+
+static int open_source(struct source *to, const char *path, const struct tern_data_pack_how *how,
+                       struct tern_err *err)
+{
+    to->set = tern_data_set_open(path, err);
+    to->pack = to->set ? tern_data_pack_new(to->set, how, err) : NULL;
+    if (!to->pack)
+        return -1;
+    to->rows = tern_data_pack_counts(to->pack).rows;
+    return 0;
+}
+
+struct tern_data_mix *tern_data_mix_open_beside(struct tern_data_mix *const *mixes, size_t n_mixes,
+                                                const struct tern_data_mix_source *sources,
+                                                size_t n, const struct tern_data_pack_how *how,
+                                                uint64_t seed, struct tern_err *err)
 {
     double left = 0;
 
-    if (check_sources(sources, n, seq_len, err) < 0)
+    if (check_sources(sources, n, how, err) < 0)
         return NULL;
     struct tern_data_mix *m = tern_alloc(1, sizeof *m + n * sizeof m->sources[0], "a mix", err);
     if (!m)
         return NULL;
-    m->seq_len = seq_len;
+    m->seq_len = how->seq_len;
     m->seed = seed;
     m->n = n;
     for (size_t i = 0; i < n; i++) {
-        m->sources[i].set = tern_data_set_open(sources[i].path, err);
-        if (!m->sources[i].set)
+        struct source *s = &m->sources[i];
+        if (!borrow(s, sources[i].path, mixes, n_mixes) &&
+            open_source(s, sources[i].path, how, err) < 0)
             goto fail;
-        m->sources[i].rows = tern_data_set_rows(m->sources[i].set, seq_len);
         if (check_same(m, i, err) < 0)
             goto fail;
     }
@@ -92,12 +126,23 @@ fail:
     return NULL;
 }
 
+struct tern_data_mix *tern_data_mix_open(const struct tern_data_mix_source *sources, size_t n,
+                                         const struct tern_data_pack_how *how, uint64_t seed,
+                                         struct tern_err *err)
+{
+    return tern_data_mix_open_beside(NULL, 0, sources, n, how, seed, err);
+}
+
 void tern_data_mix_free(struct tern_data_mix *m)
 {
     if (!m)
         return;
-    for (size_t i = 0; i < m->n; i++)
+    for (size_t i = 0; i < m->n; i++) {
+        if (m->sources[i].lent)
+            continue;
+        tern_data_pack_free(m->sources[i].pack);
         tern_data_set_free(m->sources[i].set);
+    }
     free(m);
 }
 
@@ -117,6 +162,12 @@ const struct tern_data_set *tern_data_mix_set(const struct tern_data_mix *m, siz
     return m->sources[source].set;
 }
 
+const struct tern_data_pack *tern_data_mix_pack(const struct tern_data_mix *m, size_t source)
+{
+    tern_assert_cmp(source, <, m->n);
+    return m->sources[source].pack;
+}
+
 uint64_t tern_data_mix_rows(const struct tern_data_mix *m)
 {
     uint64_t rows = 0;
@@ -132,6 +183,31 @@ static uint64_t turns(uint64_t i, uint64_t share, uint64_t phase)
     return (uint64_t)(((unsigned __int128)i * share + phase) >> 64);
 }
 
+static uint64_t phase_of(const struct tern_data_mix *m, uint64_t stage, size_t source)
+{
+    return tern_rand_u64(m->seed ^ seed_phase, stage, source);
+}
+
+void tern_data_mix_counts(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
+                          uint64_t *counts)
+{
+    for (size_t k = 0; k + 1 < m->n; k++) {
+        counts[k] = turns(i, m->sources[k].share, phase_of(m, stage, k));
+        i -= counts[k];
+    }
+    counts[m->n - 1] = i;
+}
+
+/* The row of a source's i-th sample. */
+static uint64_t row_of(const struct tern_data_mix *m, uint64_t stage, size_t source, uint64_t i)
+{
+    const uint64_t rows = m->sources[source].rows;
+    const uint64_t stream = tern_rand_u64(m->seed ^ seed_order, stage, source);
+
+    tern_assert(rows > 0, "%s", tern_data_set_path(m->sources[source].set));
+    return tern_rand_permute(m->seed, stream + i / rows, i % rows, rows);
+}
+
 /* Each source takes its share of the turns that earlier ones left; the last takes the rest. */
 void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
                           struct tern_data_mix_where *where)
@@ -139,7 +215,7 @@ void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_
     size_t k = 0;
 
     for (; k + 1 < m->n; k++) {
-        uint64_t phase = tern_rand_u64(m->seed ^ seed_phase, stage, k);
+        const uint64_t phase = phase_of(m, stage, k);
         uint64_t before = turns(i, m->sources[k].share, phase);
         if (turns(i + 1, m->sources[k].share, phase) > before) {
             i = before;
@@ -147,15 +223,34 @@ void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_
         }
         i -= before;
     }
-    const uint64_t rows = m->sources[k].rows;
-    tern_assert(rows > 0, "%s", tern_data_set_path(m->sources[k].set));
-    const uint64_t epoch = i / rows;
-    const uint64_t stream = tern_rand_u64(m->seed ^ seed_order, stage, k);
     *where = (struct tern_data_mix_where){
         .source = (uint32_t)k,
-        .epoch = epoch,
-        .row = tern_rand_permute(m->seed, stream + epoch, i % rows, rows),
+        .epoch = i / m->sources[k].rows,
+        .row = row_of(m, stage, k, i),
     };
+}
+
+static uint64_t tokens_of(const struct tern_data_mix *m, uint64_t stage, size_t source,
+                          uint64_t samples)
+{
+    const struct tern_data_pack *p = m->sources[source].pack;
+    const struct tern_data_pack_counts c = tern_data_pack_counts(p);
+    uint64_t begun = samples / c.rows * c.rows; /* the first sample of the last epoch */
+    uint64_t tokens = samples / c.rows * (c.rows * m->seq_len - c.padding);
+
+    if (c.padding == 0)
+        return samples * m->seq_len;
+    for (; begun < samples; begun++)
+        tokens += tern_data_pack_filled(p, row_of(m, stage, source, begun));
+    return tokens;
+}
+
+void tern_data_mix_tokens(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
+                          uint64_t *tokens)
+{
+    tern_data_mix_counts(m, stage, i, tokens);
+    for (size_t k = 0; k < m->n; k++)
+        tokens[k] = tokens_of(m, stage, k, tokens[k]);
 }
 
 int tern_data_mix_sample(const struct tern_data_mix *m, uint64_t stage, uint64_t i, int32_t *tokens,
@@ -164,7 +259,7 @@ int tern_data_mix_sample(const struct tern_data_mix *m, uint64_t stage, uint64_t
     struct tern_data_mix_where w;
 
     tern_data_mix_locate(m, stage, i, &w);
-    if (tern_data_set_row(m->sources[w.source].set, m->seq_len, w.row, tokens, mask, err) < 0)
+    if (tern_data_pack_row(m->sources[w.source].pack, w.row, tokens, mask, err) < 0)
         return -1;
     if (where)
         *where = w;

@@ -325,23 +325,43 @@ int tern_data_set_read(const struct tern_data_set *s, uint64_t first, size_t n, 
     return 0;
 }
 
+int tern_data_set_docs(const struct tern_data_set *s, uint64_t first, size_t n,
+                       struct tern_data_set_doc *docs, struct tern_err *err)
+{
+    struct tern_tds_doc d[513]; /* 8 KiB at a time */
+
+    if (first > s->head.n_docs || n > s->head.n_docs - first)
+        return tern_err_set(err, TERN_FAILED, "%s: documents %llu + %zu of %llu requested", s->path,
+                            (unsigned long long)first, n, (unsigned long long)s->head.n_docs);
+    while (n) {
+        size_t take = sizeof d / sizeof *d - 1;
+        take = n < take ? n : take;
+        if (set_pread(s, d, (take + 1) * sizeof *d, s->docs->offset + first * sizeof *d, err) < 0)
+            return -1;
+        for (size_t i = 0; i < take; i++) {
+            if (d[i].first_token > d[i + 1].first_token ||
+                d[i + 1].first_token > s->head.n_tokens || d[i].first_byte > d[i + 1].first_byte ||
+                d[i + 1].first_byte > s->head.text_bytes)
+                return bad(s, "its documents are out of order", err);
+            docs[i] =
+                (struct tern_data_set_doc){.first_token = d[i].first_token,
+                                           .n_tokens = d[i + 1].first_token - d[i].first_token,
+                                           .text_bytes = d[i + 1].first_byte - d[i].first_byte};
+        }
+        docs += take;
+        first += take;
+        n -= take;
+    }
+    return 0;
+}
+
 int tern_data_set_doc(const struct tern_data_set *s, uint64_t i, struct tern_data_set_doc *doc,
                       struct tern_err *err)
 {
-    struct tern_tds_doc d[2];
-
     if (i >= s->head.n_docs)
         return tern_err_set(err, TERN_FAILED, "%s: document %llu of %llu requested", s->path,
                             (unsigned long long)i, (unsigned long long)s->head.n_docs);
-    if (set_pread(s, d, sizeof d, s->docs->offset + i * sizeof d[0], err) < 0)
-        return -1;
-    if (d[0].first_token > d[1].first_token || d[1].first_token > s->head.n_tokens ||
-        d[0].first_byte > d[1].first_byte || d[1].first_byte > s->head.text_bytes)
-        return bad(s, "its documents are out of order", err);
-    *doc = (struct tern_data_set_doc){.first_token = d[0].first_token,
-                                      .n_tokens = d[1].first_token - d[0].first_token,
-                                      .text_bytes = d[1].first_byte - d[0].first_byte};
-    return 0;
+    return tern_data_set_docs(s, i, 1, doc, err);
 }
 
 /* ---- rows ---- */
@@ -351,11 +371,18 @@ uint64_t tern_data_set_rows(const struct tern_data_set *s, uint32_t seq_len)
     return s->head.n_tokens / seq_len + (s->head.n_tokens % seq_len != 0);
 }
 
-static int read_mask(const struct tern_data_set *s, uint64_t first, size_t n, uint8_t *mask,
-                     struct tern_err *err)
+int tern_data_set_mask(const struct tern_data_set *s, uint64_t first, size_t n, uint8_t *mask,
+                       struct tern_err *err)
 {
     uint8_t bits[512]; /* 4096 tokens at a time */
 
+    if (first > s->head.n_tokens || n > s->head.n_tokens - first)
+        return tern_err_set(err, TERN_FAILED, "%s: tokens %llu + %zu of %llu requested", s->path,
+                            (unsigned long long)first, n, (unsigned long long)s->head.n_tokens);
+    if (!s->mask) {
+        memset(mask, 1, n);
+        return 0;
+    }
     while (n) {
         size_t skip = first % 8, take = sizeof bits * 8 - skip;
         if (take > n)
@@ -391,8 +418,7 @@ int tern_data_set_row(const struct tern_data_set *s, uint32_t seq_len, uint64_t 
     }
     if (rc < 0)
         return -1;
-    memset(mask, 1, n);
-    if (s->mask && read_mask(s, first, n, mask, err) < 0)
+    if (tern_data_set_mask(s, first, n, mask, err) < 0)
         return -1;
     for (size_t j = n; j < seq_len; j++) {
         tokens[j + 1] = (int32_t)s->head.eos;

@@ -144,17 +144,3 @@ int tern_inputs_check_vocabulary(const struct tern_recipe *r, struct tern_err *e
     v.have_config = model && tern_model_config_load(model, &v.config, NULL) == 0;
     return tern_inputs_vocabulary_compare(r, &v, err);
 }
-
-int tern_inputs_length(struct tern_recipe *r, struct tern_err *err)
-{
-    uint64_t rows;
-
-    if (r->epochs <= 0)
-        return 0;
-    struct tern_data_set *s = tern_data_set_open(r->data.stages[0].train.sets[0].path, err);
-    if (!s)
-        return tern_inputs_at_line(r, "data.train", err);
-    rows = tern_data_set_rows(s, (uint32_t)r->batch.seq_len);
-    tern_data_set_free(s);
-    return tern_recipe_resolve(r, rows, err);
-}

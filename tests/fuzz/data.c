@@ -100,6 +100,30 @@ static bool use_token(struct tern_token *t, uint64_t round)
     return good;
 }
 
+/* Its packed rows, or an error. */
+static bool use_packed(const struct tern_data_set *s, uint64_t round)
+{
+    const struct tern_data_pack_how how = {64, (enum tern_data_packing)(1 + round % 2),
+                                           (enum tern_data_longer)(round / 2 % 2)};
+    struct tern_err err = {0};
+    int32_t tokens[65];
+    uint8_t mask[64];
+    struct tern_data_pack *p = tern_data_pack_new(s, &how, &err);
+    bool good = p || said(&err);
+
+    for (uint64_t i = 0; p && i < 4 && tern_data_pack_counts(p).rows; i++) {
+        const uint64_t r = draw(round, 90 + i, tern_data_pack_counts(p).rows);
+        if (tern_data_pack_row(p, r, tokens, mask, &err) < 0) {
+            good &= said(&err);
+            continue;
+        }
+        for (int j = 0; j <= 64; j++)
+            good &= tokens[j] >= 0 && (uint32_t)tokens[j] < tern_data_set_n_vocab(s);
+    }
+    tern_data_pack_free(p);
+    return good;
+}
+
 /* A set that opens must give rows or an error, and verify or say why not. */
 static bool use_set(struct tern_data_set *s, uint64_t round)
 {
@@ -118,6 +142,7 @@ static bool use_set(struct tern_data_set *s, uint64_t round)
         for (int j = 0; j <= 64; j++)
             good &= tokens[j] >= 0 && (uint32_t)tokens[j] < tern_data_set_n_vocab(s);
     }
+    good &= use_packed(s, round);
     if (docs && tern_data_set_doc(s, draw(round, 80, docs), &doc, &err) < 0)
         good &= said(&err);
     if (tern_data_set_verify(s, &err) < 0)

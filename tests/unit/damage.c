@@ -202,7 +202,8 @@ static void test_sets(void)
     tern_data_set_free(s);
     make_set(path);
     const struct tern_data_mix_source heavy = {path, (double)INFINITY};
-    ok(!tern_data_mix_open(&heavy, 1, 4, 0, &err), "a weight that is infinite is refused");
+    const struct tern_data_pack_how rows = {.seq_len = 4};
+    ok(!tern_data_mix_open(&heavy, 1, &rows, 0, &err), "a weight that is infinite is refused");
     free(path);
 }
 

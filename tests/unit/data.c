@@ -18,6 +18,8 @@ static char work[] = "/tmp/tern-data-XXXXXX";
 
 enum { EOS = 2, BOS = 1 };
 
+#define ROWS(len) (&(struct tern_data_pack_how){.seq_len = (len)})
+
 static char *in_work(const char *name)
 {
     return tern_fs_join(work, name);
@@ -257,7 +259,7 @@ static void test_longer(void)
 static void test_order(const struct tern_data_mix_source *sources)
 {
     /* Rows: a permutation each epoch, another one each time. */
-    struct tern_data_mix *m = tern_data_mix_open(sources, 1, 8, 7, NULL);
+    struct tern_data_mix *m = tern_data_mix_open(sources, 1, ROWS(8), 7, NULL);
     uint64_t rows = tern_data_mix_rows(m), missing = 0, same = 0, in_order = 0;
     uint32_t *seen = calloc(rows, sizeof *seen);
     for (uint64_t i = 0; i < 3 * rows; i++) {
@@ -276,7 +278,7 @@ static void test_order(const struct tern_data_mix_source *sources)
     tern_data_mix_free(m);
 
     /* Golden places: a change would give runs that exist other data. */
-    m = tern_data_mix_open(sources, 3, 16, 1234, NULL);
+    m = tern_data_mix_open(sources, 3, ROWS(16), 1234, NULL);
     struct tern_buf b = {0};
     for (uint64_t i = 0; i < 8; i++) {
         struct tern_data_mix_where w;
@@ -311,7 +313,7 @@ static void test_shares(void)
     double worst2 = 0, worst3 = 0;
 
     for (size_t n = 2; n <= 3; n++) {
-        struct tern_data_mix *m = tern_data_mix_open(sources, n, 16, 1234, NULL);
+        struct tern_data_mix *m = tern_data_mix_open(sources, n, ROWS(16), 1234, NULL);
         double total = n == 2 ? 0.91 : 1.0, count[3] = {0};
         for (uint64_t i = 0; i < 20000; i++) {
             struct tern_data_mix_where w;
@@ -346,14 +348,14 @@ static void test_mix_refusals(void)
     tern_data_set_add(w, (uint32_t[]){5}, NULL, 1, 8, NULL);
     tern_data_set_commit(w, "{}", NULL);
     struct tern_data_mix_source two[2] = {{path, 1}, {other, 1}};
-    ok(!tern_data_mix_open(two, 2, 16, 0, &err), "sets of two vocabularies do not mix");
+    ok(!tern_data_mix_open(two, 2, ROWS(16), 0, &err), "sets of two vocabularies do not mix");
     has(err.text, "another vocabulary", "the two vocabularies are named");
     two[1] = (struct tern_data_mix_source){path, 0};
-    ok(!tern_data_mix_open(two, 2, 16, 0, &err), "a weight of 0 is refused");
+    ok(!tern_data_mix_open(two, 2, ROWS(16), 0, &err), "a weight of 0 is refused");
     two[1].weight = (double)NAN;
-    ok(!tern_data_mix_open(two, 2, 16, 0, &err), "a weight of NaN is refused");
+    ok(!tern_data_mix_open(two, 2, ROWS(16), 0, &err), "a weight of NaN is refused");
     two[1] = (struct tern_data_mix_source){empty, 1};
-    ok(!tern_data_mix_open(two, 2, 16, 0, &err), "an empty set is refused");
+    ok(!tern_data_mix_open(two, 2, ROWS(16), 0, &err), "an empty set is refused");
     has(err.text, "is empty", "the empty set is named");
     unlink(path);
     unlink(other);
@@ -401,9 +403,9 @@ static void test_stages(void)
                   make_set("b.tds", 2, 300, 1000, -1, false)};
     const struct tern_data_mix_source a = {p[0], 1}, both[] = {{p[0], 1}, {p[1], 3}};
     const struct tern_data_stage stages[] = {{0, &a, 1}, {SECOND, both, 2}, {THIRD, &a, 1}};
-    struct tern_data_stages *s = tern_data_stages_open(stages, 3, SEQ, 9, NULL);
-    struct tern_data_mix *alone[] = {tern_data_mix_open(&a, 1, SEQ, 9, NULL),
-                                     tern_data_mix_open(both, 2, SEQ, 9, NULL)};
+    struct tern_data_stages *s = tern_data_stages_open(stages, 3, ROWS(SEQ), 9, NULL);
+    struct tern_data_mix *alone[] = {tern_data_mix_open(&a, 1, ROWS(SEQ), 9, NULL),
+                                     tern_data_mix_open(both, 2, ROWS(SEQ), 9, NULL)};
     uint64_t wrong = 0;
     struct tern_err err = {0};
 
@@ -425,9 +427,9 @@ static void test_stages(void)
     for (size_t i = 0; i < 2; i++)
         tern_data_mix_free(alone[i]);
     const struct tern_data_stage back[] = {{0, &a, 1}, {40, &a, 1}, {40, &a, 1}}, late = {1, &a, 1};
-    ok(!tern_data_stages_open(back, 3, SEQ, 9, &err) &&
-           !tern_data_stages_open(&late, 1, SEQ, 9, &err) &&
-           !tern_data_stages_open(NULL, 0, SEQ, 9, &err),
+    ok(!tern_data_stages_open(back, 3, ROWS(SEQ), 9, &err) &&
+           !tern_data_stages_open(&late, 1, ROWS(SEQ), 9, &err) &&
+           !tern_data_stages_open(NULL, 0, ROWS(SEQ), 9, &err),
        "stages out of order, late or absent are refused");
     char *other = in_work("o.tds");
     struct tern_data_set_kind kind = {1000, EOS, -1, false, {8}};
@@ -436,7 +438,8 @@ static void test_stages(void)
     tern_data_set_commit(w, "{}", NULL);
     const struct tern_data_mix_source foreign = {other, 1};
     const struct tern_data_stage two[] = {{0, &a, 1}, {5, &foreign, 1}};
-    ok(!tern_data_stages_open(two, 2, SEQ, 9, &err), "a stage of another vocabulary is refused");
+    ok(!tern_data_stages_open(two, 2, ROWS(SEQ), 9, &err),
+       "a stage of another vocabulary is refused");
     has(err.text, "another vocabulary", "the stage of another vocabulary is named");
     unlink(other);
     free(other);

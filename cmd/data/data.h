@@ -87,6 +87,9 @@ struct tern_token *data_load_tokenizer(const char *path, struct tern_err *err);
 /* The files that arguments mean; free with tern_text_files_free. */
 int data_files(const struct data_text_opts *o, char *const *args, int n_args,
                struct tern_text_files *ret_files, struct tern_err *err);
+/* Is the set of this tokenizer's vocabulary? */
+int data_check_vocabulary(const struct tern_data_set *s, const struct tern_token *t,
+                          struct tern_err *err);
 /* The documents of `paths` (kept) as tokens.  `stop` as in tern_text_how. */
 struct tern_data_feed *data_feed_open(const struct data_text_opts *o, const struct tern_token *t,
                                       char *const *paths, int n_paths, const int *stop,
@@ -97,6 +100,7 @@ void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_p
 /* Samples of a run: "4096" or "4096-4159". */
 int data_read_range(const char *text, uint64_t *first, uint64_t *last, struct tern_err *err);
 
-extern const struct tern_cmd data_build, data_sample, data_export, data_import;
+extern const struct tern_cmd data_build, data_info, data_overlap, data_plan, data_sample, data_stat,
+    data_export, data_import;
 
 #endif

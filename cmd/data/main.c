@@ -3,7 +3,6 @@
 
 #include "cmd/cmd.h"
 #include "core/base/fs.h"
-#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 
@@ -49,6 +48,18 @@ int data_files(const struct data_text_opts *o, char *const *args, int n_args,
         return -1;
     return tern_text_files_find(args, (size_t)n_args, (enum tern_text_format)format, ret_files,
                                 err);
+}
+
+int data_check_vocabulary(const struct tern_data_set *s, const struct tern_token *t,
+                          struct tern_err *err)
+{
+    uint8_t hash[TERN_SHA256_BYTES];
+
+    tern_token_hash(t, hash);
+    if (memcmp(hash, tern_data_set_vocab_hash(s), sizeof hash) == 0)
+        return 0;
+    return tern_err_set(err, TERN_USAGE, "%s: tokenised with another vocabulary than %s",
+                        tern_data_set_path(s), tern_token_path(t));
 }
 
 static int text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
@@ -124,97 +135,6 @@ void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_p
             log_bad(paths[i], &c);
     }
 }
-
-/* ---- info ---- */
-
-static bool as_json;
-static int64_t seq_len;
-
-static json_t *info_json(const struct tern_data_set *s, struct tern_err *err)
-{
-    char hash[TERN_SHA256_HEX];
-    const char *meta = tern_data_set_meta(s);
-    json_t *notes =
-        *meta ? tern_json_parse(meta, strlen(meta), tern_data_set_path(s), err) : json_object();
-    if (!notes)
-        return NULL;
-    json_t *j = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:b, s:s, s:o}", "path",
-        tern_data_set_path(s), "documents", (json_int_t)tern_data_set_n_docs(s), "tokens",
-        (json_int_t)tern_data_set_n_tokens(s), "text_bytes",
-        (json_int_t)tern_data_set_text_bytes(s), "file_bytes",
-        (json_int_t)tern_data_set_file_bytes(s), "vocabulary", (int)tern_data_set_n_vocab(s),
-        "token_bytes", (int)tern_data_set_token_bytes(s), "eos", (int)tern_data_set_eos(s), "bos",
-        (int)tern_data_set_bos(s), "mask", (int)tern_data_set_has_mask(s), "vocabulary_sha256",
-        tern_hex(hash, tern_data_set_vocab_hash(s), TERN_SHA256_BYTES), "source", notes);
-    if (!j)
-        tern_err_set(err, TERN_FAILED, "%s: a name that is not UTF-8", tern_data_set_path(s));
-    else if (seq_len)
-        json_object_set_new(j, "rows",
-                            json_integer((json_int_t)tern_data_set_rows(s, (uint32_t)seq_len)));
-    return j;
-}
-
-static void info_text(const struct tern_data_set *s)
-{
-    char hash[TERN_SHA256_HEX], bytes[32];
-    const uint64_t tokens = tern_data_set_n_tokens(s);
-
-    printf("path         %s\n", tern_data_set_path(s));
-    printf("documents    %" PRIu64 "\n", tern_data_set_n_docs(s));
-    printf("tokens       %" PRIu64 " (%u bytes each)\n", tokens, tern_data_set_token_bytes(s));
-    if (seq_len)
-        printf("rows         %" PRIu64 " of %" PRId64 " tokens\n",
-               tern_data_set_rows(s, (uint32_t)seq_len), seq_len);
-    printf("text         %s (%.3f bytes a token)\n",
-           tern_str_bytes(bytes, sizeof bytes, tern_data_set_text_bytes(s)),
-           tokens ? (double)tern_data_set_text_bytes(s) / (double)tokens : 0.0);
-    printf("file         %s\n", tern_str_bytes(bytes, sizeof bytes, tern_data_set_file_bytes(s)));
-    printf("vocabulary   %u pieces, sha256 %s\n", tern_data_set_n_vocab(s),
-           tern_hex(hash, tern_data_set_vocab_hash(s), TERN_SHA256_BYTES));
-    printf("eos, bos     %u, %s\n", tern_data_set_eos(s),
-           tern_data_set_bos(s) < 0 ? "none" : "yes");
-    printf("mask         %s\n", tern_data_set_has_mask(s) ? "yes" : "none");
-}
-
-static int run_info(int n_args, char **args, struct tern_err *err)
-{
-    (void)n_args;
-    int rc = 0;
-
-    if (seq_len > INT32_MAX)
-        return tern_err_set(err, TERN_USAGE, "--seq-len %" PRId64 "; up to %d is allowed", seq_len,
-                            INT32_MAX);
-    struct tern_data_set *s = tern_data_set_open(args[0], err);
-    if (!s)
-        return -1;
-    if (as_json) {
-        json_t *j = info_json(s, err);
-        rc = j ? tern_json_print(stdout, j, err) : -1;
-        json_decref(j);
-    } else {
-        info_text(s);
-    }
-    tern_data_set_free(s);
-    return rc;
-}
-
-static const struct tern_opt info_opts[] = {
-    {"json", 0, TERN_OPT_FLAG, .to.flag = &as_json, .help = "print JSON"},
-    {"seq-len", 'L', TERN_OPT_INT, "TOKENS", .def = "0", .to.integer = &seq_len,
-     .help = "also print how many rows of this length there are"},
-    {0},
-};
-
-static const struct tern_cmd info = {
-    .name = "info",
-    .args = "SET",
-    .summary = "show the numbers of a token set",
-    .opts = info_opts,
-    .args_min = 1,
-    .args_max = 1,
-    .run = run_info,
-};
 
 /* ---- verify ---- */
 
@@ -353,6 +273,30 @@ static const struct tern_cmd decode = {
 
 static int64_t n_docs, first_doc;
 
+static int print_title(const struct tern_data_set *s, uint64_t i,
+                       const struct tern_data_set_doc *doc, struct tern_err *err)
+{
+    char tokens[32], bytes[32], n[32];
+    uint64_t targets = 0;
+
+    printf("--- document %" PRIu64 ": %s tokens, %s bytes", i,
+           tern_str_count(tokens, sizeof tokens, doc->n_tokens),
+           tern_str_count(bytes, sizeof bytes, doc->text_bytes));
+    if (tern_data_set_has_mask(s)) {
+        uint8_t *mask = tern_alloc(doc->n_tokens, 1, "a document", err);
+        if (!mask || tern_data_set_mask(s, doc->first_token, doc->n_tokens, mask, err) < 0) {
+            free(mask);
+            return -1;
+        }
+        for (uint64_t k = 0; k < doc->n_tokens; k++)
+            targets += mask[k];
+        free(mask);
+        printf(", %s targets", tern_str_count(n, sizeof n, targets));
+    }
+    putchar('\n');
+    return 0;
+}
+
 static int print_doc(const struct tern_data_set *s, const struct tern_token *t, uint64_t i,
                      struct tern_err *err)
 {
@@ -364,8 +308,8 @@ static int print_doc(const struct tern_data_set *s, const struct tern_token *t, 
     if (!ids)
         return -1;
     int rc = tern_data_set_read(s, doc.first_token, doc.n_tokens, ids, err);
-    printf("--- document %" PRIu64 ": %" PRIu64 " tokens, %" PRIu64 " bytes\n", i, doc.n_tokens,
-           doc.text_bytes);
+    if (rc == 0)
+        rc = print_title(s, i, &doc, err);
     if (rc == 0)
         rc = print_ids(t, (const uint32_t *)ids, doc.n_tokens, err);
     putchar('\n');
@@ -375,7 +319,6 @@ static int print_doc(const struct tern_data_set *s, const struct tern_token *t, 
 
 static int run_head(int n_args, char **args, struct tern_err *err)
 {
-    uint8_t hash[TERN_SHA256_BYTES];
     int rc = -1;
     struct tern_token *t = data_load_tokenizer(tokenizer, err);
     struct tern_data_set *s = t ? tern_data_set_open(args[0], err) : NULL;
@@ -383,12 +326,8 @@ static int run_head(int n_args, char **args, struct tern_err *err)
     (void)n_args;
     if (!s)
         goto out;
-    tern_token_hash(t, hash);
-    if (memcmp(hash, tern_data_set_vocab_hash(s), sizeof hash) != 0) {
-        tern_err_set(err, TERN_USAGE, "%s: tokenised with another vocabulary than %s", args[0],
-                     tern_token_path(t));
+    if (data_check_vocabulary(s, t, err) < 0)
         goto out;
-    }
     uint64_t first = (uint64_t)first_doc, end = tern_data_set_n_docs(s);
     for (uint64_t i = first; i < end && i - first < (uint64_t)n_docs; i++)
         if (print_doc(s, t, i, err) < 0)
@@ -419,9 +358,9 @@ static const struct tern_cmd head = {
     .run = run_head,
 };
 
-static const struct tern_cmd *const verbs[] = {&data_build,  &info, &verify,      &encode,
-                                               &decode,      &head, &data_sample, &data_export,
-                                               &data_import, NULL};
+static const struct tern_cmd *const verbs[] = {
+    &data_build, &data_info,    &data_stat,   &data_plan,   &verify,      &encode, &decode,
+    &head,       &data_overlap, &data_sample, &data_export, &data_import, NULL};
 
 int main(int argc, char **argv)
 {

@@ -115,7 +115,8 @@ static int run_sample(int n_args, char **args, struct tern_err *err)
     if (last - first >= MOST)
         return tern_err_set(err, TERN_USAGE, "%s: at most %d at once", args[1], MOST);
     struct tern_recipe *r = tern_recipe_load(args[0], overrides.values, overrides.n, err);
-    struct tern_data_stages *s = r ? tern_inputs_stages_open(r, err) : NULL;
+    struct tern_data_stages *s =
+        r && tern_inputs_length(r, err) == 0 ? tern_inputs_stages_open(r, err) : NULL;
     p.recipe = r;
     p.stages = s;
     if (!s || (with_text && open_text(&p, err) < 0))

@@ -26,7 +26,7 @@
 /* https://github.com/meta-llama/llama, llama/generation.py, chat_completion */
 #define LLAMA2                                                                                     \
     "chat:\n"                                                                                      \
-    "  trim: true\n"                                                                                \
+    "  trim: true\n"                                                                               \
     "  system: \"<<SYS>>\\n{content}\\n<</SYS>>\\n\\n\"\n"                                         \
     "  user: \"{bos}[INST] {system}{content} [/INST]\"\n"                                          \
     "answer: \" {content} {eos}\"\n"
@@ -35,7 +35,7 @@
 #define LLAMA3                                                                                     \
     "specials: [\"<|start_header_id|>\", \"<|end_header_id|>\", \"<|eot_id|>\"]\n"                 \
     "chat:\n"                                                                                      \
-    "  trim: true\n"                                                                                \
+    "  trim: true\n"                                                                               \
     "  begin: \"{bos}\"\n"                                                                         \
     "  system: \"<|start_header_id|>system<|end_header_id|>\\n\\n{content}<|eot_id|>\"\n"          \
     "  user: \"<|start_header_id|>user<|end_header_id|>\\n\\n{content}<|eot_id|>"                  \

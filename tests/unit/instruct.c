@@ -367,6 +367,25 @@ static const struct {
      "no field 'instruction', which template llama3-chat wants (found: text)", "another record"},
 };
 
+static void test_eos_inside(void)
+{
+    static const char *const records[] = {
+        CHAT(M("user", "a") "," M("assistant", "b")),
+        CHAT(M("user", "a") "," M("assistant", "b") "," M("user", "c") "," M("assistant", "d"))};
+    struct tern_instruct *i =
+        tern_instruct_open(&(struct tern_instruct_how){.template = "llama2-chat"}, pieces, NULL);
+    struct tern_instruct_encoder *e = tern_instruct_encoder_new(i, NULL);
+    struct tern_instruct_row row;
+
+    for (size_t k = 0; k < 2; k++) {
+        tern_instruct_encode(e, records[k], strlen(records[k]), &row, NULL);
+        ok(tern_instruct_counts(i).eos_inside == k, "EOS between turns is counted: %zu", k);
+    }
+    ok(tern_instruct_bos(i), "documents of llama2-chat begin with BOS");
+    tern_instruct_encoder_free(e);
+    tern_instruct_free(i);
+}
+
 static void test_bad_records(void)
 {
 
@@ -516,6 +535,7 @@ int main(void)
     test_boundary();
     test_limits();
     test_counts();
+    test_eos_inside();
     test_bad_records();
     test_own_templates();
     test_damaged_templates();

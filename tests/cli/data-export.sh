@@ -1,0 +1,100 @@
+#!/bin/bash
+# tern data export and import: rows and documents for other trainers, and back; whole or not at all.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/tiny.sh"
+tiny_make 2>/dev/null
+S=data/train.tds
+left() { ls -d *.tmp-* data/*.tmp-* 2>/dev/null | tr '\n' ' '; }
+nothing() { [ -z "$(left)" ] && [ ! -e "${1:-x}" ]; ok $? "${2:-$cmd: leaves nothing}" || left; }
+cells() { for f in "$1"/data-*.arrow; do "$TOOLS/arrow-cat" "$f" "$2" | tail -n +2; done; }
+n_tokens=$(tern data info --json $S | sed -n 's/^ *"tokens": \([0-9]*\).*/\1/p' | head -n 1)
+rows=$(((n_tokens + 63) / 64))
+
+# ---- datasets
+run tern data export $S -L 64 -o d --split-name train; status 0; one_line
+err_has "d: $rows rows, $n_tokens tokens"
+[ ! -s out ]; ok $? "export prints nothing to stdout"
+is "$(ls d | tr '\n' ' ')" "data-00000-of-00001.arrow dataset_info.json state.json " "the files of save_to_disk"
+is "$(cells d input_ids | wc -l)" "$rows" "one row a line"
+has d/state.json '"_split": "train"' "state.json names the split"
+has d/dataset_info.json '"_type": "Sequence"' "dataset_info.json has a type that every datasets knows"
+run tern data export $S -L 64 -o e; status 0
+cmp -s d/data-00000-of-00001.arrow e/data-00000-of-00001.arrow; ok $? "the same set gives the same bytes"
+rm -r e
+run tern data export $S -L 64 -o e --max-shard 10K; status 0
+[ "$(ls e/data-*.arrow | wc -l)" -gt 1 ] && is "$(cells e labels | cksum)" "$(cells d labels | cksum)" "several files, the same rows"
+run tern data export $S -L 64 -o f --drop-last; status 0
+is "$(cells f input_ids)" "$(cells d input_ids | head -n $((n_tokens / 64)))" "--drop-last leaves out the row that is filled up"
+cells d attention_mask | tail -n 1 | grep -q '0\]\]'; ok $? "the last row is filled up"
+
+# ---- what a trainer outside sees is what a step learns
+tern data sample --text run.yaml 0-7 2>/dev/null | grep -v '\.tds$' | tail -n +2 >want
+run tern data export run.yaml --samples 0-7 -o run8; status 0; err_has "run8: 8 rows"
+"$TOOLS/arrow-cat" run8/data-00000-of-00001.arrow input_ids | tail -n +2 | while read -r line; do
+    for id in $(echo "$line" | tr -dc '0-9 ,' | tr , ' '); do printf '%b' "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $((id & 255)) $((id >> 8 & 255)) 0 0)"; done | tern data decode -t model; echo
+done >got
+is "$(cat got)" "$(cat want)" "rows of a recipe have the texts that data sample prints"
+run tern data export run.yaml -o all; status 0; err_has "all: 64 rows"
+is "$(cells all input_ids | head -n 8)" "$(cells run8 input_ids)" "without --samples it is the whole run"
+run tern data export run.yaml -L 64 -o x; status 2; err_has 'leave out --seq-len'; one_line; nothing
+run tern data export run.yaml --samples 60-64 -o x; status 2; err_has 'has 64 samples'; one_line; nothing
+run tern data export run.yaml --to megatron -o x; status 2; one_line; nothing
+
+# ---- back
+run tern data import d -t model -o back.tds; status 0; err_has "$n_tokens tokens"
+tokens() { dd if="$1" bs=4096 skip=1 status=none | head -c $((2 * n_tokens)) | cksum; }
+is "$(tokens back.tds)" "$(tokens $S)" "rows read back have the set's tokens"
+run tern data verify back.tds; status 0
+run tern data stat back.tds 2>/dev/null
+run tern data head back.tds -t model -n 1; status 0; cp out head.back
+run tern data head $S -t model -n 1; cmp -s out head.back; ok $? "its documents are those of the set"
+
+# ---- megatron
+run tern data export $S --to megatron -o m; status 0; one_line; err_has "50 documents, $n_tokens tokens"
+is "$(ls m | tr '\n' ' ')" "tokens.bin tokens.idx " "the files of Megatron"
+is "$(stat -c %s m/tokens.bin)" $((2 * n_tokens)) "u16 each"
+is "$(stat -c %s m/tokens.idx)" $((34 + 12 * 50 + 8 * 51)) "an index of 50 documents"
+for from in m m/tokens m/tokens.idx m/tokens.bin; do
+    run tern data import "$from" -t model -o back.tds; status 0
+    is "$(tokens back.tds)" "$(tokens $S)" "$from read back has the set's tokens"
+done
+cp -r m cut
+for n in 0 8 17 33 100 $(($(stat -c %s m/tokens.idx) - 1)); do
+    head -c "$n" m/tokens.idx >cut/tokens.idx
+    run tern data import cut -t model -o x.tds; status 2 "an index cut at byte $n"; one_line; nothing x.tds
+done
+cp m/tokens.idx cut; head -c 101 m/tokens.bin >cut/tokens.bin
+run tern data import cut -t model -o x.tds; status 2 "a .bin that was cut off"; err_has 'outside the .bin'; nothing x.tds
+
+# ---- wrong use
+run tern data export $S -o x; status 2; err_has '--seq-len 0'; one_line; nothing
+run tern data export $S -L 64; status 2; err_has '--out is missing'
+run tern data export $S -L 64 -o d; status 2; err_has 'is there already'; one_line
+run tern data export $S -L 64 -o x --to parquet; status 2; err_has 'allowed are datasets and megatron'
+run tern data export $S -L 64 -o x --to megatron; status 2; err_has 'documents, not rows'; nothing
+run tern data export $S -L 64 -o x --samples 0-1; status 2; err_has 'of a recipe'; nothing
+run tern data export text.jsonl -L 64 -o x; status 2; err_has 'not a token set'; one_line; nothing
+run tern data export nowhere.tds -L 64 -o x; status 2; one_line; nothing
+run tern data import d -o x.tds; status 2; err_has '--tokenizer is missing'; nothing x.tds
+run tern data import d -t model -o x.tds --column text; status 2; err_has "no column 'text' (found: input_ids,"; nothing x.tds
+run tern data import nowhere -t model -o x.tds; status 2; err_has 'nowhere.idx'; one_line; nothing x.tds
+mkdir both && echo '{"splits": ["train"]}' >both/dataset_dict.json
+run tern data import both -t model -o x.tds; status 2; err_has 'Name one of them: both/train'; nothing x.tds
+cp -r d torn && head -c 5000 d/data-00000-of-00001.arrow >torn/data-00000-of-00001.arrow
+run tern data import torn -t model -o x.tds; status 2 "an Arrow file that was cut off"; one_line; nothing x.tds
+
+# ---- interrupted, killed, disk full: nothing under the name
+yes "$(head -n 50 text.jsonl)" | head -n 60000 >many.jsonl
+tern data build -t model -o many.tds many.jsonl 2>/dev/null
+for signal in TERM KILL; do
+    tern data export many.tds -L 8 -o x --max-shard 1M 2>err &
+    pid=$!
+    until_true compgen -G 'x.tmp-*/data-00001*'; ok $? "an export under way writes beside its place"
+    kill -$signal $pid; wait $pid 2>/dev/null; rc=$?
+    [ $rc != 0 ] && [ ! -e x ]; ok $? "SIG$signal: nothing under the name"
+    [ $signal = KILL ] || { err_has 'nothing was written'; nothing; }
+    rm -rf x.tmp-*
+done
+(ulimit -f 64; trap '' XFSZ; exec tern data export many.tds -L 8 -o x 2>err); rc=$? cmd="an export without room"
+[ $rc != 0 ]; ok $? "an export without room fails"; one_line; nothing
+tap_done

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool only_attempts, only_checkpoints, only_evals, only_events, only_recipe, only_health;
+static bool only_attempts, only_checkpoints, only_evals, only_events, only_recipe, only_health,
+    only_mix;
 
 static const struct tern_report_field attempt_fields[] = {
     {"attempt", "its number in the run", true},
@@ -202,6 +203,7 @@ static int health(const struct tern_ledger_rows *rows, struct tern_err *err)
 }
 
 struct everything {
+    struct tern_ledger *ledger;
     struct tern_ledger_rows run, attempts, checkpoints, evals, events, health, metrics;
 };
 
@@ -306,6 +308,7 @@ static int print_json(const struct everything *e, struct tern_err *err)
     json_object_set_new(j, "events", k);
     json_object_set_new(j, "metrics", m);
     json_object_set_new(j, "health", h);
+    json_object_set_new(j, "mix", show_json_mix(e->ledger, &e->metrics));
     if (e->run.n)
         json_object_set_new(j, "recipe", show_json_text(e->run.runs[0].recipe));
     return show_json(j, err);
@@ -329,10 +332,12 @@ __attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
 static void print_metrics(const struct tern_ledger_rows *m)
 {
     struct tern_buf b = {0};
+    size_t n = 0;
 
-    for (size_t i = 0; i < m->n && i < 12; i++)
-        tern_buf_printf(&b, " %s", m->names[i]);
-    say("metrics%s%s", b.data ? b.data : "", m->n > 12 ? " ..." : "");
+    for (size_t i = 0; i < m->n; i++)
+        if (!show_is_mix(m->names[i]) && n++ < 12)
+            tern_buf_printf(&b, " %s", m->names[i]);
+    say("metrics%s%s", b.data ? b.data : "", n > 12 ? " ..." : "");
     tern_buf_free(&b);
 }
 
@@ -363,8 +368,9 @@ static void print_head(const struct everything *e)
 static int print_all(const struct everything *e, struct tern_err *err)
 {
     if (show.format)
-        return tern_err_set(err, TERN_USAGE,
-                            "-o needs one table: --attempts, --checkpoints, --evals or --events");
+        return tern_err_set(
+            err, TERN_USAGE,
+            "-o needs one table: --attempts, --checkpoints, --evals, --mix or --events");
     print_head(e);
     printf("\nattempts\n");
     if (attempts(&e->attempts, err) < 0)
@@ -372,6 +378,11 @@ static int print_all(const struct everything *e, struct tern_err *err)
     if (e->checkpoints.n) {
         printf("\ncheckpoints\n");
         if (checkpoints(&e->checkpoints, err) < 0)
+            return -1;
+    }
+    if (show_has_mix(&e->metrics)) {
+        printf("\ntraining sets\n");
+        if (show_mix(e->ledger, &e->metrics, err) < 0)
             return -1;
     }
     if (e->evals.n) {
@@ -396,6 +407,8 @@ static int help_fields(void)
         return show_fields(event_fields, COUNT(event_fields));
     if (only_health)
         return show_fields(health_fields, COUNT(health_fields));
+    if (only_mix)
+        return show_fields(show_mix_fields, SHOW_MIX_FIELDS);
     return show_fields(attempt_fields, COUNT(attempt_fields));
 }
 
@@ -409,6 +422,7 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct tern_ledger *l = show_open_run(n_args ? args[0] : NULL, err);
     if (!l || read_all(l, &e, err) < 0)
         goto out;
+    e.ledger = l;
     if (show.json)
         rc = print_json(&e, err);
     else if (only_recipe)
@@ -425,6 +439,8 @@ static int run(int n_args, char **args, struct tern_err *err)
         rc = events(&e.events, err);
     else if (only_health)
         rc = health(&e.health, err);
+    else if (only_mix)
+        rc = show_mix(l, &e.metrics, err);
     else
         rc = print_all(&e, err);
 out:
@@ -442,6 +458,9 @@ static const struct tern_opt opts[] = {
     {"events", 0, TERN_OPT_FLAG, .to.flag = &only_events, .help = "only the events"},
     {"health", 0, TERN_OPT_FLAG, .to.flag = &only_health,
      .help = "only what checks of the nodes found"},
+    {"mix", 0, TERN_OPT_FLAG, .to.flag = &only_mix,
+     .help = "only the training sets: samples, tokens and epochs of each, up to the newest "
+             "checkpoint"},
     {"recipe", 0, TERN_OPT_FLAG, .to.flag = &only_recipe, .help = "print the recipe it ran with"},
     SHOW_OPT_FORMAT,
     SHOW_OPT_STYLE,

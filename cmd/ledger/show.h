@@ -82,4 +82,12 @@ int show_json(json_t *j, struct tern_err *err);
 
 extern const struct tern_cmd ledger_reproduce, ledger_list, ledger_show, ledger_plot, ledger_sql;
 
+/* mix.c: the training sets of a run, from its values "mix/...". */
+enum { SHOW_MIX_FIELDS = 5 };
+extern const struct tern_report_field show_mix_fields[];
+bool show_is_mix(const char *metric);
+bool show_has_mix(const struct tern_ledger_rows *metrics);
+int show_mix(struct tern_ledger *l, const struct tern_ledger_rows *metrics, struct tern_err *err);
+json_t *show_json_mix(struct tern_ledger *l, const struct tern_ledger_rows *metrics);
+
 #endif

@@ -199,6 +199,7 @@ static void record(struct train *t, const struct tern_ckpt_saved *saved)
     };
     struct tern_err err;
 
+    tern_train_record_mix(t);
     if (tern_ledger_spool_checkpoint(t->spool, &row, &err) < 0 ||
         tern_ledger_spool_sync(t->spool, &err) < 0)
         tern_warn("%s", err.text);

@@ -251,6 +251,14 @@ void tern_train_measure_memory(struct train_meter *m, const struct tern_fabric *
  * of a rank has is added to the rank's comm in t->meter.ranks. */
 void tern_train_record_step(struct train *t, double lr, double norm, double tokens, double seconds);
 
+/* ---- mix.c ---- */
+
+/* Rank 0: log each training set's packing, unless it is concat, and record it as a parameter. */
+void tern_train_log_packing(struct train *t);
+/* Record how many samples, tokens and epochs of each training set the run has had so far, as values
+ * "mix/PATH/samples", ... of the present step. */
+void tern_train_record_mix(struct train *t);
+
 /* ---- profile.c ---- */
 
 enum train_span_kind {

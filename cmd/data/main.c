@@ -297,6 +297,45 @@ static int print_title(const struct tern_data_set *s, uint64_t i,
     return 0;
 }
 
+/* Targets and what is none, each under its heading. */
+static int print_parts(const struct tern_token *t, const uint32_t *ids, const uint8_t *mask,
+                       size_t n, struct tern_err *err)
+{
+    struct tern_buf whole = {0};
+    size_t shown = 0;
+    int rc = 0;
+
+    for (size_t at = 0, end; at < n && rc == 0; at = end) {
+        for (end = at + 1; end < n && mask[end] == mask[at]; end++)
+            ;
+        /* From the beginning: a word that begins a text would lose its space. */
+        tern_buf_clear(&whole);
+        rc = tern_token_decode(t, ids, end, &whole, err);
+        if (rc < 0 || whole.len <= shown)
+            continue;
+        puts(mask[at] ? "--- answer:" : "--- prompt:");
+        fwrite(whole.data + shown, 1, whole.len - shown, stdout);
+        if (end < n && whole.data[whole.len - 1] != '\n')
+            putchar('\n');
+        shown = whole.len;
+    }
+    tern_buf_free(&whole);
+    return rc;
+}
+
+static int print_text(const struct tern_data_set *s, const struct tern_token *t,
+                      const struct tern_data_set_doc *doc, const int32_t *ids, struct tern_err *err)
+{
+    if (!tern_data_set_has_mask(s))
+        return print_ids(t, (const uint32_t *)ids, doc->n_tokens, err);
+    uint8_t *mask = tern_alloc(doc->n_tokens, 1, "a document's mask", err);
+    int rc = mask ? tern_data_set_mask(s, doc->first_token, doc->n_tokens, mask, err) : -1;
+    if (rc == 0)
+        rc = print_parts(t, (const uint32_t *)ids, mask, doc->n_tokens, err);
+    free(mask);
+    return rc;
+}
+
 static int print_doc(const struct tern_data_set *s, const struct tern_token *t, uint64_t i,
                      struct tern_err *err)
 {
@@ -311,7 +350,7 @@ static int print_doc(const struct tern_data_set *s, const struct tern_token *t, 
     if (rc == 0)
         rc = print_title(s, i, &doc, err);
     if (rc == 0)
-        rc = print_ids(t, (const uint32_t *)ids, doc.n_tokens, err);
+        rc = print_text(s, t, &doc, ids, err);
     putchar('\n');
     free(ids);
     return rc;
@@ -352,6 +391,8 @@ static const struct tern_cmd head = {
     .name = "head",
     .args = "SET",
     .summary = "print the first documents of a set as text",
+    .about = "In a set with a mask, what is a target stands under `--- answer:`, and what is none "
+             "under `--- prompt:`.",
     .opts = head_opts,
     .args_min = 1,
     .args_max = 1,

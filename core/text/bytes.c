@@ -1,5 +1,6 @@
 #include "core/text/bytes.h"
 
+#include "core/base/assert.h"
 #include "core/base/str.h"
 #include "core/text/codec.h"
 
@@ -26,7 +27,8 @@ struct tern_text_bytes {
     const int *stop; /* NULL where a read does not wait */
     enum state state;
     bool eof;
-    uint64_t done;
+    bool regular;
+    uint64_t done, left; /* left: to be read */
     const struct tern_text_codec *codec;
     void *decoder;
     struct tern_text_codec_io io; /* in, n_in: bytes read and not yet used */
@@ -45,7 +47,9 @@ struct tern_text_bytes *tern_text_bytes_open(int fd, const char *path, const int
     }
     b->fd = fd;
     b->path = path;
-    b->stop = stop && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode) ? stop : NULL;
+    b->left = UINT64_MAX;
+    b->regular = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    b->stop = b->regular ? NULL : stop;
     return b;
 }
 
@@ -69,6 +73,25 @@ uint64_t tern_text_bytes_done(const struct tern_text_bytes *b)
     return b->done - b->io.n_in;
 }
 
+int tern_text_bytes_plain(const struct tern_text_bytes *b)
+{
+    return b->regular && b->state == PLAIN ? b->fd : -1;
+}
+
+int tern_text_bytes_range(struct tern_text_bytes *b, uint64_t from, uint64_t to,
+                          struct tern_err *err)
+{
+    tern_assert(tern_text_bytes_plain(b) >= 0 && from <= to, "%s", b->path);
+    if (lseek(b->fd, (off_t)from, SEEK_SET) < 0)
+        return tern_err_sys(err, "%s: cannot read from byte %llu on", b->path,
+                            (unsigned long long)from);
+    b->io.n_in = 0;
+    b->eof = false;
+    b->done = 0;
+    b->left = to - from;
+    return 0;
+}
+
 /* read(2), which waits for a pipe only as long as nothing says stop. */
 static ssize_t get(struct tern_text_bytes *b, void *to, size_t room, struct tern_err *err)
 {
@@ -76,6 +99,8 @@ static ssize_t get(struct tern_text_bytes *b, void *to, size_t room, struct tern
     struct pollfd in = {.fd = b->fd, .events = POLLIN};
     ssize_t n;
 
+    if (room > b->left)
+        room = b->left;
     while (b->stop && poll(&in, 1, LOOK_MS) <= 0)
         if (__atomic_load_n(b->stop, __ATOMIC_RELAXED))
             return tern_err_set(err, TERN_FAILED, "%s: interrupted", b->path);
@@ -86,6 +111,7 @@ static ssize_t get(struct tern_text_bytes *b, void *to, size_t room, struct tern
         return tern_err_sys(err, "%s: cannot read", b->path);
     b->eof = n == 0;
     b->done += (uint64_t)n;
+    b->left -= (uint64_t)n;
     return n;
 }
 

@@ -23,6 +23,12 @@ ptrdiff_t tern_text_bytes_read(struct tern_text_bytes *b, char *to, size_t room,
 bool tern_text_bytes_packed(const struct tern_text_bytes *b);
 /* How many of the file's own bytes were read. */
 uint64_t tern_text_bytes_done(const struct tern_text_bytes *b);
+/* The descriptor of a regular file that is not compressed, once something was read of it; else -1.
+ * It belongs to `b`. */
+int tern_text_bytes_plain(const struct tern_text_bytes *b);
+/* Of such a file: read bytes from .. to - 1 now. */
+int tern_text_bytes_range(struct tern_text_bytes *b, uint64_t from, uint64_t to,
+                          struct tern_err *err);
 void tern_text_bytes_close(struct tern_text_bytes *b); /* NULL is fine */
 
 #endif

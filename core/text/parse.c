@@ -43,6 +43,11 @@ void tern_text_parser_free(struct tern_text_parser *p)
     tern_buf_free(&p->whole);
 }
 
+uint64_t tern_text_parser_line(const struct tern_text_parser *p)
+{
+    return tern_text_lines(p->path, p->chunk->from) + p->line;
+}
+
 bool tern_text_parser_take_line(struct tern_text_parser *p, const char **line, size_t *len)
 {
     struct tern_text_chunk *c = p->chunk;
@@ -55,6 +60,7 @@ bool tern_text_parser_take_line(struct tern_text_parser *p, const char **line, s
     *len = nl ? (size_t)(nl - start) : c->end - c->at;
     p->from = c->base + c->at;
     p->line++;
+    p->counts.lines++;
     c->at += *len + (nl != NULL);
     return true;
 }
@@ -88,7 +94,8 @@ static int check_text(struct tern_text_parser *p, const char **text, size_t *len
             err, TERN_USAGE,
             "%s:%llu: is not UTF-8: 0x%02x at byte %zu of the text, %zu such bytes in "
             "it. Convert the file, or say --invalid replace or skip.",
-            p->path, (unsigned long long)p->line, (unsigned char)s[first], first, bad);
+            p->path, (unsigned long long)tern_text_parser_line(p), (unsigned char)s[first], first,
+            bad);
     if (p->how->invalid == TERN_TEXT_REFUSE)
         return tern_err_set(
             err, TERN_USAGE,
@@ -116,7 +123,7 @@ static int no_field(const struct tern_text_parser *p, const json_t *object, stru
     json_object_foreach((json_t *)object, key, value)
         tern_buf_printf(&keys, "%s%s", keys.len ? ", " : "", key);
     tern_err_set(err, TERN_USAGE, "%s:%llu: no field %s%s%s%s. Choose one with --field.", p->path,
-                 (unsigned long long)p->line, wanted.data ? wanted.data : "",
+                 (unsigned long long)tern_text_parser_line(p), wanted.data ? wanted.data : "",
                  object ? " (found: " : "",
                  !object    ? ""
                  : keys.len ? keys.data
@@ -144,16 +151,16 @@ static int bad_line(const struct tern_text_parser *p, const char *line, size_t n
 
     if (found == TERN_TEXT_LINE_NO_STRING)
         rc = tern_err_set(err, TERN_USAGE, "%s:%llu: field '%s' is not a string", p->path,
-                          (unsigned long long)p->line, p->field[0].whole);
+                          (unsigned long long)tern_text_parser_line(p), p->field[0].whole);
     else if (found == TERN_TEXT_LINE_NO_FIELD)
         rc = no_field(p, object, err);
     else
-        rc =
-            tern_err_set(err, TERN_USAGE, "%s:%llu: not a JSON object%s%s", p->path,
-                         (unsigned long long)p->line, json_is_array(object) ? "" : " on one line: ",
-                         json_is_array(object)    ? ""
-                         : json_is_object(object) ? "a NUL byte" /* jansson skips some */
-                                                  : je.text);
+        rc = tern_err_set(err, TERN_USAGE, "%s:%llu: not a JSON object%s%s", p->path,
+                          (unsigned long long)tern_text_parser_line(p),
+                          json_is_array(object) ? "" : " on one line: ",
+                          json_is_array(object)    ? ""
+                          : json_is_object(object) ? "a NUL byte" /* jansson skips some */
+                                                   : je.text);
     json_decref(object);
     return rc;
 }
@@ -165,6 +172,11 @@ static int read_line(struct tern_text_parser *p, const char *line, size_t n, con
     struct tern_text_line_text found;
     enum tern_text_line_found what = TERN_TEXT_LINE_NO_FIELD;
 
+    if (p->how->records) {
+        *text = line;
+        *len = n;
+        return check_text(p, text, len, err);
+    }
     for (size_t i = 0; i < p->n_fields && what == TERN_TEXT_LINE_NO_FIELD; i++)
         what = tern_text_line_field(line, n, &p->field[i], &p->doc, &found);
     if (tern_buf_check(&p->doc, p->path, err) < 0)

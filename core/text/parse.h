@@ -21,7 +21,8 @@ struct tern_text_parser {
     enum tern_text_format format;
     struct tern_text_chunk *chunk;
     bool given;
-    uint64_t line, from;            /* of the line, or the document, given last: number, place */
+    uint64_t line, from;            /* of the line, or the document, given last: number (from
+                                       chunk->from on), place */
     uint64_t doc_line;              /* Wikicorpus: of <doc */
     struct tern_buf doc, whole;     /* a document that is no part of the piece; a mended one */
     struct tern_text_counts counts; /* of this piece */
@@ -36,8 +37,10 @@ int tern_text_parser_next(struct tern_text_parser *p, const char **text, size_t 
                           struct tern_err *err);
 /* The next line without its newline; false at the end of the piece. */
 bool tern_text_parser_take_line(struct tern_text_parser *p, const char **line, size_t *len);
-/* Count the line given last as bad. */
+/* Count the line given last as bad: also by a caller that reads lines itself (how->records). */
 void tern_text_parser_bad(struct tern_text_parser *p);
+/* The number of the line given last, in its file. */
+uint64_t tern_text_parser_line(const struct tern_text_parser *p);
 void tern_text_parser_free(struct tern_text_parser *p);
 
 #endif

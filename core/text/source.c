@@ -66,6 +66,10 @@ static int look_inside(struct tern_text_source *s, struct tern_err *err)
     case TERN_TEXT_LINE_NO_JSON:
         return 0;
     default:
+        if (s->how->records) {
+            s->format = TERN_TEXT_JSONL;
+            return 0;
+        }
         return ask(s, "its first line is a JSON object", err);
     }
 }
@@ -254,7 +258,8 @@ static int fill(struct tern_text_source *s, struct tern_text_chunk *c, struct te
     if (c->end > TERN_TOKEN_TEXT_MAX)
         return tern_err_set(err, TERN_USAGE,
                             "%s:%llu: longer than %d MiB. Split it into documents.", s->path,
-                            (unsigned long long)s->line + 1, TERN_TOKEN_TEXT_MAX >> 20);
+                            (unsigned long long)(tern_text_lines(s->path, s->from) + s->line + 1),
+                            TERN_TOKEN_TEXT_MAX >> 20);
     if (want > c->cap && grow(c, want > PIECE ? 2 * want : want, s->path, err) < 0)
         return -1;
     while (!s->eof && c->end < want) {
@@ -333,6 +338,7 @@ int tern_text_source_cut(struct tern_text_source *s, struct tern_text_chunk *c,
     c->end = s->n_rest;
     c->base = s->base;
     c->line = s->line;
+    c->from = s->from;
     s->n_rest = 0;
     if (c->end < PIECE && fill(s, c, err) < 0)
         return -1;

@@ -55,6 +55,7 @@ void tern_text_counts_add(struct tern_text_counts *to, const struct tern_text_co
         if (to->bad + i < TERN_TEXT_BAD_NAMED)
             to->bad_line[to->bad + i] = more->bad_line[i];
     to->bad += more->bad;
+    to->lines += more->lines;
     to->replaced += more->replaced;
     to->skipped += more->skipped;
     to->too_short += more->too_short;

@@ -55,6 +55,7 @@ struct tern_text_how {
     /* JSONL: lines without the field, or that are no object, are left out.  Wikicorpus: articles
      * without a line </doc>, and text outside of them. */
     bool skip_bad;
+    bool records; /* JSONL: lines are given whole and unread, but for UTF-8; blank ones are not */
     /* Not 0, perhaps set by a signal's handler: waiting for a pipe ends with an error.  May be
      * NULL. */
     const int *stop;
@@ -68,7 +69,9 @@ struct tern_text_counts {
     uint64_t skipped;                       /* documents that were not */
     uint64_t too_short;                     /* documents below min_bytes */
     uint64_t bad;                           /* lines */
-    uint64_t bad_line[TERN_TEXT_BAD_NAMED]; /* the first of them, from 1 */
+    uint64_t lines;                         /* read, of JSONL and of parted text */
+    uint64_t bad_line[TERN_TEXT_BAD_NAMED]; /* the first bad ones: 1, or counted from where
+                                               reading began */
 };
 void tern_text_counts_add(struct tern_text_counts *to, const struct tern_text_counts *more);
 

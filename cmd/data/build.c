@@ -93,15 +93,17 @@ static void show_end(const struct build *b)
 
 static int add_document(struct build *b, const struct tern_data_feed_doc *d, struct tern_err *err)
 {
-    if (d->n_ids == 0) {
+    const struct tern_data_feed_tokens *t = &d->tokens;
+
+    if (t->n_ids == 0) {
         b->n_empty++;
         return 0;
     }
-    if (tern_data_set_add(b->writer, d->ids, NULL, d->n_ids, d->text_bytes, err) < 0)
+    if (tern_data_set_add_cut(b->writer, t->ids, t->mask, t->n_ids, t->cut, t->text_bytes, err) < 0)
         return -1;
     b->n_docs++;
-    b->n_tokens += d->n_ids + 1 + bos;
-    b->n_bytes += d->text_bytes;
+    b->n_tokens += t->n_ids + 1 + bos;
+    b->n_bytes += t->text_bytes;
     return 0;
 }
 

@@ -172,7 +172,8 @@ static int encode_files(struct tern_data_feed *f, struct tern_err *err)
     int rc;
 
     while ((rc = tern_data_feed_next(f, &doc, err)) > 0)
-        if (doc.n_ids && fwrite(doc.ids, sizeof *doc.ids, doc.n_ids, stdout) != doc.n_ids)
+        if (doc.tokens.n_ids && fwrite(doc.tokens.ids, sizeof *doc.tokens.ids, doc.tokens.n_ids,
+                                       stdout) != doc.tokens.n_ids)
             return tern_err_sys(err, "cannot write to stdout");
     return rc;
 }

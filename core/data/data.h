@@ -230,12 +230,17 @@ const struct tern_data_set *tern_data_stages_locate(const struct tern_data_stage
 
 /* ---- writing a set ---- */
 
+enum {
+    TERN_DATA_HASH = 16,            /* bytes */
+    TERN_DATA_PART_MAX = 256 << 20, /* a million files take 100 MB */
+};
+
 /* How the tokens were made. */
 struct tern_data_set_kind {
     uint32_t n_vocab;
     uint32_t eos;
     int32_t bos; /* put before every document; -1 for none */
-    bool mask;   /* tern_data_set_add is given one */
+    bool mask;   /* tern_data_set_add may be given one */
     uint8_t vocab_hash[TERN_SHA256_BYTES];
 };
 
@@ -245,11 +250,25 @@ struct tern_data_set_writer;
  * index waits in an unnamed file beside it. */
 struct tern_data_set_writer *
 tern_data_set_create(const char *path, const struct tern_data_set_kind *kind, struct tern_err *err);
-/* One document without BOS and EOS, which are added.  `mask` [n]: 1 where the token is a target;
- * NULL exactly when the kind has none (EOS is always a target, BOS never).  `text_bytes`: of the
+/* One document without BOS and EOS, which are added.  `mask` [n]: 1 where the token is a target, of
+ * a kind that has one; NULL: all are (EOS is always a target, BOS never).  `text_bytes`: of the
  * text behind it. */
 int tern_data_set_add(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *mask,
                       size_t n, uint64_t text_bytes, struct tern_err *err);
+/* The same; `cut`: of a document that goes on, the EOS is no target, either. */
+int tern_data_set_add_cut(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *mask,
+                          size_t n, bool cut, uint64_t text_bytes, struct tern_err *err);
+/* One document as another set of the kind has it, with BOS and EOS. */
+int tern_data_set_add_stored(struct tern_data_set_writer *w, const uint32_t *ids,
+                             const uint8_t *mask, size_t n, uint64_t text_bytes,
+                             struct tern_err *err);
+/* Of a part of a set, before the first document: tern_data_set_hash will follow each of them. */
+int tern_data_set_hashes(struct tern_data_set_writer *w, struct tern_err *err);
+int tern_data_set_hash(struct tern_data_set_writer *w, const uint8_t hash[TERN_DATA_HASH],
+                       struct tern_err *err);
+/* Of a part of a set: what it says of itself (part.h), JSON text of at most TERN_DATA_PART_MAX
+ * bytes, which is kept. */
+void tern_data_set_part(struct tern_data_set_writer *w, const char *part);
 /* `meta`: JSON text of at most 1 MiB.  Frees `w` in any case. */
 int tern_data_set_commit(struct tern_data_set_writer *w, const char *meta, struct tern_err *err);
 void tern_data_set_abort(struct tern_data_set_writer *w); /* leaves nothing; NULL is fine */

@@ -1,10 +1,8 @@
 /* A reader cuts files into pieces, workers tokenise pieces, the caller takes them in order.  Pieces
  * go round in a ring of slots: slot i % n_slots holds piece i. */
 #include "core/base/str.h"
-#include "core/data/feed.h"
+#include "core/data/coder.h"
 #include "core/text/bytes.h"
-#include "core/text/parse.h"
-#include "core/token/token.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -24,6 +22,8 @@ enum {
 
 struct doc {
     size_t n_ids, text_bytes;
+    bool cut;
+    uint8_t hash[TERN_DATA_HASH];
 };
 
 struct slot {
@@ -38,13 +38,13 @@ struct slot {
     struct doc *docs;
     size_t n_docs, docs_cap;
     uint32_t *ids;
-    size_t n_ids, ids_cap;
+    uint8_t *mask; /* of records */
+    size_t n_ids, ids_cap, mask_cap;
 };
 
 struct worker {
     struct tern_data_feed *feed;
-    struct tern_token_encoder *encoder;
-    struct tern_text_parser parser;
+    struct tern_data_coder coder;
     pthread_t thread;
 };
 
@@ -79,6 +79,26 @@ struct tern_data_feed {
 
 /* ---- cutting ---- */
 
+/* The source of paths[i], or of the part of it that is asked for. */
+static struct tern_text_source *open_source(const struct tern_data_feed_how *how, size_t i,
+                                            struct tern_err *err)
+{
+    const uint64_t from = i == 0 ? how->from : 0, to = i == how->n_paths - 1 ? how->to : 0;
+    struct tern_text_source *s = tern_text_source_open(how->paths[i], &how->text, err);
+    int rc = 0;
+
+    if (s && how->records && s->format != TERN_TEXT_JSONL && s->format != TERN_TEXT_S2ORC)
+        rc = tern_err_set(err, TERN_USAGE,
+                          "%s: is not JSONL, and records are lines of it. Say --format jsonl if "
+                          "each line is an object.",
+                          s->path);
+    else if (s && (from || to))
+        rc = tern_text_source_range(s, from, to ? to : s->file_bytes, err);
+    if (rc < 0)
+        tern_text_source_close(s);
+    return rc < 0 ? NULL : s;
+}
+
 /* The next piece of the files: 1, 0 at the end, -1.  *ret_path is set in any case. */
 static int cut(struct tern_data_feed *f, struct tern_text_chunk *c, size_t *ret_path,
                struct tern_err *err)
@@ -89,7 +109,7 @@ static int cut(struct tern_data_feed *f, struct tern_text_chunk *c, size_t *ret_
             if (f->n_opened == f->how.n_paths)
                 return 0;
             *ret_path = f->n_opened++;
-            f->source = tern_text_source_open(f->how.paths[*ret_path], &f->how.text, err);
+            f->source = open_source(&f->how, *ret_path, err);
             if (!f->source)
                 return -1;
         }
@@ -177,47 +197,43 @@ static int grow(void **array, size_t *cap, size_t need, size_t size, struct tern
     return 0;
 }
 
-static int encode(struct worker *w, size_t path, const char *text, size_t len, const uint32_t **ids,
-                  size_t *n, struct tern_err *err)
+static int keep_doc(struct slot *s, const struct tern_data_feed_doc *d, bool masks,
+                    struct tern_err *err)
 {
-    const struct tern_data_feed_how *how = &w->feed->how;
+    const struct tern_data_feed_tokens *t = &d->tokens;
+    const size_t n = t->n_ids;
 
-    if (!w->encoder && !(w->encoder = tern_token_encoder_new(how->token, err)))
-        return -1;
-    if (tern_token_encode(w->encoder, text, len, ids, n, err) < 0)
-        return tern_err_prefix(err, "%s", how->paths[path]);
-    return 0;
-}
-
-static int keep_doc(struct slot *s, const uint32_t *ids, size_t n, size_t len, struct tern_err *err)
-{
     if (grow((void **)&s->docs, &s->docs_cap, s->n_docs + 1, sizeof *s->docs, err) < 0 ||
-        grow((void **)&s->ids, &s->ids_cap, s->n_ids + n, sizeof *s->ids, err) < 0)
+        grow((void **)&s->ids, &s->ids_cap, s->n_ids + n, sizeof *s->ids, err) < 0 ||
+        (masks && grow((void **)&s->mask, &s->mask_cap, s->n_ids + n, 1, err) < 0))
         return -1;
     if (n)
-        memcpy(s->ids + s->n_ids, ids, n * sizeof *ids);
+        memcpy(s->ids + s->n_ids, t->ids, n * sizeof *t->ids);
+    if (n && masks && t->mask)
+        memcpy(s->mask + s->n_ids, t->mask, n);
+    else if (n && masks)
+        memset(s->mask + s->n_ids, 1, n);
+    struct doc *doc = &s->docs[s->n_docs++];
+    *doc = (struct doc){.n_ids = n, .text_bytes = t->text_bytes, .cut = t->cut};
+    if (d->hash)
+        memcpy(doc->hash, d->hash, sizeof doc->hash);
     s->n_ids += n;
-    s->docs[s->n_docs++] = (struct doc){n, len};
     return 0;
 }
 
 static int tokenise(struct worker *w, struct slot *s)
 {
-    const struct tern_data_feed_how *how = &w->feed->how;
-    const uint32_t *ids;
-    const char *text;
-    size_t len, n;
+    const bool masks = w->feed->how.records != NULL;
+    struct tern_data_feed_doc doc;
     int rc;
 
     s->n_docs = s->n_ids = 0;
-    tern_text_parser_begin(&w->parser, &how->text, tern_text_source_name(how->paths[s->path]),
-                           s->format, &s->chunk);
-    while ((rc = tern_text_parser_next(&w->parser, &text, &len, &s->err)) > 0)
+    tern_data_coder_begin(&w->coder, s->path, s->format, &s->chunk);
+    while ((rc = tern_data_coder_next(&w->coder, s->path, &doc, &s->err)) > 0)
         if (__atomic_load_n(&w->feed->quit, __ATOMIC_RELAXED) ||
-            encode(w, s->path, text, len, &ids, &n, &s->err) < 0 ||
-            keep_doc(s, ids, n, len, &s->err) < 0)
+            keep_doc(s, &doc, masks, &s->err) < 0)
             return -1;
-    s->counts = w->parser.counts;
+    s->counts = w->coder.parser.counts;
     return rc;
 }
 
@@ -254,8 +270,10 @@ static void drop_large(struct slot *s)
         tern_text_chunk_free(&s->chunk);
     if (s->ids_cap > KEEP / sizeof *s->ids) {
         free(s->ids);
+        free(s->mask);
         s->ids = NULL;
-        s->ids_cap = 0;
+        s->mask = NULL;
+        s->ids_cap = s->mask_cap = 0;
     }
 }
 
@@ -320,8 +338,14 @@ static int next_threaded(struct tern_data_feed *f, struct tern_data_feed_doc *re
         }
         if (f->doc < s->n_docs) {
             const struct doc *d = &s->docs[f->doc++];
-            *ret_doc =
-                (struct tern_data_feed_doc){s->ids + f->id, d->n_ids, d->text_bytes, s->path};
+            *ret_doc = (struct tern_data_feed_doc){
+                .tokens = {.ids = s->ids + f->id,
+                           .mask = f->how.records ? s->mask + f->id : NULL,
+                           .n_ids = d->n_ids,
+                           .text_bytes = d->text_bytes,
+                           .cut = d->cut},
+                .path = s->path,
+                .hash = f->how.hash ? d->hash : NULL};
             f->id += d->n_ids;
             return 1;
         }
@@ -339,24 +363,16 @@ static int next_threaded(struct tern_data_feed *f, struct tern_data_feed_doc *re
 static int next_alone(struct tern_data_feed *f, struct tern_data_feed_doc *ret_doc,
                       struct tern_err *err)
 {
-    struct worker *w = &f->workers[0];
-    struct tern_text_parser *p = &w->parser;
+    struct tern_data_coder *c = &f->workers[0].coder;
     struct slot *s = &f->slots[0];
-    const char *text;
-    size_t len;
     int rc;
 
     for (;;) {
-        if (f->inside && (rc = tern_text_parser_next(p, &text, &len, err)) != 0) {
-            ret_doc->path = s->path;
-            ret_doc->text_bytes = len;
-            return rc < 0                                                                   ? rc
-                   : encode(w, s->path, text, len, &ret_doc->ids, &ret_doc->n_ids, err) < 0 ? -1
-                                                                                            : 1;
-        }
+        if (f->inside && (rc = tern_data_coder_next(c, s->path, ret_doc, err)) != 0)
+            return rc;
         if (f->inside) {
-            f->source->line = p->line;
-            tern_text_counts_add(&f->counts[s->path], &p->counts);
+            f->source->line = c->parser.line;
+            tern_text_counts_add(&f->counts[s->path], &c->parser.counts);
             drop_large(s);
         }
         f->inside = false;
@@ -364,8 +380,7 @@ static int next_alone(struct tern_data_feed *f, struct tern_data_feed_doc *ret_d
             return rc;
         f->inside = true;
         f->done_bytes = cut_bytes(f);
-        tern_text_parser_begin(p, &f->how.text, tern_text_source_name(f->how.paths[s->path]),
-                               f->source->format, &s->chunk);
+        tern_data_coder_begin(c, s->path, f->source->format, &s->chunk);
     }
 }
 
@@ -408,7 +423,12 @@ static bool measure(struct tern_data_feed *f)
     for (size_t i = 0; i < f->how.n_paths; i++) {
         const char *path = f->how.paths[i];
         bool is = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
-        f->all_bytes += is ? (uint64_t)st.st_size : 0;
+        uint64_t bytes = is ? (uint64_t)st.st_size : 0;
+        if (is && i == f->how.n_paths - 1 && f->how.to && f->how.to < bytes)
+            bytes = f->how.to;
+        if (is && i == 0)
+            bytes -= f->how.from < bytes ? f->how.from : bytes;
+        f->all_bytes += bytes;
         all = all && is;
     }
     if (!all)
@@ -444,6 +464,7 @@ struct tern_data_feed *tern_data_feed_open(const struct tern_data_feed_how *how,
     if (!f)
         return NULL;
     f->how = *how;
+    f->how.text.records = how->records != NULL;
     f->stop = how->text.stop;
     f->n_workers = how->threads ? how->threads : 1;
     /* More threads than pieces would find nothing to do. */
@@ -463,7 +484,7 @@ struct tern_data_feed *tern_data_feed_open(const struct tern_data_feed_how *how,
     if (!f->slots || !f->workers || !f->counts)
         goto fail;
     for (unsigned i = 0; i < f->n_workers; i++)
-        f->workers[i].feed = f;
+        f->workers[i] = (struct worker){.feed = f, .coder.how = &f->how};
     if (f->n_workers > 1) {
         f->how.text.stop = &f->quit;
         if (start_threads(f, err) < 0)
@@ -488,14 +509,13 @@ void tern_data_feed_close(struct tern_data_feed *f)
         pthread_join(f->reader, NULL);
     for (unsigned i = 0; i < f->n_threads; i++)
         pthread_join(f->workers[i].thread, NULL);
-    for (unsigned i = 0; f->workers && i < f->n_workers; i++) {
-        tern_token_encoder_free(f->workers[i].encoder);
-        tern_text_parser_free(&f->workers[i].parser);
-    }
+    for (unsigned i = 0; f->workers && i < f->n_workers; i++)
+        tern_data_coder_free(&f->workers[i].coder);
     for (size_t i = 0; f->slots && i < f->n_slots; i++) {
         tern_text_chunk_free(&f->slots[i].chunk);
         free(f->slots[i].docs);
         free(f->slots[i].ids);
+        free(f->slots[i].mask);
     }
     tern_text_source_close(f->source);
     pthread_cond_destroy(&f->to_cut);

@@ -36,6 +36,8 @@ enum tern_tds_type {
     TERN_TDS_MASK = 3,    /* optional; bit i % 8 of byte i / 8: token i is a target */
     TERN_TDS_META = 4,    /* JSON text */
     TERN_TDS_DIGESTS = 5, /* u32 CRC-32C each */
+    TERN_TDS_HASHES = 6,  /* of parts of a set: TERN_DATA_HASH bytes of each document's text */
+    TERN_TDS_PART = 7,    /* of parts: JSON text, how they belong together (part.h) */
 };
 
 struct tern_tds_section {

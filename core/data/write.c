@@ -29,8 +29,9 @@ struct tern_data_set_writer {
     struct tern_fs_new file;
     struct tern_data_set_kind kind;
     struct tern_tds_header head;
-    struct sink tokens, docs, mask;
-    uint8_t bits; /* the mask's unfinished byte */
+    struct sink tokens, docs, mask, hashes;
+    uint8_t bits;     /* the mask's unfinished byte */
+    const char *part; /* NULL of a set */
 
     /* Digests of the written bytes, block by block. */
     uint32_t crc;
@@ -172,7 +173,7 @@ tern_data_set_create(const char *path, const struct tern_data_set_kind *kind, st
     if (!w)
         return NULL;
     w->kind = *kind;
-    w->file.fd = w->tokens.fd = w->docs.fd = w->mask.fd = -1;
+    w->file.fd = w->tokens.fd = w->docs.fd = w->mask.fd = w->hashes.fd = -1;
     if (check_out(path, err) < 0 || tern_fs_new_open(&w->file, path, 0644, err) < 0)
         goto fail;
     if (sink_open(&w->tokens, NULL, err) < 0 || sink_open(&w->docs, path, err) < 0 ||
@@ -280,23 +281,60 @@ static int note_doc(struct tern_data_set_writer *w, struct tern_err *err)
     return sink_add(w, &w->docs, &doc, sizeof doc, err);
 }
 
-int tern_data_set_add(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *mask,
-                      size_t n, uint64_t text_bytes, struct tern_err *err)
+static int check_ids(const struct tern_data_set_writer *w, const uint32_t *ids, size_t n,
+                     struct tern_err *err)
 {
-    const uint32_t bos = (uint32_t)w->kind.bos;
-
-    tern_assert(!mask == !w->kind.mask, "%s", w->file.path);
     if (n && largest(ids, n) >= w->kind.n_vocab)
         return tern_err_set(err, TERN_FAILED, "%s: id %u outside the vocabulary of %u",
                             w->file.path, largest(ids, n), w->kind.n_vocab);
-    if (note_doc(w, err) < 0 ||
+    return 0;
+}
+
+int tern_data_set_add(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *mask,
+                      size_t n, uint64_t text_bytes, struct tern_err *err)
+{
+    return tern_data_set_add_cut(w, ids, mask, n, /* cut= */ false, text_bytes, err);
+}
+
+int tern_data_set_add_cut(struct tern_data_set_writer *w, const uint32_t *ids, const uint8_t *mask,
+                          size_t n, bool cut, uint64_t text_bytes, struct tern_err *err)
+{
+    const uint32_t bos = (uint32_t)w->kind.bos;
+
+    tern_assert(!mask || w->kind.mask, "%s", w->file.path);
+    if (check_ids(w, ids, n, err) < 0 || note_doc(w, err) < 0 ||
         (w->kind.bos >= 0 && add_tokens(w, &bos, (uint8_t[]){0}, 1, err) < 0) ||
         add_tokens(w, ids, mask, n, err) < 0 ||
-        add_tokens(w, &w->kind.eos, /* target= */ NULL, 1, err) < 0)
+        add_tokens(w, &w->kind.eos, (uint8_t[]){!cut}, 1, err) < 0)
         return -1;
     w->head.n_docs++;
     w->head.text_bytes += text_bytes;
     return 0;
+}
+
+int tern_data_set_add_stored(struct tern_data_set_writer *w, const uint32_t *ids,
+                             const uint8_t *mask, size_t n, uint64_t text_bytes,
+                             struct tern_err *err)
+{
+    tern_assert(!mask == !w->kind.mask, "%s", w->file.path);
+    if (check_ids(w, ids, n, err) < 0 || note_doc(w, err) < 0 ||
+        add_tokens(w, ids, mask, n, err) < 0)
+        return -1;
+    w->head.n_docs++;
+    w->head.text_bytes += text_bytes;
+    return 0;
+}
+
+int tern_data_set_hashes(struct tern_data_set_writer *w, struct tern_err *err)
+{
+    return sink_open(&w->hashes, w->file.path, err);
+}
+
+int tern_data_set_hash(struct tern_data_set_writer *w, const uint8_t hash[TERN_DATA_HASH],
+                       struct tern_err *err)
+{
+    tern_assert(w->hashes.fd >= 0, "%s", w->file.path);
+    return sink_add(w, &w->hashes, hash, TERN_DATA_HASH, err);
 }
 
 /* ---- finishing ---- */
@@ -346,16 +384,25 @@ static void check_counts(const struct tern_data_set_writer *w)
     tern_assert_cmp(w->docs.bytes, ==, (h->n_docs + 1) * sizeof(struct tern_tds_doc));
     if (w->kind.mask)
         tern_assert_cmp(w->mask.bytes, ==, (h->n_tokens + 7) / 8);
+    if (w->hashes.fd >= 0)
+        tern_assert_cmp(w->hashes.bytes, ==, h->n_docs * TERN_DATA_HASH);
     tern_assert_cmp(lseek(w->file.fd, 0, SEEK_CUR), ==, (off_t)h->file_bytes);
+}
+
+static int place_text(struct tern_data_set_writer *w, enum tern_tds_type type, const char *text,
+                      size_t max, struct tern_err *err)
+{
+    const size_t len = strlen(text);
+
+    if (len > max)
+        return tern_err_set(err, TERN_FAILED, "%s: notes of %zu bytes, %zu MiB are allowed",
+                            w->file.path, len, max >> 20);
+    add_section(w, type, file_end(w), len);
+    return file_write(w, text, len, err) < 0 || pad(w, err) < 0 ? -1 : 0;
 }
 
 static int finish(struct tern_data_set_writer *w, const char *meta, struct tern_err *err)
 {
-    size_t meta_len = strlen(meta);
-
-    if (meta_len > TERN_TDS_META_MAX)
-        return tern_err_set(err, TERN_FAILED, "%s: notes of %zu bytes, 1 MiB is allowed",
-                            w->file.path, meta_len);
     if (sink_flush(w, &w->tokens, err) < 0)
         return -1;
     add_section(w, TERN_TDS_TOKENS, TERN_TDS_HEAD, w->tokens.bytes);
@@ -367,8 +414,9 @@ static int finish(struct tern_data_set_writer *w, const char *meta, struct tern_
         if (place(w, TERN_TDS_MASK, &w->mask, err) < 0)
             return -1;
     }
-    add_section(w, TERN_TDS_META, file_end(w), meta_len);
-    if (file_write(w, meta, meta_len, err) < 0 || pad(w, err) < 0)
+    if (place_text(w, TERN_TDS_META, meta, TERN_TDS_META_MAX, err) < 0 ||
+        (w->hashes.fd >= 0 && place(w, TERN_TDS_HASHES, &w->hashes, err) < 0) ||
+        (w->part && place_text(w, TERN_TDS_PART, w->part, TERN_DATA_PART_MAX, err) < 0))
         return -1;
     const uint64_t end = file_end(w);
     if (w->in_block && note_digest(w, err) < 0)
@@ -403,6 +451,11 @@ static int check_written(const struct tern_data_set_writer *w, struct tern_err *
     return 0;
 }
 
+void tern_data_set_part(struct tern_data_set_writer *w, const char *part)
+{
+    w->part = part;
+}
+
 int tern_data_set_commit(struct tern_data_set_writer *w, const char *meta, struct tern_err *err)
 {
     int rc = finish(w, meta, err);
@@ -423,6 +476,7 @@ void tern_data_set_abort(struct tern_data_set_writer *w)
     sink_close(&w->tokens);
     sink_close(&w->docs);
     sink_close(&w->mask);
+    sink_close(&w->hashes);
     free(w->digests);
     free(w);
 }

@@ -1,9 +1,8 @@
 /* tern data build: text to a token set. */
-#include "cmd/data/data.h"
+#include "cmd/data/build.h"
 
 #include "core/base/clock.h"
 #include "core/base/fs.h"
-#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 
@@ -14,9 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Of this many bytes on, a build is kept in parts as it goes, so that it is not lost: half an hour
+ * of one core. */
+#define LARGE (UINT64_C(64) << 30)
+
 static struct data_text_opts text;
-static const char *out;
-static bool bos;
+static const char *out, *part;
+static bool bos, dedup, resume;
+static uint64_t share_size;
 
 /* Set by a signal and looked at between documents, so that an unfinished set is removed. */
 static int stopped;
@@ -26,11 +30,6 @@ static void on_signal(int number)
     __atomic_store_n(&stopped, number, __ATOMIC_RELAXED);
 }
 
-static int stop_signal(void)
-{
-    return __atomic_load_n(&stopped, __ATOMIC_RELAXED);
-}
-
 static void catch_signals(void)
 {
     struct sigaction sa = {.sa_handler = on_signal};
@@ -38,117 +37,6 @@ static void catch_signals(void)
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGHUP, &sa, NULL);
-}
-
-struct build {
-    struct tern_token *token;
-    struct tern_data_feed *feed;
-    struct tern_data_set_writer *writer;
-    json_t *files; /* [{path, documents, tokens}, ...] */
-    char **paths;
-    int n_paths, path;               /* path: of the document added last */
-    uint64_t path_docs, path_tokens; /* of the paths before it */
-    uint64_t n_docs, n_tokens, n_bytes, n_empty;
-    int64_t start_ns, shown_ns;
-    bool show; /* stderr is a terminal */
-};
-
-enum {
-    FILES_NAMED = 1000, /* meta data names this many files; the others are in its counts only */
-    SHOW_MS = 200,      /* on a terminal */
-    LOG_MS = 60 * 1000, /* elsewhere */
-};
-
-/* Share, rate and time left: one line on a terminal, a line a minute elsewhere. */
-static void show(struct build *b)
-{
-    uint64_t done, all;
-    char bytes[32], left[32], share[80] = "";
-    const int64_t now = tern_clock_boot_ns(),
-                  every = (b->show ? SHOW_MS : LOG_MS) * INT64_C(1000000);
-
-    if (now - b->shown_ns < every)
-        return;
-    b->shown_ns = now;
-    const double s = (double)(now - b->start_ns) / 1e9;
-    tern_data_feed_progress(b->feed, &done, &all);
-    if (all && done)
-        snprintf(share, sizeof share, "%.0f %%, %s left, ", 100.0 * (double)done / (double)all,
-                 tern_str_seconds(left, sizeof left,
-                                  done < all ? s * (double)(all - done) / (double)done : 0));
-    tern_str_bytes(bytes, sizeof bytes, b->n_bytes);
-    if (b->show)
-        fprintf(stderr, "\r\033[K%s: %s%s of text, %.2f M tokens, %.1f MB/s", out, share, bytes,
-                (double)b->n_tokens / 1e6, (double)b->n_bytes / 1e6 / s);
-    else
-        tern_info("%s: %s%s of text, %.2f M tokens, %.1f MB/s", out, share, bytes,
-                  (double)b->n_tokens / 1e6, (double)b->n_bytes / 1e6 / s);
-}
-
-static void show_end(const struct build *b)
-{
-    if (b->show)
-        fputs("\r\033[K", stderr);
-}
-
-static int add_document(struct build *b, const struct tern_data_feed_doc *d, struct tern_err *err)
-{
-    const struct tern_data_feed_tokens *t = &d->tokens;
-
-    if (t->n_ids == 0) {
-        b->n_empty++;
-        return 0;
-    }
-    if (tern_data_set_add_cut(b->writer, t->ids, t->mask, t->n_ids, t->cut, t->text_bytes, err) < 0)
-        return -1;
-    b->n_docs++;
-    b->n_tokens += t->n_ids + 1 + bos;
-    b->n_bytes += t->text_bytes;
-    return 0;
-}
-
-static int interrupted(struct tern_err *err)
-{
-    return tern_err_set(err, TERN_FAILED, "%s: interrupted (signal %d); nothing was written", out,
-                        stop_signal());
-}
-
-/* Note the files before `path`. */
-static void end_files(struct build *b, int path)
-{
-    for (; b->path < path; b->path++) {
-        if (b->path < FILES_NAMED)
-            json_array_append_new(b->files,
-                                  json_pack("{s:s, s:I, s:I}", "path", b->paths[b->path],
-                                            "documents", (json_int_t)(b->n_docs - b->path_docs),
-                                            "tokens", (json_int_t)(b->n_tokens - b->path_tokens)));
-        b->path_docs = b->n_docs;
-        b->path_tokens = b->n_tokens;
-    }
-}
-
-static int add_files(struct build *b, struct tern_err *err)
-{
-    struct tern_data_feed_doc doc;
-    int rc;
-
-    b->feed = data_feed_open(&text, b->token, b->paths, b->n_paths, &stopped, err);
-    if (!b->feed)
-        return -1;
-    while ((rc = tern_data_feed_next(b->feed, &doc, err)) > 0) {
-        end_files(b, (int)doc.path);
-        if (add_document(b, &doc, err) < 0)
-            return tern_err_prefix(err, "%s", b->paths[doc.path]);
-        show(b);
-    }
-    show_end(b);
-    if (stop_signal())
-        return interrupted(err);
-    if (rc < 0)
-        return -1;
-    end_files(b, b->n_paths);
-    data_log_counts(b->feed, b->paths, b->n_paths);
-    return 0;
 }
 
 /* A model that was trained by way of tokenizer.json may have met other ids. */
@@ -169,9 +57,9 @@ static void warn_of_other_ids(const struct tern_token *t)
               text.tokenizer, shown);
 }
 
-static int build_open(struct build *b, struct tern_err *err)
+static int open_tokenizer(struct data_build *b, struct tern_err *err)
 {
-    struct tern_data_set_kind kind = {.bos = TERN_TOKEN_NONE};
+    struct tern_data_set_kind *kind = &b->kind;
 
     b->token = data_load_tokenizer(text.tokenizer, err);
     if (!b->token)
@@ -183,47 +71,82 @@ static int build_open(struct build *b, struct tern_err *err)
                             tern_token_path(b->token), tern_token_eos(b->token) < 0 ? "EOS" : "BOS",
                             tern_token_eos(b->token) < 0 ? "eos" : "bos");
     warn_of_other_ids(b->token);
-    kind.n_vocab = tern_token_n_vocab(b->token);
-    kind.eos = (uint32_t)tern_token_eos(b->token);
-    if (bos)
-        kind.bos = tern_token_bos(b->token);
-    tern_token_hash(b->token, kind.vocab_hash);
-    b->writer = tern_data_set_create(out, &kind, err);
-    return b->writer ? 0 : -1;
+    kind->n_vocab = tern_token_n_vocab(b->token);
+    kind->eos = (uint32_t)tern_token_eos(b->token);
+    kind->bos = bos ? tern_token_bos(b->token) : TERN_TOKEN_NONE;
+    tern_token_hash(b->token, kind->vocab_hash);
+    return 0;
 }
 
-static int build_commit(struct build *b, struct tern_err *err)
+/* ---- one pass ---- */
+
+static int tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *s,
+                struct tern_err *err)
 {
-    if (b->n_docs == 0)
-        return tern_err_set(err, TERN_USAGE, "%s: no text in the files given; nothing was written",
-                            out);
-    json_t *meta = json_pack("{s:s, s:s, s:s, s:O}", "tokenizer", text.tokenizer, "tokenizer_file",
-                             tern_token_path(b->token), "tokenizer_format",
-                             tern_token_format(b->token), "files", b->files);
-    char *words = meta ? json_dumps(meta, JSON_COMPACT) : NULL;
-    json_decref(meta);
-    if (!words)
-        return tern_err_set(err, TERN_FAILED, "%s: file names that are not UTF-8", out);
-    struct tern_data_set_writer *writer = b->writer;
-    b->writer = NULL;
-    int rc = stop_signal() ? (tern_data_set_abort(writer), interrupted(err))
-                           : tern_data_set_commit(writer, words, err);
-    free(words);
+    struct data_progress *p = arg;
+    char bytes[32], of[80];
+
+    (void)err;
+    if (!data_progress_due(p))
+        return 0;
+    snprintf(of, sizeof of, "%s of text, %.2f M tokens, ",
+             tern_str_bytes(bytes, sizeof bytes, s->bytes), (double)s->tokens / 1e6);
+    data_progress(p, done, all, s->bytes, of);
+    return 0;
+}
+
+static int build_at_once(const struct data_build *b, struct data_sums *sums, struct tern_err *err)
+{
+    struct data_progress progress;
+    const struct data_tick shown = {tick, &progress};
+    const struct data_share all = {.parts = 0};
+
+    data_progress_begin(&progress, out, "", /* quiet= */ false);
+    int rc = data_write(b, &all, out, sums, &shown, err);
+    data_progress_end(&progress);
     return rc;
 }
 
-static void report(const struct build *b)
-{
-    char bytes[32], seconds[32];
-    double s = (double)(tern_clock_boot_ns() - b->start_ns) / 1e9;
+/* ---- in parts ---- */
 
-    tern_info("%s: %" PRIu64 " documents, %" PRIu64 " tokens, %s of text (%.2f bytes a token), "
-              "in %s (%.1f MB/s)",
-              out, b->n_docs, b->n_tokens, tern_str_bytes(bytes, sizeof bytes, b->n_bytes),
-              (double)b->n_bytes / (double)b->n_tokens,
-              tern_str_seconds(seconds, sizeof seconds, s), (double)b->n_bytes / 1e6 / s);
-    if (b->n_empty)
-        tern_info("%" PRIu64 " empty documents were left out", b->n_empty);
+static bool is_large(const struct data_build *b)
+{
+    uint64_t bytes = 0;
+    struct stat st;
+
+    for (size_t i = 0; i < b->n_paths; i++) {
+        if (strcmp(b->paths[i], "-") == 0 || stat(b->paths[i], &st) < 0 || !S_ISREG(st.st_mode))
+            return false;
+        bytes += (uint64_t)st.st_size;
+    }
+    return bytes >= LARGE;
+}
+
+/* The exit status, or -1 with `err`. */
+static int build(const struct data_build *b, const struct data_step *step, struct tern_err *err)
+{
+    const int64_t start_ns = tern_clock_boot_ns();
+    struct data_sums sums, merged = {0};
+    uint64_t k, n;
+    int rc = -1;
+
+    if (data_sums_open(&sums, b->paths, b->n_paths, err) < 0)
+        return -1;
+    if (part)
+        rc = data_part_parse(part, &k, &n, err) < 0 ? -1 : data_part_build(b, k, n, &sums, err);
+    else if (step->tasks > 1 || resume || data_share_begun(out) || is_large(b))
+        rc = data_share_build(b, step, share_size, &merged, err);
+    else
+        rc = build_at_once(b, &sums, err);
+    const struct data_sums *s = merged.n_paths ? &merged : &sums;
+    if (rc == 0 && (s->docs || part)) {
+        data_report(out, s, (double)(tern_clock_boot_ns() - start_ns) / 1e9);
+        for (size_t i = 0; i < s->n_paths; i++)
+            data_log_path(s->paths[i], &s->path[i].counts);
+    }
+    data_sums_free(&sums);
+    data_merge_free(&merged);
+    return rc;
 }
 
 /* "pubmed/train.jsonl.gz" becomes "train.tds" in the current folder, "pubmed/" "pubmed.tds";
@@ -252,7 +175,7 @@ static char *default_out(const char *path)
 }
 
 /* The set must not be one of its sources. */
-static int check_out(int n_args, char **args, bool by_default, struct tern_err *err)
+static int check_out(int n_args, char *const *args, bool by_default, struct tern_err *err)
 {
     struct stat set, from;
     char *inside[] = {tern_fs_join(text.tokenizer ? text.tokenizer : "", "tokenizer.model"),
@@ -284,31 +207,31 @@ free:
 
 static int run(int n_args, char **args, struct tern_err *err)
 {
-    const int64_t now = tern_clock_boot_ns();
     struct tern_text_files files = {0};
-    struct build b = {.start_ns = now, .shown_ns = now, .show = isatty(STDERR_FILENO)};
+    struct data_build b = {.text = text, .bos = bos, .dedup = dedup, .stop = &stopped};
+    const struct data_step step = part ? (struct data_step){.tasks = 1} : data_step_here();
     char *by_default = out ? NULL : default_out(args[0]);
     int rc = -1;
 
+    if (part && by_default) {
+        free(by_default);
+        return tern_err_set(err, TERN_USAGE, "--part %s: say where to write the part: -o PART",
+                            part);
+    }
     if (!out)
         out = by_default;
+    b.out = out;
     catch_signals();
-    b.files = json_array();
-    if (b.files && data_files(&text, args, n_args, &files, err) == 0) {
+    if (data_files(&text, args, n_args, &files, err) == 0) {
         b.paths = files.paths;
-        b.n_paths = (int)files.n;
+        b.n_paths = files.n;
     }
-    if (b.paths && check_out(b.n_paths, b.paths, by_default != NULL, err) == 0 &&
-        build_open(&b, err) == 0 && add_files(&b, err) == 0)
-        rc = build_commit(&b, err);
-    show_end(&b);
-    if (rc == 0)
-        report(&b);
-    tern_data_feed_close(b.feed);
-    tern_data_set_abort(b.writer);
+    if (b.paths &&
+        check_out((int)b.n_paths, b.paths, by_default && !data_share_begun(out), err) == 0 &&
+        open_tokenizer(&b, err) == 0)
+        rc = build(&b, &step, err);
     tern_token_free(b.token);
     tern_text_files_free(&files);
-    json_decref(b.files);
     free(by_default);
     out = NULL;
     return rc;
@@ -320,6 +243,15 @@ static const struct tern_opt opts[] = {
      .help = "write the set here (else the first FILE's name, ending in .tds)"},
     {"bos", 0, TERN_OPT_FLAG, .to.flag = &bos,
      .help = "begin every document with BOS, too; usual is EOS behind each alone"},
+    {"dedup", 0, TERN_OPT_FLAG, .to.flag = &dedup,
+     .help = "leave out a document whose text came before; takes 24 bytes of memory a document"},
+    {"part", 0, TERN_OPT_TEXT, "K/N", .to.text = &part,
+     .help = "only share K of N of the files, as a part for tern data merge"},
+    {"resume", 0, TERN_OPT_FLAG, .to.flag = &resume,
+     .help = "keep finished parts in SET.parts: the same command goes on with them after a kill. "
+             "So it is without this, too, from 64 GiB of files on and under srun"},
+    {"share-size", 0, TERN_OPT_SIZE, "SIZE", .def = "0", .to.bytes = &share_size,
+     .help = "bytes of files in such a part; 0: a thousandth of them, at least 16 MiB"},
     {0},
 };
 
@@ -337,9 +269,16 @@ const struct tern_cmd data_build = {
              "Text is UTF-8; a byte order mark at its beginning is skipped. Tokenizers are "
              "SentencePiece BPE models, tiktoken files (Llama 3's tokenizer.model) and "
              "tokenizer.json; ids are those of the library that each belongs to. Special tokens "
-             "are never found in text.",
+             "are never found in text.\n\n"
+             "Several processes may build one set, which is the same as from one. The tasks of an "
+             "srun share the work by way of the folder SET.parts, on a file system that all see; "
+             "what a lost task had begun is done again by another. Elsewhere each builds a --part, "
+             "and tern data merge puts them together. Files of lines that are not compressed are "
+             "cut inside, others are taken whole; standard input cannot be shared. A build in "
+             "parts takes the set's space twice.",
     .examples = "tern data build --tokenizer model/ -o pubmed.tds pubmed/*.jsonl.gz\n"
-                "tern data build -t tokenizer.model --split % -o fortunes.tds fortunes.txt",
+                "tern data build -t tokenizer.model --split % -o fortunes.tds fortunes.txt\n"
+                "srun -N4 tern data build -t model/ -o pubmed.tds pubmed/*.jsonl.gz",
     .opts = opts,
     .args_min = 1,
     .args_max = -1,

@@ -90,17 +90,24 @@ int data_files(const struct data_text_opts *o, char *const *args, int n_args,
 /* Is the set of this tokenizer's vocabulary? */
 int data_check_vocabulary(const struct tern_data_set *s, const struct tern_token *t,
                           struct tern_err *err);
+/* How texts are read, and how their tokens are fed.  `stop` as in tern_text_how; what is given is
+ * kept. */
+int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err);
+int data_feed_how(const struct data_text_opts *o, const struct tern_token *t, char *const *paths,
+                  int n_paths, const int *stop, struct tern_data_feed_how *ret_how,
+                  struct tern_err *err);
 /* The documents of `paths` (kept) as tokens.  `stop` as in tern_text_how. */
 struct tern_data_feed *data_feed_open(const struct data_text_opts *o, const struct tern_token *t,
                                       char *const *paths, int n_paths, const int *stop,
                                       struct tern_err *err);
 /* Log how much of each file was replaced or left out, if anything. */
+void data_log_path(const char *path, const struct tern_text_counts *c);
 void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_paths);
 
 /* Samples of a run: "4096" or "4096-4159". */
 int data_read_range(const char *text, uint64_t *first, uint64_t *last, struct tern_err *err);
 
-extern const struct tern_cmd data_build, data_info, data_overlap, data_plan, data_sample, data_stat,
-    data_export, data_import;
+extern const struct tern_cmd data_build, data_merge_cmd, data_info, data_overlap, data_plan,
+    data_sample, data_stat, data_export, data_import;
 
 #endif

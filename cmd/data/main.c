@@ -62,7 +62,7 @@ int data_check_vocabulary(const struct tern_data_set *s, const struct tern_token
                         tern_data_set_path(s), tern_token_path(t));
 }
 
-static int text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
+int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
 {
     static const char *const policies[] = {"refuse", "replace", "skip", NULL};
     static const char *const encodings[] = {"auto", "utf-8", "latin-1", NULL};
@@ -85,25 +85,34 @@ static int text_how(const struct data_text_opts *o, struct tern_text_how *how, s
     return 0;
 }
 
+int data_feed_how(const struct data_text_opts *o, const struct tern_token *t, char *const *paths,
+                  int n_paths, const int *stop, struct tern_data_feed_how *ret_how,
+                  struct tern_err *err)
+{
+    *ret_how = (struct tern_data_feed_how){.token = t,
+                                           .paths = paths,
+                                           .n_paths = (size_t)n_paths,
+                                           .threads = o->threads ? (unsigned)o->threads
+                                                                 : tern_data_feed_threads()};
+
+    if (o->threads > TERN_DATA_FEED_THREADS_MAX)
+        return tern_err_set(err, TERN_USAGE, "--threads %lld; allowed are 0 to %d",
+                            (long long)o->threads, TERN_DATA_FEED_THREADS_MAX);
+    if (data_text_how(o, &ret_how->text, err) < 0)
+        return -1;
+    ret_how->text.stop = stop;
+    return 0;
+}
+
 struct tern_data_feed *data_feed_open(const struct data_text_opts *o, const struct tern_token *t,
                                       char *const *paths, int n_paths, const int *stop,
                                       struct tern_err *err)
 {
-    struct tern_data_feed_how how = {.token = t,
-                                     .paths = paths,
-                                     .n_paths = (size_t)n_paths,
-                                     .threads = o->threads ? (unsigned)o->threads
-                                                           : tern_data_feed_threads()};
+    struct tern_data_feed_how how;
 
-    if (o->threads > TERN_DATA_FEED_THREADS_MAX) {
-        tern_err_set(err, TERN_USAGE, "--threads %lld; allowed are 0 to %d", (long long)o->threads,
-                     TERN_DATA_FEED_THREADS_MAX);
-        return NULL;
-    }
-    if (text_how(o, &how.text, err) < 0)
-        return NULL;
-    how.text.stop = stop;
-    return tern_data_feed_open(&how, err);
+    return data_feed_how(o, t, paths, n_paths, stop, &how, err) < 0
+               ? NULL
+               : tern_data_feed_open(&how, err);
 }
 
 static void log_bad(const char *path, const struct tern_text_counts *c)
@@ -118,21 +127,26 @@ static void log_bad(const char *path, const struct tern_text_counts *c)
     tern_buf_free(&lines);
 }
 
+void data_log_path(const char *path, const struct tern_text_counts *c)
+{
+    if (c->replaced)
+        tern_warn("%s: %llu bytes that are not UTF-8 were replaced", path,
+                  (unsigned long long)c->replaced);
+    if (c->skipped)
+        tern_warn("%s: %llu documents that are not UTF-8 were left out", path,
+                  (unsigned long long)c->skipped);
+    if (c->too_short)
+        tern_info("%s: %llu documents below --min-length were left out", path,
+                  (unsigned long long)c->too_short);
+    if (c->bad)
+        log_bad(path, c);
+}
+
 void data_log_counts(const struct tern_data_feed *f, char *const *paths, int n_paths)
 {
     for (int i = 0; i < n_paths; i++) {
         const struct tern_text_counts c = tern_data_feed_counts(f, (size_t)i);
-        if (c.replaced)
-            tern_warn("%s: %llu bytes that are not UTF-8 were replaced", paths[i],
-                      (unsigned long long)c.replaced);
-        if (c.skipped)
-            tern_warn("%s: %llu documents that are not UTF-8 were left out", paths[i],
-                      (unsigned long long)c.skipped);
-        if (c.too_short)
-            tern_info("%s: %llu documents below --min-length were left out", paths[i],
-                      (unsigned long long)c.too_short);
-        if (c.bad)
-            log_bad(paths[i], &c);
+        data_log_path(paths[i], &c);
     }
 }
 
@@ -401,8 +415,8 @@ static const struct tern_cmd head = {
 };
 
 static const struct tern_cmd *const verbs[] = {
-    &data_build, &data_info,    &data_stat,   &data_plan,   &verify,      &encode, &decode,
-    &head,       &data_overlap, &data_sample, &data_export, &data_import, NULL};
+    &data_build, &data_merge_cmd, &data_info,    &data_stat,   &data_plan,   &verify,      &encode,
+    &decode,     &head,           &data_overlap, &data_sample, &data_export, &data_import, NULL};
 
 int main(int argc, char **argv)
 {

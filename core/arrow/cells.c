@@ -101,6 +101,37 @@ bool tern_arrow_real(const struct tern_arrow *a, size_t column, uint64_t row, do
     return true;
 }
 
+/* The places of a list's numbers. */
+static void list_range(const struct tern_arrow_node *n, uint64_t row, uint64_t *ret_first,
+                       uint64_t *ret_end)
+{
+    if (n->type == TERN_ARROW_T_FIXED_LIST) {
+        *ret_first = row * (uint64_t)n->list_size;
+        *ret_end = *ret_first + (uint64_t)n->list_size;
+    } else {
+        *ret_first = offset(n, row);
+        *ret_end = offset(n, row + 1);
+    }
+}
+
+/* A null list of fixed size has null numbers. */
+bool tern_arrow_items_null(const struct tern_arrow *a, int list)
+{
+    const struct tern_arrow_node *n = &a->node[list];
+    uint64_t i, end;
+
+    if (n->kind != TERN_ARROW_INTS || n[1].valid.len == 0)
+        return false;
+    for (uint64_t row = 0; row < n->length; row++) {
+        if (!is_there(a, n, row))
+            continue;
+        for (list_range(n, row, &i, &end); i < end; i++)
+            if (!(n[1].valid.data[i / 8] >> (i % 8) & 1))
+                return true;
+    }
+    return false;
+}
+
 bool tern_arrow_ints(const struct tern_arrow *a, size_t column, uint64_t row,
                      struct tern_arrow_ints *ret_ints)
 {
@@ -110,13 +141,7 @@ bool tern_arrow_ints(const struct tern_arrow *a, size_t column, uint64_t row,
     tern_assert(n->kind == TERN_ARROW_INTS, "%s", n->name);
     if (!is_there(a, n, row))
         return false;
-    if (n->type == TERN_ARROW_T_FIXED_LIST) {
-        first = row * (uint64_t)n->list_size;
-        end = first + (uint64_t)n->list_size;
-    } else {
-        first = offset(n, row);
-        end = offset(n, row + 1);
-    }
+    list_range(n, row, &first, &end);
     *ret_ints = (struct tern_arrow_ints){.data = item->values.data + first * (item->bits / 8),
                                          .n = (size_t)(end - first),
                                          .bits = item->bits,

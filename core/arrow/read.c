@@ -309,7 +309,14 @@ static int load_node(struct tern_arrow *a, const struct tern_arrow_flat *flat,
         return check_offsets(a, n, a->node[at + 1].length, err);
     if (load_one(a, flat, buffers, k, value_bytes(n), &n->values, err) < 0)
         return -1;
-    return n->bits || n->kind == TERN_ARROW_BOOL ? 0 : check_offsets(a, n, n->values.len, err);
+    if (n->bits == 0 && n->kind != TERN_ARROW_BOOL)
+        return check_offsets(a, n, n->values.len, err);
+    if (n->nulls && n->parent >= 0 && tern_arrow_items_null(a, n->parent))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: column '%s' has lists with nulls among their numbers, which this "
+                            "tern does not read",
+                            a->path, a->node[n->parent].name);
+    return 0;
 }
 
 /* Lengths of nested arrays fit those of what holds them. */
@@ -320,11 +327,6 @@ static int check_node(const struct tern_arrow *a, int at, struct tern_err *err)
     uint64_t want = a->rows, got = n->length;
 
     if (up && up->kind == TERN_ARROW_INTS) {
-        if (n->nulls)
-            return tern_err_set(err, TERN_USAGE,
-                                "%s: column '%s' has lists with nulls among "
-                                "their numbers, which this tern does not read",
-                                a->path, up->name);
         want = 0;
         if (up->type == TERN_ARROW_T_FIXED_LIST &&
             __builtin_mul_overflow(up->length, (uint64_t)up->list_size, &want))

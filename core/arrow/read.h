@@ -96,6 +96,8 @@ int tern_arrow_schema_read(struct tern_arrow *a, const struct tern_arrow_table *
 /* Bytes offset .. offset + len - 1 of the batch's body, decompressed. */
 int tern_arrow_body_read(struct tern_arrow *a, uint64_t offset, uint64_t len,
                          struct tern_arrow_bytes *to, struct tern_err *err);
+/* Of a node of kind INTS whose arrays are loaded: is a number null in a list that is not? */
+bool tern_arrow_items_null(const struct tern_arrow *a, int list);
 /* Room for `len` bytes and eight more. */
 int tern_arrow_reserve(struct tern_arrow_bytes *b, size_t len, struct tern_err *err);
 

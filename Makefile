@@ -8,6 +8,7 @@
 #   SLURM_PREFIX=/opt/slurm     the Slurm to build for; else the one whose scontrol is on PATH, the system's,
 #                               or the one in /opt/slurm or /usr/local
 #   WITH_TRAINER=no             the tools alone, as for a head node: no train, eval, bench, fabric and link
+#   WITH_STORE=no               without object storage (s3://, https://), even where libcurl's headers are
 #   WITH_BENCH=yes              `make install` installs `tern bench`, too; it is built in any case, into O/bin
 #   DESTDIR= PREFIX=/usr/local  for `make install`, which tells more above its rule
 
@@ -93,6 +94,9 @@ PKGS_LIBS += $(PMIX_AT:%=-L%/lib)
 PACKED := $(if $(call pkg,--exists libzstd && echo yes),ZSTD:zstd) $(if $(call pkg,--exists liblzma && echo yes),XZ:lzma) \
 	$(if $(shell printf '\043include <bzlib.h>\nint main(void){return !BZ2_bzlibVersion();}' | \
 	$(CC) $(CPPFLAGS) -x c - -o /dev/null $(LDFLAGS) -lbz2 2>/dev/null && echo yes),BZIP2:bz2)
+# Object storage: by libcurl, which is loaded when it is needed.  WITH_STORE=no does without.
+WITH_STORE ?=
+CURL := $(if $(filter no,$(WITH_STORE)),,$(call pkg,--exists 'libcurl >= 7.61' && echo yes))
 # No errno from roots: a loop that may set it is not made of vectors (AdamW took 2.7 times as long).
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $(SLURM_CFLAGS) $(WARN) $(CPPFLAGS) $(CFLAGS) \
 	-fopenmp -ffp-contract=off -fno-math-errno $(SANFLAGS) $(PKGS_CFLAGS)
@@ -235,14 +239,16 @@ ifneq ($(file <$(O)/flags),$(FLAGS_TEXT))
 $(shell mkdir -p $(O))
 $(file >$(O)/flags,$(FLAGS_TEXT))
 endif
-ifneq ($(file <$(O)/packed),$(strip $(PACKED)))
+ifneq ($(file <$(O)/packed),$(strip $(PACKED) $(CURL:%=CURL)))
 $(shell mkdir -p $(O))
-$(file >$(O)/packed,$(strip $(PACKED)))
+$(file >$(O)/packed,$(strip $(PACKED) $(CURL:%=CURL)))
 endif
 endif
 $(O)/flags $(O)/packed: ;
 $(O)/core/text/codec.o $(O)/core/arrow/body.o: $(O)/packed
 $(O)/core/text/codec.o $(O)/core/arrow/body.o: ALL_CFLAGS += $(foreach p,$(PACKED),-DTERN_WITH_$(firstword $(subst :, ,$(p))))
+$(O)/core/store/http.o: $(O)/packed
+$(O)/core/store/http.o: ALL_CFLAGS += $(if $(CURL),-DTERN_WITH_CURL $(patsubst -I%,-isystem %,$(call pkg,--cflags libcurl)))
 $(O)/core/wire/ofi/libfabric.o: ALL_CFLAGS += $(FI_ABI:%=-DTERN_FI_ABI='"%"')
 .PHONY: plugin
 plugin: $(PLUGIN) $(PLUGIN_MPI) $(if $(LIBFABRIC),$(O)/plugins/no-psm/made)

@@ -8,6 +8,11 @@ const struct tern_var tern_vars[] = {
     {"TERN_BLAS", "",
      "The OpenBLAS to compute with, a path or a library's name; else its OpenMP build under its "
      "name in Debian, Fedora or SUSE, or any other build."},
+    {"TERN_CACHE", "$XDG_CACHE_HOME/tern",
+     "The folder for blocks of objects that were read from s3:// and https://."},
+    {"TERN_CACHE_BYTES", "16G",
+     "Bytes that the folder TERN_CACHE may hold; the blocks not read for longest go first. 0: "
+     "nothing is kept."},
     {"TERN_CLUSTER_HOME", "$XDG_STATE_HOME/tern/cluster",
      "The folder that holds a folder for each virtual cluster."},
     {"TERN_COMPILE_CACHE", "",
@@ -83,9 +88,12 @@ const struct tern_var tern_vars[] = {
     {"TERN_RUN_WARN", "120",
      "Set by `tern submit`: seconds between the warning and the job's time limit."},
     {"TERN_RUN_WORKERS", "1", "Set by `tern run`: ranks that each task starts itself."},
+    {"TERN_S3_ANONYMOUS", "", "1: requests to s3:// are not signed, for public buckets."},
     {"TERN_SLURM", "",
      "The prefix of the Slurm that `tern cluster up` runs, such as /opt/slurm; else that of tern's "
      "libslurm."},
+    {"TERN_STORE_DEADLINE", "600",
+     "Seconds that one request to object storage may take, retries included."},
     {"TERN_TRAIN_PROFILE", "",
      "The file to which `tern train` writes a Chrome trace of one step, as by --profile; also "
      "under "

@@ -157,10 +157,11 @@ static int run_verify(int n_args, char **args, struct tern_err *err)
     for (int i = 0; i < n_args; i++) {
         struct tern_data_set *s = tern_data_set_open(args[i], err);
         int rc = s ? tern_data_set_verify(s, err) : -1;
+        if (rc == 0)
+            printf("%s: ok\n", tern_data_set_path(s));
         tern_data_set_free(s);
         if (rc < 0)
             return -1;
-        printf("%s: ok\n", args[i]);
     }
     return 0;
 }
@@ -415,8 +416,9 @@ static const struct tern_cmd head = {
 };
 
 static const struct tern_cmd *const verbs[] = {
-    &data_build, &data_merge_cmd, &data_info,    &data_stat,   &data_plan,   &verify,      &encode,
-    &decode,     &head,           &data_overlap, &data_sample, &data_export, &data_import, NULL};
+    &data_build,  &data_merge_cmd, &data_info,   &data_stat, &data_plan,
+    &verify,      &encode,         &decode,      &head,      &data_overlap,
+    &data_sample, &data_export,    &data_import, &data_push, NULL};
 
 int main(int argc, char **argv)
 {

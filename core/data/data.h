@@ -34,7 +34,9 @@ struct tern_data_set;
 
 /* Checks the header, its table and the file's size, not the contents: opening is cheap however
  * large the set.  Contents are read with pread(2), so that a file that shrinks or a disk that fails
- * is an error and not a SIGBUS; ids and places are checked as they are read. */
+ * is an error and not a SIGBUS; ids and places are checked as they are read.  A set at s3:// or
+ * https:// is read by ranges, through a cache (core/store/reader.h), and every block of it is
+ * compared with its digest. */
 struct tern_data_set *tern_data_set_open(const char *path, struct tern_err *err);
 void tern_data_set_free(struct tern_data_set *s); /* NULL is fine */
 

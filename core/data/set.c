@@ -5,6 +5,7 @@
 #include "core/base/fs.h"
 #include "core/base/str.h"
 #include "core/data/format.h"
+#include "core/store/reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,8 @@
 
 struct tern_data_set {
     char *path;
-    int fd;
+    int fd;                           /* -1 where there is a reader */
+    struct tern_store_reader *reader; /* of a set at a URL */
     struct tern_tds_header head;
     const struct tern_tds_section *tokens, *docs, *mask, *digests; /* in head; mask may be NULL */
     char *meta;
@@ -35,6 +37,8 @@ static int set_pread(const struct tern_data_set *s, void *to, size_t len, uint64
     struct tern_tds_header now;
     struct tern_again a = {0};
 
+    if (s->reader)
+        return tern_store_reader_pread(s->reader, to, len, offset, err);
     for (;;) {
         errno = 0;
         if (tern_fs_pread(s->fd, to, len, offset, s->path, err) == 0)
@@ -130,6 +134,50 @@ static int read_meta(struct tern_data_set *s, struct tern_err *err)
     return n ? set_pread(s, s->meta, n, meta->offset, err) : 0;
 }
 
+/* From now on every block that comes is compared with its digest. */
+static int check_blocks(struct tern_data_set *s, struct tern_err *err)
+{
+    const uint64_t end = s->digests->offset, n = blocks(end);
+    uint32_t *digests = tern_alloc(n + 1, sizeof *digests, "digests", err);
+    int rc = digests ? set_pread(s, digests, n * sizeof *digests, end, err) : -1;
+
+    if (rc == 0 && tern_crc32c(0, digests, n * sizeof *digests) != s->head.digests_crc)
+        rc = bad(s, "the list of digests does not match the header", err);
+    if (rc == 0)
+        rc = tern_store_reader_check(s->reader, digests, end, err);
+    free(digests);
+    return rc;
+}
+
+static struct tern_data_set *open_url(const char *url, struct tern_err *err)
+{
+    const struct tern_store_reader_how how = {.origin = TERN_TDS_HEAD,
+                                              .block_bytes = TERN_TDS_BLOCK,
+                                              .blocks = 8}; /* the page cache has the rest */
+    struct tern_data_set *s = tern_alloc(1, sizeof *s, "a token set", err);
+
+    if (!s)
+        return NULL;
+    s->fd = -1;
+    s->reader = tern_store_reader_open(url, &how, err);
+    if (!s->reader)
+        goto fail;
+    s->path = tern_strdup(tern_store_reader_url(s->reader));
+    const uint64_t bytes = tern_store_reader_bytes(s->reader);
+    if (bytes < TERN_TDS_HEAD) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: not a token set (too short). `tern data build` makes one.", s->path);
+        goto fail;
+    }
+    if (set_pread(s, &s->head, sizeof s->head, 0, err) < 0 || check_header(s, bytes, err) < 0 ||
+        check_sections(s, err) < 0 || check_blocks(s, err) < 0 || read_meta(s, err) < 0)
+        goto fail;
+    return s;
+fail:
+    tern_data_set_free(s);
+    return NULL;
+}
+
 static struct tern_data_set *open_once(const char *path, struct tern_err *err)
 {
     struct stat st;
@@ -165,6 +213,8 @@ struct tern_data_set *tern_data_set_open(const char *path, struct tern_err *err)
     struct tern_again a = {0};
     struct tern_data_set *s;
 
+    if (tern_store_is(path))
+        return open_url(path, err);
     do {
         errno = 0;
         s = open_once(path, err);
@@ -178,6 +228,7 @@ void tern_data_set_free(struct tern_data_set *s)
         return;
     if (s->fd >= 0)
         close(s->fd);
+    tern_store_reader_close(s->reader);
     free(s->path);
     free(s->meta);
     free(s);

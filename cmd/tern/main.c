@@ -21,6 +21,7 @@ struct program {
 /* In the order of a researcher's day; a NULL summary is a heading. */
 static const struct program programs[] = {
     {"prepare and run", NULL},
+    {"fetch", "fetch models and data from hubs and object storage"},
     {"data", "build, inspect and check token sets"},
     {"ckpt", "list, verify and export checkpoints"},
     {"submit", "write and submit the right sbatch line for a recipe"},

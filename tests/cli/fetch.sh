@@ -1,0 +1,158 @@
+#!/bin/bash
+# tern fetch: a hub, object storage and one file: whole or not at all, gone on with, checked, and no
+# token in any message or at another host.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/s3.sh"
+
+mkdir -p hub/org/model/original hub/gated/model hub/org/data
+for n in 1 2; do head -c 9000000 /dev/urandom >hub/org/model/model-0000$n.safetensors; done
+head -c 200000 /dev/urandom >hub/org/model/pytorch_model.bin
+head -c 200000 /dev/urandom >hub/org/model/original/consolidated.00.pth
+echo '{"a": 1}' >hub/org/model/config.json
+: >hub/org/model/empty.txt
+mkdir -p 'hub/org/model/a b' && echo text >'hub/org/model/a b/c%d#e.txt'
+echo '{"b": 2}' >hub/gated/model/config.json
+head -c 150000 /dev/urandom >hub/org/data/train.jsonl
+mkfifo hub.hold
+python3 "$ROOT/tests/tools/hub.py" hub.port hub.log hub <hub.hold 2>hub.err &
+hub_pid=$!
+exec 8>hub.hold
+hub_end() { kill $s3_pid $hub_pid; } 2>/dev/null
+tap_cleanup=hub_end
+until_true [ -e hub.port ]
+export HF_ENDPOINT=http://127.0.0.1:$(cat hub.port)
+hub_asked() { grep -cE -- "$1" hub.log; }
+
+# ---- a model
+run tern fetch hf://org/model --list
+status 0
+is "$(wc -l <out)" 5 "the same weights in other formats are left out"
+run tern fetch hf://org/model -o m
+status 0
+is "$(cat out)" m "the folder is printed"
+err_has 'commit 0123456789abcdef0123456789abcdef01234567'
+same=0
+for f in model-00001.safetensors model-00002.safetensors config.json empty.txt 'a b/c%d#e.txt'; do
+    cmp -s "hub/org/model/$f" "m/$f" || same=1
+done
+ok $same "every file is the hub's"
+[ ! -e m/.tern-fetch ] && [ ! -e m/pytorch_model.bin ]; ok $? "nothing else is there"
+: >hub.log
+run tern fetch hf://org/model@v1 -o m
+status 0
+err_has 'fetched now: 0'
+is "$(hub_asked resolve)" 0 "what is there and right is not fetched again"
+printf X | dd of=m/config.json bs=1 conv=notrunc 2>/dev/null
+run tern fetch hf://org/model@refs/pr/1 -o m
+status 0
+cmp -s m/config.json hub/org/model/config.json; ok $? "a file that was changed is fetched again"
+run tern fetch hf://org/model -o some --include '*.bin' --include '*.json' --exclude 'config*'
+status 0
+is "$(ls some)" pytorch_model.bin "--include and --exclude choose"
+run tern fetch hf://org/model -o none --include '*.gguf'
+status 2
+err_has 'no file there is to be fetched'
+[ ! -e none ]; ok $? "nothing to fetch leaves no folder"
+run tern fetch hf://datasets/org/data
+status 0
+cmp -s data/train.jsonl hub/org/data/train.jsonl; ok $? "a dataset, into a folder of its name"
+
+# ---- tokens and permissions
+run tern fetch hf://gated/model -o g
+status 2
+err_has "open $HF_ENDPOINT/gated/model, agree to its licence"
+[ ! -e g ]; ok $? "a refusal leaves no folder"
+HF_TOKEN=hf_wrong run tern fetch hf://gated/model -o g
+status 2
+! grep -q hf_wrong out err; ok $? "a token is not shown"
+HF_TOKEN=hf_right run tern fetch hf://gated/model -o g
+status 0
+mkdir -p home/.cache/huggingface && echo hf_right >home/.cache/huggingface/token
+rm -rf g
+run tern fetch hf://gated/model -o g
+status 0 "the token that a login stored"
+: >hub.log
+HF_TOKEN=hf_right run tern fetch hf://org/model -o m2
+is "$(grep localhost hub.log | grep -vc 'token=none')" 0 "no token goes to the host that a redirect leads to"
+[ "$(hub_asked '127.0.0.1.*token=Bearer hf_right')" -gt 3 ]; ok $? "the token goes to the hub"
+
+# ---- a server that fails
+printf '%s\n' '500 3 resolve' '429 2 api' 'reset 2 localhost|safetensors' 'cut 4 safetensors' 'flip 1 00002' >hub/fault
+run tern fetch hf://org/model -o m3
+status 0 "a fetch through faults"
+cmp -s m3/model-00001.safetensors hub/org/model/model-00001.safetensors &&
+    cmp -s m3/model-00002.safetensors hub/org/model/model-00002.safetensors
+ok $? "a fetch through faults is right"
+echo 'flip 1000 00002' >hub/fault
+run tern fetch hf://org/model -o m4
+status 1 "bytes that are always wrong"
+err_has 'model-00002.safetensors: its bytes do not have the digest'
+[ ! -e m4/model-00002.safetensors ] && [ ! -e m4/config.json ]; ok $? "wrong bytes get no name, nor does anything else"
+rm hub/fault
+: >hub.log
+run tern fetch hf://org/model -o m4
+status 0 "the same command goes on"
+is "$(hub_asked 'GET .*00001.safetensors')" 0 "what was right is not fetched again"
+echo 'tree 1 tree' >hub/fault
+run tern fetch hf://org/model -o m5
+status 2
+err_has 'no path inside a folder'
+echo 'page 1 tree' >hub/fault
+HF_TOKEN=hf_right run tern fetch hf://org/model -o m5
+status 1 "a next page on another server"
+echo 'html 100 api' >hub/fault
+run tern fetch hf://org/model -o m5
+[ "$rc" != 0 ] && [ ! -e m5 ] && [ ! -e ../../outside ]; ok $? "answers that are no list leave nothing"
+rm hub/fault
+
+# ---- killed and gone on with
+echo '500 100000 localhost.*00002|/org/model/model-00002' >hub/fault
+tern fetch hf://org/model -o m6 2>err >out &
+pid=$!
+until_true grep -q '00002.*range=' hub.log
+kill -9 $pid; wait $pid 2>/dev/null
+[ ! -e m6/config.json ]; ok $? "kill -9: no file has its name"
+tern fetch hf://org/model -o m6 2>err2 >out2 &
+pid=$!
+until_true pgrep -P $$ -x tern-fetch
+sleep 0.3
+run tern fetch hf://org/model -o m6
+status 75 "two at once into one folder: the second says so"
+err_has 'another process is fetching into it'
+kill -INT $pid; wait $pid
+is $? 1 "an interrupted fetch fails"
+has err2 'goes on where it stopped' "an interrupted fetch says how to go on"
+rm hub/fault
+run tern fetch hf://org/model -o m6
+status 0 "the same command goes on after kill -9"
+diff -r m m6 >/dev/null; ok $? "the folder of three tries is right"
+
+# ---- object storage, one file
+head -c 12000000 /dev/urandom >large
+"$TOOLS/store-tool" put s3://b/p/large large >/dev/null
+echo small | "$TOOLS/store-tool" put s3://b/p/d/small
+run tern fetch s3://b/p/ -o o
+status 0
+cmp -s o/large large && is "$(cat o/d/small)" small "objects below a prefix"
+run tern fetch s3://b/p/large -o one
+status 0
+is "$(cat out)" one/large "the file's path is printed"
+cmp -s one/large large; ok $? "one object"
+fault flip=1000 'match=GET.*small'
+TERN_STORE_DEADLINE=1 run tern fetch s3://b/p/ -o o2
+[ "$rc" != 0 ] && [ ! -e o2/large ]; ok $? "an object that comes wrong: nothing gets a name"
+fault_none
+"$TOOLS/store-tool" put s3://plain/file.bin <large
+sum=$(sha256sum large | cut -d' ' -f1)
+run tern fetch "$S3/plain/file.bin?token=secret" --sha256 "$sum" -o w
+status 0
+cmp -s w/file.bin large; ok $? "one file, with its digest"
+! grep -q secret out err; ok $? "a URL's query is not shown"
+run tern fetch "$S3/plain/file.bin" --sha256 "$(printf '0%.0s' {1..64})" -o w2
+status 1
+[ ! -e w2/file.bin ]; ok $? "another digest: no file"
+for url in hf://model hf://a/b/c hf://../x hf://a/b@ ftp://h/x file:///etc/passwd; do
+    run tern fetch "$url"
+    status 2
+done
+tap_done

@@ -282,6 +282,10 @@ static void test_limits(void)
          "left out",
          "a longer one is dropped"},
         {{.template = "completion", .all = true}, "[abcdefghEOS]", "all tokens are targets"},
+        {{.template = "llama3-chat", .all = true},
+         "[<|start_header_id|>user<|end_header_id|>\n\nabcd<|eot_id|>"
+         "<|start_header_id|>assistant<|end_header_id|>\n\nefgh<|eot_id|>EOS]",
+         "without a mask the set's EOS is a target, too"},
         {{.template = "completion", .all = true, .max_tokens = 4, .longer = TERN_INSTRUCT_CUT},
          "[abc]EOS",
          "all tokens of a cut record, without its EOS"},
@@ -475,6 +479,19 @@ static void test_own_templates(void)
     free(row);
 }
 
+static void test_longest_special(void)
+{
+    static const char text[] = "specials: ['<a', '<a>b', '<a>']\nprompt: []\nanswer: '<a>b{s}'\n";
+    char *path = tern_fs_join(work, "own");
+
+    write_file("own", text, strlen(text));
+    struct tern_instruct_template *t = tern_instruct_template_load(path, NULL);
+    is(t && t->answer.n ? t->answer.parts[0].text : NULL, "<a>b",
+       "of special tokens that begin alike the longest is found");
+    tern_instruct_template_free(t);
+    free(path);
+}
+
 /* Each prefix of each built-in template, and each with one byte changed: read or refused. */
 static void test_damaged_templates(void)
 {
@@ -538,6 +555,7 @@ int main(void)
     test_eos_inside();
     test_bad_records();
     test_own_templates();
+    test_longest_special();
     test_damaged_templates();
     tern_token_free(bytes);
     tern_token_free(pieces);

@@ -1,5 +1,6 @@
 /* tern data build: text to a token set. */
 #include "cmd/data/build.h"
+#include "cmd/data/instruct.h"
 
 #include "core/base/clock.h"
 #include "core/base/fs.h"
@@ -18,6 +19,7 @@
 #define LARGE (UINT64_C(64) << 30)
 
 static struct data_text_opts text;
+static struct data_instruct_opts instruct;
 static const char *out, *part;
 static bool bos, dedup, resume;
 static uint64_t share_size;
@@ -75,6 +77,23 @@ static int open_tokenizer(struct data_build *b, struct tern_err *err)
     kind->eos = (uint32_t)tern_token_eos(b->token);
     kind->bos = bos ? tern_token_bos(b->token) : TERN_TOKEN_NONE;
     tern_token_hash(b->token, kind->vocab_hash);
+    return 0;
+}
+
+/* With a --template files hold records. */
+static int open_records(struct data_build *b, struct tern_data_feed_records *room,
+                        struct tern_instruct **ret_instruct, struct tern_err *err)
+{
+    if (data_instruct_open(&instruct, bos, b->token, ret_instruct, err) < 0)
+        return -1;
+    if (!*ret_instruct)
+        return 0;
+    *room = data_instruct_records(*ret_instruct);
+    b->records = room;
+    b->notes = data_instruct_notes(&instruct, *ret_instruct);
+    b->bos = tern_instruct_bos(*ret_instruct);
+    b->kind.bos = b->bos ? tern_token_bos(b->token) : TERN_TOKEN_NONE;
+    b->kind.mask = tern_instruct_masks(*ret_instruct);
     return 0;
 }
 
@@ -138,8 +157,10 @@ static int build(const struct data_build *b, const struct data_step *step, struc
         rc = data_share_build(b, step, share_size, &merged, err);
     else
         rc = build_at_once(b, &sums, err);
-    const struct data_sums *s = merged.n_paths ? &merged : &sums;
+    struct data_sums *s = merged.n_paths ? &merged : &sums;
     if (rc == 0 && (s->docs || part)) {
+        if (b->records)
+            s->empty = 0; /* records left out are told apart */
         data_report(out, s, (double)(tern_clock_boot_ns() - start_ns) / 1e9);
         for (size_t i = 0; i < s->n_paths; i++)
             data_log_path(s->paths[i], &s->path[i].counts);
@@ -211,6 +232,8 @@ static int run(int n_args, char **args, struct tern_err *err)
     struct data_build b = {.text = text, .bos = bos, .dedup = dedup, .stop = &stopped};
     const struct data_step step = part ? (struct data_step){.tasks = 1} : data_step_here();
     char *by_default = out ? NULL : default_out(args[0]);
+    struct tern_data_feed_records records;
+    struct tern_instruct *template = NULL;
     int rc = -1;
 
     if (part && by_default) {
@@ -228,8 +251,12 @@ static int run(int n_args, char **args, struct tern_err *err)
     }
     if (b.paths &&
         check_out((int)b.n_paths, b.paths, by_default && !data_share_begun(out), err) == 0 &&
-        open_tokenizer(&b, err) == 0)
+        open_tokenizer(&b, err) == 0 && open_records(&b, &records, &template, err) == 0)
         rc = build(&b, &step, err);
+    if (rc == 0 && template)
+        data_instruct_log(out, template);
+    json_decref(b.notes);
+    tern_instruct_free(template);
     tern_token_free(b.token);
     tern_text_files_free(&files);
     free(by_default);
@@ -241,6 +268,7 @@ static const struct tern_opt opts[] = {
     DATA_TEXT_ROWS(text),
     {"out", 'o', TERN_OPT_TEXT, "SET", .to.text = &out,
      .help = "write the set here (else the first FILE's name, ending in .tds)"},
+    DATA_INSTRUCT_ROWS(instruct),
     {"bos", 0, TERN_OPT_FLAG, .to.flag = &bos,
      .help = "begin every document with BOS, too; usual is EOS behind each alone"},
     {"dedup", 0, TERN_OPT_FLAG, .to.flag = &dedup,
@@ -270,6 +298,10 @@ const struct tern_cmd data_build = {
              "SentencePiece BPE models, tiktoken files (Llama 3's tokenizer.model) and "
              "tokenizer.json; ids are those of the library that each belongs to. Special tokens "
              "are never found in text.\n\n"
+             "With a --template each line is a record, which becomes the text of the template; its "
+             "answers are what is learnt (tern data template -h). --bos is then for tokenizers "
+             "that put BOS before a prompt, as Llama's do; chats have it by their templates. What "
+             "--longer cut leaves ends with an EOS that is no target.\n\n"
              "Several processes may build one set, which is the same as from one. The tasks of an "
              "srun share the work by way of the folder SET.parts, on a file system that all see; "
              "what a lost task had begun is done again by another. Elsewhere each builds a --part, "
@@ -278,6 +310,7 @@ const struct tern_cmd data_build = {
              "parts takes the set's space twice.",
     .examples = "tern data build --tokenizer model/ -o pubmed.tds pubmed/*.jsonl.gz\n"
                 "tern data build -t tokenizer.model --split % -o fortunes.tds fortunes.txt\n"
+                "tern data build -t model/ --template dolly --bos -o dolly.tds dolly.jsonl\n"
                 "srun -N4 tern data build -t model/ -o pubmed.tds pubmed/*.jsonl.gz",
     .opts = opts,
     .args_min = 1,

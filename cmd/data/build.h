@@ -15,6 +15,8 @@ struct data_build {
     size_t n_paths;
     struct tern_token *token;
     struct tern_data_set_kind kind;
+    const struct tern_data_feed_records *records; /* NULL: documents are texts */
+    json_t *notes;   /* how records become documents; NULL with texts */
     const int *stop; /* a signal's number, or 0 */
 };
 
@@ -66,8 +68,8 @@ int data_write(const struct data_build *b, const struct data_share *share, const
                struct data_sums *sums, const struct data_tick *tick, struct tern_err *err);
 /* What makes documents and ids what they are: parts of one build agree on it.  A new reference. */
 json_t *data_build_options(const struct data_build *b);
-/* The notes of a set; malloc'ed. */
-char *data_meta(const char *tokenizer, const char *file, const char *format,
+/* The notes of a set; malloc'ed.  `records`: of how records became documents, or NULL. */
+char *data_meta(const char *tokenizer, const char *file, const char *format, const json_t *records,
                 const struct data_sums *s, struct tern_err *err);
 int data_interrupted(const struct data_build *b, struct tern_err *err);
 

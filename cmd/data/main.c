@@ -1,5 +1,6 @@
 /* tern data: build, inspect and check token sets. */
 #include "cmd/data/data.h"
+#include "cmd/data/instruct.h"
 
 #include "cmd/cmd.h"
 #include "core/base/fs.h"
@@ -416,9 +417,9 @@ static const struct tern_cmd head = {
 };
 
 static const struct tern_cmd *const verbs[] = {
-    &data_build,  &data_merge_cmd, &data_info,   &data_stat, &data_plan,
-    &verify,      &encode,         &decode,      &head,      &data_overlap,
-    &data_sample, &data_export,    &data_import, &data_push, NULL};
+    &data_build,  &data_merge_cmd, &data_info,     &data_stat,    &data_plan,   &verify,
+    &encode,      &decode,         &head,          &data_overlap, &data_sample, &data_export,
+    &data_import, &data_push,      &data_template, NULL};
 
 int main(int argc, char **argv)
 {

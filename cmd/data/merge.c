@@ -347,7 +347,7 @@ static int commit(struct merge *m, struct tern_err *err)
                          "tokenizer_format", &format) < 0)
         damaged(&m->parts[0], err);
     else
-        meta = data_meta(tokenizer, file, format, &m->sums, err);
+        meta = data_meta(tokenizer, file, format, json_object_get(old, "records"), &m->sums, err);
     json_decref(old);
     if (!meta)
         return -1;

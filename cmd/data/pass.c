@@ -25,7 +25,7 @@ void data_sums_free(struct data_sums *s)
     *s = (struct data_sums){0};
 }
 
-char *data_meta(const char *tokenizer, const char *file, const char *format,
+char *data_meta(const char *tokenizer, const char *file, const char *format, const json_t *records,
                 const struct data_sums *s, struct tern_err *err)
 {
     json_t *files = json_array();
@@ -37,6 +37,8 @@ char *data_meta(const char *tokenizer, const char *file, const char *format,
     const size_t named = json_array_size(files);
     json_t *meta = json_pack("{s:s, s:s, s:s, s:o}", "tokenizer", tokenizer, "tokenizer_file", file,
                              "tokenizer_format", format, "files", files);
+    if (meta && records)
+        json_object_set(meta, "records", (json_t *)records);
     char *words = meta ? json_dumps(meta, JSON_COMPACT) : NULL;
     json_decref(meta);
     if (!words || named < (s->n_paths < FILES_NAMED ? s->n_paths : FILES_NAMED)) {
@@ -51,10 +53,14 @@ json_t *data_build_options(const struct data_build *b)
 {
     const struct data_text_opts *t = &b->text;
 
-    return json_pack("{s:s, s:s, s:s?, s:s, s:s, s:I, s:b, s:b, s:b}", "format", t->format, "field",
-                     t->field, "split", t->split, "encoding", t->encoding, "invalid", t->invalid,
-                     "min-length", (json_int_t)t->min_length, "skip-bad", t->skip_bad, "bos",
-                     b->bos, "dedup", b->dedup);
+    json_t *options = json_pack(
+        "{s:s, s:s, s:s?, s:s, s:s, s:I, s:b, s:b, s:b}", "format", t->format, "field", t->field,
+        "split", t->split, "encoding", t->encoding, "invalid", t->invalid, "min-length",
+        (json_int_t)t->min_length, "skip-bad", t->skip_bad, "bos", b->bos, "dedup", b->dedup);
+
+    if (options && b->notes)
+        json_object_set(options, "records", b->notes);
+    return options;
 }
 
 int data_interrupted(const struct data_build *b, struct tern_err *err)
@@ -94,6 +100,7 @@ static int open_feed(struct pass *p, struct tern_err *err)
         how.to = s->to.byte;
     }
     how.hash = b->dedup;
+    how.records = b->records;
     p->feed = tern_data_feed_open(&how, err);
     return p->feed ? 0 : -1;
 }
@@ -161,7 +168,7 @@ static int commit(struct pass *p, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "%s: no text in the files given; nothing was written",
                             b->out);
     meta = data_meta(b->text.tokenizer, tern_token_path(b->token), tern_token_format(b->token),
-                     p->sums, err);
+                     b->notes, p->sums, err);
     if (!meta)
         goto out;
     if (p->share->parts && !(record = data_part_record(b, p->share, p->sums, err)))

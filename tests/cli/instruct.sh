@@ -1,0 +1,125 @@
+#!/bin/bash
+# Records of instruct data by way of tern data build --template: what is learnt, what is left out, what is
+# refused, what a set says of it.
+. "$(dirname "$0")/../lib/tap.sh"
+model=$ROOT/tests/golden/spm-bpe-800.model
+build() { run tern data build -t "$model" --threads 1 "$@"; }
+
+cat >dolly.jsonl <<'J'
+{"instruction": "What is the government?", "context": "", "response": "Of the people.", "category": "qa"}
+{"instruction": "Say it again.", "context": "By the people,\nfor the people.", "response": "So it is."}
+
+{"instruction": "And now?", "response": "It ends with </s> as text."}
+J
+build -o dolly.tds --template dolly dolly.jsonl
+status 0; err_has 'template dolly: 3 records' "records are counted"
+run tern data info --json dolly.tds
+out_has '"template": "dolly"' "a set has its template's name"
+out_has '"loss": "response"' "what is learnt"
+out_has "\"template_sha256\": \"$(tern data template dolly | sha256sum | cut -d' ' -f1)\"" "and the digest of the template's text"
+run tern data head -t "$model" dolly.tds
+out_has '### Instruction' "the set holds the template's text"
+grep -A1 -e '^--- answer:' out | grep -qx ' \?Of the people.'; ok $? "and the answer, under its heading"
+grep -A1 -e '^--- prompt:' out | grep -qx '### Instruction'; ok $? "prompts stand under theirs"
+tern data build -t "$model" --threads 1 -o all.tds --template dolly --loss all dolly.jsonl 2>/dev/null
+python3 - <<'P' >said
+import json, struct
+def read(path):
+    raw = open(path, "rb").read()
+    n, docs = struct.unpack_from("<QQ", raw, 24)
+    at = {}
+    for i in range(struct.unpack_from("<I", raw, 100)[0]):
+        kind, _, offset, size = struct.unpack_from("<IIQQ", raw, 104 + 24 * i)
+        at[kind] = raw[offset:offset + size]
+    ids = struct.unpack(f"<{n}H", at[1])
+    mask = [at[3][i // 8] >> i % 8 & 1 for i in range(n)] if 3 in at else None
+    return ids, mask, docs
+ids, mask, docs = read("dolly.tds")
+same, none, _ = read("all.tds")
+print(docs, mask[0], mask[-1], 0 < sum(mask) < len(mask), none, ids == same, ids.count(ids[-1]))
+P
+is "$(cat said)" "3 0 1 True None True 3" "answers and their EOS are targets; with --loss all there is no mask; </s> in a record is text"
+
+build -o long.tds --template dolly --max-tokens 40 dolly.jsonl
+status 2; err_has 'dolly.jsonl:2: has ' "a record above --max-tokens is refused with its line"
+err_has '--max-tokens is 40. Say --longer cut or drop.' "and told what to do"
+[ ! -e long.tds ]; ok $? "and leaves no set"
+build -o cut.tds --template dolly --max-tokens 40 --longer cut dolly.jsonl
+status 0; err_has 'above --max-tokens were cut' "cut records are counted"
+build -o drop.tds --template dolly --max-tokens 40 --longer drop dolly.jsonl
+status 0; err_has '2 records above --max-tokens were left out' "dropped records are counted"
+build -o none.tds --template dolly --max-tokens 8 --longer cut dolly.jsonl
+status 2; err_has 'nothing was written' "where prompts fill --max-tokens nothing is left"
+
+n=0
+bad() { # RECORD WORDS
+    n=$((n + 1))
+    { head -1 dolly.jsonl; echo "$1"; } >bad.jsonl
+    build -o bad.tds --template dolly bad.jsonl
+    status 2 "bad record $n: exit status 2"
+    err_has "bad.jsonl:2: $2" "bad record $n is refused: $2"
+    one_error "bad record $n: one error"
+    [ ! -e bad.tds ]; ok $? "bad record $n leaves no set"
+}
+bad '{"instruction": "a", "context": "b"}' "no field 'response', which template dolly wants (found: instruction, context)"
+bad '{"instruction": "a", "response": 7}' "field 'response' is a number; a string is wanted"
+bad '{"instruction": "a", "response": ""}' "field 'response' is empty"
+bad '{"instruction": "a", "response": "b"' "not a JSON object on one line"
+bad '["a"]' "not a JSON object"
+bad '{"messages": [{"role": "user", "content": "a"}]}' "has a list of messages, and template dolly is of fields"
+{ cat dolly.jsonl; echo '{"instruction": "a"}'; echo 'x'; } >some.jsonl
+build -o some.tds --template dolly --skip-bad some.jsonl
+status 0; err_has '2 lines that cannot be read were left out: 5, 6' "with --skip-bad they are left out and counted"
+cmp -s <(tail -c +4097 some.tds | head -c 200) <(tail -c +4097 dolly.tds | head -c 200); ok $? "and the others stay"
+
+echo '{"conversations": [{"from": "system", "value": "Be kind."}, {"from": "human", "value": " Why? "}, {"from": "gpt", "value": "So."}, {"from": "human", "value": "And?"}, {"from": "gpt", "value": "So."}]}' >chat.jsonl
+build -o chat.tds --template llama2-chat chat.jsonl
+status 0; err_has 'have EOS between their turns' "Llama 2's chats: data.isolate is warned of"
+run tern data head -t "$model" chat.tds
+has out '[INST] <<SYS>>' "Llama 2's chats: the system's message inside the first"
+build -o c3.tds --template llama3-chat chat.jsonl
+status 2; err_has 'has no special token <|start_header_id|>' "a template of another tokenizer is refused"
+
+cat >own.yaml <<'Y'
+# Questions with an optional hint.
+prompt:
+  - "Q: {question}"
+  - "Hint: {hint?}"
+  - "A:"
+join: "\n"
+answer: " {answer}"
+Y
+echo '{"question": "Why?", "hint": null, "answer": "The people."}' >own.jsonl
+build -o own.tds --template own.yaml own.jsonl
+status 0; run tern data head -t "$model" own.tds
+out_has 'Q: Why?' "an own template"
+grep -q Hint out; [ $? = 1 ]; ok $? "a field of null leaves no section"
+run tern data info --json own.tds; out_has '"template": "own.yaml"' "its file's name is noted"
+echo 'answr: x' >>own.yaml
+build -o own2.tds --template own.yaml own.jsonl
+status 2; err_has 'own.yaml:8: ' "a mistake in a template is told with its line"
+build -o own2.tds --template dollly own.jsonl
+status 2; err_has 'Did you mean dolly?' "a typo in a template's name"
+
+run tern data template
+status 0; is "$(tr '\n' ' ' <out)" "dolly dolly-lines alpaca completion llama2-chat llama3-chat " "the templates that have names"
+tern data template dolly >mine.yaml
+build -o mine.tds --template mine.yaml dolly.jsonl
+status 0; cmp -s <(tail -c +4097 mine.tds | head -c 200) <(tail -c +4097 dolly.tds | head -c 200); ok $? "a printed template builds the same set"
+run tern data template nothing; status 2; err_has "is no template's name" "another name is refused"
+
+build -o x.tds --loss all dolly.jsonl; status 2; err_has 'say which --template' "--loss without --template"
+build -o x.tds --template dolly --loss some dolly.jsonl; status 2; err_has '--loss some: is none of response, all' "another loss"
+build -o x.tds --template dolly --longer cut dolly.jsonl; status 2; err_has 'Say --max-tokens' "--longer without --max-tokens"
+for i in $(seq 300); do cat dolly.jsonl; done >many.jsonl
+for threads in 2 5; do
+    run tern data build -t "$model" --threads 1 -o one.tds --template dolly many.jsonl; status 0
+    run tern data build -t "$model" --threads $threads -o more.tds --template dolly many.jsonl; status 0
+    cmp -s one.tds more.tds; ok $? "$threads threads write the same set"
+done
+for part in 1 2 3; do
+    run tern data build -t "$model" --part $part/3 -o part$part.tds --template dolly many.jsonl; status 0
+done
+run tern data merge -o merged.tds part?.tds; status 0
+cmp -s one.tds merged.tds; ok $? "parts become the same set, with its mask and its template"
+tap_done

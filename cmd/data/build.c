@@ -88,6 +88,9 @@ static int open_records(struct data_build *b, struct tern_data_feed_records *roo
         return -1;
     if (!*ret_instruct)
         return 0;
+    if (strcmp(text.format, "auto") != 0 && strcmp(text.format, "jsonl") != 0)
+        return tern_err_set(err, TERN_USAGE, "--format %s: with a --template it is jsonl",
+                            text.format);
     *room = data_instruct_records(*ret_instruct);
     b->records = room;
     b->notes = data_instruct_notes(&instruct, *ret_instruct);

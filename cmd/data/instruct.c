@@ -155,16 +155,23 @@ const struct tern_cmd data_template = {
     .args = "[NAME]",
     .summary = "list the templates of instruct data, or print one to begin your own with",
     .about =
-        "A template is a YAML file. `prompt` lists sections, which `join` (a blank line) parts; "
-        "`answer` follows directly and is what is learnt, with the EOS behind it. {FIELD} is a "
-        "field of the record, which must be there; {FIELD?} leaves out its whole section where the "
-        "field is missing, null or empty; so do {if FIELD} and {unless FIELD}, which write "
-        "nothing. context is also found as input, response as output. A template of conversations "
-        "has `chat` instead of `prompt`: `user` and `system` with {content}, the message; "
-        "{system} in `user` puts the system's message there; `begin`; `trim: true` takes white "
-        "space off both ends of messages. Its `answer` has {content}, too; all answers are learnt. "
-        "{bos} and {eos} are the tokenizer's, `specials` lists other special tokens; braces are "
-        "doubled. What a record says is text: special tokens come from the template alone.",
+        "A template is a YAML file. `prompt` is a list of sections, parted by `join` (a blank "
+        "line). "
+        "`answer` follows directly; it is what is learnt, with the EOS behind it. {FIELD} is a "
+        "field "
+        "of the record, which must be there. {FIELD?} leaves its section out where the field is "
+        "missing, null or empty; spaces are text. {if FIELD} and {unless FIELD} do so, too, and "
+        "write nothing. context may be called input, and response output.\n\n"
+        "A template of conversations has `chat` in the place of `prompt`. `begin` stands before "
+        "all "
+        "messages. `system` and `user` have {content}, the message; {system} in `user` puts the "
+        "system's message inside the user's. `trim: true` takes off white space at both ends of "
+        "messages. `answer` has {content}, too; every answer is learnt. Records have messages "
+        "(role "
+        "and content: perhaps one of system, then user and assistant in turns) or conversations "
+        "(from and value: human and gpt), or a prompt and its answer.\n\n"
+        "{bos} and {eos} are the tokenizer's; `specials` lists other special tokens. A brace is "
+        "doubled: {{. What a record says is text: special tokens come from the template alone.",
     .examples = "tern data template llama3-chat >own.yaml\n"
                 "tern data build -t model/ --template own.yaml -o train.tds train.jsonl",
     .args_min = 0,

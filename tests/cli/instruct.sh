@@ -109,6 +109,11 @@ status 0; cmp -s <(tail -c +4097 mine.tds | head -c 200) <(tail -c +4097 dolly.t
 run tern data template nothing; status 2; err_has "is no template's name" "another name is refused"
 
 build -o x.tds --loss all dolly.jsonl; status 2; err_has 'say which --template' "--loss without --template"
+build -o x.tds --template dolly --format text dolly.jsonl; status 2; err_has 'with a --template it is jsonl' "another format"
+cp dolly.jsonl plain.txt; sed -i '1i hello' plain.txt
+build -o x.tds --template dolly plain.txt; status 2; err_has 'plain.txt: is not JSONL' "a file that is no JSONL"
+run tern data export dolly.tds -L 16 --to datasets -o saved
+build -o x.tds --template dolly saved; status 2; one_error "a folder of Arrow files: one error"
 build -o x.tds --template dolly --loss some dolly.jsonl; status 2; err_has '--loss some: is none of response, all' "another loss"
 build -o x.tds --template dolly --longer cut dolly.jsonl; status 2; err_has 'Say --max-tokens' "--longer without --max-tokens"
 for i in $(seq 300); do cat dolly.jsonl; done >many.jsonl

@@ -63,7 +63,7 @@ void data_report(const char *out, const struct data_sums *s, double seconds)
 {
     char bytes[32], time[32], rate[64] = "";
 
-    if (seconds > 0)
+    if (!s->resumed)
         snprintf(rate, sizeof rate, ", in %s (%.1f MB/s)",
                  tern_str_seconds(time, sizeof time, seconds), (double)s->bytes / 1e6 / seconds);
     tern_info("%s: %" PRIu64 " documents, %" PRIu64 " tokens, %s of text (%.2f bytes a token)%s",

@@ -34,6 +34,7 @@ struct sharing {
     struct data_progress progress;
     uint64_t elsewhere; /* bytes of shares that are built */
     int64_t beat_ns, listed_ns;
+    bool resumed; /* some shares were there when it began */
 };
 
 struct data_step data_step_here(void)
@@ -408,6 +409,7 @@ static int join(struct sharing *s, struct tern_err *err)
         tern_info("%s: going on with the parts that are there (%.0f %%)", s->folder.path,
                   100.0 * (double)s->elsewhere / (double)tern_data_shares_bytes(s->shares));
     s->progress.before = s->elsewhere;
+    s->resumed = s->elsewhere > 0;
     return 0;
 }
 
@@ -432,6 +434,7 @@ int data_share_build(const struct data_build *b, const struct data_step *step, u
     data_progress_begin(&s.progress, b->out, "", /* quiet= */ step->rank != 0);
     if (join(&s, err) == 0)
         rc = work(&s, ret_sums, err);
+    ret_sums->resumed = s.resumed;
     data_progress_end(&s.progress);
     if (step->tasks == 1 && s.folder.task)
         unlink(s.folder.task);

@@ -57,6 +57,11 @@ has one.err 'duplicates were left out' "duplicates are counted"
 cp one.tds good.tds
 run tern data verify part-1.tds; status 0 "a part is a sound set"
 
+awk 'BEGIN { for (i = 1; i <= 3000; i++) printf "{\"instruction\": \"Say %d.\", \"response\": \"It is %d.\"}\n", i, i * i }' >records
+build -o one.tds --template dolly records
+parts 3 --template dolly records; ok $? "records in a file that is known by its first line: parts and their merge"
+cmp -s one.tds new.tds; ok $? "records with masks: 3 parts give the set of one process"
+
 # ---- parts that do not belong together
 refused() { status 2 "${2-}"; err_has "$1"; one_line; [ ! -e x.tds ]; ok $? "$cmd: nothing is written"; }
 parts 3 text.jsonl
@@ -126,6 +131,10 @@ for n in 2 3 4; do
     is "$(cat err.* | grep -c ' documents, ')" 1 "$n tasks: one summary"
     [ ! -e x.tds.parts ]; ok $? "$n tasks leave no folder of parts" || ls x.tds.parts
 done
+build -o one.tds --template dolly --dedup records records
+rm -f x.tds err.*; step=$((step + 1))
+tasks 2 --share-size 20K --template dolly --dedup records records
+cmp -s one.tds x.tds; ok $? "tasks build records with masks and without duplicates"
 rm -f x.tds err.*; step=$((step + 1))
 tasks 3 --share-size 100K text.jsonl bad.jsonl
 is "$all" " 2 2 2" "all tasks fail where a share has a bad line"

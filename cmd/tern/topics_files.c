@@ -141,7 +141,7 @@ const char topic_token_set[] =
     "# EXAMPLES\n"
     "    tern data build --tokenizer models/my-llama -o pubmed.tds pubmed.jsonl.gz\n"
     "    tern data info pubmed.tds\n"
-    "    tern data stat pubmed.tds -L 4096          # lengths, and what each packing pads\n"
+    "    tern data stat pubmed.tds -L 4096        # lengths, and what packings pad\n"
     "    tern data overlap pubmed.tds --held-out pubmed-test.tds\n"
     "    tern data verify pubmed.tds\n";
 

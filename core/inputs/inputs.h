@@ -37,9 +37,8 @@ int tern_inputs_list(const struct tern_recipe *r, struct tern_inputs *ret_inputs
 void tern_inputs_free(struct tern_inputs *inputs);
 
 /* Find `r->steps` of a recipe that says `epochs`, by a look at its first training set (see
- * tern_recipe_resolve), and the ends of stages whose sets are exhausted (tern_recipe_end_stage); any
- * other recipe stays as it is.  Call it right after the recipe was
- * loaded. */
+ * tern_recipe_resolve), and the ends of stages whose sets are exhausted (tern_recipe_end_stage);
+ * any other recipe stays as it is.  Call it right after the recipe was loaded. */
 int tern_inputs_length(struct tern_recipe *r, struct tern_err *err);
 
 /* How its training sets lie in rows. */

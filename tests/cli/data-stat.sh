@@ -72,7 +72,15 @@ is "$(field ".sources[0].epochs * $rows | round")" 64 "plan: epochs are samples 
 run tern data plan run.yaml --set data.train='[{path: gone.tds}]'
 status 2; one_error; err_has 'gone.tds: cannot open'
 
+for packing in concat best-fit padded; do
+    is "$(tern data plan run.yaml --set data.packing=$packing --set batch.seq_len=128 --json | jq '.sources[0].rows')" \
+        "$(tern data stat data/train.tds -L 128 --json | jq "[.[0].packings[] | select(.packing == \"$packing\") | .rows][0]")" \
+        "plan: a recipe's $packing has the rows that stat says"
+done
+
 # ---- a set that is exhausted
+is "$(tern data plan run.yaml --set data.train='[{path: data/train.tds, exhausted: stop}]' --set batch.global=1 --set batch.micro=1 \
+    --set steps=9999 --json | jq .steps)" "$rows" "exhausted: with one sample a step, each row is a step"
 cat >mixed.yaml <<'Y'
 version: 1
 name: mixed

@@ -149,6 +149,38 @@ static void test_pieces(void)
     tern_data_set_free(test);
 }
 
+/* A set of one document. */
+static struct tern_data_set *make_one(const uint32_t *ids, size_t n)
+{
+    char *path = tern_fs_join(work, "one.tds");
+    struct tern_data_set_kind kind = {1 << 20, EOS, -1, false, {7}};
+    struct tern_data_set_writer *w = tern_data_set_create(path, &kind, NULL);
+
+    if (tern_data_set_add(w, ids, NULL, n, n, NULL) < 0 || tern_data_set_commit(w, "{}", NULL) < 0)
+        abort();
+    struct tern_data_set *s = tern_data_set_open(path, NULL);
+    unlink(path);
+    free(path);
+    return s;
+}
+
+/* Two 4-grams with one hash: their difference is a short vector of the lattice of those that hash
+ * to 0. */
+static void test_same_hash(void)
+{
+    static const uint32_t a[] = {40000, 59693, 40000, 40000}, b[] = {63789, 40000, 71644, 63248};
+    struct tern_data_set *one = make_one(a, 4), *other = make_one(b, 4);
+    const struct tern_data_overlap_how how = {.gram = 4, .threads = 1};
+    struct tern_data_overlap o;
+
+    if (tern_data_overlap(&one, 1, other, &how, &o, NULL) < 0)
+        abort();
+    ok(o.all.grams == 1 && o.all.found == 0, "an n-gram with the hash of another one is not found");
+    tern_data_overlap_free(&o);
+    tern_data_set_free(one);
+    tern_data_set_free(other);
+}
+
 static int stop(void *ctx, uint64_t done, uint64_t all)
 {
     (void)ctx;
@@ -192,6 +224,7 @@ int main(void)
     test_by_hand(2, 100, 100, BOS);
     test_by_hand(3, 30, 100, -1);
     test_pieces();
+    test_same_hash();
     test_refusals();
     rmdir(work);
     return tap_done();

@@ -318,6 +318,23 @@ void tern_store_reader_want(struct tern_store_reader *r, uint64_t at, size_t len
     pthread_mutex_unlock(&r->lock);
 }
 
+void tern_store_reader_drop(struct tern_store_reader *r, uint64_t at, size_t len)
+{
+    uint8_t key[TERN_SHA256_BYTES];
+
+    if (len == 0 || at >= r->head.bytes || len > r->head.bytes - at)
+        return;
+    pthread_mutex_lock(&r->lock);
+    for (uint64_t b = block_of(r, at); b <= block_of(r, at + len - 1); b++) {
+        struct slot *s = slot_of(r, b);
+        if (s && s->state == FULL && s->users == 0)
+            s->state = EMPTY;
+        block_key(r, b, key);
+        tern_store_cache_drop(r->cache, key);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
 void tern_store_reader_ahead(struct tern_store_reader *r, struct tern_store_ahead *ret_ahead)
 {
     pthread_mutex_lock(&r->lock);

@@ -43,6 +43,10 @@ int tern_store_reader_check(struct tern_store_reader *r, const uint32_t *crc, ui
 int tern_store_reader_pread(struct tern_store_reader *r, void *to, size_t len, uint64_t at,
                             struct tern_err *err);
 
+/* These bytes are not what they should be: they are forgotten, here and on the disk, and fetched
+ * again when they are read. */
+void tern_store_reader_drop(struct tern_store_reader *r, uint64_t at, size_t len);
+
 /* These bytes will be read: their blocks are brought here by other threads.  Never waits; wishes
  * beyond 4,096 blocks are forgotten (or beyond half of the blocks in memory, where no disk keeps
  * them).  A failure is met by the read itself. */

@@ -16,7 +16,7 @@ tap_cleanup=s3_end
 until_true [ -e "$WORK/s3.port" ] || skip_all "no python3 that serves"
 S3=http://127.0.0.1:$(cat "$WORK/s3.port")
 export AWS_ENDPOINT_URL=$S3
-s3_say() { python3 -c 'import sys, urllib.request as u; u.build_opener(u.ProxyHandler({})).open(sys.argv[1]).read()' "$S3$1"; }
+s3_say() { python3 -c 'import sys, urllib.request as u; u.build_opener(u.ProxyHandler({})).open(sys.argv[1].replace(" ", "%20")).read()' "$S3$1"; }
 fault() { s3_say "/_fault?$(printf '%s&' "$@")"; }
 fault_none() { s3_say /_clear; }
 asked() { grep -cE -- "$1" "$WORK/s3.log"; }

@@ -278,7 +278,9 @@ static void test_credentials(void)
     not_read("AWS_ACCESS_KEY_ID is set without AWS_SECRET_ACCESS_KEY", "half of the environment");
     unsetenv("AWS_ACCESS_KEY_ID");
     not_read("needs credentials", "no credentials");
-    tern_fs_mkdirs(tern_strf("%s/.aws", s3_dir), 0700, NULL);
+    url = tern_fs_join(s3_dir, ".aws");
+    tern_fs_mkdirs(url, 0700, NULL);
+    free(url);
     write_text(".aws/credentials", "[default]\naws_access_key_id = AKIDTEST\naws_secret_access_key "
                                    "= secret+key/of=tests\n[bad]\naws_access_key_id = AKIDTEST\n"
                                    "aws_secret_access_key = secret-wrong\n");

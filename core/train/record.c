@@ -206,13 +206,16 @@ void tern_train_record_step(struct train *t, double lr, double norm, double toke
         {"memory_predicted_bytes", ph->predicted},
         {"memory_bytes", ph->memory}, /* the most so far */
     };
-    _Static_assert(sizeof own / sizeof *own <= OWN, "room for a step's own values");
+    _Static_assert(sizeof own / sizeof *own < OWN, "room for a step's own values");
     struct values v;
     struct tern_err err;
 
     memcpy(v.list, own, sizeof own);
     v.n = sizeof own / sizeof *own;
     v.named = 0;
+    if (t->ahead)
+        v.list[v.n++] =
+            (struct tern_ledger_value){"data_ahead_samples", tern_train_ahead_samples(t)};
     if (t->size > 1)
         add_ranks(t, &v);
     if (tern_ledger_spool_step(t->spool, (int64_t)t->progress.step, v.list, v.n, &err) < 0)

@@ -170,7 +170,7 @@ static int make_buffers(struct train *t, struct tern_err *err)
     t->meter.sorted = tern_alloc((size_t)t->size, sizeof *t->meter.sorted, "the ranks' times", err);
     if (!x->tokens || !x->targets || !x->row || !x->mask || !t->meter.ranks || !t->meter.sorted)
         return -1;
-    return tern_train_profile_open(t, err);
+    return tern_train_profile_open(t, err) < 0 ? -1 : tern_train_ahead_open(t, err);
 }
 
 /* Rank 0: open the ledger's spool, and take the lease on the checkpoint folder. */
@@ -249,6 +249,7 @@ void tern_train_teardown(struct train *t)
     if (tern_ledger_spool_close(t->spool, &err) < 0)
         tern_warn("%s", err.text);
     tern_ckpt_lease_free(t->checkpoint.lease, t->options->spool_dir == NULL);
+    tern_train_ahead_close(t);
     for (size_t i = 0; t->sets.held_out && i < t->recipe->data.held_out.n; i++)
         tern_data_set_free(t->sets.held_out[i]);
     free(t->sets.held_out);

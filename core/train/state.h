@@ -116,6 +116,8 @@ struct train_patience {
     bool computed;                      /* a step is behind it */
 };
 
+struct train_ahead; /* ahead.c */
+
 struct train {
     const struct tern_train_options *options;
     const struct tern_recipe *recipe;
@@ -131,6 +133,7 @@ struct train {
     struct train_passes passes;
     struct train_sets sets;
     struct train_batch batch;
+    struct train_ahead *ahead; /* NULL: every set is on disk */
     struct train_meter meter;
     struct train_profile *profile; /* profile.c; NULL: none is written */
     struct train_checkpoint checkpoint;
@@ -143,6 +146,16 @@ struct train {
 /* What this rank does from now on.  Ranks that wait for it allow ten times the longest that it has
  * taken so far in this attempt, and ten minutes at least where that depends on storage. */
 void tern_train_set_doing(struct train *t, enum tern_fabric_activity doing);
+
+/* ---- ahead.c ---- */
+
+/* Begin to read ahead, where a set is at a URL, from t->progress.sample on. */
+int tern_train_ahead_open(struct train *t, struct tern_err *err);
+void tern_train_ahead_close(struct train *t);
+/* A step begins, at t->progress.sample. */
+void tern_train_ahead_move(struct train *t);
+/* How many samples of later steps are here, without a gap. */
+double tern_train_ahead_samples(struct train *t);
 
 /* ---- groups.c ---- */
 

@@ -52,6 +52,7 @@ static int load(struct train *t, struct tern_err *err)
     uint64_t first = first_sample(t);
     int rc = 0;
 
+    tern_train_ahead_move(t);
     for (size_t b = 0; b < rows && rc == 0; b++) {
         rc = tern_data_stages_sample(t->sets.stages, first + b, x->row, x->mask + b * len,
                                      x->starts ? x->starts + b * len : NULL, err);

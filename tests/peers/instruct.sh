@@ -4,8 +4,10 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/venv.sh"
 [ -n "$DATA" ] || skip_all "no shared data: no tokenizers of Llama"
-venv instruct 'datasets, jinja2, sentencepiece, tiktoken, tokenizers, transformers, trl' \
-    trl==1.16.0 transformers==5.24.0 tokenizers==0.23.3 sentencepiece==0.2.3 tiktoken==0.14.0 datasets==5.2.0 ||
+# Not what trl needs to train, PyTorch above all.
+venv instruct 'datasets, jinja2, sentencepiece, tiktoken, tokenizers, transformers' transformers==5.24.0 \
+    tokenizers==0.23.3 sentencepiece==0.2.3 tiktoken==0.14.0 datasets==5.2.0 jinja2 &&
+    venv instruct trl --no-deps trl==1.16.0 ||
     skip_all "the Python package trl is not there and cannot be installed"
 python="$VENV/bin/python -I"
 export HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error HF_HOME=$WORK/hf TOKENIZERS_PARALLELISM=false

@@ -39,7 +39,7 @@ static void add_id(struct tern_buf *to, const struct tern_token *t, uint32_t id)
     size_t len;
     const char *s = tern_token_piece(t, id, &len);
 
-    if (t == bytes && id < 256) {
+    if (t != pieces && id < 256) {
         const char byte = (char)id;
         tern_buf_add(to, &byte, 1);
     } else if (len == 6 && memcmp(s, "<0x", 3) == 0) {
@@ -193,6 +193,25 @@ static void test_chats(void)
 
     check_rows(bytes, three, sizeof three / sizeof three[0]);
     check_rows(pieces, two, sizeof two / sizeof two[0]);
+}
+
+/* A tokenizer whose EOS is the end of a message, as those of models for chats have it. */
+static void test_eos_of_messages(void)
+{
+    static const char config[] =
+        "{\"bos_token\": \"<|begin_of_text|>\", \"eos_token\": \"<|eot_id|>\"}";
+    char *vocab;
+    struct file f = bytes_file(&vocab);
+
+    f.added = "[" HEADERS "]";
+    write_file("tokenizer_config.json", config, strlen(config));
+    struct tern_token *t = load(&f, NULL);
+    char *row = show("llama3-chat", t, CHAT(M("user", "a") "," M("assistant", "b")));
+    is(row, H3("user") "a<|eot_id|>" H3("assistant") "[bEOS]",
+       "where EOS ends messages the last one's is the document's");
+    free(row);
+    tern_token_free(t);
+    free(vocab);
 }
 
 /* Ids of `text` alone. */
@@ -548,6 +567,7 @@ int main(void)
     test_strip();
     test_fields();
     test_chats();
+    test_eos_of_messages();
     test_special_text();
     test_boundary();
     test_limits();

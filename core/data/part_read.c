@@ -44,10 +44,11 @@ struct tern_data_part {
 
 /* ---- opening ---- */
 
+/* The first of its type, as the set's reader takes it. */
 static void find_section(const struct tern_tds_header *h, enum tern_tds_type type,
                          struct tern_tds_section *ret_section)
 {
-    for (uint32_t i = 0; i < h->n_sections; i++)
+    for (uint32_t i = h->n_sections; i-- > 0;)
         if (h->sections[i].type == (uint32_t)type)
             *ret_section = h->sections[i];
 }
@@ -191,7 +192,7 @@ static int read_places(struct tern_data_part *p, struct tern_err *err)
                        p->hashes.offset + p->next * TERN_DATA_HASH, p->path, err) < 0))
         return -1;
     for (uint64_t i = 0; i < n; i++)
-        if (p->places[i].first_token > p->places[i + 1].first_token ||
+        if (p->places[i].first_token >= p->places[i + 1].first_token ||
             p->places[i + 1].first_token > p->head.n_tokens ||
             p->places[i].first_byte > p->places[i + 1].first_byte)
             return damaged(p, "the places of its documents are impossible", err);

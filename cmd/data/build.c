@@ -229,7 +229,46 @@ free:
     return rc;
 }
 
+/* -o s3://BUCKET/KEY: the set is built in a folder of this machine, then pushed.  It stays there
+ * where that fails. */
+static int run_here(int n_args, char **args, struct tern_err *err);
+static int run_pushed(int n_args, char **args, struct tern_err *err)
+{
+    const char *url = out, *tmp = getenv("TMPDIR");
+    char *dir = tern_strf("%s/tern-build-XXXXXX", tmp && *tmp ? tmp : "/tmp"), *path = NULL;
+    int rc = -1;
+
+    if (tern_str_ends(url, "/") || part || data_step_here().tasks > 1) {
+        tern_err_set(err, TERN_USAGE, "-o %s: %s", url,
+                     tern_str_ends(url, "/") ? "it names no object. Write s3://BUCKET/KEY."
+                                             : "parts are built on a disk that all tasks see; push "
+                                               "the set when it is merged");
+    } else if (!mkdtemp(dir)) {
+        tern_err_sys(err, "%s: cannot make it", dir);
+    } else {
+        path = tern_fs_join(dir, tern_fs_basename(url));
+        out = path;
+        rc = run_here(n_args, args, err);
+        if (rc == 0 && data_push_file(path, url, &stopped, err) < 0) {
+            rc = tern_err_prefix(
+                err, "the set is built, but not pushed: `tern data push %s %s` goes on", path, url);
+        } else {
+            tern_fs_remove_tree(dir, NULL);
+        }
+    }
+    free(path);
+    free(dir);
+    out = NULL;
+    return rc;
+}
+
 static int run(int n_args, char **args, struct tern_err *err)
+{
+    return out && tern_str_starts(out, "s3://") ? run_pushed(n_args, args, err)
+                                                : run_here(n_args, args, err);
+}
+
+static int run_here(int n_args, char **args, struct tern_err *err)
 {
     struct tern_text_files files = {0};
     struct data_build b = {.text = text, .bos = bos, .dedup = dedup, .stop = &stopped};
@@ -270,7 +309,8 @@ static int run(int n_args, char **args, struct tern_err *err)
 static const struct tern_opt opts[] = {
     DATA_TEXT_ROWS(text),
     {"out", 'o', TERN_OPT_TEXT, "SET", .to.text = &out,
-     .help = "write the set here (else the first FILE's name, ending in .tds)"},
+     .help =
+         "write the set here, or to s3://BUCKET/KEY (else the first FILE's name, ending in .tds)"},
     DATA_INSTRUCT_ROWS(instruct),
     {"bos", 0, TERN_OPT_FLAG, .to.flag = &bos,
      .help = "begin every document with BOS, too; usual is EOS behind each alone"},

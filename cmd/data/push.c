@@ -51,9 +51,9 @@ static void show(void *ctx, uint64_t done, uint64_t all)
                   left);
 }
 
-int data_push_file(const char *path, const char *url, struct tern_err *err)
+int data_push_file(const char *path, const char *url, const int *stop, struct tern_err *err)
 {
-    const struct tern_store_how store = {.stop = &stopped};
+    const struct tern_store_how store = {.stop = stop};
     struct shown shown = {
         .begun_ns = tern_clock_boot_ns(), .last_ns = tern_clock_boot_ns(), .terminal = isatty(2)};
     const struct tern_store_push_how how = {
@@ -113,7 +113,7 @@ static int run_push(int n_args, char **args, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "%s: a set is pushed to s3://BUCKET/KEY", args[1]);
     if (check_set(args[0], err) < 0)
         return -1;
-    return data_push_file(args[0], args[1], err);
+    return data_push_file(args[0], args[1], &stopped, err);
 }
 
 static const struct tern_opt push_opts[] = {

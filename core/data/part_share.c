@@ -4,6 +4,7 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/str.h"
+#include "core/store/store.h"
 #include "core/text/source.h"
 
 #include <errno.h>
@@ -30,6 +31,12 @@ static int look_at(const char *path, struct file *f, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE,
                             "standard input cannot be shared: it has no parts that another process "
                             "could read. Give files.");
+    if (tern_store_is(path))
+        return tern_err_set(
+            err, TERN_USAGE,
+            "%s: is read by one process alone. `tern fetch` brings it to a disk that "
+            "all tasks see.",
+            path);
     if (TERN_AGAIN(stat(path, &st)) < 0) {
         tern_err_sys(err, "%s: cannot open", path);
         if (err && errno == ENOENT)

@@ -14,6 +14,10 @@ struct tern_text_bytes;
  * tern_text_how) are kept. */
 struct tern_text_bytes *tern_text_bytes_open(int fd, const char *path, const int *stop,
                                              struct tern_err *err);
+struct tern_store_reader;
+/* The same of an object at a URL; takes `reader` over. */
+struct tern_text_bytes *tern_text_bytes_open_url(struct tern_store_reader *reader, const char *path,
+                                                 struct tern_err *err);
 /* Up to `room` bytes into `to`: how many, 0 at the end, -1.  Members follow one another, NUL bytes
  * may stand behind them; anything else behind a member, and a member that ends too early, is an
  * error. */

@@ -3,6 +3,7 @@
 #include "core/base/again.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/store/store.h"
 #include "core/text/names.h"
 #include "core/text/text.h"
 
@@ -385,6 +386,19 @@ static int find_doubles(struct list *l, struct tern_err *err)
     return 0;
 }
 
+/* The names of texts stand in messages and in the set, where a signature in a query may not. */
+static int check_url(const char *path, struct tern_err *err)
+{
+    const char *query = tern_str_starts(path, "s3://") ? NULL : strchr(path, '?');
+
+    if (!tern_store_is(path) || !query)
+        return 0;
+    return tern_err_set(err, TERN_USAGE,
+                        "%.*s: a URL with a query, which may be secret, but would be written into "
+                        "the set. Bring the file here by `tern fetch` first.",
+                        (int)(query - path), path);
+}
+
 int tern_text_files_find(char *const *args, size_t n_args, enum tern_text_format format,
                          struct tern_text_files *ret_files, struct tern_err *err)
 {
@@ -395,7 +409,9 @@ int tern_text_files_find(char *const *args, size_t n_args, enum tern_text_format
 
     for (size_t i = 0; i < n_args && rc == 0; i++) {
         struct found f = {NULL, 0, 0, TERN_TEXT_NAME_OTHER, true};
-        if (strcmp(args[i], "-") != 0) {
+        if ((rc = check_url(args[i], err)) < 0)
+            break;
+        if (strcmp(args[i], "-") != 0 && !tern_store_is(args[i])) {
             if (TERN_AGAIN(stat(args[i], &st)) < 0) {
                 rc = tern_err_sys(err, "%s: cannot open", args[i]);
                 if (err && errno == ENOENT)

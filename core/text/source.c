@@ -4,6 +4,7 @@
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/str.h"
+#include "core/store/reader.h"
 #include "core/text/article.h"
 #include "core/text/bytes.h"
 #include "core/text/kind.h"
@@ -106,7 +107,7 @@ static int begin(struct tern_text_source *s, const char *path, struct tern_err *
         s->eof = n == 0;
     }
     if (s->how->format == TERN_TEXT_AUTO && tern_text_table_is(s->rest, s->n_rest) &&
-        strcmp(path, "-") != 0 && !tern_text_bytes_packed(s->file)) {
+        strcmp(path, "-") != 0 && !tern_store_is(path) && !tern_text_bytes_packed(s->file)) {
         s->format = TERN_TEXT_ARROW;
         s->table = tern_text_table_open(s->path, s->how->field ? s->how->field : "text", err);
         return s->table ? 0 : -1;
@@ -179,6 +180,28 @@ fail:
     return -1;
 }
 
+/* An object at a URL, or a file. */
+static int open_file(struct tern_text_source *s, const char *path, struct tern_err *err)
+{
+    const struct tern_store_reader_how how = {.store = {.stop = s->how->stop}};
+
+    if (tern_store_is(path)) {
+        struct tern_store_reader *r = tern_store_reader_open(path, &how, err);
+        if (!r)
+            return -1;
+        free(s->path);
+        s->path = tern_strdup(tern_store_reader_url(r)); /* without its query */
+        s->file_bytes = tern_store_reader_bytes(r);
+        s->file = tern_text_bytes_open_url(r, s->path, err);
+        return s->file ? 0 : -1;
+    }
+    const int fd = open_fd(path, &s->file_bytes, err);
+    if (fd < 0)
+        return -1;
+    s->file = tern_text_bytes_open(fd, s->path, s->how->stop, err);
+    return s->file ? 0 : -1;
+}
+
 const char *tern_text_source_name(const char *path)
 {
     return strcmp(path, "-") == 0 ? "standard input" : path;
@@ -194,11 +217,7 @@ struct tern_text_source *tern_text_source_open(const char *path, const struct te
     s->path = tern_strdup(tern_text_source_name(path));
     s->how = how;
     s->format = how->format;
-    int fd = open_fd(path, &s->file_bytes, err);
-    if (fd < 0)
-        goto fail;
-    s->file = tern_text_bytes_open(fd, s->path, how->stop, err);
-    if (!s->file || begin(s, path, err) < 0 ||
+    if (open_file(s, path, err) < 0 || begin(s, path, err) < 0 ||
         (s->format == TERN_TEXT_AUTO && find_format(s, path, err) < 0) ||
         (!s->table && begin_encoding(s, err) < 0))
         goto fail;

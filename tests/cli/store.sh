@@ -135,4 +135,37 @@ err_has 'Use https://'
 run tern data verify "https://user:secret-word@example.org/x.tds"
 status 2
 ! grep -q 'secret-word' out err; ok $? "a password in a URL is not shown"
+
+# ---- texts
+gzip -kc a.jsonl >c.jsonl.gz
+"$TOOLS/store-tool" put s3://corpora/c.jsonl.gz c.jsonl.gz >/dev/null
+"$TOOLS/store-tool" put s3://plain/b.jsonl <b.jsonl
+fault 503=2 cut=2 'match=GET /corpora/c.jsonl'
+run tern data encode -t "$T" s3://corpora/c.jsonl.gz "$S3/plain/b.jsonl"
+status 0 "texts at URLs, compressed ones too"
+mv out urls
+tern data encode -t "$T" c.jsonl.gz b.jsonl | cmp -s - urls; ok $? "texts at URLs have the ids of texts on disk"
+fault_none
+run tern data build -t "$T" -o texts.tds "$S3/plain/b.jsonl"
+status 0 "a set is built from a text at a URL"
+run tern data build -t "$T" -o signed.tds "$S3/plain/b.jsonl?X-Amz-Signature=secret-query"
+status 2 "a text at a signed URL is refused"
+[ ! -e signed.tds ] && ! grep -q secret-query out err; ok $? "a text's signed URL is not shown"
+run tern data build -t "$T" -o none.tds s3://corpora/none.jsonl
+status 2
+err_has 's3://corpora/none.jsonl: there is no such object'
+[ ! -e none.tds ]; ok $? "a text that is not there: no set"
+
+# ---- build to object storage
+run env TMPDIR="$WORK" tern data build -t "$T" -o s3://corpora/built.tds b.jsonl
+status 0 "a set is built to s3://"
+run tern data verify s3://corpora/built.tds
+status 0 "the set that was built to s3:// is whole"
+is "$(ls -d tern-build-* 2>/dev/null)" "" "no copy of a set built to s3:// stays here"
+fault 403=1 'match=PUT /corpora/denied'
+run env TMPDIR="$WORK" tern data build -t "$T" -o s3://corpora/denied.tds b.jsonl
+status 2 "a set whose bucket refuses it"
+err_has 'goes on'
+[ -s tern-build-*/denied.tds ]; ok $? "the set that was not pushed stays here"
+fault_none
 tap_done

@@ -22,8 +22,8 @@ out_has '### Instruction' "the set holds the template's text"
 grep -A1 -e '^--- answer:' out | grep -qx ' \?Of the people.'; ok $? "and the answer, under its heading"
 grep -A1 -e '^--- prompt:' out | grep -qx '### Instruction'; ok $? "prompts stand under theirs"
 tern data build -t "$model" --threads 1 -o all.tds --template dolly --loss all dolly.jsonl 2>/dev/null
-python3 - <<'P' >said
-import json, struct
+cat >read.py <<'P'
+import struct
 def read(path):
     raw = open(path, "rb").read()
     n, docs = struct.unpack_from("<QQ", raw, 24)
@@ -34,6 +34,9 @@ def read(path):
     ids = struct.unpack(f"<{n}H", at[1])
     mask = [at[3][i // 8] >> i % 8 & 1 for i in range(n)] if 3 in at else None
     return ids, mask, docs
+P
+python3 - <<'P' >said
+from read import read
 ids, mask, docs = read("dolly.tds")
 same, none, _ = read("all.tds")
 print(docs, mask[0], mask[-1], 0 < sum(mask) < len(mask), none, ids == same, ids.count(ids[-1]))
@@ -46,6 +49,10 @@ err_has '--max-tokens is 40. Say --longer cut or drop.' "and told what to do"
 [ ! -e long.tds ]; ok $? "and leaves no set"
 build -o cut.tds --template dolly --max-tokens 40 --longer cut dolly.jsonl
 status 0; err_has 'above --max-tokens were cut' "cut records are counted"
+err_has '1 records were left out: their prompts fill --max-tokens' "and those without an answer then"
+is "$(python3 -c 'from read import read
+ids, mask, docs = read("cut.tds")
+print(docs, [m for i, m in zip(ids, mask) if i == ids[-1]])')" "2 [1, 0]" "the EOS of a cut record is no target"
 build -o drop.tds --template dolly --max-tokens 40 --longer drop dolly.jsonl
 status 0; err_has '2 records above --max-tokens were left out' "dropped records are counted"
 build -o none.tds --template dolly --max-tokens 8 --longer cut dolly.jsonl

@@ -1,5 +1,6 @@
 /* tern data info: the numbers of a token set. */
 #include "cmd/data/data.h"
+#include "cmd/data/summary.h"
 
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -60,6 +61,8 @@ static void print_source(const struct tern_data_set *s)
     const char *tokenizer = json_string_value(json_object_get(notes, "tokenizer_file"));
     json_t *files = json_object_get(notes, "files");
     const char *first = json_string_value(json_object_get(json_array_get(files, 0), "path"));
+    const json_t *summary = json_object_get(notes, "summary");
+    struct tern_buf words = {0};
 
     if (tokenizer)
         print("tokenizer", "%s", tokenizer);
@@ -67,6 +70,11 @@ static void print_source(const struct tern_data_set *s)
         print("made from", "%s and %zu more", first, json_array_size(files) - 1);
     else if (first)
         print("made from", "%s", first);
+    if (summary) {
+        data_summary_words(summary, &words);
+        print("build", "%s", words.data ? words.data : "");
+        tern_buf_free(&words);
+    }
     json_decref(notes);
 }
 

@@ -1,5 +1,6 @@
 /* One pass over files, or over a share of them. */
 #include "cmd/data/build.h"
+#include "cmd/data/summary.h"
 
 #include "core/base/str.h"
 #include "core/data/duplicates.h"
@@ -37,6 +38,8 @@ char *data_meta(const char *tokenizer, const char *file, const char *format, con
     const size_t named = json_array_size(files);
     json_t *meta = json_pack("{s:s, s:s, s:s, s:o}", "tokenizer", tokenizer, "tokenizer_file", file,
                              "tokenizer_format", format, "files", files);
+    if (meta)
+        json_object_set_new(meta, "summary", data_summary(s));
     if (meta && records)
         json_object_set(meta, "records", (json_t *)records);
     char *words = meta ? json_dumps(meta, JSON_COMPACT) : NULL;

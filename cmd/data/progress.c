@@ -1,5 +1,6 @@
 /* The line of progress, and the summary. */
 #include "cmd/data/build.h"
+#include "cmd/data/summary.h"
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -62,6 +63,8 @@ void data_progress_end(const struct data_progress *p)
 void data_report(const char *out, const struct data_sums *s, double seconds)
 {
     char bytes[32], time[32], rate[64] = "";
+    json_t *summary = data_summary(s);
+    struct tern_buf words = {0};
 
     if (!s->resumed)
         snprintf(rate, sizeof rate, ", in %s (%.1f MB/s)",
@@ -69,8 +72,8 @@ void data_report(const char *out, const struct data_sums *s, double seconds)
     tern_info("%s: %" PRIu64 " documents, %" PRIu64 " tokens, %s of text (%.2f bytes a token)%s",
               out, s->docs, s->tokens, tern_str_bytes(bytes, sizeof bytes, s->bytes),
               s->tokens ? (double)s->bytes / (double)s->tokens : 0.0, rate);
-    if (s->empty)
-        tern_info("%" PRIu64 " empty documents were left out", s->empty);
-    if (s->duplicates)
-        tern_info("%" PRIu64 " duplicates were left out", s->duplicates);
+    data_summary_words(summary, &words);
+    tern_info("%s", words.data ? words.data : "");
+    tern_buf_free(&words);
+    json_decref(summary);
 }

@@ -118,6 +118,15 @@ head -c 2000 $G/arrow-stream.arrow >cut.arrow; build --skip-bad cut.arrow; refus
 # ---- short documents, files that are no text
 printf '{"text": "ab"}\n{"text": "abc"}\n{"text": ""}\n{"text": "abcd"}\n' >short.jsonl
 build --min-length 3 short.jsonl; status 0 "--min-length"; is "$(count o.tds)" 2 "leaves shorter documents out"; err_has 'short.jsonl: 1 documents below --min-length were left out'
+printf '%s\n' '{"text": "one"}' '{"text": "two"}' '{"text": "one"}' '{"text": ""}' '{"text": "x"}' 'no JSON' '{"text": "one"}' '{"text": "caf\ud800"}' '{"text": "two"}' >some.jsonl
+build --dedup --skip-bad --min-length 2 --invalid skip some.jsonl; status 0 "duplicates, short, empty, bad and wrong documents"; is "$(count o.tds)" 2 "are left out"
+words='left out: 3 duplicates, 1 too short, 1 empty, 1 not in UTF-8, 1 bad line; no document was cut'
+err_has "$words"; run tern data info o.tds; out_has "$words" "tern data info tells what was left out"
+tern data info --json o.tds | tr -d ' \n' >info; for w in '"duplicates":3' '"too_short":1' '"empty":1' '"not_utf8":1' '"bad_lines":1' '"bad":[{"path":"some.jsonl","lines":1,"first":[6]}]'; do has info "$w" "the notes of the set have $w"; done
+for n in 1 2 3; do rm -f n.tds; tern data build -t "$T" --dedup --skip-bad --min-length 2 --invalid skip --threads $n -o n.tds some.jsonl 2>err; cmp -s o.tds n.tds; ok $? "the set without duplicates is the same with $n threads"; done
+build --dedup plain.jsonl more.jsonl plain.jsonl; err_has 'left out: 300 duplicates; no document was cut'
+build --invalid replace latin.txt; err_has '1 byte replaced; no document was cut'
+build more.jsonl; err_has "nothing was left out or cut"
 no_text() { printf "$1" >x.bin; build x.bin; refused "$2" "x.bin: is $2, not text in UTF-8. $3"; }
 no_text 'PAR1\025\004\025' 'a Parquet file' 'Write its texts as JSONL: '
 no_text 'PK\003\004\024' 'a zip archive' 'Unpack it (unzip) and name the folder.'

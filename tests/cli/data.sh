@@ -14,7 +14,7 @@ gzip -c a.jsonl >b.jsonl.gz
 run tern data build --tokenizer "$T" -o good.tds a.jsonl b.jsonl.gz text1.txt
 status 0
 err_has '5 documents'
-err_has '2 empty documents were left out'
+err_has 'left out: 2 empty; no document was cut'
 [ ! -s out ]; ok $? "build prints nothing to stdout"
 run tern data info good.tds --seq-len 8
 status 0

@@ -76,7 +76,7 @@ struct tern_arrow {
     bool footer;            /* file form */
     bool ended;
     struct tern_arrow_node *node;
-    int n_nodes;
+    int n_nodes, nodes_cap;
     struct tern_arrow_column *column;
     int *column_node;
     size_t n_columns;

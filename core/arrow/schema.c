@@ -142,6 +142,20 @@ static char *full_name(const struct tern_arrow *a, int parent, const char *name,
     return tern_strf("%s%s%.*s", above ? above : "", above ? "." : "", (int)len, name ? name : "");
 }
 
+/* Room for one more node. */
+static int grow(struct tern_arrow *a, struct tern_err *err)
+{
+    if (a->n_nodes < a->nodes_cap)
+        return 0;
+    const int cap = a->nodes_cap ? 2 * a->nodes_cap : 16;
+    void *v = realloc(a->node, (size_t)cap * sizeof *a->node);
+    if (!v)
+        return tern_err_sys(err, "%s: columns", a->path);
+    a->node = v;
+    a->nodes_cap = cap;
+    return 0;
+}
+
 static int add_nodes(struct tern_arrow *a, const struct tern_arrow_table *field, int parent,
                      int depth, struct tern_err *err)
 {
@@ -159,6 +173,8 @@ static int add_nodes(struct tern_arrow *a, const struct tern_arrow_table *field,
         return too_much(a, "too many columns", TERN_ARROW_NODES_MAX, err);
     if (depth == TERN_ARROW_DEPTH_MAX)
         return too_much(a, "columns are nested too deeply", TERN_ARROW_DEPTH_MAX, err);
+    if (grow(a, err) < 0)
+        return -1;
     a->n_nodes++;
     struct tern_arrow_node *n = &a->node[at];
     *n = (struct tern_arrow_node){.parent = parent,
@@ -209,8 +225,7 @@ int tern_arrow_schema_read(struct tern_arrow *a, const struct tern_arrow_table *
         return tern_err_set(err, TERN_USAGE,
                             "%s: numbers are big-endian; write it on a little-endian machine",
                             a->path);
-    a->node = tern_alloc(TERN_ARROW_NODES_MAX, sizeof *a->node, "columns", err);
-    if (!a->node || add_children(a, schema, 1, /* parent= */ -1, /* depth= */ 0, err) < 0)
+    if (add_children(a, schema, 1, /* parent= */ -1, /* depth= */ 0, err) < 0)
         return -1;
     if (schema->flat->bad)
         return tern_arrow_bad(a, "its schema leads astray", err);

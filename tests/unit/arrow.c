@@ -151,7 +151,7 @@ static void test_damage(const char *file)
     }
     ok(cut == len, "%s: cut off at any byte it is an error", file);
     for (size_t n = 0; n < len; n++)
-        for (int bit = 0; bit < 8; bit += tap_long() ? 1 : 3) {
+        for (int bit = tap_long() ? 0 : (int)(n % 8); bit < 8; bit += tap_long() ? 1 : 8) {
             struct tern_err err = {0};
             data[n] = (char)(data[n] ^ 1 << bit);
             overwrite(data, len);

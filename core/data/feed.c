@@ -22,7 +22,7 @@ enum {
 
 struct doc {
     size_t n_ids, text_bytes;
-    bool cut;
+    bool cut, masked;
     uint8_t hash[TERN_DATA_HASH];
 };
 
@@ -214,7 +214,8 @@ static int keep_doc(struct slot *s, const struct tern_data_feed_doc *d, bool mas
     else if (n && masks)
         memset(s->mask + s->n_ids, 1, n);
     struct doc *doc = &s->docs[s->n_docs++];
-    *doc = (struct doc){.n_ids = n, .text_bytes = t->text_bytes, .cut = t->cut};
+    *doc = (struct doc){
+        .n_ids = n, .text_bytes = t->text_bytes, .cut = t->cut, .masked = t->mask != NULL};
     if (d->hash)
         memcpy(doc->hash, d->hash, sizeof doc->hash);
     s->n_ids += n;
@@ -338,14 +339,14 @@ static int next_threaded(struct tern_data_feed *f, struct tern_data_feed_doc *re
         }
         if (f->doc < s->n_docs) {
             const struct doc *d = &s->docs[f->doc++];
-            *ret_doc = (struct tern_data_feed_doc){
-                .tokens = {.ids = s->ids + f->id,
-                           .mask = f->how.records ? s->mask + f->id : NULL,
-                           .n_ids = d->n_ids,
-                           .text_bytes = d->text_bytes,
-                           .cut = d->cut},
-                .path = s->path,
-                .hash = f->how.hash ? d->hash : NULL};
+            *ret_doc =
+                (struct tern_data_feed_doc){.tokens = {.ids = s->ids + f->id,
+                                                       .mask = d->masked ? s->mask + f->id : NULL,
+                                                       .n_ids = d->n_ids,
+                                                       .text_bytes = d->text_bytes,
+                                                       .cut = d->cut},
+                                            .path = s->path,
+                                            .hash = f->how.hash ? d->hash : NULL};
             f->id += d->n_ids;
             return 1;
         }

@@ -22,6 +22,7 @@ static struct data_text_opts text;
 static struct data_instruct_opts instruct;
 static const char *out, *part;
 static bool bos, dedup, resume;
+static bool pushed; /* the set is built in a folder of its own first */
 static uint64_t share_size;
 
 /* Set by a signal and looked at between documents, so that an unfinished set is removed. */
@@ -156,7 +157,7 @@ static int build(const struct data_build *b, const struct data_step *step, struc
         return -1;
     if (part)
         rc = data_part_parse(part, &k, &n, err) < 0 ? -1 : data_part_build(b, k, n, &sums, err);
-    else if (step->tasks > 1 || resume || data_share_begun(out) || is_large(b))
+    else if (step->tasks > 1 || resume || data_share_begun(out) || (!pushed && is_large(b)))
         rc = data_share_build(b, step, share_size, &merged, err);
     else
         rc = build_at_once(b, &sums, err);
@@ -238,16 +239,17 @@ static int run_pushed(int n_args, char **args, struct tern_err *err)
     char *dir = tern_strf("%s/tern-build-XXXXXX", tmp && *tmp ? tmp : "/tmp"), *path = NULL;
     int rc = -1;
 
-    if (tern_str_ends(url, "/") || part || data_step_here().tasks > 1) {
+    if (tern_str_ends(url, "/") || part || resume || data_step_here().tasks > 1) {
         tern_err_set(err, TERN_USAGE, "-o %s: %s", url,
                      tern_str_ends(url, "/") ? "it names no object. Write s3://BUCKET/KEY."
-                                             : "parts are built on a disk that all tasks see; push "
-                                               "the set when it is merged");
+                                             : "parts are kept on a disk that all tasks see. Build "
+                                               "the set there, then: tern data push");
     } else if (!mkdtemp(dir)) {
         tern_err_sys(err, "%s: cannot make it", dir);
     } else {
         path = tern_fs_join(dir, tern_fs_basename(url));
         out = path;
+        pushed = true;
         rc = run_here(n_args, args, err);
         if (rc == 0 && data_push_file(path, url, &stopped, err) < 0) {
             rc = tern_err_prefix(

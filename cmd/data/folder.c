@@ -239,9 +239,19 @@ static void remove_part(const struct data_folder *f, const char *name, void *arg
         data_folder_remove(f, name);
 }
 
+static bool is_plan(const struct data_folder *f, const char *plan)
+{
+    char *now = get(f, "plan.json", NULL);
+    const bool same = now && strcmp(now, plan) == 0;
+
+    free(now);
+    return same;
+}
+
 /* A build that ended on bad input cannot go on once that was mended: begin anew in its folder.
  * 1; 0 where another process does it. */
-static int discard(const struct data_folder *f, const char *plan, struct tern_err *err)
+static int discard(const struct data_folder *f, const char *there, const char *plan,
+                   struct tern_err *err)
 {
     enum data_claim claim = data_folder_claim(f, "discard.claim", err);
     struct tern_fs_new file = {.fd = -1};
@@ -250,6 +260,10 @@ static int discard(const struct data_folder *f, const char *plan, struct tern_er
 
     if (claim != DATA_CLAIM_OURS)
         return claim == DATA_CLAIM_FAILED ? -1 : 0;
+    if (!is_plan(f, there)) { /* another process was faster */
+        data_folder_remove(f, "discard.claim");
+        return 0;
+    }
     tern_info("%s: parts of a build that failed on its input are removed: this one differs",
               f->path);
     look_through(f, remove_part, NULL);
@@ -274,7 +288,9 @@ static int other_plan(const struct data_folder *f, const char *there, const char
 
     free(failed);
     if (input)
-        return discard(f, plan, err);
+        return discard(f, there, plan, err);
+    if (!is_plan(f, there)) /* another process has begun anew meanwhile */
+        return 0;
     return tern_err_set(err, TERN_USAGE,
                         "%s: holds parts of another build: %s. Remove the folder, or name another "
                         "set to write.",

@@ -65,6 +65,14 @@ bool tern_text_parser_take_line(struct tern_text_parser *p, const char **line, s
     return true;
 }
 
+/* The reason of a bad line that is left out is not printed; its number may cost reading half a
+ * file.
+ */
+static bool is_unread(const struct tern_text_parser *p)
+{
+    return p->how->skip_bad && (p->format == TERN_TEXT_JSONL || p->format == TERN_TEXT_S2ORC);
+}
+
 /* 1 and a text in UTF-8, 0 when it is left out, or -1. */
 static int check_text(struct tern_text_parser *p, const char **text, size_t *len,
                       struct tern_err *err)
@@ -89,6 +97,8 @@ static int check_text(struct tern_text_parser *p, const char **text, size_t *len
             good++;
         }
     }
+    if (p->how->invalid == TERN_TEXT_REFUSE && is_unread(p))
+        return tern_err_set(err, TERN_USAGE, "%s: is not UTF-8", p->path);
     if (p->how->invalid == TERN_TEXT_REFUSE && p->format != TERN_TEXT_PLAIN)
         return tern_err_set(
             err, TERN_USAGE,
@@ -181,6 +191,8 @@ static int read_line(struct tern_text_parser *p, const char *line, size_t n, con
         what = tern_text_line_field(line, n, &p->field[i], &p->doc, &found);
     if (tern_buf_check(&p->doc, p->path, err) < 0)
         return -1;
+    if (what != TERN_TEXT_LINE_STRING && is_unread(p))
+        return tern_err_set(err, TERN_USAGE, "%s: a bad line", p->path);
     if (what != TERN_TEXT_LINE_STRING)
         return bad_line(p, line, n, what, err);
     *text = found.s;

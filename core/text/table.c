@@ -104,7 +104,7 @@ int tern_text_table_cut(struct tern_text_table *t, struct tern_text_chunk *c, si
                         struct tern_err *err)
 {
     c->at = c->end = 0;
-    c->base = 0;
+    c->base = c->from = 0;
     c->line = t->line;
     while (c->end < want) {
         if (t->row == t->n_rows) {

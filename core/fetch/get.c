@@ -177,7 +177,10 @@ static int fetch(struct job *j, const struct tern_fetch_file *f, const char *pat
 
     if (fd < 0)
         return tern_err_sys(err, "%s: cannot open", path);
-    for (int i = 0; i < TRIES; i++) {
+    /* Nothing tells it from another file of its length. */
+    if (f->kind == TERN_FETCH_NONE && !*f->etag && ftruncate(fd, 0) < 0)
+        rc = tern_err_sys(err, "%s: cannot empty it", path);
+    for (int i = 0; i < TRIES && rc == 0; i++) {
         rc = append(j, fd, path, f, err);
         if (rc == 0)
             rc = is_right(fd, path, f, err);
@@ -208,8 +211,9 @@ static char *staged_at(const struct job *j, size_t i)
     const struct tern_fetch_file *f = &j->l->files[i];
     uint8_t digest[TERN_SHA256_BYTES];
     char hex[TERN_SHA256_HEX];
-    char *text = tern_strf("%s\n%d\n%s\n%s\n%llu", f->path, (int)f->kind, f->digest, f->etag,
-                           (unsigned long long)f->bytes);
+    char *text =
+        tern_strf("%s\n%s\n%d\n%s\n%s\n%llu", f->kind == TERN_FETCH_NONE ? j->l->shown : "",
+                  f->path, (int)f->kind, f->digest, f->etag, (unsigned long long)f->bytes);
 
     tern_sha256(text, strlen(text), digest);
     free(text);

@@ -31,8 +31,8 @@ static bool good_path(const char *path)
 
     if (n == 0 || n > 1024 || path[0] == '/' || tern_str_starts(path, ".tern-fetch"))
         return false;
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)path[i] < ' ' || path[i] == 127 || path[i] == '\\')
+    for (size_t i = 0, len; i < n; i += len)
+        if ((len = tern_str_character(path + i, n - i)) == 0 || path[i] == '\\')
             return false;
     for (const char *part = path;; part += strcspn(part, "/") + 1) {
         const size_t len = strcspn(part, "/");
@@ -170,7 +170,10 @@ int tern_fetch_list(const char *url, const struct tern_fetch_how *how,
     if (how->sha256 && (strlen(how->sha256) != 64 || strspn(how->sha256, "0123456789abcdef") != 64))
         return tern_err_set(err, TERN_USAGE, "--sha256 takes 64 hexadecimal digits, lower case");
     if (tern_str_starts(url, "hf://"))
-        rc = tern_fetch_list_hub(url, how, &l, err);
+        rc = how->sha256
+                 ? tern_err_set(err, TERN_USAGE,
+                                "--sha256 is for one file at s3:// or https://, not for a hub")
+                 : tern_fetch_list_hub(url, how, &l, err);
     else if (tern_store_is(url))
         rc = list_store(url, how, &l, err);
     else

@@ -374,10 +374,14 @@ static int judge(struct tries *t, struct tern_store_reply *r, struct tern_err *e
     }
     if (r->end != TERN_STORE_ANSWERED)
         return refuse(t, r, err);
-    if (s3 && t->moved++ < 2 && region_moved(t, r))
+    if (s3 && t->moved < 2 && region_moved(t, r)) {
+        t->moved++;
         return 1;
-    if (s3 && t->skewed++ < 1 && clock_moved(t, r))
+    }
+    if (s3 && t->skewed < 1 && clock_moved(t, r)) {
+        t->skewed++;
         return 1;
+    }
     if (s3 && t->refused < 1 &&
         (strcmp(t->code, "ExpiredToken") == 0 || strcmp(t->code, "InvalidToken") == 0)) {
         t->refused++;

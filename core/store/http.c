@@ -150,7 +150,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *ctx)
         return 0;
     }
     const char *colon = memchr(line, ':', n);
-    if (!colon)
+    if (!colon || memchr(line, '\0', (size_t)(colon - line)))
         return n;
     for (const char *p = line; p < colon; p++)
         tern_buf_printf(to, "%c", tolower((unsigned char)*p));

@@ -203,8 +203,13 @@ int tern_store_push(struct tern_store *s, const char *name, int fd, const char *
     pthread_mutex_init(&p.lock, NULL);
     int rc = p.bytes <= p.part_bytes ? in_one(&p, err) : in_parts(&p, err);
     pthread_mutex_destroy(&p.lock);
-    if (rc == 0)
-        rc = tern_store_head(s, name, &head, err) == 1 ? 0 : -1;
+    if (rc == 0) {
+        rc = tern_store_head(s, name, &head, err);
+        rc = rc > 0   ? 0
+             : rc < 0 ? -1
+                      : tern_err_set(err, TERN_TEMPFAIL, "%s: the object was sent, and is gone",
+                                     tern_store_url(s));
+    }
     if (rc == 0 && head.bytes != p.bytes)
         rc = tern_err_set(err, TERN_TEMPFAIL, "%s: the object has %llu bytes, the file %llu",
                           tern_store_url(s), (unsigned long long)head.bytes,

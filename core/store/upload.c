@@ -114,6 +114,8 @@ static int parts_each(void *ctx, const char *path, const char *value)
         snprintf(p->part.etag, sizeof p->part.etag, "%s", value);
     } else if (strcmp(path, "IsTruncated") == 0) {
         p->truncated = strcmp(value, "true") == 0;
+    } else if (strcmp(path, "Part") == 0 && p->part.number == 0) {
+        p->bad = true;
     } else if (strcmp(path, "Part") == 0 && !p->bad) {
         snprintf(p->marker, sizeof p->marker, "%u", p->part.number);
         const int rc = p->each(p->ctx, &p->part);
@@ -143,7 +145,7 @@ int tern_store_upload_parts(struct tern_store *s, const char *name, const char *
             c.query[c.n_query++] = (struct tern_store_pair){"part-number-marker", before};
         p.truncated = false;
         rc = ask(s, &c, parts_each, &p, err);
-        if (p.bad || (rc == 0 && p.truncated && strcmp(before, p.marker) == 0))
+        if (p.bad || (rc == 0 && p.truncated && atoi(p.marker) <= atoi(before)))
             rc = tern_err_set(err, TERN_TEMPFAIL, "%s: the server's list of parts is damaged",
                               s->url.shown);
     } while (rc == 0 && p.truncated);

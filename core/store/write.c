@@ -172,17 +172,20 @@ static int list_page(struct tern_store *s, struct page *p, const char *prefix, c
         c.query[c.n_query++] = (struct tern_store_pair){"continuation-token", token};
     p->truncated = false;
     int rc = tern_store_do(s, &c, &r, /* ret_first= */ NULL, err);
-    free(token);
-    if (rc < 0)
+    if (rc < 0) {
+        free(token);
         return -1;
+    }
     if (r.status / 100 != 2) {
         rc = tern_store_wrong_status(s, &c, r.status, err);
     } else {
         rc = tern_store_xml(r.text.data ? r.text.data : (char *)"", r.text.len, shown, page_each, p,
                             err);
-        if (p->bad || (rc == 0 && p->truncated && !p->more))
+        const bool again = p->more && token && strcmp(token, p->more) == 0;
+        if (p->bad || (rc == 0 && p->truncated && (!p->more || again)))
             rc = tern_err_set(err, TERN_TEMPFAIL, "%s: the server's list is damaged", shown);
     }
+    free(token);
     tern_store_reply_free(&r);
     return rc;
 }

@@ -105,6 +105,12 @@ static int find_columns(const struct tern_export_reading *r, struct tern_arrow *
                             "`tern data build` tokenises texts.",
                             path, ids->name, ids->type);
     c->attention = optional(a, "attention_mask");
+    for (size_t i = 0; i < tern_arrow_n_columns(a) && c->attention < 0; i++)
+        if (strcmp(tern_arrow_column(a, i)->name, "attention_mask") == 0)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: column 'attention_mask' is of type %.200s; lists of whole "
+                                "numbers are needed",
+                                path, tern_arrow_column(a, i)->type);
     c->labels = optional(a, "labels");
     if (r->from->mask && c->labels < 0)
         return tern_err_set(err, TERN_USAGE, "%s: no column 'labels' to take the mask from", path);

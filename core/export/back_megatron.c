@@ -179,7 +179,7 @@ static int read_documents(struct tern_export_reading *r, struct index *x, struct
             tern_export_stopped(r->from->stop, r->from->path, err) < 0)
             return -1;
         if (r->from->progress)
-            r->from->progress(d, x->documents->n - 1);
+            r->from->progress(x->n_tokens * x->ids->bytes, x->ids->size);
     }
     return (uint64_t)end == x->lengths->n ? 0 : bad(x, "sequences that are in no document", err);
 }

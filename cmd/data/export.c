@@ -86,6 +86,22 @@ static int run_row(const void *of, uint64_t row, int32_t *tokens, uint8_t *mask,
     return tern_data_stages_sample(of, row, tokens, mask, /* starts= */ NULL, err);
 }
 
+static uint32_t set_filled(const void *of, uint64_t row)
+{
+    const uint64_t left = tern_data_set_n_tokens(of) - row * (uint64_t)ex.length;
+
+    return left < (uint64_t)ex.length ? (uint32_t)left : (uint32_t)ex.length;
+}
+
+static uint32_t run_filled(const void *of, uint64_t row)
+{
+    const struct tern_data_mix *m = tern_data_stages_mix(of, tern_data_stages_at(of, row));
+    struct tern_data_mix_where where;
+
+    tern_data_stages_locate(of, row, &where);
+    return tern_data_pack_filled(tern_data_mix_pack(m, where.source), where.row);
+}
+
 static void report(const struct tern_export_done *d, bool rows)
 {
     char bytes[32], seconds[32];
@@ -134,7 +150,8 @@ static void set_identity(struct tern_export_rows *r, const struct tern_data_set 
 
 static int export_set(const struct tern_data_set *s, struct tern_err *err)
 {
-    struct tern_export_rows r = {.row = set_row, .of = s, .eos = tern_data_set_eos(s)};
+    struct tern_export_rows r = {
+        .row = set_row, .filled = set_filled, .of = s, .eos = tern_data_set_eos(s)};
 
     if (ex.samples || ex.overrides.n)
         return tern_err_set(err, TERN_USAGE, "%s: is of a recipe, and a token set is given",
@@ -211,7 +228,7 @@ static void run_identity(struct tern_export_rows *r, const struct tern_recipe *r
 
 static int export_run(const char *path, struct tern_err *err)
 {
-    struct tern_export_rows r = {.row = run_row};
+    struct tern_export_rows r = {.row = run_row, .filled = run_filled};
     struct tern_recipe *recipe = tern_recipe_load(path, ex.overrides.values, ex.overrides.n, err);
     struct tern_data_stages *s = NULL;
     char *about = NULL;
@@ -233,6 +250,14 @@ static int export_run(const char *path, struct tern_err *err)
     r.of = s;
     r.seq_len = (uint32_t)ex.length;
     r.eos = tern_data_set_eos(tern_data_mix_set(tern_data_stages_mix(s, 0), 0));
+    if (recipe->data.packing != TERN_PACKING_CONCAT &&
+        tern_data_set_bos(tern_data_mix_set(tern_data_stages_mix(s, 0), 0)) >= 0) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: its sets have BOS, which packed rows begin behind: the first document of "
+                     "a row would have none. Export with --set data.packing=concat",
+                     path);
+        goto out;
+    }
     about = tern_strf("Samples %" PRIu64 " to %" PRIu64 " of %s, mixed by tern", r.first,
                       r.first + r.n - 1, path);
     r.about = about;

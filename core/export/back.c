@@ -36,7 +36,8 @@ static int grow(struct tern_export_reading *r, const char *where, struct tern_er
     return 0;
 }
 
-static int add_document(struct tern_export_reading *r, const char *where, struct tern_err *err)
+static int add_document(struct tern_export_reading *r, bool cut, const char *where,
+                        struct tern_err *err)
 {
     const size_t skip = r->bos >= 0;
 
@@ -45,8 +46,8 @@ static int add_document(struct tern_export_reading *r, const char *where, struct
                             where, r->bos);
     r->text.len = 0;
     if (tern_token_decode(r->from->token, r->ids + skip, r->n - skip, &r->text, err) < 0 ||
-        tern_data_set_add(r->writer, r->ids + skip, r->from->mask ? r->targets + skip : NULL,
-                          r->n - skip, r->text.len, err) < 0)
+        tern_data_set_add_cut(r->writer, r->ids + skip, r->from->mask ? r->targets + skip : NULL,
+                              r->n - skip, cut, r->text.len, err) < 0)
         return -1;
     r->n = 0;
     r->back.documents++;
@@ -63,7 +64,7 @@ int tern_export_back_token(struct tern_export_reading *r, int64_t id, bool targe
                             "that the tokens are of.",
                             where, (long long)id, tern_token_path(r->from->token), r->n_vocab - 1);
     if ((uint32_t)id == r->eos)
-        return add_document(r, where, err);
+        return add_document(r, /* cut= */ r->from->mask && !target, where, err);
     if (r->n == r->cap && grow(r, where, err) < 0)
         return -1;
     r->ids[r->n] = (uint32_t)id;
@@ -74,7 +75,7 @@ int tern_export_back_token(struct tern_export_reading *r, int64_t id, bool targe
 
 int tern_export_back_end(struct tern_export_reading *r, const char *where, struct tern_err *err)
 {
-    return r->n ? add_document(r, where, err) : 0;
+    return r->n ? add_document(r, /* cut= */ false, where, err) : 0;
 }
 
 /* ---- Arrow ---- */

@@ -40,16 +40,6 @@ enum { N_COLUMNS = sizeof columns / sizeof columns[0] };
 
 /* ---- rows ---- */
 
-/* EOS is a target wherever it ends a document: without a mask at the end of a row it fills up. */
-static size_t filled_from(const struct export *x)
-{
-    size_t n = x->rows->seq_len;
-
-    while (n > 0 && !x->mask[n - 1] && (uint32_t)x->tokens[n] == x->rows->eos)
-        n--;
-    return n;
-}
-
 static int fill_row(struct export *x, uint64_t row, uint32_t at, struct tern_err *err)
 {
     const uint32_t length = x->rows->seq_len;
@@ -57,9 +47,9 @@ static int fill_row(struct export *x, uint64_t row, uint32_t at, struct tern_err
 
     if (x->rows->row(x->rows->of, row, x->tokens, x->mask, err) < 0)
         return -1;
-    const size_t n = filled_from(x);
+    const uint32_t n = x->rows->filled(x->rows->of, row);
     memcpy(x->ids + to, x->tokens + 1, length * sizeof *x->ids);
-    for (size_t j = 0; j < length; j++) {
+    for (uint32_t j = 0; j < length; j++) {
         x->attention[to + j] = j < n;
         x->labels[to + j] = x->mask[j] ? x->tokens[j + 1] : NO_TARGET;
     }

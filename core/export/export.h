@@ -48,6 +48,8 @@ struct tern_export_done {
 /* Rows first .. first + n - 1, as tern_data_set_row or tern_data_stages_sample gives them. */
 struct tern_export_rows {
     int (*row)(const void *of, uint64_t row, int32_t *tokens, uint8_t *mask, struct tern_err *err);
+    /* How many of its targets are tokens of a set; EOS fills up the others. */
+    uint32_t (*filled)(const void *of, uint64_t row);
     const void *of;
     uint64_t first, n;                   /* n > 0 */
     uint32_t seq_len;                    /* 1 .. TERN_EXPORT_LENGTH_MAX */

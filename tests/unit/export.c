@@ -40,7 +40,8 @@ static struct tern_data_set *make_set(bool mask, bool bos)
         }
         struct tern_buf text = {0};
         tern_token_decode(token, ids, n, &text, NULL);
-        tern_data_set_add(w, ids, mask ? targets : NULL, n, text.len, NULL);
+        tern_data_set_add_cut(w, ids, mask ? targets : NULL, n, /* cut= */ mask && d % 3 == 0,
+                              text.len, NULL);
         tern_buf_free(&text);
     }
     tern_data_set_commit(w, "{}", NULL);
@@ -56,10 +57,18 @@ static int row(const void *of, uint64_t r, int32_t *tokens, uint8_t *mask, struc
     return tern_data_set_row(of, length, r, tokens, mask, err);
 }
 
+static uint32_t filled(const void *of, uint64_t r)
+{
+    const uint64_t left = tern_data_set_n_tokens(of) - r * length;
+
+    return left < length ? (uint32_t)left : length;
+}
+
 static int export_rows(const struct tern_data_set *s, uint32_t seq_len, const char *dir,
                        uint64_t file_bytes, struct tern_err *err)
 {
     struct tern_export_rows rows = {.row = row,
+                                    .filled = filled,
                                     .of = s,
                                     .seq_len = seq_len,
                                     .eos = EOS,

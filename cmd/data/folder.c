@@ -352,7 +352,7 @@ static void remove_one(const struct data_folder *f, const char *name, void *arg)
 void data_folder_remove_all(const struct data_folder *f)
 {
     look_through(f, remove_one, NULL);
-    data_folder_remove(f, "plan.json"); /* last: without it the folder is nobody's */
+    data_folder_remove(f, "plan.json"); /* last: it says whose folder this is */
     look_through(f, remove_one, NULL);
     if (rmdir(f->path) < 0 && errno != ENOENT)
         tern_warn("%s: cannot be removed: %s", f->path, strerror(errno));

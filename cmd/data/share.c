@@ -252,7 +252,7 @@ static int build_share(struct sharing *s, uint64_t k, struct tern_err *err)
 
 enum work { DONE, SOME, NONE, ENDED, FAILED };
 
-/* Take a share that nobody has, and build it. */
+/* Take a share that no task has, and build it. */
 static enum work work_once(struct sharing *s, struct tern_err *err)
 {
     uint64_t left = 0;

@@ -1,6 +1,6 @@
 /* The folder SET.parts, in which processes share a build.
  *
- *     plan.json     files, options, tokenizer and number of shares: who comes later compares
+ *     plan.json     files, options, tokenizer and number of shares: a later process compares
  *     0007.claim    share 7 is being built; its mtime is a sign of life; merge.claim likewise
  *     0007.tds      share 7 is built: it appeared whole, by a rename
  *     task-...      a process that takes part; its mtime tells the file system's time

@@ -183,7 +183,7 @@ static int add_nodes(struct tern_arrow *a, const struct tern_arrow_table *field,
                                   .n_buffers = types[type].n_buffers};
     if (read_type(a, n, &of, err) < 0)
         return -1;
-    /* A batch has the indices alone, of an INT type that matters to nobody here. */
+    /* A batch has the indices alone, of an INT type that is not used. */
     n->dictionary = tern_arrow_flat_table(field, 4).at != 0;
     if (n->dictionary) {
         n->kind = TERN_ARROW_OTHER;

@@ -38,8 +38,8 @@ struct tern_data_shares;
 struct tern_data_shares *tern_data_shares_open(const struct tern_data_share_how *how,
                                                struct tern_err *err);
 uint64_t tern_data_shares_bytes(const struct tern_data_shares *s); /* of all files, as stored */
-/* Where share k of n begins: 0 <= k <= n.  The same whoever asks, as long as the files stay as they
- * are. */
+/* Where share k of n begins: 0 <= k <= n.  It is the same for every process, as long as the files
+ * stay as they are. */
 int tern_data_shares_place(const struct tern_data_shares *s, uint64_t k, uint64_t n,
                            struct tern_data_place *ret_place, struct tern_err *err);
 /* How many bytes lie between two places. */

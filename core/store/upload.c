@@ -145,7 +145,8 @@ int tern_store_upload_parts(struct tern_store *s, const char *name, const char *
             c.query[c.n_query++] = (struct tern_store_pair){"part-number-marker", before};
         p.truncated = false;
         rc = ask(s, &c, parts_each, &p, err);
-        if (p.bad || (rc == 0 && p.truncated && atoi(p.marker) <= atoi(before)))
+        if (p.bad ||
+            (rc == 0 && p.truncated && strtoul(p.marker, NULL, 10) <= strtoul(before, NULL, 10)))
             rc = tern_err_set(err, TERN_TEMPFAIL, "%s: the server's list of parts is damaged",
                               s->url.shown);
     } while (rc == 0 && p.truncated);

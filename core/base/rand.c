@@ -38,12 +38,19 @@ uint64_t tern_rand_below(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n)
     return (uint64_t)(((unsigned __int128)tern_rand_u64(seed, stream, i) * n) >> 64);
 }
 
-uint64_t tern_rand_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n)
+/* Half the bits of the square that holds n. */
+static unsigned half_bits(uint64_t n)
 {
     unsigned half = 1;
 
     while (half < 31 && ((uint64_t)1 << (2 * half)) < n)
         half++;
+    return half;
+}
+
+uint64_t tern_rand_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n)
+{
+    const unsigned half = half_bits(n);
     const uint64_t mask = ((uint64_t)1 << half) - 1;
     do {
         uint64_t left = i >> half, right = i & mask;
@@ -55,6 +62,23 @@ uint64_t tern_rand_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t 
         i = left << half | right;
     } while (i >= n);
     return i;
+}
+
+uint64_t tern_rand_permute_back(uint64_t seed, uint64_t stream, uint64_t place, uint64_t n)
+{
+    const unsigned half = half_bits(n);
+    const uint64_t mask = ((uint64_t)1 << half) - 1;
+
+    do {
+        uint64_t left = place >> half, right = place & mask;
+        for (uint64_t round = 4; round-- > 0;) {
+            uint64_t before = right ^ (tern_rand_u64(seed ^ mix(round), stream, left) & mask);
+            right = left;
+            left = before;
+        }
+        place = left << half | right;
+    } while (place >= n);
+    return place;
 }
 
 void tern_rand_system(void *to, unsigned len)

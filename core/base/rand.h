@@ -17,6 +17,8 @@ uint64_t tern_rand_below(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n)
 /* A keyed permutation of [0, n): the place where element `i` goes.  A four-round Feistel network on
  * the next even power of two, walked until it falls inside (n <= 2^62). */
 uint64_t tern_rand_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);
+/* Its inverse: the element that goes to `place`. */
+uint64_t tern_rand_permute_back(uint64_t seed, uint64_t stream, uint64_t place, uint64_t n);
 
 /* From the kernel, for identities; aborts when it cannot. */
 void tern_rand_system(void *to, unsigned len);

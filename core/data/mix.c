@@ -199,10 +199,16 @@ void tern_data_mix_counts(const struct tern_data_mix *m, uint64_t stage, uint64_
 }
 
 /* The row of a source's i-th sample. */
+/* Of a source's order of rows in its first epoch; those of the others follow. */
+static uint64_t stream_of(const struct tern_data_mix *m, uint64_t stage, size_t source)
+{
+    return tern_rand_u64(m->seed ^ seed_order, stage, source);
+}
+
 static uint64_t row_of(const struct tern_data_mix *m, uint64_t stage, size_t source, uint64_t i)
 {
     const uint64_t rows = m->sources[source].rows;
-    const uint64_t stream = tern_rand_u64(m->seed ^ seed_order, stage, source);
+    const uint64_t stream = stream_of(m, stage, source);
 
     tern_assert(rows > 0, "%s", tern_data_set_path(m->sources[source].set));
     return tern_rand_permute(m->seed, stream + i / rows, i % rows, rows);
@@ -240,6 +246,12 @@ static uint64_t tokens_of(const struct tern_data_mix *m, uint64_t stage, size_t 
 
     if (c.padding == 0)
         return samples * m->seq_len;
+    if (tern_data_pack_filled(p, c.rows - 1) + c.padding ==
+        m->seq_len) { /* no other row is short */
+        uint64_t at = tern_rand_permute_back(m->seed, stream_of(m, stage, source) + begun / c.rows,
+                                             c.rows - 1, c.rows);
+        return tokens + (samples - begun) * m->seq_len - (at < samples - begun ? c.padding : 0);
+    }
     for (; begun < samples; begun++)
         tokens += tern_data_pack_filled(p, row_of(m, stage, source, begun));
     return tokens;

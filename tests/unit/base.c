@@ -298,6 +298,11 @@ static void test_rand(void)
         }
     }
     ok(hit == N, "a permutation hits every place once");
+    uint64_t wrong = 0;
+    for (uint64_t n = 1; n < 300; n++)
+        for (uint64_t i = 0; i < n; i++)
+            wrong += tern_rand_permute_back(7, n, tern_rand_permute(7, n, i, n), n) != i;
+    ok(wrong == 0, "the inverse of a permutation finds every element");
     ok(tern_rand_permute(1, 1, 0, 1) == 0, "a permutation of one element is the identity");
     for (uint64_t i = 0; i < 100000; i++) {
         double x = tern_rand_normal(7, 0, i);

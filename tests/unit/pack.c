@@ -430,6 +430,30 @@ static void test_mix(void)
     free(long_only);
 }
 
+/* Tokens so far are those of the samples so far, one by one, over three epochs. */
+static void test_tokens(enum tern_data_packing packing)
+{
+    char *path = make_set(11, 40, 60, -1, false);
+    const struct tern_data_mix_source source = {path, 1};
+    struct tern_data_mix *m = tern_data_mix_open(
+        &source, 1, &(struct tern_data_pack_how){.seq_len = 32, .packing = packing}, 9, NULL);
+    const uint64_t n = 3 * tern_data_mix_rows(m);
+    uint64_t sum = 0, tokens, wrong = 0;
+    struct tern_data_mix_where at;
+
+    for (uint64_t i = 0; i <= n; i++) {
+        tern_data_mix_tokens(m, 0, i, &tokens);
+        wrong += tokens != sum;
+        tern_data_mix_locate(m, 0, i, &at);
+        sum += tern_data_pack_filled(tern_data_mix_pack(m, 0), at.row);
+    }
+    ok(wrong == 0, "packing %d: tokens of a mix are those of its samples (%d times not)",
+       (int)packing, (int)wrong);
+    tern_data_mix_free(m);
+    unlink(path);
+    free(path);
+}
+
 int main(void)
 {
     if (!mkdtemp(work))
@@ -444,6 +468,8 @@ int main(void)
     test_speed();
     test_waste();
     test_mix();
+    for (int p = TERN_DATA_CONCAT; p <= TERN_DATA_PADDED; p++)
+        test_tokens((enum tern_data_packing)p);
     rmdir(work);
     return tap_done();
 }

@@ -22,7 +22,8 @@ static struct data_text_opts text;
 static struct data_instruct_opts instruct;
 static const char *out, *part;
 static bool bos, dedup, resume;
-static bool pushed; /* the set is built in a folder of its own first */
+static bool one_process; /* has encoded all records of what is written */
+static bool pushed;      /* the set is built in a folder of its own first */
 static uint64_t share_size;
 
 /* Set by a signal and looked at between documents, so that an unfinished set is removed. */
@@ -155,12 +156,14 @@ static int build(const struct data_build *b, const struct data_step *step, struc
 
     if (data_sums_open(&sums, b->paths, b->n_paths, err) < 0)
         return -1;
+    one_process =
+        part || !(step->tasks > 1 || resume || data_share_begun(out) || (!pushed && is_large(b)));
     if (part)
         rc = data_part_parse(part, &k, &n, err) < 0 ? -1 : data_part_build(b, k, n, &sums, err);
-    else if (step->tasks > 1 || resume || data_share_begun(out) || (!pushed && is_large(b)))
-        rc = data_share_build(b, step, share_size, &merged, err);
-    else
+    else if (one_process)
         rc = build_at_once(b, &sums, err);
+    else
+        rc = data_share_build(b, step, share_size, &merged, err);
     struct data_sums *s = merged.n_paths ? &merged : &sums;
     if (rc == 0 && (s->docs || part)) {
         if (b->records)
@@ -297,7 +300,7 @@ static int run_here(int n_args, char **args, struct tern_err *err)
         check_out((int)b.n_paths, b.paths, by_default && !data_share_begun(out), err) == 0 &&
         open_tokenizer(&b, err) == 0 && open_records(&b, &records, &template, err) == 0)
         rc = build(&b, &step, err);
-    if (rc == 0 && template)
+    if (rc == 0 && template && one_process) /* else others have encoded some of it */
         data_instruct_log(out, template);
     json_decref(b.notes);
     tern_instruct_free(template);

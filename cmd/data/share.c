@@ -91,10 +91,11 @@ static bool is_built(const struct sharing *s, uint64_t k)
     return built;
 }
 
+/* "done" may be left of a build that was killed while it cleaned up, and its set may be gone. */
 static bool is_done(const struct sharing *s)
 {
     char *path = data_folder_file(&s->folder, "done");
-    bool done = tern_fs_exists(path);
+    bool done = tern_fs_exists(path) && tern_fs_exists(s->build->out);
 
     free(path);
     return done || !data_folder_is_there(&s->folder);

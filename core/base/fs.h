@@ -80,6 +80,8 @@ mode_t tern_fs_bits_in(const char *dir);
 /* rm -r; follows no link and crosses no mount; fine when it is gone already. */
 int tern_fs_remove_tree(const char *path, struct tern_err *err);
 
+/* 0 where `dir` is absent, or an empty folder, which rename(2) replaces. */
+int tern_fs_is_free(const char *dir, struct tern_err *err);
 bool tern_fs_exists(const char *path);
 
 /* Let this process have `n` files open: raises the soft limit (ulimit -n) if need be.  Where the

@@ -8,7 +8,6 @@
 #include "core/base/str.h"
 #include "core/convert/shards.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -439,26 +438,6 @@ static int write_companions(struct tern_convert_export *x, bool *tokenizer, stru
 
 /* ------------------------------------------------------------------ the whole */
 
-/* `out_dir` may be absent, or an empty folder, which rename(2) replaces. */
-static int out_is_free(const char *out_dir, struct tern_err *err)
-{
-    DIR *d = TERN_AGAIN_PTR(opendir(out_dir));
-    int names = 0;
-
-    if (!d && errno == ENOENT)
-        return 0;
-    if (!d)
-        return tern_err_sys(err, "%s: cannot be made a folder", out_dir);
-    while (names < 3 && readdir(d))
-        names++; /* "." and ".." are two */
-    closedir(d);
-    if (names < 3)
-        return 0;
-    return tern_err_set(err, TERN_USAGE,
-                        "%s: is there already and not empty. Remove it, or choose another name.",
-                        out_dir);
-}
-
 static int fill(struct tern_convert_export *x, struct tern_convert_out *out, struct tern_err *err)
 {
     /* As it is written, and in double while an adapter is put in. */
@@ -491,7 +470,7 @@ static int export_run(struct tern_convert_export *x, const char *out_dir,
                       struct tern_convert_out *out, struct tern_err *err)
 {
     if (load_config(x, err) < 0 || list(x, err) < 0 || deal_shards(x, err) < 0 ||
-        out_is_free(out_dir, err) < 0)
+        tern_fs_is_free(out_dir, err) < 0)
         return -1;
     char *temp = tern_strf("%s.tmp-XXXXXX", out_dir), *parent = tern_fs_dirname(out_dir);
     int rc = tern_fs_mkdirs(parent, 0777, err);

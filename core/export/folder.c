@@ -4,7 +4,6 @@
 #include "core/base/assert.h"
 #include "core/base/str.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,26 +12,6 @@
 #include <unistd.h>
 
 enum { BUFFER = 1 << 20 };
-
-/* `dir` may be absent, or an empty folder, which rename(2) replaces. */
-static int is_free(const char *dir, struct tern_err *err)
-{
-    DIR *d = TERN_AGAIN_PTR(opendir(dir));
-    int names = 0;
-
-    if (!d && errno == ENOENT)
-        return 0;
-    if (!d)
-        return tern_err_sys(err, "%s: cannot be made a folder", dir);
-    while (names < 3 && readdir(d))
-        names++; /* "." and ".." are two */
-    closedir(d);
-    if (names < 3)
-        return 0;
-    return tern_err_set(err, TERN_USAGE,
-                        "%s: is there already and not empty. Remove it, or choose another name.",
-                        dir);
-}
 
 /* mkdtemp(3) that may be called again. */
 static char *temp_folder(char *temp)
@@ -48,7 +27,7 @@ int tern_export_folder_begin(struct tern_export_folder *f, const char *dir, stru
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
         to[--n] = '\0';
     char *temp = tern_strf("%s.tmp-XXXXXX", to), *parent = tern_fs_dirname(to);
-    int rc = is_free(to, err) < 0 || tern_fs_mkdirs(parent, 0777, err) < 0 ? -1 : 0;
+    int rc = tern_fs_is_free(to, err) < 0 || tern_fs_mkdirs(parent, 0777, err) < 0 ? -1 : 0;
     if (rc == 0 && !TERN_AGAIN_PTR(temp_folder(temp)))
         rc = tern_err_sys(err, "%s: cannot make folder", to);
     free(parent);

@@ -10,7 +10,7 @@
 
 /* {0} to begin. */
 struct tern_text_latin1 {
-    bool sure;     /* nobody needs to look whether it is UTF-8 */
+    bool sure;     /* it is UTF-8 without a check */
     unsigned more; /* bytes that a character of UTF-8 would still have */
     unsigned n_utf8;
     char held; /* the second byte of a character whose first was given; 0: none */

@@ -149,7 +149,7 @@ cmp -s one.tds x.tds; ok $? "the set of a step that began anew"
 [ ! -e x.tds.parts ]; ok $? "a step that began anew leaves no folder of parts" || ls x.tds.parts
 run env SLURM_JOB_ID=7 SLURM_STEP_ID=4294967291 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 tern data build -t "$T" -o y.tds - <text.jsonl
 run env SLURM_JOB_ID=7 SLURM_STEP_ID=4294967291 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 tern data build -t "$T" -o y.tds text.jsonl
-status 0 "a batch script's own process shares with nobody"; [ ! -e y.tds.parts ]; ok $? "a batch script's own process makes no parts"
+status 0 "a batch script's own process builds alone"; [ ! -e y.tds.parts ]; ok $? "a batch script's own process makes no parts"
 
 # ---- lost tasks: a pipe cannot be shared, so a slow disk is played by many small shares
 big=; for i in 1 2 3 4; do big="$big big$i.jsonl"; cat text.jsonl text.jsonl text.jsonl >big$i.jsonl; done

@@ -96,7 +96,7 @@ static void test_ahead(void)
     ok(a.ready == 30 && a.waits == 0, "ten of them are read without a wait: thirty are ahead");
     tern_store_reader_pread(r, got, BLOCK, ORIGIN + 50 * BLOCK, NULL);
     tern_store_reader_ahead(r, &a);
-    ok(a.waits == 1 && a.waited_ns > 0, "a read that nobody wished for waits");
+    ok(a.waits == 1 && a.waited_ns > 0, "a read that was not announced waits");
     tern_store_reader_want(r, ORIGIN, BLOCK);
     tern_store_reader_ahead(r, &a);
     ok(a.ready == 31 && a.pending == 0, "a block that is wanted again is ahead at once");

@@ -21,9 +21,25 @@ struct tern_convert_export {
     char *temp; /* the folder while it grows */
 };
 
+/* The model's config: as the checkpoint's meta keeps it, else its own config.json. */
+int tern_convert_load_config(struct tern_convert_export *x, struct tern_err *err);
+/* The list is of the config's tensors: each is there in its shape, and `prefix` has no others. */
+int tern_convert_list_tensors(struct tern_convert_export *x, struct tern_err *err);
 /* Append a tensor to the list, which has room for it: it is there in its shape. */
 int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_model_tensor *t,
                             struct tern_err *err);
+/* f16 ends at 65504, where the other types go on: an error when one of the `n` elements became
+ * infinite by the conversion. */
+int tern_convert_check_range(const struct tern_convert_export *x, const struct tern_ckpt_info *t,
+                             const char *piece, uint64_t n, struct tern_err *err);
+/* Make the folder `x->temp` beside `out_dir`, which is absent or empty; and give it that name, when
+ * its files are durable. */
+int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir,
+                              struct tern_err *err);
+int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
+                            struct tern_err *err);
+/* Removes a folder that got no name. */
+void tern_convert_export_free(struct tern_convert_export *x);
 /* The file `name` of the folder. */
 int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,
                             size_t flags, struct tern_err *err);

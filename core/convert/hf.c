@@ -41,8 +41,7 @@ static enum tern_ckpt_type wanted_type(enum tern_convert_dtype d, enum tern_ckpt
 
 /* ------------------------------------------------------------------ what is to be written */
 
-/* The model's config: as the checkpoint's meta keeps it, else its own config.json. */
-static int load_config(struct tern_convert_export *x, struct tern_err *err)
+int tern_convert_load_config(struct tern_convert_export *x, struct tern_err *err)
 {
     const char *path = tern_ckpt_path(x->c);
     char *text = NULL;
@@ -99,8 +98,7 @@ int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_mod
     return 0;
 }
 
-/* Every tensor of the config is there in its shape, and nothing else is. */
-static int list_tensors(struct tern_convert_export *x, struct tern_err *err)
+int tern_convert_list_tensors(struct tern_convert_export *x, struct tern_err *err)
 {
     size_t n = tern_model_tensors(&x->config);
     struct tern_model_tensor t;
@@ -146,7 +144,7 @@ static int list(struct tern_convert_export *x, struct tern_err *err)
         x->from = x->base = tern_ckpt_open_hf(o->base, err);
         x->prefix = "";
     }
-    return x->from ? list_tensors(x, err) : -1;
+    return x->from ? tern_convert_list_tensors(x, err) : -1;
 }
 
 static bool is_adapters(const struct tern_convert_export *x)
@@ -208,7 +206,6 @@ static char *shard_name(const struct tern_convert_export *x, unsigned i)
     return tern_strf("model-%05u-of-%05u.safetensors", i + 1, x->n_shards);
 }
 
-/* Rows `start` of the tensor, `shape` of them, to `piece`; by `values` when they are merged. */
 /* Rows of a tensor, and room for them. */
 struct rows {
     uint64_t start[TERN_CKPT_DIMS], shape[TERN_CKPT_DIMS];
@@ -231,9 +228,8 @@ static int read_piece(struct tern_convert_export *x, const struct tern_ckpt_info
     return 0;
 }
 
-/* f16 ends at 65504, where the other types go on: no weight becomes infinite without a word. */
-static int check_range(const struct tern_convert_export *x, const struct tern_ckpt_info *t,
-                       const char *piece, uint64_t n, struct tern_err *err)
+int tern_convert_check_range(const struct tern_convert_export *x, const struct tern_ckpt_info *t,
+                             const char *piece, uint64_t n, struct tern_err *err)
 {
     uint64_t infinite = 0;
 
@@ -269,7 +265,7 @@ static int write_rows(struct tern_convert_export *x, const struct tern_ckpt_info
         uint64_t left = t->shape[0] - w.start[0];
         w.shape[0] = left < PIECE / most ? left : PIECE / most;
         if (read_piece(x, t, merge, &w, err) < 0 ||
-            check_range(x, t, piece, w.shape[0] * (row / 2), err) < 0 ||
+            tern_convert_check_range(x, t, piece, w.shape[0] * (row / 2), err) < 0 ||
             tern_fs_write(fd, piece, w.shape[0] * row, path, err) < 0)
             return -1;
     }
@@ -466,11 +462,10 @@ static char *temp_folder(char *temp)
     return mkdtemp(temp);
 }
 
-static int export_run(struct tern_convert_export *x, const char *out_dir,
-                      struct tern_convert_out *out, struct tern_err *err)
+int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir,
+                              struct tern_err *err)
 {
-    if (load_config(x, err) < 0 || list(x, err) < 0 || deal_shards(x, err) < 0 ||
-        tern_fs_is_free(out_dir, err) < 0)
+    if (tern_fs_is_free(out_dir, err) < 0)
         return -1;
     char *temp = tern_strf("%s.tmp-XXXXXX", out_dir), *parent = tern_fs_dirname(out_dir);
     int rc = tern_fs_mkdirs(parent, 0777, err);
@@ -486,13 +481,38 @@ static int export_run(struct tern_convert_export *x, const char *out_dir,
     umask(mask);
     if (TERN_AGAIN(chmod(temp, 0777 & ~mask)) < 0)
         return tern_err_sys(err, "%s: cannot set its mode", temp);
-    if (fill(x, out, err) < 0)
-        return -1;
-    if (tern_fs_rename(temp, out_dir, false) < 0)
+    return 0;
+}
+
+int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
+                            struct tern_err *err)
+{
+    if (tern_fs_rename(x->temp, out_dir, false) < 0)
         return tern_err_sys(err, "%s: cannot be put in place", out_dir);
     free(x->temp);
     x->temp = NULL; /* it has its name now */
     return tern_fs_sync_parent(out_dir, err);
+}
+
+static int export_run(struct tern_convert_export *x, const char *out_dir,
+                      struct tern_convert_out *out, struct tern_err *err)
+{
+    if (tern_convert_load_config(x, err) < 0 || list(x, err) < 0 || deal_shards(x, err) < 0 ||
+        tern_convert_folder_begin(x, out_dir, err) < 0 || fill(x, out, err) < 0)
+        return -1;
+    return tern_convert_folder_end(x, out_dir, err);
+}
+
+void tern_convert_export_free(struct tern_convert_export *x)
+{
+    if (x->temp)
+        tern_fs_remove_tree(x->temp, NULL);
+    free(x->temp);
+    json_decref(x->config_json);
+    free(x->tensors);
+    free(x->shard);
+    tern_ckpt_close(x->base);
+    tern_ckpt_close(x->c);
 }
 
 int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_convert_hf *options,
@@ -515,14 +535,7 @@ int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_
         done.shards = x.n_shards;
         *out = done;
     }
-    if (x.temp)
-        tern_fs_remove_tree(x.temp, NULL);
-    free(x.temp);
-    json_decref(x.config_json);
-    free(x.tensors);
-    free(x.shard);
-    tern_ckpt_close(x.base);
-    tern_ckpt_close(x.c);
+    tern_convert_export_free(&x);
     free(to);
     return rc;
 }

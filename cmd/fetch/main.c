@@ -99,6 +99,10 @@ static int get(const struct tern_fetch_list *l, const char *url, struct tern_fet
                   tern_str_bytes(got, sizeof got, done.got_bytes));
         if (*l->commit)
             tern_info("commit %s", l->commit);
+        if (done.other_bytes)
+            tern_info("%s/.tern-fetch keeps %s of other fetches, for their next call. Remove the "
+                      "folder if there is none.",
+                      dir, tern_str_bytes(bytes, sizeof bytes, done.other_bytes));
         printf("%s%s%s\n", dir, one ? "/" : "", one ? l->files[0].path : "");
     }
     free(dir);

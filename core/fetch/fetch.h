@@ -67,6 +67,7 @@ void tern_fetch_list_free(struct tern_fetch_list *l);
 struct tern_fetch_done {
     uint64_t files, bytes;             /* all of them */
     uint64_t fetched_files, got_bytes; /* those that were not there before */
+    uint64_t other_bytes;              /* of other fetches that did not end, in DIR/.tern-fetch */
 };
 int tern_fetch_get(const struct tern_fetch_list *l, const char *dir,
                    const struct tern_fetch_how *how, struct tern_fetch_done *ret_done,

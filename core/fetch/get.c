@@ -8,6 +8,7 @@
 #include "core/base/str.h"
 #include "core/store/store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -287,7 +288,44 @@ static int fetch_all(struct job *j, struct tern_err *err)
                      : 0;
 }
 
-/* Files that wait get their names, and the staging folder goes. */
+static int count_others(struct job *j, struct tern_err *err)
+{
+    DIR *d = TERN_AGAIN_PTR(opendir(j->staging));
+    struct stat st;
+
+    if (!d)
+        return tern_err_sys(err, "%s: cannot look into it", j->staging);
+    for (struct dirent *e; (e = readdir(d));)
+        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            j->done.other_bytes += (uint64_t)st.st_size;
+    closedir(d);
+    return 0;
+}
+
+/* The staging folder goes, unless files of other fetches wait there, too: their bytes are counted.
+ */
+static int clear_staging(struct job *j, struct tern_err *err)
+{
+    char *lock = tern_fs_join(j->staging, "lock");
+    int rc = 0;
+
+    for (size_t i = 0; i < j->l->n && rc == 0; i++) {
+        char *waits = staged_at(j, i);
+        if (unlink(waits) < 0 && errno != ENOENT)
+            rc = tern_err_sys(err, "%s: cannot remove", waits);
+        free(waits);
+    }
+    if (rc == 0 && unlink(lock) < 0)
+        rc = tern_err_sys(err, "%s: cannot remove", lock);
+    free(lock);
+    if (rc < 0 || rmdir(j->staging) == 0)
+        return rc;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+        return tern_err_sys(err, "%s: cannot remove", j->staging);
+    return count_others(j, err);
+}
+
+/* Files that wait get their names. */
 static int place_all(struct job *j, struct tern_err *err)
 {
     for (size_t i = 0; i < j->l->n; i++) {
@@ -306,23 +344,37 @@ static int place_all(struct job *j, struct tern_err *err)
         if (rc < 0)
             return -1;
     }
-    return tern_fs_remove_tree(j->staging, err);
+    return clear_staging(j, err);
 }
 
-/* One process at a time fetches into a folder. */
+/* Is `fd` still the file of that name?  A fetch that ended has removed it. */
+static bool is_at(int fd, const char *path)
+{
+    struct stat here, there;
+
+    return fstat(fd, &here) == 0 && stat(path, &there) == 0 && here.st_dev == there.st_dev &&
+           here.st_ino == there.st_ino;
+}
+
+/* One process at a time fetches into a folder.  1: the folder went just now, begin again. */
 static int lock_staging(const struct job *j, int *ret_lock, struct tern_err *err)
 {
     char *path = tern_fs_join(j->staging, "lock");
-    const int lock = TERN_AGAIN(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    int rc = 0;
+    int rc = tern_fs_mkdirs(j->staging, 0777, err);
+    const int lock =
+        rc < 0 ? -1 : TERN_AGAIN(open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
 
-    if (lock < 0)
+    if (rc == 0 && lock < 0 && errno == ENOENT)
+        rc = 1;
+    else if (rc == 0 && lock < 0)
         rc = tern_err_sys(err, "%s: cannot open", path);
-    else if (flock(lock, LOCK_EX | LOCK_NB) < 0)
+    else if (rc == 0 && flock(lock, LOCK_EX | LOCK_NB) < 0)
         rc = errno == EWOULDBLOCK ? tern_err_set(err, TERN_TEMPFAIL,
                                                  "%s: another process is fetching into it", j->dir)
                                   : tern_err_sys(err, "%s: cannot lock", path);
-    if (rc < 0 && lock >= 0)
+    else if (rc == 0 && !is_at(lock, path))
+        rc = 1;
+    if (rc != 0 && lock >= 0)
         close(lock);
     if (rc == 0)
         *ret_lock = lock;
@@ -335,7 +387,7 @@ int tern_fetch_get(const struct tern_fetch_list *l, const char *dir,
                    struct tern_err *err)
 {
     struct job j = {.l = l, .how = how, .dir = dir, .staging = tern_fs_join(dir, ".tern-fetch")};
-    int lock = -1, rc = -1;
+    int lock = -1, rc = -1, locked = -1;
 
     pthread_mutex_init(&j.lock, NULL);
     j.staged = tern_alloc(l->n, sizeof *j.staged, "a list of files", err);
@@ -343,8 +395,9 @@ int tern_fetch_get(const struct tern_fetch_list *l, const char *dir,
         j.all_bytes += l->files[i].bytes;
     j.done.files = l->n;
     j.done.bytes = j.all_bytes;
-    if (j.staged && tern_fs_mkdirs(j.staging, 0777, err) == 0 &&
-        lock_staging(&j, &lock, err) == 0 && fetch_all(&j, err) == 0 && place_all(&j, err) == 0)
+    while (j.staged && (locked = lock_staging(&j, &lock, err)) > 0)
+        ;
+    if (locked == 0 && fetch_all(&j, err) == 0 && place_all(&j, err) == 0)
         rc = 0;
     if (lock >= 0)
         close(lock);

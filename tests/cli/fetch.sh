@@ -105,6 +105,34 @@ run tern fetch hf://org/model -o m5
 [ "$rc" != 0 ] && [ ! -e m5 ] && [ ! -e ../../outside ]; ok $? "answers that are no list leave nothing"
 rm hub/fault
 
+# ---- several fetches, one folder
+echo 'flip 1000 00002' >hub/fault
+run tern fetch hf://org/model -o m7
+status 1 "a fetch into a folder that another will use"
+rm hub/fault
+run tern fetch hf://datasets/org/data -o m7
+status 0 "another fetch into the folder ends"
+err_has 'of other fetches, for their next call'
+: >hub.log
+run tern fetch hf://org/model -o m7
+status 0 "the first fetch goes on"
+is "$(hub_asked 'GET .*00001.safetensors')" 0 "the end of another fetch leaves what the first had"
+[ ! -e m7/.tern-fetch ]; ok $? "the folder of what waits goes with the last fetch"
+
+# ---- refused
+run tern fetch hf://org/model --sha256 "$(printf '0%.0s' {1..64})" -o m8
+status 2 "--sha256 for a hub's folder"
+err_has 'not for a hub'
+mkdir -p hub/org/names
+for name in $'a\xc2\x9b31m' $'a\x7fb' $'a\e[31m' $'\xe2\x80\xaea'; do
+    rm -f hub/org/names/*
+    echo x >"hub/org/names/$name"
+    run tern fetch hf://org/names -o m8
+    status 2 "a name with control characters ($(printf %q "$name"))"
+    LC_ALL=C grep -q $'\e\|\xc2[\x80-\x9f]\|\x7f' err; is $? 1 "the message shows no control characters"
+done
+[ ! -e m8 ]; ok $? "refusals leave no folder"
+
 # ---- killed and gone on with
 echo '500 100000 localhost.*00002|/org/model/model-00002' >hub/fault
 tern fetch hf://org/model -o m6 2>err >out &
@@ -151,6 +179,16 @@ cmp -s w/file.bin large; ok $? "one file, with its digest"
 run tern fetch "$S3/plain/file.bin" --sha256 "$(printf '0%.0s' {1..64})" -o w2
 status 1
 [ ! -e w2/file.bin ]; ok $? "another digest: no file"
+# Two files of one length and no digest: what waits of the first is none of the second's.
+head -c 9000000 /dev/urandom >first; head -c 9000000 /dev/urandom >second
+for f in first second; do "$TOOLS/store-tool" put s3://plain/$f/same.bin <$f; done
+fault cut=1000 'match=GET.*plain/first'
+TERN_STORE_DEADLINE=0.5 run tern fetch "$S3/plain/first/same.bin" -o mixed
+[ "$rc" != 0 ] && [ ! -e mixed/same.bin ]; ok $? "a body that is always cut: no file"
+fault_none
+run tern fetch "$S3/plain/second/same.bin" -o mixed
+status 0 "a file of the same name and length from another URL"
+cmp -s mixed/same.bin second; ok $? "nothing of the first URL's file is in it"
 for url in hf://model hf://a/b/c hf://../x hf://a/b@ ftp://h/x file:///etc/passwd; do
     run tern fetch "$url"
     status 2

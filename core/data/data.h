@@ -39,6 +39,9 @@ struct tern_data_set;
  * compared with its digest. */
 struct tern_data_set *tern_data_set_open(const char *path, struct tern_err *err);
 void tern_data_set_free(struct tern_data_set *s); /* NULL is fine */
+/* Reads of other threads that wait for a server end within a second, with an error, as do all later
+ * ones that need it.  A set on disk is read as before. */
+void tern_data_set_halt(const struct tern_data_set *s);
 
 const char *tern_data_set_path(const struct tern_data_set *s);
 uint64_t tern_data_set_n_tokens(const struct tern_data_set *s); /* EOS (and BOS, if any) included */

@@ -251,6 +251,11 @@ struct tern_data_set *tern_data_set_open(const char *path, struct tern_err *err)
     return s;
 }
 
+void tern_data_set_halt(const struct tern_data_set *s)
+{
+    tern_store_reader_halt(s->reader);
+}
+
 void tern_data_set_free(struct tern_data_set *s)
 {
     if (!s)

@@ -25,7 +25,8 @@ struct tries {
     int64_t begun_ns, until_ns;
     double wait_s;
     unsigned n, skewed, moved, refused;
-    char region[64];
+    char region[64]; /* that the answer tells */
+    char asked[64];  /* of the request */
     struct tern_store_keys keys;
     char why[200]; /* of the last failure */
     char code[64]; /* S3's word for it, or "" */
@@ -100,6 +101,7 @@ static int make_s3(struct tries *t, struct made *m, struct tern_err *err)
 
     pthread_mutex_lock(&t->s->lock);
     snprintf(t->region, sizeof t->region, "%s", t->s->region);
+    snprintf(t->asked, sizeof t->asked, "%s", t->s->region);
     const time_t now = (time_t)(tern_clock_wall_ns() / 1000000000 + t->s->skew_s);
     pthread_mutex_unlock(&t->s->lock);
     s3_address(t, &scheme, &host, &path);
@@ -176,6 +178,12 @@ static int make_http(struct tries *t, const struct tern_store_url *at, struct ma
     return rc;
 }
 
+static void begin(const struct tries *t)
+{
+    if (t->c->begin)
+        t->c->begin(t->c->ctx);
+}
+
 static void send_it(struct tries *t, struct made *m, struct tern_store_reply *r)
 {
     const struct tern_store_request q = {
@@ -192,12 +200,11 @@ static void send_it(struct tries *t, struct made *m, struct tern_store_reply *r)
         .connect_s = CONNECT_S,
         .stall_s = t->s->how.stall_s,
         .stop = t->s->how.stop,
+        .halt = &t->s->halted,
         .direct = t->s->url.scheme == TERN_STORE_HTTP ||
                   (t->s->endpoint && tern_store_url_loopback(strstr(t->s->endpoint, "://") + 3)),
     };
 
-    if (t->c->begin)
-        t->c->begin(t->c->ctx);
     tern_store_http_do(t->s->http, &q, r);
     made_free(m);
 }
@@ -213,6 +220,7 @@ static int send_http(struct tries *t, struct tern_store_reply *r, struct tern_bu
 
     for (int i = 0;; i++) {
         const struct tern_store_url *at = i ? &to : &t->s->url;
+        begin(t);
         rc = make_http(t, at, &m, err);
         if (rc < 0)
             break;
@@ -250,6 +258,7 @@ static int send_s3(struct tries *t, struct tern_store_reply *r, struct tern_err 
     if (t->s->vault &&
         tern_store_vault_get(t->s->vault, t->refused ? t->keys.access : NULL, &t->keys, err) < 0)
         return -1;
+    begin(t);
     if (make_s3(t, &m, err) < 0) {
         made_free(&m);
         return -1;
@@ -293,22 +302,19 @@ static void read_answer(struct tries *t, struct tern_store_reply *r)
         snprintf(t->why, sizeof t->why, "no answer in time");
 }
 
-/* The bucket lies in another region than was thought. */
+/* The bucket lies in another region than this request went to.  Another thread may know by now. */
 static bool region_moved(struct tries *t, const struct tern_store_reply *r)
 {
-    bool moved = false;
-
     if (r->status != 301 && r->status != 307 && r->status != 400)
         return false;
     if (strspn(t->region, "abcdefghijklmnopqrstuvwxyz0123456789-") < strlen(t->region))
         return false;
+    if (!*t->region || strcmp(t->region, t->asked) == 0)
+        return false;
     pthread_mutex_lock(&t->s->lock);
-    if (*t->region && strcmp(t->region, t->s->region) != 0) {
-        snprintf(t->s->region, sizeof t->s->region, "%s", t->region);
-        moved = true;
-    }
+    snprintf(t->s->region, sizeof t->s->region, "%s", t->region);
     pthread_mutex_unlock(&t->s->lock);
-    return moved;
+    return true;
 }
 
 /* Our clock is wrong: the server's is taken. */
@@ -394,6 +400,12 @@ static int judge(struct tries *t, struct tern_store_reply *r, struct tern_err *e
     return refuse(t, r, err);
 }
 
+static bool stopped(const struct tern_store *s)
+{
+    return (s->how.stop && __atomic_load_n(s->how.stop, __ATOMIC_RELAXED)) ||
+           __atomic_load_n(&s->halted, __ATOMIC_RELAXED);
+}
+
 /* Decorrelated jitter: a random wait between the first one and three times the last one
  * (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), or as long as the
  * server asks for.  -1 where the call's time ends before. */
@@ -420,7 +432,7 @@ static int wait_for_next(struct tries *t, const struct tern_store_reply *r, stru
                             tern_str_seconds(took, sizeof took,
                                              (double)(tern_clock_boot_ns() - t->begun_ns) / 1e9));
     for (int64_t left; (left = again_ns - tern_clock_boot_ns()) > 0;) {
-        if (t->s->how.stop && __atomic_load_n(t->s->how.stop, __ATOMIC_RELAXED))
+        if (stopped(t->s))
             return tern_err_set(err, TERN_FAILED, "%s: %s: interrupted", t->shown, t->c->what);
         tern_clock_sleep_ns(left < 50000000 ? left : 50000000);
     }

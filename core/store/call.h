@@ -19,6 +19,7 @@ struct tern_store {
     struct tern_store_vault *vault; /* NULL: requests are not signed */
     char *endpoint;                 /* S3 other than Amazon's: "http://host:port/path"; or NULL */
     bool path_style;                /* the bucket stands in the path, not in the host */
+    int halted;                     /* atomic: tern_store_halt */
     pthread_mutex_t lock;           /* of what follows */
     char region[64];
     int64_t skew_s; /* of the server's clock before ours */
@@ -37,10 +38,11 @@ struct tern_store_call {
     const char *what; /* "cannot read": for messages, behind the URL */
     int (*take)(void *ctx, const struct tern_store_reply *reply, const void *data, size_t n);
     /* Is this answer, 2xx and whole, right?  0; 1: make the request again, because of `why`; -1
-     * with `err`.  May be NULL.  May change `headers`' values before the next try. */
+     * with `err`.  May be NULL. */
     int (*check)(void *ctx, const struct tern_store_reply *reply, char why[200],
                  struct tern_err *err);
-    /* Before a try: `take` begins anew.  The next try may go on where the last one ended. */
+    /* Before the headers of a try are made: `take` begins anew.  It may change `headers`' values: a
+     * try may go on where the last one ended. */
     void (*begin)(void *ctx);
     void *ctx;
     size_t text_max;
@@ -56,5 +58,8 @@ int tern_store_do(struct tern_store *s, struct tern_store_call *c,
 /* The key of `name` (NULL: of the URL itself), malloc'ed; and what messages call it. */
 char *tern_store_key(const struct tern_store *s, const char *name);
 char *tern_store_shown(const struct tern_store *s, const char *key);
+/* Tells the URL's object from all others, and is the same each time: endpoint, URL and query, but
+ * no signature of a presigned URL.  malloc'ed; for digests, never shown. */
+char *tern_store_place(const struct tern_store *s);
 
 #endif

@@ -192,13 +192,18 @@ static size_t on_body(char *data, size_t one, size_t n, void *ctx)
     return n;
 }
 
+static bool stopped(const struct tern_store_request *q)
+{
+    return (q->stop && __atomic_load_n(q->stop, __ATOMIC_RELAXED)) ||
+           (q->halt && __atomic_load_n(q->halt, __ATOMIC_RELAXED));
+}
+
 static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     const struct transfer *t = ctx;
 
     (void)a, (void)b, (void)c, (void)d;
-    return (t->q->stop && __atomic_load_n(t->q->stop, __ATOMIC_RELAXED)) ||
-           tern_clock_boot_ns() >= t->q->until_ns;
+    return stopped(t->q) || tern_clock_boot_ns() >= t->q->until_ns;
 }
 
 /* The newest of each option: 7.61 or older.  */
@@ -242,7 +247,7 @@ static void set_options(CURL *c, struct transfer *t, struct curl_slist *headers)
 
 static enum tern_store_end judge(const struct transfer *t, CURLcode rc)
 {
-    if (t->q->stop && __atomic_load_n(t->q->stop, __ATOMIC_RELAXED))
+    if (stopped(t->q))
         return TERN_STORE_STOPPED;
     if (rc == CURLE_OK)
         return TERN_STORE_ANSWERED;

@@ -27,8 +27,8 @@ struct tern_store_request {
     size_t text_max;  /* of reply->text; longer ones are cut; 0: 64 KiB */
     int64_t until_ns; /* boot clock */
     double connect_s, stall_s;
-    const int *stop; /* may be NULL */
-    bool direct;     /* no proxy, whatever the environment says */
+    const int *stop, *halt; /* not 0: the transfer ends; each may be NULL */
+    bool direct;            /* no proxy, whatever the environment says */
 };
 
 enum tern_store_end {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { DEADLINE_S = 600 }; /* a part of 64 MiB at 1 Mbit/s */
 
@@ -157,6 +158,12 @@ void tern_store_close(struct tern_store *s)
     free(s);
 }
 
+void tern_store_halt(struct tern_store *s)
+{
+    if (s)
+        __atomic_store_n(&s->halted, 1, __ATOMIC_RELAXED);
+}
+
 const char *tern_store_url(const struct tern_store *s)
 {
     return s->url.shown;
@@ -175,6 +182,21 @@ char *tern_store_key(const struct tern_store *s, const char *name)
         return tern_strdup(root);
     return *root && !tern_str_ends(root, "/") ? tern_strf("%s/%s", root, name)
                                               : tern_strf("%s%s", root, name);
+}
+
+char *tern_store_place(const struct tern_store *s)
+{
+    const char *p = s->url.query ? s->url.query : "";
+    struct tern_buf place = {0};
+
+    tern_buf_printf(&place, "%s\n%s\n", s->endpoint ? s->endpoint : "", s->url.shown);
+    while (*p) {
+        const size_t n = strcspn(p, "&");
+        if (strncasecmp(p, "X-Amz-", 6) != 0)
+            tern_buf_printf(&place, "%.*s&", (int)n, p);
+        p += n + (p[n] == '&');
+    }
+    return place.data;
 }
 
 char *tern_store_shown(const struct tern_store *s, const char *key)

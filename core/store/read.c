@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { NUMBER = 32 };
+enum { NUMBER = 32, WHOLE_MAX = 3 };
 
 static uint64_t number_of(const struct tern_store_reply *r, const char *name)
 {
@@ -90,6 +90,7 @@ struct range {
     uint64_t whole;      /* size of the object, once told */
     char text[64];       /* the header's value: "bytes=0-99" */
     bool checked;        /* the headers of this answer */
+    unsigned n_whole;    /* answers of more than was asked for */
     struct tern_err err; /* a failure for good, found in a header */
     char why[200];       /* a passing one */
 };
@@ -127,6 +128,18 @@ static int changed(struct range *g)
     return -1;
 }
 
+static int no_ranges(struct range *g)
+{
+    char *shown = tern_store_shown(g->s, g->key);
+
+    tern_err_set(&g->err, TERN_USAGE,
+                 "%s: the server sends files whole alone (it ignores HTTP's Range). Fetch the file "
+                 "by other means (curl), and give its path.",
+                 shown);
+    free(shown);
+    return -1;
+}
+
 /* Is this answer the range that was asked for, of the object that was asked for? */
 static int range_headers(struct range *g, const struct tern_store_reply *r)
 {
@@ -139,11 +152,14 @@ static int range_headers(struct range *g, const struct tern_store_reply *r)
     if (g->etag && *g->etag && *etag && strcmp(etag, g->etag) != 0)
         return changed(g);
     tern_store_reply_header(r, "content-length", text, sizeof text);
-    if (r->status == 200 && g->at + g->have == 0 &&
-        (!*text || number_of(r, "content-length") == g->len)) {
+    /* A server without ranges sends the whole, from its first byte. */
+    if (r->status == 200 && g->at == 0 && (!*text || number_of(r, "content-length") == g->len)) {
+        g->have = 0;
         g->whole = *text ? g->len : 0;
         return 0;
     }
+    if (r->status == 200 && ++g->n_whole == WHOLE_MAX)
+        return no_ranges(g);
     tern_store_reply_header(r, "content-range", text, sizeof text);
     if (r->status == 206 && sscanf(text, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64 "%c", &first,
                                    &last, &whole, &after) == 3) {
@@ -222,7 +238,6 @@ int tern_store_read(struct tern_store *s, const char *name, const char *etag, ui
         return 0;
     }
     g.key = c.key;
-    range_begin(&g);
     c.headers[c.n_headers++] = (struct tern_store_pair){"Range", g.text};
     if (s->url.scheme == TERN_STORE_S3) {
         c.headers[c.n_headers++] = (struct tern_store_pair){"x-amz-checksum-mode", "ENABLED"};

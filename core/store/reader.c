@@ -3,6 +3,7 @@
 #include "core/base/clock.h"
 #include "core/base/str.h"
 #include "core/store/cache.h"
+#include "core/store/call.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ struct tern_store_reader {
     struct tern_store *store;
     struct tern_store_cache *cache;
     struct tern_store_head head;
+    char *place; /* of the object, for keys of the cache */
     size_t origin, block_bytes;
     uint64_t n_blocks;
     uint32_t *crc; /* of blocks from origin to crc_end; or NULL */
@@ -78,10 +80,9 @@ static void block_key(const struct tern_store_reader *r, uint64_t block,
                       uint8_t ret_key[TERN_SHA256_BYTES])
 {
     const uint64_t place[2] = {block_at(r, block), block_len(r, block)};
-    const char *url = tern_store_url(r->store);
     struct tern_sha256 *s = tern_sha256_new();
 
-    tern_sha256_add(s, url, strlen(url) + 1);
+    tern_sha256_add(s, r->place, strlen(r->place) + 1);
     tern_sha256_add(s, r->head.etag, strlen(r->head.etag) + 1);
     tern_sha256_add(s, place, sizeof place);
     tern_sha256_end(s, ret_key);
@@ -383,6 +384,7 @@ struct tern_store_reader *tern_store_reader_open(const char *url,
     r->store = tern_store_open(url, &how->store, err);
     if (!r->store)
         goto fail;
+    r->place = tern_store_place(r->store);
     const int rc = tern_store_head(r->store, NULL, &r->head, err);
     if (rc == 0)
         tern_err_set(err, TERN_USAGE, "%s: there is no such object", tern_store_url(r->store));
@@ -399,10 +401,17 @@ fail:
     return NULL;
 }
 
+void tern_store_reader_halt(struct tern_store_reader *r)
+{
+    if (r)
+        tern_store_halt(r->store);
+}
+
 void tern_store_reader_close(struct tern_store_reader *r)
 {
     if (!r)
         return;
+    tern_store_halt(r->store);
     pthread_mutex_lock(&r->lock);
     r->closing = true;
     pthread_cond_broadcast(&r->wished);
@@ -414,6 +423,7 @@ void tern_store_reader_close(struct tern_store_reader *r)
     free(r->slots);
     free(r->flags);
     free(r->crc);
+    free(r->place);
     tern_store_cache_close(r->cache);
     tern_store_close(r->store);
     pthread_cond_destroy(&r->changed);

@@ -26,7 +26,11 @@ struct tern_store_reader;
 struct tern_store_reader *tern_store_reader_open(const char *url,
                                                  const struct tern_store_reader_how *how,
                                                  struct tern_err *err);
+/* Waits for read-ahead's transfers at most a second. */
 void tern_store_reader_close(struct tern_store_reader *r); /* NULL is fine */
+/* Reads of other threads end within a second, with an error, as do all later ones that need the
+ * server.  NULL is fine. */
+void tern_store_reader_halt(struct tern_store_reader *r);
 
 uint64_t tern_store_reader_bytes(const struct tern_store_reader *r);
 const char *tern_store_reader_etag(const struct tern_store_reader *r);

@@ -53,6 +53,9 @@ struct tern_store;
 struct tern_store *tern_store_open(const char *url, const struct tern_store_how *how,
                                    struct tern_err *err);
 void tern_store_close(struct tern_store *s); /* NULL is fine */
+/* Calls of other threads end within a second, with an error, as do all later ones.  NULL is fine.
+ */
+void tern_store_halt(struct tern_store *s);
 /* For messages: without its query.  Belongs to `s`. */
 const char *tern_store_url(const struct tern_store *s);
 /* Can objects be written (s3://)? */

@@ -63,20 +63,25 @@ static void *work(void *ctx)
     return NULL;
 }
 
-static bool any_remote(const struct tern_data_stages *s)
+/* Their number.  `halt`: reads of them end. */
+static size_t remote_sets(const struct tern_data_stages *s, bool halt)
 {
+    size_t n = 0;
+
     for (size_t k = 0; k < tern_data_stages_n(s); k++) {
         const struct tern_data_mix *m = tern_data_stages_mix(s, k);
-        for (size_t i = 0; i < tern_data_mix_n_sources(m); i++)
-            if (tern_store_is(tern_data_set_path(tern_data_mix_set(m, i))))
-                return true;
+        for (size_t i = 0; i < tern_data_mix_n_sources(m); i++) {
+            n += tern_store_is(tern_data_set_path(tern_data_mix_set(m, i)));
+            if (halt)
+                tern_data_set_halt(tern_data_mix_set(m, i));
+        }
     }
-    return false;
+    return n;
 }
 
 int tern_train_ahead_open(struct train *t, struct tern_err *err)
 {
-    if (!any_remote(t->sets.stages))
+    if (remote_sets(t->sets.stages, /* halt= */ false) == 0)
         return 0;
     struct train_ahead *a = tern_alloc(1, sizeof *a, "read-ahead", err);
     bool *done = a ? tern_alloc(SAMPLES, sizeof *done, "read-ahead", err) : NULL;
@@ -109,6 +114,8 @@ void tern_train_ahead_close(struct train *t)
     a->ending = true;
     pthread_cond_broadcast(&a->moved);
     pthread_mutex_unlock(&a->lock);
+    /* The run ends: its threads wait for no server. */
+    remote_sets(t->sets.stages, /* halt= */ true);
     for (unsigned i = 0; i < a->n; i++)
         pthread_join(a->threads[i], NULL);
     pthread_cond_destroy(&a->moved);

@@ -16,6 +16,10 @@ GET /_fault?KIND=N[&match=REGEX]   the next N requests whose "METHOD /path?query
   bomb      XML with entities             skewed    RequestTimeTooSkewed, once an hour's skew is seen
   lost      done, and then the connection is reset    expired  ExpiredToken
   to=URL    is where `redirect` leads     flipped   a byte of what is sent to the server is wrong
+  say       200 and text=TEXT             nul       a header with a NUL in its name
+  moved     another region each time      skew      RequestTimeTooSkewed, whatever the time
+Objects of the bucket "whole" are sent whole, whatever the range; /plain/query has the query for its
+contents, and one ETag for all of them.
 GET /_clear  no faults any more;  GET /_hour?N  the server's clock is N hours ahead
 """
 import base64, datetime, hashlib, hmac, http.server, json, os, re, socket, struct, sys, threading, time
@@ -25,7 +29,7 @@ from xml.sax.saxutils import escape
 ACCESS, SECRET, TOKEN = "AKIDTEST", "secret+key/of=tests", "token/of+tests"
 objects, uploads, faults = {}, {}, []
 lock = threading.Lock()
-state = {"id": 0, "hours": 0, "to": "", "keys": 0}
+state = {"id": 0, "hours": 0, "to": "", "keys": 0, "text": ""}
 
 
 def now():
@@ -78,6 +82,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not any(n.lower() == "content-length" for n, _ in headers):
             self.send_header("Content-Length", str(len(body)))
         self.send_header("x-amz-request-id", "1")
+        if kind == "nul":
+            self.send_header("x\0etag", "of a NUL")
         self.end_headers()
         if self.command == "HEAD":
             return
@@ -123,6 +129,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reset()
         elif kind == "slowdown":
             self.error(503, "SlowDown")
+        elif kind == "say":
+            self.answer(200, state["text"])
+        elif kind == "moved":
+            state["id"] += 1
+            self.error(301, "PermanentRedirect", "", [("x-amz-bucket-region", "moved-%d" % state["id"])])
+        elif kind == "skew":
+            self.error(403, "RequestTimeTooSkewed")
         elif kind == "expired":
             state["keys"] += 1
             self.error(400, "ExpiredToken")
@@ -213,6 +226,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.headers.replace_header("x-amz-content-sha256", hashlib.sha256(body).hexdigest())
         elif url.path.startswith("/latest/") or url.path == "/container":
             return self.metadata(url.path)
+        if url.path == "/plain/query":
+            return self.get((url.query * 1000).encode(), '"one"')
         if url.path.startswith("/plain/"):
             pass
         elif self.fault != "flipped" and self.signed(url.path, query, body) is not True:
@@ -230,6 +245,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             state["hours"] = int(raw)
         else:
             state["to"] = query.pop("to", state["to"])
+            state["text"] = query.pop("text", state["text"])
             match = query.pop("match", ".")
             for kind, n in query.items():
                 faults.append({"kind": kind, "n": int(n), "match": match})
@@ -295,7 +311,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return self.answer(200, b"", headers + [("Content-Length", str(len(data)))])
         m = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        if not m:
+        if not m or self.path.startswith("/whole/"):
             return self.answer(200, data, headers)
         first, last = int(m[1]), min(int(m[2]), len(data) - 1)
         if first >= len(data):

@@ -459,25 +459,6 @@ int tern_fs_remove_tree(const char *path, struct tern_err *err)
     return remove_at(AT_FDCWD, path, 0, path, err);
 }
 
-int tern_fs_is_free(const char *dir, struct tern_err *err)
-{
-    DIR *d = TERN_AGAIN_PTR(opendir(dir));
-    int names = 0;
-
-    if (!d && errno == ENOENT)
-        return 0;
-    if (!d)
-        return tern_err_sys(err, "%s: cannot be made a folder", dir);
-    while (names < 3 && readdir(d))
-        names++; /* "." and ".." are two */
-    closedir(d);
-    if (names < 3)
-        return 0;
-    return tern_err_set(err, TERN_USAGE,
-                        "%s: is there already and not empty. Remove it, or choose another name.",
-                        dir);
-}
-
 bool tern_fs_exists(const char *path)
 {
     struct stat st;

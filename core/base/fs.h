@@ -80,8 +80,15 @@ mode_t tern_fs_bits_in(const char *dir);
 /* rm -r; follows no link and crosses no mount; fine when it is gone already. */
 int tern_fs_remove_tree(const char *path, struct tern_err *err);
 
-/* 0 where `dir` is absent, or an empty folder, which rename(2) replaces. */
+/* A folder that appears whole: fill tern_fs_folder_beside(dir), then rename it to `dir`.
+ *
+ * 0 where `dir` is absent, or an empty folder that rename(2) can replace; TERN_USAGE with what to
+ * do where it is none: not the working folder, a mount point, a symbolic link, or another user's
+ * folder in a sticky one. */
 int tern_fs_is_free(const char *dir, struct tern_err *err);
+/* The path, malloc'ed, of a new folder "DIR.tmp-XXXXXX", with the permissions that the umask
+ * leaves.  Folders above it are made.  NULL: nothing new lies beside `dir`. */
+char *tern_fs_folder_beside(const char *dir, struct tern_err *err);
 bool tern_fs_exists(const char *path);
 
 /* Let this process have `n` files open: raises the soft limit (ulimit -n) if need be.  Where the

@@ -1,19 +1,16 @@
 /* Hugging Face folders out. */
 #include "core/convert/export.h"
 
-#include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/convert/shards.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PIECE = 8 << 20 }; /* bytes of weights in memory at a time */
@@ -455,39 +452,19 @@ static int fill(struct tern_convert_export *x, struct tern_convert_out *out, str
     return rc == 0 ? tern_fs_sync_dir(x->temp, err) : -1;
 }
 
-/* mkdtemp(3) that may be called again. */
-static char *temp_folder(char *temp)
-{
-    memset(temp + strlen(temp) - 6, 'X', 6);
-    return mkdtemp(temp);
-}
-
 int tern_convert_folder_begin(struct tern_convert_export *x, const char *out_dir,
                               struct tern_err *err)
 {
     if (tern_fs_is_free(out_dir, err) < 0)
         return -1;
-    char *temp = tern_strf("%s.tmp-XXXXXX", out_dir), *parent = tern_fs_dirname(out_dir);
-    int rc = tern_fs_mkdirs(parent, 0777, err);
-    free(parent);
-    if (rc < 0 || !TERN_AGAIN_PTR(temp_folder(temp))) {
-        if (rc == 0)
-            tern_err_sys(err, "%s: cannot make folder", out_dir);
-        free(temp);
-        return -1;
-    }
-    x->temp = temp;
-    mode_t mask = umask(0);
-    umask(mask);
-    if (TERN_AGAIN(chmod(temp, 0777 & ~mask)) < 0)
-        return tern_err_sys(err, "%s: cannot set its mode", temp);
-    return 0;
+    x->temp = tern_fs_folder_beside(out_dir, err);
+    return x->temp ? 0 : -1;
 }
 
 int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
                             struct tern_err *err)
 {
-    if (tern_fs_rename(x->temp, out_dir, false) < 0)
+    if (tern_fs_rename(x->temp, out_dir, /* only_new= */ false) < 0)
         return tern_err_sys(err, "%s: cannot be put in place", out_dir);
     free(x->temp);
     x->temp = NULL; /* it has its name now */

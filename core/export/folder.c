@@ -1,24 +1,14 @@
 #include "core/export/folder.h"
 
 #include "core/base/again.h"
-#include "core/base/assert.h"
 #include "core/base/str.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BUFFER = 1 << 20 };
-
-/* mkdtemp(3) that may be called again. */
-static char *temp_folder(char *temp)
-{
-    memset(temp + strlen(temp) - 6, 'X', 6);
-    return mkdtemp(temp);
-}
 
 int tern_export_folder_begin(struct tern_export_folder *f, const char *dir, struct tern_err *err)
 {
@@ -26,21 +16,12 @@ int tern_export_folder_begin(struct tern_export_folder *f, const char *dir, stru
 
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
         to[--n] = '\0';
-    char *temp = tern_strf("%s.tmp-XXXXXX", to), *parent = tern_fs_dirname(to);
-    int rc = tern_fs_is_free(to, err) < 0 || tern_fs_mkdirs(parent, 0777, err) < 0 ? -1 : 0;
-    if (rc == 0 && !TERN_AGAIN_PTR(temp_folder(temp)))
-        rc = tern_err_sys(err, "%s: cannot make folder", to);
-    free(parent);
-    if (rc < 0) {
-        free(temp);
+    char *temp = tern_fs_is_free(to, err) < 0 ? NULL : tern_fs_folder_beside(to, err);
+    if (!temp) {
         free(to);
         return -1;
     }
     *f = (struct tern_export_folder){.to = to, .temp = temp};
-    const mode_t mask = umask(0);
-    umask(mask);
-    if (TERN_AGAIN(chmod(temp, 0777 & ~mask)) < 0)
-        return tern_export_folder_end(f, tern_err_sys(err, "%s: cannot set its mode", temp), err);
     return 0;
 }
 

@@ -107,7 +107,8 @@ struct tern_arrow_lists {
 };
 
 struct tern_arrow_writer;
-/* A stream to `fd`, which stays the caller's; `path` is for messages.  `columns` [n] is not kept.
+/* A stream to `fd`, which stays the caller's; `path` is for messages.  `fd` -1: nothing is written,
+ * and the bytes are counted.  `columns` [n] is not kept.
  * `note_key` and `note` are put into the schema's metadata; NULL: none. */
 struct tern_arrow_writer *tern_arrow_writer_new(int fd, const char *path,
                                                 const struct tern_arrow_lists *columns, size_t n,
@@ -119,6 +120,8 @@ int tern_arrow_writer_batch(struct tern_arrow_writer *w, uint32_t rows, uint32_t
                             const void *const *values, struct tern_err *err);
 /* The end mark. */
 int tern_arrow_writer_end(struct tern_arrow_writer *w, struct tern_err *err);
+/* How many bytes it has written, the schema's among them. */
+uint64_t tern_arrow_writer_bytes(const struct tern_arrow_writer *w);
 void tern_arrow_writer_free(struct tern_arrow_writer *w); /* NULL is fine */
 
 #endif

@@ -11,8 +11,9 @@
 enum { ALIGN = 8, COLUMNS_MAX = 16, V5 = 4 };
 
 struct tern_arrow_writer {
-    int fd;
+    int fd; /* -1: bytes are counted */
     char *path;
+    uint64_t bytes;
     struct {
         char *name;
         unsigned bits;
@@ -24,6 +25,12 @@ struct tern_arrow_writer {
 static size_t padded(size_t n)
 {
     return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static int put(struct tern_arrow_writer *w, const void *data, size_t len, struct tern_err *err)
+{
+    w->bytes += len;
+    return w->fd < 0 ? 0 : tern_fs_write(w->fd, data, len, w->path, err);
 }
 
 /* ---- messages ---- */
@@ -45,17 +52,13 @@ static void message_begin(struct tern_buf *b, enum tern_arrow_header type, uint6
 }
 
 /* The message, framed: the continuation mark, its length, itself up to a multiple of 8. */
-static int message_write(const struct tern_arrow_writer *w, struct tern_buf *b,
-                         struct tern_err *err)
+static int message_write(struct tern_arrow_writer *w, struct tern_buf *b, struct tern_err *err)
 {
     tern_arrow_build_align(b, ALIGN);
     if (tern_buf_check(b, w->path, err) < 0)
         return -1;
     const int32_t head[2] = {-1, (int32_t)b->len};
-    return tern_fs_write(w->fd, head, sizeof head, w->path, err) < 0 ||
-                   tern_fs_write(w->fd, b->data, b->len, w->path, err) < 0
-               ? -1
-               : 0;
+    return put(w, head, sizeof head, err) < 0 || put(w, b->data, b->len, err) < 0 ? -1 : 0;
 }
 
 /* ---- the schema ---- */
@@ -87,7 +90,7 @@ static void build_list(struct tern_buf *b, size_t ref, const char *name, unsigne
     tern_arrow_build_vector(b, item[5], 0, 4);
 }
 
-static int write_schema(const struct tern_arrow_writer *w, const char *note_key, const char *note,
+static int write_schema(struct tern_arrow_writer *w, const char *note_key, const char *note,
                         struct tern_err *err)
 {
     /* endianness, fields, custom_metadata */
@@ -165,15 +168,12 @@ static void build_batch(const struct tern_arrow_writer *w, struct tern_buf *b, u
     tern_assert_cmp(at, ==, body);
 }
 
-static int write_padded(const struct tern_arrow_writer *w, const void *data, size_t len,
+static int write_padded(struct tern_arrow_writer *w, const void *data, size_t len,
                         struct tern_err *err)
 {
     static const char zeros[ALIGN];
 
-    return tern_fs_write(w->fd, data, len, w->path, err) < 0 ||
-                   tern_fs_write(w->fd, zeros, padded(len) - len, w->path, err) < 0
-               ? -1
-               : 0;
+    return put(w, data, len, err) < 0 || put(w, zeros, padded(len) - len, err) < 0 ? -1 : 0;
 }
 
 int tern_arrow_writer_batch(struct tern_arrow_writer *w, uint32_t rows, uint32_t length,
@@ -203,7 +203,12 @@ int tern_arrow_writer_end(struct tern_arrow_writer *w, struct tern_err *err)
 {
     const int32_t end[2] = {-1, 0};
 
-    return tern_fs_write(w->fd, end, sizeof end, w->path, err);
+    return put(w, end, sizeof end, err);
+}
+
+uint64_t tern_arrow_writer_bytes(const struct tern_arrow_writer *w)
+{
+    return w->bytes;
 }
 
 void tern_arrow_writer_free(struct tern_arrow_writer *w)

@@ -11,11 +11,11 @@
 #include <string.h>
 
 enum {
-    NO_TARGET = -100,  /* torch's ignore_index */
-    BATCH = 16 << 20,  /* bytes of a record batch, if more than one row fits */
-    BATCH_ROWS = 1000, /* of `datasets` itself */
-    TOKEN_BYTES = 4 + 1 + 8,
-    FILES_MAX = 99999, /* data-00000-of-99999.arrow */
+    NO_TARGET = -100,        /* torch's ignore_index */
+    BATCH = 16 << 20,        /* bytes of a record batch, if more than one row fits */
+    BATCH_ROWS = 1000,       /* of `datasets` itself */
+    TOKEN_BYTES = 4 + 1 + 8, /* of the three columns */
+    FILES_MAX = 99999,       /* data-00000-of-99999.arrow */
 };
 
 struct export
@@ -23,7 +23,8 @@ struct export
     const struct tern_export_rows *rows;
     const struct tern_export_to *to;
     struct tern_export_folder folder;
-    char *note; /* of the Arrow schema */
+    char *note;         /* of the Arrow schema */
+    char *state, *info; /* contents of state.json and dataset_info.json */
     uint64_t file_rows;
     uint32_t batch_rows, n_files;
     int32_t *tokens; /* [seq_len + 1] */
@@ -98,6 +99,7 @@ static int write_file(struct export *x, uint32_t i, struct tern_err *err)
     struct tern_arrow_writer *w =
         tern_arrow_writer_new(f.fd, f.path, columns, N_COLUMNS, "huggingface", x->note, err);
     rc = w ? write_rows(x, w, x->rows->first + first, x->rows->first + first + n, err) : -1;
+    x->done.bytes += w ? tern_arrow_writer_bytes(w) : 0;
     tern_arrow_writer_free(w);
     return tern_export_file_close(&f, rc, err);
 }
@@ -119,22 +121,18 @@ static json_t *features(void)
     return all;
 }
 
-static int write_json(struct export *x, const char *name, json_t *j, struct tern_err *err)
+/* The text of `j`, which is freed. */
+static char *json_text(json_t *j, const char *what, struct tern_err *err)
 {
-    struct tern_export_file f;
     char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
-    int rc = -1;
 
     json_decref(j);
     if (!text)
-        return tern_err_set(err, TERN_USAGE, "%s: a name that is not UTF-8", x->to->dir);
-    if (tern_export_file_open(&f, &x->folder, name, err) == 0)
-        rc = tern_export_file_close(&f, tern_export_file_add(&f, text, strlen(text), err), err);
-    free(text);
-    return rc;
+        tern_err_set(err, TERN_FAILED, "%s: cannot be written as JSON", what);
+    return text;
 }
 
-static int write_state(struct export *x, struct tern_err *err)
+static char *state_text(const struct export *x, struct tern_err *err)
 {
     char hex[TERN_SHA256_HEX];
     json_t *files = json_array();
@@ -146,33 +144,107 @@ static int write_state(struct export *x, struct tern_err *err)
         json_array_append_new(files, json_pack("{s:s}", "filename", name));
         free(name);
     }
-    return write_json(x, "state.json",
-                      json_pack("{s:o, s:s, s:n, s:{}, s:n, s:b, s:s?}", "_data_files", files,
-                                "_fingerprint", hex, "_format_columns", "_format_kwargs",
-                                "_format_type", "_output_all_columns", 0, "_split", x->rows->split),
-                      err);
+    return json_text(json_pack("{s:o, s:s, s:n, s:{}, s:n, s:b, s:s?}", "_data_files", files,
+                               "_fingerprint", hex, "_format_columns", "_format_kwargs",
+                               "_format_type", "_output_all_columns", 0, "_split", x->rows->split),
+                     "state.json", err);
 }
 
-static int write_info(struct export *x, struct tern_err *err)
+static char *info_text(const struct export *x, struct tern_err *err)
 {
-    return write_json(x, "dataset_info.json",
-                      json_pack("{s:s, s:s, s:o, s:s, s:s}", "citation", "", "description",
-                                x->rows->about ? x->rows->about : "", "features", features(),
-                                "homepage", "", "license", ""),
-                      err);
+    const char *about = x->rows->about ? x->rows->about : "";
+
+    return json_text(json_pack("{s:s, s:o, s:o, s:s, s:s}", "citation", "", "description",
+                               tern_json_text(about), "features", features(), "homepage", "",
+                               "license", ""),
+                     "dataset_info.json", err);
 }
 
-/* ---- the whole ---- */
-
-static int prepare(struct export *x, struct tern_err *err)
+static int write_text(struct export *x, const char *name, const char *text, struct tern_err *err)
 {
-    const struct tern_export_rows *r = x->rows;
-    const uint64_t row_bytes = (uint64_t)r->seq_len * TOKEN_BYTES;
-    const uint64_t fit = BATCH / row_bytes;
+    struct tern_export_file f;
 
-    x->batch_rows = fit < 1 ? 1 : fit > BATCH_ROWS ? BATCH_ROWS : (uint32_t)fit;
-    x->file_rows = r->file_bytes / row_bytes ? r->file_bytes / row_bytes : 1;
-    const uint64_t files = r->n / x->file_rows + (r->n % x->file_rows != 0);
+    if (tern_export_file_open(&f, &x->folder, name, err) < 0)
+        return -1;
+    const int rc = tern_export_file_add(&f, text, strlen(text), err);
+    x->done.bytes += f.bytes;
+    return tern_export_file_close(&f, rc, err);
+}
+
+/* ---- before the first row ---- */
+
+int tern_export_check_split(const char *name, struct tern_err *err)
+{
+    bool good = true, word = false;
+
+    for (const char *s = name; *s && good; s++) {
+        const bool letter = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                      "0123456789_") > 0;
+        good = letter || (word && *s == '.');
+        word = letter;
+    }
+    return good && word
+               ? 0
+               : tern_err_set(err, TERN_USAGE,
+                              "'%s' is no name of a split for `datasets`: letters, digits and _ "
+                              "are allowed, and points between them, such as train",
+                              name);
+}
+
+/* Bytes that a batch of `rows` adds to the file that `w` counts. */
+static int batch_bytes(const struct export *x, struct tern_arrow_writer *w, uint32_t rows,
+                       uint64_t *ret_bytes, struct tern_err *err)
+{
+    const void *const values[N_COLUMNS] = {x->ids, x->attention, x->labels};
+    const uint64_t before = tern_arrow_writer_bytes(w);
+
+    if (tern_arrow_writer_batch(w, rows, x->rows->seq_len, values, err) < 0)
+        return -1;
+    *ret_bytes = tern_arrow_writer_bytes(w) - before;
+    return 0;
+}
+
+/* The rows of a file of at most `bytes`: whole batches, and as many as fit of another.  One at
+ * least. */
+static int count_rows(struct export *x, struct tern_arrow_writer *w, uint64_t bytes,
+                      struct tern_err *err)
+{
+    uint32_t low = 0, high = x->batch_rows - 1;
+    uint64_t batch;
+
+    if (tern_arrow_writer_end(w, err) < 0)
+        return -1;
+    const uint64_t around = tern_arrow_writer_bytes(w); /* the schema and the end */
+    if (batch_bytes(x, w, x->batch_rows, &batch, err) < 0)
+        return -1;
+    const uint64_t room = bytes > around ? bytes - around : 0;
+    x->file_rows = room / batch * x->batch_rows;
+    while (low < high) {
+        const uint32_t middle = low + (high - low + 1) / 2;
+        uint64_t some;
+        if (batch_bytes(x, w, middle, &some, err) < 0)
+            return -1;
+        if (some <= room % batch)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    x->file_rows += low;
+    x->file_rows = x->file_rows ? x->file_rows : 1;
+    return 0;
+}
+
+static int divide(struct export *x, struct tern_err *err)
+{
+    const uint64_t n = x->rows->n;
+    struct tern_arrow_writer *w = tern_arrow_writer_new(/* fd= */ -1, x->to->dir, columns,
+                                                        N_COLUMNS, "huggingface", x->note, err);
+    const int rc = w ? count_rows(x, w, x->rows->file_bytes, err) : -1;
+
+    tern_arrow_writer_free(w);
+    if (rc < 0)
+        return -1;
+    const uint64_t files = n / x->file_rows + (n % x->file_rows != 0);
     if (files > FILES_MAX)
         return tern_err_set(err, TERN_USAGE,
                             "%s: %llu files of %llu rows; at most %d are allowed. "
@@ -180,24 +252,48 @@ static int prepare(struct export *x, struct tern_err *err)
                             x->to->dir, (unsigned long long)files, (unsigned long long)x->file_rows,
                             FILES_MAX);
     x->n_files = (uint32_t)files;
+    return 0;
+}
+
+static int prepare(struct export *x, struct tern_err *err)
+{
+    const struct tern_export_rows *r = x->rows;
+    const uint64_t fit = BATCH / ((uint64_t)r->seq_len * TOKEN_BYTES);
+
+    if (r->split && tern_export_check_split(r->split, err) < 0)
+        return -1;
+    x->batch_rows = fit < 1 ? 1 : fit > BATCH_ROWS ? BATCH_ROWS : (uint32_t)fit;
     const size_t n = (size_t)x->batch_rows * r->seq_len;
     x->tokens = tern_alloc((size_t)r->seq_len + 1, sizeof *x->tokens, "a row", err);
     x->mask = tern_alloc(r->seq_len, 1, "a row", err);
     x->ids = tern_alloc(n, sizeof *x->ids, "rows", err);
     x->attention = tern_alloc(n, sizeof *x->attention, "rows", err);
     x->labels = tern_alloc(n, sizeof *x->labels, "rows", err);
+    if (!x->tokens || !x->mask || !x->ids || !x->attention || !x->labels)
+        return -1;
     json_t *note = json_pack("{s:{s:o}}", "info", "features", features());
     x->note = note ? json_dumps(note, 0) : NULL;
     json_decref(note);
-    return x->tokens && x->mask && x->ids && x->attention && x->labels && x->note ? 0 : -1;
+    if (!x->note)
+        return tern_err_set(err, TERN_FAILED, "%s: no memory for its columns", x->to->dir);
+    if (divide(x, err) < 0)
+        return -1;
+    x->state = state_text(x, err);
+    x->info = x->state ? info_text(x, err) : NULL;
+    return x->info ? 0 : -1;
 }
+
+/* ---- the whole ---- */
 
 static int write_all(struct export *x, struct tern_err *err)
 {
     for (uint32_t i = 0; i < x->n_files; i++)
         if (write_file(x, i, err) < 0)
             return -1;
-    return write_state(x, err) < 0 || write_info(x, err) < 0 ? -1 : 0;
+    return write_text(x, "state.json", x->state, err) < 0 ||
+                   write_text(x, "dataset_info.json", x->info, err) < 0
+               ? -1
+               : 0;
 }
 
 int tern_export_datasets(const struct tern_export_rows *rows, const struct tern_export_to *to,
@@ -214,8 +310,9 @@ int tern_export_datasets(const struct tern_export_rows *rows, const struct tern_
     free(x.attention);
     free(x.labels);
     free(x.note);
+    free(x.state);
+    free(x.info);
     x.done.files = x.n_files;
-    x.done.bytes = x.done.rows * rows->seq_len * TOKEN_BYTES;
     if (rc == 0)
         *ret_done = x.done;
     return rc;

@@ -34,15 +34,16 @@ enum { TERN_EXPORT_LENGTH_MAX = 1 << 24 }; /* tokens of a row */
 typedef void tern_export_progress(uint64_t done, uint64_t all);
 
 struct tern_export_to {
-    const char *dir; /* absent, or an empty folder */
+    const char *dir; /* free: tern_fs_is_free; looked at before the first row */
     const int *stop; /* not 0, perhaps set by a signal's handler: ends with an error */
     tern_export_progress *progress;
 };
 
 struct tern_export_done {
-    uint64_t rows, tokens, bytes; /* rows: of `datasets`; tokens: without those that fill up */
-    uint64_t documents;           /* of Megatron */
-    uint32_t files;
+    uint64_t rows, tokens; /* rows: of `datasets`; tokens: without those that fill up */
+    uint64_t bytes;        /* of all files */
+    uint64_t documents;    /* of Megatron */
+    uint32_t files;        /* .arrow; .bin and .idx */
 };
 
 /* Rows first .. first + n - 1, as tern_data_set_row or tern_data_stages_sample gives them. */
@@ -56,9 +57,12 @@ struct tern_export_rows {
     uint32_t eos;                        /* it fills up rows */
     const char *split;                   /* "train"; NULL: none */
     const char *about;                   /* a sentence for dataset_info.json */
-    uint64_t file_bytes;                 /* of a file at most, if more than one row fits; > 0 */
+    uint64_t file_bytes;                 /* of a file at most, but for a file of one row; > 0 */
     uint8_t identity[TERN_SHA256_BYTES]; /* of the rows: `datasets` names its caches for it */
 };
+/* Is it a split's name that `datasets` takes (NamedSplit)?  With another one load_from_disk fails.
+ */
+int tern_export_check_split(const char *name, struct tern_err *err);
 /* Memory: 16 MiB of rows, or one row. */
 int tern_export_datasets(const struct tern_export_rows *rows, const struct tern_export_to *to,
                          struct tern_export_done *ret_done, struct tern_err *err);

@@ -87,14 +87,15 @@ static int write_both(const struct tern_export_folder *folder, const struct tern
     const unsigned bytes = tern_data_set_n_vocab(s) < NARROW ? 2 : 4;
     struct tern_export_file f;
 
-    if (tern_export_file_open(&f, folder, "tokens.bin", err) < 0)
+    /* First the index, which may find a document too long. */
+    if (tern_export_file_open(&f, folder, "tokens.idx", err) < 0)
         return -1;
-    int rc = write_bin(&f, s, to, bytes, err);
+    int rc = write_index(&f, s, bytes, err);
     done->bytes = f.bytes;
     if (tern_export_file_close(&f, rc, err) < 0 ||
-        tern_export_file_open(&f, folder, "tokens.idx", err) < 0)
+        tern_export_file_open(&f, folder, "tokens.bin", err) < 0)
         return -1;
-    rc = write_index(&f, s, bytes, err);
+    rc = write_bin(&f, s, to, bytes, err);
     done->bytes += f.bytes;
     return tern_export_file_close(&f, rc, err);
 }

@@ -2,6 +2,7 @@
 #include "core/arrow/arrow.h"
 #include "core/base/fs.h"
 #include "core/base/rand.h"
+#include "core/base/tree.h"
 #include "core/export/export.h"
 #include "core/export/megatron.h"
 #include "tests/unit/tap.h"
@@ -51,9 +52,11 @@ static struct tern_data_set *make_set(bool mask, bool bos)
 }
 
 static uint32_t length;
+static uint64_t rows_read;
 
 static int row(const void *of, uint64_t r, int32_t *tokens, uint8_t *mask, struct tern_err *err)
 {
+    rows_read++;
     return tern_data_set_row(of, length, r, tokens, mask, err);
 }
 
@@ -64,8 +67,27 @@ static uint32_t filled(const void *of, uint64_t r)
     return left < length ? (uint32_t)left : length;
 }
 
-static int export_rows(const struct tern_data_set *s, uint32_t seq_len, const char *dir,
-                       uint64_t file_bytes, struct tern_err *err)
+static uint64_t size_of(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+/* Of all files of a folder. */
+static uint64_t bytes_of(const char *dir)
+{
+    struct tern_tree t = {0};
+
+    if (tern_tree_list(dir, &t, NULL) < 0)
+        abort();
+    const uint64_t bytes = t.bytes;
+    tern_tree_free(&t);
+    return bytes;
+}
+
+static int export_split(const struct tern_data_set *s, uint32_t seq_len, const char *dir,
+                        uint64_t file_bytes, const char *split, struct tern_err *err)
 {
     struct tern_export_rows rows = {.row = row,
                                     .filled = filled,
@@ -74,16 +96,25 @@ static int export_rows(const struct tern_data_set *s, uint32_t seq_len, const ch
                                     .eos = EOS,
                                     .n = tern_data_set_rows(s, seq_len),
                                     .file_bytes = file_bytes,
-                                    .split = "train"};
+                                    .split = split,
+                                    .about = "a name in Latin-1: \xe9"};
     const struct tern_export_to to = {.dir = dir};
     struct tern_export_done done = {0};
 
     length = seq_len;
     const int rc = tern_export_datasets(&rows, &to, &done, err);
     if (rc == 0)
-        ok(done.rows == rows.n && done.tokens == tern_data_set_n_tokens(s),
-           "L = %u: %d rows and every token", seq_len, (int)done.rows);
+        ok(done.rows == rows.n && done.tokens == tern_data_set_n_tokens(s) &&
+               done.bytes == bytes_of(dir),
+           "L = %u: %d rows, every token, and the bytes of all files are counted", seq_len,
+           (int)done.rows);
     return rc;
+}
+
+static int export_rows(const struct tern_data_set *s, uint32_t seq_len, const char *dir,
+                       uint64_t file_bytes, struct tern_err *err)
+{
+    return export_split(s, seq_len, dir, file_bytes, "train", err);
 }
 
 /* ---- rows ---- */
@@ -130,6 +161,17 @@ static bool check_rows(const struct tern_data_set *s, const struct tern_arrow *a
     return good;
 }
 
+static void check_sizes(const struct tern_arrow_dataset *d, uint64_t file_bytes, uint64_t rows,
+                        uint32_t seq_len)
+{
+    bool good = true;
+
+    for (size_t i = 0; i < d->n; i++)
+        good &= size_of(d->path[i]) <= file_bytes || d->n == rows;
+    ok(good, "L = %u: no file of two or more rows is larger than %d bytes", seq_len,
+       (int)file_bytes);
+}
+
 static void test_rows(const struct tern_data_set *s, uint32_t seq_len, uint64_t file_bytes)
 {
     struct tern_err err = {0};
@@ -144,6 +186,7 @@ static void test_rows(const struct tern_data_set *s, uint32_t seq_len, uint64_t 
     ok(tern_arrow_dataset_list(dir, &d, &err) == 0 &&
            (file_bytes > 1 || d.n == tern_data_set_rows(s, seq_len)),
        "L = %u: %d files", seq_len, (int)d.n);
+    check_sizes(&d, file_bytes, tern_data_set_rows(s, seq_len), seq_len);
     for (size_t i = 0; i < d.n; i++) {
         struct tern_arrow *a = open_part(d.path[i], c);
         while (tern_arrow_next(a, &err) > 0)
@@ -157,6 +200,83 @@ static void test_rows(const struct tern_data_set *s, uint32_t seq_len, uint64_t 
        "a folder that is there is refused");
     tern_arrow_dataset_free(&d);
     free(dir);
+}
+
+/* Of all rows, then of one row less than before, down to one: a file holds as many as fit. */
+static void test_sizes(const struct tern_data_set *s)
+{
+    const uint64_t rows = tern_data_set_rows(s, 16);
+    struct tern_arrow_dataset d;
+    char *dir = at("sizes");
+    uint64_t bytes = UINT64_MAX, wrong = 0;
+
+    for (uint64_t of_file = rows; of_file > 0; of_file--) {
+        if (export_rows(s, 16, dir, bytes, NULL) < 0 || tern_arrow_dataset_list(dir, &d, NULL) < 0)
+            abort();
+        wrong += d.n != (rows + of_file - 1) / of_file;
+        bytes = size_of(d.path[0]) - 1;
+        tern_arrow_dataset_free(&d);
+        tern_fs_remove_tree(dir, NULL);
+    }
+    ok(rows > 30 && wrong == 0,
+       "a file has room for n rows at their size, for n - 1 at a byte less");
+    free(dir);
+}
+
+/* What would fail at the end fails before the first row, and leaves nothing. */
+static void refused_at_once(const struct tern_data_set *s, const char *dir, const char *split,
+                            const char *why, const char *name)
+{
+    struct tern_err err = {0};
+    struct tern_tree before = {0}, after = {0};
+
+    rows_read = 0;
+    if (tern_tree_list(work, &before, NULL) < 0)
+        abort();
+    ok(export_split(s, 16, dir, 5000, split, &err) < 0 && err.code == TERN_USAGE, "%s is refused",
+       name);
+    has(err.text, why, "%s: the message says why", name);
+    if (tern_tree_list(work, &after, NULL) < 0)
+        abort();
+    ok(rows_read == 0 && before.n == after.n && before.bytes == after.bytes,
+       "%s: no row is read, and nothing is left", name);
+    tern_tree_free(&before);
+    tern_tree_free(&after);
+}
+
+static void test_refused_at_once(const struct tern_data_set *s)
+{
+    char *dir = at("d"), *link = at("link"), *lost = at("lost"), *file = at("file");
+    char here[200];
+
+    refused_at_once(s, dir, "\xe9t\xe9", "is no name of a split", "a split's name in Latin-1");
+    refused_at_once(s, dir, "train set", "is no name of a split", "a split's name with a blank");
+    refused_at_once(s, dir, "", "is no name of a split", "an empty name of a split");
+    refused_at_once(s, dir, "a..b", "is no name of a split", "a split's name with two points");
+    if (mkdir(dir, 0777) < 0 || symlink("d", link) < 0 || symlink("nowhere", lost) < 0 ||
+        tern_fs_replace(file, "x", 1, 0644, NULL) < 0 || !getcwd(here, sizeof here) ||
+        chdir(dir) < 0)
+        abort();
+    refused_at_once(s, ".", "train", "Name a folder inside it, such as ./NAME", "-o .");
+    refused_at_once(s, "./", "train", "Name a folder inside it", "-o ./");
+    refused_at_once(s, "../d/..", "train", "Name a folder inside it", "-o ../d/..");
+    refused_at_once(s, dir, "train", "is the working folder", "the working folder by its name");
+    refused_at_once(s, "", "train", "has no name", "an empty name of a folder");
+    refused_at_once(s, "/", "train", "/: cannot be replaced", "-o /");
+    if (chdir(here) < 0)
+        abort();
+    refused_at_once(s, link, "train", "is a symbolic link", "a link to an empty folder");
+    refused_at_once(s, lost, "train", "is a symbolic link", "a link to nowhere");
+    refused_at_once(s, file, "train", "is no folder", "a file");
+    ok(export_rows(s, 16, dir, 5000, NULL) == 0, "an empty folder is replaced");
+    tern_fs_remove_tree(dir, NULL);
+    unlink(link);
+    unlink(lost);
+    unlink(file);
+    free(dir);
+    free(link);
+    free(lost);
+    free(file);
 }
 
 /* ---- back ---- */
@@ -333,6 +453,33 @@ static void test_documents(void)
     free(path);
 }
 
+/* attention_mask in each width that others write; 0 is no token, whatever stands there. */
+static void test_attention(unsigned bits)
+{
+    const struct tern_arrow_lists columns[] = {{"input_ids", 32}, {"attention_mask", bits}};
+    static const int32_t ids[] = {5, 6, EOS, EOS, 7, EOS, 8, 9};
+    static const bool there[] = {1, 1, 1, 0, 1, 1, 0, 0};
+    uint8_t mask[8 * 8] = {0};
+    const void *values[] = {ids, mask};
+    struct tern_err err = {0};
+    struct tern_export_back back = {0};
+    char *path = at("attention.arrow");
+    FILE *f = fopen(path, "wb");
+    struct tern_arrow_writer *w =
+        tern_arrow_writer_new(fileno(f), path, columns, 2, NULL, NULL, &err);
+
+    for (size_t i = 0; i < 8; i++)
+        mask[i * (bits / 8)] = there[i]; /* little-endian */
+    tern_arrow_writer_batch(w, 2, 4, values, &err);
+    tern_arrow_writer_end(w, &err);
+    tern_arrow_writer_free(w);
+    fclose(f);
+    ok(import(path, false, false, false, &back, &err) == 0 && back.documents == 2 &&
+           back.tokens == 5 && back.filled == 3,
+       "an attention_mask of %u bits leaves out what it says: %s", bits, err.text);
+    free(path);
+}
+
 int main(void)
 {
     struct tern_err err = {0};
@@ -347,8 +494,12 @@ int main(void)
         test_rows(s, lengths[i], i % 2 ? 1 : 5000);
         tern_fs_remove_tree(rows, NULL);
     }
+    test_sizes(s);
+    test_refused_at_once(s);
     tern_data_set_free(s);
     free(rows);
+    for (unsigned bits = 8; bits <= 64; bits *= 2)
+        test_attention(bits);
     test_back(false, false);
     test_back(true, false);
     test_back(false, true);

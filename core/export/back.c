@@ -84,13 +84,27 @@ struct columns {
     int ids, attention, labels; /* -1: not there */
 };
 
-/* A column that may be missing. */
-static int optional(struct tern_arrow *a, const char *name)
+/* A column that may be missing: *ret_column is -1.  `of_rows`: one that has no list is something
+ * else, such as a row's class, and counts as missing. */
+static int optional(struct tern_arrow *a, const char *name, bool of_rows, const char *path,
+                    int *ret_column, struct tern_err *err)
 {
-    for (size_t i = 0; i < tern_arrow_n_columns(a); i++)
-        if (strcmp(tern_arrow_column(a, i)->name, name) == 0)
-            return tern_arrow_column(a, i)->kind == TERN_ARROW_INTS ? (int)i : -1;
-    return -1;
+    *ret_column = -1;
+    for (size_t i = 0; i < tern_arrow_n_columns(a); i++) {
+        const struct tern_arrow_column *c = tern_arrow_column(a, i);
+        if (strcmp(c->name, name) != 0)
+            continue;
+        if (of_rows && c->kind != TERN_ARROW_INTS && c->kind != TERN_ARROW_OTHER)
+            return 0;
+        if (c->kind != TERN_ARROW_INTS)
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: column '%s' is of type %.200s; lists of whole numbers are "
+                                "needed",
+                                path, name, c->type);
+        *ret_column = (int)i;
+        return tern_arrow_use(a, i, err);
+    }
+    return 0;
 }
 
 static int find_columns(const struct tern_export_reading *r, struct tern_arrow *a, const char *path,
@@ -105,19 +119,11 @@ static int find_columns(const struct tern_export_reading *r, struct tern_arrow *
                             "%s: column '%s' is of type %s; lists of whole numbers are needed. "
                             "`tern data build` tokenises texts.",
                             path, ids->name, ids->type);
-    c->attention = optional(a, "attention_mask");
-    for (size_t i = 0; i < tern_arrow_n_columns(a) && c->attention < 0; i++)
-        if (strcmp(tern_arrow_column(a, i)->name, "attention_mask") == 0)
-            return tern_err_set(err, TERN_USAGE,
-                                "%s: column 'attention_mask' is of type %.200s; lists of whole "
-                                "numbers are needed",
-                                path, tern_arrow_column(a, i)->type);
-    c->labels = optional(a, "labels");
+    if (optional(a, "attention_mask", /* of_rows= */ false, path, &c->attention, err) < 0 ||
+        optional(a, "labels", /* of_rows= */ true, path, &c->labels, err) < 0)
+        return -1;
     if (r->from->mask && c->labels < 0)
         return tern_err_set(err, TERN_USAGE, "%s: no column 'labels' to take the mask from", path);
-    if ((c->attention >= 0 && tern_arrow_use(a, (size_t)c->attention, err) < 0) ||
-        (c->labels >= 0 && tern_arrow_use(a, (size_t)c->labels, err) < 0))
-        return -1;
     return 0;
 }
 

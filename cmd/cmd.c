@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -55,6 +57,20 @@ int tern_cmd_columns(void)
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col >= 20)
         return w.ws_col;
     return 80;
+}
+
+void tern_cmd_say(const char *fmt, ...)
+{
+    char *line;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&line, fmt, ap) < 0)
+        abort();
+    va_end(ap);
+    tern_str_mask(line);
+    puts(line);
+    free(line);
 }
 
 bool tern_cmd_color(int fd)

@@ -21,6 +21,8 @@ int tern_cmd_parse_time(const char *s, int64_t *wall_ns, struct tern_err *err);
 
 /* Columns of the terminal on stdout; COLUMNS wins; 80 where there is no terminal. */
 int tern_cmd_columns(void);
+/* A line to stdout, safe on a terminal: names and paths come from other people's files. */
+void tern_cmd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* May stdout (`fd` 1) or stderr (2) carry colour?  NO_COLOR, TERM=dumb and isatty decide. */
 bool tern_cmd_color(int fd);
 

@@ -2,31 +2,16 @@
 #include "cmd/data/data.h"
 #include "cmd/data/summary.h"
 
+#include "cmd/cmd.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 static bool as_json;
 static int64_t seq_len;
-
-/* A line; names and paths come from other people's files. */
-__attribute__((format(printf, 2, 3))) static void print(const char *name, const char *fmt, ...)
-{
-    char *line;
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (vasprintf(&line, fmt, ap) < 0)
-        abort();
-    va_end(ap);
-    tern_str_mask(line);
-    printf("%-12s %s\n", name, line);
-    free(line);
-}
 
 static json_t *info_json(const struct tern_data_set *s, struct tern_err *err)
 {
@@ -37,16 +22,16 @@ static json_t *info_json(const struct tern_data_set *s, struct tern_err *err)
     if (!notes)
         return NULL;
     json_t *j = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:b, s:s, s:o}", "path",
-        tern_data_set_path(s), "documents", (json_int_t)tern_data_set_n_docs(s), "tokens",
-        (json_int_t)tern_data_set_n_tokens(s), "text_bytes",
+        "{s:o, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:b, s:s, s:o}", "path",
+        tern_json_text(tern_data_set_path(s)), "documents", (json_int_t)tern_data_set_n_docs(s),
+        "tokens", (json_int_t)tern_data_set_n_tokens(s), "text_bytes",
         (json_int_t)tern_data_set_text_bytes(s), "file_bytes",
         (json_int_t)tern_data_set_file_bytes(s), "vocabulary", (int)tern_data_set_n_vocab(s),
         "token_bytes", (int)tern_data_set_token_bytes(s), "eos", (int)tern_data_set_eos(s), "bos",
         (int)tern_data_set_bos(s), "mask", (int)tern_data_set_has_mask(s), "vocabulary_sha256",
         tern_hex(hash, tern_data_set_vocab_hash(s), TERN_SHA256_BYTES), "source", notes);
     if (!j)
-        tern_err_set(err, TERN_FAILED, "%s: a name that is not UTF-8", tern_data_set_path(s));
+        tern_err_set(err, TERN_FAILED, "%s: no memory for its numbers", tern_data_set_path(s));
     else if (seq_len)
         json_object_set_new(j, "rows",
                             json_integer((json_int_t)tern_data_set_rows(s, (uint32_t)seq_len)));
@@ -65,14 +50,14 @@ static void print_source(const struct tern_data_set *s)
     struct tern_buf words = {0};
 
     if (tokenizer)
-        print("tokenizer", "%s", tokenizer);
+        tern_cmd_say("tokenizer    %s", tokenizer);
     if (first && json_array_size(files) > 1)
-        print("made from", "%s and %zu more", first, json_array_size(files) - 1);
+        tern_cmd_say("made from    %s and %zu more", first, json_array_size(files) - 1);
     else if (first)
-        print("made from", "%s", first);
+        tern_cmd_say("made from    %s", first);
     if (summary) {
         data_summary_words(summary, &words);
-        print("build", "%s", words.data ? words.data : "");
+        tern_cmd_say("build        %s", words.data ? words.data : "");
         tern_buf_free(&words);
     }
     json_decref(notes);
@@ -83,24 +68,28 @@ static void info_text(const struct tern_data_set *s)
     char hash[TERN_SHA256_HEX], bytes[32], n[32];
     const uint64_t tokens = tern_data_set_n_tokens(s), docs = tern_data_set_n_docs(s);
 
-    print("path", "%s", tern_data_set_path(s));
-    print("documents", "%s", tern_str_count(n, sizeof n, docs));
-    print("tokens", "%s (%u bytes each; %.1f a document)", tern_str_count(n, sizeof n, tokens),
-          tern_data_set_token_bytes(s), docs ? (double)tokens / (double)docs : 0.0);
+    tern_cmd_say("path         %s", tern_data_set_path(s));
+    tern_cmd_say("documents    %s", tern_str_count(n, sizeof n, docs));
+    tern_cmd_say("tokens       %s (%u bytes each; %.1f a document)",
+                 tern_str_count(n, sizeof n, tokens), tern_data_set_token_bytes(s),
+                 docs ? (double)tokens / (double)docs : 0.0);
     if (seq_len)
-        print("rows", "%s of %" PRId64 " tokens",
-              tern_str_count(n, sizeof n, tern_data_set_rows(s, (uint32_t)seq_len)), seq_len);
-    print("text", "%s (%.3f bytes a token)",
-          tern_str_bytes(bytes, sizeof bytes, tern_data_set_text_bytes(s)),
-          tokens ? (double)tern_data_set_text_bytes(s) / (double)tokens : 0.0);
-    print("file", "%s", tern_str_bytes(bytes, sizeof bytes, tern_data_set_file_bytes(s)));
-    print("vocabulary", "%u pieces", tern_data_set_n_vocab(s));
-    print("sha256", "%s", tern_hex(hash, tern_data_set_vocab_hash(s), TERN_SHA256_BYTES));
-    print("ends", "EOS %u behind each document%s", tern_data_set_eos(s),
-          tern_data_set_bos(s) < 0 ? "; no BOS" : "");
+        tern_cmd_say("rows         %s of %" PRId64 " tokens",
+                     tern_str_count(n, sizeof n, tern_data_set_rows(s, (uint32_t)seq_len)),
+                     seq_len);
+    tern_cmd_say("text         %s (%.3f bytes a token)",
+                 tern_str_bytes(bytes, sizeof bytes, tern_data_set_text_bytes(s)),
+                 tokens ? (double)tern_data_set_text_bytes(s) / (double)tokens : 0.0);
+    tern_cmd_say("file         %s",
+                 tern_str_bytes(bytes, sizeof bytes, tern_data_set_file_bytes(s)));
+    tern_cmd_say("vocabulary   %u pieces", tern_data_set_n_vocab(s));
+    tern_cmd_say("sha256       %s", tern_hex(hash, tern_data_set_vocab_hash(s), TERN_SHA256_BYTES));
+    tern_cmd_say("ends         EOS %u behind each document%s", tern_data_set_eos(s),
+                 tern_data_set_bos(s) < 0 ? "; no BOS" : "");
     if (tern_data_set_bos(s) >= 0)
-        print("begins", "BOS %d before each document", tern_data_set_bos(s));
-    print("mask", "%s", tern_data_set_has_mask(s) ? "some tokens are no targets" : "none");
+        tern_cmd_say("begins       BOS %d before each document", tern_data_set_bos(s));
+    tern_cmd_say("mask         %s",
+                 tern_data_set_has_mask(s) ? "some tokens are no targets" : "none");
     print_source(s);
 }
 

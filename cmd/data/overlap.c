@@ -1,6 +1,7 @@
 /* tern data overlap: does a held-out set occur in the training sets? */
 #include "cmd/data/data.h"
 
+#include "cmd/cmd.h"
 #include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
@@ -90,7 +91,7 @@ static void print_text(const struct tern_data_overlap *o, const uint64_t *list, 
 {
     char a[32], b[32];
 
-    printf("held-out     %s\n", held_out);
+    tern_cmd_say("held-out     %s", held_out);
     printf("n-grams      %s of %" PRId64 " ids\n", tern_str_count(a, sizeof a, o->all.grams), gram);
     printf("found        %s in training (%.4f %%)\n", tern_str_count(a, sizeof a, o->all.found),
            100 * share(&o->all));

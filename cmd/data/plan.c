@@ -1,6 +1,7 @@
 /* tern data plan: tokens, steps and epochs of a recipe. */
 #include "cmd/data/data.h"
 
+#include "cmd/cmd.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/inputs/inputs.h"
@@ -82,10 +83,10 @@ static void print_length(const struct tern_recipe *r)
     printf("packing      %s\n", packings[r->data.packing]);
     for (size_t k = 0; k < r->data.n_stages; k++)
         if (r->data.stages[k].exhausted)
-            printf("exhausted    %s at step %" PRId64 " of %" PRId64 "\n",
-                   r->data.stages[k].exhausted->path,
-                   r->data.stages[k].until ? r->data.stages[k].until : r->steps,
-                   r->data.stages[k].asked);
+            tern_cmd_say("exhausted    %s at step %" PRId64 " of %" PRId64,
+                         r->data.stages[k].exhausted->path,
+                         r->data.stages[k].until ? r->data.stages[k].until : r->steps,
+                         r->data.stages[k].asked);
 }
 
 static void print_text(const struct plan *p)
@@ -100,9 +101,9 @@ static void print_text(const struct plan *p)
         const struct line *l = &p->lines[i];
         if (stages)
             printf("%5zu ", l->stage);
-        printf("%13s %13s %19s %9.3f  %s\n", tern_str_count(rows, sizeof rows, l->rows),
-               tern_str_count(samples, sizeof samples, l->samples),
-               tern_str_count(tokens, sizeof tokens, l->tokens), l->epochs, l->path);
+        tern_cmd_say("%13s %13s %19s %9.3f  %s", tern_str_count(rows, sizeof rows, l->rows),
+                     tern_str_count(samples, sizeof samples, l->samples),
+                     tern_str_count(tokens, sizeof tokens, l->tokens), l->epochs, l->path);
     }
 }
 

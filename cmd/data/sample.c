@@ -1,6 +1,7 @@
 /* tern data sample: shows the samples of a run. */
 #include "cmd/data/data.h"
 
+#include "cmd/cmd.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/inputs/inputs.h"
@@ -67,9 +68,10 @@ static int print(const struct printer *p, uint64_t i, struct tern_err *err)
     if (p->tokenizer && decode(p, i, &text, err) < 0)
         return -1;
     if (p->list) {
-        json_t *j = json_pack("{s:I, s:I, s:I, s:s, s:I, s:I}", "sample", (json_int_t)i, "step",
-                              (json_int_t)step, "stage", (json_int_t)stage, "set", path, "epoch",
-                              (json_int_t)w.epoch, "row", (json_int_t)w.row);
+        json_t *j =
+            json_pack("{s:I, s:I, s:I, s:o, s:I, s:I}", "sample", (json_int_t)i, "step",
+                      (json_int_t)step, "stage", (json_int_t)stage, "set", tern_json_text(path),
+                      "epoch", (json_int_t)w.epoch, "row", (json_int_t)w.row);
         if (p->tokenizer) {
             char *whole = tern_strf("%.*s", (int)text.len, text.data ? text.data : "");
             json_object_set_new(j, "text", tern_json_text(whole));
@@ -77,8 +79,8 @@ static int print(const struct printer *p, uint64_t i, struct tern_err *err)
         }
         json_array_append_new(p->list, j);
     } else {
-        printf("%10" PRIu64 " %8" PRId64 " %5zu %5" PRIu64 " %10" PRIu64 " %s\n", i, step, stage,
-               w.epoch, w.row, path);
+        tern_cmd_say("%10" PRIu64 " %8" PRId64 " %5zu %5" PRIu64 " %10" PRIu64 " %s", i, step,
+                     stage, w.epoch, w.row, path);
         if (p->tokenizer) {
             fwrite(text.data, 1, text.len, stdout);
             putchar('\n');

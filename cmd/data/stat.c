@@ -220,11 +220,9 @@ static void print_packings(const struct stats *st)
 static void print_stat(const struct stats *st)
 {
     const uint64_t tokens = tern_data_set_n_tokens(st->set);
-    char n[32], *path = tern_strdup(tern_data_set_path(st->set));
+    char n[32];
 
-    tern_str_mask(path);
-    printf("path         %s\n", path);
-    free(path);
+    tern_cmd_say("path         %s", tern_data_set_path(st->set));
     printf("documents    %s\n", tern_str_count(n, sizeof n, st->n));
     printf("tokens       %s (%.1f a document)\n", tern_str_count(n, sizeof n, tokens),
            share(tokens, st->n));

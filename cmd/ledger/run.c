@@ -314,21 +314,6 @@ static int print_json(const struct everything *e, struct tern_err *err)
     return show_json(j, err);
 }
 
-/* A line for a terminal: names and paths come from the run's user. */
-__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
-{
-    char *line;
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (vasprintf(&line, fmt, ap) < 0)
-        abort();
-    va_end(ap);
-    tern_str_mask(line);
-    puts(line);
-    free(line);
-}
-
 static void print_metrics(const struct tern_ledger_rows *m)
 {
     struct tern_buf b = {0};
@@ -337,7 +322,7 @@ static void print_metrics(const struct tern_ledger_rows *m)
     for (size_t i = 0; i < m->n; i++)
         if (!show_is_mix(m->names[i]) && n++ < 12)
             tern_buf_printf(&b, " %s", m->names[i]);
-    say("metrics%s%s", b.data ? b.data : "", n > 12 ? " ..." : "");
+    tern_cmd_say("metrics%s%s", b.data ? b.data : "", n > 12 ? " ..." : "");
     tern_buf_free(&b);
 }
 
@@ -346,7 +331,7 @@ static void print_head(const struct everything *e)
     if (!e->run.n)
         return;
     const struct tern_ledger_run *r = &e->run.runs[0];
-    say("run     %s  %s", r->id, r->name ? r->name : "");
+    tern_cmd_say("run     %s  %s", r->id, r->name ? r->name : "");
     const char *state = show_state(r);
     printf("state   %s", state ? state : "unknown");
     if (r->last_step >= 0)
@@ -355,13 +340,14 @@ static void print_head(const struct everything *e)
         printf(", loss %.4f", r->last_loss);
     printf("\n");
     if (r->lost)
-        say("lost    %lld records that the storage did not take (tern ledger show --events)",
+        tern_cmd_say(
+            "lost    %lld records that the storage did not take (tern ledger show --events)",
             (long long)r->lost);
     if (r->model)
-        say("model   %s", r->model);
+        tern_cmd_say("model   %s", r->model);
     if (r->recipe_path)
-        say("recipe  %s%s%.12s", r->recipe_path, r->full_hash ? "  sha256 " : "",
-            r->full_hash ? r->full_hash : "");
+        tern_cmd_say("recipe  %s%s%.12s", r->recipe_path, r->full_hash ? "  sha256 " : "",
+                     r->full_hash ? r->full_hash : "");
     print_metrics(&e->metrics);
 }
 

@@ -2,6 +2,7 @@
 #include "cmd/data/data.h"
 
 #include "core/base/clock.h"
+#include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -226,6 +227,22 @@ static void run_identity(struct tern_export_rows *r, const struct tern_recipe *r
     tern_sha256_end(sha, r->identity);
 }
 
+/* In packed rows of a set with BOS the BOS of the first document is input 0, which is no target. */
+static int check_bos(const struct tern_data_stages *s, const char *path, struct tern_err *err)
+{
+    for (size_t k = 0; k < tern_data_stages_n(s); k++) {
+        const struct tern_data_mix *m = tern_data_stages_mix(s, k);
+        for (size_t i = 0; i < tern_data_mix_n_sources(m); i++)
+            if (tern_data_set_bos(tern_data_mix_set(m, i)) >= 0)
+                return tern_err_set(
+                    err, TERN_USAGE,
+                    "%s: %s has BOS, which packed rows begin behind: the first document of a row "
+                    "would have none. Export with --set data.packing=concat",
+                    path, tern_data_set_path(tern_data_mix_set(m, i)));
+    }
+    return 0;
+}
+
 static int export_run(const char *path, struct tern_err *err)
 {
     struct tern_export_rows r = {.row = run_row, .filled = run_filled};
@@ -250,14 +267,8 @@ static int export_run(const char *path, struct tern_err *err)
     r.of = s;
     r.seq_len = (uint32_t)ex.length;
     r.eos = tern_data_set_eos(tern_data_mix_set(tern_data_stages_mix(s, 0), 0));
-    if (recipe->data.packing != TERN_PACKING_CONCAT &&
-        tern_data_set_bos(tern_data_mix_set(tern_data_stages_mix(s, 0), 0)) >= 0) {
-        tern_err_set(err, TERN_USAGE,
-                     "%s: its sets have BOS, which packed rows begin behind: the first document of "
-                     "a row would have none. Export with --set data.packing=concat",
-                     path);
+    if (recipe->data.packing != TERN_PACKING_CONCAT && check_bos(s, path, err) < 0)
         goto out;
-    }
     about = tern_strf("Samples %" PRIu64 " to %" PRIu64 " of %s, mixed by tern", r.first,
                       r.first + r.n - 1, path);
     r.about = about;
@@ -282,6 +293,9 @@ static int run_export(int n_args, char **args, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "--to %s; allowed are datasets and megatron", ex.to);
     if (ex.file_bytes == 0)
         return tern_err_set(err, TERN_USAGE, "--max-shard 0; 1 byte or more is needed");
+    /* A recipe's sets may take minutes to pack. */
+    if ((ex.split && tern_export_check_split(ex.split, err) < 0) || tern_fs_is_free(out, err) < 0)
+        return -1;
     if (recipe && !megatron)
         return export_run(args[0], err);
     if (recipe)
@@ -310,7 +324,7 @@ static const struct tern_opt export_opts[] = {
     {"split-name", 0, TERN_OPT_TEXT, "NAME", .to.text = &ex.split,
      .help = "note this as the split's name, such as train"},
     {"max-shard", 0, TERN_OPT_SIZE, "SIZE", .def = "500M", .to.bytes = &ex.file_bytes,
-     .help = "bytes of one .arrow file"},
+     .help = "bytes of one .arrow file at most"},
     {0},
 };
 
@@ -350,17 +364,17 @@ static struct {
 static int commit(struct tern_data_set_writer *w, const struct tern_export_from *from,
                   const struct tern_export_back *back, struct tern_err *err)
 {
-    json_t *meta =
-        json_pack("{s:s, s:s, s:s, s:[{s:s, s:I, s:I}]}", "tokenizer", im.tokenizer,
-                  "tokenizer_file", tern_token_path(from->token), "tokenizer_format",
-                  tern_token_format(from->token), "files", "path", from->path, "documents",
-                  (json_int_t)back->documents, "tokens", (json_int_t)back->tokens);
+    json_t *meta = json_pack(
+        "{s:o, s:o, s:s, s:[{s:o, s:I, s:I}]}", "tokenizer", tern_json_text(im.tokenizer),
+        "tokenizer_file", tern_json_text(tern_token_path(from->token)), "tokenizer_format",
+        tern_token_format(from->token), "files", "path", tern_json_text(from->path), "documents",
+        (json_int_t)back->documents, "tokens", (json_int_t)back->tokens);
     char *words = meta ? json_dumps(meta, JSON_COMPACT) : NULL;
 
     json_decref(meta);
     if (!words) {
         tern_data_set_abort(w);
-        return tern_err_set(err, TERN_FAILED, "%s: a name that is not UTF-8", out);
+        return tern_err_set(err, TERN_FAILED, "%s: no memory for its notes", out);
     }
     const int rc = tern_data_set_commit(w, words, err);
     free(words);

@@ -40,6 +40,31 @@ run tern data export run.yaml -L 64 -o x; status 2; err_has 'leave out --seq-len
 run tern data export run.yaml --samples 60-64 -o x; status 2; err_has 'has 64 samples'; one_line; nothing
 run tern data export run.yaml --to megatron -o x; status 2; one_line; nothing
 
+# ---- packed rows of sets with BOS: of no use without the BOS that they begin behind
+tern data build --bos -t model -o data/bos.tds train.jsonl 2>/dev/null
+sed 's|^  train: .*|  train: [{path: data/bos.tds}]|' run.yaml >bos.yaml
+sed 's|^  train: .*|  train: [{path: data/train.tds}, {path: data/bos.tds}]|' run.yaml >second.yaml
+for recipe in bos second; do
+    for packing in best-fit padded; do
+        run tern data export $recipe.yaml --set data.packing=$packing -o x
+        status 2; err_has 'data/bos.tds has BOS, which packed rows begin behind'; one_line; nothing
+    done
+done
+run tern data export bos.yaml -o bos; status 0
+run tern data export run.yaml --set data.packing=best-fit -o fit; status 0
+rm -r bos fit
+
+# ---- names that are not UTF-8
+cp $S $'data/\xe9.tds'; cp -r model $'m\xe8'
+run tern data export $'data/\xe9.tds' -L 64 -o latin; status 0 "a set's name need not be UTF-8"
+has latin/dataset_info.json $'data/\xef\xbf\xbd.tds' "its name in dataset_info.json is made UTF-8"
+mv latin $'l\xe4'
+run tern data import $'l\xe4' -t $'m\xe8' -o $'b\xe4.tds'; status 0 "names to import need not be UTF-8"
+run tern data info --json $'b\xe4.tds'; status 0 "nor those that info prints"; out_has $'l\xef\xbf\xbd'
+run tern data info $'data/\xe9.tds'; out_has 'data/?.tds' "a name that is not UTF-8 does no harm to a terminal"
+run tern data export $S -L 64 -o x --split-name $'\xe9'; status 2; err_has 'is no name of a split'; one_line; nothing
+run tern data export run.yaml -o x --split-name 'a b'; status 2; err_has "'a b' is no name of a split"; one_line; nothing
+
 # ---- back
 run tern data import d -t model -o back.tds; status 0; err_has "$n_tokens tokens"
 tokens() { dd if="$1" bs=4096 skip=1 status=none | head -c $((2 * n_tokens)) | cksum; }
@@ -66,6 +91,24 @@ done
 cp m/tokens.idx cut; head -c 101 m/tokens.bin >cut/tokens.bin
 run tern data import cut -t model -o x.tds; status 2 "a .bin that was cut off"; err_has 'outside the .bin'; nothing x.tds
 
+# ---- a folder that cannot be put in place
+mkdir point
+for to in . ./ d/.. / "$PWD/." ''; do
+    run tern data export $S -L 64 -o "$to"; status 2 "-o '$to' is refused"; one_line; nothing
+    run tern data export $S --to megatron -o "$to"; status 2 "--to megatron -o '$to' is refused"; one_line
+done
+run tern data export run.yaml -o .; status 2; err_has 'Name a folder inside it, such as ./NAME'; one_line; nothing
+run sh -c "cd point && exec tern data export ../$S -L 64 -o \"\$PWD\""
+status 2 "the working folder by its name is refused"; err_has 'is the working folder'; one_line; nothing
+ln -s point link
+run tern data export $S -L 64 -o link; status 2; err_has 'is a symbolic link'; one_line; nothing
+run tern data export $S -L 64 -o point; status 0 "an empty folder is filled"
+mkdir mounted
+if unshare -rm mount -t tmpfs none mounted 2>/dev/null; then
+    run unshare -rm sh -c "mount -t tmpfs none mounted && exec tern data export $S -L 64 -o mounted"
+    status 2 "a mount point is refused"; err_has 'is a mount point'; one_line; nothing
+else skip "no mount in a namespace of its own"; fi
+
 # ---- wrong use
 run tern data export $S -o x; status 2; err_has '--seq-len 0'; one_line; nothing
 run tern data export $S -L 64; status 2; err_has '--out is missing'
@@ -82,6 +125,16 @@ mkdir both && echo '{"splits": ["train"]}' >both/dataset_dict.json
 run tern data import both -t model -o x.tds; status 2; err_has 'Name one of them: both/train'; nothing x.tds
 cp -r d torn && head -c 5000 d/data-00000-of-00001.arrow >torn/data-00000-of-00001.arrow
 run tern data import torn -t model -o x.tds; status 2 "an Arrow file that was cut off"; one_line; nothing x.tds
+
+# ---- files are no larger than is asked for
+head -n 50 text.jsonl >some.jsonl; for i in 1 2 3 4 5 6; do cat some.jsonl some.jsonl some.jsonl >more.jsonl; mv more.jsonl some.jsonl; done
+tern data build -t model -o some.tds some.jsonl 2>/dev/null
+run tern data export some.tds -L 8 -o some --max-shard 1M; status 0
+sizes=$(stat -c %s some/data-*.arrow | sort -n)
+[ "$(tail -n 1 <<<"$sizes")" -le 1048576 ]; ok $? "no file has more than --max-shard, however short its rows"
+[ "$(tail -n 1 <<<"$sizes")" -gt $((1048576 - 13 * 8 - 12 - 24)) ]; ok $? "and none has room for another row"
+bytes=$(cat some/* | wc -c)
+err_has "$(awk -v b="$bytes" 'BEGIN {printf "%.1f MiB in ", b / 1048576}')" "the summary counts the bytes of all files"
 
 # ---- interrupted, killed, disk full: nothing under the name
 yes "$(head -n 50 text.jsonl)" | head -n 60000 >many.jsonl

@@ -6,6 +6,7 @@
   export.py run DIR SAMPLES LENGTH         a folder's rows against `tern data sample --json`
   export.py megatron SET PREFIX [READER]   .bin and .idx against the set's documents; READER is
                                            megatron-core's indexed_dataset.py
+  export.py split NAME STATUS DIR          --split-name against the names that datasets takes
   export.py make SET DIR LENGTH            save_to_disk and Megatron's builder write what tern reads
 """
 import json
@@ -195,6 +196,18 @@ def run(folder, samples, length):
     check([list(r) for r in got] == want, f"{len(want)} rows of a recipe are the samples of its run in order")
 
 
+def split(name, rc, folder):
+    """tern takes the names that datasets takes, and what it writes is opened."""
+    import datasets
+    try:
+        good = bool(name) and "[" not in name and "+" not in name and bool(datasets.NamedSplit(name))
+    except ValueError:
+        good = False
+    check(good == (rc == "0"), f"--split-name '{name}' is {'taken' if good else 'refused'}, as by datasets")
+    if rc == "0":
+        check(str(datasets.load_from_disk(folder).split) == name, f"a split named '{name}' is opened")
+
+
 def make(path, folder, length):
     """What others write: rows of group_texts by datasets, and Megatron's form by its description."""
     import datasets
@@ -203,6 +216,24 @@ def make(path, folder, length):
     ids = s.ids[:n * length].reshape(n, length)
     d = datasets.Dataset.from_dict({"input_ids": ids.tolist(), "labels": ids.tolist(), "attention_mask": np.ones_like(ids).tolist()})
     d.save_to_disk(os.path.join(folder, "grouped"), num_shards=3)
+    # The whole set, filled up; attention_mask in each type.
+    fill = -len(s.ids) % length
+    whole = np.concatenate([s.ids, np.full(fill, s.eos)]).reshape(-1, length)
+    there = np.concatenate([np.ones(len(s.ids)), np.zeros(fill)]).reshape(-1, length)
+
+    def save(name, **columns):
+        features = datasets.Features({k: kind for k, (_, kind) in columns.items()})
+        data = datasets.Dataset.from_dict({k: v.tolist() for k, (v, _) in columns.items()}, features=features)
+        data.save_to_disk(os.path.join(folder, name))
+
+    def lists(kind):
+        return datasets.Sequence(datasets.Value(kind))
+
+    ids = (whole, lists("int32"))
+    for kind in ("int8", "int16", "int32", "int64", "uint8", "bool", "float32"):
+        save("attention-" + kind, input_ids=ids, attention_mask=(there.astype(kind), lists(kind)))
+    save("labels-float32", input_ids=ids, labels=(whole.astype("float32"), lists("float32")), attention_mask=(there.astype("int8"), lists("int8")))
+    save("classes", input_ids=ids, labels=(np.arange(len(whole)), datasets.Value("int64")), attention_mask=(there.astype("int8"), lists("int8")))
     # Rows of their own lengths, without EOS.
     bare = [x[:-1].tolist() for x in s.documents()]
     datasets.Dataset.from_dict({"input_ids": bare}).save_to_disk(os.path.join(folder, "bare"))

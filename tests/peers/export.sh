@@ -48,6 +48,13 @@ tern data export run.yaml -o run 2>/dev/null
 tern data sample --json run.yaml 0-63 >samples.json
 peer run run samples.json 32
 
+# ---- names of splits
+for name in train a.b x_1 'a b' '' a-b a. .a a..b 'train[:10]' a+b; do
+    run tern data export $S -L 64 -o "named" --split-name "$name"
+    peer split "$name" "$rc" named
+    rm -rf named
+done
+
 # ---- documents
 run tern data export $S --to megatron -o mega; status 0
 reader=
@@ -65,6 +72,18 @@ run tern data import theirs/grouped -t model -o grouped.tds; status 0
 peer same grouped.tds $S 32
 run tern data import theirs/bare -t model -o bare.tds --documents rows; status 0
 peer same bare.tds $S
+for kind in int8 int16 int32 int64 uint8; do
+    run tern data import theirs/attention-$kind -t model -o attention.tds; status 0 "an attention_mask of $kind is read"
+    err_has 'places where attention_mask is 0 were left out'
+    peer same attention.tds $S
+done
+for kind in bool float32; do
+    run tern data import theirs/attention-$kind -t model -o x.tds; status 2 "an attention_mask of $kind is refused"
+    err_has "column 'attention_mask' is of type"; one_line
+done
+run tern data import theirs/labels-float32 -t model -o x.tds; status 2 "labels of float32 are refused"; err_has "column 'labels' is of type"; one_line
+run tern data import theirs/classes -t model -o classes.tds; status 0 "a class beside the ids is no label of tokens"
+peer same classes.tds $S
 for kind in i4 i8 u2; do
     run tern data import theirs/$kind -t model -o $kind.tds; status 0
     peer same $kind.tds $S

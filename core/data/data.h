@@ -196,8 +196,9 @@ void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_
 /* How many of samples 0 .. i-1 each source has: counts [sources]. */
 void tern_data_mix_counts(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
                           uint64_t *counts);
-/* And how many tokens of its set were targets in them, masked ones among them.  Costs as much as
- * locating the samples of one epoch where rows are padded, next to nothing else. */
+/* And how many tokens of its set were targets in them, masked ones among them.  Next to nothing,
+ * where the last row alone is short.  Else each sample is located between the last call's `i` and
+ * this one's: half an epoch's at most. */
 void tern_data_mix_tokens(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
                           uint64_t *tokens);
 

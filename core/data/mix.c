@@ -6,6 +6,7 @@
 #include "core/base/str.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,9 +22,22 @@ struct source {
     uint64_t share; /* of the turns that earlier sources left, in units of 2^-64 */
 };
 
+/* Of the first `samples` of a source in one epoch of one stage: the tokens. */
+struct counted {
+    uint64_t stage, epoch, samples, tokens;
+};
+
+/* Where counting of tokens has come to; any thread may go on from there. */
+struct tally {
+    pthread_mutex_t lock;
+    uint64_t looked_at; /* rows */
+    struct counted of[];
+};
+
 struct tern_data_mix {
     uint32_t seq_len;
     uint64_t seed;
+    struct tally *tally; /* of [n] */
     size_t n;
     struct source sources[];
 };
@@ -108,6 +122,10 @@ struct tern_data_mix *tern_data_mix_open_beside(struct tern_data_mix *const *mix
     m->seq_len = how->seq_len;
     m->seed = seed;
     m->n = n;
+    m->tally = tern_alloc(1, sizeof *m->tally + n * sizeof m->tally->of[0], "a mix", err);
+    if (!m->tally)
+        goto fail;
+    pthread_mutex_init(&m->tally->lock, NULL);
     for (size_t i = 0; i < n; i++) {
         struct source *s = &m->sources[i];
         if (!borrow(s, sources[i].path, mixes, n_mixes) &&
@@ -143,6 +161,9 @@ void tern_data_mix_free(struct tern_data_mix *m)
         tern_data_pack_free(m->sources[i].pack);
         tern_data_set_free(m->sources[i].set);
     }
+    if (m->tally)
+        pthread_mutex_destroy(&m->tally->lock);
+    free(m->tally);
     free(m);
 }
 
@@ -198,13 +219,13 @@ void tern_data_mix_counts(const struct tern_data_mix *m, uint64_t stage, uint64_
     counts[m->n - 1] = i;
 }
 
-/* The row of a source's i-th sample. */
 /* Of a source's order of rows in its first epoch; those of the others follow. */
 static uint64_t stream_of(const struct tern_data_mix *m, uint64_t stage, size_t source)
 {
     return tern_rand_u64(m->seed ^ seed_order, stage, source);
 }
 
+/* The row of a source's i-th sample. */
 static uint64_t row_of(const struct tern_data_mix *m, uint64_t stage, size_t source, uint64_t i)
 {
     const uint64_t rows = m->sources[source].rows;
@@ -236,25 +257,66 @@ void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_
     };
 }
 
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+    return a < b ? b - a : a - b;
+}
+
+/* Of the first `samples` of a source in an epoch.  Counting goes on from the nearest of the place
+ * that it has come to, the epoch's beginning and its end. */
+static uint64_t count_rows(const struct tern_data_mix *m, uint64_t stage, size_t source,
+                           uint64_t epoch, uint64_t samples)
+{
+    const struct tern_data_pack *p = m->sources[source].pack;
+    const struct tern_data_pack_counts c = tern_data_pack_counts(p);
+    const struct counted begin = {stage, epoch, 0, 0},
+                         end = {stage, epoch, c.rows, c.rows * m->seq_len - c.padding};
+    struct tally *t = m->tally;
+
+    pthread_mutex_lock(&t->lock);
+    struct counted at = t->of[source];
+    if (at.stage != stage || at.epoch != epoch ||
+        distance(begin.samples, samples) < distance(at.samples, samples))
+        at = begin;
+    if (distance(end.samples, samples) < distance(at.samples, samples))
+        at = end;
+    t->looked_at += distance(at.samples, samples);
+    while (at.samples < samples)
+        at.tokens +=
+            tern_data_pack_filled(p, row_of(m, stage, source, epoch * c.rows + at.samples++));
+    while (at.samples > samples)
+        at.tokens -=
+            tern_data_pack_filled(p, row_of(m, stage, source, epoch * c.rows + --at.samples));
+    t->of[source] = at;
+    pthread_mutex_unlock(&t->lock);
+    return at.tokens;
+}
+
+uint64_t tern_data_mix_looked_at(const struct tern_data_mix *m)
+{
+    pthread_mutex_lock(&m->tally->lock);
+    const uint64_t n = m->tally->looked_at;
+    pthread_mutex_unlock(&m->tally->lock);
+    return n;
+}
+
 static uint64_t tokens_of(const struct tern_data_mix *m, uint64_t stage, size_t source,
                           uint64_t samples)
 {
     const struct tern_data_pack *p = m->sources[source].pack;
     const struct tern_data_pack_counts c = tern_data_pack_counts(p);
-    uint64_t begun = samples / c.rows * c.rows; /* the first sample of the last epoch */
-    uint64_t tokens = samples / c.rows * (c.rows * m->seq_len - c.padding);
+    const uint64_t epoch = samples / c.rows, left = samples % c.rows;
+    const uint64_t tokens = epoch * (c.rows * m->seq_len - c.padding);
 
     if (c.padding == 0)
         return samples * m->seq_len;
     if (tern_data_pack_filled(p, c.rows - 1) + c.padding ==
         m->seq_len) { /* no other row is short */
-        uint64_t at = tern_rand_permute_back(m->seed, stream_of(m, stage, source) + begun / c.rows,
+        uint64_t at = tern_rand_permute_back(m->seed, stream_of(m, stage, source) + epoch,
                                              c.rows - 1, c.rows);
-        return tokens + (samples - begun) * m->seq_len - (at < samples - begun ? c.padding : 0);
+        return tokens + left * m->seq_len - (at < left ? c.padding : 0);
     }
-    for (; begun < samples; begun++)
-        tokens += tern_data_pack_filled(p, row_of(m, stage, source, begun));
-    return tokens;
+    return tokens + count_rows(m, stage, source, epoch, left);
 }
 
 void tern_data_mix_tokens(const struct tern_data_mix *m, uint64_t stage, uint64_t i,

@@ -11,4 +11,7 @@ struct tern_data_mix *tern_data_mix_open_beside(struct tern_data_mix *const *mix
                                                 size_t n, const struct tern_data_pack_how *how,
                                                 uint64_t seed, struct tern_err *err);
 
+/* How many rows tern_data_mix_tokens has looked at. */
+uint64_t tern_data_mix_looked_at(const struct tern_data_mix *m);
+
 #endif

@@ -126,10 +126,6 @@ void data_instruct_log(const char *out, const struct tern_instruct *t)
     if (c.unanswered)
         tern_info("%s: %" PRIu64 " records were left out: their prompts fill --max-tokens", out,
                   c.unanswered);
-    if (c.eos_inside)
-        tern_warn("%s: %" PRIu64 " records have EOS between their turns; under data.isolate a turn "
-                  "does not attend to those before it",
-                  out, c.eos_inside);
 }
 
 /* ---- tern data template ---- */

@@ -13,10 +13,10 @@
  *         tern_data_set_row(s, seq_len, r, tokens, mask, err);
  *
  * Documents end with EOS and, as is usual in continual pre-training (Megatron-LM), begin without
- * BOS unless the set was built with it.  EOS occurs nowhere else, so tokens[j] == EOS says that a
- * new document begins at tokens[j + 1].
+ * BOS unless the set was built with it.  EOS may stand inside a document, too: chats have it behind
+ * each turn.  The set's list of documents says where they begin.
  *
- * Sets and mixes never change after opening: any number of threads may read.
+ * Sets and mixes never change after opening, as far as callers see: any number of threads may read.
  */
 #ifndef TERN_DATA_DATA_H
 #define TERN_DATA_DATA_H
@@ -91,16 +91,17 @@ uint64_t tern_data_set_rows(const struct tern_data_set *s, uint32_t seq_len);
 int tern_data_set_row(const struct tern_data_set *s, uint32_t seq_len, uint64_t r, int32_t *tokens,
                       uint8_t *mask, struct tern_err *err);
 
-/* Where the documents of a row begin, for attention that stays inside them: position j belongs to
+/* Where the documents of row r begin, for attention that stays inside them: position j belongs to
  * the document that begins at position starts[j] <= j of the row, and is position j - starts[j] of
- * it.  `tokens` as tern_data_set_row gave them; only inputs, tokens[0 .. seq_len-1], are looked at.
+ * it.  Known from the set's list of documents, of which a few places are read.
  *
  * A document begins where no token of the one before helps to predict its first token: with the EOS
  * in front of it (which the document before does not attend to) or, in a set built with BOS, with
  * its BOS.  So a document that is not cut has the same loss in every row.  A row that begins in the
- * middle of a document begins a new one.  starts [seq_len]. */
-void tern_data_set_starts(const struct tern_data_set *s, uint32_t seq_len, const int32_t *tokens,
-                          int32_t *starts);
+ * middle of a document begins a new one; each EOS that fills up the last row is one of its own.
+ * starts [seq_len]. */
+int tern_data_set_starts(const struct tern_data_set *s, uint32_t seq_len, uint64_t r,
+                         int32_t *starts, struct tern_err *err);
 
 /* ---- packing: which documents share a row ---- */
 
@@ -146,9 +147,9 @@ uint32_t tern_data_pack_filled(const struct tern_data_pack *p, uint64_t r);
  * is an EOS or, in a set with BOS, its BOS; or with a piece of a cut document, behind the token
  * before it.  Other documents follow an EOS.  What is left is EOS with mask 0.  Every token that is
  * not dropped is a target once, but a BOS never, so that a document has the same targets in every
- * row. */
+ * row.  starts [seq_len] as tern_data_set_starts, or NULL. */
 int tern_data_pack_row(const struct tern_data_pack *p, uint64_t r, int32_t *tokens, uint8_t *mask,
-                       struct tern_err *err);
+                       int32_t *starts, struct tern_err *err);
 
 /* ---- the mix ---- */
 
@@ -187,10 +188,11 @@ uint64_t tern_data_mix_rows(const struct tern_data_mix *m);
  * and batch size.  Among samples 0 .. i-1 each source's count differs from its share of i by less
  * than the number of sources (by less than 1 with two).  A source's rows come in a keyed
  * permutation, every row once an epoch, another permutation each epoch and stage.
- * tokens [seq_len + 1] and mask [seq_len] as in tern_data_pack_row; `where` may be NULL. */
+ * tokens [seq_len + 1], mask and starts [seq_len] as in tern_data_pack_row; `starts` may be NULL.
+ */
 int tern_data_mix_sample(const struct tern_data_mix *m, uint64_t stage, uint64_t i, int32_t *tokens,
-                         uint8_t *mask, struct tern_data_mix_where *where, struct tern_err *err);
-/* The same without reading anything. */
+                         uint8_t *mask, int32_t *starts, struct tern_err *err);
+/* Where it comes from, without reading anything. */
 void tern_data_mix_locate(const struct tern_data_mix *m, uint64_t stage, uint64_t i,
                           struct tern_data_mix_where *where);
 /* How many of samples 0 .. i-1 each source has: counts [sources]. */
@@ -226,8 +228,8 @@ const struct tern_data_mix *tern_data_stages_mix(const struct tern_data_stages *
 
 /* The stage of sample i of the run. */
 size_t tern_data_stages_at(const struct tern_data_stages *s, uint64_t i);
-/* Sample i of the run is sample i - first of its stage's mix: `tokens` and `mask` as in
- * tern_data_mix_sample; starts [seq_len] as in tern_data_set_starts, or NULL. */
+/* Sample i of the run is sample i - first of its stage's mix: `tokens`, `mask` and `starts` as in
+ * tern_data_mix_sample. */
 int tern_data_stages_sample(const struct tern_data_stages *s, uint64_t i, int32_t *tokens,
                             uint8_t *mask, int32_t *starts, struct tern_err *err);
 /* The same without reading anything: the set, which belongs to `s`, and the place in it. */

@@ -328,14 +328,10 @@ void tern_data_mix_tokens(const struct tern_data_mix *m, uint64_t stage, uint64_
 }
 
 int tern_data_mix_sample(const struct tern_data_mix *m, uint64_t stage, uint64_t i, int32_t *tokens,
-                         uint8_t *mask, struct tern_data_mix_where *where, struct tern_err *err)
+                         uint8_t *mask, int32_t *starts, struct tern_err *err)
 {
     struct tern_data_mix_where w;
 
     tern_data_mix_locate(m, stage, i, &w);
-    if (tern_data_pack_row(m->sources[w.source].pack, w.row, tokens, mask, err) < 0)
-        return -1;
-    if (where)
-        *where = w;
-    return 0;
+    return tern_data_pack_row(m->sources[w.source].pack, w.row, tokens, mask, starts, err);
 }

@@ -216,12 +216,21 @@ uint32_t tern_data_pack_filled(const struct tern_data_pack *p, uint64_t r)
     return r < p->n_whole ? p->how.seq_len : p->filled[r - p->n_whole];
 }
 
-/* A row under way: `n` inputs are written. */
+/* A row under way: `n` inputs are written.  Those before `told` have their starts; the others are
+ * of the document that begins at it. */
 struct row {
     int32_t *tokens;
     uint8_t *mask;
-    uint32_t n;
+    int32_t *starts; /* NULL: not asked for */
+    uint32_t n, told, start;
 };
+
+/* Inputs before `end` are of the document under way. */
+static void tell_until(struct row *row, uint32_t end)
+{
+    for (; row->starts && row->told < end; row->told++)
+        row->starts[row->told] = (int32_t)row->start;
+}
 
 /* Add a piece of `doc`.  Input 0 of the row is what stands before its first target; later a piece
  * follows the EOS before it, and in a set with BOS the token before its first target comes too. */
@@ -242,6 +251,8 @@ static int add(const struct tern_data_pack *p, struct row *row, const struct ter
         return -1;
     if (row->n && before)
         row->mask[row->n - 1] = 0;
+    tell_until(row, before ? row->n : row->n - 1);
+    row->start = row->told;
     row->n += before;
     /* tokens[n] is the target of place n - 1 */
     if (tern_data_set_mask(s, doc->first_token + piece.first, (size_t)piece.n,
@@ -287,14 +298,24 @@ static int add_pieces(const struct tern_data_pack *p, struct row *row, uint64_t 
     return 0;
 }
 
-int tern_data_pack_row(const struct tern_data_pack *p, uint64_t r, int32_t *tokens, uint8_t *mask,
-                       struct tern_err *err)
+static int concat_row(const struct tern_data_pack *p, uint64_t r, const struct row *to,
+                      struct tern_err *err)
 {
     const uint32_t len = p->how.seq_len;
-    struct row row = {tokens, mask, 0};
+
+    if (tern_data_set_row(p->set, len, r, to->tokens, to->mask, err) < 0)
+        return -1;
+    return to->starts ? tern_data_set_starts(p->set, len, r, to->starts, err) : 0;
+}
+
+int tern_data_pack_row(const struct tern_data_pack *p, uint64_t r, int32_t *tokens, uint8_t *mask,
+                       int32_t *starts, struct tern_err *err)
+{
+    const uint32_t len = p->how.seq_len;
+    struct row row = {tokens, mask, starts, 0, 0, 0};
 
     if (p->how.packing == TERN_DATA_CONCAT)
-        return tern_data_set_row(p->set, len, r, tokens, mask, err);
+        return concat_row(p, r, &row, err);
     if (r >= p->counts.rows)
         return tern_err_set(err, TERN_FAILED, "%s: row %llu of %llu requested",
                             tern_data_set_path(p->set), (unsigned long long)r,
@@ -306,5 +327,10 @@ int tern_data_pack_row(const struct tern_data_pack *p, uint64_t r, int32_t *toke
         tokens[j] = (int32_t)tern_data_set_eos(p->set);
         mask[j - 1] = 0;
     }
+    /* What fills up is behind the last document, as in a row of concat. */
+    const uint32_t end = row.n - !p->context;
+    tell_until(&row, end < len ? end : len);
+    for (uint32_t j = row.told; starts && j < len; j++)
+        starts[j] = (int32_t)j;
     return 0;
 }

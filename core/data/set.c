@@ -511,14 +511,3 @@ int tern_data_set_row(const struct tern_data_set *s, uint32_t seq_len, uint64_t 
     }
     return 0;
 }
-
-void tern_data_set_starts(const struct tern_data_set *s, uint32_t seq_len, const int32_t *tokens,
-                          int32_t *starts)
-{
-    const int32_t eos = (int32_t)s->head.eos;
-    const size_t after = s->head.bos < 0 ? 0 : 1; /* the EOS, or the BOS behind it */
-
-    starts[0] = 0;
-    for (size_t j = 1; j < seq_len; j++)
-        starts[j] = tokens[j - after] == eos ? (int32_t)j : starts[j - 1];
-}

@@ -9,7 +9,6 @@
 #include <string.h>
 
 struct tern_data_stages {
-    struct tern_data_pack_how how;
     size_t n;
     uint64_t *first; /* [n]: samples */
     struct tern_data_mix *mixes[];
@@ -37,7 +36,6 @@ struct tern_data_stages *tern_data_stages_open(const struct tern_data_stage *sta
 
     if (!s)
         return NULL;
-    s->how = *how;
     s->first = tern_alloc(n, sizeof *s->first, "stages", err);
     if (!s->first)
         goto fail;
@@ -113,12 +111,6 @@ int tern_data_stages_sample(const struct tern_data_stages *s, uint64_t i, int32_
                             uint8_t *mask, int32_t *starts, struct tern_err *err)
 {
     const size_t k = tern_data_stages_at(s, i);
-    struct tern_data_mix_where w;
 
-    if (tern_data_mix_sample(s->mixes[k], k, i - s->first[k], tokens, mask, &w, err) < 0)
-        return -1;
-    if (starts)
-        tern_data_set_starts(tern_data_mix_set(s->mixes[k], w.source), s->how.seq_len, tokens,
-                             starts);
-    return 0;
+    return tern_data_mix_sample(s->mixes[k], k, i - s->first[k], tokens, mask, starts, err);
 }

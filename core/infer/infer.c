@@ -344,8 +344,8 @@ static int fill(struct rows *to, const struct tern_infer_group *g, const struct 
             return -1;
         memcpy(to->tokens + at, to->row, seq_len * sizeof *to->row);
         memcpy(to->targets + at, to->row + 1, seq_len * sizeof *to->row);
-        if (g->isolate)
-            tern_data_set_starts(set, seq_len, to->row, to->starts + at);
+        if (g->isolate && tern_data_set_starts(set, seq_len, first, to->starts + at, err) < 0)
+            return -1;
     }
     return 0;
 }

@@ -150,7 +150,6 @@ struct tern_instruct_counts tern_instruct_counts(const struct tern_instruct *t)
     c.cut = __atomic_load_n(&t->counts.cut, __ATOMIC_RELAXED);
     c.dropped = __atomic_load_n(&t->counts.dropped, __ATOMIC_RELAXED);
     c.unanswered = __atomic_load_n(&t->counts.unanswered, __ATOMIC_RELAXED);
-    c.eos_inside = __atomic_load_n(&t->counts.eos_inside, __ATOMIC_RELAXED);
     c.targets = __atomic_load_n(&t->counts.targets, __ATOMIC_RELAXED);
     return c;
 }
@@ -320,16 +319,6 @@ static int shorten(struct tern_instruct_encoder *e, struct tern_err *err)
     return 1;
 }
 
-static bool has_eos(const struct tern_instruct_encoder *e)
-{
-    const int32_t eos = tern_token_eos(e->of->token);
-
-    for (size_t i = 0; i < e->n; i++)
-        if ((int32_t)e->ids[i] == eos)
-            return true;
-    return false;
-}
-
 static int encode(struct tern_instruct_encoder *e, const json_t *record,
                   struct tern_instruct_row *ret_row, struct tern_err *err)
 {
@@ -359,7 +348,6 @@ static int encode(struct tern_instruct_encoder *e, const json_t *record,
     row.mask = tern_instruct_masks(t) ? e->mask : NULL;
     row.text_bytes = e->pieces.text.len;
     count(&t->counts.records, 1);
-    count(&t->counts.eos_inside, has_eos(e));
     count(&t->counts.targets, row.n ? targets(e, row.eos) : 0);
     *ret_row = row;
     return 0;

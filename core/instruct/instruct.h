@@ -63,7 +63,6 @@ struct tern_instruct_counts {
     uint64_t records; /* whole, cut, dropped or without an answer */
     uint64_t cut, dropped;
     uint64_t unanswered; /* left out: the cut leaves nothing of the answer */
-    uint64_t eos_inside; /* records with EOS between turns, where readers see documents begin */
     uint64_t targets;    /* tokens, EOS among them */
 };
 struct tern_instruct_counts tern_instruct_counts(const struct tern_instruct *t);

@@ -100,23 +100,34 @@ static bool use_token(struct tern_token *t, uint64_t round)
     return good;
 }
 
+/* A position belongs to a document that begins at it or before, behind those of earlier ones. */
+static bool starts_are_right(const int32_t starts[64])
+{
+    bool good = starts[0] == 0;
+
+    for (int j = 1; j < 64; j++)
+        good &= starts[j] == starts[j - 1] || starts[j] == j;
+    return good;
+}
+
 /* Its packed rows, or an error. */
 static bool use_packed(const struct tern_data_set *s, uint64_t round)
 {
     const struct tern_data_pack_how how = {64, (enum tern_data_packing)(1 + round % 2),
                                            (enum tern_data_longer)(round / 2 % 2)};
     struct tern_err err = {0};
-    int32_t tokens[65];
+    int32_t tokens[65], starts[64];
     uint8_t mask[64];
     struct tern_data_pack *p = tern_data_pack_new(s, &how, &err);
     bool good = p || said(&err);
 
     for (uint64_t i = 0; p && i < 4 && tern_data_pack_counts(p).rows; i++) {
         const uint64_t r = draw(round, 90 + i, tern_data_pack_counts(p).rows);
-        if (tern_data_pack_row(p, r, tokens, mask, &err) < 0) {
+        if (tern_data_pack_row(p, r, tokens, mask, starts, &err) < 0) {
             good &= said(&err);
             continue;
         }
+        good &= starts_are_right(starts);
         for (int j = 0; j <= 64; j++)
             good &= tokens[j] >= 0 && (uint32_t)tokens[j] < tern_data_set_n_vocab(s);
     }
@@ -128,17 +139,20 @@ static bool use_packed(const struct tern_data_set *s, uint64_t round)
 static bool use_set(struct tern_data_set *s, uint64_t round)
 {
     struct tern_err err = {0};
-    int32_t tokens[65];
+    int32_t tokens[65], starts[64];
     uint8_t mask[64];
     struct tern_data_set_doc doc;
     uint64_t rows = tern_data_set_rows(s, 64), docs = tern_data_set_n_docs(s);
     bool good = true;
 
     for (uint64_t i = 0; i < 4 && rows; i++) {
-        if (tern_data_set_row(s, 64, draw(round, 70 + i, rows), tokens, mask, &err) < 0) {
+        const uint64_t r = draw(round, 70 + i, rows);
+        if (tern_data_set_row(s, 64, r, tokens, mask, &err) < 0 ||
+            tern_data_set_starts(s, 64, r, starts, &err) < 0) {
             good &= said(&err);
             continue;
         }
+        good &= starts_are_right(starts);
         for (int j = 0; j <= 64; j++)
             good &= tokens[j] >= 0 && (uint32_t)tokens[j] < tern_data_set_n_vocab(s);
     }

@@ -296,7 +296,8 @@ static void test_order(const struct tern_data_mix_source *sources)
     struct tern_data_mix_where w;
     int wrong = 0;
     for (uint64_t i = 0; i < 100; i++) {
-        wrong += tern_data_mix_sample(m, 0, i, a, ma, &w, NULL) < 0 ||
+        tern_data_mix_locate(m, 0, i, &w);
+        wrong += tern_data_mix_sample(m, 0, i, a, ma, /* starts= */ NULL, NULL) < 0 ||
                  tern_data_set_row(tern_data_mix_set(m, w.source), 16, w.row, c, mc, NULL) < 0 ||
                  memcmp(a, c, sizeof a) != 0 || memcmp(ma, mc, sizeof ma) != 0;
     }
@@ -380,7 +381,7 @@ static void test_starts(int32_t bos)
     for (uint64_t r = 0; r < tern_data_set_rows(s, SEQ); r++) {
         if (tern_data_set_row(s, SEQ, r, tokens, mask, NULL) < 0)
             break;
-        tern_data_set_starts(s, SEQ, tokens, starts);
+        wrong += tern_data_set_starts(s, SEQ, r, starts, NULL) < 0;
         for (int j = 0; j < SEQ; j++) {
             int begin = j;
             while (begin > 0 && (bos < 0 ? tokens[begin] : tokens[begin - 1]) != EOS)
@@ -415,10 +416,11 @@ static void test_stages(void)
         uint8_t mask[2][SEQ];
         struct tern_data_mix_where w, want_w;
         const struct tern_data_set *set = tern_data_stages_locate(s, i, &w);
+        tern_data_mix_locate(alone[k & 1], k, i - stages[k].first, &want_w);
         wrong += tern_data_stages_at(s, i) != k ||
                  tern_data_stages_sample(s, i, got, mask[0], starts, NULL) < 0 ||
-                 tern_data_mix_sample(alone[k & 1], k, i - stages[k].first, want, mask[1], &want_w,
-                                      NULL) < 0 ||
+                 tern_data_mix_sample(alone[k & 1], k, i - stages[k].first, want, mask[1],
+                                      /* starts= */ NULL, NULL) < 0 ||
                  memcmp(got, want, sizeof got) != 0 || w.row != want_w.row ||
                  strcmp(tern_data_set_path(set), p[want_w.source]) != 0 || starts[0] != 0;
     }

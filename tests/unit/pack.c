@@ -167,11 +167,10 @@ static void walk_row(struct walk *w, uint64_t r, int32_t *row, uint8_t *mask, in
     uint64_t begins = 0;
 
     memset(mask, 2, (size_t)len);
-    if (tern_data_pack_row(w->pack, r, row, mask, NULL) < 0) {
+    if (tern_data_pack_row(w->pack, r, row, mask, starts, NULL) < 0) {
         w->wrong++;
         return;
     }
-    tern_data_set_starts(w->set, w->how.seq_len, row, starts);
     while (end > 0 && row[end] == EOS && mask[end - 1] == 0)
         end--;
     w->counts.padding += (uint64_t)(len - end);
@@ -241,7 +240,7 @@ static uint64_t wrong_rows(uint64_t seed, uint64_t n_docs, uint64_t longest, int
         walk_row(&w, r, row, mask, starts);
     count_back(&w);
     w.wrong += !same_counts(&w.counts, ret_counts);
-    w.wrong += tern_data_pack_row(p, ret_counts->rows, row, mask, &err) == 0;
+    w.wrong += tern_data_pack_row(p, ret_counts->rows, row, mask, starts, &err) == 0;
     walk_close(&w);
     free(row);
     free(starts);
@@ -408,9 +407,10 @@ static void test_mix(void)
         uint8_t mask[2][100];
         struct tern_data_mix_where w;
         tern_data_stages_locate(s, i, &w);
-        wrong += tern_data_stages_sample(s, i, got, mask[0], starts, NULL) < 0 ||
-                 tern_data_pack_row(tern_data_mix_pack(m, 0), w.row, row, mask[1], NULL) < 0 ||
-                 memcmp(got, row, sizeof row) != 0 || memcmp(mask[0], mask[1], 100) != 0;
+        wrong +=
+            tern_data_stages_sample(s, i, got, mask[0], starts, NULL) < 0 ||
+            tern_data_pack_row(tern_data_mix_pack(m, 0), w.row, row, mask[1], NULL, NULL) < 0 ||
+            memcmp(got, row, sizeof row) != 0 || memcmp(mask[0], mask[1], 100) != 0;
         tern_data_mix_counts(tern_data_stages_mix(s, 1), 1, i, counts);
         wrong += counts[0] != want[0] || counts[1] != want[1];
         tern_data_mix_locate(tern_data_stages_mix(s, 1), 1, i, &w);
@@ -430,28 +430,77 @@ static void test_mix(void)
     free(long_only);
 }
 
-/* Tokens so far are those of the samples so far, one by one, over three epochs. */
-static void test_tokens(enum tern_data_packing packing)
-{
-    char *path = make_set(11, 40, 60, -1, false);
-    const struct tern_data_mix_source source = {path, 1};
-    struct tern_data_mix *m = tern_data_mix_open(
-        &source, 1, &(struct tern_data_pack_how){.seq_len = 32, .packing = packing}, 9, NULL);
-    const uint64_t n = 3 * tern_data_mix_rows(m);
-    uint64_t sum = 0, tokens, wrong = 0;
-    struct tern_data_mix_where at;
+/* ---- EOS inside documents ---- */
 
-    for (uint64_t i = 0; i <= n; i++) {
-        tern_data_mix_tokens(m, 0, i, &tokens);
-        wrong += tokens != sum;
-        tern_data_mix_locate(m, 0, i, &at);
-        sum += tern_data_pack_filled(tern_data_mix_pack(m, 0), at.row);
+/* A set whose documents have EOS inside, at the places of a multiple of 5; or TEXT there. */
+static char *make_chats(const char *name, int32_t bos, uint32_t inside)
+{
+    char *path = tern_fs_join(work, name);
+    struct tern_data_set_kind kind = {VOCAB, EOS, bos, false, {7}};
+    struct tern_data_set_writer *w = tern_data_set_create(path, &kind, NULL);
+    uint32_t ids[LONGEST];
+
+    for (uint64_t d = 0; w && d < 300; d++) {
+        const uint64_t n = length(21, d, LONGEST);
+        for (uint64_t i = 0; i < n; i++)
+            ids[i] = tern_rand_below(22, d, i, 5) ? TEXT + 1 + (uint32_t)i : inside;
+        if (tern_data_set_add(w, ids, NULL, n, n, NULL) < 0)
+            abort();
     }
-    ok(wrong == 0, "packing %d: tokens of a mix are those of its samples (%d times not)",
-       (int)packing, (int)wrong);
-    tern_data_mix_free(m);
-    unlink(path);
-    free(path);
+    if (!w || tern_data_set_commit(w, "{}", NULL) < 0)
+        abort();
+    return path;
+}
+
+/* By the tokens, where EOS stands at the ends of documents alone. */
+static bool starts_by_eos(const int32_t *row, const int32_t *starts, uint32_t n, int32_t bos)
+{
+    int32_t at = 0;
+
+    for (uint32_t j = 0; j < n; j++) {
+        if (j && row[bos < 0 ? j : j - 1] == EOS)
+            at = (int32_t)j;
+        if (starts[j] != at)
+            return false;
+    }
+    return true;
+}
+
+/* Chats are parted as texts of the same lengths without EOS inside. */
+static void test_chats(enum tern_data_packing packing, int32_t bos, uint32_t seq_len)
+{
+    const struct tern_data_pack_how how = {.seq_len = seq_len, .packing = packing};
+    char *path[2] = {make_chats("chat.tds", bos, EOS), make_chats("text.tds", bos, TEXT)};
+    struct tern_data_set *s[2];
+    struct tern_data_pack *p[2];
+    int32_t row[2][LONGEST + 1], starts[2][LONGEST];
+    uint8_t mask[LONGEST];
+    uint64_t wrong = 0, inside = 0;
+
+    for (int k = 0; k < 2; k++) {
+        s[k] = tern_data_set_open(path[k], NULL);
+        p[k] = s[k] ? tern_data_pack_new(s[k], &how, NULL) : NULL;
+        if (!p[k])
+            abort();
+    }
+    const uint64_t rows = tern_data_pack_counts(p[0]).rows;
+    for (uint64_t r = 0; r < rows; r++) {
+        for (int k = 0; k < 2; k++)
+            wrong += tern_data_pack_row(p[k], r, row[k], mask, starts[k], NULL) < 0;
+        wrong += !starts_by_eos(row[1], starts[1], seq_len, bos) ||
+                 memcmp(starts[0], starts[1], seq_len * sizeof starts[0][0]) != 0;
+        for (uint32_t j = 1; j < seq_len; j++)
+            inside += row[0][j] == EOS && row[1][j] == TEXT;
+    }
+    ok(rows == tern_data_pack_counts(p[1]).rows && wrong == 0 && (inside > 100 || seq_len == 1),
+       "packing %d, BOS %d, rows of %u: EOS inside a document parts none (%d)", (int)packing, bos,
+       seq_len, (int)inside);
+    for (int k = 0; k < 2; k++) {
+        tern_data_pack_free(p[k]);
+        tern_data_set_free(s[k]);
+        unlink(path[k]);
+        free(path[k]);
+    }
 }
 
 int main(void)
@@ -468,8 +517,12 @@ int main(void)
     test_speed();
     test_waste();
     test_mix();
+    static const uint32_t lens[] = {1, 2, 7, 64, 65, 200};
     for (int p = TERN_DATA_CONCAT; p <= TERN_DATA_PADDED; p++)
-        test_tokens((enum tern_data_packing)p);
+        for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
+            test_chats((enum tern_data_packing)p, -1, lens[i]);
+            test_chats((enum tern_data_packing)p, BOS, lens[i]);
+        }
     rmdir(work);
     return tap_done();
 }

@@ -52,8 +52,19 @@ is "$(jq '[.mix[].tokens] | add' out)" "$(printf '%.0f' "$(cat step_tokens)")" "
 run tern data plan mix.yaml --json
 is "$(jq -c '[.sources[] | [.samples, .tokens]] | sort' out)" \
     "$(tern ledger show --ledger mix --json | jq -c '[.mix[] | [.samples, .tokens]] | sort')" "tern data plan foretold it"
+tern ledger show --ledger mix --json >mix.json
 run tern ledger show --ledger mix --mix
-status 0; out_has 'data/train.tds'
+status 0
+is "$(head -n 1 out | xargs)" "set samples tokens epochs step" "--mix: a table of sets"
+is "$(tail -n +2 out | xargs -n 5 | sort)" \
+    "$(jq -r '.mix[] | [.set, .samples, .tokens, .epochs, .step] | @tsv' mix.json | awk '{printf "%s %d %d %.4f %d\n", $1, $2, $3, $4, $5}' | sort)" \
+    "--mix, best-fit: samples, tokens, epochs and step of each set are those of --json"
+is "$(tail -n +2 out | wc -l)" 2 "--mix: a line a set"
+run tern ledger show --ledger mix --mix -o tokens
+is "$(tail -n +2 out | awk '{n += $1} END {print n}')" "$(jq '[.mix[].tokens] | add' mix.json)" "--mix -o: one of its parts"
+# Tokens up to a checkpoint: filled places of the rows so far, which best-fit leaves short.
+awk -v t="$(jq '[.mix[].tokens] | add' mix.json)" 'BEGIN {exit !(t > 0 && t < 64 * 64)}'
+ok $? "best-fit: padding is not counted among the tokens"
 run tern ledger show --ledger mix
 out_has 'training sets'
 is "$(tern ledger sql --ledger mix -r latest -n -P "select count(*) from param where name like 'packing/%' and value like 'best-fit: %'")" 2 \

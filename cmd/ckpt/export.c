@@ -4,12 +4,15 @@
 #include "core/base/str.h"
 #include "core/ckpt/ckpt.h"
 #include "core/convert/convert.h"
+#include "core/convert/nxd.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------ export */
+/* ------------------------------------------------------------------ Hugging Face folders */
+
+#define MAX_SHARD "5GB"
 
 static struct {
     const char *out, *dtype, *tokenizer, *max_shard, *base;
@@ -95,23 +98,169 @@ static int convert(const char *typed, bool merge, struct tern_err *err)
     return 0;
 }
 
+/* ------------------------------------------------------------------ NeuronX Distributed */
+
+static struct {
+    const char *to, *qkv, *hw, *files;
+    int64_t tensor, pipeline, interleave, kv_replicator;
+    bool xser, markers;
+} nxd;
+
+/* Words of an option, by the values that they stand for. */
+static const char *const qkv_words[] = {
+    [TERN_CONVERT_NXD_AUTO] = "auto",         [TERN_CONVERT_NXD_FUSED] = "fused",
+    [TERN_CONVERT_NXD_SPLIT] = "split",       [TERN_CONVERT_NXD_COALESCED] = "coalesced",
+    [TERN_CONVERT_NXD_SEPARATE] = "separate", NULL,
+};
+static const char *const hw_words[] = {
+    [TERN_CONVERT_NXD_TRN1] = "trn1", [TERN_CONVERT_NXD_TRN2] = "trn2", NULL};
+static const char *const files_words[] = {
+    [TERN_CONVERT_NXD_V2] = "v2", [TERN_CONVERT_NXD_V1] = "v1", [TERN_CONVERT_NXD_V3] = "v3", NULL};
+
+static int parse_word(const char *option, const char *const *words, const char *word,
+                      int *ret_value, struct tern_err *err)
+{
+    struct tern_buf all = {0};
+
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(words[i], word) == 0) {
+            *ret_value = i;
+            tern_buf_free(&all);
+            return 0;
+        }
+        tern_buf_printf(&all, "%s%s", i ? ", " : "", words[i]);
+    }
+    tern_err_set(err, TERN_USAGE, "--%s: '%s' is none of %s", option, word, all.data);
+    tern_buf_free(&all);
+    return -1;
+}
+
+static int parse_nxd(struct tern_convert_nxd *o, struct tern_err *err)
+{
+    const struct {
+        const char *name;
+        int64_t value, least;
+        int *to;
+    } counts[] = {{"tensor", nxd.tensor, 1, &o->tensor},
+                  {"pipeline", nxd.pipeline, 1, &o->pipeline},
+                  {"interleave", nxd.interleave, 1, &o->interleave},
+                  {"kv-replicator", nxd.kv_replicator, 0, &o->kv_replicator}};
+    int qkv, hw, files;
+
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (counts[i].value < counts[i].least || counts[i].value > 1024)
+            return tern_err_set(err, TERN_USAGE, "--%s: must be %d to 1024", counts[i].name,
+                                (int)counts[i].least);
+        *counts[i].to = (int)counts[i].value;
+    }
+    if (parse_word("qkv", qkv_words, nxd.qkv, &qkv, err) < 0 ||
+        parse_word("hw", hw_words, nxd.hw, &hw, err) < 0 ||
+        parse_word("files", files_words, nxd.files, &files, err) < 0 ||
+        parse_dtype(ex.dtype, &o->dtype, err) < 0)
+        return -1;
+    o->qkv = (enum tern_convert_nxd_qkv)qkv;
+    o->hw = (enum tern_convert_nxd_hw)hw;
+    o->files = (enum tern_convert_nxd_files)files;
+    o->xser = nxd.xser;
+    o->markers = nxd.markers;
+    return 0;
+}
+
+/* The flags of run_llama_nxd.py that go with the folder. */
+static void print_nxd(const struct tern_convert_nxd *o, const struct tern_convert_nxd_out *done)
+{
+    bool linear = done->qkv == TERN_CONVERT_NXD_FUSED || done->qkv == TERN_CONVERT_NXD_SPLIT;
+    bool fuse = done->qkv == TERN_CONVERT_NXD_FUSED || done->qkv == TERN_CONVERT_NXD_COALESCED;
+    char bytes[32];
+
+    fprintf(stderr,
+            "%s: %u ranks, %s, for --tensor_parallel_size %d --pipeline_parallel_size %d "
+            "--virtual_pipeline_size %d --qkv_linear %d --fuse_qkv %d --kv_replicator %d\n",
+            ex.out, done->ranks, tern_str_bytes(bytes, sizeof bytes, done->bytes), o->tensor,
+            o->pipeline, o->interleave, linear, fuse, done->kv_replicator);
+}
+
+static int export_nxd(const char *typed, struct tern_err *err)
+{
+    struct tern_convert_nxd o = {.stop = &interrupted};
+    struct tern_convert_nxd_out done;
+    char *path;
+
+    if (!ex.out)
+        return tern_err_set(err, TERN_USAGE, "--out: say where to write");
+    if (ex.tokenizer || ex.base || strcmp(ex.max_shard, MAX_SHARD) != 0)
+        return tern_err_set(err, TERN_USAGE, "--%s: goes with --to hf alone",
+                            ex.tokenizer ? "tokenizer"
+                            : ex.base    ? "base"
+                                         : "max-shard");
+    if (parse_nxd(&o, err) < 0 || tern_ckpt_resolve(typed, &path, err) < 0)
+        return -1;
+    signal(SIGINT, interrupt);
+    signal(SIGTERM, interrupt);
+    int rc = tern_convert_to_nxd(path, ex.out, &o, &done, err);
+    free(path);
+    if (rc < 0)
+        return interrupted ? (fprintf(stderr, "tern ckpt: %s\n", err->text), 128 + interrupted)
+                           : -1;
+    print_nxd(&o, &done);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ export */
+
 static int export_run(int n_args, char **args, struct tern_err *err)
 {
+    struct tern_convert_nxd o = {0};
+
     (void)n_args;
+    if (strcmp(nxd.to, "nxd") == 0)
+        return export_nxd(args[0], err);
+    if (strcmp(nxd.to, "hf") != 0)
+        return tern_err_set(err, TERN_USAGE, "--to: '%s' is none of hf, nxd", nxd.to);
+    if (parse_nxd(&o, err) < 0)
+        return -1;
+    if (o.tensor * o.pipeline * o.interleave > 1 || o.kv_replicator || o.qkv || o.hw || o.files ||
+        o.xser || o.markers)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s writes one model for all ranks; give --to nxd for files of ranks",
+                            ex.out ? ex.out : "export");
     return convert(args[0], false, err);
 }
 
 static const struct tern_opt export_opts[] = {
     {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &ex.out, .help = "the new folder"},
+    {"to", 0, TERN_OPT_TEXT, "FORMAT", "hf", .to.text = &nxd.to,
+     .help = "hf: a Hugging Face folder; nxd: files of NeuronX Distributed's ranks"},
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is, f32, bf16, f16"},
-    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", "5GB", .to.text = &ex.max_shard,
+    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", MAX_SHARD, .to.text = &ex.max_shard,
      .help = "begin a new file before one grows beyond this"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},
     {"base", 0, TERN_OPT_TEXT, "NAME", .to.text = &ex.base,
      .help =
          "of adapters: what their config names as base model; default: the recipe's model.from"},
+    {"tensor", 0, TERN_OPT_INT, "RANKS", "1", .to.integer = &nxd.tensor,
+     .help = "nxd: tensor_parallel_size"},
+    {"pipeline", 0, TERN_OPT_INT, "RANKS", "1", .to.integer = &nxd.pipeline,
+     .help = "nxd: pipeline_parallel_size"},
+    {"interleave", 0, TERN_OPT_INT, "PARTS", "1", .to.integer = &nxd.interleave,
+     .help = "nxd: virtual_pipeline_size"},
+    {"kv-replicator", 0, TERN_OPT_INT, "COPIES", "0", .to.integer = &nxd.kv_replicator,
+     .help = "nxd: copies of each key head; 0: the fewest that tensor ranks can share"},
+    {"qkv", 0, TERN_OPT_TEXT, "FORM", "auto", .to.text = &nxd.qkv,
+     .help = "nxd: by qkv_linear and fuse_qkv: fused (1, 1), split (1, 0), coalesced (0, 1), "
+             "separate (0, 0); auto: coalesced without grouped queries, else fused"},
+    {"hw", 0, TERN_OPT_TEXT, "CHIP", "trn1", .to.text = &nxd.hw,
+     .help = "nxd: copies of key heads as on trn1 (all heads, then again) or trn2 (side by side)"},
+    {"files", 0, TERN_OPT_TEXT, "NAMES", "v2", .to.text = &nxd.files,
+     .help = "nxd: v2: model/dp_rank_00_tp_rank_TT_pp_rank_PP.pt; v1, of older trainers: "
+             "tp_rank_TT_pp_rank_PP/checkpoint.pt; v3: v2's with ep_rank_00"},
+    {"xser", 0, TERN_OPT_FLAG, .to.flag = &nxd.xser,
+     .help = "nxd: a file for each tensor, as with save_load_xser 1"},
+    {"markers", 0, TERN_OPT_FLAG, .to.flag = &nxd.markers,
+     .help = "nxd: files checkpoint and done, as in the trainer's own; its weights to begin with "
+             "(pretrained_weight) have none"},
     {0},
 };
 
@@ -120,13 +269,19 @@ const struct tern_cmd ckpt_export_cmd = {
     .args = "PATH",
     .args_min = 1,
     .args_max = 1,
-    .summary = "write a checkpoint's model as a Hugging Face folder",
+    .summary = "write a checkpoint's model for other programs",
     .about = "Writes a folder that transformers, vLLM and llama.cpp load: config.json, the "
              "tokenizer's files, and safetensors, in one file or several with an index.  If the "
              "run trained adapters (LoRA, DoRA), this command writes only the adapters, as PEFT "
              "does: adapter_model.safetensors and adapter_config.json.  The folder appears whole "
-             "or not at all.  PATH is a checkpoint, DIR/latest or DIR/best.",
-    .examples = "  tern ckpt export checkpoints/latest -o out-hf --dtype bf16\n",
+             "or not at all.  PATH is a checkpoint, DIR/latest or DIR/best.\n\n"
+             "With --to nxd: the weights as NeuronX Distributed's run_llama_nxd.py loads them with "
+             "--pretrained_weight 1, from the folder pretrained_weight of its checkpoint_dir.  "
+             "PATH may be a Hugging Face folder, too.  The command prints the trainer's flags that "
+             "go with the files.",
+    .examples = "  tern ckpt export checkpoints/latest -o out-hf --dtype bf16\n"
+                "  tern ckpt export hf -o ckpt/pretrained_weight --to nxd --tensor 8 "
+                "--pipeline 8\n",
     .opts = export_opts,
     .run = export_run,
 };
@@ -145,7 +300,7 @@ static const struct tern_opt merge_opts[] = {
      .help = "take the weights from this Hugging Face folder; else from the checkpoint"},
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is (as they are before), f32, bf16, f16"},
-    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", "5GB", .to.text = &ex.max_shard,
+    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", MAX_SHARD, .to.text = &ex.max_shard,
      .help = "begin a new file before one grows beyond this"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},

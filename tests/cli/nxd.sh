@@ -1,0 +1,160 @@
+#!/bin/bash
+# tern ckpt export --to nxd: the ranks' files put together again are the model, byte for byte.
+. "$(dirname "$0")/../lib/tap.sh"
+T=$TOOLS/ckpt-tool
+
+cat >whole.py <<'PY'
+# whole.py DIR SOURCE TP PP COPIES FORM [hw=trn2] [files=v1] [xser=1] [interleave=2] [dtype=BF16]
+import sys
+sys.path.insert(0, sys.argv[1])
+import nxd
+path, source, tp, pp, copies, form = sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7]), sys.argv[7]
+more = dict(a.split("=") for a in sys.argv[8:])
+hw, files, xser, parts = more.get("hw", "trn1"), more.get("files", "v2"), "xser" in more, pp * int(more.get("interleave", 1))
+want = nxd.source(source)
+size = nxd.SIZE[next(iter(want.values()))[0]]
+layers = 1 + max(int(k.split(".")[2]) for k in want if ".layers." in k)
+dim = want["model.norm.weight"][1][0]
+q_heads, kv_heads = (want[f"model.layers.0.self_attn.{x}_proj.weight"][1][0] // nxd.HEAD for x in "qk")
+tied = "lm_head.weight" not in want
+bounds = [sum(layers // parts + (i >= parts - layers % parts) for i in range(n)) for n in range(parts + 1)]
+
+def rows(t): # of a matrix, as bytes
+    n = len(t[2]) // t[1][0]
+    return [t[2][i:i + n] for i in range(0, len(t[2]), n)]
+
+def whole(pieces): # all ranks have the same
+    assert len(set(pieces)) == 1
+    return pieces[0]
+
+def columns(t): # of each row, in blocks of one head
+    return [[r[i:i + nxd.HEAD * size] for i in range(0, len(r), nxd.HEAD * size)] for r in rows(t)]
+
+slots = kv_heads * copies // tp
+def slot(rank, i): # key head, and which copy
+    return ((rank * slots + i) % kv_heads, (rank * slots + i) // kv_heads) if hw == "trn1" else (rank // copies * slots + i, rank % copies)
+
+got, seen = {}, set()
+for p in range(pp):
+    ranks = [nxd.rank_state(path, files, xser, t, p) for t in range(tp)]
+    assert all(list(r) == list(ranks[0]) for r in ranks)
+    mine = [i for part in range(p, parts, pp) for i in range(bounds[part], bounds[part + 1])]
+    for i in mine:
+        at = f"model.layers.{i}."
+        qkv = {"fused": ["qkv_proj.weight_qkv"], "split": [f"qkv_proj.weight_{x}" for x in "qkv"],
+               "coalesced": ["qkv_proj.weight"], "separate": [f"{x}_proj.weight" for x in "qkv"]}[form]
+        expect = [f"self_attn.{x}" for x in qkv + ["o_proj.weight"]] + ["mlp.gate_up_proj.weight", "mlp.down_proj.weight", "input_layernorm.weight", "post_attention_layernorm.weight"]
+        assert [n for n in ranks[0] if n.startswith(at)] == [at + e for e in expect], list(ranks[0])
+        seen.update(at + e for e in expect)
+        q, k, v, o = [None] * q_heads, [None] * kv_heads, [None] * kv_heads, [[None] * q_heads for _ in range(dim)]
+        for t, r in enumerate(ranks):
+            all_rows = [x for n in qkv for x in rows(r[f"{at}self_attn.{n}"])]
+            heads = [all_rows[i:i + nxd.HEAD] for i in range(0, len(all_rows), nxd.HEAD)]
+            n_q = q_heads // tp
+            assert len(heads) == n_q + 2 * slots
+            col = columns(r[at + "self_attn.o_proj.weight"])
+            for j in range(slots):
+                head, copy = slot(t, j)
+                for to, h in ((k, heads[n_q + j]), (v, heads[n_q + slots + j])):
+                    assert to[head] in (None, h)
+                    to[head] = h
+                each = n_q // slots
+                for m in range(each):
+                    place = head * (q_heads // kv_heads) + copy * each + m
+                    assert q[place] is None
+                    q[place] = heads[j * each + m]
+                    for d in range(dim):
+                        o[d][place] = col[d][j * each + m]
+        for x, h in (("q", q), ("k", k), ("v", v)):
+            got[f"{at}self_attn.{x}_proj.weight"] = b"".join(b"".join(rows) for rows in h)
+        got[at + "self_attn.o_proj.weight"] = b"".join(b"".join(r) for r in o)
+        gate_up = [rows(r[at + "mlp.gate_up_proj.weight"]) for r in ranks]
+        half = len(gate_up[0]) // 2
+        got[at + "mlp.gate_proj.weight"] = b"".join(b"".join(x[:half]) for x in gate_up)
+        got[at + "mlp.up_proj.weight"] = b"".join(b"".join(x[half:]) for x in gate_up)
+        down = [rows(r[at + "mlp.down_proj.weight"]) for r in ranks]
+        got[at + "mlp.down_proj.weight"] = b"".join(b"".join(x[d] for x in down) for d in range(dim))
+        for n in ("input_layernorm.weight", "post_attention_layernorm.weight"):
+            got[at + n] = whole([r[at + n][2] for r in ranks])
+    ends = (["model.embed_tokens.weight"] if p == 0 else []) + (["model.norm.weight", "lm_head.weight"] if p == pp - 1 else [])
+    for n in ends:
+        got[n] = whole([r[n][2] for r in ranks]) if "norm" in n else b"".join(r[n][2] for r in ranks)
+    assert [n for n in ranks[0] if ".layers." not in n] == ends and len(ranks[0]) == len(ends) + len(mine) * len(expect)
+if tied:
+    assert got.pop("lm_head.weight") == want["model.embed_tokens.weight"][2]
+assert got.keys() == want.keys() and all(got[n] == want[n][2] for n in want), [n for n in want if got.get(n) != want[n][2]]
+PY
+make() { python3 -c "import sys; sys.path.insert(0, '$ROOT/tests/lib'); import nxd; nxd.make($1)" || exit 1; }
+make "'gqa', 8, 2, 3"; make "'mha', 4, 4, 3, tied=True, dtype='BF16'"; make "'many', 16, 8, 4"
+
+n=0
+while read -r source tp pp copies form more; do
+    n=$((n + 1))
+    options=$(echo "$more" | sed -E 's/hw=/--hw /; s/files=/--files /; s/xser=1/--xser/; s/interleave=/--interleave /')
+    run tern ckpt export $source -o x$n --to nxd --tensor $tp --pipeline $pp --qkv $form $options
+    status 0; err_has "--tensor_parallel_size $tp --pipeline_parallel_size $pp"; err_has "--kv_replicator $copies"
+    python3 whole.py "$ROOT/tests/lib" x$n $source $tp $pp $copies $form $more
+    ok $? "$source on $tp x $pp ranks, $form $more: the ranks' files are the model" || ls -R x$n | head -20
+done <<'E'
+gqa 1 1 1 fused
+gqa 4 2 2 fused
+gqa 8 1 4 split xser=1 files=v1
+gqa 4 3 2 split hw=trn2
+gqa 2 1 1 separate files=v3
+mha 4 2 1 coalesced xser=1
+mha 2 1 1 separate files=v1
+many 2 2 1 fused interleave=2
+many 4 1 1 split hw=trn2 xser=1 files=v3
+E
+run tern ckpt export gqa -o auto --to nxd --tensor 4; status 0; err_has "--qkv_linear 1 --fuse_qkv 1 --kv_replicator 2"
+run tern ckpt export mha -o auto2 --to nxd; status 0; err_has "--qkv_linear 0 --fuse_qkv 1 --kv_replicator 1"
+[ "$(ls auto2)" = model ]; ok $? "weights to begin with have no markers"
+run tern ckpt export mha -o marked --to nxd --markers; status 0
+[ "$(cat marked/checkpoint marked/done)" = 11 ]; ok $? "--markers: checkpoint and done, each \"1\""
+
+# From a checkpoint of ours, and in another type.
+"$T" save run 3 2 gqa || exit 1
+run tern ckpt export run/latest -o ours --to nxd --tensor 4 --pipeline 2; status 0
+diff -r ours x2 >/dev/null; ok $? "a checkpoint of tern's gives the files of its Hugging Face folder"
+run tern ckpt export run/latest -o half --to nxd --tensor 2 --dtype bf16; status 0
+run tern ckpt export run/latest -o hf-half --dtype bf16; status 0
+python3 whole.py "$ROOT/tests/lib" half hf-half 2 1 1 fused; ok $? "--dtype bf16 rounds as an export to Hugging Face's"
+
+# What is refused leaves nothing.
+refused() { # STATUS WORDS OPTION...
+    local want=$1 words=$2; shift 2
+    run tern ckpt export "$@" -o refused; status "$want"; one_line; err_has "$words"
+    [ -z "$(ls -d refused* 2>/dev/null)" ]; ok $? "$*: leaves nothing"
+}
+refused 2 "num_attention_heads 8 is no multiple of the 3 tensor ranks" gqa --to nxd --tensor 3
+refused 2 "has 3 layers, fewer than 4 parts" gqa --to nxd --pipeline 4
+refused 2 "only where the numbers are equal" gqa --to nxd --qkv coalesced
+refused 2 "'x' is none of auto, fused, split, coalesced, separate" gqa --to nxd --qkv x
+refused 2 "'trn3' is none of trn1, trn2" gqa --to nxd --hw trn3
+refused 2 "--tensor: must be 1 to 1024" gqa --to nxd --tensor 0
+refused 2 "--to: 'nemo' is none of hf, nxd" gqa --to nemo
+refused 2 "give --to nxd for files of ranks" run/latest --tensor 2
+refused 2 "--tokenizer: goes with --to hf alone" gqa --to nxd --tokenizer gqa
+refused 2 "cannot open checkpoint" run/step-00000004 --to nxd
+mkdir full; touch full/file; run tern ckpt export gqa -o full --to nxd; status 2; one_line; err_has "is there already"
+cp -r gqa cut; truncate -s -4 cut/model.safetensors; refused 2 "cut/model.safetensors" cut --to nxd
+cp -r gqa less; sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 4/' less/config.json; refused 2 "wants tensor 'model.layers.3" less --to nxd
+cp -r gqa none; rm none/config.json; refused 2 "none: holds no model's config" none --to nxd
+cp -r gqa int; sed -i 's/"dtype": "F32", "shape": \[40, 32\]/"dtype": "I32", "shape": [40, 32]/' int/model.safetensors
+refused 2 "is I32, no kind of float" int --to nxd
+
+if strace -o /dev/null true 2>/dev/null; then
+    for at in 3 40 200; do
+        run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=write -e inject=write:signal=INT:when=$at \
+            tern ckpt export gqa -o stopped --to nxd --tensor 4 --xser
+        status 130 "Ctrl-C at write $at: exit status 130"
+        [ -z "$(ls -d stopped* 2>/dev/null)" ]; ok $? "Ctrl-C at write $at: nothing is left"
+        run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=write -e inject=write:error=ENOSPC:when=$at \
+            tern ckpt export gqa -o stopped --to nxd --tensor 4
+        status 75 "no room at write $at: exit status 75"; err_has "No space left"
+        [ -z "$(ls -d stopped* 2>/dev/null)" ]; ok $? "no room at write $at: nothing is left"
+    done
+else
+    skip "strace may not trace here"
+fi
+tap_done

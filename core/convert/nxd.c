@@ -67,11 +67,11 @@ static int make_folder_of(const char *path, struct tern_err *err)
 }
 
 /* As it is written: the type is that of its first source, as of its others. */
-static struct tern_pytorch_tensor torch_tensor(const struct nxd *n,
-                                               const struct tern_convert_nxd_tensor *t)
+static struct tern_pytorch_array torch_tensor(const struct nxd *n,
+                                              const struct tern_convert_nxd_tensor *t)
 {
-    struct tern_pytorch_tensor to = {.ndim = t->ndim,
-                                     .dtype = torch_names[n->x.tensors[t->source[0]].type]};
+    struct tern_pytorch_array to = {.ndim = t->ndim,
+                                    .dtype = torch_names[n->x.tensors[t->source[0]].type]};
 
     memcpy(to.shape, t->shape, sizeof t->shape);
     return to;
@@ -84,7 +84,7 @@ static struct tern_pytorch_pickle *pickle(const struct nxd *n,
 
     tern_pytorch_pickle_dict(p);
     for (size_t i = 0; i < count; i++) {
-        struct tern_pytorch_tensor one = torch_tensor(n, &t[i]);
+        struct tern_pytorch_array one = torch_tensor(n, &t[i]);
         tern_pytorch_pickle_text(p, t[i].name);
         if (n->o->xser)
             tern_pytorch_pickle_reference(p, (int64_t)i);
@@ -102,7 +102,7 @@ pickle_info(const struct nxd *n, const struct tern_convert_nxd_tensor *t, size_t
 
     tern_pytorch_pickle_dict(p);
     for (size_t i = 0; i < count; i++) {
-        struct tern_pytorch_tensor one = torch_tensor(n, &t[i]);
+        struct tern_pytorch_array one = torch_tensor(n, &t[i]);
         tern_pytorch_pickle_int(p, (int64_t)i);
         tern_pytorch_pickle_dict(p);
         tern_pytorch_pickle_text(p, "dtype");
@@ -156,7 +156,7 @@ static int begin_ranks(struct nxd *n, const struct tern_convert_nxd_tensor *t, s
 static int begin_tensor(struct nxd *n, const struct tern_convert_nxd_tensor *t, size_t i,
                         struct tern_err *err)
 {
-    struct tern_pytorch_tensor one = torch_tensor(n, t);
+    struct tern_pytorch_array one = torch_tensor(n, t);
     int rc = 0;
 
     for (int r = 0; rc == 0 && r < n->plan.tensor; r++) {

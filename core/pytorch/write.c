@@ -201,7 +201,7 @@ static void sizes(struct tern_pytorch_pickle *p, const uint64_t *n, int ndim)
     op(p, OP_TUPLE);
 }
 
-void tern_pytorch_pickle_size(struct tern_pytorch_pickle *p, const struct tern_pytorch_tensor *t)
+void tern_pytorch_pickle_size(struct tern_pytorch_pickle *p, const struct tern_pytorch_array *t)
 {
     global(p, "torch", "Size");
     sizes(p, t->shape, t->ndim);
@@ -233,7 +233,7 @@ static void storage(struct tern_pytorch_pickle *p, size_t type, uint64_t element
 }
 
 /* torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks). */
-void tern_pytorch_pickle_tensor(struct tern_pytorch_pickle *p, const struct tern_pytorch_tensor *t)
+void tern_pytorch_pickle_tensor(struct tern_pytorch_pickle *p, const struct tern_pytorch_array *t)
 {
     size_t type = type_find(t->dtype);
     uint64_t stride[TERN_PYTORCH_DIMS], elements = 1;

@@ -36,7 +36,7 @@
 enum { TERN_PYTORCH_DIMS = 4 };
 
 /* A contiguous tensor on the CPU. */
-struct tern_pytorch_tensor {
+struct tern_pytorch_array {
     const char *dtype; /* as PyTorch calls it: "float32", "bfloat16" */
     int ndim;          /* 0 (a scalar) to TERN_PYTORCH_DIMS */
     uint64_t shape[TERN_PYTORCH_DIMS];
@@ -63,9 +63,9 @@ void tern_pytorch_pickle_int(struct tern_pytorch_pickle *p, int64_t n);
 void tern_pytorch_pickle_bool(struct tern_pytorch_pickle *p, bool is);
 /* A torch.dtype and a torch.Size. */
 void tern_pytorch_pickle_dtype(struct tern_pytorch_pickle *p, const char *dtype);
-void tern_pytorch_pickle_size(struct tern_pytorch_pickle *p, const struct tern_pytorch_tensor *t);
+void tern_pytorch_pickle_size(struct tern_pytorch_pickle *p, const struct tern_pytorch_array *t);
 /* A tensor with a storage of its own, the next of the file. */
-void tern_pytorch_pickle_tensor(struct tern_pytorch_pickle *p, const struct tern_pytorch_tensor *t);
+void tern_pytorch_pickle_tensor(struct tern_pytorch_pickle *p, const struct tern_pytorch_array *t);
 /* torch_xla.utils.serialization.TensorReference: stands for the tensor in tensor_<id>.pt. */
 void tern_pytorch_pickle_reference(struct tern_pytorch_pickle *p, int64_t id);
 

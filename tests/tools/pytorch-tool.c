@@ -48,13 +48,13 @@ static void put(char *to, enum tern_ckpt_type type, unsigned v)
 static struct tern_pytorch_pickle *sample_object(void)
 {
     struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
-    struct tern_pytorch_tensor t = {.dtype = "float32", .ndim = 2, .shape = {3, 5}};
+    struct tern_pytorch_array t = {.dtype = "float32", .ndim = 2, .shape = {3, 5}};
     char name[64];
 
     tern_pytorch_pickle_dict(p);
     for (unsigned i = 0; i < TYPES; i++) {
         for (unsigned s = 0; s < SHAPES; s++) {
-            struct tern_pytorch_tensor one = {.dtype = types[i].dtype, .ndim = shapes[s].ndim};
+            struct tern_pytorch_array one = {.dtype = types[i].dtype, .ndim = shapes[s].ndim};
             memcpy(one.shape, shapes[s].shape, sizeof one.shape);
             snprintf(name, sizeof name, "%s %u", types[i].dtype, s);
             tern_pytorch_pickle_text(p, name);
@@ -104,7 +104,7 @@ static int sample(const char *path, uint64_t zip64_from, size_t piece)
 static int zeros(const char *path, uint64_t bytes)
 {
     static char piece[1 << 20];
-    struct tern_pytorch_tensor t = {.dtype = "uint8", .ndim = 1, .shape = {bytes}};
+    struct tern_pytorch_array t = {.dtype = "uint8", .ndim = 1, .shape = {bytes}};
     struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
     struct tern_err err = {0};
 

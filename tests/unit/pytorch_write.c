@@ -19,7 +19,7 @@ enum { ALL = 212 };
 static struct tern_pytorch_pickle *object(void)
 {
     struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
-    struct tern_pytorch_tensor t[] = {
+    struct tern_pytorch_array t[] = {
         {"float32", 2, {3, 1}}, {"int64", 2, {0, 9}}, {"bfloat16", 1, {100}}};
 
     tern_pytorch_pickle_dict(p);

@@ -77,48 +77,48 @@ static struct tern_pytorch_array torch_tensor(const struct nxd *n,
     return to;
 }
 
-static struct tern_pytorch_pickle *pickle(const struct nxd *n,
+static struct tern_pytorch_object *pickle(const struct nxd *n,
                                           const struct tern_convert_nxd_tensor *t, size_t count)
 {
-    struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
+    struct tern_pytorch_object *p = tern_pytorch_object_new();
 
-    tern_pytorch_pickle_dict(p);
+    tern_pytorch_object_dict(p);
     for (size_t i = 0; i < count; i++) {
         struct tern_pytorch_array one = torch_tensor(n, &t[i]);
-        tern_pytorch_pickle_text(p, t[i].name);
+        tern_pytorch_object_text(p, t[i].name);
         if (n->o->xser)
-            tern_pytorch_pickle_reference(p, (int64_t)i);
+            tern_pytorch_object_reference(p, (int64_t)i);
         else
-            tern_pytorch_pickle_tensor(p, &one);
+            tern_pytorch_object_tensor(p, &one);
     }
-    tern_pytorch_pickle_end(p);
+    tern_pytorch_object_end(p);
     return p;
 }
 
-static struct tern_pytorch_pickle *
+static struct tern_pytorch_object *
 pickle_info(const struct nxd *n, const struct tern_convert_nxd_tensor *t, size_t count)
 {
-    struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
+    struct tern_pytorch_object *p = tern_pytorch_object_new();
 
-    tern_pytorch_pickle_dict(p);
+    tern_pytorch_object_dict(p);
     for (size_t i = 0; i < count; i++) {
         struct tern_pytorch_array one = torch_tensor(n, &t[i]);
-        tern_pytorch_pickle_int(p, (int64_t)i);
-        tern_pytorch_pickle_dict(p);
-        tern_pytorch_pickle_text(p, "dtype");
-        tern_pytorch_pickle_dtype(p, one.dtype);
-        tern_pytorch_pickle_text(p, "shape");
-        tern_pytorch_pickle_size(p, &one);
-        tern_pytorch_pickle_text(p, "expert_model_parallel");
-        tern_pytorch_pickle_bool(p, false);
-        tern_pytorch_pickle_end(p);
+        tern_pytorch_object_int(p, (int64_t)i);
+        tern_pytorch_object_dict(p);
+        tern_pytorch_object_text(p, "dtype");
+        tern_pytorch_object_dtype(p, one.dtype);
+        tern_pytorch_object_text(p, "shape");
+        tern_pytorch_object_size(p, &one);
+        tern_pytorch_object_text(p, "expert_model_parallel");
+        tern_pytorch_object_bool(p, false);
+        tern_pytorch_object_end(p);
     }
-    tern_pytorch_pickle_end(p);
+    tern_pytorch_object_end(p);
     return p;
 }
 
 /* A file without a tensor's bytes. */
-static int write_pickle(const char *path, struct tern_pytorch_pickle *p, struct tern_err *err)
+static int write_pickle(const char *path, struct tern_pytorch_object *p, struct tern_err *err)
 {
     struct tern_pytorch_write *w = tern_pytorch_write_open(path, p, /* zip64_from= */ 0, err);
 
@@ -161,8 +161,8 @@ static int begin_tensor(struct nxd *n, const struct tern_convert_nxd_tensor *t, 
 
     for (int r = 0; rc == 0 && r < n->plan.tensor; r++) {
         char *at = rank_path(n, r), *path = tern_strf("%s.tensors/tensor_%zu.pt", at, i);
-        struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
-        tern_pytorch_pickle_tensor(p, &one);
+        struct tern_pytorch_object *p = tern_pytorch_object_new();
+        tern_pytorch_object_tensor(p, &one);
         n->to[r] = tern_pytorch_write_open(path, p, /* zip64_from= */ 0, err);
         rc = n->to[r] ? 0 : -1;
         free(path);

@@ -103,29 +103,29 @@ enum op {
     OP_BUILD = 'b',
 };
 
-struct tern_pytorch_pickle {
+struct tern_pytorch_object {
     struct tern_buf text;
     uint64_t *storage; /* [n]: bytes of each */
     size_t n, cap;
     int depth; /* dicts that are open */
 };
 
-static void op(struct tern_pytorch_pickle *p, enum op o)
+static void op(struct tern_pytorch_object *p, enum op o)
 {
     uint8_t byte = (uint8_t)o;
 
     tern_buf_add(&p->text, &byte, 1);
 }
 
-static void global(struct tern_pytorch_pickle *p, const char *module, const char *name)
+static void global(struct tern_pytorch_object *p, const char *module, const char *name)
 {
     op(p, OP_GLOBAL);
     tern_buf_printf(&p->text, "%s\n%s\n", module, name);
 }
 
-struct tern_pytorch_pickle *tern_pytorch_pickle_new(void)
+struct tern_pytorch_object *tern_pytorch_object_new(void)
 {
-    struct tern_pytorch_pickle *p = tern_alloc(1, sizeof *p, "pickle", NULL);
+    struct tern_pytorch_object *p = tern_alloc(1, sizeof *p, "pickle", NULL);
 
     if (!p)
         abort();
@@ -134,7 +134,7 @@ struct tern_pytorch_pickle *tern_pytorch_pickle_new(void)
     return p;
 }
 
-void tern_pytorch_pickle_free(struct tern_pytorch_pickle *p)
+void tern_pytorch_object_free(struct tern_pytorch_object *p)
 {
     if (!p)
         return;
@@ -143,21 +143,21 @@ void tern_pytorch_pickle_free(struct tern_pytorch_pickle *p)
     free(p);
 }
 
-void tern_pytorch_pickle_dict(struct tern_pytorch_pickle *p)
+void tern_pytorch_object_dict(struct tern_pytorch_object *p)
 {
     op(p, OP_EMPTY_DICT);
     op(p, OP_MARK);
     p->depth++;
 }
 
-void tern_pytorch_pickle_end(struct tern_pytorch_pickle *p)
+void tern_pytorch_object_end(struct tern_pytorch_object *p)
 {
     tern_assert(p->depth > 0);
     op(p, OP_SETITEMS);
     p->depth--;
 }
 
-void tern_pytorch_pickle_text(struct tern_pytorch_pickle *p, const char *utf8)
+void tern_pytorch_object_text(struct tern_pytorch_object *p, const char *utf8)
 {
     uint8_t len[4], *to = len;
 
@@ -167,7 +167,7 @@ void tern_pytorch_pickle_text(struct tern_pytorch_pickle *p, const char *utf8)
     tern_buf_puts(&p->text, utf8);
 }
 
-void tern_pytorch_pickle_int(struct tern_pytorch_pickle *p, int64_t n)
+void tern_pytorch_object_int(struct tern_pytorch_object *p, int64_t n)
 {
     uint8_t bytes[9], *to = bytes;
 
@@ -182,26 +182,26 @@ void tern_pytorch_pickle_int(struct tern_pytorch_pickle *p, int64_t n)
     tern_buf_add(&p->text, bytes, (size_t)(to - bytes));
 }
 
-void tern_pytorch_pickle_bool(struct tern_pytorch_pickle *p, bool is)
+void tern_pytorch_object_bool(struct tern_pytorch_object *p, bool is)
 {
     op(p, is ? OP_TRUE : OP_FALSE);
 }
 
-void tern_pytorch_pickle_dtype(struct tern_pytorch_pickle *p, const char *dtype)
+void tern_pytorch_object_dtype(struct tern_pytorch_object *p, const char *dtype)
 {
     tern_assert(type_find(dtype) < TYPES, "%s", dtype);
     global(p, "torch", dtype);
 }
 
-static void sizes(struct tern_pytorch_pickle *p, const uint64_t *n, int ndim)
+static void sizes(struct tern_pytorch_object *p, const uint64_t *n, int ndim)
 {
     op(p, OP_MARK);
     for (int d = 0; d < ndim; d++)
-        tern_pytorch_pickle_int(p, (int64_t)n[d]);
+        tern_pytorch_object_int(p, (int64_t)n[d]);
     op(p, OP_TUPLE);
 }
 
-void tern_pytorch_pickle_size(struct tern_pytorch_pickle *p, const struct tern_pytorch_array *t)
+void tern_pytorch_object_size(struct tern_pytorch_object *p, const struct tern_pytorch_array *t)
 {
     global(p, "torch", "Size");
     sizes(p, t->shape, t->ndim);
@@ -210,7 +210,7 @@ void tern_pytorch_pickle_size(struct tern_pytorch_pickle *p, const struct tern_p
 }
 
 /* ("storage", torch.FloatStorage, "0", "cpu", elements), a persistent id. */
-static void storage(struct tern_pytorch_pickle *p, size_t type, uint64_t elements)
+static void storage(struct tern_pytorch_object *p, size_t type, uint64_t elements)
 {
     char key[24];
 
@@ -223,17 +223,17 @@ static void storage(struct tern_pytorch_pickle *p, size_t type, uint64_t element
     snprintf(key, sizeof key, "%zu", p->n);
     p->storage[p->n++] = elements * types[type].bytes;
     op(p, OP_MARK);
-    tern_pytorch_pickle_text(p, "storage");
+    tern_pytorch_object_text(p, "storage");
     global(p, "torch", types[type].storage);
-    tern_pytorch_pickle_text(p, key);
-    tern_pytorch_pickle_text(p, "cpu");
-    tern_pytorch_pickle_int(p, (int64_t)elements);
+    tern_pytorch_object_text(p, key);
+    tern_pytorch_object_text(p, "cpu");
+    tern_pytorch_object_int(p, (int64_t)elements);
     op(p, OP_TUPLE);
     op(p, OP_BINPERSID);
 }
 
 /* torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks). */
-void tern_pytorch_pickle_tensor(struct tern_pytorch_pickle *p, const struct tern_pytorch_array *t)
+void tern_pytorch_object_tensor(struct tern_pytorch_object *p, const struct tern_pytorch_array *t)
 {
     size_t type = type_find(t->dtype);
     uint64_t stride[TERN_PYTORCH_DIMS], elements = 1;
@@ -248,10 +248,10 @@ void tern_pytorch_pickle_tensor(struct tern_pytorch_pickle *p, const struct tern
     global(p, "torch._utils", "_rebuild_tensor_v2");
     op(p, OP_MARK);
     storage(p, type, elements);
-    tern_pytorch_pickle_int(p, 0);
+    tern_pytorch_object_int(p, 0);
     sizes(p, t->shape, t->ndim);
     sizes(p, stride, t->ndim);
-    tern_pytorch_pickle_bool(p, false);
+    tern_pytorch_object_bool(p, false);
     global(p, "collections", "OrderedDict");
     op(p, OP_EMPTY_TUPLE);
     op(p, OP_REDUCE);
@@ -259,14 +259,14 @@ void tern_pytorch_pickle_tensor(struct tern_pytorch_pickle *p, const struct tern
     op(p, OP_REDUCE);
 }
 
-void tern_pytorch_pickle_reference(struct tern_pytorch_pickle *p, int64_t id)
+void tern_pytorch_object_reference(struct tern_pytorch_object *p, int64_t id)
 {
     global(p, "torch_xla.utils.serialization", "TensorReference");
     op(p, OP_EMPTY_TUPLE);
     op(p, OP_NEWOBJ);
     op(p, OP_EMPTY_DICT);
-    tern_pytorch_pickle_text(p, "tid");
-    tern_pytorch_pickle_int(p, id);
+    tern_pytorch_object_text(p, "tid");
+    tern_pytorch_object_int(p, id);
     op(p, OP_SETITEM);
     op(p, OP_BUILD);
 }
@@ -281,7 +281,7 @@ struct entry {
 
 struct tern_pytorch_write {
     struct tern_fs_new file;
-    struct tern_pytorch_pickle *p;
+    struct tern_pytorch_object *p;
     char *archive; /* the folder in the zip */
     struct entry *entries;
     size_t n;
@@ -481,12 +481,12 @@ static void write_free(struct tern_pytorch_write *w)
     for (size_t i = 0; i < w->n; i++)
         free(w->entries[i].name);
     free(w->entries);
-    tern_pytorch_pickle_free(w->p);
+    tern_pytorch_object_free(w->p);
     free(w->archive);
     free(w);
 }
 
-struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern_pytorch_pickle *p,
+struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern_pytorch_object *p,
                                                    uint64_t zip64_from, struct tern_err *err)
 {
     struct tern_pytorch_write *w = tern_alloc(1, sizeof *w, path, err);
@@ -494,7 +494,7 @@ struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern
     tern_assert(p->depth == 0);
     op(p, OP_STOP);
     if (!w || tern_buf_check(&p->text, path, err) < 0) {
-        tern_pytorch_pickle_free(p);
+        tern_pytorch_object_free(p);
         free(w);
         return NULL;
     }

@@ -11,11 +11,11 @@
  *
  * The pickle is made in memory, and the bytes follow in pieces of any size:
  *
- *     struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
- *     tern_pytorch_pickle_dict(p);
- *     tern_pytorch_pickle_text(p, "norm.weight");
- *     tern_pytorch_pickle_tensor(p, &tensor);
- *     tern_pytorch_pickle_end(p);
+ *     struct tern_pytorch_object *p = tern_pytorch_object_new();
+ *     tern_pytorch_object_dict(p);
+ *     tern_pytorch_object_text(p, "norm.weight");
+ *     tern_pytorch_object_tensor(p, &tensor);
+ *     tern_pytorch_object_end(p);
  *     struct tern_pytorch_write *w = tern_pytorch_write_open("model.pt", p, 0, err);
  *     if (!w) return -1;
  *     if (tern_pytorch_write_bytes(w, data, len, err) < 0) {
@@ -47,27 +47,27 @@ unsigned tern_pytorch_dtype_bytes(const char *dtype);
 
 /* ---------------------------------------------------------------- the object */
 
-struct tern_pytorch_pickle; /* one object, being put together */
+struct tern_pytorch_object; /* one object, being put together */
 
 /* Aborts without memory, as tern_strdup does. */
-struct tern_pytorch_pickle *tern_pytorch_pickle_new(void);
+struct tern_pytorch_object *tern_pytorch_object_new(void);
 /* Of a pickle that was given to no writer; NULL will do. */
-void tern_pytorch_pickle_free(struct tern_pytorch_pickle *p);
+void tern_pytorch_object_free(struct tern_pytorch_object *p);
 
 /* A dict: keys and values follow by turns, until its end. */
-void tern_pytorch_pickle_dict(struct tern_pytorch_pickle *p);
-void tern_pytorch_pickle_end(struct tern_pytorch_pickle *p);
+void tern_pytorch_object_dict(struct tern_pytorch_object *p);
+void tern_pytorch_object_end(struct tern_pytorch_object *p);
 /* Keys and values. */
-void tern_pytorch_pickle_text(struct tern_pytorch_pickle *p, const char *utf8);
-void tern_pytorch_pickle_int(struct tern_pytorch_pickle *p, int64_t n);
-void tern_pytorch_pickle_bool(struct tern_pytorch_pickle *p, bool is);
+void tern_pytorch_object_text(struct tern_pytorch_object *p, const char *utf8);
+void tern_pytorch_object_int(struct tern_pytorch_object *p, int64_t n);
+void tern_pytorch_object_bool(struct tern_pytorch_object *p, bool is);
 /* A torch.dtype and a torch.Size. */
-void tern_pytorch_pickle_dtype(struct tern_pytorch_pickle *p, const char *dtype);
-void tern_pytorch_pickle_size(struct tern_pytorch_pickle *p, const struct tern_pytorch_array *t);
+void tern_pytorch_object_dtype(struct tern_pytorch_object *p, const char *dtype);
+void tern_pytorch_object_size(struct tern_pytorch_object *p, const struct tern_pytorch_array *t);
 /* A tensor with a storage of its own, the next of the file. */
-void tern_pytorch_pickle_tensor(struct tern_pytorch_pickle *p, const struct tern_pytorch_array *t);
+void tern_pytorch_object_tensor(struct tern_pytorch_object *p, const struct tern_pytorch_array *t);
 /* torch_xla.utils.serialization.TensorReference: stands for the tensor in tensor_<id>.pt. */
-void tern_pytorch_pickle_reference(struct tern_pytorch_pickle *p, int64_t id);
+void tern_pytorch_object_reference(struct tern_pytorch_object *p, int64_t id);
 
 /* ---------------------------------------------------------------- the file */
 
@@ -76,7 +76,7 @@ struct tern_pytorch_write; /* a file being written; its storages are filled one 
 /* Begin `path`, a new file that appears at the commit (core/base/fs.h).  Takes `p`, which holds one
  * whole object, also when it fails.  `zip64_from`: sizes and offsets from here on stand in the
  * fields of zip64; 0: from 0xffffffff on, where they must; less for tests.  NULL with `err`. */
-struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern_pytorch_pickle *p,
+struct tern_pytorch_write *tern_pytorch_write_open(const char *path, struct tern_pytorch_object *p,
                                                    uint64_t zip64_from, struct tern_err *err);
 /* The next `len` bytes of the storages, in the order in which their tensors were given; a piece may
  * end one storage and begin the next.  After an error the writer can only be aborted. */

@@ -45,36 +45,36 @@ static void put(char *to, enum tern_ckpt_type type, unsigned v)
     *to = (char)(type == TERN_CKPT_BOOL ? v % 2 : v);
 }
 
-static struct tern_pytorch_pickle *sample_object(void)
+static struct tern_pytorch_object *sample_object(void)
 {
-    struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
+    struct tern_pytorch_object *p = tern_pytorch_object_new();
     struct tern_pytorch_array t = {.dtype = "float32", .ndim = 2, .shape = {3, 5}};
     char name[64];
 
-    tern_pytorch_pickle_dict(p);
+    tern_pytorch_object_dict(p);
     for (unsigned i = 0; i < TYPES; i++) {
         for (unsigned s = 0; s < SHAPES; s++) {
             struct tern_pytorch_array one = {.dtype = types[i].dtype, .ndim = shapes[s].ndim};
             memcpy(one.shape, shapes[s].shape, sizeof one.shape);
             snprintf(name, sizeof name, "%s %u", types[i].dtype, s);
-            tern_pytorch_pickle_text(p, name);
-            tern_pytorch_pickle_tensor(p, &one);
+            tern_pytorch_object_text(p, name);
+            tern_pytorch_object_tensor(p, &one);
         }
     }
-    tern_pytorch_pickle_text(p, "größe");
-    tern_pytorch_pickle_size(p, &t);
-    tern_pytorch_pickle_text(p, "dtype");
-    tern_pytorch_pickle_dtype(p, "float16");
-    tern_pytorch_pickle_int(p, 1);
-    tern_pytorch_pickle_dict(p);
-    tern_pytorch_pickle_text(p, "large");
-    tern_pytorch_pickle_int(p, INT64_MIN);
-    tern_pytorch_pickle_text(p, "yes");
-    tern_pytorch_pickle_bool(p, true);
-    tern_pytorch_pickle_text(p, "no");
-    tern_pytorch_pickle_bool(p, false);
-    tern_pytorch_pickle_end(p);
-    tern_pytorch_pickle_end(p);
+    tern_pytorch_object_text(p, "größe");
+    tern_pytorch_object_size(p, &t);
+    tern_pytorch_object_text(p, "dtype");
+    tern_pytorch_object_dtype(p, "float16");
+    tern_pytorch_object_int(p, 1);
+    tern_pytorch_object_dict(p);
+    tern_pytorch_object_text(p, "large");
+    tern_pytorch_object_int(p, INT64_MIN);
+    tern_pytorch_object_text(p, "yes");
+    tern_pytorch_object_bool(p, true);
+    tern_pytorch_object_text(p, "no");
+    tern_pytorch_object_bool(p, false);
+    tern_pytorch_object_end(p);
+    tern_pytorch_object_end(p);
     return p;
 }
 
@@ -105,16 +105,16 @@ static int zeros(const char *path, uint64_t bytes)
 {
     static char piece[1 << 20];
     struct tern_pytorch_array t = {.dtype = "uint8", .ndim = 1, .shape = {bytes}};
-    struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
+    struct tern_pytorch_object *p = tern_pytorch_object_new();
     struct tern_err err = {0};
 
-    tern_pytorch_pickle_dict(p);
+    tern_pytorch_object_dict(p);
     for (int i = 0; i < 2; i++) { /* the second lies beyond the first */
-        tern_pytorch_pickle_text(p, i ? "behind" : "large");
-        tern_pytorch_pickle_tensor(p, &t);
+        tern_pytorch_object_text(p, i ? "behind" : "large");
+        tern_pytorch_object_tensor(p, &t);
         t.shape[0] = 1;
     }
-    tern_pytorch_pickle_end(p);
+    tern_pytorch_object_end(p);
     struct tern_pytorch_write *w = tern_pytorch_write_open(path, p, 0, &err);
     int rc = w ? 0 : -1;
     for (uint64_t left = bytes - 1; rc == 0 && left > 0;) {

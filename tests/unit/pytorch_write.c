@@ -16,18 +16,18 @@ static char dir[] = "/tmp/tern-pytorch-XXXXXX";
 static const uint64_t bytes[] = {12, 0, 200};
 enum { ALL = 212 };
 
-static struct tern_pytorch_pickle *object(void)
+static struct tern_pytorch_object *object(void)
 {
-    struct tern_pytorch_pickle *p = tern_pytorch_pickle_new();
+    struct tern_pytorch_object *p = tern_pytorch_object_new();
     struct tern_pytorch_array t[] = {
         {"float32", 2, {3, 1}}, {"int64", 2, {0, 9}}, {"bfloat16", 1, {100}}};
 
-    tern_pytorch_pickle_dict(p);
+    tern_pytorch_object_dict(p);
     for (int i = 0; i < 3; i++) {
-        tern_pytorch_pickle_int(p, i);
-        tern_pytorch_pickle_tensor(p, &t[i]);
+        tern_pytorch_object_int(p, i);
+        tern_pytorch_object_tensor(p, &t[i]);
     }
-    tern_pytorch_pickle_end(p);
+    tern_pytorch_object_end(p);
     return p;
 }
 

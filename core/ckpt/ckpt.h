@@ -265,6 +265,34 @@ struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err);
 /* A Hugging Face folder: model.safetensors, or the shards that model.safetensors.index.json names.
  * Names are as in the files, without a prefix; there are no digests to check. */
 struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err);
+/* A part of an array in a file of another format: element i of its dimension d lies stride[d] * i
+ * elements behind its first one.  Strides may be 0, and in any order. */
+struct tern_ckpt_piece {
+    unsigned file;
+    uint64_t start[TERN_CKPT_DIMS], shape[TERN_CKPT_DIMS]; /* in the array */
+    uint64_t offset;                                       /* of its first byte in the file */
+    uint64_t stride[TERN_CKPT_DIMS];                       /* elements */
+};
+
+struct tern_ckpt_pieces {
+    struct tern_ckpt_info info;
+    const struct tern_ckpt_piece *pieces; /* [n]: they tile the array */
+    size_t n;
+};
+
+struct tern_ckpt_files {
+    const char *dir;
+    const char *const *names; /* [n]: in `dir` */
+    const uint64_t *bytes;    /* [n] */
+    size_t n;
+    const struct tern_ckpt_pieces *arrays; /* [n_arrays] */
+    size_t n_arrays;
+};
+
+/* A handle for arrays that another room found in files.  Everything is checked and copied; the
+ * files are opened when an array is read.  As of a Hugging Face folder: no step, no digests. */
+struct tern_ckpt *tern_ckpt_open_files(const struct tern_ckpt_files *files, struct tern_err *err);
+
 /* Does `dir` hold a manifest (a checkpoint of ours), or is it something else? */
 bool tern_ckpt_is_ours(const char *dir);
 void tern_ckpt_close(struct tern_ckpt *c);

@@ -18,7 +18,7 @@ enum { INDEX_MAX = 64 << 20 };
 
 /* ------------------------------------------------------------------ open and close */
 
-static struct tern_ckpt *table_new(const char *path)
+struct tern_ckpt *tern_ckpt_table_new(const char *path)
 {
     struct tern_ckpt *c = tern_alloc(1, sizeof *c, path, NULL);
 
@@ -92,7 +92,7 @@ static int sizes_check(const struct tern_ckpt *c, struct tern_err *err)
 
 struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
 {
-    struct tern_ckpt *c = table_new(path);
+    struct tern_ckpt *c = tern_ckpt_table_new(path);
     struct stat st;
 
     if (TERN_AGAIN(stat(path, &st)) < 0) {
@@ -301,7 +301,7 @@ static int hf_open_single(struct tern_ckpt *c, struct tern_err *err)
 
 struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err)
 {
-    struct tern_ckpt *c = table_new(dir);
+    struct tern_ckpt *c = tern_ckpt_table_new(dir);
     char *index = tern_strf("%s/model.safetensors.index.json", c->path);
     char *single = tern_strf("%s/model.safetensors", c->path);
     int rc;

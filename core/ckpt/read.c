@@ -5,6 +5,7 @@
 #include "core/base/str.h"
 #include "core/ckpt/folder.h"
 #include "core/ckpt/manifest.h"
+#include "core/ckpt/read.h"
 #include "core/ckpt/safetensors.h"
 
 #include <errno.h>
@@ -14,10 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-    OPEN_MAX = 64,   /* shards held open: far below the usual 1024 descriptors */
-    PIECE = 4 << 20, /* bytes read at a time: a Lustre stripe or several */
-};
+enum { OPEN_MAX = 64 }; /* shards held open: far below the usual 1024 descriptors */
 
 /* The shard's descriptor, opened on first use; with OPEN_MAX open, another one is closed. */
 static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct tern_err *err)
@@ -44,9 +42,8 @@ static int shard_fd(struct tern_ckpt *c, unsigned i, const char *path, struct te
     return s->fd;
 }
 
-/* Read from shard `i`; a handle that went stale is opened anew. */
-static int shard_pread(struct tern_ckpt *c, unsigned i, const char *path, void *to, size_t len,
-                       uint64_t offset, struct tern_err *err)
+int tern_ckpt_shard_pread(struct tern_ckpt *c, unsigned i, const char *path, void *to, size_t len,
+                          uint64_t offset, struct tern_err *err)
 {
     struct tern_ckpt_shard *s = &c->shards[i];
     struct tern_again a = {0};
@@ -66,17 +63,10 @@ static int shard_pread(struct tern_ckpt *c, unsigned i, const char *path, void *
     }
 }
 
-/* Part of an array that is wanted, and where it goes. */
-struct wanted {
-    enum tern_ckpt_type type;
-    uint64_t start[TERN_CKPT_DIMS], shape[TERN_CKPT_DIMS];
-    char *to;
-};
-
 /* Elements [at, at + n) of slice `s`, which lie in `piece`: those wanted are put in their place.
  * Row by row of the last dimension. */
 static void scatter(const struct tern_ckpt_info *info, const struct tern_ckpt_slice *s,
-                    const struct wanted *w, const char *piece, uint64_t at, uint64_t n)
+                    const struct tern_ckpt_wanted *w, const char *piece, uint64_t at, uint64_t n)
 {
     int last = info->ndim - 1;
     size_t from_bytes = tern_ckpt_type_bytes(info->type), to_bytes = tern_ckpt_type_bytes(w->type);
@@ -110,7 +100,7 @@ static void scatter(const struct tern_ckpt_info *info, const struct tern_ckpt_sl
 
 /* First and one past the last element of `s` that `w` wants; false when it wants none. */
 static bool range(const struct tern_ckpt_info *info, const struct tern_ckpt_slice *s,
-                  const struct wanted *w, uint64_t *first, uint64_t *end)
+                  const struct tern_ckpt_wanted *w, uint64_t *first, uint64_t *end)
 {
     uint64_t a = 0, b = 0;
 
@@ -130,9 +120,10 @@ static bool range(const struct tern_ckpt_info *info, const struct tern_ckpt_slic
 
 /* Stream slice `s`: digest it when that was not done yet, scatter what `w` (may be NULL) wants. */
 static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
-                      struct tern_ckpt_slice *s, const struct wanted *w, struct tern_err *err)
+                      struct tern_ckpt_slice *s, const struct tern_ckpt_wanted *w,
+                      struct tern_err *err)
 {
-    char *piece = c->piece ? c->piece : tern_alloc(PIECE, 1, info->name, err);
+    char *piece = c->piece ? c->piece : tern_alloc(TERN_CKPT_PIECE, 1, info->name, err);
     size_t size = tern_ckpt_type_bytes(info->type);
     uint64_t first = 0, end = 0, whole = 0;
     uint8_t sha[TERN_SHA256_BYTES];
@@ -141,6 +132,9 @@ static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
     c->piece = piece;
     if (!piece)
         return -1;
+    tern_assert_cmp(s->shard, <, c->n_shards);
+    if (s->strided)
+        return w ? tern_ckpt_strided_read(c, info, s, w, err) : 0;
     if (w && !range(info, s, w, &first, &end))
         return 0;
     bool digest = s->digested && !s->checked;
@@ -149,12 +143,12 @@ static int slice_read(struct tern_ckpt *c, const struct tern_ckpt_info *info,
         first = 0;
         end = whole;
     }
-    tern_assert_cmp(s->shard, <, c->n_shards);
     struct tern_sha256 *sum = digest ? tern_sha256_new() : NULL;
     char *path = tern_strf("%s/%s", c->path, c->shards[s->shard].name);
     for (uint64_t at = first, n; at < end; at += n) {
-        n = end - at < PIECE / size ? end - at : PIECE / size;
-        if (shard_pread(c, s->shard, path, piece, n * size, s->offset + at * size, err) < 0)
+        n = end - at < TERN_CKPT_PIECE / size ? end - at : TERN_CKPT_PIECE / size;
+        if (tern_ckpt_shard_pread(c, s->shard, path, piece, n * size, s->offset + at * size, err) <
+            0)
             goto out;
         if (digest)
             tern_sha256_add(sum, piece, n * size);
@@ -183,7 +177,7 @@ int tern_ckpt_read(struct tern_ckpt *c, const char *name, enum tern_ckpt_type ty
                    const uint64_t *start, const uint64_t *shape, void *to, struct tern_err *err)
 {
     struct tern_ckpt_table_entry *e = tern_ckpt_table_find(c, name);
-    struct wanted w = {.type = type, .to = to};
+    struct tern_ckpt_wanted w = {.type = type, .to = to};
     int rc = 0;
 
     if (!e)
@@ -223,7 +217,7 @@ static int header_verify(struct tern_ckpt *c, unsigned i, struct tern_err *err)
         goto out;
     }
     head = tern_alloc(s->header_bytes, 1, path, err);
-    if (!head || shard_pread(c, i, path, head, s->header_bytes, 0, err) < 0)
+    if (!head || tern_ckpt_shard_pread(c, i, path, head, s->header_bytes, 0, err) < 0)
         goto out;
     tern_sha256(head, s->header_bytes, sha);
     if (memcmp(sha, s->header_sha256, sizeof sha) != 0) {

@@ -28,6 +28,23 @@ int tern_ckpt_shape_bytes(const uint64_t *shape, int ndim, enum tern_ckpt_type t
     return 0;
 }
 
+int tern_ckpt_slice_bytes(const struct tern_ckpt_info *info, const struct tern_ckpt_slice *s,
+                          uint64_t *bytes)
+{
+    uint64_t n = 1, way;
+
+    if (!s->strided)
+        return tern_ckpt_shape_bytes(s->shape, info->ndim, info->type, bytes);
+    for (int d = 0; d < info->ndim; d++)
+        if (s->shape[d] == 0 || __builtin_mul_overflow(s->shape[d] - 1, s->stride[d], &way) ||
+            __builtin_add_overflow(n, way, &n))
+            return -1;
+    if (__builtin_mul_overflow(n, tern_ckpt_type_bytes(info->type), &n) || n > (1ull << 62))
+        return -1;
+    *bytes = n;
+    return 0;
+}
+
 static int by_start(const void *a, const void *b)
 {
     const struct tern_ckpt_slice *x = a, *y = b;
@@ -101,8 +118,8 @@ static int slice_inside(const struct tern_ckpt *c, const struct tern_ckpt_table_
         return tern_err_set(err, TERN_USAGE, "array '%s' names shard %u, and there are %zu",
                             e->info.name, s->shard, c->n_shards);
     const struct tern_ckpt_shard *f = &c->shards[s->shard];
-    if (tern_ckpt_shape_bytes(s->shape, e->info.ndim, e->info.type, &bytes) < 0 ||
-        s->offset < f->header_bytes || s->offset > f->bytes || bytes > f->bytes - s->offset)
+    if (tern_ckpt_slice_bytes(&e->info, s, &bytes) < 0 || s->offset < f->header_bytes ||
+        s->offset > f->bytes || bytes > f->bytes - s->offset)
         return tern_err_set(err, TERN_USAGE, "array '%s' reaches outside %s", e->info.name,
                             f->name);
     return 0;

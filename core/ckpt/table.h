@@ -9,8 +9,10 @@
 
 struct tern_ckpt_slice {
     uint64_t start[TERN_CKPT_DIMS], shape[TERN_CKPT_DIMS];
-    uint64_t offset; /* of its first byte in the file */
+    uint64_t offset;                 /* of its first byte in the file */
+    uint64_t stride[TERN_CKPT_DIMS]; /* elements; of a strided one alone */
     unsigned shard;
+    bool strided;  /* else the elements follow each other */
     bool digested; /* `sha256` is known */
     bool checked;  /* and was found right through this handle */
     uint8_t sha256[TERN_SHA256_BYTES];
@@ -60,10 +62,17 @@ struct tern_ckpt {
     unsigned opened; /* shards opened so far: which one to close next */
 };
 
+/* An empty table; aborts without memory.  Free it with tern_ckpt_close. */
+struct tern_ckpt *tern_ckpt_table_new(const char *path);
+
 /* Product of `shape` [ndim]; -1 above 2^62: two such sums still fit into an off_t. */
 int tern_ckpt_shape_elements(const uint64_t *shape, int ndim, uint64_t *n);
 /* The same in bytes of `type`; -1 above 2^62. */
 int tern_ckpt_shape_bytes(const uint64_t *shape, int ndim, enum tern_ckpt_type type,
+                          uint64_t *bytes);
+
+/* Bytes from the first element of `s` to the end of the last one; -1 above 2^62. */
+int tern_ckpt_slice_bytes(const struct tern_ckpt_info *info, const struct tern_ckpt_slice *s,
                           uint64_t *bytes);
 
 /* The slices tile `info`'s shape exactly: none sticks out, no two overlap, none is missing.

@@ -1,0 +1,54 @@
+/* PyTorch's files: the tensors in what torch.save wrote.
+ *
+ *     struct tern_pytorch_file f;
+ *     if (tern_pytorch_open("pytorch_model.bin", &f, err) < 0) return -1;
+ *     ... f.tensors[i]: name, type, shape, strides, place in the file ...
+ *     tern_pytorch_free(&f);
+ *
+ * Both forms are read: the zip archive (since PyTorch 1.6: NAME/data.pkl and NAME/data/KEY, stored,
+ * zip64 where it is large), and the older one (five pickles, then the storages).  Sources:
+ * torch/serialization.py, torch/_utils.py, CPython's Lib/pickletools.py.
+ *
+ * The pickle is interpreted, and nothing in it is executed: opcodes and globals that are not on our
+ * lists are refused by name.  Memory, depth and work are bounded.  It happens in a child process
+ * that may only read memory and write to its pipe; this process checks the table that comes back.
+ * No byte of a tensor is read.
+ */
+#ifndef TERN_PYTORCH_PYTORCH_H
+#define TERN_PYTORCH_PYTORCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/ckpt/ckpt.h"
+
+struct tern_pytorch_tensor {
+    /* The keys on the way to it, joined by dots: "model.layers.0.mlp.up_proj.weight", or
+     * "optimizer.state.0.exp_avg" of dicts in dicts; of a list the index. */
+    char *name;
+    size_t outer; /* bytes of the name that the dicts around its own make: "optimizer.state.0." */
+    enum tern_ckpt_type type; /* TERN_CKPT_OTHER: as its bytes, of one dimension */
+    int ndim;
+    uint64_t shape[TERN_CKPT_DIMS];
+    uint64_t stride[TERN_CKPT_DIMS]; /* elements; 0 repeats */
+    uint64_t offset;                 /* of its first byte in the file */
+    unsigned storage;                /* tensors with the same number share bytes */
+};
+
+struct tern_pytorch_file {
+    struct tern_pytorch_tensor *tensors; /* [n], in the order of the pickle */
+    size_t n;
+    uint64_t bytes; /* of the file */
+};
+
+/* *ret_file is set on success only; free it with tern_pytorch_free.  TERN_USAGE for a file that is
+ * damaged, cut off, of another kind, or asks for more than tensors.  Any thread. */
+int tern_pytorch_open(const char *path, struct tern_pytorch_file *ret_file, struct tern_err *err);
+void tern_pytorch_free(struct tern_pytorch_file *f); /* harmless on zeros */
+
+/* The same from a file's bytes at hand, in this process.  `path` stands in messages. */
+int tern_pytorch_parse(const void *data, size_t len, const char *path,
+                       struct tern_pytorch_file *ret_file, struct tern_err *err);
+
+#endif

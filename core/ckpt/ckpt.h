@@ -155,6 +155,7 @@ void tern_ckpt_lease_withdraw(struct tern_ckpt_lease *lease);
 struct tern_ckpt_file {
     const char *name; /* in the checkpoint; no slash */
     const char *path; /* copied from; at most 64 MiB */
+    const char *text; /* with `path` NULL: its content */
 };
 
 enum { TERN_CKPT_COMPANIONS = 16 };

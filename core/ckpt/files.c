@@ -38,14 +38,14 @@ size_t tern_ckpt_companions(const char *dir, struct tern_ckpt_file *files)
     if (is_file(dir)) {
         bool json = tern_str_ends(dir, ".json");
         if (json || tern_str_ends(dir, ".model"))
-            files[n++] = (struct tern_ckpt_file){json ? "tokenizer.json" : "tokenizer.model",
-                                                 tern_strdup(dir)};
+            files[n++] = (struct tern_ckpt_file){
+                .name = json ? "tokenizer.json" : "tokenizer.model", .path = tern_strdup(dir)};
         return n;
     }
     for (size_t i = 0; i < COMPANIONS; i++) {
         char *path = tern_fs_join(dir, companions[i]);
         if (is_file(path))
-            files[n++] = (struct tern_ckpt_file){companions[i], path};
+            files[n++] = (struct tern_ckpt_file){.name = companions[i], .path = path};
         else
             free(path);
     }

@@ -499,8 +499,12 @@ static int copy_file(const struct save *s, const struct tern_ckpt_file *f, json_
         tern_str_ends(f->name, ".safetensors"))
         return tern_err_set(err, TERN_FAILED, "'%s' is not a valid file name in a checkpoint",
                             f->name);
-    if (tern_fs_read(f->path, TERN_CKPT_FILE_MAX, &text, &len, err) < 0)
+    if (!f->path) {
+        text = tern_strdup(f->text);
+        len = strlen(text);
+    } else if (tern_fs_read(f->path, TERN_CKPT_FILE_MAX, &text, &len, err) < 0) {
         return -1;
+    }
     path = tern_strf("%s/%s", s->temp, f->name);
     int rc = write_small(path, text, len, err);
     tern_sha256(text, len, sha);

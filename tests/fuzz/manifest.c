@@ -45,7 +45,7 @@ static char *save(void)
         {"x", TERN_CKPT_F32, 2, {ROWS, COLUMNS}, {0, 0}, {ROWS, COLUMNS}, x, true},
         {"y", TERN_CKPT_F32, 1, {3}, {0}, {3}, y, true}};
     char *file = tern_fs_join(work, "config.json"), *dir = tern_fs_join(work, "run");
-    struct tern_ckpt_file extra = {"config.json", file};
+    struct tern_ckpt_file extra = {.name = "config.json", .path = file};
     struct tern_ckpt_saved saved;
     struct tern_err err = {0};
     json_t *meta = json_object();

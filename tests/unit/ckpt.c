@@ -473,7 +473,7 @@ static void test_flips(void)
 static void test_companion(void)
 {
     char *dir = in_work("companion"), *from = in_work("config.json"), *data = NULL;
-    const struct tern_ckpt_file file = {"config.json", from};
+    const struct tern_ckpt_file file = {.name = "config.json", .path = from};
     struct tern_ckpt_save_options o = {
         .dir = dir, .meta = json_object(), .files = &file, .n_files = 1};
     struct tern_ckpt_saved saved;

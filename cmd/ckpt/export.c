@@ -15,7 +15,7 @@
 #define MAX_SHARD "5GB"
 
 static struct {
-    const char *out, *dtype, *tokenizer, *max_shard, *base;
+    const char *out, *dtype, *tokenizer, *max_shard, *base, *key;
 } ex; /* of merge, too */
 
 static volatile sig_atomic_t interrupted;
@@ -71,8 +71,11 @@ static int parse_max_shard(const char *text, uint64_t *bytes, struct tern_err *e
 
 static int convert(const char *typed, bool merge, struct tern_err *err)
 {
-    struct tern_convert_hf o = {
-        .files_from = ex.tokenizer, .merge = merge, .base = ex.base, .stop = &interrupted};
+    struct tern_convert_hf o = {.files_from = ex.tokenizer,
+                                .merge = merge,
+                                .base = ex.base,
+                                .key = ex.key,
+                                .stop = &interrupted};
     struct tern_convert_out done;
     char bytes[32], *path;
 
@@ -188,10 +191,11 @@ static int export_nxd(const char *typed, struct tern_err *err)
 
     if (!ex.out)
         return tern_err_set(err, TERN_USAGE, "--out: say where to write");
-    if (ex.tokenizer || ex.base || strcmp(ex.max_shard, MAX_SHARD) != 0)
+    if (ex.tokenizer || ex.base || ex.key || strcmp(ex.max_shard, MAX_SHARD) != 0)
         return tern_err_set(err, TERN_USAGE, "--%s: goes with --to hf alone",
                             ex.tokenizer ? "tokenizer"
                             : ex.base    ? "base"
+                            : ex.key     ? "key"
                                          : "max-shard");
     if (parse_nxd(&o, err) < 0 || tern_ckpt_resolve(typed, &path, err) < 0)
         return -1;
@@ -240,6 +244,8 @@ static const struct tern_opt export_opts[] = {
     {"base", 0, TERN_OPT_TEXT, "NAME", .to.text = &ex.base,
      .help =
          "of adapters: what their config names as base model; default: the recipe's model.from"},
+    {"key", 0, TERN_OPT_TEXT, "KEY", .to.text = &ex.key,
+     .help = "of a file of PyTorch: take what lies below this key, as state_dict or a.b"},
     {"tensor", 0, TERN_OPT_INT, "RANKS", "1", .to.integer = &nxd.tensor,
      .help = "nxd: tensor_parallel_size"},
     {"pipeline", 0, TERN_OPT_INT, "RANKS", "1", .to.integer = &nxd.pipeline,
@@ -274,12 +280,16 @@ const struct tern_cmd ckpt_export_cmd = {
              "tokenizer's files, and safetensors, in one file or several with an index.  If the "
              "run trained adapters (LoRA, DoRA), this command writes only the adapters, as PEFT "
              "does: adapter_model.safetensors and adapter_config.json.  The folder appears whole "
-             "or not at all.  PATH is a checkpoint, DIR/latest or DIR/best.\n\n"
+             "or not at all.  PATH is a checkpoint, DIR/latest or DIR/best; or a folder with "
+             "safetensors, with pytorch_model.bin or its index, or with Meta's params.json and "
+             "consolidated.00.pth; or one file of PyTorch beside its config.json.  No code in such "
+             "a file is run.\n\n"
              "With --to nxd: the weights as NeuronX Distributed's run_llama_nxd.py loads them with "
              "--pretrained_weight 1, from the folder pretrained_weight of its checkpoint_dir.  "
-             "PATH may be a Hugging Face folder, too.  The command prints the trainer's flags that "
-             "go with the files.",
+             "The command prints the trainer's flags that go with the files.",
     .examples = "  tern ckpt export checkpoints/latest -o out-hf --dtype bf16\n"
+                "  tern ckpt export Llama-2-7b -o llama-2-7b-hf\n"
+                "  tern ckpt export trainer/last.pt --key state_dict -o last-hf\n"
                 "  tern ckpt export hf -o ckpt/pretrained_weight --to nxd --tensor 8 "
                 "--pipeline 8\n",
     .opts = export_opts,

@@ -8,6 +8,7 @@
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/ckpt/ckpt.h"
+#include "core/convert/convert.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -322,6 +323,7 @@ static const struct tern_cmd mirror_cmd = {
 
 static struct {
     bool json;
+    const char *key;
 } show;
 
 static void show_arrays(const struct tern_ckpt *c)
@@ -357,12 +359,12 @@ static int show_run(int n_args, char **args, struct tern_err *err)
     if (!path)
         return -1;
     bool hf = !tern_ckpt_is_ours(path) && !tern_str_starts(tern_fs_basename(path), "step-");
-    struct tern_ckpt *c = hf ? tern_ckpt_open_hf(path, err) : tern_ckpt_open(path, err);
+    struct tern_ckpt *c = hf ? tern_convert_open(path, show.key, err) : tern_ckpt_open(path, err);
     free(path);
     if (!c)
         return -1;
     if (show.json && hf) {
-        rc = tern_err_set(err, TERN_USAGE, "%s: is a Hugging Face folder and has no manifest",
+        rc = tern_err_set(err, TERN_USAGE, "%s: was not written by tern and has no manifest",
                           tern_ckpt_path(c));
     } else if (show.json) {
         rc = tern_json_print(stdout, tern_ckpt_manifest(c), err);
@@ -380,6 +382,8 @@ static int show_run(int n_args, char **args, struct tern_err *err)
 
 static const struct tern_opt show_opts[] = {
     {"json", 0, TERN_OPT_FLAG, .to.flag = &show.json, .help = "print the whole manifest"},
+    {"key", 0, TERN_OPT_TEXT, "KEY", .to.text = &show.key,
+     .help = "of a file of PyTorch: what lies below this key"},
     {0},
 };
 
@@ -389,7 +393,9 @@ static const struct tern_cmd show_cmd = {
     .args_min = 1,
     .args_max = 1,
     .summary = "show what a checkpoint holds",
-    .about = "PATH is a checkpoint, DIR/latest, DIR/best, or a Hugging Face model folder.",
+    .about = "PATH is a checkpoint, DIR/latest, DIR/best, a model folder of Hugging Face "
+             "(safetensors, pytorch_model.bin) or Meta (consolidated.00.pth), or one file of "
+             "PyTorch.",
     .opts = show_opts,
     .run = show_run,
 };

@@ -5,6 +5,7 @@
 #include "core/base/str.h"
 #include "core/base/vars.h"
 #include "core/ckpt/ckpt.h"
+#include "core/convert/convert.h"
 #include "core/inputs/inputs.h"
 #include "core/fabric/fabric.h"
 #include "core/flight/flight.h"
@@ -89,7 +90,7 @@ static int read_config(const struct tern_recipe *r, struct tern_model_config *c,
     if (tern_str_ends(r->model.from, "/latest") ? tern_ckpt_resolve(r->model.from, &at, err) < 0
                                                 : (at = tern_strdup(r->model.from)) == NULL)
         return -1;
-    int rc = tern_model_config_load(at, c, err);
+    int rc = tern_convert_config(at, c, err);
     free(at);
     return rc;
 }

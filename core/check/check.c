@@ -6,6 +6,7 @@
 #include "core/base/str.h"
 #include "core/check/workload.h"
 #include "core/ckpt/ckpt.h"
+#include "core/convert/convert.h"
 #include "core/env/env.h"
 #include "core/inputs/inputs.h"
 #include "core/model/model.h"
@@ -15,21 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Weights in a folder: ours, or Hugging Face's. */
-static bool has_weights(const char *dir)
-{
-    static const char *const names[] = {"manifest.json", "model.safetensors",
-                                        "model.safetensors.index.json", NULL};
-    bool found = false;
-
-    for (const char *const *n = names; *n && !found; n++) {
-        char *path = tern_fs_join(dir, *n);
-        found = tern_fs_exists(path);
-        free(path);
-    }
-    return found;
-}
 
 static bool has_moments(const char *dir)
 {
@@ -44,7 +30,7 @@ static bool has_moments(const char *dir)
 static int check_weights(const char *dir, struct tern_err *err)
 {
     struct tern_ckpt *c =
-        tern_ckpt_is_ours(dir) ? tern_ckpt_open(dir, err) : tern_ckpt_open_hf(dir, err);
+        tern_ckpt_is_ours(dir) ? tern_ckpt_open(dir, err) : tern_convert_open(dir, NULL, err);
 
     tern_ckpt_close(c);
     return c ? 0 : -1;
@@ -71,16 +57,9 @@ static int check_model(const struct tern_recipe *r, bool submission,
                                 from);
     }
     if (r->workload.command) { /* its weights are its own business */
-        char *path = tern_fs_join(from, "config.json");
-        bool there = tern_fs_exists(path);
-        free(path);
-        if (!there)
+        if (!tern_convert_has_config(from))
             return 0;
-    } else if (!has_weights(from))
-        return tern_recipe_fail(r, "model.from", err,
-                                "'%s' holds neither model.safetensors (or its index) nor a "
-                                "checkpoint's manifest.json.",
-                                from);
+    }
     if (!r->workload.command && check_weights(from, err) < 0)
         return tern_inputs_at_line(r, "model.from", err);
     if (r->model.optimizer == TERN_OPTIMIZER_KEEP && !r->workload.command && !has_moments(from))
@@ -88,8 +67,8 @@ static int check_model(const struct tern_recipe *r, bool submission,
                                 "'keep', but %s is no checkpoint of tern's and has no optimizer "
                                 "state. Say 'reset'.",
                                 from);
-    return tern_model_config_load(from, config, err) < 0 ? tern_inputs_at_line(r, "model.from", err)
-                                                         : 1;
+    return tern_convert_config(from, config, err) < 0 ? tern_inputs_at_line(r, "model.from", err)
+                                                      : 1;
 }
 
 /* The run may be shortened for a try, so this is a warning and no refusal. */

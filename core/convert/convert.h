@@ -1,7 +1,5 @@
-/* Other tools' formats.  Hugging Face folders out: what transformers, vLLM and llama.cpp load; the
- * adapters of a run as PEFT's; and weights with their adapters put in.
- *
- * (In, a Hugging Face folder is read by tern_ckpt_open_hf, core/ckpt/ckpt.h.)
+/* Other tools' formats.  In: Hugging Face folders and Meta's.  Out: what transformers, vLLM and
+ * llama.cpp load; the adapters of a run as PEFT's; and weights with their adapters put in.
  */
 #ifndef TERN_CONVERT_CONVERT_H
 #define TERN_CONVERT_CONVERT_H
@@ -13,6 +11,29 @@
 #include "core/base/err.h"
 #include "core/ckpt/ckpt.h"
 #include "core/model/model.h"
+
+/* ---------------------------------------------------------------- in */
+
+/* The weights of a folder that tern did not write, as a handle without steps and digests
+ * (tern_ckpt_open_files), under Hugging Face's names:
+ *
+ *     model.safetensors, or model.safetensors.index.json and its files
+ *     pytorch_model.bin, or pytorch_model.bin.index.json and its files (core/pytorch)
+ *     params.json and consolidated.NN.pth, as Meta publishes Llama: put into Hugging Face's order
+ *
+ * the first of them that is there.  `dir` may also be one file of PyTorch.  `key`: of such a file
+ * the tensors below this key, without it ("state_dict"; "a.b": of a dict in a dict); NULL: all.
+ * Another folder is refused by what it is. */
+struct tern_ckpt *tern_convert_open(const char *dir, const char *key, struct tern_err *err);
+
+/* The config of a folder of weights: its config.json, or what Meta's params.json makes, as
+ * transformers' convert_llama_weights_to_hf.py sets it.  `path` may be a config.json itself. */
+int tern_convert_config(const char *path, struct tern_model_config *ret_config,
+                        struct tern_err *err);
+/* Does the folder have one of these? */
+bool tern_convert_has_config(const char *dir);
+
+/* ---------------------------------------------------------------- out */
 
 /* Element type of the exported weights. */
 enum tern_convert_dtype {
@@ -31,6 +52,7 @@ struct tern_convert_hf {
     const char *base;         /* with `merge`: a Hugging Face folder to take the weights from; NULL:
                                  the checkpoint's own.  Else: what the adapters' config names as base
                                  model; NULL: what the run began from */
+    const char *key;          /* see tern_convert_open; NULL: none */
     const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */
 };
 
@@ -41,7 +63,8 @@ struct tern_convert_out {
     bool adapters;  /* adapters alone were written */
 };
 
-/* Write the arrays "model/..." of checkpoint `path` to the new folder `out_dir`: config.json (with
+/* Write the arrays "model/..." of checkpoint `path`, or the weights that tern_convert_open finds
+ * there, to the new folder `out_dir`: config.json (with
  * torch_dtype set), generation_config.json and the tokenizer's files where the source has them, and
  * weights in model.safetensors or, above max_shard_bytes, in model-0000x-of-0000y.safetensors with
  * model.safetensors.index.json, in the order and by the rule of transformers' save_pretrained.

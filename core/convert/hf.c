@@ -38,6 +38,23 @@ static enum tern_ckpt_type wanted_type(enum tern_convert_dtype d, enum tern_ckpt
 
 /* ------------------------------------------------------------------ what is to be written */
 
+/* Meta's folders have none: what their params.json makes. */
+static json_t *make_config(const char *path, struct tern_err *err)
+{
+    struct tern_model_config c;
+
+    if (!tern_convert_has_config(path)) {
+        tern_err_set(err, TERN_USAGE, "%s: holds no model's config", path);
+        return NULL;
+    }
+    if (tern_convert_config(path, &c, err) < 0)
+        return NULL;
+    char *text = tern_model_config_json(&c, "float32");
+    json_t *j = tern_json_parse(text, strlen(text), path, err);
+    free(text);
+    return j;
+}
+
 int tern_convert_load_config(struct tern_convert_export *x, struct tern_err *err)
 {
     const char *path = tern_ckpt_path(x->c);
@@ -50,7 +67,7 @@ int tern_convert_load_config(struct tern_convert_export *x, struct tern_err *err
     } else {
         int rc = tern_ckpt_file_read(x->c, "config.json", &text, &len, err);
         if (rc > 0)
-            return tern_err_set(err, TERN_USAGE, "%s: holds no model's config", path);
+            x->config_json = make_config(path, err);
         if (rc == 0)
             x->config_json = tern_json_parse(text, len, path, err);
         free(text);
@@ -85,6 +102,9 @@ int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_mod
                             "%s: tensor '%s' has not the shape that its "
                             "config implies",
                             path, t->name);
+    if (info.type == TERN_CKPT_OTHER)
+        return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is of a type that tern does not read",
+                            path, t->name);
     info.name += strlen(x->prefix);
     enum tern_ckpt_type type = wanted_type(x->options->dtype, info.type);
     if (!tern_ckpt_can_convert(type, info.type))
@@ -93,6 +113,13 @@ int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_mod
     info.type = type;
     x->tensors[x->n++] = info;
     return 0;
+}
+
+/* Others' files may hold RoPE's frequencies, and the embedding once more as the head. */
+static bool may_be_left(const struct tern_convert_export *x, const char *name)
+{
+    return !*x->prefix && (tern_str_ends(name, ".rotary_emb.inv_freq") ||
+                           (x->config.tied && strcmp(name, "lm_head.weight") == 0));
 }
 
 int tern_convert_list_tensors(struct tern_convert_export *x, struct tern_err *err)
@@ -110,9 +137,9 @@ int tern_convert_list_tensors(struct tern_convert_export *x, struct tern_err *er
         if (tern_convert_add_tensor(x, &t, err) < 0)
             return -1;
     }
-    for (size_t i = 0; i < tern_ckpt_count(x->from) && *x->prefix; i++) {
+    for (size_t i = 0; i < tern_ckpt_count(x->from) && x->from != x->base; i++) {
         tern_ckpt_info(x->from, i, &info);
-        if (tern_str_starts(info.name, x->prefix) &&
+        if (tern_str_starts(info.name, x->prefix) && !may_be_left(x, info.name) &&
             tern_model_tensor_find(&x->config, info.name + strlen(x->prefix)) < 0)
             return tern_err_set(err, TERN_USAGE, "%s: array '%s' has no place in its config",
                                 tern_ckpt_path(x->from), info.name);
@@ -127,7 +154,7 @@ static int list(struct tern_convert_export *x, struct tern_err *err)
     bool adapted = tern_convert_adapters(x->c, &x->adapters);
 
     x->from = x->c;
-    x->prefix = adapted ? "base/" : "model/";
+    x->prefix = !tern_ckpt_manifest(x->c) ? "" : adapted ? "base/" : "model/";
     if (o->merge && !adapted)
         return tern_err_set(err, TERN_USAGE,
                             "%s: holds no adapters (LoRA) to be merged. `tern ckpt export` writes "
@@ -138,7 +165,7 @@ static int list(struct tern_convert_export *x, struct tern_err *err)
         return tern_convert_list_adapters(x, err);
     }
     if (o->merge && o->base) {
-        x->from = x->base = tern_ckpt_open_hf(o->base, err);
+        x->from = x->base = tern_convert_open(o->base, /* key= */ NULL, err);
         x->prefix = "";
     }
     return x->from ? tern_convert_list_tensors(x, err) : -1;
@@ -503,7 +530,9 @@ int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_
 
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
         to[--n] = '\0';
-    x.c = tern_ckpt_open(path, err);
+    bool ours = tern_ckpt_is_ours(path) || tern_str_starts(tern_fs_basename(path), "step-");
+    x.c = ours && !x.options->key ? tern_ckpt_open(path, err)
+                                  : tern_convert_open(path, x.options->key, err);
     if (x.c)
         rc = export_run(&x, to, &done, err);
     if (rc == 0 && out) {

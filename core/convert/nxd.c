@@ -350,7 +350,8 @@ static int open_source(struct nxd *n, const char *path, struct tern_err *err)
     bool ours = tern_ckpt_is_ours(path) || tern_str_starts(tern_fs_basename(path), "step-");
     struct tern_model_adapters adapters;
 
-    n->x.c = n->x.from = ours ? tern_ckpt_open(path, err) : tern_ckpt_open_hf(path, err);
+    n->x.c = n->x.from =
+        ours ? tern_ckpt_open(path, err) : tern_convert_open(path, /* key= */ NULL, err);
     n->x.prefix = ours ? "model/" : "";
     if (!n->x.c)
         return -1;

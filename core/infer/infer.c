@@ -141,10 +141,10 @@ int tern_infer_open(const char *path, struct tern_infer_source *out, struct tern
         return -1;
     bool ours = tern_ckpt_is_ours(at);
     s.prefix = ours ? "model/" : "";
-    s.ckpt = ours ? tern_ckpt_open(at, err) : tern_ckpt_open_hf(at, err);
+    s.ckpt = ours ? tern_ckpt_open(at, err) : tern_convert_open(at, /* key= */ NULL, err);
     if (s.ckpt && ours)
         find_adapters(&s);
-    int rc = s.ckpt && tern_model_config_load(at, &s.config, err) == 0 &&
+    int rc = s.ckpt && tern_convert_config(at, &s.config, err) == 0 &&
                      check_tensors(&s, err) == 0 && (ours || check_rest(&s, err) == 0)
                  ? 0
                  : -1;

@@ -53,11 +53,13 @@ static void add_file(struct list *l, const char *key, const char *path)
     add(l, tern_strdup(key), path, tern_sha256_file(path, digest, NULL) == 0 ? digest : NULL);
 }
 
-/* Name, size and head of every weights file: a safetensors head lists all arrays in it. */
-static void add_heads(struct tern_sha256 *h, const char *dir)
+/* Name, size and head of every weights file: a safetensors head lists all arrays in it, and so does
+ * the beginning of PyTorch's files.  The number of files. */
+static size_t add_heads(struct tern_sha256 *h, const char *dir, const char *files)
 {
-    char *pattern = tern_fs_join(dir, "*.safetensors"), *head = malloc(HEAD_BYTES);
+    char *pattern = tern_fs_join(dir, files), *head = malloc(HEAD_BYTES);
     glob_t g = {0};
+    size_t n_files = 0;
 
     if (head && glob(pattern, GLOB_NOESCAPE, NULL, &g) == 0) {
         for (size_t i = 0; i < g.gl_pathc; i++) {
@@ -72,11 +74,13 @@ static void add_heads(struct tern_sha256 *h, const char *dir)
             tern_sha256_add(h, name, strlen(name) + 1);
             tern_sha256_add(h, &bytes, sizeof bytes);
             tern_sha256_add(h, head, n);
+            n_files++;
         }
     }
     globfree(&g);
     free(head);
     free(pattern);
+    return n_files;
 }
 
 /* A checkpoint is known by its manifest, which has the digests of its shards. */
@@ -85,12 +89,17 @@ static void add_model(struct list *l, const char *from)
     uint8_t digest[TERN_SHA256_BYTES], config[TERN_SHA256_BYTES];
     char *manifest = tern_fs_join(from, "manifest.json"), *json = tern_fs_join(from, "config.json");
 
+    if (!tern_fs_exists(json)) { /* Meta's */
+        free(json);
+        json = tern_fs_join(from, "params.json");
+    }
     if (tern_sha256_file(manifest, digest, NULL) == 0) {
         add(l, tern_strdup("model.from"), from, digest);
     } else if (tern_sha256_file(json, config, NULL) == 0) {
         struct tern_sha256 *h = tern_sha256_new();
         tern_sha256_add(h, config, sizeof config);
-        add_heads(h, from);
+        if (!add_heads(h, from, "*.safetensors") && !add_heads(h, from, "*.bin"))
+            add_heads(h, from, "*.pth");
         tern_sha256_end(h, digest);
         add(l, tern_strdup("model.from"), from, digest);
     }

@@ -4,6 +4,7 @@
 #include "core/base/fs.h"
 #include "core/base/hash.h"
 #include "core/base/str.h"
+#include "core/convert/convert.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,10 +37,9 @@ static int named_model(const struct tern_recipe *r, struct tern_model_config *c,
 
     if (from && tern_str_ends(from, "/latest"))
         return 0;
-    char *at = from ? tern_fs_join(from, "config.json") : tern_strdup(r->model.config);
-    int rc = !tern_fs_exists(at) ? 0 : tern_model_config_load(at, c, err) < 0 ? -1 : 1;
-    free(at);
-    return rc;
+    if (from ? !tern_convert_has_config(from) : !tern_fs_exists(r->model.config))
+        return 0;
+    return tern_convert_config(from ? from : r->model.config, c, err) < 0 ? -1 : 1;
 }
 
 json_t *tern_inputs_model(const struct tern_recipe *r)

@@ -4,6 +4,7 @@
 #include "core/base/fs.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/convert/convert.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -141,6 +142,6 @@ int tern_inputs_check_vocabulary(const struct tern_recipe *r, struct tern_err *e
         return 0;
     if (tern_inputs_vocabulary_find(r, &v, err) < 0)
         return -1;
-    v.have_config = model && tern_model_config_load(model, &v.config, NULL) == 0;
+    v.have_config = model && tern_convert_config(model, &v.config, NULL) == 0;
     return tern_inputs_vocabulary_compare(r, &v, err);
 }

@@ -165,15 +165,22 @@ static json_t *describe(const struct train *t)
 }
 
 /* The small files that make a checkpoint complete on its own: those of the folder that the weights
- * came from, or config.json for random weights; and the tokenizer's, unless that folder had one. */
-static size_t find_files(const struct train *t, struct tern_ckpt_file *files)
+ * came from, or config.json for random weights; and the tokenizer's, unless that folder had one.
+ * Meta's folders have no config.json: it is `config`. */
+static size_t find_files(const struct train *t, const char *config, struct tern_ckpt_file *files)
 {
     const struct tern_recipe *r = t->recipe;
     struct tern_ckpt_file more[TERN_CKPT_COMPANIONS];
     size_t n = t->checkpoint.files_dir ? tern_ckpt_companions(t->checkpoint.files_dir, files) : 0;
 
     if (!t->checkpoint.files_dir)
-        files[n++] = (struct tern_ckpt_file){"config.json", tern_strdup(r->model.config)};
+        files[n++] =
+            (struct tern_ckpt_file){.name = "config.json", .path = tern_strdup(r->model.config)};
+    size_t k = 0;
+    while (k < n && strcmp(files[k].name, "config.json") != 0)
+        k++;
+    if (k == n)
+        files[n++] = (struct tern_ckpt_file){.name = "config.json", .text = config};
     size_t n_more = r->model.tokenizer ? tern_ckpt_companions(r->model.tokenizer, more) : 0;
     for (size_t i = 0; i < n_more; i++) {
         size_t j = 0;
@@ -250,7 +257,8 @@ int tern_train_save(struct train *t, struct tern_err *err)
         goto out;
     n = trained(t, arrays);
     n += frozen(t, arrays + n);
-    size_t n_files = find_files(t, files);
+    char *config = tern_model_config_json(tern_llama_config(t->model), "float32");
+    size_t n_files = find_files(t, config, files);
     json_t *meta = describe(t);
     const struct tern_ckpt_save_options options = {
         .dir = t->recipe->checkpoint.dir,
@@ -266,6 +274,7 @@ int tern_train_save(struct train *t, struct tern_err *err)
     rc = tern_ckpt_save(&options, &saved, err);
     json_decref(meta);
     tern_ckpt_companions_free(files, n_files);
+    free(config);
     if (rc < 0)
         goto out;
     free(t->checkpoint.files_dir);

@@ -57,7 +57,7 @@ run tern ckpt export run/latest -o out3 --max-shard 0; status 2; one_line
 run tern ckpt export run/latest -o out3 --tokenizer nowhere; status 2; one_line
 run tern ckpt export run/latest; status 2; one_line
 run tern ckpt export run/latest -o /proc/none/out; one_line "an impossible place: one clear line"
-run tern ckpt export hf -o out3; status 2; one_line; err_has 'is no checkpoint'
+mkdir nothing; run tern ckpt export nothing -o out3; status 2; one_line; err_has 'holds no weights that tern reads'
 [ -z "$(ls -d out3* 2>/dev/null)" ]; ok $? "a refused export leaves nothing"
 
 # Damage.

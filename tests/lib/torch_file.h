@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { TORCH_STORAGES = 64 };
+enum { TORCH_STORAGES = 256 };
 
 struct torch_storage {
     const char *type;

@@ -1,7 +1,7 @@
 /* A driver for tests of checkpoints: small models, saves by several processes, endless saves to be
  * killed, comparison.
  *
- *     ckpt-tool model DIR                 a small random Hugging Face folder
+ *     ckpt-tool model DIR [VOCABULARY]    a small random Hugging Face folder
  *     ckpt-tool save DIR STEP RANKS SRC   save SRC's tensors as RANKS processes, split by rows
  *     ckpt-tool loop DIR RANKS SRC        lease, resume, save step after step; "saved N" to stdout
  *     ckpt-tool same A B                  do both hold the same tensors?  (either kind of folder)
@@ -12,6 +12,7 @@
 #include "core/base/rand.h"
 #include "core/base/str.h"
 #include "core/ckpt/ckpt.h"
+#include "core/convert/convert.h"
 #include "core/model/model.h"
 
 #include <inttypes.h>
@@ -257,22 +258,22 @@ static int model_write(const char *dir, const char *config, const char *weights,
     return rc;
 }
 
-static int model_make(const char *dir, struct tern_err *err)
+static int model_make(const char *dir, int vocabulary, struct tern_err *err)
 {
-    static const struct tern_model_config c = {.dim = 48,
-                                               .ffn = 80,
-                                               .layers = 3,
-                                               .heads = 4,
-                                               .kv_heads = 2,
-                                               .head_dim = 12,
-                                               .vocab = 301,
-                                               .max_position = 64,
-                                               .norm_eps = 1e-5,
-                                               .init_std = 0.02,
-                                               .bos_id = 1,
-                                               .n_eos = 1,
-                                               .eos_ids = {2},
-                                               .rope_theta = 1e4};
+    const struct tern_model_config c = {.dim = 48,
+                                        .ffn = 80,
+                                        .layers = 3,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = 12,
+                                        .vocab = vocabulary,
+                                        .max_position = 64,
+                                        .norm_eps = 1e-5,
+                                        .init_std = 0.02,
+                                        .bos_id = 1,
+                                        .n_eos = 1,
+                                        .eos_ids = {2},
+                                        .rope_theta = 1e4};
     size_t n = tern_model_tensors(&c), len;
     struct tern_model_tensor *t = tern_alloc(n, sizeof *t, "tensors", err);
     struct tern_ckpt_info *info = tern_alloc(n, sizeof *info, "tensors", err);
@@ -307,7 +308,7 @@ static int model_make(const char *dir, struct tern_err *err)
 
 static struct tern_ckpt *open_any(const char *path, struct tern_err *err)
 {
-    return tern_ckpt_is_ours(path) ? tern_ckpt_open(path, err) : tern_ckpt_open_hf(path, err);
+    return tern_ckpt_is_ours(path) ? tern_ckpt_open(path, err) : tern_convert_open(path, NULL, err);
 }
 
 /* Array `i` of `a`, rounded to `b`'s type, is `b`'s. */
@@ -359,8 +360,9 @@ int main(int argc, char **argv)
     const char *verb = argc > 1 ? argv[1] : "";
     int64_t step = 0, ranks = 0;
 
-    if (strcmp(verb, "model") == 0 && argc == 3)
-        return model_make(argv[2], &err) < 0 ? say(&err) : 0;
+    if (strcmp(verb, "model") == 0 &&
+        (argc == 3 || (argc == 4 && tern_str_int(argv[3], 1, 100000, &step) == 0)))
+        return model_make(argv[2], argc == 4 ? (int)step : 301, &err) < 0 ? say(&err) : 0;
     if (strcmp(verb, "same") == 0 && argc == 4)
         return same(argv[2], argv[3], &err) < 0 ? say(&err) : 0;
     if (strcmp(verb, "save") == 0 && argc == 6 &&

@@ -1,0 +1,230 @@
+/* Hugging Face folders of PyTorch's files: pytorch_model.bin, or several with an index. */
+#include "core/convert/foreign.h"
+
+#include "core/base/fs.h"
+#include "core/base/json.h"
+#include "core/base/str.h"
+#include "core/pytorch/pytorch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    INDEX_MAX = 64 << 20, /* 200 bytes a tensor: 300,000 of them */
+    FILES_MAX = 4096,
+};
+
+/* The tensor as an array of the file that was listed last; `skip` bytes of its name go. */
+static int add_tensor(struct tern_convert_foreign *f, const struct tern_pytorch_tensor *t,
+                      size_t skip, struct tern_err *err)
+{
+    struct tern_ckpt_info info = {.name = t->name + skip, .type = t->type, .ndim = t->ndim};
+    struct tern_ckpt_piece piece = {.file = (unsigned)f->n_files - 1, .offset = t->offset};
+
+    memcpy(info.shape, t->shape, sizeof info.shape);
+    memcpy(piece.shape, t->shape, sizeof piece.shape);
+    memcpy(piece.stride, t->stride, sizeof piece.stride);
+    return tern_convert_foreign_array(f, &info, &piece, 1, err);
+}
+
+/* ---------------------------------------------------------------- one file */
+
+struct group {
+    const char *name; /* [len]: the dicts around a tensor */
+    size_t len, n;
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const struct group *x = a, *y = b;
+
+    return (x->n < y->n) - (x->n > y->n);
+}
+
+/* "'model' (291), 'ema' (291)": the dicts that hold tensors, the fullest first. */
+static void list_groups(const struct tern_pytorch_file *file, struct tern_buf *to)
+{
+    enum { GROUPS = 64, SHOWN = 4 };
+    struct group g[GROUPS];
+    size_t n = 0;
+
+    for (size_t i = 0; i < file->n; i++) {
+        const struct tern_pytorch_tensor *t = &file->tensors[i];
+        const size_t len = t->outer ? t->outer - 1 : 0;
+        size_t k = 0;
+        while (k < n && (g[k].len != len || memcmp(g[k].name, t->name, len) != 0))
+            k++;
+        if (k == n && n < GROUPS && len)
+            g[n++] = (struct group){t->name, len, 0};
+        if (k < n)
+            g[k].n++;
+    }
+    qsort(g, n, sizeof *g, by_size);
+    for (size_t k = 0; k < n && k < SHOWN; k++)
+        tern_buf_printf(to, "%s'%.*s' (%zu)", k ? ", " : "", (int)g[k].len, g[k].name, g[k].n);
+    if (n > SHOWN)
+        tern_buf_puts(to, ", ...");
+}
+
+static int say_groups(const struct tern_pytorch_file *file, const char *path, const char *key,
+                      struct tern_err *err)
+{
+    struct tern_buf groups = {.max = 600};
+
+    list_groups(file, &groups);
+    if (groups.data)
+        tern_str_mask(groups.data);
+    if (key && !groups.len)
+        tern_err_set(err, TERN_USAGE, "%s: its tensors lie at the top, and not below a key '%s'",
+                     path, key);
+    else if (key)
+        tern_err_set(err, TERN_USAGE, "%s: has no tensors below '%s'; it has some below %s", path,
+                     key, groups.data);
+    else
+        tern_err_set(err, TERN_USAGE,
+                     "%s: its tensors lie below %s, and none at the top. Write those of one key to "
+                     "a folder, and give that: tern ckpt export %s --key KEY -o FOLDER",
+                     path, groups.data, path);
+    tern_buf_free(&groups);
+    return -1;
+}
+
+static int take_file(struct tern_convert_foreign *f, const struct tern_pytorch_file *file,
+                     const char *path, const char *key, struct tern_err *err)
+{
+    char *below = key ? tern_strf("%s.", key) : tern_strdup("");
+    const size_t skip = strlen(below);
+    bool any = false;
+    int rc = 0;
+
+    for (size_t i = 0; i < file->n; i++)
+        any |= key ? file->tensors[i].outer >= skip && tern_str_starts(file->tensors[i].name, below)
+                   : file->tensors[i].outer == 0;
+    if (!any)
+        rc = say_groups(file, path, key, err);
+    for (size_t i = 0; rc == 0 && i < file->n; i++)
+        if (file->tensors[i].outer >= skip && tern_str_starts(file->tensors[i].name, below))
+            rc = add_tensor(f, &file->tensors[i], skip, err);
+    free(below);
+    return rc;
+}
+
+struct tern_ckpt *tern_convert_open_bin(const char *dir, const char *file, const char *key,
+                                        struct tern_err *err)
+{
+    struct tern_convert_foreign f = {.dir = dir};
+    struct tern_pytorch_file read = {0};
+    char *path = tern_fs_join(dir, file);
+    int rc = tern_pytorch_open(path, &read, err);
+
+    if (rc == 0)
+        rc = tern_convert_foreign_file(&f, file, read.bytes, err);
+    if (rc == 0)
+        rc = take_file(&f, &read, path, key, err);
+    tern_pytorch_free(&read);
+    free(path);
+    if (rc == 0)
+        return tern_convert_foreign_open(&f, err);
+    tern_convert_foreign_free(&f);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- several files */
+
+/* Tensors that an index may name though no file has them (core/ckpt/load.c has the same). */
+static bool may_be_absent(const char *tensor)
+{
+    return tern_str_ends(tensor, ".rotary_emb.inv_freq") || strcmp(tensor, "lm_head.weight") == 0;
+}
+
+static bool has_file(const struct tern_convert_foreign *f, const char *name)
+{
+    for (size_t i = 0; i < f->n_files; i++)
+        if (strcmp(f->names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Those of the file's tensors that the index places there. */
+static int add_file(struct tern_convert_foreign *f, const char *name, json_t *map,
+                    struct tern_err *err)
+{
+    struct tern_pytorch_file read = {0};
+    char *path = tern_fs_join(f->dir, name);
+    int rc = tern_pytorch_open(path, &read, err);
+
+    free(path);
+    if (rc == 0)
+        rc = tern_convert_foreign_file(f, name, read.bytes, err);
+    for (size_t i = 0; rc == 0 && i < read.n; i++) {
+        const char *home = json_string_value(json_object_get(map, read.tensors[i].name));
+        if (home && strcmp(home, name) == 0)
+            rc = add_tensor(f, &read.tensors[i], 0, err);
+    }
+    tern_pytorch_free(&read);
+    return rc;
+}
+
+static int add_files(struct tern_convert_foreign *f, const char *path, json_t *map,
+                     struct tern_err *err)
+{
+    const char *tensor;
+    json_t *v;
+
+    json_object_foreach(map, tensor, v)
+    {
+        const char *file = json_string_value(v);
+        if (!file || file[0] == '.' || strchr(file, '/') || !tern_str_ends(file, ".bin"))
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: places tensor '%s' in a file that is no .bin of its folder",
+                                path, tensor);
+        if (has_file(f, file))
+            continue;
+        if (f->n_files == FILES_MAX)
+            return tern_err_set(err, TERN_USAGE, "%s: names more than %d files", path, FILES_MAX);
+        if (add_file(f, file, map, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int check_index(const struct tern_ckpt *c, const char *path, json_t *map,
+                       struct tern_err *err)
+{
+    const char *tensor;
+    json_t *v;
+
+    json_object_foreach(map, tensor, v)
+    {
+        if (!tern_ckpt_find(c, tensor, NULL) && !may_be_absent(tensor))
+            return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is not in %s", path, tensor,
+                                json_string_value(v));
+    }
+    return 0;
+}
+
+struct tern_ckpt *tern_convert_open_bins(const char *dir, struct tern_err *err)
+{
+    struct tern_convert_foreign f = {.dir = dir};
+    char *path = tern_fs_join(dir, "pytorch_model.bin.index.json");
+    json_t *index = tern_json_load(path, INDEX_MAX, err);
+    json_t *map = json_object_get(index, "weight_map");
+    struct tern_ckpt *c = NULL;
+    int rc = index ? 0 : -1;
+
+    if (rc == 0 && (!json_is_object(map) || json_object_size(map) == 0))
+        rc = tern_err_set(err, TERN_USAGE, "%s: has no weight_map", path);
+    if (rc == 0)
+        rc = add_files(&f, path, map, err);
+    if (rc == 0)
+        c = tern_convert_foreign_open(&f, err);
+    else
+        tern_convert_foreign_free(&f);
+    if (c && check_index(c, path, map, err) < 0) {
+        tern_ckpt_close(c);
+        c = NULL;
+    }
+    json_decref(index);
+    free(path);
+    return c;
+}

@@ -44,10 +44,10 @@ void tern_train_units_close(struct train *t)
     free(t->optimizer.units);
 }
 
-/* ---------------------------------------------------------------- sums over ranks */
+/* ---------------------------------------------------------------- sums over tensor ranks */
 
-/* The ranks that have addends of a part's gradients which this rank lacks; NULL: none. */
-static struct tern_comm *replicas_of(const struct train *t, const struct tern_model_part *p)
+/* The tensor ranks that hold addends of a part's gradients; NULL: this one has the whole. */
+static struct tern_comm *partial_holders(const struct train *t, const struct tern_model_part *p)
 {
     bool several = t->me.place.tensor > 1;
 
@@ -59,14 +59,14 @@ static struct tern_comm *replicas_of(const struct train *t, const struct tern_mo
 }
 
 /* Neighbouring parts with the same ranks go together. */
-static int sum_replicas(struct train *t, const struct tern_model_unit *u, struct tern_err *err)
+static int sum_partials(struct train *t, const struct tern_model_unit *u, struct tern_err *err)
 {
     const struct tern_model_part *p = &tern_llama_trained(t->model)->parts[u->part];
 
     for (size_t i = 0, n; i < u->parts; i += n) {
-        struct tern_comm *with = replicas_of(t, &p[i]);
+        struct tern_comm *with = partial_holders(t, &p[i]);
         uint64_t count = p[i].count;
-        for (n = 1; i + n < u->parts && replicas_of(t, &p[i + n]) == with; n++)
+        for (n = 1; i + n < u->parts && partial_holders(t, &p[i + n]) == with; n++)
             count += p[i + n].count;
         if (with && tern_fabric_all_reduce(with, t->weights.grads + p[i].offset, count, TRAIN_REAL,
                                            TERN_SUM, err) < 0)
@@ -144,7 +144,7 @@ static int begin_bucket(struct train *t, int bucket, struct tern_err *err)
         const struct tern_model_unit *u = &s->units[i];
         if (u->bucket != bucket || is_tied(t, u))
             continue;
-        if (sum_replicas(t, u, err) < 0 || begin_sum(t, i, err) < 0)
+        if (sum_partials(t, u, err) < 0 || begin_sum(t, i, err) < 0)
             return -1;
     }
     if (t->optimizer.held.n * sizeof(tern_real) >= SUM_BYTES && begin_held(t, err) < 0)

@@ -27,7 +27,7 @@ struct tries {
     unsigned n, skewed, moved, refused;
     char region[64]; /* that the answer tells */
     char asked[64];  /* of the request */
-    struct tern_store_keys keys;
+    struct tern_store_credentials keys;
     char why[200]; /* of the last failure */
     char code[64]; /* S3's word for it, or "" */
 };
@@ -114,7 +114,7 @@ static int make_s3(struct tries *t, struct made *m, struct tern_err *err)
     }
     for (; n < c->n_headers; n++)
         headers[n] = c->headers[n];
-    if (t->s->vault) {
+    if (t->s->provider) {
         gmtime_r(&now, &tm);
         strftime(time_text, sizeof time_text, "%Y%m%dT%H%M%SZ", &tm);
         tern_sha256(c->body ? c->body : "", c->n_body, digest);
@@ -255,8 +255,9 @@ static int send_s3(struct tries *t, struct tern_store_reply *r, struct tern_err 
 {
     struct made m = {0};
 
-    if (t->s->vault &&
-        tern_store_vault_get(t->s->vault, t->refused ? t->keys.access : NULL, &t->keys, err) < 0)
+    if (t->s->provider &&
+        tern_store_provider_get(t->s->provider, t->refused ? t->keys.access : NULL, &t->keys, err) <
+            0)
         return -1;
     begin(t);
     if (make_s3(t, &m, err) < 0) {
@@ -454,11 +455,11 @@ int tern_store_do(struct tern_store *s, struct tern_store_call *c,
 
     t.until_ns = t.begun_ns + (int64_t)(s->how.deadline_s * 1e9);
     for (;;) {
-        struct tern_store_keys old = t.keys;
+        struct tern_store_credentials old = t.keys;
         t.n++;
         rc = s3 ? send_s3(&t, &r, err) : send_http(&t, &r, ret_first, err);
-        if (s3 && s->vault && old.access && old.access != t.keys.access)
-            tern_store_keys_free(&old);
+        if (s3 && s->provider && old.access && old.access != t.keys.access)
+            tern_store_credentials_free(&old);
         if (rc == 0)
             rc = judge(&t, &r, err);
         if (rc == 2)
@@ -466,7 +467,7 @@ int tern_store_do(struct tern_store *s, struct tern_store_call *c,
         if (rc != 1)
             break;
     }
-    tern_store_keys_free(&t.keys);
+    tern_store_credentials_free(&t.keys);
     free(t.shown);
     if (rc < 0)
         tern_store_reply_free(&r);

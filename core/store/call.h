@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "core/store/http.h"
-#include "core/store/keys.h"
+#include "core/store/credentials.h"
 #include "core/store/sign.h"
 #include "core/store/store.h"
 #include "core/store/url.h"
@@ -16,11 +16,11 @@ struct tern_store {
     struct tern_store_how how;
     char *bearer, *denied;
     struct tern_store_http *http;
-    struct tern_store_vault *vault; /* NULL: requests are not signed */
-    char *endpoint;                 /* S3 other than Amazon's: "http://host:port/path"; or NULL */
-    bool path_style;                /* the bucket stands in the path, not in the host */
-    int halted;                     /* atomic: tern_store_halt */
-    pthread_mutex_t lock;           /* of what follows */
+    struct tern_store_provider *provider; /* NULL: requests are not signed */
+    char *endpoint;       /* S3 other than Amazon's: "http://host:port/path"; or NULL */
+    bool path_style;      /* the bucket stands in the path, not in the host */
+    int halted;           /* atomic: tern_store_halt */
+    pthread_mutex_t lock; /* of what follows */
     char region[64];
     int64_t skew_s; /* of the server's clock before ours */
 };

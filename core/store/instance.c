@@ -5,7 +5,7 @@
 #include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
-#include "core/store/keys.h"
+#include "core/store/credentials.h"
 #include "core/store/url.h"
 
 #include <stdlib.h>
@@ -76,23 +76,23 @@ static char *text_of(const json_t *j, const char *key)
 }
 
 static int read_keys(const struct tern_buf *text, const char *what,
-                     struct tern_store_keys *ret_keys, struct tern_err *err)
+                     struct tern_store_credentials *ret_credentials, struct tern_err *err)
 {
     struct tm tm = {0};
     json_t *j = tern_json_parse(text->data ? text->data : "", text->len, what, NULL);
     const char *expires = json_string_value(json_object_get(j, "Expiration"));
-    struct tern_store_keys k = {.access = text_of(j, "AccessKeyId"),
-                                .secret = text_of(j, "SecretAccessKey"),
-                                .token = text_of(j, "Token")};
+    struct tern_store_credentials k = {.access = text_of(j, "AccessKeyId"),
+                                       .secret = text_of(j, "SecretAccessKey"),
+                                       .token = text_of(j, "Token")};
 
     if (expires && strptime(expires, "%Y-%m-%dT%H:%M:%S", &tm))
         k.expires_s = timegm(&tm);
     json_decref(j);
     if (!k.access || !k.secret || (expires && !k.expires_s)) {
-        tern_store_keys_free(&k);
+        tern_store_credentials_free(&k);
         return tern_err_set(err, TERN_TEMPFAIL, "%s: its answer holds no credentials", what);
     }
-    *ret_keys = k;
+    *ret_credentials = k;
     return 1;
 }
 
@@ -136,8 +136,9 @@ static bool may_ask(const struct tern_store_url *u)
     return u->scheme == TERN_STORE_HTTPS || tern_store_url_loopback(u->host);
 }
 
-int tern_store_keys_container(struct tern_store_http *h, const int *stop,
-                              struct tern_store_keys *ret_keys, struct tern_err *err)
+int tern_store_credentials_container(struct tern_store_http *h, const int *stop,
+                                     struct tern_store_credentials *ret_credentials,
+                                     struct tern_err *err)
 {
     static const char name[] = "the container's credentials";
     const struct ask a = {h, stop, name};
@@ -174,7 +175,7 @@ int tern_store_keys_container(struct tern_store_http *h, const int *stop,
         if (rc == 0)
             rc = tern_err_set(err, TERN_USAGE, "%s: there are none at that address", name);
         if (rc > 0)
-            rc = read_keys(&text, name, ret_keys, err);
+            rc = read_keys(&text, name, ret_credentials, err);
     }
     if (text.data)
         explicit_bzero(text.data, text.len);
@@ -189,7 +190,7 @@ int tern_store_keys_container(struct tern_store_http *h, const int *stop,
 /* ---- the instance ---- */
 
 static int of_role(const struct ask *a, const char *base, const char *header,
-                   struct tern_store_keys *ret_keys, struct tern_err *err)
+                   struct tern_store_credentials *ret_credentials, struct tern_err *err)
 {
     struct tern_buf role = {0}, keys = {0};
     char *url = tern_strf("%s/latest/meta-data/iam/security-credentials/", base);
@@ -209,7 +210,7 @@ static int of_role(const struct ask *a, const char *base, const char *header,
         rc = ask_for(a, "GET", url, header, &keys, err);
     }
     if (rc > 0)
-        rc = read_keys(&keys, a->what, ret_keys, err);
+        rc = read_keys(&keys, a->what, ret_credentials, err);
     if (keys.data)
         explicit_bzero(keys.data, keys.len);
     tern_buf_free(&keys);
@@ -218,8 +219,9 @@ static int of_role(const struct ask *a, const char *base, const char *header,
     return rc;
 }
 
-int tern_store_keys_instance(struct tern_store_http *h, const int *stop,
-                             struct tern_store_keys *ret_keys, struct tern_err *err)
+int tern_store_credentials_instance(struct tern_store_http *h, const int *stop,
+                                    struct tern_store_credentials *ret_credentials,
+                                    struct tern_err *err)
 {
     const struct ask a = {h, stop, "the instance's metadata"};
     const char *off = getenv("AWS_EC2_METADATA_DISABLED"),
@@ -248,7 +250,7 @@ int tern_store_keys_instance(struct tern_store_http *h, const int *stop,
     }
     if (rc > 0) {
         char *header = tern_strf("X-aws-ec2-metadata-token: %s", token.data);
-        rc = of_role(&a, base, header, ret_keys, err);
+        rc = of_role(&a, base, header, ret_credentials, err);
         free(header);
     }
     tern_buf_free(&token);

@@ -107,8 +107,8 @@ static int open_s3(struct tern_store *s, struct tern_err *err)
     if (!host_can_have(s->url.host))
         s->path_style = true;
     if (!anonymous || strcmp(anonymous, "0") == 0) {
-        s->vault = tern_store_vault_new(s->http, s->how.stop, err);
-        if (!s->vault)
+        s->provider = tern_store_provider_new(s->http, s->how.stop, err);
+        if (!s->provider)
             goto out;
     }
     rc = 0;
@@ -146,7 +146,7 @@ void tern_store_close(struct tern_store *s)
 {
     if (!s)
         return;
-    tern_store_vault_free(s->vault);
+    tern_store_provider_free(s->provider);
     tern_store_http_free(s->http);
     if (s->bearer)
         explicit_bzero(s->bearer, strlen(s->bearer));

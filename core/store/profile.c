@@ -1,6 +1,6 @@
 /* Credentials from the environment and from profile files. */
 #include "core/base/fs.h"
-#include "core/store/keys.h"
+#include "core/store/credentials.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -123,7 +123,7 @@ int tern_store_config(const char *under, const char *key, char **ret_value, stru
 
 /* ---- credentials ---- */
 
-static int from_environment(struct tern_store_keys *k, struct tern_err *err)
+static int from_environment(struct tern_store_credentials *k, struct tern_err *err)
 {
     const char *access = getenv("AWS_ACCESS_KEY_ID"), *secret = getenv("AWS_SECRET_ACCESS_KEY"),
                *token = getenv("AWS_SESSION_TOKEN");
@@ -136,13 +136,13 @@ static int from_environment(struct tern_store_keys *k, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "%s is set without %s: set both or none",
                             access ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY",
                             access ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID");
-    *k = (struct tern_store_keys){.access = tern_strdup(access),
-                                  .secret = tern_strdup(secret),
-                                  .token = token && *token ? tern_strdup(token) : NULL};
+    *k = (struct tern_store_credentials){.access = tern_strdup(access),
+                                         .secret = tern_strdup(secret),
+                                         .token = token && *token ? tern_strdup(token) : NULL};
     return 1;
 }
 
-static int from_file(const char *path, struct tern_store_keys *k, struct tern_err *err)
+static int from_file(const char *path, struct tern_store_credentials *k, struct tern_err *err)
 {
     if (tern_store_profile(path, profile(), NULL, "aws_access_key_id", &k->access, err) < 0 ||
         tern_store_profile(path, profile(), NULL, "aws_secret_access_key", &k->secret, err) < 0 ||
@@ -156,10 +156,10 @@ static int from_file(const char *path, struct tern_store_keys *k, struct tern_er
                      k->access ? "aws_secret_access_key" : "aws_access_key_id");
         goto fail;
     }
-    tern_store_keys_free(k);
+    tern_store_credentials_free(k);
     return 0;
 fail:
-    tern_store_keys_free(k);
+    tern_store_credentials_free(k);
     return -1;
 }
 
@@ -185,12 +185,13 @@ static int refuse_others(const char *path, struct tern_err *err)
     return 0;
 }
 
-int tern_store_keys_files(struct tern_store_keys *ret_keys, struct tern_err *err)
+int tern_store_credentials_files(struct tern_store_credentials *ret_credentials,
+                                 struct tern_err *err)
 {
     const char *web = getenv("AWS_WEB_IDENTITY_TOKEN_FILE");
     char *credentials = file_of("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
          *config = file_of("AWS_CONFIG_FILE", "config");
-    int rc = from_environment(ret_keys, err);
+    int rc = from_environment(ret_credentials, err);
 
     if (rc == 0 && web && *web)
         rc = tern_err_set(err, TERN_USAGE,
@@ -198,13 +199,13 @@ int tern_store_keys_files(struct tern_store_keys *ret_keys, struct tern_err *err
                           "role's keys into the environment: eval \"$(aws configure "
                           "export-credentials --format env)\"");
     if (rc == 0)
-        rc = from_file(credentials, ret_keys, err);
+        rc = from_file(credentials, ret_credentials, err);
     if (rc == 0)
         rc = refuse_others(credentials, err);
     if (rc == 0)
         rc = refuse_others(config, err);
     if (rc == 0)
-        rc = from_file(config, ret_keys, err);
+        rc = from_file(config, ret_credentials, err);
     if (rc == 0 && strcmp(profile(), "default") != 0)
         rc = tern_err_set(err, TERN_USAGE,
                           "AWS_PROFILE=%s: no credentials of that profile in %s or %s", profile(),

@@ -1,7 +1,7 @@
 /* core/store without a server: signatures of AWS's documentation, URLs, XML, profile files. */
 #include "core/base/fs.h"
 #include "core/store/digest.h"
-#include "core/store/keys.h"
+#include "core/store/credentials.h"
 #include "core/store/sign.h"
 #include "core/store/store.h"
 #include "core/store/url.h"

@@ -1,4 +1,4 @@
-#include "core/store/keys.h"
+#include "core/store/credentials.h"
 
 #include "core/base/clock.h"
 
@@ -9,11 +9,11 @@
 /* AWS gives new ones 5 minutes before the old ones expire. */
 enum { RENEW_S = 240 };
 
-struct tern_store_vault {
+struct tern_store_provider {
     pthread_mutex_t lock;
     struct tern_store_http *http;
     const int *stop;
-    struct tern_store_keys keys;
+    struct tern_store_credentials keys;
     bool have;
 };
 
@@ -24,18 +24,18 @@ static void wipe(char *s)
     free(s);
 }
 
-void tern_store_keys_free(struct tern_store_keys *k)
+void tern_store_credentials_free(struct tern_store_credentials *k)
 {
     wipe(k->access);
     wipe(k->secret);
     wipe(k->token);
-    *k = (struct tern_store_keys){0};
+    *k = (struct tern_store_credentials){0};
 }
 
-struct tern_store_vault *tern_store_vault_new(struct tern_store_http *h, const int *stop,
-                                              struct tern_err *err)
+struct tern_store_provider *tern_store_provider_new(struct tern_store_http *h, const int *stop,
+                                                    struct tern_err *err)
 {
-    struct tern_store_vault *v = tern_alloc(1, sizeof *v, "credentials", err);
+    struct tern_store_provider *v = tern_alloc(1, sizeof *v, "credentials", err);
 
     if (!v)
         return NULL;
@@ -45,24 +45,24 @@ struct tern_store_vault *tern_store_vault_new(struct tern_store_http *h, const i
     return v;
 }
 
-void tern_store_vault_free(struct tern_store_vault *v)
+void tern_store_provider_free(struct tern_store_provider *v)
 {
     if (!v)
         return;
-    tern_store_keys_free(&v->keys);
+    tern_store_credentials_free(&v->keys);
     pthread_mutex_destroy(&v->lock);
     free(v);
 }
 
-static int look_up(struct tern_store_vault *v, struct tern_store_keys *ret_keys,
+static int look_up(struct tern_store_provider *v, struct tern_store_credentials *ret_credentials,
                    struct tern_err *err)
 {
-    int rc = tern_store_keys_files(ret_keys, err);
+    int rc = tern_store_credentials_files(ret_credentials, err);
 
     if (rc == 0)
-        rc = tern_store_keys_container(v->http, v->stop, ret_keys, err);
+        rc = tern_store_credentials_container(v->http, v->stop, ret_credentials, err);
     if (rc == 0)
-        rc = tern_store_keys_instance(v->http, v->stop, ret_keys, err);
+        rc = tern_store_credentials_instance(v->http, v->stop, ret_credentials, err);
     if (rc == 0)
         return tern_err_set(
             err, TERN_USAGE,
@@ -75,20 +75,20 @@ static int look_up(struct tern_store_vault *v, struct tern_store_keys *ret_keys,
 
 /* Everything else goes on with the old keys while they are good: an instance's metadata may be slow
  * for a moment. */
-static int renew(struct tern_store_vault *v, bool good, struct tern_err *err)
+static int renew(struct tern_store_provider *v, bool good, struct tern_err *err)
 {
-    struct tern_store_keys fresh = {0};
+    struct tern_store_credentials fresh = {0};
 
     if (look_up(v, &fresh, good ? NULL : err) < 0)
         return good ? 0 : -1;
-    tern_store_keys_free(&v->keys);
+    tern_store_credentials_free(&v->keys);
     v->keys = fresh;
     v->have = true;
     return 0;
 }
 
-int tern_store_vault_get(struct tern_store_vault *v, const char *refused,
-                         struct tern_store_keys *ret_keys, struct tern_err *err)
+int tern_store_provider_get(struct tern_store_provider *v, const char *refused,
+                            struct tern_store_credentials *ret_credentials, struct tern_err *err)
 {
     int rc = 0;
 
@@ -99,7 +99,7 @@ int tern_store_vault_get(struct tern_store_vault *v, const char *refused,
     if (!v->have || left < RENEW_S || again)
         rc = renew(v, v->have && left > 0 && !again, err);
     if (rc == 0)
-        *ret_keys = (struct tern_store_keys){
+        *ret_credentials = (struct tern_store_credentials){
             .access = tern_strdup(v->keys.access),
             .secret = tern_strdup(v->keys.secret),
             .token = v->keys.token ? tern_strdup(v->keys.token) : NULL,

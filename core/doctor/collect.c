@@ -340,7 +340,7 @@ int tern_doctor_collect(const struct tern_doctor_options *o, const struct tern_s
     }
     if (o->ledger) {
         tern_doctor_facts_add(facts, "", "ledger", o->ledger);
-        tern_ledger_guard(o->ledger, put_local, facts);
+        tern_ledger_check_permissions(o->ledger, put_local, facts);
         if (tern_doctor_probe_open(&probe, o->ledger, &why) < 0)
             tern_doctor_facts_add(facts, "", "probe-error", why.text);
         a.probe = probe.dir;

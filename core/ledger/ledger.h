@@ -296,8 +296,9 @@ int tern_ledger_locate(const char *ledger_dir, const char *typed, const char *jo
 /* The faults of a ledger's permissions, a call each: `id` is ledger-open (a catalogue is read
  * by more than a run in it), ledger-others (others may write to a user's folder), ledger-taken (it
  * is another's) or ledger-sticky (others may rename it); `text` begins with the path. */
-void tern_ledger_guard(const char *ledger_dir,
-                       void (*put)(void *arg, const char *id, const char *text), void *arg);
+void tern_ledger_check_permissions(const char *ledger_dir,
+                                   void (*put)(void *arg, const char *id, const char *text),
+                                   void *arg);
 
 /* ---------------------------------------------------------------- folding
  *

@@ -10,13 +10,13 @@
 
 enum { REPORTS = 20 }; /* of a ledger; they are mended one after the other */
 
-struct guard {
+struct permissions {
     void (*report)(void *arg, const char *id, const char *text);
     void *arg;
     int n;
 };
 
-static void report(struct guard *g, const char *id, const char *path, const char *what)
+static void report(struct permissions *g, const char *id, const char *path, const char *what)
 {
     char *text = tern_strf("%s: %s", path, what);
 
@@ -26,7 +26,7 @@ static void report(struct guard *g, const char *id, const char *path, const char
 }
 
 /* Does the catalogue show a run to users that may not read the run? */
-static void look_at_catalogue(struct guard *g, const char *home)
+static void look_at_catalogue(struct permissions *g, const char *home)
 {
     char *path = tern_fs_join(home, "ledger.db");
     struct stat st;
@@ -40,7 +40,7 @@ static void look_at_catalogue(struct guard *g, const char *home)
     free(path);
 }
 
-static void look_at_user(struct guard *g, const char *home, uint32_t uid)
+static void look_at_user(struct permissions *g, const char *home, uint32_t uid)
 {
     struct stat st;
 
@@ -56,7 +56,7 @@ static void look_at_user(struct guard *g, const char *home, uint32_t uid)
         look_at_catalogue(g, home);
 }
 
-static void look_at_sharing(struct guard *g, const char *dir)
+static void look_at_sharing(struct permissions *g, const char *dir)
 {
     struct stat st;
 
@@ -65,10 +65,11 @@ static void look_at_sharing(struct guard *g, const char *dir)
         report(g, "ledger-sticky", dir, "every user may rename and remove files of others there");
 }
 
-void tern_ledger_guard(const char *ledger_dir,
-                       void (*put)(void *arg, const char *id, const char *text), void *arg)
+void tern_ledger_check_permissions(const char *ledger_dir,
+                                   void (*put)(void *arg, const char *id, const char *text),
+                                   void *arg)
 {
-    struct guard g = {.report = put, .arg = arg};
+    struct permissions g = {.report = put, .arg = arg};
     char *users = tern_fs_join(ledger_dir, "u");
     DIR *d = opendir(users);
     uint32_t uid;

@@ -204,7 +204,7 @@ static int check_members(const char *path, struct tern_run_array *array,
     for (size_t i = 0; i < array->n && rc == 0; i++) {
         struct tern_opt_list settings = overrides;
         struct tern_recipe *r = tern_run_array_load(array, i, path, &settings, err);
-        rc = r && tern_run_settle(site, r, err) == 0 ? check(r, err) : -1;
+        rc = r && tern_run_apply_site(site, r, err) == 0 ? check(r, err) : -1;
         tern_recipe_free(r);
         if (rc < 0) {
             char *words = tern_run_array_describe(array, i);
@@ -277,7 +277,7 @@ static int run(int n, char **args, struct tern_err *err)
     if (member(&array, &i, err) < 0)
         goto out;
     recipe = tern_run_array_load(&array, i, path, &overrides, err);
-    if (!recipe || tern_run_settle(site, recipe, err) < 0)
+    if (!recipe || tern_run_apply_site(site, recipe, err) < 0)
         goto out;
     if (trial_steps >= 0) {
         if (trial_begin(&trial, recipe, trial_steps, &overrides, err) < 0)
@@ -285,7 +285,7 @@ static int run(int n, char **args, struct tern_err *err)
         tern_recipe_free(recipe);
         recipe = tern_recipe_load(path, overrides.values, overrides.n, err);
         if (!recipe || tern_inputs_length(recipe, err) < 0 ||
-            tern_run_settle(site, recipe, err) < 0)
+            tern_run_apply_site(site, recipe, err) < 0)
             goto out;
     }
     rc = check_only ? check(recipe, err) : supervise(recipe, site, absolute, err);

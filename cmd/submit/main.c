@@ -189,7 +189,8 @@ static int check_members(struct request *q, const struct tern_site *site, struct
         struct tern_opt_list settings = overrides;
         struct tern_recipe *r = tern_run_array_load(&q->array, i, q->path, &settings, err);
         char *words = tern_run_array_describe(&q->array, i);
-        int rc = r && tern_run_settle(site, r, err) == 0 ? shape(r, &n_nodes, &per_node, err) : -1;
+        int rc =
+            r && tern_run_apply_site(site, r, err) == 0 ? shape(r, &n_nodes, &per_node, err) : -1;
         if (rc == 0 && (n_nodes != q->nodes || per_node != q->per_node))
             rc = tern_err_set(err, TERN_USAGE,
                               "wants %" PRId64 " nodes of %" PRId64 " tasks, not %" PRId64
@@ -244,7 +245,7 @@ static bool good_alone(const char *path, const struct tern_site *site)
     struct tern_err err = {0};
     int64_t n_nodes, per_node;
     struct tern_recipe *r = tern_recipe_load(path, NULL, 0, &err);
-    bool good = r && tern_inputs_length(r, &err) == 0 && tern_run_settle(site, r, &err) == 0 &&
+    bool good = r && tern_inputs_length(r, &err) == 0 && tern_run_apply_site(site, r, &err) == 0 &&
                 shape(r, &n_nodes, &per_node, &err) == 0;
 
     if (!good)
@@ -296,7 +297,7 @@ static int prepare(struct request *q, const char *path, const struct tern_site *
 {
     q->recipe = tern_recipe_load(path, overrides.values, overrides.n, err);
     if (!q->recipe || tern_inputs_length(q->recipe, err) < 0 ||
-        tern_run_settle(site, q->recipe, err) < 0 ||
+        tern_run_apply_site(site, q->recipe, err) < 0 ||
         shape(q->recipe, &q->nodes, &q->per_node, err) < 0 ||
         tern_run_array_read(&q->array, arrays.values, arrays.n, err) < 0 ||
         check_members(q, site, err) < 0)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tern_run_settle(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err)
+int tern_run_apply_site(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err)
 {
     char *home = NULL;
 

@@ -7,6 +7,6 @@
 
 /* tern_site_fill, and then ledger.dir becomes the caller's home in it (ledger.h), with
  * workload.precompile.cache where that is below it.  No folder is made. */
-int tern_run_settle(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err);
+int tern_run_apply_site(const struct tern_site *site, struct tern_recipe *r, struct tern_err *err);
 
 #endif

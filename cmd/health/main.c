@@ -271,7 +271,7 @@ static void mend_here(const char *node, const struct tern_health_rows *rows)
     struct tern_err err = {0};
     bool mended = false;
 
-    if (tern_health_mend(node, rows, &mended, &err) < 0)
+    if (tern_health_undrain(node, rows, &mended, &err) < 0)
         tern_warn("%s: %s", node, err.text);
     else if (mended)
         tern_info("%s: well again, its drain is taken back", node);
@@ -339,7 +339,7 @@ static int mend_nodes(struct tern_health_options *o, char **nodes, int n, struct
     for (int i = 0; rc == 0 && i < (n ? n : 1); i++) {
         const char *node = n ? nodes[i] : self[0];
         bool mended = false;
-        rc = tern_health_mend(node, n ? NULL : &rows, &mended, err);
+        rc = tern_health_undrain(node, n ? NULL : &rows, &mended, err);
         if (rc == 0)
             printf("%s: %s\n", node,
                    mended ? "tern's drain is taken back"

@@ -38,8 +38,8 @@ bool tern_health_reason_ours(const char *reason, char *check)
 }
 
 /* *n: nodes beside `node` that tern has drained for `check`; *all: the cluster's nodes. */
-static int befallen(const char *node, const char *check, size_t *n, size_t *all,
-                    struct tern_err *err)
+static int count_drained_for(const char *node, const char *check, size_t *n, size_t *all,
+                             struct tern_err *err)
 {
     struct tern_slurm_nodes *nodes = NULL;
 
@@ -59,7 +59,7 @@ static int befallen(const char *node, const char *check, size_t *n, size_t *all,
 }
 
 /* More than a quarter of the nodes; of the shared storage's check more than this one. */
-static bool epidemic(const char *check, size_t n, size_t all)
+static bool too_many(const char *check, size_t n, size_t all)
 {
     return strcmp(check, "mount") == 0 ? n > 0 : 4 * (n + 1) > all && n > 0;
 }
@@ -70,7 +70,8 @@ static int undo(const char *node, struct tern_err *err)
 }
 
 /* Is the node drained, or has it a reason?  Then *done says which, and the node stays as it is. */
-static int taken(const char *node, bool *is, enum tern_health_drained *done, struct tern_err *err)
+static int find_drain(const char *node, bool *is, enum tern_health_drained *done,
+                      struct tern_err *err)
 {
     struct tern_slurm_node_state n;
 
@@ -96,12 +97,12 @@ static int look_again(const char *node, const char *check, enum tern_health_drai
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) < 0)
         random = 0;
     tern_clock_sleep_ns(1500000000 + (int64_t)(random % 1500) * 1000000);
-    if (befallen(node, check, &n, &all, err) < 0)
+    if (count_drained_for(node, check, &n, &all, err) < 0)
         return -1;
-    if (!epidemic(check, n, all))
+    if (!too_many(check, n, all))
         return 0;
     /* An admin may have given the drain another reason since, or have undone it. */
-    if (taken(node, &drained, &whose, err) < 0)
+    if (find_drain(node, &drained, &whose, err) < 0)
         return -1;
     if (drained && whose == TERN_HEALTH_ALREADY && undo(node, err) < 0)
         return -1;
@@ -116,19 +117,19 @@ int tern_health_drain(const char *node, const char *check, const char *text, boo
     size_t others = 0, all = 0;
     bool is;
 
-    if (taken(node, &is, done, err) < 0)
+    if (find_drain(node, &is, done, err) < 0)
         return -1;
     if (is)
         return 0;
     if (alone) {
-        if (befallen(node, check, &others, &all, err) < 0)
+        if (count_drained_for(node, check, &others, &all, err) < 0)
             return -1;
-        if (epidemic(check, others, all)) {
+        if (too_many(check, others, all)) {
             *done = TERN_HEALTH_EPIDEMIC;
             return 0;
         }
         /* Loading a large cluster's nodes takes time, in which an admin may have drained it. */
-        if (taken(node, &is, done, err) < 0)
+        if (find_drain(node, &is, done, err) < 0)
             return -1;
         if (is)
             return 0;
@@ -148,8 +149,8 @@ int tern_health_drain(const char *node, const char *check, const char *text, boo
     return alone ? look_again(node, check, done, err) : 0;
 }
 
-int tern_health_mend(const char *node, const struct tern_health_rows *well, bool *mended,
-                     struct tern_err *err)
+int tern_health_undrain(const char *node, const struct tern_health_rows *well, bool *mended,
+                        struct tern_err *err)
 {
     struct tern_slurm_node_state n;
     char check[16] = "";

@@ -208,7 +208,7 @@ int tern_health_drain(const char *node, const char *check, const char *text, boo
                       enum tern_health_drained *done, struct tern_err *err);
 /* Undo a drain of tern's.  `well`: rows of checks made now; only a drain for a check that is ok
  * among them is undone (NULL: any).  *mended: was there one? */
-int tern_health_mend(const char *node, const struct tern_health_rows *well, bool *mended,
-                     struct tern_err *err);
+int tern_health_undrain(const char *node, const struct tern_health_rows *well, bool *mended,
+                        struct tern_err *err);
 
 #endif

@@ -98,7 +98,7 @@ static int wait_for(enum tern_health_platform p, const char *node, time_t old, d
             bool done = came_true(p, &n, old, &what), mended;
             /* The drain was for the old machine. */
             if (done && n.drained && p == TERN_HEALTH_PLATFORM_VIRTUAL) {
-                if (tern_health_mend(node, /* well= */ NULL, &mended, err) < 0)
+                if (tern_health_undrain(node, /* well= */ NULL, &mended, err) < 0)
                     return -1;
                 done = false; /* Slurm may still have to notice */
             }

@@ -132,7 +132,7 @@ int tern_model_place_check(const struct tern_model_config *c, const struct tern_
 /* The tensor ranks over which a gradient is summed, as each has only its own addends. */
 enum tern_model_sum {
     TERN_MODEL_SUM_NONE,
-    TERN_MODEL_SUM_KEYS,     /* those that hold the same key head */
+    TERN_MODEL_SUM_KV_HEADS, /* those that hold the same head of keys and values */
     TERN_MODEL_SUM_SEQUENCE, /* all, when each has tokens of its own (norms) */
     TERN_MODEL_SUM_TENSOR,   /* all */
 };

@@ -79,7 +79,7 @@ static void slice(const struct tern_model_config *c, const struct tern_model_pla
             cut(t->shape[axis], p->tensor_rank / sharers + 1, ranks / sharers) - part->start[axis];
         part->replicas = sharers;
         part->owner = p->tensor_rank % sharers == 0;
-        part->sum = sharers > 1 ? TERN_MODEL_SUM_KEYS : TERN_MODEL_SUM_NONE;
+        part->sum = sharers > 1 ? TERN_MODEL_SUM_KV_HEADS : TERN_MODEL_SUM_NONE;
     }
     part->count = (uint64_t)(part->shape[0] * part->shape[1]);
 }

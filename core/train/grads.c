@@ -51,8 +51,8 @@ static struct tern_comm *partial_holders(const struct train *t, const struct ter
 {
     bool several = t->me.place.tensor > 1;
 
-    if (p->sum == TERN_MODEL_SUM_KEYS)
-        return t->groups.keys;
+    if (p->sum == TERN_MODEL_SUM_KV_HEADS)
+        return t->groups.kv_heads;
     if (p->sum == TERN_MODEL_SUM_SEQUENCE)
         return several && t->recipe->parallel.sequence ? t->groups.tensor : NULL;
     return several && p->sum == TERN_MODEL_SUM_TENSOR ? t->groups.tensor : NULL;

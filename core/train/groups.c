@@ -76,7 +76,7 @@ struct train_node_peers tern_train_find_node_peers(const struct train *t,
     for (int i = 0; i < p->tensor; i++)
         if (is_node_peer(t, i, data, p->stage)) {
             found.tensor = true;
-            found.keys |= i / sharers == p->tensor_rank / sharers;
+            found.kv_heads |= i / sharers == p->tensor_rank / sharers;
         }
     for (int i = 0; i < t->me.data; i++)
         found.data |= is_node_peer(t, p->tensor_rank, i, p->stage);
@@ -101,7 +101,8 @@ int tern_train_groups_open(struct train *t, const struct tern_model_config *c, s
     if (t->me.data < t->size)
         add(&s, p->tensor_rank + p->tensor * p->stage, t->me.data_rank, &g->data);
     if (sharers > 1)
-        add(&s, tensor_group * c->kv_heads + p->tensor_rank / sharers, p->tensor_rank, &g->keys);
+        add(&s, tensor_group * c->kv_heads + p->tensor_rank / sharers, p->tensor_rank,
+            &g->kv_heads);
     if (p->pipeline > 1) {
         add_links(&s, t, false, link[0]);
         add_links(&s, t, true, link[1]);
@@ -127,7 +128,7 @@ int tern_train_groups_open(struct train *t, const struct tern_model_config *c, s
 void tern_train_groups_close(struct train *t)
 {
     struct train_groups *g = &t->groups;
-    struct tern_comm *all[] = {g->tensor,     g->data,       g->model,   g->keys,   g->tied,
+    struct tern_comm *all[] = {g->tensor,     g->data,       g->model,   g->kv_heads, g->tied,
                                g->receive[0], g->receive[1], g->send[0], g->send[1]};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

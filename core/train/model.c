@@ -28,7 +28,7 @@ static struct tern_llama_memory shared_memory(struct train *t, const struct tern
         .ctx = t,
         .wanted = {[TERN_LLAMA_BLOCK_PARAMS] = peers.data && t->recipe->parallel.zero,
                    [TERN_LLAMA_BLOCK_GRADS] =
-                       peers.data || peers.keys || peers.tied ||
+                       peers.data || peers.kv_heads || peers.tied ||
                        (peers.tensor && /* of norms; of what adapters have whole */
                         (t->recipe->parallel.sequence || t->recipe->lora.rank > 0)),
                    [TERN_LLAMA_BLOCK_ACTIVATIONS] = peers.tensor || peers.neighbours},

@@ -20,7 +20,7 @@
 struct train_groups {
     struct tern_comm *tensor, *data;
     struct tern_comm *model;                /* the model-parallel group: tensor x pipeline */
-    struct tern_comm *keys;                 /* tensor ranks with the same key head */
+    struct tern_comm *kv_heads;             /* tensor ranks with the same head of keys and values */
     struct tern_comm *tied;                 /* the stages of embedding and head, of a tied model */
     struct tern_comm *receive[2], *send[2]; /* from and to a neighbour stage: [0] activations
                                                forward, [1] gradients backward */
@@ -165,7 +165,8 @@ int tern_train_groups_open(struct train *t, const struct tern_model_config *c,
 void tern_train_groups_close(struct train *t);
 /* The groups in which this rank has node peers: ranks whose memory it reaches. */
 struct train_node_peers {
-    bool tensor, data, keys, tied, neighbours; /* neighbours: stages before and after this one */
+    bool tensor, data, kv_heads, tied,
+        neighbours; /* neighbours: stages before and after this one */
 };
 struct train_node_peers tern_train_find_node_peers(const struct train *t,
                                                    const struct tern_model_config *c);

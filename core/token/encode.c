@@ -15,7 +15,7 @@ struct tern_token_encoder *tern_token_encoder_new(const struct tern_token *t, st
     if (!e)
         return NULL;
     e->t = t;
-    e->words = tern_token_words_new(err);
+    e->words = tern_token_word_cache_new(err);
     if (t->by_text)
         e->pairs =
             tern_alloc((size_t)1 << TERN_KNOWN_PAIRS_BITS, sizeof *e->pairs, "an encoder", err);
@@ -32,7 +32,7 @@ void tern_token_encoder_free(struct tern_token_encoder *e)
 {
     if (!e)
         return;
-    tern_token_words_free(e->words);
+    tern_token_word_cache_free(e->words);
     for (size_t i = 0; i < sizeof e->scratch / sizeof e->scratch[0]; i++)
         tern_buf_free(&e->scratch[i]);
     free(e->text);
@@ -65,7 +65,7 @@ static int batch_flush(struct tern_token_encoder *e, struct batch *b, struct ter
         return 0;
     const size_t n = b->n;
     b->n = 0;
-    if (tern_token_words_put(e, b->start, (size_t)(b->end - b->start), b->ends, n, err) < 0)
+    if (tern_token_word_cache_put(e, b->start, (size_t)(b->end - b->start), b->ends, n, err) < 0)
         return -1;
     b->start += b->ends[n - 1];
     return 0;
@@ -195,7 +195,7 @@ int tern_token_put_split(struct tern_token_encoder *e, const char *s, size_t n,
         const size_t part = t->split_digits ? tern_token_split_digit(s, n) : n;
         for (size_t at = 0, k; at < part; at += ends[k - 1]) {
             k = tern_token_split_words(t->split, s + at, part - at, ends, TERN_WORDS_BATCH);
-            if (tern_token_words_put(e, s + at, n - at, ends, k, err) < 0)
+            if (tern_token_word_cache_put(e, s + at, n - at, ends, k, err) < 0)
                 return -1;
         }
         done = part;

@@ -91,14 +91,14 @@ struct tern_merge tern_token_heap_pop(struct tern_merge *heap, size_t n);
 
 /* ---- words that were met before (words.c) ---- */
 
-struct tern_words *tern_token_words_new(struct tern_err *err);
-void tern_token_words_free(struct tern_words *w);
+struct tern_words *tern_token_word_cache_new(struct tern_err *err);
+void tern_token_word_cache_free(struct tern_words *w);
 
 enum { TERN_WORDS_BATCH = 256 };
 /* Append the ids of `n` words (<= TERN_WORDS_BATCH): word i is s[ends[i - 1] .. ends[i]), the first
  * begins at 0.  `room`: bytes that may be read from `s`. */
-int tern_token_words_put(struct tern_token_encoder *e, const char *s, size_t room,
-                         const uint32_t *ends, size_t n, struct tern_err *err);
+int tern_token_word_cache_put(struct tern_token_encoder *e, const char *s, size_t room,
+                              const uint32_t *ends, size_t n, struct tern_err *err);
 
 /* Append the ids of a text by tokenizer.json (segments.c). */
 int tern_token_put_segments(struct tern_token_encoder *e, const char *s, size_t n,

@@ -34,7 +34,7 @@ struct tern_words {
     struct long_word *longs;
 };
 
-struct tern_words *tern_token_words_new(struct tern_err *err)
+struct tern_words *tern_token_word_cache_new(struct tern_err *err)
 {
     struct tern_words *w = tern_alloc(1, sizeof *w, "an encoder", err);
 
@@ -45,14 +45,14 @@ struct tern_words *tern_token_words_new(struct tern_err *err)
     w->longs = tern_alloc((size_t)1 << LONG_BITS, sizeof *w->longs, "an encoder", err);
     if (!w->sets || !w->longs) {
         tern_err_set(err, TERN_FAILED, "no memory for an encoder");
-        tern_token_words_free(w);
+        tern_token_word_cache_free(w);
         return NULL;
     }
     memset(w->sets, 0, sizeof *w->sets << SHORT_BITS);
     return w;
 }
 
-void tern_token_words_free(struct tern_words *w)
+void tern_token_word_cache_free(struct tern_words *w)
 {
     if (!w)
         return;
@@ -156,8 +156,8 @@ static inline const struct short_word *known(const struct probe *p)
     return w[1].key[0] == p->key[0] && w[1].key[1] == p->key[1] ? &w[1] : NULL;
 }
 
-int tern_token_words_put(struct tern_token_encoder *e, const char *s, size_t room,
-                         const uint32_t *ends, size_t n, struct tern_err *err)
+int tern_token_word_cache_put(struct tern_token_encoder *e, const char *s, size_t room,
+                              const uint32_t *ends, size_t n, struct tern_err *err)
 {
     struct probe probes[TERN_WORDS_BATCH];
     uint32_t at = 0;

@@ -1,3 +1,4 @@
+/* `tern fabric info`. */
 #include "cmd/fabric/fabric.h"
 
 #include "core/base/json.h"

@@ -1,3 +1,4 @@
+/* `tern fabric plan`: an algorithm's list of steps. */
 #include "cmd/fabric/fabric.h"
 
 #include "core/base/str.h"

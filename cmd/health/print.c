@@ -1,3 +1,4 @@
+/* Results of checks as text and JSON. */
 #include "cmd/health/health.h"
 
 #include "cmd/cmd.h"

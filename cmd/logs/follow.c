@@ -1,3 +1,4 @@
+/* `tern logs --follow`: attempts as they come, and when there will be no more. */
 #include "cmd/logs/logs.h"
 
 #include "core/base/clock.h"

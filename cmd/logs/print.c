@@ -1,3 +1,4 @@
+/* Lines of logs as they are printed: time, rank, visible text; the last ones. */
 #include "cmd/logs/logs.h"
 
 #include "core/base/clock.h"

@@ -1,3 +1,4 @@
+/* CRC-32C: the processor's instruction where it has one, tables elsewhere. */
 #include "core/base/hash.h"
 
 #include <string.h>

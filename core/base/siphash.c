@@ -1,3 +1,4 @@
+/* SipHash-128, and comparing digests in constant time. */
 #include "core/base/hash.h"
 
 #include <string.h>

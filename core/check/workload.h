@@ -1,4 +1,5 @@
-/* Are the programs of a workload there?  Not checked at submission. */
+/* Are the programs of a workload there?  They may be on compute nodes alone, so submission checks
+ * only the patterns of its metrics. */
 #ifndef TERN_CHECK_WORKLOAD_H
 #define TERN_CHECK_WORKLOAD_H
 

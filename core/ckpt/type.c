@@ -1,3 +1,4 @@
+/* Element types of arrays on disk, and conversions between them. */
 #include "core/ckpt/ckpt.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Communicators as the engine knows them: members, shape, queue. */
 #include "core/coll/program.h"
 
 #include <stdlib.h>

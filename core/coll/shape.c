@@ -1,3 +1,4 @@
+/* Which members of a communicator share a node. */
 #include "core/coll/program.h"
 
 #include <stdlib.h>

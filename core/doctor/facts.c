@@ -1,3 +1,4 @@
+/* Facts of nodes as lines of text, to and from a node's child. */
 #include "core/base/str.h"
 #include "core/doctor/doctor.h"
 

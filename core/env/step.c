@@ -1,3 +1,4 @@
+/* Which environment variables belong to the srun step that a process runs in, and leaving it. */
 #include "core/env/env.h"
 
 #include "core/base/str.h"

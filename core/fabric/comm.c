@@ -1,3 +1,4 @@
+/* Communicators of the public face: the world, and its splits. */
 #include "core/fabric/state.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The words of `tern fabric info`: transport, choices, what they rest on. */
 #include "core/fabric/state.h"
 
 #include "core/base/str.h"

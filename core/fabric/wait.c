@@ -1,3 +1,4 @@
+/* A rank that waits: how it idles, and when it finds the awaited rank dead, frozen or late. */
 #include "core/fabric/state.h"
 
 #include "core/base/clock.h"

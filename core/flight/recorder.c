@@ -1,3 +1,4 @@
+/* The ring of operations in a rank's shared segment. */
 #include "core/flight/flight.h"
 
 #include "core/base/clock.h"

@@ -1,3 +1,4 @@
+/* The flight report as text and as JSON. */
 #include "core/flight/report.h"
 #include "core/flight/report_state.h"
 

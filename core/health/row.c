@@ -1,3 +1,4 @@
+/* A check's result: one printable line, and JSON. */
 #include "core/health/health.h"
 
 #include "core/base/assert.h"

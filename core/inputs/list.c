@@ -1,3 +1,4 @@
+/* The files that a recipe reads, with what tells them from others. */
 #include "core/inputs/inputs.h"
 
 #include "core/base/again.h"

@@ -1,3 +1,4 @@
+/* A recipe's stages, opened as core/data has them. */
 #include "core/inputs/inputs.h"
 
 #include "core/base/str.h"

@@ -1,3 +1,4 @@
+/* Values from lines that a trainer prints, and the step that each belongs to. */
 #include "core/base/str.h"
 #include "core/intake/intake.h"
 #include "core/intake/state.h"

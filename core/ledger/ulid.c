@@ -1,3 +1,4 @@
+/* Ids of runs: ULIDs, which sort by time. */
 #include "core/base/clock.h"
 #include "core/base/rand.h"
 #include "core/ledger/ledger.h"

@@ -1,3 +1,4 @@
+/* The backward pass of a shard, layer by layer. */
 #include "core/llama/layers.h"
 
 /* m->a.normed again from the saved rstd, over all tokens. */

@@ -1,3 +1,4 @@
+/* The forward pass of a shard, layer by layer. */
 #include "core/llama/layers.h"
 
 struct tern_tensor_heads tern_llama_heads(const struct tern_llama *m,

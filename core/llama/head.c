@@ -1,3 +1,4 @@
+/* Logits, loss and the gradient of both, some positions at a time. */
 #include "core/llama/layers.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* A linear layer's products, forward and backward. */
 #include "core/llama/layers.h"
 
 void tern_llama_linear(tern_real *y, const tern_real *x, const tern_real *w, int n, int in, int out)

@@ -1,3 +1,4 @@
+/* Log files of ranks: parts, their limits over attempts, and the line that ends them. */
 #include "core/logs/logs.h"
 
 #include "core/base/again.h"

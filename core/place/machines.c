@@ -1,3 +1,4 @@
+/* How many nodes there are, and the memory of a node and of a device, as Slurm tells it. */
 #include "core/place/place.h"
 
 #include "core/base/again.h"

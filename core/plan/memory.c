@@ -1,3 +1,4 @@
+/* Bytes that a rank needs: weights, gradients, optimizer, activations. */
 #include "core/plan/plan.h"
 
 #include "core/llama/llama.h"

@@ -1,3 +1,4 @@
+/* The hashes of a recipe: of all of it, and of what makes a run the same run. */
 #include "core/base/str.h"
 #include "core/base/yaml.h"
 #include "core/recipe/keys.h"

@@ -1,3 +1,4 @@
+/* Recipes whose program is not tern's trainer: refused combinations, and {words} filled in. */
 #include "core/base/str.h"
 #include "core/base/yaml.h"
 #include "core/recipe/lists.h"

@@ -1,3 +1,4 @@
+/* Tables for terminals: widths by characters, one line a row. */
 #include "core/report/report.h"
 
 #include "core/base/str.h"

@@ -1,3 +1,4 @@
+/* Copies of checkpoints under checkpoint.mirror. */
 #include "core/retain/look.h"
 
 #include "core/base/again.h"

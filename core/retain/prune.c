@@ -1,3 +1,4 @@
+/* Which checkpoints go, and their removal. */
 #include "core/retain/look.h"
 
 #include "core/base/again.h"

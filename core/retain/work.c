@@ -1,3 +1,4 @@
+/* One pass of the thread that prunes and mirrors. */
 #include "core/retain/look.h"
 
 #include "core/base/fs.h"

@@ -1,3 +1,4 @@
+/* When a reservation takes nodes from a job. */
 #include "core/slurm/slurm.h"
 
 #include "core/base/str.h"

@@ -1,3 +1,4 @@
+/* Time limits as Slurm writes them. */
 #include "core/slurm/slurm.h"
 
 #include "core/base/str.h"

@@ -1,3 +1,4 @@
+/* Opening a store: its endpoint, region and limits; keys and what messages call them. */
 #include "core/store/call.h"
 
 #include "core/base/vars.h"

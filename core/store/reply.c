@@ -1,3 +1,4 @@
+/* The headers of an answer. */
 #include "core/store/http.h"
 
 #include <string.h>

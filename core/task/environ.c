@@ -1,3 +1,4 @@
+/* A rank's environment: the variables of its profile. */
 #include "core/task/task.h"
 
 #include "core/base/vars.h"

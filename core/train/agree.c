@@ -1,3 +1,4 @@
+/* Agreement of all ranks: on a failure, a sum, a step, a stop. */
 #include "core/train/state.h"
 
 #include "core/base/str.h"

@@ -1,3 +1,4 @@
+/* How long the other ranks may wait for this one, by what it does. */
 #include "core/train/state.h"
 
 #include "core/base/clock.h"

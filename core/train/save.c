@@ -1,3 +1,4 @@
+/* What a checkpoint of a training run holds, and its saving. */
 #include "core/train/state.h"
 
 #include "core/base/fs.h"

@@ -1,3 +1,4 @@
+/* From a recipe to a rank that can take its first step, and back. */
 #include "core/train/state.h"
 
 #include "core/base/fs.h"

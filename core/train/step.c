@@ -1,3 +1,4 @@
+/* One step: passes over the batch, sums of gradients, clipping, update. */
 #include "core/train/state.h"
 
 #include "core/base/clock.h"

@@ -1,3 +1,4 @@
+/* Loading MPI, and the plugin that speaks to it. */
 #include "core/wire/mpi/mpi.h"
 
 #include "core/base/str.h"

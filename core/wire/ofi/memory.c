@@ -1,3 +1,4 @@
+/* Memory registered with libfabric, and buffers kept for records that came early. */
 #include "core/wire/ofi/state.h"
 
 #include "core/base/rand.h"

@@ -1,3 +1,4 @@
+/* Operations posted to libfabric: taken, queued, completed, given back. */
 #include "core/wire/ofi/state.h"
 
 #include "core/base/clock.h"

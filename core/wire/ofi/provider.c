@@ -1,3 +1,4 @@
+/* Which provider of libfabric is used, and why. */
 #include "core/base/vars.h"
 #include "core/wire/ofi/libfabric.h"
 #include "core/wire/ofi/ofi.h"

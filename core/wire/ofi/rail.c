@@ -1,3 +1,4 @@
+/* Networks side by side: found, compared, opened, closed. */
 #include "core/wire/ofi/state.h"
 
 #include "core/base/clock.h"

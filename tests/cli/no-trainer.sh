@@ -17,6 +17,7 @@ else
     run env -u MAKEFLAGS PKG_CONFIG_LIBDIR="$WORK/pc" make -C "$ROOT" -s O="$WORK/whole" ready; status 2 "the whole of tern wants them"
     grep -q 'libfabric' out err && grep -q 'PMIx' out err; ok $? "which is told" || cat out err
 fi
+long || { tap_done; exit; }
 tools_make all; status 0 "the tools alone do not" || { sed 's/^/# /' err | head -n 20; tap_done; }
 for p in cluster submit run ledger data ckpt health env logs metric task; do echo "o/bin/tern-$p"; done | xargs ls >/dev/null
 ok $? "the tools are there"

@@ -36,6 +36,7 @@ ok $? "the step of a checkpoint with flipped bytes is made again with the same w
 # without one.
 for by in train run; do
     for how in "cp -r" "ln -s"; do
+        long || [ "$by $how" != "run cp -r" ] || continue
         rm -rf checkpoints/*.bad-*; mv checkpoints/step-00000008 kept8
         $how "$([ "$how" = "ln -s" ] || echo checkpoints/)step-00000007" checkpoints/step-00000008
         run tern ckpt verify checkpoints/step-00000008; [ $rc != 0 ]; ok $? "$by: $how: tern ckpt verify sees it"
@@ -84,7 +85,7 @@ run tern eval run.yaml --set batch.seq_len=128
 status 2 "tern eval of rows longer than the model"; err_has "max_position_embeddings"
 
 # Killed at some step by kill -9 and started again: the same bits.
-for at in 2 3 5 7; do
+for at in $(long && echo 2 5 7) 3; do
     rm -rf checkpoints
     tern train run.yaml 2>err & pid=$!
     tiny_wait_step $at $pid

@@ -1,7 +1,8 @@
-/* The realised mix, and the packing, in the log and in the ledger. */
+/* Training sets in the log and in the ledger: their tokenizer, packing and realised mix. */
 #include "core/train/state.h"
 
 #include "core/base/fs.h"
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 
@@ -11,6 +12,7 @@
 
 /* A training set of the run, in however many stages. */
 struct source {
+    const struct tern_data_set *set;
     const struct tern_data_pack *pack;
     const char *path;
     uint64_t samples, tokens;
@@ -40,6 +42,7 @@ static struct source *find(const struct train *t, struct source *list, size_t *n
         i++;
     if (i == *n)
         list[(*n)++] = (struct source){
+            .set = tern_data_mix_set(m, k),
             .pack = pack,
             .path = as_written(t->recipe, tern_data_set_path(tern_data_mix_set(m, k)))};
     return &list[i];
@@ -116,14 +119,41 @@ static void describe(struct tern_buf *b, const struct tern_recipe *r, const stru
                         tern_str_count(tokens, sizeof tokens, c.dropped_tokens));
 }
 
-void tern_train_log_packing(struct train *t)
+/* "model/tokenizer.model (sentencepiece)", as the set's builder noted it; malloc'ed.  NULL: it
+ * noted none. */
+static char *tokenizer_of(const struct tern_data_set *set)
+{
+    const char *meta = tern_data_set_meta(set);
+    json_t *notes = *meta ? tern_json_parse(meta, strlen(meta), "notes", NULL) : NULL;
+    const char *file = json_string_value(json_object_get(notes, "tokenizer_file"));
+    const char *format = json_string_value(json_object_get(notes, "tokenizer_format"));
+    char *text = file && format ? tern_strf("%s (%s)", file, format) : NULL;
+
+    json_decref(notes);
+    return text;
+}
+
+static void record_tokenizer(struct train *t, const struct source *s)
+{
+    char *text = tokenizer_of(s->set), *name = tern_strf("tokenizer/%s", s->path);
+
+    if (text)
+        tern_ledger_spool_param(t->spool, name, text, NULL);
+    free(name);
+    free(text);
+}
+
+void tern_train_record_sets(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
     size_t n = 0;
     struct source *list = sources(t, /* end= */ 0, &n);
 
-    for (size_t i = 0; list && i < n && r->data.packing != TERN_PACKING_CONCAT; i++) {
+    for (size_t i = 0; list && i < n; i++) {
         struct tern_buf b = {0};
+        record_tokenizer(t, &list[i]);
+        if (r->data.packing == TERN_PACKING_CONCAT)
+            continue;
         char *name = tern_strf("packing/%s", list[i].path);
         describe(&b, r, &list[i]);
         tern_info("%s: %s", list[i].path, b.data);

@@ -267,8 +267,9 @@ void tern_train_record_step(struct train *t, double lr, double norm, double toke
 
 /* ---- mix.c ---- */
 
-/* Rank 0: log each training set's packing, unless it is concat, and record it as a parameter. */
-void tern_train_log_packing(struct train *t);
+/* Rank 0: record each training set's tokenizer as a parameter "tokenizer/PATH", and its packing,
+ * which is logged, too, as "packing/PATH", unless it is concat. */
+void tern_train_record_sets(struct train *t);
 /* Record how many samples, tokens and epochs of each training set the run has had so far, as values
  * "mix/PATH/samples", ... of the present step. */
 void tern_train_record_mix(struct train *t);

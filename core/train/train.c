@@ -113,7 +113,7 @@ static void log_beginning(struct train *t)
                   {"resumed_from", t->checkpoint.resumed_from ? t->checkpoint.resumed_from : ""}};
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         tern_ledger_spool_param(t->spool, params[i].name, params[i].value, NULL);
-    tern_train_log_packing(t);
+    tern_train_record_sets(t);
 }
 
 /* Evaluate; the time that takes does not count in the next line's tokens a second. */

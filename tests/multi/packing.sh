@@ -67,6 +67,8 @@ awk -v t="$(jq '[.mix[].tokens] | add' mix.json)" 'BEGIN {exit !(t > 0 && t < 64
 ok $? "best-fit: padding is not counted among the tokens"
 run tern ledger show --ledger mix
 out_has 'training sets'
+is "$(tern ledger sql --ledger mix -r latest -n -P "select count(*) from param where name like 'tokenizer/%' and value like '%tokenizer.model (sentencepiece)'")" 2 \
+    "the ledger has the tokenizer of each set, its file and its format"
 is "$(tern ledger sql --ledger mix -r latest -n -P "select count(*) from param where name like 'packing/%' and value like 'best-fit: %'")" 2 \
     "the ledger: the packing of each set is a parameter"
 

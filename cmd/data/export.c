@@ -408,14 +408,16 @@ static int import(const struct tern_export_from *from, struct tern_err *err)
 
 static int run_import(int n_args, char **args, struct tern_err *err)
 {
-    const bool rows = strcmp(im.documents, "rows") == 0;
+    enum tern_export_documents documents = TERN_EXPORT_AS_STORED;
 
     (void)n_args;
     if (!out)
         return tern_err_set(err, TERN_USAGE, "--out is missing: the set to write");
-    if (!rows && strcmp(im.documents, "eos") != 0)
+    if (im.documents && strcmp(im.documents, "eos") != 0 && strcmp(im.documents, "rows") != 0)
         return tern_err_set(err, TERN_USAGE, "--documents %s; allowed are eos and rows",
                             im.documents);
+    if (im.documents)
+        documents = *im.documents == 'e' ? TERN_EXPORT_BY_EOS : TERN_EXPORT_BY_ROW;
     struct tern_token *t = data_load_tokenizer(im.tokenizer, err);
     if (!t)
         return -1;
@@ -424,7 +426,7 @@ static int run_import(int n_args, char **args, struct tern_err *err)
                                           .token = t,
                                           .bos = im.bos,
                                           .mask = im.mask,
-                                          .rows_end = rows,
+                                          .documents = documents,
                                           .stop = &stopped,
                                           .progress = show};
     const int rc = import(&from, err);
@@ -437,8 +439,10 @@ static const struct tern_opt import_opts[] = {
     {"out", 'o', TERN_OPT_TEXT, "SET", .to.text = &out, .help = "the set to write"},
     {"column", 0, TERN_OPT_TEXT, "NAME", .def = "input_ids", .to.text = &im.column,
      .help = "of `datasets`: the column of ids"},
-    {"documents", 0, TERN_OPT_TEXT, "HOW", .def = "eos", .to.text = &im.documents,
-     .help = "of `datasets`: a document ends with EOS alone (eos), or with its row, too (rows)"},
+    {"documents", 0, TERN_OPT_TEXT, "HOW", .to.text = &im.documents,
+     .help = "where documents end: eos (with EOS, wherever rows end) or rows (with a row of "
+             "`datasets`, or a document of Megatron's index; EOS may stand inside, as in chats). "
+             "Default: eos for `datasets`, rows for Megatron"},
     {"mask", 0, TERN_OPT_FLAG, .to.flag = &im.mask,
      .help = "of `datasets`: keep which tokens labels leave out (-100) as the set's mask"},
     {"bos", 0, TERN_OPT_FLAG, .to.flag = &im.bos,
@@ -452,8 +456,8 @@ const struct tern_cmd data_import = {
     .summary = "make a token set of tokens that another tool wrote",
     .about = "Reads a folder of Hugging Face's datasets (save_to_disk) or one .arrow file of it "
              "with a column of ids, and Megatron's PREFIX.bin with PREFIX.idx. Places where "
-             "attention_mask is 0 are left out. A document ends with EOS; one that lacks it gets "
-             "it. The tokenizer must be the one that the ids are of: it names the vocabulary, and "
+             "attention_mask is 0 are left out. A document that lacks its EOS gets it. The "
+             "tokenizer must be the one that the ids are of: it names the vocabulary, and "
              "tells how many bytes of text a document has. Texts in such folders are for `tern "
              "data build`.",
     .examples = "tern data import pubmed-4096 -t model/ -o pubmed.tds\n"

@@ -44,17 +44,17 @@ struct printer {
     json_t *list;                 /* NULL: print lines */
 };
 
-/* The targets of a row, which a step learns. */
-static int decode(const struct printer *p, uint64_t i, struct tern_buf *to, struct tern_err *err)
+/* The text of row `where`, sample i: its targets, masked ones among them, without what fills up. */
+static int decode(const struct printer *p, uint64_t i, const struct tern_data_mix_where *where,
+                  struct tern_buf *to, struct tern_err *err)
 {
-    const size_t n = (size_t)p->recipe->batch.seq_len;
-    size_t end = n;
+    const struct tern_data_mix *m =
+        tern_data_stages_mix(p->stages, tern_data_stages_at(p->stages, i));
+    const size_t n = tern_data_pack_filled(tern_data_mix_pack(m, where->source), where->row);
 
     if (tern_data_stages_sample(p->stages, i, p->tokens, p->mask, NULL, err) < 0)
         return -1;
-    while (end > 0 && !p->mask[end - 1]) /* a last row is filled up */
-        end--;
-    return tern_token_decode(p->tokenizer, (const uint32_t *)p->tokens + 1, end, to, err);
+    return tern_token_decode(p->tokenizer, (const uint32_t *)p->tokens + 1, n, to, err);
 }
 
 static int print(const struct printer *p, uint64_t i, struct tern_err *err)
@@ -65,18 +65,15 @@ static int print(const struct printer *p, uint64_t i, struct tern_err *err)
     struct tern_data_mix_where w;
     const char *path = tern_data_set_path(tern_data_stages_locate(p->stages, i, &w));
 
-    if (p->tokenizer && decode(p, i, &text, err) < 0)
+    if (p->tokenizer && decode(p, i, &w, &text, err) < 0)
         return -1;
     if (p->list) {
         json_t *j =
             json_pack("{s:I, s:I, s:I, s:o, s:I, s:I}", "sample", (json_int_t)i, "step",
                       (json_int_t)step, "stage", (json_int_t)stage, "set", tern_json_text(path),
                       "epoch", (json_int_t)w.epoch, "row", (json_int_t)w.row);
-        if (p->tokenizer) {
-            char *whole = tern_strf("%.*s", (int)text.len, text.data ? text.data : "");
-            json_object_set_new(j, "text", tern_json_text(whole));
-            free(whole);
-        }
+        if (p->tokenizer)
+            json_object_set_new(j, "text", tern_json_text(text.data ? text.data : ""));
         json_array_append_new(p->list, j);
     } else {
         tern_cmd_say("%10" PRIu64 " %8" PRId64 " %5zu %5" PRIu64 " %10" PRIu64 " %s", i, step,

@@ -22,6 +22,11 @@ static int grow(struct tern_export_reading *r, const char *where, struct tern_er
 {
     const size_t cap = r->cap ? 2 * r->cap : 4096;
 
+    if (cap > TOKENS_MAX && r->by_row)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: a document of more than %zu tokens. Where documents end with EOS "
+                            "(id %u), say --documents eos.",
+                            where, r->n, r->eos);
     if (cap > TOKENS_MAX)
         return tern_err_set(err, TERN_USAGE,
                             "%s: no EOS (id %u) in %zu tokens. Is the tokenizer the one that the "
@@ -63,7 +68,7 @@ int tern_export_back_token(struct tern_export_reading *r, int64_t id, bool targe
                             "%s: token %lld; the vocabulary of %s ends at %u. Give the tokenizer "
                             "that the tokens are of.",
                             where, (long long)id, tern_token_path(r->from->token), r->n_vocab - 1);
-    if ((uint32_t)id == r->eos)
+    if ((uint32_t)id == r->eos && !r->by_row)
         return add_document(r, /* cut= */ r->from->mask && !target, where, err);
     if (r->n == r->cap && grow(r, where, err) < 0)
         return -1;
@@ -75,7 +80,16 @@ int tern_export_back_token(struct tern_export_reading *r, int64_t id, bool targe
 
 int tern_export_back_end(struct tern_export_reading *r, const char *where, struct tern_err *err)
 {
-    return r->n ? add_document(r, /* cut= */ false, where, err) : 0;
+    bool cut = false;
+
+    if (r->n == 0)
+        return 0;
+    if (r->by_row && r->ids[r->n - 1] == r->eos) { /* the writer puts it there again */
+        r->n--;
+        r->back.tokens--;
+        cut = r->from->mask && !r->targets[r->n];
+    }
+    return add_document(r, cut, where, err);
 }
 
 /* ---- Arrow ---- */
@@ -168,7 +182,7 @@ static int read_row(struct tern_export_reading *r, const struct tern_arrow *a,
             return -1;
     }
     r->back.rows++;
-    return r->from->rows_end ? tern_export_back_end(r, where, err) : 0;
+    return r->by_row ? tern_export_back_end(r, where, err) : 0;
 }
 
 static int read_batches(struct tern_export_reading *r, struct tern_arrow *a, const char *path,
@@ -231,6 +245,7 @@ static int read_any(struct tern_export_reading *r, struct tern_err *err)
     const char *path = r->from->path;
     char *prefix;
 
+    r->by_row = r->from->documents == TERN_EXPORT_BY_ROW;
     if (is_folder(path) && tern_arrow_is_dataset(path))
         return read_dataset(r, path, err);
     if (tern_str_ends(path, ".arrow"))
@@ -241,6 +256,7 @@ static int read_any(struct tern_export_reading *r, struct tern_err *err)
         prefix = tern_strdup(path);
     if (tern_str_ends(prefix, ".idx") || tern_str_ends(prefix, ".bin"))
         prefix[strlen(prefix) - 4] = '\0';
+    r->by_row = r->from->documents != TERN_EXPORT_BY_EOS;
     const int rc = tern_export_back_megatron(r, prefix, err);
     free(prefix);
     return rc;

@@ -9,6 +9,7 @@ struct tern_export_reading {
     struct tern_data_set_writer *writer;
     uint32_t eos, n_vocab;
     int32_t bos; /* -1: documents begin without one */
+    bool by_row; /* EOS ends no document */
     /* The document so far. */
     uint32_t *ids;
     uint8_t *targets;

@@ -74,15 +74,21 @@ int tern_export_megatron(const struct tern_data_set *s, const struct tern_export
 
 /* ---- back ---- */
 
-/* A document ends with EOS, which is not part of it; and at the end of a row or of a Megatron
- * document, if asked. */
+/* Where documents end. */
+enum tern_export_documents {
+    TERN_EXPORT_AS_STORED, /* rows of `datasets`: BY_EOS; Megatron, whose index says: BY_ROW */
+    TERN_EXPORT_BY_EOS,    /* with EOS, wherever rows end; at the end of a Megatron document, too */
+    TERN_EXPORT_BY_ROW,    /* each row, or document of Megatron's index, is one: chats have EOS
+                              inside.  An EOS at its end is its own, and one that lacks it gets it */
+};
+
 struct tern_export_from {
     const char *path;   /* a folder of `datasets` or of tern, a file .arrow, or Megatron's PREFIX */
     const char *column; /* of the ids: "input_ids" */
     const struct tern_token *token; /* for EOS, BOS and the bytes of a document's text */
     bool bos;                       /* documents begin with BOS, which the set notes as its own */
     bool mask;                      /* keep what labels leave out (-100) as the set's mask */
-    bool rows_end;                  /* of `datasets`: each row is a document */
+    enum tern_export_documents documents;
     const int *stop;
     tern_export_progress *progress;
 };

@@ -28,12 +28,19 @@ is "$(cells f input_ids)" "$(cells d input_ids | head -n $((n_tokens / 64)))" "-
 cells d attention_mask | tail -n 1 | grep -q '0\]\]'; ok $? "the last row is filled up"
 
 # ---- what a trainer outside sees is what a step learns
-tern data sample --text run.yaml 0-7 2>/dev/null | grep -v '\.tds$' | tail -n +2 >want
+texts() { # DIR: of its rows
+    "$TOOLS/arrow-cat" "$1"/data-00000-of-00001.arrow input_ids | tail -n +2 | while read -r line; do
+        for id in $(echo "$line" | tr -dc '0-9 ,' | tr , ' '); do printf '%b' "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $((id & 255)) $((id >> 8 & 255)) 0 0)"; done | tern data decode -t model; echo
+    done
+}
+sampled() { tern data sample --text "$1" "$2" 2>/dev/null | grep -v '\.tds$' | tail -n +2; }
 run tern data export run.yaml --samples 0-7 -o run8; status 0; err_has "run8: 8 rows"
-"$TOOLS/arrow-cat" run8/data-00000-of-00001.arrow input_ids | tail -n +2 | while read -r line; do
-    for id in $(echo "$line" | tr -dc '0-9 ,' | tr , ' '); do printf '%b' "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $((id & 255)) $((id >> 8 & 255)) 0 0)"; done | tern data decode -t model; echo
-done >got
-is "$(cat got)" "$(cat want)" "rows of a recipe have the texts that data sample prints"
+is "$(texts run8)" "$(sampled run.yaml 0-7)" "rows of a recipe have the texts that data sample prints"
+for i in $(seq 40); do echo '{"instruction": "the cat sees a dog and the river in the old house", "context": "", "response": "runs"}'; done >records.jsonl
+tern data build -t model --template dolly -o data/masked.tds records.jsonl 2>/dev/null
+sed 's|^  train: .*|  train: [{path: data/masked.tds}]|' run.yaml >masked.yaml
+run tern data export masked.yaml --samples 0-7 -o masked8; status 0
+is "$(texts masked8)" "$(sampled masked.yaml 0-7)" "a row that ends in a prompt is printed to its end"
 run tern data export run.yaml -o all; status 0; err_has "all: 64 rows"
 is "$(cells all input_ids | head -n 8)" "$(cells run8 input_ids)" "without --samples it is the whole run"
 run tern data export run.yaml -L 64 -o x; status 2; err_has 'leave out --seq-len'; one_line; nothing
@@ -83,6 +90,12 @@ for from in m m/tokens m/tokens.idx m/tokens.bin; do
     run tern data import "$from" -t model -o back.tds; status 0
     is "$(tokens back.tds)" "$(tokens $S)" "$from read back has the set's tokens"
 done
+printf '%s\n' '{"messages": [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sees"}, {"role": "user", "content": "a dog"}, {"role": "assistant", "content": "runs"}]}' >chats.jsonl
+tern data build -t model --template llama2-chat --loss all -o chats.tds chats.jsonl 2>/dev/null
+run tern data export chats.tds --to megatron -o chats; status 0
+run tern data import chats -t model --bos -o chats-back.tds; status 0; err_has 'chats-back.tds: 1 documents' "EOS between turns ends no document of Megatron's index"
+run tern data import chats -t model --bos --documents eos -o chats-back.tds; status 0; err_has 'chats-back.tds: 2 documents' "--documents eos parts them"
+run tern data import chats -t model --documents lines -o x.tds; status 2; err_has 'allowed are eos and rows'; one_line; nothing x.tds
 cp -r m cut
 for n in 0 8 17 33 100 $(($(stat -c %s m/tokens.idx) - 1)); do
     head -c "$n" m/tokens.idx >cut/tokens.idx

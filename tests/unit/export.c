@@ -22,8 +22,8 @@ static char *at(const char *name)
     return tern_fs_join(work, name);
 }
 
-/* DOCS documents, of 0 to 30 tokens. */
-static struct tern_data_set *make_set(bool mask, bool bos)
+/* DOCS documents, of 0 to 30 tokens.  `inside`: every fourth one is EOS, as behind turns. */
+static struct tern_data_set *make_chats(bool mask, bool bos, bool inside)
 {
     char *path = at("x.tds");
     struct tern_data_set_kind kind = {
@@ -36,7 +36,8 @@ static struct tern_data_set *make_set(bool mask, bool bos)
         uint8_t targets[30];
         const size_t n = tern_rand_below(3, d, 0, 31);
         for (size_t i = 0; i < n; i++) {
-            ids[i] = 3 + (uint32_t)tern_rand_below(3, d, 1 + i, VOCAB - 3);
+            ids[i] =
+                inside && i % 4 == 3 ? EOS : 3 + (uint32_t)tern_rand_below(3, d, 1 + i, VOCAB - 3);
             targets[i] = (uint8_t)tern_rand_below(3, d, 100 + i, 2);
         }
         struct tern_buf text = {0};
@@ -49,6 +50,11 @@ static struct tern_data_set *make_set(bool mask, bool bos)
     struct tern_data_set *s = tern_data_set_open(path, NULL);
     free(path);
     return s;
+}
+
+static struct tern_data_set *make_set(bool mask, bool bos)
+{
+    return make_chats(mask, bos, /* inside= */ false);
 }
 
 static uint32_t length;
@@ -281,7 +287,7 @@ static void test_refused_at_once(const struct tern_data_set *s)
 
 /* ---- back ---- */
 
-static int import(const char *from, bool mask, bool bos, bool rows_end,
+static int import(const char *from, bool mask, bool bos, enum tern_export_documents documents,
                   struct tern_export_back *back, struct tern_err *err)
 {
     const struct tern_export_from f = {.path = from,
@@ -289,7 +295,7 @@ static int import(const char *from, bool mask, bool bos, bool rows_end,
                                        .token = token,
                                        .bos = bos,
                                        .mask = mask,
-                                       .rows_end = rows_end};
+                                       .documents = documents};
     struct tern_data_set_kind kind;
     char *path = at("back.tds");
     struct tern_data_set_writer *w =
@@ -328,14 +334,15 @@ static void test_back(bool mask, bool bos)
 
     tern_fs_remove_tree(dir, NULL);
     test_rows(s, 16, 2000);
-    ok(import(dir, mask, bos, false, &back, &err) == 0 && same_set(),
+    ok(import(dir, mask, bos, TERN_EXPORT_AS_STORED, &back, &err) == 0 && same_set(),
        "rows read back are the same set%s%s: %s", mask ? ", with its mask" : "",
        bos ? ", with BOS" : "", err.text);
     ok(back.documents == DOCS && back.tokens == tern_data_set_n_tokens(s) &&
            back.filled == back.rows * 16 - back.tokens,
        "its documents, tokens and filled places are counted");
     if (mask)
-        ok(import(dir, false, bos, false, &back, &err) < 0 && strstr(err.text, "--mask"),
+        ok(import(dir, false, bos, TERN_EXPORT_AS_STORED, &back, &err) < 0 &&
+               strstr(err.text, "--mask"),
            "a mask is not lost without a word");
     tern_data_set_free(s);
     tern_fs_remove_tree(dir, NULL);
@@ -358,8 +365,8 @@ static void refused(const char *dir, const char *why, const char *name)
     struct tern_err err = {0};
     struct tern_export_back back;
 
-    ok(import(dir, false, false, false, &back, &err) < 0 && err.code == TERN_USAGE, "refused: %s",
-       name);
+    ok(import(dir, false, false, TERN_EXPORT_AS_STORED, &back, &err) < 0 && err.code == TERN_USAGE,
+       "refused: %s", name);
     has(err.text, why, "%s: it says why", name);
 }
 
@@ -381,9 +388,11 @@ static void test_megatron(void)
            memcmp(data, "MMIDIDX\0\0\1\0\0\0\0\0\0\0\10", 18) == 0,
        "the index has its head and its length");
     free(data);
-    ok(import(dir, false, false, false, &back, &err) == 0 && same_set() && back.documents == n,
+    ok(import(dir, false, false, TERN_EXPORT_AS_STORED, &back, &err) == 0 && same_set() &&
+           back.documents == n,
        "documents read back are the same set: %s", err.text);
-    ok(import(idx, false, false, false, &back, &err) == 0 && same_set(), "by the index's name");
+    ok(import(idx, false, false, TERN_EXPORT_AS_STORED, &back, &err) == 0 && same_set(),
+       "by the index's name");
     tern_data_set_doc(s, 5, &doc, NULL);
     put16("mega/tokens.idx", 34 + 4 * 5, doc.n_tokens + 1, 4);
     refused(dir, "overlap", "lengths that overlap");
@@ -405,7 +414,7 @@ static void test_megatron(void)
     put16("mega/tokens.idx", 17, 6, 1);
     refused(dir, "no whole numbers", "ids of doubles");
     put16("mega/tokens.idx", 17, 8, 1);
-    ok(import(dir, false, false, false, &back, &err) == 0 && same_set(),
+    ok(import(dir, false, false, TERN_EXPORT_AS_STORED, &back, &err) == 0 && same_set(),
        "mended, it is read again");
     put16("mega/tokens.bin", 2 * doc.first_token, VOCAB, 2);
     refused(dir, "the vocabulary", "an id outside the vocabulary");
@@ -439,18 +448,79 @@ static void test_documents(void)
     tern_arrow_writer_end(w, &err);
     tern_arrow_writer_free(w);
     fclose(f);
-    ok(import(path, false, false, true, &back, &err) == 0 && back.documents == 3 &&
+    ok(import(path, false, false, TERN_EXPORT_BY_ROW, &back, &err) == 0 && back.documents == 3 &&
            back.tokens == 8,
        "each row is a document, and one that has its EOS gets no second: %s", err.text);
-    ok(import(path, false, false, false, &back, &err) == 0 && back.documents == 1 &&
+    ok(import(path, false, false, TERN_EXPORT_AS_STORED, &back, &err) == 0 && back.documents == 1 &&
            back.tokens == 6,
        "documents end with EOS alone: %s", err.text);
-    ok(import(path, true, false, false, &back, &err) < 0 && strstr(err.text, "'labels'"),
+    ok(import(path, true, false, TERN_EXPORT_AS_STORED, &back, &err) < 0 &&
+           strstr(err.text, "'labels'"),
        "a mask needs labels");
-    ok(import(path, false, true, false, &back, &err) < 0 &&
+    ok(import(path, false, true, TERN_EXPORT_AS_STORED, &back, &err) < 0 &&
            strstr(err.text, "does not begin with BOS"),
        "documents without the BOS that is asked for");
     free(path);
+}
+
+/* Documents with EOS inside keep their bounds by Megatron's index. */
+static void test_chats(bool bos)
+{
+    struct tern_err err = {0};
+    struct tern_export_back back = {0};
+    struct tern_export_done done;
+    struct tern_data_set *s = make_chats(/* mask= */ false, bos, /* inside= */ true);
+    char *dir = at("chats");
+    const struct tern_export_to to = {.dir = dir};
+
+    ok(tern_export_megatron(s, &to, &done, &err) == 0 &&
+           import(dir, false, bos, TERN_EXPORT_AS_STORED, &back, &err) == 0 &&
+           back.documents == DOCS && back.tokens == tern_data_set_n_tokens(s) && same_set(),
+       "Megatron's index says where chats end%s: %s", bos ? ", with BOS" : "", err.text);
+    if (!bos)
+        ok(import(dir, false, bos, TERN_EXPORT_BY_EOS, &back, &err) == 0 &&
+               back.documents > 2 * DOCS && !same_set(),
+           "asked for, each EOS ends a document");
+    tern_data_set_free(s);
+    tern_fs_remove_tree(dir, NULL);
+    free(dir);
+}
+
+/* A conversation a row: EOS inside stays there, with what labels say of it. */
+static void test_chat_rows(void)
+{
+    static const struct tern_arrow_lists columns[] = {
+        {"input_ids", 32}, {"attention_mask", 8}, {"labels", 64}};
+    static const int32_t ids[] = {5, EOS, 6, EOS, 7, 8, EOS, EOS},
+                         want[] = {5, EOS, 6, EOS, 7, 8, EOS};
+    static const int8_t there[] = {1, 1, 1, 1, 1, 1, 1, 0};
+    static const int64_t labels[] = {-100, EOS, 6, -100, 7, 8, EOS, -100};
+    static const uint8_t targets[] = {0, 1, 1, 0, 1, 1, 1};
+    const void *values[] = {ids, there, labels};
+    struct tern_err err = {0};
+    struct tern_export_back back = {0};
+    char *path = at("chats.arrow"), *set = at("back.tds");
+    int32_t got[7];
+    uint8_t mask[7];
+    FILE *f = fopen(path, "wb");
+    struct tern_arrow_writer *w =
+        tern_arrow_writer_new(fileno(f), path, columns, 3, NULL, NULL, &err);
+
+    tern_arrow_writer_batch(w, 2, 4, values, &err);
+    tern_arrow_writer_end(w, &err);
+    tern_arrow_writer_free(w);
+    fclose(f);
+    ok(import(path, true, false, TERN_EXPORT_BY_ROW, &back, &err) == 0 && back.documents == 2 &&
+           back.tokens == 7 && back.filled == 1,
+       "rows are documents, EOS inside or not: %s", err.text);
+    struct tern_data_set *s = tern_data_set_open(set, NULL);
+    ok(s && tern_data_set_n_tokens(s) == 7 && tern_data_set_read(s, 0, 7, got, NULL) == 0 &&
+           tern_data_set_mask(s, 0, 7, mask, NULL) == 0 && memcmp(got, want, sizeof got) == 0 &&
+           memcmp(mask, targets, sizeof mask) == 0,
+       "their ids and targets are kept, an EOS at the end among them");
+    tern_data_set_free(s);
+    free(path);
+    free(set);
 }
 
 /* attention_mask in each width that others write; 0 is no token, whatever stands there. */
@@ -474,7 +544,7 @@ static void test_attention(unsigned bits)
     tern_arrow_writer_end(w, &err);
     tern_arrow_writer_free(w);
     fclose(f);
-    ok(import(path, false, false, false, &back, &err) == 0 && back.documents == 2 &&
+    ok(import(path, false, false, TERN_EXPORT_AS_STORED, &back, &err) == 0 && back.documents == 2 &&
            back.tokens == 5 && back.filled == 3,
        "an attention_mask of %u bits leaves out what it says: %s", bits, err.text);
     free(path);
@@ -506,6 +576,9 @@ int main(void)
     test_back(true, true);
     test_megatron();
     test_documents();
+    test_chats(false);
+    test_chats(true);
+    test_chat_rows();
     tern_fs_remove_tree(work, NULL);
     tern_token_free(token);
     return tap_done();

@@ -63,6 +63,20 @@ int data_check_vocabulary(const struct tern_data_set *s, const struct tern_token
                         tern_data_set_path(s), tern_token_path(t));
 }
 
+/* Names in JSON and Arrow are UTF-8: no other is found, and parts note it. */
+static int check_field(const char *field, struct tern_err *err)
+{
+    size_t n;
+
+    for (const char *s = field; s && *s; s += n) {
+        n = tern_str_utf8(s, strlen(s));
+        if (n == 0)
+            return tern_err_set(err, TERN_USAGE, "--field %s: not UTF-8, as names of fields are",
+                                field);
+    }
+    return 0;
+}
+
 int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, struct tern_err *err)
 {
     static const char *const policies[] = {"refuse", "replace", "skip", NULL};
@@ -74,7 +88,7 @@ int data_text_how(const struct data_text_opts *o, struct tern_text_how *how, str
         invalid < 0 ? -1
                     : choice(o->encoding, encodings, "encoding", "auto, utf-8 and latin-1", err);
 
-    if (encoding < 0)
+    if (encoding < 0 || check_field(o->field, err) < 0)
         return -1;
     *how = (struct tern_text_how){.format = (enum tern_text_format)format,
                                   .field = o->field,

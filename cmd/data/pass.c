@@ -32,23 +32,20 @@ char *data_meta(const char *tokenizer, const char *file, const char *format, con
     json_t *files = json_array();
 
     for (size_t i = 0; i < s->n_paths && i < FILES_NAMED; i++)
-        json_array_append_new(files, json_pack("{s:s, s:I, s:I}", "path", s->paths[i], "documents",
-                                               (json_int_t)s->path[i].docs, "tokens",
-                                               (json_int_t)s->path[i].tokens));
-    const size_t named = json_array_size(files);
-    json_t *meta = json_pack("{s:s, s:s, s:s, s:o}", "tokenizer", tokenizer, "tokenizer_file", file,
-                             "tokenizer_format", format, "files", files);
+        json_array_append_new(
+            files, json_pack("{s:o, s:I, s:I}", "path", tern_json_text(s->paths[i]), "documents",
+                             (json_int_t)s->path[i].docs, "tokens", (json_int_t)s->path[i].tokens));
+    json_t *meta =
+        json_pack("{s:o, s:o, s:s, s:o}", "tokenizer", tern_json_text(tokenizer), "tokenizer_file",
+                  tern_json_text(file), "tokenizer_format", format, "files", files);
     if (meta)
         json_object_set_new(meta, "summary", data_summary(s));
     if (meta && records)
         json_object_set(meta, "records", (json_t *)records);
     char *words = meta ? json_dumps(meta, JSON_COMPACT) : NULL;
     json_decref(meta);
-    if (!words || named < (s->n_paths < FILES_NAMED ? s->n_paths : FILES_NAMED)) {
-        free(words);
-        tern_err_set(err, TERN_FAILED, "a set's notes: file names that are not UTF-8");
-        return NULL;
-    }
+    if (!words)
+        tern_err_set(err, TERN_FAILED, "no memory for a set's notes");
     return words;
 }
 
@@ -56,10 +53,11 @@ json_t *data_build_options(const struct data_build *b)
 {
     const struct data_text_opts *t = &b->text;
 
-    json_t *options = json_pack(
-        "{s:s, s:s, s:s?, s:s, s:s, s:I, s:b, s:b, s:b}", "format", t->format, "field", t->field,
-        "split", t->split, "encoding", t->encoding, "invalid", t->invalid, "min-length",
-        (json_int_t)t->min_length, "skip-bad", t->skip_bad, "bos", b->bos, "dedup", b->dedup);
+    json_t *options =
+        json_pack("{s:s, s:s, s:o, s:s, s:s, s:I, s:b, s:b, s:b}", "format", t->format, "field",
+                  t->field, "split", tern_json_text(t->split), "encoding", t->encoding, "invalid",
+                  t->invalid, "min-length", (json_int_t)t->min_length, "skip-bad", t->skip_bad,
+                  "bos", b->bos, "dedup", b->dedup);
 
     if (options && b->notes)
         json_object_set(options, "records", b->notes);

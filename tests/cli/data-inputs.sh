@@ -127,6 +127,11 @@ for n in 1 2 3; do rm -f n.tds; tern data build -t "$T" --dedup --skip-bad --min
 build --dedup plain.jsonl more.jsonl plain.jsonl; err_has 'left out: 300 duplicates; no document was cut'
 build --invalid replace latin.txt; err_has '1 byte replaced; no document was cut'
 build more.jsonl; err_has "nothing was left out or cut"
+cp more.jsonl $'m\xe9.jsonl'; cp "$T" $'t\xe9.model'
+run tern data build -t $'t\xe9.model' -o o.tds $'m\xe9.jsonl'; status 0 "names of files that are not UTF-8 are no obstacle"
+is "$(tern data info --json o.tds | jq -r .source.files[0].path)" $'m\xef\xbf\xbd.jsonl' "they are noted with U+FFFD"
+build --field $'te\xe9xt' more.jsonl; refused "a field's name that is not UTF-8" 'not UTF-8, as names of fields are'
+build --part 1/2 --format text --split $'\xe9' $'m\xe9.jsonl'; status 0 "a part notes any --split"
 no_text() { printf "$1" >x.bin; build x.bin; refused "$2" "x.bin: is $2, not text in UTF-8. $3"; }
 no_text 'PAR1\025\004\025' 'a Parquet file' 'Write its texts as JSONL: '
 no_text 'PK\003\004\024' 'a zip archive' 'Unpack it (unzip) and name the folder.'

@@ -156,6 +156,7 @@ static int build(const struct data_build *b, const struct data_step *step, struc
 
     if (data_sums_open(&sums, b->paths, b->n_paths, err) < 0)
         return -1;
+    sums.records = b->records != NULL;
     one_process =
         part || !(step->tasks > 1 || resume || data_share_begun(out) || (!pushed && is_large(b)));
     if (part)

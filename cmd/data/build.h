@@ -31,6 +31,7 @@ struct data_sums {
     struct data_path_sum *path; /* [n_paths] */
     uint64_t docs, tokens, bytes, empty, duplicates;
     bool resumed; /* some was done before: its time is not known */
+    bool records; /* documents are records of a template, which may be cut */
 };
 int data_sums_open(struct data_sums *s, char *const *paths, size_t n_paths, struct tern_err *err);
 void data_sums_free(struct data_sums *s);

@@ -38,6 +38,20 @@ static json_t *info_json(const struct tern_data_set *s, struct tern_err *err)
     return j;
 }
 
+/* How a template made documents of records. */
+static void print_records(const json_t *records)
+{
+    const char *name = json_string_value(json_object_get(records, "template")),
+               *loss = json_string_value(json_object_get(records, "loss")),
+               *longer = json_string_value(json_object_get(records, "longer"));
+    char most[80] = "";
+
+    if (longer)
+        snprintf(most, sizeof most, "; --max-tokens %lld, --longer %.20s",
+                 (long long)json_integer_value(json_object_get(records, "max_tokens")), longer);
+    tern_cmd_say("template     %s; --loss %s%s", name ? name : "", loss ? loss : "", most);
+}
+
 /* The tokenizer and the texts that `tern data build` noted. */
 static void print_source(const struct tern_data_set *s)
 {
@@ -46,7 +60,8 @@ static void print_source(const struct tern_data_set *s)
     const char *tokenizer = json_string_value(json_object_get(notes, "tokenizer_file"));
     json_t *files = json_object_get(notes, "files");
     const char *first = json_string_value(json_object_get(json_array_get(files, 0), "path"));
-    const json_t *summary = json_object_get(notes, "summary");
+    const json_t *summary = json_object_get(notes, "summary"),
+                 *records = json_object_get(notes, "records");
     struct tern_buf words = {0};
 
     if (tokenizer)
@@ -55,11 +70,13 @@ static void print_source(const struct tern_data_set *s)
         tern_cmd_say("made from    %s and %zu more", first, json_array_size(files) - 1);
     else if (first)
         tern_cmd_say("made from    %s", first);
-    if (summary) {
-        data_summary_words(summary, &words);
-        tern_cmd_say("build        %s", words.data ? words.data : "");
-        tern_buf_free(&words);
-    }
+    if (records)
+        print_records(records);
+    if (summary)
+        data_summary_words(summary, records != NULL, &words);
+    if (words.len)
+        tern_cmd_say("build        %s", words.data);
+    tern_buf_free(&words);
     json_decref(notes);
 }
 

@@ -340,6 +340,8 @@ static int commit(struct merge *m, struct tern_err *err)
 
     if (!old)
         return -1;
+    const json_t *records = json_object_get(old, "records");
+    m->sums.records = records != NULL;
     if (m->sums.docs == 0)
         tern_err_set(err, TERN_USAGE, "%s: no text in the files given; nothing was written",
                      m->how->out);
@@ -347,7 +349,7 @@ static int commit(struct merge *m, struct tern_err *err)
                          "tokenizer_format", &format) < 0)
         damaged(&m->parts[0], err);
     else
-        meta = data_meta(tokenizer, file, format, json_object_get(old, "records"), &m->sums, err);
+        meta = data_meta(tokenizer, file, format, records, &m->sums, err);
     json_decref(old);
     if (!meta)
         return -1;

@@ -72,8 +72,9 @@ void data_report(const char *out, const struct data_sums *s, double seconds)
     tern_info("%s: %" PRIu64 " documents, %" PRIu64 " tokens, %s of text (%.2f bytes a token)%s",
               out, s->docs, s->tokens, tern_str_bytes(bytes, sizeof bytes, s->bytes),
               s->tokens ? (double)s->bytes / (double)s->tokens : 0.0, rate);
-    data_summary_words(summary, &words);
-    tern_info("%s", words.data ? words.data : "");
+    data_summary_words(summary, s->records, &words);
+    if (words.len)
+        tern_info("%s", words.data);
     tern_buf_free(&words);
     json_decref(summary);
 }

@@ -51,7 +51,7 @@ json_t *data_summary(const struct data_sums *s)
     return j;
 }
 
-void data_summary_words(const json_t *summary, struct tern_buf *to)
+void data_summary_words(const json_t *summary, bool records, struct tern_buf *to)
 {
     const json_int_t replaced = json_integer_value(json_object_get(summary, "replaced_bytes"));
     bool some = false;
@@ -67,5 +67,7 @@ void data_summary_words(const json_t *summary, struct tern_buf *to)
     if (replaced)
         tern_buf_printf(to, "%s%lld byte%s replaced", some ? "; " : "", (long long)replaced,
                         replaced == 1 ? "" : "s");
-    tern_buf_puts(to, some || replaced ? "; no document was cut" : "nothing was left out or cut");
+    if (!records) /* they may be cut, as --longer says */
+        tern_buf_puts(to,
+                      some || replaced ? "; no document was cut" : "nothing was left out or cut");
 }

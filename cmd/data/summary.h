@@ -8,7 +8,8 @@
  * "bad_lines", "replaced_bytes", "bad": [{"path", "lines", "first": [...]}]}; "bad" is missing
  * where there is none.  A new reference; NULL without memory. */
 json_t *data_summary(const struct data_sums *s);
-/* "left out: 12 duplicates, 3 too short; no document was cut"; what is missing counts 0. */
-void data_summary_words(const json_t *summary, struct tern_buf *to);
+/* "left out: 12 duplicates, 3 too short; no document was cut"; what is missing counts 0. `records`:
+ * of a template, of which some may be cut; nothing where all were taken. */
+void data_summary_words(const json_t *summary, bool records, struct tern_buf *to);
 
 #endif

@@ -59,6 +59,9 @@ err_has '1 records were left out: their prompts fill --max-tokens' "and those wi
 is "$(python3 -c 'from read import read
 ids, mask, docs = read("cut.tds")
 print(docs, [m for i, m in zip(ids, mask) if i == ids[-1]])')" "2 [1, 0]" "the EOS of a cut record is no target"
+! grep -q 'left out or cut' err; ok $? "records that were cut: no line says that nothing was"
+run tern data info cut.tds; out_has 'template     dolly; --loss response; --max-tokens 40, --longer cut' "tern data info tells how records were read"
+! grep -qi 'no document was cut\|left out or cut' out; ok $? "tern data info says of no record that it was not cut"
 build -o drop.tds --template dolly --max-tokens 40 --longer drop dolly.jsonl
 status 0; err_has '2 records above --max-tokens were left out' "dropped records are counted"
 build -o none.tds --template dolly --max-tokens 8 --longer cut dolly.jsonl

@@ -307,7 +307,8 @@ static int merge_run(int n_args, char **args, struct tern_err *err)
 static const struct tern_opt merge_opts[] = {
     {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &ex.out, .help = "the new folder"},
     {"base", 0, TERN_OPT_TEXT, "DIR", .to.text = &ex.base,
-     .help = "take the weights from this Hugging Face folder; else from the checkpoint"},
+     .help = "take the weights from this folder; else from the checkpoint, or from the base that "
+             "PEFT's config names"},
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is (as they are before), f32, bf16, f16"},
     {"max-shard", 0, TERN_OPT_TEXT, "BYTES", MAX_SHARD, .to.text = &ex.max_shard,
@@ -327,8 +328,11 @@ const struct tern_cmd ckpt_merge_cmd = {
              "that do not know adapters. Each weight W with an adapter becomes W + scale B A; DoRA "
              "then scales it to its magnitudes. tern computes this in double precision and rounds "
              "once, to the type that it writes.  One weight is in memory at a time.  The folder "
-             "appears whole or not at all.  PATH is a checkpoint, DIR/latest or DIR/best.",
-    .examples = "  tern ckpt merge checkpoints/latest -o out-hf --dtype bf16\n",
+             "appears whole or not at all.  PATH is a checkpoint, DIR/latest or DIR/best; or a "
+             "folder of PEFT (adapter_config.json: LoRA, rsLoRA, DoRA, patterns of ranks and "
+             "alphas, modules_to_save). What tern would compute otherwise than PEFT is refused.",
+    .examples = "  tern ckpt merge checkpoints/latest -o out-hf --dtype bf16\n"
+                "  tern ckpt merge my-adapters --base llama-2-7b-hf -o out-hf\n",
     .opts = merge_opts,
     .run = merge_run,
 };

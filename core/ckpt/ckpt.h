@@ -266,6 +266,9 @@ struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err);
 /* A Hugging Face folder: model.safetensors, or the shards that model.safetensors.index.json names.
  * Names are as in the files, without a prefix; there are no digests to check. */
 struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err);
+/* The same of one safetensors file in `dir`. */
+struct tern_ckpt *tern_ckpt_open_safetensors(const char *dir, const char *name,
+                                             struct tern_err *err);
 /* A part of an array in a file of another format: element i of its dimension d lies stride[d] * i
  * elements behind its first one.  Strides may be 0, and in any order. */
 struct tern_ckpt_piece {

@@ -291,12 +291,23 @@ out:
     return rc;
 }
 
-static int hf_open_single(struct tern_ckpt *c, struct tern_err *err)
+static int hf_open_single(struct tern_ckpt *c, const char *name, struct tern_err *err)
 {
     c->shards = tern_alloc(1, sizeof *c->shards, c->path, err);
-    if (!c->shards || hf_add_file(c, "model.safetensors", NULL, err) < 0)
+    if (!c->shards || hf_add_file(c, name, NULL, err) < 0)
         return -1;
     return tern_ckpt_table_check(c, err);
+}
+
+struct tern_ckpt *tern_ckpt_open_safetensors(const char *dir, const char *name,
+                                             struct tern_err *err)
+{
+    struct tern_ckpt *c = tern_ckpt_table_new(dir);
+
+    if (hf_open_single(c, name, err) == 0)
+        return c;
+    tern_ckpt_close(c);
+    return NULL;
 }
 
 struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err)
@@ -307,7 +318,7 @@ struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err)
     int rc;
 
     if (tern_fs_exists(single))
-        rc = hf_open_single(c, err);
+        rc = hf_open_single(c, "model.safetensors", err);
     else if (tern_fs_exists(index))
         rc = hf_open_index(c, index, err);
     else

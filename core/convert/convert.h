@@ -49,9 +49,9 @@ struct tern_convert_hf {
     const char *files_from;   /* folder (or tokenizer file) to take the tokenizer from; NULL: the
                                  checkpoint's own copies, else what its meta names as "tokenizer" */
     bool merge;               /* adapters are put into their weights */
-    const char *base;         /* with `merge`: a Hugging Face folder to take the weights from; NULL:
-                                 the checkpoint's own.  Else: what the adapters' config names as base
-                                 model; NULL: what the run began from */
+    const char *base;         /* with `merge`: a folder to take the weights from; NULL: the
+                                 checkpoint's own, or the base that PEFT's config names.  Else: what the
+                                 adapters' config names as base         model; NULL: what the run began from */
     const char *key;          /* see tern_convert_open; NULL: none */
     const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */
 };
@@ -64,7 +64,8 @@ struct tern_convert_out {
 };
 
 /* Write the arrays "model/..." of checkpoint `path`, or the weights that tern_convert_open finds
- * there, to the new folder `out_dir`: config.json (with
+ * there, to the new folder `out_dir`; with `merge` also the base of a folder of PEFT, its adapters
+ * put in (adapter_config.json): config.json (with
  * torch_dtype set), generation_config.json and the tokenizer's files where the source has them, and
  * weights in model.safetensors or, above max_shard_bytes, in model-0000x-of-0000y.safetensors with
  * model.safetensors.index.json, in the order and by the rule of transformers' save_pretrained.
@@ -88,8 +89,8 @@ bool tern_convert_adapters(const struct tern_ckpt *c, struct tern_model_adapters
 struct tern_convert_merge; /* one weight, being read */
 
 /* Tensor `t`, which has an adapter of `a` beside it, is array `prefix`NAME of `base`; its adapter
- * is read from the checkpoint `adapters` at once.  All are borrowed until the close; NULL will do
- * there. */
+ * is read at once from `adapters`, a checkpoint, or arrays under PEFT's names.  All are borrowed
+ * until the close; NULL will do there. */
 struct tern_convert_merge *tern_convert_merge_open(struct tern_ckpt *base, const char *prefix,
                                                    struct tern_ckpt *adapters,
                                                    const struct tern_model_adapters *a,

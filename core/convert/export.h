@@ -5,8 +5,9 @@
 #include "core/convert/convert.h"
 
 struct tern_convert_export {
-    struct tern_ckpt *c;
-    struct tern_ckpt *base; /* a folder of other weights, or NULL */
+    struct tern_ckpt *c;            /* NULL with `peft` */
+    struct tern_convert_peft *peft; /* adapters of PEFT for `base`; or NULL */
+    struct tern_ckpt *base;         /* a folder of other weights, or NULL */
     const struct tern_convert_hf *options;
     struct tern_model_config config;
     json_t *config_json;
@@ -43,6 +44,26 @@ void tern_convert_export_free(struct tern_convert_export *x);
 /* The file `name` of the folder. */
 int tern_convert_write_json(const struct tern_convert_export *x, const char *name, const json_t *j,
                             size_t flags, struct tern_err *err);
+
+/* ---- peft_in.c ---- */
+
+/* Does `dir` hold adapters of PEFT? */
+bool tern_convert_peft_is(const char *dir);
+/* Adapters whose config says nothing that tern would compute otherwise. */
+struct tern_convert_peft *tern_convert_peft_open(const char *dir, struct tern_err *err);
+void tern_convert_peft_close(struct tern_convert_peft *p);
+/* Borrowed. */
+struct tern_ckpt *tern_convert_peft_arrays(const struct tern_convert_peft *p);
+/* The folder of the base model that they name (malloc'ed); NULL with `err` when it is none. */
+char *tern_convert_peft_base(const struct tern_convert_peft *p, struct tern_err *err);
+/* Every array belongs to a weight of the model. */
+int tern_convert_peft_check(const struct tern_convert_peft *p,
+                            const struct tern_model_config *config, struct tern_err *err);
+/* 1 with *ret_adapter: the weight has an adapter; 0: it has none; -1. */
+int tern_convert_peft_beside(const struct tern_convert_peft *p, const struct tern_model_tensor *t,
+                             struct tern_model_adapters *ret_adapter, struct tern_err *err);
+/* The array with the whole of this weight, which was trained (modules_to_save); NULL: none. */
+const char *tern_convert_peft_saved(const struct tern_convert_peft *p, const char *tensor);
 
 /* ---- peft.c ---- */
 

@@ -87,8 +87,8 @@ struct tern_ckpt *tern_convert_foreign_open(struct tern_convert_foreign *f, stru
 static const struct {
     const char *pattern, *words;
 } kinds[] = {
-    {"adapter_model.*", "adapters alone (PEFT). Give the folder of their base model"},
-    {"adapter_config.json", "adapters alone (PEFT). Give the folder of their base model"},
+    {"adapter_model.*", "adapters alone (PEFT). Put them into their base: tern ckpt merge"},
+    {"adapter_config.json", "adapters alone (PEFT). Put them into their base: tern ckpt merge"},
     {"consolidated.safetensors",
      "a model in Mistral's layout. Get its folder in Hugging Face's layout"},
     {"consolidated.*.pth",

@@ -57,15 +57,16 @@ static json_t *make_config(const char *path, struct tern_err *err)
 
 int tern_convert_load_config(struct tern_convert_export *x, struct tern_err *err)
 {
-    const char *path = tern_ckpt_path(x->c);
+    struct tern_ckpt *c = x->peft ? x->base : x->c;
+    const char *path = tern_ckpt_path(c);
     char *text = NULL;
     size_t len = 0;
-    json_t *j = json_object_get(tern_ckpt_meta(x->c), "config");
+    json_t *j = json_object_get(tern_ckpt_meta(c), "config");
 
     if (json_is_object(j)) {
         x->config_json = json_deep_copy(j);
     } else {
-        int rc = tern_ckpt_file_read(x->c, "config.json", &text, &len, err);
+        int rc = tern_ckpt_file_read(c, "config.json", &text, &len, err);
         if (rc > 0)
             x->config_json = make_config(path, err);
         if (rc == 0)
@@ -137,7 +138,7 @@ int tern_convert_list_tensors(struct tern_convert_export *x, struct tern_err *er
         if (tern_convert_add_tensor(x, &t, err) < 0)
             return -1;
     }
-    for (size_t i = 0; i < tern_ckpt_count(x->from) && x->from != x->base; i++) {
+    for (size_t i = 0; i < tern_ckpt_count(x->from) && (x->peft || x->from != x->base); i++) {
         tern_ckpt_info(x->from, i, &info);
         if (tern_str_starts(info.name, x->prefix) && !may_be_left(x, info.name) &&
             tern_model_tensor_find(&x->config, info.name + strlen(x->prefix)) < 0)
@@ -151,8 +152,15 @@ int tern_convert_list_tensors(struct tern_convert_export *x, struct tern_err *er
 static int list(struct tern_convert_export *x, struct tern_err *err)
 {
     const struct tern_convert_hf *o = x->options;
-    bool adapted = tern_convert_adapters(x->c, &x->adapters);
 
+    if (x->peft) {
+        x->from = x->base;
+        x->prefix = "";
+        return tern_convert_peft_check(x->peft, &x->config, err) < 0
+                   ? -1
+                   : tern_convert_list_tensors(x, err);
+    }
+    bool adapted = tern_convert_adapters(x->c, &x->adapters);
     x->from = x->c;
     x->prefix = !tern_ckpt_manifest(x->c) ? "" : adapted ? "base/" : "model/";
     if (o->merge && !adapted)
@@ -243,6 +251,10 @@ static int read_piece(struct tern_convert_export *x, const struct tern_ckpt_info
     const int64_t from[] = {(int64_t)w->start[0], 0};
     const int64_t some[] = {(int64_t)w->shape[0], (int64_t)w->shape[1]};
 
+    const char *saved = x->peft && !merge ? tern_convert_peft_saved(x->peft, t->name) : NULL;
+    if (saved)
+        return tern_ckpt_read(tern_convert_peft_arrays(x->peft), saved, t->type, w->start, w->shape,
+                              w->piece, err);
     if (!merge)
         return tern_ckpt_read(x->from, t->name - strlen(x->prefix), t->type, w->start, w->shape,
                               w->piece, err);
@@ -304,12 +316,16 @@ static int write_tensor(struct tern_convert_export *x, const struct tern_ckpt_in
     struct tern_model_tensor whole;
 
     if (x->options->merge) {
+        struct tern_model_adapters a = x->adapters;
         tern_model_tensor(&x->config, (size_t)tern_model_tensor_find(&x->config, t->name), &whole);
-        if (tern_model_adapter_beside(&x->adapters, whole.kind)) {
-            merge = tern_convert_merge_open(x->from, x->prefix, x->c, &x->adapters, &whole, err);
-            if (!merge)
-                return -1;
-        }
+        int beside = x->peft ? tern_convert_peft_beside(x->peft, &whole, &a, err)
+                             : tern_model_adapter_beside(&a, whole.kind);
+        if (beside > 0)
+            merge = tern_convert_merge_open(x->from, x->prefix,
+                                            x->peft ? tern_convert_peft_arrays(x->peft) : x->c, &a,
+                                            &whole, err);
+        if (beside < 0 || (beside && !merge))
+            return -1;
     }
     int rc = write_rows(x, t, merge, piece, fd, path, err);
     tern_convert_merge_close(merge);
@@ -441,7 +457,8 @@ static int copy_companions(struct tern_convert_export *x, const char *from, bool
 
 static int write_companions(struct tern_convert_export *x, bool *tokenizer, struct tern_err *err)
 {
-    const char *named = json_string_value(json_object_get(tern_ckpt_meta(x->c), "tokenizer"));
+    const char *named =
+        x->peft ? NULL : json_string_value(json_object_get(tern_ckpt_meta(x->c), "tokenizer"));
 
     if (x->options->files_from) {
         if (!tern_fs_exists(x->options->files_from))
@@ -450,8 +467,9 @@ static int write_companions(struct tern_convert_export *x, bool *tokenizer, stru
         if (copy_companions(x, x->options->files_from, false, tokenizer, err) < 0)
             return -1;
     }
-    if (copy_companions(x, NULL, true, tokenizer, err) < 0 ||
-        (x->base && copy_companions(x, x->options->base, false, tokenizer, err) < 0))
+    const char *adapters = x->peft ? tern_ckpt_path(tern_convert_peft_arrays(x->peft)) : NULL;
+    if (copy_companions(x, adapters, !adapters, tokenizer, err) < 0 ||
+        (x->base && copy_companions(x, tern_ckpt_path(x->base), false, tokenizer, err) < 0))
         return -1;
     return *tokenizer || !named ? 0 : copy_companions(x, named, false, tokenizer, err);
 }
@@ -515,8 +533,22 @@ void tern_convert_export_free(struct tern_convert_export *x)
     json_decref(x->config_json);
     free(x->tensors);
     free(x->shard);
+    tern_convert_peft_close(x->peft);
     tern_ckpt_close(x->base);
     tern_ckpt_close(x->c);
+}
+
+/* Adapters of PEFT, and the weights that they belong to. */
+static int open_peft(struct tern_convert_export *x, const char *path, struct tern_err *err)
+{
+    const char *base = x->options->base;
+    char *named = NULL;
+
+    x->peft = tern_convert_peft_open(path, err);
+    if (x->peft && (base || (base = named = tern_convert_peft_base(x->peft, err))))
+        x->base = tern_convert_open(base, /* key= */ NULL, err);
+    free(named);
+    return x->base ? 0 : -1;
 }
 
 int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_convert_hf *options,
@@ -531,9 +563,12 @@ int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
         to[--n] = '\0';
     bool ours = tern_ckpt_is_ours(path) || tern_str_starts(tern_fs_basename(path), "step-");
-    x.c = ours && !x.options->key ? tern_ckpt_open(path, err)
-                                  : tern_convert_open(path, x.options->key, err);
-    if (x.c)
+    if (!ours && x.options->merge && tern_convert_peft_is(path))
+        rc = open_peft(&x, path, err);
+    else if ((x.c = ours && !x.options->key ? tern_ckpt_open(path, err)
+                                            : tern_convert_open(path, x.options->key, err)))
+        rc = 0;
+    if (rc == 0)
         rc = export_run(&x, to, &done, err);
     if (rc == 0 && out) {
         done.bytes = x.total;

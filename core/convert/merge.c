@@ -38,7 +38,7 @@ bool tern_convert_adapters(const struct tern_ckpt *c, struct tern_model_adapters
 static double *read_array(struct tern_ckpt *c, const struct tern_model_tensor *t, const char *what,
                           size_t rows, size_t columns, struct tern_err *err)
 {
-    char *name = tern_strf("lora/base_model.model.%.*s.%s",
+    char *name = tern_strf("%sbase_model.model.%.*s.%s", tern_ckpt_manifest(c) ? "lora/" : "",
                            (int)(strlen(t->name) - strlen(".weight")), t->name, what);
     struct tern_ckpt_info info;
     double *to = NULL;

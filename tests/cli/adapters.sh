@@ -47,6 +47,50 @@ done
 run tern ckpt merge dora/latest -o half --dtype bf16 --max-shard 40KB; status 0
 has half/config.json '"torch_dtype": "bfloat16"'; [ -f half/model.safetensors.index.json ]; ok $? "a merge into several files"
 
+# PEFT's folders come back in.
+run tern ckpt export dora/latest -o peft-dora32; status 0
+run tern ckpt merge peft -o back-lora; status 0
+cmp lora-hf/model.safetensors back-lora/model.safetensors; ok $? "adapters of PEFT are put into the base that their config names"
+run tern ckpt merge peft-dora32 --base base -o back-dora; status 0
+cmp dora-hf/model.safetensors back-dora/model.safetensors; ok $? "DoRA's, too, into the base that is given"
+[ -f back-dora/tokenizer.model ] && [ -f back-dora/config.json ]; ok $? "a merge of PEFT's adapters makes a whole Hugging Face folder"
+cp -r peft peft-bin; mkdir as-model; mv peft-bin/adapter_model.safetensors as-model/model.safetensors; cp base/config.json as-model
+"$TOOLS/torch-tool" bin as-model as-bin && mv as-bin/pytorch_model.bin peft-bin/adapter_model.bin
+run tern ckpt merge peft-bin -o back-bin; status 0
+cmp lora-hf/model.safetensors back-bin/model.safetensors; ok $? "adapter_model.bin is read as adapter_model.safetensors"
+cp -r peft changed
+edited() { # JQ: peft with a changed config
+    jq "$1" peft/adapter_config.json >changed/adapter_config.json; rm -rf none
+    run tern ckpt merge changed -o none
+}
+edited '.lora_alpha = 1 | .alpha_pattern = {"q_proj": 5, "model.layers.0.self_attn.(v|o)_proj": 5, ".*": 5} | .target_modules = "all-linear"'; status 0
+cmp lora-hf/model.safetensors none/model.safetensors; ok $? "alpha_pattern counts where it matches"
+edited '.alpha_pattern = {"proj": 9, "q": 9}'; status 0
+cmp lora-hf/model.safetensors none/model.safetensors; ok $? "alpha_pattern matches whole names alone"
+edited '.use_rslora = false'; status 0
+! cmp -s lora-hf/model.safetensors none/model.safetensors; ok $? "use_rslora counts"
+while IFS='|' read -r change words; do
+    edited "$change"; status 2 "PEFT's adapters with $change are refused"; one_line; err_has "$words"
+done <<'E'
+.init_lora_weights = "pissa_niter_16"|init_lora_weights is pissa_niter_16
+.init_lora_weights = "olora"|a changed base
+.layer_replication = [[0, 2]]|layer_replication
+.target_parameters = ["x"]|target_parameters
+.trainable_token_indices = [1]|trainable_token_indices
+.lora_bias = true|lora_bias
+.a_field_of_tomorrow = 1|a_field_of_tomorrow
+.peft_type = "IA3"|peft_type is IA3
+.alpha_pattern = {"(?:q)_proj": 3}|cannot be read
+.base_model_name_or_path = "me/base-8b"|Give --base
+.use_dora = true|lora_magnitude_vector
+E
+edited '.a_field_of_tomorrow = false | .lora_dropout = 0.5'; status 0 "what changes no weight is no reason to refuse"
+cp peft-dora32/adapter_model.safetensors changed
+edited .; status 2; one_line; err_has 'use_dora is false'
+cp base/model.safetensors changed/adapter_model.safetensors
+edited .; status 2; one_line; err_has 'has no place in the base model'
+run tern ckpt export peft -o none2; status 2; one_line; err_has 'tern ckpt merge'
+
 # New adapters beside a model that had some: these are in its weights.
 run tern run run.yaml --set name=more --set checkpoint.dir=more --set 'model={from: dora/latest, tokenizer: model}' --set 'lora={rank: 2}' --set steps=1 --set schedule.warmup=0; status 0
 a=$(tern ledger sql --ledger ledger -r more -n -P "select printf('%.17g', nll) from eval where step = 0"); b=$(nats dora-hf)

@@ -103,4 +103,23 @@ for by in train run; do run tern $by vocab.yaml; status 2 "tern $by: a token set
 for bad in ../x.safetensors /tmp/x.safetensors weights/../../x.safetensors; do
     shards "more = {'model.norm.weight': '$bad'}"; evaluate other; status 2 "$bad"; err_has "places tensor 'model.norm.weight'"
 done
+
+# PyTorch's and Meta's files begin the same run; its checkpoints are whole without them.
+sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' model/config.json >model/untied.json
+run tern train run.yaml --set model.config=model/untied.json --set checkpoint.dir=untied --set steps=2; status 0
+run tern ckpt export untied/latest -o whole; status 0
+F=$TOOLS/torch-tool
+"$F" bin whole as-bin && "$F" bins whole as-bins 3 && "$F" meta whole as-meta 2 1 || exit 1
+echo '{"dim": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 64, "ffn_dim_multiplier": 0.7, "norm_eps": 1e-05, "vocab_size": -1}' >as-meta/params.json
+for f in whole as-bin as-bins as-meta; do
+    sed "s/^model: .*/model: {from: $f, tokenizer: model}/; s/^checkpoint: .*/checkpoint: {dir: from-$f, every: 1}/" run.yaml >from.yaml
+    run tern run --check from.yaml; status 0 "$f: the check finds nothing"
+    run tern train from.yaml --set steps=2; status 0 "$f: it is trained"
+    tern ckpt show from-$f/latest --json | jq -S .arrays >$f.arrays
+    [ -s $f.arrays ] && cmp -s $f.arrays whole.arrays; ok $? "$f: after two steps every array is as from safetensors"
+    run tern ckpt export from-$f/latest -o out-$f; status 0 "$f: its checkpoint is whole without it"
+    for k in hidden_size intermediate_size num_key_value_heads vocab_size; do
+        is "$(jq .$k out-$f/config.json)" "$(jq .$k whole/config.json)" "$f: $k of the exported config"
+    done
+done
 tap_done

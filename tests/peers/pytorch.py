@@ -48,10 +48,9 @@ def make(where):
              "device": torch.device("cpu"), "set": {1, 2}}
     inside = [("model." + k, v) for k, v in state["model"].items()]
     inside += [("optimizer.state.%d.%s" % (i, k), v) for i, s in state["optimizer"]["state"].items() for k, v in s.items() if torch.is_tensor(v)]
-    files = [("flat", flat, list(flat.items()), "")]
-    files.append(("state", {"module": state}, [("module." + k, v) for k, v in inside], ""))
+    files = [("flat", flat, list(flat.items())), ("module", {"module": state}, inside)]
     with open(where + "/list", "w") as out:
-        for name, what, items, key in files:
+        for name, what, items in files:
             for form, options in (("zip", {}), ("old", dict(_use_new_zipfile_serialization=False)), ("zip4", dict(pickle_protocol=4))):
                 path = "%s/%s-%s.pt" % (where, name, form)
                 torch.save(what, path, **options)

@@ -92,7 +92,7 @@ static const struct {
     {"consolidated.safetensors",
      "a model in Mistral's layout. Get its folder in Hugging Face's layout"},
     {"consolidated.*.pth",
-     "Meta's files, but not params.json, which tells the model's sizes. Put it beside them"},
+     "Meta's files, but not both consolidated.00.pth and params.json, which tells the sizes"},
     {"*.gguf", "a GGUF file of llama.cpp. Get the safetensors that it was made from"},
     {"*.distcp", "a checkpoint of torch.distributed. Write it as one file: python -m "
                  "torch.distributed.checkpoint.format_utils dcp_to_torch"},
@@ -155,7 +155,7 @@ static int refuse_folder(const char *dir, struct tern_err *err)
     if (some.data)
         tern_str_mask(some.data);
     if (k >= 0)
-        tern_err_set(err, TERN_USAGE, "%s: holds %s (%s).", dir, kinds[k].words, file);
+        tern_err_set(err, TERN_USAGE, "%s: holds %s: %s.", dir, file, kinds[k].words);
     else
         tern_err_set(err, TERN_USAGE,
                      "%s: holds no weights that tern reads (model.safetensors, pytorch_model.bin, "

@@ -69,42 +69,8 @@ static int parse_max_shard(const char *text, uint64_t *bytes, struct tern_err *e
     return 0;
 }
 
-static int convert(const char *typed, bool merge, struct tern_err *err)
-{
-    struct tern_convert_hf o = {.files_from = ex.tokenizer,
-                                .merge = merge,
-                                .base = ex.base,
-                                .key = ex.key,
-                                .stop = &interrupted};
-    struct tern_convert_out done;
-    char bytes[32], *path;
-
-    if (!ex.out)
-        return tern_err_set(err, TERN_USAGE, "--out: say where to write");
-    if (parse_dtype(ex.dtype, &o.dtype, err) < 0 ||
-        parse_max_shard(ex.max_shard, &o.max_shard_bytes, err) < 0)
-        return -1;
-    if (tern_ckpt_resolve(typed, &path, err) < 0)
-        return -1;
-    signal(SIGINT, interrupt);
-    signal(SIGTERM, interrupt);
-    int rc = tern_convert_to_hf(path, ex.out, &o, &done, err);
-    free(path);
-    if (rc < 0)
-        return interrupted ? (fprintf(stderr, "tern ckpt: %s\n", err->text), 128 + interrupted)
-                           : -1;
-    fprintf(stderr, "%s: %u tensors%s, %s in %u file%s%s\n", ex.out, done.tensors,
-            done.adapters ? " of adapters (`tern ckpt merge` writes the whole model)" : "",
-            tern_str_bytes(bytes, sizeof bytes, done.bytes), done.shards,
-            done.shards > 1 ? "s" : "",
-            done.tokenizer || done.adapters ? "" : "; no tokenizer was found (see --tokenizer)");
-    return 0;
-}
-
-/* ------------------------------------------------------------------ NeuronX Distributed */
-
 static struct {
-    const char *to, *qkv, *hw, *files;
+    const char *to, *from, *config, *qkv, *hw, *files;
     int64_t tensor, pipeline, interleave, kv_replicator;
     bool xser, markers;
 } nxd;
@@ -137,6 +103,66 @@ static int parse_word(const char *option, const char *const *words, const char *
     tern_buf_free(&all);
     return -1;
 }
+
+/* --from and --config: *ret_from is NULL where the source is no folder of NxD's. */
+static int parse_from(struct tern_convert_from_nxd *from,
+                      const struct tern_convert_from_nxd **ret_from, struct tern_err *err)
+{
+    bool is = nxd.from && strcmp(nxd.from, "nxd") == 0;
+    int hw;
+
+    if (nxd.from && !is)
+        return tern_err_set(err, TERN_USAGE, "--from: '%s' is not nxd; other formats are seen",
+                            nxd.from);
+    if (!is && nxd.config)
+        return tern_err_set(err, TERN_USAGE, "--config: goes with --from nxd alone");
+    if (is && ex.key)
+        return tern_err_set(err, TERN_USAGE, "--key: does not go with --from nxd");
+    if (is && parse_word("hw", hw_words, nxd.hw, &hw, err) < 0)
+        return -1;
+    if (is)
+        *from = (struct tern_convert_from_nxd){nxd.config, (enum tern_convert_nxd_hw)hw};
+    *ret_from = is ? from : NULL;
+    return 0;
+}
+
+static int convert(const char *typed, bool merge, struct tern_err *err)
+{
+    struct tern_convert_from_nxd from;
+    struct tern_convert_hf o = {.files_from = ex.tokenizer,
+                                .merge = merge,
+                                .base = ex.base,
+                                .key = ex.key,
+                                .stop = &interrupted};
+    struct tern_convert_out done;
+    char bytes[32], *path;
+
+    if (!ex.out)
+        return tern_err_set(err, TERN_USAGE, "--out: say where to write");
+    if (parse_dtype(ex.dtype, &o.dtype, err) < 0 ||
+        parse_max_shard(ex.max_shard, &o.max_shard_bytes, err) < 0 ||
+        parse_from(&from, &o.from_nxd, err) < 0)
+        return -1;
+    if (o.from_nxd && !o.files_from && nxd.config && !tern_str_ends(nxd.config, ".json"))
+        o.files_from = nxd.config; /* the tokenizer lies beside it */
+    if (tern_ckpt_resolve(typed, &path, err) < 0)
+        return -1;
+    signal(SIGINT, interrupt);
+    signal(SIGTERM, interrupt);
+    int rc = tern_convert_to_hf(path, ex.out, &o, &done, err);
+    free(path);
+    if (rc < 0)
+        return interrupted ? (fprintf(stderr, "tern ckpt: %s\n", err->text), 128 + interrupted)
+                           : -1;
+    fprintf(stderr, "%s: %u tensors%s, %s in %u file%s%s\n", ex.out, done.tensors,
+            done.adapters ? " of adapters (`tern ckpt merge` writes the whole model)" : "",
+            tern_str_bytes(bytes, sizeof bytes, done.bytes), done.shards,
+            done.shards > 1 ? "s" : "",
+            done.tokenizer || done.adapters ? "" : "; no tokenizer was found (see --tokenizer)");
+    return 0;
+}
+
+/* ------------------------------------------------------------------ to NeuronX Distributed */
 
 static int parse_nxd(struct tern_convert_nxd *o, struct tern_err *err)
 {
@@ -186,6 +212,7 @@ static void print_nxd(const struct tern_convert_nxd *o, const struct tern_conver
 static int export_nxd(const char *typed, struct tern_err *err)
 {
     struct tern_convert_nxd o = {.stop = &interrupted};
+    struct tern_convert_from_nxd from;
     struct tern_convert_nxd_out done;
     char *path;
 
@@ -197,7 +224,8 @@ static int export_nxd(const char *typed, struct tern_err *err)
                             : ex.base    ? "base"
                             : ex.key     ? "key"
                                          : "max-shard");
-    if (parse_nxd(&o, err) < 0 || tern_ckpt_resolve(typed, &path, err) < 0)
+    if (parse_nxd(&o, err) < 0 || parse_from(&from, &o.from, err) < 0 ||
+        tern_ckpt_resolve(typed, &path, err) < 0)
         return -1;
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
@@ -223,8 +251,8 @@ static int export_run(int n_args, char **args, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE, "--to: '%s' is none of hf, nxd", nxd.to);
     if (parse_nxd(&o, err) < 0)
         return -1;
-    if (o.tensor * o.pipeline * o.interleave > 1 || o.kv_replicator || o.qkv || o.hw || o.files ||
-        o.xser || o.markers)
+    if (o.tensor * o.pipeline * o.interleave > 1 || o.kv_replicator || o.qkv ||
+        (o.hw && !nxd.from) || o.files || o.xser || o.markers)
         return tern_err_set(err, TERN_USAGE,
                             "%s writes one model for all ranks; give --to nxd for files of ranks",
                             ex.out ? ex.out : "export");
@@ -235,6 +263,11 @@ static const struct tern_opt export_opts[] = {
     {"out", 'o', TERN_OPT_TEXT, "DIR", .to.text = &ex.out, .help = "the new folder"},
     {"to", 0, TERN_OPT_TEXT, "FORMAT", "hf", .to.text = &nxd.to,
      .help = "hf: a Hugging Face folder; nxd: files of NeuronX Distributed's ranks"},
+    {"from", 0, TERN_OPT_TEXT, "FORMAT", .to.text = &nxd.from,
+     .help = "nxd: PATH holds files of NeuronX Distributed's ranks; other formats are seen"},
+    {"config", 0, TERN_OPT_TEXT, "PATH", .to.text = &nxd.config,
+     .help = "of --from nxd: the model's config.json, or the folder that holds it and the "
+             "tokenizer"},
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is, f32, bf16, f16"},
     {"max-shard", 0, TERN_OPT_TEXT, "BYTES", MAX_SHARD, .to.text = &ex.max_shard,
@@ -286,12 +319,15 @@ const struct tern_cmd ckpt_export_cmd = {
              "a file is run.\n\n"
              "With --to nxd: the weights as NeuronX Distributed's run_llama_nxd.py loads them with "
              "--pretrained_weight 1, from the folder pretrained_weight of its checkpoint_dir.  "
-             "The command prints the trainer's flags that go with the files.",
+             "The command prints the trainer's flags that go with the files.\n\n"
+             "With --from nxd: PATH is a folder of such files, as that trainer saves them.  Their "
+             "ranks and their form are seen; the model's config is named by --config.",
     .examples = "  tern ckpt export checkpoints/latest -o out-hf --dtype bf16\n"
                 "  tern ckpt export Llama-2-7b -o llama-2-7b-hf\n"
                 "  tern ckpt export trainer/last.pt --key state_dict -o last-hf\n"
                 "  tern ckpt export hf -o ckpt/pretrained_weight --to nxd --tensor 8 "
-                "--pipeline 8\n",
+                "--pipeline 8\n"
+                "  tern ckpt export ckpt/step_1500 -o out-hf --from nxd --config hf\n",
     .opts = export_opts,
     .run = export_run,
 };

@@ -24,6 +24,9 @@ struct tern_convert_export {
 
 /* The model's config: as the checkpoint's meta keeps it, else its own config.json. */
 int tern_convert_load_config(struct tern_convert_export *x, struct tern_err *err);
+/* Open `path` as a folder of NxD's ranks: `x->c` and the config are there. */
+int tern_convert_open_from_nxd(struct tern_convert_export *x, const char *path,
+                               const struct tern_convert_from_nxd *from, struct tern_err *err);
 /* The list is of the config's tensors: each is there in its shape, and `prefix` has no others. */
 int tern_convert_list_tensors(struct tern_convert_export *x, struct tern_err *err);
 /* Append a tensor to the list, which has room for it: it is there in its shape. */

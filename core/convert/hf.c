@@ -63,6 +63,8 @@ int tern_convert_load_config(struct tern_convert_export *x, struct tern_err *err
     size_t len = 0;
     json_t *j = json_object_get(tern_ckpt_meta(c), "config");
 
+    if (x->config_json)
+        return 0; /* it came with the source */
     if (json_is_object(j)) {
         x->config_json = json_deep_copy(j);
     } else {
@@ -563,7 +565,9 @@ int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
         to[--n] = '\0';
     bool ours = tern_ckpt_is_ours(path) || tern_str_starts(tern_fs_basename(path), "step-");
-    if (!ours && x.options->merge && tern_convert_peft_is(path))
+    if (x.options->from_nxd)
+        rc = tern_convert_open_from_nxd(&x, path, x.options->from_nxd, err);
+    else if (!ours && x.options->merge && tern_convert_peft_is(path))
         rc = open_peft(&x, path, err);
     else if ((x.c = ours && !x.options->key ? tern_ckpt_open(path, err)
                                             : tern_convert_open(path, x.options->key, err)))

@@ -350,6 +350,12 @@ static int open_source(struct nxd *n, const char *path, struct tern_err *err)
     bool ours = tern_ckpt_is_ours(path) || tern_str_starts(tern_fs_basename(path), "step-");
     struct tern_model_adapters adapters;
 
+    if (n->o->from) {
+        n->x.prefix = "";
+        int rc = tern_convert_open_from_nxd(&n->x, path, n->o->from, err);
+        n->x.from = n->x.c;
+        return rc;
+    }
     n->x.c = n->x.from =
         ours ? tern_ckpt_open(path, err) : tern_convert_open(path, /* key= */ NULL, err);
     n->x.prefix = ours ? "model/" : "";

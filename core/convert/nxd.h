@@ -1,5 +1,5 @@
-/* Weights as NeuronX Distributed's trainer (NxD, run_llama_nxd.py) loads them: a file for each
- * tensor and pipeline rank.
+/* Weights as NeuronX Distributed's trainer (NxD, run_llama_nxd.py) loads and saves them: a file for
+ * each tensor and pipeline rank.
  *
  *     OUT/model/dp_rank_00_tp_rank_03_pp_rank_01.pt           {"model.layers.9.mlp...": tensor,
  * ...}
@@ -61,11 +61,20 @@ struct tern_convert_nxd {
     enum tern_convert_nxd_hw hw;
     enum tern_convert_nxd_files files;
     bool xser;
+    const struct tern_convert_from_nxd
+        *from;    /* the source is such a folder, too; NULL: it is not */
     bool markers; /* files "checkpoint" and "done": it is a checkpoint, and complete.  NxD removes
                      folders with markers by num_kept_ckpts and takes the newest for a checkpoint of
                      its own; its converter writes none */
     enum tern_convert_dtype dtype;
     const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */
+};
+
+/* A folder of NxD's ranks as the source. */
+struct tern_convert_from_nxd {
+    const char *config; /* the model's config.json, or the folder that holds it; NULL: in the ranks'
+                           folder.  NxD keeps none */
+    enum tern_convert_nxd_hw hw;
 };
 
 struct tern_convert_nxd_out {
@@ -82,5 +91,14 @@ struct tern_convert_nxd_out {
 int tern_convert_to_nxd(const char *path, const char *out_dir,
                         const struct tern_convert_nxd *options, struct tern_convert_nxd_out *out,
                         struct tern_err *err);
+
+/* The weights of such a folder as a handle without steps and digests, under Hugging Face's names.
+ * How many ranks there are, the names of the files, xser, the form of q, k and v, and the copies of
+ * key heads are seen; `hw` tells in which order the copies stand (it does not matter where there is
+ * one of each), and is refused where copies differ.  `c` is the model's config, which NxD does not
+ * keep.  `dir` holds "model", or the ranks' files themselves.  The files are opened by a child
+ * without rights (core/pytorch/pytorch.h). */
+struct tern_ckpt *tern_convert_open_nxd(const char *dir, const struct tern_model_config *c,
+                                        enum tern_convert_nxd_hw hw, struct tern_err *err);
 
 #endif

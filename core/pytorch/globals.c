@@ -33,6 +33,7 @@ static const struct tern_pytorch_global globals[] = {
     CALL("torch._utils", "_rebuild_parameter", PARAMETER),
     CALL("torch._utils", "_rebuild_parameter_with_state", PARAMETER),
     CALL("torch._tensor", "_rebuild_from_type_v2", FROM_TYPE),
+    CALL("torch_xla.utils.serialization", "TensorReference", REFERENCE),
     CALL("torch", "Tensor", NONE),
     CALL("torch.nn.parameter", "Parameter", NONE),
     STORAGE("DoubleStorage", F64, 8),
@@ -85,7 +86,8 @@ const struct tern_pytorch_global *tern_pytorch_global_find(struct tern_pytorch_p
                                                            const char *name, size_t name_len)
 {
     for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
-        if (same(globals[i].module, module, module_len) && same(globals[i].name, name, name_len))
+        if (same(globals[i].module, module, module_len) && same(globals[i].name, name, name_len) &&
+            (p->parts || globals[i].call != TERN_PYTORCH_CALL_REFERENCE))
             return &globals[i];
     tern_pytorch_pickle_fail(
         p,
@@ -337,6 +339,19 @@ static struct tern_pytorch_value *from_type(struct tern_pytorch_pickle *p,
     }
 }
 
+/* Its attribute, the number, follows. */
+static struct tern_pytorch_value *make_reference(struct tern_pytorch_pickle *p,
+                                                 const struct tern_pytorch_global *g,
+                                                 const struct tern_pytorch_value *args)
+{
+    struct tern_pytorch_value *v =
+        args->items.n ? wrong_args(p, g) : tern_pytorch_pickle_new(p, TERN_PYTORCH_REFERENCE);
+
+    if (v)
+        v->integer = -1;
+    return v;
+}
+
 struct tern_pytorch_value *tern_pytorch_global_call(struct tern_pytorch_pickle *p,
                                                     const struct tern_pytorch_value *global,
                                                     const struct tern_pytorch_value *args)
@@ -359,6 +374,8 @@ struct tern_pytorch_value *tern_pytorch_global_call(struct tern_pytorch_pickle *
                                                                                 : wrong_args(p, g);
     case TERN_PYTORCH_CALL_FROM_TYPE:
         return from_type(p, g, args);
+    case TERN_PYTORCH_CALL_REFERENCE:
+        return make_reference(p, g, args);
     default:
         return wrong_args(p, g);
     }

@@ -31,6 +31,7 @@ struct sent {
     uint64_t shape[TERN_CKPT_DIMS], stride[TERN_CKPT_DIMS], offset;
     uint32_t storage, name, outer; /* name: its bytes */
     int32_t type, ndim;
+    int64_t reference;
 };
 
 /* ---------------------------------------------------------------- in the child */
@@ -47,7 +48,8 @@ static int send_table(int to, const struct tern_pytorch_file *f)
                          .name = (uint32_t)strlen(t->name),
                          .outer = (uint32_t)t->outer,
                          .type = (int32_t)t->type,
-                         .ndim = t->ndim};
+                         .ndim = t->ndim,
+                         .reference = t->reference};
         memcpy(s.shape, t->shape, sizeof s.shape);
         memcpy(s.stride, t->stride, sizeof s.stride);
         tern_buf_add(&b, &s, sizeof s);
@@ -59,7 +61,7 @@ static int send_table(int to, const struct tern_pytorch_file *f)
     return rc;
 }
 
-static _Noreturn void child(int fd, size_t len, const char *path, int to)
+static _Noreturn void child(int fd, size_t len, const char *path, bool parts, int to)
 {
     struct tern_pytorch_file f = {0};
     struct tern_err err = {0};
@@ -71,7 +73,8 @@ static _Noreturn void child(int fd, size_t len, const char *path, int to)
     } else {
         madvise(data, len, MADV_RANDOM); /* small parts of it are read, far from each other */
         tern_pytorch_sandbox(to);
-        h.rc = tern_pytorch_parse(data, len, path, &f, &err);
+        h.rc = parts ? tern_pytorch_parse_parts(data, len, path, &f, &err)
+                     : tern_pytorch_parse(data, len, path, &f, &err);
     }
     h.code = (int32_t)err.code;
     h.text = h.rc < 0 ? strlen(err.text) : 0;
@@ -100,7 +103,8 @@ static void listen_to(int from, struct tern_buf *all)
 }
 
 /* Its answer; -1 when there is none. */
-static int ask(int fd, size_t len, const char *path, struct tern_buf *all, struct tern_err *err)
+static int ask(int fd, size_t len, const char *path, bool parts, struct tern_buf *all,
+               struct tern_err *err)
 {
     int pipes[2], status = 0;
 
@@ -109,7 +113,7 @@ static int ask(int fd, size_t len, const char *path, struct tern_buf *all, struc
     pid_t pid = tern_again_fork();
     if (pid == 0) {
         close(pipes[0]);
-        child(fd, len, path, pipes[1]);
+        child(fd, len, path, parts, pipes[1]);
     }
     close(pipes[1]);
     if (pid < 0)
@@ -184,7 +188,8 @@ static int take_table(const struct tern_buf *all, const char *path, struct tern_
                                           .type = (enum tern_ckpt_type)s.type,
                                           .ndim = s.ndim,
                                           .offset = s.offset,
-                                          .storage = s.storage};
+                                          .storage = s.storage,
+                                          .reference = s.reference < 0 ? -1 : s.reference};
         memcpy(t->shape, s.shape, sizeof t->shape);
         memcpy(t->stride, s.stride, sizeof t->stride);
         at += s.name;
@@ -195,7 +200,8 @@ unsound:
                         "%s: the process that read its pickle gave no sound answer", path);
 }
 
-static int read_file(int fd, const char *path, struct tern_pytorch_file *f, struct tern_err *err)
+static int read_file(int fd, const char *path, bool parts, struct tern_pytorch_file *f,
+                     struct tern_err *err)
 {
     struct tern_buf all = {.max = ANSWER_MAX};
     struct stat st;
@@ -206,7 +212,7 @@ static int read_file(int fd, const char *path, struct tern_pytorch_file *f, stru
     if (!S_ISREG(st.st_mode))
         return tern_err_set(err, TERN_USAGE, "%s: is not a regular file", path);
     f->bytes = (uint64_t)st.st_size;
-    int rc = ask(fd, (size_t)st.st_size, path, &all, err);
+    int rc = ask(fd, (size_t)st.st_size, path, parts, &all, err);
     if (rc == 0) {
         memcpy(&h, all.data, sizeof h);
         if (h.rc == 0)
@@ -223,7 +229,8 @@ static int read_file(int fd, const char *path, struct tern_pytorch_file *f, stru
     return rc;
 }
 
-int tern_pytorch_open(const char *path, struct tern_pytorch_file *ret_file, struct tern_err *err)
+static int open_file(const char *path, bool parts, struct tern_pytorch_file *ret_file,
+                     struct tern_err *err)
 {
     struct tern_pytorch_file f = {0};
     int fd = TERN_AGAIN(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -235,11 +242,22 @@ int tern_pytorch_open(const char *path, struct tern_pytorch_file *ret_file, stru
             err->code = TERN_USAGE;
         return -1;
     }
-    int rc = read_file(fd, path, &f, err);
+    int rc = read_file(fd, path, parts, &f, err);
     close(fd);
     if (rc < 0)
         tern_pytorch_free(&f);
     else
         *ret_file = f;
     return rc;
+}
+
+int tern_pytorch_open(const char *path, struct tern_pytorch_file *ret_file, struct tern_err *err)
+{
+    return open_file(path, /* parts= */ false, ret_file, err);
+}
+
+int tern_pytorch_open_parts(const char *path, struct tern_pytorch_file *ret_file,
+                            struct tern_err *err)
+{
+    return open_file(path, /* parts= */ true, ret_file, err);
 }

@@ -101,34 +101,60 @@ static int place(const struct walk *w, const struct tern_pytorch_tensor_value *v
     return 0;
 }
 
-static int add_tensor(struct walk *w, const struct tern_pytorch_tensor_value *v, size_t outer)
+/* Another one in the list, under the name at hand; NULL with an error. */
+static struct tern_pytorch_tensor *add(struct walk *w, size_t outer)
 {
     struct tern_pytorch_file *f = w->to;
 
-    if (!is_name(&w->name))
-        return say(w, "has a name that is empty, longer than 255 bytes, or no text");
+    if (!is_name(&w->name)) {
+        say(w, "has a name that is empty, longer than 255 bytes, or no text");
+        return NULL;
+    }
+    if (f->n == TENSORS_MAX) {
+        tern_err_set(w->p->err, TERN_USAGE, "%s: holds more than %d tensors", w->p->path,
+                     TENSORS_MAX);
+        return NULL;
+    }
+    if (f->n == w->room) {
+        const size_t room = w->room ? 2 * w->room : 256;
+        void *more = realloc(f->tensors, room * sizeof *f->tensors);
+        if (!more) {
+            tern_err_set(w->p->err, TERN_TEMPFAIL, "%s: no memory for %zu tensors", w->p->path,
+                         room);
+            return NULL;
+        }
+        f->tensors = more;
+        w->room = room;
+    }
+    f->tensors[f->n] = (struct tern_pytorch_tensor){
+        .name = tern_strdup(w->name.data), .outer = outer, .type = TERN_CKPT_U8, .reference = -1};
+    return &f->tensors[f->n++];
+}
+
+static int add_tensor(struct walk *w, const struct tern_pytorch_tensor_value *v, size_t outer)
+{
     if (v->shape->items.n != v->stride->items.n)
         return say(w, "has another number of strides than of dimensions");
     if (v->shape->items.n > TERN_CKPT_DIMS)
         return say(w, "has more than 4 dimensions");
-    if (f->n == TENSORS_MAX)
-        return tern_err_set(w->p->err, TERN_USAGE, "%s: holds more than %d tensors", w->p->path,
-                            TENSORS_MAX);
-    if (f->n == w->room) {
-        const size_t room = w->room ? 2 * w->room : 256;
-        void *more = realloc(f->tensors, room * sizeof *f->tensors);
-        if (!more)
-            return tern_err_set(w->p->err, TERN_TEMPFAIL, "%s: no memory for %zu tensors",
-                                w->p->path, room);
-        f->tensors = more;
-        w->room = room;
-    }
-    struct tern_pytorch_tensor t = {
-        .outer = outer, .type = v->type, .ndim = (int)v->shape->items.n};
-    if (dims(w, v->shape, t.shape) < 0 || dims(w, v->stride, t.stride) < 0 || place(w, v, &t) < 0)
+    struct tern_pytorch_tensor *t = add(w, outer);
+    if (!t)
         return -1;
-    t.name = tern_strdup(w->name.data);
-    f->tensors[f->n++] = t;
+    t->type = v->type;
+    t->ndim = (int)v->shape->items.n;
+    return dims(w, v->shape, t->shape) < 0 || dims(w, v->stride, t->stride) < 0 ? -1
+                                                                                : place(w, v, t);
+}
+
+static int add_reference(struct walk *w, const struct tern_pytorch_value *v, size_t outer)
+{
+    struct tern_pytorch_tensor *t = v->integer < 0 ? NULL : add(w, outer);
+
+    if (v->integer < 0)
+        return say(w, "is a reference without a number");
+    if (!t)
+        return -1;
+    t->reference = v->integer;
     return 0;
 }
 
@@ -158,8 +184,9 @@ static void cut_back(struct tern_buf *b, size_t len)
 
 static bool has_more(const struct tern_pytorch_value *v)
 {
-    return v->kind == TERN_PYTORCH_TENSOR || v->kind == TERN_PYTORCH_DICT ||
-           v->kind == TERN_PYTORCH_LIST || v->kind == TERN_PYTORCH_TUPLE;
+    return v->kind == TERN_PYTORCH_TENSOR || v->kind == TERN_PYTORCH_REFERENCE ||
+           v->kind == TERN_PYTORCH_DICT || v->kind == TERN_PYTORCH_LIST ||
+           v->kind == TERN_PYTORCH_TUPLE;
 }
 
 /* `v` is what the name says; `outer` bytes of it are those of the dicts around. */
@@ -172,6 +199,8 @@ static int visit(struct walk *w, const struct tern_pytorch_value *v, size_t oute
                             w->p->path, VISITS_MAX);
     if (v->kind == TERN_PYTORCH_TENSOR)
         return add_tensor(w, v->tensor, outer);
+    if (v->kind == TERN_PYTORCH_REFERENCE)
+        return add_reference(w, v, outer);
     if (depth == DEPTH_MAX)
         return tern_err_set(w->p->err, TERN_USAGE, "%s: its dicts lie in each other %d deep",
                             w->p->path, DEPTH_MAX);
@@ -197,7 +226,10 @@ static int list(struct tern_pytorch_pickle *p, const struct tern_pytorch_value *
                 struct tern_pytorch_file *to)
 {
     struct walk w = {.p = p, .to = to};
-    if (root->kind == TERN_PYTORCH_TENSOR)
+
+    if (root->kind == TERN_PYTORCH_TENSOR && p->parts)
+        tern_buf_puts(&w.name, "tensor");
+    else if (root->kind == TERN_PYTORCH_TENSOR)
         return tern_err_set(p->err, TERN_USAGE,
                             "%s: holds one tensor without a name, and no dict of tensors", p->path);
     int rc = has_more(root) ? visit(&w, root, 0, 0) : 0;
@@ -430,10 +462,11 @@ static int refuse_kind(const uint8_t *data, size_t len, const char *path, struct
                             : "is empty");
 }
 
-int tern_pytorch_parse(const void *data, size_t len, const char *path,
-                       struct tern_pytorch_file *ret_file, struct tern_err *err)
+static int parse(const void *data, size_t len, const char *path, bool parts,
+                 struct tern_pytorch_file *ret_file, struct tern_err *err)
 {
-    struct tern_pytorch_pickle p = {.path = path, .data = data, .len = len, .err = err};
+    struct tern_pytorch_pickle p = {
+        .path = path, .data = data, .len = len, .parts = parts, .err = err};
     struct tern_pytorch_file f = {.bytes = len};
     struct tern_pytorch_zip z = {0};
     int rc = -1;
@@ -452,6 +485,18 @@ int tern_pytorch_parse(const void *data, size_t len, const char *path,
     else
         *ret_file = f;
     return rc;
+}
+
+int tern_pytorch_parse(const void *data, size_t len, const char *path,
+                       struct tern_pytorch_file *ret_file, struct tern_err *err)
+{
+    return parse(data, len, path, /* parts= */ false, ret_file, err);
+}
+
+int tern_pytorch_parse_parts(const void *data, size_t len, const char *path,
+                             struct tern_pytorch_file *ret_file, struct tern_err *err)
+{
+    return parse(data, len, path, /* parts= */ true, ret_file, err);
 }
 
 void tern_pytorch_free(struct tern_pytorch_file *f)

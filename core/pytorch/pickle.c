@@ -306,13 +306,33 @@ static int persistent_id(struct tern_pytorch_pickle *p)
     return id ? push(p, tern_pytorch_global_storage(p, id)) : -1;
 }
 
+/* {"tid": number} */
+static int build_reference(struct tern_pytorch_pickle *p, struct tern_pytorch_value *to,
+                           const struct tern_pytorch_value *state)
+{
+    const struct tern_pytorch_value *const *v =
+        (const struct tern_pytorch_value *const *)(state->kind == TERN_PYTORCH_DICT &&
+                                                           state->items.n == 2
+                                                       ? state->items.v
+                                                       : NULL);
+
+    if (!v || v[0]->kind != TERN_PYTORCH_TEXT || v[0]->text.len != 3 ||
+        memcmp(v[0]->text.at, "tid", 3) != 0 || v[1]->kind != TERN_PYTORCH_INT || v[1]->integer < 0)
+        return tern_pytorch_pickle_fail(p, "its pickle refers to a tensor without a number");
+    to->integer = v[1]->integer;
+    return 0;
+}
+
 /* Attributes: those of a dict or tensor are of no use here. */
 static int build(struct tern_pytorch_pickle *p)
 {
-    const struct tern_pytorch_value *state = pop(p), *to = state ? top(p) : NULL;
+    const struct tern_pytorch_value *state = pop(p);
+    struct tern_pytorch_value *to = state ? top(p) : NULL;
 
     if (!to)
         return -1;
+    if (to->kind == TERN_PYTORCH_REFERENCE)
+        return build_reference(p, to, state);
     if (to->kind != TERN_PYTORCH_DICT && to->kind != TERN_PYTORCH_TENSOR &&
         to->kind != TERN_PYTORCH_OPAQUE)
         return tern_pytorch_pickle_fail(p, "its pickle gives attributes to what has none");

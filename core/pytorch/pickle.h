@@ -22,7 +22,8 @@ enum tern_pytorch_kind {
     TERN_PYTORCH_GLOBAL,
     TERN_PYTORCH_STORAGE,
     TERN_PYTORCH_TENSOR,
-    TERN_PYTORCH_OPAQUE, /* a number, bytes, a set, a device: holds no tensor */
+    TERN_PYTORCH_REFERENCE, /* to a tensor in another file, by its integer */
+    TERN_PYTORCH_OPAQUE,    /* a number, bytes, a set, a device: holds no tensor */
 };
 
 /* What a global does when it is called (globals.c). */
@@ -35,6 +36,7 @@ enum tern_pytorch_call {
     TERN_PYTORCH_CALL_TENSOR_V3,
     TERN_PYTORCH_CALL_PARAMETER,
     TERN_PYTORCH_CALL_FROM_TYPE,
+    TERN_PYTORCH_CALL_REFERENCE,
 };
 
 struct tern_pytorch_global {
@@ -96,6 +98,7 @@ struct tern_pytorch_pickle {
     const char *path; /* for messages */
     const uint8_t *data;
     size_t len, at; /* the next byte to be read */
+    bool parts;     /* references are allowed, and one tensor alone */
     struct tern_err *err;
 
     struct tern_pytorch_block *blocks;

@@ -34,6 +34,9 @@ struct tern_pytorch_tensor {
     uint64_t stride[TERN_CKPT_DIMS]; /* elements; 0 repeats */
     uint64_t offset;                 /* of its first byte in the file */
     unsigned storage;                /* tensors with the same number share bytes */
+    /* Of tern_pytorch_open_parts: the tensor lies alone in the file tensor_<reference>.pt, as
+     * PyTorch/XLA's serialization keeps it, and nothing but its name is known here.  Else -1. */
+    int64_t reference;
 };
 
 struct tern_pytorch_file {
@@ -47,8 +50,15 @@ struct tern_pytorch_file {
 int tern_pytorch_open(const char *path, struct tern_pytorch_file *ret_file, struct tern_err *err);
 void tern_pytorch_free(struct tern_pytorch_file *f); /* harmless on zeros */
 
+/* The same for one of several files that belong together: tensors may be references
+ * (torch_xla.utils.serialization), and one tensor without a dict has the name "tensor". */
+int tern_pytorch_open_parts(const char *path, struct tern_pytorch_file *ret_file,
+                            struct tern_err *err);
+
 /* The same from a file's bytes at hand, in this process.  `path` stands in messages. */
 int tern_pytorch_parse(const void *data, size_t len, const char *path,
                        struct tern_pytorch_file *ret_file, struct tern_err *err);
+int tern_pytorch_parse_parts(const void *data, size_t len, const char *path,
+                             struct tern_pytorch_file *ret_file, struct tern_err *err);
 
 #endif

@@ -106,6 +106,29 @@ mha 2 1 1 separate files=v1
 many 2 2 1 fused interleave=2
 many 4 1 1 split hw=trn2 xser=1 files=v3
 E
+
+# Back: names, ranks, form and copies are seen.
+n=0
+while read -r source hw; do
+    n=$((n + 1))
+    run tern ckpt export x$n -o back$n --from nxd --config $source --hw $hw; status 0
+    "$T" same $source back$n; ok $? "$source: the ranks' files of export $n make the model again"
+    cmp -s $source/config.json back$n/config.json || has back$n/config.json '"num_key_value_heads"' "$source: the config comes with it"
+done <<'E'
+gqa trn1
+gqa trn1
+gqa trn1
+gqa trn2
+gqa trn2
+mha trn1
+mha trn2
+many trn1
+many trn1
+E
+run tern ckpt export x2/model -o below --from nxd --config gqa/config.json; status 0 "the folder of the files itself will do"
+"$T" same gqa below; ok $? "the folder of the files itself makes the model"
+run tern ckpt export x2 -o other --from nxd --config gqa --to nxd --tensor 8 --qkv split --files v1 --xser; status 0
+diff -r other x3 >/dev/null; ok $? "from ranks to other ranks"
 run tern ckpt export gqa -o auto --to nxd --tensor 4; status 0; err_has "--qkv_linear 1 --fuse_qkv 1 --kv_replicator 2"
 run tern ckpt export mha -o auto2 --to nxd; status 0; err_has "--qkv_linear 0 --fuse_qkv 1 --kv_replicator 1"
 [ "$(ls auto2)" = model ]; ok $? "weights to begin with have no markers"
@@ -142,6 +165,28 @@ cp -r gqa less; sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 4/' less/c
 cp -r gqa none; rm none/config.json; refused 2 "none: holds no model's config" none --to nxd
 cp -r gqa int; sed -i 's/"dtype": "F32", "shape": \[40, 32\]/"dtype": "I32", "shape": [40, 32]/' int/model.safetensors
 refused 2 "is I32, no kind of float" int --to nxd
+
+refused 2 "Is --hw trn2 right?" x2 --from nxd --config gqa --hw trn2
+refused 2 "Is --hw trn2 right?" x3 --from nxd --config gqa --hw trn2
+refused 2 "Is --hw trn1 right?" x4 --from nxd --config gqa
+refused 2 "is not of a model with this config" x2 --from nxd --config mha
+refused 2 "Name the model's: --config" x2 --from nxd
+refused 2 "'hf' is not nxd" gqa --from hf
+refused 2 "--config: goes with --from nxd alone" gqa --config gqa
+refused 2 "holds no files of NxD's ranks" gqa --from nxd
+refused 2 "nowhere" x2 --from nxd --config nowhere
+file=model/dp_rank_00_tp_rank_02_pp_rank_01.pt
+cp -r x2 gone; rm gone/$file; refused 2 "the folder has files of 4 tensor and 2 pipeline ranks" gone --from nxd --config gqa
+cp -r x2 swap; cp x2/model/dp_rank_00_tp_rank_02_pp_rank_00.pt swap/$file; refused 2 "$file: has no tensor 'model.layers.1" swap --from nxd --config gqa
+cp -r x2 cut2; size=$(stat -c %s cut2/$file)
+for at in 0 1 30 100 1000 $((size / 2)) $((size - 23)) $((size - 1)); do
+    cp x2/$file cut2/$file; truncate -s $at cut2/$file
+    refused 2 "cut2/$file" cut2 --from nxd --config gqa
+done
+cp -r x3 bare; rm -r bare/tp_rank_05_pp_rank_00.tensors; refused 2 "bare/tp_rank_05_pp_rank_00.tensors/tensor_" bare --from nxd --config gqa
+cp -r x3 mix; cp x3/tp_rank_05_pp_rank_00.tensors/tensor_1.pt mix/tp_rank_05_pp_rank_00.tensors/tensor_0.pt
+refused 2 "has another shape or type than on tensor rank 0" mix --from nxd --config gqa
+cp -r x6 ref; rm -r ref/model/*.tensors; refused 2 "not in this file (xser)" ref --from nxd --config mha
 
 if strace -o /dev/null true 2>/dev/null; then
     for at in 3 40 200; do

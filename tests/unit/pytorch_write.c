@@ -1,6 +1,7 @@
 /* core/pytorch/write.h: the zip is as its format says, whatever pieces it came in. */
 #include "core/base/fs.h"
 #include "core/base/str.h"
+#include "core/pytorch/pytorch.h"
 #include "core/pytorch/write.h"
 #include "tests/unit/tap.h"
 
@@ -194,6 +195,59 @@ static void test_errors(void)
     free(path);
 }
 
+/* A file without a storage's bytes. */
+static char *write_object(const char *name, struct tern_pytorch_object *p)
+{
+    char *path = tern_fs_join(dir, name);
+    struct tern_pytorch_write *w = tern_pytorch_write_open(path, p, 0, NULL);
+
+    ok(w && tern_pytorch_write_commit(w, NULL) == 0, "%s is written", name);
+    return path;
+}
+
+/* The files of PyTorch/XLA: names with numbers, and one tensor alone. */
+static void test_parts(void)
+{
+    struct tern_pytorch_object *p = tern_pytorch_object_new();
+    struct tern_pytorch_array none = {"bfloat16", 2, {0, 3}};
+    struct tern_pytorch_file f = {0};
+    struct tern_err err = {0};
+    size_t len = 0;
+
+    tern_pytorch_object_dict(p);
+    tern_pytorch_object_text(p, "a.weight");
+    tern_pytorch_object_reference(p, 7);
+    tern_pytorch_object_text(p, "b");
+    tern_pytorch_object_reference(p, 1 << 20);
+    tern_pytorch_object_end(p);
+    char *path = write_object("names.pt", p), *file = NULL;
+    ok(tern_pytorch_open(path, &f, &err) < 0 && strstr(err.text, "TensorReference"),
+       "references are refused where all of a model is expected");
+    ok(tern_pytorch_open_parts(path, &f, &err) == 0 && f.n == 2 &&
+           strcmp(f.tensors[0].name, "a.weight") == 0 && f.tensors[0].reference == 7 &&
+           strcmp(f.tensors[1].name, "b") == 0 && f.tensors[1].reference == 1 << 20,
+       "references are read where files belong together");
+    tern_pytorch_free(&f);
+    int wrong = tern_fs_read(path, 1 << 20, &file, &len, &err) < 0;
+    for (size_t cut = 0; cut < len; cut++) {
+        wrong +=
+            tern_pytorch_parse_parts(file, cut, "cut", &f, &err) == 0 || err.code != TERN_USAGE;
+        tern_pytorch_free(&f);
+    }
+    ok(len > 0 && wrong == 0, "references cut off at any byte are an error");
+    free(file);
+    free(path);
+    p = tern_pytorch_object_new();
+    tern_pytorch_object_tensor(p, &none);
+    path = write_object("tensor_0.pt", p);
+    ok(tern_pytorch_open(path, &f, &err) < 0, "a tensor without a dict is no model");
+    ok(tern_pytorch_open_parts(path, &f, &err) == 0 && f.n == 1 && f.tensors[0].reference == -1 &&
+           f.tensors[0].ndim == 2 && f.tensors[0].shape[1] == 3,
+       "a tensor without a dict is read where files belong together");
+    tern_pytorch_free(&f);
+    free(path);
+}
+
 int main(void)
 {
     struct tern_err err = {0};
@@ -217,6 +271,7 @@ int main(void)
     ok(tern_pytorch_dtype_bytes("bfloat16") == 2 && tern_pytorch_dtype_bytes("uint32") == 0,
        "types are known by PyTorch's names, and no others");
     test_errors();
+    test_parts();
     tern_fs_remove_tree(dir, NULL);
     return tap_done();
 }

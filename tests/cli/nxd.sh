@@ -165,12 +165,17 @@ cp -r gqa less; sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 4/' less/c
 cp -r gqa none; rm none/config.json; refused 2 "none: holds no model's config" none --to nxd
 cp -r gqa int; sed -i 's/"dtype": "F32", "shape": \[40, 32\]/"dtype": "I32", "shape": [40, 32]/' int/model.safetensors
 refused 2 "is I32, no kind of float" int --to nxd
+make "'mixed', 8, 2, 2, half='k_proj'"
+refused 2 "become one in NxD: choose a type (--dtype)" mixed --to nxd
+run tern ckpt export mixed -o one-type --to nxd --dtype bf16; status 0 "tensors of two types become one in a type that is named"
 
 refused 2 "Is --hw trn2 right?" x2 --from nxd --config gqa --hw trn2
 refused 2 "Is --hw trn2 right?" x3 --from nxd --config gqa --hw trn2
 refused 2 "Is --hw trn1 right?" x4 --from nxd --config gqa
 refused 2 "is not of a model with this config" x2 --from nxd --config mha
 refused 2 "Name the model's: --config" x2 --from nxd
+cp -r gqa wide; sed -i 's/"intermediate_size": 48/"intermediate_size": 96/' wide/config.json
+refused 2 "has not the shape on a rank that the config implies" x2 --from nxd --config wide
 refused 2 "'hf' is not nxd" gqa --from hf
 refused 2 "--config: goes with --from nxd alone" gqa --config gqa
 refused 2 "holds no files of NxD's ranks" gqa --from nxd

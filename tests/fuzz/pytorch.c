@@ -12,6 +12,8 @@ static const char *const words[] = {
     "ctorch._utils\n_rebuild_parameter\n",
     "ccollections\nOrderedDict\n",
     "ctorch\nFloatStorage\n",
+    "ctorch_xla.utils.serialization\nTensorReference\n",
+    ")\x81}X\x03\x01\x01\x01tidK\x01sb",
     "X\x07\x01\x01\x01storage",
     "K\x01K\x02K\x03",
     "J\xff\xff\xff\xff",
@@ -79,12 +81,12 @@ struct seen {
     int read, refused, wrong;
 };
 
-static void use(const char *data, size_t len, struct seen *seen)
+static void use(const char *data, size_t len, bool parts, struct seen *seen)
 {
     struct tern_pytorch_file f = {0};
     struct tern_err err = {0};
 
-    if (tern_pytorch_parse(data, len, "x.pt", &f, &err) < 0) {
+    if ((parts ? tern_pytorch_parse_parts : tern_pytorch_parse)(data, len, "x.pt", &f, &err) < 0) {
         seen->refused++;
         seen->wrong += err.code != TERN_USAGE || !err.text[0] || strchr(err.text, '\n');
         return;
@@ -99,6 +101,38 @@ static void say(const struct seen *seen, const char *what)
 {
     ok(seen->wrong == 0 && seen->read > 0 && seen->refused > 0,
        "%s: %d are refused in words, %d are read", what, seen->refused, seen->read);
+}
+
+/* A file of names with references to other files' tensors. */
+static void test_references(int runs)
+{
+    static const char reference[] =
+        "ctorch_xla.utils.serialization\nTensorReference\n)\x81}X\x03\0\0\0tidK\x07sb";
+    struct torch_file t = {0};
+    struct seen seen = {0};
+    struct tern_buf file;
+
+    torch_begin(&t);
+    for (int i = 0; i < 3; i++) {
+        torch_key(&t, i ? "w" : "a.weight");
+        tern_buf_add(&t.p, reference, sizeof reference - 1);
+    }
+    torch_end(&t);
+    for (int i = 0; i < runs; i++) {
+        struct torch_file changed = t;
+        size_t n;
+        char *x = fuzz_mutate(t.p.data, t.p.len, words, &n);
+        changed.p = (struct tern_buf){.data = x, .len = n, .cap = n};
+        torch_zip(&changed, &file);
+        char *exact = malloc(file.len);
+        memcpy(exact, file.data, file.len);
+        use(exact, file.len, true, &seen);
+        free(exact);
+        tern_buf_free(&file);
+        free(x);
+    }
+    say(&seen, "archives with references and a changed pickle");
+    tern_buf_free(&t.p);
 }
 
 int main(void)
@@ -117,7 +151,7 @@ int main(void)
         for (int i = 0; i < runs; i++) {
             size_t n;
             char *x = fuzz_mutate(file.data, file.len, words, &n);
-            use(x, n, &whole);
+            use(x, n, false, &whole);
             free(x);
         }
         say(&whole, forms[old]);
@@ -130,7 +164,7 @@ int main(void)
             (old ? torch_old : torch_zip)(&changed, &file);
             char *exact = malloc(file.len);
             memcpy(exact, file.data, file.len);
-            use(exact, file.len, &inner);
+            use(exact, file.len, false, &inner);
             free(exact);
             tern_buf_free(&file);
             free(x);
@@ -138,5 +172,6 @@ int main(void)
         say(&inner, pickles[old]);
         tern_buf_free(&t.p);
     }
+    test_references(runs);
     return tap_done();
 }

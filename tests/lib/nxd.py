@@ -1,6 +1,7 @@
 """Small Llamas for tests of exports to NxD, and NxD's files read without torch.
 
-make(DIR, heads, kv_heads, layers, tied=False, dtype="F32", seed=1): a Hugging Face folder
+make(DIR, heads, kv_heads, layers, tied=False, dtype="F32", half=None, seed=1): a Hugging Face folder;
+    tensors with `half` in their name are BF16
 source(DIR): {name: (dtype, shape, bytes)} of it
 load(FILE): the object in a file of PyTorch; a tensor is (dtype, shape, bytes)
 """
@@ -29,7 +30,7 @@ def shapes(heads, kv_heads, layers, tied):
         yield "lm_head.weight", [VOCAB, dim]
 
 
-def make(path, heads, kv_heads, layers, tied=False, dtype="F32", seed=1):
+def make(path, heads, kv_heads, layers, tied=False, dtype="F32", half=None, seed=1):
     os.makedirs(path)
     json.dump({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": heads * HEAD,
                "intermediate_size": FFN, "num_hidden_layers": layers, "num_attention_heads": heads,
@@ -41,9 +42,10 @@ def make(path, heads, kv_heads, layers, tied=False, dtype="F32", seed=1):
         n = shape[0] * (shape[1] if len(shape) > 1 else 1)
         near = 1.0 if len(shape) == 1 else 0.0
         values = struct.pack(f"<{n}f", *(rng.uniform(near - 0.3, near + 0.3) for _ in range(n)))
-        if dtype == "BF16":
+        own = "BF16" if half and half in name else dtype
+        if own == "BF16":
             values = b"".join(values[i + 2:i + 4] for i in range(0, 4 * n, 4))
-        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(values)]}
+        head[name] = {"dtype": own, "shape": shape, "data_offsets": [at, at + len(values)]}
         at += len(values)
         data.append(values)
     text = json.dumps(head).encode()

@@ -49,10 +49,11 @@ struct tern_convert_hf {
     const char *files_from;   /* folder (or tokenizer file) to take the tokenizer from; NULL: the
                                  checkpoint's own copies, else what its meta names as "tokenizer" */
     bool merge;               /* adapters are put into their weights */
-    const char *base;         /* with `merge`: a folder to take the weights from; NULL: the
-                                 checkpoint's own, or the base that PEFT's config names.  Else: what the
-                                 adapters' config names as base         model; NULL: what the run began from */
-    const char *key;          /* see tern_convert_open; NULL: none */
+    const char
+        *base;       /* with `merge`: a folder to take the weights from; NULL: the
+                        checkpoint's own, or the base that PEFT's config names.  Else: what the
+                        adapters' config names as base         model; NULL: what the run began from */
+    const char *key; /* see tern_convert_open; NULL: none */
     const struct tern_convert_from_nxd *from_nxd; /* core/convert/nxd.h: the source is a folder of
                                                      NxD's ranks; NULL: it is not */
     const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */

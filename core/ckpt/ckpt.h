@@ -347,12 +347,21 @@ int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, ch
  * name. */
 int tern_ckpt_mark_bad(const char *path, char **to, struct tern_err *err);
 
-/* Keep the newest `keep` (at least 2) good checkpoints, the newest of step `best` or before it (-1:
- * none), and every one whose step is a multiple of `keep_every` (0: none); delete the other good
- * ones, what writers of earlier attempts left, and old trash.  Broken and bad ones are kept for
- * people.  Deletion renames first, so that a half-deleted checkpoint has no checkpoint's name.
- * *removed may be NULL. */
-int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every, int64_t best,
-                    struct tern_ckpt_lease *lease, unsigned *removed, struct tern_err *err);
+struct tern_ckpt_prune_how {
+    unsigned keep;                 /* the newest ones; at least 2 */
+    uint64_t keep_every;           /* and those whose step is a multiple of it; 0: none */
+    int64_t best;                  /* and the newest of this step or before it; -1: none */
+    struct tern_ckpt_lease *lease; /* NULL: no fence (tools and tests) */
+    bool dry_run;                  /* nothing is removed */
+    /* Each that goes, before it does; NULL: not told. */
+    void (*each)(void *ctx, const char *path, uint64_t step);
+    void *ctx;
+};
+
+/* Deletes the good checkpoints that `how` does not keep, the temporary folders of attempts before
+ * the lease's, and old trash.  Broken and bad ones are kept for people.  Deletion renames first, so
+ * that a half-deleted checkpoint has no checkpoint's name.  *removed (may be NULL): checkpoints. */
+int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
+                    struct tern_err *err);
 
 #endif

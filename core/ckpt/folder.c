@@ -456,48 +456,77 @@ static int empty_trash(const char *dir, struct tern_err *err)
     return rc;
 }
 
-int tern_ckpt_prune(const char *dir, unsigned keep, uint64_t keep_every, int64_t best,
-                    struct tern_ckpt_lease *lease, unsigned *removed, struct tern_err *err)
+/* Is name `m` a checkpoint that opens? */
+static bool is_good(const char *dir, const struct name *m)
+{
+    if (m->state != TERN_CKPT_GOOD)
+        return false;
+    char *path = tern_fs_join(dir, m->text);
+    struct tern_ckpt *c = open_named(path, NULL);
+
+    free(path);
+    tern_ckpt_close(c);
+    return c != NULL;
+}
+
+/* Turns the good ones that go into BAD, and those that stay into GOOD; BROKEN: not to be touched.
+ */
+static void choose(const char *dir, struct name *names, size_t n,
+                   const struct tern_ckpt_prune_how *how)
+{
+    /* The newest may turn out damaged when its bytes are read. */
+    const unsigned keep = how->keep < 2 ? 2 : how->keep;
+    int64_t best = how->best;
+    unsigned kept = 0;
+
+    for (size_t i = n; i-- > 0;) {
+        struct name *m = &names[i];
+        if (m->state == TERN_CKPT_TEMP)
+            continue;
+        if (!is_good(dir, m)) {
+            m->state = TERN_CKPT_BROKEN;
+            continue;
+        }
+        const bool is_best = best >= 0 && m->step <= (uint64_t)best;
+        if (is_best)
+            best = -1; /* the first that is met */
+        const bool stays =
+            kept < keep || is_best || (how->keep_every && m->step % how->keep_every == 0);
+        kept += kept < keep;
+        m->state = stays ? TERN_CKPT_GOOD : TERN_CKPT_BAD;
+    }
+}
+
+int tern_ckpt_prune(const char *dir, const struct tern_ckpt_prune_how *how, unsigned *removed,
+                    struct tern_err *err)
 {
     struct name *names;
     size_t n;
-    unsigned kept = 0, gone = 0;
+    unsigned gone = 0;
     int rc = 0;
 
-    if (keep < 2)
-        keep = 2; /* the newest may turn out damaged when its bytes are read */
-    if (lease && tern_ckpt_lease_check(lease, err) < 0)
+    if (how->lease && tern_ckpt_lease_check(how->lease, err) < 0)
         return -1;
     if (names_read(dir, &names, &n, err) < 0)
         return -1;
+    choose(dir, names, n, how);
     for (size_t i = n; i-- > 0 && rc == 0;) {
         const struct name *m = &names[i];
-        bool old_temp =
-            m->state == TERN_CKPT_TEMP && lease && m->attempt < tern_ckpt_lease_attempt(lease);
-        if (old_temp)
-            rc = retire(dir, m->text, err);
-        if (m->state != TERN_CKPT_GOOD)
+        const bool old_temp = m->state == TERN_CKPT_TEMP && how->lease &&
+                              m->attempt < tern_ckpt_lease_attempt(how->lease);
+        if (m->state != TERN_CKPT_BAD && !old_temp)
             continue;
-        char *path = tern_fs_join(dir, m->text);
-        struct tern_ckpt *c = open_named(path, NULL);
-        free(path);
-        if (!c)
-            continue;
-        tern_ckpt_close(c);
-        bool is_best = best >= 0 && m->step <= (uint64_t)best;
-        if (is_best)
-            best = -1; /* the first that is met */
-        if (kept < keep) {
-            kept++;
-        } else if (is_best) {
-            continue;
-        } else if (!keep_every || m->step % keep_every != 0) {
-            rc = retire(dir, m->text, err);
-            gone += rc == 0;
+        if (how->each) {
+            char *path = tern_fs_join(dir, m->text);
+            how->each(how->ctx, path, m->step);
+            free(path);
         }
+        if (!how->dry_run)
+            rc = retire(dir, m->text, err);
+        gone += rc == 0 && !old_temp;
     }
     names_free(names, n);
-    if (rc == 0)
+    if (rc == 0 && !how->dry_run)
         rc = empty_trash(dir, err);
     if (rc == 0 && removed)
         *removed = gone;

@@ -217,14 +217,16 @@ static void record(struct train *t, const struct tern_ckpt_saved *saved)
 static void prune(struct train *t)
 {
     const struct tern_recipe *r = t->recipe;
+    const struct tern_ckpt_prune_how how = {.keep = (unsigned)r->checkpoint.keep,
+                                            .keep_every = (uint64_t)r->checkpoint.keep_every,
+                                            .best = t->progress.stop_rule.best_step,
+                                            .lease = t->checkpoint.lease};
     struct tern_ckpt_entry *had = NULL;
     size_t n = 0;
     struct tern_err err;
 
     if (tern_ckpt_list(r->checkpoint.dir, &had, &n, &err) < 0 ||
-        tern_ckpt_prune(r->checkpoint.dir, (unsigned)r->checkpoint.keep,
-                        (uint64_t)r->checkpoint.keep_every, t->progress.stop_rule.best_step,
-                        t->checkpoint.lease, NULL, &err) < 0)
+        tern_ckpt_prune(r->checkpoint.dir, &how, /* removed= */ NULL, &err) < 0)
         tern_warn("old checkpoints stay: %s", err.text);
     for (size_t i = 0; i < n; i++) {
         const struct tern_ledger_checkpoint row = {

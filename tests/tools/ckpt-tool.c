@@ -198,7 +198,9 @@ static int rank_run(const struct task *t, struct rank *r, struct tern_err *err)
         if (rc == 0 && r->rank == 0) {
             printf("saved %" PRIu64 "\n", step);
             fflush(stdout);
-            rc = tern_ckpt_prune(t->dir, 3, 10, -1, lease, NULL, err);
+            const struct tern_ckpt_prune_how how = {
+                .keep = 3, .keep_every = 10, .best = -1, .lease = lease};
+            rc = tern_ckpt_prune(t->dir, &how, NULL, err);
         }
     }
     tern_ckpt_lease_free(lease, true);

@@ -547,7 +547,13 @@ static void test_retire(void)
     ok(tern_ckpt_resolve(typed, &latest, &err) == 0 && strstr(latest, "step-00000050"),
        "DIR/latest is the newest good checkpoint");
     free(latest);
-    ok(tern_ckpt_prune(dir, 1, 20, -1, NULL, &removed, &err) == 0 && removed == 2,
+    struct tern_ckpt_prune_how how = {.keep = 1, .keep_every = 20, .best = -1, .dry_run = true};
+    ok(tern_ckpt_prune(dir, &how, &removed, &err) == 0 && removed == 2 &&
+           tern_ckpt_list(dir, &e, &n, &err) == 0 && n == 7,
+       "a dry run counts what would go, and removes nothing (%zu)", n);
+    tern_ckpt_list_free(e, n);
+    how.dry_run = false;
+    ok(tern_ckpt_prune(dir, &how, &removed, &err) == 0 && removed == 2,
        "prune keeps two and the milestones (%u gone)", removed);
     ok(tern_ckpt_list(dir, &e, &n, &err) == 0 && n == 5, "after prune five checkpoints are listed");
     static const struct {

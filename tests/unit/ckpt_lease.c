@@ -118,8 +118,8 @@ static void test_fence(void)
        "the owner of the lease may take it again, as attempt 3");
     ok(tern_ckpt_lease_check(a, &err) < 0, "attempt 1 has lost the lease then");
     has(err.text, "lost its lease to attempt 3", "a lost lease names its new owner");
-    ok(tern_ckpt_prune(dir, 2, 0, -1, b, NULL, &err) < 0,
-       "an attempt without the lease prunes nothing");
+    const struct tern_ckpt_prune_how two = {.keep = 2, .best = -1, .lease = b};
+    ok(tern_ckpt_prune(dir, &two, NULL, &err) < 0, "an attempt without the lease prunes nothing");
     ok(save(dir, b) < 0 && !tern_fs_exists(one), "an attempt without the lease publishes nothing");
     ok(save(dir, c) == 0, "the attempt with the lease publishes");
     tern_ckpt_lease_free(a, true);

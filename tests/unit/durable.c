@@ -143,7 +143,8 @@ static void test_save(void)
             ok(false, "save: %s", err.text);
     unsigned removed = 0;
     disk_clear();
-    ok(tern_ckpt_prune(dir, 2, 0, -1, NULL, &removed, &err) == 0 && removed == 1,
+    const struct tern_ckpt_prune_how two = {.keep = 2, .best = -1};
+    ok(tern_ckpt_prune(dir, &two, &removed, &err) == 0 && removed == 1,
        "prune retires one of three checkpoints");
     int at = -1, gone = -1;
     for (int i = 0; i < disk_n; i++) {

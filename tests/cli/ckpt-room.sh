@@ -1,0 +1,46 @@
+#!/bin/bash
+# tern ckpt du and prune: the room that checkpoints take, and what goes.
+. "$(dirname "$0")/../lib/tap.sh"
+T=$TOOLS/ckpt-tool
+"$T" model hf || exit 1
+for s in 10 20 30 40 50 60; do "$T" save run $s 2 hf || exit 1; done
+mkdir run/step-00000070.tmp-1 run/.trash-step-00000005-0a0b0c0d run/other
+head -c 5000 /dev/zero >run/step-00000070.tmp-1/shard; head -c 3000 /dev/zero >run/.trash-step-00000005-0a0b0c0d/shard
+mv run/step-00000060 run/step-00000060.bad-1
+bytes() { find "$1" -type f -printf '%s\n' | awk '{s += $1} END {print s}'; }
+
+# ---- du
+run tern ckpt du run; status 0
+is "$(grep -c step- out)" 8 "a line for each checkpoint, unfinished, refused and half-deleted ones, too"
+grep -q '4.88 KiB .*step-00000070.tmp-1$' out && grep -q '2.93 KiB .*.trash-step-00000005-0a0b0c0d$' out; ok $? "their sizes" || cat out
+tail -n 1 out | grep -q 'in all'; ok $? "the last line has the sum"
+run tern ckpt du --json run; status 0
+is "$(jq '[.[].bytes] | add' out)" "$(bytes run)" "sizes in JSON are those of the files"
+is "$(jq '.[] | select(.name == "step-00000010") | .weights + .optimizer + .other == .bytes' out)" true "the parts of a checkpoint are the whole of it"
+is "$(jq '.[] | select(.name == "step-00000010") | .weights' out)" 338112 "weights are the arrays of the model"
+run tern ckpt du nowhere; status 2; one_line
+mkdir empty; run tern ckpt du empty; status 0
+
+# ---- prune
+run tern ckpt prune -n --keep 2 run; status 0
+out_has '3 checkpoints would go'; is "$(ls run | grep -c step-)" 7 "--dry-run removes nothing"
+run tern ckpt prune --keep 2 --keep-every 20 run; status 0
+out_has '2 checkpoints removed'; out_has 'run/step-00000010'
+is "$(cd run && echo step-*)" "step-00000020 step-00000040 step-00000050 step-00000060.bad-1 step-00000070.tmp-1" "the newest two, milestones and refused ones stay"
+[ ! -e run/.trash-step-00000005-0a0b0c0d ] && [ -d run/other ]; ok $? "trash goes, other folders stay"
+[ -z "$(ls run | grep claim-)" ]; ok $? "nothing of the prune stays" || ls -A run
+run tern ckpt verify --full run; status 0 "what stays verifies"
+for bad in 1 0 -3; do run tern ckpt prune --keep "$bad" run; status 2 "--keep $bad"; one_line; done
+run tern ckpt prune --keep-every -1 run; status 2; one_line
+run tern ckpt prune nowhere; status 2; one_line; [ ! -e nowhere ]; ok $? "a folder that is not there is not made"
+run tern ckpt prune run/step-00000050; status 2; one_line
+
+# ---- beside a run that goes on
+"$T" loop live 1 hf >loop.out 2>&1 & pid=$!
+until_true grep -q '^saved 2$' loop.out
+run tern ckpt prune --keep 2 live; [ "$rc" != 0 ]; ok $? "the folder of a run that goes on is refused"; one_line
+kill -9 $pid; wait $pid 2>/dev/null
+mkdir live/step-99999999.tmp-1
+run tern ckpt prune --keep 2 live; status 0 "the folder of a run that died is pruned"
+[ ! -e live/step-99999999.tmp-1 ]; ok $? "what the dead attempt was writing goes"
+tap_done

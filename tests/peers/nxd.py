@@ -1,19 +1,20 @@
-"""nxd.py ROOT NXD: exports to NxD's ranks beside NxD's own converter, and put to use rank by rank.
+"""nxd.py ROOT NXD OPTIMUM: exports to NxD's ranks beside other converters, and put to use rank by rank.
 
 torch.load(weights_only=True) reads each file.  The tensors are those of NxD's converter (in the folder
-NXD, with torch_xla stubbed) where it works; and in every layout the ranks together compute the logits
-of the whole model, as NxD's Llama does: what the converter gets wrong is right here.
+NXD, with torch_xla stubbed) where it works.  Query and key heads are where Optimum Neuron (the folder
+OPTIMUM) has them on trn1.  And in every layout the ranks together compute the logits of the whole
+model, as NxD's Llama does: what NxD's converter gets wrong is right here.
 """
-import collections, contextlib, importlib, io, json, math, os, pickle, subprocess, sys, types
+import ast, collections, contextlib, importlib, io, json, math, os, pickle, subprocess, sys, types
 
-root, nxd_source = sys.argv[1:3]
+root, nxd_source, optimum_source = sys.argv[1:4]
 sys.path.insert(0, root + "/tests/lib")
 import nxd
 import torch
 
 TORCH = {"F32": torch.float32, "BF16": torch.bfloat16}
 worst = {"logits": 0.0}
-count = {"compared": 0, "tensors": 0, "layouts": 0}
+count = {"compared": 0, "tensors": 0, "layouts": 0, "heads": 0}
 
 
 def say(good, what):
@@ -55,6 +56,19 @@ def converter():
     module("neuronx_distributed.trainer.checkpoint_storage", BaseCheckpointStorage=object, create_checkpoint_storage=nothing)
     module("neuronx_distributed.scripts.yaml_converter", convert_yaml_to_json=nothing)
     return importlib.import_module("neuronx_distributed.scripts.checkpoint_converter").CheckpointConverterBase()
+
+
+def optimum():
+    """Optimum Neuron's order of query heads: compute_query_indices_for_rank alone, or None."""
+    path = optimum_source + "/optimum/neuron/models/training/transformations_utils.py"
+    if not os.path.exists(path):
+        return None
+    for node in ast.walk(ast.parse(open(path).read())):
+        if isinstance(node, ast.FunctionDef) and node.name == "compute_query_indices_for_rank":
+            node.decorator_list = []
+            names = {"torch": torch}
+            exec(compile(ast.Module([node], []), path, "exec"), names)
+            return names[node.name]
 
 
 # ---------------------------------------------------------------- the model
@@ -228,7 +242,24 @@ def compare(c, case, what, got, state, config):
     count["tensors"] += n
 
 
-def run(c, case):
+def heads(order, case, what, got, state, config):
+    """Query, key and output heads of each rank, as Optimum Neuron orders them."""
+    q_heads, tp, dim = config["num_attention_heads"], case["tp"], config["hidden_size"]
+    rows, bad = case["kv"] * case["copies"] // tp * nxd.HEAD, 0
+    for i, stage in enumerate(stages_of(config["num_hidden_layers"], case["pp"] * case["parts"], case["pp"])):
+        at = f"model.layers.{i}.self_attn."
+        for t, s in enumerate(got[stage]):
+            mine = order(tp, t, q_heads, case["kv"], case["copies"])
+            q, k, v = torch.cat([s[n] for n in (at + "qkv_proj.weight_q", at + "qkv_proj.weight_k", at + "qkv_proj.weight_v", at + "qkv_proj.weight_qkv") if n in s]).split([q_heads // tp * nxd.HEAD, rows, rows])
+            bad += not same(q, state[at + "q_proj.weight"].view(q_heads, -1, dim)[mine].reshape(-1, dim))
+            bad += not same(s[at + "o_proj.weight"], state[at + "o_proj.weight"].T.reshape(q_heads, -1, dim)[mine].reshape(-1, dim).T)
+            for x, name in ((k, "k_proj"), (v, "v_proj")):
+                bad += not same(x, state[f"{at}{name}.weight"].repeat(case["copies"], 1).split(rows)[t])
+    count["heads"] += 1
+    say(bad == 0, f"{what}: heads are where Optimum Neuron has them")
+
+
+def run(c, order, case):
     model = case["model"]
     config = json.load(open(model + "/config.json"))
     case["kv"] = config["num_key_value_heads"]
@@ -252,6 +283,8 @@ def run(c, case):
     say(error < 1e-11, f"{what}: the ranks' logits are the model's ({error:.1e})")
     if c:
         compare(c, case, what, got, state, config)
+    if order and case["hw"] == "trn1" and case["form"] in ("fused", "split"):
+        heads(order, case, what, got, state, config)
     if case["back"]:
         back(case, what, got)
 
@@ -291,12 +324,16 @@ def samples():
 
 
 samples()
-c = converter()
+c, order = converter(), optimum()
 for case in cases():
-    run(c, case)
+    run(c, order, case)
 say(count["layouts"] == 41, f"{count['layouts']} layouts; largest difference of a logit {worst['logits']:.1e}")
 if c:
     say(count["compared"] == 30, f"{count['tensors']} tensors in {count['compared']} layouts are those of NxD's converter")
 else:
     print(f"skip no source of NxD's in {nxd_source} (git clone https://github.com/aws-neuron/neuronx-distributed)")
+if order:
+    say(count["heads"] == 23, f"heads of {count['heads']} layouts are where Optimum Neuron has them")
+else:
+    print(f"skip no source of Optimum Neuron's in {optimum_source} (git clone https://github.com/huggingface/optimum-neuron)")
 print("end of nxd.py")

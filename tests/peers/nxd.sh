@@ -1,13 +1,14 @@
 #!/bin/bash
-# tern ckpt export --to nxd beside PyTorch, NxD's converter, and a forward pass rank by rank (nxd.py).
-# NXD: a clone of github.com/aws-neuron/neuronx-distributed (release 2.29), beside the tree by default.
+# tern ckpt export --to nxd beside PyTorch, other converters, and a forward pass rank by rank (nxd.py).
+# NXD, OPTIMUM: clones of github.com/aws-neuron/neuronx-distributed (release 2.29) and
+# huggingface/optimum-neuron (0.4.5), beside the tree by default.
 . "$(dirname "$0")/../lib/tap.sh"
 PYTHON=${PYTHON:-/usr/bin/python3}
-NXD=${NXD:-$ROOT/../neuronx-distributed}
+NXD=${NXD:-$ROOT/../neuronx-distributed} OPTIMUM=${OPTIMUM:-$ROOT/../optimum-neuron}
 "$PYTHON" -c 'import torch' 2>/dev/null || skip_all "no PyTorch (apt-get install python3-torch)"
 PATH=$TOOLS:$PATH
 echo "# PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)')"
-OMP_NUM_THREADS=1 "$PYTHON" "$ROOT/tests/peers/nxd.py" "$ROOT" "$NXD" >said 2>err
+OMP_NUM_THREADS=1 "$PYTHON" - "$ROOT" "$NXD" "$OPTIMUM" <"$ROOT/tests/peers/nxd.py" >said 2>err
 while read -r word rest; do
     case $word in
     ok) ok 0 "$rest" ;;

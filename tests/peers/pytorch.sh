@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/venv.sh"
 F=$TOOLS/torch-tool
-PYTHON=${PYTHON:-/usr/bin/python3}
+debian=${PYTHON:-/usr/bin/python3}
 
 say() { # FILE: its lines "ok - ..." and "not ok - ..."
     while IFS= read -r line; do
@@ -24,9 +24,9 @@ read_all() { # PYTHON NAME
     done
     "$1" -I "$ROOT/tests/peers/pytorch.py" compare "$2" >said 2>&1; say said
 }
-if "$PYTHON" -c 'import torch' 2>/dev/null; then read_all "$PYTHON" debian; else skip "no PyTorch (apt-get install python3-torch)"; fi
-if (venv trainers 'torch, transformers' torch transformers accelerate lightning rich tensorboardX); then
-    venv trainers torch; read_all "$VENV/bin/python" newest
+if "$debian" -c 'import torch' 2>/dev/null; then read_all "$debian" debian; else skip "no PyTorch (apt-get install python3-torch)"; fi
+if venv trainers 'torch, transformers' torch transformers accelerate lightning rich tensorboardX; then
+    read_all "$VENV/bin/python" newest
 else
     skip "no newest PyTorch: it is not there and cannot be installed"
 fi
@@ -34,12 +34,12 @@ fi
 # transformers, of the last release that works with Debian's PyTorch, and of the last one that has the
 # script and knows Llama 3.
 old() {
-    "$PYTHON" -c 'import torch' 2>/dev/null && VENV_WITH=--system-site-packages venv peft peft --no-deps peft==0.13.2 \
+    "$debian" -c 'import torch' 2>/dev/null && PYTHON=$debian VENV_WITH=--system-site-packages venv peft peft --no-deps peft==0.13.2 \
         transformers==4.40.2 accelerate==0.30.1 huggingface_hub==0.23.5 tokenizers==0.19.1 safetensors==0.4.5 'numpy<2' regex \
         requests tqdm filelock fsspec pyyaml packaging psutil typing_extensions idna urllib3 certifi charset_normalizer
 }
 llama_3() {
-    "$PYTHON" -c 'import torch' 2>/dev/null && VENV_WITH=--system-site-packages venv llama-3 'transformers, accelerate' --no-deps \
+    "$debian" -c 'import torch' 2>/dev/null && PYTHON=$debian VENV_WITH=--system-site-packages venv llama-3 'transformers, accelerate' --no-deps \
         transformers==4.45.2 accelerate==0.30.1 huggingface_hub==0.23.5 tokenizers==0.20.3 safetensors==0.4.5 'numpy<2' regex \
         requests tqdm filelock fsspec pyyaml packaging psutil typing_extensions idna urllib3 certifi charset_normalizer
 }

@@ -72,7 +72,7 @@ static bool is_llama_3_2(const struct tern_model_config *c)
 /* What Meta's files leave open, as transformers' script sets it for each version. */
 static void fill_version(struct params *p, struct tern_model_config *c)
 {
-    const bool llama_3 = c->rope_theta >= 500000;
+    const bool llama_3 = c->rope_theta == 500000; /* Code Llama has 1,000,000 */
 
     c->pad_id = -1;
     c->bos_id = llama_3 ? 128000 : 1;

@@ -49,13 +49,13 @@ struct tern_convert_hf {
     const char *files_from;   /* folder (or tokenizer file) to take the tokenizer from; NULL: the
                                  checkpoint's own copies, else what its meta names as "tokenizer" */
     bool merge;               /* adapters are put into their weights */
-    const char
-        *base;       /* with `merge`: a folder to take the weights from; NULL: the
-                        checkpoint's own, or the base that PEFT's config names.  Else: what the
-                        adapters' config names as base         model; NULL: what the run began from */
+    /* With `merge`: a folder to take the weights from; NULL: the checkpoint's own, or the base that
+     * PEFT's config names.  Else: what the adapters' config names as base model; NULL: what the run
+     * began from. */
+    const char *base;
     const char *key; /* see tern_convert_open; NULL: none */
-    const struct tern_convert_from_nxd *from_nxd; /* core/convert/nxd.h: the source is a folder of
-                                                     NxD's ranks; NULL: it is not */
+    /* core/convert/nxd.h: the source is a folder of NxD's ranks; NULL: it is not. */
+    const struct tern_convert_from_nxd *from_nxd;
     const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */
 };
 

@@ -12,7 +12,9 @@
 
 #include "core/base/str.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { TORCH_STORAGES = 256 };

@@ -1,24 +1,36 @@
 #!/bin/bash
-# tern ckpt export --to nxd beside PyTorch, other converters, and a forward pass rank by rank (nxd.py).
+# tern ckpt export --to nxd beside PyTorch (Debian's and the newest), other converters, and a forward
+# pass rank by rank (nxd.py).
 # NXD, OPTIMUM: clones of github.com/aws-neuron/neuronx-distributed (release 2.29) and
 # huggingface/optimum-neuron (0.4.5), beside the tree by default.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$ROOT/tests/lib/venv.sh"
 PYTHON=${PYTHON:-/usr/bin/python3}
 NXD=${NXD:-$ROOT/../neuronx-distributed} OPTIMUM=${OPTIMUM:-$ROOT/../optimum-neuron}
-"$PYTHON" -c 'import torch' 2>/dev/null || skip_all "no PyTorch (apt-get install python3-torch)"
 PATH=$TOOLS:$PATH
-echo "# PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)')"
-OMP_NUM_THREADS=1 "$PYTHON" - "$ROOT" "$NXD" "$OPTIMUM" <"$ROOT/tests/peers/nxd.py" >said 2>err
-while read -r word rest; do
-    case $word in
-    ok) ok 0 "$rest" ;;
-    not) ok 1 "${rest#ok }" ;;
-    skip) skip "$rest" ;;
-    esac
-done <said
-[ "$(tail -n 1 said)" = "end of nxd.py" ]; ok $? "nxd.py came to its end" || tail -5 err
 
-if long; then # 4 GiB and a little: sizes and offsets of zip64
+layouts() { # PYTHON
+    local version; version=$("$1" -c 'import torch; print("PyTorch", torch.__version__)' 2>/dev/null) || return
+    rm -rf under at over
+    OMP_NUM_THREADS=1 "$1" - "$ROOT" "$NXD" "$OPTIMUM" <"$ROOT/tests/peers/nxd.py" >said 2>err
+    while read -r word rest; do
+        case $word in
+        ok) ok 0 "$version: $rest" ;;
+        not) ok 1 "$version: ${rest#ok }" ;;
+        skip) skip "$version: $rest" ;;
+        esac
+    done <said
+    [ "$(tail -n 1 said)" = "end of nxd.py" ]; ok $? "$version: nxd.py came to its end" || tail -5 err
+}
+layouts "$PYTHON" || skip "no PyTorch (apt-get install python3-torch)"
+if (venv trainers 'torch, transformers' torch transformers accelerate lightning rich tensorboardX); then
+    venv trainers torch; layouts "$VENV/bin/python"
+else
+    skip "no newest PyTorch: it is not there and cannot be installed"
+fi
+
+# 4 GiB and a little: sizes and offsets of zip64.
+if long && "$PYTHON" -c 'import torch' 2>/dev/null; then
     pytorch-tool zeros large.pt 4300000000; ok $? "a file beyond 4 GiB is written"
     "$PYTHON" - <<'P'
 import torch, zipfile

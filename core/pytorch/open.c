@@ -126,6 +126,12 @@ static int ask(int fd, size_t len, const char *path, bool parts, struct tern_buf
     kill(pid, SIGKILL); /* it has sent all, and ends */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS)
+        return tern_err_set(
+            err, TERN_TEMPFAIL,
+            "%s: cannot be read to its end: the storage failed, or the file was cut "
+            "short meanwhile",
+            path);
     if (all->failed || all->len < sizeof(struct head))
         return tern_err_set(err, TERN_USAGE,
                             "%s: the process that read its pickle ended without an answer", path);

@@ -9,8 +9,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -502,6 +504,33 @@ static void test_kinds(void)
 
 /* ---------------------------------------------------------------- the child */
 
+/* The next file is cut to nothing between its mapping and its reading. */
+static const char *cut_meanwhile;
+
+int madvise(void *at, size_t len, int advice)
+{
+    if (cut_meanwhile && truncate(cut_meanwhile, 0) < 0)
+        abort();
+    return (int)syscall(SYS_madvise, at, len, advice);
+}
+
+static void test_cut(void)
+{
+    char *path = tern_fs_join(work, "cut.pt");
+    struct tern_pytorch_file f;
+
+    put(path, "PK\3\4 and more", 13);
+    cut_meanwhile = path;
+    ok(tern_pytorch_open(path, &f, &err) < 0,
+       "a file that is cut short while it is read is refused");
+    cut_meanwhile = NULL;
+#ifndef __SANITIZE_ADDRESS__ /* which ends the process by itself */
+    ok(err.code == TERN_TEMPFAIL, "it may be whole another time");
+    has(err.text, "cut short meanwhile", "the message says what may have happened");
+#endif
+    free(path);
+}
+
 /* In a child: 0 when all is as it should be, else the number of what is not. */
 static int try_sandbox(int to, int other)
 {
@@ -555,6 +584,7 @@ int main(void)
     test_tensors();
     test_archives();
     test_kinds();
+    test_cut();
     test_sandbox();
     tern_fs_remove_tree(work, NULL);
     return tap_done();

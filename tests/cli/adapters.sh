@@ -22,6 +22,7 @@ adapt dora ', dora: true'
 
 # As PEFT's.
 run tern ckpt export lora/latest -o peft; status 0; err_has '20 tensors of adapters'; err_has 'tern ckpt merge'
+run tern ckpt export lora/latest -o none-nxd --to nxd; status 2; one_line; err_has 'holds adapters beside its weights'; [ ! -e none-nxd ]; ok $? "adapters are not exported to ranks, and nothing is left"
 is "$(ls peft | tr '\n' ' ')" "adapter_config.json adapter_model.safetensors " "an export has the files that PEFT reads, and no others"
 is "$(jq -c '[.peft_type, .task_type, .r, .lora_alpha, .lora_dropout, .use_rslora, .use_dora, .bias, .fan_in_fan_out]' peft/adapter_config.json)" \
     '["LORA","CAUSAL_LM",3,5,0.25,true,false,"none",false]' "its config"

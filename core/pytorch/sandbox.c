@@ -57,6 +57,7 @@ static void filter(void)
         ALLOW(getpid),
         ALLOW(gettid),
         ALLOW(tgkill),
+        ALLOW(sigaltstack),
         ALLOW(rt_sigaction),
         ALLOW(rt_sigprocmask),
         ALLOW(rt_sigreturn),

@@ -140,7 +140,7 @@ int main(void)
     static const char *const forms[] = {"changed archives", "changed files of the older form"};
     static const char *const pickles[] = {"archives with a changed pickle",
                                           "files of the older form with a changed pickle"};
-    const int runs = fuzz_runs(20000);
+    const int runs = fuzz_runs(5000);
 
     for (int old = 0; old < 2; old++) {
         struct torch_file t = {.old = old};

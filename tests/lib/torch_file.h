@@ -46,7 +46,7 @@ static inline void torch_byte(struct tern_buf *b, unsigned char c)
 static inline void torch_number(struct tern_buf *b, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        torch_byte(b, (unsigned char)(v >> 8 * i));
+        torch_byte(b, i < 8 ? (unsigned char)(v >> 8 * i) : 0);
 }
 
 static inline void torch_key(struct torch_file *t, const char *s)

@@ -516,19 +516,20 @@ int madvise(void *at, size_t len, int advice)
 
 static void test_cut(void)
 {
+#ifdef __SANITIZE_ADDRESS__
+    tap_skip("a file that is cut short while it is read: the sanitizer reports it");
+#else
     char *path = tern_fs_join(work, "cut.pt");
     struct tern_pytorch_file f;
 
     put(path, "PK\3\4 and more", 13);
     cut_meanwhile = path;
-    ok(tern_pytorch_open(path, &f, &err) < 0,
-       "a file that is cut short while it is read is refused");
+    ok(tern_pytorch_open(path, &f, &err) < 0 && err.code == TERN_TEMPFAIL,
+       "a file that is cut short while it is read may be whole another time");
     cut_meanwhile = NULL;
-#ifndef __SANITIZE_ADDRESS__ /* which ends the process by itself */
-    ok(err.code == TERN_TEMPFAIL, "it may be whole another time");
     has(err.text, "cut short meanwhile", "the message says what may have happened");
-#endif
     free(path);
+#endif
 }
 
 /* In a child: 0 when all is as it should be, else the number of what is not. */

@@ -255,6 +255,7 @@ int main(void)
     refused(12, 12, (struct tern_convert_nxd){.tensor = 3}, "vocab_size 128 is no multiple");
     refused(8, 8, (struct tern_convert_nxd){.pipeline = 5}, "has 4 layers, fewer than 5 parts");
     refused(8, 2, (struct tern_convert_nxd){.tensor = 8, .kv_replicator = 2}, "The fewest are 4");
+    refused(12, 2, (struct tern_convert_nxd){.tensor = 2, .kv_replicator = 3}, "cannot be dealt");
     refused(8, 2, (struct tern_convert_nxd){.tensor = 2, .kv_replicator = 8}, "cannot be dealt");
     refused(8, 2, (struct tern_convert_nxd){.qkv = TERN_CONVERT_NXD_COALESCED},
             "only where the numbers are equal");

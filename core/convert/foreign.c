@@ -142,6 +142,15 @@ static int find_kind(const char *dir, char **ret_file, struct tern_buf *ret_some
     return found < KINDS ? found : -1;
 }
 
+static bool has(const char *dir, const char *name)
+{
+    char *path = tern_fs_join(dir, name);
+    const bool there = tern_fs_exists(path);
+
+    free(path);
+    return there;
+}
+
 /* There are no weights in `dir`: what is there. */
 static int refuse_folder(const char *dir, struct tern_err *err)
 {
@@ -151,6 +160,12 @@ static int refuse_folder(const char *dir, struct tern_err *err)
 
     if (!tern_fs_exists(dir))
         return tern_err_set(err, TERN_USAGE, "%s: there is no such folder", dir);
+    if (has(dir, "model/dp_rank_00_tp_rank_00_pp_rank_00.pt")) { /* NxD keeps them in there */
+        char *below = tern_fs_join(dir, "model");
+        k = refuse_folder(below, err);
+        free(below);
+        return k;
+    }
     k = find_kind(dir, &file, &some);
     if (file)
         tern_str_mask(file);
@@ -167,15 +182,6 @@ static int refuse_folder(const char *dir, struct tern_err *err)
     tern_buf_free(&some);
     free(file);
     return -1;
-}
-
-static bool has(const char *dir, const char *name)
-{
-    char *path = tern_fs_join(dir, name);
-    const bool there = tern_fs_exists(path);
-
-    free(path);
-    return there;
 }
 
 struct tern_ckpt *tern_convert_open(const char *dir, const char *key, struct tern_err *err)

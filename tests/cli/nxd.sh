@@ -169,6 +169,8 @@ make "'mixed', 8, 2, 2, half='k_proj'"
 refused 2 "become one in NxD: choose a type (--dtype)" mixed --to nxd
 run tern ckpt export mixed -o one-type --to nxd --dtype bf16; status 0 "tensors of two types become one in a type that is named"
 
+refused 2 "files of NeuronX Distributed's ranks. Make a model of them: tern ckpt export --from nxd" x2
+refused 2 "files of NeuronX Distributed's ranks. Make a model of them: tern ckpt export --from nxd" x3
 refused 2 "Is --hw trn2 right?" x2 --from nxd --config gqa --hw trn2
 refused 2 "Is --hw trn2 right?" x3 --from nxd --config gqa --hw trn2
 refused 2 "Is --hw trn1 right?" x4 --from nxd --config gqa

@@ -9,6 +9,7 @@
 #include "core/base/tree.h"
 #include "core/ckpt/ckpt.h"
 #include "core/convert/convert.h"
+#include "core/convert/nxd.h"
 #include "core/data/data.h"
 #include "core/ledger/ledger.h"
 #include "core/model/model.h"
@@ -206,6 +207,63 @@ static void test_short(void)
 
 /* ------------------------------------------------------------------ exports */
 
+/* Folder `path`, which will be part of one that gets its name by event `at`: its files were synced
+ * before they got theirs, and every folder after that.  *files counts. */
+static bool tree_synced(const char *path, int at, int *files)
+{
+    DIR *d = opendir(path);
+    int last = 0; /* file that got its name here */
+    bool good = d != NULL;
+
+    for (struct dirent *e; good && (e = readdir(d));) {
+        char *one = tern_fs_join(path, e->d_name), *was = NULL;
+        if (e->d_type == DT_DIR && e->d_name[0] != '.') {
+            good = tree_synced(one, at, files);
+        } else if (e->d_type == DT_REG) {
+            was = tern_strf("%s%s", disk_events[at].path, one + strlen(disk_events[at].to));
+            int own = disk_find(0, "rename", was);
+            good = own >= 0 && own < at && disk_synced(disk_events[own].path, 0, own);
+            last = own > last ? own : last;
+            ++*files;
+        }
+        if (!good)
+            printf("# %s was not synced\n", one);
+        free(was);
+        free(one);
+    }
+    if (d)
+        closedir(d);
+    char *was = tern_strf("%s%s", disk_events[at].path, path + strlen(disk_events[at].to));
+    good = good && disk_synced(was, last, at);
+    free(was);
+    return good;
+}
+
+/* Ranks' files lie in folders of a folder. */
+static void test_export_ranks(const char *from)
+{
+    static const struct {
+        struct tern_convert_nxd o;
+        const char *what;
+        int least;
+    } forms[] = {{{.xser = true, .markers = true}, "xser", 4},
+                 {{.files = TERN_CONVERT_NXD_V1}, "v1", 1}};
+
+    for (int i = 0; i < 2; i++) {
+        char *out = in_work(i ? "ranks-v1" : "ranks-xser");
+        int files = 0;
+        disk_clear();
+        ok(tern_convert_to_nxd(from, out, &forms[i].o, NULL, &err) == 0,
+           "%s: it is exported for NxD's ranks: %s", forms[i].what, err.text);
+        int at = disk_find(0, "rename", out);
+        ok(checked(at >= 0 && placed("rename", out) && tree_synced(out, at, &files)) &&
+               files >= forms[i].least,
+           "%s: files and folders of ranks are synced before the whole gets its name",
+           forms[i].what);
+        free(out);
+    }
+}
+
 static void test_export(void)
 {
     struct tern_model_config c;
@@ -242,6 +300,7 @@ static void test_export(void)
        "it is exported to several files");
     ok(checked(folder_placed(out, (int)got.shards + 2)),
        "an export's files and folder are synced before its rename, the folder above after");
+    test_export_ranks(one);
     for (size_t i = 0; i < n; i++)
         free((char *)a[i].name);
     free(a), free(zeros), free(one), free(dir), free(out), free(config);

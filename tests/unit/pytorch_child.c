@@ -16,15 +16,6 @@
 #include <unistd.h>
 
 static char work[] = "/tmp/tern-pytorch-XXXXXX";
-static struct tern_err err;
-
-static void put(const char *path, const void *data, size_t len)
-{
-    FILE *f = fopen(path, "wb");
-
-    if (!f || fwrite(data, 1, len, f) != len || fclose(f) != 0)
-        abort();
-}
 
 /* The next file is cut to nothing between its mapping and its reading. */
 static const char *cut_meanwhile;
@@ -43,8 +34,10 @@ static void test_cut(void)
 #else
     char *path = tern_fs_join(work, "cut.pt");
     struct tern_pytorch_file f;
+    struct tern_err err = {0};
 
-    put(path, "PK\3\4 and more", 13);
+    if (tern_fs_replace(path, "PK\3\4 and more", 13, 0600, NULL) < 0)
+        abort();
     cut_meanwhile = path;
     ok(tern_pytorch_open(path, &f, &err) < 0 && err.code == TERN_TEMPFAIL,
        "a file that is cut short while it is read may be whole another time");

@@ -111,6 +111,8 @@ for to in . ./ d/.. / "$PWD/." ''; do
     run tern data export $S --to megatron -o "$to"; status 2 "--to megatron -o '$to' is refused"; one_line
 done
 run tern data export run.yaml -o .; status 2; err_has 'Name a folder inside it, such as ./NAME'; one_line; nothing
+run tern data export nowhere.yaml -o .; status 2; err_has 'Name a folder inside it' "the folder is looked at before the recipe's sets are packed"
+run tern data export nowhere.yaml -o x --split-name 'a b'; status 2; err_has 'no name of a split' "and so is the split's name"
 run sh -c "cd point && exec tern data export ../$S -L 64 -o \"\$PWD\""
 status 2 "the working folder by its name is refused"; err_has 'is the working folder'; one_line; nothing
 ln -s point link

@@ -403,8 +403,7 @@ static void rule_storage_atomic(struct tern_rules_case *c)
     }
 }
 
-/* tern_ledger_check_permissions names its facts as the rules are called, and may have several of
- * each. */
+/* tern_ledger_check_permissions may give several facts with the name of one rule. */
 static void rule_ledger(struct tern_rules_case *c)
 {
     for (size_t i = 0; fact(c, c->rule->id) && i < facts(c)->n; i++) {

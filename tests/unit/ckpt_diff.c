@@ -66,7 +66,7 @@ static bool near(double a, double b)
 static int check(void *ctx, const struct tern_ckpt_diff_row *row, struct tern_err *err)
 {
     struct expected *e = ctx;
-    const int i = atoi(row->name + 5);
+    const int i = atoi((row->change == TERN_CKPT_ONLY_B ? row->b.name : row->a.name) + 5);
 
     (void)err;
     e->seen++;

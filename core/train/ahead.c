@@ -41,6 +41,8 @@ static void *work(void *ctx)
     const size_t len = (size_t)a->t->recipe->batch.seq_len;
     int32_t *tokens = calloc(len + 1, sizeof *tokens);
     uint8_t *mask = calloc(len, 1);
+    /* Of concat sets it needs a part of their list of documents. */
+    int32_t *starts = a->t->recipe->data.isolate ? calloc(len, sizeof *starts) : NULL;
 
     pthread_mutex_lock(&a->lock);
     while (tokens && mask && !a->ending) {
@@ -52,7 +54,7 @@ static void *work(void *ctx)
         pthread_mutex_unlock(&a->lock);
         /* The step meets the failure itself, if it stays. */
         const int rc =
-            tern_data_stages_sample(a->t->sets.stages, i, tokens, mask, /* starts= */ NULL, NULL);
+            tern_data_stages_sample(a->t->sets.stages, i, tokens, mask, starts, /* err= */ NULL);
         pthread_mutex_lock(&a->lock);
         if (count >= a->base)
             a->done[count % SAMPLES] = rc == 0;
@@ -60,6 +62,7 @@ static void *work(void *ctx)
     pthread_mutex_unlock(&a->lock);
     free(tokens);
     free(mask);
+    free(starts);
     return NULL;
 }
 

@@ -196,7 +196,8 @@ static void print_end(const struct seen *s)
     }
     printf("\n");
     if (s->n[TERN_CKPT_UNKNOWN])
-        printf("Arrays that are not read may differ: --full compares every element.\n");
+        printf("Arrays that are not read may differ%s.\n",
+               o.full ? ": their type is none that tern reads" : ": --full compares every element");
 }
 
 static int compare(struct tern_ckpt *a, bool a_foreign, struct tern_ckpt *b, bool b_foreign,
@@ -222,7 +223,7 @@ static int compare(struct tern_ckpt *a, bool a_foreign, struct tern_ckpt *b, boo
     free(seen.where);
     if (rc < 0)
         return -1;
-    return seen.n[TERN_CKPT_SAME] + seen.n[TERN_CKPT_UNKNOWN] == seen.all ? 0 : TERN_FAILED;
+    return seen.n[TERN_CKPT_SAME] == seen.all ? 0 : TERN_FAILED;
 }
 
 static int diff_run(int n_args, char **args, struct tern_err *err)
@@ -265,8 +266,8 @@ const struct tern_cmd ckpt_diff_cmd = {
         "are the same; of others only types and shapes are known.\n"
         "\n"
         "With --full: the share of elements that differ, the largest difference, and the distance "
-        "|a - b| over |a| (Euclidean). The exit status is 0 when nothing differs, and 1 when "
-        "something does.",
+        "|a - b| over |a| (Euclidean). The exit status is 0 when all arrays are known "
+        "to be the same, and 1 when one differs or was not read.",
     .examples = "  tern ckpt diff checkpoints/step-00000100 checkpoints/latest --full\n"
                 "  tern ckpt diff checkpoints/latest hf --full\n",
     .opts = opts,

@@ -216,18 +216,28 @@ static void tell(void *ctx, const char *path, uint64_t step)
     printf("%10s  %s\n", tern_str_bytes(text, sizeof text, bytes), path);
 }
 
-/* The step that DIR/best stands for; -1 where no evaluation was called the best. */
-static int64_t best_step(const char *dir)
+/* The step that DIR/best stands for; -1 where no evaluation was called the best.  What cannot be
+ * read now may be of the best one: an error. */
+static int find_best(const char *dir, int64_t *ret_step, struct tern_err *err)
 {
     char *typed = tern_fs_join(dir, "best"), *path = NULL;
-    struct tern_ckpt *c =
-        tern_ckpt_resolve(typed, &path, NULL) == 0 ? tern_ckpt_open(path, NULL) : NULL;
-    const int64_t step = c ? (int64_t)tern_ckpt_step(c) : -1;
+    struct tern_err why = {0};
+    int rc = 0;
 
-    tern_ckpt_close(c);
+    *ret_step = -1;
+    if (tern_ckpt_resolve(typed, &path, &why) == 0) {
+        struct tern_ckpt *c = tern_ckpt_open(path, err);
+        if (c)
+            *ret_step = (int64_t)tern_ckpt_step(c);
+        else
+            rc = -1;
+        tern_ckpt_close(c);
+    } else if (why.code != TERN_USAGE) {
+        rc = tern_err_set(err, why.code, "%s", why.text);
+    }
     free(typed);
     free(path);
-    return step;
+    return rc;
 }
 
 static int prune_run(int n_args, char **args, struct tern_err *err)
@@ -259,8 +269,9 @@ static int prune_run(int n_args, char **args, struct tern_err *err)
     if (!prune.dry_run &&
         tern_ckpt_lease_acquire(dir, /* attempt= */ 0, "tern ckpt prune", &how.lease, err) < 0)
         return -1;
-    how.best = best_step(dir);
-    const int rc = tern_ckpt_prune(dir, &how, &removed, err);
+    int rc = find_best(dir, &how.best, err);
+    if (rc == 0)
+        rc = tern_ckpt_prune(dir, &how, &removed, err);
     tern_ckpt_lease_withdraw(how.lease);
     if (rc == 0)
         printf("%u checkpoints %s, %s\n", removed, prune.dry_run ? "would go" : "removed",

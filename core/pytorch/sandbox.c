@@ -6,14 +6,15 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
-    NOBODY = 65534,
-    CPU_S = 120, /* the largest pickle takes a second or two */
+    UNPRIVILEGED = 65534, /* user and group without rights (Linux's overflow ids) */
+    CPU_S = 120,          /* the largest pickle takes a second or two */
 };
 
 #if defined(__x86_64__)
@@ -56,13 +57,17 @@ static void filter(void)
         ALLOW(close),
         ALLOW(getpid),
         ALLOW(gettid),
-        ALLOW(tgkill),
         ALLOW(sigaltstack),
         ALLOW(rt_sigaction),
         ALLOW(rt_sigprocmask),
         ALLOW(rt_sigreturn),
         ALLOW(exit),
         ALLOW(exit_group),
+        /* A signal is for this process alone. */
+        {.code = BPF_JMP | BPF_JEQ | BPF_K, .jf = 3, .k = SYS_tgkill},
+        STATEMENT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])), /* low half */
+        {.code = BPF_JMP | BPF_JEQ | BPF_K, .jf = 1, .k = (uint32_t)getpid()},
+        STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
     };
     const struct sock_fprog program = {.len = sizeof rules / sizeof *rules, .filter = rules};
@@ -110,8 +115,8 @@ void tern_pytorch_sandbox(int keep)
     limit(RLIMIT_CPU, CPU_S);
     if (geteuid() == 0) {
         syscall(SYS_setgroups, 0, NULL);
-        syscall(SYS_setresgid, NOBODY, NOBODY, NOBODY);
-        syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY);
+        syscall(SYS_setresgid, UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED);
+        syscall(SYS_setresuid, UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED);
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* which another uid has cleared */
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

@@ -2,11 +2,11 @@
 #ifndef TERN_PYTORCH_SANDBOX_H
 #define TERN_PYTORCH_SANDBOX_H
 
-/* For a child after fork(2), once it has opened and mapped what it needs: every descriptor is
- * closed but `keep` and standard error; where the caller is root, it becomes nobody; no file can be
- * opened and no process started.  System calls other than those of memory, reading, writing and
- * ending fail with EPERM where the kernel can filter them (seccomp on x86-64 and aarch64).  What
- * cannot be had is left out. */
+/* For a child after fork(2), once it has opened and mapped what it needs.  `keep` and standard
+ * error stay open.  Root becomes a user without rights.  The child can open no file and start no
+ * process. Where the kernel filters system calls (seccomp on x86-64 and aarch64), it has those of
+ * memory, reading, writing, sleeping, signals to itself and ending; others fail with EPERM.  What
+ * cannot be had is left out.  Memory that the parent shares with others stays mapped. */
 void tern_pytorch_sandbox(int keep);
 
 #endif

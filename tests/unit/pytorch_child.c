@@ -51,7 +51,7 @@ static void test_cut(void)
 static bool filters;
 
 /* In a child: 0 when all is as it should be, else the number of what is not. */
-static int try_sandbox(int to, int other)
+static int try_sandbox(int to, int other, pid_t parent)
 {
     tern_pytorch_sandbox(to);
     if (write(other, "x", 1) >= 0 || write(1, "x", 1) >= 0)
@@ -64,6 +64,9 @@ static int try_sandbox(int to, int other)
         return 4;
     if (filters && (prctl(PR_GET_SECCOMP) >= 0 || syscall(SYS_getppid) >= 0))
         return 5;
+    if (filters && (syscall(SYS_tgkill, parent, parent, 0) >= 0 ||
+                    syscall(SYS_tgkill, getpid(), getpid(), 0) < 0))
+        return 7;
     free(malloc(64 << 20));
     return write(to, "y", 1) == 1 ? 0 : 6;
 }
@@ -77,17 +80,19 @@ static void test_sandbox(void)
         abort();
     fflush(stdout);
     filters = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) < 0 && errno == EFAULT;
-    const pid_t pid = fork();
+    const pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        _exit(try_sandbox(pipes[1], other[1]));
+        _exit(try_sandbox(pipes[1], other[1], parent));
     waitpid(pid, &status, 0);
+    close(pipes[1]); /* where it wrote nothing, the read below ends */
     ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
        "the reading process can open, send and start nothing");
     if (WIFEXITED(status) && WEXITSTATUS(status))
         printf("# check %d\n", WEXITSTATUS(status));
     ok(read(pipes[0], &c, 1) == 1 && c == 'y', "it can write its answer");
-    for (int i = 0; i < 2; i++)
-        close(pipes[i]), close(other[i]);
+    close(pipes[0]);
+    close(other[0]);
+    close(other[1]);
 }
 
 int main(void)

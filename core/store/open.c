@@ -185,15 +185,48 @@ char *tern_store_key(const struct tern_store *s, const char *name)
                                               : tern_strf("%s%s", root, name);
 }
 
+/* Parameters of presigned URLs, which differ each time that one object is signed. */
+static const char *const SIGNED_S3[] = {"AWSAccessKeyId", "GoogleAccessId", "Key-Pair-Id", "Policy",
+                                        "Expires",        "Signature",      NULL};
+static const char *const SIGNED_AZURE[] = {"sv",  "ss",  "srt", "sr",  "sp",    "se",
+                                           "st",  "sip", "spr", "sig", "skoid", "sktid",
+                                           "skt", "ske", "sks", "skv", NULL};
+
+/* Has a query the parameter `name`?  Its names are those before '='. */
+static bool has_param(const char *query, const char *name)
+{
+    const size_t len = strlen(name);
+
+    for (const char *p = query; *p; p += strcspn(p, "&"), p += *p == '&')
+        if (strncasecmp(p, name, len) == 0 && p[len] == '=')
+            return true;
+    return false;
+}
+
+/* Is the parameter at `p` part of the signature of its query? */
+static bool is_signature(const char *query, const char *p)
+{
+    const char *const *names = has_param(query, "Signature") ? SIGNED_S3
+                               : has_param(query, "sig")     ? SIGNED_AZURE
+                                                             : NULL;
+
+    if (strncasecmp(p, "X-Amz-", 6) == 0 || strncasecmp(p, "X-Goog-", 7) == 0)
+        return true;
+    for (; names && *names; names++)
+        if (strncasecmp(p, *names, strlen(*names)) == 0 && p[strlen(*names)] == '=')
+            return true;
+    return false;
+}
+
 char *tern_store_place(const struct tern_store *s)
 {
-    const char *p = s->url.query ? s->url.query : "";
+    const char *query = s->url.query ? s->url.query : "";
     struct tern_buf place = {0};
 
     tern_buf_printf(&place, "%s\n%s\n", s->endpoint ? s->endpoint : "", s->url.shown);
-    while (*p) {
+    for (const char *p = query; *p;) {
         const size_t n = strcspn(p, "&");
-        if (strncasecmp(p, "X-Amz-", 6) != 0)
+        if (!is_signature(query, p))
             tern_buf_printf(&place, "%.*s&", (int)n, p);
         p += n + (p[n] == '&');
     }

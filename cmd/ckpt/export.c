@@ -12,8 +12,6 @@
 
 /* ------------------------------------------------------------------ Hugging Face folders */
 
-#define MAX_SHARD "5GB"
-
 static struct {
     const char *out, *dtype, *tokenizer, *max_shard, *base, *key;
 } ex; /* of merge, too */
@@ -25,7 +23,7 @@ static void interrupt(int sig)
     interrupted = sig;
 }
 
-static int parse_dtype(const char *word, enum tern_convert_dtype *dtype, struct tern_err *err)
+int ckpt_parse_dtype(const char *word, enum tern_convert_dtype *ret_dtype, struct tern_err *err)
 {
     static const char *const words[] = {
         [TERN_CONVERT_AS_IS] = "as-is",
@@ -36,15 +34,14 @@ static int parse_dtype(const char *word, enum tern_convert_dtype *dtype, struct 
 
     for (int i = 0; i < 4; i++) {
         if (strcmp(words[i], word) == 0) {
-            *dtype = (enum tern_convert_dtype)i;
+            *ret_dtype = (enum tern_convert_dtype)i;
             return 0;
         }
     }
     return tern_err_set(err, TERN_USAGE, "--dtype: '%s' is none of as-is, f32, bf16, f16", word);
 }
 
-/* "5GB" is decimal, as on the Hub; "5G" and "5GiB" are binary, as everywhere in tern. */
-static int parse_max_shard(const char *text, uint64_t *bytes, struct tern_err *err)
+int ckpt_parse_max_shard(const char *text, uint64_t *ret_bytes, struct tern_err *err)
 {
     static const struct {
         const char *end;
@@ -59,11 +56,11 @@ static int parse_max_shard(const char *text, uint64_t *bytes, struct tern_err *e
         int rc = tern_str_int(digits, 1, 1000000, &n);
         free(digits);
         if (rc == 0) {
-            *bytes = (uint64_t)n * decimal[i].unit;
+            *ret_bytes = (uint64_t)n * decimal[i].unit;
             return 0;
         }
     }
-    if (tern_str_size(text, bytes) < 0 || *bytes == 0)
+    if (tern_str_size(text, ret_bytes) < 0 || *ret_bytes == 0)
         return tern_err_set(err, TERN_USAGE, "--max-shard: '%s' is no size such as 5GB or 512MiB",
                             text);
     return 0;
@@ -139,8 +136,8 @@ static int convert(const char *typed, bool merge, struct tern_err *err)
 
     if (!ex.out)
         return tern_err_set(err, TERN_USAGE, "--out: say where to write");
-    if (parse_dtype(ex.dtype, &o.dtype, err) < 0 ||
-        parse_max_shard(ex.max_shard, &o.max_shard_bytes, err) < 0 ||
+    if (ckpt_parse_dtype(ex.dtype, &o.dtype, err) < 0 ||
+        ckpt_parse_max_shard(ex.max_shard, &o.max_shard_bytes, err) < 0 ||
         parse_from(&from, &o.from_nxd, err) < 0)
         return -1;
     if (o.from_nxd && !o.files_from && nxd.config && !tern_str_ends(nxd.config, ".json"))
@@ -185,7 +182,7 @@ static int parse_nxd(struct tern_convert_nxd *o, struct tern_err *err)
     if (parse_word("qkv", qkv_words, nxd.qkv, &qkv, err) < 0 ||
         parse_word("hw", hw_words, nxd.hw, &hw, err) < 0 ||
         parse_word("files", files_words, nxd.files, &files, err) < 0 ||
-        parse_dtype(ex.dtype, &o->dtype, err) < 0)
+        ckpt_parse_dtype(ex.dtype, &o->dtype, err) < 0)
         return -1;
     o->qkv = (enum tern_convert_nxd_qkv)qkv;
     o->hw = (enum tern_convert_nxd_hw)hw;
@@ -218,7 +215,7 @@ static int export_nxd(const char *typed, struct tern_err *err)
 
     if (!ex.out)
         return tern_err_set(err, TERN_USAGE, "--out: say where to write");
-    if (ex.tokenizer || ex.base || ex.key || strcmp(ex.max_shard, MAX_SHARD) != 0)
+    if (ex.tokenizer || ex.base || ex.key || strcmp(ex.max_shard, CKPT_MAX_SHARD) != 0)
         return tern_err_set(err, TERN_USAGE, "--%s: goes with --to hf alone",
                             ex.tokenizer ? "tokenizer"
                             : ex.base    ? "base"
@@ -270,7 +267,7 @@ static const struct tern_opt export_opts[] = {
              "tokenizer"},
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is, f32, bf16, f16"},
-    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", MAX_SHARD, .to.text = &ex.max_shard,
+    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", CKPT_MAX_SHARD, .to.text = &ex.max_shard,
      .help = "begin a new file before one grows beyond this"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},
@@ -347,7 +344,7 @@ static const struct tern_opt merge_opts[] = {
              "PEFT's config names"},
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is (as they are before), f32, bf16, f16"},
-    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", MAX_SHARD, .to.text = &ex.max_shard,
+    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", CKPT_MAX_SHARD, .to.text = &ex.max_shard,
      .help = "begin a new file before one grows beyond this"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},

@@ -17,16 +17,17 @@
  *     tern_ckpt_lease_acquire        the fence, once an attempt: its owner...
  *     tern_ckpt_lease_attach         ...and the other ranks
  *     tern_ckpt_latest, tern_ckpt_open, tern_ckpt_read...    resume
- *     tern_ckpt_save ...             collective
+ *     tern_ckpt_save ...             collective; or in the background, with a staging:
+ *     tern_ckpt_save_begin, _is_ready, _advance until it is published
  *     tern_ckpt_prune                one rank, after the ledger has the new row
  *
  * Every array is rectangular and C-contiguous: a rank's slice is `start[d] .. start[d] + shape[d]`
  * of the global shape in each dimension d.  Shards are safetensors files
  * (https://github.com/huggingface/safetensors#format), little-endian.
  *
- * No function here is to be called by two threads at once with the same handle.  Functions that
- * take `peers` are collective: every rank calls them with the same dir, step and attempt, and
- * all return the same status.
+ * No function here is to be called by two threads at once with the same handle, but for a lease's
+ * check and renewal.  Functions that take `peers` are collective: every rank calls them with the
+ * same dir, step and attempt, and all return the same status.
  */
 #ifndef TERN_CKPT_CKPT_H
 #define TERN_CKPT_CKPT_H
@@ -83,8 +84,9 @@ struct tern_ckpt_array {
     int ndim; /* 0 (a scalar) to TERN_CKPT_DIMS */
     uint64_t global[TERN_CKPT_DIMS];
     uint64_t start[TERN_CKPT_DIMS], shape[TERN_CKPT_DIMS]; /* a zero in `shape`: nothing here */
-    const void *data; /* prod(shape) elements; unchanged until tern_ckpt_save returns */
+    const void *data; /* prod(shape) elements; unchanged until they are copied or written */
     bool owner;       /* this rank writes it; replicas do not */
+    bool constant; /* `data` never changes: not copied to a staging, read until the save is freed */
 };
 
 /* How ranks communicate.  With size 1 the functions may be NULL.  Both return 0 or -1 with `err`.
@@ -139,9 +141,9 @@ int tern_ckpt_lease_acquire(const char *dir, unsigned attempt, const char *owner
 int tern_ckpt_lease_attach(const char *dir, unsigned attempt, struct tern_ckpt_lease **lease,
                            struct tern_err *err);
 unsigned tern_ckpt_lease_attempt(const struct tern_ckpt_lease *lease);
-/* The lease still holds, and is renewed; else an error that names its new owner. */
+/* The lease still holds, and is renewed; else an error that names its new owner.  Any thread. */
 int tern_ckpt_lease_check(struct tern_ckpt_lease *lease, struct tern_err *err);
-/* Heartbeat: to be called every TERN_CKPT_HEARTBEAT_S by the owner. */
+/* Heartbeat: to be called every TERN_CKPT_HEARTBEAT_S by the owner.  Any thread. */
 int tern_ckpt_lease_renew(struct tern_ckpt_lease *lease, struct tern_err *err);
 /* Frees `lease` (NULL will do).  `released`: the owner is done and the next may start at once. */
 void tern_ckpt_lease_free(struct tern_ckpt_lease *lease, bool released);
@@ -189,6 +191,9 @@ struct tern_ckpt_saved {
     uint64_t bytes; /* of all files */
     unsigned shards;
     char digest[65]; /* SHA-256 of the manifest, hex: names the content */
+    /* Of the slowest rank, in seconds: its copy to the staging; digesting, writing and sealing its
+     * shard. */
+    double copy_seconds, write_seconds;
 };
 
 /* Publish `o->dir`/step-%08d.  Collective.
@@ -203,6 +208,44 @@ struct tern_ckpt_saved {
  * *ret_saved (may be NULL) is set on every rank. */
 int tern_ckpt_save(const struct tern_ckpt_save_options *o, struct tern_ckpt_saved *ret_saved,
                    struct tern_err *err);
+
+/* ---- the same in the background
+ *
+ *     begin      all ranks agree, rank 0 makes the temporary folder; each rank copies its slices
+ *     WRITES     a thread of each rank digests, writes and seals its shard
+ *     advance    all ranks agree; rank 0 gets their tables
+ *     PUBLISHES  a thread of rank 0 writes the manifest and renames
+ *     advance    all ranks agree
+ *
+ * Threads of a save never communicate; begin and advance do.  A rank may change its arrays as soon
+ * as begin has returned, other than those that are constant. */
+
+/* Memory that holds the slices of one save; kept between saves. */
+struct tern_ckpt_staging;
+/* Of `bytes` (0 will do), in memory at once, so that a lack of it shows here: TERN_TEMPFAIL. */
+struct tern_ckpt_staging *tern_ckpt_staging_new(uint64_t bytes, struct tern_err *err);
+/* After the saves that use it; NULL will do. */
+void tern_ckpt_staging_free(struct tern_ckpt_staging *staging);
+/* The bytes that a save of these arrays copies. */
+uint64_t tern_ckpt_staging_bytes(const struct tern_ckpt_array *arrays, size_t n);
+
+struct tern_ckpt_saving; /* a save under way */
+
+/* Collective.  What `o` points to may be freed on return, other than the lease, the peers' context
+ * and constant data.  `staging` NULL: nothing is copied, and each advance does its stage's work
+ * itself; no array may change before tern_ckpt_save_free.  After a failure, which is one of all
+ * ranks, nothing is left. */
+int tern_ckpt_save_begin(const struct tern_ckpt_save_options *o, struct tern_ckpt_staging *staging,
+                         struct tern_ckpt_saving **ret_saving, struct tern_err *err);
+/* Has this rank done its part of the stage, well or not?  Advance would not wait for it. */
+bool tern_ckpt_save_is_ready(const struct tern_ckpt_saving *s);
+/* Collective.  Wait for all ranks' parts of the stage.  0: the next one has begun; 1: published,
+ * and *ret_saved (may be NULL) is set; -1: the save has failed, on all ranks. */
+int tern_ckpt_save_advance(struct tern_ckpt_saving *s, struct tern_ckpt_saved *ret_saved,
+                           struct tern_err *err);
+/* Not collective; NULL will do.  A save that is not published is given up: waits until this rank's
+ * thread has noticed, and removes the temporary folder (rank 0). */
+void tern_ckpt_save_free(struct tern_ckpt_saving *s);
 
 /* ------------------------------------------------------------------ find */
 

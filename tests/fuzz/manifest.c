@@ -42,8 +42,8 @@ static char *save(void)
 {
     float x[ROWS * COLUMNS], y[3] = {1, 2, 3};
     struct tern_ckpt_array a[] = {
-        {"x", TERN_CKPT_F32, 2, {ROWS, COLUMNS}, {0, 0}, {ROWS, COLUMNS}, x, true},
-        {"y", TERN_CKPT_F32, 1, {3}, {0}, {3}, y, true}};
+        {"x", TERN_CKPT_F32, 2, {ROWS, COLUMNS}, {0, 0}, {ROWS, COLUMNS}, x, .owner = true},
+        {"y", TERN_CKPT_F32, 1, {3}, {0}, {3}, y, .owner = true}};
     char *file = tern_fs_join(work, "config.json"), *dir = tern_fs_join(work, "run");
     struct tern_ckpt_file extra = {.name = "config.json", .path = file};
     struct tern_ckpt_saved saved;

@@ -95,9 +95,9 @@ static void *save_rank(void *arg)
     float m[ROWS * COLS], bias[BIAS] = {0.5f, 1, NAN, INFINITY, -0.0f};
     double scalar = 3.25;
     struct tern_ckpt_array a[3] = {
-        {"model/w", TERN_CKPT_F32, 2, {ROWS, COLS}, {0, 0}, {ROWS, COLS}, m, true},
-        {"model/b", TERN_CKPT_F32, 1, {BIAS}, {0}, {BIAS}, bias, r == n - 1 && !j->hole},
-        {"rng", TERN_CKPT_F64, 0, {0}, {0}, {0}, &scalar, r == 0},
+        {"model/w", TERN_CKPT_F32, 2, {ROWS, COLS}, {0, 0}, {ROWS, COLS}, m, .owner = true},
+        {"model/b", TERN_CKPT_F32, 1, {BIAS}, {0}, {BIAS}, bias, .owner = r == n - 1 && !j->hole},
+        {"rng", TERN_CKPT_F64, 0, {0}, {0}, {0}, &scalar, .owner = r == 0},
     };
     int d = j->how == BY_ROWS ? 0 : 1;
     a[0].start[d] = cut(r, n, a[0].global[d]);

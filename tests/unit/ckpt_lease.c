@@ -87,7 +87,7 @@ static void test_heartbeat(void)
 
 static int save(const char *dir, struct tern_ckpt_lease *lease)
 {
-    struct tern_ckpt_array x = {"x", TERN_CKPT_F64, 0, {0}, {0}, {0}, &(double){1}, true};
+    struct tern_ckpt_array x = {"x", TERN_CKPT_F64, 0, {0}, {0}, {0}, &(double){1}, .owner = true};
     json_t *meta = json_object();
     struct tern_ckpt_save_options o = {
         .dir = dir, .step = 1, .arrays = &x, .n = 1, .meta = meta, .lease = lease};

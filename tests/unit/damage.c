@@ -229,7 +229,7 @@ static void test_line(void)
 static int save(const char *dir, uint64_t step, struct tern_ckpt_lease *lease, const char *name)
 {
     static const float x[] = {1, 2, 3, 4};
-    struct tern_ckpt_array a = {"x", TERN_CKPT_F32, 1, {4}, {0}, {4}, x, true};
+    struct tern_ckpt_array a = {"x", TERN_CKPT_F32, 1, {4}, {0}, {4}, x, .owner = true};
     char *file = in_work("extra");
     struct tern_ckpt_file extra = {.name = name, .path = file};
     json_t *meta = json_object();

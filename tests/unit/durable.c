@@ -82,7 +82,7 @@ static int save(const char *dir, uint64_t step, struct tern_ckpt_lease *lease)
 {
     const float x[] = {1, 2, 3};
     char *config = in_work("config.json");
-    struct tern_ckpt_array a = {"x", TERN_CKPT_F32, 1, {3}, {0}, {3}, x, true};
+    struct tern_ckpt_array a = {"x", TERN_CKPT_F32, 1, {3}, {0}, {3}, x, .owner = true};
     struct tern_ckpt_file file = {.name = "config.json", .path = config};
     json_t *meta = json_object();
     struct tern_ckpt_save_options o = {.dir = dir,

@@ -1,0 +1,62 @@
+/* A save under way: what its stages share (save.c, shard.c, publish.c). */
+#ifndef TERN_CKPT_SAVE_H
+#define TERN_CKPT_SAVE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/ckpt/ckpt.h"
+
+/* What the ranks exchange after each stage. */
+struct tern_ckpt_report {
+    int32_t code; /* enum tern_code */
+    uint32_t attempt;
+    uint64_t step, bytes, table_bytes;
+    int64_t copy_ns, write_ns; /* that this rank took */
+    char text[960];
+};
+
+enum tern_ckpt_stage {
+    TERN_CKPT_WRITES,    /* every rank its shard, rank 0 the small files, too */
+    TERN_CKPT_PUBLISHES, /* rank 0 */
+};
+
+struct tern_ckpt_saving {
+    struct tern_ckpt_save_options o; /* all it points to is this save's own; no peers, no lease */
+    struct tern_ckpt_peers peers;
+    struct tern_ckpt_lease *lease; /* of rank 0, else NULL */
+    int rank, size;
+    /* This rank's shard. */
+    const struct tern_ckpt_array **own; /* [n_own] of o.arrays */
+    size_t n_own, head_len;
+    char *head, *table; /* table: JSON, what rank 0 needs to know of the shard */
+    uint64_t bytes;     /* of the shard */
+    struct tern_ckpt_report mine;
+    /* The same on every rank. */
+    struct tern_ckpt_report *reports; /* [size] */
+    char *temp, *final;
+    uint64_t total; /* bytes of all shards; on rank 0 of the small files, too */
+    /* Of rank 0. */
+    bool made;      /* the temporary folder may exist */
+    json_t *files;  /* list of the small files, for the manifest */
+    char *tables;   /* [size * pitch]: every rank's */
+    size_t pitch;   /* bytes */
+    uint64_t whole; /* bytes of what was published */
+    char digest[65];
+    /* The stage under way: in a thread, or without one in tern_ckpt_save_advance. */
+    enum tern_ckpt_stage stage;
+    bool staged, threaded;
+    pthread_t thread;
+    atomic_bool ready, halt; /* halt: the save is given up */
+    int rc;                  /* of the stage, */
+    struct tern_err err;     /* and its error */
+};
+
+/* Stage WRITES of this rank: its shard and table; on rank 0 the small files, too. */
+int tern_ckpt_save_write(struct tern_ckpt_saving *s, struct tern_err *err);
+/* A whole small file, durable. */
+int tern_ckpt_save_small(const char *path, const char *text, size_t len, struct tern_err *err);
+/* Stage PUBLISHES, on rank 0. */
+int tern_ckpt_save_publish(struct tern_ckpt_saving *s, struct tern_err *err);
+
+#endif

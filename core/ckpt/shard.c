@@ -1,0 +1,240 @@
+/* A rank's part of a save: its shard, digested on the way, durable and of the right size. */
+#include "core/ckpt/save.h"
+
+#include "core/base/again.h"
+#include "core/base/assert.h"
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/hash.h"
+#include "core/base/str.h"
+#include "core/ckpt/manifest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    PIECE = 4 << 20,     /* bytes digested and written at a time */
+    TABLE_MAX = 64 << 20 /* of one rank: 300,000 slices */
+};
+
+/* Make `bytes` of room or fail early; what a file system cannot promise comes later as ENOSPC. */
+static int reserve(int fd, uint64_t bytes, const char *path, struct tern_err *err)
+{
+    if (bytes && TERN_AGAIN(fallocate(fd, 0, 0, (off_t)bytes)) < 0 &&
+        (errno == ENOSPC || errno == EDQUOT))
+        return tern_err_sys(err, "%s: no room for its %llu bytes", path, (unsigned long long)bytes);
+    return 0;
+}
+
+/* Durable, closed, and as long as it was meant to be; closes `fd` in any case. */
+static int seal(int fd, uint64_t bytes, const char *path, struct tern_err *err)
+{
+    struct stat st;
+    int rc = 0;
+
+    if (tern_fs_sync(fd) < 0)
+        rc = tern_err_sys(err, "%s: cannot make it durable", path);
+    if (tern_fs_close(fd) < 0 && rc == 0)
+        rc = tern_err_sys(err, "%s: cannot close", path);
+    if (rc == 0 && TERN_AGAIN(stat(path, &st)) < 0)
+        rc = tern_err_sys(err, "%s: cannot stat what was written", path);
+    if (rc == 0 && (uint64_t)st.st_size != bytes)
+        rc = tern_err_set(err, TERN_TEMPFAIL, "%s: has %lld bytes after %llu were written", path,
+                          (long long)st.st_size, (unsigned long long)bytes);
+    return rc;
+}
+
+static int create(const char *path, struct tern_err *err)
+{
+    int fd = TERN_AGAIN(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+
+    return fd < 0 ? tern_err_sys(err, "%s: cannot create", path) : fd;
+}
+
+/* May `path`, whose writing failed, be written anew?  Its handle must have gone stale, and nothing
+ * of it be left. */
+static bool anew(struct tern_again *a, const char *path)
+{
+    return tern_again_stale(a) && (TERN_AGAIN(unlink(path)) == 0 || errno == ENOENT);
+}
+
+int tern_ckpt_save_small(const char *path, const char *text, size_t len, struct tern_err *err)
+{
+    struct tern_again a = {0};
+    int rc;
+
+    do {
+        errno = 0;
+        int fd = create(path, err);
+        rc = fd < 0 ? -1 : tern_fs_write(fd, text, len, path, err);
+        if (rc == 0)
+            rc = seal(fd, len, path, err);
+        else if (fd >= 0)
+            close(fd);
+    } while (rc < 0 && anew(&a, path));
+    return rc;
+}
+
+static json_t *list_of(const uint64_t *v, int n)
+{
+    json_t *a = json_array();
+
+    for (int d = 0; d < n; d++)
+        json_array_append_new(a, json_integer((json_int_t)v[d]));
+    return a;
+}
+
+static int write_array(const struct tern_ckpt_saving *s, int fd, const struct tern_ckpt_array *a,
+                       const char *path, uint64_t *offset, json_t *list, struct tern_err *err)
+{
+    uint64_t bytes = 0;
+    uint8_t sha[TERN_SHA256_BYTES];
+    char hex[TERN_SHA256_HEX];
+    struct tern_sha256 *sum = tern_sha256_new();
+
+    tern_ckpt_shape_bytes(a->shape, a->ndim, a->type, &bytes);
+    for (uint64_t at = 0, n; at < bytes; at += n) {
+        const char *p = (const char *)a->data + at;
+        n = bytes - at < PIECE ? bytes - at : PIECE;
+        tern_sha256_add(sum, p, n);
+        int rc = atomic_load(&s->halt)
+                     ? tern_err_set(err, TERN_FAILED, "%s: the save was given up", path)
+                     : tern_fs_write(fd, p, n, path, err);
+        if (rc < 0) {
+            tern_sha256_end(sum, NULL);
+            return -1;
+        }
+    }
+    tern_sha256_end(sum, sha);
+    json_t *j =
+        json_pack("{s:s,s:s,s:o,s:I,s:o,s:o,s:s}", "name", a->name, "dtype",
+                  tern_ckpt_type_name(a->type), "global", list_of(a->global, a->ndim), "offset",
+                  (json_int_t)*offset, "start", list_of(a->start, a->ndim), "shape",
+                  list_of(a->shape, a->ndim), "sha256", tern_hex(hex, sha, sizeof sha));
+    json_array_append_new(list, j);
+    *offset += bytes;
+    return 0;
+}
+
+/* Arrays that this rank knows and does not write: one that no rank writes must not go missing. */
+static void list_others(const struct tern_ckpt_saving *s, json_t *list)
+{
+    uint64_t n;
+
+    for (size_t i = 0; i < s->o.n; i++) {
+        const struct tern_ckpt_array *a = &s->o.arrays[i];
+        tern_ckpt_shape_elements(a->shape, a->ndim, &n);
+        if (!a->owner || n == 0)
+            json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "name", a->name, "dtype",
+                                                  tern_ckpt_type_name(a->type), "global",
+                                                  list_of(a->global, a->ndim)));
+    }
+}
+
+/* The shard's bytes; `list` gets an entry for each array. */
+static int write_arrays(const struct tern_ckpt_saving *s, const char *path, json_t *list,
+                        struct tern_err *err)
+{
+    uint64_t offset = s->head_len;
+    int fd = create(path, err), rc = -1;
+
+    json_array_clear(list);
+    if (fd < 0)
+        return -1;
+    tern_assert_cmp(s->head_len % 8, ==, 0);
+    tern_assert_cmp(s->head_len, <=, s->bytes);
+    rc = reserve(fd, s->bytes, path, err);
+    if (rc == 0)
+        rc = tern_fs_write(fd, s->head, s->head_len, path, err);
+    for (size_t i = 0; rc == 0 && i < s->n_own; i++)
+        rc = write_array(s, fd, s->own[i], path, &offset, list, err);
+    if (rc == 0) {
+        tern_assert_cmp(offset, ==, s->bytes);
+        return seal(fd, s->bytes, path, err);
+    }
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+/* Write this rank's shard, and its table: what rank 0 needs to know of it. */
+static int write_shard(struct tern_ckpt_saving *s, struct tern_err *err)
+{
+    struct tern_again a = {0};
+    char *name = tern_strf("shard-%05d-of-%05d.safetensors", s->rank, s->size);
+    char *path = tern_strf("%s/%s", s->temp, name);
+    json_t *list = json_array(), *table;
+    uint8_t sha[TERN_SHA256_BYTES];
+    char hex[TERN_SHA256_HEX];
+    int rc;
+
+    do {
+        errno = 0;
+        rc = write_arrays(s, path, list, err);
+    } while (rc < 0 && anew(&a, path));
+    if (rc < 0)
+        goto out;
+    list_others(s, list);
+    tern_sha256(s->head, s->head_len, sha);
+    table = json_pack("{s:s,s:I,s:I,s:s,s:O}", "name", name, "bytes", (json_int_t)s->bytes,
+                      "header_bytes", (json_int_t)s->head_len, "header_sha256",
+                      tern_hex(hex, sha, sizeof sha), "slices", list);
+    s->table = table ? json_dumps(table, JSON_COMPACT) : NULL;
+    json_decref(table);
+    if (!s->table || strlen(s->table) > TABLE_MAX)
+        rc = tern_err_set(err, TERN_FAILED, "%s: %zu slices are too many for one rank", path,
+                          s->n_own);
+out:
+    json_decref(list);
+    free(path);
+    free(name);
+    return rc;
+}
+
+static int copy_file(struct tern_ckpt_saving *s, const struct tern_ckpt_file *f,
+                     struct tern_err *err)
+{
+    char *text = NULL, *path, hex[TERN_SHA256_HEX];
+    uint8_t sha[TERN_SHA256_BYTES];
+    size_t len;
+
+    if (!tern_ckpt_name_is_plain(f->name) || strcmp(f->name, TERN_CKPT_MANIFEST) == 0 ||
+        tern_str_ends(f->name, ".safetensors"))
+        return tern_err_set(err, TERN_FAILED, "'%s' is not a valid file name in a checkpoint",
+                            f->name);
+    if (!f->path) {
+        text = tern_strdup(f->text);
+        len = strlen(text);
+    } else if (tern_fs_read(f->path, TERN_CKPT_FILE_MAX, &text, &len, err) < 0) {
+        return -1;
+    }
+    path = tern_strf("%s/%s", s->temp, f->name);
+    int rc = tern_ckpt_save_small(path, text, len, err);
+    tern_sha256(text, len, sha);
+    json_array_append_new(s->files,
+                          json_pack("{s:s,s:I,s:s}", "name", f->name, "bytes", (json_int_t)len,
+                                    "sha256", tern_hex(hex, sha, sizeof sha)));
+    s->total += len;
+    free(path);
+    free(text);
+    return rc;
+}
+
+int tern_ckpt_save_write(struct tern_ckpt_saving *s, struct tern_err *err)
+{
+    const int64_t from = tern_clock_boot_ns();
+    int rc = 0;
+
+    for (size_t i = 0; s->rank == 0 && rc == 0 && i < s->o.n_files; i++)
+        rc = copy_file(s, &s->o.files[i], err);
+    if (rc == 0)
+        rc = write_shard(s, err);
+    s->mine.table_bytes = rc == 0 ? strlen(s->table) + 1 : 0;
+    s->mine.write_ns = tern_clock_boot_ns() - from;
+    return rc;
+}

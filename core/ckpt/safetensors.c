@@ -3,10 +3,10 @@
 #include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
+#include "core/base/le.h"
 #include "core/base/str.h"
 #include "core/ckpt/table.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -61,8 +61,7 @@ int tern_ckpt_safetensors_head(const struct tern_ckpt_info *arrays, size_t n, ch
     out = tern_alloc(8 + padded, 1, "safetensors header", err);
     if (!out)
         goto out;
-    uint64_t word = htole64(padded);
-    memcpy(out, &word, 8);
+    tern_le_put64(out, padded);
     memset(out + 8, ' ', padded);
     memcpy(out + 8, text, json_len);
     *head = out;
@@ -198,8 +197,8 @@ int tern_ckpt_st_header_parse(const char *head, size_t len, uint64_t file_size, 
 int tern_ckpt_st_header_read(int fd, const char *path, struct tern_ckpt_st_header *h,
                              struct tern_err *err)
 {
+    uint8_t first[8];
     struct stat st;
-    uint64_t word;
 
     if (TERN_AGAIN(fstat(fd, &st)) < 0)
         return tern_err_sys(err, "%s: cannot stat", path);
@@ -208,15 +207,15 @@ int tern_ckpt_st_header_read(int fd, const char *path, struct tern_ckpt_st_heade
     if (st.st_size < 8)
         return tern_err_set(err, TERN_USAGE, "%s: is truncated: %lld bytes are no safetensors file",
                             path, (long long)st.st_size);
-    if (tern_fs_pread(fd, &word, 8, 0, path, err) < 0)
+    if (tern_fs_pread(fd, first, 8, 0, path, err) < 0)
         return -1;
-    if (memcmp(&word, "version ", 8) == 0) /* https://git-lfs */
+    if (memcmp(first, "version ", 8) == 0) /* https://git-lfs */
         return tern_err_set(
             err, TERN_USAGE,
             "%s: is a Git LFS pointer, and not the file it stands for. Get that: git "
             "lfs pull.",
             path);
-    word = le64toh(word);
+    const uint64_t word = tern_le_get64(first);
     if (word > TERN_CKPT_ST_HEADER_MAX)
         return tern_err_set(err, TERN_USAGE,
                             "%s: is no safetensors file (header of %llu bytes; at most %d)", path,

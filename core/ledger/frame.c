@@ -1,53 +1,25 @@
 #include "core/ledger/frame.h"
 
 #include "core/base/hash.h"
+#include "core/base/le.h"
 
-#include <endian.h>
 #include <string.h>
 
 static const uint8_t sync_word[4] = {'T', 'E', 'R', 'N'};
-
-static uint32_t get32(const uint8_t *p)
-{
-    uint32_t v;
-
-    memcpy(&v, p, sizeof v);
-    return le32toh(v);
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-    uint64_t v;
-
-    memcpy(&v, p, sizeof v);
-    return le64toh(v);
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-    v = htole32(v);
-    memcpy(p, &v, sizeof v);
-}
-
-static void put64(uint8_t *p, uint64_t v)
-{
-    v = htole64(v);
-    memcpy(p, &v, sizeof v);
-}
 
 void tern_ledger_frame_encode(struct tern_buf *to, struct tern_ledger_frame *f)
 {
     uint8_t h[TERN_FRAME_HEADER], t[TERN_FRAME_TRAILER];
 
     memcpy(h, sync_word, 4);
-    put32(h + 4, f->len);
-    put32(h + 8, f->type);
-    put32(h + 12, f->prev);
-    put64(h + 16, f->seq);
-    put64(h + 24, (uint64_t)f->wall_ns);
-    put32(h + 32, tern_crc32c(0, h, 32));
+    tern_le_put32(h + 4, f->len);
+    tern_le_put32(h + 8, f->type);
+    tern_le_put32(h + 12, f->prev);
+    tern_le_put64(h + 16, f->seq);
+    tern_le_put64(h + 24, (uint64_t)f->wall_ns);
+    tern_le_put32(h + 32, tern_crc32c(0, h, 32));
     f->crc = tern_crc32c(tern_crc32c(0, h, sizeof h), f->payload, f->len);
-    put32(t, f->crc);
+    tern_le_put32(t, f->crc);
     tern_buf_clear(to);
     tern_buf_add(to, h, sizeof h);
     tern_buf_add(to, f->payload, f->len);
@@ -56,8 +28,8 @@ void tern_ledger_frame_encode(struct tern_buf *to, struct tern_ledger_frame *f)
 
 static bool header_good(const uint8_t *p)
 {
-    return memcmp(p, sync_word, 4) == 0 && get32(p + 32) == tern_crc32c(0, p, 32) &&
-           get32(p + 4) <= TERN_FRAME_MAX;
+    return memcmp(p, sync_word, 4) == 0 && tern_le_get32(p + 32) == tern_crc32c(0, p, 32) &&
+           tern_le_get32(p + 4) <= TERN_FRAME_MAX;
 }
 
 /* A whole frame at `at`? */
@@ -65,9 +37,9 @@ static bool frame_good(const struct tern_ledger_frame_scan *s, size_t at)
 {
     if (s->len - at < TERN_FRAME_HEADER || !header_good(s->data + at))
         return false;
-    size_t body = TERN_FRAME_HEADER + (size_t)get32(s->data + at + 4);
+    size_t body = TERN_FRAME_HEADER + (size_t)tern_le_get32(s->data + at + 4);
     return s->len - at >= body + TERN_FRAME_TRAILER &&
-           get32(s->data + at + body) == tern_crc32c(0, s->data + at, body);
+           tern_le_get32(s->data + at + body) == tern_crc32c(0, s->data + at, body);
 }
 
 /* One past the last byte that is not zero. */
@@ -110,7 +82,7 @@ static enum tern_ledger_frame_found no_frame(struct tern_ledger_frame_scan *s)
         return memcmp(p, sync_word, left < 4 ? left : 4) == 0 ? TERN_FRAME_TORN : damage(s, s->len);
     if (!header_good(p))
         return used < TERN_FRAME_HEADER ? TERN_FRAME_ZEROS : damage(s, s->at + 1);
-    size_t body = TERN_FRAME_HEADER + (size_t)get32(p + 4);
+    size_t body = TERN_FRAME_HEADER + (size_t)tern_le_get32(p + 4);
     if (left < body + TERN_FRAME_TRAILER)
         return TERN_FRAME_TORN;
     if (used <= body)
@@ -126,14 +98,14 @@ enum tern_ledger_frame_found tern_ledger_frame_next(struct tern_ledger_frame_sca
     if (!frame_good(s, s->at))
         return no_frame(s);
     const uint8_t *p = s->data + s->at;
-    struct tern_ledger_frame f = {.len = get32(p + 4),
-                                  .type = (uint16_t)get32(p + 8),
-                                  .prev = get32(p + 12),
-                                  .seq = get64(p + 16),
-                                  .wall_ns = (int64_t)get64(p + 24),
+    struct tern_ledger_frame f = {.len = tern_le_get32(p + 4),
+                                  .type = (uint16_t)tern_le_get32(p + 8),
+                                  .prev = tern_le_get32(p + 12),
+                                  .seq = tern_le_get64(p + 16),
+                                  .wall_ns = (int64_t)tern_le_get64(p + 24),
                                   .payload = p + TERN_FRAME_HEADER};
     size_t body = TERN_FRAME_HEADER + (size_t)f.len;
-    f.crc = get32(p + body);
+    f.crc = tern_le_get32(p + body);
     if (s->linked && !s->reported && (f.prev != s->prev || f.seq != s->seq + 1)) {
         s->reported = true;
         s->from = s->to = s->at;

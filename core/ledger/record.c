@@ -1,21 +1,25 @@
 #include "core/ledger/record.h"
 
-#include <endian.h>
+#include "core/base/le.h"
+
 #include <string.h>
 
 enum { NULL_TEXT = -1 };
 
 static void put32(struct tern_buf *to, uint32_t v)
 {
-    v = htole32(v);
-    tern_buf_add(to, &v, sizeof v);
+    uint8_t le[4];
+
+    tern_le_put32(le, v);
+    tern_buf_add(to, le, sizeof le);
 }
 
 void tern_ledger_record_put_int(struct tern_buf *to, int64_t v)
 {
-    uint64_t le = htole64((uint64_t)v);
+    uint8_t le[8];
 
-    tern_buf_add(to, &le, sizeof le);
+    tern_le_put64(le, (uint64_t)v);
+    tern_buf_add(to, le, sizeof le);
 }
 
 void tern_ledger_record_put_real(struct tern_buf *to, double v)
@@ -46,21 +50,15 @@ static const uint8_t *take(struct tern_ledger_record_reader *r, size_t n)
 static uint32_t get32(struct tern_ledger_record_reader *r)
 {
     const uint8_t *p = take(r, 4);
-    uint32_t v = 0;
 
-    if (p)
-        memcpy(&v, p, sizeof v);
-    return le32toh(v);
+    return p ? tern_le_get32(p) : 0;
 }
 
 int64_t tern_ledger_record_get_int(struct tern_ledger_record_reader *r)
 {
     const uint8_t *p = take(r, 8);
-    uint64_t v = 0;
 
-    if (p)
-        memcpy(&v, p, sizeof v);
-    return (int64_t)le64toh(v);
+    return p ? (int64_t)tern_le_get64(p) : 0;
 }
 
 double tern_ledger_record_get_real(struct tern_ledger_record_reader *r)

@@ -3,10 +3,10 @@
 #include "core/pytorch/pytorch.h"
 #include "core/pytorch/zip.h"
 
+#include "core/base/le.h"
 #include "core/base/rand.h"
 #include "core/base/str.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -392,8 +392,7 @@ static int read_storages(struct tern_pytorch_pickle *p, const struct tern_pytorc
         if (len - at < 8)
             return tern_err_set(p->err, TERN_USAGE, "%s: is cut off before storage %zu of %zu",
                                 p->path, i + 1, keys->items.n);
-        memcpy(&n, p->data + at, sizeof n);
-        if (__builtin_mul_overflow(le64toh(n), s->element, &n) || n != s->bytes)
+        if (__builtin_mul_overflow(tern_le_get64(p->data + at), s->element, &n) || n != s->bytes)
             return tern_err_set(p->err, TERN_USAGE,
                                 "%s: storage %zu has another size than its pickle says", p->path,
                                 i + 1);

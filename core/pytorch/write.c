@@ -4,6 +4,7 @@
 #include "core/base/again.h"
 #include "core/base/assert.h"
 #include "core/base/fs.h"
+#include "core/base/le.h"
 #include "core/base/str.h"
 
 #include <errno.h>
@@ -56,26 +57,6 @@ unsigned tern_pytorch_dtype_bytes(const char *dtype)
     size_t i = type_find(dtype);
 
     return i < TYPES ? types[i].bytes : 0;
-}
-
-/* ------------------------------------------------------------------ little-endian fields */
-
-static void put16(uint8_t **to, unsigned v)
-{
-    for (int i = 0; i < 2; i++)
-        *(*to)++ = (uint8_t)(v >> 8 * i);
-}
-
-static void put32(uint8_t **to, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        *(*to)++ = (uint8_t)(v >> 8 * i);
-}
-
-static void put64(uint8_t **to, uint64_t v)
-{
-    for (int i = 0; i < 8; i++)
-        *(*to)++ = (uint8_t)(v >> 8 * i);
 }
 
 /* ------------------------------------------------------------------ the pickle */
@@ -159,9 +140,9 @@ void tern_pytorch_object_end(struct tern_pytorch_object *p)
 
 void tern_pytorch_object_text(struct tern_pytorch_object *p, const char *utf8)
 {
-    uint8_t len[4], *to = len;
+    uint8_t len[4];
 
-    put32(&to, (uint32_t)strlen(utf8));
+    tern_le_put32(len, (uint32_t)strlen(utf8));
     op(p, OP_BINUNICODE);
     tern_buf_add(&p->text, len, sizeof len);
     tern_buf_puts(&p->text, utf8);
@@ -173,11 +154,11 @@ void tern_pytorch_object_int(struct tern_pytorch_object *p, int64_t n)
 
     if (n >= INT32_MIN && n <= INT32_MAX) {
         op(p, OP_BININT);
-        put32(&to, (uint32_t)n);
+        to = tern_le_put32(to, (uint32_t)n);
     } else {
         op(p, OP_LONG1);
         *to++ = 8;
-        put64(&to, (uint64_t)n);
+        to = tern_le_put64(to, (uint64_t)n);
     }
     tern_buf_add(&p->text, bytes, (size_t)(to - bytes));
 }
@@ -310,18 +291,18 @@ static uint32_t small(const struct tern_pytorch_write *w, uint64_t n)
 }
 
 /* What a local header and its copy in the directory have in common, from the version on. */
-static void put_common(const struct tern_pytorch_write *w, const struct entry *e, bool large,
-                       uint8_t **to)
+static uint8_t *put_common(const struct tern_pytorch_write *w, const struct entry *e, bool large,
+                           uint8_t *to)
 {
-    put16(to, large ? VERSION_ZIP64 : VERSION_PLAIN);
-    put16(to, FLAG_UTF8);
-    put16(to, 0); /* stored */
-    put16(to, 0);
-    put16(to, DATE_1980);
-    put32(to, e->crc);
-    put32(to, small(w, e->bytes));
-    put32(to, small(w, e->bytes));
-    put16(to, (unsigned)strlen(e->name));
+    to = tern_le_put16(to, large ? VERSION_ZIP64 : VERSION_PLAIN);
+    to = tern_le_put16(to, FLAG_UTF8);
+    to = tern_le_put16(to, 0); /* stored */
+    to = tern_le_put16(to, 0);
+    to = tern_le_put16(to, DATE_1980);
+    to = tern_le_put32(to, e->crc);
+    to = tern_le_put32(to, small(w, e->bytes));
+    to = tern_le_put32(to, small(w, e->bytes));
+    return tern_le_put16(to, (uint16_t)strlen(e->name));
 }
 
 /* The header, padded so that the content begins at a multiple of ALIGN. */
@@ -334,23 +315,23 @@ static int entry_begin(struct tern_pytorch_write *w, const char *name, uint64_t 
     tern_assert(!w->open);
     *e = (struct entry){tern_strf("%s/%s", w->archive, name), w->at, bytes, 0};
     if (is_large(w, bytes)) {
-        put16(&x, EXTRA_ZIP64);
-        put16(&x, 16);
-        put64(&x, bytes);
-        put64(&x, bytes);
+        x = tern_le_put16(x, EXTRA_ZIP64);
+        x = tern_le_put16(x, 16);
+        x = tern_le_put64(x, bytes);
+        x = tern_le_put64(x, bytes);
     }
     size_t n = strlen(e->name), fixed = LOCAL + n + (size_t)(x - extra);
     size_t pad = (ALIGN - (w->at + fixed) % ALIGN) % ALIGN;
     if (pad > 0) {
         pad = pad < 4 ? pad + ALIGN : pad; /* a field has four bytes at least */
-        put16(&x, EXTRA_PAD);
-        put16(&x, (unsigned)(pad - 4));
+        x = tern_le_put16(x, EXTRA_PAD);
+        x = tern_le_put16(x, (uint16_t)(pad - 4));
         memset(x, 'Z', pad - 4);
         x += pad - 4;
     }
-    put32(&to, 0x04034b50);
-    put_common(w, e, is_large(w, bytes), &to);
-    put16(&to, (unsigned)(x - extra));
+    to = tern_le_put32(to, 0x04034b50);
+    to = put_common(w, e, is_large(w, bytes), to);
+    to = tern_le_put16(to, (uint16_t)(x - extra));
     tern_assert_cmp(to - head, ==, LOCAL);
     if (append(w, head, LOCAL, err) < 0 || append(w, e->name, n, err) < 0 ||
         append(w, extra, (size_t)(x - extra), err) < 0)
@@ -381,7 +362,7 @@ static int entry_end(struct tern_pytorch_write *w, struct tern_err *err)
     tern_assert(w->open && w->left == 0, "%s: %llu bytes are missing", e->name,
                 (unsigned long long)w->left);
     w->open = false;
-    put32(&to, e->crc);
+    to = tern_le_put32(to, e->crc);
     errno = 0;
     if (TERN_AGAIN(pwrite(w->file.fd, crc, 4, (off_t)(e->at + LOCAL_CRC))) != 4)
         return tern_err_sys(err, "%s: cannot write", w->file.path);
@@ -418,23 +399,23 @@ static int central(struct tern_pytorch_write *w, const struct entry *e, struct t
     bool large = is_large(w, e->bytes), far = is_large(w, e->at);
 
     if (large) {
-        put64(&x, e->bytes);
-        put64(&x, e->bytes);
+        x = tern_le_put64(x, e->bytes);
+        x = tern_le_put64(x, e->bytes);
     }
     if (far)
-        put64(&x, e->at);
+        x = tern_le_put64(x, e->at);
     size_t n = x == extra + 4 ? 0 : (size_t)(x - extra);
     x = extra;
-    put16(&x, EXTRA_ZIP64);
-    put16(&x, (unsigned)(n ? n - 4 : 0));
-    put32(&to, 0x02014b50);
-    put16(&to, 0); /* made by: no system's attributes */
-    put_common(w, e, large || far, &to);
-    put16(&to, (unsigned)n);
+    x = tern_le_put16(x, EXTRA_ZIP64);
+    x = tern_le_put16(x, (uint16_t)(n ? n - 4 : 0));
+    to = tern_le_put32(to, 0x02014b50);
+    to = tern_le_put16(to, 0); /* made by: no system's attributes */
+    to = put_common(w, e, large || far, to);
+    to = tern_le_put16(to, (uint16_t)n);
     for (int i = 0; i < 3; i++) /* no comment, disk 0, no attributes */
-        put16(&to, 0);
-    put32(&to, 0);
-    put32(&to, small(w, e->at));
+        to = tern_le_put16(to, 0);
+    to = tern_le_put32(to, 0);
+    to = tern_le_put32(to, small(w, e->at));
     tern_assert_cmp(to - head, ==, CENTRAL);
     return append(w, head, CENTRAL, err) < 0 || append(w, e->name, strlen(e->name), err) < 0 ||
                    append(w, extra, n, err) < 0
@@ -446,31 +427,31 @@ static int end(struct tern_pytorch_write *w, uint64_t from, struct tern_err *err
 {
     uint8_t text[56 + 20 + 22], *to = text;
     uint64_t at = w->at, size = at - from;
-    unsigned few = w->n >= MOST_ENTRIES ? MOST_ENTRIES : (unsigned)w->n;
+    const uint16_t few = w->n >= MOST_ENTRIES ? MOST_ENTRIES : (uint16_t)w->n;
 
     if (is_large(w, from) || is_large(w, size) || few == MOST_ENTRIES) {
-        put32(&to, 0x06064b50);
-        put64(&to, 44); /* bytes that follow */
-        put16(&to, VERSION_ZIP64);
-        put16(&to, VERSION_ZIP64);
-        put32(&to, 0);
-        put32(&to, 0);
-        put64(&to, w->n);
-        put64(&to, w->n);
-        put64(&to, size);
-        put64(&to, from);
-        put32(&to, 0x07064b50); /* where the record above lies */
-        put32(&to, 0);
-        put64(&to, at);
-        put32(&to, 1);
+        to = tern_le_put32(to, 0x06064b50);
+        to = tern_le_put64(to, 44); /* bytes that follow */
+        to = tern_le_put16(to, VERSION_ZIP64);
+        to = tern_le_put16(to, VERSION_ZIP64);
+        to = tern_le_put32(to, 0);
+        to = tern_le_put32(to, 0);
+        to = tern_le_put64(to, w->n);
+        to = tern_le_put64(to, w->n);
+        to = tern_le_put64(to, size);
+        to = tern_le_put64(to, from);
+        to = tern_le_put32(to, 0x07064b50); /* where the record above lies */
+        to = tern_le_put32(to, 0);
+        to = tern_le_put64(to, at);
+        to = tern_le_put32(to, 1);
     }
-    put32(&to, 0x06054b50);
-    put32(&to, 0);
-    put16(&to, few);
-    put16(&to, few);
-    put32(&to, small(w, size));
-    put32(&to, small(w, from));
-    put16(&to, 0);
+    to = tern_le_put32(to, 0x06054b50);
+    to = tern_le_put32(to, 0);
+    to = tern_le_put16(to, few);
+    to = tern_le_put16(to, few);
+    to = tern_le_put32(to, small(w, size));
+    to = tern_le_put32(to, small(w, from));
+    to = tern_le_put16(to, 0);
     return append(w, text, (size_t)(to - text), err);
 }
 

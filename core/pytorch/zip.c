@@ -1,8 +1,8 @@
 #include "core/pytorch/zip.h"
 
+#include "core/base/le.h"
 #include "core/base/str.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,33 +29,9 @@ struct file {
     struct tern_err *err;
 };
 
-static uint16_t word16(const uint8_t *at)
-{
-    uint16_t v;
-
-    memcpy(&v, at, sizeof v);
-    return le16toh(v);
-}
-
-static uint32_t word32(const uint8_t *at)
-{
-    uint32_t v;
-
-    memcpy(&v, at, sizeof v);
-    return le32toh(v);
-}
-
-static uint64_t word64(const uint8_t *at)
-{
-    uint64_t v;
-
-    memcpy(&v, at, sizeof v);
-    return le64toh(v);
-}
-
 bool tern_pytorch_zip_is(const uint8_t *data, size_t len)
 {
-    return len >= 4 && word32(data) == LOCAL;
+    return len >= 4 && tern_le_get32(data) == LOCAL;
 }
 
 static int damaged(const struct file *f, const char *what)
@@ -79,7 +55,8 @@ static int find_end(const struct file *f, uint64_t *at)
         return tern_err_set(f->err, TERN_USAGE, "%s: is cut off: %llu bytes are no zip archive",
                             f->path, (unsigned long long)f->len);
     for (uint64_t i = f->len - END_BYTES;; i--) {
-        if (word32(f->data + i) == END && i + END_BYTES + word16(f->data + i + 20) == f->len) {
+        if (tern_le_get32(f->data + i) == END &&
+            i + END_BYTES + tern_le_get16(f->data + i + 20) == f->len) {
             *at = i;
             return 0;
         }
@@ -94,15 +71,15 @@ static int read_end64(const struct file *f, uint64_t end, struct end *e)
 {
     const uint8_t *locator = f->data + end - LOCATOR_BYTES;
 
-    if (end < LOCATOR_BYTES || word32(locator) != END64_LOCATOR)
+    if (end < LOCATOR_BYTES || tern_le_get32(locator) != END64_LOCATOR)
         return damaged(f, "it has no zip64 directory");
-    const uint64_t at = word64(locator + 8);
+    const uint64_t at = tern_le_get64(locator + 8);
     if (at > end - LOCATOR_BYTES || end - LOCATOR_BYTES - at < END64_BYTES ||
-        word32(f->data + at) != END64)
+        tern_le_get32(f->data + at) != END64)
         return damaged(f, "its zip64 directory is not where it says");
-    e->n = word64(f->data + at + 32);
-    e->bytes = word64(f->data + at + 40);
-    e->at = word64(f->data + at + 48);
+    e->n = tern_le_get64(f->data + at + 32);
+    e->bytes = tern_le_get64(f->data + at + 40);
+    e->at = tern_le_get64(f->data + at + 48);
     e->limit = at;
     return 0;
 }
@@ -113,9 +90,9 @@ static int read_end(const struct file *f, struct end *e)
 
     if (find_end(f, &at) < 0)
         return -1;
-    *e = (struct end){.n = word16(f->data + at + 10),
-                      .bytes = word32(f->data + at + 12),
-                      .at = word32(f->data + at + 16),
+    *e = (struct end){.n = tern_le_get16(f->data + at + 10),
+                      .bytes = tern_le_get32(f->data + at + 12),
+                      .at = tern_le_get32(f->data + at + 16),
                       .limit = at};
     if ((e->n == UINT16_MAX || e->bytes == UINT32_MAX || e->at == UINT32_MAX) &&
         read_end64(f, at, e) < 0)
@@ -133,7 +110,7 @@ static int read_end(const struct file *f, struct end *e)
 static int read_extra(const uint8_t *extra, size_t len, uint64_t *const values[3])
 {
     while (len >= 4) {
-        const size_t id = word16(extra), n = word16(extra + 2);
+        const size_t id = tern_le_get16(extra), n = tern_le_get16(extra + 2);
         size_t at = 0;
         if (n > len - 4)
             return -1;
@@ -142,7 +119,7 @@ static int read_extra(const uint8_t *extra, size_t len, uint64_t *const values[3
                 continue;
             if (n - at < 8)
                 return -1;
-            *values[i] = word64(extra + 4 + at);
+            *values[i] = tern_le_get64(extra + 4 + at);
             at += 8;
         }
         if (id == 1)
@@ -157,10 +134,10 @@ static int read_extra(const uint8_t *extra, size_t len, uint64_t *const values[3
 static int find_data(const struct file *f, uint64_t limit, struct tern_pytorch_zip_entry *e)
 {
     if (e->header > limit || limit - e->header < LOCAL_BYTES ||
-        word32(f->data + e->header) != LOCAL)
+        tern_le_get32(f->data + e->header) != LOCAL)
         return damaged(f, "an entry is not where its directory says");
-    const uint64_t name = word16(f->data + e->header + 26),
-                   extra = word16(f->data + e->header + 28);
+    const uint64_t name = tern_le_get16(f->data + e->header + 26),
+                   extra = tern_le_get16(f->data + e->header + 28);
     e->at = e->header + LOCAL_BYTES + name + extra;
     if (e->at > limit || e->bytes > limit - e->at)
         return damaged(f, "an entry reaches outside");
@@ -176,19 +153,20 @@ static int read_entry(const struct file *f, const struct end *d, uint64_t *at,
     const uint64_t left = d->at + d->bytes - *at;
     const uint8_t *c = f->data + *at;
 
-    if (left < CENTRAL_BYTES || word32(c) != CENTRAL)
+    if (left < CENTRAL_BYTES || tern_le_get32(c) != CENTRAL)
         return damaged(f, "its directory is cut off");
-    const size_t name = word16(c + 28), extra = word16(c + 30), comment = word16(c + 32);
+    const size_t name = tern_le_get16(c + 28), extra = tern_le_get16(c + 30),
+                 comment = tern_le_get16(c + 32);
     if (left - CENTRAL_BYTES < name + extra + comment)
         return damaged(f, "its directory is cut off");
-    uint64_t packed = word32(c + 20), bytes = word32(c + 24);
+    uint64_t packed = tern_le_get32(c + 20), bytes = tern_le_get32(c + 24);
     *e = (struct tern_pytorch_zip_entry){
-        .name = (const char *)c + CENTRAL_BYTES, .name_len = name, .header = word32(c + 42)};
+        .name = (const char *)c + CENTRAL_BYTES, .name_len = name, .header = tern_le_get32(c + 42)};
     uint64_t *const values[] = {&bytes, &packed, &e->header};
     if (read_extra(c + CENTRAL_BYTES + name, extra, values) < 0)
         return damaged(f, "an entry's zip64 field is cut off");
     e->bytes = packed;
-    e->plain = word16(c + 10) == 0 && (word16(c + 8) & 1) == 0;
+    e->plain = tern_le_get16(c + 10) == 0 && (tern_le_get16(c + 8) & 1) == 0;
     if (e->plain && packed != bytes)
         return damaged(f, "an entry has two sizes");
     *at += CENTRAL_BYTES + name + extra + comment;

@@ -8,7 +8,8 @@
  * Where a key ends, the unit at the base itself is a leaf, whose value is the place of the text. */
 #include "core/token/vocab.h"
 
-#include <endian.h>
+#include "core/base/le.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,8 +146,7 @@ struct tern_charsmap *tern_token_charsmap_new(const char *data, size_t len, cons
     if (!m)
         return NULL;
     if (len >= sizeof trie)
-        memcpy(&trie, data, sizeof trie);
-    trie = le32toh(trie);
+        trie = tern_le_get32(data);
     if (len > MAP_MAX)
         bad = "it has more than 8 MiB";
     else if (trie == 0 || trie % (BLOCK * sizeof *m->units) || trie >= len - sizeof trie)
@@ -158,9 +158,8 @@ struct tern_charsmap *tern_token_charsmap_new(const char *data, size_t len, cons
         m->texts = tern_alloc(m->texts_len, 1, "a character map", err);
         if (!m->units || !m->texts)
             goto fail;
-        memcpy(m->units, data + sizeof trie, trie);
         for (uint32_t i = 0; i < m->n_units; i++)
-            m->units[i] = le32toh(m->units[i]);
+            m->units[i] = tern_le_get32(data + sizeof trie + i * sizeof *m->units);
         memcpy(m->texts, data + sizeof trie + trie, m->texts_len);
         bad = check_texts(m);
     }
@@ -189,8 +188,9 @@ void tern_token_charsmap_free(struct tern_charsmap *m)
 void tern_token_charsmap_digest(const struct tern_charsmap *m, struct tern_sha256 *s)
 {
     for (uint32_t i = 0; i < m->n_units; i++) {
-        uint32_t unit = htole32(m->units[i]);
-        tern_sha256_add(s, &unit, sizeof unit);
+        uint8_t unit[4];
+        tern_le_put32(unit, m->units[i]);
+        tern_sha256_add(s, unit, sizeof unit);
     }
     tern_sha256_add(s, m->texts, m->texts_len);
 }

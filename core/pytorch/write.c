@@ -357,12 +357,12 @@ static int entry_add(struct tern_pytorch_write *w, const void *data, size_t len,
 static int entry_end(struct tern_pytorch_write *w, struct tern_err *err)
 {
     const struct entry *e = &w->entries[w->n - 1];
-    uint8_t crc[4], *to = crc;
+    uint8_t crc[4];
 
     tern_assert(w->open && w->left == 0, "%s: %llu bytes are missing", e->name,
                 (unsigned long long)w->left);
     w->open = false;
-    to = tern_le_put32(to, e->crc);
+    tern_le_put32(crc, e->crc);
     errno = 0;
     if (TERN_AGAIN(pwrite(w->file.fd, crc, 4, (off_t)(e->at + LOCAL_CRC))) != 4)
         return tern_err_sys(err, "%s: cannot write", w->file.path);

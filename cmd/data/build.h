@@ -96,6 +96,9 @@ struct data_merge {
     const char *out;
     const int *stop;
     const struct data_tick *tick; /* with bytes of parts */
+    /* Asked before the set appears: does this process still merge?  NULL: yes. */
+    bool (*held)(const void *arg);
+    const void *held_arg;
 };
 /* *ret_sums is the caller's, with the paths in it: data_merge_free. */
 int data_merge(const struct data_merge *m, struct data_sums *ret_sums, struct tern_err *err);

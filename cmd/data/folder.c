@@ -3,6 +3,7 @@
 
 #include "core/base/again.h"
 #include "core/base/fs.h"
+#include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 
@@ -10,12 +11,54 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PLAN_MAX = 1 << 20, CLAIM_MAX = 4096 };
+enum { FILE_MAX = 1 << 20 }; /* bytes of a plan */
+
+/* The beginning of a plan's SHA-256. */
+static void name_plan(const char *text, char ret_plan[DATA_PLAN_HEX])
+{
+    uint8_t digest[TERN_SHA256_BYTES];
+    char hex[TERN_SHA256_HEX];
+
+    tern_sha256(text, strlen(text), digest);
+    snprintf(ret_plan, DATA_PLAN_HEX, "%s", tern_hex(hex, digest, sizeof digest));
+}
+
+void data_folder_init(struct data_folder *f, const char *out, const struct data_step *step,
+                      const char *plan)
+{
+    pthread_condattr_t attr;
+
+    *f =
+        (struct data_folder){.path = data_folder_name(out), .out = out, .step = step, .text = plan};
+    name_plan(plan, f->plan);
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&f->wake, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+void data_folder_close(struct data_folder *f)
+{
+    data_folder_release(f);
+    pthread_mutex_lock(&f->lock);
+    f->quit = true;
+    pthread_cond_signal(&f->wake);
+    pthread_mutex_unlock(&f->lock);
+    if (f->beating)
+        pthread_join(f->thread, NULL);
+    pthread_cond_destroy(&f->wake);
+    pthread_mutex_destroy(&f->lock);
+    free(f->task);
+    free(f->path);
+    *f = (struct data_folder){0};
+}
 
 char *data_folder_name(const char *out)
 {
@@ -27,24 +70,45 @@ char *data_folder_file(const struct data_folder *f, const char *name)
     return tern_fs_join(f->path, name);
 }
 
-/* Is `name` one of tern's, of this folder? */
-static bool is_known(const char *name)
+char *data_folder_part(const struct data_folder *f, uint64_t k)
 {
-    size_t digits = strspn(name, "0123456789");
-
-    return strcmp(name, "plan.json") == 0 || strcmp(name, "failed") == 0 ||
-           strcmp(name, "done") == 0 || strcmp(name, "merge.claim") == 0 ||
-           strcmp(name, "discard.claim") == 0 || tern_str_starts(name, "task-") ||
-           tern_str_starts(name, ".tern-") || strstr(name, ".tmp-") ||
-           (digits && (strcmp(name + digits, ".tds") == 0 || strcmp(name + digits, ".claim") == 0));
+    return tern_strf("%s/%04" PRIu64 "-%s.tds", f->path, k + 1, f->plan);
 }
 
-/* Call `each` with the names in it that are tern's: whether there were others. */
-static bool look_through(const struct data_folder *f,
-                         void (*each)(const struct data_folder *f, const char *name, void *arg),
-                         void *arg)
+char *data_folder_claim_of(const struct data_folder *f, uint64_t k)
 {
-    DIR *d = TERN_AGAIN_PTR(opendir(f->path));
+    return tern_strf("%04" PRIu64 "-%s.claim", k + 1, f->plan);
+}
+
+/* ---- names ---- */
+
+/* "0007-PLAN.tds", and .claim; "0007.tds" is of an older tern. */
+static bool is_share(const char *name)
+{
+    const size_t digits = strspn(name, "0123456789");
+    const char *at = name + digits;
+
+    if (*at == '-')
+        at += 1 + strspn(at + 1, "0123456789abcdef");
+    return digits && (strcmp(at, ".tds") == 0 || strcmp(at, ".claim") == 0);
+}
+
+/* Is `name` one of tern's, of this folder?  NFS calls a file that was removed while it was open
+ * ".nfs...". */
+static bool is_known(const char *name)
+{
+    return strcmp(name, "plan.json") == 0 || strcmp(name, "failed") == 0 ||
+           strcmp(name, "done") == 0 || strcmp(name, "discard.claim") == 0 ||
+           (tern_str_starts(name, "merge") && tern_str_ends(name, ".claim")) ||
+           tern_str_starts(name, "task-") || tern_str_starts(name, ".tern-") ||
+           tern_str_starts(name, ".nfs") || strstr(name, ".tmp-") || is_share(name);
+}
+
+/* Call `each` with the names in folder `dir` (closed in the end) that are tern's: whether there
+ * were others. */
+static bool look_through(int dir, void (*each)(int dir, const char *name, void *arg), void *arg)
+{
+    DIR *d = dir < 0 ? NULL : fdopendir(dir);
     const struct dirent *e;
     bool others = false;
 
@@ -54,34 +118,40 @@ static bool look_through(const struct data_folder *f,
         if (!is_known(e->d_name))
             others = true;
         else if (each)
-            each(f, e->d_name, arg);
+            each(dir, e->d_name, arg);
     }
     if (d)
         closedir(d);
+    else if (dir >= 0)
+        close(dir);
     return others;
 }
 
-/* Opening asks a file server, where stat may remember. */
-static bool is_there(const struct data_folder *f, const char *name)
+static int open_dir(const char *path)
 {
-    char *path = data_folder_file(f, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    return fd >= 0;
+    return TERN_AGAIN(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
-bool data_folder_is_there(const struct data_folder *f)
+/* The same folder, from its first name on. */
+static int open_again(int dir)
 {
-    return is_there(f, "plan.json");
+    return TERN_AGAIN(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+static bool is_gone(const struct data_folder *f)
+{
+    const int dir = open_dir(f->path);
+    const bool gone = dir < 0 && errno == ENOENT;
+
+    if (dir >= 0)
+        close(dir);
+    return gone;
 }
 
 /* ---- files that appear whole ---- */
 
 int data_folder_put_new(const struct data_folder *f, const char *name, const char *text,
-                        struct tern_err *err)
+                        char **ret_owner, struct tern_err *err)
 {
     char *path = data_folder_file(f, name);
     struct tern_fs_new file = {.fd = -1};
@@ -100,28 +170,40 @@ int data_folder_put_new(const struct data_folder *f, const char *name, const cha
         rc = 1; /* NFS: the answer was lost, the link was made */
     else if (rc == 0 && errno != EEXIST && TERN_AGAIN(stat(path, &st)) < 0)
         rc = tern_err_sys(err, "%s: cannot create", path);
+    if (rc > 0 && ret_owner)
+        *ret_owner = tern_strdup(tern_fs_basename(file.temp));
     tern_fs_new_abort(&file);
 out:
     free(path);
     return rc;
 }
 
-/* The text of such a file, malloc'ed, behind its first line; NULL: it is not there. */
-static char *get(const struct data_folder *f, const char *name, char **ret_owner)
+/* The text of such a file of folder `dir`. */
+static char *get_at(int dir, const char *name)
 {
-    char *path = data_folder_file(f, name), *data = NULL, *text = NULL;
-    size_t len;
+    const int fd = TERN_AGAIN(openat(dir, name, O_RDONLY | O_CLOEXEC));
+    char *data = NULL, *text = NULL;
+    struct stat st;
 
-    if (tern_fs_read(path, PLAN_MAX, &data, &len, NULL) == 0) {
-        char *nl = strchr(data, '\n');
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size < FILE_MAX &&
+        (data = tern_alloc((size_t)st.st_size + 1, 1, name, NULL)) &&
+        tern_fs_pread(fd, data, (size_t)st.st_size, 0, name, NULL) == 0) {
+        const char *nl = strchr(data, '\n');
         text = tern_strdup(nl ? nl + 1 : "");
-        if (ret_owner) {
-            data[nl ? nl - data : 0] = '\0';
-            *ret_owner = tern_strdup(data);
-        }
     }
     free(data);
-    free(path);
+    if (fd >= 0)
+        close(fd);
+    return text;
+}
+
+char *data_folder_get(const struct data_folder *f, const char *name)
+{
+    const int dir = open_dir(f->path);
+    char *text = dir < 0 ? NULL : get_at(dir, name);
+
+    if (dir >= 0)
+        close(dir);
     return text;
 }
 
@@ -133,83 +215,75 @@ void data_folder_remove(const struct data_folder *f, const char *name)
     free(path);
 }
 
-/* ---- claims ---- */
+/* ---- the plan, and the end ---- */
 
-void data_folder_beat(const struct data_folder *f, const char *name)
+static bool is_plan(const struct data_folder *f, const char *plan)
 {
-    futimens(f->task_fd, NULL);
-    if (name) {
-        char *path = data_folder_file(f, name);
-        utimensat(AT_FDCWD, path, NULL, 0);
-        free(path);
-    }
+    char *now = data_folder_get(f, "plan.json");
+    const bool same = now && strcmp(now, plan) == 0;
+
+    free(now);
+    return same;
 }
 
-/* Without a sign of life of its process, by the clock of the file system. */
-static bool is_lost(const struct data_folder *f, const char *name)
+/* "done" holds the plan of the set, and the step that finished it: is that of `plan`?  NULL: of the
+ * folder's own plan, or without one. */
+static bool is_done_at(int dir, const char *plan)
 {
-    char *path = data_folder_file(f, name), *owner = NULL, *text;
-    struct stat claim, now;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool lost = false;
+    char *done = get_at(dir, "done"), *text = plan ? NULL : get_at(dir, "plan.json");
+    char own[DATA_PLAN_HEX] = "";
 
-    if (fd >= 0 && fstat(fd, &claim) == 0) {
-        futimens(f->task_fd, NULL);
-        lost = fstat(f->task_fd, &now) == 0 && now.st_mtime > claim.st_mtime + DATA_LOST_S;
-        text = get(f, name, &owner);
-        lost = lost || (owner && tern_fs_temp_left(owner));
-        free(text);
-        free(owner);
-    }
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    return lost;
+    if (text)
+        name_plan(text, own);
+    plan = plan ? plan : own;
+    const bool is = done && (!*plan || tern_str_starts(done, plan));
+    free(text);
+    free(done);
+    return is;
 }
 
-/* Put a claim of our own in the place of a lost one. */
-static enum data_claim take_over(const struct data_folder *f, const char *name,
-                                 struct tern_err *err)
+void data_folder_put_done(const struct data_folder *f)
 {
-    char *path = data_folder_file(f, name);
-    struct tern_fs_new file = {.fd = -1};
-    enum data_claim claim = DATA_CLAIM_FAILED;
+    char *text = tern_strf("%s %s\n", f->plan, f->step->name);
 
-    if (tern_fs_new_open(&file, path, 0644, err) == 0) {
-        char *whole = tern_strf("%s\n", tern_fs_basename(file.temp));
-        if (tern_fs_write(file.fd, whole, strlen(whole), path, err) == 0)
-            claim = tern_fs_rename(file.temp, path, /* only_new= */ false) == 0
-                        ? DATA_CLAIM_OURS
-                        : (tern_err_sys(err, "%s: cannot claim", path), DATA_CLAIM_FAILED);
-        free(whole);
-        tern_fs_new_abort(&file);
+    if (data_folder_put_new(f, "done", text, /* ret_owner= */ NULL, NULL) == 0) {
+        data_folder_remove(f, "done"); /* of another plan */
+        data_folder_put_new(f, "done", text, /* ret_owner= */ NULL, NULL);
     }
-    free(path);
-    return claim;
+    free(text);
 }
 
-enum data_claim data_folder_claim(const struct data_folder *f, const char *name,
-                                  struct tern_err *err)
+bool data_folder_is_there(const struct data_folder *f)
 {
-    struct tern_err why = {0};
-    int rc = is_there(f, name) ? 0 : data_folder_put_new(f, name, "", &why);
-    enum data_claim claim = rc > 0 ? DATA_CLAIM_OURS : DATA_CLAIM_OTHERS;
+    char *plan = data_folder_get(f, "plan.json"), *done = data_folder_get(f, "done");
+    const bool there = plan || done;
 
-    if (rc == 0 && is_lost(f, name)) {
-        tern_info("%s: %s was left by a process that is gone; it is done again", f->path, name);
-        claim = take_over(f, name, &why);
-        rc = claim == DATA_CLAIM_OURS ? 1 : -1;
-    }
-    if (rc >= 0)
-        return claim;
-    if (!data_folder_is_there(f))
-        return DATA_CLAIM_GONE;
-    if (err)
-        *err = why;
-    return DATA_CLAIM_FAILED;
+    free(done);
+    free(plan);
+    return there;
 }
 
-/* ---- opening ---- */
+enum data_folder_state data_folder_state(const struct data_folder *f)
+{
+    const int dir = open_dir(f->path);
+    char *plan = dir < 0 ? NULL : get_at(dir, "plan.json");
+    enum data_folder_state state = DATA_FOLDER_OURS; /* also where a disk fails to answer */
+
+    if (dir < 0 && errno == ENOENT)
+        state = DATA_FOLDER_GONE;
+    else if (dir >= 0 && !plan && faccessat(dir, "plan.json", F_OK, 0) < 0 && errno == ENOENT)
+        state = DATA_FOLDER_GONE;
+    else if (plan && strcmp(plan, f->text) != 0)
+        state = DATA_FOLDER_OTHER;
+    if (dir >= 0 && state != DATA_FOLDER_OTHER && is_done_at(dir, f->plan))
+        state = DATA_FOLDER_DONE;
+    free(plan);
+    if (dir >= 0)
+        close(dir);
+    return state;
+}
+
+/* ---- joining ---- */
 
 /* What differs between two plans. */
 static const char *difference(const char *a, const char *b)
@@ -232,176 +306,275 @@ static const char *difference(const char *a, const char *b)
     return what;
 }
 
-static void remove_part(const struct data_folder *f, const char *name, void *arg)
+/* Parts, claims and unfinished files of plans that are not this process's. */
+static void remove_other(int dir, const char *name, void *arg)
 {
-    (void)arg;
-    if (isdigit((unsigned char)*name))
-        data_folder_remove(f, name);
+    const struct data_folder *f = arg;
+    const bool work = isdigit((unsigned char)*name) || tern_str_starts(name, "merge");
+
+    if (work && !strstr(name, f->plan))
+        TERN_AGAIN(unlinkat(dir, name, 0));
 }
 
-static bool is_plan(const struct data_folder *f, const char *plan)
+/* Begin anew in the place of the build that `failed` tells of: its parts, and then its plan. */
+static int replace_plan(const struct data_folder *f, const char *failed, struct tern_err *err)
 {
-    char *now = get(f, "plan.json", NULL);
-    const bool same = now && strcmp(now, plan) == 0;
-
-    free(now);
-    return same;
-}
-
-/* A build that ended on bad input cannot go on once that was mended: begin anew in its folder.
- * 1; 0 where another process does it. */
-static int discard(const struct data_folder *f, const char *there, const char *plan,
-                   struct tern_err *err)
-{
-    enum data_claim claim = data_folder_claim(f, "discard.claim", err);
     struct tern_fs_new file = {.fd = -1};
-    char *path;
+    char *path = data_folder_file(f, "plan.json"), *now;
     int rc = -1;
 
-    if (claim != DATA_CLAIM_OURS)
-        return claim == DATA_CLAIM_FAILED ? -1 : 0;
-    if (!is_plan(f, there)) { /* another process was faster */
-        data_folder_remove(f, "discard.claim");
-        return 0;
-    }
     tern_info("%s: parts of a build that failed on its input are removed: this one differs",
               f->path);
-    look_through(f, remove_part, NULL);
-    path = data_folder_file(f, "plan.json");
+    look_through(open_dir(f->path), remove_other, (void *)f);
     if (tern_fs_new_open(&file, path, 0644, err) == 0) {
-        char *whole = tern_strf("\n%s", plan);
+        char *whole = tern_strf("\n%s", f->text);
         rc = tern_fs_write(file.fd, whole, strlen(whole), path, err);
         free(whole);
         rc = rc < 0 ? (tern_fs_new_abort(&file), -1) : tern_fs_new_commit(&file, err);
     }
     free(path);
-    data_folder_remove(f, "failed");
-    data_folder_remove(f, "discard.claim");
-    return rc < 0 ? -1 : 1;
+    now = data_folder_get(f, "failed"); /* the new build's may be there already */
+    if (rc == 0 && now && strcmp(now, failed) == 0)
+        data_folder_remove(f, "failed");
+    free(now);
+    return rc;
 }
 
-static int other_plan(const struct data_folder *f, const char *there, const char *plan,
-                      struct tern_err *err)
+/* A build that ended on bad input cannot go on once that was mended. */
+static enum data_join discard(struct data_folder *f, const char *there, const char *failed,
+                              struct tern_err *err)
 {
-    char *failed = get(f, "failed", NULL);
-    const bool input = failed && strtol(failed, NULL, 10) == TERN_USAGE;
+    const enum data_claim claim = data_folder_claim(f, "discard.claim", err);
+    enum data_join join = DATA_JOIN_LATER;
 
-    free(failed);
+    if (claim != DATA_CLAIM_OURS)
+        return claim == DATA_CLAIM_FAILED ? DATA_JOIN_FAILED : DATA_JOIN_LATER;
+    if (is_plan(f, there) && replace_plan(f, failed, err) < 0) /* else another was faster */
+        join = DATA_JOIN_FAILED;
+    data_folder_release(f);
+    return join;
+}
+
+static enum data_join other_plan(struct data_folder *f, const char *there, struct tern_err *err)
+{
+    char *failed = data_folder_get(f, "failed");
+    const bool input = failed && strtol(failed, NULL, 10) == TERN_USAGE;
+    enum data_join join = DATA_JOIN_LATER;
+
     if (input)
-        return discard(f, there, plan, err);
-    if (!is_plan(f, there)) /* another process has begun anew meanwhile */
-        return 0;
-    return tern_err_set(err, TERN_USAGE,
-                        "%s: holds parts of another build: %s. Remove the folder, or name another "
-                        "set to write.",
-                        f->path, difference(plan, there));
+        join = discard(f, there, failed, err);
+    else if (is_plan(f, there)) { /* else another process has begun anew meanwhile */
+        tern_err_set(err, TERN_USAGE,
+                     "%s: holds parts of another build: %s. Remove the folder, or name another set "
+                     "to write.",
+                     f->path, difference(f->text, there));
+        join = DATA_JOIN_FAILED;
+    }
+    free(failed);
+    return join;
 }
 
 static int open_task(struct data_folder *f, struct tern_err *err)
 {
-    char *name = tern_strf("task-%s-%d", f->step->name, f->step->rank);
+    char *task = tern_strf("%s/task-%s-%d", f->path, f->step->name, f->step->rank);
+    const int fd = TERN_AGAIN(open(task, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
 
-    f->task = data_folder_file(f, name);
-    free(name);
-    f->task_fd = TERN_AGAIN(open(f->task, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-    return f->task_fd < 0 ? tern_err_sys(err, "%s: cannot create", f->task) : 0;
-}
-
-int data_folder_open(struct data_folder *f, const char *plan, struct tern_err *err)
-{
-    char *there;
-    int rc;
-
-    if (TERN_AGAIN(mkdir(f->path, 0777)) < 0 && errno != EEXIST)
-        return tern_err_sys(err, "%s: cannot create", f->path);
-    there = get(f, "plan.json", NULL);
-    if (!there && look_through(f, NULL, NULL))
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: is there and is not tern's. Parts of the set go there: move it, "
-                            "or name another set to write.",
-                            f->path);
-    if (!there) {
-        rc = data_folder_put_new(f, "plan.json", plan, err);
-        if (rc < 0)
-            return -1;
-        there = get(f, "plan.json", NULL);
+    if (fd < 0) {
+        tern_err_sys(err, "%s: cannot create", task);
+        free(task);
+        return -1;
     }
-    rc = !there ? 0 : strcmp(there, plan) != 0 ? other_plan(f, there, plan, err) : 1;
-    free(there);
-    return rc > 0 && open_task(f, err) < 0 ? -1 : rc;
-}
-
-void data_folder_close(struct data_folder *f)
-{
-    if (f->task_fd >= 0)
-        close(f->task_fd);
+    close(fd);
     free(f->task);
-    free(f->path);
-    *f = (struct data_folder){.task_fd = -1};
+    f->task = task;
+    return 0;
 }
 
-/* ---- the end ---- */
+/* The folder is done: a task that comes late has nothing to do.  For another command it was left by
+ * a process that was killed while it removed the folder, or that still does. */
+static enum data_join join_done(struct data_folder *f, const char *done, struct tern_err *err)
+{
+    char plan[DATA_PLAN_HEX];
+    char *step = tern_strf(" %s\n", f->step->name);
+    const bool late = f->step->tasks > 1 && strstr(done, step) && tern_fs_exists(f->out);
 
-static void remove_one(const struct data_folder *f, const char *name, void *arg)
+    free(step);
+    if (late) {
+        open_task(f, NULL); /* it is waited for */
+        return DATA_JOIN_DONE;
+    }
+    snprintf(plan, sizeof plan, "%.*s", (int)strcspn(done, " "), done);
+    char *name = data_folder_merge_claim(plan);
+    const enum data_claim claim = data_folder_claim(f, name, err);
+    free(name);
+    if (claim == DATA_CLAIM_OURS)
+        data_folder_remove_all(f);
+    return claim == DATA_CLAIM_FAILED ? DATA_JOIN_FAILED : DATA_JOIN_LATER;
+}
+
+/* The text of "done", malloc'ed; NULL: the folder is alive. */
+static char *get_done(const struct data_folder *f)
+{
+    const int dir = open_dir(f->path);
+    char *done = dir >= 0 && is_done_at(dir, /* plan= */ NULL) ? get_at(dir, "done") : NULL;
+
+    if (dir >= 0)
+        close(dir);
+    return done;
+}
+
+/* The plan of the folder, malloc'ed, or this process's where there is none; NULL with `err`. */
+static char *make_plan(const struct data_folder *f, struct tern_err *err)
+{
+    char *there = data_folder_get(f, "plan.json");
+
+    if (!there && look_through(open_dir(f->path), NULL, NULL)) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: is there and is not tern's. Parts of the set go there: move it, or name "
+                     "another set to write.",
+                     f->path);
+        return NULL;
+    }
+    if (!there && data_folder_put_new(f, "plan.json", f->text, /* ret_owner= */ NULL, err) >= 0)
+        there = data_folder_get(f, "plan.json");
+    return there;
+}
+
+enum data_join data_folder_join(struct data_folder *f, struct tern_err *err)
+{
+    struct tern_err why = {0};
+    enum data_join join = DATA_JOINED;
+
+    if (TERN_AGAIN(mkdir(f->path, 0777)) < 0 && errno != EEXIST) {
+        tern_err_sys(err, "%s: cannot create", f->path);
+        return DATA_JOIN_FAILED;
+    }
+    char *done = get_done(f), *there = done ? NULL : make_plan(f, &why);
+    if (done)
+        join = join_done(f, done, &why);
+    else if (!there)
+        join = why.text[0] ? DATA_JOIN_FAILED : DATA_JOIN_LATER;
+    else if (strcmp(there, f->text) != 0)
+        join = other_plan(f, there, &why);
+    else if (open_task(f, &why) < 0)
+        join = DATA_JOIN_FAILED;
+    if (join == DATA_JOIN_FAILED && is_gone(f)) /* removed meanwhile: begin again */
+        join = DATA_JOIN_LATER;
+    else if (join == DATA_JOIN_FAILED && err)
+        *err = why;
+    free(there);
+    free(done);
+    return join;
+}
+
+/* ---- removing ---- */
+
+/* In a folder that is dead, by the folder itself: another of its name may be alive. */
+static void remove_dead(int dir, const char *name, void *arg)
 {
     (void)arg;
-    if (strcmp(name, "plan.json") != 0)
-        data_folder_remove(f, name);
+    if (strcmp(name, "plan.json") != 0 && strcmp(name, "done") != 0 &&
+        !tern_str_starts(name, "merge") && faccessat(dir, "done", F_OK, 0) == 0)
+        TERN_AGAIN(unlinkat(dir, name, 0));
 }
 
-void data_folder_remove_all(const struct data_folder *f)
+/* What came while the rest was removed: files of late tasks, claims. */
+static void remove_late(int dir, const char *name, void *arg)
 {
-    look_through(f, remove_one, NULL);
-    data_folder_remove(f, "plan.json"); /* last: it says whose folder this is */
-    look_through(f, remove_one, NULL);
-    if (rmdir(f->path) < 0 && errno != ENOENT)
-        tern_warn("%s: cannot be removed: %s", f->path, strerror(errno));
+    (void)arg;
+    if (!tern_str_starts(name, "plan.json") && strcmp(name, "done") != 0)
+        TERN_AGAIN(unlinkat(dir, name, 0));
 }
 
-static void count_task(const struct data_folder *f, const char *name, void *arg)
+/* "done" goes last, so that a task that comes late never begins anew; its own file may come
+ * meanwhile. */
+void data_folder_remove_all(struct data_folder *f)
 {
-    char *prefix = tern_strf("task-%s-", f->step->name);
+    enum { TRIES = 10 };
+    const int dir = open_dir(f->path);
+    int rc = -1;
 
-    *(int *)arg += tern_str_starts(name, prefix);
-    free(prefix);
+    if (dir >= 0 && is_done_at(dir, /* plan= */ NULL)) {
+        look_through(open_again(dir), remove_dead, NULL);
+        TERN_AGAIN(unlinkat(dir, "plan.json", 0));
+        data_folder_release(f);
+        TERN_AGAIN(unlinkat(dir, "done", 0));
+    }
+    data_folder_release(f);
+    if (dir < 0)
+        return;
+    for (int i = 0; i < TRIES && (rc = rmdir(f->path)) < 0 && errno == ENOTEMPTY &&
+                    faccessat(dir, "plan.json", F_OK, 0) < 0;
+         i++)
+        look_through(open_again(dir), remove_late, NULL);
+    if (rc < 0 && errno != ENOENT && look_through(open_dir(f->path), NULL, NULL))
+        tern_warn("%s: cannot be removed: it holds files that are not tern's", f->path);
+    close(dir);
+}
+
+struct count {
+    const char *prefix;
+    int n;
+};
+
+static void count_task(int dir, const char *name, void *arg)
+{
+    struct count *c = arg;
+
+    (void)dir;
+    c->n += tern_str_starts(name, c->prefix);
 }
 
 int data_folder_tasks(const struct data_folder *f)
 {
-    int n = 0;
+    char *prefix = tern_strf("task-%s-", f->step->name);
+    struct count c = {.prefix = prefix};
 
-    look_through(f, count_task, &n);
-    return n;
+    look_through(open_dir(f->path), count_task, &c);
+    free(prefix);
+    return c.n;
 }
 
-static void remove_left(const struct data_folder *f, const char *name, void *arg)
+/* ---- temporary files ---- */
+
+/* Those with `mark`; NULL: of processes of this machine that have ended. */
+static bool is_left(const char *name, const char *mark)
 {
-    (void)arg;
-    if (tern_fs_temp_left(name))
-        data_folder_remove(f, name);
+    return mark ? strstr(name, mark) != NULL : tern_fs_temp_left(name);
 }
 
-/* The set as a merge that was killed left it. */
-static void tidy_beside(const char *out)
+static void remove_left(int dir, const char *name, void *arg)
 {
-    char *dir = tern_fs_dirname(out), *prefix = tern_strf("%s.tmp-", tern_fs_basename(out));
-    DIR *d = TERN_AGAIN_PTR(opendir(dir));
+    if (is_left(name, arg))
+        TERN_AGAIN(unlinkat(dir, name, 0));
+}
+
+/* The set as a merge left it that did not end. */
+static void tidy_beside(const char *out, const char *mark)
+{
+    char *path = tern_fs_dirname(out), *prefix = tern_strf("%s.tmp-", tern_fs_basename(out));
+    const int dir = open_dir(path);
+    DIR *d = dir < 0 ? NULL : fdopendir(dir);
     const struct dirent *e;
 
     while (d && (e = readdir(d)))
-        if (tern_str_starts(e->d_name, prefix) && tern_fs_temp_left(e->d_name)) {
-            char *path = tern_fs_join(dir, e->d_name);
-            TERN_AGAIN(unlink(path));
-            free(path);
-        }
+        if (tern_str_starts(e->d_name, prefix) && is_left(e->d_name, mark))
+            TERN_AGAIN(unlinkat(dir, e->d_name, 0));
     if (d)
         closedir(d);
+    else if (dir >= 0)
+        close(dir);
     free(prefix);
-    free(dir);
+    free(path);
 }
 
-void data_folder_tidy(const struct data_folder *f, const char *out)
+void data_folder_remove_temps(const struct data_folder *f, const char *mark)
 {
-    look_through(f, remove_left, NULL);
-    tidy_beside(out);
+    look_through(open_dir(f->path), remove_left, (void *)mark);
+    tidy_beside(f->out, mark);
+}
+
+void data_folder_tidy(const struct data_folder *f)
+{
+    data_folder_remove_temps(f, /* mark= */ NULL);
 }

@@ -353,6 +353,10 @@ static int commit(struct merge *m, struct tern_err *err)
     json_decref(old);
     if (!meta)
         return -1;
+    if (m->how->held && !m->how->held(m->how->held_arg)) {
+        free(meta);
+        return tern_err_set(err, TERN_FAILED, "%s: another process merges its parts", m->how->out);
+    }
     m->writer = NULL;
     int rc = tern_data_set_commit(writer, meta, err);
     free(meta);

@@ -28,12 +28,11 @@ struct sharing {
     struct data_folder folder;
     struct tern_data_shares *shares;
     char inputs[TERN_SHA256_HEX];
-    uint64_t n;        /* shares */
-    uint64_t first;    /* this process looks for work from there on */
-    const char *claim; /* being worked on, or NULL */
+    uint64_t n;     /* shares */
+    uint64_t first; /* this process looks for work from there on */
     struct data_progress progress;
     uint64_t elsewhere; /* bytes of shares that are built */
-    int64_t beat_ns, listed_ns;
+    int64_t listed_ns;
     bool resumed; /* some shares were there when it began */
 };
 
@@ -61,44 +60,21 @@ struct data_step data_step_here(void)
 
 bool data_share_begun(const char *out)
 {
-    struct data_folder f = {.path = data_folder_name(out), .task_fd = -1};
-    bool begun = data_folder_is_there(&f);
+    struct data_folder f = {.path = data_folder_name(out)};
+    const bool begun = data_folder_is_there(&f);
 
-    data_folder_close(&f);
+    free(f.path);
     return begun;
-}
-
-/* ---- names of files ---- */
-
-static char *part_name(uint64_t k)
-{
-    return tern_strf("%04" PRIu64 ".tds", k + 1);
-}
-
-static char *claim_name(uint64_t k)
-{
-    return tern_strf("%04" PRIu64 ".claim", k + 1);
 }
 
 static bool is_built(const struct sharing *s, uint64_t k)
 {
-    char *name = part_name(k), *path = data_folder_file(&s->folder, name);
+    char *path = data_folder_part(&s->folder, k);
     struct stat st;
-    bool built = stat(path, &st) == 0;
+    const bool built = stat(path, &st) == 0;
 
     free(path);
-    free(name);
     return built;
-}
-
-/* "done" may be left of a build that was killed while it cleaned up, and its set may be gone. */
-static bool is_done(const struct sharing *s)
-{
-    char *path = data_folder_file(&s->folder, "done");
-    bool done = tern_fs_exists(path) && tern_fs_exists(s->build->out);
-
-    free(path);
-    return done || !data_folder_is_there(&s->folder);
 }
 
 /* ---- failures ---- */
@@ -111,19 +87,13 @@ static void pause_ms(int ms)
 /* The exit status of a step of which a task has failed, 0 while none has. */
 static int step_failed(const struct sharing *s)
 {
-    char *path = data_folder_file(&s->folder, "failed"), *data = NULL, *mine;
-    size_t len;
+    char *text = NULL, *mine = tern_strf(" %s\n", s->step->name);
     int code = 0;
 
-    mine = tern_strf(" %s\n", s->step->name);
-    if (s->step->tasks > 1 && tern_fs_read(path, 1 << 20, &data, &len, NULL) == 0) {
-        const char *nl = strchr(data, '\n'); /* behind the owner: "CODE STEP" */
-        if (nl && strstr(nl, mine))
-            code = (int)strtol(nl + 1, NULL, 10);
-    }
+    if (s->step->tasks > 1 && (text = data_folder_get(&s->folder, "failed")) && strstr(text, mine))
+        code = (int)strtol(text, NULL, 10);
     free(mine);
-    free(data);
-    free(path);
+    free(text);
     return code;
 }
 
@@ -133,12 +103,12 @@ static int fail(const struct sharing *s, struct tern_err *err)
     char *text = tern_strf("%d %s\n%s\n", err->code, s->step->name, err->text);
     int rc = -1, code;
 
-    if (data_folder_put_new(&s->folder, "failed", text, NULL) == 0) {
+    if (data_folder_put_new(&s->folder, "failed", text, /* ret_owner= */ NULL, NULL) == 0) {
         if ((code = step_failed(s)) != 0) {
             rc = code;
         } else {
             data_folder_remove(&s->folder, "failed"); /* of a build before */
-            data_folder_put_new(&s->folder, "failed", text, NULL);
+            data_folder_put_new(&s->folder, "failed", text, /* ret_owner= */ NULL, NULL);
         }
     }
     free(text);
@@ -163,7 +133,41 @@ static bool told_to_stop(const struct sharing *s)
     return __atomic_load_n(s->build->stop, __ATOMIC_RELAXED) != 0;
 }
 
-/* ---- progress and signs of life ---- */
+/* A client of NFS may see the set a minute after it has come. */
+static int await_set(const struct sharing *s, struct tern_err *err)
+{
+    const int64_t until = tern_clock_boot_ns() + DATA_LOST_S * INT64_C(1000000000);
+
+    while (!tern_fs_exists(s->build->out) && !told_to_stop(s)) {
+        if (tern_clock_boot_ns() > until)
+            return tern_err_set(err, TERN_FAILED,
+                                "%s: was removed while the set was built in it. Start the build "
+                                "again.",
+                                s->folder.path);
+        pause_ms(WAIT_MAX_MS);
+    }
+    return 0;
+}
+
+/* 1 while there is work in the folder; 0: the set is there; -1. */
+static int goes_on(const struct sharing *s, struct tern_err *err)
+{
+    switch (data_folder_state(&s->folder)) {
+    case DATA_FOLDER_OURS:
+        return 1;
+    case DATA_FOLDER_DONE:
+        return 0;
+    case DATA_FOLDER_GONE:
+        return await_set(s, err);
+    case DATA_FOLDER_OTHER:
+        break;
+    }
+    return tern_err_set(err, TERN_FAILED,
+                        "%s: another build has begun in it meanwhile, and goes on. This one ends.",
+                        s->folder.path);
+}
+
+/* ---- progress ---- */
 
 static int place_of(const struct sharing *s, uint64_t k, struct data_share *ret_share,
                     struct tern_err *err)
@@ -200,25 +204,19 @@ static void show(struct sharing *s, uint64_t done)
                   /* text= */ 0, of);
 }
 
-static void beat(struct sharing *s)
-{
-    const int64_t now = tern_clock_boot_ns();
-
-    if (now - s->beat_ns > DATA_BEAT_MS * INT64_C(1000000)) {
-        data_folder_beat(&s->folder, s->claim);
-        s->beat_ns = now;
-    }
-}
-
 static int tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *sums,
                 struct tern_err *err)
 {
     (void)all;
     (void)sums;
     (void)err;
-    beat(arg);
     show(arg, done);
     return 0;
+}
+
+static bool held(const void *folder)
+{
+    return data_folder_holds(folder);
 }
 
 static int merge_tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *sums,
@@ -227,7 +225,6 @@ static int merge_tick(void *arg, uint64_t done, uint64_t all, const struct data_
     struct sharing *s = arg;
 
     (void)err;
-    beat(s);
     data_progress(&s->progress, done, all, sums->bytes, "");
     return 0;
 }
@@ -239,7 +236,7 @@ static int build_share(struct sharing *s, uint64_t k, struct tern_err *err)
     const struct data_tick ticks = {tick, s};
     struct data_share share;
     struct data_sums sums = {0};
-    char *name = part_name(k), *path = data_folder_file(&s->folder, name);
+    char *path = data_folder_part(&s->folder, k);
     int rc = -1;
 
     if (place_of(s, k, &share, err) == 0 &&
@@ -247,11 +244,24 @@ static int build_share(struct sharing *s, uint64_t k, struct tern_err *err)
         rc = data_write(s->build, &share, path, &sums, &ticks, err);
     data_sums_free(&sums);
     free(path);
-    free(name);
     return rc;
 }
 
 enum work { DONE, SOME, NONE, ENDED, FAILED };
+
+/* Build a share of which this process has the claim. */
+static enum work work_on(struct sharing *s, uint64_t k, struct tern_err *err)
+{
+    const int rc = is_built(s, k) ? 0 : build_share(s, k, err);
+    const bool lost = rc < 0 && !data_folder_holds(&s->folder);
+
+    data_folder_release(&s->folder);
+    if (rc == 0 || told_to_stop(s))
+        return rc == 0 ? SOME : FAILED;
+    if (data_folder_state(&s->folder) != DATA_FOLDER_OURS)
+        return ENDED; /* others had taken it over, and have merged */
+    return lost ? SOME : FAILED;
+}
 
 /* Take a share that no task has, and build it. */
 static enum work work_once(struct sharing *s, struct tern_err *err)
@@ -263,25 +273,13 @@ static enum work work_once(struct sharing *s, struct tern_err *err)
         if (is_built(s, k))
             continue;
         left++;
-        char *name = claim_name(k);
-        enum data_claim claim = data_folder_claim(&s->folder, name, err);
-        int rc = 0;
-        if (claim == DATA_CLAIM_OURS && !is_built(s, k)) {
-            s->claim = name;
-            rc = build_share(s, k, err);
-            s->claim = NULL;
-        }
-        if (claim == DATA_CLAIM_OURS)
-            data_folder_remove(&s->folder, name);
+        char *name = data_folder_claim_of(&s->folder, k);
+        const enum data_claim claim = data_folder_claim(&s->folder, name, err);
         free(name);
-        if (rc < 0 && !told_to_stop(s) && is_done(s))
-            return ENDED; /* others had taken it over, and have merged */
-        if (rc < 0 || claim == DATA_CLAIM_FAILED)
-            return FAILED;
-        if (claim == DATA_CLAIM_GONE)
-            return ENDED;
         if (claim == DATA_CLAIM_OURS)
-            return SOME;
+            return work_on(s, k, err);
+        if (claim != DATA_CLAIM_OTHERS)
+            return claim == DATA_CLAIM_GONE ? ENDED : FAILED;
     }
     return left ? NONE : DONE;
 }
@@ -296,67 +294,82 @@ static void await_tasks(const struct sharing *s)
         pause_ms(WAIT_MS);
 }
 
-static int merge(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
+/* 0: this process has put the set in place. */
+static int merge_parts(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
 {
     char **parts = tern_alloc(s->n, sizeof *parts, "parts", err);
     const struct data_tick ticks = {merge_tick, s};
-    int rc;
 
     if (!parts)
         return -1;
-    for (uint64_t k = 0; k < s->n; k++) {
-        char *name = part_name(k);
-        parts[k] = data_folder_file(&s->folder, name);
-        free(name);
-    }
+    for (uint64_t k = 0; k < s->n; k++)
+        parts[k] = data_folder_part(&s->folder, k);
     data_progress_end(&s->progress);
     data_progress_begin(&s->progress, s->build->out, "merging, ", /* quiet= */ false);
-    s->claim = "merge.claim";
-    rc = data_merge(&(struct data_merge){.parts = parts,
-                                         .n_parts = s->n,
-                                         .out = s->build->out,
-                                         .stop = s->build->stop,
-                                         .tick = &ticks},
-                    ret_sums, err);
+    const int rc = data_merge(&(struct data_merge){.parts = parts,
+                                                   .n_parts = s->n,
+                                                   .out = s->build->out,
+                                                   .stop = s->build->stop,
+                                                   .tick = &ticks,
+                                                   .held = held,
+                                                   .held_arg = &s->folder},
+                              ret_sums, err);
     data_progress_end(&s->progress);
-    s->claim = NULL;
     for (uint64_t k = 0; k < s->n; k++)
         free(parts[k]);
     free(parts);
-    if (rc < 0)
-        data_folder_remove(&s->folder, "merge.claim");
-    if (rc == 0 && s->step->tasks > 1) {
-        data_folder_put_new(&s->folder, "done", "", NULL);
-        await_tasks(s);
-    }
-    if (rc == 0)
-        data_folder_remove_all(&s->folder);
     return rc;
+}
+
+/* Of a process that has the claim to merge. */
+static enum work merge(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
+{
+    const int rc = merge_parts(s, ret_sums, err);
+    const bool lost = !data_folder_holds(&s->folder); /* another process merges, too */
+
+    if (rc == 0 && !lost) {
+        data_folder_put_done(&s->folder);
+        if (s->step->tasks > 1)
+            await_tasks(s);
+        data_folder_remove_all(&s->folder);
+    }
+    data_folder_release(&s->folder);
+    if (rc == 0 || told_to_stop(s))
+        return rc == 0 ? DONE : FAILED;
+    return lost || data_folder_state(&s->folder) != DATA_FOLDER_OURS ? ENDED : FAILED;
+}
+
+/* Once all shares are built: DONE with the set in place. */
+static enum work merge_once(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
+{
+    char *name = data_folder_merge_claim(s->folder.plan);
+    const enum data_claim claim = data_folder_claim(&s->folder, name, err);
+
+    free(name);
+    if (claim == DATA_CLAIM_OURS && data_folder_state(&s->folder) == DATA_FOLDER_OURS)
+        return merge(s, ret_sums, err);
+    data_folder_release(&s->folder);
+    return claim == DATA_CLAIM_FAILED ? FAILED : claim == DATA_CLAIM_OTHERS ? NONE : ENDED;
 }
 
 /* Until all is done, by whomever: the exit status, or -1. */
 static int work(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
 {
-    int code, wait = WAIT_MS;
+    int code, rc, wait = WAIT_MS;
 
     for (;;) {
         if (told_to_stop(s))
             return interrupted(s, err);
         if ((code = step_failed(s)) != 0)
             return code;
-        if (is_done(s))
-            return 0;
+        if ((rc = goes_on(s, err)) <= 0)
+            return told_to_stop(s) ? interrupted(s, err) : rc;
         enum work w = work_once(s, err);
-        enum data_claim claim =
-            w == DONE ? data_folder_claim(&s->folder, "merge.claim", err) : DATA_CLAIM_OTHERS;
-        if (told_to_stop(s))
+        if (w == DONE && (w = merge_once(s, ret_sums, err)) == DONE)
+            return 0;
+        if (w == FAILED && told_to_stop(s))
             return interrupted(s, err);
-        if (claim == DATA_CLAIM_OURS && !is_done(s)) {
-            if (merge(s, ret_sums, err) == 0 || (!told_to_stop(s) && is_done(s)))
-                return 0;
-            return told_to_stop(s) ? interrupted(s, err) : fail(s, err);
-        }
-        if (w == FAILED || claim == DATA_CLAIM_FAILED)
+        if (w == FAILED && data_folder_state(&s->folder) == DATA_FOLDER_OURS)
             return fail(s, err);
         if (w == SOME) {
             wait = WAIT_MS;
@@ -364,7 +377,6 @@ static int work(struct sharing *s, struct data_sums *ret_sums, struct tern_err *
         }
         pause_ms(wait);
         wait = wait < WAIT_MAX_MS ? wait + wait / 2 : WAIT_MAX_MS;
-        beat(s);
         show(s, 0);
     }
 }
@@ -394,33 +406,56 @@ static uint64_t count_shares(uint64_t bytes, uint64_t share_bytes)
     return n < 1 ? 1 : n > TERN_DATA_SHARES_MAX ? TERN_DATA_SHARES_MAX : n;
 }
 
-static int join(struct sharing *s, struct tern_err *err)
+static enum data_join join(struct sharing *s, struct tern_err *err)
 {
-    char *plan = plan_of(s);
-    int rc = plan ? 0 : tern_err_set(err, TERN_FAILED, "%s: no memory", s->build->out);
+    enum data_join join;
 
-    while (plan && (rc = data_folder_open(&s->folder, plan, err)) == 0 && !told_to_stop(s))
+    while ((join = data_folder_join(&s->folder, err)) == DATA_JOIN_LATER && !told_to_stop(s))
         pause_ms(WAIT_MS);
-    free(plan);
-    if (rc < 0)
-        return -1;
-    data_folder_tidy(&s->folder, s->build->out);
+    if (join == DATA_JOIN_LATER) {
+        interrupted(s, err);
+        return DATA_JOIN_FAILED;
+    }
+    if (join != DATA_JOINED)
+        return join;
+    data_folder_tidy(&s->folder);
     list_built(s);
     if (s->elsewhere && s->step->rank == 0)
         tern_info("%s: going on with the parts that are there (%.0f %%)", s->folder.path,
                   100.0 * (double)s->elsewhere / (double)tern_data_shares_bytes(s->shares));
     s->progress.before = s->elsewhere;
     s->resumed = s->elsewhere > 0;
-    return 0;
+    return join;
+}
+
+static int take_part(struct sharing *s, struct data_sums *ret_sums, struct tern_err *err)
+{
+    char *plan = plan_of(s);
+    int rc = -1;
+
+    if (!plan)
+        return tern_err_set(err, TERN_FAILED, "%s: no memory", s->build->out);
+    data_folder_init(&s->folder, s->build->out, s->step, plan);
+    data_progress_begin(&s->progress, s->build->out, "", /* quiet= */ s->step->rank != 0);
+    const enum data_join joined = join(s, err);
+    if (joined == DATA_JOINED)
+        rc = work(s, ret_sums, err);
+    else if (joined == DATA_JOIN_DONE)
+        rc = 0;
+    ret_sums->resumed = s->resumed;
+    data_progress_end(&s->progress);
+    if (s->step->tasks == 1 && s->folder.task)
+        unlink(s->folder.task);
+    data_folder_close(&s->folder);
+    free(plan);
+    return rc;
 }
 
 int data_share_build(const struct data_build *b, const struct data_step *step, uint64_t share_bytes,
                      struct data_sums *ret_sums, struct tern_err *err)
 {
     struct tern_data_share_how how = {.paths = b->paths, .n_paths = b->n_paths};
-    struct sharing s = {.build = b,
-                        .step = step,
-                        .folder = {.path = data_folder_name(b->out), .step = step, .task_fd = -1}};
+    struct sharing s = {.build = b, .step = step};
     int rc = -1;
 
     *ret_sums = (struct data_sums){0};
@@ -433,15 +468,8 @@ int data_share_build(const struct data_build *b, const struct data_step *step, u
     tern_data_shares_digest(s.shares, s.inputs);
     s.n = count_shares(tern_data_shares_bytes(s.shares), share_bytes);
     s.first = s.n * (uint64_t)step->rank / (uint64_t)step->tasks;
-    data_progress_begin(&s.progress, b->out, "", /* quiet= */ step->rank != 0);
-    if (join(&s, err) == 0)
-        rc = work(&s, ret_sums, err);
-    ret_sums->resumed = s.resumed;
-    data_progress_end(&s.progress);
-    if (step->tasks == 1 && s.folder.task)
-        unlink(s.folder.task);
+    rc = take_part(&s, ret_sums, err);
 out:
     tern_data_shares_close(s.shares);
-    data_folder_close(&s.folder);
     return rc;
 }

@@ -1,32 +1,102 @@
 /* The folder SET.parts, in which processes share a build.
  *
- *     plan.json     files, options, tokenizer and number of shares: a later process compares
- *     0007.claim    share 7 is being built; its mtime is a sign of life; merge.claim likewise
- *     0007.tds      share 7 is built: it appeared whole, by a rename
- *     task-...      a process that takes part; its mtime tells the file system's time
- *     failed        why the tasks of a step end
- *     done          the set is in place
+ *     plan.json         files, options, tokenizer and number of shares: a later process compares
+ *     0007-PLAN.claim   share 7 is being built; its mtime is a sign of life; merge-PLAN.claim
+ *                       likewise
+ *     0007-PLAN.tds     share 7 is built: it appeared whole, by a rename
+ *     task-...          a process that takes part; its mtime tells the file system's time
+ *     failed            why the tasks of a step end
+ *     done              the set is in place: what is left in the folder is being removed
  *
- * Claims are made with link(2), which is atomic on NFS, too; there are no locks.  A claim whose
- * process is gone, or that shows no life for LOST_S, is taken over.  Two processes that build the
- * same share do it for nothing, not wrongly: parts are the same bytes and appear by a rename.
+ * PLAN is the beginning of the plan's SHA-256, so a late process of another plan changes nothing of
+ * this one's.  A folder with "done" of its plan is dead: nobody works in it any more, and "done" is
+ * the last file that goes.
+ *
+ * Claims are made with link(2), which is atomic on NFS, too; there are no locks.  A thread beats
+ * the claim for as long as its process lives.  A claim whose process is gone, or that shows no life
+ * for DATA_LOST_S, is taken over: its process may be frozen, so its unfinished files are removed
+ * first, and it finds nothing to put in place when it wakes.
  */
 #ifndef TERN_CMD_DATA_SHARE_H
 #define TERN_CMD_DATA_SHARE_H
 
 #include "cmd/data/build.h"
 
+#include <pthread.h>
+
 enum {
     DATA_LOST_S = 60, /* ten times what a signature takes on a busy NFS */
     DATA_BEAT_MS = 3000,
+    DATA_PLAN_HEX = 17, /* of a plan's SHA-256, in names: 64 bits and a NUL */
 };
 
 struct data_folder {
     char *path;
+    const char *out; /* the set */
     const struct data_step *step;
-    char *task; /* file of this process */
-    int task_fd;
+    const char *text; /* of the plan */
+    char plan[DATA_PLAN_HEX];
+    char *task; /* file of this process; NULL before it has joined */
+
+    /* The claim that is held, shared with the thread that beats it. */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool beating, quit;
+    char *claim, *owner; /* its path, and its first line, which no other claim has; NULL: none */
 };
+
+/* ---- the folder: folder.c ---- */
+
+/* `out`, `step` and `plan` (JSON text) are kept. */
+void data_folder_init(struct data_folder *f, const char *out, const struct data_step *step,
+                      const char *plan);
+void data_folder_close(struct data_folder *f);
+/* malloc'ed: "SET.parts"; a file in it; the part of share `k`, and its claim. */
+char *data_folder_name(const char *out);
+char *data_folder_file(const struct data_folder *f, const char *name);
+char *data_folder_part(const struct data_folder *f, uint64_t k);
+char *data_folder_claim_of(const struct data_folder *f, uint64_t k);
+
+enum data_join {
+    DATA_JOIN_FAILED = -1,
+    DATA_JOIN_LATER, /* it is in the making, or being removed: try again */
+    DATA_JOIN_DONE,  /* the step of this process has finished the set */
+    DATA_JOINED,
+};
+/* Make the folder, or join the processes that work in it with the same plan. */
+enum data_join data_folder_join(struct data_folder *f, struct tern_err *err);
+/* Is there one, of a build that has not ended? */
+bool data_folder_is_there(const struct data_folder *f);
+
+enum data_folder_state {
+    DATA_FOLDER_OURS,
+    DATA_FOLDER_DONE,  /* the set is in place */
+    DATA_FOLDER_GONE,  /* so it was, or somebody removed the folder */
+    DATA_FOLDER_OTHER, /* a build of another plan works in it */
+};
+enum data_folder_state data_folder_state(const struct data_folder *f);
+
+/* A file that appears whole, unless there is one of that name: 1, 0, -1.  Its first line is
+ * *ret_owner (malloc'ed; NULL: not wanted), and no other file's. */
+int data_folder_put_new(const struct data_folder *f, const char *name, const char *text,
+                        char **ret_owner, struct tern_err *err);
+/* The text of such a file behind its first line, malloc'ed; NULL: it is not there. */
+char *data_folder_get(const struct data_folder *f, const char *name);
+void data_folder_remove(const struct data_folder *f, const char *name);
+/* Remove the temporary files whose names hold `mark`, here and beside the set. */
+void data_folder_remove_temps(const struct data_folder *f, const char *mark);
+/* Remove those of processes of this machine that have ended. */
+void data_folder_tidy(const struct data_folder *f);
+
+/* Say that the set is in place.  The holder of the claim to merge calls it. */
+void data_folder_put_done(const struct data_folder *f);
+/* Remove all that is tern's in a folder that is done, and the folder; gives the claim back. */
+void data_folder_remove_all(struct data_folder *f);
+/* How many of a step's tasks came. */
+int data_folder_tasks(const struct data_folder *f);
+
+/* ---- claims: claim.c ---- */
 
 enum data_claim {
     DATA_CLAIM_OURS,
@@ -34,30 +104,13 @@ enum data_claim {
     DATA_CLAIM_GONE, /* the folder is: another process has merged */
     DATA_CLAIM_FAILED,
 };
-
-/* malloc'ed: "SET.parts", a file in it. */
-char *data_folder_name(const char *out);
-char *data_folder_file(const struct data_folder *f, const char *name);
-
-/* Make the folder, or join the processes that work in it with the same plan.  1; 0 where it is in
- * the making; -1. */
-int data_folder_open(struct data_folder *f, const char *plan, struct tern_err *err);
-void data_folder_close(struct data_folder *f);
-bool data_folder_is_there(const struct data_folder *f);
-/* A file that appears whole, unless there is one of that name: 1, 0, -1. */
-int data_folder_put_new(const struct data_folder *f, const char *name, const char *text,
-                        struct tern_err *err);
-/* Claim `name`, from a process that was lost, too. */
-enum data_claim data_folder_claim(const struct data_folder *f, const char *name,
-                                  struct tern_err *err);
-/* A sign of life of this process and of its claim (NULL: none). */
-void data_folder_beat(const struct data_folder *f, const char *name);
-void data_folder_remove(const struct data_folder *f, const char *name);
-/* Remove all that is tern's in it, and the folder. */
-void data_folder_remove_all(const struct data_folder *f);
-/* How many of a step's tasks came. */
-int data_folder_tasks(const struct data_folder *f);
-/* Remove unfinished files of processes of this machine that have ended, here and beside `out`. */
-void data_folder_tidy(const struct data_folder *f, const char *out);
+/* Claim `name`, from a process that was lost, too.  One at a time is held. */
+enum data_claim data_folder_claim(struct data_folder *f, const char *name, struct tern_err *err);
+/* Is the claim still that of this process?  Not where others took this process for lost. */
+bool data_folder_holds(const struct data_folder *f);
+/* Give it back; fine where none is held, or no more. */
+void data_folder_release(struct data_folder *f);
+/* malloc'ed: the claim to merge the parts of `plan`, and to remove them. */
+char *data_folder_merge_claim(const char *plan);
 
 #endif

@@ -176,6 +176,49 @@ kills() { # ROUNDS
 rounds=4; long && rounds=40
 kills $rounds; ok $? "a task that is killed: the other builds the set, $rounds rounds"
 
+# ---- frozen tasks: they are taken for lost, and write nothing when they wake
+age() { touch -d '2 minutes ago' "$@" 2>/dev/null; } # as if they had shown no life since then
+stopped() { awk '{exit $3 != "T"}' "/proc/$1/stat"; }
+claims() { compgen -G "$1" >/dev/null; }
+freeze() { # CLAIM FILES...: $frozen is a task of the step that has it
+    local claim=$1 try; shift
+    for try in $(seq 50); do
+        rm -rf x.tds*
+        SLURM_JOB_ID=7 SLURM_STEP_ID=$step SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 tern data build -t "$T" --threads 1 --share-size 200K -o x.tds "$@" >/dev/null 2>err.0 & frozen=$!
+        while ! claims "x.tds.parts/$claim" && kill -0 $frozen 2>/dev/null; do :; done
+        kill -STOP $frozen 2>/dev/null && until_true stopped $frozen && claims "x.tds.parts/$claim" && [ ! -e x.tds.parts/done ] && return
+        kill -9 $frozen 2>/dev/null; wait $frozen 2>/dev/null
+    done
+    return 1
+}
+second() { SLURM_JOB_ID=7 SLURM_STEP_ID=$step SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 timeout 120 tern data build -t "$T" --threads 1 --share-size 200K -o x.tds "$@" >/dev/null 2>err; rc=$?; }
+thaw() { kill -CONT $frozen; wait $frozen; rc=$?; }
+for claim in '0*.claim' 'merge*.claim'; do
+    step=$((step + 1)); cmd="a task that is frozen with ${claim%%\**}"
+    freeze "$claim" $big || { skip "no task could be frozen with $claim"; continue; }
+    age x.tds.parts/$claim
+    second $big; status 0 "$cmd: the other builds the set"
+    has err 'is gone or frozen; its work is done again' "$cmd is told"
+    cmp -s one.tds x.tds; ok $? "$cmd: the set is that of one process"
+    [ ! -e x.tds.parts ]; ok $? "$cmd: no folder of parts is left" || ls x.tds.parts
+    cp good.tds x.tds
+    thaw; is $rc 0 "$cmd ends well once it wakes" || cat err.0
+    cmp -s good.tds x.tds; ok $? "$cmd writes nothing into a set that came later"
+    is "$(echo x.tds*)" x.tds "$cmd leaves nothing when it wakes"
+done
+sed '$s/.*/[/' text.jsonl >bad2.jsonl
+step=$((step + 1)); what="a task of a build that failed, frozen meanwhile"
+if freeze '0*.claim' text.jsonl bad2.jsonl; then
+    second text.jsonl bad2.jsonl; status 2 "$what: the step has failed on a bad line"
+    age x.tds.parts/*.claim
+    run tern data build -t "$T" --threads 1 --share-size 200K --skip-bad -o x.tds text.jsonl bad2.jsonl
+    status 0 "$what: another build takes the folder"
+    build -o bad2.tds --skip-bad text.jsonl bad2.jsonl
+    thaw
+    cmp -s bad2.tds x.tds; ok $? "$what changes nothing of the new set"
+    is "$(echo x.tds*)" x.tds "$what leaves nothing when it wakes"
+else skip "no task could be frozen"; fi
+
 # ---- killed, and on again
 resumes() { # ROUNDS
     local round tries pid rc
@@ -196,17 +239,25 @@ resumes() { # ROUNDS
 resumes $rounds; ok $? "a build that is killed again and again ends with the set, $rounds rounds"
 rm -rf x.tds*
 tern data build -t "$T" --threads 1 --resume --share-size 100K -o x.tds $big 2>err & pid=$!
-until_true test -e x.tds.parts/0003.tds; ok $? "parts appear as they are built"
+until_true claims 'x.tds.parts/0003-*.tds'; ok $? "parts appear as they are built"
 kill -TERM $pid; wait $pid; rc=$? cmd="a build in parts that is stopped"
 if [ $rc != 0 ]; then
     status 1; err_has 'interrupted (signal 15); '; err_has 'the same command goes on with them'; one_line
     [ ! -e x.tds ]; ok $? "$cmd: no set"
     run tern data build -t "$T" --resume --share-size 100K --bos -o x.tds $big
     status 2; err_has 'x.tds.parts: holds parts of another build: the options differ'; one_line
-    touch -d 2020-01-01 x.tds.parts/0003.tds
+    touch -d 2020-01-01 x.tds.parts/0003-*.tds
+    for k in 0005-0123456789abcdef 0005 0006-fedcba9876543210 9999-0123456789abcdef; do cp x.tds.parts/0003-*.tds x.tds.parts/$k.tds; done
+    plan=$(basename x.tds.parts/0003-*.tds .tds); plan=${plan#*-}
+    printf 'x\n%s here.1\n' 0123456789abcdef >x.tds.parts/done
     run tern data build -t "$T" --share-size 100K -o x.tds $big; status 0 "without --resume, too, a build goes on with its parts"
     err_has 'going on with the parts that are there'
-    cmp -s one.tds x.tds; ok $? "$cmd: the set in the end"
+    cmp -s one.tds x.tds; ok $? "$cmd: the set in the end, whatever parts of other plans came late"
+    [ ! -e x.tds.parts ]; ok $? "$cmd: parts of other plans are removed in the end" || ls x.tds.parts
+    mkdir x.tds.parts; printf 'x\n%s here.1\n' $plan >x.tds.parts/done; rm x.tds
+    run tern data build -t "$T" --share-size 100K -o x.tds $big; status 0 "a folder that says done, without its set, is built again"
+    cmp -s one.tds x.tds; ok $? "a leftover 'done' hides no missing set"
+    [ ! -e x.tds.parts ]; ok $? "a leftover 'done': no folder is left" || ls x.tds.parts
 else skip "it was finished before"; fi
 mkdir x.tds.parts; touch x.tds.parts/mine
 run tern data build -t "$T" --resume -o x.tds text.jsonl; status 2; err_has "x.tds.parts: is there and is not tern's"; one_line

@@ -49,8 +49,9 @@ gone "a task is killed"
 # All tasks of a node stop, as on a node that is cut off.
 if long; then
     rm -f x.tds
-    sed -i 's/kill -9/kill -STOP/; s/^wait.*/[ "$SLURM_PROCID" = 1 ] \&\& { sleep 90; kill -9 $pid; }; wait $pid/' lost.sh
+    sed -i 's/kill -9/kill -STOP/; s/^wait.*/[ "$SLURM_PROCID" = 1 ] \&\& { sleep 90; kill -CONT $pid; }; wait $pid/' lost.sh
     on srun -N2 -n2 --overlap --kill-on-bad-exit=0 bash lost.sh
+    status 0 "a task on a node of its own is frozen, and wakes when all is done"
     cmp -s one.tds x.tds; ok $? "a task on a node of its own is frozen: the other builds the set" || cat err
     gone "a task is frozen"
 fi

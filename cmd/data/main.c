@@ -134,6 +134,11 @@ static void log_bad(const char *path, const struct tern_text_counts *c)
 {
     struct tern_buf lines = {0};
 
+    if (c->bad_line[0] == 0) { /* of a part */
+        tern_warn("%s: %llu lines that cannot be read were left out; tern data merge numbers them",
+                  path, (unsigned long long)c->bad);
+        return;
+    }
     for (uint64_t i = 0; i < c->bad && i < TERN_TEXT_BAD_NAMED; i++)
         tern_buf_printf(&lines, "%s%llu", i ? ", " : "", (unsigned long long)c->bad_line[i]);
     tern_warn("%s: %llu lines that cannot be read were left out: %s%s", path,

@@ -3,7 +3,6 @@
 
 #include "core/base/str.h"
 #include "core/base/version.h"
-#include "core/text/source.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,17 +72,13 @@ static int tick(void *arg, uint64_t done, uint64_t all, const struct data_sums *
     return 0;
 }
 
-/* Bad lines were counted from where the share begins. */
-static void number_lines(const struct data_share *share, struct data_sums *s)
+/* Bad lines were counted from where the share begins.  Their numbers in the file would cost reading
+ * all that is before it; a merge has them from the parts. */
+static void forget_lines(const struct data_share *share, struct data_sums *s)
 {
-    if (share->from.path >= s->n_paths)
-        return;
-    struct tern_text_counts *c = &s->path[share->from.path].counts;
-    const uint64_t before =
-        c->bad ? tern_text_lines(s->paths[share->from.path], share->from.byte) : 0;
-
-    for (uint64_t i = 0; i < c->bad && i < TERN_TEXT_BAD_NAMED; i++)
-        c->bad_line[i] += before;
+    if (share->from.byte > 0)
+        memset(s->path[share->from.path].counts.bad_line, 0,
+               sizeof s->path[share->from.path].counts.bad_line);
 }
 
 int data_part_build(const struct data_build *b, uint64_t part, uint64_t parts,
@@ -109,7 +104,7 @@ int data_part_build(const struct data_build *b, uint64_t part, uint64_t parts,
         rc = data_write(b, &share, b->out, sums, &shown, err);
     data_progress_end(&progress);
     if (rc == 0)
-        number_lines(&share, sums);
+        forget_lines(&share, sums);
     tern_data_shares_close(shares);
     return rc;
 }

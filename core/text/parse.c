@@ -210,17 +210,21 @@ void tern_text_parser_bad(struct tern_text_parser *p)
 static int next_json(struct tern_text_parser *p, const char **text, size_t *len,
                      struct tern_err *err)
 {
+    struct tern_err why = {0};
     const char *line;
     size_t n;
 
     while (tern_text_parser_take_line(p, &line, &n)) {
         if (is_blank(line, n))
             continue;
-        int rc = read_line(p, line, n, text, len, err);
+        int rc = read_line(p, line, n, text, len, &why);
         if (rc > 0)
             return 1;
-        if (rc < 0 && !(p->how->skip_bad && err && err->code == TERN_USAGE))
+        if (rc < 0 && !(p->how->skip_bad && why.code == TERN_USAGE)) {
+            if (err)
+                *err = why;
             return -1;
+        }
         if (rc < 0)
             tern_text_parser_bad(p);
     }

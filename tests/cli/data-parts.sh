@@ -48,6 +48,8 @@ same "files of several kinds" a.jsonl.gz text.jsonl empty.jsonl b.jsonl.gz parts
 same "parted text" --split % parts.txt bom.txt
 same "whole files" --format text whole0*.txt
 same "bad lines" --skip-bad --invalid skip bad.jsonl text.jsonl
+tern data build -t "$T" --part 2/2 -o part-2.tds --skip-bad bad.jsonl 2>err; cmd="a part with bad lines"
+has err 'bad.jsonl: 1 lines that cannot be read were left out; tern data merge numbers them' "bad lines of a share inside a file have no numbers, which would cost reading what is before it"
 same "with BOS" --bos --invalid replace --skip-bad bad.jsonl
 same "more parts than documents" whole00.txt
 cp text.jsonl text2.jsonl; cp whole01.txt whole01b.txt

@@ -155,8 +155,63 @@ static void test_plain(char *path)
     tern_fs_replace(path, "words\n", 6, 0600, NULL);
     f = tern_data_feed_open(&how, NULL);
     ok(tern_data_feed_next(f, &d, &err) < 0, "records are not read from plain text");
-    has(err.text, "plain.txt: is not JSONL", "plain text is named");
+    has(err.text, "plain.txt: is not JSONL, nor an Arrow file", "plain text is named");
     tern_data_feed_close(f);
+}
+
+/* ---- what bad lines cost ---- */
+
+enum { LINE = 100, LINES = 80000, FROM = 70000 };
+
+/* Bytes that this process has read so far; 0: the system does not count them. */
+static uint64_t bytes_read(void)
+{
+    unsigned long long n = 0;
+    FILE *f = fopen("/proc/self/io", "r");
+
+    if (f && fscanf(f, "rchar: %llu", &n) != 1)
+        n = 0;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* The last eighth of a file, as a share of a build has it, with bad lines in it. */
+static void test_cost(char *path, const struct tern_token *token, const char *bad, const char *what,
+                      bool is_records, unsigned threads)
+{
+    struct tern_data_feed_how how = {.token = token,
+                                     .paths = &path,
+                                     .n_paths = 1,
+                                     .threads = threads,
+                                     .from = FROM * LINE,
+                                     .records = is_records ? &records : NULL,
+                                     .text.skip_bad = true};
+    struct tern_data_feed_doc d;
+    struct tern_buf b = {0};
+    uint64_t n = 0;
+
+    for (int i = 0; i < LINES; i++)
+        tern_buf_printf(&b, "%-*.*s\n", LINE - 1, LINE - 1,
+                        i >= FROM && i % 1000 == 7 ? bad : "{\"text\": \"word\"}");
+    if (tern_fs_replace(path, b.data, b.len, 0600, NULL) < 0)
+        abort();
+    const uint64_t before = bytes_read();
+    struct tern_data_feed *f = tern_data_feed_open(&how, NULL);
+    while (tern_data_feed_next(f, &d, NULL) > 0)
+        n++;
+    const uint64_t read = bytes_read() - before;
+    const struct tern_text_counts c = tern_data_feed_counts(f, 0);
+    ok(n == LINES - FROM - 10 && c.bad == 10 && c.bad_line[9] == 9008,
+       "%u threads: the bad lines of a share are left out, and counted from where it begins: %s",
+       threads, what);
+    if (before)
+        ok(read < 2 * (LINES - FROM) * LINE,
+           "%u threads: what is before the share is not read for their numbers: %s", threads, what);
+    else
+        tap_skip("no /proc/self/io");
+    tern_data_feed_close(f);
+    tern_buf_free(&b);
 }
 
 int main(void)
@@ -170,6 +225,17 @@ int main(void)
         test_bad(path, threads);
     }
     test_plain(plain);
+    struct tern_token *token = tern_token_load("tests/golden/spm-bpe-800.model", NULL);
+    for (unsigned threads = 1; threads <= 2; threads++) {
+        test_cost(path, token, "no JSON", "no JSON", /* is_records= */ false, threads);
+        test_cost(path, token, "{\"other\": 1}", "no field", /* is_records= */ false, threads);
+        test_cost(path, token, "{\"text\": \"\xff\"}", "no UTF-8", /* is_records= */ false,
+                  threads);
+        test_cost(path, token, "{\"bad\": 1}", "a bad record", /* is_records= */ true, threads);
+        test_cost(path, token, "{\"text\": \"\xff\"}", "a record in no UTF-8",
+                  /* is_records= */ true, threads);
+    }
+    tern_token_free(token);
     tern_fs_remove_tree(work, NULL);
     free(path);
     free(plain);

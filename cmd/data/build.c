@@ -91,7 +91,7 @@ static int open_records(struct data_build *b, struct tern_data_feed_records *roo
     if (!*ret_instruct)
         return 0;
     if (strcmp(text.format, "auto") != 0 && strcmp(text.format, "jsonl") != 0)
-        return tern_err_set(err, TERN_USAGE, "--format %s: with a --template it is jsonl",
+        return tern_err_set(err, TERN_USAGE, "--format %s: with a --template it is auto or jsonl",
                             text.format);
     *room = data_instruct_records(*ret_instruct);
     b->records = room;
@@ -347,7 +347,8 @@ const struct tern_cmd data_build = {
              "SentencePiece BPE models, tiktoken files (Llama 3's tokenizer.model) and "
              "tokenizer.json; ids are those of the library that each belongs to. Special tokens "
              "are never found in text.\n\n"
-             "With a --template each line is a record, which becomes the text of the template; its "
+             "With a --template each line, or row of an Arrow file, is a record, which becomes the "
+             "text of the template; its "
              "answers are what is learnt (tern data template -h). --bos is then for tokenizers "
              "that put BOS before a prompt, as Llama's do; chats have it by their templates. What "
              "--longer cut leaves ends with an EOS that is no target.\n\n"

@@ -87,10 +87,18 @@ static void close_records(void *state)
     tern_instruct_encoder_free(state);
 }
 
+static bool reads_field(const void *arg, const char *path)
+{
+    return tern_instruct_reads(arg, path);
+}
+
 struct tern_data_feed_records data_instruct_records(struct tern_instruct *t)
 {
-    return (struct tern_data_feed_records){
-        .arg = t, .open = open_records, .encode = encode_record, .close = close_records};
+    return (struct tern_data_feed_records){.arg = t,
+                                           .open = open_records,
+                                           .encode = encode_record,
+                                           .close = close_records,
+                                           .reads = reads_field};
 }
 
 /* ---- what a build says ---- */

@@ -92,7 +92,7 @@ int data_part_build(const struct data_build *b, uint64_t part, uint64_t parts,
 
     if (data_text_how(&b->text, &how.text, err) < 0)
         return -1;
-    how.text.records = b->records != NULL; /* files' formats are found by the same rules */
+    tern_data_feed_read_records(b->records, &how.text); /* formats are found by the same rules */
     struct tern_data_shares *shares = tern_data_shares_open(&how, err);
     if (!shares)
         return -1;

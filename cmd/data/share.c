@@ -461,7 +461,7 @@ int data_share_build(const struct data_build *b, const struct data_step *step, u
     *ret_sums = (struct data_sums){0};
     if (data_text_how(&b->text, &how.text, err) < 0)
         goto out;
-    how.text.records = b->records != NULL; /* files' formats are found by the same rules */
+    tern_data_feed_read_records(b->records, &how.text); /* formats are found by the same rules */
     s.shares = tern_data_shares_open(&how, err);
     if (!s.shares)
         goto out;

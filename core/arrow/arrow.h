@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/base/str.h"
 
 /* ---- reading ---- */
 
@@ -82,6 +83,23 @@ struct tern_arrow_ints {
 bool tern_arrow_ints(const struct tern_arrow *a, size_t column, uint64_t row,
                      struct tern_arrow_ints *ret_ints);
 int64_t tern_arrow_ints_at(const struct tern_arrow_ints *v, size_t i);
+
+/* ---- rows as records ---- */
+
+/* Which fields are read, by their paths: "messages"; in the structs of its list "messages[].role".
+ */
+struct tern_arrow_fields {
+    bool (*reads)(const void *arg, const char *path);
+    const void *arg;
+};
+/* Read these from the next batch on, lists and structs among them.  An error names a field whose
+ * type, or whose items' type, is none of texts, binaries, numbers, null, lists and structs; or the
+ * columns, where none is read. */
+int tern_arrow_use_record(struct tern_arrow *a, const struct tern_arrow_fields *fields,
+                          struct tern_err *err);
+/* Add a row as a JSON object on one line to `to`.  Columns that are not read are null, fields of
+ * structs that are not read are missing.  Texts that are not UTF-8 keep their bytes. */
+void tern_arrow_record(const struct tern_arrow *a, uint64_t row, struct tern_buf *to);
 
 /* ---- folders of `datasets` ---- */
 

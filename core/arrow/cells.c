@@ -15,18 +15,28 @@ static const struct tern_arrow_node *cell(const struct tern_arrow *a, size_t col
     return n;
 }
 
+bool tern_arrow_is_list(enum tern_arrow_type t)
+{
+    return t == TERN_ARROW_T_LIST || t == TERN_ARROW_T_LARGE_LIST || t == TERN_ARROW_T_FIXED_LIST;
+}
+
+bool tern_arrow_is_null(const struct tern_arrow_node *n, uint64_t i)
+{
+    return n->nulls && n->valid.len && !(n->valid.data[i / 8] >> (i % 8) & 1);
+}
+
 /* Neither it nor a struct around it is null. */
 static bool is_there(const struct tern_arrow *a, const struct tern_arrow_node *n, uint64_t row)
 {
     for (;; n = &a->node[n->parent]) {
-        if (n->nulls && n->valid.len && !(n->valid.data[row / 8] >> (row % 8) & 1))
+        if (tern_arrow_is_null(n, row))
             return false;
         if (n->parent < 0)
             return true;
     }
 }
 
-static uint64_t offset(const struct tern_arrow_node *n, uint64_t i)
+uint64_t tern_arrow_offset(const struct tern_arrow_node *n, uint64_t i)
 {
     uint64_t at = 0;
 
@@ -34,7 +44,7 @@ static uint64_t offset(const struct tern_arrow_node *n, uint64_t i)
     return at;
 }
 
-static int64_t number(const void *data, uint64_t i, unsigned bits, bool is_signed)
+int64_t tern_arrow_number(const void *data, uint64_t i, unsigned bits, bool is_signed)
 {
     uint64_t v = 0;
     const unsigned bytes = bits / 8, shift = 64 - bits;
@@ -51,9 +61,9 @@ bool tern_arrow_text(const struct tern_arrow *a, size_t column, uint64_t row, co
     tern_assert(n->kind == TERN_ARROW_TEXT || n->kind == TERN_ARROW_BINARY, "%s", n->name);
     if (!is_there(a, n, row))
         return false;
-    const uint64_t first = offset(n, row);
+    const uint64_t first = tern_arrow_offset(n, row);
     *ret_text = (const char *)n->values.data + first;
-    *ret_len = (size_t)(offset(n, row + 1) - first);
+    *ret_len = (size_t)(tern_arrow_offset(n, row + 1) - first);
     return true;
 }
 
@@ -64,8 +74,9 @@ bool tern_arrow_int(const struct tern_arrow *a, size_t column, uint64_t row, int
     tern_assert(n->kind == TERN_ARROW_INT || n->kind == TERN_ARROW_BOOL, "%s", n->name);
     if (!is_there(a, n, row))
         return false;
-    *ret_v = n->kind == TERN_ARROW_BOOL ? n->values.data[row / 8] >> (row % 8) & 1
-                                        : number(n->values.data, row, n->bits, n->is_signed);
+    *ret_v = n->kind == TERN_ARROW_BOOL
+                 ? n->values.data[row / 8] >> (row % 8) & 1
+                 : tern_arrow_number(n->values.data, row, n->bits, n->is_signed);
     return true;
 }
 
@@ -80,37 +91,45 @@ static double half(unsigned h)
     return sign * (exponent ? ldexp(1024 + fraction, (int)exponent - 25) : ldexp(fraction, -24));
 }
 
+double tern_arrow_real_at(const struct tern_arrow_node *n, uint64_t i)
+{
+    uint16_t h;
+    float f;
+    double d;
+
+    if (n->bits == 16) {
+        memcpy(&h, n->values.data + 2 * i, sizeof h);
+        return half(h);
+    }
+    if (n->bits == 32) {
+        memcpy(&f, n->values.data + 4 * i, sizeof f);
+        return (double)f;
+    }
+    memcpy(&d, n->values.data + 8 * i, sizeof d);
+    return d;
+}
+
 bool tern_arrow_real(const struct tern_arrow *a, size_t column, uint64_t row, double *ret_v)
 {
     const struct tern_arrow_node *n = cell(a, column, row);
-    uint16_t h;
-    float f;
 
     tern_assert(n->kind == TERN_ARROW_REAL, "%s", n->name);
     if (!is_there(a, n, row))
         return false;
-    if (n->bits == 16) {
-        memcpy(&h, n->values.data + 2 * row, sizeof h);
-        *ret_v = half(h);
-    } else if (n->bits == 32) {
-        memcpy(&f, n->values.data + 4 * row, sizeof f);
-        *ret_v = (double)f;
-    } else {
-        memcpy(ret_v, n->values.data + 8 * row, sizeof *ret_v);
-    }
+    *ret_v = tern_arrow_real_at(n, row);
     return true;
 }
 
-/* The places of a list's numbers. */
-static void list_range(const struct tern_arrow_node *n, uint64_t row, uint64_t *ret_first,
-                       uint64_t *ret_end)
+/* The places of a list's items. */
+void tern_arrow_list_range(const struct tern_arrow_node *n, uint64_t row, uint64_t *ret_first,
+                           uint64_t *ret_end)
 {
     if (n->type == TERN_ARROW_T_FIXED_LIST) {
         *ret_first = row * (uint64_t)n->list_size;
         *ret_end = *ret_first + (uint64_t)n->list_size;
     } else {
-        *ret_first = offset(n, row);
-        *ret_end = offset(n, row + 1);
+        *ret_first = tern_arrow_offset(n, row);
+        *ret_end = tern_arrow_offset(n, row + 1);
     }
 }
 
@@ -125,7 +144,7 @@ bool tern_arrow_items_null(const struct tern_arrow *a, int list)
     for (uint64_t row = 0; row < n->length; row++) {
         if (!is_there(a, n, row))
             continue;
-        for (list_range(n, row, &i, &end); i < end; i++)
+        for (tern_arrow_list_range(n, row, &i, &end); i < end; i++)
             if (!(n[1].valid.data[i / 8] >> (i % 8) & 1))
                 return true;
     }
@@ -141,7 +160,7 @@ bool tern_arrow_ints(const struct tern_arrow *a, size_t column, uint64_t row,
     tern_assert(n->kind == TERN_ARROW_INTS, "%s", n->name);
     if (!is_there(a, n, row))
         return false;
-    list_range(n, row, &first, &end);
+    tern_arrow_list_range(n, row, &first, &end);
     *ret_ints = (struct tern_arrow_ints){.data = item->values.data + first * (item->bits / 8),
                                          .n = (size_t)(end - first),
                                          .bits = item->bits,
@@ -152,5 +171,5 @@ bool tern_arrow_ints(const struct tern_arrow *a, size_t column, uint64_t row,
 int64_t tern_arrow_ints_at(const struct tern_arrow_ints *v, size_t i)
 {
     tern_assert_cmp(i, <, v->n);
-    return number(v->data, i, v->bits, v->is_signed);
+    return tern_arrow_number(v->data, i, v->bits, v->is_signed);
 }

@@ -197,20 +197,30 @@ const struct tern_arrow_column *tern_arrow_column(const struct tern_arrow *a, si
 
 int tern_arrow_find(const struct tern_arrow *a, const char *name, struct tern_err *err)
 {
-    enum { NAMED = 20 };
-    struct tern_buf list = {.max = 600};
+    char *found;
 
     for (size_t i = 0; i < a->n_columns; i++)
         if (strcmp(a->column[i].name, name) == 0)
             return (int)i;
+    found = tern_arrow_list_columns(a);
+    tern_err_set(err, TERN_USAGE, "%s: no column '%s' (found: %s)", a->path, name, found);
+    free(found);
+    return -1;
+}
+
+char *tern_arrow_list_columns(const struct tern_arrow *a)
+{
+    enum { NAMED = 20 };
+    struct tern_buf list = {.max = 600};
+
     for (size_t i = 0; i < a->n_columns && i < NAMED; i++)
         tern_buf_printf(&list, "%s%s", i ? ", " : "", a->column[i].name);
     if (list.data)
         tern_str_mask(list.data);
-    tern_err_set(err, TERN_USAGE, "%s: no column '%s' (found: %s%s)", a->path, name,
-                 list.data ? list.data : "none", a->n_columns > NAMED ? ", ..." : "");
+    char *words =
+        tern_strf("%s%s", list.data ? list.data : "none", a->n_columns > NAMED ? ", ..." : "");
     tern_buf_free(&list);
-    return -1;
+    return words;
 }
 
 int tern_arrow_use(struct tern_arrow *a, size_t column, struct tern_err *err)
@@ -290,28 +300,31 @@ static int load_node(struct tern_arrow *a, const struct tern_arrow_flat *flat,
                      const struct tern_arrow_vector *buffers, int at, struct tern_err *err)
 {
     struct tern_arrow_node *n = &a->node[at];
+    const bool list = tern_arrow_is_list(n->type);
     size_t k = n->first_buffer;
 
     n->valid.len = 0;
+    if (n->type == TERN_ARROW_T_NULL)
+        return 0;
     if (n->nulls && load_one(a, flat, buffers, k, (n->length + 7) / 8, &n->valid, err) < 0)
         return -1;
     k++;
     if (n->type == TERN_ARROW_T_STRUCT || n->type == TERN_ARROW_T_FIXED_LIST)
         return 0;
-    if (n->kind == TERN_ARROW_TEXT || n->kind == TERN_ARROW_BINARY || n->kind == TERN_ARROW_INTS) {
+    if (n->kind == TERN_ARROW_TEXT || n->kind == TERN_ARROW_BINARY || list) {
         const uint64_t need = n->length ? (n->length + 1) * (n->wide ? 8 : 4) : 0;
         if (load_one(a, flat, buffers, k++, need, &n->offsets, err) < 0)
             return -1;
         if (n->length == 0)
             n->offsets.len = 0;
     }
-    if (n->kind == TERN_ARROW_INTS)
+    if (list)
         return check_offsets(a, n, a->node[at + 1].length, err);
     if (load_one(a, flat, buffers, k, value_bytes(n), &n->values, err) < 0)
         return -1;
     if (n->bits == 0 && n->kind != TERN_ARROW_BOOL)
         return check_offsets(a, n, n->values.len, err);
-    if (n->nulls && n->parent >= 0 && tern_arrow_items_null(a, n->parent))
+    if (!a->records && n->nulls && n->parent >= 0 && tern_arrow_items_null(a, n->parent))
         return tern_err_set(err, TERN_USAGE,
                             "%s: column '%s' has lists with nulls among their numbers, which this "
                             "tern does not read",
@@ -326,12 +339,12 @@ static int check_node(const struct tern_arrow *a, int at, struct tern_err *err)
                                  *up = n->parent < 0 ? NULL : &a->node[n->parent];
     uint64_t want = a->rows, got = n->length;
 
-    if (up && up->kind == TERN_ARROW_INTS) {
+    if (up && tern_arrow_is_list(up->type)) {
         want = 0;
         if (up->type == TERN_ARROW_T_FIXED_LIST &&
             __builtin_mul_overflow(up->length, (uint64_t)up->list_size, &want))
             want = UINT64_MAX;
-        return got < want ? tern_arrow_bad(a, "lists are longer than their numbers", err) : 0;
+        return got < want ? tern_arrow_bad(a, "lists are longer than their items", err) : 0;
     }
     if (up)
         want = up->length;
@@ -387,6 +400,23 @@ static int read_codec(struct tern_arrow *a, const struct tern_arrow_table *batch
     return 0;
 }
 
+/* Rows of null and of structs have no bytes of their own: without a limit a few bytes would be a
+ * record batch that never ends. */
+static int check_records(const struct tern_arrow *a, struct tern_err *err)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < a->n_nodes; i++) {
+        const struct tern_arrow_node *n = &a->node[i];
+        if (n->used)
+            bytes += n->valid.len + n->offsets.len + n->values.len;
+    }
+    return a->rows / 8 > bytes
+               ? tern_err_set(err, TERN_USAGE, "%s: the columns that are read have no values",
+                              a->path)
+               : 0;
+}
+
 static int load_batch(struct tern_arrow *a, struct tern_arrow_flat *flat,
                       const struct tern_arrow_table *batch, struct tern_err *err)
 {
@@ -404,7 +434,7 @@ static int load_batch(struct tern_arrow *a, struct tern_arrow_flat *flat,
         if (a->node[i].used &&
             (check_node(a, i, err) < 0 || load_node(a, flat, &buffers, i, err) < 0))
             return -1;
-    return 0;
+    return a->records ? check_records(a, err) : 0;
 }
 
 int tern_arrow_next(struct tern_arrow *a, struct tern_err *err)

@@ -74,6 +74,7 @@ struct tern_arrow {
     char *path;
     uint64_t at, end, size; /* the next message; where messages end; the file */
     bool footer;            /* file form */
+    bool records;           /* rows are read as such */
     bool ended;
     struct tern_arrow_node *node;
     int n_nodes, nodes_cap;
@@ -90,6 +91,8 @@ struct tern_arrow {
 
 /* Says "damaged Arrow file" of `a`; -1. */
 int tern_arrow_bad(const struct tern_arrow *a, const char *why, struct tern_err *err);
+/* Their names, malloc'ed, for a message. */
+char *tern_arrow_list_columns(const struct tern_arrow *a);
 /* From the message's header to nodes and columns. */
 int tern_arrow_schema_read(struct tern_arrow *a, const struct tern_arrow_table *schema,
                            struct tern_err *err);
@@ -98,6 +101,14 @@ int tern_arrow_body_read(struct tern_arrow *a, uint64_t offset, uint64_t len,
                          struct tern_arrow_bytes *to, struct tern_err *err);
 /* Of a node of kind INTS whose arrays are loaded: is a number null in a list that is not? */
 bool tern_arrow_items_null(const struct tern_arrow *a, int list);
+/* Cells of a node whose arrays are loaded: `i` < its length. */
+bool tern_arrow_is_list(enum tern_arrow_type t); /* list, large_list, fixed_size_list */
+bool tern_arrow_is_null(const struct tern_arrow_node *n, uint64_t i);
+uint64_t tern_arrow_offset(const struct tern_arrow_node *n, uint64_t i); /* i <= its length */
+void tern_arrow_list_range(const struct tern_arrow_node *n, uint64_t i, uint64_t *ret_first,
+                           uint64_t *ret_end);
+int64_t tern_arrow_number(const void *data, uint64_t i, unsigned bits, bool is_signed);
+double tern_arrow_real_at(const struct tern_arrow_node *n, uint64_t i);
 /* Room for `len` bytes and eight more. */
 int tern_arrow_reserve(struct tern_arrow_bytes *b, size_t len, struct tern_err *err);
 

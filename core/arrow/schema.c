@@ -96,11 +96,6 @@ static int read_type(struct tern_arrow *a, struct tern_arrow_node *n,
     return 0;
 }
 
-static bool is_list(enum tern_arrow_type t)
-{
-    return t == TERN_ARROW_T_LIST || t == TERN_ARROW_T_LARGE_LIST || t == TERN_ARROW_T_FIXED_LIST;
-}
-
 /* "list<int32>"; a list of whole numbers can be used. */
 static void name_list(struct tern_arrow *a, int at)
 {
@@ -108,7 +103,7 @@ static void name_list(struct tern_arrow *a, int at)
     const bool one = n->end == at + 2;
     const struct tern_arrow_node *item = &a->node[at + 1];
 
-    if (!is_list(n->type) || n->end <= at + 1)
+    if (!tern_arrow_is_list(n->type) || n->end <= at + 1)
         return;
     char *words = tern_strf("%s<%s>", n->words, item->words);
     free(n->words);

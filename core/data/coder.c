@@ -56,12 +56,36 @@ static int encode_record(struct tern_data_coder *c, const char *line, size_t len
                            (unsigned long long)tern_text_parser_line(&c->parser));
 }
 
-static void hash(const char *text, size_t len, uint8_t to[TERN_DATA_HASH])
+static void hash_text(const char *text, size_t len, uint8_t to[TERN_DATA_HASH])
 {
     uint8_t whole[TERN_SHA256_BYTES];
 
     tern_sha256(text, len, whole);
     memcpy(to, whole, TERN_DATA_HASH);
+}
+
+/* Two records are the same document where their tokens and targets are, whatever else they say. */
+static void hash_tokens(const struct tern_data_feed_tokens *t, uint8_t to[TERN_DATA_HASH])
+{
+    const uint8_t kind[2] = {t->mask != NULL, t->cut};
+    uint8_t whole[TERN_SHA256_BYTES];
+    struct tern_sha256 *h = tern_sha256_new();
+
+    tern_sha256_add(h, kind, sizeof kind);
+    tern_sha256_add(h, t->ids, t->n_ids * sizeof *t->ids);
+    if (t->mask)
+        tern_sha256_add(h, t->mask, t->n_ids);
+    tern_sha256_end(h, whole);
+    memcpy(to, whole, TERN_DATA_HASH);
+}
+
+/* Is a record's document shorter than is wanted?  It is counted then. */
+static bool is_short(struct tern_data_coder *c, const struct tern_data_feed_tokens *t)
+{
+    const bool is = t->n_ids && t->text_bytes < c->how->text.min_bytes;
+
+    c->parser.counts.too_short += is;
+    return is;
 }
 
 int tern_data_coder_next(struct tern_data_coder *c, size_t path, struct tern_data_feed_doc *ret_doc,
@@ -74,10 +98,14 @@ int tern_data_coder_next(struct tern_data_coder *c, size_t path, struct tern_dat
     ret_doc->path = path;
     ret_doc->hash = c->how->hash ? c->hash : NULL;
     while ((rc = tern_text_parser_next(&c->parser, &text, &len, err)) > 0) {
-        if (c->how->hash)
-            hash(text, len, c->hash);
         rc = c->how->records ? encode_record(c, text, len, ret_doc, err)
                              : encode_text(c, text, len, ret_doc, err);
+        if (rc > 0 && c->how->records && is_short(c, &ret_doc->tokens))
+            continue;
+        if (rc > 0 && c->how->hash && c->how->records)
+            hash_tokens(&ret_doc->tokens, c->hash);
+        else if (rc > 0 && c->how->hash)
+            hash_text(text, len, c->hash);
         if (rc != 0)
             break;
     }

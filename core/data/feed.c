@@ -79,18 +79,34 @@ struct tern_data_feed {
 
 /* ---- cutting ---- */
 
+static bool all_fields(const void *arg, const char *path)
+{
+    (void)arg;
+    (void)path;
+    return true;
+}
+
+void tern_data_feed_read_records(const struct tern_data_feed_records *records,
+                                 struct tern_text_how *ret_how)
+{
+    ret_how->records = records != NULL;
+    ret_how->reads = records && records->reads ? records->reads : all_fields;
+    ret_how->reads_arg = records ? records->arg : NULL;
+}
+
 /* The source of paths[i], or of the part of it that is asked for. */
 static struct tern_text_source *open_source(const struct tern_data_feed_how *how, size_t i,
                                             struct tern_err *err)
 {
     const uint64_t from = i == 0 ? how->from : 0, to = i == how->n_paths - 1 ? how->to : 0;
     struct tern_text_source *s = tern_text_source_open(how->paths[i], &how->text, err);
+    const bool lines = s && (s->format == TERN_TEXT_JSONL || s->format == TERN_TEXT_S2ORC);
     int rc = 0;
 
-    if (s && how->records && s->format != TERN_TEXT_JSONL && s->format != TERN_TEXT_S2ORC)
+    if (s && how->records && !lines && s->format != TERN_TEXT_ARROW)
         rc = tern_err_set(err, TERN_USAGE,
-                          "%s: is not JSONL, and records are lines of it. Say --format jsonl if "
-                          "each line is an object.",
+                          "%s: is not JSONL, nor an Arrow file: records are lines or rows of them. "
+                          "Say --format jsonl if each line is an object.",
                           s->path);
     else if (s && (from || to))
         rc = tern_text_source_range(s, from, to ? to : s->file_bytes, err);
@@ -465,7 +481,7 @@ struct tern_data_feed *tern_data_feed_open(const struct tern_data_feed_how *how,
     if (!f)
         return NULL;
     f->how = *how;
-    f->how.text.records = how->records != NULL;
+    tern_data_feed_read_records(how->records, &f->how.text);
     f->stop = how->text.stop;
     f->n_workers = how->threads ? how->threads : 1;
     /* More threads than pieces would find nothing to do. */

@@ -15,18 +15,23 @@ struct tern_data_feed_tokens {
     bool cut; /* the EOS behind them is no target, where the mask counts */
 };
 
-/* Records of JSONL that become tokens in another way than the text of one field.  Each thread opens
- * a state of its own. */
+/* Records (lines of JSONL, rows of Arrow files) that become tokens in another way than the text of
+ * one field.  Each thread opens a state of its own. */
 struct tern_data_feed_records {
     const void *arg; /* of open */
     void *(*open)(const void *arg, const struct tern_token *t, struct tern_err *err);
-    /* One line, which is not blank, in UTF-8.  n_ids is 0 where the record has no text.
-     * TERN_USAGE: the record is bad, and is left out where how.text.skip_bad says so; the feed puts
-     * file and line before the words. */
+    /* One record, a JSON object on a line that is not blank, in UTF-8.  n_ids is 0 where the record
+     * has no text. TERN_USAGE: the record is bad, and is left out where how.text.skip_bad says so;
+     * the feed puts file and line before the words. */
     int (*encode)(void *state, const char *line, size_t len, struct tern_data_feed_tokens *ret,
                   struct tern_err *err);
     void (*close)(void *state);
+    /* Is the field of an Arrow file read?  tern_text_how has it; NULL: all are. */
+    bool (*reads)(const void *arg, const char *path);
 };
+/* How the files of such records are read; NULL: of texts. */
+void tern_data_feed_read_records(const struct tern_data_feed_records *records,
+                                 struct tern_text_how *ret_how);
 
 enum { TERN_DATA_FEED_THREADS_MAX = 512 };
 /* One for each CPU that this process may use. */
@@ -52,8 +57,8 @@ struct tern_data_feed_how {
 struct tern_data_feed_doc {
     struct tern_data_feed_tokens tokens;
     size_t path;         /* which of the paths */
-    const uint8_t *hash; /* the first bytes of the text's (the record's) SHA-256, where how.hash;
-                            until the next call */
+    const uint8_t *hash; /* the first bytes of the text's SHA-256 (a record's: of its tokens and
+                            mask), where how.hash; until the next call */
 };
 
 /* `how` is kept, and all that it points to.  One thread at a time. */

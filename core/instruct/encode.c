@@ -137,6 +137,11 @@ bool tern_instruct_masks(const struct tern_instruct *t)
     return !t->how.all || (t->how.max_tokens && t->how.longer == TERN_INSTRUCT_CUT);
 }
 
+bool tern_instruct_reads(const struct tern_instruct *t, const char *path)
+{
+    return tern_instruct_template_reads(t->template, path);
+}
+
 static void count(uint64_t *to, uint64_t n)
 {
     __atomic_fetch_add(to, n, __ATOMIC_RELAXED);

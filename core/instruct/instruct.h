@@ -58,6 +58,10 @@ bool tern_instruct_bos(const struct tern_instruct *t);
 /* Have documents masks?  With `all` only those have that may be cut. */
 bool tern_instruct_masks(const struct tern_instruct *t);
 
+/* Is the field `path` of a record read, as far as a table's columns tell: "response", "messages",
+ * "messages[].role"? */
+bool tern_instruct_reads(const struct tern_instruct *t, const char *path);
+
 /* Of all threads' encoders so far. */
 struct tern_instruct_counts {
     uint64_t records; /* whole, cut, dropped or without an answer */

@@ -108,16 +108,26 @@ static void list_keys(const json_t *record, struct tern_buf *to)
         tern_buf_puts(to, "none");
 }
 
+/* What others call a field; NULL: nothing else. */
+static const char *other_name(const char *name)
+{
+    static const char *const same[][2] = {{"context", "input"}, {"response", "output"}};
+
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        for (size_t k = 0; k < 2; k++)
+            if (strcmp(name, same[i][k]) == 0)
+                return same[i][1 - k];
+    return NULL;
+}
+
 /* The field, or what others call it; NULL where it is missing, or null. */
 static const json_t *find(const json_t *record, const char *name)
 {
-    static const char *const same[][2] = {{"context", "input"}, {"response", "output"}};
+    const char *other = other_name(name);
     const json_t *v = json_object_get(record, name);
 
-    for (size_t i = 0; (!v || json_is_null(v)) && i < sizeof same / sizeof same[0]; i++)
-        for (size_t k = 0; k < 2; k++)
-            if (strcmp(name, same[i][k]) == 0)
-                v = json_object_get(record, same[i][1 - k]);
+    if ((!v || json_is_null(v)) && other)
+        v = json_object_get(record, other);
     return json_is_null(v) ? NULL : v;
 }
 
@@ -413,10 +423,57 @@ static int render_turn(const struct tern_instruct_template *t, const json_t *rec
                : put_message(t, &t->answer, answer, /* target= */ true, p, err);
 }
 
+static const char *const lists[] = {"messages", "conversations"};
+
+/* ---- which fields are read ---- */
+
+static bool is_among(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool line_reads(const struct tern_instruct_line *l, const char *name)
+{
+    const char *other = other_name(name);
+
+    for (size_t i = 0; i < l->n; i++) {
+        const struct tern_instruct_part *p = &l->parts[i];
+        const bool field = p->kind == TERN_INSTRUCT_FIELD || p->kind == TERN_INSTRUCT_IF ||
+                           p->kind == TERN_INSTRUCT_UNLESS;
+        if (field && (strcmp(p->text, name) == 0 || (other && strcmp(p->text, other) == 0)))
+            return true;
+    }
+    return false;
+}
+
+bool tern_instruct_template_reads(const struct tern_instruct_template *t, const char *path)
+{
+    static const char *const message[] = {"role", "from", "content", "value"};
+    static const char *const turn[] = {"instruction", "prompt", "context",   "input",
+                                       "response",    "output", "completion"};
+    const char *in = strstr(path, "[].");
+
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        const size_t n = strlen(lists[i]);
+        if (strcmp(path, lists[i]) == 0)
+            return true;
+        if (in == path + n && strncmp(path, lists[i], n) == 0)
+            return is_among(in + strlen("[]."), message, sizeof message / sizeof message[0]);
+    }
+    if (t->chat)
+        return is_among(path, turn, sizeof turn / sizeof turn[0]);
+    bool reads = line_reads(&t->answer, path) || line_reads(&t->join, path);
+    for (size_t i = 0; i < t->n_prompt; i++)
+        reads = reads || line_reads(&t->prompt[i], path);
+    return reads;
+}
+
 int tern_instruct_render(const struct tern_instruct_template *t, const json_t *record,
                          struct tern_instruct_pieces *p, struct tern_err *err)
 {
-    static const char *const lists[] = {"messages", "conversations"};
 
     p->n = 0;
     tern_buf_clear(&p->text);

@@ -79,6 +79,8 @@ struct tern_instruct_pieces {
 /* Put a record (an object) into `t`. */
 int tern_instruct_render(const struct tern_instruct_template *t, const json_t *record,
                          struct tern_instruct_pieces *ret_pieces, struct tern_err *err);
+/* Does putting records into `t` look at the field `path`?  "messages"; "messages[].role" */
+bool tern_instruct_template_reads(const struct tern_instruct_template *t, const char *path);
 void tern_instruct_pieces_free(struct tern_instruct_pieces *p);
 
 /* What is left of a text without white space at its ends, as Python's str.strip has it. */

@@ -330,7 +330,7 @@ int tern_text_parser_next(struct tern_text_parser *p, const char **text, size_t 
         int rc = json                           ? next_json(p, text, len, err)
                  : p->format == TERN_TEXT_ARROW ? next_row(p, text, len, err)
                                                 : next_plain(p, text, len, err);
-        if (rc <= 0 || *len == 0 || *len >= p->how->min_bytes)
+        if (rc <= 0 || *len == 0 || *len >= p->how->min_bytes || p->how->records)
             return rc;
         p->counts.too_short++;
     }

@@ -109,7 +109,7 @@ static int begin(struct tern_text_source *s, const char *path, struct tern_err *
     if (s->how->format == TERN_TEXT_AUTO && tern_text_table_is(s->rest, s->n_rest) &&
         strcmp(path, "-") != 0 && !tern_store_is(path) && !tern_text_bytes_packed(s->file)) {
         s->format = TERN_TEXT_ARROW;
-        s->table = tern_text_table_open(s->path, s->how->field ? s->how->field : "text", err);
+        s->table = tern_text_table_open(s->path, s->how, err);
         return s->table ? 0 : -1;
     }
     if ((kind = tern_text_kind_of(s->rest, s->n_rest)))

@@ -13,9 +13,11 @@
 struct tern_text_table {
     struct tern_arrow *arrow;
     char *path;
+    bool records; /* else: */
     size_t column;
-    uint64_t row, n_rows; /* of the batch */
-    uint64_t line;        /* rows before it, and those of it that were cut */
+    struct tern_buf record; /* the row */
+    uint64_t row, n_rows;   /* of the batch */
+    uint64_t line;          /* rows before it, and those of it that were cut */
 };
 
 bool tern_text_table_is(const char *bytes, size_t n)
@@ -40,7 +42,15 @@ static int find_column(struct tern_text_table *t, const char *field, struct tern
     return tern_arrow_use(t->arrow, t->column, err);
 }
 
-struct tern_text_table *tern_text_table_open(const char *path, const char *field,
+static int find_fields(struct tern_text_table *t, const struct tern_text_how *how,
+                       struct tern_err *err)
+{
+    const struct tern_arrow_fields fields = {how->reads, how->reads_arg};
+
+    return tern_arrow_use_record(t->arrow, &fields, err);
+}
+
+struct tern_text_table *tern_text_table_open(const char *path, const struct tern_text_how *how,
                                              struct tern_err *err)
 {
     struct tern_text_table *t = tern_alloc(1, sizeof *t, "a table", err);
@@ -48,8 +58,11 @@ struct tern_text_table *tern_text_table_open(const char *path, const char *field
     if (!t)
         return NULL;
     t->path = tern_strdup(path);
+    t->records = how->records;
+    t->record.max = TERN_TOKEN_TEXT_MAX;
     t->arrow = tern_arrow_open(path, err);
-    if (!t->arrow || find_column(t, field, err) < 0) {
+    if (!t->arrow || (t->records ? find_fields(t, how, err)
+                                 : find_column(t, how->field ? how->field : "text", err)) < 0) {
         tern_text_table_close(t);
         return NULL;
     }
@@ -61,6 +74,7 @@ void tern_text_table_close(struct tern_text_table *t)
     if (!t)
         return;
     tern_arrow_close(t->arrow);
+    tern_buf_free(&t->record);
     free(t->path);
     free(t);
 }
@@ -73,11 +87,23 @@ uint64_t tern_text_table_done(const struct tern_text_table *t)
     return done;
 }
 
-static int add_row(const struct tern_text_table *t, struct tern_text_chunk *c, struct tern_err *err)
+/* The row's text: false where it has none. */
+static bool get_row(struct tern_text_table *t, const char **ret_text, size_t *ret_len)
+{
+    if (!t->records)
+        return tern_arrow_text(t->arrow, t->column, t->row, ret_text, ret_len);
+    tern_buf_clear(&t->record);
+    tern_arrow_record(t->arrow, t->row, &t->record);
+    *ret_text = t->record.data;
+    *ret_len = t->record.failed ? (size_t)TERN_TOKEN_TEXT_MAX + 1 : t->record.len;
+    return true;
+}
+
+static int add_row(struct tern_text_table *t, struct tern_text_chunk *c, struct tern_err *err)
 {
     const char *text = NULL;
     size_t len = 0;
-    const bool is = tern_arrow_text(t->arrow, t->column, t->row, &text, &len);
+    const bool is = get_row(t, &text, &len);
     const uint64_t stored = is ? len : NO_VALUE;
     const size_t need = c->end + sizeof stored + (is ? len : 0);
 

@@ -1,4 +1,5 @@
-/* The rows of an Arrow file, as `datasets` saves them, in pieces: a text is one cell of each. */
+/* The rows of an Arrow file, as `datasets` saves them, in pieces: a text is one cell of each, or
+ * all that is read of it. */
 #ifndef TERN_TEXT_TABLE_H
 #define TERN_TEXT_TABLE_H
 
@@ -8,8 +9,9 @@
 bool tern_text_table_is(const char *bytes, size_t n);
 
 struct tern_text_table;
-/* `field`: a column, or a field of a struct in one ("content.text"). */
-struct tern_text_table *tern_text_table_open(const char *path, const char *field,
+/* The text is how->field: a column, or a field of a struct in one ("content.text"); or the whole
+ * row, as a JSON object, where how->records says so. */
+struct tern_text_table *tern_text_table_open(const char *path, const struct tern_text_how *how,
                                              struct tern_err *err);
 /* The next rows into `c`, `want` bytes of them or one: 1; 0 at the end; -1. */
 int tern_text_table_cut(struct tern_text_table *t, struct tern_text_chunk *c, size_t want,

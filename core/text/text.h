@@ -23,7 +23,8 @@ enum tern_text_format {
      * WikiExtractor have them.  Blanks at both ends, CR before a newline and the line ENDOFARTICLE.
      * do not belong to the text; entities stay as they are. */
     TERN_TEXT_WIKICORPUS,
-    /* Rows of an Arrow file, as `datasets` saves them: the text is the column `field`.  Found with
+    /* Rows of an Arrow file, as `datasets` saves them: the text is the column `field`, or they are
+     * records.  Found with
      * TERN_TEXT_AUTO, by the first bytes of a file that is not compressed. */
     TERN_TEXT_ARROW,
 };
@@ -55,7 +56,13 @@ struct tern_text_how {
     /* JSONL: lines without the field, or that are no object, are left out.  Wikicorpus: articles
      * without a line </doc>, and text outside of them. */
     bool skip_bad;
-    bool records; /* JSONL: lines are given whole and unread, but for UTF-8; blank ones are not */
+    /* Documents are records: lines of JSONL, whole and unread, but for UTF-8 (blank ones are not
+     * given), and rows of Arrow files as such lines.  min_bytes is then the caller's. */
+    bool records;
+    /* With records: which fields of Arrow files are read, by their paths ("messages",
+     * "messages[].role"). */
+    bool (*reads)(const void *arg, const char *path);
+    const void *reads_arg;
     /* Not 0, perhaps set by a signal's handler: waiting for a pipe ends with an error.  May be
      * NULL. */
     const int *stop;

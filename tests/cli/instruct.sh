@@ -125,11 +125,12 @@ status 0; cmp -s <(tail -c +4097 mine.tds | head -c 200) <(tail -c +4097 dolly.t
 run tern data template nothing; status 2; err_has "is no template's name" "another name is refused"
 
 build -o x.tds --loss all dolly.jsonl; status 2; err_has 'say which --template' "--loss without --template"
-build -o x.tds --template dolly --format text dolly.jsonl; status 2; err_has 'with a --template it is jsonl' "another format"
+build -o x.tds --template dolly --format text dolly.jsonl; status 2; err_has 'with a --template it is auto or jsonl' "another format"
 cp dolly.jsonl plain.txt; sed -i '1i hello' plain.txt
 build -o x.tds --template dolly plain.txt; status 2; err_has 'plain.txt: is not JSONL' "a file that is no JSONL"
 run tern data export dolly.tds -L 16 --to datasets -o saved
-build -o x.tds --template dolly saved; status 2; one_error "a folder of Arrow files: one error"
+build -o x.tds --template dolly saved; status 2; one_error "a folder of Arrow files without records: one error"
+err_has 'none of its columns is a field of records (found: input_ids, attention_mask, labels)'
 build -o x.tds --template dolly --loss some dolly.jsonl; status 2; err_has '--loss some: is none of response, all' "another loss"
 build -o x.tds --template dolly --longer cut dolly.jsonl; status 2; err_has 'Say --max-tokens' "--longer without --max-tokens"
 for i in $(seq 300); do cat dolly.jsonl; done >many.jsonl
@@ -143,4 +144,55 @@ for part in 1 2 3; do
 done
 run tern data merge -o merged.tds part?.tds; status 0
 cmp -s one.tds merged.tds; ok $? "parts become the same set, with its mask and its template"
+
+# ---- records in Arrow files, as datasets saves them: what the same records in JSONL give
+G=$ROOT/tests/golden
+cat >same.py <<'P'
+import struct, sys
+def sections(path):
+    raw = open(path, "rb").read()
+    at = {}
+    for i in range(struct.unpack_from("<I", raw, 100)[0]):
+        kind, _, offset, size = struct.unpack_from("<IIQQ", raw, 104 + 24 * i)
+        at[kind] = raw[offset:offset + size]
+    return raw[24:48], at[1], at[2], at.get(3)
+print(sections(sys.argv[1]) == sections(sys.argv[2]))
+P
+words() { sed -E 's/[a-z-]+\.(jsonl|arrow)//g; s/(arrow|jsonl)\.tds//' "$1"; } # without names
+same() { # NAME OPTIONS...
+    local name=$1 form; shift
+    for form in jsonl arrow; do
+        tern data build -t "$model" -o $form.tds "$@" "$G/$name.$form" 2>$form.err; rc=$?; cmd="$name.$form $*"
+        status 0 "$name.$form is built: $*"
+    done
+    is "$(python3 same.py arrow.tds jsonl.tds)" True "$name: rows of Arrow give the documents and targets of JSONL: $*"
+    is "$(words arrow.err | grep -v documents)" "$(words jsonl.err | grep -v documents)" "$name: and the same words: $*"
+}
+same records-chat --template llama2-chat
+same records-chat --template llama2-chat --threads 3 --loss all
+same records-chat --template llama2-chat --dedup
+grep -q '1 duplicate' arrow.err; ok $? "a record that differs in a field which the template does not read is a duplicate" || cat arrow.err
+same records-sharegpt --template llama2-chat --threads 1
+same records-sharegpt --template llama2-chat --max-tokens 100 --longer cut
+same records-alpaca --template alpaca
+same records-alpaca --template dolly --dedup --min-length 100
+same records-alpaca --template dolly --max-tokens 60 --longer drop
+same records-completion --template completion --bos
+mkdir data; cp $G/records-alpaca.arrow data/data-0.arrow; cp $G/records-alpaca.arrow data/data-1.arrow
+printf '{"_data_files": [{"filename": "data-0.arrow"}, {"filename": "data-1.arrow"}]}' >data/state.json
+build -o data.tds --template alpaca data; status 0 "a folder that datasets saved"
+tern data build -t "$model" -o twice.tds --template alpaca $G/records-alpaca.jsonl $G/records-alpaca.jsonl 2>/dev/null
+is "$(python3 same.py data.tds twice.tds)" True "its files hold the records of JSONL"
+for part in 1 2; do tern data build -t "$model" --part $part/2 -o p$part.tds --template alpaca data 2>/dev/null; done
+tern data merge -o merged.tds p1.tds p2.tds 2>/dev/null; cmp -s data.tds merged.tds; ok $? "parts of files of Arrow become the same set"
+build -o x.tds --template llama2-chat $G/arrow-records.arrow
+status 2 "a bad row"; err_has 'arrow-records.arrow:2: has 0 messages; 2 to 4096 are wanted'; one_error
+build -o x.tds --template llama2-chat --skip-bad $G/arrow-records.arrow
+status 0; err_has '3 lines that cannot be read were left out: 2, 3, 4' "bad rows are left out, by their numbers"
+printf 'prompt: ["{kind}"]\nanswer: "{response}"\n' >kind.yaml; rm -f x.tds
+build -o x.tds --template kind.yaml $G/arrow-records.arrow
+status 2; err_has "column 'kind' is of type dictionary<utf8>, which this tern does not read" "a field of a type that is not read is named"
+[ ! -e x.tds ]; ok $? "and leaves no set"
+head -c 3000 $G/records-chat.arrow >cut.arrow; build -o x.tds --template llama2-chat cut.arrow
+status 2; err_has 'cut.arrow: '; one_error "an Arrow file that was cut off: one error"; [ ! -e x.tds ]; ok $? "it leaves no set"
 tap_done

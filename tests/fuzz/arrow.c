@@ -5,6 +5,7 @@
 #include "core/export/export.h"
 #include "tests/fuzz/mutate.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 static char work[] = "/tmp/tern-fuzz-XXXXXX";
@@ -14,12 +15,14 @@ static const char *const words[] = {
     "\x18\x18\x18\x18", "ARROW1",           "MMIDIDX", "text", NULL,
 };
 
+/* Not by truncating the file to nothing: ext4 writes such a file out when it is closed. */
 static void overwrite(const char *path, const char *data, size_t len)
 {
-    FILE *f = fopen(path, "wb");
+    const int fd = open(path, O_WRONLY | O_CREAT, 0600);
 
-    fwrite(data, 1, len, f);
-    fclose(f);
+    if (pwrite(fd, data, len, 0) != (ssize_t)len || ftruncate(fd, (off_t)len) < 0)
+        abort();
+    close(fd);
 }
 
 static size_t use_row(const struct tern_arrow *a, size_t c, uint64_t row)

@@ -207,9 +207,13 @@ static struct tern_pytorch_storage *view_of(struct tern_pytorch_pickle *p,
     part = storage_of(p, item(view, 0));
     if (!part)
         return NULL;
-    if (part == s || s->root || from > s->bytes || bytes > s->bytes - from ||
-        (part->element && part->root != s)) {
+    if (part == s || s->root || from > s->bytes || bytes > s->bytes - from) {
         tern_pytorch_pickle_fail(p, "its pickle names a part that is not in its storage");
+        return NULL;
+    }
+    if (part->element && (part->root != s || part->root_at != from || part->bytes != bytes ||
+                          part->element != element)) {
+        tern_pytorch_pickle_fail(p, "its pickle gives a part of a storage two places");
         return NULL;
     }
     part->root = s;

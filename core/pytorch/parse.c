@@ -17,6 +17,9 @@ enum {
     VISITS_MAX = 1 << 22,  /* of values, one that is named in several places as often */
 };
 
+#define BYTES_MAX (1ull << 62) /* of a tensor, repeated elements counted: sizes fit into int64_t   \
+                                */
+
 /* ---------------------------------------------------------------- values to tensors */
 
 struct walk {
@@ -61,21 +64,20 @@ static int dims(const struct walk *w, const struct tern_pytorch_value *from, uin
     return 0;
 }
 
-/* Elements from the first to behind the last one; 0 of an empty tensor; -1 above 2^62. */
-static int extent(const struct tern_pytorch_tensor *t, uint64_t *ret_elements)
+int tern_pytorch_extent(const struct tern_pytorch_tensor *t, unsigned element, uint64_t *ret_bytes)
 {
     uint64_t n = 1, way, count = 1;
 
-    *ret_elements = 0;
+    *ret_bytes = 0;
     for (int d = 0; d < t->ndim; d++)
         if (t->shape[d] == 0)
             return 0;
     for (int d = 0; d < t->ndim; d++)
-        if (__builtin_mul_overflow(count, t->shape[d], &count) || count > 1ull << 62 ||
+        if (__builtin_mul_overflow(count, t->shape[d], &count) || count > BYTES_MAX / element ||
             __builtin_mul_overflow(t->shape[d] - 1, t->stride[d], &way) ||
-            __builtin_add_overflow(n, way, &n) || n > 1ull << 62)
+            __builtin_add_overflow(n, way, &n) || n > BYTES_MAX / element)
             return -1;
-    *ret_elements = n;
+    *ret_bytes = n * element;
     return 0;
 }
 
@@ -83,11 +85,11 @@ static int extent(const struct tern_pytorch_tensor *t, uint64_t *ret_elements)
 static int place(const struct walk *w, const struct tern_pytorch_tensor_value *v,
                  struct tern_pytorch_tensor *t)
 {
-    uint64_t n, bytes, from;
+    uint64_t bytes, from;
 
     if (!v->storage->found)
         return say(w, "has a storage that is not in the file");
-    if (extent(t, &n) < 0 || v->offset < 0 || __builtin_mul_overflow(n, v->bytes, &bytes) ||
+    if (tern_pytorch_extent(t, v->bytes, &bytes) < 0 || v->offset < 0 ||
         __builtin_mul_overflow((uint64_t)v->offset, v->bytes, &from) || from > v->storage->bytes ||
         bytes > v->storage->bytes - from)
         return say(w, "reaches outside its storage");
@@ -242,22 +244,26 @@ static int list(struct tern_pytorch_pickle *p, const struct tern_pytorch_value *
 
 /* ---------------------------------------------------------------- the zip archive */
 
-/* The folder of the archive: NAME in NAME/data.pkl. */
+/* The folder of the archive: NAME in NAME/data.pkl.  *ret_all: how many there are. */
 static const struct tern_pytorch_zip_entry *find_pickle(const struct tern_pytorch_zip *z,
-                                                        size_t *ret_folder)
+                                                        size_t *ret_folder, size_t *ret_all)
 {
     static const char end[] = "/data.pkl";
+    const struct tern_pytorch_zip_entry *found = NULL;
     const size_t n = sizeof end - 1;
+
+    *ret_all = 0;
 
     for (size_t i = 0; i < z->n; i++) {
         const struct tern_pytorch_zip_entry *e = &z->entries[i];
         if (e->name_len > n && memcmp(e->name + e->name_len - n, end, n) == 0 &&
             !memchr(e->name, '/', e->name_len - n)) {
             *ret_folder = e->name_len - n + 1;
-            return e;
+            found = e;
+            ++*ret_all;
         }
     }
-    return NULL;
+    return found;
 }
 
 /* The entry "data/KEY" of the folder that the pickle lies in. */
@@ -305,13 +311,18 @@ static int find_storages(struct tern_pytorch_pickle *p, const struct tern_pytorc
 static int load_zip(struct tern_pytorch_pickle *p, const struct tern_pytorch_zip *z,
                     struct tern_pytorch_file *to)
 {
-    size_t folder_len = 0;
-    const struct tern_pytorch_zip_entry *e = find_pickle(z, &folder_len), *order;
+    size_t folder_len = 0, all;
+    const struct tern_pytorch_zip_entry *e = find_pickle(z, &folder_len, &all), *order;
 
     if (!e)
         return tern_err_set(
             p->err, TERN_USAGE,
             "%s: is a zip archive that torch.save did not write: it has no data.pkl", p->path);
+    if (all > 1)
+        return tern_err_set(p->err, TERN_USAGE,
+                            "%s: is a zip archive that torch.save did not write: it has %zu "
+                            "folders with a data.pkl",
+                            p->path, all);
     const char *folder = e->name;
     if (find_beside(z, folder, folder_len, "constants.pkl", "", 0))
         return tern_err_set(p->err, TERN_USAGE,

@@ -9,6 +9,7 @@
 #include "core/base/err.h"
 #include "core/base/hash.h"
 #include "core/ckpt/ckpt.h"
+#include "core/pytorch/pytorch.h"
 
 enum tern_pytorch_kind {
     TERN_PYTORCH_NONE,
@@ -131,6 +132,12 @@ int tern_pytorch_pickle_add(struct tern_pytorch_pickle *p, struct tern_pytorch_v
 /* `p->err` gets the path, the words, and the byte; returns -1. */
 int tern_pytorch_pickle_fail(struct tern_pytorch_pickle *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* ---- parse.c ---- */
+
+/* Bytes from the first to behind the last of a tensor's elements, of `element` bytes each; 0 of an
+ * empty one.  -1 where these, or all elements with those that repeat, are beyond 2^62 bytes. */
+int tern_pytorch_extent(const struct tern_pytorch_tensor *t, unsigned element, uint64_t *ret_bytes);
 
 /* ---- globals.c ---- */
 

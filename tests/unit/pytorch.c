@@ -390,6 +390,9 @@ static void test_tensors(void)
         &(struct torch_tensor){
             .ndim = 4, .shape = {0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff}, .stride = {0}});
     refuse(&t, "reaches outside", "a tensor of 2^124 elements");
+    one(&t, "a",
+        &(struct torch_tensor){.ndim = 2, .shape = {0x7fffffff, 0x7fffffff}, .stride = {0}});
+    refuse(&t, "reaches outside", "one element repeated to 2^64 bytes");
     one(&t, "a", &(struct torch_tensor){.ndim = 5, .shape = {1, 1, 1, 1, 1}});
     refuse(&t, "more than 4 dimensions", "a tensor of five dimensions");
     memset(long_name, 'n', sizeof long_name - 1);
@@ -474,6 +477,10 @@ static void test_archives(void)
     torch_put(&a, "x.npy", "1", 1);
     torch_close(&a, false);
     refuse_archive(&a, "no data.pkl", "an archive of another kind");
+    archive(&t, &a);
+    torch_put(&a, "other/data.pkl", t.p.data, t.p.len);
+    torch_close(&a, false);
+    refuse_archive(&a, "2 folders with a data.pkl", "an archive of two files of torch.save");
     tern_buf_free(&t.p);
 }
 
@@ -491,6 +498,57 @@ static void test_old_size(void)
     has(err.text, "another size", "the message says so");
     tern_buf_free(&file);
     tern_buf_free(&t.p);
+}
+
+/* A tensor in the part ("v", from, elements) of storage 0, in the older form. */
+static void put_view(struct torch_file *t, const char *name, uint32_t from, uint32_t elements)
+{
+    torch_key(t, name);
+    torch_global(t, "torch._utils", "_rebuild_tensor_v2");
+    tern_buf_puts(&t->p, "(");
+    torch_storage_id(t, 0);
+    t->p.len -= strlen("NtQ");
+    tern_buf_puts(&t->p, "(");
+    torch_key(t, "v");
+    torch_int(t, from);
+    torch_int(t, elements);
+    tern_buf_puts(&t->p, "ttQ");
+    torch_int(t, 0);
+    torch_dims(t, &(uint32_t){2}, 1);
+    torch_dims(t, &(uint32_t){1}, 1);
+    torch_byte(&t->p, 0x89);
+    torch_global(t, "collections", "OrderedDict");
+    tern_buf_puts(&t->p, ")RtR");
+}
+
+static int parse_views(uint32_t from, uint32_t elements, struct tern_pytorch_file *f)
+{
+    struct torch_file t = {.old = true};
+    struct tern_buf file;
+
+    torch_begin(&t);
+    torch_storage(&t, "FloatStorage", 4, values, 12);
+    put_view(&t, "a", 2, 3);
+    put_view(&t, "b", from, elements);
+    torch_end(&t);
+    torch_old(&t, &file);
+    const int rc = parse(file.data, file.len, f);
+    tern_buf_free(&file);
+    tern_buf_free(&t.p);
+    return rc;
+}
+
+static void test_views(void)
+{
+    struct tern_pytorch_file f = {0};
+
+    ok(parse_views(2, 3, &f) == 0 && f.n == 2 && f.tensors[0].offset == f.tensors[1].offset,
+       "two tensors in the same part of a storage");
+    tern_pytorch_free(&f);
+    ok(parse_views(4, 3, &f) < 0, "a part of a storage that is given another place is refused");
+    has(err.text, "two places", "the message says that the part has two places");
+    ok(parse_views(2, 4, &f) < 0, "a part of a storage that is given another size is refused");
+    ok(parse_views(10, 3, &f) < 0, "a part of a storage that leads out of it is refused");
 }
 
 static void test_kinds(void)
@@ -535,6 +593,7 @@ int main(void)
     test_tensors();
     test_archives();
     test_old_size();
+    test_views();
     test_kinds();
     tern_fs_remove_tree(work, NULL);
     return tap_done();

@@ -6,6 +6,7 @@
 #include "core/base/str.h"
 #include "core/ckpt/diff.h"
 #include "core/convert/convert.h"
+#include "core/pytorch/pytorch.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -233,6 +234,7 @@ static int diff_run(int n_args, char **args, struct tern_err *err)
     int rc = -1;
 
     (void)n_args;
+    tern_pytorch_stop_at(&stopped);
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     struct tern_ckpt *a = open_side(args[0], &a_foreign, err);

@@ -5,6 +5,7 @@
 #include "core/ckpt/ckpt.h"
 #include "core/convert/convert.h"
 #include "core/convert/nxd.h"
+#include "core/pytorch/pytorch.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -144,6 +145,7 @@ static int convert(const char *typed, bool merge, struct tern_err *err)
         o.files_from = nxd.config; /* the tokenizer lies beside it */
     if (tern_ckpt_resolve(typed, &path, err) < 0)
         return -1;
+    tern_pytorch_stop_at(&interrupted);
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
     int rc = tern_convert_to_hf(path, ex.out, &o, &done, err);
@@ -224,6 +226,7 @@ static int export_nxd(const char *typed, struct tern_err *err)
     if (parse_nxd(&o, err) < 0 || parse_from(&from, &o.from, err) < 0 ||
         tern_ckpt_resolve(typed, &path, err) < 0)
         return -1;
+    tern_pytorch_stop_at(&interrupted);
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
     int rc = tern_convert_to_nxd(path, ex.out, &o, &done, err);

@@ -1,6 +1,7 @@
 /* The file is looked at in a child without rights, which sends back the list of tensors:
  *
  *     struct head, the error's text or the tensors: struct sent, name */
+#include "core/pytorch/pickle.h"
 #include "core/pytorch/pytorch.h"
 #include "core/pytorch/sandbox.h"
 
@@ -10,15 +11,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { TENSORS_MAX = 1 << 20 };
+enum {
+    TENSORS_MAX = 1 << 20,
+    ROUND_MS = 500,    /* until a stop is seen whose signal came between look and wait */
+    SILENT_MAX = 1200, /* such rounds without a byte: a pickle of 64 MiB at 100 KiB/s */
+    END_MS = 10,       /* between looks at a child that was killed */
+    END_MAX = 500,     /* of them: beyond, it is in a system call of a storage that hangs */
+};
 /* A million tensors with names of 255 bytes. */
 #define ANSWER_MAX (512ull << 20)
 
@@ -33,6 +42,13 @@ struct sent {
     int32_t type, ndim;
     int64_t reference;
 };
+
+static const volatile sig_atomic_t *stop_at;
+
+void tern_pytorch_stop_at(const volatile sig_atomic_t *stop)
+{
+    stop_at = stop;
+}
 
 /* ---------------------------------------------------------------- in the child */
 
@@ -88,17 +104,90 @@ static _Noreturn void child(int fd, size_t len, const char *path, bool parts, in
 
 /* ---------------------------------------------------------------- in the caller */
 
-/* Everything the child says until it ends. */
-static void listen_to(int from, struct tern_buf *all)
-{
-    char piece[1 << 14];
-    ssize_t got;
+enum heard { HEARD_ALL, HEARD_NOTHING, HEARD_STOP };
 
-    while ((got = read(from, piece, sizeof piece)) != 0 && !all->failed) {
-        if (got < 0 && errno != EINTR)
-            return;
+static bool is_stopped(void)
+{
+    return stop_at && *stop_at;
+}
+
+/* Everything the child says until it ends. */
+static enum heard listen_to(int from, struct tern_buf *all)
+{
+    struct pollfd p = {.fd = from, .events = POLLIN};
+    char piece[1 << 14];
+
+    for (unsigned silent = 0; silent < SILENT_MAX;) {
+        if (is_stopped())
+            return HEARD_STOP;
+        const int n = poll(&p, 1, ROUND_MS);
+        if (n == 0)
+            silent++;
+        if (n <= 0)
+            continue;
+        const ssize_t got = read(from, piece, sizeof piece);
+        if (got < 0 && errno == EINTR)
+            continue;
         if (got > 0)
             tern_buf_add(all, piece, (size_t)got);
+        if (got <= 0 || all->failed)
+            return HEARD_ALL;
+        silent = 0;
+    }
+    return HEARD_NOTHING;
+}
+
+/* Ends the child.  One that has said all is ending, and its status is its own. */
+static int end_child(pid_t pid, enum heard heard)
+{
+    const struct timespec pause = {.tv_nsec = END_MS * 1000000};
+    int status = 0;
+    pid_t got = 0;
+
+    kill(pid, SIGKILL);
+    for (int i = 0; got != pid && (heard == HEARD_ALL || i < END_MAX); i++) {
+        got = waitpid(pid, &status, heard == HEARD_ALL ? 0 : WNOHANG);
+        if (got < 0 && errno != EINTR)
+            break;
+        if (got == 0)
+            nanosleep(&pause, NULL);
+    }
+    return status;
+}
+
+/* Why there is no whole answer. */
+static int say_end(int status, const char *path, struct tern_err *err)
+{
+    const int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+
+    switch (sig) {
+    case SIGBUS:
+        return tern_err_set(
+            err, TERN_TEMPFAIL,
+            "%s: cannot be read to its end: the storage failed, or the file was cut "
+            "short meanwhile",
+            path);
+    case SIGKILL:
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "%s: the process that read its pickle was killed: most often the job "
+                            "or the node has no memory left",
+                            path);
+    case SIGXCPU:
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: its pickle takes more than %d seconds of a CPU, which no model's "
+                            "does",
+                            path, TERN_PYTORCH_CPU_S);
+    case SIGINT:
+    case SIGTERM:
+    case SIGHUP:
+        return tern_err_set(err, TERN_FAILED, "%s: interrupted", path);
+    case 0:
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: the process that read its pickle ended without an answer", path);
+    default:
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: the process that read its pickle was ended by signal %d", path,
+                            sig);
     }
 }
 
@@ -106,8 +195,11 @@ static void listen_to(int from, struct tern_buf *all)
 static int ask(int fd, size_t len, const char *path, bool parts, struct tern_buf *all,
                struct tern_err *err)
 {
-    int pipes[2], status = 0;
+    enum heard heard = HEARD_ALL;
+    int pipes[2];
 
+    if (is_stopped())
+        return tern_err_set(err, TERN_FAILED, "%s: interrupted", path);
     if (pipe2(pipes, O_CLOEXEC) < 0)
         return tern_err_sys(err, "%s: cannot be read in a process of its own", path);
     pid_t pid = tern_again_fork();
@@ -119,23 +211,22 @@ static int ask(int fd, size_t len, const char *path, bool parts, struct tern_buf
     if (pid < 0)
         tern_err_sys(err, "%s: cannot be read in a process of its own", path);
     else
-        listen_to(pipes[0], all);
+        heard = listen_to(pipes[0], all);
     close(pipes[0]);
     if (pid < 0)
         return -1;
-    kill(pid, SIGKILL); /* it has sent all, and ends */
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS)
-        return tern_err_set(
-            err, TERN_TEMPFAIL,
-            "%s: cannot be read to its end: the storage failed, or the file was cut "
-            "short meanwhile",
-            path);
-    if (all->failed || all->len < sizeof(struct head))
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: the process that read its pickle ended without an answer", path);
-    return 0;
+    const int status = end_child(pid, heard);
+    if (heard == HEARD_STOP || is_stopped())
+        return tern_err_set(err, TERN_FAILED, "%s: interrupted", path);
+    if (heard == HEARD_NOTHING)
+        return tern_err_set(err, TERN_TEMPFAIL,
+                            "%s: its tensors could not be listed within %d s. Is its storage "
+                            "slow, or does it hang?",
+                            path, SILENT_MAX * ROUND_MS / 1000);
+    if (all->failed)
+        return tern_err_set(err, TERN_USAGE, "%s: its list of tensors has more than %llu MiB", path,
+                            ANSWER_MAX >> 20);
+    return status == 0 && all->len >= sizeof(struct head) ? 0 : say_end(status, path, err);
 }
 
 static bool is_text(const char *s, size_t len)
@@ -146,30 +237,41 @@ static bool is_text(const char *s, size_t len)
     return true;
 }
 
-/* Nothing that the child says is trusted: it has seen the file. */
-static bool is_sound(const struct sent *s, const char *name, uint64_t bytes)
+/* What was sent, as it stands in the list; without the name. */
+static struct tern_pytorch_tensor tensor_of(const struct sent *s)
 {
-    uint64_t n = 1, way, size;
-    bool empty = false;
+    struct tern_pytorch_tensor t = {.outer = s->outer,
+                                    .type = (enum tern_ckpt_type)s->type,
+                                    .ndim = s->ndim,
+                                    .offset = s->offset,
+                                    .storage = s->storage,
+                                    .reference = s->reference};
 
-    if (s->name == 0 || s->name > TERN_CKPT_NAME_MAX || s->outer >= s->name ||
-        !is_text(name, s->name) || s->type < 0 || s->type > TERN_CKPT_OTHER || s->ndim < 0 ||
-        s->ndim > TERN_CKPT_DIMS)
-        return false;
-    for (int d = 0; d < s->ndim; d++)
-        empty |= s->shape[d] == 0;
-    for (int d = 0; d < s->ndim && !empty; d++)
-        if (__builtin_mul_overflow(s->shape[d] - 1, s->stride[d], &way) ||
-            __builtin_add_overflow(n, way, &n))
-            return false;
-    if (__builtin_mul_overflow(empty ? 0 : n, tern_ckpt_type_bytes((enum tern_ckpt_type)s->type),
-                               &size))
-        return false;
-    return s->offset <= bytes && size <= bytes - s->offset;
+    memcpy(t.shape, s->shape, (size_t)s->ndim * sizeof *t.shape);
+    memcpy(t.stride, s->stride, (size_t)s->ndim * sizeof *t.stride);
+    return t;
 }
 
-static int take_table(const struct tern_buf *all, const char *path, struct tern_pytorch_file *f,
-                      struct tern_err *err)
+/* Nothing that the child says is trusted: it has seen the file. */
+static bool is_sound(const struct sent *s, const char *name, bool parts, uint64_t bytes)
+{
+    uint64_t size;
+
+    if (s->name == 0 || s->name > TERN_CKPT_NAME_MAX || !is_text(name, s->name) ||
+        s->outer >= s->name || (s->outer && name[s->outer - 1] != '.'))
+        return false;
+    if (s->type < 0 || s->type > TERN_CKPT_OTHER || s->ndim < 0 || s->ndim > TERN_CKPT_DIMS ||
+        (s->type == TERN_CKPT_OTHER && (s->ndim != 1 || s->stride[0] != 1)))
+        return false;
+    if (s->reference != -1 && (s->reference < 0 || !parts || s->ndim || s->offset))
+        return false;
+    const struct tern_pytorch_tensor t = tensor_of(s);
+    return tern_pytorch_extent(&t, (unsigned)tern_ckpt_type_bytes(t.type), &size) == 0 &&
+           (s->reference >= 0 || (s->offset <= bytes && size <= bytes - s->offset));
+}
+
+static int take_table(const struct tern_buf *all, const char *path, bool parts,
+                      struct tern_pytorch_file *f, struct tern_err *err)
 {
     struct head h;
     size_t at = sizeof h;
@@ -181,25 +283,19 @@ static int take_table(const struct tern_buf *all, const char *path, struct tern_
     if (!f->tensors)
         return -1;
     for (; f->n < h.n; f->n++) {
-        struct tern_pytorch_tensor *t = &f->tensors[f->n];
         struct sent s;
         if (all->len - at < sizeof s)
             goto unsound;
         memcpy(&s, all->data + at, sizeof s);
         at += sizeof s;
-        if (all->len - at < s.name || !is_sound(&s, all->data + at, f->bytes))
+        if (all->len - at < s.name || !is_sound(&s, all->data + at, parts, f->bytes))
             goto unsound;
-        *t = (struct tern_pytorch_tensor){.name = tern_strf("%.*s", (int)s.name, all->data + at),
-                                          .outer = s.outer,
-                                          .type = (enum tern_ckpt_type)s.type,
-                                          .ndim = s.ndim,
-                                          .offset = s.offset,
-                                          .storage = s.storage,
-                                          .reference = s.reference < 0 ? -1 : s.reference};
-        memcpy(t->shape, s.shape, sizeof t->shape);
-        memcpy(t->stride, s.stride, sizeof t->stride);
+        f->tensors[f->n] = tensor_of(&s);
+        f->tensors[f->n].name = tern_strf("%.*s", (int)s.name, all->data + at);
         at += s.name;
     }
+    if (at != all->len)
+        goto unsound;
     return 0;
 unsound:
     return tern_err_set(err, TERN_USAGE,
@@ -222,7 +318,7 @@ static int read_file(int fd, const char *path, bool parts, struct tern_pytorch_f
     if (rc == 0) {
         memcpy(&h, all.data, sizeof h);
         if (h.rc == 0)
-            rc = take_table(&all, path, f, err);
+            rc = take_table(&all, path, parts, f, err);
         else if (h.text > all.len - sizeof h || h.text > sizeof err->text)
             rc = tern_err_set(err, TERN_USAGE, "%s: cannot be read", path);
         else

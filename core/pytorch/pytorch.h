@@ -17,6 +17,7 @@
 #ifndef TERN_PYTORCH_PYTORCH_H
 #define TERN_PYTORCH_PYTORCH_H
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,9 +47,15 @@ struct tern_pytorch_file {
 };
 
 /* *ret_file is set on success only; free it with tern_pytorch_free.  TERN_USAGE for a file that is
- * damaged, cut off, of another kind, or asks for more than tensors.  Any thread. */
+ * damaged, cut off, of another kind, or asks for more than tensors.  TERN_TEMPFAIL where the file
+ * or the child may fare better another time: the storage failed, no answer came within ten minutes,
+ * the child was killed.  Any thread. */
 int tern_pytorch_open(const char *path, struct tern_pytorch_file *ret_file, struct tern_err *err);
 void tern_pytorch_free(struct tern_pytorch_file *f); /* harmless on zeros */
+
+/* While *stop is not 0 no file is opened, and waiting for one that is ends (TERN_FAILED).  NULL, as
+ * at first: never.  Of the whole process: its program says so once, before other threads begin. */
+void tern_pytorch_stop_at(const volatile sig_atomic_t *stop);
 
 /* The same for one of several files that belong together: tensors may be references
  * (torch_xla.utils.serialization), and one tensor without a dict has the name "tensor". */

@@ -1,12 +1,18 @@
 #include "core/pytorch/sandbox.h"
 
+#include "core/base/str.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -14,7 +20,8 @@
 
 enum {
     UNPRIVILEGED = 65534, /* user and group without rights (Linux's overflow ids) */
-    CPU_S = 120,          /* the largest pickle takes a second or two */
+    GRACE_S = 5,          /* from SIGXCPU to the kernel's SIGKILL */
+    MAPS_MAX = 16 << 20,  /* Linux allows 65530 mappings, with a line each */
 };
 
 #if defined(__x86_64__)
@@ -80,11 +87,56 @@ static void filter(void)
 }
 #endif
 
-static void limit(__rlimit_resource_t what, rlim_t most)
+static void limit(__rlimit_resource_t what, rlim_t most, rlim_t grace)
 {
-    const struct rlimit r = {most, most};
+    const struct rlimit r = {most, most + grace};
 
     setrlimit(what, &r);
+}
+
+/* "7f0000000000-7f0000001000 rw-s ...": the mapping is unmapped if others share it. */
+static void unmap_shared(const char *line)
+{
+    char *end;
+    const unsigned long from = strtoul(line, &end, 16);
+
+    if (*end != '-')
+        return;
+    const unsigned long to = strtoul(end + 1, &end, 16);
+    if (strnlen(end, 5) == 5 && end[4] == 's' && from < to)
+        munmap((void *)from, to - from);
+}
+
+/* Segments of the parent's ranks, its database: a byte written there would be seen elsewhere. */
+static void drop_shared(void)
+{
+    struct tern_buf maps = {.max = MAPS_MAX};
+    char piece[4096];
+    ssize_t n;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+    while (fd >= 0 && (n = read(fd, piece, sizeof piece)) > 0)
+        tern_buf_add(&maps, piece, (size_t)n);
+    for (const char *line = maps.data; line && *line; line = line ? line + 1 : NULL) {
+        unmap_shared(line);
+        line = strchr(line, '\n');
+    }
+    tern_buf_free(&maps);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Handlers and the mask are the parent's at first. */
+static void reset_signals(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGUSR1, SIGUSR2};
+    sigset_t none;
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        signal(ends[i], SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 /* Descriptors from..to. */
@@ -102,17 +154,18 @@ void tern_pytorch_sandbox(int keep)
 {
     const unsigned kept = (unsigned)keep, low = kept < 2 ? kept : 2, high = kept < 2 ? 2 : kept;
 
+    drop_shared();
     if (low > 0)
         close_all(0, low - 1);
     if (high > low + 1)
         close_all(low + 1, high - 1);
     close_all(high + 1, ~0u);
-    signal(SIGPIPE, SIG_IGN);
-    limit(RLIMIT_CORE, 0);
-    limit(RLIMIT_FSIZE, 0);
-    limit(RLIMIT_NPROC, 0);
-    limit(RLIMIT_NOFILE, 0);
-    limit(RLIMIT_CPU, CPU_S);
+    reset_signals();
+    limit(RLIMIT_CORE, 0, 0);
+    limit(RLIMIT_FSIZE, 0, 0);
+    limit(RLIMIT_NPROC, 0, 0);
+    limit(RLIMIT_NOFILE, 0, 0);
+    limit(RLIMIT_CPU, TERN_PYTORCH_CPU_S, GRACE_S);
     if (geteuid() == 0) {
         syscall(SYS_setgroups, 0, NULL);
         syscall(SYS_setresgid, UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED);

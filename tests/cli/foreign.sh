@@ -15,6 +15,20 @@ done
 run tern ckpt show odd; status 0; out_has 'model.embed_tokens.weight'
 run tern ckpt export bin -o half --dtype bf16; status 0; "$T" same hf half; ok $? "exported as bf16 it is the same, rounded"
 
+# Ctrl-C while another process reads the pickle.
+if strace -o /dev/null true 2>/dev/null; then
+    while read -r words; do
+        run env ASAN_OPTIONS=detect_leaks=0 strace -o /dev/null -e trace=pipe2 -e inject=pipe2:signal=INT:when=1 tern ckpt $words
+        [ $rc != 0 ] && [ $rc != 2 ]; ok $? "ckpt $words: interrupted while it opens the file (status $rc)"
+        one_line; err_has 'bin/pytorch_model.bin: interrupted'
+    done <<'E'
+export bin -o none
+diff bin bin
+E
+else
+    skip "strace may not trace here"
+fi
+
 # Below a key.
 run tern ckpt export below -o none; status 2; one_line; err_has "lie below 'a.model'"; err_has '--key'
 run tern ckpt export below -o none --key b; status 2; one_line; err_has "it has some below 'a.model'"

@@ -119,7 +119,8 @@ static int parse_from(struct tern_convert_from_nxd *from,
     if (is && parse_word("hw", hw_words, nxd.hw, &hw, err) < 0)
         return -1;
     if (is)
-        *from = (struct tern_convert_from_nxd){nxd.config, (enum tern_convert_nxd_hw)hw};
+        *from = (struct tern_convert_from_nxd){
+            .config = nxd.config, .hw = (enum tern_convert_nxd_hw)hw, .stop = &interrupted};
     *ret_from = is ? from : NULL;
     return 0;
 }

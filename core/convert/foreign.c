@@ -87,6 +87,9 @@ struct tern_ckpt *tern_convert_foreign_open(struct tern_convert_foreign *f, stru
 static const struct {
     const char *pattern, *words;
 } kinds[] = {
+    {"adapter_shards",
+     "adapters on Optimum Neuron's ranks. Make adapters of PEFT of them: tern ckpt export "
+     "--from nxd"},
     {"adapter_model.*", "adapters alone (PEFT). Put them into their base: tern ckpt merge"},
     {"adapter_config.json", "adapters alone (PEFT). Put them into their base: tern ckpt merge"},
     {"consolidated.safetensors",
@@ -102,6 +105,11 @@ static const struct {
      "files of NeuronX Distributed's ranks. Make a model of them: tern ckpt export --from nxd"},
     {"dp_rank_*",
      "files of NeuronX Distributed's ranks. Make a model of them: tern ckpt export --from nxd"},
+    {"shards",
+     "a model on Optimum Neuron's ranks. Make one model of it: tern ckpt export --from nxd"},
+    {"adapter_default",
+     "adapters on Optimum Neuron's ranks. Make adapters of PEFT of them: tern ckpt export "
+     "--from nxd"},
     {"mp_rank_*", "a checkpoint of Megatron. Convert it to Hugging Face's layout"},
     {"*.nemo", "a model of NeMo. Convert it to Hugging Face's layout"},
     {"tf_model.h5", "a model of TensorFlow. Get its safetensors"},
@@ -151,6 +159,23 @@ static bool has(const char *dir, const char *name)
     return there;
 }
 
+/* NxD keeps the ranks' files in a folder `model`.  As find_kind. */
+static int find_ranks_below(const char *dir, char **ret_file)
+{
+    char *below = tern_fs_join(dir, "model"), *file = NULL;
+    struct tern_buf names = {.max = 400};
+    int k = find_kind(below, &file, &names);
+
+    if (file && tern_str_starts(file, "dp_rank_"))
+        *ret_file = tern_strf("model/%s", file);
+    else
+        k = -1;
+    tern_buf_free(&names);
+    free(file);
+    free(below);
+    return k;
+}
+
 /* There are no weights in `dir`: what is there. */
 static int refuse_folder(const char *dir, struct tern_err *err)
 {
@@ -160,13 +185,9 @@ static int refuse_folder(const char *dir, struct tern_err *err)
 
     if (!tern_fs_exists(dir))
         return tern_err_set(err, TERN_USAGE, "%s: there is no such folder", dir);
-    if (has(dir, "model/dp_rank_00_tp_rank_00_pp_rank_00.pt")) { /* NxD keeps them in there */
-        char *below = tern_fs_join(dir, "model");
-        k = refuse_folder(below, err);
-        free(below);
-        return k;
-    }
     k = find_kind(dir, &file, &some);
+    if (k < 0)
+        k = find_ranks_below(dir, &file);
     if (file)
         tern_str_mask(file);
     if (some.data)

@@ -25,8 +25,9 @@
  *
  * Key heads: with `m` copies of each (NxD's kv_replicator), K m heads stand in a row and are dealt
  * evenly to the tensor ranks; trn1 has all heads once, then again (interleaved), trn2 the copies of
- * a head side by side (blocked).  Query heads go where their key head is: its copy number i has the
- * i-th of m equal parts of its queries.
+ * a head side by side (blocked): of m neighbouring ranks each has one copy of the same heads, also
+ * where m is more than the fewest.  Query heads go where their key head is: its copy number i has
+ * the i-th of m equal parts of its queries.
  *
  * Layers: equal parts; the last parts have the layers that are left over, one each.
  */
@@ -75,6 +76,7 @@ struct tern_convert_from_nxd {
     const char *config; /* the model's config.json, or the folder that holds it; NULL: in the ranks'
                            folder.  NxD keeps none */
     enum tern_convert_nxd_hw hw;
+    const volatile sig_atomic_t *stop; /* not 0: give up (Ctrl-C); NULL: never */
 };
 
 struct tern_convert_nxd_out {
@@ -94,11 +96,14 @@ int tern_convert_to_nxd(const char *path, const char *out_dir,
 
 /* The weights of such a folder as a handle without steps and digests, under Hugging Face's names.
  * How many ranks there are, the names of the files, xser, the form of q, k and v, and the copies of
- * key heads are seen; `hw` tells in which order the copies stand (it does not matter where there is
- * one of each), and is refused where copies differ.  `c` is the model's config, which NxD does not
- * keep.  `dir` holds "model", or the ranks' files themselves.  The files are opened by a child
- * without rights (core/pytorch/pytorch.h). */
+ * key heads are seen; from->hw tells in which order the copies stand (it does not matter where
+ * there is one of each), and is refused where copies differ.  `c` is the model's config, which NxD
+ * does not keep; from->config is not read.  `dir` holds "model", or the ranks' files themselves.
+ * Each tensor of the files is one of the config's, or refused.  A tied model's lm_head.weight,
+ * where one is there, is an array, too.  The files are opened by a child without rights
+ * (core/pytorch/pytorch.h). */
 struct tern_ckpt *tern_convert_open_nxd(const char *dir, const struct tern_model_config *c,
-                                        enum tern_convert_nxd_hw hw, struct tern_err *err);
+                                        const struct tern_convert_from_nxd *from,
+                                        struct tern_err *err);
 
 #endif

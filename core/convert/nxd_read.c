@@ -1,276 +1,36 @@
 /* NeuronX Distributed's weights in: the ranks' files as one model under Hugging Face's names. */
 #include "core/convert/nxd.h"
 
-#include "core/base/again.h"
-#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/convert/export.h"
-#include "core/convert/foreign.h"
 #include "core/convert/nxd_plan.h"
-#include "core/pytorch/pytorch.h"
+#include "core/convert/nxd_ranks.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    RANKS_MAX = 1024, /* of each kind */
-    CONFIG_MAX = 1 << 20,
-};
+enum { CONFIG_MAX = 1 << 20 };
 
-/* Where a rank's file lies, and under which name. */
-static const struct {
-    const char *dir; /* below the folder; NULL: that folder itself */
-    bool old;        /* tp_rank_TT_pp_rank_PP, plain a folder with checkpoint.pt */
-    bool expert;     /* with ep_rank_00 */
-} forms[] = {{"model", false, false},
-             {"model", false, true},
-             {NULL, false, false},
-             {NULL, false, true},
-             {NULL, true, false}};
-enum { FORMS = sizeof forms / sizeof *forms };
-
-struct rank {
-    char *name; /* of its file in the folder */
-    struct tern_pytorch_file file;
-    size_t skip;      /* bytes of each name: "model." where the trainer kept the weights so */
-    unsigned in_list; /* number of the file for tern_ckpt_open_files */
-};
-
-/* A tensor of a rank, and its place. */
-struct found {
-    unsigned file;
-    const struct tern_pytorch_tensor *t; /* NULL: see `own` */
-    struct tern_pytorch_file own;        /* xser: the file with this tensor alone */
-};
+static const char lm_head[] = "lm_head.weight";
 
 struct reader {
-    const char *dir;
-    size_t form;
-    bool xser;
-    int tensor, pipeline; /* ranks */
-    struct rank *ranks;   /* [pipeline][tensor] */
+    struct tern_convert_nxd_ranks ranks;
     struct tern_convert_nxd_plan plan;
-    struct tern_convert_foreign list;
-    struct found *found;               /* [tensor]: one tensor on its ranks */
     struct tern_convert_nxd_run *runs; /* [slots] */
-    struct tern_ckpt_piece *pieces;    /* [tensor x slots] */
+    struct tern_ckpt_piece *pieces;    /* [tensor ranks x slots] */
     bool *seen;                        /* [key heads] */
 };
 
-/* ------------------------------------------------------------------ files */
-
-static char *rank_name(size_t form, int tensor, int pipeline)
-{
-    const char *dir = forms[form].dir;
-
-    if (forms[form].old)
-        return tern_strf("tp_rank_%02d_pp_rank_%02d", tensor, pipeline);
-    return tern_strf("%s%sdp_rank_00_%stp_rank_%02d_pp_rank_%02d.pt", dir ? dir : "",
-                     dir ? "/" : "", forms[form].expert ? "ep_rank_00_" : "", tensor, pipeline);
-}
-
-/* The number behind `key` in `name`; -1 when there is none. */
-static int number_behind(const char *name, const char *key)
-{
-    const char *at = strstr(name, key);
-    char digits[8] = "";
-    int64_t n;
-
-    if (!at)
-        return -1;
-    at += strlen(key);
-    for (size_t i = 0; i < sizeof digits - 1 && at[i] >= '0' && at[i] <= '9'; i++)
-        digits[i] = at[i];
-    return tern_str_int(digits, 0, RANKS_MAX - 1, &n) == 0 ? (int)n : -1;
-}
-
-/* Does the name fit the form?  Then its ranks. */
-static bool parse_name(size_t form, const char *name, int *ret_tensor, int *ret_pipeline)
-{
-    *ret_tensor = number_behind(name, "tp_rank_");
-    *ret_pipeline = number_behind(name, "pp_rank_");
-    if (*ret_tensor < 0 || *ret_pipeline < 0)
-        return false;
-    char *again = rank_name(form, *ret_tensor, *ret_pipeline);
-    bool same = strcmp(tern_fs_basename(again), name) == 0;
-    free(again);
-    return same;
-}
-
-/* Which form the folder has, and how many ranks. */
-static int find_ranks(struct reader *r, struct tern_err *err)
-{
-    for (r->form = 0; r->form < FORMS; r->form++) {
-        const char *below = forms[r->form].dir;
-        char *dir = below ? tern_fs_join(r->dir, below) : tern_strdup(r->dir);
-        DIR *d = TERN_AGAIN_PTR(opendir(dir));
-        int t, p;
-        free(dir);
-        for (struct dirent *e; d && (e = readdir(d));) {
-            if (!parse_name(r->form, e->d_name, &t, &p))
-                continue;
-            r->tensor = t + 1 > r->tensor ? t + 1 : r->tensor;
-            r->pipeline = p + 1 > r->pipeline ? p + 1 : r->pipeline;
-        }
-        if (d)
-            closedir(d);
-        if (r->tensor)
-            return 0;
-    }
-    return tern_err_set(err, TERN_USAGE,
-                        "%s: holds no files of NxD's ranks "
-                        "(model/dp_rank_00_tp_rank_00_pp_rank_00.pt, or tp_rank_00_pp_rank_00)",
-                        r->dir);
-}
-
-static struct rank *rank_of(const struct reader *r, int tensor, int pipeline)
-{
-    return &r->ranks[pipeline * r->tensor + tensor];
-}
-
-/* The weights lie at the top, or below "model". */
-static int find_top(const struct reader *r, struct rank *k, struct tern_err *err)
-{
-    bool below = false;
-
-    for (size_t i = 0; i < k->file.n; i++) {
-        if (k->file.tensors[i].outer == 0)
-            return 0;
-        below |= tern_str_starts(k->file.tensors[i].name, "model.");
-    }
-    k->skip = strlen("model.");
-    return below
-               ? 0
-               : tern_err_set(err, TERN_USAGE, "%s/%s: has no tensors at the top or below 'model'",
-                              r->dir, k->name);
-}
-
-static int open_rank(struct reader *r, int tensor, int pipeline, struct tern_err *err)
-{
-    struct rank *k = rank_of(r, tensor, pipeline);
-    char *name = rank_name(r->form, tensor, pipeline);
-
-    k->name = name;
-    if (forms[r->form].old && !r->xser) {
-        k->name = tern_strf("%s/checkpoint.pt", name);
-        free(name);
-    }
-    char *path = tern_fs_join(r->dir, k->name);
-    int rc = 0;
-    if (!tern_fs_exists(path))
-        rc = tern_err_set(err, TERN_USAGE,
-                          "%s: is missing; the folder has files of %d tensor and %d pipeline ranks",
-                          path, r->tensor, r->pipeline);
-    if (rc == 0)
-        rc = tern_pytorch_open_parts(path, &k->file, err);
-    free(path);
-    if (rc == 0)
-        rc = find_top(r, k, err);
-    k->in_list = (unsigned)r->list.n_files;
-    return rc == 0 && !r->xser ? tern_convert_foreign_file(&r->list, k->name, k->file.bytes, err)
-                               : rc;
-}
-
-static int open_ranks(struct reader *r, struct tern_err *err)
-{
-    char *name = rank_name(r->form, 0, 0), *tensors = tern_strf("%s/%s.tensors", r->dir, name);
-
-    r->xser = tern_fs_exists(tensors);
-    free(tensors);
-    free(name);
-    r->ranks = tern_alloc((size_t)(r->tensor * r->pipeline), sizeof *r->ranks, r->dir, err);
-    if (!r->ranks)
-        return -1;
-    for (int p = 0; p < r->pipeline; p++)
-        for (int t = 0; t < r->tensor; t++)
-            if (open_rank(r, t, p, err) < 0)
-                return -1;
-    return 0;
-}
-
-/* ------------------------------------------------------------------ tensors of ranks */
-
-static const struct tern_pytorch_tensor *look_up(const struct rank *k, const char *name)
-{
-    for (size_t i = 0; i < k->file.n; i++) {
-        const struct tern_pytorch_tensor *t = &k->file.tensors[i];
-        if (t->outer == k->skip && strcmp(t->name + k->skip, name) == 0)
-            return t;
-    }
-    return NULL;
-}
-
-/* The pipeline rank that holds the tensor, or -1. */
-static int stage_of(const struct reader *r, const char *name)
-{
-    for (int p = 0; p < r->pipeline; p++)
-        if (look_up(rank_of(r, 0, p), name))
-            return p;
-    return -1;
-}
-
-/* xser: the tensor that a reference stands for, in a file of its own. */
-static int open_tensor(struct reader *r, const struct rank *k, int64_t number, struct found *to,
-                       struct tern_err *err)
-{
-    char *name = tern_strf("%s.tensors/tensor_%lld.pt", k->name, (long long)number);
-    char *path = tern_fs_join(r->dir, name);
-    int rc = tern_pytorch_open_parts(path, &to->own, err);
-
-    if (rc == 0 && (to->own.n != 1 || to->own.tensors[0].reference >= 0))
-        rc = tern_err_set(err, TERN_USAGE, "%s: holds no tensor, or more than one", path);
-    to->file = (unsigned)r->list.n_files;
-    if (rc == 0)
-        rc = tern_convert_foreign_file(&r->list, name, to->own.bytes, err);
-    if (rc == 0)
-        to->t = to->own.tensors;
-    free(path);
-    free(name);
-    return rc;
-}
-
-static void drop_found(struct reader *r)
-{
-    for (int t = 0; r->found && t < r->tensor; t++)
-        tern_pytorch_free(&r->found[t].own);
-    if (r->found)
-        memset(r->found, 0, (size_t)r->tensor * sizeof *r->found);
-}
-
 /* `name` on every tensor rank of its pipeline rank. */
-static int find(struct reader *r, const char *name, struct tern_err *err)
+static int find(struct reader *r, const char *name, bool whole, struct tern_err *err)
 {
-    int p = stage_of(r, name);
+    int p = tern_convert_nxd_ranks_stage(&r->ranks, name);
 
-    drop_found(r);
     if (p < 0)
-        return tern_err_set(err, TERN_USAGE, "%s: no rank holds '%s'", r->dir, name);
-    for (int t = 0; t < r->tensor; t++) {
-        const struct rank *k = rank_of(r, t, p);
-        struct found *f = &r->found[t];
-        f->t = look_up(k, name);
-        f->file = k->in_list;
-        if (!f->t)
-            return tern_err_set(err, TERN_USAGE, "%s/%s: has no tensor '%s', as other ranks have",
-                                r->dir, k->name, name);
-        if ((f->t->reference >= 0) != r->xser)
-            return tern_err_set(err, TERN_USAGE, "%s/%s: tensor '%s' is %s", r->dir, k->name, name,
-                                r->xser
-                                    ? "in this file, and not in its folder .tensors"
-                                    : "not in this file (xser), and there is no folder .tensors");
-        if (r->xser && open_tensor(r, k, f->t->reference, f, err) < 0)
-            return -1;
-        if (f->t->type != r->found[0].t->type || f->t->ndim != r->found[0].t->ndim ||
-            memcmp(f->t->shape, r->found[0].t->shape, sizeof f->t->shape) != 0)
-            return tern_err_set(
-                err, TERN_USAGE,
-                "%s/%s: tensor '%s' has another shape or type than on tensor rank 0", r->dir,
-                k->name, name);
-    }
-    return 0;
+        return tern_err_set(err, TERN_USAGE, "%s: no rank holds '%s'", r->ranks.dir, name);
+    return tern_convert_nxd_ranks_find(&r->ranks, p, name, whole, err);
 }
 
 /* ------------------------------------------------------------------ the layout */
@@ -290,21 +50,21 @@ static int find_form(struct reader *r, const struct tern_model_config *c,
     };
     size_t i = 0;
 
-    while (i < 4 && stage_of(r, names[i].name) < 0)
+    while (i < 4 && tern_convert_nxd_ranks_stage(&r->ranks, names[i].name) < 0)
         i++;
     if (i == 4)
         return tern_err_set(err, TERN_USAGE,
                             "%s: no rank holds q, k and v of layer 0 under a name of NxD's Llama",
-                            r->dir);
-    if (find(r, names[i].name, err) < 0)
+                            r->ranks.dir);
+    if (find(r, names[i].name, /* whole= */ false, err) < 0)
         return -1;
     to->qkv = names[i].qkv;
     /* Heads of all ranks together. */
-    const struct tern_pytorch_tensor *t = r->found[0].t;
+    const struct tern_pytorch_tensor *t = r->ranks.found[0].t;
     int64_t rows = t->ndim == 2 && t->shape[1] == (uint64_t)c->dim && t->shape[0] <= INT32_MAX
                        ? (int64_t)t->shape[0]
                        : 0;
-    int64_t heads = rows * r->tensor / c->head_dim, keys = c->kv_heads, copies = 1;
+    int64_t heads = rows * r->ranks.tensor / c->head_dim, keys = c->kv_heads, copies = 1;
     if (to->qkv == TERN_CONVERT_NXD_FUSED)
         copies = (heads - c->heads) / (2 * keys);
     if (to->qkv == TERN_CONVERT_NXD_SPLIT)
@@ -313,30 +73,40 @@ static int find_form(struct reader *r, const struct tern_model_config *c,
         heads -= copies * keys;
     else
         heads -= c->heads + 2 * copies * keys;
-    if (rows == 0 || heads != 0 || copies < 1 || copies > RANKS_MAX)
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: '%s' of its %d tensor ranks is not of a model with this config",
-                            r->dir, names[i].name, r->tensor);
-    to->kv_replicator = (int)copies;
-    return 0;
+    if (rows > 0 && heads == 0 && copies >= 1 && copies <= TERN_CONVERT_NXD_RANKS_MAX) {
+        to->kv_replicator = (int)copies;
+        return 0;
+    }
+    char shape[100];
+    return tern_err_set(err, TERN_USAGE,
+                        "%s: '%s' is %s on each of its %d tensor ranks. It is not of a model with "
+                        "this config: hidden_size %d, %d query and %d key heads of %d.",
+                        r->ranks.dir, names[i].name,
+                        tern_convert_nxd_shape(shape, sizeof shape, t->ndim, t->shape),
+                        r->ranks.tensor, c->dim, c->heads, c->kv_heads, c->head_dim);
 }
 
 static int plan(struct reader *r, const struct tern_model_config *c, enum tern_convert_nxd_hw hw,
                 struct tern_err *err)
 {
-    struct tern_convert_nxd o = {.tensor = r->tensor, .hw = hw};
+    struct tern_convert_nxd o = {.tensor = r->ranks.tensor, .hw = hw};
+    struct tern_err why = {0};
 
     if (find_form(r, c, &o, err) < 0)
         return -1;
-    if (tern_convert_nxd_plan(c, &o, r->dir, &r->plan, NULL) < 0)
-        return tern_err_set(err, TERN_USAGE,
+    if (tern_convert_nxd_plan(c, &o, "has", &r->plan, &why) < 0) {
+        char *end = strstr(why.text, ". "); /* an advice to the writer of such files */
+        if (end)
+            *end = '\0';
+        return tern_err_set(err, why.code,
                             "%s: the files of its %d tensor ranks are not of a model with this "
-                            "config",
-                            r->dir, r->tensor);
+                            "config, which %s",
+                            r->ranks.dir, r->ranks.tensor, why.text);
+    }
     size_t slots = (size_t)r->plan.slots;
-    r->runs = tern_alloc(slots, sizeof *r->runs, r->dir, err);
-    r->pieces = tern_alloc(slots * (size_t)r->tensor, sizeof *r->pieces, r->dir, err);
-    r->seen = tern_alloc((size_t)c->kv_heads, sizeof *r->seen, r->dir, err);
+    r->runs = tern_alloc(slots, sizeof *r->runs, r->ranks.dir, err);
+    r->pieces = tern_alloc(slots * (size_t)r->ranks.tensor, sizeof *r->pieces, r->ranks.dir, err);
+    r->seen = tern_alloc((size_t)c->kv_heads, sizeof *r->seen, r->ranks.dir, err);
     return r->runs && r->pieces && r->seen ? 0 : -1;
 }
 
@@ -348,7 +118,7 @@ static struct tern_ckpt_piece piece(const struct reader *r, int t, int axis,
                                     const struct tern_model_tensor *whole,
                                     struct tern_convert_nxd_run run, int64_t local)
 {
-    const struct found *f = &r->found[t];
+    const struct tern_convert_nxd_found *f = &r->ranks.found[t];
     struct tern_ckpt_piece p = {.file = f->file, .offset = f->t->offset};
 
     for (int d = 0; d < whole->ndim; d++) {
@@ -367,20 +137,41 @@ static size_t add_pieces(struct reader *r, const struct tern_model_tensor *whole
 {
     bool keys = whole->kind == TERN_MODEL_K || whole->kind == TERN_MODEL_V;
     size_t n = 0, runs = tern_convert_nxd_runs(&r->plan, whole, t, r->runs);
-    int64_t head = r->plan.config.head_dim;
+    int64_t rows = r->plan.config.head_dim;
 
     for (size_t i = 0; i < runs; i++) {
         struct tern_convert_nxd_run run = r->runs[i];
-        int64_t step = keys ? head : run.count;
+        int64_t step = keys ? rows : run.count;
         for (int64_t at = 0; at < run.count; at += step, *local += step) {
             struct tern_convert_nxd_run one = {run.start + at, step};
-            if (keys && r->seen[one.start / head])
+            if (keys && r->seen[one.start / rows])
                 continue;
             if (keys)
-                r->seen[one.start / head] = true;
+                r->seen[one.start / rows] = true;
             to[n++] = piece(r, t, axis, whole, one, *local);
         }
     }
+    return n;
+}
+
+/* The pieces of a source, which begin at row or column *base of each rank: how many; *base is set
+ * behind them. */
+static size_t find_pieces(struct reader *r, const struct tern_model_tensor *whole, int axis,
+                          int64_t *base)
+{
+    int64_t local = *base;
+    size_t n = 0;
+
+    memset(r->seen, 0, (size_t)r->plan.config.kv_heads * sizeof *r->seen);
+    if (axis < 0) {
+        r->pieces[0] = piece(r, 0, 0, whole, (struct tern_convert_nxd_run){0, whole->shape[0]}, 0);
+        return 1;
+    }
+    for (int k = 0; k < r->ranks.tensor; k++) {
+        local = *base;
+        n += add_pieces(r, whole, axis, k, &local, r->pieces + n);
+    }
+    *base = local;
     return n;
 }
 
@@ -389,36 +180,39 @@ static int take(struct reader *r, const struct tern_convert_nxd_tensor *t, struc
 {
     int64_t base = 0;
 
-    if (find(r, t->name, err) < 0)
+    if (find(r, t->name, t->axis < 0, err) < 0)
         return -1;
-    const struct tern_pytorch_tensor *first = r->found[0].t;
-    if (first->ndim != t->ndim || memcmp(first->shape, t->shape, (size_t)t->ndim * 8) != 0)
+    const struct tern_pytorch_tensor *first = r->ranks.found[0].t;
+    if (first->ndim != t->ndim || memcmp(first->shape, t->shape, (size_t)t->ndim * 8) != 0) {
+        char own[100], want[100];
         return tern_err_set(err, TERN_USAGE,
-                            "%s: tensor '%s' has not the shape on a rank that the config implies",
-                            r->dir, t->name);
+                            "%s: tensor '%s' is %s on each of its %d tensor ranks, and the config "
+                            "implies %s",
+                            r->ranks.dir, t->name,
+                            tern_convert_nxd_shape(own, sizeof own, first->ndim, first->shape),
+                            r->ranks.tensor,
+                            tern_convert_nxd_shape(want, sizeof want, t->ndim, t->shape));
+    }
     for (int i = 0; i < t->sources; i++) {
         struct tern_model_tensor whole;
-        size_t n = 0;
-        int64_t local = base;
         tern_model_tensor(&r->plan.config, t->source[i], &whole);
-        memset(r->seen, 0, (size_t)r->plan.config.kv_heads * sizeof *r->seen);
-        if (t->axis < 0) {
-            r->pieces[n++] =
-                piece(r, 0, 0, &whole, (struct tern_convert_nxd_run){0, whole.shape[0]}, 0);
-        } else {
-            for (int k = 0; k < r->tensor; k++) {
-                local = base;
-                n += add_pieces(r, &whole, t->axis, k, &local, r->pieces + n);
-            }
-        }
-        base = local;
+        size_t n = find_pieces(r, &whole, t->axis, &base);
         struct tern_ckpt_info info = {.name = whole.name, .type = first->type, .ndim = whole.ndim};
+        if (strcmp(t->name, lm_head) == 0)
+            info.name = lm_head; /* a tied one has the embedding as its source */
         for (int d = 0; d < whole.ndim; d++)
             info.shape[d] = (uint64_t)whole.shape[d];
-        if (tern_convert_foreign_array(&r->list, &info, r->pieces, n, err) < 0)
+        if (tern_convert_foreign_array(&r->ranks.list, &info, r->pieces, n, err) < 0)
             return -1;
     }
     return 0;
+}
+
+/* RoPE's frequencies, which older models keep with their weights. */
+static bool may_be_left(const void *user, const char *name)
+{
+    (void)user;
+    return tern_str_ends(name, ".rotary_emb.inv_freq");
 }
 
 static int take_all(struct reader *r, struct tern_err *err)
@@ -430,11 +224,19 @@ static int take_all(struct reader *r, struct tern_err *err)
     if (tern_convert_nxd_list(&r->plan, 0, &t, &n, err) < 0)
         return -1;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        if (!r->plan.config.tied || strcmp(t[i].name, "lm_head.weight") != 0)
-            rc = take(r, &t[i], err);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (r->plan.config.tied && strcmp(t[i].name, lm_head) == 0 &&
+            tern_convert_nxd_ranks_stage(&r->ranks, lm_head) < 0)
+            continue; /* it is the embedding */
+        rc = take(r, &t[i], err);
+    }
     free(t);
-    return rc;
+    return rc == 0 ? tern_convert_nxd_ranks_check_rest(
+                         &r->ranks, may_be_left, /* user= */ NULL,
+                         "The config names none of this name, or another pipeline rank has it, "
+                         "too. Is it the config of this model?",
+                         err)
+                   : -1;
 }
 
 /* ------------------------------------------------------------------ copies of key heads */
@@ -464,16 +266,17 @@ static int compare(struct tern_ckpt *c, int head, int i, float *room, size_t n, 
 static struct tern_ckpt *open_copies(struct reader *r, const struct tern_model_tensor *k,
                                      int64_t before, struct tern_err *err)
 {
-    struct tern_convert_foreign f = {.dir = r->dir};
+    struct tern_convert_foreign f = {.dir = r->ranks.dir};
     int64_t head = r->plan.config.head_dim;
-    int *copies = tern_alloc((size_t)r->plan.config.kv_heads, sizeof *copies, r->dir, err);
+    int *copies = tern_alloc((size_t)r->plan.config.kv_heads, sizeof *copies, r->ranks.dir, err);
     int rc = copies ? 0 : -1;
 
-    for (int t = 0; rc == 0 && t < r->tensor; t++) {
-        unsigned from = r->found[t].file;
+    for (int t = 0; rc == 0 && t < r->ranks.tensor; t++) {
+        unsigned from = r->ranks.found[t].file;
         size_t runs = tern_convert_nxd_runs(&r->plan, k, t, r->runs);
         int64_t local = before;
-        rc = tern_convert_foreign_file(&f, r->list.names[from], r->list.bytes[from], err);
+        rc = tern_convert_foreign_file(&f, r->ranks.list.names[from], r->ranks.list.bytes[from],
+                                       err);
         for (size_t i = 0; i < runs; i++) {
             struct tern_convert_nxd_run one = {0, head};
             for (int64_t at = 0; rc == 0 && at < r->runs[i].count; at += head, local += head) {
@@ -482,7 +285,7 @@ static struct tern_ckpt *open_copies(struct reader *r, const struct tern_model_t
                 snprintf(name, sizeof name, "%d.%d", (int)h, copies[h]++);
                 struct tern_ckpt_piece p = piece(r, t, 0, k, one, local);
                 struct tern_ckpt_info info = {
-                    name, r->found[t].t->type, 2, {(uint64_t)head, (uint64_t)k->shape[1]}};
+                    name, r->ranks.found[t].t->type, 2, {(uint64_t)head, (uint64_t)k->shape[1]}};
                 p.file = (unsigned)t;
                 rc = tern_convert_foreign_array(&f, &info, &p, 1, err);
             }
@@ -511,10 +314,10 @@ static int check_copies(struct reader *r, struct tern_err *err)
     if (find(r,
              fused ? "model.layers.0.self_attn.qkv_proj.weight_qkv"
                    : "model.layers.0.self_attn.qkv_proj.weight_k",
-             err) < 0)
+             /* whole= */ false, err) < 0)
         return -1;
     size_t n = (size_t)c->head_dim * (size_t)c->dim;
-    struct tern_ckpt *copies = open_copies(r, &k, fused ? c->dim / r->tensor : 0, err);
+    struct tern_ckpt *copies = open_copies(r, &k, fused ? c->dim / r->ranks.tensor : 0, err);
     float *room = copies ? tern_alloc(2 * n, sizeof *room, "key heads", err) : NULL;
     int rc = room ? 0 : -1;
     for (int h = 0; rc == 0 && h < c->kv_heads; h++) {
@@ -528,7 +331,7 @@ static int check_copies(struct reader *r, struct tern_err *err)
         return tern_err_set(err, TERN_USAGE,
                             "%s: the copies of a key head differ from each other, when they are "
                             "sought as on %s. Is --hw %s right?",
-                            r->dir, hw, hw);
+                            r->ranks.dir, hw, hw);
     }
     return rc;
 }
@@ -536,32 +339,16 @@ static int check_copies(struct reader *r, struct tern_err *err)
 /* ------------------------------------------------------------------ the whole */
 
 struct tern_ckpt *tern_convert_open_nxd(const char *dir, const struct tern_model_config *c,
-                                        enum tern_convert_nxd_hw hw, struct tern_err *err)
+                                        const struct tern_convert_from_nxd *from,
+                                        struct tern_err *err)
 {
-    struct reader r = {.dir = dir, .list = {.dir = dir}};
+    struct reader r = {.ranks = {.dir = dir, .stop = from->stop, .list = {.dir = dir}}};
     struct tern_ckpt *opened = NULL;
 
-    int rc = find_ranks(&r, err);
-    if (rc == 0) {
-        r.found = tern_alloc((size_t)r.tensor, sizeof *r.found, dir, err);
-        rc = r.found ? open_ranks(&r, err) : -1;
-    }
-    if (rc == 0)
-        rc = plan(&r, c, hw, err);
-    if (rc == 0)
-        rc = check_copies(&r, err);
-    if (rc == 0)
-        rc = take_all(&r, err);
-    if (rc == 0)
-        opened = tern_convert_foreign_open(&r.list, err);
-    drop_found(&r);
-    for (int i = 0; r.ranks && i < r.tensor * r.pipeline; i++) {
-        tern_pytorch_free(&r.ranks[i].file);
-        free(r.ranks[i].name);
-    }
-    tern_convert_foreign_free(&r.list);
-    free(r.ranks);
-    free(r.found);
+    if (tern_convert_nxd_ranks_open(&r.ranks, err) == 0 && plan(&r, c, from->hw, err) == 0 &&
+        check_copies(&r, err) == 0 && take_all(&r, err) == 0)
+        opened = tern_convert_foreign_open(&r.ranks.list, err);
+    tern_convert_nxd_ranks_free(&r.ranks);
     free(r.runs);
     free(r.pieces);
     free(r.seen);
@@ -585,6 +372,6 @@ int tern_convert_open_from_nxd(struct tern_convert_export *x, const char *path,
         rc = -1;
     free(file);
     if (rc == 0)
-        x->c = tern_convert_open_nxd(path, &x->config, from->hw, err);
+        x->c = tern_convert_open_nxd(path, &x->config, from, err);
     return x->c ? 0 : -1;
 }

@@ -174,10 +174,12 @@ refused 2 "files of NeuronX Distributed's ranks. Make a model of them: tern ckpt
 refused 2 "Is --hw trn2 right?" x2 --from nxd --config gqa --hw trn2
 refused 2 "Is --hw trn2 right?" x3 --from nxd --config gqa --hw trn2
 refused 2 "Is --hw trn1 right?" x4 --from nxd --config gqa
-refused 2 "is not of a model with this config" x2 --from nxd --config mha
+refused 2 "'model.layers.0.self_attn.qkv_proj.weight_qkv' is [16, 32] on each of its 4 tensor ranks. It is not of a model with this config: hidden_size 16, 4 query and 4 key heads of 4." x2 --from nxd --config mha
+cp -r gqa odd; sed -i 's/"vocab_size": 40/"vocab_size": 42/' odd/config.json
+refused 2 "are not of a model with this config, which has: vocab_size 42 is no multiple of the 4 tensor ranks, which NxD needs" x2 --from nxd --config odd
 refused 2 "Name the model's: --config" x2 --from nxd
 cp -r gqa wide; sed -i 's/"intermediate_size": 48/"intermediate_size": 96/' wide/config.json
-refused 2 "has not the shape on a rank that the config implies" x2 --from nxd --config wide
+refused 2 "'model.layers.0.mlp.gate_up_proj.weight' is [24, 32] on each of its 4 tensor ranks, and the config implies [48, 32]" x2 --from nxd --config wide
 refused 2 "'hf' is not nxd" gqa --from hf
 refused 2 "--config: goes with --from nxd alone" gqa --config gqa
 refused 2 "holds no files of NxD's ranks" gqa --from nxd
@@ -192,10 +194,54 @@ for at in 0 1 30 100 1000 $((size / 2)) $((size - 23)) $((size - 1)); do
 done
 cp -r x3 bare; rm -r bare/tp_rank_05_pp_rank_00.tensors; refused 2 "bare/tp_rank_05_pp_rank_00.tensors/tensor_" bare --from nxd --config gqa
 cp -r x3 mix; cp x3/tp_rank_05_pp_rank_00.tensors/tensor_1.pt mix/tp_rank_05_pp_rank_00.tensors/tensor_0.pt
-refused 2 "has another shape or type than on tensor rank 0" mix --from nxd --config gqa
+refused 2 "tensor 'model.embed_tokens.weight' is F32 [4, 32], and on tensor rank 0 it is F32 [5, 32]" mix --from nxd --config gqa
 cp -r x6 ref; rm -r ref/model/*.tensors; refused 2 "not in this file (xser)" ref --from nxd --config mha
 
+
+# What the model would be without.
+edit() { # FILE STATEMENTS: of `s`, the object in a file of PyTorch
+    python3 -c "
+import sys; sys.path.insert(0, '$ROOT/tests/lib'); import nxd
+s = nxd.load('$1'); x = ('F32', (3, 2), bytes(24))
+$2
+nxd.save('$1', s)" || exit 1
+}
+at=model.layers.0.self_attn.qkv_proj
+cp -r x2 more; edit more/$file "s['$at.lora_A.weight'] = s['$at.lora_B.weight_q'] = s['$at.bias_q'] = s['visual.weight'] = x"
+refused 2 "more/$file: holds 4 tensors that would be left out: '$at.lora_A.weight', '$at.lora_B.weight_q', '$at.bias_q', .... The config" more --from nxd --config gqa
+cp x2/$file more/$file; edit more/$file "s['model.layers.2.self_attn.rotary_emb.inv_freq'] = x"
+run tern ckpt export more -o less-freq --from nxd --config gqa; status 0 "RoPE's frequencies may be left out"
+"$T" same gqa less-freq; ok $? "a model with RoPE's frequencies in its files is the model"
+for tp in 0 1 2 3; do edit more/model/dp_rank_00_tp_rank_0${tp}_pp_rank_00.pt "s['model.norm.weight'] = ('F32', (32,), bytes(128))"; done
+cp x2/$file more/$file; refused 2 "holds 1 tensor that would be left out: 'model.norm.weight'. The config names none of this name, or another pipeline rank has it" more --from nxd --config gqa
+cp -r x7 trainer; for tp in 0 1; do edit trainer/tp_rank_0${tp}_pp_rank_00/checkpoint.pt "s = {'model': s, 'optimizer_state': {'0': {'exp_avg': x}}, 'step': x, 'epoch': 2}"; done
+run tern ckpt export trainer -o of-trainer --from nxd --config mha; status 0 "an optimizer's state lies beside the model"
+"$T" same mha of-trainer; ok $? "beside an optimizer's state the model is the model"
+edit trainer/tp_rank_01_pp_rank_00/checkpoint.pt "s['model']['score.weight'] = x"
+refused 2 "holds 1 tensor that would be left out: 'score.weight'" trainer --from nxd --config mha
+cp -r x7 head; for tp in 0 1; do edit head/tp_rank_0${tp}_pp_rank_00/checkpoint.pt "del s['lm_head.weight']"; done
+run tern ckpt export head -o headless --from nxd --config mha; status 0 "a tied model may come without its head"
+"$T" same mha headless; ok $? "a tied model without its head is the model"
+
+# A checkpoint that was not finished; names of all kinds.
+run tern ckpt export marked -o whole --from nxd --config mha; status 0 "a finished checkpoint is taken"
+rm marked/done
+refused 2 "marked: has the marker 'checkpoint' and no marker 'done': the trainer has not finished this checkpoint" marked --from nxd --config mha
+refused 2 "marked/model: has the marker 'checkpoint' and no marker 'done'" marked/model --from nxd --config mha
+refused 2 "holds model/dp_rank_00_ep_rank_00_tp_rank_0" x5
+refused 2 "holds model/dp_rank_00_ep_rank_00_tp_rank_0" x9
+cp -r x2 later; rm later/model/*tp_rank_00*; refused 2 "files of NeuronX Distributed's ranks. Make a model of them" later
+mkdir -p on/shards on/two/model; refused 2 "on: holds shards: a model on Optimum Neuron's ranks. Make one model of it: tern ckpt export --from nxd" on
+refused 2 "two: holds no weights that tern reads" on/two
+
 if strace -o /dev/null true 2>/dev/null; then
+    run env ASAN_OPTIONS=detect_leaks=0 strace -o calls -e trace=pipe2 -e inject=pipe2:signal=INT:when=12 \
+        tern ckpt export x3 -o stopped --from nxd --config gqa
+    status 130 "Ctrl-C while ranks' files are opened: exit status 130"
+    [ "$(grep -c ^pipe2 calls)" -le 13 ]; ok $? "Ctrl-C while ranks' files are opened: no more are opened" || cat calls
+    run env ASAN_OPTIONS=detect_leaks=0 strace -o calls -e trace=pipe2 tern ckpt export x3 -o all --from nxd --config gqa
+    # 8 ranks, 8 tensors of 3 layers and of the ends; norms are alike on all ranks; k of layer 0 is seen twice before.
+    [ "$(grep -c ^pipe2 calls)" = $((8 + 8 * (3 * 6 + 2) + 3 * 2 + 1 + 2 * 8)) ]; ok $? "with xser a norm is opened on one rank alone" || grep -c ^pipe2 calls
     for at in 3 40 200; do
         run env ASAN_OPTIONS=detect_leaks=0 strace -f -o /dev/null -e trace=write -e inject=write:signal=INT:when=$at \
             tern ckpt export gqa -o stopped --to nxd --tensor 4 --xser

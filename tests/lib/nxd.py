@@ -3,7 +3,9 @@
 make(DIR, heads, kv_heads, layers, tied=False, dtype="F32", half=None, seed=1): a Hugging Face folder;
     tensors with `half` in their name are BF16
 source(DIR): {name: (dtype, shape, bytes)} of it
+write(FILE, {name: (dtype, shape, bytes)}): a safetensors file
 load(FILE): the object in a file of PyTorch; a tensor is (dtype, shape, bytes)
+save(FILE, object): such a file
 """
 import json, os, pickle, random, struct, zipfile
 
@@ -37,7 +39,7 @@ def make(path, heads, kv_heads, layers, tied=False, dtype="F32", half=None, seed
                "num_key_value_heads": kv_heads, "vocab_size": VOCAB, "max_position_embeddings": 64,
                "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": tied,
                "bos_token_id": 1, "eos_token_id": 2}, open(f"{path}/config.json", "w"))
-    rng, head, data, at = random.Random(seed), {}, [], 0
+    rng, tensors = random.Random(seed), {}
     for name, shape in shapes(heads, kv_heads, layers, tied):
         n = shape[0] * (shape[1] if len(shape) > 1 else 1)
         near = 1.0 if len(shape) == 1 else 0.0
@@ -45,13 +47,19 @@ def make(path, heads, kv_heads, layers, tied=False, dtype="F32", half=None, seed
         own = "BF16" if half and half in name else dtype
         if own == "BF16":
             values = b"".join(values[i + 2:i + 4] for i in range(0, 4 * n, 4))
-        head[name] = {"dtype": own, "shape": shape, "data_offsets": [at, at + len(values)]}
+        tensors[name] = own, shape, values
+    write(f"{path}/model.safetensors", tensors)
+
+
+def write(path, tensors):
+    head, at = {}, 0
+    for name, (dtype, shape, values) in tensors.items():
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(values)]}
         at += len(values)
-        data.append(values)
     text = json.dumps(head).encode()
     text += b" " * (-len(text) % 8)
-    with open(f"{path}/model.safetensors", "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + b"".join(data))
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
 
 
 def source(path):
@@ -69,7 +77,8 @@ class Storage:
 
 
 class TensorReference:
-    pass
+    def __init__(self, tid=None):
+        self.tid = tid
 
 
 KINDS = {"FloatStorage": "F32", "BFloat16Storage": "BF16", "HalfStorage": "F16"}
@@ -116,6 +125,42 @@ def load(path):
             reader = Reader(f)
             reader.zip, reader.archive = z, archive
             return reader.load()
+
+
+def pickled(o, storages):
+    """Protocol 2; the bytes of tensors are appended to `storages`."""
+    several = lambda items: b"".join(pickled(i, storages) for i in items)
+    if isinstance(o, TensorReference):
+        return b"ctorch_xla.utils.serialization\nTensorReference\n)\x81" + pickled({"tid": o.tid}, storages) + b"b"
+    if isinstance(o, dict):
+        return b"}(" + several(x for kv in o.items() for x in kv) + b"u"
+    if isinstance(o, tuple) and len(o) == 3 and o[0] in SIZE:
+        kind = {v: k for k, v in KINDS.items()}[o[0]].encode()
+        storages.append(o[2])
+        stride = [1]
+        for n in reversed(o[1][1:]):
+            stride.insert(0, stride[0] * n)
+        storage = b"(X\x07\0\0\0storagectorch\n" + kind + b"\n" + several((str(len(storages) - 1), "cpu", len(o[2]) // SIZE[o[0]])) + b"tQ"
+        return (b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + several((0, tuple(o[1]), tuple(stride), False))
+                + b"ccollections\nOrderedDict\n)RtR")
+    if isinstance(o, (tuple, list)):
+        return b"(" + several(o) + (b"t" if isinstance(o, tuple) else b"l")
+    if isinstance(o, bool) or o is None:
+        return {True: b"\x88", False: b"\x89", None: b"N"}[o]
+    if isinstance(o, int):
+        return b"J" + struct.pack("<i", o)
+    return b"X" + struct.pack("<I", len(o.encode())) + o.encode()
+
+
+def save(path, o):
+    storages, archive = [], os.path.splitext(os.path.basename(path))[0]
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr(archive + "/data.pkl", b"\x80\x02" + pickled(o, storages) + b".")
+        z.writestr(archive + "/byteorder", "little")
+        for i, data in enumerate(storages):
+            z.writestr(f"{archive}/data/{i}", data)
+        z.writestr(archive + "/version", "3\n")
 
 
 def rank_file(files, xser, tp, pp):

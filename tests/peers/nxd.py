@@ -264,9 +264,9 @@ def run(c, order, case):
     config = json.load(open(model + "/config.json"))
     case["kv"] = config["num_key_value_heads"]
     layers, state = config["num_hidden_layers"], whole(model)
-    what = " ".join(str(case[k]) for k in ("model", "tp", "pp", "form", "hw", "files")) + (" xser" if case["xser"] else "") + (f" x{case['parts']}" if case["parts"] > 1 else "")
+    what = " ".join(str(case[k]) for k in ("model", "tp", "pp", "form", "hw", "files")) + (" xser" if case["xser"] else "") + (f" x{case['parts']}" if case["parts"] > 1 else "") + (f" {case['least']} copies" if case["least"] else "")
     command = ["tern", "ckpt", "export", model, "-o", "out", "--to", "nxd", "--tensor", str(case["tp"]), "--pipeline", str(case["pp"]),
-               "--interleave", str(case["parts"]), "--qkv", case["form"], "--hw", case["hw"], "--files", case["files"]] + (["--xser"] if case["xser"] else [])
+               "--interleave", str(case["parts"]), "--qkv", case["form"], "--hw", case["hw"], "--files", case["files"], "--kv-replicator", str(case["least"])] + (["--xser"] if case["xser"] else [])
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         say(False, f"{what}: {done.stderr.strip()}")
@@ -293,7 +293,7 @@ def cases():
     nxd.make("under", 16, 2, 11)                          # key heads: fewer than eight tensor ranks
     nxd.make("at", 16, 8, 11, tied=True)                  # as many
     nxd.make("over", 16, 16, 11, dtype="BF16")            # more, without grouped queries
-    base = {"hw": "trn1", "files": "v2", "xser": False, "parts": 1, "back": False}
+    base = {"hw": "trn1", "files": "v2", "xser": False, "parts": 1, "least": 0, "back": False}
     for model, form in (("under", "fused"), ("at", "split"), ("over", "coalesced")):
         for tp in (1, 2, 8):
             for pp in (1, 2, 8):
@@ -303,7 +303,10 @@ def cases():
             ("over", 8, 2, "split", {}), ("under", 2, 2, "split", {"xser": True, "files": "v1"}), ("at", 8, 2, "fused", {"xser": True}),
             ("under", 8, 2, "fused", {"xser": True, "files": "v3"}), ("over", 2, 2, "coalesced", {"parts": 2}), ("at", 8, 2, "fused", {"parts": 2}),
             ("under", 2, 1, "fused", {"hw": "trn2"}), ("under", 8, 1, "split", {"hw": "trn2"}), ("at", 2, 2, "fused", {"hw": "trn2"}),
-            ("at", 8, 1, "fused", {"hw": "trn2"}), ("over", 4, 1, "split", {"hw": "trn2"})):
+            ("at", 8, 1, "fused", {"hw": "trn2"}), ("over", 4, 1, "split", {"hw": "trn2"}),
+            # More copies of key heads than the ranks need.
+            ("under", 2, 1, "fused", {"hw": "trn2", "least": 2}), ("under", 4, 2, "split", {"hw": "trn2", "least": 4}),
+            ("at", 4, 1, "fused", {"hw": "trn2", "least": 2}), ("under", 2, 1, "split", {"least": 2}), ("at", 2, 2, "fused", {"least": 2})):
         yield dict(base, model=model, tp=tp, pp=pp, form=form, back=True) | more
 
 
@@ -327,13 +330,13 @@ samples()
 c, order = converter(), optimum()
 for case in cases():
     run(c, order, case)
-say(count["layouts"] == 41, f"{count['layouts']} layouts; largest difference of a logit {worst['logits']:.1e}")
+say(count["layouts"] == 46, f"{count['layouts']} layouts; largest difference of a logit {worst['logits']:.1e}")
 if c:
     say(count["compared"] == 30, f"{count['tensors']} tensors in {count['compared']} layouts are those of NxD's converter")
 else:
     print(f"skip no source of NxD's in {nxd_source} (git clone https://github.com/aws-neuron/neuronx-distributed)")
 if order:
-    say(count["heads"] == 23, f"heads of {count['heads']} layouts are where Optimum Neuron has them")
+    say(count["heads"] == 25, f"heads of {count['heads']} layouts are where Optimum Neuron has them")
 else:
     print(f"skip no source of Optimum Neuron's in {optimum_source} (git clone https://github.com/huggingface/optimum-neuron)")
 print("end of nxd.py")

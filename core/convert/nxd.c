@@ -408,7 +408,7 @@ int tern_convert_to_nxd(const char *path, const char *out_dir,
                         const struct tern_convert_nxd *options, struct tern_convert_nxd_out *out,
                         struct tern_err *err)
 {
-    struct tern_convert_hf as = {.dtype = options->dtype};
+    struct tern_convert_hf as = {.dtype = options->dtype, .stop = options->stop};
     struct nxd n = {.x = {.options = &as}, .o = options};
     char *to = tern_strdup(out_dir);
 

@@ -219,9 +219,20 @@ run tern ckpt export trainer -o of-trainer --from nxd --config mha; status 0 "an
 "$T" same mha of-trainer; ok $? "beside an optimizer's state the model is the model"
 edit trainer/tp_rank_01_pp_rank_00/checkpoint.pt "s['model']['score.weight'] = x"
 refused 2 "holds 1 tensor that would be left out: 'score.weight'" trainer --from nxd --config mha
-cp -r x7 head; for tp in 0 1; do edit head/tp_rank_0${tp}_pp_rank_00/checkpoint.pt "del s['lm_head.weight']"; done
+cp -r x7 head; edit head/tp_rank_01_pp_rank_00/checkpoint.pt "t, n, b = s['lm_head.weight']; s['lm_head.weight'] = t, n, b[:-1] + bytes([b[-1] ^ 1])"
+refused 2 "says tie_word_embeddings, and lm_head.weight is not the embedding" head --from nxd --config mha
+refused 2 "says tie_word_embeddings, and lm_head.weight is not the embedding" head --from nxd --config mha --to nxd
+for tp in 0 1; do edit head/tp_rank_0${tp}_pp_rank_00/checkpoint.pt "del s['lm_head.weight']"; done
 run tern ckpt export head -o headless --from nxd --config mha; status 0 "a tied model may come without its head"
 "$T" same mha headless; ok $? "a tied model without its head is the model"
+cp -r mha twice; python3 - "$ROOT/tests/lib" <<'PY'
+import sys; sys.path.insert(0, sys.argv[1]); import nxd
+s = nxd.source("twice"); s["lm_head.weight"] = s["model.embed_tokens.weight"]; nxd.write("twice/model.safetensors", s)
+PY
+run tern ckpt export twice -o once; status 0 "a folder may hold its tied head"; "$T" same mha once; ok $? "a tied head is left out"
+printf x | dd of=twice/model.safetensors bs=1 seek=$(($(stat -c %s twice/model.safetensors) - 9)) conv=notrunc 2>/dev/null
+refused 2 "twice: its config says tie_word_embeddings, and lm_head.weight is not the embedding" twice
+refused 2 "twice: its config says tie_word_embeddings, and lm_head.weight is not the embedding" twice --to nxd
 
 # A checkpoint that was not finished; names of all kinds.
 run tern ckpt export marked -o whole --from nxd --config mha; status 0 "a finished checkpoint is taken"

@@ -54,6 +54,9 @@ int tern_convert_write_json(const struct tern_convert_export *x, const char *nam
 bool tern_convert_peft_is(const char *dir);
 /* Adapters whose config says nothing that tern would compute otherwise. */
 struct tern_convert_peft *tern_convert_peft_open(const char *dir, struct tern_err *err);
+/* The same of a config and arrays that are at hand; takes both, also when it fails. */
+struct tern_convert_peft *tern_convert_peft_of(const char *dir, json_t *config, struct tern_ckpt *c,
+                                               struct tern_err *err);
 void tern_convert_peft_close(struct tern_convert_peft *p);
 /* Borrowed. */
 struct tern_ckpt *tern_convert_peft_arrays(const struct tern_convert_peft *p);

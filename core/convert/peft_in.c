@@ -131,7 +131,8 @@ static int check_start(const struct tern_convert_peft *p, struct tern_err *err)
 static int read_config(struct tern_convert_peft *p, struct tern_err *err)
 {
     char *path = tern_fs_join(p->path, "adapter_config.json");
-    p->config = tern_json_load(path, 1 << 20, err);
+    if (!p->config)
+        p->config = tern_json_load(path, 1 << 20, err);
     free(path);
     if (!p->config)
         return -1;
@@ -172,6 +173,23 @@ struct tern_convert_peft *tern_convert_peft_open(const char *dir, struct tern_er
                    : tern_convert_open_bin(dir, "adapter_model.bin", /* key= */ NULL, err);
     free(file);
     if (p->c)
+        return p;
+    tern_convert_peft_close(p);
+    return NULL;
+}
+
+struct tern_convert_peft *tern_convert_peft_of(const char *dir, json_t *config, struct tern_ckpt *c,
+                                               struct tern_err *err)
+{
+    struct tern_convert_peft *p = tern_alloc(1, sizeof *p, dir, err);
+
+    if (!p) {
+        json_decref(config);
+        tern_ckpt_close(c);
+        return NULL;
+    }
+    *p = (struct tern_convert_peft){.path = tern_strdup(dir), .config = config, .c = c};
+    if (read_config(p, err) == 0)
         return p;
     tern_convert_peft_close(p);
     return NULL;

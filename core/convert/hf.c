@@ -69,23 +69,6 @@ static uint64_t bytes_of(const struct tern_ckpt_info *t)
     return n;
 }
 
-unsigned tern_convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_bytes,
-                                  unsigned *shard)
-{
-    uint64_t filled = 0;
-    unsigned now = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if (filled && (filled > max_bytes || bytes[i] > max_bytes - filled)) {
-            now++;
-            filled = 0;
-        }
-        shard[i] = now;
-        filled += bytes[i];
-    }
-    return now + 1;
-}
-
 static int deal_shards(struct tern_convert_export *x, struct tern_err *err)
 {
     uint64_t max = x->options->max_shard_bytes ? x->options->max_shard_bytes : SHARD_BYTES;
@@ -100,7 +83,7 @@ static int deal_shards(struct tern_convert_export *x, struct tern_err *err)
     }
     x->n_shards = tern_convert_deal_shards(bytes, x->n, max, x->shard);
     free(bytes);
-    return 0;
+    return tern_convert_sort_shards(x->tensors, x->shard, x->n, x->n_shards, err);
 }
 
 /* ------------------------------------------------------------------ weights */
@@ -273,14 +256,17 @@ int tern_convert_write_json(const struct tern_convert_export *x, const char *nam
 static int write_index(const struct tern_convert_export *x, struct tern_err *err)
 {
     json_t *map = json_object();
+    uint64_t numbers = 0;
 
     for (size_t i = 0; i < x->n; i++) {
         char *name = shard_name(x, x->shard[i]);
         json_object_set_new(map, x->tensors[i].name, json_string(name));
         free(name);
+        numbers += bytes_of(&x->tensors[i]) / tern_ckpt_type_bytes(x->tensors[i].type);
     }
-    json_t *index = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)x->total,
-                              "weight_map", map);
+    json_t *index =
+        json_pack("{s:{s:I,s:I},s:o}", "metadata", "total_parameters", (json_int_t)numbers,
+                  "total_size", (json_int_t)x->total, "weight_map", map);
     int rc = tern_convert_write_json(x, "model.safetensors.index.json", index, JSON_SORT_KEYS, err);
     json_decref(index);
     return rc;

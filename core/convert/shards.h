@@ -5,9 +5,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* shard[i] of `n` tensors of bytes[i], in this order: a new file begins when the next tensor would
- * pass `max_bytes`.  Returns how many files. */
+#include "core/base/err.h"
+#include "core/ckpt/ckpt.h"
+
+/* shard[i] of `n` tensors of bytes[i], by the rule of huggingface_hub's
+ * split_state_dict_into_shards_factory: a file is filled in this order until the next tensor would
+ * pass `max_bytes`; a tensor above it has a file of its own, and the one being filled goes on
+ * behind it.  Files are numbered from 0 as they are closed.  Returns how many files. */
 unsigned tern_convert_deal_shards(const uint64_t *bytes, size_t n, uint64_t max_bytes,
                                   unsigned *shard);
+/* Put the tensors, and shard[] with them, into the order of their files; inside a file the order
+ * stays. */
+int tern_convert_sort_shards(struct tern_ckpt_info *tensors, unsigned *shard, size_t n,
+                             unsigned n_shards, struct tern_err *err);
 
 #endif

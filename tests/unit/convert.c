@@ -10,10 +10,23 @@
 static void test_rule(void)
 {
     const uint64_t bytes[] = {4, 6, 1, 20, 1, 9, 10};
-    unsigned shard[7], want[] = {0, 0, 1, 2, 3, 3, 4};
+    unsigned shard[7], want[] = {0, 0, 2, 1, 2, 3, 4};
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g"};
+    struct tern_ckpt_info tensors[7];
+    char order[8] = "", files[8] = "";
+    struct tern_err err = {0};
 
     ok(tern_convert_deal_shards(bytes, 7, 10, shard) == 5 && memcmp(shard, want, sizeof want) == 0,
-       "a file of an export is filled to its limit, a tensor above it has its own");
+       "a file of an export is filled to its limit, around a tensor above it, which has its own");
+    for (int i = 0; i < 7; i++)
+        tensors[i] = (struct tern_ckpt_info){.name = names[i]};
+    const int rc = tern_convert_sort_shards(tensors, shard, 7, 5, &err);
+    for (int i = 0; rc == 0 && i < 7; i++) {
+        order[i] = *tensors[i].name;
+        files[i] = (char)('0' + shard[i]);
+    }
+    is(order, "abdcefg", "tensors are written by files, each file's in the model's order");
+    is(files, "0012234", "and each knows its file");
     ok(tern_convert_deal_shards(bytes, 7, UINT64_MAX, shard) == 1,
        "without a limit an export is one file");
     ok(tern_convert_deal_shards(bytes, 0, 10, shard) == 1, "an export of nothing is one file");

@@ -276,8 +276,11 @@ static int write_index(const struct tern_convert_export *x, struct tern_err *err
 
 static int write_config(struct tern_convert_export *x, struct tern_err *err)
 {
-    json_object_set_new(x->config_json, "torch_dtype",
-                        json_string(torch_names[x->tensors[0].type]));
+    const char *dtype = torch_names[x->tensors[0].type];
+
+    json_object_set_new(x->config_json, "torch_dtype", json_string(dtype));
+    if (json_object_get(x->config_json, "dtype")) /* so transformers 5 calls it, and believes it */
+        json_object_set_new(x->config_json, "dtype", json_string(dtype));
     /* What transformers needs to choose the class; a config made by hand may lack it. */
     if (!json_object_get(x->config_json, "architectures"))
         json_object_set_new(x->config_json, "architectures", json_pack("[s]", "LlamaForCausalLM"));

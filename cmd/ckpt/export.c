@@ -46,24 +46,24 @@ int ckpt_parse_max_shard(const char *text, uint64_t *ret_bytes, struct tern_err 
 {
     static const struct {
         const char *end;
-        uint64_t unit;
-    } decimal[] = {{"GB", 1000000000}, {"MB", 1000000}, {"KB", 1000}};
-    int64_t n;
+        double unit;
+    } decimal[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}};
+    double n;
 
     for (size_t i = 0; i < sizeof decimal / sizeof *decimal; i++) {
         if (!tern_str_ends(text, decimal[i].end))
             continue;
         char *digits = tern_strf("%.*s", (int)(strlen(text) - 2), text);
-        int rc = tern_str_int(digits, 1, 1000000, &n);
+        const int rc = tern_str_real(digits, 0, 1e6, &n);
         free(digits);
-        if (rc == 0) {
-            *ret_bytes = (uint64_t)n * decimal[i].unit;
+        if (rc == 0 && n * decimal[i].unit >= 1) {
+            *ret_bytes = (uint64_t)(n * decimal[i].unit);
             return 0;
         }
     }
     if (tern_str_size(text, ret_bytes) < 0 || *ret_bytes == 0)
-        return tern_err_set(err, TERN_USAGE, "--max-shard: '%s' is no size such as 5GB or 512MiB",
-                            text);
+        return tern_err_set(err, TERN_USAGE,
+                            "--max-shard-size: '%s' is no size such as 5GB or 512MiB", text);
     return 0;
 }
 
@@ -223,7 +223,7 @@ static int export_nxd(const char *typed, struct tern_err *err)
                             ex.tokenizer ? "tokenizer"
                             : ex.base    ? "base"
                             : ex.key     ? "key"
-                                         : "max-shard");
+                                         : "max-shard-size");
     if (parse_nxd(&o, err) < 0 || parse_from(&from, &o.from, err) < 0 ||
         tern_ckpt_resolve(typed, &path, err) < 0)
         return -1;
@@ -271,7 +271,7 @@ static const struct tern_opt export_opts[] = {
              "tokenizer"},
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is, f32, bf16, f16"},
-    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", CKPT_MAX_SHARD, .to.text = &ex.max_shard,
+    {"max-shard-size", 0, TERN_OPT_TEXT, "BYTES", CKPT_MAX_SHARD, .to.text = &ex.max_shard,
      .help = "begin a new file before one grows beyond this"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},
@@ -348,7 +348,7 @@ static const struct tern_opt merge_opts[] = {
              "PEFT's config names"},
     {"dtype", 0, TERN_OPT_TEXT, "TYPE", "as-is", .to.text = &ex.dtype,
      .help = "element type of the weights: as-is (as they are before), f32, bf16, f16"},
-    {"max-shard", 0, TERN_OPT_TEXT, "BYTES", CKPT_MAX_SHARD, .to.text = &ex.max_shard,
+    {"max-shard-size", 0, TERN_OPT_TEXT, "BYTES", CKPT_MAX_SHARD, .to.text = &ex.max_shard,
      .help = "begin a new file before one grows beyond this"},
     {"tokenizer", 0, TERN_OPT_TEXT, "PATH", .to.text = &ex.tokenizer,
      .help = "take the tokenizer's files from this folder; else from the checkpoint"},

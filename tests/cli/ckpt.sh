@@ -28,12 +28,15 @@ run tern ckpt export run/step-00000010 -o out1; status 0
 cmp -s hf/model.safetensors out1/model.safetensors; ok $? "an export to one file is its source, byte for byte"
 cmp -s hf/tokenizer.model out1/tokenizer.model; ok $? "an export has the tokenizer"
 has out1/config.json '"torch_dtype": "float32"'
-run tern ckpt export run/latest -o out2 --dtype bf16 --max-shard 40KB; status 0
+run tern ckpt export run/latest -o out2 --dtype bf16 --max-shard-size 40KB; status 0
 "$T" same hf out2; ok $? "an export to several files in BF16 holds the same tensors, rounded"
 has out2/config.json '"torch_dtype": "bfloat16"'
 has out2/model.safetensors.index.json '"total_size": 169056'
+has out2/model.safetensors.index.json '"total_parameters": 84528'
+run tern ckpt export run/latest -o out2b --dtype bf16 --max-shard-size 0.04MB; status 0
+diff -r out2 out2b >diffs; ok $? "a size may have a fraction"
 big=$(find out2 -name '*.safetensors' -size +41k | wc -l)
-[ "$big" = 0 ] && [ "$(ls out2/model-0000?-of-0000?.safetensors | wc -l)" -gt 3 ]; ok $? "no file of an export is larger than --max-shard"
+[ "$big" = 0 ] && [ "$(ls out2/model-0000?-of-0000?.safetensors | wc -l)" -gt 3 ]; ok $? "no file of an export is larger than --max-shard-size"
 run tern ckpt export run/latest -o half --dtype f16; status 0 "as f16, where all of it is small"
 for value in 65519 65520 -70000 3e38; do # the last that f16 rounds down to 65504, and the first that it does not
     cp -r hf big
@@ -53,7 +56,13 @@ P
 done
 run tern ckpt export run/latest -o out1; status 2; one_line; err_has 'is there already'
 run tern ckpt export run/latest -o out3 --dtype f8; status 2; one_line
-run tern ckpt export run/latest -o out3 --max-shard 0; status 2; one_line
+run tern ckpt export run/latest -o out3 --max-shard 0; status 2; one_line; err_has "--max-shard-size: '0' is no size"
+run tern ckpt export run/latest -o out3 --max-shard-size .0000001KB; status 2; one_line
+cp -r hf newer; sed -i 's/"torch_dtype"/"dtype"/' newer/config.json
+run tern ckpt export newer -o out3 --dtype bf16; status 0
+has out3/config.json '"dtype": "bfloat16"' "the name of transformers 5 for the type is kept up"
+has out3/config.json '"torch_dtype": "bfloat16"' "beside that of transformers 4"
+rm -r out3
 run tern ckpt export run/latest -o out3 --tokenizer nowhere; status 2; one_line
 run tern ckpt export run/latest; status 2; one_line
 run tern ckpt export run/latest -o /proc/none/out; one_line "an impossible place: one clear line"

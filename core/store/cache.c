@@ -22,7 +22,7 @@
  * exceed it.  A temporary file of an hour was left by a process that is gone. */
 enum { TRIM_SHARE = 64, TEMP_OLD_S = 3600, TOUCH_S = 60 };
 
-static const char magic[8] = "TERNBLK1";
+static const char magic[] = "TERNBLK1"; /* without its NUL */
 
 struct head {
     char magic[8];
@@ -112,7 +112,7 @@ static bool read_block(int fd, const uint8_t key[TERN_SHA256_BYTES], void *to, s
         tern_fs_pread(fd, &h, sizeof h, 0, "a cached block", NULL) < 0 ||
         tern_fs_pread(fd, to, len, sizeof h, "a cached block", NULL) < 0)
         return false;
-    if (memcmp(h.magic, magic, sizeof magic) != 0 || h.len != len ||
+    if (memcmp(h.magic, magic, sizeof h.magic) != 0 || h.len != len ||
         memcmp(h.key, key, sizeof h.key) != 0 || h.crc != crc_of(&h, to, len))
         return false;
     if (st.st_mtim.tv_sec < time(NULL) - TOUCH_S)
@@ -172,7 +172,7 @@ bool tern_store_cache_put(struct tern_store_cache *c, const uint8_t key[TERN_SHA
 
     if (!c || len > UINT32_MAX)
         return false;
-    memcpy(h.magic, magic, sizeof magic);
+    memcpy(h.magic, magic, sizeof h.magic);
     memcpy(h.key, key, sizeof h.key);
     h.crc = crc_of(&h, data, len);
     char *path = path_of(c, key), *dir = tern_fs_dirname(path),

@@ -105,7 +105,7 @@ try() { # NAME SCRIPT METRICS OPTIONS broken|whole
     is "$wrong" 0 "$1, $5: no value at a step that is not its own"
     [ "$wrong" = 0 ] || cat compared
 }
-word() { err_has "workload.metrics: $1"; contains "$(tern ledger sql -r latest -n -P "select text from event where kind = 'metrics'")" "workload.metrics: $1" "also in the ledger"; }
+word() { err_has "$1"; contains "$(tern ledger sql -r latest -n -P "select text from event where kind = 'metrics'")" "$1" "also in the ledger"; }
 contains() { case $1 in *"$2"*) ok 0 "$3" ;; *) ok 1 "$3: '$1'" ;; esac; }
 
 for how in whole broken; do
@@ -113,14 +113,14 @@ for how in whole broken; do
     try accumulates hf.py hf '{"gradient_accumulation_steps": 2, "logging_steps": 3, "max_steps": 21}' $how; is "$missing" 0 "with accumulation, too"
     # The bar of an evaluation that is as long as training's.
     try same hf.py hf '{"max_steps": 20, "eval_steps": 2, "logging_steps": 1, "per_device_eval_batch_size": 1, "eval_on_start": true}' $how
-    is "$missing" 1 "an evaluation's bar of the same length changes nothing; before the first step there is no step"; word "hf: "
-    try none hf.py hf '{"disable_tqdm": true}' $how; is "$there" 0 "without a bar nothing"; word "hf: "
+    is "$missing" 1 "an evaluation's bar of the same length changes nothing; before the first step there is no step"; word "workload.metrics: hf: "
+    try none hf.py hf '{"disable_tqdm": true}' $how; is "$there" 0 "without a bar nothing"; word "workload.metrics: hf: "
 done
 TALKS=1 try talks hf.py hf '{}' broken; is "$missing" 0 "dicts that a callback prints come to no other step"
 for how in whole broken; do
-    try batches pl.py lightning '{}' $how; is "$there" 0 "Lightning's bar alone tells no step"; word "lightning: "
+    try batches pl.py lightning '{}' $how; is "$there" 0 "Lightning's bar alone tells no step"; word "workload.metrics: lightning: "
     try tells pl.py lightning '{"tells": true}' $how; is "$missing" 0 "one that shows global_step does"
     try four pl.py lightning '{"tells": true, "accumulate": 4}' $how; is "$missing" 0 "with accumulation, too"
-    try rich pl.py lightning '{"rich": true}' $how; is "$there" 0 "of rich's bar nothing"; word "the trainer finished, but no output matched"
+    try rich pl.py lightning '{"rich": true}' $how; is "$there" 0 "of rich's bar nothing"; word "the trainer finished, but no output matched workload.metrics"
 done
 tap_done

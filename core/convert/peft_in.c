@@ -17,11 +17,25 @@
 
 #define NAMES "base_model.model." /* before each name in the file */
 
+enum {
+    PATTERNS_MAX = 4096, /* one for each matrix of 500 layers */
+    PATTERN_MAX = 200,   /* bytes; a module's whole name has 40 */
+    NESTED_MAX = 4,      /* groups in each other */
+};
+
+/* The modules that have this alpha. */
+struct pattern {
+    regex_t re;
+    double alpha;
+};
+
 struct tern_convert_peft {
     char *path;
     json_t *config;
     struct tern_ckpt *c;
     double alpha;
+    struct pattern *patterns; /* [n_patterns]: the first that matches counts */
+    size_t n_patterns;
     bool rslora, dora;
 };
 
@@ -128,6 +142,109 @@ static int check_start(const struct tern_convert_peft *p, struct tern_err *err)
                         p->path, word ? word : "of an unknown kind");
 }
 
+/* ---------------------------------------------------------------- alpha_pattern */
+
+static bool is_plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+}
+
+/* Behind the class whose '[' is before `s`; NULL when Python and POSIX may read it differently. */
+static const char *pass_class(const char *s)
+{
+    s += *s == '^';
+    if (!is_plain(*s))
+        return NULL;
+    while (*s != ']') {
+        if (*s == '-' && s[1] == ']')
+            return s + 2;
+        if (!is_plain(*s) || (s[1] == '-' && s[2] != ']' && !is_plain(s[2])))
+            return NULL;
+        s += s[1] == '-' && s[2] != ']' ? 3 : 1;
+    }
+    return s + 1;
+}
+
+/* Is it an expression that means the same in Python and in POSIX, and is cheap?  Of letters,
+ * digits, _ . \. ^ $ | groups, classes, and * + ? behind one of these. */
+static bool is_common(const char *s)
+{
+    bool atom = false; /* before `s` is what can be repeated */
+    int depth = 0;
+
+    if (strlen(s) > PATTERN_MAX)
+        return false;
+    while (s && *s) {
+        const char c = *s++;
+        if (c == '(') {
+            atom = false;
+            depth++;
+        } else if (c == ')') {
+            atom = true;
+            depth--;
+        } else if (c == '|' || c == '^' || c == '$') {
+            atom = false;
+        } else if (c == '*' || c == '+' || c == '?') {
+            if (!atom)
+                return false;
+            atom = false;
+        } else {
+            atom = true;
+            if (c == '[')
+                s = pass_class(s);
+            else if (c == '\\' ? *s++ != '.' : !is_plain(c))
+                return false;
+        }
+        if (depth < 0 || depth > NESTED_MAX)
+            return false;
+    }
+    return s && depth == 0;
+}
+
+/* As re.match("(.*\.)?(KEY)$", module) of Python. */
+static bool compile(const char *key, regex_t *ret_re)
+{
+    if (!is_common(key))
+        return false;
+    char *text = tern_strf("^(.*\\.)?(%s)$", key);
+    const int rc = regcomp(ret_re, text, REG_EXTENDED | REG_NOSUB);
+    free(text);
+    return rc == 0;
+}
+
+static int read_patterns(struct tern_convert_peft *p, struct tern_err *err)
+{
+    json_t *all = json_object_get(p->config, "alpha_pattern"), *v;
+    const char *key;
+
+    if (is_nothing(all))
+        return 0;
+    if (!json_is_object(all) || json_object_size(all) > PATTERNS_MAX)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: alpha_pattern is no object of at most %d patterns", p->path,
+                            PATTERNS_MAX);
+    p->patterns = tern_alloc(json_object_size(all), sizeof *p->patterns, p->path, err);
+    if (!p->patterns)
+        return -1;
+    json_object_foreach(all, key, v)
+    {
+        if (!json_is_number(v))
+            return tern_err_set(err, TERN_USAGE, "%s: alpha_pattern '%.80s' has no number", p->path,
+                                key);
+        if (!compile(key, &p->patterns[p->n_patterns].re))
+            return tern_err_set(err, TERN_USAGE,
+                                "%s: alpha_pattern '%.80s' cannot be read: tern knows letters, "
+                                "digits, _ . \\. ^ $ | ( ) [ ] * + ? in up to %d bytes. Merge with "
+                                "PEFT itself: merge_and_unload()",
+                                p->path, key, PATTERN_MAX);
+        p->patterns[p->n_patterns++].alpha = json_number_value(v);
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the folder */
+
 static int read_config(struct tern_convert_peft *p, struct tern_err *err)
 {
     char *path = tern_fs_join(p->path, "adapter_config.json");
@@ -146,7 +263,7 @@ static int read_config(struct tern_convert_peft *p, struct tern_err *err)
     p->alpha = json_number_value(alpha);
     p->rslora = json_is_true(json_object_get(p->config, "use_rslora"));
     p->dora = json_is_true(json_object_get(p->config, "use_dora"));
-    return check_fields(p, err) < 0 ? -1 : check_start(p, err);
+    return check_fields(p, err) < 0 || check_start(p, err) < 0 ? -1 : read_patterns(p, err);
 }
 
 bool tern_convert_peft_is(const char *dir)
@@ -174,6 +291,8 @@ struct tern_convert_peft *tern_convert_peft_open(const char *dir, struct tern_er
     free(file);
     if (p->c)
         return p;
+    if (err)
+        tern_str_mask(err->text); /* words come from the file */
     tern_convert_peft_close(p);
     return NULL;
 }
@@ -200,6 +319,9 @@ void tern_convert_peft_close(struct tern_convert_peft *p)
     if (!p)
         return;
     tern_ckpt_close(p->c);
+    for (size_t i = 0; i < p->n_patterns; i++)
+        regfree(&p->patterns[i].re);
+    free(p->patterns);
     json_decref(p->config);
     free(p->path);
     free(p);
@@ -231,44 +353,12 @@ static char *module_of(const struct tern_model_tensor *t)
     return tern_strf("%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
 }
 
-/* As re.match("(.*\.)?(KEY)$", module) of Python.  1, 0, or -1 for an expression that POSIX has
- * not. */
-static int matches(const char *key, const char *module)
+static double alpha_of(const struct tern_convert_peft *p, const char *module)
 {
-    regex_t re;
-
-    if (strstr(key, "(?") || strstr(key, "\\d") || strstr(key, "*?") || strstr(key, "+?"))
-        return -1;
-    char *text = tern_strf("^(.*\\.)?(%s)$", key);
-    int rc = regcomp(&re, text, REG_EXTENDED | REG_NOSUB);
-    free(text);
-    if (rc != 0)
-        return -1;
-    rc = regexec(&re, module, 0, NULL, 0);
-    regfree(&re);
-    return rc == 0;
-}
-
-/* The alpha of a module: that of the first pattern which matches it. */
-static int alpha_of(const struct tern_convert_peft *p, const char *module, double *alpha,
-                    struct tern_err *err)
-{
-    json_t *patterns = json_object_get(p->config, "alpha_pattern"), *v;
-    const char *key;
-
-    *alpha = p->alpha;
-    json_object_foreach(patterns, key, v)
-    {
-        const int found = matches(key, module);
-        if (found < 0 || (found && !json_is_number(v)))
-            return tern_err_set(err, TERN_USAGE, "%s: alpha_pattern '%.80s' cannot be read",
-                                p->path, key);
-        if (found) {
-            *alpha = json_number_value(v);
-            return 0;
-        }
-    }
-    return 0;
+    for (size_t i = 0; i < p->n_patterns; i++)
+        if (regexec(&p->patterns[i].re, module, 0, NULL, 0) == 0)
+            return p->patterns[i].alpha;
+    return p->alpha;
 }
 
 int tern_convert_peft_beside(const struct tern_convert_peft *p, const struct tern_model_tensor *t,
@@ -276,15 +366,12 @@ int tern_convert_peft_beside(const struct tern_convert_peft *p, const struct ter
 {
     char *module = module_of(t), *name = tern_strf(NAMES "%s.lora_A.weight", module);
     struct tern_ckpt_info a;
-    double alpha = 0;
     int rc = tern_ckpt_find(p->c, name, &a);
 
     if (rc && (a.ndim != 2 || a.shape[0] == 0 || a.shape[0] > 1 << 20))
         rc = tern_err_set(err, TERN_USAGE, "%s: '%s' is no matrix", p->path, name);
-    if (rc > 0 && alpha_of(p, module, &alpha, err) < 0)
-        rc = -1;
     if (rc > 0) {
-        const double r = (double)a.shape[0];
+        const double r = (double)a.shape[0], alpha = alpha_of(p, module);
         *ret_adapter = (struct tern_model_adapters){
             .rank = (int)a.shape[0], .scale = alpha / (p->rslora ? sqrt(r) : r), .dora = p->dora};
     }
@@ -341,10 +428,9 @@ static int check_array(const struct tern_convert_peft *p, const struct tern_ckpt
                             "tern does not put into weights",
                             p->path, a->name);
     tern_model_tensor(config, (size_t)i, &t);
+    snprintf(pair, sizeof pair, NAMES "%.*s.lora_%c.weight", (int)(strlen(of) - strlen(".weight")),
+             of, tern_str_ends(a->name, ".lora_A.weight") ? 'B' : 'A');
     if (!whole) {
-        snprintf(pair, sizeof pair, NAMES "%.*s.lora_%c.weight",
-                 (int)(strlen(of) - strlen(".weight")), of,
-                 tern_str_ends(a->name, ".lora_A.weight") ? 'B' : 'A');
         if (t.ndim != 2 || !tern_ckpt_find(p->c, pair, NULL))
             return tern_err_set(err, TERN_USAGE, "%s: array '%s' stands alone: there is no '%s'",
                                 p->path, a->name, pair);
@@ -353,6 +439,11 @@ static int check_array(const struct tern_convert_peft *p, const struct tern_ckpt
                                 a->name);
         return 0;
     }
+    if (tern_ckpt_find(p->c, pair, NULL))
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: holds all of '%s', and an adapter of it ('%s'). Which of them "
+                            "counts is not known: merge with PEFT itself: merge_and_unload()",
+                            p->path, of, pair);
     bool same = a->ndim == t.ndim && tern_ckpt_can_convert(TERN_CKPT_F32, a->type);
     for (int d = 0; same && d < t.ndim; d++)
         same = a->shape[d] == (uint64_t)t.shape[d];

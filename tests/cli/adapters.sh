@@ -66,6 +66,8 @@ edited() { # JQ: peft with a changed config
 }
 edited '.lora_alpha = 1 | .alpha_pattern = {"q_proj": 5, "model.layers.0.self_attn.(v|o)_proj": 5, ".*": 5} | .target_modules = "all-linear"'; status 0
 cmp lora-hf/model.safetensors none/model.safetensors; ok $? "alpha_pattern counts where it matches"
+edited '.lora_alpha = 1 | .alpha_pattern = {"^model\\.layers\\.[0-9]+\\.self_attn\\.(q|v|o)_proj$": 5, "(mlp.(up|[c-e][a-z_-]wn)_?)+proj|x[^.]?": 5}'; status 0
+cmp lora-hf/model.safetensors none/model.safetensors; ok $? "alpha_pattern may have groups, classes and repeats"
 edited '.alpha_pattern = {"proj": 9, "q": 9}'; status 0
 cmp lora-hf/model.safetensors none/model.safetensors; ok $? "alpha_pattern matches whole names alone"
 edited '.use_rslora = false'; status 0
@@ -82,9 +84,49 @@ done <<'E'
 .a_field_of_tomorrow = 1|a_field_of_tomorrow
 .peft_type = "IA3"|peft_type is IA3
 .alpha_pattern = {"(?:q)_proj": 3}|cannot be read
+.alpha_pattern = {"[\\w]+": 3}|cannot be read
+.alpha_pattern = {"q\\D*": 3}|cannot be read
+.alpha_pattern = {"\\Aq_proj": 3}|cannot be read
+.alpha_pattern = {"q??_proj": 3}|cannot be read
+.alpha_pattern = {"q_proj++": 3}|cannot be read
+.alpha_pattern = {"*q_proj": 3}|cannot be read
+.alpha_pattern = {"^*q_proj": 3}|cannot be read
+.alpha_pattern = {"q{1,200}": 3}|cannot be read
+.alpha_pattern = {"q_proj)(v_proj": 3}|cannot be read
+.alpha_pattern = {"(q_proj": 3}|cannot be read
+.alpha_pattern = {"[]q]_proj": 3}|cannot be read
+.alpha_pattern = {"[a-z-9]_proj": 3}|cannot be read
+.alpha_pattern = {"[z-a]_proj": 3}|cannot be read
+.alpha_pattern = {"[q_proj": 3}|cannot be read
+.alpha_pattern = {"[[:alpha:]]_proj": 3}|cannot be read
+.alpha_pattern = {"q_proj\\": 3}|cannot be read
+.alpha_pattern = {"q_prój": 3}|cannot be read
+.alpha_pattern = {"(((((q)))))_proj": 3}|cannot be read
+.alpha_pattern = {("(" * 200000): 3}|cannot be read
+.alpha_pattern = {("q" * 201): 3}|cannot be read
+.alpha_pattern = {"q_proj": "3"}|has no number
+.alpha_pattern = ["q_proj"]|is no object
+.alpha_pattern = reduce range(4097) as $i ({}; .["q\($i)"] = 3)|at most 4096
 .base_model_name_or_path = "me/base-8b"|Give --base
 .use_dora = true|lora_magnitude_vector
 E
+# Whole weights beside adapters (modules_to_save).
+with_array() { # NAME SHAPE: `changed` is peft with an array of zeros
+    local f=peft/adapter_model.safetensors n h b i
+    n=$(($(od -An -tu8 -N8 $f))) b=$((4 * ${2/,/*}))
+    h=$(head -c $((8 + n)) $f | tail -c +9 | jq -c --arg name "$1" --argjson from $(($(stat -c %s $f) - 8 - n)) --argjson bytes $b --argjson shape "[$2]" \
+        '. + {($name): {dtype: "F32", shape: $shape, data_offsets: [$from, $from + $bytes]}}')
+    while [ $((${#h} % 8)) != 0 ]; do h+=' '; done
+    { for i in 0 1 2 3 4 5 6 7; do printf "\\x$(printf %02x $((${#h} >> 8 * i & 255)))"; done
+      printf %s "$h"; tail -c +$((9 + n)) $f; head -c $b /dev/zero; } >changed/adapter_model.safetensors
+    edited .
+}
+c=$(jq .hidden_size base/config.json)
+with_array base_model.model.model.norm.weight $c; status 0 "a weight that was trained whole is put in"
+! cmp -s lora-hf/model.safetensors none/model.safetensors; ok $? "a weight that was trained whole counts"
+with_array base_model.model.model.layers.0.self_attn.q_proj.weight $c,$c; status 2; one_line; err_has 'and an adapter of it'
+cp peft/adapter_model.safetensors changed
+
 edited '.a_field_of_tomorrow = false | .lora_dropout = 0.5'; status 0 "what changes no weight is no reason to refuse"
 cp peft-dora32/adapter_model.safetensors changed
 edited .; status 2; one_line; err_has 'use_dora is false'

@@ -163,5 +163,7 @@ int tern_slurm_job_cancel(uint32_t id, struct tern_err *err)
 {
     if (tern_slurm_start(err) < 0)
         return -1;
-    return slurm_kill_job(id, SIGKILL, 0) == SLURM_SUCCESS ? 0 : tern_slurm_fail(err, "end it", id);
+    return tern_slurm_release_job_kill(id, SIGKILL) == SLURM_SUCCESS
+               ? 0
+               : tern_slurm_fail(err, "end it", id);
 }

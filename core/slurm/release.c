@@ -34,6 +34,15 @@ int tern_slurm_release_job_requeue(uint32_t job, uint32_t flags)
 #endif
 }
 
+int tern_slurm_release_job_kill(uint32_t job, int sig)
+{
+#if SINCE(26, 5)
+    return slurm_kill_job(name_of(job, NO_VAL), (uint16_t)sig, /* flags= */ 0);
+#else
+    return slurm_kill_job(job, (uint16_t)sig, /* flags= */ 0);
+#endif
+}
+
 int tern_slurm_release_steps_load(uint32_t job, uint32_t step,
                                   job_step_info_response_msg_t **ret_msg)
 {

@@ -8,6 +8,7 @@
  * errno.  The caller frees loaded messages by libslurm's functions, and by release_conf_free(). */
 int tern_slurm_release_job_load(uint32_t job, job_info_msg_t **ret_msg);
 int tern_slurm_release_job_requeue(uint32_t job, uint32_t flags);
+int tern_slurm_release_job_kill(uint32_t job, int sig);
 /* Every step of `job` where `step` is NO_VAL. */
 int tern_slurm_release_steps_load(uint32_t job, uint32_t step,
                                   job_step_info_response_msg_t **ret_msg);

@@ -322,13 +322,16 @@ const struct tern_cmd ckpt_export_cmd = {
              "--pretrained_weight 1, from the folder pretrained_weight of its checkpoint_dir.  "
              "The command prints the trainer's flags that go with the files.\n\n"
              "With --from nxd: PATH is a folder of such files, as that trainer saves them.  Their "
-             "ranks and their form are seen; the model's config is named by --config.",
+             "ranks and their form are seen; the model's config is named by --config.  Folders of "
+             "Optimum Neuron are taken, too: shards beside their config.json as a model, and "
+             "adapter_NAME with its adapter_shards as adapters, which become a folder of PEFT.",
     .examples = "  tern ckpt export checkpoints/latest -o out-hf --dtype bf16\n"
                 "  tern ckpt export Llama-2-7b -o llama-2-7b-hf\n"
                 "  tern ckpt export trainer/last.pt --key state_dict -o last-hf\n"
                 "  tern ckpt export hf -o ckpt/pretrained_weight --to nxd --tensor 8 "
                 "--pipeline 8\n"
-                "  tern ckpt export ckpt/step_1500 -o out-hf --from nxd --config hf\n",
+                "  tern ckpt export ckpt/step_1500 -o out-hf --from nxd --config hf\n"
+                "  tern ckpt export out/adapter_default -o my-adapters --from nxd\n",
     .opts = export_opts,
     .run = export_run,
 };
@@ -367,7 +370,9 @@ const struct tern_cmd ckpt_merge_cmd = {
              "once, to the type that it writes.  One weight is in memory at a time.  The folder "
              "appears whole or not at all.  PATH is a checkpoint, DIR/latest or DIR/best; or a "
              "folder of PEFT (adapter_config.json: LoRA, rsLoRA, DoRA, patterns of ranks and "
-             "alphas, modules_to_save). What tern would compute otherwise than PEFT is refused.",
+             "alphas, modules_to_save). What tern would compute otherwise than PEFT is refused.  "
+             "PATH may also be adapter_NAME with its adapter_shards, as Optimum Neuron saves "
+             "adapters.",
     .examples = "  tern ckpt merge checkpoints/latest -o out-hf --dtype bf16\n"
                 "  tern ckpt merge my-adapters --base llama-2-7b-hf -o out-hf\n",
     .opts = merge_opts,

@@ -54,7 +54,8 @@ struct tern_convert_hf {
      * began from. */
     const char *base;
     const char *key; /* see tern_convert_open; NULL: none */
-    /* core/convert/nxd.h: the source is a folder of NxD's ranks; NULL: it is not. */
+    /* core/convert/nxd.h: the source is a folder of NxD's ranks, or of Optimum Neuron's; NULL: it
+     * is not.  With `merge` Optimum Neuron's adapters are seen without it. */
     const struct tern_convert_from_nxd *from_nxd;
     const volatile sig_atomic_t *stop; /* not 0: give up and clean up (Ctrl-C); NULL: never */
 };

@@ -7,7 +7,9 @@
 struct tern_convert_export {
     struct tern_ckpt *c;            /* NULL with `peft` */
     struct tern_convert_peft *peft; /* adapters of PEFT for `base`; or NULL */
-    struct tern_ckpt *base;         /* a folder of other weights, or NULL */
+    json_t *adapter_config; /* `c` holds adapters under PEFT's names, and this is their config;
+                               or NULL */
+    struct tern_ckpt *base; /* a folder of other weights, or NULL */
     const struct tern_convert_hf *options;
     struct tern_model_config config;
     json_t *config_json;
@@ -29,6 +31,8 @@ int tern_convert_open_from_nxd(struct tern_convert_export *x, const char *path,
                                const struct tern_convert_from_nxd *from, struct tern_err *err);
 /* The list is of the config's tensors: each is there in its shape, and `prefix` has no others. */
 int tern_convert_list_tensors(struct tern_convert_export *x, struct tern_err *err);
+/* The list is of all arrays of `x->c`. */
+int tern_convert_list_arrays(struct tern_convert_export *x, struct tern_err *err);
 /* Append a tensor to the list, which has room for it: it is there in its shape. */
 int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_model_tensor *t,
                             struct tern_err *err);

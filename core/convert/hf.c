@@ -5,6 +5,7 @@
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
+#include "core/convert/nxd_adapters.h"
 #include "core/convert/shards.h"
 
 #include <fcntl.h>
@@ -29,6 +30,11 @@ static int list(struct tern_convert_export *x, struct tern_err *err)
 {
     const struct tern_convert_hf *o = x->options;
 
+    if (x->adapter_config) {
+        x->from = x->c;
+        x->prefix = "";
+        return tern_convert_list_arrays(x, err);
+    }
     if (x->peft) {
         x->from = x->base;
         x->prefix = "";
@@ -57,7 +63,7 @@ static int list(struct tern_convert_export *x, struct tern_err *err)
 
 static bool is_adapters(const struct tern_convert_export *x)
 {
-    return x->adapters.rank && !x->options->merge;
+    return x->adapter_config || (x->adapters.rank && !x->options->merge);
 }
 
 static uint64_t bytes_of(const struct tern_ckpt_info *t)
@@ -352,7 +358,9 @@ static int fill(struct tern_convert_export *x, struct tern_convert_out *out, str
     free(piece);
     out->adapters = is_adapters(x);
     if (rc == 0 && out->adapters)
-        rc = tern_convert_write_adapter_config(x, err);
+        rc = x->adapter_config ? tern_convert_write_json(x, "adapter_config.json",
+                                                         x->adapter_config, JSON_SORT_KEYS, err)
+                               : tern_convert_write_adapter_config(x, err);
     if (rc == 0 && x->n_shards > 1)
         rc = write_index(x, err);
     if (rc == 0 && !out->adapters)
@@ -384,8 +392,9 @@ int tern_convert_folder_end(struct tern_convert_export *x, const char *out_dir,
 static int export_run(struct tern_convert_export *x, const char *out_dir,
                       struct tern_convert_out *out, struct tern_err *err)
 {
-    if (tern_convert_load_config(x, err) < 0 || list(x, err) < 0 || deal_shards(x, err) < 0 ||
-        tern_convert_folder_begin(x, out_dir, err) < 0 || fill(x, out, err) < 0)
+    if ((!x->adapter_config && tern_convert_load_config(x, err) < 0) || list(x, err) < 0 ||
+        deal_shards(x, err) < 0 || tern_convert_folder_begin(x, out_dir, err) < 0 ||
+        fill(x, out, err) < 0)
         return -1;
     return tern_convert_folder_end(x, out_dir, err);
 }
@@ -396,6 +405,7 @@ void tern_convert_export_free(struct tern_convert_export *x)
         tern_fs_remove_tree(x->temp, NULL);
     free(x->temp);
     json_decref(x->config_json);
+    json_decref(x->adapter_config);
     free(x->tensors);
     free(x->shard);
     tern_convert_peft_close(x->peft);
@@ -409,11 +419,52 @@ static int open_peft(struct tern_convert_export *x, const char *path, struct ter
     const char *base = x->options->base;
     char *named = NULL;
 
-    x->peft = tern_convert_peft_open(path, err);
+    if (!x->peft)
+        x->peft = tern_convert_peft_open(path, err);
     if (x->peft && (base || (base = named = tern_convert_peft_base(x->peft, err))))
         x->base = tern_convert_open(base, /* key= */ NULL, err);
     free(named);
     return x->base ? 0 : -1;
+}
+
+/* Adapters on Optimum Neuron's ranks; of `merge` with the weights that they belong to. */
+static int open_nxd_adapters(struct tern_convert_export *x, const char *dir, struct tern_err *err)
+{
+    const struct tern_convert_hf *o = x->options;
+
+    if (tern_convert_nxd_adapters_open(dir, o->stop, &x->c, &x->adapter_config, err) < 0)
+        return -1;
+    if (!o->merge && o->base)
+        json_object_set_new(x->adapter_config, "base_model_name_or_path", json_string(o->base));
+    if (!o->merge)
+        return 0;
+    x->peft = tern_convert_peft_of(dir, x->adapter_config, x->c, err); /* takes both */
+    x->adapter_config = NULL;
+    x->c = NULL;
+    return x->peft ? open_peft(x, dir, err) : -1;
+}
+
+static int open_source(struct tern_convert_export *x, const char *path, struct tern_err *err)
+{
+    const struct tern_convert_hf *o = x->options;
+    bool ours = tern_ckpt_is_ours(path) || tern_str_starts(tern_fs_basename(path), "step-");
+    char *dir = NULL;
+    int adapters =
+        !ours && (o->from_nxd || o->merge) ? tern_convert_nxd_adapters_find(path, &dir, err) : 0;
+    int rc = adapters < 0 ? -1 : 0;
+
+    if (adapters > 0)
+        rc = open_nxd_adapters(x, dir, err);
+    else if (rc == 0 && o->from_nxd)
+        rc = tern_convert_open_from_nxd(x, path, o->from_nxd, err);
+    else if (rc == 0 && !ours && o->merge && tern_convert_peft_is(path))
+        rc = open_peft(x, path, err);
+    else if (rc == 0) {
+        x->c = ours && !o->key ? tern_ckpt_open(path, err) : tern_convert_open(path, o->key, err);
+        rc = x->c ? 0 : -1;
+    }
+    free(dir);
+    return rc;
 }
 
 int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_convert_hf *options,
@@ -423,18 +474,10 @@ int tern_convert_to_hf(const char *path, const char *out_dir, const struct tern_
     struct tern_convert_export x = {.options = options ? options : &defaults};
     struct tern_convert_out done = {0};
     char *to = tern_strdup(out_dir);
-    int rc = -1;
 
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/';)
         to[--n] = '\0';
-    bool ours = tern_ckpt_is_ours(path) || tern_str_starts(tern_fs_basename(path), "step-");
-    if (x.options->from_nxd)
-        rc = tern_convert_open_from_nxd(&x, path, x.options->from_nxd, err);
-    else if (!ours && x.options->merge && tern_convert_peft_is(path))
-        rc = open_peft(&x, path, err);
-    else if ((x.c = ours && !x.options->key ? tern_ckpt_open(path, err)
-                                            : tern_convert_open(path, x.options->key, err)))
-        rc = 0;
+    int rc = open_source(&x, path, err);
     if (rc == 0)
         rc = export_run(&x, to, &done, err);
     if (rc == 0 && out) {

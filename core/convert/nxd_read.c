@@ -1,15 +1,18 @@
 /* NeuronX Distributed's weights in: the ranks' files as one model under Hugging Face's names. */
 #include "core/convert/nxd.h"
 
+#include "core/base/again.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/convert/export.h"
-#include "core/convert/nxd_plan.h"
+#include "core/convert/nxd_adapters.h"
+#include "core/convert/nxd_pieces.h"
 #include "core/convert/nxd_ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { CONFIG_MAX = 1 << 20 };
 
@@ -17,10 +20,7 @@ static const char lm_head[] = "lm_head.weight";
 
 struct reader {
     struct tern_convert_nxd_ranks ranks;
-    struct tern_convert_nxd_plan plan;
-    struct tern_convert_nxd_run *runs; /* [slots] */
-    struct tern_ckpt_piece *pieces;    /* [tensor ranks x slots] */
-    bool *seen;                        /* [key heads] */
+    struct tern_convert_nxd_pieces pieces;
 };
 
 /* `name` on every tensor rank of its pipeline rank. */
@@ -94,7 +94,7 @@ static int plan(struct reader *r, const struct tern_model_config *c, enum tern_c
 
     if (find_form(r, c, &o, err) < 0)
         return -1;
-    if (tern_convert_nxd_plan(c, &o, "has", &r->plan, &why) < 0) {
+    if (tern_convert_nxd_plan(c, &o, "has", &r->pieces.plan, &why) < 0) {
         char *end = strstr(why.text, ". "); /* an advice to the writer of such files */
         if (end)
             *end = '\0';
@@ -103,77 +103,10 @@ static int plan(struct reader *r, const struct tern_model_config *c, enum tern_c
                             "config, which %s",
                             r->ranks.dir, r->ranks.tensor, why.text);
     }
-    size_t slots = (size_t)r->plan.slots;
-    r->runs = tern_alloc(slots, sizeof *r->runs, r->ranks.dir, err);
-    r->pieces = tern_alloc(slots * (size_t)r->ranks.tensor, sizeof *r->pieces, r->ranks.dir, err);
-    r->seen = tern_alloc((size_t)c->kv_heads, sizeof *r->seen, r->ranks.dir, err);
-    return r->runs && r->pieces && r->seen ? 0 : -1;
+    return tern_convert_nxd_pieces_alloc(&r->pieces, r->ranks.dir, err);
 }
 
-/* ------------------------------------------------------------------ pieces of the model's tensors
- */
-
-/* Rows or columns [run] of the whole, which lie on tensor rank `t` from `local` on. */
-static struct tern_ckpt_piece piece(const struct reader *r, int t, int axis,
-                                    const struct tern_model_tensor *whole,
-                                    struct tern_convert_nxd_run run, int64_t local)
-{
-    const struct tern_convert_nxd_found *f = &r->ranks.found[t];
-    struct tern_ckpt_piece p = {.file = f->file, .offset = f->t->offset};
-
-    for (int d = 0; d < whole->ndim; d++) {
-        p.shape[d] = (uint64_t)whole->shape[d];
-        p.stride[d] = f->t->stride[d];
-    }
-    p.start[axis] = (uint64_t)run.start;
-    p.shape[axis] = (uint64_t)run.count;
-    p.offset += (uint64_t)local * f->t->stride[axis] * tern_ckpt_type_bytes(f->t->type);
-    return p;
-}
-
-/* The source's part on rank `t`, from `local` on; each key head once.  How many pieces. */
-static size_t add_pieces(struct reader *r, const struct tern_model_tensor *whole, int axis, int t,
-                         int64_t *local, struct tern_ckpt_piece *to)
-{
-    bool keys = whole->kind == TERN_MODEL_K || whole->kind == TERN_MODEL_V;
-    size_t n = 0, runs = tern_convert_nxd_runs(&r->plan, whole, t, r->runs);
-    int64_t rows = r->plan.config.head_dim;
-
-    for (size_t i = 0; i < runs; i++) {
-        struct tern_convert_nxd_run run = r->runs[i];
-        int64_t step = keys ? rows : run.count;
-        for (int64_t at = 0; at < run.count; at += step, *local += step) {
-            struct tern_convert_nxd_run one = {run.start + at, step};
-            if (keys && r->seen[one.start / rows])
-                continue;
-            if (keys)
-                r->seen[one.start / rows] = true;
-            to[n++] = piece(r, t, axis, whole, one, *local);
-        }
-    }
-    return n;
-}
-
-/* The pieces of a source, which begin at row or column *base of each rank: how many; *base is set
- * behind them. */
-static size_t find_pieces(struct reader *r, const struct tern_model_tensor *whole, int axis,
-                          int64_t *base)
-{
-    int64_t local = *base;
-    size_t n = 0;
-
-    memset(r->seen, 0, (size_t)r->plan.config.kv_heads * sizeof *r->seen);
-    if (axis < 0) {
-        r->pieces[0] = piece(r, 0, 0, whole, (struct tern_convert_nxd_run){0, whole->shape[0]}, 0);
-        return 1;
-    }
-    for (int k = 0; k < r->ranks.tensor; k++) {
-        local = *base;
-        n += add_pieces(r, whole, axis, k, &local, r->pieces + n);
-    }
-    *base = local;
-    return n;
-}
+/* ------------------------------------------------------------------ the model's tensors */
 
 /* One of NxD's tensors: those of the model that it is made of. */
 static int take(struct reader *r, const struct tern_convert_nxd_tensor *t, struct tern_err *err)
@@ -195,14 +128,14 @@ static int take(struct reader *r, const struct tern_convert_nxd_tensor *t, struc
     }
     for (int i = 0; i < t->sources; i++) {
         struct tern_model_tensor whole;
-        tern_model_tensor(&r->plan.config, t->source[i], &whole);
-        size_t n = find_pieces(r, &whole, t->axis, &base);
+        tern_model_tensor(&r->pieces.plan.config, t->source[i], &whole);
+        size_t n = tern_convert_nxd_pieces_find(&r->pieces, &r->ranks, &whole, t->axis, &base);
         struct tern_ckpt_info info = {.name = whole.name, .type = first->type, .ndim = whole.ndim};
         if (strcmp(t->name, lm_head) == 0)
             info.name = lm_head; /* a tied one has the embedding as its source */
         for (int d = 0; d < whole.ndim; d++)
             info.shape[d] = (uint64_t)whole.shape[d];
-        if (tern_convert_foreign_array(&r->ranks.list, &info, r->pieces, n, err) < 0)
+        if (tern_convert_foreign_array(&r->ranks.list, &info, r->pieces.at, n, err) < 0)
             return -1;
     }
     return 0;
@@ -221,11 +154,11 @@ static int take_all(struct reader *r, struct tern_err *err)
     size_t n;
 
     /* All layers: which pipeline rank has them is looked up. */
-    if (tern_convert_nxd_list(&r->plan, 0, &t, &n, err) < 0)
+    if (tern_convert_nxd_list(&r->pieces.plan, 0, &t, &n, err) < 0)
         return -1;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        if (r->plan.config.tied && strcmp(t[i].name, lm_head) == 0 &&
+        if (r->pieces.plan.config.tied && strcmp(t[i].name, lm_head) == 0 &&
             tern_convert_nxd_ranks_stage(&r->ranks, lm_head) < 0)
             continue; /* it is the embedding */
         rc = take(r, &t[i], err);
@@ -267,23 +200,25 @@ static struct tern_ckpt *open_copies(struct reader *r, const struct tern_model_t
                                      int64_t before, struct tern_err *err)
 {
     struct tern_convert_foreign f = {.dir = r->ranks.dir};
-    int64_t head = r->plan.config.head_dim;
-    int *copies = tern_alloc((size_t)r->plan.config.kv_heads, sizeof *copies, r->ranks.dir, err);
+    int64_t head = r->pieces.plan.config.head_dim;
+    int *copies =
+        tern_alloc((size_t)r->pieces.plan.config.kv_heads, sizeof *copies, r->ranks.dir, err);
     int rc = copies ? 0 : -1;
 
     for (int t = 0; rc == 0 && t < r->ranks.tensor; t++) {
         unsigned from = r->ranks.found[t].file;
-        size_t runs = tern_convert_nxd_runs(&r->plan, k, t, r->runs);
+        size_t runs = tern_convert_nxd_runs(&r->pieces.plan, k, t, r->pieces.runs);
         int64_t local = before;
         rc = tern_convert_foreign_file(&f, r->ranks.list.names[from], r->ranks.list.bytes[from],
                                        err);
         for (size_t i = 0; i < runs; i++) {
             struct tern_convert_nxd_run one = {0, head};
-            for (int64_t at = 0; rc == 0 && at < r->runs[i].count; at += head, local += head) {
-                int64_t h = (r->runs[i].start + at) / head;
+            for (int64_t at = 0; rc == 0 && at < r->pieces.runs[i].count;
+                 at += head, local += head) {
+                int64_t h = (r->pieces.runs[i].start + at) / head;
                 char name[32];
                 snprintf(name, sizeof name, "%d.%d", (int)h, copies[h]++);
-                struct tern_ckpt_piece p = piece(r, t, 0, k, one, local);
+                struct tern_ckpt_piece p = tern_convert_nxd_piece(&r->ranks, t, 0, k, one, local);
                 struct tern_ckpt_info info = {
                     name, r->ranks.found[t].t->type, 2, {(uint64_t)head, (uint64_t)k->shape[1]}};
                 p.file = (unsigned)t;
@@ -302,12 +237,12 @@ static struct tern_ckpt *open_copies(struct reader *r, const struct tern_model_t
  */
 static int check_copies(struct reader *r, struct tern_err *err)
 {
-    const struct tern_model_config *c = &r->plan.config;
-    bool fused = r->plan.qkv == TERN_CONVERT_NXD_FUSED;
+    const struct tern_model_config *c = &r->pieces.plan.config;
+    bool fused = r->pieces.plan.qkv == TERN_CONVERT_NXD_FUSED;
     struct tern_model_tensor k;
     double share = 0;
 
-    if (r->plan.copies == 1)
+    if (r->pieces.plan.copies == 1)
         return 0;
     tern_model_tensor(
         c, (size_t)tern_model_tensor_find(c, "model.layers.0.self_attn.k_proj.weight"), &k);
@@ -321,13 +256,13 @@ static int check_copies(struct reader *r, struct tern_err *err)
     float *room = copies ? tern_alloc(2 * n, sizeof *room, "key heads", err) : NULL;
     int rc = room ? 0 : -1;
     for (int h = 0; rc == 0 && h < c->kv_heads; h++) {
-        for (int i = 1; rc == 0 && i < r->plan.copies && share <= 0.1; i++)
+        for (int i = 1; rc == 0 && i < r->pieces.plan.copies && share <= 0.1; i++)
             rc = compare(copies, h, i, room, n, &share, err);
     }
     free(room);
     tern_ckpt_close(copies);
     if (rc == 0 && share > 0.1) {
-        const char *hw = r->plan.hw == TERN_CONVERT_NXD_TRN1 ? "trn1" : "trn2";
+        const char *hw = r->pieces.plan.hw == TERN_CONVERT_NXD_TRN1 ? "trn1" : "trn2";
         return tern_err_set(err, TERN_USAGE,
                             "%s: the copies of a key head differ from each other, when they are "
                             "sought as on %s. Is --hw %s right?",
@@ -337,6 +272,13 @@ static int check_copies(struct reader *r, struct tern_err *err)
 }
 
 /* ------------------------------------------------------------------ the whole */
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+
+    return TERN_AGAIN(stat(path, &st)) == 0 && S_ISDIR(st.st_mode);
+}
 
 struct tern_ckpt *tern_convert_open_nxd(const char *dir, const struct tern_model_config *c,
                                         const struct tern_convert_from_nxd *from,
@@ -349,29 +291,33 @@ struct tern_ckpt *tern_convert_open_nxd(const char *dir, const struct tern_model
         check_copies(&r, err) == 0 && take_all(&r, err) == 0)
         opened = tern_convert_foreign_open(&r.ranks.list, err);
     tern_convert_nxd_ranks_free(&r.ranks);
-    free(r.runs);
-    free(r.pieces);
-    free(r.seen);
+    tern_convert_nxd_pieces_free(&r.pieces);
     return opened;
 }
 
 int tern_convert_open_from_nxd(struct tern_convert_export *x, const char *path,
                                const struct tern_convert_from_nxd *from, struct tern_err *err)
 {
-    const char *at = from->config ? from->config : path;
+    char *shards = tern_fs_join(path, "shards"); /* Optimum Neuron's, with the config beside them */
+    const char *at = from->config ? from->config : path, *dir = is_folder(shards) ? shards : path;
     char *file = tern_str_ends(at, ".json") ? tern_strdup(at) : tern_fs_join(at, "config.json");
+    char *adapters = NULL;
     int rc = 0;
 
-    if (!from->config && !tern_fs_exists(file))
+    if (tern_convert_nxd_adapters_find(path, &adapters, NULL) != 0)
+        rc = tern_err_set(
+            err, TERN_USAGE,
+            "%s: holds adapters alone. Put them into their base first: tern ckpt merge", path);
+    else if (!from->config && !tern_fs_exists(file))
         rc = tern_err_set(err, TERN_USAGE,
                           "%s: has no config.json, as NxD keeps none. Name the model's: --config",
                           path);
     if (rc == 0)
         x->config_json = tern_json_load(file, CONFIG_MAX, err);
-    if (!x->config_json || tern_model_config_load(file, &x->config, err) < 0)
-        rc = -1;
+    if (x->config_json && tern_model_config_load(file, &x->config, err) == 0)
+        x->c = tern_convert_open_nxd(dir, &x->config, from, err);
+    free(adapters);
     free(file);
-    if (rc == 0)
-        x->c = tern_convert_open_nxd(path, &x->config, from, err);
+    free(shards);
     return x->c ? 0 : -1;
 }

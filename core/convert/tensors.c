@@ -107,6 +107,26 @@ int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_mod
     return 0;
 }
 
+int tern_convert_list_arrays(struct tern_convert_export *x, struct tern_err *err)
+{
+    size_t n = tern_ckpt_count(x->from);
+
+    x->tensors = tern_alloc(n, sizeof *x->tensors, "list of tensors", err);
+    x->shard = tern_alloc(n, sizeof *x->shard, "list of tensors", err);
+    if (!x->tensors || !x->shard)
+        return -1;
+    for (; x->n < n; x->n++) {
+        struct tern_ckpt_info *t = &x->tensors[x->n];
+        tern_ckpt_info(x->from, x->n, t);
+        enum tern_ckpt_type type = wanted_type(x->options->dtype, t->type);
+        if (t->type == TERN_CKPT_OTHER || !tern_ckpt_can_convert(type, t->type))
+            return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is %s, no kind of float",
+                                tern_ckpt_path(x->from), t->name, tern_ckpt_type_name(t->type));
+        t->type = type;
+    }
+    return 0;
+}
+
 /* Others' files may hold RoPE's frequencies, and the embedding once more as the head. */
 static bool may_be_left(const struct tern_convert_export *x, const char *name)
 {

@@ -62,8 +62,8 @@ def write(path, tensors):
         f.write(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
 
 
-def source(path):
-    raw = open(f"{path}/model.safetensors", "rb").read()
+def source(path, file="model.safetensors"):
+    raw = open(f"{path}/{file}", "rb").read()
     n = struct.unpack("<Q", raw[:8])[0]
     head = json.loads(raw[8:8 + n])
     head.pop("__metadata__", None)

@@ -50,11 +50,13 @@ static void list_groups(const struct tern_pytorch_file *file, struct tern_buf *t
 
     for (size_t i = 0; i < file->n; i++) {
         const struct tern_pytorch_tensor *t = &file->tensors[i];
-        const size_t len = t->outer ? t->outer - 1 : 0;
+        const size_t len = t->outer ? t->outer - 1 : 0; /* 0: of an empty key */
         size_t k = 0;
+        if (!t->outer)
+            continue;
         while (k < n && (g[k].len != len || memcmp(g[k].name, t->name, len) != 0))
             k++;
-        if (k == n && n < GROUPS && len)
+        if (k == n && n < GROUPS)
             g[n++] = (struct group){t->name, len, 0};
         if (k < n)
             g[k].n++;
@@ -66,15 +68,22 @@ static void list_groups(const struct tern_pytorch_file *file, struct tern_buf *t
         tern_buf_puts(to, ", ...");
 }
 
+/* Why none of its tensors are taken; `mixed`: there are some, and others in dicts beside them. */
 static int say_groups(const struct tern_pytorch_file *file, const char *path, const char *key,
-                      struct tern_err *err)
+                      bool mixed, struct tern_err *err)
 {
     struct tern_buf groups = {.max = 600};
 
     list_groups(file, &groups);
     if (groups.data)
         tern_str_mask(groups.data);
-    if (key && !groups.len)
+    if (mixed)
+        tern_err_set(err, TERN_USAGE,
+                     "%s: has tensors %s%s%s and, in dicts beside them, below %s. Give the key of "
+                     "those that are meant (--key KEY), or save these alone",
+                     path, key ? "below '" : "at the top", key ? key : "", key ? "'" : "",
+                     groups.data);
+    else if (!groups.len)
         tern_err_set(err, TERN_USAGE, "%s: its tensors lie at the top, and not below a key '%s'",
                      path, key);
     else if (key)
@@ -94,16 +103,19 @@ static int take_file(struct tern_convert_foreign *f, const struct tern_pytorch_f
 {
     char *below = key ? tern_strf("%s.", key) : tern_strdup("");
     const size_t skip = strlen(below);
-    bool any = false;
+    size_t here = 0, deeper = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < file->n; i++)
-        any |= key ? file->tensors[i].outer >= skip && tern_str_starts(file->tensors[i].name, below)
-                   : file->tensors[i].outer == 0;
-    if (!any)
-        rc = say_groups(file, path, key, err);
+    for (size_t i = 0; i < file->n; i++) {
+        const struct tern_pytorch_tensor *t = &file->tensors[i];
+        const bool is_below = t->outer >= skip && tern_str_starts(t->name, below);
+        here += is_below && t->outer == skip;
+        deeper += is_below && t->outer > skip;
+    }
+    if (!here || deeper)
+        rc = say_groups(file, path, key, /* mixed= */ here > 0, err);
     for (size_t i = 0; rc == 0 && i < file->n; i++)
-        if (file->tensors[i].outer >= skip && tern_str_starts(file->tensors[i].name, below))
+        if (file->tensors[i].outer == skip && tern_str_starts(file->tensors[i].name, below))
             rc = add_tensor(f, &file->tensors[i], skip, err);
     free(below);
     return rc;
@@ -137,14 +149,6 @@ static bool may_be_absent(const char *tensor)
     return tern_str_ends(tensor, ".rotary_emb.inv_freq") || strcmp(tensor, "lm_head.weight") == 0;
 }
 
-static bool has_file(const struct tern_convert_foreign *f, const char *name)
-{
-    for (size_t i = 0; i < f->n_files; i++)
-        if (strcmp(f->names[i], name) == 0)
-            return true;
-    return false;
-}
-
 /* Those of the file's tensors that the index places there. */
 static int add_file(struct tern_convert_foreign *f, const char *name, json_t *map,
                     struct tern_err *err)
@@ -158,7 +162,7 @@ static int add_file(struct tern_convert_foreign *f, const char *name, json_t *ma
         rc = tern_convert_foreign_file(f, name, read.bytes, err);
     for (size_t i = 0; rc == 0 && i < read.n; i++) {
         const char *home = json_string_value(json_object_get(map, read.tensors[i].name));
-        if (home && strcmp(home, name) == 0)
+        if (home && read.tensors[i].outer == 0 && strcmp(home, name) == 0)
             rc = add_tensor(f, &read.tensors[i], 0, err);
     }
     tern_pytorch_free(&read);
@@ -168,24 +172,29 @@ static int add_file(struct tern_convert_foreign *f, const char *name, json_t *ma
 static int add_files(struct tern_convert_foreign *f, const char *path, json_t *map,
                      struct tern_err *err)
 {
+    json_t *seen = json_object(), *v;
     const char *tensor;
-    json_t *v;
+    int rc = 0;
 
     json_object_foreach(map, tensor, v)
     {
         const char *file = json_string_value(v);
         if (!file || file[0] == '.' || strchr(file, '/') || !tern_str_ends(file, ".bin"))
-            return tern_err_set(err, TERN_USAGE,
-                                "%s: places tensor '%s' in a file that is no .bin of its folder",
-                                path, tensor);
-        if (has_file(f, file))
+            rc = tern_err_set(err, TERN_USAGE,
+                              "%s: places tensor '%s' in a file that is no .bin of its folder",
+                              path, tensor);
+        else if (json_object_get(seen, file))
             continue;
-        if (f->n_files == FILES_MAX)
-            return tern_err_set(err, TERN_USAGE, "%s: names more than %d files", path, FILES_MAX);
-        if (add_file(f, file, map, err) < 0)
-            return -1;
+        else if (f->n_files == FILES_MAX)
+            rc = tern_err_set(err, TERN_USAGE, "%s: names more than %d files", path, FILES_MAX);
+        else
+            rc = add_file(f, file, map, err);
+        if (rc < 0)
+            break;
+        json_object_set_new(seen, file, json_true());
     }
-    return 0;
+    json_decref(seen);
+    return rc;
 }
 
 static int check_index(const struct tern_ckpt *c, const char *path, json_t *map,

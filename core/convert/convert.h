@@ -22,7 +22,8 @@
  *     params.json and consolidated.NN.pth, as Meta publishes Llama: put into Hugging Face's order
  *
  * the first of them that is there.  `dir` may also be one file of PyTorch.  `key`: of such a file
- * the tensors below this key, without it ("state_dict"; "a.b": of a dict in a dict); NULL: all.
+ * the tensors below this key, without it ("state_dict"; "a.b": of a dict in a dict); NULL: those at
+ * the top.  Dicts with tensors beside these are refused.
  * Another folder is refused by what it is. */
 struct tern_ckpt *tern_convert_open(const char *dir, const char *key, struct tern_err *err);
 

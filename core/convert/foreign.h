@@ -2,7 +2,10 @@
 #ifndef TERN_CONVERT_FOREIGN_H
 #define TERN_CONVERT_FOREIGN_H
 
+#include <signal.h>
+
 #include "core/ckpt/ckpt.h"
+#include "core/model/model.h"
 
 /* Files and arrays for tern_ckpt_open_files, growing.  Starts as {.dir = ...}. */
 struct tern_convert_foreign {
@@ -31,6 +34,24 @@ struct tern_ckpt *tern_convert_open_bin(const char *dir, const char *file, const
                                         struct tern_err *err);
 /* The files that pytorch_model.bin.index.json names. */
 struct tern_ckpt *tern_convert_open_bins(const char *dir, struct tern_err *err);
+
+/* ---- tensors.c ---- */
+
+/* 1: lm_head.weight and the embedding are the same, byte by byte; 0: they differ, or one is not
+ * there; -1.  *stop not 0 ends the comparison (TERN_FAILED); NULL will do. */
+int tern_convert_head_is_embedding(struct tern_ckpt *c, const volatile sig_atomic_t *stop,
+                                   struct tern_err *err);
+
+/* ---- params.c ---- */
+
+/* Is params.json the config of the folder?  A config.json beside it comes first. */
+bool tern_convert_params_is(const char *dir);
+/* params.json of the folder.  ret_config->vocab is 0 where it leaves that to the tokenizer (-1);
+ * the numbers are not checked together (tern_model_config_check). */
+int tern_convert_params_read(const char *dir, struct tern_model_config *ret_config,
+                             struct tern_err *err);
+/* Where `path` is such a folder: says what `c` has that params.json does not tell. */
+void tern_convert_params_warn(const char *path, const struct tern_model_config *c);
 
 /* ---- meta.c ---- */
 

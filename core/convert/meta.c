@@ -8,7 +8,6 @@
 #include "core/convert/foreign.h"
 
 #include "core/base/fs.h"
-#include "core/base/json.h"
 #include "core/base/str.h"
 #include "core/pytorch/pytorch.h"
 
@@ -16,144 +15,22 @@
 #include <string.h>
 
 enum {
-    PARAMS_MAX = 1 << 20,
-    FILES_MAX = 256, /* Meta's largest model has 16 */
+    FILES_MAX = 256,       /* Meta's largest model has 16 */
+    TENSORS_MAX = 1 << 18, /* of all files: 16 of 1,138 make that model */
+    OTHERS_MAX = 64,       /* tensors of a file beside the model's, and RoPE's of each layer */
+    PIECES_MAX = 1 << 20,  /* of all arrays: heads of that model make 34,272 */
     ROPE_PAIR = 2,
 };
-
-/* ---------------------------------------------------------------- params.json */
-
-struct params {
-    json_t *j;
-    const char *path;
-    struct tern_err *err;
-    bool failed;
-};
-
-/* A whole number; `def` when it is absent or null, which is an error where `def` is -1. */
-static int whole(struct params *p, const char *key, int def, int lo)
-{
-    const json_t *v = json_object_get(p->j, key);
-    const bool absent = !v || json_is_null(v);
-
-    if (p->failed || (absent && def != -1))
-        return def;
-    if (!absent && json_is_integer(v) && json_integer_value(v) >= lo &&
-        json_integer_value(v) <= 1 << 20)
-        return (int)json_integer_value(v);
-    tern_err_set(p->err, TERN_USAGE, "%s: %s %s", p->path, key,
-                 absent ? "is missing" : "is no whole number of that kind");
-    p->failed = true;
-    return def;
-}
-
-static double real(struct params *p, const char *key, double def)
-{
-    const json_t *v = json_object_get(p->j, key);
-    const bool absent = !v || json_is_null(v);
-
-    if (p->failed || (absent && def > 0))
-        return def;
-    if (json_is_number(v) && json_number_value(v) > 0 && json_number_value(v) < 1e12)
-        return json_number_value(v);
-    tern_err_set(p->err, TERN_USAGE, "%s: %s %s", p->path, key,
-                 absent ? "is missing" : "is no number above 0");
-    p->failed = true;
-    return def;
-}
-
-/* Sizes of Llama 3.2, whose RoPE is stretched further than 3.1's and whose head is its embedding;
- * params.json says neither. */
-static bool is_llama_3_2(const struct tern_model_config *c)
-{
-    return (c->dim == 2048 && c->layers == 16) || (c->dim == 3072 && c->layers == 28);
-}
-
-/* What Meta's files leave open, as transformers' script sets it for each version. */
-static void fill_version(struct params *p, struct tern_model_config *c)
-{
-    const bool llama_3 = c->rope_theta == 500000; /* Code Llama has 1,000,000 */
-
-    c->pad_id = -1;
-    c->bos_id = llama_3 ? 128000 : 1;
-    c->eos_ids[0] = llama_3 ? 128001 : 2;
-    c->n_eos = 1;
-    c->init_std = 0.02;
-    if (!llama_3)
-        c->max_position = c->rope_theta > 10000 ? 16384 : c->norm_eps < 5e-6 ? 2048 : 4096;
-    else
-        c->max_position = 8192;
-    if (!json_is_true(json_object_get(p->j, "use_scaled_rope")))
-        return;
-    c->max_position = 131072;
-    c->rope = TERN_MODEL_ROPE_LLAMA3;
-    c->rope_factor = is_llama_3_2(c) ? 32 : 8;
-    c->rope_low_freq_factor = 1;
-    c->rope_high_freq_factor = 4;
-    c->rope_original_max_position = 8192;
-    c->tied = is_llama_3_2(c);
-}
-
-/* Keys of models that are no plain Llama. */
-static int refuse_others(const struct params *p)
-{
-    static const char *const keys[] = {"quantization_args", "lora_args",      "moe",
-                                       "moe_args",          "sliding_window", "vision_chunk_size"};
-
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json_t *v = json_object_get(p->j, keys[i]);
-        if (v && !json_is_null(v))
-            return tern_err_set(p->err, TERN_USAGE, "%s: has %s: another model than tern computes",
-                                p->path, keys[i]);
-    }
-    return 0;
-}
-
-/* c->vocab is 0 where the file leaves it to the tokenizer (-1). */
-static int read_params(const char *dir, struct tern_model_config *c, struct tern_err *err)
-{
-    char *path = tern_fs_join(dir, "params.json");
-    json_t *root = tern_json_load(path, PARAMS_MAX, err), *in = json_object_get(root, "model");
-    struct params p = {.j = json_is_object(in) ? in : root, .path = path, .err = err};
-    int rc = !root ? -1 : refuse_others(&p);
-
-    *c = (struct tern_model_config){0};
-    if (rc == 0) {
-        c->dim = whole(&p, "dim", -1, 1);
-        c->layers = whole(&p, "n_layers", -1, 1);
-        c->heads = whole(&p, "n_heads", -1, 1);
-        c->kv_heads = whole(&p, "n_kv_heads", c->heads, 1);
-        c->vocab = whole(&p, "vocab_size", 0, -1);
-        c->vocab = c->vocab < 0 ? 0 : c->vocab;
-        c->norm_eps = real(&p, "norm_eps", 0);
-        c->rope_theta = real(&p, "rope_theta", 10000);
-        const double multiplier = real(&p, "ffn_dim_multiplier", 1);
-        const int multiple = whole(&p, "multiple_of", 256, 1);
-        rc = p.failed ? -1 : 0;
-        if (rc == 0 && c->dim % c->heads != 0)
-            rc = tern_err_set(err, TERN_USAGE, "%s: dim %d is no multiple of n_heads %d", path,
-                              c->dim, c->heads);
-        if (rc == 0) {
-            const double ffn = multiplier * (double)(8 * (int64_t)c->dim / 3);
-            const int64_t blocks = ((int64_t)(ffn < 1e9 ? ffn : 1e9) + multiple - 1) / multiple;
-            c->head_dim = c->dim / c->heads;
-            c->ffn = (int)(blocks * multiple < 1 << 30 ? blocks * multiple : 1 << 30);
-            fill_version(&p, c);
-        }
-    }
-    json_decref(root);
-    free(path);
-    return rc;
-}
 
 /* ---------------------------------------------------------------- the files */
 
 struct meta {
     const char *dir;
     struct tern_model_config config;
-    struct tern_pytorch_file *files; /* [n] */
+    bool guessed;                    /* params.json made it */
+    struct tern_pytorch_file *files; /* [n]: their tensors by name */
     bool **used;                     /* [n]: of each file's tensors */
-    size_t n;
+    size_t n, tensors, pieces;       /* files; tensors in them; pieces of arrays */
     struct tern_convert_foreign to;
 };
 
@@ -162,15 +39,39 @@ static char *file_name(size_t i)
     return tern_strf("consolidated.%02zu.pth", i);
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const struct tern_pytorch_tensor *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+/* A table with far more tensors than the model has is not taken into memory many times. */
+static int check_count(struct meta *m, const char *path, struct tern_err *err)
+{
+    const size_t n = m->files[m->n].n, model = tern_model_tensors(&m->config);
+
+    m->tensors += n;
+    if (n > model + (size_t)m->config.layers + OTHERS_MAX)
+        return tern_err_set(err, TERN_USAGE, "%s: holds %zu tensors, and its model has %zu", path,
+                            n, model);
+    if (m->tensors > TENSORS_MAX)
+        return tern_err_set(err, TERN_USAGE, "%s: its files hold more than %d tensors", m->dir,
+                            TENSORS_MAX);
+    return 0;
+}
+
 static int open_file(struct meta *m, struct tern_err *err)
 {
     char *name = file_name(m->n), *path = tern_fs_join(m->dir, name);
-    int rc = tern_pytorch_open(path, &m->files[m->n], err);
+    struct tern_pytorch_file *f = &m->files[m->n];
+    int rc = tern_pytorch_open(path, f, err);
 
     if (rc == 0) {
-        m->used[m->n] = tern_alloc(m->files[m->n].n + 1, sizeof **m->used, path, err);
-        rc = tern_convert_foreign_file(&m->to, name, m->files[m->n].bytes, err);
-        if (!m->used[m->n])
+        rc = check_count(m, path, err);
+        qsort(f->tensors, f->n, sizeof *f->tensors, by_name);
+        m->used[m->n] = tern_alloc(f->n + 1, sizeof **m->used, path, err);
+        if (!m->used[m->n] || tern_convert_foreign_file(&m->to, name, f->bytes, err) < 0)
             rc = -1;
         m->n++;
     }
@@ -179,8 +80,7 @@ static int open_file(struct meta *m, struct tern_err *err)
     return rc;
 }
 
-/* All of them; `one`: only the first. */
-static int open_all(struct meta *m, bool one, struct tern_err *err)
+static int open_all(struct meta *m, struct tern_err *err)
 {
     bool there = true;
 
@@ -188,7 +88,7 @@ static int open_all(struct meta *m, bool one, struct tern_err *err)
     m->used = tern_alloc(FILES_MAX, sizeof *m->used, m->dir, err);
     if (!m->files || !m->used)
         return -1;
-    while (there && m->n < (one ? 1 : FILES_MAX)) {
+    while (there && m->n < FILES_MAX) {
         if (open_file(m, err) < 0)
             return -1;
         char *name = file_name(m->n), *path = tern_fs_join(m->dir, name);
@@ -210,19 +110,26 @@ static void close_all(struct meta *m)
     tern_convert_foreign_free(&m->to);
 }
 
+/* NULL when it is not there. */
+static const struct tern_pytorch_tensor *look(const struct meta *m, size_t i, const char *name)
+{
+    const struct tern_pytorch_tensor key = {.name = (char *)name};
+
+    return bsearch(&key, m->files[i].tensors, m->files[i].n, sizeof key, by_name);
+}
+
 /* The tensor of file `i`; NULL with `err` when it is not there. */
 static const struct tern_pytorch_tensor *find(const struct meta *m, size_t i, const char *name,
                                               struct tern_err *err)
 {
-    for (size_t k = 0; k < m->files[i].n; k++) {
-        if (strcmp(m->files[i].tensors[k].name, name) == 0) {
-            m->used[i][k] = true;
-            return &m->files[i].tensors[k];
-        }
-    }
-    tern_err_set(err, TERN_USAGE, "%s/%s: has no tensor '%s', which params.json asks for", m->dir,
-                 m->to.names[i], name);
-    return NULL;
+    const struct tern_pytorch_tensor *t = look(m, i, name);
+
+    if (t)
+        m->used[i][t - m->files[i].tensors] = true;
+    else
+        tern_err_set(err, TERN_USAGE, "%s/%s: has no tensor '%s', which params.json asks for",
+                     m->dir, m->to.names[i], name);
+    return t;
 }
 
 /* ---------------------------------------------------------------- one tensor */
@@ -305,6 +212,12 @@ static struct tern_ckpt_piece piece_of(const struct tern_pytorch_tensor *part, u
     return p;
 }
 
+/* Its rows are in another order. */
+static bool is_turned(const struct tern_model_tensor *t)
+{
+    return t->kind == TERN_MODEL_Q || t->kind == TERN_MODEL_K;
+}
+
 /* The rows of file `i`, which begin at row `at` of the whole, in one piece; of wq and wk two for
  * each head. */
 static size_t add_rows(const struct meta *m, const struct tern_model_tensor *t,
@@ -314,7 +227,7 @@ static size_t add_rows(const struct meta *m, const struct tern_model_tensor *t,
     const uint64_t rows = part->shape[0], head = (uint64_t)m->config.head_dim, half = head / 2;
     size_t n = 0;
 
-    if (t->kind != TERN_MODEL_Q && t->kind != TERN_MODEL_K) {
+    if (!is_turned(t)) {
         to[n++] = piece_of(part, (unsigned)i, &(struct rows){at[0], 0, rows, 1}, at[1]);
         return n;
     }
@@ -324,6 +237,31 @@ static size_t add_rows(const struct meta *m, const struct tern_model_tensor *t,
                 part, (unsigned)i,
                 &(struct rows){at[0] + h * head + b * half, h * head + b, half, ROPE_PAIR}, at[1]);
     return n;
+}
+
+/* Room for the pieces of all files, each of which has `part`. */
+static struct tern_ckpt_piece *alloc_pieces(struct meta *m, const struct tern_model_tensor *t,
+                                            const struct tern_pytorch_tensor *part,
+                                            const struct split *split, struct tern_err *err)
+{
+    const uint64_t head = (uint64_t)m->config.head_dim, parts = m->n / split->replicas;
+    const uint64_t n =
+        (is_turned(t) ? ROPE_PAIR * (part->shape[0] / head) : 1) * (split->axis < 0 ? 1 : parts);
+
+    if (is_turned(t) && part->shape[0] % head != 0) {
+        tern_err_set(err, TERN_USAGE,
+                     "%s: '%s' has %llu rows in each of %zu files, which cuts a head of %llu rows. "
+                     "Get the folder in Hugging Face's layout",
+                     m->dir, part->name, (unsigned long long)part->shape[0], m->n,
+                     (unsigned long long)head);
+        return NULL;
+    }
+    if (n > PIECES_MAX || (m->pieces += n) > PIECES_MAX) {
+        tern_err_set(err, TERN_USAGE, "%s: the rows of its heads make more than %d pieces", m->dir,
+                     PIECES_MAX);
+        return NULL;
+    }
+    return tern_alloc(n, sizeof(struct tern_ckpt_piece), m->dir, err);
 }
 
 static int add_tensor(struct meta *m, const struct tern_model_tensor *t, struct tern_err *err)
@@ -341,8 +279,7 @@ static int add_tensor(struct meta *m, const struct tern_model_tensor *t, struct 
     info.type = first->type;
     for (int d = 0; d < t->ndim; d++)
         info.shape[d] = (uint64_t)t->shape[d];
-    const size_t most = (2 * (size_t)m->config.heads + 2) * m->n;
-    struct tern_ckpt_piece *pieces = tern_alloc(most, sizeof *pieces, m->dir, err);
+    struct tern_ckpt_piece *pieces = alloc_pieces(m, t, first, &split, err);
     if (!pieces)
         return -1;
     int rc = 0;
@@ -399,20 +336,13 @@ static int check_rest(const struct meta *m, struct tern_err *err)
     return 0;
 }
 
-static bool has_head(const struct meta *m)
-{
-    for (size_t k = 0; k < m->files[0].n; k++)
-        if (strcmp(m->files[0].tensors[k].name, "output.weight") == 0)
-            return true;
-    return false;
-}
-
 static int add_all(struct meta *m, struct tern_err *err)
 {
     struct tern_model_config listed = m->config;
     struct tern_model_tensor t;
 
-    listed.tied = !has_head(m) && m->config.tied; /* one that is there is compared, as elsewhere */
+    /* One that is there is compared. */
+    listed.tied = m->config.tied && !look(m, 0, "output.weight");
     for (size_t i = 0; i < tern_model_tensors(&listed); i++) {
         tern_model_tensor(&listed, i, &t);
         if (add_tensor(m, &t, err) < 0)
@@ -421,20 +351,50 @@ static int add_all(struct meta *m, struct tern_err *err)
     return check_rest(m, err);
 }
 
-/* config.json where one lies there, else params.json; the vocabulary's size from the files where
- * neither says it. */
+/* config.json where one lies there, else params.json, which may leave the vocabulary's size open
+ * (0). */
 static int read_config(struct meta *m, struct tern_err *err)
 {
     char *path = tern_fs_join(m->dir, "config.json");
-    const bool there = tern_fs_exists(path);
 
+    m->guessed = !tern_fs_exists(path);
     free(path);
-    if (there)
+    if (!m->guessed)
         return tern_model_config_load(m->dir, &m->config, err);
-    if (read_params(m->dir, &m->config, err) < 0 ||
+    if (tern_convert_params_read(m->dir, &m->config, err) < 0)
+        return -1;
+    struct tern_model_config c = m->config;
+    c.vocab = c.vocab ? c.vocab : 1;
+    return tern_model_config_check(&c, m->dir, err);
+}
+
+/* The config, the files where it is not whole or `all` are wanted, and the vocabulary's size. */
+static int open_folder(struct meta *m, bool all, struct tern_err *err)
+{
+    if (read_config(m, err) < 0 || ((all || m->config.vocab == 0) && open_all(m, err) < 0) ||
         (m->config.vocab == 0 && find_vocabulary(m, err) < 0))
         return -1;
     return tern_model_config_check(&m->config, m->dir, err);
+}
+
+/* params.json does not say whether the head is the embedding.  Where we take it for that and the
+ * files have it, it must lie in the same place, or be the same. */
+static int check_guess(const struct meta *m, struct tern_ckpt *c, struct tern_err *err)
+{
+    const struct tern_pytorch_tensor *head = look(m, 0, "output.weight");
+    const struct tern_pytorch_tensor *embed = look(m, 0, "tok_embeddings.weight");
+
+    if (!m->guessed || !m->config.tied || !head ||
+        (m->n == 1 && head->offset == embed->offset &&
+         memcmp(head->stride, embed->stride, sizeof head->stride) == 0))
+        return 0;
+    const int same = tern_convert_head_is_embedding(c, /* stop= */ NULL, err);
+    return same ? same < 0 ? -1 : 0
+                : tern_err_set(err, TERN_USAGE,
+                               "%s: a model of these sizes (Llama 3.2) has its embedding as its "
+                               "head, and this output.weight is another. Put a config.json beside "
+                               "params.json that says tie_word_embeddings false",
+                               m->dir);
 }
 
 struct tern_ckpt *tern_convert_open_meta(const char *dir, struct tern_err *err)
@@ -442,20 +402,14 @@ struct tern_ckpt *tern_convert_open_meta(const char *dir, struct tern_err *err)
     struct meta m = {.dir = dir, .to = {.dir = dir}};
     struct tern_ckpt *c = NULL;
 
-    if (open_all(&m, false, err) == 0 && read_config(&m, err) == 0 && add_all(&m, err) == 0)
+    if (open_folder(&m, /* all= */ true, err) == 0 && add_all(&m, err) == 0)
         c = tern_convert_foreign_open(&m.to, err);
+    if (c && check_guess(&m, c, err) < 0) {
+        tern_ckpt_close(c);
+        c = NULL;
+    }
     close_all(&m);
     return c;
-}
-
-static bool is_meta(const char *dir)
-{
-    char *params = tern_fs_join(dir, "params.json"), *config = tern_fs_join(dir, "config.json");
-    const bool is = tern_fs_exists(params) && !tern_fs_exists(config);
-
-    free(config);
-    free(params);
-    return is;
 }
 
 int tern_convert_config(const char *path, struct tern_model_config *ret_config,
@@ -463,17 +417,10 @@ int tern_convert_config(const char *path, struct tern_model_config *ret_config,
 {
     struct meta m = {.dir = path, .to = {.dir = path}};
 
-    if (!is_meta(path))
+    if (!tern_convert_params_is(path))
         return tern_model_config_load(path, ret_config, err);
-    int rc = read_params(path, &m.config, err);
-    if (rc == 0 && m.config.vocab == 0) {
-        rc = open_all(&m, false, err);
-        if (rc == 0)
-            rc = find_vocabulary(&m, err);
-        close_all(&m);
-    }
-    if (rc == 0)
-        rc = tern_model_config_check(&m.config, path, err);
+    int rc = open_folder(&m, /* all= */ false, err);
+    close_all(&m);
     if (rc == 0)
         *ret_config = m.config;
     return rc;
@@ -482,7 +429,7 @@ int tern_convert_config(const char *path, struct tern_model_config *ret_config,
 bool tern_convert_has_config(const char *dir)
 {
     char *config = tern_fs_join(dir, "config.json");
-    const bool has = tern_fs_exists(config) || is_meta(dir);
+    const bool has = tern_fs_exists(config) || tern_convert_params_is(dir);
 
     free(config);
     return has;

@@ -1,5 +1,6 @@
 /* The config and the tensors of an export. */
 #include "core/convert/export.h"
+#include "core/convert/foreign.h"
 
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -22,6 +23,7 @@ static json_t *make_config(const char *path, struct tern_err *err)
     }
     if (tern_convert_config(path, &c, err) < 0)
         return NULL;
+    tern_convert_params_warn(path, &c);
     char *text = tern_model_config_json(&c, "float32");
     json_t *j = tern_json_parse(text, strlen(text), path, err);
     free(text);
@@ -150,31 +152,36 @@ static int compare_rows(struct tern_ckpt *c, uint64_t r, uint64_t rows,
     return 0;
 }
 
-/* The output matrix of a tied model, where one is there, would be left out: it must be the
- * embedding, byte by byte. */
-static int check_tied(const struct tern_convert_export *x, struct tern_err *err)
+int tern_convert_head_is_embedding(struct tern_ckpt *c, const volatile sig_atomic_t *stop,
+                                   struct tern_err *err)
 {
     enum { BLOCK = 1 << 20 };
     struct tern_ckpt_info a, b;
 
-    if (*x->prefix || !x->config.tied || !tern_ckpt_find(x->from, head, &a) ||
-        !tern_ckpt_find(x->from, embed, &b))
+    if (!tern_ckpt_find(c, head, &a) || !tern_ckpt_find(c, embed, &b))
         return 0;
     bool same = a.ndim == 2 && a.shape[0] == b.shape[0] && a.shape[1] == b.shape[1];
     uint64_t rows = 1 + BLOCK / (sizeof(float) * (b.shape[1] + 1));
     float *room = tern_alloc(2 * rows * b.shape[1] + 1, sizeof *room, "rows to compare", err);
     int rc = room ? 0 : -1;
     for (uint64_t r = 0; rc == 0 && same && r < b.shape[0]; r += rows)
-        rc = x->options->stop && *x->options->stop
-                 ? tern_err_set(err, TERN_FAILED, "interrupted; nothing was left behind")
-                 : compare_rows(x->from, r, rows, &b, room, &same, err);
+        rc = stop && *stop ? tern_err_set(err, TERN_FAILED, "interrupted; nothing was left behind")
+                           : compare_rows(c, r, rows, &b, room, &same, err);
     free(room);
-    if (rc == 0 && !same)
-        rc = tern_err_set(err, TERN_USAGE,
-                          "%s: its config says tie_word_embeddings, and lm_head.weight is not the "
-                          "embedding. Say false in the config, or remove the tensor.",
-                          tern_ckpt_path(x->from));
-    return rc;
+    return rc < 0 ? -1 : same;
+}
+
+/* The output matrix of a tied model, where one is there, would be left out. */
+static int check_tied(const struct tern_convert_export *x, struct tern_err *err)
+{
+    if (*x->prefix || !x->config.tied || !tern_ckpt_find(x->from, head, NULL))
+        return 0;
+    const int same = tern_convert_head_is_embedding(x->from, x->options->stop, err);
+    return same ? same < 0 ? -1 : 0
+                : tern_err_set(err, TERN_USAGE,
+                               "%s: its config says tie_word_embeddings, and lm_head.weight is not "
+                               "the embedding. Say false in the config, or remove the tensor.",
+                               tern_ckpt_path(x->from));
 }
 
 int tern_convert_list_tensors(struct tern_convert_export *x, struct tern_err *err)

@@ -17,8 +17,8 @@ enum {
     VISITS_MAX = 1 << 22,  /* of values, one that is named in several places as often */
 };
 
-#define BYTES_MAX (1ull << 62) /* of a tensor, repeated elements counted: sizes fit into int64_t   \
-                                */
+/* Of a tensor, repeated elements counted: sizes fit into int64_t. */
+#define BYTES_MAX (1ull << 62)
 
 /* ---------------------------------------------------------------- values to tensors */
 

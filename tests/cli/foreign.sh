@@ -36,6 +36,12 @@ run tern ckpt export bin -o none --key b; status 2; one_line; err_has 'lie at th
 run tern ckpt export below -o out-below --key a.model; status 0
 cmp -s hf/model.safetensors out-below/model.safetensors; ok $? "what lies below a key is exported without it"
 run tern ckpt show below/pytorch_model.bin --key a.model; status 0; out_has ' model.norm.weight'
+"$F" below hf empty ''; "$F" mixed hf mixed b
+run tern ckpt export empty -o none; status 2; one_line; err_has "lie below '' ("
+run tern ckpt export empty -o out-empty --key ''; status 0 "what lies below an empty key is exported"
+run tern ckpt export mixed -o none; status 2; one_line "tensors at the top, and a dict of others"; err_has "has tensors at the top and, in dicts beside them, below 'b' ("
+run tern ckpt export mixed -o out-mixed --key b; status 0
+cmp -s hf/model.safetensors out-mixed/model.safetensors; ok $? "a key chooses among tensors at the top and below it"
 mv below/pytorch_model.bin below/last.pt
 run tern ckpt export below/last.pt --key a.model -o out-file; status 0
 cmp -s hf/model.safetensors out-file/model.safetensors; ok $? "a file beside its config.json is exported"
@@ -53,7 +59,7 @@ while read -r name n axis; do
     "$F" meta hf "$name" "$n" "$axis" || exit 1
     params "$kv$narrow" >"$name"/params.json
     "$T" same hf "$name"; ok $? "$name: the same tensors"
-    run tern ckpt export "$name" -o out-"$name"; status 0
+    run tern ckpt export "$name" -o out-"$name"; status 0; err_has 'config.json says 4096, 2 and false'
     cmp -s hf/model.safetensors out-"$name"/model.safetensors; ok $? "$name: exported, it is the same file as from safetensors"
     for k in hidden_size intermediate_size num_key_value_heads vocab_size head_dim; do
         is "$(grep -o "\"$k\": [0-9]*" out-"$name"/config.json)" "\"$k\": $(key $k)" "$name: $k is that of the model"
@@ -70,6 +76,10 @@ refuse() { # PARAMS WORDS
 refuse "$narrow" attention.wk.weight
 refuse "$narrow, \"n_kv_heads\": 0" n_kv_heads
 refuse "$narrow$kv, \"moe\": {}" 'has moe'
+for k in head_dim hidden_dim rope_scaling attention_bias quantization_args sliding_window; do
+    refuse "$narrow$kv, \"$k\": 16" "has $k, which tern does not know"
+done
+refuse "$narrow$kv, \"use_scaled_rope\": 1" 'use_scaled_rope is neither'
 refuse "$kv" feed_forward.w1.weight
 refuse ', "n_layers": 2' 'duplicate object key'
 rm meta-columns/consolidated.01.pth

@@ -5,6 +5,7 @@
  *     torch-tool bins FROM TO N        N files and pytorch_model.bin.index.json
  *     torch-tool odd FROM TO           one file: every matrix transposed, all in one storage
  *     torch-tool below FROM TO KEY     one file: {KEY: the model, "step": 7}
+ *     torch-tool mixed FROM TO KEY     the same, with the model's first tensor also beside it
  *     torch-tool meta FROM TO N AXIS   consolidated.NN.pth of N files, the embedding cut along AXIS
  *     torch-tool dump PATH [KEY]       NAME TYPE SHAPE SHA256 of each array that can be opened
  * there
@@ -168,7 +169,7 @@ static void write_odd(struct tern_ckpt *c, const char *to)
     save(&f, to, "pytorch_model.bin");
 }
 
-static void write_below(struct tern_ckpt *c, const char *to, const char *key)
+static void write_below(struct tern_ckpt *c, const char *to, const char *key, bool mixed)
 {
     struct torch_file f = {0};
     struct tern_ckpt_info info;
@@ -184,6 +185,11 @@ static void write_below(struct tern_ckpt *c, const char *to, const char *key)
     tern_buf_puts(&f.p, "u");
     torch_key(&f, "step");
     torch_int(&f, 7);
+    if (mixed) {
+        tern_ckpt_info(c, 0, &info);
+        struct tensor t = load(c, &info);
+        add(&f, info.name, &t);
+    }
     torch_end(&f);
     save(&f, to, "pytorch_model.bin");
 }
@@ -320,8 +326,8 @@ int main(int argc, char **argv)
         write_bins(c, argv[3], (size_t)strtoul(argv[4], NULL, 10), false);
     else if (strcmp(what, "odd") == 0)
         write_odd(c, argv[3]);
-    else if (strcmp(what, "below") == 0 && argc == 5)
-        write_below(c, argv[3], argv[4]);
+    else if ((strcmp(what, "below") == 0 || strcmp(what, "mixed") == 0) && argc == 5)
+        write_below(c, argv[3], argv[4], *what == 'm');
     else
         write_bins(c, argv[3], 1, strcmp(what, "old") == 0);
     copy_config(argv[2], argv[3]);

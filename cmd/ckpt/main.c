@@ -1,4 +1,5 @@
-/* tern ckpt: list, show, compare, verify, copy, export and merge checkpoints. */
+/* tern ckpt: list, show, compare, verify, copy, export, merge and blend checkpoints. */
+#include "cmd/ckpt/blend.h"
 #include "cmd/ckpt/diff.h"
 #include "cmd/ckpt/export.h"
 #include "cmd/ckpt/external.h"
@@ -405,12 +406,12 @@ static const struct tern_cmd show_cmd = {
 /* ------------------------------------------------------------------ the program */
 
 static const struct tern_cmd *const verbs[] = {
-    &ls_cmd,         &show_cmd,   &ckpt_diff_cmd,   &verify_cmd,     &ckpt_du_cmd,
-    &ckpt_prune_cmd, &mirror_cmd, &ckpt_export_cmd, &ckpt_merge_cmd, NULL};
+    &ls_cmd,     &show_cmd,        &ckpt_diff_cmd,  &verify_cmd,     &ckpt_du_cmd, &ckpt_prune_cmd,
+    &mirror_cmd, &ckpt_export_cmd, &ckpt_merge_cmd, &ckpt_blend_cmd, NULL};
 
 static const struct tern_cmd ckpt = {
     .name = "ckpt",
-    .summary = "list, compare, verify, prune, copy, export and merge checkpoints",
+    .summary = "list, compare, verify, prune, copy, export, merge and blend checkpoints",
     .about =
         "A checkpoint is a folder step-NNNNNNNN of safetensors shards and a manifest, published "
         "by one rename.  The newest is the highest step that verifies.",

@@ -102,7 +102,8 @@ const char topic_checkpoint[] =
     "\n"
     "# EXAMPLES\n"
     "    tern ckpt verify checkpoints/latest --full\n"
-    "    tern ckpt export checkpoints/latest -o out-hf   # for transformers, vLLM\n";
+    "    tern ckpt export checkpoints/latest -o out-hf   # for transformers, vLLM\n"
+    "    tern ckpt blend a/latest b/latest -o mean       # one model made of two\n";
 
 const char topic_token_set[] =
     "A token set (NAME.tds) is one file of tokens with their documents. All numbers are\n"

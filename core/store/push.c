@@ -6,6 +6,7 @@
 #include "core/store/digest.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -182,6 +183,49 @@ static int in_one(struct push *p, struct tern_err *err)
     return rc;
 }
 
+/* The ETag that the object would have: 1; 0 where it cannot be told. */
+static int expected_etag(const struct push *p, char to[TERN_STORE_ETAG], struct tern_err *err)
+{
+    const size_t n = p->bytes ? (size_t)((p->bytes + p->part_bytes - 1) / p->part_bytes) : 1;
+    const size_t most = p->bytes < p->part_bytes ? p->bytes : p->part_bytes;
+    uint8_t *md5 = tern_alloc(n, TERN_STORE_MD5, "digests of parts", err);
+    char *data = md5 ? tern_alloc(most + 1, 1, "a part of an upload", err) : NULL;
+    char hex[2 * TERN_STORE_MD5 + 1];
+    uint8_t all[TERN_STORE_MD5];
+    int rc = data ? 1 : -1;
+
+    for (size_t i = 0; i < n && rc == 1; i++) {
+        if (tern_fs_pread(p->fd, data, part_len(p, i), i * p->part_bytes, p->path, err) < 0)
+            rc = -1;
+        else
+            rc = tern_store_md5(data, part_len(p, i), md5 + i * TERN_STORE_MD5);
+    }
+    const bool parts = p->bytes > p->part_bytes;
+    if (rc == 1 && parts)
+        rc = tern_store_md5(md5, n * TERN_STORE_MD5, all);
+    if (rc == 1)
+        tern_hex(hex, parts ? all : md5, TERN_STORE_MD5);
+    if (rc == 1 && parts)
+        snprintf(to, TERN_STORE_ETAG, "\"%s-%zu\"", hex, n);
+    else if (rc == 1)
+        snprintf(to, TERN_STORE_ETAG, "\"%s\"", hex);
+    free(data);
+    free(md5);
+    return rc;
+}
+
+/* 1: the object is there with the file's bytes, and `ret_head` is its; 0; -1. */
+static int is_there(const struct push *p, struct tern_store_head *ret_head, struct tern_err *err)
+{
+    char etag[TERN_STORE_ETAG];
+    int rc = p->how->keep_same ? tern_store_head(p->s, p->name, ret_head, err) : 0;
+
+    if (rc <= 0 || ret_head->bytes != p->bytes)
+        return rc < 0 ? -1 : 0;
+    rc = expected_etag(p, etag, err);
+    return rc <= 0 ? rc : strcmp(etag, ret_head->etag) == 0 && same_file(p);
+}
+
 int tern_store_push(struct tern_store *s, const char *name, int fd, const char *path,
                     const struct tern_store_push_how *how, struct tern_store_pushed *ret_pushed,
                     struct tern_err *err)
@@ -200,8 +244,16 @@ int tern_store_push(struct tern_store *s, const char *name, int fd, const char *
         p.part_bytes = PART_MIN;
     if (p.part_bytes < least)
         p.part_bytes = least;
+    int rc = is_there(&p, &head, err);
+    if (rc < 0)
+        return -1;
+    if (rc > 0) {
+        *ret_pushed = (struct tern_store_pushed){.bytes = p.bytes};
+        memcpy(ret_pushed->etag, head.etag, sizeof head.etag);
+        return 0;
+    }
     pthread_mutex_init(&p.lock, NULL);
-    int rc = p.bytes <= p.part_bytes ? in_one(&p, err) : in_parts(&p, err);
+    rc = p.bytes <= p.part_bytes ? in_one(&p, err) : in_parts(&p, err);
     pthread_mutex_destroy(&p.lock);
     if (rc == 0) {
         rc = tern_store_head(s, name, &head, err);

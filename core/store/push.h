@@ -7,6 +7,9 @@
 struct tern_store_push_how {
     uint64_t part_bytes; /* 0: 16 MiB, or what makes 10,000 parts.  At least S3's 5 MiB */
     unsigned threads;    /* each with memory for a part; 0: 4 */
+    /* Nothing is sent where the object is there already with these bytes, by its ETag: the file is
+     * read once more. */
+    bool keep_same;
     /* Called by any of the threads, one at a time.  May be NULL. */
     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t all_bytes);
     void *ctx;

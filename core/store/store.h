@@ -133,5 +133,7 @@ int tern_store_upload_abort(struct tern_store *s, const char *name, const char *
 /* The newest unfinished upload of that name: 1; 0 where there is none; -1. */
 int tern_store_upload_find(struct tern_store *s, const char *name, char ret_id[TERN_STORE_ID],
                            struct tern_err *err);
+/* Aborts the unfinished uploads of all names that begin with `prefix`, at most 1,000 of them. */
+int tern_store_upload_clear(struct tern_store *s, const char *prefix, struct tern_err *err);
 
 #endif

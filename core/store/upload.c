@@ -203,6 +203,68 @@ int tern_store_upload_find(struct tern_store *s, const char *name, char ret_id[T
     return rc;
 }
 
+/* ---- leftovers ---- */
+
+enum { CLEAR_MAX = 1000 }; /* a page of the server's */
+
+struct clear {
+    char **names, **ids; /* [n]: keys, and uploads of them */
+    size_t n;
+    char *name, *id;
+};
+
+static void hold(char **to, const char *value)
+{
+    free(*to);
+    *to = tern_strdup(value);
+}
+
+static int clear_each(void *ctx, const char *path, const char *value)
+{
+    struct clear *c = ctx;
+
+    path = tern_store_xml_below(path);
+    if (strcmp(path, "Upload/Key") == 0) {
+        hold(&c->name, value);
+    } else if (strcmp(path, "Upload/UploadId") == 0) {
+        hold(&c->id, value);
+    } else if (strcmp(path, "Upload") == 0 && c->name && c->id && c->n < CLEAR_MAX) {
+        c->names[c->n] = c->name;
+        c->ids[c->n++] = c->id;
+        c->name = c->id = NULL;
+    }
+    return 0;
+}
+
+int tern_store_upload_clear(struct tern_store *s, const char *prefix, struct tern_err *err)
+{
+    struct clear c = {.names = tern_alloc(CLEAR_MAX, sizeof *c.names, "names of uploads", err),
+                      .ids = tern_alloc(CLEAR_MAX, sizeof *c.ids, "names of uploads", err)};
+    char *root = tern_store_key(s, "x"), *whole = tern_store_key(s, prefix);
+    const size_t n_root = strlen(root) - 1;
+    struct tern_store_call call = {.method = "GET",
+                                   .key = (char *)"",
+                                   .what = "cannot list unfinished uploads",
+                                   .query = {{"uploads", ""}, {"prefix", whole}},
+                                   .n_query = 2,
+                                   .text_max = PAGE_BYTES};
+    int rc = c.names && c.ids ? ask(s, &call, clear_each, &c, err) : -1;
+
+    for (size_t i = 0; i < c.n; i++) {
+        if (rc == 0 && tern_str_starts(c.names[i], whole))
+            rc = tern_store_upload_abort(s, c.names[i] + n_root, c.ids[i], err);
+        free(c.names[i]);
+        free(c.ids[i]);
+    }
+    free(c.name);
+    free(c.id);
+    free(c.names);
+    free(c.ids);
+    free(root);
+    free(whole);
+    return rc;
+}
+
 /* ---- the end ---- */
 
 /* S3 may answer 200 and then report a failure in the body. */

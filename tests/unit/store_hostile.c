@@ -185,6 +185,60 @@ static void test_push(void)
     tern_store_close(s);
 }
 
+/* A push again: what is there with the same bytes is not sent, what differs is. */
+static void test_push_same(void)
+{
+    enum { LARGE = (5 << 20) + 100 };
+    const struct tern_store_push_how how = {.keep_same = true, .part_bytes = 5 << 20};
+    static const size_t sizes[] = {0, 1000, LARGE};
+    struct tern_store *s = open_at("s3://bucket", 60);
+    char *path = tern_fs_join(s3_dir, "same"), *bytes = calloc(1, LARGE);
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct tern_store_pushed pushed = {0};
+        struct tern_err err = {0};
+        tern_fs_replace(path, bytes, sizes[i], 0600, NULL);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        tern_store_push(s, "same", fd, path, &how, &pushed, &err);
+        const int before = s3_count("PUT /bucket/same");
+        ok(tern_store_push(s, "same", fd, path, &how, &pushed, &err) == 0 &&
+               s3_count("PUT /bucket/same") == before && pushed.sent_bytes == 0 &&
+               pushed.bytes == sizes[i] && *pushed.etag,
+           "%zu bytes that are there are not sent again: %s", sizes[i], err.text);
+        close(fd);
+        if (sizes[i] == 0)
+            continue;
+        bytes[sizes[i] - 1] ^= 1;
+        tern_fs_replace(path, bytes, sizes[i], 0600, NULL);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        ok(tern_store_push(s, "same", fd, path, &how, &pushed, &err) == 0 &&
+               pushed.sent_bytes == sizes[i],
+           "%zu bytes of which the last is another are sent: %s", sizes[i], err.text);
+        close(fd);
+    }
+    free(bytes);
+    free(path);
+    tern_store_close(s);
+}
+
+static void test_clear(void)
+{
+    struct tern_store *s = open_at("s3://bucket/root", 60);
+    char id[TERN_STORE_ID], found[TERN_STORE_ID];
+    struct tern_err err = {0};
+
+    tern_store_upload_begin(s, "half/a", id, &err);
+    tern_store_upload_begin(s, "half/a", id, &err);
+    tern_store_upload_begin(s, "half/b", id, &err);
+    tern_store_upload_begin(s, "other", id, &err);
+    ok(tern_store_upload_clear(s, "half/", &err) == 0 &&
+           tern_store_upload_find(s, "half/a", found, &err) == 0 &&
+           tern_store_upload_find(s, "half/b", found, &err) == 0,
+       "unfinished uploads below a prefix are aborted: %s", err.text);
+    ok(tern_store_upload_find(s, "other", found, &err) == 1, "those of other names stay");
+    tern_store_close(s);
+}
+
 /* ---- threads that meet ---- */
 
 enum { THREADS = 8 };
@@ -367,6 +421,8 @@ int main(void)
     test_heads();
     test_remedies();
     test_push();
+    test_push_same();
+    test_clear();
     test_moved_threads();
     test_halt();
     test_places();

@@ -65,6 +65,11 @@ enum {
     TERN_CKPT_ULID = 27,      /* a ULID's 26 characters and the NUL */
 };
 
+/* The manifest's name in a checkpoint's folder, and its largest size: 200 bytes a slice, a million
+ * slices. */
+#define TERN_CKPT_MANIFEST "manifest.json"
+enum { TERN_CKPT_MANIFEST_MAX = 256 << 20 };
+
 size_t tern_ckpt_type_bytes(enum tern_ckpt_type type);
 const char *tern_ckpt_type_name(enum tern_ckpt_type type);
 /* -1 when `name` is no type of ours ("F8_E4M3"). */
@@ -306,6 +311,14 @@ struct tern_ckpt_info {
 
 /* Opens and verifies quickly: the manifest's digest, its sense, and the size of every file. */
 struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err);
+/* Opens the manifest alone, from its bytes: of a checkpoint that lies elsewhere.  `path` is its
+ * folder, for messages.  Arrays and files cannot be read. */
+struct tern_ckpt *tern_ckpt_open_manifest(const char *path, const char *text, size_t len,
+                                          struct tern_err *err);
+/* The files that the manifest names, shards first: their number, and one of them.  The name lives
+ * as long as the handle. */
+size_t tern_ckpt_parts(const struct tern_ckpt *c);
+const char *tern_ckpt_part(const struct tern_ckpt *c, size_t i, uint64_t *ret_bytes);
 /* A Hugging Face folder: model.safetensors, or the shards that model.safetensors.index.json names.
  * Names are as in the files, without a prefix; there are no digests to check. */
 struct tern_ckpt *tern_ckpt_open_hf(const char *dir, struct tern_err *err);

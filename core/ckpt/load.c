@@ -1,5 +1,6 @@
 /* Open a checkpoint or a Hugging Face folder, and list its arrays. */
 #include "core/base/again.h"
+#include "core/base/assert.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
@@ -88,6 +89,34 @@ static int sizes_check(const struct tern_ckpt *c, struct tern_err *err)
         if (size_is(c, c->files[i].name, c->files[i].bytes, err) < 0)
             return -1;
     return 0;
+}
+
+struct tern_ckpt *tern_ckpt_open_manifest(const char *path, const char *text, size_t len,
+                                          struct tern_err *err)
+{
+    struct tern_ckpt *c = tern_ckpt_table_new(path);
+    char *manifest = tern_strf("%s/%s", c->path, TERN_CKPT_MANIFEST);
+    const int rc = tern_ckpt_manifest_parse(c, manifest, text, len, err);
+
+    free(manifest);
+    if (rc == 0)
+        return c;
+    tern_ckpt_close(c);
+    return NULL;
+}
+
+size_t tern_ckpt_parts(const struct tern_ckpt *c)
+{
+    return c->n_shards + c->n_files;
+}
+
+const char *tern_ckpt_part(const struct tern_ckpt *c, size_t i, uint64_t *ret_bytes)
+{
+    const bool shard = i < c->n_shards;
+
+    tern_assert_cmp(i, <, tern_ckpt_parts(c));
+    *ret_bytes = shard ? c->shards[i].bytes : c->files[i - c->n_shards].bytes;
+    return shard ? c->shards[i].name : c->files[i - c->n_shards].name;
 }
 
 struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)

@@ -235,6 +235,15 @@ static int fill(struct tern_ckpt *c, const char *path, struct tern_err *err)
     return 0;
 }
 
+int tern_ckpt_manifest_parse(struct tern_ckpt *c, const char *path, const char *text, size_t len,
+                             struct tern_err *err)
+{
+    if (check_digest(text, len, c->digest, path, err) < 0)
+        return -1;
+    c->manifest = tern_json_parse(text, len, path, err);
+    return c->manifest ? fill(c, path, err) : -1;
+}
+
 int tern_ckpt_manifest_read(struct tern_ckpt *c, struct tern_err *err)
 {
     char *path = tern_strf("%s/%s", c->path, TERN_CKPT_MANIFEST), *text = NULL;
@@ -248,11 +257,7 @@ int tern_ckpt_manifest_read(struct tern_ckpt *c, struct tern_err *err)
     else
         rc = tern_fs_read(path, TERN_CKPT_MANIFEST_MAX, &text, &len, err);
     if (rc == 0)
-        rc = check_digest(text, len, c->digest, path, err);
-    if (rc == 0) {
-        c->manifest = tern_json_parse(text, len, path, err);
-        rc = c->manifest ? fill(c, path, err) : -1;
-    }
+        rc = tern_ckpt_manifest_parse(c, path, text, len, err);
     free(text);
     free(path);
     return rc;

@@ -19,8 +19,6 @@
 
 #include "core/ckpt/table.h"
 
-#define TERN_CKPT_MANIFEST "manifest.json"
-
 /* The bytes of the file for `body` (which has no "digest"), malloc'ed; `digest` is set. */
 int tern_ckpt_manifest_seal(const json_t *body, char **text, size_t *len,
                             char digest[TERN_SHA256_HEX], struct tern_err *err);
@@ -28,6 +26,10 @@ int tern_ckpt_manifest_seal(const json_t *body, char **text, size_t *len,
 /* Read `c->path`/manifest.json and fill `c`: digest, sense, bounds and tiling are checked; files
  * are not looked at.  On error `c` holds what tern_ckpt_table_clear() frees. */
 int tern_ckpt_manifest_read(struct tern_ckpt *c, struct tern_err *err);
+
+/* The same of `text`, the bytes of the manifest `path`. */
+int tern_ckpt_manifest_parse(struct tern_ckpt *c, const char *path, const char *text, size_t len,
+                             struct tern_err *err);
 
 /* A plain file's name that cannot lead out of the folder. */
 bool tern_ckpt_name_is_plain(const char *name);

@@ -42,8 +42,7 @@ enum {
     TERN_CKPT_SHARDS_MAX = 65536,    /* sixteen times the ranks of 128 full Trn1 nodes */
     TERN_CKPT_ENTRIES_MAX = 1 << 20, /* 700 tensors of a 70B model, by four kinds, 300 times over */
     TERN_CKPT_FILES_MAX = 64,
-    TERN_CKPT_MANIFEST_MAX = 256 << 20, /* 200 bytes a slice: a million slices */
-    TERN_CKPT_FILE_MAX = 64 << 20,      /* a small file; the largest tokenizer.json is 35 MB */
+    TERN_CKPT_FILE_MAX = 64 << 20, /* a small file; the largest tokenizer.json is 35 MB */
 };
 
 struct tern_ckpt {

@@ -1,4 +1,4 @@
-/* One file of a tree, for the files tree*.c alone. */
+/* One file of a tree: for copies of it. */
 #ifndef TERN_BASE_TREE_FILE_H
 #define TERN_BASE_TREE_FILE_H
 

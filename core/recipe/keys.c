@@ -147,7 +147,9 @@ const struct tern_recipe_key tern_recipe_keys[] = {
     {"checkpoint.keep_every", KEY_COUNT, AT(checkpoint.keep_every), 0, COUNT_MAX, 0,
      .help = "checkpoints at multiples of this step always stay; 0: none"},
     {"checkpoint.mirror", KEY_PATH, AT(checkpoint.mirror),
-     .help = "folder that gets a verified copy of each checkpoint; tern prunes nothing there"},
+     .help =
+         "folder or s3://BUCKET/PREFIX that gets a verified copy of each checkpoint; a run whose "
+         "checkpoint.dir has none goes on from the newest copy; tern prunes nothing there"},
     {"ledger.dir", KEY_PATH, AT(ledger.dir),
      .help = "the ledger's folder, on shared storage; default: the site's. In a shared ledger each "
              "user has a folder"},

@@ -185,7 +185,7 @@ struct tern_recipe {
         int64_t every;      /* steps; 0: at the end only */
         int64_t keep;       /* newest to keep; at least 2 */
         int64_t keep_every; /* steps whose checkpoints stay for good; 0: none */
-        char *mirror;       /* folder that gets a copy of each */
+        char *mirror;       /* folder or s3:// URL that gets a copy of each */
     } checkpoint;
     struct {
         char *dir;    /* NULL: the site's (tern_site_fill) */

@@ -90,9 +90,14 @@ int tern_recipe_check_mirror(const struct tern_recipe *r, struct tern_err *err)
 {
     const char *mirror = r->checkpoint.mirror, *dir = r->checkpoint.dir;
 
-    if (mirror && strstr(mirror, "://"))
+    const bool bucket = mirror && tern_str_starts(mirror, "s3://");
+
+    if (bucket && (mirror[5] == '\0' || mirror[5] == '/'))
         return tern_recipe_fail(r, "checkpoint.mirror", err,
-                                "'%s' is not a folder. Only folders can be mirrors.", mirror);
+                                "'%s' names no bucket. Write s3://BUCKET/PREFIX.", mirror);
+    if (mirror && !bucket && strstr(mirror, "://"))
+        return tern_recipe_fail(r, "checkpoint.mirror", err,
+                                "'%s' is neither a folder nor s3://BUCKET/PREFIX.", mirror);
     if (mirror && dir && strcmp(mirror, dir) == 0)
         return tern_recipe_fail(r, "checkpoint.mirror", err, "is checkpoint.dir itself.");
     return 0;

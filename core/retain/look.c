@@ -404,6 +404,10 @@ void tern_retain_look_close(struct tern_retain_look *k)
         tern_retain_record_free(&k->item[i].r);
     for (size_t i = 0; i < k->n_own; i++)
         free(k->own[i].path);
+    for (size_t i = 0; i < k->n_known; i++)
+        free(k->known[i]);
+    free(k->known);
+    tern_retain_bucket_close(k->bucket);
     free(k->own);
     free(k->item);
     free(k->dir);

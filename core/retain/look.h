@@ -3,6 +3,7 @@
 #define TERN_RETAIN_LOOK_H
 
 #include "core/ledger/ledger.h"
+#include "core/retain/bucket.h"
 #include "core/retain/external.h"
 #include "core/retain/retain.h"
 
@@ -36,6 +37,10 @@ struct tern_retain_look {
     struct tern_ledger_spool *spool; /* NULL until there is something to write */
     struct tern_retain_own *own;
     size_t n_own;
+    struct tern_retain_bucket *bucket; /* the mirror, if it is object storage; NULL: not open yet */
+    char **known; /* [n_known]: digests of tern's own checkpoints that have their copy there */
+    size_t n_known;
+    bool probed;
     size_t copied, left, bad; /* copies made; in the last work: not copied or verified yet, and
                                  never to be verified */
     bool swept;
@@ -88,6 +93,12 @@ void tern_retain_work(struct tern_retain_look *k);
 #define TERN_RETAIN_COPY_ONLINE "new"
 #define TERN_RETAIN_COPY_OFFLINE "mirror"
 
+/* Is the mirror object storage? */
+bool tern_retain_mirror_is_bucket(const struct tern_retain_look *k);
+/* Once: a bucket that cannot be used is logged before there is a checkpoint. */
+void tern_retain_mirror_probe(struct tern_retain_look *k);
+/* Has the checkpoint its copy in object storage, as far as this process knows? */
+bool tern_retain_mirror_knows(const struct tern_retain_look *k, const struct tern_ckpt_entry *c);
 /* Copy a verified external checkpoint to the mirror. */
 void tern_retain_mirror(struct tern_retain_look *k, struct tern_retain_item *i);
 /* Copy a checkpoint of tern's own trainer; -1 when that failed, which is logged once. */

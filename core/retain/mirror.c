@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/tree.h"
 #include "core/ckpt/ckpt.h"
+#include "core/store/store.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -65,19 +66,126 @@ static int mirror_to(struct tern_retain_look *k, const char *from, const struct 
     return rc;
 }
 
+/* ------------------------------------------------------------------ object storage */
+
+bool tern_retain_mirror_is_bucket(const struct tern_retain_look *k)
+{
+    return k->o.mirror && tern_store_is(k->o.mirror);
+}
+
+/* malloc'ed: the place of the copy `name`. */
+static char *place_of(const struct tern_retain_look *k, const char *name)
+{
+    size_t n = strlen(k->o.mirror);
+
+    while (n > 1 && k->o.mirror[n - 1] == '/')
+        n--;
+    return tern_strf("%.*s/%s", (int)n, k->o.mirror, name);
+}
+
+static struct tern_retain_bucket *bucket_of(struct tern_retain_look *k, struct tern_err *err)
+{
+    if (!k->bucket)
+        k->bucket = tern_retain_bucket_open(k->o.mirror, k->o.run_id, err);
+    return k->bucket;
+}
+
+void tern_retain_mirror_probe(struct tern_retain_look *k)
+{
+    struct tern_err err = {0};
+    char text[1100];
+
+    if (k->probed || !tern_retain_mirror_is_bucket(k))
+        return;
+    k->probed = true;
+    if (tern_retain_bucket_probe(k->o.mirror, &err) == 0 && bucket_of(k, &err))
+        return;
+    snprintf(text, sizeof text, "checkpoint.mirror cannot be used now: %s", err.text);
+    tern_retain_look_complain(k, text);
+}
+
+bool tern_retain_mirror_knows(const struct tern_retain_look *k, const struct tern_ckpt_entry *c)
+{
+    for (size_t i = 0; i < k->n_known; i++)
+        if (strcmp(k->known[i], c->digest) == 0)
+            return true;
+    return false;
+}
+
+static void know(struct tern_retain_look *k, const struct tern_ckpt_entry *c)
+{
+    char **more = reallocarray(k->known, k->n_known + 1, sizeof *more);
+
+    if (!more)
+        return;
+    k->known = more;
+    k->known[k->n_known++] = tern_strdup(c->digest);
+}
+
+static int no_copy(const struct tern_retain_look *k, const char *name, const char *from,
+                   struct tern_err *err)
+{
+    char *place = place_of(k, name);
+
+    tern_err_set(err, TERN_USAGE,
+                 "%s: is there already and is not a copy of %s. Move it away or give another "
+                 "checkpoint.mirror.",
+                 place, from);
+    free(place);
+    return -1;
+}
+
+/* Is `text` the list of files `t`? */
+static bool same_list(const char *text, size_t len, const struct tern_tree *t)
+{
+    json_t *j = tern_json_parse(text, len, "a list of files", NULL);
+    struct tern_tree there = {0};
+    const bool same = j && tern_tree_parse(j, "a list of files", &there, NULL) == 0 &&
+                      strcmp(there.digest, t->digest) == 0;
+
+    tern_tree_free(&there);
+    json_decref(j);
+    return same;
+}
+
+/* 0: copied; 1: it was there. */
+static int external_to_bucket(struct tern_retain_look *k, const struct tern_retain_item *i,
+                              const struct tern_tree *t, bool replace, struct tern_err *err)
+{
+    struct tern_retain_bucket_copy c = {.from = i->r.path, .name = i->r.name, .files = t};
+    struct tern_retain_bucket *b = bucket_of(k, err);
+    char *text = NULL;
+    size_t len = 0;
+    int rc = b ? tern_retain_bucket_sealed(b, c.name, c.own, &text, &len, err) : -1;
+
+    if (rc == 0 && text) {
+        c.kind = same_list(text, len, t) ? TERN_RETAIN_BUCKET_SAME : TERN_RETAIN_BUCKET_REPLACE;
+        if (c.kind == TERN_RETAIN_BUCKET_REPLACE && !replace)
+            rc = no_copy(k, c.name, c.from, err);
+    }
+    if (rc == 0)
+        rc = tern_retain_bucket_copy(b, &c, err);
+    free(text);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ of another trainer */
+
 void tern_retain_mirror(struct tern_retain_look *k, struct tern_retain_item *i)
 {
     struct tern_retain_record old = {0};
     struct tern_tree t = {0};
     struct tern_err err = {0};
     char *file = tern_retain_record_path(k->dir, i->r.path);
-    char *to = tern_fs_join(k->o.mirror, i->r.name), text[1100];
+    char *to = place_of(k, i->r.name), text[1100];
+    const bool replace = i->r.replaces && strcmp(i->r.replaces, to) == 0;
 
     tern_retain_look_report(k, "copying", i->r.path, to);
     int rc = tern_retain_record_read(file, &old, &t, &err);
     if (rc == 0)
-        rc = mirror_to(k, i->r.path, &t, to, i->r.replaces && strcmp(i->r.replaces, to) == 0, &err);
-    if (rc == 0) {
+        rc = tern_retain_mirror_is_bucket(k) ? external_to_bucket(k, i, &t, replace, &err)
+                                             : mirror_to(k, i->r.path, &t, to, replace, &err);
+    if (rc >= 0) {
         free(i->r.replaces);
         i->r.replaces = NULL;
         i->r.mirror = to;
@@ -158,28 +266,100 @@ static bool is_made_again(const struct tern_retain_look *k, const struct tern_ck
     return again;
 }
 
-int tern_retain_mirror_own(struct tern_retain_look *k, const struct tern_ckpt_entry *c)
+/* May the copy whose manifest is `text` give way?  One of this run, if it lacks files, or if it was
+ * trained again.  1, 0, -1. */
+static int may_replace(struct tern_retain_look *k, const struct tern_ckpt_entry *c,
+                       const char *name, const char *text, size_t len, struct tern_err *err)
+{
+    struct tern_ckpt *there = tern_ckpt_open_manifest(k->o.mirror, text, len, NULL);
+    const char *run =
+        there ? json_string_value(json_object_get(tern_ckpt_meta(there), "run")) : NULL;
+    int rc = run && strcmp(run, k->o.run_id) == 0;
+
+    if (rc > 0 && !is_made_again(k, c)) {
+        rc = tern_retain_bucket_is_whole(k->bucket, name, there, err);
+        rc = rc < 0 ? -1 : !rc;
+    }
+    tern_ckpt_close(there);
+    return rc;
+}
+
+/* The manifest in the bucket, compared with the one here. */
+static int find_kind(struct tern_retain_look *k, const struct tern_ckpt_entry *c, const char *name,
+                     enum tern_retain_bucket_kind *ret_kind, struct tern_err *err)
+{
+    char *path = tern_strf("%s/" TERN_CKPT_MANIFEST, c->path), *text = NULL, *mine = NULL;
+    size_t len = 0, n = 0;
+    int rc = tern_retain_bucket_sealed(k->bucket, name, /* own= */ true, &text, &len, err);
+
+    if (rc == 0 && text)
+        rc = tern_fs_read(path, TERN_CKPT_MANIFEST_MAX, &mine, &n, err);
+    *ret_kind = TERN_RETAIN_BUCKET_NEW;
+    if (rc == 0 && text) {
+        const bool same = n == len && memcmp(mine, text, n) == 0;
+        *ret_kind = same ? TERN_RETAIN_BUCKET_SAME : TERN_RETAIN_BUCKET_REPLACE;
+        const int may = same ? 1 : may_replace(k, c, name, text, len, err);
+        rc = may > 0 ? 0 : may < 0 ? -1 : no_copy(k, name, c->path, err);
+    }
+    free(path);
+    free(text);
+    free(mine);
+    return rc;
+}
+
+/* 0: copied; 1: it was there.  Its bytes are those of the manifest: all are read first, and no file
+ * changes after. */
+static int own_to_bucket(struct tern_retain_look *k, const struct tern_ckpt_entry *c,
+                         struct tern_err *err)
 {
     struct tern_tree t = {0};
+    struct tern_retain_bucket_copy copy = {
+        .from = c->path, .name = tern_fs_basename(c->path), .files = &t, .own = true};
+    int rc = bucket_of(k, err) ? tern_tree_list(c->path, &t, err) : -1;
+
+    if (rc == 0)
+        rc = find_kind(k, c, copy.name, &copy.kind, err);
+    if (rc == 0)
+        rc = tern_ckpt_verify(c->path, /* full= */ true, err);
+    if (rc == 0)
+        rc = tern_retain_bucket_copy(k->bucket, &copy, err);
+    if (rc >= 0)
+        know(k, c);
+    tern_tree_free(&t);
+    return rc;
+}
+
+static int own_to_folder(struct tern_retain_look *k, const struct tern_ckpt_entry *c,
+                         const char *to, struct tern_err *err)
+{
+    struct tern_tree t = {0};
+    int rc = check_room(to, c->bytes, err);
+
+    if (rc == 0)
+        rc = tern_tree_take(c->path, &t, err);
+    if (rc == 0)
+        rc = mirror_to(k, c->path, &t, to, of_this_run(k, to) && is_made_again(k, c), err);
+    tern_tree_free(&t);
+    return rc;
+}
+
+int tern_retain_mirror_own(struct tern_retain_look *k, const struct tern_ckpt_entry *c)
+{
     struct tern_err err = {0};
-    char *to = tern_fs_join(k->o.mirror, tern_fs_basename(c->path));
+    char *to = place_of(k, tern_fs_basename(c->path));
 
     tern_retain_look_report(k, "copying", c->path, to);
-    int rc = check_room(to, c->bytes, &err);
-    if (rc == 0)
-        rc = tern_tree_take(c->path, &t, &err);
-    if (rc == 0)
-        rc = mirror_to(k, c->path, &t, to, of_this_run(k, to) && is_made_again(k, c), &err);
+    int rc =
+        tern_retain_mirror_is_bucket(k) ? own_to_bucket(k, c, &err) : own_to_folder(k, c, to, &err);
     /* The trainer prunes meanwhile: a checkpoint that is gone is no error. */
     const bool gone = rc < 0 && !tern_fs_exists(c->path);
     if (rc == 0) {
         k->copied++;
         tern_retain_look_add_row(k, to, (int64_t)c->step, "verified", c->bytes, c->shards,
                                  c->digest);
-    } else if (!gone) {
+    } else if (rc < 0 && !gone) {
         own_failed(k, c, err.text);
     }
-    tern_tree_free(&t);
     free(to);
-    return gone ? 0 : rc;
+    return gone || rc > 0 ? 0 : rc;
 }

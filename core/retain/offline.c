@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/retain/look.h"
+#include "core/store/store.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +26,7 @@ static char *note_path(const char *ledger_dir, const char *run_id)
 /* A reader may have another working folder, so paths are absolute. */
 static void put_path(json_t *j, const char *key, const char *path)
 {
-    char *cwd = path && *path != '/' ? getcwd(NULL, 0) : NULL;
+    char *cwd = path && *path != '/' && !tern_store_is(path) ? getcwd(NULL, 0) : NULL;
     char *whole = cwd ? tern_fs_join(cwd, path) : path ? tern_strdup(path) : NULL;
 
     if (whole)

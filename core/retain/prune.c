@@ -115,6 +115,15 @@ static void sweep_folder(const char *dir, const char *end)
         closedir(d);
 }
 
+/* Beside a live supervisor `tern ckpt mirror` cannot tell which half copies are left over. */
+static void sweep_bucket(const struct tern_retain_look *k, bool copies)
+{
+    struct tern_err err = {0};
+
+    if (copies && !k->o.offline && k->bucket && tern_retain_bucket_sweep(k->bucket, &err) < 0)
+        tern_warn("half copies stay in the mirror: %s", err.text);
+}
+
 void tern_retain_prune_sweep(const struct tern_retain_look *k, bool copies)
 {
     const char *what = !copies        ? "trash"
@@ -130,7 +139,9 @@ void tern_retain_prune_sweep(const struct tern_retain_look *k, bool copies)
         last = dir;
     }
     free(last);
-    if (k->o.mirror)
+    if (tern_retain_mirror_is_bucket(k))
+        sweep_bucket(k, copies);
+    else if (k->o.mirror)
         sweep_folder(k->o.mirror, end);
     free(end);
 }

@@ -1,4 +1,4 @@
-/* One pass of the thread that prunes and mirrors. */
+/* One pass of the process that prunes and mirrors. */
 #include "core/retain/look.h"
 
 #include "core/base/fs.h"
@@ -57,10 +57,11 @@ static void keep_own(struct tern_retain_look *k)
     if (!k->o.mirror || !tern_fs_exists(k->o.own_dir) ||
         tern_ckpt_list(k->o.own_dir, &have, &n, NULL) < 0)
         return;
-    if (tern_fs_exists(k->o.mirror) && tern_ckpt_list(k->o.mirror, &there, &m, NULL) < 0)
+    if (!tern_retain_mirror_is_bucket(k) && tern_fs_exists(k->o.mirror) &&
+        tern_ckpt_list(k->o.mirror, &there, &m, NULL) < 0)
         m = 0;
     for (size_t i = n; i-- > 0;) {
-        bool done = have[i].state != TERN_CKPT_GOOD;
+        bool done = have[i].state != TERN_CKPT_GOOD || tern_retain_mirror_knows(k, &have[i]);
         for (size_t j = 0; j < m && !done; j++)
             done = there[j].state == TERN_CKPT_GOOD && there[j].step == have[i].step &&
                    strcmp(there[j].digest, have[i].digest) == 0;
@@ -95,6 +96,7 @@ static void keep_external(struct tern_retain_look *k)
 void tern_retain_work(struct tern_retain_look *k)
 {
     k->left = k->bad = 0;
+    tern_retain_mirror_probe(k);
     if (k->o.own_dir)
         keep_own(k);
     else

@@ -43,7 +43,8 @@ bad 'command: [true], container: image.sqsh' "workload.container: 'image.sqsh' w
 bad 'command: [true], container: ./image.sqsh' "workload.container: ./image.sqsh: there is no such image." '' 5:' '
 bad 'command: [true], progress: {glob: ck/*}' "workload.progress.glob: without 'marker'" '' 5:' '
 bad 'command: [true], progress: {glob: ck/*, marker: ../x}' "workload.progress.marker: '../x' is not the name of a file" '' 5:' '
-bad 'command: [true]' "checkpoint.mirror: 's3://b/x' is not a folder" 'checkpoint: {mirror: "s3://b/x"}' 6:' '
+bad 'command: [true]' "checkpoint.mirror: 'https://b/x' is neither a folder nor s3://BUCKET/PREFIX" 'checkpoint: {mirror: "https://b/x"}' 6:' '
+bad 'command: [true]' "checkpoint.mirror: 's3://' names no bucket" 'checkpoint: {mirror: "s3://"}' 6:' '
 
 # ---- compiling beforehand
 cat >compile.sh <<'S'

@@ -100,6 +100,8 @@ const char topic_faults[] =
     "a checkpoint is damaged :: tern reads the newest checkpoint that verifies. If all of a\n"
     "run's checkpoints are damaged, the run starts from the beginning only after a person\n"
     "removes them.\n"
+    "the checkpoint folder is gone :: With `checkpoint.mirror`, `tern run` brings the newest\n"
+    "complete copy back, from a folder or a bucket, and the run goes on from it.\n"
     "`tern run` is killed :: The next attempt records the end of this one. If no process\n"
     "takes the run up, `tern ledger list` shows it as `silent` after three minutes.\n"
     "\n"

@@ -227,6 +227,15 @@ static int add_all(struct tern_run_array *a, size_t i, const struct tern_recipe 
     char *dir = tern_fs_join(below, words);
     rc = add(a, settings, tern_yaml_setting("checkpoint.dir", dir), err);
     free(dir);
+    /* Copies of two runs under one name would be a mistake. */
+    bool has_mirror = false;
+    for (size_t k = 0; k < a->n_keys; k++)
+        has_mirror |= strcmp(a->keys[k].name, "checkpoint.mirror") == 0;
+    if (rc == 0 && base->checkpoint.mirror && !has_mirror) {
+        dir = tern_fs_join(base->checkpoint.mirror, words);
+        rc = add(a, settings, tern_yaml_setting("checkpoint.mirror", dir), err);
+        free(dir);
+    }
     free(words);
     return rc;
 }

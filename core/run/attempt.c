@@ -354,6 +354,8 @@ static void release(struct tern_run_attempt *a)
     a->spool = NULL;
     free(a->resumed);
     a->resumed = NULL;
+    free(a->restored);
+    a->restored = NULL;
     free(a->spool_dir);
     a->spool_dir = NULL;
 }
@@ -365,6 +367,8 @@ int tern_run_attempt_begin(struct tern_run_attempt *a, struct tern_err *err)
         return -1;
     }
     announce(a);
+    if (a->restored)
+        tern_run_attempt_add_event(a, "checkpoint", "info", /* node= */ NULL, a->restored);
     tern_run_close_earlier(a);
     tern_run_rows_recipe(a);
     tern_run_identify_job(a);

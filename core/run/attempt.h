@@ -32,6 +32,9 @@ struct tern_run_attempt {
     char *spool_dir;
     char *resumed; /* the checkpoint it resumes from, or NULL */
     int64_t resumed_step;
+    bool copy;                    /* its checkpoint comes back from checkpoint.mirror (restore.h) */
+    char copy_of[TERN_ULID_SIZE]; /* the run whose copies count; "": of any */
+    char *restored;               /* what came back from where, for the ledger; or NULL */
     char full[TERN_SHA256_HEX], identity[TERN_SHA256_HEX];
     sigset_t *old_mask; /* the caller's, restored in the ranks; the supervisor's signals are
                            blocked from before the first attempt to after the last */

@@ -6,6 +6,7 @@
 #include "core/run/command.h"
 #include "core/run/heartbeat.h"
 #include "core/run/pace.h"
+#include "core/run/restore.h"
 #include "core/slurm/slurm.h"
 
 #include <stdio.h>
@@ -82,7 +83,10 @@ static int take_lease(struct tern_run_attempt *a, struct tern_err *err)
     char owner[400];
     unsigned last = 0;
 
-    tern_ledger_ulid_new(a->id);
+    if (a->copy)
+        memcpy(a->id, a->copy_of, sizeof a->id);
+    else
+        tern_ledger_ulid_new(a->id);
     if (tern_ckpt_run_identity(r->checkpoint.dir, a->id, err) < 0 ||
         tern_ledger_last_attempt(r->ledger.dir, a->id, &last, err) < 0)
         return -1;
@@ -126,9 +130,11 @@ int tern_run_identify(struct tern_run_attempt *a, struct tern_err *err)
 
     if (!a->o->recipe->checkpoint.dir)
         return identify_by_job(a, err);
-    if (take_lease(a, err) < 0)
+    if (tern_run_restore_find(a, err) < 0 || take_lease(a, err) < 0)
         return -1;
     a->heartbeat = tern_run_heartbeat_start(a->lease);
+    if (tern_run_restore_bring(a, err) < 0)
+        return -1;
     a->resumed_step = -1; /* a workload's trainer finds its own checkpoint */
     if (!tern_run_attempt_is_trainer(a))
         return 0;

@@ -33,6 +33,18 @@ rm -rf lost; mv checkpoints lost; mkdir checkpoints; cp -r copies/$last checkpoi
 run tern run run.yaml --set steps=9; status 0 "a run goes on from its mirror"
 err_has 'from step 8'
 
+id=$(cat checkpoints/run.id); rm -rf checkpoints
+run tern run run.yaml --set steps=10; status 0 "a run goes on from a folder's copy when its checkpoint.dir is gone"
+err_has "comes back from $WORK/copies/step-00000009"; err_has ', from step 9'
+is "$(cat checkpoints/run.id)" "$id" "the run keeps its id"
+is "$(digest checkpoints/step-00000009/manifest.json)" "$(digest copies/step-00000009/manifest.json)" "the checkpoint is the copy's"
+for s in 09 10; do find copies/step-000000$s -name '*.safetensors' -exec sh -c 'printf X | dd of=$0 bs=1 seek=$(($(stat -c %s $0) - 3)) conv=notrunc status=none' {} \;; done
+rm -rf checkpoints
+run tern run run.yaml --set steps=10; status 1 "no copy is whole: the run does not begin anew"; err_has 'no copy of run'
+run tern run run.yaml --set steps=10; status 1 "nor does the next attempt"
+rm -rf copies/step-00000009 copies/step-00000010 checkpoints; mv lost checkpoints
+run tern run run.yaml --set steps=9; status 0
+
 # ---- the wait for the last checkpoint of a finished run: logged, bounded, ended by a signal
 mkdir slow; cd slow || exit 1
 WORK=$WORK/slow

@@ -1,0 +1,230 @@
+#include "core/run/restore.h"
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/inputs/inputs.h"
+#include "core/retain/restore.h"
+#include "core/run/watch.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Has the folder a checkpoint to go on from?  -1 where it cannot be read. */
+static int has_good(const char *dir, struct tern_err *err)
+{
+    struct tern_ckpt_entry *have = NULL;
+    size_t n = 0;
+    int good = 0;
+
+    if (!tern_fs_exists(dir))
+        return 0;
+    if (tern_ckpt_list(dir, &have, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        good |= have[i].state == TERN_CKPT_GOOD;
+    tern_ckpt_list_free(have, n);
+    return good;
+}
+
+/* ------------------------------------------------------------------ what the ledger knows */
+
+/* malloc'ed: without links it would be another path than the ledger's. */
+static char *whole_path(const char *path)
+{
+    char *cwd = *path == '/' || strstr(path, "://") ? NULL : getcwd(NULL, 0);
+    char *whole = cwd ? tern_fs_join(cwd, path) : tern_strdup(path);
+    size_t n = strlen(whole);
+
+    while (n > 1 && whole[n - 1] == '/')
+        whole[--n] = '\0';
+    free(cwd);
+    return whole;
+}
+
+/* Does the checkpoint `path` lie in folder `dir`? */
+static bool lies_in(const char *path, const char *dir)
+{
+    char *in = tern_fs_dirname(path), *mine = whole_path(in), *theirs = whole_path(dir);
+    const bool same = strcmp(mine, theirs) == 0;
+
+    free(in);
+    free(mine);
+    free(theirs);
+    return same;
+}
+
+/* Where run `id` made its checkpoints: 1 in this checkpoint.dir, -1 elsewhere, 0 not known. */
+static int made_where(const struct tern_run_attempt *a, const char *id)
+{
+    const struct tern_recipe *r = a->o->recipe;
+    struct tern_ledger *l = tern_ledger_open_run(r->ledger.dir, id, NULL);
+    struct tern_ledger_rows made = {0};
+    int where = 0;
+
+    if (l && tern_ledger_checkpoints_made(l, &made, NULL) == 0)
+        for (size_t i = 0; i < made.n && where <= 0; i++)
+            where = lies_in(made.checkpoints[i].path, r->checkpoint.dir) ? 1 : -1;
+    tern_ledger_rows_free(&made);
+    tern_ledger_close(l);
+    return where;
+}
+
+static bool made_elsewhere(void *ctx, const char *id)
+{
+    return made_where(ctx, id) < 0;
+}
+
+/* The newest run with a checkpoint in this checkpoint.dir, into `id`. */
+static void find_in_ledger(const struct tern_run_attempt *a, char id[TERN_ULID_SIZE])
+{
+    const struct tern_recipe *r = a->o->recipe;
+    struct tern_ledger *l = tern_ledger_open(r->ledger.dir, NULL);
+    struct tern_ledger_rows all = {0};
+
+    if (l && tern_ledger_checkpoints(l, &all, NULL) == 0)
+        for (size_t i = all.n; i-- > 0 && !*id;)
+            if (lies_in(all.checkpoints[i].path, r->checkpoint.dir))
+                snprintf(id, TERN_ULID_SIZE, "%s", all.checkpoints[i].run_id);
+    tern_ledger_rows_free(&all);
+    tern_ledger_close(l);
+}
+
+/* ------------------------------------------------------------------ the copy */
+
+static struct tern_retain_restore how_of(struct tern_run_attempt *a, const sigset_t *ends)
+{
+    return (struct tern_retain_restore){.mirror = a->o->recipe->checkpoint.mirror,
+                                        .run_id = a->copy_of,
+                                        .other = made_elsewhere,
+                                        .ctx = a,
+                                        .ends = ends};
+}
+
+/* The mirror cannot be read.  A run that begins does not need it. */
+static int no_mirror(const struct tern_run_attempt *a, struct tern_err *err)
+{
+    const struct tern_recipe *r = a->o->recipe;
+
+    if (*a->copy_of && made_where(a, a->copy_of) > 0)
+        return tern_err_prefix(err,
+                               "run %s has no good checkpoint in %s any more, and "
+                               "checkpoint.mirror cannot be read",
+                               a->copy_of, r->checkpoint.dir);
+    tern_warn("the run begins from nothing: checkpoint.mirror, which may have copies, cannot be "
+              "read: %s",
+              err->text);
+    return 0;
+}
+
+int tern_run_restore_find(struct tern_run_attempt *a, struct tern_err *err)
+{
+    const struct tern_recipe *r = a->o->recipe;
+    struct tern_retain_restored copy = {0};
+
+    if (!r->checkpoint.mirror || !tern_run_attempt_is_trainer(a) || strcmp(a->kind, "train") != 0)
+        return 0;
+    const int good = has_good(r->checkpoint.dir, err);
+    const int unknown = good ? 0 : tern_ckpt_run_read(r->checkpoint.dir, a->copy_of, err);
+    if (good < 0 || unknown < 0)
+        return -1;
+    if (good)
+        return 0;
+    if (unknown)
+        find_in_ledger(a, a->copy_of);
+    const struct tern_retain_restore how = how_of(a, /* ends= */ NULL);
+    int rc = tern_retain_restore_find(&how, /* before= */ UINT64_MAX, &copy, err);
+    if (rc < 0)
+        return no_mirror(a, err);
+    if (rc == 0)
+        return 0;
+    rc = tern_inputs_same_run(r, copy.path, tern_ckpt_meta(copy.manifest), a->o->accept, err);
+    if (rc == 0)
+        memcpy(a->copy_of, copy.run_id, sizeof a->copy_of);
+    a->copy = rc == 0;
+    tern_retain_restore_free(&copy);
+    return rc;
+}
+
+static int bring(struct tern_run_attempt *a, const struct tern_retain_restore *how,
+                 const struct tern_retain_restored *copy, struct tern_err *err)
+{
+    const char *dir = a->o->recipe->checkpoint.dir;
+    const int64_t began = tern_clock_boot_ns();
+
+    tern_info("%s has no good checkpoint of run %s: that of step %" PRIu64
+              " comes back from %s (%.1f MiB)",
+              dir, a->id, copy->step, copy->path, (double)copy->bytes / 0x1p20);
+    const int rc = tern_retain_restore_bring(how, copy, dir, err);
+    if (rc == 0)
+        a->restored =
+            tern_strf("the checkpoint of step %" PRIu64
+                      " was brought back from %s: %.1f MiB in %.1f s. To begin anew, give another "
+                      "checkpoint.dir.",
+                      copy->step, copy->path, (double)copy->bytes / 0x1p20,
+                      (double)(tern_clock_boot_ns() - began) / 1e9);
+    return rc;
+}
+
+enum { DAMAGED_MAX = 8 }; /* copies in a row: the storage is at fault */
+
+/* The copies that were passed over. */
+struct damaged {
+    struct tern_retain_restored v[DAMAGED_MAX];
+    size_t n;
+};
+
+/* From the newest copy on, until one is whole. */
+static int bring_first_whole(struct tern_run_attempt *a, const struct tern_retain_restore *how,
+                             struct damaged *damaged, struct tern_err *err)
+{
+    uint64_t before = UINT64_MAX;
+
+    while (damaged->n < DAMAGED_MAX) {
+        struct tern_retain_restored copy;
+        int rc = tern_retain_restore_find(how, before, &copy, err);
+        if (rc < 0)
+            return -1;
+        if (rc == 0)
+            break;
+        rc = bring(a, how, &copy, err);
+        if (rc <= 0) {
+            tern_retain_restore_free(&copy);
+            return rc;
+        }
+        tern_warn("passed over as a copy: %s", err->text);
+        before = copy.step;
+        damaged->v[damaged->n++] = copy;
+    }
+    return tern_err_set(err, TERN_FAILED,
+                        "%s: no copy of run %s there is whole. To begin from nothing, give another "
+                        "checkpoint.dir.",
+                        how->mirror, a->id);
+}
+
+int tern_run_restore_bring(struct tern_run_attempt *a, struct tern_err *err)
+{
+    struct damaged damaged = {0};
+    struct tern_err why;
+    sigset_t ends;
+
+    if (!a->copy)
+        return 0;
+    if (strcmp(a->copy_of, a->id) != 0)
+        return tern_err_set(err, TERN_TEMPFAIL, "%s: another supervisor began a run there just now",
+                            a->o->recipe->checkpoint.dir);
+    tern_run_watch_signals(&ends);
+    sigdelset(&ends, SIGCHLD);
+    sigdelset(&ends, SIGUSR2);
+    const struct tern_retain_restore how = how_of(a, &ends);
+    const int rc = bring_first_whole(a, &how, &damaged, err);
+    for (size_t i = 0; i < damaged.n; i++) {
+        if (rc == 0 && tern_retain_restore_refuse(&how, &damaged.v[i], &why) < 0)
+            tern_warn("%s: is not marked as damaged: %s", damaged.v[i].path, why.text);
+        tern_retain_restore_free(&damaged.v[i]);
+    }
+    return rc;
+}

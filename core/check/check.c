@@ -208,21 +208,24 @@ static int check_cuts(const struct tern_recipe *r, const struct tern_model_confi
 static int too_much(const struct tern_recipe *r, int64_t n, const struct tern_plan_memory *m,
                     uint64_t have, struct tern_err *err)
 {
-    char each[32], all[32], room[32], parts[4][32];
+    char each[32], all[32], room[32], parts[5][32];
+    const bool staging = (m->total - m->staging) * (uint64_t)n <= have;
 
     return tern_recipe_fail(
-        r, "model", err,
-        "%" PRId64 " %s of %s (parameters %s, gradients %s, optimizer %s, activations %s) need %s, "
-        "and the largest node has %s. Take fewer ranks a node, a smaller batch.micro or seq_len, "
-        "or higher "
-        "parallel degrees.",
+        r, staging ? "checkpoint" : "model", err,
+        "%" PRId64 " %s of %s (parameters %s, gradients %s, optimizer %s, activations %s, a copy "
+        "to save %s) need %s, and the largest node has %s. %s",
         n, n == 1 ? "rank" : "ranks a node", tern_str_bytes(each, sizeof each, m->total),
         tern_str_bytes(parts[0], sizeof parts[0], m->params),
         tern_str_bytes(parts[1], sizeof parts[1], m->grads),
         tern_str_bytes(parts[2], sizeof parts[2], m->moments),
         tern_str_bytes(parts[3], sizeof parts[3], m->activations),
+        tern_str_bytes(parts[4], sizeof parts[4], m->staging),
         tern_str_bytes(all, sizeof all, m->total * (uint64_t)n),
-        tern_str_bytes(room, sizeof room, have));
+        tern_str_bytes(room, sizeof room, have),
+        staging ? "Say checkpoint.async: false: training then waits for each checkpoint."
+                : "Take fewer ranks a node, a smaller batch.micro or seq_len, or higher parallel "
+                  "degrees.");
 }
 
 /* By an estimate of another trainer's memory: a warning, no refusal. */

@@ -157,10 +157,10 @@ static void print_layers(const struct tern_model_shard *s, char *text, size_t si
     }
 }
 
-/* Columns that layers take: numbers of up to four digits. */
+/* Columns that layers take: numbers of up to four digits, of many chunks up to three. */
 static int layers_width(const struct tern_recipe *r)
 {
-    return r->parallel.interleave == 1 ? 9 : r->parallel.interleave == 2 ? 19 : 33;
+    return r->parallel.interleave == 1 ? 9 : r->parallel.interleave == 2 ? 19 : 30;
 }
 
 static int print_stage(const struct tern_recipe *r, const struct tern_model_config *c,
@@ -168,7 +168,7 @@ static int print_stage(const struct tern_recipe *r, const struct tern_model_conf
 {
     struct tern_plan_rank p;
     struct tern_plan_memory m;
-    char layers[64] = "", range[32], bytes[6][16];
+    char layers[64] = "", range[32], bytes[7][16];
     int64_t across = ranks / r->parallel.pipeline;
 
     /* The last rank of a stage has the remainders. */
@@ -180,7 +180,7 @@ static int print_stage(const struct tern_recipe *r, const struct tern_model_conf
         return -1;
     print_layers(s, layers, sizeof layers);
     snprintf(range, sizeof range, "%" PRId64 "-%" PRId64, stage * across, (stage + 1) * across - 1);
-    tern_buf_printf(to, "%-5d %-11s %-*s %-2s %10s %10s %10s %11s %9s %10s\n", stage, range,
+    tern_buf_printf(to, "%-5d %-11s %-*s %-2s %9s %9s %9s %11s %8s %8s %8s\n", stage, range,
                     layers_width(r), layers,
                     s->embed_bucket >= 0  ? (s->head_bucket >= 0 ? "eh" : "e")
                     : s->head_bucket >= 0 ? "h"
@@ -189,8 +189,9 @@ static int print_stage(const struct tern_recipe *r, const struct tern_model_conf
                     tern_str_bytes(bytes[1], sizeof *bytes, m.grads),
                     tern_str_bytes(bytes[2], sizeof *bytes, m.moments),
                     tern_str_bytes(bytes[3], sizeof *bytes, m.activations),
-                    tern_str_bytes(bytes[4], sizeof *bytes, m.process),
-                    tern_str_bytes(bytes[5], sizeof *bytes, m.total));
+                    tern_str_bytes(bytes[4], sizeof *bytes, m.staging),
+                    tern_str_bytes(bytes[5], sizeof *bytes, m.process),
+                    tern_str_bytes(bytes[6], sizeof *bytes, m.total));
     tern_model_shard_free(s);
     return 0;
 }
@@ -212,9 +213,9 @@ int tern_plan_explain(const struct tern_recipe *r, const struct tern_model_confi
     if (print_traffic(r, c, &p, to, err) < 0)
         return -1;
     tern_buf_puts(to, "\nMemory of a rank (e: embedding, h: head)\n");
-    tern_buf_printf(to, "%-5s %-11s %-*s %10s %10s %10s %11s %9s %10s\n", "stage", "ranks",
-                    layers_width(r) + 3, "layers", "parameters", "gradients", "optimizer",
-                    "activations", "process", "sum");
+    tern_buf_printf(to, "%-5s %-11s %-*s %9s %9s %9s %11s %8s %8s %8s\n", "stage", "ranks",
+                    layers_width(r) + 3, "layers", "weights", "gradients", "optimizer",
+                    "activations", "staging", "process", "sum");
     for (int s = 0; s < p.place.pipeline; s++)
         if (print_stage(r, c, ranks, s, to, err) < 0)
             return -1;

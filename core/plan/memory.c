@@ -128,6 +128,49 @@ static uint64_t state_elements(const struct tern_model_shard *s, const struct te
     return n;
 }
 
+bool tern_plan_async(const struct tern_recipe *r)
+{
+    const int64_t every = r->checkpoint.every;
+
+    /* The last checkpoint is waited for; without a length yet there may be others. */
+    return r->checkpoint.async && every > 0 && (r->steps == 0 || every < r->steps);
+}
+
+/* Of the trained parameters' elements, in fp32 (double): moments, and the master copy. */
+static uint64_t state_copies(const struct tern_recipe *r)
+{
+    return tern_plan_master(r) ? 3 : 2;
+}
+
+/* Elements that one rank saves: each row of a part is one data rank's, as in core/train. */
+static uint64_t saved_elements(const struct tern_model_shard *s, const struct tern_plan_rank *p)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct tern_model_part *part = &s->parts[i];
+        const struct tern_model_unit *u = &s->units[part->unit];
+        const int64_t first = (int64_t)((part->offset - u->offset) / (uint64_t)u->width);
+        int64_t from = 0, to = u->rows;
+        tern_model_unit_cut(u, p->data_rank, p->data, &from, &to);
+        from = from > first ? from : first;
+        to = to < first + part->shape[0] ? to : first + part->shape[0];
+        if (part->owner && from < to)
+            n += (uint64_t)((to - from) * u->width);
+    }
+    return n;
+}
+
+/* Trained parameters, moments and master copy. */
+static uint64_t staging_bytes(const struct tern_recipe *r, const struct tern_model_shard *s,
+                              const struct tern_plan_rank *p)
+{
+    const uint64_t state = state_copies(r) * sizeof(tern_real);
+    const uint64_t param = tern_plan_master(r) ? sizeof(uint16_t) : sizeof(tern_real);
+
+    return tern_plan_async(r) ? saved_elements(s, p) * (state + param) : 0;
+}
+
 int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_config *c,
                         const struct tern_plan_rank *p, struct tern_plan_memory *ret_memory,
                         struct tern_err *err)
@@ -149,16 +192,16 @@ int tern_plan_host_rank(const struct tern_recipe *r, const struct tern_model_con
                                  : tern_model_shard_new(c, &p->place, err);
     if (shard) {
         uint64_t state = state_elements(shard, p, r->parallel.zero > 0) * sizeof(tern_real);
-        uint64_t copies = tern_plan_master(r) ? 3 : 2; /* with the moments */
         *ret_memory = (struct tern_plan_memory){
             .params = b.params,
             .grads = b.grads,
-            .moments = copies * state,
+            .moments = state_copies(r) * state,
             .activations = b.activations,
+            .staging = staging_bytes(r, shard, p),
         };
         uint64_t samples = sample_bytes(r, p), squares = peak_bytes(threads);
-        uint64_t model =
-            ret_memory->params + ret_memory->grads + ret_memory->moments + ret_memory->activations;
+        uint64_t model = ret_memory->params + ret_memory->grads + ret_memory->moments +
+                         ret_memory->activations + ret_memory->staging;
         ret_memory->process = PROGRAM_BYTES + (p->wired ? WIRE_BYTES : 0) +
                               tern_tensor_room_bytes(threads, o.bf16) +
                               (model + samples < squares ? squares - model : samples);

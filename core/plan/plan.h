@@ -15,6 +15,7 @@
 /* Bytes by kind.  A master copy of parameters in bf16 counts among the moments. */
 struct tern_plan_memory {
     uint64_t params, grads, moments, activations;
+    uint64_t staging; /* a copy of what the rank saves (tern_plan_async) */
     uint64_t process; /* the program itself, its products' buffers, a step's tokens */
     uint64_t total;
 };
@@ -47,6 +48,9 @@ void tern_plan_llama(const struct tern_recipe *r, const struct tern_model_config
 /* Are the trained parameters in bf16, so that the optimizer has an fp32 master copy of them, cut as
  * its moments?  Adapters are fp32 themselves. */
 bool tern_plan_master(const struct tern_recipe *r);
+
+/* Are checkpoints written while training goes on?  Each rank then has a staging for its arrays. */
+bool tern_plan_async(const struct tern_recipe *r);
 
 /* Host memory of one rank of tern's own trainer: the model and its share of a step's tokens, to the
  * byte.  The process takes 9.5 MiB (8.3 to 10.7 were measured on x86-64: programs, libraries,

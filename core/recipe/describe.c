@@ -43,7 +43,7 @@ static void describe(struct tern_page *page, const struct tern_recipe_key *k)
     } else if ((k->kind == KEY_REAL || k->kind == KEY_COUNT) && k->def >= k->lo) {
         tern_buf_printf(&help, " [%g]", k->def);
     } else if (k->kind == KEY_YESNO) {
-        tern_buf_puts(&help, " (true | false) [false]");
+        tern_buf_printf(&help, " (true | false) [%s]", k->def != 0 ? "true" : "false");
     }
     tern_page_item(page, k->name, help.data);
     tern_buf_free(&help);

@@ -63,7 +63,7 @@ static bool is_default(const struct tern_recipe_key *k, const char *from)
     case KEY_REAL:
         return *(const double *)from == k->def;
     case KEY_YESNO:
-        return !*(const bool *)from;
+        return *(const bool *)from == (k->def != 0);
     case KEY_COUNT:
     case KEY_WORD:
         return *(const int64_t *)from == (int64_t)k->def;

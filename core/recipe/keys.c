@@ -140,6 +140,9 @@ const struct tern_recipe_key tern_recipe_keys[] = {
      .help = "folder that holds the step-%08d folders"},
     {"checkpoint.every", KEY_COUNT, AT(checkpoint.every), 0, COUNT_MAX, 0,
      .help = "steps between checkpoints; 0: only at the end"},
+    {"checkpoint.async", KEY_YESNO, AT(checkpoint.async), .def = true, .late = true,
+     .help = "training goes on while a checkpoint of checkpoint.every is written. Each rank has "
+             "memory for one copy of the arrays that it saves"},
     {"checkpoint.keep", KEY_COUNT, AT(checkpoint.keep), 2, 1e6, 3,
      .help = "number of newest checkpoints that stay. tern prunes a workload's checkpoints only if "
              "you set this key: those of workload.progress or, without that, those of `tern metric "
@@ -231,6 +234,7 @@ int tern_recipe_read_key(struct tern_recipe *r, const struct tern_recipe_key *k,
         *(double *)to = k->def;
         return tern_yaml_read_real(n, k->lo, k->hi, to, err);
     case KEY_YESNO:
+        *(bool *)to = k->def != 0;
         return tern_yaml_read_bool(n, to, err);
     case KEY_WORD:
         if (tern_yaml_read_word(n, k->words, &word, err) < 0)

@@ -15,7 +15,7 @@ struct tern_recipe_key {
     const char *name; /* dotted */
     enum tern_recipe_kind kind;
     size_t offset;      /* in struct tern_recipe */
-    double lo, hi, def; /* of COUNT, REAL; def also the index of WORD */
+    double lo, hi, def; /* of COUNT, REAL; def also the index of WORD, and of YESNO */
     const char *const *words;
     bool identity; /* may not change within a run */
     bool late; /* came after runs were made: enters the hashes only where it is not its default */

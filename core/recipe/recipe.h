@@ -183,6 +183,7 @@ struct tern_recipe {
     struct {
         char *dir;
         int64_t every;      /* steps; 0: at the end only */
+        bool async;         /* training goes on while one of `every` is written */
         int64_t keep;       /* newest to keep; at least 2 */
         int64_t keep_every; /* steps whose checkpoints stay for good; 0: none */
         char *mirror;       /* folder or s3:// URL that gets a copy of each */

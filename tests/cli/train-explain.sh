@@ -76,6 +76,11 @@ cat >small.json <<'J'
 J
 full() { sum --set model.config=small.json --set parallel='{}' --set launch="{ranks_per_node: $(nproc)}" --set batch.global="$(nproc)"; }
 [ -n "$(full)" ] && [ "$(unset OMP_NUM_THREADS; full)" = "$(OMP_NUM_THREADS=1 full)" ]; ok $? 'ranks on all CPUs have a thread each'
+staging() { tern train run.yaml --explain --set model.config=small.json --set parallel='{}' --set launch='{ranks_per_node: 1, threads: 1}' --set batch.global=2 "$@" | awk '/^stage/ {on = 1; next} on && NF {print $(NF - 5), $(NF - 4); exit}'; }
+is "$(staging --set checkpoint.every=0)" "0 B" 'only the last checkpoint: no copy of what is saved'
+is "$(staging --set checkpoint.every=2 --set checkpoint.async=false)" "0 B" 'training waits for checkpoints: no copy of what is saved'
+copy=$(staging --set checkpoint.every=2); [ "${copy#* }" = MiB ]; ok $? 'a copy of what is saved counts as memory' || echo "# $copy"
+half=$(staging --set checkpoint.every=2 -N 2); awk -v a="$copy" -v b="$half" 'BEGIN {exit !(a + 0 > 1.9 * b && a + 0 < 2.1 * b)}'; ok $? 'two data ranks have half of it each' || echo "# $copy $half"
 run tern train run.yaml --explain --set 'parallel={pipeline: 2, interleave: 8}' --set launch.ranks_per_node=2
 out_has '0-1,4-5,..,28-29 ' 'many chunks in short'; narrow
 sed 's/"hidden_act"/"tie_word_embeddings": true, "hidden_act"/' config.json >tied.json

@@ -30,6 +30,7 @@ static int share_error(struct train *t, const struct tern_err *mine, struct tern
             r++;
         tern_err_set(err, (enum tern_code)all[r].code, "rank %d (%s): %s", r,
                      tern_fabric_node_name(t->options->fabric, r), all[r].text);
+        t->together = true;
     }
     free(all);
     return -1;
@@ -63,7 +64,7 @@ int tern_train_agree_sum(struct train *t, int rc, double *sum, struct tern_err *
 int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
                           enum tern_train_stop *ret_stop, struct tern_err *err)
 {
-    enum { FAILED = TRAIN_SUMS, REQUESTS };
+    enum { FAILED = TRAIN_SUMS, READY, REQUESTS };
     struct tern_err mine = own(rc, err);
     double v[REQUESTS + TERN_TRAIN_HALT + 1] = {0};
 
@@ -72,12 +73,14 @@ int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
     for (int i = 0; i < TRAIN_SUMS && rc == 0; i++)
         v[i] = sum[i];
     v[FAILED] = rc < 0;
+    v[READY] = t->checkpoint.saving && tern_ckpt_save_is_ready(t->checkpoint.saving);
     v[REQUESTS + request_of(t)] = 1;
     if (tern_fabric_all_reduce(t->world, v, sizeof v / sizeof *v, TERN_F64, TERN_SUM, err) < 0)
         return -1;
     if (v[FAILED] > 0)
         return share_error(t, &mine, err);
     memcpy(sum, v, TRAIN_SUMS * sizeof *sum);
+    t->checkpoint.all_ready = v[READY] == t->size;
     *ret_stop = TERN_TRAIN_HALT;
     while (*ret_stop > TERN_TRAIN_GO_ON && v[REQUESTS + *ret_stop] == 0)
         --*ret_stop;

@@ -1,6 +1,7 @@
-/* What a checkpoint of a training run holds, and its saving. */
+/* What a checkpoint of a training run holds, and its record. */
 #include "core/train/state.h"
 
+#include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
@@ -17,8 +18,11 @@ static int barrier(void *ctx, struct tern_err *err)
 static int all_gather(void *ctx, const void *in, void *out, size_t bytes_per_rank,
                       struct tern_err *err)
 {
-    return tern_fabric_all_gather(((struct train *)ctx)->world, in, out, bytes_per_rank, TERN_U8,
-                                  err);
+    struct train *t = ctx;
+    int rc = tern_fabric_all_gather(t->world, in, out, bytes_per_rank, TERN_U8, err);
+
+    t->checkpoint.met = rc == 0;
+    return rc;
 }
 
 /* Rows [from, from + rows) of a part, which begin at `data`, of type TRAIN_REAL or TERN_BF16. */
@@ -89,11 +93,25 @@ static size_t frozen(const struct train *t, struct tern_ckpt_array *arrays)
         int64_t from = p->shape[0] * t->me.data_rank / t->me.data;
         int64_t to = p->shape[0] * (t->me.data_rank + 1) / t->me.data;
         uint64_t at = p->offset + (uint64_t)(from * p->shape[1]);
-        if (p->owner && to > from)
-            arrays[n++] = slice(p, from, to - from, "base/", half ? TERN_BF16 : TRAIN_REAL,
-                                half ? (const void *)(half + at) : params + at);
+        if (!p->owner || to <= from)
+            continue;
+        arrays[n] = slice(p, from, to - from, "base/", half ? TERN_BF16 : TRAIN_REAL,
+                          half ? (const void *)(half + at) : params + at);
+        arrays[n++].constant = true;
     }
     return n;
+}
+
+size_t tern_train_most_arrays(const struct train *t)
+{
+    return 4 * tern_llama_trained(t->model)->n_parts + tern_llama_shard(t->model)->n_parts;
+}
+
+size_t tern_train_arrays(const struct train *t, struct tern_ckpt_array *arrays)
+{
+    size_t n = trained(t, arrays);
+
+    return n + frozen(t, arrays + n);
 }
 
 /* The run's token sets, {path: digest}. */
@@ -195,10 +213,28 @@ static size_t find_files(const struct train *t, const char *config, struct tern_
     return n;
 }
 
+/* Of a save: its bytes and seconds, of its step. */
+static void record_values(struct train *t, const struct tern_ckpt_saved *saved)
+{
+    const double write = saved->write_seconds > 0 ? saved->write_seconds : 1e-9;
+    const struct tern_ledger_value values[] = {
+        {"checkpoint_bytes", (double)saved->bytes},
+        {"checkpoint_bytes_per_second", (double)saved->bytes / write},
+        {"checkpoint_write_seconds", saved->write_seconds},
+        {"checkpoint_copy_seconds", saved->copy_seconds},
+        {"checkpoint_stall_seconds", (double)t->checkpoint.stall_ns * 1e-9},
+    };
+    struct tern_err err;
+
+    if (tern_ledger_spool_step(t->spool, (int64_t)t->checkpoint.saving_step, values,
+                               sizeof values / sizeof *values, &err) < 0)
+        tern_warn("%s", err.text);
+}
+
 static void record(struct train *t, const struct tern_ckpt_saved *saved)
 {
     const struct tern_ledger_checkpoint row = {
-        .step = (int64_t)t->progress.step,
+        .step = (int64_t)t->checkpoint.saving_step,
         .path = saved->path,
         .bytes = (int64_t)saved->bytes,
         .shards = saved->shards,
@@ -207,7 +243,6 @@ static void record(struct train *t, const struct tern_ckpt_saved *saved)
     };
     struct tern_err err;
 
-    tern_train_record_mix(t);
     if (tern_ledger_spool_checkpoint(t->spool, &row, &err) < 0 ||
         tern_ledger_spool_sync(t->spool, &err) < 0)
         tern_warn("%s", err.text);
@@ -244,22 +279,18 @@ static void prune(struct train *t)
     tern_ckpt_list_free(had, n);
 }
 
-int tern_train_save(struct train *t, struct tern_err *err)
+int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, struct tern_err *err)
 {
     const struct tern_ckpt_peers peers = {t->rank, t->size, t, barrier, all_gather};
-    const size_t most =
-        4 * tern_llama_trained(t->model)->n_parts + tern_llama_shard(t->model)->n_parts;
-    struct tern_ckpt_array *arrays = tern_alloc(most, sizeof *arrays, "a checkpoint", err);
+    struct tern_ckpt_array *arrays =
+        tern_alloc(tern_train_most_arrays(t), sizeof *arrays, "a checkpoint", err);
     struct tern_ckpt_file files[TERN_CKPT_COMPANIONS];
-    struct tern_ckpt_saved saved;
     size_t n = 0;
 
-    tern_train_set_doing(t, TERN_FABRIC_SAVES);
     int rc = tern_train_agree(t, arrays ? 0 : -1, err);
     if (rc < 0)
         goto out;
-    n = trained(t, arrays);
-    n += frozen(t, arrays + n);
+    n = tern_train_arrays(t, arrays);
     char *config = tern_model_config_json(tern_llama_config(t->model), "float32");
     size_t n_files = find_files(t, config, files);
     json_t *meta = describe(t);
@@ -274,26 +305,33 @@ int tern_train_save(struct train *t, struct tern_err *err)
         .peers = &peers,
         .lease = t->checkpoint.lease,
     };
-    rc = tern_ckpt_save(&options, &saved, err);
+    t->checkpoint.saving_step = t->progress.step;
+    rc = tern_ckpt_save_begin(&options, staging, &t->checkpoint.saving, err);
     json_decref(meta);
     tern_ckpt_companions_free(files, n_files);
     free(config);
-    if (rc < 0)
-        goto out;
-    free(t->checkpoint.files_dir);
-    t->checkpoint.files_dir = tern_strdup(saved.path); /* the newest is never pruned */
-    snprintf(t->checkpoint.digest, sizeof t->checkpoint.digest, "%s", saved.digest);
-    if (t->rank == 0) {
-        record(t, &saved);
-        prune(t);
-    }
-    /* A rank that ended before rank 0 is done would end rank 0 (srun --kill-on-bad-exit). */
-    rc = tern_fabric_barrier(t->world, err);
+    if (rc == 0 && t->rank == 0)
+        tern_train_record_mix(t);
 out:
     for (size_t i = 0; i < n; i++)
         free((char *)arrays[i].name);
     free(arrays);
     return rc;
+}
+
+void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved)
+{
+    const int64_t from = tern_clock_boot_ns();
+
+    free(t->checkpoint.files_dir);
+    t->checkpoint.files_dir = tern_strdup(saved->path); /* the newest is never pruned */
+    snprintf(t->checkpoint.digest, sizeof t->checkpoint.digest, "%s", saved->digest);
+    if (t->rank != 0)
+        return;
+    record(t, saved);
+    prune(t);
+    t->checkpoint.stall_ns += tern_clock_boot_ns() - from;
+    record_values(t, saved);
 }
 
 void tern_train_save_evaluated(const struct train *t)

@@ -224,8 +224,11 @@ static int set_up(struct train *t, struct tern_err *err)
     rc = *from.path ? tern_train_resume(t, from.path, from.after, err) : tern_train_begin(t, err);
     if (rc == 0 && (open_data(t, err) < 0 || make_buffers(t, err) < 0))
         rc = -1;
-    if (tern_train_agree(t, rc, err) < 0)
+    double lacking = rc == 0 ? tern_train_staging_open(t) : 0;
+    if (tern_train_agree_sum(t, rc, &lacking, err) < 0)
         return -1;
+    if (lacking > 0)
+        tern_train_staging_drop(t);
     if (tern_train_groups_open(t, tern_llama_config(t->model), err) < 0)
         return -1;
     return *from.path ? 0 : tern_llama_magnitudes_init(t->model, err);
@@ -247,6 +250,7 @@ void tern_train_teardown(struct train *t)
     struct train_batch *x = &t->batch;
     struct tern_err err;
 
+    tern_train_save_close(t); /* its thread uses the lease, and the model's arrays */
     if (tern_ledger_spool_close(t->spool, &err) < 0)
         tern_warn("%s", err.text);
     tern_ckpt_lease_free(t->checkpoint.lease, t->options->spool_dir == NULL);

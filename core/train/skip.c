@@ -13,7 +13,8 @@ void tern_train_enter_stage(struct train *t)
         tern_train_guard_forget(&t->progress.guard);
 }
 
-static void record(struct train *t, const char *kind, const char *severity, const char *text)
+void tern_train_record_event(struct train *t, const char *kind, const char *severity,
+                             const char *text)
 {
     const struct tern_ledger_event e = {.kind = kind, .severity = severity, .text = text};
     struct tern_err lost;
@@ -52,7 +53,7 @@ int tern_train_skip(struct train *t, const char *why, struct tern_err *err)
                         at->step + 1, why, at->sample, at->sample + n - 1);
         add_rows(&b, t, at->sample, n);
         tern_warn("%s", b.data);
-        record(t, "skip", "warn", b.data);
+        tern_train_record_event(t, "skip", "warn", b.data);
         tern_buf_free(&b);
     }
     if (!tern_train_guard_is_over(&at->guard))
@@ -94,12 +95,12 @@ void tern_train_check_end(struct train *t, bool already)
         return;
     json_t *words = tern_train_stop_describe(&at->stop_rule);
     tern_info("step %" PRIu64 ": %s: the run is done", at->step, json_string_value(words));
-    record(t, already ? "over" : "early_stop", "info", json_string_value(words));
+    tern_train_record_event(t, already ? "over" : "early_stop", "info", json_string_value(words));
     json_decref(words);
 }
 
 void tern_train_record_failure(struct train *t, const struct tern_err *err)
 {
     if (t->rank == 0 && err && err->text[0])
-        record(t, "failed", "error", err->text);
+        tern_train_record_event(t, "failed", "error", err->text);
 }

@@ -86,12 +86,18 @@ struct train_meter {
 
 /* Rank 0's hold on the checkpoint folder, and what the next checkpoint is made of. */
 struct train_checkpoint {
-    struct tern_ckpt_lease *lease; /* of rank 0, else NULL */
-    int64_t heartbeat_ns;          /* the lease's last one (boot clock) */
-    char *resumed_from;            /* the checkpoint that this attempt began from, or NULL */
-    char *files_dir;               /* config.json and the tokenizer are copied from here */
-    json_t *model;                 /* of rank 0: tern_inputs_model */
-    char digest[65];               /* of this step's checkpoint; "" without one */
+    struct tern_ckpt_lease *lease;     /* of rank 0, else NULL */
+    int64_t heartbeat_ns;              /* the lease's last one (boot clock) */
+    char *resumed_from;                /* the checkpoint that this attempt began from, or NULL */
+    char *files_dir;                   /* config.json and the tokenizer are copied from here */
+    json_t *model;                     /* of rank 0: tern_inputs_model */
+    char digest[65];                   /* of the newest checkpoint; "" without one */
+    struct tern_ckpt_staging *staging; /* NULL: training waits for its checkpoints */
+    struct tern_ckpt_saving *saving;   /* under way, or NULL: */
+    uint64_t saving_step;              /* its step, */
+    int64_t stall_ns;                  /* how long this rank waited for it, */
+    bool all_ready;                    /* all ranks have done their part of its stage, */
+    bool met;                          /* and met in its last exchange */
 };
 
 /* What a checkpoint remembers of the run. */
@@ -139,6 +145,7 @@ struct train {
     struct train_checkpoint checkpoint;
     struct train_progress progress;
     struct train_patience patience;
+    bool together; /* the run has failed, all ranks know, and they still answer each other */
 };
 
 /* ---- patience.c ---- */
@@ -236,8 +243,8 @@ void tern_train_teardown(struct train *t);
 int tern_train_agree(struct train *t, int rc, struct tern_err *err);
 /* Likewise, and *sum becomes the sum over ranks, in the same round. */
 int tern_train_agree_sum(struct train *t, int rc, double *sum, struct tern_err *err);
-/* Errors, `sum` (which becomes the sums over ranks) and stop requests in one round, for the end of
- * a step.  Collective. */
+/* Errors, `sum` (which becomes the sums over ranks), stop requests, and whether all ranks have done
+ * their part of a save (checkpoint.all_ready), in one round, for the end of a step.  Collective. */
 enum { TRAIN_LOSS, TRAIN_TARGETS, TRAIN_SQUARES, TRAIN_SUMS };
 int tern_train_agree_step(struct train *t, int rc, double sum[TRAIN_SUMS],
                           enum tern_train_stop *ret_stop, struct tern_err *err);
@@ -314,6 +321,9 @@ int tern_train_skip(struct train *t, const char *why, struct tern_err *err);
  * checkpoint, saved afterwards, says it too.  `already`: this step's checkpoint is there and does
  * not say it; the event is of kind "over". */
 void tern_train_check_end(struct train *t, bool already);
+/* Record an event, with a text that is logged elsewhere. */
+void tern_train_record_event(struct train *t, const char *kind, const char *severity,
+                             const char *text);
 /* Record why the run cannot go on; the supervisor prints it. */
 void tern_train_record_failure(struct train *t, const struct tern_err *err);
 /* After the last step: -1 where the model is worthless, so that the run has failed. */
@@ -321,9 +331,36 @@ int tern_train_check_result(const struct train *t, struct tern_err *err);
 
 /* ---- save.c ---- */
 
-/* Publish a checkpoint of the present step, record it, prune.  Collective. */
-int tern_train_save(struct train *t, struct tern_err *err);
+/* The arrays that this rank saves, into `arrays` (tern_train_most_arrays); returns how many, with
+ * malloc'ed names. */
+size_t tern_train_arrays(const struct train *t, struct tern_ckpt_array *arrays);
+size_t tern_train_most_arrays(const struct train *t);
+/* Begin to save the present step: t->checkpoint.saving.  Collective. */
+int tern_train_begin_save(struct train *t, struct tern_ckpt_staging *staging, struct tern_err *err);
+/* Record the published checkpoint of step t->checkpoint.saving_step, prune older ones. */
+void tern_train_record_save(struct train *t, const struct tern_ckpt_saved *saved);
 /* Note that the last step was evaluated after it was saved: a later attempt does not repeat it. */
 void tern_train_save_evaluated(const struct train *t);
+
+/* ---- background.c ---- */
+
+/* The staging, where checkpoints are to be written while training goes on.  1: no memory for it. */
+int tern_train_staging_open(struct train *t);
+/* Some rank has no memory for it: none uses one. */
+void tern_train_staging_drop(struct train *t);
+/* Publish a checkpoint of the present step, and wait for it; before, for the one under way.
+ * Collective. */
+int tern_train_save(struct train *t, struct tern_err *err);
+/* A checkpoint of checkpoint.every: begun, with a staging; else published.  One that fails for a
+ * reason that may pass is logged and recorded, and training goes on.  Collective. */
+int tern_train_save_periodic(struct train *t, struct tern_err *err);
+/* Behind a step: go on with the save under way where all ranks are ready.  Collective. */
+int tern_train_save_go_on(struct train *t, struct tern_err *err);
+/* Wait for the save under way, if there is one.  Collective. */
+int tern_train_save_settle(struct train *t, struct tern_err *err);
+/* The run has failed, and the ranks are still together: finish the save under way.  Collective. */
+void tern_train_save_last(struct train *t);
+/* Give up the save under way, and free the staging. */
+void tern_train_save_close(struct train *t);
 
 #endif

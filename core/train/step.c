@@ -144,6 +144,7 @@ int tern_train_take_step(struct train *t, enum tern_train_stop *stop, struct ter
     if (tern_fabric_all_gather(t->world, ph, t->meter.ranks, sizeof *ph, TERN_U8,
                                rc < 0 ? NULL : err) < 0)
         return -1;
+    t->together = rc < 0;
     lap(t, TRAIN_SPAN_AGREE, &clock); /* tern_train_record_step adds it to what was gathered */
     t->progress.step++;
     t->progress.sample += (uint64_t)r->batch.global;

@@ -181,6 +181,15 @@ static enum tern_train_stop stop_at(const struct train *t)
                                                                  : TERN_TRAIN_GO_ON;
 }
 
+/* The checkpoint of this step, if there is to be one.  `end`: none may come after it. */
+static int save(struct train *t, bool end, struct tern_err *err)
+{
+    if (end)
+        return tern_train_save(t, err);
+    return due(t->recipe->checkpoint.every, t->progress.step) ? tern_train_save_periodic(t, err)
+                                                              : 0;
+}
+
 static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *err)
 {
     const struct train_progress *at = &t->progress;
@@ -207,7 +216,7 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
     *stop = *stop == TERN_TRAIN_GO_ON ? stop_at(t) : *stop;
     while (at->step < (uint64_t)r->steps && !at->ended && *stop == TERN_TRAIN_GO_ON) {
         if (tern_train_profile_begin(t, err) < 0 || tern_train_take_step(t, stop, err) < 0 ||
-            tern_train_profile_write(t, err) < 0)
+            tern_train_profile_write(t, err) < 0 || tern_train_save_go_on(t, err) < 0)
             return -1;
         *stop = *stop == TERN_TRAIN_GO_ON ? stop_at(t) : *stop;
         if (first)
@@ -227,8 +236,7 @@ static int loop(struct train *t, enum tern_train_stop *stop, struct tern_err *er
         last |= at->ended;
         if (rc < 0 || (rc > 0 && tern_train_agree_stop(t, stop, err) < 0))
             return -1;
-        if ((last || *stop != TERN_TRAIN_GO_ON || due(r->checkpoint.every, at->step)) &&
-            tern_train_save(t, err) < 0)
+        if (save(t, last || *stop != TERN_TRAIN_GO_ON, err) < 0)
             return -1;
         if (end && ((rc = evaluate_last(t, &logged_ns, err)) < 0 ||
                     (rc > 0 && tern_train_agree_stop(t, stop, err) < 0)))
@@ -259,6 +267,8 @@ int tern_train_run(const struct tern_train_options *options, struct tern_train_r
         log_beginning(&t);
         rc = loop(&t, &stop, err);
     }
+    if (rc < 0 && (t.together || t.size == 1))
+        tern_train_save_last(&t);
     if (rc < 0)
         tern_train_record_failure(&t, err);
     if (rc == 0)

@@ -1,0 +1,159 @@
+/* When checkpoints are saved: one at a time, in the background where there is a staging.
+ *
+ * A save that is begun at a step's end goes on beside the next steps.  Each step's agreement
+ * (tern_train_agree_step) says whether all ranks have done their part of the save's stage; if so,
+ * all go on to the next stage at the end of that step.  The last save of a run or an attempt is
+ * waited for. */
+#include "core/train/state.h"
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/plan/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+int tern_train_staging_open(struct train *t)
+{
+    struct tern_err err;
+    size_t n = tern_train_most_arrays(t);
+
+    if (!tern_plan_async(t->recipe))
+        return 0;
+    struct tern_ckpt_array *arrays = tern_alloc(n, sizeof *arrays, "a checkpoint", &err);
+    if (!arrays)
+        return 1;
+    n = tern_train_arrays(t, arrays);
+    t->checkpoint.staging = tern_ckpt_staging_new(tern_ckpt_staging_bytes(arrays, n), &err);
+    for (size_t i = 0; i < n; i++)
+        free((char *)arrays[i].name);
+    free(arrays);
+    if (!t->checkpoint.staging)
+        tern_warn("%s", err.text);
+    return t->checkpoint.staging ? 0 : 1;
+}
+
+void tern_train_staging_drop(struct train *t)
+{
+    tern_ckpt_staging_free(t->checkpoint.staging);
+    t->checkpoint.staging = NULL;
+    if (t->rank == 0)
+        tern_warn("training waits for each checkpoint, as if checkpoint.async were false");
+}
+
+static void tell(struct train *t, const char *then, const struct tern_err *why)
+{
+    char text[1200]; /* an error's text, and what is around it */
+
+    if (t->rank != 0)
+        return;
+    snprintf(text, sizeof text, "step %" PRIu64 " was not saved%s: %s", t->checkpoint.saving_step,
+             then, why->text);
+    tern_warn("%s", text);
+    tern_train_record_event(t, "save_failed", "warn", text);
+}
+
+/* Fail only where another save would fail, too, or where ranks have lost each other. */
+static int go_on_without(struct train *t, const struct tern_err *why, struct tern_err *err)
+{
+    if (t->checkpoint.met && why->code == TERN_TEMPFAIL) {
+        tell(t, ", and training goes on", why);
+        return 0;
+    }
+    *err = *why;
+    return -1;
+}
+
+/* -1: the save has failed, with no more of it. */
+static int advance(struct train *t, struct tern_err *err)
+{
+    struct train_checkpoint *c = &t->checkpoint;
+    const int64_t from = tern_clock_boot_ns();
+    struct tern_ckpt_saved saved;
+
+    tern_train_set_doing(t, TERN_FABRIC_SAVES);
+    c->met = t->size == 1;
+    c->all_ready = false;
+    int rc = tern_ckpt_save_advance(c->saving, &saved, err);
+    if (rc != 0) {
+        tern_ckpt_save_free(c->saving);
+        c->saving = NULL;
+    }
+    c->stall_ns += tern_clock_boot_ns() - from;
+    if (rc > 0)
+        tern_train_record_save(t, &saved);
+    return rc < 0 ? -1 : 0;
+}
+
+static int start(struct train *t, struct tern_ckpt_staging *staging, struct tern_err *err)
+{
+    const int64_t from = tern_clock_boot_ns();
+
+    tern_train_set_doing(t, TERN_FABRIC_SAVES);
+    t->checkpoint.met = t->size == 1;
+    int rc = tern_train_begin_save(t, staging, err);
+    t->checkpoint.stall_ns = tern_clock_boot_ns() - from;
+    return rc;
+}
+
+static int finish(struct train *t, struct tern_err *err)
+{
+    while (t->checkpoint.saving)
+        if (advance(t, err) < 0)
+            return -1;
+    return 0;
+}
+
+int tern_train_save_go_on(struct train *t, struct tern_err *err)
+{
+    struct tern_err why = {0};
+
+    if (!t->checkpoint.saving || !t->checkpoint.all_ready || advance(t, &why) == 0)
+        return 0;
+    return go_on_without(t, &why, err);
+}
+
+int tern_train_save_settle(struct train *t, struct tern_err *err)
+{
+    struct tern_err why = {0};
+
+    return finish(t, &why) == 0 ? 0 : go_on_without(t, &why, err);
+}
+
+void tern_train_save_last(struct train *t)
+{
+    struct tern_err why = {0};
+
+    if (finish(t, &why) < 0)
+        tell(t, "", &why);
+}
+
+int tern_train_save_periodic(struct train *t, struct tern_err *err)
+{
+    struct tern_err why = {0};
+
+    if (tern_train_save_settle(t, err) < 0)
+        return -1;
+    int rc = start(t, t->checkpoint.staging, &why);
+    if (rc == 0 && !t->checkpoint.staging)
+        rc = finish(t, &why);
+    return rc == 0 ? 0 : go_on_without(t, &why, err);
+}
+
+int tern_train_save(struct train *t, struct tern_err *err)
+{
+    if (tern_train_save_settle(t, err) < 0 || start(t, /* staging= */ NULL, err) < 0 ||
+        finish(t, err) < 0)
+        return -1;
+    /* A rank that ended before rank 0 is done would end rank 0 (srun --kill-on-bad-exit). */
+    return tern_fabric_barrier(t->world, err);
+}
+
+void tern_train_save_close(struct train *t)
+{
+    tern_ckpt_save_free(t->checkpoint.saving);
+    t->checkpoint.saving = NULL;
+    tern_ckpt_staging_free(t->checkpoint.staging);
+    t->checkpoint.staging = NULL;
+}

@@ -14,12 +14,12 @@ static inline uint32_t fuzz_pick(uint32_t n)
     return (uint32_t)(fuzz_state >> 33) % n;
 }
 
-/* How many inputs: FUZZ_RUNS, else `few`, or twenty times as many in the long list. */
+/* How many inputs: FUZZ_RUNS, else FUZZ_TIMES times `few`; that is twenty in the long list. */
 static inline int fuzz_runs(int few)
 {
-    const char *runs = getenv("FUZZ_RUNS");
+    const char *runs = getenv("FUZZ_RUNS"), *times = getenv("FUZZ_TIMES");
 
-    return runs ? atoi(runs) : tap_long() ? 20 * few : few;
+    return runs ? atoi(runs) : few * (times ? atoi(times) : tap_long() ? 20 : 1);
 }
 
 /* A changed copy of data[len], 1 to 3 changes: a byte, a word of `words` (NULL-terminated) put in

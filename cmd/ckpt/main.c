@@ -345,7 +345,7 @@ static void show_arrays(const struct tern_ckpt *c)
         }
         char *name = tern_strdup(a.name); /* as the file has it */
         tern_str_mask(name);
-        printf("  %-5s %-16s %s\n", tern_ckpt_type_name(a.type), a.ndim ? shape : "scalar", name);
+        printf("  %-5s %-16s %s\n", tern_ckpt_info_type(&a), a.ndim ? shape : "scalar", name);
         free(name);
         total += bytes;
     }

@@ -306,10 +306,14 @@ struct tern_ckpt_info {
     const char *name; /* lives as long as the handle */
     enum tern_ckpt_type type;
     int ndim;
-    uint64_t shape[TERN_CKPT_DIMS]; /* global */
+    uint64_t shape[TERN_CKPT_DIMS]; /* global; of OTHER one dimension, its bytes */
+    char other[16];                 /* of OTHER: the type by its file, cut to fit; else empty */
 };
+/* The type's name, also of one that tern does not read ("F8_E4M3").  Lives as long as `info`. */
+const char *tern_ckpt_info_type(const struct tern_ckpt_info *info);
 
-/* Opens and verifies quickly: the manifest's digest, its sense, and the size of every file. */
+/* Opens and verifies quickly: the manifest's digest, its sense, the size of every file, and that a
+ * checkpoint's name is that of its step. */
 struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err);
 /* Opens the manifest alone, from its bytes: of a checkpoint that lies elsewhere.  `path` is its
  * folder, for messages.  Arrays and files cannot be read. */

@@ -7,6 +7,7 @@
 #include "core/base/str.h"
 #include "core/ckpt/table.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -84,6 +85,47 @@ static int whole_number(const json_t *j, uint64_t *v)
     return 0;
 }
 
+/* Types of the format that tern does not read, with the bits of an element. */
+static const struct {
+    const char *name;
+    unsigned bits;
+} others[] = {
+    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"F8_E4M3", 8},     {"F8_E5M2", 8},
+    {"F8_E8M0", 8}, {"C64", 64},    {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
+};
+
+/* A tensor of these as bytes, whose shape they have: an error for a reader of that tensor alone. */
+static int other_parse(const char *dtype, const json_t *shape, uint64_t bytes, const char *path,
+                       struct tern_ckpt_st_tensor *t, struct tern_err *err)
+{
+    uint64_t bits = 0, n;
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i].name, dtype) == 0)
+            bits = others[i].bits;
+    if (bits == 0) {
+        char type[16];
+        snprintf(type, sizeof type, "%s", dtype);
+        tern_str_mask(type);
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: tensor '%s' is of type '%s', which tern does not know", path,
+                            t->info.name, type);
+    }
+    for (size_t d = 0; d < json_array_size(shape); d++)
+        if (whole_number(json_array_get(shape, d), &n) < 0 ||
+            __builtin_mul_overflow(bits, n, &bits))
+            return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has an impossible shape", path,
+                                t->info.name);
+    if (bits % 8 || bits / 8 != bytes)
+        return tern_err_set(err, TERN_USAGE, "%s: tensor '%s': its offsets contradict its shape",
+                            path, t->info.name);
+    t->info.type = TERN_CKPT_OTHER;
+    snprintf(t->info.other, sizeof t->info.other, "%s", dtype);
+    t->info.ndim = 1;
+    t->info.shape[0] = t->bytes = bytes;
+    return 0;
+}
+
 static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, const char *path,
                         struct tern_ckpt_st_tensor *t, struct tern_err *err)
 {
@@ -98,15 +140,11 @@ static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, con
                             path, name);
     t->offset = data_at + begin;
     t->info.name = tern_strdup(name);
-    if (tern_ckpt_type_parse(dtype, &t->info.type) < 0) { /* an error for a reader of that tensor */
-        t->info.type = TERN_CKPT_OTHER;
-        t->info.ndim = 1;
-        t->info.shape[0] = t->bytes = end >= begin ? end - begin : UINT64_MAX;
-        return begin <= end
-                   ? 0
-                   : tern_err_set(err, TERN_USAGE,
-                                  "%s: tensor '%s': its offsets contradict its shape", path, name);
-    }
+    if (begin > end)
+        return tern_err_set(err, TERN_USAGE, "%s: tensor '%s': its offsets contradict its shape",
+                            path, name);
+    if (tern_ckpt_type_parse(dtype, &t->info.type) < 0)
+        return other_parse(dtype, shape, end - begin, path, t, err);
     if (json_array_size(shape) > TERN_CKPT_DIMS)
         return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has %zu dimensions (at most %d)",
                             path, name, json_array_size(shape), TERN_CKPT_DIMS);
@@ -116,11 +154,23 @@ static int tensor_parse(const char *name, const json_t *j, uint64_t data_at, con
             return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' has an impossible shape", path,
                                 name);
     if (tern_ckpt_shape_bytes(t->info.shape, t->info.ndim, t->info.type, &bytes) < 0 ||
-        begin > end || end - begin != bytes)
+        end - begin != bytes)
         return tern_err_set(err, TERN_USAGE, "%s: tensor '%s': its offsets contradict its shape",
                             path, name);
     t->bytes = bytes;
     return 0;
+}
+
+static int metadata_check(const json_t *metadata, const char *path, struct tern_err *err)
+{
+    const char *key;
+    json_t *v;
+    bool texts = json_is_object(metadata);
+
+    json_object_foreach((json_t *)metadata, key, v) texts = texts && json_is_string(v);
+    return texts ? 0
+                 : tern_err_set(err, TERN_USAGE, "%s: its __metadata__ is no JSON object of texts",
+                                path);
 }
 
 static int by_offset(const void *a, const void *b)
@@ -146,8 +196,11 @@ static int header_fill(json_t *root, const char *path, struct tern_ckpt_st_heade
         return -1;
     json_object_foreach(root, name, v)
     {
-        if (strcmp(name, "__metadata__") == 0)
+        if (strcmp(name, "__metadata__") == 0) {
+            if (metadata_check(v, path, err) < 0)
+                return -1;
             continue;
+        }
         if (!*name || strlen(name) > TERN_CKPT_NAME_MAX)
             return tern_err_set(err, TERN_USAGE, "%s: a tensor's name has %zu bytes (1 to %d)",
                                 path, strlen(name), TERN_CKPT_NAME_MAX);

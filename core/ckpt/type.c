@@ -26,6 +26,11 @@ const char *tern_ckpt_type_name(enum tern_ckpt_type type)
     return types[type].name;
 }
 
+const char *tern_ckpt_info_type(const struct tern_ckpt_info *info)
+{
+    return info->type == TERN_CKPT_OTHER ? info->other : types[info->type].name;
+}
+
 int tern_ckpt_type_parse(const char *name, enum tern_ckpt_type *type)
 {
     for (int i = 0; i < TERN_CKPT_OTHER; i++) {

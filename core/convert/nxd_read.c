@@ -219,8 +219,10 @@ static struct tern_ckpt *open_copies(struct reader *r, const struct tern_model_t
                 char name[32];
                 snprintf(name, sizeof name, "%d.%d", (int)h, copies[h]++);
                 struct tern_ckpt_piece p = tern_convert_nxd_piece(&r->ranks, t, 0, k, one, local);
-                struct tern_ckpt_info info = {
-                    name, r->ranks.found[t].t->type, 2, {(uint64_t)head, (uint64_t)k->shape[1]}};
+                struct tern_ckpt_info info = {.name = name,
+                                              .type = r->ranks.found[t].t->type,
+                                              .ndim = 2,
+                                              .shape = {(uint64_t)head, (uint64_t)k->shape[1]}};
                 p.file = (unsigned)t;
                 rc = tern_convert_foreign_array(&f, &info, &p, 1, err);
             }

@@ -88,6 +88,10 @@ int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_mod
                             "%s: its config wants tensor '%s', which is not "
                             "there",
                             path, t->name);
+    if (info.type == TERN_CKPT_OTHER)
+        return tern_err_set(err, TERN_USAGE,
+                            "%s: tensor '%s' is of type %s, which tern does not read", path,
+                            t->name, tern_ckpt_info_type(&info));
     bool same = info.ndim == t->ndim;
     for (int d = 0; same && d < t->ndim; d++)
         same = info.shape[d] == (uint64_t)t->shape[d];
@@ -95,9 +99,6 @@ int tern_convert_add_tensor(struct tern_convert_export *x, const struct tern_mod
         return tern_err_set(err, TERN_USAGE,
                             "%s: tensor '%s' has not the shape that its "
                             "config implies",
-                            path, t->name);
-    if (info.type == TERN_CKPT_OTHER)
-        return tern_err_set(err, TERN_USAGE, "%s: tensor '%s' is of a type that tern does not read",
                             path, t->name);
     info.name += strlen(x->prefix);
     enum tern_ckpt_type type = wanted_type(x->options->dtype, info.type);

@@ -51,12 +51,16 @@ static const struct tern_ckpt_piece halves[] = {
 static void test_read(uint64_t bytes)
 {
     const struct tern_ckpt_pieces arrays[] = {
-        {{"transposed", TERN_CKPT_F32, 2, {700, 6000}}, &transposed, 1},
-        {{"plain", TERN_CKPT_F32, 2, {6000, 700}}, &plain, 1},
-        {{"repeated", TERN_CKPT_F32, 2, {3, 5}}, &repeated, 1},
-        {{"halves", TERN_CKPT_F32, 2, {4, 10}}, halves, 4},
-        {{"scalar", TERN_CKPT_F32, 0, {0}}, &(struct tern_ckpt_piece){.offset = 8 + 4 * 17}, 1},
-        {{"empty", TERN_CKPT_F32, 2, {0, 5}}, NULL, 0},
+        {{.name = "transposed", .type = TERN_CKPT_F32, .ndim = 2, .shape = {700, 6000}},
+         &transposed,
+         1},
+        {{.name = "plain", .type = TERN_CKPT_F32, .ndim = 2, .shape = {6000, 700}}, &plain, 1},
+        {{.name = "repeated", .type = TERN_CKPT_F32, .ndim = 2, .shape = {3, 5}}, &repeated, 1},
+        {{.name = "halves", .type = TERN_CKPT_F32, .ndim = 2, .shape = {4, 10}}, halves, 4},
+        {{.name = "scalar", .type = TERN_CKPT_F32, .ndim = 0, .shape = {0}},
+         &(struct tern_ckpt_piece){.offset = 8 + 4 * 17},
+         1},
+        {{.name = "empty", .type = TERN_CKPT_F32, .ndim = 2, .shape = {0, 5}}, NULL, 0},
     };
     struct tern_ckpt *c = open_with(arrays, 6, bytes);
     float *x = malloc(sizeof *x * N);
@@ -116,7 +120,8 @@ static void test_refuse(uint64_t bytes)
     const struct tern_ckpt_piece other = {
         .file = 1, .shape = {2, 3}, .offset = 8, .stride = {3, 1}};
     const struct tern_ckpt_piece half = {.shape = {1, 3}, .offset = 8, .stride = {3, 1}};
-    const struct tern_ckpt_info info = {"a", TERN_CKPT_F32, 2, {2, 3}};
+    const struct tern_ckpt_info info = {
+        .name = "a", .type = TERN_CKPT_F32, .ndim = 2, .shape = {2, 3}};
 
     refused(&(struct tern_ckpt_pieces){info, &far, 1}, bytes, "reaches outside",
             "an array whose strides lead out of its file");

@@ -140,31 +140,38 @@ static int names_read(const char *dir, struct name **names, size_t *n, struct te
 
 /* ------------------------------------------------------------------ list and find */
 
-int tern_ckpt_name_check(const struct tern_ckpt *c, const char *path, struct tern_err *err)
+int tern_ckpt_step_check(uint64_t step, const char *path, struct tern_err *err)
+{
+    char *plain = tern_strdup(path);
+    struct name n;
+
+    for (size_t end = strlen(plain); end > 1 && plain[end - 1] == '/';)
+        plain[--end] = '\0';
+    const bool named = name_parse(tern_fs_basename(plain), &n);
+    free(plain);
+    return named && n.step != step
+               ? tern_err_set(err, TERN_USAGE,
+                              "%s: its manifest is of step %" PRIu64
+                              ": a copy under another name? Name the folder step-%08" PRIu64 ".",
+                              path, step, step)
+               : 0;
+}
+
+int tern_ckpt_link_check(const char *path, struct tern_err *err)
 {
     struct stat st;
     struct name n;
 
-    if (!name_parse(tern_fs_basename(path), &n))
-        return 0;
-    if (TERN_AGAIN(lstat(path, &st)) == 0 && S_ISLNK(st.st_mode))
-        return tern_err_set(err, TERN_USAGE, "%s: is a symbolic link, no checkpoint", path);
-    if (c->step != n.step)
-        return tern_err_set(err, TERN_USAGE,
-                            "%s: its manifest is of step %" PRIu64 ": a copy under another name?",
-                            path, c->step);
-    return 0;
+    return name_parse(tern_fs_basename(path), &n) && TERN_AGAIN(lstat(path, &st)) == 0 &&
+                   S_ISLNK(st.st_mode)
+               ? tern_err_set(err, TERN_USAGE, "%s: is a symbolic link, no checkpoint", path)
+               : 0;
 }
 
 /* As tern_ckpt_open for a name found in the folder. */
 static struct tern_ckpt *open_named(const char *path, struct tern_err *err)
 {
-    struct tern_ckpt *c = tern_ckpt_open(path, err);
-
-    if (c && tern_ckpt_name_check(c, path, err) == 0)
-        return c;
-    tern_ckpt_close(c);
-    return NULL;
+    return tern_ckpt_link_check(path, err) < 0 ? NULL : tern_ckpt_open(path, err);
 }
 
 static void entry_fill(struct tern_ckpt_entry *e)

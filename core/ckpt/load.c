@@ -4,6 +4,7 @@
 #include "core/base/fs.h"
 #include "core/base/json.h"
 #include "core/base/str.h"
+#include "core/ckpt/folder.h"
 #include "core/ckpt/manifest.h"
 #include "core/ckpt/safetensors.h"
 
@@ -133,7 +134,8 @@ struct tern_ckpt *tern_ckpt_open(const char *path, struct tern_err *err)
     } else if (!tern_ckpt_is_ours(path)) {
         tern_err_set(err, TERN_USAGE, "%s: is no checkpoint: it has no %s", path,
                      TERN_CKPT_MANIFEST);
-    } else if (tern_ckpt_manifest_read(c, err) == 0 && sizes_check(c, err) == 0) {
+    } else if (tern_ckpt_manifest_read(c, err) == 0 &&
+               tern_ckpt_step_check(c->step, path, err) == 0 && sizes_check(c, err) == 0) {
         return c;
     }
     tern_ckpt_close(c);

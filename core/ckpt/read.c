@@ -240,8 +240,8 @@ out:
 
 int tern_ckpt_verify(const char *path, bool full, struct tern_err *err)
 {
-    struct tern_ckpt *c = tern_ckpt_open(path, err);
-    int rc = c ? tern_ckpt_name_check(c, path, err) : -1;
+    struct tern_ckpt *c = tern_ckpt_link_check(path, err) < 0 ? NULL : tern_ckpt_open(path, err);
+    int rc = c ? 0 : -1;
 
     if (rc < 0 || !full) {
         tern_ckpt_close(c);
